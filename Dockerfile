@@ -1,0 +1,34 @@
+# The production image: the worker, and the command line client to look around with.
+# It is built from the root module alone; see .dockerignore for what it is not given.
+FROM golang:1.26.8 AS build
+WORKDIR /src
+# No workspace: the nested modules need far more than these two programs.
+ENV GOWORK=off CGO_ENABLED=0
+# The modules in a layer of their own: they change less often than the code.
+COPY go.mod go.sum ./
+RUN go mod download
+COPY . .
+RUN go build -trimpath -ldflags="-s -w" -o /out/ ./worker ./starter
+
+# Just the client, for those who need no more: docker build --target starter .
+FROM scratch AS starter
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
+COPY --from=build /out/starter /usr/local/bin/starter
+USER 65532:65532
+ENTRYPOINT ["/usr/local/bin/starter"]
+
+# Not from scratch: the tool shell_cmd runs its commands here and needs a shell, and
+# the health check of the API needs wget.
+FROM alpine:3.22 AS worker
+# Certificates for the providers of models. The user's number is fixed, so that volumes
+# and policies can name it.
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
+RUN addgroup -g 65532 threadmill \
+ && adduser -D -u 65532 -G threadmill -h /srv/threadmill threadmill \
+ && install -d -o threadmill -g threadmill /srv/threadmill/workspace
+COPY --from=build /out/worker /out/starter /usr/local/bin/
+# Where shell_cmd works unless configured otherwise: the folder "workspace" from here.
+WORKDIR /srv/threadmill
+USER 65532:65532
+EXPOSE 8080
+CMD ["worker"]

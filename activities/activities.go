@@ -1,0 +1,157 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/stream"
+	"github.com/threadmill/threadmill/tool"
+)
+
+// Config configures [Activities].
+type Config struct {
+	// Agents, Store, Stream are required.
+	Agents agent.Registry
+	Store  store.Store
+	Stream stream.Stream
+
+	// Models are the providers by the name that stands before the slash of an agent's
+	// model.
+	Models map[string]llm.Provider
+
+	// Tools are all tools; an agent uses those that it names.
+	Tools *tool.Set
+
+	// MaxModelAttempts is how often a model call that fails in a way that may pass is
+	// made in all. Default 6, which with the waits between them takes about a minute.
+	MaxModelAttempts int
+
+	// StopTimeout is how long a step goes on when its worker stops; then it ends, for
+	// another worker to retry. The worker has to wait a little longer for that.
+	// Default 10 seconds.
+	StopTimeout time.Duration
+
+	// Logger defaults to slog.Default().
+	Logger *slog.Logger
+}
+
+// DefaultMaxModelAttempts is the default of [Config].MaxModelAttempts.
+const DefaultMaxModelAttempts = 6
+
+// DefaultStopTimeout is the default of [Config].StopTimeout.
+const DefaultStopTimeout = 10 * time.Second
+
+// HeartbeatEvery is how often a running activity tells the server that it lives. A
+// step that is shorter does not beat at all.
+const HeartbeatEvery = 4 * time.Second
+
+// Activities are the activities of a thread.
+type Activities struct {
+	cfg Config
+	log *slog.Logger
+}
+
+// New makes the activities.
+func New(cfg Config) (*Activities, error) {
+	switch {
+	case cfg.Agents == nil:
+		return nil, errors.New("activities: Config.Agents is required")
+	case cfg.Store == nil:
+		return nil, errors.New("activities: Config.Store is required")
+	case cfg.Stream == nil:
+		return nil, errors.New("activities: Config.Stream is required")
+	case cfg.MaxModelAttempts < 0:
+		return nil, fmt.Errorf("activities: Config.MaxModelAttempts is %d, must be positive", cfg.MaxModelAttempts)
+	case cfg.StopTimeout < 0:
+		return nil, fmt.Errorf("activities: Config.StopTimeout is %s, must be positive", cfg.StopTimeout)
+	}
+	if cfg.StopTimeout == 0 {
+		cfg.StopTimeout = DefaultStopTimeout
+	}
+	if cfg.MaxModelAttempts == 0 {
+		cfg.MaxModelAttempts = DefaultMaxModelAttempts
+	}
+	if cfg.Tools == nil {
+		cfg.Tools, _ = tool.NewSet()
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	return &Activities{cfg: cfg, log: cfg.Logger}, nil
+}
+
+// Registrar is what activities register with: a Temporal worker or test environment.
+type Registrar interface {
+	RegisterActivityWithOptions(a any, options activity.RegisterOptions)
+}
+
+// Register registers every activity under its published name.
+func (a *Activities) Register(r Registrar) {
+	for name, f := range map[string]any{
+		signals.ActivityCallModel: a.CallModel,
+		signals.ActivityRunTool:   a.RunTool,
+		signals.ActivityRecord:    a.Record,
+		signals.ActivityNotify:    a.Notify,
+	} {
+		r.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name})
+	}
+}
+
+// Record stores what nothing else will.
+func (a *Activities) Record(ctx context.Context, step thread.RecordStep) error {
+	_, err := a.append(ctx, step.Thread, store.Batch{}, step.Flush)
+	return err
+}
+
+// Notify tells the steps that run in a turn to stop.
+func (a *Activities) Notify(ctx context.Context, step thread.NotifyStep) error {
+	return a.cfg.Stream.Notify(ctx, stream.Key(step.Thread), stream.Notice{TraceID: step.TraceID, Reason: step.Reason})
+}
+
+// append stores a batch behind what was handed over, and tells viewers about it.
+func (a *Activities) append(ctx context.Context, ref thread.Ref, batch store.Batch, flush thread.Flush) (store.Appended, error) {
+	batch.Records = append(append([]event.Record(nil), flush.Records...), batch.Records...)
+	if row := flush.Row; row != nil {
+		batch.Thread = &store.ThreadUpdate{Status: row.Status, Agents: row.Agents, Metadata: row.Metadata}
+		if row.Title != "" {
+			batch.Thread.Title = &row.Title
+		}
+	}
+	done, err := a.cfg.Store.Append(ctx, store.Key(ref), batch)
+	if err != nil {
+		return done, temporal.NewApplicationErrorWithCause("The store could not be written; the step is retried.", thread.ErrTypeRetry, err)
+	}
+	if len(batch.Records) > 0 {
+		a.publish(ctx, ref, stream.Entry{Stored: done.Head})
+	}
+	done.Records = done.Records[len(flush.Records):]
+	return done, nil
+}
+
+// publish shows an entry to viewers. Its loss costs them time, never a record, so a
+// failure is logged and the step goes on. It reports whether pieces before this one
+// were lost, and this one with them.
+func (a *Activities) publish(ctx context.Context, ref thread.Ref, e stream.Entry) (lost bool) {
+	err := a.cfg.Stream.Publish(ctx, stream.Key(ref), e)
+	if err != nil && ctx.Err() == nil {
+		a.log.WarnContext(ctx, "publishing to the live stream", "thread", ref.ThreadID, "error", err)
+	}
+	return errors.Is(err, stream.ErrLost)
+}
+
+// configError is an error that only a change of the configuration can mend.
+func configError(err error) error {
+	return temporal.NewNonRetryableApplicationError(err.Error(), thread.ErrTypeConfig, err)
+}

@@ -1,0 +1,222 @@
+package activities_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	sdklog "go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/threadmill/threadmill/activities"
+	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/store/sqlite"
+	"github.com/threadmill/threadmill/stream"
+	"github.com/threadmill/threadmill/stream/memory"
+	"github.com/threadmill/threadmill/tool"
+)
+
+var ref = thread.Ref{Namespace: "ns", ThreadID: "t1"}
+
+// model is a provider that answers as the test says, and keeps what it was shown.
+type model struct {
+	mu       sync.Mutex
+	requests []llm.Request
+	answer   func(ctx context.Context, req llm.Request, onDelta func(llm.Delta)) (llm.Response, error)
+}
+
+func (m *model) Generate(ctx context.Context, req llm.Request, onDelta func(llm.Delta)) (llm.Response, error) {
+	m.mu.Lock()
+	m.requests = append(m.requests, req)
+	m.mu.Unlock()
+	if m.answer == nil {
+		onDelta(llm.Delta{Text: "ok"})
+		return llm.Response{Type: llm.TypeText, Content: "ok", Usage: event.Usage{InputTokens: 3, OutputTokens: 1}, Model: "small-1"}, nil
+	}
+	return m.answer(ctx, req, onDelta)
+}
+
+// world is what activities run in.
+type world struct {
+	t      *testing.T
+	all    *activities.Activities
+	env    *testsuite.TestActivityEnvironment
+	store  store.Store
+	stream stream.Stream
+	model  *model
+}
+
+func newWorld(t *testing.T, change func(*activities.Config), tools ...tool.Tool) *world {
+	t.Helper()
+	w := &world{t: t, stream: memory.New(memory.Config{}), model: &model{}}
+	var err error
+	w.store, err = sqlite.Open(context.Background(), sqlite.Config{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, errors.Join(w.store.Close(), w.stream.Close())) })
+	set, err := tool.NewSet(tools...)
+	require.NoError(t, err)
+	who := agent.Agent{Name: "assistant", Instructions: "You help.", Model: "fake/small", Tools: set.Names()}
+	cfg := activities.Config{
+		Agents: agent.Fixed{who, {Name: "bob", Model: "fake/small", Tools: set.Names()}}, Store: w.store, Stream: w.stream,
+		Models: map[string]llm.Provider{"fake": w.model}, Tools: set, Logger: slog.New(slog.DiscardHandler),
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	a, err := activities.New(cfg)
+	require.NoError(t, err)
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
+	w.env = suite.NewTestActivityEnvironment()
+	w.env.SetTestTimeout(20 * time.Second)
+	a.Register(w.env)
+	w.all = a
+	return w
+}
+
+// says is what the workflow hands over when a person has said something.
+func says(id, content string) thread.Flush {
+	return thread.Flush{Records: []event.Record{message(event.Message{
+		ID: id, ThreadID: "t1", SenderID: "ann", SenderType: event.User, Role: event.RoleUser, Content: content,
+	})}}
+}
+
+func message(m event.Message) event.Record {
+	return event.NewRecord(m.ID, event.TypeMessage, "e1", "", time.Now(), m)
+}
+
+func modelStep() thread.ModelStep {
+	return thread.ModelStep{Thread: ref, TraceID: "e1", EventID: "e1", MessageID: "e1.0.1", ReplyTo: "e1", Step: 1, Flush: says("e1", "hello")}
+}
+
+func (w *world) callModel(in thread.ModelStep) (thread.ModelReply, error) {
+	var out thread.ModelReply
+	v, err := w.env.ExecuteActivity(signals.ActivityCallModel, in)
+	if err == nil {
+		require.NoError(w.t, v.Get(&out))
+	}
+	return out, err
+}
+
+func (w *world) runTool(in thread.ToolStep) (thread.ToolReply, error) {
+	var out thread.ToolReply
+	v, err := w.env.ExecuteActivity(signals.ActivityRunTool, in)
+	if err == nil {
+		require.NoError(w.t, v.Get(&out))
+	}
+	return out, err
+}
+
+// retried runs an activity with Temporal's retries.
+func (w *world) retried(name string, in any) error {
+	w.t.Helper()
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
+	env := suite.NewTestWorkflowEnvironment()
+	w.all.Register(env)
+	env.ExecuteWorkflow(func(ctx workflow.Context) error {
+		ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Minute})
+		return workflow.ExecuteActivity(ctx, name, in).Get(ctx, nil)
+	})
+	require.True(w.t, env.IsWorkflowCompleted())
+	return env.GetWorkflowError()
+}
+
+// asked stores a reply with these calls and returns the step that runs the first.
+func (w *world) asked(calls ...event.ToolCall) thread.ToolStep {
+	w.t.Helper()
+	w.append(store.Batch{Records: []event.Record{message(event.Message{
+		ID: "e1.0.1", ThreadID: "t1", SenderID: "assistant", SenderType: event.Agent, AgentID: "assistant", ToolCalls: calls,
+	})}})
+	return thread.ToolStep{
+		Thread: ref, Agent: "assistant", TraceID: "e1", EventID: "e1", MessageID: "e1.0.1", ToolCallID: calls[0].ID, ToolName: calls[0].Function.Name,
+	}
+}
+
+func call(id, name, arguments string) event.ToolCall {
+	return event.ToolCall{ID: id, Function: event.Function{Name: name, Arguments: arguments}}
+}
+
+func (w *world) append(b store.Batch) {
+	w.t.Helper()
+	_, err := w.store.Append(context.Background(), store.Key(ref), b)
+	require.NoError(w.t, err)
+}
+
+func (w *world) records() []event.Record {
+	w.t.Helper()
+	out, err := w.store.Records(context.Background(), store.Key(ref), store.Query{})
+	require.NoError(w.t, err)
+	return out
+}
+
+func (w *world) ids() []string {
+	out := []string{}
+	for _, r := range w.records() {
+		out = append(out, r.ID)
+	}
+	return out
+}
+
+func stored[T any](w *world, id string) T {
+	w.t.Helper()
+	var v T
+	for _, r := range w.records() {
+		if r.ID == id {
+			require.NoError(w.t, json.Unmarshal(r.Payload, &v))
+			return v
+		}
+	}
+	w.t.Fatalf("no record %s in %v", id, w.ids())
+	return v
+}
+
+func (w *world) toolLog(id string) store.ToolLog {
+	w.t.Helper()
+	log, err := w.store.ToolLog(context.Background(), store.Key(ref), id)
+	require.NoError(w.t, err)
+	return log
+}
+
+// live returns what viewers have been shown so far.
+func (w *world) live() []stream.Entry {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	sub, err := w.stream.Subscribe(ctx, stream.Key(ref), stream.From{})
+	require.NoError(w.t, err)
+	defer sub.Close()
+	var out []stream.Entry
+	for last := sub.Start().Last; last > 0 && (len(out) == 0 || out[len(out)-1].Offset < last); {
+		e, err := sub.Next(ctx)
+		require.NoError(w.t, err)
+		out = append(out, e)
+	}
+	return out
+}
+
+// interrupt tells the running step to stop, and waits until it has to.
+func (w *world) interrupt(ctx context.Context) {
+	_ = w.stream.Notify(context.Background(), stream.Key(ref), stream.Notice{TraceID: "another"})
+	_ = w.stream.Notify(context.Background(), stream.Key(ref), stream.Notice{TraceID: "e1"})
+	<-ctx.Done()
+}
+
+func appError(t *testing.T, err error) *temporal.ApplicationError {
+	t.Helper()
+	var app *temporal.ApplicationError
+	require.ErrorAs(t, err, &app)
+	return app
+}

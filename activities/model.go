@@ -1,0 +1,311 @@
+package activities
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/stream"
+)
+
+// CallModel makes one model call of a turn: it stores what was handed over, loads
+// the context, streams the reply to viewers, stores it with all that follows from
+// it, and returns it with a plan for each tool call.
+func (a *Activities) CallModel(ctx context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+	head, err := a.append(ctx, in.Thread, store.Batch{}, in.Flush)
+	if err != nil {
+		return thread.ModelReply{}, err
+	}
+	who, err := a.cfg.Agents.Agent(ctx, in.Thread.Namespace, in.Agent)
+	if err != nil {
+		return thread.ModelReply{}, agentError(err)
+	}
+	call := &modelCall{a: a, in: in, agent: who, head: head.Head, attempt: int(activity.GetInfo(ctx).Attempt)}
+	call.agent.Limits = who.Limits.WithDefaults()
+	if reply, ok, err := call.stored(ctx); ok || err != nil {
+		return reply, err
+	}
+	provider, model, err := a.provider(who)
+	if err != nil {
+		return thread.ModelReply{}, configError(err)
+	}
+	req, err := call.request(ctx, model)
+	if err != nil {
+		return thread.ModelReply{}, err
+	}
+	return call.generate(ctx, provider, req)
+}
+
+// provider finds the driver for an agent's model, and the model's name without the
+// provider's.
+func (a *Activities) provider(who agent.Agent) (llm.Provider, string, error) {
+	name, model, ok := strings.Cut(who.Model, "/")
+	if !ok {
+		return nil, "", fmt.Errorf(`agent %q: model %q must be "provider/model"`, who.Name, who.Model)
+	}
+	p, ok := a.cfg.Models[name]
+	if !ok {
+		return nil, "", fmt.Errorf("agent %q: model %q needs a provider %q, which is not configured", who.Name, who.Model, name)
+	}
+	return p, model, nil
+}
+
+// modelCall is one model call under way.
+type modelCall struct {
+	a       *Activities
+	in      thread.ModelStep
+	agent   agent.Agent
+	head    int64
+	attempt int
+	started time.Time
+	context []llm.Message
+
+	// thought and text are what viewers have been shown.
+	thought, text strings.Builder
+}
+
+// stored returns the reply if it is in the store already: this call was made
+// before, and what became of it was lost on the way back.
+func (c *modelCall) stored(ctx context.Context) (thread.ModelReply, bool, error) {
+	records, err := c.a.cfg.Store.RecordsByID(ctx, store.Key(c.in.Thread), c.in.MessageID, c.llmCallID())
+	if err != nil {
+		return thread.ModelReply{}, false, readError(err)
+	}
+	if len(records) == 0 {
+		return thread.ModelReply{}, false, nil
+	}
+	reply, err := c.reply(records)
+	c.a.publish(ctx, c.in.Thread, stream.Entry{Stored: c.head})
+	return reply, true, err
+}
+
+// reply builds the activity's result from the records of the reply. A reply that says
+// nothing and asks for nothing has no message among them.
+func (c *modelCall) reply(records []event.Record) (thread.ModelReply, error) {
+	out := thread.ModelReply{Agent: c.agent.Name, Model: c.agent.Model, MaxSteps: c.agent.Limits.MaxSteps}
+	out.Message = event.Message{ID: c.in.MessageID, ThreadID: c.in.Thread.ThreadID}
+	for _, r := range records {
+		switch r.Type {
+		case event.TypeMessage:
+			var m event.Message
+			if err := json.Unmarshal(r.Payload, &m); err != nil {
+				return out, configError(fmt.Errorf("reading stored message %s: %w", r.ID, err))
+			}
+			for _, call := range m.ToolCalls {
+				out.Calls = append(out.Calls, c.a.plan(c.agent, call))
+			}
+			out.Message = thread.Carry(m)
+		case event.TypeLLMCall:
+			var call event.LLMCall
+			if err := json.Unmarshal(r.Payload, &call); err != nil {
+				return out, configError(fmt.Errorf("reading stored record %s: %w", r.ID, err))
+			}
+			out.Usage, out.Model = call.Usage, call.Model
+		}
+	}
+	return out, nil
+}
+
+func (c *modelCall) llmCallID() string { return c.in.MessageID + ".llm" }
+
+// request builds what the model is shown: the agent's instructions, the thread's
+// newest messages, the agent's tools.
+func (c *modelCall) request(ctx context.Context, model string) (llm.Request, error) {
+	records, err := c.a.cfg.Store.Records(ctx, store.Key(c.in.Thread), store.Query{
+		Types: []string{event.TypeMessage}, Limit: c.agent.Limits.ContextMessages, Newest: true,
+	})
+	if err != nil {
+		return llm.Request{}, readError(err)
+	}
+	c.context, err = transcript(c.agent, records)
+	if err != nil {
+		return llm.Request{}, configError(err)
+	}
+	return llm.Request{
+		Model: model, Messages: c.context, Tools: c.a.toolsOf(c.agent),
+		Temperature: c.agent.Temperature, MaxOutputTokens: c.agent.MaxOutputTokens, ReasoningEffort: c.agent.ReasoningEffort,
+	}, nil
+}
+
+func (c *modelCall) generate(ctx context.Context, provider llm.Provider, req llm.Request) (thread.ModelReply, error) {
+	a := c.a
+	if c.attempt > 1 {
+		// An attempt before this one may have shown a part of its reply.
+		c.reset(ctx)
+	}
+	c.started = time.Now()
+	step := a.begin(ctx, c.in.Thread, c.in.TraceID, c.agent.Limits.ModelTimeout)
+	defer step.done()
+	res, err := c.safely(step.ctx, provider, req, func(d llm.Delta) { c.show(ctx, d) })
+	cause := context.Cause(step.ctx)
+	switch {
+	case err == nil:
+		return c.keep(ctx, res, false)
+	case errors.Is(cause, errInterrupted):
+		res.ToolCalls = nil
+		return c.keep(ctx, res, true)
+	case errors.Is(cause, errTimeout):
+		return thread.ModelReply{}, c.failed(&llm.Error{
+			Provider: c.agent.Model, Retryable: true, Cause: err,
+			Message: fmt.Sprintf("no complete reply within %s (limits.modelTimeout of agent %s)", c.agent.Limits.ModelTimeout, c.agent.Name),
+		})
+	case cause != nil:
+		return thread.ModelReply{}, temporal.NewApplicationErrorWithCause("The worker stopped during the model call; the step is retried.", thread.ErrTypeRetry, cause)
+	}
+	return thread.ModelReply{}, c.failed(err)
+}
+
+// safely calls the model; a driver that panics has failed, like any other call.
+func (c *modelCall) safely(ctx context.Context, p llm.Provider, req llm.Request, onDelta func(llm.Delta)) (res llm.Response, err error) {
+	defer func() {
+		if problem := recover(); problem != nil {
+			c.a.log.ErrorContext(ctx, "model driver panicked", "thread", c.in.Thread.ThreadID, "agent", c.agent.Name,
+				"event", c.in.EventID, "traceId", c.in.TraceID, "attempt", c.attempt, "stack", string(debug.Stack()))
+			res, err = llm.Response{}, fmt.Errorf("%s: the driver panicked: %v", c.agent.Model, problem)
+		}
+	}()
+	return p.Generate(ctx, req, onDelta)
+}
+
+// show publishes a piece of the reply. If the stream has lost pieces before it,
+// viewers begin the message anew with all of it.
+func (c *modelCall) show(ctx context.Context, d llm.Delta) {
+	c.thought.WriteString(d.Thought)
+	c.text.WriteString(d.Text)
+	if !c.piece(ctx, d) {
+		return
+	}
+	c.reset(ctx)
+	for _, whole := range []llm.Delta{{Thought: c.thought.String()}, {Text: c.text.String()}} {
+		if whole != (llm.Delta{}) {
+			c.piece(ctx, whole)
+		}
+	}
+}
+
+func (c *modelCall) piece(ctx context.Context, d llm.Delta) (lost bool) {
+	e := event.AgentEvent{Type: event.EventStream, Content: d.Text, Agent: c.agent.Name, MessageID: c.in.MessageID, Attempt: c.attempt}
+	if d.Thought != "" {
+		e.Type, e.Content = event.EventThought, d.Thought
+	}
+	return c.a.publish(ctx, c.in.Thread, stream.Entry{After: c.head, Event: &e})
+}
+
+// reset tells viewers to discard what they have seen of the message.
+func (c *modelCall) reset(ctx context.Context) {
+	c.a.publish(ctx, c.in.Thread, stream.Entry{After: c.head, Event: &event.AgentEvent{
+		Type: event.EventReset, Agent: c.agent.Name, MessageID: c.in.MessageID, Attempt: c.attempt,
+	}})
+}
+
+// keep stores a reply and everything that follows from it, in one transaction.
+func (c *modelCall) keep(ctx context.Context, res llm.Response, interrupted bool) (thread.ModelReply, error) {
+	// What was said is kept even when the step has just been told to end.
+	ctx = context.WithoutCancel(ctx)
+	if interrupted && res.Content == "" {
+		m := event.Message{ID: c.in.MessageID, ThreadID: c.in.Thread.ThreadID, Interrupted: true}
+		return thread.ModelReply{Agent: c.agent.Name, Model: c.agent.Model, MaxSteps: c.agent.Limits.MaxSteps, Message: m, Usage: res.Usage}, nil
+	}
+	c.nameCalls(res.ToolCalls)
+	done, err := c.a.append(ctx, c.in.Thread, store.Batch{Once: c.llmCallID(), Records: c.records(res, interrupted)}, thread.Flush{})
+	if err != nil {
+		return thread.ModelReply{}, err
+	}
+	// As stored: another attempt may have come first, and then its reply stands.
+	return c.reply(done.Records)
+}
+
+func (c *modelCall) records(res llm.Response, interrupted bool) []event.Record {
+	now := time.Now()
+	model := c.agent.Model
+	if res.Model != "" {
+		provider, _, _ := strings.Cut(c.agent.Model, "/")
+		model = provider + "/" + res.Model
+	}
+	record := func(id, typ string, payload any) event.Record {
+		return event.NewRecord(id, typ, c.in.TraceID, c.in.EventID, now, payload)
+	}
+	out := []event.Record{record(c.llmCallID(), event.TypeLLMCall, event.LLMCall{
+		Agent: c.agent.Name, Model: model, MessageID: c.in.MessageID, Step: c.in.Step, Attempt: c.attempt,
+		Usage: res.Usage, Messages: len(c.context), FinishReason: res.FinishReason, DurationMS: now.Sub(c.started).Milliseconds(),
+	})}
+	final := event.Final{Agent: c.agent.Name}
+	if res.Content != "" || len(res.ToolCalls) > 0 {
+		final.MessageID = c.in.MessageID
+		out = append(out, record(c.in.MessageID, event.TypeMessage, event.Message{
+			ID: c.in.MessageID, ThreadID: c.in.Thread.ThreadID, SenderID: c.agent.Name, SenderType: event.Agent,
+			Role: event.RoleAssistant, Content: res.Content, ToolCalls: res.ToolCalls, AgentID: c.agent.Name,
+			ReplyToMessageID: c.in.ReplyTo, Interrupted: interrupted,
+		}))
+	}
+	switch {
+	case len(res.ToolCalls) > 0:
+		out = append(out, record(c.in.MessageID+".calls", event.TypeToolCall, event.ToolCallEvent{
+			ThreadID: c.in.Thread.ThreadID, AgentName: c.agent.Name, ToolCalls: res.ToolCalls,
+		}))
+		for _, call := range res.ToolCalls {
+			if p := c.a.plan(c.agent, call); p.NeedsApproval {
+				out = append(out, record(call.ID+".request", event.TypeApprovalRequest, event.ApprovalRequest{
+					ToolCallID: call.ID, ToolName: p.Name, Arguments: call.Function.Arguments, Agent: c.agent.Name, Reason: p.Reason, RequestedAt: now,
+				}))
+			}
+		}
+	case !interrupted:
+		out = append(out, record(c.in.MessageID+".final", event.TypeFinal, final))
+	}
+	return out
+}
+
+// nameCalls gives each call an id that no other call of the thread has, whatever the
+// provider called it: some number their calls anew in each reply. The id is the key
+// by which the call's result, its approval and its log are found, and all providers
+// accept its form.
+func (c *modelCall) nameCalls(calls []event.ToolCall) {
+	for i := range calls {
+		sum := sha256.Sum256(fmt.Appendf(nil, "%s/%s/%s/%d", c.in.Thread.Namespace, c.in.Thread.ThreadID, c.in.MessageID, i))
+		calls[i].ID = "call_" + hex.EncodeToString(sum[:12])
+	}
+}
+
+// failed classifies a failed model call for Temporal, which retries.
+func (c *modelCall) failed(err error) error {
+	opts := temporal.ApplicationErrorOptions{Cause: err, NonRetryable: c.attempt >= c.a.cfg.MaxModelAttempts}
+	var e *llm.Error
+	if errors.As(err, &e) {
+		opts.NonRetryable = opts.NonRetryable || !e.Retryable
+		opts.NextRetryDelay = e.RetryAfter
+	}
+	message := err.Error()
+	if opts.NonRetryable && c.attempt > 1 {
+		message = fmt.Sprintf("%s (gave up after %d attempts)", message, c.attempt)
+	}
+	c.a.log.Warn("model call failed", "thread", c.in.Thread.ThreadID, "agent", c.agent.Name, "event", c.in.EventID,
+		"traceId", c.in.TraceID, "attempt", c.attempt, "retryable", !opts.NonRetryable, "error", err)
+	return temporal.NewApplicationErrorWithOptions(message, thread.ErrTypeModel, opts)
+}
+
+// agentError: an unknown agent is a mistake, a registry that does not answer an outage.
+func agentError(err error) error {
+	if errors.Is(err, agent.ErrUnknown) {
+		return configError(err)
+	}
+	return temporal.NewApplicationErrorWithCause("The agent could not be read; the step is retried.", thread.ErrTypeRetry, err)
+}
+
+func readError(err error) error {
+	return temporal.NewApplicationErrorWithCause("The store could not be read; the step is retried.", thread.ErrTypeRetry, err)
+}

@@ -1,0 +1,288 @@
+package activities_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/activities"
+	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/store"
+)
+
+func TestReply(t *testing.T) {
+	w := newWorld(t, nil)
+	reply, err := w.callModel(modelStep())
+	require.NoError(t, err)
+	require.Equal(t, []string{"e1", "e1.0.1.llm", "e1.0.1", "e1.0.1.final"}, w.ids(), "S0-28 S0-29 S0-38")
+	m := stored[event.Message](w, "e1.0.1")
+	require.Equal(t, event.Message{
+		ID: "e1.0.1", ThreadID: "t1", SenderID: "assistant", SenderType: event.Agent, Role: "assistant", Content: "ok",
+		AgentID: "assistant", ReplyToMessageID: "e1",
+	}, m, "S4-19 S4-23")
+	require.Equal(t, thread.ModelReply{Agent: "assistant", Model: "fake/small-1", Message: m, Usage: event.Usage{InputTokens: 3, OutputTokens: 1}, MaxSteps: agent.DefaultMaxSteps}, reply)
+	shown := ""
+	for _, e := range w.live() {
+		if e.Event != nil && e.Event.Type == event.EventStream {
+			require.Equal(t, "e1.0.1", e.Event.MessageID)
+			shown += e.Event.Content
+		}
+	}
+	require.Equal(t, "ok", shown, "S1-24")
+
+	again, err := w.callModel(modelStep())
+	require.NoError(t, err)
+	require.Equal(t, reply, again)
+	require.Len(t, w.model.requests, 1, "S2-51 a retry finds the reply and does not call the model")
+	require.Len(t, w.ids(), 4)
+}
+
+func TestReplyWithCalls(t *testing.T) {
+	w := newWorld(t, func(c *activities.Config) {
+		c.Agents = agent.Fixed{{Name: "assistant", Model: "fake/small", Tools: []string{"add"}, Approvals: map[string]agent.Policy{"*": agent.Always}}}
+	}, add)
+	w.model.answer = func(context.Context, llm.Request, func(llm.Delta)) (llm.Response, error) {
+		return llm.Response{Type: llm.TypeToolCalls, ToolCalls: []event.ToolCall{
+			call("c1", "add", `{ "a":1, "b": 2 }`), call("", "nothing", "{}"), call("c1", "add", `{"a":`), call("x\x00y", "add", `{"a":1,"b":1}`),
+			call(strings.Repeat("z", 200), "add", `{"a":1,"b":1}`),
+		}}, nil
+	}
+	reply, err := w.callModel(modelStep())
+	require.NoError(t, err)
+	calls := stored[event.Message](w, "e1.0.1").ToolCalls
+	require.Equal(t, call("", "add", `{ "a":1, "b": 2 }`).Function, calls[0].Function, "S0-05")
+	seen := map[string]bool{}
+	for i, c := range calls {
+		require.False(t, seen[c.ID], "every call has an id of its own")
+		seen[c.ID] = true
+		require.Regexp(t, `^call_[0-9a-f]{24}$`, c.ID, "a form that every provider accepts")
+		require.Equal(t, c.ID, reply.Calls[i].ID)
+	}
+	require.Equal(t, calls, stored[event.ToolCallEvent](w, "e1.0.1.calls").ToolCalls, "S0-06 S0-29 one event holds all calls")
+	require.NotContains(t, w.ids(), "e1.0.1.final")
+	require.Equal(t, `{ "a":1, "b": 2 }`, stored[event.ApprovalRequest](w, calls[0].ID+".request").Arguments)
+	require.True(t, reply.Calls[0].NeedsApproval)
+	require.False(t, reply.Calls[1].NeedsApproval, "nobody is asked about a tool that is not there")
+	require.False(t, reply.Calls[2].NeedsApproval, "nor about arguments that do not fit")
+	require.Nil(t, reply.Message.ToolCalls, "calls stay in the store")
+}
+
+func TestCallIDsOfTheThreadAreNotUsedTwice(t *testing.T) {
+	w := newWorld(t, nil, add)
+	w.model.answer = func(context.Context, llm.Request, func(llm.Delta)) (llm.Response, error) {
+		return llm.Response{Type: llm.TypeToolCalls, ToolCalls: []event.ToolCall{call("c1", "add", `{"a":1,"b":2}`)}}, nil
+	}
+	seen := map[string]bool{}
+	for _, messageID := range []string{"e1.0.1", "e1.1.1", "e1.0.2"} {
+		step := modelStep()
+		step.MessageID = messageID
+		reply, err := w.callModel(step)
+		require.NoError(t, err)
+		require.False(t, seen[reply.Calls[0].ID], "providers number their calls anew in each reply, also those of agents that reply at the same time")
+		seen[reply.Calls[0].ID] = true
+	}
+}
+
+func TestReplyOfAnotherAttemptStands(t *testing.T) {
+	w := newWorld(t, nil, add)
+	w.model.answer = func(context.Context, llm.Request, func(llm.Delta)) (llm.Response, error) {
+		// While this attempt was thought lost, another one has stored its reply.
+		w.append(store.Batch{Records: []event.Record{
+			event.NewRecord("e1.0.1.llm", event.TypeLLMCall, "", "e1", time.Now(), event.LLMCall{Agent: "assistant", MessageID: "e1.0.1"}),
+			message(event.Message{ID: "e1.0.1", SenderType: event.Agent, AgentID: "assistant", Content: "the other's"}),
+		}})
+		return llm.Response{Type: llm.TypeToolCalls, ToolCalls: []event.ToolCall{call("c1", "add", `{"a":1,"b":2}`)}}, nil
+	}
+	reply, err := w.callModel(modelStep())
+	require.NoError(t, err)
+	require.Equal(t, "the other's", reply.Message.Content)
+	require.Empty(t, reply.Calls)
+	require.NotContains(t, w.ids(), "e1.0.1.calls", "nothing of the late attempt is stored")
+}
+
+func TestTranscript(t *testing.T) {
+	w := newWorld(t, nil, add)
+	records := []event.Record{
+		message(event.Message{ID: "m1", SenderType: event.User, SenderID: "ann", Content: "hello all"}),
+		message(event.Message{ID: "m2", SenderType: event.Agent, SenderID: "bob", AgentID: "bob", Content: "let me see", ToolCalls: []event.ToolCall{call("b1", "add", "{}")}}),
+		message(event.Message{ID: "b1.result", SenderType: event.Tool, SenderID: "add", AgentID: "bob", ToolCallID: "b1", Content: "bob's"}),
+		message(event.Message{ID: "m3", SenderType: event.Agent, SenderID: "bob", AgentID: "bob", ToolCalls: []event.ToolCall{call("b2", "add", "{}")}}),
+		message(event.Message{ID: "m4", SenderType: event.Agent, SenderID: "assistant", AgentID: "assistant", ToolCalls: []event.ToolCall{call("a1", "add", "{}"), call("a2", "add", "{}")}}),
+		message(event.Message{ID: "a1.result", SenderType: event.Tool, SenderID: "add", AgentID: "assistant", ToolCallID: "a1", Content: "3"}),
+		message(event.Message{ID: "m5", SenderType: event.Tool, SenderID: "cron", Content: "it is noon"}),
+		message(event.Message{ID: "m6", SenderType: event.System, SenderID: "threadmill", Content: "Stopped."}),
+		event.NewRecord("x1", "file.changed", "", "", time.Now(), "x"),
+	}
+	w.append(store.Batch{Records: records})
+	_, err := w.callModel(modelStep())
+	require.NoError(t, err)
+	require.Equal(t, []llm.Message{
+		{Role: "system", Content: "You help."},
+		{Role: "system", Content: "Stopped."},
+		{Role: "user", Name: "ann", Content: "hello all"},
+		{Role: "user", Name: "bob", Content: "bob: let me see"},
+		{Role: "assistant", ToolCalls: []event.ToolCall{call("a1", "add", "{}"), call("a2", "add", "{}")}},
+		{Role: "tool", ToolCallID: "a1", Content: "3"},
+		{Role: "tool", ToolCallID: "a2", Name: "add", Content: llm.NoResult, IsError: true},
+		{Role: "user", Name: "cron", Content: "cron: it is noon"},
+		{Role: "user", Name: "ann", Content: "hello"},
+	}, w.model.requests[0].Messages, "S0-27 other agents are participants, their calls their own affair")
+	require.Equal(t, "small", w.model.requests[0].Model)
+	require.Equal(t, "add", w.model.requests[0].Tools[0].Name)
+}
+
+func TestInterruptedReplyKeepsPartialText(t *testing.T) {
+	for content, want := range map[string][]string{"half a sen": {"e1", "e1.0.1.llm", "e1.0.1"}, "": {"e1"}} {
+		w := newWorld(t, nil)
+		w.model.answer = func(ctx context.Context, _ llm.Request, onDelta func(llm.Delta)) (llm.Response, error) {
+			onDelta(llm.Delta{Text: content})
+			w.interrupt(ctx)
+			return llm.Response{Content: content, ToolCalls: []event.ToolCall{call("c1", "add", "{")}}, ctx.Err()
+		}
+		reply, err := w.callModel(modelStep())
+		require.NoError(t, err)
+		require.True(t, reply.Message.Interrupted)
+		require.Equal(t, content, reply.Message.Content)
+		require.Empty(t, reply.Calls)
+		require.Equal(t, want, w.ids())
+		if content != "" {
+			require.True(t, stored[event.Message](w, "e1.0.1").Interrupted)
+		}
+	}
+}
+
+func TestModelErrors(t *testing.T) {
+	for _, tc := range []struct {
+		name         string
+		err          error
+		attempts     int
+		nonRetryable bool
+		delay        time.Duration
+	}{
+		{"refused", &llm.Error{Provider: "fake", StatusCode: 401, Message: "bad key"}, 3, true, 0},
+		{"overloaded", &llm.Error{Provider: "fake", StatusCode: 429, Message: "slow down", Retryable: true, RetryAfter: 7 * time.Second}, 3, false, 7 * time.Second},
+		{"overloaded too often", &llm.Error{Provider: "fake", StatusCode: 503, Message: "down", Retryable: true}, 1, true, 0},
+		{"any other", errors.New("broken pipe"), 3, false, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t, func(c *activities.Config) { c.MaxModelAttempts = tc.attempts })
+			w.model.answer = func(context.Context, llm.Request, func(llm.Delta)) (llm.Response, error) {
+				return llm.Response{}, tc.err
+			}
+			_, err := w.callModel(modelStep())
+			app := appError(t, err)
+			require.Equal(t, thread.ErrTypeModel, app.Type())
+			require.Equal(t, tc.nonRetryable, app.NonRetryable())
+			require.Equal(t, tc.delay, app.NextRetryDelay())
+			require.Contains(t, app.Message(), tc.err.Error())
+			require.Equal(t, []string{"e1"}, w.ids(), "what was said is stored all the same")
+		})
+	}
+}
+
+func TestRetryShowsAfresh(t *testing.T) {
+	w := newWorld(t, func(c *activities.Config) { c.MaxModelAttempts = 2 })
+	calls := 0
+	w.model.answer = func(_ context.Context, _ llm.Request, onDelta func(llm.Delta)) (llm.Response, error) {
+		calls++
+		onDelta(llm.Delta{Text: "half"})
+		if calls != 4 {
+			return llm.Response{}, &llm.Error{Provider: "fake", Message: "cut", Retryable: true}
+		}
+		return llm.Response{Content: "half"}, nil
+	}
+	err := w.retried(signals.ActivityCallModel, modelStep())
+	require.ErrorContains(t, err, "gave up after 2 attempts")
+	second := modelStep()
+	second.MessageID = "e1.0.2"
+	require.NoError(t, w.retried(signals.ActivityCallModel, second))
+	var shown []string
+	for _, e := range w.live() {
+		if e.Event != nil && e.Event.MessageID == "e1.0.2" {
+			shown = append(shown, fmt.Sprintf("%s %d", e.Event.Type, e.Event.Attempt))
+		}
+	}
+	require.Equal(t, []string{"stream 1", "reset 2", "stream 2"}, shown)
+	require.Equal(t, 2, stored[event.LLMCall](w, "e1.0.2.llm").Attempt)
+}
+
+func TestModelTakesTooLong(t *testing.T) {
+	w := newWorld(t, func(c *activities.Config) {
+		c.Agents = agent.Fixed{{Name: "assistant", Model: "fake/small", Limits: agent.Limits{ModelTimeout: time.Millisecond}}}
+	})
+	w.model.answer = func(ctx context.Context, _ llm.Request, _ func(llm.Delta)) (llm.Response, error) {
+		<-ctx.Done()
+		return llm.Response{Content: "half"}, ctx.Err()
+	}
+	_, err := w.callModel(modelStep())
+	app := appError(t, err)
+	require.False(t, app.NonRetryable())
+	require.Contains(t, app.Message(), "limits.modelTimeout")
+}
+
+func TestModelDriverPanics(t *testing.T) {
+	w := newWorld(t, func(c *activities.Config) { c.MaxModelAttempts = 1 })
+	w.model.answer = func(context.Context, llm.Request, func(llm.Delta)) (llm.Response, error) { panic("nil map") }
+	_, err := w.callModel(modelStep())
+	require.True(t, appError(t, err).NonRetryable(), "a driver that panics is not called for ever")
+}
+
+// brokenRegistry does not answer.
+type brokenRegistry struct{}
+
+func (brokenRegistry) Agent(context.Context, string, string) (agent.Agent, error) {
+	return agent.Agent{}, errors.New("connection refused")
+}
+
+func TestConfigurationErrors(t *testing.T) {
+	in := modelStep()
+	in.Agent = "nobody"
+	w := newWorld(t, nil)
+	_, err := w.callModel(in)
+	require.Equal(t, thread.ErrTypeConfig, appError(t, err).Type())
+	require.True(t, appError(t, err).NonRetryable())
+
+	for _, name := range []string{"small", "other/small"} {
+		w = newWorld(t, func(c *activities.Config) { c.Agents = agent.Fixed{{Name: "assistant", Model: name}} })
+		_, err = w.callModel(modelStep())
+		require.Equal(t, thread.ErrTypeConfig, appError(t, err).Type())
+		require.Contains(t, err.Error(), name)
+	}
+
+	w = newWorld(t, func(c *activities.Config) { c.Agents = brokenRegistry{} })
+	_, err = w.callModel(modelStep())
+	require.Equal(t, thread.ErrTypeRetry, appError(t, err).Type(), "an outage is waited out")
+	require.False(t, appError(t, err).NonRetryable())
+}
+
+func TestRecordAndNotify(t *testing.T) {
+	w := newWorld(t, nil)
+	for range 2 {
+		_, err := w.env.ExecuteActivity(signals.ActivityRecord, thread.RecordStep{Thread: ref, Flush: thread.Flush{
+			Records: says("e1", "hello").Records, Row: &thread.Row{Title: "A title", Status: "open", Agents: []string{"bob"}},
+		}})
+		require.NoError(t, err)
+	}
+	require.Equal(t, []string{"e1"}, w.ids())
+	row, err := w.store.Thread(context.Background(), store.Key(ref))
+	require.NoError(t, err)
+	require.Equal(t, "A title", row.Title)
+	_, err = w.env.ExecuteActivity(signals.ActivityNotify, thread.NotifyStep{Thread: ref, TraceID: "e1"})
+	require.NoError(t, err)
+}
+
+func TestNewRefuses(t *testing.T) {
+	for _, cfg := range []activities.Config{{}, {Agents: agent.Fixed{}}, {Agents: agent.Fixed{}, Store: newWorld(t, nil).store}} {
+		_, err := activities.New(cfg)
+		require.ErrorContains(t, err, "is required")
+	}
+}

@@ -1,0 +1,101 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/stream"
+)
+
+var (
+	// errInterrupted is the cause of a step's end when somebody asked for it.
+	errInterrupted = errors.New("interrupted")
+	// errShutdown is the cause when the worker stops; the step is for another to retry.
+	errShutdown = errors.New("the worker is shutting down")
+	// errTimeout is the cause when the step has used up its own time limit.
+	errTimeout = errors.New("time limit reached")
+)
+
+// step is a model call or a tool run while it is under way. Its context ends, with
+// one of the causes above, when the step has to.
+type step struct {
+	ctx  context.Context
+	done func()
+}
+
+// begin watches over a step: it beats while the step runs, and ends it when a
+// notice comes over the live stream, when the server cancels it, or after timeout.
+func (a *Activities) begin(ctx context.Context, ref thread.Ref, traceID string, timeout time.Duration) *step {
+	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stopListening, err := a.cfg.Stream.Listen(ctx, stream.Key(ref), func(n stream.Notice) {
+		if n.TraceID == "" || n.TraceID == traceID {
+			cancel(errInterrupted)
+		}
+	})
+	if err != nil {
+		// Cancellation still comes with a heartbeat, only later.
+		a.log.WarnContext(ctx, "listening for interrupts", "thread", ref.ThreadID, "error", err)
+		stopListening = func() {}
+	}
+	ended := make(chan struct{})
+	var watching sync.WaitGroup
+	watching.Go(func() { a.watch(ctx, cancel, timeout, ended) })
+	return &step{ctx: inner, done: func() {
+		close(ended)
+		watching.Wait()
+		stopListening()
+		cancel(nil)
+	}}
+}
+
+func (a *Activities) watch(ctx context.Context, cancel context.CancelCauseFunc, timeout time.Duration, ended <-chan struct{}) {
+	beat := time.NewTicker(HeartbeatEvery)
+	defer beat.Stop()
+	limit := time.NewTimer(timeout)
+	defer limit.Stop()
+	cancelled, stopping := ctx.Done(), activity.GetWorkerStopChannel(ctx)
+	var stopped <-chan time.Time
+	for {
+		select {
+		case <-ended:
+			return
+		case <-beat.C:
+			if !activity.GetInfo(ctx).IsLocalActivity {
+				activity.RecordHeartbeat(ctx)
+			}
+		case <-limit.C:
+			cancel(errTimeout)
+		case <-stopping:
+			// The worker would cancel ctx in the end, but then waits for nobody: what
+			// became of the step would be lost.
+			stopping = nil
+			drained := time.NewTimer(a.cfg.StopTimeout)
+			defer drained.Stop()
+			stopped = drained.C
+		case <-stopped:
+			cancel(errShutdown)
+		case <-cancelled:
+			cancelled = nil
+			cancel(whyCancelled(ctx))
+		}
+	}
+}
+
+// whyCancelled tells an interrupt from a worker that stops, and from an attempt
+// that the server has given up.
+func whyCancelled(ctx context.Context) error {
+	cause := context.Cause(ctx)
+	switch {
+	case errors.Is(cause, context.DeadlineExceeded):
+		return errTimeout
+	case activity.GetInfo(ctx).IsLocalActivity, temporal.IsCanceledError(cause):
+		return errInterrupted
+	}
+	return errShutdown
+}

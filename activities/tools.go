@@ -1,0 +1,341 @@
+package activities
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/stream"
+	"github.com/threadmill/threadmill/tool"
+)
+
+// toolOf finds a tool that the agent may call.
+func (a *Activities) toolOf(who agent.Agent, name string) (tool.Tool, bool) {
+	if !slices.Contains(who.Tools, name) {
+		return nil, false
+	}
+	return a.cfg.Tools.Lookup(name)
+}
+
+// toolsOf describes an agent's tools to its model.
+func (a *Activities) toolsOf(who agent.Agent) []llm.Tool {
+	var out []llm.Tool
+	for _, name := range who.Tools {
+		if t, ok := a.cfg.Tools.Lookup(name); ok {
+			d := t.Definition()
+			out = append(out, llm.Tool{Name: d.Name, Description: d.Description, Parameters: d.Parameters})
+		}
+	}
+	return out
+}
+
+// plan tells the workflow how a call is to be run. A call that cannot run asks
+// nobody: running it gives the model its error.
+func (a *Activities) plan(who agent.Agent, call event.ToolCall) thread.PlannedCall {
+	p := thread.PlannedCall{ID: call.ID, Name: call.Function.Name, Unfit: true, Quick: true}
+	t, ok := a.toolOf(who, p.Name)
+	if !ok {
+		return p
+	}
+	d := t.Definition().WithDefaults()
+	if tool.CheckArguments(d, call.Function.Arguments) != nil {
+		return p
+	}
+	p.Unfit, p.Quick = false, d.Quick
+	if who.Approval(p.Name, d.NeedsApproval) == agent.Always {
+		p.NeedsApproval, p.Arguments, p.Reason = true, thread.CarryArguments(call.Function.Arguments), d.ApprovalReason
+	}
+	return p
+}
+
+// RunTool runs one stored tool call and stores its result.
+func (a *Activities) RunTool(ctx context.Context, in thread.ToolStep) (thread.ToolReply, error) {
+	run := &toolRun{a: a, in: in, attempt: int(activity.GetInfo(ctx).Attempt)}
+	reply, done, err := run.load(ctx)
+	if done || err != nil {
+		return reply, err
+	}
+	who, err := a.cfg.Agents.Agent(ctx, in.Thread.Namespace, in.Agent)
+	if err != nil {
+		if !errors.Is(err, agent.ErrUnknown) {
+			return thread.ToolReply{}, agentError(err)
+		}
+		return run.finish(ctx, store.ToolFailed, failure(err))
+	}
+	t, ok := a.toolOf(who, in.ToolName)
+	if !ok {
+		return run.finish(ctx, store.ToolFailed, failure(fmt.Errorf("unknown tool %q; the tools are %v", in.ToolName, who.Tools)))
+	}
+	run.def = t.Definition().WithDefaults()
+	if in.Unfit {
+		return run.finish(ctx, store.ToolFailed, run.unfit())
+	}
+	if reply, done, err := run.start(ctx); done || err != nil {
+		return reply, err
+	}
+	return run.call(ctx, t)
+}
+
+// unfit is the result of a call that was planned not to run.
+func (r *toolRun) unfit() tool.Result {
+	var problem *tool.ArgumentError
+	if errors.As(tool.CheckArguments(r.def, r.stored.Function.Arguments), &problem) {
+		return problem.Result()
+	}
+	return failure(fmt.Errorf("the tool %q was not ready when it was called; call it again", r.in.ToolName))
+}
+
+// toolRun is one run of a tool under way.
+type toolRun struct {
+	a       *Activities
+	in      thread.ToolStep
+	attempt int
+	def     tool.Definition
+	stored  event.ToolCall
+	started time.Time
+	head    int64
+}
+
+func failure(err error) tool.Result {
+	return tool.Result{Output: "Error: " + err.Error(), IsError: true}
+}
+
+// load finds the stored call, and its result if it has one already.
+func (r *toolRun) load(ctx context.Context) (thread.ToolReply, bool, error) {
+	r.started = time.Now()
+	resultID := thread.ResultID(r.in.ToolCallID)
+	records, err := r.a.cfg.Store.RecordsByID(ctx, store.Key(r.in.Thread), r.in.MessageID, resultID)
+	if err != nil {
+		return thread.ToolReply{}, false, readError(err)
+	}
+	for _, rec := range records {
+		var m event.Message
+		if err := json.Unmarshal(rec.Payload, &m); err != nil {
+			return thread.ToolReply{}, false, configError(fmt.Errorf("reading stored message %s: %w", rec.ID, err))
+		}
+		if rec.ID == resultID {
+			done, err := r.a.append(ctx, r.in.Thread, store.Batch{}, r.in.Flush)
+			r.a.publish(ctx, r.in.Thread, stream.Entry{Stored: max(done.Head, rec.Seq)})
+			return thread.ToolReply{ToolCallID: r.in.ToolCallID, Status: resultStatus(m.IsError)}, true, err
+		}
+		for _, call := range m.ToolCalls {
+			if call.ID == r.in.ToolCallID {
+				r.stored = call
+			}
+		}
+	}
+	if r.stored.ID == "" {
+		return thread.ToolReply{}, false, configError(fmt.Errorf("tool call %s is not in message %s", r.in.ToolCallID, r.in.MessageID))
+	}
+	return thread.ToolReply{}, false, nil
+}
+
+func resultStatus(isError bool) string {
+	if isError {
+		return string(store.ToolFailed)
+	}
+	return string(store.ToolSucceeded)
+}
+
+// unknownText is the result of a call whose run was lost with its worker.
+const unknownText = "Error: the worker was lost while the tool ran. The outcome is unknown: it may have taken effect. It was not run again."
+
+// start stores that the tool is about to run, unless it is quick: then it is
+// idempotent, and may simply run again. If it was started before and never
+// finished, only an idempotent tool goes on.
+func (r *toolRun) start(ctx context.Context) (thread.ToolReply, bool, error) {
+	if r.def.Quick {
+		return thread.ToolReply{}, false, nil
+	}
+	log := r.log(store.ToolStarted)
+	done, err := r.a.append(ctx, r.in.Thread, store.Batch{ToolStart: &log}, r.in.Flush)
+	if err != nil {
+		return thread.ToolReply{}, false, err
+	}
+	r.in.Flush, r.head = thread.Flush{}, done.Head
+	if !done.Started && (!r.def.Idempotent || r.attempt > r.def.MaxAttempts) {
+		reply, err := r.finish(ctx, store.ToolUnknown, tool.Result{Output: unknownText, IsError: true})
+		return reply, true, err
+	}
+	return thread.ToolReply{}, false, nil
+}
+
+func (r *toolRun) log(status store.ToolStatus) store.ToolLog {
+	return store.ToolLog{
+		ToolCallID: r.in.ToolCallID, ToolName: storable(r.in.ToolName), Agent: r.in.Agent, TraceID: r.in.TraceID,
+		Input: asJSON(r.stored.Function.Arguments), Status: status, Attempt: r.attempt, StartedAt: r.started,
+	}
+}
+
+// call runs the tool and stores what came of it.
+func (r *toolRun) call(ctx context.Context, t tool.Tool) (thread.ToolReply, error) {
+	step := r.a.begin(ctx, r.in.Thread, r.in.TraceID, r.def.Timeout)
+	defer step.done()
+	progress := r.progress(ctx)
+	res, err := r.within(step.ctx, t, tool.Call{
+		ID: r.in.ToolCallID, Arguments: r.stored.Function.Arguments, Namespace: r.in.Thread.Namespace, ThreadID: r.in.Thread.ThreadID,
+		Agent: r.in.Agent, Attempt: r.attempt, Exec: event.NewExecutionContext(step.ctx, r.in.TraceID), Progress: progress.publish,
+	})
+	progress.stop()
+	cause := context.Cause(step.ctx)
+	switch {
+	case err == nil && cause == nil, err == nil && !res.IsError:
+		return r.finish(ctx, status(res), res)
+	case errors.Is(cause, errInterrupted):
+		return r.finish(ctx, store.ToolInterrupted, cutShort(res, thread.InterruptedText))
+	case errors.Is(cause, errTimeout):
+		return r.finish(ctx, store.ToolFailed, cutShort(res, fmt.Sprintf("Error: the tool took longer than its limit of %s and was stopped.", r.def.Timeout)))
+	case cause != nil && r.def.Idempotent:
+		return thread.ToolReply{}, temporal.NewApplicationErrorWithCause("The worker stopped while the tool ran; the step is retried.", thread.ErrTypeRetry, cause)
+	case cause != nil:
+		return r.finish(ctx, store.ToolUnknown, cutShort(res, unknownText))
+	case tool.IsRetryable(err) && r.def.Idempotent && r.attempt < r.def.MaxAttempts:
+		return thread.ToolReply{}, temporal.NewApplicationErrorWithCause(err.Error(), thread.ErrTypeRetry, err)
+	case err != nil:
+		return r.finish(ctx, store.ToolFailed, failure(err))
+	}
+	return r.finish(ctx, status(res), res)
+}
+
+// safely runs a tool; one that panics has failed. Temporal would run it again, for ever.
+func (r *toolRun) safely(ctx context.Context, t tool.Tool, call tool.Call) (res tool.Result, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			r.a.log.ErrorContext(ctx, "tool panicked", "thread", call.ThreadID, "agent", call.Agent, "event", r.in.EventID,
+				"traceId", r.in.TraceID, "toolCall", call.ID, "attempt", call.Attempt, "stack", string(debug.Stack()))
+			res, err = tool.Result{}, fmt.Errorf("the tool panicked: %v", p)
+		}
+	}()
+	return t.Call(ctx, call)
+}
+
+// stopGrace is how long a tool that was told to stop may take to do so, before its
+// run is given up as it is.
+const stopGrace = 30 * time.Second
+
+// within runs a tool until it ends, or until it has been told to stop and does not:
+// one that ignores its context must not hold up the thread.
+func (r *toolRun) within(ctx context.Context, t tool.Tool, call tool.Call) (tool.Result, error) {
+	type end struct {
+		res tool.Result
+		err error
+	}
+	ended := make(chan end, 1)
+	go func() {
+		res, err := r.safely(ctx, t, call)
+		ended <- end{res, err}
+	}()
+	select {
+	case e := <-ended:
+		return e.res, e.err
+	case <-ctx.Done():
+	}
+	grace := time.NewTimer(stopGrace)
+	defer grace.Stop()
+	select {
+	case e := <-ended:
+		return e.res, e.err
+	case <-grace.C:
+		r.a.log.WarnContext(ctx, "tool does not stop; its run is given up", "thread", call.ThreadID, "agent", call.Agent,
+			"event", r.in.EventID, "traceId", r.in.TraceID, "toolCall", call.ID, "attempt", call.Attempt)
+		return tool.Result{}, context.Cause(ctx)
+	}
+}
+
+// storable makes a name that a model wrote fit for every store.
+func storable(name string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(name, "\uFFFD"), "\x00", "\uFFFD")
+}
+
+func status(res tool.Result) store.ToolStatus {
+	if res.IsError {
+		return store.ToolFailed
+	}
+	return store.ToolSucceeded
+}
+
+// cutShort is the result of a run that was stopped: why, and what it had said.
+func cutShort(res tool.Result, why string) tool.Result {
+	if res.Output != "" {
+		why += "\n" + res.Output
+	}
+	return tool.Result{Output: why, IsError: true, Details: res.Details}
+}
+
+// finish stores the result of the call: its log and its message, in one transaction.
+func (r *toolRun) finish(ctx context.Context, status store.ToolStatus, res tool.Result) (thread.ToolReply, error) {
+	ctx = context.WithoutCancel(ctx)
+	now := time.Now()
+	log := r.log(status)
+	log.Output, log.FinishedAt = asJSON(res.Output), &now
+	if _, err := json.Marshal(res.Details); err != nil {
+		r.a.log.Warn("details of a tool's result have no JSON form", "thread", r.in.Thread.ThreadID, "toolCall", r.in.ToolCallID, "error", err)
+		res.Details = nil
+	}
+	id := thread.ResultID(r.in.ToolCallID)
+	record := event.NewRecord(id, event.TypeMessage, r.in.TraceID, r.in.EventID, now, event.Message{
+		ID: id, ThreadID: r.in.Thread.ThreadID, SenderID: r.in.ToolName, SenderType: event.Tool, Role: event.RoleTool,
+		Content: res.Output, ToolCallID: r.in.ToolCallID, ToolName: r.in.ToolName, IsError: res.IsError, AgentID: r.in.Agent,
+		ReplyToMessageID: r.in.MessageID, Metadata: res.Details,
+	})
+	_, err := r.a.append(ctx, r.in.Thread, store.Batch{Records: []event.Record{record}, ToolFinish: &log}, r.in.Flush)
+	return thread.ToolReply{ToolCallID: r.in.ToolCallID, Status: string(status)}, err
+}
+
+// progress shows what a tool reports while it runs, and nothing after it has ended.
+func (r *toolRun) progress(ctx context.Context) *progress {
+	return &progress{run: r, ctx: ctx, exec: event.NewExecutionContext(ctx, r.in.TraceID)}
+}
+
+type progress struct {
+	run  *toolRun
+	ctx  context.Context
+	exec event.ExecutionContext
+
+	mu      sync.Mutex
+	stopped bool
+}
+
+func (p *progress) publish(data any) {
+	raw, err := json.Marshal(data)
+	if err != nil {
+		p.run.a.log.Warn("progress has no JSON form", "toolCall", p.run.in.ToolCallID, "error", err)
+		return
+	}
+	e := p.exec.AdaptToolEvent(event.ToolEvent{Type: event.ToolProgress, ToolName: p.run.in.ToolName, Data: raw})
+	e.Agent, e.ToolCallID = p.run.in.Agent, p.run.in.ToolCallID
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.stopped {
+		p.run.a.publish(p.ctx, p.run.in.Thread, stream.Entry{After: p.run.head, Event: &e})
+	}
+}
+
+func (p *progress) stop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stopped = true
+}
+
+// asJSON keeps valid JSON as it is, and makes a JSON string of anything else.
+func asJSON(s string) json.RawMessage {
+	if json.Valid([]byte(s)) {
+		return json.RawMessage(s)
+	}
+	raw, _ := json.Marshal(s)
+	return raw
+}

@@ -1,0 +1,66 @@
+package agent_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/agent"
+)
+
+func TestValidate(t *testing.T) {
+	good := agent.Agent{Name: "clerk", Model: "demo/any"}
+	require.NoError(t, good.Validate())
+	for problem, change := range map[string]func(*agent.Agent){
+		"agent name":             func(a *agent.Agent) { a.Name = "two words" },
+		"model is required":      func(a *agent.Agent) { a.Model = "" },
+		"limits.maxSteps":        func(a *agent.Agent) { a.Limits.MaxSteps = 1001 },
+		"limits.modelTimeout":    func(a *agent.Agent) { a.Limits.ModelTimeout = 2 * time.Hour },
+		"limits.contextMessages": func(a *agent.Agent) { a.Limits.ContextMessages = -1 },
+		"approvals.shell_cmd":    func(a *agent.Agent) { a.Approvals = map[string]agent.Policy{"shell_cmd": "sometimes"} },
+	} {
+		bad := good
+		change(&bad)
+		require.ErrorContains(t, bad.Validate(), problem)
+	}
+}
+
+func TestApproval(t *testing.T) {
+	for name, tc := range map[string]struct {
+		policies map[string]agent.Policy
+		toolAsks bool
+		want     agent.Policy
+	}{
+		"the tool asks":                    {nil, true, agent.Always},
+		"the tool does not ask":            {nil, false, agent.Never},
+		"the agent's word counts more":     {map[string]agent.Policy{"rm": agent.Never}, true, agent.Never},
+		"a star is for all others":         {map[string]agent.Policy{"*": agent.Always}, false, agent.Always},
+		"a name counts more than the star": {map[string]agent.Policy{"*": agent.Never, "rm": agent.Always}, false, agent.Always},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, tc.want, agent.Agent{Approvals: tc.policies}.Approval("rm", tc.toolAsks))
+		})
+	}
+}
+
+func TestFixed(t *testing.T) {
+	f := agent.Fixed{{Name: "first"}, {Name: "Second"}}
+	for name, want := range map[string]string{"": "first", "first": "first", "second": "Second"} {
+		a, err := f.Agent(context.Background(), "default", name)
+		require.NoError(t, err)
+		require.Equal(t, want, a.Name)
+	}
+	_, err := f.Agent(context.Background(), "default", "third")
+	require.ErrorIs(t, err, agent.ErrUnknown)
+	require.ErrorContains(t, err, "Second", "the error says which there are")
+	_, err = agent.Fixed{}.Agent(context.Background(), "default", "")
+	require.ErrorIs(t, err, agent.ErrUnknown)
+}
+
+func TestLimitsWithDefaults(t *testing.T) {
+	require.Equal(t, agent.Limits{MaxSteps: 25, ModelTimeout: 10 * time.Minute, ContextMessages: 200}, agent.Limits{}.WithDefaults())
+	set := agent.Limits{MaxSteps: 1, ModelTimeout: time.Second, ContextMessages: 2}
+	require.Equal(t, set, set.WithDefaults())
+}

@@ -1,0 +1,240 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/tool"
+)
+
+// The bare loop is the least that an agent on Temporal can be: messages live in the
+// workflow and go to the model's activity as a whole, each step is one activity.
+// There is no store, no stream, no interrupt, no approval and no continue-as-new.
+const (
+	bareQueue    = "bench-bare"
+	bareWorkflow = "loop"
+	bareModel    = "model"
+	bareTool     = "tool"
+	bareSignal   = "post"
+	bareUpdate   = "turn"
+)
+
+// barePost is a person's message.
+type barePost struct {
+	ID   string `json:"id"`
+	Text string `json:"text"`
+}
+
+type bareStart struct {
+	First barePost `json:"first"`
+
+	// Local runs tools as local activities.
+	Local bool `json:"local"`
+}
+
+type bareStep struct {
+	TurnID   string        `json:"turnId"`
+	Messages []llm.Message `json:"messages"`
+}
+
+type bareReply struct {
+	Content string           `json:"content"`
+	Calls   []event.ToolCall `json:"calls,omitempty"`
+}
+
+func bareLoop(ctx workflow.Context, in bareStart) error {
+	var messages []llm.Message
+	queue, replies := []barePost{in.First}, map[string]string{}
+	known := map[string]bool{in.First.ID: true}
+	push := func(p barePost) {
+		if !known[p.ID] {
+			known[p.ID] = true
+			queue = append(queue, p)
+		}
+	}
+	err := workflow.SetUpdateHandler(ctx, bareUpdate, func(ctx workflow.Context, p barePost) (string, error) {
+		push(p)
+		err := workflow.Await(ctx, func() bool { return replies[p.ID] != "" })
+		return replies[p.ID], err
+	})
+	if err != nil {
+		return err
+	}
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		for {
+			var p barePost
+			workflow.GetSignalChannel(ctx, bareSignal).Receive(ctx, &p)
+			push(p)
+		}
+	})
+	for {
+		if err := workflow.Await(ctx, func() bool { return len(queue) > 0 }); err != nil {
+			return err
+		}
+		p := queue[0]
+		queue = queue[1:]
+		messages = append(messages, llm.Message{Role: event.RoleUser, Content: p.Text})
+		if messages, err = bareTurn(ctx, in.Local, p.ID, messages); err != nil {
+			return err
+		}
+		replies[p.ID] = messages[len(messages)-1].Content
+	}
+}
+
+func bareTurn(ctx workflow.Context, local bool, id string, messages []llm.Message) ([]llm.Message, error) {
+	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Minute})
+	ctx = workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{StartToCloseTimeout: time.Minute})
+	for {
+		var r bareReply
+		if err := workflow.ExecuteActivity(ctx, bareModel, bareStep{id, messages}).Get(ctx, &r); err != nil {
+			return nil, err
+		}
+		messages = append(messages, llm.Message{Role: event.RoleAssistant, Content: r.Content, ToolCalls: r.Calls})
+		if len(r.Calls) == 0 {
+			return messages, nil
+		}
+		futures := make([]workflow.Future, len(r.Calls))
+		for i, call := range r.Calls {
+			if local {
+				futures[i] = workflow.ExecuteLocalActivity(ctx, bareTool, call)
+			} else {
+				futures[i] = workflow.ExecuteActivity(ctx, bareTool, call)
+			}
+		}
+		for i, call := range r.Calls {
+			var out string
+			if err := futures[i].Get(ctx, &out); err != nil {
+				return nil, err
+			}
+			messages = append(messages, llm.Message{Role: event.RoleTool, Content: out, ToolCallID: call.ID})
+		}
+	}
+}
+
+// bareActivities are the steps of the loop.
+type bareActivities struct {
+	model *model
+	tools *tool.Set
+
+	// ended tells who waits for a turn of a signal what its reply is.
+	ended sync.Map // turn id: chan string
+}
+
+func (a *bareActivities) Model(ctx context.Context, in bareStep) (bareReply, error) {
+	res, err := a.model.Generate(ctx, llm.Request{Model: "bench", Messages: in.Messages}, nil)
+	if err == nil && len(res.ToolCalls) == 0 {
+		if waits, ok := a.ended.LoadAndDelete(in.TurnID); ok {
+			waits.(chan string) <- res.Content
+		}
+	}
+	return bareReply{res.Content, res.ToolCalls}, err
+}
+
+func (a *bareActivities) Tool(ctx context.Context, call event.ToolCall) (string, error) {
+	t, ok := a.tools.Lookup(call.Function.Name)
+	if !ok {
+		return "", fmt.Errorf("no tool %q", call.Function.Name)
+	}
+	res, err := t.Call(ctx, tool.Call{ID: call.ID, Arguments: call.Function.Arguments})
+	return res.Output, err
+}
+
+// bare is the side of the bare loop.
+type bare struct {
+	temporal   client.Client
+	activities *bareActivities
+}
+
+var _ side = (*bare)(nil)
+
+// newBare starts the worker of the bare loop, with the options of Threadmill's.
+func newBare(temporal client.Client, m *model) (*bare, func(), error) {
+	set, err := tool.NewSet(tools()...)
+	if err != nil {
+		return nil, nil, err
+	}
+	b := &bare{temporal, &bareActivities{model: m, tools: set}}
+	w := worker.New(temporal, bareQueue, workerOptions())
+	w.RegisterWorkflowWithOptions(bareLoop, workflow.RegisterOptions{Name: bareWorkflow})
+	w.RegisterActivityWithOptions(b.activities.Model, activity.RegisterOptions{Name: bareModel})
+	w.RegisterActivityWithOptions(b.activities.Tool, activity.RegisterOptions{Name: bareTool})
+	if err := w.Start(); err != nil {
+		return nil, nil, fmt.Errorf("starting the worker of the bare loop: %w", err)
+	}
+	return b, w.Stop, nil
+}
+
+func (b *bare) name() string { return "bare" }
+
+func (b *bare) thread(s shape, by way) thread {
+	return &bareThread{bare: b, id: newID("bare"), shape: s, by: by}
+}
+
+type bareThread struct {
+	*bare
+	id    string
+	shape shape
+	by    way
+	turns int
+}
+
+func (t *bareThread) next() (p barePost, want string) {
+	t.turns++
+	text := t.shape.message(t.turns)
+	return barePost{fmt.Sprintf("%s-%d", t.id, t.turns), text}, reply(text)
+}
+
+func (t *bareThread) first(ctx context.Context) error {
+	p, want := t.next()
+	opts := client.StartWorkflowOptions{ID: t.id, TaskQueue: bareQueue}
+	if _, err := t.temporal.ExecuteWorkflow(ctx, opts, bareWorkflow, bareStart{First: p, Local: t.shape.local}); err != nil {
+		return err
+	}
+	return t.update(ctx, p, want)
+}
+
+// watch does nothing: the bare loop shows nothing while it works.
+func (t *bareThread) watch(context.Context) error { return nil }
+
+func (t *bareThread) turn(ctx context.Context) error {
+	p, want := t.next()
+	if t.by == byUpdate {
+		return t.update(ctx, p, want)
+	}
+	ended := make(chan string, 1)
+	t.activities.ended.Store(p.ID, ended)
+	if err := t.temporal.SignalWorkflow(ctx, t.id, "", bareSignal, p); err != nil {
+		return err
+	}
+	select {
+	case got := <-ended:
+		return same(got, want)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (t *bareThread) update(ctx context.Context, p barePost, want string) error {
+	h, err := t.temporal.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
+		WorkflowID: t.id, UpdateName: bareUpdate, Args: []any{p}, WaitForStage: client.WorkflowUpdateStageCompleted,
+	})
+	if err != nil {
+		return err
+	}
+	var got string
+	if err := h.Get(ctx, &got); err != nil {
+		return err
+	}
+	return same(got, want)
+}
+
+func (t *bareThread) finish(context.Context) error { return nil }

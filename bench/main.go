@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+// run measures what the arguments ask for, and prints the report.
+func run(ctx context.Context, args []string, out, progress io.Writer) (err error) {
+	o, err := parse(args, progress)
+	if err != nil {
+		return err
+	}
+	logger := slog.New(slog.NewTextHandler(progress, &slog.HandlerOptions{Level: slog.LevelError}))
+	w, err := newWorld(ctx, o, logger)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.stop()) }()
+	m := &meter{Options: o, world: w, progress: progress}
+	report, err := m.measure(ctx)
+	if err != nil {
+		return err
+	}
+	if err := report.markdown(out); err != nil {
+		return err
+	}
+	if o.JSON == "" {
+		return nil
+	}
+	data, err := json.MarshalIndent(report, "", "  ")
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", o.JSON, err)
+	}
+	return os.WriteFile(o.JSON, append(data, '\n'), 0o600)
+}
+
+// meter makes the measurements.
+type meter struct {
+	Options
+	world    *world
+	progress io.Writer
+}
+
+func (m *meter) measure(ctx context.Context) (*report, error) {
+	r := newReport(m.Options)
+	for _, part := range m.Parts {
+		var err error
+		switch part {
+		case partThroughput:
+			r.Throughput, err = m.throughput(ctx)
+		case partAging:
+			r.Aging, err = m.aging(ctx)
+		case partToken:
+			r.FirstToken, err = m.firstToken(ctx)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", part, err)
+		}
+	}
+	r.Took = time.Since(r.Date).Round(time.Second).String()
+	return r, nil
+}
+
+func (m *meter) say(format string, args ...any) { fmt.Fprintf(m.progress, format+"\n", args...) }

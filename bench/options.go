@@ -1,0 +1,157 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Parts of a run.
+const (
+	partThroughput = "throughput"
+	partAging      = "aging"
+	partToken      = "token"
+)
+
+// way is how a message gets into a thread, and how whoever sent it learns of the end
+// of its turn.
+type way string
+
+const (
+	// bySignal: the end comes to Threadmill's client as a server-sent event, and to
+	// the bare loop's by a channel of the process.
+	bySignal way = "signal"
+	// byUpdate: the end is the update's result.
+	byUpdate way = "update"
+)
+
+// Options of a run.
+type Options struct {
+	// Parts, Shapes and Ways say what is measured.
+	Parts  []string `json:"parts"`
+	Shapes []string `json:"shapes"`
+	Ways   []way    `json:"ways"`
+
+	// Threads are the numbers of threads that are busy at once, Turns how many timed
+	// turns a round has in all, for each of these numbers.
+	Threads []int `json:"threads"`
+	Turns   []int `json:"turns"`
+
+	// Rounds are pairs of rounds, one on each side.
+	Rounds int `json:"rounds"`
+
+	// Viewer watches each Threadmill thread over server-sent events.
+	Viewer bool `json:"viewer"`
+
+	// Old and Pairs: turns of an old thread (190) against those of a young one (10).
+	Pairs int `json:"pairs"`
+	Old   int `json:"old"`
+
+	// Tokens is how many first tokens are timed.
+	Tokens int `json:"tokens"`
+
+	DatabaseURL string `json:"-"`
+	NATSURL     string `json:"-"`
+	Memory      bool   `json:"memory"`
+	JSON        string `json:"-"`
+	Profiles    string `json:"-"`
+}
+
+func parse(args []string, usage io.Writer) (Options, error) {
+	var o Options
+	f := flag.NewFlagSet("bench", flag.ContinueOnError)
+	f.SetOutput(usage)
+	parts := f.String("parts", "throughput,aging,token", "what to measure")
+	names := f.String("shapes", "plain,tool,quick,local", "turns: "+shapeHelp())
+	ways := f.String("ways", "signal,update", "how messages come in: signal, update")
+	threads := f.String("threads", "1,50", "how many threads are busy at once")
+	turns := f.String("turns", "200,500", "how many turns a round has in all, for each number of threads")
+	f.IntVar(&o.Rounds, "rounds", 5, "how many pairs of rounds")
+	f.BoolVar(&o.Viewer, "viewer", true, "watch each Threadmill thread over server-sent events; without, signals are not measured")
+	f.IntVar(&o.Pairs, "pairs", 4, "how many old and young threads")
+	f.IntVar(&o.Old, "old", 190, "the turn of an old thread that is compared with turn 10, at least 20")
+	f.IntVar(&o.Tokens, "tokens", 200, "how many first tokens to time")
+	f.StringVar(&o.DatabaseURL, "database-url", "", "a PostgreSQL for the store, in a schema of its own (default: SQLite on disk)")
+	f.StringVar(&o.NATSURL, "nats-url", "", "a NATS with JetStream for the live stream (default: in memory)")
+	f.BoolVar(&o.Memory, "memory", false, "keep Temporal's data and the SQLite store in memory")
+	f.StringVar(&o.JSON, "json", "", "write the report to this file too, as JSON")
+	f.StringVar(&o.Profiles, "profiles", "", "write a CPU profile of each round to this folder")
+	if err := f.Parse(args); err != nil {
+		return o, err
+	}
+	if f.NArg() > 0 {
+		return o, fmt.Errorf("unexpected argument %q", f.Arg(0))
+	}
+	var err error
+	if o.Parts, err = choose("-parts", *parts, []string{partThroughput, partAging, partToken}); err != nil {
+		return o, err
+	}
+	if o.Shapes, err = choose("-shapes", *names, shapeNames()); err != nil {
+		return o, err
+	}
+	chosen, err := choose("-ways", *ways, []string{string(bySignal), string(byUpdate)})
+	if err != nil {
+		return o, err
+	}
+	for _, name := range chosen {
+		if way(name) == byUpdate || o.Viewer {
+			o.Ways = append(o.Ways, way(name))
+		}
+	}
+	if o.Threads, err = numbers("-threads", *threads); err != nil {
+		return o, err
+	}
+	if o.Turns, err = numbers("-turns", *turns); err != nil {
+		return o, err
+	}
+	return o, o.check()
+}
+
+func (o *Options) check() error {
+	if len(o.Turns) != len(o.Threads) {
+		return fmt.Errorf("-turns has %d numbers and -threads %d: give one for each", len(o.Turns), len(o.Threads))
+	}
+	for i, n := range o.Threads {
+		if o.Turns[i] < n {
+			return fmt.Errorf("-turns: %d turns are less than one for each of %d threads", o.Turns[i], n)
+		}
+	}
+	for _, field := range []struct {
+		name       string
+		value, min int
+	}{{"-rounds", o.Rounds, 1}, {"-pairs", o.Pairs, 1}, {"-old", o.Old, 20}, {"-tokens", o.Tokens, 1}} {
+		if field.value < field.min {
+			return fmt.Errorf("%s is %d, must be at least %d", field.name, field.value, field.min)
+		}
+	}
+	if slices.Contains(o.Parts, partThroughput) && len(o.Ways) == 0 {
+		return fmt.Errorf("-ways signal needs -viewer: who sends a signal learns of the end by watching")
+	}
+	return nil
+}
+
+func choose(name, list string, known []string) ([]string, error) {
+	var out []string
+	for word := range strings.SplitSeq(list, ",") {
+		if word = strings.TrimSpace(word); !slices.Contains(known, word) {
+			return nil, fmt.Errorf("%s: %q is none of %s", name, word, strings.Join(known, ", "))
+		}
+		out = append(out, word)
+	}
+	return out, nil
+}
+
+func numbers(name, list string) ([]int, error) {
+	var out []int
+	for word := range strings.SplitSeq(list, ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(word))
+		if err != nil || n < 1 {
+			return nil, fmt.Errorf("%s: %q is not a positive number", name, word)
+		}
+		out = append(out, n)
+	}
+	return out, nil
+}

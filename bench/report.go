@@ -1,0 +1,208 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Targets of the project.
+const (
+	targetThroughput = 0.8
+	targetFirstTurn  = time.Second
+	targetAging      = 1.2
+	targetFirstToken = 5 * time.Millisecond
+)
+
+// summary describes a number of values.
+type summary struct {
+	Median float64 `json:"median"`
+	Min    float64 `json:"min"`
+	Max    float64 `json:"max"`
+	P95    float64 `json:"p95"`
+	Count  int     `json:"count"`
+}
+
+func summarize(values []float64) summary {
+	if len(values) == 0 {
+		return summary{}
+	}
+	v := slices.Sorted(slices.Values(values))
+	mid := len(v) / 2
+	median := v[mid]
+	if len(v)%2 == 0 {
+		median = (v[mid-1] + v[mid]) / 2
+	}
+	// The least value that 95 of a hundred do not exceed.
+	p95 := v[(len(v)*95+99)/100-1]
+	return summary{Median: median, Min: v[0], Max: v[len(v)-1], P95: p95, Count: len(v)}
+}
+
+func milliseconds(times []time.Duration) []float64 {
+	out := make([]float64, len(times))
+	for i, t := range times {
+		out[i] = float64(t.Microseconds()) / 1000
+	}
+	return out
+}
+
+// report is the outcome of a run.
+type report struct {
+	Date     time.Time         `json:"date"`
+	Took     string            `json:"took"`
+	Cores    int               `json:"cores"`
+	Platform string            `json:"platform"`
+	Store    string            `json:"store"`
+	Stream   string            `json:"stream"`
+	Versions map[string]string `json:"versions"`
+	Options  Options           `json:"options"`
+
+	Throughput []throughputRow `json:"throughput,omitempty"`
+	Aging      []agingRow      `json:"aging,omitempty"`
+	FirstToken *tokenRow       `json:"firstToken,omitempty"`
+}
+
+// throughputRow compares turns of one shape. Times are in milliseconds.
+type throughputRow struct {
+	Shape   string  `json:"shape"`
+	Way     way     `json:"way"`
+	Threads int     `json:"threads"`
+	Ratio   summary `json:"ratio"`
+	Mill    sideRow `json:"threadmill"`
+	Bare    sideRow `json:"bare"`
+}
+
+type sideRow struct {
+	PerSecond summary `json:"turnsPerSecond"`
+	Turn      summary `json:"turn"`
+	First     summary `json:"firstTurn"`
+}
+
+// agingRow is one side's turns of old threads against those of young ones.
+type agingRow struct {
+	Side  string  `json:"side"`
+	Young int     `json:"youngTurn"`
+	Old   int     `json:"oldTurn"`
+	Ratio summary `json:"ratio"`
+	New   summary `json:"youngTime"`
+	Aged  summary `json:"oldTime"`
+}
+
+type tokenRow struct {
+	Count int     `json:"count"`
+	Time  summary `json:"time"`
+}
+
+func newReport(o Options) *report {
+	r := &report{
+		Date: time.Now(), Cores: runtime.NumCPU(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
+		Store: "SQLite on disk", Stream: "memory", Options: o, Versions: map[string]string{"go": runtime.Version()},
+	}
+	switch {
+	case o.DatabaseURL != "":
+		r.Store = "PostgreSQL"
+	case o.Memory:
+		r.Store = "SQLite in memory"
+	}
+	if o.NATSURL != "" {
+		r.Stream = "NATS"
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, d := range info.Deps {
+			switch d.Path {
+			case "go.temporal.io/sdk", "go.temporal.io/server", "modernc.org/sqlite":
+				r.Versions[d.Path] = d.Version
+			}
+		}
+	}
+	return r
+}
+
+func newThroughputRow(s shape, by way, threads int, mill, bare []round) throughputRow {
+	ratios := make([]float64, len(mill))
+	for i := range mill {
+		ratios[i] = mill[i].perSecond() / bare[i].perSecond()
+	}
+	return throughputRow{
+		Shape: s.name, Way: by, Threads: threads, Ratio: summarize(ratios), Mill: newSideRow(mill), Bare: newSideRow(bare),
+	}
+}
+
+func newSideRow(rounds []round) sideRow {
+	var perSecond []float64
+	var turns, first []time.Duration
+	for _, r := range rounds {
+		perSecond = append(perSecond, r.perSecond())
+		turns, first = append(turns, r.turns...), append(first, r.first...)
+	}
+	return sideRow{PerSecond: summarize(perSecond), Turn: summarize(milliseconds(turns)), First: summarize(milliseconds(first))}
+}
+
+func newAgingRow(sd side, old int, young, aged [][]time.Duration) agingRow {
+	ratios := make([]float64, len(young))
+	for i := range young {
+		ratios[i] = summarize(milliseconds(aged[i])).Median / summarize(milliseconds(young[i])).Median
+	}
+	return agingRow{
+		Side: sd.name(), Young: youngTurn, Old: old, Ratio: summarize(ratios),
+		New: summarize(milliseconds(slices.Concat(young...))), Aged: summarize(milliseconds(slices.Concat(aged...))),
+	}
+}
+
+// markdown prints the report for people.
+func (r *report) markdown(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s, %s, %d cores, %s; store: %s, stream: %s, viewer: %t; took %s\n",
+		r.Date.Format(time.DateOnly), r.Platform, r.Cores, r.versions(), r.Store, r.Stream, r.Options.Viewer, r.Took)
+	r.throughputTables(&b)
+	if len(r.Aging) > 0 {
+		fmt.Fprintf(&b, "\n### Turn %d against turn %d (target: ≤ %.1f)\n\n", r.Aging[0].Old, r.Aging[0].Young, targetAging)
+		fmt.Fprint(&b, "| side | ratio: median (min–max) | pairs | young turn, ms | old turn, ms |\n|---|---|---|---|---|\n")
+		for _, a := range r.Aging {
+			fmt.Fprintf(&b, "| %s | %s | %d | %s | %s |\n", a.Side, spread(a.Ratio, 2), a.Ratio.Count, spread(a.New, 1), spread(a.Aged, 1))
+		}
+	}
+	if t := r.FirstToken; t != nil {
+		fmt.Fprintf(&b, "\n### First token, from the provider to an SSE client (target: median < %s)\n\n", targetFirstToken)
+		fmt.Fprint(&b, "| tokens | median (min–max), ms | p95, ms |\n|---|---|---|\n")
+		fmt.Fprintf(&b, "| %d | %s | %.2f |\n", t.Count, spread(t.Time, 2), t.Time.P95)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (r *report) throughputTables(b *strings.Builder) {
+	if len(r.Throughput) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\n### Turns per second, Threadmill : bare loop (target: ratio ≥ %.1f), %d pairs of rounds\n\n", targetThroughput, r.Options.Rounds)
+	fmt.Fprint(b, "| turn | by | threads | ratio: median (min–max) | Threadmill, turns/s | bare, turns/s | Threadmill, ms a turn: median, p95 | bare, ms a turn: median, p95 |\n"+
+		"|---|---|---|---|---|---|---|---|\n")
+	for _, t := range r.Throughput {
+		fmt.Fprintf(b, "| %s | %s | %d | %s | %s | %s | %.1f, %.1f | %.1f, %.1f |\n", t.Shape, t.Way, t.Threads, spread(t.Ratio, 2),
+			spread(t.Mill.PerSecond, 0), spread(t.Bare.PerSecond, 0), t.Mill.Turn.Median, t.Mill.Turn.P95, t.Bare.Turn.Median, t.Bare.Turn.P95)
+	}
+	fmt.Fprintf(b, "\n### First turn of threads that all begin at once (target: p95 < %s at 50)\n\n", targetFirstTurn)
+	fmt.Fprint(b, "| turn | by | threads | Threadmill, ms: median, p95 | bare, ms: median, p95 |\n|---|---|---|---|---|\n")
+	for _, t := range r.Throughput {
+		fmt.Fprintf(b, "| %s | %s | %d | %.0f, %.0f | %.0f, %.0f |\n", t.Shape, t.Way, t.Threads,
+			t.Mill.First.Median, t.Mill.First.P95, t.Bare.First.Median, t.Bare.First.P95)
+	}
+}
+
+func spread(s summary, digits int) string {
+	return fmt.Sprintf("%.*f (%.*f–%.*f)", digits, s.Median, digits, s.Min, digits, s.Max)
+}
+
+func (r *report) versions() string {
+	var out []string
+	for name, version := range r.Versions {
+		out = append(out, strings.TrimPrefix(name, "go.temporal.io/")+" "+version)
+	}
+	slices.Sort(out)
+	return strings.Join(out, ", ")
+}

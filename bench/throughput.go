@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/pprof"
+	"sync"
+	"time"
+)
+
+// round is one round of one side.
+type round struct {
+	// first are the times of the first turns, of threads that all begin at once; turns
+	// those of the turns that follow.
+	first, turns []time.Duration
+	took         time.Duration
+}
+
+func (r round) perSecond() float64 { return float64(len(r.turns)) / r.took.Seconds() }
+
+func (m *meter) throughput(ctx context.Context) ([]throughputRow, error) {
+	if err := m.warmUp(ctx); err != nil {
+		return nil, err
+	}
+	var rows []throughputRow
+	for _, name := range m.Shapes {
+		for i, threads := range m.Threads {
+			for _, by := range m.Ways {
+				row, err := m.compare(ctx, shapeOf(name), by, threads, m.Turns[i])
+				if err != nil {
+					return nil, fmt.Errorf("%s turns by %s, %d threads: %w", name, by, threads, err)
+				}
+				m.say("%-5s %-6s %2d threads: ratio %.2f", name, by, threads, row.Ratio.Median)
+				rows = append(rows, row)
+			}
+		}
+	}
+	return rows, nil
+}
+
+// warmUp lets both sides find their pollers and their memory.
+func (m *meter) warmUp(ctx context.Context) error {
+	threads, turns := m.Threads[len(m.Threads)-1], m.Turns[len(m.Turns)-1]
+	for _, s := range m.sides() {
+		if _, err := m.round(ctx, s, shapes[0], byUpdate, threads, turns, ""); err != nil {
+			return fmt.Errorf("warming up %s: %w", s.name(), err)
+		}
+	}
+	return nil
+}
+
+func (m *meter) sides() []side { return []side{m.world.mill, m.world.bare} }
+
+// compare makes rounds in pairs; who comes first alternates.
+func (m *meter) compare(ctx context.Context, s shape, by way, threads, turns int) (throughputRow, error) {
+	var rounds [2][]round
+	for n := range m.Rounds {
+		for k := range rounds {
+			which := (n + k) % 2
+			sd := m.sides()[which]
+			label := fmt.Sprintf("%s-%s-%d-%s-%d", s.name, by, threads, sd.name(), n)
+			r, err := m.round(ctx, sd, s, by, threads, turns, label)
+			if err != nil {
+				return throughputRow{}, fmt.Errorf("%s: %w", sd.name(), err)
+			}
+			rounds[which] = append(rounds[which], r)
+		}
+	}
+	return newThroughputRow(s, by, threads, rounds[0], rounds[1]), nil
+}
+
+// round has a number of threads make turns, all at once.
+func (m *meter) round(ctx context.Context, sd side, s shape, by way, threads, turns int, label string) (round, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	defer cancel()
+	all := make([]thread, threads)
+	for i := range all {
+		all[i] = sd.thread(s, by)
+	}
+	// What the round before left behind is not this one's.
+	runtime.GC()
+	var r round
+	var err error
+	if r.first, err = together(all, 1, func(t thread) error { return t.first(ctx) }); err != nil {
+		return r, fmt.Errorf("first turn: %w", err)
+	}
+	if _, err = together(all, 1, func(t thread) error { return t.watch(ctx) }); err != nil {
+		return r, err
+	}
+	stopProfile, err := m.profile(label)
+	if err != nil {
+		return r, err
+	}
+	began := time.Now()
+	r.turns, err = together(all, turns/threads, func(t thread) error { return t.turn(ctx) })
+	r.took = time.Since(began)
+	err = errors.Join(err, stopProfile())
+	if err != nil {
+		return r, err
+	}
+	_, err = together(all, 1, func(t thread) error { return t.finish(ctx) })
+	return r, err
+}
+
+// together has each thread do something a number of times, all threads at once, and
+// returns how long each time took.
+func together(all []thread, times int, f func(thread) error) ([]time.Duration, error) {
+	took := make([]time.Duration, len(all)*times)
+	errs := make([]error, len(all))
+	var wg sync.WaitGroup
+	for i, t := range all {
+		wg.Go(func() {
+			for n := range times {
+				began := time.Now()
+				if errs[i] = f(t); errs[i] != nil {
+					return
+				}
+				took[i*times+n] = time.Since(began)
+			}
+		})
+	}
+	wg.Wait()
+	return took, errors.Join(errs...)
+}
+
+// profile writes a CPU profile until it is stopped, if profiles are wanted.
+func (m *meter) profile(label string) (stop func() error, err error) {
+	if m.Profiles == "" || label == "" {
+		return func() error { return nil }, nil
+	}
+	file, err := os.Create(filepath.Join(m.Profiles, label+".pprof"))
+	if err != nil {
+		return nil, err
+	}
+	if err := pprof.StartCPUProfile(file); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return func() error {
+		pprof.StopCPUProfile()
+		return file.Close()
+	}, nil
+}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/threadmill/threadmill/event"
+)
+
+// seen is an event and when the client had it.
+type seen struct {
+	event.AgentEvent
+	at time.Time
+}
+
+// viewer reads a thread's server-sent events over HTTP.
+type viewer struct {
+	// events is closed when the stream ends; err says why.
+	events chan seen
+	err    error
+	close  context.CancelFunc
+}
+
+// manyEvents is more than what a viewer gets while nobody takes its events.
+const manyEvents = 1 << 14
+
+// browser keeps no connection: each viewer has its own.
+var browser = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+
+// watch connects a viewer to what a thread does from now on.
+func watch(ctx context.Context, api, id string) (*viewer, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, api+"/v1/threads/"+id+"/events?from=now", nil)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	req.Header.Set("Accept", "text/event-stream")
+	res, err := browser.Do(req)
+	if err != nil {
+		cancel()
+		return nil, fmt.Errorf("watching thread %s: %w", id, err)
+	}
+	if res.StatusCode != http.StatusOK {
+		res.Body.Close()
+		cancel()
+		return nil, fmt.Errorf("watching thread %s: %s", id, res.Status)
+	}
+	v := &viewer{events: make(chan seen, manyEvents), close: cancel}
+	go v.read(res)
+	return v, nil
+}
+
+func (v *viewer) read(res *http.Response) {
+	defer close(v.events)
+	defer res.Body.Close()
+	lines := bufio.NewReader(res.Body)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			v.err = err
+			return
+		}
+		data, ok := bytes.CutPrefix(line, []byte("data: "))
+		if !ok {
+			continue
+		}
+		e := seen{at: time.Now()}
+		if err := json.Unmarshal(data, &e.AgentEvent); err != nil {
+			v.err = err
+			return
+		}
+		v.events <- e
+	}
+}

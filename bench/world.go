@@ -1,0 +1,217 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"go.temporal.io/sdk/client"
+	sdklog "go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/worker"
+
+	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/devserver/embedded"
+	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/llm/llmtest"
+	"github.com/threadmill/threadmill/llm/openai"
+	"github.com/threadmill/threadmill/signals/threadclient"
+	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/store/postgres"
+	"github.com/threadmill/threadmill/store/sqlite"
+	"github.com/threadmill/threadmill/stream"
+	"github.com/threadmill/threadmill/stream/memory"
+	"github.com/threadmill/threadmill/stream/nats"
+)
+
+const millQueue = "bench-threadmill"
+
+// world has both sides on one Temporal server.
+type world struct {
+	log      *slog.Logger
+	dir      string
+	temporal client.Client
+	store    store.Store
+	stream   stream.Stream
+	provider *llmtest.Server
+	mill     *mill
+	bare     *bare
+
+	// stops undo what has been started.
+	stops []func() error
+}
+
+// side is one of the two that are compared.
+type side interface {
+	name() string
+
+	// thread makes a thread, and starts nothing.
+	thread(s shape, by way) thread
+}
+
+// thread is a conversation. Its turns come one after the other.
+type thread interface {
+	// first opens the thread with a message and waits for the end of its turn.
+	first(ctx context.Context) error
+	// watch connects who watches.
+	watch(ctx context.Context) error
+	// turn sends a message, and waits for the end of its turn and checks its reply.
+	turn(ctx context.Context) error
+	// finish waits until everything has been seen.
+	finish(ctx context.Context) error
+}
+
+func same(got, want string) error {
+	if got != want {
+		return fmt.Errorf("the reply is %q, want %q", got, want)
+	}
+	return nil
+}
+
+var ids atomic.Int64
+
+func newID(prefix string) string { return fmt.Sprintf("%s%d", prefix, ids.Add(1)) }
+
+// workerOptions are those of [threadmill.Runtime.Run].
+func workerOptions() worker.Options {
+	return worker.Options{
+		WorkflowTaskPollerBehavior: worker.NewPollerBehaviorAutoscaling(worker.PollerBehaviorAutoscalingOptions{}),
+		ActivityTaskPollerBehavior: worker.NewPollerBehaviorAutoscaling(worker.PollerBehaviorAutoscalingOptions{}),
+		WorkerStopTimeout:          time.Second,
+	}
+}
+
+func newWorld(ctx context.Context, o Options, log *slog.Logger) (_ *world, err error) {
+	w := &world{log: log}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, w.stop())
+		}
+	}()
+	if w.dir, err = os.MkdirTemp("", "threadmill-bench-"); err != nil {
+		return nil, err
+	}
+	w.onStop(func() error { return os.RemoveAll(w.dir) })
+	if err := w.startTemporal(ctx, o); err != nil {
+		return nil, err
+	}
+	if err := w.openStore(ctx, o); err != nil {
+		return nil, err
+	}
+	if err := w.openStream(ctx, o); err != nil {
+		return nil, err
+	}
+	m := &model{}
+	bare, stop, err := newBare(w.temporal, m)
+	if err != nil {
+		return nil, err
+	}
+	w.onStop(func() error { stop(); return nil })
+	w.bare = bare
+	return w, w.startThreadmill(ctx, o, m)
+}
+
+func (w *world) onStop(f func() error) { w.stops = append(w.stops, f) }
+
+// stop stops what has been started, in reverse order.
+func (w *world) stop() error {
+	var err error
+	for i := len(w.stops) - 1; i >= 0; i-- {
+		err = errors.Join(err, w.stops[i]())
+	}
+	w.stops = nil
+	return err
+}
+
+func (w *world) startTemporal(ctx context.Context, o Options) error {
+	cfg := embedded.Config{
+		DataDir: filepath.Join(w.dir, "temporal"), Addr: "127.0.0.1:0", SearchAttributes: threadclient.AttributeTypes(),
+		Logger: w.log, LogLevel: slog.LevelError,
+	}
+	if o.Memory {
+		cfg.DataDir = ""
+	}
+	server, err := embedded.Start(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	w.onStop(func() error { server.Stop(); return nil })
+	w.temporal, err = client.Dial(client.Options{HostPort: server.Addr(), Logger: sdklog.NewStructuredLogger(w.log)})
+	if err != nil {
+		return fmt.Errorf("connecting to Temporal: %w", err)
+	}
+	w.onStop(func() error { w.temporal.Close(); return nil })
+	return nil
+}
+
+func (w *world) openStore(ctx context.Context, o Options) (err error) {
+	switch {
+	case o.DatabaseURL != "":
+		w.store, err = postgres.Open(ctx, postgres.Config{URL: o.DatabaseURL, Schema: fmt.Sprintf("bench_%d", time.Now().UnixMilli())})
+	case o.Memory:
+		w.store, err = sqlite.Open(ctx, sqlite.Config{})
+	default:
+		w.store, err = sqlite.Open(ctx, sqlite.Config{Path: filepath.Join(w.dir, "threadmill.db")})
+	}
+	if err == nil {
+		w.onStop(w.store.Close)
+	}
+	return err
+}
+
+func (w *world) openStream(ctx context.Context, o Options) error {
+	w.stream = memory.New(memory.Config{})
+	if o.NATSURL != "" {
+		name := fmt.Sprintf("bench%d", time.Now().UnixMilli())
+		s, err := nats.Open(ctx, nats.Config{URL: o.NATSURL, Stream: name, Prefix: name})
+		if err != nil {
+			return err
+		}
+		w.stream = s
+	}
+	w.onStop(w.stream.Close)
+	return nil
+}
+
+func (w *world) startThreadmill(ctx context.Context, o Options, m *model) error {
+	w.provider = llmtest.NewServer(llmtest.Config{})
+	w.onStop(func() error { w.provider.Close(); return nil })
+	remote, err := openai.New(openai.Config{APIKey: "bench", BaseURL: w.provider.URL})
+	if err != nil {
+		return err
+	}
+	runtime, err := threadmill.New(threadmill.Config{
+		Temporal: w.temporal, Store: w.store, Stream: w.stream, TaskQueue: millQueue, Tools: tools(),
+		Agents: []agent.Agent{
+			{Name: "assistant", Model: "bench/model", Instructions: "You help.", Tools: []string{plainTool, quickTool}},
+			{Name: remoteAgent, Model: "remote/model", Instructions: "You help."},
+		},
+		Models:      map[string]llm.Provider{"bench": m, "remote": remote},
+		StopTimeout: time.Second, Logger: w.log,
+	})
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	api := &http.Server{Handler: runtime.Handler(), ReadHeaderTimeout: time.Minute}
+	go func() { _ = api.Serve(listener) }() // ends with Close
+	w.onStop(func() error { runtime.CloseStreams(); return api.Close() })
+	w.mill = &mill{threads: runtime.Client(), api: "http://" + listener.Addr().String(), viewer: o.Viewer}
+
+	// The worker outlives ctx: what runs when a measurement is given up still ends.
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan error, 1)
+	go func() { ended <- runtime.Run(running) }()
+	w.onStop(func() error { stop(); return <-ended })
+	return nil
+}

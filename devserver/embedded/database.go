@@ -1,0 +1,181 @@
+package embedded
+
+import (
+	"context"
+	dbsql "database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"sync/atomic"
+
+	"go.temporal.io/server/common/config"
+	"go.temporal.io/server/common/log"
+	"go.temporal.io/server/common/metrics"
+	"go.temporal.io/server/common/persistence/sql"
+	"go.temporal.io/server/common/persistence/sql/sqlplugin"
+	sqliteplugin "go.temporal.io/server/common/persistence/sql/sqlplugin/sqlite"
+	"go.temporal.io/server/common/resolver"
+	"go.temporal.io/server/schema/sqlite"
+)
+
+const (
+	databaseFile = "temporal.db"
+	lockFile     = "temporal.lock"
+)
+
+// instance numbers the databases that this process has opened.
+var instance atomic.Int64
+
+// database is the SQLite database of one server. It holds the lock on its folder.
+type database struct {
+	config *config.SQL
+	handle sqlplugin.DB
+	lock   *dirLock // nil in memory
+}
+
+// openDatabase opens the database in dir, or one in memory if dir is empty, and creates its tables.
+func openDatabase(dir string) (*database, error) {
+	if dir == "" {
+		return open(memoryConfig(), nil)
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("embedded: DataDir: %w", err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("embedded: DataDir: %w", err)
+	}
+	lock, err := lockDir(filepath.Join(dir, lockFile))
+	if errors.Is(err, ErrDataDirInUse) {
+		return nil, fmt.Errorf("embedded: DataDir %s: %w", dir, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("embedded: DataDir: lock %s: %w", dir, err)
+	}
+	path := filepath.Join(dir, databaseFile)
+	if err := createFile(path); err != nil {
+		_ = lock.release()
+		return nil, fmt.Errorf("embedded: create %s: %w", path, err)
+	}
+	db, err := open(fileConfig(path, map[string]string{
+		"journal_mode": "wal",
+		"synchronous":  "normal", // in WAL mode a killed process loses nothing; no fsync per commit
+		"busy_timeout": "5000",
+	}), lock)
+	if err != nil {
+		_ = lock.release()
+		return nil, err
+	}
+	return db, nil
+}
+
+func open(cfg *config.SQL, lock *dirLock) (*database, error) {
+	handle, err := sql.NewSQLDB(sqlplugin.DbKindMain, cfg, resolver.NewNoopResolver(), log.NewNoopLogger(), metrics.NoopMetricsHandler)
+	if err != nil {
+		return nil, fmt.Errorf("embedded: open database %s: %w", cfg.DatabaseName, err)
+	}
+	return &database{config: cfg, handle: handle, lock: lock}, nil
+}
+
+func (d *database) close() error {
+	err := closePool(d.handle)
+	if d.lock != nil {
+		err = errors.Join(err, d.lock.release())
+	}
+	return err
+}
+
+func memoryConfig() *config.SQL {
+	return &config.SQL{
+		PluginName:   sqliteplugin.PluginName,
+		DatabaseName: "embedded-" + strconv.FormatInt(instance.Add(1), 10),
+		ConnectAttributes: map[string]string{
+			"mode":  "memory",
+			"cache": "shared",
+		},
+	}
+}
+
+func fileConfig(path string, pragmas map[string]string) *config.SQL {
+	attributes := map[string]string{
+		"mode": "rwc",
+		// Temporal's plugin pools connections by connection string and never drops one that is closed:
+		// a number nobody reads keeps a second start on the same file from getting the closed one.
+		"setup": strconv.FormatInt(instance.Add(1), 10),
+	}
+	for name, value := range pragmas {
+		attributes[name] = value
+	}
+	return &config.SQL{PluginName: sqliteplugin.PluginName, DatabaseName: path, ConnectAttributes: attributes}
+}
+
+// createFile makes the database file with all its tables, or nothing at all: a process killed halfway
+// must not leave a database with half a schema.
+func createFile(path string) error {
+	if _, err := os.Stat(path); err == nil {
+		return nil
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	draft := path + ".new"
+	if err := os.Remove(draft); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := writeSchema(draft); err != nil {
+		return err
+	}
+	if err := syncFile(draft); err != nil {
+		return err
+	}
+	return os.Rename(draft, path)
+}
+
+func writeSchema(path string) error {
+	db, err := open(fileConfig(path, map[string]string{"journal_mode": "off", "synchronous": "off"}), nil)
+	if err != nil {
+		return err
+	}
+	return errors.Join(sqlite.SetupSchema(db.config), db.close())
+}
+
+func syncFile(path string) error {
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(file.Sync(), file.Close())
+}
+
+// closePool closes the connection pool under a handle of Temporal's SQLite plugin. The plugin keeps every
+// pool open until the process ends, which would keep the file open and, in memory, all its data. The pool
+// is not exported; a test watches that the way to it stays valid.
+func closePool(handle sqlplugin.DB) error {
+	pool := reflect.Indirect(reflect.ValueOf(handle))
+	for _, field := range []string{"db", "DB"} {
+		if pool.Kind() != reflect.Struct || !pool.FieldByName(field).IsValid() {
+			return errors.New("embedded: this version of the Temporal server hides its connection pool")
+		}
+		pool = reflect.Indirect(pool.FieldByName(field))
+	}
+	if pool.Type() != reflect.TypeFor[dbsql.DB]() {
+		return errors.New("embedded: this version of the Temporal server hides its connection pool")
+	}
+	return (*dbsql.DB)(pool.Addr().UnsafePointer()).Close()
+}
+
+// prepareNamespace makes the namespace of cfg exist with its retention and search attributes. The server
+// does not run yet, so nothing it caches can be stale.
+func (d *database) prepareNamespace(ctx context.Context, cfg Config) error {
+	rows, err := d.handle.SelectFromNamespace(ctx, sqlplugin.NamespaceFilter{Name: &cfg.Namespace})
+	if err != nil && !isNotFound(err) {
+		return fmt.Errorf("embedded: read namespace %q: %w", cfg.Namespace, err)
+	}
+	if len(rows) == 0 {
+		return d.createNamespace(ctx, cfg)
+	}
+	return d.updateNamespace(ctx, cfg, rows[0])
+}

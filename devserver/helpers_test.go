@@ -1,0 +1,265 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/internal/config"
+	"github.com/threadmill/threadmill/internal/program"
+)
+
+const (
+	childEnv = "THREADMILL_DEVSERVER_TEST_CHILD"
+
+	startWithin = 30 * time.Second
+	stopWithin  = 10 * time.Second
+	tick        = 20 * time.Millisecond
+)
+
+// TestMain turns the test binary into the devserver itself, for tests that send it
+// signals.
+func TestMain(m *testing.M) {
+	if os.Getenv(childEnv) != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// anyPort are flags for a server that gets in nobody's way.
+var anyPort = []string{"--http", "127.0.0.1:0", "--temporal", "127.0.0.1:0", "--ui", "127.0.0.1:0"}
+
+// clean takes away what would change the configuration, and moves to an empty folder.
+func clean(t *testing.T) {
+	t.Helper()
+	for _, name := range []string{
+		config.EnvAPIKey, config.EnvBaseURL, config.EnvModel, program.EnvDatabaseURL, program.EnvNATSURL,
+	} {
+		t.Setenv(name, "")
+	}
+	t.Chdir(t.TempDir())
+}
+
+// buffer collects what several goroutines write.
+type buffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// execute runs the program in this process until it ends, or ctx.
+func execute(ctx context.Context, out, errs io.Writer, args ...string) int {
+	cmd := command()
+	cmd.SetArgs(args)
+	cmd.SetOut(out)
+	cmd.SetErr(errs)
+	return program.Execute(ctx, cmd)
+}
+
+// running is a devserver that has said that it is ready.
+type running struct {
+	t      *testing.T
+	block  string
+	api    string
+	stderr *buffer
+
+	// end ends it; code is its exit code once exited is closed.
+	end    func()
+	code   int
+	exited chan struct{}
+}
+
+// start starts a devserver in this process.
+func start(t *testing.T, args ...string) *running {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &running{t: t, stderr: &buffer{}, end: cancel, exited: make(chan struct{})}
+	out, w := io.Pipe()
+	go func() {
+		defer close(r.exited)
+		r.code = execute(ctx, w, r.stderr, slices.Concat(anyPort, args)...)
+		_ = w.Close()
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-r.exited
+	})
+	r.awaitReady(out)
+	return r
+}
+
+// spawn starts a devserver as a process of its own.
+func spawn(t *testing.T, args ...string) (*running, *exec.Cmd) {
+	t.Helper()
+	r := &running{t: t, stderr: &buffer{}, exited: make(chan struct{})}
+	cmd := exec.Command(os.Args[0], slices.Concat(anyPort, args)...)
+	cmd.Env = append(os.Environ(), childEnv+"=1")
+	cmd.Stderr = r.stderr
+	out, w := io.Pipe()
+	cmd.Stdout = w
+	require.NoError(t, cmd.Start())
+	go func() {
+		defer close(r.exited)
+		// The exit code says it all.
+		_ = cmd.Wait()
+		r.code = cmd.ProcessState.ExitCode()
+		_ = w.Close()
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-r.exited
+	})
+	r.awaitReady(out)
+	return r, cmd
+}
+
+// awaitReady reads the block up to its last line.
+func (r *running) awaitReady(out io.Reader) {
+	r.t.Helper()
+	begin := time.Now()
+	ready := make(chan string, 1)
+	go func() {
+		var block strings.Builder
+		lines := bufio.NewScanner(out)
+		said := false
+		for lines.Scan() {
+			block.WriteString(lines.Text() + "\n")
+			if !said && strings.HasPrefix(lines.Text(), "Talk to it:") {
+				said = true
+				ready <- block.String()
+			}
+		}
+		if !said {
+			close(ready)
+		}
+	}()
+	select {
+	case r.block = <-ready:
+	case <-time.After(startWithin):
+	}
+	require.NotEmpty(r.t, r.block, "never ready: %s", r.stderr)
+	r.t.Logf("ready after %s", time.Since(begin).Round(time.Millisecond))
+	r.api = r.row("API")
+}
+
+// row is a value of the block.
+func (r *running) row(name string) string {
+	r.t.Helper()
+	for line := range strings.Lines(r.block) {
+		if value, ok := strings.CutPrefix(line, "  "+name+"  "); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	require.Failf(r.t, "no such row", "%s in\n%s", name, r.block)
+	return ""
+}
+
+// awaitExit waits for the end, and returns the exit code.
+func (r *running) awaitExit() int {
+	r.t.Helper()
+	begin := time.Now()
+	select {
+	case <-r.exited:
+		r.t.Logf("stopped after %s", time.Since(begin).Round(time.Millisecond))
+	case <-time.After(stopWithin):
+		require.Failf(r.t, "does not stop", "within %s: %s", stopWithin, r.stderr)
+	}
+	return r.code
+}
+
+// stop stops a devserver in this process, as a signal does.
+func (r *running) stop() int {
+	r.t.Helper()
+	r.end()
+	return r.awaitExit()
+}
+
+func (r *running) do(method, path, body string) (int, string) {
+	r.t.Helper()
+	req, err := http.NewRequestWithContext(r.t.Context(), method, r.api+path, strings.NewReader(body))
+	require.NoError(r.t, err)
+	req.Header.Set("Content-Type", "application/json")
+	res, err := http.DefaultClient.Do(req)
+	require.NoError(r.t, err)
+	defer res.Body.Close()
+	data, err := io.ReadAll(res.Body)
+	require.NoError(r.t, err)
+	return res.StatusCode, string(data)
+}
+
+// contents returns the messages of a thread.
+func (r *running) contents(thread string) []string {
+	r.t.Helper()
+	status, body := r.do(http.MethodGet, "/v1/threads/"+thread+"/messages", "")
+	require.Equal(r.t, http.StatusOK, status, body)
+	var page struct{ Messages []struct{ Content string } }
+	require.NoError(r.t, json.Unmarshal([]byte(body), &page))
+	list := []string{}
+	for _, m := range page.Messages {
+		list = append(list, m.Content)
+	}
+	return list
+}
+
+// watch opens a thread's event stream, and returns its lines as they come.
+func (r *running) watch(thread string) (lines <-chan string, end <-chan error) {
+	r.t.Helper()
+	req, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, r.api+"/v1/threads/"+thread+"/events", nil)
+	require.NoError(r.t, err)
+	req.Header.Set("Accept", "text/event-stream")
+	res, err := http.DefaultClient.Do(req)
+	require.NoError(r.t, err)
+	require.Equal(r.t, http.StatusOK, res.StatusCode)
+	out, ended := make(chan string, 10_000), make(chan error, 1)
+	go func() {
+		defer res.Body.Close()
+		scan := bufio.NewScanner(res.Body)
+		scan.Buffer(nil, 1<<20)
+		for scan.Scan() {
+			out <- scan.Text()
+		}
+		ended <- scan.Err()
+		close(out)
+	}()
+	return out, ended
+}
+
+// awaitLine waits for a line that contains text.
+func awaitLine(t *testing.T, lines <-chan string, text string) {
+	t.Helper()
+	limit := time.After(startWithin)
+	for {
+		select {
+		case line, ok := <-lines:
+			require.True(t, ok, "the stream ended before %q", text)
+			if strings.Contains(line, text) {
+				return
+			}
+		case <-limit:
+			require.Failf(t, "no such line", "%q within %s", text, startWithin)
+		}
+	}
+}

@@ -1,0 +1,211 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"go.temporal.io/sdk/client"
+
+	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/devserver/embedded"
+	"github.com/threadmill/threadmill/internal/program"
+	"github.com/threadmill/threadmill/signals/threadclient"
+	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/stream"
+)
+
+const (
+	databaseFile    = "threadmill.db"
+	workspaceFolder = "workspace"
+
+	// What the parts of a clean stop may take; Temporal itself takes a second or two.
+	answerWithin = 2 * time.Second
+	drainWithin  = 3 * time.Second
+)
+
+// run starts everything, says so on out when it answers, and stops it when ctx ends.
+func run(ctx context.Context, o options, log *slog.Logger, out io.Writer) error {
+	s := &server{options: o, log: log}
+	defer s.stop()
+	if err := s.start(ctx); err != nil {
+		return err
+	}
+	if err := s.awaitReady(ctx); err != nil {
+		return err
+	}
+	s.announce(out)
+	select {
+	case <-ctx.Done():
+		fmt.Fprintln(out, "Stopping …")
+		return nil
+	case err := <-s.web.Failed():
+		return err
+	case err := <-s.worker.Failed():
+		return err
+	}
+}
+
+// server is what runs.
+type server struct {
+	options
+	log *slog.Logger
+
+	settings program.Settings
+	temporal *embedded.Server
+	client   client.Client
+	store    store.Store
+	stream   stream.Stream
+	runtime  *threadmill.Runtime
+	worker   *program.Worker
+	web      *program.HTTP
+
+	// stops undo what has been started.
+	stops []func()
+}
+
+func (s *server) onStop(f func()) { s.stops = append(s.stops, f) }
+
+// stop stops what has been started, in reverse order.
+func (s *server) stop() {
+	for i := len(s.stops) - 1; i >= 0; i-- {
+		s.stops[i]()
+	}
+}
+
+func (s *server) start(ctx context.Context) error {
+	listener, err := program.Listen("http", s.httpAddr)
+	if err != nil {
+		return err
+	}
+	s.onStop(func() { _ = listener.Close() })
+	for _, part := range []func(context.Context) error{
+		s.openFolder, s.load, s.startTemporal, s.openStore, s.openStream, s.newRuntime,
+	} {
+		if err := part(ctx); err != nil {
+			return err
+		}
+	}
+	s.serve(listener)
+	return nil
+}
+
+// openFolder makes the data folder; with --memory one for commands alone, which goes
+// in the end.
+func (s *server) openFolder(context.Context) error {
+	if s.memory {
+		dir, err := os.MkdirTemp("", "threadmill-")
+		if err != nil {
+			return fmt.Errorf("--memory: a folder for commands: %w", err)
+		}
+		s.data = dir
+		s.onStop(func() { _ = os.RemoveAll(dir) })
+		return nil
+	}
+	if err := os.MkdirAll(s.data, 0o700); err != nil {
+		return fmt.Errorf("--data: %w; choose another folder with --data", err)
+	}
+	return nil
+}
+
+func (s *server) load(context.Context) (err error) {
+	s.settings, err = program.Load(program.SettingsConfig{
+		File: s.config, Workspace: filepath.Join(s.data, workspaceFolder), Logger: s.log,
+	})
+	return err
+}
+
+func (s *server) startTemporal(ctx context.Context) error {
+	cfg := embedded.Config{
+		DataDir: s.data, Addr: s.temporalAddr, UIAddr: s.uiAddr, SearchAttributes: threadclient.AttributeTypes(), Logger: s.log,
+		// What Temporal calls info is for its own developers.
+		LogLevel: max(s.logLevel, slog.LevelWarn),
+	}
+	if s.memory {
+		cfg.DataDir = ""
+	}
+	var err error
+	if s.temporal, err = embedded.Start(ctx, cfg); err != nil {
+		return s.explain(err)
+	}
+	s.onStop(s.temporal.Stop)
+	s.client, err = client.DialContext(ctx, client.Options{
+		HostPort: s.temporal.Addr(), Namespace: s.temporal.Namespace(), Logger: program.TemporalLogger(s.log),
+	})
+	if err != nil {
+		return fmt.Errorf("connecting to Temporal at %s: %w", s.temporal.Addr(), err)
+	}
+	s.onStop(s.client.Close)
+	return nil
+}
+
+// explain names the flag of what the embedded server could not have.
+func (s *server) explain(err error) error {
+	var port *embedded.PortError
+	switch {
+	case errors.As(err, &port) && port.Field == "UIAddr":
+		return program.Taken("ui", port.Addr, port.Err)
+	case errors.As(err, &port):
+		return program.Taken("temporal", port.Addr, port.Err)
+	case errors.Is(err, embedded.ErrDataDirInUse):
+		return fmt.Errorf("--data: folder %s is in use by another devserver; stop that one, or choose another folder with --data", s.data)
+	}
+	return fmt.Errorf("--data %s: starting Temporal: %w", s.data, err)
+}
+
+func (s *server) openStore(ctx context.Context) (err error) {
+	if url := os.Getenv(program.EnvDatabaseURL); url != "" {
+		s.store, err = program.OpenPostgres(ctx, url, s.log)
+	} else {
+		path := filepath.Join(s.data, databaseFile)
+		if s.memory {
+			path = ""
+		}
+		if s.store, err = program.OpenSQLite(ctx, path, s.log); err != nil {
+			err = fmt.Errorf("--data %s: %w", s.data, err)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	s.onStop(func() { s.closed("store", s.store.Close()) })
+	return nil
+}
+
+func (s *server) openStream(ctx context.Context) (err error) {
+	if s.stream, err = program.OpenStream(ctx, os.Getenv(program.EnvNATSURL), s.log); err != nil {
+		return err
+	}
+	s.onStop(func() { s.closed("stream", s.stream.Close()) })
+	return nil
+}
+
+func (s *server) closed(what string, err error) {
+	if err != nil {
+		s.log.Warn("did not close cleanly", "component", what, "error", err)
+	}
+}
+
+func (s *server) newRuntime(context.Context) (err error) {
+	cfg := threadmill.Config{
+		Temporal: s.client, TemporalNamespace: s.temporal.Namespace(), Store: s.store, Stream: s.stream,
+		StopTimeout: drainWithin, Logger: s.log,
+	}
+	s.settings.Apply(&cfg)
+	s.runtime, err = threadmill.New(cfg)
+	return err
+}
+
+// serve starts the worker and the API. In the end the API stops first.
+func (s *server) serve(l net.Listener) {
+	s.worker = program.StartWorker(s.runtime)
+	s.onStop(s.worker.Stop)
+	s.web = program.Serve(l, s.runtime.Handler(), s.runtime.CloseStreams, s.log)
+	s.onStop(func() { s.web.Stop(answerWithin) })
+}

@@ -1,0 +1,12 @@
+// Package threadmill runs durable agent threads on Temporal.
+//
+// A thread is a conversation between people, agents and the world. Each thread is
+// one long-running Temporal workflow; model calls and tools are activities that are
+// retried, approvals are signals that are waited for, and whatever is said is kept
+// in a store, once and in order, whichever process dies in between.
+//
+// An application declares its agents and tools in a [Config], makes a [Runtime]
+// with [New], and then runs a worker ([Runtime.Run], or [Runtime.Register] with a
+// worker of its own), serves the HTTP API ([Runtime.Handler]), or talks to threads
+// ([Runtime.Client]).
+package threadmill

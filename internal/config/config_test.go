@@ -1,0 +1,286 @@
+package config
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/agent"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+func env(pairs ...string) func(string) string {
+	m := map[string]string{}
+	for i := 0; i < len(pairs); i += 2 {
+		m[pairs[i]] = pairs[i+1]
+	}
+	return func(name string) string { return m[name] }
+}
+
+func TestMistakes(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.yaml")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, path := range files {
+		name := filepath.Base(path)
+		if name == "full.yaml" {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			data, err := os.ReadFile(path)
+			require.NoError(t, err)
+			_, err = Parse(name, data, "testdata", Env(env(
+				"TEST_URL", "https://models.example/v1", "GARBLED_URL", "https://me:hunter2@models.example",
+			)))
+			require.Error(t, err)
+			var mistake *Error
+			require.ErrorAs(t, err, &mistake)
+			for _, line := range strings.Split(err.Error(), "\n") {
+				require.Regexp(t, `^`+name+`:\d+:\d+: `, line, "every mistake is one line with its place")
+			}
+			got := Explain(err) + "\n"
+			require.NotContains(t, got, "hunter2")
+			require.NotContains(t, got, "secret")
+			require.NotContains(t, got, "abcdef0123456789")
+
+			golden := strings.TrimSuffix(path, ".yaml") + ".err"
+			if *update {
+				require.NoError(t, os.WriteFile(golden, []byte(got), 0o644))
+			}
+			want, err := os.ReadFile(golden)
+			require.NoError(t, err)
+			require.Equal(t, string(want), got)
+		})
+	}
+}
+
+func TestFull(t *testing.T) {
+	c, err := Load("testdata/full.yaml", Env(env("TEST_KEY", "sk-1", "TEST_URL", "https://models.example/v1")))
+	require.NoError(t, err)
+	dir, err := filepath.Abs("testdata")
+	require.NoError(t, err)
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	require.NoError(t, err)
+	half, one := 0.5, 1.0
+	require.Equal(t, &Config{
+		Agents: agent.Fixed{
+			{
+				Name: "assistant", Description: "Helps.", Instructions: "Be brief.\nBe kind.\n",
+				Model: "openai/gpt-4.1-mini", Temperature: &half, MaxOutputTokens: 2000, ReasoningEffort: "low",
+				Tools:     []string{"shell_cmd", "current_time"},
+				Approvals: map[string]agent.Policy{"shell_cmd": agent.Always, "*": agent.Never},
+				Limits:    agent.Limits{MaxSteps: 10, ModelTimeout: time.Hour, ContextMessages: 50},
+			},
+			{
+				Name: "Poet", Instructions: "You write poems.\n", Model: "local/org/model:7b", Temperature: &one,
+				Limits: agent.Limits{MaxSteps: 10, ModelTimeout: time.Hour, ContextMessages: 50},
+			},
+			{Name: "bare", Model: "demo/demo", Limits: agent.Limits{MaxSteps: 20, ContextMessages: 50}},
+		},
+		Models: []Provider{
+			{Name: "demo", Type: Demo},
+			{Name: "local", Type: OpenAI, BaseURL: "http://127.0.0.1:11434/v1"},
+			{Name: "openai", Type: OpenAI, BaseURL: "https://models.example/v1", APIKey: "sk-1"},
+		},
+		Tools: Tools{
+			Shell: Shell{
+				Root: filepath.Join(dir, "work"), Timeout: 90 * time.Second, MaxOutput: 16 << 10, MaxProgress: 1000,
+				Env: []string{"GOPATH", "http_proxy"},
+			},
+			Clock: Clock{Timezone: berlin},
+		},
+		Files: []string{filepath.Join(dir, "full.yaml"), filepath.Join(dir, "prompts", "poet.md")},
+	}, c)
+	for _, a := range c.Agents {
+		require.NoError(t, a.Validate())
+		_, _, ok := c.Provider(a.Model)
+		require.True(t, ok, a.Model)
+	}
+	p, model, ok := c.Provider("local/org/model:7b")
+	require.True(t, ok)
+	require.Equal(t, "local", p.Name)
+	require.Equal(t, "org/model:7b", model)
+	_, _, ok = c.Provider("other/x")
+	require.False(t, ok)
+}
+
+func TestExample(t *testing.T) {
+	const path = "../../threadmill.example.yaml"
+	c, err := Load(path, Env(env(EnvAPIKey, "sk-1")))
+	require.NoError(t, err)
+	for _, a := range c.Agents {
+		require.NoError(t, a.Validate())
+	}
+
+	t.Run("what is commented out is right as well", func(t *testing.T) {
+		data, err := os.ReadFile(path)
+		require.NoError(t, err)
+		dir := t.TempDir()
+		require.NoError(t, os.Mkdir(filepath.Join(dir, "prompts"), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "prompts", "reviewer.md"), []byte("Review."), 0o600))
+		var lines []string
+		uncommented := 0
+		for _, line := range strings.Split(string(data), "\n") {
+			if i := strings.Index(line, "#~"); i >= 0 {
+				line = line[:i] + line[i+2:]
+				uncommented++
+			}
+			lines = append(lines, line)
+		}
+		require.Positive(t, uncommented)
+		_, err = Parse("example", []byte(strings.Join(lines, "\n")), dir, Env(env(EnvAPIKey, "sk-1", "MODELS_KEY", "k")))
+		require.NoError(t, err)
+	})
+}
+
+func TestKey(t *testing.T) {
+	const file = "models: {openai: {type: openai}}\nagents: [{name: a, model: openai/x}]\n"
+	t.Run("the usual variables apply to a provider that says nothing of them", func(t *testing.T) {
+		c, err := Parse("f", []byte(file), "", Env(env(EnvAPIKey, " sk-1\n", EnvBaseURL, "https://models.example/v1")))
+		require.NoError(t, err)
+		require.Equal(t, []Provider{{Name: "openai", Type: OpenAI, BaseURL: "https://models.example/v1", APIKey: "sk-1"}}, c.Models)
+	})
+	t.Run("an address without a key is enough", func(t *testing.T) {
+		c, err := Parse("f", []byte(file), "", Env(env(EnvBaseURL, "https://models.example/v1")))
+		require.NoError(t, err)
+		require.Empty(t, c.Models[0].APIKey)
+	})
+	t.Run("no key goes to an address of the file by itself", func(t *testing.T) {
+		c, err := Parse("f", []byte("models: {m: {type: openai, baseURL: https://else.example}}\nagents: [{name: a, model: m/x}]\n"),
+			"", Env(env(EnvAPIKey, "sk-1")))
+		require.NoError(t, err)
+		require.Equal(t, []Provider{{Name: "m", Type: OpenAI, BaseURL: "https://else.example"}}, c.Models)
+	})
+	t.Run("openai and demo need no entry", func(t *testing.T) {
+		c, err := Parse("f", []byte("agents: [{name: a, model: openai/x}]\n"), "", Env(env(EnvAPIKey, "sk-1")))
+		require.NoError(t, err)
+		require.Equal(t, []Provider{{Name: "openai", Type: OpenAI, APIKey: "sk-1"}}, c.Models)
+	})
+	t.Run("a bad address in the environment is named", func(t *testing.T) {
+		_, err := Parse("f", []byte(file), "", Env(env(EnvBaseURL, "models.example")))
+		require.ErrorContains(t, err, "OPENAI_BASE_URL must be a web address")
+	})
+}
+
+func TestSecretStaysHidden(t *testing.T) {
+	c := Config{Models: []Provider{{Name: "openai", APIKey: "sk-verysecret"}}}
+	encoded, err := json.Marshal(c)
+	require.NoError(t, err)
+	for _, shown := range []string{
+		fmt.Sprint(c), fmt.Sprintf("%+v", c), fmt.Sprintf("%#v", c), fmt.Sprintf("%q", c.Models[0].APIKey), string(encoded),
+		c.Models[0].APIKey.LogValue().String(),
+	} {
+		require.Contains(t, shown, "***")
+		require.NotContains(t, shown, "verysecret")
+	}
+	require.Equal(t, "sk-verysecret", c.Models[0].APIKey.Reveal())
+	require.Empty(t, Secret("").String())
+}
+
+func TestKnownTools(t *testing.T) {
+	const file = "agents: [{name: a, model: demo/demo, tools: [weather]}]"
+	_, err := Parse("f", []byte(file), "", Env(env()))
+	require.ErrorContains(t, err, `agents[0].tools[0]: unknown tool "weather"`)
+	c, err := Parse("f", []byte(file), "", Env(env()), KnownTools("weather"))
+	require.NoError(t, err)
+	require.Equal(t, []string{"weather"}, c.Agents[0].Tools)
+}
+
+func TestLoadWithoutFile(t *testing.T) {
+	_, err := Load(filepath.Join(t.TempDir(), "none.yaml"))
+	require.ErrorIs(t, err, os.ErrNotExist)
+	require.ErrorContains(t, err, "none.yaml: file does not exist")
+	_, err = Load(t.TempDir())
+	require.ErrorContains(t, err, "it is not a file")
+	big := filepath.Join(t.TempDir(), "big.yaml")
+	require.NoError(t, os.WriteFile(big, make([]byte, maxFile+1), 0o600))
+	_, err = Load(big)
+	require.ErrorContains(t, err, "it has 1048577 bytes, at most 1048576 are read")
+	require.Equal(t, err.Error(), Explain(err))
+}
+
+func TestBoundsAreThoseOfAgent(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		ok, over agent.Limits
+	}{
+		{"maxSteps", agent.Limits{MaxSteps: maxSteps}, agent.Limits{MaxSteps: maxSteps + 1}},
+		{"modelTimeout", agent.Limits{ModelTimeout: maxModelTimeout}, agent.Limits{ModelTimeout: maxModelTimeout + 1}},
+	} {
+		require.NoError(t, agent.Agent{Name: "a", Model: "m/m", Limits: c.ok}.Validate(), c.name)
+		require.Error(t, agent.Agent{Name: "a", Model: "m/m", Limits: c.over}.Validate(), c.name)
+	}
+}
+
+func TestDefault(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		env      []string
+		model    string
+		provider Provider
+	}{
+		{"nothing set", nil, "demo/demo", Provider{Name: "demo", Type: Demo}},
+		{"key", []string{EnvAPIKey, "sk-1"}, "openai/" + DefaultModel, Provider{Name: "openai", Type: OpenAI, APIKey: "sk-1"}},
+		{"key and model", []string{EnvAPIKey, "sk-1", EnvModel, "openai/big"}, "openai/big", Provider{Name: "openai", Type: OpenAI, APIKey: "sk-1"}},
+		{
+			"address and model",
+			[]string{EnvBaseURL, "http://127.0.0.1:1/v1/", EnvModel, "openai/big"},
+			"openai/openai/big",
+			Provider{Name: "openai", Type: OpenAI, BaseURL: "http://127.0.0.1:1/v1"},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := Default(env(c.env...))
+			require.NoError(t, err)
+			require.Len(t, got.Agents, 1)
+			a := got.Agents[0]
+			require.NoError(t, a.Validate())
+			require.Equal(t, "assistant", a.Name)
+			require.Equal(t, c.model, a.Model)
+			require.NotEmpty(t, a.Instructions)
+			require.Equal(t, []string{"shell_cmd", "current_time"}, a.Tools)
+			require.Equal(t, []Provider{c.provider}, got.Models)
+			require.Equal(t, DefaultRoot, got.Tools.Shell.Root)
+		})
+	}
+	_, err := Default(env(EnvModel, "gpt-4.1-mini"))
+	require.ErrorContains(t, err, "neither OPENAI_API_KEY nor OPENAI_BASE_URL is set")
+	_, err = Default(env(EnvBaseURL, "https://me:hunter2@models.example"))
+	require.ErrorContains(t, err, "OPENAI_BASE_URL must not hold a user or password")
+	require.NotContains(t, err.Error(), "hunter2")
+}
+
+// FuzzParse: whatever is in the file, reading it ends, and mistakes lie inside it.
+func FuzzParse(f *testing.F) {
+	files, err := filepath.Glob("testdata/*.yaml")
+	require.NoError(f, err)
+	for _, path := range files {
+		data, err := os.ReadFile(path)
+		require.NoError(f, err)
+		f.Add(string(data))
+	}
+	f.Fuzz(func(t *testing.T, data string) {
+		c, err := Parse("f", []byte(data), t.TempDir(), Env(env()))
+		if err == nil {
+			require.NotEmpty(t, c.Agents)
+			return
+		}
+		lines := 1 + strings.Count(data, "\n") + strings.Count(data, "\r")
+		for _, e := range all(err) {
+			var mistake *Error
+			require.ErrorAs(t, e, &mistake)
+			require.GreaterOrEqual(t, mistake.Column, 1)
+			require.GreaterOrEqual(t, mistake.Line, 1)
+			require.LessOrEqual(t, mistake.Line, lines)
+		}
+		require.NotEmpty(t, Explain(err))
+	})
+}

@@ -1,0 +1,120 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// Error is one mistake in a file.
+type Error struct {
+	// File, Line and Column (both from 1, in characters) are its place.
+	File   string
+	Line   int
+	Column int
+
+	// Path is the field, such as "agents[0].limits.maxSteps". Empty for a mistake of
+	// the file as a whole, or of its syntax.
+	Path string
+
+	// Problem says what is wrong and the way out, in one line.
+	Problem string
+
+	// Excerpt is the line in question, with keys made unreadable. May be empty.
+	Excerpt string
+}
+
+func (e *Error) Error() string {
+	place := fmt.Sprintf("%s:%d:%d: ", e.File, e.Line, e.Column)
+	if e.Path == "" {
+		return place + e.Problem
+	}
+	return place + e.Path + ": " + e.Problem
+}
+
+// Explain returns err for people: each mistake on a line of its own, followed by
+// the line of the file with a mark below the place. Errors of another kind are
+// returned as they are.
+func Explain(err error) string {
+	var b strings.Builder
+	for _, e := range all(err) {
+		var mistake *Error
+		if !errors.As(e, &mistake) {
+			b.WriteString(e.Error() + "\n")
+			continue
+		}
+		b.WriteString(mistake.Error() + "\n")
+		if mistake.Excerpt != "" {
+			number := fmt.Sprintf("%5d", mistake.Line)
+			indent := strings.Repeat(" ", mistake.Column-1)
+			fmt.Fprintf(&b, "%s | %s\n%s | %s^\n", number, mistake.Excerpt, strings.Repeat(" ", len(number)), indent)
+		}
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+func all(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return joined.Unwrap()
+	}
+	return []error{err}
+}
+
+// err joins the mistakes, in order of their place.
+func (d *document) err() error {
+	slices.SortStableFunc(d.errs, func(a, b *Error) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+	joined := make([]error, len(d.errs))
+	for i, e := range d.errs {
+		e.Excerpt = d.excerpt(e)
+		joined[i] = e
+	}
+	return errors.Join(joined...)
+}
+
+// maxExcerpt bounds an excerpt, in characters.
+const maxExcerpt = 160
+
+// What looks like a key where the syntax is too broken to tell, and a password in
+// an address. The last group is hidden.
+var (
+	secretField = regexp.MustCompile(`(?i)(?:key|token|secret|password)["']?\s*:\s*([^\s,}].*)`)
+	userInfo    = regexp.MustCompile(`://([^/@\s]+)@`)
+)
+
+func (d *document) excerpt(e *Error) string {
+	if e.Line < 1 || e.Line > len(d.lines) {
+		return ""
+	}
+	line := d.lines[e.Line-1]
+	for _, s := range d.secrets {
+		line = strings.ReplaceAll(line, s, stars(s))
+	}
+	line = hide(line, secretField)
+	line = hide(line, userInfo)
+	line = strings.ReplaceAll(line, "\t", " ")
+	runes := []rune(strings.TrimRight(line, " "))
+	if e.Column > len(runes)+1 || e.Column > maxExcerpt {
+		return ""
+	}
+	if len(runes) > maxExcerpt {
+		return string(runes[:maxExcerpt]) + "…"
+	}
+	return string(runes)
+}
+
+func hide(line string, what *regexp.Regexp) string {
+	at := what.FindStringSubmatchIndex(line)
+	if at == nil {
+		return line
+	}
+	return line[:at[2]] + stars(line[at[2]:at[3]]) + line[at[3]:]
+}
+
+// stars keeps the length, so that the mark stays below its place.
+func stars(s string) string { return strings.Repeat("*", utf8.RuneCountInString(s)) }

@@ -1,0 +1,128 @@
+package config
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/threadmill/threadmill/agent"
+)
+
+// checkEvery is how often, at most, a [Source] looks at its files.
+const checkEvery = time.Second
+
+// Source is an [agent.Registry] that follows a file. Whoever asks it for an agent
+// gets the agent as the file has it, at most a second late; so an edited prompt
+// applies to the next model call.
+//
+// A file that becomes broken, or goes away, changes nothing: the agents stay as
+// they were, and the mistakes are logged once. Providers and tools are as they
+// were at the start: a change of those is logged and needs a restart, and an agent
+// that uses a provider which is new or has changed counts as a mistake.
+type Source struct {
+	path string
+	abs  string
+	opts []Option
+	log  *slog.Logger
+	now  func() time.Time
+
+	mu      sync.Mutex
+	current *Config
+	files   []file
+	checked time.Time
+	warned  bool // that a restart is needed
+}
+
+var _ agent.Registry = (*Source)(nil)
+
+// Open loads the file at path and follows it. A nil log discards.
+func Open(path string, log *slog.Logger, opts ...Option) (*Source, error) {
+	return open(path, log, time.Now, opts)
+}
+
+func open(path string, log *slog.Logger, now func() time.Time, opts []Option) (*Source, error) {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	// The working directory may change; the file does not.
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the configuration: %w", err)
+	}
+	c, files, err := load(path, abs, opts)
+	if err != nil {
+		return nil, err
+	}
+	return &Source{path: path, abs: abs, opts: opts, log: log, now: now, checked: now(), current: c, files: files}, nil
+}
+
+// Agent implements [agent.Registry]. The file's agents are the same in every
+// namespace.
+func (s *Source) Agent(ctx context.Context, namespace, name string) (agent.Agent, error) {
+	return s.Config().Agents.Agent(ctx, namespace, name)
+}
+
+// Config returns the newest configuration without mistakes. It must not be changed.
+func (s *Source) Config() *Config {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	// A clock that was set back must not stop the checks.
+	if since := s.now().Sub(s.checked); since >= checkEvery || since < 0 {
+		s.checked = s.now()
+		if slices.ContainsFunc(s.files, file.changed) {
+			s.reload()
+		}
+	}
+	return s.current
+}
+
+func (s *Source) reload() {
+	c, files, err := load(s.path, s.abs, s.opts)
+	if err == nil {
+		err = s.adopt(c)
+	}
+	s.files = files
+	if err != nil {
+		s.log.Error("the configuration has mistakes; the agents stay as they were", "file", s.path, "error", err)
+		return
+	}
+	s.current = c
+	s.log.Info("the configuration was read again", "file", s.path, "agents", len(c.Agents))
+}
+
+// adopt keeps what needs a restart as it was.
+func (s *Source) adopt(c *Config) error {
+	for _, a := range c.Agents {
+		now, _, _ := c.Provider(a.Model)
+		if before, _, ok := s.current.Provider(a.Model); !ok || before != now {
+			return fmt.Errorf("agent %q uses provider %q, which is new or has changed: restart to use it", a.Name, now.Name)
+		}
+	}
+	changed := !reflect.DeepEqual(c.Tools, s.current.Tools) || !sameProviders(c.Models, s.current.Models)
+	if changed && !s.warned {
+		s.log.Warn("models or tools have changed: restart to apply that", "file", s.path)
+	}
+	s.warned = changed
+	c.Models, c.Tools = s.current.Models, s.current.Tools
+	return nil
+}
+
+// sameProviders reports whether no provider is new or has changed. One that is
+// gone does no harm.
+func sameProviders(list, before []Provider) bool {
+	known := make(map[Provider]bool, len(before))
+	for _, p := range before {
+		known[p] = true
+	}
+	for _, p := range list {
+		if !known[p] {
+			return false
+		}
+	}
+	return true
+}

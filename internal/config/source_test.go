@@ -1,0 +1,217 @@
+package config
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/agent"
+)
+
+// followed is a Source over a file, with a clock that the test moves.
+type followed struct {
+	*testing.T
+	source *Source
+	dir    string
+	path   string
+	log    bytes.Buffer
+	clock  time.Time
+	writes int
+}
+
+func follow(t *testing.T, content string) *followed {
+	t.Helper()
+	f := &followed{T: t, dir: t.TempDir(), clock: time.Now()}
+	f.path = filepath.Join(f.dir, "threadmill.yaml")
+	f.write(f.path, content)
+	var err error
+	f.source, err = open(f.path, slog.New(slog.NewTextHandler(&f.log, nil)), func() time.Time { return f.clock },
+		[]Option{Env(env("K", "k"))})
+	require.NoError(t, err)
+	return f
+}
+
+// write gives each version a time of its own, however coarse the file system's.
+func (f *followed) write(path, content string) {
+	f.Helper()
+	require.NoError(f, os.WriteFile(path, []byte(content), 0o600))
+	f.writes++
+	at := f.clock.Add(time.Duration(f.writes) * time.Minute)
+	require.NoError(f, os.Chtimes(path, at, at))
+}
+
+// later moves the clock past the next check and returns the default agent.
+func (f *followed) later() agent.Agent {
+	f.Helper()
+	f.clock = f.clock.Add(checkEvery)
+	return f.now()
+}
+
+func (f *followed) now() agent.Agent {
+	f.Helper()
+	a, err := f.source.Agent(context.Background(), "default", "")
+	require.NoError(f, err)
+	return a
+}
+
+func (f *followed) logged(text string) int { return strings.Count(f.log.String(), text) }
+
+const mistakes = "the configuration has mistakes"
+
+func prompt(s string) string {
+	return "agents:\n  - name: a\n    model: demo/demo\n    instructions: " + s + "\n"
+}
+
+func TestSourceFollowsTheFile(t *testing.T) {
+	f := follow(t, prompt("one"))
+	require.Equal(t, "one", f.now().Instructions)
+
+	f.write(f.path, prompt("two"))
+	require.Equal(t, "one", f.now().Instructions, "looked within the second")
+	require.Equal(t, "two", f.later().Instructions)
+	require.Equal(t, 1, f.logged("was read again"))
+
+	f.later()
+	require.Equal(t, 1, f.logged("was read again"), "read although nothing had changed")
+
+	f.write(f.path, prompt("six"))
+	require.Equal(t, "six", f.later().Instructions, "a change that keeps the size")
+
+	f.write(f.path, prompt("seven"))
+	f.clock = f.clock.Add(-time.Hour)
+	require.Equal(t, "seven", f.now().Instructions, "after the clock was set back")
+
+	_, err := f.source.Agent(context.Background(), "default", "b")
+	require.ErrorIs(t, err, agent.ErrUnknown)
+	f.write(f.path, prompt("x")+"  - {name: B, model: demo/demo}\n")
+	f.later()
+	b, err := f.source.Agent(context.Background(), "other", "b")
+	require.NoError(t, err)
+	require.Equal(t, "B", b.Name)
+}
+
+func TestSourceKeepsTheLastGood(t *testing.T) {
+	f := follow(t, prompt("good"))
+	f.write(f.path, "agents:\n  - name: a\n    modle: demo/demo\n")
+	for range 3 {
+		require.Equal(t, "good", f.later().Instructions)
+	}
+	require.Equal(t, 1, f.logged(mistakes), f.log.String())
+	require.Contains(t, f.log.String(), `:3:5: agents[0].modle: unknown field; did you mean`)
+
+	f.write(f.path, "agents: []\n")
+	require.Equal(t, "good", f.later().Instructions)
+	require.Equal(t, 2, f.logged(mistakes), "another mistake is logged again")
+
+	require.NoError(t, os.Remove(f.path))
+	for range 3 {
+		require.Equal(t, "good", f.later().Instructions)
+	}
+	require.Equal(t, 3, f.logged(mistakes), f.log.String())
+
+	f.write(f.path, prompt("mended"))
+	require.Equal(t, "mended", f.later().Instructions)
+	require.Equal(t, 3, f.logged(mistakes), f.log.String())
+}
+
+func TestSourceFollowsInstructionsFiles(t *testing.T) {
+	f := follow(t, prompt("inline"))
+	file := filepath.Join(f.dir, "prompt.md")
+	const refers = "agents: [{name: a, model: demo/demo, instructionsFile: prompt.md}]\n"
+
+	f.write(f.path, refers)
+	require.Equal(t, "inline", f.later().Instructions, "the file is not there yet")
+	require.Equal(t, 1, f.logged(mistakes))
+
+	f.write(file, "one")
+	require.Equal(t, "one", f.later().Instructions)
+	f.write(file, "two")
+	require.Equal(t, "two", f.later().Instructions)
+	require.Equal(t, []string{f.path, file}, f.source.Config().Files)
+
+	f.write(file, "")
+	require.Equal(t, "two", f.later().Instructions)
+	require.Equal(t, 2, f.logged(mistakes))
+	f.write(file, "three")
+	require.Equal(t, "three", f.later().Instructions)
+}
+
+func TestSourceDoesNotChangeProviders(t *testing.T) {
+	const local = "models:\n  local: {type: openai, baseURL: http://127.0.0.1:1/v1}\n"
+	f := follow(t, local+prompt("one"))
+	models, tools := f.source.Config().Models, f.source.Config().Tools
+
+	f.write(f.path, local+"tools: {shell_cmd: {timeout: 5s}}\n"+prompt("two"))
+	require.Equal(t, "two", f.later().Instructions, "the agent does not depend on what needs a restart")
+	require.Equal(t, 1, f.logged("restart to apply that"))
+	require.Equal(t, tools, f.source.Config().Tools)
+
+	f.write(f.path, local+"tools: {shell_cmd: {timeout: 5s}}\n"+prompt("three"))
+	f.later()
+	require.Equal(t, 1, f.logged("restart to apply that"), "said once")
+
+	f.write(f.path, strings.Replace(local, ":1/", ":2/", 1)+strings.Replace(prompt("four"), "demo/demo", "local/x", 1))
+	require.Equal(t, "three", f.later().Instructions)
+	require.Contains(t, f.log.String(), `agent \"a\" uses provider \"local\", which is new or has changed: restart to use it`)
+
+	f.write(f.path, local+strings.Replace(prompt("five"), "demo/demo", "local/x", 1))
+	require.Equal(t, "local/x", f.later().Model, "the provider is as at the start")
+	require.Equal(t, models, f.source.Config().Models)
+}
+
+func TestSourceForMany(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(prompt("first")), 0o600))
+	var mu sync.Mutex
+	clock := time.Now()
+	s, err := open(path, nil, func() time.Time {
+		mu.Lock()
+		defer mu.Unlock()
+		clock = clock.Add(checkEvery)
+		return clock
+	}, nil)
+	require.NoError(t, err)
+	var readers sync.WaitGroup
+	for range 8 {
+		readers.Go(func() {
+			for range 200 {
+				if a, err := s.Agent(context.Background(), "", "A"); err != nil || a.Name != "a" {
+					t.Errorf("got %v, %v", a, err)
+				}
+			}
+		})
+	}
+	for _, text := range []string{"more", "and more", "last one"} {
+		next := filepath.Join(dir, "next")
+		require.NoError(t, os.WriteFile(next, []byte(prompt(text)), 0o600))
+		require.NoError(t, os.Rename(next, path))
+	}
+	readers.Wait()
+	a, err := s.Agent(context.Background(), "", "")
+	require.NoError(t, err)
+	require.Equal(t, "last one", a.Instructions)
+}
+
+func TestOpenRefusesMistakes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f.yaml")
+	_, err := Open(path, nil)
+	require.ErrorIs(t, err, os.ErrNotExist)
+	require.NoError(t, os.WriteFile(path, []byte("agents: []\n"), 0o600))
+	_, err = Open(path, nil)
+	var mistake *Error
+	require.ErrorAs(t, err, &mistake)
+	require.Equal(t, path, mistake.File)
+	require.NoError(t, os.WriteFile(path, []byte(prompt("x")), 0o600))
+	s, err := Open(path, nil)
+	require.NoError(t, err)
+	require.Len(t, s.Config().Agents, 1)
+}

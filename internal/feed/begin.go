@@ -1,0 +1,206 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/stream"
+)
+
+// recent is how many messages before the cursor a resuming reader knows as finished.
+const recent = 100
+
+// begin subscribes behind the reader's place.
+func (r *Reader) begin(ctx context.Context) error {
+	if err := r.remember(ctx); err != nil {
+		return err
+	}
+	r.checkAt = time.Now().Add(r.cfg.HeartbeatInterval)
+	r.read, r.unsure = r.offset, r.offset > 0
+	return r.subscribe(ctx)
+}
+
+// beginNow subscribes to what is new.
+func (r *Reader) beginNow(ctx context.Context) error {
+	// The head before the subscription: no piece of the messages up to it comes
+	// after. Records between the two have no word to come.
+	head, err := r.storeHead(ctx)
+	if err != nil {
+		return err
+	}
+	r.last, r.part, r.head = head, 0, head
+	r.checkAt = time.Now().Add(r.cfg.HeartbeatInterval)
+	if err := r.remember(ctx); err != nil {
+		return err
+	}
+	sub, err := r.cfg.Stream.Subscribe(ctx, stream.Key(r.key), stream.From{Now: true})
+	if err != nil {
+		return err
+	}
+	r.sub = sub
+	r.offset = sub.Start().Last
+	r.read, r.unsure = r.offset, r.offset > 0
+	r.begun = r.place()
+	if head, err = r.storeHead(ctx); err != nil {
+		r.Close()
+		return err
+	}
+	r.want(head, true)
+	return nil
+}
+
+// remember notes the messages just before the place as finished.
+func (r *Reader) remember(ctx context.Context) error {
+	if r.last == 0 {
+		return nil
+	}
+	records, err := r.cfg.Store.Records(ctx, r.key, store.Query{
+		Before: r.last + 1, Types: []string{event.TypeMessage}, Newest: true, Limit: recent,
+	})
+	if err != nil {
+		return err
+	}
+	for i := range records {
+		r.finish(records[len(records)-1-i])
+	}
+	return nil
+}
+
+func (r *Reader) finish(rec event.Record) {
+	for _, e := range Events(rec) {
+		r.seen.finish(&e)
+	}
+}
+
+// subscribe opens the live log at the reader's place. The head of the store is read
+// first: pieces of the messages up to it are in the log by then.
+func (r *Reader) subscribe(ctx context.Context) error {
+	head, err := r.storeHead(ctx)
+	if err != nil {
+		return err
+	}
+	sub, err := r.cfg.Stream.Subscribe(ctx, stream.Key(r.key), stream.From{Offset: r.read})
+	if err != nil {
+		return err
+	}
+	begun := sub.Start()
+	r.sub, r.start, r.head, r.joining, r.missing = sub, begun.Last, head, true, 0
+	switch at := r.place(); {
+	case r.read == 0:
+		r.seeking = at.Seq > 0 && begun.Last > 0
+		r.late = at.IsZero()
+	case begun.Gap:
+		r.queue = append(r.queue, Item{at, gap()})
+		r.read, r.offset, r.back = 0, 0, nil
+		r.seeking, r.unsure, r.late = false, false, true
+	}
+	return nil
+}
+
+func gap() event.AgentEvent {
+	return event.AgentEvent{
+		Type:   event.EventGap,
+		Detail: "live pieces were lost; the messages they belong to follow whole",
+	}
+}
+
+// skipStored marks the messages that are stored but not sent yet as finished: a
+// late reader gets them whole.
+func (r *Reader) skipStored(ctx context.Context) error {
+	for after := r.last; after < r.head; {
+		records, err := r.cfg.Store.Records(ctx, r.key, store.Query{
+			After: after, Before: r.head + 1, Types: []string{event.TypeMessage},
+		})
+		if err != nil {
+			return fmt.Errorf("reading the messages of %s after %d: %w", r.key, after, err)
+		}
+		for _, rec := range records {
+			r.finish(rec)
+		}
+		if len(records) < store.MaxLimit {
+			return nil
+		}
+		after = records[len(records)-1].Seq
+	}
+	return nil
+}
+
+// recall reads the log up to the reader's place, to know the attempts made so far.
+// What cannot be read is let be: pieces carry their attempt.
+func (r *Reader) recall(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.Grace)
+	defer cancel()
+	sub, err := r.cfg.Stream.Subscribe(ctx, stream.Key(r.key), stream.From{})
+	if err != nil {
+		return
+	}
+	defer sub.Close()
+	for end := min(r.offset, sub.Start().Last); ; {
+		e, err := sub.Next(ctx)
+		if err != nil || e.Offset > end {
+			return
+		}
+		if e.Event != nil {
+			r.seen.fresh(e.Event)
+		}
+		if e.Offset == end {
+			return
+		}
+	}
+}
+
+// lose drops a broken subscription.
+func (r *Reader) lose(err error) {
+	r.cfg.Logger.Warn("live log was interrupted", "thread", r.key.ThreadID, "error", err)
+	r.Close()
+	r.backOff()
+}
+
+const (
+	firstRetry = 20 * time.Millisecond
+	lastRetry  = 2 * time.Second
+)
+
+func (r *Reader) backOff() {
+	if r.failures > 0 {
+		r.retryAt = time.Now().Add(min(firstRetry<<min(r.failures-1, 10), lastRetry))
+	}
+	r.failures++
+}
+
+// reopen subscribes again, now or when it is time to.
+func (r *Reader) reopen(ctx context.Context, now time.Time) error {
+	if until := r.retryAt; now.Before(until) {
+		if r.checkAt.Before(until) {
+			until = r.checkAt
+		}
+		return sleep(ctx, until.Sub(now))
+	}
+	err := r.subscribe(ctx)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, stream.ErrClosed):
+		return fmt.Errorf("reading the feed of %s: %w", r.key, err)
+	}
+	r.cfg.Logger.Warn("live log cannot be reached", "thread", r.key.ThreadID, "error", err)
+	r.backOff()
+	return nil
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

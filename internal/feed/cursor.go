@@ -1,0 +1,105 @@
+package feed
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Cursor is a place in a thread's sequence: what has been sent. Its text is the
+// "id" of a server-sent event. The zero value is the beginning.
+//
+//	<seq>           record seq and all before it
+//	<seq>.<n>       the first n events of record seq, which has more of them
+//	<seq>:<offset>  records up to seq, and the live log up to offset
+//
+// A record that came without the log's word carries the offset as well, since the
+// log does not say where it stands.
+type Cursor struct {
+	// Seq of the last record sent, or of the one sent in part.
+	Seq int64
+
+	// Part is how many events of record Seq were sent if not all; otherwise 0.
+	Part int
+
+	// Offset is the place in the live log, 0 if Seq says it.
+	Offset int64
+}
+
+// IsZero reports whether c is the beginning.
+func (c Cursor) IsZero() bool { return c == Cursor{} }
+
+func (c Cursor) String() string {
+	b := strconv.AppendInt(make([]byte, 0, 32), c.Seq, 10)
+	if c.Part > 0 {
+		b = strconv.AppendInt(append(b, '.'), int64(c.Part), 10)
+	}
+	if c.Offset > 0 {
+		b = strconv.AppendInt(append(b, ':'), c.Offset, 10)
+	}
+	return string(b)
+}
+
+// done is the last record of which all events were sent.
+func (c Cursor) done() int64 {
+	if c.Part > 0 {
+		return c.Seq - 1
+	}
+	return c.Seq
+}
+
+// CursorError says that a text is not a cursor.
+type CursorError struct {
+	Text    string
+	Problem string
+}
+
+func (e *CursorError) Error() string {
+	return fmt.Sprintf("event id %.40q is not <seq>, <seq>.<n> or <seq>:<offset>: %s", e.Text, e.Problem)
+}
+
+// ParseCursor reads the text of a cursor. Its error is a [*CursorError].
+func ParseCursor(text string) (Cursor, error) {
+	rest, offset, live := strings.Cut(text, ":")
+	seq, part, partial := strings.Cut(rest, ".")
+	var c Cursor
+	var err error
+	if c.Seq, err = number(text, "seq", seq); err != nil {
+		return Cursor{}, err
+	}
+	if partial {
+		n, err := number(text, "n", part)
+		if err != nil {
+			return Cursor{}, err
+		}
+		if n == 0 || n > maxParts || c.Seq == 0 {
+			return Cursor{}, &CursorError{text, fmt.Sprintf("n must be from 1 to %d, and seq at least 1", maxParts)}
+		}
+		c.Part = int(n)
+	}
+	if live {
+		if c.Offset, err = number(text, "offset", offset); err != nil {
+			return Cursor{}, err
+		}
+	}
+	return c, nil
+}
+
+// maxParts bounds the n of <seq>.<n>: no record has so many events.
+const maxParts = 1 << 20
+
+func number(text, name, digits string) (int64, error) {
+	if digits == "" {
+		return 0, &CursorError{text, name + " is missing"}
+	}
+	for _, d := range digits {
+		if d < '0' || d > '9' {
+			return 0, &CursorError{text, name + " is not a number"}
+		}
+	}
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil {
+		return 0, &CursorError{text, name + " is too large"}
+	}
+	return n, nil
+}

@@ -1,0 +1,73 @@
+package feed
+
+import (
+	"encoding/json"
+
+	"github.com/threadmill/threadmill/event"
+)
+
+// Events are what viewers see of a record. Types that are not meant for viewers
+// (llm_call, rejected, custom types) have none, and so has a payload that is not of
+// the record's type.
+func Events(r event.Record) []event.AgentEvent {
+	switch r.Type {
+	case event.TypeMessage:
+		return one(r, messageEvent)
+	case event.TypeToolCall:
+		return toolCallEvents(r)
+	case event.TypeApprovalRequest:
+		return one(r, func(p event.ApprovalRequest) event.AgentEvent {
+			return event.AgentEvent{Type: event.EventApprovalRequest, Agent: p.Agent, ToolCallID: p.ToolCallID, ApprovalRequest: &p}
+		})
+	case event.TypeApproval:
+		return one(r, func(p event.Approval) event.AgentEvent {
+			return event.AgentEvent{Type: event.EventApproval, Agent: p.Agent, ToolCallID: p.ToolCallID, Approval: &p}
+		})
+	case event.TypeStatus:
+		return one(r, func(p event.StatusChange) event.AgentEvent {
+			return event.AgentEvent{Type: event.EventStatus, Status: &p}
+		})
+	case event.TypeFinal:
+		return one(r, func(p event.Final) event.AgentEvent {
+			return event.AgentEvent{Type: event.EventFinal, Agent: p.Agent, MessageID: p.MessageID}
+		})
+	case event.TypeError:
+		return one(r, func(p event.Failure) event.AgentEvent {
+			return event.AgentEvent{Type: event.EventError, Agent: p.Agent, Error: p.Error}
+		})
+	}
+	return nil
+}
+
+func one[P any](r event.Record, to func(P) event.AgentEvent) []event.AgentEvent {
+	var payload P
+	if json.Unmarshal(r.Payload, &payload) != nil {
+		return nil
+	}
+	return []event.AgentEvent{to(payload)}
+}
+
+func messageEvent(m event.Message) event.AgentEvent {
+	if m.SenderType == event.Tool {
+		return event.AgentEvent{
+			Type: event.EventToolResult, ToolName: m.ToolName, Output: m.Content, IsError: m.IsError,
+			ToolCallID: m.ToolCallID, Agent: m.AgentID,
+		}
+	}
+	return event.AgentEvent{Type: event.EventMessage, MessageID: m.ID, Agent: m.AgentID, Message: &m}
+}
+
+func toolCallEvents(r event.Record) []event.AgentEvent {
+	var p event.ToolCallEvent
+	if json.Unmarshal(r.Payload, &p) != nil {
+		return nil
+	}
+	out := make([]event.AgentEvent, 0, len(p.ToolCalls))
+	for _, c := range p.ToolCalls {
+		out = append(out, event.AgentEvent{
+			Type: event.EventToolCall, ToolName: c.Function.Name, ToolArgs: c.Function.Arguments,
+			ToolCallID: c.ID, Agent: p.AgentName,
+		})
+	}
+	return out
+}

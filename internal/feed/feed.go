@@ -1,0 +1,149 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/stream"
+)
+
+// DefaultHeartbeatInterval is the default of [Config.HeartbeatInterval].
+const DefaultHeartbeatInterval = 15 * time.Second
+
+// ErrIdle is returned by [Reader.Next] once in every heartbeat interval, so that its
+// caller can show that the connection lives. The reader goes on.
+var ErrIdle = errors.New("heartbeat")
+
+// Store is what the feed needs of a [store.Store].
+type Store interface {
+	Records(ctx context.Context, key store.Key, q store.Query) ([]event.Record, error)
+	Thread(ctx context.Context, key store.Key) (store.Thread, error)
+}
+
+// Config configures a [Feed].
+type Config struct {
+	// Store and Stream are required.
+	Store  Store
+	Stream stream.Stream
+
+	// HeartbeatInterval is the time between two looks for records that the live log
+	// did not speak of. Default [DefaultHeartbeatInterval].
+	HeartbeatInterval time.Duration
+
+	// Grace is how long the word of a record that is in the store may take, before the
+	// record is sent without it. Default 250 ms.
+	Grace time.Duration
+
+	// Logger gets broken subscriptions, at warn level. Default: none.
+	Logger *slog.Logger
+}
+
+// Feed opens readers. It is safe for concurrent use.
+type Feed struct{ cfg Config }
+
+// New makes a feed.
+func New(cfg Config) (*Feed, error) {
+	switch {
+	case cfg.Store == nil:
+		return nil, errors.New("feed: Config.Store is required")
+	case cfg.Stream == nil:
+		return nil, errors.New("feed: Config.Stream is required")
+	case cfg.HeartbeatInterval < 0:
+		return nil, fmt.Errorf("feed: Config.HeartbeatInterval: %v is negative", cfg.HeartbeatInterval)
+	case cfg.Grace < 0:
+		return nil, fmt.Errorf("feed: Config.Grace: %v is negative", cfg.Grace)
+	}
+	if cfg.HeartbeatInterval == 0 {
+		cfg.HeartbeatInterval = DefaultHeartbeatInterval
+	}
+	if cfg.Grace == 0 {
+		cfg.Grace = 250 * time.Millisecond
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Feed{cfg}, nil
+}
+
+// From says where a [Reader] begins.
+type From struct {
+	// Cursor: what follows it. The zero value is the thread's beginning.
+	Cursor Cursor
+
+	// Now: only what is new; Cursor is ignored.
+	Now bool
+
+	// Finite: [Reader.Next] returns io.EOF after what was there when the reader was opened.
+	Finite bool
+}
+
+// Item is an event and the cursor behind it.
+type Item struct {
+	Cursor Cursor
+	Event  event.AgentEvent
+}
+
+// Open opens a reader of a thread's sequence. It does not ask whether the thread exists.
+func (f *Feed) Open(ctx context.Context, key store.Key, from From) (*Reader, error) {
+	r := &Reader{
+		cfg: &f.cfg, key: key, seen: newSeen(),
+		last: from.Cursor.done(), part: from.Cursor.Part, offset: from.Cursor.Offset,
+		finite: from.Finite, begun: from.Cursor,
+	}
+	var err error
+	if from.Now {
+		err = r.beginNow(ctx)
+	} else {
+		err = r.begin(ctx)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("opening the feed of %s: %w", key, err)
+	}
+	return r, nil
+}
+
+// Page returns at most limit events that follow a cursor, from the store only, and
+// the cursor of the last one if more follow.
+func (f *Feed) Page(ctx context.Context, key store.Key, after Cursor, limit int) (items []Item, next *Cursor, err error) {
+	last, part := after.done(), after.Part
+	for {
+		records, err := f.cfg.Store.Records(ctx, key, store.Query{After: last, Limit: pageSize})
+		if err != nil {
+			return nil, nil, fmt.Errorf("reading the records of %s: %w", key, err)
+		}
+		for _, rec := range records {
+			items = appendItems(items, rec, part, 0)
+			last, part = rec.Seq, 0
+		}
+		if len(items) > limit {
+			return items[:limit], &items[limit-1].Cursor, nil
+		}
+		if len(records) < pageSize {
+			return items, nil, nil
+		}
+	}
+}
+
+// pageSize is how many records a read of the store fetches.
+const pageSize = 200
+
+// appendItems appends the events of a record, but the first skip ones.
+func appendItems(items []Item, rec event.Record, skip int, offset int64) []Item {
+	events := Events(rec)
+	for i, e := range events {
+		if i < skip {
+			continue
+		}
+		at := Cursor{Seq: rec.Seq, Offset: offset}
+		if i < len(events)-1 {
+			at.Part = i + 1
+		}
+		items = append(items, Item{at, e})
+	}
+	return items
+}

@@ -1,0 +1,73 @@
+package feed
+
+import "github.com/threadmill/threadmill/event"
+
+// remembered is how many finished messages and calls a reader knows of. Pieces that
+// come later than that after their message would be shown; none do.
+const remembered = 8192
+
+// seen decides which pieces are stale.
+type seen struct {
+	attempts map[string]int // the highest attempt, by message that is not finished
+	finished map[subject]struct{}
+	order    []subject // of finished, a ring once it is full
+	oldest   int
+}
+
+func newSeen() *seen {
+	return &seen{attempts: map[string]int{}, finished: map[subject]struct{}{}}
+}
+
+// fresh reports whether a piece is to be shown, and remembers its attempt.
+func (s *seen) fresh(e *event.AgentEvent) bool {
+	if s.done(subjectOf(e)) {
+		return false
+	}
+	if e.MessageID == "" {
+		return true
+	}
+	if e.Attempt < s.attempts[e.MessageID] {
+		return false
+	}
+	s.attempts[e.MessageID] = e.Attempt
+	return true
+}
+
+// finish notes that the record of a message or of a tool's result is out: no pieces
+// of it may follow.
+func (s *seen) finish(e *event.AgentEvent) {
+	if e.Type != event.EventMessage && e.Type != event.EventToolResult {
+		return
+	}
+	id := subjectOf(e)
+	if id.id == "" || s.done(id) {
+		return
+	}
+	delete(s.attempts, e.MessageID)
+	s.finished[id] = struct{}{}
+	if len(s.order) < remembered {
+		s.order = append(s.order, id)
+		return
+	}
+	delete(s.finished, s.order[s.oldest])
+	s.order[s.oldest] = id
+	s.oldest = (s.oldest + 1) % remembered
+}
+
+func (s *seen) done(id subject) bool {
+	_, ok := s.finished[id]
+	return ok
+}
+
+// subject names what a piece is part of: a message or a tool call.
+type subject struct {
+	call bool
+	id   string
+}
+
+func subjectOf(e *event.AgentEvent) subject {
+	if e.Type == event.EventToolProgress || e.Type == event.EventToolResult {
+		return subject{call: true, id: e.ToolCallID}
+	}
+	return subject{id: e.MessageID}
+}

@@ -1,0 +1,119 @@
+package program
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// Listen listens on the value of a flag. The error names the flag.
+func Listen(flag, addr string) (net.Listener, error) {
+	if err := CheckAddr(flag, addr); err != nil {
+		return nil, err
+	}
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, Taken(flag, addr, err)
+	}
+	return l, nil
+}
+
+// CheckAddr reports whether the value of a flag can be an address.
+func CheckAddr(flag, addr string) error {
+	if _, port, err := net.SplitHostPort(addr); err != nil || port == "" {
+		return Usagef("--%s: %q is not host:port, such as 127.0.0.1:8080", flag, addr)
+	}
+	return nil
+}
+
+// Taken says that the address of a flag cannot be had.
+func Taken(flag, addr string, err error) error {
+	// What libraries put around it names the address once more.
+	var cause syscall.Errno
+	if errors.As(err, &cause) {
+		err = cause
+	}
+	return fmt.Errorf("--%s: cannot listen on %s: %w; stop what runs there, or choose another address with --%[1]s", flag, addr, err)
+}
+
+// HTTP serves until it is stopped.
+type HTTP struct {
+	listener net.Listener
+	server   *http.Server
+	draining atomic.Bool
+	failed   chan error
+
+	// endAll ends the context of every request.
+	endAll context.CancelFunc
+}
+
+// Serve serves a handler on a listener, which it closes in the end. Stop calls
+// closeStreams to end what has no end of its own.
+func Serve(l net.Listener, handler http.Handler, closeStreams func(), log *slog.Logger) *HTTP {
+	base, endAll := context.WithCancel(context.Background())
+	h := &HTTP{listener: l, failed: make(chan error, 1), endAll: endAll}
+	h.server = &http.Server{
+		Handler:           h.refuseWhileDraining(handler),
+		BaseContext:       func(net.Listener) context.Context { return base },
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
+	h.server.RegisterOnShutdown(closeStreams)
+	go func() {
+		if err := h.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			h.failed <- fmt.Errorf("serving HTTP on %s: %w", l.Addr(), err)
+		}
+	}()
+	return h
+}
+
+// URL is where the server answers on this machine.
+func (h *HTTP) URL() string {
+	host, port, err := net.SplitHostPort(h.listener.Addr().String())
+	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {
+		return "http://" + net.JoinHostPort("localhost", port)
+	}
+	return "http://" + h.listener.Addr().String()
+}
+
+// Failed receives an error when the server ends by itself.
+func (h *HTTP) Failed() <-chan error { return h.failed }
+
+// Drain makes /readyz answer 503, so that new requests go elsewhere.
+func (h *HTTP) Drain() { h.draining.Store(true) }
+
+// Stop stops accepting requests, ends event streams, and waits for all other requests
+// that run, for at most grace; then it cuts them off.
+func (h *HTTP) Stop(grace time.Duration) {
+	h.Drain()
+	defer h.endAll()
+	ctx, cancel := context.WithTimeout(context.Background(), grace)
+	defer cancel()
+	if err := h.server.Shutdown(ctx); err != nil {
+		h.endAll()
+		// Nobody is left to tell.
+		_ = h.server.Close()
+	}
+}
+
+func (h *HTTP) refuseWhileDraining(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/readyz" || !h.draining.Load() {
+			next.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Cache-Control", "no-store")
+		w.WriteHeader(http.StatusServiceUnavailable)
+		// A client that has gone needs no answer.
+		_, _ = io.WriteString(w, `{"status":"unavailable","components":{"process":"draining"}}`+"\n")
+	})
+}

@@ -1,0 +1,90 @@
+package program
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/threadmill/threadmill/internal/config"
+)
+
+// Exit codes.
+const (
+	ExitOK     = 0
+	ExitFailed = 1
+	ExitUsage  = 2
+)
+
+// again is how soon after a signal the next one counts as the same: some senders
+// signal both the process and its group.
+const again = 300 * time.Millisecond
+
+// Main runs a command until it is done. The first SIGINT or SIGTERM ends the context
+// of the command, the second ends the process.
+func Main(cmd *cobra.Command) int {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	caught := make(chan os.Signal, 2)
+	signal.Notify(caught, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-caught
+		first := time.Now()
+		cancel()
+		for range caught {
+			if time.Since(first) > again {
+				break
+			}
+		}
+		fmt.Fprintln(os.Stderr, cmd.Name()+": stopped at once")
+		os.Exit(ExitFailed)
+	}()
+	return Execute(ctx, cmd)
+}
+
+// Execute runs a command and prints its error to the command's stderr.
+func Execute(ctx context.Context, cmd *cobra.Command) int {
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	began := false
+	cmd.PreRun = func(*cobra.Command, []string) { began = true }
+	err := cmd.ExecuteContext(ctx)
+	var usage *usageError
+	var mistake *config.Error
+	switch {
+	case err == nil, ctx.Err() != nil && errors.Is(err, context.Canceled):
+		return ExitOK
+	case errors.As(err, &mistake):
+		complain(cmd.ErrOrStderr(), config.Explain(err))
+		return ExitUsage
+	case !began:
+		complain(cmd.ErrOrStderr(), fmt.Sprintf("%s: %s (see %[1]s --help)", cmd.Name(), oneLine(err)))
+		return ExitUsage
+	}
+	complain(cmd.ErrOrStderr(), cmd.Name()+": "+oneLine(err))
+	if errors.As(err, &usage) {
+		return ExitUsage
+	}
+	return ExitFailed
+}
+
+func complain(w io.Writer, text string) { fmt.Fprintln(w, text) }
+
+// oneLine folds the errors of libraries that have several lines.
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
+
+// usageError is a mistake in what a person wrote.
+type usageError struct{ err error }
+
+func (e *usageError) Error() string { return e.err.Error() }
+
+func (e *usageError) Unwrap() error { return e.err }
+
+// Usagef makes an error about what a person wrote: in a flag, a variable or a file.
+func Usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }

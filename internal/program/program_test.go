@@ -1,0 +1,171 @@
+package program
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/threadmill/threadmill/internal/config"
+)
+
+func TestExecute(t *testing.T) {
+	mistake := &config.Error{File: "f.yaml", Line: 1, Column: 2, Problem: "is wrong", Excerpt: "abc"}
+	for _, c := range []struct {
+		name string
+		err  error
+		code int
+		says string
+	}{
+		{"success", nil, ExitOK, ""},
+		{"failure", errors.New("it\n\tbroke:\n\tbadly"), ExitFailed, "prog: it broke: badly\n"},
+		{"usage", Usagef("--flag: %w", io.EOF), ExitUsage, "prog: --flag: EOF\n"},
+		{"configuration", mistake, ExitUsage, "f.yaml:1:2: is wrong\n    1 | abc\n      |  ^\n"},
+		{"somebody else's cancellation", context.Canceled, ExitFailed, "prog: context canceled\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			stderr := &bytes.Buffer{}
+			cmd := &cobra.Command{Use: "prog", RunE: func(*cobra.Command, []string) error { return c.err }}
+			cmd.SetArgs([]string{})
+			cmd.SetErr(stderr)
+			require.Equal(t, c.code, Execute(t.Context(), cmd))
+			require.Equal(t, c.says, stderr.String())
+		})
+	}
+	t.Run("a signal before the start is done", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		stderr := &bytes.Buffer{}
+		cmd := &cobra.Command{Use: "prog", RunE: func(cmd *cobra.Command, _ []string) error {
+			cancel()
+			return cmd.Context().Err()
+		}}
+		cmd.SetArgs([]string{})
+		cmd.SetErr(stderr)
+		require.Equal(t, ExitOK, Execute(ctx, cmd))
+		require.Empty(t, stderr.String())
+	})
+}
+
+func get(url string) (int, error) {
+	res, err := http.Get(url)
+	if err != nil {
+		return 0, err
+	}
+	defer res.Body.Close()
+	_, err = io.Copy(io.Discard, res.Body)
+	return res.StatusCode, err
+}
+
+func serve(t *testing.T, handler http.HandlerFunc, closeStreams func()) *HTTP {
+	t.Helper()
+	l, err := Listen("http", "127.0.0.1:0")
+	require.NoError(t, err)
+	return Serve(l, handler, closeStreams, slog.New(slog.DiscardHandler))
+}
+
+func TestDrain(t *testing.T) {
+	h := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }, func() {})
+	for path, want := range map[string]int{"/readyz": http.StatusOK, "/": http.StatusOK} {
+		status, err := get(h.URL() + path)
+		require.NoError(t, err)
+		require.Equal(t, want, status, path)
+	}
+	h.Drain()
+	for path, want := range map[string]int{"/readyz": http.StatusServiceUnavailable, "/": http.StatusOK} {
+		status, err := get(h.URL() + path)
+		require.NoError(t, err)
+		require.Equal(t, want, status, path)
+	}
+	h.Stop(time.Second)
+	_, err := get(h.URL())
+	require.Error(t, err)
+	require.Empty(t, h.Failed())
+}
+
+func TestStop(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		grace  time.Duration
+		finish bool
+	}{
+		{"ends streams and waits for the rest", 10 * time.Second, true},
+		{"cuts off what takes too long", time.Millisecond, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			begun, closing := make(chan struct{}), make(chan struct{})
+			h := serve(t, func(_ http.ResponseWriter, r *http.Request) {
+				close(begun)
+				<-closing
+				if !c.finish {
+					<-r.Context().Done()
+				}
+			}, func() { close(closing) })
+			answered := make(chan error, 1)
+			go func() {
+				_, err := get(h.URL())
+				answered <- err
+			}()
+			<-begun
+			h.Stop(c.grace)
+			err := <-answered
+			require.Equal(t, c.finish, err == nil, err)
+		})
+	}
+}
+
+func TestTemporalLogger(t *testing.T) {
+	retried := temporal.NewApplicationError("overloaded", "retry")
+	final := temporal.NewNonRetryableApplicationError("forbidden", "no", nil)
+	for _, c := range []struct {
+		name, msg string
+		err       error
+		level     slog.Level
+		want      string
+	}{
+		{"an attempt that failed", "Activity error.", retried, slog.LevelWarn, ""},
+		{"at info level", "Activity error.", retried, slog.LevelInfo, "level=INFO"},
+		{"the last attempt", "Activity error.", final, slog.LevelWarn, "level=ERROR"},
+		{"another error", "Activity panic.", retried, slog.LevelWarn, "level=ERROR"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			out := &bytes.Buffer{}
+			log, err := NewLogger(out, LogText, c.level)
+			require.NoError(t, err)
+			TemporalLogger(log.With("a", 1)).Error(c.msg, "Error", c.err)
+			if c.want == "" {
+				require.Empty(t, out.String())
+			}
+			require.Contains(t, out.String(), c.want)
+		})
+	}
+}
+
+func TestLoad(t *testing.T) {
+	env := map[string]string{}
+	t.Chdir(t.TempDir())
+	load := func() (Settings, error) {
+		return Load(SettingsConfig{Workspace: "here/there", Getenv: func(name string) string { return env[name] }})
+	}
+	s, err := load()
+	require.NoError(t, err)
+	require.Contains(t, s.Models, config.Demo)
+	require.DirExists(t, "here/there")
+	var names []string
+	for _, tl := range s.Tools {
+		names = append(names, tl.Definition().Name)
+	}
+	require.ElementsMatch(t, s.Agents[0].Tools, names)
+
+	env[config.EnvBaseURL] = "http://127.0.0.1:1/v1"
+	s, err = load()
+	require.NoError(t, err)
+	require.Contains(t, s.Models, config.OpenAI)
+}

@@ -1,0 +1,138 @@
+package program
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+
+	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/internal/config"
+	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/llm/demo"
+	"github.com/threadmill/threadmill/llm/openai"
+	"github.com/threadmill/threadmill/tool"
+	"github.com/threadmill/threadmill/tool/clock"
+	"github.com/threadmill/threadmill/tool/shell"
+)
+
+// SettingsConfig says where [Load] finds the agents.
+type SettingsConfig struct {
+	// File is the path of the configuration. Default: none, one agent as the
+	// environment has it.
+	File string
+
+	// Workspace is where shell_cmd works when there is no File. Default: the folder
+	// "workspace" below the working directory.
+	Workspace string
+
+	// Getenv defaults to os.Getenv.
+	Getenv func(string) string
+
+	// Logger hears about edits of File. Default: slog.Default().
+	Logger *slog.Logger
+}
+
+// Settings are agents, models and tools.
+type Settings struct {
+	// Agents are those at the start; Registry follows the file.
+	Agents   []agent.Agent
+	Registry agent.Registry
+	Models   map[string]llm.Provider
+	Tools    []tool.Tool
+}
+
+// Load reads the configuration and makes what it describes, with the folder that
+// shell_cmd works in.
+func Load(cfg SettingsConfig) (Settings, error) {
+	if cfg.Getenv == nil {
+		cfg.Getenv = os.Getenv
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	s := Settings{}
+	c, err := s.read(cfg)
+	if err != nil {
+		return s, err
+	}
+	s.Agents = c.Agents
+	s.Models = map[string]llm.Provider{}
+	for _, p := range c.Models {
+		if s.Models[p.Name], err = provider(p); err != nil {
+			return s, Usagef("models.%s: %w", p.Name, err)
+		}
+	}
+	s.Tools, err = tools(c, cfg.Logger)
+	return s, err
+}
+
+// Apply puts the settings into the configuration of a runtime.
+func (s Settings) Apply(cfg *threadmill.Config) {
+	cfg.Registry, cfg.Models, cfg.Tools = s.Registry, s.Models, s.Tools
+}
+
+func (s *Settings) read(cfg SettingsConfig) (*config.Config, error) {
+	if cfg.File == "" {
+		c, err := config.Default(cfg.Getenv)
+		if err != nil {
+			return nil, &usageError{err}
+		}
+		s.Registry = c.Agents
+		if cfg.Workspace != "" {
+			c.Tools.Shell.Root = cfg.Workspace
+		}
+		return c, nil
+	}
+	source, err := config.Open(cfg.File, cfg.Logger, config.Env(cfg.Getenv))
+	var mistake *config.Error
+	switch {
+	case errors.As(err, &mistake):
+		return nil, err
+	case err != nil:
+		return nil, Usagef("--config: %w", err)
+	}
+	s.Registry = source
+	return source.Config(), nil
+}
+
+func provider(p config.Provider) (llm.Provider, error) {
+	switch p.Type {
+	case config.Demo:
+		return demo.New(), nil
+	case config.OpenAI:
+		return openai.New(openai.Config{Name: p.Name, APIKey: p.APIKey.Reveal(), BaseURL: p.BaseURL})
+	}
+	return nil, fmt.Errorf("type %q is unknown", p.Type)
+}
+
+// tools makes all built-in tools: an edit of the file may give an agent one that none
+// had at the start.
+func tools(c *config.Config, log *slog.Logger) ([]tool.Tool, error) {
+	var options []clock.Option
+	if zone := c.Tools.Clock.Timezone; zone != nil {
+		options = append(options, clock.Timezone(zone))
+	}
+	list := []tool.Tool{clock.New(options...)}
+	cmd, err := shellTool(c.Tools.Shell)
+	switch {
+	case err == nil:
+		list = append(list, cmd)
+	case slices.ContainsFunc(c.Agents, func(a agent.Agent) bool { return slices.Contains(a.Tools, config.ShellCmd) }):
+		return nil, Usagef("tools.shell_cmd: %w", err)
+	default:
+		log.Info("shell_cmd is not available, and no agent has it", "error", err)
+	}
+	return list, nil
+}
+
+func shellTool(s config.Shell) (tool.Tool, error) {
+	if err := os.MkdirAll(s.Root, 0o750); err != nil {
+		return nil, fmt.Errorf("root: %w: set another one", err)
+	}
+	return shell.New(shell.Config{
+		Root: s.Root, Timeout: s.Timeout, MaxOutput: s.MaxOutput, MaxProgress: s.MaxProgress, Env: s.Env,
+	})
+}

@@ -1,0 +1,424 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/server"
+	"github.com/threadmill/threadmill/signals"
+)
+
+type object = map[string]any
+
+func TestOpenThread(t *testing.T) {
+	w := newWorld(t)
+	t.Run("with everything", func(t *testing.T) {
+		got := w.call("POST", "/v1/threads", object{
+			"id": "t1", "agent": "bot", "metadata": object{"team": "red"},
+			"message": object{"content": "hello", "id": "e1", "sender": "ann"},
+		})
+		require.Equal(t, http.StatusCreated, got.status, got.text)
+		assert.Equal(t, "/v1/threads/t1", got.header.Get("Location"))
+		assert.Equal(t, "t1", got.body["id"])
+		assert.Equal(t, "open", got.body["status"])
+		assert.Equal(t, []any{"bot"}, got.body["agents"])
+		assert.Equal(t, object{"team": "red"}, got.body["metadata"])
+		assert.Equal(t, "e1", got.body["eventId"])
+		start := w.threads.opens[0]
+		assert.Equal(t, []string{"bot"}, start.Agents)
+		assert.JSONEq(t, `{"threadId":"t1","senderId":"ann","senderType":"user","content":"hello"}`, string(start.First.Payload))
+
+		found := w.call("GET", "/v1/threads/t1", nil)
+		assert.Equal(t, http.StatusOK, found.status)
+		delete(got.body, "eventId")
+		assert.Equal(t, got.body, found.body, "found at once")
+	})
+	t.Run("with nothing", func(t *testing.T) {
+		got := w.call("POST", "/v1/threads", object{})
+		require.Equal(t, http.StatusCreated, got.status, got.text)
+		assert.Len(t, got.body["id"], 26)
+		assert.Equal(t, []any{}, got.body["agents"])
+	})
+	t.Run("message as a string", func(t *testing.T) {
+		got := w.call("POST", "/v1/threads", object{"message": "hello"})
+		require.Equal(t, http.StatusCreated, got.status, got.text)
+		first := w.threads.opens[len(w.threads.opens)-1].First
+		assert.Contains(t, string(first.Payload), `"senderId":"user"`)
+		assert.Equal(t, first.ID, got.body["eventId"])
+	})
+	t.Run("exists", func(t *testing.T) {
+		w.call("POST", "/v1/threads", object{"id": "t1"}).problem(t, http.StatusConflict)
+	})
+	t.Run("was closed", func(t *testing.T) {
+		w := newWorld(t)
+		w.threads.open = func() error { return signals.ErrClosed }
+		got := w.call("POST", "/v1/threads", object{"id": "t1"})
+		got.problem(t, http.StatusConflict)
+		assert.Contains(t, got.body["detail"], "closed")
+	})
+	for name, test := range map[string]struct {
+		body     any
+		status   int
+		location string
+	}{
+		"unknown field":         {object{"ids": "x"}, 422, "body.ids"},
+		"bad id":                {object{"id": "a/b"}, 422, "body.id"},
+		"unknown agent":         {object{"agent": "nobody"}, 422, "body.agent"},
+		"empty message":         {object{"message": ""}, 422, "body.message"},
+		"message without text":  {object{"message": object{"content": ""}}, 422, "body.message"},
+		"message with surplus":  {object{"message": object{"content": "x", "role": "y"}}, 422, "body.message"},
+		"bad message id":        {object{"message": object{"content": "x", "id": " "}}, 422, "body.message.id"},
+		"metadata of any shape": {object{"metadata": "x"}, 422, "body.metadata"},
+		"metadata too large":    {object{"metadata": object{"x": strings.Repeat("x", signals.MaxPayload)}}, 413, "body.metadata"},
+		"not JSON":              {`{"id":`, 400, "body"},
+		"two values":            {`{} {}`, 400, "body"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := w.call("POST", "/v1/threads", test.body)
+			assert.Equal(t, []string{test.location}, got.problem(t, test.status), got.text)
+		})
+	}
+	t.Run("body too large", func(t *testing.T) {
+		w.call("POST", "/v1/threads", object{"metadata": object{"x": strings.Repeat("x", server.DefaultMaxBody)}}).problem(t, 413)
+	})
+	t.Run("no body", func(t *testing.T) { w.call("POST", "/v1/threads", nil).problem(t, 400) })
+	t.Run("another media type", func(t *testing.T) {
+		w.call("POST", "/v1/threads", "id=t1", "Content-Type", "application/x-www-form-urlencoded").problem(t, 415)
+	})
+}
+
+func TestThreads(t *testing.T) {
+	w := newWorld(t)
+	for i := range 5 {
+		w.open(fmt.Sprintf("t%d", i))
+	}
+	w.append("t2", closedBatch())
+	var got []string
+	path := "/v1/threads?limit=2"
+	for range 3 {
+		page := w.call("GET", path, nil)
+		require.Equal(t, http.StatusOK, page.status, page.text)
+		for _, thread := range page.body["threads"].([]any) {
+			got = append(got, thread.(object)["id"].(string))
+		}
+		next, more := page.body["next"]
+		if !more {
+			break
+		}
+		path = "/v1/threads?limit=2&cursor=" + next.(string)
+	}
+	assert.Equal(t, []string{"t2", "t4", "t3", "t1", "t0"}, got)
+	assert.Len(t, w.call("GET", "/v1/threads?status=closed", nil).body["threads"], 1)
+	assert.Equal(t, []string{"query.cursor"}, w.call("GET", "/v1/threads?cursor=x", nil).problem(t, 422))
+	assert.Equal(t, []string{"query.limit"}, w.call("GET", "/v1/threads?limit=1000", nil).problem(t, 422))
+	assert.Equal(t, []string{"query.limits"}, w.call("GET", "/v1/threads?limits=1", nil).problem(t, 422))
+
+	w.call("GET", "/v1/threads/nobody", nil).problem(t, 404)
+	w.call("GET", "/v1/threads/a%2Fb", nil).problem(t, 404)
+	w.threads.known["fresh"] = true
+	fresh := w.call("GET", "/v1/threads/fresh", nil)
+	assert.Equal(t, http.StatusOK, fresh.status, "a thread that was opened elsewhere and has stored nothing yet")
+	assert.Equal(t, []any{"bot"}, fresh.body["agents"])
+}
+
+func TestPostMessage(t *testing.T) {
+	w := newWorld(t)
+	w.open("t1")
+	w.threads.known["gone"] = false
+	const path = "/v1/threads/t1/messages"
+	t.Run("accepted", func(t *testing.T) {
+		got := w.call("POST", path, object{"content": "hi", "id": "e1", "sender": "ann", "onBusy": "steer"})
+		require.Equal(t, http.StatusAccepted, got.status, got.text)
+		assert.Equal(t, object{"eventId": "e1"}, got.body)
+		post := w.threads.posts[0]
+		assert.Equal(t, signals.Steer, post.OnBusy)
+		assert.JSONEq(t, `{"threadId":"t1","senderId":"ann","senderType":"user","content":"hi"}`, string(post.Payload))
+	})
+	t.Run("defaults", func(t *testing.T) {
+		got := w.call("POST", path, object{"content": "hi"})
+		assert.Len(t, got.body["eventId"], 26)
+		assert.Contains(t, string(w.threads.posts[1].Payload), `"senderId":"user"`)
+	})
+	for name, test := range map[string]struct {
+		body     any
+		status   int
+		location string
+	}{
+		"no content":    {object{}, 422, "body.content"},
+		"empty content": {object{"content": ""}, 422, "body.content"},
+		"wrong type":    {object{"content": 7}, 422, "body.content"},
+		"unknown field": {object{"content": "x", "role": "user"}, 422, "body.role"},
+		"bad id":        {object{"content": "x", "id": "?"}, 422, "body.id"},
+		"bad onBusy":    {object{"content": "x", "onBusy": "wait"}, 422, "body.onBusy"},
+		"too large":     {object{"content": strings.Repeat("x", signals.MaxPayload)}, 413, "body.content"},
+		"not JSON":      {`hello`, 400, "body"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			posts := len(w.threads.posts)
+			got := w.call("POST", path, test.body)
+			assert.Equal(t, []string{test.location}, got.problem(t, test.status), got.text)
+			assert.Len(t, w.threads.posts, posts, "nothing was posted")
+			assert.Less(t, len(got.text), 2000, "what was sent is not sent back")
+		})
+	}
+	t.Run("unknown thread", func(t *testing.T) {
+		w.call("POST", "/v1/threads/nobody/messages", object{"content": "x"}).problem(t, 404)
+		w.call("POST", "/v1/threads/nobody/messages?wait=true", object{"content": "x"}).problem(t, 404)
+	})
+	t.Run("closed thread", func(t *testing.T) {
+		w.call("POST", "/v1/threads/gone/messages", object{"content": "x"}).problem(t, 409)
+	})
+	t.Run("busy and rejected", func(t *testing.T) {
+		w.threads.postUpdate = func() error { return fmt.Errorf("post: %w", signals.ErrBusy) }
+		w.call("POST", path, object{"content": "x", "onBusy": "reject"}).problem(t, 409)
+	})
+}
+
+func TestPostAndWait(t *testing.T) {
+	quick := func(c *server.Config) { c.AnswerWithin, c.WaitLimit = 20*time.Millisecond, 200*time.Millisecond }
+	const path = "/v1/threads/t1/messages?wait=true"
+	blocks := func(ctx context.Context, _ signals.Post) (signals.TurnResult, error) {
+		<-ctx.Done()
+		return signals.TurnResult{}, fmt.Errorf("turn: %w", ctx.Err())
+	}
+	t.Run("completed", func(t *testing.T) {
+		w := newWorld(t)
+		w.open("t1")
+		w.threads.turn = func(_ context.Context, p signals.Post) (signals.TurnResult, error) {
+			return signals.TurnResult{EventID: p.ID, Status: signals.TurnCompleted, Message: &event.Message{ID: "m1", Content: "hello"}}, nil
+		}
+		got := w.call("POST", path, object{"content": "hi", "id": "e1"})
+		require.Equal(t, http.StatusOK, got.status, got.text)
+		assert.Equal(t, "e1", got.body["eventId"])
+		assert.Equal(t, "completed", got.body["status"])
+		assert.Equal(t, "hello", got.body["message"].(object)["content"])
+	})
+	t.Run("failed", func(t *testing.T) {
+		w := newWorld(t)
+		w.open("t1")
+		w.threads.turn = func(_ context.Context, p signals.Post) (signals.TurnResult, error) {
+			return signals.TurnResult{EventID: p.ID, Status: signals.TurnFailed, Error: "no key"}, nil
+		}
+		got := w.call("POST", path, object{"content": "hi", "id": "e1"})
+		require.Equal(t, http.StatusOK, got.status, got.text)
+		assert.Equal(t, object{"eventId": "e1", "status": "failed", "error": "no key"}, got.body)
+	})
+	t.Run("takes too long", func(t *testing.T) {
+		w := newWorld(t, quick)
+		w.open("t1")
+		w.threads.turn = blocks
+		got := w.call("POST", path, object{"content": "hi", "id": "e1"})
+		require.Equal(t, http.StatusAccepted, got.status, got.text)
+		assert.Equal(t, object{"eventId": "e1"}, got.body)
+	})
+	t.Run("no worker", func(t *testing.T) {
+		w := newWorld(t, quick)
+		w.open("t1")
+		w.threads.turn = blocks
+		w.threads.state = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+		got := w.call("POST", path, object{"content": "hi"})
+		got.problem(t, http.StatusServiceUnavailable)
+		assert.Contains(t, got.body["detail"], "no worker is polling")
+		assert.NotEmpty(t, got.header.Get("Retry-After"))
+	})
+	t.Run("client goes", func(t *testing.T) {
+		w := newWorld(t)
+		w.open("t1")
+		begun, gone := make(chan struct{}), make(chan struct{})
+		w.threads.turn = func(ctx context.Context, p signals.Post) (signals.TurnResult, error) {
+			close(begun)
+			defer close(gone)
+			return blocks(ctx, p)
+		}
+		ctx, cancel := context.WithCancel(w.ctx)
+		req, err := http.NewRequestWithContext(ctx, "POST", w.url+path, strings.NewReader(`{"content":"hi"}`))
+		require.NoError(t, err)
+		go func() { <-begun; cancel() }()
+		res, err := http.DefaultClient.Do(req)
+		if err == nil {
+			res.Body.Close()
+		}
+		require.ErrorIs(t, err, context.Canceled)
+		select {
+		case <-gone:
+		case <-w.ctx.Done():
+			t.Fatal("the turn is still being waited for")
+		}
+	})
+}
+
+func TestMessages(t *testing.T) {
+	w := newWorld(t)
+	w.open("t1")
+	call := event.ToolCall{ID: "c1", Function: event.Function{Name: "x", Arguments: "{}"}}
+	asks := record(event.TypeMessage, event.Message{ID: "m2", ThreadID: "t1", SenderID: "bot", SenderType: event.Agent, Role: event.RoleAssistant, ToolCalls: []event.ToolCall{call}})
+	out := record(event.TypeMessage, event.Message{ID: "m3", ThreadID: "t1", SenderID: "x", SenderType: event.Tool, Role: event.RoleTool, Content: "out", ToolCallID: "c1"})
+	w.put("t1", said("one"), record(event.TypeLLMCall, event.LLMCall{}), asks, out)
+	page := w.call("GET", "/v1/threads/t1/messages?limit=2", nil)
+	require.Equal(t, http.StatusOK, page.status, page.text)
+	list := page.body["messages"].([]any)
+	require.Len(t, list, 2)
+	assert.Equal(t, object{
+		"id": "m-one", "threadId": "t1", "seq": 1.0, "role": "user", "senderId": "ann", "senderType": "user",
+		"content": "one", "createdAt": "2023-11-14T22:13:20Z",
+	}, list[0])
+	assert.EqualValues(t, 3, list[1].(object)["seq"])
+	assert.Equal(t, []any{object{"id": "c1", "function": object{"name": "x", "arguments": "{}"}}}, list[1].(object)["toolCalls"])
+	rest := w.call("GET", "/v1/threads/t1/messages?limit=2&cursor="+page.body["next"].(string), nil)
+	require.Len(t, rest.body["messages"], 1)
+	assert.Equal(t, "c1", rest.body["messages"].([]any)[0].(object)["toolCallId"])
+	assert.NotContains(t, rest.body, "next")
+	w.call("GET", "/v1/threads/nobody/messages", nil).problem(t, 404)
+	assert.Equal(t, []string{"query.cursor"}, w.call("GET", "/v1/threads/t1/messages?cursor=-1", nil).problem(t, 422))
+}
+
+func TestApprovals(t *testing.T) {
+	w := newWorld(t)
+	w.open("t1")
+	w.threads.known["gone"] = false
+	assert.Equal(t, object{"approvals": []any{}}, w.call("GET", "/v1/threads/t1/approvals", nil).body)
+	w.threads.pending = []event.ApprovalRequest{{ToolCallID: "c1", ToolName: "shell_cmd", Arguments: "{}", Agent: "bot", RequestedAt: time.Unix(1700000000, 0).UTC()}}
+	assert.Equal(t, object{"approvals": []any{object{
+		"toolCallId": "c1", "toolName": "shell_cmd", "arguments": "{}", "agent": "bot", "requestedAt": "2023-11-14T22:13:20Z",
+	}}}, w.call("GET", "/v1/threads/t1/approvals", nil).body)
+	w.call("GET", "/v1/threads/nobody/approvals", nil).problem(t, 404)
+
+	const path = "/v1/threads/t1/approvals/c1"
+	for result, status := range map[signals.DecideOutcome]int{
+		signals.Accepted: 200, signals.AlreadyResolved: 200,
+		signals.Conflict: 409, signals.Mismatch: 409, signals.NotPending: 404,
+	} {
+		t.Run(string(result), func(t *testing.T) {
+			w.threads.decide = func() (signals.DecideOutcome, error) { return result, nil }
+			got := w.call("POST", path, object{"decision": "deny", "reason": "no", "by": "ann"})
+			if status != 200 {
+				got.problem(t, status)
+			}
+			assert.Equal(t, status, got.status, got.text)
+			assert.Equal(t, string(result), got.body["result"])
+		})
+	}
+	last := w.threads.says[len(w.threads.says)-1]
+	assert.Equal(t, signals.Decide{ToolCallID: "c1", Decision: event.Deny, Reason: "no", By: "ann"}, last)
+	w.call("POST", path, object{"decision": "approve"})
+	assert.Equal(t, "api", w.threads.says[len(w.threads.says)-1].By)
+	assert.Equal(t, []string{"body.decision"}, w.call("POST", path, object{"decision": "maybe"}).problem(t, 422))
+	assert.Equal(t, []string{"body.scope"}, w.call("POST", path, object{"decision": "deny", "scope": "ever"}).problem(t, 422))
+	w.call("POST", "/v1/threads/nobody/approvals/c1", object{"decision": "deny"}).problem(t, 404)
+	w.call("POST", "/v1/threads/gone/approvals/c1", object{"decision": "deny"}).problem(t, 409)
+}
+
+func TestControl(t *testing.T) {
+	w := newWorld(t)
+	w.open("t1")
+	w.threads.known["gone"] = false
+	assert.Equal(t, http.StatusAccepted, w.call("POST", "/v1/threads/t1/interrupt", nil).status)
+	assert.Equal(t, signals.Control{Action: signals.ControlInterrupt, By: "api"}, w.threads.ctls[0])
+	assert.Equal(t, http.StatusAccepted, w.call("POST", "/v1/threads/t1/interrupt", object{"by": "ann", "reason": "enough"}).status)
+	assert.Equal(t, signals.Control{Action: signals.ControlInterrupt, By: "ann", Reason: "enough"}, w.threads.ctls[1])
+	w.call("POST", "/v1/threads/gone/interrupt", nil).problem(t, 409)
+	w.call("POST", "/v1/threads/nobody/interrupt", nil).problem(t, 404)
+
+	assert.Equal(t, http.StatusAccepted, w.call("DELETE", "/v1/threads/t1", nil).status)
+	assert.Equal(t, http.StatusAccepted, w.call("DELETE", "/v1/threads/gone", nil).status, "closing twice changes nothing")
+	w.call("DELETE", "/v1/threads/nobody", nil).problem(t, 404)
+}
+
+func TestHealth(t *testing.T) {
+	var broken error
+	w := newWorld(t, func(c *server.Config) {
+		c.Ready = func(context.Context) map[string]error { return map[string]error{"temporal": broken} }
+	})
+	assert.Equal(t, http.StatusOK, w.call("GET", "/healthz", nil).status)
+	ready := w.call("GET", "/readyz", nil)
+	assert.Equal(t, http.StatusOK, ready.status)
+	assert.Equal(t, object{"status": "ok", "components": object{"store": "ok", "stream": "ok", "temporal": "ok"}}, ready.body)
+	broken = errors.New("secret address refused")
+	ready = w.call("GET", "/readyz", nil)
+	assert.Equal(t, http.StatusServiceUnavailable, ready.status)
+	assert.Equal(t, object{"store": "ok", "stream": "ok", "temporal": "unavailable"}, ready.body["components"])
+	require.NoError(t, w.stream.Close())
+	assert.Equal(t, "unavailable", w.call("GET", "/readyz", nil).body["components"].(object)["stream"])
+}
+
+func TestDescription(t *testing.T) {
+	w := newWorld(t)
+	api := w.call("GET", "/openapi.json", nil)
+	require.Equal(t, http.StatusOK, api.status)
+	assert.Equal(t, "3.1.0", api.body["openapi"])
+	var got []string
+	for path, item := range api.body["paths"].(object) {
+		for method := range item.(object) {
+			got = append(got, method+" "+path)
+		}
+	}
+	assert.ElementsMatch(t, []string{
+		"post /v1/threads", "get /v1/threads", "get /v1/threads/{id}", "delete /v1/threads/{id}",
+		"post /v1/threads/{id}/messages", "get /v1/threads/{id}/messages", "get /v1/threads/{id}/events",
+		"get /v1/threads/{id}/approvals", "post /v1/threads/{id}/approvals/{toolCallId}",
+		"post /v1/threads/{id}/interrupt", "get /healthz", "get /readyz",
+	}, got)
+	post := api.body["paths"].(object)["/v1/threads/{id}/messages"].(object)["post"].(object)["responses"].(object)
+	assert.Equal(t, post["202"].(object)["content"], post["200"].(object)["content"])
+	assert.Equal(t, http.StatusOK, w.call("GET", "/openapi.yaml", nil).status)
+
+	docs := w.call("GET", "/docs", nil)
+	assert.Equal(t, http.StatusOK, docs.status)
+	for _, file := range []string{docs.text, w.call("GET", "/docs/docs.js", nil).text, w.call("GET", "/docs/docs.css", nil).text} {
+		assert.NotEmpty(t, file)
+		assert.NotContains(t, file, "http://", "nothing is loaded from elsewhere")
+		assert.NotContains(t, file, "https://", "nothing is loaded from elsewhere")
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	w := newWorld(t)
+	w.open("t1")
+	w.call("GET", "/v2/threads", nil).problem(t, 404)
+	got := w.call("PUT", "/v1/threads/t1", object{})
+	got.problem(t, 405)
+	assert.Contains(t, got.header.Get("Allow"), "DELETE")
+	w.call("POST", "/v1/threads/t1/interrupt", nil, "Sec-Fetch-Site", "cross-site").problem(t, 403)
+	w.call("POST", "/v1/threads/t1/interrupt", nil, "Origin", "http://elsewhere.example").problem(t, 403)
+	assert.Empty(t, w.threads.ctls)
+
+	w.threads.known["fresh"] = true
+	w.threads.state = func(context.Context) error { panic("a secret") }
+	got = w.call("GET", "/v1/threads/fresh", nil)
+	got.problem(t, 500)
+	assert.NotContains(t, got.text, "secret")
+	assert.Contains(t, got.body["detail"], got.header.Get("X-Request-Id"))
+
+	w.threads.state = func(context.Context) error { return errors.New("a secret") }
+	got = w.call("GET", "/v1/threads/fresh", nil)
+	got.problem(t, 500)
+	assert.NotContains(t, got.text, "secret")
+}
+
+func TestConfig(t *testing.T) {
+	w := newWorld(t)
+	whole := server.Config{Threads: w.threads, Store: w.store, Stream: w.stream}
+	for field, change := range map[string]func(*server.Config){
+		"Threads":      func(c *server.Config) { c.Threads = nil },
+		"Store":        func(c *server.Config) { c.Store = nil },
+		"Stream":       func(c *server.Config) { c.Stream = nil },
+		"MaxBody":      func(c *server.Config) { c.MaxBody = -1 },
+		"Heartbeat":    func(c *server.Config) { c.Heartbeat = -1 },
+		"AnswerWithin": func(c *server.Config) { c.AnswerWithin = -1 },
+		"WaitLimit":    func(c *server.Config) { c.WaitLimit = -1 },
+	} {
+		cfg := whole
+		change(&cfg)
+		_, err := server.New(cfg)
+		require.ErrorContains(t, err, "Config."+field)
+	}
+}

@@ -1,0 +1,210 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/threadmill/threadmill/internal/feed"
+	"github.com/threadmill/threadmill/store"
+)
+
+type eventsInput struct {
+	ThreadPath
+	Accept      string `header:"Accept" hidden:"true"`
+	LastEventID string `header:"Last-Event-ID" doc:"Resume a stream behind this event"`
+	LastID      string `query:"lastEventId" doc:"The same, for clients that cannot set headers"`
+	From        string `query:"from" enum:"start,now" doc:"Where a stream begins without Last-Event-ID. Default: start"`
+	Cursor      string `query:"cursor" doc:"Of a page: the next of the page before, or the id of any event"`
+	Limit       int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"Of a page"`
+}
+
+// eventPage is a page of stored events.
+type eventPage struct {
+	Events []pagedEvent `json:"events" nullable:"false"`
+	Next   string       `json:"next,omitempty" doc:"The cursor of the next page, if there is one"`
+}
+
+const (
+	typeJSON = "application/json"
+	typeSSE  = "text/event-stream"
+)
+
+func (s *server) registerEvents() {
+	registry := s.api.OpenAPI().Components.Schemas
+	page := registry.Schema(reflect.TypeFor[eventPage](), true, "EventPage")
+	one := registry.Schema(reflect.TypeFor[AgentEvent](), true, "AgentEvent")
+	op := huma.Operation{
+		OperationID: "events", Method: http.MethodGet, Path: "/v1/threads/{id}/events", Tags: []string{"events"},
+		Summary: "Read a page of events, or watch",
+		Description: "With Accept: text/event-stream a stream of server-sent events: the data of each is one AgentEvent, its id is where " +
+			"Last-Event-ID resumes. A thread that is closed ends the stream; resuming at its end gives 204. Otherwise a page of what is stored.",
+		Errors: []int{400, 404, 503},
+		Responses: map[string]*huma.Response{
+			"200": {Description: "Events", Content: map[string]*huma.MediaType{
+				typeJSON: {Schema: page},
+				typeSSE:  {Schema: one},
+			}},
+			"204": {Description: "The thread is closed, and everything has been sent"},
+		},
+	}
+	register(s, op, s.events)
+}
+
+func (s *server) events(ctx context.Context, in *eventsInput) (*huma.StreamResponse, error) {
+	at, err := in.cursor()
+	if err != nil {
+		return nil, err
+	}
+	thread, err := s.thread(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	if !wantsStream(in.Accept) {
+		return s.page(ctx, in, at)
+	}
+	from := feed.From{
+		Cursor: at, Now: in.From == "now" && at.IsZero(), Finite: thread.Status == store.ThreadClosed,
+	}
+	return s.watch(ctx, in.ID, from)
+}
+
+// cursor is where to begin; the header wins, since browsers repeat the query when
+// they reconnect.
+func (in *eventsInput) cursor() (feed.Cursor, error) {
+	for _, at := range []struct{ location, text string }{
+		{"header.Last-Event-ID", in.LastEventID}, {"query.lastEventId", in.LastID}, {"query.cursor", in.Cursor},
+	} {
+		if at.text == "" {
+			continue
+		}
+		c, err := feed.ParseCursor(at.text)
+		if err != nil {
+			return c, refuse(http.StatusBadRequest, at.location, err.Error())
+		}
+		return c, nil
+	}
+	return feed.Cursor{}, nil
+}
+
+// wantsStream reports whether an Accept header prefers server-sent events to JSON.
+func wantsStream(accept string) bool {
+	var sse, sseAt, json, jsonAt float64
+	for i, part := range strings.Split(accept, ",") {
+		name, params, err := mime.ParseMediaType(part)
+		if err != nil {
+			continue
+		}
+		q := 1.0
+		if text, ok := params["q"]; ok {
+			if q, err = strconv.ParseFloat(text, 64); err != nil {
+				continue
+			}
+		}
+		switch name {
+		case typeSSE:
+			sse, sseAt = q, float64(i)
+		case typeJSON:
+			json, jsonAt = q, float64(i)
+		}
+	}
+	return sse > json || sse > 0 && sse == json && sseAt < jsonAt
+}
+
+func (s *server) page(ctx context.Context, in *eventsInput, at feed.Cursor) (*huma.StreamResponse, error) {
+	items, next, err := s.feed.Page(ctx, s.key(in.ID), at, in.Limit)
+	if err != nil {
+		return nil, s.problem(ctx, in.ID, err)
+	}
+	page := eventPage{Events: make([]pagedEvent, len(items))}
+	for i, item := range items {
+		page.Events[i] = pagedEvent{item}
+	}
+	if next != nil {
+		page.Next = next.String()
+	}
+	return &huma.StreamResponse{Body: func(hctx huma.Context) {
+		hctx.SetHeader("Content-Type", typeJSON)
+		hctx.SetHeader("Vary", "Accept")
+		hctx.SetStatus(http.StatusOK)
+		if err := s.api.Marshal(hctx.BodyWriter(), typeJSON, page); err != nil {
+			s.Logger.Warn("writing a page of events failed", "thread", in.ID, "error", err)
+		}
+	}}, nil
+}
+
+// watch opens the reader before the answer begins, so that what fails is a problem
+// document.
+func (s *server) watch(ctx context.Context, id string, from feed.From) (*huma.StreamResponse, error) {
+	reader, err := s.feed.Open(ctx, s.key(id), from)
+	if err != nil {
+		return nil, s.problem(ctx, id, err)
+	}
+	var first []feed.Item
+	if from.Finite { // there may be nothing left
+		item, err := reader.Next(ctx)
+		if err != nil {
+			reader.Close()
+		}
+		if errors.Is(err, io.EOF) {
+			return noContent(), nil
+		}
+		if err != nil {
+			return nil, s.problem(ctx, id, err)
+		}
+		first = []feed.Item{item}
+	}
+	return &huma.StreamResponse{Body: func(hctx huma.Context) {
+		defer reader.Close()
+		r, w := humago.Unwrap(hctx)
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		defer context.AfterFunc(s.Closing, cancel)()
+		out := newEventWriter(w)
+		if out.begin(from.Now, reader.Start()) {
+			s.send(ctx, id, reader, first, out)
+		}
+	}}, nil
+}
+
+func noContent() *huma.StreamResponse {
+	return &huma.StreamResponse{Body: func(hctx huma.Context) { hctx.SetStatus(http.StatusNoContent) }}
+}
+
+// send writes events until the client goes, the server closes or the thread ends.
+func (s *server) send(ctx context.Context, id string, reader *feed.Reader, first []feed.Item, out *eventWriter) {
+	for _, item := range first {
+		if !out.event(item, !reader.Buffered()) {
+			return
+		}
+	}
+	closed := false
+	for {
+		item, err := reader.Next(ctx)
+		switch {
+		case err == nil:
+			closed = closed || isClosed(item)
+			if !out.event(item, !reader.Buffered()) {
+				return
+			}
+		case errors.Is(err, feed.ErrIdle):
+			// Whatever a closing thread still had to say has come by now.
+			if closed || !out.heartbeat() {
+				return
+			}
+		case errors.Is(err, io.EOF), ctx.Err() != nil:
+			return
+		default:
+			s.Logger.Warn("event stream ends; the client resumes", "thread", id, "error", err)
+			return
+		}
+	}
+}

@@ -1,0 +1,224 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/store"
+)
+
+type postInput struct {
+	ThreadPath
+	Wait bool `query:"wait" doc:"Answer after the turn, with its final message"`
+	Body postBody
+}
+
+// postBody is the body of POST /v1/threads/{id}/messages.
+type postBody struct {
+	NewMessage
+	OnBusy string `json:"onBusy,omitempty" enum:"enqueue,steer,interrupt,reject" doc:"What the message does to a turn in progress. Default: enqueue"`
+}
+
+type postOutput struct {
+	Status int
+	Body   posted
+}
+
+// posted answers a message: 202 with its event id, or 200 after the turn.
+type posted struct {
+	EventID string         `json:"eventId"`
+	Status  string         `json:"status,omitempty" doc:"How the turn ended: completed, failed, interrupted, expired or unanswered"`
+	Message *event.Message `json:"message,omitempty" doc:"The final message of the turn, if there is one"`
+	Error   string         `json:"error,omitempty" doc:"Why the turn failed"`
+}
+
+// StoredMessage is a message with its place in the thread.
+type StoredMessage struct {
+	event.Message
+	Seq       int64     `json:"seq"`
+	CreatedAt time.Time `json:"createdAt"`
+}
+
+type messagesInput struct {
+	ThreadPath
+	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"50"`
+	Cursor string `query:"cursor" doc:"The next of the page before"`
+}
+
+type messagesOutput struct {
+	Body struct {
+		Messages []StoredMessage `json:"messages" nullable:"false"`
+		Next     string          `json:"next,omitempty" doc:"The cursor of the next page, if there is one"`
+	}
+}
+
+func (s *server) registerMessages() {
+	tags := []string{"messages"}
+	register(s, huma.Operation{
+		OperationID: "postMessage", Method: http.MethodPost, Path: "/v1/threads/{id}/messages", Tags: tags,
+		Summary: "Post a message", DefaultStatus: http.StatusAccepted,
+		Description: "Answers 202 with the event's id; with wait=true 200 after the turn, or 202 when the turn takes longer than the server waits. " +
+			"A turn that failed is a 200 with status and error.",
+		Errors:    []int{400, 404, 409, 413, 503},
+		Responses: map[string]*huma.Response{"200": {Description: "The turn has ended"}},
+	}, s.postMessage)
+	op := s.api.OpenAPI().Paths["/v1/threads/{id}/messages"].Post
+	op.Responses["200"].Content = op.Responses["202"].Content
+	register(s, huma.Operation{
+		OperationID: "listMessages", Method: http.MethodGet, Path: "/v1/threads/{id}/messages", Tags: tags,
+		Summary: "List messages, the oldest first", Errors: []int{404, 503},
+	}, s.listMessages)
+}
+
+func (s *server) postMessage(ctx context.Context, in *postInput) (*postOutput, error) {
+	post, err := newPost(in.ID, "body.", in.Body.NewMessage)
+	if err != nil {
+		return nil, err
+	}
+	post.OnBusy = signals.OnBusy(in.Body.OnBusy)
+	out := &postOutput{Status: http.StatusAccepted, Body: posted{EventID: post.ID}}
+	if in.Wait {
+		var turn signals.TurnResult
+		turn, err = s.turn(ctx, in.ID, post)
+		if err == nil {
+			out.Status = http.StatusOK
+			out.Body = posted{EventID: post.ID, Status: string(turn.Status), Message: turn.Message, Error: turn.Error}
+		}
+		if errors.Is(err, errTurnGoesOn) {
+			err = nil
+		}
+	} else {
+		err = s.post(ctx, in.ID, post)
+	}
+	if err != nil {
+		return nil, s.problem(ctx, in.ID, err)
+	}
+	return out, nil
+}
+
+// newPost makes the post of a person's message. at is where the message stands in
+// the request.
+func newPost(threadID, at string, m NewMessage) (signals.Post, error) {
+	if m.Content == "" {
+		return signals.Post{}, refuse(http.StatusUnprocessableEntity, at+"content", "is required")
+	}
+	if m.ID == "" {
+		m.ID = signals.NewID()
+	}
+	if err := checkID(at+"id", m.ID, signals.CheckEventID); err != nil {
+		return signals.Post{}, err
+	}
+	if m.Sender == "" {
+		m.Sender = string(event.User)
+	}
+	post := signals.NewPost(m.ID, event.NewMessage{
+		ThreadID: threadID, SenderID: m.Sender, SenderType: event.User, Content: m.Content,
+	})
+	if len(post.Payload) > signals.MaxPayload {
+		return post, tooLarge(at+"content", len(post.Payload))
+	}
+	return post, nil
+}
+
+func tooLarge(location string, size int) error {
+	return refuse(http.StatusRequestEntityTooLarge, location,
+		fmt.Sprintf("is too large: %d bytes as JSON, at most %d", size, signals.MaxPayload))
+}
+
+// post posts by signal; only a message that may be refused needs an answer.
+func (s *server) post(ctx context.Context, id string, p signals.Post) error {
+	ctx, cancel := s.answer(ctx)
+	defer cancel()
+	if p.OnBusy == signals.Reject {
+		_, err := s.Threads.PostUpdate(ctx, id, p)
+		return err
+	}
+	_, err := s.Threads.Post(ctx, id, p)
+	return err
+}
+
+// errTurnGoesOn says that the turn takes longer than the server waits.
+var errTurnGoesOn = errors.New("the turn goes on")
+
+// turn posts and waits for the turn. A turn may take long, a worker's first word may
+// not: after a while the thread is asked whether anybody is there.
+func (s *server) turn(ctx context.Context, id string, p signals.Post) (signals.TurnResult, error) {
+	wait, cancel := context.WithTimeout(ctx, s.WaitLimit)
+	defer cancel()
+	type ended struct {
+		result signals.TurnResult
+		err    error
+	}
+	done := make(chan ended, 1)
+	go func() {
+		result, err := s.Threads.Turn(wait, id, p)
+		done <- ended{result, err}
+	}()
+	patience := time.NewTimer(s.AnswerWithin)
+	defer patience.Stop()
+	for {
+		select {
+		case end := <-done:
+			if end.err != nil && wait.Err() != nil && ctx.Err() == nil {
+				return end.result, errTurnGoesOn
+			}
+			return end.result, end.err
+		case <-patience.C:
+			if err := s.ask(wait, id); err != nil {
+				return signals.TurnResult{}, err
+			}
+		}
+	}
+}
+
+// ask returns an error if nobody answers for the thread.
+func (s *server) ask(ctx context.Context, id string) error {
+	within, cancel := s.answer(ctx)
+	defer cancel()
+	if _, err := s.Threads.State(within, id); err != nil && unanswered(err) && ctx.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+func (s *server) listMessages(ctx context.Context, in *messagesInput) (*messagesOutput, error) {
+	var after int64
+	if in.Cursor != "" {
+		var err error
+		if after, err = strconv.ParseInt(in.Cursor, 10, 64); err != nil || after < 0 {
+			return nil, refuse(http.StatusUnprocessableEntity, "query.cursor", "is not the next of a page before")
+		}
+	}
+	if _, err := s.thread(ctx, in.ID); err != nil {
+		return nil, err
+	}
+	records, err := s.Store.Records(ctx, s.key(in.ID), store.Query{
+		After: after, Types: []string{event.TypeMessage}, Limit: in.Limit + 1,
+	})
+	if err != nil {
+		return nil, s.problem(ctx, in.ID, err)
+	}
+	out := &messagesOutput{}
+	if len(records) > in.Limit {
+		records = records[:in.Limit]
+		out.Body.Next = strconv.FormatInt(records[in.Limit-1].Seq, 10)
+	}
+	out.Body.Messages = make([]StoredMessage, 0, len(records))
+	for _, r := range records {
+		m := StoredMessage{Seq: r.Seq, CreatedAt: r.CreatedAt}
+		if err := json.Unmarshal(r.Payload, &m.Message); err != nil {
+			return nil, s.problem(ctx, in.ID, fmt.Errorf("reading message %q: %w", r.ID, err))
+		}
+		out.Body.Messages = append(out.Body.Messages, m)
+	}
+	return out, nil
+}

@@ -1,0 +1,177 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/internal/feed"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/signals/threadclient"
+	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/stream"
+)
+
+// Defaults of [Config].
+const (
+	DefaultMaxBody      = 1 << 20
+	DefaultAnswerWithin = 10 * time.Second
+	DefaultWaitLimit    = 10 * time.Minute
+)
+
+// Threads is what the API needs of a [threadclient.Client].
+type Threads interface {
+	Open(ctx context.Context, threadID string, start signals.Start, first *signals.Post) error
+	Post(ctx context.Context, threadID string, p signals.Post) (string, error)
+	PostUpdate(ctx context.Context, threadID string, p signals.Post) (signals.PostResult, error)
+	Turn(ctx context.Context, threadID string, p signals.Post) (signals.TurnResult, error)
+	Decide(ctx context.Context, threadID string, d signals.Decide) (signals.DecideOutcome, error)
+	Control(ctx context.Context, threadID string, c signals.Control) error
+	State(ctx context.Context, threadID string) (signals.State, error)
+	Approvals(ctx context.Context, threadID string) (signals.Approvals, error)
+}
+
+var _ Threads = (*threadclient.Client)(nil)
+
+// Config configures the API. Threads, Store and Stream are required.
+type Config struct {
+	Threads Threads
+	Store   store.Store
+	Stream  stream.Stream
+
+	// Namespace of the threads; it must be that of Threads. Default "default".
+	Namespace string
+
+	// Agents knows the agents that a thread can be opened with. Default: any name will do.
+	Agents agent.Registry
+
+	// Ready adds components to /readyz beside store and stream, such as temporal; nil
+	// is an answer, an error is none. It gets two seconds.
+	Ready func(ctx context.Context) map[string]error
+
+	// Closing ends the event streams when it is done; cancel it when the server shuts
+	// down (http.Server.RegisterOnShutdown). Default: they end with their connections.
+	Closing context.Context
+
+	// MaxBody bounds the body of a request, in bytes. Default 1 MiB.
+	MaxBody int64
+
+	// Heartbeat is the time between comments on a quiet event stream. Default 15 s.
+	Heartbeat time.Duration
+
+	// AnswerWithin is how long a worker may take to answer, before the request fails
+	// with 503. Default 10 s.
+	AnswerWithin time.Duration
+
+	// WaitLimit is how long ?wait=true waits for a turn, before it is answered with
+	// 202. Default 10 minutes.
+	WaitLimit time.Duration
+
+	// Version of the API's description. Default "dev".
+	Version string
+
+	// Logger gets failures. Default: none.
+	Logger *slog.Logger
+}
+
+func (c Config) withDefaults() (Config, error) {
+	switch {
+	case c.Threads == nil:
+		return c, errors.New("server: Config.Threads is required")
+	case c.Store == nil:
+		return c, errors.New("server: Config.Store is required")
+	case c.Stream == nil:
+		return c, errors.New("server: Config.Stream is required")
+	case c.MaxBody < 0:
+		return c, fmt.Errorf("server: Config.MaxBody: %d is negative", c.MaxBody)
+	case c.Heartbeat < 0:
+		return c, fmt.Errorf("server: Config.Heartbeat: %v is negative", c.Heartbeat)
+	case c.AnswerWithin < 0:
+		return c, fmt.Errorf("server: Config.AnswerWithin: %v is negative", c.AnswerWithin)
+	case c.WaitLimit < 0:
+		return c, fmt.Errorf("server: Config.WaitLimit: %v is negative", c.WaitLimit)
+	}
+	if c.Namespace == "" {
+		c.Namespace = signals.DefaultNamespace
+	}
+	if c.Closing == nil {
+		c.Closing = context.Background()
+	}
+	if c.MaxBody == 0 {
+		c.MaxBody = DefaultMaxBody
+	}
+	if c.Heartbeat == 0 {
+		c.Heartbeat = feed.DefaultHeartbeatInterval
+	}
+	if c.AnswerWithin == 0 {
+		c.AnswerWithin = DefaultAnswerWithin
+	}
+	if c.WaitLimit == 0 {
+		c.WaitLimit = DefaultWaitLimit
+	}
+	if c.Version == "" {
+		c.Version = "dev"
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c, nil
+}
+
+// server holds what the handlers share.
+type server struct {
+	Config
+	feed *feed.Feed
+	api  huma.API
+}
+
+// New makes the handler of the API.
+func New(cfg Config) (http.Handler, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	s := &server{Config: cfg}
+	s.feed, err = feed.New(feed.Config{
+		Store: cfg.Store, Stream: cfg.Stream, HeartbeatInterval: cfg.Heartbeat, Logger: cfg.Logger,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("server: %w", err)
+	}
+	mux := http.NewServeMux()
+	s.api = humago.New(mux, describe(cfg.Version))
+	s.registerThreads()
+	s.registerMessages()
+	s.registerEvents()
+	s.registerApprovals()
+	s.registerHealth()
+	registerDocs(mux)
+	return s.protect(explainUnmatched(mux)), nil
+}
+
+func describe(version string) huma.Config {
+	cfg := huma.DefaultConfig("Threadmill", version)
+	cfg.Info.Description = "Durable agent threads. Errors are RFC 9457 problem documents."
+	// Neither a docs page that loads scripts from elsewhere, nor $schema links in answers.
+	cfg.DocsPath, cfg.SchemasPath, cfg.CreateHooks = "", "", nil
+	cfg.Transformers = []huma.Transformer{tidyProblem}
+	return cfg
+}
+
+// register adds an operation with the limits and errors that all of them have.
+func register[I, O any](s *server, op huma.Operation, handler func(context.Context, *I) (*O, error)) {
+	op.MaxBodyBytes = s.MaxBody + 1 // the limit itself counts as exceeded
+	op.RejectUnknownQueryParameters = true
+	huma.Register(s.api, op, handler)
+}
+
+func (s *server) key(threadID string) store.Key {
+	return store.Key{Namespace: s.Namespace, ThreadID: threadID}
+}

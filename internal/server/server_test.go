@@ -1,0 +1,275 @@
+package server_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/server"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/store/sqlite"
+	"github.com/threadmill/threadmill/stream"
+	"github.com/threadmill/threadmill/stream/memory"
+)
+
+const patience = 20 * time.Second
+
+// threads stands in for the threads of Temporal: each call is noted, and answered
+// by the function of its name or else plainly.
+type threads struct {
+	mu    sync.Mutex
+	known map[string]bool // whether it is open
+	posts []signals.Post
+	ctls  []signals.Control
+	opens []signals.Start
+	says  []signals.Decide
+
+	open       func() error
+	postUpdate func() error
+	turn       func(ctx context.Context, p signals.Post) (signals.TurnResult, error)
+	decide     func() (signals.DecideOutcome, error)
+	state      func(ctx context.Context) error
+	pending    []event.ApprovalRequest
+}
+
+func (f *threads) check(id string) error {
+	if err := signals.CheckID("threadId", id); err != nil {
+		return err
+	}
+	open, there := f.known[id]
+	switch {
+	case !there:
+		return fmt.Errorf("to thread %q: %w", id, signals.ErrNotFound)
+	case !open:
+		return fmt.Errorf("to thread %q: %w", id, signals.ErrClosed)
+	}
+	return nil
+}
+
+func (f *threads) Open(_ context.Context, id string, start signals.Start, first *signals.Post) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.open != nil {
+		return f.open()
+	}
+	if f.known[id] {
+		return signals.ErrExists
+	}
+	start.First = first
+	f.known[id] = true
+	f.opens = append(f.opens, start)
+	return nil
+}
+
+func (f *threads) Post(_ context.Context, id string, p signals.Post) (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.posts = append(f.posts, p)
+	return p.ID, f.check(id)
+}
+
+func (f *threads) PostUpdate(ctx context.Context, id string, p signals.Post) (signals.PostResult, error) {
+	if f.postUpdate != nil {
+		return signals.PostResult{}, f.postUpdate()
+	}
+	_, err := f.Post(ctx, id, p)
+	return signals.PostResult{EventID: p.ID, Status: signals.PostQueued}, err
+}
+
+func (f *threads) Turn(ctx context.Context, id string, p signals.Post) (signals.TurnResult, error) {
+	if err := f.check(id); err != nil {
+		return signals.TurnResult{}, err
+	}
+	return f.turn(ctx, p)
+}
+
+func (f *threads) Decide(_ context.Context, id string, d signals.Decide) (signals.DecideOutcome, error) {
+	f.says = append(f.says, d)
+	if err := f.check(id); err != nil {
+		return "", err
+	}
+	return f.decide()
+}
+
+func (f *threads) Control(_ context.Context, id string, c signals.Control) error {
+	f.ctls = append(f.ctls, c)
+	return f.check(id)
+}
+
+func (f *threads) State(ctx context.Context, id string) (signals.State, error) {
+	if f.state != nil {
+		return signals.State{}, f.state(ctx)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	st := signals.State{Namespace: "default", ThreadID: id, Status: signals.Idle, Agents: []string{"bot"}}
+	if open, there := f.known[id]; there && !open {
+		st.Status = signals.Closed
+		return st, nil
+	}
+	return st, f.check(id)
+}
+
+func (f *threads) Approvals(_ context.Context, id string) (signals.Approvals, error) {
+	return signals.Approvals{Approvals: f.pending}, f.check(id)
+}
+
+// world is a server with what it stands on.
+type world struct {
+	t       testing.TB
+	ctx     context.Context
+	threads *threads
+	store   store.Store
+	stream  stream.Stream
+	url     string
+	ids     int
+}
+
+func newWorld(t testing.TB, change ...func(*server.Config)) *world {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	db, err := sqlite.Open(ctx, sqlite.Config{})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = db.Close() })
+	live := memory.New(memory.Config{})
+	t.Cleanup(func() { _ = live.Close() })
+	w := &world{t: t, ctx: ctx, threads: &threads{known: map[string]bool{}}, store: db, stream: live}
+	cfg := server.Config{
+		Threads: w.threads, Store: db, Stream: live, Agents: agent.Fixed{{Name: "bot"}}, Closing: ctx,
+	}
+	for _, c := range change {
+		c(&cfg)
+	}
+	handler, err := server.New(cfg)
+	require.NoError(t, err)
+	srv := httptest.NewServer(handler)
+	t.Cleanup(srv.Close)
+	t.Cleanup(cancel) // the streams end first, or Close waits for them
+	w.url = srv.URL
+	return w
+}
+
+// answer is what the server says.
+type answer struct {
+	status int
+	header http.Header
+	text   string
+	body   map[string]any
+}
+
+// call sends a request; body is sent as it is if it is a string.
+func (w *world) call(method, path string, body any, header ...string) answer {
+	w.t.Helper()
+	var reader io.Reader
+	switch b := body.(type) {
+	case nil:
+	case string:
+		reader = strings.NewReader(b)
+	default:
+		raw, err := json.Marshal(b)
+		require.NoError(w.t, err)
+		reader = bytes.NewReader(raw)
+	}
+	req, err := http.NewRequestWithContext(w.ctx, method, w.url+path, reader)
+	require.NoError(w.t, err)
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	res, err := http.DefaultClient.Do(req)
+	require.NoError(w.t, err)
+	defer res.Body.Close()
+	raw, err := io.ReadAll(res.Body)
+	require.NoError(w.t, err)
+	out := answer{status: res.StatusCode, header: res.Header, text: string(raw)}
+	if strings.Contains(res.Header.Get("Content-Type"), "json") {
+		require.NoError(w.t, json.Unmarshal(raw, &out.body), out.text)
+	}
+	return out
+}
+
+// problem asserts a problem document, and returns the locations that it names.
+func (a answer) problem(t testing.TB, status int) []string {
+	t.Helper()
+	require.Equal(t, status, a.status, a.text)
+	require.Equal(t, "application/problem+json", a.header.Get("Content-Type"))
+	require.EqualValues(t, status, a.body["status"])
+	require.NotEmpty(t, a.body["title"])
+	require.NotEmpty(t, a.body["detail"])
+	require.NotContains(t, a.text, "goroutine")
+	var out []string
+	list, _ := a.body["errors"].([]any)
+	for _, e := range list {
+		location, _ := e.(map[string]any)["location"].(string)
+		out = append(out, location)
+	}
+	return out
+}
+
+// open makes a thread, as a person would have.
+func (w *world) open(id string) {
+	w.t.Helper()
+	require.Equal(w.t, http.StatusCreated, w.call("POST", "/v1/threads", map[string]any{"id": id}).status)
+}
+
+func (w *world) append(thread string, batch store.Batch) int64 {
+	w.t.Helper()
+	for i := range batch.Records {
+		w.ids++
+		batch.Records[i].ID = fmt.Sprintf("r%d", w.ids)
+	}
+	key := store.Key{Namespace: "default", ThreadID: thread}
+	out, err := w.store.Append(w.ctx, key, batch)
+	require.NoError(w.t, err)
+	require.NoError(w.t, w.stream.Publish(w.ctx, stream.Key(key), stream.Entry{Stored: out.Head}))
+	return out.Head
+}
+
+func (w *world) put(thread string, records ...event.Record) int64 {
+	w.t.Helper()
+	return w.append(thread, store.Batch{Records: records})
+}
+
+func (w *world) publish(thread string, after int64, e event.AgentEvent) {
+	w.t.Helper()
+	key := stream.Key{Namespace: "default", ThreadID: thread}
+	require.NoError(w.t, w.stream.Publish(w.ctx, key, stream.Entry{After: after, Event: &e}))
+}
+
+func record(typ string, payload any) event.Record {
+	return event.NewRecord("", typ, "trace", "", time.Unix(1700000000, 0), payload)
+}
+
+func said(content string) event.Record {
+	return record(event.TypeMessage, event.Message{
+		ID: "m-" + content, ThreadID: "t1", SenderID: "ann", SenderType: event.User, Role: event.RoleUser, Content: content,
+	})
+}
+
+func replied(id, content string) event.Record {
+	return record(event.TypeMessage, event.Message{
+		ID: id, ThreadID: "t1", SenderID: "bot", AgentID: "bot", SenderType: event.Agent, Role: event.RoleAssistant, Content: content,
+	})
+}
+
+func closedBatch() store.Batch {
+	return store.Batch{
+		Records: []event.Record{record(event.TypeStatus, event.StatusChange{Status: event.StatusClosed})},
+		Thread:  &store.ThreadUpdate{Status: store.ThreadClosed},
+	}
+}

@@ -1,0 +1,129 @@
+package server
+
+import (
+	"encoding/json"
+	"net/http"
+	"reflect"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/feed"
+)
+
+const (
+	// retryAfter is how long a client waits before it reconnects, in milliseconds.
+	retryAfter = "500"
+
+	// writeWithin is how long a client may not take what is written to it.
+	writeWithin = 30 * time.Second
+)
+
+// eventWriter writes server-sent events. Its methods return false when the client
+// has gone.
+type eventWriter struct {
+	w   http.ResponseWriter
+	rc  *http.ResponseController
+	buf []byte
+}
+
+func newEventWriter(w http.ResponseWriter) *eventWriter {
+	return &eventWriter{w: w, rc: http.NewResponseController(w)}
+}
+
+// begin writes the header. A stream that starts now gets its place at once, in an
+// event without data, so that a client that is cut before the first event resumes
+// there.
+func (o *eventWriter) begin(now bool, start feed.Cursor) bool {
+	h := o.w.Header()
+	h.Set("Content-Type", typeSSE)
+	h.Set("Cache-Control", "no-cache")
+	h.Set("Vary", "Accept")
+	h.Set("X-Accel-Buffering", "no")
+	o.buf = append(o.buf[:0], "retry: "+retryAfter+"\n"...)
+	if now && !start.IsZero() {
+		o.buf = append(append(append(o.buf, "id: "...), start.String()...), '\n')
+	}
+	o.buf = append(o.buf, '\n')
+	o.deadline()
+	o.w.WriteHeader(http.StatusOK)
+	return o.write(true)
+}
+
+// event writes one event. Without flush more are about to follow.
+func (o *eventWriter) event(item feed.Item, flush bool) bool {
+	data, err := json.Marshal(item.Event)
+	if err != nil { // a piece whose data is no JSON; the next ones may be
+		return true
+	}
+	o.buf = append(append(append(o.buf[:0], "id: "...), item.Cursor.String()...), "\ndata: "...)
+	o.buf = append(append(o.buf, data...), "\n\n"...)
+	return o.write(flush)
+}
+
+func (o *eventWriter) heartbeat() bool {
+	o.buf = append(o.buf[:0], ": heartbeat\n\n"...)
+	return o.write(true)
+}
+
+func (o *eventWriter) write(flush bool) bool {
+	o.deadline()
+	if _, err := o.w.Write(o.buf); err != nil {
+		return false
+	}
+	return !flush || o.rc.Flush() == nil
+}
+
+// deadline gives the client time for what is written next. A writer that knows no
+// deadline is none of a network.
+func (o *eventWriter) deadline() { _ = o.rc.SetWriteDeadline(time.Now().Add(writeWithin)) }
+
+func isClosed(item feed.Item) bool {
+	return item.Event.Type == event.EventStatus && item.Event.Status.Status == event.StatusClosed
+}
+
+// pagedEvent is an agent event with its id.
+type pagedEvent struct{ item feed.Item }
+
+// MarshalJSON puts the id before the fields of the event.
+func (e pagedEvent) MarshalJSON() ([]byte, error) {
+	data, err := json.Marshal(e.item.Event)
+	if err != nil {
+		return nil, err
+	}
+	out := append([]byte(`{"id":"`), e.item.Cursor.String()...)
+	return append(append(out, `",`...), data[1:]...), nil
+}
+
+// Schema describes the event's form on the wire.
+func (pagedEvent) Schema(r huma.Registry) *huma.Schema {
+	return r.Schema(reflect.TypeFor[PagedEvent](), true, "PagedEvent")
+}
+
+// AgentEvent describes [event.AgentEvent] on the wire, for the API's description.
+type AgentEvent struct {
+	Type       string                 `json:"type" enum:"thought,tool_call,tool_progress,tool_result,stream,final,error,message,approval_request,approval,status,reset,gap"`
+	Content    string                 `json:"content,omitempty" doc:"Of thought and stream: a piece of text"`
+	ToolName   string                 `json:"toolName,omitempty"`
+	ToolArgs   string                 `json:"toolArgs,omitempty" doc:"Of tool_call: the raw JSON arguments"`
+	Data       any                    `json:"data,omitempty" doc:"Of tool_progress: any JSON"`
+	Output     string                 `json:"output,omitempty" doc:"Of tool_result"`
+	IsError    bool                   `json:"isError,omitempty" doc:"Of tool_result"`
+	Error      string                 `json:"error,omitempty" doc:"Of error"`
+	MessageID  string                 `json:"messageId,omitempty" doc:"Of thought, stream and reset: the message that the piece is part of; a message event with this id supersedes its pieces"`
+	Attempt    int                    `json:"attempt,omitempty" doc:"Of thought, stream and reset: which attempt to produce the message. A reset begins one: pieces of those before are void"`
+	Agent      string                 `json:"agent,omitempty"`
+	ToolCallID string                 `json:"toolCallId,omitempty"`
+	Message    *event.Message         `json:"message,omitempty"`
+	Request    *event.ApprovalRequest `json:"request,omitempty" doc:"Of approval_request"`
+	Approval   *event.Approval        `json:"approval,omitempty"`
+	Status     *event.StatusChange    `json:"status,omitempty"`
+	Detail     string                 `json:"detail,omitempty" doc:"Of gap: what was lost"`
+}
+
+// PagedEvent is an [AgentEvent] with its id.
+type PagedEvent struct {
+	ID string `json:"id" doc:"Where a page or a stream can begin: cursor, lastEventId, Last-Event-ID"`
+	AgentEvent
+}

@@ -1,0 +1,139 @@
+package testenv
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// startTimeout bounds how long a server may take to answer.
+const startTimeout = 30 * time.Second
+
+// guard runs a server until its own standard input ends, which the kernel sees to
+// however the test binary ends; then it stops the server and removes its folder.
+//
+// TERM ends one that has just been forked, and so ignores QUIT; QUIT ends a PostgreSQL
+// that would wait for its clients.
+const guard = `PATH=$PATH:/usr/bin:/bin
+dir=$1; shift
+"$@" >"$dir/log" 2>&1 &
+pid=$!
+read -r _
+kill -TERM "$pid"
+kill -QUIT "$pid"
+wait "$pid"
+cd /
+rm -rf "$dir" || rm -rf "$dir"`
+
+// keepalive holds the pipes whose end ends the servers.
+var keepalive sync.Map
+
+// serve runs a server that keeps everything in dir, and waits until ready says that
+// it answers.
+func serve(dir string, ready func(context.Context) error, name string, args ...string) error {
+	stdin, pipe, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer stdin.Close()
+	cmd := exec.Command("/bin/sh", append([]string{"-c", guard, "guard", dir, name}, args...)...)
+	cmd.Stdin = stdin
+	cmd.Dir = dir
+	if err := detach(cmd); err != nil {
+		return errors.Join(err, pipe.Close())
+	}
+	if err := cmd.Start(); err != nil {
+		return errors.Join(fmt.Errorf("starting %s: %w", name, err), pipe.Close())
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	if err := await(ctx, ready); err != nil {
+		log, _ := os.ReadFile(filepath.Join(dir, "log"))
+		_ = pipe.Close()
+		_ = cmd.Wait()
+		return fmt.Errorf("starting %s: %w\n%s", name, err, log)
+	}
+	keepalive.Store(pipe, name)
+	return nil
+}
+
+func await(ctx context.Context, ready func(context.Context) error) error {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := ready(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("no answer within %s: %w", startTimeout, err)
+		}
+	}
+}
+
+// freePort returns a loopback port that nobody listens on at the moment.
+func freePort() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port), nil
+}
+
+func startNATS() (_ string, err error) {
+	bin, err := exec.LookPath("nats-server")
+	if err != nil {
+		return "", fmt.Errorf("no nats-server on PATH: %w", errAbsent)
+	}
+	dir, err := privateDir("threadmill-nats-")
+	if err != nil {
+		return "", err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.RemoveAll(dir))
+		}
+	}()
+	port, err := freePort()
+	if err != nil {
+		return "", err
+	}
+	addr := net.JoinHostPort("127.0.0.1", port)
+	ready := func(ctx context.Context) error { return greeted(ctx, addr) }
+	if err := serve(dir, ready, bin, "-js", "-a", "127.0.0.1", "-p", port, "-sd", dir); err != nil {
+		return "", err
+	}
+	return "nats://" + addr, nil
+}
+
+// greeted reports whether a NATS server says hello at addr.
+func greeted(ctx context.Context, addr string) error {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(time.Second)); err != nil {
+		return err
+	}
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	if err != nil {
+		return err
+	}
+	if !strings.HasPrefix(line, "INFO ") {
+		return fmt.Errorf("unexpected greeting %q", line)
+	}
+	return nil
+}

@@ -1,0 +1,66 @@
+package testenv
+
+import (
+	"crypto/rand"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// The environment variables that this package reads.
+const (
+	EnvDatabaseURL = "THREADMILL_TEST_DATABASE_URL"
+	EnvNATSURL     = "THREADMILL_TEST_NATS_URL"
+	EnvRequire     = "THREADMILL_REQUIRE"
+)
+
+// errAbsent marks what is not installed, as opposed to what fails to start.
+var errAbsent = errors.New("not present")
+
+var (
+	postgresURL = sync.OnceValues(startPostgres)
+	natsURL     = sync.OnceValues(startNATS)
+)
+
+// Postgres returns the URL of a PostgreSQL server whose user may create schemas.
+func Postgres(t testing.TB) string {
+	t.Helper()
+	return provide(t, "postgres", "PostgreSQL", EnvDatabaseURL, postgresURL)
+}
+
+// NATS returns the URL of a NATS server with JetStream.
+func NATS(t testing.TB) string {
+	t.Helper()
+	return provide(t, "nats", "NATS", EnvNATSURL, natsURL)
+}
+
+// Name returns a name that no other test uses: lower case letters and digits, fit
+// for a schema, a stream or a subject.
+func Name(prefix string) string {
+	return prefix + strings.ToLower(rand.Text()[:16])
+}
+
+func provide(t testing.TB, word, name, env string, start func() (string, error)) string {
+	t.Helper()
+	if url := os.Getenv(env); url != "" {
+		return url
+	}
+	url, err := start()
+	switch {
+	case err == nil:
+		return url
+	case errors.Is(err, errAbsent) && !required(word):
+		t.Skipf("%s not present: set %s, or install it (%v)", name, env, err)
+	default:
+		t.Fatalf("%s: %v", name, err)
+	}
+	return ""
+}
+
+func required(word string) bool {
+	words := strings.FieldsFunc(os.Getenv(EnvRequire), func(r rune) bool { return r == ',' || r == ' ' })
+	return slices.Contains(words, word)
+}

@@ -1,0 +1,43 @@
+package testenv
+
+import (
+	"context"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+)
+
+func TestPostgresAnswersAndIsShared(t *testing.T) {
+	url := Postgres(t)
+	require.Equal(t, url, Postgres(t))
+	ctx := context.Background()
+	conn, err := pgx.Connect(ctx, url)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, conn.Close(ctx)) }()
+	schema := Name("testenv_")
+	_, err = conn.Exec(ctx, "CREATE SCHEMA "+schema)
+	require.NoError(t, err)
+	_, err = conn.Exec(ctx, "DROP SCHEMA "+schema)
+	require.NoError(t, err)
+}
+
+func TestNATSAnswersAndIsShared(t *testing.T) {
+	url := NATS(t)
+	require.Equal(t, url, NATS(t))
+	require.NoError(t, greeted(context.Background(), url[len("nats://"):]))
+}
+
+func TestRequired(t *testing.T) {
+	for value, want := range map[string]bool{
+		"": false, "nats": false, "postgres": true, "nats,postgres": true, "nats, postgres": true, "postgresql": false,
+	} {
+		t.Setenv(EnvRequire, value)
+		require.Equal(t, want, required("postgres"), value)
+	}
+}
+
+func TestNewestPostgresByNumber(t *testing.T) {
+	require.Greater(t, version("/usr/lib/postgresql/15/bin"), version("/usr/lib/postgresql/9/bin"))
+	require.Zero(t, version("/usr/local/bin"))
+}

@@ -1,0 +1,17 @@
+// Package thread holds the decisions that a thread takes: what a post does, who
+// answers, which event is next, what a decision on a tool call means, how a turn
+// goes on after each step, and how it ends.
+//
+// All of it is plain Go over plain data: no Temporal, no I/O, no clock, no
+// randomness. The thread workflow calls these functions and acts on what they
+// return; [State] is all that it remembers, and survives continue-as-new as JSON.
+//
+// # A turn
+//
+//	          ┌────────── steer ──────────┐
+//	item ──▶ Begin ──▶ run: model ──▶ tools ──▶ model … ──▶ done ──▶ End
+//	                        │           │ each call:
+//	                        │           │ waiting ─decide─▶ ready ─run_tool─▶ settled
+//	                        │           │         └─deny──────────────────▶ settled
+//	                        └─ failed, interrupted, step limit ─▶ done
+package thread

@@ -1,0 +1,238 @@
+package thread
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals"
+)
+
+// Bounds on what a thread remembers. An event that is posted again after its id was
+// forgotten finds its records in the store, and has no effect either.
+const (
+	maxSeen     = 1000
+	maxOutcomes = 32
+	maxDecided  = 200
+	maxFailed   = 100
+
+	// The next run of the workflow takes at most 2 MiB.
+	maxQueueBytes  = 768 << 10
+	maxFailedBytes = 256 << 10
+)
+
+// State is all that a thread workflow remembers.
+type State struct {
+	Namespace string          `json:"namespace"`
+	ThreadID  string          `json:"threadId"`
+	Agents    []string        `json:"agents,omitempty"`
+	Title     string          `json:"title,omitempty"`
+	Metadata  json.RawMessage `json:"metadata,omitempty"`
+
+	// Queue waits, in order of arrival.
+	Queue []Queued `json:"queue,omitempty"`
+	Turn  *Turn    `json:"turn,omitempty"`
+
+	// Failed can be retried, oldest first.
+	Failed   []event.Item         `json:"failed,omitempty"`
+	Seen     []string             `json:"seen,omitempty"`
+	Outcomes []signals.TurnResult `json:"outcomes,omitempty"`
+	Settled  []Settled            `json:"settled,omitempty"`
+
+	// Ahead are decisions that came before the thread knew of their calls.
+	Ahead []signals.Decide `json:"ahead,omitempty"`
+
+	// Pending records and Row have not been stored yet.
+	Pending []event.Record `json:"pending,omitempty"`
+	Row     *Row           `json:"row,omitempty"`
+	Usage   event.Usage    `json:"usage"`
+
+	// Derived counts the ids that the thread made.
+	Derived int64 `json:"derived,omitempty"`
+
+	// Closing is set once the thread has been told to end.
+	Closing *signals.Control `json:"closing,omitempty"`
+}
+
+// Queued is an item that waits.
+type Queued struct {
+	Item   event.Item     `json:"item"`
+	OnBusy signals.OnBusy `json:"onBusy,omitempty"`
+}
+
+// Settled remembers how a tool call that asked for approval was settled.
+type Settled struct {
+	ToolCallID string `json:"toolCallId"`
+
+	// Decision is empty if the call was settled without one, by an interrupt.
+	Decision event.Decision `json:"decision,omitempty"`
+}
+
+// New makes the state of a thread that begins now.
+func New(namespace, threadID string, start signals.Start, now time.Time) *State {
+	s := &State{
+		Namespace: namespace, ThreadID: threadID,
+		Agents: start.Agents, Title: start.Title, Metadata: start.Metadata,
+		Row: &Row{Title: start.Title, Status: "open", Agents: start.Agents, Metadata: start.Metadata},
+	}
+	s.record(threadID+".opened", event.TypeStatus, "", "", now,
+		event.StatusChange{Status: event.StatusOpened, Agents: start.Agents})
+	return s
+}
+
+// Ref names the thread.
+func (s *State) Ref() Ref { return Ref{s.Namespace, s.ThreadID} }
+
+// Flush returns what the next activity has to store.
+func (s *State) Flush() Flush {
+	return Flush{Records: append([]event.Record(nil), s.Pending...), Row: s.Row}
+}
+
+// Flushed forgets what an activity has stored.
+func (s *State) Flushed(f Flush) {
+	if f.Row != nil && f.Row == s.Row {
+		s.Row = nil
+	}
+	if len(f.Records) == 0 {
+		return
+	}
+	stored := make(map[string]bool, len(f.Records))
+	for _, r := range f.Records {
+		stored[r.ID] = true
+	}
+	kept := s.Pending[:0]
+	for _, r := range s.Pending {
+		if !stored[r.ID] {
+			kept = append(kept, r)
+		}
+	}
+	s.Pending = kept
+}
+
+// Unstored reports whether anything waits to be stored.
+func (s *State) Unstored() bool { return len(s.Pending) > 0 || s.Row != nil }
+
+// Idle reports whether the thread has nothing to process.
+func (s *State) Idle() bool { return s.Turn == nil && len(s.Queue) == 0 }
+
+// Outcome returns how the turn of an event ended, if that is known.
+func (s *State) Outcome(eventID string) (signals.TurnResult, bool) {
+	for i := len(s.Outcomes) - 1; i >= 0; i-- {
+		if s.Outcomes[i].EventID == eventID {
+			return s.Outcomes[i], true
+		}
+	}
+	return signals.TurnResult{}, false
+}
+
+// Awaits reports whether the event waits or is being processed, so that its outcome
+// is still to come.
+func (s *State) Awaits(eventID string) bool {
+	for _, q := range s.Queue {
+		if q.Item.ID == eventID {
+			return true
+		}
+	}
+	return s.Turn != nil && (s.Turn.Item.ID == eventID || slices.Contains(s.Turn.Steered, eventID))
+}
+
+// maxCarriedOutcome is how much of a final message's text an outcome keeps across
+// continue-as-new, in bytes.
+const maxCarriedOutcome = 1 << 10
+
+// Carried returns the state as the next run of the workflow begins with it.
+func (s *State) Carried() *State {
+	c := *s
+	c.Outcomes = append([]signals.TurnResult(nil), s.Outcomes...)
+	for i, o := range c.Outcomes {
+		if o.Message != nil && len(o.Message.Content) > maxCarriedOutcome {
+			m := *o.Message
+			m.Content, m.Truncated = cutText(m.Content, maxCarriedOutcome), true
+			c.Outcomes[i].Message = &m
+		}
+	}
+	return &c
+}
+
+func (s *State) record(id, typ, traceID, parent string, at time.Time, payload any) {
+	s.Pending = append(s.Pending, event.NewRecord(id, typ, traceID, parent, at, payload))
+}
+
+func (s *State) outcome(o signals.TurnResult) {
+	s.Outcomes = keepLast(append(s.Outcomes, o), maxOutcomes)
+}
+
+// forget drops the outcome of an event that is to be processed again.
+func (s *State) forget(eventID string) {
+	kept := s.Outcomes[:0:0]
+	for _, o := range s.Outcomes {
+		if o.EventID != eventID {
+			kept = append(kept, o)
+		}
+	}
+	s.Outcomes = kept
+}
+
+func (s *State) settled(callID string, d event.Decision) {
+	s.Settled = keepLast(append(s.Settled, Settled{callID, d}), maxDecided)
+}
+
+// HasSeen reports whether an event of that id has been posted, as far as the thread
+// remembers.
+func (s *State) HasSeen(id string) bool {
+	for i := len(s.Seen) - 1; i >= 0; i-- {
+		if s.Seen[i] == id {
+			return true
+		}
+	}
+	return false
+}
+
+// newID derives a ULID from the thread and a counter: the same on replay.
+func (s *State) newID(now time.Time) string {
+	s.Derived++
+	var n [8]byte
+	binary.BigEndian.PutUint64(n[:], uint64(s.Derived))
+	sum := sha256.Sum256([]byte(s.Namespace + "/" + s.ThreadID + "/" + string(n[:])))
+	var id ulid.ULID
+	// A time before 1970 cannot come from a Temporal server.
+	_ = id.SetTime(uint64(now.UnixMilli()))
+	_ = id.SetEntropy(sum[:10])
+	return id.String()
+}
+
+// keepFailed forgets the oldest failed items, as far as they are too many or too
+// large to be remembered; the newest is always kept.
+func keepFailed(items []event.Item) []event.Item {
+	items = keepLast(items, maxFailed)
+	size := 0
+	for i := len(items) - 1; i >= 0; i-- {
+		size += len(items[i].Payload)
+		if size > maxFailedBytes && i < len(items)-1 {
+			return keepLast(items, len(items)-1-i)
+		}
+	}
+	return items
+}
+
+func keepLast[T any](list []T, n int) []T {
+	if len(list) > n {
+		return append([]T(nil), list[len(list)-n:]...)
+	}
+	return list
+}
+
+// cutText cuts s to at most n bytes without splitting a character.
+func cutText(s string, n int) string {
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return strings.ToValidUTF8(s[:n], "")
+}

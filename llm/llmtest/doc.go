@@ -1,0 +1,14 @@
+// Package llmtest tests code that calls language models, and drivers that do.
+//
+// [NewServer] starts a real HTTP server that stands in for a provider with
+// OpenAI's protocol. Its model is the offline model: the last user message says
+// what it answers, without a greeting; the language is documented at llm/demo. Tests can make it fail
+// ([Server.Fail]), stop it in the middle of a reply ([Server.Block]), and see what
+// it was asked and when it wrote what.
+//
+//	s := llmtest.NewServer(llmtest.Config{})
+//	defer s.Close()
+//	model, err := openai.New(openai.Config{BaseURL: s.URL, APIKey: "test"})
+//
+// [Run] is the conformance suite that every [llm.Provider] passes.
+package llmtest

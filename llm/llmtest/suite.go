@@ -1,0 +1,300 @@
+package llmtest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/llm"
+)
+
+// Run is the conformance suite of [llm.Provider]. The provider must answer as the
+// offline model does, without its greeting: provider gets a stand-in to call, for
+// drivers of OpenAI's protocol; others bring their own.
+func Run(t *testing.T, provider func(t *testing.T, s *Server) llm.Provider) {
+	t.Helper()
+	s := NewServer(Config{})
+	t.Cleanup(s.Close)
+	u := &suite{provider: provider(t, s)}
+	for _, tt := range []struct {
+		name string
+		test func(*testing.T)
+	}{
+		{"S4-64 a reply in text", u.text},
+		{"S4-64 a reply with tool calls", u.toolCalls},
+		{"S0-40 markup in the text becomes tool calls", u.markup},
+		{"S0-37 markup that cannot be read is not lost", u.invalidMarkup},
+		{"S1-24 pieces joined are the content", u.joined},
+		{"S4-58 pieces come in order", u.order},
+		{"S4-61 without onDelta the result is the same", u.whole},
+		{"S4-66 onDelta is called before Generate returns, by its goroutine", u.caller},
+		{"a round of tools", u.round},
+		{"reasoning", u.reasoning},
+		{"usage", u.usage},
+		{"ids of tool calls are unique", u.ids},
+		{"an ended context", u.ended},
+		{"a context that ends in the middle", u.cancelled},
+		{"concurrent calls", u.concurrent},
+	} {
+		t.Run(tt.name, tt.test)
+	}
+}
+
+type suite struct{ provider llm.Provider }
+
+// request asks for the script, as the first message of a thread. It offers the
+// tools that the suite's scripts use.
+func request(script string) llm.Request {
+	return llm.Request{
+		Model: "stand-in",
+		Messages: []llm.Message{
+			{Role: event.RoleSystem, Content: "You are a test."},
+			{Role: event.RoleUser, Name: "someone", Content: script},
+		},
+		Tools: []llm.Tool{{Name: "read"}, {Name: "files.write"}, {Name: "now"}},
+	}
+}
+
+func (u *suite) ask(t *testing.T, req llm.Request) (llm.Response, []llm.Delta) {
+	t.Helper()
+	var deltas []llm.Delta
+	resp, err := u.provider.Generate(t.Context(), req, func(d llm.Delta) { deltas = append(deltas, d) })
+	require.NoError(t, err)
+	return resp, deltas
+}
+
+func joined(deltas []llm.Delta) (text, thought string) {
+	for _, d := range deltas {
+		text += d.Text
+		thought += d.Thought
+	}
+	return text, thought
+}
+
+func (u *suite) text(t *testing.T) {
+	resp, _ := u.ask(t, request("hello  world\n\nünï 日本"))
+	require.Equal(t, llm.TypeText, resp.Type)
+	require.Equal(t, "hello  world\n\nünï 日本", resp.Content)
+	require.Empty(t, resp.ToolCalls)
+	require.Empty(t, resp.Thought)
+	require.Equal(t, "stop", resp.FinishReason)
+	require.Equal(t, "stand-in", resp.Model)
+}
+
+func (u *suite) toolCalls(t *testing.T) {
+	resp, _ := u.ask(t, request("one moment\nuse read {\"path\": \"ä.txt\"}\nuse read {\"path\": \"ä.txt\"}\nuse files.write not json\nuse now"))
+	require.Equal(t, llm.TypeToolCalls, resp.Type)
+	require.Equal(t, "one moment", resp.Content)
+	require.Equal(t, "tool_calls", resp.FinishReason)
+	require.Equal(t, []event.Function{
+		{Name: "read", Arguments: `{"path": "ä.txt"}`},
+		{Name: "read", Arguments: `{"path": "ä.txt"}`},
+		{Name: "files.write", Arguments: `not json`},
+		{Name: "now", Arguments: `{}`},
+	}, functions(resp))
+}
+
+func functions(r llm.Response) (out []event.Function) {
+	for _, c := range r.ToolCalls {
+		out = append(out, c.Function)
+	}
+	return out
+}
+
+const markup = `Let me see. <function_calls>
+{"name": "read", "arguments": {"path": "a b"}}
+<!-- --> </function_calls> Well.`
+
+func (u *suite) markup(t *testing.T) {
+	for name, block := range map[string]string{
+		"json":   `{"name": "read", "arguments": {"path": "a b"}}`,
+		"invoke": `<invoke name="read"> <parameter name="path">a b</parameter> </invoke>`,
+	} {
+		resp, deltas := u.ask(t, request("Let me see. <function_calls> "+block+" </function_calls> Well.\nuse now"))
+		require.Equal(t, "Let me see. Well.", resp.Content, name)
+		text, _ := joined(deltas)
+		require.Equal(t, resp.Content, text, name)
+		require.Equal(t, llm.TypeToolCalls, resp.Type)
+		require.Len(t, resp.ToolCalls, 2, name)
+		require.Equal(t, "now", resp.ToolCalls[0].Function.Name)
+		require.Equal(t, "read", resp.ToolCalls[1].Function.Name)
+		require.JSONEq(t, `{"path": "a b"}`, resp.ToolCalls[1].Function.Arguments)
+		require.NotEmpty(t, resp.ToolCalls[1].ID)
+	}
+}
+
+func (u *suite) invalidMarkup(t *testing.T) {
+	resp, deltas := u.ask(t, request(markup))
+	require.Equal(t, "Let me see. Well.", resp.Content)
+	text, _ := joined(deltas)
+	require.Equal(t, resp.Content, text)
+	require.Equal(t, llm.TypeToolCalls, resp.Type)
+	require.Len(t, resp.ToolCalls, 1)
+	require.Equal(t, llm.InvalidCall, resp.ToolCalls[0].Function.Name)
+	require.Contains(t, resp.ToolCalls[0].Function.Arguments, "a b")
+}
+
+func (u *suite) joined(t *testing.T) {
+	for _, script := range []string{
+		" a < b <function <functio n_calls>\n\n c ", "count 300", "think it over\nyes and no", "", "use now",
+		"x <function_calls>{\"name\": \"now\"}</function_calls>\n\n y", "<function_calls>{\"name\": \"now\"}",
+	} {
+		resp, deltas := u.ask(t, request(script))
+		text, thought := joined(deltas)
+		require.Equal(t, resp.Content, text, script)
+		require.Equal(t, resp.Thought, thought, script)
+		for _, d := range deltas {
+			require.True(t, (d.Text == "") != (d.Thought == ""), "a delta is text or thought: %+v", d)
+		}
+	}
+}
+
+func (u *suite) order(t *testing.T) {
+	_, deltas := u.ask(t, request("count 500"))
+	require.Greater(t, len(deltas), 10, "the reply is streamed")
+	text, _ := joined(deltas)
+	var want []string
+	for i := 1; i <= 500; i++ {
+		want = append(want, fmt.Sprint(i))
+	}
+	require.Equal(t, strings.Join(want, " "), text)
+}
+
+func (u *suite) whole(t *testing.T) {
+	for _, script := range []string{"hello world", "think hard\nyes\nuse now\nuse read {\"path\": \"a\"}", "a " + markup} {
+		streamed, _ := u.ask(t, request(script))
+		whole, err := u.provider.Generate(t.Context(), request(script), nil)
+		require.NoError(t, err)
+		for _, r := range []llm.Response{streamed, whole} {
+			for i := range r.ToolCalls {
+				require.NotEmpty(t, r.ToolCalls[i].ID)
+				r.ToolCalls[i].ID = ""
+			}
+		}
+		require.Equal(t, streamed, whole, script)
+	}
+}
+
+func (u *suite) caller(t *testing.T) {
+	require.PanicsWithValue(t, "from onDelta", func() {
+		_, _ = u.provider.Generate(t.Context(), request("hello"), func(llm.Delta) { panic("from onDelta") })
+	}, "only a panic of the calling goroutine can be recovered here")
+}
+
+// answered adds a reply, and an answer to each of its calls, to the messages.
+func answered(req llm.Request, resp llm.Response) llm.Request {
+	req.Messages = append(slices.Clone(req.Messages), llm.Message{
+		Role: event.RoleAssistant, Content: resp.Content, ToolCalls: resp.ToolCalls,
+	})
+	for _, c := range resp.ToolCalls {
+		req.Messages = append(req.Messages, llm.Message{
+			Role: event.RoleTool, Name: c.Function.Name, ToolCallID: c.ID, Content: "got " + c.Function.Arguments,
+		})
+	}
+	return req
+}
+
+func (u *suite) round(t *testing.T) {
+	req := request("use read {\"path\": \"a\"}\nuse now\nthen\nuse read {broken\nthen\nall done")
+	first, _ := u.ask(t, req)
+	req = answered(req, first)
+	second, _ := u.ask(t, req)
+	require.Equal(t, "read returned: got {\"path\": \"a\"}\nnow returned: got {}", second.Content)
+	require.Equal(t, []event.Function{{Name: "read", Arguments: "{broken"}}, functions(second))
+	third, _ := u.ask(t, answered(req, second))
+	require.Equal(t, llm.TypeText, third.Type)
+	require.Equal(t, "read returned: got {broken\nall done", third.Content)
+}
+
+func (u *suite) reasoning(t *testing.T) {
+	resp, deltas := u.ask(t, request("think let me see\nyes"))
+	require.Equal(t, "let me see", resp.Thought)
+	require.Equal(t, "yes", resp.Content)
+	require.NotEmpty(t, deltas[0].Thought, "reasoning comes first")
+	require.NotEmpty(t, deltas[len(deltas)-1].Text)
+}
+
+func (u *suite) usage(t *testing.T) {
+	for _, onDelta := range []func(llm.Delta){nil, func(llm.Delta) {}} {
+		resp, err := u.provider.Generate(t.Context(), request("think so\none two three"), onDelta)
+		require.NoError(t, err)
+		require.Equal(t, event.Usage{InputTokens: 9, OutputTokens: 4, ReasoningTokens: 1}, resp.Usage)
+	}
+}
+
+func (u *suite) ids(t *testing.T) {
+	ids := map[string]bool{}
+	req := request("use now\nuse now\nthen\nuse now\nthen\nuse now\nlook <function_calls>{\"name\": \"now\"}</function_calls>")
+	for range 3 {
+		resp, _ := u.ask(t, req)
+		require.NotEmpty(t, resp.ToolCalls)
+		for _, c := range resp.ToolCalls {
+			require.NotEmpty(t, c.ID)
+			require.False(t, ids[c.ID], "id %s is used twice", c.ID)
+			ids[c.ID] = true
+		}
+		req = answered(req, resp)
+	}
+	require.Len(t, ids, 5)
+}
+
+func (u *suite) ended(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, onDelta := range []func(llm.Delta){nil, func(llm.Delta) {}} {
+		_, err := u.provider.Generate(ctx, request("hello"), onDelta)
+		requireCanceled(t, err)
+	}
+}
+
+// requireCanceled wants the context's error itself: a failure of the provider
+// would be retried.
+func requireCanceled(t *testing.T, err error) {
+	t.Helper()
+	require.ErrorIs(t, err, context.Canceled)
+	var failure *llm.Error
+	require.NotErrorAs(t, err, &failure)
+}
+
+func (u *suite) cancelled(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var got strings.Builder
+	resp, err := u.provider.Generate(ctx, request("count 5 every 1ms\ncount 5 every 1h\nuse now"), func(d llm.Delta) {
+		got.WriteString(d.Text)
+		if strings.Contains(got.String(), "5") {
+			cancel()
+		}
+	})
+	requireCanceled(t, err)
+	require.Equal(t, "1 2 3 4 5", strings.TrimSpace(resp.Content), "what had arrived is kept")
+	require.Equal(t, got.String(), resp.Content)
+	require.Empty(t, resp.ToolCalls, "a reply that was cut off asks for nothing")
+}
+
+func (u *suite) concurrent(t *testing.T) {
+	const n = 8
+	var wait sync.WaitGroup
+	contents := make([]string, n)
+	errs := make([]error, n)
+	for i := range n {
+		wait.Go(func() {
+			var got strings.Builder
+			_, errs[i] = u.provider.Generate(t.Context(), request(fmt.Sprintf("reply %d\ncount 50", i)), func(d llm.Delta) {
+				got.WriteString(d.Text)
+			})
+			contents[i] = got.String()
+		})
+	}
+	wait.Wait()
+	for i := range n {
+		require.NoError(t, errs[i])
+		require.True(t, strings.HasPrefix(contents[i], fmt.Sprintf("reply %d\n1 2 3", i)), contents[i])
+	}
+}

@@ -1,0 +1,279 @@
+package openai
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/llm"
+)
+
+// chunk is a piece of a stream or a whole reply: they differ in delta and message.
+type chunk struct {
+	Model   string          `json:"model"`
+	Choices []choice        `json:"choices"`
+	Usage   *usage          `json:"usage"`
+	Error   json.RawMessage `json:"error"`
+}
+
+type choice struct {
+	Index        int             `json:"index"`
+	Delta        part            `json:"delta"`
+	Message      part            `json:"message"`
+	FinishReason string          `json:"finish_reason"`
+	Error        json.RawMessage `json:"error"`
+}
+
+type part struct {
+	Content          text       `json:"content"`
+	Refusal          text       `json:"refusal"`
+	ReasoningContent text       `json:"reasoning_content"`
+	Reasoning        text       `json:"reasoning"`
+	ToolCalls        []callPart `json:"tool_calls"`
+}
+
+type callPart struct {
+	Index    *int   `json:"index"`
+	ID       string `json:"id"`
+	Function struct {
+		Name      string    `json:"name"`
+		Arguments arguments `json:"arguments"`
+	} `json:"function"`
+}
+
+type usage struct {
+	PromptTokens     int `json:"prompt_tokens"`
+	CompletionTokens int `json:"completion_tokens"`
+	CacheHitTokens   int `json:"prompt_cache_hit_tokens"` // DeepSeek's word
+	PromptDetails    struct {
+		CachedTokens int `json:"cached_tokens"`
+	} `json:"prompt_tokens_details"`
+	CompletionDetails struct {
+		ReasoningTokens int `json:"reasoning_tokens"`
+	} `json:"completion_tokens_details"`
+}
+
+// text is a string, or a list of parts of which those with text count.
+type text string
+
+func (t *text) UnmarshalJSON(data []byte) error {
+	var s string
+	if err := json.Unmarshal(data, &s); err == nil {
+		*t = text(s)
+		return nil
+	}
+	var parts []struct {
+		Text string `json:"text"`
+	}
+	if err := json.Unmarshal(data, &parts); err != nil {
+		return nil //nolint:nilerr // a field that some server uses for something else
+	}
+	for _, p := range parts {
+		*t += text(p.Text)
+	}
+	return nil
+}
+
+// arguments are a string that holds JSON or, from some servers, the JSON itself.
+type arguments string
+
+func (a *arguments) UnmarshalJSON(data []byte) error {
+	var s string
+	switch {
+	case string(data) == "null":
+	case data[0] == '"':
+		if err := json.Unmarshal(data, &s); err != nil {
+			return err
+		}
+		*a = arguments(s)
+	default:
+		*a = arguments(data)
+	}
+	return nil
+}
+
+// reply gathers the pieces of one reply and passes them on.
+type reply struct {
+	onDelta       func(llm.Delta)
+	cleaner       llm.Cleaner
+	text, thought strings.Builder
+	calls         calls
+	chosen        bool // a choice has come, so it is a reply
+	finishReason  string
+	model         string
+	usage         event.Usage
+}
+
+func newReply(onDelta func(llm.Delta)) *reply {
+	if onDelta == nil {
+		onDelta = func(llm.Delta) {}
+	}
+	return &reply{onDelta: onDelta}
+}
+
+func (r *reply) empty() bool {
+	return r.text.Len() == 0 && r.thought.Len() == 0 && len(r.calls.list) == 0
+}
+
+// take reads the JSON of a chunk.
+func (r *reply) take(raw []byte) error {
+	var c chunk
+	if err := json.Unmarshal(raw, &c); err != nil {
+		return &unreadableError{err}
+	}
+	if e := readError(c.Error); e != nil {
+		return e
+	}
+	if c.Model != "" {
+		r.model = c.Model
+	}
+	if u := c.Usage; u != nil {
+		r.usage = event.Usage{
+			InputTokens: u.PromptTokens, OutputTokens: u.CompletionTokens,
+			ReasoningTokens: u.CompletionDetails.ReasoningTokens,
+			CachedTokens:    max(u.PromptDetails.CachedTokens, u.CacheHitTokens),
+		}
+	}
+	for _, ch := range c.Choices {
+		if ch.Index != 0 {
+			continue
+		}
+		if e := readError(ch.Error); e != nil {
+			return e
+		}
+		r.chosen = true
+		r.part(ch.Delta)
+		r.part(ch.Message)
+		if ch.FinishReason != "" {
+			r.finishReason = ch.FinishReason
+		}
+	}
+	return nil
+}
+
+func (r *reply) part(p part) {
+	thought := p.ReasoningContent
+	if thought == "" {
+		thought = p.Reasoning
+	}
+	if thought != "" {
+		r.thought.WriteString(string(thought))
+		r.onDelta(llm.Delta{Thought: string(thought)})
+	}
+	if p.Content != "" {
+		r.say(r.cleaner.Feed(string(p.Content)))
+	}
+	if p.Refusal != "" {
+		r.say(r.cleaner.Feed(string(p.Refusal)))
+	}
+	for _, c := range p.ToolCalls {
+		r.calls.add(c)
+	}
+}
+
+func (r *reply) say(s string) {
+	if s != "" {
+		r.text.WriteString(s)
+		r.onDelta(llm.Delta{Text: s})
+	}
+}
+
+func (r *reply) finish() llm.Response {
+	rest, written := r.cleaner.Close()
+	r.say(rest)
+	resp := llm.Response{
+		Type: llm.TypeText, Content: r.text.String(), Thought: r.thought.String(),
+		ToolCalls: append(r.calls.finish(), written...),
+		Usage:     r.usage, Model: r.model, FinishReason: r.finishReason,
+	}
+	if len(resp.ToolCalls) > 0 {
+		resp.Type = llm.TypeToolCalls
+	}
+	return resp
+}
+
+// calls assembles tool calls from their pieces.
+type calls struct{ list []*partialCall }
+
+type partialCall struct {
+	index     *int
+	id, name  string
+	arguments strings.Builder
+}
+
+func (c *calls) add(p callPart) {
+	call := c.find(p)
+	if call == nil {
+		call = &partialCall{index: p.Index, id: p.ID, name: p.Function.Name}
+		c.list = append(c.list, call)
+	} else if p.Function.Name != call.name {
+		call.name += p.Function.Name
+	}
+	if call.id == "" {
+		call.id = p.ID
+	}
+	call.arguments.WriteString(string(p.Function.Arguments))
+}
+
+// find returns the call that a piece goes on with, or nil if it begins a new one.
+// By the protocol the index decides; but some servers send none, or always 0.
+func (c *calls) find(p callPart) *partialCall {
+	for i := len(c.list) - 1; i >= 0; i-- {
+		call := c.list[i]
+		switch {
+		case p.Index != nil:
+			if call.index != nil && *call.index == *p.Index {
+				return call.unless(call.ended(p))
+			}
+		case p.ID != "":
+			if call.id == p.ID {
+				return call
+			}
+		default:
+			return call.unless(call.ended(p))
+		}
+	}
+	return nil
+}
+
+func (call *partialCall) unless(ended bool) *partialCall {
+	if ended {
+		return nil
+	}
+	return call
+}
+
+// ended reports whether p, though it has the place of call, is another call: it
+// has another id, or it names a function after this call's arguments began with
+// another name or were complete.
+func (call *partialCall) ended(p callPart) bool {
+	if p.ID != "" && call.id != "" {
+		return p.ID != call.id
+	}
+	if p.Function.Name == "" {
+		return false
+	}
+	if p.Function.Name != call.name && (call.arguments.Len() > 0 || p.Index == nil) && call.name != "" {
+		return true
+	}
+	return json.Valid([]byte(call.arguments.String()))
+}
+
+func (c *calls) finish() []event.ToolCall {
+	var out []event.ToolCall
+	for _, p := range c.list {
+		args := p.arguments.String()
+		if p.name == "" {
+			call := llm.NewInvalidCall(fmt.Sprintf("tool call %d has no name", len(out)+1), args)
+			call.ID = p.id
+			out = append(out, call)
+			continue
+		}
+		if strings.TrimSpace(args) == "" {
+			args = "{}"
+		}
+		out = append(out, event.ToolCall{ID: p.id, Function: event.Function{Name: p.name, Arguments: args}})
+	}
+	return out
+}

@@ -1,0 +1,80 @@
+package openai
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/llm"
+)
+
+// Each test is the tool_calls of one delta after the other.
+func TestToolCallsAreAssembled(t *testing.T) {
+	call := func(id, name, args string) event.ToolCall {
+		return event.ToolCall{ID: id, Function: event.Function{Name: name, Arguments: args}}
+	}
+	for _, tt := range []struct {
+		name   string
+		deltas []string
+		want   []event.ToolCall
+	}{
+		{"by the protocol", []string{
+			`[{"index":0,"id":"x","function":{"name":"a","arguments":""}}]`,
+			`[{"index":0,"function":{"arguments":"{\"n\""}}]`,
+			`[{"index":0,"function":{"arguments":":1}"}}]`,
+			`[{"index":1,"id":"y","function":{"name":"b","arguments":"{}"}}]`,
+		}, []event.ToolCall{call("x", "a", `{"n":1}`), call("y", "b", `{}`)}},
+		{"interleaved", []string{
+			`[{"index":0,"id":"x","function":{"name":"a"}},{"index":1,"id":"y","function":{"name":"b"}}]`,
+			`[{"index":1,"function":{"arguments":"[1"}}]`, `[{"index":0,"function":{"arguments":"[2"}}]`,
+			`[{"index":1,"function":{"arguments":"]"}},{"index":0,"function":{"arguments":"]"}}]`,
+		}, []event.ToolCall{call("x", "a", `[2]`), call("y", "b", `[1]`)}},
+		{"the id and the name in each piece", []string{
+			`[{"index":0,"id":"x","function":{"name":"a","arguments":"{\"n\""}}]`,
+			`[{"index":0,"id":"x","function":{"name":"a","arguments":":1}"}}]`,
+		}, []event.ToolCall{call("x", "a", `{"n":1}`)}},
+		{"always index 0, other ids", []string{
+			`[{"index":0,"id":"x","function":{"name":"a","arguments":"{}"}}]`,
+			`[{"index":0,"id":"y","function":{"name":"a","arguments":"{}"}}]`,
+		}, []event.ToolCall{call("x", "a", `{}`), call("y", "a", `{}`)}},
+		{"always index 0, no ids", []string{
+			`[{"index":0,"function":{"name":"a","arguments":"{}"}},{"index":0,"function":{"name":"a","arguments":"{}"}}]`,
+			`[{"index":0,"function":{"name":"b","arguments":"{}"}}]`,
+		}, []event.ToolCall{call("", "a", `{}`), call("", "a", `{}`), call("", "b", `{}`)}},
+		{"ids only", []string{
+			`[{"id":"x","function":{"name":"a","arguments":"{"}},{"id":"y","function":{"name":"b","arguments":"["}}]`,
+			`[{"id":"x","function":{"arguments":"}"}}]`, `[{"id":"y","function":{"arguments":"]"}}]`,
+		}, []event.ToolCall{call("x", "a", `{}`), call("y", "b", `[]`)}},
+		{"the id late", []string{
+			`[{"index":0,"function":{"name":"a","arguments":"{"}}]`, `[{"index":0,"id":"x","function":{"arguments":"}"}}]`,
+		}, []event.ToolCall{call("x", "a", `{}`)}},
+		{"neither index nor id, no arguments", []string{
+			`[{"function":{"name":"a"}},{"function":{"name":"b"}}]`,
+		}, []event.ToolCall{call("", "a", `{}`), call("", "b", `{}`)}},
+		{"the name in pieces", []string{
+			`[{"index":0,"id":"x","function":{"name":"read_"}}]`, `[{"index":0,"function":{"name":"file","arguments":"{}"}}]`,
+		}, []event.ToolCall{call("x", "read_file", `{}`)}},
+		{"arguments as an object", []string{
+			`[{"index":0,"id":"x","function":{"name":"a","arguments":{"n":1}}}]`, `[{"index":1,"id":"y","function":{"name":"b","arguments":null}}]`,
+		}, []event.ToolCall{call("x", "a", `{"n":1}`), call("y", "b", `{}`)}},
+		{
+			"no name",
+			[]string{`[{"index":0,"id":"x","function":{"arguments":"{\"n\":1}"}}]`},
+			[]event.ToolCall{call("x", llm.InvalidCall, `{"problem":"tool call 1 has no name","text":"{\"n\":1}"}`)},
+		},
+	} {
+		t.Run("S0-40 "+tt.name, func(t *testing.T) {
+			var c calls
+			for _, d := range tt.deltas {
+				var parts []callPart
+				require.NoError(t, json.Unmarshal([]byte(d), &parts))
+				for _, p := range parts {
+					c.add(p)
+				}
+			}
+			require.Equal(t, tt.want, c.finish())
+		})
+	}
+}

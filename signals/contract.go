@@ -1,0 +1,347 @@
+package signals
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/threadmill/threadmill/event"
+)
+
+// Names of the workflow and its activities.
+const (
+	ThreadWorkflow = "thread"
+
+	ActivityCallModel = "call_model"
+	ActivityRunTool   = "run_tool"
+	ActivityRecord    = "record"
+	ActivityNotify    = "notify"
+)
+
+// DefaultTaskQueue is where threads run unless configured otherwise.
+const DefaultTaskQueue = "threadmill"
+
+// DefaultNamespace is the namespace of threads when none is given.
+const DefaultNamespace = "default"
+
+// Names of signals.
+const (
+	SignalPost    = "post"
+	SignalDecide  = "decide"
+	SignalControl = "control"
+)
+
+// Names of updates.
+const (
+	UpdatePost   = "post"
+	UpdateDecide = "decide"
+	UpdateTurn   = "turn"
+)
+
+// Names of queries.
+const (
+	QueryState     = "state"
+	QueryQueue     = "queue"
+	QueryApprovals = "approvals"
+)
+
+// Search attributes, all of type Keyword or KeywordList. They change only when a
+// person would filter on them: created, closed.
+const (
+	AttributeNamespace = "ThreadmillNamespace" // Keyword
+	AttributeAgents    = "ThreadmillAgents"    // KeywordList
+	AttributeStatus    = "ThreadmillStatus"    // Keyword: open, closed
+)
+
+// Values of AttributeStatus.
+const (
+	StatusOpen   = "open"
+	StatusClosed = "closed"
+)
+
+// MemoTitle and MemoAgents are the fields of a thread's memo.
+const (
+	MemoTitle  = "title"
+	MemoAgents = "agents"
+)
+
+// MaxPayload is the largest payload of a post, in bytes. Temporal itself refuses
+// more than 2 MiB.
+const MaxPayload = 256 << 10
+
+// WorkflowID is the id of a thread's workflow.
+func WorkflowID(namespace, threadID string) string { return "thread/" + namespace + "/" + threadID }
+
+var idForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$`)
+
+// CheckID reports whether s can be a namespace, thread, or event id: 1 to 128
+// letters, digits and . _ : @ -, beginning with a letter or digit.
+func CheckID(field, s string) error {
+	if !idForm.MatchString(s) {
+		return &event.FieldError{Field: field, Problem: fmt.Sprintf("%q must be 1 to 128 letters, digits and . _ : @ -, beginning with a letter or digit", s)}
+	}
+	return nil
+}
+
+var eventIDForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_:@-]{0,127}$`)
+
+// CheckEventID reports whether s can be the id of a posted event. Unlike other ids
+// it has no dots: ids with dots are derived from it.
+func CheckEventID(field, s string) error {
+	if !eventIDForm.MatchString(s) {
+		return &event.FieldError{Field: field, Problem: fmt.Sprintf("%q must be 1 to 128 letters, digits and _ : @ -, beginning with a letter or digit", s)}
+	}
+	return nil
+}
+
+// ParseWorkflowID splits a thread's workflow id.
+func ParseWorkflowID(id string) (namespace, threadID string, err error) {
+	rest, ok := strings.CutPrefix(id, "thread/")
+	namespace, threadID, found := strings.Cut(rest, "/")
+	if !ok || !found {
+		return "", "", fmt.Errorf("workflow id %q is not thread/<namespace>/<thread id>", id)
+	}
+	if err := CheckID("namespace", namespace); err != nil {
+		return "", "", err
+	}
+	return namespace, threadID, CheckID("threadId", threadID)
+}
+
+// Start is the input of a thread workflow. All of it is optional.
+type Start struct {
+	// Agents take part in the thread. Empty = the default agent.
+	Agents   []string        `json:"agents,omitempty"`
+	Title    string          `json:"title,omitempty"`
+	Metadata json.RawMessage `json:"metadata,omitempty"`
+
+	// First is the event with which the thread begins, if any.
+	First *Post `json:"first,omitempty"`
+}
+
+// OnBusy says what a message does to a turn in progress.
+type OnBusy string
+
+// What a message can do to a turn in progress.
+const (
+	// Enqueue waits for the turn to end. The default.
+	Enqueue OnBusy = "enqueue"
+	// Steer joins the turn before its next model call.
+	Steer OnBusy = "steer"
+	// Interrupt ends the turn, keeping what it has said so far.
+	Interrupt OnBusy = "interrupt"
+	// Reject refuses the message.
+	Reject OnBusy = "reject"
+)
+
+// Post puts an event into a thread's queue: the payload of signal and update
+// "post" and of update "turn".
+type Post struct {
+	// ID makes the post idempotent. Left out, the thread derives one.
+	ID string `json:"id,omitempty"`
+
+	// Type is "message" (the default) or another type of event.
+	Type string `json:"type,omitempty"`
+
+	// Payload of a message is an event.NewMessage; of other types, any JSON.
+	Payload json.RawMessage `json:"payload"`
+
+	// Priority: higher first. Default 0.
+	Priority int `json:"priority,omitempty"`
+
+	// TTL in milliseconds: an event that still waits then is expired. 0 = no limit.
+	TTL           int64  `json:"ttl,omitempty"`
+	TraceID       string `json:"traceId,omitempty"`
+	ParentEventID string `json:"parentEventId,omitempty"`
+
+	// OnBusy of a message. Default "enqueue".
+	OnBusy OnBusy `json:"onBusy,omitempty"`
+}
+
+// UserMessage makes the post of a person's message.
+func UserMessage(threadID, sender, content string) Post {
+	return NewPost("", event.NewMessage{ThreadID: threadID, SenderID: sender, SenderType: event.User, Content: content})
+}
+
+// NewID returns a new id for a thread or an event: a ULID, which sorts by time.
+func NewID() string { return ulid.Make().String() }
+
+// NewPost makes the post of a message.
+func NewPost(id string, m event.NewMessage) Post {
+	raw, err := json.Marshal(m)
+	if err != nil {
+		panic("signals: message metadata has no JSON form: " + err.Error())
+	}
+	return Post{ID: id, Type: event.TypeMessage, Payload: raw}
+}
+
+// PostResult answers update "post".
+type PostResult struct {
+	EventID string `json:"eventId"`
+
+	// Status is "queued", or "duplicate" when the thread has had this id before.
+	Status string `json:"status"`
+}
+
+// Statuses of a [PostResult].
+const (
+	PostQueued    = "queued"
+	PostDuplicate = "duplicate"
+)
+
+// Decide is a person's decision on a tool call that waits for approval: the
+// payload of signal and update "decide".
+type Decide struct {
+	ToolCallID string         `json:"toolCallId"`
+	Decision   event.Decision `json:"decision"`
+
+	// Scope is "once", the default and, in this version, the only one.
+	Scope  event.Scope `json:"scope,omitempty"`
+	Reason string      `json:"reason,omitempty"`
+
+	// By is the person. Required: who allowed what is kept.
+	By string `json:"by"`
+
+	// Agent and ToolName, if given, must be those of the call.
+	Agent    string `json:"agent,omitempty"`
+	ToolName string `json:"toolName,omitempty"`
+}
+
+// DecideResult answers update "decide".
+type DecideResult struct {
+	Result DecideOutcome `json:"result"`
+}
+
+// DecideOutcome says what became of a decision.
+type DecideOutcome string
+
+// What can become of a decision.
+const (
+	// Accepted: the decision stands.
+	Accepted DecideOutcome = "accepted"
+	// AlreadyResolved: the same was decided before.
+	AlreadyResolved DecideOutcome = "already_resolved"
+	// Conflict: the call was settled otherwise.
+	Conflict DecideOutcome = "conflict"
+	// Mismatch: the call is another agent's or another tool's than the decision says.
+	Mismatch DecideOutcome = "mismatch"
+	// NotPending: no such call waits in this thread.
+	NotPending DecideOutcome = "not_pending"
+)
+
+// Control steers a thread: the payload of signal "control".
+type Control struct {
+	Action ControlAction `json:"action"`
+	By     string        `json:"by,omitempty"`
+	Reason string        `json:"reason,omitempty"`
+
+	// EventID of retry: the failed event. Empty = the one that failed last.
+	EventID string `json:"eventId,omitempty"`
+}
+
+// ControlAction is what a [Control] does.
+type ControlAction string
+
+// The control actions.
+const (
+	// ControlInterrupt ends the current turn and keeps the partial reply.
+	ControlInterrupt ControlAction = "interrupt"
+	// ControlClose ends the thread. What waits is settled as interrupted.
+	ControlClose ControlAction = "close"
+	// ControlRetry puts a failed event back into the queue.
+	ControlRetry ControlAction = "retry"
+)
+
+// TurnStatus says how a turn ended.
+type TurnStatus string
+
+// How a turn can end.
+const (
+	TurnCompleted   TurnStatus = "completed"
+	TurnFailed      TurnStatus = "failed"
+	TurnInterrupted TurnStatus = "interrupted"
+	TurnExpired     TurnStatus = "expired"
+
+	// TurnUnanswered: no agent was addressed.
+	TurnUnanswered TurnStatus = "unanswered"
+
+	// TurnContinues is not an end: the thread has moved to a new run, and the caller
+	// asks again with the same event id. [Client.Turn] does.
+	TurnContinues TurnStatus = "continues"
+)
+
+// TurnResult answers update "turn".
+type TurnResult struct {
+	EventID string     `json:"eventId"`
+	Status  TurnStatus `json:"status"`
+
+	// Message is the final message of the turn, if there is one.
+	Message *event.Message `json:"message,omitempty"`
+	Error   string         `json:"error,omitempty"`
+}
+
+// ThreadStatus says what a thread is doing.
+type ThreadStatus string
+
+// What a thread can be doing.
+const (
+	Idle            ThreadStatus = "idle"
+	Running         ThreadStatus = "running"
+	WaitingApproval ThreadStatus = "waiting_approval"
+	Closed          ThreadStatus = "closed"
+)
+
+// State answers query "state".
+type State struct {
+	Namespace   string          `json:"namespace"`
+	ThreadID    string          `json:"threadId"`
+	Status      ThreadStatus    `json:"status"`
+	Title       string          `json:"title,omitempty"`
+	Agents      []string        `json:"agents"`
+	Metadata    json.RawMessage `json:"metadata,omitempty"`
+	Turn        *TurnState      `json:"turn,omitempty"`
+	QueueLength int             `json:"queueLength"`
+	Approvals   int             `json:"approvals"`
+
+	// Failed are the events that failed and can be retried, the newest last.
+	Failed []event.Item `json:"failed,omitempty"`
+	Usage  event.Usage  `json:"usage"`
+
+	// HistoryEvents is the length of the workflow's current run.
+	HistoryEvents int `json:"historyEvents"`
+}
+
+// TurnState describes the turn in progress.
+type TurnState struct {
+	EventID   string     `json:"eventId"`
+	TraceID   string     `json:"traceId"`
+	StartedAt time.Time  `json:"startedAt"`
+	Runs      []RunState `json:"runs"`
+}
+
+// RunState describes what one agent does in a turn.
+type RunState struct {
+	Agent string `json:"agent"`
+	Step  int    `json:"step"`
+
+	// Doing is "model", "tools" or "done".
+	Doing string   `json:"doing"`
+	Tools []string `json:"tools,omitempty"`
+}
+
+// Queue answers query "queue".
+type Queue struct {
+	// Processing is the item being processed, if any.
+	Processing *event.Item `json:"processing,omitempty"`
+
+	// Items wait, in the order in which they will be processed.
+	Items []event.Item `json:"items"`
+}
+
+// Approvals answers query "approvals".
+type Approvals struct {
+	Approvals []event.ApprovalRequest `json:"approvals"`
+}

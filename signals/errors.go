@@ -1,0 +1,25 @@
+package signals
+
+import "errors"
+
+// What a thread, or the lack of one, can answer. Clients wrap these.
+var (
+	// ErrNotFound: there is no such thread.
+	ErrNotFound = errors.New("no such thread")
+	// ErrClosed: the thread has been closed.
+	ErrClosed = errors.New("the thread is closed")
+	// ErrExists: a thread of that id is there already.
+	ErrExists = errors.New("the thread exists already")
+	// ErrBusy: a turn is in progress, and the post did not want to wait.
+	ErrBusy = errors.New("a turn is in progress")
+	// ErrRefused: the thread refused the request; the error says why.
+	ErrRefused = errors.New("refused")
+)
+
+// Types of the application errors with which a thread refuses an update.
+const (
+	RefusedType   = "refused"
+	ClosedType    = "closed"
+	BusyType      = "busy"
+	DuplicateType = "duplicate"
+)

@@ -1,0 +1,102 @@
+package threadclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sort"
+	"strings"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/operatorservice/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/threadmill/threadmill/signals"
+)
+
+var (
+	keyNamespace = temporal.NewSearchAttributeKeyKeyword(signals.AttributeNamespace)
+	keyAgents    = temporal.NewSearchAttributeKeyKeywordList(signals.AttributeAgents)
+	keyStatus    = temporal.NewSearchAttributeKeyKeyword(signals.AttributeStatus)
+)
+
+// AttributeTypes are the search attributes that a Temporal namespace needs before
+// threads can run in it.
+func AttributeTypes() map[string]enumspb.IndexedValueType {
+	return map[string]enumspb.IndexedValueType{
+		signals.AttributeNamespace: enumspb.INDEXED_VALUE_TYPE_KEYWORD,
+		signals.AttributeAgents:    enumspb.INDEXED_VALUE_TYPE_KEYWORD_LIST,
+		signals.AttributeStatus:    enumspb.INDEXED_VALUE_TYPE_KEYWORD,
+	}
+}
+
+// AttributeUpdates set the search attributes of an open thread.
+func AttributeUpdates(namespace string, agents []string) []temporal.SearchAttributeUpdate {
+	return []temporal.SearchAttributeUpdate{
+		keyNamespace.ValueSet(namespace),
+		keyAgents.ValueSet(append([]string{}, agents...)),
+		keyStatus.ValueSet(signals.StatusOpen),
+	}
+}
+
+// ClosedUpdate marks a thread as closed.
+func ClosedUpdate() temporal.SearchAttributeUpdate { return keyStatus.ValueSet(signals.StatusClosed) }
+
+func memo(title string, agents []string) map[string]any {
+	m := map[string]any{signals.MemoAgents: append([]string{}, agents...)}
+	if title != "" {
+		m[signals.MemoTitle] = title
+	}
+	return m
+}
+
+func staticSummary(threadID, title string) string {
+	if title == "" {
+		return fmt.Sprintf("thread %s", threadID)
+	}
+	return title
+}
+
+// EnsureAttributes registers the search attributes of threads with a Temporal
+// namespace that lacks them. Where the server does not allow that, as on Temporal
+// Cloud, the error says which to create.
+func EnsureAttributes(ctx context.Context, c client.Client, temporalNamespace string) error {
+	known, err := knownAttributes(ctx, c, temporalNamespace)
+	if err != nil {
+		return fmt.Errorf("asking Temporal for its search attributes: %w", err)
+	}
+	missing := map[string]enumspb.IndexedValueType{}
+	var names []string
+	for name, typ := range AttributeTypes() {
+		if _, ok := known[name]; !ok {
+			missing[name] = typ
+			names = append(names, fmt.Sprintf("%s (%s)", name, typ))
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	sort.Strings(names)
+	_, err = c.OperatorService().AddSearchAttributes(ctx, &operatorservice.AddSearchAttributesRequest{
+		SearchAttributes: missing, Namespace: temporalNamespace,
+	})
+	if err != nil {
+		return fmt.Errorf("registering search attributes: %w; create them by hand in namespace %s: %s", err, temporalNamespace, strings.Join(names, ", "))
+	}
+	return nil
+}
+
+// knownAttributes asks the operator service, which knows attributes by their names
+// on every server, and, where that is closed to clients, the workflow service.
+func knownAttributes(ctx context.Context, c client.Client, temporalNamespace string) (map[string]enumspb.IndexedValueType, error) {
+	listed, err := c.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: temporalNamespace})
+	if err == nil {
+		return listed.GetCustomAttributes(), nil
+	}
+	known, fallbackErr := c.GetSearchAttributes(ctx)
+	if fallbackErr != nil {
+		return nil, errors.Join(err, fallbackErr)
+	}
+	return known.GetKeys(), nil
+}

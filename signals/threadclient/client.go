@@ -1,0 +1,280 @@
+package threadclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/threadmill/threadmill/signals"
+)
+
+// Client talks to threads through a Temporal client.
+type Client struct {
+	temporal  client.Client
+	namespace string
+	taskQueue string
+}
+
+// Config configures a [Client].
+type Config struct {
+	// Temporal is required.
+	Temporal client.Client
+
+	// Namespace of the threads. Default "default".
+	Namespace string
+
+	// TaskQueue where new threads run. Default "threadmill".
+	TaskQueue string
+}
+
+// New makes a client for the threads of one namespace.
+func New(cfg Config) (*Client, error) {
+	if cfg.Temporal == nil {
+		return nil, errors.New("threadclient: Config.Temporal is required")
+	}
+	if cfg.Namespace == "" {
+		cfg.Namespace = signals.DefaultNamespace
+	}
+	if cfg.TaskQueue == "" {
+		cfg.TaskQueue = signals.DefaultTaskQueue
+	}
+	if err := signals.CheckID("namespace", cfg.Namespace); err != nil {
+		return nil, err
+	}
+	return &Client{cfg.Temporal, cfg.Namespace, cfg.TaskQueue}, nil
+}
+
+// Namespace is the namespace of the client's threads.
+func (c *Client) Namespace() string { return c.namespace }
+
+func (c *Client) startOptions(threadID string, start signals.Start, policy enumspb.WorkflowIdReusePolicy) client.StartWorkflowOptions {
+	opts := client.StartWorkflowOptions{
+		ID:                       signals.WorkflowID(c.namespace, threadID),
+		TaskQueue:                c.taskQueue,
+		WorkflowIDReusePolicy:    policy,
+		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
+		// The default answers an id that is taken with that workflow, silently.
+		WorkflowExecutionErrorWhenAlreadyStarted: true,
+		StaticSummary:                            staticSummary(threadID, start.Title),
+		Memo:                                     memo(start.Title, start.Agents),
+		TypedSearchAttributes:                    temporal.NewSearchAttributes(AttributeUpdates(c.namespace, start.Agents)...),
+	}
+	return opts
+}
+
+// Open starts a thread. With a post, the thread begins with it. A thread that
+// exists already gives ErrExists, one that was closed ErrClosed.
+func (c *Client) Open(ctx context.Context, threadID string, start signals.Start, first *signals.Post) error {
+	if err := signals.CheckID("threadId", threadID); err != nil {
+		return err
+	}
+	if first != nil {
+		if err := named(first); err != nil {
+			return err
+		}
+	}
+	start.First = first
+	opts := c.startOptions(threadID, start, enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE_FAILED_ONLY)
+	_, err := c.temporal.ExecuteWorkflow(ctx, opts, signals.ThreadWorkflow, start)
+	var started *serviceerror.WorkflowExecutionAlreadyStarted
+	if errors.As(err, &started) {
+		if open, derr := c.isOpen(ctx, threadID); derr == nil && !open {
+			return fmt.Errorf("opening thread %q: %w", threadID, signals.ErrClosed)
+		}
+		return fmt.Errorf("opening thread %q: %w", threadID, signals.ErrExists)
+	}
+	if err != nil {
+		return fmt.Errorf("opening thread %q: %w", threadID, err)
+	}
+	return nil
+}
+
+// Post signals an event to a thread that exists. It returns the event's id, which
+// it makes when the post has none.
+func (c *Client) Post(ctx context.Context, threadID string, p signals.Post) (string, error) {
+	if err := named(&p); err != nil {
+		return "", err
+	}
+	return p.ID, c.signal(ctx, threadID, signals.SignalPost, p)
+}
+
+// PostOrOpen signals an event to a thread, which is started first if it is not there.
+func (c *Client) PostOrOpen(ctx context.Context, threadID string, start signals.Start, p signals.Post) (string, error) {
+	if err := signals.CheckID("threadId", threadID); err != nil {
+		return "", err
+	}
+	if err := named(&p); err != nil {
+		return "", err
+	}
+	opts := c.startOptions(threadID, start, enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE_FAILED_ONLY)
+	opts.WorkflowIDConflictPolicy = enumspb.WORKFLOW_ID_CONFLICT_POLICY_UNSPECIFIED
+	_, err := c.temporal.SignalWithStartWorkflow(ctx, opts.ID, signals.SignalPost, p, opts, signals.ThreadWorkflow, start)
+	var started *serviceerror.WorkflowExecutionAlreadyStarted
+	if errors.As(err, &started) {
+		return "", fmt.Errorf("posting to thread %q: %w", threadID, signals.ErrClosed)
+	}
+	if err != nil {
+		return "", fmt.Errorf("posting to thread %q: %w", threadID, err)
+	}
+	return p.ID, nil
+}
+
+// PostUpdate posts an event and returns once the thread has accepted or refused it.
+func (c *Client) PostUpdate(ctx context.Context, threadID string, p signals.Post) (signals.PostResult, error) {
+	if err := named(&p); err != nil {
+		return signals.PostResult{}, err
+	}
+	var out signals.PostResult
+	err := c.update(ctx, threadID, signals.UpdatePost, p, &out)
+	var app *temporal.ApplicationError
+	if errors.As(err, &app) && app.Type() == signals.DuplicateType {
+		return signals.PostResult{EventID: p.ID, Status: signals.PostDuplicate}, nil
+	}
+	return out, err
+}
+
+// Turn posts an event and waits until the turn that it triggers has ended, also
+// across continue-as-new. Posting an event that was posted before waits for its
+// turn and posts nothing.
+func (c *Client) Turn(ctx context.Context, threadID string, p signals.Post) (signals.TurnResult, error) {
+	if err := named(&p); err != nil {
+		return signals.TurnResult{}, err
+	}
+	for {
+		var out signals.TurnResult
+		if err := c.update(ctx, threadID, signals.UpdateTurn, p, &out); err != nil {
+			return out, err
+		}
+		if out.Status != signals.TurnContinues {
+			return out, nil
+		}
+	}
+}
+
+// Decide decides on a tool call that waits, and returns what became of the decision.
+func (c *Client) Decide(ctx context.Context, threadID string, d signals.Decide) (signals.DecideOutcome, error) {
+	var out signals.DecideResult
+	err := c.update(ctx, threadID, signals.UpdateDecide, d, &out)
+	return out.Result, err
+}
+
+// Control interrupts, closes or retries.
+func (c *Client) Control(ctx context.Context, threadID string, ctl signals.Control) error {
+	return c.signal(ctx, threadID, signals.SignalControl, ctl)
+}
+
+// State asks a thread for its state.
+func (c *Client) State(ctx context.Context, threadID string) (signals.State, error) {
+	var out signals.State
+	return out, c.query(ctx, threadID, signals.QueryState, &out)
+}
+
+// Queue asks a thread for its queue.
+func (c *Client) Queue(ctx context.Context, threadID string) (signals.Queue, error) {
+	var out signals.Queue
+	return out, c.query(ctx, threadID, signals.QueryQueue, &out)
+}
+
+// Approvals asks a thread for the tool calls that wait for approval.
+func (c *Client) Approvals(ctx context.Context, threadID string) (signals.Approvals, error) {
+	var out signals.Approvals
+	return out, c.query(ctx, threadID, signals.QueryApprovals, &out)
+}
+
+// Summary is a thread as Temporal lists it.
+type Summary struct {
+	ThreadID string `json:"threadId"`
+
+	// Status is "open" or "closed".
+	Status string   `json:"status"`
+	Title  string   `json:"title,omitempty"`
+	Agents []string `json:"agents,omitempty"`
+
+	// StartTime is when the thread's current run began: its opening, or the last
+	// time it continued as new.
+	StartTime time.Time `json:"startTime"`
+}
+
+func (c *Client) isOpen(ctx context.Context, threadID string) (bool, error) {
+	d, err := c.temporal.DescribeWorkflowExecution(ctx, signals.WorkflowID(c.namespace, threadID), "")
+	if err != nil {
+		return false, err
+	}
+	return d.GetWorkflowExecutionInfo().GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, nil
+}
+
+func (c *Client) signal(ctx context.Context, threadID, name string, arg any) error {
+	if err := signals.CheckID("threadId", threadID); err != nil {
+		return err
+	}
+	err := c.temporal.SignalWorkflow(ctx, signals.WorkflowID(c.namespace, threadID), "", name, arg)
+	return c.explain(ctx, name, threadID, err)
+}
+
+func (c *Client) update(ctx context.Context, threadID, name string, arg, out any) error {
+	if err := signals.CheckID("threadId", threadID); err != nil {
+		return err
+	}
+	h, err := c.temporal.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
+		WorkflowID:   signals.WorkflowID(c.namespace, threadID),
+		UpdateName:   name,
+		Args:         []any{arg},
+		WaitForStage: client.WorkflowUpdateStageCompleted,
+	})
+	if err == nil {
+		err = h.Get(ctx, out)
+	}
+	return c.explain(ctx, name, threadID, err)
+}
+
+func (c *Client) query(ctx context.Context, threadID, name string, out any) error {
+	if err := signals.CheckID("threadId", threadID); err != nil {
+		return err
+	}
+	v, err := c.temporal.QueryWorkflow(ctx, signals.WorkflowID(c.namespace, threadID), "", name)
+	if err == nil {
+		err = v.Get(out)
+	}
+	return c.explain(ctx, name, threadID, err)
+}
+
+// explain turns Temporal's errors into this package's.
+func (c *Client) explain(ctx context.Context, name, threadID string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var notFound *serviceerror.NotFound
+	var app *temporal.ApplicationError
+	switch {
+	case errors.As(err, &notFound):
+		if open, derr := c.isOpen(ctx, threadID); derr == nil && !open {
+			return fmt.Errorf("%s to thread %q: %w", name, threadID, signals.ErrClosed)
+		}
+		return fmt.Errorf("%s to thread %q: %w", name, threadID, signals.ErrNotFound)
+	case errors.As(err, &app):
+		switch app.Type() {
+		case signals.RefusedType:
+			return fmt.Errorf("%s to thread %q: %w: %s", name, threadID, signals.ErrRefused, app.Message())
+		case signals.ClosedType:
+			return fmt.Errorf("%s to thread %q: %w", name, threadID, signals.ErrClosed)
+		case signals.BusyType:
+			return fmt.Errorf("%s to thread %q: %w", name, threadID, signals.ErrBusy)
+		}
+	}
+	return fmt.Errorf("%s to thread %q: %w", name, threadID, err)
+}
+
+// named makes sure that a post has an id, and one that the thread will take: a
+// signal that it rejects would only leave an audit record.
+func named(p *signals.Post) error {
+	if p.ID == "" {
+		p.ID = signals.NewID()
+	}
+	return signals.CheckEventID("id", p.ID)
+}

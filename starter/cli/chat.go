@@ -1,0 +1,220 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/starter/internal/api"
+)
+
+const (
+	// tail is how many of the last messages are shown when a person comes back.
+	tail = 10
+
+	settleTime = 5 * time.Second
+)
+
+// chatting holds the flags of chat.
+type chatting struct {
+	opening
+	as, thoughts string
+	create       bool
+}
+
+func (a *app) chatCommand() *cobra.Command {
+	var c chatting
+	cmd := &cobra.Command{
+		Use:   "chat [thread]",
+		Short: "Talk to a thread's agents; without a thread, to a new one",
+		Long: `Talk to a thread's agents: tokens as they come, tool calls as they run, approvals
+asked at the prompt. Without a thread id a new thread is opened. /help lists the
+commands. Ctrl-C interrupts the turn that runs; at rest, or twice, it leaves.
+
+Works over pipes too: then each message waits until the turn before it has ended, and
+the program leaves when its input and the last turn have ended.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, isNew := signals.NewID(), true
+			if len(args) == 1 {
+				id, isNew = args[0], false
+			}
+			if err := checkThread(id); err != nil {
+				return err
+			}
+			return about(id, a.chat(cmd.Context(), c, id, isNew))
+		},
+	}
+	c.register(cmd)
+	cmd.Flags().StringVar(&c.as, "as", "", "your name (default $USER)")
+	cmd.Flags().StringVar(&c.thoughts, "thoughts", "show", "what to do with thoughts: show, collapse or hide")
+	cmd.Flags().BoolVar(&c.create, "create", false, "open the thread if it is not there")
+	return cmd
+}
+
+func (a *app) chat(ctx context.Context, c chatting, id string, isNew bool) error {
+	s, start, err := a.newSession(c, id)
+	if err != nil {
+		return err
+	}
+	t, hangUp, err := a.dial(ctx, a.flags)
+	if err != nil {
+		return err
+	}
+	defer hangUp()
+	s.threads = t
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if err := s.enter(ctx, start, isNew, c.create); err != nil {
+		return err
+	}
+	interrupts, stop := a.interrupts()
+	defer stop()
+	go s.follow(ctx)
+	go readLines(ctx, a.stdin, s.lines)
+	return s.loop(ctx, interrupts)
+}
+
+func (a *app) newSession(c chatting, id string) (*session, signals.Start, error) {
+	start, err := c.start()
+	if err != nil {
+		return nil, start, err
+	}
+	me, err := actor(c.as)
+	if err != nil {
+		return nil, start, err
+	}
+	r, err := a.renderer(c.thoughts)
+	if err != nil {
+		return nil, start, err
+	}
+	stream, err := a.api()
+	if err != nil {
+		return nil, start, err
+	}
+	return &session{
+		app: a, stream: stream, view: r, thread: id, me: me, interactive: a.terminal, settle: a.settle,
+		lines: make(chan string), items: make(chan event.AgentEvent), done: make(chan func()),
+		own: map[string]int{}, decided: map[string]bool{}, lost: map[string]bool{}, swallow: map[string]int{},
+	}, start, nil
+}
+
+// enter opens the thread, or shows where it stands.
+func (s *session) enter(ctx context.Context, start signals.Start, isNew, create bool) error {
+	ctx, cancel := context.WithTimeout(ctx, s.app.flags.timeout)
+	defer cancel()
+	if create && !isNew {
+		err := s.threads.Open(ctx, s.thread, start, nil)
+		if isNew = err == nil; err != nil && !isExists(err) {
+			return err
+		}
+	} else if isNew {
+		if err := s.threads.Open(ctx, s.thread, start, nil); err != nil {
+			return err
+		}
+	}
+	if isNew {
+		s.print(s.view.Note(fmt.Sprintf("thread %s · /help lists the commands", s.thread)))
+		return nil
+	}
+	return s.resume(ctx)
+}
+
+// resume shows the last messages of a thread, what it does, and what it asks.
+func (s *session) resume(ctx context.Context) error {
+	state, err := s.threads.State(ctx, s.thread)
+	if err != nil {
+		return err
+	}
+	if state.Status == signals.Closed {
+		return signals.ErrClosed
+	}
+	s.print(s.view.Note(stateLines(state)[0] + " · /help lists the commands"))
+	s.active = state.Turn != nil
+	messages, err := s.stream.Messages(ctx, s.thread)
+	if err != nil && !isNotFound(err) {
+		s.print(s.view.Warn("the earlier messages come later: " + s.app.explain(err)))
+	}
+	s.showTail(messages)
+	if state.Approvals == 0 {
+		return nil
+	}
+	waiting, err := s.threads.Approvals(ctx, s.thread)
+	if err != nil {
+		return err
+	}
+	for _, req := range waiting.Approvals {
+		s.ask(req)
+	}
+	return nil
+}
+
+func (s *session) showTail(messages []api.Message) {
+	if len(messages) == 0 {
+		return
+	}
+	s.after = strconv.FormatInt(messages[len(messages)-1].Seq, 10)
+	if earlier := len(messages) - tail; earlier > 0 {
+		s.print(s.view.Note(fmt.Sprintf("… %d earlier messages", earlier)))
+		for _, m := range messages[:earlier] {
+			s.view.MarkSeen(m.ID)
+		}
+		messages = messages[earlier:]
+	}
+	for _, m := range messages {
+		s.print(s.view.Event(event.AgentEvent{Type: event.EventMessage, Message: &m.Message}))
+	}
+}
+
+// follow hands the thread's live events to the loop.
+func (s *session) follow(ctx context.Context) {
+	opts := api.WatchOptions{
+		After: s.after,
+		// Temporal knows the thread: the API will, once something is stored.
+		Missing: func(context.Context) error { return nil },
+		Lost:    func(error) { s.hand(ctx, func() { s.setLost("api", true) }) },
+		Back:    func() { s.hand(ctx, func() { s.setLost("api", false) }) },
+	}
+	err := s.stream.Watch(ctx, s.thread, opts, func(item api.Item) error {
+		select {
+		case s.items <- item.Event:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
+	if ctx.Err() == nil {
+		s.hand(ctx, func() {
+			s.noStream = true
+			s.print(s.view.Fail("no live output: " + s.app.explain(err)))
+		})
+	}
+}
+
+// readLines hands the input to the loop, line by line, and closes lines at its end.
+// It cannot be stopped while it reads, so it ends with the program.
+func readLines(ctx context.Context, in io.Reader, lines chan<- string) {
+	defer close(lines)
+	reader := bufio.NewReader(in)
+	for {
+		line, err := reader.ReadString('\n')
+		if err == nil || line != "" {
+			select {
+			case lines <- strings.TrimRight(line, "\r\n"):
+			case <-ctx.Done():
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}

@@ -1,0 +1,201 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"os/user"
+	"time"
+
+	"github.com/mattn/go-isatty"
+	"github.com/spf13/cobra"
+
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/signals/threadclient"
+	"github.com/threadmill/threadmill/starter/internal/api"
+	"github.com/threadmill/threadmill/starter/internal/render"
+)
+
+// Exit codes of [Run].
+const (
+	exitOK     = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// threads is what the commands need of [threadclient.Client].
+type threads interface {
+	Open(ctx context.Context, threadID string, start signals.Start, first *signals.Post) error
+	Post(ctx context.Context, threadID string, p signals.Post) (string, error)
+	PostOrOpen(ctx context.Context, threadID string, start signals.Start, p signals.Post) (string, error)
+	PostUpdate(ctx context.Context, threadID string, p signals.Post) (signals.PostResult, error)
+	Turn(ctx context.Context, threadID string, p signals.Post) (signals.TurnResult, error)
+	Decide(ctx context.Context, threadID string, d signals.Decide) (signals.DecideOutcome, error)
+	Control(ctx context.Context, threadID string, c signals.Control) error
+	State(ctx context.Context, threadID string) (signals.State, error)
+	Approvals(ctx context.Context, threadID string) (signals.Approvals, error)
+	List(ctx context.Context, q threadclient.ListQuery) ([]threadclient.Summary, error)
+}
+
+// app is one run of the program.
+type app struct {
+	flags          connection
+	stdin          io.Reader
+	stdout, stderr io.Writer
+
+	// terminal says that a person sits at both ends: prompts make sense.
+	terminal bool
+	color    bool
+
+	// dial connects to Temporal.
+	dial func(ctx context.Context, c connection) (threads, func(), error)
+
+	// interrupts delivers Ctrl-C until stop is called.
+	interrupts func() (signals <-chan os.Signal, stop func())
+
+	// settle is how long the live stream may lag behind the end of a turn before the
+	// reply is shown as Temporal gave it.
+	settle time.Duration
+
+	// began says that the arguments were understood.
+	began bool
+}
+
+// Run runs the command line and returns its exit code. It reads stdin only where a
+// command says so, and returns soon after ctx has ended.
+func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, dial: dialTemporal, interrupts: osInterrupts, settle: settleTime}
+	a.terminal = isTerminal(stdin) && isTerminal(stdout)
+	a.color = isTerminal(stdout) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	return a.run(ctx, args)
+}
+
+func (a *app) run(ctx context.Context, args []string) int {
+	root := a.root()
+	root.SetArgs(args)
+	root.SetIn(a.stdin)
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
+	err := root.ExecuteContext(ctx)
+	var silent silentError
+	var wrong usageError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &silent):
+		return exitFailed
+	case !a.began || errors.As(err, &wrong):
+		fmt.Fprintf(a.stderr, "starter: %v\nRun \"starter --help\" for usage.\n", err)
+		return exitUsage
+	}
+	fmt.Fprintln(a.stderr, "starter: "+a.explain(err))
+	return exitFailed
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "starter",
+		Short: "Open threads, talk to their agents, watch them and decide on their tool calls",
+		Long: `Open threads, talk to their agents, watch them and decide on their tool calls.
+
+Temporal is found by --address, a profile, or the TEMPORAL_* environment (default
+localhost:7233, namespace default); the HTTP API, needed for live output and stored
+messages, by --api or THREADMILL_API. "go run ./devserver" starts both.`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		PersistentPreRun: func(*cobra.Command, []string) {
+			a.began = true
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	a.flags.register(root.PersistentFlags())
+	root.AddCommand(
+		a.openCommand(), a.sendCommand(), a.chatCommand(), a.watchCommand(), a.showCommand(), a.listCommand(),
+		a.decideCommand("approve"), a.decideCommand("deny"),
+		a.interruptCommand(), a.closeCommand(), a.retryCommand(),
+	)
+	return root
+}
+
+// usageError is a mistake in the arguments that was found late.
+type usageError struct{ error }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// silentError is a failure about which everything has been said.
+type silentError struct{}
+
+func (silentError) Error() string { return "failed" }
+
+// withThreads connects to Temporal and calls fn. Ctrl-C ends it, and --timeout
+// unless wait is set.
+func (a *app) withThreads(ctx context.Context, wait bool, fn func(ctx context.Context, t threads) error) error {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
+	defer stop()
+	t, hangUp, err := a.dial(ctx, a.flags)
+	if err != nil {
+		return err
+	}
+	defer hangUp()
+	if wait {
+		return fn(ctx, t)
+	}
+	ctx, cancel := context.WithTimeout(ctx, a.flags.timeout)
+	defer cancel()
+	return fn(ctx, t)
+}
+
+func (a *app) api() (*api.Client, error) {
+	c, err := api.New(api.Config{Base: a.flags.api, Namespace: a.flags.namespace})
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return c, nil
+}
+
+func (a *app) renderer(thoughts string) (*render.Renderer, error) {
+	t := render.Thoughts(thoughts)
+	if !t.Valid() {
+		return nil, usagef("--thoughts is %q, must be show, collapse or hide", thoughts)
+	}
+	return render.New(render.Options{Color: a.color, Thoughts: t}), nil
+}
+
+func (a *app) say(format string, args ...any) { fmt.Fprintf(a.stdout, format+"\n", args...) }
+
+func (a *app) printJSON(v any) error {
+	enc := json.NewEncoder(a.stdout)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+// actor is the person who acts: the flag, or who is logged in.
+func actor(flag string) (string, error) {
+	if flag != "" {
+		return flag, nil
+	}
+	if name := os.Getenv("USER"); name != "" {
+		return name, nil
+	}
+	if u, err := user.Current(); err == nil && u.Username != "" {
+		return u.Username, nil
+	}
+	return "", usagef("say who you are with --by or USER: who decided what is kept")
+}
+
+func isTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	return ok && isatty.IsTerminal(f.Fd())
+}
+
+func osInterrupts() (<-chan os.Signal, func()) {
+	ch := make(chan os.Signal, 4)
+	signal.Notify(ch, os.Interrupt)
+	return ch, func() { signal.Stop(ch) }
+}

@@ -1,0 +1,287 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/signals/threadclient"
+)
+
+// run runs the command line in the world with stdin, to its end.
+func (w *world) run(stdin string, args ...string) (code int, stdout, stderr string) {
+	w.t.Helper()
+	w.t.Setenv("USER", "ann")
+	var out, errs output
+	a := &app{
+		stdin: strings.NewReader(stdin), stdout: &out, stderr: &errs, settle: w.settle, interrupts: osInterrupts,
+		dial: func(context.Context, connection) (threads, func(), error) { return w, func() {}, nil },
+	}
+	code = a.run(w.t.Context(), append([]string{"--api", w.url}, args...))
+	return code, out.String(), errs.String()
+}
+
+func TestUsageErrors(t *testing.T) {
+	for _, c := range []struct{ args, problem string }{
+		{"sing", `unknown command "sing"`},
+		{"send t1", "accepts 2 arg(s), received 1"},
+		{"open a b", "accepts at most 1 arg(s), received 2"},
+		{"list --sideways", "unknown flag: --sideways"},
+		{"list --limit 0", "--limit is 0, must be 1 to 10000"},
+		{"send t1 hi --on-busy shout", `--on-busy is "shout", must be enqueue, steer, interrupt or reject`},
+		{"send t1 hi --id /", `--id: "/" must be 1 to 128 letters`},
+		{"send no/slash hi", `thread: "no/slash" must be 1 to 128 letters`},
+		{"open t1 --metadata x", `--metadata is "x", must be key=value`},
+		{"watch t1 --from yesterday", `--from is "yesterday", must be start or now`},
+		{"chat --thoughts loud", `--thoughts is "loud", must be show, collapse or hide`},
+		{"approve t1", "accepts 2 arg(s), received 1"},
+		{"show t1 --api localhost", "must be a URL such as"},
+		{"list --timeout soon", "invalid argument"},
+	} {
+		t.Run(c.args, func(t *testing.T) {
+			code, out, errs := newWorld(t).run("", strings.Fields(c.args)...)
+			require.Equal(t, exitUsage, code)
+			require.Empty(t, out)
+			require.Contains(t, errs, c.problem)
+			require.Contains(t, errs, `Run "starter --help"`)
+		})
+	}
+}
+
+func TestAnEmptyMessageIsRefused(t *testing.T) {
+	w := newWorld(t)
+	code, _, errs := w.run("\n", "send", "t1", "-")
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, errs, "message: content: is required")
+	code, _, errs = w.run(strings.Repeat("x", signals.MaxPayload+9), "send", "t1", "-")
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, errs, "at most 262144 are allowed")
+	require.Empty(t, w.posts)
+}
+
+func TestOpen(t *testing.T) {
+	w := newWorld(t)
+	code, out, _ := w.run("", "open", "t9", "--agent", "a", "--agent", "b", "--title", "T", "--metadata", "k=v=w", "-m", "hi", "--as", "bob")
+	require.Equal(t, exitOK, code)
+	require.Equal(t, "t9\n", out)
+	require.Equal(t, signals.Start{Agents: []string{"a", "b"}, Title: "T", Metadata: json.RawMessage(`{"k":"v=w"}`)}, w.opened[0])
+	require.JSONEq(t, `{"threadId":"t9","senderId":"bob","senderType":"user","content":"hi"}`, string(w.posts[0].Payload))
+
+	code, out, _ = w.run("", "open", "--json")
+	require.Equal(t, exitOK, code)
+	var made opened
+	require.NoError(t, json.Unmarshal([]byte(out), &made))
+	require.Len(t, made.ThreadID, 26)
+
+	code, _, errs := w.run("", "open", "taken")
+	require.Equal(t, exitFailed, code)
+	require.Equal(t, `starter: thread "taken" is there already: "starter send taken …" or "starter chat taken" talks to it`+"\n", errs)
+}
+
+func TestSend(t *testing.T) {
+	t.Run("from stdin, with an id of its own", func(t *testing.T) {
+		w := newWorld(t)
+		code, out, _ := w.run("two\nlines\n", "send", "t1", "-", "--id", "e7", "--on-busy", "steer")
+		require.Equal(t, exitOK, code)
+		require.Equal(t, "e7\n", out)
+		require.Equal(t, signals.Steer, w.posts[0].OnBusy)
+		require.Contains(t, string(w.posts[0].Payload), `two\nlines"`)
+	})
+	t.Run("and wait", func(t *testing.T) {
+		w := newWorld(t)
+		code, out, _ := w.run("", "send", "t1", "hello", "--wait")
+		require.Equal(t, exitOK, code)
+		require.Equal(t, "you said: hello\n", out)
+		code, out, _ = w.run("", "send", "t1", "hello", "--wait", "--json", "--create")
+		require.Equal(t, exitOK, code)
+		var result signals.TurnResult
+		require.NoError(t, json.Unmarshal([]byte(out), &result))
+		require.Equal(t, w.posts[1].ID, result.EventID)
+		require.Len(t, w.posts, 2, "the same event twice is one")
+	})
+	t.Run("and wait across an outage", func(t *testing.T) {
+		w := newWorld(t)
+		p := w.start(false, "send", "t1", "wait", "--wait")
+		require.NoError(t, w.await(t.Context(), func() bool { return w.offset > 0 }))
+		w.change(func() { w.down = true })
+		require.Eventually(t, func() bool { return strings.Contains(p.err.String(), "does not answer") }, 20*time.Second, 5*time.Millisecond)
+		w.change(func() { w.down = false })
+		p.exits(exitOK)
+		require.Equal(t, "one two\n", p.out.String())
+		require.Len(t, w.posts, 1)
+	})
+	t.Run("a turn that fails", func(t *testing.T) {
+		code, out, errs := newWorld(t).run("", "send", "t1", "fail sad", "--wait")
+		require.Equal(t, exitFailed, code)
+		require.Empty(t, out)
+		require.Equal(t, "starter: the turn failed: the model is sad\n", errs)
+	})
+	t.Run("refused", func(t *testing.T) {
+		w := newWorld(t)
+		code, _, errs := w.run("", "send", "t1", "hi", "--on-busy", "reject")
+		require.Equal(t, exitFailed, code)
+		require.Contains(t, errs, "refused: a turn runs")
+		code, _, errs = w.run("", "send", "gone", "hi")
+		require.Equal(t, exitFailed, code)
+		require.Equal(t, `starter: there is no thread "gone" in namespace "default": "starter list" shows the threads, "starter open gone" makes it`+"\n", errs)
+		code, _, errs = w.run("", "send", "closed", "hi")
+		require.Equal(t, exitFailed, code)
+		require.Contains(t, errs, `thread "closed" is closed`)
+	})
+}
+
+func TestDecide(t *testing.T) {
+	w := newWorld(t)
+	code, out, _ := w.run("", "approve", "t1", "call_1")
+	require.Equal(t, exitOK, code)
+	require.Equal(t, "accepted\n", out)
+	require.Equal(t, signals.Decide{ToolCallID: "call_1", Decision: event.Approve, Scope: event.Once, By: "ann"}, w.decisions["call_1"])
+
+	code, out, _ = w.run("", "deny", "t1", "call_2", "--reason", "no", "--by", "bob", "--json")
+	require.Equal(t, exitOK, code)
+	require.JSONEq(t, `{"result":"accepted"}`, out)
+	require.Equal(t, signals.Decide{ToolCallID: "call_2", Decision: event.Deny, Scope: event.Once, By: "bob", Reason: "no"}, w.decisions["call_2"])
+
+	code, _, errs := w.run("", "approve", "t1", "none")
+	require.Equal(t, exitFailed, code)
+	require.Equal(t, `starter: no tool call "none" waits for approval in this thread`+"\n", errs)
+}
+
+func TestControl(t *testing.T) {
+	w := newWorld(t)
+	w.state.Failed = []event.Item{{ID: "e1"}}
+	for _, args := range [][]string{{"interrupt", "t1", "--reason", "enough"}, {"close", "t1", "--by", "bob"}, {"retry", "t1"}, {"retry", "t1", "e1"}} {
+		code, _, errs := w.run("", args...)
+		require.Equal(t, exitOK, code, errs)
+	}
+	require.Equal(t, []signals.Control{
+		{Action: signals.ControlInterrupt, By: "ann", Reason: "enough"},
+		{Action: signals.ControlClose, By: "bob"},
+		{Action: signals.ControlRetry, By: "ann"},
+		{Action: signals.ControlRetry, By: "ann", EventID: "e1"},
+	}, w.controls)
+	code, _, errs := w.run("", "retry", "t1", "e2")
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, errs, `event "e2" has not failed`)
+	w.state.Failed = nil
+	_, _, errs = w.run("", "retry", "t1")
+	require.Contains(t, errs, "nothing has failed")
+}
+
+func TestList(t *testing.T) {
+	w := newWorld(t)
+	code, out, _ := w.run("", "list", "--all", "--agent", "demo")
+	require.Equal(t, exitOK, code)
+	require.Equal(t, `THREAD  STATUS  STARTED              AGENTS      TITLE
+t2      open    2026-01-02 03:04:05  demo,other  Two lines
+t1      closed  2026-01-01 03:04:05  (default)   
+`, out)
+	require.Equal(t, threadclient.ListQuery{All: true, Agent: "demo", Limit: threadclient.DefaultListLimit}, w.query)
+	_, out, _ = w.run("", "list", "--json")
+	var listed struct{ Threads []threadclient.Summary }
+	require.NoError(t, json.Unmarshal([]byte(out), &listed))
+	require.Len(t, listed.Threads, 2)
+}
+
+func TestShow(t *testing.T) {
+	w := newWorld(t)
+	w.say("m1", "ann", event.User, "hello")
+	w.say("m2", "demo", event.Agent, "hello, ann")
+	w.state.Approvals, w.state.Title = 1, "A talk"
+	w.state.Failed = []event.Item{{ID: "e1", Error: "no\nkey"}}
+	w.waiting = []event.ApprovalRequest{{ToolCallID: "call_7", ToolName: "shell_cmd", Arguments: `{}`}}
+	code, out, _ := w.run("", "show", "t1")
+	require.Equal(t, exitOK, code)
+	require.Equal(t, `thread t1 · idle · demo · A talk
+  waiting: 0 events, 1 approvals · tokens: 0 in, 0 out · history: 0 events
+  failed: e1: no key
+
+ann › hello
+demo › hello, ann
+? shell_cmd {} wants to run
+  starter approve t1 call_7   or   starter deny t1 call_7
+`, out)
+	_, out, _ = w.run("", "show", "t1", "--json")
+	var all shown
+	require.NoError(t, json.Unmarshal([]byte(out), &all))
+	require.Equal(t, "hello, ann", all.Messages[1].Content)
+	require.Equal(t, "call_7", all.Pending[0].ToolCallID)
+
+	w.down = true
+	code, out, errs := w.run("", "show", "t1")
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, out, "thread t1 · idle")
+	require.Contains(t, errs, "the API answers 503")
+}
+
+func TestWatch(t *testing.T) {
+	w := newWorld(t)
+	w.say("m1", "ann", event.User, "hello")
+	p := w.start(false, "watch", "t1")
+	p.shows("ann › hello\n")
+	w.change(func() { w.down = true })
+	p.shows(lostText)
+	w.change(func() { w.down = false })
+	p.shows(backText)
+	w.reply("e1", "some words")
+	p.shows("demo › some words\n")
+	w.record(event.AgentEvent{Type: event.EventStatus, Status: &event.StatusChange{Status: event.StatusClosed}})
+	p.exits(exitOK)
+	require.Equal(t, 1, strings.Count(p.out.String(), "hello"))
+
+	code, out, _ := w.run("", "watch", "t1", "--json")
+	require.Equal(t, exitOK, code)
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	require.Len(t, lines, len(w.events))
+	for i, line := range lines {
+		want, err := json.Marshal(w.events[i])
+		require.NoError(t, err)
+		require.JSONEq(t, string(want), line)
+	}
+}
+
+func TestWatchWhatIsNotThere(t *testing.T) {
+	w := newWorld(t)
+	srv := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(srv.Close)
+	w.url = srv.URL
+	code, _, errs := w.run("", "watch", "gone")
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, errs, `there is no thread "gone"`)
+	srv.Close()
+	code, _, errs = w.run("", "watch", "t1")
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, errs, "the Threadmill API does not answer at "+srv.URL+`: start it with "go run ./devserver"`)
+	require.Equal(t, 1, strings.Count(errs, "\n"))
+}
+
+// The only test that dials: nobody listens on the port.
+func TestTemporalDoesNotAnswer(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	address := l.Addr().String()
+	require.NoError(t, l.Close())
+	t.Setenv("TEMPORAL_ADDRESS", address)
+	var out, errs output
+	code := Run(t.Context(), []string{"list"}, strings.NewReader(""), &out, &errs)
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, errs.String(), "Temporal does not answer at "+address+`: start it with "go run ./devserver", or name another with --address or TEMPORAL_ADDRESS`)
+	require.Equal(t, 1, strings.Count(errs.String(), "\n"))
+}
+
+func TestHelp(t *testing.T) {
+	var out, errs output
+	require.Equal(t, exitOK, Run(t.Context(), []string{"--help"}, strings.NewReader(""), &out, &errs))
+	for _, name := range []string{"open", "send", "chat", "watch", "show", "list", "approve", "deny", "interrupt", "close", "retry"} {
+		require.Contains(t, out.String(), "\n  "+name+" ")
+	}
+}

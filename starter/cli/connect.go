@@ -1,0 +1,104 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/spf13/pflag"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/contrib/envconfig"
+	"go.temporal.io/sdk/log"
+
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/signals/threadclient"
+	"github.com/threadmill/threadmill/starter/internal/api"
+)
+
+// Environment variables that this program reads besides Temporal's.
+const envAPI = "THREADMILL_API"
+
+const (
+	defaultAddress = "localhost:7233"
+	defaultTimeout = 20 * time.Second
+	dialTimeout    = 5 * time.Second
+)
+
+// connection says where Temporal and the API are.
+type connection struct {
+	address           string
+	temporalNamespace string
+	profile           string
+	api               string
+	namespace         string
+	taskQueue         string
+	timeout           time.Duration
+
+	// dialled is the address that was used in the end, for messages.
+	dialled *string
+}
+
+func (c *connection) register(f *pflag.FlagSet) {
+	base := os.Getenv(envAPI)
+	if base == "" {
+		base = api.DefaultBase
+	}
+	c.dialled = new(string)
+	f.StringVar(&c.address, "address", "", "Temporal's host:port (TEMPORAL_ADDRESS; default "+defaultAddress+")")
+	f.StringVar(&c.temporalNamespace, "temporal-namespace", "", "Temporal's namespace (TEMPORAL_NAMESPACE; default default)")
+	f.StringVar(&c.profile, "profile", "", "profile of Temporal's configuration file (TEMPORAL_PROFILE)")
+	f.StringVar(&c.api, "api", base, "URL of the Threadmill API ("+envAPI+")")
+	f.StringVar(&c.namespace, "namespace", signals.DefaultNamespace, "Threadmill namespace of the threads")
+	f.StringVar(&c.taskQueue, "task-queue", signals.DefaultTaskQueue, "task queue where new threads run")
+	f.DurationVar(&c.timeout, "timeout", defaultTimeout, "how long a command that does not wait for a turn may take")
+}
+
+// dialTemporal connects to Temporal, and fails if it does not answer.
+func dialTemporal(ctx context.Context, c connection) (threads, func(), error) {
+	opts, err := envconfig.LoadClientOptions(envconfig.LoadClientOptionsRequest{ConfigFileProfile: c.profile})
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading Temporal's configuration: %w", err)
+	}
+	if c.address != "" {
+		opts.HostPort = c.address
+	}
+	if opts.HostPort == "" {
+		opts.HostPort = defaultAddress
+	}
+	if c.temporalNamespace != "" {
+		opts.Namespace = c.temporalNamespace
+	}
+	opts.Logger = log.NewStructuredLogger(slog.New(slog.NewTextHandler(io.Discard, nil)))
+	*c.dialled = opts.HostPort
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	temporal, err := client.DialContext(ctx, opts)
+	if err != nil {
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return nil, nil, ctx.Err()
+		}
+		return nil, nil, &dialError{opts.HostPort, err}
+	}
+	t, err := threadclient.New(threadclient.Config{Temporal: temporal, Namespace: c.namespace, TaskQueue: c.taskQueue})
+	if err != nil {
+		temporal.Close()
+		return nil, nil, usageError{err}
+	}
+	return t, temporal.Close, nil
+}
+
+// dialError says that Temporal did not answer.
+type dialError struct {
+	address string
+	err     error
+}
+
+func (e *dialError) Error() string {
+	return fmt.Sprintf("Temporal does not answer at %s: %v", e.address, e.err)
+}
+
+func (e *dialError) Unwrap() error { return e.err }

@@ -1,0 +1,14 @@
+// Package cli is the command line client as a function: [Run] takes arguments and
+// streams and returns the exit code, so that tests and other programs can call it.
+//
+// Exit codes: 0 done, 1 failed, 2 wrong usage. Results go to stdout, everything
+// else to stderr. With --json, results are JSON.
+//
+// Connections:
+//
+//   - Temporal by the standard TEMPORAL_* environment and profiles, default
+//     localhost:7233, namespace default; flags override.
+//   - The API by --api or THREADMILL_API, default http://127.0.0.1:8080.
+//
+// An interrupt (Ctrl-C) ends a command; in chat it interrupts the agents' turn first.
+package cli

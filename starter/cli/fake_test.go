@@ -1,0 +1,410 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/serviceerror"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/signals/threadclient"
+)
+
+// world is one thread as Temporal and the API show it: a stand-in for both.
+type world struct {
+	t   *testing.T
+	url string
+
+	mu      sync.Mutex
+	changed chan struct{} // closed and replaced with every change
+
+	ids      []string
+	events   []event.AgentEvent
+	messages []map[string]any
+	seq      int
+	offset   int
+
+	down      bool // neither Temporal nor the API answers
+	mute      bool // the stream brings nothing
+	settle    time.Duration
+	state     signals.State
+	waiting   []event.ApprovalRequest
+	decisions map[string]signals.Decide
+	controls  []signals.Control
+	posts     []signals.Post
+	opened    []signals.Start
+	query     threadclient.ListQuery
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{t: t, settle: settleTime, changed: make(chan struct{}), decisions: map[string]signals.Decide{}}
+	w.state = signals.State{ThreadID: "t1", Status: signals.Idle, Agents: []string{"demo"}}
+	srv := httptest.NewServer(w)
+	w.url = srv.URL
+	t.Cleanup(func() {
+		srv.CloseClientConnections()
+		srv.Close()
+	})
+	return w
+}
+
+// change changes the world and tells everybody.
+func (w *world) change(fn func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	fn()
+	close(w.changed)
+	w.changed = make(chan struct{})
+}
+
+// await waits until ok, or until ctx ends.
+func (w *world) await(ctx context.Context, ok func() bool) error {
+	for {
+		w.mu.Lock()
+		met, changed := ok(), w.changed
+		w.mu.Unlock()
+		if met {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// record adds a stored event, chunk a live one.
+func (w *world) record(e event.AgentEvent) {
+	w.change(func() {
+		w.seq++
+		w.ids = append(w.ids, strconv.Itoa(w.seq))
+		w.events = append(w.events, e)
+		if e.Type == event.EventMessage {
+			raw, err := json.Marshal(e.Message)
+			require.NoError(w.t, err)
+			var m map[string]any
+			require.NoError(w.t, json.Unmarshal(raw, &m))
+			m["seq"], m["createdAt"] = w.seq, "2026-01-02T03:04:05Z"
+			w.messages = append(w.messages, m)
+		}
+	})
+}
+
+func (w *world) chunk(e event.AgentEvent) {
+	w.change(func() {
+		w.offset++
+		w.ids = append(w.ids, fmt.Sprintf("%d:%d", w.seq, w.offset))
+		w.events = append(w.events, e)
+	})
+}
+
+func (w *world) say(id, sender string, kind event.CreatedBy, text string) *event.Message {
+	m := &event.Message{ID: id, SenderID: sender, SenderType: kind, Role: kind.Role(), Content: text}
+	w.record(event.AgentEvent{Type: event.EventMessage, Message: m})
+	return m
+}
+
+func (w *world) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+	w.mu.Lock()
+	down, messages := w.down, w.messages
+	w.mu.Unlock()
+	switch {
+	case down:
+		http.Error(rw, "down", http.StatusServiceUnavailable)
+	case strings.HasSuffix(r.URL.Path, "/messages"):
+		assertNoError(w.t, json.NewEncoder(rw).Encode(map[string]any{"messages": messages}))
+	case strings.HasSuffix(r.URL.Path, "/events"):
+		w.serveEvents(rw, r)
+	default:
+		http.NotFound(rw, r)
+	}
+}
+
+func assertNoError(t *testing.T, err error) {
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func (w *world) serveEvents(rw http.ResponseWriter, r *http.Request) {
+	rw.Header().Set("Content-Type", "text/event-stream")
+	assertNoError(w.t, http.NewResponseController(rw).Flush())
+	next := 0
+	if last := r.Header.Get("Last-Event-ID"); last != "" {
+		w.mu.Lock()
+		for i, id := range w.ids {
+			if id == last {
+				next = i + 1
+			}
+		}
+		w.mu.Unlock()
+	}
+	for {
+		err := w.await(r.Context(), func() bool { return w.down || !w.mute && len(w.ids) > next })
+		if err != nil {
+			return
+		}
+		w.mu.Lock()
+		down := w.down
+		ids, events := w.ids, w.events
+		w.mu.Unlock()
+		if down {
+			panic(http.ErrAbortHandler)
+		}
+		for ; next < len(ids); next++ {
+			data, err := json.Marshal(events[next])
+			assertNoError(w.t, err)
+			fmt.Fprintf(rw, "id: %s\ndata: %s\n\n", ids[next], data)
+		}
+		if http.NewResponseController(rw).Flush() != nil {
+			return
+		}
+	}
+}
+
+func (w *world) Open(_ context.Context, id string, start signals.Start, first *signals.Post) error {
+	if id == "taken" {
+		return fmt.Errorf("opening: %w", signals.ErrExists)
+	}
+	w.change(func() {
+		w.opened = append(w.opened, start)
+		if first != nil {
+			w.posts = append(w.posts, *first)
+		}
+	})
+	w.record(event.AgentEvent{Type: event.EventStatus, Status: &event.StatusChange{Status: event.StatusOpened, Agents: []string{"demo"}}})
+	return nil
+}
+
+func (w *world) known(id string) error {
+	switch id {
+	case "gone":
+		return fmt.Errorf("post to thread %q: %w", id, signals.ErrNotFound)
+	case "closed":
+		return fmt.Errorf("post to thread %q: %w", id, signals.ErrClosed)
+	}
+	return nil
+}
+
+func (w *world) Post(_ context.Context, id string, p signals.Post) (string, error) {
+	w.change(func() { w.posts = append(w.posts, p) })
+	return p.ID, w.known(id)
+}
+
+func (w *world) PostOrOpen(_ context.Context, _ string, start signals.Start, p signals.Post) (string, error) {
+	w.change(func() { w.posts, w.opened = append(w.posts, p), append(w.opened, start) })
+	return p.ID, nil
+}
+
+func (w *world) PostUpdate(_ context.Context, id string, p signals.Post) (signals.PostResult, error) {
+	if err := w.known(id); err != nil {
+		return signals.PostResult{}, err
+	}
+	return signals.PostResult{}, fmt.Errorf("post to thread %q: %w: a turn runs", id, signals.ErrRefused)
+}
+
+// Turn answers by the first word of the message: tool, wait, fail; all else is
+// repeated, word by word.
+func (w *world) Turn(ctx context.Context, id string, p signals.Post) (signals.TurnResult, error) {
+	result := signals.TurnResult{EventID: p.ID, Status: signals.TurnCompleted}
+	if err := w.known(id); err != nil {
+		return result, err
+	}
+	var m event.NewMessage
+	require.NoError(w.t, json.Unmarshal(p.Payload, &m))
+	w.mu.Lock()
+	again := len(w.posts) > 0 && w.posts[len(w.posts)-1].ID == p.ID
+	w.mu.Unlock()
+	if !again {
+		w.change(func() { w.posts = append(w.posts, p) })
+		w.say(p.ID, m.SenderID, event.User, m.Content)
+	}
+	word, rest, _ := strings.Cut(m.Content, " ")
+	switch word {
+	case "fail":
+		result.Status, result.Error = signals.TurnFailed, "the model is "+rest
+		w.record(event.AgentEvent{Type: event.EventError, Error: result.Error})
+		return result, nil
+	case "tool":
+		w.tool(ctx, "call_"+rest)
+	case "wait":
+		return w.halfReply(ctx, p.ID, result)
+	}
+	result.Message = w.reply(p.ID, "you said: "+m.Content)
+	return result, nil
+}
+
+func (w *world) reply(eventID, text string) *event.Message {
+	for _, word := range strings.SplitAfter(text, " ") {
+		w.chunk(event.AgentEvent{Type: event.EventStream, Agent: "demo", MessageID: "re-" + eventID, Attempt: 1, Content: word})
+	}
+	m := w.say("re-"+eventID, "demo", event.Agent, text)
+	w.record(event.AgentEvent{Type: event.EventFinal})
+	return m
+}
+
+// tool asks for a tool call and waits for the decision.
+func (w *world) tool(ctx context.Context, id string) {
+	req := event.ApprovalRequest{ToolCallID: id, ToolName: "shell_cmd", Arguments: `{"command":"ls"}`, Agent: "demo"}
+	w.record(event.AgentEvent{Type: event.EventToolCall, ToolName: req.ToolName, ToolArgs: req.Arguments, ToolCallID: id, Agent: "demo"})
+	w.record(event.AgentEvent{Type: event.EventApprovalRequest, ApprovalRequest: &req})
+	if w.await(ctx, func() bool { return w.decisions[id].By != "" }) != nil {
+		return
+	}
+	d := w.decisions[id]
+	w.record(event.AgentEvent{Type: event.EventApproval, Approval: &event.Approval{
+		ToolCallID: id, ToolName: req.ToolName, Decision: d.Decision, Reason: d.Reason, By: d.By,
+	}})
+	w.record(event.AgentEvent{Type: event.EventToolResult, ToolName: req.ToolName, ToolCallID: id, Output: "done", IsError: d.Decision == event.Deny})
+}
+
+// halfReply says half a sentence, and the rest once the world is up again, or an
+// interrupt has come.
+func (w *world) halfReply(ctx context.Context, eventID string, result signals.TurnResult) (signals.TurnResult, error) {
+	w.mu.Lock()
+	begun := w.offset > 0
+	w.mu.Unlock()
+	if !begun {
+		w.chunk(event.AgentEvent{Type: event.EventStream, Agent: "demo", MessageID: "re-" + eventID, Attempt: 1, Content: "one "})
+	}
+	if err := w.await(ctx, func() bool { return w.down != begun || len(w.controls) > 0 }); err != nil {
+		return result, err
+	}
+	w.mu.Lock()
+	down, stopped := w.down, len(w.controls) > 0
+	w.mu.Unlock()
+	switch {
+	case stopped:
+		result.Status = signals.TurnInterrupted
+		w.record(event.AgentEvent{Type: event.EventStatus, Status: &event.StatusChange{Status: event.StatusInterrupted, By: "ann"}})
+		return result, nil
+	case down:
+		return result, serviceerror.NewUnavailable("down")
+	}
+	w.chunk(event.AgentEvent{Type: event.EventStream, Agent: "demo", MessageID: "re-" + eventID, Attempt: 1, Content: "two"})
+	result.Message = w.say("re-"+eventID, "demo", event.Agent, "one two")
+	w.record(event.AgentEvent{Type: event.EventFinal})
+	return result, nil
+}
+
+func (w *world) Decide(_ context.Context, id string, d signals.Decide) (signals.DecideOutcome, error) {
+	if err := w.known(id); err != nil {
+		return "", err
+	}
+	if strings.HasPrefix(d.ToolCallID, "no") {
+		return signals.NotPending, nil
+	}
+	w.change(func() { w.decisions[d.ToolCallID] = d })
+	return signals.Accepted, nil
+}
+
+func (w *world) Control(_ context.Context, id string, c signals.Control) error {
+	if err := w.known(id); err != nil {
+		return err
+	}
+	w.change(func() { w.controls = append(w.controls, c) })
+	if c.Action == signals.ControlRetry {
+		w.reply("again", "it worked")
+	}
+	return nil
+}
+
+func (w *world) State(_ context.Context, id string) (signals.State, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.state, w.known(id)
+}
+
+func (w *world) Approvals(context.Context, string) (signals.Approvals, error) {
+	return signals.Approvals{Approvals: w.waiting}, nil
+}
+
+func (w *world) List(_ context.Context, q threadclient.ListQuery) ([]threadclient.Summary, error) {
+	w.query = q
+	return []threadclient.Summary{
+		{ThreadID: "t2", Status: "open", Title: "Two\nlines", Agents: []string{"demo", "other"}, StartTime: time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local)},
+		{ThreadID: "t1", Status: "closed", StartTime: time.Date(2026, 1, 1, 3, 4, 5, 0, time.Local)},
+	}, nil
+}
+
+// output is where a program under test writes.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// program is a run of the command line.
+type program struct {
+	t          *testing.T
+	out, err   *output
+	in         *io.PipeWriter
+	interrupts chan os.Signal
+	exit       chan int
+}
+
+// start runs the command line in the world, as if by ann.
+func (w *world) start(terminal bool, args ...string) *program {
+	w.t.Setenv("USER", "ann")
+	r, in := io.Pipe()
+	p := &program{t: w.t, out: &output{}, err: &output{}, in: in, interrupts: make(chan os.Signal), exit: make(chan int, 1)}
+	a := &app{
+		stdin: r, stdout: p.out, stderr: p.err, terminal: terminal, settle: w.settle,
+		dial:       func(context.Context, connection) (threads, func(), error) { return w, func() {}, nil },
+		interrupts: func() (<-chan os.Signal, func()) { return p.interrupts, func() {} },
+	}
+	ctx, cancel := context.WithTimeout(w.t.Context(), 30*time.Second)
+	w.t.Cleanup(func() {
+		cancel()
+		assertNoError(w.t, r.Close())
+	})
+	go func() { p.exit <- a.run(ctx, append([]string{"--api", w.url}, args...)) }()
+	return p
+}
+
+func (p *program) types(text string) {
+	p.t.Helper()
+	_, err := io.WriteString(p.in, text)
+	require.NoError(p.t, err)
+}
+
+func (p *program) shows(text string) {
+	p.t.Helper()
+	require.Eventually(p.t, func() bool { return strings.Contains(p.out.String(), text) }, 20*time.Second, 5*time.Millisecond,
+		"want %q in:\n%s", text, p.out)
+}
+
+func (p *program) exits(code int) {
+	p.t.Helper()
+	select {
+	case got := <-p.exit:
+		require.Equal(p.t, code, got, "stderr: %s\nstdout: %s", p.err, p.out)
+	case <-time.After(25 * time.Second):
+		require.Fail(p.t, "it does not end", "stdout: %s", p.out)
+	}
+}

@@ -1,0 +1,148 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/starter/internal/api"
+)
+
+// threadError says which thread an error is about.
+type threadError struct {
+	thread string
+	err    error
+}
+
+func (e *threadError) Error() string { return e.err.Error() }
+func (e *threadError) Unwrap() error { return e.err }
+
+func about(thread string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &threadError{thread, err}
+}
+
+const startServer = `start it with "go run ./devserver"`
+
+// explain turns an error into what a person can act on.
+func (a *app) explain(err error) string {
+	var dial *dialError
+	var unavailable *serviceerror.Unavailable
+	var namespace *serviceerror.NamespaceNotFound
+	switch {
+	case errors.As(err, &dial):
+		return fmt.Sprintf("Temporal does not answer at %s: %s, or name another with --address or TEMPORAL_ADDRESS (%s)",
+			dial.address, startServer, cause(dial.err))
+	case errors.Is(err, api.ErrUnreachable):
+		return fmt.Sprintf("the Threadmill API does not answer at %s: %s, or name another with --api or %s (%s)",
+			a.flags.api, startServer, envAPI, cause(err))
+	case errors.As(err, &namespace):
+		return fmt.Sprintf("Temporal at %s has no namespace %q: name another with --temporal-namespace", *a.flags.dialled, namespace.Namespace)
+	case errors.As(err, &unavailable):
+		return fmt.Sprintf("Temporal at %s does not answer: %s (%s)", *a.flags.dialled, startServer, cause(err))
+	case noWorker(err):
+		return fmt.Sprintf("Temporal at %s took the request, but no worker answered: %s, or run a worker on task queue %q",
+			*a.flags.dialled, startServer, a.flags.taskQueue)
+	case errors.Is(err, context.Canceled):
+		return "stopped"
+	}
+	return a.explainThread(err)
+}
+
+// noWorker reports errors that mean that nobody works on the task queue.
+func noWorker(err error) bool {
+	var deadline *serviceerror.DeadlineExceeded
+	var precondition *serviceerror.FailedPrecondition
+	if errors.As(err, &precondition) {
+		return strings.Contains(precondition.Message, "worker")
+	}
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &deadline)
+}
+
+func (a *app) explainThread(err error) string {
+	var about *threadError
+	if !errors.As(err, &about) {
+		return err.Error()
+	}
+	id := about.thread
+	var status *api.StatusError
+	notThere := errors.As(err, &status) && status.Code == http.StatusNotFound
+	switch {
+	case errors.Is(err, signals.ErrNotFound) || notThere:
+		return fmt.Sprintf(`there is no thread %q in namespace %q: "starter list" shows the threads, "starter open %s" makes it`, id, a.flags.namespace, id)
+	case errors.Is(err, signals.ErrClosed):
+		return fmt.Sprintf(`thread %q is closed: "starter show %s" reads it, "starter open" makes a new one`, id, id)
+	case errors.Is(err, signals.ErrExists):
+		return fmt.Sprintf(`thread %q is there already: "starter send %s …" or "starter chat %s" talks to it`, id, id, id)
+	}
+	return err.Error()
+}
+
+// transient reports errors after which the same request may succeed.
+func transient(err error) bool {
+	var unavailable *serviceerror.Unavailable
+	var exhausted *serviceerror.ResourceExhausted
+	var cut *client.WorkflowUpdateServiceTimeoutOrCanceledError
+	return errors.As(err, &unavailable) || errors.As(err, &exhausted) || errors.As(err, &cut) || noWorker(err)
+}
+
+const (
+	minRetry = 200 * time.Millisecond
+	maxRetry = 3 * time.Second
+)
+
+// persist repeats op, which must be idempotent, while Temporal does not answer. It
+// calls lost with the first such error.
+func persist(ctx context.Context, op func(context.Context) error, lost func(error)) error {
+	for wait := minRetry; ; wait = min(wait*2, maxRetry) {
+		err := op(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err == nil || refusal(err) || !transient(err):
+			return err
+		}
+		if lost != nil {
+			lost(err)
+			lost = nil
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		}
+	}
+}
+
+// refusal reports errors that the thread gave as its answer.
+func refusal(err error) bool {
+	return errors.Is(err, signals.ErrNotFound) || errors.Is(err, signals.ErrClosed) ||
+		errors.Is(err, signals.ErrRefused) || errors.Is(err, event.ErrInvalid)
+}
+
+// cause is the innermost error's text, on one line.
+func cause(err error) string {
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			if many, ok := err.(interface{ Unwrap() []error }); ok && len(many.Unwrap()) > 0 {
+				err = many.Unwrap()[len(many.Unwrap())-1]
+				continue
+			}
+			return strings.Join(strings.Fields(err.Error()), " ")
+		}
+		err = inner
+	}
+}

@@ -1,0 +1,180 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals"
+)
+
+// newMessage makes the post of a person's message and checks it, so that a signal,
+// which nobody answers, is not sent in vain.
+func newMessage(thread, as, text string) (signals.Post, error) {
+	who, err := actor(as)
+	if err != nil {
+		return signals.Post{}, err
+	}
+	m := event.NewMessage{ThreadID: thread, SenderID: who, SenderType: event.User, Content: text}
+	if err := m.Validate(); err != nil {
+		return signals.Post{}, usageError{fmt.Errorf("message: %w", err)}
+	}
+	post := signals.NewPost(signals.NewID(), m)
+	if len(post.Payload) > signals.MaxPayload {
+		return signals.Post{}, usagef("message: it is %d bytes long, at most %d are allowed", len(post.Payload), signals.MaxPayload)
+	}
+	return post, nil
+}
+
+// sending holds the flags of send.
+type sending struct {
+	opening
+	as, id, onBusy     string
+	wait, create, json bool
+}
+
+func (a *app) sendCommand() *cobra.Command {
+	var s sending
+	cmd := &cobra.Command{
+		Use:   "send <thread> <text>",
+		Short: "Send a message; with --wait, print the reply",
+		Long: `Send a message and print the id of its event. The text "-" is read from stdin.
+
+The message is durable once the command returns: it is processed even if no worker
+runs at the moment. With --wait the command returns when the turn has ended, and
+prints the reply instead.`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkThread(args[0]); err != nil {
+				return err
+			}
+			post, err := a.post(s, args[0], args[1])
+			if err != nil {
+				return err
+			}
+			start, err := s.start()
+			if err != nil {
+				return err
+			}
+			return a.withThreads(cmd.Context(), s.wait, func(ctx context.Context, t threads) error {
+				return about(args[0], a.send(ctx, t, s, args[0], start, post))
+			})
+		},
+	}
+	s.register(cmd)
+	cmd.Flags().BoolVar(&s.wait, "wait", false, "wait for the end of the turn and print the reply")
+	cmd.Flags().StringVar(&s.id, "id", "", "id of the event: sending the same id twice has the effect of once")
+	cmd.Flags().StringVar(&s.as, "as", "", "name of the sender (default $USER)")
+	cmd.Flags().StringVar(&s.onBusy, "on-busy", string(signals.Enqueue), "what the message does to a turn in progress: enqueue, steer, interrupt or reject")
+	cmd.Flags().BoolVar(&s.create, "create", false, "open the thread if it is not there")
+	cmd.Flags().BoolVar(&s.json, "json", false, "print JSON")
+	return cmd
+}
+
+// post makes the message's post from flags, argument and stdin.
+func (a *app) post(s sending, thread, text string) (signals.Post, error) {
+	if text == "-" {
+		raw, err := io.ReadAll(io.LimitReader(a.stdin, signals.MaxPayload+1))
+		if err != nil {
+			return signals.Post{}, fmt.Errorf("reading the message from stdin: %w", err)
+		}
+		text = strings.TrimRight(string(raw), "\r\n")
+	}
+	post, err := newMessage(thread, s.as, text)
+	if err != nil {
+		return post, err
+	}
+	switch busy := signals.OnBusy(s.onBusy); busy {
+	case signals.Enqueue:
+	case signals.Steer, signals.Interrupt, signals.Reject:
+		post.OnBusy = busy
+	default:
+		return post, usagef("--on-busy is %q, must be enqueue, steer, interrupt or reject", s.onBusy)
+	}
+	if s.id != "" {
+		if err := signals.CheckID("--id", s.id); err != nil {
+			return post, usageError{err}
+		}
+		post.ID = s.id
+	}
+	return post, nil
+}
+
+func (a *app) send(ctx context.Context, t threads, s sending, thread string, start signals.Start, post signals.Post) error {
+	if s.create {
+		if _, err := t.PostOrOpen(ctx, thread, start, post); err != nil {
+			return err
+		}
+	}
+	switch {
+	case s.wait:
+		return a.await(ctx, t, s, thread, post)
+	case s.create:
+	case post.OnBusy == signals.Reject:
+		// A signal could not say that the message was refused.
+		if _, err := t.PostUpdate(ctx, thread, post); err != nil {
+			return err
+		}
+	default:
+		if _, err := t.Post(ctx, thread, post); err != nil {
+			return err
+		}
+	}
+	if s.json {
+		return a.printJSON(map[string]string{"threadId": thread, "eventId": post.ID})
+	}
+	a.say("%s", post.ID)
+	return nil
+}
+
+// await waits for the end of the turn, also across a restart of the servers: the
+// thread processes an event once, however often its turn is asked for.
+func (a *app) await(ctx context.Context, t threads, s sending, thread string, post signals.Post) error {
+	var result signals.TurnResult
+	err := persist(ctx, func(ctx context.Context) (err error) {
+		result, err = t.Turn(ctx, thread, post)
+		return err
+	}, func(err error) {
+		fmt.Fprintln(a.stderr, "starter: "+a.explain(err)+"; waiting…")
+	})
+	if err != nil {
+		return err
+	}
+	return a.printTurn(result, s.json)
+}
+
+// printTurn prints how a turn ended. A turn without a completed reply is a failure.
+func (a *app) printTurn(result signals.TurnResult, asJSON bool) error {
+	if asJSON {
+		if err := a.printJSON(result); err != nil {
+			return err
+		}
+	} else if result.Message != nil && result.Message.Content != "" {
+		a.say("%s", result.Message.Content)
+	}
+	if result.Status == signals.TurnCompleted {
+		return nil
+	}
+	return errors.New(turnText(result))
+}
+
+// turnText says how a turn ended, if not well.
+func turnText(result signals.TurnResult) string {
+	switch result.Status {
+	case signals.TurnFailed:
+		return "the turn failed: " + result.Error
+	case signals.TurnInterrupted:
+		return "the turn was interrupted"
+	case signals.TurnExpired:
+		return "the message expired before its turn came"
+	case signals.TurnUnanswered:
+		return "nobody answers: the message addresses no agent of the thread"
+	case signals.TurnCompleted, signals.TurnContinues:
+	}
+	return fmt.Sprintf("the turn ended as %q", result.Status)
+}

@@ -1,0 +1,312 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/starter/internal/api"
+	"github.com/threadmill/threadmill/starter/internal/render"
+)
+
+// session is one chat. All fields but the channels belong to the loop; everything
+// slow runs beside it and hands its outcome over as a function.
+type session struct {
+	app         *app
+	threads     threads
+	stream      *api.Client
+	view        *render.Renderer
+	thread, me  string
+	interactive bool
+	settle      time.Duration
+	after       string
+
+	lines chan string
+	items chan event.AgentEvent
+	done  chan func()
+
+	// backlog is a line that waits until the turn has ended.
+	backlog *string
+	eof     bool
+	quit    bool
+	failed  bool // the last turn failed
+
+	turns    int       // own turns that run
+	settling []ended   // own turns that have ended, and whose reply is on its way
+	retrying bool      // a retried event is being processed
+	active   bool      // events say that a turn runs, whoever began it
+	asks     []request // tool calls that wait for an answer, the first being asked
+	decided  map[string]bool
+	deciding int
+
+	stopping bool // the turn has been interrupted from here
+	closed   bool
+	noStream bool
+	prompted bool
+	lost     map[string]bool // servers that do not answer
+
+	errorsShown int
+	cutsShown   int // interruptions
+
+	own     map[string]int // texts that were sent from here and have not come back
+	swallow map[string]int // errors that were shown before the stream brought them
+}
+
+type request = event.ApprovalRequest
+
+// loop runs the chat until somebody leaves.
+func (s *session) loop(ctx context.Context, interrupts <-chan os.Signal) error {
+	for !s.over() {
+		s.prompt()
+		select {
+		case line, ok := <-s.input():
+			s.prompted = false
+			if !ok {
+				s.eof = true
+				break
+			}
+			s.accept(ctx, line)
+		case e := <-s.items:
+			s.event(e)
+		case outcome := <-s.done:
+			outcome()
+		case <-interrupts:
+			s.interrupted(ctx)
+		case <-ctx.Done():
+			s.quit = true
+		}
+		s.check()
+		if s.backlog != nil && s.ready() {
+			line := *s.backlog
+			s.backlog = nil
+			s.line(ctx, line)
+		}
+	}
+	return s.leave()
+}
+
+// over reports whether the chat ends here. Without a terminal the end of the input
+// ends it only once the turn has ended, or waits for an answer that cannot come.
+func (s *session) over() bool {
+	if s.quit || s.closed {
+		return true
+	}
+	return s.eof && s.backlog == nil && (s.interactive || s.ready())
+}
+
+func (s *session) busy() bool {
+	return s.turns > 0 || len(s.settling) > 0 || s.retrying || s.deciding > 0
+}
+
+// ready reports whether the next line may be taken for what it is.
+func (s *session) ready() bool {
+	return s.interactive || !s.busy() || len(s.asks) > 0 && s.deciding == 0
+}
+
+// input is where lines come from, unless one waits already.
+func (s *session) input() <-chan string {
+	if s.eof || s.backlog != nil {
+		return nil
+	}
+	return s.lines
+}
+
+// accept takes a line that has just been read.
+func (s *session) accept(ctx context.Context, line string) {
+	if s.ready() || immediate(line) {
+		s.line(ctx, line)
+		return
+	}
+	s.backlog = &line
+}
+
+func (s *session) line(ctx context.Context, line string) {
+	text := strings.TrimSpace(line)
+	switch {
+	case strings.HasPrefix(text, "//"):
+		s.send(ctx, text[1:])
+	case strings.HasPrefix(text, "/"):
+		s.command(ctx, text)
+	case len(s.asks) > 0:
+		s.answer(ctx, text)
+	case text != "":
+		s.send(ctx, line)
+	}
+}
+
+// event shows what has happened in the thread.
+func (s *session) event(e event.AgentEvent) {
+	switch e.Type {
+	case event.EventApprovalRequest:
+		if e.ApprovalRequest != nil {
+			s.ask(*e.ApprovalRequest)
+		}
+		return
+	case event.EventApproval:
+		if e.Approval != nil {
+			s.print(s.view.Event(e))
+			s.settleAsk(e.Approval.ToolCallID)
+		}
+		return
+	case event.EventMessage:
+		if s.isOwn(e.Message) {
+			return
+		}
+	case event.EventError:
+		s.failure(e)
+		return
+	case event.EventFinal:
+		s.atRest()
+	case event.EventStatus:
+		s.status(e)
+	case event.EventStream, event.EventThought, event.EventToolCall, event.EventToolProgress:
+		s.active = true
+	case event.EventToolResult, event.EventReset, event.EventGap:
+	}
+	s.print(s.view.Event(e))
+	s.settleAsk(resultOf(e))
+}
+
+// resultOf is the tool call whose result e is.
+func resultOf(e event.AgentEvent) string {
+	switch {
+	case e.Type == event.EventToolResult:
+		return e.ToolCallID
+	case e.Type == event.EventMessage && e.Message != nil && e.Message.SenderType == event.Tool:
+		return e.Message.ToolCallID
+	}
+	return ""
+}
+
+func (s *session) status(e event.AgentEvent) {
+	if e.Status == nil {
+		return
+	}
+	switch e.Status.Status {
+	case event.StatusInterrupted:
+		s.atRest()
+		s.cutsShown++
+	case event.StatusClosed:
+		s.closed = true
+	}
+}
+
+func (s *session) failure(e event.AgentEvent) {
+	s.atRest()
+	if s.swallow[e.Error] > 0 {
+		s.swallow[e.Error]--
+		return
+	}
+	s.errorsShown++
+	s.print(s.view.Event(e) + s.view.Note("/retry tries it again"))
+}
+
+// atRest says that a turn has ended, as far as the events tell.
+func (s *session) atRest() { s.active, s.retrying, s.stopping = false, false, false }
+
+// isOwn reports messages that were typed here: the terminal shows them already.
+func (s *session) isOwn(m *event.Message) bool {
+	if m == nil || m.SenderType != event.User || m.SenderID != s.me || s.own[m.Content] == 0 {
+		return false
+	}
+	s.own[m.Content]--
+	if !s.interactive {
+		return false
+	}
+	s.view.MarkSeen(m.ID)
+	return true
+}
+
+// interrupted is Ctrl-C.
+func (s *session) interrupted(ctx context.Context) {
+	if s.stopping || !(s.busy() || s.active) {
+		s.quit = true
+		return
+	}
+	s.stopping = true
+	s.print(s.view.Note("interrupting… (once more leaves)"))
+	s.control(ctx, signals.ControlInterrupt)
+}
+
+// setLost says that a server has gone or has come back, once for both.
+func (s *session) setLost(server string, gone bool) {
+	before := len(s.lost) > 0
+	if gone {
+		s.lost[server] = true
+	} else {
+		delete(s.lost, server)
+	}
+	switch after := len(s.lost) > 0; {
+	case after && !before:
+		s.print(s.view.Warn(lostText))
+	case before && !after:
+		s.print(s.view.Note(backText))
+	}
+}
+
+// hand gives outcome to the loop.
+func (s *session) hand(ctx context.Context, outcome func()) {
+	select {
+	case s.done <- outcome:
+	case <-ctx.Done():
+	}
+}
+
+// prompt invites a line when it is a person's turn to speak.
+func (s *session) prompt() {
+	if !s.interactive || s.prompted || !s.view.AtLineStart() || s.eof {
+		return
+	}
+	text := "› "
+	if len(s.asks) > 0 {
+		text = "allow? › "
+	} else if s.busy() || s.active {
+		return
+	}
+	s.prompted = true
+	fmt.Fprint(s.app.stdout, text)
+}
+
+// print writes text where the prompt stands, which comes back after it.
+func (s *session) print(text string) {
+	if text == "" {
+		return
+	}
+	if s.prompted {
+		text = "\r\x1b[K" + text
+		s.prompted = false
+	}
+	// Whoever has closed our output will not read why.
+	_, _ = io.WriteString(s.app.stdout, text)
+}
+
+// leave says good-bye, and how to come back.
+func (s *session) leave() error {
+	if s.prompted {
+		fmt.Fprintln(s.app.stdout)
+		s.prompted = false
+	}
+	s.print(s.view.Break())
+	if !s.closed {
+		text := "come back with: starter chat " + s.thread
+		if s.app.flags.namespace != signals.DefaultNamespace {
+			text += " --namespace " + s.app.flags.namespace
+		}
+		if s.busy() || s.active {
+			text = "the turn goes on without you; " + text
+		}
+		s.print(s.view.Note(text))
+	}
+	if s.failed && !s.interactive {
+		return silentError{}
+	}
+	return nil
+}
+
+func isExists(err error) bool { return errors.Is(err, signals.ErrExists) }

@@ -1,0 +1,169 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/signals/threadclient"
+	"github.com/threadmill/threadmill/starter/internal/api"
+	"github.com/threadmill/threadmill/starter/internal/render"
+)
+
+func (a *app) listCommand() *cobra.Command {
+	var q threadclient.ListQuery
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the open threads, the newest first",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if q.Limit < 1 || q.Limit > threadclient.MaxListLimit {
+				return usagef("--limit is %d, must be 1 to %d", q.Limit, threadclient.MaxListLimit)
+			}
+			return a.withThreads(cmd.Context(), false, func(ctx context.Context, t threads) error {
+				found, err := t.List(ctx, q)
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return a.printJSON(map[string]any{"threads": found})
+				}
+				return a.printList(found)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&q.All, "all", false, "closed threads too")
+	cmd.Flags().StringVar(&q.Agent, "agent", "", "only threads of this agent")
+	cmd.Flags().IntVar(&q.Limit, "limit", threadclient.DefaultListLimit, "how many at most")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func (a *app) printList(found []threadclient.Summary) error {
+	if len(found) == 0 {
+		fmt.Fprintf(a.stderr, "no threads in namespace %q\n", a.flags.namespace)
+		return nil
+	}
+	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "THREAD\tSTATUS\tSTARTED\tAGENTS\tTITLE")
+	for _, s := range found {
+		agents := "(default)"
+		if len(s.Agents) > 0 {
+			agents = strings.Join(s.Agents, ",")
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", s.ThreadID, s.Status, s.StartTime.Local().Format(time.DateTime),
+			agents, strings.Join(strings.Fields(s.Title), " "))
+	}
+	return w.Flush()
+}
+
+// shown is the result of show.
+type shown struct {
+	State    signals.State           `json:"state"`
+	Pending  []event.ApprovalRequest `json:"approvals"`
+	Messages []api.Message           `json:"messages"`
+}
+
+func (a *app) showCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "show <thread>",
+		Short: "Show a thread's state and its messages",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkThread(args[0]); err != nil {
+				return err
+			}
+			messages, err := a.api()
+			if err != nil {
+				return err
+			}
+			return a.withThreads(cmd.Context(), false, func(ctx context.Context, t threads) error {
+				return about(args[0], a.show(ctx, t, messages, args[0], asJSON))
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// show prints the state even if the messages cannot be had.
+func (a *app) show(ctx context.Context, t threads, stored *api.Client, thread string, asJSON bool) error {
+	out := shown{Pending: []event.ApprovalRequest{}, Messages: []api.Message{}}
+	var err error
+	if out.State, err = t.State(ctx, thread); err != nil {
+		return err
+	}
+	if out.State.Approvals > 0 {
+		waiting, err := t.Approvals(ctx, thread)
+		if err != nil {
+			return err
+		}
+		out.Pending = waiting.Approvals
+	}
+	messages, problem := stored.Messages(ctx, thread)
+	if isNotFound(problem) { // the thread has stored nothing yet
+		problem = nil
+	}
+	if len(messages) > 0 {
+		out.Messages = messages
+	}
+	if asJSON {
+		if err := a.printJSON(out); err != nil {
+			return err
+		}
+		return problem
+	}
+	a.printShown(out)
+	return problem
+}
+
+func (a *app) printShown(out shown) {
+	for _, line := range stateLines(out.State) {
+		a.say("%s", line)
+	}
+	r := render.New(render.Options{Color: a.color, Hints: true, ThreadID: out.State.ThreadID, ResultLines: 1000})
+	if len(out.Messages) > 0 {
+		a.say("")
+	}
+	for _, m := range out.Messages {
+		fmt.Fprint(a.stdout, r.Event(event.AgentEvent{Type: event.EventMessage, Message: &m.Message}))
+	}
+	for _, p := range out.Pending {
+		fmt.Fprint(a.stdout, r.Event(event.AgentEvent{Type: event.EventApprovalRequest, ApprovalRequest: &p}))
+	}
+}
+
+// stateLines describes a thread's state for people.
+func stateLines(s signals.State) []string {
+	agents := "the default agent"
+	if len(s.Agents) > 0 {
+		agents = strings.Join(s.Agents, ", ")
+	}
+	lines := []string{fmt.Sprintf("thread %s · %s · %s", s.ThreadID, s.Status, agents)}
+	if s.Title != "" {
+		lines[0] += " · " + strings.Join(strings.Fields(s.Title), " ")
+	}
+	if s.Turn != nil {
+		for _, run := range s.Turn.Runs {
+			doing := run.Doing
+			if len(run.Tools) > 0 {
+				doing += " (" + strings.Join(run.Tools, ", ") + ")"
+			}
+			lines = append(lines, fmt.Sprintf("  %s: step %d, %s", run.Agent, run.Step, doing))
+		}
+	}
+	lines = append(lines, fmt.Sprintf("  waiting: %d events, %d approvals · tokens: %d in, %d out · history: %d events",
+		s.QueueLength, s.Approvals, s.Usage.InputTokens, s.Usage.OutputTokens, s.HistoryEvents))
+	for _, item := range s.Failed {
+		lines = append(lines, fmt.Sprintf("  failed: %s: %s", item.ID, strings.Join(strings.Fields(item.Error), " ")))
+	}
+	return lines
+}

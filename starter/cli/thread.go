@@ -1,0 +1,162 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/threadmill/threadmill/signals"
+)
+
+// opening holds the flags with which a thread is opened.
+type opening struct {
+	agents   []string
+	title    string
+	metadata []string
+}
+
+func (o *opening) register(cmd *cobra.Command) {
+	cmd.Flags().StringArrayVar(&o.agents, "agent", nil, "agent that takes part in a new thread (repeatable; default: the server's first)")
+	cmd.Flags().StringVar(&o.title, "title", "", "title of a new thread")
+	cmd.Flags().StringArrayVar(&o.metadata, "metadata", nil, "key=value kept with a new thread (repeatable)")
+}
+
+func (o *opening) start() (signals.Start, error) {
+	start := signals.Start{Agents: o.agents, Title: o.title}
+	if len(o.metadata) == 0 {
+		return start, nil
+	}
+	fields := map[string]string{}
+	for _, pair := range o.metadata {
+		key, value, ok := strings.Cut(pair, "=")
+		if !ok || key == "" {
+			return start, usagef("--metadata is %q, must be key=value", pair)
+		}
+		fields[key] = value
+	}
+	raw, err := json.Marshal(fields)
+	start.Metadata = raw
+	return start, err
+}
+
+// opened is the result of open.
+type opened struct {
+	ThreadID string `json:"threadId"`
+	EventID  string `json:"eventId,omitempty"`
+}
+
+func (a *app) openCommand() *cobra.Command {
+	var o opening
+	var message, as string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "open [id]",
+		Short: "Open a thread and print its id",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			out := opened{ThreadID: signals.NewID()}
+			if len(args) == 1 {
+				out.ThreadID = args[0]
+			}
+			if err := checkThread(out.ThreadID); err != nil {
+				return err
+			}
+			start, err := o.start()
+			if err != nil {
+				return err
+			}
+			var first *signals.Post
+			if cmd.Flags().Changed("message") {
+				post, err := newMessage(out.ThreadID, as, message)
+				if err != nil {
+					return err
+				}
+				first, out.EventID = &post, post.ID
+			}
+			return a.withThreads(cmd.Context(), false, func(ctx context.Context, t threads) error {
+				if err := t.Open(ctx, out.ThreadID, start, first); err != nil {
+					return about(out.ThreadID, err)
+				}
+				if asJSON {
+					return a.printJSON(out)
+				}
+				a.say("%s", out.ThreadID)
+				return nil
+			})
+		},
+	}
+	o.register(cmd)
+	cmd.Flags().StringVarP(&message, "message", "m", "", "first message")
+	cmd.Flags().StringVar(&as, "as", "", "name of the sender (default $USER)")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func (a *app) interruptCommand() *cobra.Command {
+	return a.controlCommand("interrupt <thread>", "Interrupt the turn in progress; what was said so far is kept", signals.ControlInterrupt)
+}
+
+func (a *app) closeCommand() *cobra.Command {
+	return a.controlCommand("close <thread>", "Close a thread for good; its records stay", signals.ControlClose)
+}
+
+func (a *app) controlCommand(use, short string, action signals.ControlAction) *cobra.Command {
+	var by, reason string
+	cmd := &cobra.Command{
+		Use:   use,
+		Short: short,
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			who, err := actor(by)
+			if err != nil {
+				return err
+			}
+			if err := checkThread(args[0]); err != nil {
+				return err
+			}
+			return a.withThreads(cmd.Context(), false, func(ctx context.Context, t threads) error {
+				return about(args[0], t.Control(ctx, args[0], signals.Control{Action: action, By: who, Reason: reason}))
+			})
+		},
+	}
+	cmd.Flags().StringVar(&by, "by", "", "who does it (default $USER)")
+	cmd.Flags().StringVar(&reason, "reason", "", "why")
+	return cmd
+}
+
+func (a *app) retryCommand() *cobra.Command {
+	var by string
+	cmd := &cobra.Command{
+		Use:   "retry <thread> [eventId]",
+		Short: "Process a failed event again, the one that failed last if none is named",
+		Args:  cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			who, err := actor(by)
+			if err != nil {
+				return err
+			}
+			if err := checkThread(args[0]); err != nil {
+				return err
+			}
+			eventID := ""
+			if len(args) == 2 {
+				eventID = args[1]
+			}
+			return a.withThreads(cmd.Context(), false, func(ctx context.Context, t threads) error {
+				return about(args[0], retry(ctx, t, args[0], eventID, who))
+			})
+		},
+	}
+	cmd.Flags().StringVar(&by, "by", "", "who does it (default $USER)")
+	return cmd
+}
+
+// checkThread makes a wrong thread id a usage error.
+func checkThread(id string) error {
+	if err := signals.CheckID("thread", id); err != nil {
+		return usageError{err}
+	}
+	return nil
+}

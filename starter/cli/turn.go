@@ -1,0 +1,316 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals"
+)
+
+// ended is an own turn that has ended, while its last events may be on their way.
+type ended struct {
+	result signals.TurnResult
+
+	// errorsBefore and cutsBefore are how many errors and interruptions had been
+	// shown when the turn began.
+	errorsBefore, cutsBefore int
+
+	// late says that the stream has had its time.
+	late bool
+}
+
+const helpText = `/help               this
+/interrupt          stop the turn; what was said so far is kept
+/approvals          tool calls that wait for an answer
+/state              what the thread is doing
+/retry [eventId]    process what failed last, or that event, again
+/quit               leave; the thread stays
+//text              send a message that begins with a slash`
+
+// immediate reports commands that do not wait for the turn before them.
+func immediate(line string) bool {
+	switch strings.TrimSpace(line) {
+	case "/help", "/interrupt", "/approvals", "/state":
+		return true
+	}
+	return false
+}
+
+func (s *session) command(ctx context.Context, text string) {
+	name, arg, _ := strings.Cut(text, " ")
+	switch name {
+	case "/help":
+		s.print(s.view.Note(helpText))
+	case "/interrupt":
+		s.control(ctx, signals.ControlInterrupt)
+	case "/approvals":
+		s.listApprovals(ctx)
+	case "/state":
+		s.showState(ctx)
+	case "/retry":
+		s.retry(ctx, strings.TrimSpace(arg))
+	case "/quit", "/exit":
+		s.quit = true
+	default:
+		s.print(s.view.Fail(fmt.Sprintf("%s is not a command: /help lists them, //… sends a message that begins with a slash", name)))
+	}
+}
+
+// send posts a message and waits, beside the loop, for its turn to end.
+func (s *session) send(ctx context.Context, text string) {
+	post, err := newMessage(s.thread, s.me, text)
+	if err != nil {
+		s.print(s.view.Fail(err.Error()))
+		return
+	}
+	s.turns++
+	s.own[text]++
+	end := ended{errorsBefore: s.errorsShown, cutsBefore: s.cutsShown}
+	go func() {
+		err := s.persist(ctx, func(ctx context.Context) error {
+			var err error
+			end.result, err = s.threads.Turn(ctx, s.thread, post)
+			return err
+		})
+		s.hand(ctx, func() {
+			s.turns--
+			s.turnEnded(ctx, end, err)
+		})
+	}()
+}
+
+func (s *session) turnEnded(ctx context.Context, end ended, err error) {
+	s.failed = err != nil || end.result.Status == signals.TurnFailed
+	if err != nil {
+		s.print(s.view.Fail(s.app.explain(about(s.thread, err))))
+		s.closed = s.closed || errors.Is(err, signals.ErrClosed)
+		return
+	}
+	if s.settled(end) {
+		s.finish(end.result)
+		return
+	}
+	s.settling = append(s.settling, end)
+	wait := s.settle
+	if s.noStream || len(s.lost) > 0 {
+		wait = 0
+	}
+	id := end.result.EventID
+	time.AfterFunc(wait, func() { s.hand(ctx, func() { s.expire(id) }) })
+}
+
+// settled reports whether the stream has brought all of a turn that has ended.
+func (s *session) settled(end ended) bool {
+	if m := end.result.Message; m != nil && !s.view.Seen(m.ID) {
+		return false
+	}
+	switch end.result.Status {
+	case signals.TurnFailed:
+		return s.errorsShown > end.errorsBefore
+	case signals.TurnInterrupted:
+		return s.cutsShown > end.cutsBefore
+	case signals.TurnCompleted, signals.TurnExpired, signals.TurnUnanswered, signals.TurnContinues:
+	}
+	return true
+}
+
+func (s *session) expire(eventID string) {
+	for i := range s.settling {
+		if s.settling[i].result.EventID == eventID {
+			s.settling[i].late = true
+		}
+	}
+}
+
+// check finishes the turns that have settled, or have waited for the stream in vain.
+func (s *session) check() {
+	waiting := s.settling[:0]
+	for _, end := range s.settling {
+		switch {
+		case s.settled(end):
+			s.finish(end.result)
+		case end.late:
+			s.showResult(end)
+			s.finish(end.result)
+		default:
+			waiting = append(waiting, end)
+		}
+	}
+	s.settling = waiting
+}
+
+// showResult shows a turn's end as Temporal gave it.
+func (s *session) showResult(end ended) {
+	if m := end.result.Message; m != nil {
+		s.print(s.view.Event(event.AgentEvent{Type: event.EventMessage, Message: m}))
+	}
+	if end.result.Status == signals.TurnFailed && s.errorsShown == end.errorsBefore {
+		s.failure(event.AgentEvent{Type: event.EventError, Error: end.result.Error})
+		s.swallow[end.result.Error]++
+	}
+	if end.result.Status == signals.TurnInterrupted {
+		s.print(s.view.Warn(turnText(end.result)))
+	}
+}
+
+// finish closes a turn, and says what no event says: that nobody answers.
+func (s *session) finish(result signals.TurnResult) {
+	if s.turns == 0 {
+		s.atRest()
+	}
+	switch result.Status {
+	case signals.TurnUnanswered, signals.TurnExpired:
+		s.print(s.view.Warn(turnText(result)))
+	case signals.TurnCompleted, signals.TurnFailed, signals.TurnInterrupted, signals.TurnContinues:
+	}
+}
+
+// ask puts a tool call's question, or lines it up behind the one that is asked.
+func (s *session) ask(req request) {
+	if s.decided[req.ToolCallID] {
+		return
+	}
+	for _, known := range s.asks {
+		if known.ToolCallID == req.ToolCallID {
+			return
+		}
+	}
+	s.asks = append(s.asks, req)
+	if len(s.asks) == 1 {
+		s.print(s.view.Question(req))
+	}
+}
+
+// settleAsk takes back the question about a call that has been settled.
+func (s *session) settleAsk(toolCallID string) {
+	if toolCallID == "" {
+		return
+	}
+	s.decided[toolCallID] = true
+	for i, req := range s.asks {
+		if req.ToolCallID != toolCallID {
+			continue
+		}
+		s.asks = append(s.asks[:i], s.asks[i+1:]...)
+		if i == 0 && len(s.asks) > 0 {
+			s.print(s.view.Question(s.asks[0]))
+		}
+		return
+	}
+}
+
+// answer takes a line as the answer to the question that is asked.
+func (s *session) answer(ctx context.Context, text string) {
+	req := s.asks[0]
+	d := signals.Decide{ToolCallID: req.ToolCallID, Scope: event.Once, By: s.me, Agent: req.Agent, ToolName: req.ToolName}
+	switch strings.ToLower(text) {
+	case "":
+		s.print(s.view.Question(req))
+		return
+	case "y", "yes":
+		d.Decision = event.Approve
+	case "n", "no":
+		d.Decision = event.Deny
+	default:
+		d.Decision, d.Reason = event.Deny, text
+	}
+	s.deciding++
+	s.settleAsk(req.ToolCallID)
+	go func() {
+		var outcome signals.DecideOutcome
+		err := s.persist(ctx, func(ctx context.Context) error {
+			var err error
+			outcome, err = s.threads.Decide(ctx, s.thread, d)
+			return err
+		})
+		s.hand(ctx, func() {
+			s.deciding--
+			if err != nil {
+				delete(s.decided, d.ToolCallID) // so that it can be asked again
+				s.print(s.view.Fail(s.app.explain(about(s.thread, err))))
+			} else if problem := outcomeProblem(d, outcome); problem != "" {
+				s.print(s.view.Warn(problem))
+			}
+		})
+	}()
+}
+
+func (s *session) control(ctx context.Context, action signals.ControlAction) {
+	s.beside(ctx, func(ctx context.Context) error {
+		return s.threads.Control(ctx, s.thread, signals.Control{Action: action, By: s.me})
+	}, func() {})
+}
+
+func (s *session) retry(ctx context.Context, eventID string) {
+	s.retrying = true
+	go func() {
+		err := s.persist(ctx, func(ctx context.Context) error { return retry(ctx, s.threads, s.thread, eventID, s.me) })
+		if err != nil {
+			s.hand(ctx, func() {
+				s.retrying = false
+				s.print(s.view.Fail(s.app.explain(about(s.thread, err))))
+			})
+		}
+	}()
+}
+
+func (s *session) showState(ctx context.Context) {
+	var state signals.State
+	s.beside(ctx, func(ctx context.Context) (err error) {
+		state, err = s.threads.State(ctx, s.thread)
+		return err
+	}, func() { s.print(s.view.Note(strings.Join(stateLines(state), "\n"))) })
+}
+
+func (s *session) listApprovals(ctx context.Context) {
+	var waiting signals.Approvals
+	s.beside(ctx, func(ctx context.Context) (err error) {
+		waiting, err = s.threads.Approvals(ctx, s.thread)
+		return err
+	}, func() {
+		if len(waiting.Approvals) == 0 {
+			s.print(s.view.Note("nothing waits for an answer"))
+			return
+		}
+		for _, req := range waiting.Approvals {
+			s.ask(req)
+		}
+		if len(s.asks) == 0 {
+			return
+		}
+		s.print(s.view.Note(fmt.Sprintf("%d waiting", len(waiting.Approvals))) + s.view.Question(s.asks[0]))
+	})
+}
+
+// beside runs op beside the loop, and then what is to be shown.
+func (s *session) beside(ctx context.Context, op func(context.Context) error, then func()) {
+	go func() {
+		limited, cancel := context.WithTimeout(ctx, s.app.flags.timeout)
+		defer cancel()
+		err := op(limited)
+		s.hand(ctx, func() {
+			if err != nil {
+				s.print(s.view.Fail(s.app.explain(about(s.thread, err))))
+				return
+			}
+			then()
+		})
+	}()
+}
+
+// persist repeats op while Temporal does not answer, and says so.
+func (s *session) persist(ctx context.Context, op func(context.Context) error) error {
+	told := false
+	err := persist(ctx, op, func(error) {
+		told = true
+		s.hand(ctx, func() { s.setLost("temporal", true) })
+	})
+	if told {
+		s.hand(ctx, func() { s.setLost("temporal", false) })
+	}
+	return err
+}

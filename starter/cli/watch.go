@@ -1,0 +1,125 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/signal"
+
+	"github.com/spf13/cobra"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/starter/internal/api"
+	"github.com/threadmill/threadmill/starter/internal/render"
+)
+
+const (
+	lostText = "connection lost, reconnecting…"
+	backText = "connected again"
+)
+
+func isNotFound(err error) bool {
+	var status *api.StatusError
+	return errors.As(err, &status) && status.Code == http.StatusNotFound
+}
+
+// errClosed ends a watch when the thread has been closed: nothing will follow.
+var errClosed = errors.New("the thread has been closed")
+
+func (a *app) watchCommand() *cobra.Command {
+	var from, thoughts string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "watch <thread>",
+		Short: "Show what happens in a thread, until it is closed",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if from != "start" && from != "now" {
+				return usagef("--from is %q, must be start or now", from)
+			}
+			if err := checkThread(args[0]); err != nil {
+				return err
+			}
+			stream, err := a.api()
+			if err != nil {
+				return err
+			}
+			if _, err := a.renderer(thoughts); err != nil {
+				return err
+			}
+			v := viewer{app: a, thread: args[0], json: asJSON, thoughts: render.Thoughts(thoughts)}
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
+			defer stop()
+			return about(args[0], v.watch(ctx, stream, from == "now"))
+		},
+	}
+	cmd.Flags().StringVar(&from, "from", "start", "where to begin: start or now")
+	cmd.Flags().StringVar(&thoughts, "thoughts", string(render.Show), "what to do with thoughts: show, collapse or hide")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the events as JSON, one a line")
+	return cmd
+}
+
+// viewer writes the events of a thread.
+type viewer struct {
+	app      *app
+	thread   string
+	json     bool
+	thoughts render.Thoughts
+}
+
+func (v viewer) watch(ctx context.Context, stream *api.Client, now bool) error {
+	r := render.New(render.Options{Color: v.app.color, Thoughts: v.thoughts, Hints: true, ThreadID: v.thread})
+	opts := api.WatchOptions{
+		Now:      now,
+		FailFast: true,
+		Missing:  v.exists,
+		Lost:     func(error) { v.note(r, lostText) },
+		Back:     func() { v.note(r, backText) },
+	}
+	err := stream.Watch(ctx, v.thread, opts, func(item api.Item) error { return v.show(r, item) })
+	if !v.json {
+		fmt.Fprint(v.app.stdout, r.Break())
+	}
+	if errors.Is(err, errClosed) || errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// exists asks Temporal for a thread that the API does not know: one that has just
+// been opened has no records yet.
+func (v viewer) exists(ctx context.Context) error {
+	return v.app.withThreads(ctx, false, func(ctx context.Context, t threads) error {
+		state, err := t.State(ctx, v.thread)
+		if err == nil && state.Status == signals.Closed {
+			return signals.ErrClosed
+		}
+		return err
+	})
+}
+
+func (v viewer) show(r *render.Renderer, item api.Item) error {
+	var err error
+	if v.json {
+		_, err = fmt.Fprintf(v.app.stdout, "%s\n", item.Raw)
+	} else {
+		_, err = io.WriteString(v.app.stdout, r.Event(item.Event))
+	}
+	if s := item.Event.Status; err == nil && item.Event.Type == event.EventStatus && s != nil && s.Status == event.StatusClosed {
+		return errClosed
+	}
+	return err
+}
+
+// note writes about the connection: into the transcript, or beside JSON.
+func (v viewer) note(r *render.Renderer, text string) {
+	if v.json {
+		fmt.Fprintln(v.app.stderr, text)
+		return
+	}
+	fmt.Fprint(v.app.stdout, r.Warn(text))
+}

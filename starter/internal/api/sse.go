@@ -1,0 +1,88 @@
+package api
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"strconv"
+	"time"
+)
+
+// maxEvent bounds one event of the stream, in bytes.
+const maxEvent = 16 << 20
+
+var errTooLarge = errors.New("an event of the stream is too large")
+
+// frame is one event of a server-sent stream.
+type frame struct {
+	id    string
+	hasID bool
+	data  []byte
+	retry time.Duration
+}
+
+// frameReader splits a stream into frames.
+type frameReader struct {
+	r     *bufio.Reader
+	alive func() // called for every line, comments included
+}
+
+// next returns the next frame that says something: data, an id or a retry. What
+// follows the last blank line is an event cut off half-way, and is dropped.
+func (f *frameReader) next() (frame, error) {
+	var out frame
+	var data [][]byte
+	size := 0
+	for {
+		line, err := f.line()
+		if err != nil {
+			return frame{}, err
+		}
+		f.alive()
+		if size += len(line); size > maxEvent {
+			return frame{}, errTooLarge
+		}
+		if len(line) == 0 {
+			if data == nil && !out.hasID && out.retry == 0 {
+				continue
+			}
+			out.data = bytes.Join(data, []byte("\n"))
+			return out, nil
+		}
+		name, value, _ := bytes.Cut(line, []byte(":"))
+		value = bytes.TrimPrefix(value, []byte(" "))
+		switch string(name) {
+		case "data":
+			data = append(data, bytes.Clone(value))
+		case "id":
+			out.id, out.hasID = string(value), true
+		case "retry":
+			if ms, err := strconv.Atoi(string(value)); err == nil && ms > 0 {
+				out.retry = time.Duration(ms) * time.Millisecond
+			}
+		}
+	}
+}
+
+// line returns a line without its end; a line without an end is an error.
+func (f *frameReader) line() ([]byte, error) {
+	var whole []byte
+	for {
+		piece, err := f.r.ReadSlice('\n')
+		if errors.Is(err, bufio.ErrBufferFull) {
+			if whole = append(whole, piece...); len(whole) > maxEvent {
+				return nil, errTooLarge
+			}
+			continue
+		}
+		if err != nil {
+			if errors.Is(err, io.EOF) {
+				err = io.ErrUnexpectedEOF
+			}
+			return nil, err
+		}
+		whole = append(whole, piece...)
+		return bytes.TrimRight(whole, "\r\n"), nil
+	}
+}

@@ -1,0 +1,221 @@
+package api
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/threadmill/threadmill/event"
+)
+
+// WatchOptions says where a watch begins and how it bears trouble.
+type WatchOptions struct {
+	// After is the id of the last event that is known already. Empty = none.
+	After string
+
+	// Now begins with what is new, unless After is set. Otherwise the watch begins
+	// with the thread's first record.
+	Now bool
+
+	// FailFast returns the error if the first connection cannot be made.
+	FailFast bool
+
+	// Missing is asked when the API does not know the thread: nil means that the
+	// thread will be there, and to try again. Without it, that is an error.
+	Missing func(ctx context.Context) error
+
+	// Lost is called once when the connection is gone and the first attempt to
+	// restore it has failed; Back when it is restored.
+	Lost func(err error)
+	Back func()
+}
+
+// Item is one event of a watched thread.
+type Item struct {
+	// ID is the event's place. Empty if the server gave it none.
+	ID    string
+	Event event.AgentEvent
+
+	// Raw is the event's JSON as it came.
+	Raw json.RawMessage
+}
+
+// Watch calls fn for the events of a thread, each once and in order, until ctx ends
+// or fn returns an error; either is returned. It connects again by itself whenever
+// the connection is lost. It also ends with an answer that trying again cannot
+// change, as a [*StatusError].
+func (c *Client) Watch(ctx context.Context, threadID string, opts WatchOptions, fn func(Item) error) error {
+	w := &watch{client: c, thread: threadID, opts: opts, fn: fn, last: opts.After, delay: c.cfg.MinDelay, base: c.cfg.MinDelay}
+	for {
+		err := w.connect(ctx)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err := w.judge(ctx, err); err != nil {
+			return err
+		}
+		if err := w.pause(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// watch is one call of Watch.
+type watch struct {
+	client *Client
+	thread string
+	opts   WatchOptions
+	fn     func(Item) error
+
+	last  string // id of the last event delivered
+	met   bool   // a connection has been made
+	down  bool   // Lost has been called
+	delay time.Duration
+	base  time.Duration
+}
+
+// handlerError is an error of the caller's own function.
+type handlerError struct{ err error }
+
+func (e handlerError) Error() string { return e.err.Error() }
+
+// connectError is a failure to open the stream.
+type connectError struct{ err error }
+
+func (e connectError) Error() string { return e.err.Error() }
+func (e connectError) Unwrap() error { return e.err }
+
+// connect opens the stream and reads it until it breaks.
+func (w *watch) connect(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	idle := time.AfterFunc(w.client.cfg.Idle, cancel)
+	defer idle.Stop()
+
+	query := url.Values{}
+	header := http.Header{"Accept": {"text/event-stream"}, "Cache-Control": {"no-cache"}}
+	switch {
+	case w.last != "":
+		header.Set("Last-Event-ID", w.last)
+	case w.opts.Now:
+		query.Set("from", "now")
+	}
+	resp, err := w.client.get(ctx, w.thread, "events", query, header)
+	if err != nil {
+		return connectError{err}
+	}
+	defer resp.Body.Close()
+	w.connected()
+	frames := frameReader{r: bufio.NewReaderSize(resp.Body, 32<<10), alive: func() { idle.Reset(w.client.cfg.Idle) }}
+	return w.read(&frames)
+}
+
+func (w *watch) connected() {
+	w.met = true
+	if w.down {
+		w.down = false
+		if w.opts.Back != nil {
+			w.opts.Back()
+		}
+	}
+}
+
+func (w *watch) read(frames *frameReader) error {
+	for {
+		f, err := frames.next()
+		if err != nil {
+			return err
+		}
+		if f.retry > 0 {
+			w.base = min(f.retry, w.client.cfg.MaxDelay)
+		}
+		if err := w.deliver(f); err != nil {
+			return err
+		}
+		w.delay = w.base
+	}
+}
+
+func (w *watch) deliver(f frame) error {
+	if len(f.data) > 0 {
+		item := Item{ID: f.id, Raw: f.data}
+		if err := json.Unmarshal(f.data, &item.Event); err != nil {
+			return handlerError{fmt.Errorf("reading event %q of thread %q: %w", f.id, w.thread, err)}
+		}
+		if err := w.fn(item); err != nil {
+			return handlerError{err}
+		}
+	}
+	if f.hasID && f.id != "" {
+		w.last = f.id
+	}
+	return nil
+}
+
+// judge returns what ends the watch, or nil to connect again.
+func (w *watch) judge(ctx context.Context, err error) error {
+	var handler handlerError
+	if errors.As(err, &handler) {
+		return handler.err
+	}
+	if errors.Is(err, errTooLarge) {
+		return err
+	}
+	var failed connectError
+	if !errors.As(err, &failed) {
+		return nil // a stream that ran and broke: the next attempt will tell
+	}
+	if err := w.permanent(ctx, failed.err); err != nil {
+		return err
+	}
+	if !w.met && w.opts.FailFast && errors.Is(failed.err, ErrUnreachable) {
+		return failed.err
+	}
+	if waits := isStatus(failed.err, http.StatusNotFound); !w.down && !waits {
+		w.down = true
+		if w.opts.Lost != nil {
+			w.opts.Lost(failed.err)
+		}
+	}
+	return nil
+}
+
+// permanent returns err if trying again cannot help.
+func (w *watch) permanent(ctx context.Context, err error) error {
+	var status *StatusError
+	if !errors.As(err, &status) {
+		return nil
+	}
+	switch {
+	case status.Code == http.StatusNotFound && w.opts.Missing != nil:
+		return w.opts.Missing(ctx)
+	case status.Code == http.StatusRequestTimeout, status.Code == http.StatusTooManyRequests, status.Code >= 500:
+		return nil
+	}
+	return err
+}
+
+func isStatus(err error, code int) bool {
+	var status *StatusError
+	return errors.As(err, &status) && status.Code == code
+}
+
+// pause waits before the next attempt, twice as long each time.
+func (w *watch) pause(ctx context.Context) error {
+	wait := w.delay/2 + rand.N(w.delay/2+1)
+	w.delay = min(w.delay*2, w.client.cfg.MaxDelay)
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,278 @@
+package render
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/threadmill/threadmill/event"
+)
+
+// message is one that is being produced.
+type message struct {
+	id      string
+	agent   string
+	attempt int
+
+	// text is all that has been streamed; waiting is what has not been written yet.
+	text    strings.Builder
+	waiting []span
+
+	// mode is what was written last of it: thought, stream, or nothing yet.
+	mode         event.AgentEventType
+	begun        bool
+	thoughtWords int
+}
+
+// span is a run of pieces of one type.
+type span struct {
+	typ  event.AgentEventType
+	text string
+}
+
+func (r *Renderer) piece(e event.AgentEvent) {
+	if r.Seen(e.MessageID) && e.MessageID != "" {
+		return
+	}
+	m := r.find(e.MessageID, e.Agent)
+	if m == nil {
+		m = &message{id: e.MessageID, agent: e.Agent, attempt: e.Attempt}
+		r.live = append(r.live, m)
+	}
+	if e.Attempt < m.attempt {
+		return // of an attempt that has been given up
+	}
+	if e.Attempt > m.attempt {
+		r.restart(m, e.Attempt)
+	}
+	if e.Type == event.EventStream {
+		m.text.WriteString(e.Content)
+	}
+	m.waiting = append(m.waiting, span{e.Type, e.Content})
+	r.advance()
+}
+
+func (r *Renderer) find(id, agent string) *message {
+	for _, m := range r.live {
+		if m.id == id && (id != "" || m.agent == agent) {
+			return m
+		}
+	}
+	if m := r.ended[id]; m != nil {
+		delete(r.ended, id)
+		r.live = append(r.live, m)
+		return m
+	}
+	return nil
+}
+
+// advance writes what the message in front has waiting.
+func (r *Renderer) advance() {
+	if r.front == nil && len(r.live) > 0 {
+		r.front = r.live[0]
+	}
+	if r.front == nil {
+		return
+	}
+	for _, s := range r.front.waiting {
+		r.span(r.front, s)
+	}
+	r.front.waiting = nil
+}
+
+func (r *Renderer) span(m *message, s span) {
+	if s.typ == event.EventThought {
+		r.thought(m, s.text)
+		return
+	}
+	if s.text == "" {
+		return
+	}
+	r.closeThought(m)
+	if r.owner != m || m.mode != event.EventStream {
+		r.heading(m)
+	}
+	r.write(plain, s.text)
+	m.mode, m.begun = event.EventStream, true
+}
+
+func (r *Renderer) thought(m *message, text string) {
+	m.thoughtWords += len(strings.Fields(text))
+	switch r.opts.Thoughts {
+	case Show:
+		if r.owner != m || m.mode != event.EventThought {
+			r.endLine()
+			r.write(dim, name(m.agent)+" thinks › ")
+			r.owner = m
+		}
+		r.write(dim, text)
+		m.begun = true
+	case Collapse, Hide:
+	}
+	m.mode = event.EventThought
+}
+
+// closeThought ends a thought when something else follows it.
+func (r *Renderer) closeThought(m *message) {
+	if m.mode != event.EventThought {
+		return
+	}
+	if r.opts.Thoughts == Collapse {
+		r.line(dim, fmt.Sprintf("%s thought for %d words", name(m.agent), m.thoughtWords))
+	} else if r.owner == m {
+		r.endLine()
+	}
+	m.mode, m.thoughtWords = "", 0
+}
+
+func (r *Renderer) heading(m *message) {
+	r.endLine()
+	r.write(cyan, name(m.agent)+" › ")
+	r.owner = m
+}
+
+func name(agent string) string {
+	if agent == "" {
+		return "agent"
+	}
+	return oneLine(agent)
+}
+
+// reset discards what was written of a message: on a terminal, that is to say so.
+func (r *Renderer) reset(id, agent string, attempt int) {
+	m := r.find(id, agent)
+	if m == nil || attempt != 0 && attempt < m.attempt {
+		return
+	}
+	r.restart(m, attempt)
+}
+
+func (r *Renderer) restart(m *message, attempt int) {
+	written := m.begun
+	m.text.Reset()
+	m.waiting, m.begun, m.mode, m.thoughtWords = nil, false, "", 0
+	m.attempt = max(m.attempt, attempt)
+	if written {
+		r.line(yellow, fmt.Sprintf("↻ %s begins this reply anew; what stands above of it does not count", name(m.agent)))
+	}
+}
+
+// message writes a complete message, or the rest of one that was streamed.
+func (r *Renderer) message(msg event.Message) {
+	if !r.once("message", msg.ID) {
+		return
+	}
+	switch msg.SenderType {
+	case event.Agent:
+		r.reply(msg)
+	case event.Tool:
+		r.result(msg.ToolCallID, msg.ToolName, msg.Content, msg.IsError)
+	case event.User, event.System:
+		r.block(bold, msg.SenderID, msg)
+	}
+}
+
+func (r *Renderer) reply(msg event.Message) {
+	m := r.find(msg.ID, "")
+	if m == nil {
+		if msg.Content != "" {
+			r.block(cyan, msg.SenderID, msg)
+		}
+	} else {
+		r.complete(m, msg)
+	}
+	for _, call := range msg.ToolCalls {
+		r.call(call.ID, call.Function.Name, call.Function.Arguments)
+	}
+}
+
+// complete makes what was streamed of a message agree with the message as stored.
+func (r *Renderer) complete(m *message, msg event.Message) {
+	r.bringToFront(m)
+	got := m.text.String()
+	switch rest, more := strings.CutPrefix(msg.Content, got); {
+	case more:
+		if rest != "" {
+			r.span(m, span{event.EventStream, rest})
+		}
+	case msg.Truncated:
+	default:
+		r.closeThought(m)
+		r.line(yellow, "↻ the reply as it was stored, in whole:")
+		r.heading(m)
+		r.write(plain, msg.Content)
+	}
+	r.closeThought(m)
+	if msg.Interrupted {
+		r.interrupted()
+	}
+	r.drop(m)
+	r.advance()
+}
+
+// bringToFront makes m the message that is written, with all that it has waiting.
+func (r *Renderer) bringToFront(m *message) {
+	if r.front != m {
+		r.leave()
+		r.front = m
+	}
+	r.advance()
+}
+
+func (r *Renderer) drop(m *message) {
+	r.leave()
+	for i, other := range r.live {
+		if other == m {
+			r.live = append(r.live[:i], r.live[i+1:]...)
+			break
+		}
+	}
+	r.front = nil
+}
+
+// block writes a message that was not streamed.
+func (r *Renderer) block(s style, sender string, msg event.Message) {
+	r.leave()
+	r.write(s, name(sender)+" › ")
+	r.write(plain, msg.Content)
+	if msg.Truncated {
+		r.write(dim, " … [shortened; `starter show` has the whole]")
+	}
+	if msg.Interrupted {
+		r.interrupted()
+	}
+	r.endLine()
+}
+
+func (r *Renderer) interrupted() {
+	if r.open {
+		r.write(plain, " ")
+	}
+	r.write(dim, "[interrupted]")
+}
+
+// final ends a reply. It does not say whose: a message with an id is ended by its
+// message event, one without, of the base protocol, here.
+func (r *Renderer) final() {
+	if len(r.live) == 1 && r.live[0].id == "" {
+		r.closeThought(r.live[0])
+		r.drop(r.live[0])
+	}
+	if len(r.live) == 0 {
+		r.leave()
+	}
+}
+
+// endAll writes what waits and ends all messages in progress, with nothing said
+// about whether they will come as a whole.
+func (r *Renderer) endAll() {
+	for len(r.live) > 0 {
+		m := r.live[0]
+		r.bringToFront(m)
+		r.closeThought(m)
+		r.drop(m)
+		if m.id != "" {
+			r.ended[m.id] = m
+		}
+	}
+	r.leave()
+}

@@ -1,0 +1,236 @@
+// Package render turns the agent events of a thread into text for a terminal. It
+// does no I/O: every method returns what is to be written next, so that a
+// transcript is a plain function of the events.
+//
+// The text only ever grows; nothing that was written is taken back. One message is
+// in front and is written piece by piece; pieces of others, from agents that speak
+// at the same time, wait until it is complete. Events that come twice, such as a
+// record after a reconnect, are written once.
+package render
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/threadmill/threadmill/event"
+)
+
+// Thoughts says what becomes of an agent's thoughts.
+type Thoughts string
+
+// What can become of thoughts.
+const (
+	// Show writes them, dimmed. The default.
+	Show Thoughts = "show"
+	// Collapse writes one line that says how long they were.
+	Collapse Thoughts = "collapse"
+	// Hide leaves them out.
+	Hide Thoughts = "hide"
+)
+
+// Valid reports whether t is one of the three.
+func (t Thoughts) Valid() bool { return t == Show || t == Collapse || t == Hide }
+
+// Options configure a [Renderer].
+type Options struct {
+	// Color writes ANSI colours.
+	Color bool
+
+	// Thoughts defaults to [Show].
+	Thoughts Thoughts
+
+	// ResultLines is how many lines of a tool's result are written. Default 6.
+	ResultLines int
+
+	// Width is the longest line of a tool card, in characters. Default 160.
+	Width int
+
+	// Hints adds the commands with which a watcher can react: ThreadID is needed
+	// for them.
+	Hints    bool
+	ThreadID string
+}
+
+// Renderer writes one thread. It is not safe for concurrent use.
+type Renderer struct {
+	opts Options
+	out  strings.Builder
+
+	// open says that the current line has text on it; owner is the message whose text
+	// was written last.
+	open  bool
+	owner *message
+
+	// live are the messages in progress; front is the one that is written. ended are
+	// those whose turn was cut off before they came as a whole.
+	live  []*message
+	front *message
+	ended map[string]*message
+
+	// shown are the ids of messages, tool calls, results and decisions that have
+	// been written; a thread's worth of ids is small beside its text.
+	shown map[string]bool
+	cards map[string]*card
+}
+
+// New makes a renderer.
+func New(opts Options) *Renderer {
+	if opts.Thoughts == "" {
+		opts.Thoughts = Show
+	}
+	if opts.ResultLines == 0 {
+		opts.ResultLines = 6
+	}
+	if opts.Width == 0 {
+		opts.Width = 160
+	}
+	return &Renderer{opts: opts, ended: map[string]*message{}, shown: map[string]bool{}, cards: map[string]*card{}}
+}
+
+// Event returns the text for the next event of the thread.
+func (r *Renderer) Event(e event.AgentEvent) string {
+	switch e.Type {
+	case event.EventThought, event.EventStream:
+		r.piece(e)
+	case event.EventReset:
+		r.reset(e.MessageID, e.Agent, e.Attempt)
+	case event.EventMessage:
+		if e.Message != nil {
+			r.message(*e.Message)
+		}
+	case event.EventFinal:
+		r.final()
+	case event.EventError:
+		r.endAll()
+		r.line(red, "error: "+e.Error)
+	case event.EventToolCall:
+		r.call(e.ToolCallID, e.ToolName, e.ToolArgs)
+	case event.EventToolProgress:
+		r.progress(e)
+	case event.EventToolResult:
+		r.result(e.ToolCallID, e.ToolName, e.Output, e.IsError)
+	case event.EventApprovalRequest:
+		if e.ApprovalRequest != nil {
+			r.request(*e.ApprovalRequest)
+		}
+	case event.EventApproval:
+		if e.Approval != nil {
+			r.decision(*e.Approval)
+		}
+	case event.EventStatus:
+		if e.Status != nil {
+			r.status(*e.Status)
+		}
+	case event.EventGap:
+		r.line(yellow, "… some of the output was lost"+suffix(": ", e.Detail))
+	}
+	return r.take()
+}
+
+// Note returns a line of the program's own.
+func (r *Renderer) Note(text string) string {
+	r.line(dim, text)
+	return r.take()
+}
+
+// Warn returns a line of the program's own about something that went wrong.
+func (r *Renderer) Warn(text string) string {
+	r.line(yellow, text)
+	return r.take()
+}
+
+// Fail returns a line about an error.
+func (r *Renderer) Fail(text string) string {
+	r.line(red, "error: "+text)
+	return r.take()
+}
+
+// Break ends the line that is being written, if there is one.
+func (r *Renderer) Break() string {
+	r.leave()
+	return r.take()
+}
+
+// Question returns the question whether a tool call may run.
+func (r *Renderer) Question(a event.ApprovalRequest) string {
+	r.shown["request/"+a.ToolCallID] = true
+	text := callText(a.ToolName, a.Arguments) + " wants to run"
+	if a.Reason != "" {
+		text += " (" + oneLine(a.Reason) + ")"
+	}
+	r.line(bold, text+". Allow? [y]es once / [n]o / reason")
+	return r.take()
+}
+
+// Seen reports whether the message of that id has been written.
+func (r *Renderer) Seen(messageID string) bool { return r.shown["message/"+messageID] }
+
+// MarkSeen makes the renderer leave out the message of that id.
+func (r *Renderer) MarkSeen(messageID string) { r.shown["message/"+messageID] = true }
+
+// once reports whether it is the first time that it sees kind and id. Things
+// without an id are always new.
+func (r *Renderer) once(kind, id string) bool {
+	if id == "" {
+		return true
+	}
+	key := kind + "/" + id
+	if r.shown[key] {
+		return false
+	}
+	r.shown[key] = true
+	return true
+}
+
+func (r *Renderer) request(a event.ApprovalRequest) {
+	if !r.once("request", a.ToolCallID) {
+		return
+	}
+	text := fmt.Sprintf("? %s wants to run", callText(a.ToolName, a.Arguments))
+	if a.Reason != "" {
+		text += " (" + oneLine(a.Reason) + ")"
+	}
+	r.line(bold, text)
+	if r.opts.Hints {
+		r.line(dim, fmt.Sprintf("  starter approve %s %s   or   starter deny %s %s", r.opts.ThreadID, a.ToolCallID, r.opts.ThreadID, a.ToolCallID))
+	}
+}
+
+func (r *Renderer) decision(a event.Approval) {
+	if !r.once("decision", a.ToolCallID) {
+		return
+	}
+	by, reason := suffix(" by ", oneLine(a.By)), suffix(": ", oneLine(a.Reason))
+	if a.Decision == event.Approve {
+		r.line(green, "✓ "+a.ToolName+" approved"+by+reason)
+		return
+	}
+	r.line(yellow, "✗ "+a.ToolName+" denied"+by+reason)
+}
+
+func (r *Renderer) status(s event.StatusChange) {
+	text := s.Status
+	switch s.Status {
+	case event.StatusOpened:
+		text = "thread opened" + suffix(" with ", strings.Join(s.Agents, ", "))
+	case event.StatusInterrupted:
+		r.endAll()
+		text = "interrupted"
+	case event.StatusClosed:
+		r.endAll()
+		text = "thread closed"
+	case event.StatusRetried:
+		text = "tried again"
+	}
+	r.line(dim, "· "+text+suffix(" by ", oneLine(s.By))+suffix(": ", oneLine(s.Detail)))
+}
+
+func suffix(before, text string) string {
+	if text == "" {
+		return ""
+	}
+	return before + text
+}
+
+// AtLineStart reports whether the next text begins a line.
+func (r *Renderer) AtLineStart() bool { return !r.open }

@@ -1,0 +1,115 @@
+package render
+
+import (
+	"bufio"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/event"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+func TestTranscripts(t *testing.T) {
+	for _, c := range []struct {
+		name, events, golden string
+		opts                 Options
+	}{
+		{"S1-09 thought shown, S1-10 indicator, S1-11 progress in the card, S1-12 result, S1-13 stream appended, S1-14 final", "turn", "turn", Options{}},
+		{"S1-09 thought collapsed to a line", "turn", "turn.collapse", Options{Thoughts: Collapse}},
+		{"S1-09 thought hidden", "turn", "turn.hide", Options{Thoughts: Hide}},
+		{"colours, and hints for watchers", "turn", "turn.color", Options{Color: true, Hints: true, ThreadID: "t1"}},
+		{"S1-13 S1-14 the base protocol alone", "base", "base", Options{}},
+		{"S1-12 a long result is collapsed, S1-15 the error is shown", "error", "error", Options{}},
+		{"a reset discards the pieces, a message supersedes them, a gap is shown", "reset", "reset", Options{}},
+		{"S1-11 parallel replies and calls are told apart", "parallel", "parallel", Options{}},
+		{"an interrupted reply is not written twice", "interrupted", "interrupted", Options{}},
+		{"what models and tools write cannot control the terminal", "hostile", "hostile", Options{}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := transcript(New(c.opts), readEvents(t, c.events))
+			path := filepath.Join("testdata", c.golden+".golden")
+			if *update {
+				require.NoError(t, os.WriteFile(path, []byte(got), 0o600))
+			}
+			want, err := os.ReadFile(path)
+			require.NoError(t, err)
+			require.Equal(t, string(want), got)
+		})
+	}
+}
+
+func transcript(r *Renderer, events []event.AgentEvent) string {
+	var out strings.Builder
+	for _, e := range events {
+		out.WriteString(r.Event(e))
+	}
+	return out.String()
+}
+
+func readEvents(t *testing.T, name string) []event.AgentEvent {
+	t.Helper()
+	f, err := os.Open(filepath.Join("testdata", name+".jsonl"))
+	require.NoError(t, err)
+	defer f.Close()
+	var events []event.AgentEvent
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		var e event.AgentEvent
+		require.NoError(t, json.Unmarshal(lines.Bytes(), &e), lines.Text())
+		events = append(events, e)
+	}
+	return events
+}
+
+// Whatever comes twice, as records do when a server repeats itself, is written once.
+func TestTwiceIsOnce(t *testing.T) {
+	events := readEvents(t, "turn")[1:16]
+	r := New(Options{})
+	first := transcript(r, events)
+	require.Contains(t, first, "Two files.")
+	require.Empty(t, transcript(r, events))
+}
+
+// However a stream is cut into pieces, the text is the same.
+func TestPiecesDoNotMatter(t *testing.T) {
+	const text = "The quick brown fox,\nand the lazy dog.\n\nEnd"
+	whole := func(size int) string {
+		r := New(Options{})
+		var out strings.Builder
+		for i := 0; i < len(text); i += size {
+			out.WriteString(r.Event(event.AgentEvent{
+				Type: event.EventStream, Agent: "demo", MessageID: "m", Attempt: 1, Content: text[i:min(i+size, len(text))],
+			}))
+		}
+		out.WriteString(r.Event(event.AgentEvent{Type: event.EventMessage, Message: &event.Message{
+			ID: "m", SenderID: "demo", SenderType: event.Agent, Content: text,
+		}}))
+		return out.String()
+	}
+	for size := 1; size <= len(text); size++ {
+		require.Equal(t, "demo › "+text+"\n", whole(size), "pieces of %d", size)
+	}
+}
+
+func TestQuestion(t *testing.T) {
+	r := New(Options{})
+	req := event.ApprovalRequest{ToolCallID: "c1", ToolName: "shell_cmd", Arguments: `{"command":"ls"}`}
+	require.Equal(t, `shell_cmd {"command":"ls"} wants to run. Allow? [y]es once / [n]o / reason`+"\n", r.Question(req))
+	require.Empty(t, r.Event(event.AgentEvent{Type: event.EventApprovalRequest, ApprovalRequest: &req}))
+}
+
+func TestNotesBreakLines(t *testing.T) {
+	r := New(Options{})
+	piece := event.AgentEvent{Type: event.EventStream, Agent: "demo", MessageID: "m", Content: "half"}
+	require.Equal(t, "demo › half", r.Event(piece))
+	require.Equal(t, "\nconnection lost\n", r.Warn("connection lost"))
+	require.Equal(t, "demo › half", r.Event(piece))
+	require.Equal(t, "\n", r.Break())
+	require.Empty(t, r.Break())
+}

@@ -1,0 +1,191 @@
+package render
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/threadmill/threadmill/event"
+)
+
+// card is a tool call that runs.
+type card struct {
+	id   string
+	name string
+
+	// partial is a line of progress whose end has not come yet.
+	partial string
+}
+
+// callText is a call as people read it.
+func callText(name, args string) string {
+	args = visible(args)
+	if args == "" {
+		args = "{}"
+	}
+	return oneLine(name) + " " + args
+}
+
+func (r *Renderer) call(id, name, args string) {
+	if !r.once("call", id) {
+		return
+	}
+	if r.front != nil {
+		r.closeThought(r.front)
+	}
+	r.cards[cardKey(id, name)] = &card{id: id, name: name}
+	r.leave()
+	r.write(cyan, "⚙ Using "+oneLine(name)+"…")
+	r.write(dim, " "+shorten(strings.TrimPrefix(callText(name, args), oneLine(name)+" "), r.opts.Width))
+	r.endLine()
+}
+
+// cardKey is the call's id or, where the base protocol has none, the tool's name.
+func cardKey(id, name string) string {
+	if id != "" {
+		return id
+	}
+	return "tool/" + name
+}
+
+// label tells cards apart while several are open.
+func (r *Renderer) label(c *card) string {
+	if len(r.cards) < 2 {
+		return ""
+	}
+	for _, other := range r.cards {
+		if other != c && other.name == c.name {
+			return oneLine(c.name) + " " + c.id + ": "
+		}
+	}
+	return oneLine(c.name) + ": "
+}
+
+func (r *Renderer) progress(e event.AgentEvent) {
+	c := r.cards[cardKey(e.ToolCallID, e.ToolName)]
+	if c == nil {
+		if e.ToolCallID != "" && r.shown["result/"+e.ToolCallID] {
+			return
+		}
+		c = &card{id: e.ToolCallID, name: e.ToolName}
+		r.cards[cardKey(e.ToolCallID, e.ToolName)] = c
+	}
+	text, whole := progressText(e.Data)
+	if text == "" || text == "null" {
+		return
+	}
+	c.partial += text
+	if whole {
+		c.partial += "\n"
+	}
+	for {
+		line, rest, found := strings.Cut(c.partial, "\n")
+		if !found {
+			return
+		}
+		c.partial = rest
+		r.progressLine(c, line)
+	}
+}
+
+func (r *Renderer) progressLine(c *card, line string) {
+	r.line(dim, "│ "+shorten(r.label(c)+line, r.opts.Width))
+}
+
+// progressText returns the text of a piece of progress, and whether it is a line of
+// its own rather than a chunk of output.
+func progressText(data json.RawMessage) (text string, whole bool) {
+	if json.Unmarshal(data, &text) == nil {
+		return text, !strings.HasSuffix(text, "\n")
+	}
+	var fields map[string]any
+	if json.Unmarshal(data, &fields) == nil {
+		for _, key := range []string{"message", "text", "content"} {
+			text, ok := fields[key].(string)
+			if subtype, _ := fields["subtype"].(string); ok && strings.HasSuffix(subtype, "_chunk") {
+				return text, false
+			}
+			if ok {
+				return text, !strings.HasSuffix(text, "\n")
+			}
+		}
+	}
+	return oneLine(string(data)), true
+}
+
+func (r *Renderer) result(id, name, output string, isError bool) {
+	if !r.once("result", id) {
+		return
+	}
+	key := cardKey(id, name)
+	c := r.cards[key]
+	if c == nil {
+		c = &card{id: id, name: name}
+	}
+	if name == "" {
+		name = c.name
+	}
+	if c.partial != "" {
+		r.progressLine(c, c.partial)
+	}
+	head, body := resultText(output)
+	s, mark := green, "✓ "
+	if isError {
+		s, mark = red, "✗ "
+	}
+	if label := r.label(c); strings.Contains(label, c.id) && c.id != "" {
+		name += " " + c.id
+	}
+	delete(r.cards, key)
+	r.leave()
+	r.write(s, "└ "+mark+oneLine(name))
+	r.write(dim, suffix(" ", head))
+	r.endLine()
+	r.resultBody(body, isError)
+}
+
+func (r *Renderer) resultBody(body string, isError bool) {
+	s := plain
+	if isError {
+		s = red
+	}
+	body = strings.Trim(body, "\n")
+	if body == "" {
+		return
+	}
+	lines := strings.Split(body, "\n")
+	hidden := len(lines) - r.opts.ResultLines
+	if hidden > 1 {
+		lines = lines[:r.opts.ResultLines]
+	}
+	for _, line := range lines {
+		r.line(s, "  "+shorten(line, r.opts.Width))
+	}
+	if hidden > 1 {
+		r.line(dim, fmt.Sprintf("  … %d more lines", hidden))
+	}
+}
+
+// resultText splits a result into a remark and what is shown below it. A command's
+// result shows as its output; a JSON string without its quotes.
+func resultText(output string) (head, body string) {
+	var text string
+	if json.Unmarshal([]byte(output), &text) == nil {
+		return "", text
+	}
+	var command struct {
+		Stdout   *string `json:"stdout"`
+		Stderr   *string `json:"stderr"`
+		ExitCode *int    `json:"exitCode"`
+		Error    string  `json:"error"`
+	}
+	if json.Unmarshal([]byte(output), &command) != nil || command.ExitCode == nil || command.Stdout == nil {
+		return "", output
+	}
+	head = fmt.Sprintf("(exit code %d)", *command.ExitCode)
+	body = strings.TrimRight(*command.Stdout, "\n")
+	if command.Stderr != nil && *command.Stderr != "" {
+		body += "\n" + strings.TrimRight(*command.Stderr, "\n")
+	}
+	return head, body + suffix("\n", command.Error)
+}

@@ -1,0 +1,272 @@
+package store
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/threadmill/threadmill/event"
+)
+
+// ErrInvalid marks a batch or a key that no driver stores: retrying it cannot help.
+var ErrInvalid = errors.New("cannot be stored")
+
+// CheckKey returns an error, which is [ErrInvalid], unless both parts of the key are
+// present and [Storable].
+func CheckKey(key Key) error {
+	if err := checkWord("namespace", key.Namespace); err != nil {
+		return err
+	}
+	return checkWord("threadId", key.ThreadID)
+}
+
+// Storable reports whether s can be an identifier in every driver: it is valid UTF-8
+// and has no NUL character.
+func Storable(s string) bool {
+	return utf8.ValidString(s) && !strings.Contains(s, "\x00")
+}
+
+// CheckBatch returns the batch in the form in which every driver stores it, so that
+// what an append returns is what a query finds later; or an error, which is
+// [ErrInvalid]. It does not touch what it was given.
+//
+// Refused are: records of type "token" (tokens go to the live stream); records
+// without id or type; identifiers that are not [Storable]; payloads and metadata that
+// are not JSON; two records with one id and different types; a ToolStart and a
+// ToolFinish of different calls; a ToolStart that is not "started", a ToolFinish that
+// is.
+//
+// Changed are: times, to UTC and whole microseconds; bytes in JSON and in titles that
+// are not UTF-8, to U+FFFD each run, and NUL characters in titles likewise (in JSON
+// they are written \u0000, and stay); an empty payload or tool input, to null; tool
+// input and output that are not JSON, to a JSON string of the same text; a
+// ToolFinish without FinishedAt, to now, and without StartedAt, to FinishedAt.
+func CheckBatch(key Key, b Batch) (Batch, error) {
+	if err := CheckKey(key); err != nil {
+		return Batch{}, err
+	}
+	var err error
+	if b.Records, err = checkRecords(b.Records); err != nil {
+		return Batch{}, err
+	}
+	if b.Once != "" && !slices.ContainsFunc(b.Records, func(r event.Record) bool { return r.ID == b.Once }) {
+		return Batch{}, invalid("once: %q is none of the records' ids", b.Once)
+	}
+	if b.Thread, err = checkUpdate(b.Thread); err != nil {
+		return Batch{}, err
+	}
+	if b.ToolStart, err = checkStart(b.ToolStart); err != nil {
+		return Batch{}, err
+	}
+	if b.ToolFinish, err = checkFinish(b.ToolFinish); err != nil {
+		return Batch{}, err
+	}
+	if b.ToolStart != nil && b.ToolFinish != nil && b.ToolStart.ToolCallID != b.ToolFinish.ToolCallID {
+		return Batch{}, invalid("toolStart and toolFinish are of different calls, %q and %q", b.ToolStart.ToolCallID, b.ToolFinish.ToolCallID)
+	}
+	return b, nil
+}
+
+func checkRecords(given []event.Record) ([]event.Record, error) {
+	records := slices.Clone(given)
+	types := make(map[string]string, len(records))
+	for i := range records {
+		r := &records[i]
+		if err := checkRecord(r); err != nil {
+			return nil, fmt.Errorf("record %d (%q): %w", i, r.ID, err)
+		}
+		if typ, twice := types[r.ID]; twice && typ != r.Type {
+			return nil, invalid("record %d (%q): its id is that of another record of the batch, of type %q", i, r.ID, typ)
+		}
+		types[r.ID] = r.Type
+	}
+	return records, nil
+}
+
+func checkRecord(r *event.Record) error {
+	if r.Type == event.TypeToken {
+		return invalid("type: %q is never stored: tokens go to the live stream", event.TypeToken)
+	}
+	if err := checkWord("id", r.ID); err != nil {
+		return err
+	}
+	if err := checkWord("type", r.Type); err != nil {
+		return err
+	}
+	if !Storable(r.TraceID) || !Storable(r.ParentEventID) {
+		return invalid("traceId and parentEventId must be UTF-8 without NUL characters")
+	}
+	if len(r.Payload) == 0 {
+		r.Payload = json.RawMessage("null")
+	}
+	if !json.Valid(r.Payload) {
+		return invalid("payload: is not JSON")
+	}
+	r.Payload = validUTF8(r.Payload)
+	r.CreatedAt = stamp(r.CreatedAt)
+	return nil
+}
+
+func checkUpdate(given *ThreadUpdate) (*ThreadUpdate, error) {
+	if given == nil {
+		return nil, nil
+	}
+	u := *given
+	if u.Title != nil {
+		title := strings.ReplaceAll(strings.ToValidUTF8(*u.Title, "\uFFFD"), "\x00", "\uFFFD")
+		u.Title = &title
+	}
+	switch u.Status {
+	case "", ThreadOpen, ThreadClosed:
+	default:
+		return nil, invalid("status of the thread: %q is neither %s nor %s", u.Status, ThreadOpen, ThreadClosed)
+	}
+	for _, agent := range u.Agents {
+		if err := checkWord("agents of the thread", agent); err != nil {
+			return nil, err
+		}
+	}
+	if len(u.Metadata) > 0 {
+		if !json.Valid(u.Metadata) {
+			return nil, invalid("metadata of the thread: is not JSON")
+		}
+		u.Metadata = validUTF8(u.Metadata)
+	}
+	return &u, nil
+}
+
+func checkStart(given *ToolLog) (*ToolLog, error) {
+	if given == nil {
+		return nil, nil
+	}
+	l, err := checkTool("toolStart", *given)
+	if err != nil {
+		return nil, err
+	}
+	if l.Status == "" {
+		l.Status = ToolStarted
+	}
+	if l.Status != ToolStarted {
+		return nil, invalid("toolStart %q: its status is %q, not %q", l.ToolCallID, l.Status, ToolStarted)
+	}
+	l.Output, l.FinishedAt = nil, nil
+	return l, nil
+}
+
+func checkFinish(given *ToolLog) (*ToolLog, error) {
+	if given == nil {
+		return nil, nil
+	}
+	l, err := checkTool("toolFinish", *given)
+	if err != nil {
+		return nil, err
+	}
+	switch l.Status {
+	case ToolSucceeded, ToolFailed, ToolDenied, ToolInterrupted, ToolUnknown:
+	default:
+		return nil, invalid("toolFinish %q: %q is no status of a finished call", l.ToolCallID, l.Status)
+	}
+	if l.FinishedAt == nil {
+		now := stamp(time.Now())
+		l.FinishedAt = &now
+	}
+	if l.StartedAt.IsZero() {
+		l.StartedAt = *l.FinishedAt
+	}
+	return l, nil
+}
+
+func checkTool(field string, l ToolLog) (*ToolLog, error) {
+	if err := checkWord(field+".toolCallId", l.ToolCallID); err != nil {
+		return nil, err
+	}
+	if !Storable(l.ToolName) || !Storable(l.Agent) || !Storable(l.TraceID) {
+		return nil, invalid("%s %q: toolName, agent and traceId must be UTF-8 without NUL characters", field, l.ToolCallID)
+	}
+	if l.Attempt < 0 || l.Attempt > math.MaxInt32 {
+		return nil, invalid("%s %q: attempt %d is out of bounds", field, l.ToolCallID, l.Attempt)
+	}
+	l.Input = asJSON(l.Input)
+	if l.Input == nil {
+		l.Input = json.RawMessage("null")
+	}
+	l.Output = asJSON(l.Output)
+	l.StartedAt = stamp(l.StartedAt)
+	if l.FinishedAt != nil {
+		at := stamp(*l.FinishedAt)
+		l.FinishedAt = &at
+	}
+	return &l, nil
+}
+
+func checkWord(field, s string) error {
+	if s == "" {
+		return invalid("%s: is required", field)
+	}
+	if !Storable(s) {
+		return invalid("%s: %q must be UTF-8 without NUL characters", field, s)
+	}
+	return nil
+}
+
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)
+}
+
+// asJSON keeps JSON as it is and makes a string of anything else: a model's
+// arguments need not be JSON, and are worth keeping then above all.
+func asJSON(raw json.RawMessage) json.RawMessage {
+	if len(raw) == 0 {
+		return nil
+	}
+	if json.Valid(raw) {
+		return validUTF8(raw)
+	}
+	text, _ := json.Marshal(string(raw))
+	return text
+}
+
+func validUTF8(raw json.RawMessage) json.RawMessage {
+	if utf8.Valid(raw) {
+		return raw
+	}
+	return bytes.ToValidUTF8(raw, []byte("\uFFFD"))
+}
+
+// stamp is the precision that all drivers have.
+func stamp(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
+
+// WithDefaults returns the query with its bounds made explicit.
+func (q Query) WithDefaults() Query {
+	if q.Limit <= 0 || q.Limit > MaxLimit {
+		q.Limit = MaxLimit
+	}
+	if q.Before <= 0 {
+		q.Before = math.MaxInt64
+	}
+	return q
+}
+
+// Bounds of [ThreadPage.Limit].
+const (
+	DefaultThreads = 50
+	MaxThreads     = 200
+)
+
+// WithDefaults returns the page with its limit made explicit.
+func (p ThreadPage) WithDefaults() ThreadPage {
+	switch {
+	case p.Limit <= 0:
+		p.Limit = DefaultThreads
+	case p.Limit > MaxThreads:
+		p.Limit = MaxThreads
+	}
+	p.CursorUpdatedAt = stamp(p.CursorUpdatedAt)
+	return p
+}

@@ -1,0 +1,247 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/store"
+)
+
+// The statements of an append, in order. $1 and $2 are the key. The row lock is taken
+// first; each later statement sees what was committed before the lock was had.
+//
+// Records are looked up by id in a way that leaves the planner no choice but the
+// index, one id after the other: on tables without statistics it takes a thread for
+// one row, and would read all of it.
+const (
+	makeThread = `INSERT INTO threads (namespace, id, created_at, updated_at) VALUES ($1, $2, now(), now())
+		ON CONFLICT DO NOTHING`
+
+	lockThread = `SELECT head FROM threads WHERE namespace = $1 AND id = $2 FOR UPDATE`
+
+	addRecords = `WITH given AS (
+			SELECT * FROM unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::timestamptz[], $8::text[])
+				WITH ORDINALITY AS g (id, type, trace_id, parent_event_id, created_at, payload, place)
+		), fresh AS (
+			SELECT given.*, row_number() OVER (ORDER BY place) AS n FROM given WHERE (
+				SELECT r.seq FROM records r WHERE r.namespace = $1 AND r.thread_id = $2 AND r.id = given.id) IS NULL
+				AND (SELECT r.seq FROM records r WHERE r.namespace = $1 AND r.thread_id = $2 AND r.id = $9) IS NULL
+		), added AS (
+			INSERT INTO records (namespace, thread_id, seq, id, type, trace_id, parent_event_id, created_at, payload)
+			SELECT t.namespace, t.id, t.head + f.n, f.id, f.type, f.trace_id, f.parent_event_id, f.created_at, f.payload::json
+			FROM fresh f, threads t WHERE t.namespace = $1 AND t.id = $2
+			RETURNING id, seq
+		), moved AS (
+			UPDATE threads SET head = head + (SELECT count(*) FROM added), updated_at = greatest(updated_at, now())
+			WHERE namespace = $1 AND id = $2 AND EXISTS (SELECT FROM added)
+		)
+		SELECT id, seq FROM added`
+
+	updateThread = `UPDATE threads t SET title = n.title, status = n.status, agents = n.agents, metadata = n.metadata,
+			updated_at = greatest(t.updated_at, now())
+		FROM (
+			SELECT coalesce($3, title) AS title, coalesce($4, status) AS status, coalesce($5::text[], agents) AS agents,
+				coalesce($6::text::json, metadata) AS metadata
+			FROM threads WHERE namespace = $1 AND id = $2
+		) n
+		WHERE t.namespace = $1 AND t.id = $2
+			AND (t.title, t.status, t.agents, t.metadata::text) IS DISTINCT FROM (n.title, n.status, n.agents, n.metadata::text)`
+
+	addTool = `INSERT INTO tool_logs (namespace, thread_id, tool_call_id, tool_name, agent, trace_id, input, output,
+			status, attempt, started_at, finished_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7::text::json, $8::text::json, $9, $10, $11, $12)
+		ON CONFLICT (namespace, thread_id, tool_call_id) `
+
+	// touch makes the thread active, unless the transaction has done so already.
+	touch = `, touched AS (
+			UPDATE threads SET updated_at = now()
+			WHERE namespace = $1 AND id = $2 AND updated_at < now() AND EXISTS (SELECT FROM changed)
+		) SELECT count(*) FROM changed`
+
+	startTool = `WITH changed AS (` + addTool + `DO NOTHING RETURNING 1)` + touch
+
+	finishTool = `WITH changed AS (` + addTool + `DO UPDATE SET output = excluded.output, status = excluded.status,
+			finished_at = excluded.finished_at, attempt = greatest(tool_logs.attempt, excluded.attempt)
+		WHERE tool_logs.finished_at IS NULL RETURNING 1)` + touch
+
+	storedTool = selectTool + ` WHERE namespace = $1 AND thread_id = $2 AND tool_call_id = $3`
+)
+
+const uniqueViolation = "23505"
+
+// appendTries bounds how often an append is tried that met another one.
+const appendTries = 6
+
+// Append implements [store.Store].
+func (s *Store) Append(ctx context.Context, key store.Key, batch store.Batch) (store.Appended, error) {
+	batch, err := store.CheckBatch(key, batch)
+	if err != nil {
+		return store.Appended{}, fmt.Errorf("postgres: appending to %s: %w", key, err)
+	}
+	for try := 1; ; try++ {
+		a := newAppending(key, batch)
+		err := s.pool.SendBatch(ctx, &a.pipeline).Close()
+		if err == nil {
+			return a.result(batch)
+		}
+		if !rolledBack(err) || try == appendTries {
+			return store.Appended{}, fmt.Errorf("postgres: appending to %s: %w", key, err)
+		}
+		if err := pause(ctx, try); err != nil {
+			return store.Appended{}, fmt.Errorf("postgres: appending to %s: %w", key, err)
+		}
+	}
+}
+
+// rolledBack reports whether the append certainly did not happen and may succeed when
+// tried again. A lost connection is not among them: the append may have happened, and
+// a second one would then not be told that it started its tool call.
+func rolledBack(err error) bool {
+	var pgErr *pgconn.PgError
+	if !errors.As(err, &pgErr) {
+		return pgconn.SafeToRetry(err)
+	}
+	switch pgErr.Code {
+	case uniqueViolation, "40001", "40P01": // serialization failure, deadlock
+		return true
+	}
+	return false
+}
+
+func pause(ctx context.Context, try int) error {
+	timer := time.NewTimer(rand.N(time.Duration(try) * 10 * time.Millisecond))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// appending is one try: the statements, which the server runs as one transaction
+// because they come in one pipeline, and their results.
+type appending struct {
+	key      store.Key
+	pipeline pgx.Batch
+
+	head    int64
+	stored  map[string]event.Record
+	added   map[string]int64
+	started bool
+	tool    *store.ToolLog
+}
+
+func newAppending(key store.Key, b store.Batch) *appending {
+	a := &appending{key: key, stored: map[string]event.Record{}, added: map[string]int64{}}
+	a.queue(makeThread)
+	a.queue(lockThread).QueryRow(func(row pgx.Row) error { return row.Scan(&a.head) })
+	a.addRecords(b.Records, b.Once)
+	if u := b.Thread; u != nil {
+		a.queue(updateThread, u.Title, textOrNull(u.Status), listOrNull(u.Agents), jsonOrNull(u.Metadata))
+	}
+	if b.ToolStart != nil {
+		a.addTool(startTool, b.ToolStart, &a.started)
+	}
+	if b.ToolFinish != nil {
+		a.addTool(finishTool, b.ToolFinish, new(bool))
+	}
+	return a
+}
+
+func (a *appending) queue(sql string, args ...any) *pgx.QueuedQuery {
+	return a.pipeline.Queue(sql, append([]any{a.key.Namespace, a.key.ThreadID}, args...)...)
+}
+
+func (a *appending) addRecords(records []event.Record, once string) {
+	var ids, types, traces, parents, payloads []string
+	var times []time.Time
+	given := make(map[string]bool, len(records))
+	for _, r := range records {
+		if given[r.ID] {
+			continue
+		}
+		given[r.ID] = true
+		ids, types = append(ids, r.ID), append(types, r.Type)
+		traces, parents = append(traces, r.TraceID), append(parents, r.ParentEventID)
+		times, payloads = append(times, r.CreatedAt), append(payloads, string(r.Payload))
+	}
+	if len(ids) == 0 {
+		return
+	}
+	a.queue(recordsByID, ids).Query(func(rows pgx.Rows) error {
+		found, err := pgx.CollectRows(rows, scanRecord)
+		for _, r := range found {
+			a.stored[r.ID] = r
+		}
+		return err
+	})
+	a.queue(addRecords, ids, types, traces, parents, times, payloads, once).Query(func(rows pgx.Rows) error {
+		var id string
+		var seq int64
+		_, err := pgx.ForEachRow(rows, []any{&id, &seq}, func() error {
+			a.added[id] = seq
+			return nil
+		})
+		return err
+	})
+}
+
+func (a *appending) addTool(sql string, l *store.ToolLog, changed *bool) {
+	a.queue(sql, l.ToolCallID, l.ToolName, l.Agent, l.TraceID, string(l.Input), jsonOrNull(l.Output),
+		string(l.Status), l.Attempt, l.StartedAt, l.FinishedAt,
+	).QueryRow(func(row pgx.Row) error {
+		var count int
+		err := row.Scan(&count)
+		*changed = count > 0
+		return err
+	})
+	a.queue(storedTool, l.ToolCallID).Query(func(rows pgx.Rows) error {
+		stored, err := pgx.CollectExactlyOneRow(rows, scanTool)
+		a.tool = &stored
+		return err
+	})
+}
+
+func (a *appending) result(b store.Batch) (store.Appended, error) {
+	result := store.Appended{Head: a.head + int64(len(a.added)), ToolLog: a.tool, Started: a.started}
+	first := make(map[string]event.Record, len(b.Records))
+	for _, r := range b.Records {
+		if known, twice := first[r.ID]; twice {
+			r = known
+		} else if old, ok := a.stored[r.ID]; ok {
+			r = old
+		} else if _, done := a.stored[b.Once]; done {
+			continue
+		} else if r.Seq, ok = a.added[r.ID]; !ok {
+			return store.Appended{}, fmt.Errorf("postgres: appending to %s: record %q is neither new nor stored", a.key, r.ID)
+		}
+		first[r.ID] = r
+		result.Records = append(result.Records, r)
+	}
+	return result, nil
+}
+
+func textOrNull(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+func listOrNull(s []string) []string {
+	if len(s) == 0 {
+		return nil
+	}
+	return s
+}
+
+func jsonOrNull(raw json.RawMessage) *string { return textOrNull(string(raw)) }

@@ -1,0 +1,115 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/threadmill/threadmill/store"
+)
+
+// Config says where the store is.
+type Config struct {
+	// URL is a connection string, as psql takes it: a URL or key=value pairs.
+	// Required.
+	URL string
+
+	// MaxConns bounds the connections. Default: pool_max_conns of the URL, or else
+	// the number of CPUs, at least 4.
+	MaxConns int
+
+	// Schema holds the tables; it is made if missing. Default: the connection's own,
+	// usually "public".
+	Schema string
+
+	// Logger gets the migrations, at debug level. Default: none.
+	Logger *slog.Logger
+}
+
+// maxConns is far above what a server accepts.
+const maxConns = 10_000
+
+// Store is a [store.Store] in PostgreSQL.
+type Store struct {
+	pool *pgxpool.Pool
+}
+
+var _ store.Store = (*Store)(nil)
+
+// Open connects to the database and brings the tables up to date.
+func Open(ctx context.Context, cfg Config) (*Store, error) {
+	pc, err := cfg.pool()
+	if err != nil {
+		return nil, fmt.Errorf("postgres: %w", err)
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, pc)
+	if err != nil {
+		return nil, fmt.Errorf("postgres: opening: %w", err)
+	}
+	if err := prepare(ctx, pool, cfg); err != nil {
+		pool.Close()
+		return nil, fmt.Errorf("postgres: opening %s at %s: %w", pc.ConnConfig.Database, pc.ConnConfig.Host, err)
+	}
+	return &Store{pool: pool}, nil
+}
+
+func (c Config) pool() (*pgxpool.Config, error) {
+	if c.URL == "" {
+		return nil, errors.New("Config.URL: is required, such as postgres://user@host/database")
+	}
+	if c.MaxConns < 0 || c.MaxConns > maxConns {
+		return nil, fmt.Errorf("Config.MaxConns: %d is not between 0 and %d", c.MaxConns, maxConns)
+	}
+	if !store.Storable(c.Schema) {
+		return nil, fmt.Errorf("Config.Schema: %q cannot be a name", c.Schema)
+	}
+	pc, err := pgxpool.ParseConfig(c.URL)
+	if err != nil {
+		return nil, fmt.Errorf("Config.URL: %w", err)
+	}
+	if c.MaxConns > 0 {
+		pc.MaxConns = int32(c.MaxConns)
+	}
+	params := pc.ConnConfig.RuntimeParams
+	if c.Schema != "" {
+		params["search_path"] = quoted(c.Schema)
+	}
+	if params["application_name"] == "" {
+		params["application_name"] = "threadmill"
+	}
+	// Append relies on it: what follows the lock sees what was committed before it.
+	params["default_transaction_isolation"] = "read committed"
+	// Each statement has one good plan; planning it again would take longer than running it.
+	params["plan_cache_mode"] = "force_generic_plan"
+	return pc, nil
+}
+
+func prepare(ctx context.Context, pool *pgxpool.Pool, cfg Config) error {
+	if cfg.Schema != "" {
+		if err := createSchema(ctx, pool, cfg.Schema); err != nil {
+			return fmt.Errorf("schema %q: %w", cfg.Schema, err)
+		}
+	}
+	logger := cfg.Logger
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	return migrate(ctx, pool, logger)
+}
+
+// Ping reports whether the server answers.
+func (s *Store) Ping(ctx context.Context) error {
+	if err := s.pool.Ping(ctx); err != nil {
+		return fmt.Errorf("postgres: ping: %w", err)
+	}
+	return nil
+}
+
+// Close waits for what runs and closes the connections. Further calls do nothing.
+func (s *Store) Close() error {
+	s.pool.Close()
+	return nil
+}

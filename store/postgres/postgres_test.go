@@ -1,0 +1,176 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
+	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/store/postgres"
+	"github.com/threadmill/threadmill/store/storetest"
+)
+
+// schema returns a schema's name that is not taken, and drops the schema at the end.
+func schema(t testing.TB) string {
+	t.Helper()
+	server, name := testenv.Postgres(t), testenv.Name("Store \"test\" ")
+	t.Cleanup(func() { exec(t, server, "DROP SCHEMA IF EXISTS "+pgx.Identifier{name}.Sanitize()+" CASCADE") })
+	return name
+}
+
+func exec(t testing.TB, server, query string, args ...any) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context()) // it has ended when cleanup runs
+	conn, err := pgx.Connect(ctx, server)
+	require.NoError(t, err)
+	_, err = conn.Exec(ctx, query, args...)
+	require.NoError(t, err)
+	require.NoError(t, conn.Close(ctx))
+}
+
+func open(t testing.TB, schema string, conns int) *postgres.Store {
+	t.Helper()
+	s, err := postgres.Open(t.Context(), postgres.Config{URL: testenv.Postgres(t), Schema: schema, MaxConns: conns})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+func TestStore(t *testing.T) {
+	storetest.Run(t, func(t *testing.T) store.Store { return open(t, schema(t), 0) })
+}
+
+func TestProcessesShareAThread(t *testing.T) {
+	name := schema(t)
+	storetest.RunShared(t, open(t, name, 0), open(t, name, 2), open(t, name, 1))
+}
+
+func TestOpenAtOnce(t *testing.T) {
+	name, server := schema(t), testenv.Postgres(t)
+	errs := make(chan error, 6)
+	var opening sync.WaitGroup
+	for range cap(errs) {
+		opening.Go(func() {
+			s, err := postgres.Open(t.Context(), postgres.Config{URL: server, Schema: name, MaxConns: 1})
+			if err == nil {
+				err = s.Close()
+			}
+			errs <- err
+		})
+	}
+	opening.Wait()
+	for range cap(errs) {
+		require.NoError(t, <-errs)
+	}
+}
+
+func TestSchemasKeepApart(t *testing.T) {
+	one, other := open(t, schema(t), 0), open(t, schema(t), 0)
+	_, err := one.Append(t.Context(), key, store.Batch{})
+	require.NoError(t, err)
+	_, err = other.Thread(t.Context(), key)
+	require.ErrorIs(t, err, store.ErrNotFound)
+}
+
+func TestOpenErrors(t *testing.T) {
+	for field, cfg := range map[string]postgres.Config{
+		"Config.URL":      {},
+		"Config.URL:":     {URL: "postgres://host:port/db"},
+		"Config.MaxConns": {URL: "postgres://host/db", MaxConns: -1},
+		"Config.Schema":   {URL: "postgres://host/db", Schema: "a\x00"},
+	} {
+		_, err := postgres.Open(t.Context(), cfg)
+		require.ErrorContains(t, err, field)
+	}
+	_, err := postgres.Open(t.Context(), postgres.Config{URL: "postgres://somebody:hush@127.0.0.1:1/db"})
+	require.Error(t, err)
+	require.NotContains(t, err.Error(), "hush")
+}
+
+// The server's own default must not weaken the order of records.
+func TestReadCommittedWhateverTheDefault(t *testing.T) {
+	name := schema(t)
+	server := with(t, "default_transaction_isolation", "repeatable read")
+	var stores []store.Store
+	for range 2 {
+		s, err := postgres.Open(t.Context(), postgres.Config{URL: server, Schema: name})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, s.Close()) })
+		stores = append(stores, s)
+	}
+	storetest.RunShared(t, stores...)
+}
+
+// A failure in the last statement of an append undoes the first.
+func TestFailedAppendLeavesNothing(t *testing.T) {
+	name := schema(t)
+	s := open(t, name, 0)
+	exec(t, testenv.Postgres(t), "ALTER TABLE "+pgx.Identifier{name, "tool_logs"}.Sanitize()+" ADD CHECK (agent <> 'refused')")
+	log := store.ToolLog{ToolCallID: "call", Agent: "refused", StartedAt: time.Now()}
+	batch := store.Batch{Records: []event.Record{message("a")}, ToolStart: &log}
+	_, err := s.Append(t.Context(), key, batch)
+	require.ErrorContains(t, err, key.String())
+	_, err = s.Thread(t.Context(), key)
+	require.ErrorIs(t, err, store.ErrNotFound)
+	found, err := s.Records(t.Context(), key, store.Query{})
+	require.NoError(t, err)
+	require.Empty(t, found)
+
+	log.Agent = "accepted"
+	a, err := s.Append(t.Context(), key, batch)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, a.Head)
+	require.True(t, a.Started)
+}
+
+// After the server has cut the connections, the store works again by itself.
+func TestConnectionsCut(t *testing.T) {
+	name := testenv.Name("cut")
+	s, err := postgres.Open(t.Context(), postgres.Config{
+		URL: with(t, "application_name", name), Schema: schema(t), MaxConns: 2,
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	_, err = s.Append(t.Context(), key, store.Batch{Records: []event.Record{message("a")}})
+	require.NoError(t, err)
+	exec(t, testenv.Postgres(t), "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = $1", name)
+	require.Eventually(t, func() bool {
+		a, err := s.Append(t.Context(), key, store.Batch{Records: []event.Record{message("b")}})
+		return err == nil && a.Head == 2
+	}, 10*time.Second, 10*time.Millisecond)
+}
+
+// with returns the server's URL with a parameter set.
+func with(t *testing.T, parameter, value string) string {
+	t.Helper()
+	server, err := url.Parse(testenv.Postgres(t))
+	require.NoError(t, err)
+	values := server.Query()
+	values.Set(parameter, value)
+	server.RawQuery = values.Encode()
+	return server.String()
+}
+
+var key = store.Key{Namespace: "n", ThreadID: "t"}
+
+func message(id string) event.Record {
+	return event.NewRecord(id, event.TypeMessage, "trace", "", time.Now(), event.Message{ID: id, Content: "hello"})
+}
+
+func BenchmarkAppend(b *testing.B) {
+	s := open(b, schema(b), 0)
+	for i := 0; b.Loop(); i++ {
+		_, err := s.Append(b.Context(), key, store.Batch{Records: []event.Record{
+			message(fmt.Sprint(i, "a")), message(fmt.Sprint(i, "b")), message(fmt.Sprint(i, "c")),
+		}})
+		require.NoError(b, err)
+	}
+}

@@ -1,0 +1,173 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/store"
+)
+
+const (
+	selectThread = `SELECT namespace, id, title, status, agents, metadata, head, created_at, updated_at FROM threads`
+	selectRecord = `SELECT id, seq, type, payload, trace_id, parent_event_id, created_at FROM records`
+	selectTool   = `SELECT tool_call_id, tool_name, agent, trace_id, input, output, status, attempt, started_at, finished_at FROM tool_logs`
+
+	recordsBetween = selectRecord + ` WHERE namespace = $1 AND thread_id = $2 AND seq > $3 AND seq < $4
+		AND ($5::text[] IS NULL OR type = ANY($5))`
+	oldest = recordsBetween + ` ORDER BY seq LIMIT $6`
+	newest = recordsBetween + ` ORDER BY seq DESC LIMIT $6`
+
+	recordsByID = `SELECT r.* FROM (SELECT DISTINCT unnest($3::text[]) AS id) AS wanted, LATERAL (` + selectRecord + `
+		WHERE namespace = $1 AND thread_id = $2 AND records.id = wanted.id LIMIT 1) AS r ORDER BY r.seq`
+	oneThread = selectThread + ` WHERE namespace = $1 AND id = $2`
+	allTools  = selectTool + ` WHERE namespace = $1 AND thread_id = $2 ORDER BY started_at, tool_call_id`
+
+	// The first page has a cursor too, so that it goes by the same index.
+	activeThreads = selectThread + ` WHERE namespace = $1 AND ($2::text IS NULL OR status = $2)
+		AND (updated_at, id) < (coalesce($4, 'infinity'::timestamptz), $5) ORDER BY updated_at DESC, id DESC LIMIT $3`
+)
+
+// Records implements [store.Store].
+func (s *Store) Records(ctx context.Context, key store.Key, q store.Query) ([]event.Record, error) {
+	q = q.WithDefaults()
+	query := oldest
+	if q.Newest {
+		query = newest
+	}
+	var types []string
+	if len(q.Types) > 0 {
+		types = storable(q.Types)
+	}
+	records, err := collect(ctx, s, key, scanRecord, query, q.After, q.Before, types, q.Limit)
+	if err != nil {
+		return nil, fmt.Errorf("postgres: records of %s: %w", key, err)
+	}
+	return records, nil
+}
+
+// RecordsByID implements [store.Store].
+func (s *Store) RecordsByID(ctx context.Context, key store.Key, ids ...string) ([]event.Record, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	records, err := collect(ctx, s, key, scanRecord, recordsByID, storable(ids))
+	if err != nil {
+		return nil, fmt.Errorf("postgres: records of %s by id: %w", key, err)
+	}
+	return records, nil
+}
+
+// Thread implements [store.Store].
+func (s *Store) Thread(ctx context.Context, key store.Key) (store.Thread, error) {
+	threads, err := collect(ctx, s, key, scanThread, oneThread)
+	if err == nil && len(threads) == 0 {
+		err = store.ErrNotFound
+	}
+	if err != nil {
+		return store.Thread{}, fmt.Errorf("postgres: thread %s: %w", key, err)
+	}
+	return threads[0], nil
+}
+
+// Threads implements [store.Store].
+func (s *Store) Threads(ctx context.Context, namespace string, page store.ThreadPage) ([]store.Thread, error) {
+	page = page.WithDefaults()
+	if !store.Storable(namespace) || !store.Storable(page.Status) || !store.Storable(page.CursorID) {
+		return nil, nil
+	}
+	var before *time.Time
+	if page.CursorID != "" {
+		before = &page.CursorUpdatedAt
+	}
+	rows, err := s.pool.Query(ctx, activeThreads, namespace, textOrNull(page.Status), page.Limit, before, page.CursorID)
+	if err != nil {
+		return nil, fmt.Errorf("postgres: threads of %q: %w", namespace, err)
+	}
+	threads, err := pgx.CollectRows(rows, scanThread)
+	if err != nil {
+		return nil, fmt.Errorf("postgres: threads of %q: %w", namespace, err)
+	}
+	return threads, nil
+}
+
+// ToolLog implements [store.Store].
+func (s *Store) ToolLog(ctx context.Context, key store.Key, toolCallID string) (store.ToolLog, error) {
+	if !store.Storable(toolCallID) {
+		return store.ToolLog{}, fmt.Errorf("postgres: tool log %q of %s: %w", toolCallID, key, store.ErrNotFound)
+	}
+	logs, err := collect(ctx, s, key, scanTool, storedTool, toolCallID)
+	if err == nil && len(logs) == 0 {
+		err = store.ErrNotFound
+	}
+	if err != nil {
+		return store.ToolLog{}, fmt.Errorf("postgres: tool log %q of %s: %w", toolCallID, key, err)
+	}
+	return logs[0], nil
+}
+
+// ToolLogs implements [store.Store].
+func (s *Store) ToolLogs(ctx context.Context, key store.Key) ([]store.ToolLog, error) {
+	logs, err := collect(ctx, s, key, scanTool, allTools)
+	if err != nil {
+		return nil, fmt.Errorf("postgres: tool logs of %s: %w", key, err)
+	}
+	return logs, nil
+}
+
+// collect runs a query whose first arguments are the key. A key that no thread can
+// have finds nothing.
+func collect[T any](ctx context.Context, s *Store, key store.Key, scan pgx.RowToFunc[T], query string, args ...any) ([]T, error) {
+	if errors.Is(store.CheckKey(key), store.ErrInvalid) {
+		return nil, nil
+	}
+	rows, err := s.pool.Query(ctx, query, append([]any{key.Namespace, key.ThreadID}, args...)...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, scan)
+}
+
+// storable leaves out the values that no column can hold, and so none has.
+func storable(values []string) []string {
+	kept := make([]string, 0, len(values))
+	for _, v := range values {
+		if store.Storable(v) {
+			kept = append(kept, v)
+		}
+	}
+	return kept
+}
+
+func scanRecord(row pgx.CollectableRow) (event.Record, error) {
+	var r event.Record
+	err := row.Scan(&r.ID, &r.Seq, &r.Type, (*[]byte)(&r.Payload), &r.TraceID, &r.ParentEventID, &r.CreatedAt)
+	r.CreatedAt = r.CreatedAt.UTC()
+	return r, err
+}
+
+func scanThread(row pgx.CollectableRow) (store.Thread, error) {
+	var t store.Thread
+	err := row.Scan(&t.Namespace, &t.ID, &t.Title, &t.Status, &t.Agents, (*[]byte)(&t.Metadata), &t.Head, &t.CreatedAt, &t.UpdatedAt)
+	t.CreatedAt, t.UpdatedAt = t.CreatedAt.UTC(), t.UpdatedAt.UTC()
+	return t, err
+}
+
+func scanTool(row pgx.CollectableRow) (store.ToolLog, error) {
+	var (
+		l        store.ToolLog
+		finished *time.Time
+	)
+	err := row.Scan(&l.ToolCallID, &l.ToolName, &l.Agent, &l.TraceID, (*[]byte)(&l.Input), (*[]byte)(&l.Output),
+		(*string)(&l.Status), &l.Attempt, &l.StartedAt, &finished)
+	l.StartedAt = l.StartedAt.UTC()
+	if finished != nil {
+		at := finished.UTC()
+		l.FinishedAt = &at
+	}
+	return l, err
+}

@@ -1,0 +1,275 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/store"
+)
+
+// writes are the statements of an append.
+type writes struct {
+	thread, addThread, setThread *sql.Stmt
+	record, addRecord            *sql.Stmt
+	tool, addTool, setTool       *sql.Stmt
+}
+
+func (w *writes) prepare(ctx context.Context, db *sql.DB) error {
+	return prepare(ctx, db, map[**sql.Stmt]string{
+		&w.thread: selectThread + ` WHERE namespace = ? AND id = ?`,
+		&w.addThread: `INSERT INTO threads (title, status, agents, metadata, head, updated_at, created_at, namespace, id)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		&w.setThread: `UPDATE threads SET title = ?, status = ?, agents = ?, metadata = ?, head = ?, updated_at = ?
+			WHERE namespace = ? AND id = ?`,
+		&w.record: selectRecord + ` WHERE namespace = ? AND thread_id = ? AND id = ?`,
+		&w.addRecord: `INSERT INTO records (namespace, thread_id, seq, id, type, trace_id, parent_event_id, created_at, payload)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (namespace, thread_id, id) DO NOTHING`,
+		&w.tool: selectTool + ` WHERE namespace = ? AND thread_id = ? AND tool_call_id = ?`,
+		&w.addTool: `INSERT INTO tool_logs (namespace, thread_id, tool_call_id, tool_name, agent, trace_id, input,
+			output, status, attempt, started_at, finished_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		&w.setTool: `UPDATE tool_logs SET output = ?, status = ?, attempt = ?, finished_at = ?
+			WHERE namespace = ? AND thread_id = ? AND tool_call_id = ?`,
+	})
+}
+
+// Append implements [store.Store].
+func (s *Store) Append(ctx context.Context, key store.Key, batch store.Batch) (store.Appended, error) {
+	batch, err := store.CheckBatch(key, batch)
+	if err != nil {
+		return store.Appended{}, fmt.Errorf("sqlite: appending to %s: %w", key, err)
+	}
+	tx, err := s.writer.BeginTx(ctx, nil)
+	if err != nil {
+		return store.Appended{}, fmt.Errorf("sqlite: appending to %s: %w", key, err)
+	}
+	a := appending{Tx: tx, writes: &s.write, key: key}
+	if err := a.run(ctx, batch); err != nil {
+		return store.Appended{}, errors.Join(fmt.Errorf("sqlite: appending to %s: %w", key, err), rollback(tx))
+	}
+	if err := tx.Commit(); err != nil {
+		return store.Appended{}, fmt.Errorf("sqlite: appending to %s: commit: %w", key, err)
+	}
+	return a.result, nil
+}
+
+func rollback(tx *sql.Tx) error {
+	if err := tx.Rollback(); !errors.Is(err, sql.ErrTxDone) {
+		return err
+	}
+	return nil
+}
+
+// appending is one transaction of [Store.Append].
+type appending struct {
+	*sql.Tx
+	*writes
+	key    store.Key
+	row    store.Thread
+	result store.Appended
+
+	// missing says that the thread has no row yet, changed that its row must be written.
+	missing, changed bool
+}
+
+func (a *appending) run(ctx context.Context, b store.Batch) error {
+	if err := a.load(ctx); err != nil {
+		return err
+	}
+	records, err := a.standing(ctx, b)
+	if err != nil {
+		return err
+	}
+	if err := a.addRecords(ctx, records); err != nil {
+		return err
+	}
+	if err := a.startTool(ctx, b.ToolStart); err != nil {
+		return err
+	}
+	if err := a.finishTool(ctx, b.ToolFinish); err != nil {
+		return err
+	}
+	a.update(b.Thread)
+	return a.save(ctx)
+}
+
+func (a *appending) load(ctx context.Context) error {
+	row, err := scanThread(a.StmtContext(ctx, a.thread).QueryRowContext(ctx, a.key.Namespace, a.key.ThreadID))
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		a.missing = true
+		a.row = store.Thread{Namespace: a.key.Namespace, ID: a.key.ThreadID, Status: store.ThreadOpen, Agents: []string{}}
+	case err != nil:
+		return fmt.Errorf("reading the thread: %w", err)
+	default:
+		a.row = row
+	}
+	return nil
+}
+
+// standing returns the records to append: those that are there already, if the batch
+// was to be stored once and has been, else all.
+func (a *appending) standing(ctx context.Context, b store.Batch) ([]event.Record, error) {
+	if b.Once == "" {
+		return b.Records, nil
+	}
+	var there []event.Record
+	done := false
+	for _, r := range b.Records {
+		_, err := scanRecord(a.StmtContext(ctx, a.record).QueryRowContext(ctx, a.key.Namespace, a.key.ThreadID, r.ID))
+		if errors.Is(err, sql.ErrNoRows) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading the stored record %q: %w", r.ID, err)
+		}
+		there = append(there, r)
+		done = done || r.ID == b.Once
+	}
+	if done {
+		return there, nil
+	}
+	return b.Records, nil
+}
+
+func (a *appending) addRecords(ctx context.Context, records []event.Record) error {
+	add := a.StmtContext(ctx, a.addRecord)
+	for _, r := range records {
+		r.Seq = a.row.Head + 1
+		res, err := add.ExecContext(ctx, a.key.Namespace, a.key.ThreadID, r.Seq, r.ID, r.Type,
+			r.TraceID, r.ParentEventID, r.CreatedAt.UnixMicro(), string(r.Payload))
+		if err != nil {
+			return fmt.Errorf("record %q: %w", r.ID, err)
+		}
+		added, err := res.RowsAffected()
+		if err != nil {
+			return fmt.Errorf("record %q: %w", r.ID, err)
+		}
+		if added == 0 {
+			stored := a.StmtContext(ctx, a.record).QueryRowContext(ctx, a.key.Namespace, a.key.ThreadID, r.ID)
+			if r, err = scanRecord(stored); err != nil {
+				return fmt.Errorf("reading the stored record %q: %w", r.ID, err)
+			}
+		} else {
+			a.row.Head, a.changed = r.Seq, true
+		}
+		a.result.Records = append(a.result.Records, r)
+	}
+	return nil
+}
+
+func (a *appending) startTool(ctx context.Context, l *store.ToolLog) error {
+	if l == nil {
+		return nil
+	}
+	stored, err := a.toolLog(ctx, l.ToolCallID)
+	if err != nil {
+		return err
+	}
+	if stored == nil {
+		if err := a.insertTool(ctx, l); err != nil {
+			return err
+		}
+		a.result.Started = true
+		stored = l
+	}
+	a.result.ToolLog = stored
+	return nil
+}
+
+func (a *appending) finishTool(ctx context.Context, l *store.ToolLog) error {
+	if l == nil {
+		return nil
+	}
+	stored, err := a.toolLog(ctx, l.ToolCallID)
+	switch {
+	case err != nil:
+		return err
+	case stored == nil:
+		if err := a.insertTool(ctx, l); err != nil {
+			return err
+		}
+		stored = l
+	case stored.FinishedAt == nil:
+		stored.Output, stored.Status, stored.FinishedAt = l.Output, l.Status, l.FinishedAt
+		stored.Attempt = max(stored.Attempt, l.Attempt)
+		_, err := a.StmtContext(ctx, a.setTool).ExecContext(ctx, text(stored.Output), string(stored.Status), stored.Attempt,
+			micros(stored.FinishedAt), a.key.Namespace, a.key.ThreadID, l.ToolCallID)
+		if err != nil {
+			return fmt.Errorf("finishing tool log %q: %w", l.ToolCallID, err)
+		}
+		a.changed = true
+	}
+	a.result.ToolLog = stored
+	return nil
+}
+
+func (a *appending) toolLog(ctx context.Context, id string) (*store.ToolLog, error) {
+	l, err := scanTool(a.StmtContext(ctx, a.tool).QueryRowContext(ctx, a.key.Namespace, a.key.ThreadID, id))
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading tool log %q: %w", id, err)
+	}
+	return &l, nil
+}
+
+func (a *appending) insertTool(ctx context.Context, l *store.ToolLog) error {
+	_, err := a.StmtContext(ctx, a.addTool).ExecContext(ctx, a.key.Namespace, a.key.ThreadID, l.ToolCallID, l.ToolName,
+		l.Agent, l.TraceID, string(l.Input), text(l.Output), string(l.Status), l.Attempt, l.StartedAt.UnixMicro(), micros(l.FinishedAt))
+	if err != nil {
+		return fmt.Errorf("storing tool log %q: %w", l.ToolCallID, err)
+	}
+	a.changed = true
+	return nil
+}
+
+func (a *appending) update(u *store.ThreadUpdate) {
+	if u == nil {
+		return
+	}
+	before := a.row
+	if u.Title != nil {
+		a.row.Title = *u.Title
+	}
+	if u.Status != "" {
+		a.row.Status = u.Status
+	}
+	if len(u.Agents) > 0 {
+		a.row.Agents = u.Agents
+	}
+	if len(u.Metadata) > 0 {
+		a.row.Metadata = u.Metadata
+	}
+	a.changed = a.changed || before.Title != a.row.Title || before.Status != a.row.Status ||
+		!slices.Equal(before.Agents, a.row.Agents) || string(before.Metadata) != string(a.row.Metadata)
+}
+
+func (a *appending) save(ctx context.Context) error {
+	a.result.Head = a.row.Head
+	if !a.missing && !a.changed {
+		return nil
+	}
+	agents, err := json.Marshal(a.row.Agents)
+	if err != nil {
+		return err
+	}
+	now := max(time.Now().UnixMicro(), a.row.UpdatedAt.UnixMicro())
+	args := []any{a.row.Title, a.row.Status, string(agents), text(a.row.Metadata), a.row.Head, now}
+	stmt := a.setThread
+	if a.missing {
+		stmt = a.addThread
+		args = append(args, now)
+	}
+	args = append(args, a.key.Namespace, a.key.ThreadID)
+	if _, err := a.StmtContext(ctx, stmt).ExecContext(ctx, args...); err != nil {
+		return fmt.Errorf("writing the thread: %w", err)
+	}
+	return nil
+}

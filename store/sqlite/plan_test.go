@@ -1,0 +1,60 @@
+package sqlite
+
+import (
+	"database/sql"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestPlans: what a query costs grows with its answer, not with the thread.
+func TestPlans(t *testing.T) {
+	s, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "store.db")})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	r := &reads{}
+	queries := r.queries()
+	const ordered = "(namespace=? AND thread_id=? AND seq>? AND seq<?)"
+	for stmt, want := range map[**sql.Stmt]string{
+		&r.records:     ordered,
+		&r.recordsOf:   ordered,
+		&r.newest:      ordered,
+		&r.newestOf:    ordered,
+		&r.recordsByID: "(namespace=? AND thread_id=? AND id=?)",
+		&r.thread:      "(namespace=? AND id=?)",
+		&r.threads:     "USING INDEX threads_by_activity (namespace=? AND ",
+		&r.threadsOf:   "USING INDEX threads_by_activity (namespace=? AND ",
+		&r.tool:        "(namespace=? AND thread_id=? AND tool_call_id=?)",
+		&r.tools:       "(namespace=? AND thread_id=?)",
+	} {
+		query := queries[stmt]
+		plan := explain(t, s.reader, query)
+		require.Contains(t, plan, want, query)
+		require.NotContains(t, plan, "SCAN records", query)
+		require.NotContains(t, plan, "SCAN threads", query)
+		if stmt != &r.recordsByID && stmt != &r.tools {
+			require.NotContains(t, plan, "TEMP B-TREE", "%s is sorted by its index", query)
+		}
+		delete(queries, stmt)
+	}
+	require.Empty(t, queries, "a query without a plan")
+}
+
+func explain(t *testing.T, db *sql.DB, query string) string {
+	t.Helper()
+	args := make([]any, strings.Count(query, "?"))
+	rows, err := db.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query, args...)
+	require.NoError(t, err, query)
+	defer rows.Close()
+	var plan []string
+	for rows.Next() {
+		var id, parent, unused int
+		var detail string
+		require.NoError(t, rows.Scan(&id, &parent, &unused, &detail))
+		plan = append(plan, detail)
+	}
+	require.NoError(t, rows.Err())
+	return strings.Join(plan, "\n")
+}

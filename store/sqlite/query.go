@@ -1,0 +1,238 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/store"
+)
+
+const (
+	selectThread = `SELECT namespace, id, title, status, agents, metadata, head, created_at, updated_at FROM threads`
+	selectRecord = `SELECT id, seq, type, payload, trace_id, parent_event_id, created_at FROM records`
+	selectTool   = `SELECT tool_call_id, tool_name, agent, trace_id, input, output, status, attempt, started_at, finished_at FROM tool_logs`
+)
+
+// reads are the statements of the queries. Lists of values come as one JSON array.
+// SQLite looks at the value of a bare "LIMIT ?" and, when it changes, prepares the
+// statement anew: hence "? + 0".
+type reads struct {
+	records, recordsOf, newest, newestOf *sql.Stmt
+	recordsByID                          *sql.Stmt
+	thread, threads, threadsOf           *sql.Stmt
+	tool, tools                          *sql.Stmt
+}
+
+func (r *reads) prepare(ctx context.Context, db *sql.DB) error { return prepare(ctx, db, r.queries()) }
+
+func (r *reads) queries() map[**sql.Stmt]string {
+	const (
+		records = selectRecord + ` WHERE namespace = ? AND thread_id = ? AND seq > ? AND seq < ?`
+		ofTypes = ` AND type IN (SELECT value FROM json_each(?))`
+		threads = selectThread + ` WHERE namespace = ? AND (updated_at, id) < (?, ?)`
+		active  = ` ORDER BY updated_at DESC, id DESC LIMIT ? + 0`
+	)
+	return map[**sql.Stmt]string{
+		&r.records:   records + ` ORDER BY seq LIMIT ? + 0`,
+		&r.recordsOf: records + ofTypes + ` ORDER BY seq LIMIT ? + 0`,
+		&r.newest:    records + ` ORDER BY seq DESC LIMIT ? + 0`,
+		&r.newestOf:  records + ofTypes + ` ORDER BY seq DESC LIMIT ? + 0`,
+		// The plus keeps SQLite from reading the whole thread in the order of seq.
+		&r.recordsByID: selectRecord + ` WHERE namespace = ? AND thread_id = ? AND id IN (SELECT value FROM json_each(?))
+			ORDER BY +seq`,
+		&r.thread:    selectThread + ` WHERE namespace = ? AND id = ?`,
+		&r.threads:   threads + active,
+		&r.threadsOf: threads + ` AND status = ?` + active,
+		&r.tool:      selectTool + ` WHERE namespace = ? AND thread_id = ? AND tool_call_id = ?`,
+		&r.tools:     selectTool + ` WHERE namespace = ? AND thread_id = ? ORDER BY started_at, tool_call_id`,
+	}
+}
+
+func prepare(ctx context.Context, db *sql.DB, queries map[**sql.Stmt]string) error {
+	for stmt, query := range queries {
+		var err error
+		if *stmt, err = db.PrepareContext(ctx, query); err != nil {
+			return fmt.Errorf("preparing %q: %w", query, err)
+		}
+	}
+	return nil
+}
+
+// Records implements [store.Store].
+func (s *Store) Records(ctx context.Context, key store.Key, q store.Query) ([]event.Record, error) {
+	q = q.WithDefaults()
+	stmt, args := s.read.records, []any{key.Namespace, key.ThreadID, q.After, q.Before}
+	if q.Newest {
+		stmt = s.read.newest
+	}
+	if len(q.Types) > 0 {
+		stmt = s.read.recordsOf
+		if q.Newest {
+			stmt = s.read.newestOf
+		}
+		args = append(args, list(q.Types))
+	}
+	records, err := collect(ctx, stmt, scanRecord, append(args, q.Limit)...)
+	if err != nil {
+		return nil, fmt.Errorf("sqlite: records of %s: %w", key, err)
+	}
+	return records, nil
+}
+
+// RecordsByID implements [store.Store].
+func (s *Store) RecordsByID(ctx context.Context, key store.Key, ids ...string) ([]event.Record, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	records, err := collect(ctx, s.read.recordsByID, scanRecord, key.Namespace, key.ThreadID, list(ids))
+	if err != nil {
+		return nil, fmt.Errorf("sqlite: records of %s by id: %w", key, err)
+	}
+	return records, nil
+}
+
+// Thread implements [store.Store].
+func (s *Store) Thread(ctx context.Context, key store.Key) (store.Thread, error) {
+	t, err := scanThread(s.read.thread.QueryRowContext(ctx, key.Namespace, key.ThreadID))
+	if err != nil {
+		return store.Thread{}, fmt.Errorf("sqlite: thread %s: %w", key, notFound(err))
+	}
+	return t, nil
+}
+
+// Threads implements [store.Store].
+func (s *Store) Threads(ctx context.Context, namespace string, page store.ThreadPage) ([]store.Thread, error) {
+	page = page.WithDefaults()
+	var before int64 = math.MaxInt64
+	if page.CursorID != "" {
+		before = page.CursorUpdatedAt.UnixMicro()
+	}
+	stmt, args := s.read.threads, []any{namespace, before, page.CursorID}
+	if page.Status != "" {
+		stmt, args = s.read.threadsOf, append(args, page.Status)
+	}
+	threads, err := collect(ctx, stmt, scanThread, append(args, page.Limit)...)
+	if err != nil {
+		return nil, fmt.Errorf("sqlite: threads of %q: %w", namespace, err)
+	}
+	return threads, nil
+}
+
+// ToolLog implements [store.Store].
+func (s *Store) ToolLog(ctx context.Context, key store.Key, toolCallID string) (store.ToolLog, error) {
+	l, err := scanTool(s.read.tool.QueryRowContext(ctx, key.Namespace, key.ThreadID, toolCallID))
+	if err != nil {
+		return store.ToolLog{}, fmt.Errorf("sqlite: tool log %q of %s: %w", toolCallID, key, notFound(err))
+	}
+	return l, nil
+}
+
+// ToolLogs implements [store.Store].
+func (s *Store) ToolLogs(ctx context.Context, key store.Key) ([]store.ToolLog, error) {
+	logs, err := collect(ctx, s.read.tools, scanTool, key.Namespace, key.ThreadID)
+	if err != nil {
+		return nil, fmt.Errorf("sqlite: tool logs of %s: %w", key, err)
+	}
+	return logs, nil
+}
+
+type scanner interface{ Scan(dest ...any) error }
+
+func collect[T any](ctx context.Context, stmt *sql.Stmt, scan func(scanner) (T, error), args ...any) ([]T, error) {
+	rows, err := stmt.QueryContext(ctx, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var all []T
+	for rows.Next() {
+		one, err := scan(rows)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, one)
+	}
+	return all, rows.Err()
+}
+
+func scanRecord(row scanner) (event.Record, error) {
+	var (
+		r  event.Record
+		at int64
+	)
+	err := row.Scan(&r.ID, &r.Seq, &r.Type, (*[]byte)(&r.Payload), &r.TraceID, &r.ParentEventID, &at)
+	r.CreatedAt = moment(at)
+	return r, err
+}
+
+func scanThread(row scanner) (store.Thread, error) {
+	var (
+		t                store.Thread
+		agents           []byte
+		created, updated int64
+	)
+	err := row.Scan(&t.Namespace, &t.ID, &t.Title, &t.Status, &agents, (*[]byte)(&t.Metadata), &t.Head, &created, &updated)
+	if err != nil {
+		return t, err
+	}
+	t.CreatedAt, t.UpdatedAt = moment(created), moment(updated)
+	return t, json.Unmarshal(agents, &t.Agents)
+}
+
+func scanTool(row scanner) (store.ToolLog, error) {
+	var (
+		l        store.ToolLog
+		started  int64
+		finished sql.NullInt64
+	)
+	err := row.Scan(&l.ToolCallID, &l.ToolName, &l.Agent, &l.TraceID, (*[]byte)(&l.Input), (*[]byte)(&l.Output),
+		&l.Status, &l.Attempt, &started, &finished)
+	l.StartedAt = moment(started)
+	if finished.Valid {
+		at := moment(finished.Int64)
+		l.FinishedAt = &at
+	}
+	return l, err
+}
+
+func moment(micros int64) time.Time { return time.UnixMicro(micros).UTC() }
+
+func micros(t *time.Time) any {
+	if t == nil {
+		return nil
+	}
+	return t.UnixMicro()
+}
+
+// text is JSON as a column's value, NULL if there is none.
+func text(raw json.RawMessage) any {
+	if raw == nil {
+		return nil
+	}
+	return string(raw)
+}
+
+// list is a JSON array of those values that a column can hold at all.
+func list(values []string) string {
+	storable := make([]string, 0, len(values))
+	for _, v := range values {
+		if store.Storable(v) {
+			storable = append(storable, v)
+		}
+	}
+	raw, _ := json.Marshal(storable)
+	return string(raw)
+}
+
+func notFound(err error) error {
+	if errors.Is(err, sql.ErrNoRows) {
+		return store.ErrNotFound
+	}
+	return err
+}

@@ -1,0 +1,219 @@
+package sqlite
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/pressly/goose/v3"
+	_ "modernc.org/sqlite" // the driver "sqlite"
+
+	"github.com/threadmill/threadmill/store"
+)
+
+// Config says where the store is. The zero value is a store in memory.
+type Config struct {
+	// Path is the database's file; it is made if missing, with its folder, readable
+	// by its owner only. Default, and ":memory:": in memory, gone with Close.
+	Path string
+
+	// Readers bounds the connections that read at once. Default 4. In memory there
+	// is one connection for everything.
+	Readers int
+
+	// Logger gets the migrations, at debug level. Default: none.
+	Logger *slog.Logger
+}
+
+func (c Config) inMemory() bool { return c.Path == "" || c.Path == ":memory:" }
+
+// Store is a [store.Store] in SQLite.
+type Store struct {
+	// writer has one connection, whose transactions are immediate.
+	writer *sql.DB
+	reader *sql.DB
+	write  writes
+	read   reads
+
+	// anchor keeps a database in memory alive while the pool has no connection.
+	anchor *sql.DB
+
+	closing  sync.Once
+	closeErr error
+}
+
+var _ store.Store = (*Store)(nil)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// migrationTries is how often a migration is tried: one that another process made
+// at the same moment fails here, and is found done at the next try.
+const migrationTries = 5
+
+// Open opens the store and brings its tables up to date.
+func Open(ctx context.Context, cfg Config) (*Store, error) {
+	if cfg.Readers < 0 {
+		return nil, fmt.Errorf("sqlite: Config.Readers: %d is negative", cfg.Readers)
+	}
+	if cfg.Readers == 0 {
+		cfg.Readers = 4
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	s, err := open(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("sqlite: opening %q: %w", cfg.Path, err)
+	}
+	return s, nil
+}
+
+func open(ctx context.Context, cfg Config) (_ *Store, err error) {
+	s := &Store{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	if cfg.inMemory() {
+		err = s.openMemory(ctx)
+	} else {
+		err = s.openFile(cfg)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := migrate(ctx, s.writer, cfg.Logger); err != nil {
+		return nil, err
+	}
+	if err := s.write.prepare(ctx, s.writer); err != nil {
+		return nil, err
+	}
+	if err := s.read.prepare(ctx, s.reader); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Store) openMemory(ctx context.Context) error {
+	dsn := "file:/threadmill-" + rand.Text() + "?vfs=memdb&_txlock=immediate"
+	var err error
+	if s.anchor, err = pool(dsn, 1); err != nil {
+		return err
+	}
+	if err := s.anchor.PingContext(ctx); err != nil {
+		return err
+	}
+	if s.writer, err = pool(dsn, 1); err != nil {
+		return err
+	}
+	s.reader = s.writer
+	return nil
+}
+
+func (s *Store) openFile(cfg Config) error {
+	path, err := create(cfg.Path)
+	if err != nil {
+		return err
+	}
+	dsn := (&url.URL{Scheme: "file", Path: path}).String() + "?_busy_timeout=10000&_journal_mode=WAL&_synchronous=NORMAL"
+	if s.writer, err = pool(dsn+"&_txlock=immediate", 1); err != nil {
+		return err
+	}
+	s.reader, err = pool(dsn+"&_query_only=1", cfg.Readers)
+	return err
+}
+
+// create makes the file and its folder if need be, and returns its absolute path in
+// the form of a URL.
+func create(path string) (string, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return "", err
+	}
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return "", err
+	}
+	if err := file.Close(); err != nil {
+		return "", err
+	}
+	path = filepath.ToSlash(path)
+	if !strings.HasPrefix(path, "/") {
+		path = "/" + path
+	}
+	return path, nil
+}
+
+func pool(dsn string, size int) (*sql.DB, error) {
+	db, err := sql.Open("sqlite", dsn)
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(size)
+	db.SetMaxIdleConns(size)
+	return db, nil
+}
+
+func migrate(ctx context.Context, db *sql.DB, logger *slog.Logger) error {
+	dir, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return err
+	}
+	provider, err := goose.NewProvider(goose.DialectSQLite3, db, dir,
+		goose.WithTableName("threadmill_migrations"),
+		goose.WithDisableGlobalRegistry(true),
+		goose.WithSlog(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		return fmt.Errorf("migrations: %w", err)
+	}
+	for range migrationTries {
+		var results []*goose.MigrationResult
+		if results, err = provider.Up(ctx); err == nil {
+			for _, r := range results {
+				logger.DebugContext(ctx, "migrated the store", "migration", r.Source.Path, "duration", r.Duration)
+			}
+			return nil
+		}
+	}
+	return fmt.Errorf("migrations: %w", err)
+}
+
+// Ping reports whether the database answers.
+func (s *Store) Ping(ctx context.Context) error {
+	var one int
+	if err := s.reader.QueryRowContext(ctx, "SELECT 1").Scan(&one); err != nil {
+		return fmt.Errorf("sqlite: ping: %w", err)
+	}
+	return nil
+}
+
+// Close waits for what runs and closes the database. Further calls do nothing.
+func (s *Store) Close() error {
+	s.closing.Do(func() {
+		pools := []*sql.DB{s.reader, s.writer, s.anchor}
+		if s.reader == s.writer {
+			pools = pools[1:]
+		}
+		for _, db := range pools {
+			if db != nil {
+				s.closeErr = errors.Join(s.closeErr, db.Close())
+			}
+		}
+	})
+	return s.closeErr
+}

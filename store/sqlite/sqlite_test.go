@@ -1,0 +1,188 @@
+package sqlite_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/store/sqlite"
+	"github.com/threadmill/threadmill/store/storetest"
+)
+
+func open(t *testing.T, path string) *sqlite.Store {
+	t.Helper()
+	s, err := sqlite.Open(t.Context(), sqlite.Config{Path: path})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+func TestFile(t *testing.T) {
+	storetest.Run(t, func(t *testing.T) store.Store { return open(t, filepath.Join(t.TempDir(), "store.db")) })
+}
+
+func TestMemory(t *testing.T) {
+	storetest.Run(t, func(t *testing.T) store.Store { return open(t, "") })
+}
+
+func TestMemoryIsNotShared(t *testing.T) {
+	one, other := open(t, ":memory:"), open(t, ":memory:")
+	key := store.Key{Namespace: "n", ThreadID: "t"}
+	_, err := one.Append(t.Context(), key, store.Batch{})
+	require.NoError(t, err)
+	_, err = other.Thread(t.Context(), key)
+	require.ErrorIs(t, err, store.ErrNotFound)
+	require.NoFileExists(t, ":memory:")
+}
+
+func TestTwoStoresOnOneFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	storetest.RunShared(t, open(t, path), open(t, path))
+}
+
+func TestOpenAtOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "new", "folder", "a b?#%41.db")
+	errs := make(chan error, 6)
+	var opening sync.WaitGroup
+	for range cap(errs) {
+		opening.Go(func() {
+			s, err := sqlite.Open(t.Context(), sqlite.Config{Path: path})
+			if err == nil {
+				err = s.Close()
+			}
+			errs <- err
+		})
+	}
+	opening.Wait()
+	for range cap(errs) {
+		require.NoError(t, <-errs)
+	}
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+}
+
+func TestReopened(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	key := store.Key{Namespace: "n", ThreadID: "t"}
+	first := open(t, path)
+	a, err := first.Append(t.Context(), key, store.Batch{Records: []event.Record{message("a")}})
+	require.NoError(t, err)
+	require.NoError(t, first.Close())
+	found, err := open(t, path).Records(t.Context(), key, store.Query{})
+	require.NoError(t, err)
+	require.Equal(t, a.Records, found)
+}
+
+func TestOpenErrors(t *testing.T) {
+	dir := t.TempDir()
+	_, err := sqlite.Open(t.Context(), sqlite.Config{Path: dir})
+	require.ErrorContains(t, err, dir)
+	notADatabase := filepath.Join(dir, "text")
+	require.NoError(t, os.WriteFile(notADatabase, []byte(strings.Repeat("no database ", 1000)), 0o600))
+	_, err = sqlite.Open(t.Context(), sqlite.Config{Path: notADatabase})
+	require.ErrorContains(t, err, notADatabase)
+	_, err = sqlite.Open(t.Context(), sqlite.Config{Readers: -1})
+	require.ErrorContains(t, err, "Config.Readers")
+}
+
+// envVictim makes the test binary the process that is killed.
+const envVictim = "THREADMILL_TEST_SQLITE_VICTIM"
+
+func TestKilledProcessLosesNothing(t *testing.T) {
+	key := store.Key{Namespace: "n", ThreadID: "t"}
+	if path := os.Getenv(envVictim); path != "" {
+		appendForever(t, path, key)
+	}
+	path := filepath.Join(t.TempDir(), "store.db")
+	for range 3 {
+		before, err := open(t, path).Records(t.Context(), key, store.Query{Newest: true, Limit: 1})
+		require.NoError(t, err)
+		told := runAndKill(t, path, 50)
+		s := open(t, path)
+		row, err := s.Thread(t.Context(), key)
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, row.Head, told, "what was told to be stored is stored")
+		if len(before) > 0 {
+			require.Greater(t, told, before[0].Seq)
+		}
+		require.Zero(t, row.Head%3, "no half batch")
+		newest, err := s.Records(t.Context(), key, store.Query{Newest: true, Limit: 1})
+		require.NoError(t, err)
+		require.Equal(t, row.Head, newest[0].Seq)
+	}
+}
+
+// runAndKill starts the victim, kills it after it has told of n appends, and returns
+// the last head that it told.
+func runAndKill(t *testing.T, path string, n int) int64 {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^TestKilledProcessLosesNothing$")
+	cmd.Env = append(os.Environ(), envVictim+"="+path)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	var head int64
+	lines := bufio.NewScanner(out)
+	for range n {
+		require.True(t, lines.Scan(), "the victim ended by itself")
+		_, err := fmt.Sscan(lines.Text(), &head)
+		require.NoError(t, err, lines.Text())
+	}
+	require.NoError(t, cmd.Process.Kill())
+	for lines.Scan() {
+		if strings.HasSuffix(lines.Text(), ".") {
+			_, _ = fmt.Sscan(lines.Text(), &head)
+		}
+	}
+	require.Error(t, cmd.Wait())
+	return head
+}
+
+func appendForever(t *testing.T, path string, key store.Key) {
+	s, err := sqlite.Open(context.Background(), sqlite.Config{Path: path})
+	require.NoError(t, err)
+	row, err := s.Thread(context.Background(), key)
+	if err != nil {
+		require.ErrorIs(t, err, store.ErrNotFound)
+	}
+	for n := row.Head; ; n += 3 {
+		a, err := s.Append(context.Background(), key, store.Batch{Records: []event.Record{
+			message(fmt.Sprint(n)), message(fmt.Sprint(n + 1)), message(fmt.Sprint(n + 2)),
+		}})
+		require.NoError(t, err)
+		fmt.Printf("%d .\n", a.Head)
+	}
+}
+
+func message(id string) event.Record {
+	return event.NewRecord(id, event.TypeMessage, "trace", "", time.Now(), event.Message{ID: id, Content: "hello"})
+}
+
+func BenchmarkAppend(b *testing.B) {
+	for name, path := range map[string]string{"memory": "", "file": filepath.Join(b.TempDir(), "store.db")} {
+		b.Run(name, func(b *testing.B) {
+			s, err := sqlite.Open(b.Context(), sqlite.Config{Path: path})
+			require.NoError(b, err)
+			defer s.Close()
+			key := store.Key{Namespace: "n", ThreadID: "t" + fmt.Sprint(b.N)}
+			for i := 0; b.Loop(); i++ {
+				_, err := s.Append(b.Context(), key, store.Batch{Records: []event.Record{
+					message(fmt.Sprint(i, "a")), message(fmt.Sprint(i, "b")), message(fmt.Sprint(i, "c")),
+				}})
+				require.NoError(b, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,133 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/store"
+)
+
+const (
+	appenders = 8
+	rounds    = 15
+)
+
+// RunShared appends to one thread from many goroutines through all of stores, which
+// share what they keep, while a reader of each follows the thread: nobody sees a gap,
+// and what was read stays as it was.
+func RunShared(t *testing.T, stores ...store.Store) {
+	total := appenders * rounds * 3
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	errs := make(chan error, appenders+len(stores))
+	var running sync.WaitGroup
+	for n := range appenders {
+		running.Go(func() { errs <- appendRounds(ctx, stores[n%len(stores)], n) })
+	}
+	seen := make([][]event.Record, len(stores))
+	for n, s := range stores {
+		running.Go(func() {
+			var err error
+			seen[n], err = follow(ctx, s, total)
+			errs <- err
+		})
+	}
+	for range appenders + len(stores) {
+		if err := <-errs; err != nil {
+			cancel()
+			running.Wait()
+			require.NoError(t, err)
+		}
+	}
+	all := query(t, stores[0], key, store.Query{})
+	got := requireDense(t, all)
+	require.Len(t, got, total)
+	for _, records := range seen {
+		require.Equal(t, all, records, "a reader that follows has seen exactly what is there")
+	}
+	slices.Sort(got)
+	require.Len(t, slices.Compact(got), total, "ids are unique")
+}
+
+func appendRounds(ctx context.Context, s store.Store, n int) error {
+	for i := range rounds {
+		batch := store.Batch{Records: series(fmt.Sprintf("w%d-%d-", n, i), 3)}
+		a, err := s.Append(ctx, key, batch)
+		if err != nil {
+			return err
+		}
+		if first := a.Records[0].Seq; a.Records[1].Seq != first+1 || a.Records[2].Seq != first+2 || a.Head < first+2 {
+			return fmt.Errorf("a batch got the places %v with head %d", seqs(a.Records), a.Head)
+		}
+	}
+	return nil
+}
+
+// follow reads as a viewer does: always what comes after what it has.
+func follow(ctx context.Context, s store.Store, total int) ([]event.Record, error) {
+	var seen []event.Record
+	for len(seen) < total {
+		more, err := s.Records(ctx, key, store.Query{After: int64(len(seen)), Limit: 7})
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range more {
+			if r.Seq != int64(len(seen))+1 {
+				return nil, fmt.Errorf("a reader found %d after %d", r.Seq, len(seen))
+			}
+			seen = append(seen, r)
+		}
+	}
+	return seen, nil
+}
+
+func testConcurrentRetries(t *testing.T, s store.Store) {
+	results := make(chan []event.Record, appenders)
+	errs := make(chan error, appenders)
+	for range appenders {
+		go func() {
+			a, err := s.Append(t.Context(), key, store.Batch{Records: records("a", "b", "c")})
+			errs <- err
+			results <- a.Records
+		}()
+	}
+	for range appenders {
+		require.NoError(t, <-errs)
+	}
+	want := query(t, s, key, store.Query{})
+	require.Equal(t, []string{"a", "b", "c"}, requireDense(t, want))
+	for range appenders {
+		require.Equal(t, want, <-results)
+	}
+}
+
+func testConcurrentThreads(t *testing.T, s store.Store) {
+	errs := make(chan error, appenders)
+	of := func(n int) store.Key {
+		return store.Key{Namespace: fmt.Sprint("ns", n%2), ThreadID: fmt.Sprint("t", n/2)}
+	}
+	for n := range appenders {
+		go func() {
+			var err error
+			for i := range rounds {
+				_, e := s.Append(t.Context(), of(n), store.Batch{Records: records(fmt.Sprint("r", i))})
+				if e != nil {
+					err = e
+				}
+			}
+			errs <- err
+		}()
+	}
+	for range appenders {
+		require.NoError(t, <-errs)
+	}
+	for n := range appenders {
+		require.Len(t, requireDense(t, query(t, s, of(n), store.Query{})), rounds)
+	}
+}

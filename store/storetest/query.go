@@ -1,0 +1,85 @@
+package storetest
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/store"
+)
+
+func testQuery(t *testing.T, s store.Store) {
+	add(t, s, key, store.Batch{Records: []event.Record{
+		typed("1", "message"), typed("2", "llm_call"), typed("3", "message"),
+		typed("4", "tool_call"), typed("5", "message"), typed("6", "final"),
+	}})
+	for name, test := range map[string]struct {
+		query store.Query
+		want  []string
+	}{
+		"all":                    {store.Query{}, []string{"1", "2", "3", "4", "5", "6"}},
+		"after":                  {store.Query{After: 4}, []string{"5", "6"}},
+		"after the last":         {store.Query{After: 6}, []string{}},
+		"before":                 {store.Query{Before: 3}, []string{"1", "2"}},
+		"before the first":       {store.Query{Before: 1}, []string{}},
+		"between":                {store.Query{After: 2, Before: 5}, []string{"3", "4"}},
+		"limit":                  {store.Query{After: 1, Limit: 2}, []string{"2", "3"}},
+		"newest":                 {store.Query{Newest: true}, []string{"6", "5", "4", "3", "2", "1"}},
+		"newest, limit":          {store.Query{Newest: true, Limit: 2}, []string{"6", "5"}},
+		"newest, before, limit":  {store.Query{Newest: true, Before: 5, Limit: 2}, []string{"4", "3"}},
+		"newest, after":          {store.Query{Newest: true, After: 4}, []string{"6", "5"}},
+		"types":                  {store.Query{Types: []string{"message"}}, []string{"1", "3", "5"}},
+		"two types, after":       {store.Query{Types: []string{"final", "message"}, After: 3}, []string{"5", "6"}},
+		"types, limit":           {store.Query{Types: []string{"message"}, Limit: 2}, []string{"1", "3"}},
+		"types, newest, limit":   {store.Query{Types: []string{"message"}, Newest: true, Limit: 2}, []string{"5", "3"}},
+		"unknown type":           {store.Query{Types: []string{"x"}}, []string{}},
+		"type that cannot exist": {store.Query{Types: []string{"a\x00", "\xff", "final"}}, []string{"6"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, test.want, ids(query(t, s, key, test.query)))
+		})
+	}
+}
+
+func testQueryLimit(t *testing.T, s store.Store) {
+	const total = store.MaxLimit + 5
+	for batch := range slices.Chunk(series("r", total), 300) {
+		add(t, s, key, store.Batch{Records: batch})
+	}
+	for _, limit := range []int{0, -1, store.MaxLimit, store.MaxLimit + 1} {
+		require.Len(t, query(t, s, key, store.Query{Limit: limit}), store.MaxLimit, "limit %d", limit)
+	}
+	rest := query(t, s, key, store.Query{After: store.MaxLimit})
+	require.Equal(t, ids(series("r", total))[store.MaxLimit:], ids(rest))
+	require.EqualValues(t, total, query(t, s, key, store.Query{Newest: true})[0].Seq)
+}
+
+func testQueryNothing(t *testing.T, s store.Store) {
+	requireNoThread(t, s, key)
+	found, err := s.RecordsByID(t.Context(), key, "a")
+	require.NoError(t, err)
+	require.Empty(t, found)
+	threads, err := s.Threads(t.Context(), key.Namespace, store.ThreadPage{})
+	require.NoError(t, err)
+	require.Empty(t, threads)
+	_, err = s.ToolLog(t.Context(), key, "call")
+	require.ErrorIs(t, err, store.ErrNotFound)
+	require.ErrorContains(t, err, key.String())
+	logs, err := s.ToolLogs(t.Context(), key)
+	require.NoError(t, err)
+	require.Empty(t, logs)
+	_, err = s.Thread(t.Context(), key)
+	require.ErrorContains(t, err, key.String())
+}
+
+func testRecordsByID(t *testing.T, s store.Store) {
+	a := add(t, s, key, store.Batch{Records: records("a", "b", "c", "d")})
+	found, err := s.RecordsByID(t.Context(), key, "d", "nobody", "b", "b", "x\x00", "\xff")
+	require.NoError(t, err)
+	require.Equal(t, []event.Record{a.Records[1], a.Records[3]}, found, "those that exist, once, by seq")
+	found, err = s.RecordsByID(t.Context(), key)
+	require.NoError(t, err)
+	require.Empty(t, found)
+}

@@ -1,0 +1,170 @@
+package storetest
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/store"
+)
+
+func testThreadRow(t *testing.T, s store.Store) {
+	before := time.Now().Add(-time.Minute)
+	add(t, s, key, store.Batch{Records: records("a")})
+	row := thread(t, s, key)
+	require.Equal(t, key.Namespace, row.Namespace)
+	require.Equal(t, key.ThreadID, row.ID)
+	require.Equal(t, store.ThreadOpen, row.Status)
+	require.Empty(t, row.Title)
+	require.Equal(t, []string{}, row.Agents, "no agents are an empty list, in JSON too")
+	require.Nil(t, row.Metadata)
+	require.EqualValues(t, 1, row.Head)
+	require.Equal(t, time.UTC, row.CreatedAt.Location())
+	require.WithinRange(t, row.CreatedAt, before, time.Now().Add(time.Minute))
+	require.Equal(t, row.CreatedAt, row.UpdatedAt)
+
+	add(t, s, key, store.Batch{Records: records("b")})
+	later := thread(t, s, key)
+	require.Equal(t, row.CreatedAt, later.CreatedAt)
+	require.True(t, later.UpdatedAt.After(row.UpdatedAt), "a record makes the thread active")
+}
+
+func testThreadUpdate(t *testing.T, s store.Store) {
+	title := "A title 🧵"
+	full := store.ThreadUpdate{
+		Title: &title, Status: store.ThreadClosed, Agents: []string{"writer", "critic"},
+		Metadata: json.RawMessage(`{"owner": "somebody", "n": 1.0}`),
+	}
+	add(t, s, key, store.Batch{Thread: &full})
+	row := thread(t, s, key)
+	require.Equal(t, title, row.Title)
+	require.Equal(t, store.ThreadClosed, row.Status)
+	require.Equal(t, full.Agents, row.Agents)
+	require.Equal(t, string(full.Metadata), string(row.Metadata))
+
+	add(t, s, key, store.Batch{Thread: &store.ThreadUpdate{}})
+	require.Equal(t, row, thread(t, s, key), "an empty update changes nothing")
+	add(t, s, key, store.Batch{Thread: &full})
+	require.Equal(t, row, thread(t, s, key), "an update to what is there changes nothing")
+
+	none := ""
+	for name, test := range map[string]struct {
+		update store.ThreadUpdate
+		change func(*store.Thread)
+	}{
+		"title":    {store.ThreadUpdate{Title: &none}, func(r *store.Thread) { r.Title = "" }},
+		"status":   {store.ThreadUpdate{Status: store.ThreadOpen}, func(r *store.Thread) { r.Status = store.ThreadOpen }},
+		"agents":   {store.ThreadUpdate{Agents: []string{"critic"}}, func(r *store.Thread) { r.Agents = []string{"critic"} }},
+		"metadata": {store.ThreadUpdate{Metadata: json.RawMessage(`[]`)}, func(r *store.Thread) { r.Metadata = json.RawMessage(`[]`) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := thread(t, s, key)
+			a := add(t, s, key, store.Batch{Thread: &test.update})
+			require.Zero(t, a.Head)
+			got := thread(t, s, key)
+			require.True(t, got.UpdatedAt.After(want.UpdatedAt))
+			test.change(&want)
+			want.UpdatedAt = got.UpdatedAt
+			require.Equal(t, want, got, "the other fields stay")
+		})
+	}
+}
+
+func testThreadPages(t *testing.T, s store.Store) {
+	const total = 7
+	var made []string
+	for i := range total {
+		// Names do not sort as they were made.
+		id := fmt.Sprintf("%c%d", 'Z'-i%3, i)
+		b := store.Batch{Records: records("a")}
+		if i%2 == 1 {
+			b.Thread = &store.ThreadUpdate{Status: store.ThreadClosed}
+		}
+		add(t, s, store.Key{Namespace: "n", ThreadID: id}, b)
+		made = append([]string{id}, made...)
+	}
+	require.Equal(t, made, walk(t, s, store.ThreadPage{Limit: 3}), "the last active first, each once")
+	require.Equal(t, made, walk(t, s, store.ThreadPage{Limit: 1}))
+	require.Equal(t, made, walk(t, s, store.ThreadPage{}))
+	require.Equal(t, []string{made[1], made[3], made[5]}, walk(t, s, store.ThreadPage{Limit: 2, Status: store.ThreadClosed}))
+
+	oldest := made[total-1]
+	add(t, s, store.Key{Namespace: "n", ThreadID: oldest}, store.Batch{Records: records("b")})
+	require.Equal(t, append([]string{oldest}, made[:total-1]...), walk(t, s, store.ThreadPage{Limit: 2}))
+	first, err := s.Threads(t.Context(), "n", store.ThreadPage{Limit: 1})
+	require.NoError(t, err)
+	require.Equal(t, thread(t, s, store.Key{Namespace: "n", ThreadID: oldest}), first[0], "a listed thread is whole")
+}
+
+// walk reads page after page and returns the ids of the threads.
+func walk(t *testing.T, s store.Store, page store.ThreadPage) []string {
+	t.Helper()
+	var found []string
+	for {
+		threads, err := s.Threads(t.Context(), "n", page)
+		require.NoError(t, err)
+		if len(threads) == 0 {
+			return found
+		}
+		if page.Limit > 0 {
+			require.LessOrEqual(t, len(threads), page.Limit)
+		}
+		for _, row := range threads {
+			require.False(t, slices.Contains(found, row.ID), "thread %s comes twice", row.ID)
+			found = append(found, row.ID)
+		}
+		last := threads[len(threads)-1]
+		page.CursorUpdatedAt, page.CursorID = last.UpdatedAt, last.ID
+	}
+}
+
+func testThreadPageLimits(t *testing.T, s store.Store) {
+	for i := range store.MaxThreads + 1 {
+		add(t, s, store.Key{Namespace: "n", ThreadID: fmt.Sprint(i)}, store.Batch{})
+	}
+	for limit, want := range map[int]int{
+		0: store.DefaultThreads, -1: store.DefaultThreads, 3: 3, store.MaxThreads + 1: store.MaxThreads,
+	} {
+		threads, err := s.Threads(t.Context(), "n", store.ThreadPage{Limit: limit})
+		require.NoError(t, err)
+		require.Len(t, threads, want, "limit %d", limit)
+	}
+	require.Len(t, walk(t, s, store.ThreadPage{}), store.MaxThreads+1)
+}
+
+func testNamespaces(t *testing.T, s store.Store) {
+	here, there := store.Key{Namespace: "here", ThreadID: "t"}, store.Key{Namespace: "there", ThreadID: "t"}
+	log := toolLog("call")
+	add(t, s, here, store.Batch{Records: records("a", "b"), ToolStart: &log})
+	requireNoThread(t, s, there)
+	found, err := s.RecordsByID(t.Context(), there, "a")
+	require.NoError(t, err)
+	require.Empty(t, found)
+	_, err = s.ToolLog(t.Context(), there, "call")
+	require.ErrorIs(t, err, store.ErrNotFound)
+	logs, err := s.ToolLogs(t.Context(), there)
+	require.NoError(t, err)
+	require.Empty(t, logs)
+
+	a := add(t, s, there, store.Batch{Records: records("b"), ToolStart: &log})
+	require.EqualValues(t, 1, a.Records[0].Seq, "each namespace counts for itself")
+	require.True(t, a.Started, "the same call id in another namespace is another call")
+	title := "there"
+	add(t, s, there, store.Batch{Thread: &store.ThreadUpdate{Title: &title}})
+	require.Empty(t, thread(t, s, here).Title)
+	for _, ns := range []string{"here", "there"} {
+		threads, err := s.Threads(t.Context(), ns, store.ThreadPage{})
+		require.NoError(t, err)
+		require.Len(t, threads, 1)
+		require.Equal(t, ns, threads[0].Namespace)
+	}
+
+	// A separator within a part must not let two keys meet.
+	add(t, s, store.Key{Namespace: "a/b", ThreadID: "c"}, store.Batch{Records: records("x")})
+	requireNoThread(t, s, store.Key{Namespace: "a", ThreadID: "b/c"})
+	require.EqualValues(t, 2, thread(t, s, here).Head)
+}

@@ -1,0 +1,186 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/threadmill/threadmill/stream"
+)
+
+// log is the live log of one thread. Its entries have consecutive offsets.
+type log struct {
+	mu      sync.Mutex
+	base    int64  // the offset of the first entry ever
+	first   int64  // the offset of entries[0]
+	entries []item // trimmed by reslicing: append moves what is left, now and then
+	bytes   int
+	subs    int
+	dropped bool          // no longer in the stream's map: look again
+	wake    chan struct{} // closed at the next publish; nil while nobody waits
+}
+
+type item struct {
+	entry stream.Entry
+	at    int64 // Unix time in nanoseconds
+	size  int
+}
+
+// next is the offset that the next entry will have.
+func (l *log) next() int64 { return l.first + int64(len(l.entries)) }
+
+// publish appends e; false means that the log has been dropped.
+func (l *log) publish(e stream.Entry, size int, now time.Time, cfg *Config) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.dropped {
+		return false
+	}
+	e.Offset = l.next()
+	l.entries = append(l.entries, item{entry: e, at: now.UnixNano(), size: size})
+	l.bytes += size
+	l.trim(now.Add(-cfg.Retention), cfg)
+	if l.wake != nil {
+		close(l.wake)
+		l.wake = nil
+	}
+	return true
+}
+
+// trim removes what is over the limits, but never the newest entry for its size.
+func (l *log) trim(oldest time.Time, cfg *Config) {
+	l.expire(oldest)
+	n, bytes := 0, l.bytes
+	for n < len(l.entries)-1 && (len(l.entries)-n > cfg.MaxEntries || bytes > cfg.MaxBytes) {
+		bytes -= l.entries[n].size
+		n++
+	}
+	l.cut(n)
+}
+
+func (l *log) expire(oldest time.Time) {
+	n := 0
+	for n < len(l.entries) && l.entries[n].at <= oldest.UnixNano() {
+		n++
+	}
+	l.cut(n)
+}
+
+func (l *log) cut(n int) {
+	for i := range n {
+		l.bytes -= l.entries[i].size
+		l.entries[i] = item{} // the array behind the slice lives on
+	}
+	l.entries = l.entries[n:]
+	l.first += int64(n)
+	if len(l.entries) == 0 {
+		l.entries = nil
+	}
+}
+
+// drop lets entries expire and, if nothing is left and nobody reads, marks the log as
+// dropped. It returns the last offset that the log has given.
+func (l *log) drop(oldest time.Time) (last int64, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.expire(oldest)
+	if l.subs > 0 || len(l.entries) > 0 {
+		return 0, false
+	}
+	l.dropped = true
+	return l.next() - 1, true
+}
+
+// subscribe returns nil when the log has been dropped.
+func (l *log) subscribe(s *Stream, key stream.Key, from stream.From) *subscription {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.dropped {
+		return nil
+	}
+	l.expire(s.cfg.Now().Add(-s.cfg.Retention))
+	l.subs++
+	sub := &subscription{stream: s, log: l, key: key, done: make(chan struct{})}
+	if len(l.entries) > 0 {
+		sub.start.Last = l.next() - 1
+	}
+	after := from.Offset
+	switch {
+	case from.Now:
+		sub.pos = l.next()
+	case after <= 0:
+		sub.pos = l.first
+	case after < l.first-1 || after >= l.next() || after < l.base:
+		sub.start.Gap = true
+		sub.pos = l.first
+	default:
+		sub.pos = after + 1
+	}
+	return sub
+}
+
+// subscription is a place in a log.
+type subscription struct {
+	stream *Stream
+	log    *log
+	key    stream.Key
+	start  stream.Start
+	pos    int64 // guarded by log.mu
+	once   sync.Once
+	done   chan struct{}
+}
+
+func (s *subscription) Start() stream.Start { return s.start }
+
+// Next waits for the next entry.
+func (s *subscription) Next(ctx context.Context) (stream.Entry, error) {
+	for {
+		select {
+		case <-ctx.Done():
+			return stream.Entry{}, ctx.Err()
+		case <-s.done:
+			return stream.Entry{}, stream.ErrClosed
+		case <-s.stream.done:
+			return stream.Entry{}, stream.ErrClosed
+		default:
+		}
+		e, wake, err := s.take()
+		if wake == nil {
+			return e, err
+		}
+		select {
+		case <-wake:
+		case <-ctx.Done():
+		case <-s.done:
+		case <-s.stream.done:
+		}
+	}
+}
+
+// take returns the next entry, or the channel that tells when there is one.
+func (s *subscription) take() (e stream.Entry, wake <-chan struct{}, err error) {
+	l := s.log
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch i := s.pos - l.first; {
+	case i < 0:
+		return e, nil, fmt.Errorf("read %s: %w: %d entries are gone; subscribe again", s.key, stream.ErrLagged, -i)
+	case i < int64(len(l.entries)):
+		s.pos++
+		return l.entries[i].entry, nil, nil
+	}
+	if l.wake == nil {
+		l.wake = make(chan struct{})
+	}
+	return e, l.wake, nil
+}
+
+func (s *subscription) Close() {
+	s.once.Do(func() {
+		close(s.done)
+		s.log.mu.Lock()
+		s.log.subs--
+		s.log.mu.Unlock()
+	})
+}

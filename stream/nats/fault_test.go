@@ -1,0 +1,309 @@
+package nats_test
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/internal/testenv"
+	"github.com/threadmill/threadmill/stream"
+	"github.com/threadmill/threadmill/stream/nats"
+	"github.com/threadmill/threadmill/stream/streamtest"
+)
+
+const patience = 20 * time.Second
+
+var (
+	key   = stream.Key{Namespace: "ns", ThreadID: "thread"}
+	other = stream.Key{Namespace: "ns", ThreadID: "other"}
+)
+
+func config(t *testing.T) nats.Config {
+	return nats.Config{URL: testenv.NATS(t), Stream: testenv.Name("live"), Prefix: testenv.Name("tm")}
+}
+
+func waiting(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func publish(t *testing.T, s stream.Stream, key stream.Key, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		require.NoError(t, s.Publish(waiting(t), key, streamtest.Piece(text)))
+	}
+}
+
+func subscribe(t *testing.T, s stream.Stream, from stream.From) stream.Subscription {
+	t.Helper()
+	sub, err := s.Subscribe(waiting(t), key, from)
+	require.NoError(t, err)
+	t.Cleanup(sub.Close)
+	return sub
+}
+
+func next(t *testing.T, sub stream.Subscription) stream.Entry {
+	t.Helper()
+	e, err := sub.Next(waiting(t))
+	require.NoError(t, err)
+	return e
+}
+
+// manager is a client of JetStream beside the driver.
+func manager(t *testing.T, url string) jetstream.JetStream {
+	t.Helper()
+	conn, err := natsgo.Connect(url)
+	require.NoError(t, err)
+	t.Cleanup(conn.Close)
+	js, err := jetstream.New(conn)
+	require.NoError(t, err)
+	return js
+}
+
+// number is what big made the text of, so that a failure can be read.
+func number(e stream.Entry) string { return strings.TrimRight(e.Event.Content, "x") }
+
+func big(i int) string { return strconv.Itoa(i) + strings.Repeat("x", 400<<10) }
+
+// flood replaces all that the smallest log can hold by entries of a thread.
+func flood(t *testing.T, s stream.Stream, key stream.Key, from, to int) {
+	t.Helper()
+	for i := from; i <= to; i++ {
+		publish(t, s, key, big(i))
+	}
+	require.NoError(t, s.Publish(waiting(t), key, stream.Entry{Stored: 1})) // acknowledged, hence all before it
+}
+
+func small(t *testing.T) nats.Config {
+	cfg := config(t)
+	cfg.MaxBytes = nats.MinMaxBytes
+	return cfg
+}
+
+func TestRetentionByAge(t *testing.T) {
+	cfg := config(t)
+	cfg.Retention = time.Second
+	s := open(t, cfg)
+	publish(t, s, key, "1", "2")
+	reader := subscribe(t, s, stream.From{})
+	first := next(t, reader).Offset
+	require.Eventually(t, func() bool {
+		sub := subscribe(t, s, stream.From{Offset: first})
+		defer sub.Close()
+		return sub.Start().Gap
+	}, patience, 50*time.Millisecond)
+
+	publish(t, s, key, "3")
+	require.Equal(t, "2", next(t, reader).Event.Content, "it had arrived before it expired")
+	require.Equal(t, "3", next(t, reader).Event.Content)
+	require.Equal(t, "3", next(t, subscribe(t, s, stream.From{Offset: first})).Event.Content)
+}
+
+func TestReaderThatWasTrimmedLags(t *testing.T) {
+	cfg := small(t)
+	s, js := open(t, cfg), manager(t, cfg.URL)
+	publish(t, s, key, big(0))
+	reader := subscribe(t, s, stream.From{})
+	last := next(t, reader)
+	flood(t, s, key, 1, 10) // more than the reader takes at once, less than the log holds
+	require.Eventually(t, func() bool { return requests(t, js, cfg.Stream) == 0 }, patience, 5*time.Millisecond)
+	flood(t, s, key, 11, 60)
+
+	want, lagged := 1, false
+	for !lagged {
+		e, err := reader.Next(waiting(t))
+		if err != nil {
+			require.ErrorIs(t, err, stream.ErrLagged)
+			_, again := reader.Next(waiting(t))
+			require.ErrorIs(t, again, stream.ErrLagged)
+			lagged = true
+			continue
+		}
+		require.Equal(t, strconv.Itoa(want), number(e))
+		last, want = e, want+1
+	}
+	require.Less(t, want, 11)
+
+	sub := subscribe(t, s, stream.From{Offset: last.Offset})
+	require.True(t, sub.Start().Gap)
+	e := next(t, sub)
+	for e.Event != nil {
+		last, e = e, next(t, sub)
+	}
+	require.Equal(t, "60", number(last))
+}
+
+// requests counts the requests for entries that wait in NATS.
+func requests(t *testing.T, js jetstream.JetStream, name string) int {
+	t.Helper()
+	h, err := js.Stream(t.Context(), name)
+	require.NoError(t, err)
+	waiting := 0
+	consumers := h.ListConsumers(t.Context())
+	for c := range consumers.Info() {
+		waiting += c.NumWaiting
+	}
+	require.NoError(t, consumers.Err())
+	return waiting
+}
+
+func TestQuietThreadDoesNotLag(t *testing.T) {
+	s := open(t, small(t))
+	publish(t, s, key, "1")
+	reader, fresh := subscribe(t, s, stream.From{}), subscribe(t, s, stream.From{Now: true})
+	seen := next(t, reader).Offset
+	for _, sub := range []stream.Subscription{reader, fresh} { // both wait now
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		_, err := sub.Next(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		cancel()
+	}
+	flood(t, s, other, 1, 50)
+	publish(t, s, key, "2")
+	require.Equal(t, "2", next(t, reader).Event.Content)
+	require.Equal(t, "2", next(t, fresh).Event.Content)
+	require.True(t, subscribe(t, s, stream.From{Offset: seen}).Start().Gap, "nobody can say what was removed")
+}
+
+func TestTwoProcesses(t *testing.T) {
+	cfg := config(t)
+	worker, api := open(t, cfg), open(t, cfg)
+	sub := subscribe(t, api, stream.From{})
+	notices := make(chan stream.Notice, 1)
+	stop, err := worker.Listen(waiting(t), key, func(n stream.Notice) { notices <- n })
+	require.NoError(t, err)
+	defer stop()
+	publish(t, worker, key, "1")
+	require.Equal(t, "1", next(t, sub).Event.Content)
+	require.NoError(t, api.Notify(waiting(t), key, stream.Notice{Reason: "interrupt"}))
+	select {
+	case n := <-notices:
+		require.Equal(t, "interrupt", n.Reason)
+	case <-time.After(patience):
+		require.Fail(t, "no notice")
+	}
+}
+
+func TestServerRestart(t *testing.T) {
+	srv := newServer(t)
+	s := open(t, nats.Config{URL: srv.url()})
+	publish(t, s, key, "1", "2", "3")
+	sub := subscribe(t, s, stream.From{})
+	next(t, sub)
+	old := next(t, sub).Offset
+	notices := make(chan stream.Notice, 100)
+	stop, err := s.Listen(waiting(t), key, func(n stream.Notice) { notices <- n })
+	require.NoError(t, err)
+	defer stop()
+
+	srv.kill()
+	require.Eventually(t, func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		_, err := sub.Next(ctx)
+		return err != nil && ctx.Err() == nil
+	}, patience, time.Millisecond, "the subscription breaks")
+	require.Eventually(t, func() bool {
+		return s.Publish(t.Context(), key, streamtest.Piece("nowhere")) != nil
+	}, patience, time.Millisecond, "publishing fails at once")
+	require.Error(t, s.Notify(waiting(t), key, stream.Notice{}))
+	stored := make(chan error)
+	go func() { stored <- s.Publish(waiting(t), key, stream.Entry{Stored: 9}) }()
+
+	srv.start()
+	require.NoError(t, <-stored, "the word of stored records waits for the server")
+	require.Eventually(t, func() bool { return s.Ping(t.Context()) == nil }, patience, 10*time.Millisecond)
+	again := subscribe(t, s, stream.From{Offset: old})
+	require.True(t, again.Start().Gap)
+	e := next(t, again)
+	require.EqualValues(t, 9, e.Stored)
+	require.Greater(t, e.Offset, old+1)
+	require.Eventually(t, func() bool {
+		return s.Notify(t.Context(), key, stream.Notice{Reason: "heard"}) == nil && len(notices) > 0
+	}, patience, 10*time.Millisecond, "listening goes on")
+}
+
+func TestStreamThatIsGoneIsMadeAgain(t *testing.T) {
+	cfg := config(t)
+	s, js := open(t, cfg), manager(t, cfg.URL)
+	publish(t, s, key, "1")
+	sub := subscribe(t, s, stream.From{})
+	old := next(t, sub).Offset
+	require.NoError(t, js.DeleteStream(t.Context(), cfg.Stream))
+	_, err := sub.Next(waiting(t))
+	require.Error(t, err)
+	require.NotErrorIs(t, err, context.DeadlineExceeded)
+
+	again := subscribe(t, s, stream.From{Offset: old}) // makes the stream
+	require.Equal(t, stream.Start{Gap: true}, again.Start())
+	publish(t, s, key, "2")
+	e := next(t, again)
+	require.Equal(t, "2", e.Event.Content)
+	require.Greater(t, e.Offset, old)
+}
+
+func TestPublisherHearsOfALoss(t *testing.T) {
+	cfg := config(t)
+	s, js := open(t, cfg), manager(t, cfg.URL)
+	require.NoError(t, js.DeleteStream(t.Context(), cfg.Stream))
+	publish(t, s, key, "lost")
+	require.Eventually(t, func() bool { return s.Losses() > 0 }, patience, time.Millisecond)
+
+	require.NoError(t, s.Publish(waiting(t), key, stream.Entry{Stored: 3}), "makes the stream again")
+	publish(t, s, other, "not concerned")
+	require.ErrorIs(t, s.Publish(waiting(t), key, streamtest.Piece("refused")), stream.ErrLost)
+	publish(t, s, key, "on")
+	sub := subscribe(t, s, stream.From{})
+	require.EqualValues(t, 3, next(t, sub).Stored)
+	require.Equal(t, "on", next(t, sub).Event.Content)
+}
+
+func TestCloseForgetsTheConsumer(t *testing.T) {
+	cfg := config(t)
+	s, js := open(t, cfg), manager(t, cfg.URL)
+	consumers := func() int {
+		h, err := js.Stream(t.Context(), cfg.Stream)
+		require.NoError(t, err)
+		return h.CachedInfo().State.Consumers
+	}
+	sub := subscribe(t, s, stream.From{})
+	require.Equal(t, 1, consumers())
+	sub.Close()
+	require.Eventually(t, func() bool { return consumers() == 0 }, patience, 5*time.Millisecond)
+}
+
+func TestCloseSendsWhatWasPublished(t *testing.T) {
+	cfg := config(t)
+	reader := open(t, cfg)
+	writer, err := nats.Open(t.Context(), cfg)
+	require.NoError(t, err)
+	for i := range 500 {
+		publish(t, writer, key, strconv.Itoa(i))
+	}
+	require.NoError(t, writer.Close())
+	sub := subscribe(t, reader, stream.From{})
+	for i := range 500 {
+		require.Equal(t, strconv.Itoa(i), next(t, sub).Event.Content)
+	}
+}
+
+func TestConfigErrors(t *testing.T) {
+	for field, cfg := range map[string]nats.Config{
+		"Config.Stream":    {Stream: "a.b"},
+		"Config.Prefix":    {Prefix: "a..b"},
+		"Config.Retention": {Retention: time.Millisecond},
+		"Config.MaxBytes":  {MaxBytes: 1},
+		"Config.Replicas":  {Replicas: 7},
+		"Config.URL":       {URL: "nats://127.0.0.1:1"},
+	} {
+		_, err := nats.Open(t.Context(), cfg)
+		require.ErrorContains(t, err, field)
+	}
+}

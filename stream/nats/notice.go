@@ -1,0 +1,63 @@
+package nats
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	natsgo "github.com/nats-io/nats.go"
+
+	"github.com/threadmill/threadmill/stream"
+)
+
+// Notify tells whoever listens to the thread, in any process. When it returns nil the
+// server has the notice.
+func (s *Stream) Notify(ctx context.Context, key stream.Key, n stream.Notice) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	data, err := json.Marshal(n)
+	if err != nil {
+		return fmt.Errorf("encode notice: %w", err)
+	}
+	if err = s.conn.Publish(s.noticeSubject(key), data); err == nil {
+		err = s.flush(ctx)
+	}
+	if err != nil {
+		return s.named(fmt.Errorf("notify %s: %w", key, err))
+	}
+	return nil
+}
+
+// Listen calls fn for each notice until stop is called. A notice that is already
+// under way when stop is called may still arrive; those sent while the connection to
+// NATS is lost do not arrive.
+func (s *Stream) Listen(ctx context.Context, key stream.Key, fn func(stream.Notice)) (stop func(), err error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	sub, err := s.conn.Subscribe(s.noticeSubject(key), func(m *natsgo.Msg) {
+		var n stream.Notice
+		if err := json.Unmarshal(m.Data, &n); err != nil {
+			s.cfg.Logger.Warn("live stream: notice is not JSON", "thread", key.ThreadID, "error", err)
+			return
+		}
+		fn(n)
+	})
+	if err != nil {
+		return nil, s.named(fmt.Errorf("listen to %s: %w", key, err))
+	}
+	stop = func() { _ = sub.Unsubscribe() } // fails only when it is gone already
+	// Without this, a notice that another connection sends now could be missed.
+	if err := s.flush(ctx); err != nil {
+		stop()
+		return nil, s.named(fmt.Errorf("listen to %s: %w", key, err))
+	}
+	return stop, nil
+}
+
+func (s *Stream) flush(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, requestMax)
+	defer cancel()
+	return s.conn.FlushWithContext(ctx)
+}

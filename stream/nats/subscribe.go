@@ -1,0 +1,380 @@
+package nats
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/threadmill/threadmill/stream"
+)
+
+const (
+	batchSize  = 128
+	batchBytes = 2 << 20
+	heartbeat  = 5 * time.Second
+
+	// requestLife is after how long a request for entries is renewed.
+	requestLife = 12 * time.Hour
+
+	// forget is how long NATS keeps a consumer that nobody reads from.
+	forget = 2 * time.Minute
+
+	// pause is how soon a request that ended for its age, with nothing to deliver, is
+	// renewed by a reader that waits; too soon for entries to come and go.
+	pause = 250 * time.Millisecond
+)
+
+// Subscribe delivers the log of a thread from a place on.
+func (s *Stream) Subscribe(ctx context.Context, key stream.Key, from stream.From) (stream.Subscription, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	sub, err := s.subscribe(ctx, key, from)
+	if err != nil {
+		return nil, s.named(fmt.Errorf("subscribe to %s: %w", key, err))
+	}
+	return sub, nil
+}
+
+func (s *Stream) subscribe(ctx context.Context, key stream.Key, from stream.From) (*subscription, error) {
+	lost := s.connection() // before anything is asked: what follows holds for this connection
+	handle, info, err := s.info(ctx)
+	if err != nil {
+		return nil, err
+	}
+	subject := s.liveSubject(key)
+	newest, err := lastOf(ctx, handle, subject)
+	if err != nil {
+		return nil, err
+	}
+	p := begin(from, log{
+		base: info.Created.UnixMicro(), first: info.State.FirstSeq, last: max(info.State.LastSeq, newest), newest: newest,
+	})
+	consumer, err := handle.CreateConsumer(ctx, jetstream.ConsumerConfig{
+		FilterSubject:     subject,
+		DeliverPolicy:     jetstream.DeliverByStartSequencePolicy,
+		OptStartSeq:       p.seq,
+		AckPolicy:         jetstream.AckNonePolicy,
+		InactiveThreshold: forget,
+		MemoryStorage:     true,
+		Replicas:          1,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make consumer: %w", err)
+	}
+	sub := &subscription{
+		stream: s, key: key, name: consumer.CachedInfo().Name, start: p.start, base: info.Created.UnixMicro(), consumer: consumer, lost: lost,
+		prev: p.seq - 1, claimed: p.claimed,
+	}
+	sub.ctx, sub.cancel = context.WithCancel(context.Background())
+	// If the stream was made anew meanwhile, the consumer begins at a place of the old.
+	if err := sub.sameStream(ctx, info.State.LastSeq); err != nil {
+		sub.Close()
+		return nil, err
+	}
+	return sub, nil
+}
+
+// lastOf returns the sequence number of the subject's newest entry, 0 if there is none.
+func lastOf(ctx context.Context, h jetstream.Stream, subject string) (uint64, error) {
+	msg, err := h.GetLastMsgForSubject(ctx, subject)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("newest entry: %w", err)
+	}
+	return msg.Sequence, nil
+}
+
+// log is what a subscription knows of the log when it begins: the time of the stream,
+// the first and last sequence number in it, and the last of the thread.
+type log struct {
+	base                int64
+	first, last, newest uint64
+}
+
+// place is where a subscription begins. claimed: the entry before seq is what the
+// reader has seen, so nothing may be missing between the two.
+type place struct {
+	seq     uint64
+	claimed bool
+	start   stream.Start
+}
+
+func begin(from stream.From, l log) place {
+	p := place{seq: max(l.first, 1)}
+	if l.newest > 0 {
+		p.start.Last = l.base + int64(l.newest)
+	}
+	switch asked := from.Offset - l.base; {
+	case from.Now:
+		p.seq, p.claimed = l.last+1, true
+	case from.Offset <= 0:
+	case asked <= 0, uint64(asked) > l.last, uint64(asked)+1 < l.first:
+		p.start.Gap = true
+	default:
+		p.seq, p.claimed = uint64(asked)+1, true
+	}
+	return p
+}
+
+// subscription reads through a consumer of its own, one request for a batch after the
+// other.
+//
+// The server skips what has been removed without a word, so a hole shows neither in
+// the sequence numbers, which other threads share, nor in the consumer's count. But an
+// entry is removed only after all that are older: as long as the oldest entry kept is
+// not younger than the one that follows what was read last, nothing is missing. This
+// is asked for only where something can be missing: while the reader is behind, and
+// when there was no request for a while ("late").
+type subscription struct {
+	stream   *Stream
+	key      stream.Key
+	name     string // of the consumer
+	start    stream.Start
+	base     int64
+	consumer jetstream.Consumer
+	lost     <-chan struct{}
+	once     sync.Once
+	ctx      context.Context
+	cancel   context.CancelFunc
+
+	// Of the goroutine in Next:
+	broken    error
+	ready     []stream.Entry
+	raw       []jetstream.Msg // received, not yet known to be without a hole
+	delivered uint64          // by the consumer's count
+	prev      uint64          // the newest sequence number that was looked at
+	claimed   bool            // prev is where the reader is, so nothing may be missing after it
+	behind    bool            // there was more when prev was sent
+
+	batch     jetstream.MessageBatch
+	endBatch  context.CancelFunc
+	waited    time.Time // when a request was last seen to have nothing for us
+	idle      bool      // the last request ended without having delivered anything
+	late      bool      // the request came late: something may be missing after prev
+	unchecked bool      // ... and nobody has looked yet
+}
+
+func (s *subscription) Start() stream.Start { return s.start }
+
+// Next waits for the next entry.
+func (s *subscription) Next(ctx context.Context) (stream.Entry, error) {
+	for {
+		if err := s.state(ctx); err != nil {
+			return stream.Entry{}, err
+		}
+		if len(s.ready) > 0 {
+			e := s.ready[0]
+			s.ready = s.ready[1:]
+			return e, nil
+		}
+		err := s.receive(ctx)
+		switch {
+		case err == nil:
+		case ctx.Err() != nil:
+			return stream.Entry{}, ctx.Err()
+		case s.ctx.Err() == nil:
+			s.broken = s.stream.named(fmt.Errorf("read %s: %w; subscribe again", s.key, err))
+		}
+	}
+}
+
+// state tells why the subscription cannot go on, nil if it can.
+func (s *subscription) state(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.ctx.Done():
+		return stream.ErrClosed
+	case <-s.stream.done:
+		return stream.ErrClosed
+	default:
+	}
+	if s.broken != nil {
+		return s.broken
+	}
+	select {
+	case <-s.lost:
+		return fmt.Errorf("read %s: connection to NATS lost; subscribe again", s.key)
+	default:
+		return nil
+	}
+}
+
+// receive moves what has arrived to ready; it waits until something has.
+func (s *subscription) receive(ctx context.Context) error {
+	if len(s.raw) == 0 {
+		if err := s.arrive(ctx); err != nil {
+			return err
+		}
+	}
+	if len(s.raw) == 0 {
+		return nil
+	}
+	return s.verify(ctx)
+}
+
+// arrive waits for messages, and returns without one when a request has ended.
+func (s *subscription) arrive(ctx context.Context) error {
+	if s.batch == nil {
+		if err := s.request(); err != nil {
+			return err
+		}
+	}
+	if s.unchecked {
+		if err := s.check(ctx); err != nil {
+			return err
+		}
+	}
+	select {
+	case m, ok := <-s.batch.Messages():
+		return s.took(m, ok)
+	default:
+		s.waited = time.Now()
+	}
+	select {
+	case m, ok := <-s.batch.Messages():
+		s.waited = time.Now()
+		return s.took(m, ok)
+	case <-s.lost:
+	case <-s.ctx.Done():
+	case <-s.stream.done:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
+}
+
+func (s *subscription) request() error {
+	ctx, cancel := context.WithTimeout(s.ctx, requestLife)
+	batch, err := s.consumer.Fetch(batchSize,
+		jetstream.FetchMaxBytes(batchBytes), jetstream.FetchHeartbeat(heartbeat), jetstream.FetchContext(ctx))
+	if err != nil {
+		cancel()
+		return err
+	}
+	s.batch, s.endBatch = batch, cancel
+	s.late = s.claimed && !(s.idle && time.Since(s.waited) < pause)
+	s.unchecked, s.idle = s.late, true
+	return nil
+}
+
+// check looks, after a late request, whether something is missing already. When
+// nothing is waiting for the reader either, the request was in time after all.
+func (s *subscription) check(ctx context.Context) error {
+	info, err := s.consumer.Info(ctx)
+	if err != nil {
+		return fmt.Errorf("state of consumer: %w", err)
+	}
+	if err := s.kept(ctx, s.prev+1); err != nil {
+		return err
+	}
+	s.unchecked, s.late = false, info.NumPending > 0
+	return nil
+}
+
+// took keeps m, and what else has arrived with it. !ok: the request has ended.
+func (s *subscription) took(m jetstream.Msg, ok bool) error {
+	if !ok {
+		err := s.batch.Error()
+		s.endBatch()
+		s.batch = nil
+		return err
+	}
+	s.idle = false
+	for ok {
+		s.raw = append(s.raw, m)
+		select {
+		case m, ok = <-s.batch.Messages():
+		default:
+			return nil
+		}
+	}
+	return nil // the end is met again at the next call
+}
+
+// verify moves raw to ready if no entry is missing in between.
+func (s *subscription) verify(ctx context.Context) error {
+	delivered, prev, suspect := s.delivered, s.prev, s.behind && s.claimed || s.late
+	behind := false
+	var doubt uint64 // the oldest entry after which something may be missing
+	entries := make([]stream.Entry, 0, len(s.raw))
+	for _, m := range s.raw {
+		meta, err := m.Metadata()
+		if err != nil {
+			return fmt.Errorf("message without metadata: %w", err)
+		}
+		if meta.Sequence.Consumer != delivered+1 {
+			return errors.New("messages were lost on their way from NATS")
+		}
+		if doubt == 0 && suspect && meta.Sequence.Stream > prev+1 {
+			doubt = prev + 1
+		}
+		behind = meta.NumPending > 0
+		delivered, prev, suspect = meta.Sequence.Consumer, meta.Sequence.Stream, behind
+		e := stream.Entry{}
+		if err := json.Unmarshal(m.Data(), &e); err != nil {
+			s.stream.cfg.Logger.Warn("live stream: entry is not JSON", "thread", s.key.ThreadID, "error", err)
+			continue
+		}
+		e.Offset = s.base + int64(prev)
+		entries = append(entries, e)
+	}
+	if doubt > 0 {
+		if err := s.kept(ctx, doubt); err != nil {
+			return err
+		}
+	}
+	s.delivered, s.prev, s.claimed, s.behind, s.late = delivered, prev, true, behind, false
+	s.ready, s.raw = entries, nil
+	return nil
+}
+
+// kept fails when entries from seq on may have been removed.
+func (s *subscription) kept(ctx context.Context, seq uint64) error {
+	_, info, err := s.stream.info(ctx)
+	if err != nil {
+		return err
+	}
+	if info.Created.UnixMicro() != s.base {
+		return errRemade
+	}
+	if info.State.FirstSeq > seq {
+		return stream.ErrLagged
+	}
+	return nil
+}
+
+var errRemade = errors.New("NATS has lost the live log and begun a new one")
+
+// sameStream fails when the stream is another one than when last was its newest entry.
+func (s *subscription) sameStream(ctx context.Context, last uint64) error {
+	_, info, err := s.stream.info(ctx)
+	if err != nil {
+		return err
+	}
+	if info.Created.UnixMicro() != s.base || info.State.LastSeq < last {
+		return errRemade
+	}
+	return nil
+}
+
+// Close also tells NATS to forget the consumer, without waiting for the answer.
+func (s *subscription) Close() {
+	s.once.Do(func() {
+		s.cancel()
+		go func() {
+			ctx, cancel := context.WithTimeout(context.Background(), requestMax)
+			defer cancel()
+			// Should it fail, NATS forgets the consumer by itself.
+			_ = s.stream.js.DeleteConsumer(ctx, s.stream.cfg.Stream, s.name)
+		}()
+	})
+}

@@ -1,0 +1,157 @@
+package tests
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/history/v1"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/world"
+)
+
+// cost is what one turn adds to a thread's history, and what Temporal bills for it.
+type cost struct{ events, actions int }
+
+// settle waits until the workflow task after a turn has been completed, so that the
+// history of the turn is whole.
+func settle(w *world.World, thread string) []*history.HistoryEvent {
+	w.T.Helper()
+	var out []*history.HistoryEvent
+	require.Eventually(w.T, func() bool {
+		state, err := w.Threads.State(w.Ctx(), thread)
+		// Read after the state: what made the thread idle is in it.
+		out = historyOf(w, thread, "")
+		return err == nil && state.Status == signals.Idle && state.QueueLength == 0 && !taskOpen(out)
+	}, waitLong, waitTick)
+	return out
+}
+
+// taskOpen reports whether a workflow task has not been completed.
+func taskOpen(events []*history.HistoryEvent) bool {
+	open := false
+	for _, e := range events {
+		switch e.GetEventType() {
+		case enumspb.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED:
+			open = true
+		case enumspb.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
+			open = false
+		}
+	}
+	return open
+}
+
+// billed counts the actions of history events, as Temporal Cloud's pricing page
+// defines them: a signal, an update, an activity, a timer, a local activity batch
+// with its workflow task, an upsert.
+func billed(events []*history.HistoryEvent) int {
+	n := 0
+	for _, e := range events {
+		switch e.GetEventType() {
+		case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED,
+			enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED,
+			enumspb.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED,
+			enumspb.EVENT_TYPE_TIMER_STARTED,
+			enumspb.EVENT_TYPE_MARKER_RECORDED,
+			enumspb.EVENT_TYPE_UPSERT_WORKFLOW_SEARCH_ATTRIBUTES,
+			enumspb.EVENT_TYPE_WORKFLOW_PROPERTIES_MODIFIED,
+			enumspb.EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_INITIATED:
+			n++
+		}
+	}
+	return n
+}
+
+func describe(events []*history.HistoryEvent) string {
+	names := make([]string, len(events))
+	for i, e := range events {
+		names[i] = e.GetEventType().String()
+	}
+	return strings.Join(names, "\n")
+}
+
+func TestBudgets(t *testing.T) {
+	if world.StickyOff() {
+		t.Skip("budgets are measured with the sticky cache, as workers run")
+	}
+	w := world.New(t, world.Options{})
+	for _, tc := range []struct {
+		name string
+		turn func(thread string)
+		want cost
+	}{
+		{"user message, reply", func(id string) { w.Post(id, "hello") }, cost{10, 2}},
+		{"two hundred tokens to ten viewers", func(id string) {
+			for range 10 {
+				watch(t, w, id, "")
+			}
+			w.Post(id, "count 200")
+		}, cost{10, 2}},
+		{"model, tool, model", func(id string) { w.Post(id, "use note {}") }, cost{22, 4}},
+		{"model, quick tool, model", func(id string) { w.Post(id, "use current_time {}") }, cost{17, 4}},
+		{"model, approved tool, model", func(id string) {
+			w.Post(id, `use shell_cmd {"command":"true"}`)
+			call := w.AwaitApproval(id, 1)[0]
+			require.NoError(t, w.Temporal.SignalWorkflow(w.Ctx(), signals.WorkflowID(w.TaskQueue, id), "", signals.SignalDecide,
+				signals.Decide{ToolCallID: call.ToolCallID, Decision: event.Approve, By: "ann"}))
+		}, cost{26, 5}},
+		{"posted by update", func(id string) {
+			_, err := w.Threads.PostUpdate(w.Ctx(), id, signals.UserMessage(id, "ann", "hello"))
+			require.NoError(t, err)
+		}, cost{11, 2}},
+		{"posted and waited for by update", func(id string) { w.Say(id, "hello") }, cost{11, 2}},
+		{"decided by update", func(id string) {
+			w.Post(id, `use shell_cmd {"command":"true"}`)
+			call := w.AwaitApproval(id, 1)[0]
+			_, err := w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: call.ToolCallID, Decision: event.Approve, By: "ann"})
+			require.NoError(t, err)
+		}, cost{27, 5}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			id := w.Open()
+			w.Say(id, "warm up")
+			before := settle(w, id)
+			tc.turn(id)
+			added := settle(w, id)[len(before):]
+			require.Equal(t, tc.want, cost{len(added), billed(added)}, "events and actions:\n%s", describe(added))
+		})
+	}
+}
+
+// TestBudgetBytes shows that a step costs the same however long the conversation is.
+func TestBudgetBytes(t *testing.T) {
+	if world.StickyOff() {
+		t.Skip("budgets are measured with the sticky cache, as workers run")
+	}
+	const young, old = 10, 330
+	w := world.New(t, world.Options{})
+	id := w.Open()
+	turns := 0
+	say := func() {
+		turns++
+		w.Post(id, fmt.Sprintf("message %03d of a long conversation", turns))
+		awaitMessages(w, id, 2*turns)
+	}
+	measure := func(turn int) (bytes int) {
+		for turns < turn {
+			say()
+		}
+		before := len(settle(w, id))
+		say()
+		for _, e := range settle(w, id)[before:] {
+			bytes += proto.Size(e)
+		}
+		return bytes
+	}
+	begun := run(w, id)
+	first := measure(young)
+	last := measure(old)
+	require.NotEqual(t, begun, run(w, id), "the thread has moved on before its history grew long")
+	require.Positive(t, last)
+	require.InEpsilon(t, first, last, 0.05, "bytes of history for a turn: %d at turn %d, %d at turn %d", first, young+1, last, old+1)
+}

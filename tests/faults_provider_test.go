@@ -1,0 +1,103 @@
+package tests
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/llm/llmtest"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/world"
+)
+
+// TestProviderFaults lets the provider of a model fail in every way that may pass,
+// and in those that do not.
+func TestProviderFaults(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		faults []llmtest.Fault
+		// limit is what the model may take for a reply, apart the least time between
+		// the first two calls.
+		limit, apart time.Duration
+	}{
+		{"lost before its first word", []llmtest.Fault{llmtest.Drop(0)}, 0, 0},
+		{"lost in mid-stream", []llmtest.Fault{llmtest.Drop(3)}, 0, 0},
+		{"ended early", []llmtest.Fault{llmtest.EndEarly(2)}, 0, 0},
+		{"not the protocol", []llmtest.Fault{llmtest.Malformed(1)}, 0, 0},
+		{"silent in mid-stream", []llmtest.Fault{llmtest.Hang(2)}, 4 * time.Second, 4 * time.Second},
+		{"429 with Retry-After", []llmtest.Fault{llmtest.Status(429, "3")}, 0, 3 * time.Second},
+		{"500 until it succeeds", []llmtest.Fault{llmtest.Status(500, ""), llmtest.Status(503, "")}, 0, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := faultyProvider(t, c.limit)
+			id := w.Open()
+			v := watch(t, w, id, "")
+			w.Provider.Fail(c.faults...)
+			out := w.Say(id, "count 6")
+			require.Equal(t, signals.TurnCompleted, out.Status, out.Error)
+			require.Equal(t, "user ann: count 6\nassistant assistant: 1 2 3 4 5 6\n", w.Transcript(id))
+			requests := w.Provider.Requests()
+			require.Len(t, requests, 1+len(c.faults))
+			require.GreaterOrEqual(t, requests[1].At.Sub(requests[0].At), c.apart)
+			require.JSONEq(t, string(requests[0].Body), string(requests[1].Body))
+
+			seen := v.until(t, isFinal)
+			require.Equal(t, 2, count(seen, event.EventMessage))
+			require.Equal(t, "1 2 3 4 5 6", streamed(seen, w.Messages(id)[1].ID), "viewers discard what was cut off")
+			require.Zero(t, count(seen, event.EventError), "what passes is not shown as a failure")
+			require.Equal(t, signals.TurnCompleted, w.Say(id, "and on").Status)
+		})
+	}
+	t.Run("slow", func(t *testing.T) {
+		t.Parallel()
+		w := world.New(t, world.Options{Provider: llmtest.Config{Delay: 200 * time.Millisecond}})
+		id := w.Open()
+		require.Equal(t, signals.TurnCompleted, w.Say(id, "count 10").Status)
+		require.Equal(t, 1, w.Provider.Calls(), "who is slow is not asked again")
+	})
+	for name, faults := range map[string][]llmtest.Fault{
+		"attempts used up": {llmtest.Status(500, ""), llmtest.Drop(2), llmtest.Status(503, "")},
+		"refused":          {llmtest.Status(http.StatusBadRequest, "").WithError("bad", "no such model")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			givesUp(t, faults)
+		})
+	}
+}
+
+func faultyProvider(t *testing.T, limit time.Duration) *world.World {
+	return world.New(t, world.Options{MaxModelAttempts: 3, Agents: []agent.Agent{{
+		Name: "assistant", Model: "openai/stand-in", Limits: agent.Limits{ModelTimeout: limit},
+	}}})
+}
+
+// givesUp checks a turn that fails: visibly, and once; the thread is usable, and the
+// turn can be tried again.
+func givesUp(t *testing.T, faults []llmtest.Fault) {
+	w := faultyProvider(t, 0)
+	id := w.Open()
+	v := watch(t, w, id, "")
+	w.Provider.Fail(faults...)
+	out := w.Say(id, "count 6")
+	require.Equal(t, signals.TurnFailed, out.Status)
+	require.NotEmpty(t, out.Error)
+	require.Equal(t, len(faults), w.Provider.Calls())
+	seen := v.until(t, func(f frame) bool { return f.event.Type == event.EventError })
+	require.Equal(t, out.Error, seen[len(seen)-1].event.Error)
+	require.Equal(t, "user ann: count 6\n", w.Transcript(id))
+
+	require.Equal(t, signals.TurnCompleted, w.Say(id, "still here").Status)
+	require.NoError(t, w.Threads.Control(w.Ctx(), id, signals.Control{Action: signals.ControlRetry, By: "ann"}))
+	awaitMessages(w, id, 4)
+	require.Equal(t, "user ann: count 6\nuser ann: still here\nassistant assistant: still here\nassistant assistant: still here\n", w.Transcript(id))
+	seen = v.until(t, isFinal)
+	seen = append(seen, v.until(t, isFinal)...)
+	require.Zero(t, count(seen, event.EventError))
+}

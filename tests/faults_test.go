@@ -1,0 +1,443 @@
+package tests
+
+import (
+	"encoding/json"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/log"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/llm/llmtest"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/store/postgres"
+	"github.com/threadmill/threadmill/store/sqlite"
+	proc "github.com/threadmill/threadmill/tests/internal/process"
+	"github.com/threadmill/threadmill/tests/internal/world"
+)
+
+// TestFaults kills what a conversation runs on, at every point of a turn.
+func TestFaults(t *testing.T) {
+	f := faults{binary: proc.Build(t)}
+	for _, c := range []struct {
+		name string
+		test func(*testing.T)
+	}{
+		{"a storm of kills S0-36 S2-51", f.storm},
+		{"S2-51 kill -9 between store and completion, at random", f.afterReply},
+		{"S2-51 kill -9 between store and completion of a reply", f.replyStored},
+		{"S2-51 kill -9 between store and completion of a tool", f.resultStored},
+		{"kill -9", f.points},
+		{"SIGTERM in the middle of a reply and of a command", f.terminated},
+		{"PostgreSQL goes and comes back", f.storeOutage},
+		{"NATS is killed and comes back", f.streamOutage},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			c.test(t)
+		})
+	}
+}
+
+type faults struct{ binary string }
+
+// stage is a devserver and the provider of its model, which outlives it.
+type stage struct {
+	*proc.Devserver
+	t        *testing.T
+	provider *llmtest.Server
+}
+
+// stage prepares a devserver with its default configuration, or with another.
+func (f faults) stage(t *testing.T, config func(provider string) string, env ...string) stage {
+	provider := llmtest.NewServer(llmtest.Config{})
+	t.Cleanup(provider.Close)
+	o := proc.Options{Binary: f.binary, Env: append(env, "OPENAI_API_KEY=test", "OPENAI_BASE_URL="+provider.URL)}
+	if config != nil {
+		o.Config = config(provider.URL)
+	}
+	return stage{proc.New(t, o), t, provider}
+}
+
+// asked returns the bodies of the provider's requests that contain text.
+func (s stage) asked(text string) (bodies []string) {
+	for _, r := range s.provider.Requests() {
+		if strings.Contains(string(r.Body), text) {
+			bodies = append(bodies, string(r.Body))
+		}
+	}
+	return bodies
+}
+
+// contents returns a thread's messages, one line each.
+func (s stage) contents(thread string) []string {
+	out := []string{}
+	for _, m := range s.Messages(thread) {
+		out = append(out, m.Role+": "+m.Content)
+	}
+	return out
+}
+
+// requireSeen waits until a viewer has seen all that is stored, each once, in order.
+func (s stage) requireSeen(thread string, v *proc.Viewer) {
+	s.t.Helper()
+	stored := s.Events(thread)
+	require.NotEmpty(s.t, stored)
+	require.Eventually(s.t, func() bool { return len(v.Stored()) >= len(stored) }, proc.Patience, proc.Tick)
+	require.Equal(s.t, stored, v.Stored())
+}
+
+// open opens the store of a devserver that has ended.
+func (s stage) open() store.Store {
+	s.t.Helper()
+	db, err := sqlite.Open(s.t.Context(), sqlite.Config{Path: filepath.Join(s.Data, "threadmill.db")})
+	require.NoError(s.t, err)
+	s.t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+func key(thread string) store.Key {
+	return store.Key{Namespace: signals.DefaultNamespace, ThreadID: thread}
+}
+
+// requireWhole checks what holds of every thread: records without a gap, one
+// message for each model call, and one result for each tool call.
+func requireWhole(t *testing.T, db store.Store, thread string) {
+	t.Helper()
+	records, err := db.Records(t.Context(), key(thread), store.Query{})
+	require.NoError(t, err)
+	ids, calls, replies := map[string]bool{}, 0, 0
+	asked, answered := []string{}, []string{}
+	for i, r := range records {
+		require.EqualValues(t, i+1, r.Seq)
+		require.False(t, ids[r.ID], "record %s is stored twice", r.ID)
+		ids[r.ID] = true
+		switch r.Type {
+		case event.TypeLLMCall:
+			calls++
+		case event.TypeMessage:
+			m := decode[event.Message](t, r.Payload)
+			if m.SenderType == event.Agent {
+				replies++
+			}
+			if m.ToolCallID != "" {
+				answered = append(answered, m.ToolCallID)
+			}
+			for _, c := range m.ToolCalls {
+				asked = append(asked, c.ID)
+			}
+		}
+	}
+	require.Equal(t, calls, replies, "a reply for each model call")
+	require.ElementsMatch(t, asked, answered, "a result for each tool call")
+	logs, err := db.ToolLogs(t.Context(), key(thread))
+	require.NoError(t, err)
+	for _, call := range logs {
+		require.Contains(t, asked, call.ToolCallID)
+		require.NotEqual(t, store.ToolStarted, call.Status, "tool call %s has not ended", call.ToolCallID)
+	}
+}
+
+// lines returns the lines of a file in the folder of commands.
+func (s stage) lines(name string) []string {
+	data, err := os.ReadFile(filepath.Join(s.Workspace, name))
+	if err != nil {
+		return nil
+	}
+	return strings.Fields(string(data))
+}
+
+// release writes the file that a command waits for: it outlives the devserver.
+func (s stage) release(name string) {
+	s.t.Helper()
+	require.NoError(s.t, os.WriteFile(filepath.Join(s.Workspace, name), nil, 0o600))
+}
+
+// waits is a command that writes a line, and ends when the file go is there.
+const waits = `{"command":"echo ran >> slow; for i in $(seq 1200); do [ -e go ] && break; sleep 0.05; done"}`
+
+// points kills one process while one thread is at each of the points of a turn.
+func (f faults) points(t *testing.T) {
+	s := f.stage(t, nil)
+	s.Start()
+	viewers := map[string]*proc.Viewer{}
+	open := func(thread, text string) {
+		s.Open(thread, text)
+		viewers[thread] = s.Watch(t, thread, nil)
+	}
+
+	open("undisturbed", "count 6")
+	s.AwaitTurns("undisturbed", 1)
+
+	gate := s.provider.Block(3)
+	defer gate.Release()
+	open("model", "count 6")
+	arrives(t, gate.Reached(), "the middle of the reply")
+
+	open("tool", "use shell_cmd "+waits)
+	call := s.AwaitApproval("tool")
+	require.Equal(t, "accepted", s.Approve("tool", call.ToolCallID))
+	require.Eventually(t, func() bool { return len(s.lines("slow")) > 0 }, proc.Patience, proc.Tick)
+
+	open("approval", `use shell_cmd {"command":"echo ran >> later"}`)
+	waiting := s.AwaitApproval("approval")
+
+	s.Kill()
+	gate.Release()
+	s.Start()
+
+	t.Run("S0-36 S2-51 during a model call", func(t *testing.T) {
+		s.AwaitTurns("model", 1)
+		require.Equal(t, []string{"user: count 6", "assistant: 1 2 3 4 5 6"}, s.contents("model"))
+		require.Equal(t, kinds(s.Events("undisturbed")), kinds(s.Events("model")), "the same order as without a kill")
+		bodies := s.asked("count 6")
+		require.Len(t, bodies, 3, "one of the undisturbed thread, one that was cut, one that was not")
+		require.Equal(t, bodies[1], bodies[2], "the second attempt is shown what the first was")
+		s.requireSeen("model", viewers["model"])
+		requireShown(t, viewers["model"])
+	})
+	t.Run("S2-51 during a tool call", func(t *testing.T) {
+		s.AwaitTurns("tool", 1)
+		require.Equal(t, []string{"ran"}, s.lines("slow"), "a tool that may have run is not run again")
+		messages := s.Messages("tool")
+		require.Len(t, messages, 4)
+		require.True(t, messages[2].IsError)
+		require.Contains(t, messages[2].Content, "outcome is unknown")
+		require.Contains(t, messages[3].Content, "outcome is unknown", "the model has been told")
+		require.Equal(t, "already_resolved", s.Approve("tool", call.ToolCallID))
+		s.release("go")
+		s.requireSeen("tool", viewers["tool"])
+	})
+	t.Run("S4-77 S4-94 while an approval waits", func(t *testing.T) {
+		require.Equal(t, waiting, s.AwaitApproval("approval"), "it waits still")
+		require.Empty(t, s.lines("later"))
+		require.Equal(t, "accepted", s.Approve("approval", waiting.ToolCallID))
+		require.Equal(t, "already_resolved", s.Approve("approval", waiting.ToolCallID))
+		s.AwaitTurns("approval", 1)
+		require.Equal(t, []string{"ran"}, s.lines("later"))
+		s.requireSeen("approval", viewers["approval"])
+	})
+	t.Run("the threads are usable, and whole", func(t *testing.T) {
+		for thread := range viewers {
+			s.Say(thread, "are you there")
+			s.AwaitTurns(thread, 2)
+			require.Equal(t, "assistant: are you there", s.contents(thread)[len(s.contents(thread))-1])
+		}
+		require.Zero(t, s.Terminate())
+		db := s.open()
+		for thread := range viewers {
+			requireWhole(t, db, thread)
+		}
+	})
+}
+
+func kinds(events []event.AgentEvent) []event.AgentEventType {
+	out := []event.AgentEventType{}
+	for _, e := range events {
+		out = append(out, e.Type)
+	}
+	return out
+}
+
+// requireShown checks that a viewer was shown the last message piece by piece, or
+// was told that pieces are missing; and no piece of it twice.
+func requireShown(t *testing.T, v *proc.Viewer) {
+	t.Helper()
+	events := v.Events()
+	at := slices.IndexFunc(events, func(e event.AgentEvent) bool {
+		return e.Type == event.EventMessage && e.Message.SenderType == event.Agent
+	})
+	require.Positive(t, at)
+	whole, told := events[at].Message, false
+	var text strings.Builder
+	for _, e := range events[:at] {
+		switch e.Type {
+		case event.EventGap, event.EventReset:
+			text.Reset()
+			told = true
+		case event.EventStream:
+			require.Equal(t, whole.ID, e.MessageID)
+			text.WriteString(e.Content)
+		}
+	}
+	if told && text.Len() == 0 {
+		return
+	}
+	require.Equal(t, whole.Content, text.String())
+}
+
+// afterReply kills the process as soon as a viewer sees a reply, which is stored then
+// and, as the case may be, not yet known to Temporal.
+func (f faults) afterReply(t *testing.T) {
+	const rounds = 3
+	s := f.stage(t, nil)
+	s.Start()
+	said := []string{}
+	seen := make(chan struct{}, 100)
+	for i := range rounds {
+		text := "round " + string(rune('a'+i))
+		said = append(said, "user: "+text, "assistant: "+text)
+		if i == 0 {
+			s.Open("t", "round a")
+			s.Watch(t, "t", func(e event.AgentEvent) {
+				if e.Type == event.EventMessage && e.Message.SenderType == event.Agent {
+					seen <- struct{}{}
+				}
+			})
+		} else {
+			s.Say("t", text)
+		}
+		arrives(t, seen, "the reply")
+		s.Kill()
+		s.Start()
+	}
+	s.Say("t", "the end")
+	s.AwaitTurns("t", rounds+1)
+	require.Equal(t, append(said, "user: the end", "assistant: the end"), s.contents("t"))
+	require.Equal(t, rounds+1, s.provider.Calls(), "the model is not called again for a stored reply")
+	require.Zero(t, s.Terminate())
+	requireWhole(t, s.open(), "t")
+}
+
+// onPostgres prepares a devserver on PostgreSQL, behind a proxy. direct is the store
+// without it.
+func (f faults) onPostgres(t *testing.T) (s stage, p *proc.Proxy, direct store.Store) {
+	u, err := url.Parse(database(t))
+	require.NoError(t, err)
+	direct, err = postgres.Open(t.Context(), postgres.Config{URL: u.String()})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = direct.Close() })
+	p = proc.NewProxy(t, u.Host)
+	u.Host = p.Addr
+	return f.stage(t, nil, "DATABASE_URL="+u.String()), p, direct
+}
+
+// storedMessage waits until a thread has a message with this text in the store.
+func storedMessage(t *testing.T, s store.Store, thread, text string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		records, err := s.Records(t.Context(), key(thread), store.Query{Types: []string{event.TypeMessage}})
+		return err == nil && slices.ContainsFunc(records, func(r event.Record) bool {
+			return strings.Contains(string(r.Payload), text)
+		})
+	}, proc.Patience, proc.Tick)
+}
+
+func (f faults) replyStored(t *testing.T) {
+	s, p, db := f.onPostgres(t)
+	s.Start()
+	held := p.HoldAnswerTo("1 2 3 4")
+	s.Open("t", "count 4")
+	arrives(t, held, "what the store is to commit")
+	storedMessage(t, db, "t", "1 2 3 4")
+	s.Kill()
+	s.Start()
+	// The end of the turn is stored with the reply: what tells is the turn after it.
+	s.Say("t", "next")
+	s.AwaitTurns("t", 2)
+	require.Equal(t, []string{"user: count 4", "assistant: 1 2 3 4", "user: next", "assistant: next"}, s.contents("t"))
+	require.Equal(t, 2, s.provider.Calls(), "the model is not called again for a stored reply")
+	requireWhole(t, db, "t")
+}
+
+func (f faults) resultStored(t *testing.T) {
+	s, p, db := f.onPostgres(t)
+	s.Start()
+	s.Open("t", `use shell_cmd {"command":"echo ran$((6*7)) | tee -a log"}`)
+	call := s.AwaitApproval("t")
+	held := p.HoldAnswerTo("ran42")
+	require.Equal(t, "accepted", s.Approve("t", call.ToolCallID))
+	arrives(t, held, "what the store is to commit")
+	storedMessage(t, db, "t", "ran42")
+	s.Kill()
+	s.Start()
+	s.AwaitTurns("t", 1)
+	require.Equal(t, []string{"ran42"}, s.lines("log"))
+	messages := s.Messages("t")
+	require.Len(t, messages, 4)
+	require.False(t, messages[2].IsError)
+	require.Contains(t, messages[2].Content, "ran42", "the stored result counts, and is not unknown")
+	require.Equal(t, 2, s.provider.Calls())
+	requireWhole(t, db, "t")
+}
+
+// terminated stops the process in good order, which leaves a model call and a command
+// no time to finish.
+func (f faults) terminated(t *testing.T) {
+	s := f.stage(t, nil)
+	s.Start()
+	gate := s.provider.Block(2)
+	defer gate.Release()
+	s.Open("reply", "count 5")
+	v := s.Watch(t, "reply", nil)
+	arrives(t, gate.Reached(), "the middle of the reply")
+	s.Say("reply", "second")
+	s.Open("tool", "use shell_cmd "+waits)
+	require.Equal(t, "accepted", s.Approve("tool", s.AwaitApproval("tool").ToolCallID))
+	require.Eventually(t, func() bool { return len(s.lines("slow")) > 0 }, proc.Patience, proc.Tick)
+
+	require.Zero(t, s.Terminate())
+	gate.Release()
+	s.Start()
+
+	s.AwaitTurns("reply", 2)
+	require.Equal(t, []string{"user: count 5", "assistant: 1 2 3 4 5", "user: second", "assistant: second"}, s.contents("reply"))
+	require.Len(t, s.asked("second"), 1)
+	require.Len(t, s.asked("count 5"), 3)
+	s.requireSeen("reply", v)
+	requireShown(t, v)
+	require.Contains(t, lastFailure(t, s, "reply"), "The worker stopped", "Temporal hears of it, and need not find out")
+
+	s.AwaitTurns("tool", 1)
+	require.Equal(t, []string{"ran"}, s.lines("slow"))
+	require.Contains(t, s.Messages("tool")[2].Content, "outcome is unknown")
+	require.Empty(t, lastFailure(t, s, "tool"), "its result was stored, and Temporal told, before the process ended")
+	require.Zero(t, s.Terminate())
+	requireWhole(t, s.open(), "reply")
+}
+
+// lastFailure says why an activity of a thread had to be tried again, if one had to.
+func lastFailure(t *testing.T, s stage, thread string) string {
+	t.Helper()
+	c, err := client.Dial(client.Options{HostPort: s.Temporal, Logger: log.NewStructuredLogger(world.Quiet)})
+	require.NoError(t, err)
+	defer c.Close()
+	events := c.GetWorkflowHistory(t.Context(), signals.WorkflowID(signals.DefaultNamespace, thread), "", false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	why := ""
+	for events.HasNext() {
+		e, err := events.Next()
+		require.NoError(t, err)
+		if f := e.GetActivityTaskStartedEventAttributes().GetLastFailure(); f != nil {
+			why = f.GetMessage()
+		}
+	}
+	return why
+}
+
+// arrives waits for a moment to come.
+func arrives(t *testing.T, moment <-chan struct{}, what string) {
+	t.Helper()
+	limit := time.NewTimer(proc.Patience)
+	defer limit.Stop()
+	select {
+	case <-moment:
+	case <-limit.C:
+		require.Fail(t, "never came: "+what)
+	}
+}
+
+func decode[T any](t *testing.T, payload []byte) T {
+	t.Helper()
+	var v T
+	require.NoError(t, json.Unmarshal(payload, &v))
+	return v
+}

@@ -1,0 +1,176 @@
+package tests
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const module = "github.com/threadmill/threadmill"
+
+// graph has what each package imports. Packages of the root module go by their
+// folder, the root package by a dot. The standard library's own imports are left out.
+type graph map[string][]string
+
+// importsOf lists the packages that match a pattern in the root module, and all
+// that they need.
+func importsOf(t *testing.T, pattern string) graph {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Imports,Standard", pattern)
+	cmd.Dir = ".."
+	out, err := cmd.Output()
+	var failed *exec.ExitError
+	if errors.As(err, &failed) {
+		t.Fatalf("go list: %s", failed.Stderr)
+	}
+	require.NoError(t, err)
+	g := graph{}
+	dec := json.NewDecoder(strings.NewReader(string(out)))
+	for {
+		var pkg struct {
+			ImportPath string
+			Imports    []string
+			Standard   bool
+		}
+		if err := dec.Decode(&pkg); errors.Is(err, io.EOF) {
+			break
+		} else {
+			require.NoError(t, err)
+		}
+		if pkg.Standard {
+			continue
+		}
+		imports := make([]string, len(pkg.Imports))
+		for i, path := range pkg.Imports {
+			imports[i] = folder(path)
+		}
+		g[folder(pkg.ImportPath)] = imports
+	}
+	require.Contains(t, g, "event", "the root module's packages are listed")
+	return g
+}
+
+// folder shortens the paths of the root module's packages.
+func folder(path string) string {
+	if path == module {
+		return "."
+	}
+	short, ok := strings.CutPrefix(path, module+"/")
+	if nested, _, _ := strings.Cut(short, "/"); !ok || slices.Contains([]string{"devserver", "tests", "bench"}, nested) {
+		return path
+	}
+	return short
+}
+
+// breaches lists, in order, how packages reach what they must not.
+func (g graph) breaches(b boundary) []string {
+	found := map[string]bool{}
+	for _, pkg := range g.own() {
+		if len(b.rooms) > 0 && !inside(pkg, b.rooms) {
+			continue
+		}
+		g.walk(pkg, b, map[string]bool{}, nil, found)
+	}
+	if len(b.rooms) == 0 {
+		shortest(found)
+	}
+	return slices.Sorted(maps.Keys(found))
+}
+
+func (g graph) walk(pkg string, b boundary, seen map[string]bool, way []string, found map[string]bool) {
+	way = append(slices.Clone(way), pkg)
+	for _, next := range g[pkg] {
+		if b.forbids(g, pkg, next) {
+			found[strings.Join(append(slices.Clone(way), next), " → ")] = true
+			continue
+		}
+		if !seen[next] && !slices.Contains(b.through, next) {
+			seen[next] = true
+			g.walk(next, b, seen, way, found)
+		}
+	}
+}
+
+func (b boundary) forbids(g graph, from, to string) bool {
+	_, listed := g[to]
+	switch {
+	case inside(to, b.never):
+		return true
+	case listed && b.only != nil && !slices.Contains(b.only, to) && !withinOnly(from, b.only):
+		return true
+	default:
+		return b.plain && g.isOwn(from) && inside(to, impure)
+	}
+}
+
+// withinOnly: what a permitted package from outside needs is permitted with it.
+func withinOnly(from string, only []string) bool {
+	first, _, _ := strings.Cut(from, "/")
+	return strings.Contains(first, ".") && from != "." && slices.Contains(only, from)
+}
+
+// shortest drops the ways that merely lead into another one.
+func shortest(found map[string]bool) {
+	for way := range found {
+		for other := range found {
+			if way != other && strings.HasSuffix(way, " → "+other) {
+				delete(found, way)
+			}
+		}
+	}
+}
+
+// upward lists imports against the order of the layers, and packages without a layer.
+func (g graph) upward(layers [][]string) []string {
+	var found []string
+	for _, pkg := range g.own() {
+		if forTests(pkg) {
+			continue
+		}
+		from := slices.IndexFunc(layers, func(rooms []string) bool { return inside(pkg, rooms) })
+		if from < 0 {
+			found = append(found, pkg+": in no layer")
+			continue
+		}
+		for _, next := range g[pkg] {
+			switch to := slices.IndexFunc(layers, func(rooms []string) bool { return inside(next, rooms) }); {
+			case g.isOwn(next) && forTests(next):
+				found = append(found, pkg+" → "+next+": for tests only")
+			case g.isOwn(next) && to > from:
+				found = append(found, pkg+" → "+next+": upward")
+			}
+		}
+	}
+	return found
+}
+
+// forTests says that a package serves tests: storetest and its like.
+func forTests(pkg string) bool {
+	return strings.HasSuffix(pkg, "test") || pkg == "internal/testenv"
+}
+
+// own lists the root module's packages.
+func (g graph) own() []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(g)), func(pkg string) bool { return !g.isOwn(pkg) })
+}
+
+func (g graph) isOwn(pkg string) bool {
+	_, listed := g[pkg]
+	first, _, _ := strings.Cut(pkg, "/")
+	return listed && (pkg == "." || !strings.Contains(first, "."))
+}
+
+// inside reports whether pkg is one of rooms or lies in one.
+func inside(pkg string, rooms []string) bool {
+	return slices.ContainsFunc(rooms, func(room string) bool {
+		room, innerOnly := strings.CutSuffix(room, "/...")
+		return strings.HasPrefix(pkg, room+"/") || pkg == room && !innerOnly
+	})
+}

@@ -1,0 +1,26 @@
+package tests
+
+import (
+	"context"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/tests/internal/world"
+)
+
+const (
+	waitLong = 30 * time.Second
+	waitTick = 10 * time.Millisecond
+)
+
+// awaitMessages waits until a thread has n messages.
+func awaitMessages(w *world.World, thread string, n int) {
+	w.T.Helper()
+	require.Eventually(w.T, func() bool {
+		newest, err := w.Store.Records(context.Background(), w.Key(thread), store.Query{Types: []string{event.TypeMessage}, Limit: store.MaxLimit})
+		return err == nil && len(newest) >= n
+	}, waitLong, waitTick)
+}

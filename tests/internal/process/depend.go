@@ -1,0 +1,221 @@
+package process
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"os/exec"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/internal/testenv"
+)
+
+// NATS is a NATS server of one test, which may kill and restart it.
+type NATS struct {
+	URL string
+
+	t         testing.TB
+	addr, dir string
+	cmd       *exec.Cmd
+}
+
+// NewNATS starts a NATS server that ends with the test. Without the program the test
+// is skipped, or fails where it is required.
+func NewNATS(t testing.TB) *NATS {
+	t.Helper()
+	if _, err := exec.LookPath("nats-server"); err != nil {
+		testenv.NATS(t)
+		t.Skip("no nats-server on PATH to kill")
+	}
+	addr := FreeAddr(t)
+	n := &NATS{t: t, URL: "nats://" + addr, addr: addr, dir: t.TempDir()}
+	n.Start()
+	t.Cleanup(n.Kill)
+	return n
+}
+
+// Start starts the server, with nothing left of the life before.
+func (n *NATS) Start() {
+	n.t.Helper()
+	_, port, err := net.SplitHostPort(n.addr)
+	require.NoError(n.t, err)
+	n.cmd = exec.Command("nats-server", "-js", "-a", "127.0.0.1", "-p", port, "-sd", n.dir)
+	require.NoError(n.t, n.cmd.Start())
+	require.Eventually(n.t, func() bool {
+		conn, err := new(net.Dialer).DialContext(n.t.Context(), "tcp", n.addr)
+		return err == nil && conn.Close() == nil
+	}, Patience, Tick)
+}
+
+// Kill ends the server with SIGKILL.
+func (n *NATS) Kill() {
+	_ = n.cmd.Process.Kill() // it may have ended
+	_ = n.cmd.Wait()
+}
+
+// Proxy stands between a program and a server: it can cut all connections, as if the
+// server had been killed, and hold back an answer.
+type Proxy struct {
+	// Addr is where the program connects to.
+	Addr string
+
+	// Refused counts the connections that came while the server was cut off.
+	Refused atomic.Int64
+
+	target string
+	mu     sync.Mutex
+	conns  map[net.Conn]bool
+	cut    bool
+	hold   []byte
+	held   chan struct{}
+}
+
+// NewProxy starts a proxy for the server at target, until the test ends.
+func NewProxy(t testing.TB, target string) *Proxy {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	p := &Proxy{Addr: l.Addr().String(), target: target, conns: map[net.Conn]bool{}}
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() { p.serve(conn) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		p.Cut()
+		serving.Wait()
+	})
+	return p
+}
+
+// Cut ends all connections, and each that is made until Mend.
+func (p *Proxy) Cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cut = true
+	for conn := range p.conns {
+		_ = conn.Close()
+	}
+}
+
+// Mend lets connections through again.
+func (p *Proxy) Mend() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cut = false
+}
+
+// HoldAnswerTo passes on what the program sends with this text in it, and none of the
+// answer. The channel is closed when that has happened.
+func (p *Proxy) HoldAnswerTo(text string) <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.hold, p.held = []byte(text), make(chan struct{})
+	return p.held
+}
+
+// holds reports whether the answer to data is to be held back.
+func (p *Proxy) holds(data []byte) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.hold) > 0 && bytes.Contains(data, p.hold)
+}
+
+// heldBack says so, once.
+func (p *Proxy) heldBack() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.hold) > 0 {
+		p.hold = nil
+		close(p.held)
+	}
+}
+
+func (p *Proxy) join(conn net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cut {
+		p.Refused.Add(1)
+		return false
+	}
+	p.conns[conn] = true
+	return true
+}
+
+func (p *Proxy) leave(conn net.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.conns, conn)
+}
+
+func (p *Proxy) serve(client net.Conn) {
+	defer func() { _ = client.Close() }()
+	if !p.join(client) {
+		return
+	}
+	defer p.leave(client)
+	server, err := new(net.Dialer).DialContext(context.Background(), "tcp", p.target)
+	if err != nil {
+		return
+	}
+	defer func() { _ = server.Close() }()
+	var silent atomic.Bool
+	var both sync.WaitGroup
+	both.Go(func() {
+		p.forward(server, client, &silent)
+		_ = server.Close()
+	})
+	both.Go(func() {
+		_, _ = io.Copy(unless{&silent, client}, server) // it ends when either side does
+		_ = client.Close()
+	})
+	both.Wait()
+}
+
+// forward passes on what the client sends, until it is silenced.
+func (p *Proxy) forward(server io.Writer, client io.Reader, silent *atomic.Bool) {
+	buf, before := make([]byte, 64<<10), []byte(nil)
+	for {
+		n, err := client.Read(buf)
+		if err != nil {
+			return
+		}
+		// The text may come in two pieces.
+		window := append(before, buf[:n]...)
+		hold := p.holds(window)
+		if hold {
+			silent.Store(true)
+		}
+		if _, err := server.Write(buf[:n]); err != nil {
+			return
+		}
+		if hold {
+			p.heldBack()
+		}
+		before = append([]byte(nil), window[max(0, len(window)-256):]...)
+	}
+}
+
+// unless writes, or swallows what comes once it is silent.
+type unless struct {
+	silent *atomic.Bool
+	to     io.Writer
+}
+
+func (u unless) Write(b []byte) (int, error) {
+	if u.silent.Load() {
+		return len(b), nil
+	}
+	return u.to.Write(b)
+}

@@ -1,0 +1,211 @@
+package process
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Patience bounds every wait for what must happen. A turn has that long to end after
+// a restart.
+const (
+	Patience = 30 * time.Second
+	Tick     = 10 * time.Millisecond
+)
+
+// Build builds the devserver into a folder of the test and returns its path.
+func Build(t testing.TB) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "devserver")
+	out, err := exec.Command("go", "build", "-o", path, "github.com/threadmill/threadmill/devserver").CombinedOutput()
+	require.NoError(t, err, string(out))
+	return path
+}
+
+// Options of a [Devserver].
+type Options struct {
+	// Binary is what [Build] returned.
+	Binary string
+
+	// Env is added to PATH and HOME, which is all that the process has otherwise.
+	Env []string
+
+	// Config is the text of threadmill.yaml; "" is none.
+	Config string
+}
+
+// Devserver is a devserver on fixed ports and data, over all of its lives.
+type Devserver struct {
+	// URL of the API; Temporal is its host:port; Data is the folder with everything,
+	// Workspace that of commands.
+	URL, Temporal, Data, Workspace string
+
+	t    testing.TB
+	dir  string
+	opts Options
+	args []string
+	life *life
+}
+
+// life is one run of the process.
+type life struct {
+	cmd           *exec.Cmd
+	ready, exited chan struct{}
+	output        buffer
+}
+
+// New prepares a devserver. It does not run yet; it ends with the test.
+func New(t testing.TB, o Options) *Devserver {
+	t.Helper()
+	dir := t.TempDir()
+	httpAddr, temporalAddr := FreeAddr(t), FreeAddr(t)
+	d := &Devserver{t: t, dir: dir, opts: o, URL: "http://" + httpAddr, Temporal: temporalAddr, Data: filepath.Join(dir, "data")}
+	d.Workspace = filepath.Join(d.Data, "workspace")
+	d.args = []string{"--data", d.Data, "--http", httpAddr, "--temporal", temporalAddr, "--ui", ""}
+	if o.Config != "" {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "threadmill.yaml"), []byte(o.Config), 0o600))
+	}
+	t.Cleanup(func() {
+		if d.life == nil {
+			return
+		}
+		d.Kill()
+		if t.Failed() {
+			t.Logf("last words of the devserver: %s", d.life.output.String())
+		}
+	})
+	return d
+}
+
+// Start starts the process and waits until it is ready.
+func (d *Devserver) Start() {
+	d.t.Helper()
+	began := time.Now()
+	d.Launch()
+	d.AwaitReady()
+	d.t.Logf("ready after %s", time.Since(began).Round(time.Millisecond))
+}
+
+// Launch starts the process and does not wait.
+func (d *Devserver) Launch() {
+	d.t.Helper()
+	l := &life{cmd: exec.Command(d.opts.Binary, d.args...), ready: make(chan struct{}), exited: make(chan struct{})}
+	l.cmd.Dir = d.dir
+	l.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + d.dir}, d.opts.Env...)
+	l.cmd.Stderr = &l.output
+	stdout, err := l.cmd.StdoutPipe()
+	require.NoError(d.t, err)
+	require.NoError(d.t, l.cmd.Start())
+	d.life = l
+	go func() {
+		defer close(l.exited)
+		l.read(stdout)
+		// Its exit code says it all.
+		_ = l.cmd.Wait()
+	}()
+}
+
+func (l *life) read(stdout io.Reader) {
+	said := false
+	for lines := bufio.NewScanner(stdout); lines.Scan(); {
+		fmt.Fprintln(&l.output, lines.Text())
+		if !said && strings.HasPrefix(lines.Text(), "Threadmill is ready") {
+			said = true
+			close(l.ready)
+		}
+	}
+}
+
+// AwaitReady waits until the process says that it is ready.
+func (d *Devserver) AwaitReady() {
+	d.t.Helper()
+	limit := time.NewTimer(Patience)
+	defer limit.Stop()
+	select {
+	case <-d.life.ready:
+	case <-d.life.exited:
+		require.Fail(d.t, "the devserver ended", d.life.output.String())
+	case <-limit.C:
+		require.Fail(d.t, "the devserver is not ready", d.life.output.String())
+	}
+}
+
+// Kill sends SIGKILL and waits for the end.
+func (d *Devserver) Kill() {
+	_ = d.life.cmd.Process.Kill() // it may have ended
+	<-d.life.exited
+}
+
+// Terminate sends SIGTERM, waits for the end, and returns the exit code.
+func (d *Devserver) Terminate() int {
+	d.t.Helper()
+	require.NoError(d.t, d.life.cmd.Process.Signal(syscall.SIGTERM))
+	limit := time.NewTimer(Patience)
+	defer limit.Stop()
+	select {
+	case <-d.life.exited:
+	case <-limit.C:
+		require.Fail(d.t, "the devserver does not end", d.life.output.String())
+	}
+	return d.life.cmd.ProcessState.ExitCode()
+}
+
+// buffer collects what several goroutines write.
+type buffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// The kernel gives away ports above these to whoever asks for any: a server that is
+// down for a moment would lose its own.
+const (
+	firstPort = 20_000
+	lastPort  = 31_999
+)
+
+var taken sync.Map
+
+// FreeAddr returns a loopback address that stays free while nobody listens there.
+func FreeAddr(t testing.TB) string {
+	t.Helper()
+	for range 1000 {
+		port := firstPort + rand.IntN(lastPort-firstPort)
+		if _, used := taken.LoadOrStore(port, true); used {
+			continue
+		}
+		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+		if l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", addr); err == nil {
+			require.NoError(t, l.Close())
+			return addr
+		}
+	}
+	require.Fail(t, "no free port")
+	return ""
+}

@@ -1,0 +1,40 @@
+package world
+
+import (
+	"encoding/json"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/store"
+)
+
+// Messages returns a thread's messages.
+func (w *World) Messages(thread string) []event.Message {
+	w.T.Helper()
+	records, err := w.Store.Records(w.Ctx(), w.Key(thread), store.Query{Types: []string{event.TypeMessage}})
+	require.NoError(w.T, err)
+	out := make([]event.Message, 0, len(records))
+	for _, r := range records {
+		out = append(out, Payload[event.Message](w, r))
+	}
+	return out
+}
+
+// Payload reads a record's payload.
+func Payload[T any](w *World, r event.Record) T {
+	w.T.Helper()
+	var v T
+	require.NoError(w.T, json.Unmarshal(r.Payload, &v))
+	return v
+}
+
+// Types returns the types of a thread's records, in order.
+func (w *World) Types(thread string) []string {
+	w.T.Helper()
+	var out []string
+	for _, r := range w.Records(thread) {
+		out = append(out, r.Type)
+	}
+	return out
+}

@@ -1,0 +1,312 @@
+package world
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+	sdklog "go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/worker"
+
+	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/devserver/embedded"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
+	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/llm/llmtest"
+	"github.com/threadmill/threadmill/llm/openai"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/signals/threadclient"
+	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/store/postgres"
+	"github.com/threadmill/threadmill/store/sqlite"
+	"github.com/threadmill/threadmill/stream"
+	"github.com/threadmill/threadmill/stream/memory"
+	"github.com/threadmill/threadmill/stream/nats"
+	"github.com/threadmill/threadmill/tool"
+	"github.com/threadmill/threadmill/tool/clock"
+	"github.com/threadmill/threadmill/tool/shell"
+)
+
+// Options change the world from its default.
+type Options struct {
+	// Postgres and NATS replace SQLite and the stream in memory.
+	Postgres, NATS bool
+
+	// Dynamic starts a Temporal server of its own with these settings.
+	Dynamic map[string]any
+
+	// Agents default to one, "assistant", with all tools.
+	Agents []agent.Agent
+
+	// Tools are added to the built-in ones.
+	Tools []tool.Tool
+
+	// Provider configures the stand-in.
+	Provider llmtest.Config
+
+	// NoWorker leaves starting the worker to the test.
+	NoWorker bool
+
+	// MaxModelAttempts, default 3.
+	MaxModelAttempts int
+
+	// Logger of the runtime. Default: errors only, to standard error.
+	Logger *slog.Logger
+}
+
+// World is a running Threadmill.
+type World struct {
+	T         testing.TB
+	Temporal  client.Client
+	Server    *embedded.Server
+	Store     store.Store
+	Stream    stream.Stream
+	Provider  *llmtest.Server
+	Runtime   *threadmill.Runtime
+	Threads   *threadclient.Client
+	API       *httptest.Server
+	Shell     string
+	TaskQueue string
+	config    threadmill.Config
+}
+
+var (
+	shared     *embedded.Server
+	sharedOnce sync.Once
+	sharedErr  error
+	counter    atomic.Int64
+)
+
+// note is the plainest tool: an activity that needs no approval.
+var note = tool.MustFunc("note", "Notes a text.", func(_ context.Context, _ tool.Call, in struct {
+	Text string `json:"text,omitempty"`
+},
+) (string, error) {
+	return "noted: " + in.Text, nil
+})
+
+// silent keeps the server's own log out of the tests: it calls a cancelled wait an
+// error.
+const silent = slog.LevelError + 4
+
+// Quiet is a logger for errors only.
+var Quiet = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
+
+// StickyOff reports whether the suite runs without the sticky workflow cache, so
+// that every workflow task replays its history.
+func StickyOff() bool { return os.Getenv("THREADMILL_STICKY") == "off" }
+
+func init() {
+	if StickyOff() {
+		worker.SetStickyWorkflowCacheSize(0)
+	}
+}
+
+// Temporal returns the server that the tests of one process share.
+func Temporal(t testing.TB) *embedded.Server {
+	t.Helper()
+	sharedOnce.Do(func() {
+		shared, sharedErr = embedded.Start(context.Background(), embedded.Config{
+			Addr: "127.0.0.1:0", SearchAttributes: threadclient.AttributeTypes(), Logger: Quiet, LogLevel: silent,
+		})
+	})
+	require.NoError(t, sharedErr)
+	return shared
+}
+
+// New builds a world that ends with the test.
+func New(t testing.TB, o Options) *World {
+	t.Helper()
+	w := &World{T: t, Server: server(t, o), TaskQueue: fmt.Sprintf("test-%d", counter.Add(1))}
+	var err error
+	w.Temporal, err = client.Dial(client.Options{HostPort: w.Server.Addr(), Identity: "threadmill-tests", Logger: sdklog.NewStructuredLogger(Quiet)})
+	require.NoError(t, err)
+	t.Cleanup(w.Temporal.Close)
+	w.Provider = llmtest.NewServer(o.Provider)
+	t.Cleanup(w.Provider.Close)
+	w.Store, w.Stream = newStore(t, o), newStream(t, o)
+	w.Shell = t.TempDir()
+
+	model, err := openai.New(openai.Config{APIKey: "test", BaseURL: w.Provider.URL})
+	require.NoError(t, err)
+	sh, err := shell.New(shell.Config{Root: w.Shell})
+	require.NoError(t, err)
+	tools := append([]tool.Tool{sh, clock.New(), note}, o.Tools...)
+	if o.Agents == nil {
+		a := agent.Agent{Name: "assistant", Instructions: "You help.", Model: "openai/stand-in"}
+		for _, tl := range tools {
+			a.Tools = append(a.Tools, tl.Definition().Name)
+		}
+		o.Agents = []agent.Agent{a}
+	}
+	if o.MaxModelAttempts == 0 {
+		o.MaxModelAttempts = 3
+	}
+	if o.Logger == nil {
+		o.Logger = Quiet
+	}
+	w.config = threadmill.Config{
+		Temporal: w.Temporal, Store: w.Store, Stream: w.Stream, Agents: o.Agents, Tools: tools,
+		Models: map[string]llm.Provider{"openai": model}, Namespace: w.TaskQueue, TaskQueue: w.TaskQueue,
+		MaxModelAttempts: o.MaxModelAttempts, StopTimeout: time.Second, Logger: o.Logger,
+	}
+	w.Runtime, err = threadmill.New(w.config)
+	require.NoError(t, err)
+	w.Threads = w.Runtime.Client()
+	w.API = httptest.NewServer(w.Runtime.Handler())
+	t.Cleanup(w.API.Close)
+	if !o.NoWorker {
+		w.StartWorker()
+	}
+	return w
+}
+
+// StartWorker runs a worker until the test ends or stop is called.
+func (w *World) StartWorker() (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- w.Runtime.Run(ctx) }()
+	var once sync.Once
+	stop = func() {
+		once.Do(func() {
+			cancel()
+			if err := <-done; err != nil {
+				w.T.Errorf("worker: %v", err)
+			}
+		})
+	}
+	w.T.Cleanup(stop)
+	return stop
+}
+
+func server(t testing.TB, o Options) *embedded.Server {
+	if o.Dynamic == nil {
+		return Temporal(t)
+	}
+	s, err := embedded.Start(context.Background(), embedded.Config{
+		Addr: "127.0.0.1:0", SearchAttributes: threadclient.AttributeTypes(), DynamicConfig: o.Dynamic, Logger: Quiet, LogLevel: silent,
+	})
+	require.NoError(t, err)
+	t.Cleanup(s.Stop)
+	return s
+}
+
+func newStore(t testing.TB, o Options) store.Store {
+	var s store.Store
+	var err error
+	if o.Postgres {
+		s, err = postgres.Open(context.Background(), postgres.Config{
+			URL: testenv.Postgres(t), Schema: testenv.Name("e2e"),
+		})
+	} else {
+		s, err = sqlite.Open(context.Background(), sqlite.Config{Path: filepath.Join(t.TempDir(), "threadmill.db")})
+	}
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func newStream(t testing.TB, o Options) stream.Stream {
+	var s stream.Stream = memory.New(memory.Config{})
+	if o.NATS {
+		var err error
+		s, err = nats.Open(context.Background(), nats.Config{
+			URL: testenv.NATS(t), Stream: testenv.Name("E2E"), Prefix: testenv.Name("e2e"),
+		})
+		require.NoError(t, err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// Ctx ends with the test, or after a minute.
+func (w *World) Ctx() context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	w.T.Cleanup(cancel)
+	return ctx
+}
+
+// Key names a thread in the store.
+func (w *World) Key(thread string) store.Key {
+	return store.Key{Namespace: w.TaskQueue, ThreadID: thread}
+}
+
+// Open starts a thread.
+func (w *World) Open(agents ...string) string {
+	w.T.Helper()
+	id := fmt.Sprintf("t%d", counter.Add(1))
+	require.NoError(w.T, w.Threads.Open(w.Ctx(), id, signals.Start{Agents: agents}, nil))
+	return id
+}
+
+// Say posts a person's message and waits for the end of its turn.
+func (w *World) Say(thread, content string) signals.TurnResult {
+	w.T.Helper()
+	out, err := w.Threads.Turn(w.Ctx(), thread, signals.UserMessage(thread, "ann", content))
+	require.NoError(w.T, err)
+	return out
+}
+
+// Post posts a person's message and does not wait.
+func (w *World) Post(thread, content string) string {
+	w.T.Helper()
+	id, err := w.Threads.Post(w.Ctx(), thread, signals.UserMessage(thread, "ann", content))
+	require.NoError(w.T, err)
+	return id
+}
+
+// Await waits for a turn that has been posted to end.
+func (w *World) Await(thread, eventID string) signals.TurnResult {
+	w.T.Helper()
+	p := signals.UserMessage(thread, "ann", "-")
+	p.ID = eventID
+	out, err := w.Threads.Turn(w.Ctx(), thread, p)
+	require.NoError(w.T, err)
+	return out
+}
+
+// AwaitApproval waits until n calls wait for approval, and returns them.
+func (w *World) AwaitApproval(thread string, n int) []event.ApprovalRequest {
+	w.T.Helper()
+	var out signals.Approvals
+	require.Eventually(w.T, func() bool {
+		var err error
+		out, err = w.Threads.Approvals(w.Ctx(), thread)
+		return err == nil && len(out.Approvals) == n
+	}, 20*time.Second, 10*time.Millisecond)
+	return out.Approvals
+}
+
+// Records returns all records of a thread.
+func (w *World) Records(thread string) []event.Record {
+	w.T.Helper()
+	out, err := w.Store.Records(w.Ctx(), w.Key(thread), store.Query{})
+	require.NoError(w.T, err)
+	return out
+}
+
+// Transcript returns a thread's messages, one line each.
+func (w *World) Transcript(thread string) string {
+	w.T.Helper()
+	var b strings.Builder
+	for _, m := range w.Messages(thread) {
+		fmt.Fprintf(&b, "%s %s: %s", m.Role, m.SenderID, m.Content)
+		for _, c := range m.ToolCalls {
+			fmt.Fprintf(&b, " [%s %s]", c.Function.Name, c.Function.Arguments)
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}

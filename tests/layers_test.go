@@ -1,0 +1,150 @@
+package tests
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// layers are the rooms of the root module, from the ground up: a package imports
+// its own line and those above it, never one below.
+var layers = [][]string{
+	{"event"},
+	{"agent", "tool", "hook", "rule", "llm"},
+	{"store"},
+	{"stream"},
+	{"signals"},
+	{"internal/thread", "internal/knowledge"},
+	{"signals/threadclient"},
+	{"activities"},
+	{"workflows"},
+	{"internal/config", "internal/feed"},
+	{"internal/server"},
+	{"."},
+	{"internal/program"},
+	{"worker", "starter", "examples"},
+}
+
+// boundary is what the packages of some rooms may reach, directly or through
+// others. A path without a dot in its first element belongs to the root module, or
+// to the standard library.
+type boundary struct {
+	name string
+
+	// rooms are packages with those inside them. None = the whole root module.
+	rooms []string
+
+	// only are the packages outside the standard library that may be reached; nil = all.
+	only []string
+
+	// never are packages that must not be reached, with those inside them. One that
+	// ends in /... means only those inside.
+	never []string
+
+	// plain says that packages of the root module within reach import nothing of the
+	// standard library that does I/O or is random. Their own imports count, no
+	// further: everything reaches os through fmt.
+	plain bool
+
+	// through are packages behind which nothing counts.
+	through []string
+}
+
+var boundaries = []boundary{
+	{
+		name:  "the vocabulary needs the standard library only",
+		rooms: []string{"event"},
+		only:  []string{"event"},
+	},
+	{
+		name:  "what an application declares knows no Temporal",
+		rooms: []string{"agent", "tool", "hook", "rule", "llm", "store", "stream"},
+		never: []string{"go.temporal.io"},
+	},
+	{
+		name:  "decisions are plain Go, without Temporal, I/O or chance",
+		rooms: []string{"internal/thread", "internal/knowledge"},
+		only:  []string{"event", "signals", "internal/thread", "internal/knowledge", "github.com/oklog/ulid/v2"},
+		plain: true,
+	},
+	{
+		name:  "workflows reach the world through activities only",
+		rooms: []string{"workflows"},
+		never: []string{"store", "stream", "llm", "tool", "agent", "activities", "internal/server", "internal/config"},
+		plain: true,
+		// The names and types of search attributes stand beside the client that sets them.
+		through: []string{"signals/threadclient"},
+	},
+	{
+		name:  "activities and the API know ports, not drivers",
+		rooms: []string{"activities", "internal/server", "internal/feed"},
+		never: []string{"store/...", "stream/...", "llm/...", "tool/..."},
+	},
+	{
+		name:  "the library chooses no driver but the stream in memory",
+		rooms: []string{"."},
+		never: []string{"store/...", "stream/nats", "llm/...", "tool/...", "internal/config"},
+	},
+	{
+		name: "whoever imports the library gets no Temporal server and no tests of ours",
+		never: []string{
+			"go.temporal.io/server", "github.com/temporalio/ui-server",
+			module + "/devserver", module + "/tests", module + "/bench",
+		},
+	},
+}
+
+// impure is what plain packages do not import.
+var impure = []string{
+	"bufio", "crypto/rand", "database/sql", "io/fs", "log", "math/rand", "net", "os", "syscall",
+}
+
+func TestLayers(t *testing.T) {
+	g := importsOf(t, "./...")
+	for _, b := range boundaries {
+		t.Run(b.name, func(t *testing.T) { require.Empty(t, g.breaches(b)) })
+	}
+	t.Run("imports go one way", func(t *testing.T) { require.Empty(t, g.upward(layers)) })
+}
+
+// TestLayersAreWatched shows that breaches are found, also where another package
+// stands between.
+func TestLayersAreWatched(t *testing.T) {
+	g := graph{
+		"event":           {"fmt", "os"},
+		"signals":         {"event", "go.temporal.io/sdk/client"},
+		"internal/thread": {"signals", "strings"},
+		"store":           {"event"},
+		"store/sqlite":    {"store", "modernc.org/sqlite"},
+		"store/storetest": {"store", "testing"},
+		"workflows":       {"internal/thread", "activities"},
+		"activities":      {"store", "store/sqlite", "store/storetest"},
+		"lost":            {"event"},
+		".":               {"workflows"},
+
+		"go.temporal.io/sdk/client": {"net"},
+		"modernc.org/sqlite":        {"go.temporal.io/server/common"},
+	}
+	tests := map[string]struct {
+		boundary
+		want []string
+	}{
+		"own import":      {boundary{rooms: []string{"event"}, plain: true}, []string{"event → os"}},
+		"through others":  {boundary{rooms: []string{"workflows"}, never: []string{"store"}}, []string{"workflows → activities → store", "workflows → activities → store/sqlite", "workflows → activities → store/storetest"}},
+		"inside only":     {boundary{rooms: []string{"activities"}, never: []string{"store/..."}}, []string{"activities → store/sqlite", "activities → store/storetest"}},
+		"all rooms":       {boundary{never: []string{"go.temporal.io/server"}}, []string{"store/sqlite → modernc.org/sqlite → go.temporal.io/server/common"}},
+		"not beyond":      {boundary{rooms: []string{"internal/thread"}, never: []string{"go.temporal.io"}, through: []string{"signals"}}, nil},
+		"beyond":          {boundary{rooms: []string{"internal/thread"}, never: []string{"go.temporal.io"}}, []string{"internal/thread → signals → go.temporal.io/sdk/client"}},
+		"not on the list": {boundary{rooms: []string{"signals"}, only: []string{"event"}}, []string{"signals → go.temporal.io/sdk/client"}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) { require.Equal(t, tt.want, g.breaches(tt.boundary)) })
+	}
+	t.Run("upward", func(t *testing.T) {
+		require.Equal(t, []string{
+			"activities → store/storetest: for tests only",
+			"lost: in no layer",
+			"workflows → activities: upward",
+		}, g.upward([][]string{{"event"}, {"store"}, {"signals"}, {"internal/thread"}, {"workflows"}, {"activities"}, {"."}}))
+	})
+}

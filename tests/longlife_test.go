@@ -1,0 +1,114 @@
+package tests
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/world"
+)
+
+// run names the current run of a thread's workflow.
+func run(w *world.World, thread string) string {
+	w.T.Helper()
+	d, err := w.Temporal.DescribeWorkflowExecution(w.Ctx(), signals.WorkflowID(w.TaskQueue, thread), "")
+	require.NoError(w.T, err)
+	return d.GetWorkflowExecutionInfo().GetExecution().GetRunId()
+}
+
+// TestContinueAsNew moves a thread to new runs of its workflow, again and again,
+// while a call waits for approval, messages wait in the queue, a caller waits for a
+// turn, a viewer watches, and the worker restarts.
+func TestContinueAsNew(t *testing.T) {
+	const queued = 30
+	w := world.New(t, world.Options{NoWorker: true, Dynamic: map[string]any{"limit.historyCount.suggestContinueAsNew": 40}})
+	stop := w.StartWorker()
+	id := w.Open()
+	view := watch(t, w, id, "")
+	first := run(w, id)
+
+	approved := w.Post(id, `use shell_cmd {"command":"echo once >> ran"}`)
+	call := w.AwaitApproval(id, 1)[0]
+	type end struct {
+		out signals.TurnResult
+		err error
+	}
+	waiting := make(chan end, 1)
+	p := signals.UserMessage(id, "ann", "waited for")
+	p.ID = "waited"
+	ctx := w.Ctx()
+	go func() {
+		out, err := w.Threads.Turn(ctx, id, p)
+		waiting <- end{out, err}
+	}()
+	require.Eventually(t, func() bool {
+		q, err := w.Threads.Queue(w.Ctx(), id)
+		return err == nil && len(q.Items) == 1
+	}, waitLong, waitTick)
+	for i := range queued {
+		_, err := w.Threads.PostUpdate(w.Ctx(), id, message(id, fmt.Sprintf("q%d", i), fmt.Sprintf("message %d", i)))
+		require.NoError(t, err)
+	}
+	require.NotEqual(t, first, run(w, id), "the thread has moved to a new run while it waits")
+
+	t.Run("S4-77 the approval still waits", func(t *testing.T) {
+		require.Equal(t, call.ToolCallID, w.AwaitApproval(id, 1)[0].ToolCallID)
+		state, err := w.Threads.State(w.Ctx(), id)
+		require.NoError(t, err)
+		require.Equal(t, queued+1, state.QueueLength)
+	})
+	stop()
+	w.StartWorker()
+
+	outcome, err := w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: call.ToolCallID, Decision: event.Approve, By: "ann"})
+	require.NoError(t, err)
+	require.Equal(t, signals.Accepted, outcome)
+	require.Equal(t, signals.TurnCompleted, w.Await(id, fmt.Sprintf("q%d", queued-1)).Status)
+	waited := <-waiting
+	require.NoError(t, waited.err)
+	require.Equal(t, signals.TurnCompleted, waited.out.Status)
+
+	t.Run("decisions and posts are remembered", func(t *testing.T) {
+		outcome, err := w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: call.ToolCallID, Decision: event.Approve, By: "ann"})
+		require.NoError(t, err)
+		require.Equal(t, signals.AlreadyResolved, outcome)
+		outcome, err = w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: call.ToolCallID, Decision: event.Deny, By: "bob"})
+		require.NoError(t, err)
+		require.Equal(t, signals.Conflict, outcome)
+		again, err := w.Threads.PostUpdate(w.Ctx(), id, message(id, "q3", "message 3"))
+		require.NoError(t, err)
+		require.Equal(t, signals.PostDuplicate, again.Status)
+	})
+	t.Run("nothing is lost, doubled or reordered", func(t *testing.T) {
+		messages := w.Messages(id)
+		require.Len(t, messages, 4+2*(queued+1))
+		require.Equal(t, approved, messages[0].ID)
+		require.Equal(t, "waited for", messages[5].Content)
+		for i := range queued {
+			require.Equal(t, fmt.Sprintf("message %d", i), messages[6+2*i].Content)
+			require.Equal(t, fmt.Sprintf("message %d", i), messages[7+2*i].Content)
+		}
+	})
+	t.Run("viewers do not notice", func(t *testing.T) {
+		seen := view.until(t, func(e frame) bool {
+			return e.event.Type == event.EventMessage && e.event.Message.Content == fmt.Sprintf("message %d", queued-1) && e.event.Message.Role == event.RoleAssistant
+		})
+		require.Equal(t, 2*(queued+1)+3, count(seen, event.EventMessage))
+		require.Zero(t, count(seen, event.EventGap))
+	})
+	t.Run("it ran in many runs", func(t *testing.T) {
+		it, err := w.Temporal.ListWorkflow(w.Ctx(), listRuns(w, id))
+		require.NoError(t, err)
+		continued := 0
+		for _, e := range it.GetExecutions() {
+			if e.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW {
+				continued++
+			}
+		}
+		require.Greater(t, continued, 3)
+	})
+}

@@ -1,0 +1,156 @@
+package tests
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/world"
+)
+
+// TestScenarios runs what the main job promises, on every combination of store and
+// stream, over every way in.
+func TestScenarios(t *testing.T) {
+	for _, b := range backends {
+		t.Run(b.name, func(t *testing.T) {
+			w := world.New(t, b.options)
+			for how, d := range drivers(w) {
+				t.Run(how, func(t *testing.T) {
+					s := scenario{t, w, d, strings.ReplaceAll(how, " ", "-")}
+					t.Run("reply S0-38 S0-41 S2-05", s.reply)
+					t.Run("tool S0-43 S2-12 S4-70", s.tool)
+					t.Run("approval S4-78", s.approval)
+					t.Run("denial S4-82", s.denial)
+					t.Run("interrupt in mid-stream S1-37", s.interrupted)
+					t.Run("two threads in parallel S0-T6", s.parallel)
+				})
+			}
+			t.Run("a hundred threads at once", func(t *testing.T) { hundred(t, w) })
+		})
+	}
+}
+
+type scenario struct {
+	t   *testing.T
+	w   *world.World
+	d   driver
+	how string
+}
+
+func (s scenario) thread(t *testing.T, what string) string {
+	id := s.how + "-" + what
+	s.d.open(t, id)
+	return id
+}
+
+func (s scenario) reply(t *testing.T) {
+	id := s.thread(t, "reply")
+	s.d.say(t, id, "e1", "hello there")
+	out := await(t, s.w, id, "e1")
+	require.Equal(t, signals.TurnCompleted, out.Status, out.Error)
+	require.Equal(t, "user ann: hello there\nassistant assistant: hello there\n", s.w.Transcript(id))
+}
+
+func (s scenario) tool(t *testing.T) {
+	id := s.thread(t, "tool")
+	s.d.say(t, id, "e1", `use note {"text":"milk"}`+"\n"+`use current_time {"timezone":"UTC"}`)
+	out := await(t, s.w, id, "e1")
+	require.Equal(t, signals.TurnCompleted, out.Status, out.Error)
+	messages := s.w.Messages(id)
+	require.Len(t, messages, 5)
+	require.Len(t, messages[1].ToolCalls, 2)
+	require.Contains(t, messages[4].Content, "note returned: noted: milk")
+	require.Contains(t, messages[4].Content, "current_time returned:")
+}
+
+func (s scenario) approval(t *testing.T) {
+	id := s.thread(t, "approval")
+	s.d.say(t, id, "e1", `use shell_cmd {"command":"echo approved"}`)
+	call := s.w.AwaitApproval(id, 1)[0]
+	require.Equal(t, "shell_cmd", call.ToolName)
+	require.JSONEq(t, `{"command":"echo approved"}`, call.Arguments)
+	s.d.decide(t, id, call.ToolCallID, event.Approve, "")
+	out := await(t, s.w, id, "e1")
+	require.Equal(t, signals.TurnCompleted, out.Status, out.Error)
+	messages := s.w.Messages(id)
+	require.Equal(t, call.ToolCallID, messages[2].ToolCallID, "the result answers the original call")
+	require.Contains(t, messages[2].Content, "approved")
+	require.Contains(t, messages[3].Content, "shell_cmd returned:")
+	require.Equal(t, []string{
+		event.TypeStatus, event.TypeMessage, event.TypeLLMCall, event.TypeMessage, event.TypeToolCall, event.TypeApprovalRequest,
+		event.TypeApproval, event.TypeMessage, event.TypeLLMCall, event.TypeMessage, event.TypeFinal,
+	}, s.w.Types(id), "S4-95: request, decision and result are in history")
+}
+
+func (s scenario) denial(t *testing.T) {
+	id := s.thread(t, "denial")
+	s.d.say(t, id, "e1", `use shell_cmd {"command":"touch ran"}`)
+	call := s.w.AwaitApproval(id, 1)[0]
+	s.d.decide(t, id, call.ToolCallID, event.Deny, "not today")
+	out := await(t, s.w, id, "e1")
+	require.Equal(t, signals.TurnCompleted, out.Status, out.Error)
+	messages := s.w.Messages(id)
+	require.Equal(t, thread.DeniedText+" Reason: not today", messages[2].Content)
+	require.Contains(t, messages[3].Content, "denied by the user")
+	require.NoFileExists(t, s.w.Shell+"/ran")
+}
+
+func (s scenario) interrupted(t *testing.T) {
+	id := s.thread(t, "interrupt")
+	gate := s.w.Provider.Block(5)
+	defer gate.Release()
+	s.d.say(t, id, "e1", "count 1000")
+	<-gate.Reached()
+	began := time.Now()
+	s.d.interrupt(t, id)
+	out := await(t, s.w, id, "e1")
+	require.Equal(t, signals.TurnInterrupted, out.Status, out.Error)
+	assert.Less(t, time.Since(began), 5*time.Second, "an interrupt does not wait for a heartbeat")
+	require.Eventually(t, func() bool { return s.w.Types(id)[len(s.w.Types(id))-1] == event.TypeFinal }, waitLong, waitTick)
+	messages := s.w.Messages(id)
+	require.Len(t, messages, 2)
+	require.True(t, messages[1].Interrupted)
+	require.Equal(t, "1 2 3 4 5", messages[1].Content, "what had been said is kept")
+	gate.Release()
+	s.d.say(t, id, "e2", "hello again")
+	require.Equal(t, signals.TurnCompleted, await(t, s.w, id, "e2").Status, "the thread is usable")
+}
+
+func (s scenario) parallel(t *testing.T) {
+	a, b := s.thread(t, "left"), s.thread(t, "right")
+	gate := s.w.Provider.Block(2)
+	defer gate.Release()
+	s.d.say(t, a, "e1", "count 5")
+	<-gate.Reached()
+	s.d.say(t, a, "e2", "second")
+	s.d.say(t, b, "e1", "hello")
+	require.Equal(t, signals.TurnCompleted, await(t, s.w, b, "e1").Status, "one thread does not wait for another")
+	gate.Release()
+	require.Equal(t, signals.TurnCompleted, await(t, s.w, a, "e2").Status)
+	require.Equal(t, "user ann: count 5\nassistant assistant: 1 2 3 4 5\nuser ann: second\nassistant assistant: second\n",
+		s.w.Transcript(a), "messages to one thread are answered one at a time, in order")
+}
+
+func hundred(t *testing.T, w *world.World) {
+	const n = 100
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			id := fmt.Sprintf("crowd-%d", i)
+			_, err := w.Threads.PostOrOpen(w.Ctx(), id, signals.Start{}, signals.UserMessage(id, "ann", "use note {}"))
+			assert.NoError(t, err)
+		})
+	}
+	wg.Wait()
+	for i := range n {
+		awaitMessages(w, fmt.Sprintf("crowd-%d", i), 4)
+	}
+}

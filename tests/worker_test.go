@@ -1,0 +1,264 @@
+package tests
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/internal/testenv"
+	"github.com/threadmill/threadmill/store/postgres"
+	"github.com/threadmill/threadmill/tests/internal/world"
+)
+
+// buildWorker builds the program, and returns its path.
+func buildWorker(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "worker")
+	out, err := exec.Command("go", "build", "-o", path, "github.com/threadmill/threadmill/worker").CombinedOutput()
+	require.NoError(t, err, string(out))
+	return path
+}
+
+// process is a worker that runs as a process of its own.
+type process struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	url    string
+	exited chan struct{}
+
+	mu  sync.Mutex
+	log []map[string]any
+}
+
+// startProcess starts a worker with this environment, and nothing of the test's own.
+func startProcess(t *testing.T, path string, env []string, args ...string) *process {
+	t.Helper()
+	p := &process{t: t, exited: make(chan struct{})}
+	p.cmd = exec.Command(path, append([]string{"--http", "127.0.0.1:0", "--log-format", "json"}, args...)...)
+	p.cmd.Dir = t.TempDir()
+	p.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + p.cmd.Dir}, env...)
+	stderr, err := p.cmd.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, p.cmd.Start())
+	go func() {
+		defer close(p.exited)
+		p.read(stderr)
+		// Its exit code says it all.
+		_ = p.cmd.Wait()
+	}()
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill()
+		<-p.exited
+		if t.Failed() {
+			t.Logf("%s %v: %v", path, args, p.log)
+		}
+	})
+	return p
+}
+
+func (p *process) read(stderr io.Reader) {
+	for lines := bufio.NewScanner(stderr); lines.Scan(); {
+		entry := map[string]any{}
+		if json.Unmarshal(lines.Bytes(), &entry) != nil {
+			entry["msg"] = lines.Text()
+		}
+		p.mu.Lock()
+		p.log = append(p.log, entry)
+		p.mu.Unlock()
+	}
+}
+
+// logged returns the first log entry whose message contains text.
+func (p *process) logged(text string) map[string]any {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, entry := range p.log {
+		if msg, ok := entry["msg"].(string); ok && strings.Contains(msg, text) {
+			return entry
+		}
+	}
+	return nil
+}
+
+// awaitReady waits until the process says that it is ready.
+func (p *process) awaitReady() *process {
+	p.t.Helper()
+	require.Eventually(p.t, func() bool { return p.logged("started") != nil }, waitLong, waitTick)
+	p.url = p.logged("started")["http"].(string)
+	require.Eventually(p.t, func() bool { return p.status("/readyz") == http.StatusOK }, waitLong, waitTick)
+	return p
+}
+
+func (p *process) status(path string) int {
+	res, err := http.Get(p.url + path)
+	if err != nil {
+		return 0
+	}
+	defer res.Body.Close()
+	return res.StatusCode
+}
+
+// terminate sends SIGTERM.
+func (p *process) terminate() {
+	p.t.Helper()
+	require.NoError(p.t, p.cmd.Process.Signal(syscall.SIGTERM))
+}
+
+// awaitExit waits for the end, and returns the exit code.
+func (p *process) awaitExit() int {
+	p.t.Helper()
+	select {
+	case <-p.exited:
+	case <-time.After(waitLong):
+		require.Fail(p.t, "the process does not end")
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+func (p *process) post(path, body string, want int) string {
+	p.t.Helper()
+	res, err := http.Post(p.url+path, "application/json", strings.NewReader(body))
+	require.NoError(p.t, err)
+	defer res.Body.Close()
+	data, err := io.ReadAll(res.Body)
+	require.NoError(p.t, err)
+	require.Equal(p.t, want, res.StatusCode, string(data))
+	return string(data)
+}
+
+// watch reads the data lines of a thread's event stream until it ends.
+func (p *process) watch(thread string) (lines <-chan string, end <-chan error) {
+	p.t.Helper()
+	req, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, p.url+"/v1/threads/"+thread+"/events", nil)
+	require.NoError(p.t, err)
+	req.Header.Set("Accept", "text/event-stream")
+	res, err := http.DefaultClient.Do(req)
+	require.NoError(p.t, err)
+	require.Equal(p.t, http.StatusOK, res.StatusCode)
+	out, ended := make(chan string, 10_000), make(chan error, 1)
+	go func() {
+		defer res.Body.Close()
+		scan := bufio.NewScanner(res.Body)
+		scan.Buffer(nil, 1<<20)
+		for scan.Scan() {
+			if data, ok := strings.CutPrefix(scan.Text(), "data: "); ok {
+				out <- data
+			}
+		}
+		ended <- scan.Err()
+		close(out)
+	}()
+	return out, ended
+}
+
+// collect returns the lines up to the one that matches.
+func collect(t *testing.T, lines <-chan string, until string) []string {
+	t.Helper()
+	match, limit := regexp.MustCompile(until), time.After(waitLong)
+	var seen []string
+	for {
+		select {
+		case line, ok := <-lines:
+			require.True(t, ok, "the stream ended before %q: %v", until, seen)
+			seen = append(seen, line)
+			if match.MatchString(line) {
+				return seen
+			}
+		case <-limit:
+			require.Failf(t, "no such event", "%q in %v", until, seen)
+		}
+	}
+}
+
+func database(t *testing.T) string {
+	t.Helper()
+	u, err := url.Parse(testenv.Postgres(t))
+	require.NoError(t, err)
+	schema := testenv.Name("worker")
+	s, err := postgres.Open(t.Context(), postgres.Config{URL: u.String(), Schema: schema})
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	q := u.Query()
+	q.Set("search_path", schema)
+	u.RawQuery = q.Encode()
+	return u.String()
+}
+
+// TestWorkerAndAPIApart runs the roles as processes of their own, on PostgreSQL and
+// NATS.
+func TestWorkerAndAPIApart(t *testing.T) {
+	path, queue := buildWorker(t), testenv.Name("q")
+	env := []string{
+		"TEMPORAL_ADDRESS=" + world.Temporal(t).Addr(), "DATABASE_URL=" + database(t), "NATS_URL=" + testenv.NATS(t),
+	}
+	start := func(args ...string) *process {
+		return startProcess(t, path, env, append([]string{"--task-queue", queue, "--namespace", queue}, args...)...)
+	}
+	worker := start("--roles", "worker")
+	api := start("--roles", "api").awaitReady()
+	worker.awaitReady()
+
+	t.Run("the worker serves its health and nothing else", func(t *testing.T) {
+		require.Equal(t, http.StatusOK, worker.status("/healthz"))
+		require.Equal(t, http.StatusOK, worker.status("/readyz"))
+		require.Equal(t, http.StatusNotFound, worker.status("/v1/threads"))
+	})
+	api.post("/v1/threads", `{"id":"t1","message":"hello there"}`, http.StatusCreated)
+	lines, ended := api.watch("t1")
+	t.Run("a conversation over HTTP", func(t *testing.T) {
+		seen := collect(t, lines, `"type":"message".*"role":"assistant"|"role":"assistant".*"type":"message"`)
+		require.Contains(t, strings.Join(seen, "\n"), `"type":"stream"`, "tokens come live, from the other process")
+		require.Contains(t, seen[len(seen)-1], "hello there")
+	})
+	t.Run("SIGTERM lets the running step finish", func(t *testing.T) {
+		api.post("/v1/threads/t1/messages", `{"content":"count 60 every 50ms"}`, http.StatusAccepted)
+		seen := collect(t, lines, `"type":"stream"`)
+		worker.terminate()
+		require.Eventually(t, func() bool { return worker.status("/readyz") == http.StatusServiceUnavailable }, waitLong, waitTick)
+		require.Equal(t, http.StatusOK, worker.status("/healthz"), "it still runs")
+		seen = append(seen, collect(t, lines, " 60\"")...)
+		require.Zero(t, worker.awaitExit())
+		require.NotNil(t, worker.logged("stopped"))
+		require.Nil(t, worker.logged("Activity error"))
+		require.NotContains(t, strings.Join(seen, "\n"), `"type":"reset"`)
+
+		start("--roles", "worker").awaitReady()
+		body := api.post("/v1/threads/t1/messages?wait=true", `{"content":"still there"}`, http.StatusOK)
+		require.Contains(t, body, "still there")
+		collect(t, lines, "still there")
+	})
+	t.Run("SIGTERM ends event streams of the API cleanly", func(t *testing.T) {
+		api.terminate()
+		require.NoError(t, <-ended)
+		require.Zero(t, api.awaitExit())
+	})
+}
+
+// TestWorkerAlone runs both roles in one process on a file, and no NATS.
+func TestWorkerAlone(t *testing.T) {
+	path, address := buildWorker(t), "TEMPORAL_ADDRESS="+world.Temporal(t).Addr()
+	p := startProcess(t, path, []string{address}, "--sqlite", filepath.Join(t.TempDir(), "records.db"), "--task-queue", testenv.Name("q")).awaitReady()
+	require.Equal(t, "WARN", p.logged("NATS_URL is not set")["level"])
+	require.Contains(t, p.post("/v1/threads", `{"id":"`+testenv.Name("t")+`"}`, http.StatusCreated), `"status":"open"`)
+	p.terminate()
+	require.Zero(t, p.awaitExit())
+
+	t.Run("a worker that cannot work ends the process", func(t *testing.T) {
+		p := startProcess(t, path, []string{address, "TEMPORAL_NAMESPACE=nowhere"}, "--sqlite", filepath.Join(t.TempDir(), "records.db"))
+		require.Equal(t, 1, p.awaitExit())
+		require.NotNil(t, p.logged("worker: "))
+	})
+}

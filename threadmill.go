@@ -1,0 +1,217 @@
+package threadmill
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/threadmill/threadmill/activities"
+	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/internal/server"
+	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/signals/threadclient"
+	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/stream"
+	"github.com/threadmill/threadmill/stream/memory"
+	"github.com/threadmill/threadmill/tool"
+	"github.com/threadmill/threadmill/workflows"
+)
+
+// Config configures a [Runtime]. Temporal, Store, and Agents or Registry are required.
+type Config struct {
+	// Temporal is a connected client, and TemporalNamespace the namespace that it is
+	// connected to. Default "default".
+	Temporal          client.Client
+	TemporalNamespace string
+
+	// Store keeps threads: sqlite.Open or postgres.Open.
+	Store store.Store
+
+	// Stream carries tokens to viewers. Default: in memory, for one process. When
+	// workers and API are separate processes, use stream/nats.
+	Stream stream.Stream
+
+	// Agents take part in threads; the first is the default agent.
+	Agents []agent.Agent
+
+	// Registry replaces Agents where they change while the process runs.
+	Registry agent.Registry
+
+	// Models are the providers of models, by the name that stands before the slash of
+	// an agent's model.
+	Models map[string]llm.Provider
+
+	// Tools are all tools; an agent uses those that it names.
+	Tools []tool.Tool
+
+	// Namespace of the threads that Client and Handler serve. Default "default".
+	// Workers serve all namespaces.
+	Namespace string
+
+	// TaskQueue of the threads. Default "threadmill".
+	TaskQueue string
+
+	// MaxModelAttempts is how often a model call that fails in a way that may pass is
+	// made in all. Default 6.
+	MaxModelAttempts int
+
+	// StopTimeout is how long a worker that stops waits for running steps. What is
+	// not done by then is retried by another worker. Default 10 seconds.
+	StopTimeout time.Duration
+
+	// DisableStickyCache makes the worker replay every workflow task from its history.
+	// It proves determinism in tests and costs much.
+	DisableStickyCache bool
+
+	// Logger defaults to slog.Default().
+	Logger *slog.Logger
+}
+
+// Runtime runs threads.
+type Runtime struct {
+	cfg        Config
+	activities *activities.Activities
+	client     *threadclient.Client
+	handler    http.Handler
+
+	closeStreams context.CancelFunc
+}
+
+// New checks the configuration and makes a runtime. It starts nothing.
+func New(cfg Config) (*Runtime, error) {
+	if cfg.Temporal == nil {
+		return nil, errors.New("threadmill: Config.Temporal is required: a client from client.Dial")
+	}
+	if cfg.Store == nil {
+		return nil, errors.New("threadmill: Config.Store is required: one from sqlite.Open or postgres.Open")
+	}
+	if cfg.StopTimeout < 0 {
+		return nil, fmt.Errorf("threadmill: Config.StopTimeout is %s, must not be negative", cfg.StopTimeout)
+	}
+	if err := cfg.setDefaults(); err != nil {
+		return nil, err
+	}
+	tools, err := tool.NewSet(cfg.Tools...)
+	if err != nil {
+		return nil, fmt.Errorf("threadmill: Config.Tools: %w", err)
+	}
+	r := &Runtime{cfg: cfg}
+	r.activities, err = activities.New(activities.Config{
+		Agents: cfg.Registry, Store: cfg.Store, Stream: cfg.Stream, Models: cfg.Models, Tools: tools,
+		MaxModelAttempts: cfg.MaxModelAttempts, StopTimeout: cfg.StopTimeout, Logger: cfg.Logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	r.client, err = threadclient.New(threadclient.Config{Temporal: cfg.Temporal, Namespace: cfg.Namespace, TaskQueue: cfg.TaskQueue})
+	if err != nil {
+		return nil, err
+	}
+	closing, closeStreams := context.WithCancel(context.Background())
+	r.closeStreams = closeStreams
+	r.handler, err = server.New(server.Config{
+		Threads: r.client, Store: cfg.Store, Stream: cfg.Stream, Agents: cfg.Registry, Namespace: r.client.Namespace(),
+		Ready: r.ready, Closing: closing, Logger: cfg.Logger,
+	})
+	return r, err
+}
+
+func (r *Runtime) ready(ctx context.Context) map[string]error {
+	_, err := r.cfg.Temporal.CheckHealth(ctx, &client.CheckHealthRequest{})
+	return map[string]error{"temporal": err}
+}
+
+func (cfg *Config) setDefaults() error {
+	if cfg.TaskQueue == "" {
+		cfg.TaskQueue = signals.DefaultTaskQueue
+	}
+	if cfg.TemporalNamespace == "" {
+		cfg.TemporalNamespace = client.DefaultNamespace
+	}
+	if cfg.StopTimeout == 0 {
+		cfg.StopTimeout = activities.DefaultStopTimeout
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	if cfg.Stream == nil {
+		cfg.Stream = memory.New(memory.Config{})
+	}
+	if cfg.Registry != nil {
+		return nil
+	}
+	if len(cfg.Agents) == 0 {
+		return errors.New("threadmill: Config.Agents is required: at least one agent (or set Config.Registry)")
+	}
+	for i, a := range cfg.Agents {
+		if err := a.Validate(); err != nil {
+			return fmt.Errorf("threadmill: Config.Agents[%d]: %w", i, err)
+		}
+	}
+	cfg.Registry = agent.Fixed(cfg.Agents)
+	return nil
+}
+
+// Client is a typed client for the threads.
+func (r *Runtime) Client() *threadclient.Client { return r.client }
+
+// Handler serves the HTTP API. It needs no worker in the same process.
+func (r *Runtime) Handler() http.Handler { return r.handler }
+
+// CloseStreams ends the event streams of Handler, which otherwise last as long as
+// their clients do. Give it to http.Server.RegisterOnShutdown.
+func (r *Runtime) CloseStreams() { r.closeStreams() }
+
+// Register adds the thread workflow and its activities to a worker of your own.
+func (r *Runtime) Register(w worker.Registry) {
+	w.RegisterWorkflowWithOptions(workflows.Thread, workflow.RegisterOptions{Name: signals.ThreadWorkflow})
+	r.activities.Register(w)
+}
+
+// reportWithin is how long a step that StopTimeout has ended may take to say so.
+const reportWithin = 5 * time.Second
+
+// Run runs a worker until ctx ends, and lets running steps finish for
+// Config.StopTimeout. Before that it makes sure that Temporal knows the search
+// attributes of threads.
+func (r *Runtime) Run(ctx context.Context) error {
+	if err := threadclient.EnsureAttributes(ctx, r.cfg.Temporal, r.cfg.TemporalNamespace); err != nil {
+		return err
+	}
+	if r.cfg.DisableStickyCache {
+		worker.SetStickyWorkflowCacheSize(0)
+	}
+	fatal := make(chan error, 1)
+	w := worker.New(r.cfg.Temporal, r.cfg.TaskQueue, worker.Options{
+		// The default pollers prefer the sticky queue and starve new threads.
+		WorkflowTaskPollerBehavior: worker.NewPollerBehaviorAutoscaling(worker.PollerBehaviorAutoscalingOptions{}),
+		ActivityTaskPollerBehavior: worker.NewPollerBehaviorAutoscaling(worker.PollerBehaviorAutoscalingOptions{}),
+		WorkerStopTimeout:          r.cfg.StopTimeout + reportWithin,
+		OnFatalError: func(err error) {
+			select {
+			case fatal <- err:
+			default:
+			}
+		},
+	})
+	r.Register(w)
+	if err := w.Start(); err != nil {
+		return fmt.Errorf("starting the worker: %w", err)
+	}
+	defer w.Stop()
+	r.cfg.Logger.Info("worker runs", "taskQueue", r.cfg.TaskQueue)
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-fatal:
+		return fmt.Errorf("the worker stopped: %w", err)
+	}
+}

@@ -1,0 +1,180 @@
+package tool
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"strconv"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+)
+
+// ArgumentError says why the arguments of a call do not fit the tool's parameters.
+type ArgumentError struct {
+	Tool string
+
+	// Reason names each field that is wrong, for the model to mend.
+	Reason string
+}
+
+func (e *ArgumentError) Error() string {
+	return fmt.Sprintf("Tool parameter validation failed for %s: %s", e.Tool, e.Reason)
+}
+
+// Result is the error as the result that the model sees.
+func (e *ArgumentError) Result() Result {
+	return Result{Output: "Error: " + e.Error(), IsError: true}
+}
+
+// CheckArguments checks raw arguments against what d declares, without running
+// anything. Arguments that do not fit give an [*ArgumentError]; any other error
+// means that d's parameters are no usable schema.
+//
+// Empty arguments are the empty object.
+func CheckArguments(d Definition, arguments string) error {
+	c, err := newChecker(d.Name, d.WithDefaults().Parameters)
+	if err != nil {
+		return err
+	}
+	_, err = c.check(arguments)
+	return err
+}
+
+// checker holds a schema that was resolved once.
+type checker struct {
+	tool     string
+	schema   *jsonschema.Schema
+	resolved *jsonschema.Resolved
+}
+
+func newChecker(tool string, parameters json.RawMessage) (*checker, error) {
+	schema := new(jsonschema.Schema)
+	if err := json.Unmarshal(parameters, schema); err != nil {
+		return nil, fmt.Errorf("tool %q: parameters are not a JSON Schema: %w", tool, err)
+	}
+	resolved, err := schema.Resolve(nil)
+	if err != nil {
+		return nil, fmt.Errorf("tool %q: parameters: %w", tool, err)
+	}
+	return &checker{tool: tool, schema: schema, resolved: resolved}, nil
+}
+
+// check returns the arguments in a form that means the same to every decoder:
+// no name twice, and whole numbers without fraction or exponent.
+func (c *checker) check(arguments string) (json.RawMessage, error) {
+	value, err := parse(arguments)
+	if err != nil {
+		return nil, &ArgumentError{c.tool, "the arguments are not valid JSON: " + err.Error()}
+	}
+	plain, err := normalize(value, "")
+	if err != nil {
+		return nil, &ArgumentError{c.tool, err.Error()}
+	}
+	if err := c.resolved.Validate(plain.check); err != nil {
+		return nil, &ArgumentError{c.tool, explain(c.schema, plain.check, err)}
+	}
+	raw, err := marshal(plain.exact)
+	if err != nil {
+		return nil, fmt.Errorf("tool %q: arguments: %w", c.tool, err)
+	}
+	return raw, nil
+}
+
+func parse(arguments string) (any, error) {
+	if strings.TrimSpace(arguments) == "" {
+		return map[string]any{}, nil
+	}
+	dec := json.NewDecoder(strings.NewReader(arguments))
+	dec.UseNumber()
+	var value any
+	if err := dec.Decode(&value); err != nil {
+		if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
+			return nil, errors.New("they end too early")
+		}
+		return nil, err
+	}
+	end := dec.InputOffset()
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("there is more after the first value, which ends at byte %d", end)
+	}
+	return value, nil
+}
+
+// twin is one value twice: with Go numbers, as the schema library wants it, and
+// with every digit that the model wrote.
+type twin struct{ check, exact any }
+
+func normalize(value any, path string) (twin, error) {
+	switch v := value.(type) {
+	case map[string]any:
+		check, exact := make(map[string]any, len(v)), make(map[string]any, len(v))
+		for key, field := range v {
+			t, err := normalize(field, join(path, key))
+			if err != nil {
+				return twin{}, err
+			}
+			check[key], exact[key] = t.check, t.exact
+		}
+		return twin{check, exact}, nil
+	case []any:
+		check, exact := make([]any, len(v)), make([]any, len(v))
+		for i, item := range v {
+			t, err := normalize(item, index(path, i))
+			if err != nil {
+				return twin{}, err
+			}
+			check[i], exact[i] = t.check, t.exact
+		}
+		return twin{check, exact}, nil
+	case json.Number:
+		return number(v, path)
+	}
+	return twin{value, value}, nil
+}
+
+func number(n json.Number, path string) (twin, error) {
+	lit := whole(string(n))
+	if i, err := strconv.ParseInt(lit, 10, 64); err == nil {
+		return twin{i, json.Number(lit)}, nil
+	}
+	if u, err := strconv.ParseUint(lit, 10, 64); err == nil {
+		return twin{u, json.Number(lit)}, nil
+	}
+	f, err := strconv.ParseFloat(lit, 64)
+	if err != nil {
+		return twin{}, fmt.Errorf("%s: the number is out of range", name(path))
+	}
+	return twin{f, json.Number(lit)}, nil
+}
+
+// whole writes 3.0 and 3e2, which a schema counts as integers, as Go's decoder
+// wants an integer: 3 and 300. Other numbers stay as they are.
+func whole(lit string) string {
+	i := strings.IndexAny(lit, "eE")
+	if i >= 0 {
+		const limit = 400 // beyond any float64; a huge exponent would cost huge memory
+		if exp, err := strconv.Atoi(lit[i+1:]); err != nil || exp > limit || exp < -limit {
+			return lit
+		}
+	} else if !strings.Contains(lit, ".") {
+		return lit
+	}
+	if r, ok := new(big.Rat).SetString(lit); ok && r.IsInt() {
+		return r.Num().String()
+	}
+	return lit
+}
+
+func marshal(v any) (json.RawMessage, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
+}

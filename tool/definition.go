@@ -1,0 +1,60 @@
+package tool
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"time"
+)
+
+// Defaults and bounds of a [Definition].
+const (
+	DefaultTimeout     = 2 * time.Minute
+	DefaultMaxAttempts = 3
+
+	maxTimeout  = 24 * time.Hour
+	maxAttempts = 100
+)
+
+var nameForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+// WithDefaults returns d with every zero field replaced by its default. A quick
+// tool is idempotent, so it comes back as such; a tool that is not idempotent has
+// one attempt.
+func (d Definition) WithDefaults() Definition {
+	if d.Timeout == 0 {
+		d.Timeout = DefaultTimeout
+	}
+	if d.Quick {
+		d.Idempotent = true
+	}
+	switch {
+	case !d.Idempotent:
+		d.MaxAttempts = 1
+	case d.MaxAttempts == 0:
+		d.MaxAttempts = DefaultMaxAttempts
+	}
+	if len(d.Parameters) == 0 {
+		d.Parameters = json.RawMessage(`{"type":"object","properties":{}}`)
+	}
+	return d
+}
+
+// Validate reports the first field that is missing or out of bounds.
+func (d Definition) Validate() error {
+	switch {
+	case !nameForm.MatchString(d.Name):
+		return fmt.Errorf("tool name %q: use 1 to 64 letters, digits, _ and -", d.Name)
+	case d.Timeout < 0 || d.Timeout > maxTimeout:
+		return fmt.Errorf("tool %q: timeout is %s, must be positive and at most %s (or 0 for the default, %s)",
+			d.Name, d.Timeout, maxTimeout, DefaultTimeout)
+	case d.MaxAttempts < 0 || d.MaxAttempts > maxAttempts:
+		return fmt.Errorf("tool %q: maxAttempts is %d, must be 1 to %d (or 0 for the default, %d)",
+			d.Name, d.MaxAttempts, maxAttempts, DefaultMaxAttempts)
+	}
+	if p := bytes.TrimSpace(d.Parameters); len(p) > 0 && (p[0] != '{' || !json.Valid(p)) {
+		return fmt.Errorf("tool %q: parameters must be a JSON Schema, a JSON object", d.Name)
+	}
+	return nil
+}

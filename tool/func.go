@@ -1,0 +1,233 @@
+package tool
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+)
+
+// Func makes a tool of a function. The parameters are inferred from In, a struct
+// or a map with string keys: `json` tags name the fields, a field without
+// omitempty or omitzero is required, a `jsonschema:"…"` tag describes it, and
+// fields that In does not have are refused.
+//
+// Arguments that do not fit are answered without running fn, see [ArgumentError].
+// Numbers keep all their digits: a field of type any holds a [json.Number].
+//
+// Of Out, a string or []byte becomes the output as it is, a [Result] is passed on,
+// and anything else becomes JSON. An error of fn is returned as it is. If fn
+// panics, the call fails and the stack goes to the log.
+func Func[In, Out any](
+	name, description string, fn func(ctx context.Context, call Call, in In) (Out, error), opts ...Option,
+) (Tool, error) {
+	cfg := config{definition: Definition{Name: name, Description: description}}
+	for _, opt := range opts {
+		opt(&cfg)
+	}
+	if fn == nil {
+		return nil, fmt.Errorf("tool %q: fn is required", name)
+	}
+	if err := errors.Join(cfg.problems...); err != nil {
+		return nil, fmt.Errorf("tool %q: %w", name, err)
+	}
+	if len(cfg.definition.Parameters) == 0 {
+		parameters, err := infer[In](name)
+		if err != nil {
+			return nil, err
+		}
+		cfg.definition.Parameters = parameters
+	}
+	if err := cfg.definition.Validate(); err != nil {
+		return nil, err
+	}
+	check, err := newChecker(name, cfg.definition.Parameters)
+	if err != nil {
+		return nil, err
+	}
+	return &function[In, Out]{definition: cfg.definition.WithDefaults(), check: check, fn: fn, log: cfg.log}, nil
+}
+
+// MustFunc is [Func] for tools that are declared in variables: it panics instead
+// of returning an error.
+func MustFunc[In, Out any](
+	name, description string, fn func(ctx context.Context, call Call, in In) (Out, error), opts ...Option,
+) Tool {
+	t, err := Func(name, description, fn, opts...)
+	if err != nil {
+		panic("threadmill: " + err.Error())
+	}
+	return t
+}
+
+// Option sets what few tools need.
+type Option func(*config)
+
+type config struct {
+	definition Definition
+	log        *slog.Logger
+	problems   []error
+}
+
+// Timeout bounds one run: more than 0, at most 24 h. Default 2 minutes.
+func Timeout(d time.Duration) Option {
+	return func(c *config) {
+		if d <= 0 {
+			c.problems = append(c.problems, fmt.Errorf("timeout is %s, must be positive", d))
+		}
+		c.definition.Timeout = d
+	}
+}
+
+// Idempotent declares that running the same call twice does no harm. It is run at
+// most maxAttempts times in all, 1 to 100; 0 means 3.
+func Idempotent(maxAttempts int) Option {
+	return func(c *config) { c.definition.Idempotent, c.definition.MaxAttempts = true, maxAttempts }
+}
+
+// Quick declares that the tool is short, needs nothing but this process, and is
+// idempotent.
+func Quick() Option {
+	return func(c *config) { c.definition.Quick, c.definition.Idempotent = true, true }
+}
+
+// NeedsApproval asks a person before each run, with the reason why.
+func NeedsApproval(reason string) Option {
+	return func(c *config) { c.definition.NeedsApproval, c.definition.ApprovalReason = true, reason }
+}
+
+// Parameters replaces the inferred JSON Schema, for what a Go type cannot say,
+// such as the values that a field may have. What it accepts must decode into In.
+func Parameters(schema json.RawMessage) Option {
+	return func(c *config) {
+		if len(schema) == 0 {
+			c.problems = append(c.problems, errors.New("parameters are empty: leave the option out to infer them"))
+		}
+		c.definition.Parameters = schema
+	}
+}
+
+// Logger receives the stack of a panic. Default [slog.Default].
+func Logger(log *slog.Logger) Option {
+	return func(c *config) { c.log = log }
+}
+
+type function[In, Out any] struct {
+	definition Definition
+	check      *checker
+	fn         func(context.Context, Call, In) (Out, error)
+	log        *slog.Logger
+}
+
+func (f *function[In, Out]) Definition() Definition { return f.definition }
+
+func (f *function[In, Out]) Call(ctx context.Context, call Call) (Result, error) {
+	in, err := f.decode(call.Arguments)
+	if refusal := (*ArgumentError)(nil); errors.As(err, &refusal) {
+		return refusal.Result(), nil
+	}
+	if err != nil {
+		return Result{}, err
+	}
+	if call.Progress == nil {
+		call.Progress = func(any) {}
+	}
+	return f.run(ctx, call, in)
+}
+
+func (f *function[In, Out]) decode(arguments string) (in In, err error) {
+	raw, err := f.check.check(arguments)
+	if err != nil {
+		return in, err
+	}
+	dec := json.NewDecoder(strings.NewReader(string(raw)))
+	dec.UseNumber()
+	if err := dec.Decode(&in); err != nil {
+		return in, &ArgumentError{f.definition.Name, decodeReason(err)}
+	}
+	return in, nil
+}
+
+// decodeReason covers what a schema does not: an integer too large for its Go
+// type, and the checks of a type's own UnmarshalJSON or UnmarshalText.
+func decodeReason(err error) string {
+	var mismatch *json.UnmarshalTypeError
+	if errors.As(err, &mismatch) {
+		return fmt.Sprintf("%s: %s does not fit", name(mismatch.Field), mismatch.Value)
+	}
+	return "arguments: " + err.Error()
+}
+
+func (f *function[In, Out]) run(ctx context.Context, call Call, in In) (result Result, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			f.logger().ErrorContext(ctx, "tool panicked", "tool", f.definition.Name, "thread", call.ThreadID,
+				"agent", call.Agent, "toolCall", call.ID, "attempt", call.Attempt, "traceId", call.Exec.TraceID(), "panic", p, "stack", string(debug.Stack()))
+			result, err = Result{Output: fmt.Sprintf("Error: Tool %s failed: %v", f.definition.Name, p), IsError: true}, nil
+		}
+	}()
+	out, err := f.fn(ctx, call, in)
+	if err != nil {
+		// A run that was stopped may return what it had so far beside the error.
+		soFar, _ := any(out).(Result)
+		return soFar, err
+	}
+	return f.result(out)
+}
+
+func (f *function[In, Out]) result(out any) (Result, error) {
+	switch v := out.(type) {
+	case Result:
+		return v, nil
+	case string:
+		return Result{Output: strings.ToValidUTF8(v, "\uFFFD")}, nil
+	case []byte:
+		return Result{Output: strings.ToValidUTF8(string(v), "\uFFFD")}, nil
+	}
+	raw, err := marshal(out)
+	if err != nil {
+		return Result{}, fmt.Errorf("tool %q: the result, a %T, has no JSON form: %w", f.definition.Name, out, err)
+	}
+	return Result{Output: string(raw)}, nil
+}
+
+func (f *function[In, Out]) logger() *slog.Logger {
+	if f.log != nil {
+		return f.log
+	}
+	return slog.Default()
+}
+
+// Types whose JSON is not what their Go kind suggests.
+var knownTypes = map[reflect.Type]*jsonschema.Schema{
+	reflect.TypeFor[json.RawMessage](): {},
+	reflect.TypeFor[json.Number]():     {Type: "number"},
+	reflect.TypeFor[[]byte]():          {Type: "string", ContentEncoding: "base64"},
+	reflect.TypeFor[time.Time]():       {Type: "string", Format: "date-time"},
+}
+
+func infer[In any](name string) (json.RawMessage, error) {
+	schema, err := jsonschema.For[In](&jsonschema.ForOptions{TypeSchemas: knownTypes})
+	if err != nil {
+		return nil, fmt.Errorf("tool %q: no parameters can be inferred, use the Parameters option: %w", name, err)
+	}
+	if schema.Type != "object" {
+		return nil, fmt.Errorf("tool %q: the arguments are a %s, must be a struct or a map with string keys",
+			name, reflect.TypeFor[In]())
+	}
+	if schema.Properties == nil {
+		schema.Properties = map[string]*jsonschema.Schema{} // some providers insist on the word
+	}
+	raw, err := json.Marshal(schema)
+	if err != nil {
+		return nil, fmt.Errorf("tool %q: parameters: %w", name, err)
+	}
+	return raw, nil
+}

@@ -1,0 +1,292 @@
+package shell
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/threadmill/threadmill/tool"
+)
+
+// Defaults of [Config].
+const (
+	DefaultName        = "shell_cmd"
+	DefaultTimeout     = 2 * time.Minute
+	DefaultMaxOutput   = 64 << 10
+	DefaultMaxProgress = 1 << 20
+
+	maxTimeout = 12 * time.Hour
+	minOutput  = 256
+	grace      = 2 * time.Second
+
+	// What the runtime allows on top, so that it is the tool that ends a run that
+	// takes too long: its result has the output so far.
+	slack = 10 * time.Second
+)
+
+// DefaultEnv names the environment variables that a command sees.
+var DefaultEnv = []string{
+	"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TERM", "TZ", "TMPDIR",
+}
+
+// Config of [New].
+type Config struct {
+	// Root is the directory that commands start in. Required.
+	Root string
+
+	// Name of the tool. Default "shell_cmd".
+	Name string
+
+	// Timeout of one command, at most 12 h. Default 2 minutes.
+	Timeout time.Duration
+
+	// MaxOutput bounds the result, in bytes per stream, at least 256: of more, the
+	// middle is cut. Default 64 KiB.
+	MaxOutput int
+
+	// MaxProgress bounds what viewers are shown while the command runs, in bytes per
+	// stream. Default 1 MiB.
+	MaxProgress int
+
+	// Env names the environment variables that a command sees besides [DefaultEnv].
+	Env []string
+}
+
+// Output is the result of a command.
+type Output struct {
+	Stdout string `json:"stdout"`
+	Stderr string `json:"stderr"`
+
+	// ExitCode is 128 plus the signal's number if a signal ended the command.
+	ExitCode int `json:"exitCode"`
+
+	// StdoutTruncated and StderrTruncated say that the middle was cut out.
+	StdoutTruncated bool `json:"stdoutTruncated,omitempty"`
+	StderrTruncated bool `json:"stderrTruncated,omitempty"`
+
+	// Error says what ended the command, if it did not end by itself.
+	Error string `json:"error,omitempty"`
+}
+
+// Chunk is a piece of output, as shown while the command runs. Content is whole
+// UTF-8; bytes that are not become U+FFFD.
+type Chunk struct {
+	// Subtype is [Stdout] or [Stderr].
+	Subtype string `json:"subtype"`
+	Content string `json:"content"`
+}
+
+// The subtypes of [Chunk].
+const (
+	Stdout = "stdout_chunk"
+	Stderr = "stderr_chunk"
+)
+
+// New makes the tool.
+func New(cfg Config) (tool.Tool, error) { return newTool(cfg, grace) }
+
+func newTool(cfg Config, grace time.Duration) (tool.Tool, error) {
+	if !supported {
+		return nil, errors.New("shell: the tool needs a Unix system")
+	}
+	cfg, err := cfg.complete()
+	if err != nil {
+		return nil, err
+	}
+	resolved, err := filepath.EvalSymlinks(cfg.Root)
+	if err != nil {
+		return nil, fmt.Errorf("shell: root: %w", err)
+	}
+	s := &shell{cfg: cfg, root: resolved, grace: grace}
+	return tool.Func(cfg.Name,
+		"Runs a command with sh -c on the server and returns its stdout, stderr and exit code. "+
+			"The command gets no input, and processes that it leaves in the background are stopped.",
+		s.call, tool.Timeout(cfg.Timeout+grace+slack), tool.NeedsApproval("runs a command on the server"))
+}
+
+func (c Config) complete() (Config, error) {
+	if c.Root == "" {
+		return c, errors.New("shell: root is required: the directory that commands start in")
+	}
+	root, err := filepath.Abs(c.Root)
+	if err != nil {
+		return c, fmt.Errorf("shell: root: %w", err)
+	}
+	c.Root = root
+	if info, err := os.Stat(c.Root); err != nil || !info.IsDir() {
+		return c, fmt.Errorf("shell: root %s is not a directory", c.Root)
+	}
+	setDefault(&c.Name, DefaultName)
+	setDefault(&c.Timeout, DefaultTimeout)
+	setDefault(&c.MaxOutput, DefaultMaxOutput)
+	setDefault(&c.MaxProgress, DefaultMaxProgress)
+	switch {
+	case c.Timeout < 0 || c.Timeout > maxTimeout:
+		return c, fmt.Errorf("shell: timeout is %s, must be positive and at most %s", c.Timeout, maxTimeout)
+	case c.MaxOutput < minOutput:
+		return c, fmt.Errorf("shell: maxOutput is %d, must be at least %d bytes", c.MaxOutput, minOutput)
+	case c.MaxProgress < minOutput:
+		return c, fmt.Errorf("shell: maxProgress is %d, must be at least %d bytes", c.MaxProgress, minOutput)
+	}
+	for _, name := range c.Env {
+		if name == "" || strings.ContainsAny(name, "=\x00") {
+			return c, fmt.Errorf("shell: env %q must be the name of a variable, without a value", name)
+		}
+	}
+	return c, nil
+}
+
+func setDefault[T comparable](v *T, def T) {
+	var zero T
+	if *v == zero {
+		*v = def
+	}
+}
+
+type shell struct {
+	cfg   Config
+	root  string // without symbolic links
+	grace time.Duration
+}
+
+type arguments struct {
+	Command   string `json:"command" jsonschema:"the command line for sh -c"`
+	Directory string `json:"directory,omitempty" jsonschema:"directory to run in, relative to the tool's root; leave it out for the root"`
+}
+
+func (s *shell) call(ctx context.Context, call tool.Call, in arguments) (tool.Result, error) {
+	if strings.TrimSpace(in.Command) == "" {
+		return tool.Result{}, errors.New("command: is empty")
+	}
+	dir, err := s.directory(in.Directory)
+	if err != nil {
+		return tool.Result{}, err
+	}
+	out, stopped := s.run(ctx, in.Command, dir, call.Progress)
+	res, err := result(out)
+	if stopped != nil {
+		return res, stopped
+	}
+	return res, err
+}
+
+// directory resolves a directory that a model named. The text of an error does not
+// say where the root is.
+func (s *shell) directory(named string) (string, error) {
+	path := named
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(s.cfg.Root, path)
+	}
+	if !within(s.cfg.Root, path) && !within(s.root, path) {
+		return "", outside(named)
+	}
+	resolved, err := filepath.EvalSymlinks(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return "", fmt.Errorf("directory: %q does not exist", named)
+	case err != nil:
+		return "", fmt.Errorf("directory: %q cannot be used", named)
+	case !within(s.root, resolved):
+		return "", outside(named)
+	}
+	if info, err := os.Stat(resolved); err != nil || !info.IsDir() {
+		return "", fmt.Errorf("directory: %q is not a directory", named)
+	}
+	return resolved, nil
+}
+
+func within(root, path string) bool {
+	rel, err := filepath.Rel(root, path)
+	return err == nil && filepath.IsLocal(rel)
+}
+
+func outside(named string) error {
+	return fmt.Errorf("directory: %q leads out of the tool's root; name a directory below it, relative to it", named)
+}
+
+func (s *shell) run(ctx context.Context, command, dir string, progress func(any)) (Output, error) {
+	limited, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	cmd := exec.CommandContext(limited, "sh", "-c", command) //nolint:gosec // running a command is what the tool is for
+	cmd.Dir = dir
+	cmd.Env = s.environment()
+	cmd.WaitDelay = s.grace
+	stopped := ownGroup(cmd)
+	show := serial(progress)
+	stdout := newCapture(Stdout, s.cfg, show)
+	stderr := newCapture(Stderr, s.cfg, show)
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	if err := cmd.Start(); err != nil {
+		return Output{}, fmt.Errorf("the command could not be started: %w", withoutPath(err))
+	}
+	err := s.wait(cmd, stopped)
+	stdout.flush()
+	stderr.flush()
+	out := Output{ExitCode: exitCode(cmd.ProcessState)}
+	out.Stdout, out.StdoutTruncated = stdout.text()
+	out.Stderr, out.StderrTruncated = stderr.text()
+	var exit *exec.ExitError
+	switch {
+	case !stopped().IsZero() && ctx.Err() != nil:
+		out.Error = "stopped before it ended"
+		return out, fmt.Errorf("the command was stopped: %w", context.Cause(ctx))
+	case !stopped().IsZero():
+		out.Error = fmt.Sprintf("stopped: it took longer than %s", s.cfg.Timeout)
+	case err != nil && !errors.As(err, &exit) && !errors.Is(err, exec.ErrWaitDelay):
+		out.Error = withoutPath(err).Error()
+	}
+	return out, nil
+}
+
+// wait returns when nothing of the command's group is left.
+func (s *shell) wait(cmd *exec.Cmd, stopped func() time.Time) error {
+	err := cmd.Wait()
+	left := s.grace
+	if at := stopped(); !at.IsZero() {
+		left -= time.Since(at)
+	}
+	endGroup(cmd, left)
+	return err
+}
+
+// result puts the JSON of the output into a result, without escaping the <, > and
+// & that command output is full of.
+func result(out Output) (tool.Result, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(out); err != nil {
+		return tool.Result{}, fmt.Errorf("result of the command: %w", err)
+	}
+	return tool.Result{
+		Output:  strings.TrimSuffix(buf.String(), "\n"),
+		IsError: out.ExitCode != 0 || out.Error != "",
+	}, nil
+}
+
+func (s *shell) environment() []string {
+	var env []string
+	for _, list := range [][]string{DefaultEnv, s.cfg.Env} {
+		for _, name := range list {
+			if value, ok := os.LookupEnv(name); ok {
+				env = append(env, name+"="+value)
+			}
+		}
+	}
+	return env
+}
+
+func withoutPath(err error) error {
+	var path *os.PathError
+	if errors.As(err, &path) {
+		return path.Err
+	}
+	return err
+}

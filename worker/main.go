@@ -1,0 +1,120 @@
+// Command worker is the production process: it runs the steps of threads, serves the
+// HTTP API, or does both.
+//
+//	worker --config threadmill.yaml
+//	worker --roles api --http :8080
+//
+// It finds Temporal by the standard TEMPORAL_* environment and profiles, PostgreSQL
+// by DATABASE_URL and NATS by NATS_URL. See docs/configuration.md.
+//
+// On SIGTERM, /readyz turns 503, running steps finish for up to --drain, requests are
+// answered, and event streams end; their clients resume elsewhere. What is not done
+// by then is retried by another worker.
+package main
+
+import (
+	"log/slog"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/threadmill/threadmill/internal/program"
+	"github.com/threadmill/threadmill/signals"
+)
+
+func main() { os.Exit(program.Main(command())) }
+
+const (
+	roleWorker = "worker"
+	roleAPI    = "api"
+)
+
+// options are the flags.
+type options struct {
+	roles     []string
+	http      string
+	config    string
+	profile   string
+	sqlite    string
+	taskQueue string
+	namespace string
+	drain     time.Duration
+	logFormat string
+	logLevel  slog.Level
+}
+
+func command() *cobra.Command {
+	o := &options{}
+	cmd := &cobra.Command{
+		Use:   "worker",
+		Short: "Run threads, serve their API, or both",
+		Long: `Run threads, serve their API, or both.
+
+Temporal is found by the TEMPORAL_* environment and profiles, PostgreSQL by
+DATABASE_URL, and NATS by NATS_URL, which is needed when the roles are separate
+processes. /healthz and /readyz are served in every role.`,
+		Args: cobra.NoArgs,
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := o.check(); err != nil {
+			return err
+		}
+		log, err := program.NewLogger(cmd.ErrOrStderr(), o.logFormat, o.logLevel)
+		if err != nil {
+			return err
+		}
+		return run(cmd.Context(), *o, log)
+	}
+	f := cmd.Flags()
+	f.StringSliceVar(&o.roles, "roles", []string{roleWorker, roleAPI}, "what this process does")
+	f.StringVar(&o.http, "http", ":8080", "host:port of the API, or of /healthz and /readyz alone")
+	f.StringVar(&o.config, "config", "", "YAML file with agents, models and tools (default: one agent, by the environment)")
+	f.StringVar(&o.profile, "profile", "", "profile of Temporal's configuration file (TEMPORAL_PROFILE)")
+	f.StringVar(&o.sqlite, "sqlite", "", "keep records in this file instead of PostgreSQL: for one machine")
+	f.StringVar(&o.taskQueue, "task-queue", signals.DefaultTaskQueue, "task queue of the threads")
+	f.StringVar(&o.namespace, "namespace", signals.DefaultNamespace, "Threadmill namespace of the threads that the API serves")
+	f.DurationVar(&o.drain, "drain", 30*time.Second, "how long running steps may take to finish on SIGTERM")
+	f.StringVar(&o.logFormat, "log-format", program.LogText, "text or json")
+	f.TextVar(&o.logLevel, "log-level", slog.LevelInfo, "debug, info, warn or error")
+	return cmd
+}
+
+func (o *options) check() error {
+	for _, role := range o.roles {
+		if role != roleWorker && role != roleAPI {
+			return program.Usagef("--roles: %q is neither %s nor %s", role, roleWorker, roleAPI)
+		}
+	}
+	if len(o.roles) == 0 {
+		return program.Usagef("--roles: name at least one of %s and %s", roleWorker, roleAPI)
+	}
+	if o.drain <= 0 {
+		return program.Usagef("--drain: %s must be more than 0", o.drain)
+	}
+	if o.taskQueue == "" {
+		return program.Usagef("--task-queue: must not be empty")
+	}
+	if err := signals.CheckID("--namespace", o.namespace); err != nil {
+		return program.Usagef("%w", err)
+	}
+	return program.CheckAddr("http", o.http)
+}
+
+func (o *options) has(role string) bool { return slices.Contains(o.roles, role) }
+
+// checkServers reports what the environment lacks for these roles.
+func (o *options) checkServers(getenv func(string) string) error {
+	database, nats := getenv(program.EnvDatabaseURL), getenv(program.EnvNATSURL)
+	switch {
+	case database == "" && o.sqlite == "":
+		return program.Usagef("%s is not set: set it to postgres://user@host:5432/database, or use --sqlite FILE on a single machine", program.EnvDatabaseURL)
+	case database != "" && o.sqlite != "":
+		return program.Usagef("--sqlite: %s is set as well: keep one of them", program.EnvDatabaseURL)
+	case nats == "" && !(o.has(roleWorker) && o.has(roleAPI)):
+		return program.Usagef("%s is not set: with --roles %s another process needs it to pass on what happens live; set it to nats://host:4222, or use --roles %s,%s",
+			program.EnvNATSURL, o.roles[0], roleWorker, roleAPI)
+	}
+	return nil
+}

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"bytes"
+	"net"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/internal/config"
+	"github.com/threadmill/threadmill/internal/program"
+)
+
+func TestMistakes(t *testing.T) {
+	for _, name := range []string{
+		config.EnvAPIKey, config.EnvBaseURL, config.EnvModel, "TEMPORAL_PROFILE", "TEMPORAL_API_KEY", "TEMPORAL_NAMESPACE",
+	} {
+		t.Setenv(name, "")
+	}
+	t.Chdir(t.TempDir())
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	taken := l.Addr().String()
+	deaf, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	nobody := deaf.Addr().String()
+	require.NoError(t, deaf.Close())
+	t.Setenv("TEMPORAL_ADDRESS", nobody)
+	t.Setenv("TEMPORAL_CONFIG_FILE", filepath.Join(t.TempDir(), "temporal.toml"))
+
+	const database = "postgres://me@db/threadmill"
+	file := []string{"--http", "127.0.0.1:0", "--sqlite", "records.db"}
+	with := func(args ...string) []string { return append(append([]string{}, file...), args...) }
+	for _, c := range []struct {
+		name     string
+		database string
+		args     []string
+		code     int
+		line     string
+	}{
+		{"no store", "", nil, 2, "DATABASE_URL is not set: "},
+		{"two stores", database, file, 2, "--sqlite: DATABASE_URL is set as well"},
+		{"a role alone", database, []string{"--roles", "api"}, 2, "NATS_URL is not set: with --roles api "},
+		{"unknown role", database, []string{"--roles", "worker,chef"}, 2, `--roles: "chef" is neither`},
+		{"no role", database, []string{"--roles", ""}, 2, "--roles: name at least one"},
+		{"no drain", "", with("--drain", "0s"), 2, "--drain: 0s must be more than 0"},
+		{"no task queue", "", with("--task-queue", ""), 2, "--task-queue: must not be empty"},
+		{"namespace", "", with("--namespace", "a/b"), 2, `--namespace: "a/b" must be`},
+		{"format", "", with("--log-format", "xml"), 2, `--log-format: "xml" is neither`},
+		{"unknown flag", "", with("--nope"), 2, "unknown flag: --nope (see worker --help)"},
+		{"no port", "", with("--http", "here"), 2, `--http: "here" is not host:port`},
+		{"port taken", "", with("--http", taken), 1, "--http: cannot listen on " + taken + ": address already in use; "},
+		{"no configuration", "", with("--config", "nope.yaml"), 2, "--config: reading the configuration nope.yaml: "},
+		{"no profile", "", with("--profile", "nope"), 2, "Temporal's configuration (TEMPORAL_*, --profile): "},
+		{"no Temporal", "", with("--log-level", "error"), 1, "TEMPORAL_ADDRESS: Temporal does not answer at " + nobody + ": "},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Setenv(program.EnvDatabaseURL, c.database)
+			t.Setenv(program.EnvNATSURL, "")
+			cmd, stderr := command(), &bytes.Buffer{}
+			cmd.SetArgs(c.args)
+			cmd.SetErr(stderr)
+			require.Equal(t, c.code, program.Execute(t.Context(), cmd), stderr)
+			require.Regexp(t, `^worker: [^\n]*\n$`, stderr.String(), "one line")
+			require.Contains(t, stderr.String(), "worker: "+c.line)
+		})
+	}
+}

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/contrib/envconfig"
+
+	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/internal/program"
+	"github.com/threadmill/threadmill/store"
+)
+
+const (
+	dialWithin = 15 * time.Second
+
+	// answerWithin is how long requests that run may take when the process stops.
+	answerWithin = 5 * time.Second
+)
+
+// run runs the roles until ctx ends or one of them fails.
+func run(ctx context.Context, o options, log *slog.Logger) error {
+	if err := o.checkServers(os.Getenv); err != nil {
+		return err
+	}
+	settings, err := program.Load(program.SettingsConfig{File: o.config, Logger: log})
+	if err != nil {
+		return err
+	}
+	listener, err := program.Listen("http", o.http)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	temporal, namespace, err := dial(ctx, o.profile, log)
+	if err != nil {
+		return err
+	}
+	defer temporal.Close()
+	records, err := openStore(ctx, o.sqlite, log)
+	if err != nil {
+		return err
+	}
+	defer records.Close()
+	natsURL := os.Getenv(program.EnvNATSURL)
+	if natsURL == "" {
+		log.Warn(program.EnvNATSURL + " is not set: the live stream stays in this process, so let it be the only one")
+	}
+	live, err := program.OpenStream(ctx, natsURL, log)
+	if err != nil {
+		return err
+	}
+	defer live.Close()
+
+	cfg := threadmill.Config{
+		Temporal: temporal, TemporalNamespace: namespace, Store: records, Stream: live,
+		Namespace: o.namespace, TaskQueue: o.taskQueue, StopTimeout: o.drain, Logger: log,
+	}
+	settings.Apply(&cfg)
+	runtime, err := threadmill.New(cfg)
+	if err != nil {
+		return err
+	}
+	return serve(ctx, o, runtime, listener, log)
+}
+
+// serve runs the roles on what has been opened.
+func serve(ctx context.Context, o options, runtime *threadmill.Runtime, l net.Listener, log *slog.Logger) error {
+	handler := runtime.Handler()
+	if !o.has(roleAPI) {
+		handler = healthOnly(handler)
+	}
+	web := program.Serve(l, handler, runtime.CloseStreams, log)
+	var worker *program.Worker
+	var workerFailed <-chan error
+	if o.has(roleWorker) {
+		worker = program.StartWorker(runtime)
+		workerFailed = worker.Failed()
+	}
+	log.Info("started", "roles", o.roles, "http", web.URL())
+
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-web.Failed():
+	case err = <-workerFailed:
+	}
+	log.Info("stopping", "drain", o.drain)
+	web.Drain()
+	if worker != nil {
+		worker.Stop()
+	}
+	web.Stop(answerWithin)
+	log.Info("stopped")
+	return err
+}
+
+// healthOnly leaves of the API what tells whether the process works.
+func healthOnly(api http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /healthz", api)
+	mux.Handle("GET /readyz", api)
+	return mux
+}
+
+// dial connects to Temporal, and returns the namespace of the connection.
+func dial(ctx context.Context, profile string, log *slog.Logger) (client.Client, string, error) {
+	opts, err := envconfig.LoadClientOptions(envconfig.LoadClientOptionsRequest{ConfigFileProfile: profile})
+	if err != nil {
+		return nil, "", program.Usagef("Temporal's configuration (TEMPORAL_*, --profile): %w", err)
+	}
+	if opts.HostPort == "" {
+		opts.HostPort = client.DefaultHostPort
+	}
+	if opts.Namespace == "" {
+		opts.Namespace = client.DefaultNamespace
+	}
+	opts.Logger = program.TemporalLogger(log)
+	ctx, cancel := context.WithTimeout(ctx, dialWithin)
+	defer cancel()
+	c, err := client.DialContext(ctx, opts)
+	if err != nil {
+		return nil, "", fmt.Errorf("TEMPORAL_ADDRESS: Temporal does not answer at %s: %w; start it there, or set the variable or --profile", opts.HostPort, err)
+	}
+	return c, opts.Namespace, nil
+}
+
+func openStore(ctx context.Context, path string, log *slog.Logger) (store.Store, error) {
+	if path == "" {
+		return program.OpenPostgres(ctx, os.Getenv(program.EnvDatabaseURL), log)
+	}
+	s, err := program.OpenSQLite(ctx, path, log)
+	if err != nil {
+		return nil, fmt.Errorf("--sqlite: %w", err)
+	}
+	return s, nil
+}

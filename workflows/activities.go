@@ -1,0 +1,105 @@
+package workflows
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/signals"
+)
+
+const (
+	// heartbeatTimeout is how long a dead worker goes unnoticed. Activities beat more
+	// often (activities.HeartbeatEvery).
+	heartbeatTimeout = 12 * time.Second
+
+	// longestStep is above every limit that an agent or a tool may have: the activity
+	// itself keeps to those.
+	longestStep = 25 * time.Hour
+
+	// localTimeout bounds a local activity and its retries; what takes longer becomes
+	// an activity.
+	localTimeout = 5 * time.Second
+)
+
+// retry has no limit on attempts: an outage is waited out, and an activity that
+// must not go on says so with an error that is not retryable.
+var retry = &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 30 * time.Second}
+
+func (t *conversation) callModel(ctx workflow.Context, r *thread.Run, step thread.ModelStep) (thread.ModelReply, error) {
+	who := r.Agent
+	if who == "" {
+		who = "default agent"
+	}
+	summary := fmt.Sprintf("%s · step %d", who, step.Step)
+	if r.Model != "" {
+		summary = fmt.Sprintf("%s · %s · step %d · %d tokens so far", who, r.Model, step.Step, t.state.Usage.InputTokens+t.state.Usage.OutputTokens)
+	}
+	var reply thread.ModelReply
+	err := workflow.ExecuteActivity(activity(ctx, summary), signals.ActivityCallModel, step).Get(ctx, &reply)
+	return reply, err
+}
+
+func (t *conversation) runTool(ctx workflow.Context, c *thread.Call, step thread.ToolStep) error {
+	var reply thread.ToolReply
+	summary := fmt.Sprintf("%s · %s", step.Agent, c.Plan.Name)
+	if c.Plan.Quick {
+		err := workflow.ExecuteLocalActivity(local(ctx, summary), signals.ActivityRunTool, step).Get(ctx, &reply)
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+	}
+	return workflow.ExecuteActivity(activity(ctx, summary), signals.ActivityRunTool, step).Get(ctx, &reply)
+}
+
+// record stores what no other activity will. It waits out any outage of the store.
+func (t *conversation) record(ctx workflow.Context) {
+	step := thread.RecordStep{Thread: t.state.Ref(), Flush: t.state.Flush()}
+	err := workflow.ExecuteLocalActivity(local(ctx, "store records"), signals.ActivityRecord, step).Get(ctx, nil)
+	if err != nil {
+		err = workflow.ExecuteActivity(activity(ctx, "store records"), signals.ActivityRecord, step).Get(ctx, nil)
+	}
+	if err == nil {
+		t.state.Flushed(step.Flush)
+	}
+}
+
+// notify tells the running step to stop at once. Cancellation tells it too, with
+// its next heartbeat, so a failure here only costs time.
+func (t *conversation) notify(ctx workflow.Context) {
+	step := thread.NotifyStep{Thread: t.state.Ref(), TraceID: t.state.Turn.Item.TraceID, Reason: t.state.Turn.Interrupted.Reason}
+	if err := workflow.ExecuteLocalActivity(local(ctx, "stop running steps"), signals.ActivityNotify, step).Get(ctx, nil); err != nil {
+		workflow.GetLogger(ctx).Warn("telling running steps to stop", "thread", t.state.ThreadID, "error", err)
+	}
+}
+
+// brief keeps a summary within what the server takes: names may come from a model.
+func brief(summary string) string {
+	const limit = 200 // bytes; the server takes 400
+	if len(summary) > limit {
+		summary = summary[:limit] + "…"
+	}
+	return strings.ToValidUTF8(summary, "")
+}
+
+func activity(ctx workflow.Context, summary string) workflow.Context {
+	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		StartToCloseTimeout: longestStep,
+		HeartbeatTimeout:    heartbeatTimeout,
+		RetryPolicy:         retry,
+		WaitForCancellation: true,
+		Summary:             brief(summary),
+	})
+}
+
+func local(ctx workflow.Context, summary string) workflow.Context {
+	return workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
+		ScheduleToCloseTimeout: localTimeout,
+		RetryPolicy:            retry,
+		Summary:                brief(summary),
+	})
+}

@@ -1,0 +1,313 @@
+package workflows_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+	sdklog "go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/signals/threadclient"
+	"github.com/threadmill/threadmill/workflows"
+)
+
+// fakes stand in for the activities: they keep what they are given to store, and
+// answer as the test says.
+type fakes struct {
+	t  *testing.T
+	mu sync.Mutex
+
+	records []event.Record
+	known   map[string]bool
+	row     thread.Row
+	models  []thread.ModelStep
+	tools   []string
+	notices []thread.NotifyStep
+
+	// model answers a call of the model; the default repeats nothing and ends the run.
+	model func(context.Context, thread.ModelStep) (thread.ModelReply, error)
+	// tool answers a run of a tool; the default succeeds.
+	tool func(context.Context, thread.ToolStep) (thread.ToolReply, error)
+	// noticed is closed with the first notice.
+	noticed chan struct{}
+}
+
+func newFakes(t *testing.T) *fakes {
+	return &fakes{t: t, known: map[string]bool{}, noticed: make(chan struct{})}
+}
+
+func (f *fakes) flush(in thread.Flush, more ...event.Record) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, r := range append(append([]event.Record(nil), in.Records...), more...) {
+		if !f.known[r.ID] {
+			f.known[r.ID] = true
+			f.records = append(f.records, r)
+		}
+	}
+	if in.Row != nil {
+		f.row = *in.Row
+	}
+}
+
+func (f *fakes) callModel(ctx context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+	f.flush(in.Flush)
+	f.mu.Lock()
+	f.models = append(f.models, in)
+	f.mu.Unlock()
+	reply, err := reply(in, "ok"), error(nil)
+	if f.model != nil {
+		reply, err = f.model(ctx, in)
+	}
+	if err != nil {
+		return reply, err
+	}
+	stored := []event.Record{event.NewRecord(in.MessageID, event.TypeMessage, in.TraceID, in.EventID, time.Now(), reply.Message)}
+	if len(reply.Calls) == 0 && !reply.Message.Interrupted {
+		stored = append(stored, event.NewRecord(in.MessageID+".final", event.TypeFinal, in.TraceID, in.EventID, time.Now(), event.Final{}))
+	}
+	f.flush(thread.Flush{}, stored...)
+	return reply, nil
+}
+
+func (f *fakes) runTool(ctx context.Context, in thread.ToolStep) (thread.ToolReply, error) {
+	f.flush(in.Flush)
+	f.mu.Lock()
+	f.tools = append(f.tools, in.ToolCallID)
+	f.mu.Unlock()
+	if f.tool != nil {
+		if reply, err := f.tool(ctx, in); err != nil {
+			return reply, err
+		}
+	}
+	f.flush(thread.Flush{}, event.NewRecord(thread.ResultID(in.ToolCallID), event.TypeMessage, in.TraceID, in.EventID, time.Now(),
+		event.Message{ID: thread.ResultID(in.ToolCallID), SenderType: event.Tool, ToolCallID: in.ToolCallID, Content: "ran"}))
+	return thread.ToolReply{ToolCallID: in.ToolCallID, Status: "succeeded"}, nil
+}
+
+func (f *fakes) record(_ context.Context, in thread.RecordStep) error {
+	f.flush(in.Flush)
+	return nil
+}
+
+func (f *fakes) notify(_ context.Context, in thread.NotifyStep) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.notices) == 0 {
+		close(f.noticed)
+	}
+	f.notices = append(f.notices, in)
+	return nil
+}
+
+// cutOff is a model call that ends when it is told to. The test environment, unlike a
+// server, does not wait for it: what it returns is ignored.
+func (f *fakes) cutOff() (thread.ModelReply, error) {
+	<-f.noticed
+	return thread.ModelReply{}, temporal.NewCanceledError()
+}
+
+// awaitNotices waits for n notices and returns them.
+func (f *fakes) awaitNotices(n int) (out []thread.NotifyStep) {
+	f.t.Helper()
+	require.Eventually(f.t, func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		out = append([]thread.NotifyStep(nil), f.notices...)
+		return len(out) >= n
+	}, 10*time.Second, time.Millisecond)
+	return out
+}
+
+// reply is a model's reply with these calls.
+func reply(in thread.ModelStep, content string, calls ...thread.PlannedCall) thread.ModelReply {
+	agent := in.Agent
+	if agent == "" {
+		agent = "assistant"
+	}
+	return thread.ModelReply{
+		Agent: agent, Model: "demo/demo", MaxSteps: 5, Calls: calls, Usage: event.Usage{InputTokens: 1, OutputTokens: 1},
+		Message: event.Message{ID: in.MessageID, ThreadID: in.Thread.ThreadID, SenderType: event.Agent, SenderID: agent, AgentID: agent, Content: content},
+	}
+}
+
+// script replies with calls in the first step, and with text in the second.
+func script(calls ...thread.PlannedCall) func(context.Context, thread.ModelStep) (thread.ModelReply, error) {
+	return func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+		if in.Step == 1 {
+			return reply(in, "", calls...), nil
+		}
+		return reply(in, "done"), nil
+	}
+}
+
+// messages are the stored messages as "id: content".
+func (f *fakes) messages() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var out []string
+	for _, r := range f.records {
+		if r.Type != event.TypeMessage {
+			continue
+		}
+		var m event.Message
+		require.NoError(f.t, json.Unmarshal(r.Payload, &m))
+		out = append(out, r.ID+": "+m.Content)
+	}
+	return out
+}
+
+func (f *fakes) types() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := make([]string, 0, len(f.records))
+	for _, r := range f.records {
+		out = append(out, r.Type)
+	}
+	return out
+}
+
+func stored[T any](f *fakes, typ string) []T {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var out []T
+	for _, r := range f.records {
+		if r.Type == typ {
+			var v T
+			require.NoError(f.t, json.Unmarshal(r.Payload, &v))
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// world is a thread in the test environment.
+type world struct {
+	*testsuite.TestWorkflowEnvironment
+	*fakes
+	at time.Duration
+}
+
+func newWorld(t *testing.T) *world { return worldWith(t, newFakes(t)) }
+
+func worldWith(t *testing.T, f *fakes) *world {
+	t.Helper()
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
+	w := &world{TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment(), fakes: f}
+	w.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: signals.WorkflowID("ns", "t1"), TaskQueue: "q"})
+	require.NoError(t, w.SetTypedSearchAttributesOnStart(temporal.NewSearchAttributes(threadclient.AttributeUpdates("ns", nil)...)))
+	w.SetTestTimeout(20 * time.Second)
+	w.RegisterWorkflowWithOptions(workflows.Thread, workflow.RegisterOptions{Name: signals.ThreadWorkflow})
+	for name, fn := range map[string]any{
+		signals.ActivityCallModel: f.callModel, signals.ActivityRunTool: f.runTool,
+		signals.ActivityRecord: f.record, signals.ActivityNotify: f.notify,
+	} {
+		w.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: name})
+	}
+	return w
+}
+
+// then does something a minute after what came before it, in the thread's time.
+func (w *world) then(do func()) {
+	w.at += time.Minute
+	w.RegisterDelayedCallback(do, w.at)
+}
+
+func (w *world) post(id, content string) { w.SignalWorkflow(signals.SignalPost, says(id, content)) }
+
+func (w *world) control(action signals.ControlAction) {
+	w.SignalWorkflow(signals.SignalControl, signals.Control{Action: action, By: "ann", Reason: "test"})
+}
+
+func (w *world) decide(id string, d event.Decision, reason string) {
+	w.SignalWorkflow(signals.SignalDecide, signals.Decide{ToolCallID: id, Decision: d, Reason: reason, By: "ann"})
+}
+
+// run runs the thread until it is closed, after everything else.
+func (w *world) run(in workflows.Input) {
+	w.t.Helper()
+	w.then(func() { w.control(signals.ControlClose) })
+	w.ExecuteWorkflow(signals.ThreadWorkflow, in)
+	require.True(w.t, w.IsWorkflowCompleted())
+	require.NoError(w.t, w.GetWorkflowError())
+	require.Equal(w.t, "closed", w.row.Status)
+}
+
+// leave runs the thread until it continues as new, and returns what it goes on with.
+func (w *world) leave(in workflows.Input) workflows.Input {
+	w.t.Helper()
+	w.ExecuteWorkflow(signals.ThreadWorkflow, in)
+	require.True(w.t, w.IsWorkflowCompleted())
+	var next *workflow.ContinueAsNewError
+	require.ErrorAs(w.t, w.GetWorkflowError(), &next)
+	var out workflows.Input
+	require.NoError(w.t, converter.GetDefaultDataConverter().FromPayloads(next.Input, &out))
+	require.NotNil(w.t, out.State)
+	return out
+}
+
+func (w *world) query(name string, out any) {
+	w.t.Helper()
+	v, err := w.QueryWorkflow(name)
+	require.NoError(w.t, err)
+	require.NoError(w.t, v.Get(out))
+}
+
+func (w *world) state() (out signals.State) {
+	w.query(signals.QueryState, &out)
+	return out
+}
+
+func (w *world) approvals() (out signals.Approvals) {
+	w.query(signals.QueryApprovals, &out)
+	return out
+}
+
+// update sends an update; the answer is filled in when it comes.
+func (w *world) update(name string, arg any) *answer {
+	a := &answer{}
+	w.UpdateWorkflow(name, fmt.Sprintf("u%p", a), a, arg)
+	return a
+}
+
+// answer is what an update's caller gets.
+type answer struct {
+	accepted, done bool
+	rejected, err  error
+	result         any
+}
+
+func (a *answer) Accept()          { a.accepted = true }
+func (a *answer) Reject(err error) { a.rejected = err }
+func (a *answer) Complete(result any, err error) {
+	a.done, a.result, a.err = true, result, err
+}
+
+func says(id, content string) signals.Post {
+	return signals.NewPost(id, event.NewMessage{ThreadID: "t1", SenderID: "ann", SenderType: event.User, Content: content})
+}
+
+func asks(id string) thread.PlannedCall {
+	return thread.PlannedCall{ID: id, Name: "shell_cmd", NeedsApproval: true, Arguments: `{"command":"ls"}`}
+}
+
+func plain(id string) thread.PlannedCall { return thread.PlannedCall{ID: id, Name: "note"} }
+
+func quick(id string) thread.PlannedCall {
+	return thread.PlannedCall{ID: id, Name: "current_time", Quick: true}
+}

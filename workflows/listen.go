@@ -1,0 +1,242 @@
+package workflows
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/signals"
+)
+
+// listen answers queries and updates, and takes in signals as they come, whatever
+// the thread is doing.
+func (t *conversation) listen(ctx workflow.Context) error {
+	err := errors.Join(
+		workflow.SetQueryHandlerWithOptions(ctx, signals.QueryState, func() (signals.State, error) {
+			v := t.state.View()
+			v.HistoryEvents = workflow.GetInfo(ctx).GetCurrentHistoryLength()
+			return v, nil
+		}, workflow.QueryHandlerOptions{Description: "what the thread is doing"}),
+		workflow.SetQueryHandlerWithOptions(ctx, signals.QueryQueue, func() (signals.Queue, error) {
+			q := signals.Queue{Items: t.state.Ordered()}
+			if t.state.Turn != nil {
+				q.Processing = &t.state.Turn.Item
+			}
+			return q, nil
+		}, workflow.QueryHandlerOptions{Description: "the events that wait, in order"}),
+		workflow.SetQueryHandlerWithOptions(ctx, signals.QueryApprovals, func() (signals.Approvals, error) {
+			return signals.Approvals{Approvals: t.state.Approvals()}, nil
+		}, workflow.QueryHandlerOptions{Description: "the tool calls that wait for approval"}),
+
+		workflow.SetUpdateHandlerWithOptions(ctx, signals.UpdatePost, t.updatePost, workflow.UpdateHandlerOptions{
+			Description: "post an event", Validator: t.validatePost,
+		}),
+		workflow.SetUpdateHandlerWithOptions(ctx, signals.UpdateTurn, t.updateTurn, workflow.UpdateHandlerOptions{
+			Description: "post an event and wait for the end of its turn", Validator: t.validateTurn,
+		}),
+		workflow.SetUpdateHandlerWithOptions(ctx, signals.UpdateDecide, t.updateDecide, workflow.UpdateHandlerOptions{
+			Description: "decide on a tool call", Validator: func(_ workflow.Context, d signals.Decide) error {
+				return refuse(thread.CheckDecide(d))
+			},
+		}),
+	)
+	if err != nil {
+		return err
+	}
+	workflow.GoNamed(ctx, "signals", func(ctx workflow.Context) {
+		// Not a Selector: one that waits takes a signal out of its channel before this
+		// coroutine runs, where drain does not find it, and continue-as-new would lose it.
+		ctx, cancel := workflow.NewDisconnectedContext(ctx)
+		defer cancel()
+		inboxes := t.inboxes(ctx)
+		arrived := func() bool {
+			return slices.ContainsFunc(inboxes, func(in inbox) bool { return in.channel.Len() > 0 })
+		}
+		for workflow.Await(ctx, arrived) == nil {
+			t.drain(ctx)
+		}
+	})
+	return nil
+}
+
+// inbox is one signal: receive takes one of it from its channel, if one is there.
+type inbox struct {
+	channel workflow.ReceiveChannel
+	receive func(workflow.Context, workflow.ReceiveChannel) bool
+}
+
+func (t *conversation) inboxes(ctx workflow.Context) []inbox {
+	return []inbox{
+		{workflow.GetSignalChannel(ctx, signals.SignalPost), receive(t, signals.SignalPost, t.post)},
+		{workflow.GetSignalChannel(ctx, signals.SignalDecide), receive(t, signals.SignalDecide, t.decide)},
+		{workflow.GetSignalChannel(ctx, signals.SignalControl), receive(t, signals.SignalControl, t.control)},
+	}
+}
+
+// receive makes the receiver of a signal. What cannot be read leaves an audit
+// record: a signal has nobody else to tell.
+func receive[T any](t *conversation, name string, handle func(workflow.Context, string, T)) func(workflow.Context, workflow.ReceiveChannel) bool {
+	return func(ctx workflow.Context, c workflow.ReceiveChannel) bool {
+		var raw converter.RawValue
+		if !c.ReceiveAsync(&raw) {
+			return false
+		}
+		var v T
+		if err := converter.GetDefaultDataConverter().FromPayload(raw.Payload(), &v); err != nil {
+			t.state.Reject(workflow.Now(ctx), name, string(raw.Payload().GetData()), err)
+			return true
+		}
+		handle(ctx, name, v)
+		return true
+	}
+}
+
+// drain takes in every signal that has arrived.
+func (t *conversation) drain(ctx workflow.Context) {
+	for _, in := range t.inboxes(ctx) {
+		for in.receive(ctx, in.channel) {
+		}
+	}
+}
+
+func (t *conversation) post(ctx workflow.Context, name string, p signals.Post) {
+	posted, err := t.state.Post(workflow.Now(ctx), p)
+	if err != nil {
+		t.state.Reject(workflow.Now(ctx), name, p, err)
+		return
+	}
+	if posted.Interrupt {
+		t.interrupt(signals.Control{Action: signals.ControlInterrupt, Reason: "interrupted by message " + posted.EventID})
+	}
+}
+
+func (t *conversation) decide(ctx workflow.Context, name string, d signals.Decide) {
+	if err := thread.CheckDecide(d); err != nil {
+		t.state.Reject(workflow.Now(ctx), name, d, err)
+		return
+	}
+	if !t.state.Early(d.ToolCallID) || !t.state.Hold(d) {
+		t.state.DecideOrReject(workflow.Now(ctx), d)
+	}
+}
+
+func (t *conversation) control(ctx workflow.Context, name string, c signals.Control) {
+	var err error
+	switch c.Action {
+	case signals.ControlInterrupt:
+		t.interrupt(c)
+	case signals.ControlClose:
+		if t.state.Closing == nil {
+			t.state.Closing = &c
+			t.interrupt(c)
+		}
+	case signals.ControlRetry:
+		err = t.state.Retry(workflow.Now(ctx), c)
+	default:
+		err = &event.FieldError{Field: "action", Problem: "must be interrupt, close or retry"}
+	}
+	if err != nil {
+		t.state.Reject(workflow.Now(ctx), name, c, err)
+	}
+}
+
+// interrupt ends the turn in progress, if there is one.
+func (t *conversation) interrupt(c signals.Control) {
+	if t.state.Interrupt(c) && t.stop != nil {
+		t.stop()
+	}
+}
+
+func (t *conversation) updatePost(ctx workflow.Context, p signals.Post) (signals.PostResult, error) {
+	posted, err := t.state.Post(workflow.Now(ctx), p)
+	if err != nil {
+		return signals.PostResult{}, refuse(err)
+	}
+	if posted.Interrupt {
+		t.interrupt(signals.Control{Action: signals.ControlInterrupt, Reason: "interrupted by message " + posted.EventID})
+	}
+	if posted.Duplicate {
+		return signals.PostResult{EventID: posted.EventID, Status: signals.PostDuplicate}, nil
+	}
+	return signals.PostResult{EventID: posted.EventID, Status: signals.PostQueued}, nil
+}
+
+// updateTurn waits for the end of the turn of an event, which it posts unless the
+// thread has it already. It sends the caller away only when the thread is about to
+// move: a caller that asks again at once must not find it still there.
+func (t *conversation) updateTurn(ctx workflow.Context, p signals.Post) (signals.TurnResult, error) {
+	if _, err := t.updatePost(ctx, p); err != nil {
+		return signals.TurnResult{}, err
+	}
+	var out signals.TurnResult
+	err := workflow.Await(ctx, func() bool {
+		var ended bool
+		out, ended = t.state.Outcome(p.ID)
+		return ended || t.moving || !t.state.Awaits(p.ID)
+	})
+	switch {
+	case err != nil || out.Status != "":
+		return out, err
+	case !t.state.Awaits(p.ID):
+		return out, forgotten(p.ID)
+	}
+	return signals.TurnResult{EventID: p.ID, Status: signals.TurnContinues}, nil
+}
+
+// earlyPatience is how long a decision waits for the thread to hear of its call.
+const earlyPatience = 5 * time.Second
+
+func (t *conversation) updateDecide(ctx workflow.Context, d signals.Decide) (signals.DecideResult, error) {
+	if t.state.Early(d.ToolCallID) {
+		_, err := workflow.AwaitWithTimeout(ctx, earlyPatience, func() bool { return t.moving || !t.state.Early(d.ToolCallID) })
+		if err != nil {
+			return signals.DecideResult{}, err
+		}
+	}
+	return signals.DecideResult{Result: t.state.Decide(workflow.Now(ctx), d)}, nil
+}
+
+func (t *conversation) validatePost(_ workflow.Context, p signals.Post) error {
+	if t.state.HasSeen(p.ID) {
+		return temporal.NewNonRetryableApplicationError("event "+p.ID+" was posted before", signals.DuplicateType, nil)
+	}
+	return refuse(t.state.CheckPost(p))
+}
+
+func (t *conversation) validateTurn(_ workflow.Context, p signals.Post) error {
+	if p.ID == "" {
+		return refuse(&event.FieldError{Field: "id", Problem: "is required to wait for a turn"})
+	}
+	if t.state.HasSeen(p.ID) {
+		if _, known := t.state.Outcome(p.ID); !known && !t.state.Awaits(p.ID) {
+			return forgotten(p.ID)
+		}
+		return nil
+	}
+	return refuse(t.state.CheckPost(p))
+}
+
+// forgotten refuses to wait for a turn that ended long ago.
+func forgotten(eventID string) error {
+	return refuse(&event.FieldError{Field: "id", Problem: fmt.Sprintf("event %s was processed long ago, how its turn ended is no longer kept; read the thread's records", eventID)})
+}
+
+// refuse turns a refusal into the error that an update's caller gets.
+func refuse(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, thread.ErrClosed):
+		return temporal.NewNonRetryableApplicationError(err.Error(), signals.ClosedType, nil)
+	case errors.Is(err, thread.ErrBusy):
+		return temporal.NewNonRetryableApplicationError(err.Error(), signals.BusyType, nil)
+	}
+	return temporal.NewNonRetryableApplicationError(err.Error(), signals.RefusedType, nil)
+}

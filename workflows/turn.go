@@ -1,0 +1,160 @@
+package workflows
+
+import (
+	"errors"
+	"fmt"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/signals"
+)
+
+// turn goes on with the current turn until all its runs are done, or until the
+// thread has to move to a new run of its workflow first.
+func (t *conversation) turn(ctx workflow.Context) {
+	s := t.state
+	turnCtx, stop := workflow.WithCancel(ctx)
+	defer stop()
+	t.stop = stop
+	defer func() { t.stop = nil }()
+	if s.Turn.Interrupted != nil {
+		stop()
+	}
+
+	t.show(ctx)
+	finished := false
+	workflow.GoNamed(ctx, "notify", func(ctx workflow.Context) {
+		_ = workflow.Await(ctx, func() bool { return finished || s.Turn.Interrupted != nil })
+		if !finished && t.interrupted(ctx) {
+			// Running steps are told also when the workflow itself was cancelled.
+			ctx, cancel := workflow.NewDisconnectedContext(ctx)
+			defer cancel()
+			t.notify(ctx)
+		}
+	})
+	// A run that ends may address other agents: their runs follow.
+	for started := 0; started < len(s.Turn.Runs); {
+		batch := s.Turn.Runs[started:]
+		started = len(s.Turn.Runs)
+		each(turnCtx, batch, t.run)
+	}
+	finished = true
+
+	for _, r := range s.Turn.Runs {
+		if r.Phase != thread.PhaseDone {
+			return
+		}
+	}
+	s.End(workflow.Now(ctx))
+}
+
+// run takes an agent from model call to tool calls and back, until its reply asks
+// for no more tools.
+func (t *conversation) run(ctx workflow.Context, r *thread.Run) {
+	s := t.state
+	for r.Phase != thread.PhaseDone {
+		switch {
+		case t.interrupted(ctx):
+			s.StopRun(workflow.Now(ctx), r)
+		case t.rollover(ctx):
+			return
+		case r.Phase == thread.PhaseModel:
+			t.model(ctx, r)
+		case r.Phase == thread.PhaseTools:
+			t.show(ctx)
+			each(ctx, r.Calls, func(ctx workflow.Context, c *thread.Call) { t.call(ctx, r, c) })
+			s.ToolsDone(r)
+		}
+	}
+}
+
+// interrupted reports whether the turn has to end. A workflow that is cancelled
+// interrupts its turn.
+func (t *conversation) interrupted(ctx workflow.Context) bool {
+	if ctx.Err() != nil {
+		t.state.Interrupt(signals.Control{Action: signals.ControlInterrupt, By: "temporal", Reason: "the workflow was cancelled"})
+	}
+	return t.state.Turn.Interrupted != nil
+}
+
+// model makes one model call.
+func (t *conversation) model(ctx workflow.Context, r *thread.Run) {
+	s := t.state
+	step, ok := s.NextModelStep(workflow.Now(ctx), r)
+	if !ok {
+		return
+	}
+	reply, err := t.callModel(ctx, r, step)
+	// What came while the model spoke, an interrupt above all, takes effect first.
+	t.drain(ctx)
+	switch {
+	case err == nil:
+		s.Flushed(step.Flush)
+		s.Replied(workflow.Now(ctx), r, reply)
+	case t.interrupted(ctx):
+		s.StopRun(workflow.Now(ctx), r)
+	default:
+		why, retryable := explain(err)
+		s.Fail(workflow.Now(ctx), r, why, retryable)
+	}
+}
+
+// call brings one tool call to its result: a person decides if need be, then it
+// runs. It returns early when the turn is interrupted, or when the thread has to
+// move to a new run while it waits for the decision.
+func (t *conversation) call(ctx workflow.Context, r *thread.Run, c *thread.Call) {
+	s := t.state
+	if c.Stage == thread.Waiting {
+		err := workflow.Await(ctx, func() bool { return c.Stage != thread.Waiting || t.rollover(ctx) })
+		if err != nil || c.Stage == thread.Waiting {
+			return
+		}
+	}
+	if c.Stage != thread.Ready || t.interrupted(ctx) {
+		return
+	}
+	step := s.ToolStep(r, c)
+	if err := t.runTool(ctx, c, step); err != nil {
+		if !t.interrupted(ctx) {
+			// The run goes on: the model sees that this call failed.
+			why, _ := explain(err)
+			s.CallFailed(workflow.Now(ctx), r, c, why)
+		}
+		return
+	}
+	s.Flushed(step.Flush)
+	s.CallDone(c)
+}
+
+// each runs f for all items at the same time and waits for all of them. A single
+// item runs in the calling coroutine.
+func each[T any](ctx workflow.Context, items []T, f func(workflow.Context, T)) {
+	if len(items) == 1 {
+		f(ctx, items[0])
+		return
+	}
+	wg := workflow.NewWaitGroup(ctx)
+	for i, item := range items {
+		wg.Add(1)
+		workflow.GoNamed(ctx, fmt.Sprintf("part %d", i), func(ctx workflow.Context) {
+			defer wg.Done()
+			f(ctx, item)
+		})
+	}
+	wg.Wait(ctx)
+}
+
+// explain says for people why a step failed, and whether trying again may help.
+func explain(err error) (why string, retryable bool) {
+	var app *temporal.ApplicationError
+	var timeout *temporal.TimeoutError
+	switch {
+	case errors.As(err, &app):
+		return app.Message(), app.Type() != thread.ErrTypeConfig
+	case errors.As(err, &timeout):
+		return "The step took longer than its limit and was given up.", true
+	}
+	return "The step failed: " + err.Error(), true
+}
