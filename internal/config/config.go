@@ -153,12 +153,11 @@ func Load(path string, opts ...Option) (*Config, error) {
 // load also returns the files that were looked for, whether or not there is an
 // error.
 func load(name, abs string, opts []Option) (*Config, []file, error) {
-	main := newFile(abs)
-	data, err := main.read()
-	if err != nil {
-		return nil, []file{main}, fmt.Errorf("reading the configuration %s: %w", name, err)
+	main := readFile(abs)
+	if main.err != nil {
+		return nil, []file{main}, fmt.Errorf("reading the configuration %s: %w", name, main.err)
 	}
-	c, files, err := parse(name, data, filepath.Dir(abs), opts)
+	c, files, err := parse(name, []byte(main.data), filepath.Dir(abs), opts)
 	files = append([]file{main}, files...)
 	if err != nil {
 		return nil, files, err

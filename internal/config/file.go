@@ -5,33 +5,28 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"time"
 )
 
 // maxFile bounds a file, in bytes.
 const maxFile = 1 << 20
 
-// file is a file as it was before it was read: whatever changes after that is a
-// change that has not been seen.
+// file is what a file held when it was read. Changes are found by content and not by
+// time and size: an edit that keeps the size can fall into the same tick of the file
+// system's clock, and would be missed for good.
 type file struct {
-	path     string
-	modified time.Time
-	size     int64
+	path string
+	data string
+	err  error
 }
 
-func newFile(path string) file {
-	f := file{path: path, size: -1}
-	if info, err := os.Stat(path); err == nil {
-		f.modified, f.size = info.ModTime(), info.Size()
-	}
-	return f
+// readFile does not repeat the path in the error.
+func readFile(path string) file {
+	data, err := readBounded(path)
+	return file{path: path, data: string(data), err: err}
 }
 
-func (f file) changed() bool { return newFile(f.path) != f }
-
-// read does not repeat the path in its errors.
-func (f file) read() ([]byte, error) {
-	info, err := os.Stat(f.path)
+func readBounded(path string) ([]byte, error) {
+	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, fs.ErrNotExist
@@ -42,11 +37,16 @@ func (f file) read() ([]byte, error) {
 	case info.Size() > maxFile:
 		return nil, fmt.Errorf("it has %d bytes, at most %d are read", info.Size(), maxFile)
 	}
-	data, err := os.ReadFile(f.path)
+	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, errors.Unwrap(err)
 	}
 	return data, nil
+}
+
+func (f file) changed() bool {
+	now := readFile(f.path)
+	return now.data != f.data || fmt.Sprint(now.err) != fmt.Sprint(f.err)
 }
 
 func paths(files []file) []string {

@@ -206,22 +206,21 @@ func (f field) instructions() string {
 		return s
 	}
 	s = strings.TrimSpace(s)
-	file := newFile(f.doc.relative(s))
+	file := readFile(f.doc.relative(s))
 	// Also if it cannot be read: a Source waits for it to come back.
 	f.doc.files = append(f.doc.files, file)
-	data, err := file.read()
 	switch {
-	case err != nil:
-		f.fail("%s: %v (a path is relative to the folder of the configuration)", s, err)
+	case file.err != nil:
+		f.fail("%s: %v (a path is relative to the folder of the configuration)", s, file.err)
 		return ""
-	case !utf8.Valid(data):
+	case !utf8.ValidString(file.data):
 		f.fail("%s is not UTF-8 text: save it as UTF-8", s)
 		return ""
-	case strings.TrimSpace(string(data)) == "":
+	case strings.TrimSpace(file.data) == "":
 		f.fail("%s is empty: write the instructions into it or remove the field", s)
 		return ""
 	}
-	return string(data)
+	return file.data
 }
 
 // toolNames reads the tools of an agent.
