@@ -159,14 +159,14 @@ func (c *modelCall) generate(ctx context.Context, provider llm.Provider, req llm
 		res.ToolCalls = nil
 		return c.keep(ctx, res, true)
 	case errors.Is(cause, errTimeout):
-		return thread.ModelReply{}, c.failed(&llm.Error{
+		return thread.ModelReply{}, c.failed(ctx, &llm.Error{
 			Provider: c.agent.Model, Retryable: true, Cause: err,
 			Message: fmt.Sprintf("no complete reply within %s (limits.modelTimeout of agent %s)", c.agent.Limits.ModelTimeout, c.agent.Name),
 		})
 	case cause != nil:
 		return thread.ModelReply{}, temporal.NewApplicationErrorWithCause("The worker stopped during the model call; the step is retried.", thread.ErrTypeRetry, cause)
 	}
-	return thread.ModelReply{}, c.failed(err)
+	return thread.ModelReply{}, c.failed(ctx, err)
 }
 
 // safely calls the model; a driver that panics has failed, like any other call.
@@ -281,8 +281,9 @@ func (c *modelCall) nameCalls(calls []event.ToolCall) {
 	}
 }
 
-// failed classifies a failed model call for Temporal, which retries.
-func (c *modelCall) failed(err error) error {
+// failed classifies a failed model call for Temporal, which retries. Viewers hear of it,
+// for the next attempt can be a while away.
+func (c *modelCall) failed(ctx context.Context, err error) error {
 	opts := temporal.ApplicationErrorOptions{Cause: err, NonRetryable: c.attempt >= c.a.cfg.MaxModelAttempts}
 	var e *llm.Error
 	if errors.As(err, &e) {
@@ -290,7 +291,13 @@ func (c *modelCall) failed(err error) error {
 		opts.NextRetryDelay = e.RetryAfter
 	}
 	message := err.Error()
-	if opts.NonRetryable && c.attempt > 1 {
+	switch {
+	case !opts.NonRetryable:
+		c.a.publish(ctx, c.in.Thread, stream.Entry{After: c.head, Event: &event.AgentEvent{
+			Type: event.EventStatus, Agent: c.agent.Name,
+			Status: &event.StatusChange{Status: event.StatusRetrying, Detail: fmt.Sprintf("%s (attempt %d of %d)", message, c.attempt, c.a.cfg.MaxModelAttempts)},
+		}})
+	case c.attempt > 1:
 		message = fmt.Sprintf("%s (gave up after %d attempts)", message, c.attempt)
 	}
 	c.a.log.Warn("model call failed", "thread", c.in.Thread.ThreadID, "agent", c.agent.Name, "event", c.in.EventID,

@@ -185,6 +185,17 @@ func TestModelErrors(t *testing.T) {
 			require.Equal(t, tc.delay, app.NextRetryDelay())
 			require.Contains(t, app.Message(), tc.err.Error())
 			require.Equal(t, []string{"e1"}, w.ids(), "what was said is stored all the same")
+			var shown []event.StatusChange
+			for _, e := range w.live() {
+				if e.Event != nil && e.Event.Type == event.EventStatus {
+					shown = append(shown, *e.Event.Status)
+				}
+			}
+			if tc.nonRetryable {
+				require.Empty(t, shown)
+				return
+			}
+			require.Equal(t, []event.StatusChange{{Status: event.StatusRetrying, Detail: tc.err.Error() + " (attempt 1 of 3)"}}, shown, "viewers hear why they wait")
 		})
 	}
 }

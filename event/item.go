@@ -175,6 +175,9 @@ const (
 	StatusInterrupted = "interrupted"
 	StatusClosed      = "closed"
 	StatusRetried     = "retried"
+
+	// StatusRetrying is live only: a model did not answer, and is asked again.
+	StatusRetrying = "retrying"
 )
 
 // Final is the payload of a "final" record: an agent has finished its reply.

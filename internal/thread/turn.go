@@ -22,8 +22,10 @@ type Turn struct {
 	// Steered are the events that joined the turn.
 	Steered []string `json:"steered,omitempty"`
 
-	// Interrupted is set once somebody has asked for the end of the turn.
+	// Interrupted is set once somebody has asked for the end of the turn; Cut when
+	// agents that a reply addresses had no part in the turn for that.
 	Interrupted *signals.Control `json:"interrupted,omitempty"`
+	Cut         bool             `json:"cut,omitempty"`
 }
 
 // Phase is what a run does next.
@@ -143,10 +145,7 @@ func (s *State) Steer(now time.Time) bool {
 func (s *State) NextModelStep(now time.Time, r *Run) (ModelStep, bool) {
 	if r.MaxSteps > 0 && r.Step >= r.MaxSteps {
 		text := fmt.Sprintf("Stopped after %d model calls in one turn, the limit of agent %s (limits.maxSteps). Send a message to go on.", r.Step, r.Agent)
-		id := fmt.Sprintf("%s.limit", s.messageID(r))
-		s.record(id, event.TypeMessage, s.Turn.Item.TraceID, s.Turn.Item.ID, now, event.Message{
-			ID: id, ThreadID: s.ThreadID, SenderID: "threadmill", SenderType: event.System, Role: event.RoleSystem, Content: text,
-		})
+		s.notice(now, s.messageID(r)+".limit", text)
 		s.Fail(now, r, text, true)
 		return ModelStep{}, false
 	}
@@ -177,7 +176,7 @@ func (s *State) Replied(now time.Time, r *Run, reply ModelReply) {
 			return
 		}
 		r.Final = &m
-		s.handOn(r, m)
+		s.handOn(now, r, m)
 		return
 	}
 	r.Phase = PhaseTools
@@ -197,21 +196,32 @@ func (s *State) Replied(now time.Time, r *Run, reply ModelReply) {
 }
 
 // handOn gives the agents that a final reply addresses their runs.
-func (s *State) handOn(r *Run, m event.Message) {
-	if s.Turn.Interrupted != nil || m.Interrupted {
-		return
-	}
+func (s *State) handOn(now time.Time, r *Run, m event.Message) {
 	for _, agent := range Route(s.Agents, event.Agent, r.Agent, m.Content) {
+		if s.Turn.Interrupted != nil || m.Interrupted {
+			s.Turn.Cut = true
+			return
+		}
 		n := 0
 		for _, other := range s.Turn.Runs {
 			if strings.EqualFold(other.Agent, agent) {
 				n++
 			}
 		}
-		if n < maxRuns {
-			s.Turn.Runs = append(s.Turn.Runs, &Run{Agent: agent, Slot: len(s.Turn.Runs), Phase: PhaseModel, ReplyTo: m.ID})
+		if n == maxRuns {
+			text := fmt.Sprintf("Agent %s was not asked again: it has been addressed %d times in this turn, the limit. Send a message to go on.", agent, n)
+			s.notice(now, fmt.Sprintf("%s.unasked.%s", m.ID, agent), text)
+			continue
 		}
+		s.Turn.Runs = append(s.Turn.Runs, &Run{Agent: agent, Slot: len(s.Turn.Runs), Phase: PhaseModel, ReplyTo: m.ID})
 	}
+}
+
+// notice tells the people in the thread what the thread itself has done.
+func (s *State) notice(now time.Time, id, text string) {
+	s.record(id, event.TypeMessage, s.Turn.Item.TraceID, s.Turn.Item.ID, now, event.Message{
+		ID: id, ThreadID: s.ThreadID, SenderID: "threadmill", SenderType: event.System, Role: event.RoleSystem, Content: text,
+	})
 }
 
 // ToolStep returns the input of the call's run.
@@ -298,9 +308,13 @@ func (s *State) End(now time.Time) signals.TurnResult {
 	if len(t.Runs) == 0 {
 		out.Status = signals.TurnUnanswered
 	}
-	if t.Interrupted == nil && slices.ContainsFunc(t.Runs, func(r *Run) bool { return r.Interrupted }) {
+	switch cut := t.Cut || slices.ContainsFunc(t.Runs, func(r *Run) bool { return r.Interrupted }); {
+	case cut && t.Interrupted == nil:
 		// The step heard of it before the thread did.
 		t.Interrupted = &signals.Control{Action: signals.ControlInterrupt}
+	case !cut:
+		// It came when all had been said.
+		t.Interrupted = nil
 	}
 	if t.Interrupted != nil {
 		out.Status, out.Error = signals.TurnInterrupted, t.Interrupted.Reason

@@ -246,6 +246,27 @@ func TestTwoAgentsDoNotTalkForEver(t *testing.T) {
 		ran++
 	}
 	require.Equal(t, 2*maxRuns, ran, "S4-46")
+	said := pending(s, event.TypeMessage)
+	last := payload[event.Message](t, said[len(said)-1])
+	require.Equal(t, event.System, last.SenderType)
+	require.Contains(t, last.Content, "Agent Alice was not asked again: it has been addressed 5 times in this turn", "the end is not silent")
+	require.Equal(t, signals.TurnCompleted, s.End(t0).Status)
+}
+
+func TestInterruptAfterTheLastReply(t *testing.T) {
+	s := newState()
+	r := begin(t, s, "e1", "go").Runs[0]
+	step(t, s, r, "all said")
+	require.True(t, s.Interrupt(signals.Control{By: "ann"}))
+	require.Equal(t, signals.TurnCompleted, s.End(t0).Status, "there was nothing left to interrupt")
+	require.Empty(t, pending(s, event.TypeStatus))
+
+	s = newState("alice", "bob")
+	r = begin(t, s, "e1", "@alice go").Runs[0]
+	require.True(t, s.Interrupt(signals.Control{By: "ann"}))
+	step(t, s, r, "@bob your turn")
+	require.Len(t, s.Turn.Runs, 1)
+	require.Equal(t, signals.TurnInterrupted, s.End(t0).Status, "bob was not asked")
 }
 
 func TestClose(t *testing.T) {

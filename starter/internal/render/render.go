@@ -221,6 +221,8 @@ func (r *Renderer) status(s event.StatusChange) {
 		text = "thread closed"
 	case event.StatusRetried:
 		text = "tried again"
+	case event.StatusRetrying:
+		text = "the model is asked again"
 	}
 	r.line(dim, "· "+text+suffix(" by ", oneLine(s.By))+suffix(": ", oneLine(s.Detail)))
 }
