@@ -170,7 +170,9 @@ func (r *Runtime) Handler() http.Handler { return r.handler }
 // their clients do. Give it to http.Server.RegisterOnShutdown.
 func (r *Runtime) CloseStreams() { r.closeStreams() }
 
-// Register adds the thread workflow and its activities to a worker of your own.
+// Register adds the thread workflow and its activities to a worker of your own. Its
+// MaxHeartbeatThrottleInterval should be 6 seconds, and its WorkerStopTimeout more than
+// Config.StopTimeout.
 func (r *Runtime) Register(w worker.Registry) {
 	w.RegisterWorkflowWithOptions(workflows.Thread, workflow.RegisterOptions{Name: signals.ThreadWorkflow})
 	r.activities.Register(w)
@@ -195,6 +197,8 @@ func (r *Runtime) Run(ctx context.Context) error {
 		WorkflowTaskPollerBehavior: worker.NewPollerBehaviorAutoscaling(worker.PollerBehaviorAutoscalingOptions{}),
 		ActivityTaskPollerBehavior: worker.NewPollerBehaviorAutoscaling(worker.PollerBehaviorAutoscalingOptions{}),
 		WorkerStopTimeout:          r.cfg.StopTimeout + reportWithin,
+
+		MaxHeartbeatThrottleInterval: activities.HeartbeatThrottle,
 		OnFatalError: func(err error) {
 			select {
 			case fatal <- err:

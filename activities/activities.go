@@ -57,6 +57,11 @@ const DefaultStopTimeout = 10 * time.Second
 // step that is shorter does not beat at all.
 const HeartbeatEvery = 4 * time.Second
 
+// HeartbeatThrottle is how long a worker may hold a heartbeat back: half of the time
+// after which it counts as lost. The SDK's default is four fifths of that, and then a
+// worker that a busy machine stops for a moment is taken for dead.
+const HeartbeatThrottle = 6 * time.Second
+
 // Activities are the activities of a thread.
 type Activities struct {
 	cfg Config

@@ -1,0 +1,55 @@
+package tests
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tool"
+)
+
+// TestHeartbeats lets a tool take its time, on a worker that lives: it beats so often
+// that a busy machine may hold it up for half the time after which it counts as lost.
+func TestHeartbeats(t *testing.T) {
+	t.Parallel()
+	slow := newGate("slow")
+	w := world.New(t, world.Options{Tools: []tool.Tool{slow}})
+	id := w.Open()
+	posted := w.Post(id, "use slow {}")
+	<-slow.reached
+	defer slow.release()
+
+	beat := func() (time.Time, bool) {
+		d, err := w.Temporal.DescribeWorkflowExecution(w.Ctx(), signals.WorkflowID(w.TaskQueue, id), "")
+		if err != nil || len(d.GetPendingActivities()) != 1 {
+			return time.Time{}, false
+		}
+		at := d.GetPendingActivities()[0].GetLastHeartbeatTime()
+		return at.AsTime(), at != nil
+	}
+	var lost time.Duration
+	for _, e := range historyOf(w, id, "") {
+		if a := e.GetActivityTaskScheduledEventAttributes(); a != nil {
+			lost = a.GetHeartbeatTimeout().AsDuration()
+		}
+	}
+	require.Positive(t, lost)
+	var last time.Time
+	require.Eventually(t, func() bool {
+		at, ok := beat()
+		if !ok || at.Equal(last) {
+			return false
+		}
+		// A little more than half: nothing comes at once.
+		often := !last.IsZero() && at.Sub(last) < lost*2/3
+		last = at
+		return often
+	}, waitLong, waitTick)
+
+	slow.release()
+	require.Equal(t, signals.TurnCompleted, w.Await(id, posted).Status)
+	require.Equal(t, "open", w.Messages(id)[2].Content, "the tool ran, once")
+}
