@@ -62,34 +62,56 @@ func staticSummary(threadID, title string) string {
 // namespace that lacks them. Where the server does not allow that, as on Temporal
 // Cloud, the error says which to create.
 func EnsureAttributes(ctx context.Context, c client.Client, temporalNamespace string) error {
-	known, err := knownAttributes(ctx, c, temporalNamespace)
+	look := func() (attributes, error) { return knownAttributes(ctx, c, temporalNamespace) }
+	add := func(missing attributes) error {
+		_, err := c.OperatorService().AddSearchAttributes(ctx, &operatorservice.AddSearchAttributesRequest{
+			SearchAttributes: missing, Namespace: temporalNamespace,
+		})
+		return err
+	}
+	err := ensure(look, add)
 	if err != nil {
-		return fmt.Errorf("asking Temporal for its search attributes: %w", err)
-	}
-	missing := map[string]enumspb.IndexedValueType{}
-	var names []string
-	for name, typ := range AttributeTypes() {
-		if _, ok := known[name]; !ok {
-			missing[name] = typ
-			names = append(names, fmt.Sprintf("%s (%s)", name, typ))
-		}
-	}
-	if len(missing) == 0 {
-		return nil
-	}
-	sort.Strings(names)
-	_, err = c.OperatorService().AddSearchAttributes(ctx, &operatorservice.AddSearchAttributesRequest{
-		SearchAttributes: missing, Namespace: temporalNamespace,
-	})
-	if err != nil {
-		return fmt.Errorf("registering search attributes: %w; create them by hand in namespace %s: %s", err, temporalNamespace, strings.Join(names, ", "))
+		return fmt.Errorf("search attributes of namespace %s: %w", temporalNamespace, err)
 	}
 	return nil
 }
 
+type attributes = map[string]enumspb.IndexedValueType
+
+// ensureTries is how often attributes are looked for. The server refuses one of two
+// workers that register them at the same moment; at its next look they are there.
+const ensureTries = 3
+
+func ensure(look func() (attributes, error), add func(missing attributes) error) error {
+	for try := 1; ; try++ {
+		known, err := look()
+		if err != nil {
+			return fmt.Errorf("asking Temporal for them: %w", err)
+		}
+		missing := attributes{}
+		var names []string
+		for name, typ := range AttributeTypes() {
+			if _, ok := known[name]; !ok {
+				missing[name] = typ
+				names = append(names, fmt.Sprintf("%s (%s)", name, typ))
+			}
+		}
+		if len(missing) == 0 {
+			return nil
+		}
+		if err = add(missing); err == nil {
+			return nil
+		}
+		if try == ensureTries {
+			sort.Strings(names)
+			return fmt.Errorf("registering them: %w; create them by hand: %s", err, strings.Join(names, ", "))
+		}
+	}
+}
+
 // knownAttributes asks the operator service, which knows attributes by their names
 // on every server, and, where that is closed to clients, the workflow service.
-func knownAttributes(ctx context.Context, c client.Client, temporalNamespace string) (map[string]enumspb.IndexedValueType, error) {
+func knownAttributes(ctx context.Context, c client.Client, temporalNamespace string) (attributes, error) {
 	listed, err := c.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: temporalNamespace})
 	if err == nil {
 		return listed.GetCustomAttributes(), nil

@@ -172,19 +172,22 @@ func (c *Client) Control(ctx context.Context, threadID string, ctl signals.Contr
 // State asks a thread for its state.
 func (c *Client) State(ctx context.Context, threadID string) (signals.State, error) {
 	var out signals.State
-	return out, c.query(ctx, threadID, signals.QueryState, &out)
+	err := c.query(ctx, threadID, signals.QueryState, &out)
+	return out, err
 }
 
 // Queue asks a thread for its queue.
 func (c *Client) Queue(ctx context.Context, threadID string) (signals.Queue, error) {
 	var out signals.Queue
-	return out, c.query(ctx, threadID, signals.QueryQueue, &out)
+	err := c.query(ctx, threadID, signals.QueryQueue, &out)
+	return out, err
 }
 
 // Approvals asks a thread for the tool calls that wait for approval.
 func (c *Client) Approvals(ctx context.Context, threadID string) (signals.Approvals, error) {
 	var out signals.Approvals
-	return out, c.query(ctx, threadID, signals.QueryApprovals, &out)
+	err := c.query(ctx, threadID, signals.QueryApprovals, &out)
+	return out, err
 }
 
 // Summary is a thread as Temporal lists it.

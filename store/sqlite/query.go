@@ -182,7 +182,8 @@ func scanThread(row scanner) (store.Thread, error) {
 		return t, err
 	}
 	t.CreatedAt, t.UpdatedAt = moment(created), moment(updated)
-	return t, json.Unmarshal(agents, &t.Agents)
+	err = json.Unmarshal(agents, &t.Agents)
+	return t, err
 }
 
 func scanTool(row scanner) (store.ToolLog, error) {
