@@ -184,7 +184,8 @@ func TestPostMessage(t *testing.T) {
 }
 
 func TestPostAndWait(t *testing.T) {
-	quick := func(c *server.Config) { c.AnswerWithin, c.WaitLimit = 20*time.Millisecond, 200*time.Millisecond }
+	quick := func(c *server.Config) { c.AnswerWithin = 20 * time.Millisecond }
+	brief := func(c *server.Config) { c.WaitLimit = 200 * time.Millisecond }
 	const path = "/v1/threads/t1/messages?wait=true"
 	blocks := func(ctx context.Context, _ signals.Post) (signals.TurnResult, error) {
 		<-ctx.Done()
@@ -213,7 +214,7 @@ func TestPostAndWait(t *testing.T) {
 		assert.Equal(t, object{"eventId": "e1", "status": "failed", "error": "no key"}, got.body)
 	})
 	t.Run("takes too long", func(t *testing.T) {
-		w := newWorld(t, quick)
+		w := newWorld(t, quick, brief)
 		w.open("t1")
 		w.threads.turn = blocks
 		got := w.call("POST", path, object{"content": "hi", "id": "e1"})
@@ -229,6 +230,22 @@ func TestPostAndWait(t *testing.T) {
 		got.problem(t, http.StatusServiceUnavailable)
 		assert.Contains(t, got.body["detail"], "no worker is polling")
 		assert.NotEmpty(t, got.header.Get("Retry-After"))
+	})
+	t.Run("ends while the thread is asked", func(t *testing.T) {
+		w := newWorld(t, quick)
+		w.open("t1")
+		asked := make(chan struct{})
+		w.threads.state = func(context.Context) error {
+			close(asked)
+			<-w.ctx.Done()
+			return w.ctx.Err()
+		}
+		w.threads.turn = func(_ context.Context, p signals.Post) (signals.TurnResult, error) {
+			<-asked
+			return signals.TurnResult{EventID: p.ID, Status: signals.TurnCompleted}, nil
+		}
+		got := w.call("POST", path, object{"content": "hi", "id": "e1"})
+		require.Equal(t, http.StatusOK, got.status, got.text)
 	})
 	t.Run("client goes", func(t *testing.T) {
 		w := newWorld(t)

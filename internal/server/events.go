@@ -151,6 +151,9 @@ func (s *server) watch(ctx context.Context, id string, from feed.From) (*huma.St
 	var first []feed.Item
 	if from.Finite { // there may be nothing left
 		item, err := reader.Next(ctx)
+		for errors.Is(err, feed.ErrIdle) { // opening took long; nobody waits for a heartbeat yet
+			item, err = reader.Next(ctx)
+		}
 		if err != nil {
 			reader.Close()
 		}

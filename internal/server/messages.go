@@ -165,6 +165,7 @@ func (s *server) turn(ctx context.Context, id string, p signals.Post) (signals.T
 	}()
 	patience := time.NewTimer(s.AnswerWithin)
 	defer patience.Stop()
+	asked := make(chan error, 1)
 	for {
 		select {
 		case end := <-done:
@@ -173,7 +174,10 @@ func (s *server) turn(ctx context.Context, id string, p signals.Post) (signals.T
 			}
 			return end.result, end.err
 		case <-patience.C:
-			if err := s.ask(wait, id); err != nil {
+			// Beside the wait: the turn may end before the thread answers.
+			go func() { asked <- s.ask(wait, id) }()
+		case err := <-asked:
+			if err != nil {
 				return signals.TurnResult{}, err
 			}
 		}

@@ -25,7 +25,8 @@ import (
 	"github.com/threadmill/threadmill/stream/memory"
 )
 
-const patience = 20 * time.Second
+// patience is how long a test waits for what must happen.
+const patience = time.Minute
 
 // threads stands in for the threads of Temporal: each call is noted, and answered
 // by the function of its name or else plainly.
