@@ -24,9 +24,10 @@ import (
 const (
 	childEnv = "THREADMILL_DEVSERVER_TEST_CHILD"
 
-	startWithin = 30 * time.Second
-	stopWithin  = 10 * time.Second
-	tick        = 20 * time.Millisecond
+	// patience bounds every wait for what must happen. It is far more than any of that
+	// takes on a busy machine: what uses it up hangs.
+	patience = 2 * time.Minute
+	tick     = 20 * time.Millisecond
 )
 
 // TestMain turns the test binary into the devserver itself, for tests that send it
@@ -158,7 +159,7 @@ func (r *running) awaitReady(out io.Reader) {
 	}()
 	select {
 	case r.block = <-ready:
-	case <-time.After(startWithin):
+	case <-time.After(patience):
 	}
 	require.NotEmpty(r.t, r.block, "never ready: %s", r.stderr)
 	r.t.Logf("ready after %s", time.Since(begin).Round(time.Millisecond))
@@ -184,8 +185,8 @@ func (r *running) awaitExit() int {
 	select {
 	case <-r.exited:
 		r.t.Logf("stopped after %s", time.Since(begin).Round(time.Millisecond))
-	case <-time.After(stopWithin):
-		require.Failf(r.t, "does not stop", "within %s: %s", stopWithin, r.stderr)
+	case <-time.After(patience):
+		require.Failf(r.t, "does not stop", "within %s: %s", patience, r.stderr)
 	}
 	return r.code
 }
@@ -250,7 +251,7 @@ func (r *running) watch(thread string) (lines <-chan string, end <-chan error) {
 // awaitLine waits for a line that contains text.
 func awaitLine(t *testing.T, lines <-chan string, text string) {
 	t.Helper()
-	limit := time.After(startWithin)
+	limit := time.After(patience)
 	for {
 		select {
 		case line, ok := <-lines:
@@ -259,7 +260,7 @@ func awaitLine(t *testing.T, lines <-chan string, text string) {
 				return
 			}
 		case <-limit:
-			require.Failf(t, "no such line", "%q within %s", text, startWithin)
+			require.Failf(t, "no such line", "%q within %s", text, patience)
 		}
 	}
 }

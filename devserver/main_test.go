@@ -43,7 +43,7 @@ func TestMemory(t *testing.T) {
 	t.Run("a conversation", func(t *testing.T) {
 		status, body := r.do(http.MethodPost, "/v1/threads", `{"id":"t1","message":"hello there"}`)
 		require.Equal(t, http.StatusCreated, status, body)
-		require.Eventually(t, func() bool { return len(r.contents("t1")) == 2 }, startWithin, tick)
+		require.Eventually(t, func() bool { return len(r.contents("t1")) == 2 }, patience, tick)
 		require.Contains(t, r.contents("t1")[1], "hello there")
 	})
 	t.Run("a command runs in a folder of its own", func(t *testing.T) {
@@ -52,7 +52,7 @@ func TestMemory(t *testing.T) {
 		require.Eventually(t, func() bool {
 			_, body := r.do(http.MethodGet, "/v1/threads/t1/approvals", "")
 			return strings.Contains(body, "toolCallId")
-		}, startWithin, tick)
+		}, patience, tick)
 	})
 	lines, ended := r.watch("t1")
 	awaitLine(t, lines, "hello there")
@@ -71,7 +71,7 @@ func TestRestart(t *testing.T) {
 	require.Equal(t, data, r.row("Data"))
 	status, body := r.do(http.MethodPost, "/v1/threads", `{"id":"kept","message":"first"}`)
 	require.Equal(t, http.StatusCreated, status, body)
-	require.Eventually(t, func() bool { return len(r.contents("kept")) == 2 }, startWithin, tick)
+	require.Eventually(t, func() bool { return len(r.contents("kept")) == 2 }, patience, tick)
 
 	t.Run("the folder is in use", func(t *testing.T) {
 		requireMistake(t, program.ExitFailed, "--data: folder "+data+" is in use by another devserver; ", slices.Concat(anyPort, []string{"--data", data})...)
@@ -103,7 +103,7 @@ func TestConfigurationInTheFolder(t *testing.T) {
 // requireMistake runs the program, which must end with the code and say one line.
 func requireMistake(t *testing.T, code int, line string, args ...string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), startWithin)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	stderr := &buffer{}
 	require.Equal(t, code, execute(ctx, io.Discard, stderr, args...), stderr)
@@ -138,9 +138,9 @@ func TestMistakes(t *testing.T) {
 		{"data is a file", nil, slices.Concat(anyPort, []string{"--data", "file"}), 1, "--data: mkdir file: "},
 		{"no such configuration", nil, with("--config", "nope.yaml"), 2, "--config: reading the configuration nope.yaml: file does not exist"},
 		{"a model without a provider", []string{config.EnvModel, "gpt-9"}, with(), 2, `THREADMILL_MODEL is "gpt-9", but neither`},
-		{"database", []string{program.EnvDatabaseURL, "postgres://me:hunter2@" + deaf(t) + "/db"}, with(), 1, "DATABASE_URL: postgres: opening db at 127.0.0.1: "},
+		{"database", []string{program.EnvDatabaseURL, "postgres://me:hunter2@" + deaf + "/db"}, with(), 1, "DATABASE_URL: postgres: opening db at 127.0.0.1: "},
 		{"no database URL", []string{program.EnvDatabaseURL, "postgres://me:hunter2@[nowhere/db"}, with(), 1, "DATABASE_URL: postgres: Config.URL: "},
-		{"NATS", []string{program.EnvNATSURL, "nats://me:hunter2@" + deaf(t)}, with(), 1, "NATS_URL: connect to NATS"},
+		{"NATS", []string{program.EnvNATSURL, "nats://me:hunter2@" + deaf}, with(), 1, "NATS_URL: connect to NATS"},
 		{"no NATS URL", []string{program.EnvNATSURL, "nats://me:hunter2@[nowhere"}, with(), 2, "NATS_URL: is not the address of a server"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -159,14 +159,8 @@ func TestMistakes(t *testing.T) {
 	})
 }
 
-// deaf returns an address that nobody listens on.
-func deaf(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().String()
-}
+// deaf is an address that nobody listens on, nor is given by the kernel.
+const deaf = "127.0.0.1:1"
 
 func TestSignals(t *testing.T) {
 	clean(t)
@@ -194,7 +188,7 @@ func TestSignals(t *testing.T) {
 
 			begin := time.Now()
 			r, cmd = spawn(t, "--data", data)
-			require.Eventually(t, func() bool { return len(r.contents("cut")) == 2 }, startWithin, tick)
+			require.Eventually(t, func() bool { return len(r.contents("cut")) == 2 }, patience, tick)
 			t.Logf("the turn ended %s after the restart", time.Since(begin).Round(time.Millisecond))
 			require.True(t, strings.HasSuffix(r.contents("cut")[1], " 149 150"), r.contents("cut")[1])
 			require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
@@ -216,7 +210,7 @@ func TestSignals(t *testing.T) {
 			default:
 				return false
 			}
-		}, stopWithin, tick)
+		}, patience, tick)
 		require.Equal(t, program.ExitFailed, r.awaitExit())
 		require.Equal(t, "devserver: stopped at once\n", r.stderr.String())
 	})

@@ -137,6 +137,8 @@ func (s *server) startTemporal(ctx context.Context) error {
 	s.onStop(s.temporal.Stop)
 	s.client, err = client.DialContext(ctx, client.Options{
 		HostPort: s.temporal.Addr(), Namespace: s.temporal.Namespace(), Logger: program.TemporalLogger(s.log),
+		// On a busy machine the server, which has just begun, may take its time.
+		ConnectionOptions: client.ConnectionOptions{GetSystemInfoTimeout: readyWithin},
 	})
 	if err != nil {
 		return fmt.Errorf("connecting to Temporal at %s: %w", s.temporal.Addr(), err)

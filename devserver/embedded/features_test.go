@@ -67,6 +67,12 @@ func TestFeatures(t *testing.T) {
 		require.Equal(t, 4, add(t, late, start, 4))
 	})
 
+	t.Run("a worker that stops loses no task on its way", func(t *testing.T) {
+		seen, err := c.WorkflowService().DescribeNamespace(t.Context(), &workflowservice.DescribeNamespaceRequest{Namespace: srv.Namespace()})
+		require.NoError(t, err)
+		require.True(t, seen.GetNamespaceInfo().GetCapabilities().GetWorkerPollCompleteOnShutdown(), "its polls are ended for it")
+	})
+
 	t.Run("dynamic config override", func(t *testing.T) {
 		runGreet(t, c, client.StartWorkflowOptions{ID: "long"})
 		suggested := slices.ContainsFunc(history(t, c, "long"), func(e *historypb.HistoryEvent) bool {

@@ -12,6 +12,7 @@ import (
 
 	"go.temporal.io/server/common/log"
 	"go.temporal.io/server/common/log/tag"
+	"go.temporal.io/server/service/history/shard"
 )
 
 // logState is shared by all loggers derived from one server's logger.
@@ -72,7 +73,7 @@ func (l *serverLogger) With(tags ...tag.Tag) log.Logger {
 
 func (l *serverLogger) log(level slog.Level, msg string, tags []tag.Tag) {
 	ctx := context.Background()
-	if level < l.level.Level() || l.state.quiet.Load() || expected(msg) || !l.slog.Enabled(ctx, level) {
+	if level < l.level.Level() || l.state.quiet.Load() || expected(msg, tags) || !l.slog.Enabled(ctx, level) {
 		return
 	}
 	l.slog.LogAttrs(ctx, level, msg, attrs(tags)...)
@@ -100,26 +101,36 @@ func zapAttr(t tag.ZapTag) slog.Attr {
 }
 
 func fatalFrom(msg string, tags []tag.Tag) error {
+	if err := errorOf(tags); err != nil {
+		return fmt.Errorf("%s: %w", msg, err)
+	}
+	return errors.New(msg)
+}
+
+// errorOf finds the error that a message is about, if there is one.
+func errorOf(tags []tag.Tag) error {
 	for _, t := range tags {
 		zap, ok := t.(tag.ZapTag)
 		if !ok {
 			continue
 		}
 		if err, ok := zap.Field().Interface.(error); ok {
-			return fmt.Errorf("%s: %w", msg, err)
+			return err
 		}
 	}
-	return errors.New(msg)
+	return nil
 }
 
 // expected tells the warnings that belong to a server of this kind.
-func expected(msg string) bool {
+func expected(msg string, tags []tag.Tag) bool {
 	for _, prefix := range expectedWarnings {
 		if strings.HasPrefix(msg, prefix) {
 			return true
 		}
 	}
-	return false
+	// The server starts its queues a moment before it may read them, and they try again.
+	// On a busy machine the moment is long enough to be noticed.
+	return errors.Is(errorOf(tags), shard.ErrShardStatusUnknown)
 }
 
 var expectedWarnings = []string{

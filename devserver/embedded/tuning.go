@@ -23,6 +23,10 @@ var tuning = map[string]any{
 	// once (about one turn in 300 on a busy machine). It then waits for this interval, 20 s by default.
 	"history.longPollExpirationInterval": time.Second,
 
+	// A worker that stops hears that it gets no more tasks. By default it hangs up, and a task that was on its
+	// way to it is lost: a thread then stands still until the server gives the task up, after 10 s or more.
+	"frontend.enableCancelWorkerPollsOnShutdown": true,
+
 	// The server never stops the workers of these, so they would outlive Stop. They only tidy up what a
 	// large or a crashed cluster leaves; closing children is done in place instead.
 	"system.enableParentClosePolicyWorker": false,

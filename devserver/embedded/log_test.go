@@ -1,0 +1,22 @@
+package embedded
+
+import (
+	"errors"
+	"log/slog"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/server/common/log/tag"
+	"go.temporal.io/server/service/history/shard"
+)
+
+// TestQueuesBeforeTheirShard shows that the one error is left out, and no other.
+func TestQueuesBeforeTheirShard(t *testing.T) {
+	logs := &logBuffer{}
+	log := newServerLogger(slog.New(slog.NewTextHandler(logs, nil)), slog.LevelWarn).With(tag.ShardID(1))
+	const msg = "Queue reader unable to retrieve tasks"
+	log.Error(msg, tag.Error(shard.ErrShardStatusUnknown))
+	require.Empty(t, logs.String())
+	log.Error(msg, tag.Error(errors.New("disk full")))
+	require.Contains(t, logs.String(), "disk full")
+}
