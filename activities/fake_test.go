@@ -28,6 +28,9 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
+// patience is how long a test waits for what must happen.
+const patience = time.Minute
+
 var ref = thread.Ref{Namespace: "ns", ThreadID: "t1"}
 
 // model is a provider that answers as the test says, and keeps what it was shown.
@@ -80,7 +83,7 @@ func newWorld(t *testing.T, change func(*activities.Config), tools ...tool.Tool)
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
 	w.env = suite.NewTestActivityEnvironment()
-	w.env.SetTestTimeout(20 * time.Second)
+	w.env.SetTestTimeout(patience)
 	a.Register(w.env)
 	w.all = a
 	return w
@@ -125,6 +128,7 @@ func (w *world) retried(name string, in any) error {
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
 	env := suite.NewTestWorkflowEnvironment()
+	env.SetTestTimeout(patience)
 	w.all.Register(env)
 	env.ExecuteWorkflow(func(ctx workflow.Context) error {
 		ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Minute})
@@ -193,7 +197,7 @@ func (w *world) toolLog(id string) store.ToolLog {
 // live returns what viewers have been shown so far.
 func (w *world) live() []stream.Entry {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	sub, err := w.stream.Subscribe(ctx, stream.Key(ref), stream.From{})
 	require.NoError(w.t, err)

@@ -47,7 +47,7 @@ func runExample(t *testing.T, name string) string {
 		// It has no worker of its own.
 		taskQueue = world.New(t, world.Options{}).TaskQueue
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 4*waitLong)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*waitLong)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "go", "run", "./examples/"+name, "-task-queue", taskQueue)
 	cmd.Dir = ".."

@@ -27,7 +27,7 @@ const (
 	stormMessages = 6
 	stormLongest  = 3 * time.Second // of a life, from readiness on
 	stormStart    = time.Second     // of a life that ends while the process starts
-	stormOver     = 2 * time.Minute // until every turn has ended
+	stormOver     = 5 * time.Minute // until every turn has ended
 )
 
 func stormConfig(provider string) string {

@@ -2,7 +2,6 @@ package tests
 
 import (
 	"context"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -12,8 +11,8 @@ import (
 )
 
 const (
-	waitLong = 30 * time.Second
-	waitTick = 10 * time.Millisecond
+	waitLong = world.Patience
+	waitTick = world.Tick
 )
 
 // awaitMessages waits until a thread has n messages.

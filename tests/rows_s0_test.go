@@ -394,10 +394,7 @@ func TestSameOrder(t *testing.T) {
 		<-last.Reached()
 		disturb(w, "stream")
 		last.Release()
-		require.Eventually(t, func() bool {
-			types := w.Types(id)
-			return types[len(types)-1] == event.TypeFinal
-		}, waitLong, waitTick)
+		require.Eventually(t, func() bool { return newest(w, id).Type == event.TypeFinal }, waitLong, waitTick)
 		requireSettled(t, w, id)
 		return order(w, id)
 	}

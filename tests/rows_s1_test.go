@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -219,16 +218,15 @@ func TestEachTurnEnds(t *testing.T) {
 // TestToolIsStopped interrupts a turn while its tool runs.
 func TestToolIsStopped(t *testing.T) {
 	g := newGate("wait")
-	w := world.New(t, world.Options{Tools: []tool.Tool{g}})
+	// An interrupt does not wait for a heartbeat: here it could not come with one.
+	w := world.New(t, world.Options{Tools: []tool.Tool{g}, Deaf: true})
 	id := w.Open()
 	view := watch(t, w, id, "")
 	e := w.Post(id, "use wait {}")
 	<-g.reached
-	began := time.Now()
 	require.NoError(t, w.Threads.Control(w.Ctx(), id, signals.Control{Action: signals.ControlInterrupt, By: "ann"}))
 	frames := view.until(t, isFinal)
 	t.Run("S1-33 S1-37 a tool is told, the stream ends with a terminal event, at once", func(t *testing.T) {
-		require.Less(t, time.Since(began), 3*time.Second, "an interrupt does not wait for a heartbeat")
 		require.Equal(t, signals.TurnInterrupted, await(t, w, id, e).Status)
 		require.Equal(t, []event.AgentEventType{event.EventToolCall, event.EventToolResult, event.EventFinal}, base(frames))
 		requireSettled(t, w, id)
@@ -329,7 +327,7 @@ func TestOneTrace(t *testing.T) {
 	})
 	t.Run("S1-38 another turn has another", func(t *testing.T) {
 		w.Say(id, "hello")
-		last := w.Records(id)[len(w.Records(id))-1]
+		last := newest(w, id)
 		require.NotEqual(t, trace, last.TraceID)
 		require.NotEmpty(t, last.TraceID)
 	})

@@ -85,6 +85,14 @@ func ofType(w *world.World, thread, typ string) []event.Record {
 	return out
 }
 
+// newest returns a thread's last record.
+func newest(w *world.World, thread string) event.Record {
+	w.T.Helper()
+	records := w.Records(thread)
+	require.NotEmpty(w.T, records)
+	return records[len(records)-1]
+}
+
 // toolLogs returns a thread's tool logs.
 func toolLogs(w *world.World, thread string) []store.ToolLog {
 	w.T.Helper()

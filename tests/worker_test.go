@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/internal/testenv"
+	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/store/postgres"
 	"github.com/threadmill/threadmill/tests/internal/world"
 )
@@ -70,7 +71,9 @@ func startProcess(t *testing.T, path string, env []string, args ...string) *proc
 }
 
 func (p *process) read(stderr io.Reader) {
-	for lines := bufio.NewScanner(stderr); lines.Scan(); {
+	lines := bufio.NewScanner(stderr)
+	lines.Buffer(nil, 1<<20) // an error may come with a stack
+	for lines.Scan() {
 		entry := map[string]any{}
 		if json.Unmarshal(lines.Bytes(), &entry) != nil {
 			entry["msg"] = lines.Text()
@@ -201,8 +204,11 @@ func database(t *testing.T) string {
 // NATS.
 func TestWorkerAndAPIApart(t *testing.T) {
 	path, queue := buildWorker(t), testenv.Name("q")
+	provider := llmtest.NewServer(llmtest.Config{})
+	t.Cleanup(provider.Close)
 	env := []string{
 		"TEMPORAL_ADDRESS=" + world.Temporal(t).Addr(), "DATABASE_URL=" + database(t), "NATS_URL=" + testenv.NATS(t),
+		"OPENAI_API_KEY=test", "OPENAI_BASE_URL=" + provider.URL,
 	}
 	start := func(args ...string) *process {
 		return startProcess(t, path, env, append([]string{"--task-queue", queue, "--namespace", queue}, args...)...)
@@ -216,19 +222,23 @@ func TestWorkerAndAPIApart(t *testing.T) {
 		require.Equal(t, http.StatusOK, worker.status("/readyz"))
 		require.Equal(t, http.StatusNotFound, worker.status("/v1/threads"))
 	})
-	api.post("/v1/threads", `{"id":"t1","message":"hello there"}`, http.StatusCreated)
+	api.post("/v1/threads", `{"id":"t1"}`, http.StatusCreated)
 	lines, ended := api.watch("t1")
 	t.Run("a conversation over HTTP", func(t *testing.T) {
+		api.post("/v1/threads/t1/messages", `{"content":"hello there"}`, http.StatusAccepted)
 		seen := collect(t, lines, `"type":"message".*"role":"assistant"|"role":"assistant".*"type":"message"`)
 		require.Contains(t, strings.Join(seen, "\n"), `"type":"stream"`, "tokens come live, from the other process")
 		require.Contains(t, seen[len(seen)-1], "hello there")
 	})
 	t.Run("SIGTERM lets the running step finish", func(t *testing.T) {
-		api.post("/v1/threads/t1/messages", `{"content":"count 60 every 50ms"}`, http.StatusAccepted)
+		gate := provider.Block(3)
+		defer gate.Release()
+		api.post("/v1/threads/t1/messages", `{"content":"count 60"}`, http.StatusAccepted)
 		seen := collect(t, lines, `"type":"stream"`)
 		worker.terminate()
 		require.Eventually(t, func() bool { return worker.status("/readyz") == http.StatusServiceUnavailable }, waitLong, waitTick)
 		require.Equal(t, http.StatusOK, worker.status("/healthz"), "it still runs")
+		gate.Release()
 		seen = append(seen, collect(t, lines, " 60\"")...)
 		require.Zero(t, worker.awaitExit())
 		require.NotNil(t, worker.logged("stopped"))

@@ -23,10 +23,7 @@ func TestMistakes(t *testing.T) {
 	require.NoError(t, err)
 	defer l.Close()
 	taken := l.Addr().String()
-	deaf, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	nobody := deaf.Addr().String()
-	require.NoError(t, deaf.Close())
+	const nobody = "127.0.0.1:1" // no system gives this port away
 	t.Setenv("TEMPORAL_ADDRESS", nobody)
 	t.Setenv("TEMPORAL_CONFIG_FILE", filepath.Join(t.TempDir(), "temporal.toml"))
 
@@ -60,7 +57,7 @@ func TestMistakes(t *testing.T) {
 			t.Setenv(program.EnvDatabaseURL, c.database)
 			t.Setenv(program.EnvNATSURL, "")
 			cmd, stderr := command(), &bytes.Buffer{}
-			cmd.SetArgs(c.args)
+			cmd.SetArgs(append([]string{}, c.args...)) // nil would mean those of the test itself
 			cmd.SetErr(stderr)
 			require.Equal(t, c.code, program.Execute(t.Context(), cmd), stderr)
 			require.Regexp(t, `^worker: [^\n]*\n$`, stderr.String(), "one line")

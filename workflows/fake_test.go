@@ -25,6 +25,9 @@ import (
 	"github.com/threadmill/threadmill/workflows"
 )
 
+// patience is how long a test waits for what must happen.
+const patience = time.Minute
+
 // fakes stand in for the activities: they keep what they are given to store, and
 // answer as the test says.
 type fakes struct {
@@ -129,7 +132,7 @@ func (f *fakes) awaitNotices(n int) (out []thread.NotifyStep) {
 		defer f.mu.Unlock()
 		out = append([]thread.NotifyStep(nil), f.notices...)
 		return len(out) >= n
-	}, 10*time.Second, time.Millisecond)
+	}, patience, time.Millisecond)
 	return out
 }
 
@@ -211,7 +214,7 @@ func worldWith(t *testing.T, f *fakes) *world {
 	w := &world{TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment(), fakes: f}
 	w.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: signals.WorkflowID("ns", "t1"), TaskQueue: "q"})
 	require.NoError(t, w.SetTypedSearchAttributesOnStart(temporal.NewSearchAttributes(threadclient.AttributeUpdates("ns", nil)...)))
-	w.SetTestTimeout(20 * time.Second)
+	w.SetTestTimeout(patience)
 	w.RegisterWorkflowWithOptions(workflows.Thread, workflow.RegisterOptions{Name: signals.ThreadWorkflow})
 	for name, fn := range map[string]any{
 		signals.ActivityCallModel: f.callModel, signals.ActivityRunTool: f.runTool,

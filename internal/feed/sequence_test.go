@@ -209,7 +209,7 @@ func TestBrokenSubscription(t *testing.T) {
 			want := perform(w, runs(rand.New(rand.NewPCG(seed, 4)), 2))
 			w.stream = &flaky{w.stream, rand.New(rand.NewPCG(seed, 5))}
 			var err error
-			w.feed, err = feed.New(feed.Config{Store: w.store, Stream: w.stream})
+			w.feed, err = feed.New(feed.Config{Store: w.store, Stream: w.stream, HeartbeatInterval: 2 * patience, Grace: patience / 2})
 			require.NoError(t, err)
 			for _, at := range []int{0, len(want) / 3, len(want) / 2} {
 				var r *feed.Reader

@@ -21,7 +21,8 @@ import (
 	"github.com/threadmill/threadmill/stream/memory"
 )
 
-const patience = 20 * time.Second
+// patience is how long a test waits for what must happen.
+const patience = time.Minute
 
 // world is a thread with its store and its live log.
 type world struct {
@@ -67,7 +68,7 @@ func newWorld(t testing.TB, o options) *world {
 	w.stream = o.stream()
 	t.Cleanup(func() { _ = w.stream.Close() })
 	if o.heartbeat == 0 {
-		o.heartbeat = time.Minute
+		o.heartbeat = 2 * patience // none while the test runs
 	}
 	if o.grace == 0 {
 		o.grace = patience / 2
@@ -188,7 +189,7 @@ func (w *world) next(r *feed.Reader) feed.Item {
 	}
 }
 
-// rest reads a finite reader to its end.
+// rest reads a finite reader to its end, over heartbeats.
 func (w *world) rest(from feed.From) []feed.Item {
 	w.t.Helper()
 	from.Finite = true
@@ -197,6 +198,9 @@ func (w *world) rest(from feed.From) []feed.Item {
 	var out []feed.Item
 	for {
 		item, err := r.Next(w.ctx)
+		if errors.Is(err, feed.ErrIdle) {
+			continue
+		}
 		if errors.Is(err, io.EOF) {
 			return out
 		}

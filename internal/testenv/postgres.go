@@ -1,6 +1,7 @@
 package testenv
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -15,11 +16,29 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-func startPostgres() (_ string, err error) {
+// portTries bounds how many ports are tried. A server cannot choose one by itself, and
+// the one that was free may be gone by the time that it starts.
+const portTries = 5
+
+func startPostgres() (url string, err error) {
 	bin, err := postgresBin()
 	if err != nil {
 		return "", err
 	}
+	for range portTries {
+		var port string
+		if port, err = freePort(); err != nil {
+			return "", err
+		}
+		if url, err = postgresOn(bin, port); !errors.Is(err, errPortTaken) {
+			break
+		}
+	}
+	return url, err
+}
+
+// postgresOn starts a server on a port.
+func postgresOn(bin, port string) (_ string, err error) {
 	dir, err := privateDir("threadmill-postgres-")
 	if err != nil {
 		return "", err
@@ -39,21 +58,39 @@ func startPostgres() (_ string, err error) {
 	if out, err := initdb.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("initdb: %w\n%s", err, out)
 	}
-	port, err := freePort()
-	if err != nil {
-		return "", err
-	}
 	url := "postgres://threadmill@" + net.JoinHostPort("127.0.0.1", port) + "/postgres?sslmode=disable"
 	ready := func(ctx context.Context) error {
-		conn, err := pgx.Connect(ctx, url)
-		if err != nil {
-			return err
+		if log, _ := os.ReadFile(filepath.Join(dir, "log")); bytes.Contains(log, []byte(noSocket)) {
+			return fmt.Errorf("%w: %s", errPortTaken, port)
 		}
-		return conn.Close(ctx)
+		return keeps(ctx, url, data)
 	}
 	err = serve(dir, ready, filepath.Join(bin, "postgres"), "-D", data, "-h", "127.0.0.1", "-p", port, "-k", "",
 		"-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_page_writes=off", "-c", "max_connections=200")
 	return url, err
+}
+
+// noSocket is what PostgreSQL logs when its port is taken.
+const noSocket = "could not create any TCP/IP sockets"
+
+// keeps reports whether the server at url is the one whose data lies in dir: another one
+// may have been quicker to take the port.
+func keeps(ctx context.Context, url, dir string) error {
+	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	var found string
+	err = conn.QueryRow(ctx, "SHOW data_directory").Scan(&found)
+	if err = errors.Join(err, conn.Close(ctx)); err != nil {
+		return err
+	}
+	if found != dir {
+		return fmt.Errorf("%w: another PostgreSQL answers", errPortTaken)
+	}
+	return nil
 }
 
 // postgresBin returns the folder of the newest server binaries: distributions keep

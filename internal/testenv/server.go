@@ -3,6 +3,7 @@ package testenv
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -16,7 +17,13 @@ import (
 )
 
 // startTimeout bounds how long a server may take to answer.
-const startTimeout = 30 * time.Second
+const startTimeout = time.Minute
+
+// tryTimeout bounds one attempt: who has the port may never answer.
+const tryTimeout = 2 * time.Second
+
+// errPortTaken says that a server cannot have its port.
+var errPortTaken = errors.New("the port is taken")
 
 // guard runs a server until its own standard input ends, which the kernel sees to
 // however the test binary ends; then it stops the server and removes its folder.
@@ -71,8 +78,8 @@ func await(ctx context.Context, ready func(context.Context) error) error {
 	defer tick.Stop()
 	for {
 		err := ready(ctx)
-		if err == nil {
-			return nil
+		if err == nil || errors.Is(err, errPortTaken) {
+			return err
 		}
 		select {
 		case <-tick.C:
@@ -106,16 +113,42 @@ func startNATS() (_ string, err error) {
 			err = errors.Join(err, os.RemoveAll(dir))
 		}
 	}()
-	port, err := freePort()
-	if err != nil {
-		return "", err
+	var addr string
+	ready := func(ctx context.Context) (err error) {
+		if addr, err = NATSAddr(filepath.Join(dir, "*.ports")); err != nil {
+			return err
+		}
+		return greeted(ctx, addr)
 	}
-	addr := net.JoinHostPort("127.0.0.1", port)
-	ready := func(ctx context.Context) error { return greeted(ctx, addr) }
-	if err := serve(dir, ready, bin, "-js", "-a", "127.0.0.1", "-p", port, "-sd", dir); err != nil {
+	// The server takes a free port and says which: one that is chosen for it may be
+	// gone by the time that it starts.
+	if err := serve(dir, ready, bin, "-js", "-a", "127.0.0.1", "-p", "-1", "-sd", dir, "--ports_file_dir", dir); err != nil {
 		return "", err
 	}
 	return "nats://" + addr, nil
+}
+
+// NATSAddr is where a NATS server listens, as it says itself in the file that matches
+// pattern. See --ports_file_dir of nats-server.
+func NATSAddr(pattern string) (string, error) {
+	files, err := filepath.Glob(pattern)
+	if err != nil || len(files) == 0 {
+		return "", errors.Join(fmt.Errorf("there is no %s", pattern), err)
+	}
+	raw, err := os.ReadFile(files[0])
+	if err != nil {
+		return "", err
+	}
+	var ports struct {
+		NATS []string `json:"nats"`
+	}
+	if err := json.Unmarshal(raw, &ports); err != nil { // half written
+		return "", fmt.Errorf("reading %s: %w", files[0], err)
+	}
+	if len(ports.NATS) == 0 {
+		return "", fmt.Errorf("%s names no port", files[0])
+	}
+	return strings.TrimPrefix(ports.NATS[0], "nats://"), nil
 }
 
 // greeted reports whether a NATS server says hello at addr.
@@ -125,7 +158,7 @@ func greeted(ctx context.Context, addr string) error {
 		return err
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(tryTimeout)); err != nil {
 		return err
 	}
 	line, err := bufio.NewReader(conn).ReadString('\n')

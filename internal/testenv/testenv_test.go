@@ -2,6 +2,7 @@ package testenv
 
 import (
 	"context"
+	"net"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -20,6 +21,22 @@ func TestPostgresAnswersAndIsShared(t *testing.T) {
 	require.NoError(t, err)
 	_, err = conn.Exec(ctx, "DROP SCHEMA "+schema)
 	require.NoError(t, err)
+}
+
+func TestTakenPort(t *testing.T) {
+	server := Postgres(t)
+	bin, err := postgresBin()
+	if err != nil {
+		t.Skip(err) // the server comes from the environment
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	require.NoError(t, err)
+	_, err = postgresOn(bin, port)
+	require.ErrorIs(t, err, errPortTaken)
+	require.ErrorIs(t, keeps(t.Context(), server, t.TempDir()), errPortTaken, "another server answers")
 }
 
 func TestNATSAnswersAndIsShared(t *testing.T) {

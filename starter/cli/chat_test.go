@@ -119,6 +119,9 @@ func TestChatOutlivesItsServers(t *testing.T) {
 	p.shows("demo › one ")
 	w.change(func() { w.down = true })
 	p.shows("\n" + lostText + "\n")
+	// Refused twice, the stream has been noted as lost, and cannot be lost anew
+	// when Temporal is back already.
+	require.NoError(t, w.await(t.Context(), func() bool { return w.refused > 1 }))
 	w.change(func() { w.down = false })
 	p.shows(backText)
 	p.shows("two\n")

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -113,7 +112,7 @@ func TestSend(t *testing.T) {
 		p := w.start(false, "send", "t1", "wait", "--wait")
 		require.NoError(t, w.await(t.Context(), func() bool { return w.offset > 0 }))
 		w.change(func() { w.down = true })
-		require.Eventually(t, func() bool { return strings.Contains(p.err.String(), "does not answer") }, 20*time.Second, 5*time.Millisecond)
+		require.Eventually(t, func() bool { return strings.Contains(p.err.String(), "does not answer") }, patience, 5*time.Millisecond)
 		w.change(func() { w.down = false })
 		p.exits(exitOK)
 		require.Equal(t, "one two\n", p.out.String())
@@ -257,24 +256,23 @@ func TestWatchWhatIsNotThere(t *testing.T) {
 	code, _, errs := w.run("", "watch", "gone")
 	require.Equal(t, exitFailed, code)
 	require.Contains(t, errs, `there is no thread "gone"`)
-	srv.Close()
+	w.url = "http://" + nobody
 	code, _, errs = w.run("", "watch", "t1")
 	require.Equal(t, exitFailed, code)
-	require.Contains(t, errs, "the Threadmill API does not answer at "+srv.URL+`: start it with "go run ./devserver"`)
+	require.Contains(t, errs, "the Threadmill API does not answer at "+w.url+`: start it with "go run ./devserver"`)
 	require.Equal(t, 1, strings.Count(errs, "\n"))
 }
 
-// The only test that dials: nobody listens on the port.
+// nobody listens here: no system gives this port away.
+const nobody = "127.0.0.1:1"
+
+// The only test that dials.
 func TestTemporalDoesNotAnswer(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	address := l.Addr().String()
-	require.NoError(t, l.Close())
-	t.Setenv("TEMPORAL_ADDRESS", address)
+	t.Setenv("TEMPORAL_ADDRESS", nobody)
 	var out, errs output
 	code := Run(t.Context(), []string{"list"}, strings.NewReader(""), &out, &errs)
 	require.Equal(t, exitFailed, code)
-	require.Contains(t, errs.String(), "Temporal does not answer at "+address+`: start it with "go run ./devserver", or name another with --address or TEMPORAL_ADDRESS`)
+	require.Contains(t, errs.String(), "Temporal does not answer at "+nobody+`: start it with "go run ./devserver", or name another with --address or TEMPORAL_ADDRESS`)
 	require.Equal(t, 1, strings.Count(errs.String(), "\n"))
 }
 

@@ -23,6 +23,9 @@ import (
 	"github.com/threadmill/threadmill/signals/threadclient"
 )
 
+// patience is how long a test waits for what must happen.
+const patience = time.Minute
+
 // world is one thread as Temporal and the API show it: a stand-in for both.
 type world struct {
 	t   *testing.T
@@ -38,6 +41,7 @@ type world struct {
 	offset   int
 
 	down      bool // neither Temporal nor the API answers
+	refused   int  // streams, while down
 	mute      bool // the stream brings nothing
 	settle    time.Duration
 	state     signals.State
@@ -50,7 +54,7 @@ type world struct {
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{t: t, settle: settleTime, changed: make(chan struct{}), decisions: map[string]signals.Decide{}}
+	w := &world{t: t, settle: patience, changed: make(chan struct{}), decisions: map[string]signals.Decide{}}
 	w.state = signals.State{ThreadID: "t1", Status: signals.Idle, Agents: []string{"demo"}}
 	srv := httptest.NewServer(w)
 	w.url = srv.URL
@@ -124,6 +128,9 @@ func (w *world) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	w.mu.Unlock()
 	switch {
 	case down:
+		if strings.HasSuffix(r.URL.Path, "/events") {
+			w.change(func() { w.refused++ })
+		}
 		http.Error(rw, "down", http.StatusServiceUnavailable)
 	case strings.HasSuffix(r.URL.Path, "/messages"):
 		assertNoError(w.t, json.NewEncoder(rw).Encode(map[string]any{"messages": messages}))
@@ -265,7 +272,9 @@ func (w *world) tool(ctx context.Context, id string) {
 	if w.await(ctx, func() bool { return w.decisions[id].By != "" }) != nil {
 		return
 	}
+	w.mu.Lock()
 	d := w.decisions[id]
+	w.mu.Unlock()
 	w.record(event.AgentEvent{Type: event.EventApproval, Approval: &event.Approval{
 		ToolCallID: id, ToolName: req.ToolName, Decision: d.Decision, Reason: d.Reason, By: d.By,
 	}})
@@ -378,7 +387,7 @@ func (w *world) start(terminal bool, args ...string) *program {
 		dial:       func(context.Context, connection) (threads, func(), error) { return w, func() {}, nil },
 		interrupts: func() (<-chan os.Signal, func()) { return p.interrupts, func() {} },
 	}
-	ctx, cancel := context.WithTimeout(w.t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(w.t.Context(), 2*patience)
 	w.t.Cleanup(func() {
 		cancel()
 		assertNoError(w.t, r.Close())
@@ -395,7 +404,7 @@ func (p *program) types(text string) {
 
 func (p *program) shows(text string) {
 	p.t.Helper()
-	require.Eventually(p.t, func() bool { return strings.Contains(p.out.String(), text) }, 20*time.Second, 5*time.Millisecond,
+	require.Eventually(p.t, func() bool { return strings.Contains(p.out.String(), text) }, patience, 5*time.Millisecond,
 		"want %q in:\n%s", text, p.out)
 }
 
@@ -404,7 +413,7 @@ func (p *program) exits(code int) {
 	select {
 	case got := <-p.exit:
 		require.Equal(p.t, code, got, "stderr: %s\nstdout: %s", p.err, p.out)
-	case <-time.After(25 * time.Second):
+	case <-time.After(patience):
 		require.Fail(p.t, "it does not end", "stdout: %s", p.out)
 	}
 }

@@ -145,7 +145,7 @@ func TestConnectionsCut(t *testing.T) {
 	require.Eventually(t, func() bool {
 		a, err := s.Append(t.Context(), key, store.Batch{Records: []event.Record{message("b")}})
 		return err == nil && a.Head == 2
-	}, 10*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 }
 
 // with returns the server's URL with a parameter set.

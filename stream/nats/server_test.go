@@ -1,8 +1,12 @@
 package nats_test
 
 import (
+	"fmt"
+	"io"
 	"net"
 	"os/exec"
+	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,12 +15,18 @@ import (
 	"github.com/threadmill/threadmill/internal/testenv"
 )
 
-// server is a NATS server of one test, which may kill and restart it.
+// server is a NATS server of one test, which may kill and restart it. Clients come
+// through a door whose port stays theirs while the server is gone: nobody else can take
+// it, and how long the server needs to start is no time of theirs.
 type server struct {
 	t    *testing.T
-	addr string
 	dir  string
+	door net.Listener
 	cmd  *exec.Cmd
+
+	mu    sync.Mutex
+	addr  string // of the server; empty while the door is shut
+	conns []net.Conn
 }
 
 func newServer(t *testing.T) *server {
@@ -25,37 +35,100 @@ func newServer(t *testing.T) *server {
 		testenv.NATS(t) // skips or fails, unless the server comes from the environment
 		t.Skip("no nats-server on PATH to restart")
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	door, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	s := &server{t: t, addr: l.Addr().String(), dir: t.TempDir()}
-	require.NoError(t, l.Close())
-	s.start()
-	t.Cleanup(s.kill)
+	s := &server{t: t, dir: t.TempDir(), door: door}
+	var serving sync.WaitGroup
+	serving.Go(s.serve)
+	t.Cleanup(func() {
+		s.kill()
+		require.NoError(t, door.Close())
+		serving.Wait()
+	})
+	s.open(s.start())
 	return s
 }
 
-func (s *server) url() string { return "nats://" + s.addr }
+func (s *server) url() string { return "nats://" + s.door.Addr().String() }
 
-func (s *server) start() {
+// start starts the server behind the shut door, and returns its address.
+func (s *server) start() string {
 	s.t.Helper()
-	_, port, err := net.SplitHostPort(s.addr)
-	require.NoError(s.t, err)
-	s.cmd = exec.Command("nats-server", "-js", "-a", "127.0.0.1", "-p", port, "-sd", s.dir)
+	s.cmd = exec.Command("nats-server", "-js", "-a", "127.0.0.1", "-p", "-1", "-sd", s.dir, "--ports_file_dir", s.dir)
 	require.NoError(s.t, s.cmd.Start())
+	var addr string
 	require.Eventually(s.t, func() bool {
-		conn, err := net.DialTimeout("tcp", s.addr, time.Second)
+		var err error
+		if addr, err = testenv.NATSAddr(filepath.Join(s.dir, fmt.Sprintf("*_%d.ports", s.cmd.Process.Pid))); err != nil {
+			return false
+		}
+		conn, err := net.DialTimeout("tcp", addr, time.Second)
 		if err != nil {
 			return false
 		}
 		return conn.Close() == nil
 	}, patience, 10*time.Millisecond)
+	return addr
 }
 
+func (s *server) open(addr string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.addr = addr
+}
+
+// kill shuts the door and kills the server.
 func (s *server) kill() {
+	s.mu.Lock()
+	s.addr = ""
+	s.mu.Unlock()
 	if s.cmd == nil {
 		return
 	}
 	_ = s.cmd.Process.Kill()
 	_ = s.cmd.Wait()
 	s.cmd = nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, conn := range s.conns {
+		_ = conn.Close() // the server's end may have closed it already
+	}
+	s.conns = nil
+}
+
+// serve lets clients in, or turns them away while the door is shut.
+func (s *server) serve() {
+	var passing sync.WaitGroup
+	defer passing.Wait()
+	for {
+		client, err := s.door.Accept()
+		if err != nil {
+			return
+		}
+		passing.Go(func() { s.pass(client) })
+	}
+}
+
+// pass carries what a client and the server say to each other, until either is gone.
+func (s *server) pass(client net.Conn) {
+	defer client.Close()
+	s.mu.Lock()
+	addr := s.addr
+	s.mu.Unlock()
+	if addr == "" {
+		return
+	}
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	s.mu.Lock()
+	s.conns = append(s.conns, client, conn)
+	s.mu.Unlock()
+	go func() {
+		_, _ = io.Copy(conn, client) // an end of either is the end of both
+		_ = conn.Close()
+	}()
+	_, _ = io.Copy(client, conn)
 }

@@ -2,6 +2,7 @@ package streamtest
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"strconv"
 	"strings"
@@ -15,7 +16,7 @@ import (
 )
 
 // patience is how long a test waits for what must happen.
-const patience = 10 * time.Second
+const patience = time.Minute
 
 // quiet is how long a test watches for what must not happen.
 const quiet = 100 * time.Millisecond
@@ -29,7 +30,7 @@ func testContext(t testing.TB) context.Context {
 
 // newKey names a thread that no other test uses, also on a server that outlives it.
 func newKey(t testing.TB) stream.Key {
-	return stream.Key{Namespace: "ns", ThreadID: fmt.Sprintf("%s-%d", strings.ReplaceAll(t.Name(), "/", "-"), time.Now().UnixNano())}
+	return stream.Key{Namespace: "ns", ThreadID: strings.ReplaceAll(t.Name(), "/", "-") + "-" + rand.Text()}
 }
 
 // Piece returns an entry with a piece of text.

@@ -22,14 +22,18 @@ import (
 	"github.com/threadmill/threadmill/tool/tooltest"
 )
 
+// shortGrace is for commands that use it up.
 const shortGrace = 200 * time.Millisecond
+
+// patience is how long a test waits for what must happen.
+const patience = time.Minute
 
 func newShell(t *testing.T, cfg Config) tool.Tool {
 	t.Helper()
 	if cfg.Root == "" {
 		cfg.Root = t.TempDir()
 	}
-	tl, err := newTool(cfg, shortGrace)
+	tl, err := New(cfg)
 	require.NoError(t, err)
 	return tl
 }
@@ -227,10 +231,12 @@ func TestEnvironment(t *testing.T) {
 // A grandchild that ignores SIGTERM, in a pipeline of a subshell.
 const stubborn = `(sh -c 'trap "" TERM; echo $$ > pid; while :; do sleep 0.05; done' | cat) & wait`
 
-func startStubborn(t *testing.T, cfg Config, command string) (<-chan tooltest.Outcome, int, context.CancelFunc) {
+func startStubborn(t *testing.T, cfg Config, grace time.Duration, command string) (<-chan tooltest.Outcome, int, context.CancelFunc) {
 	t.Helper()
 	cfg.Root = t.TempDir()
-	done, _, cancel := tooltest.Start(t, newShell(t, cfg), args(t, command, ""))
+	tl, err := newTool(cfg, grace)
+	require.NoError(t, err)
+	done, _, cancel := tooltest.Start(t, tl, args(t, command, ""))
 	var pid int
 	require.Eventually(t, func() bool {
 		raw, err := os.ReadFile(filepath.Join(cfg.Root, "pid"))
@@ -239,7 +245,7 @@ func startStubborn(t *testing.T, cfg Config, command string) (<-chan tooltest.Ou
 		}
 		pid, err = strconv.Atoi(strings.TrimSpace(string(raw)))
 		return err == nil
-	}, 10*time.Second, time.Millisecond)
+	}, patience, time.Millisecond)
 	t.Cleanup(func() {
 		if alive(pid) { // the test has failed; leave nothing behind
 			_ = syscall.Kill(pid, syscall.SIGKILL)
@@ -264,7 +270,7 @@ func alive(pid int) bool {
 
 func requireDead(t *testing.T, pid int) {
 	t.Helper()
-	require.Eventually(t, func() bool { return !alive(pid) }, 10*time.Second, time.Millisecond, "process %d lives on", pid)
+	require.Eventually(t, func() bool { return !alive(pid) }, patience, time.Millisecond, "process %d lives on", pid)
 }
 
 func TestCancelKillsGrandchildren(t *testing.T) {
@@ -274,7 +280,7 @@ func TestCancelKillsGrandchildren(t *testing.T) {
 		"shell ignores too":  `trap "" TERM; sh -c 'echo $$ > pid; while :; do sleep 0.05; done'`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			done, pid, cancel := startStubborn(t, Config{}, command)
+			done, pid, cancel := startStubborn(t, Config{}, shortGrace, command)
 			cancel()
 			out := tooltest.Wait(t, done)
 			require.ErrorIs(t, out.Err, context.Canceled)
@@ -299,18 +305,19 @@ func TestCancelLetsProcessesCleanUp(t *testing.T) {
 }
 
 func TestTimeoutKeepsTheOutput(t *testing.T) {
-	done, pid, _ := startStubborn(t, Config{Timeout: time.Second}, "echo so far; "+stubborn)
+	done, pid, _ := startStubborn(t, Config{Timeout: 3 * time.Second}, shortGrace, "echo so far; "+stubborn)
 	out := tooltest.Wait(t, done)
 	require.True(t, out.Result.IsError)
 	got := output(t, out)
 	require.Equal(t, "so far\n", got.Stdout)
-	require.Equal(t, "stopped: it took longer than 1s", got.Error)
+	require.Equal(t, "stopped: it took longer than 3s", got.Error)
 	require.NotZero(t, got.ExitCode)
 	requireDead(t, pid)
 }
 
 func TestNothingStaysBehind(t *testing.T) {
-	done, pid, _ := startStubborn(t, Config{}, stubborn[:len(stubborn)-len(" wait")]+" until [ -s pid ]; do sleep 0.01; done; echo started")
+	// The grace is also what the output gets to arrive.
+	done, pid, _ := startStubborn(t, Config{}, time.Second, stubborn[:len(stubborn)-len(" wait")]+" until [ -s pid ]; do sleep 0.01; done; echo started")
 	out := tooltest.Wait(t, done)
 	require.False(t, out.Result.IsError, out.Result.Output)
 	require.Equal(t, Output{Stdout: "started\n"}, output(t, out))

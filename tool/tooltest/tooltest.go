@@ -18,7 +18,7 @@ import (
 )
 
 // patience bounds a wait in a test that is about to fail.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // Outcome is what came of one run.
 type Outcome struct {

@@ -2,6 +2,7 @@ package world
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http/httptest"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/interceptor"
 	sdklog "go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/worker"
 
@@ -64,7 +66,18 @@ type Options struct {
 
 	// Logger of the runtime. Default: errors only, to standard error.
 	Logger *slog.Logger
+
+	// Deaf keeps from running steps that the server has cancelled them, which they hear
+	// with a heartbeat otherwise. What stops them then is the live stream alone.
+	Deaf bool
 }
+
+// Patience bounds every wait for what must happen. It is far more than any of that
+// takes on a busy machine: what uses it up hangs.
+const (
+	Patience = 2 * time.Minute
+	Tick     = 10 * time.Millisecond
+)
 
 // World is a running Threadmill.
 type World struct {
@@ -130,8 +143,15 @@ func Temporal(t testing.TB) *embedded.Server {
 func New(t testing.TB, o Options) *World {
 	t.Helper()
 	w := &World{T: t, Server: server(t, o), TaskQueue: fmt.Sprintf("test-%d", counter.Add(1))}
+	options := client.Options{
+		HostPort: w.Server.Addr(), Identity: "threadmill-tests", Logger: sdklog.NewStructuredLogger(Quiet),
+		ConnectionOptions: client.ConnectionOptions{GetSystemInfoTimeout: Patience},
+	}
+	if o.Deaf {
+		options.Interceptors = []interceptor.ClientInterceptor{&deaf{}}
+	}
 	var err error
-	w.Temporal, err = client.Dial(client.Options{HostPort: w.Server.Addr(), Identity: "threadmill-tests", Logger: sdklog.NewStructuredLogger(Quiet)})
+	w.Temporal, err = client.Dial(options)
 	require.NoError(t, err)
 	t.Cleanup(w.Temporal.Close)
 	w.Provider = llmtest.NewServer(o.Provider)
@@ -182,7 +202,8 @@ func (w *World) StartWorker() (stop func()) {
 	stop = func() {
 		once.Do(func() {
 			cancel()
-			if err := <-done; err != nil {
+			// A worker that had not begun yet ends like this.
+			if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
 				w.T.Errorf("worker: %v", err)
 			}
 		})
@@ -231,9 +252,9 @@ func newStream(t testing.TB, o Options) stream.Stream {
 	return s
 }
 
-// Ctx ends with the test, or after a minute.
+// Ctx ends with the test, or when Patience does.
 func (w *World) Ctx() context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	w.T.Cleanup(cancel)
 	return ctx
 }
@@ -285,7 +306,7 @@ func (w *World) AwaitApproval(thread string, n int) []event.ApprovalRequest {
 		var err error
 		out, err = w.Threads.Approvals(w.Ctx(), thread)
 		return err == nil && len(out.Approvals) == n
-	}, 20*time.Second, 10*time.Millisecond)
+	}, Patience, Tick)
 	return out.Approvals
 }
 
