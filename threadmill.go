@@ -199,6 +199,9 @@ func (r *Runtime) Run(ctx context.Context) error {
 		WorkerStopTimeout:          r.cfg.StopTimeout + reportWithin,
 
 		MaxHeartbeatThrottleInterval: activities.HeartbeatThrottle,
+		// A task takes milliseconds. A machine that stops for the SDK's one second is no
+		// deadlock, and what it is taken for costs history.
+		DeadlockDetectionTimeout: 5 * time.Second,
 		OnFatalError: func(err error) {
 			select {
 			case fatal <- err:

@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/server"
@@ -229,6 +231,17 @@ func TestPostAndWait(t *testing.T) {
 		got := w.call("POST", path, object{"content": "hi"})
 		got.problem(t, http.StatusServiceUnavailable)
 		assert.Contains(t, got.body["detail"], "no worker is polling")
+		assert.NotEmpty(t, got.header.Get("Retry-After"))
+	})
+	t.Run("too many at once", func(t *testing.T) {
+		w := newWorld(t)
+		w.open("t1")
+		w.threads.turn = func(context.Context, signals.Post) (signals.TurnResult, error) {
+			return signals.TurnResult{}, serviceerror.NewResourceExhausted(enums.RESOURCE_EXHAUSTED_CAUSE_CONCURRENT_LIMIT, "limit of updates reached")
+		}
+		got := w.call("POST", path, object{"content": "hi"})
+		got.problem(t, http.StatusServiceUnavailable)
+		assert.Contains(t, got.body["detail"], "limit of updates reached")
 		assert.NotEmpty(t, got.header.Get("Retry-After"))
 	})
 	t.Run("ends while the thread is asked", func(t *testing.T) {

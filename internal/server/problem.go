@@ -29,6 +29,7 @@ func refuse(status int, location, problem string) error {
 func (s *server) problem(ctx context.Context, threadID string, err error) error {
 	var field *event.FieldError
 	var already huma.StatusError
+	var exhausted *serviceerror.ResourceExhausted
 	switch {
 	case errors.As(err, &already):
 		return err
@@ -49,6 +50,10 @@ func (s *server) problem(ctx context.Context, threadID string, err error) error 
 		return huma.Error422UnprocessableEntity(err.Error())
 	case errors.Is(err, stream.ErrClosed):
 		return huma.Error503ServiceUnavailable("the server is shutting down")
+	case errors.As(err, &exhausted):
+		// Temporal bounds the updates under way in one workflow, and its own load.
+		return huma.ErrorWithHeaders(huma.Error503ServiceUnavailable(fmt.Sprintf(
+			"thread %q has too many requests under way, or Temporal has: %s", threadID, exhausted.Message)), http.Header{"Retry-After": {"1"}})
 	case unanswered(err):
 		if ctx.Err() != nil { // nobody reads the answer
 			return huma.NewError(statusClientGone, "the client has gone")
