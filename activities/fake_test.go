@@ -13,6 +13,7 @@ import (
 	sdklog "go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/threadmill/threadmill/activities"
@@ -129,6 +130,8 @@ func (w *world) retried(name string, in any) error {
 	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
 	env := suite.NewTestWorkflowEnvironment()
 	env.SetTestTimeout(patience)
+	// A workflow that is not scheduled for a second would be taken for one that hangs.
+	env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: patience})
 	w.all.Register(env)
 	env.ExecuteWorkflow(func(ctx workflow.Context) error {
 		ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Minute})

@@ -16,6 +16,7 @@ import (
 	sdklog "go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/threadmill/threadmill/event"
@@ -215,6 +216,8 @@ func worldWith(t *testing.T, f *fakes) *world {
 	w.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: signals.WorkflowID("ns", "t1"), TaskQueue: "q"})
 	require.NoError(t, w.SetTypedSearchAttributesOnStart(temporal.NewSearchAttributes(threadclient.AttributeUpdates("ns", nil)...)))
 	w.SetTestTimeout(patience)
+	// A workflow that is not scheduled for a second would be taken for one that hangs.
+	w.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: patience})
 	w.RegisterWorkflowWithOptions(workflows.Thread, workflow.RegisterOptions{Name: signals.ThreadWorkflow})
 	for name, fn := range map[string]any{
 		signals.ActivityCallModel: f.callModel, signals.ActivityRunTool: f.runTool,

@@ -94,9 +94,10 @@ func TestRetentionByAge(t *testing.T) {
 	s, js := open(t, cfg), manager(t, cfg.URL)
 	reader := subscribe(t, s, stream.From{})
 	arrived := make(chan stream.Entry, 1)
+	ctx := waiting(t)
 	go func() {
-		defer close(arrived) // also when nothing arrives
-		arrived <- next(t, reader)
+		e, _ := reader.Next(ctx) // without an offset if nothing arrives
+		arrived <- e
 	}()
 	// The reader is there first, so that both reach it before they expire.
 	require.Eventually(t, func() bool { return requests(t, js, cfg.Stream) == 1 }, patience, 5*time.Millisecond)
