@@ -166,6 +166,10 @@ func (s stage) release(name string) {
 // waits is a command that writes a line, and ends when the file go is there.
 const waits = `{"command":"echo ran >> slow; for i in $(seq 1200); do [ -e go ] && break; sleep 0.05; done"}`
 
+// goesOnWithin is how soon after a restart a turn that was cut has ended. Twelve seconds
+// of it go by until the server notices that the worker is gone.
+const goesOnWithin = 30 * time.Second
+
 // points kills one process while one thread is at each of the points of a turn.
 func (f faults) points(t *testing.T) {
 	s := f.stage(t, nil)
@@ -198,9 +202,11 @@ func (f faults) points(t *testing.T) {
 	s.Kill()
 	gate.Release()
 	s.Start()
+	restarted := time.Now()
 
 	t.Run("S0-36 S2-51 during a model call", func(t *testing.T) {
 		s.AwaitTurns("model", 1)
+		require.Less(t, time.Since(restarted), goesOnWithin)
 		require.Equal(t, []string{"user: count 6", "assistant: 1 2 3 4 5 6"}, s.contents("model"))
 		require.Equal(t, kinds(s.Events("undisturbed")), kinds(s.Events("model")), "the same order as without a kill")
 		bodies := s.asked("count 6")
@@ -211,6 +217,7 @@ func (f faults) points(t *testing.T) {
 	})
 	t.Run("S2-51 during a tool call", func(t *testing.T) {
 		s.AwaitTurns("tool", 1)
+		require.Less(t, time.Since(restarted), goesOnWithin)
 		require.Equal(t, []string{"ran"}, s.lines("slow"), "a tool that may have run is not run again")
 		messages := s.Messages("tool")
 		require.Len(t, messages, 4)

@@ -22,7 +22,7 @@ import (
 )
 
 // Patience bounds every wait for what must happen. It is far more than any of that
-// takes on a busy machine, as the end of a turn after a restart: what uses it up hangs.
+// takes on a busy machine: what uses it up hangs.
 const (
 	Patience = 2 * time.Minute
 	Tick     = 10 * time.Millisecond
