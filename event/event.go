@@ -19,13 +19,39 @@ const (
 	// TypeRejected is the audit record of a signal that failed validation.
 	TypeRejected = "rejected"
 
+	// TypeHook is the record of what hooks and processors decided on an event.
+	TypeHook = "hook"
+
+	// TypeRAGIngest and TypeEntityExtract are work of the background: documents to be read
+	// and entities to be found. They wait for people's work, see [Background].
+	TypeRAGIngest     = "rag_ingest"
+	TypeEntityExtract = "entity_extract"
+
 	// TypeToken is the one type that is never stored or queued: tokens go to the
 	// live stream.
 	TypeToken = "token"
 )
 
-// Event is what hooks and default processing see. It is a closed union of
-// [MessageEvent] and [ToolCallEvent].
+// Reserved reports whether events of this type are made by the thread itself, or
+// never queued at all: everybody else may use any other type for their own.
+func Reserved(typ string) bool {
+	switch typ {
+	case TypeLLMCall, TypeToolCall, TypeApprovalRequest, TypeApproval, TypeStatus, TypeFinal,
+		TypeError, TypeRejected, TypeHook, TypeToken:
+		return true
+	}
+	return false
+}
+
+// BackgroundPriority is the priority of events of the background, unless they say another.
+const BackgroundPriority = -100
+
+// Background reports whether events of this type are work that nobody waits for.
+func Background(typ string) bool { return typ == TypeRAGIngest || typ == TypeEntityExtract }
+
+// Event is what hooks, processors and default processing see. It is a closed union
+// of [MessageEvent] and [ToolCallEvent], and, beyond those, of [LLMCallEvent] and
+// [CustomEvent].
 type Event interface {
 	// EventType is the discriminator "type" of the JSON form.
 	EventType() string
@@ -46,14 +72,46 @@ type ToolCallEvent struct {
 	ToolCalls []ToolCall `json:"toolCalls"`
 }
 
+// LLMCallEvent says that an agent's model is about to be called.
+type LLMCallEvent struct {
+	ThreadID  string `json:"threadId"`
+	AgentName string `json:"agentName"`
+
+	// Step counts the agent's model calls in this turn, from 1.
+	Step int `json:"step"`
+
+	// Instructions are added to the agent's own for this call. Empty when hooks see it
+	// first.
+	Instructions string `json:"instructions,omitempty"`
+
+	// Model replaces the agent's model for this call, as "provider/model". Empty when
+	// hooks see it first.
+	Model string `json:"model,omitempty"`
+}
+
+// CustomEvent is an event of a type that Threadmill does not know.
+type CustomEvent struct {
+	Type     string          `json:"type"`
+	ThreadID string          `json:"threadId"`
+	Payload  json.RawMessage `json:"payload"`
+}
+
 // EventType returns "message".
 func (MessageEvent) EventType() string { return TypeMessage }
 
 // EventType returns "tool_call".
 func (ToolCallEvent) EventType() string { return TypeToolCall }
 
+// EventType returns "llm_call".
+func (LLMCallEvent) EventType() string { return TypeLLMCall }
+
+// EventType returns the event's own type.
+func (e CustomEvent) EventType() string { return e.Type }
+
 func (MessageEvent) sealed()  {}
 func (ToolCallEvent) sealed() {}
+func (LLMCallEvent) sealed()  {}
+func (CustomEvent) sealed()   {}
 
 // MarshalJSON adds the discriminator.
 func (e MessageEvent) MarshalJSON() ([]byte, error) {
@@ -74,8 +132,19 @@ func (e ToolCallEvent) MarshalJSON() ([]byte, error) {
 	}{TypeToolCall, Agent, fields(e)})
 }
 
-// Unmarshal reads an [Event] from its JSON form. It refuses types outside the
-// union, and a tool_call that was not created by an agent.
+// MarshalJSON adds the discriminator, and createdBy, which is always "agent".
+func (e LLMCallEvent) MarshalJSON() ([]byte, error) {
+	type fields LLMCallEvent
+	return json.Marshal(struct {
+		Type      string    `json:"type"`
+		CreatedBy CreatedBy `json:"createdBy"`
+		fields
+	}{TypeLLMCall, Agent, fields(e)})
+}
+
+// Unmarshal reads an [Event] from its JSON form. It refuses types that the thread
+// keeps for its own records, and a tool_call or llm_call that was not created by an
+// agent.
 func Unmarshal(data []byte) (Event, error) {
 	var head struct {
 		Type      string    `json:"type"`
@@ -94,15 +163,25 @@ func Unmarshal(data []byte) (Event, error) {
 			return nil, &FieldError{"createdBy", fmt.Sprintf("%q is not one of user, agent, tool, system", e.CreatedBy)}
 		}
 		return e, nil
-	case TypeToolCall:
+	case TypeToolCall, TypeLLMCall:
 		if head.CreatedBy != Agent {
-			return nil, &FieldError{"createdBy", fmt.Sprintf("a tool_call is created by an agent only, not by %q", head.CreatedBy)}
+			return nil, &FieldError{"createdBy", fmt.Sprintf("a %s is created by an agent only, not by %q", head.Type, head.CreatedBy)}
 		}
-		var e ToolCallEvent
-		if err := json.Unmarshal(data, &e); err != nil {
-			return nil, fmt.Errorf("reading a tool_call event: %w", err)
+		if head.Type == TypeLLMCall {
+			return decode[LLMCallEvent](data, head.Type)
 		}
-		return e, nil
+		return decode[ToolCallEvent](data, head.Type)
 	}
-	return nil, &FieldError{"type", fmt.Sprintf("%q is neither message nor tool_call", head.Type)}
+	if head.Type == "" || Reserved(head.Type) {
+		return nil, &FieldError{"type", fmt.Sprintf("%q is not message, tool_call, llm_call or a type of your own", head.Type)}
+	}
+	return decode[CustomEvent](data, head.Type)
+}
+
+func decode[E Event](data []byte, typ string) (Event, error) {
+	var e E
+	if err := json.Unmarshal(data, &e); err != nil {
+		return nil, fmt.Errorf("reading a %s event: %w", typ, err)
+	}
+	return e, nil
 }

@@ -59,6 +59,26 @@ func TestEventJSON(t *testing.T) {
 			`{"type":"tool_call","createdBy":"agent","threadId":"t1","agentName":"bot","toolCalls":[` +
 				`{"id":"call_1","function":{"name":"add","arguments":"{\"a\":1}"}},{"id":"call_1","function":{"name":"add","arguments":"{\"a\":1}"}}]}`,
 		},
+		{
+			"S2-01 model call",
+			event.LLMCallEvent{ThreadID: "t1", AgentName: "bot", Step: 1},
+			`{"type":"llm_call","createdBy":"agent","threadId":"t1","agentName":"bot","step":1}`,
+		},
+		{
+			"S2-01 model call that was changed",
+			event.LLMCallEvent{ThreadID: "t1", AgentName: "bot", Step: 2, Instructions: "Be brief.", Model: "openai/small"},
+			`{"type":"llm_call","createdBy":"agent","threadId":"t1","agentName":"bot","step":2,"instructions":"Be brief.","model":"openai/small"}`,
+		},
+		{
+			"S2-04 custom",
+			event.CustomEvent{Type: "order.created", ThreadID: "t1", Payload: json.RawMessage(`{"id":12345678901234567890,"x":null}`)},
+			`{"type":"order.created","threadId":"t1","payload":{"id":12345678901234567890,"x":null}}`,
+		},
+		{
+			"S2-04 custom without a payload",
+			event.CustomEvent{Type: "tick", ThreadID: "t1", Payload: json.RawMessage(`null`)},
+			`{"type":"tick","threadId":"t1","payload":null}`,
+		},
 	} {
 		t.Run("S0-01 "+tc.name, func(t *testing.T) {
 			require.Equal(t, tc.golden, asJSON(t, tc.event))
@@ -78,6 +98,9 @@ func TestEventRefused(t *testing.T) {
 		{"S0-02 createdBy of another kind", `{"type":"message","createdBy":"robot"}`, "createdBy"},
 		{"S0-04 a tool call of a user", `{"type":"tool_call","createdBy":"user","threadId":"t1"}`, "createdBy"},
 		{"S0-04 a tool call of nobody", `{"type":"tool_call","threadId":"t1"}`, "createdBy"},
+		{"a model call of a user", `{"type":"llm_call","createdBy":"user","threadId":"t1"}`, "createdBy"},
+		{"a model call of nobody", `{"type":"llm_call","threadId":"t1"}`, "createdBy"},
+		{"S2-02 a token", `{"type":"token","threadId":"t1","payload":{}}`, "type"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := event.Unmarshal([]byte(tc.raw))
@@ -87,9 +110,94 @@ func TestEventRefused(t *testing.T) {
 			require.Equal(t, tc.field, field.Field)
 		})
 	}
-	for _, raw := range []string{``, `[]`, `{"type":1}`, `{"type":"message","createdBy":"user","message":7}`, `{"type":"tool_call","createdBy":"agent","toolCalls":{}}`} {
+	for _, raw := range []string{``, `[]`, `{"type":1}`, `{"type":"message","createdBy":"user","message":7}`, `{"type":"tool_call","createdBy":"agent","toolCalls":{}}`, `{"type":"llm_call","createdBy":"agent","step":"1"}`, `{"type":"tick","threadId":1}`} {
 		_, err := event.Unmarshal([]byte(raw))
 		require.Error(t, err, "%s", raw)
+	}
+}
+
+// TestReserved: what the thread makes itself is nobody else's to make.
+func TestReserved(t *testing.T) {
+	own := map[string]bool{event.TypeToolCall: true, event.TypeLLMCall: true} // hooks see these as well
+	for _, typ := range []string{
+		event.TypeLLMCall, event.TypeToolCall, event.TypeApprovalRequest, event.TypeApproval, event.TypeStatus, event.TypeFinal,
+		event.TypeError, event.TypeRejected, event.TypeHook, event.TypeToken,
+	} {
+		require.True(t, event.Reserved(typ), typ)
+		_, err := event.Unmarshal([]byte(asJSON(t, map[string]string{"type": typ, "createdBy": "agent", "threadId": "t1"})))
+		if own[typ] {
+			require.NoError(t, err, typ)
+			continue
+		}
+		require.ErrorIs(t, err, event.ErrInvalid, typ)
+	}
+	for _, typ := range []string{event.TypeMessage, "order.created", "rag_ingest", "Token", "hooks", "background_task.completed"} {
+		require.False(t, event.Reserved(typ), typ)
+	}
+}
+
+func TestInterception(t *testing.T) {
+	require.Equal(t, "e1.0.1.hook", event.InterceptionID("e1.0.1"))
+	for _, tc := range []struct {
+		name   string
+		in     event.Interception
+		golden string
+	}{
+		{
+			"passed",
+			event.Interception{EventID: "e1", EventType: "message", Outcome: event.Passed, Hooks: []event.HookOutcome{{Name: "audit", Outcome: event.Passed, Attempts: 1}}},
+			`{"eventId":"e1","eventType":"message","outcome":"passed","hooks":[{"name":"audit","outcome":"passed","attempts":1}]}`,
+		},
+		{
+			"a message was replaced, after a failure",
+			event.Interception{
+				EventID: "e1", EventType: "message", Outcome: event.Replaced,
+				Hooks:   []event.HookOutcome{{Name: "audit", Outcome: event.HookFailed, Error: "no connection", Attempts: 3}, {Name: "guard", Outcome: event.Replaced}},
+				Message: &event.Message{ID: "e1", ThreadID: "t1", SenderID: "ann", SenderType: event.User, Role: event.RoleUser, Content: "…"},
+			},
+			`{"eventId":"e1","eventType":"message","outcome":"replaced","hooks":[{"name":"audit","outcome":"failed","error":"no connection","attempts":3},` +
+				`{"name":"guard","outcome":"replaced"}],"message":{"id":"e1","threadId":"t1","senderId":"ann","senderType":"user","role":"user","content":"…"}}`,
+		},
+		{
+			"calls were edited",
+			event.Interception{
+				EventID: "e1.0.1.calls", EventType: "tool_call", Outcome: event.Replaced, Hooks: []event.HookOutcome{{Name: "dry", Outcome: event.Replaced}},
+				ToolCalls: []event.ToolCall{{ID: "c1", Function: event.Function{Name: "sh", Arguments: ` {"dry":true}`}}}, Agent: "bot",
+			},
+			`{"eventId":"e1.0.1.calls","eventType":"tool_call","outcome":"replaced","hooks":[{"name":"dry","outcome":"replaced"}],` +
+				`"toolCalls":[{"id":"c1","function":{"name":"sh","arguments":" {\"dry\":true}"}}],"agent":"bot"}`,
+		},
+		{
+			"a model call was changed",
+			event.Interception{
+				EventID: "e1.0.1.llm", EventType: "llm_call", Outcome: event.Replaced, Hooks: []event.HookOutcome{{Name: "cheap", Outcome: event.Replaced}},
+				LLMCall: &event.LLMCallEvent{ThreadID: "t1", AgentName: "bot", Step: 1, Model: "openai/small"},
+			},
+			`{"eventId":"e1.0.1.llm","eventType":"llm_call","outcome":"replaced","hooks":[{"name":"cheap","outcome":"replaced"}],` +
+				`"llmCall":{"type":"llm_call","createdBy":"agent","threadId":"t1","agentName":"bot","step":1,"model":"openai/small"}}`,
+		},
+		{
+			"it became an event of another type",
+			event.Interception{
+				EventID: "e1", EventType: "message", Outcome: event.Replaced, Hooks: []event.HookOutcome{{Name: "h", Outcome: event.Replaced}},
+				Custom: &event.CustomEvent{Type: "order.created", ThreadID: "t1", Payload: json.RawMessage(`{"n":1}`)},
+			},
+			`{"eventId":"e1","eventType":"message","outcome":"replaced","hooks":[{"name":"h","outcome":"replaced"}],` +
+				`"custom":{"type":"order.created","threadId":"t1","payload":{"n":1}}}`,
+		},
+		{
+			"S2-24 S2-29 others were produced",
+			event.Interception{EventID: "e1", EventType: "order.created", Outcome: event.Produced, Hooks: []event.HookOutcome{{Name: "p", Outcome: event.Produced}}, Produced: []string{"a", "b"}},
+			`{"eventId":"e1","eventType":"order.created","outcome":"overwritten","hooks":[{"name":"p","outcome":"overwritten"}],"produced":["a","b"]}`,
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			record := event.NewRecord(event.InterceptionID(tc.in.EventID), event.TypeHook, "", "", time.Unix(0, 0), tc.in)
+			require.Equal(t, tc.golden, string(record.Payload))
+			var back event.Interception
+			require.NoError(t, json.Unmarshal(record.Payload, &back))
+			require.Equal(t, tc.in, back)
+		})
 	}
 }
 
@@ -271,4 +379,20 @@ func TestRoles(t *testing.T) {
 func TestUsageAdds(t *testing.T) {
 	u := event.Usage{InputTokens: 1, OutputTokens: 2, ReasoningTokens: 3, CachedTokens: 4}
 	require.Equal(t, event.Usage{InputTokens: 2, OutputTokens: 4, ReasoningTokens: 6, CachedTokens: 8}, u.Add(u))
+}
+
+func TestItemJSON(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	t.Run("S2-36 X16 the fields of a queued event have one name each", func(t *testing.T) {
+		golden := `{"id":"e1","threadId":"t1","type":"order.placed","payload":{"a":1},"status":"pending","priority":7,"ttl":3600000,` +
+			`"traceId":"e0","parentEventId":"e0","namespace":"default","createdAt":"2026-01-02T03:04:05Z","updatedAt":"2026-01-02T03:04:05Z"}`
+		it := event.Item{
+			ID: "e1", ThreadID: "t1", Type: "order.placed", Payload: json.RawMessage(`{"a":1}`), Status: event.Pending, Priority: 7,
+			TTL: 3600000, TraceID: "e0", ParentEventID: "e0", Namespace: "default", CreatedAt: at, UpdatedAt: at,
+		}
+		require.Equal(t, golden, asJSON(t, it))
+		var back event.Item
+		require.NoError(t, json.Unmarshal([]byte(golden), &back))
+		require.Equal(t, it, back)
+	})
 }

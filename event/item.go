@@ -176,6 +176,9 @@ const (
 	StatusClosed      = "closed"
 	StatusRetried     = "retried"
 
+	// StatusIntercepted: hooks or processors have decided on an event.
+	StatusIntercepted = "intercepted"
+
 	// StatusRetrying is live only: a model did not answer, and is asked again.
 	StatusRetrying = "retrying"
 )
@@ -204,3 +207,66 @@ type Rejected struct {
 	// Input is the start of what was sent, at most 1 KiB.
 	Input string `json:"input,omitempty"`
 }
+
+// Interception is the payload of a "hook" record: what the hooks and processors that
+// saw an event made of it. The record's id is that of the event with ".hook" behind it.
+type Interception struct {
+	// EventID is the record that they saw, and EventType its type.
+	EventID   string  `json:"eventId"`
+	EventType string  `json:"eventType"`
+	Outcome   Outcome `json:"outcome"`
+
+	// Hooks are those that ran, in their order. Error says why the event failed.
+	Hooks []HookOutcome `json:"hooks"`
+	Error string        `json:"error,omitempty"`
+
+	// Message holds in place of the stored one, if that was replaced or held back.
+	Message *Message `json:"message,omitempty"`
+
+	// ToolCalls are the calls that run in place of the stored ones, when Outcome of a
+	// tool_call is replaced.
+	ToolCalls []ToolCall `json:"toolCalls,omitempty"`
+
+	// Agent is the one whose ToolCalls they are.
+	Agent string `json:"agent,omitempty"`
+
+	// LLMCall is what holds for a model call that was changed.
+	LLMCall *LLMCallEvent `json:"llmCall,omitempty"`
+
+	// Custom is the event that holds in place of the stored one, when that is neither
+	// of the above.
+	Custom *CustomEvent `json:"custom,omitempty"`
+
+	// Produced are the ids of the events that were queued instead.
+	Produced []string `json:"produced,omitempty"`
+}
+
+// InterceptionID is the record id of the [Interception] of an event.
+func InterceptionID(eventID string) string { return eventID + ".hook" }
+
+// HookOutcome is what one hook or processor did.
+type HookOutcome struct {
+	Name    string  `json:"name"`
+	Outcome Outcome `json:"outcome"`
+
+	// Error says why it failed.
+	Error    string `json:"error,omitempty"`
+	Attempts int    `json:"attempts,omitempty"`
+}
+
+// Outcome says what became of an event, or what one hook made of it.
+type Outcome string
+
+// The outcomes.
+const (
+	// Passed: default processing goes on with the event as it was.
+	Passed Outcome = "passed"
+	// Replaced: it goes on with another event.
+	Replaced Outcome = "replaced"
+	// Responded: messages were sent instead.
+	Responded Outcome = "responded"
+	// Produced: a processor made other events of it, which overwrites it.
+	Produced Outcome = "overwritten"
+	// HookFailed: the hook failed. An event of which this is said did not go on.
+	HookFailed Outcome = "failed"
+)

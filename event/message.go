@@ -98,6 +98,10 @@ type Message struct {
 	// Interrupted marks a reply that was cut off: Content is what had arrived.
 	Interrupted bool `json:"interrupted,omitempty"`
 
+	// Held marks an agent's reply that nobody is shown until the hooks have decided on
+	// it: their decision then carries the message that people see.
+	Held bool `json:"held,omitempty"`
+
 	// Truncated marks a copy whose content was shortened; the stored message is whole.
 	Truncated bool `json:"truncated,omitempty"`
 

@@ -1,0 +1,300 @@
+package hook
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"sync"
+
+	"github.com/threadmill/threadmill/event"
+)
+
+// MaxEvent is the largest event that a hook may return, and the largest sum of what it
+// responds or produces, in bytes of JSON.
+const MaxEvent = 256 << 10
+
+// Answer is what one hook or processor made of an event.
+type Answer struct {
+	Outcome event.Outcome
+
+	// Event holds in place of the one that was seen, if Outcome is replaced.
+	Event     event.Event
+	Responses []Response
+	Produced  []Produced
+}
+
+// PanicError is a panic of a hook or processor.
+type PanicError struct {
+	Value any
+	Stack string
+}
+
+func (e *PanicError) Error() string { return fmt.Sprintf("it panicked: %v", e.Value) }
+
+// AskInline asks an inline hook.
+func (h Hook) AskInline(c Context, e event.Event) (Answer, error) {
+	return ask(e, func(e event.Event, respond Respond) (event.Event, error) { return h.Inline(c, e, respond) })
+}
+
+// Ask asks a hook that is a function, inline or not.
+func (h Hook) Ask(ctx context.Context, e event.Event, deps Deps) (Answer, error) {
+	if h.Inline != nil {
+		return h.AskInline(deps.Context, e)
+	}
+	ctx = WithDeps(ctx, deps)
+	return ask(e, func(e event.Event, respond Respond) (event.Event, error) { return h.Func(ctx, e, respond) })
+}
+
+// ask calls a hook with a copy of the event, which it may change as it likes. What it
+// responds after it has returned is not heard.
+func ask(seen event.Event, call func(event.Event, Respond) (event.Event, error)) (out Answer, err error) {
+	defer caught(&err)
+	given, err := clone(seen)
+	if err != nil {
+		return Answer{}, err
+	}
+	var mu sync.Mutex
+	var responses []Response
+	closed := false
+	got, err := call(given, func(r Response) {
+		mu.Lock()
+		defer mu.Unlock()
+		if !closed {
+			responses = append(responses, r)
+		}
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	closed = true
+	if err != nil {
+		return Answer{}, err
+	}
+	return answer(seen, got, responses)
+}
+
+func clone(e event.Event) (event.Event, error) {
+	raw, err := json.Marshal(e)
+	if err != nil {
+		return nil, fmt.Errorf("copying the event: %w", err)
+	}
+	return event.Unmarshal(raw)
+}
+
+func caught(err *error) {
+	if p := recover(); p != nil {
+		*err = &PanicError{p, string(debug.Stack())}
+	}
+}
+
+// answer checks what a hook returned.
+func answer(seen, got event.Event, responses []Response) (Answer, error) {
+	if len(responses) > 0 {
+		for i, r := range responses {
+			if err := r.Validate(); err != nil {
+				return Answer{}, fmt.Errorf("responses[%d].%w", i, err)
+			}
+		}
+		return Answer{Outcome: event.Responded, Responses: responses}, fits("responses", responses)
+	}
+	if got == nil {
+		return Answer{Outcome: event.Passed}, nil
+	}
+	if err := checkReplacement(seen, got); err != nil {
+		return Answer{}, fmt.Errorf("the event that it returned: %w", err)
+	}
+	if same(seen, got) {
+		return Answer{Outcome: event.Passed}, nil
+	}
+	return Answer{Outcome: event.Replaced, Event: got}, fits("event", got)
+}
+
+// Read checks what a hook workflow returned.
+func (v Verdict) Read(seen event.Event) (Answer, error) {
+	var got event.Event
+	if len(v.Event) > 0 && string(v.Event) != "null" {
+		var err error
+		if got, err = event.Unmarshal(v.Event); err != nil {
+			return Answer{}, fmt.Errorf("the event that it returned: %w", err)
+		}
+	}
+	return answer(seen, got, v.Responses)
+}
+
+// Ask asks a processor.
+func (p Processor) Ask(ctx context.Context, e event.Event, deps Deps) (out Answer, err error) {
+	defer caught(&err)
+	if e, err = clone(e); err != nil {
+		return Answer{}, err
+	}
+	if p.ShouldProcess != nil {
+		wanted, err := p.ShouldProcess(ctx, e, deps)
+		if err != nil || !wanted {
+			return Answer{Outcome: event.Passed}, err
+		}
+	}
+	produced, err := p.Process(ctx, e, deps)
+	if err != nil || len(produced) == 0 {
+		return Answer{Outcome: event.Passed}, err
+	}
+	for i := range produced {
+		if produced[i], err = produced[i].whole(e); err != nil {
+			return Answer{}, fmt.Errorf("produced[%d].%w", i, err)
+		}
+	}
+	return Answer{Outcome: event.Produced, Produced: produced}, fits("produced", produced)
+}
+
+// whole checks an event, and fills in what it can be without.
+func (p Produced) whole(of event.Event) (Produced, error) {
+	if p.Type == "" {
+		p.Type = event.TypeMessage
+	}
+	switch {
+	case event.Reserved(p.Type):
+		return p, &event.FieldError{Field: "type", Problem: fmt.Sprintf("%q events are made by the thread itself", p.Type)}
+	case p.TTL < 0:
+		return p, &event.FieldError{Field: "ttl", Problem: "must not be negative (milliseconds; 0 = no limit)"}
+	case len(p.Payload) == 0:
+		p.Payload = json.RawMessage("null")
+	case !json.Valid(p.Payload):
+		return p, &event.FieldError{Field: "payload", Problem: "is not valid JSON"}
+	}
+	if p.Type != event.TypeMessage {
+		return p, nil
+	}
+	var m event.NewMessage
+	if err := json.Unmarshal(p.Payload, &m); err != nil {
+		return p, &event.FieldError{Field: "payload", Problem: "is not a message: " + err.Error()}
+	}
+	if m.ThreadID == "" {
+		m.ThreadID = threadOf(of)
+	}
+	if err := m.Validate(); err != nil {
+		return p, fmt.Errorf("payload.%w", err)
+	}
+	if m.ThreadID != threadOf(of) {
+		return p, &event.FieldError{Field: "payload.threadId", Problem: fmt.Sprintf("is %q, but the event's is %q", m.ThreadID, threadOf(of))}
+	}
+	var err error
+	p.Payload, err = json.Marshal(m)
+	return p, err
+}
+
+func threadOf(e event.Event) string {
+	switch e := e.(type) {
+	case event.MessageEvent:
+		return e.ThreadID
+	case event.ToolCallEvent:
+		return e.ThreadID
+	case event.LLMCallEvent:
+		return e.ThreadID
+	case event.CustomEvent:
+		return e.ThreadID
+	}
+	return ""
+}
+
+// checkReplacement reports why one event cannot hold in place of another.
+func checkReplacement(seen, got event.Event) error {
+	if threadOf(got) != threadOf(seen) {
+		return &event.FieldError{Field: "threadId", Problem: fmt.Sprintf("is %q, but the event's is %q", threadOf(got), threadOf(seen))}
+	}
+	_, wasLLM := seen.(event.LLMCallEvent)
+	switch got := got.(type) {
+	case event.LLMCallEvent:
+		if !wasLLM {
+			return &event.FieldError{Field: "type", Problem: fmt.Sprintf("a %s cannot become an llm_call", seen.EventType())}
+		}
+		return nil
+	case event.ToolCallEvent:
+		if wasLLM {
+			break
+		}
+		return checkCalls(seen, got)
+	case event.MessageEvent:
+		if wasLLM {
+			break
+		}
+		return checkMessage(seen, got)
+	case event.CustomEvent:
+		if wasLLM {
+			break
+		}
+		if got.Type == "" || got.Type == event.TypeMessage || event.Reserved(got.Type) {
+			return &event.FieldError{Field: "type", Problem: fmt.Sprintf("%q is not a type of your own", got.Type)}
+		}
+		return nil
+	}
+	return &event.FieldError{Field: "type", Problem: fmt.Sprintf("an llm_call cannot become a %s; respond instead", got.EventType())}
+}
+
+// checkMessage: what is said can be changed, who is asked to do what cannot.
+func checkMessage(seen event.Event, got event.MessageEvent) error {
+	was, _ := seen.(event.MessageEvent)
+	if !slices.Equal(was.Message.ToolCalls, got.Message.ToolCalls) {
+		return &event.FieldError{Field: "message.toolCalls", Problem: "cannot be changed; change the tool_call event"}
+	}
+	m := got.Message
+	if m.ThreadID == "" {
+		m.ThreadID = got.ThreadID
+	}
+	var field *event.FieldError
+	if err := m.Validate(); errors.As(err, &field) {
+		return &event.FieldError{Field: "message." + field.Field, Problem: field.Problem}
+	}
+	return nil
+}
+
+// checkCalls: calls that an agent has made can be edited or taken out. Others cannot be
+// added to them: the model would not know them.
+func checkCalls(seen event.Event, got event.ToolCallEvent) error {
+	if m, ok := seen.(event.MessageEvent); ok && (m.CreatedBy == event.Agent || m.CreatedBy == event.Tool) {
+		return &event.FieldError{Field: "type", Problem: "what an agent or a tool says cannot become a tool_call; respond instead"}
+	}
+	was, ok := seen.(event.ToolCallEvent)
+	if !ok {
+		if got.AgentName == "" {
+			return &event.FieldError{Field: "agentName", Problem: "is required: the agent that goes on with the results"}
+		}
+		if len(got.ToolCalls) == 0 {
+			return &event.FieldError{Field: "toolCalls", Problem: "are required"}
+		}
+		return nil
+	}
+	known := map[string]bool{}
+	for i, c := range got.ToolCalls {
+		at := slices.IndexFunc(was.ToolCalls, func(o event.ToolCall) bool { return o.ID == c.ID })
+		switch {
+		case at < 0 || known[c.ID]:
+			return &event.FieldError{Field: fmt.Sprintf("toolCalls[%d].id", i), Problem: fmt.Sprintf("%q is not one of the event's calls, or is there twice", c.ID)}
+		case was.ToolCalls[at].Function.Name != c.Function.Name:
+			return &event.FieldError{Field: fmt.Sprintf("toolCalls[%d].function.name", i), Problem: "of a call cannot be changed; take the call out, or respond"}
+		}
+		known[c.ID] = true
+	}
+	if got.AgentName != was.AgentName {
+		return &event.FieldError{Field: "agentName", Problem: "of an agent's calls cannot be changed"}
+	}
+	return nil
+}
+
+func same(a, b event.Event) bool {
+	x, errX := json.Marshal(a)
+	y, errY := json.Marshal(b)
+	return errX == nil && errY == nil && bytes.Equal(x, y)
+}
+
+func fits(field string, v any) error {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return &event.FieldError{Field: field, Problem: "has no JSON form: " + err.Error()}
+	}
+	if len(raw) > MaxEvent {
+		return &event.FieldError{Field: field, Problem: fmt.Sprintf("is %d bytes, at most %d are taken", len(raw), MaxEvent)}
+	}
+	return nil
+}

@@ -1,0 +1,168 @@
+package hook_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/hook"
+)
+
+// asked asks a hook of every kind that is a function.
+func asked(t *testing.T, e event.Event, f func(e event.Event, respond hook.Respond) (event.Event, error)) (hook.Answer, error) {
+	t.Helper()
+	deps := hook.Deps{Context: hook.Context{Hook: "h", EventID: "e1"}}
+	inline := hook.Inline("h", func(c hook.Context, e event.Event, respond hook.Respond) (event.Event, error) {
+		require.Equal(t, deps.Context, c)
+		return f(e, respond)
+	})
+	of := hook.OnEvent("h", func(ctx context.Context, e event.Event, respond hook.Respond) (event.Event, error) {
+		require.Equal(t, deps, hook.DepsOf(ctx))
+		return f(e, respond)
+	})
+	got, err := of.Ask(t.Context(), e, deps)
+	again, errAgain := inline.Ask(t.Context(), e, deps)
+	require.Equal(t, got, again)
+	require.Equal(t, err == nil, errAgain == nil)
+	return got, err
+}
+
+func TestAskPasses(t *testing.T) {
+	for _, e := range all {
+		got, err := asked(t, e, func(seen event.Event, _ hook.Respond) (event.Event, error) {
+			require.Equal(t, e, seen)
+			return nil, nil
+		})
+		require.NoError(t, err)
+		require.Equal(t, hook.Answer{Outcome: event.Passed}, got, "S0-11")
+		got, err = asked(t, e, func(seen event.Event, _ hook.Respond) (event.Event, error) { return seen, nil })
+		require.NoError(t, err)
+		require.Equal(t, hook.Answer{Outcome: event.Passed}, got, "the same event is no other")
+	}
+}
+
+func TestAskReplaces(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		seen   event.Event
+		change func(event.Event) event.Event
+	}{
+		{"S0-12 a message", aMessage, func(e event.Event) event.Event {
+			m := e.(event.MessageEvent)
+			m.Message.Content = "changed"
+			return m
+		}},
+		{"S0-13 edited arguments", aToolCall, func(e event.Event) event.Event {
+			c := e.(event.ToolCallEvent)
+			c.ToolCalls[0].Function.Arguments = `{"command":"pwd"}` // in place: it has a copy
+			return c
+		}},
+		{"S0-13 fewer calls", aToolCall, func(e event.Event) event.Event {
+			c := e.(event.ToolCallEvent)
+			c.ToolCalls = c.ToolCalls[1:]
+			return c
+		}},
+		{"a model call", aModelCall, func(e event.Event) event.Event {
+			c := e.(event.LLMCallEvent)
+			c.Instructions = "Be brief."
+			return c
+		}},
+		{"S0-14 a message becomes an event of one's own", aMessage, func(event.Event) event.Event { return aCustom }},
+		{"S0-14 a message becomes a tool call", aMessage, func(event.Event) event.Event { return aToolCall }},
+		{"S0-14 an event of one's own becomes a message", aCustom, func(event.Event) event.Event { return aMessage }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got, err := asked(t, tc.seen, func(e event.Event, _ hook.Respond) (event.Event, error) { return tc.change(e), nil })
+			require.NoError(t, err)
+			require.Equal(t, event.Replaced, got.Outcome)
+			require.NotEqual(t, tc.seen, got.Event)
+		})
+	}
+	require.Equal(t, `{"command":"ls"}`, aToolCall.ToolCalls[0].Function.Arguments, "the event that was seen stays as it is")
+}
+
+func TestAskRefuses(t *testing.T) {
+	calls := func(change func(*event.ToolCallEvent)) event.Event {
+		c := aToolCall
+		c.ToolCalls = append([]event.ToolCall(nil), c.ToolCalls...)
+		change(&c)
+		return c
+	}
+	ofAgent := aMessage
+	ofAgent.CreatedBy = event.Agent
+	empty, elsewhere := aMessage, aMessage
+	empty.Message.Content = ""
+	elsewhere.ThreadID = "t2"
+	for _, tc := range []struct {
+		problem   string
+		seen, got event.Event
+	}{
+		{`threadId: is "t2", but the event's is "t1"`, aMessage, elsewhere},
+		{"content: is required", aMessage, empty},
+		{"type: a message cannot become an llm_call", aMessage, aModelCall},
+		{"type: an llm_call cannot become a message; respond instead", aModelCall, aMessage},
+		{"type: an llm_call cannot become a tool_call; respond instead", aModelCall, aToolCall},
+		{"type: an llm_call cannot become a order.created; respond instead", aModelCall, aCustom},
+		{`type: "final" is not a type of your own`, aMessage, event.CustomEvent{Type: "final", ThreadID: "t1"}},
+		{`type: "message" is not a type of your own`, aMessage, event.CustomEvent{Type: "message", ThreadID: "t1"}},
+		{"type: what an agent or a tool says cannot become a tool_call", ofAgent, aToolCall},
+		{"agentName: is required", aMessage, calls(func(c *event.ToolCallEvent) { c.AgentName = "" })},
+		{"toolCalls: are required", aCustom, calls(func(c *event.ToolCallEvent) { c.ToolCalls = nil })},
+		{`toolCalls[1].id: "c9" is not one of the event's calls`, aToolCall, calls(func(c *event.ToolCallEvent) { c.ToolCalls[1].ID = "c9" })},
+		{`toolCalls[1].id: "c1" is not one of the event's calls, or is there twice`, aToolCall, calls(func(c *event.ToolCallEvent) { c.ToolCalls[1] = c.ToolCalls[0] })},
+		{"toolCalls[0].function.name: of a call cannot be changed", aToolCall, calls(func(c *event.ToolCallEvent) { c.ToolCalls[0].Function.Name = "rm" })},
+		{"agentName: of an agent's calls cannot be changed", aToolCall, calls(func(c *event.ToolCallEvent) { c.AgentName = "other" })},
+		{"event: is ", aCustom, event.CustomEvent{Type: "order.created", ThreadID: "t1", Payload: []byte(`"` + strings.Repeat("x", hook.MaxEvent) + `"`)}},
+	} {
+		_, err := asked(t, tc.seen, func(event.Event, hook.Respond) (event.Event, error) { return tc.got, nil })
+		require.ErrorContains(t, err, tc.problem)
+		require.ErrorIs(t, err, event.ErrInvalid)
+	}
+}
+
+func TestAskResponds(t *testing.T) {
+	first, second := hook.Response{Content: "one"}, hook.Response{Content: "two", SenderType: event.System}
+	var kept hook.Respond
+	got, err := asked(t, aMessage, func(_ event.Event, respond hook.Respond) (event.Event, error) {
+		respond(first)
+		respond(second)
+		kept = respond
+		return aCustom, nil
+	})
+	require.NoError(t, err)
+	kept(hook.Response{Content: "too late"})
+	require.Equal(t, hook.Answer{Outcome: event.Responded, Responses: []hook.Response{first, second}}, got,
+		"S0-17 responding wins over what is returned; S0-20 in the order of the calls")
+
+	_, err = asked(t, aMessage, func(_ event.Event, respond hook.Respond) (event.Event, error) {
+		respond(first)
+		respond(hook.Response{})
+		return nil, nil
+	})
+	require.ErrorContains(t, err, "responses[1].content: is required")
+	_, err = asked(t, aMessage, func(_ event.Event, respond hook.Respond) (event.Event, error) {
+		respond(hook.Response{Content: strings.Repeat("x", hook.MaxEvent)})
+		return nil, nil
+	})
+	require.ErrorContains(t, err, "at most 262144 are taken")
+}
+
+func TestAskFails(t *testing.T) {
+	problem := errors.New("no connection")
+	_, err := asked(t, aMessage, func(_ event.Event, respond hook.Respond) (event.Event, error) {
+		respond(hook.Response{Content: "said before it failed"})
+		return aCustom, problem
+	})
+	require.ErrorIs(t, err, problem, "S0-23 a failure is no decision")
+
+	_, err = asked(t, aMessage, func(event.Event, hook.Respond) (event.Event, error) { panic(problem) })
+	var panicked *hook.PanicError
+	require.ErrorAs(t, err, &panicked)
+	require.Equal(t, problem, panicked.Value)
+	require.Contains(t, panicked.Stack, "ask_test.go")
+	require.EqualError(t, panicked, "it panicked: no connection")
+}

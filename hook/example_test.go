@@ -1,0 +1,194 @@
+package hook_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/hook"
+)
+
+// said is a message as hooks see it.
+func said(by event.CreatedBy, sender, content string) event.MessageEvent {
+	return event.MessageEvent{CreatedBy: by, ThreadID: "t1", Message: event.NewMessage{
+		ThreadID: "t1", SenderID: sender, SenderType: by, Content: content,
+	}}
+}
+
+// show asks a hook as a thread does, and prints what it has decided.
+func show(h hook.Hook, e event.Event) {
+	answer, err := h.Ask(context.Background(), e, hook.Deps{})
+	if err != nil {
+		fmt.Println("failed:", err)
+		return
+	}
+	fmt.Println(answer.Outcome)
+	for _, r := range answer.Responses {
+		fmt.Println(" ", r.Content)
+	}
+	if answer.Event != nil {
+		raw, err := json.Marshal(answer.Event)
+		if err != nil {
+			fmt.Println(err)
+		}
+		fmt.Println(" ", string(raw))
+	}
+}
+
+// A hook that answers in place of the agent. Responding means that no model is called.
+func ExampleOnMessage() {
+	guard := hook.OnMessage("guard", func(_ context.Context, m event.MessageEvent, respond hook.Respond) (event.Event, error) {
+		if strings.Contains(m.Message.Content, "password") {
+			respond(hook.Response{Content: "I do not talk about passwords.", SenderType: event.System})
+		}
+		return nil, nil
+	})
+	guard.Filter.CreatedBy = []event.CreatedBy{event.User}
+
+	show(guard, said(event.User, "ann", "hello"))
+	show(guard, said(event.User, "ann", "tell me the password"))
+	// Output:
+	// passed
+	// responded
+	//   I do not talk about passwords.
+}
+
+// A hook that keeps something out of replies. With HoldOutput nobody sees a reply before
+// the hook has.
+func ExampleOnMessage_redact() {
+	redact := hook.OnMessage("redact", func(_ context.Context, m event.MessageEvent, _ hook.Respond) (event.Event, error) {
+		m.Message.Content = strings.ReplaceAll(m.Message.Content, "4711", "…")
+		return m, nil
+	})
+	redact.Filter.CreatedBy = []event.CreatedBy{event.Agent}
+	redact.HoldOutput = true
+
+	show(redact, said(event.Agent, "clerk", "The code is 4711."))
+	show(redact, said(event.Agent, "clerk", "There is no code."))
+	// Output:
+	// replaced
+	//   {"type":"message","createdBy":"agent","threadId":"t1","message":{"threadId":"t1","senderId":"clerk","senderType":"agent","content":"The code is …."}}
+	// passed
+}
+
+// A hook that takes a call out of those that an agent asks for, before any of them runs.
+func ExampleOnToolCall() {
+	noDeletes := hook.OnToolCall("no-deletes", func(_ context.Context, c event.ToolCallEvent, _ hook.Respond) (event.Event, error) {
+		var kept []event.ToolCall
+		for _, call := range c.ToolCalls {
+			if call.Function.Name != "delete" {
+				kept = append(kept, call)
+			}
+		}
+		c.ToolCalls = kept
+		return c, nil
+	})
+
+	show(noDeletes, event.ToolCallEvent{ThreadID: "t1", AgentName: "clerk", ToolCalls: []event.ToolCall{
+		{ID: "call_1", Function: event.Function{Name: "find", Arguments: `{"id": 7}`}},
+		{ID: "call_2", Function: event.Function{Name: "delete", Arguments: `{"id": 7}`}},
+	}})
+	// Output:
+	// replaced
+	//   {"type":"tool_call","createdBy":"agent","threadId":"t1","agentName":"clerk","toolCalls":[{"id":"call_1","function":{"name":"find","arguments":"{\"id\": 7}"}}]}
+}
+
+// A hook that adds to an agent's instructions for one model call.
+func ExampleOnLLMCall() {
+	hurry := hook.OnLLMCall("hurry", func(_ context.Context, c event.LLMCallEvent, _ hook.Respond) (event.Event, error) {
+		if c.Step < 3 {
+			return nil, nil
+		}
+		c.Instructions = "Come to an end."
+		return c, nil
+	})
+
+	show(hurry, event.LLMCallEvent{ThreadID: "t1", AgentName: "clerk", Step: 3})
+	// Output:
+	// replaced
+	//   {"type":"llm_call","createdBy":"agent","threadId":"t1","agentName":"clerk","step":3,"instructions":"Come to an end."}
+}
+
+// An inline hook runs in the thread's workflow. It costs nothing while it lets events
+// pass.
+func ExampleInline() {
+	polite := hook.Inline("polite", func(_ hook.Context, e event.Event, respond hook.Respond) (event.Event, error) {
+		if m, ok := e.(event.MessageEvent); ok && strings.ToUpper(m.Message.Content) == m.Message.Content {
+			respond(hook.Response{Content: "Please do not shout.", SenderType: event.System})
+		}
+		return nil, nil
+	})
+	polite.Filter.CreatedBy = []event.CreatedBy{event.User}
+
+	show(polite, said(event.User, "ann", "HELLO"))
+	// Output:
+	// responded
+	//   Please do not shout.
+}
+
+// A hook that calls a service gives it its key, so that a second attempt does not count
+// twice.
+func ExampleDepsOf() {
+	audit := hook.OnEvent("audit", func(ctx context.Context, e event.Event, _ hook.Respond) (event.Event, error) {
+		deps := hook.DepsOf(ctx)
+		fmt.Printf("PUT /audit/%s %s, attempt %d\n", deps.Context.Key(), e.EventType(), deps.Context.Attempt)
+		return nil, nil
+	})
+
+	deps := hook.Deps{Context: hook.Context{Hook: "audit", Namespace: "default", ThreadID: "t1", EventID: "e1", Attempt: 2}}
+	if _, err := audit.Ask(context.Background(), said(event.User, "ann", "hello"), deps); err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// PUT /audit/default/t1/e1/audit message, attempt 2
+}
+
+// A processor of a type of one's own makes a message of its events.
+func ExampleProcess() {
+	type order struct {
+		Customer string `json:"customer"`
+		Item     string `json:"item"`
+	}
+	orders := hook.Process("order.placed", func(_ context.Context, o order, _ hook.Deps) ([]hook.Produced, error) {
+		return []hook.Produced{hook.Message(event.User, "shop", o.Customer+" has ordered a "+o.Item+". Thank them.")}, nil
+	})
+
+	placed := event.CustomEvent{Type: "order.placed", ThreadID: "t1", Payload: json.RawMessage(`{"customer": "ann", "item": "kettle"}`)}
+	answer, err := orders.Ask(context.Background(), placed, hook.Deps{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(answer.Outcome)
+	for _, made := range answer.Produced {
+		fmt.Println(made.Type, string(made.Payload))
+	}
+	// Output:
+	// overwritten
+	// message {"threadId":"t1","senderId":"shop","senderType":"user","content":"ann has ordered a kettle. Thank them."}
+}
+
+// A hook workflow, which may be written in any language, is named by its type. This is
+// what it returns to answer in place of a message.
+func ExampleInWorkflow() {
+	review := hook.InWorkflow("review", "Review", "reviews")
+	review.Filter.CreatedBy = []event.CreatedBy{event.Agent}
+	if err := review.Validate(); err != nil {
+		fmt.Println(err)
+	}
+
+	var verdict hook.Verdict
+	if err := json.Unmarshal([]byte(`{"responses": [{"content": "Nobody has released the reply.", "senderType": "system"}]}`), &verdict); err != nil {
+		fmt.Println(err)
+	}
+	answer, err := verdict.Read(said(event.Agent, "clerk", "You get nothing."))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(answer.Outcome, "·", answer.Responses[0].Content)
+	// Output:
+	// responded · Nobody has released the reply.
+}

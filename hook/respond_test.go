@@ -1,0 +1,89 @@
+package hook_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/hook"
+)
+
+func TestResponseValidate(t *testing.T) {
+	for _, tc := range []struct {
+		field    string // "" = none
+		response hook.Response
+	}{
+		{"", hook.Response{Content: "no"}},
+		{"", hook.Response{Content: "no", SenderID: "guard", SenderType: event.System, EnqueueAfter: hook.Immediately, Metadata: map[string]any{"a": 1}}},
+		{"", hook.Response{Content: "no", SenderType: event.Tool, EnqueueAfter: hook.ToolResults}},
+		{"content", hook.Response{SenderID: "guard", SenderType: event.System}},
+		{"senderType", hook.Response{Content: "no", SenderType: "robot"}},
+		{"enqueueAfter", hook.Response{Content: "no", EnqueueAfter: "tool_results"}},
+	} {
+		err := tc.response.Validate()
+		if tc.field == "" {
+			require.NoError(t, err, "S0-07 S0-21")
+			continue
+		}
+		require.ErrorIs(t, err, event.ErrInvalid)
+		var field *event.FieldError
+		require.ErrorAs(t, err, &field)
+		require.Equal(t, tc.field, field.Field)
+	}
+}
+
+// TestContract is the JSON that a hook workflow in another language exchanges.
+func TestContract(t *testing.T) {
+	request, err := json.Marshal(hook.Request{
+		Context: hook.Context{Hook: "approve", Namespace: "default", ThreadID: "t1", EventID: "e1", TraceID: "e1", ParentEventID: "e0", Agent: "bot", Attempt: 1},
+		Event:   json.RawMessage(`{"type":"message"}`),
+	})
+	require.NoError(t, err)
+	require.Equal(t, `{"hook":"approve","namespace":"default","threadId":"t1","eventId":"e1","traceId":"e1","parentEventId":"e0","agent":"bot","attempt":1,"event":{"type":"message"}}`, string(request))
+
+	for raw, want := range map[string]hook.Verdict{
+		`null`:           {},
+		`{}`:             {},
+		`{"event":null}`: {Event: json.RawMessage("null")},
+		`{"responses":[{"content":"no","senderId":"guard","senderType":"system","enqueueAfter":"immediately","metadata":{"a":1}}]}`: {
+			Responses: []hook.Response{{Content: "no", SenderID: "guard", SenderType: event.System, EnqueueAfter: hook.Immediately, Metadata: map[string]any{"a": 1.0}}},
+		},
+	} {
+		var got hook.Verdict
+		require.NoError(t, json.Unmarshal([]byte(raw), &got))
+		require.Equal(t, want, got)
+	}
+}
+
+func TestVerdictRead(t *testing.T) {
+	changed := `{"type":"message","createdBy":"user","threadId":"t1","message":{"threadId":"t1","senderId":"ann","senderType":"user","content":"changed"}}`
+	for _, tc := range []struct {
+		name    string
+		verdict string
+		outcome event.Outcome
+		problem string
+	}{
+		{"null lets it pass", `null`, event.Passed, ""},
+		{"no event lets it pass", `{"event":null,"responses":[]}`, event.Passed, ""},
+		{"S0-11 S0-12 an event", `{"event":` + changed + `}`, event.Replaced, ""},
+		{"S0-17 responses win", `{"event":` + changed + `,"responses":[{"content":"no"}]}`, event.Responded, ""},
+		{"no event at all", `{"event":7}`, "", "the event that it returned"},
+		{"an event of another thread", `{"event":{"type":"order.created","threadId":"t2","payload":1}}`, "", `threadId: is "t2", but the event's is "t1"`},
+		{"a bad response", `{"responses":[{"content":"no"},{"content":""}]}`, "", "responses[1].content: is required"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var v hook.Verdict
+			require.NoError(t, json.Unmarshal([]byte(tc.verdict), &v))
+			got, err := v.Read(aMessage)
+			if tc.problem != "" {
+				require.ErrorContains(t, err, tc.problem)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, tc.outcome, got.Outcome)
+			require.Equal(t, tc.outcome == event.Replaced, got.Event != nil)
+		})
+	}
+}

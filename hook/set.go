@@ -1,0 +1,118 @@
+package hook
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Set is the hooks and processors of an application. A nil set is empty.
+type Set struct {
+	specs      []Spec
+	hooks      map[string]Hook
+	processors map[string]Processor
+}
+
+// NewSet checks hooks and processors, and puts them in their order: hooks first.
+func NewSet(hooks []Hook, processors []Processor) (*Set, error) {
+	s := &Set{hooks: map[string]Hook{}, processors: map[string]Processor{}}
+	for i, h := range hooks {
+		if err := h.Validate(); err != nil {
+			return nil, fmt.Errorf("hooks[%d]: %w", i, err)
+		}
+		if s.has(h.Name) {
+			return nil, fmt.Errorf("hooks[%d]: the name %q is taken", i, h.Name)
+		}
+		s.hooks[h.Name] = h
+		s.specs = append(s.specs, h.spec())
+	}
+	for i, p := range processors {
+		if p.Name == "" {
+			p.Name = strings.ReplaceAll(p.EventType, ".", "-") + "-processor"
+		}
+		if err := p.Validate(); err != nil {
+			return nil, fmt.Errorf("processors[%d]: %w", i, err)
+		}
+		if s.has(p.Name) {
+			return nil, fmt.Errorf("processors[%d]: the name %q is taken; set Name", i, p.Name)
+		}
+		s.processors[p.Name] = p
+		s.specs = append(s.specs, p.spec())
+	}
+	return s, nil
+}
+
+func (s *Set) has(name string) bool {
+	_, hook := s.hooks[name]
+	_, processor := s.processors[name]
+	return hook || processor
+}
+
+// Specs describes the set, in the order in which its members are asked.
+func (s *Set) Specs() []Spec {
+	if s == nil {
+		return nil
+	}
+	return append([]Spec(nil), s.specs...)
+}
+
+// Hook returns a hook by its name.
+func (s *Set) Hook(name string) (Hook, bool) {
+	if s == nil {
+		return Hook{}, false
+	}
+	h, ok := s.hooks[name]
+	return h, ok
+}
+
+// Processor returns a processor by its name.
+func (s *Set) Processor(name string) (Processor, bool) {
+	if s == nil {
+		return Processor{}, false
+	}
+	p, ok := s.processors[name]
+	return p, ok
+}
+
+func (h Hook) spec() Spec {
+	out := Spec{
+		Name: h.Name, Kind: KindFunc, Filter: h.Filter, Workflow: h.Workflow, OnFailure: h.OnFailure,
+		Timeout: h.Timeout, MaxAttempts: h.MaxAttempts, HoldOutput: h.HoldOutput,
+	}
+	if out.OnFailure == "" {
+		out.OnFailure = Closed
+	}
+	switch {
+	case h.Inline != nil:
+		out.Kind = KindInline
+	case h.Workflow != nil:
+		out.Kind = KindWorkflow
+		if out.MaxAttempts == 0 {
+			out.MaxAttempts = 1
+		}
+	}
+	if out.Kind == KindFunc {
+		out.setDefaults()
+	}
+	return out
+}
+
+func (p Processor) spec() Spec {
+	out := Spec{
+		Name: p.Name, Kind: KindProcessor, Filter: Filter{Types: []string{p.EventType}}, OnFailure: p.OnFailure,
+		Timeout: p.Timeout, MaxAttempts: p.MaxAttempts, ReplaceDefault: p.ReplaceDefault,
+	}
+	if out.OnFailure == "" {
+		out.OnFailure = Open
+	}
+	out.setDefaults()
+	return out
+}
+
+func (s *Spec) setDefaults() {
+	if s.Timeout == 0 {
+		s.Timeout = DefaultTimeout
+	}
+	if s.MaxAttempts == 0 {
+		s.MaxAttempts = DefaultMaxAttempts
+	}
+}

@@ -1,0 +1,84 @@
+package hook
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/threadmill/threadmill/event"
+)
+
+// Kind says how a hook runs.
+type Kind string
+
+// The kinds.
+const (
+	KindFunc      Kind = "func"
+	KindInline    Kind = "inline"
+	KindWorkflow  Kind = "workflow"
+	KindProcessor Kind = "processor"
+)
+
+// Spec is a hook or processor as plain data: what a thread knows of it.
+type Spec struct {
+	Name        string        `json:"name"`
+	Kind        Kind          `json:"kind"`
+	Filter      Filter        `json:"filter"`
+	Workflow    *Workflow     `json:"workflow,omitempty"`
+	OnFailure   FailureMode   `json:"onFailure"`
+	Timeout     time.Duration `json:"timeout,omitempty"`
+	MaxAttempts int           `json:"maxAttempts,omitempty"`
+	HoldOutput  bool          `json:"holdOutput,omitempty"`
+
+	// ReplaceDefault of a processor.
+	ReplaceDefault bool `json:"replaceDefault,omitempty"`
+}
+
+// Subject is what a [Filter] goes by.
+type Subject struct {
+	Namespace string
+	Type      string
+	CreatedBy event.CreatedBy
+	Agent     string
+	Tools     []string
+}
+
+// Matches reports whether the filter selects an event.
+func (f Filter) Matches(s Subject) bool {
+	return f.matchesType(s.Type) &&
+		(len(f.CreatedBy) == 0 || slices.Contains(f.CreatedBy, s.CreatedBy)) &&
+		(len(f.Agents) == 0 || containsFold(f.Agents, s.Agent)) &&
+		(len(f.Tools) == 0 || slices.ContainsFunc(s.Tools, func(t string) bool { return slices.Contains(f.Tools, t) })) &&
+		(len(f.Namespaces) == 0 || slices.Contains(f.Namespaces, s.Namespace))
+}
+
+// Takes reports whether a processor processes events of this type; a hook sees whatever
+// an event has become.
+func (s Spec) Takes(e event.Event) bool {
+	return s.Kind != KindProcessor || s.Filter.matchesType(e.EventType())
+}
+
+func (f Filter) matchesType(typ string) bool {
+	if len(f.Types) == 0 {
+		return typ != event.TypeLLMCall
+	}
+	return slices.ContainsFunc(f.Types, func(pattern string) bool {
+		prefix, wild := strings.CutSuffix(pattern, "*")
+		return pattern == typ || wild && typ != event.TypeLLMCall && strings.HasPrefix(typ, prefix)
+	})
+}
+
+func containsFold(list []string, s string) bool {
+	return slices.ContainsFunc(list, func(x string) bool { return strings.EqualFold(x, s) })
+}
+
+// Matching returns the specs that select an event, in their order.
+func Matching(specs []Spec, s Subject) []Spec {
+	var out []Spec
+	for _, spec := range specs {
+		if spec.Filter.Matches(s) {
+			out = append(out, spec)
+		}
+	}
+	return out
+}
