@@ -51,6 +51,9 @@ type Entry struct {
 	// published a piece.
 	After int64 `json:"after,omitempty"`
 
+	// TraceID is that of the turn which a piece belongs to.
+	TraceID string `json:"traceId,omitempty"`
+
 	// Event is a piece: thought, stream, tool_progress or reset.
 	Event *event.AgentEvent `json:"event,omitempty"`
 
@@ -65,7 +68,7 @@ func (e Entry) Size() int {
 	}
 	v := e.Event
 	return len(v.Content) + len(v.Data) + len(v.ToolArgs) + len(v.Output) + len(v.Error) + len(v.Detail) +
-		len(v.ToolName) + len(v.MessageID) + len(v.Agent) + len(v.ToolCallID)
+		len(v.ToolName) + len(v.MessageID) + len(v.Agent) + len(v.ToolCallID) + len(e.TraceID)
 }
 
 // Encode returns the entry as JSON, or [ErrTooLarge]. The offset is not part of it.

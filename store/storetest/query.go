@@ -54,6 +54,11 @@ func testQueryLimit(t *testing.T, s store.Store) {
 	rest := query(t, s, key, store.Query{After: store.MaxLimit})
 	require.Equal(t, ids(series("r", total))[store.MaxLimit:], ids(rest))
 	require.EqualValues(t, total, query(t, s, key, store.Query{Newest: true})[0].Seq)
+
+	wanted := ids(series("r", store.MaxLimit))
+	found, err := s.RecordsByID(t.Context(), key, wanted...)
+	require.NoError(t, err)
+	require.Equal(t, wanted, ids(found), "as many by id as a query returns")
 }
 
 func testQueryNothing(t *testing.T, s store.Store) {

@@ -57,7 +57,7 @@ func testOrder(t *testing.T, s stream.Stream) {
 	progress := &event.AgentEvent{
 		Type: event.EventToolProgress, ToolName: "shell", Data: json.RawMessage(`{"done":0.5}`), ToolCallID: "call-1", Agent: "writer",
 	}
-	require.NoError(t, s.Publish(testContext(t), key, stream.Entry{After: 12, Event: progress}))
+	require.NoError(t, s.Publish(testContext(t), key, stream.Entry{After: 12, TraceID: "trace-1", Event: progress}))
 
 	got := all(t, s, key, 4)
 	require.Equal(t, "a", got[0].Event.Content)
@@ -67,6 +67,8 @@ func testOrder(t *testing.T, s stream.Stream) {
 	require.Nil(t, got[2].Event)
 	require.Equal(t, *progress, *got[3].Event)
 	require.EqualValues(t, 12, got[3].After)
+	require.Equal(t, "trace-1", got[3].TraceID)
+	require.Empty(t, got[0].TraceID)
 }
 
 func testResume(t *testing.T, s stream.Stream) {

@@ -1,0 +1,193 @@
+package store_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/store/sqlite"
+)
+
+var key = store.Key{Namespace: "ns", ThreadID: "t1"}
+
+// reader counts what is asked of a store.
+type reader struct {
+	store.Store
+	queries int
+	most    int // ids in one question
+	problem error
+}
+
+func (r *reader) Records(ctx context.Context, key store.Key, q store.Query) ([]event.Record, error) {
+	r.queries++
+	return r.Store.Records(ctx, key, q)
+}
+
+func (r *reader) RecordsByID(ctx context.Context, key store.Key, ids ...string) ([]event.Record, error) {
+	r.queries++
+	r.most = max(r.most, len(ids))
+	if r.problem != nil {
+		return nil, r.problem
+	}
+	return r.Store.RecordsByID(ctx, key, ids...)
+}
+
+func newReader(t *testing.T, records ...event.Record) *reader {
+	t.Helper()
+	db, err := sqlite.Open(t.Context(), sqlite.Config{})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = db.Close() })
+	_, err = db.Append(t.Context(), key, store.Batch{Records: records})
+	require.NoError(t, err)
+	return &reader{Store: db}
+}
+
+func messageRecord(m event.Message) event.Record {
+	return event.NewRecord(m.ID, event.TypeMessage, "trace", "", time.Unix(1700000000, 0), m)
+}
+
+func decision(on string, d event.Interception) event.Record {
+	d.EventID = on
+	return event.NewRecord(event.InterceptionID(on), event.TypeHook, "trace", on, time.Unix(1700000001, 0), d)
+}
+
+func text(id, content string) event.Message {
+	return event.Message{ID: id, SenderType: event.Agent, Content: content}
+}
+
+func TestMessagesAsHooksHaveLeftThem(t *testing.T) {
+	calls := []event.ToolCall{{ID: "c1", Function: event.Function{Name: "f", Arguments: "{}"}}}
+	redacted := text("m", "redacted")
+	heldCopy := redacted
+	heldCopy.Held = true
+	for _, tc := range []struct {
+		name     string
+		held     bool
+		decision *event.Interception
+		content  string
+		hidden   bool
+	}{
+		{"nothing was decided", false, nil, "stored", false},
+		{"passed", false, &event.Interception{Outcome: event.Passed}, "stored", false},
+		{"replaced", false, &event.Interception{Outcome: event.Replaced, Message: &redacted}, "redacted", false},
+		{"responded", false, &event.Interception{Outcome: event.Responded}, "stored", false},
+		{"replaced, and then responded to", false, &event.Interception{Outcome: event.Responded, Message: &redacted}, "redacted", false},
+		{"failed", false, &event.Interception{Outcome: event.HookFailed}, "stored", false},
+		{"held, nothing was decided", true, nil, "", true},
+		{"held, passed: what is stored is whole", true, &event.Interception{Outcome: event.Passed, Message: &redacted}, "stored", false},
+		{"held, passed, with a copy that still says so", true, &event.Interception{Outcome: event.Passed, Message: &heldCopy}, "stored", false},
+		{"held, replaced", true, &event.Interception{Outcome: event.Replaced, Message: &redacted}, "redacted", false},
+		{"held, passed without a message", true, &event.Interception{Outcome: event.Passed}, "", true},
+		{"held, responded", true, &event.Interception{Outcome: event.Responded}, "", true},
+		{"held, responded with a message", true, &event.Interception{Outcome: event.Responded, Message: &redacted}, "", true},
+		{"held, overwritten", true, &event.Interception{Outcome: event.Produced, Message: &redacted}, "", true},
+		{"held, failed", true, &event.Interception{Outcome: event.HookFailed, Message: &redacted}, "", true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			asStored := text("m", "stored")
+			asStored.Held, asStored.ToolCalls = tc.held, calls
+			r := newReader(t, messageRecord(asStored))
+			if tc.decision != nil {
+				_, err := r.Append(t.Context(), key, store.Batch{Records: []event.Record{decision("m", *tc.decision)}})
+				require.NoError(t, err)
+			}
+			got, err := store.Messages(t.Context(), r, key, store.Query{})
+			require.NoError(t, err)
+			require.Len(t, got, 1)
+			require.Equal(t, "m", got[0].ID)
+			require.Equal(t, tc.content, got[0].Content)
+			require.Equal(t, tc.hidden, got[0].Hidden)
+			require.Equal(t, tc.hidden, got[0].Held)
+			require.Equal(t, tc.decision != nil, got[0].Decision != nil)
+			var whole event.Message
+			require.NoError(t, json.Unmarshal(got[0].Record.Payload, &whole))
+			require.Equal(t, asStored, whole, "the record is as it was stored")
+			require.Equal(t, calls, got[0].ToolCalls, "models need the calls that results belong to")
+		})
+	}
+}
+
+func TestMessagesOfAPage(t *testing.T) {
+	one, two, three := text("m1", "one"), text("m2", "two"), text("m3", "three")
+	changed := text("m1", "changed")
+	// The decision on the oldest is the newest record.
+	r := newReader(t, messageRecord(one), messageRecord(two), messageRecord(three),
+		event.NewRecord("x", "weather.changed", "", "", time.Unix(0, 0), 1),
+		event.NewRecord(event.InterceptionID("m2"), "mine", "", "", time.Unix(0, 0), 1),
+		decision("m1", event.Interception{Outcome: event.Replaced, Message: &changed}))
+	for _, tc := range []struct {
+		name string
+		q    store.Query
+		want []string
+	}{
+		{"oldest", store.Query{Limit: 2}, []string{"changed", "two"}},
+		{"newest", store.Query{Limit: 2, Newest: true}, []string{"three", "two"}},
+		{"after", store.Query{After: 1}, []string{"two", "three"}},
+		{"before", store.Query{Before: 2}, []string{"changed"}},
+		{"other types are not asked for", store.Query{Types: []string{"weather.changed"}}, []string{"changed", "two", "three"}},
+		{"none", store.Query{After: 3}, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r.queries = 0
+			got, err := store.Messages(t.Context(), r, key, tc.q)
+			require.NoError(t, err)
+			var contents []string
+			for _, m := range got {
+				contents = append(contents, m.Content)
+			}
+			require.Equal(t, tc.want, contents)
+			require.LessOrEqual(t, r.queries, 2)
+		})
+	}
+}
+
+// endless is a store whose pages are longer than they should be.
+type endless struct{ reader }
+
+func (e *endless) Records(context.Context, store.Key, store.Query) ([]event.Record, error) {
+	var out []event.Record
+	for i := range store.MaxLimit + 1 {
+		out = append(out, messageRecord(text(fmt.Sprint("m", i), "x")))
+	}
+	return out, nil
+}
+
+func TestMessagesAskForNoMoreThanAQueryReturns(t *testing.T) {
+	last := fmt.Sprint("m", store.MaxLimit)
+	changed := text(last, "changed")
+	e := &endless{*newReader(t, decision(last, event.Interception{Outcome: event.Replaced, Message: &changed}))}
+	got, err := store.Messages(t.Context(), e, key, store.Query{})
+	require.NoError(t, err)
+	require.Len(t, got, store.MaxLimit+1)
+	require.Equal(t, "changed", got[store.MaxLimit].Content)
+	require.Equal(t, store.MaxLimit, e.most)
+}
+
+func TestMessagesThatCannotBeRead(t *testing.T) {
+	broken := func(id, typ string) event.Record {
+		return event.NewRecord(id, typ, "", "", time.Unix(0, 0), []int{1})
+	}
+	for name, records := range map[string][]event.Record{
+		`message record "m"`:   {broken("m", event.TypeMessage)},
+		`hook record "m.hook"`: {messageRecord(text("m", "a secret")), broken(event.InterceptionID("m"), event.TypeHook)},
+	} {
+		_, err := store.Messages(t.Context(), newReader(t, records...), key, store.Query{})
+		require.ErrorIs(t, err, store.ErrUnreadable)
+		require.ErrorContains(t, err, name)
+	}
+	r := newReader(t, messageRecord(text("m", "one")))
+	r.problem = errors.New("no connection")
+	_, err := store.Messages(t.Context(), r, key, store.Query{})
+	require.ErrorIs(t, err, r.problem)
+	require.NotErrorIs(t, err, store.ErrUnreadable, "it may be read later")
+	require.NoError(t, r.Close())
+	_, err = store.Messages(t.Context(), r, key, store.Query{})
+	require.Error(t, err)
+}
