@@ -12,14 +12,19 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
-// Names of the workflow and its activities.
+// Names of the workflows and their activities.
 const (
 	ThreadWorkflow = "thread"
+
+	// HookWorkflow runs the hooks and processors of one event.
+	HookWorkflow = "hook"
 
 	ActivityCallModel = "call_model"
 	ActivityRunTool   = "run_tool"
 	ActivityRecord    = "record"
 	ActivityNotify    = "notify"
+	ActivityRunHooks  = "run_hooks"
+	ActivityPlanCalls = "plan_calls"
 )
 
 // DefaultTaskQueue is where threads run unless configured otherwise.
@@ -33,13 +38,21 @@ const (
 	SignalPost    = "post"
 	SignalDecide  = "decide"
 	SignalControl = "control"
+
+	// SignalHookDecided comes from a hook workflow to a thread that has moved to a new
+	// run since it started it. It is not for clients.
+	SignalHookDecided = "hook_decided"
+
+	// SignalReport asks a hook workflow for [SignalHookDecided]. It is not for clients.
+	SignalReport = "report"
 )
 
 // Names of updates.
 const (
-	UpdatePost   = "post"
-	UpdateDecide = "decide"
-	UpdateTurn   = "turn"
+	UpdatePost      = "post"
+	UpdateDecide    = "decide"
+	UpdateTurn      = "turn"
+	UpdateSetStatus = "set_status"
 )
 
 // Names of queries.
@@ -75,6 +88,12 @@ const MaxPayload = 256 << 10
 
 // WorkflowID is the id of a thread's workflow.
 func WorkflowID(namespace, threadID string) string { return "thread/" + namespace + "/" + threadID }
+
+// HookWorkflowID is the id of the workflow that runs the hooks of an event. A hook
+// workflow of your own that it starts has "/" and the hook's name behind that.
+func HookWorkflowID(namespace, threadID, eventID string) string {
+	return "hook/" + namespace + "/" + threadID + "/" + eventID
+}
 
 var idForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$`)
 
@@ -149,7 +168,7 @@ type Post struct {
 	// Payload of a message is an event.NewMessage; of other types, any JSON.
 	Payload json.RawMessage `json:"payload"`
 
-	// Priority: higher first. Default 0.
+	// Priority: higher first. Default 0; of background events, event.BackgroundPriority.
 	Priority int `json:"priority,omitempty"`
 
 	// TTL in milliseconds: an event that still waits then is expired. 0 = no limit.
@@ -159,6 +178,14 @@ type Post struct {
 
 	// OnBusy of a message. Default "enqueue".
 	OnBusy OnBusy `json:"onBusy,omitempty"`
+
+	// Agents that answer a message, whoever is addressed in it. They need not take part
+	// in the thread. Empty = as the thread routes it.
+	Agents []string `json:"agents,omitempty"`
+
+	// Tools are the only ones that agents may call in the turn of this event, as far as
+	// they have them. Nil = all that they have; empty = none.
+	Tools *[]string `json:"tools,omitempty"`
 }
 
 // UserMessage makes the post of a person's message.
@@ -238,7 +265,9 @@ type Control struct {
 	By     string        `json:"by,omitempty"`
 	Reason string        `json:"reason,omitempty"`
 
-	// EventID of retry: the failed event. Empty = the one that failed last.
+	// EventID of retry: the failed event. Empty = the one that failed last. Of interrupt:
+	// the event whose turn ends, or which is taken out of the queue. Empty = the turn in
+	// progress, whatever it is.
 	EventID string `json:"eventId,omitempty"`
 }
 
@@ -281,6 +310,10 @@ type TurnResult struct {
 	// Message is the final message of the turn, if there is one.
 	Message *event.Message `json:"message,omitempty"`
 	Error   string         `json:"error,omitempty"`
+
+	// LastRecord is the id of the turn's last record, if that was still to be stored when
+	// the turn ended. Everything of the turn is in the store once this record is.
+	LastRecord string `json:"lastRecord,omitempty"`
 }
 
 // ThreadStatus says what a thread is doing.
@@ -320,6 +353,22 @@ type TurnState struct {
 	TraceID   string     `json:"traceId"`
 	StartedAt time.Time  `json:"startedAt"`
 	Runs      []RunState `json:"runs"`
+
+	// Deciding are the events on which hook workflows decide. Nothing else happens to
+	// them before they have.
+	Deciding []Deciding `json:"deciding,omitempty"`
+}
+
+// Deciding is an event on which a hook workflow decides.
+type Deciding struct {
+	EventID   string `json:"eventId"`
+	EventType string `json:"eventType"`
+
+	// Hooks and processors that match the event, in the order in which they are asked.
+	Hooks []string `json:"hooks"`
+
+	// WorkflowID is the hook workflow's: it shows which of them it waits for.
+	WorkflowID string `json:"workflowId"`
 }
 
 // RunState describes what one agent does in a turn.
@@ -327,8 +376,11 @@ type RunState struct {
 	Agent string `json:"agent"`
 	Step  int    `json:"step"`
 
-	// Doing is "model", "tools" or "done".
-	Doing string   `json:"doing"`
+	// Doing is "model", "tools", "hooks" while the run can do nothing before these have
+	// decided, or "done".
+	Doing string `json:"doing"`
+
+	// Tools of the calls that have no result yet.
 	Tools []string `json:"tools,omitempty"`
 }
 
@@ -337,8 +389,53 @@ type Queue struct {
 	// Processing is the item being processed, if any.
 	Processing *event.Item `json:"processing,omitempty"`
 
-	// Items wait, in the order in which they will be processed.
+	// Items wait, in the order in which they will be processed: the first is next.
 	Items []event.Item `json:"items"`
+
+	// Failed can be retried, the newest last.
+	Failed []event.Item `json:"failed"`
+
+	// Ended are the last items, at most 32, that are done with, the newest last, without
+	// their payloads. What has ended before is in the thread's records only.
+	Ended []event.Item `json:"ended"`
+}
+
+// Find returns the item of an event, if the thread still knows it.
+func (q Queue) Find(eventID string) (event.Item, bool) {
+	if q.Processing != nil && q.Processing.ID == eventID {
+		return *q.Processing, true
+	}
+	for _, items := range [][]event.Item{q.Items, q.Failed, q.Ended} {
+		for i := len(items) - 1; i >= 0; i-- {
+			if items[i].ID == eventID {
+				return items[i], true
+			}
+		}
+	}
+	return event.Item{}, false
+}
+
+// SetStatus changes the status of a queued event by hand: the payload of update
+// "set_status".
+//
+//   - pending: a failed event is retried; the one that is being processed is interrupted,
+//     and processed again.
+//   - completed, failed, expired, overwritten: an event that waits is never processed;
+//     the turn of the one that is being processed is interrupted; a failed one is done
+//     with.
+type SetStatus struct {
+	EventID string       `json:"eventId"`
+	Status  event.Status `json:"status"`
+
+	// By is the person. Required: who did it is kept.
+	By     string `json:"by"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// SetStatusResult answers update "set_status".
+type SetStatusResult struct {
+	// Item is the event as it stands then.
+	Item event.Item `json:"item"`
 }
 
 // Approvals answers query "approvals".

@@ -95,8 +95,9 @@ func (c *Client) Open(ctx context.Context, threadID string, start signals.Start,
 	return nil
 }
 
-// Post signals an event to a thread that exists. It returns the event's id, which
-// it makes when the post has none.
+// Post signals an event, a message or one of another type, to the queue of a thread that
+// exists. It returns the event's id, which it makes when the post has none. A thread
+// that refuses a signal cannot say so: see [Prepare] and [Client.PostUpdate].
 func (c *Client) Post(ctx context.Context, threadID string, p signals.Post) (string, error) {
 	if err := named(&p); err != nil {
 		return "", err
@@ -125,7 +126,8 @@ func (c *Client) PostOrOpen(ctx context.Context, threadID string, start signals.
 	return p.ID, nil
 }
 
-// PostUpdate posts an event and returns once the thread has accepted or refused it.
+// PostUpdate adds an event, a message or one of another type, to the queue of a thread,
+// and returns once the thread has accepted or refused it.
 func (c *Client) PostUpdate(ctx context.Context, threadID string, p signals.Post) (signals.PostResult, error) {
 	if err := named(&p); err != nil {
 		return signals.PostResult{}, err
@@ -173,13 +175,6 @@ func (c *Client) Control(ctx context.Context, threadID string, ctl signals.Contr
 func (c *Client) State(ctx context.Context, threadID string) (signals.State, error) {
 	var out signals.State
 	err := c.query(ctx, threadID, signals.QueryState, &out)
-	return out, err
-}
-
-// Queue asks a thread for its queue.
-func (c *Client) Queue(ctx context.Context, threadID string) (signals.Queue, error) {
-	var out signals.Queue
-	err := c.query(ctx, threadID, signals.QueryQueue, &out)
 	return out, err
 }
 

@@ -1,0 +1,127 @@
+package signals
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/threadmill/threadmill/event"
+)
+
+// Bounds of a [Post].
+const (
+	// MaxTTL is the longest TTL, in milliseconds: a hundred years.
+	MaxTTL = int64(100 * 365 * 24 * time.Hour / time.Millisecond)
+
+	// MaxPostAgents and MaxPostTools are how many may be named.
+	MaxPostAgents = 100
+	MaxPostTools  = 200
+
+	// maxWord bounds what stores keep as an identifier, in bytes.
+	maxWord = 128
+)
+
+// CheckPost reports, as a [*event.FieldError], why a thread refuses a post in whatever
+// state it is. That it is closed, busy, full or has had the event before, only the
+// thread can say.
+func CheckPost(threadID string, p Post) error {
+	if p.ID != "" {
+		if err := CheckEventID("id", p.ID); err != nil {
+			return err
+		}
+	}
+	if len(p.Payload) > MaxPayload {
+		return wrong("payload", "is %d bytes, at most %d are taken; put large data elsewhere and refer to it", len(p.Payload), MaxPayload)
+	}
+	if p.TTL < 0 || p.TTL > MaxTTL {
+		return wrong("ttl", "must be 0 to %d (milliseconds; 0 = no limit)", MaxTTL)
+	}
+	if err := checkWord("traceId", p.TraceID); err != nil {
+		return err
+	}
+	if err := checkWord("parentEventId", p.ParentEventID); err != nil {
+		return err
+	}
+	if err := checkTurn(p); err != nil {
+		return err
+	}
+	switch p.Type {
+	case "", event.TypeMessage:
+		return checkMessage(threadID, p.Payload)
+	case event.TypeToken:
+		return wrong("type", "tokens are never queued; they go to the live stream")
+	}
+	if event.Reserved(p.Type) {
+		return wrong("type", "%q events are made by the thread itself", p.Type)
+	}
+	if err := checkWord("type", p.Type); err != nil {
+		return err
+	}
+	if len(p.Payload) > 0 && !json.Valid(p.Payload) {
+		return wrong("payload", "is not valid JSON")
+	}
+	return nil
+}
+
+// checkTurn checks what a post says about its turn.
+func checkTurn(p Post) error {
+	if len(p.Agents) > MaxPostAgents {
+		return wrong("agents", "are %d, at most %d are taken", len(p.Agents), MaxPostAgents)
+	}
+	for i, agent := range p.Agents {
+		if err := CheckID(fmt.Sprintf("agents[%d]", i), agent); err != nil {
+			return err
+		}
+	}
+	if p.Tools != nil {
+		if len(*p.Tools) > MaxPostTools {
+			return wrong("tools", "are %d, at most %d are taken", len(*p.Tools), MaxPostTools)
+		}
+		for i, tool := range *p.Tools {
+			if err := checkWord(fmt.Sprintf("tools[%d]", i), tool); err != nil {
+				return err
+			}
+		}
+	}
+	switch p.OnBusy {
+	case "", Enqueue, Steer, Interrupt, Reject:
+		return nil
+	}
+	return wrong("onBusy", "%q is not one of enqueue, steer, interrupt, reject", p.OnBusy)
+}
+
+func checkMessage(threadID string, payload json.RawMessage) error {
+	if len(payload) == 0 {
+		return wrong("payload", "is required: threadId, senderId, senderType and content")
+	}
+	var m event.NewMessage
+	dec := json.NewDecoder(bytes.NewReader(payload))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&m); err != nil {
+		return wrong("payload", "is not a message: %s", strings.TrimPrefix(err.Error(), "json: "))
+	}
+	var field *event.FieldError
+	if err := m.Validate(); errors.As(err, &field) {
+		return wrong("payload."+field.Field, "%s", field.Problem)
+	}
+	if m.ThreadID != threadID {
+		return wrong("payload.threadId", "is %q, but this thread is %q", m.ThreadID, threadID)
+	}
+	return nil
+}
+
+// checkWord refuses what no store takes as an identifier.
+func checkWord(field, s string) error {
+	if len(s) > maxWord || !utf8.ValidString(s) || strings.ContainsRune(s, 0) {
+		return wrong(field, "must be at most %d bytes of text without NUL characters", maxWord)
+	}
+	return nil
+}
+
+func wrong(field, format string, args ...any) error {
+	return &event.FieldError{Field: field, Problem: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,153 @@
+package threadclient
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals"
+)
+
+// UnknownEventError says that a thread does not know an event: it never had it, or it
+// was done with long ago. errors.Is(err, [signals.ErrNotFound]) is true, as it is of a
+// thread that is not there; errors.As tells them apart.
+type UnknownEventError struct {
+	ThreadID string
+
+	// EventID is empty where the event that failed last was asked for, and none has.
+	EventID string
+}
+
+func (e *UnknownEventError) Error() string {
+	if e.EventID == "" {
+		return fmt.Sprintf("no event of thread %q has failed", e.ThreadID)
+	}
+	return fmt.Sprintf("thread %q does not know event %.128q: of those that have ended it keeps the last few; "+
+		"what has ended before is in its records", e.ThreadID, e.EventID)
+}
+
+// Unwrap makes errors.Is(err, signals.ErrNotFound) true.
+func (e *UnknownEventError) Unwrap() error { return signals.ErrNotFound }
+
+// Prepare makes a post ready for a thread: it gets an id if it has none, and a message
+// whose payload leaves out its thread gets that. The error is that of [signals.CheckPost]:
+// asked first, a signal, which nobody answers, is not sent in vain.
+func Prepare(threadID string, p *signals.Post) error {
+	if err := signals.CheckID("threadId", threadID); err != nil {
+		return err
+	}
+	if err := named(p); err != nil {
+		return err
+	}
+	if p.Type == "" || p.Type == event.TypeMessage {
+		p.Payload = addressed(threadID, p.Payload)
+	}
+	return signals.CheckPost(threadID, *p)
+}
+
+// addressed names the thread in the payload of a message that does not. What is no
+// message stays as it is.
+func addressed(threadID string, payload json.RawMessage) json.RawMessage {
+	if bytes.Equal(bytes.TrimSpace(payload), []byte("null")) {
+		return nil
+	}
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(payload, &fields) != nil || fields["threadId"] != nil {
+		return payload
+	}
+	id, err := json.Marshal(threadID)
+	if err != nil {
+		return payload
+	}
+	fields["threadId"] = id
+	whole, err := json.Marshal(fields)
+	if err != nil {
+		return payload
+	}
+	return whole
+}
+
+// Queue asks a thread for its queue: what is being processed, what waits in the order of
+// its processing, what failed, and the last that ended. [Client.Post] and
+// [Client.PostUpdate] add to it, events of any type.
+func (c *Client) Queue(ctx context.Context, threadID string) (signals.Queue, error) {
+	var out signals.Queue
+	if err := c.query(ctx, threadID, signals.QueryQueue, &out); err != nil {
+		return out, err
+	}
+	for _, items := range []*[]event.Item{&out.Items, &out.Failed, &out.Ended} {
+		if *items == nil {
+			*items = []event.Item{} // a list in JSON too
+		}
+	}
+	return out, nil
+}
+
+// Item asks a thread for one event of its queue, whatever its status. The error is an
+// [*UnknownEventError] if the thread does not know the event, or no longer.
+func (c *Client) Item(ctx context.Context, threadID, eventID string) (event.Item, error) {
+	q, err := c.Queue(ctx, threadID)
+	if err != nil {
+		return event.Item{}, err
+	}
+	item, known := q.Find(eventID)
+	if !known {
+		return item, &UnknownEventError{ThreadID: threadID, EventID: eventID}
+	}
+	return item, nil
+}
+
+// Processing asks a thread for the event that it is processing; there is one at most.
+// Without one it returns false.
+func (c *Client) Processing(ctx context.Context, threadID string) (event.Item, bool, error) {
+	q, err := c.Queue(ctx, threadID)
+	if err != nil || q.Processing == nil {
+		return event.Item{}, false, err
+	}
+	return *q.Processing, true, nil
+}
+
+// Next asks a thread for the event that it will process next: of those that wait, the
+// one of the highest priority that came first. If none waits it returns false.
+func (c *Client) Next(ctx context.Context, threadID string) (event.Item, bool, error) {
+	q, err := c.Queue(ctx, threadID)
+	if err != nil || len(q.Items) == 0 {
+		return event.Item{}, false, err
+	}
+	return q.Items[0], true, nil
+}
+
+// SetStatus changes the status of a queued event by hand, and returns the event as it
+// stands then; [signals.SetStatus] says what each status does. The error wraps
+// [signals.ErrRefused] if the thread does not know the event or the change is impossible.
+func (c *Client) SetStatus(ctx context.Context, threadID string, s signals.SetStatus) (event.Item, error) {
+	var out signals.SetStatusResult
+	err := c.update(ctx, threadID, signals.UpdateSetStatus, s, &out)
+	return out.Item, err
+}
+
+// Retry processes a failed event again, the one that failed last if eventID is empty,
+// and returns the event as it stands then. By is who wants it, and required. The error
+// is an [*UnknownEventError] if the thread does not know the event or none has failed,
+// and wraps [signals.ErrRefused] if it has not failed.
+func (c *Client) Retry(ctx context.Context, threadID, eventID, by string) (event.Item, error) {
+	q, err := c.Queue(ctx, threadID)
+	if err != nil {
+		return event.Item{}, err
+	}
+	if eventID == "" && len(q.Failed) > 0 {
+		eventID = q.Failed[len(q.Failed)-1].ID
+	}
+	item, known := q.Find(eventID)
+	switch {
+	case !known:
+		return item, &UnknownEventError{ThreadID: threadID, EventID: eventID}
+	case item.Status != event.Failed:
+		// Pending would interrupt an event that is being processed: no retry.
+		return item, fmt.Errorf("retrying event %q of thread %q: %w: it is %s, and only a failed event is retried",
+			eventID, threadID, signals.ErrRefused, item.Status)
+	}
+	return c.SetStatus(ctx, threadID, signals.SetStatus{EventID: eventID, Status: event.Pending, By: by})
+}
