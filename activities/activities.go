@@ -12,6 +12,7 @@ import (
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/signals"
@@ -33,6 +34,9 @@ type Config struct {
 
 	// Tools are all tools; an agent uses those that it names.
 	Tools *tool.Set
+
+	// Hooks and processors of the application.
+	Hooks *hook.Set
 
 	// MaxModelAttempts is how often a model call that fails in a way that may pass is
 	// made in all. Default 6, which with the waits between them takes about a minute.
@@ -64,8 +68,9 @@ const HeartbeatThrottle = 6 * time.Second
 
 // Activities are the activities of a thread.
 type Activities struct {
-	cfg Config
-	log *slog.Logger
+	cfg   Config
+	log   *slog.Logger
+	grace time.Duration
 }
 
 // New makes the activities.
@@ -94,7 +99,7 @@ func New(cfg Config) (*Activities, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	return &Activities{cfg: cfg, log: cfg.Logger}, nil
+	return &Activities{cfg: cfg, log: cfg.Logger, grace: stopGrace}, nil
 }
 
 // Registrar is what activities register with: a Temporal worker or test environment.
@@ -109,6 +114,8 @@ func (a *Activities) Register(r Registrar) {
 		signals.ActivityRunTool:   a.RunTool,
 		signals.ActivityRecord:    a.Record,
 		signals.ActivityNotify:    a.Notify,
+		signals.ActivityRunHooks:  a.RunHooks,
+		signals.ActivityPlanCalls: a.PlanCalls,
 	} {
 		r.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name})
 	}

@@ -1,34 +1,33 @@
 package activities
 
 import (
-	"encoding/json"
-	"fmt"
 	"strings"
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/store"
 )
 
 // transcript turns a thread's newest messages, newest first, into what the agent's
 // model is shown: instructions first, then the conversation, valid for every
 // provider. Other agents speak as participants, by name; their tool calls are their
-// own affair.
-func transcript(who agent.Agent, newest []event.Record) ([]llm.Message, error) {
+// own affair. Of a hidden message only its calls remain, for the results that follow.
+func transcript(who agent.Agent, newest []store.Message) []llm.Message {
 	out := make([]llm.Message, 0, len(newest)+1)
 	if who.Instructions != "" {
 		out = append(out, llm.Message{Role: event.RoleSystem, Content: who.Instructions})
 	}
 	for i := len(newest) - 1; i >= 0; i-- {
-		var m event.Message
-		if err := json.Unmarshal(newest[i].Payload, &m); err != nil {
-			return nil, fmt.Errorf("reading stored message %s: %w", newest[i].ID, err)
+		m := newest[i]
+		if m.Hidden && len(m.ToolCalls) == 0 {
+			continue
 		}
-		if shown, ok := asSeenBy(who.Name, m); ok {
+		if shown, ok := asSeenBy(who.Name, m.Message); ok {
 			out = append(out, shown)
 		}
 	}
-	return llm.Repair(out), nil
+	return llm.Repair(out)
 }
 
 // asSeenBy returns a message as one agent's model sees it.

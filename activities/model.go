@@ -16,6 +16,7 @@ import (
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/store"
@@ -30,9 +31,15 @@ func (a *Activities) CallModel(ctx context.Context, in thread.ModelStep) (thread
 	if err != nil {
 		return thread.ModelReply{}, err
 	}
-	who, err := a.cfg.Agents.Agent(ctx, in.Thread.Namespace, in.Agent)
+	who, err := a.agentFor(ctx, in.Thread, in.Agent, in.Tools)
 	if err != nil {
-		return thread.ModelReply{}, agentError(err)
+		return thread.ModelReply{}, err
+	}
+	if in.Model != "" {
+		who.Model = in.Model
+	}
+	if in.Instructions != "" {
+		who.Instructions = strings.TrimSpace(who.Instructions + "\n\n" + in.Instructions)
 	}
 	call := &modelCall{a: a, in: in, agent: who, head: head.Head, attempt: int(activity.GetInfo(ctx).Attempt)}
 	call.agent.Limits = who.Limits.WithDefaults()
@@ -108,7 +115,8 @@ func (c *modelCall) reply(records []event.Record) (thread.ModelReply, error) {
 			for _, call := range m.ToolCalls {
 				out.Calls = append(out.Calls, c.a.plan(c.agent, call))
 			}
-			out.Message = thread.Carry(m)
+			out.Message = c.carry(m)
+			c.decide(&out, m)
 		case event.TypeLLMCall:
 			var call event.LLMCall
 			if err := json.Unmarshal(r.Payload, &call); err != nil {
@@ -120,21 +128,60 @@ func (c *modelCall) reply(records []event.Record) (thread.ModelReply, error) {
 	return out, nil
 }
 
+// decide asks inline hooks about the reply. What they change is the thread's to write.
+func (c *modelCall) decide(out *thread.ModelReply, m event.Message) {
+	if len(c.in.Inline) == 0 {
+		return
+	}
+	out.OnMessage, out.OnCalls = c.inline(m)
+	out.Held = !out.OnMessage.Silent || !out.OnCalls.Silent
+}
+
+func (c *modelCall) inline(m event.Message) (onMessage, onCalls *thread.Decision) {
+	about := hook.Subject{Namespace: c.in.Thread.Namespace, Type: event.TypeMessage, CreatedBy: event.Agent, Agent: c.agent.Name}
+	info := hook.Context{
+		Namespace: c.in.Thread.Namespace, ThreadID: c.in.Thread.ThreadID, EventID: c.in.MessageID, TraceID: c.in.TraceID,
+		ParentEventID: c.in.EventID, Agent: c.agent.Name,
+	}
+	said := thread.Decision{Outcome: event.Passed, Silent: true}
+	asked := said
+	if m.Content != "" {
+		said = thread.Inline(c.a.cfg.Hooks, hook.Matching(c.in.Inline, about), info, thread.MessageEvent(m))
+	}
+	if len(m.ToolCalls) > 0 {
+		about.Type, info.EventID = event.TypeToolCall, thread.CallsID(c.in.MessageID)
+		for _, call := range m.ToolCalls {
+			about.Tools = append(about.Tools, call.Function.Name)
+		}
+		asked = thread.Inline(c.a.cfg.Hooks, hook.Matching(c.in.Inline, about), info,
+			event.ToolCallEvent{ThreadID: c.in.Thread.ThreadID, AgentName: c.agent.Name, ToolCalls: m.ToolCalls})
+	}
+	return &said, &asked
+}
+
+// carry is the message as the workflow hears of it.
+func (c *modelCall) carry(m event.Message) event.Message {
+	if c.in.Quiet {
+		return thread.CarryWhole(m)
+	}
+	return thread.Carry(m)
+}
+
 func (c *modelCall) llmCallID() string { return c.in.MessageID + ".llm" }
 
 // request builds what the model is shown: the agent's instructions, the thread's
-// newest messages, the agent's tools.
+// newest messages as hooks have left them, the agent's tools.
 func (c *modelCall) request(ctx context.Context, model string) (llm.Request, error) {
-	records, err := c.a.cfg.Store.Records(ctx, store.Key(c.in.Thread), store.Query{
-		Types: []string{event.TypeMessage}, Limit: c.agent.Limits.ContextMessages, Newest: true,
+	messages, err := store.Messages(ctx, c.a.cfg.Store, store.Key(c.in.Thread), store.Query{
+		Limit: c.agent.Limits.ContextMessages, Newest: true,
 	})
-	if err != nil {
+	switch {
+	case errors.Is(err, store.ErrUnreadable):
+		return llm.Request{}, configError(err)
+	case err != nil:
 		return llm.Request{}, readError(err)
 	}
-	c.context, err = transcript(c.agent, records)
-	if err != nil {
-		return llm.Request{}, configError(err)
-	}
+	c.context = transcript(c.agent, messages)
 	return llm.Request{
 		Model: model, Messages: c.context, Tools: c.a.toolsOf(c.agent),
 		Temperature: c.agent.Temperature, MaxOutputTokens: c.agent.MaxOutputTokens, ReasoningEffort: c.agent.ReasoningEffort,
@@ -184,6 +231,9 @@ func (c *modelCall) safely(ctx context.Context, p llm.Provider, req llm.Request,
 // show publishes a piece of the reply. If the stream has lost pieces before it,
 // viewers begin the message anew with all of it.
 func (c *modelCall) show(ctx context.Context, d llm.Delta) {
+	if c.in.Quiet {
+		return
+	}
 	c.thought.WriteString(d.Thought)
 	c.text.WriteString(d.Text)
 	if !c.piece(ctx, d) {
@@ -202,12 +252,12 @@ func (c *modelCall) piece(ctx context.Context, d llm.Delta) (lost bool) {
 	if d.Thought != "" {
 		e.Type, e.Content = event.EventThought, d.Thought
 	}
-	return c.a.publish(ctx, c.in.Thread, stream.Entry{After: c.head, Event: &e})
+	return c.a.publish(ctx, c.in.Thread, stream.Entry{After: c.head, TraceID: c.in.TraceID, Event: &e})
 }
 
 // reset tells viewers to discard what they have seen of the message.
 func (c *modelCall) reset(ctx context.Context) {
-	c.a.publish(ctx, c.in.Thread, stream.Entry{After: c.head, Event: &event.AgentEvent{
+	c.a.publish(ctx, c.in.Thread, stream.Entry{After: c.head, TraceID: c.in.TraceID, Event: &event.AgentEvent{
 		Type: event.EventReset, Agent: c.agent.Name, MessageID: c.in.MessageID, Attempt: c.attempt,
 	}})
 }
@@ -244,13 +294,18 @@ func (c *modelCall) records(res llm.Response, interrupted bool) []event.Record {
 		Usage: res.Usage, Messages: len(c.context), FinishReason: res.FinishReason, DurationMS: now.Sub(c.started).Milliseconds(),
 	})}
 	final := event.Final{Agent: c.agent.Name}
+	hold := c.in.Hold
 	if res.Content != "" || len(res.ToolCalls) > 0 {
 		final.MessageID = c.in.MessageID
-		out = append(out, record(c.in.MessageID, event.TypeMessage, event.Message{
+		m := event.Message{
 			ID: c.in.MessageID, ThreadID: c.in.Thread.ThreadID, SenderID: c.agent.Name, SenderType: event.Agent,
 			Role: event.RoleAssistant, Content: res.Content, ToolCalls: res.ToolCalls, AgentID: c.agent.Name,
-			ReplyToMessageID: c.in.ReplyTo, Interrupted: interrupted,
-		}))
+			ReplyToMessageID: c.in.ReplyTo, Interrupted: interrupted, Held: c.in.Quiet && res.Content != "",
+		}
+		out = append(out, record(m.ID, event.TypeMessage, m))
+		var decided thread.ModelReply
+		c.decide(&decided, m)
+		hold = hold || decided.Held
 	}
 	switch {
 	case len(res.ToolCalls) > 0:
@@ -258,13 +313,11 @@ func (c *modelCall) records(res llm.Response, interrupted bool) []event.Record {
 			ThreadID: c.in.Thread.ThreadID, AgentName: c.agent.Name, ToolCalls: res.ToolCalls,
 		}))
 		for _, call := range res.ToolCalls {
-			if p := c.a.plan(c.agent, call); p.NeedsApproval {
-				out = append(out, record(call.ID+".request", event.TypeApprovalRequest, event.ApprovalRequest{
-					ToolCallID: call.ID, ToolName: p.Name, Arguments: call.Function.Arguments, Agent: c.agent.Name, Reason: p.Reason, RequestedAt: now,
-				}))
+			if p := c.a.plan(c.agent, call); p.NeedsApproval && !hold {
+				out = append(out, request(call, p, c.agent.Name, c.in.TraceID, c.in.EventID, now))
 			}
 		}
-	case !interrupted:
+	case !interrupted && !hold:
 		out = append(out, record(c.in.MessageID+".final", event.TypeFinal, final))
 	}
 	return out
@@ -293,7 +346,7 @@ func (c *modelCall) failed(ctx context.Context, err error) error {
 	message := err.Error()
 	switch {
 	case !opts.NonRetryable:
-		c.a.publish(ctx, c.in.Thread, stream.Entry{After: c.head, Event: &event.AgentEvent{
+		c.a.publish(ctx, c.in.Thread, stream.Entry{After: c.head, TraceID: c.in.TraceID, Event: &event.AgentEvent{
 			Type: event.EventStatus, Agent: c.agent.Name,
 			Status: &event.StatusChange{Status: event.StatusRetrying, Detail: fmt.Sprintf("%s (attempt %d of %d)", message, c.attempt, c.a.cfg.MaxModelAttempts)},
 		}})

@@ -16,6 +16,7 @@ import (
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/store"
@@ -43,27 +44,15 @@ func (a *Activities) toolsOf(who agent.Agent) []llm.Tool {
 	return out
 }
 
-// plan tells the workflow how a call is to be run. A call that cannot run asks
-// nobody: running it gives the model its error.
-func (a *Activities) plan(who agent.Agent, call event.ToolCall) thread.PlannedCall {
-	p := thread.PlannedCall{ID: call.ID, Name: call.Function.Name, Unfit: true, Quick: true}
-	t, ok := a.toolOf(who, p.Name)
-	if !ok {
-		return p
-	}
-	d := t.Definition().WithDefaults()
-	if tool.CheckArguments(d, call.Function.Arguments) != nil {
-		return p
-	}
-	p.Unfit, p.Quick = false, d.Quick
-	if who.Approval(p.Name, d.NeedsApproval) == agent.Always {
-		p.NeedsApproval, p.Arguments, p.Reason = true, thread.CarryArguments(call.Function.Arguments), d.ApprovalReason
-	}
-	return p
-}
-
 // RunTool runs one stored tool call and stores its result.
 func (a *Activities) RunTool(ctx context.Context, in thread.ToolStep) (thread.ToolReply, error) {
+	if in.Edited {
+		// What hooks have made of the calls may be among what is handed over.
+		if _, err := a.append(ctx, in.Thread, store.Batch{}, in.Flush); err != nil {
+			return thread.ToolReply{}, err
+		}
+		in.Flush = thread.Flush{}
+	}
 	run := &toolRun{a: a, in: in, attempt: int(activity.GetInfo(ctx).Attempt)}
 	reply, done, err := run.load(ctx)
 	if done || err != nil {
@@ -76,6 +65,7 @@ func (a *Activities) RunTool(ctx context.Context, in thread.ToolStep) (thread.To
 		}
 		return run.finish(ctx, store.ToolFailed, failure(err))
 	}
+	who = allowed(who, in.Tools)
 	t, ok := a.toolOf(who, in.ToolName)
 	if !ok {
 		return run.finish(ctx, store.ToolFailed, failure(fmt.Errorf("unknown tool %q; the tools are %v", in.ToolName, who.Tools)))
@@ -118,30 +108,56 @@ func failure(err error) tool.Result {
 func (r *toolRun) load(ctx context.Context) (thread.ToolReply, bool, error) {
 	r.started = time.Now()
 	resultID := thread.ResultID(r.in.ToolCallID)
-	records, err := r.a.cfg.Store.RecordsByID(ctx, store.Key(r.in.Thread), r.in.MessageID, resultID)
+	ids := []string{r.in.MessageID, resultID}
+	if r.in.Edited {
+		ids = append(ids, event.InterceptionID(thread.CallsID(r.in.MessageID)))
+	}
+	records, err := r.a.cfg.Store.RecordsByID(ctx, store.Key(r.in.Thread), ids...)
 	if err != nil {
 		return thread.ToolReply{}, false, readError(err)
 	}
+	var calls []event.ToolCall
 	for _, rec := range records {
-		var m event.Message
-		if err := json.Unmarshal(rec.Payload, &m); err != nil {
-			return thread.ToolReply{}, false, configError(fmt.Errorf("reading stored message %s: %w", rec.ID, err))
-		}
 		if rec.ID == resultID {
-			done, err := r.a.append(ctx, r.in.Thread, store.Batch{}, r.in.Flush)
-			r.a.publish(ctx, r.in.Thread, stream.Entry{Stored: max(done.Head, rec.Seq)})
-			return thread.ToolReply{ToolCallID: r.in.ToolCallID, Status: resultStatus(m.IsError)}, true, err
+			return r.resume(ctx, rec)
 		}
-		for _, call := range m.ToolCalls {
-			if call.ID == r.in.ToolCallID {
-				r.stored = call
-			}
+		if calls, err = edited(calls, rec); err != nil {
+			return thread.ToolReply{}, false, configError(fmt.Errorf("reading stored record %s: %w", rec.ID, err))
+		}
+	}
+	for _, call := range calls {
+		if call.ID == r.in.ToolCallID {
+			r.stored = call
 		}
 	}
 	if r.stored.ID == "" {
 		return thread.ToolReply{}, false, configError(fmt.Errorf("tool call %s is not in message %s", r.in.ToolCallID, r.in.MessageID))
 	}
 	return thread.ToolReply{}, false, nil
+}
+
+// resume returns the result of a call that has one already.
+func (r *toolRun) resume(ctx context.Context, rec event.Record) (thread.ToolReply, bool, error) {
+	var m event.Message
+	if err := json.Unmarshal(rec.Payload, &m); err != nil {
+		return thread.ToolReply{}, false, configError(fmt.Errorf("reading stored message %s: %w", rec.ID, err))
+	}
+	done, err := r.a.append(ctx, r.in.Thread, store.Batch{}, r.in.Flush)
+	r.a.publish(ctx, r.in.Thread, stream.Entry{Stored: max(done.Head, rec.Seq)})
+	return r.reply(resultStatus(m.IsError), m), true, err
+}
+
+// reply is what the workflow hears of the result.
+func (r *toolRun) reply(status string, m event.Message) thread.ToolReply {
+	out := thread.ToolReply{ToolCallID: r.in.ToolCallID, Status: status}
+	if len(r.in.Inline) > 0 {
+		d := thread.Inline(r.a.cfg.Hooks, r.in.Inline, hook.Context{
+			Namespace: r.in.Thread.Namespace, ThreadID: r.in.Thread.ThreadID, EventID: m.ID, TraceID: r.in.TraceID,
+			ParentEventID: r.in.EventID, Agent: r.in.Agent,
+		}, thread.MessageEvent(m))
+		out.Decision = &d
+	}
+	return out
 }
 
 func resultStatus(isError bool) string {
@@ -223,8 +239,8 @@ func (r *toolRun) safely(ctx context.Context, t tool.Tool, call tool.Call) (res 
 	return t.Call(ctx, call)
 }
 
-// stopGrace is how long a tool that was told to stop may take to do so, before its
-// run is given up as it is.
+// stopGrace is how long a tool or a hook that was told to stop may take to do so, before
+// its run is given up as it is.
 const stopGrace = 30 * time.Second
 
 // within runs a tool until it ends, or until it has been told to stop and does not:
@@ -244,7 +260,7 @@ func (r *toolRun) within(ctx context.Context, t tool.Tool, call tool.Call) (tool
 		return e.res, e.err
 	case <-ctx.Done():
 	}
-	grace := time.NewTimer(stopGrace)
+	grace := time.NewTimer(r.a.grace)
 	defer grace.Stop()
 	select {
 	case e := <-ended:
@@ -287,13 +303,14 @@ func (r *toolRun) finish(ctx context.Context, status store.ToolStatus, res tool.
 		res.Details = nil
 	}
 	id := thread.ResultID(r.in.ToolCallID)
-	record := event.NewRecord(id, event.TypeMessage, r.in.TraceID, r.in.EventID, now, event.Message{
+	m := event.Message{
 		ID: id, ThreadID: r.in.Thread.ThreadID, SenderID: r.in.ToolName, SenderType: event.Tool, Role: event.RoleTool,
 		Content: res.Output, ToolCallID: r.in.ToolCallID, ToolName: r.in.ToolName, IsError: res.IsError, AgentID: r.in.Agent,
 		ReplyToMessageID: r.in.MessageID, Metadata: res.Details,
-	})
+	}
+	record := event.NewRecord(id, event.TypeMessage, r.in.TraceID, r.in.EventID, now, m)
 	_, err := r.a.append(ctx, r.in.Thread, store.Batch{Records: []event.Record{record}, ToolFinish: &log}, r.in.Flush)
-	return thread.ToolReply{ToolCallID: r.in.ToolCallID, Status: string(status)}, err
+	return r.reply(string(status), m), err
 }
 
 // progress shows what a tool reports while it runs, and nothing after it has ended.
@@ -321,7 +338,7 @@ func (p *progress) publish(data any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.stopped {
-		p.run.a.publish(p.ctx, p.run.in.Thread, stream.Entry{After: p.run.head, Event: &e})
+		p.run.a.publish(p.ctx, p.run.in.Thread, stream.Entry{After: p.run.head, TraceID: p.run.in.TraceID, Event: &e})
 	}
 }
 

@@ -13,10 +13,6 @@ import (
 )
 
 const (
-	// heartbeatTimeout is how long a dead worker goes unnoticed. Activities beat more
-	// often (activities.HeartbeatEvery).
-	heartbeatTimeout = 12 * time.Second
-
 	// longestStep is above every limit that an agent or a tool may have: the activity
 	// itself keeps to those.
 	longestStep = 25 * time.Hour
@@ -44,16 +40,28 @@ func (t *conversation) callModel(ctx workflow.Context, r *thread.Run, step threa
 	return reply, err
 }
 
-func (t *conversation) runTool(ctx workflow.Context, c *thread.Call, step thread.ToolStep) error {
+func (t *conversation) runTool(ctx workflow.Context, c *thread.Call, step thread.ToolStep) (thread.ToolReply, error) {
 	var reply thread.ToolReply
 	summary := fmt.Sprintf("%s · %s", step.Agent, c.Plan.Name)
 	if c.Plan.Quick {
 		err := workflow.ExecuteLocalActivity(local(ctx, summary), signals.ActivityRunTool, step).Get(ctx, &reply)
 		if err == nil || ctx.Err() != nil {
-			return err
+			return reply, err
 		}
 	}
-	return workflow.ExecuteActivity(activity(ctx, summary), signals.ActivityRunTool, step).Get(ctx, &reply)
+	err := workflow.ExecuteActivity(activity(ctx, summary), signals.ActivityRunTool, step).Get(ctx, &reply)
+	return reply, err
+}
+
+// planCalls plans the calls that hooks have changed or made.
+func (t *conversation) planCalls(ctx workflow.Context, r *thread.Run, step thread.PlanStep) (thread.PlanReply, error) {
+	var reply thread.PlanReply
+	summary := fmt.Sprintf("%s · plan %d calls", r.Agent, len(step.Only))
+	err := workflow.ExecuteLocalActivity(local(ctx, summary), signals.ActivityPlanCalls, step).Get(ctx, &reply)
+	if err != nil && ctx.Err() == nil {
+		err = workflow.ExecuteActivity(activity(ctx, summary), signals.ActivityPlanCalls, step).Get(ctx, &reply)
+	}
+	return reply, err
 }
 
 // record stores what no other activity will. It waits out any outage of the store.
@@ -65,6 +73,13 @@ func (t *conversation) record(ctx workflow.Context) {
 	}
 	if err == nil {
 		t.state.Flushed(step.Flush)
+	}
+}
+
+// unburden stores what waits for it, when that is more than the next step takes.
+func (t *conversation) unburden(ctx workflow.Context) {
+	for t.hooked && t.state.Overloaded() && ctx.Err() == nil {
+		t.record(ctx)
 	}
 }
 
@@ -89,11 +104,20 @@ func brief(summary string) string {
 func activity(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		StartToCloseTimeout: longestStep,
-		HeartbeatTimeout:    heartbeatTimeout,
+		HeartbeatTimeout:    workflow.GetActivityOptions(ctx).HeartbeatTimeout,
 		RetryPolicy:         retry,
 		WaitForCancellation: true,
 		Summary:             brief(summary),
 	})
+}
+
+// staleAfter sets how long a dead worker goes unnoticed. Activities beat more often
+// (activities.HeartbeatEvery).
+func staleAfter(ctx workflow.Context, limit time.Duration) workflow.Context {
+	if limit == 0 {
+		limit = DefaultStaleAfter
+	}
+	return workflow.WithHeartbeatTimeout(ctx, limit)
 }
 
 func local(ctx workflow.Context, summary string) workflow.Context {

@@ -20,6 +20,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
@@ -42,6 +43,14 @@ type fakes struct {
 	tools   []string
 	notices []thread.NotifyStep
 
+	asked   []thread.HookStep
+	planned []thread.PlanStep
+
+	// hook answers in place of a hook or processor that is a function; the default lets
+	// all pass.
+	hook func(in thread.HookStep, name string) said
+	// plan answers a planning; the default plans what is stored as plain calls.
+	plan func(thread.PlanStep) (thread.PlanReply, error)
 	// model answers a call of the model; the default repeats nothing and ends the run.
 	model func(context.Context, thread.ModelStep) (thread.ModelReply, error)
 	// tool answers a run of a tool; the default succeeds.
@@ -208,7 +217,10 @@ type world struct {
 
 func newWorld(t *testing.T) *world { return worldWith(t, newFakes(t)) }
 
-func worldWith(t *testing.T, f *fakes) *world {
+func worldWith(t *testing.T, f *fakes) *world { return hookedWorld(t, f, nil) }
+
+// hookedWorld is a world in which there are hooks and processors.
+func hookedWorld(t *testing.T, f *fakes, set *hook.Set) *world {
 	t.Helper()
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
@@ -218,10 +230,11 @@ func worldWith(t *testing.T, f *fakes) *world {
 	w.SetTestTimeout(patience)
 	// A workflow that is not scheduled for a second would be taken for one that hangs.
 	w.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: patience})
-	w.RegisterWorkflowWithOptions(workflows.Thread, workflow.RegisterOptions{Name: signals.ThreadWorkflow})
+	(&workflows.Workflows{Hooks: set}).Register(w)
 	for name, fn := range map[string]any{
 		signals.ActivityCallModel: f.callModel, signals.ActivityRunTool: f.runTool,
 		signals.ActivityRecord: f.record, signals.ActivityNotify: f.notify,
+		signals.ActivityRunHooks: f.runHooks, signals.ActivityPlanCalls: f.planCalls,
 	} {
 		w.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: name})
 	}

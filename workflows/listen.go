@@ -25,11 +25,7 @@ func (t *conversation) listen(ctx workflow.Context) error {
 			return v, nil
 		}, workflow.QueryHandlerOptions{Description: "what the thread is doing"}),
 		workflow.SetQueryHandlerWithOptions(ctx, signals.QueryQueue, func() (signals.Queue, error) {
-			q := signals.Queue{Items: t.state.Ordered()}
-			if t.state.Turn != nil {
-				q.Processing = &t.state.Turn.Item
-			}
-			return q, nil
+			return t.state.QueueView(), nil
 		}, workflow.QueryHandlerOptions{Description: "the events that wait, in order"}),
 		workflow.SetQueryHandlerWithOptions(ctx, signals.QueryApprovals, func() (signals.Approvals, error) {
 			return signals.Approvals{Approvals: t.state.Approvals()}, nil
@@ -44,6 +40,11 @@ func (t *conversation) listen(ctx workflow.Context) error {
 		workflow.SetUpdateHandlerWithOptions(ctx, signals.UpdateDecide, t.updateDecide, workflow.UpdateHandlerOptions{
 			Description: "decide on a tool call", Validator: func(_ workflow.Context, d signals.Decide) error {
 				return refuse(thread.CheckDecide(d))
+			},
+		}),
+		workflow.SetUpdateHandlerWithOptions(ctx, signals.UpdateSetStatus, t.updateSetStatus, workflow.UpdateHandlerOptions{
+			Description: "change the status of a queued event", Validator: func(_ workflow.Context, c signals.SetStatus) error {
+				return refuse(t.state.CheckSetStatus(c))
 			},
 		}),
 	)
@@ -77,6 +78,7 @@ func (t *conversation) inboxes(ctx workflow.Context) []inbox {
 		{workflow.GetSignalChannel(ctx, signals.SignalPost), receive(t, signals.SignalPost, t.post)},
 		{workflow.GetSignalChannel(ctx, signals.SignalDecide), receive(t, signals.SignalDecide, t.decide)},
 		{workflow.GetSignalChannel(ctx, signals.SignalControl), receive(t, signals.SignalControl, t.control)},
+		{workflow.GetSignalChannel(ctx, signals.SignalHookDecided), receive(t, signals.SignalHookDecided, t.hookDecided)},
 	}
 }
 
@@ -131,7 +133,7 @@ func (t *conversation) control(ctx workflow.Context, name string, c signals.Cont
 	var err error
 	switch c.Action {
 	case signals.ControlInterrupt:
-		t.interrupt(c)
+		err = t.interruptEvent(ctx, c)
 	case signals.ControlClose:
 		if t.state.Closing == nil {
 			t.state.Closing = &c
@@ -145,6 +147,34 @@ func (t *conversation) control(ctx workflow.Context, name string, c signals.Cont
 	if err != nil {
 		t.state.Reject(workflow.Now(ctx), name, c, err)
 	}
+}
+
+// interruptEvent ends the turn that is meant, or takes its event out of the queue.
+func (t *conversation) interruptEvent(ctx workflow.Context, c signals.Control) error {
+	switch {
+	case c.EventID == "" || t.state.InTurn(c.EventID):
+		t.interrupt(c)
+	case !t.state.Cancel(workflow.Now(ctx), c):
+		return &event.FieldError{Field: "eventId", Problem: fmt.Sprintf("event %q is neither processed nor queued", c.EventID)}
+	}
+	return nil
+}
+
+func (t *conversation) hookDecided(ctx workflow.Context, name string, d thread.HookDecided) {
+	if err := t.state.HookDecided(d); err != nil {
+		t.state.Reject(workflow.Now(ctx), name, d, err)
+	}
+}
+
+func (t *conversation) updateSetStatus(ctx workflow.Context, c signals.SetStatus) (signals.SetStatusResult, error) {
+	it, interrupt, err := t.state.SetStatus(workflow.Now(ctx), c)
+	if err != nil {
+		return signals.SetStatusResult{}, refuse(err)
+	}
+	if interrupt {
+		t.interrupt(signals.Control{Action: signals.ControlInterrupt, By: c.By, Reason: c.Reason})
+	}
+	return signals.SetStatusResult{Item: it}, nil
 }
 
 // interrupt ends the turn in progress, if there is one.

@@ -2,10 +2,12 @@ package workflows
 
 import (
 	"fmt"
+	"time"
 
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
@@ -17,9 +19,34 @@ type Input struct {
 	State *thread.State `json:"state,omitempty"`
 }
 
+// Workflows are the workflows of threads.
+type Workflows struct {
+	// Hooks and processors of the application.
+	Hooks *hook.Set
+
+	// StaleAfter is how long a step may be silent before it counts as lost with its
+	// worker, and is run again. Default [DefaultStaleAfter].
+	StaleAfter time.Duration
+}
+
+// DefaultStaleAfter is the default of [Workflows].StaleAfter.
+const DefaultStaleAfter = 12 * time.Second
+
+// Registrar is what workflows register with: a Temporal worker or test environment.
+type Registrar interface {
+	RegisterWorkflowWithOptions(w any, options workflow.RegisterOptions)
+}
+
+// Register registers every workflow under its published name.
+func (w *Workflows) Register(r Registrar) {
+	r.RegisterWorkflowWithOptions(w.Thread, workflow.RegisterOptions{Name: signals.ThreadWorkflow})
+	r.RegisterWorkflowWithOptions(w.Hook, workflow.RegisterOptions{Name: signals.HookWorkflow})
+}
+
 // Thread is one conversation, from its first event until it is closed.
-func Thread(ctx workflow.Context, in Input) error {
-	t, err := open(ctx, in)
+func (w *Workflows) Thread(ctx workflow.Context, in Input) error {
+	ctx = staleAfter(ctx, w.StaleAfter)
+	t, err := w.open(ctx, in)
 	if err != nil {
 		return err
 	}
@@ -38,6 +65,8 @@ func Thread(ctx workflow.Context, in Input) error {
 			return t.continueAsNew(ctx)
 		case t.state.Turn != nil:
 			t.turn(ctx)
+		case t.state.Heavy():
+			t.record(ctx)
 		case t.begin(ctx):
 			t.turn(ctx)
 		case t.state.Unstored():
@@ -51,6 +80,11 @@ func Thread(ctx workflow.Context, in Input) error {
 type conversation struct {
 	state *thread.State
 
+	// hooks are the application's, if history says that this run asks them at all.
+	hooks      *hook.Set
+	hooked     bool
+	lastInline lastInline
+
 	// stop ends what the current turn has in flight.
 	stop workflow.CancelFunc
 
@@ -58,9 +92,9 @@ type conversation struct {
 	moving bool
 }
 
-func open(ctx workflow.Context, in Input) (*conversation, error) {
+func (w *Workflows) open(ctx workflow.Context, in Input) (*conversation, error) {
 	if in.State != nil {
-		return &conversation{state: in.State}, nil
+		return &conversation{state: in.State, hooks: w.Hooks, hooked: asksHooks(ctx)}, nil
 	}
 	namespace, threadID, err := signals.ParseWorkflowID(workflow.GetInfo(ctx).WorkflowExecution.ID)
 	if err != nil {
@@ -69,14 +103,21 @@ func open(ctx workflow.Context, in Input) (*conversation, error) {
 	if err := thread.CheckStart(in.Start); err != nil {
 		return nil, temporal.NewNonRetryableApplicationError("starting a thread: "+err.Error(), signals.RefusedType, err)
 	}
-	t := &conversation{state: thread.New(namespace, threadID, in.Start, workflow.Now(ctx))}
+	t := &conversation{state: thread.New(namespace, threadID, in.Start, workflow.Now(ctx)), hooks: w.Hooks}
 	if err := announce(ctx, t.state); err != nil {
 		return nil, err
 	}
+	t.hooked = asksHooks(ctx)
 	if in.First != nil {
 		t.post(ctx, signals.SignalPost, *in.First)
 	}
 	return t, nil
+}
+
+// asksHooks reports whether this run asks hooks. One that began before there were any
+// does not; the thread's next run does.
+func asksHooks(ctx workflow.Context) bool {
+	return workflow.GetVersion(ctx, "hooks", workflow.DefaultVersion, 1) != workflow.DefaultVersion
 }
 
 // announce makes a thread that a plain client started as easy to find as any other.
@@ -97,9 +138,9 @@ func (t *conversation) hasWork() bool {
 
 // begin takes the next event from the queue.
 func (t *conversation) begin(ctx workflow.Context) bool {
-	item, ok := t.state.Next(workflow.Now(ctx))
+	next, ok := t.state.Next(workflow.Now(ctx))
 	if ok {
-		t.state.Begin(workflow.Now(ctx), item)
+		t.state.Begin(workflow.Now(ctx), next)
 	}
 	return ok
 }
@@ -119,13 +160,16 @@ func (t *conversation) rollover(ctx workflow.Context) bool {
 
 // continueAsNew moves the thread to a new run, with all that it remembers.
 func (t *conversation) continueAsNew(ctx workflow.Context) error {
+	if t.hooked && t.state.Heavy() {
+		t.record(ctx)
+	}
 	t.moving = true
 	if err := workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) }); err != nil {
 		t.close(ctx)
 		return err
 	}
 	t.drain(ctx)
-	return workflow.NewContinueAsNewError(ctx, Thread, Input{State: t.state.Carried()})
+	return workflow.NewContinueAsNewError(ctx, signals.ThreadWorkflow, Input{State: t.state.Carried()})
 }
 
 // close settles what waits, stores what is left, and ends the thread.

@@ -34,6 +34,9 @@ func (t *conversation) turn(ctx workflow.Context) {
 			t.notify(ctx)
 		}
 	})
+	if s.Turn.Arrived && s.Turn.Interrupted == nil {
+		t.enter(turnCtx)
+	}
 	// A run that ends may address other agents: their runs follow.
 	for started := 0; started < len(s.Turn.Runs); {
 		batch := s.Turn.Runs[started:]
@@ -42,12 +45,29 @@ func (t *conversation) turn(ctx workflow.Context) {
 	}
 	finished = true
 
+	if s.Turn.Arrived && s.Turn.Interrupted == nil {
+		return
+	}
 	for _, r := range s.Turn.Runs {
 		if r.Phase != thread.PhaseDone {
 			return
 		}
 	}
+	t.dismiss(ctx)
 	s.End(workflow.Now(ctx))
+}
+
+// enter takes on the turn's item, once hooks have decided on it.
+func (t *conversation) enter(ctx workflow.Context) {
+	s := t.state
+	d, seen := s.Turn.SeenBefore()
+	if !seen {
+		var ok bool
+		if d, ok = t.intercept(ctx, s.SeenItem()); !ok {
+			return
+		}
+	}
+	s.Enter(workflow.Now(ctx), d)
 }
 
 // run takes an agent from model call to tool calls and back, until its reply asks
@@ -55,17 +75,27 @@ func (t *conversation) turn(ctx workflow.Context) {
 func (t *conversation) run(ctx workflow.Context, r *thread.Run) {
 	s := t.state
 	for r.Phase != thread.PhaseDone {
+		t.show(ctx)
 		switch {
 		case t.interrupted(ctx):
 			s.StopRun(workflow.Now(ctx), r)
-		case t.rollover(ctx):
+		case t.rollover(ctx) && !r.Decided():
 			return
 		case r.Phase == thread.PhaseModel:
 			t.model(ctx, r)
+		case r.Phase == thread.PhaseReply:
+			if d, ok := t.decided(ctx, r.Reply.OnMessage, s.SeenReply(r)); ok {
+				s.ReplyHeard(workflow.Now(ctx), r, d)
+			}
+		case r.Phase == thread.PhaseCalls && len(r.Plan) > 0:
+			t.plan(ctx, r)
+		case r.Phase == thread.PhaseCalls:
+			if d, ok := t.decided(ctx, r.Reply.OnCalls, s.SeenCalls(r)); ok {
+				s.CallsHeard(workflow.Now(ctx), r, d)
+			}
 		case r.Phase == thread.PhaseTools:
-			t.show(ctx)
 			each(ctx, r.Calls, func(ctx workflow.Context, c *thread.Call) { t.call(ctx, r, c) })
-			s.ToolsDone(r)
+			s.ToolsDone(workflow.Now(ctx), r)
 		}
 	}
 }
@@ -82,7 +112,11 @@ func (t *conversation) interrupted(ctx workflow.Context) bool {
 // model makes one model call.
 func (t *conversation) model(ctx workflow.Context, r *thread.Run) {
 	s := t.state
-	step, ok := s.NextModelStep(workflow.Now(ctx), r)
+	if !t.steer(ctx) || !r.Asked && !t.askModelCall(ctx, r) {
+		return
+	}
+	t.unburden(ctx)
+	step, ok := s.NextModelStep(workflow.Now(ctx), r, t.specs(ctx))
 	if !ok {
 		return
 	}
@@ -101,6 +135,48 @@ func (t *conversation) model(ctx workflow.Context, r *thread.Run) {
 	}
 }
 
+// steer lets the messages join the turn that ask for it. It returns false when the
+// turn has to stop first.
+func (t *conversation) steer(ctx workflow.Context) bool {
+	s := t.state
+	for {
+		q, ok := s.NextSteered(workflow.Now(ctx))
+		if !ok {
+			return true
+		}
+		d, ok := t.intercept(ctx, s.SeenSteered(q))
+		if !ok {
+			s.PutBack(q)
+			return false
+		}
+		s.Join(workflow.Now(ctx), q, d)
+	}
+}
+
+// askModelCall asks the hooks of model calls. It reports whether the call is to be made.
+func (t *conversation) askModelCall(ctx workflow.Context, r *thread.Run) bool {
+	d, ok := t.intercept(ctx, t.state.SeenModelCall(r))
+	return ok && t.state.ModelCallHeard(workflow.Now(ctx), r, d)
+}
+
+// plan plans the calls that hooks have changed or made.
+func (t *conversation) plan(ctx workflow.Context, r *thread.Run) {
+	s := t.state
+	t.unburden(ctx)
+	step := s.PlanStep(r)
+	reply, err := t.planCalls(ctx, r, step)
+	switch {
+	case err == nil:
+		s.Flushed(step.Flush)
+		s.Planned(workflow.Now(ctx), r, reply)
+	case t.interrupted(ctx):
+		s.StopRun(workflow.Now(ctx), r)
+	default:
+		why, retryable := explain(err)
+		s.PlanFailed(workflow.Now(ctx), r, why, retryable)
+	}
+}
+
 // call brings one tool call to its result: a person decides if need be, then it
 // runs. It returns early when the turn is interrupted, or when the thread has to
 // move to a new run while it waits for the decision.
@@ -112,11 +188,23 @@ func (t *conversation) call(ctx workflow.Context, r *thread.Run, c *thread.Call)
 			return
 		}
 	}
-	if c.Stage != thread.Ready || t.interrupted(ctx) {
-		return
+	if c.Stage == thread.Ready && !t.interrupted(ctx) {
+		t.execute(ctx, r, c)
 	}
-	step := s.ToolStep(r, c)
-	if err := t.runTool(ctx, c, step); err != nil {
+	if c.Stage == thread.Ran && !t.interrupted(ctx) {
+		if d, ok := t.decided(ctx, c.Decision, s.SeenResult(r, c)); ok {
+			s.ResultHeard(workflow.Now(ctx), r, c, d)
+		}
+	}
+}
+
+// execute runs a tool.
+func (t *conversation) execute(ctx workflow.Context, r *thread.Run, c *thread.Call) {
+	s := t.state
+	t.unburden(ctx)
+	step := s.ToolStep(r, c, t.specs(ctx))
+	reply, err := t.runTool(ctx, c, step)
+	if err != nil {
 		if !t.interrupted(ctx) {
 			// The run goes on: the model sees that this call failed.
 			why, _ := explain(err)
@@ -125,7 +213,7 @@ func (t *conversation) call(ctx workflow.Context, r *thread.Run, c *thread.Call)
 		return
 	}
 	s.Flushed(step.Flush)
-	s.CallDone(c)
+	s.CallRan(c, reply)
 }
 
 // each runs f for all items at the same time and waits for all of them. A single

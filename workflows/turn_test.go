@@ -165,7 +165,7 @@ func TestInterruptWhileModelRuns(t *testing.T) {
 	var turn *answer
 	w.then(func() { turn = w.update(signals.UpdateTurn, says("e1", "hello")) })
 	w.then(func() {
-		require.Equal(t, signals.TurnResult{EventID: "e1", Status: signals.TurnInterrupted, Error: "test"}, turn.result)
+		require.Equal(t, signals.TurnResult{EventID: "e1", Status: signals.TurnInterrupted, Error: "test", LastRecord: "e1.0.1.final"}, turn.result)
 		require.Equal(t, signals.Idle, w.state().Status)
 		w.post("e2", "go on")
 	})

@@ -1,4 +1,4 @@
-package thread_test
+package thread
 
 import (
 	"encoding/json"
@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -17,37 +16,37 @@ import (
 // thread has: the decision is held until the reply is in.
 func TestDecisionAheadOfItsCall(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0).UTC()
-	begin := func(t *testing.T) (*thread.State, *thread.Run) {
-		s := thread.New("default", "t1", signals.Start{}, now)
+	begin := func(t *testing.T) (*State, *Run) {
+		s := New("default", "t1", signals.Start{}, now)
 		_, err := s.Post(now, signals.UserMessage("t1", "ann", "hello"))
 		require.NoError(t, err)
 		item, ok := s.Next(now)
 		require.True(t, ok)
-		return s, s.Begin(now, item).Runs[0]
+		return s, s.entered(now, item).Runs[0]
 	}
 	decision := signals.Decide{ToolCallID: "c1", Decision: event.Approve, By: "ann"}
-	reply := thread.ModelReply{Agent: "a", MaxSteps: 5, Message: event.Message{ID: "m"}, Calls: []thread.PlannedCall{{ID: "c1", Name: "rm", NeedsApproval: true}}}
+	reply := ModelReply{Agent: "a", MaxSteps: 5, Message: event.Message{ID: "m"}, Calls: []PlannedCall{{ID: "c1", Name: "rm", NeedsApproval: true}}}
 
 	t.Run("it is held, and applied once the call is known", func(t *testing.T) {
 		s, r := begin(t)
 		require.True(t, s.Early("c1"))
 		require.True(t, s.Hold(decision))
-		s.Replied(now, r, reply)
-		require.Equal(t, thread.Ready, r.Calls[0].Stage)
+		s.took(now, r, reply)
+		require.Equal(t, Ready, r.Calls[0].Stage)
 		require.False(t, s.Early("c1"))
 		require.Empty(t, s.Ahead)
 	})
 	t.Run("S4-91 one that meets no call leaves an audit record", func(t *testing.T) {
 		s, r := begin(t)
 		require.True(t, s.Hold(signals.Decide{ToolCallID: "c2", Decision: event.Approve, By: "ann"}))
-		s.Replied(now, r, reply)
-		require.Equal(t, thread.Waiting, r.Calls[0].Stage)
+		s.took(now, r, reply)
+		require.Equal(t, Waiting, r.Calls[0].Stage)
 		require.Empty(t, s.Ahead)
 		require.Equal(t, event.TypeRejected, s.Pending[len(s.Pending)-1].Type)
 	})
 	t.Run("none is held while no model is asked", func(t *testing.T) {
 		s, r := begin(t)
-		s.Replied(now, r, reply)
+		s.took(now, r, reply)
 		require.False(t, s.Early("c2"))
 		require.Equal(t, signals.NotPending, s.Decide(now, signals.Decide{ToolCallID: "c2", Decision: event.Approve, By: "ann"}))
 	})
@@ -71,7 +70,7 @@ func TestDecisionAheadOfItsCall(t *testing.T) {
 // TestStateFitsIntoTheNextRun fills a thread with the largest events that it takes.
 func TestStateFitsIntoTheNextRun(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0).UTC()
-	s := thread.New("default", "t1", signals.Start{}, now)
+	s := New("default", "t1", signals.Start{}, now)
 	large := strings.Repeat("x", signals.MaxPayload-200)
 	var full error
 	for range 10 {
@@ -79,11 +78,11 @@ func TestStateFitsIntoTheNextRun(t *testing.T) {
 			break
 		}
 	}
-	require.ErrorIs(t, full, thread.ErrFull)
+	require.ErrorIs(t, full, ErrFull)
 	for range 3 {
 		item, ok := s.Next(now)
 		require.True(t, ok)
-		r := s.Begin(now, item).Runs[0]
+		r := s.entered(now, item).Runs[0]
 		s.Fail(now, r, "no", true)
 		s.End(now)
 		s.Flushed(s.Flush())
@@ -92,7 +91,7 @@ func TestStateFitsIntoTheNextRun(t *testing.T) {
 	}
 	require.Len(t, s.Failed, 1, "the newest failed event is kept, whatever its size")
 	item, _ := s.Next(now)
-	s.Begin(now, item)
+	s.entered(now, item)
 	_, err := s.Post(now, signals.UserMessage("t1", "ann", large))
 	require.NoError(t, err)
 	carried, err := json.Marshal(s.Carried())

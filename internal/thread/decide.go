@@ -61,7 +61,9 @@ func (s *State) Early(toolCallID string) bool {
 	if s.Turn == nil || s.Turn.Interrupted != nil || s.knows(toolCallID) {
 		return false
 	}
-	return slices.ContainsFunc(s.Turn.Runs, func(r *Run) bool { return r.Phase == PhaseModel })
+	return slices.ContainsFunc(s.Turn.Runs, func(r *Run) bool {
+		return r.Phase == PhaseModel || r.Phase == PhaseReply || r.Phase == PhaseCalls
+	})
 }
 
 func (s *State) knows(toolCallID string) bool {

@@ -85,7 +85,7 @@ func TestDecideDeny(t *testing.T) {
 		require.Equal(t, text, m.Content, "S4-82")
 		require.Equal(t, "c1", m.ToolCallID)
 		require.True(t, m.IsError)
-		s.ToolsDone(r)
+		s.ToolsDone(t0, r)
 		require.Equal(t, PhaseModel, r.Phase, "S4-82 the model goes on")
 		require.Equal(t, signals.AlreadyResolved, s.Decide(t0, decision("c1", event.Deny)))
 		require.Equal(t, signals.Conflict, s.Decide(t0, decision("c1", event.Approve)))
@@ -125,7 +125,7 @@ func TestDecisionCarriesNoArguments(t *testing.T) {
 	}
 	s, r := waiting(t, asks("c1"))
 	s.Decide(t0, decision("c1", event.Approve))
-	raw := asJSON(t, s.ToolStep(r, r.Calls[0]))
+	raw := asJSON(t, s.ToolStep(r, r.Calls[0], nil))
 	require.NotContains(t, strings.ReplaceAll(raw, asJSON(t, s.Flush()), ""), "rm", "S4-93 a tool step names the stored call")
 }
 

@@ -8,10 +8,15 @@
 //
 // # A turn
 //
-//	          ┌────────── steer ──────────┐
-//	item ──▶ Begin ──▶ run: model ──▶ tools ──▶ model … ──▶ done ──▶ End
-//	                        │           │ each call:
-//	                        │           │ waiting ─decide─▶ ready ─run_tool─▶ settled
-//	                        │           │         └─deny──────────────────▶ settled
-//	                        └─ failed, interrupted, step limit ─▶ done
+//	          ┌────────── steer ───────────┐
+//	item ─▶ Begin ─◆▶ Enter ─▶ run: ◆ model ─◆▶ reply ─◆▶ calls ─▶ tools ─▶ model … ─▶ done ─▶ End
+//	                             │                                   │ each call:
+//	                             │                                   │ waiting ─decide─▶ ready ─run_tool─▶ ran ─◆▶ settled
+//	                             │                                   │         └─deny───────────────────────▶ settled
+//	                             └─ failed, interrupted, step limit ─▶ done
+//
+// Where a ◆ stands, hooks and processors see an event ([Seen]) before it has any effect,
+// and what they have decided ([Decision]) says how it goes on. What they respond or
+// produce becomes items of their own, which follow in the same trace ([Origin]); the turn
+// of the event that they follow from has ended when they have been processed ([Root]).
 package thread

@@ -36,20 +36,20 @@ func begin(t *testing.T, s *State, id, content string) *Turn {
 	post(t, s, says(id, content))
 	item, ok := s.Next(t0)
 	require.True(t, ok)
-	return s.Begin(t0, item)
+	return s.entered(t0, item)
 }
 
 // step takes the run's next model step and gives it a reply with these calls.
 func step(t *testing.T, s *State, r *Run, content string, calls ...PlannedCall) ModelStep {
 	t.Helper()
-	in, ok := s.NextModelStep(t0, r)
+	in, ok := s.stepped(t0, r)
 	require.True(t, ok)
 	s.Flushed(in.Flush)
 	name := r.Agent
 	if name == "" {
 		name = "assistant"
 	}
-	s.Replied(t0, r, ModelReply{
+	s.took(t0, r, ModelReply{
 		Agent: name, Model: "demo/demo", MaxSteps: 3, Calls: calls,
 		Message: event.Message{ID: in.MessageID, ThreadID: "t1", SenderID: name, SenderType: event.Agent, Content: content, AgentID: name},
 	})
@@ -114,3 +114,46 @@ func ids(items []event.Item) []string {
 func at(seconds int) time.Time { return t0.Add(time.Duration(seconds) * time.Second) }
 
 func name(i int) string { return fmt.Sprintf("e%d", i) }
+
+var pass = Decision{Outcome: event.Passed, Silent: true}
+
+// entered begins the turn of an item that no hook sees.
+func (s *State) entered(now time.Time, q Queued) *Turn {
+	t := s.Begin(now, q)
+	s.Enter(now, pass)
+	return t
+}
+
+// joined lets all messages join the turn that ask for it. It reports whether there
+// were any.
+func (s *State) joined(now time.Time) bool {
+	any := false
+	for q, ok := s.NextSteered(now); ok; q, ok = s.NextSteered(now) {
+		s.Join(now, q, pass)
+		any = true
+	}
+	return any
+}
+
+// stepped returns the input of a model call that no hook sees.
+func (s *State) stepped(now time.Time, r *Run) (ModelStep, bool) {
+	s.joined(now)
+	return s.NextModelStep(now, r, nil)
+}
+
+// took takes in a reply that no hook sees.
+func (s *State) took(now time.Time, r *Run, reply ModelReply) {
+	s.Replied(now, r, reply)
+	if r.Phase == PhaseReply {
+		s.ReplyHeard(now, r, pass)
+	}
+	if r.Phase == PhaseCalls {
+		s.CallsHeard(now, r, pass)
+	}
+}
+
+// ran takes in a result that no hook sees.
+func (s *State) ran(now time.Time, r *Run, c *Call) {
+	s.CallRan(c, ToolReply{ToolCallID: c.Plan.ID, Status: "succeeded"})
+	s.ResultHeard(now, r, c, pass)
+}

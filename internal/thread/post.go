@@ -1,13 +1,10 @@
 package thread
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
@@ -23,8 +20,6 @@ var (
 // Bounds on what a thread takes in, so that its records can always be stored and
 // its state always fits into a new run.
 const (
-	maxTTL    = int64(100 * 365 * 24 * time.Hour / time.Millisecond)
-	maxWord   = 128 // bytes
 	maxAgents = 100
 	maxTitle  = 400 // bytes
 )
@@ -48,93 +43,55 @@ func CheckStart(start signals.Start) error {
 	return nil
 }
 
-// checkWord refuses what no store takes as an identifier.
-func checkWord(field, s string) error {
-	if len(s) > maxWord || !utf8.ValidString(s) || strings.ContainsRune(s, 0) {
-		return &event.FieldError{Field: field, Problem: fmt.Sprintf("must be at most %d bytes of text without NUL characters", maxWord)}
-	}
-	return nil
-}
-
 // CheckPost reports why a post would be refused. It changes nothing.
 func (s *State) CheckPost(p signals.Post) error {
 	if s.Closing != nil {
 		return ErrClosed
 	}
-	if p.ID != "" {
-		if err := signals.CheckEventID("id", p.ID); err != nil {
-			return err
-		}
+	if err := signals.CheckPost(s.ThreadID, p); err != nil {
+		return err
 	}
-	if len(p.Payload) > signals.MaxPayload {
-		return &event.FieldError{Field: "payload", Problem: fmt.Sprintf("is %d bytes, at most %d are taken; put large data elsewhere and refer to it", len(p.Payload), signals.MaxPayload)}
-	}
-	queued := len(p.Payload)
-	for _, q := range s.Queue {
-		queued += len(q.Item.Payload)
-	}
-	if queued > maxQueueBytes {
+	if s.queued()+len(p.Payload) > maxQueueBytes {
 		return ErrFull
 	}
-	if p.TTL < 0 || p.TTL > maxTTL {
-		return &event.FieldError{Field: "ttl", Problem: fmt.Sprintf("must be 0 to %d (milliseconds; 0 = no limit)", maxTTL)}
-	}
-	if err := checkWord("traceId", p.TraceID); err != nil {
-		return err
-	}
-	if err := checkWord("parentEventId", p.ParentEventID); err != nil {
-		return err
-	}
-	switch p.OnBusy {
-	case "", signals.Enqueue, signals.Steer, signals.Interrupt:
-	case signals.Reject:
-		if !s.Idle() && !s.HasSeen(p.ID) {
-			return ErrBusy
-		}
-	default:
-		return &event.FieldError{Field: "onBusy", Problem: fmt.Sprintf("%q is not one of enqueue, steer, interrupt, reject", p.OnBusy)}
-	}
-	switch p.Type {
-	case "", event.TypeMessage:
-		_, err := s.message(p)
-		return err
-	case event.TypeToken:
-		return &event.FieldError{Field: "type", Problem: "tokens are never queued; they go to the live stream"}
-	case event.TypeLLMCall, event.TypeToolCall, event.TypeApprovalRequest, event.TypeApproval,
-		event.TypeStatus, event.TypeFinal, event.TypeError, event.TypeRejected:
-		return &event.FieldError{Field: "type", Problem: fmt.Sprintf("%q events are made by the thread itself", p.Type)}
-	}
-	if err := checkWord("type", p.Type); err != nil {
-		return err
-	}
-	if len(p.Payload) > 0 && !json.Valid(p.Payload) {
-		return &event.FieldError{Field: "payload", Problem: "is not valid JSON"}
+	if p.OnBusy == signals.Reject && !s.Idle() && !s.HasSeen(p.ID) {
+		return ErrBusy
 	}
 	return nil
 }
 
-// message reads and checks the payload of a message.
-func (s *State) message(p signals.Post) (event.NewMessage, error) {
-	var m event.NewMessage
-	if len(p.Payload) == 0 {
-		return m, &event.FieldError{Field: "payload", Problem: "is required: threadId, senderId, senderType and content"}
+// itemBytes is about what an item takes beside its payload.
+const itemBytes = 400
+
+// queued is about how many bytes wait, with what is still to be queued, and what is kept
+// about the turns that go on with it.
+func (s *State) queued() int {
+	n := len(s.Roots) * (itemBytes + maxCarriedOutcome)
+	for _, q := range s.Queue {
+		n += itemBytes + len(q.Item.Payload) + len(q.Replaced) + q.bytes()
 	}
-	dec := json.NewDecoder(bytes.NewReader(p.Payload))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&m); err != nil {
-		return m, &event.FieldError{Field: "payload", Problem: "is not a message: " + strings.TrimPrefix(err.Error(), "json: ")}
+	if s.Turn == nil {
+		return n
 	}
-	if err := m.Validate(); err != nil {
-		var f *event.FieldError
-		if errors.As(err, &f) {
-			return m, &event.FieldError{Field: "payload." + f.Field, Problem: f.Problem}
+	for _, r := range s.Turn.Runs {
+		for _, d := range r.Deferred {
+			n += itemBytes + len(d.Event.Payload)
 		}
-		return m, err
 	}
-	if m.ThreadID != s.ThreadID {
-		return m, &event.FieldError{Field: "payload.threadId", Problem: fmt.Sprintf("is %q, but this thread is %q", m.ThreadID, s.ThreadID)}
+	return n
+}
+
+func (o Options) bytes() int {
+	n := 0
+	for _, agent := range o.Agents {
+		n += len(agent)
 	}
-	return m, nil
+	if o.Tools != nil {
+		for _, tool := range *o.Tools {
+			n += len(tool)
+		}
+	}
+	return n
 }
 
 // Posted is what a post did.
@@ -164,8 +121,11 @@ func (s *State) Post(now time.Time, p signals.Post) (Posted, error) {
 	if p.TraceID == "" {
 		p.TraceID = p.ID
 	}
+	if event.Background(p.Type) && p.Priority == 0 {
+		p.Priority = event.BackgroundPriority
+	}
 	s.Seen = keepLast(append(s.Seen, p.ID), maxSeen)
-	q := Queued{OnBusy: p.OnBusy, Item: event.Item{
+	q := Queued{OnBusy: p.OnBusy, Options: Options{Agents: p.Agents, Tools: p.Tools}, Item: event.Item{
 		ID: p.ID, ThreadID: s.ThreadID, Type: p.Type, Payload: p.Payload, Status: event.Pending,
 		Priority: p.Priority, TTL: p.TTL, TraceID: p.TraceID, ParentEventID: p.ParentEventID,
 		Namespace: s.Namespace, CreatedAt: now, UpdatedAt: now,
@@ -202,7 +162,7 @@ func (s *State) Reject(now time.Time, signal string, input any, problem error) {
 
 // Next takes the item to process out of the queue: the highest priority, and of
 // equals the one that came first. Items whose time has run out are expired on the way.
-func (s *State) Next(now time.Time) (event.Item, bool) {
+func (s *State) Next(now time.Time) (Queued, bool) {
 	s.expire(now)
 	best := -1
 	for i, q := range s.Queue {
@@ -211,12 +171,12 @@ func (s *State) Next(now time.Time) (event.Item, bool) {
 		}
 	}
 	if best < 0 {
-		return event.Item{}, false
+		return Queued{}, false
 	}
-	item := s.Queue[best].Item
+	next := s.Queue[best]
 	s.Queue = append(s.Queue[:best:best], s.Queue[best+1:]...)
-	item.Status, item.UpdatedAt = event.Processing, now
-	return item, true
+	next.Item.Status, next.Item.UpdatedAt = event.Processing, now
+	return next, true
 }
 
 func (s *State) expire(now time.Time) {
@@ -227,11 +187,14 @@ func (s *State) expire(now time.Time) {
 			detail := fmt.Sprintf("event %s waited longer than its ttl of %d ms", it.ID, it.TTL)
 			s.record(it.ID+".expired", event.TypeStatus, it.TraceID, it.ID, now, event.StatusChange{Status: string(event.Expired), Detail: detail})
 			s.outcome(signals.TurnResult{EventID: it.ID, Status: signals.TurnExpired, Error: detail})
+			it.Status, it.Error, it.UpdatedAt = event.Expired, detail, now
+			s.end(it)
 			continue
 		}
 		kept = append(kept, q)
 	}
 	s.Queue = kept
+	s.settleRoots(now)
 }
 
 // Ordered returns the queue in the order in which it will be processed.
@@ -255,18 +218,24 @@ func (s *State) Retry(now time.Time, ctl signals.Control) error {
 			continue
 		}
 		s.Failed = append(s.Failed[:i:i], s.Failed[i+1:]...)
-		it.Status, it.Error, it.UpdatedAt = event.Pending, "", now
-		it.Attempt++
-		// Its time may be long over, but somebody wants it now.
-		it.TTL = 0
-		s.forget(it.ID)
-		s.Queue = append(s.Queue, Queued{Item: it})
-		s.record(fmt.Sprintf("%s.retried.%d", it.ID, it.Attempt), event.TypeStatus, it.TraceID, it.ID, now,
-			event.StatusChange{Status: event.StatusRetried, Detail: it.ID, By: ctl.By})
+		s.again(now, it, ctl.By)
 		return nil
 	}
 	if ctl.EventID == "" {
 		return &event.FieldError{Field: "eventId", Problem: "no event of this thread has failed"}
 	}
 	return &event.FieldError{Field: "eventId", Problem: fmt.Sprintf("no failed event %q in this thread", ctl.EventID)}
+}
+
+// again queues an item anew.
+func (s *State) again(now time.Time, f FailedItem, by string) {
+	it := f.Item
+	it.Status, it.Error, it.UpdatedAt = event.Pending, "", now
+	it.Attempt++
+	// Its time may be long over, but somebody wants it now.
+	it.TTL = 0
+	s.forget(it.ID)
+	s.Queue = append(s.Queue, Queued{Item: it, Options: f.Options, Hooked: f.Hooked, Replaced: f.Replaced})
+	s.record(fmt.Sprintf("%s.retried.%d", it.ID, it.Attempt), event.TypeStatus, it.TraceID, it.ID, now,
+		event.StatusChange{Status: event.StatusRetried, Detail: it.ID, By: by})
 }

@@ -110,6 +110,8 @@ func TestPostQueues(t *testing.T) {
 		s := newState()
 		for i := range maxSeen + 1 {
 			post(t, s, says(name(i), "x"))
+			_, ok := s.Next(t0)
+			require.True(t, ok)
 		}
 		require.Len(t, s.Seen, maxSeen)
 		require.False(t, s.HasSeen(name(0)))
@@ -141,7 +143,7 @@ func TestOnBusy(t *testing.T) {
 		require.Equal(t, []string{"e3", "e2"}, ids(s.Ordered()))
 		item, ok := s.Next(t0)
 		require.True(t, ok)
-		require.Equal(t, "e3", item.ID)
+		require.Equal(t, "e3", item.Item.ID)
 	})
 	t.Run("interrupt of nothing waits its turn", func(t *testing.T) {
 		s := newState()
@@ -162,7 +164,7 @@ func TestOnBusy(t *testing.T) {
 		s := busy(t)
 		post(t, s, with("e3", signals.Steer))
 		post(t, s, with("e4", signals.Steer))
-		in, ok := s.NextModelStep(t0, s.Turn.Runs[0])
+		in, ok := s.stepped(t0, s.Turn.Runs[0])
 		require.True(t, ok)
 		require.Equal(t, []string{"e2"}, ids(s.Ordered()))
 		require.Equal(t, "e4", in.ReplyTo)
@@ -175,14 +177,14 @@ func TestOnBusy(t *testing.T) {
 			}
 		}
 		require.Equal(t, []string{"e1", "e3", "e4"}, told)
-		require.False(t, s.Steer(t0), "there is nothing left to join")
+		require.False(t, s.joined(t0), "there is nothing left to join")
 	})
 	t.Run("a steering message whose time is over does not join", func(t *testing.T) {
 		s := busy(t)
 		p := with("e3", signals.Steer)
 		p.TTL = 1000
 		post(t, s, p)
-		require.False(t, s.Steer(at(2)))
+		require.False(t, s.joined(at(2)))
 		out, known := s.Outcome("e3")
 		require.True(t, known)
 		require.Equal(t, signals.TurnExpired, out.Status, "S2-39")
@@ -220,9 +222,9 @@ func TestQueueOrder(t *testing.T) {
 		if !ok {
 			break
 		}
-		require.Equal(t, event.Processing, item.Status)
-		require.Equal(t, at(1), item.UpdatedAt)
-		got = append(got, item.ID)
+		require.Equal(t, event.Processing, item.Item.Status)
+		require.Equal(t, at(1), item.Item.UpdatedAt)
+		got = append(got, item.Item.ID)
 	}
 	require.Equal(t, want, got, "S2-38")
 	require.Empty(t, s.Ordered())
@@ -238,7 +240,7 @@ func TestExpiry(t *testing.T) {
 	}
 	item, ok := s.Next(at(2))
 	require.True(t, ok)
-	require.Equal(t, "long", item.ID, "S2-39 the expired item is never processed, whatever its priority")
+	require.Equal(t, "long", item.Item.ID, "S2-39 the expired item is never processed, whatever its priority")
 	records := pending(s, event.TypeStatus)
 	last := payload[event.StatusChange](t, records[len(records)-1])
 	require.Equal(t, "expired", last.Status)

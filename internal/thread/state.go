@@ -18,7 +18,8 @@ import (
 // Bounds on what a thread remembers. An event that is posted again after its id was
 // forgotten finds its records in the store, and has no effect either.
 const (
-	maxSeen     = 1000
+	maxSeen     = 2000
+	maxEnded    = 32
 	maxOutcomes = 32
 	maxDecided  = 200
 	maxFailed   = 100
@@ -40,8 +41,15 @@ type State struct {
 	Queue []Queued `json:"queue,omitempty"`
 	Turn  *Turn    `json:"turn,omitempty"`
 
-	// Failed can be retried, oldest first.
-	Failed   []event.Item         `json:"failed,omitempty"`
+	// Late are events whose hook workflows may yet report, though nobody waits for it.
+	Late []string `json:"late,omitempty"`
+
+	// Roots are events whose turns go on with what hooks and processors have made.
+	Roots []Root `json:"roots,omitempty"`
+
+	// Failed can be retried, oldest first. Ended are done with, without their payloads.
+	Failed   []FailedItem         `json:"failed,omitempty"`
+	Ended    []event.Item         `json:"ended,omitempty"`
 	Seen     []string             `json:"seen,omitempty"`
 	Outcomes []signals.TurnResult `json:"outcomes,omitempty"`
 	Settled  []Settled            `json:"settled,omitempty"`
@@ -54,6 +62,9 @@ type State struct {
 	Row     *Row           `json:"row,omitempty"`
 	Usage   event.Usage    `json:"usage"`
 
+	// Default is what the default agent was called when it last answered.
+	Default string `json:"default,omitempty"`
+
 	// Derived counts the ids that the thread made.
 	Derived int64 `json:"derived,omitempty"`
 
@@ -65,6 +76,25 @@ type State struct {
 type Queued struct {
 	Item   event.Item     `json:"item"`
 	OnBusy signals.OnBusy `json:"onBusy,omitempty"`
+	Options
+
+	// Origin is set when hooks or processors made the item.
+	Origin *Origin `json:"origin,omitempty"`
+
+	// Hooked says that hooks have decided on it before it failed, Replaced what they put
+	// in its place.
+	Hooked   bool            `json:"hooked,omitempty"`
+	Replaced json.RawMessage `json:"replaced,omitempty"`
+}
+
+// FailedItem is an item that can be retried.
+type FailedItem struct {
+	event.Item
+	Options
+
+	// Hooked and Replaced are as in [Queued].
+	Hooked   bool            `json:"hooked,omitempty"`
+	Replaced json.RawMessage `json:"replaced,omitempty"`
 }
 
 // Settled remembers how a tool call that asked for approval was settled.
@@ -119,6 +149,30 @@ func (s *State) Flushed(f Flush) {
 // Unstored reports whether anything waits to be stored.
 func (s *State) Unstored() bool { return len(s.Pending) > 0 || s.Row != nil }
 
+// maxUnstored is how much, in bytes, waits at most to be stored when the next event is
+// taken on: an activity takes at most 2 MiB.
+const maxUnstored = 256 << 10
+
+// Heavy reports whether what waits to be stored should be, before there is more.
+func (s *State) Heavy() bool {
+	return s.unstored() > maxUnstored
+}
+
+// maxHandedOver is how much of it, in bytes, is handed to an activity or a child
+// workflow.
+const maxHandedOver = 1 << 20
+
+// Overloaded reports whether what waits to be stored is more than the next step takes.
+func (s *State) Overloaded() bool { return s.unstored() > maxHandedOver }
+
+func (s *State) unstored() int {
+	size := 0
+	for _, r := range s.Pending {
+		size += len(r.Payload) + 200
+	}
+	return size
+}
+
 // Idle reports whether the thread has nothing to process.
 func (s *State) Idle() bool { return s.Turn == nil && len(s.Queue) == 0 }
 
@@ -140,7 +194,12 @@ func (s *State) Awaits(eventID string) bool {
 			return true
 		}
 	}
-	return s.Turn != nil && (s.Turn.Item.ID == eventID || slices.Contains(s.Turn.Steered, eventID))
+	for _, r := range s.Roots {
+		if r.EventID == eventID || slices.Contains(r.Joined, eventID) {
+			return true
+		}
+	}
+	return s.Turn != nil && (s.Turn.Item.ID == eventID || slices.Contains(s.Turn.Steered, eventID) || slices.Contains(s.Turn.Joining, eventID))
 }
 
 // maxCarriedOutcome is how much of a final message's text an outcome keeps across
@@ -151,14 +210,23 @@ const maxCarriedOutcome = 1 << 10
 func (s *State) Carried() *State {
 	c := *s
 	c.Outcomes = append([]signals.TurnResult(nil), s.Outcomes...)
-	for i, o := range c.Outcomes {
-		if o.Message != nil && len(o.Message.Content) > maxCarriedOutcome {
-			m := *o.Message
-			m.Content, m.Truncated = cutText(m.Content, maxCarriedOutcome), true
-			c.Outcomes[i].Message = &m
-		}
+	for i := range c.Outcomes {
+		c.Outcomes[i].Message = carried(c.Outcomes[i].Message)
+	}
+	c.Roots = append([]Root(nil), s.Roots...)
+	for i := range c.Roots {
+		c.Roots[i].Result.Message = carried(c.Roots[i].Result.Message)
 	}
 	return &c
+}
+
+func carried(m *event.Message) *event.Message {
+	if m == nil || len(m.Content) <= maxCarriedOutcome {
+		return m
+	}
+	short := *m
+	short.Content, short.Truncated = cutText(m.Content, maxCarriedOutcome), true
+	return &short
 }
 
 func (s *State) record(id, typ, traceID, parent string, at time.Time, payload any) {
@@ -166,6 +234,9 @@ func (s *State) record(id, typ, traceID, parent string, at time.Time, payload an
 }
 
 func (s *State) outcome(o signals.TurnResult) {
+	if n := len(s.Pending); n > 0 {
+		o.LastRecord = s.Pending[n-1].ID
+	}
 	s.Outcomes = keepLast(append(s.Outcomes, o), maxOutcomes)
 }
 
@@ -210,11 +281,11 @@ func (s *State) newID(now time.Time) string {
 
 // keepFailed forgets the oldest failed items, as far as they are too many or too
 // large to be remembered; the newest is always kept.
-func keepFailed(items []event.Item) []event.Item {
+func keepFailed(items []FailedItem) []FailedItem {
 	items = keepLast(items, maxFailed)
 	size := 0
 	for i := len(items) - 1; i >= 0; i-- {
-		size += len(items[i].Payload)
+		size += len(items[i].Payload) + len(items[i].Replaced) + len(items[i].Error)
 		if size > maxFailedBytes && i < len(items)-1 {
 			return keepLast(items, len(items)-1-i)
 		}
@@ -227,6 +298,17 @@ func keepLast[T any](list []T, n int) []T {
 		return append([]T(nil), list[len(list)-n:]...)
 	}
 	return list
+}
+
+// maxWhy is how much is kept of why something has failed, in bytes.
+const maxWhy = 4 << 10
+
+// Why returns the reason of a failure as it is kept: what programs say may be long.
+func Why(text string) string {
+	if len(text) > maxWhy {
+		return cutText(text, maxWhy) + "…"
+	}
+	return text
 }
 
 // cutText cuts s to at most n bytes without splitting a character.

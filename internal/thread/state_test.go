@@ -25,7 +25,7 @@ func TestFlushed(t *testing.T) {
 	s := newState()
 	post(t, s, says("e1", "x"))
 	item, _ := s.Next(t0)
-	s.Begin(t0, item)
+	s.entered(t0, item)
 	first := s.Flush()
 	require.Len(t, first.Records, 2)
 	s.Reject(t0, "post", "x", event.ErrInvalid)
@@ -102,7 +102,7 @@ func TestBounds(t *testing.T) {
 func TestView(t *testing.T) {
 	s, r := waiting(t, asks("c1"), runs("c2"))
 	post(t, s, says("e2", "waits"))
-	s.CallDone(r.Calls[1])
+	s.ran(t0, r, r.Calls[1])
 	v := s.View()
 	require.Equal(t, signals.WaitingApproval, v.Status)
 	require.Equal(t, 1, v.QueueLength)

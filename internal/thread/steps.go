@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/hook"
 )
 
 // Ref names a thread for an activity.
@@ -41,7 +42,23 @@ type ModelStep struct {
 	MessageID string `json:"messageId"`
 	ReplyTo   string `json:"replyTo,omitempty"`
 	Step      int    `json:"step"`
-	Flush     Flush  `json:"flush"`
+
+	// Tools are the only ones that the agent may call, as far as it has them. Nil = all.
+	Tools *[]string `json:"tools,omitempty"`
+
+	// Instructions and Model are what a hook has added for this call.
+	Instructions string `json:"instructions,omitempty"`
+	Model        string `json:"model,omitempty"`
+
+	// Hold says that hooks may see the reply: the thread itself then writes what ends
+	// the run and who has to approve. Quiet keeps the reply from viewers until then, and
+	// asks for all its text. Inline are hooks to be asked about it at once: there are no
+	// others.
+	Hold   bool        `json:"hold,omitempty"`
+	Quiet  bool        `json:"quiet,omitempty"`
+	Inline []hook.Spec `json:"inline,omitempty"`
+
+	Flush Flush `json:"flush"`
 }
 
 // ModelReply is the result of call_model: the reply, and a plan for each tool call.
@@ -54,6 +71,12 @@ type ModelReply struct {
 	Message event.Message `json:"message"`
 	Calls   []PlannedCall `json:"calls,omitempty"`
 	Usage   event.Usage   `json:"usage"`
+
+	// OnMessage and OnCalls are what inline hooks have made of it, if they were asked.
+	// Held says that the thread itself writes what ends the run and who has to approve.
+	OnMessage *Decision `json:"onMessage,omitempty"`
+	OnCalls   *Decision `json:"onCalls,omitempty"`
+	Held      bool      `json:"held,omitempty"`
 
 	// MaxSteps is the agent's limit as of now.
 	MaxSteps int `json:"maxSteps"`
@@ -114,7 +137,18 @@ type ToolStep struct {
 	ToolName   string `json:"toolName"`
 
 	// Unfit is the plan's.
-	Unfit bool  `json:"unfit,omitempty"`
+	Unfit bool `json:"unfit,omitempty"`
+
+	// Tools are the only ones that the agent may call, as far as it has them. Nil = all.
+	Tools *[]string `json:"tools,omitempty"`
+
+	// Edited says that a hook has changed the calls: what runs is in its decision, which
+	// may be among the records to be stored.
+	Edited bool `json:"edited,omitempty"`
+
+	// Inline are hooks to be asked about the result at once: there are no others.
+	Inline []hook.Spec `json:"inline,omitempty"`
+
 	Flush Flush `json:"flush"`
 }
 
@@ -122,8 +156,116 @@ type ToolStep struct {
 type ToolReply struct {
 	ToolCallID string `json:"toolCallId"`
 
+	// Decision is what inline hooks have made of the result, if they were asked.
+	Decision *Decision `json:"decision,omitempty"`
+
 	// Status is the tool log's: succeeded, failed, interrupted, unknown.
 	Status string `json:"status"`
+}
+
+// MaxWholeContent is how much of a message's text, in bytes, enters history when hooks
+// hold it back.
+const MaxWholeContent = 128 << 10
+
+// CarryWhole returns a message as history carries it until hooks let it out. Content above MaxWholeContent is
+// cut, and says so.
+func CarryWhole(m event.Message) event.Message {
+	if len(m.Content) > MaxWholeContent {
+		m.Content, m.Truncated = cutText(m.Content, MaxWholeContent), true
+	}
+	return m
+}
+
+// PlanStep is the input of plan_calls: it plans calls that hooks have changed or made,
+// and stores who has to approve.
+type PlanStep struct {
+	Thread  Ref    `json:"thread"`
+	Agent   string `json:"agent"`
+	TraceID string `json:"traceId"`
+	EventID string `json:"eventId"`
+
+	// MessageID is the reply that holds the calls, Only those of them that are to run.
+	MessageID string   `json:"messageId"`
+	Only      []string `json:"only"`
+
+	// Tools are the only ones that the agent may call, as far as it has them. Nil = all.
+	Tools *[]string `json:"tools,omitempty"`
+	Flush Flush     `json:"flush"`
+}
+
+// PlanReply is the result of plan_calls.
+type PlanReply struct {
+	// Agent is the agent that made the calls, by its registered name.
+	Agent    string        `json:"agent"`
+	Model    string        `json:"model"`
+	MaxSteps int           `json:"maxSteps"`
+	Calls    []PlannedCall `json:"calls"`
+}
+
+// HookStep is the input of a hook workflow, and of each run_hooks activity of it.
+type HookStep struct {
+	Thread  Ref    `json:"thread"`
+	TraceID string `json:"traceId"`
+
+	// EventID is the record that the hooks see, EventType its type.
+	EventID       string `json:"eventId"`
+	EventType     string `json:"eventType"`
+	ParentEventID string `json:"parentEventId,omitempty"`
+	Agent         string `json:"agent,omitempty"`
+
+	// Event is what they see in place of the record, if there is any.
+	Event json.RawMessage `json:"event,omitempty"`
+
+	// Hooks to ask, in their order. Attempt is that of the first one.
+	Hooks   []hook.Spec `json:"hooks"`
+	Attempt int         `json:"attempt,omitempty"`
+
+	Flush Flush `json:"flush"`
+}
+
+// HookReply is the result of run_hooks.
+type HookReply struct {
+	// Done is what the hooks made of the event, in order, as far as they came.
+	Done []event.HookOutcome `json:"done,omitempty"`
+
+	// Event is what holds now: as it was loaded or changed.
+	Event json.RawMessage `json:"event,omitempty"`
+
+	Responses []hook.Response `json:"responses,omitempty"`
+	Produced  []hook.Produced `json:"produced,omitempty"`
+
+	// Failed says why the hook after those of Done has failed.
+	Failed string `json:"failed,omitempty"`
+}
+
+// Decision is the result of a hook workflow: what the hooks and processors that were
+// asked have made of an event.
+type Decision struct {
+	Outcome event.Outcome `json:"outcome"`
+
+	// By is the hook that settled it: whose response, production or failure it was.
+	By    string              `json:"by,omitempty"`
+	Hooks []event.HookOutcome `json:"hooks,omitempty"`
+
+	// Event holds in place of the one that was seen, if Outcome is replaced.
+	Event     json.RawMessage `json:"event,omitempty"`
+	Responses []hook.Response `json:"responses,omitempty"`
+	Produced  []hook.Produced `json:"produced,omitempty"`
+
+	// Error says why the event fails, if Outcome is failed.
+	Error string `json:"error,omitempty"`
+
+	// NoDefault leaves the built-in processing out, though nothing took its place.
+	NoDefault bool `json:"noDefault,omitempty"`
+
+	// Silent: inline hooks let it pass, which is not worth a record.
+	Silent bool `json:"silent,omitempty"`
+}
+
+// HookDecided is the payload of signal "hook_decided".
+type HookDecided struct {
+	EventID  string   `json:"eventId"`
+	Decision Decision `json:"decision"`
 }
 
 // RecordStep is the input of record: it stores what nothing else will.

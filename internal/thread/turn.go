@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/threadmill/threadmill/event"
@@ -16,257 +15,202 @@ type Turn struct {
 	Item      event.Item `json:"item"`
 	StartedAt time.Time  `json:"startedAt"`
 
+	// Origin is set when hooks or processors made the item.
+	Origin *Origin `json:"origin,omitempty"`
+	Options
+
+	// Arrived until the hooks have decided on the item itself; the runs follow. Replaced
+	// is what they put in its place, By who kept it from its default processing.
+	Arrived  bool            `json:"arrived,omitempty"`
+	Hooked   bool            `json:"hooked,omitempty"`
+	Replaced json.RawMessage `json:"replaced,omitempty"`
+	Outcome  event.Outcome   `json:"outcome,omitempty"`
+
+	// Intercepting are the events that a hook workflow is deciding on.
+	Intercepting []Intercepting `json:"intercepting,omitempty"`
+
 	// Runs are the agents' parts, in the order in which they were addressed.
 	Runs []*Run `json:"runs,omitempty"`
 
-	// Steered are the events that joined the turn.
+	// Said is the item itself, when it is a message that hooks or processors made.
+	Said *event.Message `json:"said,omitempty"`
+
+	// Steered are the events that joined the turn; on those of Joining hooks are deciding.
 	Steered []string `json:"steered,omitempty"`
+	Joining []string `json:"joining,omitempty"`
 
 	// Interrupted is set once somebody has asked for the end of the turn; Cut when
-	// agents that a reply addresses had no part in the turn for that.
-	Interrupted *signals.Control `json:"interrupted,omitempty"`
-	Cut         bool             `json:"cut,omitempty"`
+	// agents that a reply addresses had no part in the turn for that. SetStatus is the
+	// status that the item shall have then.
+	Interrupted *signals.Control   `json:"interrupted,omitempty"`
+	Cut         bool               `json:"cut,omitempty"`
+	SetStatus   *signals.SetStatus `json:"setStatus,omitempty"`
+
+	// Error says why the item failed before any agent had a part.
+	Error string `json:"error,omitempty"`
 }
 
-// Phase is what a run does next.
-type Phase string
+// Options are what a post says about its turn.
+type Options struct {
+	// Agents answer, whoever is addressed. Empty = as the thread routes it.
+	Agents []string `json:"agents,omitempty"`
 
-// The phases of a run.
-const (
-	PhaseModel Phase = "model"
-	PhaseTools Phase = "tools"
-	PhaseDone  Phase = "done"
-)
-
-// Run is one agent's part in a turn.
-type Run struct {
-	// Agent is as it was addressed until the first reply, "" for the default agent;
-	// then the agent's registered name.
-	Agent string `json:"agent,omitempty"`
-	Slot  int    `json:"slot,omitempty"`
-	Phase Phase  `json:"phase"`
-
-	// Step counts the model calls; MaxSteps is the limit, known from the first reply on.
-	Step     int    `json:"step,omitempty"`
-	MaxSteps int    `json:"maxSteps,omitempty"`
-	Model    string `json:"model,omitempty"`
-
-	// ReplyTo is what the next reply answers; MessageID is the last reply.
-	ReplyTo   string  `json:"replyTo,omitempty"`
-	MessageID string  `json:"messageId,omitempty"`
-	Calls     []*Call `json:"calls,omitempty"`
-
-	// Final is the reply that ended the run; Error why it failed.
-	Final       *event.Message `json:"final,omitempty"`
-	Error       string         `json:"error,omitempty"`
-	Retryable   bool           `json:"retryable,omitempty"`
-	Interrupted bool           `json:"interrupted,omitempty"`
+	// Tools are the only ones that may be called. Nil = all.
+	Tools *[]string `json:"tools,omitempty"`
 }
 
-// Call is a tool call on its way to its result.
-type Call struct {
-	Plan      PlannedCall            `json:"plan"`
-	Stage     Stage                  `json:"stage"`
-	Requested *event.ApprovalRequest `json:"requested,omitempty"`
-}
-
-// Stage is where a call stands.
-type Stage string
-
-// The stages of a call.
-const (
-	// Waiting for a person's decision.
-	Waiting Stage = "waiting"
-	// Ready to run, or running.
-	Ready Stage = "ready"
-	// CallSettled: the call has its result.
-	CallSettled Stage = "settled"
-)
-
-// maxRuns bounds how often one agent can be addressed by others in one turn, so
-// that two agents cannot talk for ever.
-const maxRuns = 5
-
-// Begin starts the turn of an item: what it says becomes a record, and each agent
-// that it addresses gets a run.
-func (s *State) Begin(now time.Time, item event.Item) *Turn {
-	t := &Turn{Item: item, StartedAt: now}
+// Begin starts the turn of an item, which becomes a record. Hooks see it before [State.Enter]
+// goes on with it.
+func (s *State) Begin(now time.Time, q Queued) *Turn {
+	t := &Turn{Item: q.Item, StartedAt: now, Origin: q.Origin, Options: q.Options, Arrived: true, Hooked: q.Hooked, Replaced: q.Replaced}
 	s.Turn = t
-	if item.Type != event.TypeMessage {
-		s.record(item.ID, item.Type, item.TraceID, item.ParentEventID, now, item.Payload)
-		return t
-	}
-	m := s.recordMessage(now, item)
-	for i, agent := range Route(s.Agents, m.SenderType, m.SenderID, m.Content) {
-		t.Runs = append(t.Runs, &Run{Agent: agent, Slot: i, Phase: PhaseModel, ReplyTo: item.ID})
+	s.recordItem(now, q.Item)
+	if q.Item.Type == event.TypeMessage && q.Origin != nil {
+		m := Carry(s.said(q.Item))
+		t.Said = &m
 	}
 	return t
 }
 
-func (s *State) recordMessage(now time.Time, item event.Item) event.NewMessage {
-	var m event.NewMessage
-	// The payload was checked when it was posted.
-	_ = json.Unmarshal(item.Payload, &m)
-	msg := event.Message{
-		ID: item.ID, ThreadID: s.ThreadID, SenderID: m.SenderID, SenderType: m.SenderType, Role: m.SenderType.Role(),
-		Content: m.Content, ToolCalls: m.ToolCalls, Metadata: m.Metadata,
-	}
-	if m.SenderType == event.Agent {
-		msg.AgentID = m.SenderID
-	}
-	s.record(item.ID, event.TypeMessage, item.TraceID, item.ParentEventID, now, msg)
-	return m
-}
-
-// Steer lets the queued messages that ask for it join the turn. It reports whether
-// there were any.
-func (s *State) Steer(now time.Time) bool {
-	s.expire(now)
-	before := len(s.Queue)
-	kept := s.Queue[:0:0]
-	for _, q := range s.Queue {
-		if q.OnBusy != signals.Steer || q.Item.Type != event.TypeMessage {
-			kept = append(kept, q)
-			continue
-		}
-		q.Item.TraceID = s.Turn.Item.TraceID
-		s.recordMessage(now, q.Item)
-		s.Turn.Steered = append(s.Turn.Steered, q.Item.ID)
-		for _, r := range s.Turn.Runs {
-			r.ReplyTo = q.Item.ID
-		}
-	}
-	s.Queue = kept
-	return len(kept) < before
-}
-
-// NextModelStep returns the input of the run's next model call, or false if the
-// run has reached its limit and is over.
-func (s *State) NextModelStep(now time.Time, r *Run) (ModelStep, bool) {
-	if r.MaxSteps > 0 && r.Step >= r.MaxSteps {
-		text := fmt.Sprintf("Stopped after %d model calls in one turn, the limit of agent %s (limits.maxSteps). Send a message to go on.", r.Step, r.Agent)
-		s.notice(now, s.messageID(r)+".limit", text)
-		s.Fail(now, r, text, true)
-		return ModelStep{}, false
-	}
-	s.Steer(now)
-	return ModelStep{
-		Thread: s.Ref(), Agent: r.Agent, TraceID: s.Turn.Item.TraceID, EventID: s.Turn.Item.ID,
-		MessageID: s.messageID(r), ReplyTo: r.ReplyTo, Step: r.Step + 1, Flush: s.Flush(),
-	}, true
-}
-
-// messageID derives the id of the run's next reply.
-func (s *State) messageID(r *Run) string {
-	return fmt.Sprintf("%s.%d.%d", s.turnID(), r.Slot, r.Step+1)
-}
-
-// Replied takes in a model's reply: the run is done, or has calls to settle.
-func (s *State) Replied(now time.Time, r *Run, reply ModelReply) {
-	r.Agent, r.Model, r.MaxSteps = reply.Agent, reply.Model, reply.MaxSteps
-	r.Step++
-	r.MessageID, r.Calls = reply.Message.ID, nil
-	s.Usage = s.Usage.Add(reply.Usage)
-	r.Interrupted = reply.Message.Interrupted
-	if len(reply.Calls) == 0 {
-		m := reply.Message
-		r.Phase = PhaseDone
-		if m.Content == "" {
-			// Nothing was said, so nothing was stored.
-			return
-		}
-		r.Final = &m
-		s.handOn(now, r, m)
+func (s *State) recordItem(now time.Time, it event.Item) {
+	if it.Type == event.TypeMessage {
+		s.record(it.ID, it.Type, it.TraceID, it.ParentEventID, now, s.said(it))
 		return
 	}
-	r.Phase = PhaseTools
-	for _, p := range reply.Calls {
-		c := &Call{Plan: p, Stage: Ready}
-		if p.NeedsApproval {
-			c.Stage = Waiting
-			c.Requested = &event.ApprovalRequest{
-				ToolCallID: p.ID, ToolName: p.Name, Arguments: p.Arguments,
-				Agent: r.Agent, Reason: p.Reason, RequestedAt: now,
-			}
-			c.Plan.Arguments = ""
-		}
-		r.Calls = append(r.Calls, c)
-	}
-	s.catchUp(now)
+	s.record(it.ID, it.Type, it.TraceID, it.ParentEventID, now, it.Payload)
 }
 
-// handOn gives the agents that a final reply addresses their runs.
-func (s *State) handOn(now time.Time, r *Run, m event.Message) {
-	for _, agent := range Route(s.Agents, event.Agent, r.Agent, m.Content) {
-		if s.Turn.Interrupted != nil || m.Interrupted {
-			s.Turn.Cut = true
+// SeenBefore reports whether hooks have decided on the turn's item already, when it
+// is retried by hand; then this is what they decided.
+func (t *Turn) SeenBefore() (Decision, bool) {
+	if t.Hooked && t.Replaced != nil {
+		return Decision{Outcome: event.Replaced, Event: t.Replaced}, true
+	}
+	return Decision{Outcome: event.Passed}, t.Hooked
+}
+
+// Enter goes on with the turn's item, now that hooks have decided on it: each agent
+// that it addresses gets a run.
+func (s *State) Enter(now time.Time, d Decision) {
+	t := s.Turn
+	seen := s.SeenItem()
+	if !t.Hooked {
+		d = s.heard(now, seen, d, nil)
+	}
+	t.Arrived, t.Outcome = false, d.Outcome
+	if d.Outcome == event.HookFailed {
+		s.failItem(now, d.Error)
+		return
+	}
+	if d.Outcome == event.Replaced {
+		t.Replaced = remembered(d.Event)
+	}
+	t.Hooked = true
+	if d.stopped() {
+		return
+	}
+	s.process(now, seen, d)
+}
+
+// process is the default processing of an item: what it is decides.
+func (s *State) process(now time.Time, seen Seen, d Decision) {
+	t := s.Turn
+	m := seen.message
+	if d.Outcome == event.Replaced {
+		switch got := readEvent(d.Event).(type) {
+		case event.MessageEvent:
+			m = s.replaced(seen, got)
+		case event.ToolCallEvent:
+			s.adopt(now, got)
+			return
+		default:
 			return
 		}
-		n := 0
-		for _, other := range s.Turn.Runs {
-			if strings.EqualFold(other.Agent, agent) {
-				n++
-			}
-		}
-		if n == maxRuns {
-			text := fmt.Sprintf("Agent %s was not asked again: it has been addressed %d times in this turn, the limit. Send a message to go on.", agent, n)
-			s.notice(now, fmt.Sprintf("%s.unasked.%s", m.ID, agent), text)
+	}
+	if m.SenderType == "" {
+		return
+	}
+	if t.Said != nil {
+		said := Carry(m)
+		t.Said = &said
+	}
+	for i, agent := range s.answering(m) {
+		t.Runs = append(t.Runs, &Run{Agent: agent, Slot: i, Phase: PhaseModel, ReplyTo: t.Item.ID})
+	}
+}
+
+// answering says who answers a message.
+func (s *State) answering(m event.Message) []string {
+	if s.Turn != nil && len(s.Turn.Agents) > 0 && s.Turn.Origin == nil {
+		return s.Turn.Agents
+	}
+	return Route(s.Agents, m.SenderType, m.SenderID, m.Content)
+}
+
+// failItem ends the turn of an item that no agent had a part in.
+func (s *State) failItem(now time.Time, why string) {
+	s.Turn.Error = why
+	s.record(s.turnID()+".error", event.TypeError, s.Turn.Item.TraceID, s.Turn.Item.ID, now,
+		event.Failure{EventID: s.Turn.Item.ID, Error: why, Retryable: true})
+}
+
+// NextSteered takes the next message out of the queue that asks to join the turn.
+func (s *State) NextSteered(now time.Time) (Queued, bool) {
+	s.expire(now)
+	for i, q := range s.Queue {
+		if q.OnBusy != signals.Steer || q.Item.Type != event.TypeMessage {
 			continue
 		}
-		s.Turn.Runs = append(s.Turn.Runs, &Run{Agent: agent, Slot: len(s.Turn.Runs), Phase: PhaseModel, ReplyTo: m.ID})
+		s.Queue = slices.Delete(s.Queue, i, i+1)
+		q.Item.TraceID = s.Turn.Item.TraceID
+		s.recordItem(now, q.Item)
+		s.Turn.Joining = append(s.Turn.Joining, q.Item.ID)
+		return q, true
 	}
+	return Queued{}, false
 }
 
-// notice tells the people in the thread what the thread itself has done.
-func (s *State) notice(now time.Time, id, text string) {
-	s.record(id, event.TypeMessage, s.Turn.Item.TraceID, s.Turn.Item.ID, now, event.Message{
-		ID: id, ThreadID: s.ThreadID, SenderID: "threadmill", SenderType: event.System, Role: event.RoleSystem, Content: text,
-	})
+// PutBack undoes [State.NextSteered] for a message on which hooks had no time to decide.
+func (s *State) PutBack(q Queued) {
+	s.joins(q)
+	s.Queue = slices.Insert(s.Queue, 0, q)
 }
 
-// ToolStep returns the input of the call's run.
-func (s *State) ToolStep(r *Run, c *Call) ToolStep {
-	return ToolStep{
-		Thread: s.Ref(), Agent: r.Agent, TraceID: s.Turn.Item.TraceID, EventID: s.Turn.Item.ID,
-		MessageID: r.MessageID, ToolCallID: c.Plan.ID, ToolName: c.Plan.Name, Unfit: c.Plan.Unfit, Flush: s.Flush(),
+// joins forgets that hooks are deciding on a message that asks to join the turn.
+func (s *State) joins(q Queued) {
+	s.Turn.Joining = slices.DeleteFunc(s.Turn.Joining, func(id string) bool { return id == q.Item.ID })
+}
+
+// SeenSteered is a message that joins the turn, as hooks see it. They are asked again if
+// it comes to join another turn.
+func (s *State) SeenSteered(q Queued) Seen {
+	return s.seenItem(q.Item, fmt.Sprintf("%s.steer.%s", q.Item.ID, s.turnID()))
+}
+
+// Join lets a message join the turn, as hooks have decided.
+func (s *State) Join(now time.Time, q Queued, d Decision) {
+	d = s.heard(now, s.SeenSteered(q), d, nil)
+	s.joins(q)
+	it := q.Item
+	it.Status, it.UpdatedAt = event.Completed, now
+	if d.Outcome == event.HookFailed {
+		it.Status, it.Error = event.Failed, d.Error
+		s.record(it.ID+".error", event.TypeError, it.TraceID, it.ID, now, event.Failure{EventID: it.ID, Error: d.Error, Retryable: true})
+		s.Failed = keepFailed(append(s.Failed, FailedItem{Item: it, Options: q.Options}))
+		s.outcome(signals.TurnResult{EventID: it.ID, Status: signals.TurnFailed, Error: d.Error})
+		return
 	}
-}
-
-// CallDone takes in that a call has its result in the store.
-func (s *State) CallDone(c *Call) { c.Stage = CallSettled }
-
-// CallFailed gives a call whose run was lost for good its result.
-func (s *State) CallFailed(now time.Time, r *Run, c *Call, why string) {
-	s.settleWithout(now, r, c, "Error: "+why)
-}
-
-// Why a call got a result without running.
-const (
-	DeniedText      = "Tool execution was denied by the user."
-	InterruptedText = "Tool execution was interrupted before it finished."
-)
-
-// settleWithout gives a call that will not run its result.
-func (s *State) settleWithout(now time.Time, r *Run, c *Call, text string) {
-	c.Stage = CallSettled
-	id := ResultID(c.Plan.ID)
-	s.record(id, event.TypeMessage, s.Turn.Item.TraceID, s.Turn.Item.ID, now, event.Message{
-		ID: id, ThreadID: s.ThreadID, SenderID: c.Plan.Name, SenderType: event.Tool, Role: event.RoleTool, Content: text,
-		ToolCallID: c.Plan.ID, ToolName: c.Plan.Name, IsError: true, AgentID: r.Agent, ReplyToMessageID: r.MessageID,
-	})
-}
-
-// ResultID is the record id of a tool call's result.
-func ResultID(toolCallID string) string { return toolCallID + ".result" }
-
-// ToolsDone sends the run back to its model, once every call has its result.
-func (s *State) ToolsDone(r *Run) {
-	for _, c := range r.Calls {
-		if c.Stage != CallSettled {
-			return
-		}
+	if d.Outcome == event.Produced {
+		it.Status = event.Overwritten
 	}
-	r.Calls, r.Phase = nil, PhaseModel
+	s.end(it)
+	s.Turn.Steered = append(s.Turn.Steered, it.ID)
+	if d.stopped() {
+		return
+	}
+	for _, r := range s.Turn.Runs {
+		r.ReplyTo = it.ID
+	}
 }
 
 // Interrupt asks for the end of the turn in progress. It reports whether there was
@@ -279,74 +223,97 @@ func (s *State) Interrupt(ctl signals.Control) bool {
 	return true
 }
 
-// StopRun ends a run that was interrupted: calls without a result get one.
-func (s *State) StopRun(now time.Time, r *Run) {
-	for _, c := range r.Calls {
-		if c.Stage == CallSettled {
-			continue
-		}
-		if c.Requested != nil && c.Stage == Waiting {
-			s.settled(c.Plan.ID, "")
-		}
-		s.settleWithout(now, r, c, InterruptedText)
-	}
-	r.Phase, r.Interrupted = PhaseDone, true
-}
-
-// Fail ends a run that cannot go on.
-func (s *State) Fail(now time.Time, r *Run, why string, retryable bool) {
-	r.Phase, r.Error, r.Retryable = PhaseDone, why, retryable
-	s.record(s.messageID(r)+".error", event.TypeError, s.Turn.Item.TraceID, s.Turn.Item.ID, now,
-		event.Failure{Agent: r.Agent, EventID: s.Turn.Item.ID, Error: why, Retryable: retryable})
-}
-
 // End closes the books on the turn: its outcome, the terminal records that no
 // activity has written, and, if it failed, the event to be retried.
 func (s *State) End(now time.Time) signals.TurnResult {
 	t := s.Turn
-	out := signals.TurnResult{EventID: t.Item.ID, Status: signals.TurnCompleted}
-	if len(t.Runs) == 0 {
+	out := signals.TurnResult{EventID: t.Item.ID, Status: signals.TurnCompleted, Message: t.Said}
+	if len(t.Runs) == 0 && !(Decision{Outcome: t.Outcome}).stopped() {
 		out.Status = signals.TurnUnanswered
 	}
-	switch cut := t.Cut || slices.ContainsFunc(t.Runs, func(r *Run) bool { return r.Interrupted }); {
-	case cut && t.Interrupted == nil:
-		// The step heard of it before the thread did.
-		t.Interrupted = &signals.Control{Action: signals.ControlInterrupt}
-	case !cut:
-		// It came when all had been said.
-		t.Interrupted = nil
+	s.endInterrupted(now, &out)
+	terminal := s.endRuns(now, &out)
+	if t.Error != "" {
+		out.Status, out.Error, terminal = signals.TurnFailed, t.Error, true
 	}
-	if t.Interrupted != nil {
-		out.Status, out.Error = signals.TurnInterrupted, t.Interrupted.Reason
-		s.record(s.turnID()+".interrupted", event.TypeStatus, t.Item.TraceID, t.Item.ID, now,
-			event.StatusChange{Status: event.StatusInterrupted, By: t.Interrupted.By, Detail: t.Interrupted.Reason})
-	}
-	for _, r := range t.Runs {
-		if r.Final != nil {
-			out.Message = r.Final
-		}
-		switch {
-		case r.Error != "":
-			out.Status, out.Error = signals.TurnFailed, r.Error
-		case r.Interrupted:
-			s.record(fmt.Sprintf("%s.final", s.messageID(r)), event.TypeFinal, t.Item.TraceID, t.Item.ID, now,
-				event.Final{Agent: r.Agent, MessageID: r.MessageID})
-		}
-	}
-	if out.Status == signals.TurnFailed {
-		it := t.Item
-		it.Status, it.Error, it.UpdatedAt = event.Failed, out.Error, now
-		s.Failed = keepFailed(append(s.Failed, it))
+	s.endItem(now, out)
+	if !terminal && len(t.Runs) > 0 && s.rootOf(t.root()) == nil {
+		// A processor took the place of what an agent said, and nothing follows.
+		s.record(s.turnID()+".final", event.TypeFinal, t.Item.TraceID, t.Item.ID, now, event.Final{})
 	}
 	s.Turn = nil
 	s.catchUp(now)
-	s.outcome(out)
+	if s.follow(now, t, out, terminal) {
+		return out
+	}
+	if !s.Awaits(t.Item.ID) {
+		s.outcome(out)
+	}
 	for _, id := range t.Steered {
 		joined := out
 		joined.EventID = id
 		s.outcome(joined)
 	}
 	return out
+}
+
+// endInterrupted says who ended the turn, if anybody did before all had been said.
+func (s *State) endInterrupted(now time.Time, out *signals.TurnResult) {
+	t := s.Turn
+	switch cut := t.Arrived || t.Cut || slices.ContainsFunc(t.Runs, func(r *Run) bool { return r.Interrupted }); {
+	case cut && t.Interrupted == nil:
+		// The step heard of it before the thread did.
+		t.Interrupted = &signals.Control{Action: signals.ControlInterrupt}
+	case !cut:
+		// It came when all had been said.
+		t.Interrupted, t.SetStatus = nil, nil
+	}
+	if t.Interrupted == nil {
+		return
+	}
+	out.Status, out.Error = signals.TurnInterrupted, t.Interrupted.Reason
+	s.record(s.turnID()+".interrupted", event.TypeStatus, t.Item.TraceID, t.Item.ID, now,
+		event.StatusChange{Status: event.StatusInterrupted, By: t.Interrupted.By, Detail: t.Interrupted.Reason})
+}
+
+// endRuns sums up the runs. It reports whether viewers are told of an end.
+func (s *State) endRuns(now time.Time, out *signals.TurnResult) (terminal bool) {
+	t := s.Turn
+	for _, r := range t.Runs {
+		if r.Final != nil {
+			out.Message = r.Final
+		}
+		switch {
+		case r.Error != "":
+			out.Status, out.Error, terminal = signals.TurnFailed, r.Error, true
+		case r.Interrupted:
+			terminal = true
+			s.record(fmt.Sprintf("%s.final", s.messageID(r)), event.TypeFinal, t.Item.TraceID, t.Item.ID, now,
+				event.Final{Agent: r.Agent, MessageID: r.MessageID})
+		case !r.Answered:
+			terminal = true
+		}
+	}
+	return terminal
+}
+
+// endItem gives the item its last status; one that failed can be retried.
+func (s *State) endItem(now time.Time, out signals.TurnResult) {
+	t := s.Turn
+	it := t.Item
+	it.Status, it.Error, it.UpdatedAt = event.Completed, out.Error, now
+	switch {
+	case t.SetStatus != nil:
+		s.setEnd(now, t, it)
+		return
+	case out.Status == signals.TurnFailed:
+		it.Status = event.Failed
+		s.Failed = keepFailed(append(s.Failed, FailedItem{Item: it, Options: t.Options, Hooked: t.Hooked, Replaced: t.Replaced}))
+		return
+	case t.Outcome == event.Produced:
+		it.Status = event.Overwritten
+	}
+	s.end(it)
 }
 
 func (s *State) turnID() string {
@@ -359,14 +326,11 @@ func (s *State) turnID() string {
 // Close ends the thread: what still waits is kept as records, unanswered.
 func (s *State) Close(now time.Time) {
 	for _, it := range s.Ordered() {
-		if it.Type == event.TypeMessage {
-			s.recordMessage(now, it)
-		} else {
-			s.record(it.ID, it.Type, it.TraceID, it.ParentEventID, now, it.Payload)
-		}
+		s.recordItem(now, it)
 		s.outcome(signals.TurnResult{EventID: it.ID, Status: signals.TurnInterrupted, Error: "the thread was closed before its turn came"})
 	}
 	s.Queue = nil
+	s.settleRoots(now)
 	s.record(s.ThreadID+".closed."+s.newID(now), event.TypeStatus, "", "", now,
 		event.StatusChange{Status: event.StatusClosed, By: s.Closing.By, Detail: s.Closing.Reason})
 	row := Row{}

@@ -17,7 +17,7 @@ func TestTurn(t *testing.T) {
 	require.False(t, s.Idle())
 	require.Equal(t, []*Run{{Phase: PhaseModel, ReplyTo: "e1"}}, turn.Runs)
 
-	in, ok := s.NextModelStep(t0, turn.Runs[0])
+	in, ok := s.stepped(t0, turn.Runs[0])
 	require.True(t, ok)
 	require.Equal(t, "e1.0.1", in.MessageID)
 	require.Equal(t, 1, in.Step)
@@ -28,20 +28,20 @@ func TestTurn(t *testing.T) {
 	s.Flushed(in.Flush)
 	require.False(t, s.Unstored())
 
-	s.Replied(t0, turn.Runs[0], ModelReply{
+	s.took(t0, turn.Runs[0], ModelReply{
 		Agent: "assistant", Model: "demo/demo", MaxSteps: 25, Calls: []PlannedCall{runs("c1"), runs("c2")}, Usage: event.Usage{InputTokens: 3},
 		Message: event.Message{ID: in.MessageID},
 	})
 	r := turn.Runs[0]
 	require.Equal(t, PhaseTools, r.Phase)
 	require.Equal(t, "assistant", r.Agent)
-	first := s.ToolStep(r, r.Calls[0])
+	first := s.ToolStep(r, r.Calls[0], nil)
 	require.Equal(t, ToolStep{Thread: s.Ref(), Agent: "assistant", TraceID: "e1", EventID: "e1", MessageID: "e1.0.1", ToolCallID: "c1", ToolName: "note"}, first)
-	s.CallDone(r.Calls[0])
-	s.ToolsDone(r)
+	s.ran(t0, r, r.Calls[0])
+	s.ToolsDone(t0, r)
 	require.Equal(t, PhaseTools, r.Phase, "S2-13 the model waits for the last call")
-	s.CallDone(r.Calls[1])
-	s.ToolsDone(r)
+	s.ran(t0, r, r.Calls[1])
+	s.ToolsDone(t0, r)
 	require.Equal(t, PhaseModel, r.Phase)
 
 	in = step(t, s, r, "the end")
@@ -72,7 +72,7 @@ func TestUnansweredTurns(t *testing.T) {
 		s := newState()
 		post(t, s, p)
 		item, _ := s.Next(t0)
-		require.Empty(t, s.Begin(t0, item).Runs)
+		require.Empty(t, s.entered(t0, item).Runs)
 		require.Equal(t, signals.TurnResult{EventID: "e1", Status: signals.TurnUnanswered}, s.End(t0), "S0-26")
 		last := s.Pending[len(s.Pending)-1]
 		require.Equal(t, "e1", last.ID, "it is recorded all the same")
@@ -85,10 +85,10 @@ func TestStepLimit(t *testing.T) {
 	r := begin(t, s, "e1", "go").Runs[0]
 	for range 3 {
 		step(t, s, r, "", runs("c"+name(r.Step)))
-		s.CallDone(r.Calls[0])
-		s.ToolsDone(r)
+		s.ran(t0, r, r.Calls[0])
+		s.ToolsDone(t0, r)
 	}
-	_, ok := s.NextModelStep(t0, r)
+	_, ok := s.stepped(t0, r)
 	require.False(t, ok)
 	require.Equal(t, PhaseDone, r.Phase)
 	messages := pending(s, event.TypeMessage)
@@ -110,8 +110,8 @@ func TestFailureAndRetry(t *testing.T) {
 	p.TTL = 1000
 	post(t, s, p)
 	item, _ := s.Next(t0)
-	r := s.Begin(t0, item).Runs[0]
-	in, _ := s.NextModelStep(t0, r)
+	r := s.entered(t0, item).Runs[0]
+	in, _ := s.stepped(t0, r)
 	s.Flushed(in.Flush)
 	s.Fail(t0, r, "no such model", false)
 	out := s.End(t0)
@@ -133,9 +133,9 @@ func TestFailureAndRetry(t *testing.T) {
 
 	item, ok := s.Next(at(61))
 	require.True(t, ok, "S2-17 its ttl does not count any more")
-	require.Equal(t, 1, item.Attempt)
-	require.Empty(t, item.Error)
-	r = s.Begin(at(61), item).Runs[0]
+	require.Equal(t, 1, item.Item.Attempt)
+	require.Empty(t, item.Item.Error)
+	r = s.entered(at(61), item).Runs[0]
 	in = step(t, s, r, "fine")
 	require.Equal(t, "e1~1.0.1", in.MessageID, "a new call of the model")
 	require.Equal(t, signals.TurnCompleted, s.End(at(62)).Status)
@@ -151,7 +151,7 @@ func TestRetryPicks(t *testing.T) {
 	require.NoError(t, s.Retry(t0, signals.Control{EventID: "e1"}))
 	require.NoError(t, s.Retry(t0, signals.Control{}))
 	require.Equal(t, []string{"e1", "e2"}, ids(s.Ordered()), "the one that was named, then the one that failed last")
-	require.Equal(t, []string{"e0"}, ids(s.Failed))
+	require.Equal(t, []string{"e0"}, ids(s.failed()))
 }
 
 func TestInterruptWhileToolsRun(t *testing.T) {
@@ -159,7 +159,7 @@ func TestInterruptWhileToolsRun(t *testing.T) {
 	require.False(t, s.Interrupt(signals.Control{}), "nothing to interrupt")
 	r := begin(t, s, "e1", "go").Runs[0]
 	step(t, s, r, "", runs("done"), runs("running"), asks("waiting"))
-	s.CallDone(r.Calls[0])
+	s.ran(t0, r, r.Calls[0])
 	require.True(t, s.Interrupt(signals.Control{By: "ann", Reason: "enough"}))
 	require.False(t, s.Interrupt(signals.Control{By: "bob"}), "once is enough")
 	s.StopRun(t0, r)
@@ -187,10 +187,10 @@ func TestInterruptedReply(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			s := newState()
 			r := begin(t, s, "e1", "go").Runs[0]
-			in, _ := s.NextModelStep(t0, r)
+			in, _ := s.stepped(t0, r)
 			s.Flushed(in.Flush)
 			s.Interrupt(signals.Control{})
-			s.Replied(t0, r, ModelReply{Agent: "assistant", MaxSteps: 3, Message: event.Message{ID: in.MessageID, Content: tc.content, Interrupted: true}})
+			s.took(t0, r, ModelReply{Agent: "assistant", MaxSteps: 3, Message: event.Message{ID: in.MessageID, Content: tc.content, Interrupted: true}})
 			require.Equal(t, PhaseDone, r.Phase)
 			out := s.End(t0)
 			require.Equal(t, signals.TurnInterrupted, out.Status)
@@ -210,21 +210,21 @@ func TestSeveralAgents(t *testing.T) {
 	turn := begin(t, s, "e1", "hello all")
 	require.Len(t, turn.Runs, 2)
 	alice, bob := turn.Runs[0], turn.Runs[1]
-	a, _ := s.NextModelStep(t0, alice)
-	b, _ := s.NextModelStep(t0, bob)
+	a, _ := s.stepped(t0, alice)
+	b, _ := s.stepped(t0, bob)
 	require.Equal(t, []string{"e1.0.1", "e1.1.1"}, []string{a.MessageID, b.MessageID})
 	require.Equal(t, a.Flush.Records, b.Flush.Records, "whoever comes first stores what was said")
 	s.Flushed(a.Flush)
 	s.Flushed(b.Flush)
 	require.False(t, s.Unstored())
 	reply := func(r *Run, id, content string) {
-		s.Replied(t0, r, ModelReply{Agent: r.Agent, MaxSteps: 3, Message: event.Message{ID: id, Content: content}})
+		s.took(t0, r, ModelReply{Agent: r.Agent, MaxSteps: 3, Message: event.Message{ID: id, Content: content}})
 	}
 	reply(alice, a.MessageID, "@bob what do you think?")
 	reply(bob, b.MessageID, "nothing")
 	require.Len(t, turn.Runs, 3, "an agent that is addressed has another run")
 	require.Equal(t, &Run{Agent: "bob", Slot: 2, Phase: PhaseModel, ReplyTo: a.MessageID}, turn.Runs[2])
-	c, _ := s.NextModelStep(t0, turn.Runs[2])
+	c, _ := s.stepped(t0, turn.Runs[2])
 	require.Equal(t, "e1.2.1", c.MessageID)
 	s.Fail(t0, turn.Runs[2], "no", true)
 	out := s.End(t0)
@@ -242,7 +242,7 @@ func TestTwoAgentsDoNotTalkForEver(t *testing.T) {
 			other = "@alice your turn"
 		}
 		// The registry spells names in its own way.
-		s.Replied(t0, r, ModelReply{Agent: strings.ToLower(r.Agent), MaxSteps: 3, Message: event.Message{ID: name(i), Content: other}})
+		s.took(t0, r, ModelReply{Agent: strings.ToLower(r.Agent), MaxSteps: 3, Message: event.Message{ID: name(i), Content: other}})
 		ran++
 	}
 	require.Equal(t, 2*maxRuns, ran, "S4-46")
@@ -302,7 +302,7 @@ func TestCallFailed(t *testing.T) {
 	r := begin(t, s, "e1", "go").Runs[0]
 	step(t, s, r, "", runs("c1"))
 	s.CallFailed(t0, r, r.Calls[0], "lost")
-	s.ToolsDone(r)
+	s.ToolsDone(t0, r)
 	require.Equal(t, PhaseModel, r.Phase, "S1-25 the run goes on")
 	m := payload[event.Message](t, pending(s, event.TypeMessage)[0])
 	require.Equal(t, event.Message{

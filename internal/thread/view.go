@@ -2,6 +2,7 @@ package thread
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/threadmill/threadmill/signals"
@@ -12,7 +13,7 @@ func (s *State) View() signals.State {
 	v := signals.State{
 		Namespace: s.Namespace, ThreadID: s.ThreadID, Status: signals.Idle, Title: s.Title,
 		Agents: append([]string{}, s.Agents...), Metadata: s.Metadata, QueueLength: len(s.Queue),
-		Approvals: len(s.Approvals()), Failed: s.Failed, Usage: s.Usage,
+		Approvals: len(s.Approvals()), Failed: s.failed(), Usage: s.Usage,
 	}
 	switch {
 	case s.Closing != nil:
@@ -23,18 +24,70 @@ func (s *State) View() signals.State {
 		v.Status = signals.Running
 	}
 	if s.Turn != nil {
-		v.Turn = &signals.TurnState{EventID: s.Turn.Item.ID, TraceID: s.Turn.Item.TraceID, StartedAt: s.Turn.StartedAt, Runs: []signals.RunState{}}
-		for _, r := range s.Turn.Runs {
-			rs := signals.RunState{Agent: r.Agent, Step: r.Step, Doing: string(r.Phase)}
-			for _, c := range r.Calls {
-				if c.Stage != CallSettled {
-					rs.Tools = append(rs.Tools, c.Plan.Name)
-				}
-			}
-			v.Turn.Runs = append(v.Turn.Runs, rs)
-		}
+		v.Turn = s.viewTurn()
 	}
 	return v
+}
+
+func (s *State) viewTurn() *signals.TurnState {
+	t := s.Turn
+	v := &signals.TurnState{EventID: t.Item.ID, TraceID: t.Item.TraceID, StartedAt: t.StartedAt, Runs: []signals.RunState{}}
+	for _, r := range t.Runs {
+		v.Runs = append(v.Runs, signals.RunState{Agent: r.Agent, Step: r.Step, Doing: s.doing(r), Tools: r.unsettled()})
+	}
+	for _, in := range t.Intercepting {
+		v.Deciding = append(v.Deciding, signals.Deciding{
+			EventID: in.Record, EventType: in.Type, Hooks: append([]string{}, in.Hooks...),
+			WorkflowID: signals.HookWorkflowID(s.Namespace, s.ThreadID, in.EventID),
+		})
+	}
+	return v
+}
+
+// What a run can be doing.
+const (
+	doingModel = "model"
+	doingTools = "tools"
+	doingHooks = "hooks"
+	doingDone  = "done"
+)
+
+func (s *State) doing(r *Run) string {
+	switch r.Phase {
+	case PhaseModel:
+		if s.asked(s.SeenModelCall(r).Key) == nil {
+			return doingModel
+		}
+	case PhaseCalls:
+		if len(r.Plan) > 0 {
+			return doingTools
+		}
+	case PhaseTools:
+		if slices.ContainsFunc(r.Calls, func(c *Call) bool { return c.Stage == Waiting || c.Stage == Ready }) {
+			return doingTools
+		}
+	case PhaseDone:
+		return doingDone
+	case PhaseReply:
+	}
+	return doingHooks
+}
+
+// unsettled are the tools of the run's calls that have no result yet, or one that hooks
+// have still to decide on.
+func (r *Run) unsettled() []string {
+	var names []string
+	if r.Reply != nil && r.Phase != PhaseDone {
+		for _, c := range r.open() {
+			names = append(names, c.Name)
+		}
+	}
+	for _, c := range r.Calls {
+		if c.Stage != CallSettled {
+			names = append(names, c.Plan.Name)
+		}
+	}
+	return names
 }
 
 // Details describes the thread for a person, as Markdown.
@@ -53,6 +106,9 @@ func (s *State) Details() string {
 				name = "default agent"
 			}
 			fmt.Fprintf(&b, "\n- %s: step %d, %s %s", name, r.Step, r.Doing, strings.Join(r.Tools, ", "))
+		}
+		for _, d := range v.Turn.Deciding {
+			fmt.Fprintf(&b, "\n- waits for hooks: %s on %s `%s`", strings.Join(d.Hooks, ", "), d.EventType, d.EventID)
 		}
 	}
 	for _, a := range s.Approvals() {

@@ -1,0 +1,6 @@
+package activities
+
+import "time"
+
+// SetGrace sets how long what was told to stop may take to do so.
+func (a *Activities) SetGrace(d time.Duration) { a.grace = d }

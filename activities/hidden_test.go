@@ -1,0 +1,64 @@
+package activities_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/store"
+)
+
+func decided(on string, d event.Interception) event.Record {
+	return event.NewRecord(event.InterceptionID(on), event.TypeHook, "e1", on, time.Now(), d)
+}
+
+func TestModelSeesMessagesAsHooksHaveLeftThem(t *testing.T) {
+	w := newWorld(t, nil, add)
+	held := func(id, content string, calls ...event.ToolCall) event.Record {
+		return message(event.Message{
+			ID: id, SenderType: event.Agent, SenderID: "assistant", AgentID: "assistant", Content: content, ToolCalls: calls, Held: true,
+		})
+	}
+	w.append(store.Batch{Records: []event.Record{
+		message(event.Message{ID: "m1", SenderType: event.User, SenderID: "ann", Content: "my password is 1234"}),
+		held("m2", "hidden for good", call("a1", "add", "{}")),
+		message(event.Message{ID: "a1.result", SenderType: event.Tool, SenderID: "add", AgentID: "assistant", ToolCallID: "a1", Content: "a secret"}),
+		held("m3", "hidden altogether"),
+		held("m4", "let out"),
+		held("m5", "not decided yet"),
+		message(event.Message{ID: "m6", SenderType: event.Agent, SenderID: "bob", AgentID: "bob", Content: "bob's, hidden", ToolCalls: []event.ToolCall{call("b1", "add", "{}")}, Held: true}),
+		decided("m1", event.Interception{Outcome: event.Replaced, Message: &event.Message{ID: "m1", SenderType: event.User, SenderID: "ann", Content: "my password is …"}}),
+		decided("m2", event.Interception{Outcome: event.Responded}),
+		decided("m3", event.Interception{Outcome: event.Produced}),
+		decided("m4", event.Interception{Outcome: event.Passed, Message: &event.Message{ID: "m4", SenderType: event.Agent, SenderID: "assistant", AgentID: "assistant", Content: "let out"}}),
+		decided("a1.result", event.Interception{Outcome: event.Replaced, Message: &event.Message{
+			ID: "a1.result", SenderType: event.Tool, SenderID: "add", AgentID: "assistant", ToolCallID: "a1", Content: "[redacted]",
+		}}),
+	}})
+	_, err := w.callModel(modelStep())
+	require.NoError(t, err)
+	require.Equal(t, []llm.Message{
+		{Role: "system", Content: "You help."},
+		{Role: "user", Name: "ann", Content: "my password is …"},
+		{Role: "assistant", ToolCalls: []event.ToolCall{call("a1", "add", "{}")}},
+		{Role: "tool", ToolCallID: "a1", Content: "[redacted]"},
+		{Role: "assistant", Content: "let out"},
+		{Role: "user", Name: "ann", Content: "hello"},
+	}, w.model.requests[0].Messages)
+	require.Equal(t, "my password is 1234", stored[event.Message](w, "m1").Content, "what was stored stays")
+}
+
+func TestDecisionThatCannotBeRead(t *testing.T) {
+	w := newWorld(t, nil)
+	w.append(store.Batch{Records: []event.Record{
+		message(event.Message{ID: "m1", SenderType: event.User, SenderID: "ann", Content: "a secret"}),
+		event.NewRecord(event.InterceptionID("m1"), event.TypeHook, "", "", time.Now(), "no decision"),
+	}})
+	_, err := w.callModel(modelStep())
+	require.Equal(t, thread.ErrTypeConfig, appError(t, err).Type(), "trying again cannot help")
+	require.Empty(t, w.model.requests, "the model is not shown what a hook may have kept from it")
+}

@@ -1,0 +1,251 @@
+package activities
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/store"
+)
+
+// RunHooks asks hooks and processors that are functions about one event, one after the
+// other, until one has settled it or has failed. It stores what was handed over first:
+// hooks find the event in the store.
+func (a *Activities) RunHooks(ctx context.Context, in thread.HookStep) (thread.HookReply, error) {
+	if len(in.Flush.Records) > 0 || in.Flush.Row != nil {
+		if _, err := a.append(ctx, in.Thread, store.Batch{}, in.Flush); err != nil {
+			return thread.HookReply{}, err
+		}
+	}
+	seen, err := a.seen(ctx, in)
+	if err != nil {
+		return thread.HookReply{}, err
+	}
+	h := &hearing{a: a, in: in, seen: seen}
+	if len(in.Hooks) > 0 {
+		if err := h.askAll(ctx); err != nil {
+			return thread.HookReply{}, err
+		}
+	}
+	h.reply.Event, err = json.Marshal(h.seen)
+	if err != nil {
+		return thread.HookReply{}, configError(fmt.Errorf("event %s has no JSON form: %w", in.EventID, err))
+	}
+	return h.reply, nil
+}
+
+// seen is the event that the hooks see: the one handed over, or the record.
+func (a *Activities) seen(ctx context.Context, in thread.HookStep) (event.Event, error) {
+	if len(in.Event) > 0 {
+		e, err := event.Unmarshal(in.Event)
+		if err != nil {
+			return nil, configError(err)
+		}
+		return e, nil
+	}
+	records, err := a.cfg.Store.RecordsByID(ctx, store.Key(in.Thread), in.EventID)
+	if err != nil {
+		return nil, readError(err)
+	}
+	if len(records) == 0 {
+		return nil, configError(fmt.Errorf("event %s is not in the store", in.EventID))
+	}
+	e, err := eventOf(in.Thread, records[0])
+	if err != nil {
+		return nil, configError(fmt.Errorf("reading record %s: %w", in.EventID, err))
+	}
+	return e, nil
+}
+
+// eventOf is a record as the event that hooks see.
+func eventOf(ref thread.Ref, r event.Record) (event.Event, error) {
+	switch r.Type {
+	case event.TypeMessage:
+		var m event.Message
+		if err := json.Unmarshal(r.Payload, &m); err != nil {
+			return nil, err
+		}
+		m.ThreadID = ref.ThreadID
+		return thread.MessageEvent(m), nil
+	case event.TypeToolCall:
+		return event.Unmarshal(r.Payload)
+	}
+	return event.CustomEvent{Type: r.Type, ThreadID: ref.ThreadID, Payload: r.Payload}, nil
+}
+
+// hearing is an event while hooks are being asked about it.
+type hearing struct {
+	a     *Activities
+	in    thread.HookStep
+	seen  event.Event
+	reply thread.HookReply
+}
+
+func (h *hearing) askAll(ctx context.Context) error {
+	deps, err := h.a.deps(ctx, h.in)
+	if err != nil {
+		return err
+	}
+	var longest time.Duration
+	for _, spec := range h.in.Hooks {
+		// Above the limits that ask keeps: a hook that has used up its time has failed, but
+		// a step that has is run again.
+		longest += limit(spec) + 2*h.a.grace
+	}
+	step := h.a.begin(ctx, h.in.Thread, h.in.TraceID, longest)
+	defer step.done()
+	for i, spec := range h.in.Hooks {
+		if !spec.Takes(h.seen) {
+			// A hook before it has made another event of it, which it will be asked about.
+			h.reply.Done = append(h.reply.Done, event.HookOutcome{Name: spec.Name, Outcome: event.Passed})
+			continue
+		}
+		deps.Context.Hook, deps.Context.Attempt = spec.Name, 1
+		if i == 0 {
+			deps.Context.Attempt = max(h.in.Attempt, 1)
+		}
+		answer, err := h.ask(step.ctx, spec, deps)
+		if cause := context.Cause(step.ctx); cause != nil {
+			return temporal.NewApplicationErrorWithCause("The hooks were stopped before they had decided; they are asked again.", thread.ErrTypeRetry, cause)
+		}
+		if err != nil {
+			h.reply.Failed = thread.Why(err.Error())
+			h.log(ctx, spec, deps, err)
+			return nil
+		}
+		h.reply.Done = append(h.reply.Done, event.HookOutcome{Name: spec.Name, Outcome: answer.Outcome})
+		if answer.Event != nil {
+			h.seen = answer.Event
+		}
+		h.reply.Responses, h.reply.Produced = answer.Responses, answer.Produced
+		if answer.Outcome == event.Responded || answer.Outcome == event.Produced {
+			return nil
+		}
+	}
+	return nil
+}
+
+// ask asks one hook or processor, within its time.
+func (h *hearing) ask(ctx context.Context, spec hook.Spec, deps hook.Deps) (hook.Answer, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit(spec), errTimeout)
+	defer cancel()
+	call, ok := h.a.asker(spec.Name)
+	if !ok {
+		return hook.Answer{}, fmt.Errorf("this worker does not have it; register it, or retry the event once it is gone everywhere")
+	}
+	type end struct {
+		answer hook.Answer
+		err    error
+	}
+	ended := make(chan end, 1)
+	go func() {
+		answer, err := call(ctx, h.seen, deps)
+		ended <- end{answer, err}
+	}()
+	var got end
+	select {
+	case got = <-ended:
+	case <-ctx.Done():
+		// It may be about to end; one that ignores its context must not hold up the thread.
+		grace := time.NewTimer(h.a.grace)
+		defer grace.Stop()
+		select {
+		case got = <-ended:
+		case <-grace.C:
+			got.err = context.Cause(ctx)
+		}
+	}
+	if got.err != nil && errors.Is(context.Cause(ctx), errTimeout) {
+		got.err = fmt.Errorf("it took longer than its limit of %s", limit(spec))
+	}
+	return got.answer, got.err
+}
+
+// limit is how long one attempt may take. Inline hooks, which come here beside others,
+// have no limit of their own.
+func limit(spec hook.Spec) time.Duration {
+	if spec.Timeout == 0 {
+		return hook.DefaultTimeout
+	}
+	return spec.Timeout
+}
+
+// asker finds a hook or processor.
+func (a *Activities) asker(name string) (func(context.Context, event.Event, hook.Deps) (hook.Answer, error), bool) {
+	if h, ok := a.cfg.Hooks.Hook(name); ok && h.Workflow == nil {
+		return h.Ask, true
+	}
+	p, ok := a.cfg.Hooks.Processor(name)
+	return p.Ask, ok
+}
+
+func (h *hearing) log(ctx context.Context, spec hook.Spec, deps hook.Deps, err error) {
+	args := []any{
+		"thread", h.in.Thread.ThreadID, "event", h.in.EventID, "traceId", h.in.TraceID, "hook", spec.Name,
+		"attempt", deps.Context.Attempt, "error", err,
+	}
+	var panicked *hook.PanicError
+	if errors.As(err, &panicked) {
+		args = append(args, "stack", panicked.Stack)
+	}
+	h.a.log.WarnContext(ctx, "hook failed", args...)
+}
+
+// deps is what hooks can work with.
+func (a *Activities) deps(ctx context.Context, in thread.HookStep) (hook.Deps, error) {
+	key := store.Key(in.Thread)
+	row, err := a.cfg.Store.Thread(ctx, key)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return hook.Deps{}, readError(err)
+	}
+	return hook.Deps{
+		Store:  reader{a.cfg.Store, key},
+		Thread: hook.Thread{Namespace: key.Namespace, ID: key.ThreadID, Title: row.Title, Agents: row.Agents, Metadata: row.Metadata},
+		Context: hook.Context{
+			Namespace: key.Namespace, ThreadID: key.ThreadID, EventID: in.EventID, TraceID: in.TraceID,
+			ParentEventID: in.ParentEventID, Agent: in.Agent,
+		},
+	}, nil
+}
+
+// reader reads one thread for hooks.
+type reader struct {
+	store store.Store
+	key   store.Key
+}
+
+// defaultMessages is how many messages a hook gets that does not say how many it wants.
+const defaultMessages = 200
+
+func (r reader) Messages(ctx context.Context, limit int) ([]event.Message, error) {
+	if limit == 0 {
+		limit = defaultMessages
+	}
+	newest, err := store.Messages(ctx, r.store, r.key, store.Query{Limit: limit, Newest: true})
+	if err != nil {
+		return nil, err
+	}
+	out := make([]event.Message, 0, len(newest))
+	for _, m := range slices.Backward(newest) {
+		if !m.Hidden || len(m.ToolCalls) > 0 {
+			out = append(out, m.Message)
+		}
+	}
+	return out, nil
+}
+
+func (r reader) Records(ctx context.Context, after int64, limit int, types ...string) ([]event.Record, error) {
+	return r.store.Records(ctx, r.key, store.Query{After: after, Limit: limit, Types: types})
+}
+
+func (r reader) RecordsByID(ctx context.Context, ids ...string) ([]event.Record, error) {
+	return r.store.RecordsByID(ctx, r.key, ids...)
+}

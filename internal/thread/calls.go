@@ -1,0 +1,168 @@
+package thread
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/threadmill/threadmill/event"
+)
+
+// CallsHeard goes on with the calls of a reply, now that hooks have decided on them:
+// they are to run, or have results that say why not. Run.Plan names those that have to be
+// planned first.
+func (s *State) CallsHeard(now time.Time, r *Run, d Decision) {
+	seen := s.SeenCalls(r)
+	d = s.heard(now, seen, d, &r.Deferred)
+	calls := r.Reply.Calls
+	switch {
+	case d.Outcome == event.HookFailed:
+		s.refuse(now, r, calls, "Error: "+d.Error)
+		s.Fail(now, r, d.Error, true)
+		return
+	case d.stopped():
+		s.answerCalls(now, r, calls, fmt.Sprintf("Not run: %s answered in place of the tool.", d.By))
+		return
+	case d.Outcome == event.Replaced:
+		got, _ := readEvent(d.Event).(event.ToolCallEvent)
+		calls = s.edit(now, r, got, d)
+	}
+	s.begin(now, r, calls)
+}
+
+// by names the hook that changed an event.
+func by(d Decision) string {
+	for i := len(d.Hooks) - 1; i >= 0; i-- {
+		if d.Hooks[i].Outcome == event.Replaced {
+			return d.Hooks[i].Name
+		}
+	}
+	return "a hook"
+}
+
+// answerCalls ends a run in whose place hooks have answered: its calls have results,
+// and never run.
+func (s *State) answerCalls(now time.Time, r *Run, calls []PlannedCall, text string) {
+	s.refuse(now, r, calls, text)
+	r.Answered = true
+	s.release(now, r)
+	r.Phase, r.Reply = PhaseDone, nil
+}
+
+// refuse gives calls that never run their results.
+func (s *State) refuse(now time.Time, r *Run, calls []PlannedCall, text string) {
+	for _, p := range calls {
+		s.settleWithout(now, r, &Call{Plan: p}, text)
+	}
+}
+
+// edit takes out the calls that hooks have taken out, and has those planned anew that
+// they have changed.
+func (s *State) edit(now time.Time, r *Run, got event.ToolCallEvent, d Decision) []PlannedCall {
+	r.Edited = true
+	var kept []PlannedCall
+	for _, p := range r.Reply.Calls {
+		if !slices.ContainsFunc(got.ToolCalls, func(c event.ToolCall) bool { return c.ID == p.ID }) {
+			s.settleWithout(now, r, &Call{Plan: p}, fmt.Sprintf("Not run: %s took the call out.", by(d)))
+			continue
+		}
+		kept = append(kept, p)
+	}
+	return kept
+}
+
+// begin lets calls run, unless they have to be planned first: when their arguments
+// have changed, and when people have yet to be shown what they are asked about.
+func (s *State) begin(now time.Time, r *Run, calls []PlannedCall) {
+	r.Plan = nil
+	asks := slices.ContainsFunc(calls, func(p PlannedCall) bool { return p.NeedsApproval })
+	if len(calls) > 0 && (r.Edited || r.Held && asks) {
+		for _, p := range calls {
+			r.Plan = append(r.Plan, p.ID)
+		}
+		return
+	}
+	s.planned(now, r, calls)
+}
+
+// PlanStep is the input of the planning of a run's calls.
+func (s *State) PlanStep(r *Run) PlanStep {
+	return PlanStep{
+		Thread: s.Ref(), Agent: r.Agent, TraceID: s.Turn.Item.TraceID, EventID: s.Turn.Item.ID,
+		MessageID: r.MessageID, Only: r.Plan, Tools: s.Turn.Tools, Flush: s.Flush(),
+	}
+}
+
+// Planned takes in the plans of calls that hooks have changed or made.
+func (s *State) Planned(now time.Time, r *Run, reply PlanReply) {
+	r.Agent, r.Model, r.MaxSteps = reply.Agent, reply.Model, reply.MaxSteps
+	s.planned(now, r, reply.Calls)
+}
+
+// PlanFailed ends a run whose calls cannot be planned: its agent may be gone.
+func (s *State) PlanFailed(now time.Time, r *Run, why string, retryable bool) {
+	s.refuse(now, r, r.open(), "Error: "+why)
+	s.Fail(now, r, why, retryable)
+}
+
+func (s *State) planned(now time.Time, r *Run, calls []PlannedCall) {
+	r.Phase, r.Plan, r.Calls, r.Reply = PhaseTools, nil, nil, nil
+	for _, p := range calls {
+		c := &Call{Plan: p, Stage: Ready}
+		if p.NeedsApproval {
+			c.Stage = Waiting
+			c.Requested = &event.ApprovalRequest{
+				ToolCallID: p.ID, ToolName: p.Name, Arguments: p.Arguments,
+				Agent: r.Agent, Reason: p.Reason, RequestedAt: now,
+			}
+			c.Plan.Arguments = ""
+		}
+		r.Calls = append(r.Calls, c)
+	}
+	s.catchUp(now)
+}
+
+// adopt runs calls that hooks have put in the place of the turn's item, as if the agent
+// had asked for them: the agent goes on with their results.
+func (s *State) adopt(now time.Time, e event.ToolCallEvent) {
+	t := s.Turn
+	r := &Run{Agent: e.AgentName, Slot: len(t.Runs), Phase: PhaseCalls, ReplyTo: t.Item.ID}
+	r.MessageID = fmt.Sprintf("%s.%d.0", s.turnID(), r.Slot)
+	r.Reply = &ModelReply{Agent: e.AgentName, Message: event.Message{ID: r.MessageID}}
+	calls := make([]event.ToolCall, len(e.ToolCalls))
+	for i, c := range e.ToolCalls {
+		// Every provider takes such an id.
+		c.ID = "call_" + strings.ToLower(s.newID(now))
+		calls[i] = c
+		r.Plan = append(r.Plan, c.ID)
+		r.Reply.Calls = append(r.Reply.Calls, PlannedCall{ID: c.ID, Name: c.Function.Name})
+	}
+	s.record(r.MessageID, event.TypeMessage, t.Item.TraceID, t.Item.ID, now, event.Message{
+		ID: r.MessageID, ThreadID: s.ThreadID, SenderID: e.AgentName, SenderType: event.Agent, Role: event.RoleAssistant,
+		ToolCalls: calls, AgentID: e.AgentName, ReplyToMessageID: t.Item.ID,
+	})
+	s.record(CallsID(r.MessageID), event.TypeToolCall, t.Item.TraceID, t.Item.ID, now,
+		event.ToolCallEvent{ThreadID: s.ThreadID, AgentName: e.AgentName, ToolCalls: calls})
+	t.Runs = append(t.Runs, r)
+}
+
+// turned is what is queued when hooks have put an event of another type in the place
+// of one: it is processed as what it has become, by itself. Calls in the place of an item
+// are not queued: they run at once.
+func (s *State) turned(now time.Time, e Seen, d Decision) (Deferred, bool) {
+	made := Deferred{ID: s.newID(now), By: by(d), Parent: e.ID, Hooked: true}
+	switch got := readEvent(d.Event).(type) {
+	case event.MessageEvent:
+		if e.Type == event.TypeMessage {
+			return made, false
+		}
+		got.Message.ThreadID = s.ThreadID
+		made.Event.Type, made.Event.Payload = event.TypeMessage, rawJSON(got.Message)
+		return made, true
+	case event.CustomEvent:
+		made.Event.Type, made.Event.Payload = got.Type, got.Payload
+		return made, got.Type != e.Type
+	}
+	return made, false
+}

@@ -1,0 +1,410 @@
+package thread
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/hook"
+)
+
+// Seen is an event as the thread shows it to hooks.
+type Seen struct {
+	// ID is the record that holds it, Type its type, Parent its cause.
+	ID     string
+	Type   string
+	Parent string
+
+	CreatedBy event.CreatedBy
+	Agent     string
+	Tools     []string
+
+	// Key is the same as ID, but differs when an event is seen again because it is
+	// retried by hand.
+	Key string
+
+	// Hooked says that hooks have put it in the place of another.
+	Hooked bool
+
+	// Event is the event itself, if the thread has all of it at hand: nil means that it
+	// is in the record, and that inline hooks see it in a hook workflow, too.
+	Event event.Event
+
+	// message is what the thread knows of it, if it is a message.
+	message event.Message
+}
+
+// Subject is what filters go by.
+func (s *State) Subject(e Seen) hook.Subject {
+	return hook.Subject{Namespace: s.Namespace, Type: e.Type, CreatedBy: e.CreatedBy, Agent: e.Agent, Tools: e.Tools}
+}
+
+// Processing leaves only processors for an event that hooks have put in the place of
+// another: they have seen it.
+func (e Seen) Processing(specs []hook.Spec) []hook.Spec {
+	if !e.Hooked {
+		return specs
+	}
+	return slices.DeleteFunc(specs, func(spec hook.Spec) bool { return spec.Kind != hook.KindProcessor })
+}
+
+// Context is what an inline hook is told.
+func (s *State) Context(e Seen) hook.Context {
+	return hook.Context{
+		Namespace: s.Namespace, ThreadID: s.ThreadID, EventID: e.ID, TraceID: s.Turn.Item.TraceID,
+		ParentEventID: e.Parent, Agent: e.Agent,
+	}
+}
+
+// HookStep is the input of the hook workflow that decides on an event.
+func (s *State) HookStep(e Seen, specs []hook.Spec) HookStep {
+	step := HookStep{
+		Thread: s.Ref(), TraceID: s.Turn.Item.TraceID, EventID: e.ID, EventType: e.Type, ParentEventID: e.Parent,
+		Agent: e.Agent, Hooks: specs, Flush: s.Flush(),
+	}
+	if e.Type == event.TypeLLMCall {
+		// It has no record yet.
+		step.Event = rawJSON(e.Event)
+	}
+	return step
+}
+
+// Intercepting is an event that a hook workflow is deciding on.
+type Intercepting struct {
+	EventID string `json:"eventId"`
+
+	// Record holds the event, Type is its type, and Hooks are asked about it: for people.
+	Record string   `json:"record,omitempty"`
+	Type   string   `json:"type,omitempty"`
+	Hooks  []string `json:"hooks,omitempty"`
+
+	// Called says that it was asked to report by signal, because the thread moves. Decision
+	// came so.
+	Called   bool      `json:"called,omitempty"`
+	Decision *Decision `json:"decision,omitempty"`
+}
+
+// maxLate is how many reports a thread expects at most that it does not need any more.
+const maxLate = 32
+
+// Asking remembers that a hook workflow has been started, which asks these hooks about
+// an event.
+func (s *State) Asking(e Seen, specs ...hook.Spec) {
+	if s.asked(e.Key) != nil {
+		return
+	}
+	in := Intercepting{EventID: e.Key, Record: e.ID, Type: e.Type}
+	for _, spec := range specs {
+		in.Hooks = append(in.Hooks, spec.Name)
+	}
+	s.Turn.Intercepting = append(s.Turn.Intercepting, in)
+}
+
+// Asked reports whether a hook workflow has been started for an event and was not heard,
+// and its decision if that has come by signal.
+func (s *State) Asked(e Seen) (decision *Decision, asked bool) {
+	in := s.asked(e.Key)
+	if in == nil {
+		return nil, false
+	}
+	return in.Decision, true
+}
+
+// Calling remembers that the hook workflow of an event was asked to report by signal.
+func (s *State) Calling(e Seen) {
+	if in := s.asked(e.Key); in != nil {
+		in.Called = true
+	}
+}
+
+// Answered forgets that a hook workflow was asked. Its report may be on the way, though
+// the thread has the decision already, or does not need it any more.
+func (s *State) Answered(e Seen) {
+	s.Turn.Intercepting = slices.DeleteFunc(s.Turn.Intercepting, func(in Intercepting) bool {
+		if in.EventID == e.Key && in.Called && in.Decision == nil {
+			s.Late = keepLast(append(s.Late, in.EventID), maxLate)
+		}
+		return in.EventID == e.Key
+	})
+}
+
+// HookDecided takes in a decision that came by signal.
+func (s *State) HookDecided(d HookDecided) error {
+	in := s.asked(d.EventID)
+	if late := slices.Index(s.Late, d.EventID); in == nil && late >= 0 {
+		s.Late = slices.Delete(s.Late, late, late+1)
+		return nil
+	}
+	if in == nil {
+		return fmt.Errorf("no hook workflow is deciding on event %q", d.EventID)
+	}
+	if in.Decision == nil {
+		in.Decision = &d.Decision
+	}
+	return nil
+}
+
+func (s *State) asked(key string) *Intercepting {
+	if s.Turn == nil {
+		return nil
+	}
+	for i := range s.Turn.Intercepting {
+		if s.Turn.Intercepting[i].EventID == key {
+			return &s.Turn.Intercepting[i]
+		}
+	}
+	return nil
+}
+
+// heard takes in what hooks and processors have decided on an event: it is recorded,
+// and what they have made is queued, but for what waits for tool results. It returns
+// the decision as it stands: one that goes too far has failed.
+func (s *State) heard(now time.Time, e Seen, d Decision, deferred *[]Deferred) Decision {
+	if problem := s.tooMany(d); problem != "" {
+		d = Decision{Outcome: event.HookFailed, By: d.By, Hooks: d.Hooks, Error: problem}
+	}
+	if d.Outcome == "" {
+		d.Outcome = event.Passed
+	}
+	rec := event.Interception{EventID: e.ID, EventType: e.Type, Outcome: d.Outcome, Hooks: append([]event.HookOutcome{}, d.Hooks...), Error: d.Error}
+	for _, r := range d.Responses {
+		made := Deferred{ID: s.newID(now), By: d.By, Parent: e.ID, Event: s.response(e, d.By, r)}
+		rec.Produced = append(rec.Produced, made.ID)
+		if deferred != nil && r.EnqueueAfter != hook.Immediately {
+			*deferred = append(*deferred, made)
+			continue
+		}
+		s.produce(now, made)
+	}
+	for _, p := range d.Produced {
+		made := Deferred{ID: s.newID(now), By: d.By, Parent: e.ID, Event: p}
+		rec.Produced = append(rec.Produced, made.ID)
+		s.produce(now, made)
+	}
+	if d.Outcome == event.Replaced {
+		s.fillIn(&rec, e, d.Event)
+		if made, ok := s.turned(now, e, d); ok {
+			rec.Produced = append(rec.Produced, made.ID)
+			s.produce(now, made)
+			d.Outcome, d.By = event.Produced, made.By
+		}
+	}
+	if e.message.Held && d.Outcome == event.Passed {
+		m := e.message
+		m.Held = false
+		rec.Message, d.Silent = &m, false
+	}
+	id := event.InterceptionID(e.ID)
+	if d.Outcome == event.HookFailed {
+		// What is retried may yet be decided.
+		id = event.InterceptionID(e.Key) + ".failed"
+	}
+	if !d.Silent && (len(d.Hooks) > 0 || rec.Message != nil) {
+		s.record(id, event.TypeHook, s.Turn.Item.TraceID, e.ID, now, rec)
+	}
+	return d
+}
+
+// fillIn records what holds in place of the event.
+func (s *State) fillIn(rec *event.Interception, e Seen, raw json.RawMessage) {
+	switch got := readEvent(raw).(type) {
+	case event.MessageEvent:
+		if e.Type == event.TypeMessage {
+			m := s.replaced(e, got)
+			rec.Message = &m
+		}
+	case event.ToolCallEvent:
+		if e.Type == event.TypeToolCall {
+			rec.ToolCalls, rec.Agent = got.ToolCalls, e.Agent
+		}
+	case event.LLMCallEvent:
+		rec.LLMCall = &got
+	case event.CustomEvent:
+		rec.Custom = &got
+	}
+}
+
+// replaced is a message as hooks have left it.
+func (s *State) replaced(e Seen, got event.MessageEvent) event.Message {
+	m := e.message
+	m.ID, m.ThreadID = e.ID, s.ThreadID
+	m.Content, m.Metadata, m.Held, m.Truncated = got.Message.Content, got.Message.Metadata, false, false
+	if m.ToolCalls == nil {
+		m.ToolCalls = got.Message.ToolCalls
+	}
+	if by := got.Message.SenderType; by.Valid() && by != m.SenderType {
+		m.SenderType, m.Role = by, by.Role()
+	}
+	if got.Message.SenderID != "" {
+		m.SenderID = got.Message.SenderID
+	}
+	return m
+}
+
+// readEvent reads an event that was checked where it was made.
+func readEvent(raw json.RawMessage) event.Event {
+	e, err := event.Unmarshal(raw)
+	if err != nil {
+		return nil
+	}
+	return e
+}
+
+// remembered is what hooks have put in the place of an item, as far as it takes to
+// process that again: all of it is in the record of their decision.
+func remembered(raw json.RawMessage) json.RawMessage {
+	switch e := readEvent(raw).(type) {
+	case event.MessageEvent:
+		e.Message.Metadata = nil
+		if len(e.Message.Content) > MaxCarriedContent {
+			e.Message.Content = cutText(e.Message.Content, MaxCarriedContent)
+		}
+		return rawJSON(e)
+	case event.CustomEvent:
+		e.Payload = nil
+		return rawJSON(e)
+	}
+	return raw
+}
+
+func rawJSON(v any) json.RawMessage {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		panic("thread: event has no JSON form: " + err.Error())
+	}
+	return raw
+}
+
+// stopped reports whether a decision leaves nothing to be done with the event itself.
+func (d Decision) stopped() bool {
+	return d.Outcome == event.Responded || d.Outcome == event.Produced || d.NoDefault && d.Outcome != event.HookFailed
+}
+
+// SeenItem is the turn's item as hooks see it.
+func (s *State) SeenItem() Seen {
+	e := s.seenItem(s.Turn.Item, s.turnID())
+	e.Hooked = s.Turn.Origin != nil && s.Turn.Origin.Hooked
+	return e
+}
+
+func (s *State) seenItem(it event.Item, key string) Seen {
+	e := Seen{ID: it.ID, Key: key, Type: it.Type, Parent: it.ParentEventID}
+	if it.Type != event.TypeMessage {
+		e.Event = event.CustomEvent{Type: it.Type, ThreadID: s.ThreadID, Payload: it.Payload}
+		return e
+	}
+	m := s.said(it)
+	e.CreatedBy, e.message = m.SenderType, m
+	switch m.SenderType {
+	case event.Agent:
+		e.Agent = m.SenderID
+	case event.Tool:
+		e.Tools = []string{m.SenderID}
+	case event.User, event.System:
+	}
+	e.Event = MessageEvent(m)
+	return e
+}
+
+// SeenReply is the run's reply as hooks see it.
+func (s *State) SeenReply(r *Run) Seen {
+	m := r.Reply.Message
+	m.SenderID, m.SenderType, m.Role, m.AgentID, m.ReplyToMessageID = r.Agent, event.Agent, event.RoleAssistant, r.Agent, r.ReplyTo
+	m.Held = r.Quiet && m.Content != ""
+	e := Seen{ID: m.ID, Key: m.ID, Type: event.TypeMessage, Parent: s.Turn.Item.ID, CreatedBy: event.Agent, Agent: r.Agent, message: m}
+	return e
+}
+
+// CallsID is the record id of the tool_call event of a reply.
+func CallsID(messageID string) string { return messageID + ".calls" }
+
+// SeenCalls are the reply's calls as hooks see them.
+func (s *State) SeenCalls(r *Run) Seen {
+	id := CallsID(r.MessageID)
+	e := Seen{ID: id, Key: id, Type: event.TypeToolCall, Parent: s.Turn.Item.ID, CreatedBy: event.Agent, Agent: r.Agent}
+	for _, c := range r.Reply.Calls {
+		e.Tools = append(e.Tools, c.Name)
+	}
+	return e
+}
+
+// SeenResult is a call's result as hooks see it.
+func (s *State) SeenResult(r *Run, c *Call) Seen {
+	id := ResultID(c.Plan.ID)
+	m := event.Message{
+		ID: id, ThreadID: s.ThreadID, SenderID: c.Plan.Name, SenderType: event.Tool, Role: event.RoleTool,
+		ToolCallID: c.Plan.ID, ToolName: c.Plan.Name, IsError: c.Failed, AgentID: r.Agent, ReplyToMessageID: r.MessageID,
+	}
+	e := Seen{
+		ID: id, Key: id, Type: event.TypeMessage, Parent: s.Turn.Item.ID, CreatedBy: event.Tool, Agent: r.Agent,
+		Tools: []string{c.Plan.Name}, message: m,
+	}
+	return e
+}
+
+// SeenModelCall is the run's next model call as hooks see it.
+func (s *State) SeenModelCall(r *Run) Seen {
+	id := s.messageID(r) + ".llm"
+	return Seen{
+		ID: id, Key: id, Type: event.TypeLLMCall, Parent: s.Turn.Item.ID, CreatedBy: event.Agent, Agent: s.agentOf(r),
+		Event: event.LLMCallEvent{ThreadID: s.ThreadID, AgentName: s.agentOf(r), Step: r.Step + 1},
+	}
+}
+
+// agentOf is the run's agent, also before it has answered for the first time, if the
+// thread knows what its default agent is called.
+func (s *State) agentOf(r *Run) string {
+	if r.Agent == "" {
+		return s.Default
+	}
+	return r.Agent
+}
+
+// MessageEvent is a stored message as hooks see it.
+func MessageEvent(m event.Message) event.MessageEvent {
+	return event.MessageEvent{CreatedBy: m.SenderType, ThreadID: m.ThreadID, Message: event.NewMessage{
+		ThreadID: m.ThreadID, SenderID: m.SenderID, SenderType: m.SenderType, Content: m.Content, ToolCalls: m.ToolCalls, Metadata: m.Metadata,
+	}}
+}
+
+// foresee says what a model call has to leave to hooks that may see its reply. The
+// agent's name, if it is not known yet, may be any.
+func (s *State) foresee(r *Run, specs []hook.Spec) (hold, quiet bool, inline []hook.Spec) {
+	agent := s.agentOf(r)
+	for _, spec := range specs {
+		f := spec.Filter
+		if agent == "" {
+			f.Agents = nil
+		}
+		f.Tools = nil
+		about := hook.Subject{Namespace: s.Namespace, Type: event.TypeMessage, CreatedBy: event.Agent, Agent: agent}
+		// A filter on tools never selects what an agent says.
+		says := len(spec.Filter.Tools) == 0 && f.Matches(about)
+		about.Type = event.TypeToolCall
+		if says || f.Matches(about) {
+			inline = append(inline, spec)
+		}
+		quiet = quiet || says && spec.HoldOutput
+	}
+	if Only(hook.KindInline, inline) {
+		return quiet, quiet, inline
+	}
+	return true, quiet, nil
+}
+
+// Only reports whether all of some hooks are of one kind.
+func Only(kind hook.Kind, specs []hook.Spec) bool {
+	return !slices.ContainsFunc(specs, func(s hook.Spec) bool { return s.Kind != kind })
+}
+
+// Names lists hooks for people.
+func Names(specs []hook.Spec) string {
+	names := make([]string, len(specs))
+	for i, s := range specs {
+		names[i] = s.Name
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,55 @@
+package thread
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/hook"
+)
+
+// Inline asks inline hooks, in their order, about an event. It is the same wherever
+// and how often it runs.
+func Inline(hooks *hook.Set, specs []hook.Spec, c hook.Context, seen event.Event) Decision {
+	d := Decision{Outcome: event.Passed, Silent: true}
+	for _, spec := range specs {
+		c.Hook, c.Attempt = spec.Name, 1
+		h, ok := hooks.Hook(spec.Name)
+		var answer hook.Answer
+		err := errUnregistered
+		if ok && h.Inline != nil {
+			answer, err = h.AskInline(c, seen)
+		}
+		done := event.HookOutcome{Name: spec.Name, Outcome: answer.Outcome}
+		if err != nil {
+			done.Outcome, done.Error = event.HookFailed, Why(err.Error())
+			d.Silent = false
+		}
+		d.Hooks = append(d.Hooks, done)
+		switch {
+		case err != nil && spec.OnFailure == hook.Closed:
+			return refused(d, spec, done.Error)
+		case err != nil:
+		case answer.Outcome == event.Replaced:
+			raw, err := json.Marshal(answer.Event)
+			if err != nil {
+				panic("thread: event has no JSON form: " + err.Error()) // it was written as JSON before
+			}
+			d.Outcome, d.Event, d.Silent, seen = event.Replaced, raw, false, answer.Event
+		case answer.Outcome == event.Responded:
+			d.Outcome, d.By, d.Responses, d.Event, d.Silent = event.Responded, spec.Name, answer.Responses, nil, false
+			return d
+		}
+	}
+	return d
+}
+
+// errUnregistered fails a hook that another worker had, and this one has not.
+var errUnregistered = errors.New("this worker does not have it; register it, or retry the event once it is gone everywhere")
+
+func refused(d Decision, spec hook.Spec, why string) Decision {
+	d.Outcome, d.By, d.Event = event.HookFailed, spec.Name, nil
+	d.Error = fmt.Sprintf("hook %s failed: %s", spec.Name, why)
+	return d
+}

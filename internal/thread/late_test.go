@@ -1,0 +1,41 @@
+package thread
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestLateReports lets hook workflows report what the thread knows already.
+func TestLateReports(t *testing.T) {
+	s := newState()
+	post(t, s, says("e1", "hello"))
+	next, ok := s.Next(t0)
+	require.True(t, ok)
+	s.Begin(t0, next)
+	seen := s.SeenItem()
+	report := HookDecided{EventID: seen.Key}
+
+	s.Asking(seen)
+	s.Answered(seen)
+	require.Error(t, s.HookDecided(report), "it was not called upon to report")
+
+	s.Asking(seen)
+	s.Calling(seen)
+	s.Answered(seen)
+	require.NoError(t, s.HookDecided(report), "it ended at the moment when it was called upon")
+	require.Error(t, s.HookDecided(report), "it reports once")
+
+	s.Asking(seen)
+	s.Calling(seen)
+	require.NoError(t, s.HookDecided(report))
+	s.Answered(seen)
+	require.Error(t, s.HookDecided(report), "it has been heard")
+
+	for range 2 * maxLate {
+		s.Asking(seen)
+		s.Calling(seen)
+		s.Answered(seen)
+	}
+	require.Len(t, s.Late, maxLate)
+}

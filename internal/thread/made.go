@@ -1,0 +1,258 @@
+package thread
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/signals"
+)
+
+// Bounds on what hooks and processors make of one event that came from outside: a hook
+// that answers itself must not go on for ever.
+const (
+	maxDepth = 10
+	maxMade  = 100
+)
+
+// Origin says which hook or processor made an event, and what it follows from.
+type Origin struct {
+	// Root is the event from outside from which it follows, Depth how many were made of
+	// one another on the way.
+	Root  string `json:"root"`
+	Depth int    `json:"depth"`
+	By    string `json:"by"`
+
+	// Hooked says that hooks do not see it: they have seen what it was made of, and put
+	// it in its place.
+	Hooked bool `json:"hooked,omitempty"`
+}
+
+// Root is an event from outside while events that were made of it are still to be
+// processed: its turn has ended when theirs have.
+type Root struct {
+	EventID string `json:"eventId"`
+
+	// Made counts them. Ended is set, with the Result so far, once the event's own
+	// processing is over.
+	Made   int                `json:"made"`
+	Ended  bool               `json:"ended,omitempty"`
+	Result signals.TurnResult `json:"result"`
+	Joined []string           `json:"joined,omitempty"`
+
+	// Terminal says that viewers have been told of an end.
+	Terminal bool   `json:"terminal,omitempty"`
+	TraceID  string `json:"traceId,omitempty"`
+}
+
+// Deferred is an event that a hook or processor has made.
+type Deferred struct {
+	ID     string        `json:"id"`
+	By     string        `json:"by"`
+	Parent string        `json:"parent"`
+	Event  hook.Produced `json:"event"`
+	Hooked bool          `json:"hooked,omitempty"`
+}
+
+func (t *Turn) root() string {
+	if t.Origin != nil {
+		return t.Origin.Root
+	}
+	return t.Item.ID
+}
+
+func (t *Turn) depth() int {
+	if t.Origin != nil {
+		return t.Origin.Depth
+	}
+	return 0
+}
+
+// tooMany says why a decision makes more events than it may.
+func (s *State) tooMany(d Decision) string {
+	n := len(d.Responses) + len(d.Produced)
+	if n == 0 {
+		return ""
+	}
+	made, size := n, s.queued()
+	for _, r := range d.Responses {
+		size += itemBytes + len(r.Content)
+	}
+	for _, p := range d.Produced {
+		size += itemBytes + len(p.Payload)
+	}
+	if root := s.rootOf(s.Turn.root()); root != nil {
+		made += root.Made
+	}
+	switch {
+	case s.Turn.depth() >= maxDepth:
+		return fmt.Sprintf("hook %s answers what hooks have made themselves: %d events in a row were made of one another, the limit. Let it pass what it has made itself.", d.By, maxDepth)
+	case made > maxMade:
+		return fmt.Sprintf("hooks and processors have made %d events of one, the last of them %s; the limit is %d.", made, d.By, maxMade)
+	case size > maxQueueBytes:
+		return fmt.Sprintf("what %s made does not fit into the queue, which takes %d KiB; retry the event when some of it has been processed.", d.By, maxQueueBytes>>10)
+	}
+	return ""
+}
+
+func (s *State) rootOf(eventID string) *Root {
+	for i := range s.Roots {
+		if s.Roots[i].EventID == eventID {
+			return &s.Roots[i]
+		}
+	}
+	return nil
+}
+
+// response is the message that a hook has answered with.
+func (s *State) response(e Seen, by string, r hook.Response) hook.Produced {
+	if r.SenderType == "" {
+		r.SenderType = event.Agent
+	}
+	if r.SenderID == "" {
+		r.SenderID = s.speaker(e, by)
+	}
+	return hook.NewProduced(event.TypeMessage, event.NewMessage{
+		ThreadID: s.ThreadID, SenderID: r.SenderID, SenderType: r.SenderType, Content: r.Content, Metadata: r.Metadata,
+	})
+}
+
+// speaker is whom a response is from unless it says: the agent that the event belongs
+// to, else the one that would have answered it, else the hook.
+func (s *State) speaker(e Seen, by string) string {
+	if e.Agent != "" {
+		return e.Agent
+	}
+	if e.Type == event.TypeMessage {
+		for _, agent := range s.answering(e.message) {
+			if agent != "" {
+				return agent
+			}
+			if s.Default != "" {
+				return s.Default
+			}
+		}
+	}
+	return by
+}
+
+// produce queues an event that a hook or processor has made: behind what else was made
+// of the same event, ahead of its equals that came from outside.
+func (s *State) produce(now time.Time, made Deferred) {
+	t := s.Turn
+	root := s.rootOf(t.root())
+	if root == nil {
+		s.Roots = append(s.Roots, Root{EventID: t.root(), TraceID: t.Item.TraceID})
+		root = &s.Roots[len(s.Roots)-1]
+	}
+	root.Made++
+	it := event.Item{
+		ID: made.ID, ThreadID: s.ThreadID, Type: made.Event.Type, Payload: made.Event.Payload, Status: event.Pending,
+		Priority: t.Item.Priority, TTL: min(made.Event.TTL, signals.MaxTTL), TraceID: t.Item.TraceID, ParentEventID: made.Parent,
+		Namespace: s.Namespace, CreatedAt: now, UpdatedAt: now,
+	}
+	switch {
+	case made.Event.Priority != nil:
+		it.Priority = *made.Event.Priority
+	case event.Background(it.Type):
+		it.Priority = event.BackgroundPriority
+	}
+	q := Queued{Item: it, Options: Options{Tools: t.Tools}, Origin: &Origin{Root: t.root(), Depth: t.depth() + 1, By: made.By, Hooked: made.Hooked}}
+	if event.Background(it.Type) {
+		// Nobody waits for it: what follows from it is a turn of its own.
+		q.Origin.Root = it.ID
+		s.Queue = append(s.Queue, q)
+		return
+	}
+	at := 0
+	for i, other := range s.Queue {
+		if other.Origin != nil && other.Origin.Root == t.root() {
+			at = i + 1
+		}
+	}
+	s.Queue = slices.Insert(s.Queue, at, q)
+}
+
+// follow joins how a part of a turn has ended with how the turn has. It reports whether
+// the turn goes on with events that were made meanwhile.
+func (s *State) follow(now time.Time, t *Turn, out signals.TurnResult, terminal bool) bool {
+	root := s.rootOf(t.root())
+	if root == nil {
+		return false
+	}
+	root.Terminal = root.Terminal || terminal
+	root.Joined = append(root.Joined, t.Steered...)
+	if t.Item.ID == root.EventID {
+		root.Ended, root.Result = true, out
+	} else {
+		root.join(out)
+		if !s.Awaits(out.EventID) {
+			s.outcome(out)
+		}
+	}
+	s.settleRoots(now)
+	return true
+}
+
+// join adds what an event that was made has come to.
+func (r *Root) join(out signals.TurnResult) {
+	if out.Message != nil {
+		r.Result.Message = out.Message
+	}
+	if out.Status == signals.TurnFailed || out.Status == signals.TurnInterrupted {
+		r.Result.Status, r.Result.Error = out.Status, out.Error
+	}
+}
+
+// holds reports whether a turn goes on for an item that waits: one that was made of its
+// event, or the event itself, when it is to be processed again.
+func (q Queued) holds(root string) bool {
+	return q.Item.ID == root || q.Origin != nil && q.Origin.Root == root
+}
+
+// settleRoots ends the turns of which nothing is left to be processed.
+func (s *State) settleRoots(now time.Time) {
+	kept := s.Roots[:0:0]
+	var ended []Root
+	for _, r := range s.Roots {
+		waits := slices.ContainsFunc(s.Queue, func(q Queued) bool { return q.holds(r.EventID) })
+		if !r.Ended || waits || s.Turn != nil && s.Turn.root() == r.EventID {
+			kept = append(kept, r)
+			continue
+		}
+		ended = append(ended, r)
+	}
+	s.Roots = kept
+	for _, r := range ended {
+		if !r.Terminal {
+			final := event.Final{}
+			if m := r.Result.Message; m != nil {
+				final.Agent, final.MessageID = m.AgentID, m.ID
+			}
+			s.record(r.EventID+".final", event.TypeFinal, r.TraceID, r.EventID, now, final)
+		}
+		for _, id := range append([]string{r.EventID}, r.Joined...) {
+			out := r.Result
+			out.EventID = id
+			s.outcome(out)
+		}
+	}
+}
+
+// said is an item's message as it is stored.
+func (s *State) said(it event.Item) event.Message {
+	var m event.NewMessage
+	// The payload was checked when it was posted.
+	_ = json.Unmarshal(it.Payload, &m)
+	msg := event.Message{
+		ID: it.ID, ThreadID: s.ThreadID, SenderID: m.SenderID, SenderType: m.SenderType, Role: m.SenderType.Role(),
+		Content: m.Content, ToolCalls: m.ToolCalls, Metadata: m.Metadata,
+	}
+	if m.SenderType == event.Agent {
+		msg.AgentID = m.SenderID
+	}
+	return msg
+}

@@ -1,0 +1,167 @@
+package thread
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals"
+)
+
+// check is what holds at every moment.
+func (m *machine) check() {
+	seen := map[string]int{}
+	for _, r := range m.s.Pending {
+		seen[r.ID]++
+	}
+	for id := range m.store {
+		seen[id]++
+	}
+	m.checkCalls(seen)
+	m.checkEvents(seen)
+	if !m.hooked || m.one(4) {
+		require.Equal(m.t, asJSON(m.t, m.s), asJSON(m.t, copied(m.t, m.s)), "a round trip changes nothing")
+	}
+}
+
+// open are the calls that have no result yet.
+func (m *machine) open() map[string]bool {
+	open := map[string]bool{}
+	if m.s.Turn == nil {
+		return open
+	}
+	for _, r := range m.s.Turn.Runs {
+		for _, c := range r.Calls {
+			if c.Stage == Waiting || c.Stage == Ready {
+				open[c.Plan.ID] = true
+			}
+		}
+		if r.Phase == PhaseReply || r.Phase == PhaseCalls {
+			for _, p := range r.open() {
+				open[p.ID] = true
+			}
+		}
+	}
+	return open
+}
+
+func (m *machine) checkCalls(seen map[string]int) {
+	open := m.open()
+	for id := range m.asked {
+		results := 0
+		if seen[ResultID(id)] > 0 {
+			results = 1
+		}
+		if open[id] {
+			require.Zero(m.t, results, "call %s has a result and is open", id)
+		} else {
+			require.Equal(m.t, 1, results, "call %s has no result and is not open", id)
+		}
+	}
+}
+
+// checkEvents: each event waits, is being processed, or has ended; and is in one place.
+func (m *machine) checkEvents(seen map[string]int) {
+	for _, q := range m.s.Queue {
+		id := q.Item.ID
+		if _, known := m.arrived[id]; !known {
+			m.arrived[id] = len(m.arrived)
+			m.made[id] = q.Origin != nil
+		}
+	}
+	for _, id := range m.posted {
+		m.checkEvent(id, seen)
+	}
+	for id, made := range m.made {
+		if made {
+			m.checkEvent(id, seen)
+		}
+	}
+}
+
+func (m *machine) checkEvent(id string, seen map[string]int) {
+	waits := 0
+	for _, it := range m.s.Ordered() {
+		if it.ID == id {
+			waits++
+		}
+	}
+	require.LessOrEqual(m.t, waits, 1, "event %s waits twice", id)
+	_, ended := m.s.Outcome(id)
+	awaits := m.s.Awaits(id)
+	require.False(m.t, awaits && ended, "event %s awaits and has ended", id)
+	m.done[id] = !awaits && (ended || m.done[id])
+	require.True(m.t, awaits || m.done[id], "event %s is lost", id)
+	if !awaits {
+		require.True(m.t, seen[id] > 0 || seen[id+".expired"] > 0, "event %s left no record", id)
+	}
+	places := occurrences(m.s, id)
+	require.LessOrEqual(m.t, places, 1, "S2-37 event %s has several statuses", id)
+	if !m.closed && len(m.s.Ended) < maxEnded && len(m.s.Failed) < maxFailed {
+		require.Equal(m.t, 1, places, "S2-37 event %s has no status", id)
+	}
+}
+
+// checkOrder is what holds of the event that is processed next, given those that waited.
+func (m *machine) checkOrder(q Queued, waiting []event.Item) {
+	for _, other := range m.s.Queue {
+		require.LessOrEqual(m.t, other.Item.Priority, q.Item.Priority, "S2-38")
+		if other.Item.Priority != q.Item.Priority || other.Item.Attempt+q.Item.Attempt > 0 {
+			continue
+		}
+		if q.OnBusy == signals.Interrupt || other.OnBusy == signals.Interrupt || q.OnBusy == signals.Steer || other.OnBusy == signals.Steer {
+			continue // who interrupts or steers goes ahead
+		}
+		mine, its := q.Origin, other.Origin
+		switch {
+		case mine == nil && its == nil:
+			require.Less(m.t, m.arrived[q.Item.ID], m.arrived[other.Item.ID], "S2-38 ties in order of arrival: %v", ids(waiting))
+		case mine == nil && !event.Background(other.Item.Type):
+			require.Fail(m.t, "S0-20 what was made goes ahead of its equals", "%s before %s", q.Item.ID, other.Item.ID)
+		case mine != nil && its != nil && mine.Root == its.Root:
+			require.Less(m.t, q.Item.CreatedAt.UnixNano(), other.Item.CreatedAt.UnixNano()+1, "S0-20 in the order in which it was made: %s", asJSON(m.t, []Queued{q, other}))
+		}
+	}
+}
+
+// checkEnds counts the runs of a turn of which viewers are told an end of their own: all,
+// but those in whose place hooks have answered.
+func (m *machine) checkEnds(t *Turn) int {
+	ends := 0
+	for _, r := range t.Runs {
+		want := 1
+		if r.Answered && r.Error == "" && !r.Interrupted {
+			want = 0
+		}
+		ends += want
+		got := 0
+		prefix := fmt.Sprintf("%s.%d.", m.s.turnID(), r.Slot)
+		all := append([]event.Record{}, m.s.Pending...)
+		for id, r := range m.store {
+			if !containsRecord(m.s.Pending, id) {
+				all = append(all, r)
+			}
+		}
+		for _, rec := range all {
+			if strings.HasPrefix(rec.ID, prefix) && (rec.Type == event.TypeFinal || rec.Type == event.TypeError) {
+				got++
+			}
+		}
+		if r.Interrupted && r.Error == "" {
+			got++ // the end of the turn writes it
+		}
+		require.Equal(m.t, want, got, "S1-23 run %d of %s: %+v", r.Slot, m.s.turnID(), r)
+	}
+	return ends
+}
+
+func containsRecord(records []event.Record, id string) bool {
+	for _, r := range records {
+		if r.ID == id {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,262 @@
+package thread
+
+import (
+	"fmt"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/signals"
+)
+
+// specs are the hooks that there are at the moment.
+func (m *machine) specs() []hook.Spec {
+	if !m.hooked {
+		return nil
+	}
+	return [][]hook.Spec{
+		nil, watch,
+		{{Name: "i", Kind: hook.KindInline}},
+		{{Name: "i", Kind: hook.KindInline, HoldOutput: true}},
+		{{Name: "h", Kind: hook.KindFunc, HoldOutput: true}},
+	}[m.rnd.IntN(5)]
+}
+
+// decision draws what hooks make of an event; instead is what they may put in its place.
+func (m *machine) decision(instead ...event.Event) Decision {
+	custom := event.CustomEvent{Type: "note.taken", ThreadID: "t1"}
+	switch m.rnd.IntN(20) {
+	case 0:
+		return decides("watch", event.Passed)
+	case 1:
+		return refuses("watch", "hook watch failed: no")
+	case 2:
+		return swallows("watch")
+	case 3, 4:
+		by := []event.CreatedBy{event.User, event.Agent, event.System}[m.rnd.IntN(3)]
+		after := []hook.EnqueueAfter{"", hook.Immediately, hook.ToolResults}
+		return responds("watch", hook.Response{Content: "@bob one", SenderType: by, EnqueueAfter: after[m.rnd.IntN(3)]}, hook.Response{Content: "two", EnqueueAfter: after[m.rnd.IntN(3)]})
+	case 5:
+		priority := m.rnd.IntN(5) - 2
+		return produces("watch", hook.Produced{Type: "note.taken", Payload: []byte(`1`), Priority: &priority, TTL: int64(m.rnd.IntN(2) * 3000)},
+			hook.NewProduced(event.TypeEntityExtract, 1))
+	case 6, 7:
+		instead = append(instead, custom)
+		return replaces("watch", instead[m.rnd.IntN(len(instead))])
+	}
+	return pass
+}
+
+// hears asks hooks about an event, by a hook workflow or not. It reports false when the
+// turn has to stop before they have decided.
+func (m *machine) hears(e Seen, instead ...event.Event) (Decision, bool) {
+	if !m.hooked {
+		return pass, true
+	}
+	if m.s.Turn.Interrupted != nil {
+		return Decision{}, false
+	}
+	d, asked := m.s.Asked(e)
+	if !asked && m.one(2) {
+		return m.decision(instead...), true
+	}
+	m.s.Asking(e, watch...)
+	if d == nil && m.one(2) {
+		require.NoError(m.t, m.s.HookDecided(HookDecided{EventID: e.Key, Decision: m.decision(instead...)}))
+		d, _ = m.s.Asked(e)
+	}
+	if d == nil {
+		return Decision{}, false
+	}
+	m.s.Answered(e)
+	return *d, true
+}
+
+func (m *machine) enter() {
+	t := m.s.Turn
+	if t == nil || !t.Arrived || t.Interrupted != nil {
+		return
+	}
+	d, seen := t.SeenBefore()
+	if !seen {
+		var ok bool
+		if d, ok = m.hears(m.s.SeenItem(), saying(event.User, "ann", "@alice other"), calling("alice", "x1", "x2")); !ok {
+			return
+		}
+	}
+	m.s.Enter(m.now, d)
+	for _, r := range t.Runs {
+		if r.Reply == nil {
+			continue
+		}
+		for _, p := range r.Reply.Calls {
+			m.asked[p.ID] = true
+		}
+	}
+}
+
+// steer lets messages join the turn. It reports false when one has to wait for hooks.
+func (m *machine) steer() bool {
+	for {
+		q, ok := m.s.NextSteered(m.now)
+		if !ok {
+			return true
+		}
+		require.True(m.t, m.s.Awaits(q.Item.ID))
+		d, ok := m.hears(m.s.SeenSteered(q), saying(event.User, "ann", "other"))
+		if !ok {
+			m.s.PutBack(q)
+			return false
+		}
+		m.s.Join(m.now, q, d)
+	}
+}
+
+func (m *machine) askModelCall(r *Run) bool {
+	d, ok := m.hears(m.s.SeenModelCall(r), event.LLMCallEvent{ThreadID: "t1", AgentName: m.s.agentOf(r), Step: r.Step + 1, Instructions: "Be brief."})
+	if d.Outcome == event.Replaced {
+		if _, ok := readEvent(d.Event).(event.LLMCallEvent); !ok {
+			d = pass // a model call can become nothing else
+		}
+	}
+	return ok && m.s.ModelCallHeard(m.now, r, d)
+}
+
+// inline asks inline hooks about a reply, as the step does that makes it.
+func (m *machine) inline(in ModelStep, reply *ModelReply) {
+	if len(in.Inline) == 0 {
+		return
+	}
+	said, asked := pass, pass
+	if reply.Message.Content != "" {
+		said = m.decision(saying(event.Agent, "assistant", "other"))
+	}
+	if len(reply.Calls) > 0 {
+		asked = m.decision(m.someOf(reply.Calls))
+	}
+	reply.OnMessage, reply.OnCalls, reply.Held = &said, &asked, !said.Silent || !asked.Silent
+}
+
+// someOf are calls as hooks may leave them.
+func (m *machine) someOf(calls []PlannedCall) event.ToolCallEvent {
+	kept := []string{}
+	for _, p := range calls {
+		if m.one(2) {
+			kept = append(kept, p.ID)
+		}
+	}
+	return calling("assistant", kept...)
+}
+
+func (m *machine) heardReply() {
+	r := m.run(PhaseReply)
+	if r == nil {
+		return
+	}
+	if r.Decided() {
+		m.s.ReplyHeard(m.now, r, *r.Reply.OnMessage)
+	} else if !r.Held {
+		m.s.ReplyHeard(m.now, r, pass) // there was no hook that might see it
+	} else if d, ok := m.hears(m.s.SeenReply(r), saying(event.Agent, "assistant", "@alice other")); ok {
+		m.s.ReplyHeard(m.now, r, d)
+	}
+}
+
+func (m *machine) heardCalls() {
+	r := m.run(PhaseCalls)
+	if r == nil || len(r.Plan) > 0 {
+		return
+	}
+	if r.Decided() {
+		m.s.CallsHeard(m.now, r, *r.Reply.OnCalls)
+	} else if d, ok := m.hears(m.s.SeenCalls(r), m.someOf(r.Reply.Calls), saying(event.System, "watch", "denied")); ok {
+		m.s.CallsHeard(m.now, r, d)
+	}
+	if r.Phase == PhaseTools {
+		m.s.ToolsDone(m.now, r)
+	}
+}
+
+func (m *machine) plan() {
+	r := m.run(PhaseCalls)
+	if r == nil || len(r.Plan) == 0 {
+		return
+	}
+	in := m.s.PlanStep(r)
+	require.Equal(m.t, r.Plan, in.Only)
+	if m.one(6) {
+		m.s.PlanFailed(m.now, r, "no such agent", false)
+		return
+	}
+	m.flush(in.Flush)
+	reply := PlanReply{Agent: in.Agent, MaxSteps: 4}
+	for _, id := range in.Only {
+		p := runs(id)
+		if m.one(2) {
+			p = asks(id)
+		}
+		reply.Calls = append(reply.Calls, p)
+	}
+	m.s.Planned(m.now, r, reply)
+}
+
+func (m *machine) heardResult() {
+	r, c := m.call(Ran)
+	if r == nil {
+		return
+	}
+	if c.Decision != nil {
+		m.s.ResultHeard(m.now, r, c, *c.Decision)
+	} else if d, ok := m.hears(m.s.SeenResult(r, c), saying(event.Tool, "note", "[gone]")); ok {
+		m.s.ResultHeard(m.now, r, c, d)
+	}
+	m.s.ToolsDone(m.now, r)
+}
+
+// some is an event that the thread may know.
+func (m *machine) some() string {
+	if all := m.s.QueueView().Items; len(all) > 0 && m.one(2) {
+		return all[m.rnd.IntN(len(all))].ID
+	}
+	if m.s.Turn != nil && m.one(3) {
+		return m.s.Turn.Item.ID
+	}
+	return fmt.Sprintf("p%d", m.rnd.IntN(m.events()))
+}
+
+func (m *machine) setStatus() {
+	if !m.one(6) {
+		return
+	}
+	all := []event.Status{event.Pending, event.Processing, event.Completed, event.Failed, event.Expired, event.Overwritten}
+	id, st := m.some(), all[m.rnd.IntN(len(all))]
+	before := asJSON(m.t, m.s)
+	it, interrupt, err := m.s.SetStatus(m.now, setTo(id, st))
+	if err != nil {
+		require.Equal(m.t, before, asJSON(m.t, m.s), "a refusal changes nothing")
+		return
+	}
+	require.Equal(m.t, st, it.Status)
+	if interrupt {
+		m.s.Interrupt(signals.Control{Action: signals.ControlInterrupt})
+	}
+}
+
+func (m *machine) cancel() {
+	if m.one(3) {
+		m.s.Cancel(m.now, signals.Control{Action: signals.ControlInterrupt, EventID: m.some()})
+	}
+}
+
+// stop ends one of several runs of a turn that was interrupted.
+func (m *machine) stop() {
+	if m.s.Turn == nil || m.s.Turn.Interrupted == nil {
+		return
+	}
+	for _, r := range m.s.Turn.Runs {
+		if r.Phase != PhaseDone && m.one(2) {
+			m.s.StopRun(m.now, r)
+		}
+	}
+}

@@ -1,0 +1,175 @@
+package thread
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals"
+)
+
+// QueueView is the answer to query "queue".
+func (s *State) QueueView() signals.Queue {
+	q := signals.Queue{Items: s.Ordered(), Failed: s.failed(), Ended: append([]event.Item{}, s.Ended...)}
+	if s.Turn != nil {
+		q.Processing = &s.Turn.Item
+	}
+	return q
+}
+
+func (s *State) failed() []event.Item {
+	out := make([]event.Item, len(s.Failed))
+	for i, f := range s.Failed {
+		out[i] = f.Item
+	}
+	return out
+}
+
+// end remembers an item that is done with.
+func (s *State) end(it event.Item) {
+	it.Payload = nil
+	s.Ended = slices.DeleteFunc(s.Ended, func(e event.Item) bool { return e.ID == it.ID })
+	s.Ended = keepLast(append(s.Ended, it), maxEnded)
+}
+
+// CheckSetStatus reports why a change of status would be refused.
+func (s *State) CheckSetStatus(c signals.SetStatus) error {
+	switch {
+	case c.EventID == "":
+		return &event.FieldError{Field: "eventId", Problem: "is required"}
+	case c.By == "":
+		return &event.FieldError{Field: "by", Problem: "is required: who changes a status is kept"}
+	case len(c.Reason) > 4<<10:
+		return &event.FieldError{Field: "reason", Problem: "must be at most 4096 bytes long"}
+	case s.Closing != nil:
+		return ErrClosed
+	}
+	switch c.Status {
+	case event.Pending, event.Completed, event.Failed, event.Expired, event.Overwritten:
+	case event.Processing:
+		return &event.FieldError{Field: "status", Problem: "cannot be set to processing: the thread takes events on by itself"}
+	default:
+		return &event.FieldError{Field: "status", Problem: fmt.Sprintf("%q is not one of pending, completed, failed, expired, overwritten", c.Status)}
+	}
+	it, ok := s.QueueView().Find(c.EventID)
+	switch {
+	case !ok:
+		return &event.FieldError{Field: "eventId", Problem: fmt.Sprintf("%q is neither queued nor among the events that ended last; its records are in the store", c.EventID)}
+	case it.Status == c.Status:
+		return &event.FieldError{Field: "status", Problem: fmt.Sprintf("of event %q is %s already", c.EventID, c.Status)}
+	case it.Status != event.Pending && it.Status != event.Processing && it.Status != event.Failed:
+		return &event.FieldError{Field: "status", Problem: fmt.Sprintf("of event %q is %s: it is done with; post it anew under another id", c.EventID, it.Status)}
+	}
+	return nil
+}
+
+// SetStatus changes the status of a queued event by hand. It reports whether the turn
+// in progress has to end for that.
+func (s *State) SetStatus(now time.Time, c signals.SetStatus) (it event.Item, interrupt bool, err error) {
+	if err := s.CheckSetStatus(c); err != nil {
+		return event.Item{}, false, err
+	}
+	if s.Turn != nil && s.Turn.Item.ID == c.EventID {
+		s.Turn.SetStatus = &c
+		it = s.Turn.Item
+		it.Status = c.Status
+		return it, true, nil
+	}
+	for i, f := range s.Failed {
+		if f.ID != c.EventID {
+			continue
+		}
+		if c.Status == event.Pending {
+			err := s.Retry(now, signals.Control{Action: signals.ControlRetry, EventID: c.EventID, By: c.By})
+			it, _ = s.QueueView().Find(c.EventID)
+			return it, false, err
+		}
+		s.Failed = slices.Delete(s.Failed, i, i+1)
+		return s.put(now, Queued{Item: f.Item}, c), false, nil
+	}
+	for i, q := range s.Queue {
+		if q.Item.ID == c.EventID {
+			s.Queue = slices.Delete(s.Queue, i, i+1)
+			it = s.put(now, q, c)
+			s.dropped(now, signals.TurnResult{EventID: it.ID, Status: turnStatus(c.Status), Error: it.Error})
+			return it, false, nil
+		}
+	}
+	return event.Item{}, false, &event.FieldError{Field: "eventId", Problem: "is not known"}
+}
+
+// setEnd gives the item of a turn that was ended by hand the status that it shall have.
+func (s *State) setEnd(now time.Time, t *Turn, it event.Item) {
+	if t.SetStatus.Status != event.Pending {
+		s.put(now, Queued{Item: it, Options: t.Options, Hooked: t.Hooked, Replaced: t.Replaced}, *t.SetStatus)
+		return
+	}
+	s.again(now, FailedItem{Item: it, Options: t.Options, Hooked: t.Hooked, Replaced: t.Replaced}, t.SetStatus.By)
+}
+
+// put gives an item that is not processed any further its status.
+func (s *State) put(now time.Time, q Queued, c signals.SetStatus) event.Item {
+	it := q.Item
+	it.Status, it.Error, it.UpdatedAt = c.Status, c.Reason, now
+	// It may not have been recorded yet; what was is not recorded twice.
+	s.recordItem(now, it)
+	s.record(fmt.Sprintf("%s.set.%s", it.ID, s.newID(now)), event.TypeStatus, it.TraceID, it.ID, now,
+		event.StatusChange{Status: string(c.Status), Detail: it.ID, By: c.By})
+	if c.Status == event.Failed {
+		s.Failed = keepFailed(append(s.Failed, FailedItem{Item: it, Options: q.Options, Hooked: q.Hooked, Replaced: q.Replaced}))
+		return it
+	}
+	s.end(it)
+	return it
+}
+
+// dropped ends an event that was taken out of the queue. One that was to be processed
+// again may still have something to wait for.
+func (s *State) dropped(now time.Time, out signals.TurnResult) {
+	if root := s.rootOf(out.EventID); root != nil {
+		root.Result = out
+	} else {
+		s.outcome(out)
+	}
+	s.settleRoots(now)
+}
+
+// turnStatus is what those are told who wait for the turn of an event that never had one.
+func turnStatus(st event.Status) signals.TurnStatus {
+	switch st {
+	case event.Failed:
+		return signals.TurnFailed
+	case event.Expired:
+		return signals.TurnExpired
+	case event.Completed, event.Overwritten:
+		return signals.TurnCompleted
+	case event.Pending, event.Processing:
+	}
+	return signals.TurnInterrupted
+}
+
+// Cancel takes an event that waits out of the queue. It reports whether it was there.
+func (s *State) Cancel(now time.Time, ctl signals.Control) bool {
+	for i, q := range s.Queue {
+		if q.Item.ID != ctl.EventID {
+			continue
+		}
+		s.Queue = slices.Delete(s.Queue, i, i+1)
+		it := q.Item
+		it.Status, it.UpdatedAt = event.Completed, now
+		it.Error = "it was interrupted before its turn came"
+		s.recordItem(now, it)
+		s.record(it.ID+".interrupted", event.TypeStatus, it.TraceID, it.ID, now,
+			event.StatusChange{Status: event.StatusInterrupted, By: ctl.By, Detail: ctl.Reason})
+		s.end(it)
+		s.dropped(now, signals.TurnResult{EventID: it.ID, Status: signals.TurnInterrupted, Error: it.Error})
+		return true
+	}
+	return false
+}
+
+// InTurn reports whether an event is what the turn in progress is about.
+func (s *State) InTurn(eventID string) bool {
+	return s.Turn != nil && (s.Turn.Item.ID == eventID || s.Turn.root() == eventID || slices.Contains(s.Turn.Steered, eventID))
+}

@@ -1,0 +1,396 @@
+package thread
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/hook"
+)
+
+// Phase is what a run does next.
+type Phase string
+
+// The phases of a run.
+const (
+	PhaseModel Phase = "model"
+	// PhaseReply: hooks decide on the model's reply, then on its calls.
+	PhaseReply Phase = "reply"
+	PhaseCalls Phase = "calls"
+	PhaseTools Phase = "tools"
+	PhaseDone  Phase = "done"
+)
+
+// Run is one agent's part in a turn.
+type Run struct {
+	// Agent is as it was addressed until the first reply, "" for the default agent;
+	// then the agent's registered name.
+	Agent string `json:"agent,omitempty"`
+	Slot  int    `json:"slot,omitempty"`
+	Phase Phase  `json:"phase"`
+
+	// Step counts the model calls; MaxSteps is the limit, known from the first reply on.
+	Step     int    `json:"step,omitempty"`
+	MaxSteps int    `json:"maxSteps,omitempty"`
+	Model    string `json:"model,omitempty"`
+
+	// ReplyTo is what the next reply answers; MessageID is the last reply.
+	ReplyTo   string  `json:"replyTo,omitempty"`
+	MessageID string  `json:"messageId,omitempty"`
+	Calls     []*Call `json:"calls,omitempty"`
+
+	// Reply is the model's, until the hooks have decided on it. Held says that the
+	// thread itself writes what ends the run, Edited that hooks have changed its calls.
+	Reply  *ModelReply `json:"reply,omitempty"`
+	Held   bool        `json:"held,omitempty"`
+	Quiet  bool        `json:"quiet,omitempty"`
+	Edited bool        `json:"edited,omitempty"`
+
+	// Plan are the calls that have to be planned anew, Asked says that hooks have decided
+	// on the next model call, Next what they have said about it.
+	Plan  []string            `json:"plan,omitempty"`
+	Asked bool                `json:"asked,omitempty"`
+	Next  *event.LLMCallEvent `json:"next,omitempty"`
+
+	// Answered: a hook answers in place of this agent, with what is Deferred until the
+	// calls have their results.
+	// Refused says why a result failed.
+	Answered bool       `json:"answered,omitempty"`
+	Deferred []Deferred `json:"deferred,omitempty"`
+	Refused  string     `json:"refused,omitempty"`
+
+	// Final is the reply that ended the run; Error why it failed.
+	Final       *event.Message `json:"final,omitempty"`
+	Error       string         `json:"error,omitempty"`
+	Retryable   bool           `json:"retryable,omitempty"`
+	Interrupted bool           `json:"interrupted,omitempty"`
+}
+
+// Call is a tool call on its way to its result.
+type Call struct {
+	Plan      PlannedCall            `json:"plan"`
+	Stage     Stage                  `json:"stage"`
+	Requested *event.ApprovalRequest `json:"requested,omitempty"`
+
+	// Failed says what its result is, Decision what inline hooks have made of that.
+	Failed   bool      `json:"failed,omitempty"`
+	Decision *Decision `json:"decision,omitempty"`
+}
+
+// Stage is where a call stands.
+type Stage string
+
+// The stages of a call.
+const (
+	// Waiting for a person's decision.
+	Waiting Stage = "waiting"
+	// Ready to run, or running.
+	Ready Stage = "ready"
+	// Ran: the result is stored, and hooks decide on it.
+	Ran Stage = "ran"
+	// CallSettled: the call has its result.
+	CallSettled Stage = "settled"
+)
+
+// maxRuns bounds how often one agent can be addressed by others in one turn, so
+// that two agents cannot talk for ever.
+const maxRuns = 5
+
+// NextModelStep returns the input of the run's next model call, or false if the
+// run has reached its limit and is over. specs are the hooks that there are.
+func (s *State) NextModelStep(now time.Time, r *Run, specs []hook.Spec) (ModelStep, bool) {
+	if r.MaxSteps > 0 && r.Step >= r.MaxSteps {
+		text := fmt.Sprintf("Stopped after %d model calls in one turn, the limit of agent %s (limits.maxSteps). Send a message to go on.", r.Step, r.Agent)
+		s.notice(now, s.messageID(r)+".limit", text)
+		s.Fail(now, r, text, true)
+		return ModelStep{}, false
+	}
+	step := ModelStep{
+		Thread: s.Ref(), Agent: r.Agent, TraceID: s.Turn.Item.TraceID, EventID: s.Turn.Item.ID,
+		MessageID: s.messageID(r), ReplyTo: r.ReplyTo, Step: r.Step + 1, Tools: s.Turn.Tools, Flush: s.Flush(),
+	}
+	step.Hold, step.Quiet, step.Inline = s.foresee(r, specs)
+	r.Held, r.Quiet = step.Hold, step.Quiet
+	if r.Next != nil {
+		step.Instructions, step.Model = r.Next.Instructions, r.Next.Model
+	}
+	return step, true
+}
+
+// ModelCallHeard goes on with a model call, now that hooks have decided on it. It
+// reports whether the call is to be made.
+func (s *State) ModelCallHeard(now time.Time, r *Run, d Decision) bool {
+	d = s.heard(now, s.SeenModelCall(r), d, nil)
+	switch {
+	case d.Outcome == event.HookFailed:
+		s.Fail(now, r, d.Error, true)
+		return false
+	case d.stopped():
+		r.Phase, r.Answered = PhaseDone, true
+		return false
+	}
+	r.Asked, r.Next = true, nil
+	if next, ok := readEvent(d.Event).(event.LLMCallEvent); ok {
+		r.Next = &next
+	}
+	return true
+}
+
+// messageID derives the id of the run's next reply.
+func (s *State) messageID(r *Run) string {
+	return fmt.Sprintf("%s.%d.%d", s.turnID(), r.Slot, r.Step+1)
+}
+
+// Replied takes in a model's reply, which hooks see before it has any effect.
+func (s *State) Replied(now time.Time, r *Run, reply ModelReply) {
+	if r.Agent == "" {
+		s.Default = reply.Agent
+	}
+	r.Agent, r.Model, r.MaxSteps = reply.Agent, reply.Model, reply.MaxSteps
+	r.Step++
+	r.MessageID, r.Calls = reply.Message.ID, nil
+	r.Asked, r.Next, r.Edited, r.Plan = false, nil, false, nil
+	s.Usage = s.Usage.Add(reply.Usage)
+	r.Interrupted = reply.Message.Interrupted
+	r.Held = r.Held || reply.Held
+	r.Reply, r.Phase = &reply, PhaseReply
+	switch {
+	case r.Interrupted:
+		s.finish(now, r, reply.Message)
+	case reply.Message.Content != "":
+	case len(reply.Calls) > 0:
+		// It says nothing: the calls are all there is to see.
+		r.Phase = PhaseCalls
+	default:
+		s.finish(now, r, reply.Message)
+	}
+}
+
+// ReplyHeard goes on with what a reply says, now that hooks have decided on it. Its
+// calls, if it has any, are an event of their own.
+func (s *State) ReplyHeard(now time.Time, r *Run, d Decision) {
+	seen := s.SeenReply(r)
+	d = s.heard(now, seen, d, nil)
+	m := r.Reply.Message
+	switch {
+	case d.Outcome == event.HookFailed:
+		s.refuse(now, r, r.Reply.Calls, "Error: "+d.Error)
+		s.Fail(now, r, d.Error, true)
+		return
+	case d.stopped():
+		r.Answered = true
+	case d.Outcome == event.Replaced:
+		got, _ := readEvent(d.Event).(event.MessageEvent)
+		m = Carry(s.replaced(seen, got))
+	}
+	if len(r.Reply.Calls) > 0 {
+		r.Phase = PhaseCalls
+		return
+	}
+	s.finish(now, r, m)
+}
+
+// Decided reports whether hooks have decided on what the run has to go on with.
+func (r *Run) Decided() bool {
+	switch r.Phase {
+	case PhaseReply:
+		return r.Reply.OnMessage != nil
+	case PhaseCalls:
+		return r.Reply.OnCalls != nil && len(r.Plan) == 0
+	case PhaseModel, PhaseTools, PhaseDone:
+	}
+	return false
+}
+
+// finish ends a run with its last reply.
+func (s *State) finish(now time.Time, r *Run, m event.Message) {
+	held := r.Held && !r.Interrupted
+	r.Phase, r.Reply = PhaseDone, nil
+	if r.Answered {
+		return
+	}
+	final := event.Final{Agent: r.Agent}
+	if m.Content != "" && !(r.Quiet && r.Interrupted) {
+		// What hooks have not let out is for nobody to see. Without content nothing was said, so nothing was stored.
+		m = Carry(m)
+		m.Held = false
+		r.Final, final.MessageID = &m, m.ID
+	}
+	if held {
+		s.record(r.MessageID+".final", event.TypeFinal, s.Turn.Item.TraceID, s.Turn.Item.ID, now, final)
+	}
+	if r.Final != nil {
+		s.handOn(now, r, m)
+	}
+}
+
+// handOn gives the agents that a final reply addresses their runs.
+func (s *State) handOn(now time.Time, r *Run, m event.Message) {
+	for _, agent := range Route(s.Agents, event.Agent, r.Agent, m.Content) {
+		if s.Turn.Interrupted != nil || m.Interrupted {
+			s.Turn.Cut = true
+			return
+		}
+		n := 0
+		for _, other := range s.Turn.Runs {
+			if strings.EqualFold(other.Agent, agent) {
+				n++
+			}
+		}
+		if n == maxRuns {
+			text := fmt.Sprintf("Agent %s was not asked again: it has been addressed %d times in this turn, the limit. Send a message to go on.", agent, n)
+			s.notice(now, fmt.Sprintf("%s.unasked.%s", m.ID, agent), text)
+			continue
+		}
+		s.Turn.Runs = append(s.Turn.Runs, &Run{Agent: agent, Slot: len(s.Turn.Runs), Phase: PhaseModel, ReplyTo: m.ID})
+	}
+}
+
+// notice tells the people in the thread what the thread itself has done.
+func (s *State) notice(now time.Time, id, text string) {
+	s.record(id, event.TypeMessage, s.Turn.Item.TraceID, s.Turn.Item.ID, now, event.Message{
+		ID: id, ThreadID: s.ThreadID, SenderID: "threadmill", SenderType: event.System, Role: event.RoleSystem, Content: text,
+	})
+}
+
+// ToolStep returns the input of the call's run. specs are the hooks that there are.
+func (s *State) ToolStep(r *Run, c *Call, specs []hook.Spec) ToolStep {
+	about := hook.Subject{Namespace: s.Namespace, Type: event.TypeMessage, CreatedBy: event.Tool, Agent: r.Agent, Tools: []string{c.Plan.Name}}
+	matching := hook.Matching(specs, about)
+	// Beside others, inline hooks see it in the hook workflow.
+	var inline []hook.Spec
+	if Only(hook.KindInline, matching) {
+		// Otherwise a hook workflow asks them all.
+		inline = matching
+	}
+	return ToolStep{
+		Thread: s.Ref(), Agent: r.Agent, TraceID: s.Turn.Item.TraceID, EventID: s.Turn.Item.ID,
+		MessageID: r.MessageID, ToolCallID: c.Plan.ID, ToolName: c.Plan.Name, Unfit: c.Plan.Unfit,
+		Tools: s.Turn.Tools, Edited: r.Edited, Inline: inline, Flush: s.Flush(),
+	}
+}
+
+// CallRan takes in that a call has its result in the store, which hooks see next.
+func (s *State) CallRan(c *Call, reply ToolReply) {
+	c.Stage, c.Decision = Ran, reply.Decision
+	c.Failed = reply.Status != "succeeded"
+}
+
+// ResultHeard goes on with a call's result, now that hooks have decided on it.
+func (s *State) ResultHeard(now time.Time, r *Run, c *Call, d Decision) {
+	seen := s.SeenResult(r, c)
+	d = s.heard(now, seen, d, &r.Deferred)
+	c.Stage, c.Decision = CallSettled, nil
+	switch {
+	case d.Outcome == event.HookFailed:
+		if r.Refused == "" {
+			r.Refused = d.Error
+		}
+	case d.stopped():
+		r.Answered = true
+	}
+}
+
+// CallFailed gives a call whose run was lost for good its result.
+func (s *State) CallFailed(now time.Time, r *Run, c *Call, why string) {
+	s.settleWithout(now, r, c, "Error: "+why)
+}
+
+// Why a call got a result without running.
+const (
+	DeniedText      = "Tool execution was denied by the user."
+	InterruptedText = "Tool execution was interrupted before it finished."
+)
+
+// settleWithout gives a call that will not run its result.
+func (s *State) settleWithout(now time.Time, r *Run, c *Call, text string) {
+	c.Stage = CallSettled
+	id := ResultID(c.Plan.ID)
+	s.record(id, event.TypeMessage, s.Turn.Item.TraceID, s.Turn.Item.ID, now, event.Message{
+		ID: id, ThreadID: s.ThreadID, SenderID: c.Plan.Name, SenderType: event.Tool, Role: event.RoleTool, Content: text,
+		ToolCallID: c.Plan.ID, ToolName: c.Plan.Name, IsError: true, AgentID: r.Agent, ReplyToMessageID: r.MessageID,
+	})
+}
+
+// ResultID is the record id of a tool call's result.
+func ResultID(toolCallID string) string { return toolCallID + ".result" }
+
+// ToolsDone sends the run back to its model, once every call has its result, unless
+// hooks have answered in its place.
+func (s *State) ToolsDone(now time.Time, r *Run) {
+	for _, c := range r.Calls {
+		if c.Stage != CallSettled {
+			return
+		}
+	}
+	r.Calls, r.Reply, r.Phase = nil, nil, PhaseModel
+	s.release(now, r)
+	switch {
+	case r.Refused != "":
+		s.Fail(now, r, r.Refused, true)
+	case r.Answered:
+		r.Phase = PhaseDone
+	}
+}
+
+// release queues what had to wait for the results of calls.
+func (s *State) release(now time.Time, r *Run) {
+	for _, made := range r.Deferred {
+		s.produce(now, made)
+	}
+	r.Deferred = nil
+}
+
+// StopRun ends a run that was interrupted: calls without a result get one.
+func (s *State) StopRun(now time.Time, r *Run) {
+	if r.Phase == PhaseReply && (!r.Held || r.Decided()) {
+		// It was said, and no hook has still to see it: it stands, and may be the end.
+		d := Decision{Outcome: event.Passed, Silent: true}
+		if r.Decided() {
+			d = *r.Reply.OnMessage
+		}
+		s.ReplyHeard(now, r, d)
+		if r.Phase == PhaseDone {
+			return
+		}
+	}
+	for _, c := range r.Calls {
+		if c.Stage == CallSettled {
+			continue
+		}
+		if c.Requested != nil && c.Stage == Waiting {
+			s.settled(c.Plan.ID, "")
+		}
+		if c.Stage == Ran {
+			if c.Decision != nil {
+				s.ResultHeard(now, r, c, *c.Decision)
+			}
+			c.Stage = CallSettled
+			continue
+		}
+		s.settleWithout(now, r, c, InterruptedText)
+	}
+	if r.Phase == PhaseReply || r.Phase == PhaseCalls {
+		s.refuse(now, r, r.open(), InterruptedText)
+	}
+	s.release(now, r)
+	r.Phase, r.Interrupted, r.Reply = PhaseDone, true, nil
+}
+
+// open are the calls of a reply that are not on their way yet.
+func (r *Run) open() []PlannedCall {
+	if len(r.Plan) == 0 {
+		return r.Reply.Calls
+	}
+	return slices.DeleteFunc(slices.Clone(r.Reply.Calls), func(p PlannedCall) bool { return !slices.Contains(r.Plan, p.ID) })
+}
+
+// Fail ends a run that cannot go on.
+func (s *State) Fail(now time.Time, r *Run, why string, retryable bool) {
+	why = Why(why)
+	r.Phase, r.Error, r.Retryable, r.Reply = PhaseDone, why, retryable, nil
+	s.record(s.messageID(r)+".error", event.TypeError, s.Turn.Item.TraceID, s.Turn.Item.ID, now,
+		event.Failure{Agent: r.Agent, EventID: s.Turn.Item.ID, Error: why, Retryable: retryable})
+}

@@ -1,0 +1,104 @@
+package thread
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/signals"
+)
+
+// TestHookedStateFitsIntoTheNextRun fills a thread with the largest events that hooks may
+// make and put in the place of others.
+func TestHookedStateFitsIntoTheNextRun(t *testing.T) {
+	long := strings.Repeat("x", signals.MaxPayload-1000)
+	s := newState()
+	fill := func() {
+		for {
+			if _, err := s.Post(t0, says("", long)); err != nil {
+				require.ErrorIs(t, err, ErrFull)
+				return
+			}
+		}
+	}
+	fill()
+	for range 3 {
+		turn := next(t, s)
+		s.Enter(t0, replaces("guard", saying(event.User, "ann", long)))
+		s.Fail(t0, turn.Runs[0], strings.Repeat("y", 100<<10), true)
+		require.Less(t, len(turn.Runs[0].Error), 5<<10)
+		s.End(t0)
+		s.Flushed(s.Flush())
+		fill()
+	}
+	turn := next(t, s)
+	s.Enter(t0, replaces("guard", saying(event.User, "ann", long)))
+	require.True(t, s.Heavy(), "what waits to be stored is stored before the next run begins")
+	s.Flushed(s.Flush())
+	in := reply(t, s, turn.Runs[0], []hook.Spec{{Name: "i", HoldOutput: true}}, strings.Repeat("z", MaxWholeContent))
+	require.True(t, in.Quiet)
+	s.Asking(s.SeenReply(turn.Runs[0]), watch...)
+	require.NoError(t, s.HookDecided(HookDecided{EventID: in.MessageID, Decision: replaces("guard", saying(event.Agent, "assistant", long))}))
+	fill()
+	require.Less(t, len(asJSON(t, s.Carried())), 2<<20)
+}
+
+// TestOverloaded: what hooks put in the place of many results is more than one step takes.
+func TestOverloaded(t *testing.T) {
+	var calls []PlannedCall
+	for i := range 12 {
+		calls = append(calls, runs(name(i)))
+	}
+	s, r := called(t, calls...)
+	s.CallsHeard(t0, r, pass)
+	stored := 0
+	for _, c := range r.Calls {
+		s.CallRan(c, ToolReply{Status: "succeeded"})
+		s.ResultHeard(t0, r, c, replaces("guard", saying(event.Tool, "note", strings.Repeat("x", 200<<10))))
+		if s.Overloaded() {
+			stored++
+			s.Flushed(s.Flush())
+		}
+		require.Less(t, len(asJSON(t, s.ToolStep(r, c, nil))), 2<<20)
+	}
+	require.Equal(t, 2, stored)
+}
+
+// TestSmallEventsFitIntoTheNextRun: what is kept beside an event's payload counts, too.
+func TestSmallEventsFitIntoTheNextRun(t *testing.T) {
+	agents, tools := make([]string, 100), make([]string, 200)
+	for i := range tools {
+		tools[i] = strings.Repeat("t", 100)
+		agents[i/2] = strings.Repeat("a", 100)
+	}
+	for name, p := range map[string]signals.Post{
+		"nothing but events": {Type: "file.changed", Payload: []byte(`1`)},
+		"with long options":  {Type: "file.changed", Payload: []byte(`1`), Agents: agents, Tools: &tools},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newState()
+			var err error
+			for n := 0; err == nil && n < 20_000; n++ {
+				_, err = s.Post(t0, p)
+			}
+			require.ErrorIs(t, err, ErrFull)
+			require.Less(t, len(asJSON(t, s.Carried())), 2<<20)
+		})
+	}
+}
+
+// TestLongFailuresFitIntoTheNextRun: so does why events have failed.
+func TestLongFailuresFitIntoTheNextRun(t *testing.T) {
+	s := newState()
+	for range maxFailed {
+		r := begin(t, s, "", "x").Runs[0]
+		s.Fail(t0, r, strings.Repeat("y", 100<<10), true)
+		s.End(t0)
+		s.Flushed(s.Flush())
+	}
+	require.Less(t, len(asJSON(t, s.Failed)), maxFailedBytes+maxFailed*itemBytes)
+	require.Less(t, len(asJSON(t, s.Carried())), 1<<20)
+}

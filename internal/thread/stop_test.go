@@ -1,0 +1,373 @@
+package thread
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/signals"
+)
+
+// TestStopInEveryPhase interrupts a run wherever it can be: each call that is stored has
+// exactly one result then, and viewers are told of exactly one end.
+func TestStopInEveryPhase(t *testing.T) {
+	start := func(t *testing.T) (*State, *Run) {
+		s := newState()
+		return s, begin(t, s, "e1", "go").Runs[0]
+	}
+	withReply := func(content string, specs []hook.Spec) func(*testing.T) (*State, *Run) {
+		return func(t *testing.T) (*State, *Run) {
+			s, r := start(t)
+			reply(t, s, r, specs, content, runs("c1"), asks("c2"))
+			return s, r
+		}
+	}
+	for _, tc := range []struct {
+		name    string
+		reach   func(*testing.T) (*State, *Run)
+		results []string
+	}{
+		{"the model is asked", start, nil},
+		{"hooks decide on the model call", func(t *testing.T) (*State, *Run) {
+			s, r := start(t)
+			s.Asking(s.SeenModelCall(r), watch...)
+			return s, r
+		}, nil},
+		{"hooks have decided on the model call", func(t *testing.T) (*State, *Run) {
+			s, r := start(t)
+			require.True(t, s.ModelCallHeard(t0, r, pass))
+			return s, r
+		}, nil},
+		{"hooks decide on the reply", withReply("let me see", watch), []string{"c1", "c2"}},
+		{"no hook may see the reply", withReply("let me see", nil), []string{"c1", "c2"}},
+		{"hooks decide on the calls", withReply("", watch), []string{"c1", "c2"}},
+		{"the calls are to be planned", func(t *testing.T) (*State, *Run) {
+			s, r := withReply("", watch)(t)
+			s.CallsHeard(t0, r, replaces("guard", calling("assistant", "c2")))
+			require.Equal(t, []string{"c2"}, r.Plan)
+			return s, r
+		}, []string{"c1", "c2"}},
+		{"the calls are planned", func(t *testing.T) (*State, *Run) {
+			s, r := withReply("", watch)(t)
+			s.CallsHeard(t0, r, pass)
+			s.Planned(t0, r, PlanReply{Agent: "assistant", MaxSteps: 3, Calls: []PlannedCall{runs("c1"), asks("c2")}})
+			return s, r
+		}, []string{"c1", "c2"}},
+		{"a person was asked, and a call has run", func(t *testing.T) (*State, *Run) {
+			s, r := withReply("", nil)(t)
+			s.CallsHeard(t0, r, pass)
+			s.CallRan(r.Calls[0], ToolReply{Status: "succeeded"})
+			require.Equal(t, []Stage{Ran, Waiting}, []Stage{r.Calls[0].Stage, r.Calls[1].Stage})
+			return s, r
+		}, []string{"c2"}},
+		{"a result was heard", func(t *testing.T) (*State, *Run) {
+			s, r := withReply("", nil)(t)
+			s.CallsHeard(t0, r, pass)
+			s.ran(t0, r, r.Calls[0])
+			return s, r
+		}, []string{"c2"}},
+		{"a hook has put calls in the place of the message", func(t *testing.T) (*State, *Run) {
+			s := newState()
+			turn := arrive(t, s, says("e1", "go"))
+			s.Enter(t0, replaces("route", calling("assistant", "x1")))
+			return s, turn.Runs[0]
+		}, []string{""}},
+	} {
+		t.Run("S4-71 "+tc.name, func(t *testing.T) {
+			s, _ := tc.reach(t)
+			s.Flushed(s.Flush())
+			s = copied(t, s)
+			r := s.Turn.Runs[0]
+			want := tc.results
+			if len(want) == 1 && want[0] == "" {
+				want = r.Plan
+			}
+			require.True(t, s.Interrupt(signals.Control{By: "ann"}))
+			s.StopRun(t0, r)
+			require.Equal(t, PhaseDone, r.Phase)
+			require.Nil(t, r.Reply)
+			got := []string{}
+			for id, text := range results(t, s) {
+				got = append(got, id)
+				if text != InterruptedText {
+					require.Equal(t, "Not run: guard took the call out.", text)
+				}
+			}
+			already := map[string]bool{}
+			if tc.name == "the calls are to be planned" {
+				// That of the call that was taken out is stored already.
+				already["c1"] = true
+			}
+			var missing []string
+			for _, id := range want {
+				if !already[id] {
+					missing = append(missing, id)
+				}
+			}
+			require.ElementsMatch(t, missing, got)
+			require.Equal(t, signals.TurnInterrupted, s.End(t0).Status)
+			require.Len(t, terminals(s), 1, "S1-37")
+			require.True(t, s.Idle())
+		})
+	}
+}
+
+var inlineHooks = []hook.Spec{{Name: "redact", Kind: hook.KindInline}}
+
+// TestInterruptOfTheLastReply: what was complete, and no hook was to see, was said.
+func TestInterruptOfTheLastReply(t *testing.T) {
+	t.Run("no hook may see it", func(t *testing.T) {
+		s := newState()
+		r := begin(t, s, "e1", "go").Runs[0]
+		reply(t, s, r, nil, "all said")
+		s.Flushed(s.Flush())
+		s.Interrupt(signals.Control{By: "ann"})
+		s.StopRun(t0, r)
+		out := s.End(t0)
+		require.Equal(t, signals.TurnCompleted, out.Status, "there was nothing left to interrupt")
+		require.Equal(t, "all said", out.Message.Content)
+		require.Empty(t, terminals(s), "S1-23 the model call has written the end")
+	})
+	t.Run("but for those whom it addresses", func(t *testing.T) {
+		s := newState("assistant", "bob")
+		r := begin(t, s, "e1", "@assistant go").Runs[0]
+		reply(t, s, r, nil, "@bob your turn")
+		s.Interrupt(signals.Control{By: "ann"})
+		s.StopRun(t0, r)
+		require.Len(t, s.Turn.Runs, 1)
+		require.Equal(t, signals.TurnInterrupted, s.End(t0).Status)
+		require.Empty(t, terminals(s))
+	})
+	t.Run("S0-24 what hooks have decided before that stands", func(t *testing.T) {
+		s := newState()
+		r := begin(t, s, "e1", "go").Runs[0]
+		in, _ := s.NextModelStep(t0, r, inlineHooks)
+		require.NotEmpty(t, in.Inline)
+		s.Flushed(in.Flush)
+		said := replaces("redact", saying(event.Agent, "assistant", "[gone]"))
+		s.Replied(t0, r, ModelReply{
+			Agent: "assistant", MaxSteps: 3, OnMessage: &said, OnCalls: &pass, Held: true,
+			Message: event.Message{ID: in.MessageID, ThreadID: "t1", Content: "a secret"},
+		})
+		s.Interrupt(signals.Control{By: "ann"})
+		s.StopRun(t0, r)
+		require.Equal(t, "[gone]", heardOn(t, s, "e1.0.1.hook").Message.Content)
+		out := s.End(t0)
+		require.Equal(t, signals.TurnCompleted, out.Status)
+		require.Equal(t, "[gone]", out.Message.Content)
+		require.Len(t, terminals(s), 1)
+	})
+	t.Run("S0-24 also on a result", func(t *testing.T) {
+		s, r := called(t, runs("c1"), runs("c2"))
+		s.CallsHeard(t0, r, pass)
+		redacted := replaces("redact", saying(event.Tool, "note", "[gone]"))
+		s.CallRan(r.Calls[0], ToolReply{Status: "succeeded", Decision: &redacted})
+		s.Interrupt(signals.Control{By: "ann"})
+		s.StopRun(t0, r)
+		require.Equal(t, "[gone]", heardOn(t, s, "c1.result.hook").Message.Content)
+		require.Equal(t, map[string]string{"c2": InterruptedText}, results(t, s), "S4-71")
+	})
+	t.Run("hooks have not decided on it", func(t *testing.T) {
+		s := newState()
+		r := begin(t, s, "e1", "go").Runs[0]
+		reply(t, s, r, watch, "all said")
+		s.Interrupt(signals.Control{By: "ann"})
+		s.StopRun(t0, r)
+		out := s.End(t0)
+		require.Equal(t, signals.TurnInterrupted, out.Status)
+		require.Nil(t, out.Message)
+		require.Len(t, terminals(s), 1)
+	})
+}
+
+func TestInterruptWhileHooksDecideOnTheItem(t *testing.T) {
+	s := newState()
+	arrive(t, s, says("e1", "go"))
+	s.Asking(s.SeenItem(), watch...)
+	s.Interrupt(signals.Control{By: "ann", Reason: "enough"})
+	out := s.End(t0)
+	require.Equal(t, signals.TurnInterrupted, out.Status)
+	require.Equal(t, "enough", out.Error)
+	it, _ := s.QueueView().Find("e1")
+	require.Equal(t, event.Completed, it.Status)
+	require.Error(t, s.HookDecided(HookDecided{EventID: "e1", Decision: answers("guard", "late")}), "what is decided after that has no effect")
+	require.True(t, s.Idle())
+}
+
+// TestRetryAfterHooks: a decision is made once, also for an event that fails later.
+func TestRetryAfterHooks(t *testing.T) {
+	fail := func(t *testing.T, d Decision) *State {
+		s := newState("alice", "bob")
+		turn := arrive(t, s, says("e1", "@alice hello"))
+		s.Enter(t0, d)
+		for _, r := range turn.Runs {
+			s.Fail(t0, r, "no such model", false)
+		}
+		require.Equal(t, signals.TurnFailed, s.End(t0).Status)
+		s.Flushed(s.Flush())
+		s = copied(t, s)
+		require.NoError(t, s.Retry(t0, signals.Control{}))
+		return copied(t, s)
+	}
+	again := func(t *testing.T, s *State) *Turn {
+		turn := next(t, s)
+		d, seen := turn.SeenBefore()
+		require.True(t, seen, "S0-24 they are not asked again")
+		s.Enter(t0, d)
+		require.Empty(t, pending(s, event.TypeHook), "S0-24 nothing is recorded twice")
+		return turn
+	}
+	t.Run("passed", func(t *testing.T) {
+		turn := again(t, fail(t, decides("guard", event.Passed)))
+		require.Equal(t, "alice", turn.Runs[0].Agent)
+	})
+	t.Run("replaced by a message", func(t *testing.T) {
+		turn := again(t, fail(t, replaces("guard", saying(event.User, "ann", "@bob hello"))))
+		require.Equal(t, "bob", turn.Runs[0].Agent, "S0-12 the replacement holds")
+	})
+	t.Run("replaced by a long one", func(t *testing.T) {
+		long := saying(event.User, "ann", "@bob "+strings.Repeat("ü", 100<<10))
+		long.Message.Metadata = map[string]any{"a": strings.Repeat("x", 1000)}
+		s := fail(t, replaces("guard", long))
+		require.Less(t, len(s.Queue[0].Replaced), MaxCarriedContent+500, "all of it is in the store")
+		require.Equal(t, "bob", again(t, s).Runs[0].Agent)
+	})
+	t.Run("a second time", func(t *testing.T) {
+		s := fail(t, replaces("guard", saying(event.User, "ann", "@bob hello")))
+		turn := again(t, s)
+		s.Fail(t0, turn.Runs[0], "no such model", false)
+		s.End(t0)
+		_, _, err := s.SetStatus(t0, setTo("e1", event.Pending))
+		require.NoError(t, err)
+		require.Equal(t, "bob", again(t, s).Runs[0].Agent)
+		require.Equal(t, 2, s.Turn.Item.Attempt)
+	})
+	t.Run("S2-46 also when it is put back while it is processed", func(t *testing.T) {
+		s := newState("alice", "bob")
+		arrive(t, s, says("e1", "@alice hello"))
+		s.Enter(t0, replaces("guard", saying(event.User, "ann", "@bob hello")))
+		_, _, err := s.SetStatus(t0, setTo("e1", event.Pending))
+		require.NoError(t, err)
+		s.Interrupt(signals.Control{})
+		s.StopRun(t0, s.Turn.Runs[0])
+		s.End(t0)
+		s.Flushed(s.Flush())
+		require.Equal(t, "bob", again(t, copied(t, s)).Runs[0].Agent)
+	})
+	t.Run("S0-23 but hooks that failed are asked again", func(t *testing.T) {
+		s := newState()
+		arrive(t, s, says("e1", "hello"))
+		s.Enter(t0, refuses("guard", "it broke"))
+		s.End(t0)
+		require.Equal(t, []string{"e1.error"}, terminals(s))
+		require.NoError(t, s.Retry(t0, signals.Control{}))
+		turn := next(t, s)
+		_, seen := turn.SeenBefore()
+		require.False(t, seen)
+		require.Equal(t, "e1~1", s.SeenItem().Key, "in a hook workflow of their own")
+		s.Enter(t0, answers("guard", "no"))
+		s.End(t0)
+		records := recordIDs(pending(s, event.TypeHook))
+		require.Equal(t, []string{"e1.hook.failed", "e1.hook"}, records, "the failure stays, the decision is the event's")
+	})
+}
+
+// TestEveryPointSurvivesANewRun takes a turn through everything that hooks can do, once
+// in one run of the workflow, and once with a new run after each step.
+func TestEveryPointSurvivesANewRun(t *testing.T) {
+	low := -3
+	first := func(s *State) *Run { return s.Turn.Runs[0] }
+	story := []func(t *testing.T, s *State){
+		func(t *testing.T, s *State) { post(t, s, says("e1", "@alice go")); post(t, s, says("e9", "waits")) },
+		func(t *testing.T, s *State) { next(t, s) },
+		func(_ *testing.T, s *State) { s.Asking(s.SeenItem(), watch...) },
+		func(t *testing.T, s *State) {
+			require.NoError(t, s.HookDecided(HookDecided{EventID: "e1", Decision: replaces("guard", saying(event.User, "ann", "@bob go"))}))
+		},
+		func(t *testing.T, s *State) {
+			d, asked := s.Asked(s.SeenItem())
+			require.True(t, asked)
+			s.Answered(s.SeenItem())
+			s.Enter(t0, *d)
+		},
+		func(t *testing.T, s *State) {
+			p := says("e2", "and mind the gap")
+			p.OnBusy = signals.Steer
+			post(t, s, p)
+			q, ok := s.NextSteered(t0)
+			require.True(t, ok)
+			s.Asking(s.SeenSteered(q), watch...)
+			s.PutBack(q)
+		},
+		func(t *testing.T, s *State) {
+			q, ok := s.NextSteered(t0)
+			require.True(t, ok)
+			_, asked := s.Asked(s.SeenSteered(q))
+			require.True(t, asked)
+			s.Answered(s.SeenSteered(q))
+			s.Join(t0, q, decides("guard", event.Passed))
+		},
+		func(t *testing.T, s *State) {
+			require.True(t, s.ModelCallHeard(t0, first(s), replaces("tune", event.LLMCallEvent{ThreadID: "t1", AgentName: "bob", Step: 1, Instructions: "Be brief."})))
+		},
+		func(t *testing.T, s *State) {
+			in := reply(t, s, first(s), watch, "let me see", runs("c1"), asks("c2"), runs("c3"))
+			require.Equal(t, "Be brief.", in.Instructions)
+		},
+		func(_ *testing.T, s *State) { s.Asking(s.SeenReply(first(s)), watch...) },
+		func(_ *testing.T, s *State) {
+			s.Answered(s.SeenReply(first(s)))
+			s.ReplyHeard(t0, first(s), replaces("guard", saying(event.Agent, "assistant", "wait")))
+		},
+		func(_ *testing.T, s *State) {
+			s.CallsHeard(t0, first(s), replaces("guard", calling("assistant", "c1", "c2")))
+		},
+		func(_ *testing.T, s *State) {
+			s.Planned(t0, first(s), PlanReply{Agent: "assistant", MaxSteps: 3, Calls: []PlannedCall{runs("c1"), asks("c2")}})
+		},
+		func(_ *testing.T, s *State) {
+			s.CallRan(first(s).Calls[0], ToolReply{ToolCallID: "c1", Status: "succeeded"})
+		},
+		func(_ *testing.T, s *State) { s.Asking(s.SeenResult(first(s), first(s).Calls[0]), watch...) },
+		func(_ *testing.T, s *State) {
+			c := first(s).Calls[0]
+			s.Answered(s.SeenResult(first(s), c))
+			s.ResultHeard(t0, first(s), c, responds("guard", hook.Response{Content: "later"}, hook.Response{Content: "now", EnqueueAfter: hook.Immediately}))
+		},
+		func(_ *testing.T, s *State) { s.Decide(t0, decision("c2", event.Deny)) },
+		func(_ *testing.T, s *State) { s.ToolsDone(t0, first(s)) },
+		func(_ *testing.T, s *State) { s.End(t0) },
+		func(t *testing.T, s *State) { next(t, s) },
+		func(_ *testing.T, s *State) {
+			s.Enter(t0, produces("p", hook.Produced{Type: "note.taken", Payload: []byte(`1`), Priority: &low}))
+		},
+		func(_ *testing.T, s *State) { s.End(t0) },
+		func(t *testing.T, s *State) { next(t, s); s.Enter(t0, pass); s.End(t0) },
+		func(t *testing.T, s *State) {
+			require.Equal(t, "e9", next(t, s).Item.ID)
+			s.Enter(t0, refuses("guard", "it broke"))
+			s.End(t0)
+		},
+		func(t *testing.T, s *State) {
+			require.True(t, s.Awaits("e1"))
+			next(t, s)
+			s.Enter(t0, pass)
+			s.End(t0)
+		},
+	}
+	one, many := newState("alice", "bob"), newState("alice", "bob")
+	for i, tell := range story {
+		tell(t, one)
+		many = copied(t, many.Carried())
+		tell(t, many)
+		require.Equal(t, asJSON(t, one), asJSON(t, many), "step %d", i)
+	}
+	require.Equal(t, signals.TurnCompleted, ended(t, one, "e1").Status)
+	require.Equal(t, signals.TurnCompleted, ended(t, one, "e2").Status)
+	require.Equal(t, signals.TurnFailed, ended(t, one, "e9").Status)
+	require.Empty(t, one.Queue)
+	require.Empty(t, one.Roots)
+}

@@ -1,0 +1,106 @@
+package thread
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/signals"
+)
+
+var guards = []hook.Spec{{Name: "guard"}, {Name: "audit"}}
+
+// deciding is what the view says of an event while guards are asked about it.
+func deciding(id, key, typ string) signals.Deciding {
+	return signals.Deciding{EventID: id, EventType: typ, Hooks: []string{"guard", "audit"}, WorkflowID: "hook/ns/t1/" + key}
+}
+
+// requireDecides asks guards about an event: the view and the details say so until
+// they have answered.
+func requireDecides(t *testing.T, s *State, e Seen, doing []string) {
+	t.Helper()
+	require.Empty(t, s.View().Turn.Deciding)
+	s.Asking(e, guards...)
+	v := copied(t, s).View()
+	require.Equal(t, []signals.Deciding{deciding(e.ID, e.Key, e.Type)}, v.Turn.Deciding)
+	require.Equal(t, signals.Running, v.Status)
+	now := []string{}
+	for _, r := range v.Turn.Runs {
+		now = append(now, r.Doing)
+	}
+	require.Equal(t, doing, now)
+	require.Contains(t, s.Details(), "- waits for hooks: guard, audit on "+e.Type+" `"+e.ID+"`")
+	s.Answered(e)
+	require.Empty(t, s.View().Turn.Deciding)
+	require.NotContains(t, s.Details(), "waits for hooks")
+}
+
+func runsOf(s *State) []signals.RunState { return s.View().Turn.Runs }
+
+// TestViewOfHooks follows a turn from one event that hooks decide on to the next.
+func TestViewOfHooks(t *testing.T) {
+	s := newState()
+	post(t, s, says("e1", "hello"))
+	item, _ := s.Next(t0)
+	turn := s.Begin(t0, item)
+	requireDecides(t, s, s.SeenItem(), []string{})
+
+	s.Enter(t0, pass)
+	r := turn.Runs[0]
+	require.Equal(t, []signals.RunState{{Doing: "model"}}, runsOf(s))
+	requireDecides(t, s, s.SeenModelCall(r), []string{"hooks"})
+	require.Equal(t, []signals.RunState{{Doing: "model"}}, runsOf(s), "the hooks have decided on the call")
+
+	in, ok := s.stepped(t0, r)
+	require.True(t, ok)
+	s.Replied(t0, r, ModelReply{
+		Agent: "assistant", MaxSteps: 3, Calls: []PlannedCall{runs("c1"), {ID: "c2", Name: "clock"}},
+		Message: event.Message{ID: in.MessageID, ThreadID: "t1", Content: "Let me see."},
+	})
+	requireDecides(t, s, s.SeenReply(r), []string{"hooks"})
+	s.ReplyHeard(t0, r, pass)
+	requireDecides(t, s, s.SeenCalls(r), []string{"hooks"})
+	require.Equal(t, []signals.RunState{{Agent: "assistant", Step: 1, Doing: "hooks", Tools: []string{"note", "clock"}}}, runsOf(s))
+
+	s.CallsHeard(t0, r, pass)
+	require.Equal(t, "tools", runsOf(s)[0].Doing)
+	s.CallRan(r.Calls[0], ToolReply{ToolCallID: "c1", Status: "succeeded"})
+	requireDecides(t, s, s.SeenResult(r, r.Calls[0]), []string{"tools"})
+	s.CallRan(r.Calls[1], ToolReply{ToolCallID: "c2", Status: "succeeded"})
+	requireDecides(t, s, s.SeenResult(r, r.Calls[1]), []string{"hooks"})
+
+	s.ResultHeard(t0, r, r.Calls[0], pass)
+	s.ResultHeard(t0, r, r.Calls[1], pass)
+	s.ToolsDone(t0, r)
+	step(t, s, r, "Done.")
+	require.Equal(t, []signals.RunState{{Agent: "assistant", Step: 2, Doing: "done"}}, runsOf(s))
+}
+
+// TestViewOfPlanning: calls that hooks have changed are planned anew, which no hook
+// has a part in.
+func TestViewOfPlanning(t *testing.T) {
+	s := newState()
+	turn := begin(t, s, "e1", "hello")
+	r := turn.Runs[0]
+	in, _ := s.stepped(t0, r)
+	s.Replied(t0, r, ModelReply{Agent: "assistant", MaxSteps: 3, Calls: []PlannedCall{runs("c1"), runs("c2")}, Message: event.Message{ID: in.MessageID}})
+	s.CallsHeard(t0, r, Decision{
+		Outcome: event.Replaced, Hooks: []event.HookOutcome{{Name: "guard", Outcome: event.Replaced}},
+		Event: rawJSON(event.ToolCallEvent{ThreadID: "t1", AgentName: "assistant", ToolCalls: []event.ToolCall{{ID: "c2", Function: event.Function{Name: "note"}}}}),
+	})
+	require.Equal(t, []signals.RunState{{Agent: "assistant", Step: 1, Doing: "tools", Tools: []string{"note"}}}, runsOf(s), "the call that was taken out does not wait")
+}
+
+// TestViewOfRetriedEvent: what is decided anew has a hook workflow of its own.
+func TestViewOfRetriedEvent(t *testing.T) {
+	s := newState()
+	post(t, s, says("e1", "hello"))
+	item, _ := s.Next(t0)
+	item.Item.Attempt = 1
+	s.Begin(t0, item)
+	s.Asking(s.SeenItem(), guards...)
+	s.Asking(s.SeenItem(), guards[0])
+	require.Equal(t, []signals.Deciding{deciding("e1", "e1~1", "message")}, s.View().Turn.Deciding, "asked once")
+}

@@ -1,0 +1,197 @@
+package workflows_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/thread"
+)
+
+// said is what a hook or processor that is a function makes of an event. The zero value
+// lets it pass.
+type said struct {
+	event     event.Event
+	responses []hook.Response
+	produced  []hook.Produced
+	failed    string
+
+	// err is that of the activity itself.
+	err error
+}
+
+func answers(content string) said { return said{responses: []hook.Response{{Content: content}}} }
+
+// runHooks does what the activity does, with what the test says in place of functions.
+func (f *fakes) runHooks(_ context.Context, in thread.HookStep) (thread.HookReply, error) {
+	f.flush(in.Flush)
+	f.mu.Lock()
+	f.asked = append(f.asked, in)
+	f.mu.Unlock()
+	out := thread.HookReply{Event: in.Event}
+	if out.Event == nil {
+		out.Event = f.eventOf(in)
+	}
+	for _, spec := range in.Hooks {
+		var got said
+		if f.hook != nil {
+			got = f.hook(in, spec.Name)
+		}
+		if got.err != nil {
+			return thread.HookReply{}, got.err
+		}
+		if out.Failed = got.failed; out.Failed != "" {
+			return out, nil
+		}
+		done := event.HookOutcome{Name: spec.Name, Outcome: event.Passed}
+		if got.event != nil {
+			done.Outcome = event.Replaced
+			out.Event, _ = json.Marshal(got.event)
+		}
+		out.Responses, out.Produced = got.responses, got.produced
+		switch {
+		case len(got.responses) > 0:
+			done.Outcome = event.Responded
+		case len(got.produced) > 0:
+			done.Outcome = event.Produced
+		}
+		out.Done = append(out.Done, done)
+		if done.Outcome == event.Responded || done.Outcome == event.Produced {
+			break
+		}
+	}
+	return out, nil
+}
+
+// eventOf reads an event from what was stored.
+func (f *fakes) eventOf(in thread.HookStep) json.RawMessage {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, r := range f.records {
+		if r.ID != in.EventID {
+			continue
+		}
+		if r.Type != event.TypeMessage {
+			raw, err := json.Marshal(event.CustomEvent{Type: r.Type, ThreadID: in.Thread.ThreadID, Payload: r.Payload})
+			assert.NoError(f.t, err)
+			return raw
+		}
+		var m event.Message
+		assert.NoError(f.t, json.Unmarshal(r.Payload, &m))
+		m.ThreadID = in.Thread.ThreadID
+		if m.SenderID == "" {
+			m.SenderID = m.ToolName
+		}
+		raw, err := json.Marshal(thread.MessageEvent(m))
+		assert.NoError(f.t, err)
+		return raw
+	}
+	assert.Fail(f.t, "S0-35 the event is not stored", in.EventID)
+	return nil
+}
+
+func (f *fakes) planCalls(_ context.Context, in thread.PlanStep) (thread.PlanReply, error) {
+	f.flush(in.Flush)
+	f.mu.Lock()
+	f.planned = append(f.planned, in)
+	f.mu.Unlock()
+	if f.plan != nil {
+		return f.plan(in)
+	}
+	out := thread.PlanReply{Agent: in.Agent, Model: "demo/demo", MaxSteps: 5}
+	for _, id := range in.Only {
+		out.Calls = append(out.Calls, plain(id))
+	}
+	return out, nil
+}
+
+// heard are the decisions that were stored, as "event: outcome".
+func (f *fakes) heard() []string {
+	out := []string{}
+	for _, d := range stored[event.Interception](f, event.TypeHook) {
+		out = append(out, fmt.Sprintf("%s: %s", d.EventID, d.Outcome))
+	}
+	return out
+}
+
+// names are the hooks of each batch that was asked.
+func (f *fakes) names() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := []string{}
+	for _, in := range f.asked {
+		out = append(out, fmt.Sprintf("%s: %s", in.EventID, thread.Names(in.Hooks)))
+	}
+	return out
+}
+
+func setOf(t *testing.T, hooks []hook.Hook, processors ...hook.Processor) *hook.Set {
+	t.Helper()
+	set, err := hook.NewSet(hooks, processors)
+	require.NoError(t, err)
+	return set
+}
+
+// function is a hook of which the test says what it does.
+func function(name string, types ...string) hook.Hook {
+	h := hook.OnEvent(name, func(context.Context, event.Event, hook.Respond) (event.Event, error) {
+		panic("the fake answers in its place")
+	})
+	h.Filter.Types = types
+	return h
+}
+
+// persons are hook workflows that wait for a person's word.
+type persons struct {
+	requests  []hook.Request
+	cancelled int
+}
+
+const (
+	askPerson  = "ask_person"
+	signalSays = "says"
+)
+
+// ask is the workflow: it returns the verdict that it is sent.
+func (p *persons) ask(ctx workflow.Context, r hook.Request) (hook.Verdict, error) {
+	p.requests = append(p.requests, r)
+	var v hook.Verdict
+	box := workflow.GetSignalChannel(ctx, signalSays)
+	err := workflow.Await(ctx, func() bool { return box.Len() > 0 })
+	if err != nil {
+		p.cancelled++
+		return v, err
+	}
+	box.ReceiveAsync(&v)
+	return v, nil
+}
+
+func (p *persons) register(w *world) *persons {
+	w.RegisterWorkflowWithOptions(p.ask, workflow.RegisterOptions{Name: askPerson})
+	return p
+}
+
+// personHook is a hook that asks a person.
+func personHook(name string, types ...string) hook.Hook {
+	h := hook.InWorkflow(name, askPerson, "")
+	h.Filter.Types = types
+	return h
+}
+
+func message(by event.CreatedBy, sender, content string) event.MessageEvent {
+	return event.MessageEvent{CreatedBy: by, ThreadID: "t1", Message: event.NewMessage{ThreadID: "t1", SenderID: sender, SenderType: by, Content: content}}
+}
+
+func rawOf(t *testing.T, e event.Event) json.RawMessage {
+	t.Helper()
+	raw, err := json.Marshal(e)
+	require.NoError(t, err)
+	return raw
+}

@@ -1,0 +1,261 @@
+package workflows
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/signals"
+)
+
+// Hook asks the hooks and processors of one event, in their order, until one of them
+// has settled it.
+func (w *Workflows) Hook(ctx workflow.Context, in thread.HookStep) (thread.Decision, error) {
+	ctx = staleAfter(ctx, w.StaleAfter)
+	h := &hearing{in: in, decision: thread.Decision{Outcome: event.Passed}}
+	for len(h.in.Hooks) > 0 && !h.settled() {
+		h.show(ctx)
+		var err error
+		if h.in.Hooks[0].Kind == hook.KindWorkflow {
+			err = h.workflow(ctx)
+		} else {
+			err = h.functions(ctx)
+		}
+		if err != nil {
+			return thread.Decision{}, err
+		}
+	}
+	if h.changed {
+		h.decision.Event = h.in.Event
+	}
+	h.in.Hooks = nil
+	h.show(ctx)
+	return h.decision, h.report(ctx)
+}
+
+// hearing is an event while hooks are being asked about it.
+type hearing struct {
+	in       thread.HookStep
+	decision thread.Decision
+	changed  bool
+	loaded   bool
+	attempt  int
+}
+
+// show describes the hearing in Temporal's Web UI. It writes nothing to history.
+func (h *hearing) show(ctx workflow.Context) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "**%s** `%s`: %s\n", h.in.EventType, h.in.EventID, h.decision.Outcome)
+	for _, done := range h.decision.Hooks {
+		fmt.Fprintf(&b, "\n- %s: %s %s", done.Name, done.Outcome, done.Error)
+	}
+	if len(h.in.Hooks) > 0 {
+		next := h.in.Hooks[0]
+		fmt.Fprintf(&b, "\n- %s: is asked", next.Name)
+		if next.Workflow != nil {
+			fmt.Fprintf(&b, " (workflow `%s` on task queue `%s`)", next.Workflow.Type, next.Workflow.TaskQueue)
+		}
+	}
+	workflow.SetCurrentDetails(ctx, b.String())
+}
+
+func (h *hearing) settled() bool {
+	return h.decision.Outcome != event.Passed && h.decision.Outcome != event.Replaced
+}
+
+// functions asks the functions that come next in one activity.
+func (h *hearing) functions(ctx workflow.Context) error {
+	n := 0
+	for n < len(h.in.Hooks) && h.in.Hooks[n].Kind != hook.KindWorkflow {
+		n++
+	}
+	batch := h.in.Hooks[:n]
+	reply, err := h.run(ctx, batch)
+	if err != nil {
+		return err
+	}
+	for i, done := range reply.Done {
+		done.Attempts = 1
+		if i == 0 {
+			done.Attempts += h.attempt
+		}
+		h.took(batch[i], done)
+	}
+	if len(reply.Done) > 0 {
+		h.attempt = 0
+	}
+	h.decision.Responses, h.decision.Produced = reply.Responses, reply.Produced
+	h.in.Hooks = h.in.Hooks[len(reply.Done):]
+	if reply.Failed == "" {
+		return nil
+	}
+	return h.failed(ctx, reply.Failed)
+}
+
+// run runs functions, or none only to have the event at hand.
+func (h *hearing) run(ctx workflow.Context, batch []hook.Spec) (thread.HookReply, error) {
+	step := h.in
+	step.Hooks, step.Attempt = batch, h.attempt+1
+	var longest time.Duration
+	for _, spec := range batch {
+		longest += spec.Timeout
+	}
+	summary := thread.Names(batch)
+	if len(batch) == 0 {
+		summary = "load the event"
+	}
+	var reply thread.HookReply
+	err := workflow.ExecuteActivity(activity(ctx, summary), signals.ActivityRunHooks, step).Get(ctx, &reply)
+	if err == nil {
+		h.in.Flush, h.loaded = thread.Flush{}, true
+		h.in.Event = reply.Event
+	}
+	return reply, err
+}
+
+// took notes what a hook has made of the event.
+func (h *hearing) took(spec hook.Spec, done event.HookOutcome) {
+	h.decision.Hooks = append(h.decision.Hooks, done)
+	switch done.Outcome {
+	case event.Passed:
+		if spec.ReplaceDefault {
+			h.decision.NoDefault, h.decision.By = true, spec.Name
+		}
+	case event.Replaced:
+		h.changed = true
+		h.decision.Outcome = event.Replaced
+	case event.Responded, event.Produced:
+		h.decision.Outcome, h.decision.By = done.Outcome, spec.Name
+		h.changed = false
+	case event.HookFailed:
+	}
+}
+
+// failed tries the next hook again, or goes on as it declares.
+func (h *hearing) failed(ctx workflow.Context, why string) error {
+	spec := h.in.Hooks[0]
+	why = thread.Why(why)
+	h.attempt++
+	if h.attempt < spec.MaxAttempts {
+		return workflow.Sleep(ctx, backoff(h.attempt))
+	}
+	done := event.HookOutcome{Name: spec.Name, Outcome: event.HookFailed, Error: why, Attempts: h.attempt}
+	h.decision.Hooks = append(h.decision.Hooks, done)
+	h.in.Hooks, h.attempt = h.in.Hooks[1:], 0
+	if spec.OnFailure == hook.Closed {
+		kind := "hook"
+		if spec.Kind == hook.KindProcessor {
+			kind = "processor"
+		}
+		h.decision.Outcome, h.decision.By, h.changed = event.HookFailed, spec.Name, false
+		h.decision.Error = fmt.Sprintf("%s %s failed: %s", kind, spec.Name, why)
+		if done.Attempts > 1 {
+			h.decision.Error += fmt.Sprintf(" (gave up after %d attempts)", done.Attempts)
+		}
+	}
+	return nil
+}
+
+// backoff is how long to wait after so many failures.
+func backoff(failures int) time.Duration {
+	wait := time.Second << min(failures-1, 5)
+	return min(wait, 30*time.Second)
+}
+
+// workflow asks a hook workflow of the application.
+func (h *hearing) workflow(ctx workflow.Context) error {
+	if !h.loaded && h.in.Event == nil || len(h.in.Flush.Records) > 0 || h.in.Flush.Row != nil {
+		if _, err := h.run(ctx, nil); err != nil {
+			return err
+		}
+	}
+	spec := h.in.Hooks[0]
+	request := hook.Request{Event: h.in.Event, Context: hook.Context{
+		Hook: spec.Name, Namespace: h.in.Thread.Namespace, ThreadID: h.in.Thread.ThreadID, EventID: h.in.EventID,
+		TraceID: h.in.TraceID, ParentEventID: h.in.ParentEventID, Agent: h.in.Agent, Attempt: h.attempt + 1,
+	}}
+	var verdict hook.Verdict
+	child := workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
+		WorkflowID:          workflow.GetInfo(ctx).WorkflowExecution.ID + "/" + spec.Name,
+		TaskQueue:           spec.Workflow.TaskQueue,
+		WorkflowRunTimeout:  spec.Timeout,
+		WaitForCancellation: true,
+		StaticSummary:       brief(fmt.Sprintf("%s: hook %s", h.in.EventType, spec.Name)),
+	})
+	err := workflow.ExecuteChildWorkflow(child, spec.Workflow.Type, request).Get(ctx, &verdict)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		return h.failed(ctx, noVerdict(spec, err))
+	}
+	seen, err := event.Unmarshal(h.in.Event)
+	if err != nil {
+		return h.failed(ctx, err.Error())
+	}
+	answer, err := verdict.Read(seen)
+	if err != nil {
+		return h.failed(ctx, err.Error())
+	}
+	if answer.Event != nil {
+		raw, err := json.Marshal(answer.Event)
+		if err != nil {
+			return h.failed(ctx, err.Error())
+		}
+		h.in.Event = raw
+	}
+	h.decision.Responses = answer.Responses
+	h.took(spec, event.HookOutcome{Name: spec.Name, Outcome: answer.Outcome, Attempts: h.attempt + 1})
+	h.in.Hooks, h.attempt = h.in.Hooks[1:], 0
+	return nil
+}
+
+// noVerdict says for people why a hook workflow has not decided.
+func noVerdict(spec hook.Spec, err error) string {
+	var child *temporal.ChildWorkflowExecutionError
+	if errors.As(err, &child) {
+		if _, late := child.Unwrap().(*temporal.TimeoutError); late { //nolint:errorlint // further down it is that of an activity of its own
+			return fmt.Sprintf("it took longer than its limit of %s", spec.Timeout)
+		}
+	}
+	if errors.Is(err, converter.ErrUnableToDecode) {
+		return "what it returned is no verdict, which is an object with event or responses: " + err.Error()
+	}
+	return reason(err)
+}
+
+// report tells a thread that has moved to a new run meanwhile what was decided.
+func (h *hearing) report(ctx workflow.Context) error {
+	asked := workflow.GetSignalChannel(ctx, signals.SignalReport)
+	if !asked.ReceiveAsync(nil) {
+		return nil
+	}
+	to := signals.WorkflowID(h.in.Thread.Namespace, h.in.Thread.ThreadID)
+	key := workflow.GetInfo(ctx).WorkflowExecution.ID[len(signals.HookWorkflowID(h.in.Thread.Namespace, h.in.Thread.ThreadID, "")):]
+	return workflow.SignalExternalWorkflow(ctx, to, "", signals.SignalHookDecided, thread.HookDecided{EventID: key, Decision: h.decision}).Get(ctx, nil)
+}
+
+// equalJSON compares what a side effect was with what it is.
+func equalJSON(a, b any) bool {
+	x, errX := plain(a)
+	y, errY := plain(b)
+	return errX == nil && errY == nil && reflect.DeepEqual(x, y)
+}
+
+func plain(v any) (out any, err error) {
+	raw, err := json.Marshal(v)
+	if err == nil {
+		err = json.Unmarshal(raw, &out)
+	}
+	return out, err
+}

@@ -1,0 +1,298 @@
+package workflows_test
+
+import (
+	"encoding/json"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/workflows"
+)
+
+func notConfigured(why string) error {
+	return temporal.NewNonRetryableApplicationError(why, thread.ErrTypeConfig, nil)
+}
+
+func asMessage(t *testing.T, raw json.RawMessage) string {
+	t.Helper()
+	e, err := event.Unmarshal(raw)
+	require.NoError(t, err)
+	return e.(event.MessageEvent).Message.Content
+}
+
+// asking is a thread whose hook asks a person about what people say.
+func asking(t *testing.T) (*world, *persons) {
+	t.Helper()
+	return askingWith(t, newFakes(t))
+}
+
+func askingWith(t *testing.T, f *fakes) (*world, *persons) {
+	t.Helper()
+	person := personHook("person", event.TypeMessage)
+	person.Filter.CreatedBy = []event.CreatedBy{event.User}
+	w := hookedWorld(t, f, setOf(t, []hook.Hook{person}))
+	return w, (&persons{}).register(w)
+}
+
+func TestInterruptWhileHooksDecide(t *testing.T) {
+	w, people := asking(t)
+	var turn *answer
+	w.then(func() { turn = w.update(signals.UpdateTurn, says("e1", "hello")); w.post("e2", "waits") })
+	w.then(func() { w.control(signals.ControlInterrupt) })
+	w.then(func() {
+		require.Equal(t, 1, people.cancelled, "who is being asked hears of it")
+		require.Equal(t, "e2", w.state().Turn.EventID, "the next event has its turn")
+		w.saysOn("e2", "person", hook.Verdict{})
+	})
+	w.run(workflows.Input{})
+	out := turn.result.(signals.TurnResult)
+	require.Equal(t, signals.TurnInterrupted, out.Status)
+	require.Equal(t, "test", out.Error)
+	require.Equal(t, []string{"e1: hello", "e2: waits", "e2.0.1: ok"}, w.messages())
+	require.Equal(t, []string{"e2: passed"}, w.heard())
+}
+
+func TestCloseWhileHooksDecide(t *testing.T) {
+	w, people := asking(t)
+	var turn *answer
+	w.then(func() { turn = w.update(signals.UpdateTurn, says("e1", "hello")); w.post("e2", "waits") })
+	w.run(workflows.Input{})
+	require.Equal(t, 1, people.cancelled)
+	require.Equal(t, signals.TurnInterrupted, turn.result.(signals.TurnResult).Status, "nobody waits for ever")
+	require.Equal(t, []string{"e1: hello", "e2: waits"}, w.messages(), "nothing that was said is lost")
+	require.Empty(t, w.heard())
+}
+
+func TestCancelledWhileHooksDecide(t *testing.T) {
+	w, people := asking(t)
+	w.then(func() { w.post("e1", "hello") })
+	w.then(w.CancelWorkflow)
+	w.ExecuteWorkflow(signals.ThreadWorkflow, workflows.Input{})
+	require.ErrorContains(t, w.GetWorkflowError(), "canceled")
+	require.Equal(t, 1, people.cancelled)
+	require.Equal(t, "closed", w.row.Status)
+	require.Equal(t, []string{"e1: hello"}, w.messages())
+}
+
+// TestInterruptedWhileHooksDecideOnCalls: also those calls have results.
+func TestInterruptedWhileHooksDecideOnCalls(t *testing.T) {
+	w := hookedWorld(t, newFakes(t), setOf(t, []hook.Hook{personHook("person", event.TypeToolCall)}))
+	people := (&persons{}).register(w)
+	w.model = script(plain("c1"), asks("c2"))
+	w.then(func() { w.post("e1", "go") })
+	w.then(func() { w.control(signals.ControlInterrupt) })
+	w.run(workflows.Input{})
+	require.Equal(t, 1, people.cancelled)
+	require.Equal(t, []string{
+		"e1: go", "e1.0.1: ", "c1.result: Tool execution was interrupted before it finished.", "c2.result: Tool execution was interrupted before it finished.",
+	}, w.messages(), "S4-71")
+	require.Empty(t, w.tools)
+	require.Len(t, stored[event.Final](w.fakes, event.TypeFinal), 1, "S1-37")
+}
+
+func TestSteeringMessageGoesBackWhenTheTurnIsInterrupted(t *testing.T) {
+	w := hookedWorld(t, newFakes(t), setOf(t, []hook.Hook{personHook("person", "message")}))
+	people := (&persons{}).register(w)
+	w.model = script(plain("c1"))
+	steer := says("e2", "and mind the gap")
+	steer.OnBusy = signals.Steer
+	w.then(func() { w.post("e1", "go") })
+	w.then(func() { w.says("person", hook.Verdict{}); w.SignalWorkflow(signals.SignalPost, steer) })
+	w.then(func() { w.saysOn("c1.result", "person", hook.Verdict{}) })
+	w.then(func() { w.control(signals.ControlInterrupt) })
+	w.then(func() {
+		require.Equal(t, 1, people.cancelled)
+		require.Equal(t, "e2", w.state().Turn.EventID, "S2-50 it has a turn of its own")
+		w.saysOn("e2", "person", hook.Verdict{})
+	})
+	w.then(func() { w.saysOn("e2.0.1", "person", hook.Verdict{}) })
+	w.run(workflows.Input{})
+	require.Contains(t, w.messages(), "e2.0.1: ")
+	require.Contains(t, w.heard(), "e2: passed")
+}
+
+// moved lets a thread move to a new run while a person is being asked about e1.
+func moved(t *testing.T, w *world) workflows.Input {
+	t.Helper()
+	var turn *answer
+	w.then(func() { turn = w.update(signals.UpdateTurn, says("e1", "hello")); w.post("e2", "waits") })
+	w.then(func() { w.suggestWith(signals.SignalControl, signals.Control{Action: "dance"}) })
+	next := w.leave(workflows.Input{})
+	require.Equal(t, signals.TurnContinues, turn.result.(signals.TurnResult).Status, "who waits is told to ask again")
+	require.NotNil(t, next.State.Turn)
+	require.Len(t, next.State.Turn.Intercepting, 1)
+	raw, err := json.Marshal(next)
+	require.NoError(t, err)
+	var carried workflows.Input
+	require.NoError(t, json.Unmarshal(raw, &carried))
+	return carried
+}
+
+const hookID = "hook/ns/t1/e1"
+
+// onReport says what becomes of the question for a report.
+func (w *world) onReport(err error) *atomic.Int32 {
+	asked := &atomic.Int32{}
+	w.OnSignalExternalWorkflow(mock.Anything, hookID, "", signals.SignalReport, mock.Anything).
+		Return(func(_, _, _, _ string, _ any) error { asked.Add(1); return err })
+	return asked
+}
+
+func (w *world) decided(key string, d thread.Decision) {
+	w.SignalWorkflow(signals.SignalHookDecided, thread.HookDecided{EventID: key, Decision: d})
+}
+
+func responded(content string) thread.Decision {
+	return thread.Decision{
+		Outcome: event.Responded, By: "person", Responses: []hook.Response{{Content: content, SenderType: event.System}},
+		Hooks: []event.HookOutcome{outcome("person", event.Responded, 1)},
+	}
+}
+
+func TestThreadMovesWhileHooksDecide(t *testing.T) {
+	f := newFakes(t)
+	w, _ := askingWith(t, f)
+	next := moved(t, w)
+
+	w, _ = askingWith(t, f)
+	asked := w.onReport(nil)
+	var again *answer
+	w.then(func() {
+		require.Equal(t, int32(1), asked.Load(), "the hook workflow that runs is not started again")
+		require.Equal(t, "e1", w.state().Turn.EventID)
+		again = w.update(signals.UpdateTurn, says("e1", "hello"))
+	})
+	w.then(func() { w.decided("e1", responded("no")); w.decided("e1", responded("twice")) })
+	w.then(func() { w.saysOn("e2", "person", hook.Verdict{}) })
+	w.run(next)
+	out := again.result.(signals.TurnResult)
+	require.Equal(t, signals.TurnCompleted, out.Status)
+	require.Equal(t, "no", out.Message.Content)
+	require.Equal(t, []string{"e1: responded", "e2: passed"}, f.heard(), "S0-24 decided once")
+	require.Equal(t, "e2", f.models[0].EventID, "S0-15")
+	require.Len(t, f.models, 1)
+}
+
+// TestDecisionComesWhileTheThreadMoves: it is not lost on the way.
+func TestDecisionComesWhileTheThreadMoves(t *testing.T) {
+	f := newFakes(t)
+	w, _ := askingWith(t, f)
+	w.then(func() { w.post("e1", "hello") })
+	w.then(func() { w.suggestWith(signals.SignalHookDecided, thread.HookDecided{EventID: "e1", Decision: responded("no")}) })
+	next := w.leave(workflows.Input{})
+	require.NotNil(t, next.State.Turn.Intercepting[0].Decision)
+
+	w, _ = askingWith(t, f)
+	w.onReport(errors.New("no such workflow"))
+	w.run(next)
+	require.Equal(t, []string{"e1: responded"}, f.heard())
+	require.Empty(t, f.models)
+}
+
+func TestHookWorkflowIsGoneWhenTheThreadHasMoved(t *testing.T) {
+	f := newFakes(t)
+	w, _ := askingWith(t, f)
+	next := moved(t, w)
+
+	w, _ = askingWith(t, f)
+	w.onReport(errors.New("no such workflow"))
+	w.then(func() {
+		require.Contains(t, w.state().Failed[0].Error, "the hook workflow ended without a decision", "S0-23 it does not wait for ever")
+		w.saysOn("e2", "person", hook.Verdict{})
+	})
+	w.run(next)
+	require.Equal(t, []string{"e1: failed", "e2: passed"}, f.heard())
+}
+
+// TestHookWorkflowGoesLater: one that is terminated after the thread has moved is missed,
+// too.
+func TestHookWorkflowGoesLater(t *testing.T) {
+	f := newFakes(t)
+	w, _ := askingWith(t, f)
+	next := moved(t, w)
+
+	w, _ = askingWith(t, f)
+	asked := 0
+	w.OnSignalExternalWorkflow(mock.Anything, hookID, "", signals.SignalReport, mock.Anything).
+		Return(func(_, _, _, _ string, _ any) error {
+			if asked++; asked > 5 {
+				return errors.New("no such workflow")
+			}
+			return nil
+		})
+	w.at = 24 * time.Hour
+	w.then(func() {
+		require.Contains(t, w.state().Failed[0].Error, "the hook workflow ended without a decision")
+		w.saysOn("e2", "person", hook.Verdict{})
+	})
+	w.run(next)
+}
+
+func TestInterruptWhenTheThreadHasMoved(t *testing.T) {
+	for name, when := range map[string]func(w *world, next *workflows.Input){
+		"while it waits for the decision": func(w *world, _ *workflows.Input) {
+			w.then(func() { w.control(signals.ControlInterrupt) })
+		},
+		"before it has asked for it": func(_ *world, next *workflows.Input) {
+			next.State.Turn.Interrupted = &signals.Control{Action: signals.ControlInterrupt, By: "ann", Reason: "test"}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFakes(t)
+			w, _ := askingWith(t, f)
+			next := moved(t, w)
+
+			w, _ = askingWith(t, f)
+			w.onReport(nil)
+			cancelled := 0
+			w.OnRequestCancelExternalWorkflow(mock.Anything, hookID, "").Return(func(_, _, _ string) error { cancelled++; return nil })
+			when(w, &next)
+			w.then(func() {
+				require.Equal(t, 1, cancelled, "the hook workflow is not left behind")
+				require.Equal(t, "e2", w.state().Turn.EventID)
+				w.decided("e1", responded("late"))
+				w.saysOn("e2", "person", hook.Verdict{})
+			})
+			w.run(next)
+			require.Equal(t, []string{"e2: passed"}, f.heard(), "what is decided after that has no effect")
+			var late []event.Rejected
+			for _, r := range stored[event.Rejected](f, event.TypeRejected) {
+				if r.Signal == signals.SignalHookDecided {
+					late = append(late, r)
+				}
+			}
+			require.Len(t, late, 1, "it leaves an audit record")
+			require.Equal(t, "e2.0.1: ok", f.messages()[len(f.messages())-1])
+		})
+	}
+}
+
+// TestThreadMovesTwiceWhileHooksDecide: it asks for the report in each run.
+func TestThreadMovesTwiceWhileHooksDecide(t *testing.T) {
+	f := newFakes(t)
+	w, _ := askingWith(t, f)
+	next := moved(t, w)
+
+	w, _ = askingWith(t, f)
+	w.onReport(nil)
+	w.then(func() { w.suggestWith(signals.SignalPost, says("e3", "later")) })
+	next = w.leave(next)
+	require.Len(t, next.State.Turn.Intercepting, 1)
+
+	w, _ = askingWith(t, f)
+	w.onReport(nil)
+	w.then(func() { w.decided("e1", responded("no")) })
+	w.then(func() { w.saysOn("e2", "person", hook.Verdict{}) })
+	w.then(func() { w.saysOn("e3", "person", hook.Verdict{}) })
+	w.run(next)
+	require.Equal(t, []string{"e1: responded", "e2: passed", "e3: passed"}, f.heard())
+}

@@ -1,0 +1,370 @@
+package workflows_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/workflows"
+)
+
+func TestHookRespondsInsteadOfTheAgent(t *testing.T) {
+	w := hookedWorld(t, newFakes(t), setOf(t, []hook.Hook{function("guard", event.TypeMessage)}))
+	w.hook = func(in thread.HookStep, _ string) said {
+		if in.EventID == "e1" {
+			return said{responses: []hook.Response{{Content: "1", SenderType: event.System}, {Content: "2", SenderType: event.System}}}
+		}
+		return said{}
+	}
+	var turn *answer
+	w.then(func() { turn = w.update(signals.UpdateTurn, says("e1", "hello")); w.post("e2", "waits") })
+	w.run(workflows.Input{})
+	require.Len(t, w.models, 1, "S0-15 S0-41 the model is not called")
+	require.Equal(t, "e2", w.models[0].EventID)
+	said := w.messages()
+	require.Equal(t, "e1: hello", said[0])
+	require.True(t, strings.HasSuffix(said[1], ": 1") && strings.HasSuffix(said[2], ": 2"), "S0-20 %v", said)
+	require.Equal(t, "e2: waits", said[3], "S0-20 ahead of what came later")
+	require.Len(t, w.heard(), 5, "S0-19 the responses and the reply pass the hook, too")
+	out := turn.result.(signals.TurnResult)
+	require.Equal(t, signals.TurnCompleted, out.Status)
+	require.Equal(t, "2", out.Message.Content, "who waits for the turn gets its last word")
+}
+
+func TestHookReplacesTheMessage(t *testing.T) {
+	w := hookedWorld(t, newFakes(t), setOf(t, []hook.Hook{function("guard", event.TypeMessage)}))
+	w.hook = func(in thread.HookStep, _ string) said {
+		if in.EventID == "e1" {
+			return said{event: message(event.User, "ann", "@bob hello")}
+		}
+		return said{}
+	}
+	w.then(func() { w.post("e1", "@alice hello") })
+	w.run(workflows.Input{Start: signals.Start{Agents: []string{"alice", "bob"}}})
+	require.Len(t, w.models, 1)
+	require.Equal(t, "bob", w.models[0].Agent, "S0-14")
+	require.Equal(t, []string{"e1: replaced", "e1.0.1: passed"}, w.heard())
+	require.Contains(t, ids(w.models[0].Flush.Records), "e1.hook", "S0-12 the model finds the decision in the store")
+}
+
+func ids(records []event.Record) []string {
+	out := []string{}
+	for _, r := range records {
+		out = append(out, r.ID)
+	}
+	return out
+}
+
+func TestClosedHookFailsTheEvent(t *testing.T) {
+	w := hookedWorld(t, newFakes(t), setOf(t, []hook.Hook{function("guard", event.TypeMessage)}))
+	broken := true
+	w.hook = func(thread.HookStep, string) said {
+		if broken {
+			return said{failed: "it broke"}
+		}
+		return said{}
+	}
+	w.then(func() { w.post("e1", "hello") })
+	w.then(func() {
+		require.Equal(t, "hook guard failed: it broke (gave up after 3 attempts)", w.state().Failed[0].Error, "S2-16")
+		require.Equal(t, signals.Idle, w.state().Status)
+		require.Empty(t, w.models)
+		broken = false
+		w.control(signals.ControlRetry)
+	})
+	w.run(workflows.Input{})
+	require.Equal(t, []string{"e1: failed", "e1: passed", "e1~1.0.1: passed"}, w.heard(), "S0-23 S2-17")
+	require.Len(t, w.models, 1)
+}
+
+// TestHookWorkflowIsLost: an error of the hook workflow itself fails what is closed.
+func TestHookWorkflowIsLost(t *testing.T) {
+	for mode, models := range map[hook.FailureMode]int{hook.Closed: 0, hook.Open: 1} {
+		guard := function("guard", event.TypeMessage)
+		guard.Filter.CreatedBy, guard.OnFailure = []event.CreatedBy{event.User}, mode
+		w := hookedWorld(t, newFakes(t), setOf(t, []hook.Hook{guard}))
+		w.hook = func(thread.HookStep, string) said { return said{err: notConfigured("event e1 is not in the store")} }
+		w.then(func() { w.post("e1", "hello") })
+		w.then(func() {
+			require.Len(t, w.models, models)
+			require.Len(t, w.state().Failed, 1-models)
+		})
+		w.run(workflows.Input{})
+		rec := stored[event.Interception](w.fakes, event.TypeHook)[0]
+		require.Equal(t, "the hook workflow ended without a decision: event e1 is not in the store", rec.Hooks[0].Error, "S0-23")
+	}
+}
+
+func TestToolCallsAreEdited(t *testing.T) {
+	w := hookedWorld(t, newFakes(t), setOf(t, []hook.Hook{function("guard", event.TypeToolCall)}))
+	w.model = script(plain("c1"), plain("c2"), plain("c3"))
+	var steps []thread.ToolStep
+	w.tool = func(_ context.Context, in thread.ToolStep) (thread.ToolReply, error) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		steps = append(steps, in)
+		return thread.ToolReply{}, nil
+	}
+	w.hook = func(in thread.HookStep, _ string) said {
+		require.Equal(t, "e1.0.1.calls", in.EventID)
+		return said{event: event.ToolCallEvent{ThreadID: "t1", AgentName: "assistant", ToolCalls: []event.ToolCall{
+			{ID: "c1", Function: event.Function{Name: "note", Arguments: `{"text":"other"}`}}, {ID: "c3", Function: event.Function{Name: "note"}},
+		}}}
+	}
+	w.then(func() { w.post("e1", "go") })
+	w.run(workflows.Input{})
+	require.Equal(t, []string{"c1", "c3"}, w.planned[0].Only, "S0-13")
+	require.Contains(t, ids(w.planned[0].Flush.Records), "e1.0.1.calls.hook")
+	require.ElementsMatch(t, []string{"c1", "c3"}, w.tools, "S0-13 the call that was taken out does not run")
+	for _, step := range steps {
+		require.True(t, step.Edited)
+	}
+	require.Contains(t, w.messages(), "c2.result: Not run: guard took the call out.", "S4-71")
+	require.Len(t, w.models, 2, "S0-34")
+	require.Len(t, stored[event.Final](w.fakes, event.TypeFinal), 1)
+}
+
+func TestToolCallIsDenied(t *testing.T) {
+	w := hookedWorld(t, newFakes(t), setOf(t, []hook.Hook{function("guard", event.TypeToolCall)}))
+	w.model = script(plain("c1"), asks("c2"))
+	w.hook = func(thread.HookStep, string) said {
+		return said{responses: []hook.Response{{Content: "not in this thread", SenderType: event.System}}}
+	}
+	w.then(func() { w.post("e1", "go") })
+	w.then(func() { require.Empty(t, w.approvals().Approvals, "nobody is asked about what does not run") })
+	w.run(workflows.Input{})
+	require.Empty(t, w.tools, "S0-16 S0-42")
+	require.Len(t, w.models, 1, "S0-22 the agent is not run again")
+	said := w.messages()
+	require.Equal(t, []string{"e1: go", "e1.0.1: ", "c1.result: Not run: guard answered in place of the tool.", "c2.result: Not run: guard answered in place of the tool."}, said[:4])
+	require.True(t, strings.HasSuffix(said[4], ": not in this thread"))
+	require.Len(t, stored[event.Final](w.fakes, event.TypeFinal), 1, "S1-23")
+}
+
+// TestApprovalAfterHooks: people are asked about what hooks have left.
+func TestApprovalAfterHooks(t *testing.T) {
+	w := hookedWorld(t, newFakes(t), setOf(t, []hook.Hook{function("guard", event.TypeToolCall)}))
+	w.model = script(asks("c1"))
+	w.plan = func(in thread.PlanStep) (thread.PlanReply, error) {
+		p := asks("c1")
+		p.Arguments = `{"command":"edited"}`
+		return thread.PlanReply{Agent: in.Agent, MaxSteps: 5, Calls: []thread.PlannedCall{p}}, nil
+	}
+	w.then(func() { w.post("e1", "go") })
+	w.then(func() {
+		require.Equal(t, `{"command":"edited"}`, w.approvals().Approvals[0].Arguments)
+		w.decide("c1", event.Approve, "")
+	})
+	w.run(workflows.Input{})
+	require.Len(t, w.planned, 1)
+	require.Equal(t, []string{"c1"}, w.tools)
+}
+
+func TestPlanningFails(t *testing.T) {
+	w := hookedWorld(t, newFakes(t), setOf(t, []hook.Hook{function("guard", event.TypeToolCall)}))
+	w.model = script(asks("c1"))
+	w.plan = func(thread.PlanStep) (thread.PlanReply, error) { return thread.PlanReply{}, notConfigured("no such agent") }
+	w.then(func() { w.post("e1", "go") })
+	w.then(func() {
+		s := w.state()
+		require.Equal(t, signals.Idle, s.Status)
+		require.Equal(t, "no such agent", s.Failed[0].Error)
+	})
+	w.run(workflows.Input{})
+	require.Len(t, w.planned, 2, "as a local activity, then as an activity")
+	require.Contains(t, w.messages(), "c1.result: Error: no such agent", "S4-71")
+}
+
+// TestResultsPassHooks: each result is an event; the agent goes on after the last.
+func TestResultsPassHooks(t *testing.T) {
+	guard := function("guard", event.TypeMessage)
+	guard.Filter.CreatedBy = []event.CreatedBy{event.Tool}
+	w := hookedWorld(t, newFakes(t), setOf(t, []hook.Hook{guard}))
+	w.model = script(plain("c1"), quick("c2"))
+	w.hook = func(in thread.HookStep, _ string) said {
+		if in.EventID == "c1.result" {
+			return said{event: message(event.Tool, "note", "[gone]")}
+		}
+		return said{}
+	}
+	w.then(func() { w.post("e1", "go") })
+	w.run(workflows.Input{})
+	require.ElementsMatch(t, []string{"c1.result: replaced", "c2.result: passed"}, w.heard(), "S0-33")
+	for _, d := range stored[event.Interception](w.fakes, event.TypeHook) {
+		if d.EventID == "c1.result" {
+			require.Equal(t, "[gone]", d.Message.Content)
+			require.Equal(t, "c1", d.Message.ToolCallID)
+		}
+	}
+	require.Len(t, w.models, 2, "S2-13")
+	require.Subset(t, ids(w.models[1].Flush.Records), []string{"c1.result.hook", "c2.result.hook"}, "S0-35 the model sees them as hooks have left them")
+}
+
+func TestModelCallIsTuned(t *testing.T) {
+	w := hookedWorld(t, newFakes(t), setOf(t, []hook.Hook{function("tune", event.TypeLLMCall)}))
+	w.model = script(plain("c1"))
+	w.hook = func(in thread.HookStep, _ string) said {
+		require.NotNil(t, in.Event, "it has no record yet")
+		if in.EventID == "e1.0.1.llm" {
+			return said{event: event.LLMCallEvent{ThreadID: "t1", AgentName: "assistant", Step: 1, Instructions: "Be brief.", Model: "demo/small"}}
+		}
+		return said{responses: []hook.Response{{Content: "that is enough", SenderType: event.System}}}
+	}
+	w.then(func() { w.post("e1", "go") })
+	w.run(workflows.Input{})
+	require.Len(t, w.models, 1, "S2-18")
+	require.Equal(t, "Be brief.", w.models[0].Instructions)
+	require.Equal(t, "demo/small", w.models[0].Model)
+	require.Equal(t, []string{"e1.0.1.llm: replaced", "e1.0.2.llm: responded"}, w.heard())
+}
+
+// TestMessageBecomesCalls: a hook that knows what to do spares the model.
+func TestMessageBecomesCalls(t *testing.T) {
+	guard := function("route", event.TypeMessage)
+	guard.Filter.CreatedBy = []event.CreatedBy{event.User}
+	w := hookedWorld(t, newFakes(t), setOf(t, []hook.Hook{guard}))
+	w.hook = func(thread.HookStep, string) said {
+		return said{event: event.ToolCallEvent{ThreadID: "t1", AgentName: "assistant", ToolCalls: []event.ToolCall{{ID: "x", Function: event.Function{Name: "note"}}}}}
+	}
+	w.then(func() { w.post("e1", "note this") })
+	w.run(workflows.Input{})
+	require.Equal(t, "e1.0.0", w.planned[0].MessageID)
+	require.Equal(t, w.planned[0].Only, w.tools)
+	require.Len(t, w.models, 1, "S0-34 the agent goes on with the result")
+	require.Equal(t, "e1.0.1", w.models[0].MessageID)
+}
+
+// TestOneTurnAtATimeWhileHooksDecide: posts wait, whatever a hook waits for.
+func TestOneTurnAtATimeWhileHooksDecide(t *testing.T) {
+	w := hookedWorld(t, newFakes(t), setOf(t, []hook.Hook{personHook("person", event.TypeMessage)}))
+	people := (&persons{}).register(w)
+	w.then(func() { w.post("e1", "hello") })
+	w.then(func() {
+		w.post("e2", "waits")
+		s := w.state()
+		require.Equal(t, signals.Running, s.Status)
+		require.Equal(t, "hook/ns/t1/e1", s.Turn.Deciding[0].WorkflowID)
+	})
+	w.at += 10 * 24 * time.Hour
+	w.then(func() {
+		require.Equal(t, 1, w.state().QueueLength)
+		require.Equal(t, "hello", asMessage(t, people.requests[0].Event))
+		w.says("person", hook.Verdict{Event: rawOf(t, message(event.User, "ann", "other"))})
+	})
+	w.then(func() { w.saysOn("e1.0.1", "person", hook.Verdict{}) })
+	w.then(func() { w.saysOn("e2", "person", hook.Verdict{}) })
+	w.then(func() { w.saysOn("e2.0.1", "person", hook.Verdict{}) })
+	w.run(workflows.Input{})
+	require.Equal(t, []string{"e1: replaced", "e1.0.1: passed", "e2: passed", "e2.0.1: passed"}, w.heard())
+	require.Equal(t, []string{"e1: hello", "e1.0.1: ok", "e2: waits", "e2.0.1: ok"}, w.messages(), "S0-T6")
+}
+
+// TestSteerWhileHooksDecide: who asks for the turn of a message that is about to join
+// another one is not sent away.
+func TestSteerWhileHooksDecide(t *testing.T) {
+	w := hookedWorld(t, newFakes(t), setOf(t, []hook.Hook{personHook("person", event.TypeMessage)}))
+	people := (&persons{}).register(w)
+	w.model = script(asks("c1"))
+	var first, again *answer
+	w.then(func() { w.post("e1", "go") })
+	w.then(func() { w.says("person", hook.Verdict{}) })
+	steer := says("e2", "and mind the gap")
+	steer.OnBusy = signals.Steer
+	w.then(func() { first = w.update(signals.UpdateTurn, steer) })
+	w.then(func() { w.decide("c1", event.Approve, "") })
+	w.then(func() { w.saysOn("c1.result", "person", hook.Verdict{}) })
+	w.then(func() {
+		require.Len(t, people.requests, 3)
+		require.False(t, first.done, "it waits for the turn that it joins")
+		again = w.update(signals.UpdateTurn, steer)
+	})
+	w.then(func() {
+		require.NoError(t, again.rejected)
+		w.saysOn("e2.steer.e1", "person", hook.Verdict{Event: rawOf(t, message(event.User, "ann", "mind the gap"))})
+	})
+	w.then(func() { w.saysOn("e1.0.2", "person", hook.Verdict{}) })
+	w.run(workflows.Input{})
+	for _, a := range []*answer{first, again} {
+		require.NoError(t, a.err)
+		require.Equal(t, signals.TurnCompleted, a.result.(signals.TurnResult).Status)
+	}
+	require.Equal(t, "e2", w.models[1].ReplyTo)
+	require.Contains(t, w.heard(), "e2: replaced")
+}
+
+func TestSetStatusByUpdate(t *testing.T) {
+	w := newWorld(t)
+	w.model = script(asks("c1"))
+	var waiting, processing, refused *answer
+	set := func(id string, st event.Status) *answer {
+		return w.update(signals.UpdateSetStatus, signals.SetStatus{EventID: id, Status: st, By: "ann", Reason: "test"})
+	}
+	w.then(func() { w.post("e1", "go"); w.post("e2", "waits") })
+	w.then(func() {
+		waiting = set("e2", event.Overwritten)
+		refused = set("e9", event.Completed)
+	})
+	w.then(func() { processing = set("e1", event.Failed) })
+	w.then(func() {
+		s := w.state()
+		require.Equal(t, signals.Idle, s.Status, "S2-46 its turn is interrupted")
+		require.Equal(t, "e1", s.Failed[0].ID)
+		var q signals.Queue
+		w.query(signals.QueryQueue, &q)
+		require.Equal(t, "e2", q.Ended[0].ID)
+		require.Equal(t, event.Overwritten, q.Ended[0].Status)
+		require.Nil(t, q.Processing, "S2-44")
+	})
+	w.run(workflows.Input{})
+	require.Equal(t, event.Overwritten, waiting.result.(signals.SetStatusResult).Item.Status)
+	require.Equal(t, event.Failed, processing.result.(signals.SetStatusResult).Item.Status)
+	requireRefused(t, signals.RefusedType, refused.rejected)
+	require.Empty(t, w.tools)
+	require.Contains(t, w.messages(), "c1.result: Tool execution was interrupted before it finished.")
+}
+
+func TestInterruptOfOneEvent(t *testing.T) {
+	w := newWorld(t)
+	w.model = script(asks("c1"))
+	interrupt := func(id string) {
+		w.SignalWorkflow(signals.SignalControl, signals.Control{Action: signals.ControlInterrupt, EventID: id, By: "ann"})
+	}
+	w.then(func() { w.post("e1", "go"); w.post("e2", "waits"); w.post("e3", "waits, too") })
+	w.then(func() { interrupt("e2"); interrupt("e9") })
+	w.then(func() {
+		require.Equal(t, signals.WaitingApproval, w.state().Status, "the turn in progress is another's")
+		require.Equal(t, 1, w.state().QueueLength)
+		interrupt("e1")
+	})
+	w.then(func() { interrupt("e3") })
+	w.run(workflows.Input{})
+	require.Len(t, stored[event.Rejected](w.fakes, event.TypeRejected), 1)
+	require.Len(t, w.models, 2)
+	require.NotContains(t, strings.Join(w.messages(), "\n"), "e2.0.1")
+}
+
+// TestInterruptWithTheLastReply: what a model has said to the end stands, though an
+// interrupt came with it.
+func TestInterruptWithTheLastReply(t *testing.T) {
+	w := newWorld(t)
+	w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+		if in.EventID == "e1" {
+			w.SignalWorkflowSkippingWorkflowTask(signals.SignalControl, signals.Control{Action: signals.ControlInterrupt, By: "ann"})
+		}
+		return reply(in, "all said"), nil
+	}
+	var turn *answer
+	w.then(func() { turn = w.update(signals.UpdateTurn, says("e1", "go")) })
+	w.run(workflows.Input{})
+	out := turn.result.(signals.TurnResult)
+	require.Equal(t, signals.TurnCompleted, out.Status, "there was nothing left to interrupt")
+	require.Equal(t, "all said", out.Message.Content)
+	require.Len(t, stored[event.Final](w.fakes, event.TypeFinal), 1, "S1-23")
+}
