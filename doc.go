@@ -6,7 +6,7 @@
 // in a store, once and in order, whichever process dies in between.
 //
 // An application declares its agents and tools in a [Config], makes a [Runtime]
-// with [New], and then runs a worker ([Runtime.Run], or [Runtime.Register] with a
-// worker of its own), serves the HTTP API ([Runtime.Handler]), or talks to threads
-// ([Runtime.Client]).
+// with [New], and then runs a worker ([Runtime.Work], or [Runtime.Register] with a
+// worker of its own), serves the HTTP API ([Runtime.Handler]), posts messages and
+// follows them ([Runtime.Run]), or talks to threads ([Runtime.Client]).
 package threadmill

@@ -10,10 +10,11 @@ import (
 
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/worker"
-	"go.temporal.io/sdk/workflow"
 
 	"github.com/threadmill/threadmill/activities"
 	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/feed"
 	"github.com/threadmill/threadmill/internal/server"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/signals"
@@ -52,6 +53,20 @@ type Config struct {
 	// Tools are all tools; an agent uses those that it names.
 	Tools []tool.Tool
 
+	// Hooks see every event of every thread before it has any effect, in this order.
+	Hooks []hook.Hook
+
+	// Processors replace the default processing of types of events, after the hooks.
+	Processors []hook.Processor
+
+	// Callbacks see, and may replace, what the viewers of this runtime are shown: those
+	// of Handler and of Run.
+	Callbacks Callbacks
+
+	// RegisterWith registers what is the application's own, such as hook workflows, with
+	// the runtime's worker. Register calls it.
+	RegisterWith func(worker.Registry)
+
 	// Namespace of the threads that Client and Handler serve. Default "default".
 	// Workers serve all namespaces.
 	Namespace string
@@ -67,6 +82,10 @@ type Config struct {
 	// not done by then is retried by another worker. Default 10 seconds.
 	StopTimeout time.Duration
 
+	// StaleAfter is how long a running step may be silent before it counts as lost with
+	// its worker, and is run again. Default 12 seconds, at least 10.
+	StaleAfter time.Duration
+
 	// DisableStickyCache makes the worker replay every workflow task from its history.
 	// It proves determinism in tests and costs much.
 	DisableStickyCache bool
@@ -79,7 +98,9 @@ type Config struct {
 type Runtime struct {
 	cfg        Config
 	activities *activities.Activities
+	workflows  workflows.Workflows
 	client     *threadclient.Client
+	feed       *feed.Feed
 	handler    http.Handler
 
 	closeStreams context.CancelFunc
@@ -93,6 +114,9 @@ func New(cfg Config) (*Runtime, error) {
 	if cfg.Store == nil {
 		return nil, errors.New("threadmill: Config.Store is required: one from sqlite.Open or postgres.Open")
 	}
+	if cfg.StaleAfter != 0 && cfg.StaleAfter < minStaleAfter {
+		return nil, fmt.Errorf("threadmill: Config.StaleAfter is %s, must be at least %s: a busy worker may be silent for a moment", cfg.StaleAfter, minStaleAfter)
+	}
 	if cfg.StopTimeout < 0 {
 		return nil, fmt.Errorf("threadmill: Config.StopTimeout is %s, must not be negative", cfg.StopTimeout)
 	}
@@ -103,9 +127,13 @@ func New(cfg Config) (*Runtime, error) {
 	if err != nil {
 		return nil, fmt.Errorf("threadmill: Config.Tools: %w", err)
 	}
-	r := &Runtime{cfg: cfg}
+	hooks, err := hook.NewSet(cfg.Hooks, cfg.Processors)
+	if err != nil {
+		return nil, fmt.Errorf("threadmill: Config: %w", err)
+	}
+	r := &Runtime{cfg: cfg, workflows: workflows.Workflows{Hooks: hooks, StaleAfter: cfg.StaleAfter}}
 	r.activities, err = activities.New(activities.Config{
-		Agents: cfg.Registry, Store: cfg.Store, Stream: cfg.Stream, Models: cfg.Models, Tools: tools,
+		Agents: cfg.Registry, Store: cfg.Store, Stream: cfg.Stream, Models: cfg.Models, Tools: tools, Hooks: hooks,
 		MaxModelAttempts: cfg.MaxModelAttempts, StopTimeout: cfg.StopTimeout, Logger: cfg.Logger,
 	})
 	if err != nil {
@@ -115,14 +143,23 @@ func New(cfg Config) (*Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
+	// A run applies the callbacks itself, to its own events only.
+	r.feed, err = feed.New(feed.Config{Store: cfg.Store, Stream: cfg.Stream, Logger: cfg.Logger})
+	if err != nil {
+		return nil, err
+	}
 	closing, closeStreams := context.WithCancel(context.Background())
 	r.closeStreams = closeStreams
 	r.handler, err = server.New(server.Config{
 		Threads: r.client, Store: cfg.Store, Stream: cfg.Stream, Agents: cfg.Registry, Namespace: r.client.Namespace(),
-		Ready: r.ready, Closing: closing, Logger: cfg.Logger,
+		View: cfg.Callbacks.views(cfg.Logger), Ready: r.ready, Closing: closing, Logger: cfg.Logger,
 	})
 	return r, err
 }
+
+// minStaleAfter is more than running steps are ever silent: they beat every 4 seconds,
+// and the worker holds a beat back for at most 6.
+const minStaleAfter = 10 * time.Second
 
 func (r *Runtime) ready(ctx context.Context) map[string]error {
 	_, err := r.cfg.Temporal.CheckHealth(ctx, &client.CheckHealthRequest{})
@@ -174,17 +211,20 @@ func (r *Runtime) CloseStreams() { r.closeStreams() }
 // MaxHeartbeatThrottleInterval should be 6 seconds, and its WorkerStopTimeout more than
 // Config.StopTimeout.
 func (r *Runtime) Register(w worker.Registry) {
-	w.RegisterWorkflowWithOptions(workflows.Thread, workflow.RegisterOptions{Name: signals.ThreadWorkflow})
+	r.workflows.Register(w)
 	r.activities.Register(w)
+	if r.cfg.RegisterWith != nil {
+		r.cfg.RegisterWith(w)
+	}
 }
 
 // reportWithin is how long a step that StopTimeout has ended may take to say so.
 const reportWithin = 5 * time.Second
 
-// Run runs a worker until ctx ends, and lets running steps finish for
+// Work runs a worker until ctx ends, and lets running steps finish for
 // Config.StopTimeout. Before that it makes sure that Temporal knows the search
 // attributes of threads.
-func (r *Runtime) Run(ctx context.Context) error {
+func (r *Runtime) Work(ctx context.Context) error {
 	if err := threadclient.EnsureAttributes(ctx, r.cfg.Temporal, r.cfg.TemporalNamespace); err != nil {
 		return err
 	}

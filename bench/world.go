@@ -79,7 +79,7 @@ var ids atomic.Int64
 
 func newID(prefix string) string { return fmt.Sprintf("%s%d", prefix, ids.Add(1)) }
 
-// workerOptions are those of [threadmill.Runtime.Run].
+// workerOptions are those of [threadmill.Runtime.Work].
 func workerOptions() worker.Options {
 	return worker.Options{
 		WorkflowTaskPollerBehavior: worker.NewPollerBehaviorAutoscaling(worker.PollerBehaviorAutoscalingOptions{}),
@@ -211,7 +211,7 @@ func (w *world) startThreadmill(ctx context.Context, o Options, m *model) error 
 	// The worker outlives ctx: what runs when a measurement is given up still ends.
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
-	go func() { ended <- runtime.Run(running) }()
+	go func() { ended <- runtime.Work(running) }()
 	w.onStop(func() error { stop(); return <-ended })
 	return nil
 }

@@ -65,7 +65,7 @@ func command() *cobra.Command {
 	f.StringVar(&o.httpAddr, "http", defaultHTTP, "host:port of the API")
 	f.StringVar(&o.temporalAddr, "temporal", embedded.DefaultAddr, "host:port of Temporal")
 	f.StringVar(&o.uiAddr, "ui", defaultUI, `host:port of Temporal's Web UI; "" is none`)
-	f.StringVar(&o.config, "config", "", "YAML file with agents, models and tools (default: ./"+defaultConfig+", if there is one)")
+	f.StringVar(&o.config, "config", "", "YAML file with agents, models, tools and hooks (default: ./"+defaultConfig+", if there is one)")
 	f.BoolVar(&o.memory, "memory", false, "keep everything in memory: nothing is left in the end")
 	f.TextVar(&o.logLevel, "log-level", slog.LevelWarn, "debug, info, warn or error")
 	return cmd

@@ -95,6 +95,9 @@ func (s *server) announce(out io.Writer) {
 		row("Configuration", "%s", s.config)
 	}
 	row("Agents", "%s", s.whichAgents())
+	if len(s.settings.Hooks) > 0 {
+		row("Hooks", "%s; each needs a worker there", s.settings.WhichHooks())
+	}
 	// Nothing is written before Flush, and nobody can be told if that fails.
 	_ = w.Flush()
 	fmt.Fprintf(out, "\nTalk to it:  %s\n", s.chat())

@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/api/history/v1"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/world"
@@ -145,6 +146,9 @@ func TestBudgets(t *testing.T) {
 			require.NoError(t, err)
 		}, cost{11, 2}},
 		{"posted and waited for by update", func(id string) { w.Say(id, "hello") }, cost{11, 2}},
+		{"run and watched from Go", func(id string) {
+			completes(t, begin(w, id, "count 200", threadmill.RunOptions{Stream: true}))
+		}, cost{11, 2}},
 		{"decided by update", func(id string) {
 			w.Post(id, `use shell_cmd {"command":"true"}`)
 			call := w.AwaitApproval(id, 1)[0]

@@ -2,6 +2,7 @@ package tests
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/world"
 )
@@ -59,15 +62,78 @@ func runExample(t *testing.T, name string) string {
 	return out.String()
 }
 
+// blocksOf returns what stands in a document's code blocks of a language.
+func blocksOf(t *testing.T, path, language string) []string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	var blocks []string
+	for _, block := range regexp.MustCompile("(?s)```"+language+"\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
+		blocks = append(blocks, block[1])
+	}
+	require.NotEmpty(t, blocks)
+	return blocks
+}
+
 // TestReadmeProgram keeps the Go code in the README the code of an example.
 func TestReadmeProgram(t *testing.T) {
-	readme, err := os.ReadFile("../README.md")
-	require.NoError(t, err)
 	program, err := os.ReadFile("../examples/tool/main.go")
 	require.NoError(t, err)
-	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(readme), -1)
-	require.NotEmpty(t, blocks)
-	for _, block := range blocks {
-		require.Contains(t, string(program), block[1])
+	for _, block := range blocksOf(t, "../README.md", "go") {
+		require.Contains(t, string(program), block)
 	}
+}
+
+// TestHooksGuide keeps the Go code in docs/hooks.md the code of examples, and its JSON
+// what hook workflows are given, may return, and leave in the records.
+func TestHooksGuide(t *testing.T) {
+	var programs strings.Builder
+	for _, name := range []string{"guardrail", "custom"} {
+		program, err := os.ReadFile("../examples/" + name + "/main.go")
+		require.NoError(t, err)
+		programs.Write(program)
+	}
+	for _, block := range blocksOf(t, "../docs/hooks.md", "go") {
+		require.Contains(t, programs.String(), block)
+	}
+	seen := map[string]event.Event{}
+	for _, block := range blocksOf(t, "../docs/hooks.md", "json") {
+		switch {
+		case strings.HasPrefix(block, `{"hook"`):
+			var in hook.Request
+			readWhole(t, block, &in)
+			e, err := event.Unmarshal(in.Event)
+			require.NoError(t, err, block)
+			require.Equal(t, asJSON(t, in.Event), asJSON(t, e))
+			seen[e.EventType()] = e
+		case strings.Contains(block, `"outcome"`):
+			var decided event.Interception
+			readWhole(t, block, &decided)
+		default:
+			var verdict hook.Verdict
+			readWhole(t, block, &verdict)
+			answer, err := verdict.Read(event.MessageEvent{CreatedBy: event.User, ThreadID: "t1"})
+			require.NoError(t, err, block)
+			require.NotEqual(t, event.Passed, answer.Outcome)
+		}
+	}
+	require.Len(t, seen, 4, "a message, calls, a model call, an event of one's own")
+}
+
+// readWhole reads JSON all of whose fields are known, and reads the same when it is
+// written again.
+func readWhole[T any](t *testing.T, block string, into *T) {
+	t.Helper()
+	dec := json.NewDecoder(strings.NewReader(block))
+	dec.DisallowUnknownFields()
+	require.NoError(t, dec.Decode(into), block)
+	require.JSONEq(t, block, asJSON(t, into))
+}
+
+// asJSON is v as JSON, with its fields in their order.
+func asJSON(t *testing.T, v any) string {
+	t.Helper()
+	raw, err := json.Marshal(v)
+	require.NoError(t, err)
+	return string(raw)
 }

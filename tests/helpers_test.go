@@ -4,6 +4,9 @@ import (
 	"context"
 
 	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/history/v1"
+	"go.temporal.io/sdk/client"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/store"
@@ -22,4 +25,18 @@ func awaitMessages(w *world.World, thread string, n int) {
 		newest, err := w.Store.Records(context.Background(), w.Key(thread), store.Query{Types: []string{event.TypeMessage}, Limit: store.MaxLimit})
 		return err == nil && len(newest) >= n
 	}, waitLong, waitTick)
+}
+
+// runHistory returns the events of one run of a workflow; "" is the current one.
+func runHistory(ctx context.Context, temporal client.Client, workflowID, runID string) ([]*history.HistoryEvent, error) {
+	var out []*history.HistoryEvent
+	it := temporal.GetWorkflowHistory(ctx, workflowID, runID, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	for it.HasNext() {
+		e, err := it.Next()
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, e)
+	}
+	return out, nil
 }

@@ -64,7 +64,7 @@ var boundaries = []boundary{
 	{
 		name:  "decisions are plain Go, without Temporal, I/O or chance",
 		rooms: []string{"internal/thread", "internal/knowledge"},
-		only:  []string{"event", "signals", "internal/thread", "internal/knowledge", "github.com/oklog/ulid/v2"},
+		only:  []string{"event", "hook", "signals", "internal/thread", "internal/knowledge", "github.com/oklog/ulid/v2"},
 		plain: true,
 	},
 	{

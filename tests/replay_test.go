@@ -2,19 +2,22 @@ package tests
 
 import (
 	"flag"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/history/v1"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/world"
@@ -27,28 +30,36 @@ var update = flag.Bool("update", false, "write the histories of the current vers
 // shape is the folder of the histories that the current code writes. A release
 // gives it a new name; the old folders are replayed for as long as threads that
 // began with them may live.
-const shape = "testdata/histories/v0.1"
+const shape = "testdata/histories/v0.2"
 
-// TestReplay replays the stored histories of every released shape.
+// TestReplay replays the stored histories of every released shape, on workers with the
+// hooks that there were, and on workers with others.
 func TestReplay(t *testing.T) {
 	if *update {
 		record(t)
 	}
 	files, err := filepath.Glob("testdata/histories/*/*.json")
 	require.NoError(t, err)
-	require.GreaterOrEqual(t, len(files), len(lives), "stored histories; write them with -update")
+	require.GreaterOrEqual(t, len(files), len(lives)+len(hookedLives), "stored histories; write them with -update")
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(strings.TrimPrefix(file, "testdata/histories/"), ".json"), func(t *testing.T) {
 			data, err := os.ReadFile(file)
 			require.NoError(t, err)
 			h := &history.History{}
 			require.NoError(t, protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(data, h))
-			r := worker.NewWorkflowReplayer()
-			r.RegisterWorkflowWithOptions(workflows.Thread, workflow.RegisterOptions{Name: signals.ThreadWorkflow})
-			id := h.GetEvents()[0].GetWorkflowExecutionStartedEventAttributes().GetWorkflowId()
-			require.NoError(t, r.ReplayWorkflowHistoryWithOptions(nil, h, worker.ReplayWorkflowHistoryOptions{OriginalExecution: workflow.Execution{ID: id, RunID: "replay"}}))
+			for name, hooks := range workersOf(t) {
+				t.Run(name, func(t *testing.T) { require.NoError(t, replay(h, hooks)) })
+			}
 		})
 	}
+}
+
+// replay replays a history on a worker with these hooks.
+func replay(h *history.History, hooks *hook.Set) error {
+	r := worker.NewWorkflowReplayer()
+	(&workflows.Workflows{Hooks: hooks}).Register(r)
+	id := h.GetEvents()[0].GetWorkflowExecutionStartedEventAttributes().GetWorkflowId()
+	return r.ReplayWorkflowHistoryWithOptions(nil, h, worker.ReplayWorkflowHistoryOptions{OriginalExecution: workflow.Execution{ID: id, RunID: "replay"}})
 }
 
 // lives are threads that go through everything that a thread can go through.
@@ -131,38 +142,66 @@ func liveLong(t *testing.T, w *world.World, id string) {
 	settle(w, id)
 }
 
-// record lives each life once and stores the histories of all its runs.
+// record lives each life once and stores the histories of all its workflows.
 func record(t *testing.T) {
-	w := world.New(t, world.Options{Dynamic: map[string]any{"limit.historyCount.suggestContinueAsNew": 60}})
+	o := world.Options{Dynamic: map[string]any{"limit.historyCount.suggestContinueAsNew": 60}}
+	plain := world.New(t, o)
+	for name, live := range lives {
+		id := plain.Open("assistant")
+		first := run(plain, id)
+		live(t, plain, id)
+		storeRuns(t, plain, id, first, name)
+	}
+	stored := map[string]bool{}
+	for _, name := range slices.Sorted(maps.Keys(hookedLives)) {
+		r := newRecordedWorld(t, o)
+		id := r.Open("assistant", "critic")
+		first := run(r.World, id)
+		hookedLives[name](t, r, id)
+		settle(r.World, id)
+		storeRuns(t, r.World, id, first, name)
+		storeHooks(t, r.World, id, first, name, stored)
+	}
+}
+
+// storeRuns stores all runs of a thread.
+func storeRuns(t *testing.T, w *world.World, id, first, name string) {
+	t.Helper()
+	for i, events := range runsOf(w, id, first) {
+		file := name
+		if i > 0 {
+			file = fmt.Sprintf("%s-%d", name, i+1)
+		}
+		write(t, file, events)
+	}
+}
+
+func write(t *testing.T, name string, events []*history.HistoryEvent) {
+	t.Helper()
 	host, err := os.Hostname()
 	require.NoError(t, err)
+	data, err := protojson.MarshalOptions{Multiline: true, Indent: " "}.Marshal(&history.History{Events: events})
+	require.NoError(t, err)
+	clean := strings.ReplaceAll(string(data), host+":", "worker:")
 	require.NoError(t, os.MkdirAll(shape, 0o750))
-	for name, live := range lives {
-		id := w.Open("assistant")
-		first := run(w, id)
-		live(t, w, id)
-		runs := map[string]string{name: first}
-		if last := run(w, id); last != first {
-			runs[name+"-last"] = last
-		}
-		for file, runID := range runs {
-			data, err := protojson.MarshalOptions{Multiline: true, Indent: " "}.Marshal(&history.History{Events: historyOf(w, id, runID)})
-			require.NoError(t, err)
-			clean := strings.ReplaceAll(string(data), host+":", "worker:")
-			require.NoError(t, os.WriteFile(filepath.Join(shape, file+".json"), []byte(clean), 0o600))
-		}
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(shape, name+".json"), []byte(clean), 0o600))
 }
 
 // historyOf returns the events of one run of a thread's workflow; "" is the current one.
 func historyOf(w *world.World, thread, runID string) []*history.HistoryEvent {
 	w.T.Helper()
-	var out []*history.HistoryEvent
-	it := w.Temporal.GetWorkflowHistory(w.Ctx(), signals.WorkflowID(w.TaskQueue, thread), runID, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
-	for it.HasNext() {
-		e, err := it.Next()
-		require.NoError(w.T, err)
-		out = append(out, e)
-	}
+	out, err := runHistory(w.Ctx(), w.Temporal, signals.WorkflowID(w.TaskQueue, thread), runID)
+	require.NoError(w.T, err)
 	return out
+}
+
+// runsOf returns the events of a thread's workflow, run by run from one on.
+func runsOf(w *world.World, thread, runID string) (runs [][]*history.HistoryEvent) {
+	w.T.Helper()
+	for runID != "" {
+		events := historyOf(w, thread, runID)
+		runs = append(runs, events)
+		runID = events[len(events)-1].GetWorkflowExecutionContinuedAsNewEventAttributes().GetNewExecutionRunId()
+	}
+	return runs
 }

@@ -70,7 +70,7 @@ processes. /healthz and /readyz are served in every role.`,
 	f := cmd.Flags()
 	f.StringSliceVar(&o.roles, "roles", []string{roleWorker, roleAPI}, "what this process does")
 	f.StringVar(&o.http, "http", ":8080", "host:port of the API, or of /healthz and /readyz alone")
-	f.StringVar(&o.config, "config", "", "YAML file with agents, models and tools (default: one agent, by the environment)")
+	f.StringVar(&o.config, "config", "", "YAML file with agents, models, tools and hooks (default: one agent, by the environment)")
 	f.StringVar(&o.profile, "profile", "", "profile of Temporal's configuration file (TEMPORAL_PROFILE)")
 	f.StringVar(&o.sqlite, "sqlite", "", "keep records in this file instead of PostgreSQL: for one machine")
 	f.StringVar(&o.taskQueue, "task-queue", signals.DefaultTaskQueue, "task queue of the threads")

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"net"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -64,4 +65,18 @@ func TestMistakes(t *testing.T) {
 			require.Contains(t, stderr.String(), "worker: "+c.line)
 		})
 	}
+}
+
+// TestHooksOnTheThreadsQueue: the file is checked against the queue that the flag names.
+func TestHooksOnTheThreadsQueue(t *testing.T) {
+	t.Chdir(t.TempDir())
+	t.Setenv(program.EnvDatabaseURL, "")
+	t.Setenv(program.EnvNATSURL, "")
+	require.NoError(t, os.WriteFile("hooks.yaml", []byte("agents: [{name: a, model: demo/demo}]\n"+
+		"hooks: [{name: guard, workflow: {type: Guard, taskQueue: mine}}]\n"), 0o600))
+	cmd, stderr := command(), &bytes.Buffer{}
+	cmd.SetArgs([]string{"--http", "127.0.0.1:0", "--sqlite", "records.db", "--config", "hooks.yaml", "--task-queue", "mine"})
+	cmd.SetErr(stderr)
+	require.Equal(t, program.ExitUsage, program.Execute(t.Context(), cmd), stderr)
+	require.Contains(t, stderr.String(), `hooks.yaml:2:58: hooks[0].workflow.taskQueue: "mine" is where the threads themselves run`)
 }

@@ -29,7 +29,7 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	if err := o.checkServers(os.Getenv); err != nil {
 		return err
 	}
-	settings, err := program.Load(program.SettingsConfig{File: o.config, Logger: log})
+	settings, err := program.Load(program.SettingsConfig{File: o.config, TaskQueue: o.taskQueue, Logger: log})
 	if err != nil {
 		return err
 	}
@@ -63,6 +63,9 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 		Namespace: o.namespace, TaskQueue: o.taskQueue, StopTimeout: o.drain, Logger: log,
 	}
 	settings.Apply(&cfg)
+	if len(settings.Hooks) > 0 && o.has(roleWorker) {
+		log.Info("hook workflows decide on events; each needs a worker on its task queue", "hooks", settings.WhichHooks())
+	}
 	runtime, err := threadmill.New(cfg)
 	if err != nil {
 		return err

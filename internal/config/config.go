@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/hook"
 )
 
 // Types of a [Provider].
@@ -38,6 +39,13 @@ type Config struct {
 	Models []Provider
 
 	Tools Tools
+
+	// Hooks are workflows that see events, in the order in which they are asked.
+	Hooks []hook.Hook
+
+	// StaleAfter is how long a running step may be silent before it is run again. Zero
+	// is the runtime's default.
+	StaleAfter time.Duration
 
 	// Files are the paths that were read, the configuration itself first. Empty
 	// without a file.
@@ -138,6 +146,9 @@ func Env(getenv func(string) string) Option { return func(d *document) { d.geten
 func KnownTools(names ...string) Option {
 	return func(d *document) { d.tools = append(d.tools, names...) }
 }
+
+// ThreadsQueue names the task queue of the threads, which no hook workflow can have.
+func ThreadsQueue(name string) Option { return func(d *document) { d.taskQueue = name } }
 
 // Load reads the file at path. Every mistake in it is an [*Error]; several are
 // joined, in order of their lines.

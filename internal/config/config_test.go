@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/hook"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -39,7 +41,7 @@ func TestMistakes(t *testing.T) {
 			require.NoError(t, err)
 			_, err = Parse(name, data, "testdata", Env(env(
 				"TEST_URL", "https://models.example/v1", "GARBLED_URL", "https://me:hunter2@models.example",
-			)))
+			)), ThreadsQueue("threads"))
 			require.Error(t, err)
 			var mistake *Error
 			require.ErrorAs(t, err, &mistake)
@@ -97,13 +99,31 @@ func TestFull(t *testing.T) {
 			},
 			Clock: Clock{Timezone: berlin},
 		},
-		Files: []string{filepath.Join(dir, "full.yaml"), filepath.Join(dir, "prompts", "poet.md")},
+		Hooks: []hook.Hook{
+			{
+				Name: "guard", Workflow: &hook.Workflow{Type: "BlockPrompt", TaskQueue: "guards"},
+				Filter: hook.Filter{Types: []string{"message"}, CreatedBy: []event.CreatedBy{event.User}, Namespaces: []string{"default", "acme"}},
+			},
+			{
+				Name: "sign-off", Workflow: &hook.Workflow{Type: "SignOff", TaskQueue: "people"},
+				Filter: hook.Filter{
+					Types: []string{"tool_call", "message", "*"}, CreatedBy: []event.CreatedBy{event.Agent, event.Tool},
+					Agents: []string{"poet", "assistant"}, Tools: []string{"shell_cmd"},
+				},
+				OnFailure: hook.Open, Timeout: 72 * time.Hour, MaxAttempts: 2, HoldOutput: true,
+			},
+			{Name: "all", Workflow: &hook.Workflow{Type: "Watch", TaskQueue: "guards"}, OnFailure: hook.Closed},
+		},
+		StaleAfter: 20 * time.Second,
+		Files:      []string{filepath.Join(dir, "full.yaml"), filepath.Join(dir, "prompts", "poet.md")},
 	}, c)
 	for _, a := range c.Agents {
 		require.NoError(t, a.Validate())
 		_, _, ok := c.Provider(a.Model)
 		require.True(t, ok, a.Model)
 	}
+	_, err = hook.NewSet(c.Hooks, nil)
+	require.NoError(t, err)
 	p, model, ok := c.Provider("local/org/model:7b")
 	require.True(t, ok)
 	require.Equal(t, "local", p.Name)
@@ -172,7 +192,7 @@ func TestKey(t *testing.T) {
 
 func TestSecretStaysHidden(t *testing.T) {
 	c := Config{Models: []Provider{{Name: "openai", APIKey: "sk-verysecret"}}}
-	encoded, err := json.Marshal(c)
+	encoded, err := json.Marshal(c.Models)
 	require.NoError(t, err)
 	for _, shown := range []string{
 		fmt.Sprint(c), fmt.Sprintf("%+v", c), fmt.Sprintf("%#v", c), fmt.Sprintf("%q", c.Models[0].APIKey), string(encoded),
@@ -218,6 +238,24 @@ func TestBoundsAreThoseOfAgent(t *testing.T) {
 		require.NoError(t, agent.Agent{Name: "a", Model: "m/m", Limits: c.ok}.Validate(), c.name)
 		require.Error(t, agent.Agent{Name: "a", Model: "m/m", Limits: c.over}.Validate(), c.name)
 	}
+}
+
+func TestBoundsAreThoseOfHook(t *testing.T) {
+	of := func(timeout time.Duration, attempts int) error {
+		return hook.Hook{Name: "h", Workflow: &hook.Workflow{Type: "w"}, Timeout: timeout, MaxAttempts: attempts}.Validate()
+	}
+	require.NoError(t, of(maxHookTimeout, maxHookAttempts))
+	require.Error(t, of(maxHookTimeout+1, 1))
+	require.Error(t, of(1, maxHookAttempts+1))
+}
+
+// TestThreadsQueue: only whoever runs the threads knows where that is.
+func TestThreadsQueue(t *testing.T) {
+	const file = "agents: [{name: a, model: demo/demo}]\nhooks: [{name: h, workflow: {type: W, taskQueue: q}}]\n"
+	_, err := Parse("f", []byte(file), "", Env(env()))
+	require.NoError(t, err)
+	_, err = Parse("f", []byte(file), "", Env(env()), ThreadsQueue("q"))
+	require.ErrorContains(t, err, `hooks[0].workflow.taskQueue: "q" is where the threads themselves run`)
 }
 
 func TestDefault(t *testing.T) {

@@ -1,9 +1,9 @@
 // Package config reads the file in which people who write no Go declare their
-// agents.
+// agents, and the workflows of theirs that are hooks.
 //
 // [Load] returns what the file says as plain values: [agent.Agent] for each agent,
-// and a description of each provider of models and of each built-in tool, from
-// which the caller builds them. [Default] is the configuration without a file.
+// [hook.Hook] for each hook workflow, and a description of each provider of models and
+// of each built-in tool, from which the caller builds them. [Default] is the configuration without a file.
 // [Source] follows a file, so that an edited prompt applies to the next model call.
 //
 // Nothing is guessed: a field that is not known, a name that nothing has, a value

@@ -22,6 +22,9 @@ type document struct {
 	getenv func(string) string
 	tools  []string
 
+	// taskQueue is that of the threads, if it is known.
+	taskQueue string
+
 	lines   []string
 	anchors map[string]ast.Node
 	files   []file

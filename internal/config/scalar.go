@@ -115,8 +115,19 @@ func (v value) count(most int, unset string) (int, bool) {
 	return int(integer(n)), true
 }
 
-// duration returns a time such as 30s or 10m.
-func (v value) duration(most, unset time.Duration) (time.Duration, bool) {
+// boolean returns true or false.
+func (v value) boolean() (is, ok bool) {
+	n, ok := v.doc.resolve(v.node).(*ast.BoolNode)
+	if !ok {
+		v.fail("is %s, must be true or false", v.shown())
+		return false, false
+	}
+	return n.Value, true
+}
+
+// duration returns a time such as 30s or 10m, with no least one if that is 0; unset
+// says what leaving the field out means.
+func (v value) duration(least, most time.Duration, unset string) (time.Duration, bool) {
 	switch n := v.doc.resolve(v.node).(type) {
 	case *ast.IntegerNode, *ast.FloatNode:
 		v.fail("%s has no unit: write it like %ss or %[1]sm", n.GetToken().Value, n.GetToken().Value)
@@ -130,13 +141,20 @@ func (v value) duration(most, unset time.Duration) (time.Duration, bool) {
 	switch {
 	case err != nil:
 		v.fail("%q is not a duration: write a number with its unit, such as 500ms, 30s, 10m or 1h30m", s)
-	case t <= 0 || t > most:
-		v.fail("is %s, must be positive and at most %s; leave it out for the default, %s", s, short(most), short(unset))
+	case t <= 0 || t < least || t > most:
+		bounds := "positive and at most "
+		if least > 0 {
+			bounds = short(least) + " to "
+		}
+		v.fail("is %s, must be %s%s; leave it out for %s", s, bounds, short(most), unset)
 	default:
 		return t, true
 	}
 	return 0, false
 }
+
+// byDefault says what leaving a duration out means.
+func byDefault(t time.Duration) string { return "the default, " + short(t) }
 
 // short is the duration without its zeros: 10m, not 10m0s.
 func short(t time.Duration) string {

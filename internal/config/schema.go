@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/goccy/go-yaml/ast"
@@ -11,13 +12,14 @@ import (
 	"github.com/threadmill/threadmill/agent"
 )
 
-var topFields = []string{"version", "models", "agents", "tools", "limits"}
+var topFields = []string{"version", "models", "agents", "tools", "limits", "hooks", "temporal"}
 
-// config reads the whole file. Agents come last: they refer to the rest.
+// config reads the whole file. Agents come late: they refer to the rest, and hooks to
+// them.
 func (d *document) config(root value) *Config {
 	c := &Config{Tools: defaultTools()}
 	c.Tools.Shell.Root = d.relative(c.Tools.Shell.Root)
-	var agents *field
+	var agents, hooks *field
 	var limits agent.Limits
 	models := d.builtIn()
 	for _, f := range root.fields(topFields...) {
@@ -32,22 +34,42 @@ func (d *document) config(root value) *Config {
 			limits = f.limits()
 		case "agents":
 			agents = &f
+		case "hooks":
+			hooks = &f
+		case "temporal":
+			f.temporal(c)
 		}
 	}
-	if agents == nil {
-		if !root.has("agents", topFields) {
-			root.doc.fail(root.at, "agents", "is missing: the file needs at least one agent, with a name and a model")
-		}
-		return c
+	switch {
+	case agents != nil:
+		c.Agents = d.agents(agents.value, limits, models)
+		c.Models = models.result()
+	case !root.has("agents", topFields):
+		root.doc.fail(root.at, "agents", "is missing: the file needs at least one agent, with a name and a model")
 	}
-	c.Agents = d.agents(agents.value, limits, models)
-	c.Models = models.result()
+	if hooks != nil {
+		c.Hooks = d.hooks(hooks.value, c.Agents)
+	}
 	return c
 }
 
 func (f field) version() {
 	if n, ok := f.doc.resolve(f.node).(*ast.IntegerNode); !ok || n.GetToken().Value != "1" {
 		f.fail("must be 1, the only version there is")
+	}
+}
+
+// The least and the default of staleAfter are those of the runtime, which a test of
+// package program compares.
+const (
+	minStaleAfter     = 10 * time.Second
+	maxStaleAfter     = time.Hour
+	defaultStaleAfter = 12 * time.Second
+)
+
+func (f field) temporal(c *Config) {
+	for _, f := range f.fields("staleAfter") {
+		c.StaleAfter, _ = f.duration(minStaleAfter, maxStaleAfter, byDefault(defaultStaleAfter))
 	}
 }
 
@@ -59,7 +81,7 @@ func (f field) limits() agent.Limits {
 		case "maxSteps":
 			l.MaxSteps, _ = f.count(maxSteps, fmt.Sprintf("the default, %d", agent.DefaultMaxSteps))
 		case "modelTimeout":
-			l.ModelTimeout, _ = f.duration(maxModelTimeout, agent.DefaultModelTimeout)
+			l.ModelTimeout, _ = f.duration(0, maxModelTimeout, byDefault(agent.DefaultModelTimeout))
 		case "contextMessages":
 			l.ContextMessages, _ = f.count(maxContext, fmt.Sprintf("the default, %d", agent.DefaultContextMessages))
 		}

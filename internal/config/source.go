@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -35,7 +36,7 @@ type Source struct {
 	current *Config
 	files   []file
 	checked time.Time
-	warned  bool // that a restart is needed
+	warned  string // which parts need a restart
 }
 
 var _ agent.Registry = (*Source)(nil)
@@ -103,13 +104,32 @@ func (s *Source) adopt(c *Config) error {
 			return fmt.Errorf("agent %q uses provider %q, which is new or has changed: restart to use it", a.Name, now.Name)
 		}
 	}
-	changed := !reflect.DeepEqual(c.Tools, s.current.Tools) || !sameProviders(c.Models, s.current.Models)
-	if changed && !s.warned {
-		s.log.Warn("models or tools have changed: restart to apply that", "file", s.path)
+	changed := s.needRestart(c)
+	if changed != "" && changed != s.warned {
+		s.log.Warn(changed+" have changed: restart to apply that", "file", s.path)
 	}
 	s.warned = changed
-	c.Models, c.Tools = s.current.Models, s.current.Tools
+	c.Models, c.Tools, c.Hooks, c.StaleAfter = s.current.Models, s.current.Tools, s.current.Hooks, s.current.StaleAfter
 	return nil
+}
+
+// needRestart lists the parts of the file that are as they were until a restart.
+func (s *Source) needRestart(c *Config) string {
+	var parts []string
+	for _, part := range []struct {
+		name string
+		same bool
+	}{
+		{"models", sameProviders(c.Models, s.current.Models)},
+		{"tools", reflect.DeepEqual(c.Tools, s.current.Tools)},
+		{"hooks", reflect.DeepEqual(c.Hooks, s.current.Hooks)},
+		{"settings of Temporal", c.StaleAfter == s.current.StaleAfter},
+	} {
+		if !part.same {
+			parts = append(parts, part.name)
+		}
+	}
+	return strings.Join(parts, ", ")
 }
 
 // sameProviders reports whether no provider is new or has changed. One that is

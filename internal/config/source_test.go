@@ -164,6 +164,47 @@ func TestSourceDoesNotChangeProviders(t *testing.T) {
 	require.Equal(t, models, f.source.Config().Models)
 }
 
+// TestSourceDoesNotChangeHooks: an edit of them applies with a restart, and says so.
+func TestSourceDoesNotChangeHooks(t *testing.T) {
+	guard := func(queue string) string {
+		return "hooks: [{name: guard, workflow: {type: Guard, taskQueue: " + queue + "}, filter: {agents: [a]}}]\n"
+	}
+	const restart = `msg="hooks have changed: restart to apply that"`
+	f := follow(t, guard("one")+prompt("one"))
+	hooks := f.source.Config().Hooks
+	require.Len(t, hooks, 1)
+
+	f.write(f.path, guard("one")+prompt("two"))
+	require.Equal(t, "two", f.later().Instructions)
+	require.Zero(t, f.logged("restart"), "the same hooks, read again: %s", f.log.String())
+
+	f.write(f.path, guard("two")+prompt("three"))
+	require.Equal(t, "three", f.later().Instructions, "the agents do not wait for the restart")
+	require.Equal(t, hooks, f.source.Config().Hooks)
+	require.Equal(t, 1, f.logged(restart), f.log.String())
+
+	f.write(f.path, prompt("four"))
+	require.Equal(t, "four", f.later().Instructions)
+	require.Equal(t, hooks, f.source.Config().Hooks, "one that is gone from the file is asked until the restart")
+	require.Equal(t, 1, f.logged(restart), "said once")
+
+	f.write(f.path, "temporal: {staleAfter: 20s}\n"+prompt("five"))
+	require.Equal(t, "five", f.later().Instructions)
+	require.Zero(t, f.source.Config().StaleAfter)
+	require.Equal(t, 1, f.logged("hooks, settings of Temporal have changed: restart to apply that"), f.log.String())
+
+	f.write(f.path, guard("one")+prompt("six"))
+	f.later()
+	require.Equal(t, 2, f.logged("have changed: restart"), "all is as at the start again")
+	f.write(f.path, guard("three")+prompt("seven"))
+	f.later()
+	require.Equal(t, 2, f.logged(restart))
+
+	f.write(f.path, strings.Replace(guard("one"), "[a]", "[b]", 1)+prompt("eight"))
+	require.Equal(t, "seven", f.later().Instructions, "mistakes in hooks are mistakes of the file")
+	require.Contains(t, f.log.String(), `hooks[0].filter.agents[0]: unknown agent`)
+}
+
 func TestSourceForMany(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f.yaml")

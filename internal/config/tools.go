@@ -42,7 +42,7 @@ func (f field) shell(s *Shell) {
 				s.Root = f.doc.relative(root)
 			}
 		case "timeout":
-			s.Timeout, _ = f.duration(maxShellTimeout, defaultShellTimeout)
+			s.Timeout, _ = f.duration(0, maxShellTimeout, byDefault(defaultShellTimeout))
 		case "maxOutput":
 			s.MaxOutput, _ = f.size(minOutput, maxOutput, defaultOutput)
 		case "maxProgress":

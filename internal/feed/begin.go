@@ -2,6 +2,7 @@ package feed
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -70,8 +71,11 @@ func (r *Reader) remember(ctx context.Context) error {
 	return nil
 }
 
+// finish notes that a message is stored, also if nobody is shown it.
 func (r *Reader) finish(rec event.Record) {
-	for _, e := range Events(rec) {
+	var m event.Message
+	if json.Unmarshal(rec.Payload, &m) == nil {
+		e := messageEvent(m)
 		r.seen.finish(&e)
 	}
 }
@@ -94,7 +98,7 @@ func (r *Reader) subscribe(ctx context.Context) error {
 		r.seeking = at.Seq > 0 && begun.Last > 0
 		r.late = at.IsZero()
 	case begun.Gap:
-		r.queue = append(r.queue, Item{at, gap()})
+		r.queue = append(r.queue, Item{Cursor: at, Event: gap()})
 		r.read, r.offset, r.back = 0, 0, nil
 		r.seeking, r.unsure, r.late = false, false, true
 	}

@@ -7,14 +7,19 @@ import (
 )
 
 // Events are what viewers see of a record. Types that are not meant for viewers
-// (llm_call, rejected, custom types) have none, and so has a payload that is not of
-// the record's type.
+// (llm_call, rejected, custom types) have none, and so have a payload that is not of
+// the record's type, and a message that is held for hooks to decide on.
+//
+// The record of a decision of hooks has the message or the calls that they have
+// changed once more: what has the same message id or tool call id is superseded.
 func Events(r event.Record) []event.AgentEvent {
 	switch r.Type {
 	case event.TypeMessage:
-		return one(r, messageEvent)
+		return messageEvents(r)
 	case event.TypeToolCall:
 		return toolCallEvents(r)
+	case event.TypeHook:
+		return decisionEvents(r)
 	case event.TypeApprovalRequest:
 		return one(r, func(p event.ApprovalRequest) event.AgentEvent {
 			return event.AgentEvent{Type: event.EventApprovalRequest, Agent: p.Agent, ToolCallID: p.ToolCallID, ApprovalRequest: &p}
@@ -47,6 +52,14 @@ func one[P any](r event.Record, to func(P) event.AgentEvent) []event.AgentEvent 
 	return []event.AgentEvent{to(payload)}
 }
 
+func messageEvents(r event.Record) []event.AgentEvent {
+	var m event.Message
+	if json.Unmarshal(r.Payload, &m) != nil || m.Held {
+		return nil
+	}
+	return []event.AgentEvent{messageEvent(m)}
+}
+
 func messageEvent(m event.Message) event.AgentEvent {
 	if m.SenderType == event.Tool {
 		return event.AgentEvent{
@@ -62,11 +75,15 @@ func toolCallEvents(r event.Record) []event.AgentEvent {
 	if json.Unmarshal(r.Payload, &p) != nil {
 		return nil
 	}
-	out := make([]event.AgentEvent, 0, len(p.ToolCalls))
-	for _, c := range p.ToolCalls {
+	return callEvents(p.AgentName, p.ToolCalls)
+}
+
+func callEvents(agent string, calls []event.ToolCall) []event.AgentEvent {
+	out := make([]event.AgentEvent, 0, len(calls))
+	for _, c := range calls {
 		out = append(out, event.AgentEvent{
 			Type: event.EventToolCall, ToolName: c.Function.Name, ToolArgs: c.Function.Arguments,
-			ToolCallID: c.ID, Agent: p.AgentName,
+			ToolCallID: c.ID, Agent: agent,
 		})
 	}
 	return out

@@ -39,9 +39,17 @@ type Config struct {
 	// record is sent without it. Default 250 ms.
 	Grace time.Duration
 
+	// View, if set, is called once for each reader and each page. What it returns gets
+	// every event on its way to viewers, in order, and returns what they see in its
+	// place. The store and the live log keep what they have.
+	View func(store.Key) View
+
 	// Logger gets broken subscriptions, at warn level. Default: none.
 	Logger *slog.Logger
 }
+
+// View returns what viewers see of an event. It must not change what the event points to.
+type View func(ctx context.Context, e event.AgentEvent) event.AgentEvent
 
 // Feed opens readers. It is safe for concurrent use.
 type Feed struct{ cfg Config }
@@ -80,12 +88,18 @@ type From struct {
 
 	// Finite: [Reader.Next] returns io.EOF after what was there when the reader was opened.
 	Finite bool
+
+	// Whole leaves out the pieces of text: messages come whole only.
+	Whole bool
 }
 
 // Item is an event and the cursor behind it.
 type Item struct {
 	Cursor Cursor
 	Event  event.AgentEvent
+
+	// TraceID is that of the turn which the event belongs to, if it belongs to one.
+	TraceID string
 }
 
 // Open opens a reader of a thread's sequence. It does not ask whether the thread exists.
@@ -93,7 +107,7 @@ func (f *Feed) Open(ctx context.Context, key store.Key, from From) (*Reader, err
 	r := &Reader{
 		cfg: &f.cfg, key: key, seen: newSeen(),
 		last: from.Cursor.done(), part: from.Cursor.Part, offset: from.Cursor.Offset,
-		finite: from.Finite, begun: from.Cursor,
+		finite: from.Finite, whole: from.Whole, begun: from.Cursor, view: f.view(key),
 	}
 	var err error
 	if from.Now {
@@ -107,9 +121,26 @@ func (f *Feed) Open(ctx context.Context, key store.Key, from From) (*Reader, err
 	return r, nil
 }
 
+// view makes the view of one reader.
+func (f *Feed) view(key store.Key) View {
+	if f.cfg.View == nil {
+		return func(_ context.Context, e event.AgentEvent) event.AgentEvent { return e }
+	}
+	return f.cfg.View(key)
+}
+
 // Page returns at most limit events that follow a cursor, from the store only, and
 // the cursor of the last one if more follow.
 func (f *Feed) Page(ctx context.Context, key store.Key, after Cursor, limit int) (items []Item, next *Cursor, err error) {
+	items, next, err = f.page(ctx, key, after, limit)
+	view := f.view(key)
+	for i := range items {
+		items[i].Event = view(ctx, items[i].Event)
+	}
+	return items, next, err
+}
+
+func (f *Feed) page(ctx context.Context, key store.Key, after Cursor, limit int) (items []Item, next *Cursor, err error) {
 	last, part := after.done(), after.Part
 	for {
 		records, err := f.cfg.Store.Records(ctx, key, store.Query{After: last, Limit: pageSize})
@@ -143,7 +174,7 @@ func appendItems(items []Item, rec event.Record, skip int, offset int64) []Item 
 		if i < len(events)-1 {
 			at.Part = i + 1
 		}
-		items = append(items, Item{at, e})
+		items = append(items, Item{Cursor: at, Event: e, TraceID: rec.TraceID})
 	}
 	return items
 }

@@ -16,8 +16,10 @@ import (
 type Reader struct {
 	cfg    *Config
 	key    store.Key
+	view   View
 	seen   *seen
 	finite bool
+	whole  bool
 
 	// The place: all records up to last, part events of the next one, and the log up
 	// to offset have been queued.
@@ -53,6 +55,10 @@ type Reader struct {
 	missing  int64
 	barrier  int64
 	graceEnd time.Time
+
+	// ending: nothing is wanted beyond record end.
+	ending bool
+	end    int64
 }
 
 // Start is where the reader began: before its first item.
@@ -85,14 +91,20 @@ func (r *Reader) Close() {
 func (r *Reader) Next(ctx context.Context) (Item, error) {
 	for {
 		if r.next < len(r.queue) {
+			item := r.queue[r.next]
 			r.next++
-			return r.queue[r.next-1], nil
+			item.Event = r.view(ctx, item.Event)
+			return item, nil
 		}
 		if err := r.step(ctx); err != nil {
 			return Item{}, err
 		}
 	}
 }
+
+// End sets an end to a reader that has none: once all that leads up to record seq has
+// been delivered, which must be in the store, Next returns io.EOF.
+func (r *Reader) End(seq int64) { r.ending, r.end = true, seq }
 
 // step does the next thing that may fill the queue.
 func (r *Reader) step(ctx context.Context) error {
@@ -102,12 +114,17 @@ func (r *Reader) step(ctx context.Context) error {
 		return r.fill(ctx)
 	case r.held != nil:
 		return r.release(ctx)
+	case r.ending && r.last >= r.end:
+		return io.EOF
 	case r.sub != nil && r.joining && r.read >= r.start && !r.seeking && len(r.back) == 0:
 		return r.joined()
 	case r.finite && r.sub != nil && !r.joining:
 		return io.EOF
 	}
 	now := time.Now()
+	if r.ending && r.missing < r.end {
+		r.await(r.end, r.logEnd(ctx), now)
+	}
 	if r.missing > 0 && !now.Before(r.graceEnd) && (r.sub == nil || r.offset >= r.barrier) {
 		r.want(r.missing, true)
 		r.missing = 0
@@ -176,10 +193,15 @@ func (r *Reader) release(ctx context.Context) error {
 	}
 	r.held = nil
 	r.offset = e.Offset
-	if e.Event != nil && r.seen.fresh(e.Event) {
-		r.queue = append(r.queue, Item{r.place(), *e.Event})
+	if e.Event != nil && r.seen.fresh(e.Event) && !(r.whole && isText(e.Event)) {
+		r.queue = append(r.queue, Item{Cursor: r.place(), Event: *e.Event, TraceID: e.TraceID})
 	}
 	return nil
+}
+
+// isText reports whether a piece is one of a message's text.
+func isText(e *event.AgentEvent) bool {
+	return e.Type == event.EventStream || e.Type == event.EventThought || e.Type == event.EventReset
 }
 
 // implied is the record that an entry of the log implies, with all before it.

@@ -1,5 +1,5 @@
 // Package program is what the programs that run threads are made of: the
-// configuration turned into agents, models and tools, the store and the stream that
+// configuration turned into agents, models, tools and hooks, the store and the stream that
 // the environment names, the HTTP server, and the way a process ends.
 //
 // A program is a cobra command whose RunE starts things and returns when its context

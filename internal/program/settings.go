@@ -6,13 +6,17 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/config"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/demo"
 	"github.com/threadmill/threadmill/llm/openai"
+	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tool"
 	"github.com/threadmill/threadmill/tool/clock"
 	"github.com/threadmill/threadmill/tool/shell"
@@ -28,6 +32,9 @@ type SettingsConfig struct {
 	// "workspace" below the working directory.
 	Workspace string
 
+	// TaskQueue is that of the threads. Default "threadmill".
+	TaskQueue string
+
 	// Getenv defaults to os.Getenv.
 	Getenv func(string) string
 
@@ -35,13 +42,17 @@ type SettingsConfig struct {
 	Logger *slog.Logger
 }
 
-// Settings are agents, models and tools.
+// Settings are agents, models, tools and hooks.
 type Settings struct {
 	// Agents are those at the start; Registry follows the file.
 	Agents   []agent.Agent
 	Registry agent.Registry
 	Models   map[string]llm.Provider
 	Tools    []tool.Tool
+
+	// Hooks and StaleAfter are those at the start.
+	Hooks      []hook.Hook
+	StaleAfter time.Duration
 }
 
 // Load reads the configuration and makes what it describes, with the folder that
@@ -53,12 +64,15 @@ func Load(cfg SettingsConfig) (Settings, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
+	if cfg.TaskQueue == "" {
+		cfg.TaskQueue = signals.DefaultTaskQueue
+	}
 	s := Settings{}
 	c, err := s.read(cfg)
 	if err != nil {
 		return s, err
 	}
-	s.Agents = c.Agents
+	s.Agents, s.Hooks, s.StaleAfter = c.Agents, c.Hooks, c.StaleAfter
 	s.Models = map[string]llm.Provider{}
 	for _, p := range c.Models {
 		if s.Models[p.Name], err = provider(p); err != nil {
@@ -72,6 +86,17 @@ func Load(cfg SettingsConfig) (Settings, error) {
 // Apply puts the settings into the configuration of a runtime.
 func (s Settings) Apply(cfg *threadmill.Config) {
 	cfg.Registry, cfg.Models, cfg.Tools = s.Registry, s.Models, s.Tools
+	cfg.Hooks, cfg.StaleAfter = s.Hooks, s.StaleAfter
+}
+
+// WhichHooks lists the hook workflows for people, and where each of them needs a worker
+// of its own.
+func (s Settings) WhichHooks() string {
+	list := make([]string, len(s.Hooks))
+	for i, h := range s.Hooks {
+		list[i] = fmt.Sprintf("%s (%s on task queue %s)", h.Name, h.Workflow.Type, h.Workflow.TaskQueue)
+	}
+	return strings.Join(list, ", ")
 }
 
 func (s *Settings) read(cfg SettingsConfig) (*config.Config, error) {
@@ -86,7 +111,7 @@ func (s *Settings) read(cfg SettingsConfig) (*config.Config, error) {
 		}
 		return c, nil
 	}
-	source, err := config.Open(cfg.File, cfg.Logger, config.Env(cfg.Getenv))
+	source, err := config.Open(cfg.File, cfg.Logger, config.Env(cfg.Getenv), config.ThreadsQueue(cfg.TaskQueue))
 	var mistake *config.Error
 	switch {
 	case errors.As(err, &mistake):

@@ -149,6 +149,19 @@ func TestPostMessage(t *testing.T) {
 		got := w.call("POST", path, object{"content": "hi"})
 		assert.Len(t, got.body["eventId"], 26)
 		assert.Contains(t, string(w.threads.posts[1].Payload), `"senderId":"user"`)
+		assert.Nil(t, w.threads.posts[1].Tools, "all tools")
+	})
+	t.Run("S2-25 options of one message", func(t *testing.T) {
+		body := object{"content": "hi", "priority": -3, "ttl": 1500, "agents": []string{"bot"}, "tools": []string{"clock"}}
+		got := w.call("POST", path, body)
+		require.Equal(t, http.StatusAccepted, got.status, got.text)
+		post := w.threads.posts[len(w.threads.posts)-1]
+		assert.Equal(t, -3, post.Priority)
+		assert.EqualValues(t, 1500, post.TTL)
+		assert.Equal(t, []string{"bot"}, post.Agents)
+		assert.Equal(t, &[]string{"clock"}, post.Tools)
+		w.call("POST", path, object{"content": "hi", "tools": []string{}})
+		assert.Equal(t, &[]string{}, w.threads.posts[len(w.threads.posts)-1].Tools, "no tools")
 	})
 	for name, test := range map[string]struct {
 		body     any
@@ -163,6 +176,13 @@ func TestPostMessage(t *testing.T) {
 		"bad onBusy":    {object{"content": "x", "onBusy": "wait"}, 422, "body.onBusy"},
 		"too large":     {object{"content": strings.Repeat("x", signals.MaxPayload)}, 413, "body.content"},
 		"not JSON":      {`hello`, 400, "body"},
+
+		"S2-25 bad ttl":       {object{"content": "x", "ttl": -1}, 422, "body.ttl"},
+		"S2-25 long ttl":      {object{"content": "x", "ttl": int64(1) << 60}, 422, "body.ttl"},
+		"S2-25 bad priority":  {object{"content": "x", "priority": "high"}, 422, "body.priority"},
+		"S2-25 bad agent":     {object{"content": "x", "agents": []string{"no good"}}, 422, "body.agents[0]"},
+		"S2-25 unknown agent": {object{"content": "x", "agents": []string{"bot", "nobody"}}, 422, "body.agents[1]"},
+		"S2-25 bad tools":     {object{"content": "x", "tools": "all"}, 422, "body.tools"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			posts := len(w.threads.posts)
@@ -357,6 +377,11 @@ func TestControl(t *testing.T) {
 	assert.Equal(t, signals.Control{Action: signals.ControlInterrupt, By: "ann", Reason: "enough"}, w.threads.ctls[1])
 	w.call("POST", "/v1/threads/gone/interrupt", nil).problem(t, 409)
 	w.call("POST", "/v1/threads/nobody/interrupt", nil).problem(t, 404)
+	assert.Equal(t, http.StatusAccepted, w.call("POST", "/v1/threads/t1/interrupt", object{"eventId": "e2"}).status)
+	ctls := len(w.threads.ctls)
+	assert.Equal(t, signals.Control{Action: signals.ControlInterrupt, By: "api", EventID: "e2"}, w.threads.ctls[ctls-1])
+	assert.Equal(t, []string{"body.eventId"}, w.call("POST", "/v1/threads/t1/interrupt", object{"eventId": "e/2"}).problem(t, 422))
+	assert.Len(t, w.threads.ctls, ctls, "no signal was sent")
 
 	assert.Equal(t, http.StatusAccepted, w.call("DELETE", "/v1/threads/t1", nil).status)
 	assert.Equal(t, http.StatusAccepted, w.call("DELETE", "/v1/threads/gone", nil).status, "closing twice changes nothing")
@@ -396,6 +421,8 @@ func TestDescription(t *testing.T) {
 		"post /v1/threads/{id}/messages", "get /v1/threads/{id}/messages", "get /v1/threads/{id}/events",
 		"get /v1/threads/{id}/approvals", "post /v1/threads/{id}/approvals/{toolCallId}",
 		"post /v1/threads/{id}/interrupt", "get /healthz", "get /readyz",
+		"get /v1/threads/{id}/queue", "post /v1/threads/{id}/queue", "get /v1/threads/{id}/queue/current", "get /v1/threads/{id}/queue/next",
+		"get /v1/threads/{id}/queue/{eventId}", "patch /v1/threads/{id}/queue/{eventId}", "post /v1/threads/{id}/queue/{eventId}/retry",
 	}, got)
 	post := api.body["paths"].(object)["/v1/threads/{id}/messages"].(object)["post"].(object)["responses"].(object)
 	assert.Equal(t, post["202"].(object)["content"], post["200"].(object)["content"])

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -25,7 +24,7 @@ type postInput struct {
 // postBody is the body of POST /v1/threads/{id}/messages.
 type postBody struct {
 	NewMessage
-	OnBusy string `json:"onBusy,omitempty" enum:"enqueue,steer,interrupt,reject" doc:"What the message does to a turn in progress. Default: enqueue"`
+	PostOptions
 }
 
 type postOutput struct {
@@ -76,6 +75,7 @@ func (s *server) registerMessages() {
 	register(s, huma.Operation{
 		OperationID: "listMessages", Method: http.MethodGet, Path: "/v1/threads/{id}/messages", Tags: tags,
 		Summary: "List messages, the oldest first", Errors: []int{404, 503},
+		Description: "Messages are as hooks have left them; those that a hook keeps from people are left out, so that a page with a next may be short.",
 	}, s.listMessages)
 }
 
@@ -84,7 +84,9 @@ func (s *server) postMessage(ctx context.Context, in *postInput) (*postOutput, e
 	if err != nil {
 		return nil, err
 	}
-	post.OnBusy = signals.OnBusy(in.Body.OnBusy)
+	if err := s.prepare(ctx, in.ID, &post, in.Body.PostOptions); err != nil {
+		return nil, err
+	}
 	out := &postOutput{Status: http.StatusAccepted, Body: posted{EventID: post.ID}}
 	if in.Wait {
 		var turn signals.TurnResult
@@ -205,24 +207,21 @@ func (s *server) listMessages(ctx context.Context, in *messagesInput) (*messages
 	if _, err := s.thread(ctx, in.ID); err != nil {
 		return nil, err
 	}
-	records, err := s.Store.Records(ctx, s.key(in.ID), store.Query{
-		After: after, Types: []string{event.TypeMessage}, Limit: in.Limit + 1,
-	})
+	stored, err := store.Messages(ctx, s.Store, s.key(in.ID), store.Query{After: after, Limit: in.Limit + 1})
 	if err != nil {
 		return nil, s.problem(ctx, in.ID, err)
 	}
 	out := &messagesOutput{}
-	if len(records) > in.Limit {
-		records = records[:in.Limit]
-		out.Body.Next = strconv.FormatInt(records[in.Limit-1].Seq, 10)
+	if len(stored) > in.Limit {
+		stored = stored[:in.Limit]
+		out.Body.Next = strconv.FormatInt(stored[in.Limit-1].Record.Seq, 10)
 	}
-	out.Body.Messages = make([]StoredMessage, 0, len(records))
-	for _, r := range records {
-		m := StoredMessage{Seq: r.Seq, CreatedAt: r.CreatedAt}
-		if err := json.Unmarshal(r.Payload, &m.Message); err != nil {
-			return nil, s.problem(ctx, in.ID, fmt.Errorf("reading message %q: %w", r.ID, err))
+	out.Body.Messages = make([]StoredMessage, 0, len(stored))
+	for _, m := range stored {
+		if !m.Hidden {
+			shown := StoredMessage{Message: m.Message, Seq: m.Record.Seq, CreatedAt: m.Record.CreatedAt}
+			out.Body.Messages = append(out.Body.Messages, shown)
 		}
-		out.Body.Messages = append(out.Body.Messages, m)
 	}
 	return out, nil
 }

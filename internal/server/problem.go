@@ -16,6 +16,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/stream"
 )
@@ -30,6 +31,7 @@ func (s *server) problem(ctx context.Context, threadID string, err error) error 
 	var field *event.FieldError
 	var already huma.StatusError
 	var exhausted *serviceerror.ResourceExhausted
+	var unknown *threadclient.UnknownEventError
 	switch {
 	case errors.As(err, &already):
 		return err
@@ -38,6 +40,8 @@ func (s *server) problem(ctx context.Context, threadID string, err error) error 
 			return notFound(threadID)
 		}
 		return refuse(http.StatusUnprocessableEntity, "body."+field.Field, field.Problem)
+	case errors.As(err, &unknown):
+		return huma.Error404NotFound(unknown.Error())
 	case errors.Is(err, signals.ErrNotFound), errors.Is(err, store.ErrNotFound):
 		return notFound(threadID)
 	case errors.Is(err, signals.ErrClosed):
@@ -186,6 +190,9 @@ type recorder struct {
 func (w *recorder) WriteHeader(status int) {
 	if w.status == 0 || w.status < 200 {
 		w.status = status
+	}
+	if status == http.StatusNoContent {
+		w.Header().Del("Content-Type") // there is nothing of that type
 	}
 	w.ResponseWriter.WriteHeader(status)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/feed"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
@@ -35,6 +36,10 @@ type Threads interface {
 	Decide(ctx context.Context, threadID string, d signals.Decide) (signals.DecideOutcome, error)
 	Control(ctx context.Context, threadID string, c signals.Control) error
 	State(ctx context.Context, threadID string) (signals.State, error)
+	Queue(ctx context.Context, threadID string) (signals.Queue, error)
+	Item(ctx context.Context, threadID, eventID string) (event.Item, error)
+	SetStatus(ctx context.Context, threadID string, s signals.SetStatus) (event.Item, error)
+	Retry(ctx context.Context, threadID, eventID, by string) (event.Item, error)
 	Approvals(ctx context.Context, threadID string) (signals.Approvals, error)
 }
 
@@ -51,6 +56,9 @@ type Config struct {
 
 	// Agents knows the agents that a thread can be opened with. Default: any name will do.
 	Agents agent.Registry
+
+	// View is what the viewers of a thread see: see [feed.Config]. Default: all as it is.
+	View func(store.Key) feed.View
 
 	// Ready adds components to /readyz beside store and stream, such as temporal; nil
 	// is an answer, an error is none. It gets two seconds.
@@ -140,7 +148,7 @@ func New(cfg Config) (http.Handler, error) {
 	}
 	s := &server{Config: cfg}
 	s.feed, err = feed.New(feed.Config{
-		Store: cfg.Store, Stream: cfg.Stream, HeartbeatInterval: cfg.Heartbeat, Logger: cfg.Logger,
+		Store: cfg.Store, Stream: cfg.Stream, HeartbeatInterval: cfg.Heartbeat, View: cfg.View, Logger: cfg.Logger,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("server: %w", err)
@@ -149,6 +157,7 @@ func New(cfg Config) (http.Handler, error) {
 	s.api = humago.New(mux, describe(cfg.Version))
 	s.registerThreads()
 	s.registerMessages()
+	s.registerQueue()
 	s.registerEvents()
 	s.registerApprovals()
 	s.registerHealth()

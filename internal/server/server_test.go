@@ -44,6 +44,8 @@ type threads struct {
 	decide     func() (signals.DecideOutcome, error)
 	state      func(ctx context.Context) error
 	pending    []event.ApprovalRequest
+	queue      queueFake
+	duplicate  bool // what is posted was posted before
 }
 
 func (f *threads) check(id string) error {
@@ -87,6 +89,9 @@ func (f *threads) PostUpdate(ctx context.Context, id string, p signals.Post) (si
 		return signals.PostResult{}, f.postUpdate()
 	}
 	_, err := f.Post(ctx, id, p)
+	if f.duplicate {
+		return signals.PostResult{EventID: p.ID, Status: signals.PostDuplicate}, err
+	}
 	return signals.PostResult{EventID: p.ID, Status: signals.PostQueued}, err
 }
 
@@ -232,7 +237,9 @@ func (w *world) append(thread string, batch store.Batch) int64 {
 	w.t.Helper()
 	for i := range batch.Records {
 		w.ids++
-		batch.Records[i].ID = fmt.Sprintf("r%d", w.ids)
+		if batch.Records[i].ID == "" {
+			batch.Records[i].ID = fmt.Sprintf("r%d", w.ids)
+		}
 	}
 	key := store.Key{Namespace: "default", ThreadID: thread}
 	out, err := w.store.Append(w.ctx, key, batch)

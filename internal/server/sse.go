@@ -114,11 +114,11 @@ type AgentEvent struct {
 	MessageID  string                 `json:"messageId,omitempty" doc:"Of thought, stream and reset: the message that the piece is part of; a message event with this id supersedes its pieces"`
 	Attempt    int                    `json:"attempt,omitempty" doc:"Of thought, stream and reset: which attempt to produce the message. A reset begins one: pieces of those before are void"`
 	Agent      string                 `json:"agent,omitempty"`
-	ToolCallID string                 `json:"toolCallId,omitempty"`
-	Message    *event.Message         `json:"message,omitempty"`
+	ToolCallID string                 `json:"toolCallId,omitempty" doc:"A tool_call or tool_result with an id that has come before supersedes that one: a hook has changed it"`
+	Message    *event.Message         `json:"message,omitempty" doc:"A message with an id that has come before supersedes that one: a hook has changed it"`
 	Request    *event.ApprovalRequest `json:"request,omitempty" doc:"Of approval_request"`
 	Approval   *event.Approval        `json:"approval,omitempty"`
-	Status     *event.StatusChange    `json:"status,omitempty"`
+	Status     *event.StatusChange    `json:"status,omitempty" doc:"Of status. When its status is intercepted, detail says what hooks did"`
 	Detail     string                 `json:"detail,omitempty" doc:"Of gap: what was lost"`
 }
 

@@ -147,8 +147,8 @@ func (s *server) registerThreads() {
 	}, s.closeThread)
 	register(s, huma.Operation{
 		OperationID: "interruptThread", Method: http.MethodPost, Path: "/v1/threads/{id}/interrupt", Tags: tags,
-		Summary: "Interrupt the current turn", DefaultStatus: http.StatusAccepted,
-		Description: "What runs is stopped, and what the agent has said so far is kept. Without a turn it changes nothing.",
+		Summary: "Interrupt a turn", DefaultStatus: http.StatusAccepted,
+		Description: "What runs is stopped, and what the agent has said so far is kept. Without a turn, or when the event is not there any more, it changes nothing.",
 		Errors:      []int{404, 409, 503},
 	}, s.interruptThread)
 }
@@ -182,7 +182,7 @@ func (s *server) startOf(ctx context.Context, body *openBody) (signals.Start, *s
 		return start, nil, err
 	}
 	if body.Agent != "" {
-		if err := s.checkAgent(ctx, body.Agent); err != nil {
+		if err := s.checkAgent(ctx, "body.agent", body.Agent); err != nil {
 			return start, nil, err
 		}
 		start.Agents = []string{body.Agent}
@@ -205,14 +205,14 @@ func (s *server) startOf(ctx context.Context, body *openBody) (signals.Start, *s
 	return start, &post, err
 }
 
-func (s *server) checkAgent(ctx context.Context, name string) error {
+func (s *server) checkAgent(ctx context.Context, location, name string) error {
 	if s.Agents == nil {
 		return nil
 	}
 	_, err := s.Agents.Agent(ctx, s.Namespace, name)
 	switch {
 	case errors.Is(err, agent.ErrUnknown):
-		return refuse(http.StatusUnprocessableEntity, "body.agent", err.Error())
+		return refuse(http.StatusUnprocessableEntity, location, err.Error())
 	case err != nil:
 		return s.problem(ctx, "", err)
 	}
@@ -329,17 +329,23 @@ const byAPI = "api"
 type interruptInput struct {
 	ThreadPath
 	Body *struct {
-		By     string `json:"by,omitempty" maxLength:"128" doc:"Default: api"`
-		Reason string `json:"reason,omitempty" maxLength:"1000"`
+		By      string `json:"by,omitempty" maxLength:"128" doc:"Default: api"`
+		Reason  string `json:"reason,omitempty" maxLength:"1000"`
+		EventID string `json:"eventId,omitempty" maxLength:"128" doc:"Only this event: its turn ends, or it is taken out of the queue. Default: the current turn, whatever it is"`
 	} `required:"false"`
 }
 
 func (s *server) interruptThread(ctx context.Context, in *interruptInput) (*struct{}, error) {
 	c := signals.Control{Action: signals.ControlInterrupt, By: byAPI}
 	if in.Body != nil {
-		c.Reason = in.Body.Reason
+		c.Reason, c.EventID = in.Body.Reason, in.Body.EventID
 		if in.Body.By != "" {
 			c.By = in.Body.By
+		}
+	}
+	if c.EventID != "" {
+		if err := checkID("body.eventId", c.EventID, signals.CheckID); err != nil {
+			return nil, err
 		}
 	}
 	if err := s.control(ctx, in.ID, c); err != nil {

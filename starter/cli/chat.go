@@ -165,7 +165,7 @@ func (s *session) showTail(messages []api.Message) {
 	if earlier := len(messages) - tail; earlier > 0 {
 		s.print(s.view.Note(fmt.Sprintf("… %d earlier messages", earlier)))
 		for _, m := range messages[:earlier] {
-			s.view.MarkSeen(m.ID)
+			s.view.MarkSeen(m.Message)
 		}
 		messages = messages[earlier:]
 	}

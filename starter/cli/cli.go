@@ -14,6 +14,7 @@ import (
 	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
 
+	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/starter/internal/api"
@@ -37,6 +38,10 @@ type threads interface {
 	Decide(ctx context.Context, threadID string, d signals.Decide) (signals.DecideOutcome, error)
 	Control(ctx context.Context, threadID string, c signals.Control) error
 	State(ctx context.Context, threadID string) (signals.State, error)
+	Queue(ctx context.Context, threadID string) (signals.Queue, error)
+	Item(ctx context.Context, threadID, eventID string) (event.Item, error)
+	SetStatus(ctx context.Context, threadID string, s signals.SetStatus) (event.Item, error)
+	Retry(ctx context.Context, threadID, eventID, by string) (event.Item, error)
 	Approvals(ctx context.Context, threadID string) (signals.Approvals, error)
 	List(ctx context.Context, q threadclient.ListQuery) ([]threadclient.Summary, error)
 }
@@ -117,7 +122,7 @@ messages, by --api or THREADMILL_API. "go run ./devserver" starts both.`,
 	root.AddCommand(
 		a.openCommand(), a.sendCommand(), a.chatCommand(), a.watchCommand(), a.showCommand(), a.listCommand(),
 		a.decideCommand("approve"), a.decideCommand("deny"),
-		a.interruptCommand(), a.closeCommand(), a.retryCommand(),
+		a.interruptCommand(), a.closeCommand(), a.retryCommand(), a.queueCommand(),
 	)
 	return root
 }

@@ -38,6 +38,24 @@ func TestUsageErrors(t *testing.T) {
 		{"list --limit 0", "--limit is 0, must be 1 to 10000"},
 		{"send t1 hi --on-busy shout", `--on-busy is "shout", must be enqueue, steer, interrupt or reject`},
 		{"send t1 hi --id /", `--id: "/" must be 1 to 128 letters`},
+		{"send t1 hi --id e.1", `--id: "e.1" must be 1 to 128 letters`},
+		{"send t1 hi --ttl -1s", "--ttl is -1s, must be a number of milliseconds, 0 or more"},
+		{"send t1 hi --ttl 1us", "--ttl is 1µs, must be a number of milliseconds"},
+		{"send t1 hi --priority high", "invalid argument"},
+		{"send t1 hi --agent no/slash", `agents[0]: "no/slash" must be 1 to 128 letters`},
+		{"send t1 hi --tool a --no-tools", "--no-tools and --tool exclude each other"},
+		{"interrupt t1 e/7", `eventId: "e/7" must be 1 to 128 letters`},
+		{"queue sing", `unknown command "sing" for "starter queue"`},
+		{"queue list", "accepts 1 arg(s), received 0"},
+		{"queue show t1", "accepts 2 arg(s), received 1"},
+		{"queue next no/slash", `thread: "no/slash" must be 1 to 128 letters`},
+		{"queue add t1", "accepts between 2 and 3 arg(s), received 1"},
+		{"queue add t1 llm_call", `type: "llm_call" events are made by the thread itself`},
+		{"queue add t1 deploy prod", "the payload is not JSON: a text has quotes too"},
+		{"queue add t1 message", "payload: is required"},
+		{"queue add t1 message {}", "payload.senderId: is required"},
+		{"queue add t1 deploy --on-busy shout", `--on-busy is "shout"`},
+		{"queue set-status t1 e1 processing", `the status is "processing", must be pending, completed, failed, expired or overwritten`},
 		{"send no/slash hi", `thread: "no/slash" must be 1 to 128 letters`},
 		{"open t1 --metadata x", `--metadata is "x", must be key=value`},
 		{"watch t1 --from yesterday", `--from is "yesterday", must be start or now`},
@@ -94,6 +112,23 @@ func TestSend(t *testing.T) {
 		require.Equal(t, "e7\n", out)
 		require.Equal(t, signals.Steer, w.posts[0].OnBusy)
 		require.Contains(t, string(w.posts[0].Payload), `two\nlines"`)
+	})
+	t.Run("S2-25 with options of its own", func(t *testing.T) {
+		w := newWorld(t)
+		code, out, _ := w.run("", "send", "t1", "hi", "--id", "e7", "--priority", "-2", "--ttl", "1m30s", "--agent", "a", "--agent", "b", "--tool", "x", "--tool", "y")
+		require.Equal(t, exitOK, code)
+		require.Equal(t, "e7\n", out)
+		want := signals.UserMessage("t1", "ann", "hi")
+		want.ID, want.Priority, want.TTL, want.Agents, want.Tools = "e7", -2, 90_000, []string{"a", "b"}, &[]string{"x", "y"}
+		require.Equal(t, want, w.posts[0])
+		w.run("", "send", "t1", "hi", "--no-tools")
+		require.Equal(t, &[]string{}, w.posts[1].Tools)
+		w.run("", "send", "t1", "hi")
+		require.Nil(t, w.posts[2].Tools)
+		require.Empty(t, w.posts[2].Agents)
+		w.run("", "send", "t1", "hi", "--create", "--agent", "a")
+		require.Equal(t, []string{"a"}, w.posts[3].Agents, "it answers, whether the thread is new")
+		require.Equal(t, []string{"a"}, w.opened[0].Agents, "or not")
 	})
 	t.Run("and wait", func(t *testing.T) {
 		w := newWorld(t)
@@ -168,7 +203,10 @@ func TestControl(t *testing.T) {
 		{Action: signals.ControlRetry, By: "ann"},
 		{Action: signals.ControlRetry, By: "ann", EventID: "e1"},
 	}, w.controls)
-	code, _, errs := w.run("", "retry", "t1", "e2")
+	code, _, errs := w.run("", "interrupt", "t1", "e7")
+	require.Equal(t, exitOK, code, errs)
+	require.Equal(t, signals.Control{Action: signals.ControlInterrupt, By: "ann", EventID: "e7"}, w.controls[4])
+	code, _, errs = w.run("", "retry", "t1", "e2")
 	require.Equal(t, exitFailed, code)
 	require.Contains(t, errs, `event "e2" has not failed`)
 	w.state.Failed = nil
@@ -279,7 +317,7 @@ func TestTemporalDoesNotAnswer(t *testing.T) {
 func TestHelp(t *testing.T) {
 	var out, errs output
 	require.Equal(t, exitOK, Run(t.Context(), []string{"--help"}, strings.NewReader(""), &out, &errs))
-	for _, name := range []string{"open", "send", "chat", "watch", "show", "list", "approve", "deny", "interrupt", "close", "retry"} {
+	for _, name := range []string{"open", "send", "chat", "watch", "show", "list", "approve", "deny", "interrupt", "close", "retry", "queue"} {
 		require.Contains(t, out.String(), "\n  "+name+" ")
 	}
 }

@@ -51,6 +51,9 @@ type world struct {
 	posts     []signals.Post
 	opened    []signals.Start
 	query     threadclient.ListQuery
+	queue     signals.Queue
+	queueEdit []string
+	accepts   bool // posts by update
 }
 
 func newWorld(t *testing.T) *world {
@@ -103,7 +106,7 @@ func (w *world) record(e event.AgentEvent) {
 			var m map[string]any
 			require.NoError(w.t, json.Unmarshal(raw, &m))
 			m["seq"], m["createdAt"] = w.seq, "2026-01-02T03:04:05Z"
-			w.messages = append(w.messages, m)
+			w.keep(m)
 		}
 	})
 }
@@ -134,6 +137,8 @@ func (w *world) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		http.Error(rw, "down", http.StatusServiceUnavailable)
 	case strings.HasSuffix(r.URL.Path, "/messages"):
 		assertNoError(w.t, json.NewEncoder(rw).Encode(map[string]any{"messages": messages}))
+	case strings.HasSuffix(r.URL.Path, "/events") && r.Header.Get("Accept") != "text/event-stream":
+		w.serveEventPage(rw, r)
 	case strings.HasSuffix(r.URL.Path, "/events"):
 		w.serveEvents(rw, r)
 	default:
@@ -221,10 +226,20 @@ func (w *world) PostUpdate(_ context.Context, id string, p signals.Post) (signal
 	if err := w.known(id); err != nil {
 		return signals.PostResult{}, err
 	}
+	if w.accepts {
+		status := signals.PostQueued
+		for _, before := range w.posts {
+			if before.ID == p.ID {
+				status = signals.PostDuplicate
+			}
+		}
+		w.change(func() { w.posts = append(w.posts, p) })
+		return signals.PostResult{EventID: p.ID, Status: status}, nil
+	}
 	return signals.PostResult{}, fmt.Errorf("post to thread %q: %w: a turn runs", id, signals.ErrRefused)
 }
 
-// Turn answers by the first word of the message: tool, wait, fail; all else is
+// Turn answers by the first word of the message: tool, wait, fail, redact; all else is
 // repeated, word by word.
 func (w *world) Turn(ctx context.Context, id string, p signals.Post) (signals.TurnResult, error) {
 	result := signals.TurnResult{EventID: p.ID, Status: signals.TurnCompleted}
@@ -250,6 +265,9 @@ func (w *world) Turn(ctx context.Context, id string, p signals.Post) (signals.Tu
 		w.tool(ctx, "call_"+rest)
 	case "wait":
 		return w.halfReply(ctx, p.ID, result)
+	case "redact":
+		result.Message = w.redact(p.ID, m)
+		return result, nil
 	}
 	result.Message = w.reply(p.ID, "you said: "+m.Content)
 	return result, nil

@@ -13,6 +13,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/starter/internal/api"
 )
 
@@ -76,8 +77,11 @@ func (a *app) explainThread(err error) string {
 	}
 	id := about.thread
 	var status *api.StatusError
+	var unknown *threadclient.UnknownEventError
 	notThere := errors.As(err, &status) && status.Code == http.StatusNotFound
 	switch {
+	case errors.As(err, &unknown):
+		return fmt.Sprintf(`%v; "starter queue list --all %s" shows those that it knows`, unknown, id)
 	case errors.Is(err, signals.ErrNotFound) || notThere:
 		return fmt.Sprintf(`there is no thread %q in namespace %q: "starter list" shows the threads, "starter open %s" makes it`, id, a.flags.namespace, id)
 	case errors.Is(err, signals.ErrClosed):

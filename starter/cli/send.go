@@ -34,7 +34,8 @@ func newMessage(thread, as, text string) (signals.Post, error) {
 // sending holds the flags of send.
 type sending struct {
 	opening
-	as, id, onBusy     string
+	posting
+	as                 string
 	wait, create, json bool
 }
 
@@ -67,10 +68,10 @@ prints the reply instead.`,
 		},
 	}
 	s.register(cmd)
+	cmd.Flags().Lookup("agent").Usage = "agent that answers the message, whoever is addressed in it, and that a new thread gets (repeatable; default: as the thread routes it)"
+	s.addFlags(cmd.Flags())
 	cmd.Flags().BoolVar(&s.wait, "wait", false, "wait for the end of the turn and print the reply")
-	cmd.Flags().StringVar(&s.id, "id", "", "id of the event: sending the same id twice has the effect of once")
 	cmd.Flags().StringVar(&s.as, "as", "", "name of the sender (default $USER)")
-	cmd.Flags().StringVar(&s.onBusy, "on-busy", string(signals.Enqueue), "what the message does to a turn in progress: enqueue, steer, interrupt or reject")
 	cmd.Flags().BoolVar(&s.create, "create", false, "open the thread if it is not there")
 	cmd.Flags().BoolVar(&s.json, "json", false, "print JSON")
 	return cmd
@@ -78,31 +79,28 @@ prints the reply instead.`,
 
 // post makes the message's post from flags, argument and stdin.
 func (a *app) post(s sending, thread, text string) (signals.Post, error) {
-	if text == "-" {
-		raw, err := io.ReadAll(io.LimitReader(a.stdin, signals.MaxPayload+1))
-		if err != nil {
-			return signals.Post{}, fmt.Errorf("reading the message from stdin: %w", err)
-		}
-		text = strings.TrimRight(string(raw), "\r\n")
+	text, err := a.argument("message", text)
+	if err != nil {
+		return signals.Post{}, err
 	}
 	post, err := newMessage(thread, s.as, text)
 	if err != nil {
 		return post, err
 	}
-	switch busy := signals.OnBusy(s.onBusy); busy {
-	case signals.Enqueue:
-	case signals.Steer, signals.Interrupt, signals.Reject:
-		post.OnBusy = busy
-	default:
-		return post, usagef("--on-busy is %q, must be enqueue, steer, interrupt or reject", s.onBusy)
+	err = s.apply(thread, s.agents, &post)
+	return post, err
+}
+
+// argument is the text of an argument, which "-" takes from stdin.
+func (a *app) argument(what, text string) (string, error) {
+	if text != "-" {
+		return text, nil
 	}
-	if s.id != "" {
-		if err := signals.CheckID("--id", s.id); err != nil {
-			return post, usageError{err}
-		}
-		post.ID = s.id
+	raw, err := io.ReadAll(io.LimitReader(a.stdin, signals.MaxPayload+1))
+	if err != nil {
+		return "", fmt.Errorf("reading the %s from stdin: %w", what, err)
 	}
-	return post, nil
+	return strings.TrimRight(string(raw), "\r\n"), nil
 }
 
 func (a *app) send(ctx context.Context, t threads, s sending, thread string, start signals.Start, post signals.Post) error {

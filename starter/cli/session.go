@@ -53,6 +53,10 @@ type session struct {
 
 	errorsShown int
 	cutsShown   int // interruptions
+	finalsShown int // ends of replies
+
+	// changing: a hook has changed a message; its word on that follows.
+	changing bool
 
 	own     map[string]int // texts that were sent from here and have not come back
 	swallow map[string]int // errors that were shown before the stream brought them
@@ -158,11 +162,15 @@ func (s *session) event(e event.AgentEvent) {
 		if s.isOwn(e.Message) {
 			return
 		}
+		if m := e.Message; m != nil && s.view.Changes(*m) {
+			s.changing = true
+		}
 	case event.EventError:
 		s.failure(e)
 		return
 	case event.EventFinal:
 		s.atRest()
+		s.finalsShown++
 	case event.EventStatus:
 		s.status(e)
 	case event.EventStream, event.EventThought, event.EventToolCall, event.EventToolProgress:
@@ -194,6 +202,8 @@ func (s *session) status(e event.AgentEvent) {
 		s.cutsShown++
 	case event.StatusClosed:
 		s.closed = true
+	case event.StatusIntercepted:
+		s.changing = false
 	}
 }
 
@@ -219,7 +229,7 @@ func (s *session) isOwn(m *event.Message) bool {
 	if !s.interactive {
 		return false
 	}
-	s.view.MarkSeen(m.ID)
+	s.view.MarkSeen(*m)
 	return true
 }
 

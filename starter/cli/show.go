@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -66,16 +67,19 @@ func (a *app) printList(found []threadclient.Summary) error {
 
 // shown is the result of show.
 type shown struct {
-	State    signals.State           `json:"state"`
-	Pending  []event.ApprovalRequest `json:"approvals"`
-	Messages []api.Message           `json:"messages"`
+	State   signals.State           `json:"state"`
+	Pending []event.ApprovalRequest `json:"approvals"`
+
+	// Messages are as hooks have left them; Decisions are what hooks did.
+	Messages  []api.Message  `json:"messages"`
+	Decisions []api.Decision `json:"decisions"`
 }
 
 func (a *app) showCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "show <thread>",
-		Short: "Show a thread's state and its messages",
+		Short: "Show a thread's state, its messages, and what hooks decided",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkThread(args[0]); err != nil {
@@ -96,7 +100,7 @@ func (a *app) showCommand() *cobra.Command {
 
 // show prints the state even if the messages cannot be had.
 func (a *app) show(ctx context.Context, t threads, stored *api.Client, thread string, asJSON bool) error {
-	out := shown{Pending: []event.ApprovalRequest{}, Messages: []api.Message{}}
+	out := shown{Pending: []event.ApprovalRequest{}, Messages: []api.Message{}, Decisions: []api.Decision{}}
 	var err error
 	if out.State, err = t.State(ctx, thread); err != nil {
 		return err
@@ -108,13 +112,7 @@ func (a *app) show(ctx context.Context, t threads, stored *api.Client, thread st
 		}
 		out.Pending = waiting.Approvals
 	}
-	messages, problem := stored.Messages(ctx, thread)
-	if isNotFound(problem) { // the thread has stored nothing yet
-		problem = nil
-	}
-	if len(messages) > 0 {
-		out.Messages = messages
-	}
+	problem := out.read(ctx, stored, thread)
 	if asJSON {
 		if err := a.printJSON(out); err != nil {
 			return err
@@ -125,17 +123,44 @@ func (a *app) show(ctx context.Context, t threads, stored *api.Client, thread st
 	return problem
 }
 
+// read adds what the API knows, as far as it can be had.
+func (out *shown) read(ctx context.Context, stored *api.Client, thread string) error {
+	messages, err := stored.Messages(ctx, thread)
+	if isNotFound(err) { // the thread has stored nothing yet
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	out.Messages = append(out.Messages, messages...)
+	decisions, err := stored.Decisions(ctx, thread)
+	if err != nil {
+		return err
+	}
+	out.Decisions = append(out.Decisions, decisions...)
+	return nil
+}
+
 func (a *app) printShown(out shown) {
 	for _, line := range stateLines(out.State) {
 		a.say("%s", line)
 	}
 	r := render.New(render.Options{Color: a.color, Hints: true, ThreadID: out.State.ThreadID, ResultLines: 1000})
-	if len(out.Messages) > 0 {
+	if len(out.Messages)+len(out.Decisions) > 0 {
 		a.say("")
 	}
+	decided := out.Decisions
+	showDecisions := func(before int64) {
+		for ; len(decided) > 0 && decided[0].Seq < before; decided = decided[1:] {
+			status := &event.StatusChange{Status: event.StatusIntercepted, Detail: decided[0].Detail}
+			fmt.Fprint(a.stdout, r.Event(event.AgentEvent{Type: event.EventStatus, Status: status}))
+		}
+	}
 	for _, m := range out.Messages {
+		showDecisions(m.Seq)
 		fmt.Fprint(a.stdout, r.Event(event.AgentEvent{Type: event.EventMessage, Message: &m.Message}))
 	}
+	showDecisions(math.MaxInt64)
 	for _, p := range out.Pending {
 		fmt.Fprint(a.stdout, r.Event(event.AgentEvent{Type: event.EventApprovalRequest, ApprovalRequest: &p}))
 	}
@@ -157,7 +182,14 @@ func stateLines(s signals.State) []string {
 			if len(run.Tools) > 0 {
 				doing += " (" + strings.Join(run.Tools, ", ") + ")"
 			}
-			lines = append(lines, fmt.Sprintf("  %s: step %d, %s", run.Agent, run.Step, doing))
+			agent := run.Agent
+			if agent == "" {
+				agent = "default agent"
+			}
+			lines = append(lines, fmt.Sprintf("  %s: step %d, %s", agent, run.Step, doing))
+		}
+		for _, d := range s.Turn.Deciding {
+			lines = append(lines, fmt.Sprintf("  waits for hooks: %s on %s %s (workflow %s)", strings.Join(d.Hooks, ", "), d.EventType, d.EventID, d.WorkflowID))
 		}
 	}
 	lines = append(lines, fmt.Sprintf("  waiting: %d events, %d approvals · tokens: %d in, %d out · history: %d events",

@@ -95,7 +95,13 @@ func (a *app) openCommand() *cobra.Command {
 }
 
 func (a *app) interruptCommand() *cobra.Command {
-	return a.controlCommand("interrupt <thread>", "Interrupt the turn in progress; what was said so far is kept", signals.ControlInterrupt)
+	cmd := a.controlCommand("interrupt <thread> [eventId]", "Interrupt the turn in progress, or one event; what was said so far is kept", signals.ControlInterrupt)
+	cmd.Long = cmd.Short + `.
+
+Of the event that is named the turn ends, or it is taken out of the queue if it still
+waits there. Without one, the turn in progress ends, whatever it is.`
+	cmd.Args = cobra.RangeArgs(1, 2)
+	return cmd
 }
 
 func (a *app) closeCommand() *cobra.Command {
@@ -113,11 +119,15 @@ func (a *app) controlCommand(use, short string, action signals.ControlAction) *c
 			if err != nil {
 				return err
 			}
-			if err := checkThread(args[0]); err != nil {
-				return err
+			control := signals.Control{Action: action, By: who, Reason: reason}
+			if len(args) == 2 {
+				if err := signals.CheckID("eventId", args[1]); err != nil {
+					return usageError{err}
+				}
+				control.EventID = args[1]
 			}
-			return a.withThreads(cmd.Context(), false, func(ctx context.Context, t threads) error {
-				return about(args[0], t.Control(ctx, args[0], signals.Control{Action: action, By: who, Reason: reason}))
+			return a.onThread(cmd, args[0], func(ctx context.Context, t threads) error {
+				return t.Control(ctx, args[0], control)
 			})
 		},
 	}

@@ -15,9 +15,9 @@ import (
 type ended struct {
 	result signals.TurnResult
 
-	// errorsBefore and cutsBefore are how many errors and interruptions had been
-	// shown when the turn began.
-	errorsBefore, cutsBefore int
+	// errorsBefore, cutsBefore and finalsBefore are how many errors, interruptions and
+	// ends of replies had been shown when the turn began.
+	errorsBefore, cutsBefore, finalsBefore int
 
 	// late says that the stream has had its time.
 	late bool
@@ -69,7 +69,7 @@ func (s *session) send(ctx context.Context, text string) {
 	}
 	s.turns++
 	s.own[text]++
-	end := ended{errorsBefore: s.errorsShown, cutsBefore: s.cutsShown}
+	end := ended{errorsBefore: s.errorsShown, cutsBefore: s.cutsShown, finalsBefore: s.finalsShown}
 	go func() {
 		err := s.persist(ctx, func(ctx context.Context) error {
 			var err error
@@ -105,8 +105,15 @@ func (s *session) turnEnded(ctx context.Context, end ended, err error) {
 
 // settled reports whether the stream has brought all of a turn that has ended.
 func (s *session) settled(end ended) bool {
-	if m := end.result.Message; m != nil && !s.view.Seen(m.ID) {
+	if s.changing {
 		return false
+	}
+	if m := end.result.Message; m != nil && !s.view.Seen(*m) {
+		// What was shown may be what a hook has changed since, or what viewers are shown
+		// in its place: the end of the reply follows either.
+		if !s.view.Begun(m.ID) || s.finalsShown == end.finalsBefore {
+			return false
+		}
 	}
 	switch end.result.Status {
 	case signals.TurnFailed:

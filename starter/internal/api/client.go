@@ -116,7 +116,7 @@ func (c *Client) Messages(ctx context.Context, threadID string) ([]Message, erro
 	var all []Message
 	query := url.Values{"limit": {strconv.Itoa(pageSize)}}
 	for {
-		page, err := c.messagePage(ctx, threadID, query)
+		page, err := readPage[messagePage](ctx, c, threadID, "messages", query)
 		if err != nil {
 			return nil, fmt.Errorf("reading the messages of thread %q: %w", threadID, err)
 		}
@@ -135,9 +135,10 @@ type messagePage struct {
 	Next     string    `json:"next"`
 }
 
-func (c *Client) messagePage(ctx context.Context, threadID string, query url.Values) (messagePage, error) {
-	var page messagePage
-	resp, err := c.get(ctx, threadID, "messages", query, nil)
+// readPage asks for a page of a part of a thread.
+func readPage[P any](ctx context.Context, c *Client, threadID, part string, query url.Values) (P, error) {
+	var page P
+	resp, err := c.get(ctx, threadID, part, query, nil)
 	if err != nil {
 		return page, err
 	}

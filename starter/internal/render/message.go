@@ -30,7 +30,7 @@ type span struct {
 }
 
 func (r *Renderer) piece(e event.AgentEvent) {
-	if r.Seen(e.MessageID) && e.MessageID != "" {
+	if r.Begun(e.MessageID) {
 		return
 	}
 	m := r.find(e.MessageID, e.Agent)
@@ -156,29 +156,56 @@ func (r *Renderer) restart(m *message, attempt int) {
 	}
 }
 
-// message writes a complete message, or the rest of one that was streamed.
+// message writes a complete message, or the rest of one that was streamed, or what a
+// hook has made of it.
 func (r *Renderer) message(msg event.Message) {
-	if !r.once("message", msg.ID) {
-		return
-	}
 	switch msg.SenderType {
 	case event.Agent:
 		r.reply(msg)
 	case event.Tool:
-		r.result(msg.ToolCallID, msg.ToolName, msg.Content, msg.IsError)
+		r.result(resultID(msg), msg.ToolName, msg.Content, msg.IsError)
 	case event.User, event.System:
-		r.block(bold, msg.SenderID, msg)
+		if news := r.newsOf(msg); news != known {
+			r.block(bold, msg, news)
+		}
 	}
 }
 
-func (r *Renderer) reply(msg event.Message) {
-	m := r.find(msg.ID, "")
-	if m == nil {
-		if msg.Content != "" {
-			r.block(cyan, msg.SenderID, msg)
+// resultID is by what a tool's message is known: its call, if there was one.
+func resultID(msg event.Message) string {
+	if msg.ToolCallID == "" {
+		return msg.ID
+	}
+	return msg.ToolCallID
+}
+
+// newsOf is the novelty of a message. The copy of a long one is shortened: it and the
+// whole count as the same.
+func (r *Renderer) newsOf(msg event.Message) novel {
+	if msg.Truncated {
+		if !r.once("message", msg.ID) {
+			return known
 		}
-	} else {
+		r.once("short", msg.ID)
+		return fresh
+	}
+	news := r.novelty("message", msg.ID, msg.Content)
+	if short := "short/" + msg.ID; news == changed && r.shown[short] {
+		delete(r.shown, short)
+		return known
+	}
+	return news
+}
+
+func (r *Renderer) reply(msg event.Message) {
+	news := r.newsOf(msg)
+	switch m := r.find(msg.ID, ""); {
+	case news == known:
+		return
+	case m != nil:
 		r.complete(m, msg)
+	case msg.Content != "" || news == changed:
+		r.block(cyan, msg, news)
 	}
 	for _, call := range msg.ToolCalls {
 		r.call(call.ID, call.Function.Name, call.Function.Arguments)
@@ -230,9 +257,15 @@ func (r *Renderer) drop(m *message) {
 }
 
 // block writes a message that was not streamed.
-func (r *Renderer) block(s style, sender string, msg event.Message) {
+func (r *Renderer) block(s style, msg event.Message, news novel) {
 	r.leave()
-	r.write(s, name(sender)+" › ")
+	if news == changed {
+		r.write(yellow, "↻ ")
+	}
+	r.write(s, name(msg.SenderID)+" › ")
+	if msg.Content == "" {
+		r.write(dim, "(nothing)")
+	}
 	r.write(plain, msg.Content)
 	if msg.Truncated {
 		r.write(dim, " … [shortened; `starter show` has the whole]")

@@ -5,10 +5,11 @@
 // The text only ever grows; nothing that was written is taken back. One message is
 // in front and is written piece by piece; pieces of others, from agents that speak
 // at the same time, wait until it is complete. Events that come twice, such as a
-// record after a reconnect, are written once.
+// record after a reconnect, are written once; what hooks have changed is written anew.
 package render
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"strings"
 
@@ -68,7 +69,8 @@ type Renderer struct {
 	ended map[string]*message
 
 	// shown are the ids of messages, tool calls, results and decisions that have
-	// been written; a thread's worth of ids is small beside its text.
+	// been written, and the digests of their forms; a thread's worth of these is small
+	// beside its text.
 	shown map[string]bool
 	cards map[string]*card
 }
@@ -162,11 +164,32 @@ func (r *Renderer) Question(a event.ApprovalRequest) string {
 	return r.take()
 }
 
-// Seen reports whether the message of that id has been written.
-func (r *Renderer) Seen(messageID string) bool { return r.shown["message/"+messageID] }
+// Seen reports whether the message has been written as it is; of a copy that was
+// shortened, whether it has been written at all.
+func (r *Renderer) Seen(m event.Message) bool {
+	if m.Truncated {
+		return r.Begun(m.ID)
+	}
+	return r.shown["message/"+form(m.ID, m.Content)]
+}
 
-// MarkSeen makes the renderer leave out the message of that id.
-func (r *Renderer) MarkSeen(messageID string) { r.shown["message/"+messageID] = true }
+// Begun reports whether the message of that id has been written in any form.
+func (r *Renderer) Begun(messageID string) bool { return r.shown["message/"+messageID] }
+
+// Changes reports whether the message supersedes what has been written of it.
+func (r *Renderer) Changes(m event.Message) bool {
+	return r.Begun(m.ID) && !r.Seen(m) && !r.shown["short/"+m.ID]
+}
+
+// MarkSeen makes the renderer leave out the message, but not what a hook puts in its
+// place.
+func (r *Renderer) MarkSeen(m event.Message) {
+	if m.SenderType == event.Tool {
+		r.novelty("result", resultID(m), resultForm(m.Content, m.IsError))
+		return
+	}
+	r.newsOf(m)
+}
 
 // once reports whether it is the first time that it sees kind and id. Things
 // without an id are always new.
@@ -180,6 +203,37 @@ func (r *Renderer) once(kind, id string) bool {
 	}
 	r.shown[key] = true
 	return true
+}
+
+// novel says what is new about a thing that may come more than once.
+type novel int
+
+const (
+	known   novel = iota // nothing
+	fresh                // it comes for the first time
+	changed              // it supersedes what was written
+)
+
+// novelty tells what comes twice, such as a record after a reconnect, from what hooks
+// have changed, by its text. Things without an id are always new.
+func (r *Renderer) novelty(kind, id, text string) novel {
+	if id == "" {
+		return fresh
+	}
+	first := r.once(kind, id)
+	switch {
+	case !r.once(kind, form(id, text)):
+		return known
+	case first:
+		return fresh
+	}
+	return changed
+}
+
+// form names one form of the thing of that id.
+func form(id, text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return id + "/" + string(sum[:12])
 }
 
 func (r *Renderer) request(a event.ApprovalRequest) {
@@ -223,6 +277,9 @@ func (r *Renderer) status(s event.StatusChange) {
 		text = "tried again"
 	case event.StatusRetrying:
 		text = "the model is asked again"
+	case event.StatusIntercepted:
+		r.line(dim, "  ⤷ "+oneLine(s.Detail))
+		return
 	}
 	r.line(dim, "· "+text+suffix(" by ", oneLine(s.By))+suffix(": ", oneLine(s.Detail)))
 }

@@ -30,6 +30,8 @@ func TestTranscripts(t *testing.T) {
 		{"a reset discards the pieces, a message supersedes them, a gap is shown", "reset", "reset", Options{}},
 		{"S1-11 parallel replies and calls are told apart", "parallel", "parallel", Options{}},
 		{"an interrupted reply is not written twice", "interrupted", "interrupted", Options{}},
+		{"what hooks have changed is written anew, with what they did", "hooks", "hooks", Options{}},
+		{"what hooks have changed, in colours", "hooks", "hooks.color", Options{Color: true}},
 		{"what models and tools write cannot control the terminal", "hostile", "hostile", Options{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -74,6 +76,57 @@ func TestTwiceIsOnce(t *testing.T) {
 	first := transcript(r, events)
 	require.Contains(t, first, "Two files.")
 	require.Empty(t, transcript(r, events))
+}
+
+// Both forms of what hooks have changed have been written: neither is written again.
+func TestChangedTwiceIsOnce(t *testing.T) {
+	events := readEvents(t, "hooks")
+	r := New(Options{})
+	require.Contains(t, transcript(r, events), "↻ ")
+	for _, e := range events {
+		if e.Type != event.EventStatus && e.Type != event.EventToolProgress {
+			require.Empty(t, r.Event(e), "%s", e.Type)
+		}
+	}
+}
+
+func TestSeen(t *testing.T) {
+	whole := event.Message{ID: "m", SenderID: "demo", SenderType: event.Agent, Content: "a long text"}
+	short, changed := whole, whole
+	short.Content, short.Truncated = "a long", true
+	changed.Content = "another text"
+	show := func(r *Renderer, m event.Message) string {
+		return r.Event(event.AgentEvent{Type: event.EventMessage, Message: &m})
+	}
+
+	r := New(Options{})
+	require.False(t, r.Begun("m"))
+	require.False(t, r.Seen(whole))
+	require.NotEmpty(t, show(r, whole))
+	require.True(t, r.Begun("m"))
+	require.True(t, r.Seen(whole))
+	require.True(t, r.Seen(short), "of a shortened copy it counts that it was written at all")
+	require.False(t, r.Seen(changed))
+	require.True(t, r.Changes(changed))
+	require.False(t, r.Changes(whole))
+	require.Empty(t, show(r, short))
+	require.Equal(t, "↻ demo › another text\n", show(r, changed))
+	require.True(t, r.Seen(changed))
+
+	r = New(Options{})
+	require.Contains(t, show(r, short), "a long")
+	require.False(t, r.Changes(whole))
+	require.Empty(t, show(r, whole), "the whole of what was shortened is no other message")
+	require.Equal(t, "↻ demo › another text\n", show(r, changed))
+
+	r = New(Options{})
+	r.MarkSeen(whole)
+	require.Empty(t, show(r, whole))
+	require.Equal(t, "↻ demo › another text\n", show(r, changed))
+	result := event.Message{ID: "c1.result", SenderType: event.Tool, ToolCallID: "c1", ToolName: "sh", Content: "out"}
+	r.MarkSeen(result)
+	require.Empty(t, r.Event(event.AgentEvent{Type: event.EventToolResult, ToolName: "sh", ToolCallID: "c1", Output: "out"}))
+	require.Equal(t, "↻ ✓ sh\n  another\n", r.Event(event.AgentEvent{Type: event.EventToolResult, ToolName: "sh", ToolCallID: "c1", Output: "another"}))
 }
 
 // However a stream is cut into pieces, the text is the same.

@@ -27,15 +27,20 @@ func callText(name, args string) string {
 }
 
 func (r *Renderer) call(id, name, args string) {
-	if !r.once("call", id) {
+	news := r.novelty("call", id, name+" "+args)
+	if news == known {
 		return
 	}
 	if r.front != nil {
 		r.closeThought(r.front)
 	}
-	r.cards[cardKey(id, name)] = &card{id: id, name: name}
 	r.leave()
-	r.write(cyan, "⚙ Using "+oneLine(name)+"…")
+	if news == changed {
+		r.write(yellow, "↻ Using "+oneLine(name)+"…")
+	} else {
+		r.cards[cardKey(id, name)] = &card{id: id, name: name}
+		r.write(cyan, "⚙ Using "+oneLine(name)+"…")
+	}
 	r.write(dim, " "+shorten(strings.TrimPrefix(callText(name, args), oneLine(name)+" "), r.opts.Width))
 	r.endLine()
 }
@@ -114,7 +119,8 @@ func progressText(data json.RawMessage) (text string, whole bool) {
 }
 
 func (r *Renderer) result(id, name, output string, isError bool) {
-	if !r.once("result", id) {
+	news := r.novelty("result", id, resultForm(output, isError))
+	if news == known {
 		return
 	}
 	key := cardKey(id, name)
@@ -137,12 +143,19 @@ func (r *Renderer) result(id, name, output string, isError bool) {
 		name += " " + c.id
 	}
 	delete(r.cards, key)
+	lead := "└ "
+	if news == changed {
+		lead = "↻ "
+	}
 	r.leave()
-	r.write(s, "└ "+mark+oneLine(name))
+	r.write(s, lead+mark+oneLine(name))
 	r.write(dim, suffix(" ", head))
 	r.endLine()
 	r.resultBody(body, isError)
 }
+
+// resultForm tells one result of a call from another.
+func resultForm(output string, isError bool) string { return fmt.Sprint(isError, " ", output) }
 
 func (r *Renderer) resultBody(body string, isError bool) {
 	s := plain

@@ -1,18 +1,13 @@
 package process
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -62,13 +57,6 @@ type Devserver struct {
 	life *life
 }
 
-// life is one run of the process.
-type life struct {
-	cmd           *exec.Cmd
-	ready, exited chan struct{}
-	output        buffer
-}
-
 // New prepares a devserver. It does not run yet; it ends with the test.
 func New(t testing.TB, o Options) *Devserver {
 	t.Helper()
@@ -104,51 +92,21 @@ func (d *Devserver) Start() {
 // Launch starts the process and does not wait.
 func (d *Devserver) Launch() {
 	d.t.Helper()
-	l := &life{cmd: exec.Command(d.opts.Binary, d.args...), ready: make(chan struct{}), exited: make(chan struct{})}
-	l.cmd.Dir = d.dir
-	l.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + d.dir}, d.opts.Env...)
-	l.cmd.Stderr = &l.output
-	stdout, err := l.cmd.StdoutPipe()
-	require.NoError(d.t, err)
-	require.NoError(d.t, l.cmd.Start())
-	d.life = l
-	go func() {
-		defer close(l.exited)
-		l.read(stdout)
-		// Its exit code says it all.
-		_ = l.cmd.Wait()
-	}()
-}
-
-func (l *life) read(stdout io.Reader) {
-	said := false
-	for lines := bufio.NewScanner(stdout); lines.Scan(); {
-		fmt.Fprintln(&l.output, lines.Text())
-		if !said && strings.HasPrefix(lines.Text(), "Threadmill is ready") {
-			said = true
-			close(l.ready)
-		}
-	}
+	cmd := exec.Command(d.opts.Binary, d.args...)
+	cmd.Dir = d.dir
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + d.dir}, d.opts.Env...)
+	d.life = launch(d.t, cmd, "Threadmill is ready")
 }
 
 // AwaitReady waits until the process says that it is ready.
 func (d *Devserver) AwaitReady() {
 	d.t.Helper()
-	limit := time.NewTimer(Patience)
-	defer limit.Stop()
-	select {
-	case <-d.life.ready:
-	case <-d.life.exited:
-		require.Fail(d.t, "the devserver ended", d.life.output.String())
-	case <-limit.C:
-		require.Fail(d.t, "the devserver is not ready", d.life.output.String())
-	}
+	d.life.awaitReady(d.t)
 }
 
 // Kill sends SIGKILL and waits for the end.
 func (d *Devserver) Kill() {
-	_ = d.life.cmd.Process.Kill() // it may have ended
-	<-d.life.exited
+	d.life.kill()
 }
 
 // Terminate sends SIGTERM, waits for the end, and returns the exit code.
@@ -163,24 +121,6 @@ func (d *Devserver) Terminate() int {
 		require.Fail(d.t, "the devserver does not end", d.life.output.String())
 	}
 	return d.life.cmd.ProcessState.ExitCode()
-}
-
-// buffer collects what several goroutines write.
-type buffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }
 
 // The kernel gives away ports above these to whoever asks for any: a server that is

@@ -70,6 +70,9 @@ type Options struct {
 	// Deaf keeps from running steps that the server has cancelled them, which they hear
 	// with a heartbeat otherwise. What stops them then is the live stream alone.
 	Deaf bool
+
+	// Configure changes what the runtime is made of: its hooks and callbacks, say.
+	Configure func(*threadmill.Config)
 }
 
 // Patience bounds every wait for what must happen. It is far more than any of that
@@ -182,6 +185,9 @@ func New(t testing.TB, o Options) *World {
 		Models: map[string]llm.Provider{"openai": model}, Namespace: w.TaskQueue, TaskQueue: w.TaskQueue,
 		MaxModelAttempts: o.MaxModelAttempts, StopTimeout: time.Second, Logger: o.Logger,
 	}
+	if o.Configure != nil {
+		o.Configure(&w.config)
+	}
 	w.Runtime, err = threadmill.New(w.config)
 	require.NoError(t, err)
 	w.Threads = w.Runtime.Client()
@@ -197,7 +203,7 @@ func New(t testing.TB, o Options) *World {
 func (w *World) StartWorker() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- w.Runtime.Run(ctx) }()
+	go func() { done <- w.Runtime.Work(ctx) }()
 	var once sync.Once
 	stop = func() {
 		once.Do(func() {

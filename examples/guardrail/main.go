@@ -1,0 +1,148 @@
+// Command guardrail sees everything before it has any effect: its hooks block a
+// question, keep a number in a reply from everybody who watches, and deny a tool.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log"
+	"log/slog"
+	"regexp"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/contrib/envconfig"
+	sdklog "go.temporal.io/sdk/log"
+
+	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/llm/demo"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/store/sqlite"
+	"github.com/threadmill/threadmill/tool"
+)
+
+var card = regexp.MustCompile(`\b\d{4} \d{4} \d{4} \d{4}\b`)
+
+// hooks are asked in this order.
+func hooks() []hook.Hook {
+	// Responding in place of a question means that no model is asked.
+	block := hook.OnMessage("block", func(_ context.Context, m event.MessageEvent, respond hook.Respond) (event.Event, error) {
+		if strings.Contains(m.Message.Content, "password") {
+			respond(hook.Response{Content: "I do not talk about passwords."})
+		}
+		return nil, nil
+	})
+	block.Filter.CreatedBy = []event.CreatedBy{event.User}
+
+	// The event that is returned holds in place of the one that is stored. Until then
+	// nobody is shown the reply, not even its pieces.
+	redact := hook.OnMessage("redact", func(_ context.Context, m event.MessageEvent, _ hook.Respond) (event.Event, error) {
+		m.Message.Content = card.ReplaceAllString(m.Message.Content, "[card number]")
+		return m, nil
+	})
+	redact.Filter.CreatedBy, redact.HoldOutput = []event.CreatedBy{event.Agent}, true
+
+	// Responding in place of tool calls means that none of them runs.
+	deny := hook.OnToolCall("deny", func(_ context.Context, _ event.ToolCallEvent, respond hook.Respond) (event.Event, error) {
+		respond(hook.Response{SenderType: event.System, SenderID: "policy", Content: "Orders are not deleted here."})
+		return nil, nil
+	})
+	deny.Filter.Tools = []string{"delete_order"}
+	return []hook.Hook{block, redact, deny}
+}
+
+var deleteOrder = tool.MustFunc("delete_order", "Deletes an order.",
+	func(context.Context, tool.Call, struct{}) (string, error) {
+		return "deleted", nil
+	})
+
+func main() {
+	taskQueue := flag.String("task-queue", "example-guardrail", "task queue of the threads")
+	flag.Parse()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := run(ctx, *taskQueue); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(ctx context.Context, taskQueue string) error {
+	options, err := envconfig.LoadDefaultClientOptions()
+	if err != nil {
+		return err
+	}
+	options.Logger = sdklog.NewStructuredLogger(slog.Default())
+	temporal, err := client.DialContext(ctx, options)
+	if err != nil {
+		return err
+	}
+	defer temporal.Close()
+	records, err := sqlite.Open(ctx, sqlite.Config{})
+	if err != nil {
+		return err
+	}
+	defer records.Close()
+	runtime, err := threadmill.New(threadmill.Config{
+		Temporal: temporal, TemporalNamespace: options.Namespace, TaskQueue: taskQueue, Store: records,
+		Agents: []agent.Agent{{Name: "clerk", Model: "demo/any", Tools: []string{"delete_order"}}},
+		Models: map[string]llm.Provider{"demo": demo.New(demo.Config{Quiet: true})},
+		Tools:  []tool.Tool{deleteOrder},
+		Hooks:  hooks(),
+	})
+	if err != nil {
+		return err
+	}
+	go func() {
+		if err := runtime.Work(ctx); err != nil {
+			log.Fatal(err)
+		}
+	}()
+
+	id := signals.NewID()
+	for _, said := range []string{"what is the password?", "my card is 4111 1111 1111 1111", "use delete_order"} {
+		if err := talk(ctx, runtime, event.NewMessage{ThreadID: id, SenderID: "ann", Content: said}); err != nil {
+			return err
+		}
+	}
+	threads := runtime.Client()
+	if err := threads.Control(ctx, id, signals.Control{Action: signals.ControlClose, By: "ann"}); err != nil {
+		return err
+	}
+	return temporal.GetWorkflow(ctx, signals.WorkflowID(threads.Namespace(), id), "").Get(ctx, nil)
+}
+
+// talk prints what a viewer of the thread sees of a turn, the pieces of replies included.
+func talk(ctx context.Context, runtime *threadmill.Runtime, m event.NewMessage) error {
+	run, err := runtime.Run(ctx, m, threadmill.RunOptions{Stream: true, Start: signals.Start{Agents: []string{"clerk"}}})
+	if err != nil {
+		return err
+	}
+	for e, err := range run.Events() {
+		if err != nil {
+			return err
+		}
+		switch e.Type {
+		case event.EventStream:
+			fmt.Printf("a piece: %q\n", e.Content)
+		case event.EventMessage:
+			if e.Message.Content != "" {
+				fmt.Printf("%s: %s\n", e.Message.SenderID, e.Message.Content)
+			}
+		case event.EventToolCall:
+			fmt.Printf("%s calls %s\n", e.Agent, e.ToolName)
+		case event.EventToolResult:
+			fmt.Printf("%s: %s\n", e.ToolName, e.Output)
+		case event.EventStatus:
+			fmt.Printf("  (%s)\n", e.Status.Detail)
+		default:
+		}
+	}
+	_, err = run.Done()
+	return err
+}

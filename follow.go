@@ -1,0 +1,334 @@
+package threadmill
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/feed"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/signals/threadclient"
+	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/stream"
+)
+
+const (
+	// storedWithin is how long what a turn has left to be stored may take.
+	storedWithin = time.Minute
+
+	// droppedStoredWithin is the same for a message that was taken out of the queue: the
+	// word of that may have to wait for a step of another turn, which may take long.
+	droppedStoredWithin = 2 * time.Second
+
+	// firstPause and lastPause are between two looks into a store that does not have,
+	// or does not answer, what is looked for.
+	firstPause = 5 * time.Millisecond
+	lastPause  = time.Second
+)
+
+// pendingTurn is a [threadclient.PendingTurn].
+type pendingTurn interface {
+	Result(ctx context.Context) (signals.TurnResult, error)
+}
+
+// follower follows a run from its post to its end.
+type follower struct {
+	runtime *Runtime
+	options RunOptions
+	threads *threadclient.Client
+	message event.NewMessage
+	post    signals.Post
+
+	// fresh says that the thread is not there.
+	fresh bool
+
+	run    *Run
+	turn   pendingTurn
+	reader *feed.Reader
+	views  []feed.View
+
+	// traceID is that of the run: its event's, until it has joined another's turn.
+	traceID string
+
+	// begun says that the message was among the events.
+	begun bool
+}
+
+func (f *follower) key() store.Key {
+	return store.Key{Namespace: f.threads.Namespace(), ThreadID: f.message.ThreadID}
+}
+
+// start posts the message and begins to follow it. The feed is open before that, so
+// that nothing is missed.
+func (f *follower) start(ctx context.Context) (*Run, error) {
+	select {
+	case <-f.options.Signal:
+		return nil, ErrSignalled
+	default:
+	}
+	if err := f.open(ctx); err != nil {
+		return nil, err
+	}
+	turn, err := f.begin(ctx)
+	if err != nil {
+		f.reader.Close()
+		return nil, err
+	}
+	f.turn = turn
+	go f.follow(ctx)
+	return f.run, nil
+}
+
+// open gets all ready for the run's events.
+func (f *follower) open(ctx context.Context) error {
+	for _, c := range []Callbacks{f.runtime.cfg.Callbacks, f.options.Callbacks} {
+		f.views = append(f.views, c.views(f.runtime.cfg.Logger)(f.key()))
+	}
+	f.traceID = f.post.ID
+	f.run = &Run{threadID: f.message.ThreadID, eventID: f.post.ID, events: newEventLog(), ended: make(chan struct{})}
+	var err error
+	f.reader, err = f.read(ctx)
+	return err
+}
+
+// read opens the feed from now on or, for an event that the thread has had before, from
+// that event on.
+func (f *follower) read(ctx context.Context) (*feed.Reader, error) {
+	reader, err := f.runtime.feed.Open(ctx, f.key(), feed.From{Now: true, Whole: !f.options.Stream})
+	if err != nil || f.options.EventID == "" {
+		return reader, err
+	}
+	known, err := f.runtime.cfg.Store.RecordsByID(ctx, f.key(), f.post.ID)
+	if err == nil && (len(known) == 0 || known[0].Seq > reader.Start().Seq) {
+		return reader, nil
+	}
+	reader.Close()
+	if err != nil {
+		return nil, fmt.Errorf("looking for event %q in thread %q: %w", f.post.ID, f.message.ThreadID, err)
+	}
+	return f.runtime.feed.Open(ctx, f.key(), feed.From{Cursor: feed.Cursor{Seq: known[0].Seq - 1}, Whole: !f.options.Stream})
+}
+
+// begin posts the message, to a new thread if there is none.
+func (f *follower) begin(ctx context.Context) (*threadclient.PendingTurn, error) {
+	if !f.fresh {
+		turn, err := f.threads.StartTurn(ctx, f.message.ThreadID, f.post)
+		if !errors.Is(err, signals.ErrNotFound) {
+			return turn, err
+		}
+	}
+	return f.threads.StartTurnOrOpen(ctx, f.message.ThreadID, f.options.Start, f.post)
+}
+
+// follow delivers the events of the run until it has ended.
+func (f *follower) follow(ctx context.Context) {
+	defer f.reader.Close()
+	turning, stop := context.WithCancel(ctx)
+	defer stop()
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		defer stop()
+		f.run.result, f.run.err = f.turn.Result(ctx)
+	})
+	waiting.Go(func() { f.watchSignal(turning) })
+	err := f.deliver(ctx, turning)
+	if err != nil {
+		f.run.events.close(err)
+	}
+	waiting.Wait()
+	if err == nil && f.run.err == nil {
+		err = f.finish(ctx)
+	}
+	f.run.events.close(errors.Join(f.run.err, err))
+	close(f.run.ended)
+}
+
+// watchSignal interrupts the run when its signal is closed.
+func (f *follower) watchSignal(turning context.Context) {
+	select {
+	case <-turning.Done():
+		return
+	case <-f.options.Signal:
+	}
+	ctl := signals.Control{
+		Action: signals.ControlInterrupt, EventID: f.post.ID, By: f.message.SenderID, Reason: "the signal of the run was closed",
+	}
+	err := f.threads.Control(turning, f.message.ThreadID, ctl)
+	if err != nil && turning.Err() == nil {
+		f.runtime.cfg.Logger.Error("interrupting a run", "thread", f.message.ThreadID, "event", f.post.ID, "error", err)
+	}
+}
+
+// finish delivers what the turn has left to be delivered when it ended.
+func (f *follower) finish(ctx context.Context) error {
+	dropped, patience := f.dropped(ctx), storedWithin
+	if dropped {
+		patience = droppedStoredWithin
+	}
+	within, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	head, err := f.stored(within)
+	if dropped && err != nil && ctx.Err() == nil {
+		return nil
+	}
+	if err == nil {
+		f.reader.End(head)
+		err = f.deliver(ctx, within)
+	}
+	switch {
+	case errors.Is(err, io.EOF):
+		return nil
+	case err == nil:
+		err = context.Cause(within)
+	}
+	return fmt.Errorf("reading the last events of a run: %w", err)
+}
+
+// dropped reports whether somebody has ended the run before its turn came.
+func (f *follower) dropped(ctx context.Context) bool {
+	status := f.run.result.Status
+	if f.begun || status == signals.TurnExpired || status == signals.TurnUnanswered {
+		return false
+	}
+	known, err := f.runtime.cfg.Store.RecordsByID(ctx, f.key(), f.post.ID)
+	return err == nil && len(known) == 0
+}
+
+// stored waits until the store has all records of the turn, and returns the place of the
+// last one or one behind it.
+func (f *follower) stored(ctx context.Context) (int64, error) {
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		head, err := f.lookUp(ctx)
+		if err != nil {
+			f.runtime.cfg.Logger.Warn("looking for the end of a run", "thread", f.message.ThreadID, "event", f.post.ID, "error", err)
+		} else if head > 0 {
+			return head, nil
+		}
+		if err := sleep(ctx, pause); err != nil {
+			return 0, fmt.Errorf("waiting for the records of event %q: %w", f.post.ID, err)
+		}
+	}
+}
+
+// lookUp returns 0 while there are records to come.
+func (f *follower) lookUp(ctx context.Context) (int64, error) {
+	s, key := f.runtime.cfg.Store, f.key()
+	if id := f.run.result.LastRecord; id != "" {
+		last, err := s.RecordsByID(ctx, key, id)
+		if err != nil || len(last) == 0 {
+			return 0, err
+		}
+		return last[0].Seq, nil
+	}
+	t, err := s.Thread(ctx, key)
+	return t.Head, err
+}
+
+// deliver hands out the events of the run until the context ends that it waits with, or
+// the feed: then it returns nil, or io.EOF.
+func (f *follower) deliver(ctx, waiting context.Context) error {
+	for pause := firstPause; ; {
+		item, err := f.reader.Next(waiting)
+		switch {
+		case err == nil:
+			f.take(ctx, item)
+			pause = firstPause
+		case errors.Is(err, feed.ErrIdle):
+		case errors.Is(err, io.EOF), errors.Is(err, stream.ErrClosed):
+			return err
+		case waiting.Err() != nil, sleep(waiting, pause) != nil:
+			return nil
+		default:
+			// The store does not answer; the reader is where it was.
+			f.runtime.cfg.Logger.Warn("reading the events of a run", "thread", f.message.ThreadID, "event", f.post.ID, "error", err)
+			pause = min(2*pause, lastPause)
+		}
+	}
+}
+
+// take hands out an event, if it is one of the run.
+func (f *follower) take(ctx context.Context, item feed.Item) {
+	e := item.Event
+	if e.Type == event.EventMessage && e.MessageID == f.post.ID {
+		// A message that has joined a turn belongs to that one from now on.
+		f.traceID, f.begun = item.TraceID, true
+	}
+	if item.TraceID != f.traceID && e.Type != event.EventGap {
+		return
+	}
+	for _, view := range f.views {
+		e = view(ctx, e)
+	}
+	f.run.events.add(e)
+	if f.options.OnEvent != nil {
+		defer isolate(ctx, f.runtime.cfg.Logger, "OnEvent", f.message.ThreadID, func() {})
+		f.options.OnEvent(e)
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// eventLog keeps the events of a run for those who ask for them.
+type eventLog struct {
+	mu     sync.Mutex
+	events []event.AgentEvent
+	closed bool
+	err    error
+	more   chan struct{} // closed when anything of the above changes
+}
+
+func newEventLog() *eventLog { return &eventLog{more: make(chan struct{})} }
+
+func (l *eventLog) add(e event.AgentEvent) {
+	l.change(func() { l.events = append(l.events, e) })
+}
+
+// close ends the log; only the first time counts.
+func (l *eventLog) close(err error) {
+	l.change(func() {
+		if !l.closed {
+			l.closed, l.err = true, err
+		}
+	})
+}
+
+func (l *eventLog) change(how func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	how()
+	close(l.more)
+	l.more = make(chan struct{})
+}
+
+// at waits for an event by its place; false means that the log ends before it.
+func (l *eventLog) at(i int) (e event.AgentEvent, ok bool, err error) {
+	for {
+		l.mu.Lock()
+		more := l.more
+		switch {
+		case i < len(l.events):
+			e, ok = l.events[i], true
+		case l.closed:
+			err = l.err
+		}
+		done := ok || l.closed
+		l.mu.Unlock()
+		if done {
+			return e, ok, err
+		}
+		<-more
+	}
+}

@@ -1,0 +1,146 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/starter/internal/render"
+)
+
+// queueCommand has the commands on a thread's queue.
+func (a *app) queueCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "queue",
+		Short: "Look at the events of a thread's queue, add to them and change them",
+		Long: `Look at the events of a thread's queue, add to them and change them.
+
+A thread processes one event at a time: of those that wait the one of the highest
+priority, and of equals the one that came first. An event is pending, processing,
+completed, failed, expired (it waited longer than its ttl) or overwritten (a processor
+has made other events of it). Failed events stay until they are retried or given
+another status; of those that have ended the thread knows the last 32.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(
+		a.queueListCommand(), a.queueShowCommand(), a.queueAddCommand(),
+		a.queuePlaceCommand("current", "Show the event that is being processed", "nothing is being processed", current),
+		a.queuePlaceCommand("next", "Show the event that is processed next", "nothing waits", next),
+		a.queueSetStatusCommand(), a.queueRetryCommand(),
+	)
+	return cmd
+}
+
+func (a *app) queueListCommand() *cobra.Command {
+	var all, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "list <thread>",
+		Short: "List the events: the one being processed, those that wait, those that failed",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.onThread(cmd, args[0], func(ctx context.Context, t threads) error {
+				q, err := t.Queue(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return a.printJSON(q)
+				}
+				return a.printQueue(q, args[0], all)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "the last that have ended too (with --json, they are always there)")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// onThread runs fn for a thread, whose id it checks. Errors are about that thread.
+func (a *app) onThread(cmd *cobra.Command, thread string, fn func(ctx context.Context, t threads) error) error {
+	if err := checkThread(thread); err != nil {
+		return err
+	}
+	return a.withThreads(cmd.Context(), false, func(ctx context.Context, t threads) error {
+		return about(thread, fn(ctx, t))
+	})
+}
+
+func (a *app) printQueue(q signals.Queue, thread string, all bool) error {
+	table := render.Queue(q, render.QueueOptions{Ended: all})
+	if table == "" {
+		fmt.Fprintf(a.stderr, "no events in the queue of thread %q\n", thread)
+		return nil
+	}
+	_, err := fmt.Fprint(a.stdout, table)
+	return err
+}
+
+func (a *app) queueShowCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "show <thread> <eventId>",
+		Short: "Show an event with its payload and, if it failed, why",
+		Args:  cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.onThread(cmd, args[0], func(ctx context.Context, t threads) error {
+				item, err := t.Item(ctx, args[0], args[1])
+				if err != nil {
+					return err
+				}
+				return a.printItem(item, asJSON)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func (a *app) printItem(item event.Item, asJSON bool) error {
+	if asJSON {
+		return a.printJSON(item)
+	}
+	_, err := fmt.Fprint(a.stdout, render.Item(item, render.QueueOptions{}))
+	return err
+}
+
+func current(q signals.Queue) *event.Item { return q.Processing }
+
+func next(q signals.Queue) *event.Item {
+	if len(q.Items) == 0 {
+		return nil
+	}
+	return &q.Items[0]
+}
+
+// queuePlaceCommand shows the event at a place of the queue. With --json, none is null.
+func (a *app) queuePlaceCommand(name, short, none string, place func(signals.Queue) *event.Item) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   name + " <thread>",
+		Short: short,
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.onThread(cmd, args[0], func(ctx context.Context, t threads) error {
+				q, err := t.Queue(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				item := place(q)
+				switch {
+				case item != nil:
+					return a.printItem(*item, asJSON)
+				case asJSON:
+					return a.printJSON(nil)
+				}
+				fmt.Fprintf(a.stderr, "%s in thread %q\n", none, args[0])
+				return nil
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON; null if there is none")
+	return cmd
+}

@@ -1,0 +1,167 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals"
+)
+
+// adding holds the flags of queue add.
+type adding struct {
+	posting
+	agents        []string
+	trace, parent string
+	json          bool
+}
+
+func (a *app) queueAddCommand() *cobra.Command {
+	var q adding
+	cmd := &cobra.Command{
+		Use:   "add <thread> <type> [payload]",
+		Short: "Add an event of any type and print its id",
+		Long: `Add an event of any type to a thread's queue and print its id. It returns when the thread
+has accepted or refused the event.
+
+The type is "message" or one of your own. The payload is any JSON, "-" is read from
+stdin; that of a message has senderId, senderType (user, agent, tool or system) and
+content.`,
+		Example: `  starter queue add t1 deploy.finished '{"env": "prod"}' --priority 5 --ttl 10m
+  starter queue add t1 message '{"senderId": "ci", "senderType": "system", "content": "built"}'`,
+		Args: cobra.RangeArgs(2, 3),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkThread(args[0]); err != nil {
+				return err
+			}
+			post, err := a.event(q, args)
+			if err != nil {
+				return err
+			}
+			return a.onThread(cmd, args[0], func(ctx context.Context, t threads) error {
+				result, err := t.PostUpdate(ctx, args[0], post)
+				if err != nil {
+					return err
+				}
+				return a.printAdded(result, q.json)
+			})
+		},
+	}
+	q.addFlags(cmd.Flags())
+	cmd.Flags().StringArrayVar(&q.agents, "agent", nil, "agent that answers a message, whoever is addressed in it (repeatable; default: as the thread routes it)")
+	cmd.Flags().StringVar(&q.trace, "trace", "", "trace id, shared by all that follows from one event (default: the event's id)")
+	cmd.Flags().StringVar(&q.parent, "parent", "", "id of the event that caused this one (default: none)")
+	cmd.Flags().BoolVar(&q.json, "json", false, "print JSON")
+	return cmd
+}
+
+// event makes the post of an event from flags, arguments and stdin.
+func (a *app) event(q adding, args []string) (signals.Post, error) {
+	post := signals.Post{Type: args[1], TraceID: q.trace, ParentEventID: q.parent}
+	if post.Type == "" {
+		return post, usagef(`the type is empty, must be "message" or one of your own`)
+	}
+	if len(args) > 2 {
+		payload, err := a.argument("payload", args[2])
+		if err != nil {
+			return post, err
+		}
+		if post.Payload = json.RawMessage(payload); !json.Valid(post.Payload) && len(payload) <= signals.MaxPayload {
+			return post, usagef("the payload is not JSON: a text has quotes too")
+		}
+	}
+	err := q.apply(args[0], q.agents, &post)
+	return post, err
+}
+
+func (a *app) printAdded(result signals.PostResult, asJSON bool) error {
+	if asJSON {
+		return a.printJSON(result)
+	}
+	a.say("%s", result.EventID)
+	if result.Status == signals.PostDuplicate {
+		fmt.Fprintln(a.stderr, "the thread has had this event before: nothing was added")
+	}
+	return nil
+}
+
+// settable are the statuses that a person can give to an event.
+var settable = []event.Status{event.Pending, event.Completed, event.Failed, event.Expired, event.Overwritten}
+
+func (a *app) queueSetStatusCommand() *cobra.Command {
+	var by, reason string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "set-status <thread> <eventId> <status>",
+		Short: "Give an event another status by hand",
+		Long: `Give an event another status by hand: pending, completed, failed, expired or overwritten.
+
+An event that waits and is given another status than pending is never processed; the turn
+of the one that is being processed is interrupted. pending processes a failed event
+again, and the one that is being processed once more.`,
+		Args: cobra.ExactArgs(3),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			change := signals.SetStatus{EventID: args[1], Status: event.Status(args[2]), Reason: reason}
+			if !slices.Contains(settable, change.Status) {
+				return usagef("the status is %q, must be pending, completed, failed, expired or overwritten", args[2])
+			}
+			var err error
+			if change.By, err = actor(by); err != nil {
+				return err
+			}
+			return a.onThread(cmd, args[0], func(ctx context.Context, t threads) error {
+				item, err := t.SetStatus(ctx, args[0], change)
+				if err != nil {
+					return err
+				}
+				return a.printChanged(item, asJSON)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&by, "by", "", "who does it (default $USER)")
+	cmd.Flags().StringVar(&reason, "reason", "", "why")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func (a *app) queueRetryCommand() *cobra.Command {
+	var by string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "retry <thread> [eventId]",
+		Short: "Process a failed event again, the one that failed last if none is named",
+		Args:  cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			who, err := actor(by)
+			if err != nil {
+				return err
+			}
+			eventID := ""
+			if len(args) == 2 {
+				eventID = args[1]
+			}
+			return a.onThread(cmd, args[0], func(ctx context.Context, t threads) error {
+				item, err := t.Retry(ctx, args[0], eventID, who)
+				if err != nil {
+					return err
+				}
+				return a.printChanged(item, asJSON)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&by, "by", "", "who does it (default $USER)")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func (a *app) printChanged(item event.Item, asJSON bool) error {
+	if asJSON {
+		return a.printJSON(item)
+	}
+	a.say("%s %s", item.ID, item.Status)
+	return nil
+}

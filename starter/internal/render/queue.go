@@ -1,0 +1,149 @@
+package render
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals"
+)
+
+// QueueOptions say how events of a queue are written.
+type QueueOptions struct {
+	// Ended adds the events that have ended to a table.
+	Ended bool
+
+	// Width is how many characters of an event's content a table shows. Default 60.
+	Width int
+
+	// Location is where times are told. Default: where the program runs.
+	Location *time.Location
+}
+
+func (o QueueOptions) time(at time.Time) string {
+	if o.Location == nil {
+		o.Location = time.Local
+	}
+	return at.In(o.Location).Format(time.DateTime)
+}
+
+// Queue writes a queue as a table: the event that is being processed, those that wait,
+// the next first, those that failed and, if asked for, those that have ended. It is
+// empty if there is none.
+func Queue(q signals.Queue, opts QueueOptions) string {
+	if opts.Width == 0 {
+		opts.Width = 60
+	}
+	var items []event.Item
+	if q.Processing != nil {
+		items = append(items, *q.Processing)
+	}
+	items = append(append(items, q.Items...), q.Failed...)
+	if opts.Ended {
+		items = append(items, q.Ended...)
+	}
+	if len(items) == 0 {
+		return ""
+	}
+	var out strings.Builder
+	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "STATUS\tPRIORITY\tEVENT\tTYPE\tCREATED\tTTL\tCONTENT")
+	for _, item := range items {
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\n", visible(string(item.Status)), item.Priority, visible(item.ID),
+			visible(item.Type), opts.time(item.CreatedAt), ttl(item), shorten(summary(item), opts.Width))
+	}
+	// Writing to memory does not fail.
+	_ = w.Flush()
+	return trimLines(out.String())
+}
+
+func trimLines(text string) string {
+	lines := strings.Split(text, "\n")
+	for i := range lines {
+		lines[i] = strings.TrimRight(lines[i], " ")
+	}
+	return strings.Join(lines, "\n")
+}
+
+func ttl(item event.Item) string {
+	if item.TTL == 0 {
+		return "-"
+	}
+	return (time.Duration(item.TTL) * time.Millisecond).String()
+}
+
+// summary is an event on one line: why it failed or has ended, or else what it says.
+func summary(item event.Item) string {
+	if item.Error != "" {
+		return why(item) + ": " + visible(item.Error)
+	}
+	if !hasPayload(item) {
+		return ""
+	}
+	var m event.NewMessage
+	if item.Type == event.TypeMessage && json.Unmarshal(item.Payload, &m) == nil && m.SenderID != "" {
+		return visible(m.SenderID) + ": " + visible(m.Content)
+	}
+	return visible(string(item.Payload))
+}
+
+// why names the cause of an event's status.
+func why(item event.Item) string {
+	if item.Status == event.Failed {
+		return "error"
+	}
+	return "reason"
+}
+
+func hasPayload(item event.Item) bool {
+	return len(item.Payload) > 0 && string(item.Payload) != "null"
+}
+
+// Item writes all that is known of an event.
+func Item(item event.Item, opts QueueOptions) string {
+	var out strings.Builder
+	line := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(&out, "%-9s %s\n", name, visible(value))
+		}
+	}
+	line("event", item.ID)
+	line("type", item.Type)
+	line("status", string(item.Status))
+	line(why(item), item.Error)
+	if item.Attempt > 0 {
+		line("retries", fmt.Sprint(item.Attempt))
+	}
+	line("priority", fmt.Sprint(item.Priority))
+	if item.TTL > 0 {
+		end := item.CreatedAt.Add(time.Duration(item.TTL) * time.Millisecond)
+		line("ttl", fmt.Sprintf("%s, until %s", ttl(item), opts.time(end)))
+	}
+	line("thread", item.ThreadID)
+	line("namespace", item.Namespace)
+	line("trace", item.TraceID)
+	line("parent", item.ParentEventID)
+	line("created", opts.time(item.CreatedAt))
+	line("updated", opts.time(item.UpdatedAt))
+	if hasPayload(item) {
+		out.WriteString("payload\n" + indented(item.Payload))
+	}
+	return out.String()
+}
+
+func indented(payload json.RawMessage) string {
+	var whole bytes.Buffer
+	if json.Indent(&whole, payload, "", "  ") != nil {
+		whole.Write(payload)
+	}
+	var out strings.Builder
+	for _, line := range strings.Split(whole.String(), "\n") {
+		text := strings.TrimLeft(line, " ")
+		fmt.Fprintf(&out, "  %s%s\n", line[:len(line)-len(text)], visible(text))
+	}
+	return out.String()
+}

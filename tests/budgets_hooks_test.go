@@ -1,0 +1,191 @@
+package tests
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/history/v1"
+	"go.temporal.io/sdk/client"
+
+	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/world"
+)
+
+// ready waits until a thread has taken in that its hook workflow has begun: on a busy
+// machine it might hear of the begin and of the end at once, and cost less.
+func ready(ctx context.Context, temporal client.Client, deps hook.Deps) error {
+	tick := time.NewTicker(waitTick)
+	defer tick.Stop()
+	for {
+		events, err := runHistory(ctx, temporal, signals.WorkflowID(deps.Context.Namespace, deps.Context.ThreadID), "")
+		begun := slices.ContainsFunc(events, func(e *history.HistoryEvent) bool {
+			key := e.GetChildWorkflowExecutionStartedEventAttributes().GetWorkflowExecution().GetWorkflowId()
+			return key == signals.HookWorkflowID(deps.Context.Namespace, deps.Context.ThreadID, deps.Context.EventID)
+		})
+		if err != nil || begun && !taskOpen(events) {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// passing lets messages pass, of all or of some.
+func passing(c *threadmill.Config, name string, by ...event.CreatedBy) hook.Hook {
+	temporal := c.Temporal
+	return hook.Hook{
+		Name:    name,
+		Filter:  hook.Filter{Types: []string{event.TypeMessage}, CreatedBy: by},
+		Timeout: waitLong,
+		Func: func(ctx context.Context, _ event.Event, _ hook.Respond) (event.Event, error) {
+			return nil, ready(ctx, temporal, hook.DepsOf(ctx))
+		},
+	}
+}
+
+// inlineFor is an inline hook for what people say.
+func inlineFor(name string, f func(event.MessageEvent) event.Event) hook.Hook {
+	h := hook.Inline(name, func(_ hook.Context, e event.Event, _ hook.Respond) (event.Event, error) {
+		return f(e.(event.MessageEvent)), nil
+	})
+	h.Filter = hook.Filter{Types: []string{event.TypeMessage}, CreatedBy: []event.CreatedBy{event.User}}
+	return h
+}
+
+// louder adds an exclamation mark.
+func louder(m event.MessageEvent) event.Event {
+	m.Message.Content += "!"
+	return m
+}
+
+// noting is a processor that makes a system message, which no agent answers, of a note.
+func noting(c *threadmill.Config) hook.Processor {
+	temporal := c.Temporal
+	p := hook.Process("note.taken", func(ctx context.Context, in struct{ Text string }, deps hook.Deps) ([]hook.Produced, error) {
+		return []hook.Produced{hook.Message(event.System, "notes", in.Text)}, ready(ctx, temporal, deps)
+	})
+	p.Timeout = waitLong
+	return p
+}
+
+// hookRuns returns the histories of the hook workflows whose starts are among events.
+func hookRuns(w *world.World, events []*history.HistoryEvent) (runs [][]*history.HistoryEvent) {
+	w.T.Helper()
+	for _, e := range events {
+		if a := e.GetChildWorkflowExecutionStartedEventAttributes(); a.GetWorkflowType().GetName() == signals.HookWorkflow {
+			run, err := runHistory(w.Ctx(), w.Temporal, a.GetWorkflowExecution().GetWorkflowId(), a.GetWorkflowExecution().GetRunId())
+			require.NoError(w.T, err)
+			runs = append(runs, run)
+		}
+	}
+	return runs
+}
+
+// hookShapes are turns that hooks and processors have a part in. A plain turn costs 10
+// events and 2 actions.
+var hookShapes = []struct {
+	name string
+	with func(c *threadmill.Config)
+
+	// post is the type of the event, if it is not a message.
+	post string
+
+	// want is what the thread's history takes, children what each hook workflow's does.
+	want     cost
+	children []cost
+}{
+	{name: "no hook", want: cost{10, 2}},
+	{
+		name: "hooks that match nothing",
+		with: func(c *threadmill.Config) {
+			orders := passing(c, "orders")
+			orders.Filter.Types = []string{"order.*"}
+			c.Hooks = []hook.Hook{passing(c, "system", event.System), orders}
+		},
+		want: cost{10, 2},
+	},
+	{
+		name: "an inline hook that lets the message pass",
+		with: func(c *threadmill.Config) {
+			c.Hooks = []hook.Hook{inlineFor("quiet", func(event.MessageEvent) event.Event { return nil })}
+		},
+		want: cost{10, 2},
+	},
+	{
+		name: "an inline hook that changes the message: a marker",
+		with: func(c *threadmill.Config) { c.Hooks = []hook.Hook{inlineFor("louder", louder)} },
+		want: cost{11, 3},
+	},
+	{
+		name: "three functions on a person's message: one hook workflow",
+		with: func(c *threadmill.Config) {
+			c.Hooks = []hook.Hook{passing(c, "one", event.User), passing(c, "two", event.User), passing(c, "three", event.User)}
+		},
+		want: cost{10 + 9, 2 + 1}, children: []cost{{11, 1}},
+	},
+	{
+		name: "functions on an agent's reply: one hook workflow, and a marker for the end",
+		with: func(c *threadmill.Config) {
+			c.Hooks = []hook.Hook{passing(c, "one", event.Agent), passing(c, "two", event.Agent)}
+		},
+		want: cost{10 + 9 + 1, 2 + 2}, children: []cost{{11, 1}},
+	},
+	{
+		name: "a processor whose event no agent answers",
+		with: func(c *threadmill.Config) { c.Processors = []hook.Processor{noting(c)} },
+		post: "note.taken", want: cost{14, 3}, children: []cost{{11, 1}},
+	},
+}
+
+// TestBudgetsOfHooks asserts what hooks and processors cost.
+func TestBudgetsOfHooks(t *testing.T) {
+	if world.StickyOff() {
+		t.Skip("budgets are measured with the sticky cache, as workers run")
+	}
+	for _, shape := range hookShapes {
+		t.Run(shape.name, func(t *testing.T) {
+			w := world.New(t, world.Options{Configure: shape.with})
+			id := w.Open()
+			w.Say(id, "warm up")
+			added, children := measureHooked(t, w, id, func() {
+				if shape.post == "" {
+					w.Post(id, "hello")
+					return
+				}
+				_, err := w.Threads.Post(w.Ctx(), id, signals.Post{Type: shape.post, Payload: []byte(`{"text":"x"}`)})
+				require.NoError(t, err)
+			})
+			require.Equal(t, shape.want, cost{len(added), billed(added)}, "events and actions:\n%s", describe(added))
+			var costs []cost
+			for _, child := range children {
+				costs = append(costs, cost{len(child), billed(child)})
+				t.Logf("a hook workflow:\n%s", describe(child))
+			}
+			require.Equal(t, shape.children, costs, "events and actions of each hook workflow")
+		})
+	}
+}
+
+// measureHooked is [measure], with the histories of the hook workflows that belong to it.
+func measureHooked(t *testing.T, w *world.World, id string, turn func()) (thread []*history.HistoryEvent, children [][]*history.HistoryEvent) {
+	t.Helper()
+	for range 5 {
+		thread = measure(t, w, id, turn)
+		children = hookRuns(w, thread)
+		if !slices.ContainsFunc(children, stalled) {
+			return thread, children
+		}
+		t.Log("the machine was too busy; the next turn is measured")
+	}
+	require.Fail(t, "no turn could be measured")
+	return nil, nil
+}

@@ -1,0 +1,309 @@
+package tests
+
+import (
+	"encoding/json"
+	"fmt"
+	"go/build"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/converter"
+
+	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/foreign"
+	"github.com/threadmill/threadmill/tests/internal/world"
+)
+
+// review is a world in which a foreign hook workflow decides on events.
+type review struct {
+	*world.World
+
+	// hook is its name as a hook.
+	hook string
+}
+
+// reviewed is the hook that decides on what people say.
+const reviewed = "review"
+
+func newReview(t *testing.T, o world.Options, change func(*hook.Hook)) review {
+	t.Helper()
+	o.Configure = func(c *threadmill.Config) {
+		h := hook.InWorkflow(reviewed, foreign.Review, foreignQueue(c.TaskQueue))
+		h.Filter = hook.Filter{Types: []string{event.TypeMessage}, CreatedBy: []event.CreatedBy{event.User}}
+		if change != nil {
+			change(&h)
+		}
+		c.Hooks = []hook.Hook{h}
+		stop, err := foreign.Work(c.Temporal, foreignQueue(c.TaskQueue))
+		require.NoError(t, err)
+		t.Cleanup(stop)
+	}
+	return review{world.New(t, o), reviewed}
+}
+
+// workflowID is where the hook workflow of an event is found.
+func (r review) workflowID(thread, eventID string) string {
+	return foreign.WorkflowID(r.TaskQueue, thread, eventID, r.hook)
+}
+
+// arrived waits until the hook workflow of an event has begun, and returns what it was
+// given.
+func (r review) arrived(thread, eventID string) foreign.Request {
+	r.T.Helper()
+	var in foreign.Request
+	require.Eventually(r.T, func() bool {
+		v, err := r.Temporal.QueryWorkflow(r.Ctx(), r.workflowID(thread, eventID), "", foreign.Case)
+		return err == nil && v.Get(&in) == nil
+	}, waitLong, waitTick)
+	return in
+}
+
+// rule decides on an event, once its hook workflow has begun.
+func (r review) rule(thread, eventID string, ruling foreign.Ruling) {
+	r.T.Helper()
+	r.arrived(thread, eventID)
+	require.NoError(r.T, foreign.Rule(r.Ctx(), r.Temporal, r.workflowID(thread, eventID), ruling))
+}
+
+// says posts a message, decides on it, and waits for the end of its turn.
+func (r review) says(thread, content string, ruling foreign.Ruling) signals.TurnResult {
+	r.T.Helper()
+	posted := r.Post(thread, content)
+	r.rule(thread, posted, ruling)
+	return r.Await(thread, posted)
+}
+
+// status is what has become of a workflow.
+func (r review) status(workflowID string) enumspb.WorkflowExecutionStatus {
+	r.T.Helper()
+	d, err := r.Temporal.DescribeWorkflowExecution(r.Ctx(), workflowID, "")
+	require.NoError(r.T, err)
+	return d.GetWorkflowExecutionInfo().GetStatus()
+}
+
+// decisionOn waits for what is recorded of the decision on an event.
+func (r review) decisionOn(thread, eventID string) event.Interception {
+	r.T.Helper()
+	return decisionIn(r.World, thread, event.InterceptionID(eventID))
+}
+
+// failureOn is [review.decisionOn] for a decision that failed its event.
+func (r review) failureOn(thread, eventID string) event.Interception {
+	r.T.Helper()
+	return decisionIn(r.World, thread, event.InterceptionID(eventID)+".failed")
+}
+
+// decisionIn waits for a hook record.
+func decisionIn(w *world.World, thread, recordID string) event.Interception {
+	w.T.Helper()
+	var found []event.Record
+	require.Eventually(w.T, func() bool {
+		var err error
+		found, err = w.Store.RecordsByID(w.Ctx(), w.Key(thread), recordID)
+		return err == nil && len(found) == 1
+	}, waitLong, waitTick, "record %s", recordID)
+	require.Equal(w.T, event.TypeHook, found[0].Type)
+	return world.Payload[event.Interception](w, found[0])
+}
+
+// TestForeignImportsNothing shows that the hook workflow of these tests is one that
+// anybody can write.
+func TestForeignImportsNothing(t *testing.T) {
+	pkg, err := build.ImportDir("internal/foreign", 0)
+	require.NoError(t, err)
+	require.NotEmpty(t, pkg.Imports)
+	for _, path := range pkg.Imports {
+		first, _, _ := strings.Cut(path, "/")
+		standard := !strings.Contains(first, ".")
+		require.True(t, standard || strings.HasPrefix(path, "go.temporal.io/sdk/"), "%s is neither the standard library nor the Temporal SDK", path)
+	}
+}
+
+// TestHookWorkflow lets a hook workflow that knows nothing of Threadmill decide.
+func TestHookWorkflow(t *testing.T) {
+	r := newReview(t, world.Options{}, nil)
+	id := r.Open()
+
+	t.Run("S0-11 it is given the event, and lets it pass", func(t *testing.T) {
+		posted := r.Post(id, "hello")
+		in := r.arrived(id, posted)
+		require.Equal(t, foreign.Request{
+			Hook: reviewed, Namespace: r.TaskQueue, ThreadID: id, EventID: posted, TraceID: posted, Attempt: 1,
+			Event: foreign.Event{Type: "message", CreatedBy: "user", ThreadID: id, Message: &foreign.Message{
+				ThreadID: id, SenderID: "ann", SenderType: "user", Content: "hello",
+			}},
+		}, in)
+		require.Zero(t, r.Provider.Calls(), "S0-35 nothing has happened to it yet")
+		require.Equal(t, "hello", r.Messages(id)[0].Content, "S0-35 but it is stored")
+
+		r.rule(id, posted, foreign.Ruling{})
+		require.Equal(t, "hello", r.Await(id, posted).Message.Content)
+		require.Equal(t, []event.HookOutcome{{Name: reviewed, Outcome: event.Passed, Attempts: 1}}, r.decisionOn(id, posted).Hooks)
+	})
+	t.Run("the JSON that goes in and out is this, to the byte", func(t *testing.T) {
+		p := signals.NewPost("e-json", event.NewMessage{
+			ThreadID: id, SenderID: "ann", SenderType: event.User, Content: "bytes", Metadata: map[string]any{"page": 7},
+		})
+		p.TraceID, p.ParentEventID = "trace", "cause"
+		_, err := r.Threads.Post(r.Ctx(), id, p)
+		require.NoError(t, err)
+		r.rule(id, "e-json", foreign.Ruling{Raw: json.RawMessage(`{"responses":[{"content":"noted","senderType":"system","senderId":"clerk"}]}`)})
+		require.Equal(t, "noted", r.Await(id, "e-json").Message.Content)
+		require.Equal(t, fmt.Sprintf(`{"hook":"review","namespace":%q,"threadId":%q,"eventId":"e-json","traceId":"trace","parentEventId":"cause","attempt":1,`+
+			`"event":{"type":"message","createdBy":"user","threadId":%q,"message":{"threadId":%q,"senderId":"ann","senderType":"user","content":"bytes","metadata":{"page":7}}}}`,
+			r.TaskQueue, id, id, id), r.input(id, "e-json"))
+	})
+	t.Run("S0-12 what it changes holds, and the record stays", func(t *testing.T) {
+		calls := r.Provider.Calls()
+		out := r.says(id, "my password is 1234", foreign.Ruling{Content: "my password is ****"})
+		require.Equal(t, "my password is ****", out.Message.Content)
+		shown := modelCalls(r.World)[calls]
+		require.Equal(t, "my password is ****", shown.Messages[len(shown.Messages)-1].Content)
+		require.NotContains(t, shown.raw, "1234")
+		stored, err := r.Store.RecordsByID(r.Ctx(), r.Key(id), out.EventID)
+		require.NoError(t, err)
+		require.Contains(t, string(only(t, stored).Payload), "my password is 1234")
+		made := r.decisionOn(id, out.EventID)
+		require.Equal(t, event.Replaced, made.Outcome)
+		require.Equal(t, "my password is ****", made.Message.Content)
+	})
+	t.Run("S0-15 S0-18 S0-20 it answers in place of the agent", func(t *testing.T) {
+		calls := r.Provider.Calls()
+		out := r.says(id, "tell me", foreign.Ruling{Respond: []foreign.Response{
+			{Content: "one moment", SenderType: "system", SenderID: "desk"}, {Content: "no", Metadata: map[string]any{"rule": "r1"}},
+		}})
+		require.Equal(t, signals.TurnCompleted, out.Status)
+		require.Equal(t, calls, r.Provider.Calls(), "the model is not called")
+		made := r.decisionOn(id, out.EventID)
+		require.Equal(t, event.Responded, made.Outcome)
+		require.Len(t, made.Produced, 2)
+		messages := r.Messages(id)
+		said := messages[len(messages)-2:]
+		require.Equal(t, []string{made.Produced[0], "desk", "one moment"}, []string{said[0].ID, said[0].SenderID, said[0].Content})
+		require.Equal(t, []string{made.Produced[1], "assistant", "no"}, []string{said[1].ID, said[1].SenderID, said[1].Content})
+		require.Equal(t, map[string]any{"rule": "r1"}, said[1].Metadata)
+	})
+	t.Run("S0-17 an answer wins over a change", func(t *testing.T) {
+		calls := r.Provider.Calls()
+		out := r.says(id, "both", foreign.Ruling{Raw: json.RawMessage(`{"event":{"type":"message","createdBy":"user","threadId":"` + id + `",` +
+			`"message":{"threadId":"` + id + `","senderId":"ann","senderType":"user","content":"changed"}},"responses":[{"content":"answered"}]}`)})
+		require.Equal(t, "answered", out.Message.Content)
+		require.Equal(t, calls, r.Provider.Calls())
+	})
+	t.Run("people find it in Temporal", func(t *testing.T) {
+		posted := r.Post(id, "where is it")
+		r.arrived(id, posted)
+		d, err := r.Temporal.DescribeWorkflow(r.Ctx(), r.workflowID(id, posted), "")
+		require.NoError(t, err)
+		require.Equal(t, foreign.Review, d.WorkflowType.Name)
+		require.Equal(t, foreignQueue(r.TaskQueue), d.TaskQueueName)
+		parent := d.ParentWorkflowExecution
+		require.Equal(t, signals.HookWorkflowID(r.TaskQueue, id, posted), parent.ID)
+		summary, err := d.GetStaticSummary()
+		require.NoError(t, err)
+		require.Equal(t, "message: hook review", summary)
+		r.rule(id, posted, foreign.Ruling{})
+		r.Await(id, posted)
+	})
+}
+
+// input is the JSON with which the hook workflow of an event began.
+func (r review) input(thread, eventID string) string {
+	r.T.Helper()
+	events, err := runHistory(r.Ctx(), r.Temporal, r.workflowID(thread, eventID), "")
+	require.NoError(r.T, err)
+	payloads := events[0].GetWorkflowExecutionStartedEventAttributes().GetInput().GetPayloads()
+	require.Len(r.T, payloads, 1)
+	require.Equal(r.T, converter.MetadataEncodingJSON, string(payloads[0].GetMetadata()[converter.MetadataEncoding]))
+	return string(payloads[0].GetData())
+}
+
+// TestHookWorkflowFails lets a hook workflow come to no decision.
+func TestHookWorkflowFails(t *testing.T) {
+	t.Run("S0-23 closed: the event fails visibly, and can be retried", func(t *testing.T) {
+		r := newReview(t, world.Options{}, nil)
+		id := r.Open()
+		out := r.says(id, "hello", foreign.Ruling{Fail: "no quorum"})
+		require.Equal(t, signals.TurnFailed, out.Status)
+		require.Contains(t, out.Error, "hook review failed: no quorum")
+		require.Zero(t, r.Provider.Calls())
+		made := r.failureOn(id, out.EventID)
+		require.Equal(t, event.HookFailed, made.Outcome)
+		require.Equal(t, []event.HookOutcome{{Name: reviewed, Outcome: event.HookFailed, Error: "no quorum", Attempts: 1}}, made.Hooks)
+
+		require.NoError(t, r.Threads.Control(r.Ctx(), id, signals.Control{Action: signals.ControlRetry, EventID: out.EventID, By: "ann"}))
+		r.rule(id, out.EventID+"~1", foreign.Ruling{})
+		require.Equal(t, signals.TurnCompleted, r.Await(id, out.EventID).Status)
+		require.Equal(t, event.Passed, r.decisionOn(id, out.EventID).Outcome, "the retry has a decision of its own")
+	})
+	t.Run("S0-23 open: it goes on without", func(t *testing.T) {
+		r := newReview(t, world.Options{}, func(h *hook.Hook) { h.OnFailure = hook.Open })
+		id := r.Open()
+		out := r.says(id, "hello", foreign.Ruling{Fail: "no quorum"})
+		require.Equal(t, "hello", out.Message.Content)
+		made := r.decisionOn(id, out.EventID)
+		require.Equal(t, event.Passed, made.Outcome)
+		require.Equal(t, []event.HookOutcome{{Name: reviewed, Outcome: event.HookFailed, Error: "no quorum", Attempts: 1}}, made.Hooks)
+	})
+	t.Run("S0-23 it is tried as often as it asks for", func(t *testing.T) {
+		r := newReview(t, world.Options{}, func(h *hook.Hook) { h.MaxAttempts = 2 })
+		id := r.Open()
+		posted := r.Post(id, "hello")
+		r.rule(id, posted, foreign.Ruling{Fail: "not yet"})
+		require.Eventually(t, func() bool { return r.arrived(id, posted).Attempt == 2 }, waitLong, waitTick)
+		r.rule(id, posted, foreign.Ruling{Content: "hello there"})
+		require.Equal(t, "hello there", r.Await(id, posted).Message.Content)
+		require.Equal(t, []event.HookOutcome{{Name: reviewed, Outcome: event.Replaced, Attempts: 2}}, r.decisionOn(id, posted).Hooks)
+	})
+	t.Run("S0-23 it takes longer than it may", func(t *testing.T) {
+		r := newReview(t, world.Options{}, func(h *hook.Hook) { h.Timeout = 500 * time.Millisecond })
+		id := r.Open()
+		out := r.Say(id, "hello")
+		require.Equal(t, signals.TurnFailed, out.Status)
+		require.Equal(t, "hook review failed: it took longer than its limit of 500ms", out.Error)
+		require.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT, r.status(r.workflowID(id, out.EventID)))
+	})
+}
+
+// TestVerdictsThatDoNotFit lets a hook workflow return what no event can become.
+func TestVerdictsThatDoNotFit(t *testing.T) {
+	r := newReview(t, world.Options{}, nil)
+	id := r.Open()
+	message := func(fields string) string { return `{"event":{"type":"message","createdBy":"user",` + fields + `}}` }
+	for name, tc := range map[string]struct{ verdict, want string }{
+		"no object":                     {`"yes"`, "verdict"},
+		"a field of another type":       {`{"responses":"no"}`, "responses"},
+		"a response without content":    {`{"responses":[{"content":"a"},{}]}`, "responses[1].content"},
+		"a response of somebody else":   {`{"responses":[{"content":"a","senderType":"robot"}]}`, "responses[0].senderType"},
+		"a response at another time":    {`{"responses":[{"content":"a","enqueueAfter":"never"}]}`, "responses[0].enqueueAfter"},
+		"an event without type":         {`{"event":{"threadId":"` + id + `"}}`, "type"},
+		"an event of the thread's own":  {`{"event":{"type":"status","threadId":"` + id + `"}}`, "type"},
+		"an event that is no object":    {`{"event":[1]}`, "event"},
+		"a message of nobody":           {`{"event":{"type":"message","threadId":"` + id + `"}}`, "createdBy"},
+		"a message of another thread":   {message(`"threadId":"other","message":{"threadId":"other","senderId":"ann","senderType":"user","content":"x"}`), "threadId"},
+		"a message that says nothing":   {message(`"threadId":"` + id + `","message":{"threadId":"` + id + `","senderId":"ann","senderType":"user"}`), "content"},
+		"a message whose text is a map": {message(`"threadId":"` + id + `","message":{"content":{}}`), "content"},
+		"calls of no agent":             {`{"event":{"type":"tool_call","createdBy":"user","threadId":"` + id + `"}}`, "createdBy"},
+		"calls without calls":           {`{"event":{"type":"tool_call","createdBy":"agent","threadId":"` + id + `","agentName":"assistant"}}`, "toolCalls"},
+		"a model call":                  {`{"event":{"type":"llm_call","createdBy":"agent","threadId":"` + id + `","agentName":"assistant","step":1}}`, "type"},
+		"too much":                      {`{"responses":[{"content":"` + strings.Repeat("x", hook.MaxEvent) + `"}]}`, "responses"},
+	} {
+		t.Run("S0-23 "+name, func(t *testing.T) {
+			out := r.says(id, "hello", foreign.Ruling{Raw: json.RawMessage(tc.verdict)})
+			require.Equal(t, signals.TurnFailed, out.Status)
+			why, found := strings.CutPrefix(out.Error, "hook review failed: ")
+			require.True(t, found, out.Error)
+			require.Contains(t, why, tc.want)
+			require.NotContains(t, why, "activity", "it says what is wrong, and not where it was found")
+			require.Less(t, len(why), 300, "for people to read")
+			require.Equal(t, event.HookFailed, r.failureOn(id, out.EventID).Outcome)
+		})
+	}
+	require.Zero(t, r.Provider.Calls())
+}

@@ -1,0 +1,87 @@
+package process
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// life is one run of a process.
+type life struct {
+	cmd           *exec.Cmd
+	ready, exited chan struct{}
+	output        buffer
+}
+
+// launch starts a process, which is ready when it prints a line with sign in it.
+func launch(t testing.TB, cmd *exec.Cmd, sign string) *life {
+	t.Helper()
+	l := &life{cmd: cmd, ready: make(chan struct{}), exited: make(chan struct{})}
+	cmd.Stderr = &l.output
+	stdout, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	go func() {
+		defer close(l.exited)
+		l.read(stdout, sign)
+		// Its exit code says it all.
+		_ = cmd.Wait()
+	}()
+	return l
+}
+
+func (l *life) read(stdout io.Reader, sign string) {
+	said := false
+	for lines := bufio.NewScanner(stdout); lines.Scan(); {
+		fmt.Fprintln(&l.output, lines.Text())
+		if !said && strings.Contains(lines.Text(), sign) {
+			said = true
+			close(l.ready)
+		}
+	}
+}
+
+func (l *life) awaitReady(t testing.TB) {
+	t.Helper()
+	limit := time.NewTimer(Patience)
+	defer limit.Stop()
+	select {
+	case <-l.ready:
+	case <-l.exited:
+		require.Fail(t, "the process ended", l.output.String())
+	case <-limit.C:
+		require.Fail(t, "the process is not ready", l.output.String())
+	}
+}
+
+// kill sends SIGKILL and waits for the end.
+func (l *life) kill() {
+	_ = l.cmd.Process.Kill() // it may have ended
+	<-l.exited
+}
+
+// buffer collects what several goroutines write.
+type buffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}

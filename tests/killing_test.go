@@ -1,0 +1,109 @@
+package tests
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/store/sqlite"
+	"github.com/threadmill/threadmill/tests/internal/foreign"
+	proc "github.com/threadmill/threadmill/tests/internal/process"
+	"github.com/threadmill/threadmill/tests/internal/world"
+)
+
+// killing is a world whose worker is a process of its own, which the test kills. Temporal,
+// the store's file, the provider and foreign hook workflows outlive it.
+type killing struct {
+	review
+	worker *proc.Self
+	victim victim
+
+	mu      sync.Mutex
+	reports []report
+
+	// held are reports that have no answer while their worker lives.
+	held map[report]chan struct{}
+}
+
+// newKilling builds the world. The worker does not run yet.
+func newKilling(t *testing.T, o world.Options, change func(*victim)) *killing {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "shared.db")
+	store, err := sqlite.Open(t.Context(), sqlite.Config{Path: path})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = store.Close() })
+	o.NoWorker, o.Configure = true, func(c *threadmill.Config) { c.Store = store }
+	w := world.New(t, o)
+	w.Store = store
+	stop, err := foreign.Work(w.Temporal, foreignQueue(w.TaskQueue))
+	require.NoError(t, err)
+	t.Cleanup(stop)
+
+	k := &killing{review: review{w, "barrier"}, held: map[report]chan struct{}{}}
+	reports := httptest.NewServer(http.HandlerFunc(k.hear))
+	t.Cleanup(reports.Close)
+	k.victim = victim{Temporal: w.Server.Addr(), Queue: w.TaskQueue, Store: path, Provider: w.Provider.URL, Reports: reports.URL}
+	change(&k.victim)
+	k.worker = proc.NewSelf(t, victimRuns)
+	return k
+}
+
+// start starts the worker, or another one that is to be different.
+func (k *killing) start(v victim) {
+	k.T.Helper()
+	k.worker.Start(v.env())
+}
+
+func (k *killing) hear(_ http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return // it was killed meanwhile
+	}
+	var got report
+	if !assert.NoError(k.T, json.Unmarshal(body, &got)) {
+		return
+	}
+	k.mu.Lock()
+	k.reports = append(k.reports, got)
+	reached := k.held[got]
+	if reached == nil {
+		got.Key = ""
+		reached = k.held[got]
+	}
+	delete(k.held, got)
+	k.mu.Unlock()
+	if reached != nil {
+		close(reached)
+		<-r.Context().Done()
+	}
+}
+
+// hold keeps the next report of this kind, whose key may be any if it is empty, without
+// an answer until the worker is killed. The channel is closed when the report has come.
+func (k *killing) hold(what, key string) <-chan struct{} {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	reached := make(chan struct{})
+	k.held[report{what, key}] = reached
+	return reached
+}
+
+// asked counts the reports of this kind.
+func (k *killing) asked(what, key string) (n int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, r := range k.reports {
+		if r == (report{what, key}) {
+			n++
+		}
+	}
+	return n
+}

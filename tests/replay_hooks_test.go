@@ -1,0 +1,329 @@
+package tests
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/foreign"
+	"github.com/threadmill/threadmill/tests/internal/world"
+)
+
+// edited is a message with another text, if a word is in it.
+func edited(e event.Event, word string, edit func(string) string) (event.Event, error) {
+	m, ok := e.(event.MessageEvent)
+	if !ok || !strings.Contains(m.Message.Content, word) {
+		return nil, nil
+	}
+	m.Message.Content = edit(m.Message.Content)
+	return m, nil
+}
+
+func messagesOf(by event.CreatedBy, agents ...string) hook.Filter {
+	return hook.Filter{Types: []string{event.TypeMessage}, CreatedBy: []event.CreatedBy{by}, Agents: agents}
+}
+
+// recordedHooks are those of the stored histories. What an event says tells them what to
+// do with it.
+func recordedHooks(queue string) []hook.Hook {
+	review := hook.InWorkflow(reviewed, foreign.Review, foreignQueue(queue))
+	review.Filter.Types = []string{"case"}
+	critic := hook.OnEvent("critic", func(_ context.Context, e event.Event, _ hook.Respond) (event.Event, error) {
+		return edited(e, "rude", func(string) string { return "(taken out)" })
+	})
+	critic.Filter, critic.HoldOutput = messagesOf(event.Agent, "critic"), true
+	brief := hook.OnLLMCall("brief", func(_ context.Context, c event.LLMCallEvent, _ hook.Respond) (event.Event, error) {
+		c.Instructions = "Be brief."
+		return c, nil
+	})
+	brief.Filter.Agents = []string{"critic"}
+	shaky := hook.OnMessage("shaky", func(context.Context, event.MessageEvent, hook.Respond) (event.Event, error) {
+		return nil, errors.New("it shakes")
+	})
+	shaky.Filter.CreatedBy, shaky.OnFailure, shaky.MaxAttempts = []event.CreatedBy{event.System}, hook.Open, 1
+	sealed := hook.Inline("sealed", func(_ hook.Context, e event.Event, _ hook.Respond) (event.Event, error) {
+		return edited(e, "noted", func(said string) string { return said + ", sealed" })
+	})
+	sealed.Filter = messagesOf(event.Tool)
+	return []hook.Hook{
+		sealed, shouting(), guarding(), hook.OnToolCall("tools", withTools), critic, brief, shaky, review,
+	}
+}
+
+// shouting makes an inline hook that lets shouts pass, makes messages of them, answers
+// them, and fails.
+func shouting() hook.Hook {
+	h := hook.Inline("shouts", func(c hook.Context, e event.Event, respond hook.Respond) (event.Event, error) {
+		shout, _ := e.(event.CustomEvent)
+		switch word := string(shout.Payload); word {
+		case `"fail"`:
+			return nil, errors.New("too loud")
+		case `"answer"`:
+			respond(hook.Response{Content: "heard", SenderType: event.System})
+		case `"say"`:
+			return event.MessageEvent{CreatedBy: event.User, ThreadID: c.ThreadID, Message: event.NewMessage{
+				ThreadID: c.ThreadID, SenderID: "ann", SenderType: event.User, Content: "I shout",
+			}}, nil
+		}
+		return nil, nil
+	})
+	h.Filter.Types = []string{"shout"}
+	return h
+}
+
+// guarding makes a hook that changes what people say, answers in place of the agent, and
+// fails.
+func guarding() hook.Hook {
+	h := hook.OnMessage("guard", func(_ context.Context, m event.MessageEvent, respond hook.Respond) (event.Event, error) {
+		switch said := m.Message.Content; {
+		case strings.Contains(said, "refuse"):
+			respond(hook.Response{Content: "refused", SenderType: event.System})
+		case strings.Contains(said, "fail"):
+			return nil, errors.New("it cannot be")
+		}
+		return edited(m, "secret", func(s string) string { return strings.ReplaceAll(s, "secret", "hidden") })
+	})
+	h.Filter.CreatedBy, h.MaxAttempts = []event.CreatedBy{event.User}, 2
+	return h
+}
+
+// withTools takes calls out, edits them, and denies them.
+func withTools(_ context.Context, e event.ToolCallEvent, respond hook.Respond) (event.Event, error) {
+	e.ToolCalls = slices.DeleteFunc(e.ToolCalls, func(c event.ToolCall) bool { return strings.Contains(c.Function.Arguments, "never") })
+	for i, c := range e.ToolCalls {
+		e.ToolCalls[i].Function.Arguments = strings.ReplaceAll(c.Function.Arguments, "this", "that")
+		if strings.Contains(c.Function.Arguments, "deny") {
+			respond(hook.Response{Content: "denied", SenderType: event.System})
+		}
+	}
+	return e, nil
+}
+
+// recordedProcessors make messages of jobs.
+func recordedProcessors() []hook.Processor {
+	return []hook.Processor{hook.Process("job", func(_ context.Context, in struct{ Say []string }, _ hook.Deps) (out []hook.Produced, _ error) {
+		for _, text := range in.Say {
+			out = append(out, hook.Message(event.User, "jobs", text))
+		}
+		return out, nil
+	})}
+}
+
+// workersOf are workers on which every history has to replay: what they do and do not
+// register is not what was decided then.
+func workersOf(t *testing.T) map[string]*hook.Set {
+	t.Helper()
+	set := func(hooks []hook.Hook, processors []hook.Processor) *hook.Set {
+		out, err := hook.NewSet(hooks, processors)
+		require.NoError(t, err)
+		return out
+	}
+	recorded := recordedHooks("threads")
+	fewer := slices.DeleteFunc(slices.Clone(recorded), func(h hook.Hook) bool { return h.Inline != nil || h.Name == "guard" })
+	more := append([]hook.Hook{
+		hook.Inline("first", func(_ hook.Context, e event.Event, respond hook.Respond) (event.Event, error) {
+			respond(hook.Response{Content: "everything is answered"})
+			return e, nil
+		}),
+		hook.InWorkflow("late", "somewhere", "else"),
+	}, recorded...)
+	changed := slices.Clone(recorded)
+	for i, h := range changed {
+		changed[i] = hook.Inline(h.Name, func(_ hook.Context, e event.Event, _ hook.Respond) (event.Event, error) {
+			return edited(e, "", strings.ToUpper)
+		})
+	}
+	return map[string]*hook.Set{
+		"the same hooks": set(recorded, recordedProcessors()),
+		"no hooks":       nil,
+		"fewer":          set(fewer, nil),
+		"more":           set(more, recordedProcessors()),
+		"others":         set(changed, nil),
+	}
+}
+
+// newRecordedWorld builds a world with the hooks of the stored histories.
+func newRecordedWorld(t *testing.T, o world.Options) review {
+	t.Helper()
+	o.Agents = []agent.Agent{{
+		Name: "assistant", Instructions: "You help.", Model: "openai/stand-in", Tools: []string{"note", "shell_cmd", "current_time"},
+	}, {Name: "critic", Instructions: "You judge.", Model: "openai/stand-in"}}
+	o.Configure = func(c *threadmill.Config) {
+		c.Hooks, c.Processors = recordedHooks(c.TaskQueue), recordedProcessors()
+		stop, err := foreign.Work(c.Temporal, foreignQueue(c.TaskQueue))
+		require.NoError(t, err)
+		t.Cleanup(stop)
+	}
+	return review{world.New(t, o), reviewed}
+}
+
+// hookedLives are threads that go through everything that hooks, processors and the queue
+// can do with them.
+var hookedLives = map[string]func(t *testing.T, r review, id string){
+	"inline": func(_ *testing.T, r review, id string) {
+		for i, word := range []string{"pass", "say", "pass", "answer", "say", "fail", "pass"} {
+			r.post(id, fmt.Sprintf("s%d", i), "shout", fmt.Sprintf("%q", word))
+			r.Await(id, fmt.Sprintf("s%d", i))
+		}
+		r.Say(id, `use note {"text":"x"}`)
+	},
+	"functions":   func(_ *testing.T, r review, id string) { r.inTurn(id, "hello", "a secret") },
+	"respond":     func(_ *testing.T, r review, id string) { r.inTurn(id, "refuse this", "go on") },
+	"failing":     liveFailing,
+	"produced":    liveProduced,
+	"toolcalls":   liveToolCalls,
+	"held":        func(_ *testing.T, r review, id string) { r.inTurn(id, "@critic be rude", "@critic be nice") },
+	"reviewed":    liveReviewed,
+	"hookmoved":   liveHookMoved,
+	"hookstopped": liveHookStopped,
+	"hookgone":    liveHookGone,
+	"statuses":    liveStatuses,
+	"steered":     liveSteered,
+}
+
+func (r review) inTurn(thread string, said ...string) {
+	for _, text := range said {
+		r.Say(thread, text)
+	}
+}
+
+// post posts an event of another type than a message.
+func (r review) post(thread, id, typ, payload string) {
+	r.T.Helper()
+	_, err := r.Threads.PostUpdate(r.Ctx(), thread, signals.Post{ID: id, Type: typ, Payload: []byte(payload)})
+	require.NoError(r.T, err)
+}
+
+func liveFailing(t *testing.T, r review, id string) {
+	out := r.Say(id, "fail")
+	require.Equal(t, signals.TurnFailed, out.Status)
+	_, err := r.Threads.Retry(r.Ctx(), id, out.EventID, "ann")
+	require.NoError(t, err)
+	require.Equal(t, signals.TurnFailed, r.Await(id, out.EventID).Status)
+	r.Say(id, "refuse") // the answer is the system's, for which another hook fails openly
+}
+
+func liveProduced(_ *testing.T, r review, id string) {
+	r.post(id, "j1", "job", `{"say":["one","a secret","@critic two"]}`)
+	r.Await(id, "j1")
+	r.post(id, "j2", "job", `{}`)
+	r.Await(id, "j2")
+}
+
+func liveToolCalls(t *testing.T, r review, id string) {
+	r.Say(id, "use note {\"text\":\"this\"}\nuse note {\"text\":\"never\"}\nuse current_time {}")
+	r.Say(id, `use note {"text":"deny"}`)
+	posted := r.Post(id, `use shell_cmd {"command":"true this"}`)
+	approve(t, r.World, id, r.AwaitApproval(id, 1)[0].ToolCallID)
+	r.Await(id, posted)
+}
+
+func liveReviewed(_ *testing.T, r review, id string) {
+	for i, ruling := range []foreign.Ruling{
+		{}, {Respond: []foreign.Response{{Content: "no", SenderType: "system"}}}, {Fail: "no quorum"}, {Raw: []byte(`{"event":{"type":"x"}}`)},
+	} {
+		posted := fmt.Sprintf("c%d", i)
+		r.post(id, posted, "case", `{}`)
+		r.rule(id, posted, ruling)
+		r.Await(id, posted)
+	}
+}
+
+func liveHookMoved(_ *testing.T, r review, id string) {
+	r.post(id, "c1", "case", `{}`)
+	r.arrived(id, "c1")
+	r.move(id)
+	r.asksAgain(id)
+	r.rule(id, "c1", foreign.Ruling{Respond: []foreign.Response{{Content: "a secret"}}})
+	awaitMessages(r.World, id, 1)
+}
+
+// liveHookStopped interrupts a thread while hooks decide, in its first run and in another.
+func liveHookStopped(t *testing.T, r review, id string) {
+	for _, posted := range []string{"c1", "c2"} {
+		r.post(id, posted, "case", `{}`)
+		r.arrived(id, posted)
+		if posted == "c2" {
+			r.move(id)
+			r.asksAgain(id)
+		}
+		require.NoError(t, r.Threads.Control(r.Ctx(), id, signals.Control{Action: signals.ControlInterrupt, By: "ann"}))
+		settle(r.World, id)
+	}
+}
+
+// liveHookGone terminates hook workflows.
+func liveHookGone(_ *testing.T, r review, id string) {
+	for _, posted := range []string{"c1", "c2"} {
+		r.post(id, posted, "case", `{}`)
+		r.arrived(id, posted)
+		if posted == "c2" {
+			r.move(id)
+			r.asksAgain(id)
+		}
+		r.terminate(r.hooksOf(id, posted))
+		r.failureOn(id, posted)
+		settle(r.World, id)
+	}
+}
+
+// liveStatuses changes the status of events by hand: of those that wait, of one that
+// failed, and of the one that is being processed.
+func liveStatuses(t *testing.T, r review, id string) {
+	set := func(eventID string, status event.Status) {
+		_, err := r.Threads.SetStatus(r.Ctx(), id, signals.SetStatus{EventID: eventID, Status: status, By: "ann"})
+		require.NoError(t, err)
+	}
+	r.post(id, "c1", "case", `{}`)
+	r.arrived(id, "c1")
+	for i, status := range []event.Status{event.Completed, event.Failed, event.Expired, event.Overwritten} {
+		posted := fmt.Sprintf("m%d", i)
+		_, err := r.Threads.PostUpdate(r.Ctx(), id, message(id, posted, "a secret"))
+		require.NoError(t, err)
+		set(posted, status)
+	}
+	set("m1", event.Pending)
+	set("c1", event.Pending)
+	r.arrived(id, "c1~1")
+	set("c1", event.Completed)
+	settle(r.World, id)
+}
+
+// liveSteered lets messages join a turn, once hooks have decided on them.
+func liveSteered(t *testing.T, r review, id string) {
+	posted := r.Post(id, `use shell_cmd {"command":"true"}`)
+	call := r.AwaitApproval(id, 1)[0]
+	for _, text := range []string{"a secret", "refuse this", "fail"} {
+		p := signals.UserMessage(id, "ann", text)
+		p.OnBusy = signals.Steer
+		_, err := r.Threads.PostUpdate(r.Ctx(), id, p)
+		require.NoError(t, err)
+	}
+	approve(t, r.World, id, call.ToolCallID)
+	r.Await(id, posted)
+}
+
+// storeHooks stores the hook workflows that a thread has started, one of each kind.
+func storeHooks(t *testing.T, w *world.World, thread, first, name string, stored map[string]bool) {
+	t.Helper()
+	n := 0
+	for _, events := range runsOf(w, thread, first) {
+		for _, run := range hookRuns(w, events) {
+			if kind := describe(run); !stored[kind] {
+				stored[kind] = true
+				n++
+				write(t, fmt.Sprintf("%s-hook%d", name, n), run)
+			}
+		}
+	}
+}

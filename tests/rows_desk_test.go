@@ -1,0 +1,322 @@
+package tests
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/llm/llmtest"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/world"
+)
+
+// desk is hooks and processors for which each thread of a test has rules of its own. It
+// keeps a book of what they were asked.
+type desk struct {
+	mu    sync.Mutex
+	rules map[string]hook.Func
+	makes map[string]maker
+	book  []entry
+}
+
+// entry is one call of a hook or processor.
+type entry struct {
+	hook.Context
+	event event.Event
+}
+
+// what names the event: "message user", "tool_call".
+func (e entry) what() string {
+	if m, ok := e.event.(event.MessageEvent); ok {
+		return event.TypeMessage + " " + string(m.CreatedBy)
+	}
+	return e.event.EventType()
+}
+
+// maker is what a processor makes of an event.
+type maker func(ctx context.Context, e event.Event, deps hook.Deps) ([]hook.Produced, error)
+
+func newDesk() *desk {
+	return &desk{rules: map[string]hook.Func{}, makes: map[string]maker{}}
+}
+
+// hook is a hook for events of some types, by default all but model calls.
+func (d *desk) hook(name string, types ...string) hook.Hook {
+	return hook.Hook{Name: name, Filter: hook.Filter{Types: types}, Func: func(ctx context.Context, e event.Event, respond hook.Respond) (event.Event, error) {
+		c := hook.DepsOf(ctx).Context
+		d.note(c, e)
+		if rule := d.rule(c); rule != nil {
+			return rule(ctx, e, respond)
+		}
+		return nil, nil
+	}}
+}
+
+// inline is an inline hook. What it is asked is not booked: it may be asked again on
+// replay.
+func (d *desk) inline(name string, types ...string) hook.Hook {
+	h := hook.Inline(name, func(c hook.Context, e event.Event, respond hook.Respond) (event.Event, error) {
+		if rule := d.rule(c); rule != nil {
+			return rule(context.Background(), e, respond)
+		}
+		return nil, nil
+	})
+	h.Filter.Types = types
+	return h
+}
+
+// processor wants what some rule of the thread is for.
+func (d *desk) processor(name, typ string) hook.Processor {
+	made := func(deps hook.Deps) maker {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return d.makes[deps.Context.ThreadID+"/"+name]
+	}
+	return hook.Processor{
+		Name: name, EventType: typ,
+		ShouldProcess: func(_ context.Context, _ event.Event, deps hook.Deps) (bool, error) { return made(deps) != nil, nil },
+		Process: func(ctx context.Context, e event.Event, deps hook.Deps) ([]hook.Produced, error) {
+			d.note(deps.Context, e)
+			return made(deps)(ctx, e, deps)
+		},
+	}
+}
+
+func (d *desk) note(c hook.Context, e event.Event) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.book = append(d.book, entry{c, e})
+}
+
+func (d *desk) rule(c hook.Context) hook.Func {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.rules[c.ThreadID+"/"+c.Hook]
+}
+
+// set gives a thread its rule for a hook; nil takes it away.
+func (d *desk) set(thread, name string, rule hook.Func) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.rules[thread+"/"+name] = rule
+}
+
+// make gives a thread its rule for a processor.
+func (d *desk) make(thread, name string, m maker) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.makes[thread+"/"+name] = m
+}
+
+// asked are the calls of a hook or processor in a thread, in order; of all if name is "".
+func (d *desk) asked(thread, name string) []entry {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(d.book), func(e entry) bool {
+		return e.ThreadID != thread || name != "" && e.Hook != name
+	})
+}
+
+// whats names the events that a hook was asked about, in order.
+func (d *desk) whats(thread, name string) []string {
+	out := []string{}
+	for _, e := range d.asked(thread, name) {
+		out = append(out, e.what())
+	}
+	return out
+}
+
+// deskAgents are an agent with some tools, and one that has none.
+func deskAgents(tools ...string) []agent.Agent {
+	return []agent.Agent{
+		{Name: "assistant", Instructions: "You help.", Model: "openai/stand-in", Tools: append([]string{"note", "shell_cmd"}, tools...)},
+		{Name: "bob", Instructions: "You are bob.", Model: "openai/stand-in"},
+	}
+}
+
+// open builds a world with a desk's hooks and processors.
+func (d *desk) open(t *testing.T, o world.Options, hooks []hook.Hook, processors ...hook.Processor) *world.World {
+	t.Helper()
+	if o.Agents == nil {
+		names := []string{}
+		for _, tl := range o.Tools {
+			names = append(names, tl.Definition().Name)
+		}
+		o.Agents = deskAgents(names...)
+	}
+	configure := o.Configure
+	o.Configure = func(c *threadmill.Config) {
+		c.Hooks, c.Processors = hooks, processors
+		if configure != nil {
+			configure(c)
+		}
+	}
+	return world.New(t, o)
+}
+
+// onMessage is a rule for messages of some origin only.
+func onMessage(by event.CreatedBy, rule func(m event.MessageEvent, respond hook.Respond) event.Event) hook.Func {
+	return func(_ context.Context, e event.Event, respond hook.Respond) (event.Event, error) {
+		if m, ok := e.(event.MessageEvent); ok && m.CreatedBy == by {
+			return rule(m, respond), nil
+		}
+		return nil, nil
+	}
+}
+
+// onCalls is a rule for tool calls only.
+func onCalls(rule func(c event.ToolCallEvent, respond hook.Respond) event.Event) hook.Func {
+	return func(_ context.Context, e event.Event, respond hook.Respond) (event.Event, error) {
+		if c, ok := e.(event.ToolCallEvent); ok {
+			return rule(c, respond), nil
+		}
+		return nil, nil
+	}
+}
+
+// responding is a rule that answers messages of some origin.
+func responding(by event.CreatedBy, responses ...hook.Response) hook.Func {
+	return onMessage(by, func(_ event.MessageEvent, respond hook.Respond) event.Event {
+		for _, r := range responses {
+			respond(r)
+		}
+		return nil
+	})
+}
+
+// saying is a rule that has messages of some origin say something else.
+func saying(by event.CreatedBy, from, to string) hook.Func {
+	return onMessage(by, func(m event.MessageEvent, _ hook.Respond) event.Event {
+		m.Message.Content = strings.ReplaceAll(m.Message.Content, from, to)
+		return m
+	})
+}
+
+// halt is where a rule waits until it is let go.
+type halt struct {
+	reached, open chan struct{}
+	once          sync.Once
+}
+
+func newHalt() *halt { return &halt{reached: make(chan struct{}, 100), open: make(chan struct{})} }
+
+func (h *halt) release() { h.once.Do(func() { close(h.open) }) }
+
+// before halts events of one kind ahead of a rule, which may be nil.
+func (h *halt) before(what string, rule hook.Func) hook.Func {
+	return func(ctx context.Context, e event.Event, respond hook.Respond) (event.Event, error) {
+		if (entry{event: e}).what() == what {
+			h.reached <- struct{}{}
+			select {
+			case <-h.open:
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}
+		if rule == nil {
+			return nil, nil
+		}
+		return rule(ctx, e, respond)
+	}
+}
+
+// say posts a person's message, and waits until its turn has ended and all of it is
+// stored.
+func say(w *world.World, thread, content string) signals.TurnResult {
+	w.T.Helper()
+	return wholly(w, thread, w.Say(thread, content))
+}
+
+// turn posts an event, and waits like say.
+func turn(w *world.World, thread string, p signals.Post) signals.TurnResult {
+	w.T.Helper()
+	out, err := w.Threads.Turn(w.Ctx(), thread, p)
+	require.NoError(w.T, err)
+	return wholly(w, thread, out)
+}
+
+// wholly waits until all of a turn is stored.
+func wholly(w *world.World, thread string, out signals.TurnResult) signals.TurnResult {
+	w.T.Helper()
+	if out.LastRecord != "" {
+		require.Eventually(w.T, func() bool {
+			found, err := w.Store.RecordsByID(w.Ctx(), w.Key(thread), out.LastRecord)
+			return err == nil && len(found) == 1
+		}, waitLong, waitTick)
+	}
+	return out
+}
+
+// decisionOn returns what was decided on an event.
+func decisionOn(w *world.World, thread, eventID string) event.Interception {
+	w.T.Helper()
+	found, err := w.Store.RecordsByID(w.Ctx(), w.Key(thread), event.InterceptionID(eventID))
+	require.NoError(w.T, err)
+	require.Len(w.T, found, 1, "a decision on event %s", eventID)
+	return world.Payload[event.Interception](w, found[0])
+}
+
+// recordOf returns a record.
+func recordOf(w *world.World, thread, id string) event.Record {
+	w.T.Helper()
+	found, err := w.Store.RecordsByID(w.Ctx(), w.Key(thread), id)
+	require.NoError(w.T, err)
+	require.Len(w.T, found, 1, "record %s", id)
+	return found[0]
+}
+
+// saidIn are a thread's messages as they are stored: "ann: hello".
+func saidIn(w *world.World, thread string) []string {
+	w.T.Helper()
+	out := []string{}
+	for _, m := range w.Messages(thread) {
+		out = append(out, m.SenderID+": "+m.Content)
+	}
+	return out
+}
+
+// modelsOf are the model calls whose messages contain text.
+func modelsOf(w *world.World, text string) []shown {
+	w.T.Helper()
+	return slices.DeleteFunc(modelCalls(w), func(s shown) bool {
+		return !slices.ContainsFunc(s.Messages, func(m shownMessage) bool { return strings.Contains(m.Content, text) })
+	})
+}
+
+// custom makes the post of an event of a type of one's own.
+func custom(id, typ string, payload any) signals.Post {
+	raw, err := json.Marshal(payload)
+	if err != nil {
+		panic(err) // plain data has a JSON form
+	}
+	return signals.Post{ID: id, Type: typ, Payload: raw}
+}
+
+// itemOf asks a thread for an event of its queue.
+func itemOf(w *world.World, thread, eventID string) event.Item {
+	w.T.Helper()
+	it, err := w.Threads.Item(w.Ctx(), thread, eventID)
+	require.NoError(w.T, err)
+	return it
+}
+
+// failedEvent returns an event that has to have failed.
+func failedEvent(w *world.World, thread, eventID string) event.Item {
+	w.T.Helper()
+	it := itemOf(w, thread, eventID)
+	require.Equal(w.T, event.Failed, it.Status)
+	return it
+}
+
+// failing400 is an answer of a provider that no retry mends.
+var failing400 = llmtest.Status(http.StatusBadRequest, "")

@@ -1,0 +1,403 @@
+package tests
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tool"
+)
+
+// TestRespond answers events in place of their default processing.
+func TestRespond(t *testing.T) {
+	d, spied, slow := newDesk(), newSpy("spied"), newGate("slow")
+	w := d.open(t, world.Options{Tools: []tool.Tool{spied, slow}, Agents: []agent.Agent{
+		{Name: "assistant", Model: "openai/stand-in", Tools: []string{"note", "spied", "slow"}},
+		{Name: "bob", Model: "openai/stand-in", Tools: []string{"note"}},
+	}}, []hook.Hook{d.inline("inline"), d.hook("first"), d.hook("second"), d.hook("models", event.TypeLLMCall)})
+
+	for _, name := range []string{"first", "inline"} {
+		t.Run("S0-15 S0-25 S0-T2 to a person's message, by "+name, func(t *testing.T) { respondToMessage(t, d, w, name) })
+		t.Run("S0-16 S0-25 S0-42 S0-T3 to a tool call, by "+name, func(t *testing.T) { respondToCalls(t, d, w, spied, name) })
+		t.Run("S0-22 S0-T4 to a tool's result, by "+name, func(t *testing.T) { respondToResult(t, d, w, spied, name) })
+		t.Run("S0-20 several times, by "+name, func(t *testing.T) { respondOften(t, d, w, name) })
+	}
+	t.Run("S0-17 and an event that is returned as well does not count", func(t *testing.T) {
+		id, calls := w.Open("assistant"), w.Provider.Calls()
+		d.set(id, "first", onMessage(event.User, func(m event.MessageEvent, respond hook.Respond) event.Event {
+			respond(hook.Response{Content: "no"})
+			m.Message.Content = "something else"
+			return m
+		}))
+		turn(w, id, message(id, "e1", "hello"))
+		require.Equal(t, calls, w.Provider.Calls())
+		require.Equal(t, []string{"ann: hello", "assistant: no"}, saidIn(w, id))
+		decided := decisionOn(w, id, "e1")
+		require.Equal(t, event.Responded, decided.Outcome)
+		require.Nil(t, decided.Message)
+		require.NotContains(t, eventIDs(d.asked(id, "second")), "e1", "nor are the hooks behind it asked")
+		require.Equal(t, "hello", page(t, w, id)[0]["content"])
+	})
+	t.Run("S0-24 S0-07 only while the hook runs", func(t *testing.T) {
+		id := w.Open("assistant")
+		var late hook.Respond
+		d.set(id, "first", onMessage(event.User, func(_ event.MessageEvent, respond hook.Respond) event.Event {
+			late = respond
+			return nil
+		}))
+		require.Equal(t, "hello", say(w, id, "hello").Message.Content)
+		late(hook.Response{Content: "too late"})
+		say(w, id, "go on")
+		require.NotContains(t, w.Transcript(id), "too late")
+	})
+	for _, tt := range speakers {
+		t.Run("S0-18 S0-07 "+tt.name, func(t *testing.T) { respondFrom(t, d, w, tt) })
+	}
+	t.Run("S0-19 S2-40 S2-41 a response is an event like others", func(t *testing.T) { respondIsEvent(t, d, w) })
+	t.Run("S0-21 before or after the tools", func(t *testing.T) { respondWhen(t, d, w, slow) })
+	t.Run("S0-15 to what an agent says", func(t *testing.T) {
+		id := w.Open("assistant", "bob")
+		d.set(id, "first", onMessage(event.Agent, func(m event.MessageEvent, respond hook.Respond) event.Event {
+			if m.Message.SenderID == "assistant" && m.Message.Content != "never mind" {
+				respond(hook.Response{Content: "never mind"})
+			}
+			return nil
+		}))
+		calls := w.Provider.Calls()
+		// As it is, bob would answer it.
+		out := say(w, id, "@assistant use note {\"text\":\"\\n@bob hello\"}")
+		require.Equal(t, "never mind", out.Message.Content)
+		require.Equal(t, calls+2, w.Provider.Calls(), "bob is not asked")
+	})
+	t.Run("a hook that answers itself for ever is stopped", func(t *testing.T) { respondForEver(t, d, w) })
+}
+
+// eventIDs are the events that hooks were asked about.
+func eventIDs(book []entry) (ids []string) {
+	for _, e := range book {
+		ids = append(ids, e.EventID)
+	}
+	return ids
+}
+
+func respondToMessage(t *testing.T, d *desk, w *world.World, by string) {
+	id, calls := w.Open("assistant"), w.Provider.Calls()
+	d.set(id, by, responding(event.User, hook.Response{Content: "I cannot help with that."}))
+	out := turn(w, id, message(id, "e1", "tell me the password"))
+	require.Equal(t, signals.TurnCompleted, out.Status, out.Error)
+	require.Equal(t, "I cannot help with that.", out.Message.Content)
+	require.Equal(t, calls, w.Provider.Calls(), "no model is called")
+	require.Empty(t, ofType(w, id, event.TypeLLMCall))
+	require.Equal(t, []string{"ann: tell me the password", "assistant: I cannot help with that."}, saidIn(w, id))
+	decided := decisionOn(w, id, "e1")
+	require.Equal(t, event.Responded, decided.Outcome)
+	require.Equal(t, []string{out.Message.ID}, decided.Produced)
+	require.Equal(t, event.Completed, itemOf(w, id, out.Message.ID).Status, "it was queued, and processed")
+	require.Len(t, ofType(w, id, event.TypeFinal), 1, "viewers see one end")
+
+	d.set(id, by, nil)
+	say(w, id, "anything else")
+	require.Contains(t, modelCalls(w)[w.Provider.Calls()-1].raw, "I cannot help with that.", "S0-19 it is in the history")
+}
+
+func respondToCalls(t *testing.T, d *desk, w *world.World, spied *spy, by string) {
+	id, calls, ran := w.Open("assistant"), w.Provider.Calls(), len(spied.seen())
+	d.set(id, by, onCalls(func(_ event.ToolCallEvent, respond hook.Respond) event.Event {
+		respond(hook.Response{Content: "Tools are switched off.", SenderType: event.System, SenderID: "guard"})
+		return nil
+	}))
+	out := say(w, id, "use spied {}\nuse note {}")
+	require.Equal(t, signals.TurnCompleted, out.Status, out.Error)
+	require.Len(t, spied.seen(), ran, "no tool runs")
+	require.Empty(t, toolLogs(w, id))
+	require.Equal(t, calls+1, w.Provider.Calls(), "the agent does not go on")
+	requireSettled(t, w, id)
+	for _, m := range results(w, id) {
+		require.True(t, m.IsError)
+		require.Equal(t, "Not run: "+by+" answered in place of the tool.", m.Content)
+	}
+	messages := w.Messages(id)
+	last := messages[len(messages)-1]
+	require.Equal(t, "guard: Tools are switched off.", last.SenderID+": "+last.Content)
+	require.Equal(t, event.System, last.SenderType)
+	require.Equal(t, last.ID, out.Message.ID)
+	require.Equal(t, event.Completed, itemOf(w, id, last.ID).Status, "the system message was queued")
+
+	d.set(id, by, nil)
+	require.Equal(t, signals.TurnCompleted, say(w, id, "go on").Status)
+	shown := modelCalls(w)[w.Provider.Calls()-1]
+	requireAnswered(t, shown.Messages)
+	require.Contains(t, shown.raw, "Tools are switched off.")
+}
+
+// respondToResult answers one of two results.
+func respondToResult(t *testing.T, d *desk, w *world.World, spied *spy, by string) {
+	id, calls, ran := w.Open("assistant"), w.Provider.Calls(), len(spied.seen())
+	d.set(id, by, onMessage(event.Tool, func(m event.MessageEvent, respond hook.Respond) event.Event {
+		if m.Message.SenderID == "note" {
+			respond(hook.Response{Content: "that will do"})
+		}
+		return nil
+	}))
+	out := say(w, id, "use note {\"text\":\"x\"}\nuse spied {}")
+	require.Equal(t, signals.TurnCompleted, out.Status, out.Error)
+	require.Equal(t, "that will do", out.Message.Content)
+	require.Len(t, spied.seen(), ran+1, "the tools run")
+	require.Equal(t, calls+1, w.Provider.Calls(), "the agent is not run on their results")
+	requireSettled(t, w, id)
+	for _, m := range results(w, id) {
+		require.False(t, m.IsError, "and what they returned is kept: %s", m.Content)
+	}
+	logs := toolLogs(w, id)
+	require.Len(t, logs, 2)
+	for _, l := range logs {
+		require.Equal(t, store.ToolSucceeded, l.Status)
+	}
+	records, at := w.Records(id), map[string]int64{}
+	for _, r := range records {
+		at[r.ID] = r.Seq
+	}
+	for _, m := range results(w, id) {
+		require.Less(t, at[m.ID], at[out.Message.ID], "S0-21 the response follows all results")
+		_, err := w.Threads.Item(w.Ctx(), id, m.ID)
+		require.Error(t, err, "no result is in the queue")
+	}
+	require.Equal(t, event.Completed, itemOf(w, id, out.Message.ID).Status, "the response was")
+
+	d.set(id, by, nil)
+	say(w, id, "go on")
+	requireAnswered(t, modelCalls(w)[w.Provider.Calls()-1].Messages)
+}
+
+func respondOften(t *testing.T, d *desk, w *world.World, by string) {
+	id := w.Open("assistant")
+	var responses []hook.Response
+	want := []string{"ann: hello"}
+	for i := range 6 {
+		when := []hook.EnqueueAfter{"", hook.Immediately, hook.ToolResults}[i%3]
+		responses = append(responses, hook.Response{Content: fmt.Sprint("no ", i), EnqueueAfter: when, SenderID: "guard", SenderType: event.System})
+		want = append(want, fmt.Sprint("guard: no ", i))
+	}
+	wait := newHalt()
+	d.set(id, by, responding(event.User, responses...))
+	d.set(id, "second", wait.before("message system", nil))
+	e := w.Post(id, "hello")
+	<-wait.reached
+	later, err := w.Threads.PostUpdate(w.Ctx(), id, custom("later", "comes.later", 1))
+	require.NoError(t, err)
+	q, err := w.Threads.Queue(w.Ctx(), id)
+	require.NoError(t, err)
+	require.Len(t, q.Items, 6, "five wait, and what came from outside behind them")
+	require.Equal(t, later.EventID, q.Items[5].ID)
+	wait.release()
+	out := wholly(w, id, await(t, w, id, e))
+	require.Equal(t, "no 5", out.Message.Content)
+	require.Equal(t, want, saidIn(w, id), "in the order in which they were given")
+	require.Len(t, decisionOn(w, id, e).Produced, 6)
+}
+
+// speaker is a response to an event, and whom it is from.
+type speaker struct {
+	name, says, on string
+	response       hook.Response
+	want           string
+	by             event.CreatedBy
+}
+
+var speakers = []speaker{
+	{name: "to a message: who would have answered", says: "hello", on: "message user", want: "assistant", by: event.Agent},
+	{name: "to a message for bob: bob", says: "@bob hello", on: "message user", want: "bob", by: event.Agent},
+	{name: "to what bob says: bob", says: "@bob hello", on: "message agent", want: "bob", by: event.Agent},
+	{name: "to bob's calls: bob", says: "@bob use note {}", on: "tool_call", want: "bob", by: event.Agent},
+	{name: "to a result of bob's: bob", says: "@bob use note {}", on: "message tool", want: "bob", by: event.Agent},
+	{name: "to bob's model call: bob", says: "@bob hello", on: "llm_call", want: "bob", by: event.Agent},
+	{name: "to an event of no agent: the hook", on: "clock.struck", want: "first", by: event.Agent},
+	{name: "a type only", says: "@bob hello", on: "message user", response: hook.Response{SenderType: event.System}, want: "bob", by: event.System},
+	{name: "a name only", says: "@bob hello", on: "message user", response: hook.Response{SenderID: "carl"}, want: "carl", by: event.Agent},
+	{
+		name: "both", says: "@bob use note {}", on: "tool_call", response: hook.Response{SenderID: "cron", SenderType: event.Tool},
+		want: "cron", by: event.Tool,
+	},
+}
+
+func respondFrom(t *testing.T, d *desk, w *world.World, tt speaker) {
+	id := w.Open("assistant", "bob")
+	tt.response.Content = "instead"
+	name := "first"
+	if tt.on == "llm_call" {
+		name = "models"
+	}
+	once := false
+	d.set(id, name, func(_ context.Context, e event.Event, respond hook.Respond) (event.Event, error) {
+		if (entry{event: e}).what() == tt.on && !once {
+			once = true
+			respond(tt.response)
+		}
+		return nil, nil
+	})
+	post := message(id, "e1", tt.says)
+	if tt.says == "" {
+		post = custom("e1", tt.on, 12)
+	}
+	turn(w, id, post)
+	for _, m := range w.Messages(id) {
+		if m.Content == "instead" {
+			require.Equal(t, tt.want, m.SenderID)
+			require.Equal(t, tt.by, m.SenderType)
+			require.Equal(t, tt.by.Role(), m.Role)
+			return
+		}
+	}
+	require.Fail(t, "no response", w.Transcript(id))
+}
+
+// respondIsEvent has hooks see, change and answer a response, and an agent, too.
+func respondIsEvent(t *testing.T, d *desk, w *world.World) {
+	id, calls := w.Open("assistant", "bob"), w.Provider.Calls()
+	d.set(id, "first", onMessage(event.User, func(m event.MessageEvent, respond hook.Respond) event.Event {
+		if m.Message.SenderID == "ann" {
+			respond(hook.Response{
+				Content: "@bob ann asks", SenderID: "desk", SenderType: event.User, Metadata: map[string]any{"ticket": "seven"},
+			})
+		}
+		return nil
+	}))
+	d.set(id, "second", saying(event.User, "ann asks", "somebody asks"))
+	post := message(id, "e1", "@assistant hello")
+	post.TraceID, post.ParentEventID, post.Priority = "trace-1", "cause-0", 3
+	out := turn(w, id, post)
+	require.Equal(t, signals.TurnCompleted, out.Status, out.Error)
+	require.Equal(t, []string{"ann: @assistant hello", "desk: @bob ann asks", "bob: somebody asks"}, saidIn(w, id), "it is stored, and routed as what it says")
+	require.Equal(t, "bob", out.Message.SenderID, "the turn ends with what follows from the response")
+	require.Equal(t, calls+1, w.Provider.Calls())
+	response := w.Messages(id)[1]
+	require.Equal(t, map[string]any{"ticket": "seven"}, response.Metadata)
+
+	seen := d.asked(id, "first")
+	require.Equal(t, []string{"message user", "message user", "message agent"}, d.whats(id, "first"), "it passes the hooks")
+	require.Equal(t, response.ID, seen[1].EventID)
+	require.Equal(t, event.Replaced, decisionOn(w, id, response.ID).Outcome, "which can change it like any other")
+	require.Equal(t, response.ID, w.Messages(id)[2].ReplyToMessageID)
+
+	parents := map[string]string{}
+	for _, r := range w.Records(id)[1:] {
+		require.Equal(t, "trace-1", r.TraceID, "%s %s", r.Type, r.ID)
+		parents[r.ID] = r.ParentEventID
+	}
+	require.Equal(t, "cause-0", parents["e1"])
+	require.Equal(t, "e1", parents[response.ID])
+	require.Equal(t, response.ID, parents[out.Message.ID])
+	for _, e := range seen {
+		require.Equal(t, "trace-1", e.TraceID)
+		require.Equal(t, parents[e.EventID], e.ParentEventID, "hooks are told the same")
+	}
+	it := itemOf(w, id, response.ID)
+	require.Equal(t, "trace-1", it.TraceID)
+	require.Equal(t, "e1", it.ParentEventID)
+	require.Equal(t, 3, it.Priority, "as urgent as what it answers")
+
+	say(w, id, "@assistant go on")
+	shown := modelCalls(w)[w.Provider.Calls()-1].raw
+	require.Contains(t, shown, "@bob somebody asks", "it is in the history")
+	require.NotContains(t, shown, "seven")
+}
+
+// respondWhen answers a result twice while another call still runs.
+func respondWhen(t *testing.T, d *desk, w *world.World, slow *gate) {
+	id, calls := w.Open("assistant"), w.Provider.Calls()
+	d.set(id, "first", onMessage(event.Tool, func(m event.MessageEvent, respond hook.Respond) event.Event {
+		if m.Message.SenderID == "note" {
+			respond(hook.Response{Content: "by default", SenderID: "guard", SenderType: event.System})
+			respond(hook.Response{Content: "at once", SenderID: "guard", SenderType: event.System, EnqueueAfter: hook.Immediately})
+			respond(hook.Response{Content: "after all", SenderID: "guard", SenderType: event.System, EnqueueAfter: hook.ToolResults})
+		}
+		return nil
+	}))
+	e := w.Post(id, "use slow {}\nuse note {}")
+	<-slow.reached
+	var waiting []event.Item
+	require.Eventually(t, func() bool {
+		q, err := w.Threads.Queue(w.Ctx(), id)
+		waiting = q.Items
+		return err == nil && len(waiting) > 0
+	}, waitLong, waitTick)
+	require.Len(t, waiting, 1, "one is queued without waiting for the other call")
+	require.Contains(t, string(waiting[0].Payload), "at once")
+	require.Len(t, results(w, id), 1)
+	slow.release()
+	out := wholly(w, id, await(t, w, id, e))
+	require.Equal(t, signals.TurnCompleted, out.Status, out.Error)
+	require.Equal(t, calls+1, w.Provider.Calls())
+	said := saidIn(w, id)
+	require.Equal(t, []string{"guard: at once", "guard: by default", "guard: after all"}, said[len(said)-3:])
+	requireSettled(t, w, id)
+	at := map[string]int{}
+	for i, m := range w.Messages(id) {
+		at[m.Content] = i
+	}
+	require.Greater(t, at["by default"], at["open"], "the others wait until every result is stored")
+	for _, l := range toolLogs(w, id) {
+		require.NotNil(t, l.FinishedAt)
+		require.True(t, l.FinishedAt.Before(recordOf(w, id, out.Message.ID).CreatedAt), "and every log")
+	}
+}
+
+func respondForEver(t *testing.T, d *desk, w *world.World) {
+	for _, name := range []string{"first", "inline"} {
+		id, calls := w.Open("assistant"), w.Provider.Calls()
+		again := func(_ event.MessageEvent, respond hook.Respond) event.Event {
+			respond(hook.Response{Content: "and again", SenderType: event.User, SenderID: "echo"})
+			return nil
+		}
+		d.set(id, name, onMessage(event.User, again))
+		out := turn(w, id, message(id, "e1", "hello"))
+		require.Equal(t, signals.TurnFailed, out.Status)
+		require.Contains(t, out.Error, "hook "+name+" answers what hooks have made themselves: 10 events in a row")
+		require.Len(t, w.Messages(id), 11)
+		require.Equal(t, calls, w.Provider.Calls())
+		state, err := w.Threads.State(w.Ctx(), id)
+		require.NoError(t, err)
+		failed := only(t, state.Failed)
+		require.Equal(t, out.Error, failed.Error)
+		require.Equal(t, event.HookFailed, failedDecision(w, id, failed.ID).Outcome)
+		require.Equal(t, signals.Idle, state.Status)
+
+		d.set(id, name, nil)
+		require.Equal(t, signals.TurnCompleted, say(w, id, "enough").Status, "the thread goes on")
+	}
+	t.Run("nor does one make a thousand events of one", func(t *testing.T) {
+		id := w.Open("assistant")
+		d.set(id, "first", onMessage(event.User, func(_ event.MessageEvent, respond hook.Respond) event.Event {
+			for range 101 {
+				respond(hook.Response{Content: "flood", SenderType: event.System})
+			}
+			return nil
+		}))
+		out := turn(w, id, message(id, "e1", "hello"))
+		require.Equal(t, signals.TurnFailed, out.Status)
+		require.Contains(t, out.Error, "the limit is 100")
+		require.Len(t, w.Messages(id), 1, "none of them")
+		failedEvent(w, id, "e1")
+	})
+}
+
+// failedDecision is a decision that did not come to one.
+func failedDecision(w *world.World, thread, eventID string) event.Interception {
+	w.T.Helper()
+	decisions := slices.DeleteFunc(ofType(w, thread, event.TypeHook), func(r event.Record) bool {
+		d := world.Payload[event.Interception](w, r)
+		return d.EventID != eventID || d.Outcome != event.HookFailed
+	})
+	assert.Len(w.T, decisions, 1)
+	return world.Payload[event.Interception](w, decisions[0])
+}

@@ -1,0 +1,263 @@
+package tests
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tool"
+)
+
+// tally remembers what callbacks were given.
+type tally struct {
+	mu       sync.Mutex
+	tokens   []threadmill.TokenStream
+	contents []threadmill.ContentStream
+	calls    []threadmill.ToolCallStream
+}
+
+// callbacks note what they see and change nothing.
+func (c *tally) callbacks() threadmill.Callbacks {
+	return threadmill.Callbacks{
+		OnToken: func(_ context.Context, s threadmill.TokenStream) *threadmill.TokenStream {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.tokens = append(c.tokens, s)
+			return nil
+		},
+		OnContent: func(_ context.Context, s threadmill.ContentStream) *threadmill.ContentStream {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.contents = append(c.contents, s)
+			return nil
+		},
+		OnToolCall: func(_ context.Context, s threadmill.ToolCallStream) *threadmill.ToolCallStream {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.calls = append(c.calls, s)
+			return nil
+		},
+	}
+}
+
+func TestRunCallbacks(t *testing.T) {
+	var hooked atomic.Int64
+	all, own := &tally{}, &tally{}
+	w := world.New(t, world.Options{Configure: func(c *threadmill.Config) {
+		c.Callbacks = all.callbacks()
+		c.Hooks = []hook.Hook{hook.OnEvent("count", func(context.Context, event.Event, hook.Respond) (event.Event, error) {
+			hooked.Add(1)
+			return nil, nil
+		})}
+	}})
+	id := w.Open()
+	r := begin(w, id, "use note {\"text\":\"x\"}\nthen\nthink hm so\ncount 50", threadmill.RunOptions{Stream: true, Callbacks: own.callbacks()})
+	events := completes(t, r)
+	out, err := r.Done()
+	require.NoError(t, err)
+
+	t.Run("S2-52 each token, and exactly one that completes the message", func(t *testing.T) {
+		var said, thought strings.Builder
+		complete := 0
+		for i, s := range own.tokens {
+			require.Equal(t, id, s.ThreadID)
+			require.Equal(t, "assistant", s.AgentName)
+			require.Equal(t, out.Message.ID, s.MessageID)
+			switch {
+			case s.IsComplete:
+				complete++
+				require.Len(t, own.tokens, i+1, "the last")
+			case s.Thought:
+				thought.WriteString(s.Token)
+			default:
+				said.WriteString(s.Token)
+			}
+		}
+		require.Equal(t, 1, complete)
+		require.Equal(t, out.Message.Content, said.String())
+		require.Equal(t, "hm so", thought.String())
+	})
+	t.Run("S0-09 the content, piece by piece and whole", func(t *testing.T) {
+		last := len(own.contents) - 1
+		require.Equal(t, number(events, event.EventStream), last)
+		require.Equal(t, threadmill.ContentStream{
+			Content: out.Message.Content, IsComplete: true, ThreadID: id, AgentName: "assistant", MessageID: out.Message.ID,
+		}, own.contents[last])
+	})
+	t.Run("S0-09 each tool call", func(t *testing.T) {
+		call := only(t, own.calls)
+		require.Equal(t, "note", call.ToolName)
+		require.Equal(t, `{"text":"x"}`, call.ToolArgs)
+	})
+	t.Run("S2-23 those of the configuration see all runs", func(t *testing.T) {
+		require.Equal(t, own.tokens, all.tokens)
+		require.Equal(t, own.contents, all.contents)
+		require.Equal(t, own.calls, all.calls)
+		again := begin(w, id, "hello", threadmill.RunOptions{Stream: true})
+		completes(t, again)
+		require.Greater(t, len(all.tokens), len(own.tokens))
+	})
+	t.Run("S0-39 hooks are called as often, however many tokens there are", func(t *testing.T) {
+		count := func(n int) int64 {
+			before := hooked.Load()
+			completes(t, begin(w, id, fmt.Sprintf("count %d", n), threadmill.RunOptions{Stream: true}))
+			return hooked.Load() - before
+		}
+		few := count(2)
+		require.Positive(t, few)
+		require.Equal(t, few, count(200))
+	})
+	t.Run("S2-10 no tokens where they are not asked for", func(t *testing.T) {
+		quiet := &tally{}
+		completes(t, begin(w, id, "count 3", threadmill.RunOptions{Callbacks: quiet.callbacks()}))
+		require.Empty(t, quiet.tokens)
+		require.Equal(t, "1 2 3", only(t, quiet.contents).Content)
+	})
+	t.Run("S2-53 no token is stored", func(t *testing.T) {
+		require.Empty(t, ofType(w, id, event.TypeToken))
+	})
+}
+
+// TestCallbacksReplace hides a secret from viewers, and only from them.
+func TestCallbacksReplace(t *testing.T) {
+	hide := func(s string) string { return strings.ReplaceAll(s, "4711", "****") }
+	pay := newSpy("pay")
+	w := world.New(t, world.Options{Tools: []tool.Tool{pay}, Configure: func(c *threadmill.Config) {
+		c.Callbacks = threadmill.Callbacks{
+			OnToken: func(_ context.Context, s threadmill.TokenStream) *threadmill.TokenStream {
+				s.Token = hide(s.Token)
+				return &s
+			},
+			OnContent: func(_ context.Context, s threadmill.ContentStream) *threadmill.ContentStream {
+				s.Content = hide(s.Content)
+				return &s
+			},
+			OnToolCall: func(_ context.Context, s threadmill.ToolCallStream) *threadmill.ToolCallStream {
+				s.ToolArgs = hide(s.ToolArgs)
+				return &s
+			},
+		}
+	}})
+	id := w.Open()
+	viewer := watch(t, w, id, "")
+	r := begin(w, id, "use pay {\"pin\":\"4711\"}\nthen\nmy pin is 4711", threadmill.RunOptions{
+		Stream: true,
+		Callbacks: threadmill.Callbacks{OnContent: func(_ context.Context, s threadmill.ContentStream) *threadmill.ContentStream {
+			s.Content = strings.ReplaceAll(s.Content, "****", "(hidden)")
+			return &s
+		}},
+	})
+	events := completes(t, r)
+	// byAgent is what agents say and do among events.
+	byAgent := func(events []event.AgentEvent) string {
+		var b strings.Builder
+		for _, e := range events {
+			if e.Agent == "assistant" && e.Type != event.EventToolResult {
+				raw, err := json.Marshal(e)
+				require.NoError(t, err)
+				b.Write(raw)
+			}
+		}
+		return b.String()
+	}
+	t.Run("S0-10 a run sees what was put in place, pieces and whole", func(t *testing.T) {
+		require.NotContains(t, byAgent(events), "4711")
+		require.Equal(t, "my pin is (hidden)", lastLine(pieces(events)))
+		said := contentsOf(events)
+		require.Equal(t, "my pin is (hidden)", lastLine(said[len(said)-1]))
+		for _, e := range events {
+			if e.Type == event.EventToolCall {
+				require.JSONEq(t, `{"pin":"****"}`, e.ToolArgs)
+			}
+		}
+	})
+	t.Run("S0-10 so do viewers of the API, without what is the run's own", func(t *testing.T) {
+		var shown []event.AgentEvent
+		for _, f := range viewer.until(t, isFinal) {
+			shown = append(shown, f.event)
+		}
+		require.NotContains(t, byAgent(shown), "4711")
+		require.Equal(t, "my pin is ****", lastLine(pieces(shown)))
+	})
+	t.Run("S0-10 what runs and what is stored is what was said", func(t *testing.T) {
+		require.JSONEq(t, `{"pin":"4711"}`, only(t, pay.seen()).Arguments)
+		messages := w.Messages(id)
+		require.Equal(t, "my pin is 4711", lastLine(messages[len(messages)-1].Content))
+		require.JSONEq(t, `{"pin":"4711"}`, messages[1].ToolCalls[0].Function.Arguments)
+		for _, rec := range w.Records(id) {
+			require.NotContains(t, string(rec.Payload), "****")
+		}
+		out, err := r.Done()
+		require.NoError(t, err)
+		require.Equal(t, "my pin is 4711", lastLine(out.Message.Content), "a result is not a view")
+	})
+}
+
+// TestPanickingCallbacks isolates what is wrong with callbacks.
+func TestPanickingCallbacks(t *testing.T) {
+	w := world.New(t, world.Options{Logger: slog.New(slog.DiscardHandler), Configure: func(c *threadmill.Config) {
+		c.Callbacks.OnContent = func(context.Context, threadmill.ContentStream) *threadmill.ContentStream { panic("global") }
+	}})
+	own := &tally{}
+	r := begin(w, w.Open(), "count 5", threadmill.RunOptions{
+		Stream: true, Callbacks: own.callbacks(), OnEvent: func(event.AgentEvent) { panic("per run") },
+	})
+	require.Equal(t, "1 2 3 4 5", pieces(completes(t, r)), "S2-35 the events go on")
+	require.Equal(t, "1 2 3 4 5", own.contents[len(own.contents)-1].Content, "S2-35 and so do the other callbacks")
+}
+
+func lastLine(s string) string {
+	return s[strings.LastIndex(s, "\n")+1:]
+}
+
+// TestRunWithHooks follows what hooks make of a message and of its reply.
+func TestRunWithHooks(t *testing.T) {
+	guard := hook.OnMessage("guard", func(_ context.Context, m event.MessageEvent, respond hook.Respond) (event.Event, error) {
+		if strings.Contains(m.Message.Content, "password") {
+			respond(hook.Response{Content: "I cannot help with that."})
+		}
+		return nil, nil
+	})
+	guard.Filter.CreatedBy = []event.CreatedBy{event.User}
+	redact := hook.OnMessage("redact", func(_ context.Context, m event.MessageEvent, _ hook.Respond) (event.Event, error) {
+		m.Message.Content = strings.ReplaceAll(m.Message.Content, "4711", "****")
+		return m, nil
+	})
+	redact.Filter.CreatedBy = []event.CreatedBy{event.Agent}
+	w := world.New(t, world.Options{Configure: func(c *threadmill.Config) { c.Hooks = []hook.Hook{guard, redact} }})
+	id := w.Open()
+
+	t.Run("S0-15 S2-40 a response is the end of the run", func(t *testing.T) {
+		r := begin(w, id, "tell me the password", threadmill.RunOptions{Stream: true})
+		events := completes(t, r)
+		said := contentsOf(events)
+		require.Contains(t, said[len(said)-1], ": I cannot help with that.")
+		out, err := r.Done()
+		require.NoError(t, err)
+		require.Equal(t, "I cannot help with that.", out.Message.Content)
+		require.Zero(t, w.Provider.Calls())
+	})
+	t.Run("S0-14 what hooks decide on a reply is among the events of its run", func(t *testing.T) {
+		next := w.Provider.Block(0)
+		first := begin(w, id, "the pin is 4711", threadmill.RunOptions{Stream: true})
+		<-next.Reached()
+		held := w.Provider.Block(0)
+		second := begin(w, id, "hello", threadmill.RunOptions{})
+		next.Release()
+		said := contentsOf(completes(t, first))
+		require.Equal(t, "assistant: the pin is ****", said[len(said)-1])
+		held.Release()
+		completes(t, second)
+	})
+}

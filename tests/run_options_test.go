@@ -1,0 +1,222 @@
+package tests
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/tests/internal/world"
+)
+
+func TestRunOptions(t *testing.T) {
+	w := world.New(t, world.Options{Agents: []agent.Agent{
+		{Name: "assistant", Model: "openai/stand-in", Tools: []string{"note"}},
+		{Name: "other", Model: "openai/stand-in", Tools: []string{"note", "current_time"}},
+	}})
+	for name, run := range map[string]func(*testing.T, *world.World){
+		"S2-25 ack":       runAcks,
+		"S2-25 signal":    runSignal,
+		"S2-25 ttl":       runExpires,
+		"S2-25 overrides": runOverrides,
+		"S2-25 namespace": runElsewhere,
+		"S2-38 priority":  runByPriority,
+		"onBusy":          runRejected,
+		"unanswered":      runUnanswered,
+		"mistakes":        runMistakes,
+	} {
+		t.Run(name, func(t *testing.T) { run(t, w) })
+	}
+}
+
+// occupied opens a thread with a turn in progress, until free is called.
+func occupied(t *testing.T, w *world.World) (id string, free func() *threadmill.Run) {
+	t.Helper()
+	gate := w.Provider.Block(0)
+	id = w.Open("assistant")
+	r := begin(w, id, "one", threadmill.RunOptions{})
+	<-gate.Reached()
+	return id, func() *threadmill.Run {
+		gate.Release()
+		return r
+	}
+}
+
+func runAcks(t *testing.T, w *world.World) {
+	t.Run("immediate comes while the turn runs", func(t *testing.T) {
+		_, free := occupied(t, w) // it has returned
+		completes(t, free())
+	})
+	t.Run("on complete comes after it", func(t *testing.T) {
+		id := w.Open()
+		r := begin(w, id, "hello", threadmill.RunOptions{Ack: threadmill.AckOnComplete})
+		state, err := w.Threads.State(w.Ctx(), id)
+		require.NoError(t, err)
+		require.Equal(t, signals.Idle, state.Status)
+		require.Len(t, w.Messages(id), 2)
+		completes(t, r)
+	})
+}
+
+func runSignal(t *testing.T, w *world.World) {
+	t.Run("ends the turn and keeps what was said", func(t *testing.T) {
+		stop := make(chan struct{})
+		half := w.Provider.Block(3)
+		id := w.Open()
+		r := begin(w, id, "one two three four five", threadmill.RunOptions{Stream: true, Signal: stop})
+		heard := 0
+		for e, err := range r.Events() {
+			require.NoError(t, err)
+			if e.Type == event.EventStream {
+				heard++
+			}
+			if heard == 3 {
+				break
+			}
+		}
+		close(stop)
+		out, err := r.Done()
+		half.Release()
+		require.NoError(t, err, "an interrupt is no failure")
+		require.Equal(t, signals.TurnInterrupted, out.Status)
+		events := runEvents(t, r)
+		require.Equal(t, event.EventFinal, events[len(events)-1].Type)
+		for _, e := range events {
+			if e.Type == event.EventStatus {
+				require.Equal(t, event.StatusInterrupted, e.Status.Status)
+				require.Equal(t, "ann", e.Status.By)
+			}
+		}
+		require.Equal(t, 1, number(events, event.EventStatus))
+		require.Equal(t, "one two three", w.Messages(id)[1].Content)
+	})
+	t.Run("takes the event out of the queue, and nothing else", func(t *testing.T) {
+		id, free := occupied(t, w)
+		calls := w.Provider.Calls()
+		stop := make(chan struct{})
+		waiting := begin(w, id, "two", threadmill.RunOptions{Signal: stop})
+		close(stop)
+		out, err := waiting.Done()
+		require.NoError(t, err)
+		require.Equal(t, signals.TurnInterrupted, out.Status)
+		completes(t, free())
+		require.Equal(t, calls, w.Provider.Calls(), "no model was asked")
+	})
+	t.Run("closed from the start posts nothing", func(t *testing.T) {
+		stop := make(chan struct{})
+		close(stop)
+		id := w.Open()
+		_, err := w.Runtime.Run(w.Ctx(), event.NewMessage{ThreadID: id, Content: "x"}, threadmill.RunOptions{Signal: stop})
+		require.ErrorIs(t, err, threadmill.ErrSignalled)
+		require.Empty(t, w.Messages(id))
+	})
+}
+
+func runExpires(t *testing.T, w *world.World) {
+	id, free := occupied(t, w)
+	r := begin(w, id, "two", threadmill.RunOptions{TTL: time.Nanosecond})
+	first := free()
+	out, err := r.Done()
+	require.NoError(t, err, "S2-39")
+	require.Equal(t, signals.TurnExpired, out.Status)
+	events := runEvents(t, r)
+	require.Equal(t, string(event.Expired), events[len(events)-1].Status.Status)
+	completes(t, first)
+}
+
+func runOverrides(t *testing.T, w *world.World) {
+	id := w.Open("assistant")
+	r := begin(w, id, "hello", threadmill.RunOptions{Agents: []string{"other"}})
+	require.Equal(t, []string{"ann: hello", "other: hello"}, contentsOf(completes(t, r)), "agents")
+
+	tools := []string{"current_time"}
+	for name, c := range map[string]struct {
+		tools *[]string
+		want  []string
+	}{
+		"all": {nil, []string{"note", "current_time"}}, "some": {&tools, tools}, "none": {&[]string{}, nil},
+	} {
+		w.Provider.Reset()
+		completes(t, begin(w, id, "hello", threadmill.RunOptions{Agents: []string{"other"}, Tools: c.tools}))
+		var shown []string
+		for _, tool := range only(t, modelCalls(w)).Tools {
+			shown = append(shown, tool.Function.Name)
+		}
+		require.ElementsMatch(t, c.want, shown, "tools: %s", name)
+	}
+}
+
+func runElsewhere(t *testing.T, w *world.World) {
+	another := w.TaskQueue + "-another"
+	r, err := w.Runtime.Run(w.Ctx(), event.NewMessage{ThreadID: "elsewhere", Content: "hello"}, threadmill.RunOptions{Namespace: another})
+	require.NoError(t, err)
+	require.Equal(t, []string{"user: hello", "assistant: hello"}, contentsOf(completes(t, r)))
+	_, err = w.Store.Thread(w.Ctx(), store.Key{Namespace: another, ThreadID: "elsewhere"})
+	require.NoError(t, err)
+	_, err = w.Threads.State(w.Ctx(), "elsewhere")
+	require.ErrorIs(t, err, signals.ErrNotFound, "S2-42 the runtime's own has no such thread")
+}
+
+func runByPriority(t *testing.T, w *world.World) {
+	id, free := occupied(t, w)
+	low := begin(w, id, "low", threadmill.RunOptions{})
+	high := begin(w, id, "high", threadmill.RunOptions{Priority: 5})
+	completes(t, free())
+	completes(t, low)
+	completes(t, high)
+	var said []string
+	for _, m := range w.Messages(id) {
+		if m.SenderType == event.User {
+			said = append(said, m.Content)
+		}
+	}
+	require.Equal(t, []string{"one", "high", "low"}, said)
+}
+
+func runRejected(t *testing.T, w *world.World) {
+	id, free := occupied(t, w)
+	_, err := w.Runtime.Run(w.Ctx(), event.NewMessage{ThreadID: id, Content: "x"}, threadmill.RunOptions{OnBusy: signals.Reject})
+	require.ErrorIs(t, err, signals.ErrBusy)
+	completes(t, free())
+}
+
+func runUnanswered(t *testing.T, w *world.World) {
+	id := w.Open()
+	r, err := w.Runtime.Run(w.Ctx(), event.NewMessage{
+		ThreadID: id, SenderID: "clock", SenderType: event.System, Content: "noon",
+	}, threadmill.RunOptions{})
+	require.NoError(t, err)
+	out, err := r.Done()
+	require.NoError(t, err)
+	require.Equal(t, signals.TurnUnanswered, out.Status)
+	require.Equal(t, []string{"clock: noon"}, contentsOf(runEvents(t, r)))
+}
+
+func runMistakes(t *testing.T, w *world.World) {
+	hello := event.NewMessage{ThreadID: "never", Content: "hello"}
+	for field, c := range map[string]struct {
+		m event.NewMessage
+		o threadmill.RunOptions
+	}{
+		"content":   {event.NewMessage{ThreadID: "never"}, threadmill.RunOptions{}},
+		"threadId":  {event.NewMessage{ThreadID: "a/b", Content: "hello"}, threadmill.RunOptions{}},
+		"namespace": {hello, threadmill.RunOptions{Namespace: "a/b"}},
+		"Ack":       {hello, threadmill.RunOptions{Ack: "never"}},
+		"TTL":       {hello, threadmill.RunOptions{TTL: -1}},
+		"onBusy":    {hello, threadmill.RunOptions{OnBusy: "shout"}},
+		"id":        {hello, threadmill.RunOptions{EventID: "a.b"}},
+		"agents[0]": {hello, threadmill.RunOptions{Agents: []string{"a b"}}},
+	} {
+		_, err := w.Runtime.Run(w.Ctx(), c.m, c.o)
+		var wrong *event.FieldError
+		require.ErrorAs(t, err, &wrong)
+		require.Equal(t, field, wrong.Field)
+	}
+	_, err := w.Threads.State(w.Ctx(), "never")
+	require.ErrorIs(t, err, signals.ErrNotFound, "S0-03 nothing is opened for a mistake")
+}

@@ -1,0 +1,308 @@
+package tests
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/llm/llmtest"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tool"
+)
+
+// begin runs a person's message.
+func begin(w *world.World, thread, content string, o threadmill.RunOptions) *threadmill.Run {
+	w.T.Helper()
+	r, err := w.Runtime.Run(w.Ctx(), event.NewMessage{ThreadID: thread, SenderID: "ann", Content: content}, o)
+	require.NoError(w.T, err)
+	return r
+}
+
+// runEvents reads all events of a run.
+func runEvents(t *testing.T, r *threadmill.Run) []event.AgentEvent {
+	t.Helper()
+	var out []event.AgentEvent
+	for e, err := range r.Events() {
+		require.NoError(t, err)
+		out = append(out, e)
+	}
+	return out
+}
+
+// completes reads all events of a run, which has to complete.
+func completes(t *testing.T, r *threadmill.Run) []event.AgentEvent {
+	t.Helper()
+	events := runEvents(t, r)
+	out, err := r.Done()
+	require.NoError(t, err)
+	require.Equal(t, signals.TurnCompleted, out.Status)
+	require.True(t, events[len(events)-1].Terminal(), "the last event: %+v", events[len(events)-1])
+	return events
+}
+
+// pieces joins the text that was streamed.
+func pieces(events []event.AgentEvent) string {
+	var b strings.Builder
+	for _, e := range events {
+		if e.Type == event.EventStream {
+			b.WriteString(e.Content)
+		}
+	}
+	return b.String()
+}
+
+// contentsOf are the messages among events.
+func contentsOf(events []event.AgentEvent) []string {
+	var out []string
+	for _, e := range events {
+		if e.Type == event.EventMessage {
+			out = append(out, e.Message.SenderID+": "+e.Message.Content)
+		}
+	}
+	return out
+}
+
+func TestRun(t *testing.T) {
+	for _, b := range backends[:2] {
+		t.Run(b.name, func(t *testing.T) {
+			w := world.New(t, b.options)
+			t.Run("S2-19 S2-20 S2-21 with the pieces of text", func(t *testing.T) { runStreams(t, w) })
+			t.Run("S2-19 S2-21 live", func(t *testing.T) { runIsLive(t, w) })
+			t.Run("S2-10 S2-19 without them", func(t *testing.T) { runWhole(t, w) })
+			t.Run("S2-20 failure", func(t *testing.T) { runFails(t, w) })
+			t.Run("S2-20 failure while others wait", func(t *testing.T) { runFailsBeforeOthers(t, w) })
+			t.Run("S2-21 S2-40 two runs in a thread", func(t *testing.T) { runsApart(t, w) })
+		})
+	}
+}
+
+func runStreams(t *testing.T, w *world.World) {
+	id := w.Open()
+	var mu sync.Mutex
+	var called []event.AgentEvent
+	r := begin(w, id, "use note {\"text\":\"x\"}\nthen\nthink hm\ncount 8", threadmill.RunOptions{
+		Stream: true,
+		OnEvent: func(e event.AgentEvent) {
+			mu.Lock()
+			defer mu.Unlock()
+			called = append(called, e)
+		},
+	})
+	require.Equal(t, id, r.ThreadID(), "S2-22")
+	events := completes(t, r)
+	out, err := r.Done()
+	t.Run("S2-20 done has the result", func(t *testing.T) {
+		require.NoError(t, err)
+		require.Contains(t, out.Message.Content, "1 2 3 4 5 6 7 8")
+		require.Equal(t, r.EventID(), out.EventID)
+	})
+	t.Run("S2-19 text, tool calls and messages are among them", func(t *testing.T) {
+		require.Equal(t, out.Message.Content, pieces(events))
+		require.Equal(t, 1, number(events, event.EventToolCall))
+		require.Equal(t, 1, number(events, event.EventThought))
+		require.Equal(t, 1, number(events, event.EventToolResult))
+		said := contentsOf(events)
+		require.Equal(t, "ann: use note {\"text\":\"x\"}\nthen\nthink hm\ncount 8", said[0])
+		require.Equal(t, "assistant: "+out.Message.Content, said[len(said)-1])
+		for _, e := range events {
+			if e.Type == event.EventToolCall {
+				require.Equal(t, "note", e.ToolName)
+			}
+		}
+	})
+	t.Run("S2-21 the callback and the iterator have the same events, however often", func(t *testing.T) {
+		mu.Lock()
+		defer mu.Unlock()
+		require.Equal(t, called, events)
+		require.Equal(t, events, runEvents(t, r))
+	})
+	t.Run("S2-53 no token is stored", func(t *testing.T) {
+		require.Empty(t, ofType(w, id, event.TypeToken))
+		for _, rec := range w.Records(id) {
+			require.NotContains(t, string(rec.Payload), `"hm"`)
+		}
+	})
+}
+
+// runIsLive looks at the events of a run whose model does not come to an end.
+func runIsLive(t *testing.T, w *world.World) {
+	half := w.Provider.Block(3)
+	called := make(chan struct{})
+	var once sync.Once
+	r := begin(w, w.Open(), "count 8", threadmill.RunOptions{Stream: true, OnEvent: func(e event.AgentEvent) {
+		if e.Type == event.EventStream {
+			once.Do(func() { close(called) })
+		}
+	}})
+	for e, err := range r.Events() {
+		require.NoError(t, err)
+		if e.Type == event.EventStream {
+			break // early
+		}
+	}
+	<-called
+	half.Release()
+	require.Equal(t, "1 2 3 4 5 6 7 8", pieces(completes(t, r)))
+}
+
+func runWhole(t *testing.T, w *world.World) {
+	id := w.Open()
+	r := begin(w, id, "think hm\ncount 5", threadmill.RunOptions{})
+	events := completes(t, r)
+	require.Equal(t, []event.AgentEventType{event.EventMessage, event.EventMessage, event.EventFinal}, kinds(events))
+	require.Equal(t, "assistant: 1 2 3 4 5", contentsOf(events)[1])
+}
+
+func runFails(t *testing.T, w *world.World) {
+	id := w.Open()
+	w.Provider.Fail(llmtest.Status(http.StatusBadRequest, "").WithError("bad", "no such thing"))
+	r := begin(w, id, "hello", threadmill.RunOptions{})
+	events := runEvents(t, r)
+	require.Equal(t, event.EventError, events[len(events)-1].Type, "the last event says so")
+	out, err := r.Done()
+	require.Equal(t, signals.TurnFailed, out.Status)
+	var failed *threadmill.TurnError
+	require.ErrorAs(t, err, &failed)
+	require.Equal(t, r.EventID(), failed.EventID)
+	require.Contains(t, failed.Reason, "no such thing")
+	require.ErrorContains(t, err, "no such thing")
+}
+
+// runFailsBeforeOthers fails a run whose last records are stored by the turn after it.
+func runFailsBeforeOthers(t *testing.T, w *world.World) {
+	slow := w.Provider.Block(0)
+	w.Provider.Fail(llmtest.Status(http.StatusBadRequest, ""))
+	held := w.Provider.Block(0)
+	id := w.Open()
+	first := begin(w, id, "one", threadmill.RunOptions{})
+	second := begin(w, id, "two", threadmill.RunOptions{})
+	slow.Release()
+	events := runEvents(t, first)
+	require.Equal(t, event.EventError, events[len(events)-1].Type)
+	_, err := first.Done()
+	require.Error(t, err)
+	held.Release()
+	completes(t, second)
+}
+
+func runsApart(t *testing.T, w *world.World) {
+	id := w.Open()
+	half := w.Provider.Block(2)
+	first := begin(w, id, "first has words", threadmill.RunOptions{Stream: true})
+	<-half.Reached()
+	second := begin(w, id, "second has others", threadmill.RunOptions{Stream: true})
+	half.Release()
+	one, two := completes(t, first), completes(t, second)
+	require.Equal(t, []string{"ann: first has words", "assistant: first has words"}, contentsOf(one))
+	require.Equal(t, []string{"ann: second has others", "assistant: second has others"}, contentsOf(two))
+	require.Equal(t, "first has words", pieces(one))
+	require.Equal(t, "second has others", pieces(two))
+	for _, rec := range w.Records(id)[1:] {
+		require.Contains(t, []string{first.EventID(), second.EventID()}, rec.TraceID, "S2-40")
+	}
+}
+
+// TestRunIsSteered lets a run join the turn of another.
+func TestRunIsSteered(t *testing.T) {
+	slow := newGate("slow")
+	w := world.New(t, world.Options{Tools: []tool.Tool{slow}})
+	id := w.Open()
+	first := begin(w, id, "use slow {}", threadmill.RunOptions{})
+	<-slow.reached
+	second := begin(w, id, "joined", threadmill.RunOptions{OnBusy: signals.Steer})
+	slow.release()
+	events := completes(t, second)
+	require.Equal(t, "ann: joined", contentsOf(events)[0], "its events begin where it joins")
+	whole := completes(t, first)
+	require.Equal(t, events, whole[len(whole)-len(events):], "and are those of the turn from then on")
+}
+
+// TestRunGoesOn moves a thread to new runs of its workflow while one is followed.
+func TestRunGoesOn(t *testing.T) {
+	const steps = 20
+	w := world.New(t, world.Options{Dynamic: map[string]any{"limit.historyCount.suggestContinueAsNew": 40}})
+	r := begin(w, "", strings.Repeat("use note {}\nthen\n", steps)+"enough", threadmill.RunOptions{Stream: true})
+	before := run(w, r.ThreadID())
+	events := completes(t, r)
+	require.Equal(t, steps, number(events, event.EventToolCall), "S2-20 S2-21 each event once, across continue-as-new")
+	require.Equal(t, steps, number(events, event.EventToolResult))
+	require.NotEqual(t, before, run(w, r.ThreadID()), "the thread has moved")
+}
+
+// TestRunWithItsContext follows a run only as long as its context lasts.
+func TestRunWithItsContext(t *testing.T) {
+	w := world.New(t, world.Options{})
+	half := w.Provider.Block(2)
+	ctx, cancel := context.WithCancel(w.Ctx())
+	r, err := w.Runtime.Run(ctx, event.NewMessage{Content: "count 5"}, threadmill.RunOptions{Stream: true, EventID: "e1"})
+	require.NoError(t, err)
+	<-half.Reached()
+	cancel()
+	_, err = r.Done()
+	require.ErrorIs(t, err, context.Canceled)
+	var last error
+	for _, last = range r.Events() {
+	}
+	require.ErrorIs(t, last, context.Canceled, "the iterator says that it is not the end")
+	half.Release()
+
+	t.Run("S2-21 another run with its id goes on with it, from its beginning", func(t *testing.T) {
+		again := begin(w, r.ThreadID(), "count 5", threadmill.RunOptions{EventID: "e1"})
+		events := completes(t, again)
+		require.Equal(t, []string{"user: count 5", "assistant: 1 2 3 4 5"}, contentsOf(events))
+		require.Len(t, w.Messages(r.ThreadID()), 2, "nothing was posted twice")
+		require.Equal(t, events, completes(t, begin(w, r.ThreadID(), "count 5", threadmill.RunOptions{EventID: "e1"})))
+	})
+}
+
+// TestRunOpensThreads runs messages in threads that are not there yet.
+func TestRunOpensThreads(t *testing.T) {
+	w := world.New(t, world.Options{})
+	t.Run("S2-22 a message without a thread begins one", func(t *testing.T) {
+		r, err := w.Runtime.Run(w.Ctx(), event.NewMessage{Content: "hello"}, threadmill.RunOptions{
+			Start: signals.Start{Title: "greetings", Agents: []string{"assistant"}},
+		})
+		require.NoError(t, err)
+		events := completes(t, r)
+		require.Equal(t, "user: hello", contentsOf(events)[0])
+		state, err := w.Threads.State(w.Ctx(), r.ThreadID())
+		require.NoError(t, err)
+		require.Equal(t, "greetings", state.Title)
+	})
+	t.Run("several at once open it once", func(t *testing.T) {
+		const all = 8
+		var done sync.WaitGroup
+		ctx := w.Ctx()
+		for i := range all {
+			done.Go(func() {
+				said := fmt.Sprintf("hello %d", i)
+				r, err := w.Runtime.Run(ctx, event.NewMessage{ThreadID: "shared", Content: said}, threadmill.RunOptions{Ack: threadmill.AckOnComplete})
+				if assert.NoError(t, err) {
+					out, err := r.Done()
+					assert.NoError(t, err)
+					assert.Equal(t, said, out.Message.Content)
+				}
+			})
+		}
+		done.Wait()
+		require.Len(t, w.Messages("shared"), 2*all)
+	})
+	t.Run("a closed thread stays closed", func(t *testing.T) {
+		id := w.Open()
+		require.NoError(t, w.Threads.Control(w.Ctx(), id, signals.Control{Action: signals.ControlClose}))
+		require.Eventually(t, func() bool {
+			_, err := w.Runtime.Run(w.Ctx(), event.NewMessage{ThreadID: id, Content: "hello"}, threadmill.RunOptions{})
+			return errors.Is(err, signals.ErrClosed)
+		}, waitLong, waitTick)
+	})
+}

@@ -1,0 +1,123 @@
+package tests_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/world"
+)
+
+// The code of docs/running-from-go.md.
+
+func ask(ctx context.Context, runtime *threadmill.Runtime, question string) (string, error) {
+	run, err := runtime.Run(ctx, event.NewMessage{SenderID: "ann", Content: question}, threadmill.RunOptions{})
+	if err != nil {
+		return "", err
+	}
+	result, err := run.Done()
+	if err != nil {
+		return "", err
+	}
+	if result.Message == nil {
+		return "", fmt.Errorf("no reply: the turn was %s", result.Status)
+	}
+	return result.Message.Content, nil
+}
+
+func show(ctx context.Context, runtime *threadmill.Runtime, thread, question string, out io.Writer) error {
+	run, err := runtime.Run(ctx, event.NewMessage{ThreadID: thread, SenderID: "ann", Content: question},
+		threadmill.RunOptions{Stream: true})
+	if err != nil {
+		return err
+	}
+	for e, err := range run.Events() {
+		if err != nil {
+			return err
+		}
+		switch e.Type {
+		case event.EventStream:
+			fmt.Fprint(out, e.Content)
+		case event.EventToolCall:
+			fmt.Fprintf(out, "[%s %s]\n", e.ToolName, e.ToolArgs)
+		case event.EventReset:
+			fmt.Fprintln(out, "(once more)")
+		default:
+		}
+	}
+	_, err = run.Done()
+	return err
+}
+
+func within(ctx context.Context, runtime *threadmill.Runtime, thread, question string, limit time.Duration) (signals.TurnStatus, error) {
+	stop := make(chan struct{})
+	timer := time.AfterFunc(limit, func() { close(stop) })
+	defer timer.Stop()
+	run, err := runtime.Run(ctx, event.NewMessage{ThreadID: thread, Content: question}, threadmill.RunOptions{
+		Signal: stop,
+		Ack:    threadmill.AckOnComplete,
+	})
+	if err != nil {
+		return "", err
+	}
+	result, err := run.Done()
+	return result.Status, err
+}
+
+var hideCards = threadmill.Callbacks{
+	OnContent: func(_ context.Context, c threadmill.ContentStream) *threadmill.ContentStream {
+		c.Content = cardNumber.ReplaceAllString(c.Content, "(card)")
+		return &c
+	},
+}
+
+var cardNumber = regexp.MustCompile(`\b\d{16}\b`)
+
+func TestRunningFromGo(t *testing.T) {
+	w := world.New(t, world.Options{Configure: func(c *threadmill.Config) { c.Callbacks = hideCards }})
+	t.Run("the document has the code of this file", func(t *testing.T) {
+		document, err := os.ReadFile("../docs/running-from-go.md")
+		require.NoError(t, err)
+		code, err := os.ReadFile("running_from_go_test.go")
+		require.NoError(t, err)
+		blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(document), -1)
+		require.Len(t, blocks, 4)
+		for _, block := range blocks {
+			require.Contains(t, string(code), block[1])
+		}
+	})
+	t.Run("ask", func(t *testing.T) {
+		answer, err := ask(w.Ctx(), w.Runtime, "hello")
+		require.NoError(t, err)
+		require.Contains(t, answer, "hello")
+	})
+	thread := w.Open()
+	t.Run("show", func(t *testing.T) {
+		var out bytes.Buffer
+		require.NoError(t, show(w.Ctx(), w.Runtime, thread, "use note {\"text\":\"x\"}\nthen\n4711471147114711 is mine", &out))
+		require.True(t, strings.HasPrefix(out.String(), "[note {\"text\":\"x\"}]\n"), out.String())
+		require.Contains(t, out.String(), "(card) is mine")
+	})
+	t.Run("within", func(t *testing.T) {
+		gate := w.Provider.Block(0)
+		defer gate.Release()
+		require.Eventually(t, func() bool {
+			status, err := within(w.Ctx(), w.Runtime, thread, "hello", 100*time.Millisecond)
+			// A machine that stalls may use up the limit before anything is posted.
+			return !errors.Is(err, threadmill.ErrSignalled) && assert.NoError(t, err) && assert.Equal(t, signals.TurnInterrupted, status)
+		}, world.Patience, world.Tick)
+	})
+}

@@ -1,0 +1,205 @@
+package tests
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"go.temporal.io/sdk/client"
+	sdklog "go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/worker"
+
+	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/activities"
+	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/llm/openai"
+	"github.com/threadmill/threadmill/store/sqlite"
+	"github.com/threadmill/threadmill/tests/internal/foreign"
+	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tool"
+)
+
+// victimEnv makes the test binary a worker, and says how it is to work. victimRuns is what
+// it prints once it does.
+const (
+	victimEnv  = "THREADMILL_TESTS_VICTIM"
+	victimRuns = "worker runs"
+)
+
+// TestMain turns the test binary into a worker, for tests that kill it.
+func TestMain(m *testing.M) {
+	if raw := os.Getenv(victimEnv); raw != "" {
+		fmt.Fprintln(os.Stderr, workAsVictim(raw))
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// victim is a worker in a process of its own, as that process sees it.
+type victim struct {
+	Temporal, Queue, Store, Provider string
+
+	// Reports is where its hooks, processors and tools say that they were asked. They wait
+	// for the answer.
+	Reports string
+
+	// Idle takes no activities.
+	Idle bool
+
+	// Hasty is a worker after which others go on sooner than usual.
+	Hasty bool
+
+	// Guarded has hooks for what people say and for results of tools.
+	Guarded bool
+}
+
+func (v victim) env() string {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return victimEnv + "=" + string(raw)
+}
+
+// workAsVictim works until the process is killed.
+func workAsVictim(raw string) error {
+	var v victim
+	if err := json.Unmarshal([]byte(raw), &v); err != nil {
+		return err
+	}
+	logger := slog.New(slog.NewTextHandler(os.Stdout, nil))
+	c, err := client.Dial(client.Options{
+		HostPort: v.Temporal, Logger: sdklog.NewStructuredLogger(world.Quiet),
+		// A proxy can read what is not compressed.
+		ConnectionOptions: client.ConnectionOptions{GetSystemInfoTimeout: world.Patience, GrpcCompression: &client.GrpcCompressionNone{}},
+	})
+	if err != nil {
+		return err
+	}
+	store, err := sqlite.Open(context.Background(), sqlite.Config{Path: v.Store})
+	if err != nil {
+		return err
+	}
+	model, err := openai.New(openai.Config{APIKey: "test", BaseURL: v.Provider})
+	if err != nil {
+		return err
+	}
+	cfg := threadmill.Config{
+		Temporal: c, Store: store, Models: map[string]llm.Provider{"openai": model}, Tools: []tool.Tool{v.act()},
+		Agents:    []agent.Agent{{Name: "assistant", Instructions: "You help.", Model: "openai/stand-in", Tools: []string{"act"}}},
+		Namespace: v.Queue, TaskQueue: v.Queue, Hooks: v.hooks(), Processors: []hook.Processor{v.job()}, Logger: logger,
+	}
+	if v.Hasty {
+		cfg.StaleAfter = 10 * time.Second
+	}
+	r, err := threadmill.New(cfg)
+	if err != nil {
+		return err
+	}
+	if !v.Idle && !v.Hasty {
+		return r.Work(context.Background())
+	}
+	o := worker.Options{LocalActivityWorkerOnly: v.Idle, MaxHeartbeatThrottleInterval: activities.HeartbeatThrottle}
+	if v.Hasty {
+		o.StickyScheduleToStartTimeout = time.Second
+	}
+	w := worker.New(c, v.Queue, o)
+	r.Register(w)
+	if err := w.Start(); err != nil {
+		return err
+	}
+	logger.Info(victimRuns)
+	select {}
+}
+
+// report is what a hook, processor or tool says when it is asked.
+type report struct {
+	What string `json:"what"`
+	Key  string `json:"key"`
+}
+
+// tell reports, and waits until the test has heard it.
+func (v victim) tell(ctx context.Context, what, key string) error {
+	body, err := json.Marshal(report{what, key})
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, v.Reports, strings.NewReader(string(body)))
+	if err != nil {
+		return err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	return res.Body.Close()
+}
+
+// act is a tool that has an effect, which is its report.
+func (v victim) act() tool.Tool {
+	return tool.MustFunc("act", "Acts.", func(ctx context.Context, c tool.Call, in struct {
+		How string `json:"how"`
+	},
+	) (string, error) {
+		return "acted: " + in.How, v.tell(ctx, "act", in.How)
+	})
+}
+
+// job is a processor that makes a system message of a job.
+func (v victim) job() hook.Processor {
+	p := hook.Process("job", func(ctx context.Context, in struct{ Name string }, deps hook.Deps) ([]hook.Produced, error) {
+		return []hook.Produced{hook.Message(event.System, "jobs", "made of "+in.Name)}, v.tell(ctx, "job", deps.Context.Key())
+	})
+	p.Timeout = world.Patience
+	return p
+}
+
+func (v victim) hooks() []hook.Hook {
+	barrier := hook.InWorkflow("barrier", foreign.Review, foreignQueue(v.Queue))
+	barrier.Filter.Types = []string{"barrier"}
+	if !v.Guarded {
+		return []hook.Hook{barrier}
+	}
+	guard := hook.Hook{Name: "guard", Timeout: world.Patience, Filter: hook.Filter{CreatedBy: []event.CreatedBy{event.User}}, Func: v.guard}
+	seal := hook.Hook{Name: "seal", Timeout: world.Patience, Filter: hook.Filter{CreatedBy: []event.CreatedBy{event.Tool}}, Func: v.seal}
+	return []hook.Hook{guard, seal, barrier}
+}
+
+// guard refuses what it is told to refuse, and hides secrets.
+func (v victim) guard(ctx context.Context, e event.Event, respond hook.Respond) (event.Event, error) {
+	if err := v.tell(ctx, "guard", hook.DepsOf(ctx).Context.Key()); err != nil {
+		return nil, err
+	}
+	m, ok := e.(event.MessageEvent)
+	switch {
+	case ok && strings.HasPrefix(m.Message.Content, "refuse"):
+		respond(hook.Response{Content: "refused", SenderType: event.System, SenderID: "guard"})
+	case ok && strings.Contains(m.Message.Content, "secret"):
+		// Put together here, so that the text is in nothing else that the process sends.
+		m.Message.Content = strings.ReplaceAll(m.Message.Content, "secret", strings.Repeat("hidden", 2))
+		return m, nil
+	}
+	return nil, nil
+}
+
+// seal marks the results of tools.
+func (v victim) seal(ctx context.Context, e event.Event, _ hook.Respond) (event.Event, error) {
+	m, ok := e.(event.MessageEvent)
+	if !ok {
+		return nil, nil
+	}
+	m.Message.Content += " (sealed)"
+	return m, v.tell(ctx, "seal", hook.DepsOf(ctx).Context.Key())
+}
+
+// foreignQueue is where the hook workflows of a task queue's threads run.
+func foreignQueue(queue string) string { return queue + "-foreign" }
