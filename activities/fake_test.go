@@ -215,9 +215,11 @@ func (w *world) live() []stream.Entry {
 }
 
 // interrupt tells the running step to stop, and waits until it has to.
-func (w *world) interrupt(ctx context.Context) {
+func (w *world) interrupt(ctx context.Context) { w.interruptAs(ctx, "e1") }
+
+func (w *world) interruptAs(ctx context.Context, traceID string) {
 	_ = w.stream.Notify(context.Background(), stream.Key(ref), stream.Notice{TraceID: "another"})
-	_ = w.stream.Notify(context.Background(), stream.Key(ref), stream.Notice{TraceID: "e1"})
+	_ = w.stream.Notify(context.Background(), stream.Key(ref), stream.Notice{TraceID: traceID})
 	<-ctx.Done()
 }
 

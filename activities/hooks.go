@@ -96,8 +96,7 @@ func (h *hearing) askAll(ctx context.Context) error {
 	}
 	var longest time.Duration
 	for _, spec := range h.in.Hooks {
-		// Above the limits that ask keeps: a hook that has used up its time has failed, but
-		// a step that has is run again.
+		// Above the limits that ask keeps, whose time starts later.
 		longest += limit(spec) + 2*h.a.grace
 	}
 	step := h.a.begin(ctx, h.in.Thread, h.in.TraceID, longest)
@@ -113,7 +112,7 @@ func (h *hearing) askAll(ctx context.Context) error {
 			deps.Context.Attempt = max(h.in.Attempt, 1)
 		}
 		answer, err := h.ask(step.ctx, spec, deps)
-		if cause := context.Cause(step.ctx); cause != nil {
+		if cause := context.Cause(step.ctx); cause != nil && !errors.Is(cause, errTimeout) {
 			return temporal.NewApplicationErrorWithCause("The hooks were stopped before they had decided; they are asked again.", thread.ErrTypeRetry, cause)
 		}
 		if err != nil {

@@ -19,6 +19,7 @@ import (
 // TestFaultsOfHooks kills the worker with SIGKILL at every point of a turn in which hooks
 // have a part: each decision counts once, and has one effect.
 func TestFaultsOfHooks(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]func(*testing.T){
 		"S2-51 before the hooks are asked":         killedBefore,
 		"S2-51 while they are asked, and later on": killedMeanwhile,

@@ -165,7 +165,7 @@ var moved = map[string]bool{"": false, " after the thread has moved": true}
 // TestHookWorkflowIsInterrupted ends a turn while a hook workflow waits.
 func TestHookWorkflowIsInterrupted(t *testing.T) {
 	for when, moves := range moved {
-		t.Run("S2-37 interrupted"+when, func(t *testing.T) {
+		t.Run("interrupted"+when, func(t *testing.T) {
 			r := newReview(t, world.Options{Dynamic: often}, nil)
 			id := r.Open()
 			posted := r.Post(id, "hello")

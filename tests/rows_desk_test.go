@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -52,7 +53,7 @@ func newDesk() *desk {
 
 // hook is a hook for events of some types, by default all but model calls.
 func (d *desk) hook(name string, types ...string) hook.Hook {
-	return hook.Hook{Name: name, Filter: hook.Filter{Types: types}, Func: func(ctx context.Context, e event.Event, respond hook.Respond) (event.Event, error) {
+	return hook.Hook{Name: name, Filter: hook.Filter{Types: types}, Timeout: waitLong, Func: func(ctx context.Context, e event.Event, respond hook.Respond) (event.Event, error) {
 		c := hook.DepsOf(ctx).Context
 		d.note(c, e)
 		if rule := d.rule(c); rule != nil {
@@ -83,7 +84,7 @@ func (d *desk) processor(name, typ string) hook.Processor {
 		return d.makes[deps.Context.ThreadID+"/"+name]
 	}
 	return hook.Processor{
-		Name: name, EventType: typ,
+		Name: name, EventType: typ, Timeout: waitLong,
 		ShouldProcess: func(_ context.Context, _ event.Event, deps hook.Deps) (bool, error) { return made(deps) != nil, nil },
 		Process: func(ctx context.Context, e event.Event, deps hook.Deps) ([]hook.Produced, error) {
 			d.note(deps.Context, e)
@@ -144,7 +145,8 @@ func deskAgents(tools ...string) []agent.Agent {
 	}
 }
 
-// open builds a world with a desk's hooks and processors.
+// open builds a world with a desk's hooks and processors. Its machine may stall: no step
+// counts as lost for that, and is run twice.
 func (d *desk) open(t *testing.T, o world.Options, hooks []hook.Hook, processors ...hook.Processor) *world.World {
 	t.Helper()
 	if o.Agents == nil {
@@ -156,7 +158,7 @@ func (d *desk) open(t *testing.T, o world.Options, hooks []hook.Hook, processors
 	}
 	configure := o.Configure
 	o.Configure = func(c *threadmill.Config) {
-		c.Hooks, c.Processors = hooks, processors
+		c.Hooks, c.Processors, c.StaleAfter = hooks, processors, time.Hour
 		if configure != nil {
 			configure(c)
 		}
@@ -320,3 +322,14 @@ func failedEvent(w *world.World, thread, eventID string) event.Item {
 
 // failing400 is an answer of a provider that no retry mends.
 var failing400 = llmtest.Status(http.StatusBadRequest, "")
+
+// failedDecision is a decision that did not come to one.
+func failedDecision(w *world.World, thread, eventID string) event.Interception {
+	w.T.Helper()
+	decisions := slices.DeleteFunc(ofType(w, thread, event.TypeHook), func(r event.Record) bool {
+		d := world.Payload[event.Interception](w, r)
+		return d.EventID != eventID || d.Outcome != event.HookFailed
+	})
+	require.Len(w.T, decisions, 1)
+	return world.Payload[event.Interception](w, decisions[0])
+}

@@ -21,10 +21,11 @@ import (
 func TestHooksChangeEvents(t *testing.T) {
 	d, spied := newDesk(), newSpy("spied")
 	w := d.open(t, world.Options{Tools: []tool.Tool{spied}},
-		[]hook.Hook{d.inline("inline"), d.hook("first"), d.hook("second"), d.hook("models", event.TypeLLMCall)},
+		[]hook.Hook{d.hook("first"), d.inline("between"), d.hook("second"), d.hook("models", event.TypeLLMCall)},
 		d.processor("tickets", "ticket.opened"))
 
-	for _, name := range []string{"first", "inline"} {
+	inline := d.open(t, world.Options{Tools: []tool.Tool{spied}}, []hook.Hook{d.inline("inline")})
+	for name, w := range map[string]*world.World{"first": w, "inline": inline} {
 		t.Run("S0-12 S0-T1 new content of a message, by "+name, func(t *testing.T) { hooksRewrite(t, d, w, name) })
 		t.Run("S0-13 S0-T3 edited arguments, and fewer calls, by "+name, func(t *testing.T) { hooksEditCalls(t, d, w, spied, name) })
 		t.Run("S0-13 a person is asked about edited arguments, by "+name, func(t *testing.T) { hooksEditAsked(t, d, w, name) })
@@ -117,7 +118,9 @@ func hooksRewrite(t *testing.T, d *desk, w *world.World, by string) {
 	require.Equal(t, event.Replaced, decided.Outcome)
 	require.Equal(t, "my pin is "+by+"-hidden", decided.Message.Content, "and beside it is what holds")
 	require.Equal(t, "my pin is "+by+"-hidden", page(t, w, id)[0]["content"], "which is what people read")
-	require.Equal(t, "my pin is "+by+"-hidden", d.asked(id, "second")[0].event.(event.MessageEvent).Message.Content, "a hook sees what the one before it returned")
+	if by == "first" {
+		require.Equal(t, "my pin is first-hidden", d.asked(id, "second")[0].event.(event.MessageEvent).Message.Content, "a hook sees what the one before it returned")
+	}
 }
 
 func hooksEditCalls(t *testing.T, d *desk, w *world.World, spied *spy, by string) {

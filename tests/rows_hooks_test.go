@@ -2,6 +2,7 @@ package tests
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -20,10 +21,11 @@ import (
 func TestHooksSeeEvents(t *testing.T) {
 	d, spied := newDesk(), newSpy("spied")
 	w := d.open(t, world.Options{Tools: []tool.Tool{spied}},
-		[]hook.Hook{d.hook("first"), d.hook("second"), d.hook("models", event.TypeLLMCall), d.inline("inline")})
+		[]hook.Hook{d.hook("first"), d.inline("between"), d.hook("second"), d.hook("models", event.TypeLLMCall)})
+	inline := d.open(t, world.Options{Tools: []tool.Tool{spied}}, []hook.Hook{d.inline("inline")})
 	bare := world.New(t, world.Options{Tools: []tool.Tool{spied}, Agents: deskAgents("spied")})
 
-	t.Run("S0-08 S0-11 what returns nothing changes nothing", func(t *testing.T) { hooksPass(t, d, w, bare) })
+	t.Run("S0-08 S0-11 what returns nothing changes nothing", func(t *testing.T) { hooksPass(t, d, w, inline, bare) })
 	t.Run("S0-24 S0-30 S2-18 once for each event, in a turn with everything", func(t *testing.T) { hooksOnce(t, d, w) })
 	t.Run("S0-24 once also for an event that is posted twice, or retried", func(t *testing.T) { hooksOnceAgain(t, d, w) })
 	t.Run("S0-39 however many tokens there are", func(t *testing.T) {
@@ -50,9 +52,11 @@ func TestHooksSeeEvents(t *testing.T) {
 	})
 }
 
-func hooksPass(t *testing.T, d *desk, w, bare *world.World) {
+func hooksPass(t *testing.T, d *desk, w, inline, bare *world.World) {
 	const says = "hello\nuse spied {\"n\":1}\nuse note {\"text\":\"x\"}"
-	quiet, spoiled := w.Open("assistant"), w.Open("assistant")
+	plain := bare.Open("assistant")
+	say(bare, plain, says)
+	require.Empty(t, ofType(bare, plain, event.TypeHook), "without hooks there are no decisions")
 	// What a hook does to its own copy of the event is its own affair.
 	spoil := func(_ context.Context, e event.Event, _ hook.Respond) (event.Event, error) {
 		switch e := e.(type) {
@@ -66,23 +70,32 @@ func hooksPass(t *testing.T, d *desk, w, bare *world.World) {
 		}
 		return nil, nil
 	}
-	d.set(spoiled, "first", spoil)
-	d.set(spoiled, "inline", spoil)
-	plain := bare.Open("assistant")
-	say(bare, plain, says)
-	for _, id := range []string{quiet, spoiled} {
-		before := w.Provider.Calls()
+	passes := func(w *world.World, rules ...string) string {
+		id, before := w.Open("assistant"), w.Provider.Calls()
+		for _, name := range rules {
+			d.set(id, name, spoil)
+		}
 		require.Equal(t, signals.TurnCompleted, say(w, id, says).Status)
 		require.Equal(t, sorted(bare.Transcript(plain)), sorted(w.Transcript(id)))
-		shownHere, shownThere := modelCalls(w)[before:], modelCalls(bare)
-		require.Len(t, shownHere, len(shownThere))
-		require.Equal(t, shownThere[0].Messages, shownHere[0].Messages)
-		require.Len(t, shownHere[1].Messages, len(shownThere[1].Messages))
+		here, there := modelCalls(w)[before:], modelCalls(bare)
+		require.Len(t, here, len(there))
+		require.Equal(t, there[0].Messages, here[0].Messages)
+		require.Len(t, here[1].Messages, len(there[1].Messages))
 		for _, r := range ofType(w, id, event.TypeHook) {
 			require.Equal(t, event.Passed, world.Payload[event.Interception](w, r).Outcome)
 		}
+		return id
 	}
-	require.Empty(t, ofType(bare, plain, event.TypeHook), "without hooks there are no decisions")
+	passes(w)
+	spoiled := passes(w, "first", "between")
+	for _, e := range d.asked(spoiled, "second") {
+		raw, err := json.Marshal(e.event)
+		require.NoError(t, err)
+		require.NotContains(t, string(raw), "spoiled", "the hooks behind it are given the event as it is")
+		require.NotContains(t, string(raw), `"n\":2`)
+	}
+	require.Empty(t, ofType(inline, passes(inline), event.TypeHook), "a pass of an inline hook is not worth a record")
+	passes(inline, "inline")
 }
 
 // sorted puts the lines of a transcript in order: the results of a batch come as they
@@ -117,16 +130,17 @@ func hooksOnce(t *testing.T, d *desk, w *world.World) {
 func hooksOnceAgain(t *testing.T, d *desk, w *world.World) {
 	id := w.Open("assistant")
 	d.set(id, "first", saying(event.User, "secret", "…"))
-	w.Provider.Fail(failing400)
-	require.Equal(t, signals.TurnFailed, turn(w, id, message(id, "e1", "the secret")).Status)
-	require.Equal(t, signals.TurnFailed, turn(w, id, message(id, "e1", "the secret")).Status)
-	asked := d.asked(id, "first")
-	require.Len(t, asked, 1)
-	_, err := w.Threads.Retry(w.Ctx(), id, "e1", "ann")
-	require.NoError(t, err)
-	require.Equal(t, signals.TurnCompleted, wholly(w, id, await(t, w, id, "e1")).Status)
-	require.Equal(t, []string{"message user", "message agent"}, d.whats(id, "first"), "what was decided on the message stands")
-	require.Equal(t, "the …", w.Messages(id)[1].Content, "also for the model that is asked again")
+	for eventID, says := range map[string]string{"changed": "the secret", "passed": "the news"} {
+		w.Provider.Fail(failing400)
+		require.Equal(t, signals.TurnFailed, turn(w, id, message(id, eventID, says)).Status)
+		require.Equal(t, signals.TurnFailed, turn(w, id, message(id, eventID, says)).Status)
+		_, err := w.Threads.Retry(w.Ctx(), id, eventID, "ann")
+		require.NoError(t, err)
+		out := wholly(w, id, w.Await(id, eventID))
+		require.Equal(t, signals.TurnCompleted, out.Status)
+		require.Equal(t, []int{1}, attemptsOn(d.asked(id, "first"), eventID), "what was decided on the message stands")
+		require.Equal(t, strings.ReplaceAll(says, "secret", "…"), out.Message.Content, "also for the model that is asked again")
+	}
 }
 
 // hooksBetween stops a turn in each of its hooks, and looks at what is there.

@@ -1,8 +1,8 @@
 package tests
 
 import (
+	"context"
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -80,6 +80,33 @@ func TestToolsReplaced(t *testing.T) {
 	}
 }
 
+func processorsUrgent(t *testing.T, d *desk, w *world.World) {
+	id, low := w.Open("assistant"), -1
+	urgent, late := system("urgent"), system("low")
+	five := 5
+	urgent.Priority, late.Priority = &five, &low
+	late.TTL = 1
+	keep := system("as it was")
+	keep.TTL = 3_600_000
+	d.make(id, "orders", func(context.Context, event.Event, hook.Deps) ([]hook.Produced, error) {
+		return []hook.Produced{late, keep, urgent}, nil
+	})
+	post := custom("e1", "order.placed", 1)
+	post.Priority = 2
+	out := turn(w, id, post)
+	require.Equal(t, signals.TurnCompleted, out.Status, out.Error)
+	require.Equal(t, []string{"System: urgent", "System: as it was"}, saidIn(w, id))
+	made := decisionOn(w, id, "e1").Produced
+	require.Len(t, made, 3)
+	statuses := []event.Status{}
+	for _, eventID := range made {
+		statuses = append(statuses, itemOf(w, id, eventID).Status)
+	}
+	require.Equal(t, []event.Status{event.Expired, event.Completed, event.Completed}, statuses)
+	require.Equal(t, 2, itemOf(w, id, made[1]).Priority)
+	require.EqualValues(t, 3_600_000, itemOf(w, id, made[1]).TTL)
+}
+
 // waitForPerson is a hook workflow: a person decides, and it answers for them.
 const waitForPerson = "wait_for_person"
 
@@ -151,7 +178,7 @@ func TestOneMechanism(t *testing.T) {
 			it := itemOf(w, id, made)
 			require.Equal(t, "e1 e1 completed 4", fmt.Sprint(it.ParentEventID, " ", it.TraceID, " ", it.Status, " ", it.Priority))
 			require.Equal(t, event.Passed, decisionOn(w, id, made).Outcome, "the answer passes the hooks")
-			require.True(t, strings.HasPrefix(d.whats(id, "guard")[1], "message system"))
+			require.Equal(t, []string{"message user", "message system"}, d.whats(id, "guard"))
 		})
 	}
 }

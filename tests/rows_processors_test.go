@@ -86,6 +86,26 @@ func TestProcessors(t *testing.T) {
 			require.Equal(t, event.Completed, itemOf(w, id, made).Status)
 		}
 	})
+	t.Run("S2-24 S2-37 also of a message that joins a turn", func(t *testing.T) {
+		id, wait := w.Open("assistant"), newHalt()
+		d.set(id, "first", wait.before("message tool", nil))
+		d.make(id, "two", func(_ context.Context, e event.Event, _ hook.Deps) ([]hook.Produced, error) {
+			if e.(event.MessageEvent).Message.Content != "psst" {
+				return nil, nil
+			}
+			return []hook.Produced{system("somebody whispered")}, nil
+		})
+		add(w, id, message(id, "e1", "use note {}"))
+		<-wait.reached
+		joins := message(id, "e2", "psst")
+		joins.OnBusy = signals.Steer
+		add(w, id, joins)
+		wait.release()
+		require.Equal(t, signals.TurnCompleted, wholly(w, id, w.Await(id, "e1")).Status)
+		require.Equal(t, event.Overwritten, itemOf(w, id, "e2").Status)
+		require.Equal(t, event.Completed, itemOf(w, id, "e1").Status)
+		require.Equal(t, "System: somebody whispered", saidIn(w, id)[len(saidIn(w, id))-1])
+	})
 	t.Run("S2-27 with the store, the thread and the context", func(t *testing.T) { processorsDeps(t, d, w) })
 	t.Run("S2-31 S2-32 what needs approval, and what was approved", func(t *testing.T) { processorsApprove(t, w, approved) })
 	t.Run("S2-04 S2-34 S2-43 types of one's own", func(t *testing.T) { processorsCustom(t, d, w) })
@@ -364,31 +384,4 @@ func processorsChain(t *testing.T, d *desk, w *world.World) {
 		require.Equal(t, "trace-1", l.TraceID)
 	}
 	require.Equal(t, chain[3], recordOf(w, id, out.Message.ID).ParentEventID)
-}
-
-func processorsUrgent(t *testing.T, d *desk, w *world.World) {
-	id, low := w.Open("assistant"), -1
-	urgent, late := system("urgent"), system("low")
-	five := 5
-	urgent.Priority, late.Priority = &five, &low
-	late.TTL = 1
-	keep := system("as it was")
-	keep.TTL = 3_600_000
-	d.make(id, "orders", func(context.Context, event.Event, hook.Deps) ([]hook.Produced, error) {
-		return []hook.Produced{late, keep, urgent}, nil
-	})
-	post := custom("e1", "order.placed", 1)
-	post.Priority = 2
-	out := turn(w, id, post)
-	require.Equal(t, signals.TurnCompleted, out.Status, out.Error)
-	require.Equal(t, []string{"System: urgent", "System: as it was"}, saidIn(w, id))
-	made := decisionOn(w, id, "e1").Produced
-	require.Len(t, made, 3)
-	statuses := []event.Status{}
-	for _, eventID := range made {
-		statuses = append(statuses, itemOf(w, id, eventID).Status)
-	}
-	require.Equal(t, []event.Status{event.Expired, event.Completed, event.Completed}, statuses)
-	require.Equal(t, 2, itemOf(w, id, made[1]).Priority)
-	require.EqualValues(t, 3_600_000, itemOf(w, id, made[1]).TTL)
 }

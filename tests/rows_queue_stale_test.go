@@ -136,10 +136,11 @@ func TestStaleSteps(t *testing.T) {
 		require.Equal(t, signals.TurnCompleted, wholly(w, "soon", w.Await("soon", "e2")).Status)
 		require.Equal(t, []string{"ann: e1", "assistant: e1", "ann: e2", "assistant: e2"}, saidIn(w, "soon"), "S2-51 with one effect")
 		require.Len(t, ofType(w, "soon", event.TypeHook), 2)
-		require.Equal(t, "e2", (<-asked).EventID)
 	})
 	t.Run("S2-50 one that is younger than that is left alone", func(t *testing.T) {
-		require.Empty(t, asked)
+		for len(asked) > 0 {
+			require.Equal(t, "soon", (<-asked).ThreadID)
+		}
 		it, processing, err := runtimes["late"].Client().Processing(w.Ctx(), "late")
 		require.NoError(t, err)
 		require.True(t, processing)

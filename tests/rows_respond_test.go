@@ -3,10 +3,8 @@ package tests
 import (
 	"context"
 	"fmt"
-	"slices"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/agent"
@@ -24,13 +22,15 @@ func TestRespond(t *testing.T) {
 	w := d.open(t, world.Options{Tools: []tool.Tool{spied, slow}, Agents: []agent.Agent{
 		{Name: "assistant", Model: "openai/stand-in", Tools: []string{"note", "spied", "slow"}},
 		{Name: "bob", Model: "openai/stand-in", Tools: []string{"note"}},
-	}}, []hook.Hook{d.inline("inline"), d.hook("first"), d.hook("second"), d.hook("models", event.TypeLLMCall)})
+	}}, []hook.Hook{d.hook("first"), d.inline("between"), d.hook("second"), d.hook("models", event.TypeLLMCall)})
+	inline := d.open(t, world.Options{Tools: []tool.Tool{spied}}, []hook.Hook{d.inline("inline")})
 
-	for _, name := range []string{"first", "inline"} {
+	for name, w := range map[string]*world.World{"first": w, "inline": inline} {
 		t.Run("S0-15 S0-25 S0-T2 to a person's message, by "+name, func(t *testing.T) { respondToMessage(t, d, w, name) })
 		t.Run("S0-16 S0-25 S0-42 S0-T3 to a tool call, by "+name, func(t *testing.T) { respondToCalls(t, d, w, spied, name) })
 		t.Run("S0-22 S0-T4 to a tool's result, by "+name, func(t *testing.T) { respondToResult(t, d, w, spied, name) })
 		t.Run("S0-20 several times, by "+name, func(t *testing.T) { respondOften(t, d, w, name) })
+		t.Run("for ever, by "+name, func(t *testing.T) { respondForEver(t, d, w, name) })
 	}
 	t.Run("S0-17 and an event that is returned as well does not count", func(t *testing.T) {
 		id, calls := w.Open("assistant"), w.Provider.Calls()
@@ -79,7 +79,20 @@ func TestRespond(t *testing.T) {
 		require.Equal(t, "never mind", out.Message.Content)
 		require.Equal(t, calls+2, w.Provider.Calls(), "bob is not asked")
 	})
-	t.Run("a hook that answers itself for ever is stopped", func(t *testing.T) { respondForEver(t, d, w) })
+	t.Run("a thousand times", func(t *testing.T) {
+		id := w.Open("assistant")
+		d.set(id, "first", onMessage(event.User, func(_ event.MessageEvent, respond hook.Respond) event.Event {
+			for range 101 {
+				respond(hook.Response{Content: "flood", SenderType: event.System})
+			}
+			return nil
+		}))
+		out := turn(w, id, message(id, "e1", "hello"))
+		require.Equal(t, signals.TurnFailed, out.Status)
+		require.Contains(t, out.Error, "the limit is 100")
+		require.Len(t, w.Messages(id), 1, "none of them")
+		failedEvent(w, id, "e1")
+	})
 }
 
 // eventIDs are the events that hooks were asked about.
@@ -188,22 +201,28 @@ func respondOften(t *testing.T, d *desk, w *world.World, by string) {
 		responses = append(responses, hook.Response{Content: fmt.Sprint("no ", i), EnqueueAfter: when, SenderID: "guard", SenderType: event.System})
 		want = append(want, fmt.Sprint("guard: no ", i))
 	}
-	wait := newHalt()
-	d.set(id, by, responding(event.User, responses...))
-	d.set(id, "second", wait.before("message system", nil))
-	e := w.Post(id, "hello")
-	<-wait.reached
-	later, err := w.Threads.PostUpdate(w.Ctx(), id, custom("later", "comes.later", 1))
-	require.NoError(t, err)
-	q, err := w.Threads.Queue(w.Ctx(), id)
-	require.NoError(t, err)
-	require.Len(t, q.Items, 6, "five wait, and what came from outside behind them")
-	require.Equal(t, later.EventID, q.Items[5].ID)
-	wait.release()
-	out := wholly(w, id, await(t, w, id, e))
+	rule := responding(event.User, responses...)
+	before, first := newHalt(), newHalt()
+	if by == "first" {
+		rule = before.before("message user", rule)
+	}
+	d.set(id, by, rule)
+	d.set(id, "second", first.before("message system", nil))
+	add(w, id, message(id, "e1", "hello"))
+	if by == "first" {
+		<-before.reached
+		add(w, id, custom("later", "comes.later", 1))
+		before.release()
+		<-first.reached
+		waiting := idsOf(queueOf(w, id).Items)
+		require.Len(t, waiting, 6, "five wait")
+		require.Equal(t, "later", waiting[5], "ahead of what came from outside meanwhile")
+		first.release()
+	}
+	out := wholly(w, id, w.Await(id, "e1"))
 	require.Equal(t, "no 5", out.Message.Content)
 	require.Equal(t, want, saidIn(w, id), "in the order in which they were given")
-	require.Len(t, decisionOn(w, id, e).Produced, 6)
+	require.Len(t, decisionOn(w, id, "e1").Produced, 6)
 }
 
 // speaker is a response to an event, and whom it is from.
@@ -352,52 +371,22 @@ func respondWhen(t *testing.T, d *desk, w *world.World, slow *gate) {
 	}
 }
 
-func respondForEver(t *testing.T, d *desk, w *world.World) {
-	for _, name := range []string{"first", "inline"} {
-		id, calls := w.Open("assistant"), w.Provider.Calls()
-		again := func(_ event.MessageEvent, respond hook.Respond) event.Event {
-			respond(hook.Response{Content: "and again", SenderType: event.User, SenderID: "echo"})
-			return nil
-		}
-		d.set(id, name, onMessage(event.User, again))
-		out := turn(w, id, message(id, "e1", "hello"))
-		require.Equal(t, signals.TurnFailed, out.Status)
-		require.Contains(t, out.Error, "hook "+name+" answers what hooks have made themselves: 10 events in a row")
-		require.Len(t, w.Messages(id), 11)
-		require.Equal(t, calls, w.Provider.Calls())
-		state, err := w.Threads.State(w.Ctx(), id)
-		require.NoError(t, err)
-		failed := only(t, state.Failed)
-		require.Equal(t, out.Error, failed.Error)
-		require.Equal(t, event.HookFailed, failedDecision(w, id, failed.ID).Outcome)
-		require.Equal(t, signals.Idle, state.Status)
+// respondForEver answers what it has said itself.
+func respondForEver(t *testing.T, d *desk, w *world.World, by string) {
+	id, calls := w.Open("assistant"), w.Provider.Calls()
+	d.set(id, by, responding(event.User, hook.Response{Content: "and again", SenderType: event.User, SenderID: "echo"}))
+	out := turn(w, id, message(id, "e1", "hello"))
+	require.Equal(t, signals.TurnFailed, out.Status)
+	require.Contains(t, out.Error, "hook "+by+" answers what hooks have made themselves: 10 events in a row")
+	require.Len(t, w.Messages(id), 11)
+	require.Equal(t, calls, w.Provider.Calls())
+	state, err := w.Threads.State(w.Ctx(), id)
+	require.NoError(t, err)
+	failed := only(t, state.Failed)
+	require.Equal(t, out.Error, failed.Error)
+	require.Equal(t, event.HookFailed, failedDecision(w, id, failed.ID).Outcome)
+	require.Equal(t, signals.Idle, state.Status)
 
-		d.set(id, name, nil)
-		require.Equal(t, signals.TurnCompleted, say(w, id, "enough").Status, "the thread goes on")
-	}
-	t.Run("nor does one make a thousand events of one", func(t *testing.T) {
-		id := w.Open("assistant")
-		d.set(id, "first", onMessage(event.User, func(_ event.MessageEvent, respond hook.Respond) event.Event {
-			for range 101 {
-				respond(hook.Response{Content: "flood", SenderType: event.System})
-			}
-			return nil
-		}))
-		out := turn(w, id, message(id, "e1", "hello"))
-		require.Equal(t, signals.TurnFailed, out.Status)
-		require.Contains(t, out.Error, "the limit is 100")
-		require.Len(t, w.Messages(id), 1, "none of them")
-		failedEvent(w, id, "e1")
-	})
-}
-
-// failedDecision is a decision that did not come to one.
-func failedDecision(w *world.World, thread, eventID string) event.Interception {
-	w.T.Helper()
-	decisions := slices.DeleteFunc(ofType(w, thread, event.TypeHook), func(r event.Record) bool {
-		d := world.Payload[event.Interception](w, r)
-		return d.EventID != eventID || d.Outcome != event.HookFailed
-	})
-	assert.Len(w.T, decisions, 1)
-	return world.Payload[event.Interception](w, decisions[0])
+	d.set(id, by, nil)
+	require.Equal(t, signals.TurnCompleted, say(w, id, "enough").Status, "the thread goes on")
 }

@@ -77,7 +77,7 @@ func (k *killing) postAll(thread string, posts []signals.Post, after func(posted
 	k.T.Helper()
 	todo, done := make(chan signals.Post), make(chan bool, len(posts)/queueKills/2)
 	var hands sync.WaitGroup
-	ctx := k.Ctx()
+	ctx := k.T.Context()
 	for range queueHands {
 		hands.Go(func() {
 			for p := range todo {

@@ -76,7 +76,6 @@ func workAsVictim(raw string) error {
 	if err := json.Unmarshal([]byte(raw), &v); err != nil {
 		return err
 	}
-	logger := slog.New(slog.NewTextHandler(os.Stdout, nil))
 	c, err := client.Dial(client.Options{
 		HostPort: v.Temporal, Logger: sdklog.NewStructuredLogger(world.Quiet),
 		// A proxy can read what is not compressed.
@@ -85,23 +84,8 @@ func workAsVictim(raw string) error {
 	if err != nil {
 		return err
 	}
-	store, err := sqlite.Open(context.Background(), sqlite.Config{Path: v.Store})
-	if err != nil {
-		return err
-	}
-	model, err := openai.New(openai.Config{APIKey: "test", BaseURL: v.Provider})
-	if err != nil {
-		return err
-	}
-	cfg := threadmill.Config{
-		Temporal: c, Store: store, Models: map[string]llm.Provider{"openai": model}, Tools: []tool.Tool{v.act()},
-		Agents:    []agent.Agent{{Name: "assistant", Instructions: "You help.", Model: "openai/stand-in", Tools: []string{"act"}}},
-		Namespace: v.Queue, TaskQueue: v.Queue, Hooks: v.hooks(), Processors: []hook.Processor{v.job()}, Logger: logger,
-	}
-	if v.Hasty {
-		cfg.StaleAfter = 10 * time.Second
-	}
-	r, err := threadmill.New(cfg)
+	logger := slog.New(slog.NewTextHandler(os.Stdout, nil))
+	r, err := v.runtime(c, logger)
 	if err != nil {
 		return err
 	}
@@ -119,6 +103,26 @@ func workAsVictim(raw string) error {
 	}
 	logger.Info(victimRuns)
 	select {}
+}
+
+func (v victim) runtime(c client.Client, logger *slog.Logger) (*threadmill.Runtime, error) {
+	store, err := sqlite.Open(context.Background(), sqlite.Config{Path: v.Store})
+	if err != nil {
+		return nil, err
+	}
+	model, err := openai.New(openai.Config{APIKey: "test", BaseURL: v.Provider})
+	if err != nil {
+		return nil, err
+	}
+	cfg := threadmill.Config{
+		Temporal: c, Store: store, Models: map[string]llm.Provider{"openai": model}, Tools: []tool.Tool{v.act()},
+		Agents:    []agent.Agent{{Name: "assistant", Instructions: "You help.", Model: "openai/stand-in", Tools: []string{"act"}}},
+		Namespace: v.Queue, TaskQueue: v.Queue, Hooks: v.hooks(), Processors: []hook.Processor{v.job()}, Logger: logger,
+	}
+	if v.Hasty {
+		cfg.StaleAfter = 10 * time.Second
+	}
+	return threadmill.New(cfg)
 }
 
 // report is what a hook, processor or tool says when it is asked.

@@ -55,6 +55,8 @@ type fakes struct {
 	model func(context.Context, thread.ModelStep) (thread.ModelReply, error)
 	// tool answers a run of a tool; the default succeeds.
 	tool func(context.Context, thread.ToolStep) (thread.ToolReply, error)
+	// result is what inline hooks make of a tool's result; the default lets it pass.
+	result func(thread.ToolStep) *thread.Decision
 	// noticed is closed with the first notice.
 	noticed chan struct{}
 }
@@ -90,7 +92,14 @@ func (f *fakes) callModel(ctx context.Context, in thread.ModelStep) (thread.Mode
 		return reply, err
 	}
 	stored := []event.Record{event.NewRecord(in.MessageID, event.TypeMessage, in.TraceID, in.EventID, time.Now(), reply.Message)}
-	if len(reply.Calls) == 0 && !reply.Message.Interrupted {
+	if len(reply.Calls) > 0 {
+		calls := event.ToolCallEvent{ThreadID: in.Thread.ThreadID, AgentName: reply.Agent}
+		for _, p := range reply.Calls {
+			calls.ToolCalls = append(calls.ToolCalls, event.ToolCall{ID: p.ID, Function: event.Function{Name: p.Name, Arguments: p.Arguments}})
+		}
+		stored = append(stored, event.NewRecord(thread.CallsID(in.MessageID), event.TypeToolCall, in.TraceID, in.EventID, time.Now(), calls))
+	}
+	if len(reply.Calls) == 0 && !reply.Message.Interrupted && !in.Hold && !reply.Held {
 		stored = append(stored, event.NewRecord(in.MessageID+".final", event.TypeFinal, in.TraceID, in.EventID, time.Now(), event.Final{}))
 	}
 	f.flush(thread.Flush{}, stored...)
@@ -109,7 +118,11 @@ func (f *fakes) runTool(ctx context.Context, in thread.ToolStep) (thread.ToolRep
 	}
 	f.flush(thread.Flush{}, event.NewRecord(thread.ResultID(in.ToolCallID), event.TypeMessage, in.TraceID, in.EventID, time.Now(),
 		event.Message{ID: thread.ResultID(in.ToolCallID), SenderType: event.Tool, ToolCallID: in.ToolCallID, Content: "ran"}))
-	return thread.ToolReply{ToolCallID: in.ToolCallID, Status: "succeeded"}, nil
+	out := thread.ToolReply{ToolCallID: in.ToolCallID, Status: "succeeded"}
+	if f.result != nil {
+		out.Decision = f.result(in)
+	}
+	return out, nil
 }
 
 func (f *fakes) record(_ context.Context, in thread.RecordStep) error {

@@ -78,19 +78,23 @@ func (f *fakes) eventOf(in thread.HookStep) json.RawMessage {
 		if r.ID != in.EventID {
 			continue
 		}
+		if r.Type == event.TypeToolCall {
+			return r.Payload
+		}
 		if r.Type != event.TypeMessage {
 			raw, err := json.Marshal(event.CustomEvent{Type: r.Type, ThreadID: in.Thread.ThreadID, Payload: r.Payload})
 			assert.NoError(f.t, err)
 			return raw
 		}
 		var m event.Message
-		assert.NoError(f.t, json.Unmarshal(r.Payload, &m))
+		err := json.Unmarshal(r.Payload, &m)
+		assert.NoError(f.t, err)
 		m.ThreadID = in.Thread.ThreadID
 		if m.SenderID == "" {
 			m.SenderID = m.ToolName
 		}
-		raw, err := json.Marshal(thread.MessageEvent(m))
-		assert.NoError(f.t, err)
+		raw, problem := json.Marshal(thread.MessageEvent(m))
+		assert.NoError(f.t, problem)
 		return raw
 	}
 	assert.Fail(f.t, "S0-35 the event is not stored", in.EventID)

@@ -1,6 +1,7 @@
 package workflows_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"sync/atomic"
@@ -100,29 +101,38 @@ func TestInterruptedWhileHooksDecideOnCalls(t *testing.T) {
 }
 
 func TestSteeringMessageGoesBackWhenTheTurnIsInterrupted(t *testing.T) {
-	w := hookedWorld(t, newFakes(t), setOf(t, []hook.Hook{personHook("person", "message")}))
-	people := (&persons{}).register(w)
-	w.model = script(plain("c1"))
+	w, people := asking(t)
+	w.model = func(ctx context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+		if in.EventID == "e1" {
+			return script(asks("c1"))(ctx, in)
+		}
+		return reply(in, "ok"), nil
+	}
 	steer := says("e2", "and mind the gap")
 	steer.OnBusy = signals.Steer
 	w.then(func() { w.post("e1", "go") })
-	w.then(func() { w.says("person", hook.Verdict{}); w.SignalWorkflow(signals.SignalPost, steer) })
-	w.then(func() { w.saysOn("c1.result", "person", hook.Verdict{}) })
-	w.then(func() { w.control(signals.ControlInterrupt) })
+	w.then(func() { w.says("person", hook.Verdict{}) })
+	w.then(func() { w.SignalWorkflow(signals.SignalPost, steer); w.decide("c1", event.Approve, "") })
+	w.then(func() {
+		require.Equal(t, "hook/ns/t1/e2.steer.e1", w.state().Turn.Deciding[0].WorkflowID)
+		w.control(signals.ControlInterrupt)
+	})
 	w.then(func() {
 		require.Equal(t, 1, people.cancelled)
 		require.Equal(t, "e2", w.state().Turn.EventID, "S2-50 it has a turn of its own")
 		w.saysOn("e2", "person", hook.Verdict{})
 	})
-	w.then(func() { w.saysOn("e2.0.1", "person", hook.Verdict{}) })
 	w.run(workflows.Input{})
-	require.Contains(t, w.messages(), "e2.0.1: ")
-	require.Contains(t, w.heard(), "e2: passed")
+	require.Equal(t, []string{"e1: go", "e1.0.1: ", "c1.result: ran", "e2: and mind the gap", "e2.0.1: ok"}, w.messages())
+	require.Equal(t, []string{"e1: passed", "e2: passed"}, w.heard())
 }
 
-// moved lets a thread move to a new run while a person is being asked about e1.
+// moved lets a thread move to a new run while a person is being asked about e1. It
+// returns what the thread goes on with.
 func moved(t *testing.T, w *world) workflows.Input {
 	t.Helper()
+	// The hook workflow outlives this run; here there is no other.
+	w.SetDetachedChildWait(false)
 	var turn *answer
 	w.then(func() { turn = w.update(signals.UpdateTurn, says("e1", "hello")); w.post("e2", "waits") })
 	w.then(func() { w.suggestWith(signals.SignalControl, signals.Control{Action: "dance"}) })
@@ -130,11 +140,15 @@ func moved(t *testing.T, w *world) workflows.Input {
 	require.Equal(t, signals.TurnContinues, turn.result.(signals.TurnResult).Status, "who waits is told to ask again")
 	require.NotNil(t, next.State.Turn)
 	require.Len(t, next.State.Turn.Intercepting, 1)
-	raw, err := json.Marshal(next)
-	require.NoError(t, err)
-	var carried workflows.Input
-	require.NoError(t, json.Unmarshal(raw, &carried))
-	return carried
+	return next
+}
+
+// report is what a hook workflow tells a thread that has moved.
+func report(content string) thread.HookDecided {
+	return thread.HookDecided{EventID: "e1", Decision: thread.Decision{
+		Outcome: event.Responded, By: "person", Responses: []hook.Response{{Content: content, SenderType: event.System}},
+		Hooks: []event.HookOutcome{outcome("person", event.Responded, 1)},
+	}}
 }
 
 const hookID = "hook/ns/t1/e1"
@@ -147,15 +161,20 @@ func (w *world) onReport(err error) *atomic.Int32 {
 	return asked
 }
 
-func (w *world) decided(key string, d thread.Decision) {
-	w.SignalWorkflow(signals.SignalHookDecided, thread.HookDecided{EventID: key, Decision: d})
-}
-
-func responded(content string) thread.Decision {
-	return thread.Decision{
-		Outcome: event.Responded, By: "person", Responses: []hook.Response{{Content: content, SenderType: event.System}},
-		Hooks: []event.HookOutcome{outcome("person", event.Responded, 1)},
-	}
+// TestForeignReport: a report that nobody has asked for changes nothing, and leaves an
+// audit record.
+func TestForeignReport(t *testing.T) {
+	w, _ := asking(t)
+	w.then(func() { w.post("e1", "hello") })
+	w.then(func() {
+		other := report("no")
+		other.EventID = "e9"
+		w.SignalWorkflow(signals.SignalHookDecided, other)
+	})
+	w.then(func() { w.says("person", hook.Verdict{}) })
+	w.run(workflows.Input{})
+	require.Equal(t, []string{"e1: passed"}, w.heard())
+	require.Equal(t, signals.SignalHookDecided, stored[event.Rejected](w.fakes, event.TypeRejected)[0].Signal)
 }
 
 func TestThreadMovesWhileHooksDecide(t *testing.T) {
@@ -163,15 +182,19 @@ func TestThreadMovesWhileHooksDecide(t *testing.T) {
 	w, _ := askingWith(t, f)
 	next := moved(t, w)
 
-	w, _ = askingWith(t, f)
+	w, people := askingWith(t, f)
 	asked := w.onReport(nil)
 	var again *answer
 	w.then(func() {
-		require.Equal(t, int32(1), asked.Load(), "the hook workflow that runs is not started again")
+		require.Positive(t, asked.Load())
+		require.Empty(t, people.requests, "the hook workflow that runs is not started again")
 		require.Equal(t, "e1", w.state().Turn.EventID)
 		again = w.update(signals.UpdateTurn, says("e1", "hello"))
 	})
-	w.then(func() { w.decided("e1", responded("no")); w.decided("e1", responded("twice")) })
+	w.then(func() {
+		w.SignalWorkflow(signals.SignalHookDecided, report("no"))
+		w.SignalWorkflow(signals.SignalHookDecided, report("twice"))
+	})
 	w.then(func() { w.saysOn("e2", "person", hook.Verdict{}) })
 	w.run(next)
 	out := again.result.(signals.TurnResult)
@@ -186,16 +209,20 @@ func TestThreadMovesWhileHooksDecide(t *testing.T) {
 func TestDecisionComesWhileTheThreadMoves(t *testing.T) {
 	f := newFakes(t)
 	w, _ := askingWith(t, f)
-	w.then(func() { w.post("e1", "hello") })
-	w.then(func() { w.suggestWith(signals.SignalHookDecided, thread.HookDecided{EventID: "e1", Decision: responded("no")}) })
-	next := w.leave(workflows.Input{})
+	next := moved(t, w)
+
+	w, _ = askingWith(t, f)
+	w.onReport(nil)
+	w.then(func() { w.suggestWith(signals.SignalHookDecided, report("no")) })
+	next = w.leave(next)
 	require.NotNil(t, next.State.Turn.Intercepting[0].Decision)
 
 	w, _ = askingWith(t, f)
 	w.onReport(errors.New("no such workflow"))
+	w.then(func() { w.saysOn("e2", "person", hook.Verdict{}) })
 	w.run(next)
-	require.Equal(t, []string{"e1: responded"}, f.heard())
-	require.Empty(t, f.models)
+	require.Equal(t, []string{"e1: responded", "e2: passed"}, f.heard())
+	require.Len(t, f.models, 1)
 }
 
 func TestHookWorkflowIsGoneWhenTheThreadHasMoved(t *testing.T) {
@@ -259,18 +286,14 @@ func TestInterruptWhenTheThreadHasMoved(t *testing.T) {
 			w.then(func() {
 				require.Equal(t, 1, cancelled, "the hook workflow is not left behind")
 				require.Equal(t, "e2", w.state().Turn.EventID)
-				w.decided("e1", responded("late"))
+				w.SignalWorkflow(signals.SignalHookDecided, report("no"))
 				w.saysOn("e2", "person", hook.Verdict{})
 			})
 			w.run(next)
 			require.Equal(t, []string{"e2: passed"}, f.heard(), "what is decided after that has no effect")
-			var late []event.Rejected
 			for _, r := range stored[event.Rejected](f, event.TypeRejected) {
-				if r.Signal == signals.SignalHookDecided {
-					late = append(late, r)
-				}
+				require.NotEqual(t, signals.SignalHookDecided, r.Signal, "and is no mistake of anybody's")
 			}
-			require.Len(t, late, 1, "it leaves an audit record")
 			require.Equal(t, "e2.0.1: ok", f.messages()[len(f.messages())-1])
 		})
 	}
@@ -290,7 +313,7 @@ func TestThreadMovesTwiceWhileHooksDecide(t *testing.T) {
 
 	w, _ = askingWith(t, f)
 	w.onReport(nil)
-	w.then(func() { w.decided("e1", responded("no")) })
+	w.then(func() { w.SignalWorkflow(signals.SignalHookDecided, report("no")) })
 	w.then(func() { w.saysOn("e2", "person", hook.Verdict{}) })
 	w.then(func() { w.saysOn("e3", "person", hook.Verdict{}) })
 	w.run(next)

@@ -2,6 +2,7 @@ package workflows_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -100,6 +101,23 @@ func TestContinueAsNewWaitsForTheRunningStep(t *testing.T) {
 	worldWith(t, f).run(next)
 	require.Equal(t, []string{"c1"}, f.tools)
 	require.Equal(t, []string{"e1: go", "e1.0.1: ", "c1.result: ran", "e1.0.2: done", "e2: later", "e2.0.1: done"}, f.messages())
+}
+
+// TestContinueAsNewStoresWhatWaits: the next run takes only so much.
+func TestContinueAsNewStoresWhatWaits(t *testing.T) {
+	f := newFakes(t)
+	f.model = script(asks("c1"))
+	w := worldWith(t, f)
+	w.then(func() { w.post("e1", "go") })
+	w.then(func() {
+		for range 300 {
+			w.decide("c9", event.Approve, strings.Repeat("x", 4000))
+		}
+	})
+	w.then(func() { w.suggestWith(signals.SignalPost, says("e2", "later")) })
+	next := w.leave(workflows.Input{})
+	require.Empty(t, next.State.Pending)
+	require.Len(t, stored[event.Rejected](f, event.TypeRejected), 300)
 }
 
 func TestInterruptAcrossContinueAsNew(t *testing.T) {

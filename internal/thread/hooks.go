@@ -124,11 +124,17 @@ func (s *State) Calling(e Seen) {
 // the thread has the decision already, or does not need it any more.
 func (s *State) Answered(e Seen) {
 	s.Turn.Intercepting = slices.DeleteFunc(s.Turn.Intercepting, func(in Intercepting) bool {
-		if in.EventID == e.Key && in.Called && in.Decision == nil {
-			s.Late = keepLast(append(s.Late, in.EventID), maxLate)
+		if in.EventID == e.Key {
+			s.late(in)
 		}
 		return in.EventID == e.Key
 	})
+}
+
+func (s *State) late(in Intercepting) {
+	if in.Called && in.Decision == nil {
+		s.Late = keepLast(append(s.Late, in.EventID), maxLate)
+	}
 }
 
 // HookDecided takes in a decision that came by signal.

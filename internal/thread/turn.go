@@ -241,6 +241,9 @@ func (s *State) End(now time.Time) signals.TurnResult {
 		// A processor took the place of what an agent said, and nothing follows.
 		s.record(s.turnID()+".final", event.TypeFinal, t.Item.TraceID, t.Item.ID, now, event.Final{})
 	}
+	for _, in := range t.Intercepting {
+		s.late(in)
+	}
 	s.Turn = nil
 	s.catchUp(now)
 	if s.follow(now, t, out, terminal) {

@@ -1,0 +1,379 @@
+package activities_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/activities"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/store"
+)
+
+// hooked is a world with hooks and processors, and the step that asks all of them about
+// what ann has said.
+func hooked(t *testing.T, hooks []hook.Hook, processors ...hook.Processor) (*world, thread.HookStep) {
+	t.Helper()
+	set, err := hook.NewSet(hooks, processors)
+	require.NoError(t, err)
+	w := newWorld(t, func(c *activities.Config) { c.Hooks = set })
+	return w, thread.HookStep{
+		Thread: ref, TraceID: "trace", EventID: "e1", EventType: event.TypeMessage, ParentEventID: "cause", Agent: "alice",
+		Hooks: set.Specs(), Flush: says("e1", "hello"),
+	}
+}
+
+func (w *world) runHooks(in thread.HookStep) (thread.HookReply, error) {
+	var out thread.HookReply
+	v, err := w.env.ExecuteActivity(signals.ActivityRunHooks, in)
+	if err == nil {
+		require.NoError(w.t, v.Get(&out))
+	}
+	return out, err
+}
+
+// does is a hook that does what f says.
+func does(name string, f func(ctx context.Context, m event.MessageEvent, respond hook.Respond) (event.Event, error)) hook.Hook {
+	return hook.OnMessage(name, f)
+}
+
+func passes(name string) hook.Hook {
+	return does(name, func(context.Context, event.MessageEvent, hook.Respond) (event.Event, error) { return nil, nil })
+}
+
+func appends(name string) hook.Hook {
+	return does(name, func(_ context.Context, m event.MessageEvent, _ hook.Respond) (event.Event, error) {
+		m.Message.Content += " " + name
+		return m, nil
+	})
+}
+
+func contentOf(t *testing.T, raw json.RawMessage) string {
+	t.Helper()
+	e, err := event.Unmarshal(raw)
+	require.NoError(t, err)
+	return e.(event.MessageEvent).Message.Content
+}
+
+func outcomes(out thread.HookReply) string {
+	var said []string
+	for _, done := range out.Done {
+		said = append(said, fmt.Sprintf("%s %s", done.Name, done.Outcome))
+	}
+	return strings.Join(said, ", ")
+}
+
+func TestHooksInOrder(t *testing.T) {
+	w, in := hooked(t, []hook.Hook{passes("a"), appends("b"), appends("c")})
+	out, err := w.runHooks(in)
+	require.NoError(t, err)
+	require.Equal(t, "a passed, b replaced, c replaced", outcomes(out))
+	require.Equal(t, "hello b c", contentOf(t, out.Event), "S2-33 each sees what the one before it has returned")
+	require.Equal(t, []string{"e1"}, w.ids(), "S0-35 the record is stored")
+	require.Equal(t, "hello", stored[event.Message](w, "e1").Content, "and stays as it is")
+	require.Empty(t, out.Failed)
+}
+
+func TestHookResponds(t *testing.T) {
+	w, in := hooked(t, []hook.Hook{
+		does("guard", func(_ context.Context, m event.MessageEvent, respond hook.Respond) (event.Event, error) {
+			respond(hook.Response{Content: "1"})
+			respond(hook.Response{Content: "2", EnqueueAfter: hook.Immediately})
+			return m, nil
+		}),
+		does("late", func(context.Context, event.MessageEvent, hook.Respond) (event.Event, error) {
+			return nil, errors.New("nobody is asked after a response")
+		}),
+	})
+	out, err := w.runHooks(in)
+	require.NoError(t, err)
+	require.Equal(t, "guard responded", outcomes(out), "S0-24 S0-25")
+	require.Equal(t, []hook.Response{{Content: "1"}, {Content: "2", EnqueueAfter: hook.Immediately}}, out.Responses, "S0-17 S0-20")
+}
+
+// TestPartialAnswers: what those before a failure have said is not lost.
+func TestPartialAnswers(t *testing.T) {
+	attempts := []int{}
+	w, in := hooked(t, []hook.Hook{
+		appends("a"),
+		does("b", func(ctx context.Context, _ event.MessageEvent, _ hook.Respond) (event.Event, error) {
+			attempts = append(attempts, hook.DepsOf(ctx).Context.Attempt)
+			return nil, errors.New("it broke")
+		}),
+		passes("c"),
+	})
+	out, err := w.runHooks(in)
+	require.NoError(t, err, "S0-23 the failure of a hook is an answer, which the workflow deals with")
+	require.Equal(t, "it broke", out.Failed)
+	require.Equal(t, []event.HookOutcome{{Name: "a", Outcome: event.Replaced}}, out.Done)
+	require.Equal(t, "hello a", contentOf(t, out.Event))
+
+	in.Flush, in.Event, in.Hooks, in.Attempt = thread.Flush{}, out.Event, in.Hooks[1:], 2
+	out, err = w.runHooks(in)
+	require.NoError(t, err)
+	require.Equal(t, "hello a", contentOf(t, out.Event), "the next attempt goes on with it")
+	require.Equal(t, []int{1, 2}, attempts)
+}
+
+func TestHookFailures(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		do   func(ctx context.Context, m event.MessageEvent, respond hook.Respond) (event.Event, error)
+		want string
+	}{
+		{"a panic", func(context.Context, event.MessageEvent, hook.Respond) (event.Event, error) { panic("oh") }, "it panicked: oh"},
+		{"a response without content", func(_ context.Context, _ event.MessageEvent, respond hook.Respond) (event.Event, error) {
+			respond(hook.Response{})
+			return nil, nil
+		}, "responses[0].content: is required"},
+		{"an event of another thread", func(_ context.Context, m event.MessageEvent, _ hook.Respond) (event.Event, error) {
+			m.ThreadID = "t2"
+			return m, nil
+		}, "threadId"},
+		{"an event that is too large", func(_ context.Context, m event.MessageEvent, _ hook.Respond) (event.Event, error) {
+			m.Message.Content = strings.Repeat("x", hook.MaxEvent)
+			return m, nil
+		}, "at most 262144 are taken"},
+		{"its own limit, which it keeps", func(ctx context.Context, _ event.MessageEvent, _ hook.Respond) (event.Event, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}, "it took longer than its limit of 1ms"},
+		{"an error that never ends", func(context.Context, event.MessageEvent, hook.Respond) (event.Event, error) {
+			return nil, errors.New(strings.Repeat("no ", 1<<20))
+		}, "no no no"},
+	} {
+		t.Run("S0-23 "+tc.name, func(t *testing.T) {
+			h := does("h", tc.do)
+			if strings.Contains(tc.want, "1ms") {
+				h.Timeout = time.Millisecond
+			}
+			w, in := hooked(t, []hook.Hook{h})
+			out, err := w.runHooks(in)
+			require.NoError(t, err)
+			require.Contains(t, out.Failed, tc.want)
+			require.Less(t, len(out.Failed), 5<<10, "it fits into history")
+			require.Empty(t, out.Done)
+		})
+	}
+}
+
+// TestHookThatDoesNotStop has failed, too: it does not hold up the thread, and is not
+// asked again for ever.
+func TestHookThatDoesNotStop(t *testing.T) {
+	release := make(chan struct{})
+	defer close(release)
+	for name, processors := range map[string][]hook.Processor{
+		"hook": nil,
+		"processor": {{
+			Name: "h", EventType: event.TypeMessage, Timeout: time.Millisecond,
+			Process: func(context.Context, event.Event, hook.Deps) ([]hook.Produced, error) { <-release; return nil, nil },
+		}},
+	} {
+		t.Run("S0-23 "+name, func(t *testing.T) {
+			var hooks []hook.Hook
+			if processors == nil {
+				h := does("h", func(context.Context, event.MessageEvent, hook.Respond) (event.Event, error) { <-release; return nil, nil })
+				h.Timeout = time.Millisecond
+				hooks = append(hooks, h)
+			}
+			w, in := hooked(t, hooks, processors...)
+			w.all.SetGrace(time.Millisecond)
+			out, err := w.runHooks(in)
+			require.NoError(t, err)
+			require.Equal(t, "it took longer than its limit of 1ms", out.Failed)
+		})
+	}
+}
+
+func TestHookIsInterrupted(t *testing.T) {
+	var w *world
+	h := does("h", func(ctx context.Context, _ event.MessageEvent, _ hook.Respond) (event.Event, error) {
+		w.interruptAs(ctx, "trace")
+		return nil, ctx.Err()
+	})
+	var in thread.HookStep
+	w, in = hooked(t, []hook.Hook{h})
+	_, err := w.runHooks(in)
+	app := appError(t, err)
+	require.Equal(t, thread.ErrTypeRetry, app.Type(), "it has not failed, and counts as not asked")
+	require.False(t, app.NonRetryable())
+}
+
+func TestHookThatIsNotThere(t *testing.T) {
+	w, in := hooked(t, []hook.Hook{passes("a"), hook.InWorkflow("w", "own", "")})
+	for _, name := range []string{"gone", "w"} {
+		in.Hooks = []hook.Spec{{Name: "a", Kind: hook.KindFunc}, {Name: name, Kind: hook.KindFunc}}
+		out, err := w.runHooks(in)
+		require.NoError(t, err)
+		require.Equal(t, "a passed", outcomes(out))
+		require.Contains(t, out.Failed, "this worker does not have it; register it", "S0-23 the way out")
+	}
+	none := newWorld(t, nil)
+	out, err := none.runHooks(in)
+	require.NoError(t, err)
+	require.Contains(t, out.Failed, "this worker does not have it")
+}
+
+// TestWhatHooksSee: the record, or what is handed over in its place.
+func TestWhatHooksSee(t *testing.T) {
+	var seen []event.Event
+	watch := hook.OnEvent("watch", func(_ context.Context, e event.Event, _ hook.Respond) (event.Event, error) {
+		seen = append(seen, e)
+		return nil, nil
+	})
+	watch.Filter.Types = []string{"*", event.TypeLLMCall}
+	w, in := hooked(t, []hook.Hook{watch})
+	calls := event.ToolCallEvent{ThreadID: "t1", AgentName: "assistant", ToolCalls: []event.ToolCall{call("c1", "add", `{ "a":1 }`)}}
+	held := event.Message{ID: "m1", ThreadID: "t1", SenderID: "assistant", SenderType: event.Agent, AgentID: "assistant", Content: "hm", ToolCalls: calls.ToolCalls, Held: true, Metadata: map[string]any{"a": 1.0}}
+	in.Flush.Records = append(in.Flush.Records, message(held),
+		event.NewRecord("m1.calls", event.TypeToolCall, "", "", time.Now(), calls),
+		event.NewRecord("f1", "file.changed", "", "", time.Now(), map[string]string{"path": "a"}))
+	in.Flush.Row = &thread.Row{Title: "A title", Status: "open"}
+	llm := event.LLMCallEvent{ThreadID: "t1", AgentName: "assistant", Step: 2}
+	for _, step := range []struct {
+		id   string
+		raw  event.Event
+		want event.Event
+	}{
+		{"e1", nil, event.MessageEvent{CreatedBy: event.User, ThreadID: "t1", Message: event.NewMessage{ThreadID: "t1", SenderID: "ann", SenderType: event.User, Content: "hello"}}},
+		{"m1", nil, event.MessageEvent{CreatedBy: event.Agent, ThreadID: "t1", Message: event.NewMessage{ThreadID: "t1", SenderID: "assistant", SenderType: event.Agent, Content: "hm", ToolCalls: calls.ToolCalls, Metadata: map[string]any{"a": 1.0}}}},
+		{"m1.calls", nil, calls},
+		{"f1", nil, event.CustomEvent{Type: "file.changed", ThreadID: "t1", Payload: json.RawMessage(`{"path":"a"}`)}},
+		{"e1.0.2.llm", llm, llm},
+		{"e1", event.CustomEvent{Type: "note", ThreadID: "t1", Payload: json.RawMessage(`1`)}, event.CustomEvent{Type: "note", ThreadID: "t1", Payload: json.RawMessage(`1`)}},
+	} {
+		seen = nil
+		in.EventID, in.Event = step.id, nil
+		if step.raw != nil {
+			raw, err := json.Marshal(step.raw)
+			require.NoError(t, err)
+			in.Event = raw
+		}
+		out, err := w.runHooks(in)
+		require.NoError(t, err)
+		require.Equal(t, []event.Event{step.want}, seen, step.id)
+		raw, err := json.Marshal(step.want)
+		require.NoError(t, err)
+		require.JSONEq(t, string(raw), string(out.Event), "what holds is reported, changed or not")
+	}
+	row, err := w.store.Thread(context.Background(), store.Key(ref))
+	require.NoError(t, err)
+	require.Equal(t, "A title", row.Title)
+
+	in.Hooks, in.EventID, in.Event, seen = nil, "e1", nil, nil
+	out, err := w.runHooks(in)
+	require.NoError(t, err)
+	require.Equal(t, "hello", contentOf(t, out.Event), "asking nobody only loads the event")
+	require.Empty(t, seen)
+}
+
+func TestEventThatCannotBeRead(t *testing.T) {
+	w, in := hooked(t, []hook.Hook{passes("a")})
+	in.EventID = "e9"
+	_, err := w.runHooks(in)
+	require.Equal(t, thread.ErrTypeConfig, appError(t, err).Type(), "trying again cannot help")
+	require.Contains(t, err.Error(), "event e9 is not in the store")
+
+	in.Flush.Records = []event.Record{event.NewRecord("e9", event.TypeMessage, "", "", time.Now(), "no message")}
+	_, err = w.runHooks(in)
+	require.Equal(t, thread.ErrTypeConfig, appError(t, err).Type())
+
+	in.Event = json.RawMessage(`{"type":"token"}`)
+	_, err = w.runHooks(in)
+	require.Equal(t, thread.ErrTypeConfig, appError(t, err).Type())
+}
+
+func TestWhatHooksCanWorkWith(t *testing.T) {
+	var deps hook.Deps
+	check := func(ctx context.Context) {
+		d := hook.DepsOf(ctx)
+		deps = d
+		newest, err := d.Store.Messages(ctx, 2)
+		assert.NoError(t, err)
+		if assert.Len(t, newest, 2) {
+			assert.Equal(t, []string{"redacted", "hello"}, []string{newest[0].Content, newest[1].Content}, "the oldest first, as hooks have left them")
+		}
+		all, err := d.Store.Messages(ctx, 0)
+		assert.NoError(t, err)
+		assert.Len(t, all, 3)
+		notes, err := d.Store.Records(ctx, 1, 0, "note")
+		assert.NoError(t, err)
+		if assert.Len(t, notes, 1) {
+			assert.Equal(t, "n2", notes[0].ID)
+		}
+		byID, err := d.Store.RecordsByID(ctx, "n1", "e1", "e9")
+		assert.NoError(t, err)
+		assert.Len(t, byID, 2)
+	}
+	h := does("h", func(ctx context.Context, _ event.MessageEvent, _ hook.Respond) (event.Event, error) {
+		check(ctx)
+		return nil, nil
+	})
+	p := hook.Processor{Name: "p", EventType: event.TypeMessage, Process: func(ctx context.Context, _ event.Event, d hook.Deps) ([]hook.Produced, error) {
+		check(hook.WithDeps(ctx, d))
+		return nil, nil
+	}}
+	w, in := hooked(t, []hook.Hook{h}, p)
+	w.append(store.Batch{
+		Thread: &store.ThreadUpdate{Agents: []string{"alice"}, Metadata: json.RawMessage(`{"a":1}`)},
+		Records: []event.Record{
+			event.NewRecord("n1", "note", "", "", time.Now(), 1),
+			message(event.Message{ID: "m1", SenderType: event.User, SenderID: "ann", Content: "first"}),
+			message(event.Message{ID: "m2", SenderType: event.User, SenderID: "ann", Content: "a secret"}),
+			event.NewRecord("n2", "note", "", "", time.Now(), 2),
+			decided("m2", event.Interception{Outcome: event.Replaced, Message: &event.Message{ID: "m2", SenderType: event.User, SenderID: "ann", Content: "redacted"}}),
+		},
+	})
+	in.Attempt = 3
+	out, err := w.runHooks(in)
+	require.NoError(t, err)
+	require.Equal(t, "h passed, p passed", outcomes(out))
+	require.Equal(t, hook.Thread{Namespace: "ns", ID: "t1", Agents: []string{"alice"}, Metadata: json.RawMessage(`{"a":1}`)}, deps.Thread, "S2-27")
+	require.Equal(t, hook.Context{
+		Hook: "p", Namespace: "ns", ThreadID: "t1", EventID: "e1", TraceID: "trace", ParentEventID: "cause", Agent: "alice", Attempt: 1,
+	}, deps.Context, "S2-27 only the first of them has been tried before")
+}
+
+func TestProcessorsProduce(t *testing.T) {
+	asked := []string{}
+	processor := func(name string, wants bool, produced ...hook.Produced) hook.Processor {
+		return hook.Processor{
+			Name: name, EventType: event.TypeMessage,
+			ShouldProcess: func(context.Context, event.Event, hook.Deps) (bool, error) { return wants, nil },
+			Process: func(_ context.Context, e event.Event, _ hook.Deps) ([]hook.Produced, error) {
+				asked = append(asked, name)
+				return produced, nil
+			},
+		}
+	}
+	made := hook.NewProduced("note.taken", 1)
+	w, in := hooked(t, []hook.Hook{appends("a")}, processor("unwilling", false, made), processor("idle", true), processor("first", true, hook.Message(event.System, "p", "needs approval"), made), processor("second", true, made))
+	out, err := w.runHooks(in)
+	require.NoError(t, err)
+	require.Equal(t, []string{"idle", "first"}, asked, "S2-28 S2-29 S2-30")
+	require.Equal(t, "a replaced, unwilling passed, idle passed, first overwritten", outcomes(out))
+	require.Equal(t, []string{event.TypeMessage, "note.taken"}, []string{out.Produced[0].Type, out.Produced[1].Type})
+}
+
+// downStore fails.
+type downStore struct{ store.Store }
+
+func (downStore) RecordsByID(context.Context, store.Key, ...string) ([]event.Record, error) {
+	return nil, errors.New("connection refused")
+}
+
+func TestHooksWaitForTheStore(t *testing.T) {
+	w := newWorld(t, func(c *activities.Config) { c.Store = downStore{c.Store} })
+	_, err := w.runHooks(thread.HookStep{Thread: ref, EventID: "e1", EventType: event.TypeMessage, Flush: says("e1", "hello")})
+	require.Equal(t, thread.ErrTypeRetry, appError(t, err).Type(), "an outage is waited out")
+}

@@ -1,0 +1,101 @@
+package thread
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/hook"
+)
+
+// inlineSet are inline hooks that do what their names say.
+func inlineSet(t *testing.T, change func(*hook.Hook), names ...string) *hook.Set {
+	t.Helper()
+	var hooks []hook.Hook
+	for _, name := range names {
+		h := hook.Inline(name, func(c hook.Context, e event.Event, respond hook.Respond) (event.Event, error) {
+			m := e.(event.MessageEvent)
+			switch strings.TrimRight(c.Hook, "0123456789") {
+			case "fail":
+				return nil, errors.New(strings.Repeat("no ", 5000))
+			case "panic":
+				panic("oh")
+			case "respond":
+				respond(hook.Response{Content: c.Hook})
+				respond(hook.Response{Content: "again"})
+				return m, nil
+			case "replace":
+				m.Message.Content += " " + c.Hook
+				return m, nil
+			}
+			return nil, nil
+		})
+		if change != nil {
+			change(&h)
+		}
+		hooks = append(hooks, h)
+	}
+	set, err := hook.NewSet(hooks, nil)
+	require.NoError(t, err)
+	return set
+}
+
+func TestInline(t *testing.T) {
+	open := func(h *hook.Hook) { h.OnFailure = hook.Open }
+	for _, tc := range []struct {
+		names   []string
+		change  func(*hook.Hook)
+		outcome event.Outcome
+		by      string
+		silent  bool
+		asked   int
+		content string
+	}{
+		{[]string{"pass", "pass2"}, nil, event.Passed, "", true, 2, ""},
+		{[]string{"replace1", "replace2"}, nil, event.Replaced, "", false, 2, "hello replace1 replace2"},
+		{[]string{"replace", "respond", "replace2"}, nil, event.Responded, "respond", false, 2, ""},
+		{[]string{"replace", "fail", "replace2"}, nil, event.HookFailed, "fail", false, 2, ""},
+		{[]string{"panic", "pass"}, nil, event.HookFailed, "panic", false, 1, ""},
+		{[]string{"fail", "panic", "replace"}, open, event.Replaced, "", false, 3, "hello replace"},
+		{[]string{"fail", "pass"}, open, event.Passed, "", false, 2, ""},
+	} {
+		t.Run(strings.Join(tc.names, " "), func(t *testing.T) {
+			set := inlineSet(t, tc.change, tc.names...)
+			seen := saying(event.User, "ann", "hello")
+			d := Inline(set, set.Specs(), hook.Context{ThreadID: "t1"}, seen)
+			require.Equal(t, tc.outcome, d.Outcome)
+			require.Equal(t, tc.by, d.By)
+			require.Equal(t, tc.silent, d.Silent, "S0-11 what passes leaves no record")
+			require.Len(t, d.Hooks, tc.asked)
+			require.Less(t, len(asJSON(t, d)), 20<<10)
+			if tc.content == "" {
+				require.Nil(t, d.Event)
+			} else {
+				require.Equal(t, tc.content, readEvent(d.Event).(event.MessageEvent).Message.Content, "S2-33 each sees what the one before it has returned")
+			}
+			if tc.outcome == event.Responded {
+				require.Equal(t, []hook.Response{{Content: "respond"}, {Content: "again"}}, d.Responses, "S0-17 S0-20 a response wins over what is returned")
+			} else {
+				require.Empty(t, d.Responses)
+			}
+			require.Equal(t, tc.outcome == event.HookFailed, d.Error != "")
+			require.Equal(t, "hello", seen.Message.Content, "what was seen stays as it is")
+			require.Equal(t, asJSON(t, d), asJSON(t, Inline(set, set.Specs(), hook.Context{ThreadID: "t1"}, seen)), "S0-36 the same each time")
+		})
+	}
+}
+
+// TestInlineThatIsNotThere: another worker had it.
+func TestInlineThatIsNotThere(t *testing.T) {
+	for mode, want := range map[hook.FailureMode]event.Outcome{hook.Closed: event.HookFailed, hook.Open: event.Passed} {
+		specs := []hook.Spec{{Name: "gone", Kind: hook.KindInline, OnFailure: mode}}
+		for _, set := range []*hook.Set{nil, inlineSet(t, nil, "other")} {
+			d := Inline(set, specs, hook.Context{}, saying(event.User, "ann", "hello"))
+			require.Equal(t, want, d.Outcome, "S0-23")
+			require.Contains(t, d.Hooks[0].Error, "this worker does not have it")
+		}
+	}
+}
