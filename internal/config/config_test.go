@@ -192,7 +192,7 @@ func TestKey(t *testing.T) {
 
 func TestSecretStaysHidden(t *testing.T) {
 	c := Config{Models: []Provider{{Name: "openai", APIKey: "sk-verysecret"}}}
-	encoded, err := json.Marshal(c.Models)
+	encoded, err := json.Marshal(c.Models) //nolint:gosec // that the key stays out of it is what is tested
 	require.NoError(t, err)
 	for _, shown := range []string{
 		fmt.Sprint(c), fmt.Sprintf("%+v", c), fmt.Sprintf("%#v", c), fmt.Sprintf("%q", c.Models[0].APIKey), string(encoded),

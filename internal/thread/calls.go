@@ -123,11 +123,11 @@ func (s *State) planned(now time.Time, r *Run, calls []PlannedCall) {
 	s.catchUp(now)
 }
 
-// adopt runs calls that hooks have put in the place of the turn's item, as if the agent
-// had asked for them: the agent goes on with their results.
-func (s *State) adopt(now time.Time, e event.ToolCallEvent) {
+// adopt runs calls that hooks have put in the place of a message, as if the agent had
+// asked for them: the agent goes on with their results.
+func (s *State) adopt(now time.Time, of string, e event.ToolCallEvent) {
 	t := s.Turn
-	r := &Run{Agent: e.AgentName, Slot: len(t.Runs), Phase: PhaseCalls, ReplyTo: t.Item.ID}
+	r := &Run{Agent: e.AgentName, Slot: len(t.Runs), Phase: PhaseCalls, ReplyTo: of}
 	r.MessageID = fmt.Sprintf("%s.%d.0", s.turnID(), r.Slot)
 	r.Reply = &ModelReply{Agent: e.AgentName, Message: event.Message{ID: r.MessageID}}
 	calls := make([]event.ToolCall, len(e.ToolCalls))
@@ -140,7 +140,7 @@ func (s *State) adopt(now time.Time, e event.ToolCallEvent) {
 	}
 	s.record(r.MessageID, event.TypeMessage, t.Item.TraceID, t.Item.ID, now, event.Message{
 		ID: r.MessageID, ThreadID: s.ThreadID, SenderID: e.AgentName, SenderType: event.Agent, Role: event.RoleAssistant,
-		ToolCalls: calls, AgentID: e.AgentName, ReplyToMessageID: t.Item.ID,
+		ToolCalls: calls, AgentID: e.AgentName, ReplyToMessageID: of,
 	})
 	s.record(CallsID(r.MessageID), event.TypeToolCall, t.Item.TraceID, t.Item.ID, now,
 		event.ToolCallEvent{ThreadID: s.ThreadID, AgentName: e.AgentName, ToolCalls: calls})

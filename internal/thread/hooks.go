@@ -1,6 +1,7 @@
 package thread
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -169,7 +170,7 @@ func (s *State) asked(key string) *Intercepting {
 // and what they have made is queued, but for what waits for tool results. It returns
 // the decision as it stands: one that goes too far has failed.
 func (s *State) heard(now time.Time, e Seen, d Decision, deferred *[]Deferred) Decision {
-	if problem := s.tooMany(d); problem != "" {
+	if problem := cmp.Or(unstorable(d), s.tooMany(d)); problem != "" {
 		d = Decision{Outcome: event.HookFailed, By: d.By, Hooks: d.Hooks, Error: problem}
 	}
 	if d.Outcome == "" {
@@ -287,118 +288,6 @@ func rawJSON(v any) json.RawMessage {
 // stopped reports whether a decision leaves nothing to be done with the event itself.
 func (d Decision) stopped() bool {
 	return d.Outcome == event.Responded || d.Outcome == event.Produced || d.NoDefault && d.Outcome != event.HookFailed
-}
-
-// SeenItem is the turn's item as hooks see it.
-func (s *State) SeenItem() Seen {
-	e := s.seenItem(s.Turn.Item, s.turnID())
-	e.Hooked = s.Turn.Origin != nil && s.Turn.Origin.Hooked
-	return e
-}
-
-func (s *State) seenItem(it event.Item, key string) Seen {
-	e := Seen{ID: it.ID, Key: key, Type: it.Type, Parent: it.ParentEventID}
-	if it.Type != event.TypeMessage {
-		e.Event = event.CustomEvent{Type: it.Type, ThreadID: s.ThreadID, Payload: it.Payload}
-		return e
-	}
-	m := s.said(it)
-	e.CreatedBy, e.message = m.SenderType, m
-	switch m.SenderType {
-	case event.Agent:
-		e.Agent = m.SenderID
-	case event.Tool:
-		e.Tools = []string{m.SenderID}
-	case event.User, event.System:
-	}
-	e.Event = MessageEvent(m)
-	return e
-}
-
-// SeenReply is the run's reply as hooks see it.
-func (s *State) SeenReply(r *Run) Seen {
-	m := r.Reply.Message
-	m.SenderID, m.SenderType, m.Role, m.AgentID, m.ReplyToMessageID = r.Agent, event.Agent, event.RoleAssistant, r.Agent, r.ReplyTo
-	m.Held = r.Quiet && m.Content != ""
-	e := Seen{ID: m.ID, Key: m.ID, Type: event.TypeMessage, Parent: s.Turn.Item.ID, CreatedBy: event.Agent, Agent: r.Agent, message: m}
-	return e
-}
-
-// CallsID is the record id of the tool_call event of a reply.
-func CallsID(messageID string) string { return messageID + ".calls" }
-
-// SeenCalls are the reply's calls as hooks see them.
-func (s *State) SeenCalls(r *Run) Seen {
-	id := CallsID(r.MessageID)
-	e := Seen{ID: id, Key: id, Type: event.TypeToolCall, Parent: s.Turn.Item.ID, CreatedBy: event.Agent, Agent: r.Agent}
-	for _, c := range r.Reply.Calls {
-		e.Tools = append(e.Tools, c.Name)
-	}
-	return e
-}
-
-// SeenResult is a call's result as hooks see it.
-func (s *State) SeenResult(r *Run, c *Call) Seen {
-	id := ResultID(c.Plan.ID)
-	m := event.Message{
-		ID: id, ThreadID: s.ThreadID, SenderID: c.Plan.Name, SenderType: event.Tool, Role: event.RoleTool,
-		ToolCallID: c.Plan.ID, ToolName: c.Plan.Name, IsError: c.Failed, AgentID: r.Agent, ReplyToMessageID: r.MessageID,
-	}
-	e := Seen{
-		ID: id, Key: id, Type: event.TypeMessage, Parent: s.Turn.Item.ID, CreatedBy: event.Tool, Agent: r.Agent,
-		Tools: []string{c.Plan.Name}, message: m,
-	}
-	return e
-}
-
-// SeenModelCall is the run's next model call as hooks see it.
-func (s *State) SeenModelCall(r *Run) Seen {
-	id := s.messageID(r) + ".llm"
-	return Seen{
-		ID: id, Key: id, Type: event.TypeLLMCall, Parent: s.Turn.Item.ID, CreatedBy: event.Agent, Agent: s.agentOf(r),
-		Event: event.LLMCallEvent{ThreadID: s.ThreadID, AgentName: s.agentOf(r), Step: r.Step + 1},
-	}
-}
-
-// agentOf is the run's agent, also before it has answered for the first time, if the
-// thread knows what its default agent is called.
-func (s *State) agentOf(r *Run) string {
-	if r.Agent == "" {
-		return s.Default
-	}
-	return r.Agent
-}
-
-// MessageEvent is a stored message as hooks see it.
-func MessageEvent(m event.Message) event.MessageEvent {
-	return event.MessageEvent{CreatedBy: m.SenderType, ThreadID: m.ThreadID, Message: event.NewMessage{
-		ThreadID: m.ThreadID, SenderID: m.SenderID, SenderType: m.SenderType, Content: m.Content, ToolCalls: m.ToolCalls, Metadata: m.Metadata,
-	}}
-}
-
-// foresee says what a model call has to leave to hooks that may see its reply. The
-// agent's name, if it is not known yet, may be any.
-func (s *State) foresee(r *Run, specs []hook.Spec) (hold, quiet bool, inline []hook.Spec) {
-	agent := s.agentOf(r)
-	for _, spec := range specs {
-		f := spec.Filter
-		if agent == "" {
-			f.Agents = nil
-		}
-		f.Tools = nil
-		about := hook.Subject{Namespace: s.Namespace, Type: event.TypeMessage, CreatedBy: event.Agent, Agent: agent}
-		// A filter on tools never selects what an agent says.
-		says := len(spec.Filter.Tools) == 0 && f.Matches(about)
-		about.Type = event.TypeToolCall
-		if says || f.Matches(about) {
-			inline = append(inline, spec)
-		}
-		quiet = quiet || says && spec.HoldOutput
-	}
-	if Only(hook.KindInline, inline) {
-		return quiet, quiet, inline
-	}
-	return true, quiet, nil
 }
 
 // Only reports whether all of some hooks are of one kind.

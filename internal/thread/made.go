@@ -1,9 +1,11 @@
 package thread
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/threadmill/threadmill/event"
@@ -69,6 +71,26 @@ func (t *Turn) depth() int {
 		return t.Origin.Depth
 	}
 	return 0
+}
+
+// maxType bounds the type of an event, in bytes: stores keep it as an identifier.
+const maxType = 128
+
+// unstorable says which event a decision makes that no store takes.
+func unstorable(d Decision) string {
+	types := []string{}
+	for _, p := range d.Produced {
+		types = append(types, p.Type)
+	}
+	if custom, ok := readEvent(d.Event).(event.CustomEvent); ok {
+		types = append(types, custom.Type)
+	}
+	for _, typ := range types {
+		if len(typ) > maxType || strings.ContainsRune(typ, 0) {
+			return fmt.Sprintf("%s has made an event of type %.200q; a type must be at most %d bytes of text without NUL characters.", cmp.Or(d.By, by(d)), typ, maxType)
+		}
+	}
+	return ""
 }
 
 // tooMany says why a decision makes more events than it may.

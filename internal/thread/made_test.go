@@ -279,3 +279,27 @@ func TestSizeOfMadeItems(t *testing.T) {
 		require.Less(t, len(asJSON(t, s.Carried())), 1<<20)
 	})
 }
+
+// TestUnstorableEvents: what no store takes as a type would keep the thread from storing
+// anything for ever.
+func TestUnstorableEvents(t *testing.T) {
+	for _, typ := range []string{"a\x00b", strings.Repeat("x", maxType+1)} {
+		for name, d := range map[string]Decision{
+			"produced": produces("p", hook.NewProduced(typ, 1)),
+			"replaced": replaces("p", event.CustomEvent{Type: typ, ThreadID: "t1", Payload: json.RawMessage(`1`)}),
+		} {
+			t.Run(name, func(t *testing.T) {
+				s := newState()
+				arrive(t, s, says("e1", "hello"))
+				s.Enter(t0, d)
+				require.Empty(t, s.Queue)
+				out := s.End(t0)
+				require.Equal(t, signals.TurnFailed, out.Status)
+				require.Contains(t, out.Error, "p has made an event of type")
+				for _, r := range s.Pending {
+					require.NotContains(t, r.Type, "\x00")
+				}
+			})
+		}
+	}
+}

@@ -111,8 +111,8 @@ func (m *machine) checkOrder(q Queued, waiting []event.Item) {
 		if other.Item.Priority != q.Item.Priority || other.Item.Attempt+q.Item.Attempt > 0 {
 			continue
 		}
-		if q.OnBusy == signals.Interrupt || other.OnBusy == signals.Interrupt || q.OnBusy == signals.Steer || other.OnBusy == signals.Steer {
-			continue // who interrupts or steers goes ahead
+		if q.OnBusy == signals.Interrupt || other.OnBusy == signals.Interrupt {
+			continue // who interrupts goes ahead
 		}
 		mine, its := q.Origin, other.Origin
 		switch {

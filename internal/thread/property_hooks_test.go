@@ -86,7 +86,12 @@ func (m *machine) enter() {
 		}
 	}
 	m.s.Enter(m.now, d)
-	for _, r := range t.Runs {
+	m.adopted()
+}
+
+// adopted notes the calls that hooks have put in the place of messages.
+func (m *machine) adopted() {
+	for _, r := range m.s.Turn.Runs {
 		if r.Reply == nil {
 			continue
 		}
@@ -104,12 +109,13 @@ func (m *machine) steer() bool {
 			return true
 		}
 		require.True(m.t, m.s.Awaits(q.Item.ID))
-		d, ok := m.hears(m.s.SeenSteered(q), saying(event.User, "ann", "other"))
+		d, ok := m.hears(m.s.SeenSteered(q), saying(event.User, "ann", "other"), calling("bob", "x3"))
 		if !ok {
 			m.s.PutBack(q)
 			return false
 		}
 		m.s.Join(m.now, q, d)
+		m.adopted()
 	}
 }
 

@@ -257,6 +257,7 @@ func TestSteeredItem(t *testing.T) {
 	}{
 		{pass, event.Completed, "e2"},
 		{replaces("guard", saying(event.User, "ann", "other")), event.Completed, "e2"},
+		{replaces("route", calling("assistant", "x1")), event.Completed, "e1"},
 		{answers("guard", "no"), event.Completed, "e1"},
 		{produces("p", hook.NewProduced("note.taken", 1)), event.Overwritten, "e1"},
 		{refuses("guard", "it broke"), event.Failed, "e1"},
@@ -286,6 +287,36 @@ func TestSteeredItem(t *testing.T) {
 			require.Equal(t, "e2", next(t, s).Item.ID)
 		})
 	}
+	t.Run("S0-14 what became calls is run in the turn", func(t *testing.T) {
+		s, q := steered(t)
+		s.Join(t0, q, replaces("route", calling("assistant", "x1")))
+		require.Len(t, s.Turn.Runs, 2)
+		r := s.Turn.Runs[1]
+		require.Equal(t, PhaseCalls, r.Phase)
+		require.Len(t, r.Plan, 1)
+		said := pending(s, event.TypeMessage)
+		m := payload[event.Message](t, said[len(said)-1])
+		require.Equal(t, "e1.1.0", m.ID)
+		require.Equal(t, "e2", m.ReplyToMessageID)
+	})
+	t.Run("S2-38 it goes back to its place", func(t *testing.T) {
+		s := newState()
+		begin(t, s, "e1", "x")
+		put := func(now int, id string, busy signals.OnBusy) {
+			p := says(id, "x")
+			p.OnBusy = busy
+			_, err := s.Post(at(now), p)
+			require.NoError(t, err)
+		}
+		put(1, "e2", "")
+		put(2, "e3", signals.Steer)
+		put(3, "e4", "")
+		q, ok := s.NextSteered(at(3))
+		require.True(t, ok)
+		put(4, "e5", signals.Interrupt)
+		s.PutBack(q)
+		require.Equal(t, []string{"e5", "e2", "e3", "e4"}, ids(s.Ordered()), "who interrupts is heard next")
+	})
 	t.Run("S2-50 it goes back when the turn stops before they have decided", func(t *testing.T) {
 		s, q := steered(t)
 		key := s.SeenSteered(q).Key

@@ -121,7 +121,7 @@ func (s *State) process(now time.Time, seen Seen, d Decision) {
 		case event.MessageEvent:
 			m = s.replaced(seen, got)
 		case event.ToolCallEvent:
-			s.adopt(now, got)
+			s.adopt(now, t.Item.ID, got)
 			return
 		default:
 			return
@@ -170,10 +170,17 @@ func (s *State) NextSteered(now time.Time) (Queued, bool) {
 	return Queued{}, false
 }
 
-// PutBack undoes [State.NextSteered] for a message on which hooks had no time to decide.
+// PutBack undoes [State.NextSteered] for a message on which hooks had no time to decide:
+// it waits where it did, behind what has gone ahead of its equals meanwhile.
 func (s *State) PutBack(q Queued) {
 	s.joins(q)
-	s.Queue = slices.Insert(s.Queue, 0, q)
+	at := slices.IndexFunc(s.Queue, func(other Queued) bool {
+		return other.Origin == nil && other.OnBusy != signals.Interrupt && other.Item.CreatedAt.After(q.Item.CreatedAt)
+	})
+	if at < 0 {
+		at = len(s.Queue)
+	}
+	s.Queue = slices.Insert(s.Queue, at, q)
 }
 
 // joins forgets that hooks are deciding on a message that asks to join the turn.
@@ -206,6 +213,10 @@ func (s *State) Join(now time.Time, q Queued, d Decision) {
 	s.end(it)
 	s.Turn.Steered = append(s.Turn.Steered, it.ID)
 	if d.stopped() {
+		return
+	}
+	if calls, ok := readEvent(d.Event).(event.ToolCallEvent); ok {
+		s.adopt(now, it.ID, calls)
 		return
 	}
 	for _, r := range s.Turn.Runs {
