@@ -149,24 +149,31 @@ func turnStatus(st event.Status) signals.TurnStatus {
 	return signals.TurnInterrupted
 }
 
-// Cancel takes an event that waits out of the queue. It reports whether it was there.
+// Cancel takes an event that waits out of the queue or, if that has had its turn, what
+// hooks and processors have made of it. It reports whether there was any of that.
 func (s *State) Cancel(now time.Time, ctl signals.Control) bool {
-	for i, q := range s.Queue {
-		if q.Item.ID != ctl.EventID {
-			continue
+	waits := slices.ContainsFunc(s.Queue, func(q Queued) bool { return q.Item.ID == ctl.EventID })
+	var taken []event.Item
+	s.Queue = slices.DeleteFunc(s.Queue, func(q Queued) bool {
+		meant := q.Item.ID == ctl.EventID || !waits && q.holds(ctl.EventID)
+		if meant {
+			taken = append(taken, q.Item)
 		}
-		s.Queue = slices.Delete(s.Queue, i, i+1)
-		it := q.Item
-		it.Status, it.UpdatedAt = event.Completed, now
-		it.Error = "it was interrupted before its turn came"
+		return meant
+	})
+	const why = "it was interrupted before its turn came"
+	if root := s.rootOf(ctl.EventID); root != nil && !waits && len(taken) > 0 {
+		root.join(signals.TurnResult{Status: signals.TurnInterrupted, Error: why})
+	}
+	for _, it := range taken {
+		it.Status, it.UpdatedAt, it.Error = event.Completed, now, why
 		s.recordItem(now, it)
 		s.record(it.ID+".interrupted", event.TypeStatus, it.TraceID, it.ID, now,
 			event.StatusChange{Status: event.StatusInterrupted, By: ctl.By, Detail: ctl.Reason})
 		s.end(it)
 		s.dropped(now, signals.TurnResult{EventID: it.ID, Status: signals.TurnInterrupted, Error: it.Error})
-		return true
 	}
-	return false
+	return len(taken) > 0
 }
 
 // InTurn reports whether an event is what the turn in progress is about.

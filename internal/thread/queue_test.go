@@ -205,6 +205,26 @@ func TestCancel(t *testing.T) {
 	require.Equal(t, Posted{EventID: "e2", Duplicate: true}, post(t, s, says("e2", "waits")))
 }
 
+// TestCancelWhatWasMade: the turn of an event goes on with what hooks have made of it,
+// also while another event is processed.
+func TestCancelWhatWasMade(t *testing.T) {
+	s := newState()
+	arrive(t, s, says("e1", "hello"))
+	s.Enter(t0, answers("guard", "one"))
+	urgent := says("e2", "first")
+	urgent.Priority = 9
+	post(t, s, urgent)
+	s.End(t0)
+	next(t, s)
+	require.Equal(t, "e2", s.Turn.Item.ID)
+	require.True(t, s.Awaits("e1"))
+	require.True(t, s.Cancel(t0, signals.Control{EventID: "e1", By: "ann"}))
+	require.Empty(t, s.Queue)
+	require.Equal(t, signals.TurnInterrupted, ended(t, s, "e1").Status)
+	require.False(t, s.Awaits("e1"))
+	require.Empty(t, s.Roots)
+}
+
 func TestInTurn(t *testing.T) {
 	s := newState()
 	require.False(t, s.InTurn("e1"))
