@@ -121,6 +121,27 @@ var hookShapes = []struct {
 		want: cost{10, 2},
 	},
 	{
+		name: "an inline hook that lets everything pass, replies too",
+		with: func(c *threadmill.Config) {
+			c.Hooks = []hook.Hook{hook.Inline("all", func(hook.Context, event.Event, hook.Respond) (event.Event, error) { return nil, nil })}
+		},
+		want: cost{10, 2},
+	},
+	{
+		name: "an inline hook that changes the reply: a marker for that and the end",
+		with: func(c *threadmill.Config) {
+			c.Hooks = []hook.Hook{hook.Inline("sign", func(_ hook.Context, e event.Event, _ hook.Respond) (event.Event, error) {
+				m, ok := e.(event.MessageEvent)
+				if !ok || m.CreatedBy != event.Agent {
+					return nil, nil
+				}
+				m.Message.Content += " (signed)"
+				return m, nil
+			})}
+		},
+		want: cost{11, 3},
+	},
+	{
 		name: "an inline hook that changes the message: a marker",
 		with: func(c *threadmill.Config) { c.Hooks = []hook.Hook{inlineFor("louder", louder)} },
 		want: cost{11, 3},
