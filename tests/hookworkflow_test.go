@@ -79,12 +79,13 @@ func (r review) says(thread, content string, ruling foreign.Ruling) signals.Turn
 	return r.Await(thread, posted)
 }
 
-// status is what has become of a workflow.
-func (r review) status(workflowID string) enumspb.WorkflowExecutionStatus {
+// ends waits until a workflow has ended as expected.
+func (r review) ends(workflowID string, as enumspb.WorkflowExecutionStatus) {
 	r.T.Helper()
-	d, err := r.Temporal.DescribeWorkflowExecution(r.Ctx(), workflowID, "")
-	require.NoError(r.T, err)
-	return d.GetWorkflowExecutionInfo().GetStatus()
+	require.Eventually(r.T, func() bool {
+		d, err := r.Temporal.DescribeWorkflowExecution(r.Ctx(), workflowID, "")
+		return err == nil && d.GetWorkflowExecutionInfo().GetStatus() == as
+	}, waitLong, waitTick, "%s: %v", workflowID, as)
 }
 
 // decisionOn waits for what is recorded of the decision on an event.
@@ -267,7 +268,7 @@ func TestHookWorkflowFails(t *testing.T) {
 		out := r.Say(id, "hello")
 		require.Equal(t, signals.TurnFailed, out.Status)
 		require.Equal(t, "hook review failed: it took longer than its limit of 500ms", out.Error)
-		require.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT, r.status(r.workflowID(id, out.EventID)))
+		r.ends(r.workflowID(id, out.EventID), enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT)
 	})
 }
 

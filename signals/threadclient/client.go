@@ -219,11 +219,13 @@ func (c *Client) update(ctx context.Context, threadID, name string, arg, out any
 	if err := signals.CheckID("threadId", threadID); err != nil {
 		return err
 	}
-	h, err := c.temporal.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
-		WorkflowID:   signals.WorkflowID(c.namespace, threadID),
-		UpdateName:   name,
-		Args:         []any{arg},
-		WaitForStage: client.WorkflowUpdateStageCompleted,
+	h, err := sent(ctx, func() (client.WorkflowUpdateHandle, error) {
+		return c.temporal.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
+			WorkflowID:   signals.WorkflowID(c.namespace, threadID),
+			UpdateName:   name,
+			Args:         []any{arg},
+			WaitForStage: client.WorkflowUpdateStageCompleted,
+		})
 	})
 	if err == nil {
 		err = h.Get(ctx, out)

@@ -26,7 +26,9 @@ func (c *Client) StartTurn(ctx context.Context, threadID string, p signals.Post)
 	if err := Prepare(threadID, &p); err != nil {
 		return nil, err
 	}
-	update, err := c.temporal.UpdateWorkflow(ctx, c.turnUpdate(threadID, p))
+	update, err := sent(ctx, func() (client.WorkflowUpdateHandle, error) {
+		return c.temporal.UpdateWorkflow(ctx, c.turnUpdate(threadID, p))
+	})
 	return c.taken(ctx, threadID, p, update, err)
 }
 
@@ -39,9 +41,11 @@ func (c *Client) StartTurnOrOpen(ctx context.Context, threadID string, start sig
 	start.First = nil
 	opts := c.startOptions(threadID, start, enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE_FAILED_ONLY)
 	opts.WorkflowIDConflictPolicy = enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING
-	update, err := c.temporal.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
-		StartWorkflowOperation: c.temporal.NewWithStartWorkflowOperation(opts, signals.ThreadWorkflow, start),
-		UpdateOptions:          c.turnUpdate(threadID, p),
+	update, err := sent(ctx, func() (client.WorkflowUpdateHandle, error) {
+		return c.temporal.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
+			StartWorkflowOperation: c.temporal.NewWithStartWorkflowOperation(opts, signals.ThreadWorkflow, start),
+			UpdateOptions:          c.turnUpdate(threadID, p),
+		})
 	})
 	var started *serviceerror.WorkflowExecutionAlreadyStarted
 	if errors.As(err, &started) {

@@ -96,8 +96,9 @@ func (a *app) explainThread(err error) string {
 func transient(err error) bool {
 	var unavailable *serviceerror.Unavailable
 	var exhausted *serviceerror.ResourceExhausted
+	var notReady *serviceerror.WorkflowNotReady
 	var cut *client.WorkflowUpdateServiceTimeoutOrCanceledError
-	return errors.As(err, &unavailable) || errors.As(err, &exhausted) || errors.As(err, &cut) || noWorker(err)
+	return errors.As(err, &unavailable) || errors.As(err, &notReady) || errors.As(err, &exhausted) || errors.As(err, &cut) || noWorker(err)
 }
 
 const (
