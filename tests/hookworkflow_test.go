@@ -79,8 +79,8 @@ func (r review) says(thread, content string, ruling foreign.Ruling) signals.Turn
 	return r.Await(thread, posted)
 }
 
-// ends waits until a workflow has ended as expected.
-func (r review) ends(workflowID string, as enumspb.WorkflowExecutionStatus) {
+// endsAs waits until a workflow has ended as expected.
+func (r review) endsAs(workflowID string, as enumspb.WorkflowExecutionStatus) {
 	r.T.Helper()
 	require.Eventually(r.T, func() bool {
 		d, err := r.Temporal.DescribeWorkflowExecution(r.Ctx(), workflowID, "")
@@ -268,7 +268,7 @@ func TestHookWorkflowFails(t *testing.T) {
 		out := r.Say(id, "hello")
 		require.Equal(t, signals.TurnFailed, out.Status)
 		require.Equal(t, "hook review failed: it took longer than its limit of 500ms", out.Error)
-		r.ends(r.workflowID(id, out.EventID), enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT)
+		r.endsAs(r.workflowID(id, out.EventID), enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT)
 	})
 }
 

@@ -57,7 +57,7 @@ func (r review) requireDecidedOnce(t *testing.T, thread, eventID string) {
 	require.Len(t, ofType(r.World, thread, event.TypeHook), 1)
 	require.Empty(t, ofType(r.World, thread, event.TypeRejected), "nobody has said anything that was not heard")
 	for _, id := range []string{r.hooksOf(thread, eventID), r.workflowID(thread, eventID)} {
-		r.ends(id, enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED) // they tell the thread before they end
+		r.endsAs(id, enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED) // they tell the thread before they end
 	}
 }
 
@@ -178,7 +178,7 @@ func TestHookWorkflowIsInterrupted(t *testing.T) {
 			require.Equal(t, signals.TurnInterrupted, out.Status)
 			require.Equal(t, "never mind", out.Error)
 			for _, workflowID := range []string{r.workflowID(id, posted), r.hooksOf(id, posted)} {
-				r.ends(workflowID, enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED)
+				r.endsAs(workflowID, enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED)
 			}
 			require.Equal(t, "again", r.says(id, "again", foreign.Ruling{}).Message.Content, "the thread goes on")
 			require.Equal(t, 1, r.Provider.Calls(), "the model was asked about this one only")

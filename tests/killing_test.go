@@ -48,9 +48,12 @@ func newKilling(t *testing.T, o world.Options, change func(*victim)) *killing {
 	t.Cleanup(stop)
 
 	k := &killing{review: review{w, "barrier"}, held: map[report]chan struct{}{}}
-	reports := httptest.NewServer(http.HandlerFunc(k.hear))
+	heard := http.NewServeMux()
+	// The port may be one where another test still looks for a server that has stopped.
+	heard.HandleFunc("POST /reports", k.hear)
+	reports := httptest.NewServer(heard)
 	t.Cleanup(reports.Close)
-	k.victim = victim{Temporal: w.Server.Addr(), Queue: w.TaskQueue, Store: path, Provider: w.Provider.URL, Reports: reports.URL}
+	k.victim = victim{Temporal: w.Server.Addr(), Queue: w.TaskQueue, Store: path, Provider: w.Provider.URL, Reports: reports.URL + "/reports"}
 	change(&k.victim)
 	k.worker = proc.NewSelf(t, victimRuns)
 	return k
