@@ -106,10 +106,6 @@ func (h *hearing) functions(ctx workflow.Context) error {
 func (h *hearing) run(ctx workflow.Context, batch []hook.Spec) (thread.HookReply, error) {
 	step := h.in
 	step.Hooks, step.Attempt = batch, h.attempt+1
-	var longest time.Duration
-	for _, spec := range batch {
-		longest += spec.Timeout
-	}
 	summary := thread.Names(batch)
 	if len(batch) == 0 {
 		summary = "load the event"

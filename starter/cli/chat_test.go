@@ -151,7 +151,7 @@ func TestChatShowsWhatTheStreamOwes(t *testing.T) {
 
 func TestChatFailureAndRetry(t *testing.T) {
 	w := newWorld(t)
-	w.state.Failed = []event.Item{{ID: "e1", Error: "the model is tired"}}
+	w.queue.Failed = []event.Item{{ID: "e1", Error: "the model is tired", Status: event.Failed}}
 	p := w.start(false, "chat")
 	p.types("fail tired\n")
 	p.shows("error: the model is tired\n/retry tries it again\n")
@@ -160,7 +160,7 @@ func TestChatFailureAndRetry(t *testing.T) {
 	require.NoError(t, p.in.Close())
 	p.exits(exitFailed)
 	require.Equal(t, 1, strings.Count(p.out.String(), "error: the model is tired"))
-	require.Equal(t, []signals.Control{{Action: signals.ControlRetry, By: "ann"}}, w.controls)
+	require.Equal(t, []string{"retry e1 by ann"}, w.queueEdit)
 }
 
 func TestChatComesBack(t *testing.T) {

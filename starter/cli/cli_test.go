@@ -192,26 +192,15 @@ func TestDecide(t *testing.T) {
 
 func TestControl(t *testing.T) {
 	w := newWorld(t)
-	w.state.Failed = []event.Item{{ID: "e1"}}
-	for _, args := range [][]string{{"interrupt", "t1", "--reason", "enough"}, {"close", "t1", "--by", "bob"}, {"retry", "t1"}, {"retry", "t1", "e1"}} {
+	for _, args := range [][]string{{"interrupt", "t1", "--reason", "enough"}, {"close", "t1", "--by", "bob"}, {"interrupt", "t1", "e7"}} {
 		code, _, errs := w.run("", args...)
 		require.Equal(t, exitOK, code, errs)
 	}
 	require.Equal(t, []signals.Control{
 		{Action: signals.ControlInterrupt, By: "ann", Reason: "enough"},
 		{Action: signals.ControlClose, By: "bob"},
-		{Action: signals.ControlRetry, By: "ann"},
-		{Action: signals.ControlRetry, By: "ann", EventID: "e1"},
+		{Action: signals.ControlInterrupt, By: "ann", EventID: "e7"},
 	}, w.controls)
-	code, _, errs := w.run("", "interrupt", "t1", "e7")
-	require.Equal(t, exitOK, code, errs)
-	require.Equal(t, signals.Control{Action: signals.ControlInterrupt, By: "ann", EventID: "e7"}, w.controls[4])
-	code, _, errs = w.run("", "retry", "t1", "e2")
-	require.Equal(t, exitFailed, code)
-	require.Contains(t, errs, `event "e2" has not failed`)
-	w.state.Failed = nil
-	_, _, errs = w.run("", "retry", "t1")
-	require.Contains(t, errs, "nothing has failed")
 }
 
 func TestList(t *testing.T) {

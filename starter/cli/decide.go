@@ -77,29 +77,3 @@ func outcomeProblem(d signals.Decide, outcome signals.DecideOutcome) string {
 	}
 	return fmt.Sprintf("the thread answers %q", outcome)
 }
-
-// errNothingFailed is the answer to a retry when there is nothing to retry.
-var errNothingFailed = errors.New("nothing has failed in this thread: there is nothing to retry")
-
-// retry puts a failed event back into the queue. It looks first, because a signal
-// cannot say that there was nothing to do.
-func retry(ctx context.Context, t threads, thread, eventID, by string) error {
-	state, err := t.State(ctx, thread)
-	if err != nil {
-		return err
-	}
-	if state.Status == signals.Closed {
-		return signals.ErrClosed
-	}
-	found := eventID == "" && len(state.Failed) > 0
-	for _, item := range state.Failed {
-		found = found || item.ID == eventID
-	}
-	switch {
-	case !found && eventID == "":
-		return errNothingFailed
-	case !found:
-		return fmt.Errorf("event %q has not failed in this thread: \"starter show\" lists those that have", eventID)
-	}
-	return t.Control(ctx, thread, signals.Control{Action: signals.ControlRetry, By: by, EventID: eventID})
-}

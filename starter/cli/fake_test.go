@@ -344,9 +344,6 @@ func (w *world) Control(_ context.Context, id string, c signals.Control) error {
 		return err
 	}
 	w.change(func() { w.controls = append(w.controls, c) })
-	if c.Action == signals.ControlRetry {
-		w.reply("again", "it worked")
-	}
 	return nil
 }
 

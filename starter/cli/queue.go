@@ -30,7 +30,7 @@ another status; of those that have ended the thread knows the last 32.`,
 		a.queueListCommand(), a.queueShowCommand(), a.queueAddCommand(),
 		a.queuePlaceCommand("current", "Show the event that is being processed", "nothing is being processed", current),
 		a.queuePlaceCommand("next", "Show the event that is processed next", "nothing waits", next),
-		a.queueSetStatusCommand(), a.queueRetryCommand(),
+		a.queueSetStatusCommand(), a.retryCommand(),
 	)
 	return cmd
 }

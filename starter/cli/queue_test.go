@@ -58,7 +58,11 @@ func (w *world) Retry(ctx context.Context, id, eventID, by string) (event.Item, 
 	if eventID == "" {
 		eventID = w.queue.Failed[len(w.queue.Failed)-1].ID
 	}
-	return w.edit(ctx, id, eventID, event.Pending, "retry "+eventID+" by "+by)
+	item, err := w.edit(ctx, id, eventID, event.Pending, "retry "+eventID+" by "+by)
+	if err == nil {
+		w.reply("again", "it worked")
+	}
+	return item, err
 }
 
 func queueWorld(t *testing.T) *world {
@@ -196,8 +200,8 @@ func TestQueueEdit(t *testing.T) {
 	var item event.Item
 	require.NoError(t, json.Unmarshal([]byte(out), &item))
 	require.Equal(t, event.Pending, item.Status, "S2-46")
-	for _, args := range [][]string{{"e3"}, {}, {"e3", "--json"}} {
-		code, out, errs = w.run("", append([]string{"queue", "retry", "t1"}, args...)...)
+	for _, args := range [][]string{{"queue", "retry", "t1", "e3"}, {"queue", "retry", "t1"}, {"retry", "t1", "e3", "--json"}} {
+		code, out, errs = w.run("", args...)
 		require.Equal(t, exitOK, code, errs)
 		require.Contains(t, out, "e3", "S2-17")
 		require.Contains(t, out, "pending", "S2-17")

@@ -128,7 +128,8 @@ again, and the one that is being processed once more.`,
 	return cmd
 }
 
-func (a *app) queueRetryCommand() *cobra.Command {
+// retryCommand is a command by itself, and one of those of the queue.
+func (a *app) retryCommand() *cobra.Command {
 	var by string
 	var asJSON bool
 	cmd := &cobra.Command{

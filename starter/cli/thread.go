@@ -136,33 +136,6 @@ func (a *app) controlCommand(use, short string, action signals.ControlAction) *c
 	return cmd
 }
 
-func (a *app) retryCommand() *cobra.Command {
-	var by string
-	cmd := &cobra.Command{
-		Use:   "retry <thread> [eventId]",
-		Short: "Process a failed event again, the one that failed last if none is named",
-		Args:  cobra.RangeArgs(1, 2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			who, err := actor(by)
-			if err != nil {
-				return err
-			}
-			if err := checkThread(args[0]); err != nil {
-				return err
-			}
-			eventID := ""
-			if len(args) == 2 {
-				eventID = args[1]
-			}
-			return a.withThreads(cmd.Context(), false, func(ctx context.Context, t threads) error {
-				return about(args[0], retry(ctx, t, args[0], eventID, who))
-			})
-		},
-	}
-	cmd.Flags().StringVar(&by, "by", "", "who does it (default $USER)")
-	return cmd
-}
-
 // checkThread makes a wrong thread id a usage error.
 func checkThread(id string) error {
 	if err := signals.CheckID("thread", id); err != nil {

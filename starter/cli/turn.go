@@ -255,7 +255,10 @@ func (s *session) control(ctx context.Context, action signals.ControlAction) {
 func (s *session) retry(ctx context.Context, eventID string) {
 	s.retrying = true
 	go func() {
-		err := s.persist(ctx, func(ctx context.Context) error { return retry(ctx, s.threads, s.thread, eventID, s.me) })
+		err := s.persist(ctx, func(ctx context.Context) error {
+			_, err := s.threads.Retry(ctx, s.thread, eventID, s.me)
+			return err
+		})
 		if err != nil {
 			s.hand(ctx, func() {
 				s.retrying = false
