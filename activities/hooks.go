@@ -138,7 +138,7 @@ func (h *hearing) ask(ctx context.Context, spec hook.Spec, deps hook.Deps) (hook
 	defer cancel()
 	call, ok := h.a.asker(spec.Name)
 	if !ok {
-		return hook.Answer{}, fmt.Errorf("this worker does not have it; register it, or retry the event once it is gone everywhere")
+		return hook.Answer{}, thread.ErrUnregistered
 	}
 	type end struct {
 		answer hook.Answer

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 	"strings"
 	"time"
 
@@ -48,7 +47,6 @@ type hearing struct {
 	in       thread.HookStep
 	decision thread.Decision
 	changed  bool
-	loaded   bool
 	attempt  int
 }
 
@@ -75,11 +73,7 @@ func (h *hearing) settled() bool {
 
 // functions asks the functions that come next in one activity.
 func (h *hearing) functions(ctx workflow.Context) error {
-	n := 0
-	for n < len(h.in.Hooks) && h.in.Hooks[n].Kind != hook.KindWorkflow {
-		n++
-	}
-	batch := h.in.Hooks[:n]
+	batch := h.next()
 	reply, err := h.run(ctx, batch)
 	if err != nil {
 		return err
@@ -102,6 +96,19 @@ func (h *hearing) functions(ctx workflow.Context) error {
 	return h.failed(ctx, reply.Failed)
 }
 
+// next are the functions that come next, as many as one activity has the time for, which
+// is a little more than the longest that one may take.
+func (h *hearing) next() []hook.Spec {
+	var longest time.Duration
+	for n, spec := range h.in.Hooks {
+		longest += spec.Timeout
+		if spec.Kind == hook.KindWorkflow || n > 0 && longest > longestStep-time.Hour {
+			return h.in.Hooks[:n]
+		}
+	}
+	return h.in.Hooks
+}
+
 // run runs functions, or none only to have the event at hand.
 func (h *hearing) run(ctx workflow.Context, batch []hook.Spec) (thread.HookReply, error) {
 	step := h.in
@@ -113,7 +120,7 @@ func (h *hearing) run(ctx workflow.Context, batch []hook.Spec) (thread.HookReply
 	var reply thread.HookReply
 	err := workflow.ExecuteActivity(activity(ctx, summary), signals.ActivityRunHooks, step).Get(ctx, &reply)
 	if err == nil {
-		h.in.Flush, h.loaded = thread.Flush{}, true
+		h.in.Flush = thread.Flush{}
 		h.in.Event = reply.Event
 	}
 	return reply, err
@@ -124,7 +131,7 @@ func (h *hearing) took(spec hook.Spec, done event.HookOutcome) {
 	h.decision.Hooks = append(h.decision.Hooks, done)
 	switch done.Outcome {
 	case event.Passed:
-		if spec.ReplaceDefault {
+		if spec.ReplaceDefault && h.takes(spec) {
 			h.decision.NoDefault, h.decision.By = true, spec.Name
 		}
 	case event.Replaced:
@@ -135,6 +142,13 @@ func (h *hearing) took(spec hook.Spec, done event.HookOutcome) {
 		h.changed = false
 	case event.HookFailed:
 	}
+}
+
+// takes reports whether a processor was asked at all: hooks, which come before processors,
+// may have made another event of the one that it is for.
+func (h *hearing) takes(spec hook.Spec) bool {
+	seen, err := event.Unmarshal(h.in.Event)
+	return err == nil && spec.Takes(seen)
 }
 
 // failed tries the next hook again, or goes on as it declares.
@@ -170,7 +184,7 @@ func backoff(failures int) time.Duration {
 
 // workflow asks a hook workflow of the application.
 func (h *hearing) workflow(ctx workflow.Context) error {
-	if !h.loaded && h.in.Event == nil || len(h.in.Flush.Records) > 0 || h.in.Flush.Row != nil {
+	if h.in.Event == nil || len(h.in.Flush.Records) > 0 || h.in.Flush.Row != nil {
 		if _, err := h.run(ctx, nil); err != nil {
 			return err
 		}
@@ -239,19 +253,4 @@ func (h *hearing) report(ctx workflow.Context) error {
 	to := signals.WorkflowID(h.in.Thread.Namespace, h.in.Thread.ThreadID)
 	key := workflow.GetInfo(ctx).WorkflowExecution.ID[len(signals.HookWorkflowID(h.in.Thread.Namespace, h.in.Thread.ThreadID, "")):]
 	return workflow.SignalExternalWorkflow(ctx, to, "", signals.SignalHookDecided, thread.HookDecided{EventID: key, Decision: h.decision}).Get(ctx, nil)
-}
-
-// equalJSON compares what a side effect was with what it is.
-func equalJSON(a, b any) bool {
-	x, errX := plain(a)
-	y, errY := plain(b)
-	return errX == nil && errY == nil && reflect.DeepEqual(x, y)
-}
-
-func plain(v any) (out any, err error) {
-	raw, err := json.Marshal(v)
-	if err == nil {
-		err = json.Unmarshal(raw, &out)
-	}
-	return out, err
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/workflows"
 )
 
 // hearing is the hook workflow of one message, by itself.
@@ -222,6 +223,33 @@ func TestProcessors(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestProcessorOfAnotherType: what a hook has made another type of event of is none of a
+// processor's business, also when that stands in place of the default.
+func TestProcessorOfAnotherType(t *testing.T) {
+	p := hook.Processor{Name: "p", EventType: event.TypeMessage, Process: noProcess, ReplaceDefault: true}
+	w := hookedWorld(t, newFakes(t), setOf(t, []hook.Hook{function("h", event.TypeMessage)}, p))
+	w.hook = func(in thread.HookStep, name string) said {
+		if name == "h" && in.EventID == "e1" {
+			return said{event: event.ToolCallEvent{ThreadID: "t1", ToolCalls: []event.ToolCall{{ID: "c1", Function: event.Function{Name: "note", Arguments: "{}"}}}}}
+		}
+		return said{}
+	}
+	w.then(func() { w.post("e1", "make a note") })
+	w.run(workflows.Input{})
+	require.Len(t, w.tools, 1)
+}
+
+// TestFunctionsThatTakeLong: an activity has the time for all that it asks.
+func TestFunctionsThatTakeLong(t *testing.T) {
+	hooks := []hook.Hook{function("a"), function("b"), function("c"), function("d")}
+	for i := range hooks {
+		hooks[i].Timeout = 12 * time.Hour
+	}
+	h := newHearing(t, setOf(t, hooks))
+	h.decide()
+	require.Equal(t, []string{"e1: a, b", "e1: c, d"}, h.names())
 }
 
 // TestHookWorkflowOfTheApplication: a hook can be a workflow, in any language.

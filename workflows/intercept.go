@@ -1,8 +1,10 @@
 package workflows
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -30,6 +32,21 @@ func (t *conversation) specs(ctx workflow.Context) []hook.Spec {
 		panic(fmt.Sprintf("reading the hooks that history has: %v", err))
 	}
 	return specs
+}
+
+// equalJSON compares what a side effect was with what it is.
+func equalJSON(a, b any) bool {
+	x, errX := plain(a)
+	y, errY := plain(b)
+	return errX == nil && errY == nil && reflect.DeepEqual(x, y)
+}
+
+func plain(v any) (out any, err error) {
+	raw, err := json.Marshal(v)
+	if err == nil {
+		err = json.Unmarshal(raw, &out)
+	}
+	return out, err
 }
 
 // intercept lets the hooks and processors that match an event decide on it, before it
@@ -153,8 +170,9 @@ func (t *conversation) resume(ctx workflow.Context, e thread.Seen) (thread.Decis
 		s.Answered(e)
 		return *d, true
 	case gone != nil:
+		asked := s.AskedHooks(e, t.specs(ctx))
 		s.Answered(e)
-		return lost(hook.Matching(t.specs(ctx), s.Subject(e)), gone), true
+		return lost(asked, gone), true
 	}
 	return thread.Decision{}, false
 }

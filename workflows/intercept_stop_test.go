@@ -240,6 +240,42 @@ func TestHookWorkflowIsGoneWhenTheThreadHasMoved(t *testing.T) {
 	require.Equal(t, []string{"e1: failed", "e2: passed"}, f.heard())
 }
 
+// TestLostHooks: only hooks that were asked are missed, also when others have come and gone
+// meanwhile.
+func TestLostHooks(t *testing.T) {
+	guard := function("guard", event.TypeMessage)
+	guard.OnFailure = hook.Closed
+	person := personHook("person", event.TypeMessage)
+	person.Filter.CreatedBy = []event.CreatedBy{event.User}
+	for name, tc := range map[string]struct {
+		mode hook.FailureMode
+		now  []hook.Hook
+		want string
+	}{
+		"one was added":   {hook.Open, []hook.Hook{guard, person}, "e1: passed"},
+		"it fails closed": {hook.Closed, []hook.Hook{guard, person}, "e1: failed"},
+		"it is gone":      {hook.Open, nil, "e1: failed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFakes(t)
+			w, _ := askingWith(t, f)
+			next := moved(t, w)
+
+			for i := range tc.now {
+				if tc.now[i].Name == "person" {
+					tc.now[i].OnFailure = tc.mode
+				}
+			}
+			w = hookedWorld(t, f, setOf(t, tc.now))
+			(&persons{}).register(w)
+			w.onReport(errors.New("no such workflow"))
+			w.then(func() {})
+			w.run(next)
+			require.Equal(t, tc.want, f.heard()[0])
+		})
+	}
+}
+
 // TestHookWorkflowGoesLater: one that is terminated after the thread has moved is missed,
 // too.
 func TestHookWorkflowGoesLater(t *testing.T) {

@@ -115,7 +115,7 @@ func (t *conversation) post(ctx workflow.Context, name string, p signals.Post) {
 		return
 	}
 	if posted.Interrupt {
-		t.interrupt(signals.Control{Action: signals.ControlInterrupt, Reason: "interrupted by message " + posted.EventID})
+		t.interruptTurn(ctx, signals.Control{Action: signals.ControlInterrupt, Reason: "interrupted by message " + posted.EventID})
 	}
 }
 
@@ -153,7 +153,7 @@ func (t *conversation) control(ctx workflow.Context, name string, c signals.Cont
 func (t *conversation) interruptEvent(ctx workflow.Context, c signals.Control) error {
 	switch {
 	case c.EventID == "" || t.state.InTurn(c.EventID):
-		t.interrupt(c)
+		t.interruptTurn(ctx, c)
 	case !t.state.Cancel(workflow.Now(ctx), c):
 		return &event.FieldError{Field: "eventId", Problem: fmt.Sprintf("event %q is neither processed nor queued", c.EventID)}
 	}
@@ -177,7 +177,14 @@ func (t *conversation) updateSetStatus(ctx workflow.Context, c signals.SetStatus
 	return signals.SetStatusResult{Item: it}, nil
 }
 
-// interrupt ends the turn in progress, if there is one.
+// interruptTurn ends the turn in progress, if there is one, with all that was made of its
+// event and waits.
+func (t *conversation) interruptTurn(ctx workflow.Context, c signals.Control) {
+	t.interrupt(c)
+	t.state.CancelMade(workflow.Now(ctx), c)
+}
+
+// interrupt ends what is being processed, if anything is.
 func (t *conversation) interrupt(c signals.Control) {
 	if t.state.Interrupt(c) && t.stop != nil {
 		t.stop()
@@ -190,7 +197,7 @@ func (t *conversation) updatePost(ctx workflow.Context, p signals.Post) (signals
 		return signals.PostResult{}, refuse(err)
 	}
 	if posted.Interrupt {
-		t.interrupt(signals.Control{Action: signals.ControlInterrupt, Reason: "interrupted by message " + posted.EventID})
+		t.interruptTurn(ctx, signals.Control{Action: signals.ControlInterrupt, Reason: "interrupted by message " + posted.EventID})
 	}
 	if posted.Duplicate {
 		return signals.PostResult{EventID: posted.EventID, Status: signals.PostDuplicate}, nil

@@ -65,7 +65,7 @@ func (w *Workflows) Thread(ctx workflow.Context, in Input) error {
 			return t.continueAsNew(ctx)
 		case t.state.Turn != nil:
 			t.turn(ctx)
-		case t.state.Heavy():
+		case t.hooked && t.state.Heavy():
 			t.record(ctx)
 		case t.begin(ctx):
 			t.turn(ctx)

@@ -112,14 +112,12 @@ func (t *conversation) interrupted(ctx workflow.Context) bool {
 // model makes one model call.
 func (t *conversation) model(ctx workflow.Context, r *thread.Run) {
 	s := t.state
-	if !t.steer(ctx) || !r.Asked && !t.askModelCall(ctx, r) {
+	// First, so that nothing joins a turn, and no hook is asked, for a call that is not made.
+	if s.AtLimit(workflow.Now(ctx), r) || !t.steer(ctx) || !r.Asked && !t.askModelCall(ctx, r) {
 		return
 	}
 	t.unburden(ctx)
-	step, ok := s.NextModelStep(workflow.Now(ctx), r, t.specs(ctx))
-	if !ok {
-		return
-	}
+	step := s.NextModelStep(r, t.specs(ctx))
 	reply, err := t.callModel(ctx, r, step)
 	// What came while the model spoke, an interrupt above all, takes effect first.
 	t.drain(ctx)
@@ -146,7 +144,7 @@ func (t *conversation) steer(ctx workflow.Context) bool {
 		}
 		d, ok := t.intercept(ctx, s.SeenSteered(q))
 		if !ok {
-			s.PutBack(q)
+			s.PutBack(workflow.Now(ctx), q)
 			return false
 		}
 		s.Join(workflow.Now(ctx), q, d)

@@ -3,6 +3,7 @@ package workflows_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/workflows"
@@ -151,6 +153,38 @@ func TestStepLimit(t *testing.T) {
 	require.Len(t, w.models, 5)
 	require.Len(t, w.tools, 5)
 	require.Contains(t, w.messages()[len(w.messages())-1], "limits.maxSteps")
+}
+
+// TestSteerAtStepLimit: what nobody would answer in this turn waits for one of its own, and
+// no hook is asked about a call that is not made.
+func TestSteerAtStepLimit(t *testing.T) {
+	f := newFakes(t)
+	w := hookedWorld(t, f, setOf(t, []hook.Hook{function("watch", event.TypeLLMCall)}))
+	w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+		if in.EventID == "e2" {
+			return reply(in, "I shall"), nil
+		}
+		return reply(in, "", asks(in.MessageID+"-call")), nil
+	}
+	w.then(func() { w.post("e1", "go") })
+	for i := range 5 {
+		if i == 4 {
+			w.then(func() {
+				p := says("e2", "mind the gap")
+				p.OnBusy = signals.Steer
+				w.SignalWorkflow(signals.SignalPost, p)
+			})
+		}
+		w.then(func() { w.decide(fmt.Sprintf("e1.0.%d-call", i+1), event.Approve, "") })
+	}
+	w.run(workflows.Input{})
+	require.Equal(t, "e2.0.1: I shall", w.messages()[len(w.messages())-1])
+	require.Len(t, w.models, 6)
+	asked := []string{}
+	for _, in := range f.asked {
+		asked = append(asked, in.EventID)
+	}
+	require.Equal(t, []string{"e1.0.1.llm", "e1.0.2.llm", "e1.0.3.llm", "e1.0.4.llm", "e1.0.5.llm", "e2.0.1.llm"}, asked)
 }
 
 func TestInterruptWhileModelRuns(t *testing.T) {

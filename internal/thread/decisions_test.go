@@ -84,8 +84,8 @@ var watch = []hook.Spec{{Name: "watch", Kind: hook.KindFunc}}
 // reply gives the run a reply on which hooks have still to decide.
 func reply(t *testing.T, s *State, r *Run, specs []hook.Spec, content string, calls ...PlannedCall) ModelStep {
 	t.Helper()
-	in, ok := s.NextModelStep(t0, r, specs)
-	require.True(t, ok)
+	require.False(t, s.AtLimit(t0, r))
+	in := s.NextModelStep(r, specs)
 	s.Flushed(in.Flush)
 	s.Replied(t0, r, ModelReply{
 		Agent: "assistant", Model: "demo/demo", MaxSteps: 3, Calls: calls,

@@ -137,8 +137,11 @@ func (s *State) joined(now time.Time) bool {
 
 // stepped returns the input of a model call that no hook sees.
 func (s *State) stepped(now time.Time, r *Run) (ModelStep, bool) {
+	if s.AtLimit(now, r) {
+		return ModelStep{}, false
+	}
 	s.joined(now)
-	return s.NextModelStep(now, r, nil)
+	return s.NextModelStep(r, nil), true
 }
 
 // took takes in a reply that no hook sees.

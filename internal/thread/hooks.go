@@ -114,6 +114,23 @@ func (s *State) Asked(e Seen) (decision *Decision, asked bool) {
 	return in.Decision, true
 }
 
+// AskedHooks are the hooks that are being asked about an event, as they are today. One that
+// is gone since may not be passed by for that.
+func (s *State) AskedHooks(e Seen, specs []hook.Spec) []hook.Spec {
+	in := s.asked(e.Key)
+	if in == nil {
+		return nil
+	}
+	asked := make([]hook.Spec, len(in.Hooks))
+	for i, name := range in.Hooks {
+		asked[i] = hook.Spec{Name: name, OnFailure: hook.Closed}
+		if at := slices.IndexFunc(specs, func(spec hook.Spec) bool { return spec.Name == name }); at >= 0 {
+			asked[i] = specs[at]
+		}
+	}
+	return asked
+}
+
 // Calling remembers that the hook workflow of an event was asked to report by signal.
 func (s *State) Calling(e Seen) {
 	if in := s.asked(e.Key); in != nil {

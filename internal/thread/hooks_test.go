@@ -295,8 +295,7 @@ func TestModelCallHeard(t *testing.T) {
 		s, r := start(t)
 		require.True(t, s.ModelCallHeard(t0, r, pass))
 		require.True(t, r.Asked)
-		in, ok := s.NextModelStep(t0, r, nil)
-		require.True(t, ok)
+		in := s.NextModelStep(r, nil)
 		require.Empty(t, in.Instructions+in.Model)
 	})
 	t.Run("S2-18 other instructions for one call", func(t *testing.T) {
@@ -304,8 +303,7 @@ func TestModelCallHeard(t *testing.T) {
 		require.True(t, s.ModelCallHeard(t0, r, replaces("tune", event.LLMCallEvent{ThreadID: "t1", Step: 1, Instructions: "Be brief.", Model: "demo/small"})))
 		require.Equal(t, "Be brief.", heardOn(t, s, "e1.0.1.llm.hook").LLMCall.Instructions)
 		r = copied(t, s).Turn.Runs[0]
-		in, ok := s.NextModelStep(t0, s.Turn.Runs[0], nil)
-		require.True(t, ok)
+		in := s.NextModelStep(s.Turn.Runs[0], nil)
 		require.Equal(t, "Be brief.", in.Instructions)
 		require.Equal(t, "demo/small", in.Model)
 		require.Equal(t, "Be brief.", r.Next.Instructions, "also in the next run of the workflow")
@@ -314,7 +312,7 @@ func TestModelCallHeard(t *testing.T) {
 		s.ran(t0, r, r.Calls[0])
 		s.ToolsDone(t0, r)
 		require.False(t, r.Asked, "the next call is asked about anew")
-		in, _ = s.NextModelStep(t0, r, nil)
+		in = s.NextModelStep(r, nil)
 		require.Empty(t, in.Instructions+in.Model)
 	})
 	for name, d := range map[string]Decision{"a response": answers("guard", "no"), "a processor": swallows("p")} {

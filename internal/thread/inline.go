@@ -17,7 +17,7 @@ func Inline(hooks *hook.Set, specs []hook.Spec, c hook.Context, seen event.Event
 		c.Hook, c.Attempt = spec.Name, 1
 		h, ok := hooks.Hook(spec.Name)
 		var answer hook.Answer
-		err := errUnregistered
+		err := ErrUnregistered
 		if ok && h.Inline != nil {
 			answer, err = h.AskInline(c, seen)
 		}
@@ -45,8 +45,8 @@ func Inline(hooks *hook.Set, specs []hook.Spec, c hook.Context, seen event.Event
 	return d
 }
 
-// errUnregistered fails a hook that another worker had, and this one has not.
-var errUnregistered = errors.New("this worker does not have it; register it, or retry the event once it is gone everywhere")
+// ErrUnregistered fails a hook that another worker had, and this one has not.
+var ErrUnregistered = errors.New("this worker does not have it; register it, or retry the event once it is gone everywhere")
 
 func refused(d Decision, spec hook.Spec, why string) Decision {
 	d.Outcome, d.By, d.Event = event.HookFailed, spec.Name, nil

@@ -109,6 +109,9 @@ func (s *State) tooMany(d Decision) string {
 	if root := s.rootOf(s.Turn.root()); root != nil {
 		made += root.Made
 	}
+	for _, r := range s.Turn.Runs {
+		made += len(r.Deferred)
+	}
 	switch {
 	case s.Turn.depth() >= maxDepth:
 		return fmt.Sprintf("hook %s answers what hooks have made themselves: %d events in a row were made of one another, the limit. Let it pass what it has made itself.", d.By, maxDepth)
@@ -207,13 +210,16 @@ func (s *State) follow(now time.Time, t *Turn, out signals.TurnResult, terminal 
 	}
 	root.Terminal = root.Terminal || terminal
 	root.Joined = append(root.Joined, t.Steered...)
-	if t.Item.ID == root.EventID {
+	switch before := root.Result; {
+	case t.Item.ID == root.EventID && !root.Ended:
+		// What was made of it may have been interrupted already.
 		root.Ended, root.Result = true, out
-	} else {
+		root.join(before)
+	case t.Item.ID == root.EventID:
+		root.Result = out
+	case !s.Awaits(out.EventID): // otherwise it is processed again
 		root.join(out)
-		if !s.Awaits(out.EventID) {
-			s.outcome(out)
-		}
+		s.outcome(out)
 	}
 	s.settleRoots(now)
 	return true

@@ -104,6 +104,54 @@ func TestRetriedMadeItem(t *testing.T) {
 	require.Equal(t, signals.TurnUnanswered, ended(t, s, made).Status)
 }
 
+// TestRetriedMadeItemStaysMade: what hooks have put in the place of an event is shown to
+// none again when it is retried, and how deep it lies still counts.
+func TestRetriedMadeItemStaysMade(t *testing.T) {
+	ends := map[string]func(*State, string) error{
+		"it failed": func(s *State, made string) error {
+			s.Enter(t0, refuses("p", "it broke"))
+			s.End(t0)
+			return s.Retry(t0, signals.Control{EventID: made})
+		},
+		"it was set to failed by hand": func(s *State, made string) error {
+			if _, _, err := s.SetStatus(t0, setTo(made, event.Failed)); err != nil {
+				return err
+			}
+			s.Interrupt(signals.Control{})
+			s.End(t0)
+			return s.Retry(t0, signals.Control{EventID: made})
+		},
+		"it was set to pending by hand": func(s *State, made string) error {
+			_, _, err := s.SetStatus(t0, setTo(made, event.Pending))
+			s.Interrupt(signals.Control{})
+			s.End(t0)
+			return err
+		},
+	}
+	for name, end := range ends {
+		t.Run("S2-17 "+name, func(t *testing.T) {
+			s := newState()
+			arrive(t, s, signals.Post{ID: "e1", Type: "deploy", Payload: json.RawMessage(`{}`)})
+			s.Enter(t0, replaces("h", saying(event.System, "h", "deploy?")))
+			s.End(t0)
+			made := next(t, s).Item.ID
+			require.True(t, s.SeenItem().Hooked)
+			require.NoError(t, end(s, made))
+			s = copied(t, s)
+			require.Equal(t, made, next(t, s).Item.ID)
+			require.True(t, s.SeenItem().Hooked, "hooks have seen what it was made of")
+			require.Equal(t, 1, s.Turn.depth())
+			s.Enter(t0, produces("p", hook.NewProduced("note.taken", 1)))
+			s.End(t0)
+			next(t, s)
+			s.Enter(t0, pass)
+			s.End(t0)
+			require.Empty(t, s.Roots, "no turn is left open")
+			require.False(t, s.Awaits(made))
+		})
+	}
+}
+
 func TestLifeOfMadeItem(t *testing.T) {
 	s := newState()
 	arrive(t, s, says("e1", "hello"))
@@ -229,6 +277,22 @@ func TestNumberOfMadeItems(t *testing.T) {
 	s.Enter(t0, produces("p", append(many, many[0])...))
 	require.Empty(t, s.Queue, "all or nothing")
 	require.Equal(t, signals.TurnFailed, s.End(t0).Status)
+}
+
+// TestNumberOfDeferredItems counts responses too that wait for the results of other calls.
+func TestNumberOfDeferredItems(t *testing.T) {
+	many := make([]hook.Response, maxMade/2+1)
+	for i := range many {
+		many[i] = hook.Response{Content: "no"}
+	}
+	s, r := called(t, runs("c1"), runs("c2"))
+	s.CallsHeard(t0, r, pass)
+	for i, c := range r.Calls {
+		s.CallRan(c, ToolReply{ToolCallID: c.Plan.ID, Status: "succeeded"})
+		s.ResultHeard(t0, r, c, responds("guard", many...))
+		require.Len(t, r.Deferred, len(many), "after call %d", i)
+	}
+	require.Contains(t, r.Refused, "have made 102 events of one")
 }
 
 func TestSizeOfMadeItems(t *testing.T) {

@@ -218,7 +218,7 @@ func (s *State) Retry(now time.Time, ctl signals.Control) error {
 			continue
 		}
 		s.Failed = append(s.Failed[:i:i], s.Failed[i+1:]...)
-		s.again(now, it, ctl.By)
+		s.again(now, it.queued(), ctl.By)
 		return nil
 	}
 	if ctl.EventID == "" {
@@ -228,14 +228,20 @@ func (s *State) Retry(now time.Time, ctl signals.Control) error {
 }
 
 // again queues an item anew.
-func (s *State) again(now time.Time, f FailedItem, by string) {
-	it := f.Item
+func (s *State) again(now time.Time, q Queued, by string) {
+	it := q.Item
 	it.Status, it.Error, it.UpdatedAt = event.Pending, "", now
 	it.Attempt++
 	// Its time may be long over, but somebody wants it now.
 	it.TTL = 0
 	s.forget(it.ID)
-	s.Queue = append(s.Queue, Queued{Item: it, Options: f.Options, Hooked: f.Hooked, Replaced: f.Replaced})
+	if q.Origin != nil && s.rootOf(q.Origin.Root) == nil {
+		// The turn that it was part of is over: this is one of its own.
+		origin := *q.Origin
+		origin.Root = it.ID
+		q.Origin = &origin
+	}
+	s.Queue = append(s.Queue, q.as(it))
 	s.record(fmt.Sprintf("%s.retried.%d", it.ID, it.Attempt), event.TypeStatus, it.TraceID, it.ID, now,
 		event.StatusChange{Status: event.StatusRetried, Detail: it.ID, By: by})
 }

@@ -111,7 +111,7 @@ func (m *machine) steer() bool {
 		require.True(m.t, m.s.Awaits(q.Item.ID))
 		d, ok := m.hears(m.s.SeenSteered(q), saying(event.User, "ann", "other"), calling("bob", "x3"))
 		if !ok {
-			m.s.PutBack(q)
+			m.s.PutBack(m.now, q)
 			return false
 		}
 		m.s.Join(m.now, q, d)

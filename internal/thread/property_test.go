@@ -158,13 +158,10 @@ func (m *machine) begin() {
 
 func (m *machine) model() {
 	r := m.run(PhaseModel)
-	if r == nil || !m.steer() || !r.Asked && !m.askModelCall(r) {
+	if r == nil || m.s.AtLimit(m.now, r) || !m.steer() || !r.Asked && !m.askModelCall(r) {
 		return
 	}
-	in, ok := m.s.NextModelStep(m.now, r, m.specs())
-	if !ok {
-		return
-	}
+	in := m.s.NextModelStep(r, m.specs())
 	require.NotContains(m.t, m.store, in.MessageID, "every model call has an id of its own")
 	if m.one(8) {
 		m.s.Fail(m.now, r, "no", true)

@@ -86,7 +86,7 @@ func (s *State) SetStatus(now time.Time, c signals.SetStatus) (it event.Item, in
 			return it, false, err
 		}
 		s.Failed = slices.Delete(s.Failed, i, i+1)
-		return s.put(now, Queued{Item: f.Item}, c), false, nil
+		return s.put(now, f.queued(), c), false, nil
 	}
 	for i, q := range s.Queue {
 		if q.Item.ID == c.EventID {
@@ -102,10 +102,10 @@ func (s *State) SetStatus(now time.Time, c signals.SetStatus) (it event.Item, in
 // setEnd gives the item of a turn that was ended by hand the status that it shall have.
 func (s *State) setEnd(now time.Time, t *Turn, it event.Item) {
 	if t.SetStatus.Status != event.Pending {
-		s.put(now, Queued{Item: it, Options: t.Options, Hooked: t.Hooked, Replaced: t.Replaced}, *t.SetStatus)
+		s.put(now, t.queued(it), *t.SetStatus)
 		return
 	}
-	s.again(now, FailedItem{Item: it, Options: t.Options, Hooked: t.Hooked, Replaced: t.Replaced}, t.SetStatus.By)
+	s.again(now, t.queued(it), t.SetStatus.By)
 }
 
 // put gives an item that is not processed any further its status.
@@ -117,7 +117,7 @@ func (s *State) put(now time.Time, q Queued, c signals.SetStatus) event.Item {
 	s.record(fmt.Sprintf("%s.set.%s", it.ID, s.newID(now)), event.TypeStatus, it.TraceID, it.ID, now,
 		event.StatusChange{Status: string(c.Status), Detail: it.ID, By: c.By})
 	if c.Status == event.Failed {
-		s.Failed = keepFailed(append(s.Failed, FailedItem{Item: it, Options: q.Options, Hooked: q.Hooked, Replaced: q.Replaced}))
+		s.Failed = keepFailed(append(s.Failed, q.as(it).failed()))
 		return it
 	}
 	s.end(it)
@@ -176,7 +176,17 @@ func (s *State) Cancel(now time.Time, ctl signals.Control) bool {
 	return len(taken) > 0
 }
 
-// InTurn reports whether an event is what the turn in progress is about.
+// CancelMade takes out of the queue what hooks and processors have made of the event that
+// the turn in progress is about.
+func (s *State) CancelMade(now time.Time, ctl signals.Control) {
+	if s.Turn != nil {
+		ctl.EventID = s.Turn.root()
+		s.Cancel(now, ctl)
+	}
+}
+
+// InTurn reports whether an event is what the turn in progress is about, or joins it.
 func (s *State) InTurn(eventID string) bool {
-	return s.Turn != nil && (s.Turn.Item.ID == eventID || s.Turn.root() == eventID || slices.Contains(s.Turn.Steered, eventID))
+	return s.Turn != nil && (s.Turn.Item.ID == eventID || s.Turn.root() == eventID ||
+		slices.Contains(s.Turn.Steered, eventID) || slices.Contains(s.Turn.Joining, eventID))
 }

@@ -225,6 +225,88 @@ func TestCancelWhatWasMade(t *testing.T) {
 	require.Empty(t, s.Roots)
 }
 
+// TestInterruptEndsWhatWasMade: a turn is all that was made of its event, whichever part of
+// that is being processed.
+func TestInterruptEndsWhatWasMade(t *testing.T) {
+	three := []hook.Response{{Content: "one", SenderType: event.User}, {Content: "two", SenderType: event.User}, {Content: "three", SenderType: event.User}}
+	for _, processed := range []string{"a part of it", "the event itself"} {
+		t.Run(processed, func(t *testing.T) {
+			s := newState()
+			stop := signals.Control{Action: signals.ControlInterrupt, By: "ann", Reason: "enough"}
+			if processed == "a part of it" {
+				arrive(t, s, says("e1", "hello"))
+				s.Enter(t0, responds("guard", three...))
+				s.End(t0)
+				next(t, s)
+				s.Enter(t0, pass)
+			} else {
+				s, _ = called(t, runs("c1"), runs("c2"))
+				r := s.Turn.Runs[0]
+				s.CallsHeard(t0, r, pass)
+				s.CallRan(r.Calls[0], ToolReply{ToolCallID: "c1", Status: "succeeded"})
+				for i := range three {
+					three[i].EnqueueAfter = hook.Immediately
+				}
+				s.ResultHeard(t0, r, r.Calls[0], responds("guard", three...))
+				require.Len(t, s.Queue, 3)
+			}
+			post(t, s, says("e2", "of somebody else"))
+			s.Interrupt(stop)
+			s.CancelMade(t0, stop)
+			require.Equal(t, []string{"e2"}, ids(s.Ordered()))
+			s.StopRun(t0, s.Turn.Runs[0])
+			s.End(t0)
+			out := ended(t, s, "e1")
+			require.Equal(t, signals.TurnInterrupted, out.Status)
+			require.Empty(t, s.Roots)
+			require.Equal(t, "e2", next(t, s).Item.ID)
+		})
+	}
+}
+
+// TestInterruptWhileJoining: a message that is about to join a turn is interrupted with it.
+func TestInterruptWhileJoining(t *testing.T) {
+	s := newState()
+	r := begin(t, s, "e1", "hello").Runs[0]
+	for _, id := range []string{"e2", "e3"} {
+		p := says(id, "and mind the gap")
+		p.OnBusy = signals.Steer
+		post(t, s, p)
+	}
+	q, ok := s.NextSteered(t0)
+	require.True(t, ok)
+	require.True(t, s.InTurn("e2"))
+	s.Interrupt(signals.Control{EventID: "e2", By: "ann", Reason: "never mind"})
+	s.PutBack(t0, q)
+	require.Equal(t, []string{"e3"}, ids(s.Ordered()))
+	s.StopRun(t0, r)
+	s.End(t0)
+	for _, id := range []string{"e1", "e2"} {
+		require.Equal(t, signals.TurnInterrupted, ended(t, s, id).Status)
+	}
+	require.True(t, s.Awaits("e3"))
+}
+
+// TestSteerWithOptions: what a post says about its turn holds for a turn of its own.
+func TestSteerWithOptions(t *testing.T) {
+	for name, say := range map[string]func(*signals.Post){
+		"agents": func(p *signals.Post) { p.Agents = []string{"bob"} },
+		"tools":  func(p *signals.Post) { p.Tools = &[]string{} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newState()
+			begin(t, s, "e1", "hello")
+			p := says("e2", "and mind the gap")
+			p.OnBusy = signals.Steer
+			say(&p)
+			post(t, s, p)
+			_, ok := s.NextSteered(t0)
+			require.False(t, ok)
+			require.Equal(t, []string{"e2"}, ids(s.Ordered()))
+		})
+	}
+}
+
 func TestInTurn(t *testing.T) {
 	s := newState()
 	require.False(t, s.InTurn("e1"))
@@ -334,20 +416,20 @@ func TestSteeredItem(t *testing.T) {
 		q, ok := s.NextSteered(at(3))
 		require.True(t, ok)
 		put(4, "e5", signals.Interrupt)
-		s.PutBack(q)
+		s.PutBack(t0, q)
 		require.Equal(t, []string{"e5", "e2", "e3", "e4"}, ids(s.Ordered()), "who interrupts is heard next")
 	})
 	t.Run("S2-50 it goes back when the turn stops before they have decided", func(t *testing.T) {
 		s, q := steered(t)
 		key := s.SeenSteered(q).Key
-		s.PutBack(q)
+		s.PutBack(t0, q)
 		require.True(t, s.Awaits("e2"))
 		require.Empty(t, s.Turn.Joining)
 		s = copied(t, s)
 		q, ok := s.NextSteered(t0)
 		require.True(t, ok)
 		require.Equal(t, key, s.SeenSteered(q).Key, "what the same turn has asked is heard in the next run")
-		s.PutBack(q)
+		s.PutBack(t0, q)
 		s.Interrupt(signals.Control{})
 		s.StopRun(t0, s.Turn.Runs[0])
 		s.End(t0)

@@ -71,13 +71,15 @@ func TestEndOfRoot(t *testing.T) {
 			require.True(t, interrupt)
 			s.Interrupt(signals.Control{})
 			s.End(t0)
-			require.True(t, s.Awaits(made), "it is a turn of its own now")
+			require.True(t, s.Awaits(made), "it is processed again")
+			_, known := s.Outcome("e1")
+			require.False(t, known, "and is part of the same turn")
 			require.Empty(t, withEvent(s.Outcomes, made), "how that ends is open")
 			next(t, s)
 			s.Enter(t0, pass)
 			s.End(t0)
 			require.Equal(t, signals.TurnUnanswered, ended(t, s, made).Status)
-		}, signals.TurnInterrupted, true},
+		}, signals.TurnCompleted, true},
 		{"the thread is closed", func(_ *testing.T, s *State, _ string) {
 			s.Closing = &signals.Control{Action: signals.ControlClose}
 			s.Close(t0)

@@ -98,15 +98,21 @@ const (
 // that two agents cannot talk for ever.
 const maxRuns = 5
 
-// NextModelStep returns the input of the run's next model call, or false if the
-// run has reached its limit and is over. specs are the hooks that there are.
-func (s *State) NextModelStep(now time.Time, r *Run, specs []hook.Spec) (ModelStep, bool) {
-	if r.MaxSteps > 0 && r.Step >= r.MaxSteps {
-		text := fmt.Sprintf("Stopped after %d model calls in one turn, the limit of agent %s (limits.maxSteps). Send a message to go on.", r.Step, r.Agent)
-		s.notice(now, s.messageID(r)+".limit", text)
-		s.Fail(now, r, text, true)
-		return ModelStep{}, false
+// AtLimit ends a run that has made as many model calls as it may. It reports whether
+// that is so.
+func (s *State) AtLimit(now time.Time, r *Run) bool {
+	if r.MaxSteps == 0 || r.Step < r.MaxSteps {
+		return false
 	}
+	text := fmt.Sprintf("Stopped after %d model calls in one turn, the limit of agent %s (limits.maxSteps). Send a message to go on.", r.Step, r.Agent)
+	s.notice(now, s.messageID(r)+".limit", text)
+	s.Fail(now, r, text, true)
+	return true
+}
+
+// NextModelStep returns the input of the run's next model call. specs are the hooks that
+// there are.
+func (s *State) NextModelStep(r *Run, specs []hook.Spec) ModelStep {
 	step := ModelStep{
 		Thread: s.Ref(), Agent: r.Agent, TraceID: s.Turn.Item.TraceID, EventID: s.Turn.Item.ID,
 		MessageID: s.messageID(r), ReplyTo: r.ReplyTo, Step: r.Step + 1, Tools: s.Turn.Tools, Flush: s.Flush(),
@@ -116,7 +122,7 @@ func (s *State) NextModelStep(now time.Time, r *Run, specs []hook.Spec) (ModelSt
 	if r.Next != nil {
 		step.Instructions, step.Model = r.Next.Instructions, r.Next.Model
 	}
-	return step, true
+	return step
 }
 
 // ModelCallHeard goes on with a model call, now that hooks have decided on it. It

@@ -62,7 +62,7 @@ func TestInlineHooksAreAskedByTheStep(t *testing.T) {
 	s := newState()
 	r := begin(t, s, "e1", "hello").Runs[0]
 	inline := []hook.Spec{{Name: "i", Kind: hook.KindInline}}
-	in, _ := s.NextModelStep(t0, r, inline)
+	in := s.NextModelStep(r, inline)
 	require.Equal(t, inline, in.Inline)
 	require.False(t, in.Hold, "what they let pass costs nothing")
 	said := Decision{Outcome: event.Passed, Silent: true}
@@ -78,7 +78,7 @@ func TestInlineHooksAreAskedByTheStep(t *testing.T) {
 	s.CallsHeard(t0, r, *r.Reply.OnCalls)
 	require.False(t, r.Decided())
 	require.Equal(t, PhaseDone, r.Phase)
-	in, _ = s.NextModelStep(t0, r, append(inline, watch...))
+	in = s.NextModelStep(r, append(inline, watch...))
 	require.Empty(t, in.Inline, "beside others they are asked with these")
 	require.True(t, in.Hold)
 }

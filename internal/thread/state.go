@@ -92,9 +92,24 @@ type FailedItem struct {
 	event.Item
 	Options
 
-	// Hooked and Replaced are as in [Queued].
+	// Origin, Hooked and Replaced are as in [Queued].
+	Origin   *Origin         `json:"origin,omitempty"`
 	Hooked   bool            `json:"hooked,omitempty"`
 	Replaced json.RawMessage `json:"replaced,omitempty"`
+}
+
+// as is the same with its item changed.
+func (q Queued) as(it event.Item) Queued {
+	q.Item = it
+	return q
+}
+
+func (q Queued) failed() FailedItem {
+	return FailedItem{Item: q.Item, Options: q.Options, Origin: q.Origin, Hooked: q.Hooked, Replaced: q.Replaced}
+}
+
+func (f FailedItem) queued() Queued {
+	return Queued{Item: f.Item, Options: f.Options, Origin: f.Origin, Hooked: f.Hooked, Replaced: f.Replaced}
 }
 
 // Settled remembers how a tool call that asked for approval was settled.

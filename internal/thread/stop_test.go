@@ -144,7 +144,7 @@ func TestInterruptOfTheLastReply(t *testing.T) {
 	t.Run("S0-24 what hooks have decided before that stands", func(t *testing.T) {
 		s := newState()
 		r := begin(t, s, "e1", "go").Runs[0]
-		in, _ := s.NextModelStep(t0, r, inlineHooks)
+		in := s.NextModelStep(r, inlineHooks)
 		require.NotEmpty(t, in.Inline)
 		s.Flushed(in.Flush)
 		said := replaces("redact", saying(event.Agent, "assistant", "[gone]"))
@@ -300,7 +300,7 @@ func TestEveryPointSurvivesANewRun(t *testing.T) {
 			q, ok := s.NextSteered(t0)
 			require.True(t, ok)
 			s.Asking(s.SeenSteered(q), watch...)
-			s.PutBack(q)
+			s.PutBack(t0, q)
 		},
 		func(t *testing.T, s *State) {
 			q, ok := s.NextSteered(t0)

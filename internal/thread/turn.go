@@ -154,11 +154,12 @@ func (s *State) failItem(now time.Time, why string) {
 		event.Failure{EventID: s.Turn.Item.ID, Error: why, Retryable: true})
 }
 
-// NextSteered takes the next message out of the queue that asks to join the turn.
+// NextSteered takes the next message out of the queue that asks to join the turn. One that
+// says who answers it, or with which tools, waits for a turn of its own.
 func (s *State) NextSteered(now time.Time) (Queued, bool) {
 	s.expire(now)
 	for i, q := range s.Queue {
-		if q.OnBusy != signals.Steer || q.Item.Type != event.TypeMessage {
+		if q.OnBusy != signals.Steer || q.Item.Type != event.TypeMessage || len(q.Agents) > 0 || q.Tools != nil {
 			continue
 		}
 		s.Queue = slices.Delete(s.Queue, i, i+1)
@@ -171,8 +172,9 @@ func (s *State) NextSteered(now time.Time) (Queued, bool) {
 }
 
 // PutBack undoes [State.NextSteered] for a message on which hooks had no time to decide:
-// it waits where it did, behind what has gone ahead of its equals meanwhile.
-func (s *State) PutBack(q Queued) {
+// it waits where it did, behind what has gone ahead of its equals meanwhile, unless it is
+// what was interrupted.
+func (s *State) PutBack(now time.Time, q Queued) {
 	s.joins(q)
 	at := slices.IndexFunc(s.Queue, func(other Queued) bool {
 		return other.Origin == nil && other.OnBusy != signals.Interrupt && other.Item.CreatedAt.After(q.Item.CreatedAt)
@@ -181,6 +183,9 @@ func (s *State) PutBack(q Queued) {
 		at = len(s.Queue)
 	}
 	s.Queue = slices.Insert(s.Queue, at, q)
+	if ctl := s.Turn.Interrupted; ctl != nil && ctl.EventID == q.Item.ID {
+		s.Cancel(now, *ctl)
+	}
 }
 
 // joins forgets that hooks are deciding on a message that asks to join the turn.
@@ -203,7 +208,7 @@ func (s *State) Join(now time.Time, q Queued, d Decision) {
 	if d.Outcome == event.HookFailed {
 		it.Status, it.Error = event.Failed, d.Error
 		s.record(it.ID+".error", event.TypeError, it.TraceID, it.ID, now, event.Failure{EventID: it.ID, Error: d.Error, Retryable: true})
-		s.Failed = keepFailed(append(s.Failed, FailedItem{Item: it, Options: q.Options}))
+		s.Failed = keepFailed(append(s.Failed, q.as(it).failed()))
 		s.outcome(signals.TurnResult{EventID: it.ID, Status: signals.TurnFailed, Error: d.Error})
 		return
 	}
@@ -322,12 +327,17 @@ func (s *State) endItem(now time.Time, out signals.TurnResult) {
 		return
 	case out.Status == signals.TurnFailed:
 		it.Status = event.Failed
-		s.Failed = keepFailed(append(s.Failed, FailedItem{Item: it, Options: t.Options, Hooked: t.Hooked, Replaced: t.Replaced}))
+		s.Failed = keepFailed(append(s.Failed, t.queued(it).failed()))
 		return
 	case t.Outcome == event.Produced:
 		it.Status = event.Overwritten
 	}
 	s.end(it)
+}
+
+// queued is the turn's item as it waits to be processed again.
+func (t *Turn) queued(it event.Item) Queued {
+	return Queued{Item: it, Options: t.Options, Origin: t.Origin, Hooked: t.Hooked, Replaced: t.Replaced}
 }
 
 func (s *State) turnID() string {
