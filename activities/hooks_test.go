@@ -101,6 +101,26 @@ func TestHookResponds(t *testing.T) {
 	require.Equal(t, []hook.Response{{Content: "1"}, {Content: "2", EnqueueAfter: hook.Immediately}}, out.Responses, "S0-17 S0-20")
 }
 
+// TestProcessorsOfTheTypeThatItIs: what hooks have made another type of is shown to none of
+// the processors of the type that it was.
+func TestProcessorsOfTheTypeThatItIs(t *testing.T) {
+	asked := []string{}
+	spy := func(name, typ string) hook.Processor {
+		return hook.Processor{Name: name, EventType: typ, Process: func(context.Context, event.Event, hook.Deps) ([]hook.Produced, error) {
+			asked = append(asked, name)
+			return nil, nil
+		}}
+	}
+	turn := does("turn", func(context.Context, event.MessageEvent, hook.Respond) (event.Event, error) {
+		return event.CustomEvent{Type: "order.placed", ThreadID: ref.ThreadID, Payload: json.RawMessage(`1`)}, nil
+	})
+	w, in := hooked(t, []hook.Hook{turn}, spy("message", event.TypeMessage), spy("order", "order.placed"))
+	out, err := w.runHooks(in)
+	require.NoError(t, err)
+	require.Equal(t, []string{"order"}, asked, "S0-14 S2-33")
+	require.Equal(t, "turn replaced, message passed, order passed", outcomes(out))
+}
+
 // TestPartialAnswers: what those before a failure have said is not lost.
 func TestPartialAnswers(t *testing.T) {
 	attempts := []int{}

@@ -190,7 +190,7 @@ func (c *modelCall) request(ctx context.Context, model string) (llm.Request, err
 
 func (c *modelCall) generate(ctx context.Context, provider llm.Provider, req llm.Request) (thread.ModelReply, error) {
 	a := c.a
-	if c.attempt > 1 {
+	if c.attempt > 1 && !c.in.Quiet {
 		// An attempt before this one may have shown a part of its reply.
 		c.reset(ctx)
 	}

@@ -129,7 +129,7 @@ func TestHookWorkflowByConfiguration(t *testing.T) {
 		require.EventuallyWithT(t, func(now *assert.CollectT) {
 			_, body := r.do(http.MethodGet, "/v1/threads/t1/queue/o1", "")
 			require.Contains(now, body, `"status":"failed"`)
-			require.Contains(now, body, `"error":"hook absent failed: it took longer than its limit of 1s"`)
+			require.Contains(now, body, `"error":"hook absent failed: it took longer than its limit of 1s (workflow `)
 		}, patience, tick)
 	})
 	require.Equal(t, program.ExitOK, r.stop())

@@ -1,6 +1,7 @@
 package hook
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 
@@ -17,8 +18,8 @@ type Response struct {
 	// Content is required.
 	Content string `json:"content"`
 
-	// SenderType defaults to agent, and SenderID to the agent that the event belongs to;
-	// if there is none, to the hook's name.
+	// SenderType defaults to agent, and SenderID to the agent that the event belongs to, or
+	// that would have answered it; if the thread knows none, to the hook's name.
 	SenderID   string          `json:"senderId,omitempty"`
 	SenderType event.CreatedBy `json:"senderType,omitempty"`
 
@@ -72,6 +73,15 @@ type Verdict struct {
 	Responses []Response `json:"responses,omitempty"`
 }
 
+// UnmarshalJSON refuses fields that a verdict does not have: a guard whose answer is
+// misspelled must not let anything pass.
+func (v *Verdict) UnmarshalJSON(raw []byte) error {
+	type plain Verdict // without this method
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	return d.Decode((*plain)(v))
+}
+
 // Context tells a hook about the event that it sees.
 type Context struct {
 	// Hook is the name of the hook or processor.
@@ -88,7 +98,8 @@ type Context struct {
 	// Agent is the current agent, if there is one.
 	Agent string `json:"agent,omitempty"`
 
-	// Attempt counts the runs of this hook on this event, from 1.
+	// Attempt counts this hook's attempts on this event, from 1. A run that was lost with
+	// its worker is repeated under its number, and a retry by hand begins anew at 1.
 	Attempt int `json:"attempt,omitempty"`
 }
 

@@ -55,6 +55,22 @@ func TestContract(t *testing.T) {
 		require.NoError(t, json.Unmarshal([]byte(raw), &got))
 		require.Equal(t, want, got)
 	}
+	for raw, unknown := range map[string]string{
+		`{"response":[{"content":"no"}]}`:             "response",
+		`{"evnt":null}`:                               "evnt",
+		`{"responses":[{"content":"no","sender":1}]}`: "sender",
+	} {
+		var got hook.Verdict
+		require.ErrorContains(t, json.Unmarshal([]byte(raw), &got), `unknown field "`+unknown+`"`, "S0-23 what is misspelled lets nothing pass")
+	}
+}
+
+// TestProducedJSON: what processors make has the field names of what is posted.
+func TestProducedJSON(t *testing.T) {
+	nine := 9
+	raw, err := json.Marshal(hook.Produced{Type: "order.placed", Payload: json.RawMessage(`1`), Priority: &nine, TTL: 7})
+	require.NoError(t, err)
+	require.JSONEq(t, `{"type":"order.placed","payload":1,"priority":9,"ttl":7}`, string(raw), "X16")
 }
 
 func TestVerdictRead(t *testing.T) {

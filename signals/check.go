@@ -96,7 +96,7 @@ func checkTurn(p Post) error {
 
 func checkMessage(threadID string, payload json.RawMessage) error {
 	if len(payload) == 0 {
-		return wrong("payload", "is required: threadId, senderId, senderType and content")
+		return wrong("payload", "is required: an object with senderId, senderType and content")
 	}
 	var m event.NewMessage
 	dec := json.NewDecoder(bytes.NewReader(payload))

@@ -415,6 +415,17 @@ func (q Queue) Find(eventID string) (event.Item, bool) {
 	return event.Item{}, false
 }
 
+// Next returns what is processed next: the first of Items whose time has not run out. The
+// thread marks the others as expired once it comes to them.
+func (q Queue) Next(now time.Time) (event.Item, bool) {
+	for _, it := range q.Items {
+		if it.TTL == 0 || now.Sub(it.CreatedAt) <= time.Duration(it.TTL)*time.Millisecond {
+			return it, true
+		}
+	}
+	return event.Item{}, false
+}
+
 // SetStatus changes the status of a queued event by hand: the payload of update
 // "set_status".
 //

@@ -9,6 +9,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/world"
 )
@@ -76,6 +77,12 @@ func TestHeldOutput(t *testing.T) {
 	t.Run("S0-12 nor with an inline hook", func(t *testing.T) {
 		id := w.Open("watched")
 		d.set(id, "keeper-inline", saying(event.Agent, "3", "x"))
+		heldRedacted(t, w, id, nil)
+	})
+	t.Run("S0-12 nor when the model call is tried again", func(t *testing.T) {
+		id := w.Open("guarded")
+		d.set(id, "keeper", saying(event.Agent, "3", "x"))
+		w.Provider.Fail(llmtest.Drop(4))
 		heldRedacted(t, w, id, nil)
 	})
 	for agent, name := range map[string]string{"guarded": "keeper", "watched": "keeper-inline"} {

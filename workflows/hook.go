@@ -235,7 +235,8 @@ func noVerdict(spec hook.Spec, err error) string {
 	var child *temporal.ChildWorkflowExecutionError
 	if errors.As(err, &child) {
 		if _, late := child.Unwrap().(*temporal.TimeoutError); late { //nolint:errorlint // further down it is that of an activity of its own
-			return fmt.Sprintf("it took longer than its limit of %s", spec.Timeout)
+			return fmt.Sprintf("it took longer than its limit of %s (workflow %s on task queue %s: does a worker of it listen there?)",
+				spec.Timeout, spec.Workflow.Type, spec.Workflow.TaskQueue)
 		}
 	}
 	if errors.Is(err, converter.ErrUnableToDecode) {

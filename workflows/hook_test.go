@@ -225,6 +225,26 @@ func TestProcessors(t *testing.T) {
 	}
 }
 
+// TestOpenFailureKeepsWhatWasChanged: a failure that lets an event pass lets it pass as the
+// hooks before have left it.
+func TestOpenFailureKeepsWhatWasChanged(t *testing.T) {
+	broken := function("broken")
+	broken.MaxAttempts, broken.OnFailure = 1, hook.Open
+	h := newHearing(t, setOf(t, []hook.Hook{function("redact"), broken, function("last")}))
+	h.hook = func(_ thread.HookStep, name string) said {
+		switch name {
+		case "redact":
+			return said{event: message(event.User, "ann", "[gone]")}
+		case "broken":
+			return said{failed: "it broke"}
+		}
+		return said{}
+	}
+	d := h.decide()
+	require.Equal(t, event.Replaced, d.Outcome, "S0-12 S2-35")
+	require.Equal(t, "[gone]", asMessage(t, d.Event))
+}
+
 // TestProcessorOfAnotherType: what a hook has made another type of event of is none of a
 // processor's business, also when that stands in place of the default.
 func TestProcessorOfAnotherType(t *testing.T) {
@@ -278,6 +298,7 @@ func TestHookWorkflowOfTheApplication(t *testing.T) {
 		{"an impossible event", inWorkflow(plain), json.RawMessage(`{"event":{"type":"token"}}`), nil, event.HookFailed, 1, "is not message, tool_call, llm_call or a type of your own"},
 		{"an event of another thread", inWorkflow(plain), json.RawMessage(`{"event":{"type":"note","threadId":"t2","payload":1}}`), nil, event.HookFailed, 1, "threadId"},
 		{"an empty response", inWorkflow(plain), json.RawMessage(`{"responses":[{}]}`), nil, event.HookFailed, 1, "responses[0].content: is required"},
+		{"a misspelled verdict", inWorkflow(plain), json.RawMessage(`{"response":[{"content":"no"}]}`), nil, event.HookFailed, 1, `unknown field "response"`},
 		{"no verdict at all", inWorkflow(plain), "yes", nil, event.HookFailed, 1, "is no verdict"},
 		{"a failure", inWorkflow(plain), nil, errors.New("it broke"), event.HookFailed, 1, "it broke"},
 		{"a failure that is tried again", inWorkflow(func(h *hook.Hook) { h.MaxAttempts = 3 }), nil, errors.New("it broke"), event.HookFailed, 3, "it broke (gave up after 3 attempts)"},
@@ -315,7 +336,7 @@ func TestHookWorkflowThatTakesTooLong(t *testing.T) {
 	(&persons{}).register(h.world)
 	d := h.decide()
 	require.Equal(t, event.HookFailed, d.Outcome)
-	require.Contains(t, d.Error, "it took longer than its limit of 1h0m0s")
+	require.Contains(t, d.Error, "it took longer than its limit of 1h0m0s (workflow ")
 }
 
 func TestHookWorkflowWaitsForDays(t *testing.T) {

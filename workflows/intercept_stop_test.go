@@ -240,6 +240,59 @@ func TestHookWorkflowIsGoneWhenTheThreadHasMoved(t *testing.T) {
 	require.Equal(t, []string{"e1: failed", "e2: passed"}, f.heard())
 }
 
+// TestInterruptEndsTheWholeTurn: whoever interrupts a turn, by its event, without a name or by
+// another message, ends what was made of its event as well.
+func TestInterruptEndsTheWholeTurn(t *testing.T) {
+	for name, stop := range map[string]func(w *world){
+		"by its event": func(w *world) {
+			w.SignalWorkflow(signals.SignalControl, signals.Control{Action: signals.ControlInterrupt, EventID: "e1", By: "ann", Reason: "test"})
+		},
+		"without a name": func(w *world) { w.control(signals.ControlInterrupt) },
+		"by a message": func(w *world) {
+			p := says("e2", "wait")
+			p.OnBusy = signals.Interrupt
+			w.SignalWorkflow(signals.SignalPost, p)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			guard := function("guard", event.TypeMessage)
+			guard.Filter.CreatedBy = []event.CreatedBy{event.User}
+			w := hookedWorld(t, newFakes(t), setOf(t, []hook.Hook{guard}))
+			w.hook = func(in thread.HookStep, _ string) said {
+				if in.EventID != "e1" {
+					return said{}
+				}
+				return said{responses: []hook.Response{{Content: "one", SenderType: event.User}, {Content: "two", SenderType: event.User}, {Content: "three", SenderType: event.User}}}
+			}
+			w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+				if in.EventID == "e2" {
+					return reply(in, "I wait"), nil
+				}
+				return reply(in, "", asks(in.MessageID+"-call")), nil
+			}
+			var turn *answer
+			w.then(func() { turn = w.update(signals.UpdateTurn, says("e1", "go")) })
+			w.then(func() {
+				require.Len(t, w.approvals().Approvals, 1, "the first part of it is being processed")
+				stop(w)
+			})
+			w.then(func() {
+				require.True(t, turn.done)
+				require.Equal(t, signals.TurnInterrupted, turn.result.(signals.TurnResult).Status)
+				require.Equal(t, signals.Idle, w.state().Status)
+			})
+			w.run(workflows.Input{})
+			asked := 0
+			for _, in := range w.models {
+				if in.EventID != "e2" {
+					asked++
+				}
+			}
+			require.Equal(t, 1, asked, "the other parts have none")
+		})
+	}
+}
+
 // TestLostHooks: only hooks that were asked are missed, also when others have come and gone
 // meanwhile.
 func TestLostHooks(t *testing.T) {

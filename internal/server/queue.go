@@ -178,10 +178,10 @@ func (s *server) registerPlace(id, path, summary string, place func(signals.Queu
 func current(q signals.Queue) *event.Item { return q.Processing }
 
 func next(q signals.Queue) *event.Item {
-	if len(q.Items) == 0 {
-		return nil
+	if it, ok := q.Next(time.Now()); ok {
+		return &it
 	}
-	return &q.Items[0]
+	return nil
 }
 
 // queue asks the thread for its queue. The error is a problem document.

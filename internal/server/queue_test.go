@@ -121,7 +121,7 @@ func TestQueue(t *testing.T) {
 	t.Run("S2-45 next", func(t *testing.T) {
 		got := w.call("GET", path+"/next", nil)
 		require.Equal(t, http.StatusOK, got.status, got.text)
-		assert.Equal(t, "e2", got.body["id"])
+		assert.Equal(t, "e5", got.body["id"], "S2-39 e2 is past its ttl")
 	})
 	t.Run("unknown event", func(t *testing.T) {
 		got := w.call("GET", path+"/e0", nil)

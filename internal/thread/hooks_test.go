@@ -194,6 +194,16 @@ func TestHeldReply(t *testing.T) {
 	}
 }
 
+// TestStatusOfTurnedItem: what hooks have made an event of another type of is overwritten by
+// that.
+func TestStatusOfTurnedItem(t *testing.T) {
+	s := newState()
+	arrive(t, s, signals.Post{ID: "e1", Type: "deploy", Payload: []byte(`{}`)})
+	s.Enter(t0, replaces("h", saying(event.System, "h", "deploy?")))
+	s.End(t0)
+	require.Equal(t, event.Overwritten, s.Ended[0].Status, "S0-14 S2-37")
+}
+
 func TestReplyHeard(t *testing.T) {
 	t.Run("S0-28 the thread writes the end of a reply that hooks may see", func(t *testing.T) {
 		s := newState()
@@ -246,7 +256,7 @@ func TestReplyHeard(t *testing.T) {
 		require.Equal(t, []string{"instead"}, contents(t, s))
 		require.Equal(t, signals.TurnCompleted, s.End(t0).Status)
 	})
-	t.Run("S0-14 what became another event is processed as such, and not hooked again", func(t *testing.T) {
+	t.Run("S0-14 S0-24 what became another event is processed as such, and not hooked again", func(t *testing.T) {
 		s := newState()
 		r := begin(t, s, "e1", "hello").Runs[0]
 		reply(t, s, r, watch, "hi")

@@ -152,6 +152,80 @@ func TestRetriedMadeItemStaysMade(t *testing.T) {
 	}
 }
 
+// TestRetryKeepsOptions: who may answer, and with which tools, holds for a retry, too.
+func TestRetryKeepsOptions(t *testing.T) {
+	by := func(st event.Status) func(*State) {
+		return func(s *State) {
+			_, interrupt, err := s.SetStatus(t0, setTo("e1", st))
+			require.NoError(t, err)
+			if interrupt {
+				s.Interrupt(signals.Control{})
+				s.StopRun(t0, s.Turn.Runs[0])
+				s.End(t0)
+			}
+		}
+	}
+	fails := func(s *State) {
+		s.Fail(t0, s.Turn.Runs[0], "it broke", true)
+		s.End(t0)
+	}
+	for name, ways := range map[string][]func(*State){
+		"S2-17 S2-25 it failed":                            {fails, by(event.Pending)},
+		"S2-17 S2-25 it was set to failed":                 {by(event.Failed), by(event.Pending)},
+		"S2-17 S2-25 it was set to pending":                {by(event.Pending)},
+		"S2-17 S2-25 it was set to failed while it waited": {by(event.Pending), by(event.Failed), by(event.Pending)},
+		"S2-17 S2-25 it failed twice":                      {fails, by(event.Pending), func(s *State) { next(t, s); s.Enter(t0, pass); fails(s) }, by(event.Pending)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newState()
+			p := says("e1", "hello")
+			p.Agents, p.Tools = []string{"bob"}, &[]string{"note"}
+			arrive(t, s, p)
+			s.Enter(t0, replaces("h", saying(event.User, "ann", "good day")))
+			for _, way := range ways {
+				way(s)
+				s = copied(t, s)
+			}
+			turn := next(t, s)
+			require.Equal(t, "e1", turn.Item.ID)
+			require.Equal(t, Options{Agents: []string{"bob"}, Tools: &[]string{"note"}}, turn.Options)
+			d, seen := turn.SeenBefore()
+			require.True(t, seen, "S0-24 what hooks have decided stands")
+			require.Equal(t, event.Replaced, d.Outcome)
+			s.Enter(t0, d)
+			require.Equal(t, "bob", turn.Runs[0].Agent)
+			require.Equal(t, &[]string{"note"}, s.NextModelStep(turn.Runs[0], nil).Tools)
+		})
+	}
+	t.Run("S2-25 a message failed that was to join a turn", func(t *testing.T) {
+		s := newState()
+		begin(t, s, "e1", "hello")
+		p := says("e2", "and mind the gap")
+		p.OnBusy = signals.Steer
+		post(t, s, p)
+		q, _ := s.NextSteered(t0)
+		s.Join(t0, q, refuses("h", "no"))
+		require.Equal(t, "e2", s.Failed[0].ID)
+		require.False(t, s.Failed[0].Hooked, "hooks are asked anew")
+	})
+}
+
+// TestParentOfMadeItems: what was made of a reply or a result follows from that.
+func TestParentOfMadeItems(t *testing.T) {
+	s, r := called(t, runs("c1"))
+	s.CallsHeard(t0, r, pass)
+	s.CallRan(r.Calls[0], ToolReply{ToolCallID: "c1", Status: "succeeded"})
+	s.ResultHeard(t0, r, r.Calls[0], produces("p", hook.NewProduced("note.taken", 1)))
+	require.Equal(t, "c1.result", s.Queue[0].Item.ParentEventID, "S2-41")
+
+	s = newState()
+	r = begin(t, s, "e1", "hello").Runs[0]
+	reply(t, s, r, watch, "hi")
+	s.ReplyHeard(t0, r, answers("guard", "instead"))
+	require.Equal(t, "e1.0.1", s.Queue[0].Item.ParentEventID, "S2-41")
+	require.Equal(t, "e1", s.Queue[0].Item.TraceID, "S2-40")
+}
+
 func TestLifeOfMadeItem(t *testing.T) {
 	s := newState()
 	arrive(t, s, says("e1", "hello"))

@@ -184,6 +184,7 @@ func (s *State) expire(now time.Time) {
 	for _, q := range s.Queue {
 		it := q.Item
 		if it.TTL > 0 && now.Sub(it.CreatedAt) > time.Duration(it.TTL)*time.Millisecond {
+			// Its message is not stored: agents would be shown it.
 			detail := fmt.Sprintf("event %s waited longer than its ttl of %d ms", it.ID, it.TTL)
 			s.record(it.ID+".expired", event.TypeStatus, it.TraceID, it.ID, now, event.StatusChange{Status: string(event.Expired), Detail: detail})
 			s.outcome(signals.TurnResult{EventID: it.ID, Status: signals.TurnExpired, Error: detail})

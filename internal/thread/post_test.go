@@ -249,6 +249,7 @@ func TestExpiry(t *testing.T) {
 	require.True(t, known)
 	require.Equal(t, signals.TurnExpired, out.Status)
 	require.Equal(t, []string{"none"}, ids(s.Ordered()))
+	require.Empty(t, pending(s, event.TypeMessage), "S2-39 no agent is shown it")
 }
 
 func TestReject(t *testing.T) {

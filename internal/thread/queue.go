@@ -55,7 +55,7 @@ func (s *State) CheckSetStatus(c signals.SetStatus) error {
 	it, ok := s.QueueView().Find(c.EventID)
 	switch {
 	case !ok:
-		return &event.FieldError{Field: "eventId", Problem: fmt.Sprintf("%q is neither queued nor among the events that ended last; its records are in the store", c.EventID)}
+		return &event.FieldError{Field: "eventId", Problem: fmt.Sprintf("%q is neither queued nor among the events that ended last; if it ever came, its records are in the store", c.EventID)}
 	case it.Status == c.Status:
 		return &event.FieldError{Field: "status", Problem: fmt.Sprintf("of event %q is %s already", c.EventID, c.Status)}
 	case it.Status != event.Pending && it.Status != event.Processing && it.Status != event.Failed:

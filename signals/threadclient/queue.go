@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
@@ -110,13 +111,12 @@ func (c *Client) Processing(ctx context.Context, threadID string) (event.Item, b
 }
 
 // Next asks a thread for the event that it will process next: of those that wait, the
-// one of the highest priority that came first. If none waits it returns false.
+// one of the highest priority that came first and whose time has not run out. If none
+// waits it returns false.
 func (c *Client) Next(ctx context.Context, threadID string) (event.Item, bool, error) {
 	q, err := c.Queue(ctx, threadID)
-	if err != nil || len(q.Items) == 0 {
-		return event.Item{}, false, err
-	}
-	return q.Items[0], true, nil
+	it, ok := q.Next(time.Now())
+	return it, ok, err
 }
 
 // SetStatus changes the status of a queued event by hand, and returns the event as it

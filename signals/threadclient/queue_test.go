@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
@@ -67,6 +68,21 @@ func TestQueueIsInspected(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, ok)
 		require.Equal(t, fullQueue.Items[0], item)
+	})
+	t.Run("S2-39 S2-45 what is past its ttl does not come next", func(t *testing.T) {
+		late := fullQueue.Items[0]
+		late.ID, late.TTL, late.CreatedAt = "late", 1, time.Now().Add(-time.Minute)
+		soon := late
+		soon.ID, soon.TTL = "soon", time.Hour.Milliseconds()
+		c, _ := queueClient(t, signals.Queue{Items: []event.Item{late, soon}})
+		item, ok, err := c.Next(ctx, "t1")
+		require.NoError(t, err)
+		require.True(t, ok)
+		require.Equal(t, "soon", item.ID)
+		c, _ = queueClient(t, signals.Queue{Items: []event.Item{late}})
+		_, ok, err = c.Next(ctx, "t1")
+		require.NoError(t, err)
+		require.False(t, ok)
 	})
 	t.Run("S2-16 one event, whatever its status", func(t *testing.T) {
 		c, _ := queueClient(t, fullQueue)

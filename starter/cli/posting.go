@@ -43,7 +43,7 @@ func (p *posting) apply(thread string, agents []string, post *signals.Post) erro
 		post.ID = p.id
 	}
 	if p.ttl < 0 || p.ttl != p.ttl.Truncate(time.Millisecond) {
-		return usagef("--ttl is %s, must be a number of milliseconds, 0 or more", p.ttl)
+		return usagef("--ttl is %s, must be whole milliseconds, 0 or more, such as 90s", p.ttl)
 	}
 	if p.noTools && len(p.tools) > 0 {
 		return usagef("--no-tools and --tool exclude each other")
