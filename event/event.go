@@ -19,6 +19,9 @@ const (
 	// TypeRejected is the audit record of a signal that failed validation.
 	TypeRejected = "rejected"
 
+	// TypeTask is the record of a background task: that it runs, and how it ended.
+	TypeTask = "task"
+
 	// TypeHook is the record of what hooks and processors decided on an event.
 	TypeHook = "hook"
 
@@ -37,7 +40,7 @@ const (
 func Reserved(typ string) bool {
 	switch typ {
 	case TypeLLMCall, TypeToolCall, TypeApprovalRequest, TypeApproval, TypeStatus, TypeFinal,
-		TypeError, TypeRejected, TypeHook, TypeToken:
+		TypeError, TypeRejected, TypeHook, TypeToken, TypeEnv, TypeTask:
 		return true
 	}
 	return false
@@ -50,8 +53,8 @@ const BackgroundPriority = -100
 func Background(typ string) bool { return typ == TypeRAGIngest || typ == TypeEntityExtract }
 
 // Event is what hooks, processors and default processing see. It is a closed union
-// of [MessageEvent] and [ToolCallEvent], and, beyond those, of [LLMCallEvent] and
-// [CustomEvent].
+// of [MessageEvent] and [ToolCallEvent], and, beyond those, of [LLMCallEvent],
+// [EnvEvent] and [CustomEvent].
 type Event interface {
 	// EventType is the discriminator "type" of the JSON form.
 	EventType() string
@@ -147,8 +150,9 @@ func (e LLMCallEvent) MarshalJSON() ([]byte, error) {
 // agent.
 func Unmarshal(data []byte) (Event, error) {
 	var head struct {
-		Type      string    `json:"type"`
-		CreatedBy CreatedBy `json:"createdBy"`
+		Type      string          `json:"type"`
+		CreatedBy CreatedBy       `json:"createdBy"`
+		Timestamp json.RawMessage `json:"timestamp"`
 	}
 	if err := json.Unmarshal(data, &head); err != nil {
 		return nil, fmt.Errorf("reading an event: %w", err)
@@ -174,6 +178,10 @@ func Unmarshal(data []byte) (Event, error) {
 	}
 	if head.Type == "" || Reserved(head.Type) {
 		return nil, &FieldError{"type", fmt.Sprintf("%q is not message, tool_call, llm_call or a type of your own", head.Type)}
+	}
+	if len(head.Timestamp) > 0 {
+		// A custom event has no time of its own.
+		return decode[EnvEvent](data, head.Type)
 	}
 	return decode[CustomEvent](data, head.Type)
 }

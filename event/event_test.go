@@ -326,7 +326,7 @@ func TestAgentEventExtensions(t *testing.T) {
 
 func TestToolEvents(t *testing.T) {
 	x := event.NewExecutionContext(context.Background(), "trace")
-	t.Run("S1-16 S1-17 progress: the type wins, every other field is kept", func(t *testing.T) {
+	t.Run("S1-16 S1-17 X1 progress: the type wins, every other field is kept", func(t *testing.T) {
 		in := event.ToolEvent{Type: event.ToolProgress, ToolName: "sh", Data: json.RawMessage(`{"type":"progress"}`)}
 		require.Equal(t, `{"type":"progress","toolName":"sh","data":{"type":"progress"}}`, asJSON(t, in))
 		out := x.AdaptToolEvent(in)

@@ -43,11 +43,29 @@ type Item struct {
 	CreatedAt     time.Time `json:"createdAt"`
 	UpdatedAt     time.Time `json:"updatedAt"`
 
+	// Timestamp and Metadata are those of an [EnvEvent]: see [Item.Env].
+	Timestamp int64           `json:"timestamp,omitempty"`
+	Metadata  json.RawMessage `json:"metadata,omitempty"`
+
 	// Attempt counts how often a failed item was retried by hand.
 	Attempt int `json:"attempt,omitempty"`
 
 	// Error says why the item failed.
 	Error string `json:"error,omitempty"`
+}
+
+// Env returns the item as an environment event, if it is one.
+func (it Item) Env() (EnvEvent, bool) {
+	if len(it.Metadata) == 0 {
+		return EnvEvent{}, false
+	}
+	e := EnvEvent{ID: it.ID, Type: it.Type, Timestamp: it.Timestamp, Payload: it.Payload}
+	// It was checked when it was published.
+	_ = json.Unmarshal(it.Metadata, &e.Metadata)
+	if len(e.Payload) == 0 {
+		e.Payload = json.RawMessage("null")
+	}
+	return e, true
 }
 
 // Record is an event as stored.
@@ -175,6 +193,10 @@ const (
 	StatusInterrupted = "interrupted"
 	StatusClosed      = "closed"
 	StatusRetried     = "retried"
+	StatusUpdated     = "updated"
+
+	// StatusUnmatched: no rule matched an environment event.
+	StatusUnmatched = "unmatched"
 
 	// StatusIntercepted: hooks or processors have decided on an event.
 	StatusIntercepted = "intercepted"
@@ -236,6 +258,9 @@ type Interception struct {
 	// Custom is the event that holds in place of the stored one, when that is neither
 	// of the above.
 	Custom *CustomEvent `json:"custom,omitempty"`
+
+	// Env is the environment event that holds in place of the stored one.
+	Env *EnvEvent `json:"env,omitempty"`
 
 	// Produced are the ids of the events that were queued instead.
 	Produced []string `json:"produced,omitempty"`

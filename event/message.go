@@ -80,6 +80,10 @@ type Message struct {
 	Role    string `json:"role"`
 	Content string `json:"content"`
 
+	// Parts are the pieces of text that Content is made of, when a model is shown them
+	// one by one. Content then is all of them, a line each.
+	Parts []Part `json:"parts,omitempty"`
+
 	// ToolCalls are the calls that an agent's reply asks for.
 	ToolCalls []ToolCall `json:"toolCalls,omitempty"`
 
@@ -106,6 +110,25 @@ type Message struct {
 	Truncated bool `json:"truncated,omitempty"`
 
 	Metadata map[string]any `json:"metadata,omitempty"`
+}
+
+// Part is a piece of a message, in OpenAI's shape.
+type Part struct {
+	// Type is "text".
+	Type string `json:"type"`
+	Text string `json:"text"`
+}
+
+// PartText is the type of a [Part] of text.
+const PartText = "text"
+
+// TextParts makes parts of text.
+func TextParts(texts ...string) []Part {
+	out := make([]Part, len(texts))
+	for i, text := range texts {
+		out[i] = Part{Type: PartText, Text: text}
+	}
+	return out
 }
 
 // The roles of a message, as models name them.

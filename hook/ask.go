@@ -163,6 +163,13 @@ func (p Produced) whole(of event.Event) (Produced, error) {
 	case !json.Valid(p.Payload):
 		return p, &event.FieldError{Field: "payload", Problem: "is not valid JSON"}
 	}
+	if p.Metadata != nil {
+		made := event.EnvEvent{Type: p.Type, Metadata: *p.Metadata, Payload: p.Payload}
+		if to := made.Metadata.TriggerSessionID; to != "" && to != threadOf(of) {
+			return p, &event.FieldError{Field: "metadata.trigger_session_id", Problem: fmt.Sprintf("is %q, but the event's is %q", to, threadOf(of))}
+		}
+		return p, made.Validate()
+	}
 	if p.Type != event.TypeMessage {
 		return p, nil
 	}
@@ -194,6 +201,8 @@ func threadOf(e event.Event) string {
 		return e.ThreadID
 	case event.CustomEvent:
 		return e.ThreadID
+	case event.EnvEvent:
+		return e.Metadata.TriggerSessionID
 	}
 	return ""
 }
@@ -228,6 +237,14 @@ func checkReplacement(seen, got event.Event) error {
 			return &event.FieldError{Field: "type", Problem: fmt.Sprintf("%q is not a type of your own", got.Type)}
 		}
 		return nil
+	case event.EnvEvent:
+		if wasLLM {
+			break
+		}
+		if was, ok := seen.(event.EnvEvent); ok && was.ID != got.ID {
+			return &event.FieldError{Field: "id", Problem: fmt.Sprintf("is %q, but the event's is %q", got.ID, was.ID)}
+		}
+		return got.Validate()
 	}
 	return &event.FieldError{Field: "type", Problem: fmt.Sprintf("an llm_call cannot become a %s; respond instead", got.EventType())}
 }

@@ -120,6 +120,11 @@ func OnCustom(name, typ string, f func(ctx context.Context, e event.CustomEvent,
 	return on(name, typ, f)
 }
 
+// OnEnv makes a hook for environment events of a type or, with a * behind it, of several.
+func OnEnv(name, typ string, f func(ctx context.Context, e event.EnvEvent, respond Respond) (event.Event, error)) Hook {
+	return on(name, typ, f)
+}
+
 func on[E event.Event](name, typ string, f func(context.Context, E, Respond) (event.Event, error)) Hook {
 	h := Hook{Name: name, Filter: Filter{Types: []string{typ}}}
 	if f == nil {

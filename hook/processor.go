@@ -57,6 +57,10 @@ type Produced struct {
 
 	// TTL in milliseconds: an event that still waits then is expired. 0 = no limit.
 	TTL int64 `json:"ttl,omitempty"`
+
+	// Metadata makes it an environment event, which rules route; its time is that of its
+	// making.
+	Metadata *event.EnvMetadata `json:"metadata,omitempty"`
 }
 
 // Message makes the [Produced] of a message.
@@ -74,7 +78,8 @@ func NewProduced(typ string, payload any) Produced {
 	return Produced{Type: typ, Payload: raw}
 }
 
-// Process makes a processor for events of a type of your own, with their payload read
+// Process makes a processor for events of a type of your own, custom or of the
+// environment, with their payload read
 // into T. A payload that does not fit T is a failure; none at all leaves T as it is.
 func Process[T any](typ string, f func(ctx context.Context, payload T, deps Deps) ([]Produced, error)) Processor {
 	p := Processor{EventType: typ}
@@ -82,19 +87,29 @@ func Process[T any](typ string, f func(ctx context.Context, payload T, deps Deps
 		return p // which does not validate
 	}
 	p.Process = func(ctx context.Context, e event.Event, deps Deps) ([]Produced, error) {
-		custom, ok := e.(event.CustomEvent)
+		raw, ok := payloadOf(e)
 		if !ok {
 			return nil, fmt.Errorf("a %s event has no payload of your own", e.EventType())
 		}
 		var payload T
-		if len(custom.Payload) > 0 {
-			if err := json.Unmarshal(custom.Payload, &payload); err != nil {
+		if len(raw) > 0 {
+			if err := json.Unmarshal(raw, &payload); err != nil {
 				return nil, fmt.Errorf("reading the payload of a %s event: %w", typ, err)
 			}
 		}
 		return f(ctx, payload, deps)
 	}
 	return p
+}
+
+func payloadOf(e event.Event) (json.RawMessage, bool) {
+	switch e := e.(type) {
+	case event.CustomEvent:
+		return e.Payload, true
+	case event.EnvEvent:
+		return e.Payload, true
+	}
+	return nil, false
 }
 
 // Validate reports the first field that is missing or out of bounds.

@@ -44,6 +44,10 @@ type Message struct {
 	Role    string
 	Content string
 
+	// Parts are the texts that a user's Content is made of, a line each, for providers
+	// that take messages in parts. Others show the Content.
+	Parts []string
+
 	// Name tells participants of one role apart, where the provider can show it.
 	Name string
 

@@ -37,6 +37,9 @@ func CheckPost(threadID string, p Post) error {
 	if len(p.Payload) > MaxPayload {
 		return wrong("payload", "is %d bytes, at most %d are taken; put large data elsewhere and refer to it", len(p.Payload), MaxPayload)
 	}
+	if len(p.Payload)+len(p.Metadata) > MaxPayload {
+		return wrong("metadata", "is %d bytes, at most %d are taken together with the payload", len(p.Metadata), MaxPayload)
+	}
 	if p.TTL < 0 || p.TTL > MaxTTL {
 		return wrong("ttl", "must be 0 to %d (milliseconds; 0 = no limit)", MaxTTL)
 	}
@@ -51,6 +54,9 @@ func CheckPost(threadID string, p Post) error {
 	}
 	switch p.Type {
 	case "", event.TypeMessage:
+		if p.IsEnv() {
+			return wrong("metadata", "and timestamp are those of environment events, whose type is required; a message has its metadata in its payload")
+		}
 		return checkMessage(threadID, p.Payload)
 	case event.TypeToken:
 		return wrong("type", "tokens are never queued; they go to the live stream")
@@ -60,6 +66,9 @@ func CheckPost(threadID string, p Post) error {
 	}
 	if err := checkWord("type", p.Type); err != nil {
 		return err
+	}
+	if p.IsEnv() {
+		return checkEnv(threadID, p)
 	}
 	if len(p.Payload) > 0 && !json.Valid(p.Payload) {
 		return wrong("payload", "is not valid JSON")

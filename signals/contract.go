@@ -25,6 +25,9 @@ const (
 	ActivityNotify    = "notify"
 	ActivityRunHooks  = "run_hooks"
 	ActivityPlanCalls = "plan_calls"
+
+	// ActivityHandleEvent runs the function of a rule.
+	ActivityHandleEvent = "handle_event"
 )
 
 // DefaultTaskQueue is where threads run unless configured otherwise.
@@ -76,10 +79,11 @@ const (
 	StatusClosed = "closed"
 )
 
-// MemoTitle and MemoAgents are the fields of a thread's memo.
+// Fields of a thread's memo. The thread of a sub-agent names the one that it works for.
 const (
 	MemoTitle  = "title"
 	MemoAgents = "agents"
+	MemoParent = "parent"
 )
 
 // MaxPayload is the largest payload of a post, in bytes. Temporal itself refuses
@@ -164,6 +168,11 @@ type Post struct {
 
 	// Type is "message" (the default) or another type of event.
 	Type string `json:"type,omitempty"`
+
+	// Timestamp, in milliseconds since 1970, and Metadata make the post an environment
+	// event: see [EnvPost]. With either, the other has a default: now, and {}.
+	Timestamp int64           `json:"timestamp,omitempty"`
+	Metadata  json.RawMessage `json:"metadata,omitempty"`
 
 	// Payload of a message is an event.NewMessage; of other types, any JSON.
 	Payload json.RawMessage `json:"payload"`
@@ -297,6 +306,9 @@ const (
 	// TurnUnanswered: no agent was addressed.
 	TurnUnanswered TurnStatus = "unanswered"
 
+	// TurnHeld: a rule holds the event back. What follows from it is a turn of its own.
+	TurnHeld TurnStatus = "held"
+
 	// TurnContinues is not an end: the thread has moved to a new run, and the caller
 	// asks again with the same event id. [Client.Turn] does.
 	TurnContinues TurnStatus = "continues"
@@ -339,12 +351,31 @@ type State struct {
 	QueueLength int             `json:"queueLength"`
 	Approvals   int             `json:"approvals"`
 
+	// Tasks counts the background tasks that run.
+	Tasks int `json:"tasks,omitempty"`
+
+	// Held are events that rules hold back, by debounce or throttle.
+	Held []HeldEvents `json:"held,omitempty"`
+
+	// Parent is the thread for which this one works, if it is that of a sub-agent.
+	Parent string `json:"parent,omitempty"`
+
 	// Failed are the events that failed and can be retried, the newest last.
 	Failed []event.Item `json:"failed,omitempty"`
 	Usage  event.Usage  `json:"usage"`
 
 	// HistoryEvents is the length of the workflow's current run.
 	HistoryEvents int `json:"historyEvents"`
+}
+
+// HeldEvents are the events that one rule holds back.
+type HeldEvents struct {
+	Rule string `json:"rule"`
+
+	// Count is how many there are, EventID the last of them.
+	Count   int       `json:"count"`
+	EventID string    `json:"eventId,omitempty"`
+	Until   time.Time `json:"until"`
 }
 
 // TurnState describes the turn in progress.
@@ -382,6 +413,9 @@ type RunState struct {
 
 	// Tools of the calls that have no result yet.
 	Tools []string `json:"tools,omitempty"`
+
+	// Threads of the sub-agents that the run waits for.
+	Threads []string `json:"threads,omitempty"`
 }
 
 // Queue answers query "queue".

@@ -175,4 +175,7 @@ const (
 	ToolDenied      ToolStatus = "denied"
 	ToolInterrupted ToolStatus = "interrupted"
 	ToolUnknown     ToolStatus = "unknown"
+
+	// ToolPending: the call goes on as a background task that is completed from outside.
+	ToolPending ToolStatus = "pending"
 )

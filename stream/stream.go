@@ -57,6 +57,10 @@ type Entry struct {
 	// Event is a piece: thought, stream, tool_progress or reset.
 	Event *event.AgentEvent `json:"event,omitempty"`
 
+	// Begins marks the first piece of an attempt to produce a message. It may come again,
+	// when pieces were lost.
+	Begins bool `json:"begins,omitempty"`
+
 	// Stored is set instead of Event: all records up to this Seq are in the store.
 	Stored int64 `json:"stored,omitempty"`
 }

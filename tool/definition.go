@@ -13,7 +13,11 @@ const (
 	DefaultTimeout     = 2 * time.Minute
 	DefaultMaxAttempts = 3
 
+	// DefaultDeadline is that of background tasks.
+	DefaultDeadline = 24 * time.Hour
+
 	maxTimeout  = 24 * time.Hour
+	maxDeadline = 365 * 24 * time.Hour
 	maxAttempts = 100
 )
 
@@ -23,8 +27,14 @@ var nameForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 // tool is idempotent, so it comes back as such; a tool that is not idempotent has
 // one attempt.
 func (d Definition) WithDefaults() Definition {
+	if d.Deadline == 0 {
+		d.Deadline = DefaultDeadline
+	}
 	if d.Timeout == 0 {
 		d.Timeout = DefaultTimeout
+		if d.Background {
+			d.Timeout = min(d.Deadline, maxTimeout)
+		}
 	}
 	if d.Quick {
 		d.Idempotent = true
@@ -49,6 +59,11 @@ func (d Definition) Validate() error {
 	case d.Timeout < 0 || d.Timeout > maxTimeout:
 		return fmt.Errorf("tool %q: timeout is %s, must be positive and at most %s (or 0 for the default, %s)",
 			d.Name, d.Timeout, maxTimeout, DefaultTimeout)
+	case d.Deadline < 0 || d.Deadline > maxDeadline:
+		return fmt.Errorf("tool %q: deadline is %s, must be positive and at most %s (or 0 for the default, %s)",
+			d.Name, d.Deadline, maxDeadline, DefaultDeadline)
+	case d.Background && d.Quick:
+		return fmt.Errorf("tool %q: background and quick exclude each other: a quick tool is not worth a task", d.Name)
 	case d.MaxAttempts < 0 || d.MaxAttempts > maxAttempts:
 		return fmt.Errorf("tool %q: maxAttempts is %d, must be 1 to %d (or 0 for the default, %d)",
 			d.Name, d.MaxAttempts, maxAttempts, DefaultMaxAttempts)

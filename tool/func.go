@@ -98,6 +98,26 @@ func Quick() Option {
 	return func(c *config) { c.definition.Quick, c.definition.Idempotent = true, true }
 }
 
+// Background says that a call returns at once, and runs as a background task.
+func Background() Option {
+	return func(c *config) { c.definition.Background = true }
+}
+
+// Deadline bounds a background task in all. Default 24 hours.
+func Deadline(d time.Duration) Option {
+	return func(c *config) {
+		if d <= 0 {
+			c.problems = append(c.problems, fmt.Errorf("deadline is %s, must be positive", d))
+		}
+		c.definition.Deadline = d
+	}
+}
+
+// Detached says that a background task goes on when its thread is closed.
+func Detached() Option {
+	return func(c *config) { c.definition.Detached = true }
+}
+
 // NeedsApproval asks a person before each run, with the reason why.
 func NeedsApproval(reason string) Option {
 	return func(c *config) { c.definition.NeedsApproval, c.definition.ApprovalReason = true, reason }

@@ -41,6 +41,19 @@ type Definition struct {
 	// process, and is idempotent. It then runs as a local activity.
 	Quick bool
 
+	// Background says that a call returns at once, with the id of a background task in
+	// which the tool runs. The thread's agent is told when it has ended: by the event
+	// background_task.completed or background_task.failed. Such a tool is not quick.
+	Background bool
+
+	// Deadline bounds a background task in all, with what is completed from outside; then
+	// it fails. Default 24 hours, at most 365 days. A background run of the tool itself is
+	// bounded by Timeout, whose default then is Deadline, at most a day.
+	Deadline time.Duration
+
+	// Detached says that a background task goes on when its thread is closed.
+	Detached bool
+
 	// NeedsApproval asks a person before each run, unless the agent's policy says
 	// otherwise. ApprovalReason tells that person why.
 	NeedsApproval  bool
@@ -58,6 +71,9 @@ type Call struct {
 	Namespace string
 	ThreadID  string
 	Agent     string
+
+	// TaskID is the id of the background task that the run is, if it is one.
+	TaskID string
 
 	// Attempt counts from 1.
 	Attempt int
@@ -82,6 +98,11 @@ type Result struct {
 	// Details is kept in the tool log and never shown to the model.
 	Details map[string]any
 }
+
+// ErrPending is what a tool returns that runs as a background task, when the work goes on
+// elsewhere: the task is completed from outside, by its id (Call.TaskID), or fails at its
+// deadline. In the foreground it is a failure.
+var ErrPending = errors.New("the work goes on elsewhere, but this call does not run as a background task: set Background")
 
 // Retryable marks an error of an idempotent tool as one that running again may
 // mend.

@@ -30,6 +30,8 @@ type QueueItem struct {
 	Namespace     string          `json:"namespace"`
 	CreatedAt     time.Time       `json:"createdAt"`
 	UpdatedAt     time.Time       `json:"updatedAt"`
+	Timestamp     int64           `json:"timestamp,omitempty" doc:"Of an environment event: when it happened, in milliseconds since 1970"`
+	Metadata      json.RawMessage `json:"metadata,omitempty" doc:"Of an environment event: what it is about"`
 	Attempt       int             `json:"attempt,omitempty" doc:"How often it was retried by hand"`
 	Error         string          `json:"error,omitempty" doc:"Why it failed, was expired, or was given its status by hand"`
 }

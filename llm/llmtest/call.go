@@ -28,20 +28,27 @@ type call struct {
 }
 
 type wireRequest struct {
-	Model    string `json:"model"`
-	Stream   bool   `json:"stream"`
-	Messages []struct {
-		Role       string          `json:"role"`
-		Content    json.RawMessage `json:"content"`
-		ToolCallID string          `json:"tool_call_id"`
-		ToolCalls  []struct {
-			ID       string         `json:"id"`
-			Function event.Function `json:"function"`
-		} `json:"tool_calls"`
-	} `json:"messages"`
+	Model         string        `json:"model"`
+	Stream        bool          `json:"stream"`
+	Messages      []wireMessage `json:"messages"`
 	StreamOptions struct {
 		IncludeUsage bool `json:"include_usage"`
 	} `json:"stream_options"`
+}
+
+type wireMessage struct {
+	Role       string          `json:"role"`
+	Content    json.RawMessage `json:"content"`
+	ToolCallID string          `json:"tool_call_id"`
+	ToolCalls  []struct {
+		ID       string         `json:"id"`
+		Function event.Function `json:"function"`
+	} `json:"tool_calls"`
+}
+
+type wirePart struct {
+	Type string `json:"type"`
+	Text string `json:"text"`
 }
 
 func (q wireRequest) request() llm.Request {
@@ -56,20 +63,19 @@ func (q wireRequest) request() llm.Request {
 	return out
 }
 
-// contentText reads a content: a string or a list of parts.
+// contentText reads a content: a string or a list of parts, which is a line for each.
 func contentText(raw json.RawMessage) string {
 	var s string
 	if json.Unmarshal(raw, &s) == nil {
 		return s
 	}
-	var parts []struct {
-		Text string `json:"text"`
-	}
+	var parts []wirePart
 	_ = json.Unmarshal(raw, &parts) // what is neither has no text
-	for _, p := range parts {
-		s += p.Text
+	texts := make([]string, len(parts))
+	for i, p := range parts {
+		texts[i] = p.Text
 	}
-	return s
+	return strings.Join(texts, "\n")
 }
 
 // gone ends a call whose client or server has gone away, or that a fault ended.
@@ -85,14 +91,15 @@ func (c *call) serve(w http.ResponseWriter, r *http.Request, body []byte) {
 	}()
 	c.w, c.r = w, r
 	if err := json.Unmarshal(body, &c.request); err != nil || c.request.Model == "" {
-		c.fault = Fault{kind: answer, status: http.StatusBadRequest, code: "invalid_request_error", message: "the body is not a request with a model"}
+		c.fault = invalid("the body is not a request with a model")
+	} else if problem := c.request.problem(); problem != "" && c.fault.kind != answer {
+		c.fault = invalid(problem)
 	}
 	if c.fault.kind == answer {
 		c.refuse()
 		return
 	}
-	req := c.request.request()
-	reply := script.Run(req, true)
+	reply := script.Run(c.scripted(c.request.request()), true)
 	for i := range reply.Calls { // as unique as a provider's, also if two agents ask the same
 		reply.Calls[i].ID += fmt.Sprintf("_%d", c.number)
 	}
@@ -101,6 +108,21 @@ func (c *call) serve(w http.ResponseWriter, r *http.Request, body []byte) {
 		return
 	}
 	c.whole(reply)
+}
+
+// scripted is the request with the last user message as [Config].Script has it.
+func (c *call) scripted(req llm.Request) llm.Request {
+	if c.config.Script == nil {
+		return req
+	}
+	todo := c.config.Script(req)
+	for i := len(req.Messages) - 1; i >= 0 && todo != ""; i-- {
+		if req.Messages[i].Role == event.RoleUser {
+			req.Messages[i].Content = todo
+			break
+		}
+	}
+	return req
 }
 
 func (c *call) refuse() {

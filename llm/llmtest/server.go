@@ -10,6 +10,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/threadmill/threadmill/llm"
 )
 
 // Config of a stand-in. The zero value is a provider that follows the protocol.
@@ -33,6 +35,11 @@ type Config struct {
 
 	// NoStream answers with a whole reply also where a stream was asked for.
 	NoStream bool
+
+	// Script says what the model does in place of what the last user message says, in
+	// the same language: a model that looks at all that it is shown. "" leaves it at the
+	// message. Default: always the message.
+	Script func(llm.Request) string
 }
 
 // Server is a running stand-in.

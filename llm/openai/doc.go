@@ -8,5 +8,6 @@
 // strictly they follow the protocol: tool calls without index or id, reasoning as
 // reasoning_content or reasoning, whole replies where a stream was asked for,
 // errors in the middle of a stream and tool calls written into the text are all
-// understood.
+// understood. Ids of tool calls that not all of them accept are replaced on the way:
+// those with more than 40 characters, or with others than letters, digits, _ and -.
 package openai

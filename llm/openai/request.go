@@ -1,6 +1,8 @@
 package openai
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -46,20 +48,51 @@ var reasoningModel = regexp.MustCompile(`^(.*/)?(o[1-9]|gpt-([5-9]|[1-9][0-9]))`
 func message(m llm.Message, names *toolNames) (sdk.ChatCompletionMessage, bool) {
 	out := sdk.ChatCompletionMessage{Role: m.Role, Content: m.Content}
 	if m.Role == event.RoleTool {
-		out.ToolCallID = m.ToolCallID
+		out.ToolCallID = callID(m.ToolCallID)
 		if out.Content == "" { // the SDK leaves out an empty one, which servers refuse
 			out.Content = "(no output)"
 		}
 		return out, true
 	}
+	if m.Role == event.RoleUser {
+		out.Content, out.MultiContent = content(m)
+	}
 	out.Name = sanitize(m.Name)
 	for _, c := range m.ToolCalls {
 		out.ToolCalls = append(out.ToolCalls, sdk.ToolCall{
-			ID: c.ID, Type: sdk.ToolTypeFunction,
+			ID: callID(c.ID), Type: sdk.ToolTypeFunction,
 			Function: sdk.FunctionCall{Name: names.wire(c.Function.Name), Arguments: toolArguments(c.Function.Arguments)},
 		})
 	}
-	return out, m.Content != "" || len(m.ToolCalls) > 0
+	return out, out.Content != "" || len(out.MultiContent) > 0 || len(out.ToolCalls) > 0
+}
+
+// content is a user's message in one of its two forms: text, or parts.
+func content(m llm.Message) (string, []sdk.ChatMessagePart) {
+	var parts []sdk.ChatMessagePart
+	for _, text := range m.Parts {
+		if text != "" { // OpenAI refuses a part without text
+			parts = append(parts, sdk.ChatMessagePart{Type: sdk.ChatMessagePartTypeText, Text: text})
+		}
+	}
+	if len(parts) == 0 {
+		return m.Content, nil
+	}
+	return "", parts
+}
+
+// maxCallID is the longest id of a tool call that OpenAI accepts, in bytes.
+const maxCallID = 40
+
+// callID makes an id that every server of the protocol accepts. The same id always becomes
+// the same one, so that calls and their results stay together. Replies are not concerned:
+// what the model asks for now has ids of the server's own.
+func callID(id string) string {
+	if len(id) <= maxCallID && !notInName.MatchString(id) {
+		return id
+	}
+	sum := sha256.Sum256([]byte(id))
+	return "call_" + hex.EncodeToString(sum[:16])
 }
 
 func parameters(schema json.RawMessage) any {

@@ -1,0 +1,197 @@
+package event
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// TypeEnv is the type of the record of an [EnvEvent], which has a type of its own.
+const TypeEnv = "env"
+
+// The types of environment events that Threadmill knows. Any other type is as good:
+// "file.changed", "github.push".
+const (
+	TypeUserQuery               = "user_query"
+	TypeSessionCreated          = "session.created"
+	TypeSessionUpdated          = "session.updated"
+	TypeSessionDeleted          = "session.deleted"
+	TypeBackgroundTaskCompleted = "background_task.completed"
+	TypeBackgroundTaskFailed    = "background_task.failed"
+	TypeToolExecuted            = "tool.executed"
+	TypeToolError               = "tool.error"
+	TypeStreamStart             = "stream.start"
+	TypeStreamText              = "stream.text"
+	TypeStreamCompleted         = "stream.completed"
+	TypeStreamError             = "stream.error"
+)
+
+// Types beyond those that the sources name.
+const (
+	// TypeBackgroundTaskProgress is live only: it is never stored, and wakes no agent.
+	TypeBackgroundTaskProgress = "background_task.progress"
+
+	TypeStreamReasoning = "stream.reasoning"
+	TypeStreamToolCall  = "stream.tool_call"
+)
+
+// EnvEvent is an environment event: something has happened in the world around a
+// thread. A rule says what becomes of it.
+type EnvEvent struct {
+	// ID is the idempotency key, by convention a UUID: publishing the same id twice has
+	// the effect of once.
+	ID   string `json:"id"`
+	Type string `json:"type"`
+
+	// Timestamp is when it happened, in milliseconds since 1970 (UTC).
+	Timestamp int64       `json:"timestamp"`
+	Metadata  EnvMetadata `json:"metadata"`
+
+	// Payload is any JSON.
+	Payload json.RawMessage `json:"payload"`
+}
+
+// Source says where an environment event comes from.
+type Source string
+
+// The sources.
+const (
+	SourceTool   Source = "tool"
+	SourceEnv    Source = "env"
+	SourceUser   Source = "user"
+	SourceSystem Source = "system"
+	SourceLLM    Source = "llm"
+)
+
+// Valid reports whether s is one of the sources.
+func (s Source) Valid() bool {
+	return slices.Contains([]Source{SourceTool, SourceEnv, SourceUser, SourceSystem, SourceLLM}, s)
+}
+
+// EnvMetadata says what an environment event is about. All of it is optional.
+type EnvMetadata struct {
+	// TriggerSessionID is the thread that the event is for.
+	TriggerSessionID string
+
+	// TriggerAgentID and TriggerAgentName are the agent that it is for, or whose doing
+	// it is.
+	TriggerAgentID   string
+	TriggerAgentName string
+
+	// EnvName names the environment, and Source says what kind of thing it comes from.
+	EnvName string
+	Source  Source
+
+	// Extra are all other keys, as they came.
+	Extra map[string]json.RawMessage
+}
+
+// known are the keys of metadata that have a field.
+func (m *EnvMetadata) known() map[string]*string {
+	return map[string]*string{
+		"trigger_session_id": &m.TriggerSessionID, "trigger_agent_id": &m.TriggerAgentID,
+		"trigger_agent_name": &m.TriggerAgentName, "env_name": &m.EnvName, "source": (*string)(&m.Source),
+	}
+}
+
+// MarshalJSON writes the fields that are set beside the extra keys, in one object.
+func (m EnvMetadata) MarshalJSON() ([]byte, error) {
+	out := map[string]any{}
+	for key, raw := range m.Extra {
+		out[key] = raw
+	}
+	for key, field := range m.known() {
+		if *field != "" {
+			out[key] = *field
+		}
+	}
+	return json.Marshal(out)
+}
+
+// UnmarshalJSON keeps keys that it does not know in Extra.
+func (m *EnvMetadata) UnmarshalJSON(data []byte) error {
+	*m = EnvMetadata{}
+	var in map[string]json.RawMessage
+	if err := json.Unmarshal(data, &in); err != nil {
+		return &FieldError{"metadata", "is not a JSON object"}
+	}
+	fields := m.known()
+	for _, key := range slices.Sorted(maps.Keys(in)) {
+		field, ok := fields[key]
+		if !ok {
+			if m.Extra == nil {
+				m.Extra = map[string]json.RawMessage{}
+			}
+			m.Extra[key] = in[key]
+			continue
+		}
+		if err := json.Unmarshal(in[key], field); err != nil {
+			return &FieldError{"metadata." + key, "must be text"}
+		}
+	}
+	return nil
+}
+
+// Time is when the event happened.
+func (e EnvEvent) Time() time.Time { return time.UnixMilli(e.Timestamp).UTC() }
+
+// EventType returns the event's own type.
+func (e EnvEvent) EventType() string { return e.Type }
+
+func (EnvEvent) sealed() {}
+
+// Bounds of an event's time, in milliseconds: years 1 to 9999.
+const (
+	minTimestamp = -62135596800000
+	maxTimestamp = 253402300799999
+)
+
+// Validate reports the first field that is wrong, as a [*FieldError]. It does not look at
+// the id.
+func (e EnvEvent) Validate() error {
+	switch {
+	case e.Type == "":
+		return &FieldError{"type", "is required: what has happened, such as file.changed"}
+	case e.Type == TypeMessage || Reserved(e.Type):
+		return &FieldError{"type", fmt.Sprintf("%q is no type of an environment event", e.Type)}
+	case e.Type == TypeBackgroundTaskProgress:
+		return &FieldError{"type", "background_task.progress is live only, and made of what a running task tells: POST /v1/tasks/{id}/progress"}
+	case e.Timestamp < minTimestamp || e.Timestamp > maxTimestamp:
+		return &FieldError{"timestamp", "must be milliseconds since 1970"}
+	case e.Metadata.Source != "" && !e.Metadata.Source.Valid():
+		return &FieldError{"metadata.source", fmt.Sprintf("%q is not one of tool, env, user, system, llm", e.Metadata.Source)}
+	case len(e.Payload) > 0 && !json.Valid(e.Payload):
+		return &FieldError{"payload", "is not valid JSON"}
+	case e.Type == TypeUserQuery:
+		_, err := e.Query()
+		return err
+	}
+	return nil
+}
+
+// UserQuery is the payload of a user_query event.
+type UserQuery struct {
+	// SessionID is the thread. It may be left out.
+	SessionID string `json:"sessionId"`
+	Content   string `json:"content"`
+
+	// UserID is who asks. Default "user".
+	UserID string `json:"userId,omitempty"`
+}
+
+// Query reads the payload of a user_query.
+func (e EnvEvent) Query() (UserQuery, error) {
+	var q UserQuery
+	if err := json.Unmarshal(e.Payload, &q); err != nil {
+		return q, &FieldError{"payload", "of a user_query must be an object with content"}
+	}
+	if q.Content == "" {
+		return q, &FieldError{"payload.content", "is required"}
+	}
+	if q.UserID == "" {
+		q.UserID = string(User)
+	}
+	return q, nil
+}

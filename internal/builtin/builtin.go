@@ -1,0 +1,108 @@
+// Package builtin describes the tools that every thread has for its agents, beside those
+// of the application. An agent uses those that it names; an application's tool of the
+// same name comes first.
+package builtin
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/threadmill/threadmill/tool"
+)
+
+// Names of the tools.
+const (
+	// GetEventInfo reads environment events of the thread.
+	GetEventInfo = "get_event_info"
+
+	// CallAgent asks another agent; CallAgentHyphen is the same by its older name.
+	CallAgent       = "call_agent"
+	CallAgentHyphen = "call-agent"
+
+	// Task runs another tool of the agent, or another agent, in the background.
+	Task = "task"
+
+	ListTasks  = "list_tasks"
+	GetTask    = "get_task"
+	CancelTask = "cancel_task"
+)
+
+// TaskArguments are those of task: a tool with its arguments, or an agent with a message.
+type TaskArguments struct {
+	Tool      string          `json:"tool,omitempty"`
+	Arguments json.RawMessage `json:"arguments,omitempty"`
+	Agent     string          `json:"agent,omitempty"`
+	Message   string          `json:"message,omitempty"`
+	Title     string          `json:"title,omitempty"`
+}
+
+// AgentArguments are those of call_agent.
+type AgentArguments struct {
+	Agent   string `json:"agent"`
+	Message string `json:"message"`
+	Title   string `json:"title,omitempty"`
+}
+
+// TaskIDArguments are those of get_task and cancel_task.
+type TaskIDArguments struct {
+	TaskID string `json:"taskId"`
+}
+
+const taskIDSchema = `{"type":"object","properties":{"taskId":{"type":"string","description":"The id of the task, or its short form such as t3"}},"required":["taskId"],"additionalProperties":false}`
+
+const callAgentSchema = `{"type":"object","properties":{` +
+	`"agent":{"type":"string","description":"The name of the agent to ask"},` +
+	`"message":{"type":"string","description":"What the agent is to do. It sees nothing else of this conversation"},` +
+	`"title":{"type":"string","description":"A few words on what it is about, for people"}},"required":["agent","message"],"additionalProperties":false}`
+
+const callAgentText = "Ask another agent to do something, and get its answer. It works on its own and sees only your message."
+
+var definitions = []tool.Definition{
+	{Name: CallAgent, Description: callAgentText, Parameters: json.RawMessage(callAgentSchema)},
+	{Name: CallAgentHyphen, Description: callAgentText, Parameters: json.RawMessage(callAgentSchema)},
+	{
+		Name: Task,
+		Description: "Run one of your other tools, or ask another agent, in the background. You get the id of the task at once and can go on; " +
+			"you are told when the task has completed or failed. Use it for what takes long.",
+		Parameters: json.RawMessage(`{"type":"object","properties":{` +
+			`"tool":{"type":"string","description":"The name of the tool to run"},` +
+			`"arguments":{"type":"object","description":"The arguments of that tool"},` +
+			`"agent":{"type":"string","description":"Instead of a tool: the name of the agent to ask"},` +
+			`"message":{"type":"string","description":"What that agent is to do"},` +
+			`"title":{"type":"string","description":"A few words on what the task is about, for people"}},"additionalProperties":false}`),
+	},
+	{
+		Name:        ListTasks,
+		Description: "List the background tasks of this conversation: those that run, and the last ones that have ended.",
+		Parameters:  json.RawMessage(`{"type":"object","properties":{},"additionalProperties":false}`),
+	},
+	{
+		Name:        GetTask,
+		Description: "Show how a background task of this conversation stands.",
+		Parameters:  json.RawMessage(taskIDSchema),
+	},
+	{
+		Name:        CancelTask,
+		Description: "Cancel a background task of this conversation.",
+		Parameters:  json.RawMessage(taskIDSchema),
+	},
+}
+
+// Lookup returns the definition of a tool that the thread itself answers: all but
+// get_event_info, which reads the store.
+func Lookup(name string) (tool.Definition, bool) {
+	at := slices.IndexFunc(definitions, func(d tool.Definition) bool { return d.Name == name })
+	if at < 0 {
+		return tool.Definition{}, false
+	}
+	return definitions[at].WithDefaults(), true
+}
+
+// Names lists the tools.
+func Names() []string {
+	names := []string{GetEventInfo}
+	for _, d := range definitions {
+		names = append(names, d.Name)
+	}
+	return names
+}

@@ -1,0 +1,143 @@
+package signals
+
+import (
+	"encoding/json"
+	"errors"
+	"maps"
+	"strings"
+
+	"github.com/threadmill/threadmill/event"
+)
+
+// The keys of metadata that say which run has posted an event or message.
+const (
+	MetadataScheduleID  = "schedule_id"
+	MetadataScheduledAt = "scheduled_at"
+)
+
+// ScheduleSender is the sender of a schedule's message that does not name another.
+const ScheduleSender = "schedule"
+
+// Delivery is what a run posts: the input of activity "deliver", which answers with a
+// [PostResult].
+type Delivery struct {
+	Namespace string `json:"namespace"`
+	ThreadID  string `json:"threadId"`
+	Post      Post   `json:"post"`
+
+	// Open opens the thread if it is not there, with these agents.
+	Open   bool     `json:"open,omitempty"`
+	Agents []string `json:"agents,omitempty"`
+}
+
+// Delivery is what a run of the schedule posts. The error is the first mistake in what
+// there is to post, as a [*event.FieldError].
+func (s Schedule) Delivery(r Run) (Delivery, error) {
+	d := Delivery{Namespace: r.Namespace, ThreadID: s.ThreadID, Open: s.Open, Agents: s.Agents}
+	if err := CheckID("threadId", s.ThreadID); err != nil {
+		return d, err
+	}
+	var err error
+	switch {
+	case s.Event != nil && s.Message != nil:
+		return d, wrong("event", "and message exclude each other: a schedule posts one of them")
+	case s.Event != nil:
+		d.Post, err = s.eventPost(r)
+	case s.Message != nil:
+		d.Post, err = s.messagePost(r)
+	default:
+		return d, wrong("event", "or message is required: what the schedule posts")
+	}
+	return d, err
+}
+
+// eventPost makes the run's event of the schedule's.
+func (s Schedule) eventPost(r Run) (Post, error) {
+	e := *s.Event
+	switch {
+	case e.ID != "":
+		return Post{}, wrong("event.id", "is given by the run: leave it out")
+	case e.Timestamp != 0:
+		return Post{}, wrong("event.timestamp", "is given by the run: leave it out")
+	}
+	if err := e.Validate(); err != nil {
+		return Post{}, within("event", err) // a post without a type would be a message
+	}
+	e.ID, e.Timestamp = r.EventID(), r.At.UnixMilli()
+	if e.Metadata.TriggerSessionID == "" {
+		e.Metadata.TriggerSessionID = s.ThreadID
+	}
+	if e.Metadata.Source == "" {
+		e.Metadata.Source = event.SourceSystem
+	}
+	extra := maps.Clone(e.Metadata.Extra)
+	if extra == nil {
+		extra = map[string]json.RawMessage{}
+	}
+	for _, m := range runMetadata(r) {
+		if _, taken := extra[m.key]; taken {
+			return Post{}, wrong("event.metadata."+m.key, "is given by the run: leave it out")
+		}
+		extra[m.key] = json.RawMessage(`"` + m.value + `"`)
+	}
+	e.Metadata.Extra = extra
+	if _, err := json.Marshal(e.Metadata); err != nil {
+		return Post{}, wrong("event.metadata", "has no JSON form: %s", err)
+	}
+	p := EnvPost(e)
+	return p, within("event", CheckPost(s.ThreadID, p))
+}
+
+// messagePost makes the run's message of the schedule's.
+func (s Schedule) messagePost(r Run) (Post, error) {
+	m := *s.Message
+	if m.ThreadID == "" {
+		m.ThreadID = s.ThreadID
+	}
+	if m.SenderID == "" {
+		m.SenderID = ScheduleSender
+	}
+	if m.SenderType == "" {
+		m.SenderType = event.User
+	}
+	metadata := maps.Clone(m.Metadata)
+	if metadata == nil {
+		metadata = map[string]any{}
+	}
+	for _, m := range runMetadata(r) {
+		if _, taken := metadata[m.key]; taken {
+			return Post{}, wrong("message.metadata."+m.key, "is given by the run: leave it out")
+		}
+		metadata[m.key] = m.value
+	}
+	m.Metadata = metadata
+	if _, err := json.Marshal(m); err != nil {
+		return Post{}, wrong("message.metadata", "has no JSON form: %s", err)
+	}
+	p := NewPost(r.EventID(), m)
+	return p, within("message", CheckPost(s.ThreadID, p))
+}
+
+// pair is a key of metadata and its value.
+type pair struct{ key, value string }
+
+// runMetadata says which run it is. Ids and times need no escapes in JSON.
+func runMetadata(r Run) []pair {
+	return []pair{{MetadataScheduleID, r.ScheduleID}, {MetadataScheduledAt, r.At.Format(runTime)}}
+}
+
+// within says where in a schedule the field of a post stands.
+func within(part string, err error) error {
+	var field *event.FieldError
+	if !errors.As(err, &field) {
+		return err
+	}
+	name := field.Field
+	if part == "message" { // the payload is the message itself
+		name = strings.TrimPrefix(strings.TrimPrefix(name, "payload"), ".")
+	}
+	if name != "" {
+		part += "." + name
+	}
+	return wrong(part, "%s", field.Problem)
+}

@@ -1,0 +1,35 @@
+package signals
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Duration is a time.Duration that is text in JSON: "90s", "15m", "1h30m".
+type Duration time.Duration
+
+// String is the shortest form: without units of which there are none at the end.
+func (d Duration) String() string {
+	s := time.Duration(d).String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+// MarshalText writes the duration as text.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText reads what time.ParseDuration does.
+func (d *Duration) UnmarshalText(text []byte) error {
+	parsed, err := time.ParseDuration(string(text))
+	if err != nil {
+		return fmt.Errorf("%.64q is not a duration such as 90s, 15m or 1h30m", text)
+	}
+	*d = Duration(parsed)
+	return nil
+}

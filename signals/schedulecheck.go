@@ -1,0 +1,112 @@
+package signals
+
+import (
+	"fmt"
+	"regexp"
+	"time"
+	"unicode/utf8"
+)
+
+// Bounds of a [Schedule].
+const (
+	MaxCron   = 20
+	MaxJitter = 24 * time.Hour
+	MaxNote   = 1000 // bytes; what Temporal takes
+)
+
+// WithDefaults fills in what was left out.
+func (s Schedule) WithDefaults() Schedule {
+	if s.ID == "" {
+		s.ID = NewID()
+	}
+	if s.Timezone == "" {
+		s.Timezone = "UTC"
+	}
+	if s.Missed == "" {
+		s.Missed = MissedOnce
+	}
+	return s
+}
+
+// CheckSchedule reports the first field that is wrong, as a [*event.FieldError]. Whether
+// the thread is there, only its runs find out.
+func CheckSchedule(s Schedule) error {
+	s = s.WithDefaults()
+	if err := CheckID("id", s.ID); err != nil {
+		return err
+	}
+	if err := checkTimes(s); err != nil {
+		return err
+	}
+	switch s.Missed {
+	case MissedSkip, MissedOnce, MissedAll:
+	default:
+		return wrong("missed", "%q is not one of skip, once, all", s.Missed)
+	}
+	if err := CheckNote(s.Note); err != nil {
+		return err
+	}
+	if len(s.Agents) > 0 && !s.Open {
+		return wrong("agents", "are those of a thread that the schedule opens: set open too")
+	}
+	if len(s.Agents) > MaxPostAgents {
+		return wrong("agents", "are %d, at most %d are taken", len(s.Agents), MaxPostAgents)
+	}
+	for i, agent := range s.Agents {
+		if err := CheckID(fmt.Sprintf("agents[%d]", i), agent); err != nil {
+			return err
+		}
+	}
+	// Any run will do: what they post differs in ids and times only.
+	_, err := s.Delivery(Run{Namespace: DefaultNamespace, ScheduleID: s.ID, At: time.Unix(0, 0).UTC()})
+	return err
+}
+
+// CheckNote reports a note that is too long.
+func CheckNote(note string) error {
+	if len(note) > MaxNote || !utf8.ValidString(note) {
+		return wrong("note", "must be at most %d bytes of text", MaxNote)
+	}
+	return nil
+}
+
+func checkTimes(s Schedule) error {
+	every, offset, jitter := time.Duration(s.Every), time.Duration(s.Offset), time.Duration(s.Jitter)
+	switch {
+	case len(s.Cron) == 0 && every == 0:
+		return wrong("cron", "or every is required: when the schedule runs")
+	case len(s.Cron) > MaxCron:
+		return wrong("cron", "has %d expressions, at most %d are taken", len(s.Cron), MaxCron)
+	case every != 0 && (every < time.Second || every%time.Second != 0):
+		return wrong("every", "is %s, must be whole seconds, at least 1s", s.Every)
+	case offset != 0 && every == 0:
+		return wrong("offset", "is that of an interval: set every too")
+	case offset < 0 || offset%time.Second != 0 || every != 0 && offset >= every:
+		return wrong("offset", "is %s, must be whole seconds, 0s or more and less than every", s.Offset)
+	case jitter < 0 || jitter > MaxJitter || jitter%time.Millisecond != 0:
+		return wrong("jitter", "is %s, must be whole milliseconds, 0s to %s", s.Jitter, Duration(MaxJitter))
+	case s.Remaining < 0:
+		return wrong("remaining", "is %d, must be positive, or 0 for no limit", s.Remaining)
+	case !s.EndAt.IsZero() && !s.EndAt.After(s.StartAt):
+		return wrong("endAt", "must be after startAt")
+	}
+	for i, c := range s.Cron {
+		if err := checkCron(c); err != nil {
+			return wrong(fmt.Sprintf("cron[%d]", i), "%s", err)
+		}
+	}
+	return checkZone(s.Timezone)
+}
+
+var zoneForm = regexp.MustCompile(`^[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+){0,2}$`)
+
+// checkZone asks the machine's database of time zones, if it has one. Without one, as in
+// an image from scratch, Temporal alone says whether it knows the name.
+func checkZone(name string) error {
+	_, err := time.LoadLocation(name)
+	_, none := time.LoadLocation("Europe/London")
+	if !zoneForm.MatchString(name) || name == "Local" || err != nil && none == nil {
+		return wrong("timezone", "%.64q is not the name of a time zone, such as UTC or Europe/Berlin", name)
+	}
+	return nil
+}

@@ -1,0 +1,66 @@
+package signals
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/threadmill/threadmill/event"
+)
+
+// UpdateThread is the update that changes a thread itself.
+const UpdateThread = "update_thread"
+
+// Bounds on what a thread begins with, or is changed to.
+const (
+	MaxAgents = 100
+	MaxTitle  = 400 // bytes
+)
+
+// ThreadChange changes a thread: the payload of update "update_thread". What is left out
+// stays as it is.
+type ThreadChange struct {
+	Title string `json:"title,omitempty"`
+
+	// Agents that take part from the next turn on. They replace those that did.
+	Agents []string `json:"agents,omitempty"`
+
+	// Metadata replaces the thread's own. Any JSON object.
+	Metadata json.RawMessage `json:"metadata,omitempty"`
+
+	// By says who changes it.
+	By string `json:"by,omitempty"`
+}
+
+// CheckThreadChange reports the first field that is wrong.
+func CheckThreadChange(c ThreadChange) error {
+	if c.Title == "" && len(c.Agents) == 0 && len(c.Metadata) == 0 {
+		return &event.FieldError{Field: "title", Problem: "or agents or metadata is required: what is to be changed"}
+	}
+	if err := checkWord("by", c.By); err != nil {
+		return err
+	}
+	var object map[string]json.RawMessage
+	if len(c.Metadata) > 0 && json.Unmarshal(c.Metadata, &object) != nil {
+		return wrong("metadata", "is not a JSON object")
+	}
+	return CheckThread(c.Agents, c.Title, c.Metadata)
+}
+
+// CheckThread reports which of a thread's own fields is wrong.
+func CheckThread(agents []string, title string, metadata json.RawMessage) error {
+	if len(agents) > MaxAgents {
+		return wrong("agents", "are %d, at most %d are taken", len(agents), MaxAgents)
+	}
+	for i, agent := range agents {
+		if err := CheckID(fmt.Sprintf("agents[%d]", i), agent); err != nil {
+			return err
+		}
+	}
+	if len(title) > MaxTitle {
+		return wrong("title", "is %d bytes, at most %d are taken", len(title), MaxTitle)
+	}
+	if len(metadata) > MaxPayload {
+		return wrong("metadata", "is %d bytes, at most %d are taken", len(metadata), MaxPayload)
+	}
+	return nil
+}

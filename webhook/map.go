@@ -1,0 +1,233 @@
+package webhook
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"mime"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals"
+)
+
+// Map makes an event of a request that has been verified, and says which thread it is for.
+// A request without what is needed is an [*event.FieldError], which names the field. The
+// event has no timestamp if the source says nothing of that. That a thread takes no event
+// of that size is not looked at.
+func (s Source) Map(header http.Header, body []byte) (e event.EnvEvent, threadID string, err error) {
+	r := request{source: s.Name, header: header}
+	if r.body, err = decode(header, body); err != nil {
+		return e, "", err
+	}
+	if e.Type, err = r.fill("event.type", s.Event.Type); err != nil {
+		return e, "", err
+	}
+	if threadID, err = r.threadID(s.Event.Thread); err != nil {
+		return e, "", err
+	}
+	if e.ID, err = s.eventID(r, body); err != nil {
+		return e, "", err
+	}
+	if e.Timestamp, err = r.timestamp(s.Event.Timestamp); err != nil {
+		return e, "", err
+	}
+	if e.Payload, err = r.payload(s.Event.Payload); err != nil {
+		return e, "", err
+	}
+	name, err := r.fill("event.envName", cmp.Or(s.Event.EnvName, "{source}"))
+	if err != nil {
+		return e, "", err
+	}
+	e.Metadata = event.EnvMetadata{TriggerSessionID: threadID, EnvName: name, Source: event.SourceEnv}
+	return e, threadID, valid(e)
+}
+
+// valid is e.Validate, about the fields of [Event].
+func valid(e event.EnvEvent) error {
+	var field *event.FieldError
+	if err := e.Validate(); errors.As(err, &field) {
+		return wrong("event."+field.Field, "%s", field.Problem)
+	}
+	return nil
+}
+
+// Challenge returns what Slack wants to hear before it sends events to an address.
+func (s Source) Challenge(header http.Header, body []byte) (string, bool) {
+	if s.Signature.Scheme != Slack {
+		return "", false
+	}
+	raw, err := decode(header, body)
+	if err != nil {
+		return "", false
+	}
+	var v struct {
+		Type      string `json:"type"`
+		Challenge string `json:"challenge"`
+	}
+	if json.Unmarshal(raw, &v) != nil || v.Type != "url_verification" {
+		return "", false
+	}
+	return v.Challenge, true
+}
+
+// decode returns the body as JSON, in memory of its own.
+func decode(header http.Header, body []byte) (json.RawMessage, error) {
+	mediaType, _, _ := mime.ParseMediaType(header.Get("Content-Type"))
+	switch {
+	case len(bytes.TrimSpace(body)) == 0:
+		return json.RawMessage("null"), nil
+	case mediaType == "application/x-www-form-urlencoded" && !isObject(body):
+		return decodeForm(body)
+	case json.Valid(body):
+		return bytes.Clone(body), nil
+	case mediaType == "application/json" || strings.HasSuffix(mediaType, "+json"):
+		return nil, wrong(payloadField, "is not valid JSON, as the header Content-Type says it is")
+	case !utf8.Valid(body):
+		return nil, wrong(payloadField, "is neither JSON, nor a form, nor text in UTF-8")
+	}
+	return json.Marshal(string(body))
+}
+
+// isObject reports whether a body is a JSON object, whatever its header says: that is how
+// curl -d sends one. No form is.
+func isObject(body []byte) bool {
+	return bytes.HasPrefix(bytes.TrimSpace(body), []byte("{")) && json.Valid(body)
+}
+
+// decodeForm returns the JSON in the field "payload", or else an object of the fields. One
+// that is there several times is a list.
+func decodeForm(body []byte) (json.RawMessage, error) {
+	form, err := url.ParseQuery(string(body))
+	if err != nil {
+		return nil, wrong(payloadField, "is not a form, as the header Content-Type says it is")
+	}
+	if payload := form.Get(payloadField); json.Valid([]byte(payload)) {
+		return json.RawMessage(payload), nil
+	}
+	object := make(map[string]any, len(form))
+	for key, values := range form {
+		object[key] = values
+		if len(values) == 1 {
+			object[key] = values[0]
+		}
+	}
+	return json.Marshal(object)
+}
+
+// given is where the senders of known schemes put the id of what they send.
+var given = map[Scheme]string{
+	GitHub: "{header.X-GitHub-Delivery}",
+	Stripe: "{payload.id}",
+	Slack:  "{payload.event_id}",
+}
+
+func (s Source) eventID(r request, body []byte) (string, error) {
+	text := s.Event.ID
+	id, err := r.fill("event.id", cmp.Or(text, given[s.Signature.Scheme]))
+	switch {
+	case text != "" && err != nil:
+		return "", err
+	case err == nil && id != "":
+		if signals.CheckEventID("id", id) == nil {
+			return id, nil
+		}
+		return signals.EventID("webhook", s.Name, "id", id), nil
+	case text != "":
+		return "", wrong("event.id", "is empty for this request")
+	}
+	return signals.EventID("webhook", s.Name, "body", string(body)), nil
+}
+
+// maxThreadID and uuidLength are in characters.
+const (
+	maxThreadID = 128
+	uuidLength  = 36
+)
+
+func (r request) threadID(text string) (string, error) {
+	whole, err := r.fill("event.thread", text)
+	switch {
+	case err != nil:
+		return "", err
+	case whole == "":
+		return "", wrong("event.thread", "is empty for this request")
+	case signals.CheckID("thread", whole) == nil:
+		return whole, nil
+	}
+	id := strings.TrimLeft(strings.Map(threadChar, whole), "._:@-")
+	if id != "" && len(whole) <= maxThreadID && ascii(whole) {
+		return id, nil
+	}
+	// So much is lost of it that others would become the same.
+	derived := signals.EventID("webhook", "thread", whole)
+	if id == "" {
+		return derived, nil
+	}
+	return id[:min(len(id), maxThreadID-uuidLength-1)] + "-" + derived, nil
+}
+
+// threadChar returns the character that stands for c in the id of a thread.
+func threadChar(c rune) rune {
+	if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("._:@-", c) {
+		return c
+	}
+	return '-'
+}
+
+func ascii(s string) bool {
+	return strings.IndexFunc(s, func(c rune) bool { return c < ' ' || c > '~' }) < 0
+}
+
+// timestamp returns milliseconds, or 0 if there is no template.
+func (r request) timestamp(text string) (int64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	value, err := r.fill("event.timestamp", text)
+	if err != nil {
+		return 0, err
+	}
+	at, ok := instant(value)
+	if !ok {
+		return 0, wrong("event.timestamp", "is no time: seconds or milliseconds since 1970, or RFC 3339, are expected")
+	}
+	return at.UnixMilli(), nil
+}
+
+// A number from firstMilli on is milliseconds (1973 and later), below it seconds (until
+// the year 5138). lastMilli is the end of the year 9999.
+const (
+	firstMilli = 100_000_000_000
+	lastMilli  = 253_402_300_799_999
+)
+
+// instant reads a time as senders write it.
+func instant(s string) (time.Time, bool) {
+	if n, err := strconv.ParseFloat(s, 64); err == nil {
+		if n < firstMilli {
+			n *= 1000
+		}
+		return time.UnixMilli(int64(n)), n >= 0 && n <= lastMilli
+	}
+	at, err := time.Parse(time.RFC3339, s)
+	return at, err == nil
+}
+
+// payload returns the part of the body that becomes the payload.
+func (r request) payload(text string) (json.RawMessage, error) {
+	if text == "" {
+		return r.body, nil
+	}
+	value, err := r.value(strings.Trim(text, "{}"))
+	if err != nil {
+		return nil, needed("event.payload", err)
+	}
+	return value, nil
+}
