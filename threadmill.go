@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"time"
 
 	"go.temporal.io/sdk/client"
@@ -13,16 +14,19 @@ import (
 
 	"github.com/threadmill/threadmill/activities"
 	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/feed"
 	"github.com/threadmill/threadmill/internal/server"
 	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/stream"
 	"github.com/threadmill/threadmill/stream/memory"
 	"github.com/threadmill/threadmill/tool"
+	"github.com/threadmill/threadmill/webhook"
 	"github.com/threadmill/threadmill/workflows"
 )
 
@@ -58,6 +62,18 @@ type Config struct {
 
 	// Processors replace the default processing of types of events, after the hooks.
 	Processors []hook.Processor
+
+	// Rules say what becomes of environment events, before the default rules: see
+	// [rule.Defaults].
+	Rules []rule.Rule
+
+	// RuleSource has further rules, which may change while the process runs.
+	RuleSource rule.Source
+
+	// Webhooks are what Handler serves at /v1/webhooks/. WebhookSource has further ones,
+	// which may change while the process runs.
+	Webhooks      []webhook.Source
+	WebhookSource func() []webhook.Source
 
 	// Callbacks see, and may replace, what the viewers of this runtime are shown: those
 	// of Handler and of Run.
@@ -99,6 +115,7 @@ type Runtime struct {
 	cfg        Config
 	activities *activities.Activities
 	workflows  workflows.Workflows
+	rules      *rule.Set
 	client     *threadclient.Client
 	feed       *feed.Feed
 	handler    http.Handler
@@ -131,15 +148,22 @@ func New(cfg Config) (*Runtime, error) {
 	if err != nil {
 		return nil, fmt.Errorf("threadmill: Config: %w", err)
 	}
-	r := &Runtime{cfg: cfg, workflows: workflows.Workflows{Hooks: hooks, StaleAfter: cfg.StaleAfter}}
-	r.activities, err = activities.New(activities.Config{
-		Agents: cfg.Registry, Store: cfg.Store, Stream: cfg.Stream, Models: cfg.Models, Tools: tools, Hooks: hooks,
-		MaxModelAttempts: cfg.MaxModelAttempts, StopTimeout: cfg.StopTimeout, Logger: cfg.Logger,
-	})
+	if err := webhook.Check(cfg.Webhooks); err != nil {
+		return nil, fmt.Errorf("threadmill: Config.Webhooks: %w", err)
+	}
+	rules, err := rule.NewSet(cfg.Rules, cfg.RuleSource)
+	if err != nil {
+		return nil, fmt.Errorf("threadmill: Config: %w", err)
+	}
+	r := &Runtime{cfg: cfg, rules: rules, workflows: workflows.Workflows{Hooks: hooks, Rules: rules, StaleAfter: cfg.StaleAfter}}
+	r.client, err = threadclient.New(threadclient.Config{Temporal: cfg.Temporal, Namespace: cfg.Namespace, TaskQueue: cfg.TaskQueue})
 	if err != nil {
 		return nil, err
 	}
-	r.client, err = threadclient.New(threadclient.Config{Temporal: cfg.Temporal, Namespace: cfg.Namespace, TaskQueue: cfg.TaskQueue})
+	r.activities, err = activities.New(activities.Config{
+		Agents: cfg.Registry, Store: cfg.Store, Stream: cfg.Stream, Models: cfg.Models, Tools: tools, Hooks: hooks, Rules: rules,
+		MaxModelAttempts: cfg.MaxModelAttempts, StopTimeout: cfg.StopTimeout, Deliver: r.client.Deliver, Logger: cfg.Logger,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +176,7 @@ func New(cfg Config) (*Runtime, error) {
 	r.closeStreams = closeStreams
 	r.handler, err = server.New(server.Config{
 		Threads: r.client, Store: cfg.Store, Stream: cfg.Stream, Agents: cfg.Registry, Namespace: r.client.Namespace(),
-		View: cfg.Callbacks.views(cfg.Logger), Ready: r.ready, Closing: closing, Logger: cfg.Logger,
+		View: cfg.Callbacks.views(cfg.Logger), Ready: r.ready, Closing: closing, Logger: cfg.Logger, Webhooks: cfg.webhooks,
 	})
 	return r, err
 }
@@ -202,6 +226,33 @@ func (r *Runtime) Client() *threadclient.Client { return r.client }
 
 // Handler serves the HTTP API. It needs no worker in the same process.
 func (r *Runtime) Handler() http.Handler { return r.handler }
+
+// webhooks are those that are served at the moment. Config's own come first.
+func (cfg *Config) webhooks() []webhook.Source {
+	if cfg.WebhookSource == nil {
+		return cfg.Webhooks
+	}
+	return append(slices.Clone(cfg.Webhooks), cfg.WebhookSource()...)
+}
+
+// Publish publishes an environment event: to the thread that its metadata names as
+// trigger_session_id. See [threadclient.Client.Publish], which can do more.
+func (r *Runtime) Publish(ctx context.Context, e event.EnvEvent) (threadclient.PublishResult, error) {
+	out, err := r.client.Publish(ctx, "", e, threadclient.PublishOptions{})
+	if err == nil && out.Warning != "" {
+		r.cfg.Logger.Warn(out.Warning, "event", out.EventID, "type", e.Type)
+	}
+	return out, err
+}
+
+// RegisterRule adds a rule, which applies from the next event on: to those that this
+// process handles. The error says which field is wrong, or that the name is taken.
+func (r *Runtime) RegisterRule(one rule.Rule) error {
+	if err := r.rules.Register(one); err != nil {
+		return fmt.Errorf("threadmill: %w", err)
+	}
+	return nil
+}
 
 // CloseStreams ends the event streams of Handler, which otherwise last as long as
 // their clients do. Give it to http.Server.RegisterOnShutdown.

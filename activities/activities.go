@@ -15,6 +15,7 @@ import (
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/stream"
@@ -38,6 +39,9 @@ type Config struct {
 	// Hooks and processors of the application.
 	Hooks *hook.Set
 
+	// Rules of the application, for their functions.
+	Rules *rule.Set
+
 	// MaxModelAttempts is how often a model call that fails in a way that may pass is
 	// made in all. Default 6, which with the waits between them takes about a minute.
 	MaxModelAttempts int
@@ -46,6 +50,10 @@ type Config struct {
 	// another worker to retry. The worker has to wait a little longer for that.
 	// Default 10 seconds.
 	StopTimeout time.Duration
+
+	// Deliver posts what a run of a schedule delivers. Default: nothing is delivered, and
+	// runs fail.
+	Deliver func(context.Context, signals.Delivery) (signals.PostResult, error)
 
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
@@ -110,12 +118,16 @@ type Registrar interface {
 // Register registers every activity under its published name.
 func (a *Activities) Register(r Registrar) {
 	for name, f := range map[string]any{
-		signals.ActivityCallModel: a.CallModel,
-		signals.ActivityRunTool:   a.RunTool,
-		signals.ActivityRecord:    a.Record,
-		signals.ActivityNotify:    a.Notify,
-		signals.ActivityRunHooks:  a.RunHooks,
-		signals.ActivityPlanCalls: a.PlanCalls,
+		signals.ActivityCallModel:   a.CallModel,
+		signals.ActivityRunTool:     a.RunTool,
+		signals.ActivityRecord:      a.Record,
+		signals.ActivityNotify:      a.Notify,
+		signals.ActivityRunHooks:    a.RunHooks,
+		signals.ActivityPlanCalls:   a.PlanCalls,
+		signals.ActivityHandleEvent: a.HandleEvent,
+		signals.ActivityEndDelegate: a.EndDelegate,
+		signals.ActivityRunTask:     a.RunTask,
+		signals.ActivityDeliver:     a.Deliver,
 	} {
 		r.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name})
 	}

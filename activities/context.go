@@ -35,7 +35,7 @@ func asSeenBy(agentName string, m event.Message) (llm.Message, bool) {
 	own := strings.EqualFold(m.AgentID, agentName)
 	switch m.SenderType {
 	case event.User:
-		return llm.Message{Role: event.RoleUser, Name: m.SenderID, Content: m.Content}, true
+		return llm.Message{Role: event.RoleUser, Name: m.SenderID, Content: m.Content, Parts: partTexts(m)}, true
 	case event.System:
 		return llm.Message{Role: event.RoleSystem, Content: m.Content}, true
 	case event.Agent:
@@ -50,4 +50,15 @@ func asSeenBy(agentName string, m event.Message) (llm.Message, bool) {
 		return llm.Message{Role: event.RoleTool, Content: m.Content, ToolCallID: m.ToolCallID, IsError: m.IsError}, own
 	}
 	return llm.Message{}, false
+}
+
+// partTexts are the texts that a message is made of, if it has parts.
+func partTexts(m event.Message) []string {
+	var texts []string
+	for _, p := range m.Parts {
+		if p.Type == event.PartText {
+			texts = append(texts, p.Text)
+		}
+	}
+	return texts
 }

@@ -51,6 +51,9 @@ func (a *Activities) seen(ctx context.Context, in thread.HookStep) (event.Event,
 		}
 		return e, nil
 	}
+	if in.Replaced {
+		return a.envEvent(ctx, in.Thread, in.EventID)
+	}
 	records, err := a.cfg.Store.RecordsByID(ctx, store.Key(in.Thread), in.EventID)
 	if err != nil {
 		return nil, readError(err)
@@ -77,6 +80,10 @@ func eventOf(ref thread.Ref, r event.Record) (event.Event, error) {
 		return thread.MessageEvent(m), nil
 	case event.TypeToolCall:
 		return event.Unmarshal(r.Payload)
+	case event.TypeEnv:
+		var e event.EnvEvent
+		err := json.Unmarshal(r.Payload, &e)
+		return e, err
 	}
 	return event.CustomEvent{Type: r.Type, ThreadID: ref.ThreadID, Payload: r.Payload}, nil
 }

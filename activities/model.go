@@ -27,7 +27,7 @@ import (
 // the context, streams the reply to viewers, stores it with all that follows from
 // it, and returns it with a plan for each tool call.
 func (a *Activities) CallModel(ctx context.Context, in thread.ModelStep) (thread.ModelReply, error) {
-	head, err := a.append(ctx, in.Thread, store.Batch{}, in.Flush)
+	head, err := a.arrive(ctx, in)
 	if err != nil {
 		return thread.ModelReply{}, err
 	}
@@ -43,6 +43,7 @@ func (a *Activities) CallModel(ctx context.Context, in thread.ModelStep) (thread
 	}
 	call := &modelCall{a: a, in: in, agent: who, head: head.Head, attempt: int(activity.GetInfo(ctx).Attempt)}
 	call.agent.Limits = who.Limits.WithDefaults()
+	call.above = a.aboveOf(ctx, in)
 	if reply, ok, err := call.stored(ctx); ok || err != nil {
 		return reply, err
 	}
@@ -81,8 +82,12 @@ type modelCall struct {
 	started time.Time
 	context []llm.Message
 
-	// thought and text are what viewers have been shown.
+	// thought and text are what viewers have been shown, begun says that there was any.
 	thought, text strings.Builder
+	begun         bool
+
+	// above are the viewers of the thread for which a sub-agent works.
+	above *above
 }
 
 // stored returns the reply if it is in the store already: this call was made
@@ -95,14 +100,14 @@ func (c *modelCall) stored(ctx context.Context) (thread.ModelReply, bool, error)
 	if len(records) == 0 {
 		return thread.ModelReply{}, false, nil
 	}
-	reply, err := c.reply(records)
+	reply, err := c.reply(ctx, records)
 	c.a.publish(ctx, c.in.Thread, stream.Entry{Stored: c.head})
 	return reply, true, err
 }
 
 // reply builds the activity's result from the records of the reply. A reply that says
 // nothing and asks for nothing has no message among them.
-func (c *modelCall) reply(records []event.Record) (thread.ModelReply, error) {
+func (c *modelCall) reply(ctx context.Context, records []event.Record) (thread.ModelReply, error) {
 	out := thread.ModelReply{Agent: c.agent.Name, Model: c.agent.Model, MaxSteps: c.agent.Limits.MaxSteps}
 	out.Message = event.Message{ID: c.in.MessageID, ThreadID: c.in.Thread.ThreadID}
 	for _, r := range records {
@@ -113,7 +118,7 @@ func (c *modelCall) reply(records []event.Record) (thread.ModelReply, error) {
 				return out, configError(fmt.Errorf("reading stored message %s: %w", r.ID, err))
 			}
 			for _, call := range m.ToolCalls {
-				out.Calls = append(out.Calls, c.a.plan(c.agent, call))
+				out.Calls = append(out.Calls, c.a.plan(ctx, c.in.Thread, c.agent, call))
 			}
 			out.Message = c.carry(m)
 			c.decide(&out, m)
@@ -181,9 +186,9 @@ func (c *modelCall) request(ctx context.Context, model string) (llm.Request, err
 	case err != nil:
 		return llm.Request{}, readError(err)
 	}
-	c.context = transcript(c.agent, messages)
+	c.context = transcript(c.agent, asking(c.in, messages))
 	return llm.Request{
-		Model: model, Messages: c.context, Tools: c.a.toolsOf(c.agent),
+		Model: model, Messages: c.context, Tools: c.tools(),
 		Temperature: c.agent.Temperature, MaxOutputTokens: c.agent.MaxOutputTokens, ReasoningEffort: c.agent.ReasoningEffort,
 	}, nil
 }
@@ -236,6 +241,7 @@ func (c *modelCall) show(ctx context.Context, d llm.Delta) {
 	}
 	c.thought.WriteString(d.Thought)
 	c.text.WriteString(d.Text)
+	c.above.say(ctx, d.Text)
 	if !c.piece(ctx, d) {
 		return
 	}
@@ -252,7 +258,10 @@ func (c *modelCall) piece(ctx context.Context, d llm.Delta) (lost bool) {
 	if d.Thought != "" {
 		e.Type, e.Content = event.EventThought, d.Thought
 	}
-	return c.a.publish(ctx, c.in.Thread, stream.Entry{After: c.head, TraceID: c.in.TraceID, Event: &e})
+	lost = c.a.publish(ctx, c.in.Thread, stream.Entry{After: c.head, TraceID: c.in.TraceID, Event: &e, Begins: !c.begun})
+	// The piece that was marked may be among those that are lost.
+	c.begun = !lost
+	return lost
 }
 
 // reset tells viewers to discard what they have seen of the message.
@@ -271,15 +280,15 @@ func (c *modelCall) keep(ctx context.Context, res llm.Response, interrupted bool
 		return thread.ModelReply{Agent: c.agent.Name, Model: c.agent.Model, MaxSteps: c.agent.Limits.MaxSteps, Message: m, Usage: res.Usage}, nil
 	}
 	c.nameCalls(res.ToolCalls)
-	done, err := c.a.append(ctx, c.in.Thread, store.Batch{Once: c.llmCallID(), Records: c.records(res, interrupted)}, thread.Flush{})
+	done, err := c.a.append(ctx, c.in.Thread, store.Batch{Once: c.llmCallID(), Records: c.records(ctx, res, interrupted)}, thread.Flush{})
 	if err != nil {
 		return thread.ModelReply{}, err
 	}
 	// As stored: another attempt may have come first, and then its reply stands.
-	return c.reply(done.Records)
+	return c.reply(ctx, done.Records)
 }
 
-func (c *modelCall) records(res llm.Response, interrupted bool) []event.Record {
+func (c *modelCall) records(ctx context.Context, res llm.Response, interrupted bool) []event.Record {
 	now := time.Now()
 	model := c.agent.Model
 	if res.Model != "" {
@@ -313,7 +322,7 @@ func (c *modelCall) records(res llm.Response, interrupted bool) []event.Record {
 			ThreadID: c.in.Thread.ThreadID, AgentName: c.agent.Name, ToolCalls: res.ToolCalls,
 		}))
 		for _, call := range res.ToolCalls {
-			if p := c.a.plan(c.agent, call); p.NeedsApproval && !hold {
+			if p := c.a.plan(ctx, c.in.Thread, c.agent, call); p.NeedsApproval && !hold {
 				out = append(out, request(call, p, c.agent.Name, c.in.TraceID, c.in.EventID, now))
 			}
 		}

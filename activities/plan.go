@@ -9,6 +9,7 @@ import (
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/builtin"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tool"
@@ -16,7 +17,7 @@ import (
 
 // plan tells the workflow how a call is to be run. A call that cannot run asks
 // nobody: running it gives the model its error.
-func (a *Activities) plan(who agent.Agent, call event.ToolCall) thread.PlannedCall {
+func (a *Activities) plan(ctx context.Context, ref thread.Ref, who agent.Agent, call event.ToolCall) thread.PlannedCall {
 	p := thread.PlannedCall{ID: call.ID, Name: call.Function.Name, Unfit: true, Quick: true}
 	t, ok := a.toolOf(who, p.Name)
 	if !ok {
@@ -27,10 +28,43 @@ func (a *Activities) plan(who agent.Agent, call event.ToolCall) thread.PlannedCa
 		return p
 	}
 	p.Unfit, p.Quick = false, d.Quick
-	if who.Approval(p.Name, d.NeedsApproval) == agent.Always {
+	if d.Background {
+		p.By, p.Task = thread.ByTask, taskPlan(d, "")
+	}
+	if _, own := t.(byThread); own {
+		todo, err := a.planOwn(ctx, ref, who, call)
+		if err != nil {
+			p.Unfit, p.Quick = true, true
+			return p
+		}
+		p.Quick, p.By, p.Task, p.TaskID, p.Sub = false, todo.By, todo.Task, todo.TaskID, todo.Sub
+		if todo.runs != nil {
+			// What runs in the end asks, as well as the task itself.
+			ask(&p, who, *todo.runs, call)
+		}
+	}
+	ask(&p, who, d, call)
+	return p
+}
+
+// ask notes that a person has to approve the call, if the agent's policy for a tool says so.
+func ask(p *thread.PlannedCall, who agent.Agent, d tool.Definition, call event.ToolCall) {
+	if !p.NeedsApproval && policy(who, d) == agent.Always {
 		p.NeedsApproval, p.Arguments, p.Reason = true, thread.CarryArguments(call.Function.Arguments), d.ApprovalReason
 	}
-	return p
+}
+
+// policy is the agent's policy for a tool. The names of call_agent stand for each other.
+func policy(who agent.Agent, d tool.Definition) agent.Policy {
+	for _, name := range []string{builtin.CallAgent, builtin.CallAgentHyphen} {
+		if d.Name != builtin.CallAgent && d.Name != builtin.CallAgentHyphen {
+			break
+		}
+		if who.Approvals[name] == agent.Always {
+			return agent.Always
+		}
+	}
+	return who.Approval(d.Name, d.NeedsApproval)
 }
 
 // PlanCalls plans calls that hooks have changed or made, and stores who has to approve:
@@ -54,7 +88,7 @@ func (a *Activities) PlanCalls(ctx context.Context, in thread.PlanStep) (thread.
 		if !slices.Contains(in.Only, call.ID) {
 			continue
 		}
-		p := a.plan(who, call)
+		p := a.plan(ctx, in.Thread, who, call)
 		if p.NeedsApproval {
 			requests = append(requests, request(call, p, who.Name, in.TraceID, in.EventID, now))
 		}

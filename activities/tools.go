@@ -27,21 +27,25 @@ import (
 // toolOf finds a tool that the agent may call.
 func (a *Activities) toolOf(who agent.Agent, name string) (tool.Tool, bool) {
 	if !slices.Contains(who.Tools, name) {
-		return nil, false
+		return a.builtIn(name)
 	}
-	return a.cfg.Tools.Lookup(name)
+	return a.lookup(name)
 }
 
 // toolsOf describes an agent's tools to its model.
 func (a *Activities) toolsOf(who agent.Agent) []llm.Tool {
 	var out []llm.Tool
 	for _, name := range who.Tools {
-		if t, ok := a.cfg.Tools.Lookup(name); ok {
-			d := t.Definition()
-			out = append(out, llm.Tool{Name: d.Name, Description: d.Description, Parameters: d.Parameters})
+		if t, ok := a.lookup(name); ok {
+			out = append(out, described(t))
 		}
 	}
 	return out
+}
+
+func described(t tool.Tool) llm.Tool {
+	d := t.Definition()
+	return llm.Tool{Name: d.Name, Description: d.Description, Parameters: d.Parameters}
 }
 
 // RunTool runs one stored tool call and stores its result.
@@ -72,7 +76,7 @@ func (a *Activities) RunTool(ctx context.Context, in thread.ToolStep) (thread.To
 	}
 	run.def = t.Definition().WithDefaults()
 	if in.Unfit {
-		return run.finish(ctx, store.ToolFailed, run.unfit())
+		return run.finish(ctx, store.ToolFailed, run.unfit(ctx, who))
 	}
 	if reply, done, err := run.start(ctx); done || err != nil {
 		return reply, err
@@ -81,10 +85,13 @@ func (a *Activities) RunTool(ctx context.Context, in thread.ToolStep) (thread.To
 }
 
 // unfit is the result of a call that was planned not to run.
-func (r *toolRun) unfit() tool.Result {
+func (r *toolRun) unfit(ctx context.Context, who agent.Agent) tool.Result {
 	var problem *tool.ArgumentError
 	if errors.As(tool.CheckArguments(r.def, r.stored.Function.Arguments), &problem) {
 		return problem.Result()
+	}
+	if err := r.a.ownProblem(ctx, r.in.Thread, who, r.stored); err != nil {
+		return failure(err)
 	}
 	return failure(fmt.Errorf("the tool %q was not ready when it was called; call it again", r.in.ToolName))
 }
@@ -315,26 +322,32 @@ func (r *toolRun) finish(ctx context.Context, status store.ToolStatus, res tool.
 
 // progress shows what a tool reports while it runs, and nothing after it has ended.
 func (r *toolRun) progress(ctx context.Context) *progress {
-	return &progress{run: r, ctx: ctx, exec: event.NewExecutionContext(ctx, r.in.TraceID)}
+	exec := event.NewExecutionContext(ctx, r.in.TraceID)
+	return &progress{run: r, ctx: ctx, shown: func(data any) (event.AgentEvent, error) {
+		raw, err := json.Marshal(data)
+		e := exec.AdaptToolEvent(event.ToolEvent{Type: event.ToolProgress, ToolName: r.in.ToolName, Data: raw})
+		e.Agent, e.ToolCallID = r.in.Agent, r.in.ToolCallID
+		return e, err
+	}}
 }
 
 type progress struct {
-	run  *toolRun
-	ctx  context.Context
-	exec event.ExecutionContext
+	run *toolRun
+	ctx context.Context
+
+	// shown is what viewers see of it.
+	shown func(data any) (event.AgentEvent, error)
 
 	mu      sync.Mutex
 	stopped bool
 }
 
 func (p *progress) publish(data any) {
-	raw, err := json.Marshal(data)
+	e, err := p.shown(data)
 	if err != nil {
 		p.run.a.log.Warn("progress has no JSON form", "toolCall", p.run.in.ToolCallID, "error", err)
 		return
 	}
-	e := p.exec.AdaptToolEvent(event.ToolEvent{Type: event.ToolProgress, ToolName: p.run.in.ToolName, Data: raw})
-	e.Agent, e.ToolCallID = p.run.in.Agent, p.run.in.ToolCallID
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.stopped {

@@ -66,12 +66,16 @@ func (t *conversation) planCalls(ctx workflow.Context, r *thread.Run, step threa
 
 // record stores what no other activity will. It waits out any outage of the store.
 func (t *conversation) record(ctx workflow.Context) {
-	step := thread.RecordStep{Thread: t.state.Ref(), Flush: t.state.Flush()}
-	err := workflow.ExecuteLocalActivity(local(ctx, "store records"), signals.ActivityRecord, step).Get(ctx, nil)
-	if err != nil {
-		err = workflow.ExecuteActivity(activity(ctx, "store records"), signals.ActivityRecord, step).Get(ctx, nil)
-	}
-	if err == nil {
+	for more := true; more; {
+		step := thread.RecordStep{Thread: t.state.Ref(), Flush: t.state.Flush()}
+		more = len(step.Flush.Records) < len(t.state.Pending)
+		err := workflow.ExecuteLocalActivity(local(ctx, "store records"), signals.ActivityRecord, step).Get(ctx, nil)
+		if err != nil {
+			err = workflow.ExecuteActivity(activity(ctx, "store records"), signals.ActivityRecord, step).Get(ctx, nil)
+		}
+		if err != nil {
+			return
+		}
 		t.state.Flushed(step.Flush)
 	}
 }

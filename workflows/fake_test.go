@@ -46,6 +46,10 @@ type fakes struct {
 	asked   []thread.HookStep
 	planned []thread.PlanStep
 
+	handled []thread.EventStep
+	worked  []thread.TaskStep
+	ends    []thread.EndStep
+
 	// hook answers in place of a hook or processor that is a function; the default lets
 	// all pass.
 	hook func(in thread.HookStep, name string) said
@@ -57,6 +61,12 @@ type fakes struct {
 	tool func(context.Context, thread.ToolStep) (thread.ToolReply, error)
 	// result is what inline hooks make of a tool's result; the default lets it pass.
 	result func(thread.ToolStep) *thread.Decision
+	// function answers in place of a rule's; the default has handled all.
+	function func(context.Context, thread.EventStep) error
+	// work answers a run of a background task; the default completes it.
+	work func(context.Context, thread.TaskStep) (thread.TaskReply, error)
+	// end answers what ends a sub-agent's thread; the default has an answer.
+	end func(thread.EndStep) (thread.EndReply, error)
 	// noticed is closed with the first notice.
 	noticed chan struct{}
 }
@@ -235,19 +245,27 @@ func worldWith(t *testing.T, f *fakes) *world { return hookedWorld(t, f, nil) }
 // hookedWorld is a world in which there are hooks and processors.
 func hookedWorld(t *testing.T, f *fakes, set *hook.Set) *world {
 	t.Helper()
+	return worldOf(t, f, &workflows.Workflows{Hooks: set})
+}
+
+func worldOf(t *testing.T, f *fakes, all *workflows.Workflows) *world {
+	t.Helper()
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
 	w := &world{TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment(), fakes: f}
 	w.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: signals.WorkflowID("ns", "t1"), TaskQueue: "q"})
 	require.NoError(t, w.SetTypedSearchAttributesOnStart(temporal.NewSearchAttributes(threadclient.AttributeUpdates("ns", nil)...)))
 	w.SetTestTimeout(patience)
+	// Tasks and sub-agents are numbered from here.
+	w.SetStartTime(time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC))
 	// A workflow that is not scheduled for a second would be taken for one that hangs.
 	w.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: patience})
-	(&workflows.Workflows{Hooks: set}).Register(w)
+	all.Register(w)
 	for name, fn := range map[string]any{
 		signals.ActivityCallModel: f.callModel, signals.ActivityRunTool: f.runTool,
 		signals.ActivityRecord: f.record, signals.ActivityNotify: f.notify,
 		signals.ActivityRunHooks: f.runHooks, signals.ActivityPlanCalls: f.planCalls,
+		signals.ActivityHandleEvent: f.handleEvent, signals.ActivityRunTask: f.runTask, signals.ActivityEndDelegate: f.endDelegate,
 	} {
 		w.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: name})
 	}
@@ -284,6 +302,12 @@ func (w *world) run(in workflows.Input) {
 func (w *world) leave(in workflows.Input) workflows.Input {
 	w.t.Helper()
 	w.ExecuteWorkflow(signals.ThreadWorkflow, in)
+	return w.continued()
+}
+
+// continued is what a workflow goes on with that has continued as new.
+func (w *world) continued() workflows.Input {
+	w.t.Helper()
 	require.True(w.t, w.IsWorkflowCompleted())
 	var next *workflow.ContinueAsNewError
 	require.ErrorAs(w.t, w.GetWorkflowError(), &next)

@@ -200,11 +200,12 @@ func (t *conversation) awaitReport(ctx workflow.Context, id string, reported fun
 	}
 }
 
-// dismiss ends the hook workflows that a run before this one has started, and that nobody
-// waits for any more, because the turn was interrupted meanwhile.
+// dismiss ends the sub-agents and the hook workflows that nobody waits for any more,
+// because the turn was interrupted meanwhile. Hook workflows of this run have ended already.
 func (t *conversation) dismiss(ctx workflow.Context) {
 	ctx, cancel := workflow.NewDisconnectedContext(ctx)
 	defer cancel()
+	t.stopSubs(ctx)
 	s := t.state
 	for _, in := range s.Turn.Intercepting {
 		id := signals.HookWorkflowID(s.Namespace, s.ThreadID, in.EventID)
@@ -238,8 +239,12 @@ func reason(err error) string {
 		return app.Message()
 	}
 	var unknown *temporal.UnknownExternalWorkflowExecutionError
-	if errors.As(err, &unknown) {
+	var terminated *temporal.TerminatedError
+	switch {
+	case errors.As(err, &unknown), errors.As(err, &terminated):
 		return "it was terminated"
+	case temporal.IsCanceledError(err):
+		return "it was cancelled"
 	}
 	return err.Error()
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/signals/threadclient"
 )
 
 // listen answers queries and updates, and takes in signals as they come, whatever
@@ -30,6 +31,9 @@ func (t *conversation) listen(ctx workflow.Context) error {
 		workflow.SetQueryHandlerWithOptions(ctx, signals.QueryApprovals, func() (signals.Approvals, error) {
 			return signals.Approvals{Approvals: t.state.Approvals()}, nil
 		}, workflow.QueryHandlerOptions{Description: "the tool calls that wait for approval"}),
+		workflow.SetQueryHandlerWithOptions(ctx, signals.QueryTasks, func() (signals.Tasks, error) {
+			return t.state.TasksView(), nil
+		}, workflow.QueryHandlerOptions{Description: "the background tasks"}),
 
 		workflow.SetUpdateHandlerWithOptions(ctx, signals.UpdatePost, t.updatePost, workflow.UpdateHandlerOptions{
 			Description: "post an event", Validator: t.validatePost,
@@ -45,6 +49,21 @@ func (t *conversation) listen(ctx workflow.Context) error {
 		workflow.SetUpdateHandlerWithOptions(ctx, signals.UpdateSetStatus, t.updateSetStatus, workflow.UpdateHandlerOptions{
 			Description: "change the status of a queued event", Validator: func(_ workflow.Context, c signals.SetStatus) error {
 				return refuse(t.state.CheckSetStatus(c))
+			},
+		}),
+		workflow.SetUpdateHandlerWithOptions(ctx, signals.UpdateThread, t.updateThread, workflow.UpdateHandlerOptions{
+			Description: "change the thread's title, agents or metadata", Validator: func(_ workflow.Context, c signals.ThreadChange) error {
+				return refuse(t.state.CheckChange(c))
+			},
+		}),
+		workflow.SetUpdateHandlerWithOptions(ctx, signals.UpdateCompleteTask, t.updateCompleteTask, workflow.UpdateHandlerOptions{
+			Description: "complete a background task", Validator: func(_ workflow.Context, c signals.CompleteTask) error {
+				return refuse(signals.CheckCompleteTask(c))
+			},
+		}),
+		workflow.SetUpdateHandlerWithOptions(ctx, signals.UpdateCancelTask, t.updateCancelTask, workflow.UpdateHandlerOptions{
+			Description: "cancel a background task", Validator: func(_ workflow.Context, c signals.CancelTask) error {
+				return refuse(signals.CheckCancelTask(c))
 			},
 		}),
 	)
@@ -74,12 +93,21 @@ type inbox struct {
 }
 
 func (t *conversation) inboxes(ctx workflow.Context) []inbox {
-	return []inbox{
+	in := []inbox{
 		{workflow.GetSignalChannel(ctx, signals.SignalPost), receive(t, signals.SignalPost, t.post)},
 		{workflow.GetSignalChannel(ctx, signals.SignalDecide), receive(t, signals.SignalDecide, t.decide)},
 		{workflow.GetSignalChannel(ctx, signals.SignalControl), receive(t, signals.SignalControl, t.control)},
 		{workflow.GetSignalChannel(ctx, signals.SignalHookDecided), receive(t, signals.SignalHookDecided, t.hookDecided)},
+		{workflow.GetSignalChannel(ctx, signals.SignalCompleteTask), receive(t, signals.SignalCompleteTask, t.completeTask)},
+		{workflow.GetSignalChannel(ctx, signals.SignalTaskReport), receive(t, signals.SignalTaskReport, t.taskReported)},
+		{workflow.GetSignalChannel(ctx, signals.SignalSubEnded), receive(t, signals.SignalSubEnded, t.subEnded)},
+		{workflow.GetSignalChannel(ctx, signals.SignalSubAsks), receive(t, signals.SignalSubAsks, t.subAsks)},
+		{workflow.GetSignalChannel(ctx, signals.SignalSubDecided), receive(t, signals.SignalSubDecided, t.subDecided)},
 	}
+	if t.state.Parent != nil {
+		in = append(in, inbox{workflow.GetSignalChannel(ctx, signals.SignalReport), t.called})
+	}
+	return in
 }
 
 // receive makes the receiver of a signal. What cannot be read leaves an audit
@@ -100,15 +128,33 @@ func receive[T any](t *conversation, name string, handle func(workflow.Context, 
 	}
 }
 
-// drain takes in every signal that has arrived.
+// drain takes in every signal that has arrived, also while it takes others in.
 func (t *conversation) drain(ctx workflow.Context) {
-	for _, in := range t.inboxes(ctx) {
-		for in.receive(ctx, in.channel) {
+	for again := true; again; {
+		again = false
+		for _, in := range t.inboxes(ctx) {
+			for in.receive(ctx, in.channel) {
+				again = true
+			}
 		}
 	}
 }
 
+// tell waits until another workflow has taken what this one has to tell it: the thread
+// does not move or end before. What it has not taken is lost.
+func (t *conversation) tell(ctx workflow.Context, sent workflow.Future) error {
+	t.telling++
+	defer func() { t.telling-- }()
+	return sent.Get(ctx, nil)
+}
+
+// told reports whether all is told, and no handler is at work.
+func (t *conversation) told(ctx workflow.Context) bool {
+	return t.telling == 0 && workflow.AllHandlersFinished(ctx)
+}
+
 func (t *conversation) post(ctx workflow.Context, name string, p signals.Post) {
+	p = t.understood(ctx, p)
 	posted, err := t.state.Post(workflow.Now(ctx), p)
 	if err != nil {
 		t.state.Reject(workflow.Now(ctx), name, p, err)
@@ -122,6 +168,10 @@ func (t *conversation) post(ctx workflow.Context, name string, p signals.Post) {
 func (t *conversation) decide(ctx workflow.Context, name string, d signals.Decide) {
 	if err := thread.CheckDecide(d); err != nil {
 		t.state.Reject(workflow.Now(ctx), name, d, err)
+		return
+	}
+	if _, _, below := t.state.AskedBelow(d.ToolCallID); below {
+		t.decideBelowBySignal(ctx, name, d)
 		return
 	}
 	if !t.state.Early(d.ToolCallID) || !t.state.Hold(d) {
@@ -177,6 +227,39 @@ func (t *conversation) updateSetStatus(ctx workflow.Context, c signals.SetStatus
 	return signals.SetStatusResult{Item: it}, nil
 }
 
+// updateThread changes the thread itself.
+func (t *conversation) updateThread(ctx workflow.Context, c signals.ThreadChange) (signals.State, error) {
+	s := t.state
+	// It may have been closed since it was checked.
+	if err := s.CheckChange(c); err != nil {
+		return signals.State{}, refuse(err)
+	}
+	changed := s.Change(workflow.Now(ctx), c)
+	if err := t.describe(ctx, c); err != nil {
+		return signals.State{}, err
+	}
+	t.lifecycle(ctx, event.TypeSessionUpdated, changed)
+	return s.View(), nil
+}
+
+// describe makes a thread that was changed easy to find as what it is now.
+func (t *conversation) describe(ctx workflow.Context, c signals.ThreadChange) error {
+	memo := map[string]any{}
+	if c.Title != "" {
+		memo[signals.MemoTitle] = c.Title
+	}
+	if len(c.Agents) > 0 {
+		memo[signals.MemoAgents] = c.Agents
+		if err := workflow.UpsertTypedSearchAttributes(ctx, threadclient.AttributeUpdates(t.state.Namespace, c.Agents)...); err != nil {
+			return err
+		}
+	}
+	if len(memo) == 0 {
+		return nil
+	}
+	return workflow.UpsertMemo(ctx, memo)
+}
+
 // interruptTurn ends the turn in progress, if there is one, with all that was made of its
 // event and waits.
 func (t *conversation) interruptTurn(ctx workflow.Context, c signals.Control) {
@@ -192,6 +275,7 @@ func (t *conversation) interrupt(c signals.Control) {
 }
 
 func (t *conversation) updatePost(ctx workflow.Context, p signals.Post) (signals.PostResult, error) {
+	p = t.understood(ctx, p)
 	posted, err := t.state.Post(workflow.Now(ctx), p)
 	if err != nil {
 		return signals.PostResult{}, refuse(err)
@@ -231,6 +315,9 @@ func (t *conversation) updateTurn(ctx workflow.Context, p signals.Post) (signals
 const earlyPatience = 5 * time.Second
 
 func (t *conversation) updateDecide(ctx workflow.Context, d signals.Decide) (signals.DecideResult, error) {
+	if _, _, below := t.state.AskedBelow(d.ToolCallID); below {
+		return t.decideBelow(ctx, d)
+	}
 	if t.state.Early(d.ToolCallID) {
 		_, err := workflow.AwaitWithTimeout(ctx, earlyPatience, func() bool { return t.moving || !t.state.Early(d.ToolCallID) })
 		if err != nil {

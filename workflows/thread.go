@@ -7,8 +7,10 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
 )
@@ -16,13 +18,19 @@ import (
 // Input starts a thread, or, with State, goes on with one.
 type Input struct {
 	signals.Start
-	State *thread.State `json:"state,omitempty"`
+
+	// Parent is the thread for which a sub-agent works.
+	Parent *thread.Parent `json:"parent,omitempty"`
+	State  *thread.State  `json:"state,omitempty"`
 }
 
 // Workflows are the workflows of threads.
 type Workflows struct {
 	// Hooks and processors of the application.
 	Hooks *hook.Set
+
+	// Rules for environment events. Nil has the default rules.
+	Rules *rule.Set
 
 	// StaleAfter is how long a step may be silent before it counts as lost with its
 	// worker, and is run again. Default [DefaultStaleAfter].
@@ -41,18 +49,30 @@ type Registrar interface {
 func (w *Workflows) Register(r Registrar) {
 	r.RegisterWorkflowWithOptions(w.Thread, workflow.RegisterOptions{Name: signals.ThreadWorkflow})
 	r.RegisterWorkflowWithOptions(w.Hook, workflow.RegisterOptions{Name: signals.HookWorkflow})
+	r.RegisterWorkflowWithOptions(Deliver, workflow.RegisterOptions{Name: signals.DeliverWorkflow})
+	r.RegisterWorkflowWithOptions(w.Delegate, workflow.RegisterOptions{Name: signals.DelegateWorkflow})
+	r.RegisterWorkflowWithOptions(w.Task, workflow.RegisterOptions{Name: signals.TaskWorkflow})
 }
 
 // Thread is one conversation, from its first event until it is closed.
 func (w *Workflows) Thread(ctx workflow.Context, in Input) error {
 	ctx = staleAfter(ctx, w.StaleAfter)
+	in.Parent = nil
 	t, err := w.open(ctx, in)
 	if err != nil {
 		return err
 	}
+	return t.live(ctx, signals.ThreadWorkflow)
+}
+
+// live processes what comes, until the thread is closed, has to go on in a new run, or is
+// over by itself.
+func (t *conversation) live(ctx workflow.Context, typ string) error {
 	if err := t.listen(ctx); err != nil {
 		return err
 	}
+	t.watchTime(ctx)
+	t.storeUrgent(ctx)
 	for {
 		_ = workflow.Await(ctx, t.hasWork)
 		// A workflow that is cancelled closes the thread, also when there is work left.
@@ -61,8 +81,10 @@ func (w *Workflows) Thread(ctx workflow.Context, in Input) error {
 		case cancelled != nil || t.state.Closing != nil:
 			t.close(ctx)
 			return cancelled
+		case t.over():
+			return nil
 		case t.rollover(ctx):
-			return t.continueAsNew(ctx)
+			return t.continueAsNew(ctx, typ)
 		case t.state.Turn != nil:
 			t.turn(ctx)
 		case t.hooked && t.state.Heavy():
@@ -80,9 +102,12 @@ func (w *Workflows) Thread(ctx workflow.Context, in Input) error {
 type conversation struct {
 	state *thread.State
 
-	// hooks are the application's, if history says that this run asks them at all.
+	// hooks are the application's, if history says that this run asks them at all; so are
+	// rules.
 	hooks      *hook.Set
+	ruleSet    *rule.Set
 	hooked     bool
+	ruled      bool
 	lastInline lastInline
 
 	// stop ends what the current turn has in flight.
@@ -90,11 +115,27 @@ type conversation struct {
 
 	// moving is set when the thread only waits for its handlers to continue as new.
 	moving bool
+
+	// over says that the thread ends by itself. urgent is set when there is something to
+	// be stored that people wait to see.
+	over   func() bool
+	urgent bool
+
+	// telling counts what other workflows are being told.
+	telling int
+
+	// outdated is set when the thread has to go on in a new run because this one does not
+	// know how to.
+	outdated bool
 }
+
+func never() bool { return false }
 
 func (w *Workflows) open(ctx workflow.Context, in Input) (*conversation, error) {
 	if in.State != nil {
-		return &conversation{state: in.State, hooks: w.Hooks, hooked: asksHooks(ctx)}, nil
+		t := &conversation{state: in.State, hooks: w.Hooks, ruleSet: w.Rules, over: never}
+		t.version(ctx)
+		return t, nil
 	}
 	namespace, threadID, err := signals.ParseWorkflowID(workflow.GetInfo(ctx).WorkflowExecution.ID)
 	if err != nil {
@@ -103,21 +144,31 @@ func (w *Workflows) open(ctx workflow.Context, in Input) (*conversation, error) 
 	if err := thread.CheckStart(in.Start); err != nil {
 		return nil, temporal.NewNonRetryableApplicationError("starting a thread: "+err.Error(), signals.RefusedType, err)
 	}
-	t := &conversation{state: thread.New(namespace, threadID, in.Start, workflow.Now(ctx)), hooks: w.Hooks}
+	t := &conversation{state: thread.New(namespace, threadID, in.Start, workflow.Now(ctx)), hooks: w.Hooks, ruleSet: w.Rules, over: never}
+	t.state.Parent = in.Parent
+	t.state.Number(workflow.Now(ctx))
 	if err := announce(ctx, t.state); err != nil {
 		return nil, err
 	}
-	t.hooked = asksHooks(ctx)
+	t.version(ctx)
+	t.lifecycle(ctx, event.TypeSessionCreated, t.state.OpenedID())
 	if in.First != nil {
 		t.post(ctx, signals.SignalPost, *in.First)
 	}
 	return t, nil
 }
 
-// asksHooks reports whether this run asks hooks. One that began before there were any
-// does not; the thread's next run does.
-func asksHooks(ctx workflow.Context) bool {
-	return workflow.GetVersion(ctx, "hooks", workflow.DefaultVersion, 1) != workflow.DefaultVersion
+// Versions of a thread's run. One that began before there were hooks, or rules, does not
+// ask them; the thread's next run does.
+const (
+	asksHooks = 1
+	asksRules = 2
+)
+
+// version learns from history what this run asks.
+func (t *conversation) version(ctx workflow.Context) {
+	v := workflow.GetVersion(ctx, "hooks", workflow.DefaultVersion, asksRules)
+	t.hooked, t.ruled = v >= asksHooks, v >= asksRules
 }
 
 // announce makes a thread that a plain client started as easy to find as any other.
@@ -133,7 +184,7 @@ func announce(ctx workflow.Context, s *thread.State) error {
 // hasWork reports whether the thread has anything to do but wait.
 func (t *conversation) hasWork() bool {
 	s := t.state
-	return s.Closing != nil || s.Turn != nil || len(s.Queue) > 0 || s.Unstored()
+	return s.Closing != nil || s.Turn != nil || len(s.Queue) > 0 || s.Unstored() || t.over()
 }
 
 // begin takes the next event from the queue.
@@ -155,21 +206,21 @@ const maxHistory = 1000
 // in a new run.
 func (t *conversation) rollover(ctx workflow.Context) bool {
 	info := workflow.GetInfo(ctx)
-	return info.GetContinueAsNewSuggested() || info.GetCurrentHistoryLength() >= maxHistory
+	return t.outdated || info.GetContinueAsNewSuggested() || info.GetCurrentHistoryLength() >= maxHistory
 }
 
 // continueAsNew moves the thread to a new run, with all that it remembers.
-func (t *conversation) continueAsNew(ctx workflow.Context) error {
-	if t.hooked && t.state.Heavy() {
+func (t *conversation) continueAsNew(ctx workflow.Context, typ string) error {
+	if t.hooked && t.state.Heavy() || t.ruled && t.state.Unstored() {
 		t.record(ctx)
 	}
 	t.moving = true
-	if err := workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) }); err != nil {
+	if err := workflow.Await(ctx, func() bool { return t.told(ctx) }); err != nil {
 		t.close(ctx)
 		return err
 	}
 	t.drain(ctx)
-	return workflow.NewContinueAsNewError(ctx, signals.ThreadWorkflow, Input{State: t.state.Carried()})
+	return workflow.NewContinueAsNewError(ctx, typ, Input{State: t.state.Carried()})
 }
 
 // close settles what waits, stores what is left, and ends the thread.
@@ -185,16 +236,70 @@ func (t *conversation) close(ctx workflow.Context) {
 		t.state.Interrupt(*t.state.Closing)
 		t.turn(ctx)
 	}
-	t.state.Close(workflow.Now(ctx))
+	t.settle(ctx)
 	t.record(ctx)
+	t.conclude(ctx)
+}
+
+// settle ends all that goes on beside the turns of a thread that is closed.
+func (t *conversation) settle(ctx workflow.Context) {
+	t.lifecycle(ctx, event.TypeSessionDeleted, "")
+	for _, task := range t.state.CloseTasks(workflow.Now(ctx)) {
+		t.stopTask(ctx, task)
+	}
+	t.state.Close(workflow.Now(ctx))
+}
+
+// conclude ends a thread whose records are stored.
+func (t *conversation) conclude(ctx workflow.Context) {
 	if err := workflow.UpsertTypedSearchAttributes(ctx, threadclient.ClosedUpdate()); err != nil {
 		workflow.GetLogger(ctx).Error("setting the search attribute of a closed thread", "thread", t.state.ThreadID, "error", err)
 	}
 	t.show(ctx)
-	_ = workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) })
+	_ = workflow.Await(ctx, func() bool { return t.told(ctx) })
+	// What has come since the last records were stored.
+	for t.drain(ctx); t.ruled && t.state.Unstored(); t.drain(ctx) {
+		t.record(ctx)
+	}
 }
 
 // show describes the thread in Temporal's Web UI. It writes nothing to history.
 func (t *conversation) show(ctx workflow.Context) {
 	workflow.SetCurrentDetails(ctx, t.state.Details())
+}
+
+// awaitFor waits until a condition holds, or until so much time has passed, and takes its
+// timer back, which workflow.AwaitWithTimeout leaves running. It reports whether the
+// condition holds.
+func awaitFor(ctx workflow.Context, patience time.Duration, holds func() bool) (bool, error) {
+	timed, cancel := workflow.WithCancel(ctx)
+	defer cancel()
+	timer := workflow.NewTimer(timed, patience)
+	err := workflow.Await(ctx, func() bool { return holds() || timer.IsReady() })
+	return holds(), err
+}
+
+// watchTime lets the thread do what is due at some time: a durable timer runs while there
+// is anything.
+func (t *conversation) watchTime(ctx workflow.Context) {
+	workflow.GoNamed(ctx, "timers", func(ctx workflow.Context) {
+		for {
+			var due time.Time
+			waits := func() (ok bool) {
+				due, ok = t.state.NextDue()
+				return ok
+			}
+			if workflow.Await(ctx, waits) != nil {
+				return
+			}
+			sooner := func() bool {
+				at, ok := t.state.NextDue()
+				return !ok || at.Before(due)
+			}
+			if _, err := awaitFor(ctx, due.Sub(workflow.Now(ctx)), sooner); err != nil {
+				return
+			}
+			t.state.Release(workflow.Now(ctx))
+		}
+	})
 }

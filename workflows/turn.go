@@ -8,6 +8,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -37,6 +38,7 @@ func (t *conversation) turn(ctx workflow.Context) {
 	if s.Turn.Arrived && s.Turn.Interrupted == nil {
 		t.enter(turnCtx)
 	}
+	t.handle(turnCtx)
 	// A run that ends may address other agents: their runs follow.
 	for started := 0; started < len(s.Turn.Runs); {
 		batch := s.Turn.Runs[started:]
@@ -45,7 +47,7 @@ func (t *conversation) turn(ctx workflow.Context) {
 	}
 	finished = true
 
-	if s.Turn.Arrived && s.Turn.Interrupted == nil {
+	if (s.Turn.Arrived || s.Turn.Unhandled()) && s.Turn.Interrupted == nil {
 		return
 	}
 	for _, r := range s.Turn.Runs {
@@ -67,7 +69,12 @@ func (t *conversation) enter(ctx workflow.Context) {
 			return
 		}
 	}
-	s.Enter(workflow.Now(ctx), d)
+	var rules []rule.Spec
+	if s.Turn.IsEnv() {
+		rules = t.rules(ctx)
+	}
+	s.Enter(workflow.Now(ctx), d, rules...)
+	t.log(ctx)
 }
 
 // run takes an agent from model call to tool calls and back, until its reply asks
@@ -189,16 +196,31 @@ func (t *conversation) call(ctx workflow.Context, r *thread.Run, c *thread.Call)
 	if c.Stage == thread.Ready && !t.interrupted(ctx) {
 		t.execute(ctx, r, c)
 	}
+	if c.Stage == thread.Delegated && !t.interrupted(ctx) && !t.rollover(ctx) {
+		t.resumeSub(ctx, r, c)
+	}
 	if c.Stage == thread.Ran && !t.interrupted(ctx) {
 		if d, ok := t.decided(ctx, c.Decision, s.SeenResult(r, c)); ok {
 			s.ResultHeard(workflow.Now(ctx), r, c, d)
+			t.toolDone(ctx, r, c)
 		}
 	}
 }
 
-// execute runs a tool.
+// execute runs a tool, or has it run.
 func (t *conversation) execute(ctx workflow.Context, r *thread.Run, c *thread.Call) {
 	s := t.state
+	switch c.Plan.By {
+	case thread.ByTask:
+		t.startTask(ctx, r, c)
+		return
+	case thread.ByAgent:
+		t.delegate(ctx, r, c)
+		return
+	case thread.ByThread:
+		t.answer(ctx, r, c)
+		return
+	}
 	t.unburden(ctx)
 	step := s.ToolStep(r, c, t.specs(ctx))
 	reply, err := t.runTool(ctx, c, step)
@@ -207,11 +229,19 @@ func (t *conversation) execute(ctx workflow.Context, r *thread.Run, c *thread.Ca
 			// The run goes on: the model sees that this call failed.
 			why, _ := explain(err)
 			s.CallFailed(workflow.Now(ctx), r, c, why)
+			t.toolDone(ctx, r, c)
 		}
 		return
 	}
 	s.Flushed(step.Flush)
 	s.CallRan(c, reply)
+}
+
+// toolDone tells how a tool call has ended, if a rule wants to know.
+func (t *conversation) toolDone(ctx workflow.Context, r *thread.Run, c *thread.Call) {
+	if t.ruled {
+		t.state.ToolDone(workflow.Now(ctx), r, c, t.rules(ctx))
+	}
 }
 
 // each runs f for all items at the same time and waits for all of them. A single

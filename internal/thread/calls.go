@@ -96,7 +96,7 @@ func (s *State) PlanStep(r *Run) PlanStep {
 
 // Planned takes in the plans of calls that hooks have changed or made.
 func (s *State) Planned(now time.Time, r *Run, reply PlanReply) {
-	r.Agent, r.Model, r.MaxSteps = reply.Agent, reply.Model, reply.MaxSteps
+	r.Agent, r.Model, r.MaxSteps = reply.Agent, reply.Model, s.maxSteps(reply.MaxSteps)
 	s.planned(now, r, reply.Calls)
 }
 
@@ -117,6 +117,7 @@ func (s *State) planned(now time.Time, r *Run, calls []PlannedCall) {
 				Agent: r.Agent, Reason: p.Reason, RequestedAt: now,
 			}
 			c.Plan.Arguments = ""
+			s.askAbove(*c.Requested)
 		}
 		r.Calls = append(r.Calls, c)
 	}
@@ -162,7 +163,10 @@ func (s *State) turned(now time.Time, e Seen, d Decision) (Deferred, bool) {
 		return made, true
 	case event.CustomEvent:
 		made.Event.Type, made.Event.Payload = got.Type, got.Payload
-		return made, got.Type != e.Type
+		return made, e.Env || got.Type != e.Type
+	case event.EnvEvent:
+		made.Event.Type, made.Event.Payload, made.Event.Metadata = got.Type, got.Payload, &got.Metadata
+		return made, !e.Env
 	}
 	return made, false
 }

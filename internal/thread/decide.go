@@ -38,10 +38,12 @@ func (s *State) Decide(now time.Time, d signals.Decide) signals.DecideOutcome {
 	if d.Agent != "" && d.Agent != r.Agent || d.ToolName != "" && d.ToolName != c.Plan.Name {
 		return signals.Mismatch
 	}
-	s.record(c.Plan.ID+".decision", event.TypeApproval, s.Turn.Item.TraceID, s.Turn.Item.ID, now, event.Approval{
+	made := event.Approval{
 		ToolCallID: c.Plan.ID, ToolName: c.Plan.Name, Agent: r.Agent,
 		Decision: d.Decision, Scope: event.Once, Reason: d.Reason, By: d.By, DecidedAt: now,
-	})
+	}
+	s.record(c.Plan.ID+".decision", event.TypeApproval, s.Turn.Item.TraceID, s.Turn.Item.ID, now, made)
+	s.passUp(SubDecided{ToolCallID: c.Plan.ID, Approval: &made})
 	s.settled(c.Plan.ID, d.Decision)
 	if d.Decision == event.Approve {
 		c.Stage = Ready
@@ -138,6 +140,9 @@ func (s *State) settledAs(d signals.Decide) signals.DecideOutcome {
 // Approvals lists the calls that wait for a decision.
 func (s *State) Approvals() []event.ApprovalRequest {
 	out := []event.ApprovalRequest{}
+	for _, sub := range s.Subs {
+		out = append(out, sub.Asks...)
+	}
 	if s.Turn == nil || s.Turn.Interrupted != nil {
 		return out
 	}

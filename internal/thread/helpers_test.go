@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -159,4 +160,11 @@ func (s *State) took(now time.Time, r *Run, reply ModelReply) {
 func (s *State) ran(now time.Time, r *Run, c *Call) {
 	s.CallRan(c, ToolReply{ToolCallID: c.Plan.ID, Status: "succeeded"})
 	s.ResultHeard(now, r, c, pass)
+}
+
+// hookEvent is an environment event that a hook or processor makes.
+func hookEvent(typ string) hook.Produced {
+	p := hook.NewProduced(typ, 1)
+	p.Metadata = &event.EnvMetadata{Source: event.SourceSystem}
+	return p
 }

@@ -30,6 +30,13 @@ type Seen struct {
 	// Hooked says that hooks have put it in the place of another.
 	Hooked bool
 
+	// ByRule says that the processor of a rule sees it, after the hooks; Changed, that
+	// these have changed it.
+	ByRule, Changed bool
+
+	// Env says that it is an environment event.
+	Env bool
+
 	// Event is the event itself, if the thread has all of it at hand: nil means that it
 	// is in the record, and that inline hooks see it in a hook workflow, too.
 	Event event.Event
@@ -66,8 +73,9 @@ func (s *State) HookStep(e Seen, specs []hook.Spec) HookStep {
 		Thread: s.Ref(), TraceID: s.Turn.Item.TraceID, EventID: e.ID, EventType: e.Type, ParentEventID: e.Parent,
 		Agent: e.Agent, Hooks: specs, Flush: s.Flush(),
 	}
+	step.Replaced = e.Changed
 	if e.Type == event.TypeLLMCall {
-		// It has no record yet.
+		// It has no record.
 		step.Event = rawJSON(e.Event)
 	}
 	return step
@@ -126,6 +134,9 @@ func (s *State) AskedHooks(e Seen, specs []hook.Spec) []hook.Spec {
 		asked[i] = hook.Spec{Name: name, OnFailure: hook.Closed}
 		if at := slices.IndexFunc(specs, func(spec hook.Spec) bool { return spec.Name == name }); at >= 0 {
 			asked[i] = specs[at]
+		}
+		if e.ByRule {
+			asked[i].OnFailure = hook.Closed
 		}
 	}
 	return asked
@@ -222,6 +233,9 @@ func (s *State) heard(now time.Time, e Seen, d Decision, deferred *[]Deferred) D
 		rec.Message, d.Silent = &m, false
 	}
 	id := event.InterceptionID(e.ID)
+	if e.ByRule {
+		id = event.InterceptionID(e.ID + ".rule")
+	}
 	if d.Outcome == event.HookFailed {
 		// What is retried may yet be decided.
 		id = event.InterceptionID(e.Key) + ".failed"
@@ -248,6 +262,8 @@ func (s *State) fillIn(rec *event.Interception, e Seen, raw json.RawMessage) {
 		rec.LLMCall = &got
 	case event.CustomEvent:
 		rec.Custom = &got
+	case event.EnvEvent:
+		rec.Env = &got
 	}
 }
 
@@ -289,6 +305,12 @@ func remembered(raw json.RawMessage) json.RawMessage {
 		return rawJSON(e)
 	case event.CustomEvent:
 		e.Payload = nil
+		return rawJSON(e)
+	case event.EnvEvent:
+		// Rules may look into a payload of some size; all of it is in the record, too.
+		if len(e.Payload) > MaxCarriedContent {
+			e.Payload = json.RawMessage("null")
+		}
 		return rawJSON(e)
 	}
 	return raw

@@ -82,8 +82,11 @@ func unstorable(d Decision) string {
 	for _, p := range d.Produced {
 		types = append(types, p.Type)
 	}
-	if custom, ok := readEvent(d.Event).(event.CustomEvent); ok {
-		types = append(types, custom.Type)
+	switch got := readEvent(d.Event).(type) {
+	case event.CustomEvent:
+		types = append(types, got.Type)
+	case event.EnvEvent:
+		types = append(types, got.Type)
 	}
 	for _, typ := range types {
 		if len(typ) > maxType || strings.ContainsRune(typ, 0) {
@@ -178,6 +181,11 @@ func (s *State) produce(now time.Time, made Deferred) {
 		ID: made.ID, ThreadID: s.ThreadID, Type: made.Event.Type, Payload: made.Event.Payload, Status: event.Pending,
 		Priority: t.Item.Priority, TTL: min(made.Event.TTL, signals.MaxTTL), TraceID: t.Item.TraceID, ParentEventID: made.Parent,
 		Namespace: s.Namespace, CreatedAt: now, UpdatedAt: now,
+	}
+	if m := made.Event.Metadata; m != nil {
+		about := *m
+		about.TriggerSessionID = s.ThreadID
+		it.Metadata, it.Timestamp = rawJSON(about), now.UnixMilli()
 	}
 	switch {
 	case made.Event.Priority != nil:

@@ -17,30 +17,9 @@ var (
 	ErrBusy   = errors.New("a turn is in progress and onBusy is reject")
 )
 
-// Bounds on what a thread takes in, so that its records can always be stored and
-// its state always fits into a new run.
-const (
-	maxAgents = 100
-	maxTitle  = 400 // bytes
-)
-
 // CheckStart reports why a thread cannot begin like this.
 func CheckStart(start signals.Start) error {
-	if len(start.Agents) > maxAgents {
-		return &event.FieldError{Field: "agents", Problem: fmt.Sprintf("are %d, at most %d are taken", len(start.Agents), maxAgents)}
-	}
-	for i, agent := range start.Agents {
-		if err := signals.CheckID(fmt.Sprintf("agents[%d]", i), agent); err != nil {
-			return err
-		}
-	}
-	if len(start.Title) > maxTitle {
-		return &event.FieldError{Field: "title", Problem: fmt.Sprintf("is %d bytes, at most %d are taken", len(start.Title), maxTitle)}
-	}
-	if len(start.Metadata) > signals.MaxPayload {
-		return &event.FieldError{Field: "metadata", Problem: fmt.Sprintf("is %d bytes, at most %d are taken", len(start.Metadata), signals.MaxPayload)}
-	}
-	return nil
+	return signals.CheckThread(start.Agents, start.Title, start.Metadata)
 }
 
 // CheckPost reports why a post would be refused. It changes nothing.
@@ -51,7 +30,7 @@ func (s *State) CheckPost(p signals.Post) error {
 	if err := signals.CheckPost(s.ThreadID, p); err != nil {
 		return err
 	}
-	if s.queued()+len(p.Payload) > maxQueueBytes {
+	if s.queued()+len(p.Payload)+len(p.Metadata) > maxQueueBytes {
 		return ErrFull
 	}
 	if p.OnBusy == signals.Reject && !s.Idle() && !s.HasSeen(p.ID) {
@@ -68,7 +47,7 @@ const itemBytes = 400
 func (s *State) queued() int {
 	n := len(s.Roots) * (itemBytes + maxCarriedOutcome)
 	for _, q := range s.Queue {
-		n += itemBytes + len(q.Item.Payload) + len(q.Replaced) + q.bytes()
+		n += q.bytes()
 	}
 	if s.Turn == nil {
 		return n
@@ -79,6 +58,10 @@ func (s *State) queued() int {
 		}
 	}
 	return n
+}
+
+func (q Queued) bytes() int {
+	return itemBytes + len(q.Item.Payload) + len(q.Item.Metadata) + len(q.Replaced) + q.Options.bytes()
 }
 
 func (o Options) bytes() int {
@@ -114,6 +97,9 @@ func (s *State) Post(now time.Time, p signals.Post) (Posted, error) {
 	}
 	if p.ID == "" {
 		p.ID = s.newID(now)
+		if p.IsEnv() {
+			p.ID = signals.EventID(s.Namespace, s.ThreadID, p.ID)
+		}
 	}
 	if p.Type == "" {
 		p.Type = event.TypeMessage
@@ -124,9 +110,12 @@ func (s *State) Post(now time.Time, p signals.Post) (Posted, error) {
 	if event.Background(p.Type) && p.Priority == 0 {
 		p.Priority = event.BackgroundPriority
 	}
+	if p.IsEnv() {
+		p = s.envItem(now, p)
+	}
 	s.Seen = keepLast(append(s.Seen, p.ID), maxSeen)
 	q := Queued{OnBusy: p.OnBusy, Options: Options{Agents: p.Agents, Tools: p.Tools}, Item: event.Item{
-		ID: p.ID, ThreadID: s.ThreadID, Type: p.Type, Payload: p.Payload, Status: event.Pending,
+		ID: p.ID, ThreadID: s.ThreadID, Type: p.Type, Payload: p.Payload, Timestamp: p.Timestamp, Metadata: p.Metadata, Status: event.Pending,
 		Priority: p.Priority, TTL: p.TTL, TraceID: p.TraceID, ParentEventID: p.ParentEventID,
 		Namespace: s.Namespace, CreatedAt: now, UpdatedAt: now,
 	}}
@@ -236,13 +225,22 @@ func (s *State) again(now time.Time, q Queued, by string) {
 	// Its time may be long over, but somebody wants it now.
 	it.TTL = 0
 	s.forget(it.ID)
+	q = q.as(it)
 	if q.Origin != nil && s.rootOf(q.Origin.Root) == nil {
-		// The turn that it was part of is over: this is one of its own.
-		origin := *q.Origin
-		origin.Root = it.ID
-		q.Origin = &origin
+		// The turn that it was part of is over.
+		q = q.onItsOwn()
 	}
-	s.Queue = append(s.Queue, q.as(it))
+	s.Queue = append(s.Queue, q)
 	s.record(fmt.Sprintf("%s.retried.%d", it.ID, it.Attempt), event.TypeStatus, it.TraceID, it.ID, now,
 		event.StatusChange{Status: event.StatusRetried, Detail: it.ID, By: by})
+}
+
+// onItsOwn is the same as a turn of its own, whatever it was made of.
+func (q Queued) onItsOwn() Queued {
+	if q.Origin != nil {
+		origin := *q.Origin
+		origin.Root = q.Item.ID
+		q.Origin = &origin
+	}
+	return q
 }

@@ -274,8 +274,8 @@ func TestCheckStart(t *testing.T) {
 	for field, start := range map[string]signals.Start{
 		"agents[1]": {Agents: []string{"alice", ""}},
 		"agents[0]": {Agents: []string{"a\x00"}},
-		"agents":    {Agents: make([]string, maxAgents+1)},
-		"title":     {Title: strings.Repeat("x", maxTitle+1)},
+		"agents":    {Agents: make([]string, signals.MaxAgents+1)},
+		"title":     {Title: strings.Repeat("x", signals.MaxTitle+1)},
 		"metadata":  {Metadata: json.RawMessage(`"` + strings.Repeat("x", signals.MaxPayload) + `"`)},
 	} {
 		requireField(t, field, CheckStart(start))

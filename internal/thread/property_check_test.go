@@ -21,6 +21,7 @@ func (m *machine) check() {
 	}
 	m.checkCalls(seen)
 	m.checkEvents(seen)
+	m.checkTasks(seen)
 	if !m.hooked || m.one(4) {
 		require.Equal(m.t, asJSON(m.t, m.s), asJSON(m.t, copied(m.t, m.s)), "a round trip changes nothing")
 	}
@@ -34,7 +35,7 @@ func (m *machine) open() map[string]bool {
 	}
 	for _, r := range m.s.Turn.Runs {
 		for _, c := range r.Calls {
-			if c.Stage == Waiting || c.Stage == Ready {
+			if c.Stage == Waiting || c.Stage == Ready || c.Stage == Delegated {
 				open[c.Plan.ID] = true
 			}
 		}
@@ -110,6 +111,9 @@ func (m *machine) checkOrder(q Queued, waiting []event.Item) {
 		require.LessOrEqual(m.t, other.Item.Priority, q.Item.Priority, "S2-38")
 		if other.Item.Priority != q.Item.Priority || other.Item.Attempt+q.Item.Attempt > 0 {
 			continue
+		}
+		if other.Released != nil || q.Released != nil {
+			continue // it waits anew
 		}
 		if q.OnBusy == signals.Interrupt || other.OnBusy == signals.Interrupt {
 			continue // who interrupts goes ahead

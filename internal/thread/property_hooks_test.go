@@ -85,8 +85,11 @@ func (m *machine) enter() {
 			return
 		}
 	}
-	m.s.Enter(m.now, d)
+	m.s.Enter(m.now, d, m.rules()...)
 	m.adopted()
+	if t.Held {
+		m.end() // nothing comes between
+	}
 }
 
 // adopted notes the calls that hooks have put in the place of messages.

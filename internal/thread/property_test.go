@@ -21,8 +21,11 @@ type machine struct {
 	now time.Time
 	s   *State
 
-	// hooked says that hooks and processors decide at random, too.
+	// hooked says that hooks and processors decide at random, too. env says that there are
+	// environment events, rules, background tasks and sub-agents besides.
 	hooked bool
+	env    bool
+	tasks  map[string]bool
 
 	store  map[string]event.Record
 	asked  map[string]bool
@@ -104,12 +107,16 @@ func (m *machine) operations() []func() {
 		all = append(all, m.enter, m.enter, m.heardReply, m.heardReply, m.heardCalls, m.heardCalls, m.plan, m.heardResult, m.heardResult,
 			m.heardCalls, m.heardReply, m.tool, m.plan, m.begin, m.end, m.end, m.setStatus, m.cancel, m.stop)
 	}
+	if m.env {
+		all = append(all, m.happen, m.happen, m.happen, m.handle, m.handle, m.handle, m.release, m.release,
+			m.startTask, m.endTask, m.delegate, m.delegate, m.subEnds, m.subAsks, m.subAsks)
+	}
 	return all
 }
 
 // events is how many different events are posted at most.
 func (m *machine) events() int {
-	if m.hooked {
+	if m.hooked && !m.env {
 		return 80
 	}
 	return 40
@@ -257,7 +264,7 @@ func (m *machine) interrupt() {
 
 func (m *machine) end() {
 	t := m.s.Turn
-	if t == nil || t.Arrived && t.Interrupted == nil {
+	if t == nil || (t.Arrived || t.Unhandled()) && t.Interrupted == nil {
 		return
 	}
 	for _, r := range t.Runs {
@@ -270,6 +277,7 @@ func (m *machine) end() {
 		m.s.StopRun(m.now, r)
 	}
 	m.ended += m.checkEnds(t)
+	m.s.StopSubs()
 	m.s.End(m.now)
 }
 
@@ -287,6 +295,7 @@ func (m *machine) finish() {
 	m.s.Closing = &signals.Control{Action: signals.ControlClose}
 	m.s.Interrupt(*m.s.Closing)
 	m.end()
+	m.s.CloseTasks(m.now)
 	m.s.Close(m.now)
 	m.closed = true
 	m.record()

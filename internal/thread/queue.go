@@ -26,9 +26,9 @@ func (s *State) failed() []event.Item {
 	return out
 }
 
-// end remembers an item that is done with.
+// end remembers an item that is done with, without what it carried.
 func (s *State) end(it event.Item) {
-	it.Payload = nil
+	it.Payload, it.Metadata = nil, nil
 	s.Ended = slices.DeleteFunc(s.Ended, func(e event.Item) bool { return e.ID == it.ID })
 	s.Ended = keepLast(append(s.Ended, it), maxEnded)
 }
@@ -161,6 +161,10 @@ func (s *State) Cancel(now time.Time, ctl signals.Control) bool {
 		}
 		return meant
 	})
+	if it, held := s.cancelHeld(ctl.EventID); held {
+		s.forget(it.ID)
+		taken = append(taken, it)
+	}
 	const why = "it was interrupted before its turn came"
 	if root := s.rootOf(ctl.EventID); root != nil && !waits && len(taken) > 0 {
 		root.join(signals.TurnResult{Status: signals.TurnInterrupted, Error: why})

@@ -41,6 +41,11 @@ type Run struct {
 	MessageID string  `json:"messageId,omitempty"`
 	Calls     []*Call `json:"calls,omitempty"`
 
+	// Observe is the environment event that the agent handles, and Instructions are what
+	// the rule adds to its own.
+	Observe      *Observe `json:"observe,omitempty"`
+	Instructions string   `json:"instructions,omitempty"`
+
 	// Reply is the model's, until the hooks have decided on it. Held says that the
 	// thread itself writes what ends the run, Edited that hooks have changed its calls.
 	Reply  *ModelReply `json:"reply,omitempty"`
@@ -74,6 +79,9 @@ type Call struct {
 	Stage     Stage                  `json:"stage"`
 	Requested *event.ApprovalRequest `json:"requested,omitempty"`
 
+	// Sub is the thread of the sub-agent that the call asks.
+	Sub string `json:"sub,omitempty"`
+
 	// Failed says what its result is, Decision what inline hooks have made of that.
 	Failed   bool      `json:"failed,omitempty"`
 	Decision *Decision `json:"decision,omitempty"`
@@ -88,6 +96,8 @@ const (
 	Waiting Stage = "waiting"
 	// Ready to run, or running.
 	Ready Stage = "ready"
+	// Delegated: a sub-agent works on it.
+	Delegated Stage = "delegated"
 	// Ran: the result is stored, and hooks decide on it.
 	Ran Stage = "ran"
 	// CallSettled: the call has its result.
@@ -119,8 +129,9 @@ func (s *State) NextModelStep(r *Run, specs []hook.Spec) ModelStep {
 	}
 	step.Hold, step.Quiet, step.Inline = s.foresee(r, specs)
 	r.Held, r.Quiet = step.Hold, step.Quiet
+	step.Observe, step.Instructions, step.Parent = r.Observe, r.Instructions, s.Parent
 	if r.Next != nil {
-		step.Instructions, step.Model = r.Next.Instructions, r.Next.Model
+		step.Instructions, step.Model = joined(r.Instructions, r.Next.Instructions), r.Next.Model
 	}
 	return step
 }
@@ -154,7 +165,7 @@ func (s *State) Replied(now time.Time, r *Run, reply ModelReply) {
 	if r.Agent == "" {
 		s.Default = reply.Agent
 	}
-	r.Agent, r.Model, r.MaxSteps = reply.Agent, reply.Model, reply.MaxSteps
+	r.Agent, r.Model, r.MaxSteps = reply.Agent, reply.Model, s.maxSteps(reply.MaxSteps)
 	r.Step++
 	r.MessageID, r.Calls = reply.Message.ID, nil
 	r.Asked, r.Next, r.Edited, r.Plan = false, nil, false, nil
@@ -172,6 +183,15 @@ func (s *State) Replied(now time.Time, r *Run, reply ModelReply) {
 	default:
 		s.finish(now, r, reply.Message)
 	}
+}
+
+// maxSteps is the limit of an agent in this thread: a sub-agent has no more than is left
+// to the one that asked it.
+func (s *State) maxSteps(own int) int {
+	if s.Parent != nil && s.Parent.MaxSteps > 0 {
+		return min(own, s.Parent.MaxSteps)
+	}
+	return own
 }
 
 // ReplyHeard goes on with what a reply says, now that hooks have decided on it. Its
@@ -301,6 +321,7 @@ func (s *State) ResultHeard(now time.Time, r *Run, c *Call, d Decision) {
 
 // CallFailed gives a call whose run was lost for good its result.
 func (s *State) CallFailed(now time.Time, r *Run, c *Call, why string) {
+	c.Failed = true
 	s.settleWithout(now, r, c, "Error: "+why)
 }
 
@@ -313,11 +334,15 @@ const (
 // settleWithout gives a call that will not run its result.
 func (s *State) settleWithout(now time.Time, r *Run, c *Call, text string) {
 	c.Stage = CallSettled
-	id := ResultID(c.Plan.ID)
-	s.record(id, event.TypeMessage, s.Turn.Item.TraceID, s.Turn.Item.ID, now, event.Message{
-		ID: id, ThreadID: s.ThreadID, SenderID: c.Plan.Name, SenderType: event.Tool, Role: event.RoleTool, Content: text,
-		ToolCallID: c.Plan.ID, ToolName: c.Plan.Name, IsError: true, AgentID: r.Agent, ReplyToMessageID: r.MessageID,
-	})
+	s.record(ResultID(c.Plan.ID), event.TypeMessage, s.Turn.Item.TraceID, s.Turn.Item.ID, now, s.result(r, c, text, true))
+}
+
+// result is the message of a result that the thread itself has for a call.
+func (s *State) result(r *Run, c *Call, text string, isError bool) event.Message {
+	return event.Message{
+		ID: ResultID(c.Plan.ID), ThreadID: s.ThreadID, SenderID: c.Plan.Name, SenderType: event.Tool, Role: event.RoleTool, Content: text,
+		ToolCallID: c.Plan.ID, ToolName: c.Plan.Name, IsError: isError, AgentID: r.Agent, ReplyToMessageID: r.MessageID,
+	}
 }
 
 // ResultID is the record id of a tool call's result.
@@ -368,6 +393,7 @@ func (s *State) StopRun(now time.Time, r *Run) {
 		}
 		if c.Requested != nil && c.Stage == Waiting {
 			s.settled(c.Plan.ID, "")
+			s.passUp(SubDecided{ToolCallID: c.Plan.ID})
 		}
 		if c.Stage == Ran {
 			if c.Decision != nil {

@@ -8,12 +8,20 @@ import (
 // SeenItem is the turn's item as hooks see it.
 func (s *State) SeenItem() Seen {
 	e := s.seenItem(s.Turn.Item, s.turnID())
+	if s.Turn.Recorded {
+		// All of it is in the record only.
+		e.Event = nil
+	}
 	e.Hooked = s.Turn.Origin != nil && s.Turn.Origin.Hooked
 	return e
 }
 
 func (s *State) seenItem(it event.Item, key string) Seen {
 	e := Seen{ID: it.ID, Key: key, Type: it.Type, Parent: it.ParentEventID}
+	if env, ok := it.Env(); ok {
+		e.Event, e.Env = env, true
+		return e
+	}
 	if it.Type != event.TypeMessage {
 		e.Event = event.CustomEvent{Type: it.Type, ThreadID: s.ThreadID, Payload: it.Payload}
 		return e

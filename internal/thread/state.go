@@ -44,6 +44,23 @@ type State struct {
 	// Late are events whose hook workflows may yet report, though nobody waits for it.
 	Late []string `json:"late,omitempty"`
 
+	// Held are the events that rules hold back.
+	Held []Held `json:"held,omitempty"`
+
+	// Tasks run in the background, TasksEnded are the last ones that have ended. TaskCount
+	// numbers them.
+	Tasks      []event.Task `json:"tasks,omitempty"`
+	TasksEnded []event.Task `json:"tasksEnded,omitempty"`
+	TaskCount  int          `json:"taskCount,omitempty"`
+
+	// Parent is set in the thread of a sub-agent. Notes are for the thread above.
+	Parent *Parent `json:"parent,omitempty"`
+	Notes  []Note  `json:"notes,omitempty"`
+
+	// Subs work for this thread. SubCount numbers them.
+	Subs     []Sub `json:"subs,omitempty"`
+	SubCount int   `json:"subCount,omitempty"`
+
 	// Roots are events whose turns go on with what hooks and processors have made.
 	Roots []Root `json:"roots,omitempty"`
 
@@ -70,6 +87,13 @@ type State struct {
 
 	// Closing is set once the thread has been told to end.
 	Closing *signals.Control `json:"closing,omitempty"`
+
+	// log is for the worker's log; it is taken at once.
+	log []LogLine
+
+	// watched are the tasks that this run of the workflow has started: it hears how their
+	// workflows end.
+	watched map[string]bool
 }
 
 // Queued is an item that waits.
@@ -127,17 +151,37 @@ func New(namespace, threadID string, start signals.Start, now time.Time) *State 
 		Agents: start.Agents, Title: start.Title, Metadata: start.Metadata,
 		Row: &Row{Title: start.Title, Status: "open", Agents: start.Agents, Metadata: start.Metadata},
 	}
-	s.record(threadID+".opened", event.TypeStatus, "", "", now,
+	s.record(s.OpenedID(), event.TypeStatus, "", "", now,
 		event.StatusChange{Status: event.StatusOpened, Agents: start.Agents})
 	return s
 }
 
+// firstOpened is what the numbers of tasks and sub-agents count from.
+var firstOpened = time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
+
+// Number lets the numbers of tasks and sub-agents begin where no thread that had the same
+// id before, and was terminated or forgotten, has come to: what is stored goes by them.
+func (s *State) Number(opened time.Time) {
+	first := int(max(opened.Sub(firstOpened), 0) / time.Second)
+	s.TaskCount, s.SubCount = first, first
+}
+
+// OpenedID is the id of the record that tells of the thread's beginning.
+func (s *State) OpenedID() string { return s.ThreadID + ".opened" }
+
 // Ref names the thread.
 func (s *State) Ref() Ref { return Ref{s.Namespace, s.ThreadID} }
 
-// Flush returns what the next activity has to store.
+// Flush returns what the next activity has to store: all of it, or as much as it takes.
 func (s *State) Flush() Flush {
-	return Flush{Records: append([]event.Record(nil), s.Pending...), Row: s.Row}
+	n, size := 0, 0
+	for ; n < len(s.Pending); n++ {
+		size += recordBytes(s.Pending[n])
+		if n > 0 && size > maxHandedOver {
+			break
+		}
+	}
+	return Flush{Records: append([]event.Record(nil), s.Pending[:n]...), Row: s.Row}
 }
 
 // Flushed forgets what an activity has stored.
@@ -183,10 +227,12 @@ func (s *State) Overloaded() bool { return s.unstored() > maxHandedOver }
 func (s *State) unstored() int {
 	size := 0
 	for _, r := range s.Pending {
-		size += len(r.Payload) + 200
+		size += recordBytes(r)
 	}
 	return size
 }
+
+func recordBytes(r event.Record) int { return len(r.Payload) + 200 }
 
 // Idle reports whether the thread has nothing to process.
 func (s *State) Idle() bool { return s.Turn == nil && len(s.Queue) == 0 }
@@ -300,7 +346,7 @@ func keepFailed(items []FailedItem) []FailedItem {
 	items = keepLast(items, maxFailed)
 	size := 0
 	for i := len(items) - 1; i >= 0; i-- {
-		size += len(items[i].Payload) + len(items[i].Replaced) + len(items[i].Error)
+		size += len(items[i].Payload) + len(items[i].Metadata) + len(items[i].Replaced) + len(items[i].Error)
 		if size > maxFailedBytes && i < len(items)-1 {
 			return keepLast(items, len(items)-1-i)
 		}

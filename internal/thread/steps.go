@@ -3,6 +3,7 @@ package thread
 import (
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
@@ -58,7 +59,32 @@ type ModelStep struct {
 	Quiet  bool        `json:"quiet,omitempty"`
 	Inline []hook.Spec `json:"inline,omitempty"`
 
+	// Parent is the thread for which the agent works, if it is a sub-agent: its viewers
+	// see what is said as progress of the call.
+	Parent *Parent `json:"parent,omitempty"`
+
+	// Observe is the environment event that the agent handles, if it is one.
+	Observe *Observe `json:"observe,omitempty"`
+
 	Flush Flush `json:"flush"`
+}
+
+// Observe is an environment event that an agent is shown.
+type Observe struct {
+	EventID string `json:"eventId"`
+	Type    string `json:"type"`
+
+	// Query is what the agent is asked, behind what has happened.
+	Query string `json:"query,omitempty"`
+
+	// Replaced says that hooks have changed the event: their decision has what holds.
+	Replaced bool `json:"replaced,omitempty"`
+
+	// Held counts the events that a rule has held back before this one, since Since.
+	// HeldIDs are the last of them.
+	Held    int        `json:"held,omitempty"`
+	Since   *time.Time `json:"since,omitempty"`
+	HeldIDs []string   `json:"heldIds,omitempty"`
 }
 
 // ModelReply is the result of call_model: the reply, and a plan for each tool call.
@@ -122,6 +148,88 @@ type PlannedCall struct {
 
 	// Quick runs the call as a local activity.
 	Quick bool `json:"quick,omitempty"`
+
+	// By says who runs the call if that is no activity of the turn. Task is the
+	// background task that it starts, TaskID the one that it is about.
+	// Sub is the sub-agent that it asks.
+	By     RunBy     `json:"by,omitempty"`
+	Task   *TaskPlan `json:"task,omitempty"`
+	TaskID string    `json:"taskId,omitempty"`
+	Sub    *SubPlan  `json:"sub,omitempty"`
+}
+
+// RunBy says who runs a tool call.
+type RunBy string
+
+// Who can run a call, beside an activity of the turn.
+const (
+	// ByTask: it goes on in the background.
+	ByTask RunBy = "task"
+	// ByAgent: a sub-agent does the work, in a thread of its own. Of a call that is a
+	// background task it is the task that does.
+	ByAgent RunBy = "agent"
+	// ByThread: the thread answers it itself.
+	ByThread RunBy = "thread"
+)
+
+// TaskPlan is a background task that a call starts.
+type TaskPlan struct {
+	// Tool does the work.
+	Tool     string        `json:"tool"`
+	Title    string        `json:"title,omitempty"`
+	Deadline time.Duration `json:"deadline"`
+	Detached bool          `json:"detached,omitempty"`
+}
+
+// TaskStep is the input of the workflow of a background task, and of its activity.
+type TaskStep struct {
+	Thread Ref        `json:"thread"`
+	Task   event.Task `json:"task"`
+
+	// EventID is the turn's, MessageID the reply that holds the call, TraceID the turn's.
+	EventID   string `json:"eventId"`
+	MessageID string `json:"messageId"`
+
+	// Tools are the only ones that may be called. Nil = all that the agent has.
+	Tools *[]string `json:"tools,omitempty"`
+
+	// Edited is as in [ToolStep].
+	Edited bool `json:"edited,omitempty"`
+}
+
+// TaskReply is the result of run_task.
+type TaskReply struct {
+	// Pending: the work goes on outside, and is completed from there.
+	Pending bool `json:"pending,omitempty"`
+
+	Result json.RawMessage `json:"result,omitempty"`
+	Error  string          `json:"error,omitempty"`
+
+	// Cancelled: its workflow was cancelled. By says who completed it from outside.
+	Cancelled bool   `json:"cancelled,omitempty"`
+	By        string `json:"by,omitempty"`
+}
+
+// TaskReport is the payload of signal "task_report": how a task has ended.
+type TaskReport struct {
+	TaskID string `json:"taskId"`
+	TaskReply
+
+	// Task is for a thread that does not know it: one that was opened anew meanwhile.
+	Task *event.Task `json:"task,omitempty"`
+}
+
+// EventStep is the input of handle_event: the function of a rule handles an event.
+type EventStep struct {
+	Thread  Ref    `json:"thread"`
+	TraceID string `json:"traceId"`
+	EventID string `json:"eventId"`
+
+	Rule        string        `json:"rule"`
+	Timeout     time.Duration `json:"timeout"`
+	MaxAttempts int           `json:"maxAttempts"`
+
+	Flush Flush `json:"flush"`
 }
 
 // ToolStep is the input of run_tool.
@@ -216,6 +324,10 @@ type HookStep struct {
 	// Event is what they see in place of the record, if there is any.
 	Event json.RawMessage `json:"event,omitempty"`
 
+	// Replaced says that hooks have changed the environment event: what they see is in that
+	// decision.
+	Replaced bool `json:"replaced,omitempty"`
+
 	// Hooks to ask, in their order. Attempt is that of the first one.
 	Hooks   []hook.Spec `json:"hooks"`
 	Attempt int         `json:"attempt,omitempty"`
@@ -290,4 +402,6 @@ const (
 	ErrTypeConfig = "config"
 	// ErrTypeRetry: a failure that running again may mend.
 	ErrTypeRetry = "retry"
+	// ErrTypeRule: the function of a rule failed.
+	ErrTypeRule = "rule"
 )

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -46,8 +47,17 @@ type Turn struct {
 	Cut         bool               `json:"cut,omitempty"`
 	SetStatus   *signals.SetStatus `json:"setStatus,omitempty"`
 
+	// Delegated counts the sub-agents that were asked.
+	Delegated int `json:"delegated,omitempty"`
+
 	// Error says why the item failed before any agent had a part.
 	Error string `json:"error,omitempty"`
+
+	// Handling is what a rule does with the item, an environment event; EnvReplaced says
+	// that hooks have changed that, Held that the rule holds it back.
+	Handling    *Handling `json:"handling,omitempty"`
+	EnvReplaced bool      `json:"envReplaced,omitempty"`
+	Held        bool      `json:"held,omitempty"`
 }
 
 // Options are what a post says about its turn.
@@ -57,6 +67,15 @@ type Options struct {
 
 	// Tools are the only ones that may be called. Nil = all.
 	Tools *[]string `json:"tools,omitempty"`
+
+	// Released says that a rule has held the event back before.
+	Released *Released `json:"released,omitempty"`
+
+	// Rule is the rule that handles the event: also when it is handled again.
+	Rule string `json:"rule,omitempty"`
+
+	// Recorded says that the event is recorded already.
+	Recorded bool `json:"recorded,omitempty"`
 }
 
 // Begin starts the turn of an item, which becomes a record. Hooks see it before [State.Enter]
@@ -64,7 +83,9 @@ type Options struct {
 func (s *State) Begin(now time.Time, q Queued) *Turn {
 	t := &Turn{Item: q.Item, StartedAt: now, Origin: q.Origin, Options: q.Options, Arrived: true, Hooked: q.Hooked, Replaced: q.Replaced}
 	s.Turn = t
-	s.recordItem(now, q.Item)
+	if q.Released == nil && !q.Recorded {
+		s.recordItem(now, q.Item)
+	}
 	if q.Item.Type == event.TypeMessage && q.Origin != nil {
 		m := Carry(s.said(q.Item))
 		t.Said = &m
@@ -75,6 +96,10 @@ func (s *State) Begin(now time.Time, q Queued) *Turn {
 func (s *State) recordItem(now time.Time, it event.Item) {
 	if it.Type == event.TypeMessage {
 		s.record(it.ID, it.Type, it.TraceID, it.ParentEventID, now, s.said(it))
+		return
+	}
+	if e, ok := it.Env(); ok {
+		s.record(it.ID, event.TypeEnv, it.TraceID, it.ParentEventID, now, e)
 		return
 	}
 	s.record(it.ID, it.Type, it.TraceID, it.ParentEventID, now, it.Payload)
@@ -90,8 +115,8 @@ func (t *Turn) SeenBefore() (Decision, bool) {
 }
 
 // Enter goes on with the turn's item, now that hooks have decided on it: each agent
-// that it addresses gets a run.
-func (s *State) Enter(now time.Time, d Decision) {
+// that it addresses gets a run. rules are those that there are, for an environment event.
+func (s *State) Enter(now time.Time, d Decision, rules ...rule.Spec) {
 	t := s.Turn
 	seen := s.SeenItem()
 	if !t.Hooked {
@@ -107,6 +132,14 @@ func (s *State) Enter(now time.Time, d Decision) {
 	}
 	t.Hooked = true
 	if d.stopped() {
+		return
+	}
+	if calls, ok := readEvent(d.Event).(event.ToolCallEvent); ok && t.IsEnv() {
+		s.adopt(now, t.Item.ID, calls)
+		return
+	}
+	if t.IsEnv() {
+		s.route(now, d, rules)
 		return
 	}
 	s.process(now, seen, d)
@@ -141,7 +174,7 @@ func (s *State) process(now time.Time, seen Seen, d Decision) {
 
 // answering says who answers a message.
 func (s *State) answering(m event.Message) []string {
-	if s.Turn != nil && len(s.Turn.Agents) > 0 && s.Turn.Origin == nil {
+	if s.Turn != nil && len(s.Turn.Agents) > 0 {
 		return s.Turn.Agents
 	}
 	return Route(s.Agents, m.SenderType, m.SenderID, m.Content)
@@ -247,6 +280,12 @@ func (s *State) End(now time.Time) signals.TurnResult {
 	if len(t.Runs) == 0 && !(Decision{Outcome: t.Outcome}).stopped() {
 		out.Status = signals.TurnUnanswered
 	}
+	switch {
+	case t.Held:
+		out.Status = signals.TurnHeld
+	case t.Handling != nil && len(t.Runs) == 0:
+		out.Status = signals.TurnCompleted
+	}
 	s.endInterrupted(now, &out)
 	terminal := s.endRuns(now, &out)
 	if t.Error != "" {
@@ -279,7 +318,7 @@ func (s *State) End(now time.Time) signals.TurnResult {
 // endInterrupted says who ended the turn, if anybody did before all had been said.
 func (s *State) endInterrupted(now time.Time, out *signals.TurnResult) {
 	t := s.Turn
-	switch cut := t.Arrived || t.Cut || slices.ContainsFunc(t.Runs, func(r *Run) bool { return r.Interrupted }); {
+	switch cut := t.Arrived || t.Cut || t.Unhandled() || slices.ContainsFunc(t.Runs, func(r *Run) bool { return r.Interrupted }); {
 	case cut && t.Interrupted == nil:
 		// The step heard of it before the thread did.
 		t.Interrupted = &signals.Control{Action: signals.ControlInterrupt}

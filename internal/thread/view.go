@@ -14,6 +14,7 @@ func (s *State) View() signals.State {
 		Namespace: s.Namespace, ThreadID: s.ThreadID, Status: signals.Idle, Title: s.Title,
 		Agents: append([]string{}, s.Agents...), Metadata: s.Metadata, QueueLength: len(s.Queue),
 		Approvals: len(s.Approvals()), Failed: s.failed(), Usage: s.Usage,
+		Tasks: len(s.Tasks), Held: s.viewHeld(),
 	}
 	switch {
 	case s.Closing != nil:
@@ -26,6 +27,9 @@ func (s *State) View() signals.State {
 	if s.Turn != nil {
 		v.Turn = s.viewTurn()
 	}
+	if s.Parent != nil {
+		v.Parent = s.Parent.ThreadID
+	}
 	return v
 }
 
@@ -33,7 +37,7 @@ func (s *State) viewTurn() *signals.TurnState {
 	t := s.Turn
 	v := &signals.TurnState{EventID: t.Item.ID, TraceID: t.Item.TraceID, StartedAt: t.StartedAt, Runs: []signals.RunState{}}
 	for _, r := range t.Runs {
-		v.Runs = append(v.Runs, signals.RunState{Agent: r.Agent, Step: r.Step, Doing: s.doing(r), Tools: r.unsettled()})
+		v.Runs = append(v.Runs, signals.RunState{Agent: r.Agent, Step: r.Step, Doing: s.doing(r), Tools: r.unsettled(), Threads: r.subs()})
 	}
 	for _, in := range t.Intercepting {
 		v.Deciding = append(v.Deciding, signals.Deciding{
@@ -63,7 +67,7 @@ func (s *State) doing(r *Run) string {
 			return doingTools
 		}
 	case PhaseTools:
-		if slices.ContainsFunc(r.Calls, func(c *Call) bool { return c.Stage == Waiting || c.Stage == Ready }) {
+		if slices.ContainsFunc(r.Calls, func(c *Call) bool { return c.Stage == Waiting || c.Stage == Ready || c.Stage == Delegated }) {
 			return doingTools
 		}
 	case PhaseDone:
@@ -71,6 +75,17 @@ func (s *State) doing(r *Run) string {
 	case PhaseReply:
 	}
 	return doingHooks
+}
+
+// subs are the threads of the sub-agents that the run waits for.
+func (r *Run) subs() []string {
+	var ids []string
+	for _, c := range r.Calls {
+		if c.Stage == Delegated {
+			ids = append(ids, c.Sub)
+		}
+	}
+	return ids
 }
 
 // unsettled are the tools of the run's calls that have no result yet, or one that hooks
@@ -113,6 +128,12 @@ func (s *State) Details() string {
 	}
 	for _, a := range s.Approvals() {
 		fmt.Fprintf(&b, "\n- waits for approval: `%s` (%s) since %s", a.ToolName, a.ToolCallID, a.RequestedAt.UTC().Format("2006-01-02 15:04:05Z"))
+	}
+	for _, task := range s.Tasks {
+		fmt.Fprintf(&b, "\n- task `%s` runs since %s: %s", task.ID, task.StartedAt.UTC().Format("2006-01-02 15:04:05Z"), task.Title)
+	}
+	for _, h := range v.Held {
+		fmt.Fprintf(&b, "\n- rule %s holds %d events back until %s", h.Rule, h.Count, h.Until.UTC().Format("15:04:05Z"))
 	}
 	for _, f := range s.Failed {
 		fmt.Fprintf(&b, "\n- failed: event %s: %s", f.ID, f.Error)

@@ -1,0 +1,92 @@
+package activities_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/activities"
+	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/stream"
+)
+
+// losing is a stream that loses the piece with this text, and says so.
+type losing struct {
+	stream.Stream
+	text string
+	lost bool
+}
+
+func (s *losing) Publish(ctx context.Context, key stream.Key, e stream.Entry) error {
+	if e.Event != nil && e.Event.Content == s.text && !s.lost {
+		s.lost = true
+		return stream.ErrLost
+	}
+	return s.Stream.Publish(ctx, key, e)
+}
+
+// pieces are those of a message, with a star where it begins.
+func (w *world) pieces(messageID string) []string {
+	var out []string
+	for _, e := range w.live() {
+		if e.Event == nil || e.Event.MessageID != messageID {
+			continue
+		}
+		mark := ""
+		if e.Begins {
+			mark = "*"
+		}
+		out = append(out, fmt.Sprintf("%s %d %s%s", e.Event.Type, e.Event.Attempt, e.Event.Content, mark))
+	}
+	return out
+}
+
+func TestBegins(t *testing.T) {
+	says := func(failures int, deltas ...llm.Delta) func(context.Context, llm.Request, func(llm.Delta)) (llm.Response, error) {
+		return func(_ context.Context, _ llm.Request, onDelta func(llm.Delta)) (llm.Response, error) {
+			var out llm.Response
+			for _, d := range deltas {
+				onDelta(d)
+				out.Content += d.Text
+			}
+			if failures--; failures >= 0 {
+				return out, &llm.Error{Provider: "fake", Message: "cut", Retryable: true}
+			}
+			return out, nil
+		}
+	}
+	t.Run("S3-52 the first piece, whatever it is", func(t *testing.T) {
+		w := newWorld(t, nil)
+		w.model.answer = says(0, llm.Delta{Thought: "hm"}, llm.Delta{Text: "a"}, llm.Delta{Text: "b"})
+		_, err := w.callModel(modelStep())
+		require.NoError(t, err)
+		require.Equal(t, []string{"thought 1 hm*", "stream 1 a", "stream 1 b"}, w.pieces("e1.0.1"))
+	})
+	t.Run("S3-52 that of each attempt", func(t *testing.T) {
+		w := newWorld(t, nil)
+		w.model.answer = says(1, llm.Delta{Text: "a"}, llm.Delta{Text: "b"})
+		require.NoError(t, w.retried(signals.ActivityCallModel, modelStep()))
+		require.Equal(t, []string{"stream 1 a*", "stream 1 b", "reset 2 ", "stream 2 a*", "stream 2 b"}, w.pieces("e1.0.1"))
+	})
+	t.Run("again, if the mark may be lost", func(t *testing.T) {
+		w := newWorld(t, func(c *activities.Config) { c.Stream = &losing{Stream: c.Stream, text: "b"} })
+		w.model.answer = says(0, llm.Delta{Thought: "hm"}, llm.Delta{Text: "a"}, llm.Delta{Text: "b"}, llm.Delta{Text: "c"})
+		_, err := w.callModel(modelStep())
+		require.NoError(t, err)
+		require.Equal(t, []string{"thought 1 hm*", "stream 1 a", "reset 1 ", "thought 1 hm*", "stream 1 ab", "stream 1 c"}, w.pieces("e1.0.1"))
+	})
+	t.Run("nothing else", func(t *testing.T) {
+		w := newWorld(t, nil)
+		w.model.answer = says(0)
+		_, err := w.callModel(modelStep())
+		require.NoError(t, err)
+		words := w.live()
+		require.NotEmpty(t, words)
+		for _, e := range words {
+			require.False(t, e.Begins, "the word of a record begins nothing")
+		}
+	})
+}

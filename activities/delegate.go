@@ -1,0 +1,154 @@
+package activities
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/stream"
+)
+
+// EndDelegate stores what is left of a sub-agent's thread and, in the thread above, what
+// the sub-agent has said as the result of the call that waits for it.
+func (a *Activities) EndDelegate(ctx context.Context, in thread.EndStep) (thread.EndReply, error) {
+	if _, err := a.append(ctx, in.Thread, store.Batch{}, in.Flush); err != nil {
+		return thread.EndReply{}, err
+	}
+	text, err := a.saidIn(ctx, in.Thread, in.Parent.TraceID)
+	if err != nil {
+		return thread.EndReply{}, err
+	}
+	text, failed := answerOf(in, text)
+	if in.Parent.Background == nil {
+		return thread.EndReply{Failed: failed}, a.answerAbove(ctx, in.Parent, in.Thread, text, failed)
+	}
+	if failed {
+		return thread.EndReply{Error: thread.Why(text)}, nil
+	}
+	return thread.EndReply{Result: carryResult(asJSON(text))}, nil
+}
+
+// answerOf is the result of the call: all that the sub-agent has said or, if its turn has
+// not completed, why.
+func answerOf(in thread.EndStep, said string) (text string, failed bool) {
+	why := ""
+	switch in.Status {
+	case signals.TurnCompleted:
+		return said, false
+	case signals.TurnInterrupted:
+		why = "Error: the sub-agent was interrupted."
+	case signals.TurnUnanswered:
+		why = "Error: nobody answered."
+	default:
+		why = "Error: the sub-agent failed."
+	}
+	if in.Error != "" {
+		why = strings.TrimSuffix(why, ".") + ": " + in.Error
+	}
+	if said != "" {
+		why += "\n" + said
+	}
+	return why, true
+}
+
+// saidIn joins what the agents of a thread have said in answer to the call. What else they
+// were asked there is of other turns, which have traces of their own.
+func (a *Activities) saidIn(ctx context.Context, ref thread.Ref, traceID string) (string, error) {
+	var b strings.Builder
+	for q := (store.Query{}); ; {
+		page, err := store.Messages(ctx, a.cfg.Store, store.Key(ref), q)
+		if errors.Is(err, store.ErrUnreadable) {
+			return "", configError(err)
+		}
+		if err != nil {
+			return "", readError(err)
+		}
+		for _, m := range page {
+			if m.Record.TraceID == traceID && m.SenderType == event.Agent && !m.Hidden {
+				b.WriteString(m.Content)
+			}
+			q.After = m.Record.Seq
+		}
+		if len(page) < store.MaxLimit {
+			return b.String(), nil
+		}
+	}
+}
+
+// answerAbove stores the result of a call that a sub-agent has answered.
+func (a *Activities) answerAbove(ctx context.Context, to thread.Parent, by thread.Ref, text string, failed bool) error {
+	now, status := time.Now(), store.ToolSucceeded
+	if failed {
+		status = store.ToolFailed
+	}
+	id := thread.ResultID(to.ToolCallID)
+	m := event.Message{
+		ID: id, ThreadID: to.ThreadID, SenderID: to.ToolName, SenderType: event.Tool, Role: event.RoleTool, Content: text,
+		ToolCallID: to.ToolCallID, ToolName: to.ToolName, IsError: failed, AgentID: to.Agent, ReplyToMessageID: to.MessageID,
+		Metadata: map[string]any{"threadId": by.ThreadID},
+	}
+	above := thread.Ref{Namespace: by.Namespace, ThreadID: to.ThreadID}
+	log := store.ToolLog{
+		ToolCallID: to.ToolCallID, ToolName: to.ToolName, Agent: to.Agent, TraceID: to.TraceID,
+		Input: asJSON(by.ThreadID), Output: asJSON(text), Status: status, Attempt: 1, StartedAt: now, FinishedAt: &now,
+	}
+	record := event.NewRecord(id, event.TypeMessage, to.TraceID, to.EventID, now, m)
+	_, err := a.append(ctx, above, store.Batch{Records: []event.Record{record}, ToolFinish: &log}, thread.Flush{})
+	return err
+}
+
+// above shows the viewers of the thread for which a sub-agent works what it says, as
+// progress of the call.
+type above struct {
+	a    *Activities
+	to   thread.Parent
+	ref  thread.Ref
+	head int64
+}
+
+// aboveOf makes it. Nil, when the agent is no sub-agent, shows nothing.
+func (a *Activities) aboveOf(ctx context.Context, in thread.ModelStep) *above {
+	if in.Parent == nil {
+		return nil
+	}
+	out := &above{a: a, to: *in.Parent, ref: thread.Ref{Namespace: in.Thread.Namespace, ThreadID: in.Parent.ThreadID}}
+	row, err := a.cfg.Store.Thread(ctx, store.Key(out.ref))
+	if err != nil {
+		// Viewers see the pieces then, but may see them again when they reconnect.
+		a.log.WarnContext(ctx, "reading the thread of a sub-agent's call", "thread", out.ref.ThreadID, "error", err)
+	}
+	out.head = row.Head
+	return out
+}
+
+// say shows a piece of text.
+func (s *above) say(ctx context.Context, text string) {
+	if s == nil || text == "" {
+		return
+	}
+	e, err := s.progress(text)
+	if err != nil {
+		return // text always has a JSON form
+	}
+	s.a.publish(ctx, s.ref, stream.Entry{After: s.head, TraceID: s.to.TraceID, Event: &e})
+}
+
+// progress is a piece of text as viewers see it. Of a background task it says so: the call
+// that started it has its result already.
+func (s *above) progress(text string) (event.AgentEvent, error) {
+	if task := s.to.Background; task != nil {
+		e, err := task.Progress(text)
+		e.ToolName = s.to.ToolName
+		return e, err
+	}
+	data, err := json.Marshal(text)
+	return event.AgentEvent{
+		Type: event.EventToolProgress, ToolName: s.to.ToolName, ToolCallID: s.to.ToolCallID, Agent: s.to.Agent, Data: data,
+	}, err
+}

@@ -1,0 +1,38 @@
+package activities
+
+import (
+	"context"
+	"errors"
+
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals"
+)
+
+// Deliver posts what a run of a schedule delivers. Whoever tries it again posts nothing
+// new.
+func (a *Activities) Deliver(ctx context.Context, d signals.Delivery) (signals.PostResult, error) {
+	if a.cfg.Deliver == nil {
+		return signals.PostResult{}, configError(errors.New("this worker delivers nothing for schedules: activities.Config.Deliver is not set"))
+	}
+	if err := signals.CheckPost(d.ThreadID, d.Post); err != nil {
+		return signals.PostResult{}, undeliverable(err)
+	}
+	out, err := a.cfg.Deliver(ctx, d)
+	return out, undeliverable(err)
+}
+
+// undeliverable ends the retries where no later attempt can do better. A thread that
+// refuses a post which is right is full: that passes, as outages do.
+func undeliverable(err error) error {
+	switch {
+	case errors.Is(err, signals.ErrClosed):
+		return temporal.NewNonRetryableApplicationError(err.Error(), signals.ClosedType, err)
+	case errors.Is(err, signals.ErrNotFound):
+		return temporal.NewNonRetryableApplicationError(err.Error()+"; a schedule with open makes it", signals.NotFoundType, err)
+	case errors.Is(err, event.ErrInvalid):
+		return temporal.NewNonRetryableApplicationError(err.Error(), signals.RefusedType, err)
+	}
+	return err
+}

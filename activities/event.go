@@ -1,0 +1,103 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/rule"
+	"github.com/threadmill/threadmill/store"
+)
+
+// HandleEvent runs the function of a rule.
+func (a *Activities) HandleEvent(ctx context.Context, in thread.EventStep) error {
+	if _, err := a.append(ctx, in.Thread, store.Batch{}, in.Flush); err != nil {
+		return err
+	}
+	e, err := a.envEvent(ctx, in.Thread, in.EventID)
+	if err != nil {
+		return err
+	}
+	attempt := int(activity.GetInfo(ctx).Attempt)
+	step := a.begin(ctx, in.Thread, in.TraceID, in.Timeout+2*a.grace)
+	defer step.done()
+	err = a.callRule(step.ctx, in, e, attempt)
+	cause := context.Cause(step.ctx)
+	switch {
+	case err == nil:
+		return nil
+	case cause != nil && !errors.Is(cause, errTimeout):
+		return temporal.NewApplicationErrorWithCause("The rule was stopped before it had handled the event; it is asked again.", thread.ErrTypeRetry, cause)
+	}
+	a.log.WarnContext(ctx, "rule failed", "thread", in.Thread.ThreadID, "event", in.EventID, "traceId", in.TraceID,
+		"rule", in.Rule, "attempt", attempt, "error", err)
+	message := err.Error()
+	if attempt >= in.MaxAttempts && attempt > 1 {
+		message += fmt.Sprintf(" (gave up after %d attempts)", attempt)
+	}
+	return temporal.NewApplicationErrorWithOptions(message, thread.ErrTypeRule,
+		temporal.ApplicationErrorOptions{NonRetryable: attempt >= in.MaxAttempts, Cause: err})
+}
+
+// callRule calls the function within its time. One that ignores its context must not hold
+// up the thread, and one that panics has failed.
+func (a *Activities) callRule(ctx context.Context, in thread.EventStep, e event.EnvEvent, attempt int) error {
+	r, ok := a.cfg.Rules.Rule(in.Rule)
+	if !ok || r.Function == nil {
+		return thread.ErrUnregistered
+	}
+	limit := in.Timeout
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, errTimeout)
+	defer cancel()
+	about := rule.Context{Rule: in.Rule, Namespace: in.Thread.Namespace, ThreadID: in.Thread.ThreadID, TraceID: in.TraceID, Attempt: attempt}
+	ended := make(chan error, 1)
+	go func() {
+		defer func() {
+			if p := recover(); p != nil {
+				a.log.Error("rule panicked", "thread", in.Thread.ThreadID, "event", in.EventID, "rule", in.Rule, "stack", string(debug.Stack()))
+				ended <- fmt.Errorf("it panicked: %v", p)
+			}
+		}()
+		ended <- r.Function(ctx, about, e)
+	}()
+	var err error
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+		grace := time.NewTimer(a.grace)
+		defer grace.Stop()
+		select {
+		case err = <-ended:
+		case <-grace.C:
+			err = context.Cause(ctx)
+		}
+	}
+	if err != nil && errors.Is(context.Cause(ctx), errTimeout) {
+		return fmt.Errorf("it took longer than its limit of %s", limit)
+	}
+	return err
+}
+
+// envEvent reads an environment event, as hooks have left it.
+func (a *Activities) envEvent(ctx context.Context, ref thread.Ref, eventID string) (event.EnvEvent, error) {
+	records, err := a.cfg.Store.RecordsByID(ctx, store.Key(ref), eventID, event.InterceptionID(eventID))
+	if err != nil {
+		return event.EnvEvent{}, readError(err)
+	}
+	found, err := envEvents(records)
+	if err != nil {
+		return event.EnvEvent{}, configError(err)
+	}
+	e, ok := found[eventID]
+	if !ok {
+		return e, configError(fmt.Errorf("environment event %s is not in the store", eventID))
+	}
+	return e, nil
+}

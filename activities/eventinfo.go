@@ -1,0 +1,240 @@
+package activities
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/builtin"
+	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/tool"
+)
+
+// Bounds of one call of get_event_info.
+const (
+	// maxEventIDs is how many events are shown at most.
+	maxEventIDs = 20
+	// maxEventInfo is the most that they take together, in bytes.
+	maxEventInfo = 64 << 10
+	// maxEventStart is how much is shown of a single event that takes more, in bytes. In a
+	// JSON string it can grow to twice that.
+	maxEventStart = 24 << 10
+)
+
+// lookup finds a tool by its name: the application's, or else a built-in one.
+func (a *Activities) lookup(name string) (tool.Tool, bool) {
+	if t, ok := a.cfg.Tools.Lookup(name); ok {
+		return t, true
+	}
+	if d, ok := builtin.Lookup(name); ok {
+		return byThread{d}, true
+	}
+	return a.builtIn(name)
+}
+
+// builtIn finds the tool that every agent may call, get_event_info. An application's own
+// tool of that name takes its place for the agents that list it.
+func (a *Activities) builtIn(name string) (tool.Tool, bool) {
+	if name == builtin.GetEventInfo {
+		return getEventInfo(a.cfg.Store), true
+	}
+	return nil, false
+}
+
+// tools describes the tools of the call. Providers refuse calls of a tool that they are
+// not told about, also those that were made before.
+func (c *modelCall) tools() []llm.Tool {
+	tools := c.a.toolsOf(c.agent)
+	if slices.ContainsFunc(tools, func(t llm.Tool) bool { return t.Name == builtin.GetEventInfo }) {
+		return tools
+	}
+	if c.in.Observe == nil && !slices.ContainsFunc(c.context, asksForEvents) {
+		return tools
+	}
+	return append(tools, described(getEventInfo(c.a.cfg.Store)))
+}
+
+func asksForEvents(m llm.Message) bool {
+	return slices.ContainsFunc(m.ToolCalls, func(call event.ToolCall) bool { return call.Function.Name == builtin.GetEventInfo })
+}
+
+// eventIDs are the arguments of get_event_info.
+type eventIDs struct {
+	EventIDs []string `json:"event_ids"`
+}
+
+// getEventInfo makes the tool over a store.
+func getEventInfo(s store.Reader) tool.Tool {
+	parameters := fmt.Sprintf(`{"type":"object","properties":{"event_ids":{"type":"array","items":{"type":"string"},`+
+		`"minItems":1,"maxItems":%d,"description":"ids of events of this thread"}},"required":["event_ids"],"additionalProperties":false}`, maxEventIDs)
+	return tool.MustFunc(builtin.GetEventInfo, "Shows events that were observed in this thread: what happened, when, and all that is known about it.",
+		func(ctx context.Context, call tool.Call, in eventIDs) (string, error) {
+			found, err := readEvents(ctx, s, store.Key{Namespace: call.Namespace, ThreadID: call.ThreadID}, in.EventIDs)
+			if err != nil {
+				return "", err
+			}
+			return describeEvents(in.EventIDs, found), nil
+		}, tool.Parameters(json.RawMessage(parameters)), tool.Quick())
+}
+
+// readEvents returns those of the events that the thread has, by their ids.
+func readEvents(ctx context.Context, s store.Reader, key store.Key, ids []string) (map[string]event.EnvEvent, error) {
+	var wanted []string
+	for _, id := range ids {
+		// No event has another id, and stores do not take any.
+		if signals.CheckEventID("event_ids", id) == nil {
+			wanted = append(wanted, id, event.InterceptionID(id))
+		}
+	}
+	if len(wanted) == 0 {
+		return nil, nil
+	}
+	records, err := s.RecordsByID(ctx, key, wanted...)
+	if err != nil {
+		return nil, tool.Retryable(fmt.Errorf("the events could not be read: %w", err))
+	}
+	return envEvents(records)
+}
+
+// envEvents returns the environment events among records, by their ids, as hooks have left
+// them: if they were changed, what the hooks decided must be among the records, too.
+func envEvents(records []event.Record) (map[string]event.EnvEvent, error) {
+	out := map[string]event.EnvEvent{}
+	for _, r := range records {
+		if r.Type != event.TypeEnv {
+			continue
+		}
+		var e event.EnvEvent
+		if err := json.Unmarshal(r.Payload, &e); err != nil {
+			return nil, fmt.Errorf("reading event %s: %w", r.ID, err)
+		}
+		e.ID = r.ID
+		out[r.ID] = e
+	}
+	for id := range out {
+		at := slices.IndexFunc(records, func(r event.Record) bool { return r.ID == event.InterceptionID(id) })
+		if at < 0 {
+			continue
+		}
+		var decision event.Interception
+		if err := json.Unmarshal(records[at].Payload, &decision); err != nil {
+			return nil, fmt.Errorf("reading what hooks made of event %s: %w", id, err)
+		}
+		if decision.Outcome == event.Replaced && decision.Env != nil {
+			e := *decision.Env
+			e.ID = id
+			out[id] = e
+		}
+	}
+	return out, nil
+}
+
+// eventInfo is an event as models are shown it.
+type eventInfo struct {
+	EventID   string            `json:"event_id"`
+	EventType string            `json:"event_type"`
+	Timestamp int64             `json:"timestamp"`
+	Metadata  event.EnvMetadata `json:"metadata"`
+	Payload   json.RawMessage   `json:"payload"`
+}
+
+// noEventInfo says why there is nothing about an event.
+type noEventInfo struct {
+	EventID string `json:"event_id"`
+	Error   string `json:"error"`
+}
+
+// someEventInfo is what can be shown of an event that is too large.
+type someEventInfo struct {
+	EventID   string `json:"event_id"`
+	EventType string `json:"event_type"`
+	Timestamp int64  `json:"timestamp"`
+	Error     string `json:"error"`
+	Start     string `json:"start"`
+}
+
+func describeEvent(e event.EnvEvent) string {
+	return encode(eventInfo{e.ID, e.Type, e.Timestamp, e.Metadata, e.Payload})
+}
+
+// describeEvents is the tool's output: an object about one event, a list about several, in
+// the order of ids. It takes at most [maxEventInfo] bytes: later events are left out, and
+// the list says so.
+func describeEvents(ids []string, found map[string]event.EnvEvent) string {
+	if len(ids) == 1 {
+		return describeAlone(ids[0], found)
+	}
+	list, size := make([]string, len(ids)), len("[]")
+	for i, id := range ids {
+		list[i] = encode(noEventInfo{named(id), fmt.Sprintf("left out, as all of them would take more than %d bytes; ask for it alone", maxEventInfo)})
+		size += len(list[i]) + len(",")
+	}
+	for i, id := range ids {
+		whole := describeFound(id, found)
+		if grown := size + len(whole) - len(list[i]); grown <= maxEventInfo {
+			list[i], size = whole, grown
+		}
+	}
+	return "[" + strings.Join(list, ",") + "]"
+}
+
+func describeFound(id string, found map[string]event.EnvEvent) string {
+	if e, ok := found[id]; ok {
+		return describeEvent(e)
+	}
+	return encode(noEventInfo{named(id), "not found in this thread"})
+}
+
+// describeAlone shows how an event begins that takes too much even alone.
+func describeAlone(id string, found map[string]event.EnvEvent) string {
+	whole := describeFound(id, found)
+	if len(whole) <= maxEventInfo {
+		return whole
+	}
+	e := found[id]
+	return encode(someEventInfo{
+		e.ID, e.Type, e.Timestamp,
+		fmt.Sprintf("takes %d bytes, more than the %d that can be shown; start is how it begins", len(whole), maxEventInfo),
+		strings.ToValidUTF8(whole[:maxEventStart], ""),
+	})
+}
+
+// named repeats an id to the model that has asked for it. No event has one as long as what
+// is cut here.
+func named(id string) string {
+	const most = 200
+	if len(id) > most {
+		return strings.ToValidUTF8(id[:most], "") + "…"
+	}
+	return id
+}
+
+// encode writes JSON for models, in which <, > and & stand as they are: package json
+// escapes them, and what comes from a record was escaped when it was stored.
+func encode(v any) string {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		panic("activities: an event has no JSON form: " + err.Error())
+	}
+	return escape.ReplaceAllStringFunc(string(raw), func(found string) string {
+		switch found {
+		case `\u003c`:
+			return "<"
+		case `\u003e`:
+			return ">"
+		case `\u0026`:
+			return "&"
+		}
+		return found
+	})
+}
+
+// escape matches every escape in JSON, so that what follows an escaped backslash is not
+// taken for one.
+var escape = regexp.MustCompile(`\\(u[0-9a-f]{4}|.)`)

@@ -1,0 +1,174 @@
+package activities
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/builtin"
+	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/store"
+)
+
+// arrive stores what was handed over and, in the same transaction, the messages that show
+// the agent its event. What was handed over is stored also when those cannot be made.
+func (a *Activities) arrive(ctx context.Context, in thread.ModelStep) (store.Appended, error) {
+	shown, failed := a.observe(ctx, in)
+	done, err := a.append(ctx, in.Thread, store.Batch{Records: shown}, in.Flush)
+	if err != nil {
+		return done, err
+	}
+	return done, failed
+}
+
+// observe makes the messages that show the agent its event, unless they are stored. An
+// event that has just been handed over is not looked up: messages that are there already
+// stay as they are when they are stored again.
+func (a *Activities) observe(ctx context.Context, in thread.ModelStep) ([]event.Record, error) {
+	if in.Observe == nil {
+		return nil, nil
+	}
+	e, ok, err := observed(*in.Observe, in.Flush.Records)
+	if err != nil {
+		return nil, configError(err)
+	}
+	if !ok {
+		there, err := a.cfg.Store.RecordsByID(ctx, store.Key(in.Thread), thread.ObservedID(in.Observe.EventID))
+		if err != nil {
+			return nil, readError(err)
+		}
+		if len(there) > 0 {
+			return nil, nil
+		}
+		if e, err = a.observedBefore(ctx, in); err != nil {
+			return nil, err
+		}
+	}
+	who, err := a.agentFor(ctx, in.Thread, in.Agent, in.Tools)
+	if err != nil {
+		return nil, err
+	}
+	return observation(in, who.Name, e, time.Now()), nil
+}
+
+// observedBefore reads an event that was stored before this step.
+func (a *Activities) observedBefore(ctx context.Context, in thread.ModelStep) (event.EnvEvent, error) {
+	id := in.Observe.EventID
+	records, err := a.cfg.Store.RecordsByID(ctx, store.Key(in.Thread), id, event.InterceptionID(id))
+	if err != nil {
+		return event.EnvEvent{}, readError(err)
+	}
+	e, ok, err := observed(*in.Observe, slices.Concat(records, in.Flush.Records))
+	switch {
+	case err != nil:
+		return e, configError(err)
+	case !ok:
+		return e, configError(fmt.Errorf("environment event %s, or what hooks made of it, is not in thread %s", id, in.Thread.ThreadID))
+	}
+	return e, nil
+}
+
+// observed finds the event among records. One that hooks have changed is found only
+// together with what they made of it: they may have kept something from the model.
+func observed(o thread.Observe, records []event.Record) (event.EnvEvent, bool, error) {
+	decisionID := event.InterceptionID(o.EventID)
+	var about []event.Record
+	decided := false
+	for _, r := range records {
+		decided = decided || r.ID == decisionID
+		if r.ID == o.EventID || r.ID == decisionID {
+			about = append(about, r)
+		}
+	}
+	if o.Replaced && !decided {
+		return event.EnvEvent{}, false, nil
+	}
+	events, err := envEvents(about)
+	e, ok := events[o.EventID]
+	return e, ok, err
+}
+
+// observation is what an agent sees of an event: that it was observed, that the agent
+// asks for it, and what it is. The agent has never made that call, but for models this is
+// how facts come into a conversation.
+func observation(in thread.ModelStep, agentName string, e event.EnvEvent, now time.Time) []event.Record {
+	seen := observedTexts(*in.Observe, e)
+	asks := event.ToolCall{ID: infoCallID(e.ID), Function: event.Function{Name: builtin.GetEventInfo, Arguments: encode(eventIDs{[]string{e.ID}})}}
+	messages := []event.Message{
+		{
+			ID: thread.ObservedID(e.ID), SenderID: cmp.Or(e.Metadata.EnvName, "environment"), SenderType: event.User,
+			Content: strings.Join(seen, "\n"), Parts: event.TextParts(seen...),
+		},
+		{
+			ID: askedID(e.ID), SenderID: agentName, SenderType: event.Agent, AgentID: agentName,
+			ToolCalls: []event.ToolCall{asks}, ReplyToMessageID: thread.ObservedID(e.ID),
+		},
+		{
+			ID: thread.ResultID(asks.ID), SenderID: builtin.GetEventInfo, SenderType: event.Tool, AgentID: agentName,
+			Content: describeEvent(e), ToolCallID: asks.ID, ToolName: builtin.GetEventInfo, ReplyToMessageID: askedID(e.ID),
+		},
+	}
+	var records []event.Record
+	for _, m := range messages {
+		m.ThreadID, m.Role = in.Thread.ThreadID, m.SenderType.Role()
+		records = append(records, event.NewRecord(m.ID, event.TypeMessage, in.TraceID, e.ID, now, m))
+		if len(m.ToolCalls) > 0 {
+			// As with a reply that a model has made: viewers see the call before its result.
+			records = append(records, event.NewRecord(thread.CallsID(m.ID), event.TypeToolCall, in.TraceID, e.ID, now,
+				event.ToolCallEvent{ThreadID: m.ThreadID, AgentName: agentName, ToolCalls: m.ToolCalls}))
+		}
+	}
+	return records
+}
+
+// askedID is the id of the message in which the agent asks for an event.
+func askedID(eventID string) string { return eventID + ".asked" }
+
+// infoCallID is the id of the call in it.
+func infoCallID(eventID string) string { return "call_" + eventID }
+
+// observedTexts are the parts of the first message.
+func observedTexts(o thread.Observe, e event.EnvEvent) []string {
+	texts := []string{"Observed event: " + e.Type, "Event ID: " + e.ID, "Time: " + jsTime(e.Time())}
+	if o.Held == 0 {
+		return texts
+	}
+	held := "1 event"
+	if o.Held > 1 {
+		held = fmt.Sprintf("%d events", o.Held)
+	}
+	if o.Since != nil {
+		held += " since " + jsTime(*o.Since)
+	}
+	text := "Held back before it: " + held + "; " + builtin.GetEventInfo + " shows earlier events by their ids"
+	if len(o.HeldIDs) > 0 {
+		text += ", the last of which are " + strings.Join(o.HeldIDs, ", ")
+	}
+	return append(texts, text)
+}
+
+// jsTime writes a time as JavaScript's toISOString does.
+func jsTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+
+// asking puts the query of an event before the first message of the run that handles it,
+// or last. That is behind the event's own messages, and stays its place while the run goes
+// on, also when the event itself has left the context. When the event is handled again,
+// after others, it is asked about again at the end. Messages are the newest first.
+func asking(in thread.ModelStep, newest []store.Message) []store.Message {
+	if in.Observe == nil || in.Observe.Query == "" {
+		return newest
+	}
+	run := in.MessageID[:strings.LastIndex(in.MessageID, ".")+1]
+	at := 0
+	for i, m := range newest {
+		if strings.HasPrefix(m.Record.ID, run) || strings.HasPrefix(m.ReplyToMessageID, run) {
+			at = i + 1
+		}
+	}
+	query := store.Message{Message: event.Message{SenderType: event.User, Role: event.RoleUser, Content: in.Observe.Query}}
+	return slices.Insert(slices.Clone(newest), at, query)
+}

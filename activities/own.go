@@ -1,0 +1,160 @@
+package activities
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/builtin"
+	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tool"
+)
+
+// byThread is a tool whose calls the thread itself sees to: nothing of it runs here.
+type byThread struct{ definition tool.Definition }
+
+// Definition implements [tool.Tool].
+func (t byThread) Definition() tool.Definition { return t.definition }
+
+// Call implements [tool.Tool].
+func (byThread) Call(context.Context, tool.Call) (tool.Result, error) {
+	return tool.Result{}, errors.New("this tool runs in a thread only")
+}
+
+// ownPlan is what the thread is to do with a call that it sees to.
+type ownPlan struct {
+	thread.PlannedCall
+
+	// runs is the tool that a background task runs.
+	runs *tool.Definition
+}
+
+// planOwn plans a call that the thread sees to. The error says why it cannot be, for the
+// model.
+func (a *Activities) planOwn(ctx context.Context, ref thread.Ref, who agent.Agent, call event.ToolCall) (ownPlan, error) {
+	var out ownPlan
+	out.By = thread.ByThread
+	raw := []byte(call.Function.Arguments)
+	switch call.Function.Name {
+	case builtin.GetTask, builtin.CancelTask:
+		var in builtin.TaskIDArguments
+		err := json.Unmarshal(raw, &in)
+		out.TaskID = in.TaskID
+		return out, err
+	case builtin.CallAgent, builtin.CallAgentHyphen:
+		var in builtin.AgentArguments
+		if err := json.Unmarshal(raw, &in); err != nil {
+			return out, err
+		}
+		out.By = thread.ByAgent
+		err := a.planAgent(ctx, ref, &out, in)
+		return out, err
+	case builtin.Task:
+		return a.planTask(ctx, ref, who, raw)
+	}
+	return out, nil
+}
+
+// planAgent plans a call of a sub-agent.
+func (a *Activities) planAgent(ctx context.Context, ref thread.Ref, out *ownPlan, in builtin.AgentArguments) error {
+	sub, err := a.cfg.Agents.Agent(ctx, ref.Namespace, in.Agent)
+	switch {
+	case in.Agent == "":
+		return errors.New("agent is required: the name of the agent to ask")
+	case errors.Is(err, agent.ErrUnknown):
+		return err
+	case err == nil:
+		in.Agent = sub.Name
+	}
+	if err := signals.CheckID("agent", in.Agent); err != nil {
+		return err
+	}
+	if in.Message == "" {
+		return errors.New("message is required: what the agent is to do")
+	}
+	if size := len(jsonText(in.Message)); size > maxAsked {
+		return fmt.Errorf("message is %d bytes as JSON, at most %d are taken", size, maxAsked)
+	}
+	out.Sub = &thread.SubPlan{Agent: in.Agent, Message: in.Message, Title: shortTitle(in.Title)}
+	return nil
+}
+
+// maxAsked bounds what a sub-agent is asked, in bytes as it is posted: it enters history.
+const maxAsked = 128 << 10
+
+// jsonText is text as JSON has it.
+func jsonText(s string) []byte {
+	raw, _ := json.Marshal(s) // text has a JSON form
+	return raw
+}
+
+// planTask plans a background task: a tool or a sub-agent.
+func (a *Activities) planTask(ctx context.Context, ref thread.Ref, who agent.Agent, raw []byte) (ownPlan, error) {
+	var out ownPlan
+	var in builtin.TaskArguments
+	if err := json.Unmarshal(raw, &in); err != nil {
+		return out, err
+	}
+	out.By = thread.ByTask
+	if in.Agent != "" {
+		if in.Tool != "" {
+			return out, errors.New("tool and agent exclude each other: a task runs one of them")
+		}
+		asks, ok := a.mayAsk(who)
+		if !ok {
+			return out, fmt.Errorf("agent %q cannot be asked: that takes the tool %s; your tools are %v", in.Agent, builtin.CallAgent, who.Tools)
+		}
+		out.runs, out.Task = &asks, &thread.TaskPlan{Title: shortTitle(in.Title), Deadline: tool.DefaultDeadline}
+		err := a.planAgent(ctx, ref, &out, builtin.AgentArguments{Agent: in.Agent, Message: in.Message, Title: in.Title})
+		return out, err
+	}
+	t, ok := a.toolOf(who, in.Tool)
+	if _, own := t.(byThread); !ok || own {
+		return out, fmt.Errorf("unknown tool %q: a task runs one of your other tools, which are %v, or an agent", in.Tool, who.Tools)
+	}
+	d := t.Definition().WithDefaults()
+	out.runs, out.Task = &d, taskPlan(d, in.Title)
+	return out, tool.CheckArguments(d, cmp.Or(string(in.Arguments), "{}"))
+}
+
+// mayAsk is the tool with which an agent asks others, if it has one.
+func (a *Activities) mayAsk(who agent.Agent) (tool.Definition, bool) {
+	for _, name := range []string{builtin.CallAgent, builtin.CallAgentHyphen} {
+		if slices.Contains(who.Tools, name) {
+			d, ok := builtin.Lookup(name)
+			return d, ok
+		}
+	}
+	return tool.Definition{}, false
+}
+
+func taskPlan(d tool.Definition, title string) *thread.TaskPlan {
+	return &thread.TaskPlan{Tool: d.Name, Title: cmp.Or(shortTitle(title), d.Name), Deadline: d.Deadline, Detached: d.Detached}
+}
+
+const maxTaskTitle = 200 // bytes
+
+// shortTitle keeps what a model calls its work within what is shown of it.
+func shortTitle(title string) string {
+	if len(title) <= maxTaskTitle {
+		return title
+	}
+	return strings.ToValidUTF8(title[:maxTaskTitle], "") + "…"
+}
+
+// ownProblem says why a call cannot run that the thread would see to.
+func (a *Activities) ownProblem(ctx context.Context, ref thread.Ref, who agent.Agent, call event.ToolCall) error {
+	t, ok := a.toolOf(who, call.Function.Name)
+	if _, own := t.(byThread); !ok || !own {
+		return nil
+	}
+	_, err := a.planOwn(ctx, ref, who, call)
+	return err
+}

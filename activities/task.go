@@ -1,0 +1,204 @@
+package activities
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/builtin"
+	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/tool"
+)
+
+// RunTask runs the tool of a background task. How it ends is kept in the log of the call
+// that started it, so that a run which is tried again finds it.
+func (a *Activities) RunTask(ctx context.Context, in thread.TaskStep) (thread.TaskReply, error) {
+	run := &toolRun{a: a, attempt: int(activity.GetInfo(ctx).Attempt), started: time.Now(), in: thread.ToolStep{
+		Thread: in.Thread, Agent: in.Task.Agent, TraceID: in.Task.TraceID, EventID: in.EventID, MessageID: in.MessageID,
+		ToolCallID: in.Task.ToolCallID, ToolName: in.Task.Tool, Tools: in.Tools, Edited: in.Edited,
+	}}
+	t := &taskRun{toolRun: run, task: in.Task}
+	if reply, done, err := t.before(ctx); done || err != nil {
+		return reply, err
+	}
+	return t.run(ctx)
+}
+
+// taskRun is a run of a tool as a background task.
+type taskRun struct {
+	*toolRun
+	task event.Task
+}
+
+// before returns how the task has ended, if an attempt before this one has kept that. It
+// loads the call otherwise.
+func (t *taskRun) before(ctx context.Context) (thread.TaskReply, bool, error) {
+	log, err := t.a.cfg.Store.ToolLog(ctx, store.Key(t.in.Thread), t.in.ToolCallID)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+	case err != nil:
+		return thread.TaskReply{}, false, readError(err)
+	case log.FinishedAt != nil:
+		return reported(log), true, nil
+	}
+	calls, err := t.a.callsOf(ctx, t.in.Thread, t.in.MessageID)
+	if err != nil {
+		return thread.TaskReply{}, false, err
+	}
+	for _, call := range calls {
+		if call.ID == t.in.ToolCallID {
+			t.stored = call
+			return thread.TaskReply{}, false, nil
+		}
+	}
+	return thread.TaskReply{}, false, configError(fmt.Errorf("tool call %s is not in message %s", t.in.ToolCallID, t.in.MessageID))
+}
+
+// reported is how a task has ended whose tool has returned.
+func reported(log store.ToolLog) thread.TaskReply {
+	switch log.Status { //nolint:exhaustive // all others are failures
+	case store.ToolPending:
+		return thread.TaskReply{Pending: true}
+	case store.ToolSucceeded:
+		return thread.TaskReply{Result: carryResult(log.Output)}
+	}
+	var text string
+	if json.Unmarshal(log.Output, &text) != nil {
+		text = string(log.Output)
+	}
+	return thread.TaskReply{Error: thread.Why(text)}
+}
+
+// carryResult keeps the result of a task within what a signal and an event take.
+func carryResult(output json.RawMessage) json.RawMessage {
+	if len(output) <= maxTaskResult {
+		return output
+	}
+	raw, _ := json.Marshal(map[string]any{
+		"truncated": true, "bytes": len(output), "start": strings.ToValidUTF8(string(output[:maxTaskResult/4]), ""),
+	})
+	return raw
+}
+
+// maxTaskResult bounds what an event tells of a result, in bytes: the log has it whole.
+const maxTaskResult = signals.MaxPayload / 2
+
+// run runs the tool.
+func (t *taskRun) run(ctx context.Context) (thread.TaskReply, error) {
+	who, err := t.a.cfg.Agents.Agent(ctx, t.in.Thread.Namespace, t.in.Agent)
+	switch {
+	case errors.Is(err, agent.ErrUnknown):
+		return t.end(ctx, store.ToolFailed, failure(err))
+	case err != nil:
+		return thread.TaskReply{}, agentError(err)
+	}
+	who = allowed(who, t.in.Tools)
+	name, arguments, err := t.unwrap()
+	if err != nil {
+		return t.end(ctx, store.ToolFailed, failure(err))
+	}
+	todo, ok := t.a.toolOf(who, name)
+	if !ok {
+		return t.end(ctx, store.ToolFailed, failure(fmt.Errorf("unknown tool %q; the tools are %v", name, who.Tools)))
+	}
+	t.stored.Function.Arguments = arguments
+	t.def = todo.Definition().WithDefaults()
+	if err := tool.CheckArguments(t.def, arguments); err != nil {
+		return t.end(ctx, store.ToolFailed, failure(err))
+	}
+	if done, err := t.begin(ctx); done || err != nil {
+		return thread.TaskReply{Error: unknownText}, err
+	}
+	return t.work(ctx, todo)
+}
+
+// unwrap returns the tool that the call runs, and its arguments: those of a call of the
+// tool "task" name another, unless the application has a tool of that name.
+func (t *taskRun) unwrap() (name, arguments string, err error) {
+	f := t.stored.Function
+	if f.Name != builtin.Task || f.Name == t.task.Tool {
+		return f.Name, f.Arguments, nil
+	}
+	var in builtin.TaskArguments
+	if err := json.Unmarshal([]byte(f.Arguments), &in); err != nil {
+		return "", "", fmt.Errorf("reading the arguments of the task: %w", err)
+	}
+	if len(in.Arguments) == 0 {
+		in.Arguments = json.RawMessage("{}")
+	}
+	return in.Tool, string(in.Arguments), nil
+}
+
+// begin stores that the tool is about to run. If it was started before and never
+// finished, only an idempotent tool goes on.
+func (t *taskRun) begin(ctx context.Context) (done bool, err error) {
+	log := t.log(store.ToolStarted)
+	stored, err := t.a.append(ctx, t.in.Thread, store.Batch{ToolStart: &log}, thread.Flush{})
+	if err != nil {
+		return false, err
+	}
+	t.head = stored.Head
+	if stored.Started || t.def.Idempotent && t.attempt <= t.def.MaxAttempts {
+		return false, nil
+	}
+	_, err = t.end(ctx, store.ToolUnknown, tool.Result{Output: unknownText, IsError: true})
+	return true, err
+}
+
+func (t *taskRun) work(ctx context.Context, todo tool.Tool) (thread.TaskReply, error) {
+	step := t.a.begin(ctx, t.in.Thread, t.task.ID, t.def.Timeout)
+	defer step.done()
+	progress := &progress{run: t.toolRun, ctx: ctx, shown: t.task.Progress}
+	res, err := t.within(step.ctx, todo, tool.Call{
+		ID: t.in.ToolCallID, TaskID: t.task.ID, Arguments: t.stored.Function.Arguments, Namespace: t.in.Thread.Namespace,
+		ThreadID: t.in.Thread.ThreadID, Agent: t.in.Agent, Attempt: t.attempt,
+		Exec: event.NewExecutionContext(step.ctx, t.in.TraceID), Progress: progress.publish,
+	})
+	progress.stop()
+	cause := context.Cause(step.ctx)
+	switch {
+	case errors.Is(err, tool.ErrPending):
+		return t.end(ctx, store.ToolPending, tool.Result{})
+	case err == nil && (cause == nil || !res.IsError):
+		return t.end(ctx, status(res), res)
+	case errors.Is(cause, errInterrupted):
+		reply, err := t.end(ctx, store.ToolInterrupted, cutShort(res, "The task was cancelled."))
+		// No error: it would be logged as one.
+		reply.Cancelled = true
+		return reply, err
+	case errors.Is(cause, errTimeout):
+		return t.end(ctx, store.ToolFailed, cutShort(res, fmt.Sprintf("Error: the tool took longer than its limit of %s and was stopped.", t.def.Timeout)))
+	case cause != nil && t.def.Idempotent:
+		return thread.TaskReply{}, temporal.NewApplicationErrorWithCause("The worker stopped while the task ran; it is run again.", thread.ErrTypeRetry, cause)
+	case cause != nil:
+		return t.end(ctx, store.ToolUnknown, cutShort(res, unknownText))
+	case tool.IsRetryable(err) && t.def.Idempotent && t.attempt < t.def.MaxAttempts:
+		return thread.TaskReply{}, temporal.NewApplicationErrorWithCause(err.Error(), thread.ErrTypeRetry, err)
+	}
+	return t.end(ctx, store.ToolFailed, failure(err))
+}
+
+// end keeps how the task has ended.
+func (t *taskRun) end(ctx context.Context, status store.ToolStatus, res tool.Result) (thread.TaskReply, error) {
+	log, now := t.log(status), time.Now()
+	log.Output, log.FinishedAt = asJSON(res.Output), &now
+	done, err := t.a.append(context.WithoutCancel(ctx), t.in.Thread, store.Batch{ToolFinish: &log}, thread.Flush{})
+	if err != nil {
+		return thread.TaskReply{}, err
+	}
+	if done.ToolLog != nil {
+		// Another attempt may have come first, and then what it kept stands.
+		log = *done.ToolLog
+	}
+	return reported(log), nil
+}

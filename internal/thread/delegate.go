@@ -1,0 +1,447 @@
+package thread
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals"
+)
+
+// Bounds on sub-agents.
+const (
+	// maxSubDepth is how many threads may work for one another in a row.
+	maxSubDepth = 5
+	// maxSubs is how many sub-agents work for one thread at the same time, and
+	// maxSubsInTurn how many in one turn.
+	maxSubs       = 10
+	maxSubsInTurn = 50
+	// maxAskedArguments is how much the thread keeps of the arguments of a sub-agent's call
+	// that waits for approval, in bytes, and of all of them.
+	maxAskedArguments = 4 << 10
+	maxAskedTotal     = 64 << 10
+)
+
+// Parent is the thread for which a sub-agent works.
+type Parent struct {
+	ThreadID string `json:"threadId"`
+
+	// Agent has called the tool ToolName, with ToolCallID in message MessageID.
+	Agent      string `json:"agent"`
+	ToolName   string `json:"toolName"`
+	ToolCallID string `json:"toolCallId"`
+	MessageID  string `json:"messageId"`
+
+	// TraceID and EventID are those of its turn.
+	TraceID string `json:"traceId"`
+	EventID string `json:"eventId"`
+
+	// Depth counts the threads above. MaxSteps bounds the model calls of each of the
+	// sub-agent's runs; 0 = its own limit alone.
+	Depth    int `json:"depth"`
+	MaxSteps int `json:"maxSteps,omitempty"`
+
+	// Background is the task that it works on, if it does in the background.
+	Background *event.Task `json:"background,omitempty"`
+
+	// Called says that the thread has moved since, and wants to hear by signal how the
+	// sub-agent has ended.
+	Called bool `json:"called,omitempty"`
+}
+
+// Sub is a sub-agent at work for the thread.
+type Sub struct {
+	ThreadID string `json:"threadId"`
+
+	// ToolCallID waits for it, unless it is the task TaskID. Called says that it was asked
+	// to report by signal, because the thread moves; Reply came so.
+	ToolCallID string         `json:"toolCallId,omitempty"`
+	TaskID     string         `json:"taskId,omitempty"`
+	Called     bool           `json:"called,omitempty"`
+	Reply      *DelegateReply `json:"reply,omitempty"`
+
+	// Asks are its calls that wait for approval, and those of its own sub-agents.
+	// Passed are the decisions on them that were passed on, by the id of the call.
+	Asks   []event.ApprovalRequest   `json:"asks,omitempty"`
+	Passed map[string]event.Decision `json:"passed,omitempty"`
+}
+
+// DelegateStart is the input of a sub-agent's thread.
+type DelegateStart struct {
+	signals.Start
+	Parent *Parent `json:"parent,omitempty"`
+}
+
+// DelegateReply is the result of a sub-agent's thread. What was said is in the store.
+type DelegateReply struct {
+	Status signals.TurnStatus `json:"status"`
+	Usage  event.Usage        `json:"usage"`
+
+	// Failed says what the call's result is.
+	Failed bool `json:"failed,omitempty"`
+
+	// Result and Error are those of a background task; Cancelled, that its workflow was.
+	Result    json.RawMessage `json:"result,omitempty"`
+	Error     string          `json:"error,omitempty"`
+	Cancelled bool            `json:"cancelled,omitempty"`
+}
+
+// Task is how the background task has ended that the sub-agent worked on.
+func (r DelegateReply) Task() TaskReply {
+	return TaskReply{Result: r.Result, Error: r.Error, Cancelled: r.Cancelled}
+}
+
+// SubEnded is the payload of signal "sub_ended".
+type SubEnded struct {
+	ThreadID string `json:"threadId"`
+	DelegateReply
+}
+
+// SubAsks is the payload of signal "sub_asks".
+type SubAsks struct {
+	ThreadID string                `json:"threadId"`
+	Request  event.ApprovalRequest `json:"request"`
+}
+
+// SubDecided is the payload of signal "sub_decided". Approval is nil when the call waits
+// no more without a decision.
+type SubDecided struct {
+	ThreadID   string          `json:"threadId"`
+	ToolCallID string          `json:"toolCallId"`
+	Approval   *event.Approval `json:"approval,omitempty"`
+}
+
+// EndStep is the input of end_delegate: it stores what is left of a sub-agent's thread
+// and, in the thread above, the result of the call that waits for it.
+type EndStep struct {
+	Thread Ref    `json:"thread"`
+	Parent Parent `json:"parent"`
+
+	// EventID is the event whose turn it was, Status and Error how it has ended.
+	EventID string             `json:"eventId"`
+	Status  signals.TurnStatus `json:"status"`
+	Error   string             `json:"error,omitempty"`
+	Flush   Flush              `json:"flush"`
+}
+
+// EndReply is the result of end_delegate.
+type EndReply struct {
+	Failed bool            `json:"failed,omitempty"`
+	Result json.RawMessage `json:"result,omitempty"`
+	Error  string          `json:"error,omitempty"`
+}
+
+// SubPlan is the sub-agent that a call asks.
+type SubPlan struct {
+	Agent   string `json:"agent"`
+	Message string `json:"message"`
+	Title   string `json:"title,omitempty"`
+}
+
+// CheckDelegate says why a sub-agent cannot be asked.
+func (s *State) CheckDelegate() string {
+	depth := 0
+	if s.Parent != nil {
+		depth = s.Parent.Depth
+	}
+	switch {
+	case depth >= maxSubDepth:
+		return fmt.Sprintf("Error: %d agents work for one another in a row, the limit. Do it yourself.", maxSubDepth)
+	case len(s.Subs) >= maxSubs:
+		return fmt.Sprintf("Error: %d sub-agents work for this thread, the limit. Wait for one of them.", maxSubs)
+	case s.Turn.Delegated >= maxSubsInTurn:
+		return fmt.Sprintf("Error: %d sub-agents were asked in this turn, the limit.", maxSubsInTurn)
+	}
+	return ""
+}
+
+// Delegate makes the thread of the sub-agent that a call asks.
+func (s *State) Delegate(r *Run, c *Call) (threadID string, start DelegateStart) {
+	threadID, start = s.newSub(r, c)
+	s.Subs = append(s.Subs, Sub{ThreadID: threadID, ToolCallID: c.Plan.ID})
+	c.Stage, c.Sub = Delegated, threadID
+	return threadID, start
+}
+
+func (s *State) newSub(r *Run, c *Call) (threadID string, start DelegateStart) {
+	s.SubCount++
+	s.Turn.Delegated++
+	t, plan := s.Turn, c.Plan.Sub
+	threadID = signals.SubThreadID(s.Namespace, s.ThreadID, s.SubCount)
+	parent := Parent{
+		ThreadID: s.ThreadID, Agent: r.Agent, ToolName: c.Plan.Name, ToolCallID: c.Plan.ID, MessageID: r.MessageID,
+		TraceID: t.Item.TraceID, EventID: t.Item.ID, Depth: 1,
+	}
+	if s.Parent != nil {
+		parent.Depth = s.Parent.Depth + 1
+	}
+	if r.MaxSteps > 0 {
+		parent.MaxSteps = max(r.MaxSteps-r.Step, 1)
+	}
+	post := signals.NewPost(firstID(s.Namespace, threadID, parent), event.NewMessage{
+		ThreadID: threadID, SenderID: cmp.Or(r.Agent, "agent"), SenderType: event.User, Content: plan.Message,
+	})
+	post.TraceID, post.Agents, post.Tools = t.Item.TraceID, []string{plan.Agent}, t.Tools
+	start = DelegateStart{Parent: &parent, Start: signals.Start{
+		Agents: []string{plan.Agent}, Title: cmp.Or(plan.Title, fmt.Sprintf("%s for %s", plan.Agent, cmp.Or(r.Agent, s.ThreadID))),
+		Metadata: rawJSON(map[string]string{signals.MetadataParent: s.ThreadID, signals.MetadataParentCall: c.Plan.ID}), First: &post,
+	}}
+	return threadID, start
+}
+
+// DelegateTask makes the thread of the sub-agent that works as a background task.
+func (s *State) DelegateTask(now time.Time, r *Run, c *Call) (TaskStep, DelegateStart) {
+	threadID, start := s.newSub(r, c)
+	task := s.newTask(now, r, c)
+	task.Title, task.SubAgent, task.ThreadID = start.Title, c.Plan.Sub.Agent, threadID
+	s.Subs = append(s.Subs, Sub{ThreadID: threadID, TaskID: task.ID})
+	start.Parent.Background = &task
+	start.Parent.MaxSteps = 0
+	return s.startTask(now, r, c, task), start
+}
+
+// FirstID is the id of the event with which a sub-agent's thread begins.
+func (s *State) FirstID() string { return firstID(s.Namespace, s.ThreadID, *s.Parent) }
+
+// firstID has the call in it: a thread that was terminated and opened again numbers its
+// sub-agents anew, and what one of them said before is no answer to what it is asked now.
+func firstID(namespace, threadID string, parent Parent) string {
+	return signals.EventID(namespace, threadID, "first", parent.ToolCallID)
+}
+
+// SubAnswered reports whether the turn of a sub-agent's thread has ended, or will never
+// begin, since what was asked was refused.
+func (s *State) SubAnswered() bool { return s.Turn == nil && !s.Awaits(s.FirstID()) }
+
+// SubLost gives a call a result whose sub-agent has ended without an answer.
+func (s *State) SubLost(now time.Time, r *Run, c *Call, why string) {
+	s.dropSub(c.Sub)
+	s.Refused(now, r, c, Why("Error: the sub-agent ended without an answer: "+why))
+}
+
+// ForgetSub forgets a sub-agent that was stopped.
+func (s *State) ForgetSub(threadID string) { s.dropSub(threadID) }
+
+// EndStep is the input of what ends a sub-agent's thread.
+func (s *State) EndStep() EndStep {
+	out, ended := s.Outcome(s.FirstID())
+	if !ended {
+		out = signals.TurnResult{EventID: s.FirstID(), Status: signals.TurnFailed, Error: "its thread has refused the message"}
+	}
+	return EndStep{Thread: s.Ref(), Parent: *s.Parent, EventID: out.EventID, Status: out.Status, Error: out.Error, Flush: s.Flush()}
+}
+
+func (s *State) sub(threadID string) *Sub {
+	for i := range s.Subs {
+		if s.Subs[i].ThreadID == threadID {
+			return &s.Subs[i]
+		}
+	}
+	return nil
+}
+
+// SubReply is how a sub-agent has ended, if it has said so by signal.
+func (s *State) SubReply(threadID string) *DelegateReply {
+	if sub := s.sub(threadID); sub != nil {
+		return sub.Reply
+	}
+	return nil
+}
+
+// CallSub remembers that a sub-agent was asked to report by signal.
+func (s *State) CallSub(threadID string) {
+	if sub := s.sub(threadID); sub != nil {
+		sub.Called = true
+	}
+}
+
+// SubEnded takes in how a sub-agent has ended, which came by signal.
+func (s *State) SubEnded(now time.Time, e SubEnded) {
+	sub := s.sub(e.ThreadID)
+	if sub == nil {
+		// It was interrupted, and is not waited for any more.
+		return
+	}
+	if sub.TaskID == "" {
+		sub.Reply = &e.DelegateReply
+		return
+	}
+	if i := s.taskAt(sub.TaskID); i >= 0 {
+		s.endTask(now, i, e.Task())
+	}
+	s.Usage = s.Usage.Add(e.Usage)
+	s.dropSub(e.ThreadID)
+}
+
+// Heard gives a call the result that its sub-agent has stored.
+func (s *State) Heard(c *Call, reply DelegateReply) {
+	s.Usage = s.Usage.Add(reply.Usage)
+	s.dropSub(c.Sub)
+	c.Stage, c.Failed = Ran, reply.Failed
+}
+
+// dropSub forgets a sub-agent that has ended, and what it has asked.
+func (s *State) dropSub(threadID string) {
+	s.Subs = slices.DeleteFunc(s.Subs, func(sub Sub) bool {
+		if sub.ThreadID != threadID {
+			return false
+		}
+		for _, ask := range sub.Asks {
+			s.passUp(SubDecided{ToolCallID: ask.ToolCallID})
+		}
+		return true
+	})
+}
+
+// SubAsked takes in that a call of a sub-agent waits for approval: people are asked here,
+// too.
+func (s *State) SubAsked(a SubAsks) {
+	sub := s.sub(a.ThreadID)
+	if sub == nil || slices.ContainsFunc(sub.Asks, func(q event.ApprovalRequest) bool { return q.ToolCallID == a.Request.ToolCallID }) {
+		return
+	}
+	kept := a.Request
+	if limit := min(maxAskedArguments, max(maxAskedTotal-s.askedBytes(), 0)); len(kept.Arguments) > limit {
+		kept.Arguments = fmt.Sprintf("%s… (%d bytes in all; the approval_request record has them)", cutText(kept.Arguments, limit), len(kept.Arguments))
+	}
+	sub.Asks = append(sub.Asks, kept)
+	s.record(a.Request.ToolCallID+".request", event.TypeApprovalRequest, s.traceOf(sub), sub.ToolCallID, a.Request.RequestedAt, a.Request)
+	s.askAbove(a.Request)
+}
+
+// askedBytes is how much the thread keeps of the arguments of sub-agents' calls.
+func (s *State) askedBytes() int {
+	n := 0
+	for _, sub := range s.Subs {
+		for _, ask := range sub.Asks {
+			n += len(ask.Arguments)
+		}
+	}
+	return n
+}
+
+// SubHasDecided takes in that a call of a sub-agent waits no more.
+func (s *State) SubHasDecided(now time.Time, d SubDecided) {
+	sub := s.sub(d.ThreadID)
+	if sub == nil {
+		return
+	}
+	at := slices.IndexFunc(sub.Asks, func(q event.ApprovalRequest) bool { return q.ToolCallID == d.ToolCallID })
+	if at < 0 {
+		return
+	}
+	sub.Asks = slices.Delete(sub.Asks, at, at+1)
+	delete(sub.Passed, d.ToolCallID)
+	var decision event.Decision
+	if d.Approval != nil {
+		decision = d.Approval.Decision
+		s.record(d.ToolCallID+".decision", event.TypeApproval, s.traceOf(sub), sub.ToolCallID, now, *d.Approval)
+	}
+	s.settled(d.ToolCallID, decision)
+	s.passUp(SubDecided{ToolCallID: d.ToolCallID, Approval: d.Approval})
+}
+
+// traceOf is the trace of what a sub-agent works for.
+func (s *State) traceOf(sub *Sub) string {
+	if i := s.taskAt(sub.TaskID); i >= 0 {
+		return s.Tasks[i].TraceID
+	}
+	if s.Turn != nil {
+		return s.Turn.Item.TraceID
+	}
+	return ""
+}
+
+// AskedBelow finds the sub-agent whose call waits for approval.
+func (s *State) AskedBelow(toolCallID string) (threadID string, request event.ApprovalRequest, ok bool) {
+	for _, sub := range s.Subs {
+		for _, ask := range sub.Asks {
+			if ask.ToolCallID == toolCallID {
+				return sub.ThreadID, ask, true
+			}
+		}
+	}
+	return "", event.ApprovalRequest{}, false
+}
+
+// PassDown says whether a decision is to be passed on to the sub-agent whose call it is
+// about: it is if it is accepted. Signals between threads may overtake each other, so the
+// first decision that comes here is the only one that goes there.
+func (s *State) PassDown(d signals.Decide) (threadID string, out signals.DecideOutcome) {
+	threadID, ask, ok := s.AskedBelow(d.ToolCallID)
+	if !ok {
+		return "", signals.NotPending
+	}
+	if d.Agent != "" && d.Agent != ask.Agent || d.ToolName != "" && d.ToolName != ask.ToolName {
+		return threadID, signals.Mismatch
+	}
+	sub := s.sub(threadID)
+	switch sub.Passed[d.ToolCallID] {
+	case d.Decision:
+		return threadID, signals.AlreadyResolved
+	case "":
+	default:
+		return threadID, signals.Conflict
+	}
+	if sub.Passed == nil {
+		sub.Passed = map[string]event.Decision{}
+	}
+	sub.Passed[d.ToolCallID] = d.Decision
+	return threadID, signals.Accepted
+}
+
+// NotPassed takes back a decision that could not be passed on.
+func (s *State) NotPassed(threadID, toolCallID string) {
+	if sub := s.sub(threadID); sub != nil {
+		delete(sub.Passed, toolCallID)
+	}
+}
+
+// DecidedBelow says what became of a decision that was passed on to a sub-agent.
+func (s *State) DecidedBelow(d signals.Decide) signals.DecideOutcome {
+	if out := s.settledAs(d); out != signals.AlreadyResolved {
+		return out
+	}
+	return signals.Accepted
+}
+
+// Note is what a sub-agent's thread has to tell the thread above.
+type Note struct {
+	Asks    *SubAsks    `json:"asks,omitempty"`
+	Decided *SubDecided `json:"decided,omitempty"`
+}
+
+// askAbove has people asked in the thread above, if there is one.
+func (s *State) askAbove(q event.ApprovalRequest) {
+	if s.Parent != nil {
+		s.Notes = append(s.Notes, Note{Asks: &SubAsks{ThreadID: s.ThreadID, Request: q}})
+	}
+}
+
+func (s *State) passUp(d SubDecided) {
+	if s.Parent != nil {
+		d.ThreadID = s.ThreadID
+		s.Notes = append(s.Notes, Note{Decided: &d})
+	}
+}
+
+// NoteSent forgets the first note.
+func (s *State) NoteSent() { s.Notes = slices.Delete(s.Notes, 0, 1) }
+
+// StopSubs ends the sub-agents for which a call of the turn waits, and which nobody waits
+// for any more. It returns their threads.
+func (s *State) StopSubs() []string {
+	var stop []string
+	for _, sub := range s.Subs {
+		if sub.TaskID == "" {
+			stop = append(stop, sub.ThreadID)
+		}
+	}
+	for _, id := range stop {
+		s.dropSub(id)
+	}
+	return stop
+}

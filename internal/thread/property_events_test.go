@@ -1,0 +1,209 @@
+package thread
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/rule"
+	"github.com/threadmill/threadmill/signals"
+)
+
+// rules are those that there are at the moment.
+func (m *machine) rules() []rule.Spec {
+	if !m.env {
+		return nil
+	}
+	agent := &rule.Agent{Name: []string{"", "bob"}[m.rnd.IntN(2)]}
+	files := []string{"file.*"}
+	return append([][]rule.Spec{
+		nil,
+		{{Name: "keep", Events: files, Priority: 1, Log: true}},
+		{{Name: "f", Events: files, Priority: 1, Function: true}},
+		{{Name: "f", Events: files, Priority: 1, Function: true, Agent: agent}},
+		{{Name: "p", Events: files, Priority: 1, Processor: "sorter"}},
+		{{Name: "d", Events: files, Priority: 1, Debounce: 3 * time.Second, Agent: agent}},
+		{{Name: "t", Events: files, Priority: 1, Throttle: 5 * time.Second, Agent: agent}},
+		{{Name: "t", Events: []string{"tool.*", "file.*"}, Priority: 1, Debounce: time.Second, Function: true}},
+	}[m.rnd.IntN(8)], defaults[:m.rnd.IntN(len(defaults)+1)]...)
+}
+
+// happen posts an environment event.
+func (m *machine) happen() {
+	p := happens(fmt.Sprintf("v%d", m.rnd.IntN(40)), "file.changed", `1`)
+	if m.one(4) {
+		p.Type, p.Payload = event.TypeUserQuery, []byte(`{"content":"@bob hello"}`)
+	}
+	p.Priority, p.TTL = m.rnd.IntN(3), int64(m.rnd.IntN(2)*5000)
+	seen := m.s.HasSeen(p.ID)
+	out, err := m.s.Post(m.now, p)
+	require.NoError(m.t, err)
+	require.Equal(m.t, seen, out.Duplicate, "S3-10")
+	if !seen {
+		m.posted = append(m.posted, p.ID)
+	}
+}
+
+// handle lets the function or the processor of a rule act.
+func (m *machine) handle() {
+	t := m.s.Turn
+	if t == nil || !t.Unhandled() || t.Interrupted != nil {
+		return
+	}
+	if t.Handling.Stage == ByProcessor {
+		if d, ok := m.hears(m.s.SeenByRule()); ok {
+			m.s.ProcessorHeard(m.now, d)
+		}
+		return
+	}
+	in := m.s.EventStep()
+	m.flush(in.Flush)
+	if m.one(3) {
+		m.s.FunctionFailed(m.now, "no")
+		return
+	}
+	m.s.FunctionDone()
+}
+
+// release lets the thread do what is due.
+func (m *machine) release() {
+	m.s.Release(m.now)
+	due, ok := m.s.NextDue()
+	require.True(m.t, !ok || due.After(m.now), "what is due is done")
+}
+
+// startTask lets a call start a background task, which may be a sub-agent.
+func (m *machine) startTask() {
+	r, c := m.call(Ready)
+	if r == nil || m.s.CheckTask() != "" || m.s.CheckDelegate() != "" {
+		return
+	}
+	c.Plan.Task = &TaskPlan{Tool: "build", Deadline: time.Hour, Detached: m.one(2)}
+	var in TaskStep
+	if m.one(3) {
+		c.Plan.Sub = &SubPlan{Agent: "bob", Message: "do it"}
+		in, _ = m.s.DelegateTask(m.now, r, c)
+	} else {
+		in = m.s.StartTask(m.now, r, c)
+	}
+	require.False(m.t, m.tasks[in.Task.ID], "no id is used twice")
+	m.tasks[in.Task.ID] = true
+	if m.one(5) {
+		m.s.TaskNotStarted(m.now, r, c, in.Task, "no")
+		return
+	}
+	m.s.TaskStarted(m.now, r, c, in.Task)
+}
+
+// endTask ends a task in one of the ways in which one can, also one that has ended.
+func (m *machine) endTask() {
+	if m.s.TaskCount == 0 {
+		return
+	}
+	id := signals.TaskID("t1", m.rnd.IntN(m.s.TaskCount)+1)
+	switch m.rnd.IntN(4) {
+	case 0:
+		_ = m.s.TaskReported(m.now, TaskReport{TaskID: id, TaskReply: TaskReply{Error: []string{"", "no"}[m.rnd.IntN(2)]}})
+	case 1:
+		m.s.CompleteTask(m.now, signals.CompleteTask{TaskID: id})
+	case 2:
+		m.s.CancelTask(m.now, signals.CancelTask{TaskID: id, By: "ann"}, m.one(2))
+	case 3:
+		for _, sub := range m.s.Subs {
+			if sub.TaskID == id {
+				m.s.SubEnded(m.now, SubEnded{ThreadID: sub.ThreadID})
+				return
+			}
+		}
+	}
+}
+
+// delegate lets a call ask a sub-agent.
+func (m *machine) delegate() {
+	r, c := m.call(Ready)
+	if r == nil || m.s.CheckDelegate() != "" {
+		return
+	}
+	c.Plan.Sub = &SubPlan{Agent: "bob", Message: "do it"}
+	id, start := m.s.Delegate(r, c)
+	require.NoError(m.t, signals.CheckPost(id, *start.First))
+}
+
+// subEnds lets a sub-agent answer, or be lost.
+func (m *machine) subEnds() {
+	r, c := m.call(Delegated)
+	if r == nil || m.s.Turn.Interrupted != nil {
+		return
+	}
+	if m.one(4) {
+		m.s.SubLost(m.now, r, c, "gone")
+		return
+	}
+	m.keep([]event.Record{event.NewRecord(ResultID(c.Plan.ID), event.TypeMessage, "", "", m.now, event.Message{ToolCallID: c.Plan.ID})})
+	m.s.Heard(c, DelegateReply{Failed: m.one(3)})
+}
+
+// subAsks lets a sub-agent ask for an approval, and people decide.
+func (m *machine) subAsks() {
+	if len(m.s.Subs) == 0 {
+		return
+	}
+	id := m.s.Subs[m.rnd.IntN(len(m.s.Subs))].ThreadID
+	callID := fmt.Sprintf("%s.x%d", id, m.rnd.IntN(3))
+	m.s.SubAsked(wants(id, callID))
+	_, _, asks := m.s.AskedBelow(callID)
+	require.True(m.t, asks)
+	if m.one(2) {
+		m.asked[callID] = true
+		m.keep([]event.Record{event.NewRecord(ResultID(callID), event.TypeMessage, "", "", m.now, event.Message{ToolCallID: callID})})
+		m.s.SubHasDecided(m.now, decided(id, callID, event.Approve))
+		_, _, asks = m.s.AskedBelow(callID)
+		require.False(m.t, asks)
+	}
+}
+
+// checkTasks: each task runs, or has ended, and is in one place; and each sub-agent is
+// waited for.
+func (m *machine) checkTasks(seen map[string]int) {
+	places := map[string]int{}
+	for _, task := range m.s.TasksView().Tasks {
+		places[task.ID]++
+	}
+	for id := range m.tasks {
+		require.Positive(m.t, seen[id], "task %s left no record", id)
+		runs := m.s.taskAt(id) >= 0
+		require.Equal(m.t, runs, seen[id+".ended"] == 0, "task %s", id)
+		if runs || len(m.s.TasksEnded) < maxTasksEnded {
+			require.Equal(m.t, 1, places[id], "task %s", id)
+		}
+	}
+	for _, sub := range m.s.Subs {
+		if sub.TaskID != "" {
+			continue
+		}
+		require.NotNil(m.t, m.s.Turn, "nobody waits for %s", sub.ThreadID)
+		if m.s.Turn.Interrupted == nil {
+			require.Contains(m.t, m.open(), sub.ToolCallID, "nobody waits for %s", sub.ThreadID)
+		}
+	}
+}
+
+func TestAnySequenceOfEvents(t *testing.T) {
+	for seed := range uint64(40) {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			m := newMachine(t, seed, true)
+			m.env, m.tasks = true, map[string]bool{}
+			operations := m.operations()
+			for range 300 {
+				m.now = m.now.Add(time.Duration(m.rnd.IntN(2000)) * time.Millisecond)
+				operations[m.rnd.IntN(len(operations))]()
+				m.check()
+			}
+			m.finish()
+			require.NotEmpty(t, m.posted)
+		})
+	}
+}

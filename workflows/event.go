@@ -1,0 +1,121 @@
+package workflows
+
+import (
+	"fmt"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/rule"
+	"github.com/threadmill/threadmill/signals"
+)
+
+// rules are the rules that there are. They enter history when they have changed.
+func (t *conversation) rules(ctx workflow.Context) []rule.Spec {
+	if !t.ruled {
+		return nil
+	}
+	read := func(workflow.Context) any { return t.ruleSet.Specs() }
+	var specs []rule.Spec
+	if err := workflow.MutableSideEffect(ctx, "rules", read, equalJSON).Get(&specs); err != nil {
+		panic(fmt.Sprintf("reading the rules that history has: %v", err))
+	}
+	return specs
+}
+
+// understood is a post as this run takes it. One that began before there were rules moves
+// to a new run for the first environment event; what it took for a custom event before
+// then stays one.
+func (t *conversation) understood(ctx workflow.Context, p signals.Post) signals.Post {
+	if t.ruled || !p.IsEnv() {
+		return p
+	}
+	if workflow.GetVersion(ctx, "rules", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+		p.Timestamp, p.Metadata = 0, nil
+		return p
+	}
+	t.outdated = true
+	return p
+}
+
+// lifecycle tells of a change of the thread itself.
+func (t *conversation) lifecycle(ctx workflow.Context, typ, recordID string) {
+	if t.ruled {
+		t.state.Lifecycle(workflow.Now(ctx), typ, recordID, t.rules(ctx))
+		t.log(ctx)
+	}
+}
+
+// log writes to the worker's log what the thread has to tell.
+func (t *conversation) log(ctx workflow.Context) {
+	logger := workflow.GetLogger(ctx)
+	for _, line := range t.state.TakeLog() {
+		switch line.Level {
+		case thread.LogError:
+			logger.Error(line.Text, line.Args...)
+		case thread.LogWarn:
+			logger.Warn(line.Text, line.Args...)
+		case thread.LogInfo:
+			logger.Info(line.Text, line.Args...)
+		}
+	}
+}
+
+// handle does what the rule of an environment event asks for before its agent, if it has
+// one, has its run.
+func (t *conversation) handle(ctx workflow.Context) {
+	s := t.state
+	h := s.Turn.Handling
+	if h == nil || t.interrupted(ctx) {
+		return
+	}
+	switch h.Stage {
+	case thread.ByFunction:
+		t.unburden(ctx)
+		step := s.EventStep()
+		err := workflow.ExecuteActivity(activity(ctx, "rule "+h.Rule.Name), signals.ActivityHandleEvent, step).Get(ctx, nil)
+		if t.interrupted(ctx) {
+			return
+		}
+		if err != nil {
+			why, _ := explain(err)
+			s.FunctionFailed(workflow.Now(ctx), why)
+			break
+		}
+		s.Flushed(step.Flush)
+		s.FunctionDone()
+	case thread.ByProcessor:
+		d, ok := t.byProcessor(ctx, h.Rule)
+		if !ok {
+			return
+		}
+		s.ProcessorHeard(workflow.Now(ctx), d)
+	case thread.Handled:
+	}
+	t.log(ctx)
+}
+
+// byProcessor asks the processor that a rule names, whatever type it declares.
+func (t *conversation) byProcessor(ctx workflow.Context, by rule.Spec) (thread.Decision, bool) {
+	e := t.state.SeenByRule()
+	if _, asked := t.state.Asked(e); asked {
+		return t.resume(ctx, e)
+	}
+	for _, spec := range t.specs(ctx) {
+		if spec.Kind == hook.KindProcessor && spec.Name == by.Processor {
+			// When it fails, nothing else handles the event: it has failed as well.
+			spec.Filter, spec.OnFailure = hook.Filter{}, hook.Closed
+			return t.ask(ctx, e, []hook.Spec{spec})
+		}
+	}
+	return missing(by), true
+}
+
+func missing(by rule.Spec) thread.Decision {
+	return thread.Decision{
+		Outcome: event.HookFailed, By: by.Name,
+		Error: fmt.Sprintf("rule %s names processor %q, which there is not; register it, or change the rule, and retry the event", by.Name, by.Processor),
+	}
+}

@@ -1,0 +1,176 @@
+package workflows_test
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/rule"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/workflows"
+)
+
+// handleEvent does what the activity does, with what the test says in place of a function.
+func (f *fakes) handleEvent(ctx context.Context, in thread.EventStep) error {
+	f.flush(in.Flush)
+	f.mu.Lock()
+	f.handled = append(f.handled, in)
+	f.mu.Unlock()
+	if f.function != nil {
+		return f.function(ctx, in)
+	}
+	return nil
+}
+
+// runTask does what the activity does, with what the test says in place of a tool.
+func (f *fakes) runTask(ctx context.Context, in thread.TaskStep) (thread.TaskReply, error) {
+	f.mu.Lock()
+	f.worked = append(f.worked, in)
+	f.mu.Unlock()
+	if f.work != nil {
+		return f.work(ctx, in)
+	}
+	return thread.TaskReply{Result: json.RawMessage(`"done"`)}, nil
+}
+
+// endDelegate does what the activity does, with what the test says in place of what the
+// sub-agent has said.
+func (f *fakes) endDelegate(_ context.Context, in thread.EndStep) (thread.EndReply, error) {
+	f.flush(in.Flush)
+	f.mu.Lock()
+	f.ends = append(f.ends, in)
+	f.mu.Unlock()
+	reply, err := thread.EndReply{}, error(nil)
+	if f.end != nil {
+		reply, err = f.end(in)
+	}
+	if err == nil && in.Parent.Background == nil {
+		id := thread.ResultID(in.Parent.ToolCallID)
+		f.flush(thread.Flush{}, event.NewRecord(id, event.TypeMessage, in.Parent.TraceID, in.Parent.EventID, time.Now(),
+			event.Message{ID: id, SenderType: event.Tool, ToolCallID: in.Parent.ToolCallID, Content: "answered: " + string(in.Status)}))
+	}
+	return reply, err
+}
+
+// ruledWorld is a world in which there are rules.
+func ruledWorld(t *testing.T, f *fakes, rules ...rule.Rule) *world {
+	t.Helper()
+	return worldOf(t, f, &workflows.Workflows{Rules: rulesOf(t, rules...)})
+}
+
+func rulesOf(t *testing.T, rules ...rule.Rule) *rule.Set {
+	t.Helper()
+	set, err := rule.NewSet(rules, nil)
+	require.NoError(t, err)
+	return set
+}
+
+// handling is a function of which the test says what it does.
+func handling(context.Context, rule.Context, event.EnvEvent) error {
+	panic("the fake answers in its place")
+}
+
+// happens is an environment event.
+func happens(id, typ, payload string) event.EnvEvent {
+	return event.EnvEvent{ID: id, Type: typ, Timestamp: 1_700_000_000_000, Payload: json.RawMessage(payload)}
+}
+
+// publish sends an event as it is: it is what signal "post" takes.
+func (w *world) publish(e event.EnvEvent) { w.SignalWorkflow(signals.SignalPost, e) }
+
+// heardOf are the events that agents were woken for, in order.
+func (f *fakes) heardOf() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := []string{}
+	for _, in := range f.models {
+		if in.Observe != nil && in.Step == 1 {
+			out = append(out, in.Observe.EventID)
+		}
+	}
+	return out
+}
+
+// has reports whether a record was stored.
+func (f *fakes) has(id string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.known[id]
+}
+
+func (f *fakes) idsOf(typ string) []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return ids(slices.DeleteFunc(slices.Clone(f.records), func(r event.Record) bool { return r.Type != typ }))
+}
+
+func (w *world) tasks() (out signals.Tasks) {
+	w.query(signals.QueryTasks, &out)
+	return out
+}
+
+// forward lets the workflows that a thread starts signal it, which the test environment
+// cannot do by itself.
+func (w *world) forward(names ...string) {
+	for _, name := range names {
+		w.OnSignalExternalWorkflow(mock.Anything, signals.WorkflowID("ns", "t1"), "", name, mock.Anything).
+			Return(func(_, _, _, name string, arg any) error {
+				w.SignalWorkflow(name, arg)
+				return nil
+			})
+	}
+}
+
+// inbox keeps the signals that a workflow sends to another.
+type inbox[T any] struct {
+	mu  sync.Mutex
+	got []T
+
+	// err is what becomes of them.
+	err error
+}
+
+func (b *inbox[T]) all() []T {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.got)
+}
+
+// box lets a workflow signal another one, which is not there.
+func box[T any](w *world, workflowID, name string, err error) *inbox[T] {
+	b := &inbox[T]{err: err}
+	w.OnSignalExternalWorkflow(mock.Anything, workflowID, "", name, mock.Anything).
+		Return(func(_, _, _, _ string, arg any) error {
+			raw, err := json.Marshal(arg)
+			if err != nil {
+				return err
+			}
+			var v T
+			if err := json.Unmarshal(raw, &v); err != nil {
+				return err
+			}
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.got = append(b.got, v)
+			return b.err
+		})
+	return b
+}
+
+// alone makes the workflow of the world another than a thread.
+func (w *world) alone(workflowID string) {
+	w.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: workflowID, TaskQueue: "q"})
+}
+
+// failing is an error of an activity that is run again.
+func failing(why string) error { return temporal.NewApplicationError(why, thread.ErrTypeRule) }

@@ -1,0 +1,269 @@
+package workflows_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/workflows"
+)
+
+// subWorld is a world in which the thread of a sub-agent runs alone. reports are what it
+// tells the thread above; err is what becomes of that.
+func subWorld(t *testing.T, f *fakes, err error) (w *world, reports *inbox[thread.SubEnded]) {
+	t.Helper()
+	w = worldWith(t, f)
+	w.alone(subWorkflowID)
+	return w, box[thread.SubEnded](w, signals.WorkflowID("ns", "t1"), signals.SignalSubEnded, err)
+}
+
+// asksBob is how the thread of a sub-agent begins; it works in the background for that
+// long, unless that is 0.
+func (w *world) asksBob(deadline time.Duration) workflows.Input {
+	parent := &thread.Parent{
+		ThreadID: "t1", Agent: "alice", ToolName: "call_agent", ToolCallID: "c1", MessageID: "go.0.1", TraceID: "go", EventID: "go", Depth: 1,
+	}
+	sub := thread.State{Namespace: "ns", ThreadID: subThread, Parent: parent}
+	post := signals.NewPost(sub.FirstID(), event.NewMessage{ThreadID: subThread, SenderID: "alice", SenderType: event.User, Content: "do it"})
+	in := workflows.Input{Start: signals.Start{Agents: []string{"bob"}, First: &post}, Parent: parent}
+	if deadline != 0 {
+		in.Parent.Background = &event.Task{
+			ID: taskID, Title: "bob", State: event.TaskRunning, Agent: "alice", ToolCallID: "c1", TraceID: "go",
+			SubAgent: "bob", ThreadID: subThread, StartedAt: w.Now(), Deadline: w.Now().Add(deadline),
+		}
+	}
+	return in
+}
+
+// delegate runs the thread of a sub-agent until it ends.
+func (w *world) delegate(in workflows.Input) (thread.DelegateReply, error) {
+	w.t.Helper()
+	w.ExecuteWorkflow(signals.DelegateWorkflow, in)
+	require.True(w.t, w.IsWorkflowCompleted())
+	if err := w.GetWorkflowError(); err != nil {
+		return thread.DelegateReply{}, err
+	}
+	var out thread.DelegateReply
+	require.NoError(w.t, w.GetWorkflowResult(&out))
+	return out, nil
+}
+
+func TestThreadOfASubAgent(t *testing.T) {
+	w, reports := subWorld(t, newFakes(t), nil)
+	out, err := w.delegate(w.asksBob(0))
+	require.NoError(t, err)
+	require.Equal(t, thread.DelegateReply{Status: signals.TurnCompleted, Usage: event.Usage{InputTokens: 1, OutputTokens: 1}}, out)
+	require.Empty(t, reports.all(), "who waits hears of it anyway")
+	require.Equal(t, "closed", w.row.Status)
+	require.Equal(t, []event.StatusChange{
+		{Status: event.StatusOpened, Agents: []string{"bob"}}, {Status: event.StatusClosed, By: "alice", Detail: "the sub-agent has answered"},
+	}, stored[event.StatusChange](w.fakes, event.TypeStatus))
+}
+
+// TestClientsStartNoSubAgents: there would be nobody to answer.
+func TestClientsStartNoSubAgents(t *testing.T) {
+	for name, change := range map[string]func(*workflows.Input){
+		"without a parent": func(in *workflows.Input) { in.Parent = nil }, "without a question": func(in *workflows.Input) { in.First = nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, _ := subWorld(t, newFakes(t), nil)
+			in := w.asksBob(0)
+			change(&in)
+			_, err := w.delegate(in)
+			require.ErrorContains(t, err, "a sub-agent's thread is started by a thread, not by clients; start a thread")
+			require.Empty(t, w.types())
+		})
+	}
+	w := newWorld(t)
+	in := w.asksBob(0)
+	in.First = nil
+	w.run(in)
+	require.Empty(t, w.ends, "a thread that a client starts works for no other")
+}
+
+// TestQuestionThatDoesNotArrive: nobody waits for its answer.
+func TestQuestionThatDoesNotArrive(t *testing.T) {
+	w, _ := subWorld(t, newFakes(t), nil)
+	in := w.asksBob(0)
+	in.First.Payload = json.RawMessage(`{"content":"` + strings.Repeat("x", signals.MaxPayload) + `"}`)
+	_, err := w.delegate(in)
+	require.NoError(t, err)
+	require.Empty(t, w.models)
+	require.Len(t, w.ends, 1)
+	require.NotEqual(t, signals.TurnCompleted, w.ends[0].Status)
+}
+
+// TestDeadlineOfASubAgent: it is interrupted, whatever it waits for.
+func TestDeadlineOfASubAgent(t *testing.T) {
+	w, reports := subWorld(t, newFakes(t), nil)
+	box[thread.SubAsks](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAsks, nil)
+	box[thread.SubDecided](w, signals.WorkflowID("ns", "t1"), signals.SignalSubDecided, nil)
+	w.model = script(asks("x1"))
+	w.end = func(in thread.EndStep) (thread.EndReply, error) { return thread.EndReply{Error: in.Error}, nil }
+	began := w.Now()
+	_, err := w.delegate(w.asksBob(30 * day))
+	require.NoError(t, err)
+	require.Equal(t, 30*day, w.Now().Sub(began).Round(time.Minute))
+	require.Equal(t, signals.TurnInterrupted, w.ends[0].Status)
+	require.Len(t, reports.all(), 1)
+	require.Contains(t, reports.all()[0].Error, "it had not completed by its deadline, ")
+}
+
+// TestDeadlineOfASubAgentThatHasMoved: it is the same.
+func TestDeadlineOfASubAgentThatHasMoved(t *testing.T) {
+	f := newFakes(t)
+	f.model = script(asks("x1"))
+	next := subMoves(t, f, 30*day)
+	w, reports := subWorld(t, f, nil)
+	box[thread.SubDecided](w, signals.WorkflowID("ns", "t1"), signals.SignalSubDecided, nil)
+	deadline := next.State.Parent.Background.Deadline
+	w.SetStartTime(deadline.Add(-time.Hour))
+	_, err := w.delegate(next)
+	require.NoError(t, err)
+	require.WithinDuration(t, deadline, w.Now(), time.Minute)
+	require.Len(t, reports.all(), 1)
+}
+
+// subMoves lets the thread of a sub-agent move while it waits for approval. It returns what
+// it goes on with.
+func subMoves(t *testing.T, f *fakes, deadline time.Duration, before ...func(*world)) workflows.Input {
+	t.Helper()
+	w, _ := subWorld(t, f, nil)
+	asked := box[thread.SubAsks](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAsks, nil)
+	for _, do := range before {
+		w.then(func() { do(w) })
+	}
+	w.then(func() { w.suggestWith(signals.SignalControl, signals.Control{Action: "dance"}) })
+	in := w.asksBob(deadline)
+	w.ExecuteWorkflow(signals.DelegateWorkflow, in)
+	next := w.continued()
+	require.Len(t, asked.all(), 1)
+	require.Equal(t, "x1", asked.all()[0].Request.ToolCallID)
+	require.Equal(t, subThread, asked.all()[0].ThreadID)
+	require.NotNil(t, next.State.Parent)
+	return next
+}
+
+// TestSubAgentMoves: it goes on as what it is.
+func TestSubAgentMoves(t *testing.T) {
+	f := newFakes(t)
+	f.model = script(asks("x1"))
+	next := subMoves(t, f, 0)
+	w, reports := subWorld(t, f, nil)
+	decisions := box[thread.SubDecided](w, signals.WorkflowID("ns", "t1"), signals.SignalSubDecided, nil)
+	w.then(func() { w.decide("x1", event.Approve, "") })
+	out, err := w.delegate(next)
+	require.NoError(t, err)
+	require.Equal(t, signals.TurnCompleted, out.Status)
+	require.Len(t, decisions.all(), 1)
+	require.Equal(t, event.Approve, decisions.all()[0].Approval.Decision)
+	require.Empty(t, reports.all())
+	require.Equal(t, "c1", f.ends[0].Parent.ToolCallID)
+}
+
+// TestSubAgentReportsToAThreadThatHasMoved: also when it has moved itself since it was asked.
+func TestSubAgentReportsToAThreadThatHasMoved(t *testing.T) {
+	report := func(w *world) { w.SignalWorkflow(signals.SignalReport, nil) }
+	t.Run("asked in its first run", func(t *testing.T) {
+		f := newFakes(t)
+		w, reports := subWorld(t, f, nil)
+		box[thread.SubAsks](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAsks, nil)
+		box[thread.SubDecided](w, signals.WorkflowID("ns", "t1"), signals.SignalSubDecided, nil)
+		f.model = script(asks("x1"))
+		w.then(func() { report(w); report(w) })
+		w.then(func() { w.decide("x1", event.Approve, "") })
+		out, err := w.delegate(w.asksBob(0))
+		require.NoError(t, err)
+		require.Equal(t, []thread.SubEnded{{ThreadID: subThread, DelegateReply: out}}, reports.all())
+	})
+	t.Run("asked before it moved", func(t *testing.T) {
+		f := newFakes(t)
+		f.model = script(asks("x1"))
+		next := subMoves(t, f, 0, report)
+		w, reports := subWorld(t, f, nil)
+		box[thread.SubDecided](w, signals.WorkflowID("ns", "t1"), signals.SignalSubDecided, nil)
+		w.then(func() { w.decide("x1", event.Approve, "") })
+		out, err := w.delegate(next)
+		require.NoError(t, err)
+		require.Equal(t, []thread.SubEnded{{ThreadID: subThread, DelegateReply: out}}, reports.all())
+	})
+}
+
+// TestSubAgentOutlivesTheThreadAbove: a task is recorded there all the same.
+func TestSubAgentOutlivesTheThreadAbove(t *testing.T) {
+	w, _ := subWorld(t, newFakes(t), gone)
+	w.end = func(thread.EndStep) (thread.EndReply, error) {
+		return thread.EndReply{Result: json.RawMessage(`"answered"`)}, nil
+	}
+	_, err := w.delegate(w.asksBob(day))
+	require.NoError(t, err)
+	require.Equal(t, event.TaskCompleted, stored[event.Task](w.fakes, event.TypeTask)[0].State)
+	require.Equal(t, event.TypeBackgroundTaskCompleted, stored[event.EnvEvent](w.fakes, event.TypeEnv)[0].Type)
+}
+
+// TestTaskOfASubAgentThatIsLost: its thread is told, since nobody waits for it.
+func TestTaskOfASubAgentThatIsLost(t *testing.T) {
+	t.Run("cancelled", func(t *testing.T) {
+		w, reports := subWorld(t, newFakes(t), nil)
+		box[thread.SubAsks](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAsks, nil)
+		box[thread.SubDecided](w, signals.WorkflowID("ns", "t1"), signals.SignalSubDecided, nil)
+		w.model = script(asks("x1"))
+		w.then(w.CancelWorkflow)
+		_, err := w.delegate(w.asksBob(day))
+		require.ErrorContains(t, err, "canceled")
+		require.Len(t, reports.all(), 1)
+		require.Equal(t, "the task was cancelled", reports.all()[0].Error)
+	})
+	t.Run("what it said cannot be read", func(t *testing.T) {
+		w, reports := subWorld(t, newFakes(t), nil)
+		w.end = func(thread.EndStep) (thread.EndReply, error) {
+			return thread.EndReply{}, notConfigured("it cannot be read")
+		}
+		_, err := w.delegate(w.asksBob(day))
+		require.ErrorContains(t, err, "it cannot be read")
+		require.Len(t, reports.all(), 1)
+		require.Contains(t, reports.all()[0].Error, "it cannot be read")
+	})
+}
+
+// TestSubAgentIsClosed: by a person, before it has answered.
+func TestSubAgentIsClosed(t *testing.T) {
+	w, _ := subWorld(t, newFakes(t), nil)
+	box[thread.SubAsks](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAsks, nil)
+	decided := box[thread.SubDecided](w, signals.WorkflowID("ns", "t1"), signals.SignalSubDecided, nil)
+	w.model = script(asks("x1"))
+	w.then(func() { w.control(signals.ControlClose) })
+	out, err := w.delegate(w.asksBob(0))
+	require.NoError(t, err)
+	require.Equal(t, signals.TurnInterrupted, out.Status)
+	require.Len(t, w.ends, 1, "the call has a result")
+	require.Equal(t, []thread.SubDecided{{ThreadID: subThread, ToolCallID: "x1"}}, decided.all(), "and nobody is asked any more")
+	closed := 0
+	for _, change := range stored[event.StatusChange](w.fakes, event.TypeStatus) {
+		if change.Status == event.StatusClosed {
+			closed++
+		}
+	}
+	require.Equal(t, 1, closed)
+}
+
+// TestBackgroundTasksOfASubAgent: they end with its thread.
+func TestBackgroundTasksOfASubAgent(t *testing.T) {
+	w, _ := subWorld(t, newFakes(t), nil)
+	w.SetDetachedChildWait(false)
+	w.work = pendingTask
+	w.model = func(ctx context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+		return script(background("x1", false))(ctx, in)
+	}
+	_, err := w.delegate(w.asksBob(0))
+	require.NoError(t, err)
+	require.Equal(t, "the thread was closed", stored[event.Task](w.fakes, event.TypeTask)[1].Error)
+	require.Contains(t, ids(w.ends[0].Flush.Records), subThread+"~t1.ended")
+}

@@ -1,0 +1,268 @@
+package workflows
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/signals"
+)
+
+// Task runs one background task, and reports to its thread how it has ended. It outlives
+// the turn that started it, and the runs of the thread.
+func (w *Workflows) Task(ctx workflow.Context, in thread.TaskStep) (thread.TaskReply, error) {
+	ctx = staleAfter(ctx, w.StaleAfter)
+	j := &job{in: in}
+	j.show(ctx, "runs")
+	j.listen(ctx)
+	reply, err := j.work(ctx)
+	if j.settled {
+		// The thread knows already.
+		j.show(ctx, "ended elsewhere")
+		return reply, err
+	}
+	j.show(ctx, "reports")
+	// One that was cancelled reports, too: it may not have been the thread that did it.
+	ctx, cancel := workflow.NewDisconnectedContext(ctx)
+	defer cancel()
+	if lost := j.report(ctx, reply); lost != nil {
+		return reply, lost
+	}
+	return reply, err
+}
+
+// job is a background task while its workflow runs.
+type job struct {
+	in thread.TaskStep
+
+	// done is what came from outside, settled says that the thread knows how it has ended.
+	done    *thread.TaskReply
+	settled bool
+}
+
+func (j *job) show(ctx workflow.Context, doing string) {
+	workflow.SetCurrentDetails(ctx, fmt.Sprintf("**%s** `%s`: %s\n\n- thread `%s`, tool `%s` of %s\n- deadline %s",
+		j.in.Task.Title, j.in.Task.ID, doing, j.in.Thread.ThreadID, j.in.Task.Tool, j.in.Task.Agent, j.in.Task.Deadline.UTC().Format(time.RFC3339)))
+}
+
+// listen hears from the thread that the task was completed from outside, or, when the
+// thread is closed, from outside.
+func (j *job) listen(ctx workflow.Context) {
+	workflow.GoNamed(ctx, "thread", func(ctx workflow.Context) {
+		workflow.GetSignalChannel(ctx, signals.SignalTaskReport).Receive(ctx, nil)
+		j.settled = true
+	})
+	workflow.GoNamed(ctx, "outside", func(ctx workflow.Context) {
+		for j.done == nil {
+			var c signals.CompleteTask
+			workflow.GetSignalChannel(ctx, signals.SignalCompleteTask).Receive(ctx, &c)
+			if signals.CheckCompleteTask(c) == nil && c.TaskID == j.in.Task.ID {
+				j.done = &thread.TaskReply{Result: c.Result, Error: c.Error, By: cmp.Or(c.By, "outside")}
+			}
+		}
+	})
+}
+
+// over reports whether there is nothing more to wait for.
+func (j *job) over() bool { return j.done != nil || j.settled }
+
+// work runs the tool, and waits for what is completed from outside.
+func (j *job) work(ctx workflow.Context) (thread.TaskReply, error) {
+	left := j.in.Task.Deadline.Sub(workflow.Now(ctx))
+	running, stop := workflow.WithCancel(ctx)
+	defer stop()
+	ran := workflow.ExecuteActivity(activity(running, j.in.Task.Title), signals.ActivityRunTask, j.in)
+	inTime, err := workflow.AwaitWithTimeout(ctx, left, func() bool { return j.over() || ran.IsReady() })
+	if err != nil {
+		// The activity is told by its own context, which is cancelled as well.
+		_ = ran.Get(ctx, nil)
+		return cancelled, err
+	}
+	if j.over() || !inTime {
+		stop()
+		disconnected, cancel := workflow.NewDisconnectedContext(ctx)
+		defer cancel()
+		_ = ran.Get(disconnected, nil)
+		return j.ended(), nil
+	}
+	var reply thread.TaskReply
+	if err := ran.Get(ctx, &reply); err != nil {
+		if temporal.IsCanceledError(err) {
+			return cancelled, err
+		}
+		why, _ := explain(err)
+		return thread.TaskReply{Error: why}, nil
+	}
+	if !reply.Pending {
+		return reply, nil
+	}
+	j.show(ctx, "waits to be completed from outside")
+	left = j.in.Task.Deadline.Sub(workflow.Now(ctx))
+	if _, err := workflow.AwaitWithTimeout(ctx, left, j.over); err != nil {
+		return cancelled, err
+	}
+	return j.ended(), nil
+}
+
+// cancelled is how a task has ended whose workflow was cancelled.
+var cancelled = thread.TaskReply{Cancelled: true, Error: "the task was cancelled"}
+
+// ended is how a task has ended that was completed from outside, or not in time.
+func (j *job) ended() thread.TaskReply {
+	if j.done != nil {
+		return *j.done
+	}
+	return thread.TaskReply{Error: fmt.Sprintf("it had not completed by its deadline, %s", j.in.Task.Deadline.UTC().Format(time.RFC3339))}
+}
+
+// report tells the thread how the task has ended. A thread that is closed keeps the record
+// of it all the same.
+func (j *job) report(ctx workflow.Context, reply thread.TaskReply) error {
+	to := signals.WorkflowID(j.in.Thread.Namespace, j.in.Thread.ThreadID)
+	rep := thread.TaskReport{TaskID: j.in.Task.ID, TaskReply: reply, Task: &j.in.Task}
+	err := workflow.SignalExternalWorkflow(ctx, to, "", signals.SignalTaskReport, rep).Get(ctx, nil)
+	var gone *temporal.UnknownExternalWorkflowExecutionError
+	if !errors.As(err, &gone) {
+		return err
+	}
+	records := thread.TaskRecords(j.in.Thread, j.in.Task, reply, workflow.Now(ctx))
+	if reply.Cancelled && !j.in.Task.Detached {
+		// Because the thread was closed: that is no event, and it has stored the end itself.
+		records = records[:1]
+	}
+	step := thread.RecordStep{Thread: j.in.Thread, Flush: thread.Flush{Records: records}}
+	return workflow.ExecuteActivity(activity(ctx, "store the result"), signals.ActivityRecord, step).Get(ctx, nil)
+}
+
+// startTask starts a background task, and gives its call a result at once.
+func (t *conversation) startTask(ctx workflow.Context, r *thread.Run, c *thread.Call) {
+	s := t.state
+	if refusal := s.CheckTask(); refusal != "" {
+		s.Refused(workflow.Now(ctx), r, c, refusal)
+		return
+	}
+	if c.Plan.Sub != nil {
+		t.delegateTask(ctx, r, c)
+		return
+	}
+	if r.Edited && s.Unstored() {
+		// What hooks have made of the call is read from the store.
+		t.record(ctx)
+	}
+	step := s.StartTask(workflow.Now(ctx), r, c)
+	// It goes on when the turn is interrupted: to cancel this context would cancel it.
+	own, _ := workflow.NewDisconnectedContext(ctx)
+	child := workflow.ExecuteChildWorkflow(taskOptions(own, step), signals.TaskWorkflow, step)
+	if err := child.GetChildWorkflowExecution().Get(own, nil); err != nil {
+		s.TaskNotStarted(workflow.Now(ctx), r, c, step.Task, reason(err))
+		return
+	}
+	s.TaskStarted(workflow.Now(ctx), r, c, step.Task)
+	t.watchTask(ctx, child, step.Task)
+}
+
+// watchTask hears it when the workflow of a task ends without a report, as when somebody
+// has terminated it. The run of the thread that follows this one does not: there the task
+// fails when it is overdue.
+func (t *conversation) watchTask(ctx workflow.Context, child workflow.Future, task event.Task) {
+	// The turn ends before the task does.
+	ctx, _ = workflow.NewDisconnectedContext(ctx)
+	workflow.GoNamed(ctx, "task", func(ctx workflow.Context) {
+		err := child.Get(ctx, nil)
+		if err == nil {
+			return
+		}
+		// What it has said before it ended counts.
+		t.drain(ctx)
+		why := "its workflow ended without a report: " + reason(err)
+		// One that is not known any more has ended long ago.
+		_ = t.state.TaskReported(workflow.Now(ctx), thread.TaskReport{TaskID: task.ID, TaskReply: thread.TaskReply{Error: why}})
+		t.state.ForgetSub(task.ThreadID)
+	})
+}
+
+func taskOptions(ctx workflow.Context, step thread.TaskStep) workflow.Context {
+	return workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
+		WorkflowID: signals.TaskWorkflowID(step.Thread.Namespace, step.Task.ID),
+		// It outlives this run of the thread, and the thread itself if it is detached.
+		ParentClosePolicy: enumspb.PARENT_CLOSE_POLICY_ABANDON,
+		StaticSummary:     brief(fmt.Sprintf("%s · task: %s", step.Task.Agent, step.Task.Title)),
+		StaticDetails:     fmt.Sprintf("Runs in the background for thread `%s`.", step.Thread.ThreadID),
+	})
+}
+
+// answer gives a call its result that the thread itself knows.
+func (t *conversation) answer(ctx workflow.Context, r *thread.Run, c *thread.Call) {
+	if stop := t.state.Answer(workflow.Now(ctx), r, c); stop != nil {
+		t.stopTask(ctx, *stop)
+	}
+}
+
+// stopTask ends the workflow of a task. One that has ended meanwhile needs no end.
+func (t *conversation) stopTask(ctx workflow.Context, task event.Task) {
+	if task.ThreadID != "" {
+		t.state.ForgetSub(task.ThreadID)
+		t.cancelThread(ctx, task.ThreadID)
+		return
+	}
+	ctx, cancel := workflow.NewDisconnectedContext(ctx)
+	defer cancel()
+	_ = t.tell(ctx, workflow.RequestCancelExternalWorkflow(ctx, signals.TaskWorkflowID(t.state.Namespace, task.ID), ""))
+}
+
+func (t *conversation) taskReported(ctx workflow.Context, name string, rep thread.TaskReport) {
+	if err := t.state.TaskReported(workflow.Now(ctx), rep); err != nil {
+		t.state.Reject(workflow.Now(ctx), name, rep, err)
+	}
+}
+
+func (t *conversation) completeTask(ctx workflow.Context, name string, c signals.CompleteTask) {
+	err := signals.CheckCompleteTask(c)
+	if err == nil {
+		switch out := t.state.CompleteTask(workflow.Now(ctx), c); out.Result {
+		case signals.TaskAccepted:
+			t.dismissTask(ctx, out.Task)
+		case signals.TaskAlreadyEnded:
+		case signals.TaskConflict, signals.TaskNotFound:
+			err = errors.New(string(out.Result))
+		}
+	}
+	if err != nil {
+		t.state.Reject(workflow.Now(ctx), name, c, err)
+	}
+}
+
+func (t *conversation) updateCompleteTask(ctx workflow.Context, c signals.CompleteTask) (signals.CompleteTaskResult, error) {
+	out := t.state.CompleteTask(workflow.Now(ctx), c)
+	if out.Result == signals.TaskAccepted {
+		t.dismissTask(ctx, out.Task)
+	}
+	return out, nil
+}
+
+func (t *conversation) updateCancelTask(ctx workflow.Context, c signals.CancelTask) (signals.CompleteTaskResult, error) {
+	out := t.state.CancelTask(workflow.Now(ctx), c, true)
+	if out.Result == signals.TaskAccepted {
+		t.stopTask(ctx, out.Task)
+	}
+	return out, nil
+}
+
+// dismissTask tells the workflow of a task that it was completed from outside: there is
+// no more to wait for.
+func (t *conversation) dismissTask(ctx workflow.Context, task event.Task) {
+	if task.ThreadID != "" {
+		t.stopTask(ctx, task)
+		return
+	}
+	to := signals.TaskWorkflowID(t.state.Namespace, task.ID)
+	// One that has ended meanwhile need not know.
+	_ = t.tell(ctx, workflow.SignalExternalWorkflow(ctx, to, "", signals.SignalTaskReport, thread.TaskReport{TaskID: task.ID}))
+}

@@ -1,0 +1,228 @@
+package workflows_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/signals"
+)
+
+const (
+	taskID         = "t1~t1"
+	taskWorkflowID = "task/ns/t1~t1"
+)
+
+// gone is what a workflow is told that signals one that has ended.
+var gone = &temporal.UnknownExternalWorkflowExecutionError{}
+
+// taskWorld is a world in which the workflow of a task runs alone, for so long at most.
+// reports are what it tells its thread; err is what becomes of that.
+func taskWorld(t *testing.T, err error) (w *world, reports *inbox[thread.TaskReport]) {
+	t.Helper()
+	w = newWorld(t)
+	w.alone(taskWorkflowID)
+	return w, box[thread.TaskReport](w, signals.WorkflowID("ns", "t1"), signals.SignalTaskReport, err)
+}
+
+// runTaskFor runs the workflow of a task with this deadline.
+func (w *world) runTaskFor(deadline time.Duration) (thread.TaskReply, error) {
+	w.t.Helper()
+	w.ExecuteWorkflow(signals.TaskWorkflow, thread.TaskStep{Thread: thread.Ref{Namespace: "ns", ThreadID: "t1"}, MessageID: "e1.0.1", Task: event.Task{
+		ID: taskID, Title: "Build it", Tool: "build", Agent: "alice", ToolCallID: "c1", TraceID: "e1", StartedAt: w.Now(), Deadline: w.Now().Add(deadline),
+	}})
+	require.True(w.t, w.IsWorkflowCompleted())
+	if err := w.GetWorkflowError(); err != nil {
+		return thread.TaskReply{}, err
+	}
+	var out thread.TaskReply
+	require.NoError(w.t, w.GetWorkflowResult(&out))
+	return out, nil
+}
+
+// told are the reports without the task, which is in each of them.
+func told(t *testing.T, reports *inbox[thread.TaskReport]) []thread.TaskReport {
+	t.Helper()
+	all := reports.all()
+	for i := range all {
+		require.NotNil(t, all[i].Task)
+		require.Equal(t, taskID, all[i].Task.ID)
+		all[i].Task = nil
+	}
+	return all
+}
+
+func (w *world) complete(c signals.CompleteTask) { w.SignalWorkflow(signals.SignalCompleteTask, c) }
+
+func TestTaskWorkflow(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		work func(context.Context, thread.TaskStep) (thread.TaskReply, error)
+		want thread.TaskReply
+	}{
+		{"S3-54 it completes", nil, thread.TaskReply{Result: json.RawMessage(`"done"`)}},
+		{
+			"the tool fails", func(context.Context, thread.TaskStep) (thread.TaskReply, error) {
+				return thread.TaskReply{Error: "disk full"}, nil
+			},
+			thread.TaskReply{Error: "disk full"},
+		},
+		{
+			"it cannot run", func(context.Context, thread.TaskStep) (thread.TaskReply, error) {
+				return thread.TaskReply{}, notConfigured("there is no such call")
+			},
+			thread.TaskReply{Error: "there is no such call"},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w, reports := taskWorld(t, nil)
+			w.work = tc.work
+			reply, err := w.runTaskFor(time.Hour)
+			require.NoError(t, err)
+			require.Equal(t, tc.want, reply)
+			require.Equal(t, []thread.TaskReport{{TaskID: taskID, TaskReply: tc.want}}, told(t, reports), "the thread is told once")
+			require.Equal(t, "c1", w.worked[0].Task.ToolCallID)
+		})
+	}
+}
+
+func TestTaskIsRunAgain(t *testing.T) {
+	w, reports := taskWorld(t, nil)
+	w.work = func(context.Context, thread.TaskStep) (thread.TaskReply, error) {
+		if len(w.worked) < 4 {
+			return thread.TaskReply{}, failing("the store is away")
+		}
+		return thread.TaskReply{}, nil
+	}
+	_, err := w.runTaskFor(time.Hour)
+	require.NoError(t, err)
+	require.Len(t, w.worked, 4)
+	require.Len(t, reports.all(), 1)
+}
+
+// pendingTask leaves the work to somebody outside.
+func pendingTask(context.Context, thread.TaskStep) (thread.TaskReply, error) {
+	return thread.TaskReply{Pending: true}, nil
+}
+
+// TestDeadlineOfATask: it fails when nobody has completed it for a year.
+func TestDeadlineOfATask(t *testing.T) {
+	w, reports := taskWorld(t, nil)
+	w.work = pendingTask
+	began := w.Now()
+	reply, err := w.runTaskFor(365 * day)
+	require.NoError(t, err)
+	require.Equal(t, 365*day, w.Now().Sub(began).Round(time.Minute))
+	require.Equal(t, "it had not completed by its deadline, "+began.Add(365*day).UTC().Format(time.RFC3339), reply.Error)
+	require.Len(t, reports.all(), 1)
+}
+
+// TestDeadlineWhileTheToolRuns: the tool is told to stop, and the task fails.
+func TestDeadlineWhileTheToolRuns(t *testing.T) {
+	w, reports := taskWorld(t, nil)
+	stopped := make(chan struct{})
+	w.work = func(context.Context, thread.TaskStep) (thread.TaskReply, error) {
+		<-stopped
+		return thread.TaskReply{}, temporal.NewCanceledError()
+	}
+	w.SetOnActivityCanceledListener(func(*activity.Info) { close(stopped) })
+	reply, err := w.runTaskFor(50 * time.Millisecond)
+	require.NoError(t, err)
+	require.Contains(t, reply.Error, "it had not completed by its deadline")
+	require.Len(t, reports.all(), 1)
+}
+
+func TestTaskThatIsLate(t *testing.T) {
+	w, reports := taskWorld(t, nil)
+	w.work = pendingTask
+	_, err := w.runTaskFor(-time.Hour)
+	require.NoError(t, err)
+	require.Contains(t, reports.all()[0].Error, "it had not completed by its deadline", "its worker was away for longer")
+}
+
+// TestCompletedFromOutside: by a signal to the workflow of the task itself, as when its thread
+// is closed.
+func TestCompletedFromOutside(t *testing.T) {
+	w, reports := taskWorld(t, nil)
+	w.work = pendingTask
+	w.then(func() {
+		w.complete(signals.CompleteTask{TaskID: "t1~t9"})
+		w.complete(signals.CompleteTask{TaskID: taskID, Error: "x", Result: json.RawMessage(`1`)})
+		w.SignalWorkflow(signals.SignalCompleteTask, "nonsense")
+	})
+	w.then(func() {
+		w.complete(signals.CompleteTask{TaskID: taskID, Result: json.RawMessage(`{"ok":true}`), By: "ci"})
+	})
+	w.then(func() { w.complete(signals.CompleteTask{TaskID: taskID, Error: "late"}) })
+	began := w.Now()
+	reply, err := w.runTaskFor(365 * day)
+	require.NoError(t, err)
+	require.Equal(t, thread.TaskReply{Result: json.RawMessage(`{"ok":true}`), By: "ci"}, reply)
+	require.Equal(t, []thread.TaskReport{{TaskID: taskID, TaskReply: reply}}, told(t, reports))
+	require.Equal(t, 2*time.Minute, w.Now().Sub(began).Round(time.Minute), "what does not fit completes nothing")
+}
+
+// TestCompletedWhileTheToolRuns: who completes the task comes first, and the tool is told to
+// stop.
+func TestCompletedWhileTheToolRuns(t *testing.T) {
+	w, reports := taskWorld(t, nil)
+	stopped := make(chan struct{})
+	w.work = func(context.Context, thread.TaskStep) (thread.TaskReply, error) {
+		w.complete(signals.CompleteTask{TaskID: taskID, Error: "given up"})
+		<-stopped
+		return thread.TaskReply{Result: json.RawMessage(`"too late"`)}, nil
+	}
+	w.SetOnActivityCanceledListener(func(*activity.Info) { close(stopped) })
+	reply, err := w.runTaskFor(time.Hour)
+	require.NoError(t, err)
+	require.Equal(t, thread.TaskReply{Error: "given up", By: "outside"}, reply)
+	require.Len(t, reports.all(), 1)
+}
+
+// TestThreadHasSettledTheTask: there is nothing more to tell it.
+func TestThreadHasSettledTheTask(t *testing.T) {
+	w, reports := taskWorld(t, nil)
+	w.work = pendingTask
+	w.then(func() { w.SignalWorkflow(signals.SignalTaskReport, thread.TaskReport{TaskID: taskID}) })
+	_, err := w.runTaskFor(365 * day)
+	require.NoError(t, err)
+	require.Empty(t, reports.all())
+	require.Empty(t, w.types())
+}
+
+// TestTaskIsCancelled: also by somebody else than its thread, which then hears of it.
+func TestTaskIsCancelled(t *testing.T) {
+	w, reports := taskWorld(t, nil)
+	w.work = pendingTask
+	w.then(w.CancelWorkflow)
+	_, err := w.runTaskFor(365 * day)
+	require.ErrorContains(t, err, "canceled")
+	require.Equal(t, []thread.TaskReport{{TaskID: taskID, TaskReply: thread.TaskReply{Cancelled: true, Error: "the task was cancelled"}}}, told(t, reports))
+}
+
+// TestTaskOutlivesItsThread: the thread that is closed keeps the record of it all the same.
+func TestTaskOutlivesItsThread(t *testing.T) {
+	w, _ := taskWorld(t, gone)
+	reply, err := w.runTaskFor(time.Hour)
+	require.NoError(t, err)
+	require.JSONEq(t, `"done"`, string(reply.Result))
+	require.Equal(t, event.TaskCompleted, stored[event.Task](w.fakes, event.TypeTask)[0].State)
+	told := stored[event.EnvEvent](w.fakes, event.TypeEnv)
+	require.Len(t, told, 1)
+	require.Equal(t, event.TypeBackgroundTaskCompleted, told[0].Type, "S3-54")
+}
+
+func TestReportOfATaskFails(t *testing.T) {
+	w, _ := taskWorld(t, errors.New("too many signals"))
+	_, err := w.runTaskFor(time.Hour)
+	require.ErrorContains(t, err, "too many signals", "operators see it")
+	require.Empty(t, w.types())
+}
