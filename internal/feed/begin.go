@@ -100,7 +100,7 @@ func (r *Reader) subscribe(ctx context.Context) error {
 	case begun.Gap:
 		r.queue = append(r.queue, Item{Cursor: at, Event: gap()})
 		r.read, r.offset, r.back = 0, 0, nil
-		r.seeking, r.unsure, r.late = false, false, true
+		r.seeking, r.unsure, r.late, r.anew = false, false, true, true
 	}
 	return nil
 }
@@ -143,7 +143,7 @@ func (r *Reader) recall(ctx context.Context) {
 		return
 	}
 	defer sub.Close()
-	for end := min(r.offset, sub.Start().Last); ; {
+	for end := min(r.offset, sub.Start().Last); end > 0; {
 		e, err := sub.Next(ctx)
 		if err != nil || e.Offset > end {
 			return

@@ -159,7 +159,7 @@ func intercepted() script {
 		put(held("m2", "held back")),
 		put(decided("message", event.Responded, did("guard", "responded"))),
 		put(held("m3", "not let out yet")),
-		put(decided("message", event.Passed, did("guard", "passed"), with(reply("m3", "let out"))), record(event.TypeFinal, event.Final{Agent: "bot"})),
+		put(decided("message", event.Passed, did("guard", "passed"), with(reply("m3", "let out"))), record(event.TypeFinal, event.Final{Agent: "bot", MessageID: "m3"})),
 		put(closed()),
 	}
 }

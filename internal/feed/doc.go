@@ -27,4 +27,13 @@
 //
 // Pieces of an attempt that a later one has replaced, and pieces that come after
 // their message, are dropped.
+//
+// # Environment events
+//
+// [EnvReader] and [Feed.EnvPage] deliver the same sequence as environment events: those
+// that were published, and those that are made of everything else. Nothing of it is
+// stored, so an event's id is derived from what it is made of. An item can make several
+// events, and each has its place among them, so that an [EnvCursor] is exact. A message
+// begins once for each viewer and attempt: what of it the viewer has had before the cursor
+// is known from the live log, as far as that is kept.
 package feed

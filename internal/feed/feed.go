@@ -22,6 +22,7 @@ var ErrIdle = errors.New("heartbeat")
 // Store is what the feed needs of a [store.Store].
 type Store interface {
 	Records(ctx context.Context, key store.Key, q store.Query) ([]event.Record, error)
+	RecordsByID(ctx context.Context, key store.Key, ids ...string) ([]event.Record, error)
 	Thread(ctx context.Context, key store.Key) (store.Thread, error)
 }
 
@@ -91,6 +92,9 @@ type From struct {
 
 	// Whole leaves out the pieces of text: messages come whole only.
 	Whole bool
+
+	// env is for [Feed.OpenEnv].
+	env bool
 }
 
 // Item is an event and the cursor behind it.
@@ -100,6 +104,14 @@ type Item struct {
 
 	// TraceID is that of the turn which the event belongs to, if it belongs to one.
 	TraceID string
+
+	// record is what the event was made of, unless it is a piece.
+	record *event.Record
+
+	// begins marks the piece with which a message begins for the viewer, and begun is the
+	// highest attempt at a stored message of which the viewer has had pieces.
+	begins bool
+	begun  int
 }
 
 // Open opens a reader of a thread's sequence. It does not ask whether the thread exists.
@@ -108,6 +120,7 @@ func (f *Feed) Open(ctx context.Context, key store.Key, from From) (*Reader, err
 		cfg: &f.cfg, key: key, seen: newSeen(),
 		last: from.Cursor.done(), part: from.Cursor.Part, offset: from.Cursor.Offset,
 		finite: from.Finite, whole: from.Whole, begun: from.Cursor, view: f.view(key),
+		env: from.env, anew: from.Cursor.IsZero() && !from.Now,
 	}
 	var err error
 	if from.Now {
@@ -129,13 +142,21 @@ func (f *Feed) view(key store.Key) View {
 	return f.cfg.View(key)
 }
 
+// shownBy is what a view makes of an event. What is no agent event is not for it.
+func shownBy(ctx context.Context, view View, e event.AgentEvent) event.AgentEvent {
+	if e.Type == "" {
+		return e
+	}
+	return view(ctx, e)
+}
+
 // Page returns at most limit events that follow a cursor, from the store only, and
 // the cursor of the last one if more follow.
 func (f *Feed) Page(ctx context.Context, key store.Key, after Cursor, limit int) (items []Item, next *Cursor, err error) {
 	items, next, err = f.page(ctx, key, after, limit)
 	view := f.view(key)
 	for i := range items {
-		items[i].Event = view(ctx, items[i].Event)
+		items[i].Event = shownBy(ctx, view, items[i].Event)
 	}
 	return items, next, err
 }
@@ -148,7 +169,7 @@ func (f *Feed) page(ctx context.Context, key store.Key, after Cursor, limit int)
 			return nil, nil, fmt.Errorf("reading the records of %s: %w", key, err)
 		}
 		for _, rec := range records {
-			items = appendItems(items, rec, part, 0)
+			items = appendItems(items, rec, Events(rec), part, 0)
 			last, part = rec.Seq, 0
 		}
 		if len(items) > limit {
@@ -164,8 +185,7 @@ func (f *Feed) page(ctx context.Context, key store.Key, after Cursor, limit int)
 const pageSize = 200
 
 // appendItems appends the events of a record, but the first skip ones.
-func appendItems(items []Item, rec event.Record, skip int, offset int64) []Item {
-	events := Events(rec)
+func appendItems(items []Item, rec event.Record, events []event.AgentEvent, skip int, offset int64) []Item {
 	for i, e := range events {
 		if i < skip {
 			continue
@@ -174,7 +194,7 @@ func appendItems(items []Item, rec event.Record, skip int, offset int64) []Item 
 		if i < len(events)-1 {
 			at.Part = i + 1
 		}
-		items = append(items, Item{Cursor: at, Event: e, TraceID: rec.TraceID})
+		items = append(items, Item{Cursor: at, Event: e, TraceID: rec.TraceID, record: &rec})
 	}
 	return items
 }

@@ -20,6 +20,7 @@ type Reader struct {
 	seen   *seen
 	finite bool
 	whole  bool
+	env    bool
 
 	// The place: all records up to last, part events of the next one, and the log up
 	// to offset have been queued.
@@ -45,6 +46,7 @@ type Reader struct {
 	seeking bool  // looking for the entry that implies record last
 	late    bool  // pieces of stored messages are of no interest
 	unsure  bool  // began in the middle of the log: the attempts before are not known
+	anew    bool  // the viewer has had no piece that the reader does not know
 
 	failures int
 	retryAt  time.Time
@@ -93,7 +95,7 @@ func (r *Reader) Next(ctx context.Context) (Item, error) {
 		if r.next < len(r.queue) {
 			item := r.queue[r.next]
 			r.next++
-			item.Event = r.view(ctx, item.Event)
+			item.Event = shownBy(ctx, r.view, item.Event)
 			return item, nil
 		}
 		if err := r.step(ctx); err != nil {
@@ -160,6 +162,10 @@ func (r *Reader) fill(ctx context.Context) error {
 		}
 		r.ahead = records
 	}
+	if r.env && r.unsure {
+		r.recall(ctx)
+		r.unsure = false
+	}
 	var offset int64
 	if r.alone {
 		offset = r.offset
@@ -168,14 +174,24 @@ func (r *Reader) fill(ctx context.Context) error {
 	for ; n < len(r.ahead) && r.ahead[n].Seq <= r.due; n++ {
 		rec := r.ahead[n]
 		from := len(r.queue)
-		r.queue = appendItems(r.queue, rec, r.part, offset)
+		r.queue = appendItems(r.queue, rec, r.events(rec), r.part, offset)
 		for i := from; i < len(r.queue); i++ {
-			r.seen.finish(&r.queue[i].Event)
+			item := &r.queue[i]
+			item.begun = r.seen.begun[item.messageID()]
+			r.seen.finish(&item.Event)
 		}
 		r.last, r.part = rec.Seq, 0
 	}
 	r.ahead = r.ahead[n:]
 	return nil
+}
+
+// events are what the reader delivers of a record.
+func (r *Reader) events(rec event.Record) []event.AgentEvent {
+	if r.env {
+		return envSources(rec)
+	}
+	return Events(rec)
 }
 
 // release handles the held entry, now that the records it implies are queued.
@@ -193,8 +209,12 @@ func (r *Reader) release(ctx context.Context) error {
 	}
 	r.held = nil
 	r.offset = e.Offset
-	if e.Event != nil && r.seen.fresh(e.Event) && !(r.whole && isText(e.Event)) {
-		r.queue = append(r.queue, Item{Cursor: r.place(), Event: *e.Event, TraceID: e.TraceID})
+	if e.Event == nil {
+		return nil
+	}
+	begins := (e.Begins || r.anew) && r.seen.begins(e.Event)
+	if r.seen.fresh(e.Event) && !(r.whole && isText(e.Event)) {
+		r.queue = append(r.queue, Item{Cursor: r.place(), Event: *e.Event, TraceID: e.TraceID, begins: begins})
 	}
 	return nil
 }

@@ -9,19 +9,22 @@ const remembered = 8192
 // seen decides which pieces are stale.
 type seen struct {
 	attempts map[string]int // the highest attempt, by message that is not finished
+	begun    map[string]int // the highest attempt of which there was text or a thought
 	finished map[subject]struct{}
 	order    []subject // of finished, a ring once it is full
 	oldest   int
 }
 
 func newSeen() *seen {
-	return &seen{attempts: map[string]int{}, finished: map[subject]struct{}{}}
+	return &seen{attempts: map[string]int{}, begun: map[string]int{}, finished: map[subject]struct{}{}}
 }
 
 // fresh reports whether a piece is to be shown, and remembers its attempt.
 func (s *seen) fresh(e *event.AgentEvent) bool {
 	if s.done(subjectOf(e)) {
-		return false
+		// A background task goes on after the result of the call that started it.
+		_, ofTask := e.TaskProgress()
+		return ofTask
 	}
 	if e.MessageID == "" {
 		return true
@@ -30,7 +33,20 @@ func (s *seen) fresh(e *event.AgentEvent) bool {
 		return false
 	}
 	s.attempts[e.MessageID] = e.Attempt
+	if isSaid(e) {
+		s.begun[e.MessageID] = e.Attempt
+	}
 	return true
+}
+
+// begins reports whether a piece is the first one of its attempt that is known.
+func (s *seen) begins(e *event.AgentEvent) bool {
+	return isSaid(e) && e.Attempt > s.begun[e.MessageID]
+}
+
+// isSaid reports whether a piece is a part of a message.
+func isSaid(e *event.AgentEvent) bool {
+	return e.MessageID != "" && (e.Type == event.EventStream || e.Type == event.EventThought)
 }
 
 // finish notes that the record of a message or of a tool's result is out: no pieces
@@ -44,6 +60,7 @@ func (s *seen) finish(e *event.AgentEvent) {
 		return
 	}
 	delete(s.attempts, e.MessageID)
+	delete(s.begun, e.MessageID)
 	s.finished[id] = struct{}{}
 	if len(s.order) < remembered {
 		s.order = append(s.order, id)

@@ -82,7 +82,12 @@ func newWorld(t testing.TB, o options) *world {
 func (w *world) append(records ...event.Record) int64 {
 	for i := range records {
 		w.ids++
-		if records[i].ID == "" {
+		var m event.Message
+		switch {
+		case records[i].ID != "":
+		case records[i].Type == event.TypeMessage && json.Unmarshal(records[i].Payload, &m) == nil && m.ID != "":
+			records[i].ID = m.ID // as threads have it
+		default:
 			records[i].ID = fmt.Sprintf("r%d", w.ids)
 		}
 	}
@@ -296,7 +301,7 @@ func agentRun(rng *rand.Rand, agent string) script {
 	}
 	second := reply(agent + "-m2")
 	put(func() []event.Record {
-		return []event.Record{llmCall(), message(agent+"-m2", second), record(event.TypeFinal, event.Final{Agent: agent})}
+		return []event.Record{llmCall(), message(agent+"-m2", second), record(event.TypeFinal, event.Final{Agent: agent, MessageID: agent + "-m2"})}
 	})
 	return s
 }

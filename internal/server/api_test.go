@@ -417,12 +417,17 @@ func TestDescription(t *testing.T) {
 		}
 	}
 	assert.ElementsMatch(t, []string{
-		"post /v1/threads", "get /v1/threads", "get /v1/threads/{id}", "delete /v1/threads/{id}",
+		"post /v1/threads", "get /v1/threads", "get /v1/threads/{id}", "patch /v1/threads/{id}", "delete /v1/threads/{id}",
 		"post /v1/threads/{id}/messages", "get /v1/threads/{id}/messages", "get /v1/threads/{id}/events",
 		"get /v1/threads/{id}/approvals", "post /v1/threads/{id}/approvals/{toolCallId}",
 		"post /v1/threads/{id}/interrupt", "get /healthz", "get /readyz",
 		"get /v1/threads/{id}/queue", "post /v1/threads/{id}/queue", "get /v1/threads/{id}/queue/current", "get /v1/threads/{id}/queue/next",
 		"get /v1/threads/{id}/queue/{eventId}", "patch /v1/threads/{id}/queue/{eventId}", "post /v1/threads/{id}/queue/{eventId}/retry",
+		"post /v1/threads/{id}/events", "post /v1/events", "post /sessions/{id}/prompt", "post /v1/sessions/{id}/prompt",
+		"post /v1/schedules", "get /v1/schedules", "get /v1/schedules/{id}", "put /v1/schedules/{id}", "delete /v1/schedules/{id}",
+		"post /v1/schedules/{id}/pause", "post /v1/schedules/{id}/resume", "post /v1/schedules/{id}/trigger",
+		"get /v1/threads/{id}/tasks", "get /v1/tasks/{id}", "post /v1/tasks/{id}/complete", "post /v1/tasks/{id}/cancel", "post /v1/tasks/{id}/progress",
+		"post /v1/webhooks/{source}",
 	}, got)
 	post := api.body["paths"].(object)["/v1/threads/{id}/messages"].(object)["post"].(object)["responses"].(object)
 	assert.Equal(t, post["202"].(object)["content"], post["200"].(object)["content"])

@@ -5,7 +5,7 @@
 // Errors are RFC 9457 problem documents that name the field in errors[].location: 400
 // for what cannot be read, 422 for what can be read but not be right, 404 for what is
 // not there, 409 for what contradicts the state of the thread, 413 for what is too
-// large, 503 when no worker answers.
+// large, 503 when no worker answers. The route of prompts alone has errors of another form.
 //
 // # Events
 //
@@ -15,4 +15,6 @@
 //
 // The stream of an open thread has no end. The stream of a closed thread ends with
 // its last event; who reconnects then gets 204, which tells browsers to stop.
+//
+// With view=env, either has environment events in place of agent events.
 package server

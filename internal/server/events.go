@@ -23,6 +23,7 @@ type eventsInput struct {
 	LastEventID string `header:"Last-Event-ID" doc:"Resume a stream behind this event"`
 	LastID      string `query:"lastEventId" doc:"The same, for clients that cannot set headers"`
 	From        string `query:"from" enum:"start,now" doc:"Where a stream begins without Last-Event-ID. Default: start"`
+	View        string `query:"view" enum:"agent,env" doc:"agent: agent events; env: environment events, those that were published and those that all else is told as. Default: agent"`
 	Cursor      string `query:"cursor" doc:"Of a page: the next of the page before, or the id of any event"`
 	Limit       int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"Of a page"`
 }
@@ -42,16 +43,19 @@ func (s *server) registerEvents() {
 	registry := s.api.OpenAPI().Components.Schemas
 	page := registry.Schema(reflect.TypeFor[eventPage](), true, "EventPage")
 	one := registry.Schema(reflect.TypeFor[AgentEvent](), true, "AgentEvent")
+	envPage := registry.Schema(reflect.TypeFor[envPage](), true, "EnvPage")
+	env := registry.Schema(reflect.TypeFor[EnvEvent](), true, "EnvEvent")
 	op := huma.Operation{
 		OperationID: "events", Method: http.MethodGet, Path: "/v1/threads/{id}/events", Tags: []string{"events"},
 		Summary: "Read a page of events, or watch",
 		Description: "With Accept: text/event-stream a stream of server-sent events: the data of each is one AgentEvent, its id is where " +
-			"Last-Event-ID resumes. A thread that is closed ends the stream; resuming at its end gives 204. Otherwise a page of what is stored.",
+			"Last-Event-ID resumes. A thread that is closed ends the stream; resuming at its end gives 204. Otherwise a page of what is stored. " +
+			"With view=env, either has environment events.",
 		Errors: []int{400, 404, 503},
 		Responses: map[string]*huma.Response{
 			"200": {Description: "Events", Content: map[string]*huma.MediaType{
-				typeJSON: {Schema: page},
-				typeSSE:  {Schema: one},
+				typeJSON: {Schema: &huma.Schema{OneOf: []*huma.Schema{page, envPage}}},
+				typeSSE:  {Schema: &huma.Schema{OneOf: []*huma.Schema{one, env}}},
 			}},
 			"204": {Description: "The thread is closed, and everything has been sent"},
 		},
@@ -68,31 +72,48 @@ func (s *server) events(ctx context.Context, in *eventsInput) (*huma.StreamRespo
 	if err != nil {
 		return nil, err
 	}
-	if !wantsStream(in.Accept) {
-		return s.page(ctx, in, at)
+	env := in.View == viewEnv
+	switch {
+	case !wantsStream(in.Accept) && env:
+		return s.envPage(ctx, in, at)
+	case !wantsStream(in.Accept):
+		return s.page(ctx, in, at.Cursor)
 	}
-	from := feed.From{
+	from := feed.EnvFrom{
 		Cursor: at, Now: in.From == "now" && at.IsZero(), Finite: thread.Status == store.ThreadClosed,
 	}
-	return s.watch(ctx, in.ID, from)
+	return s.watch(ctx, in.ID, env, from)
 }
+
+// viewEnv is the view of a thread as environment events.
+const viewEnv = "env"
 
 // cursor is where to begin; the header wins, since browsers repeat the query when
 // they reconnect.
-func (in *eventsInput) cursor() (feed.Cursor, error) {
+func (in *eventsInput) cursor() (feed.EnvCursor, error) {
 	for _, at := range []struct{ location, text string }{
 		{"header.Last-Event-ID", in.LastEventID}, {"query.lastEventId", in.LastID}, {"query.cursor", in.Cursor},
 	} {
 		if at.text == "" {
 			continue
 		}
-		c, err := feed.ParseCursor(at.text)
+		c, err := in.parse(at.text)
 		if err != nil {
 			return c, refuse(http.StatusBadRequest, at.location, err.Error())
 		}
 		return c, nil
 	}
-	return feed.Cursor{}, nil
+	return feed.EnvCursor{}, nil
+}
+
+// parse reads an id of the view. One from between the environment events that are made of
+// one event is no place among agent events.
+func (in *eventsInput) parse(text string) (feed.EnvCursor, error) {
+	if in.View == viewEnv {
+		return feed.ParseEnvCursor(text)
+	}
+	c, err := feed.ParseCursor(text)
+	return feed.EnvCursor{Cursor: c}, err
 }
 
 // wantsStream reports whether an Accept header prefers server-sent events to JSON.
@@ -131,28 +152,48 @@ func (s *server) page(ctx context.Context, in *eventsInput, at feed.Cursor) (*hu
 	if next != nil {
 		page.Next = next.String()
 	}
+	return s.writePage(in.ID, page), nil
+}
+
+func (s *server) envPage(ctx context.Context, in *eventsInput, at feed.EnvCursor) (*huma.StreamResponse, error) {
+	items, next, err := s.feed.EnvPage(ctx, s.key(in.ID), at, in.Limit)
+	if err != nil {
+		return nil, s.problem(ctx, in.ID, err)
+	}
+	page := envPage{Events: make([]envEvent, len(items))}
+	for i, item := range items {
+		page.Events[i] = envEvent{item.Event}
+		page.LastEventID = item.Cursor.String()
+	}
+	if next != nil {
+		page.Next = next.String()
+	}
+	return s.writePage(in.ID, page), nil
+}
+
+func (s *server) writePage(id string, page any) *huma.StreamResponse {
 	return &huma.StreamResponse{Body: func(hctx huma.Context) {
 		hctx.SetHeader("Content-Type", typeJSON)
 		hctx.SetHeader("Vary", "Accept")
 		hctx.SetStatus(http.StatusOK)
 		if err := s.api.Marshal(hctx.BodyWriter(), typeJSON, page); err != nil {
-			s.Logger.Warn("writing a page of events failed", "thread", in.ID, "error", err)
+			s.Logger.Warn("writing a page of events failed", "thread", id, "error", err)
 		}
-	}}, nil
+	}}
 }
 
 // watch opens the reader before the answer begins, so that what fails is a problem
 // document.
-func (s *server) watch(ctx context.Context, id string, from feed.From) (*huma.StreamResponse, error) {
-	reader, err := s.feed.Open(ctx, s.key(id), from)
+func (s *server) watch(ctx context.Context, id string, env bool, from feed.EnvFrom) (*huma.StreamResponse, error) {
+	reader, err := s.open(ctx, id, env, from)
 	if err != nil {
 		return nil, s.problem(ctx, id, err)
 	}
-	var first []feed.Item
+	var first []sent
 	if from.Finite { // there may be nothing left
-		item, err := reader.Next(ctx)
+		e, err := reader.Next(ctx)
 		for errors.Is(err, feed.ErrIdle) { // opening took long; nobody waits for a heartbeat yet
-			item, err = reader.Next(ctx)
+			e, err = reader.Next(ctx)
 		}
 		if err != nil {
 			reader.Close()
@@ -163,7 +204,7 @@ func (s *server) watch(ctx context.Context, id string, from feed.From) (*huma.St
 		if err != nil {
 			return nil, s.problem(ctx, id, err)
 		}
-		first = []feed.Item{item}
+		first = []sent{e}
 	}
 	return &huma.StreamResponse{Body: func(hctx huma.Context) {
 		defer reader.Close()
@@ -172,7 +213,7 @@ func (s *server) watch(ctx context.Context, id string, from feed.From) (*huma.St
 		defer cancel()
 		defer context.AfterFunc(s.Closing, cancel)()
 		out := newEventWriter(w)
-		if out.begin(from.Now, reader.Start()) {
+		if out.begin(from.Now, reader.begun()) {
 			s.send(ctx, id, reader, first, out)
 		}
 	}}, nil
@@ -183,19 +224,19 @@ func noContent() *huma.StreamResponse {
 }
 
 // send writes events until the client goes, the server closes or the thread ends.
-func (s *server) send(ctx context.Context, id string, reader *feed.Reader, first []feed.Item, out *eventWriter) {
-	for _, item := range first {
-		if !out.event(item, !reader.Buffered()) {
+func (s *server) send(ctx context.Context, id string, reader source, first []sent, out *eventWriter) {
+	for _, e := range first {
+		if !out.event(e, !reader.Buffered()) {
 			return
 		}
 	}
 	closed := false
 	for {
-		item, err := reader.Next(ctx)
+		e, err := reader.Next(ctx)
 		switch {
 		case err == nil:
-			closed = closed || isClosed(item)
-			if !out.event(item, !reader.Buffered()) {
+			closed = closed || e.closed
+			if !out.event(e, !reader.Buffered()) {
 				return
 			}
 		case errors.Is(err, feed.ErrIdle):

@@ -18,6 +18,7 @@ import (
 	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/stream"
+	"github.com/threadmill/threadmill/webhook"
 )
 
 // Defaults of [Config].
@@ -32,15 +33,22 @@ type Threads interface {
 	Open(ctx context.Context, threadID string, start signals.Start, first *signals.Post) error
 	Post(ctx context.Context, threadID string, p signals.Post) (string, error)
 	PostUpdate(ctx context.Context, threadID string, p signals.Post) (signals.PostResult, error)
+	Publish(ctx context.Context, threadID string, e event.EnvEvent, o threadclient.PublishOptions) (threadclient.PublishResult, error)
 	Turn(ctx context.Context, threadID string, p signals.Post) (signals.TurnResult, error)
 	Decide(ctx context.Context, threadID string, d signals.Decide) (signals.DecideOutcome, error)
 	Control(ctx context.Context, threadID string, c signals.Control) error
+	Update(ctx context.Context, threadID string, c signals.ThreadChange) (signals.State, error)
 	State(ctx context.Context, threadID string) (signals.State, error)
 	Queue(ctx context.Context, threadID string) (signals.Queue, error)
 	Item(ctx context.Context, threadID, eventID string) (event.Item, error)
 	SetStatus(ctx context.Context, threadID string, s signals.SetStatus) (event.Item, error)
 	Retry(ctx context.Context, threadID, eventID, by string) (event.Item, error)
 	Approvals(ctx context.Context, threadID string) (signals.Approvals, error)
+	Tasks(ctx context.Context, threadID string) (signals.Tasks, error)
+	Task(ctx context.Context, taskID string) (event.Task, error)
+	CompleteTask(ctx context.Context, c signals.CompleteTask) (signals.CompleteTaskResult, error)
+	CancelTask(ctx context.Context, c signals.CancelTask) (signals.CompleteTaskResult, error)
+	Schedules
 }
 
 var _ Threads = (*threadclient.Client)(nil)
@@ -59,6 +67,9 @@ type Config struct {
 
 	// View is what the viewers of a thread see: see [feed.Config]. Default: all as it is.
 	View func(store.Key) feed.View
+
+	// Webhooks are those that are served at the moment. Default: none.
+	Webhooks func() []webhook.Source
 
 	// Ready adds components to /readyz beside store and stream, such as temporal; nil
 	// is an answer, an error is none. It gets two seconds.
@@ -159,7 +170,12 @@ func New(cfg Config) (http.Handler, error) {
 	s.registerMessages()
 	s.registerQueue()
 	s.registerEvents()
+	s.registerPublish()
+	s.registerSessions(mux)
 	s.registerApprovals()
+	s.registerTasks()
+	s.registerSchedules()
+	s.registerWebhooks()
 	s.registerHealth()
 	registerDocs(mux)
 	return s.protect(explainUnmatched(mux)), nil

@@ -45,6 +45,9 @@ type threads struct {
 	state      func(ctx context.Context) error
 	pending    []event.ApprovalRequest
 	queue      queueFake
+	events     eventsFake
+	tasks      tasksFake
+	schedules  schedulesFake
 	duplicate  bool // what is posted was posted before
 }
 
@@ -108,6 +111,11 @@ func (f *threads) Decide(_ context.Context, id string, d signals.Decide) (signal
 		return "", err
 	}
 	return f.decide()
+}
+
+func (f *threads) Update(_ context.Context, id string, c signals.ThreadChange) (signals.State, error) {
+	st := signals.State{ThreadID: id, Namespace: "default", Title: c.Title, Agents: c.Agents, Metadata: c.Metadata, Status: signals.Idle}
+	return st, f.check(id)
 }
 
 func (f *threads) Control(_ context.Context, id string, c signals.Control) error {

@@ -35,7 +35,7 @@ func newEventWriter(w http.ResponseWriter) *eventWriter {
 // begin writes the header. A stream that starts now gets its place at once, in an
 // event without data, so that a client that is cut before the first event resumes
 // there.
-func (o *eventWriter) begin(now bool, start feed.Cursor) bool {
+func (o *eventWriter) begin(now bool, start place) bool {
 	h := o.w.Header()
 	h.Set("Content-Type", typeSSE)
 	h.Set("Cache-Control", "no-cache")
@@ -52,12 +52,12 @@ func (o *eventWriter) begin(now bool, start feed.Cursor) bool {
 }
 
 // event writes one event. Without flush more are about to follow.
-func (o *eventWriter) event(item feed.Item, flush bool) bool {
-	data, err := json.Marshal(item.Event)
+func (o *eventWriter) event(e sent, flush bool) bool {
+	data, err := json.Marshal(e.event)
 	if err != nil { // a piece whose data is no JSON; the next ones may be
 		return true
 	}
-	o.buf = append(append(append(o.buf[:0], "id: "...), item.Cursor.String()...), "\ndata: "...)
+	o.buf = append(append(append(o.buf[:0], "id: "...), e.id...), "\ndata: "...)
 	o.buf = append(append(o.buf, data...), "\n\n"...)
 	return o.write(flush)
 }

@@ -31,6 +31,7 @@ type Thread struct {
 	Title     string         `json:"title,omitempty"`
 	Status    string         `json:"status" enum:"open,closed"`
 	Agents    []string       `json:"agents" nullable:"false"`
+	Parent    string         `json:"parent,omitempty" doc:"The thread for which this one works, if it is that of a sub-agent: parentThreadId of its metadata"`
 	Metadata  map[string]any `json:"metadata,omitempty"`
 	Head      int64          `json:"head" doc:"Seq of the newest record"`
 	CreatedAt *time.Time     `json:"createdAt,omitempty"`
@@ -45,6 +46,8 @@ func threadView(t store.Thread) Thread {
 	if out.Agents == nil {
 		out.Agents = []string{}
 	}
+	// The store keeps no more of what a thread works for than its metadata.
+	out.Parent, _ = out.Metadata[signals.MetadataParent].(string)
 	return out
 }
 
@@ -52,7 +55,7 @@ func threadView(t store.Thread) Thread {
 func stateView(st signals.State) Thread {
 	out := Thread{
 		ID: st.ThreadID, Namespace: st.Namespace, Title: st.Title, Status: store.ThreadOpen,
-		Agents: append([]string{}, st.Agents...), Metadata: metadataView(st.Metadata),
+		Agents: append([]string{}, st.Agents...), Parent: st.Parent, Metadata: metadataView(st.Metadata),
 	}
 	if st.Status == signals.Closed {
 		out.Status = store.ThreadClosed
@@ -139,6 +142,11 @@ func (s *server) registerThreads() {
 		OperationID: "getThread", Method: http.MethodGet, Path: "/v1/threads/{id}", Tags: tags,
 		Summary: "Get a thread", Errors: []int{404, 503},
 	}, s.getThread)
+	register(s, huma.Operation{
+		OperationID: "updateThread", Method: http.MethodPatch, Path: "/v1/threads/{id}", Tags: tags,
+		Summary: "Change a thread", Description: "What is left out stays as it is. Environment event session.updated tells of it.",
+		Errors: []int{404, 409, 422, 503},
+	}, s.updateThread)
 	register(s, huma.Operation{
 		OperationID: "closeThread", Method: http.MethodDelete, Path: "/v1/threads/{id}", Tags: tags,
 		Summary: "Close a thread", DefaultStatus: http.StatusAccepted,

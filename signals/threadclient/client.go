@@ -171,6 +171,16 @@ func (c *Client) Control(ctx context.Context, threadID string, ctl signals.Contr
 	return c.signal(ctx, threadID, signals.SignalControl, ctl)
 }
 
+// Update changes a thread: its title, agents or metadata. It returns the thread's state.
+func (c *Client) Update(ctx context.Context, threadID string, change signals.ThreadChange) (signals.State, error) {
+	if err := signals.CheckThreadChange(change); err != nil {
+		return signals.State{}, err
+	}
+	var out signals.State
+	err := c.update(ctx, threadID, signals.UpdateThread, change, &out)
+	return out, err
+}
+
 // State asks a thread for its state.
 func (c *Client) State(ctx context.Context, threadID string) (signals.State, error) {
 	var out signals.State
@@ -193,6 +203,9 @@ type Summary struct {
 	Status string   `json:"status"`
 	Title  string   `json:"title,omitempty"`
 	Agents []string `json:"agents,omitempty"`
+
+	// Parent is the thread for which this one works, if it is that of a sub-agent.
+	Parent string `json:"parent,omitempty"`
 
 	// StartTime is when the thread's current run began: its opening, or the last
 	// time it continued as new.

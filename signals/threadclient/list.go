@@ -67,7 +67,7 @@ func (c *Client) visibilityQuery(q ListQuery) string {
 		status = `ExecutionStatus = "Running"`
 	}
 	terms := []string{
-		fmt.Sprintf("WorkflowType = %q", signals.ThreadWorkflow),
+		fmt.Sprintf("WorkflowType IN (%q, %q)", signals.ThreadWorkflow, signals.DelegateWorkflow),
 		fmt.Sprintf("%s = %q", signals.AttributeNamespace, c.namespace),
 		status,
 	}
@@ -131,6 +131,7 @@ func summary(info *workflowpb.WorkflowExecutionInfo) (Summary, error) {
 	}
 	return s, errors.Join(
 		decode(info.GetMemo().GetFields(), signals.MemoTitle, &s.Title),
+		decode(info.GetMemo().GetFields(), signals.MemoParent, &s.Parent),
 		decode(info.GetSearchAttributes().GetIndexedFields(), signals.AttributeAgents, &s.Agents),
 	)
 }

@@ -52,9 +52,9 @@ func TestListQueries(t *testing.T) {
 		want  string
 		size  int32
 	}{
-		{ListQuery{}, `WorkflowType = "thread" AND ThreadmillNamespace = "acme" AND ExecutionStatus = "Running"`, 100},
-		{ListQuery{All: true, Limit: 7}, `WorkflowType = "thread" AND ThreadmillNamespace = "acme" AND ExecutionStatus != "ContinuedAsNew"`, 7},
-		{ListQuery{Agent: "demo", Limit: 9000}, `WorkflowType = "thread" AND ThreadmillNamespace = "acme" AND ExecutionStatus = "Running" AND ThreadmillAgents = "demo"`, 500},
+		{ListQuery{}, `WorkflowType IN ("thread", "delegate") AND ThreadmillNamespace = "acme" AND ExecutionStatus = "Running"`, 100},
+		{ListQuery{All: true, Limit: 7}, `WorkflowType IN ("thread", "delegate") AND ThreadmillNamespace = "acme" AND ExecutionStatus != "ContinuedAsNew"`, 7},
+		{ListQuery{Agent: "demo", Limit: 9000}, `WorkflowType IN ("thread", "delegate") AND ThreadmillNamespace = "acme" AND ExecutionStatus = "Running" AND ThreadmillAgents = "demo"`, 500},
 	} {
 		client, temporal := listClient(t)
 		var asked *workflowservice.ListWorkflowExecutionsRequest
@@ -75,6 +75,7 @@ func TestList(t *testing.T) {
 	running.Memo = &commonpb.Memo{Fields: map[string]*commonpb.Payload{signals.MemoTitle: payload(t, "A talk")}}
 	running.SearchAttributes = &commonpb.SearchAttributes{IndexedFields: map[string]*commonpb.Payload{signals.AttributeAgents: payload(t, []string{"x", "y"})}}
 	one := execution("thread/acme/b", 9, enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED)
+	one.Memo = &commonpb.Memo{Fields: map[string]*commonpb.Payload{signals.MemoParent: payload(t, "a")}}
 	one.SearchAttributes = &commonpb.SearchAttributes{IndexedFields: map[string]*commonpb.Payload{signals.AttributeAgents: payload(t, "x")}}
 	pages := [][]*workflowpb.WorkflowExecutionInfo{
 		{execution("thread/acme/a", 5, enumspb.WORKFLOW_EXECUTION_STATUS_FAILED), one},
@@ -91,7 +92,7 @@ func TestList(t *testing.T) {
 	got, err := client.List(context.Background(), ListQuery{All: true})
 	require.NoError(t, err)
 	require.Equal(t, []Summary{
-		{ThreadID: "b", Status: signals.StatusClosed, Agents: []string{"x"}, StartTime: listStart.Add(9 * time.Minute)},
+		{ThreadID: "b", Status: signals.StatusClosed, Agents: []string{"x"}, Parent: "a", StartTime: listStart.Add(9 * time.Minute)},
 		{ThreadID: "a", Status: signals.StatusOpen, Title: "A talk", Agents: []string{"x", "y"}, StartTime: listStart.Add(time.Minute)},
 	}, got)
 }

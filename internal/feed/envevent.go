@@ -1,0 +1,155 @@
+package feed
+
+import (
+	"encoding/json"
+	"strconv"
+	"time"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals"
+)
+
+// streamEvent is the payload of stream.* events. Type is what follows "stream.".
+type streamEvent struct {
+	Type       string  `json:"type"`
+	Content    *string `json:"content,omitempty"`
+	ToolName   string  `json:"toolName,omitempty"`
+	ToolArgs   *string `json:"toolArgs,omitempty"`
+	ToolCallID string  `json:"toolCallId,omitempty"`
+	Error      string  `json:"error,omitempty"`
+	Detail     string  `json:"detail,omitempty"`
+
+	// EventID is the event that failed, or whose turn was interrupted.
+	EventID   string `json:"eventId,omitempty"`
+	MessageID string `json:"messageId,omitempty"`
+	Attempt   int    `json:"attempt,omitempty"`
+	Agent     string `json:"agent,omitempty"`
+}
+
+// toolEvent is the payload of tool.executed and tool.error.
+type toolEvent struct {
+	ToolCallID string `json:"toolCallId"`
+	ToolName   string `json:"toolName"`
+	Agent      string `json:"agent"`
+	Output     string `json:"output"`
+	IsError    bool   `json:"isError"`
+}
+
+// progressEvent is the payload of background_task.progress.
+type progressEvent struct {
+	TaskID   string          `json:"taskId"`
+	ToolName string          `json:"toolName,omitempty"`
+	Agent    string          `json:"agent,omitempty"`
+	Data     json.RawMessage `json:"data"`
+}
+
+// sessionEvent is the payload of session.created, session.updated and session.deleted.
+type sessionEvent struct {
+	SessionID string   `json:"sessionId"`
+	Agents    []string `json:"agents,omitempty"`
+	Detail    string   `json:"detail,omitempty"`
+	By        string   `json:"by,omitempty"`
+}
+
+func (m *envMaker) stream(item Item, p streamEvent) *event.EnvEvent {
+	if p.Agent == "" {
+		p.Agent = item.Event.Agent
+	}
+	return m.event(item, event.SourceLLM, "stream."+p.Type, p)
+}
+
+// start begins a message. Its id is the same whether pieces of the message follow or all
+// of it.
+func (m *envMaker) start(item Item, messageID string, attempt int) *event.EnvEvent {
+	e := m.stream(item, streamEvent{Type: "start", MessageID: messageID, Attempt: attempt})
+	e.ID = signals.EventID(m.key.Namespace, m.key.ThreadID, e.Type, messageID, strconv.Itoa(attempt))
+	return e
+}
+
+// failure says that what followed from an event has ended before its time.
+func (m *envMaker) failure(item Item, problem string) *event.EnvEvent {
+	return m.stream(item, streamEvent{Type: "error", Error: problem, EventID: item.record.ParentEventID})
+}
+
+// result is made of what a tool has returned.
+func (m *envMaker) result(item Item) made {
+	e := item.Event
+	if e.ToolCallID == "call_"+item.record.ParentEventID {
+		// Nobody has called it: it shows the model the event that the turn is about.
+		return nil
+	}
+	typ := event.TypeToolExecuted
+	if e.IsError {
+		typ = event.TypeToolError
+	}
+	out := m.event(item, event.SourceTool, typ, toolEvent{e.ToolCallID, e.ToolName, e.Agent, e.Output, e.IsError})
+	if item.record.Type == event.TypeMessage {
+		out.ID = m.resultID(e.ToolCallID, typ)
+	}
+	return made{out}
+}
+
+// progress is made of the progress of background tasks only.
+func (m *envMaker) progress(item Item) made {
+	p, ok := item.Event.TaskProgress()
+	if !ok {
+		return nil
+	}
+	if len(p.Data) == 0 {
+		p.Data = json.RawMessage("null")
+	}
+	payload := progressEvent{p.TaskID, item.Event.ToolName, item.Event.Agent, p.Data}
+	return made{m.event(item, event.SourceTool, event.TypeBackgroundTaskProgress, payload)}
+}
+
+// status is made of the changes of the thread itself, and of the end of what was
+// interrupted.
+func (m *envMaker) status(item Item) made {
+	s := item.Event.Status
+	var typ string
+	switch s.Status {
+	case event.StatusOpened:
+		typ = event.TypeSessionCreated
+	case event.StatusUpdated:
+		typ = event.TypeSessionUpdated
+	case event.StatusClosed:
+		typ = event.TypeSessionDeleted
+	case event.StatusInterrupted:
+		return made{m.failure(item, interruption(*s))}
+	default:
+		return nil
+	}
+	return made{m.event(item, event.SourceSystem, typ, sessionEvent{m.key.ThreadID, s.Agents, s.Detail, s.By})}
+}
+
+// interruption says who has interrupted a turn, and why.
+func interruption(s event.StatusChange) string {
+	text := "interrupted"
+	if s.By != "" {
+		text += " by " + s.By
+	}
+	if s.Detail != "" {
+		text += ": " + s.Detail
+	}
+	return text
+}
+
+// event makes an event of an item. A piece carries no time: that of its event is when the
+// viewer is shown it.
+func (m *envMaker) event(item Item, source event.Source, typ string, payload any) *event.EnvEvent {
+	raw, err := json.Marshal(payload)
+	if err != nil {
+		raw = json.RawMessage("null") // data of a tool that is no JSON
+	}
+	at, origin := time.Now(), "live "+strconv.FormatInt(item.Cursor.Offset, 10)
+	if item.record != nil {
+		at, origin = item.record.CreatedAt, item.record.ID
+	}
+	return &event.EnvEvent{
+		ID:        signals.EventID(m.key.Namespace, m.key.ThreadID, typ, origin, item.Event.ToolCallID),
+		Type:      typ,
+		Timestamp: at.UnixMilli(),
+		Metadata:  event.EnvMetadata{TriggerSessionID: m.key.ThreadID, Source: source},
+		Payload:   raw,
+	}
+}

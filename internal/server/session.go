@@ -1,0 +1,147 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"reflect"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/signals/threadclient"
+)
+
+// What a prompt is answered with. Clients of other servers with this route know these
+// words, and take an object with an error for a failure: there are no problem documents here.
+const (
+	promptStarted   = "Processing started"
+	promptEmpty     = "Content is required"
+	promptNoSession = "Session support not available"
+)
+
+// promptPaths are the paths of the route, by the names of its operations.
+var promptPaths = map[string]string{"prompt": "/v1/sessions/{id}/prompt", "promptUnversioned": "/sessions/{id}/prompt"}
+
+// prompt is the body of POST /sessions/{id}/prompt.
+type prompt struct {
+	Content string `json:"content" minLength:"1"`
+}
+
+// prompted answers a prompt.
+type prompted struct {
+	Success   bool   `json:"success"`
+	SessionID string `json:"sessionId"`
+	Message   string `json:"message" example:"Processing started"`
+}
+
+// promptError says why there is no answer.
+type promptError struct {
+	Error string `json:"error"`
+}
+
+// registerSessions registers the route by which a person's words become a user_query. It
+// is none of huma's, whose errors are problem documents.
+func (s *server) registerSessions(mux *http.ServeMux) {
+	for name, path := range promptPaths {
+		mux.HandleFunc("POST "+path, s.prompt)
+		s.describePrompt(name, path)
+	}
+}
+
+func (s *server) prompt(w http.ResponseWriter, r *http.Request) {
+	id := r.PathValue("id")
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.MaxBody))
+	var tooLong *http.MaxBytesError
+	if errors.As(err, &tooLong) {
+		s.refusePrompt(w, refuse(http.StatusRequestEntityTooLarge, "content",
+			fmt.Sprintf("is too large: the body is more than %d bytes", s.MaxBody)))
+		return
+	}
+	var p prompt
+	if err != nil || json.Unmarshal(body, &p) != nil || p.Content == "" {
+		s.answerPrompt(w, http.StatusBadRequest, promptError{promptEmpty})
+		return
+	}
+	if err := s.publishQuery(r.Context(), id, p.Content); err != nil {
+		s.refusePrompt(w, s.problem(r.Context(), id, err))
+		return
+	}
+	s.answerPrompt(w, http.StatusOK, prompted{Success: true, SessionID: id, Message: promptStarted})
+}
+
+// publishQuery publishes what a person has said. A session that is not there begins with it.
+func (s *server) publishQuery(ctx context.Context, id, content string) error {
+	payload, err := json.Marshal(event.UserQuery{SessionID: id, Content: content})
+	if err != nil {
+		return err
+	}
+	if len(payload) > signals.MaxPayload {
+		return tooLarge("content", len(payload))
+	}
+	if err := signals.CheckID("threadId", id); err != nil {
+		return err
+	}
+	within, cancel := s.answer(ctx)
+	defer cancel()
+	_, err = s.Threads.Publish(within, id, event.EnvEvent{
+		ID: signals.NewEventID(), Type: event.TypeUserQuery, Timestamp: time.Now().UnixMilli(),
+		Metadata: event.EnvMetadata{TriggerSessionID: id, Source: event.SourceUser}, Payload: payload,
+	}, threadclient.PublishOptions{Open: true})
+	return err
+}
+
+// refusePrompt answers with what a problem document would say.
+func (s *server) refusePrompt(w http.ResponseWriter, problem error) {
+	status, text := http.StatusInternalServerError, problem.Error()
+	var known *huma.ErrorModel
+	if errors.As(problem, &known) {
+		status, text = known.Status, known.Detail
+	}
+	var more huma.HeadersError
+	if errors.As(problem, &more) {
+		maps.Copy(w.Header(), more.GetHeaders())
+	}
+	if status == http.StatusServiceUnavailable {
+		text = promptNoSession
+	}
+	s.answerPrompt(w, status, promptError{text})
+}
+
+func (s *server) answerPrompt(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", typeJSON)
+	w.WriteHeader(status)
+	// The client may have gone: nothing to do then.
+	_ = json.NewEncoder(w).Encode(body)
+}
+
+// describePrompt adds a path that the mux serves to the API's description.
+func (s *server) describePrompt(name, path string) {
+	registry := s.api.OpenAPI().Components.Schemas
+	content := func(of reflect.Type) map[string]*huma.MediaType {
+		return map[string]*huma.MediaType{typeJSON: {Schema: registry.Schema(of, true, "")}}
+	}
+	failed := content(reflect.TypeFor[promptError]())
+	s.api.OpenAPI().AddOperation(&huma.Operation{
+		OperationID: name, Method: http.MethodPost, Path: path, Tags: []string{"events"},
+		Summary:     "Publish what a person says as a user_query",
+		Description: "Answers before an agent does: its reply is among the events. A session is a thread; one that is not there is opened.",
+		Parameters: []*huma.Param{{
+			Name: "id", In: "path", Required: true, Description: "The thread's id", Schema: &huma.Schema{Type: huma.TypeString},
+		}},
+		RequestBody: &huma.RequestBody{Required: true, Content: content(reflect.TypeFor[prompt]())},
+		Responses: map[string]*huma.Response{
+			"200": {Description: "It is published", Content: content(reflect.TypeFor[prompted]())},
+			"400": {Description: promptEmpty, Content: failed},
+			"409": {Description: "The session is closed", Content: failed},
+			"413": {Description: "The content is too large", Content: failed},
+			"503": {Description: promptNoSession + ": Temporal cannot be reached", Content: failed},
+		},
+	})
+}

@@ -1,0 +1,112 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/signals/threadclient"
+	"github.com/threadmill/threadmill/webhook"
+)
+
+type webhookInput struct {
+	Source  string `path:"source" doc:"The name of the webhook"`
+	RawBody []byte `contentType:"*/*"`
+
+	header http.Header
+}
+
+// Resolve implements [huma.Resolver]: which headers count, the webhook says.
+func (in *webhookInput) Resolve(ctx huma.Context) []error {
+	in.header = http.Header{}
+	ctx.EachHeader(in.header.Add)
+	return nil
+}
+
+type webhookOutput struct {
+	Status int
+	Body   webhookAnswer
+}
+
+// webhookAnswer answers a request that has become an event, or a challenge.
+type webhookAnswer struct {
+	EventID  string `json:"eventId,omitempty"`
+	ThreadID string `json:"threadId,omitempty"`
+	Status   string `json:"status,omitempty" doc:"queued, or duplicate when the thread has had the event before; ignored has a warning"`
+	Warning  string `json:"warning,omitempty" doc:"Why the event is ignored"`
+
+	Challenge string `json:"challenge,omitempty" doc:"What Slack wants to hear before it sends events; there is no event then"`
+}
+
+// bodyWithin is how long a sender may take for the body: as long as any client.
+const bodyWithin = 5 * time.Second
+
+func (s *server) registerWebhooks() {
+	register(s, huma.Operation{
+		OperationID: "receiveWebhook", Method: http.MethodPost, Path: "/v1/webhooks/{source}", Tags: []string{"webhooks"},
+		Summary: "Receive a request of another system, as an environment event", DefaultStatus: http.StatusAccepted,
+		Description: "The webhook says how requests are signed, and which event for which thread becomes of them. " +
+			"200 answers the challenge of Slack.",
+		Errors:          []int{400, 401, 404, 409, 413, 503},
+		BodyReadTimeout: bodyWithin,
+	}, s.receiveWebhook)
+}
+
+func (s *server) receiveWebhook(ctx context.Context, in *webhookInput) (*webhookOutput, error) {
+	source, err := s.webhook(in.Source)
+	if err != nil {
+		return nil, err
+	}
+	if err := source.Verify(in.header, in.RawBody, time.Now()); err != nil {
+		return nil, s.refuseWebhook(ctx, source, http.StatusUnauthorized, err)
+	}
+	if challenge, ok := source.Challenge(in.header, in.RawBody); ok {
+		return &webhookOutput{Status: http.StatusOK, Body: webhookAnswer{Challenge: challenge}}, nil
+	}
+	e, threadID, err := source.Map(in.header, in.RawBody)
+	if err != nil {
+		return nil, s.refuseWebhook(ctx, source, http.StatusUnprocessableEntity, err)
+	}
+	if len(e.Payload) > signals.MaxPayload {
+		return nil, tooLarge("event.payload", len(e.Payload))
+	}
+	ctx, cancel := s.answer(ctx)
+	defer cancel()
+	out, err := s.Threads.Publish(ctx, threadID, e, threadclient.PublishOptions{
+		Open: source.Event.Open, Start: signals.Start{Agents: source.Event.Agents},
+	})
+	if err != nil {
+		return nil, s.problem(ctx, threadID, err)
+	}
+	return &webhookOutput{Status: http.StatusAccepted, Body: webhookAnswer{
+		EventID: out.EventID, ThreadID: threadID, Status: out.Status, Warning: out.Warning,
+	}}, nil
+}
+
+func (s *server) webhook(name string) (webhook.Source, error) {
+	if s.Webhooks != nil {
+		sources := s.Webhooks()
+		if i := slices.IndexFunc(sources, func(w webhook.Source) bool { return w.Name == name }); i >= 0 {
+			return sources[i], nil
+		}
+	}
+	return webhook.Source{}, huma.Error404NotFound(fmt.Sprintf("there is no webhook %.64q", name))
+}
+
+// refuseWebhook also logs, since whoever has set the webhook up does not see the answer.
+func (s *server) refuseWebhook(ctx context.Context, source webhook.Source, status int, err error) error {
+	s.Logger.Warn("a webhook was refused", "webhook", source.Name, "request", requestID(ctx), "error", err)
+	var field *event.FieldError
+	if errors.As(err, &field) {
+		return refuse(status, cmp.Or(field.Field, "body"), field.Problem)
+	}
+	return huma.NewError(status, err.Error())
+}

@@ -1,0 +1,24 @@
+package threadclient
+
+import (
+	"context"
+	"errors"
+
+	"github.com/threadmill/threadmill/signals"
+)
+
+// Deliver posts what a run of a schedule delivers, whichever namespace it is for. Doing it
+// again is a duplicate, which changes nothing. It is activities.Config.Deliver.
+func (c *Client) Deliver(ctx context.Context, d signals.Delivery) (signals.PostResult, error) {
+	if err := signals.CheckID("namespace", d.Namespace); err != nil {
+		return signals.PostResult{}, err
+	}
+	in := &Client{c.temporal, d.Namespace, c.taskQueue}
+	out, err := in.PostUpdate(ctx, d.ThreadID, d.Post)
+	if !d.Open || !errors.Is(err, signals.ErrNotFound) && !errors.Is(err, signals.ErrClosed) {
+		return out, err
+	}
+	// Not there; or its workflow has failed, and it can begin again.
+	id, err := in.PostOrOpen(ctx, d.ThreadID, signals.Start{Agents: d.Agents}, d.Post)
+	return signals.PostResult{EventID: id, Status: signals.PostQueued}, err
+}

@@ -1,0 +1,121 @@
+package threadclient
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals"
+)
+
+// PublishOptions say how an environment event reaches its thread.
+type PublishOptions struct {
+	// Open opens the thread with Start if it is not there. The event is then sent as a
+	// signal, which waits for no worker, and whose sender is not told of duplicates.
+	Open  bool
+	Start signals.Start
+}
+
+// PublishResult says what became of an environment event.
+type PublishResult struct {
+	EventID string `json:"eventId"`
+
+	// ThreadID is the thread that the event is for, if it says one.
+	ThreadID string `json:"threadId,omitempty"`
+
+	// Status is "queued", "duplicate" when the thread has had this id before, or
+	// "ignored": Warning says why.
+	Status  string `json:"status"`
+	Warning string `json:"warning,omitempty"`
+}
+
+// PublishIgnored is the status of an event that no thread was given. The others are those
+// of [signals.PostResult].
+const PublishIgnored = "ignored"
+
+// Publish gives an environment event to a thread. Without a threadID that is the one which
+// the event's metadata names as trigger_session_id. What the event leaves out has a
+// default: id a new UUID, timestamp now, metadata.trigger_session_id the thread,
+// metadata.source "env".
+//
+// An event that names no thread, or one that is not there or has been closed, is ignored,
+// and the result says so. For a threadID the error is ErrNotFound or ErrClosed then.
+func (c *Client) Publish(ctx context.Context, threadID string, e event.EnvEvent, o PublishOptions) (PublishResult, error) {
+	routed := threadID == ""
+	if routed {
+		threadID = e.Metadata.TriggerSessionID
+	}
+	post, err := preparedEvent(threadID, routed, e)
+	out := PublishResult{EventID: post.ID, ThreadID: threadID}
+	if err != nil {
+		return out, err
+	}
+	if threadID == "" {
+		out.Status, out.Warning = PublishIgnored, "No trigger_session_id in the metadata of event "+post.ID
+		return out, nil
+	}
+	out.Status, err = c.publish(ctx, threadID, post, o)
+	if !routed {
+		return out, err
+	}
+	var state string
+	switch {
+	case errors.Is(err, signals.ErrNotFound):
+		state = "is not there"
+	case errors.Is(err, signals.ErrClosed):
+		state = "is closed"
+	default:
+		return out, err
+	}
+	out.Status = PublishIgnored
+	out.Warning = fmt.Sprintf("Thread %q, which trigger_session_id in the metadata of event %s names, %s", threadID, post.ID, state)
+	return out, nil
+}
+
+func (c *Client) publish(ctx context.Context, threadID string, p signals.Post, o PublishOptions) (status string, err error) {
+	if o.Open {
+		if _, err := c.PostOrOpen(ctx, threadID, o.Start, p); err != nil {
+			return "", err
+		}
+		return signals.PostQueued, nil
+	}
+	result, err := c.PostUpdate(ctx, threadID, p)
+	return result.Status, err
+}
+
+// preparedEvent makes the post of an event, with its defaults, and checks it. routed says
+// that the event itself names the thread, if any.
+func preparedEvent(threadID string, routed bool, e event.EnvEvent) (signals.Post, error) {
+	if e.ID == "" {
+		e.ID = signals.NewEventID()
+	}
+	if e.Timestamp == 0 {
+		e.Timestamp = time.Now().UnixMilli()
+	}
+	if e.Metadata.TriggerSessionID == "" {
+		e.Metadata.TriggerSessionID = threadID
+	}
+	if e.Metadata.Source == "" {
+		e.Metadata.Source = event.SourceEnv
+	}
+	field := "threadId"
+	if routed {
+		field = "metadata.trigger_session_id"
+	}
+	if threadID != "" || !routed {
+		if err := signals.CheckID(field, threadID); err != nil {
+			return signals.Post{ID: e.ID}, err
+		}
+	}
+	if _, err := json.Marshal(e.Metadata); err != nil {
+		return signals.Post{ID: e.ID}, &event.FieldError{Field: "metadata", Problem: "has a value that is not JSON"}
+	}
+	if err := e.Validate(); err != nil {
+		return signals.Post{ID: e.ID}, err
+	}
+	post := signals.EnvPost(e)
+	return post, signals.CheckPost(threadID, post)
+}

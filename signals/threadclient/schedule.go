@@ -1,0 +1,213 @@
+package threadclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals"
+)
+
+// ScheduleError says that a schedule is not there, or is there already: errors.Is(err,
+// [signals.ErrNotFound]) or errors.Is(err, [signals.ErrExists]), as of threads; errors.As
+// tells them apart.
+type ScheduleError struct {
+	ID  string
+	Err error
+}
+
+func (e *ScheduleError) Error() string {
+	if errors.Is(e.Err, signals.ErrExists) {
+		return fmt.Sprintf("schedule %q exists already", e.ID)
+	}
+	return fmt.Sprintf("there is no schedule %.128q", e.ID)
+}
+
+// Unwrap returns signals.ErrNotFound or signals.ErrExists.
+func (e *ScheduleError) Unwrap() error { return e.Err }
+
+// CreateSchedule creates a schedule and returns it with its id and defaults. The error is
+// an [*event.FieldError], or a [*ScheduleError] if there is one of that id.
+func (c *Client) CreateSchedule(ctx context.Context, s signals.Schedule) (signals.Schedule, error) {
+	s = s.WithDefaults()
+	if err := signals.CheckSchedule(s); err != nil {
+		return s, err
+	}
+	t := c.temporalSchedule(s)
+	_, err := c.temporal.ScheduleClient().Create(ctx, client.ScheduleOptions{
+		ID: signals.ScheduleID(c.namespace, s.ID), Spec: *t.Spec, Action: t.Action,
+		Overlap: t.Policy.Overlap, CatchupWindow: t.Policy.CatchupWindow,
+		Note: t.State.Note, Paused: t.State.Paused, RemainingActions: t.State.RemainingActions,
+	})
+	return s, explainSchedule("creating", s.ID, err)
+}
+
+// UpdateSchedule replaces a schedule as a whole: what is left out gets its default, and a
+// schedule that is paused goes on unless s is. Its runs so far stay as they are. The error
+// is an [*event.FieldError], or a [*ScheduleError] if there is no such schedule. Of
+// updates at the same time the last one wins.
+func (c *Client) UpdateSchedule(ctx context.Context, s signals.Schedule) (signals.Schedule, error) {
+	if s.ID == "" {
+		return s, &event.FieldError{Field: "id", Problem: "is required: which schedule is replaced"}
+	}
+	s = s.WithDefaults()
+	if err := signals.CheckSchedule(s); err != nil {
+		return s, err
+	}
+	err := c.schedule(ctx, s.ID).Update(ctx, client.ScheduleUpdateOptions{
+		DoUpdate: func(client.ScheduleUpdateInput) (*client.ScheduleUpdate, error) {
+			return &client.ScheduleUpdate{Schedule: c.temporalSchedule(s)}, nil
+		},
+	})
+	return s, explainSchedule("replacing", s.ID, err)
+}
+
+// Schedule returns a schedule as it stands, and what became of its last runs.
+func (c *Client) Schedule(ctx context.Context, id string) (signals.ScheduleView, error) {
+	view, err := c.describe(ctx, id)
+	if err != nil {
+		return view, err
+	}
+	for i := range view.Recent {
+		if err := c.outcome(ctx, &view.Recent[i]); err != nil {
+			return view, fmt.Errorf("asking for the runs of schedule %q: %w", id, err)
+		}
+	}
+	return view, nil
+}
+
+// PauseSchedule stops a schedule until it is resumed. A note replaces that of the
+// schedule; without one, it stays.
+func (c *Client) PauseSchedule(ctx context.Context, id, note string) error {
+	note, err := c.note(ctx, id, note, "paused")
+	if err != nil {
+		return err
+	}
+	return explainSchedule("pausing", id, c.schedule(ctx, id).Pause(ctx, client.SchedulePauseOptions{Note: note}))
+}
+
+// ResumeSchedule lets a schedule go on that was paused. The times that have passed are not
+// made up for. A note replaces that of the schedule; without one, it stays.
+func (c *Client) ResumeSchedule(ctx context.Context, id, note string) error {
+	note, err := c.note(ctx, id, note, "resumed")
+	if err != nil {
+		return err
+	}
+	return explainSchedule("resuming", id, c.schedule(ctx, id).Unpause(ctx, client.ScheduleUnpauseOptions{Note: note}))
+}
+
+// note is what Temporal is given with a change, which may not be empty.
+func (c *Client) note(ctx context.Context, id, note, fallback string) (string, error) {
+	if err := signals.CheckID("id", id); err != nil {
+		return "", err
+	}
+	if err := signals.CheckNote(note); err != nil || note != "" {
+		return note, err
+	}
+	view, err := c.describe(ctx, id)
+	if view.Note != "" {
+		fallback = view.Note
+	}
+	return fallback, err
+}
+
+// TriggerSchedule starts a run now, also of a schedule that is paused or has no runs left;
+// it begins once the run in progress, if there is one, is done. Two in the same second,
+// with that of the schedule itself, have the effect of one.
+func (c *Client) TriggerSchedule(ctx context.Context, id string) error {
+	if err := signals.CheckID("id", id); err != nil {
+		return err
+	}
+	err := c.schedule(ctx, id).Trigger(ctx, client.ScheduleTriggerOptions{Overlap: enumspb.SCHEDULE_OVERLAP_POLICY_BUFFER_ALL})
+	return explainSchedule("triggering", id, err)
+}
+
+// DeleteSchedule deletes a schedule. A run that has begun goes on.
+func (c *Client) DeleteSchedule(ctx context.Context, id string) error {
+	if err := signals.CheckID("id", id); err != nil {
+		return err
+	}
+	return explainSchedule("deleting", id, c.schedule(ctx, id).Delete(ctx))
+}
+
+func (c *Client) schedule(ctx context.Context, id string) client.ScheduleHandle {
+	return c.temporal.ScheduleClient().GetHandle(ctx, signals.ScheduleID(c.namespace, id))
+}
+
+// temporalSchedule is what Temporal is told of a schedule.
+func (c *Client) temporalSchedule(s signals.Schedule) *client.Schedule {
+	spec := &client.ScheduleSpec{
+		CronExpressions: s.Cron, TimeZoneName: s.Timezone, Jitter: time.Duration(s.Jitter), StartAt: s.StartAt, EndAt: s.EndAt,
+	}
+	if s.Every != 0 {
+		spec.Intervals = []client.ScheduleIntervalSpec{{Every: time.Duration(s.Every), Offset: time.Duration(s.Offset)}}
+	}
+	state := &client.ScheduleState{Note: s.Note, Paused: s.Paused, LimitedActions: s.Remaining != 0, RemainingActions: s.Remaining}
+	// Temporal changes these; those in the input of the runs would be of the past.
+	s.Note, s.Paused, s.Remaining = "", false, 0
+	action := &client.ScheduleWorkflowAction{
+		ID: signals.DeliverWorkflowID(c.namespace, s.ID), Workflow: signals.DeliverWorkflow, Args: []any{s}, TaskQueue: c.taskQueue,
+		StaticSummary: fmt.Sprintf("schedule %s to thread %s", s.ID, s.ThreadID),
+	}
+	policy := &client.SchedulePolicies{Overlap: enumspb.SCHEDULE_OVERLAP_POLICY_SKIP, CatchupWindow: signals.CatchUpWindow}
+	switch s.Missed {
+	case signals.MissedSkip:
+		policy.CatchupWindow, action.WorkflowExecutionTimeout = signals.SkipWindow, signals.SkipWindow
+	case signals.MissedAll:
+		policy.Overlap = enumspb.SCHEDULE_OVERLAP_POLICY_BUFFER_ALL
+	case signals.MissedOnce:
+	}
+	return &client.Schedule{Action: action, Spec: spec, Policy: policy, State: state}
+}
+
+// explainSchedule turns Temporal's errors into this package's.
+func explainSchedule(doing, id string, err error) error {
+	var notFound *serviceerror.NotFound
+	var invalid *serviceerror.InvalidArgument
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &notFound):
+		return &ScheduleError{id, signals.ErrNotFound}
+	case errors.Is(err, temporal.ErrScheduleAlreadyRunning):
+		return &ScheduleError{id, signals.ErrExists}
+	case errors.As(err, &invalid):
+		return fmt.Errorf("%s schedule %q: %w by Temporal: %s", doing, id, signals.ErrRefused, invalid.Message)
+	}
+	return fmt.Errorf("%s schedule %q: %w", doing, id, err)
+}
+
+// Bounds of [Client.Schedules].
+const (
+	DefaultScheduleLimit = 100
+	MaxScheduleLimit     = 1000
+
+	// describers is how many schedules are asked at a time.
+	describers = 8
+)
+
+// Schedules returns the schedules of the client's namespace, by their ids; at most limit,
+// by default [DefaultScheduleLimit]. Temporal's visibility, which may lag behind by
+// moments, says which there are.
+func (c *Client) Schedules(ctx context.Context, limit int) ([]signals.ScheduleView, error) {
+	if limit == 0 {
+		limit = DefaultScheduleLimit
+	}
+	if limit < 0 || limit > MaxScheduleLimit {
+		return nil, &event.FieldError{Field: "limit", Problem: fmt.Sprintf("is %d, must be 1 to %d", limit, MaxScheduleLimit)}
+	}
+	ids, err := c.scheduleIDs(ctx, limit)
+	if err != nil {
+		return nil, fmt.Errorf("listing schedules of namespace %q: %w", c.namespace, err)
+	}
+	slices.Sort(ids)
+	return c.describeAll(ctx, ids)
+}

@@ -1,0 +1,172 @@
+package threadclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/threadmill/threadmill/signals"
+)
+
+// scheduleIDs asks visibility for the schedules of the namespace. In its query, some
+// characters of an id stand for any.
+func (c *Client) scheduleIDs(ctx context.Context, limit int) ([]string, error) {
+	query := fmt.Sprintf("ScheduleId STARTS_WITH %q", signals.ScheduleID(c.namespace, ""))
+	it, err := c.temporal.ScheduleClient().List(ctx, client.ScheduleListOptions{PageSize: min(limit, listPage), Query: query})
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	for it.HasNext() && len(ids) < limit {
+		entry, err := it.Next()
+		if err != nil {
+			return nil, err
+		}
+		if namespace, id, err := signals.ParseScheduleID(entry.ID); err == nil && namespace == c.namespace {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
+}
+
+// errForeign says that something else than this client made a schedule.
+var errForeign = errors.New("it is not one of Threadmill's")
+
+// describeAll asks for several schedules. Those that were deleted meanwhile are left out,
+// and foreign ones.
+func (c *Client) describeAll(ctx context.Context, ids []string) ([]signals.ScheduleView, error) {
+	views, errs := make([]signals.ScheduleView, len(ids)), make([]error, len(ids))
+	free := make(chan struct{}, describers)
+	var all sync.WaitGroup
+	for i, id := range ids {
+		free <- struct{}{}
+		all.Go(func() {
+			views[i], errs[i] = c.describe(ctx, id)
+			<-free
+		})
+	}
+	all.Wait()
+	out := make([]signals.ScheduleView, 0, len(ids))
+	for i, view := range views {
+		switch {
+		case errors.Is(errs[i], signals.ErrNotFound) || errors.Is(errs[i], errForeign):
+		case errs[i] != nil:
+			return nil, errs[i]
+		default:
+			out = append(out, view)
+		}
+	}
+	return out, nil
+}
+
+// describe asks for a schedule. What became of its runs is not in the answer.
+func (c *Client) describe(ctx context.Context, id string) (signals.ScheduleView, error) {
+	if err := signals.CheckID("id", id); err != nil {
+		return signals.ScheduleView{}, err
+	}
+	d, err := c.schedule(ctx, id).Describe(ctx)
+	if err != nil {
+		return signals.ScheduleView{}, explainSchedule("asking for", id, err)
+	}
+	view := signals.ScheduleView{
+		// A list in JSON too.
+		Next: append([]time.Time{}, d.Info.NextActionTimes...), Done: len(d.Info.NextActionTimes) == 0,
+		Recent: c.runs(d.Info.RecentActions),
+		Runs:   d.Info.NumActions, LateRuns: d.Info.NumActionsMissedCatchupWindow, OverlappedRuns: d.Info.NumActionsSkippedOverlap,
+		CreatedAt: d.Info.CreatedAt,
+	}
+	if d.Info.LastUpdateAt.Unix() != 0 { // how no time at all arrives
+		view.UpdatedAt = d.Info.LastUpdateAt
+	}
+	if view.Schedule, err = content(d.Schedule.Action); err != nil {
+		return view, fmt.Errorf("reading schedule %q: %w", id, err)
+	}
+	view.ID, view.Note, view.Paused, view.Remaining = id, d.Schedule.State.Note, d.Schedule.State.Paused, d.Schedule.State.RemainingActions
+	return view, nil
+}
+
+// content is the schedule that the runs are given.
+func content(action client.ScheduleAction) (signals.Schedule, error) {
+	var s signals.Schedule
+	start, ok := action.(*client.ScheduleWorkflowAction)
+	if !ok || start.Workflow != signals.DeliverWorkflow || len(start.Args) != 1 {
+		return s, fmt.Errorf("%w: its action is not workflow %q with one input", errForeign, signals.DeliverWorkflow)
+	}
+	raw, _ := start.Args[0].(*commonpb.Payload)
+	if err := converter.GetDefaultDataConverter().FromPayload(raw, &s); err != nil {
+		return s, fmt.Errorf("%w: %w", errForeign, err)
+	}
+	return s, nil
+}
+
+func (c *Client) runs(actions []client.ScheduleActionResult) []signals.ScheduleRun {
+	out := make([]signals.ScheduleRun, 0, len(actions))
+	for _, a := range actions {
+		if a.StartWorkflowResult == nil {
+			continue
+		}
+		run := signals.ScheduleRun{
+			ScheduledAt: a.ScheduleTime, StartedAt: a.ActualTime,
+			WorkflowID: a.StartWorkflowResult.WorkflowID, RunID: a.StartWorkflowResult.FirstExecutionRunID,
+		}
+		// Temporal's own time of it has the jitter in it.
+		if r, err := signals.ParseRun(run.WorkflowID); err == nil {
+			run.ScheduledAt, run.EventID = r.At, r.EventID()
+		}
+		out = append(out, run)
+	}
+	return out
+}
+
+// outcome asks what became of a run.
+func (c *Client) outcome(ctx context.Context, run *signals.ScheduleRun) error {
+	d, err := c.temporal.DescribeWorkflowExecution(ctx, run.WorkflowID, run.RunID)
+	var notFound *serviceerror.NotFound
+	if errors.As(err, &notFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	status := d.GetWorkflowExecutionInfo().GetStatus()
+	run.Status = runStatus(status)
+	if status != enumspb.WORKFLOW_EXECUTION_STATUS_FAILED {
+		return nil
+	}
+	failure := c.temporal.GetWorkflow(ctx, run.WorkflowID, run.RunID).Get(ctx, nil)
+	var app *temporal.ApplicationError
+	if errors.As(failure, &app) {
+		run.Error = app.Message()
+	} else if failure != nil {
+		run.Error = failure.Error()
+	}
+	return ctx.Err()
+}
+
+func runStatus(s enumspb.WorkflowExecutionStatus) string {
+	switch s {
+	case enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
+		return "running"
+	case enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
+		return "completed"
+	case enumspb.WORKFLOW_EXECUTION_STATUS_FAILED:
+		return "failed"
+	case enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT:
+		return "timed_out"
+	case enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED:
+		return "canceled"
+	case enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED:
+		return "terminated"
+	default:
+		return ""
+	}
+}

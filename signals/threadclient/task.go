@@ -1,0 +1,160 @@
+package threadclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals"
+)
+
+// UnknownTaskError says that a thread does not know a background task: it never had it, or
+// it ended long ago. errors.Is(err, [signals.ErrNotFound]) is true, as it is of a thread
+// that is not there; errors.As tells them apart.
+type UnknownTaskError struct {
+	ThreadID string
+	TaskID   string
+}
+
+func (e *UnknownTaskError) Error() string {
+	return fmt.Sprintf("thread %q does not know task %.200q: of those that have ended it keeps the last few; "+
+		"what has ended before is in its records", e.ThreadID, e.TaskID)
+}
+
+// Unwrap makes errors.Is(err, signals.ErrNotFound) true.
+func (e *UnknownTaskError) Unwrap() error { return signals.ErrNotFound }
+
+// Tasks asks a thread for its background tasks: those that run, and the last that have
+// ended. A thread that is closed tells how they stood when it was.
+func (c *Client) Tasks(ctx context.Context, threadID string) (signals.Tasks, error) {
+	var out signals.Tasks
+	if err := c.query(ctx, threadID, signals.QueryTasks, &out); err != nil {
+		return out, err
+	}
+	if out.Tasks == nil {
+		out.Tasks = []event.Task{} // a list in JSON too
+	}
+	return out, nil
+}
+
+// Task asks the thread of a task for it. The error is an [*UnknownTaskError] if the thread
+// does not know the task, or no longer.
+func (c *Client) Task(ctx context.Context, taskID string) (event.Task, error) {
+	threadID, _, err := signals.ParseTaskID(taskID)
+	if err != nil {
+		return event.Task{}, err
+	}
+	all, err := c.Tasks(ctx, threadID)
+	if err != nil {
+		return event.Task{}, err
+	}
+	task, known := findTask(all, taskID)
+	if !known {
+		return task, &UnknownTaskError{ThreadID: threadID, TaskID: taskID}
+	}
+	return task, nil
+}
+
+func findTask(all signals.Tasks, id string) (event.Task, bool) {
+	for _, task := range all.Tasks {
+		if task.ID == id {
+			return task, true
+		}
+	}
+	return event.Task{}, false
+}
+
+// CompleteTask ends a background task with a result or an error, and returns what became
+// of that. It may be called again: a task ends once.
+//
+// A detached task goes on when its thread is closed. Such a task is told by a signal, which
+// Temporal accepts without an answer of the task: what it was told first holds. If the task
+// has ended too, the error wraps [signals.ErrClosed].
+func (c *Client) CompleteTask(ctx context.Context, in signals.CompleteTask) (signals.CompleteTaskResult, error) {
+	if err := signals.CheckCompleteTask(in); err != nil {
+		return signals.CompleteTaskResult{}, err
+	}
+	end := event.Task{ID: in.TaskID, State: event.TaskCompleted, By: in.By, Error: in.Error}
+	if in.Error != "" {
+		end.State = event.TaskFailed
+	}
+	return c.endTask(ctx, signals.UpdateCompleteTask, in, end, func(workflowID string) error {
+		return c.temporal.SignalWorkflow(ctx, workflowID, "", signals.SignalCompleteTask, in)
+	})
+}
+
+// CancelTask cancels a background task, and returns what became of that. It may be called
+// again.
+//
+// A detached task of a thread that is closed is cancelled through Temporal, which keeps
+// neither By nor Reason. If the task has ended too, the error wraps [signals.ErrClosed].
+func (c *Client) CancelTask(ctx context.Context, in signals.CancelTask) (signals.CompleteTaskResult, error) {
+	if err := signals.CheckCancelTask(in); err != nil {
+		return signals.CompleteTaskResult{}, err
+	}
+	end := event.Task{ID: in.TaskID, State: event.TaskCancelled, By: in.By, Error: in.Reason}
+	return c.endTask(ctx, signals.UpdateCancelTask, in, end, func(workflowID string) error {
+		return c.cancelWorkflow(ctx, workflowID)
+	})
+}
+
+// cancelWorkflow cancels a workflow. For Temporal that is a success also when it has ended
+// already, in whatever way.
+func (c *Client) cancelWorkflow(ctx context.Context, id string) error {
+	if err := c.temporal.CancelWorkflow(ctx, id, ""); err != nil {
+		return err
+	}
+	d, err := c.temporal.DescribeWorkflowExecution(ctx, id, "")
+	if err != nil {
+		return err
+	}
+	switch status := d.GetWorkflowExecutionInfo().GetStatus(); status {
+	case enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED:
+		return nil
+	default:
+		return serviceerror.NewNotFound(fmt.Sprintf("workflow %s is %s", id, status))
+	}
+}
+
+// endTask asks the thread by an update. If that is closed, or so long ago that Temporal has
+// forgotten it, direct tells the workflow of a detached task.
+func (c *Client) endTask(ctx context.Context, update string, in any, end event.Task, direct func(workflowID string) error) (signals.CompleteTaskResult, error) {
+	var out signals.CompleteTaskResult
+	threadID, _, err := signals.ParseTaskID(end.ID)
+	if err != nil {
+		return out, err
+	}
+	gone := c.update(ctx, threadID, update, in, &out)
+	if !errors.Is(gone, signals.ErrClosed) && !errors.Is(gone, signals.ErrNotFound) {
+		return out, gone
+	}
+	task, err := c.Task(ctx, end.ID)
+	var unknown *UnknownTaskError
+	switch {
+	case errors.As(err, &unknown):
+		return signals.CompleteTaskResult{Result: signals.TaskNotFound}, nil
+	case errors.Is(err, signals.ErrNotFound), errors.Is(err, signals.ErrClosed):
+		// Nobody remembers the task, but it may run: its workflow knows.
+		task = event.Task{ID: end.ID}
+	case err != nil:
+		return out, err
+	case task.State.Ended() || !task.Detached:
+		// Closing the thread ends it, if nothing has before. A word to its workflow might
+		// still be accepted, and come to nothing.
+		return out, gone
+	}
+	var notFound *serviceerror.NotFound
+	err = direct(signals.TaskWorkflowID(c.namespace, end.ID))
+	switch {
+	case errors.As(err, &notFound):
+		return out, gone
+	case err != nil:
+		return out, fmt.Errorf("%s to task %q: %w", update, end.ID, err)
+	}
+	task.State, task.By, task.Error = end.State, end.By, end.Error
+	return signals.CompleteTaskResult{Result: signals.TaskAccepted, Task: task}, nil
+}
