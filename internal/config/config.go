@@ -12,6 +12,9 @@ import (
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/builtin"
+	"github.com/threadmill/threadmill/rule"
+	"github.com/threadmill/threadmill/webhook"
 )
 
 // Types of a [Provider].
@@ -42,6 +45,12 @@ type Config struct {
 
 	// Hooks are workflows that see events, in the order in which they are asked.
 	Hooks []hook.Hook
+
+	// Rules say what becomes of environment events, beside the default rules.
+	Rules []rule.Rule
+
+	// Webhooks are the sources of webhooks.
+	Webhooks []webhook.Source
 
 	// StaleAfter is how long a running step may be silent before it is run again. Zero
 	// is the runtime's default.
@@ -189,7 +198,7 @@ func Parse(name string, data []byte, dir string, opts ...Option) (*Config, error
 }
 
 func parse(name string, data []byte, dir string, opts []Option) (*Config, []file, error) {
-	d := &document{name: name, dir: dir, getenv: os.Getenv, tools: []string{ShellCmd, CurrentTime}}
+	d := &document{name: name, dir: dir, getenv: os.Getenv, tools: append([]string{ShellCmd, CurrentTime}, builtin.Names()...)}
 	for _, opt := range opts {
 		opt(d)
 	}

@@ -1,5 +1,5 @@
 // Package config reads the file in which people who write no Go declare their
-// agents, and the workflows of theirs that are hooks.
+// agents, the workflows of theirs that are hooks, and rules for environment events.
 //
 // [Load] returns what the file says as plain values: [agent.Agent] for each agent,
 // [hook.Hook] for each hook workflow, and a description of each provider of models and

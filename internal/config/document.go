@@ -27,6 +27,8 @@ type document struct {
 
 	lines   []string
 	anchors map[string]ast.Node
+	places  map[string]*token.Position // by path
+	values  int                        // that were read for conditions
 	files   []file
 	errs    []*Error
 
@@ -102,7 +104,7 @@ func (d *document) only(file *ast.File) (value, bool) {
 		d.fail(root.at, "", "the file is empty: it needs at least agents, each with a name and a model")
 		return root, false
 	}
-	d.anchors = map[string]ast.Node{}
+	d.anchors, d.places = map[string]ast.Node{}, map[string]*token.Position{}
 	ast.Walk(anchors(d.anchors), root.node)
 	return root, true
 }
@@ -150,7 +152,18 @@ func (v value) child(n ast.Node, path string, key *token.Position) value {
 	default:
 		c.at = place(c.node)
 	}
+	v.doc.places[path] = c.at
 	return c
+}
+
+// placeOf is where the value of a path stands, or of the nearest one around it.
+func (d *document) placeOf(path string) *token.Position {
+	for ; path != ""; path = path[:max(strings.LastIndexAny(path, ".["), 0)] {
+		if at, ok := d.places[path]; ok {
+			return at
+		}
+	}
+	return &token.Position{Line: 1, Column: 1}
 }
 
 func place(n ast.Node) *token.Position {

@@ -12,15 +12,16 @@ import (
 	"github.com/threadmill/threadmill/agent"
 )
 
-var topFields = []string{"version", "models", "agents", "tools", "limits", "hooks", "temporal"}
+var topFields = []string{"version", "models", "agents", "tools", "limits", "hooks", "rules", "webhooks", "temporal"}
 
-// config reads the whole file. Agents come late: they refer to the rest, and hooks to
-// them.
+// config reads the whole file. Agents come late: they refer to the rest, and hooks and
+// rules to them.
 func (d *document) config(root value) *Config {
 	c := &Config{Tools: defaultTools()}
 	c.Tools.Shell.Root = d.relative(c.Tools.Shell.Root)
-	var agents, hooks *field
+	var agents, hooks, rules *field
 	var limits agent.Limits
+	var webhooks *field
 	models := d.builtIn()
 	for _, f := range root.fields(topFields...) {
 		switch f.key {
@@ -36,6 +37,10 @@ func (d *document) config(root value) *Config {
 			agents = &f
 		case "hooks":
 			hooks = &f
+		case "rules":
+			rules = &f
+		case "webhooks":
+			webhooks = &f
 		case "temporal":
 			f.temporal(c)
 		}
@@ -49,6 +54,12 @@ func (d *document) config(root value) *Config {
 	}
 	if hooks != nil {
 		c.Hooks = d.hooks(hooks.value, c.Agents)
+	}
+	if rules != nil {
+		c.Rules = d.rules(rules.value, c.Agents)
+	}
+	if webhooks != nil {
+		c.Webhooks = d.webhooks(webhooks.value, c.Agents)
 	}
 	return c
 }

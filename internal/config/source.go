@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/rule"
+	"github.com/threadmill/threadmill/webhook"
 )
 
 // checkEvery is how often, at most, a [Source] looks at its files.
@@ -21,7 +23,9 @@ const checkEvery = time.Second
 // gets the agent as the file has it, at most a second late; so an edited prompt
 // applies to the next model call.
 //
-// A file that becomes broken, or goes away, changes nothing: the agents stay as
+// It is a [rule.Source] as well: an edited rule applies to the next event.
+//
+// A file that becomes broken, or goes away, changes nothing: agents and rules stay as
 // they were, and the mistakes are logged once. Providers and tools are as they
 // were at the start: a change of those is logged and needs a restart, and an agent
 // that uses a provider which is new or has changed counts as a mistake.
@@ -39,7 +43,10 @@ type Source struct {
 	warned  string // which parts need a restart
 }
 
-var _ agent.Registry = (*Source)(nil)
+var (
+	_ agent.Registry = (*Source)(nil)
+	_ rule.Source    = (*Source)(nil)
+)
 
 // Open loads the file at path and follows it. A nil log discards.
 func Open(path string, log *slog.Logger, opts ...Option) (*Source, error) {
@@ -68,6 +75,12 @@ func (s *Source) Agent(ctx context.Context, namespace, name string) (agent.Agent
 	return s.Config().Agents.Agent(ctx, namespace, name)
 }
 
+// Rules implements [rule.Source]. The file's rules are the same in every namespace.
+func (s *Source) Rules() []rule.Rule { return s.Config().Rules }
+
+// Webhooks returns the sources of webhooks as the file has them. They must not be changed.
+func (s *Source) Webhooks() []webhook.Source { return s.Config().Webhooks }
+
 // Config returns the newest configuration without mistakes. It must not be changed.
 func (s *Source) Config() *Config {
 	s.mu.Lock()
@@ -89,11 +102,11 @@ func (s *Source) reload() {
 	}
 	s.files = files
 	if err != nil {
-		s.log.Error("the configuration has mistakes; the agents stay as they were", "file", s.path, "error", err)
+		s.log.Error("the configuration has mistakes; agents and rules stay as they were", "file", s.path, "error", err)
 		return
 	}
 	s.current = c
-	s.log.Info("the configuration was read again", "file", s.path, "agents", len(c.Agents))
+	s.log.Info("the configuration was read again", "file", s.path, "agents", len(c.Agents), "rules", len(c.Rules))
 }
 
 // adopt keeps what needs a restart as it was.

@@ -16,10 +16,12 @@ import (
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/demo"
 	"github.com/threadmill/threadmill/llm/openai"
+	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tool"
 	"github.com/threadmill/threadmill/tool/clock"
 	"github.com/threadmill/threadmill/tool/shell"
+	"github.com/threadmill/threadmill/webhook"
 )
 
 // SettingsConfig says where [Load] finds the agents.
@@ -49,6 +51,10 @@ type Settings struct {
 	Registry agent.Registry
 	Models   map[string]llm.Provider
 	Tools    []tool.Tool
+
+	// Rules and Webhooks follow the file.
+	Rules    rule.Source
+	Webhooks func() []webhook.Source
 
 	// Hooks and StaleAfter are those at the start.
 	Hooks      []hook.Hook
@@ -87,6 +93,7 @@ func Load(cfg SettingsConfig) (Settings, error) {
 func (s Settings) Apply(cfg *threadmill.Config) {
 	cfg.Registry, cfg.Models, cfg.Tools = s.Registry, s.Models, s.Tools
 	cfg.Hooks, cfg.StaleAfter = s.Hooks, s.StaleAfter
+	cfg.RuleSource, cfg.WebhookSource = s.Rules, s.Webhooks
 }
 
 // WhichHooks lists the hook workflows for people, and where each of them needs a worker
@@ -119,7 +126,7 @@ func (s *Settings) read(cfg SettingsConfig) (*config.Config, error) {
 	case err != nil:
 		return nil, Usagef("--config: %w", err)
 	}
-	s.Registry = source
+	s.Registry, s.Rules, s.Webhooks = source, source, source.Webhooks
 	return source.Config(), nil
 }
 
