@@ -34,16 +34,23 @@ type threads interface {
 	Post(ctx context.Context, threadID string, p signals.Post) (string, error)
 	PostOrOpen(ctx context.Context, threadID string, start signals.Start, p signals.Post) (string, error)
 	PostUpdate(ctx context.Context, threadID string, p signals.Post) (signals.PostResult, error)
+	Publish(ctx context.Context, threadID string, e event.EnvEvent, o threadclient.PublishOptions) (threadclient.PublishResult, error)
 	Turn(ctx context.Context, threadID string, p signals.Post) (signals.TurnResult, error)
 	Decide(ctx context.Context, threadID string, d signals.Decide) (signals.DecideOutcome, error)
 	Control(ctx context.Context, threadID string, c signals.Control) error
+	Update(ctx context.Context, threadID string, c signals.ThreadChange) (signals.State, error)
 	State(ctx context.Context, threadID string) (signals.State, error)
 	Queue(ctx context.Context, threadID string) (signals.Queue, error)
 	Item(ctx context.Context, threadID, eventID string) (event.Item, error)
 	SetStatus(ctx context.Context, threadID string, s signals.SetStatus) (event.Item, error)
 	Retry(ctx context.Context, threadID, eventID, by string) (event.Item, error)
 	Approvals(ctx context.Context, threadID string) (signals.Approvals, error)
+	Tasks(ctx context.Context, threadID string) (signals.Tasks, error)
+	Task(ctx context.Context, taskID string) (event.Task, error)
+	CompleteTask(ctx context.Context, c signals.CompleteTask) (signals.CompleteTaskResult, error)
+	CancelTask(ctx context.Context, c signals.CancelTask) (signals.CompleteTaskResult, error)
 	List(ctx context.Context, q threadclient.ListQuery) ([]threadclient.Summary, error)
+	schedules
 }
 
 // app is one run of the program.
@@ -122,7 +129,7 @@ messages, by --api or THREADMILL_API. "go run ./devserver" starts both.`,
 	root.AddCommand(
 		a.openCommand(), a.sendCommand(), a.chatCommand(), a.watchCommand(), a.showCommand(), a.listCommand(),
 		a.decideCommand("approve"), a.decideCommand("deny"),
-		a.interruptCommand(), a.closeCommand(), a.retryCommand(), a.queueCommand(),
+		a.updateCommand(), a.interruptCommand(), a.closeCommand(), a.retryCommand(), a.queueCommand(), a.publishCommand(), a.taskCommand(), a.scheduleCommand(),
 	)
 	return root
 }

@@ -218,6 +218,36 @@ t1      closed  2026-01-01 03:04:05  (default)
 	require.Len(t, listed.Threads, 2)
 }
 
+// TestListSubAgents shows the threads of sub-agents with those that they work for.
+func TestListSubAgents(t *testing.T) {
+	w := newWorld(t)
+	started := time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local)
+	w.listed = []threadclient.Summary{
+		{ThreadID: "t1.s1", Status: "open", Parent: "t1", Agents: []string{"reader"}, Title: "reader for demo", StartTime: started},
+		{ThreadID: "t1", Status: "open", StartTime: started},
+	}
+	code, out, _ := w.run("", "list")
+	require.Equal(t, exitOK, code)
+	require.Equal(t, `THREAD  PARENT  STATUS  STARTED              AGENTS     TITLE
+t1.s1   t1      open    2026-01-02 03:04:05  reader     reader for demo
+t1      -       open    2026-01-02 03:04:05  (default)  
+`, out)
+	_, out, _ = w.run("", "list", "--json")
+	require.Contains(t, out, `"parent": "t1"`)
+}
+
+// TestShowSubAgents shows what a thread waits for, and what it works for.
+func TestShowSubAgents(t *testing.T) {
+	w := newWorld(t)
+	w.state.Status, w.state.Parent = signals.Running, "t0"
+	w.state.Turn = &signals.TurnState{Runs: []signals.RunState{
+		{Agent: "demo", Step: 1, Doing: "tools", Tools: []string{"call_agent", "call_agent"}, Threads: []string{"t1.s1", "t1.s2"}},
+	}}
+	code, out, _ := w.run("", "show", "t1")
+	require.Equal(t, exitOK, code)
+	require.Contains(t, out, "thread t1 · running · demo\n  works for thread t0\n  demo: step 1, tools (call_agent, call_agent) in t1.s1, t1.s2\n")
+}
+
 func TestShow(t *testing.T) {
 	w := newWorld(t)
 	w.say("m1", "ann", event.User, "hello")
@@ -306,7 +336,7 @@ func TestTemporalDoesNotAnswer(t *testing.T) {
 func TestHelp(t *testing.T) {
 	var out, errs output
 	require.Equal(t, exitOK, Run(t.Context(), []string{"--help"}, strings.NewReader(""), &out, &errs))
-	for _, name := range []string{"open", "send", "chat", "watch", "show", "list", "approve", "deny", "interrupt", "close", "retry", "queue"} {
+	for _, name := range []string{"open", "send", "chat", "watch", "show", "list", "approve", "deny", "interrupt", "close", "retry", "queue", "publish"} {
 		require.Contains(t, out.String(), "\n  "+name+" ")
 	}
 }

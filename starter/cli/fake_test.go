@@ -51,8 +51,12 @@ type world struct {
 	posts     []signals.Post
 	opened    []signals.Start
 	query     threadclient.ListQuery
+	listed    []threadclient.Summary
 	queue     signals.Queue
 	queueEdit []string
+	tasks     []event.Task
+	taskEnds  []any
+	schedules schedulesFake
 	accepts   bool // posts by update
 }
 
@@ -339,6 +343,13 @@ func (w *world) Decide(_ context.Context, id string, d signals.Decide) (signals.
 	return signals.Accepted, nil
 }
 
+func (w *world) Update(_ context.Context, id string, c signals.ThreadChange) (signals.State, error) {
+	if err := w.known(id); err != nil {
+		return signals.State{}, err
+	}
+	return signals.State{ThreadID: id, Title: c.Title, Agents: c.Agents, Metadata: c.Metadata, Status: signals.Idle}, nil
+}
+
 func (w *world) Control(_ context.Context, id string, c signals.Control) error {
 	if err := w.known(id); err != nil {
 		return err
@@ -359,6 +370,9 @@ func (w *world) Approvals(context.Context, string) (signals.Approvals, error) {
 
 func (w *world) List(_ context.Context, q threadclient.ListQuery) ([]threadclient.Summary, error) {
 	w.query = q
+	if w.listed != nil {
+		return w.listed, nil
+	}
 	return []threadclient.Summary{
 		{ThreadID: "t2", Status: "open", Title: "Two\nlines", Agents: []string{"demo", "other"}, StartTime: time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local)},
 		{ThreadID: "t1", Status: "closed", StartTime: time.Date(2026, 1, 1, 3, 4, 5, 0, time.Local)},

@@ -78,10 +78,13 @@ func (a *app) explainThread(err error) string {
 	id := about.thread
 	var status *api.StatusError
 	var unknown *threadclient.UnknownEventError
+	var task *threadclient.UnknownTaskError
 	notThere := errors.As(err, &status) && status.Code == http.StatusNotFound
 	switch {
 	case errors.As(err, &unknown):
 		return fmt.Sprintf(`%v; "starter queue list --all %s" shows those that it knows`, unknown, id)
+	case errors.As(err, &task):
+		return fmt.Sprintf(`%v; "starter task list %s" shows those that it knows`, task, id)
 	case errors.Is(err, signals.ErrNotFound) || notThere:
 		return fmt.Sprintf(`there is no thread %q in namespace %q: "starter list" shows the threads, "starter open %s" makes it`, id, a.flags.namespace, id)
 	case errors.Is(err, signals.ErrClosed):

@@ -172,6 +172,8 @@ func turnText(result signals.TurnResult) string {
 		return "the message expired before its turn came"
 	case signals.TurnUnanswered:
 		return "nobody answers: the message addresses no agent of the thread"
+	case signals.TurnHeld:
+		return "a rule holds the event back for a while"
 	case signals.TurnCompleted, signals.TurnContinues:
 	}
 	return fmt.Sprintf("the turn ended as %q", result.Status)

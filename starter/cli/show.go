@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -52,14 +54,23 @@ func (a *app) printList(found []threadclient.Summary) error {
 		fmt.Fprintf(a.stderr, "no threads in namespace %q\n", a.flags.namespace)
 		return nil
 	}
+	// Most people have no sub-agents, and need no column for what they work for.
+	subs := slices.ContainsFunc(found, func(s threadclient.Summary) bool { return s.Parent != "" })
 	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "THREAD\tSTATUS\tSTARTED\tAGENTS\tTITLE")
+	row := func(thread, parent string, rest ...string) {
+		cells := append([]string{thread}, rest...)
+		if subs {
+			cells = slices.Insert(cells, 1, parent)
+		}
+		fmt.Fprintln(w, strings.Join(cells, "\t"))
+	}
+	row("THREAD", "PARENT", "STATUS", "STARTED", "AGENTS", "TITLE")
 	for _, s := range found {
 		agents := "(default)"
 		if len(s.Agents) > 0 {
 			agents = strings.Join(s.Agents, ",")
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", s.ThreadID, s.Status, s.StartTime.Local().Format(time.DateTime),
+		row(s.ThreadID, cmp.Or(s.Parent, "-"), s.Status, s.StartTime.Local().Format(time.DateTime),
 			agents, strings.Join(strings.Fields(s.Title), " "))
 	}
 	return w.Flush()
@@ -176,11 +187,17 @@ func stateLines(s signals.State) []string {
 	if s.Title != "" {
 		lines[0] += " · " + strings.Join(strings.Fields(s.Title), " ")
 	}
+	if s.Parent != "" {
+		lines = append(lines, "  works for thread "+s.Parent)
+	}
 	if s.Turn != nil {
 		for _, run := range s.Turn.Runs {
 			doing := run.Doing
 			if len(run.Tools) > 0 {
 				doing += " (" + strings.Join(run.Tools, ", ") + ")"
+			}
+			if len(run.Threads) > 0 {
+				doing += " in " + strings.Join(run.Threads, ", ")
 			}
 			agent := run.Agent
 			if agent == "" {

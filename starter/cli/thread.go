@@ -94,6 +94,48 @@ func (a *app) openCommand() *cobra.Command {
 	return cmd
 }
 
+func (a *app) updateCommand() *cobra.Command {
+	var o opening
+	var by string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "update <thread>",
+		Short: "Change a thread's title, agents or metadata; what is left out stays as it is",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			who, err := actor(by)
+			if err != nil {
+				return err
+			}
+			start, err := o.start()
+			if err != nil {
+				return err
+			}
+			change := signals.ThreadChange{Title: start.Title, Agents: start.Agents, Metadata: start.Metadata, By: who}
+			if err := signals.CheckThreadChange(change); err != nil {
+				return usageError{err}
+			}
+			return a.onThread(cmd, args[0], func(ctx context.Context, t threads) error {
+				state, err := t.Update(ctx, args[0], change)
+				switch {
+				case err != nil:
+					return err
+				case asJSON:
+					return a.printJSON(state)
+				}
+				a.say("%s", args[0])
+				return nil
+			})
+		},
+	}
+	cmd.Flags().StringArrayVar(&o.agents, "agent", nil, "agent that takes part from the next turn on (repeatable; replaces those that did)")
+	cmd.Flags().StringVar(&o.title, "title", "", "new title")
+	cmd.Flags().StringArrayVar(&o.metadata, "metadata", nil, "key=value (repeatable; replaces all metadata)")
+	cmd.Flags().StringVar(&by, "as", "", "who changes it (default $USER)")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
 func (a *app) interruptCommand() *cobra.Command {
 	cmd := a.controlCommand("interrupt <thread> [eventId]", "Interrupt the turn in progress, or one event; what was said so far is kept", signals.ControlInterrupt)
 	cmd.Long = cmd.Short + `.

@@ -31,7 +31,7 @@ func isNotFound(err error) bool {
 var errClosed = errors.New("the thread has been closed")
 
 func (a *app) watchCommand() *cobra.Command {
-	var from, thoughts string
+	var from, thoughts, view string
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "watch <thread>",
@@ -40,6 +40,9 @@ func (a *app) watchCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if from != "start" && from != "now" {
 				return usagef("--from is %q, must be start or now", from)
+			}
+			if view != viewAgent && view != viewEnv {
+				return usagef("--view is %q, must be agent or env", view)
 			}
 			if err := checkThread(args[0]); err != nil {
 				return err
@@ -51,22 +54,30 @@ func (a *app) watchCommand() *cobra.Command {
 			if _, err := a.renderer(thoughts); err != nil {
 				return err
 			}
-			v := viewer{app: a, thread: args[0], json: asJSON, thoughts: render.Thoughts(thoughts)}
+			v := viewer{app: a, thread: args[0], env: view == viewEnv, json: asJSON, thoughts: render.Thoughts(thoughts)}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
 			defer stop()
 			return about(args[0], v.watch(ctx, stream, from == "now"))
 		},
 	}
 	cmd.Flags().StringVar(&from, "from", "start", "where to begin: start or now")
+	cmd.Flags().StringVar(&view, "view", viewAgent, "what to show: agent (what people and agents say and do) or env (all of it as environment events)")
 	cmd.Flags().StringVar(&thoughts, "thoughts", string(render.Show), "what to do with thoughts: show, collapse or hide")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the events as JSON, one a line")
 	return cmd
 }
 
+// The views of a thread.
+const (
+	viewAgent = "agent"
+	viewEnv   = "env"
+)
+
 // viewer writes the events of a thread.
 type viewer struct {
 	app      *app
 	thread   string
+	env      bool
 	json     bool
 	thoughts render.Thoughts
 }
@@ -75,6 +86,7 @@ func (v viewer) watch(ctx context.Context, stream *api.Client, now bool) error {
 	r := render.New(render.Options{Color: v.app.color, Thoughts: v.thoughts, Hints: true, ThreadID: v.thread})
 	opts := api.WatchOptions{
 		Now:      now,
+		Env:      v.env,
 		FailFast: true,
 		Missing:  v.exists,
 		Lost:     func(error) { v.note(r, lostText) },
@@ -104,15 +116,27 @@ func (v viewer) exists(ctx context.Context) error {
 
 func (v viewer) show(r *render.Renderer, item api.Item) error {
 	var err error
-	if v.json {
+	switch {
+	case v.json:
 		_, err = fmt.Fprintf(v.app.stdout, "%s\n", item.Raw)
-	} else {
+	case v.env:
+		_, err = io.WriteString(v.app.stdout, r.EnvEvent(item.Env))
+	default:
 		_, err = io.WriteString(v.app.stdout, r.Event(item.Event))
 	}
-	if s := item.Event.Status; err == nil && item.Event.Type == event.EventStatus && s != nil && s.Status == event.StatusClosed {
+	if err == nil && isClosing(item) {
 		return errClosed
 	}
 	return err
+}
+
+// isClosing reports whether an event says that the thread has been closed, in either view.
+func isClosing(item api.Item) bool {
+	if item.Env.Type == event.TypeSessionDeleted && item.Env.Metadata.Source == event.SourceSystem {
+		return true
+	}
+	s := item.Event.Status
+	return item.Event.Type == event.EventStatus && s != nil && s.Status == event.StatusClosed
 }
 
 // note writes about the connection: into the transcript, or beside JSON.

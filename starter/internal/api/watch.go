@@ -23,6 +23,9 @@ type WatchOptions struct {
 	// with the thread's first record.
 	Now bool
 
+	// Env watches environment events, not agent events.
+	Env bool
+
 	// FailFast returns the error if the first connection cannot be made.
 	FailFast bool
 
@@ -41,6 +44,9 @@ type Item struct {
 	// ID is the event's place. Empty if the server gave it none.
 	ID    string
 	Event event.AgentEvent
+
+	// Env is the event instead, if environment events are watched.
+	Env event.EnvEvent
 
 	// Raw is the event's JSON as it came.
 	Raw json.RawMessage
@@ -106,6 +112,9 @@ func (w *watch) connect(ctx context.Context) error {
 	case w.opts.Now:
 		query.Set("from", "now")
 	}
+	if w.opts.Env {
+		query.Set("view", "env")
+	}
 	resp, err := w.client.get(ctx, w.thread, "events", query, header)
 	if err != nil {
 		return connectError{err}
@@ -145,7 +154,11 @@ func (w *watch) read(frames *frameReader) error {
 func (w *watch) deliver(f frame) error {
 	if len(f.data) > 0 {
 		item := Item{ID: f.id, Raw: f.data}
-		if err := json.Unmarshal(f.data, &item.Event); err != nil {
+		var into any = &item.Event
+		if w.opts.Env {
+			into = &item.Env
+		}
+		if err := json.Unmarshal(f.data, into); err != nil {
 			return handlerError{fmt.Errorf("reading event %q of thread %q: %w", f.id, w.thread, err)}
 		}
 		if err := w.fn(item); err != nil {

@@ -12,6 +12,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/threadmill/threadmill/event"
 )
@@ -45,6 +46,9 @@ type Options struct {
 
 	// Width is the longest line of a tool card, in characters. Default 160.
 	Width int
+
+	// Location is where times are told. Default: where the program runs.
+	Location *time.Location
 
 	// Hints adds the commands with which a watcher can react: ThreadID is needed
 	// for them.

@@ -1,0 +1,166 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/signals/threadclient"
+	"github.com/threadmill/threadmill/starter/internal/render"
+)
+
+// schedules is what the commands need of [threadclient.Client] for schedules.
+type schedules interface {
+	CreateSchedule(ctx context.Context, s signals.Schedule) (signals.Schedule, error)
+	UpdateSchedule(ctx context.Context, s signals.Schedule) (signals.Schedule, error)
+	Schedule(ctx context.Context, id string) (signals.ScheduleView, error)
+	Schedules(ctx context.Context, limit int) ([]signals.ScheduleView, error)
+	PauseSchedule(ctx context.Context, id, note string) error
+	ResumeSchedule(ctx context.Context, id, note string) error
+	TriggerSchedule(ctx context.Context, id string) error
+	DeleteSchedule(ctx context.Context, id string) error
+}
+
+// scheduleCommand has the commands on schedules.
+func (a *app) scheduleCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "schedule",
+		Short: "Post to threads again and again, by the clock",
+		Long: `Post to threads again and again, by the clock.
+
+A schedule posts a message, or publishes an environment event, at the times of a cron
+expression or an interval. It is a Temporal Schedule: it needs no process of its own, and
+posts each time once.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(
+		a.scheduleAddCommand(), a.scheduleListCommand(), a.scheduleShowCommand(),
+		a.scheduleNoteCommand("pause", "Stop a schedule until it is resumed", "paused", schedules.PauseSchedule),
+		a.scheduleNoteCommand("resume", "Let a schedule go on; the times that have passed are not made up for", "resumed", schedules.ResumeSchedule),
+		a.scheduleDoCommand("trigger", "Start a run now, also of a schedule that is paused", "triggered", schedules.TriggerSchedule),
+		a.scheduleDoCommand("delete", "Delete a schedule", "deleted", schedules.DeleteSchedule),
+	)
+	return cmd
+}
+
+// onSchedule runs fn for a schedule, whose id it checks.
+func (a *app) onSchedule(cmd *cobra.Command, id string, fn func(ctx context.Context, t threads) error) error {
+	if err := signals.CheckID("schedule", id); err != nil {
+		return usageError{err}
+	}
+	return a.withThreads(cmd.Context(), false, func(ctx context.Context, t threads) error {
+		return a.hinted(fn(ctx, t))
+	})
+}
+
+// hinted adds to an error what a person can do about it.
+func (a *app) hinted(err error) error {
+	var which *threadclient.ScheduleError
+	switch {
+	case !errors.As(err, &which):
+		return err
+	case errors.Is(err, signals.ErrExists):
+		return fmt.Errorf(`%w: "starter schedule show %s" shows it, --replace replaces it`, err, which.ID)
+	}
+	return fmt.Errorf(`%w in namespace %q: "starter schedule list" shows those that there are`, err, a.flags.namespace)
+}
+
+func (a *app) scheduleListCommand() *cobra.Command {
+	var limit int
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the schedules",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if limit < 1 || limit > threadclient.MaxScheduleLimit {
+				return usagef("--limit is %d, must be 1 to %d", limit, threadclient.MaxScheduleLimit)
+			}
+			return a.withThreads(cmd.Context(), false, func(ctx context.Context, t threads) error {
+				all, err := t.Schedules(ctx, limit)
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return a.printJSON(map[string]any{"schedules": all})
+				}
+				return a.printSchedules(all)
+			})
+		},
+	}
+	cmd.Flags().IntVar(&limit, "limit", threadclient.DefaultScheduleLimit, "how many at most")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func (a *app) printSchedules(all []signals.ScheduleView) error {
+	table := render.Schedules(all, render.ScheduleOptions{})
+	if table == "" {
+		fmt.Fprintf(a.stderr, "no schedules in namespace %q\n", a.flags.namespace)
+		return nil
+	}
+	_, err := fmt.Fprint(a.stdout, table)
+	return err
+}
+
+func (a *app) scheduleShowCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "show <schedule>",
+		Short: "Show a schedule with its next and last runs",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.onSchedule(cmd, args[0], func(ctx context.Context, t threads) error {
+				view, err := t.Schedule(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return a.printJSON(view)
+				}
+				_, err = fmt.Fprint(a.stdout, render.Schedule(view, render.ScheduleOptions{}))
+				return err
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// scheduleDoCommand does something with a schedule, and says what it has done.
+func (a *app) scheduleDoCommand(name, short, done string, do func(t schedules, ctx context.Context, id string) error) *cobra.Command {
+	return &cobra.Command{
+		Use:   name + " <schedule>",
+		Short: short,
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.onSchedule(cmd, args[0], func(ctx context.Context, t threads) error {
+				if err := do(t, ctx, args[0]); err != nil {
+					return err
+				}
+				a.say("%s %s", args[0], done)
+				return nil
+			})
+		},
+	}
+}
+
+// scheduleNoteCommand is a [app.scheduleDoCommand] that takes a note.
+func (a *app) scheduleNoteCommand(name, short, done string, do func(t schedules, ctx context.Context, id, note string) error) *cobra.Command {
+	var note string
+	cmd := a.scheduleDoCommand(name, short, done, func(t schedules, ctx context.Context, id string) error {
+		return do(t, ctx, id, note)
+	})
+	cmd.PreRunE = func(*cobra.Command, []string) error {
+		if err := signals.CheckNote(note); err != nil {
+			return usageError{err}
+		}
+		return nil
+	}
+	cmd.Flags().StringVar(&note, "note", "", "why; it replaces the schedule's note (default: that stays)")
+	return cmd
+}

@@ -1,0 +1,209 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals"
+)
+
+// scheduling holds the flags of schedule add.
+type scheduling struct {
+	signals.Schedule
+
+	every, offset, jitter time.Duration
+	start, end, missed    string
+	message, as           string
+	event, payload        string
+	metadata              []string
+	replace, json         bool
+}
+
+func (a *app) scheduleAddCommand() *cobra.Command {
+	var s scheduling
+	cmd := &cobra.Command{
+		Use:   "add <thread>",
+		Short: "Add a schedule that posts to a thread, and print its id",
+		Long: `Add a schedule that posts to a thread, and print its id.
+
+It posts at the times of --cron (minute, hour, day of month, month, day of week; or @hourly,
+@daily, @weekly, @monthly, @yearly), of --every, or of both. What it posts is either
+--message or --event; "-" as message or payload is read from stdin.`,
+		Example: `  starter schedule add t1 --id standup --cron "0 9 * * 1-5" --timezone Europe/Berlin -m "What is on today?"
+  starter schedule add t1 --every 15m --event inbox.check --payload '{"folder": "support"}' --open`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			schedule, err := a.schedule(cmd.Flags(), s, args[0])
+			if err != nil {
+				return err
+			}
+			return a.onSchedule(cmd, schedule.ID, func(ctx context.Context, t threads) error {
+				put := t.CreateSchedule
+				if s.replace {
+					put = t.UpdateSchedule
+				}
+				made, err := put(ctx, schedule)
+				if err != nil {
+					return err
+				}
+				return a.printMade(ctx, t, made, s.json)
+			})
+		},
+	}
+	s.addFlags(cmd.Flags())
+	return cmd
+}
+
+func (s *scheduling) addFlags(f *pflag.FlagSet) {
+	f.StringVar(&s.ID, "id", "", "id of the schedule (default: a new ULID)")
+	f.StringArrayVar(&s.Cron, "cron", nil, "cron expression (repeatable)")
+	f.DurationVar(&s.every, "every", 0, "interval of whole seconds, such as 15m, counted from 1970 (UTC)")
+	f.DurationVar(&s.offset, "offset", 0, "shifts the interval")
+	f.StringVar(&s.Timezone, "timezone", "UTC", "where cron is read, such as Europe/Berlin")
+	f.DurationVar(&s.jitter, "jitter", 0, "delays each run by a random time up to this")
+	f.StringVar(&s.start, "start", "", "no run before this, such as 2026-12-24T08:00:00+01:00")
+	f.StringVar(&s.end, "end", "", "no run after this")
+	f.IntVar(&s.Remaining, "runs", 0, "how many runs (default: no limit)")
+	f.StringVar(&s.missed, "missed", string(signals.MissedOnce), "what is made up for after an outage: skip, once or all")
+	f.StringVarP(&s.message, "message", "m", "", "message to post")
+	f.StringVar(&s.as, "as", "", "name of the message's sender (default "+signals.ScheduleSender+")")
+	f.StringVar(&s.event, "event", "", "type of the environment event to publish, such as day.begun")
+	f.StringVar(&s.payload, "payload", "", "the event's payload, as JSON")
+	f.StringArrayVar(&s.metadata, "metadata", nil, "key=value kept with the message or event (repeatable)")
+	f.BoolVar(&s.Open, "open", false, "open the thread if it is not there")
+	f.StringArrayVar(&s.Agents, "agent", nil, "agent that takes part in a thread that --open opens (repeatable; default: the server's first)")
+	f.BoolVar(&s.Paused, "paused", false, "do not begin before it is resumed")
+	f.StringVar(&s.Note, "note", "", "what the schedule is for")
+	f.BoolVar(&s.replace, "replace", false, "replace the schedule of that id as a whole")
+	f.BoolVar(&s.json, "json", false, "print JSON")
+}
+
+// schedule makes a schedule of the flags, and checks it.
+func (a *app) schedule(f *pflag.FlagSet, in scheduling, thread string) (signals.Schedule, error) {
+	s := in.Schedule
+	s.ThreadID, s.Missed = thread, signals.Missed(in.missed)
+	s.Every, s.Offset, s.Jitter = signals.Duration(in.every), signals.Duration(in.offset), signals.Duration(in.jitter)
+	var err error
+	if s.StartAt, err = timeFlag("start", in.start); err != nil {
+		return s, err
+	}
+	if s.EndAt, err = timeFlag("end", in.end); err != nil {
+		return s, err
+	}
+	if in.replace && s.ID == "" {
+		return s, usagef("--replace needs the --id of the schedule to replace")
+	}
+	if f.Changed("message") == f.Changed("event") {
+		return s, usagef("say what the schedule posts, by either --message or --event")
+	}
+	if f.Changed("message") {
+		s.Message, err = a.scheduledMessage(in)
+	} else {
+		s.Event, err = a.scheduledEvent(in)
+	}
+	if err != nil {
+		return s, err
+	}
+	s = s.WithDefaults()
+	if err := signals.CheckSchedule(s); err != nil {
+		return s, usageError{err}
+	}
+	return s, nil
+}
+
+func timeFlag(name, text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return t, usagef("--%s is %q, must be a time such as 2026-12-24T08:00:00Z", name, text)
+	}
+	return t, nil
+}
+
+func (a *app) scheduledMessage(in scheduling) (*event.NewMessage, error) {
+	if in.payload != "" {
+		return nil, usagef("--payload is that of an event: a message is its text")
+	}
+	content, err := a.argument("message", in.message)
+	if err != nil {
+		return nil, err
+	}
+	m := &event.NewMessage{SenderID: in.as, Content: content}
+	fields, err := pairs(in.metadata)
+	for key, value := range fields {
+		if m.Metadata == nil {
+			m.Metadata = map[string]any{}
+		}
+		m.Metadata[key] = value
+	}
+	return m, err
+}
+
+func (a *app) scheduledEvent(in scheduling) (*event.EnvEvent, error) {
+	if in.as != "" {
+		return nil, usagef("--as is the sender of a message: an event has none")
+	}
+	payload, err := a.argument("payload", in.payload)
+	if err != nil {
+		return nil, err
+	}
+	e := &event.EnvEvent{Type: in.event, Payload: json.RawMessage(payload)}
+	if payload != "" && !json.Valid(e.Payload) && len(payload) <= signals.MaxPayload {
+		return nil, usagef("the payload is not JSON: a text has quotes too")
+	}
+	fields, err := pairs(in.metadata)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := json.Marshal(fields)
+	if err != nil {
+		return nil, err
+	}
+	return e, json.Unmarshal(raw, &e.Metadata)
+}
+
+// pairs reads key=value flags of metadata.
+func pairs(flags []string) (map[string]string, error) {
+	out := map[string]string{}
+	for _, pair := range flags {
+		key, value, ok := strings.Cut(pair, "=")
+		if !ok || key == "" {
+			return nil, usagef("--metadata is %q, must be key=value", pair)
+		}
+		out[key] = value
+	}
+	return out, nil
+}
+
+// printMade says which schedule there is now, and when it runs. It is there, also if
+// Temporal does not say any more how it stands.
+func (a *app) printMade(ctx context.Context, t threads, made signals.Schedule, asJSON bool) error {
+	view, err := t.Schedule(ctx, made.ID)
+	if err != nil {
+		view = signals.ScheduleView{Schedule: made, Next: []time.Time{}, Recent: []signals.ScheduleRun{}}
+	}
+	if asJSON {
+		return a.printJSON(view)
+	}
+	a.say("%s", made.ID)
+	switch {
+	case err != nil:
+		fmt.Fprintf(a.stderr, "when it runs is not known: %v\n", err)
+	case len(view.Next) == 0:
+		fmt.Fprintln(a.stderr, "it has no times to come")
+	case view.Paused:
+		fmt.Fprintln(a.stderr, "it is paused")
+	default:
+		fmt.Fprintf(a.stderr, "it runs next at %s\n", view.Next[0].Local().Format(time.DateTime))
+	}
+	return nil
+}

@@ -1,0 +1,31 @@
+package render
+
+import (
+	"time"
+
+	"github.com/threadmill/threadmill/event"
+)
+
+// EnvEvent returns the line of an environment event: when, what, and all that is known
+// about it, as far as it fits.
+func (r *Renderer) EnvEvent(e event.EnvEvent) string {
+	where := r.opts.Location
+	if where == nil {
+		where = time.Local
+	}
+	r.write(dim, e.Time().In(where).Format(time.TimeOnly))
+	r.write(styleOf(e.Type), "  "+visible(e.Type))
+	if payload := visible(string(e.Payload)); payload != "" && payload != "null" {
+		r.write(plain, "  "+shorten(payload, r.opts.Width))
+	}
+	r.endLine()
+	return r.take()
+}
+
+func styleOf(typ string) style {
+	switch typ {
+	case event.TypeToolError, event.TypeStreamError, event.TypeBackgroundTaskFailed:
+		return red
+	}
+	return bold
+}

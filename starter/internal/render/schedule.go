@@ -1,0 +1,180 @@
+package render
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/threadmill/threadmill/signals"
+)
+
+// ScheduleOptions say how schedules are written.
+type ScheduleOptions struct {
+	// Width is how many characters of what a schedule posts a table shows. Default 60.
+	Width int
+
+	// Location is where times are told. Default: where the program runs.
+	Location *time.Location
+}
+
+func (o ScheduleOptions) time(at time.Time) string {
+	return QueueOptions{Location: o.Location}.time(at)
+}
+
+// Schedules writes schedules as a table, in the order given. It is empty if there is none.
+func Schedules(all []signals.ScheduleView, opts ScheduleOptions) string {
+	if len(all) == 0 {
+		return ""
+	}
+	if opts.Width == 0 {
+		opts.Width = 60
+	}
+	var out strings.Builder
+	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "STATE\tSCHEDULE\tTHREAD\tWHEN\tNEXT\tRUNS\tPOSTS")
+	for _, s := range all {
+		next := "-"
+		if len(s.Next) > 0 && !s.Paused {
+			next = opts.time(s.Next[0])
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", scheduleState(s), visible(s.ID), visible(s.ThreadID), visible(when(s.Schedule)),
+			next, s.Runs, shorten(visible(posts(s.Schedule)), opts.Width))
+	}
+	// Writing to memory does not fail.
+	_ = w.Flush()
+	return trimLines(out.String())
+}
+
+// scheduleState says whether a schedule runs.
+func scheduleState(s signals.ScheduleView) string {
+	switch {
+	case s.Done:
+		return "done"
+	case s.Paused:
+		return "paused"
+	}
+	return "active"
+}
+
+// when is the times of a schedule, on one line.
+func when(s signals.Schedule) string {
+	var parts []string
+	if s.Every != 0 {
+		every := "every " + s.Every.String()
+		if s.Offset != 0 {
+			every += " + " + s.Offset.String()
+		}
+		parts = append(parts, every)
+	}
+	if len(s.Cron) > 0 {
+		parts = append(parts, strings.Join(s.Cron, ", ")+" "+s.Timezone)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// posts is what a schedule posts, on one line.
+func posts(s signals.Schedule) string {
+	switch {
+	case s.Message != nil:
+		return "message: " + s.Message.Content
+	case s.Event != nil:
+		return "event: " + s.Event.Type
+	}
+	return ""
+}
+
+// Schedule writes all that is known of a schedule.
+func Schedule(s signals.ScheduleView, opts ScheduleOptions) string {
+	var out strings.Builder
+	line := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(&out, "%-9s %s\n", name, visible(value))
+		}
+	}
+	at := func(name string, t time.Time) {
+		if !t.IsZero() {
+			line(name, opts.time(t))
+		}
+	}
+	line("schedule", s.ID)
+	line("state", scheduleState(s))
+	line("note", s.Note)
+	line("thread", s.ThreadID)
+	if s.Open {
+		line("open", opening(s.Agents))
+	}
+	line("when", when(s.Schedule))
+	if s.Jitter != 0 {
+		line("jitter", "up to "+s.Jitter.String())
+	}
+	at("from", s.StartAt)
+	at("until", s.EndAt)
+	if s.Remaining > 0 {
+		line("remaining", fmt.Sprint(s.Remaining))
+	}
+	line("missed", string(s.Missed))
+	line("posts", posts(s.Schedule))
+	line("runs", runCounts(s))
+	at("created", s.CreatedAt)
+	at("updated", s.UpdatedAt)
+	if s.Event != nil && len(s.Event.Payload) > 0 && string(s.Event.Payload) != "null" {
+		out.WriteString("payload\n" + indented(s.Event.Payload))
+	}
+	if metadata := metadataOf(s.Schedule); metadata != nil {
+		out.WriteString("metadata\n" + indented(metadata))
+	}
+	if len(s.Next) > 0 {
+		out.WriteString("next\n")
+		for _, t := range s.Next {
+			fmt.Fprintf(&out, "  %s\n", opts.time(t))
+		}
+	}
+	if len(s.Recent) > 0 {
+		out.WriteString("recent\n")
+		for _, r := range s.Recent {
+			fmt.Fprintf(&out, "  %s\n", strings.TrimRight(fmt.Sprintf("%s  %-10s  %s  %s", opts.time(r.ScheduledAt), visible(r.Status), visible(r.EventID), visible(r.Error)), " "))
+		}
+	}
+	return out.String()
+}
+
+// opening tells how a schedule opens its thread.
+func opening(agents []string) string {
+	if len(agents) == 0 {
+		return "if the thread is not there"
+	}
+	return "if the thread is not there, with " + strings.Join(agents, ", ")
+}
+
+// runCounts tells of the runs that began, and of those that did not.
+func runCounts(s signals.ScheduleView) string {
+	counts := fmt.Sprint(s.Runs)
+	if s.LateRuns > 0 {
+		counts += fmt.Sprintf(", %d left out as too late", s.LateRuns)
+	}
+	if s.OverlappedRuns > 0 {
+		counts += fmt.Sprintf(", %d left out while another was not done", s.OverlappedRuns)
+	}
+	return counts
+}
+
+// metadataOf is the metadata of what a schedule posts, nil if there is none.
+func metadataOf(s signals.Schedule) json.RawMessage {
+	var metadata any
+	switch {
+	case s.Message != nil && len(s.Message.Metadata) > 0:
+		metadata = s.Message.Metadata
+	case s.Event != nil:
+		metadata = s.Event.Metadata
+	default:
+		return nil
+	}
+	raw, err := json.Marshal(metadata)
+	if err != nil || bytes.Equal(raw, []byte("{}")) {
+		return nil
+	}
+	return raw
+}
