@@ -266,7 +266,9 @@ func (s testSources) read(tree fs.FS, name, folder string) error {
 // function.
 func (s testSources) note(name, folder string) {
 	for _, id := range idInName.FindAllString(name, -1) {
-		id = id[:2] + strings.Replace(id[2:], "_", "-", 1)
+		if list, rest, ok := strings.Cut(id, "_"); ok && len(list) == 2 {
+			id = list + "-" + rest
+		}
 		short, _, _ := strings.Cut(id, "_")
 		for _, id := range []string{id, short} {
 			if s.names[id] == nil {

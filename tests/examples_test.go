@@ -14,6 +14,8 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/builtin"
+	"github.com/threadmill/threadmill/internal/config"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/world"
 )
@@ -118,6 +120,29 @@ func TestHooksGuide(t *testing.T) {
 		}
 	}
 	require.Len(t, seen, 4, "a message, calls, a model call, an event of one's own")
+}
+
+// TestSubAgentsGuide keeps the Go code in docs/sub-agents.md the code of an example, its YAML
+// what a configuration may have, and its JSON what viewers are sent.
+func TestSubAgentsGuide(t *testing.T) {
+	program, err := os.ReadFile("../examples/research/main.go")
+	require.NoError(t, err)
+	for _, block := range blocksOf(t, "../docs/sub-agents.md", "go") {
+		require.Contains(t, string(program), block)
+	}
+	for _, block := range blocksOf(t, "../docs/sub-agents.md", "yaml") {
+		key := func(name string) string { return map[string]string{"OPENAI_API_KEY": "test"}[name] }
+		c, err := config.Parse("threadmill.yaml", []byte(block), "", config.Env(key))
+		require.NoError(t, err, block)
+		require.Contains(t, c.Agents[0].Tools, builtin.CallAgent)
+	}
+	for _, block := range blocksOf(t, "../docs/sub-agents.md", "json") {
+		for line := range strings.Lines(block) {
+			var e event.AgentEvent
+			readWhole(t, line, &e)
+			require.Equal(t, builtin.CallAgent, e.ToolName)
+		}
+	}
 }
 
 // readWhole reads JSON all of whose fields are known, and reads the same when it is

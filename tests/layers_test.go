@@ -14,7 +14,8 @@ var layers = [][]string{
 	{"store"},
 	{"stream"},
 	{"signals"},
-	{"internal/thread", "internal/knowledge"},
+	{"webhook"},
+	{"internal/thread", "internal/knowledge", "internal/builtin"},
 	{"signals/threadclient"},
 	{"activities"},
 	{"workflows"},
@@ -58,13 +59,13 @@ var boundaries = []boundary{
 	},
 	{
 		name:  "what an application declares knows no Temporal",
-		rooms: []string{"agent", "tool", "hook", "rule", "llm", "store", "stream"},
+		rooms: []string{"agent", "tool", "hook", "rule", "webhook", "llm", "store", "stream"},
 		never: []string{"go.temporal.io"},
 	},
 	{
 		name:  "decisions are plain Go, without Temporal, I/O or chance",
 		rooms: []string{"internal/thread", "internal/knowledge"},
-		only:  []string{"event", "hook", "signals", "internal/thread", "internal/knowledge", "github.com/oklog/ulid/v2"},
+		only:  []string{"event", "hook", "signals", "internal/thread", "internal/knowledge", "rule", "github.com/oklog/ulid/v2", "github.com/google/uuid"},
 		plain: true,
 	},
 	{

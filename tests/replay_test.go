@@ -17,7 +17,6 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/world"
@@ -30,34 +29,34 @@ var update = flag.Bool("update", false, "write the histories of the current vers
 // shape is the folder of the histories that the current code writes. A release
 // gives it a new name; the old folders are replayed for as long as threads that
 // began with them may live.
-const shape = "testdata/histories/v0.2"
+const shape = "testdata/histories/v0.3"
 
 // TestReplay replays the stored histories of every released shape, on workers with the
-// hooks that there were, and on workers with others.
+// hooks and rules that there were, and on workers with others.
 func TestReplay(t *testing.T) {
 	if *update {
 		record(t)
 	}
 	files, err := filepath.Glob("testdata/histories/*/*.json")
 	require.NoError(t, err)
-	require.GreaterOrEqual(t, len(files), len(lives)+len(hookedLives), "stored histories; write them with -update")
+	require.GreaterOrEqual(t, len(files), len(lives)+len(hookedLives)+len(eventLives), "stored histories; write them with -update")
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(strings.TrimPrefix(file, "testdata/histories/"), ".json"), func(t *testing.T) {
 			data, err := os.ReadFile(file)
 			require.NoError(t, err)
 			h := &history.History{}
 			require.NoError(t, protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(data, h))
-			for name, hooks := range workersOf(t) {
-				t.Run(name, func(t *testing.T) { require.NoError(t, replay(h, hooks)) })
+			for name, all := range allWorkers(t) {
+				t.Run(name, func(t *testing.T) { require.NoError(t, replay(h, all)) })
 			}
 		})
 	}
 }
 
-// replay replays a history on a worker with these hooks.
-func replay(h *history.History, hooks *hook.Set) error {
+// replay replays a history on a worker with these workflows.
+func replay(h *history.History, all *workflows.Workflows) error {
 	r := worker.NewWorkflowReplayer()
-	(&workflows.Workflows{Hooks: hooks}).Register(r)
+	all.Register(r)
 	id := h.GetEvents()[0].GetWorkflowExecutionStartedEventAttributes().GetWorkflowId()
 	return r.ReplayWorkflowHistoryWithOptions(nil, h, worker.ReplayWorkflowHistoryOptions{OriginalExecution: workflow.Execution{ID: id, RunID: "replay"}})
 }
@@ -162,6 +161,7 @@ func record(t *testing.T) {
 		storeRuns(t, r.World, id, first, name)
 		storeHooks(t, r.World, id, first, name, stored)
 	}
+	recordEvents(t, o)
 }
 
 // storeRuns stores all runs of a thread.

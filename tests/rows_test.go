@@ -41,6 +41,36 @@ type shownMessage struct {
 	Content    string           `json:"content"`
 	ToolCallID string           `json:"tool_call_id"`
 	ToolCalls  []event.ToolCall `json:"tool_calls"`
+
+	// Parts are the texts of a content that is a list of parts. Content joins them.
+	Parts []string `json:"-"`
+}
+
+// UnmarshalJSON reads a content of either form.
+func (m *shownMessage) UnmarshalJSON(data []byte) error {
+	type fields shownMessage
+	whole := struct {
+		*fields
+		Content json.RawMessage `json:"content"`
+	}{fields: (*fields)(m)}
+	if err := json.Unmarshal(data, &whole); err != nil {
+		return err
+	}
+	if len(whole.Content) == 0 {
+		return nil
+	}
+	if whole.Content[0] != '[' {
+		return json.Unmarshal(whole.Content, &m.Content)
+	}
+	var parts []event.Part
+	if err := json.Unmarshal(whole.Content, &parts); err != nil {
+		return err
+	}
+	for _, p := range parts {
+		m.Parts = append(m.Parts, p.Text)
+	}
+	m.Content = strings.Join(m.Parts, "\n")
+	return nil
 }
 
 // modelCalls returns what the model was shown, call by call.

@@ -33,9 +33,15 @@ type view struct {
 // watch opens the SSE stream of a thread, after lastID if there is one.
 func watch(t *testing.T, w *world.World, thread, lastID string) *view {
 	t.Helper()
+	return watchAt(t, w, "/v1/threads/"+thread+"/events", lastID)
+}
+
+// watchAt opens the stream at a path.
+func watchAt(t *testing.T, w *world.World, path, lastID string) *view {
+	t.Helper()
 	ctx, cancel := context.WithCancel(w.Ctx())
 	t.Cleanup(cancel)
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, w.API.URL+"/v1/threads/"+thread+"/events", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, w.API.URL+path, nil)
 	require.NoError(t, err)
 	req.Header.Set("Accept", "text/event-stream")
 	if lastID != "" {

@@ -60,6 +60,12 @@ type victim struct {
 
 	// Guarded has hooks for what people say and for results of tools.
 	Guarded bool
+
+	// Team has more agents, who can ask one another, and tools that need approval.
+	Team bool
+
+	// Chores gives its agent tools that run in the background.
+	Chores bool
 }
 
 func (v victim) env() string {
@@ -122,6 +128,12 @@ func (v victim) runtime(c client.Client, logger *slog.Logger) (*threadmill.Runti
 	if v.Hasty {
 		cfg.StaleAfter = 10 * time.Second
 	}
+	if v.Team {
+		cfg.Agents, cfg.Tools = team("act", "risk"), append(cfg.Tools, v.risk())
+	}
+	if v.Chores {
+		cfg.Agents[0].Tools, cfg.Tools = []string{"chore", "chore_again", "errand", "errand_brief"}, append(cfg.Tools, v.chores()...)
+	}
 	return threadmill.New(cfg)
 }
 
@@ -156,6 +168,16 @@ func (v victim) act() tool.Tool {
 	) (string, error) {
 		return "acted: " + in.How, v.tell(ctx, "act", in.How)
 	})
+}
+
+// risk is act, after approval.
+func (v victim) risk() tool.Tool {
+	return tool.MustFunc("risk", "Acts, if it may.", func(ctx context.Context, c tool.Call, in struct {
+		How string `json:"how"`
+	},
+	) (string, error) {
+		return "acted: " + in.How, v.tell(ctx, "act", in.How)
+	}, tool.NeedsApproval("it has an effect"))
 }
 
 // job is a processor that makes a system message of a job.

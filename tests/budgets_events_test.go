@@ -1,0 +1,126 @@
+package tests
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/rule"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tool"
+)
+
+// TestBudgetsOfEvents has what docs/operations.md says of events that rules handle without
+// an agent, and of background tasks.
+func TestBudgetsOfEvents(t *testing.T) {
+	if world.StickyOff() {
+		t.Skip("budgets are measured with the sticky cache, as workers run")
+	}
+	release := make(chan struct{})
+	build := tool.MustFunc("build", "Builds.", func(ctx context.Context, _ tool.Call, _ struct{}) (string, error) {
+		select {
+		case <-release:
+		case <-ctx.Done():
+		}
+		return "built", ctx.Err()
+	}, tool.Background())
+	w := world.New(t, world.Options{
+		Agents: []agent.Agent{{Name: "assistant", Model: "openai/stand-in", Tools: []string{"build", "list_tasks"}}},
+		Tools:  []tool.Tool{build},
+		Configure: func(cfg *threadmill.Config) {
+			cfg.Rules = []rule.Rule{
+				{Events: []string{"stored"}, Priority: 30},
+				{Events: []string{"called"}, Priority: 30, Function: func(context.Context, rule.Context, event.EnvEvent) error { return nil }},
+				{Events: []string{"held"}, Priority: 30, Debounce: time.Second},
+			}
+		},
+	})
+	publish := func(id, typ string) {
+		_, err := w.Threads.Post(w.Ctx(), id, signals.EnvPost(event.EnvEvent{
+			ID: signals.NewEventID(), Type: typ, Timestamp: 1, Payload: json.RawMessage("null"),
+		}))
+		require.NoError(t, err)
+	}
+	warm := func(t *testing.T) (id string) {
+		t.Helper()
+		id = w.Open()
+		w.Say(id, "warm up")
+		// The rules are written down with the first event.
+		publish(id, "stored")
+		settle(w, id)
+		return id
+	}
+	for _, tc := range []struct {
+		name string
+		turn func(id string)
+		want cost
+	}{
+		{"an event that is stored", func(id string) { publish(id, "stored") }, cost{5, 2}},
+		{"an event, a function", func(id string) { publish(id, "called") }, cost{10, 2}},
+		{"an event that is held, until its time has come", func(id string) {
+			publish(id, "held")
+			awaitHeld(w, id, 1)
+			awaitHeld(w, id, 0)
+		}, cost{5 + 5, 2 + 1}},
+		{"model, a tool about tasks, model", func(id string) { w.Post(id, "use list_tasks {}") }, cost{16, 3}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			id := warm(t)
+			added := measure(t, w, id, func() { tc.turn(id) })
+			require.Equal(t, tc.want, cost{len(added), billed(added)}, "events and actions:\n%s", describe(added))
+		})
+	}
+	t.Run("model, background tool, model; the end of a task, reply", func(t *testing.T) {
+		id := warm(t)
+		added := measure(t, w, id, func() { w.Post(id, "use build {}") })
+		require.Equal(t, cost{21, 4}, cost{len(added), billed(added)}, "events and actions:\n%s", describe(added))
+		for range 5 { // as often as it may be measured
+			w.Say(id, "use build {}")
+		}
+		added = measure(t, w, id, func() {
+			before := finals(w, id)
+			release <- struct{}{}
+			require.Eventually(t, func() bool { return finals(w, id) > before }, waitLong, waitTick)
+		})
+		require.Equal(t, 2, billed(added), "actions:\n%s", describe(added))
+		// Temporal tells of the end of the task's workflow as well, by itself or with the rest.
+		require.GreaterOrEqual(t, len(added), 11, "events:\n%s", describe(added))
+		require.LessOrEqual(t, len(added), 14, "events:\n%s", describe(added))
+
+		tasks, err := w.Threads.Tasks(w.Ctx(), id)
+		require.NoError(t, err)
+		require.True(t, tasks.Tasks[0].State.Ended(), "those that have ended come first")
+		task := signals.TaskWorkflowID(w.TaskQueue, tasks.Tasks[0].ID)
+		require.NoError(t, w.Temporal.GetWorkflow(w.Ctx(), task, "").Get(w.Ctx(), nil))
+		events, err := runHistory(w.Ctx(), w.Temporal, task, "")
+		require.NoError(t, err)
+		require.Equal(t, cost{17, 2}, cost{len(events), billed(events)}, "events and actions:\n%s", describe(events))
+		close(release)
+	})
+}
+
+// awaitHeld waits until rules hold back n events of a thread.
+func awaitHeld(w *world.World, thread string, n int) {
+	w.T.Helper()
+	require.Eventually(w.T, func() bool {
+		state, err := w.Threads.State(context.Background(), thread)
+		return err == nil && len(state.Held) == n
+	}, waitLong, waitTick)
+}
+
+// finals is how many replies of a thread have ended.
+func finals(w *world.World, thread string) int {
+	records, err := w.Store.Records(context.Background(), w.Key(thread), store.Query{Types: []string{event.TypeFinal}})
+	if err != nil {
+		return 0
+	}
+	return len(records)
+}

@@ -1,0 +1,209 @@
+package tests
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/history/v1"
+
+	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/world"
+)
+
+// patient is a model that begins when the thread above has taken in that a sub-agent is at
+// work: on a busy machine it might hear of the begin and of the end at once, and cost less.
+type patient struct {
+	llm.Provider
+	begun func(ctx context.Context) error
+}
+
+func (p patient) Generate(ctx context.Context, req llm.Request, onDelta func(llm.Delta)) (llm.Response, error) {
+	if err := p.begun(ctx); err != nil {
+		return llm.Response{}, err
+	}
+	return p.Provider.Generate(ctx, req, onDelta)
+}
+
+// newPatientTeam builds a world whose helper is patient. The thread that is measured has to
+// be named.
+func newPatientTeam(t *testing.T) (w *world.World, measured *atomic.Value) {
+	t.Helper()
+	measured = &atomic.Value{}
+	agents := team()
+	agents[2].Model = "patient/stand-in"
+	w = world.New(t, world.Options{Agents: agents, Configure: func(c *threadmill.Config) {
+		temporal, namespace := c.Temporal, c.Namespace
+		c.Models["patient"] = patient{c.Models["openai"], func(ctx context.Context) error {
+			tick := time.NewTicker(waitTick)
+			defer tick.Stop()
+			for {
+				events, err := runHistory(ctx, temporal, signals.WorkflowID(namespace, measured.Load().(string)), "")
+				if err != nil || started(events) > 0 && !taskOpen(events) {
+					return err
+				}
+				select {
+				case <-tick.C:
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			}
+		}}
+	}})
+	return w, measured
+}
+
+// started is how many of the sub-agents work still.
+func started(events []*history.HistoryEvent) (n int) {
+	for _, e := range events {
+		switch e.GetEventType() {
+		case enumspb.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_STARTED:
+			n++
+		case enumspb.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_COMPLETED:
+			n--
+		}
+	}
+	return n
+}
+
+// subRuns returns the whole histories of the sub-agents whose starts are among events.
+func subRuns(w *world.World, events []*history.HistoryEvent) (runs [][]*history.HistoryEvent) {
+	w.T.Helper()
+	for _, e := range events {
+		a := e.GetChildWorkflowExecutionStartedEventAttributes()
+		if a.GetWorkflowType().GetName() != signals.DelegateWorkflow {
+			continue
+		}
+		var run []*history.HistoryEvent
+		require.Eventually(w.T, func() bool {
+			var err error
+			run, err = runHistory(w.Ctx(), w.Temporal, a.GetWorkflowExecution().GetWorkflowId(), a.GetWorkflowExecution().GetRunId())
+			return err == nil && run[len(run)-1].GetEventType() == enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED
+		}, waitLong, waitTick)
+		runs = append(runs, run)
+	}
+	return runs
+}
+
+// beginAndEnd is what a thread costs beside its turns: its start, what it knows of versions,
+// hooks and rules, and, of a sub-agent's, the answer and the end.
+const beginAndEnd = 5 + 3
+
+// TestBudgetsOfSubAgents asserts what a sub-agent costs the thread that asks it, beside its
+// two model calls, and what it costs itself, beside its own turn.
+func TestBudgetsOfSubAgents(t *testing.T) {
+	if world.StickyOff() {
+		t.Skip("budgets are measured with the sticky cache, as workers run")
+	}
+	w, measured := newPatientTeam(t)
+	for _, tc := range []struct {
+		name, says string
+
+		// want is what the thread's history takes, children what that of each sub-agent does.
+		want     cost
+		children []cost
+	}{
+		{"a sub-agent that answers", asks("helper", "hello"), cost{16 + 9, 3 + 1}, []cost{{beginAndEnd + 9, 1 + 6}}},
+		{"a sub-agent that uses a tool", asks("helper", "use note {}"), cost{16 + 9, 3 + 1}, []cost{{beginAndEnd + 21, 3 + 6}}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			id := w.Open()
+			measured.Store(id)
+			w.Say(id, "warm up")
+			added, children := measureSubs(t, w, id, func() { w.Post(id, tc.says) })
+			require.Equal(t, tc.want, cost{len(added), billed(added)}, "events and actions:\n%s", describe(added))
+			var costs []cost
+			for _, child := range children {
+				costs = append(costs, cost{len(child), billed(child)})
+				t.Logf("a sub-agent:\n%s", describe(child))
+			}
+			require.Equal(t, tc.children, costs, "events and actions of each sub-agent")
+		})
+	}
+}
+
+// TestBudgetOfAnApprovalBelow bounds what it costs to ask people about a sub-agent's call, and
+// to decide in the thread above. What comes at once costs less.
+func TestBudgetOfAnApprovalBelow(t *testing.T) {
+	if world.StickyOff() {
+		t.Skip("budgets are measured with the sticky cache, as workers run")
+	}
+	w, measured := newPatientTeam(t)
+	id := w.Open()
+	measured.Store(id)
+	w.Say(id, "warm up")
+	added, children := measureSubs(t, w, id, func() {
+		w.Post(id, asks("helper", `use shell_cmd {"command":"true"}`))
+		call := w.AwaitApproval(id, 1)[0]
+		require.NoError(t, w.Temporal.SignalWorkflow(w.Ctx(), signals.WorkflowID(w.TaskQueue, id), "", signals.SignalDecide,
+			signals.Decide{ToolCallID: call.ToolCallID, Decision: event.Approve, By: "ann"}))
+	})
+	require.LessOrEqual(t, len(added), 16+9+20, describe(added))
+	require.LessOrEqual(t, billed(added), 4+6)
+	require.LessOrEqual(t, len(only(t, children)), beginAndEnd+21+15, describe(children[0]))
+	only(t, slices.DeleteFunc(slices.Clone(added), func(e *history.HistoryEvent) bool {
+		return e.GetWorkflowExecutionSignaledEventAttributes().GetSignalName() != signals.SignalSubAsks
+	}))
+}
+
+// measureSubs is [measure], with the histories of the sub-agents that belong to it.
+func measureSubs(t *testing.T, w *world.World, id string, turn func()) (thread []*history.HistoryEvent, children [][]*history.HistoryEvent) {
+	t.Helper()
+	for range 5 {
+		thread = measure(t, w, id, turn)
+		children = subRuns(w, thread)
+		if !slices.ContainsFunc(children, stalled) {
+			return thread, children
+		}
+		t.Log("the machine was too busy; the next turn is measured")
+	}
+	require.Fail(t, "no turn could be measured")
+	return nil, nil
+}
+
+// TestBudgetsOfHandledEvents asserts that an environment event that an agent handles costs exactly
+// as much as a message.
+func TestBudgetsOfHandledEvents(t *testing.T) {
+	if world.StickyOff() {
+		t.Skip("budgets are measured with the sticky cache, as workers run")
+	}
+	w := world.New(t, world.Options{})
+	changed := func() signals.Post {
+		return signals.EnvPost(event.EnvEvent{ID: signals.NewEventID(), Type: "file.changed", Payload: []byte(`{"path":"a.go"}`), Timestamp: time.Now().UnixMilli()})
+	}
+	for _, tc := range []struct {
+		name string
+		turn func(id string)
+		want cost
+	}{
+		{"by signal", func(id string) {
+			_, err := w.Threads.Post(w.Ctx(), id, changed())
+			require.NoError(t, err)
+		}, cost{10, 2}},
+		{"by update", func(id string) {
+			_, err := w.Threads.PostUpdate(w.Ctx(), id, changed())
+			require.NoError(t, err)
+		}, cost{11, 2}},
+		{"by update, and waited for", func(id string) {
+			out, err := w.Threads.Turn(w.Ctx(), id, changed())
+			require.NoError(t, err)
+			require.Equal(t, "Process event: file.changed", out.Message.Content)
+		}, cost{11, 2}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			id := w.Open()
+			w.Say(id, "warm up")
+			// The rules enter history with the first event.
+			turn(w, id, changed())
+			added := measure(t, w, id, func() { tc.turn(id) })
+			require.Equal(t, tc.want, cost{len(added), billed(added)}, "events and actions:\n%s", describe(added))
+		})
+	}
+}

@@ -1,0 +1,302 @@
+package tests
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+	sdklog "go.temporal.io/sdk/log"
+
+	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/rule"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/world"
+)
+
+// ledger is the function of rules. It keeps a book of its calls.
+type ledger struct {
+	mu   sync.Mutex
+	book []handling
+	acts map[string]rule.Func
+
+	// running are the calls in a thread just now, most those at any time.
+	running, most map[string]int
+}
+
+// handling is one call of the function.
+type handling struct {
+	rule.Context
+	event event.EnvEvent
+	at    time.Time
+}
+
+func newLedger() *ledger {
+	return &ledger{acts: map[string]rule.Func{}, running: map[string]int{}, most: map[string]int{}}
+}
+
+// handle is the function.
+func (l *ledger) handle(ctx context.Context, c rule.Context, e event.EnvEvent) error {
+	l.mu.Lock()
+	l.book = append(l.book, handling{c, e, time.Now()})
+	l.running[c.ThreadID]++
+	l.most[c.ThreadID] = max(l.most[c.ThreadID], l.running[c.ThreadID])
+	act := l.acts[e.ID]
+	l.mu.Unlock()
+	defer func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.running[c.ThreadID]--
+	}()
+	if act == nil {
+		return nil
+	}
+	return act(ctx, c, e)
+}
+
+// on has the function act on an event.
+func (l *ledger) on(eventID string, act rule.Func) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.acts[eventID] = act
+}
+
+// halts has the function wait, for one event, until it is let go.
+func (l *ledger) halts(eventID string) *halt {
+	h := newHalt()
+	l.on(eventID, func(ctx context.Context, _ rule.Context, _ event.EnvEvent) error {
+		h.reached <- struct{}{}
+		select {
+		case <-h.open:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
+	return h
+}
+
+// calls are those for a thread, in order.
+func (l *ledger) calls(thread string) []handling {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(l.book), func(h handling) bool { return h.ThreadID != thread })
+}
+
+// handled are the ids of the events that a thread's calls were about.
+func (l *ledger) handled(thread string) []string {
+	out := []string{}
+	for _, h := range l.calls(thread) {
+		out = append(out, h.event.ID)
+	}
+	return out
+}
+
+// by are the rules whose function was called for an event.
+func (l *ledger) by(eventID string) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := []string{}
+	for _, h := range l.book {
+		if h.event.ID == eventID {
+			out = append(out, h.Rule)
+		}
+	}
+	return out
+}
+
+// together is how many calls there were in a thread at one time, at most.
+func (l *ledger) together(thread string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.most[thread]
+}
+
+// rule is a rule above the default ones whose function is the ledger's.
+func (l *ledger) rule(name string, events ...string) rule.Rule {
+	return rule.Rule{Name: name, Events: events, Priority: 30, Function: l.handle}
+}
+
+// ruled builds a world with rules, and with a model that acts on events. Its machine may
+// stall: no step counts as lost for that, and is run twice.
+func ruled(t *testing.T, o world.Options, rules ...rule.Rule) *world.World {
+	t.Helper()
+	o.Provider.Script = actOnEvents
+	configure := o.Configure
+	o.Configure = func(c *threadmill.Config) {
+		c.Rules, c.StaleAfter = rules, time.Hour
+		if configure != nil {
+			configure(c)
+		}
+	}
+	return world.New(t, o)
+}
+
+// actOnEvents is a model that does what the payload of an event tells it, such as
+// {"do": "use note {}"}. Without that it does what the last message says, as ever.
+func actOnEvents(req llm.Request) string {
+	for i := len(req.Messages) - 1; i > 0; i-- {
+		if req.Messages[i].Role != event.RoleUser {
+			continue
+		}
+		if !strings.HasPrefix(req.Messages[i].Content, "Process event: ") {
+			return ""
+		}
+		var shown struct {
+			Payload struct {
+				Do string `json:"do"`
+			} `json:"payload"`
+		}
+		// A payload that is no object tells nothing.
+		_ = json.Unmarshal([]byte(req.Messages[i-1].Content), &shown)
+		return shown.Payload.Do
+	}
+	return ""
+}
+
+// happened makes an environment event with an id of its own.
+func happened(typ string, payload any, change ...func(*event.EnvEvent)) event.EnvEvent {
+	raw, err := json.Marshal(payload)
+	if err != nil {
+		panic(err) // plain data has a JSON form
+	}
+	e := event.EnvEvent{
+		ID: signals.NewEventID(), Type: typ, Timestamp: 1700000000123, Payload: raw,
+		Metadata: event.EnvMetadata{Source: event.SourceEnv},
+	}
+	for _, c := range change {
+		c(&e)
+	}
+	return e
+}
+
+// asking makes an event that tells the model what to do.
+func asking(typ, do string) event.EnvEvent { return happened(typ, map[string]string{"do": do}) }
+
+// handle publishes an event, and waits until all that follows from it is stored.
+func handle(w *world.World, thread string, e event.EnvEvent) signals.TurnResult {
+	w.T.Helper()
+	return turn(w, thread, signals.EnvPost(e))
+}
+
+// signalled sends an event as it is, like any Temporal client.
+func signalled(w *world.World, thread string, e any) {
+	w.T.Helper()
+	require.NoError(w.T, w.Temporal.SignalWorkflow(w.Ctx(), signals.WorkflowID(w.TaskQueue, thread), "", signals.SignalPost, e))
+}
+
+// fence waits until a thread has handled all that was published to it before. It has to be
+// a signal: an update can overtake one.
+func fence(w *world.World, thread string) {
+	w.T.Helper()
+	e := happened("fence", nil)
+	signalled(w, thread, e)
+	require.Eventually(w.T, func() bool {
+		stored, err := w.Store.RecordsByID(w.Ctx(), w.Key(thread), e.ID)
+		return err == nil && len(stored) == 1
+	}, waitLong, waitTick)
+	wholly(w, thread, w.Await(thread, e.ID))
+}
+
+// published are the environment events of a thread, as they are stored.
+func published(w *world.World, thread string) []event.EnvEvent {
+	w.T.Helper()
+	var out []event.EnvEvent
+	for _, r := range ofType(w, thread, event.TypeEnv) {
+		out = append(out, world.Payload[event.EnvEvent](w, r))
+	}
+	return out
+}
+
+// requireSameJSON compares JSON with all digits of its numbers.
+func requireSameJSON(t *testing.T, want, got []byte) {
+	t.Helper()
+	read := func(raw []byte) (v any) {
+		d := json.NewDecoder(bytes.NewReader(raw))
+		d.UseNumber()
+		require.NoError(t, d.Decode(&v), string(raw))
+		return v
+	}
+	require.Equal(t, read(want), read(got))
+}
+
+// logbook is a log that can be read while it is written.
+type logbook struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logbook) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(line)
+}
+
+// lines are those that contain text.
+func (l *logbook) lines(text string) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []string
+	for line := range strings.Lines(l.text.String()) {
+		if strings.Contains(line, text) {
+			out = append(out, strings.TrimSpace(line))
+		}
+	}
+	return out
+}
+
+// keep has a runtime write this log, its workflows and its API included.
+func (l *logbook) keep(t *testing.T, c *threadmill.Config) {
+	t.Helper()
+	c.Logger = slog.New(slog.NewJSONHandler(l, nil))
+	temporal, err := client.Dial(client.Options{HostPort: world.Temporal(t).Addr(), Logger: sdklog.NewStructuredLogger(c.Logger)})
+	require.NoError(t, err)
+	t.Cleanup(temporal.Close)
+	c.Temporal = temporal
+}
+
+// envView is an open stream of environment events.
+type envView struct{ *view }
+
+// watchEnv opens the stream of a thread's environment events.
+func watchEnv(t *testing.T, w *world.World, thread string) envView {
+	t.Helper()
+	return envView{watchAt(t, w, "/v1/threads/"+thread+"/events?view=env", "")}
+}
+
+// until reads up to and with an event of a type, and returns the types of all.
+func (v envView) until(t *testing.T, typ string) []string {
+	t.Helper()
+	var out []string
+	for len(out) == 0 || out[len(out)-1] != typ {
+		out = append(out, v.next(t, 1)...)
+	}
+	return out
+}
+
+// next reads n events, and returns their types.
+func (v envView) next(t *testing.T, n int) []string {
+	t.Helper()
+	var out []string
+	for len(out) < n {
+		line, err := v.lines.ReadString('\n')
+		require.NoError(t, err)
+		data, ok := strings.CutPrefix(line, "data:")
+		if !ok {
+			continue
+		}
+		var e event.EnvEvent
+		require.NoError(t, json.Unmarshal([]byte(data), &e))
+		out = append(out, e.Type)
+	}
+	return out
+}

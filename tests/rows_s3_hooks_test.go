@@ -1,0 +1,235 @@
+package tests
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/rule"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tool"
+)
+
+// TestEventHooks: hooks decide on events before rules do.
+func TestEventHooks(t *testing.T) {
+	d, l := newDesk(), newLedger()
+	files := wakes("files", "file.*", rule.Agent{Prompt: "Look at the file."})
+	files.Function, files.MaxAttempts = l.handle, 1
+	slow := l.rule("slow", "slow.*")
+	slow.Debounce = 100 * time.Millisecond
+	w := d.open(t, world.Options{Agents: watchful(), Tools: []tool.Tool{risky, failing}, Configure: func(c *threadmill.Config) {
+		c.Rules = []rule.Rule{files, l.rule("moved", "moved.*"), slow}
+	}}, []hook.Hook{d.hook("function", "file.*", "slow.*", "message"), d.inline("inline", "file.*", "slow.*")})
+	for _, name := range []string{"function", "inline"} {
+		t.Run(name, func(t *testing.T) {
+			t.Run("what it changes holds for rule and agent", func(t *testing.T) { eventChanged(t, w, d, l, name) })
+			t.Run("the changed type decides on the rule", func(t *testing.T) { eventRetyped(t, w, d, l, name) })
+			t.Run("what it answers is not for rules", func(t *testing.T) { eventTaken(t, w, d, l, name) })
+			t.Run("what it changes stays so when the event is retried", func(t *testing.T) { eventChangedOnce(t, w, d, l, name) })
+			t.Run("what it changes stays so while the event is held back", func(t *testing.T) { eventChangedHeld(t, w, d, l, name) })
+			t.Run("one that fails can be retried", func(t *testing.T) { eventHookFails(t, w, d, l, name) })
+		})
+	}
+	t.Run("a hook sees the message that a user_query becomes", func(t *testing.T) {
+		thread := w.Open()
+		d.set(thread, "function", saying(event.User, "hello", "good day"))
+		require.Equal(t, "good day", handle(w, thread, userQuery("hello")).Message.Content)
+	})
+}
+
+// onEnv is a hook's rule for environment events.
+func onEnv(change func(e event.EnvEvent, respond hook.Respond) (event.Event, error)) hook.Func {
+	return func(_ context.Context, e event.Event, respond hook.Respond) (event.Event, error) {
+		if env, ok := e.(event.EnvEvent); ok {
+			return change(env, respond)
+		}
+		return nil, nil
+	}
+}
+
+func eventChanged(t *testing.T, w *world.World, d *desk, l *ledger, name string) {
+	thread := w.Open()
+	d.set(thread, name, onEnv(func(e event.EnvEvent, _ hook.Respond) (event.Event, error) {
+		e.Payload = json.RawMessage(`{"path":"a.go","token":"[redacted]"}`)
+		return e, nil
+	}))
+	w.Provider.Reset()
+	e := happened("file.changed", map[string]string{"path": "a.go", "token": "hush"})
+	require.Equal(t, signals.TurnCompleted, handle(w, thread, e).Status)
+	require.JSONEq(t, `{"path":"a.go","token":"[redacted]"}`, string(only(t, l.calls(thread)).event.Payload))
+	require.Equal(t, event.Replaced, decisionOn(w, thread, e.ID).Outcome)
+	require.JSONEq(t, string(e.Payload), string(only(t, published(w, thread)).Payload), "the record is as it was published")
+
+	d.set(thread, name, nil)
+	out := wholly(w, thread, w.Say(thread, `use get_event_info {"event_ids":["`+e.ID+`"]}`))
+	require.Contains(t, out.Message.Content, "[redacted]")
+	calls := modelCalls(w)
+	require.Len(t, calls, 3)
+	for _, c := range calls {
+		require.Contains(t, c.raw, "[redacted]")
+		require.NotContains(t, c.raw, "hush", "no model sees what was taken out")
+	}
+}
+
+// counting is a hook's rule that counts how often it is asked about an event.
+func counting() hook.Func {
+	asked := atomic.Int64{}
+	return onEnv(func(e event.EnvEvent, _ hook.Respond) (event.Event, error) {
+		e.Payload = fmt.Appendf(nil, `{"asked":%d}`, asked.Add(1))
+		return e, nil
+	})
+}
+
+func eventChangedOnce(t *testing.T, w *world.World, d *desk, l *ledger, name string) {
+	thread, e := w.Open(), happened("file.changed", nil)
+	d.set(thread, name, counting())
+	l.on(e.ID, func(context.Context, rule.Context, event.EnvEvent) error { return errors.New("not yet") })
+	require.Equal(t, signals.TurnFailed, handle(w, thread, e).Status)
+	l.on(e.ID, nil)
+	_, err := w.Threads.Retry(w.Ctx(), thread, e.ID, "ann")
+	require.NoError(t, err)
+	require.Equal(t, signals.TurnCompleted, awaitEvent(w, thread, e).Status)
+	calls := l.calls(thread)
+	require.Len(t, calls, 2)
+	require.Equal(t, calls[0].event, calls[1].event)
+	shown := world.Payload[event.Message](w, recordOf(w, thread, "call_"+e.ID+".result")).Content
+	require.Contains(t, shown, `"payload":`+string(calls[0].event.Payload))
+}
+
+func eventChangedHeld(t *testing.T, w *world.World, d *desk, l *ledger, name string) {
+	thread, e := w.Open(), happened("slow.news", nil)
+	d.set(thread, name, onEnv(func(e event.EnvEvent, _ hook.Respond) (event.Event, error) {
+		e.Payload = json.RawMessage(`"changed"`)
+		return e, nil
+	}))
+	require.Equal(t, signals.TurnHeld, handle(w, thread, e).Status)
+	require.JSONEq(t, `"changed"`, string(awaitCalls(t, l, thread, 1)[0].event.Payload))
+	require.Equal(t, signals.TurnCompleted, awaitEvent(w, thread, e).Status)
+	require.Len(t, ofType(w, thread, event.TypeHook), 1, "it was asked once")
+}
+
+func eventRetyped(t *testing.T, w *world.World, d *desk, l *ledger, name string) {
+	thread, e := w.Open(), happened("file.changed", nil)
+	d.set(thread, name, onEnv(func(e event.EnvEvent, _ hook.Respond) (event.Event, error) {
+		e.Type = "moved.here"
+		return e, nil
+	}))
+	require.Equal(t, signals.TurnCompleted, handle(w, thread, e).Status)
+	require.Equal(t, []string{"moved"}, l.by(e.ID))
+	require.Empty(t, w.Messages(thread))
+}
+
+func eventTaken(t *testing.T, w *world.World, d *desk, l *ledger, name string) {
+	thread, e := w.Open(), happened("file.changed", nil)
+	d.set(thread, name, onEnv(func(_ event.EnvEvent, respond hook.Respond) (event.Event, error) {
+		respond(hook.Response{Content: "Nobody needs to look at that."})
+		return nil, nil
+	}))
+	calls := w.Provider.Calls()
+	require.Equal(t, signals.TurnCompleted, handle(w, thread, e).Status)
+	require.Empty(t, l.by(e.ID))
+	require.Equal(t, "Nobody needs to look at that.", only(t, w.Messages(thread)).Content)
+	require.Equal(t, calls, w.Provider.Calls())
+}
+
+func eventHookFails(t *testing.T, w *world.World, d *desk, l *ledger, name string) {
+	thread, e := w.Open(), happened("file.changed", nil)
+	d.set(thread, name, onEnv(func(event.EnvEvent, hook.Respond) (event.Event, error) {
+		return nil, errors.New("out of order")
+	}))
+	out := handle(w, thread, e)
+	require.Equal(t, signals.TurnFailed, out.Status)
+	require.Contains(t, out.Error, "out of order")
+	require.Empty(t, l.by(e.ID))
+	d.set(thread, name, nil)
+	_, err := w.Threads.Retry(w.Ctx(), thread, e.ID, "ann")
+	require.NoError(t, err)
+	require.Equal(t, signals.TurnCompleted, awaitEvent(w, thread, e).Status)
+	require.Equal(t, []string{"files"}, l.by(e.ID))
+}
+
+// TestEventProcessors: rules name processors.
+func TestEventProcessors(t *testing.T) {
+	d, l := newDesk(), newLedger()
+	named := func(name, events, processor string) rule.Rule {
+		return rule.Rule{Name: name, Events: []string{events}, Priority: 30, Processor: processor}
+	}
+	w := d.open(t, world.Options{Agents: watchful(), Tools: []tool.Tool{risky, failing}, Configure: func(c *threadmill.Config) {
+		c.Rules = []rule.Rule{named("orders", "order.*", "clerk"), named("lost", "lost.*", "nobody"), l.rule("own", "own.*")}
+	}}, []hook.Hook{d.hook("function", "order.*")}, d.processor("clerk", "another.type"), d.processor("own", "own.type"))
+	clerk := func(thread string) {
+		d.make(thread, "clerk", func(_ context.Context, e event.Event, _ hook.Deps) ([]hook.Produced, error) {
+			var order struct {
+				Item string `json:"item"`
+			}
+			err := json.Unmarshal(e.(event.EnvEvent).Payload, &order)
+			return []hook.Produced{hook.Message(event.User, "shop", "The "+order.Item+" is on its way.")}, err
+		})
+	}
+	order := func() event.EnvEvent { return happened("order.placed", map[string]string{"item": "kettle"}) }
+
+	t.Run("what it makes is queued, whatever type it declares", func(t *testing.T) {
+		thread, e := w.Open(), order()
+		clerk(thread)
+		out := handle(w, thread, e)
+		require.Equal(t, signals.TurnCompleted, out.Status)
+		require.Equal(t, "The kettle is on its way.", out.Message.Content)
+		require.Equal(t, []string{"shop: The kettle is on its way.", "assistant: The kettle is on its way."}, saidIn(w, thread))
+		require.Equal(t, event.Overwritten, itemOf(w, thread, e.ID).Status)
+		for _, m := range ofType(w, thread, event.TypeMessage) {
+			require.Equal(t, e.ID, m.TraceID, "all of it follows from the event")
+		}
+	})
+	t.Run("it sees what hooks have left of the event", func(t *testing.T) {
+		thread := w.Open()
+		clerk(thread)
+		d.set(thread, "function", onEnv(func(e event.EnvEvent, _ hook.Respond) (event.Event, error) {
+			e.Payload = json.RawMessage(`{"item":"ring"}`)
+			return e, nil
+		}))
+		require.Equal(t, "The ring is on its way.", handle(w, thread, order()).Message.Content)
+	})
+	t.Run("it may make nothing", func(t *testing.T) {
+		thread := w.Open()
+		d.make(thread, "clerk", func(context.Context, event.Event, hook.Deps) ([]hook.Produced, error) { return nil, nil })
+		require.Equal(t, signals.TurnCompleted, handle(w, thread, order()).Status)
+		require.Empty(t, w.Messages(thread))
+	})
+	t.Run("S3-24 when it fails, the event can be retried", func(t *testing.T) {
+		thread, e := w.Open(), order()
+		d.make(thread, "clerk", func(context.Context, event.Event, hook.Deps) ([]hook.Produced, error) { panic("out of order") })
+		out := handle(w, thread, e)
+		require.Equal(t, signals.TurnFailed, out.Status)
+		require.Contains(t, out.Error, "clerk failed: it panicked: out of order")
+		clerk(thread)
+		_, err := w.Threads.Retry(w.Ctx(), thread, e.ID, "ann")
+		require.NoError(t, err)
+		require.Equal(t, "The kettle is on its way.", awaitEvent(w, thread, e).Message.Content)
+	})
+	t.Run("one that there is not", func(t *testing.T) {
+		thread := w.Open()
+		out := handle(w, thread, happened("lost.and.found", nil))
+		require.Equal(t, signals.TurnFailed, out.Status)
+		require.Contains(t, out.Error, `rule lost names processor "nobody", which there is not`)
+		require.Equal(t, "hello", say(w, thread, "hello").Message.Content, "the thread goes on")
+	})
+	t.Run("a processor of the event's type comes before rules", func(t *testing.T) {
+		thread, e, other := w.Open(), happened("own.type", nil), happened("own.other", nil)
+		d.make(thread, "own", func(context.Context, event.Event, hook.Deps) ([]hook.Produced, error) {
+			return []hook.Produced{hook.Message(event.User, "shop", "mine")}, nil
+		})
+		require.Equal(t, "mine", handle(w, thread, e).Message.Content)
+		require.Equal(t, signals.TurnCompleted, handle(w, thread, other).Status)
+		require.Equal(t, []string{other.ID}, l.handled(thread))
+	})
+}

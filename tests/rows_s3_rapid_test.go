@@ -1,0 +1,225 @@
+package tests
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/rule"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tool"
+)
+
+// shortRuns moves threads to a new run of their workflow again and again.
+var shortRuns = map[string]any{"limit.historyCount.suggestContinueAsNew": 40}
+
+// awaitCalls waits until a rule's function was called n times for a thread.
+func awaitCalls(t *testing.T, l *ledger, thread string, n int) []handling {
+	t.Helper()
+	require.Eventually(t, func() bool { return len(l.calls(thread)) >= n }, waitLong, waitTick)
+	return l.calls(thread)
+}
+
+// untilMoved publishes events to a thread until it has moved to a new run.
+func untilMoved(t *testing.T, w *world.World, thread, typ string) []event.EnvEvent {
+	t.Helper()
+	var events []event.EnvEvent
+	for began, end := run(w, thread), time.Now().Add(waitLong); run(w, thread) == began; {
+		require.True(t, time.Now().Before(end), "it has not moved")
+		e := happened(typ, nil)
+		require.Equal(t, signals.PostQueued, publish(w, thread, e))
+		events = append(events, e)
+	}
+	return events
+}
+
+// heldIn is what a rule holds back in a thread.
+func heldIn(w *world.World, thread string) []signals.HeldEvents {
+	w.T.Helper()
+	state, err := w.Threads.State(w.Ctx(), thread)
+	require.NoError(w.T, err)
+	return state.Held
+}
+
+// hold is how long they do: more than a busy machine takes to publish some events.
+const hold = 2 * time.Second
+
+// TestRapidEvents: rules hold events back.
+func TestRapidEvents(t *testing.T) {
+	l := newLedger()
+	files, alerts, endless := wakes("files", "file.*", rule.Agent{Prompt: "Look at the file."}), l.rule("alerts", "alert.*"), l.rule("endless", "endless.*")
+	files.Function, files.Debounce, alerts.Throttle, endless.Debounce = l.handle, hold, hold, 200*time.Millisecond
+	w := ruled(t, world.Options{}, files, alerts, endless)
+	t.Run("S3-61 a debounce handles the last of those that come fast", func(t *testing.T) { eventsDebounced(t, w, l) })
+	t.Run("S3-61 a throttle handles the first, and the last that follows", func(t *testing.T) { eventsThrottled(t, w, l) })
+	t.Run("S3-61 a debounce has an end", func(t *testing.T) { debounceEnds(t, w, l) })
+	t.Run("S3-61 each rule, and each thread, for itself", func(t *testing.T) { heldApart(t, w, l) })
+	t.Run("a thread that is closed handles no more of them", func(t *testing.T) { heldClosed(t, w, l) })
+}
+
+// rapid publishes n events at once.
+func rapid(w *world.World, thread, typ string, n int) []event.EnvEvent {
+	w.T.Helper()
+	events := make([]event.EnvEvent, n)
+	for i := range events {
+		events[i] = happened(typ, map[string]int{"n": i})
+		signalled(w, thread, events[i])
+	}
+	return events
+}
+
+func eventsDebounced(t *testing.T, w *world.World, l *ledger) {
+	thread := w.Open()
+	events := rapid(w, thread, "file.changed", 5)
+	first, last := events[0], events[4]
+	require.Equal(t, signals.TurnHeld, await(t, w, thread, first.ID).Status)
+	await(t, w, thread, events[3].ID)
+	call := only(t, awaitCalls(t, l, thread, 1))
+	require.Equal(t, last.ID, call.event.ID)
+	require.GreaterOrEqual(t, call.at.Sub(recordOf(w, thread, last.ID).CreatedAt), hold)
+	require.Equal(t, signals.TurnCompleted, awaitEvent(w, thread, last).Status)
+	require.Len(t, published(w, thread), 5, "every one of them is stored, once")
+	require.Empty(t, heldIn(w, thread))
+
+	t.Run("its agent knows of the others", func(t *testing.T) {
+		observed := world.Payload[event.Message](w, recordOf(w, thread, last.ID+".observed"))
+		require.Len(t, observed.Parts, 4)
+		require.Contains(t, observed.Parts[3].Text, "Held back before it: 4 events since ")
+		require.Len(t, w.Messages(thread), 4, "and is woken once")
+	})
+	t.Run("what comes later is handled for itself", func(t *testing.T) {
+		next := rapid(w, thread, "file.changed", 1)[0]
+		require.Equal(t, next.ID, awaitCalls(t, l, thread, 2)[1].event.ID)
+	})
+}
+
+func eventsThrottled(t *testing.T, w *world.World, l *ledger) {
+	thread := w.Open()
+	events := rapid(w, thread, "alert.fired", 5)
+	calls := awaitCalls(t, l, thread, 2)
+	require.Equal(t, []string{events[0].ID, events[4].ID}, l.handled(thread))
+	require.GreaterOrEqual(t, calls[1].at.Sub(recordOf(w, thread, events[0].ID).CreatedAt), hold)
+	require.Equal(t, signals.TurnCompleted, awaitEvent(w, thread, events[0]).Status)
+	require.Equal(t, signals.TurnHeld, w.Await(thread, events[2].ID).Status)
+	require.Equal(t, signals.TurnCompleted, awaitEvent(w, thread, events[4]).Status)
+
+	t.Run("and then its time begins anew", func(t *testing.T) {
+		next := happened("alert.fired", nil)
+		require.Equal(t, signals.TurnHeld, handle(w, thread, next).Status)
+		require.Equal(t, next.ID, only(t, heldIn(w, thread)).EventID)
+		require.Equal(t, next.ID, awaitCalls(t, l, thread, 3)[2].event.ID)
+	})
+}
+
+func debounceEnds(t *testing.T, w *world.World, l *ledger) {
+	thread := w.Open()
+	often := time.NewTicker(20 * time.Millisecond)
+	defer often.Stop()
+	sent := 0
+	for len(l.calls(thread)) == 0 {
+		signalled(w, thread, happened("endless.noise", nil))
+		sent++
+		require.Less(t, sent, int(waitLong/(20*time.Millisecond)))
+		<-often.C
+	}
+	require.Greater(t, sent, 1)
+}
+
+func heldApart(t *testing.T, w *world.World, l *ledger) {
+	one, other := w.Open(), w.Open()
+	file, alert := rapid(w, one, "file.changed", 2)[1], rapid(w, one, "alert.fired", 1)[0]
+	alone := rapid(w, other, "file.changed", 1)[0]
+	awaitCalls(t, l, one, 2)
+	require.Equal(t, []string{alert.ID, file.ID}, l.handled(one))
+	awaitCalls(t, l, other, 1)
+	require.Equal(t, []string{alone.ID}, l.handled(other))
+}
+
+func heldClosed(t *testing.T, w *world.World, l *ledger) {
+	thread, e := w.Open(), happened("file.changed", nil)
+	require.Equal(t, signals.TurnHeld, handle(w, thread, e).Status)
+	closed(t, w, thread)
+	require.Equal(t, e.ID, only(t, published(w, thread)).ID)
+	require.Empty(t, l.calls(thread))
+}
+
+// TestRapidEventsLiveOn holds events back while their thread moves to new runs of its
+// workflow, and its worker is another.
+func TestRapidEventsLiveOn(t *testing.T) {
+	const long = 2 * hold
+	l := newLedger()
+	quiet, calm := l.rule("quiet", "quiet.*"), l.rule("calm", "calm.*")
+	quiet.Debounce, calm.Throttle = long, long
+	w := ruled(t, world.Options{NoWorker: true, Dynamic: shortRuns}, quiet, calm)
+	stop := w.StartWorker()
+	thread := w.Open()
+
+	first, last := happened("calm.down", nil), happened("calm.down", nil)
+	handle(w, thread, first)
+	handle(w, thread, last)
+	quieted := untilMoved(t, w, thread, "quiet.please")
+	held := quieted[len(quieted)-1]
+	stop()
+	w.StartWorker()
+
+	t.Run("S3-61 what is held is handled in its time", func(t *testing.T) {
+		calls := awaitCalls(t, l, thread, 3)
+		require.Equal(t, []string{first.ID, last.ID, held.ID}, l.handled(thread))
+		require.GreaterOrEqual(t, calls[1].at.Sub(recordOf(w, thread, first.ID).CreatedAt), long)
+		require.GreaterOrEqual(t, calls[2].at.Sub(recordOf(w, thread, held.ID).CreatedAt), long)
+		require.Equal(t, signals.TurnCompleted, awaitEvent(w, thread, held).Status)
+		require.Len(t, published(w, thread), 2+len(quieted))
+	})
+	t.Run("S3-10 S3-A5 one that was held is a duplicate", func(t *testing.T) {
+		for _, e := range quieted {
+			require.Equal(t, signals.PostDuplicate, publish(w, thread, e))
+		}
+		require.Len(t, l.calls(thread), 3)
+	})
+}
+
+// TestEventsLiveOn moves a thread to new runs while it handles events.
+func TestEventsLiveOn(t *testing.T) {
+	l := newLedger()
+	w := ruled(t, world.Options{NoWorker: true, Dynamic: shortRuns, Agents: watchful(), Tools: []tool.Tool{risky, failing}, Configure: func(c *threadmill.Config) {
+		c.StopTimeout = 10 * time.Millisecond
+	}}, l.rule("queued", "queued.*"))
+	stop := w.StartWorker()
+	thread := w.Open()
+	handled := happened("queued.before", nil)
+	handle(w, thread, handled)
+	asks := asking("file.changed", "use risky {}")
+	publish(w, thread, asks)
+	call := w.AwaitApproval(thread, 1)[0].ToolCallID
+	var waiting []string
+	for _, e := range untilMoved(t, w, thread, "queued.while") {
+		waiting = append(waiting, e.ID)
+	}
+	stop()
+	w.StartWorker()
+
+	t.Run("S3-10 S3-A5 duplicates are known in the next run", func(t *testing.T) {
+		require.Equal(t, signals.PostDuplicate, publish(w, thread, handled), "what was handled")
+		require.Equal(t, signals.PostDuplicate, publish(w, thread, asks), "what is handled")
+		again := handled
+		again.ID = waiting[0]
+		require.Equal(t, signals.PostDuplicate, publish(w, thread, again), "what waits")
+	})
+	t.Run("S3-12 events that come while a person is waited for are handled after it", func(t *testing.T) {
+		require.Equal(t, []string{handled.ID}, l.handled(thread))
+		require.Equal(t, signals.Accepted, approve(t, w, thread, call))
+		require.Equal(t, "risky returned: seen", awaitEvent(w, thread, asks).Message.Content)
+		awaitCalls(t, l, thread, 1+len(waiting))
+		require.Equal(t, append([]string{handled.ID}, waiting...), l.handled(thread))
+	})
+	t.Run("S3-44 what the agent was told and asked is as in one run", func(t *testing.T) {
+		calls := modelsOf(w, "Observed event: file.changed")
+		require.Len(t, calls, 2)
+		require.Equal(t, calls[0].Messages, calls[1].Messages[:len(calls[0].Messages)])
+		requireSettled(t, w, thread)
+	})
+}

@@ -1,0 +1,300 @@
+package tests
+
+import (
+	"net/http"
+	"os"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/world"
+)
+
+// touches is a line with which a sub-agent makes a file, which needs approval.
+func touches(file string) string { return `use shell_cmd {"command":"echo made >> ` + file + `"}` }
+
+// made is what has been written to the file: a line for each run.
+func made(w *world.World, file string) string {
+	w.T.Helper()
+	raw, err := os.ReadFile(w.Shell + "/" + file)
+	if os.IsNotExist(err) {
+		return ""
+	}
+	require.NoError(w.T, err)
+	return string(raw)
+}
+
+// approvalsOf are a thread's decisions on a call.
+func approvalsOf(w *world.World, thread, toolCallID string) (out []event.Approval) {
+	w.T.Helper()
+	for _, r := range ofType(w, thread, event.TypeApproval) {
+		if a := world.Payload[event.Approval](w, r); a.ToolCallID == toolCallID {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// awaitDecided waits until a thread has stored what was decided on a call, which it has
+// once.
+func awaitDecided(w *world.World, thread, toolCallID string) event.Approval {
+	w.T.Helper()
+	var found []event.Approval
+	require.Eventually(w.T, func() bool {
+		found = approvalsOf(w, thread, toolCallID)
+		return len(found) > 0
+	}, waitLong, waitTick, "a decision on %s in thread %s", toolCallID, thread)
+	require.Len(w.T, found, 1)
+	return found[0]
+}
+
+// TestApprovalOfASubAgent asks people in the thread that they are in, over each way in.
+func TestApprovalOfASubAgent(t *testing.T) {
+	w := world.New(t, world.Options{Agents: team()})
+	for how, d := range drivers(w) {
+		t.Run(how, func(t *testing.T) {
+			id := w.Open()
+			v := watch(t, w, id, "")
+			posted := w.Post(id, asks("helper", touches(id)))
+			request := w.AwaitApproval(id, 1)[0]
+			below := sub(w, id, 1)
+			require.Equal(t, "shell_cmd", request.ToolName)
+			require.Equal(t, "helper", request.Agent)
+			require.Contains(t, request.Arguments, "echo made")
+			require.Equal(t, request.ToolCallID, w.AwaitApproval(below, 1)[0].ToolCallID, "the same, in its own thread")
+			for _, at := range []string{id, below} {
+				state, err := w.Threads.State(w.Ctx(), at)
+				require.NoError(t, err)
+				require.Equal(t, signals.WaitingApproval, state.Status, at)
+			}
+			asked := v.until(t, func(f frame) bool { return f.event.Type == event.EventApprovalRequest })
+			require.Equal(t, request.ToolCallID, asked[len(asked)-1].event.ApprovalRequest.ToolCallID, "viewers are asked")
+
+			d.decide(t, id, request.ToolCallID, event.Approve, "")
+			require.Equal(t, signals.TurnCompleted, w.Await(id, posted).Status)
+			require.Equal(t, "made\n", made(w, id))
+			for _, at := range []string{id, below} {
+				got := awaitDecided(w, at, request.ToolCallID)
+				require.Equal(t, event.Approve, got.Decision)
+				require.Equal(t, "ann", got.By)
+				require.Equal(t, posted, only(t, ofType(w, at, event.TypeApprovalRequest)).TraceID)
+				require.Equal(t, posted, only(t, ofType(w, at, event.TypeApproval)).TraceID)
+			}
+			frames := v.until(t, isFinal)
+			require.Equal(t, 1, count(frames, event.EventApproval), "viewers hear of the decision")
+			require.Contains(t, resultIn(t, w, id, "call-agent").Content, "shell_cmd returned:")
+			w.AwaitApproval(id, 0)
+		})
+	}
+}
+
+// TestDecisionsOnSubAgents decides in the thread above and in the sub-agent's own.
+func TestDecisionsOnSubAgents(t *testing.T) {
+	w := world.New(t, world.Options{Agents: team()})
+	// waiting begins a turn whose sub-agent waits for approval.
+	waiting := func(t *testing.T) (id, posted, call string) {
+		t.Helper()
+		id = w.Open()
+		posted = w.Post(id, asks("helper", touches(id)))
+		return id, posted, w.AwaitApproval(id, 1)[0].ToolCallID
+	}
+	decide := func(t *testing.T, thread string, d signals.Decide) signals.DecideOutcome {
+		t.Helper()
+		d.By = "ann"
+		out, err := w.Threads.Decide(w.Ctx(), thread, d)
+		require.NoError(t, err)
+		return out
+	}
+	// settled checks that both threads know of one decision, and of the same.
+	settled := func(t *testing.T, id, call string, want event.Decision) {
+		t.Helper()
+		for _, at := range []string{id, sub(w, id, 1)} {
+			require.Equal(t, want, awaitDecided(w, at, call).Decision)
+		}
+		w.AwaitApproval(id, 0)
+	}
+
+	t.Run("above: settles both, and again is already_resolved or conflict", func(t *testing.T) {
+		id, posted, call := waiting(t)
+		require.Equal(t, signals.Accepted, decide(t, id, signals.Decide{ToolCallID: call, Decision: event.Approve}))
+		require.Equal(t, signals.AlreadyResolved, decide(t, id, signals.Decide{ToolCallID: call, Decision: event.Approve}))
+		require.Equal(t, signals.Conflict, decide(t, id, signals.Decide{ToolCallID: call, Decision: event.Deny}))
+		require.Equal(t, signals.TurnCompleted, w.Await(id, posted).Status)
+		require.Equal(t, signals.Conflict, decide(t, id, signals.Decide{ToolCallID: call, Decision: event.Deny}), "after the end, too")
+		settled(t, id, call, event.Approve)
+		require.Equal(t, "made\n", made(w, id), "once")
+	})
+	t.Run("in its own: settles both", func(t *testing.T) {
+		id, posted, call := waiting(t)
+		require.Equal(t, signals.Accepted, decide(t, sub(w, id, 1), signals.Decide{ToolCallID: call, Decision: event.Approve}))
+		require.Equal(t, signals.TurnCompleted, w.Await(id, posted).Status)
+		settled(t, id, call, event.Approve)
+		require.Equal(t, signals.AlreadyResolved, decide(t, id, signals.Decide{ToolCallID: call, Decision: event.Approve}))
+		require.Equal(t, signals.Conflict, decide(t, id, signals.Decide{ToolCallID: call, Decision: event.Deny}))
+		require.Equal(t, "made\n", made(w, id))
+	})
+	t.Run("deny: it never runs, and the sub-agent is told why", func(t *testing.T) {
+		id, posted, call := waiting(t)
+		require.Equal(t, signals.Accepted, decide(t, id, signals.Decide{ToolCallID: call, Decision: event.Deny, Reason: "not here"}))
+		require.Equal(t, signals.TurnCompleted, w.Await(id, posted).Status)
+		settled(t, id, call, event.Deny)
+		denied := resultIn(t, w, sub(w, id, 1), "shell_cmd")
+		require.Equal(t, thread.DeniedText+" Reason: not here", denied.Content)
+		require.Contains(t, resultIn(t, w, id, "call-agent").Content, "not here")
+		require.Empty(t, made(w, id))
+	})
+	t.Run("another tool or agent: mismatch, and it waits on", func(t *testing.T) {
+		id, posted, call := waiting(t)
+		for _, d := range []signals.Decide{
+			{ToolCallID: call, Decision: event.Approve, ToolName: "note"},
+			{ToolCallID: call, Decision: event.Approve, Agent: "assistant"},
+		} {
+			require.Equal(t, signals.Mismatch, decide(t, id, d))
+			require.Equal(t, signals.Mismatch, decide(t, sub(w, id, 1), d))
+		}
+		require.Equal(t, signals.NotPending, decide(t, id, signals.Decide{ToolCallID: "call_0", Decision: event.Approve}))
+		require.Len(t, w.AwaitApproval(id, 1), 1)
+		require.Empty(t, approvalsOf(w, id, call))
+		require.Equal(t, signals.Accepted, decide(t, id, signals.Decide{ToolCallID: call, Decision: event.Approve, ToolName: "shell_cmd", Agent: "helper"}))
+		require.Equal(t, signals.TurnCompleted, w.Await(id, posted).Status)
+	})
+	t.Run("by signal: what does not fit changes nothing, and leaves a trace", func(t *testing.T) {
+		id, posted, call := waiting(t)
+		signal := func(d signals.Decide) {
+			require.NoError(t, w.Temporal.SignalWorkflow(w.Ctx(), signals.WorkflowID(w.TaskQueue, id), "", signals.SignalDecide, d))
+		}
+		signal(signals.Decide{ToolCallID: call, Decision: event.Approve, ToolName: "note", By: "ann"})
+		signal(signals.Decide{ToolCallID: call, Decision: event.Deny, By: "bob"})
+		signal(signals.Decide{ToolCallID: call, Decision: event.Approve, By: "ann"})
+		require.Equal(t, signals.TurnCompleted, w.Await(id, posted).Status)
+		settled(t, id, call, event.Deny)
+		var problems []string
+		for _, r := range ofType(w, id, event.TypeRejected) {
+			problems = append(problems, world.Payload[event.Rejected](w, r).Problem)
+		}
+		require.Equal(t, []string{string(signals.Mismatch), string(signals.Conflict)}, problems)
+		require.Empty(t, made(w, id), "the first decision that fits stands")
+	})
+	t.Run("by HTTP the problem says it", func(t *testing.T) {
+		id, posted, call := waiting(t)
+		path := "/v1/threads/" + id + "/approvals"
+		_, out := request(t, w, http.MethodGet, path, nil)
+		require.Len(t, out["approvals"], 1)
+		status, out := request(t, w, http.MethodPost, path+"/"+call, map[string]any{"decision": "approve", "toolName": "note"})
+		require.Equal(t, http.StatusConflict, status)
+		require.Equal(t, "mismatch", out["result"])
+		status, out = request(t, w, http.MethodPost, path+"/"+call, map[string]any{"decision": "approve", "toolName": "shell_cmd"})
+		require.Equal(t, http.StatusOK, status)
+		require.Equal(t, "accepted", out["result"])
+		status, out = request(t, w, http.MethodPost, path+"/"+call, map[string]any{"decision": "deny"})
+		require.Equal(t, http.StatusConflict, status)
+		require.Equal(t, "conflict", out["result"])
+		require.Equal(t, signals.TurnCompleted, w.Await(id, posted).Status)
+	})
+	t.Run("many decide at once: one decision stands", func(t *testing.T) {
+		id, posted, call := waiting(t)
+		var wg sync.WaitGroup
+		outcomes := make(chan signals.DecideOutcome, 8)
+		for i := range cap(outcomes) {
+			wg.Go(func() {
+				at := []string{id, sub(w, id, 1)}[i%2]
+				d := []event.Decision{event.Approve, event.Deny}[i/2%2]
+				out, err := w.Threads.Decide(w.Ctx(), at, signals.Decide{ToolCallID: call, Decision: d, By: "ann"})
+				// The sub-agent's thread may be closed by then.
+				if at == id {
+					assert.NoError(t, err)
+				}
+				if err == nil {
+					outcomes <- out
+				}
+			})
+		}
+		wg.Wait()
+		close(outcomes)
+		require.Equal(t, signals.TurnCompleted, w.Await(id, posted).Status)
+		stands := awaitDecided(w, id, call)
+		require.Equal(t, stands.Decision, awaitDecided(w, sub(w, id, 1), call).Decision)
+		for out := range outcomes {
+			require.Contains(t, []signals.DecideOutcome{signals.Accepted, signals.AlreadyResolved, signals.Conflict, signals.NotPending}, out)
+		}
+		want := map[event.Decision]string{event.Approve: "made\n", event.Deny: ""}[stands.Decision]
+		require.Equal(t, want, made(w, id))
+	})
+}
+
+// TestApprovalsOfMany has several sub-agents wait at once, and the thread's own agent.
+func TestApprovalsOfMany(t *testing.T) {
+	w := world.New(t, world.Options{Agents: team()})
+	id := w.Open()
+	posted := w.Post(id, asks("helper", touches(id+"-a"))+"\n"+asks("manager", touches(id+"-b"))+"\n"+touches(id+"-c"))
+	waiting := w.AwaitApproval(id, 3)
+	by := map[string]event.ApprovalRequest{}
+	for _, q := range waiting {
+		by[q.Agent] = q
+	}
+	require.Len(t, by, 3)
+	decide := func(agent string, d event.Decision) {
+		out, err := w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: by[agent].ToolCallID, Decision: d, By: "ann"})
+		require.NoError(t, err)
+		require.Equal(t, signals.Accepted, out)
+	}
+	decide("manager", event.Approve)
+	decide("assistant", event.Deny)
+	require.Equal(t, by["helper"].ToolCallID, w.AwaitApproval(id, 1)[0].ToolCallID)
+	decide("helper", event.Approve)
+	require.Equal(t, signals.TurnCompleted, w.Await(id, posted).Status)
+	require.Equal(t, []string{"made\n", "made\n", ""}, []string{made(w, id+"-a"), made(w, id+"-b"), made(w, id+"-c")})
+}
+
+// TestApprovalTwoLevelsDown lets people decide at the top on what a sub-agent's sub-agent
+// asks for.
+func TestApprovalTwoLevelsDown(t *testing.T) {
+	w := world.New(t, world.Options{Agents: team()})
+	for name, decider := range map[string]int{"at the top": 0, "between": 1, "at the bottom": 2} {
+		t.Run(name, func(t *testing.T) {
+			id := w.Open()
+			posted := w.Post(id, asks("manager", asks("helper", touches(id))))
+			request := w.AwaitApproval(id, 1)[0]
+			require.Equal(t, "helper", request.Agent)
+			levels := []string{id, sub(w, id, 1), sub(w, sub(w, id, 1), 1)}
+			require.Equal(t, signals.Accepted, approve(t, w, levels[decider], request.ToolCallID))
+			require.Equal(t, signals.TurnCompleted, w.Await(id, posted).Status)
+			for _, at := range levels {
+				require.Equal(t, event.Approve, awaitDecided(w, at, request.ToolCallID).Decision)
+				require.Len(t, ofType(w, at, event.TypeApprovalRequest), 1)
+			}
+			require.Equal(t, "made\n", made(w, id))
+			require.Contains(t, resultIn(t, w, id, "call-agent").Content, "call-agent returned: shell_cmd returned: ")
+		})
+	}
+}
+
+// TestApprovalOfTheCall asks a person before an agent is asked at all.
+func TestApprovalOfTheCall(t *testing.T) {
+	agents := team()
+	agents[0].Approvals = map[string]agent.Policy{"call-agent": agent.Always}
+	w := world.New(t, world.Options{Agents: agents})
+	id := w.Open()
+	posted := w.Post(id, asks("helper", "hello"))
+	request := w.AwaitApproval(id, 1)[0]
+	require.Equal(t, "call-agent", request.ToolName)
+	require.Equal(t, "assistant", request.Agent)
+	require.Empty(t, subs(w, id), "it has not begun")
+	approve(t, w, id, request.ToolCallID)
+	require.Equal(t, signals.TurnCompleted, w.Await(id, posted).Status)
+	require.Equal(t, "hello", resultIn(t, w, id, "call-agent").Content)
+
+	posted = w.Post(id, asks("helper", "hello"))
+	out, err := w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: w.AwaitApproval(id, 1)[0].ToolCallID, Decision: event.Deny, By: "ann"})
+	require.NoError(t, err)
+	require.Equal(t, signals.Accepted, out)
+	require.Equal(t, signals.TurnCompleted, w.Await(id, posted).Status)
+	require.Equal(t, thread.DeniedText, resultsOf(w, id, "call-agent")[1].Content)
+	require.Len(t, subs(w, id), 1)
+}

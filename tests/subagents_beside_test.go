@@ -1,0 +1,81 @@
+package tests
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tool"
+)
+
+// TestPeopleSpeakToASubAgent posts to the thread of a sub-agent while it works.
+func TestPeopleSpeakToASubAgent(t *testing.T) {
+	g := newGate("wait")
+	w := world.New(t, world.Options{Agents: team("wait"), Tools: []tool.Tool{g}})
+	id := w.Open()
+	posted := w.Post(id, asks("helper", "first", "use wait {}"))
+	arrives(t, g.reached, "the tool")
+	below := sub(w, id, 1)
+	steers := message(below, "steers", "and this")
+	steers.OnBusy = signals.Steer
+	for _, p := range []signals.Post{message(below, "waits", "never answered"), steers} {
+		_, err := w.Threads.PostUpdate(w.Ctx(), below, p)
+		require.NoError(t, err)
+	}
+	g.release()
+	require.Equal(t, signals.TurnCompleted, w.Await(id, posted).Status)
+	require.Equal(t, "firstand this", resultIn(t, w, id, "call-agent").Content, "what joins its turn counts")
+	awaitClosed(w, below)
+	require.Equal(t, []string{"assistant: " + "first\nuse wait {}", "helper: first", "wait: open", "ann: and this", "helper: and this", "ann: never answered"},
+		saidIn(w, below), "what waits for a turn of its own is kept, and has no answer: the thread is closed")
+}
+
+// TestSubAgentOutlivesItsThread terminates the thread above: what the sub-agent answers is
+// stored there all the same.
+func TestSubAgentOutlivesItsThread(t *testing.T) {
+	g := newGate("wait")
+	w := world.New(t, world.Options{Agents: team("wait"), Tools: []tool.Tool{g}})
+	id := w.Open()
+	w.Post(id, asks("helper", "use wait {}", touches(id)))
+	arrives(t, g.reached, "the tool")
+	call := w.AwaitApproval(id, 1)[0].ToolCallID
+	below := sub(w, id, 1)
+	review{World: w}.terminate(signals.WorkflowID(w.TaskQueue, id))
+	g.release()
+	require.Equal(t, signals.Accepted, approve(t, w, below, call), "who asks is gone, who was asked is not")
+	awaitClosed(w, below)
+	endsAs(w, below, enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED)
+	require.Contains(t, resultIn(t, w, id, "call-agent").Content, "wait returned: open")
+	requireSettled(t, w, id)
+	require.Equal(t, "made\n", made(w, id))
+}
+
+// TestTasksOfASubAgent lets a sub-agent start background tasks: they end with its thread,
+// unless they are detached.
+func TestTasksOfASubAgent(t *testing.T) {
+	for name, tc := range map[string]struct {
+		options []tool.Option
+		want    event.TaskState
+	}{
+		"attached": {[]tool.Option{tool.Background()}, event.TaskCancelled},
+		"detached": {[]tool.Option{tool.Background(), tool.Detached()}, event.TaskCompleted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGate("wait", tc.options...)
+			w := world.New(t, world.Options{Agents: team("wait"), Tools: []tool.Tool{g}})
+			id := w.Open()
+			require.Equal(t, signals.TurnCompleted, w.Say(id, asks("helper", "use wait {}")).Status)
+			below := sub(w, id, 1)
+			awaitClosed(w, below)
+			g.release()
+			require.Eventually(t, func() bool {
+				tasks := ofType(w, below, event.TypeTask)
+				return len(tasks) == 2 && world.Payload[event.Task](w, tasks[1]).State == tc.want
+			}, waitLong, waitTick)
+		})
+	}
+}

@@ -1,0 +1,346 @@
+package tests
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/client"
+
+	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tool"
+)
+
+// endsAs waits until the workflow of a thread has ended as expected.
+func endsAs(w *world.World, thread string, as enumspb.WorkflowExecutionStatus) {
+	w.T.Helper()
+	review{World: w}.endsAs(signals.WorkflowID(w.TaskQueue, thread), as)
+}
+
+// TestSubAgentIsStopped ends the work of a sub-agent from above, in all ways, while its tool
+// runs or its call waits.
+func TestSubAgentIsStopped(t *testing.T) {
+	g := newGate("wait")
+	// What runs does not hear of it with a heartbeat.
+	w := world.New(t, world.Options{Agents: team("wait"), Tools: []tool.Tool{g}, Deaf: true})
+	interrupt := func(id string) {
+		require.NoError(t, w.Threads.Control(w.Ctx(), id, signals.Control{Action: signals.ControlInterrupt, By: "ann"}))
+	}
+	t.Run("an interrupt of the turn stops it and its tool", func(t *testing.T) {
+		id := w.Open()
+		v := watch(t, w, id, "")
+		posted := w.Post(id, asks("helper", "use wait {}"))
+		arrives(t, g.reached, "the tool")
+		interrupt(id)
+		require.Equal(t, signals.TurnInterrupted, await(t, w, id, posted).Status)
+		v.until(t, isFinal)
+		require.Equal(t, thread.InterruptedText, resultIn(t, w, id, "call-agent").Content)
+		awaitClosed(w, sub(w, id, 1))
+		require.Contains(t, resultIn(t, w, sub(w, id, 1), "wait").Content, thread.InterruptedText)
+		endsAs(w, sub(w, id, 1), enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED)
+		requireSettled(t, w, id)
+		requireSettled(t, w, sub(w, id, 1))
+		require.Equal(t, "hello", w.Say(id, "hello").Message.Content, "the thread is usable")
+	})
+	t.Run("an interrupt stops what works two levels down", func(t *testing.T) {
+		id := w.Open()
+		posted := w.Post(id, asks("manager", asks("helper", "use wait {}")))
+		arrives(t, g.reached, "the tool")
+		interrupt(id)
+		require.Equal(t, signals.TurnInterrupted, await(t, w, id, posted).Status)
+		for _, at := range []string{sub(w, id, 1), sub(w, sub(w, id, 1), 1)} {
+			awaitClosed(w, at)
+			endsAs(w, at, enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED)
+			requireSettled(t, w, at)
+		}
+	})
+	t.Run("an interrupt withdraws what it asks for", func(t *testing.T) {
+		id := w.Open()
+		posted := w.Post(id, asks("helper", touches(id)))
+		call := w.AwaitApproval(id, 1)[0].ToolCallID
+		interrupt(id)
+		require.Equal(t, signals.TurnInterrupted, await(t, w, id, posted).Status)
+		w.AwaitApproval(id, 0)
+		out, err := w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: call, Decision: event.Approve, By: "ann"})
+		require.NoError(t, err)
+		require.Equal(t, signals.NotPending, out)
+		awaitClosed(w, sub(w, id, 1))
+		require.Empty(t, made(w, id))
+	})
+	t.Run("closing the thread stops it", func(t *testing.T) {
+		id := w.Open()
+		w.Post(id, asks("helper", "use wait {}"))
+		arrives(t, g.reached, "the tool")
+		require.NoError(t, w.Threads.Control(w.Ctx(), id, signals.Control{Action: signals.ControlClose, By: "ann"}))
+		awaitClosed(w, id)
+		awaitClosed(w, sub(w, id, 1))
+		require.Equal(t, thread.InterruptedText, resultIn(t, w, id, "call-agent").Content)
+		requireSettled(t, w, sub(w, id, 1))
+	})
+	t.Run("cancelling the thread through Temporal stops it", func(t *testing.T) {
+		id := w.Open()
+		w.Post(id, asks("helper", "use wait {}"))
+		arrives(t, g.reached, "the tool")
+		require.NoError(t, w.Temporal.CancelWorkflow(w.Ctx(), signals.WorkflowID(w.TaskQueue, id), ""))
+		awaitClosed(w, id)
+		awaitClosed(w, sub(w, id, 1))
+		requireSettled(t, w, id)
+	})
+	t.Run("a message that interrupts stops it", func(t *testing.T) {
+		id := w.Open()
+		w.Post(id, asks("helper", "use wait {}"))
+		arrives(t, g.reached, "the tool")
+		p := signals.UserMessage(id, "ann", "hello")
+		p.OnBusy = signals.Interrupt
+		out, err := w.Threads.Turn(w.Ctx(), id, p)
+		require.NoError(t, err)
+		require.Equal(t, "hello", out.Message.Content)
+		awaitClosed(w, sub(w, id, 1))
+	})
+}
+
+// TestSubAgentIsLost ends a sub-agent's thread behind the back of the one that waits for
+// it: its call fails with the reason, and the turn goes on.
+func TestSubAgentIsLost(t *testing.T) {
+	g := newGate("wait")
+	w := world.New(t, world.Options{Agents: team("wait"), Tools: []tool.Tool{g}})
+	for name, tc := range map[string]struct {
+		end  func(below string) error
+		want []string
+	}{
+		"a user closes it": {
+			func(below string) error {
+				return w.Threads.Control(w.Ctx(), below, signals.Control{Action: signals.ControlClose, By: "bob", Reason: "enough of it"})
+			},
+			[]string{"Error: the sub-agent was interrupted: enough of it\n", "said so far"},
+		},
+		"a user interrupts it": {
+			func(below string) error {
+				return w.Threads.Control(w.Ctx(), below, signals.Control{Action: signals.ControlInterrupt, By: "bob"})
+			},
+			[]string{"Error: the sub-agent was interrupted.\n", "said so far"},
+		},
+		"an operator terminates it": {
+			func(below string) error {
+				return w.Temporal.TerminateWorkflow(w.Ctx(), signals.WorkflowID(w.TaskQueue, below), "", "it hangs")
+			},
+			[]string{"Error: the sub-agent ended without an answer: it was terminated"},
+		},
+		"an operator cancels it": {
+			func(below string) error {
+				return w.Temporal.CancelWorkflow(w.Ctx(), signals.WorkflowID(w.TaskQueue, below), "")
+			},
+			[]string{"Error: the sub-agent ended without an answer: it was cancelled"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			id := w.Open()
+			posted := w.Post(id, asks("helper", "said so far", "use wait {}")+"\nthen\nso be it")
+			arrives(t, g.reached, "the tool")
+			require.NoError(t, tc.end(sub(w, id, 1)))
+			out := w.Await(id, posted)
+			require.Equal(t, signals.TurnCompleted, out.Status)
+			require.Contains(t, out.Message.Content, "so be it")
+			result := resultIn(t, w, id, "call-agent")
+			require.True(t, result.IsError)
+			for _, want := range tc.want {
+				require.Contains(t, result.Content, want)
+			}
+			require.Equal(t, "hello", w.Say(id, "hello").Message.Content)
+		})
+	}
+	t.Run("while its call waits for approval", func(t *testing.T) {
+		id := w.Open()
+		posted := w.Post(id, asks("helper", touches(id)))
+		call := w.AwaitApproval(id, 1)[0].ToolCallID
+		require.NoError(t, w.Temporal.TerminateWorkflow(w.Ctx(), signals.WorkflowID(w.TaskQueue, sub(w, id, 1)), "", "it hangs"))
+		require.Equal(t, signals.TurnCompleted, w.Await(id, posted).Status)
+		w.AwaitApproval(id, 0)
+		out, err := w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: call, Decision: event.Approve, By: "ann"})
+		require.NoError(t, err)
+		require.Equal(t, signals.NotPending, out)
+	})
+}
+
+// TestThreadThatBeginsAnew terminates a thread and opens it again: it numbers its
+// sub-agents anew, and what the first of them has said is no answer to what it asks now.
+func TestThreadThatBeginsAnew(t *testing.T) {
+	w := world.New(t, world.Options{Agents: team()})
+	id := w.Open()
+	w.Say(id, asks("helper", "the first"))
+	awaitClosed(w, sub(w, id, 1))
+	settle(w, id)
+	require.NoError(t, w.Temporal.TerminateWorkflow(w.Ctx(), signals.WorkflowID(w.TaskQueue, id), "", "it hangs"))
+	require.NoError(t, w.Threads.Open(w.Ctx(), id, signals.Start{}, nil))
+	w.Say(id, asks("helper", "the second"))
+	results := resultsOf(w, id, "call-agent")
+	require.Len(t, results, 2)
+	require.Equal(t, "the first", results[0].Content)
+	require.Equal(t, "the second", results[1].Content)
+}
+
+// chain asks an agent to ask an agent, and so on, so many levels deep.
+func chain(depth int, last string) string {
+	line := last
+	for range depth {
+		line = asks("manager", line)
+	}
+	return line
+}
+
+// TestLimitsOfSubAgents goes as far as one can, and further.
+func TestLimitsOfSubAgents(t *testing.T) {
+	g := newGate("wait")
+	w := world.New(t, world.Options{Agents: team("wait"), Tools: []tool.Tool{g}})
+	t.Run("five in a row", func(t *testing.T) {
+		id := w.Open()
+		w.Say(id, chain(5, "the bottom"))
+		require.Equal(t, strings.Repeat("call-agent returned: ", 4)+"the bottom", resultIn(t, w, id, "call-agent").Content)
+	})
+	t.Run("six are one too many", func(t *testing.T) {
+		id := w.Open()
+		w.Say(id, chain(6, "never said"))
+		deepest := id
+		for range 5 {
+			deepest = sub(w, deepest, 1)
+		}
+		result := resultIn(t, w, deepest, "call-agent")
+		require.True(t, result.IsError)
+		require.Equal(t, "Error: 5 agents work for one another in a row, the limit. Do it yourself.", result.Content)
+		require.False(t, resultIn(t, w, id, "call-agent").IsError, "who asked it got an answer")
+		require.Empty(t, subs(w, deepest))
+	})
+	t.Run("ten at once", func(t *testing.T) {
+		id := w.Open()
+		posted := w.Post(id, strings.Repeat(asks("helper", "use wait {}")+"\n", 11))
+		for range 10 {
+			arrives(t, g.reached, "the tool")
+		}
+		state, err := w.Threads.State(w.Ctx(), id)
+		require.NoError(t, err)
+		require.Len(t, only(t, state.Turn.Runs).Threads, 10)
+		g.release()
+		require.Equal(t, signals.TurnCompleted, w.Await(id, posted).Status)
+		var refused []string
+		for _, r := range resultsOf(w, id, "call-agent") {
+			if r.IsError {
+				refused = append(refused, r.Content)
+			}
+		}
+		require.Equal(t, []string{"Error: 10 sub-agents work for this thread, the limit. Wait for one of them."}, refused)
+		require.Len(t, results(w, id), 11)
+	})
+	t.Run("fifty in a turn", func(t *testing.T) {
+		id := w.Open()
+		ten := strings.Repeat(asks("helper", "hello")+"\n", 10)
+		w.Say(id, strings.Repeat(ten+"then\n", 5)+asks("helper", "one more")+"\nthen\nwell")
+		all := resultsOf(w, id, "call-agent")
+		require.Len(t, all, 51)
+		require.Equal(t, "Error: 50 sub-agents were asked in this turn, the limit.", all[50].Content)
+		only(t, slices.DeleteFunc(slices.Clone(all), func(m event.Message) bool { return !m.IsError }))
+		w.Say(id, asks("helper", "another turn"))
+		require.Equal(t, "another turn", resultsOf(w, id, "call-agent")[51].Content)
+	})
+}
+
+// TestBudgetsPassDown gives a sub-agent no more than is left to the one that asks it.
+func TestBudgetsPassDown(t *testing.T) {
+	agents := team()
+	agents[0].Limits = agent.Limits{MaxSteps: 4}
+	agents[2].Limits = agent.Limits{MaxSteps: 10}
+	w := world.New(t, world.Options{Agents: agents})
+	// steps makes so many model calls: one for each tool, and one more.
+	steps := func(n int) string { return strings.Repeat("use note {}\nthen\n", n-1) + "done" }
+	t.Run("steps", func(t *testing.T) {
+		id := w.Open()
+		w.Say(id, asks("helper", steps(3)))
+		require.Contains(t, resultIn(t, w, id, "call-agent").Content, "done", "one step was made of four")
+		id = w.Open()
+		w.Say(id, asks("helper", steps(4)))
+		result := resultIn(t, w, id, "call-agent")
+		require.True(t, result.IsError)
+		require.Contains(t, result.Content, "Stopped after 3 model calls in one turn")
+		id = w.Open()
+		w.Say(id, "use note {}\nthen\n"+asks("helper", steps(3)))
+		require.Contains(t, resultIn(t, w, id, "call-agent").Content, "Stopped after 2 model calls in one turn")
+	})
+	t.Run("its own limit holds as well", func(t *testing.T) {
+		agents := team()
+		agents[2].Limits = agent.Limits{MaxSteps: 2}
+		w := world.New(t, world.Options{Agents: agents})
+		id := w.Open()
+		w.Say(id, asks("helper", steps(3)))
+		require.Contains(t, resultIn(t, w, id, "call-agent").Content, "Stopped after 2 model calls in one turn")
+	})
+	t.Run("tools", func(t *testing.T) {
+		id := w.Open()
+		p := signals.UserMessage(id, "ann", asks("manager", "use note {}\nthen\n"+asks("helper", "use note {}")))
+		p.Tools = &[]string{"call-agent"}
+		out, err := w.Threads.Turn(w.Ctx(), id, p)
+		require.NoError(t, err)
+		require.Equal(t, signals.TurnCompleted, out.Status)
+		between := sub(w, id, 1)
+		for _, at := range []string{between, sub(w, between, 1)} {
+			result := resultIn(t, w, at, "note")
+			require.True(t, result.IsError, at)
+			require.Contains(t, result.Content, "note", at)
+		}
+		for _, s := range modelCalls(w) {
+			if !strings.Contains(s.raw, "use note {}") || !strings.Contains(s.raw, id) && s.Messages[0].Content != "You are helper." {
+				continue
+			}
+			for _, offered := range s.Tools {
+				if s.Messages[1].Content == "use note {}" {
+					require.NotEqual(t, "note", offered.Function.Name)
+				}
+			}
+		}
+		w.Say(id, asks("helper", "use note {}"))
+		require.False(t, resultIn(t, w, sub(w, id, 2), "note").IsError, "the next turn has them all")
+	})
+}
+
+// TestLongIDs gives the sub-agents of a thread whose own id is as long as can be ids of
+// their own.
+func TestLongIDs(t *testing.T) {
+	w := world.New(t, world.Options{Agents: team()})
+	id := strings.Repeat("x", 128)
+	require.NoError(t, w.Threads.Open(w.Ctx(), id, signals.Start{}, nil))
+	w.Say(id, asks("helper", "hello")+"\n"+asks("helper", "hello again"))
+	require.Len(t, subs(w, id), 2)
+	said := map[string]bool{}
+	for _, at := range subs(w, id) {
+		require.NoError(t, signals.CheckID("threadId", at))
+		said[w.Transcript(at)] = true
+		status, out := request(t, w, "GET", "/v1/threads/"+at, nil)
+		require.Equal(t, 200, status)
+		require.Equal(t, id, out["parent"])
+	}
+	require.Equal(t, map[string]bool{
+		"user assistant: hello\nassistant helper: hello\n":             true,
+		"user assistant: hello again\nassistant helper: hello again\n": true,
+	}, said)
+}
+
+// TestOnlyThreadsStartSubAgents refuses a client that starts the workflow of one.
+func TestOnlyThreadsStartSubAgents(t *testing.T) {
+	w := world.New(t, world.Options{Agents: team()})
+	run, err := w.Temporal.ExecuteWorkflow(w.Ctx(), client.StartWorkflowOptions{ID: signals.WorkflowID(w.TaskQueue, "by-hand"), TaskQueue: w.TaskQueue}, signals.DelegateWorkflow, json.RawMessage(`{}`))
+	require.NoError(t, err)
+	require.ErrorContains(t, run.Get(w.Ctx(), nil), "a sub-agent's thread is started by a thread, not by clients")
+
+	run, err = w.Temporal.ExecuteWorkflow(w.Ctx(), client.StartWorkflowOptions{ID: signals.WorkflowID(w.TaskQueue, "no-sub"), TaskQueue: w.TaskQueue}, signals.ThreadWorkflow, json.RawMessage(`{"parent":{"threadId":"other"}}`))
+	require.NoError(t, err)
+	state, err := w.Threads.State(w.Ctx(), "no-sub")
+	require.NoError(t, err)
+	require.Empty(t, state.Parent, "nor makes one of a thread")
+	require.NoError(t, w.Temporal.CancelWorkflow(w.Ctx(), run.GetID(), ""))
+	endsAs(w, "no-sub", enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED)
+}

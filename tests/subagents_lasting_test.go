@@ -1,0 +1,215 @@
+package tests
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tool"
+)
+
+// requireSaid checks that the one turn of a thread has come to its end with one sub-agent,
+// which has said this.
+func requireSaid(t *testing.T, w *world.World, id, want string) {
+	t.Helper()
+	awaitAnswer(w, id)
+	settle(w, id)
+	result := resultIn(t, w, id, "call-agent")
+	require.Equal(t, want, result.Content)
+	require.False(t, result.IsError)
+	require.Empty(t, ofType(w, id, event.TypeRejected), "nothing was said that nobody heard")
+	requireSettled(t, w, id)
+	awaitClosed(w, sub(w, id, 1))
+	requireSettled(t, w, sub(w, id, 1))
+	require.Len(t, ofType(w, sub(w, id, 1), event.TypeFinal), 1)
+	require.Len(t, subs(w, id), 1, "it was asked once")
+}
+
+// awaitAnswer waits until a thread has answered what was asked in it, after one call. It
+// does not ask the thread, which remembers only the last turns.
+func awaitAnswer(w *world.World, thread string) {
+	w.T.Helper()
+	require.Eventually(w.T, func() bool { return len(ofType(w, thread, event.TypeFinal)) == 1 }, waitLong, waitTick)
+	awaitMessages(w, thread, 4)
+}
+
+// TestThreadMovesBelowAndAbove moves threads to new runs of their workflows while one works
+// for the other.
+func TestThreadMovesBelowAndAbove(t *testing.T) {
+	g := newGate("wait")
+	w := world.New(t, world.Options{Agents: team("wait"), Tools: []tool.Tool{g}, Dynamic: often})
+	move := func(thread string) { review{World: w}.move(thread) }
+	working := func(t *testing.T) (id, posted string) {
+		t.Helper()
+		id = w.Open()
+		posted = w.Post(id, asks("helper", "use wait {}"))
+		arrives(t, g.reached, "the tool")
+		return id, posted
+	}
+	t.Run("the one above, while it waits for approval", func(t *testing.T) {
+		id := w.Open()
+		w.Post(id, asks("helper", touches(id)))
+		call := w.AwaitApproval(id, 1)[0].ToolCallID
+		move(id)
+		move(id)
+		require.Equal(t, call, w.AwaitApproval(id, 1)[0].ToolCallID, "it waits still")
+		require.Equal(t, signals.Accepted, approve(t, w, id, call))
+		awaitClosed(w, sub(w, id, 1))
+		awaitAnswer(w, id)
+		require.Equal(t, "made\n", made(w, id))
+		require.Equal(t, event.Approve, awaitDecided(w, id, call).Decision)
+		require.Len(t, ofType(w, id, event.TypeApprovalRequest), 1)
+	})
+	t.Run("the one above: what it asks for comes to the run that is there", func(t *testing.T) {
+		id := w.Open()
+		gate := w.Provider.Block(0)
+		gate.Release()
+		begins := w.Provider.Block(0)
+		w.Post(id, asks("helper", touches(id)))
+		arrives(t, begins.Reached(), "the model call")
+		move(id)
+		begins.Release()
+		require.Equal(t, signals.Accepted, approve(t, w, id, w.AwaitApproval(id, 1)[0].ToolCallID))
+		awaitAnswer(w, id)
+		require.Equal(t, "made\n", made(w, id))
+	})
+	t.Run("the one above, and then it is interrupted", func(t *testing.T) {
+		id, posted := working(t)
+		move(id)
+		require.NoError(t, w.Threads.Control(w.Ctx(), id, signals.Control{Action: signals.ControlInterrupt, By: "ann", EventID: posted}))
+		awaitMessages(w, id, 3)
+		awaitClosed(w, sub(w, id, 1))
+		endsAs(w, sub(w, id, 1), enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED)
+		require.Equal(t, thread.InterruptedText, resultIn(t, w, id, "call-agent").Content)
+	})
+	t.Run("the one above, and its sub-agent is terminated", func(t *testing.T) {
+		id, _ := working(t)
+		move(id)
+		review{World: w}.terminate(signals.WorkflowID(w.TaskQueue, sub(w, id, 1)))
+		move(id) // it looks at once, and not only after some time
+		awaitAnswer(w, id)
+		require.Equal(t, "Error: the sub-agent ended without an answer: it was terminated", resultIn(t, w, id, "call-agent").Content)
+	})
+	t.Run("the one above, and its sub-agent is cancelled", func(t *testing.T) {
+		id, _ := working(t)
+		move(id)
+		require.NoError(t, w.Temporal.CancelWorkflow(w.Ctx(), signals.WorkflowID(w.TaskQueue, sub(w, id, 1)), ""))
+		awaitAnswer(w, id)
+		require.Equal(t, "Error: the sub-agent ended without an answer: it was cancelled", resultIn(t, w, id, "call-agent").Content)
+	})
+	t.Run("each, again and again", func(t *testing.T) {
+		id := w.Open()
+		w.Post(id, asks("helper", touches(id)))
+		call := w.AwaitApproval(id, 1)[0].ToolCallID
+		for range 2 {
+			move(id)
+			move(sub(w, id, 1))
+		}
+		state, err := w.Threads.State(w.Ctx(), id)
+		require.NoError(t, err)
+		require.Equal(t, []string{sub(w, id, 1)}, only(t, state.Turn.Runs).Threads)
+		state, err = w.Threads.State(w.Ctx(), sub(w, id, 1))
+		require.NoError(t, err)
+		require.Equal(t, id, state.Parent)
+		require.Equal(t, signals.Accepted, approve(t, w, id, call))
+		requireSaid(t, w, id, `shell_cmd returned: {"stdout":"","stderr":"","exitCode":0}`)
+		require.Equal(t, "made\n", made(w, id))
+	})
+	t.Run("the one above, while its sub-agent ends", func(t *testing.T) {
+		for i := range 6 {
+			id := w.Open()
+			w.Post(id, asks("helper", "use note {}"))
+			for range 4 + 2*i {
+				_, err := w.Threads.Post(w.Ctx(), id, signals.Post{Type: "tick", Payload: []byte(`{}`)})
+				require.NoError(t, err)
+			}
+			requireSaid(t, w, id, "note returned: noted: ")
+		}
+	})
+}
+
+// TestSubAgentOutlivesWorkers restarts the worker while a sub-agent works.
+func TestSubAgentOutlivesWorkers(t *testing.T) {
+	g := newGate("wait", tool.Idempotent(5))
+	w := world.New(t, world.Options{Agents: team("wait"), Tools: []tool.Tool{g}, NoWorker: true})
+	stop := w.StartWorker()
+	t.Run("while it waits for approval", func(t *testing.T) {
+		id := w.Open()
+		posted := w.Post(id, asks("helper", touches(id)))
+		call := w.AwaitApproval(id, 1)[0].ToolCallID
+		stop()
+		stop = w.StartWorker()
+		require.Equal(t, signals.Accepted, approve(t, w, id, call))
+		require.Equal(t, signals.TurnCompleted, await(t, w, id, posted).Status)
+		require.Equal(t, "made\n", made(w, id))
+	})
+	t.Run("while its tool runs", func(t *testing.T) {
+		id := w.Open()
+		w.Post(id, asks("helper", "use wait {}"))
+		arrives(t, g.reached, "the tool")
+		stop()
+		stop = w.StartWorker()
+		arrives(t, g.reached, "the tool")
+		g.release()
+		requireSaid(t, w, id, "wait returned: open")
+	})
+}
+
+// TestSubAgentSurvivesKills kills the worker with SIGKILL while sub-agents are at different
+// points: each call has one result, and nothing runs twice.
+func TestSubAgentSurvivesKills(t *testing.T) {
+	t.Parallel()
+	k := newKilling(t, world.Options{}, func(v *victim) { v.Team = true })
+	k.start(k.victim)
+	at := func(thread, content string, reached <-chan struct{}) {
+		t.Helper()
+		require.NoError(t, k.Threads.Open(k.Ctx(), thread, signals.Start{}, nil))
+		k.says(thread, thread+"-1", content)
+		if reached != nil {
+			arrives(t, reached, thread)
+		}
+	}
+	use := func(tool, how string) string { return fmt.Sprintf(`use %s {"how":%q}`, tool, how) }
+	at("tool", asks("helper", "I act", use("act", "slowly")), k.hold("act", "slowly"))
+	at("asking", asks("helper", use("risk", "boldly")), nil)
+	call := k.AwaitApproval("asking", 1)[0].ToolCallID
+	k.Provider.Block(0).Release()
+	speaking := k.Provider.Block(3)
+	defer speaking.Release()
+	at("speaking", asks("helper", "count 6"), speaking.Reached())
+	k.Provider.Block(0).Release()
+	k.Provider.Block(0).Release()
+	k.Provider.Block(0).Release()
+	heard := k.Provider.Block(0)
+	defer heard.Release()
+	at("heard", asks("helper", use("act", "quickly")), heard.Reached())
+	k.worker.Kill()
+	speaking.Release()
+	heard.Release()
+	k.start(k.victim)
+
+	t.Run("while it speaks", func(t *testing.T) {
+		requireSaid(t, k.World, "speaking", "1 2 3 4 5 6")
+	})
+	t.Run("while its tool runs: it is told that nobody knows what came of it", func(t *testing.T) {
+		require.Equal(t, signals.TurnCompleted, k.ends("tool", "tool-1").Status)
+		require.Equal(t, 1, k.asked("act", "slowly"), "it is not run again")
+		require.Contains(t, resultIn(t, k.World, sub(k.World, "tool", 1), "act").Content, "outcome is unknown")
+		require.Contains(t, resultIn(t, k.World, "tool", "call-agent").Content, "outcome is unknown")
+	})
+	t.Run("while it waits for approval", func(t *testing.T) {
+		require.Equal(t, signals.Accepted, approve(t, k.World, "asking", call))
+		requireSaid(t, k.World, "asking", "risk returned: acted: boldly")
+		require.Equal(t, 1, k.asked("act", "boldly"))
+	})
+	t.Run("after it has answered", func(t *testing.T) {
+		requireSaid(t, k.World, "heard", "act returned: acted: quickly")
+		require.Equal(t, 1, k.asked("act", "quickly"))
+	})
+}

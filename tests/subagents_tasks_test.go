@@ -1,0 +1,265 @@
+package tests
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+
+	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tool"
+)
+
+// TestSubAgentInTheBackground lets an agent work while the thread goes on.
+func TestSubAgentInTheBackground(t *testing.T) {
+	g := newGate("wait")
+	w := world.New(t, world.Options{Agents: team("wait"), Tools: []tool.Tool{g}})
+	id := w.Open()
+	v := watch(t, w, id, "")
+	task := startTask(t, w, id, assigns("helper", "said so far", "use wait {}"))
+	arrives(t, g.reached, "the tool")
+	below := sub(w, id, 1)
+
+	t.Run("S3-54 the call has the task as its result, at once", func(t *testing.T) {
+		require.Equal(t, event.TaskRunning, task.State)
+		require.Equal(t, "helper", task.SubAgent)
+		require.Equal(t, below, task.ThreadID)
+		require.Equal(t, 24*time.Hour, task.Deadline.Sub(task.StartedAt))
+		require.Contains(t, resultIn(t, w, id, "task").Content, task.ID)
+	})
+	t.Run("the thread goes on meanwhile, also when a turn is interrupted", func(t *testing.T) {
+		require.Equal(t, "hello", say(w, id, "hello").Message.Content)
+		stops := w.Provider.Block(1)
+		defer stops.Release()
+		posted := w.Post(id, "count 50")
+		arrives(t, stops.Reached(), "the model call")
+		require.NoError(t, w.Threads.Control(w.Ctx(), id, signals.Control{Action: signals.ControlInterrupt, By: "ann"}))
+		require.Equal(t, signals.TurnInterrupted, await(t, w, id, posted).Status)
+		require.Equal(t, event.TaskRunning, taskOf(w, task.ID).State)
+	})
+
+	g.release()
+	told := awaitTold(t, w, task)
+	t.Run("S3-54 its answer comes as an event, and the agent acts", func(t *testing.T) {
+		require.Equal(t, event.TypeBackgroundTaskCompleted, told.event.Type)
+		require.JSONEq(t, `"said so farwait returned: open"`, string(told.end.Result))
+		require.Equal(t, task.ID, told.end.TaskID)
+		require.Equal(t, "Process event: background_task.completed", told.turn.Message.Content)
+		require.Equal(t, "assistant", told.turn.Message.SenderID)
+		require.Len(t, taskEvents(w, id), 1)
+		require.Equal(t, event.TaskCompleted, taskOf(w, task.ID).State)
+		awaitClosed(w, below)
+	})
+	t.Run("what it says is progress of the task, and marked as that", func(t *testing.T) {
+		frames := v.until(t, func(f frame) bool {
+			return f.event.Type == event.EventMessage && f.event.Message.ID == told.turn.Message.ID
+		})
+		text := ""
+		for _, f := range frames {
+			if f.event.Type != event.EventToolProgress {
+				continue
+			}
+			p, ok := f.event.TaskProgress()
+			require.True(t, ok, "S1-26 the call has its result already: %s", f.event.Data)
+			require.Equal(t, task.ID, p.TaskID)
+			require.Equal(t, "task", f.event.ToolName)
+			require.Equal(t, task.ToolCallID, f.event.ToolCallID)
+			var piece string
+			require.NoError(t, json.Unmarshal(p.Data, &piece))
+			text += piece
+		}
+		require.Equal(t, "said so farwait returned: open", text)
+	})
+	t.Run("what it uses counts", func(t *testing.T) {
+		all := event.Usage{}
+		for _, at := range []string{id, below} {
+			for _, r := range ofType(w, at, event.TypeLLMCall) {
+				all = all.Add(world.Payload[event.LLMCall](w, r).Usage)
+			}
+		}
+		state, err := w.Threads.State(w.Ctx(), id)
+		require.NoError(t, err)
+		require.Equal(t, all, state.Usage)
+	})
+}
+
+// TestApprovalInTheBackground lets people decide on what a background agent asks for, when
+// the thread itself has nothing to do.
+func TestApprovalInTheBackground(t *testing.T) {
+	w := world.New(t, world.Options{Agents: team()})
+	id := w.Open()
+	v := watch(t, w, id, "")
+	task := startTask(t, w, id, assigns("helper", touches(id)))
+	request := w.AwaitApproval(id, 1)[0]
+	state, err := w.Threads.State(w.Ctx(), id)
+	require.NoError(t, err)
+	require.Equal(t, signals.WaitingApproval, state.Status)
+	require.Nil(t, state.Turn)
+	v.until(t, func(f frame) bool {
+		return f.event.Type == event.EventApprovalRequest && f.event.ApprovalRequest.ToolCallID == request.ToolCallID
+	})
+	require.Equal(t, "hello", say(w, id, "hello").Message.Content, "nobody has to decide first")
+
+	require.Equal(t, signals.Accepted, approve(t, w, id, request.ToolCallID))
+	require.Contains(t, string(awaitTold(t, w, task).end.Result), "shell_cmd returned")
+	require.Equal(t, "made\n", made(w, id))
+	w.AwaitApproval(id, 0)
+	for _, at := range []string{id, sub(w, id, 1)} {
+		require.Equal(t, event.Approve, awaitDecided(w, at, request.ToolCallID).Decision)
+		for _, typ := range []string{event.TypeApprovalRequest, event.TypeApproval} {
+			require.Equal(t, task.TraceID, only(t, ofType(w, at, typ)).TraceID, "it is part of the turn that started the task")
+		}
+	}
+}
+
+// TestApprovalOfAnAgentInTheBackground asks a person first, as for the same call in the
+// foreground.
+func TestApprovalOfAnAgentInTheBackground(t *testing.T) {
+	agents := team()
+	agents[0].Approvals = map[string]agent.Policy{"call_agent": agent.Always}
+	w := world.New(t, world.Options{Agents: agents})
+	id := w.Open()
+	posted := w.Post(id, assigns("helper", "hello"))
+	request := w.AwaitApproval(id, 1)[0]
+	require.Equal(t, "task", request.ToolName)
+	require.Empty(t, tasksOf(w, id))
+	require.Equal(t, signals.Accepted, approve(t, w, id, request.ToolCallID))
+	require.Equal(t, signals.TurnCompleted, await(t, w, id, posted).Status)
+	require.JSONEq(t, `"hello"`, string(awaitTold(t, w, only(t, tasksOf(w, id))).end.Result))
+}
+
+// TestAgentInTheBackgroundEnds ends tasks of sub-agents in all ways but the good one.
+func TestAgentInTheBackgroundEnds(t *testing.T) {
+	g := newGate("wait")
+	broken := agent.Agent{Name: "broken", Model: "absent/any"}
+	w := world.New(t, world.Options{Agents: append(team("wait"), broken), Tools: []tool.Tool{g}})
+	waiting := func(t *testing.T) (string, event.Task) {
+		t.Helper()
+		id := w.Open()
+		task := startTask(t, w, id, assigns("helper", "use wait {}"))
+		arrives(t, g.reached, "the tool")
+		return id, task
+	}
+	ended := func(t *testing.T, id string, task event.Task, want event.TaskState, why string) {
+		t.Helper()
+		told := awaitTold(t, w, task)
+		require.Equal(t, event.TypeBackgroundTaskFailed, told.event.Type)
+		require.Contains(t, told.end.Error, why)
+		require.Equal(t, "Process event: background_task.failed", told.turn.Message.Content)
+		got := taskOf(w, task.ID)
+		require.Equal(t, want, got.State)
+		require.Len(t, taskEvents(w, id), 1)
+		state, err := w.Threads.State(w.Ctx(), id)
+		require.NoError(t, err)
+		require.Zero(t, state.Tasks)
+	}
+	t.Run("it fails", func(t *testing.T) {
+		id := w.Open()
+		task := startTask(t, w, id, assigns("broken", "hello"))
+		ended(t, id, task, event.TaskFailed, `the sub-agent failed: agent "broken": model "absent/any" needs a provider "absent"`)
+		awaitClosed(w, task.ThreadID)
+	})
+	t.Run("a person cancels it", func(t *testing.T) {
+		id, task := waiting(t)
+		status, out := request(t, w, http.MethodPost, "/v1/tasks/"+task.ID+"/cancel", map[string]any{"by": "ann", "reason": "too slow"})
+		require.Equal(t, http.StatusOK, status, out)
+		ended(t, id, task, event.TaskCancelled, "cancelled by ann: too slow")
+		awaitClosed(w, task.ThreadID)
+		endsAs(w, task.ThreadID, enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED)
+		requireSettled(t, w, task.ThreadID)
+	})
+	t.Run("the agent cancels it, and is not told", func(t *testing.T) {
+		id, task := waiting(t)
+		say(w, id, `use cancel_task {"taskId":"`+task.ID+`"}`)
+		require.Contains(t, resultIn(t, w, id, "cancel_task").Content, "was cancelled")
+		awaitClosed(w, task.ThreadID)
+		endsAs(w, task.ThreadID, enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED)
+		settle(w, id)
+		require.Empty(t, taskEvents(w, id))
+		require.Equal(t, event.TaskCancelled, taskOf(w, task.ID).State)
+	})
+	t.Run("a user closes its thread", func(t *testing.T) {
+		id, task := waiting(t)
+		require.NoError(t, w.Threads.Control(w.Ctx(), task.ThreadID, signals.Control{Action: signals.ControlClose, By: "bob", Reason: "enough of it"}))
+		ended(t, id, task, event.TaskFailed, "enough of it")
+	})
+	t.Run("an operator cancels its workflow", func(t *testing.T) {
+		id, task := waiting(t)
+		require.NoError(t, w.Temporal.CancelWorkflow(w.Ctx(), signals.WorkflowID(w.TaskQueue, task.ThreadID), ""))
+		ended(t, id, task, event.TaskCancelled, "cancelled")
+	})
+	t.Run("an operator terminates its workflow", func(t *testing.T) {
+		id, task := waiting(t)
+		review{World: w}.terminate(signals.WorkflowID(w.TaskQueue, task.ThreadID))
+		ended(t, id, task, event.TaskFailed, "terminated")
+	})
+	t.Run("its thread above is closed", func(t *testing.T) {
+		id, task := waiting(t)
+		require.NoError(t, w.Threads.Control(w.Ctx(), id, signals.Control{Action: signals.ControlClose, By: "ann"}))
+		awaitClosed(w, id)
+		awaitClosed(w, task.ThreadID)
+		require.Empty(t, taskEvents(w, id))
+		require.Equal(t, event.TaskCancelled, taskOf(w, task.ID).State)
+	})
+	t.Run("somebody else has completed it", func(t *testing.T) {
+		id, task := waiting(t)
+		status, out := request(t, w, http.MethodPost, "/v1/tasks/"+task.ID+"/complete", map[string]any{"result": 7, "by": "ann"})
+		require.Equal(t, http.StatusOK, status, out)
+		require.JSONEq(t, `7`, string(awaitTold(t, w, task).end.Result))
+		awaitClosed(w, task.ThreadID)
+		endsAs(w, task.ThreadID, enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED)
+		require.Len(t, taskEvents(w, id), 1)
+	})
+}
+
+// TestAgentInTheBackgroundNeedsThePermission refuses a task that asks an agent, to one that
+// may not ask any.
+func TestAgentInTheBackgroundNeedsThePermission(t *testing.T) {
+	agents := team()
+	agents[0].Tools = []string{"task"}
+	w := world.New(t, world.Options{Agents: agents})
+	id := w.Open()
+	for says, want := range map[string]string{
+		assigns("helper", "hello"):                                    "that takes the tool call_agent",
+		assigns("nobody", "hello"):                                    "cannot be asked",
+		`use task {"agent":"helper","tool":"note","message":"hello"}`: "exclude each other",
+	} {
+		say(w, id, says)
+		all := resultsOf(w, id, "task")
+		require.True(t, all[len(all)-1].IsError)
+		require.Contains(t, all[len(all)-1].Content, want)
+	}
+	require.Empty(t, subs(w, id))
+	require.Empty(t, tasksOf(w, id))
+}
+
+// TestAgentInTheBackgroundLasts moves the threads to new runs, and restarts the worker,
+// while the task goes on.
+func TestAgentInTheBackgroundLasts(t *testing.T) {
+	w := world.New(t, world.Options{Agents: team(), NoWorker: true, Dynamic: often})
+	stop := w.StartWorker()
+	id := w.Open()
+	task := startTask(t, w, id, assigns("helper", touches(id)))
+	call := w.AwaitApproval(id, 1)[0].ToolCallID
+	for range 2 {
+		review{World: w}.move(id)
+		review{World: w}.move(task.ThreadID)
+	}
+	stop()
+	stop = w.StartWorker()
+	require.Equal(t, call, w.AwaitApproval(id, 1)[0].ToolCallID)
+	require.Equal(t, signals.Accepted, approve(t, w, id, call))
+	told := awaitTold(t, w, task)
+	require.Equal(t, event.TypeBackgroundTaskCompleted, told.event.Type)
+	require.True(t, strings.HasPrefix(string(told.end.Result), `"shell_cmd returned: `), "%s", told.end.Result)
+	require.Equal(t, "made\n", made(w, id))
+	require.Len(t, taskEvents(w, id), 1)
+	stop()
+}

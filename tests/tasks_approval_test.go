@@ -1,0 +1,162 @@
+package tests
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tool"
+)
+
+// TestTaskApproval asks a person before a task starts, as before any call.
+func TestTaskApproval(t *testing.T) {
+	work := newJobs()
+	deploy := work.tool("deploy", tool.Background(), tool.NeedsApproval("it goes live"))
+	erase, build := work.tool("erase", tool.NeedsApproval("it is gone then")), work.tool("build", tool.Background())
+	with := func(name string, policies map[string]agent.Policy) agent.Agent {
+		a := taskAgent(deploy, erase, build)
+		a.Name, a.Approvals = name, policies
+		return a
+	}
+	const byTask = `use task {"tool":%q,"arguments":{"job":"a"}}`
+	w := openTasks(t, world.Options{Agents: []agent.Agent{
+		with("plain", nil),
+		with("strict", map[string]agent.Policy{"build": agent.Always}),
+		with("wary", map[string]agent.Policy{"task": agent.Always}),
+		with("bold", map[string]agent.Policy{"*": agent.Never, "build": agent.Always}),
+		with("bolder", map[string]agent.Policy{"task": agent.Never}),
+		with("reckless", map[string]agent.Policy{"deploy": agent.Never, "erase": agent.Never}),
+	}}, deploy, erase, build)
+
+	for _, c := range []struct {
+		who, says string
+		reason    string
+	}{
+		{"plain", use("deploy", "a"), "it goes live"},
+		{"plain", fmt.Sprintf(byTask, "deploy"), "it goes live"},
+		{"plain", fmt.Sprintf(byTask, "erase"), "it is gone then"},
+		{"strict", use("build", "a"), ""},
+		{"strict", fmt.Sprintf(byTask, "build"), ""},
+		{"wary", fmt.Sprintf(byTask, "build"), ""},
+		{"bold", fmt.Sprintf(byTask, "build"), ""},
+		{"bolder", fmt.Sprintf(byTask, "erase"), "it is gone then"},
+	} {
+		t.Run("S3-54 asks: "+c.who+" "+c.says, func(t *testing.T) {
+			id := w.Open(c.who)
+			posted := w.Post(id, c.says)
+			request := w.AwaitApproval(id, 1)[0]
+			require.Equal(t, c.reason, request.Reason)
+			require.JSONEq(t, strings.SplitN(c.says, " ", 3)[2], request.Arguments)
+			require.Empty(t, tasksOf(w, id), "nothing has started")
+			require.Equal(t, signals.Accepted, approve(t, w, id, request.ToolCallID))
+			require.Equal(t, signals.TurnCompleted, w.Await(id, posted).Status)
+			task := only(t, tasksOf(w, id))
+			require.Equal(t, request.ToolCallID, task.ToolCallID)
+			work.of("a").begins(t)
+			work.of("a").returns("done")
+			require.Equal(t, `"done"`, string(awaitTold(t, w, task).end.Result))
+		})
+	}
+	t.Run("denied, nothing starts", func(t *testing.T) {
+		id := w.Open("plain")
+		posted := w.Post(id, fmt.Sprintf(byTask, "deploy"))
+		request := w.AwaitApproval(id, 1)[0]
+		out, err := w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: request.ToolCallID, Decision: event.Deny, By: "ann", Reason: "not on a Friday"})
+		require.NoError(t, err)
+		require.Equal(t, signals.Accepted, out)
+		require.Contains(t, w.Await(id, posted).Message.Content, "not on a Friday")
+		require.Empty(t, tasksOf(w, id))
+		require.Empty(t, work.of("a").begun)
+	})
+	for _, says := range []string{use("build", "a"), fmt.Sprintf(byTask, "build")} {
+		t.Run("does not ask: plain "+says, func(t *testing.T) { taskUnasked(t, w, work, "plain", says) })
+	}
+	for _, name := range []string{"deploy", "erase"} {
+		t.Run("does not ask: reckless "+name, func(t *testing.T) { taskUnasked(t, w, work, "reckless", fmt.Sprintf(byTask, name)) })
+	}
+}
+
+func taskUnasked(t *testing.T, w *world.World, work *jobs, who, says string) {
+	t.Helper()
+	task := startTask(t, w, w.Open(who), says)
+	work.of("a").begins(t)
+	work.of("a").returns("done")
+	require.Equal(t, event.TypeBackgroundTaskCompleted, awaitTold(t, w, task).event.Type)
+}
+
+// TestTaskHooks lets hooks see, change and refuse what starts a task, and what tells of
+// its end.
+func TestTaskHooks(t *testing.T) {
+	work, d := newJobs(), newDesk()
+	build := work.tool("build", tool.Background())
+	open := func(t *testing.T, h hook.Hook) *world.World {
+		return d.open(t, world.Options{Agents: []agent.Agent{taskAgent(build)}, Tools: []tool.Tool{build}}, []hook.Hook{h})
+	}
+	for kind, h := range map[string]hook.Hook{"in a workflow": d.hook("first"), "inline": d.inline("first")} {
+		w := open(t, h)
+		t.Run("S0-30 "+kind+" they see the result of the call that starts it", func(t *testing.T) {
+			id := w.Open()
+			d.set(id, "first", saying(event.Tool, "Started in the background", "Begun"))
+			task := startTask(t, w, id, use("build", "a"))
+			made := decisionOn(w, id, thread.ResultID(task.ToolCallID))
+			require.Equal(t, event.Replaced, made.Outcome)
+			require.Contains(t, made.Message.Content, "Begun as task "+task.ID)
+			require.Contains(t, w.Messages(id)[3].Content, "Begun as task "+task.ID, "the model has seen what they made of it")
+			work.of("a").begins(t)
+			work.of("a").returns("1")
+			require.Equal(t, "1", string(awaitTold(t, w, task).end.Result), "and the task goes on")
+		})
+		t.Run("S0-30 "+kind+" what they make of the call is what runs", func(t *testing.T) {
+			id := w.Open()
+			d.set(id, "first", onCalls(func(c event.ToolCallEvent, _ hook.Respond) event.Event {
+				c.ToolCalls[0].Function.Arguments = `{"job":"b"}`
+				return c
+			}))
+			task := startTask(t, w, id, use("build", "a"))
+			require.JSONEq(t, `{"job":"b"}`, work.of("b").begins(t).Arguments)
+			work.of("b").returns("2")
+			require.Equal(t, "2", string(awaitTold(t, w, task).end.Result))
+			require.Empty(t, work.of("a").begun)
+		})
+		t.Run("S0-30 "+kind+" they see the event, and what they make of it is what the agent is shown", func(t *testing.T) {
+			id := w.Open()
+			d.set(id, "first", func(_ context.Context, e event.Event, _ hook.Respond) (event.Event, error) {
+				env, ok := e.(event.EnvEvent)
+				if !ok {
+					return nil, nil
+				}
+				env.Payload = json.RawMessage(strings.ReplaceAll(string(env.Payload), "secret", "…"))
+				return env, nil
+			})
+			task := startTask(t, w, id, use("build", "a"))
+			work.of("a").begins(t)
+			work.of("a").returns("the secret")
+			require.Equal(t, signals.TurnCompleted, awaitTold(t, w, task).turn.Status)
+			require.Contains(t, w.Messages(id)[6].Content, "the …")
+			require.Empty(t, modelsOf(w, "the secret"))
+			d.set(id, "first", nil)
+		})
+	}
+	w := open(t, d.hook("first"))
+	t.Run("S0-30 one that answers in place of the call starts nothing", func(t *testing.T) {
+		id := w.Open()
+		d.set(id, "first", onCalls(func(_ event.ToolCallEvent, respond hook.Respond) event.Event {
+			respond(hook.Response{Content: "not today", SenderType: event.System})
+			return nil
+		}))
+		require.Equal(t, "not today", say(w, id, use("build", "c")).Message.Content)
+		require.Empty(t, tasksOf(w, id))
+		require.Empty(t, work.of("c").begun)
+		requireSettled(t, w, id)
+	})
+}

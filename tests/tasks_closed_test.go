@@ -1,0 +1,175 @@
+package tests
+
+import (
+	"encoding/json"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tool"
+)
+
+// TestTaskOfClosedThread closes threads whose tasks run.
+func TestTaskOfClosedThread(t *testing.T) {
+	t.Parallel()
+	work := newJobs()
+	w := openTasks(t, world.Options{}, work.tool("build", tool.Background()), work.tool("keep", tool.Background(), tool.Detached()),
+		handsOver("order", tool.Background()), handsOver("await", tool.Background(), tool.Detached()),
+		handsOver("brief", tool.Background(), tool.Detached(), tool.Deadline(time.Second)))
+	t.Run("cancelled, and stopped", func(t *testing.T) {
+		t.Parallel()
+		id := w.Open()
+		building, ordered := startTask(t, w, id, use("build", "a")), startTask(t, w, id, "use order {}")
+		work.of("a").begins(t)
+		closed(t, w, id)
+		arrives(t, work.of("a").stopped, "the tool is stopped")
+		for _, task := range []event.Task{building, ordered} {
+			awaitEnd(t, w, task, "Canceled")
+			require.Equal(t, "the thread was closed", requireEnded(t, w, task, event.TaskCancelled).Error)
+			status, out := request(t, w, http.MethodGet, "/v1/tasks/"+task.ID, nil)
+			require.Equal(t, http.StatusOK, status)
+			require.Equal(t, "cancelled", out["state"])
+			_, err := w.Threads.CompleteTask(w.Ctx(), signals.CompleteTask{TaskID: task.ID})
+			require.ErrorIs(t, err, signals.ErrClosed)
+			status, _ = request(t, w, http.MethodPost, "/v1/tasks/"+task.ID+"/complete", map[string]any{"result": 7})
+			require.Equal(t, http.StatusConflict, status)
+		}
+		require.Empty(t, taskEvents(w, id), "there is nobody to be told")
+	})
+	t.Run("detached, it goes on, and its result is stored", func(t *testing.T) {
+		t.Parallel()
+		id := w.Open()
+		task := startTask(t, w, id, use("keep", "b"))
+		require.True(t, task.Detached)
+		work.of("b").begins(t)
+		before := closeQuietly(t, w, id)
+		require.Empty(t, work.of("b").stopped)
+		status, out := request(t, w, http.MethodGet, "/v1/tasks/"+task.ID, nil)
+		require.Equal(t, http.StatusOK, status)
+		require.Equal(t, "running", out["state"])
+		work.of("b").returns(`{"kept":true}`)
+		end := requireOutlived(t, w, task, event.TaskCompleted, before)
+		require.JSONEq(t, `{"kept":true}`, string(end.Result))
+	})
+	for by, complete := range completers {
+		if by == "a signal of a plain client" || by == "an update of a plain client" {
+			// They are sent to the thread, which is gone.
+			continue
+		}
+		t.Run("detached, it is completed from outside, by "+by, func(t *testing.T) {
+			t.Parallel()
+			id := w.Open()
+			task := startTask(t, w, id, "use await {}")
+			before := closeQuietly(t, w, id)
+			c := signals.CompleteTask{TaskID: task.ID, Result: json.RawMessage(`"late"`), By: "ci"}
+			require.Equal(t, signals.TaskAccepted, complete(t, w, c))
+			require.Equal(t, `"late"`, string(requireOutlived(t, w, task, event.TaskCompleted, before).Result))
+			awaitEnd(t, w, task, "Completed")
+			if by == "HTTP" {
+				require.Equal(t, signals.TaskAlreadyEnded, complete(t, w, c))
+				c.Result, c.Error = nil, "no"
+				require.Equal(t, signals.TaskConflict, complete(t, w, c))
+			}
+		})
+	}
+	t.Run("detached, it is completed by a plain client, which tells the task itself", func(t *testing.T) {
+		t.Parallel()
+		id := w.Open()
+		task := startTask(t, w, id, "use await {}")
+		before := closeQuietly(t, w, id)
+		c := map[string]any{"taskId": task.ID, "error": "no stock"}
+		require.NoError(t, w.Temporal.SignalWorkflow(w.Ctx(), "task/"+w.TaskQueue+"/"+task.ID, "", "complete_task", c))
+		require.Equal(t, "no stock", requireOutlived(t, w, task, event.TaskFailed, before).Error)
+	})
+	t.Run("detached, it is cancelled", func(t *testing.T) {
+		t.Parallel()
+		id := w.Open()
+		task := startTask(t, w, id, use("keep", "c"))
+		work.of("c").begins(t)
+		before := closeQuietly(t, w, id)
+		out, err := w.Threads.CancelTask(w.Ctx(), signals.CancelTask{TaskID: task.ID, By: "ann"})
+		require.NoError(t, err)
+		require.Equal(t, signals.TaskAccepted, out.Result)
+		requireOutlived(t, w, task, event.TaskCancelled, before)
+		arrives(t, work.of("c").stopped, "the tool is stopped")
+		awaitEnd(t, w, task, "Canceled")
+	})
+	t.Run("detached, it has its deadline still", func(t *testing.T) {
+		t.Parallel()
+		id := w.Open()
+		task := startTask(t, w, id, "use brief {}")
+		before := closeQuietly(t, w, id)
+		require.Contains(t, requireOutlived(t, w, task, event.TaskFailed, before).Error, "had not completed by its deadline")
+	})
+}
+
+// closeQuietly closes a thread and returns how many messages it has had.
+func closeQuietly(t *testing.T, w *world.World, id string) int {
+	t.Helper()
+	closed(t, w, id)
+	return len(w.Messages(id))
+}
+
+// requireOutlived waits until the end of a task is stored whose thread was closed before.
+// Nobody is woken.
+func requireOutlived(t *testing.T, w *world.World, task event.Task, state event.TaskState, messages int) event.TaskEnd {
+	t.Helper()
+	id := taskThread(t, task)
+	require.Eventually(t, func() bool { return len(taskEvents(w, id)) == 1 }, waitLong, waitTick)
+	ended := world.Payload[event.Task](w, recordOf(w, id, task.ID+".ended"))
+	require.Equal(t, state, ended.State)
+	require.NotNil(t, ended.EndedAt)
+	require.Len(t, w.Messages(id), messages)
+	status, out := request(t, w, http.MethodGet, "/v1/tasks/"+task.ID, nil)
+	require.Equal(t, http.StatusOK, status)
+	require.Equal(t, string(state), out["state"])
+	e := taskEvents(w, id)[0]
+	require.Equal(t, endEventID(w, task.ID), e.ID)
+	require.Equal(t, state == event.TaskCompleted, e.Type == event.TypeBackgroundTaskCompleted)
+	return decode[event.TaskEnd](t, e.Payload)
+}
+
+// TestTaskEndedByOperator ends the workflows of tasks behind their thread's back.
+func TestTaskEndedByOperator(t *testing.T) {
+	t.Parallel()
+	work := newJobs()
+	tools := []tool.Tool{work.tool("build", tool.Background()), handsOver("order", tool.Background())}
+	w := openTasks(t, world.Options{}, tools...)
+	for what, says := range map[string]string{"runs": use("build", "a"), "waits to be completed from outside": "use order {}"} {
+		t.Run("X4 one that "+what+" is cancelled", func(t *testing.T) {
+			id := w.Open()
+			task := startTask(t, w, id, says)
+			require.NoError(t, w.Temporal.CancelWorkflow(w.Ctx(), signals.TaskWorkflowID(w.TaskQueue, task.ID), ""))
+			got := awaitTold(t, w, task)
+			require.Equal(t, event.TypeBackgroundTaskFailed, got.event.Type)
+			require.Equal(t, "the task was cancelled", got.end.Error)
+			requireEnded(t, w, task, event.TaskCancelled)
+			awaitEnd(t, w, task, "Canceled")
+		})
+	}
+	t.Run("X4 one is terminated", func(t *testing.T) {
+		task := startTask(t, w, w.Open(), "use order {}")
+		require.NoError(t, w.Temporal.TerminateWorkflow(w.Ctx(), signals.TaskWorkflowID(w.TaskQueue, task.ID), "", "it hangs"))
+		require.Contains(t, awaitTold(t, w, task).end.Error, "its workflow ended without a report: ")
+		requireEnded(t, w, task, event.TaskFailed)
+	})
+	t.Run("X4 one is terminated after its thread has moved, and can be cancelled", func(t *testing.T) {
+		w := openTasks(t, world.Options{Dynamic: often}, tools...)
+		id := w.Open()
+		task := startTask(t, w, id, "use order {}")
+		for before := run(w, id); run(w, id) == before; {
+			say(w, id, "on and on")
+		}
+		require.NoError(t, w.Temporal.TerminateWorkflow(w.Ctx(), signals.TaskWorkflowID(w.TaskQueue, task.ID), "", "it hangs"))
+		out, err := w.Threads.CancelTask(w.Ctx(), signals.CancelTask{TaskID: task.ID, By: "ann"})
+		require.NoError(t, err)
+		require.Equal(t, signals.TaskAccepted, out.Result)
+		require.Equal(t, "cancelled by ann", awaitTold(t, w, task).end.Error)
+		requireEnded(t, w, task, event.TaskCancelled)
+	})
+}

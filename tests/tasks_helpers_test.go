@@ -1,0 +1,209 @@
+package tests
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tool"
+)
+
+// job is one run of a tool of [jobs]: it goes on until the test ends it, or its context
+// does.
+type job struct {
+	begun   chan tool.Call
+	end     chan jobEnd
+	stopped chan struct{}
+}
+
+type jobEnd struct {
+	output string
+	err    error
+}
+
+// begins waits for the job to begin.
+func (j *job) begins(t *testing.T) tool.Call {
+	t.Helper()
+	limit := time.NewTimer(waitLong)
+	defer limit.Stop()
+	select {
+	case call := <-j.begun:
+		return call
+	case <-limit.C:
+		require.Fail(t, "the job never begins")
+		return tool.Call{}
+	}
+}
+
+func (j *job) returns(output string) { j.end <- jobEnd{output: output} }
+
+func (j *job) fails(err error) { j.end <- jobEnd{err: err} }
+
+// jobs are what tools do that share them: each call names its job.
+type jobs struct {
+	mu   sync.Mutex
+	jobs map[string]*job
+}
+
+func newJobs() *jobs { return &jobs{jobs: map[string]*job{}} }
+
+// of is the job of a name.
+func (js *jobs) of(name string) *job {
+	js.mu.Lock()
+	defer js.mu.Unlock()
+	j, ok := js.jobs[name]
+	if !ok {
+		j = &job{begun: make(chan tool.Call, 100), end: make(chan jobEnd, 1), stopped: make(chan struct{}, 1)}
+		js.jobs[name] = j
+	}
+	return j
+}
+
+// tool does jobs.
+func (js *jobs) tool(name string, opts ...tool.Option) tool.Tool {
+	return tool.MustFunc(name, "Does a job.", func(ctx context.Context, call tool.Call, in struct {
+		Job string `json:"job"`
+	},
+	) (string, error) {
+		j := js.of(in.Job)
+		j.begun <- call
+		select {
+		case end := <-j.end:
+			return end.output, end.err
+		case <-ctx.Done():
+			j.stopped <- struct{}{}
+			return "", ctx.Err()
+		}
+	}, opts...)
+}
+
+// handsOver is a tool whose work goes on elsewhere.
+func handsOver(name string, opts ...tool.Option) tool.Tool {
+	return tool.MustFunc(name, "Hands a job over.", func(context.Context, tool.Call, map[string]any) (string, error) {
+		return "", tool.ErrPending
+	}, opts...)
+}
+
+// openTasks builds a world with one agent, which has these tools and those about tasks.
+func openTasks(t *testing.T, o world.Options, tools ...tool.Tool) *world.World {
+	t.Helper()
+	o.Tools = append(tools, o.Tools...)
+	if o.Agents == nil {
+		o.Agents = []agent.Agent{taskAgent(o.Tools...)}
+	}
+	return world.New(t, o)
+}
+
+func taskAgent(tools ...tool.Tool) agent.Agent {
+	a := agent.Agent{Name: "assistant", Instructions: "You help.", Model: "openai/stand-in", Tools: []string{"note", "task", "list_tasks", "get_task", "cancel_task"}}
+	for _, tl := range tools {
+		a.Tools = append(a.Tools, tl.Definition().Name)
+	}
+	return a
+}
+
+// startTask says what starts one task, waits for the end of that turn, and returns the
+// task.
+func startTask(t *testing.T, w *world.World, thread, says string) event.Task {
+	t.Helper()
+	before := tasksOf(w, thread)
+	out := say(w, thread, says)
+	require.Equal(t, signals.TurnCompleted, out.Status, out.Error)
+	after := tasksOf(w, thread)
+	require.Len(t, after, len(before)+1, "%s", out.Message.Content)
+	return after[len(after)-1]
+}
+
+func tasksOf(w *world.World, thread string) []event.Task {
+	w.T.Helper()
+	out, err := w.Threads.Tasks(w.Ctx(), thread)
+	require.NoError(w.T, err)
+	return out.Tasks
+}
+
+func taskOf(w *world.World, id string) event.Task {
+	w.T.Helper()
+	out, err := w.Threads.Task(w.Ctx(), id)
+	require.NoError(w.T, err)
+	return out
+}
+
+// use is the line that calls a tool with a job.
+func use(toolName, jobName string) string { return fmt.Sprintf(`use %s {"job":%q}`, toolName, jobName) }
+
+// endEventID is the id of the event that tells of a task's end.
+func endEventID(w *world.World, taskID string) string {
+	return signals.EventID(w.TaskQueue, taskID, "ended")
+}
+
+// told is how a thread was told of the end of a task, and what its agent made of that.
+type told struct {
+	event event.EnvEvent
+	end   event.TaskEnd
+	turn  signals.TurnResult
+}
+
+// awaitTold waits until the agent has been told of the end of a task, and has had its say.
+func awaitTold(t *testing.T, w *world.World, task event.Task) told {
+	t.Helper()
+	thread, _, err := signals.ParseTaskID(task.ID)
+	require.NoError(t, err)
+	id := endEventID(w, task.ID)
+	out := told{turn: wholly(w, thread, await(t, w, thread, id))}
+	record := recordOf(w, thread, id)
+	require.Equal(t, event.TypeEnv, record.Type)
+	out.event = world.Payload[event.EnvEvent](w, record)
+	out.end = decode[event.TaskEnd](t, out.event.Payload)
+	return out
+}
+
+// taskEvents are the events about the ends of tasks that a thread has stored.
+func taskEvents(w *world.World, thread string) []event.EnvEvent {
+	w.T.Helper()
+	var out []event.EnvEvent
+	for _, r := range ofType(w, thread, event.TypeEnv) {
+		if e := world.Payload[event.EnvEvent](w, r); strings.HasPrefix(e.Type, "background_task.") {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// seenEvent is what get_event_info tells a model of the end of a task.
+type seenEvent struct {
+	EventID   string            `json:"event_id"`
+	EventType string            `json:"event_type"`
+	Timestamp int64             `json:"timestamp"`
+	Metadata  event.EnvMetadata `json:"metadata"`
+	Payload   event.TaskEnd     `json:"payload"`
+}
+
+// reacts makes the stand-in a model that knows what to do when it is asked to process an
+// event: it follows these lines, which depend on what it was shown.
+func reacts(lines func(seen seenEvent) string) func(llm.Request) string {
+	return func(req llm.Request) string {
+		last := len(req.Messages) - 1
+		for last > 0 && req.Messages[last].Role != event.RoleUser {
+			last--
+		}
+		var seen seenEvent
+		if last < 1 || !strings.HasPrefix(req.Messages[last].Content, "Process event: ") {
+			return ""
+		}
+		if err := json.Unmarshal([]byte(req.Messages[last-1].Content), &seen); err != nil {
+			return "I was shown no event: " + err.Error()
+		}
+		return lines(seen)
+	}
+}

@@ -1,0 +1,250 @@
+package tests
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/starter/cli"
+	"github.com/threadmill/threadmill/tests/internal/bare"
+	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tool"
+)
+
+// completer is one way to complete a task from outside. It says what became of that, or
+// nothing, if it has no answer.
+type completer func(t *testing.T, w *world.World, c signals.CompleteTask) signals.TaskOutcome
+
+var completers = map[string]completer{
+	"a signal of a plain client": func(t *testing.T, w *world.World, c signals.CompleteTask) signals.TaskOutcome {
+		thread, _, _ := strings.Cut(c.TaskID, "~")
+		require.NoError(t, plainClient(w).Signal(w.Ctx(), thread, "complete_task", asObject(t, c)))
+		return ""
+	},
+	"an update of a plain client": func(t *testing.T, w *world.World, c signals.CompleteTask) signals.TaskOutcome {
+		thread, _, _ := strings.Cut(c.TaskID, "~")
+		out, err := plainClient(w).Update(w.Ctx(), thread, "complete_task", asObject(t, c))
+		require.NoError(t, err)
+		return signals.TaskOutcome(out["result"].(string))
+	},
+	"the Go client": func(t *testing.T, w *world.World, c signals.CompleteTask) signals.TaskOutcome {
+		out, err := w.Threads.CompleteTask(w.Ctx(), c)
+		require.NoError(t, err)
+		return out.Result
+	},
+	"HTTP": func(t *testing.T, w *world.World, c signals.CompleteTask) signals.TaskOutcome {
+		body := asObject(t, c)
+		delete(body, "taskId")
+		status, out := request(t, w, http.MethodPost, "/v1/tasks/"+c.TaskID+"/complete", body)
+		result, _ := out["result"].(string)
+		require.Equal(t, map[string]int{"accepted": 200, "already_ended": 200, "conflict": 409, "not_found": 404}[result], status, out)
+		return signals.TaskOutcome(result)
+	},
+	"the command line": func(t *testing.T, w *world.World, c signals.CompleteTask) signals.TaskOutcome {
+		args := []string{"task", "complete", c.TaskID, "--by", c.By, "--json"}
+		if c.Error != "" {
+			args = append(args, "--error", c.Error)
+		} else {
+			args = append(args, "--result", string(c.Result))
+		}
+		var out signals.CompleteTaskResult
+		printed, code, problem := starter(w, args...)
+		require.NoError(t, json.Unmarshal([]byte(printed), &out), problem)
+		require.Equal(t, out.Result != signals.TaskAccepted && out.Result != signals.TaskAlreadyEnded, code != 0, problem)
+		return out.Result
+	},
+}
+
+func plainClient(w *world.World) bare.Client {
+	return bare.Client{Temporal: w.Temporal, Namespace: w.TaskQueue, TaskQueue: w.TaskQueue}
+}
+
+// asObject is what somebody who knows nothing but the names of fields sends.
+func asObject(t *testing.T, v any) map[string]any {
+	t.Helper()
+	raw, err := json.Marshal(v)
+	require.NoError(t, err)
+	return decode[map[string]any](t, raw)
+}
+
+// starter runs the command line client.
+func starter(w *world.World, args ...string) (printed string, code int, problem string) {
+	var out, errs strings.Builder
+	args = append(args, "--address", w.Server.Addr(), "--api", w.API.URL, "--namespace", w.TaskQueue, "--task-queue", w.TaskQueue)
+	code = cli.Run(context.Background(), args, strings.NewReader(""), &out, &errs)
+	return out.String(), code, errs.String()
+}
+
+// TestTaskCompletedFromOutside ends tasks whose work goes on elsewhere.
+func TestTaskCompletedFromOutside(t *testing.T) {
+	w := openTasks(t, world.Options{}, handsOver("order", tool.Background(), tool.Idempotent(0)))
+	for by, complete := range completers {
+		t.Run("S3-54 X4 by "+by, func(t *testing.T) {
+			t.Parallel()
+			t.Run("with a result", func(t *testing.T) {
+				completedOnce(t, w, complete, signals.CompleteTask{Result: json.RawMessage(`{"url":"https://example.com/7"}`), By: "ci"})
+			})
+			t.Run("with an error", func(t *testing.T) {
+				completedOnce(t, w, complete, signals.CompleteTask{Error: "the disk is full", By: "ci"})
+			})
+		})
+	}
+}
+
+// completedOnce ends a task in one way, again in the same way, and then in the other.
+func completedOnce(t *testing.T, w *world.World, complete completer, c signals.CompleteTask) {
+	id := w.Open()
+	task := startTask(t, w, id, "use order {}")
+	c.TaskID = task.ID
+	unanswered := false
+	expect := func(c signals.CompleteTask, want signals.TaskOutcome) {
+		t.Helper()
+		got := complete(t, w, c)
+		if unanswered = got == ""; !unanswered {
+			require.Equal(t, want, got)
+		}
+	}
+	expect(c, signals.TaskAccepted)
+	got := awaitTold(t, w, task)
+	typ, state := event.TypeBackgroundTaskCompleted, event.TaskCompleted
+	other := signals.CompleteTask{TaskID: task.ID, Error: "no, it failed", By: "ops"}
+	if c.Error != "" {
+		typ, state = event.TypeBackgroundTaskFailed, event.TaskFailed
+		other.Result, other.Error = json.RawMessage(`7`), ""
+	}
+	require.Equal(t, typ, got.event.Type)
+	require.Equal(t, signals.TurnCompleted, got.turn.Status)
+	require.Equal(t, c.Error, got.end.Error)
+	require.Equal(t, string(c.Result), string(got.end.Result))
+	ended := requireEnded(t, w, task, state)
+	require.Equal(t, "ci", ended.By)
+	require.Equal(t, c.Error, ended.Error)
+
+	expect(c, signals.TaskAlreadyEnded)
+	settle(w, id)
+	require.Empty(t, ofType(w, id, event.TypeRejected), "there is nothing wrong with saying it twice")
+	expect(other, signals.TaskConflict)
+	settle(w, id)
+	if unanswered {
+		require.Eventually(t, func() bool { return len(ofType(w, id, event.TypeRejected)) == 1 }, waitLong, waitTick)
+	}
+	require.Equal(t, ended, taskOf(w, task.ID), "the first stands")
+	require.Len(t, taskEvents(w, id), 1, "and the agent is told once")
+	awaitEnd(t, w, task, "Completed")
+}
+
+// awaitEnd waits until the workflow of a task has ended.
+func awaitEnd(t *testing.T, w *world.World, task event.Task, status string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		d, err := w.Temporal.DescribeWorkflowExecution(w.Ctx(), signals.TaskWorkflowID(w.TaskQueue, task.ID), "")
+		return err == nil && d.GetWorkflowExecutionInfo().GetStatus().String() == status
+	}, waitLong, waitTick)
+}
+
+// TestTaskCompletedFromOutsideWhileItRuns ends tasks whose tools are still at work.
+func TestTaskCompletedFromOutsideWhileItRuns(t *testing.T) {
+	t.Parallel()
+	work := newJobs()
+	w := openTasks(t, world.Options{}, work.tool("build", tool.Background()))
+	id := w.Open()
+	task := startTask(t, w, id, use("build", "a"))
+	work.of("a").begins(t)
+	out, err := w.Threads.CompleteTask(w.Ctx(), signals.CompleteTask{TaskID: task.ID, Result: json.RawMessage(`"found in the cache"`), By: "cache"})
+	require.NoError(t, err)
+	require.Equal(t, signals.TaskAccepted, out.Result)
+	require.Equal(t, event.TaskCompleted, out.Task.State)
+	require.Equal(t, `"found in the cache"`, string(awaitTold(t, w, task).end.Result), "at once: the tool is not waited for")
+	arrives(t, work.of("a").stopped, "the tool hears that it is not needed")
+	awaitEnd(t, w, task, "Completed")
+	require.Equal(t, "cache", requireEnded(t, w, task, event.TaskCompleted).By)
+	require.Len(t, taskEvents(w, id), 1)
+}
+
+// TestTaskIsLate lets the time of tasks run out.
+func TestTaskIsLate(t *testing.T) {
+	t.Parallel()
+	work := newJobs()
+	w := openTasks(t, world.Options{}, handsOver("order", tool.Background(), tool.Deadline(time.Second)),
+		work.tool("build", tool.Background(), tool.Deadline(time.Second), tool.Timeout(time.Hour)),
+		work.tool("brief", tool.Background(), tool.Timeout(200*time.Millisecond)))
+	t.Run("X4 nobody has completed it by its deadline", func(t *testing.T) {
+		id := w.Open()
+		task := startTask(t, w, id, "use order {}")
+		require.Equal(t, task.StartedAt.Add(time.Second), task.Deadline)
+		got := awaitTold(t, w, task)
+		require.Equal(t, event.TypeBackgroundTaskFailed, got.event.Type)
+		require.Contains(t, got.end.Error, "had not completed by its deadline, "+task.Deadline.Format(time.RFC3339))
+		require.False(t, requireEnded(t, w, task, event.TaskFailed).EndedAt.Before(task.Deadline))
+		out, err := w.Threads.CompleteTask(w.Ctx(), signals.CompleteTask{TaskID: task.ID, Result: json.RawMessage(`7`)})
+		require.NoError(t, err)
+		require.Equal(t, signals.TaskConflict, out.Result, "it is too late")
+		require.Len(t, taskEvents(w, id), 1)
+	})
+	t.Run("X4 the tool has not returned by the deadline", func(t *testing.T) {
+		task := startTask(t, w, w.Open(), use("build", "a"))
+		work.of("a").begins(t)
+		require.Contains(t, awaitTold(t, w, task).end.Error, "had not completed by its deadline")
+		arrives(t, work.of("a").stopped, "the tool hears of it")
+	})
+	t.Run("X4 a run takes longer than the tool allows", func(t *testing.T) {
+		task := startTask(t, w, w.Open(), use("brief", "b"))
+		work.of("b").begins(t)
+		require.Contains(t, awaitTold(t, w, task).end.Error, "took longer than its limit of 200ms")
+		requireEnded(t, w, task, event.TaskFailed)
+	})
+}
+
+// TestTaskNotCompleted tries what ends no task.
+func TestTaskNotCompleted(t *testing.T) {
+	t.Parallel()
+	w := openTasks(t, world.Options{}, handsOver("order", tool.Background()), handsOver("now"))
+	id := w.Open()
+	task := startTask(t, w, id, "use order {}")
+	t.Run("a task that the thread does not have", func(t *testing.T) {
+		for by, complete := range completers {
+			if got := complete(t, w, signals.CompleteTask{TaskID: signals.TaskID(id, 7), Result: json.RawMessage(`7`), By: "ci"}); got != "" {
+				require.Equal(t, signals.TaskNotFound, got, by)
+			}
+		}
+	})
+	t.Run("what is wrong is refused, and named", func(t *testing.T) {
+		for field, c := range map[string]map[string]any{
+			"taskId": {"taskId": "t1", "result": 7},
+			"result": {"taskId": task.ID, "result": strings.Repeat("x", signals.MaxPayload)},
+			"error":  {"taskId": task.ID, "result": 7, "error": "no"},
+			"by":     {"taskId": task.ID, "by": strings.Repeat("x", 200)},
+		} {
+			_, err := plainClient(w).Update(w.Ctx(), id, "complete_task", c)
+			require.ErrorContains(t, err, field)
+			require.NoError(t, plainClient(w).Signal(w.Ctx(), id, "complete_task", c))
+		}
+		status, out := request(t, w, http.MethodPost, "/v1/tasks/"+task.ID+"/complete", map[string]any{"result": 7, "error": "no"})
+		require.Equal(t, http.StatusUnprocessableEntity, status, out)
+		want := []string{"by", "error", "not_found", "result", "taskId"}
+		require.Eventually(t, func() bool { return len(ofType(w, id, event.TypeRejected)) == len(want) }, waitLong, waitTick)
+		var problems []string
+		for _, r := range ofType(w, id, event.TypeRejected) {
+			field, _, _ := strings.Cut(world.Payload[event.Rejected](w, r).Problem, ":")
+			problems = append(problems, field)
+		}
+		require.ElementsMatch(t, want, problems, "a signal leaves word of it")
+	})
+	t.Run("it goes on", func(t *testing.T) {
+		require.Equal(t, event.TaskRunning, taskOf(w, task.ID).State)
+		require.Empty(t, taskEvents(w, id))
+	})
+	t.Run("in the foreground a tool cannot hand its work over", func(t *testing.T) {
+		id := w.Open()
+		require.Contains(t, say(w, id, "use now {}").Message.Content, "does not run as a background task: set Background")
+		require.True(t, w.Messages(id)[2].IsError)
+		require.Empty(t, tasksOf(w, id))
+	})
+}

@@ -1,0 +1,261 @@
+package tests
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/llm/llmtest"
+	"github.com/threadmill/threadmill/rule"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tool"
+)
+
+// TestTasks lets an agent start what it does not wait for. It is told how that has ended,
+// and acts on it.
+func TestTasks(t *testing.T) {
+	work := newJobs()
+	o := world.Options{Provider: llmtest.Config{Script: reacts(func(seen seenEvent) string {
+		if seen.EventType == event.TypeBackgroundTaskFailed {
+			return fmt.Sprintf("%s has failed: %s", seen.Payload.Title, seen.Payload.Error)
+		}
+		return fmt.Sprintf("use note {\"text\":%q}\nthen\n%s is done", seen.Payload.Result, seen.Payload.Title)
+	})}}
+	w := openTasks(t, o, work.tool("build", tool.Background(), tool.Deadline(2*time.Hour)), work.tool("compile"))
+	for _, c := range []taskStart{
+		{"a background tool", `use build {"job":%q}`, "build", "build", 2 * time.Hour},
+		{"a tool that task runs", `use task {"tool":"compile","arguments":{"job":%q},"title":"nightly"}`, "nightly", "compile", tool.DefaultDeadline},
+		{"a background tool that task runs", `use task {"tool":"build","arguments":{"job":%q}}`, "build", "build", 2 * time.Hour},
+	} {
+		t.Run("S3-01 S3-54 "+c.how, func(t *testing.T) { taskCompletes(t, w, work, c) })
+		t.Run("S3-02 X4 fails: "+c.how, func(t *testing.T) { taskFails(t, w, work, c) })
+	}
+	t.Run("S3-54 two at once, each with its own end", func(t *testing.T) { tasksTogether(t, w, work) })
+	t.Run("S3-01 the agent is told when the turn in progress has ended", func(t *testing.T) { taskEndsMeanwhile(t, w, work) })
+	t.Run("S3-54 what is no JSON comes as text", func(t *testing.T) {
+		for output, want := range map[string]string{"done\n": `"done\n"`, "": `""`, " [1, 2] ": "[1,2]"} {
+			task := startTask(t, w, w.Open(), use("build", "output "+output))
+			work.of("output " + output).returns(output)
+			require.Equal(t, want, string(awaitTold(t, w, task).end.Result), "%q", output)
+		}
+	})
+	t.Run("S3-54 of a large result the event has the beginning, and the log has all", func(t *testing.T) {
+		task := startTask(t, w, w.Open(), use("build", "large"))
+		output := `{"text":"` + strings.Repeat("ä", signals.MaxPayload/2) + `"}`
+		work.of("large").returns(output)
+		cut := decode[struct {
+			Truncated bool
+			Bytes     int
+			Start     string
+		}](t, awaitTold(t, w, task).end.Result)
+		require.True(t, cut.Truncated)
+		require.Equal(t, len(output), cut.Bytes)
+		require.Greater(t, len(cut.Start), signals.MaxPayload/16)
+		require.True(t, strings.HasPrefix(output, cut.Start))
+		log, err := w.Store.ToolLog(w.Ctx(), w.Key(taskThread(t, task)), task.ToolCallID)
+		require.NoError(t, err)
+		require.True(t, output == string(log.Output))
+	})
+	t.Run("S3-02 X4 what cannot be a task is told at once, and starts none", func(t *testing.T) { taskRefused(t, w) })
+}
+
+// taskStart is a way to start a task with a job, and what it is then.
+type taskStart struct {
+	how, says, title, tool string
+	deadline               time.Duration
+}
+
+func (c taskStart) with(job string) string { return fmt.Sprintf(c.says, job) }
+
+// taskThread is the thread of a task.
+func taskThread(t *testing.T, task event.Task) string {
+	t.Helper()
+	id, _, err := signals.ParseTaskID(task.ID)
+	require.NoError(t, err)
+	return id
+}
+
+// requireStarted checks that a call has started a task, and that the agent has gone on.
+func requireStarted(t *testing.T, w *world.World, id string, task event.Task, c taskStart) {
+	t.Helper()
+	require.Equal(t, id, taskThread(t, task))
+	require.Equal(t, event.TaskRunning, task.State)
+	require.Equal(t, "assistant", task.Agent)
+	require.Equal(t, c.title, task.Title)
+	require.Equal(t, c.tool, task.Tool)
+	require.Equal(t, task.StartedAt.Add(c.deadline), task.Deadline)
+	require.Nil(t, task.EndedAt)
+	require.Equal(t, task, world.Payload[event.Task](w, recordOf(w, id, task.ID)))
+
+	messages := w.Messages(id)
+	require.Len(t, messages, 4, "the agent goes on at once: nothing has ended")
+	require.Equal(t, task.ToolCallID, only(t, messages[1].ToolCalls).ID)
+	result := messages[2]
+	require.Equal(t, thread.ResultID(task.ToolCallID), result.ID)
+	require.False(t, result.IsError)
+	require.Contains(t, result.Content, "Started in the background as task "+task.ID+".")
+	require.Contains(t, messages[3].Content, task.ID, "the model has seen it")
+	require.Empty(t, ofType(w, id, event.TypeEnv))
+}
+
+// requireShownEnd checks that the agent was shown an end, as three messages, and asked
+// what to do about it. Nobody else has said anything. It returns the agent's reply.
+func requireShownEnd(t *testing.T, w *world.World, id string, got told) event.Message {
+	t.Helper()
+	require.Equal(t, signals.TurnCompleted, got.turn.Status)
+	require.Equal(t, event.SourceTool, got.event.Metadata.Source)
+	require.Equal(t, id, got.event.Metadata.TriggerSessionID)
+	require.Equal(t, "assistant", got.event.Metadata.TriggerAgentName)
+	messages := w.Messages(id)
+	at := slices.IndexFunc(messages, func(m event.Message) bool { return m.ID == thread.ObservedID(got.event.ID) })
+	require.Positive(t, at)
+	messages = messages[at:]
+	require.Contains(t, messages[0].Content, "Observed event: "+got.event.Type)
+	require.Equal(t, "call_"+got.event.ID, only(t, messages[1].ToolCalls).ID)
+	require.Equal(t, "call_"+got.event.ID, messages[2].ToolCallID)
+	var shown seenEvent
+	require.NoError(t, json.Unmarshal([]byte(messages[2].Content), &shown))
+	require.Equal(t, got.end, shown.Payload)
+	for _, m := range messages[3:] {
+		require.NotEqual(t, event.User, m.SenderType, "no input of a user")
+	}
+	asked := modelsOf(w, "Event ID: "+got.event.ID)
+	require.NotEmpty(t, asked)
+	require.Contains(t, asked[0].Messages[0].Content, rule.BackgroundTaskPrompt, "S3-28")
+	requireAnswered(t, asked[0].Messages)
+	requireSettled(t, w, id)
+	return messages[len(messages)-1]
+}
+
+// requireEnded checks what a thread and its records tell of a task that has ended.
+func requireEnded(t *testing.T, w *world.World, task event.Task, state event.TaskState) event.Task {
+	t.Helper()
+	ended := taskOf(w, task.ID)
+	require.Equal(t, state, ended.State)
+	require.NotNil(t, ended.EndedAt)
+	require.False(t, ended.EndedAt.Before(task.StartedAt))
+	require.Equal(t, ended, world.Payload[event.Task](w, recordOf(w, taskThread(t, task), task.ID+".ended")))
+	return ended
+}
+
+func taskCompletes(t *testing.T, w *world.World, work *jobs, c taskStart) {
+	id, j := w.Open(), work.of("completes: "+c.how)
+	task := startTask(t, w, id, c.with("completes: "+c.how))
+	requireStarted(t, w, id, task, c)
+	call := j.begins(t)
+	require.Equal(t, task.ID, call.TaskID)
+	require.Equal(t, task.ToolCallID, call.ID)
+	require.JSONEq(t, fmt.Sprintf(`{"job":%q}`, "completes: "+c.how), call.Arguments)
+	require.Equal(t, "hello", say(w, id, "hello").Message.Content, "people talk on meanwhile")
+
+	j.returns(`{"url":"https://example.com/7"}`)
+	got := awaitTold(t, w, task)
+	require.Equal(t, event.TypeBackgroundTaskCompleted, got.event.Type)
+	require.Equal(t, task.ID, got.end.TaskID)
+	require.Equal(t, c.title, got.end.Title)
+	require.Equal(t, c.tool, got.end.Tool)
+	require.JSONEq(t, `{"url":"https://example.com/7"}`, string(got.end.Result))
+	require.Empty(t, got.end.Error)
+	reply := requireShownEnd(t, w, id, got)
+	require.Contains(t, reply.Content, c.title+" is done")
+	require.Equal(t, reply.Content, got.turn.Message.Content)
+	messages := w.Messages(id)[6:]
+	require.Len(t, messages, 6, "three that show it what has happened, a call, its result, a reply")
+	require.Equal(t, `noted: {"url":"https://example.com/7"}`, messages[4].Content, "it acts on the result")
+	require.Empty(t, requireEnded(t, w, task, event.TaskCompleted).Error)
+	require.Len(t, taskEvents(w, id), 1)
+}
+
+func taskFails(t *testing.T, w *world.World, work *jobs, c taskStart) {
+	id, j := w.Open(), work.of("fails: "+c.how)
+	task := startTask(t, w, id, c.with("fails: "+c.how))
+	requireStarted(t, w, id, task, c)
+	j.begins(t)
+	j.fails(errors.New("the disk is full"))
+	got := awaitTold(t, w, task)
+	require.Equal(t, event.TypeBackgroundTaskFailed, got.event.Type)
+	require.Equal(t, event.TaskEnd{TaskID: task.ID, Title: c.title, Tool: c.tool, Error: "Error: the disk is full"}, got.end)
+	require.Equal(t, c.title+" has failed: Error: the disk is full", requireShownEnd(t, w, id, got).Content)
+	require.Equal(t, "Error: the disk is full", requireEnded(t, w, task, event.TaskFailed).Error)
+	require.Len(t, taskEvents(w, id), 1)
+}
+
+func tasksTogether(t *testing.T, w *world.World, work *jobs) {
+	id := w.Open()
+	out := say(w, id, use("build", "one")+"\n"+use("build", "two"))
+	require.Equal(t, signals.TurnCompleted, out.Status)
+	tasks := tasksOf(w, id)
+	require.Len(t, tasks, 2)
+	require.NotEqual(t, tasks[0].ToolCallID, tasks[1].ToolCallID)
+	byID := map[string]event.Task{tasks[0].ID: tasks[0], tasks[1].ID: tasks[1]}
+	one, two := work.of("one").begins(t), work.of("two").begins(t)
+	require.NotEqual(t, one.TaskID, two.TaskID)
+
+	work.of("two").returns("2")
+	got := awaitTold(t, w, byID[two.TaskID])
+	require.Equal(t, "2", string(got.end.Result), "the one that was started last ends first")
+	state, err := w.Threads.State(w.Ctx(), id)
+	require.NoError(t, err)
+	require.Equal(t, 1, state.Tasks)
+	require.Equal(t, event.TaskRunning, taskOf(w, one.TaskID).State)
+
+	work.of("one").fails(errors.New("no"))
+	require.Equal(t, event.TypeBackgroundTaskFailed, awaitTold(t, w, byID[one.TaskID]).event.Type)
+	require.Equal(t, []string{two.TaskID, one.TaskID}, []string{tasksOf(w, id)[0].ID, tasksOf(w, id)[1].ID}, "in the order in which they have ended")
+	require.Len(t, taskEvents(w, id), 2)
+	requireSettled(t, w, id)
+}
+
+func taskEndsMeanwhile(t *testing.T, w *world.World, work *jobs) {
+	id := w.Open()
+	task := startTask(t, w, id, use("build", "meanwhile"))
+	work.of("meanwhile").begins(t)
+	half := w.Provider.Block(2)
+	defer half.Release()
+	posted := w.Post(id, "count 4")
+	arrives(t, half.Reached(), "the middle of the turn")
+	work.of("meanwhile").returns("7")
+	require.Eventually(t, func() bool { return taskOf(w, task.ID).State == event.TaskCompleted }, waitLong, waitTick)
+	queue, err := w.Threads.Queue(w.Ctx(), id)
+	require.NoError(t, err)
+	require.Equal(t, posted, queue.Processing.ID)
+	require.Equal(t, endEventID(w, task.ID), only(t, queue.Items).ID, "it waits")
+	require.Len(t, w.Messages(id), 5, "and nobody has heard of it")
+	half.Release()
+	require.Equal(t, signals.TurnCompleted, awaitTold(t, w, task).turn.Status)
+	said := saidIn(w, id)
+	require.Equal(t, "assistant: 1 2 3 4", said[5], "the turn ends first")
+	require.Contains(t, said[6], "Observed event: background_task.completed")
+}
+
+func taskRefused(t *testing.T, w *world.World) {
+	for says, why := range map[string]string{
+		`use task {}`:                                      "unknown tool",
+		`use task {"tool":"nope"}`:                         "unknown tool",
+		`use task {"tool":"task"}`:                         "unknown tool",
+		`use task {"tool":"shell_cmd"}`:                    "unknown tool",
+		`use task {"tool":"compile"}`:                      "job: is required",
+		`use task {"tool":"compile","agent":"assistant"}`:  "exclude each other",
+		`use task {"tool":"compile","arguments":"run it"}`: "arguments: must be an object",
+		`use build {"jib":"a"}`:                            "job: is required",
+		`use get_task {"taskId":"t1"}`:                     "no task",
+		`use cancel_task {"taskId":"other~t1"}`:            "no task",
+	} {
+		id := w.Open()
+		require.Equal(t, signals.TurnCompleted, say(w, id, says).Status, says)
+		result := w.Messages(id)[2]
+		require.True(t, result.IsError, says)
+		require.Contains(t, result.Content, why, says)
+		require.Empty(t, tasksOf(w, id), says)
+		require.Empty(t, ofType(w, id, event.TypeTask), says)
+	}
+}
