@@ -1,0 +1,210 @@
+// Command build has an agent start a build, which takes long. The agent does not wait for
+// it: it talks on, and reports by itself when the build has ended.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"log"
+	"log/slog"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/contrib/envconfig"
+	sdklog "go.temporal.io/sdk/log"
+
+	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/llm/demo"
+	"github.com/threadmill/threadmill/rule"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/signals/threadclient"
+	"github.com/threadmill/threadmill/store/sqlite"
+	"github.com/threadmill/threadmill/tool"
+)
+
+// source is what is built, and built is what has come of it.
+type source struct {
+	Branch string `json:"branch"`
+}
+
+type built struct {
+	Branch string `json:"branch"`
+	URL    string `json:"url"`
+}
+
+// newBuild makes a tool whose calls run in the background, for an hour at most. A build
+// whose worker is lost is begun again.
+func newBuild(compile func(ctx context.Context, branch string) error) tool.Tool {
+	return tool.MustFunc("build", "Builds a branch.",
+		func(ctx context.Context, call tool.Call, in source) (built, error) {
+			call.Progress("compiling " + in.Branch)
+			if err := compile(ctx, in.Branch); err != nil {
+				return built{}, err
+			}
+			return built{in.Branch, "https://example.com/builds/" + in.Branch}, nil
+		}, tool.Background(), tool.Deadline(time.Hour), tool.Idempotent(3))
+}
+
+// report passes on how a task has ended, and then has the agent tell of it. It takes the
+// place of the default rule of that name, which wakes the agent as well.
+func report(ends chan<- event.EnvEvent) rule.Rule {
+	return rule.Rule{
+		Name: rule.BackgroundTask, Events: []string{"background_task.*"}, Priority: 80,
+		Function: func(_ context.Context, _ rule.Context, e event.EnvEvent) error {
+			select {
+			case ends <- e:
+			default: // it was called before
+			}
+			return nil
+		},
+		Agent: &rule.Agent{Prompt: "Say in one sentence what has come of the task."},
+	}
+}
+
+// offline is the demo model. It does what the last message says and no more, so it is told
+// what a real model would make of the conversation.
+type offline struct{ *demo.Provider }
+
+func (m offline) Generate(ctx context.Context, req llm.Request, onDelta func(llm.Delta)) (llm.Response, error) {
+	req.Messages = []llm.Message{{Role: event.RoleUser, Content: reply(req.Messages)}}
+	return m.Provider.Generate(ctx, req, onDelta)
+}
+
+func reply(messages []llm.Message) string {
+	last := messages[len(messages)-1]
+	switch {
+	case last.Role == event.RoleTool:
+		return "The build has begun. I will tell you how it ends."
+	case strings.HasPrefix(last.Content, "Process event: "):
+		// What has happened is the message before: the result of get_event_info.
+		var e struct{ Payload event.TaskEnd }
+		var b built
+		if json.Unmarshal([]byte(messages[len(messages)-2].Content), &e) != nil || json.Unmarshal(e.Payload.Result, &b) != nil {
+			return "The build has failed: " + e.Payload.Error
+		}
+		return fmt.Sprintf("The build of %s is at %s", b.Branch, b.URL)
+	case last.Content == "Please build main.":
+		return `use build {"branch": "main"}`
+	}
+	return last.Content
+}
+
+func main() {
+	taskQueue := flag.String("task-queue", "example-build", "task queue of the threads")
+	flag.Parse()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := run(ctx, *taskQueue); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(ctx context.Context, taskQueue string) error {
+	options, err := envconfig.LoadDefaultClientOptions()
+	if err != nil {
+		return err
+	}
+	options.Logger = sdklog.NewStructuredLogger(slog.Default())
+	temporal, err := client.DialContext(ctx, options)
+	if err != nil {
+		return err
+	}
+	defer temporal.Close()
+	records, err := sqlite.Open(ctx, sqlite.Config{})
+	if err != nil {
+		return err
+	}
+	defer records.Close()
+
+	// Here a build takes as long as the talk about the weather.
+	compiled, ends := make(chan struct{}), make(chan event.EnvEvent, 1)
+	compile := func(ctx context.Context, _ string) error {
+		select {
+		case <-compiled:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	runtime, err := threadmill.New(threadmill.Config{
+		Temporal: temporal, TemporalNamespace: options.Namespace, TaskQueue: taskQueue, Store: records,
+		Agents: []agent.Agent{{Name: "clerk", Model: "demo/any", Tools: []string{"build"}}},
+		Models: map[string]llm.Provider{"demo": offline{demo.New(demo.Config{Quiet: true})}},
+		Tools:  []tool.Tool{newBuild(compile)},
+		Rules:  []rule.Rule{report(ends)},
+	})
+	if err != nil {
+		return err
+	}
+	go func() {
+		if err := runtime.Work(ctx); err != nil {
+			log.Fatal(err)
+		}
+	}()
+
+	threads, id := runtime.Client(), signals.NewID()
+	if err := threads.Open(ctx, id, signals.Start{}, nil); err != nil {
+		return err
+	}
+	if err := talk(ctx, threads, id, func() { close(compiled) }, ends); err != nil {
+		return err
+	}
+	if err := threads.Control(ctx, id, signals.Control{Action: signals.ControlClose, By: "ann"}); err != nil {
+		return err
+	}
+	return temporal.GetWorkflow(ctx, signals.WorkflowID(threads.Namespace(), id), "").Get(ctx, nil)
+}
+
+// talk has a build begun, talks about something else, and waits for the report.
+func talk(ctx context.Context, threads *threadclient.Client, id string, finish func(), ends <-chan event.EnvEvent) error {
+	for _, content := range []string{"Please build main.", "In the meantime, let us talk about the weather."} {
+		fmt.Printf("ann: %s\n", content)
+		if err := turn(ctx, threads, id, signals.UserMessage(id, "ann", content)); err != nil {
+			return err
+		}
+	}
+	if err := showTasks(ctx, threads, id); err != nil {
+		return err
+	}
+	finish()
+	select {
+	case e := <-ends:
+		// The thread has the event already: this waits for its turn.
+		if err := turn(ctx, threads, id, signals.EnvPost(e)); err != nil {
+			return err
+		}
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return showTasks(ctx, threads, id)
+}
+
+// turn waits for the end of an event's turn, and prints what the agent has to say.
+func turn(ctx context.Context, threads *threadclient.Client, id string, p signals.Post) error {
+	out, err := threads.Turn(ctx, id, p)
+	if err != nil {
+		return err
+	}
+	if out.Message == nil {
+		return fmt.Errorf("the turn is %s: %s", out.Status, out.Error)
+	}
+	fmt.Printf("%s: %s\n", out.Message.SenderID, out.Message.Content)
+	return nil
+}
+
+func showTasks(ctx context.Context, threads *threadclient.Client, id string) error {
+	all, err := threads.Tasks(ctx, id)
+	if err != nil {
+		return err
+	}
+	for _, task := range all.Tasks {
+		fmt.Printf("(task %s is %s)\n", task.Title, task.State)
+	}
+	return nil
+}

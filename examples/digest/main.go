@@ -1,0 +1,178 @@
+// Command digest has an agent write a digest of each working day: a schedule publishes
+// an event, and a rule wakes the agent.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"log/slog"
+	"slices"
+	"time"
+
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/contrib/envconfig"
+	sdklog "go.temporal.io/sdk/log"
+
+	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/llm/demo"
+	"github.com/threadmill/threadmill/rule"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/signals/threadclient"
+	"github.com/threadmill/threadmill/store/sqlite"
+	"github.com/threadmill/threadmill/tool"
+)
+
+const dayEnded = "day.ended"
+
+// daily publishes the event at six in the evening, in summer and in winter, from Monday to
+// Friday. It opens the thread with its first run.
+func daily(threadID string) signals.Schedule {
+	return signals.Schedule{
+		ThreadID: threadID, Cron: []string{"0 18 * * 1-5"}, Timezone: "Europe/Berlin",
+		Event: &event.EnvEvent{Type: dayEnded, Payload: json.RawMessage(`{"shop": "Berlin"}`)},
+		Open:  true, Note: "the digest of the day",
+	}
+}
+
+// wake has the editor handle the event.
+var wake = rule.Rule{
+	Events: []string{dayEnded}, Priority: 30,
+	Agent: &rule.Agent{Name: "editor", Prompt: "Look up the orders of that shop, and write a digest of three sentences."},
+}
+
+type shop struct {
+	Shop string `json:"shop"`
+}
+
+var orders = tool.MustFunc("orders_today", "Lists today's orders of a shop.",
+	func(_ context.Context, _ tool.Call, in shop) (string, error) {
+		return "2 kettles and a ring, in " + in.Shop, nil
+	}, tool.Quick())
+
+// offline is the demo model. It does what the last message says and knows nothing of
+// prompts, so it is told what a real model would make of this one.
+type offline struct{ *demo.Provider }
+
+func (m offline) Generate(ctx context.Context, req llm.Request, onDelta func(llm.Delta)) (llm.Response, error) {
+	req.Messages = slices.Clone(req.Messages)
+	for i, message := range req.Messages {
+		if message.Content == "Process event: "+dayEnded {
+			req.Messages[i].Content = `use orders_today {"shop": "Berlin"}`
+		}
+	}
+	return m.Provider.Generate(ctx, req, onDelta)
+}
+
+func main() {
+	taskQueue := flag.String("task-queue", "example-digest", "task queue of the threads")
+	flag.Parse()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := run(ctx, *taskQueue); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(ctx context.Context, taskQueue string) error {
+	options, err := envconfig.LoadDefaultClientOptions()
+	if err != nil {
+		return err
+	}
+	options.Logger = sdklog.NewStructuredLogger(slog.Default())
+	temporal, err := client.DialContext(ctx, options)
+	if err != nil {
+		return err
+	}
+	defer temporal.Close()
+	records, err := sqlite.Open(ctx, sqlite.Config{})
+	if err != nil {
+		return err
+	}
+	defer records.Close()
+	runtime, err := threadmill.New(threadmill.Config{
+		Temporal: temporal, TemporalNamespace: options.Namespace, TaskQueue: taskQueue, Store: records,
+		Agents: []agent.Agent{{Name: "editor", Model: "demo/any", Tools: []string{"orders_today"}}},
+		Models: map[string]llm.Provider{"demo": offline{demo.New(demo.Config{Quiet: true})}},
+		Tools:  []tool.Tool{orders},
+		Rules:  []rule.Rule{wake},
+	})
+	if err != nil {
+		return err
+	}
+	go func() {
+		if err := runtime.Work(ctx); err != nil {
+			log.Fatal(err)
+		}
+	}()
+
+	threads, id := runtime.Client(), signals.NewID()
+	schedule, err := threads.CreateSchedule(ctx, daily(id))
+	if err != nil {
+		return err
+	}
+	err = oneDay(ctx, threads, schedule)
+	// A schedule outlives the program that has made it, unless it is deleted.
+	if err := errors.Join(err, threads.DeleteSchedule(context.WithoutCancel(ctx), schedule.ID)); err != nil {
+		return err
+	}
+	if err := threads.Control(ctx, id, signals.Control{Action: signals.ControlClose, By: "ann"}); err != nil {
+		return err
+	}
+	return temporal.GetWorkflow(ctx, signals.WorkflowID(threads.Namespace(), id), "").Get(ctx, nil)
+}
+
+// oneDay says when the schedule runs, but waits for no evening, and prints the digest.
+func oneDay(ctx context.Context, threads *threadclient.Client, schedule signals.Schedule) error {
+	if err := threads.TriggerSchedule(ctx, schedule.ID); err != nil {
+		return err
+	}
+	view, err := delivered(ctx, threads, schedule.ID)
+	if err != nil {
+		return err
+	}
+	berlin, err := time.LoadLocation(schedule.Timezone)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("next at %s in %s\n", view.Next[0].In(berlin).Format("15:04"), berlin)
+
+	// The thread has the event already: this waits for its turn.
+	today := view.Recent[0]
+	turn, err := threads.Turn(ctx, schedule.ThreadID, signals.EnvPost(event.EnvEvent{
+		ID: today.EventID, Type: dayEnded, Timestamp: today.ScheduledAt.UnixMilli(),
+	}))
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%s: %s\n", turn.Message.SenderID, turn.Message.Content)
+	return nil
+}
+
+// delivered waits until the schedule has run once.
+func delivered(ctx context.Context, threads *threadclient.Client, id string) (signals.ScheduleView, error) {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		view, err := threads.Schedule(ctx, id)
+		switch {
+		case err != nil:
+			return view, err
+		case len(view.Recent) > 0 && view.Recent[0].Status == "failed":
+			return view, fmt.Errorf("the schedule has failed: %s", view.Recent[0].Error)
+		case len(view.Recent) > 0 && view.Recent[0].Status == "completed":
+			return view, nil
+		}
+		select {
+		case <-ctx.Done():
+			return view, ctx.Err()
+		case <-tick.C:
+		}
+	}
+}

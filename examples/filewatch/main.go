@@ -1,0 +1,248 @@
+// Command filewatch tells an agent of files that change: a watcher publishes an event for
+// each of them, and a rule wakes the agent once they have come to rest.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io/fs"
+	"log"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/contrib/envconfig"
+	sdklog "go.temporal.io/sdk/log"
+
+	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/llm/demo"
+	"github.com/threadmill/threadmill/rule"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/store/sqlite"
+	"github.com/threadmill/threadmill/tool"
+)
+
+const fileChanged = "file.changed"
+
+// file is the payload of the events, and what the agent's tool takes.
+type file struct {
+	Path string `json:"path"`
+}
+
+// review wakes the agent when no file has changed for a second. It is woken once for all
+// of them.
+var review = rule.Rule{
+	Events: []string{fileChanged}, Priority: 30, Debounce: time.Second,
+	Agent: &rule.Agent{Name: "assistant", Prompt: "Read the file, and say what is new in it."},
+}
+
+// changed makes the event of a file. Its id is derived from what has happened: a watcher
+// that is restarted, or runs twice, publishes the same, which has no effect.
+func changed(threadID, folder string, info fs.FileInfo) (event.EnvEvent, error) {
+	payload, err := json.Marshal(file{Path: info.Name()})
+	return event.EnvEvent{
+		ID:        signals.EventID(folder, info.Name(), info.ModTime().UTC().String()),
+		Type:      fileChanged,
+		Timestamp: info.ModTime().UnixMilli(),
+		Metadata:  event.EnvMetadata{TriggerSessionID: threadID, EnvName: "notes", Source: event.SourceEnv},
+		Payload:   payload,
+	}, err
+}
+
+// watch publishes an event for each file of a folder that is new or has changed, until ctx
+// ends.
+func watch(ctx context.Context, folder, threadID string, publish func(context.Context, event.EnvEvent) error) error {
+	seen := map[string]time.Time{}
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		entries, err := os.ReadDir(folder)
+		if err != nil {
+			return err
+		}
+		for _, entry := range entries {
+			info, err := entry.Info()
+			if err != nil || info.ModTime().Equal(seen[entry.Name()]) {
+				continue // gone already, or as it was
+			}
+			e, err := changed(threadID, folder, info)
+			if err != nil {
+				return err
+			}
+			if err := publish(ctx, e); err != nil {
+				return err
+			}
+			seen[entry.Name()] = info.ModTime()
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// readFile makes the agent's tool, which sees this folder and nothing outside.
+func readFile(folder *os.Root) tool.Tool {
+	return tool.MustFunc("read_file", "Reads a file.", func(_ context.Context, _ tool.Call, in file) (string, error) {
+		text, err := fs.ReadFile(folder.FS(), in.Path)
+		return string(text), err
+	}, tool.Quick())
+}
+
+// offline is the demo model. It does what the last message says, so it is told what a real
+// model would make of the event, which it is shown just before.
+type offline struct{ *demo.Provider }
+
+func (m offline) Generate(ctx context.Context, req llm.Request, onDelta func(llm.Delta)) (llm.Response, error) {
+	messages := slices.Clone(req.Messages)
+	for i := 1; i < len(messages); i++ {
+		if messages[i].Content != "Process event: "+fileChanged {
+			continue
+		}
+		var shown struct {
+			Payload json.RawMessage `json:"payload"`
+		}
+		if err := json.Unmarshal([]byte(messages[i-1].Content), &shown); err != nil {
+			return llm.Response{}, err
+		}
+		messages[i].Content = "use read_file " + string(shown.Payload)
+	}
+	req.Messages = messages
+	return m.Provider.Generate(ctx, req, onDelta)
+}
+
+func main() {
+	taskQueue := flag.String("task-queue", "example-filewatch", "task queue of the threads")
+	flag.Parse()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := run(ctx, *taskQueue); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(ctx context.Context, taskQueue string) error {
+	options, err := envconfig.LoadDefaultClientOptions()
+	if err != nil {
+		return err
+	}
+	options.Logger = sdklog.NewStructuredLogger(slog.Default())
+	temporal, err := client.DialContext(ctx, options)
+	if err != nil {
+		return err
+	}
+	defer temporal.Close()
+	records, err := sqlite.Open(ctx, sqlite.Config{})
+	if err != nil {
+		return err
+	}
+	defer records.Close()
+	folder, err := os.MkdirTemp("", "notes")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(folder) }()
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	runtime, err := threadmill.New(threadmill.Config{
+		Temporal: temporal, TemporalNamespace: options.Namespace, TaskQueue: taskQueue, Store: records,
+		Agents: []agent.Agent{{Name: "assistant", Model: "demo/any", Tools: []string{"read_file"}}},
+		Models: map[string]llm.Provider{"demo": offline{demo.New(demo.Config{Quiet: true})}},
+		Tools:  []tool.Tool{readFile(root)},
+		Rules:  []rule.Rule{review},
+	})
+	if err != nil {
+		return err
+	}
+	go func() {
+		if err := runtime.Work(ctx); err != nil {
+			log.Fatal(err)
+		}
+	}()
+
+	threads, id := runtime.Client(), signals.NewID()
+	if err := threads.Open(ctx, id, signals.Start{}, nil); err != nil {
+		return err
+	}
+	go func() {
+		err := watch(ctx, folder, id, func(ctx context.Context, e event.EnvEvent) error {
+			out, err := runtime.Publish(ctx, e)
+			fmt.Printf("%s %s: %s\n", e.Type, e.Payload, out.Status)
+			return err
+		})
+		if err != nil {
+			log.Fatal(err)
+		}
+	}()
+	for _, name := range []string{"monday.txt", "tuesday.txt", "wednesday.txt"} {
+		if err := write(folder, name, "It was sunny on "+strings.TrimSuffix(name, ".txt")+"."); err != nil {
+			return err
+		}
+	}
+	if err := show(ctx, records, store.Key{Namespace: threads.Namespace(), ThreadID: id}); err != nil {
+		return err
+	}
+	if err := threads.Control(ctx, id, signals.Control{Action: signals.ControlClose, By: "ann"}); err != nil {
+		return err
+	}
+	return temporal.GetWorkflow(ctx, signals.WorkflowID(threads.Namespace(), id), "").Get(ctx, nil)
+}
+
+// write puts a file into the folder as a whole: nobody sees half of it.
+func write(folder, name, text string) error {
+	draft := filepath.Join(filepath.Dir(folder), filepath.Base(folder)+"."+name)
+	if err := os.WriteFile(draft, []byte(text), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(draft, filepath.Join(folder, name))
+}
+
+// show waits until the agent has answered, and prints what it was shown and has said.
+func show(ctx context.Context, records store.Store, key store.Key) error {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		answered, err := records.Records(ctx, key, store.Query{Types: []string{event.TypeFinal}})
+		if err != nil {
+			return err
+		}
+		if len(answered) > 0 {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+	messages, err := store.Messages(ctx, records, key, store.Query{})
+	if err != nil {
+		return err
+	}
+	for _, m := range messages {
+		switch {
+		case len(m.Parts) > 3:
+			held, _, _ := strings.Cut(m.Parts[3].Text, " since ")
+			fmt.Printf("%s: %s. %s\n", m.SenderID, m.Parts[0].Text, held)
+		case len(m.ToolCalls) > 0 && m.ToolCalls[0].Function.Name == "read_file":
+			fmt.Printf("%s calls read_file %s\n", m.SenderID, m.ToolCalls[0].Function.Arguments)
+		case m.SenderType == event.Agent && m.Content != "":
+			fmt.Printf("%s: %s\n", m.SenderID, m.Content)
+		}
+	}
+	return nil
+}

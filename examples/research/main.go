@@ -1,0 +1,140 @@
+// Command research has an agent ask three others at the same time, each of which knows
+// where to look, and make one answer of what they find.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log"
+	"log/slog"
+	"time"
+
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/contrib/envconfig"
+	sdklog "go.temporal.io/sdk/log"
+
+	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/llm/demo"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/store/sqlite"
+	"github.com/threadmill/threadmill/tool"
+)
+
+// shelves are where one can look, and what is found there.
+var shelves = map[string]string{
+	"papers": "sagas undo, logs replay",
+	"news":   "two companies run it for their agents",
+	"code":   "a workflow is an ordinary function",
+}
+
+// lookup is what a model has to fill in to look something up.
+type lookup struct {
+	Shelf string `json:"shelf" jsonschema:"papers, news or code"`
+	Topic string `json:"topic"`
+}
+
+var lookUp = tool.MustFunc("look_up", "Looks a topic up.", func(_ context.Context, _ tool.Call, in lookup) (string, error) {
+	found, ok := shelves[in.Shelf]
+	if !ok {
+		return "", fmt.Errorf("there is no shelf %q", in.Shelf)
+	}
+	return found, nil
+})
+
+// team is an agent that may ask others, and those others. That it has the tool call_agent is
+// all that it takes.
+func team() []agent.Agent {
+	agents := []agent.Agent{{
+		Name:         "researcher",
+		Instructions: "Ask papers, news and code at the same time, and make one answer of theirs.",
+		Model:        "offline/researcher",
+		Tools:        []string{"call_agent"},
+		Limits:       agent.Limits{MaxSteps: 5},
+	}}
+	for _, shelf := range []string{"papers", "news", "code"} {
+		agents = append(agents, agent.Agent{
+			Name:         shelf,
+			Instructions: "Look up what you are asked for in " + shelf + ". Answer in one line.",
+			Model:        "offline/" + shelf,
+			Tools:        []string{"look_up"},
+		})
+	}
+	return agents
+}
+
+func main() {
+	taskQueue := flag.String("task-queue", "example-research", "task queue of the threads")
+	flag.Parse()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := run(ctx, *taskQueue); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(ctx context.Context, taskQueue string) error {
+	options, err := envconfig.LoadDefaultClientOptions()
+	if err != nil {
+		return err
+	}
+	options.Logger = sdklog.NewStructuredLogger(slog.Default())
+	temporal, err := client.DialContext(ctx, options)
+	if err != nil {
+		return err
+	}
+	defer temporal.Close()
+	records, err := sqlite.Open(ctx, sqlite.Config{})
+	if err != nil {
+		return err
+	}
+	defer records.Close()
+	runtime, err := threadmill.New(threadmill.Config{
+		Temporal: temporal, TemporalNamespace: options.Namespace, TaskQueue: taskQueue, Store: records,
+		Agents: team(), Tools: []tool.Tool{lookUp},
+		Models: map[string]llm.Provider{"offline": offline{demo.New(demo.Config{Quiet: true})}},
+	})
+	if err != nil {
+		return err
+	}
+	go func() {
+		if err := runtime.Work(ctx); err != nil {
+			log.Fatal(err)
+		}
+	}()
+
+	id := signals.NewID()
+	if err := ask(ctx, runtime, id, "durable execution"); err != nil {
+		return err
+	}
+	threads := runtime.Client()
+	if err := threads.Control(ctx, id, signals.Control{Action: signals.ControlClose, By: "ann"}); err != nil {
+		return err
+	}
+	return temporal.GetWorkflow(ctx, signals.WorkflowID(threads.Namespace(), id), "").Get(ctx, nil)
+}
+
+// ask posts a message, and shows whom the agent asks and what it answers. What the others
+// say on the way comes as progress of the calls; their threads have all of it.
+func ask(ctx context.Context, runtime *threadmill.Runtime, threadID, topic string) error {
+	turn, err := runtime.Run(ctx, event.NewMessage{ThreadID: threadID, SenderID: "ann", Content: topic}, threadmill.RunOptions{})
+	if err != nil {
+		return err
+	}
+	for e, err := range turn.Events() {
+		if err != nil {
+			return err
+		}
+		switch {
+		case e.Type == event.EventToolCall:
+			fmt.Printf("%s: %s %s\n", e.Agent, e.ToolName, e.ToolArgs)
+		case e.Type == event.EventMessage && e.Message.Content != "" && e.Message.Role != event.RoleTool:
+			fmt.Printf("%s: %s\n", e.Message.SenderID, e.Message.Content)
+		}
+	}
+	_, err = turn.Done()
+	return err
+}

@@ -1,0 +1,260 @@
+// Command webhook lets another system reach an agent: a push to a repository, as GitHub
+// reports it, becomes an event of the repository's thread, and a rule wakes the agent.
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"time"
+
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/contrib/envconfig"
+	sdklog "go.temporal.io/sdk/log"
+
+	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/llm/demo"
+	"github.com/threadmill/threadmill/rule"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/signals/threadclient"
+	"github.com/threadmill/threadmill/store/sqlite"
+	"github.com/threadmill/threadmill/tool"
+	"github.com/threadmill/threadmill/webhook"
+)
+
+// source says how GitHub signs its requests, and what becomes of them. A program for more
+// than a minute reads its secret from the environment.
+func source(secret string) webhook.Source {
+	return webhook.Source{
+		Name:      "github",
+		Signature: webhook.Signature{Scheme: webhook.GitHub},
+		Secrets:   []webhook.Secret{webhook.Secret(secret)},
+		Event: webhook.Event{
+			Type:   "github.{header.X-GitHub-Event}",
+			Thread: "{payload.repository.name}",
+		},
+	}
+}
+
+// rules wake the agent for pushes to one branch. Everything else is stored, and that is all.
+var rules = []rule.Rule{
+	{
+		Name: "pushes", Events: []string{"github.push"}, Priority: 30,
+		Where: []rule.Condition{{Field: "payload.ref", Equals: "refs/heads/main"}},
+		Agent: &rule.Agent{Prompt: "Look at the newest commit, and say in one sentence what it changes."},
+	},
+	{Name: "the rest", Events: []string{"github.*"}, Priority: 20},
+}
+
+// push is what GitHub tells of a push.
+type push struct {
+	Ref        string     `json:"ref"`
+	Repository repository `json:"repository"`
+	After      string     `json:"after"` // the newest commit
+}
+
+type repository struct {
+	Name string `json:"name"`
+}
+
+type commit struct {
+	Commit string `json:"commit"`
+}
+
+var showCommit = tool.MustFunc("show_commit", "Shows a commit.",
+	func(_ context.Context, _ tool.Call, in commit) (string, error) {
+		return in.Commit + ": let the kettle boil", nil
+	}, tool.Quick())
+
+// offline is the demo model. It does what the last message says, so it is told what a real
+// model would make of the event, which it is shown just before.
+type offline struct{ *demo.Provider }
+
+func (m offline) Generate(ctx context.Context, req llm.Request, onDelta func(llm.Delta)) (llm.Response, error) {
+	req.Messages = slices.Clone(req.Messages)
+	for i, message := range req.Messages {
+		if message.Content != "Process event: github.push" {
+			continue
+		}
+		var shown struct {
+			Payload push `json:"payload"`
+		}
+		if err := json.Unmarshal([]byte(req.Messages[i-1].Content), &shown); err != nil {
+			return llm.Response{}, err
+		}
+		req.Messages[i].Content = fmt.Sprintf(`use show_commit {"commit": %q}`, shown.Payload.After)
+	}
+	return m.Provider.Generate(ctx, req, onDelta)
+}
+
+func main() {
+	taskQueue := flag.String("task-queue", "example-webhook", "task queue of the threads")
+	flag.Parse()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := run(ctx, *taskQueue); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(ctx context.Context, taskQueue string) error {
+	options, err := envconfig.LoadDefaultClientOptions()
+	if err != nil {
+		return err
+	}
+	options.Logger = sdklog.NewStructuredLogger(slog.Default())
+	temporal, err := client.DialContext(ctx, options)
+	if err != nil {
+		return err
+	}
+	defer temporal.Close()
+	records, err := sqlite.Open(ctx, sqlite.Config{})
+	if err != nil {
+		return err
+	}
+	defer records.Close()
+	secret := signals.NewID()
+	runtime, err := threadmill.New(threadmill.Config{
+		Temporal: temporal, TemporalNamespace: options.Namespace, TaskQueue: taskQueue, Store: records,
+		Agents:   []agent.Agent{{Name: "reviewer", Model: "demo/any", Tools: []string{"show_commit"}}},
+		Models:   map[string]llm.Provider{"demo": offline{demo.New(demo.Config{Quiet: true})}},
+		Tools:    []tool.Tool{showCommit},
+		Rules:    rules,
+		Webhooks: []webhook.Source{source(secret)},
+	})
+	if err != nil {
+		return err
+	}
+	go func() {
+		if err := runtime.Work(ctx); err != nil {
+			log.Fatal(err)
+		}
+	}()
+	address, err := serve(ctx, runtime.Handler())
+	if err != nil {
+		return err
+	}
+
+	// The thread of a repository is called like it.
+	threads, shop := runtime.Client(), repository{Name: "shop-" + signals.NewID()}
+	if err := threads.Open(ctx, shop.Name, signals.Start{}, nil); err != nil {
+		return err
+	}
+	g := github{address: address + "/v1/webhooks/github", secret: secret}
+	if err := g.play(ctx, shop); err != nil {
+		return err
+	}
+	for _, delivery := range []string{"delivery-1", "delivery-2"} {
+		if err := show(ctx, threads, shop.Name, delivery); err != nil {
+			return err
+		}
+	}
+	if err := threads.Control(ctx, shop.Name, signals.Control{Action: signals.ControlClose, By: "ann"}); err != nil {
+		return err
+	}
+	return temporal.GetWorkflow(ctx, signals.WorkflowID(threads.Namespace(), shop.Name), "").Get(ctx, nil)
+}
+
+// serve serves the API until ctx ends, and returns its address.
+func serve(ctx context.Context, handler http.Handler) (string, error) {
+	var listen net.ListenConfig
+	l, err := listen.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
+	context.AfterFunc(ctx, func() { _ = server.Close() })
+	go func() {
+		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			log.Fatal(err)
+		}
+	}()
+	return "http://" + l.Addr().String(), nil
+}
+
+// github stands in for GitHub.
+type github struct{ address, secret string }
+
+func (g github) play(ctx context.Context, repo repository) error {
+	first := push{Ref: "refs/heads/main", Repository: repo, After: "3f9a2c1"}
+	forged := g
+	forged.secret = "guessed"
+	for _, delivery := range []struct {
+		what, id string
+		from     github
+		push     push
+	}{
+		{"a forged push", "delivery-0", forged, first},
+		{"a push to main", "delivery-1", g, first},
+		{"the same, delivered again", "delivery-1", g, first},
+		{"a push to a branch", "delivery-2", g, push{Ref: "refs/heads/kettle", Repository: repo, After: "77d0b4e"}},
+	} {
+		answer, err := delivery.from.deliver(ctx, delivery.id, delivery.push)
+		if err != nil {
+			return err
+		}
+		fmt.Printf("%s: %s\n", delivery.what, answer)
+	}
+	return nil
+}
+
+// deliver sends a push, signed with the secret, and returns the answer.
+func (g github) deliver(ctx context.Context, id string, p push) (string, error) {
+	body, err := json.Marshal(p)
+	if err != nil {
+		return "", err
+	}
+	mac := hmac.New(sha256.New, []byte(g.secret))
+	mac.Write(body)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, g.address, bytes.NewReader(body))
+	if err != nil {
+		return "", err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("X-GitHub-Event", "push")
+	req.Header.Set("X-GitHub-Delivery", id)
+	req.Header.Set("X-Hub-Signature-256", "sha256="+hex.EncodeToString(mac.Sum(nil)))
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer res.Body.Close()
+	var answer struct {
+		Status any    `json:"status"`
+		Detail string `json:"detail"` // of a refusal
+	}
+	if err := json.NewDecoder(res.Body).Decode(&answer); err != nil {
+		return "", err
+	}
+	if answer.Detail != "" {
+		return fmt.Sprintf("%d, %s", res.StatusCode, answer.Detail), nil
+	}
+	return fmt.Sprintf("%d, %v", res.StatusCode, answer.Status), nil
+}
+
+// show prints what became of an event, which the thread has already.
+func show(ctx context.Context, threads *threadclient.Client, threadID, eventID string) error {
+	turn, err := threads.Turn(ctx, threadID, signals.Post{ID: eventID})
+	if err != nil {
+		return err
+	}
+	if turn.Message == nil {
+		fmt.Printf("%s: %s, and nobody was woken\n", eventID, turn.Status)
+		return nil
+	}
+	fmt.Printf("%s: %s: %s\n", eventID, turn.Message.SenderID, turn.Message.Content)
+	return nil
+}
