@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"time"
 
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
@@ -57,28 +56,15 @@ func (a *Activities) callRule(ctx context.Context, in thread.EventStep, e event.
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errTimeout)
 	defer cancel()
 	about := rule.Context{Rule: in.Rule, Namespace: in.Thread.Namespace, ThreadID: in.Thread.ThreadID, TraceID: in.TraceID, Attempt: attempt}
-	ended := make(chan error, 1)
-	go func() {
+	_, err := untilDeaf(ctx, a.grace, func() (_ struct{}, err error) {
 		defer func() {
 			if p := recover(); p != nil {
 				a.log.Error("rule panicked", "thread", in.Thread.ThreadID, "event", in.EventID, "rule", in.Rule, "stack", string(debug.Stack()))
-				ended <- fmt.Errorf("it panicked: %v", p)
+				err = fmt.Errorf("it panicked: %v", p)
 			}
 		}()
-		ended <- r.Function(ctx, about, e)
-	}()
-	var err error
-	select {
-	case err = <-ended:
-	case <-ctx.Done():
-		grace := time.NewTimer(a.grace)
-		defer grace.Stop()
-		select {
-		case err = <-ended:
-		case <-grace.C:
-			err = context.Cause(ctx)
-		}
-	}
+		return struct{}{}, r.Function(ctx, about, e)
+	})
 	if err != nil && errors.Is(context.Cause(ctx), errTimeout) {
 		return fmt.Errorf("it took longer than its limit of %s", limit)
 	}

@@ -147,32 +147,11 @@ func (h *hearing) ask(ctx context.Context, spec hook.Spec, deps hook.Deps) (hook
 	if !ok {
 		return hook.Answer{}, thread.ErrUnregistered
 	}
-	type end struct {
-		answer hook.Answer
-		err    error
+	answer, err := untilDeaf(ctx, h.a.grace, func() (hook.Answer, error) { return call(ctx, h.seen, deps) })
+	if err != nil && errors.Is(context.Cause(ctx), errTimeout) {
+		err = fmt.Errorf("it took longer than its limit of %s", limit(spec))
 	}
-	ended := make(chan end, 1)
-	go func() {
-		answer, err := call(ctx, h.seen, deps)
-		ended <- end{answer, err}
-	}()
-	var got end
-	select {
-	case got = <-ended:
-	case <-ctx.Done():
-		// It may be about to end; one that ignores its context must not hold up the thread.
-		grace := time.NewTimer(h.a.grace)
-		defer grace.Stop()
-		select {
-		case got = <-ended:
-		case <-grace.C:
-			got.err = context.Cause(ctx)
-		}
-	}
-	if got.err != nil && errors.Is(context.Cause(ctx), errTimeout) {
-		got.err = fmt.Errorf("it took longer than its limit of %s", limit(spec))
-	}
-	return got.answer, got.err
+	return answer, err
 }
 
 // limit is how long one attempt may take. Inline hooks, which come here beside others,

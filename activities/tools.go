@@ -253,30 +253,12 @@ const stopGrace = 30 * time.Second
 // within runs a tool until it ends, or until it has been told to stop and does not:
 // one that ignores its context must not hold up the thread.
 func (r *toolRun) within(ctx context.Context, t tool.Tool, call tool.Call) (tool.Result, error) {
-	type end struct {
-		res tool.Result
-		err error
-	}
-	ended := make(chan end, 1)
-	go func() {
-		res, err := r.safely(ctx, t, call)
-		ended <- end{res, err}
-	}()
-	select {
-	case e := <-ended:
-		return e.res, e.err
-	case <-ctx.Done():
-	}
-	grace := time.NewTimer(r.a.grace)
-	defer grace.Stop()
-	select {
-	case e := <-ended:
-		return e.res, e.err
-	case <-grace.C:
+	res, err := untilDeaf(ctx, r.a.grace, func() (tool.Result, error) { return r.safely(ctx, t, call) })
+	if errors.Is(err, errDeaf) {
 		r.a.log.WarnContext(ctx, "tool does not stop; its run is given up", "thread", call.ThreadID, "agent", call.Agent,
 			"event", r.in.EventID, "traceId", r.in.TraceID, "toolCall", call.ID, "attempt", call.Attempt)
-		return tool.Result{}, context.Cause(ctx)
 	}
+	return res, err
 }
 
 // storable makes a name that a model wrote fit for every store.

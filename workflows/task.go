@@ -133,10 +133,6 @@ func (j *job) report(ctx workflow.Context, reply thread.TaskReply) error {
 		return err
 	}
 	records := thread.TaskRecords(j.in.Thread, j.in.Task, reply, workflow.Now(ctx))
-	if reply.Cancelled && !j.in.Task.Detached {
-		// Because the thread was closed: that is no event, and it has stored the end itself.
-		records = records[:1]
-	}
 	step := thread.RecordStep{Thread: j.in.Thread, Flush: thread.Flush{Records: records}}
 	return workflow.ExecuteActivity(activity(ctx, "store the result"), signals.ActivityRecord, step).Get(ctx, nil)
 }

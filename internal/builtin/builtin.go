@@ -48,7 +48,7 @@ type TaskIDArguments struct {
 	TaskID string `json:"taskId"`
 }
 
-const taskIDSchema = `{"type":"object","properties":{"taskId":{"type":"string","description":"The id of the task, or its short form such as t3"}},"required":["taskId"],"additionalProperties":false}`
+const taskIDSchema = `{"type":"object","properties":{"taskId":{"type":"string","description":"The id of the task, or what stands behind its ~"}},"required":["taskId"],"additionalProperties":false}`
 
 const callAgentSchema = `{"type":"object","properties":{` +
 	`"agent":{"type":"string","description":"The name of the agent to ask"},` +

@@ -207,11 +207,13 @@ func TaskEvent(ref Ref, task event.Task, typ string, result json.RawMessage, now
 func TaskRecords(ref Ref, task event.Task, reply TaskReply, now time.Time) []event.Record {
 	state, typ := reply.state()
 	task.State, task.Error, task.By, task.EndedAt = state, Why(reply.Error), reply.By, &now
-	e := TaskEvent(ref, task, typ, reply.Result, now)
-	return []event.Record{
-		event.NewRecord(task.ID+".ended", event.TypeTask, task.TraceID, task.ToolCallID, now, task),
-		event.NewRecord(e.ID, event.TypeEnv, task.TraceID, task.ToolCallID, now, e),
+	ended := event.NewRecord(task.ID+".ended", event.TypeTask, task.TraceID, task.ToolCallID, now, task)
+	if reply.Cancelled && !task.Detached {
+		// Because the thread was closed: that is no event.
+		return []event.Record{ended}
 	}
+	e := TaskEvent(ref, task, typ, reply.Result, now)
+	return []event.Record{ended, event.NewRecord(e.ID, event.TypeEnv, task.TraceID, task.ToolCallID, now, e)}
 }
 
 // shortWhy is what the thread itself keeps of why a task has failed: the record has more.
@@ -288,7 +290,7 @@ func (s *State) Answer(now time.Time, r *Run, c *Call) (stop *event.Task) {
 	return nil
 }
 
-// wholeTaskID lets agents leave out the thread: "t3" is its third task.
+// wholeTaskID lets agents leave out the thread, and what is before the "~".
 func (s *State) wholeTaskID(id string) string {
 	if strings.Contains(id, "~") {
 		return id
