@@ -8,6 +8,8 @@ import (
 	"sort"
 	"strings"
 	"time"
+
+	"github.com/threadmill/threadmill/approval"
 )
 
 // Agent is a named role in a thread.
@@ -34,6 +36,21 @@ type Agent struct {
 	// that is not named here asks if it declares so itself.
 	Approvals map[string]Policy
 
+	// ApprovalRules look at the arguments of calls, before Approvals do, and after those
+	// of the runtime. One that denies always wins.
+	ApprovalRules []approval.Rule
+
+	// ApprovalTerms are how people are asked, where a rule does not say it.
+	ApprovalTerms approval.Terms
+
+	// WorkingDirectory is where the agent's tools work. The thread's metadata
+	// ("workingDirectory") comes before it.
+	WorkingDirectory string
+
+	// NoAutoMention leaves the agent's answers to other agents as they are. Otherwise one
+	// that addresses nobody begins with a mention of the agent that it answers.
+	NoAutoMention bool
+
 	Limits Limits
 }
 
@@ -44,8 +61,10 @@ type Policy string
 const (
 	// Never runs the tool without asking.
 	Never Policy = "never"
-	// Always asks a person before each run.
+	// Always asks a person before each run, unless an approval before it covers the call.
 	Always Policy = "always"
+	// Forbidden never runs the tool.
+	Forbidden Policy = "deny"
 )
 
 // Limits bound one turn of an agent.
@@ -98,9 +117,12 @@ func (a Agent) Validate() error {
 		return fmt.Errorf("agent %q: limits.contextMessages is %d, must be positive", a.Name, a.Limits.ContextMessages)
 	}
 	for tool, p := range a.Approvals {
-		if p != Never && p != Always {
-			return fmt.Errorf("agent %q: approvals.%s is %q, must be never or always", a.Name, tool, p)
+		if p != Never && p != Always && p != Forbidden {
+			return fmt.Errorf("agent %q: approvals.%s is %q, must be never, always or deny", a.Name, tool, p)
 		}
+	}
+	if err := errors.Join(approval.Check(a.ApprovalRules), approval.CheckTerms(a.ApprovalTerms)); err != nil {
+		return fmt.Errorf("agent %q: %w", a.Name, err)
 	}
 	return nil
 }

@@ -44,6 +44,9 @@ type AgentEvent struct {
 	ApprovalRequest *ApprovalRequest
 	Approval        *Approval
 
+	// ClientCall of client_call.
+	ClientCall *ClientCall
+
 	// Status of status.
 	Status *StatusChange
 
@@ -67,6 +70,7 @@ const (
 	EventMessage         AgentEventType = "message"
 	EventApprovalRequest AgentEventType = "approval_request"
 	EventApproval        AgentEventType = "approval"
+	EventClientCall      AgentEventType = "client_call"
 	EventStatus          AgentEventType = "status"
 	EventReset           AgentEventType = "reset"
 	EventGap             AgentEventType = "gap"
@@ -98,6 +102,7 @@ type agentEventJSON struct {
 	Message    *Message         `json:"message,omitempty"`
 	Request    *ApprovalRequest `json:"request,omitempty"`
 	Approval   *Approval        `json:"approval,omitempty"`
+	Call       *ClientCall      `json:"call,omitempty"`
 	Status     *StatusChange    `json:"status,omitempty"`
 	Detail     string           `json:"detail,omitempty"`
 }
@@ -127,6 +132,8 @@ func (e AgentEvent) MarshalJSON() ([]byte, error) {
 		out.Request = e.ApprovalRequest
 	case EventApproval:
 		out.Approval = e.Approval
+	case EventClientCall:
+		out.Call = e.ClientCall
 	case EventStatus:
 		out.Status = e.Status
 	case EventReset:
@@ -154,7 +161,7 @@ func (e *AgentEvent) UnmarshalJSON(data []byte) error {
 		Type: in.Type, Content: text(in.Content), ToolName: text(in.ToolName), ToolArgs: text(in.ToolArgs),
 		Data: in.Data, Output: text(in.Output), IsError: in.IsError, Error: text(in.Error),
 		MessageID: in.MessageID, Attempt: in.Attempt, Agent: in.Agent, ToolCallID: in.ToolCallID,
-		Message: in.Message, ApprovalRequest: in.Request, Approval: in.Approval, Status: in.Status, Detail: in.Detail,
+		Message: in.Message, ApprovalRequest: in.Request, Approval: in.Approval, ClientCall: in.Call, Status: in.Status, Detail: in.Detail,
 	}
 	return nil
 }

@@ -9,12 +9,16 @@
 // Three shapes are easily confused:
 //
 //   - An [Event] is what hooks and default processing see: a closed union of
-//     [MessageEvent] and [ToolCallEvent].
+//     [MessageEvent], [ToolCallEvent] and a few more.
 //   - An [Item] is an event in a thread's queue, with its status, priority and
 //     its place in the chain of causes.
 //   - A [Record] is an event as stored: append-only, numbered per thread without
 //     gaps.
 //
 // An [AgentEvent] is none of these: it is what goes over the wire to people who
-// watch, and is derived from records and from the live stream.
+// watch, and is derived from records and from the live stream. So are an [EnvEvent]
+// of "view=env", and a [WorldEvent], which is the same for clients of a world of agents.
+//
+// What people are asked about tool calls, and what they decide, are records too:
+// [ApprovalRequest], [Approval] and [ClientCall].
 package event

@@ -14,7 +14,10 @@ const (
 	TypeApproval        = "approval"
 	TypeStatus          = "status"
 	TypeFinal           = "final"
-	TypeError           = "error"
+
+	// TypeClientCall is the record of a call that a connected client is to run.
+	TypeClientCall = "client_call"
+	TypeError      = "error"
 
 	// TypeRejected is the audit record of a signal that failed validation.
 	TypeRejected = "rejected"
@@ -40,7 +43,7 @@ const (
 func Reserved(typ string) bool {
 	switch typ {
 	case TypeLLMCall, TypeToolCall, TypeApprovalRequest, TypeApproval, TypeStatus, TypeFinal,
-		TypeError, TypeRejected, TypeHook, TypeToken, TypeEnv, TypeTask:
+		TypeError, TypeRejected, TypeHook, TypeToken, TypeEnv, TypeTask, TypeClientCall:
 		return true
 	}
 	return false

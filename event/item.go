@@ -134,50 +134,6 @@ func (u Usage) Add(v Usage) Usage {
 	}
 }
 
-// ApprovalRequest is the payload of an "approval_request" record.
-type ApprovalRequest struct {
-	ToolCallID string `json:"toolCallId"`
-	ToolName   string `json:"toolName"`
-
-	// Arguments are the raw JSON arguments of the stored call.
-	Arguments string `json:"arguments"`
-	Agent     string `json:"agent"`
-
-	// Reason says why a person is asked.
-	Reason      string    `json:"reason,omitempty"`
-	RequestedAt time.Time `json:"requestedAt"`
-}
-
-// Approval is the payload of an "approval" record: a person's decision.
-type Approval struct {
-	ToolCallID string    `json:"toolCallId"`
-	ToolName   string    `json:"toolName"`
-	Agent      string    `json:"agent"`
-	Decision   Decision  `json:"decision"`
-	Scope      Scope     `json:"scope"`
-	Reason     string    `json:"reason,omitempty"`
-	By         string    `json:"by"`
-	DecidedAt  time.Time `json:"decidedAt"`
-}
-
-// Decision is what a person decided on a tool call.
-type Decision string
-
-// The decisions.
-const (
-	Approve Decision = "approve"
-	Deny    Decision = "deny"
-)
-
-// Scope is how far an approval reaches.
-type Scope string
-
-// The scopes.
-const (
-	Once    Scope = "once"
-	Session Scope = "session"
-)
-
 // StatusChange is the payload of a "status" record.
 type StatusChange struct {
 	// Status is one of the Status… words below.

@@ -28,6 +28,9 @@ const (
 
 	// ActivityHandleEvent runs the function of a rule.
 	ActivityHandleEvent = "handle_event"
+
+	// ActivityTitleThread gives a thread a title.
+	ActivityTitleThread = "title_thread"
 )
 
 // DefaultTaskQueue is where threads run unless configured otherwise.
@@ -66,17 +69,18 @@ const (
 )
 
 // Search attributes, all of type Keyword or KeywordList. They change only when a
-// person would filter on them: created, closed.
+// person would filter on them: created, waiting for approval, closed.
 const (
 	AttributeNamespace = "ThreadmillNamespace" // Keyword
 	AttributeAgents    = "ThreadmillAgents"    // KeywordList
-	AttributeStatus    = "ThreadmillStatus"    // Keyword: open, closed
+	AttributeStatus    = "ThreadmillStatus"    // Keyword: open, waiting_approval, closed
 )
 
 // Values of AttributeStatus.
 const (
-	StatusOpen   = "open"
-	StatusClosed = "closed"
+	StatusOpen            = "open"
+	StatusWaitingApproval = "waiting_approval"
+	StatusClosed          = "closed"
 )
 
 // Fields of a thread's memo. The thread of a sub-agent names the one that it works for.
@@ -140,6 +144,10 @@ type Start struct {
 	Agents   []string        `json:"agents,omitempty"`
 	Title    string          `json:"title,omitempty"`
 	Metadata json.RawMessage `json:"metadata,omitempty"`
+
+	// TurnLimit is how many LLM calls an agent may make before a person or the world
+	// speaks again. Default [DefaultTurnLimit].
+	TurnLimit int `json:"turnLimit,omitempty"`
 
 	// First is the event with which the thread begins, if any.
 	First *Post `json:"first,omitempty"`
@@ -226,46 +234,6 @@ type PostResult struct {
 const (
 	PostQueued    = "queued"
 	PostDuplicate = "duplicate"
-)
-
-// Decide is a person's decision on a tool call that waits for approval: the
-// payload of signal and update "decide".
-type Decide struct {
-	ToolCallID string         `json:"toolCallId"`
-	Decision   event.Decision `json:"decision"`
-
-	// Scope is "once", the default and, in this version, the only one.
-	Scope  event.Scope `json:"scope,omitempty"`
-	Reason string      `json:"reason,omitempty"`
-
-	// By is the person. Required: who allowed what is kept.
-	By string `json:"by"`
-
-	// Agent and ToolName, if given, must be those of the call.
-	Agent    string `json:"agent,omitempty"`
-	ToolName string `json:"toolName,omitempty"`
-}
-
-// DecideResult answers update "decide".
-type DecideResult struct {
-	Result DecideOutcome `json:"result"`
-}
-
-// DecideOutcome says what became of a decision.
-type DecideOutcome string
-
-// What can become of a decision.
-const (
-	// Accepted: the decision stands.
-	Accepted DecideOutcome = "accepted"
-	// AlreadyResolved: the same was decided before.
-	AlreadyResolved DecideOutcome = "already_resolved"
-	// Conflict: the call was settled otherwise.
-	Conflict DecideOutcome = "conflict"
-	// Mismatch: the call is another agent's or another tool's than the decision says.
-	Mismatch DecideOutcome = "mismatch"
-	// NotPending: no such call waits in this thread.
-	NotPending DecideOutcome = "not_pending"
 )
 
 // Control steers a thread: the payload of signal "control".
@@ -364,6 +332,11 @@ type State struct {
 	Failed []event.Item `json:"failed,omitempty"`
 	Usage  event.Usage  `json:"usage"`
 
+	// TurnLimit is the thread's. LLMCalls counts the LLM calls of each agent since a person
+	// or the world last spoke.
+	TurnLimit int            `json:"turnLimit"`
+	LLMCalls  map[string]int `json:"llmCalls,omitempty"`
+
 	// HistoryEvents is the length of the workflow's current run.
 	HistoryEvents int `json:"historyEvents"`
 }
@@ -423,6 +396,9 @@ type Queue struct {
 	// Processing is the item being processed, if any.
 	Processing *event.Item `json:"processing,omitempty"`
 
+	// Waiting are further ones whose turns wait for people.
+	Waiting []event.Item `json:"waiting,omitempty"`
+
 	// Items wait, in the order in which they will be processed: the first is next.
 	Items []event.Item `json:"items"`
 
@@ -439,7 +415,7 @@ func (q Queue) Find(eventID string) (event.Item, bool) {
 	if q.Processing != nil && q.Processing.ID == eventID {
 		return *q.Processing, true
 	}
-	for _, items := range [][]event.Item{q.Items, q.Failed, q.Ended} {
+	for _, items := range [][]event.Item{q.Waiting, q.Items, q.Failed, q.Ended} {
 		for i := len(items) - 1; i >= 0; i-- {
 			if items[i].ID == eventID {
 				return items[i], true
@@ -481,9 +457,4 @@ type SetStatus struct {
 type SetStatusResult struct {
 	// Item is the event as it stands then.
 	Item event.Item `json:"item"`
-}
-
-// Approvals answers query "approvals".
-type Approvals struct {
-	Approvals []event.ApprovalRequest `json:"approvals"`
 }

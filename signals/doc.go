@@ -15,4 +15,9 @@
 //
 // RejectDuplicate keeps a closed thread closed. A signal that does not fit changes nothing and leaves a "rejected" record; an
 // update that does not fit is refused before it reaches history.
+//
+// About tool calls there are [Decide], a person's decision, [Revoke], which takes one back,
+// and [ToolResult], the answer of a client that has run a call: each a signal, and an update
+// that says what became of it. [ThreadChange] changes who takes part, and how often agents
+// may answer each other. docs/temporal-contract.md has all of it with examples.
 package signals

@@ -2,6 +2,7 @@ package signals
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/threadmill/threadmill/event"
@@ -24,6 +25,15 @@ type ThreadChange struct {
 	// Agents that take part from the next turn on. They replace those that did.
 	Agents []string `json:"agents,omitempty"`
 
+	// AddAgents join those that take part, RemoveAgents leave them. They do not go
+	// together with Agents.
+	AddAgents    []string `json:"addAgents,omitempty"`
+	RemoveAgents []string `json:"removeAgents,omitempty"`
+
+	// TurnLimit is how many LLM calls an agent may make before a person or the world
+	// speaks again.
+	TurnLimit int `json:"turnLimit,omitempty"`
+
 	// Metadata replaces the thread's own. Any JSON object.
 	Metadata json.RawMessage `json:"metadata,omitempty"`
 
@@ -33,8 +43,14 @@ type ThreadChange struct {
 
 // CheckThreadChange reports the first field that is wrong.
 func CheckThreadChange(c ThreadChange) error {
-	if c.Title == "" && len(c.Agents) == 0 && len(c.Metadata) == 0 {
-		return &event.FieldError{Field: "title", Problem: "or agents or metadata is required: what is to be changed"}
+	if c.Title == "" && len(c.Agents)+len(c.AddAgents)+len(c.RemoveAgents) == 0 && len(c.Metadata) == 0 && c.TurnLimit == 0 {
+		return &event.FieldError{Field: "title", Problem: "or agents, addAgents, removeAgents, turnLimit or metadata is required: what is to be changed"}
+	}
+	if len(c.Agents) > 0 && len(c.AddAgents)+len(c.RemoveAgents) > 0 {
+		return wrong("agents", "are all that take part from then on; give them, or addAgents and removeAgents")
+	}
+	if err := errors.Join(CheckTurnLimit(c.TurnLimit), checkNames("addAgents", c.AddAgents), checkNames("removeAgents", c.RemoveAgents)); err != nil {
+		return err
 	}
 	if err := checkWord("by", c.By); err != nil {
 		return err
@@ -48,19 +64,27 @@ func CheckThreadChange(c ThreadChange) error {
 
 // CheckThread reports which of a thread's own fields is wrong.
 func CheckThread(agents []string, title string, metadata json.RawMessage) error {
-	if len(agents) > MaxAgents {
-		return wrong("agents", "are %d, at most %d are taken", len(agents), MaxAgents)
-	}
-	for i, agent := range agents {
-		if err := CheckID(fmt.Sprintf("agents[%d]", i), agent); err != nil {
-			return err
-		}
+	if err := checkNames("agents", agents); err != nil {
+		return err
 	}
 	if len(title) > MaxTitle {
 		return wrong("title", "is %d bytes, at most %d are taken", len(title), MaxTitle)
 	}
 	if len(metadata) > MaxPayload {
 		return wrong("metadata", "is %d bytes, at most %d are taken", len(metadata), MaxPayload)
+	}
+	return nil
+}
+
+// checkNames reports which name of an agent cannot be one.
+func checkNames(field string, agents []string) error {
+	if len(agents) > MaxAgents {
+		return wrong(field, "are %d, at most %d are taken", len(agents), MaxAgents)
+	}
+	for i, agent := range agents {
+		if err := CheckID(fmt.Sprintf("%s[%d]", field, i), agent); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -1,16 +1,19 @@
 package tool
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/big"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/threadmill/threadmill/internal/strictjson"
 )
 
 // ArgumentError says why the arguments of a call do not fit the tool's parameters.
@@ -34,7 +37,9 @@ func (e *ArgumentError) Result() Result {
 // anything. Arguments that do not fit give an [*ArgumentError]; any other error
 // means that d's parameters are no usable schema.
 //
-// Empty arguments are the empty object.
+// Empty arguments are the empty object. A name that is given twice does not fit, nor does
+// one that differs from a declared one in case only: who approves a call has to see what
+// it does.
 func CheckArguments(d Definition, arguments string) error {
 	c, err := newChecker(d.Name, d.WithDefaults().Parameters)
 	if err != nil {
@@ -70,6 +75,12 @@ func (c *checker) check(arguments string) (json.RawMessage, error) {
 	if err != nil {
 		return nil, &ArgumentError{c.tool, "the arguments are not valid JSON: " + err.Error()}
 	}
+	if strings.TrimSpace(arguments) != "" {
+		// Whoever approves the call reads what the tool does.
+		if _, err := strictjson.Parse(arguments); err != nil {
+			return nil, &ArgumentError{c.tool, err.Error()}
+		}
+	}
 	plain, err := normalize(value, "")
 	if err != nil {
 		return nil, &ArgumentError{c.tool, err.Error()}
@@ -77,7 +88,10 @@ func (c *checker) check(arguments string) (json.RawMessage, error) {
 	if err := c.resolved.Validate(plain.check); err != nil {
 		return nil, &ArgumentError{c.tool, explain(c.schema, plain.check, err)}
 	}
-	raw, err := marshal(plain.exact)
+	if err := exactNames(c.schema, plain.check, ""); err != nil {
+		return nil, &ArgumentError{c.tool, err.Error()}
+	}
+	raw, err := strictjson.Encode(plain.exact)
 	if err != nil {
 		return nil, fmt.Errorf("tool %q: arguments: %w", c.tool, err)
 	}
@@ -102,6 +116,46 @@ func parse(arguments string) (any, error) {
 		return nil, fmt.Errorf("there is more after the first value, which ends at byte %d", end)
 	}
 	return value, nil
+}
+
+// exactNames refuses names that differ from declared ones in case only, where the schema
+// takes any other: Go's decoder would take Path for path, and rules that look at path would
+// not see it.
+func exactNames(s *jsonschema.Schema, value any, path string) error {
+	switch v := value.(type) {
+	case map[string]any:
+		for _, field := range slices.Sorted(maps.Keys(v)) {
+			sub, known := s.Properties[field]
+			if !known {
+				if declared := otherCase(s, field); declared != "" {
+					return fmt.Errorf("%s: is not a parameter; did you mean %q?", join(path, field), declared)
+				}
+				continue
+			}
+			if err := exactNames(sub, v[field], join(path, field)); err != nil {
+				return err
+			}
+		}
+	case []any:
+		for i, item := range v {
+			if s.Items == nil {
+				break
+			}
+			if err := exactNames(s.Items, item, index(path, i)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func otherCase(s *jsonschema.Schema, field string) string {
+	for _, declared := range slices.Sorted(maps.Keys(s.Properties)) {
+		if strings.EqualFold(field, declared) {
+			return declared
+		}
+	}
+	return ""
 }
 
 // twin is one value twice: with Go numbers, as the schema library wants it, and
@@ -167,14 +221,4 @@ func whole(lit string) string {
 		return r.Num().String()
 	}
 	return lit
-}
-
-func marshal(v any) (json.RawMessage, error) {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
 }

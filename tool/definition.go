@@ -64,6 +64,8 @@ func (d Definition) Validate() error {
 			d.Name, d.Deadline, maxDeadline, DefaultDeadline)
 	case d.Background && d.Quick:
 		return fmt.Errorf("tool %q: background and quick exclude each other: a quick tool is not worth a task", d.Name)
+	case d.Client && (d.Background || d.Quick):
+		return fmt.Errorf("tool %q: client excludes background and quick: it does not run here", d.Name)
 	case d.MaxAttempts < 0 || d.MaxAttempts > maxAttempts:
 		return fmt.Errorf("tool %q: maxAttempts is %d, must be 1 to %d (or 0 for the default, %d)",
 			d.Name, d.MaxAttempts, maxAttempts, DefaultMaxAttempts)

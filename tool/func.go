@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/threadmill/threadmill/internal/strictjson"
 )
 
 // Func makes a tool of a function. The parameters are inferred from In, a struct
@@ -118,6 +120,12 @@ func Detached() Option {
 	return func(c *config) { c.definition.Detached = true }
 }
 
+// Paths declares which arguments are paths of files, seen from a directory unless the agent
+// has a working directory. See [Definition] for what becomes of them.
+func Paths(root string, arguments ...string) Option {
+	return func(c *config) { c.definition.PathRoot, c.definition.PathArguments = root, arguments }
+}
+
 // NeedsApproval asks a person before each run, with the reason why.
 func NeedsApproval(reason string) Option {
 	return func(c *config) { c.definition.NeedsApproval, c.definition.ApprovalReason = true, reason }
@@ -211,7 +219,7 @@ func (f *function[In, Out]) result(out any) (Result, error) {
 	case []byte:
 		return Result{Output: strings.ToValidUTF8(string(v), "\uFFFD")}, nil
 	}
-	raw, err := marshal(out)
+	raw, err := strictjson.Encode(out)
 	if err != nil {
 		return Result{}, fmt.Errorf("tool %q: the result, a %T, has no JSON form: %w", f.definition.Name, out, err)
 	}

@@ -115,16 +115,41 @@ func TestNumbersKeepTheirDigits(t *testing.T) {
 	require.Equal(t, precise, tooltest.Run(t, echo, precise).Result.Output)
 }
 
-func TestDuplicateNamesDecodeAsValidated(t *testing.T) {
+// TestArgumentsReadOneWay: who approves a call, and the rules that look at it, see what the
+// tool will do.
+func TestArgumentsReadOneWay(t *testing.T) {
 	type in struct {
 		To struct {
 			City string `json:"city,omitempty"`
 			Zip  string `json:"zip,omitempty"`
 		} `json:"to"`
 	}
-	tl := tool.MustFunc("send", "Sends.", func(_ context.Context, _ tool.Call, in in) (any, error) { return in, nil })
-	out := tooltest.Run(t, tl, `{"to":{"city":"Oslo"},"to":{"zip":"0150"}}`)
-	require.Equal(t, `{"to":{"zip":"0150"}}`, out.Result.Output, "the last one counts, alone")
+	open := json.RawMessage(`{"type":"object","properties":{
+		"path":{"type":"string"},
+		"to":{"type":"object","properties":{"city":{"type":"string"}}},
+		"all":{"type":"array","items":{"type":"object","properties":{"id":{"type":"integer"}}}}}}`)
+	sent := func(context.Context, tool.Call, in) (string, error) { return "sent", nil }
+	for _, tl := range []tool.Tool{tool.MustFunc("send", "Sends.", sent), tool.MustFunc("send", "Sends.", sent, tool.Parameters(open))} {
+		for arguments, want := range map[string]string{
+			`{"to":{"city":"Oslo"},"to":{"zip":"0150"}}`:  `to: is given twice, keep one of them`,
+			`{"to":{"city":"Oslo","c\u0069ty":"Bergen"}}`: `to.city: is given twice, keep one of them`,
+			`{"to":{"city":"\ud800"}}`:                    `\ud800 is half of a character: write it as a whole`,
+		} {
+			out := tooltest.Run(t, tl, arguments)
+			require.True(t, out.Result.IsError)
+			require.Equal(t, "Error: Tool parameter validation failed for send: "+want, out.Result.Output)
+			require.EqualError(t, tool.CheckArguments(tl.Definition(), arguments), "Tool parameter validation failed for send: "+want)
+		}
+	}
+	for arguments, want := range map[string]string{
+		`{"Path":"/etc/passwd"}`:                  `Path: is not a parameter; did you mean "path"?`,
+		`{"path":"/tmp","PATH":"/etc/passwd"}`:    `PATH: is not a parameter; did you mean "path"?`,
+		`{"to":{"CITY":"Oslo"}}`:                  `to.CITY: is not a parameter; did you mean "city"?`,
+		`{"all":[{"id":1},{"\u0130d":2,"iD":3}]}`: `all[1].iD: is not a parameter; did you mean "id"?`,
+	} {
+		require.EqualError(t, tool.CheckArguments(tool.Definition{Name: "send", Parameters: open}, arguments), "Tool parameter validation failed for send: "+want)
+	}
+	require.NoError(t, tool.CheckArguments(tool.Definition{Name: "send", Parameters: open}, `{"path":"/tmp","other":1,"Other":2}`))
 }
 
 func TestSpecialInputTypes(t *testing.T) {
@@ -283,13 +308,15 @@ func TestSet(t *testing.T) {
 	named := func(name string) tool.Tool {
 		return tool.MustFunc(name, "Does.", func(context.Context, tool.Call, struct{}) (string, error) { return name, nil })
 	}
-	set, err := tool.NewSet(named("zeta"), named("alpha"), named("Alpha"))
+	set, err := tool.NewSet(named("zeta"), named("alpha"), named("Beta"))
 	require.NoError(t, err)
-	require.Equal(t, []string{"zeta", "alpha", "Alpha"}, set.Names())
+	require.Equal(t, []string{"zeta", "alpha", "Beta"}, set.Names())
 	require.Len(t, set.Tools(), 3)
-	found, ok := set.Lookup("Alpha")
+	found, ok := set.Lookup("Beta")
 	require.True(t, ok)
-	require.Equal(t, "Alpha", found.Definition().Name)
+	require.Equal(t, "Beta", found.Definition().Name)
+	_, err = tool.NewSet(named("zeta"), named("alpha"), named("Alpha"))
+	require.ErrorContains(t, err, `tool "Alpha": the name is used twice, by tools 2 and 3`, "approvals do not tell names apart by their case")
 	_, ok = set.Lookup("ZETA")
 	require.False(t, ok, "names are case-sensitive")
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Set is an ordered collection of tools with unique names. It does not change once
@@ -30,11 +31,13 @@ func NewSet(tools ...Tool) (*Set, error) {
 			problems = append(problems, err)
 			continue
 		}
-		if at, taken := first[d.Name]; taken {
-			problems = append(problems, fmt.Errorf("tool %q: the name is used twice, by tools %d and %d", d.Name, at, i+1))
+		// Approvals do not tell names apart by their case.
+		name := strings.ToLower(d.Name)
+		if at, taken := first[name]; taken {
+			problems = append(problems, fmt.Errorf("tool %q: the name is used twice, by tools %d and %d (names are told apart without regard to case)", d.Name, at, i+1))
 			continue
 		}
-		first[d.Name] = i + 1
+		first[name] = i + 1
 		s.tools, s.names, s.byName[d.Name] = append(s.tools, t), append(s.names, d.Name), t
 	}
 	if err := errors.Join(problems...); err != nil {

@@ -54,6 +54,17 @@ type Definition struct {
 	// Detached says that a background task goes on when its thread is closed.
 	Detached bool
 
+	// Client says that a connected client runs the calls, and answers them by signal or
+	// update "tool_result", within Deadline. Call is never called. See [Client].
+	Client bool
+
+	// PathArguments are the names of arguments that are paths of files. Approvals go by
+	// what they lead to, links resolved, from the working directory, or from PathRoot if
+	// there is none: then people see that as where the call works. A call is refused whose
+	// path can be read in two ways, or cannot be followed.
+	PathArguments []string
+	PathRoot      string
+
 	// NeedsApproval asks a person before each run, unless the agent's policy says
 	// otherwise. ApprovalReason tells that person why.
 	NeedsApproval  bool
@@ -71,6 +82,10 @@ type Call struct {
 	Namespace string
 	ThreadID  string
 	Agent     string
+
+	// WorkingDirectory is where the agent works, if that is set: the thread's metadata
+	// says so ("workingDirectory"), or the agent.
+	WorkingDirectory string
 
 	// TaskID is the id of the background task that the run is, if it is one.
 	TaskID string

@@ -31,13 +31,22 @@ func AttributeTypes() map[string]enumspb.IndexedValueType {
 	}
 }
 
-// AttributeUpdates set the search attributes of an open thread.
+// AttributeUpdates set the search attributes of an open thread, as one that does not wait
+// for approval.
 func AttributeUpdates(namespace string, agents []string) []temporal.SearchAttributeUpdate {
 	return []temporal.SearchAttributeUpdate{
 		keyNamespace.ValueSet(namespace),
 		keyAgents.ValueSet(append([]string{}, agents...)),
 		keyStatus.ValueSet(signals.StatusOpen),
 	}
+}
+
+// WaitingUpdate marks an open thread as one that waits for approval, or does no more.
+func WaitingUpdate(waiting bool) temporal.SearchAttributeUpdate {
+	if waiting {
+		return keyStatus.ValueSet(signals.StatusWaitingApproval)
+	}
+	return keyStatus.ValueSet(signals.StatusOpen)
 }
 
 // ClosedUpdate marks a thread as closed.

@@ -159,19 +159,12 @@ func (c *Client) Turn(ctx context.Context, threadID string, p signals.Post) (sig
 	}
 }
 
-// Decide decides on a tool call that waits, and returns what became of the decision.
-func (c *Client) Decide(ctx context.Context, threadID string, d signals.Decide) (signals.DecideOutcome, error) {
-	var out signals.DecideResult
-	err := c.update(ctx, threadID, signals.UpdateDecide, d, &out)
-	return out.Result, err
-}
-
 // Control interrupts, closes or retries.
 func (c *Client) Control(ctx context.Context, threadID string, ctl signals.Control) error {
 	return c.signal(ctx, threadID, signals.SignalControl, ctl)
 }
 
-// Update changes a thread: its title, agents or metadata. It returns the thread's state.
+// Update changes a thread: its title, agents, turn limit or metadata. It returns the thread's state.
 func (c *Client) Update(ctx context.Context, threadID string, change signals.ThreadChange) (signals.State, error) {
 	if err := signals.CheckThreadChange(change); err != nil {
 		return signals.State{}, err
@@ -188,19 +181,16 @@ func (c *Client) State(ctx context.Context, threadID string) (signals.State, err
 	return out, err
 }
 
-// Approvals asks a thread for the tool calls that wait for approval.
-func (c *Client) Approvals(ctx context.Context, threadID string) (signals.Approvals, error) {
-	var out signals.Approvals
-	err := c.query(ctx, threadID, signals.QueryApprovals, &out)
-	return out, err
-}
-
 // Summary is a thread as Temporal lists it.
 type Summary struct {
 	ThreadID string `json:"threadId"`
 
 	// Status is "open" or "closed".
-	Status string   `json:"status"`
+	Status string `json:"status"`
+
+	// Waiting says that it waits for approval. Such a thread is open.
+	Waiting bool `json:"waitingApproval,omitempty"`
+
 	Title  string   `json:"title,omitempty"`
 	Agents []string `json:"agents,omitempty"`
 

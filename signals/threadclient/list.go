@@ -30,6 +30,9 @@ type ListQuery struct {
 	// All lists closed threads too.
 	All bool
 
+	// Waiting: only threads that wait for approval. It goes before All.
+	Waiting bool
+
 	// Agent: only threads in which this agent takes part. Empty = all.
 	Agent string
 
@@ -63,13 +66,16 @@ func (c *Client) List(ctx context.Context, q ListQuery) ([]Summary, error) {
 func (c *Client) visibilityQuery(q ListQuery) string {
 	// A run that continued as new is not the thread, only a part of its past.
 	status := `ExecutionStatus != "ContinuedAsNew"`
-	if !q.All {
+	if !q.All || q.Waiting {
 		status = `ExecutionStatus = "Running"`
 	}
 	terms := []string{
 		fmt.Sprintf("WorkflowType IN (%q, %q)", signals.ThreadWorkflow, signals.DelegateWorkflow),
 		fmt.Sprintf("%s = %q", signals.AttributeNamespace, c.namespace),
 		status,
+	}
+	if q.Waiting {
+		terms = append(terms, fmt.Sprintf("%s = %q", signals.AttributeStatus, signals.StatusWaitingApproval))
 	}
 	if q.Agent != "" {
 		terms = append(terms, fmt.Sprintf("%s = %q", signals.AttributeAgents, q.Agent))
@@ -129,11 +135,15 @@ func summary(info *workflowpb.WorkflowExecutionInfo) (Summary, error) {
 	if t := info.GetStartTime(); t != nil {
 		s.StartTime = t.AsTime()
 	}
-	return s, errors.Join(
+	var status string
+	err = errors.Join(
 		decode(info.GetMemo().GetFields(), signals.MemoTitle, &s.Title),
 		decode(info.GetMemo().GetFields(), signals.MemoParent, &s.Parent),
 		decode(info.GetSearchAttributes().GetIndexedFields(), signals.AttributeAgents, &s.Agents),
+		decode(info.GetSearchAttributes().GetIndexedFields(), signals.AttributeStatus, &status),
 	)
+	s.Waiting = s.Status == signals.StatusOpen && status == signals.StatusWaitingApproval
+	return s, err
 }
 
 // decode reads one field, if it is there. A list of one keyword may come as the

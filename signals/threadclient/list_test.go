@@ -55,6 +55,7 @@ func TestListQueries(t *testing.T) {
 		{ListQuery{}, `WorkflowType IN ("thread", "delegate") AND ThreadmillNamespace = "acme" AND ExecutionStatus = "Running"`, 100},
 		{ListQuery{All: true, Limit: 7}, `WorkflowType IN ("thread", "delegate") AND ThreadmillNamespace = "acme" AND ExecutionStatus != "ContinuedAsNew"`, 7},
 		{ListQuery{Agent: "demo", Limit: 9000}, `WorkflowType IN ("thread", "delegate") AND ThreadmillNamespace = "acme" AND ExecutionStatus = "Running" AND ThreadmillAgents = "demo"`, 500},
+		{ListQuery{Waiting: true, All: true}, `WorkflowType IN ("thread", "delegate") AND ThreadmillNamespace = "acme" AND ExecutionStatus = "Running" AND ThreadmillStatus = "waiting_approval"`, 100},
 	} {
 		client, temporal := listClient(t)
 		var asked *workflowservice.ListWorkflowExecutionsRequest
@@ -94,6 +95,23 @@ func TestList(t *testing.T) {
 	require.Equal(t, []Summary{
 		{ThreadID: "b", Status: signals.StatusClosed, Agents: []string{"x"}, Parent: "a", StartTime: listStart.Add(9 * time.Minute)},
 		{ThreadID: "a", Status: signals.StatusOpen, Title: "A talk", Agents: []string{"x", "y"}, StartTime: listStart.Add(time.Minute)},
+	}, got)
+}
+
+// A thread that waits is open, whatever else visibility says of it.
+func TestListWaiting(t *testing.T) {
+	closed := waitingThread(t, "b", "", "", 2)
+	closed.Status = enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED
+	open := waitingThread(t, "c", "", "", 1)
+	open.SearchAttributes.IndexedFields[signals.AttributeStatus] = payload(t, signals.StatusOpen)
+	client, m := listClient(t)
+	lists(m, waitingThread(t, "a", "", "", 3), closed, open)
+	got, err := client.List(context.Background(), ListQuery{All: true})
+	require.NoError(t, err)
+	require.Equal(t, []Summary{
+		{ThreadID: "a", Status: signals.StatusOpen, Waiting: true, StartTime: listStart.Add(3 * time.Minute)},
+		{ThreadID: "b", Status: signals.StatusClosed, StartTime: listStart.Add(2 * time.Minute)},
+		{ThreadID: "c", Status: signals.StatusOpen, StartTime: listStart.Add(time.Minute)},
 	}, got)
 }
 

@@ -1,9 +1,7 @@
 package shell
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -12,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/strictjson"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -108,7 +107,8 @@ func newTool(cfg Config, grace time.Duration) (tool.Tool, error) {
 	return tool.Func(cfg.Name,
 		"Runs a command with sh -c on the server and returns its stdout, stderr and exit code. "+
 			"The command gets no input, and processes that it leaves in the background are stopped.",
-		s.call, tool.Timeout(cfg.Timeout+grace+slack), tool.NeedsApproval("runs a command on the server"))
+		s.call, tool.Timeout(cfg.Timeout+grace+slack), tool.NeedsApproval("runs a command on the server"),
+		tool.Paths(resolved, "directory"))
 }
 
 func (c Config) complete() (Config, error) {
@@ -158,14 +158,14 @@ type shell struct {
 
 type arguments struct {
 	Command   string `json:"command" jsonschema:"the command line for sh -c"`
-	Directory string `json:"directory,omitempty" jsonschema:"directory to run in, relative to the tool's root; leave it out for the root"`
+	Directory string `json:"directory,omitempty" jsonschema:"directory to run in, relative to the working directory, within the tool's root; leave it out to run there"`
 }
 
 func (s *shell) call(ctx context.Context, call tool.Call, in arguments) (tool.Result, error) {
 	if strings.TrimSpace(in.Command) == "" {
 		return tool.Result{}, errors.New("command: is empty")
 	}
-	dir, err := s.directory(in.Directory)
+	dir, err := s.directory(call.WorkingDirectory, in.Directory)
 	if err != nil {
 		return tool.Result{}, err
 	}
@@ -177,12 +177,20 @@ func (s *shell) call(ctx context.Context, call tool.Call, in arguments) (tool.Re
 	return res, err
 }
 
-// directory resolves a directory that a model named. The text of an error does not
-// say where the root is.
-func (s *shell) directory(named string) (string, error) {
+// directory resolves a directory that a model named, seen from where the agent works: that
+// is what people have approved. The text of an error does not say where the root is.
+func (s *shell) directory(working, named string) (string, error) {
+	// Not the root as it is configured, which may be a link: approvals go by where it leads.
+	base := s.root
+	if working != "" {
+		if !within(s.cfg.Root, working) && !within(s.root, working) {
+			return "", errors.New("the working directory of the agent or of the thread lies outside of the tool's root; it has to be the root, or below it")
+		}
+		base = working
+	}
 	path := named
 	if !filepath.IsAbs(path) {
-		path = filepath.Join(s.cfg.Root, path)
+		path = filepath.Join(base, path)
 	}
 	if !within(s.cfg.Root, path) && !within(s.root, path) {
 		return "", outside(named)
@@ -259,14 +267,12 @@ func (s *shell) wait(cmd *exec.Cmd, stopped func() time.Time) error {
 // result puts the JSON of the output into a result, without escaping the <, > and
 // & that command output is full of.
 func result(out Output) (tool.Result, error) {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(out); err != nil {
+	text, err := strictjson.Encode(out)
+	if err != nil {
 		return tool.Result{}, fmt.Errorf("result of the command: %w", err)
 	}
 	return tool.Result{
-		Output:  strings.TrimSuffix(buf.String(), "\n"),
+		Output:  string(text),
 		IsError: out.ExitCode != 0 || out.Error != "",
 	}, nil
 }

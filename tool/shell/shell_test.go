@@ -18,6 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/tool"
 	"github.com/threadmill/threadmill/tool/tooltest"
 )
@@ -212,6 +213,21 @@ func TestDirectory(t *testing.T) {
 	}
 }
 
+// TestDirectoryBehindALink: approvals see a directory from where the root leads, and so does the tool.
+func TestDirectoryBehindALink(t *testing.T) {
+	parent := t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(parent, "root", "a"), 0o750))
+	require.NoError(t, os.Mkdir(filepath.Join(parent, "links"), 0o750))
+	link := filepath.Join(parent, "links", "root")
+	require.NoError(t, os.Symlink(filepath.Join(parent, "root"), link))
+	tl := newShell(t, Config{Root: link})
+	resolved, err := filepath.EvalSymlinks(link)
+	require.NoError(t, err)
+	require.Equal(t, resolved, tl.Definition().PathRoot)
+	require.Equal(t, filepath.Join(resolved, "a")+"\n", output(t, tooltest.Run(t, tl, args(t, "pwd -P", "../root/a"))).Stdout)
+	require.ErrorContains(t, tooltest.Run(t, tl, args(t, "pwd -P", "../../root/a")).Err, "leads out of")
+}
+
 func TestEnvironment(t *testing.T) {
 	t.Setenv("OPENAI_API_KEY", "sk-secret")
 	t.Setenv("SHELL_TEST_EXTRA", "extra")
@@ -305,19 +321,19 @@ func TestCancelLetsProcessesCleanUp(t *testing.T) {
 }
 
 func TestTimeoutKeepsTheOutput(t *testing.T) {
-	done, pid, _ := startStubborn(t, Config{Timeout: 3 * time.Second}, shortGrace, "echo so far; "+stubborn)
+	done, pid, _ := startStubborn(t, Config{Timeout: 10 * time.Second}, shortGrace, "echo so far; "+stubborn)
 	out := tooltest.Wait(t, done)
 	require.True(t, out.Result.IsError)
 	got := output(t, out)
 	require.Equal(t, "so far\n", got.Stdout)
-	require.Equal(t, "stopped: it took longer than 3s", got.Error)
+	require.Equal(t, "stopped: it took longer than 10s", got.Error)
 	require.NotZero(t, got.ExitCode)
 	requireDead(t, pid)
 }
 
 func TestNothingStaysBehind(t *testing.T) {
 	// The grace is also what the output gets to arrive.
-	done, pid, _ := startStubborn(t, Config{}, time.Second, stubborn[:len(stubborn)-len(" wait")]+" until [ -s pid ]; do sleep 0.01; done; echo started")
+	done, pid, _ := startStubborn(t, Config{}, 3*time.Second, stubborn[:len(stubborn)-len(" wait")]+" until [ -s pid ]; do sleep 0.01; done; echo started")
 	out := tooltest.Wait(t, done)
 	require.False(t, out.Result.IsError, out.Result.Output)
 	require.Equal(t, Output{Stdout: "started\n"}, output(t, out))
@@ -351,4 +367,27 @@ func TestConfig(t *testing.T) {
 		_, err := New(cfg)
 		require.ErrorContains(t, err, want)
 	}
+}
+
+// TestWorkingDirectory: commands start where the agent works, which is what people approve.
+func TestWorkingDirectory(t *testing.T) {
+	root := t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(root, "sub", "deep"), 0o750))
+	sh, err := New(Config{Root: root})
+	require.NoError(t, err)
+	at := func(working, directory string) (tool.Result, error) {
+		return sh.Call(context.Background(), tool.Call{
+			ID: "c1", WorkingDirectory: working, Arguments: `{"command":"pwd","directory":"` + directory + `"}`,
+			Exec: event.NewExecutionContext(context.Background(), "t"), Progress: func(any) {},
+		})
+	}
+	for working, wants := range map[string][2]string{"": {"", root}, filepath.Join(root, "sub"): {"deep", filepath.Join(root, "sub", "deep")}} {
+		res, err := at(working, wants[0])
+		require.NoError(t, err)
+		real, err := filepath.EvalSymlinks(wants[1])
+		require.NoError(t, err)
+		require.Contains(t, res.Output, real)
+	}
+	res, err := at(t.TempDir(), "")
+	require.True(t, err != nil || res.IsError, "outside of the root nothing runs")
 }

@@ -1,0 +1,153 @@
+package approval
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/threadmill/threadmill/event"
+)
+
+// Bounds of rules.
+const (
+	MaxRules     = 1000
+	MaxWhen      = 4 << 10 // bytes
+	MaxApprovers = 100
+
+	MinExpires = time.Second
+	MaxExpires = 365 * 24 * time.Hour
+
+	maxName     = 128 // bytes
+	maxReason   = 4 << 10
+	maxNames    = 1000
+	maxApprover = 200
+)
+
+// Check reports the first rule that is wrong, as a [*event.FieldError] with its place:
+// approvalRules[0].when.
+func Check(rules []Rule) error {
+	if len(rules) > MaxRules {
+		return wrong("approvalRules", "are %d, at most %d are taken", len(rules), MaxRules)
+	}
+	first := map[string]int{}
+	for i, r := range rules {
+		field := fmt.Sprintf("approvalRules[%d]", i)
+		if err := r.Validate(); err != nil {
+			return within(field, r.Name, err)
+		}
+		if at, taken := first[lower(r.Name)]; taken {
+			return wrong(field+".name", "%q is the name of rule %d already: it is kept with what the rule decides, so choose another", r.Name, at+1)
+		}
+		first[lower(r.Name)] = i
+	}
+	return nil
+}
+
+// CheckTerms reports, as a [*event.FieldError], what is wrong with terms: approvalTerms.quorum.
+func CheckTerms(t Terms) error { return within("approvalTerms", "", t.validate()) }
+
+func wrong(field, format string, args ...any) error {
+	return &event.FieldError{Field: field, Problem: fmt.Sprintf(format, args...)}
+}
+
+// within puts the place of a rule, and its name, before what is wrong with it.
+func within(field, name string, err error) error {
+	var problem *event.FieldError
+	if !errors.As(err, &problem) {
+		return err
+	}
+	if name != "" && problem.Field != "name" {
+		return wrong(field+"."+problem.Field, "%s (rule %q)", problem.Problem, name)
+	}
+	return wrong(field+"."+problem.Field, "%s", problem.Problem)
+}
+
+// Validate reports the first field that is wrong, as a [*event.FieldError]: when, terms.quorum.
+func (r Rule) Validate() error {
+	switch {
+	case strings.TrimSpace(r.Name) == "":
+		return wrong("name", "is required: people see it, and it is kept with what the rule decides")
+	case len(r.Name) > maxName || !oneLine(r.Name):
+		return wrong("name", "must be one line of at most %d bytes", maxName)
+	case r.Effect == "":
+		return wrong("effect", "is required: allow, ask or deny")
+	case r.Effect != Allow && r.Effect != Ask && r.Effect != Deny:
+		return wrong("effect", "%q is not allow, ask or deny", r.Effect)
+	case len(r.Reason) > maxReason:
+		return wrong("reason", "is %d bytes, at most %d are taken", len(r.Reason), maxReason)
+	case r.Effect != Ask && !r.Terms.IsZero():
+		return wrong("terms", "go with the effect ask only: nobody is asked otherwise")
+	}
+	if err := checkNames("tools", r.Tools); err != nil {
+		return err
+	}
+	if err := checkNames("agents", r.Agents); err != nil {
+		return err
+	}
+	if err := r.checkWhen(); err != nil {
+		return err
+	}
+	return within("terms", "", r.Terms.validate())
+}
+
+func (r Rule) checkWhen() error {
+	if r.When == "" {
+		return nil
+	}
+	if _, err := compiled(r.When); err != nil {
+		return wrong("when", "%s", err)
+	}
+	return nil
+}
+
+// nameForm is that of tools and of agents.
+var nameForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+func checkNames(field string, names []string) error {
+	if len(names) > maxNames {
+		return wrong(field, "are %d names, at most %d are taken", len(names), maxNames)
+	}
+	for i, name := range names {
+		if name != "*" && !nameForm.MatchString(name) {
+			return wrong(fmt.Sprintf("%s[%d]", field, i), `%q is neither a name (1 to 64 letters, digits, _ and -) nor "*", which stands for all`, name)
+		}
+	}
+	return nil
+}
+
+func (t Terms) validate() error {
+	if len(t.Approvers) > MaxApprovers {
+		return wrong("approvers", "are %d, at most %d are taken", len(t.Approvers), MaxApprovers)
+	}
+	for i, who := range t.Approvers {
+		field := fmt.Sprintf("approvers[%d]", i)
+		switch {
+		case strings.TrimSpace(who) != who || who == "" || len(who) > maxApprover || !oneLine(who):
+			return wrong(field, "must be a name of 1 to %d bytes, without space around it: as the person says it in \"by\"", maxApprover)
+		case slices.Contains(t.Approvers[:i], who):
+			return wrong(field, "%q is in the list twice, and counts once: remove one", who)
+		}
+	}
+	switch {
+	case t.Quorum < 0 || t.Quorum > MaxApprovers:
+		return wrong("quorum", "is %d, must be 1 to %d (default 1)", t.Quorum, MaxApprovers)
+	case len(t.Approvers) > 0 && t.Quorum > len(t.Approvers):
+		return wrong("quorum", "is %d, but only %d may approve: name more in approvers, or ask for fewer", t.Quorum, len(t.Approvers))
+	case t.Expires != 0 && (t.Expires < MinExpires || t.Expires > MaxExpires):
+		return wrong("expires", "is %s, must be %s to %s (or 0: never)", t.Expires, MinExpires, MaxExpires)
+	case t.Remind != 0 && (t.Remind < MinExpires || t.Remind > MaxExpires):
+		return wrong("remind", "is %s, must be %s to %s (or 0: never)", t.Remind, MinExpires, MaxExpires)
+	case t.OnExpiry != "" && t.OnExpiry != DenyCall && t.OnExpiry != EndTurn:
+		return wrong("onExpiry", "%q is not deny or interrupt", t.OnExpiry)
+	}
+	return nil
+}
+
+func oneLine(s string) bool {
+	return utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
+}

@@ -1,0 +1,73 @@
+package approval
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Decide asks rules about a call. One that denies always wins. One that cannot be
+// evaluated makes the call ask. Of the others, the first that matches decides.
+func Decide(rules []Rule, c Call) Verdict {
+	in := input(c)
+	var first, asks, broken *Rule
+	var problem error
+	for i := range rules {
+		r := &rules[i]
+		if !r.looksAt(c) {
+			continue
+		}
+		matches, err := r.matches(in)
+		switch {
+		case err != nil && broken == nil:
+			broken, problem = r, err
+		case err != nil:
+		case !matches:
+			continue
+		case r.Effect == Deny:
+			return r.verdict()
+		case first == nil:
+			first = r
+		}
+		if r.Effect == Ask && asks == nil {
+			asks = r
+		}
+	}
+	switch {
+	case broken != nil:
+		v := Verdict{
+			Effect: Ask, Rule: broken.Name,
+			Reason: fmt.Sprintf("rule %q cannot be evaluated, so a person decides: %v", broken.Name, problem),
+		}
+		if asks != nil {
+			// Those who would be asked if all of them could be evaluated, or nobody in particular.
+			v.Terms = asks.Terms
+		}
+		return v
+	case first != nil:
+		return first.verdict()
+	}
+	return Verdict{}
+}
+
+func (r *Rule) verdict() Verdict {
+	return Verdict{Effect: r.Effect, Rule: r.Name, Reason: r.Reason, Terms: r.Terms}
+}
+
+// looksAt reports whether the rule is for the call's tool and agent.
+func (r *Rule) looksAt(c Call) bool { return named(r.Tools, c.Tool) && named(r.Agents, c.Agent) }
+
+func named(names []string, name string) bool {
+	return len(names) == 0 || slices.ContainsFunc(names, func(n string) bool { return n == "*" || sameName(n, name) })
+}
+
+// matches reports whether the rule's condition is true. What [Check] would refuse cannot be
+// evaluated.
+func (r *Rule) matches(in activation) (bool, error) {
+	if r.Effect != Allow && r.Effect != Ask && r.Effect != Deny {
+		return false, fmt.Errorf("its effect is %q, not allow, ask or deny", r.Effect)
+	}
+	if r.When == "" {
+		return true, nil
+	}
+	return in.evaluate(r.When)
+}

@@ -1,0 +1,109 @@
+package signals_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals"
+)
+
+// refused asserts that err names a field and what is wrong with it; nothing wrong is "".
+func refused(t *testing.T, err error, want string) {
+	t.Helper()
+	if want == "" {
+		require.NoError(t, err)
+		return
+	}
+	var field *event.FieldError
+	require.ErrorAs(t, err, &field)
+	require.Contains(t, err.Error(), want)
+}
+
+func TestCheckDecide(t *testing.T) {
+	globs := func(n int) map[string]string {
+		out := map[string]string{}
+		for i := range n {
+			out[fmt.Sprint("a", i)] = "*"
+		}
+		return out
+	}
+	for name, c := range map[string]struct {
+		change func(*signals.Decide)
+		want   string
+	}{
+		"S4-78 once":                 {func(*signals.Decide) {}, ""},
+		"S4-80 for the session":      {func(d *signals.Decide) { d.Scope = event.Session }, ""},
+		"a pattern":                  {func(d *signals.Decide) { d.Scope, d.Pattern = event.Pattern, globs(20) }, ""},
+		"other arguments":            {func(d *signals.Decide) { d.Args = json.RawMessage(`{"a":1}`) }, ""},
+		"S4-82 a denial":             {func(d *signals.Decide) { d.Decision, d.Scope = event.Deny, event.Once }, ""},
+		"no call":                    {func(d *signals.Decide) { d.ToolCallID = "" }, "toolCallId: is required"},
+		"no person":                  {func(d *signals.Decide) { d.By = "" }, "by: is required"},
+		"a person without end":       {func(d *signals.Decide) { d.By = strings.Repeat("x", 201) }, "by: must be at most 200 bytes"},
+		"a reason without end":       {func(d *signals.Decide) { d.Reason = strings.Repeat("x", 4097) }, "reason: must be at most 4096 bytes"},
+		"what people do not decide":  {func(d *signals.Decide) { d.Decision = event.ApprovalExpired }, `decision: "expired" is neither approve nor deny`},
+		"an unknown scope":           {func(d *signals.Decide) { d.Scope = "ever" }, `scope: "ever" is not one of once, session, pattern`},
+		"a denial for the session":   {func(d *signals.Decide) { d.Decision, d.Scope = event.Deny, event.Session }, "scope: of a denial is once"},
+		"a round before the first":   {func(d *signals.Decide) { d.Round = -1 }, "round: must not be negative"},
+		"arguments of a denial":      {func(d *signals.Decide) { d.Decision, d.Args = event.Deny, json.RawMessage(`{}`) }, "args: go with an approval only"},
+		"arguments that are granted": {func(d *signals.Decide) { d.Scope, d.Args = event.Session, json.RawMessage(`{}`) }, "args: go with scope once only"},
+		"arguments that are a list":  {func(d *signals.Decide) { d.Args = json.RawMessage(`[]`) }, "args: must be a JSON object"},
+		"arguments that are null":    {func(d *signals.Decide) { d.Args = json.RawMessage(`null`) }, "args: must be a JSON object"},
+		"arguments without end":      {func(d *signals.Decide) { d.Args = json.RawMessage(`{"a":"` + strings.Repeat("x", 64<<10) + `"}`) }, "args: are 65544 bytes, at most 65536 are taken"},
+		"a pattern without globs":    {func(d *signals.Decide) { d.Scope = event.Pattern }, "pattern: goes with scope pattern, which needs one"},
+		"globs without the scope":    {func(d *signals.Decide) { d.Pattern = globs(1) }, "pattern: goes with scope pattern"},
+		"globs without end":          {func(d *signals.Decide) { d.Scope, d.Pattern = event.Pattern, globs(21) }, "pattern: has 21 globs, at most 20 are taken"},
+		"an empty glob":              {func(d *signals.Decide) { d.Scope, d.Pattern = event.Pattern, map[string]string{"a": ""} }, "pattern.a: must be a glob of 1 to 1024 bytes"},
+		"a long glob": {func(d *signals.Decide) {
+			d.Scope, d.Pattern = event.Pattern, map[string]string{"a": strings.Repeat("x", 1025)}
+		}, "pattern.a: must be a glob"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := signals.Decide{ToolCallID: "c", Decision: event.Approve, By: "ann"}
+			c.change(&d)
+			refused(t, signals.CheckDecide(d), c.want)
+		})
+	}
+}
+
+func TestCheckRevokeAndToolResult(t *testing.T) {
+	long := strings.Repeat("x", 201)
+	for want, r := range map[string]signals.Revoke{
+		"":                             {ToolCallID: "c", By: "ann", Reason: strings.Repeat("x", 4096)},
+		"toolCallId: is required":      {By: "ann"},
+		"toolCallId: must be at most":  {ToolCallID: long, By: "ann"},
+		"by: is required":              {ToolCallID: "c"},
+		"reason: must be at most 4096": {ToolCallID: "c", By: "ann", Reason: strings.Repeat("x", 4097)},
+	} {
+		refused(t, signals.CheckRevoke(r), want)
+	}
+	refused(t, signals.CheckRevoke(signals.Revoke{ToolCallID: "c", By: long}), "by: is required, at most 200 bytes")
+	for want, r := range map[string]signals.ToolResult{
+		"":                         {ToolCallID: "c", By: "phone", Output: strings.Repeat("x", signals.MaxPayload)},
+		"toolCallId: is required":  {By: "phone"},
+		"by: is required":          {ToolCallID: "c"},
+		"output: is 262145 bytes,": {ToolCallID: "c", By: "phone", Output: strings.Repeat("x", signals.MaxPayload+1)},
+	} {
+		refused(t, signals.CheckToolResult(r), want)
+	}
+}
+
+func TestCheckParticipants(t *testing.T) {
+	for want, c := range map[string]signals.ThreadChange{
+		"":                                {AddAgents: []string{"a"}, RemoveAgents: []string{"b"}, TurnLimit: 1000},
+		"title: or agents, addAgents":     {By: "ann"},
+		"agents: are all that take part":  {Agents: []string{"a"}, RemoveAgents: []string{"b"}},
+		"turnLimit: is 1001, must be 1":   {TurnLimit: 1001},
+		"turnLimit: is -1, must be 1":     {TurnLimit: -1},
+		`addAgents[1]: "no good" must be`: {AddAgents: []string{"a", "no good"}},
+		`removeAgents[0]: "" must be`:     {RemoveAgents: []string{""}},
+		"addAgents: are 101, at most 100": {AddAgents: make([]string, 101)},
+	} {
+		refused(t, signals.CheckThreadChange(c), want)
+	}
+	require.NoError(t, signals.CheckTurnLimit(0), "the default")
+}
