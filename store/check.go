@@ -38,9 +38,9 @@ func Storable(s string) bool {
 //
 // Refused are: records of type "token" (tokens go to the live stream); records
 // without id or type; identifiers that are not [Storable]; payloads and metadata that
-// are not JSON; two records with one id and different types; a ToolStart and a
-// ToolFinish of different calls; a ToolStart that is not "started", a ToolFinish that
-// is.
+// are not JSON; two records with one id and different types; an update of the thread
+// with a negative number; a ToolStart and a ToolFinish of different calls; a ToolStart
+// that is not "started", a ToolFinish that is.
 //
 // Changed are: times, to UTC and whole microseconds; bytes in JSON and in titles that
 // are not UTF-8, to U+FFFD each run, and NUL characters in titles likewise (in JSON
@@ -118,6 +118,9 @@ func checkUpdate(given *ThreadUpdate) (*ThreadUpdate, error) {
 		return nil, nil
 	}
 	u := *given
+	if u.Number < 0 {
+		return nil, invalid("number of the thread's update: %d is negative; 0 is for an update without one", u.Number)
+	}
 	if u.Title != nil {
 		title := strings.ReplaceAll(strings.ToValidUTF8(*u.Title, "\uFFFD"), "\x00", "\uFFFD")
 		u.Title = &title

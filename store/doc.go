@@ -1,5 +1,5 @@
-// Package store is the port to what Threadmill keeps: threads, their records and
-// the log of their tools.
+// Package store is the port to what Threadmill keeps: threads, their records, the log of
+// their tools, and agents that are made while it runs, see [Agents].
 //
 // # Invariants
 //
@@ -9,6 +9,8 @@
 //   - A record's id is unique in its thread. Appending an id that is there already
 //     changes nothing and returns the stored record: it is the retry of an append
 //     that succeeded.
+//   - A late retry does not take a thread's row back: of updates with numbers, the one
+//     with the greatest stays, in whatever order they come.
 //   - One [Batch] is one transaction: all of it is visible, or none.
 //   - Nothing crosses a namespace.
 //   - What an append returns is what queries return later: [CheckBatch] says what is

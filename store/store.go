@@ -17,7 +17,7 @@ type Key struct {
 
 func (k Key) String() string { return k.Namespace + "/" + k.ThreadID }
 
-// ErrNotFound is returned for a thread that is not there.
+// ErrNotFound is returned for a thread, or an agent, that is not there.
 var ErrNotFound = errors.New("not found")
 
 // Store keeps threads. Implementations are safe for concurrent use.
@@ -45,6 +45,9 @@ type Store interface {
 
 	// ToolLogs returns a thread's tool logs by start.
 	ToolLogs(ctx context.Context, key Key) ([]ToolLog, error)
+
+	// Agents keeps agents that are made while the runtime runs.
+	Agents
 
 	// Ping reports whether the store answers.
 	Ping(ctx context.Context) error
@@ -130,6 +133,11 @@ const (
 
 // ThreadUpdate changes a thread's row: nil and empty fields stay as they are.
 type ThreadUpdate struct {
+	// Number places the update among the thread's others: it is passed over if the row has
+	// had this one or a later one. So it has all that the ones before it may not have
+	// stored. 0 = none: such an update is always written.
+	Number int64
+
 	Title    *string
 	Status   string
 	Agents   []string

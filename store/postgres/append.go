@@ -46,14 +46,15 @@ const (
 		SELECT id, seq FROM added`
 
 	updateThread = `UPDATE threads t SET title = n.title, status = n.status, agents = n.agents, metadata = n.metadata,
-			updated_at = greatest(t.updated_at, now())
+			update_number = n.update_number, updated_at = greatest(t.updated_at, now())
 		FROM (
 			SELECT coalesce($3, title) AS title, coalesce($4, status) AS status, coalesce($5::text[], agents) AS agents,
-				coalesce($6::text::json, metadata) AS metadata
+				coalesce($6::text::json, metadata) AS metadata, greatest($7::bigint, update_number) AS update_number
 			FROM threads WHERE namespace = $1 AND id = $2
 		) n
-		WHERE t.namespace = $1 AND t.id = $2
-			AND (t.title, t.status, t.agents, t.metadata::text) IS DISTINCT FROM (n.title, n.status, n.agents, n.metadata::text)`
+		WHERE t.namespace = $1 AND t.id = $2 AND ($7::bigint = 0 OR t.update_number < $7)
+			AND (t.title, t.status, t.agents, t.metadata::text, t.update_number)
+				IS DISTINCT FROM (n.title, n.status, n.agents, n.metadata::text, n.update_number)`
 
 	addTool = `INSERT INTO tool_logs (namespace, thread_id, tool_call_id, tool_name, agent, trace_id, input, output,
 			status, attempt, started_at, finished_at)
@@ -146,7 +147,7 @@ func newAppending(key store.Key, b store.Batch) *appending {
 	a.queue(lockThread).QueryRow(func(row pgx.Row) error { return row.Scan(&a.head) })
 	a.addRecords(b.Records, b.Once)
 	if u := b.Thread; u != nil {
-		a.queue(updateThread, u.Title, textOrNull(u.Status), listOrNull(u.Agents), jsonOrNull(u.Metadata))
+		a.queue(updateThread, u.Title, textOrNull(u.Status), listOrNull(u.Agents), jsonOrNull(u.Metadata), u.Number)
 	}
 	if b.ToolStart != nil {
 		a.addTool(startTool, b.ToolStart, &a.started)

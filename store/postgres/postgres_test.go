@@ -53,6 +53,11 @@ func TestProcessesShareAThread(t *testing.T) {
 	storetest.RunShared(t, open(t, name, 0), open(t, name, 2), open(t, name, 1))
 }
 
+func TestProcessesShareAgents(t *testing.T) {
+	name := schema(t)
+	storetest.RunSharedAgents(t, open(t, name, 0), open(t, name, 2), open(t, name, 1))
+}
+
 func TestOpenAtOnce(t *testing.T) {
 	name, server := schema(t), testenv.Postgres(t)
 	errs := make(chan error, 6)

@@ -15,19 +15,20 @@ import (
 
 // writes are the statements of an append.
 type writes struct {
-	thread, addThread, setThread *sql.Stmt
-	record, addRecord            *sql.Stmt
-	tool, addTool, setTool       *sql.Stmt
+	thread, addThread, setThread, setNumber *sql.Stmt
+	record, addRecord                       *sql.Stmt
+	tool, addTool, setTool                  *sql.Stmt
 }
 
 func (w *writes) prepare(ctx context.Context, db *sql.DB) error {
 	return prepare(ctx, db, map[**sql.Stmt]string{
 		&w.thread: selectThread + ` WHERE namespace = ? AND id = ?`,
-		&w.addThread: `INSERT INTO threads (title, status, agents, metadata, head, updated_at, created_at, namespace, id)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		&w.addThread: `INSERT INTO threads (title, status, agents, metadata, head, updated_at, created_at, update_number, namespace, id)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		&w.setThread: `UPDATE threads SET title = ?, status = ?, agents = ?, metadata = ?, head = ?, updated_at = ?
 			WHERE namespace = ? AND id = ?`,
-		&w.record: selectRecord + ` WHERE namespace = ? AND thread_id = ? AND id = ?`,
+		&w.setNumber: `UPDATE threads SET update_number = ?1 WHERE namespace = ?2 AND id = ?3 AND update_number < ?1`,
+		&w.record:    selectRecord + ` WHERE namespace = ? AND thread_id = ? AND id = ?`,
 		&w.addRecord: `INSERT INTO records (namespace, thread_id, seq, id, type, trace_id, parent_event_id, created_at, payload)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (namespace, thread_id, id) DO NOTHING`,
 		&w.tool: selectTool + ` WHERE namespace = ? AND thread_id = ? AND tool_call_id = ?`,
@@ -73,6 +74,9 @@ type appending struct {
 	row    store.Thread
 	result store.Appended
 
+	// number is that of the update of the row.
+	number int64
+
 	// missing says that the thread has no row yet, changed that its row must be written.
 	missing, changed bool
 }
@@ -94,7 +98,9 @@ func (a *appending) run(ctx context.Context, b store.Batch) error {
 	if err := a.finishTool(ctx, b.ToolFinish); err != nil {
 		return err
 	}
-	a.update(b.Thread)
+	if err := a.update(ctx, b.Thread); err != nil {
+		return err
+	}
 	return a.save(ctx)
 }
 
@@ -230,9 +236,12 @@ func (a *appending) insertTool(ctx context.Context, l *store.ToolLog) error {
 	return nil
 }
 
-func (a *appending) update(u *store.ThreadUpdate) {
+func (a *appending) update(ctx context.Context, u *store.ThreadUpdate) error {
 	if u == nil {
-		return
+		return nil
+	}
+	if fresh, err := a.numbered(ctx, u.Number); err != nil || !fresh {
+		return err
 	}
 	before := a.row
 	if u.Title != nil {
@@ -249,6 +258,26 @@ func (a *appending) update(u *store.ThreadUpdate) {
 	}
 	a.changed = a.changed || before.Title != a.row.Title || before.Status != a.row.Status ||
 		!slices.Equal(before.Agents, a.row.Agents) || string(before.Metadata) != string(a.row.Metadata)
+	return nil
+}
+
+// numbered gives the row the number of an update. It reports whether the update is to be
+// written: the row may have had it, or a later one.
+func (a *appending) numbered(ctx context.Context, number int64) (bool, error) {
+	a.number = number
+	if number == 0 || a.missing {
+		return true, nil
+	}
+	res, err := a.StmtContext(ctx, a.setNumber).ExecContext(ctx, number, a.key.Namespace, a.key.ThreadID)
+	if err != nil {
+		return false, fmt.Errorf("numbering the update of the thread: %w", err)
+	}
+	set, err := res.RowsAffected()
+	if err != nil {
+		return false, fmt.Errorf("numbering the update of the thread: %w", err)
+	}
+	a.changed = a.changed || set > 0
+	return set > 0, nil
 }
 
 func (a *appending) save(ctx context.Context) error {
@@ -265,7 +294,7 @@ func (a *appending) save(ctx context.Context) error {
 	stmt := a.setThread
 	if a.missing {
 		stmt = a.addThread
-		args = append(args, now)
+		args = append(args, now, a.number)
 	}
 	args = append(args, a.key.Namespace, a.key.ThreadID)
 	if _, err := a.StmtContext(ctx, stmt).ExecContext(ctx, args...); err != nil {

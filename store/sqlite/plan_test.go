@@ -58,3 +58,25 @@ func explain(t *testing.T, db *sql.DB, query string) string {
 	require.NoError(t, rows.Err())
 	return strings.Join(plan, "\n")
 }
+
+// TestAgentPlans: what a query on agents costs grows with its answer.
+func TestAgentPlans(t *testing.T) {
+	s, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "store.db")})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	r := &agentReads{}
+	queries := r.queries()
+	for stmt, want := range map[**sql.Stmt]string{
+		&r.newest:   "USING INDEX agent_versions_newest (namespace=? AND name_key=?)",
+		&r.all:      "USING INDEX agent_versions_newest (namespace=?)",
+		&r.versions: "(namespace=? AND name_key=? AND version<?)",
+		&r.changes:  "(namespace=? AND seq>?)",
+	} {
+		query := queries[stmt]
+		plan := explain(t, s.reader, query)
+		require.Contains(t, plan, want, query)
+		require.NotContains(t, plan, "TEMP B-TREE", "%s is sorted by its index", query)
+		delete(queries, stmt)
+	}
+	require.Empty(t, queries, "a query without a plan")
+}

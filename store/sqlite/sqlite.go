@@ -45,6 +45,9 @@ type Store struct {
 	write  writes
 	read   reads
 
+	writeAgents agentWrites
+	readAgents  agentReads
+
 	// anchor keeps a database in memory alive while the pool has no connection.
 	anchor *sql.DB
 
@@ -101,6 +104,12 @@ func open(ctx context.Context, cfg Config) (_ *Store, err error) {
 		return nil, err
 	}
 	if err := s.read.prepare(ctx, s.reader); err != nil {
+		return nil, err
+	}
+	if err := prepare(ctx, s.writer, s.writeAgents.queries()); err != nil {
+		return nil, err
+	}
+	if err := prepare(ctx, s.reader, s.readAgents.queries()); err != nil {
 		return nil, err
 	}
 	return s, nil

@@ -84,6 +84,7 @@ func testRefused(t *testing.T, s store.Store) {
 		"no namespace":    {store.Key{ThreadID: "t"}, store.Batch{Records: records("a")}, "namespace"},
 		"no thread":       {store.Key{Namespace: "n"}, store.Batch{Records: records("a")}, "threadId"},
 		"thread status":   {key, store.Batch{Thread: &store.ThreadUpdate{Status: "ajar"}}, "ajar"},
+		"update number":   {key, store.Batch{Thread: &store.ThreadUpdate{Number: -1}}, "number of the thread's update"},
 		"metadata":        {key, store.Batch{Thread: &store.ThreadUpdate{Metadata: json.RawMessage("{")}}, "metadata"},
 		"tool call id":    {key, store.Batch{ToolStart: &store.ToolLog{ToolName: "x"}}, "toolCallId"},
 		"finished start":  {key, store.Batch{ToolStart: &finished}, "succeeded"},

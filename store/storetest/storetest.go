@@ -16,10 +16,7 @@ import (
 // Run runs the suite. open returns an empty store of its own to each test, and sees
 // to it that it is closed after the test; the suite may close it before.
 func Run(t *testing.T, open func(t *testing.T) store.Store) {
-	tests := []struct {
-		name string
-		run  func(t *testing.T, s store.Store)
-	}{
+	tests := []suiteTest{
 		{"append gives seq and keeps records", testAppend},
 		{"append is idempotent", testIdempotent},
 		{"append once stores all or finds what is there", testOnce},
@@ -38,6 +35,8 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"records by id", testRecordsByID},
 		{"thread row", testThreadRow},
 		{"thread row updates", testThreadUpdate},
+		{"thread row updates keep their order", testThreadUpdateOrder},
+		{"thread row updates at once end with the last", testThreadUpdateConcurrent},
 		{"thread pages", testThreadPages},
 		{"thread page limits", testThreadPageLimits},
 		{"namespaces keep apart", testNamespaces},
@@ -52,10 +51,17 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"content that is not text is sanitised", testSanitised},
 		{"identifiers of any kind", testIdentifiers},
 		{"ping and close", testClose},
+		{"S4-108 memory is of one agent in one thread", testMemory},
 	}
-	for _, test := range tests {
+	for _, test := range append(tests, agents...) {
 		t.Run(test.name, func(t *testing.T) { test.run(t, open(t)) })
 	}
+}
+
+// suiteTest is a test of the suite, on a store of its own.
+type suiteTest struct {
+	name string
+	run  func(t *testing.T, s store.Store)
 }
 
 var key = store.Key{Namespace: "default", ThreadID: "t1"}

@@ -2,7 +2,9 @@ package storetest
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -72,6 +74,81 @@ func testThreadUpdate(t *testing.T, s store.Store) {
 			require.Equal(t, want, got, "the other fields stay")
 		})
 	}
+}
+
+// testThreadUpdateOrder stores numbered updates that come late, or again.
+func testThreadUpdateOrder(t *testing.T, s store.Store) {
+	type update struct {
+		number int64
+		title  string
+	}
+	for name, test := range map[string]struct {
+		updates []update
+		want    string
+	}{
+		"in order":                     {[]update{{1, "a"}, {2, "b"}, {10, "c"}}, "c"},
+		"an older one comes late":      {[]update{{1, "a"}, {2, "b"}, {1, "a"}}, "b"},
+		"the oldest comes last":        {[]update{{3, "c"}, {2, "b"}, {1, "a"}}, "c"},
+		"the same again":               {[]update{{1, "a"}, {1, "b"}}, "a"},
+		"none has a number":            {[]update{{0, "a"}, {0, "b"}, {0, "a"}}, "a"},
+		"a number after none":          {[]update{{0, "a"}, {1, "b"}}, "b"},
+		"none after a number":          {[]update{{5, "a"}, {0, "b"}}, "b"},
+		"none does not reset the rest": {[]update{{5, "a"}, {0, "b"}, {4, "c"}}, "b"},
+		"the greatest that there is":   {[]update{{math.MaxInt64, "a"}, {math.MaxInt64 - 1, "b"}}, "a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := store.Key{Namespace: "default", ThreadID: name}
+			for _, u := range test.updates {
+				add(t, s, k, store.Batch{Thread: &store.ThreadUpdate{Number: u.number, Title: &u.title}})
+			}
+			require.Equal(t, test.want, thread(t, s, k).Title)
+		})
+	}
+	t.Run("only the update is passed over", func(t *testing.T) {
+		title, log := "old", toolLog("call")
+		add(t, s, key, store.Batch{Thread: &store.ThreadUpdate{
+			Number: 2, Status: store.ThreadClosed, Agents: []string{"writer"}, Metadata: json.RawMessage(`{"n":2}`),
+		}})
+		want := thread(t, s, key)
+		late := store.ThreadUpdate{
+			Number: 1, Title: &title, Status: store.ThreadOpen, Agents: []string{"critic"}, Metadata: json.RawMessage(`{"n":1}`),
+		}
+		add(t, s, key, store.Batch{Thread: &late})
+		require.Equal(t, want, thread(t, s, key), "nothing has happened to the thread")
+		a := add(t, s, key, store.Batch{Records: records("a"), Thread: &late, ToolStart: &log})
+		require.True(t, a.Started)
+		got := thread(t, s, key)
+		require.True(t, got.UpdatedAt.After(want.UpdatedAt))
+		want.Head, want.UpdatedAt = 1, got.UpdatedAt
+		require.Equal(t, want, got)
+	})
+	t.Run("what was the same to see counts", func(t *testing.T) {
+		k, title := store.Key{Namespace: "default", ThreadID: "same"}, "old"
+		add(t, s, k, store.Batch{})
+		add(t, s, k, store.Batch{Thread: &store.ThreadUpdate{Number: 2, Status: store.ThreadOpen}})
+		add(t, s, k, store.Batch{Thread: &store.ThreadUpdate{Number: 1, Title: &title}})
+		require.Empty(t, thread(t, s, k).Title)
+	})
+}
+
+func testThreadUpdateConcurrent(t *testing.T, s store.Store) {
+	errs := make(chan error, appenders)
+	for n := range appenders {
+		go func() {
+			var err error
+			for i := range rounds {
+				number := int64(i*appenders + n + 1)
+				title := fmt.Sprint(number)
+				_, e := s.Append(t.Context(), key, store.Batch{Thread: &store.ThreadUpdate{Number: number, Title: &title}})
+				err = errors.Join(err, e)
+			}
+			errs <- err
+		}()
+	}
+	for range appenders {
+		require.NoError(t, <-errs)
+	}
+	require.Equal(t, fmt.Sprint(appenders*rounds), thread(t, s, key).Title)
 }
 
 func testThreadPages(t *testing.T, s store.Store) {
