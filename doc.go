@@ -9,4 +9,9 @@
 // with [New], and then runs a worker ([Runtime.Work], or [Runtime.Register] with a
 // worker of its own), serves the HTTP API ([Runtime.Handler]), posts messages and
 // follows them ([Runtime.Run]), or talks to threads ([Runtime.Client]).
+//
+// Several agents can share a thread: who answers is said by mentions and by plain
+// rules, see docs/routing.md. Which tool calls run, which wait for people and which
+// never run is said by Config.ApprovalRules and by each agent, see package approval.
+// [Runtime.World] is the same threads for programs that know agents as a world.
 package threadmill

@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/thread"
@@ -41,6 +42,16 @@ type Config struct {
 
 	// Rules of the application, for their functions.
 	Rules *rule.Set
+
+	// TitleModel, "provider/model", gives threads that have no title one when they fall
+	// idle. Default: they are given none.
+	TitleModel string
+
+	// ApprovalRules are asked about the calls of all agents, before their own.
+	ApprovalRules []approval.Rule
+
+	// UnlistedApprovals leaves threads that wait for approval unmarked in Temporal.
+	UnlistedApprovals bool
 
 	// MaxModelAttempts is how often a model call that fails in a way that may pass is
 	// made in all. Default 6, which with the waits between them takes about a minute.
@@ -90,10 +101,17 @@ func New(cfg Config) (*Activities, error) {
 		return nil, errors.New("activities: Config.Store is required")
 	case cfg.Stream == nil:
 		return nil, errors.New("activities: Config.Stream is required")
+	case approval.Check(cfg.ApprovalRules) != nil:
+		return nil, fmt.Errorf("activities: Config.ApprovalRules: %w", approval.Check(cfg.ApprovalRules))
 	case cfg.MaxModelAttempts < 0:
 		return nil, fmt.Errorf("activities: Config.MaxModelAttempts is %d, must be positive", cfg.MaxModelAttempts)
 	case cfg.StopTimeout < 0:
 		return nil, fmt.Errorf("activities: Config.StopTimeout is %s, must be positive", cfg.StopTimeout)
+	}
+	if cfg.TitleModel != "" {
+		if _, _, err := titleModel(cfg.TitleModel, cfg.Models); err != nil {
+			return nil, fmt.Errorf("activities: %w", err)
+		}
 	}
 	if cfg.StopTimeout == 0 {
 		cfg.StopTimeout = DefaultStopTimeout
@@ -118,16 +136,19 @@ type Registrar interface {
 // Register registers every activity under its published name.
 func (a *Activities) Register(r Registrar) {
 	for name, f := range map[string]any{
-		signals.ActivityCallModel:   a.CallModel,
-		signals.ActivityRunTool:     a.RunTool,
-		signals.ActivityRecord:      a.Record,
-		signals.ActivityNotify:      a.Notify,
-		signals.ActivityRunHooks:    a.RunHooks,
-		signals.ActivityPlanCalls:   a.PlanCalls,
-		signals.ActivityHandleEvent: a.HandleEvent,
-		signals.ActivityEndDelegate: a.EndDelegate,
-		signals.ActivityRunTask:     a.RunTask,
-		signals.ActivityDeliver:     a.Deliver,
+		signals.ActivityCallModel: a.CallModel,
+		signals.ActivityRunTool:   a.RunTool,
+		signals.ActivityRecord:    a.Record,
+		signals.ActivityNotify:    a.Notify,
+		signals.ActivityRunHooks:  a.RunHooks,
+		signals.ActivityPlanCalls: a.PlanCalls,
+
+		signals.ActivityCheckDecision: a.CheckDecision,
+		signals.ActivityHandleEvent:   a.HandleEvent,
+		signals.ActivityTitleThread:   a.TitleThread,
+		signals.ActivityEndDelegate:   a.EndDelegate,
+		signals.ActivityRunTask:       a.RunTask,
+		signals.ActivityDeliver:       a.Deliver,
 	} {
 		r.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name})
 	}
@@ -148,7 +169,7 @@ func (a *Activities) Notify(ctx context.Context, step thread.NotifyStep) error {
 func (a *Activities) append(ctx context.Context, ref thread.Ref, batch store.Batch, flush thread.Flush) (store.Appended, error) {
 	batch.Records = append(append([]event.Record(nil), flush.Records...), batch.Records...)
 	if row := flush.Row; row != nil {
-		batch.Thread = &store.ThreadUpdate{Status: row.Status, Agents: row.Agents, Metadata: row.Metadata}
+		batch.Thread = &store.ThreadUpdate{Number: row.Number, Status: row.Status, Agents: row.Agents, Metadata: row.Metadata}
 		if row.Title != "" {
 			batch.Thread.Title = &row.Title
 		}

@@ -1,33 +1,150 @@
 package activities
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/store"
 )
 
-// transcript turns a thread's newest messages, newest first, into what the agent's
-// model is shown: instructions first, then the conversation, valid for every
-// provider. Other agents speak as participants, by name; their tool calls are their
+// prepare turns a thread's newest messages, newest first, into what the agent's model is
+// shown: instructions first, then the conversation as it concerns the agent, valid for
+// every provider. Other agents speak as participants, by name; their tool calls are their
 // own affair. Of a hidden message only its calls remain, for the results that follow.
-func transcript(who agent.Agent, newest []store.Message) []llm.Message {
+//
+// It reads nothing else and changes nothing of what it is given.
+func prepare(who agent.Agent, in thread.ModelStep, newest []store.Message) []llm.Message {
 	out := make([]llm.Message, 0, len(newest)+1)
-	if who.Instructions != "" {
+	if hasInstructions(who) {
 		out = append(out, llm.Message{Role: event.RoleSystem, Content: who.Instructions})
 	}
-	for i := len(newest) - 1; i >= 0; i-- {
-		m := newest[i]
-		if m.Hidden && len(m.ToolCalls) == 0 {
+	v := newView(who.Name, in, newest)
+	for _, m := range v.told(newest) {
+		if m.Hidden && len(m.ToolCalls) == 0 || !v.concerns(m) {
 			continue
 		}
-		if shown, ok := asSeenBy(who.Name, m.Message); ok {
+		if shown, ok := asSeenBy(who.Name, m.Message); ok && !blank(shown) {
 			out = append(out, shown)
 		}
 	}
-	return llm.Repair(out)
+	for _, id := range in.OpenCalls {
+		// Without a word about it the model would call again.
+		out = append(out, llm.Message{Role: event.RoleTool, ToolCallID: id, Content: openCall})
+	}
+	return framed(llm.Repair(out), v.question(newest))
+}
+
+// openCall stands for the result of a call in another run of the agent.
+const openCall = "This call is not done yet: it runs, or waits for a person. Its result comes later, in the conversation that it belongs to. Do not repeat the call."
+
+// view is how a thread looks to one agent in one run.
+type view struct {
+	name string
+	in   thread.ModelStep
+
+	// answered are the messages that the agent has answered.
+	answered map[string]bool
+}
+
+func newView(name string, in thread.ModelStep, messages []store.Message) view {
+	v := view{name: name, in: in, answered: map[string]bool{}}
+	for _, m := range messages {
+		if v.own(m) && m.SenderType == event.Agent {
+			v.answered[m.ReplyToMessageID] = true
+		}
+	}
+	return v
+}
+
+// own reports whether a message is the agent's, or the result of a call of its.
+func (v view) own(m store.Message) bool { return strings.EqualFold(m.AgentID, v.name) }
+
+// concerns reports whether the agent is shown a message: its own, those that it answers
+// now or has answered, and those that it would answer if they were said now. What the
+// system says is for all, though nobody answers it; but that people are to take over is
+// for people. In a thread without named agents there is nobody else whom a message could
+// be for.
+func (v view) concerns(m store.Message) bool {
+	if m.SenderType == event.System {
+		return !thread.IsTurnLimit(m.Content)
+	}
+	if len(v.in.Agents) == 0 || v.own(m) || v.asks(m) {
+		return true
+	}
+	id := m.Record.ID
+	return id == v.in.ReplyTo || id == v.in.EventID || v.answered[id] || thread.Responds(v.name, v.in.Agents, m.Message)
+}
+
+// asks reports whether a message is what the run is about: the question about an event,
+// which has no record, or else the message that is answered.
+func (v view) asks(m store.Message) bool {
+	if v.in.Observe != nil {
+		return m.Record.ID == ""
+	}
+	return m.Record.ID == v.in.ReplyTo
+}
+
+// question is what the run is about, as the model is shown it.
+func (v view) question(messages []store.Message) llm.Message {
+	if i := slices.IndexFunc(messages, v.asks); i >= 0 {
+		if m, ok := asSeenBy(v.name, messages[i].Message); ok && m.Role == event.RoleUser && !blank(m) {
+			return m
+		}
+	}
+	return llm.Message{Role: event.RoleUser, Content: goOnText}
+}
+
+// ofRun reports whether a message is the agent's and was said in this run.
+func (v view) ofRun(m store.Message) bool {
+	run := v.in.MessageID[:strings.LastIndex(v.in.MessageID, ".")+1]
+	return v.own(m) && (strings.HasPrefix(m.Record.ID, run) || strings.HasPrefix(m.ReplyToMessageID, run))
+}
+
+// told returns the messages, newest first, in the order in which the agent is told of
+// them, oldest first. That is the order in which they were stored, but for what the agent
+// has said in other runs since the message that it answers here: it has answered two at a
+// time, or answers this one late or once more. All that goes before what is asked here, for
+// a model goes on where the conversation ends, which must not be with words of its own.
+func (v view) told(newest []store.Message) []store.Message {
+	all := slices.Clone(newest)
+	slices.Reverse(all)
+	asked := slices.IndexFunc(all, v.asks)
+	if asked < 0 {
+		return all
+	}
+	begun := slices.IndexFunc(all, v.ofRun)
+	if begun < 0 {
+		begun = len(all)
+	}
+	// What was said in other runs, and what these have answered.
+	others := map[string]bool{}
+	for _, m := range all {
+		if v.own(m) && !v.ofRun(m) {
+			others[m.Record.ID], others[m.ReplyToMessageID] = true, true
+		}
+	}
+	elsewhere := func(m store.Message) bool { return others[m.Record.ID] && !v.asks(m) && !v.ofRun(m) }
+	last := asked
+	for i := asked; i < begun; i++ {
+		if elsewhere(all[i]) {
+			last = i
+		}
+	}
+	var before, after []store.Message
+	for i, m := range all {
+		switch {
+		case i == asked:
+		case i <= last || elsewhere(m):
+			before = append(before, m)
+		default:
+			after = append(after, m)
+		}
+	}
+	return slices.Concat(before, all[asked:asked+1], after)
 }
 
 // asSeenBy returns a message as one agent's model sees it.
@@ -40,7 +157,7 @@ func asSeenBy(agentName string, m event.Message) (llm.Message, bool) {
 		return llm.Message{Role: event.RoleSystem, Content: m.Content}, true
 	case event.Agent:
 		if own {
-			return llm.Message{Role: event.RoleAssistant, Content: m.Content, ToolCalls: m.ToolCalls}, true
+			return llm.Message{Role: event.RoleAssistant, Content: m.Content, ToolCalls: byTools(m.ToolCalls)}, true
 		}
 		return llm.Message{Role: event.RoleUser, Name: m.SenderID, Content: m.SenderID + ": " + m.Content}, m.Content != ""
 	case event.Tool:
@@ -52,6 +169,27 @@ func asSeenBy(agentName string, m event.Message) (llm.Message, bool) {
 	return llm.Message{}, false
 }
 
+// blank reports whether a message says nothing, which providers refuse. Replies and results
+// are no affair of this: see [llm.Repair].
+func blank(m llm.Message) bool {
+	return (m.Role == event.RoleUser || m.Role == event.RoleSystem) && strings.TrimSpace(m.Content) == ""
+}
+
+// clientCall begins the names of calls that are for clients to show, such as
+// client.requestApproval. No tool can be called that.
+const clientCall = "client."
+
+// byTools are the calls that tools answer. Those for clients are no affair of a model's.
+func byTools(calls []event.ToolCall) []event.ToolCall {
+	var out []event.ToolCall
+	for _, call := range calls {
+		if !strings.HasPrefix(call.Function.Name, clientCall) {
+			out = append(out, call)
+		}
+	}
+	return out
+}
+
 // partTexts are the texts that a message is made of, if it has parts.
 func partTexts(m event.Message) []string {
 	var texts []string
@@ -61,4 +199,24 @@ func partTexts(m event.Message) []string {
 		}
 	}
 	return texts
+}
+
+// What a model is told where providers insist on a word of somebody else.
+const (
+	earlierText = "(What was said before is not shown.)"
+	goOnText    = "(Go on.)"
+)
+
+// framed makes the conversation begin with somebody else than the model, also when what
+// was said to it has left the context, and end with the question if it would end with words
+// of the model's own: no provider has it answer itself.
+func framed(messages []llm.Message, question llm.Message) []llm.Message {
+	first := slices.IndexFunc(messages, func(m llm.Message) bool { return m.Role != event.RoleSystem })
+	if first >= 0 && messages[first].Role != event.RoleUser {
+		messages = slices.Insert(messages, first, llm.Message{Role: event.RoleUser, Content: earlierText})
+	}
+	if first < 0 || messages[len(messages)-1].Role == event.RoleAssistant {
+		messages = append(messages, question)
+	}
+	return messages
 }

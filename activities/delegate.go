@@ -26,7 +26,7 @@ func (a *Activities) EndDelegate(ctx context.Context, in thread.EndStep) (thread
 	}
 	text, failed := answerOf(in, text)
 	if in.Parent.Background == nil {
-		return thread.EndReply{Failed: failed}, a.answerAbove(ctx, in.Parent, in.Thread, text, failed)
+		return thread.EndReply{Failed: failed}, a.answerAbove(ctx, in.Parent, in.Thread, in.Parent.Told+text, failed)
 	}
 	if failed {
 		return thread.EndReply{Error: thread.Why(text)}, nil

@@ -8,6 +8,11 @@
 // reply is returned without a call of the model, and the result of a tool without a
 // run of the tool.
 //
-// Agents, models and tools are read afresh each time. What the workflow needs to
-// know about them comes back with the reply, as a plan.
+// Agents, models, tools and approval rules are read afresh each time. What the workflow
+// needs to know about them comes back with the reply, as a plan: for each call whether it
+// runs, asks or is denied. Right before a call runs, the activity looks again: what was
+// planned, and approved, may not hold any more.
+//
+// What a model is shown is made of stored messages by a pure function, prepare: what
+// concerns the agent, in a form that every provider takes.
 package activities

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/threadmill/threadmill/activities"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/llm"
@@ -42,7 +43,7 @@ func TestModelSeesMessagesAsHooksHaveLeftThem(t *testing.T) {
 	_, err := w.callModel(modelStep())
 	require.NoError(t, err)
 	require.Equal(t, []llm.Message{
-		{Role: "system", Content: "You help."},
+		{Role: "system", Content: "You help.\n\n" + activities.ToolRules},
 		{Role: "user", Name: "ann", Content: "my password is …"},
 		{Role: "assistant", ToolCalls: []event.ToolCall{call("a1", "add", "{}")}},
 		{Role: "tool", ToolCallID: "a1", Content: "[redacted]"},

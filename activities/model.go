@@ -43,6 +43,8 @@ func (a *Activities) CallModel(ctx context.Context, in thread.ModelStep) (thread
 	}
 	call := &modelCall{a: a, in: in, agent: who, head: head.Head, attempt: int(activity.GetInfo(ctx).Attempt)}
 	call.agent.Limits = who.Limits.WithDefaults()
+	call.planner = a.planner(in.Thread, who, in.WorkingDirectory)
+	call.planner.version = in.Version
 	call.above = a.aboveOf(ctx, in)
 	if reply, ok, err := call.stored(ctx); ok || err != nil {
 		return reply, err
@@ -86,6 +88,9 @@ type modelCall struct {
 	thought, text strings.Builder
 	begun         bool
 
+	// planner plans the calls of the reply.
+	planner *planner
+
 	// above are the viewers of the thread for which a sub-agent works.
 	above *above
 }
@@ -101,14 +106,44 @@ func (c *modelCall) stored(ctx context.Context) (thread.ModelReply, bool, error)
 		return thread.ModelReply{}, false, nil
 	}
 	reply, err := c.reply(ctx, records)
+	if err == nil {
+		err = c.askMissing(ctx, records, reply)
+	}
 	c.a.publish(ctx, c.in.Thread, stream.Entry{Stored: c.head})
 	return reply, true, err
+}
+
+// askMissing stores the requests of calls that wait for approval, if there are none: when
+// the reply was made, an approval covered them that does no more.
+func (c *modelCall) askMissing(ctx context.Context, records []event.Record, reply thread.ModelReply) error {
+	var batch store.Batch
+	for _, p := range reply.Calls {
+		if !p.NeedsApproval || c.in.Hold || reply.Held {
+			continue
+		}
+		for _, r := range records {
+			var m event.Message
+			if r.ID != c.in.MessageID || json.Unmarshal(r.Payload, &m) != nil {
+				continue
+			}
+			for _, call := range m.ToolCalls {
+				if call.ID == p.ID {
+					batch.Records = append(batch.Records, request(call, p, c.agent.Name, c.in.MessageID, c.in.TraceID, c.in.EventID, time.Now()))
+				}
+			}
+		}
+	}
+	if len(batch.Records) == 0 {
+		return nil
+	}
+	_, err := c.a.append(ctx, c.in.Thread, batch, thread.Flush{})
+	return err
 }
 
 // reply builds the activity's result from the records of the reply. A reply that says
 // nothing and asks for nothing has no message among them.
 func (c *modelCall) reply(ctx context.Context, records []event.Record) (thread.ModelReply, error) {
-	out := thread.ModelReply{Agent: c.agent.Name, Model: c.agent.Model, MaxSteps: c.agent.Limits.MaxSteps}
+	out := thread.ModelReply{Agent: c.agent.Name, Model: c.agent.Model, MaxSteps: c.agent.Limits.MaxSteps, Titles: c.a.cfg.TitleModel != ""}
 	out.Message = event.Message{ID: c.in.MessageID, ThreadID: c.in.Thread.ThreadID}
 	for _, r := range records {
 		switch r.Type {
@@ -118,7 +153,7 @@ func (c *modelCall) reply(ctx context.Context, records []event.Record) (thread.M
 				return out, configError(fmt.Errorf("reading stored message %s: %w", r.ID, err))
 			}
 			for _, call := range m.ToolCalls {
-				out.Calls = append(out.Calls, c.a.plan(ctx, c.in.Thread, c.agent, call))
+				out.Calls = append(out.Calls, c.planner.tell(ctx, call))
 			}
 			out.Message = c.carry(m)
 			c.decide(&out, m)
@@ -186,9 +221,13 @@ func (c *modelCall) request(ctx context.Context, model string) (llm.Request, err
 	case err != nil:
 		return llm.Request{}, readError(err)
 	}
-	c.context = transcript(c.agent, asking(c.in, messages))
+	c.context = prepare(c.agent, c.in, asking(c.in, messages))
+	tools := c.tools()
+	if len(tools) > 0 {
+		c.context = withToolRules(c.agent, c.context)
+	}
 	return llm.Request{
-		Model: model, Messages: c.context, Tools: c.tools(),
+		Model: model, Messages: c.context, Tools: tools,
 		Temperature: c.agent.Temperature, MaxOutputTokens: c.agent.MaxOutputTokens, ReasoningEffort: c.agent.ReasoningEffort,
 	}, nil
 }
@@ -280,6 +319,7 @@ func (c *modelCall) keep(ctx context.Context, res llm.Response, interrupted bool
 		return thread.ModelReply{Agent: c.agent.Name, Model: c.agent.Model, MaxSteps: c.agent.Limits.MaxSteps, Message: m, Usage: res.Usage}, nil
 	}
 	c.nameCalls(res.ToolCalls)
+	res = c.addressed(ctx, res, interrupted)
 	done, err := c.a.append(ctx, c.in.Thread, store.Batch{Once: c.llmCallID(), Records: c.records(ctx, res, interrupted)}, thread.Flush{})
 	if err != nil {
 		return thread.ModelReply{}, err
@@ -322,8 +362,8 @@ func (c *modelCall) records(ctx context.Context, res llm.Response, interrupted b
 			ThreadID: c.in.Thread.ThreadID, AgentName: c.agent.Name, ToolCalls: res.ToolCalls,
 		}))
 		for _, call := range res.ToolCalls {
-			if p := c.a.plan(ctx, c.in.Thread, c.agent, call); p.NeedsApproval && !hold {
-				out = append(out, request(call, p, c.agent.Name, c.in.TraceID, c.in.EventID, now))
+			if p := c.planner.tell(ctx, call); p.NeedsApproval && !hold {
+				out = append(out, request(call, p, c.agent.Name, c.in.MessageID, c.in.TraceID, c.in.EventID, now))
 			}
 		}
 	case !interrupted && !hold:

@@ -2,6 +2,7 @@ package activities_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -126,7 +127,7 @@ func TestTranscript(t *testing.T) {
 	_, err := w.callModel(modelStep())
 	require.NoError(t, err)
 	require.Equal(t, []llm.Message{
-		{Role: "system", Content: "You help."},
+		{Role: "system", Content: "You help.\n\n" + activities.ToolRules},
 		{Role: "system", Content: "Stopped."},
 		{Role: "user", Name: "ann", Content: "hello all"},
 		{Role: "user", Name: "bob", Content: "bob: let me see"},
@@ -289,6 +290,31 @@ func TestRecordAndNotify(t *testing.T) {
 	require.Equal(t, "A title", row.Title)
 	_, err = w.env.ExecuteActivity(signals.ActivityNotify, thread.NotifyStep{Thread: ref, TraceID: "e1"})
 	require.NoError(t, err)
+}
+
+// TestLateRetryOfARow: a step of a worker that has died is run again when a later step has
+// stored what the thread has become since.
+func TestLateRetryOfARow(t *testing.T) {
+	w := newWorld(t, nil)
+	opened := thread.Flush{Records: says("e1", "hello").Records, Row: &thread.Row{Number: 7, Title: "Old", Status: "open", Agents: []string{"alice", "bob"}}}
+	closed := thread.Flush{Row: &thread.Row{Number: 8, Title: "New", Status: "closed", Agents: []string{"alice", "bob", "carol"}, Metadata: json.RawMessage(`{"a":1}`)}}
+	stored := func(flush thread.Flush) store.Thread {
+		_, err := w.env.ExecuteActivity(signals.ActivityRecord, thread.RecordStep{Thread: ref, Flush: flush})
+		require.NoError(t, err)
+		row, err := w.store.Thread(context.Background(), store.Key(ref))
+		require.NoError(t, err)
+		return row
+	}
+	require.Equal(t, []string{"alice", "bob"}, stored(opened).Agents)
+	changed := stored(closed)
+	require.Equal(t, []string{"alice", "bob", "carol"}, changed.Agents)
+	require.Equal(t, changed, stored(opened))
+	require.Equal(t, changed, stored(closed))
+
+	late := stored(thread.Flush{Records: says("e2", "bye").Records, Row: opened.Row})
+	require.Equal(t, []string{"e1", "e2"}, w.ids(), "the records are stored all the same")
+	late.Head, late.UpdatedAt = changed.Head, changed.UpdatedAt
+	require.Equal(t, changed, late)
 }
 
 func TestNewRefuses(t *testing.T) {

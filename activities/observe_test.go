@@ -176,7 +176,7 @@ func TestQueryWithoutItsEvent(t *testing.T) {
 		want  string
 	}{
 		{"the event fits", 6, "observed asked result query call answer hello"},
-		{"what was observed does not", 5, "asked result query call answer hello"},
+		{"what was observed does not", 5, "earlier asked result query call answer hello"},
 		{"nor its call", 4, "query call answer hello"},
 		{"nor its result", 3, "query call answer hello"},
 		{"nor the first step", 2, "query hello"},
@@ -202,9 +202,10 @@ func TestQueryWithoutItsEvent(t *testing.T) {
 			seen := observation()
 			messages := map[string]llm.Message{
 				"observed": seen[0], "asked": seen[1], "result": seen[2], "query": seen[3],
-				"call":   {Role: "assistant", ToolCalls: []event.ToolCall{call(id, "add", `{"a":1,"b":2}`)}},
-				"answer": {Role: "tool", ToolCallID: id, Content: "3"},
-				"hello":  {Role: "user", Name: "ann", Content: "hello"},
+				"earlier": {Role: "user", Content: "(What was said before is not shown.)"},
+				"call":    {Role: "assistant", ToolCalls: []event.ToolCall{call(id, "add", `{"a":1,"b":2}`)}},
+				"answer":  {Role: "tool", ToolCallID: id, Content: "3"},
+				"hello":   {Role: "user", Name: "ann", Content: "hello"},
 			}
 			var want []llm.Message
 			for _, name := range strings.Fields(tt.want) {
@@ -241,12 +242,12 @@ func TestPromptsSteer(t *testing.T) {
 	in.Instructions = "You review code.\n\nSay what is wrong with the change."
 	_, err := w.callModel(in)
 	require.NoError(t, err)
-	require.Equal(t, llm.Message{Role: "system", Content: "You help.\n\nYou review code.\n\nSay what is wrong with the change."},
+	require.Equal(t, llm.Message{Role: "system", Content: "You help.\n\nYou review code.\n\nSay what is wrong with the change.\n\n" + activities.ToolRules},
 		w.model.requests[0].Messages[0], "S3-43 X7")
 
 	_, err = w.callModel(modelStep())
 	require.NoError(t, err)
-	require.Equal(t, "You help.", w.model.requests[1].Messages[0].Content, "S3-35 no other call")
+	require.Equal(t, "You help.\n\n"+activities.ToolRules, w.model.requests[1].Messages[0].Content, "S3-35 no other call")
 }
 
 func TestObservationIsStoredOnce(t *testing.T) {
@@ -363,7 +364,7 @@ func TestOtherAgentsSeeThatAnEventWasObserved(t *testing.T) {
 
 // TestProviderTakesObservation: a strict server of the protocol refuses no step of a run.
 func TestProviderTakesObservation(t *testing.T) {
-	s := llmtest.NewServer(llmtest.Config{})
+	s := llmtest.NewServer(llmtest.Config{T: t})
 	t.Cleanup(s.Close)
 	p, err := openai.New(openai.Config{BaseURL: s.URL, APIKey: "test"})
 	require.NoError(t, err)

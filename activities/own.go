@@ -32,8 +32,12 @@ func (byThread) Call(context.Context, tool.Call) (tool.Result, error) {
 type ownPlan struct {
 	thread.PlannedCall
 
-	// runs is the tool that a background task runs.
-	runs *tool.Definition
+	// runs is the tool that a background task runs, with arguments.
+	runs      *tool.Definition
+	arguments string
+
+	// asks is whom a sub-agent is asked to be, by the registered name.
+	asks string
 }
 
 // planOwn plans a call that the thread sees to. The error says why it cannot be, for the
@@ -82,6 +86,7 @@ func (a *Activities) planAgent(ctx context.Context, ref thread.Ref, out *ownPlan
 	if size := len(jsonText(in.Message)); size > maxAsked {
 		return fmt.Errorf("message is %d bytes as JSON, at most %d are taken", size, maxAsked)
 	}
+	out.asks = in.Agent
 	out.Sub = &thread.SubPlan{Agent: in.Agent, Message: in.Message, Title: shortTitle(in.Title)}
 	return nil
 }
@@ -112,8 +117,11 @@ func (a *Activities) planTask(ctx context.Context, ref thread.Ref, who agent.Age
 			return out, fmt.Errorf("agent %q cannot be asked: that takes the tool %s; your tools are %v", in.Agent, builtin.CallAgent, who.Tools)
 		}
 		out.runs, out.Task = &asks, &thread.TaskPlan{Title: shortTitle(in.Title), Deadline: tool.DefaultDeadline}
-		err := a.planAgent(ctx, ref, &out, builtin.AgentArguments{Agent: in.Agent, Message: in.Message, Title: in.Title})
-		return out, err
+		asked := builtin.AgentArguments{Agent: in.Agent, Message: in.Message, Title: in.Title}
+		// Text has a JSON form.
+		inner, _ := json.Marshal(asked)
+		out.arguments = string(inner)
+		return out, a.planAgent(ctx, ref, &out, asked)
 	}
 	t, ok := a.toolOf(who, in.Tool)
 	if _, own := t.(byThread); !ok || own {
@@ -121,7 +129,8 @@ func (a *Activities) planTask(ctx context.Context, ref thread.Ref, who agent.Age
 	}
 	d := t.Definition().WithDefaults()
 	out.runs, out.Task = &d, taskPlan(d, in.Title)
-	return out, tool.CheckArguments(d, cmp.Or(string(in.Arguments), "{}"))
+	out.arguments = cmp.Or(string(in.Arguments), "{}")
+	return out, tool.CheckArguments(d, out.arguments)
 }
 
 // mayAsk is the tool with which an agent asks others, if it has one.
@@ -147,14 +156,4 @@ func shortTitle(title string) string {
 		return title
 	}
 	return strings.ToValidUTF8(title[:maxTaskTitle], "") + "…"
-}
-
-// ownProblem says why a call cannot run that the thread would see to.
-func (a *Activities) ownProblem(ctx context.Context, ref thread.Ref, who agent.Agent, call event.ToolCall) error {
-	t, ok := a.toolOf(who, call.Function.Name)
-	if _, own := t.(byThread); !ok || !own {
-		return nil
-	}
-	_, err := a.planOwn(ctx, ref, who, call)
-	return err
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/builtin"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tool"
@@ -17,54 +16,74 @@ import (
 
 // plan tells the workflow how a call is to be run. A call that cannot run asks
 // nobody: running it gives the model its error.
-func (a *Activities) plan(ctx context.Context, ref thread.Ref, who agent.Agent, call event.ToolCall) thread.PlannedCall {
-	p := thread.PlannedCall{ID: call.ID, Name: call.Function.Name, Unfit: true, Quick: true}
-	t, ok := a.toolOf(who, p.Name)
+func (p *planner) plan(ctx context.Context, call event.ToolCall) thread.PlannedCall {
+	out, parts, err := p.draft(ctx, call)
+	if err != nil {
+		return thread.PlannedCall{ID: call.ID, Name: call.Function.Name, Unfit: true, Quick: true}
+	}
+	p.policy(ctx, &out, parts...)
+	return out
+}
+
+// draft is the plan of a call before anybody is asked about it, and what it would have run.
+// The error says why it cannot run, for the model.
+func (p *planner) draft(ctx context.Context, call event.ToolCall) (thread.PlannedCall, []part, error) {
+	out, arguments := thread.PlannedCall{ID: call.ID, Name: call.Function.Name}, call.Function.Arguments
+	t, ok := p.a.toolOf(p.who, out.Name)
 	if !ok {
-		return p
+		return out, nil, fmt.Errorf("unknown tool %q; the tools are %v", out.Name, p.who.Tools)
 	}
 	d := t.Definition().WithDefaults()
-	if tool.CheckArguments(d, call.Function.Arguments) != nil {
-		return p
+	if err := tool.CheckArguments(d, arguments); err != nil {
+		return out, nil, err
 	}
-	p.Unfit, p.Quick = false, d.Quick
+	if d.Client && len(arguments) > thread.MaxWholeContent {
+		return out, nil, fmt.Errorf("the arguments are %d bytes; a client takes at most %d", len(arguments), thread.MaxWholeContent)
+	}
+	outer, err := p.part(d, arguments)
+	if err != nil {
+		return out, nil, err
+	}
+	out.Quick = d.Quick
+	parts := []part{outer}
 	if d.Background {
-		p.By, p.Task = thread.ByTask, taskPlan(d, "")
+		out.By, out.Task = thread.ByTask, taskPlan(d, "")
+	}
+	if d.Client {
+		out.By, out.ClientTime, out.Arguments = thread.ByClient, d.Deadline, arguments
 	}
 	if _, own := t.(byThread); own {
-		todo, err := a.planOwn(ctx, ref, who, call)
+		todo, err := p.a.planOwn(ctx, p.ref, p.who, call)
 		if err != nil {
-			p.Unfit, p.Quick = true, true
-			return p
+			return out, nil, err
 		}
-		p.Quick, p.By, p.Task, p.TaskID, p.Sub = false, todo.By, todo.Task, todo.TaskID, todo.Sub
+		out.Quick, out.By, out.Task, out.TaskID, out.Sub = false, todo.By, todo.Task, todo.TaskID, todo.Sub
 		if todo.runs != nil {
-			// What runs in the end asks, as well as the task itself.
-			ask(&p, who, *todo.runs, call)
+			// What runs in the end is looked at as well as the task itself.
+			inner, err := p.part(*todo.runs, todo.arguments)
+			if err != nil {
+				return out, nil, err
+			}
+			parts = append(parts, inner)
+		}
+		for i := range parts {
+			parts[i].resolved = withAgent(parts[i].call.Arguments, todo.asks)
 		}
 	}
-	ask(&p, who, d, call)
-	return p
+	return out, parts, nil
 }
 
-// ask notes that a person has to approve the call, if the agent's policy for a tool says so.
-func ask(p *thread.PlannedCall, who agent.Agent, d tool.Definition, call event.ToolCall) {
-	if !p.NeedsApproval && policy(who, d) == agent.Always {
-		p.NeedsApproval, p.Arguments, p.Reason = true, thread.CarryArguments(call.Function.Arguments), d.ApprovalReason
+// withAgent are arguments with the agent in them as it is registered: names are found in any
+// case, and a rule for one must not be got around that way.
+func withAgent(arguments, agentName string) string {
+	var fields map[string]any
+	if agentName == "" || json.Unmarshal([]byte(arguments), &fields) != nil || fields["agent"] == nil {
+		return ""
 	}
-}
-
-// policy is the agent's policy for a tool. The names of call_agent stand for each other.
-func policy(who agent.Agent, d tool.Definition) agent.Policy {
-	for _, name := range []string{builtin.CallAgent, builtin.CallAgentHyphen} {
-		if d.Name != builtin.CallAgent && d.Name != builtin.CallAgentHyphen {
-			break
-		}
-		if who.Approvals[name] == agent.Always {
-			return agent.Always
-		}
-	}
-	return who.Approval(d.Name, d.NeedsApproval)
+	fields["agent"] = agentName
+	// What was read from JSON has a JSON form.
+	raw, _ := json.Marshal(fields)
+	return string(raw)
 }
 
 // PlanCalls plans calls that hooks have changed or made, and stores who has to approve:
@@ -84,13 +103,20 @@ func (a *Activities) PlanCalls(ctx context.Context, in thread.PlanStep) (thread.
 	out := thread.PlanReply{Agent: who.Name, Model: who.Model, MaxSteps: who.Limits.WithDefaults().MaxSteps}
 	var requests []event.Record
 	now := time.Now()
+	planner := a.planner(in.Thread, who, in.WorkingDirectory)
+	planner.version = in.Version
 	for _, call := range calls {
 		if !slices.Contains(in.Only, call.ID) {
 			continue
 		}
-		p := a.plan(ctx, in.Thread, who, call)
-		if p.NeedsApproval {
-			requests = append(requests, request(call, p, who.Name, in.TraceID, in.EventID, now))
+		p := planner.tell(ctx, call)
+		if id := in.Decisions[call.ID]; id != "" {
+			if p, err = a.again(ctx, planner, call, id); err != nil {
+				return thread.PlanReply{}, err
+			}
+		}
+		if p.NeedsApproval && !in.Again {
+			requests = append(requests, request(call, p, who.Name, in.MessageID, in.TraceID, in.EventID, now))
 		}
 		out.Calls = append(out.Calls, p)
 	}
@@ -106,10 +132,9 @@ func (a *Activities) PlanCalls(ctx context.Context, in thread.PlanStep) (thread.
 }
 
 // request is the record that asks people about a call.
-func request(call event.ToolCall, p thread.PlannedCall, agentName, traceID, eventID string, now time.Time) event.Record {
-	return event.NewRecord(call.ID+".request", event.TypeApprovalRequest, traceID, eventID, now, event.ApprovalRequest{
-		ToolCallID: call.ID, ToolName: p.Name, Arguments: call.Function.Arguments, Agent: agentName, Reason: p.Reason, RequestedAt: now,
-	})
+func request(call event.ToolCall, p thread.PlannedCall, agentName, messageID, traceID, eventID string, now time.Time) event.Record {
+	q := p.Request(agentName, messageID, call.Function.Arguments, now)
+	return event.NewRecord(thread.RequestID(q), event.TypeApprovalRequest, traceID, eventID, now, q)
 }
 
 // callsOf returns the calls of a stored message as hooks have left them.

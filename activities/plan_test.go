@@ -3,6 +3,7 @@ package activities_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -16,6 +17,7 @@ import (
 )
 
 func (w *world) planCalls(in thread.PlanStep) (thread.PlanReply, error) {
+	in.Version = ofNow(in.Version)
 	var out thread.PlanReply
 	v, err := w.env.ExecuteActivity(signals.ActivityPlanCalls, in)
 	if err == nil {
@@ -30,6 +32,17 @@ func cautious(c *activities.Config) {
 }
 
 var quickly = &raw{def: tool.Definition{Name: "quickly", Quick: true}, do: func(context.Context, tool.Call) (tool.Result, error) { return tool.Result{}, nil }}
+
+// approve is what is handed over when a person has approved a call of the tool "add".
+func approve(w *world, id string) thread.Flush {
+	w.t.Helper()
+	out, err := w.planCalls(thread.PlanStep{Thread: ref, Agent: "assistant", TraceID: "trace", EventID: "e1", MessageID: "e1.0.1", Only: []string{id}})
+	require.NoError(w.t, err)
+	return thread.Flush{Records: []event.Record{event.NewRecord(id+".decision", event.TypeApproval, "trace", "e1", time.Now(), event.Approval{
+		ToolCallID: id, ToolName: "add", Agent: "assistant", Decision: event.Approve, Scope: event.Once, By: "ann",
+		Digest: out.Calls[0].Guard.Digest, Definition: out.Calls[0].Guard.Definition,
+	})}}
+}
 
 // editedCalls stores a reply with calls of which hooks have changed some.
 func editedCalls(w *world) (thread.PlanStep, event.Record) {
@@ -48,6 +61,10 @@ func TestPlanOfEditedCalls(t *testing.T) {
 	in, _ := editedCalls(w)
 	out, err := w.planCalls(in)
 	require.NoError(t, err)
+	require.NotEmpty(t, out.Calls[0].Guard.Digest, "what is to be approved is identified")
+	require.NotEmpty(t, out.Calls[0].Guard.Definition)
+	require.True(t, out.Calls[0].Ask.Listed)
+	out.Calls[0].Guard, out.Calls[0].Ask = nil, nil
 	require.Equal(t, thread.PlanReply{Agent: "assistant", Model: "fake/small", MaxSteps: 7, Calls: []thread.PlannedCall{
 		{ID: "c1", Name: "add", NeedsApproval: true, Arguments: `{"a":5,"b":5}`},
 		{ID: "c3", Name: "quickly", Quick: true},
@@ -60,6 +77,7 @@ func TestPlanOfEditedCalls(t *testing.T) {
 
 	again, err := w.planCalls(in)
 	require.NoError(t, err)
+	again.Calls[0].Guard, again.Calls[0].Ask = nil, nil
 	require.Equal(t, out, again)
 	require.Len(t, w.ids(), 3, "S2-51 a retry stores nothing twice")
 }

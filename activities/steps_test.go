@@ -180,6 +180,11 @@ func TestInlineHooksOfAResult(t *testing.T) {
 	})
 	in := w.asked(call("c1", "add", `{"a":1,"b":2}`))
 	in.Inline = specs[:1]
+	unasked, err := w.runTool(in)
+	require.NoError(t, err)
+	require.NotNil(t, unasked.Ask, "a call that nobody has approved does not run, whatever was planned")
+	in.Flush = approve(w, "c1")
+	in.DecisionID = "c1.decision"
 	for range 2 {
 		out, err := w.runTool(in)
 		require.NoError(t, err)

@@ -23,9 +23,10 @@ import (
 // RunTask runs the tool of a background task. How it ends is kept in the log of the call
 // that started it, so that a run which is tried again finds it.
 func (a *Activities) RunTask(ctx context.Context, in thread.TaskStep) (thread.TaskReply, error) {
-	run := &toolRun{a: a, attempt: int(activity.GetInfo(ctx).Attempt), started: time.Now(), in: thread.ToolStep{
+	run := &toolRun{a: a, background: true, attempt: int(activity.GetInfo(ctx).Attempt), started: time.Now(), in: thread.ToolStep{
 		Thread: in.Thread, Agent: in.Task.Agent, TraceID: in.Task.TraceID, EventID: in.EventID, MessageID: in.MessageID,
-		ToolCallID: in.Task.ToolCallID, ToolName: in.Task.Tool, Tools: in.Tools, Edited: in.Edited,
+		ToolCallID: in.Task.ToolCallID, ToolName: in.Task.Tool, Tools: in.Tools, Edited: in.Edited, DecisionID: in.DecisionID,
+		WorkingDirectory: in.WorkingDirectory, Version: in.Version,
 	}}
 	t := &taskRun{toolRun: run, task: in.Task}
 	if reply, done, err := t.before(ctx); done || err != nil {
@@ -38,10 +39,13 @@ func (a *Activities) RunTask(ctx context.Context, in thread.TaskStep) (thread.Ta
 type taskRun struct {
 	*toolRun
 	task event.Task
+
+	// begun says that an attempt before this one has begun to run the tool.
+	begun bool
 }
 
-// before returns how the task has ended, if an attempt before this one has kept that. It
-// loads the call otherwise.
+// before returns how the task has ended, if an attempt before this one has kept that.
+// Otherwise it learns whether one has begun, and loads the call.
 func (t *taskRun) before(ctx context.Context) (thread.TaskReply, bool, error) {
 	log, err := t.a.cfg.Store.ToolLog(ctx, store.Key(t.in.Thread), t.in.ToolCallID)
 	switch {
@@ -50,6 +54,8 @@ func (t *taskRun) before(ctx context.Context) (thread.TaskReply, bool, error) {
 		return thread.TaskReply{}, false, readError(err)
 	case log.FinishedAt != nil:
 		return reported(log), true, nil
+	default:
+		t.begun = true
 	}
 	calls, err := t.a.callsOf(ctx, t.in.Thread, t.in.MessageID)
 	if err != nil {
@@ -58,7 +64,7 @@ func (t *taskRun) before(ctx context.Context) (thread.TaskReply, bool, error) {
 	for _, call := range calls {
 		if call.ID == t.in.ToolCallID {
 			t.stored = call
-			return thread.TaskReply{}, false, nil
+			return thread.TaskReply{}, false, t.edit(ctx)
 		}
 	}
 	return thread.TaskReply{}, false, configError(fmt.Errorf("tool call %s is not in message %s", t.in.ToolCallID, t.in.MessageID))
@@ -103,13 +109,24 @@ func (t *taskRun) run(ctx context.Context) (thread.TaskReply, error) {
 		return thread.TaskReply{}, agentError(err)
 	}
 	who = allowed(who, t.in.Tools)
+	found, err := t.recheck(ctx, t.a.planner(t.in.Thread, who, t.in.WorkingDirectory))
+	if err != nil {
+		return thread.TaskReply{}, err
+	}
+	t.stored = withArguments(t.stored, t.edited)
+	switch {
+	case found.unfit:
+		return t.end(ctx, store.ToolFailed, t.unfit(ctx, who))
+	case found.refused != "":
+		return t.end(ctx, store.ToolDenied, tool.Result{Output: found.refused, IsError: true})
+	}
 	name, arguments, err := t.unwrap()
 	if err != nil {
 		return t.end(ctx, store.ToolFailed, failure(err))
 	}
 	todo, ok := t.a.toolOf(who, name)
 	if !ok {
-		return t.end(ctx, store.ToolFailed, failure(fmt.Errorf("unknown tool %q; the tools are %v", name, who.Tools)))
+		return t.end(ctx, store.ToolFailed, unknownTool(name, who))
 	}
 	t.stored.Function.Arguments = arguments
 	t.def = todo.Definition().WithDefaults()
@@ -120,6 +137,36 @@ func (t *taskRun) run(ctx context.Context) (thread.TaskReply, error) {
 		return thread.TaskReply{Error: unknownText}, err
 	}
 	return t.work(ctx, todo)
+}
+
+// recheck looks at the task before it begins: it may have waited long for a worker. People
+// are not asked again: the agent has its result already.
+func (t *taskRun) recheck(ctx context.Context, p *planner) (rechecked, error) {
+	t.dir = p.dir
+	if t.begun {
+		// Whether it may run is no question any more.
+		return rechecked{}, nil
+	}
+	found, err := t.toolRun.recheck(ctx, p)
+	if found.ask != nil {
+		found.refused = fmt.Sprintf(lapsedText, found.ask.Reason)
+	}
+	return found, err
+}
+
+// unfit is the result of a task whose call does not fit the agent's tools any more. The tool
+// "task" is one of them: without it, the policy cannot be asked about what it runs.
+func (t *taskRun) unfit(ctx context.Context, who agent.Agent) tool.Result {
+	called, ok := t.a.toolOf(who, t.stored.Function.Name)
+	if !ok {
+		return unknownTool(t.stored.Function.Name, who)
+	}
+	t.def = called.Definition().WithDefaults()
+	return t.toolRun.unfit(ctx, who)
+}
+
+func unknownTool(name string, who agent.Agent) tool.Result {
+	return failure(fmt.Errorf("unknown tool %q; the tools are %v", name, who.Tools))
 }
 
 // unwrap returns the tool that the call runs, and its arguments: those of a call of the
@@ -160,7 +207,7 @@ func (t *taskRun) work(ctx context.Context, todo tool.Tool) (thread.TaskReply, e
 	defer step.done()
 	progress := &progress{run: t.toolRun, ctx: ctx, shown: t.task.Progress}
 	res, err := t.within(step.ctx, todo, tool.Call{
-		ID: t.in.ToolCallID, TaskID: t.task.ID, Arguments: t.stored.Function.Arguments, Namespace: t.in.Thread.Namespace,
+		ID: t.in.ToolCallID, TaskID: t.task.ID, Arguments: t.stored.Function.Arguments, WorkingDirectory: t.dir, Namespace: t.in.Thread.Namespace,
 		ThreadID: t.in.Thread.ThreadID, Agent: t.in.Agent, Attempt: t.attempt,
 		Exec: event.NewExecutionContext(step.ctx, t.in.TraceID), Progress: progress.publish,
 	})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/threadmill/threadmill/activities"
 	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
@@ -36,13 +37,14 @@ func returns(output string) func(context.Context, tool.Call) (tool.Result, error
 func (w *world) taskStep(c event.ToolCall, runs string) thread.TaskStep {
 	w.t.Helper()
 	w.asked(c)
-	return thread.TaskStep{Thread: ref, EventID: "e1", MessageID: "e1.0.1", Task: event.Task{
+	return thread.TaskStep{Thread: ref, EventID: "e1", MessageID: "e1.0.1", Version: thread.VersionApprovals, Task: event.Task{
 		ID: "t1~t1", Title: "Build it", State: event.TaskRunning, Tool: runs, Agent: "assistant", ToolCallID: c.ID, TraceID: "e1",
 	}}
 }
 
 func (w *world) runTask(in thread.TaskStep) (thread.TaskReply, error) {
 	w.t.Helper()
+	in.Version = ofNow(in.Version)
 	var out thread.TaskReply
 	v, err := w.env.ExecuteActivity(signals.ActivityRunTask, in)
 	if err == nil {
@@ -168,7 +170,7 @@ func TestTaskCannotRun(t *testing.T) {
 	}{
 		{"an unknown tool", call("c1", "deploy", "{}"), "deploy", nil, `Error: unknown tool "deploy"`},
 		{"arguments that do not fit", call("c1", "task", `{"tool":"add","arguments":{"a":"x"}}`), "add", nil, "Error: Tool parameter validation failed for add"},
-		{"arguments that are none", call("c1", "task", `{"tool":1}`), "add", nil, "Error: reading the arguments of the task"},
+		{"arguments that are none", call("c1", "task", `{"tool":1}`), "add", nil, "Error: Tool parameter validation failed for task: tool: "},
 		{"an agent that is gone", call("c1", "add", `{"a":1,"b":2}`), "add", func(in *thread.TaskStep) { in.Task.Agent = "eve" }, `Error: unknown agent: "eve"; known are [assistant bob]`},
 		{"S2-25 a tool that the turn does not allow", call("c1", "add", `{"a":1,"b":2}`), "add", func(in *thread.TaskStep) { in.Tools = &[]string{} }, `Error: unknown tool "add"`},
 	} {
@@ -220,6 +222,56 @@ func TestTaskLostWithItsWorker(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestTaskIsLookedAtBeforeItBegins: that an attempt was made does not mean that it came to that.
+func TestTaskIsLookedAtBeforeItBegins(t *testing.T) {
+	for name, fault := range map[string]func(*activities.Config, *registry){
+		"the registry did not answer":   func(_ *activities.Config, r *registry) { r.faults = 1 },
+		"the approvals were not read":   func(c *activities.Config, _ *registry) { c.Store = &faulty{Store: c.Store, reads: 1} },
+		"the refusal could not be kept": func(c *activities.Config, _ *registry) { c.Store = &faulty{Store: c.Store, ends: 1} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			build, agents := backgroundTool(returns("built")), newRegistry("build")
+			w := newWorld(t, func(c *activities.Config) { c.Agents = agents; fault(c, agents) }, build)
+			in := w.taskStep(call("c1", "build", "{}"), "build")
+			in.DecisionID = "c1.decision"
+			w.append(store.Batch{Records: []event.Record{
+				decisionOn("c1", event.Approval{Decision: event.Approve, By: "ann", Digest: digestOf(t, "build", "{}"), Definition: build.def.Digest()}),
+				event.NewRecord("c1.revoked.1", event.TypeApproval, "e1", "e1", time.Now(), event.Approval{ToolCallID: "c1", Decision: event.ApprovalRevoked, By: "ben"}),
+			}})
+			require.NoError(t, w.retried(signals.ActivityRunTask, in))
+			require.Zero(t, build.runs.Load())
+			log := w.toolLog("c1")
+			require.Equal(t, store.ToolDenied, log.Status)
+			require.Equal(t, 2, log.Attempt)
+			require.Contains(t, string(log.Output), "the approval was taken back")
+		})
+	}
+	t.Run("one that has begun goes on", func(t *testing.T) {
+		build := backgroundTool(returns("built"), func(d *tool.Definition) { d.Idempotent = true })
+		w := newWorld(t, denyBuilds, build)
+		in := w.taskStep(call("c1", "build", "{}"), "build")
+		w.append(store.Batch{ToolStart: &store.ToolLog{ToolCallID: "c1", ToolName: "build", StartedAt: time.Now(), Attempt: 1}})
+		_, err := w.runTask(in)
+		require.NoError(t, err)
+		require.EqualValues(t, 1, build.runs.Load(), "it cannot be said any more that it was not run")
+	})
+}
+
+// TestTaskIsTakenAway: without the tool "task", the policy is not asked about what it runs.
+func TestTaskIsTakenAway(t *testing.T) {
+	build := backgroundTool(returns("built"))
+	w := newWorld(t, denyBuilds, build)
+	out, err := w.runTask(w.taskStep(call("c1", "task", `{"tool":"build","arguments":{}}`), "build"))
+	require.NoError(t, err)
+	require.Equal(t, `Error: unknown tool "task"; the tools are [build]`, out.Error)
+	require.Zero(t, build.runs.Load())
+	require.Equal(t, store.ToolFailed, w.toolLog("c1").Status)
+}
+
+func denyBuilds(c *activities.Config) {
+	c.ApprovalRules = []approval.Rule{{Name: "no builds", Tools: []string{"build"}, Effect: approval.Deny}}
 }
 
 func TestAttemptsOfATask(t *testing.T) {

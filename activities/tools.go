@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -50,8 +51,9 @@ func described(t tool.Tool) llm.Tool {
 
 // RunTool runs one stored tool call and stores its result.
 func (a *Activities) RunTool(ctx context.Context, in thread.ToolStep) (thread.ToolReply, error) {
-	if in.Edited {
-		// What hooks have made of the calls may be among what is handed over.
+	if in.Edited || in.DecisionID != "" || isBefore(in.Version) {
+		// What hooks have made of the calls, and what people have decided on them, may be
+		// among what is handed over.
 		if _, err := a.append(ctx, in.Thread, store.Batch{}, in.Flush); err != nil {
 			return thread.ToolReply{}, err
 		}
@@ -75,8 +77,26 @@ func (a *Activities) RunTool(ctx context.Context, in thread.ToolStep) (thread.To
 		return run.finish(ctx, store.ToolFailed, failure(fmt.Errorf("unknown tool %q; the tools are %v", in.ToolName, who.Tools)))
 	}
 	run.def = t.Definition().WithDefaults()
-	if in.Unfit {
+	if in.Unfit && !isBefore(in.Version) {
 		return run.finish(ctx, store.ToolFailed, run.unfit(ctx, who))
+	}
+	planner := a.planner(in.Thread, who, in.WorkingDirectory)
+	run.dir = planner.dir
+	if reply, lost, err := run.lost(ctx); lost || err != nil {
+		return reply, err
+	}
+	switch found, err := run.recheck(ctx, planner); {
+	case err != nil:
+		return thread.ToolReply{}, err
+	case found.unfit:
+		return run.finish(ctx, store.ToolFailed, run.unfit(ctx, who))
+	case found.refused != "":
+		return run.finish(ctx, store.ToolDenied, tool.Result{Output: found.refused, IsError: true})
+	case found.ask != nil:
+		return run.askAgain(ctx, found.ask)
+	}
+	if err := run.edit(ctx); err != nil {
+		return thread.ToolReply{}, err
 	}
 	if reply, done, err := run.start(ctx); done || err != nil {
 		return reply, err
@@ -86,11 +106,7 @@ func (a *Activities) RunTool(ctx context.Context, in thread.ToolStep) (thread.To
 
 // unfit is the result of a call that was planned not to run.
 func (r *toolRun) unfit(ctx context.Context, who agent.Agent) tool.Result {
-	var problem *tool.ArgumentError
-	if errors.As(tool.CheckArguments(r.def, r.stored.Function.Arguments), &problem) {
-		return problem.Result()
-	}
-	if err := r.a.ownProblem(ctx, r.in.Thread, who, r.stored); err != nil {
+	if _, _, err := r.a.planner(r.in.Thread, who, r.in.WorkingDirectory).draft(ctx, r.stored); err != nil {
 		return failure(err)
 	}
 	return failure(fmt.Errorf("the tool %q was not ready when it was called; call it again", r.in.ToolName))
@@ -105,6 +121,19 @@ type toolRun struct {
 	stored  event.ToolCall
 	started time.Time
 	head    int64
+
+	// edited are the arguments that a person has put in the place of the call's own, dir is
+	// where it works.
+	edited string
+	dir    string
+
+	// background: it goes on beside its turn.
+	background bool
+}
+
+// arguments are what the tool runs with.
+func (r *toolRun) arguments() string {
+	return cmp.Or(r.edited, r.stored.Function.Arguments)
 }
 
 func failure(err error) tool.Result {
@@ -143,6 +172,12 @@ func (r *toolRun) load(ctx context.Context) (thread.ToolReply, bool, error) {
 	return thread.ToolReply{}, false, nil
 }
 
+// askAgain returns a call that is not to run as it was approved.
+func (r *toolRun) askAgain(ctx context.Context, ask *thread.PlannedCall) (thread.ToolReply, error) {
+	_, err := r.a.append(ctx, r.in.Thread, store.Batch{}, r.in.Flush)
+	return thread.ToolReply{ToolCallID: r.in.ToolCallID, Ask: ask}, err
+}
+
 // resume returns the result of a call that has one already.
 func (r *toolRun) resume(ctx context.Context, rec event.Record) (thread.ToolReply, bool, error) {
 	var m event.Message
@@ -177,6 +212,23 @@ func resultStatus(isError bool) string {
 // unknownText is the result of a call whose run was lost with its worker.
 const unknownText = "Error: the worker was lost while the tool ran. The outcome is unknown: it may have taken effect. It was not run again."
 
+// lost finishes a call that an attempt before this one has begun, if it must not run again:
+// whether it may run is no question any more.
+func (r *toolRun) lost(ctx context.Context) (thread.ToolReply, bool, error) {
+	if r.attempt == 1 || r.def.Idempotent {
+		return thread.ToolReply{}, false, nil
+	}
+	_, err := r.a.cfg.Store.ToolLog(ctx, store.Key(r.in.Thread), r.in.ToolCallID)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return thread.ToolReply{}, false, nil
+	case err != nil:
+		return thread.ToolReply{}, false, readError(err)
+	}
+	reply, err := r.finish(ctx, store.ToolUnknown, tool.Result{Output: unknownText, IsError: true})
+	return reply, true, err
+}
+
 // start stores that the tool is about to run, unless it is quick: then it is
 // idempotent, and may simply run again. If it was started before and never
 // finished, only an idempotent tool goes on.
@@ -200,7 +252,7 @@ func (r *toolRun) start(ctx context.Context) (thread.ToolReply, bool, error) {
 func (r *toolRun) log(status store.ToolStatus) store.ToolLog {
 	return store.ToolLog{
 		ToolCallID: r.in.ToolCallID, ToolName: storable(r.in.ToolName), Agent: r.in.Agent, TraceID: r.in.TraceID,
-		Input: asJSON(r.stored.Function.Arguments), Status: status, Attempt: r.attempt, StartedAt: r.started,
+		Input: asJSON(r.arguments()), Status: status, Attempt: r.attempt, StartedAt: r.started,
 	}
 }
 
@@ -210,8 +262,8 @@ func (r *toolRun) call(ctx context.Context, t tool.Tool) (thread.ToolReply, erro
 	defer step.done()
 	progress := r.progress(ctx)
 	res, err := r.within(step.ctx, t, tool.Call{
-		ID: r.in.ToolCallID, Arguments: r.stored.Function.Arguments, Namespace: r.in.Thread.Namespace, ThreadID: r.in.Thread.ThreadID,
-		Agent: r.in.Agent, Attempt: r.attempt, Exec: event.NewExecutionContext(step.ctx, r.in.TraceID), Progress: progress.publish,
+		ID: r.in.ToolCallID, Arguments: r.arguments(), Namespace: r.in.Thread.Namespace, ThreadID: r.in.Thread.ThreadID,
+		Agent: r.in.Agent, WorkingDirectory: r.dir, Attempt: r.attempt, Exec: event.NewExecutionContext(step.ctx, r.in.TraceID), Progress: progress.publish,
 	})
 	progress.stop()
 	cause := context.Cause(step.ctx)
@@ -286,6 +338,10 @@ func (r *toolRun) finish(ctx context.Context, status store.ToolStatus, res tool.
 	ctx = context.WithoutCancel(ctx)
 	now := time.Now()
 	log := r.log(status)
+	if r.edited != "" {
+		// The model sees the arguments that it wrote itself.
+		res.Output = thread.EditedText(r.edited) + res.Output
+	}
 	log.Output, log.FinishedAt = asJSON(res.Output), &now
 	if _, err := json.Marshal(res.Details); err != nil {
 		r.a.log.Warn("details of a tool's result have no JSON form", "thread", r.in.Thread.ThreadID, "toolCall", r.in.ToolCallID, "error", err)

@@ -115,6 +115,35 @@ func activity(ctx workflow.Context, summary string) workflow.Context {
 	})
 }
 
+// bounded is for an activity that is given up when it fails for long: somebody waits to hear
+// of it.
+func bounded(ctx workflow.Context, summary string) workflow.Context {
+	ctx = activity(ctx, summary)
+	opts := workflow.GetActivityOptions(ctx)
+	opts.ScheduleToCloseTimeout = boundedTime
+	return workflow.WithActivityOptions(ctx, opts)
+}
+
+const boundedTime = time.Minute
+
+// unhurried is for an activity that gives way to all others on its task queue.
+func unhurried(ctx workflow.Context, summary string) workflow.Context {
+	ctx = activity(ctx, summary)
+	opts := workflow.GetActivityOptions(ctx)
+	opts.Priority = temporal.Priority{PriorityKey: lowestPriority}
+	opts.StartToCloseTimeout = titleTime
+	opts.RetryPolicy = &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 30 * time.Second, MaximumAttempts: 5}
+	return workflow.WithActivityOptions(ctx, opts)
+}
+
+const (
+	// lowestPriority is Temporal's.
+	lowestPriority = 5
+
+	// titleTime is above what the activity takes by itself.
+	titleTime = 2 * time.Minute
+)
+
 // staleAfter sets how long a dead worker goes unnoticed. Activities beat more often
 // (activities.HeartbeatEvery).
 func staleAfter(ctx workflow.Context, limit time.Duration) workflow.Context {

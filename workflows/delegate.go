@@ -297,20 +297,22 @@ func (t *conversation) storeUrgent(ctx workflow.Context) {
 	})
 }
 
-// belowPatience is how long a decision waits for the sub-agent that it is for.
-const belowPatience = 10 * time.Second
-
 // decideBelow passes a decision on to the sub-agent whose call it is about, and says what
 // became of it there.
 func (t *conversation) decideBelow(ctx workflow.Context, d signals.Decide) (signals.DecideResult, error) {
-	id, out := t.state.PassDown(d)
-	if out == signals.Mismatch {
+	id, out, err := t.state.PassDown(workflow.Now(ctx), d)
+	switch {
+	case err != nil:
+		return signals.DecideResult{}, refuse(err)
+	case out == signals.Mismatch || out == signals.NotAllowed:
+		return signals.DecideResult{Result: out}, nil
+	case out == signals.Accepted && t.passDecision(ctx, id, d) != nil:
+		return signals.DecideResult{Result: signals.NotPending}, nil
+	case t.state.Several(d.ToolCallID):
+		// Whether it settles the call is known there.
 		return signals.DecideResult{Result: out}, nil
 	}
-	if out == signals.Accepted && t.passDecision(ctx, id, d) != nil {
-		return signals.DecideResult{Result: signals.NotPending}, nil
-	}
-	done, err := awaitFor(ctx, belowPatience, func() bool {
+	done, err := awaitFor(ctx, thread.PassPatience, func() bool {
 		_, _, waits := t.state.AskedBelow(d.ToolCallID)
 		return !waits
 	})
@@ -329,12 +331,17 @@ func (t *conversation) decideBelow(ctx workflow.Context, d signals.Decide) (sign
 
 // decideBelowBySignal is [conversation.decideBelow] when nobody waits for an answer.
 func (t *conversation) decideBelowBySignal(ctx workflow.Context, name string, d signals.Decide) {
-	switch id, out := t.state.PassDown(d); out {
+	id, out, err := t.state.PassDown(workflow.Now(ctx), d)
+	if err != nil {
+		t.state.Reject(workflow.Now(ctx), name, d, err)
+		return
+	}
+	switch out {
 	case signals.Accepted:
 		// A sub-agent that has ended meanwhile waits for no decision.
 		_ = t.passDecision(ctx, id, d)
 	case signals.AlreadyResolved:
-	case signals.Conflict, signals.Mismatch, signals.NotPending:
+	case signals.Conflict, signals.Mismatch, signals.NotPending, signals.NotAllowed:
 		t.state.Reject(workflow.Now(ctx), name, d, errors.New(string(out)))
 	}
 }

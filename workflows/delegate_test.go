@@ -159,6 +159,7 @@ func TestSubAgentAsksPeople(t *testing.T) {
 			other.Agent = "eve"
 			mismatch, missing := w.update(signals.UpdateDecide, other), w.update(signals.UpdateDecide, signals.Decide{ToolCallID: "x9", Decision: event.Deny, By: "ann"})
 			accepted := w.update(signals.UpdateDecide, decide)
+			// While an activity runs, this is real time.
 			w.RegisterDelayedCallback(func() {
 				require.Equal(t, signals.DecideResult{Result: signals.Mismatch}, mismatch.result)
 				require.Equal(t, signals.DecideResult{Result: signals.NotPending}, missing.result)
@@ -166,8 +167,8 @@ func TestSubAgentAsksPeople(t *testing.T) {
 				again := w.update(signals.UpdateDecide, decide)
 				w.RegisterDelayedCallback(func() {
 					require.Equal(t, signals.DecideResult{Result: signals.AlreadyResolved}, again.result)
-				}, time.Second)
-			}, time.Second)
+				}, 20*time.Second)
+			}, 20*time.Second)
 		},
 		"below": func(t *testing.T, w *world) {
 			require.NoError(t, w.SignalWorkflowByID(subWorkflowID, signals.SignalDecide, decide))

@@ -138,8 +138,8 @@ func TestWaitForAHeldEvent(t *testing.T) {
 	require.Equal(t, []string{"e1"}, w.heardOf(), "S3-10")
 }
 
-// TestEventDueWhileATurnIsInProgress: it waits for its turn, as any.
-func TestEventDueWhileATurnIsInProgress(t *testing.T) {
+// TestEventDueWhileATurnWaits: people are waited for, events are not.
+func TestEventDueWhileATurnWaits(t *testing.T) {
 	w := ruledWorld(t, newFakes(t), holding(time.Hour, 0))
 	w.model = func(ctx context.Context, in thread.ModelStep) (thread.ModelReply, error) {
 		if in.EventID == "m1" {
@@ -151,13 +151,16 @@ func TestEventDueWhileATurnIsInProgress(t *testing.T) {
 	w.then(func() { w.post("m1", "go") })
 	w.at = 3 * time.Hour
 	w.then(func() {
-		require.Equal(t, 1, w.state().QueueLength, "it was due, and waits")
-		require.Empty(t, w.state().Held)
+		require.Zero(t, w.state().QueueLength, "it was due, and was handled")
+		require.Equal(t, signals.WaitingApproval, w.state().Status)
+		require.Equal(t, "m1", w.state().Turn.EventID)
 		w.decide("c1", event.Approve, "")
 	})
 	w.run(workflows.Input{})
 	require.Equal(t, []string{"e1"}, w.heardOf())
-	require.Equal(t, "e1", w.models[2].EventID)
+	require.Equal(t, "e1", w.models[1].EventID)
+	require.Equal(t, []string{"c1"}, w.models[1].OpenCalls, "its agent is told not to call again")
+	require.Equal(t, "m1", w.models[2].EventID)
 }
 
 func TestCloseWithHeldEvents(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
@@ -29,39 +28,49 @@ func (t *conversation) listen(ctx workflow.Context) error {
 			return t.state.QueueView(), nil
 		}, workflow.QueryHandlerOptions{Description: "the events that wait, in order"}),
 		workflow.SetQueryHandlerWithOptions(ctx, signals.QueryApprovals, func() (signals.Approvals, error) {
-			return signals.Approvals{Approvals: t.state.Approvals()}, nil
-		}, workflow.QueryHandlerOptions{Description: "the tool calls that wait for approval"}),
+			return signals.Approvals{Approvals: t.state.Approvals(), ClientCalls: t.state.ClientCalls()}, nil
+		}, workflow.QueryHandlerOptions{Description: "the tool calls that wait for approval, or for a client"}),
 		workflow.SetQueryHandlerWithOptions(ctx, signals.QueryTasks, func() (signals.Tasks, error) {
 			return t.state.TasksView(), nil
 		}, workflow.QueryHandlerOptions{Description: "the background tasks"}),
 
-		workflow.SetUpdateHandlerWithOptions(ctx, signals.UpdatePost, t.updatePost, workflow.UpdateHandlerOptions{
+		workflow.SetUpdateHandlerWithOptions(ctx, signals.UpdatePost, inOrder(t, t.updatePost), workflow.UpdateHandlerOptions{
 			Description: "post an event", Validator: t.validatePost,
 		}),
-		workflow.SetUpdateHandlerWithOptions(ctx, signals.UpdateTurn, t.updateTurn, workflow.UpdateHandlerOptions{
+		workflow.SetUpdateHandlerWithOptions(ctx, signals.UpdateTurn, inOrder(t, t.updateTurn), workflow.UpdateHandlerOptions{
 			Description: "post an event and wait for the end of its turn", Validator: t.validateTurn,
 		}),
-		workflow.SetUpdateHandlerWithOptions(ctx, signals.UpdateDecide, t.updateDecide, workflow.UpdateHandlerOptions{
+		workflow.SetUpdateHandlerWithOptions(ctx, signals.UpdateDecide, inOrder(t, t.updateDecide), workflow.UpdateHandlerOptions{
 			Description: "decide on a tool call", Validator: func(_ workflow.Context, d signals.Decide) error {
-				return refuse(thread.CheckDecide(d))
+				return refuse(signals.CheckDecide(d))
 			},
 		}),
-		workflow.SetUpdateHandlerWithOptions(ctx, signals.UpdateSetStatus, t.updateSetStatus, workflow.UpdateHandlerOptions{
+		workflow.SetUpdateHandlerWithOptions(ctx, signals.UpdateRevoke, inOrder(t, t.updateRevoke), workflow.UpdateHandlerOptions{
+			Description: "take an approval back", Validator: func(_ workflow.Context, v signals.Revoke) error {
+				return refuse(signals.CheckRevoke(v))
+			},
+		}),
+		workflow.SetUpdateHandlerWithOptions(ctx, signals.UpdateToolResult, inOrder(t, t.updateToolResult), workflow.UpdateHandlerOptions{
+			Description: "answer a call that a connected client runs", Validator: func(_ workflow.Context, r signals.ToolResult) error {
+				return refuse(signals.CheckToolResult(r))
+			},
+		}),
+		workflow.SetUpdateHandlerWithOptions(ctx, signals.UpdateSetStatus, inOrder(t, t.updateSetStatus), workflow.UpdateHandlerOptions{
 			Description: "change the status of a queued event", Validator: func(_ workflow.Context, c signals.SetStatus) error {
 				return refuse(t.state.CheckSetStatus(c))
 			},
 		}),
-		workflow.SetUpdateHandlerWithOptions(ctx, signals.UpdateThread, t.updateThread, workflow.UpdateHandlerOptions{
+		workflow.SetUpdateHandlerWithOptions(ctx, signals.UpdateThread, inOrder(t, t.updateThread), workflow.UpdateHandlerOptions{
 			Description: "change the thread's title, agents or metadata", Validator: func(_ workflow.Context, c signals.ThreadChange) error {
 				return refuse(t.state.CheckChange(c))
 			},
 		}),
-		workflow.SetUpdateHandlerWithOptions(ctx, signals.UpdateCompleteTask, t.updateCompleteTask, workflow.UpdateHandlerOptions{
+		workflow.SetUpdateHandlerWithOptions(ctx, signals.UpdateCompleteTask, inOrder(t, t.updateCompleteTask), workflow.UpdateHandlerOptions{
 			Description: "complete a background task", Validator: func(_ workflow.Context, c signals.CompleteTask) error {
 				return refuse(signals.CheckCompleteTask(c))
 			},
 		}),
-		workflow.SetUpdateHandlerWithOptions(ctx, signals.UpdateCancelTask, t.updateCancelTask, workflow.UpdateHandlerOptions{
+		workflow.SetUpdateHandlerWithOptions(ctx, signals.UpdateCancelTask, inOrder(t, t.updateCancelTask), workflow.UpdateHandlerOptions{
 			Description: "cancel a background task", Validator: func(_ workflow.Context, c signals.CancelTask) error {
 				return refuse(signals.CheckCancelTask(c))
 			},
@@ -96,6 +105,8 @@ func (t *conversation) inboxes(ctx workflow.Context) []inbox {
 	in := []inbox{
 		{workflow.GetSignalChannel(ctx, signals.SignalPost), receive(t, signals.SignalPost, t.post)},
 		{workflow.GetSignalChannel(ctx, signals.SignalDecide), receive(t, signals.SignalDecide, t.decide)},
+		{workflow.GetSignalChannel(ctx, signals.SignalRevoke), receive(t, signals.SignalRevoke, t.revoke)},
+		{workflow.GetSignalChannel(ctx, signals.SignalToolResult), receive(t, signals.SignalToolResult, t.toolResult)},
 		{workflow.GetSignalChannel(ctx, signals.SignalControl), receive(t, signals.SignalControl, t.control)},
 		{workflow.GetSignalChannel(ctx, signals.SignalHookDecided), receive(t, signals.SignalHookDecided, t.hookDecided)},
 		{workflow.GetSignalChannel(ctx, signals.SignalCompleteTask), receive(t, signals.SignalCompleteTask, t.completeTask)},
@@ -140,6 +151,18 @@ func (t *conversation) drain(ctx workflow.Context) {
 	}
 }
 
+// inOrder makes the handler of an update take in first what was sent before it: the SDK
+// runs the handlers of a workflow task's updates ahead of all else, and so a message of
+// somebody who does not wait would come after one of theirs that does.
+func inOrder[A, R any](t *conversation, handle func(workflow.Context, A) (R, error)) func(workflow.Context, A) (R, error) {
+	return func(ctx workflow.Context, arg A) (R, error) {
+		if t.approves {
+			t.drain(ctx)
+		}
+		return handle(ctx, arg)
+	}
+}
+
 // tell waits until another workflow has taken what this one has to tell it: the thread
 // does not move or end before. What it has not taken is lost.
 func (t *conversation) tell(ctx workflow.Context, sent workflow.Future) error {
@@ -155,6 +178,11 @@ func (t *conversation) told(ctx workflow.Context) bool {
 
 func (t *conversation) post(ctx workflow.Context, name string, p signals.Post) {
 	p = t.understood(ctx, p)
+	if d, ok := t.state.DecisionIn(p); ok {
+		t.state.SawDecision(p)
+		t.decide(ctx, name, d)
+		return
+	}
 	posted, err := t.state.Post(workflow.Now(ctx), p)
 	if err != nil {
 		t.state.Reject(workflow.Now(ctx), name, p, err)
@@ -165,20 +193,6 @@ func (t *conversation) post(ctx workflow.Context, name string, p signals.Post) {
 	}
 }
 
-func (t *conversation) decide(ctx workflow.Context, name string, d signals.Decide) {
-	if err := thread.CheckDecide(d); err != nil {
-		t.state.Reject(workflow.Now(ctx), name, d, err)
-		return
-	}
-	if _, _, below := t.state.AskedBelow(d.ToolCallID); below {
-		t.decideBelowBySignal(ctx, name, d)
-		return
-	}
-	if !t.state.Early(d.ToolCallID) || !t.state.Hold(d) {
-		t.state.DecideOrReject(workflow.Now(ctx), d)
-	}
-}
-
 func (t *conversation) control(ctx workflow.Context, name string, c signals.Control) {
 	var err error
 	switch c.Action {
@@ -186,6 +200,7 @@ func (t *conversation) control(ctx workflow.Context, name string, c signals.Cont
 		err = t.interruptEvent(ctx, c)
 	case signals.ControlClose:
 		if t.state.Closing == nil {
+			c.EventID = ""
 			t.state.Closing = &c
 			t.interrupt(c)
 		}
@@ -222,7 +237,7 @@ func (t *conversation) updateSetStatus(ctx workflow.Context, c signals.SetStatus
 		return signals.SetStatusResult{}, refuse(err)
 	}
 	if interrupt {
-		t.interrupt(signals.Control{Action: signals.ControlInterrupt, By: c.By, Reason: c.Reason})
+		t.interrupt(signals.Control{Action: signals.ControlInterrupt, By: c.By, Reason: c.Reason, EventID: c.EventID})
 	}
 	return signals.SetStatusResult{Item: it}, nil
 }
@@ -248,11 +263,13 @@ func (t *conversation) describe(ctx workflow.Context, c signals.ThreadChange) er
 	if c.Title != "" {
 		memo[signals.MemoTitle] = c.Title
 	}
-	if len(c.Agents) > 0 {
-		memo[signals.MemoAgents] = c.Agents
-		if err := workflow.UpsertTypedSearchAttributes(ctx, threadclient.AttributeUpdates(t.state.Namespace, c.Agents)...); err != nil {
+	if len(c.Agents)+len(c.AddAgents)+len(c.RemoveAgents) > 0 {
+		memo[signals.MemoAgents] = t.state.Agents
+		if err := workflow.UpsertTypedSearchAttributes(ctx, threadclient.AttributeUpdates(t.state.Namespace, t.state.Agents)...); err != nil {
 			return err
 		}
+		// These say that it is open.
+		t.state.Listed = false
 	}
 	if len(memo) == 0 {
 		return nil
@@ -276,6 +293,9 @@ func (t *conversation) interrupt(c signals.Control) {
 
 func (t *conversation) updatePost(ctx workflow.Context, p signals.Post) (signals.PostResult, error) {
 	p = t.understood(ctx, p)
+	if d, ok := t.state.DecisionIn(p); ok {
+		return t.postDecision(ctx, p, d)
+	}
 	posted, err := t.state.Post(workflow.Now(ctx), p)
 	if err != nil {
 		return signals.PostResult{}, refuse(err)
@@ -309,22 +329,6 @@ func (t *conversation) updateTurn(ctx workflow.Context, p signals.Post) (signals
 		return out, forgotten(p.ID)
 	}
 	return signals.TurnResult{EventID: p.ID, Status: signals.TurnContinues}, nil
-}
-
-// earlyPatience is how long a decision waits for the thread to hear of its call.
-const earlyPatience = 5 * time.Second
-
-func (t *conversation) updateDecide(ctx workflow.Context, d signals.Decide) (signals.DecideResult, error) {
-	if _, _, below := t.state.AskedBelow(d.ToolCallID); below {
-		return t.decideBelow(ctx, d)
-	}
-	if t.state.Early(d.ToolCallID) {
-		_, err := workflow.AwaitWithTimeout(ctx, earlyPatience, func() bool { return t.moving || !t.state.Early(d.ToolCallID) })
-		if err != nil {
-			return signals.DecideResult{}, err
-		}
-	}
-	return signals.DecideResult{Result: t.state.Decide(workflow.Now(ctx), d)}, nil
 }
 
 func (t *conversation) validatePost(_ workflow.Context, p signals.Post) error {

@@ -1,7 +1,6 @@
 package workflows_test
 
 import (
-	"context"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -259,9 +258,11 @@ func TestBackgroundTasksOfASubAgent(t *testing.T) {
 	w, _ := subWorld(t, newFakes(t), nil)
 	w.SetDetachedChildWait(false)
 	w.work = pendingTask
-	w.model = func(ctx context.Context, in thread.ModelStep) (thread.ModelReply, error) {
-		return script(background("x1", false))(ctx, in)
-	}
+	box[thread.SubAsks](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAsks, nil)
+	box[thread.SubDecided](w, signals.WorkflowID("ns", "t1"), signals.SignalSubDecided, nil)
+	// The task's activity has answered when it is cancelled, as in TestAgentCancelsItsTask.
+	w.model = script(background("x1", false), asks("x2"))
+	w.then(func() { w.decide("x2", event.Approve, "") })
 	_, err := w.delegate(w.asksBob(0))
 	require.NoError(t, err)
 	require.Equal(t, "the thread was closed", stored[event.Task](w.fakes, event.TypeTask)[1].Error)

@@ -72,6 +72,9 @@ func (t *conversation) live(ctx workflow.Context, typ string) error {
 		return err
 	}
 	t.watchTime(ctx)
+	t.watchDecisions(ctx)
+	t.watchStatus(ctx)
+	t.nameThread(ctx)
 	t.storeUrgent(ctx)
 	for {
 		_ = workflow.Await(ctx, t.hasWork)
@@ -85,8 +88,10 @@ func (t *conversation) live(ctx workflow.Context, typ string) error {
 			return nil
 		case t.rollover(ctx):
 			return t.continueAsNew(ctx, typ)
+		case t.state.Park():
 		case t.state.Turn != nil:
 			t.turn(ctx)
+		case t.state.Unpark():
 		case t.hooked && t.state.Heavy():
 			t.record(ctx)
 		case t.begin(ctx):
@@ -103,11 +108,12 @@ type conversation struct {
 	state *thread.State
 
 	// hooks are the application's, if history says that this run asks them at all; so are
-	// rules.
+	// rules. approves says that it knows approvals in full.
 	hooks      *hook.Set
 	ruleSet    *rule.Set
 	hooked     bool
 	ruled      bool
+	approves   bool
 	lastInline lastInline
 
 	// stop ends what the current turn has in flight.
@@ -158,17 +164,18 @@ func (w *Workflows) open(ctx workflow.Context, in Input) (*conversation, error) 
 	return t, nil
 }
 
-// Versions of a thread's run. One that began before there were hooks, or rules, does not
-// ask them; the thread's next run does.
+// Versions of a thread's run. One that began before there were hooks, or rules, or approvals
+// in full, does not know them; the thread's next run does.
 const (
 	asksHooks = 1
 	asksRules = 2
 )
 
-// version learns from history what this run asks.
+// version learns from history what this run knows.
 func (t *conversation) version(ctx workflow.Context) {
-	v := workflow.GetVersion(ctx, "hooks", workflow.DefaultVersion, asksRules)
-	t.hooked, t.ruled = v >= asksHooks, v >= asksRules
+	v := workflow.GetVersion(ctx, "hooks", workflow.DefaultVersion, thread.VersionApprovals)
+	t.hooked, t.ruled, t.approves = v >= asksHooks, v >= asksRules, v >= thread.VersionApprovals
+	t.state.Version = int(v)
 }
 
 // announce makes a thread that a plain client started as easy to find as any other.
@@ -184,7 +191,7 @@ func announce(ctx workflow.Context, s *thread.State) error {
 // hasWork reports whether the thread has anything to do but wait.
 func (t *conversation) hasWork() bool {
 	s := t.state
-	return s.Closing != nil || s.Turn != nil || len(s.Queue) > 0 || s.Unstored() || t.over()
+	return s.Closing != nil || s.Turn != nil || s.HasNext() || s.Unstored() || t.over()
 }
 
 // begin takes the next event from the queue.
@@ -232,8 +239,8 @@ func (t *conversation) close(ctx workflow.Context) {
 	if t.state.Closing == nil {
 		t.state.Closing = &signals.Control{Action: signals.ControlClose, By: "temporal", Reason: "the workflow was cancelled"}
 	}
-	if t.state.Turn != nil {
-		t.state.Interrupt(*t.state.Closing)
+	t.state.Interrupt(*t.state.Closing)
+	for t.state.Turn != nil || t.state.Unpark() {
 		t.turn(ctx)
 	}
 	t.settle(ctx)
@@ -300,6 +307,10 @@ func (t *conversation) watchTime(ctx workflow.Context) {
 				return
 			}
 			t.state.Release(workflow.Now(ctx))
+			t.urgent = t.state.TakeUrgent() || t.urgent
+			if s := t.state; s.Turn != nil && s.Turn.Interrupted != nil && t.stop != nil {
+				t.stop()
+			}
 		}
 	})
 }

@@ -29,9 +29,9 @@ func (t *conversation) turn(ctx workflow.Context) {
 	workflow.GoNamed(ctx, "notify", func(ctx workflow.Context) {
 		_ = workflow.Await(ctx, func() bool { return finished || s.Turn.Interrupted != nil })
 		if !finished && t.interrupted(ctx) {
-			// Running steps are told also when the workflow itself was cancelled.
-			ctx, cancel := workflow.NewDisconnectedContext(ctx)
-			defer cancel()
+			// Running steps are told also when the workflow itself was cancelled. Nothing cancels
+			// this context: the thread may have ended by then, and the result come meanwhile.
+			ctx, _ = workflow.NewDisconnectedContext(ctx)
 			t.notify(ctx)
 		}
 	})
@@ -39,12 +39,7 @@ func (t *conversation) turn(ctx workflow.Context) {
 		t.enter(turnCtx)
 	}
 	t.handle(turnCtx)
-	// A run that ends may address other agents: their runs follow.
-	for started := 0; started < len(s.Turn.Runs); {
-		batch := s.Turn.Runs[started:]
-		started = len(s.Turn.Runs)
-		each(turnCtx, batch, t.run)
-	}
+	t.runs(turnCtx)
 	finished = true
 
 	if (s.Turn.Arrived || s.Turn.Unhandled()) && s.Turn.Interrupted == nil {
@@ -77,6 +72,35 @@ func (t *conversation) enter(ctx workflow.Context) {
 	t.log(ctx)
 }
 
+// runs lets the turn's runs run side by side. One that ends may address other agents: their
+// runs begin at once, whoever else still waits for a person.
+func (t *conversation) runs(ctx workflow.Context) {
+	turn := t.state.Turn
+	if !t.approves {
+		for started := 0; started < len(turn.Runs); {
+			batch := turn.Runs[started:]
+			started = len(turn.Runs)
+			each(ctx, batch, t.run)
+		}
+		return
+	}
+	started, running := 0, 0
+	// A turn that is interrupted waits for its runs, too.
+	wait, cancel := workflow.NewDisconnectedContext(ctx)
+	defer cancel()
+	for started < len(turn.Runs) || running > 0 {
+		for ; started < len(turn.Runs); started++ {
+			running++
+			r := turn.Runs[started]
+			workflow.GoNamed(ctx, fmt.Sprintf("run %d", r.Slot), func(ctx workflow.Context) {
+				defer func() { running-- }()
+				t.run(ctx, r)
+			})
+		}
+		_ = workflow.Await(wait, func() bool { return running == 0 || started < len(turn.Runs) })
+	}
+}
+
 // run takes an agent from model call to tool calls and back, until its reply asks
 // for no more tools.
 func (t *conversation) run(ctx workflow.Context, r *thread.Run) {
@@ -86,7 +110,7 @@ func (t *conversation) run(ctx workflow.Context, r *thread.Run) {
 		switch {
 		case t.interrupted(ctx):
 			s.StopRun(workflow.Now(ctx), r)
-		case t.rollover(ctx) && !r.Decided():
+		case t.rollover(ctx) && !r.Decided(), s.Parks():
 			return
 		case r.Phase == thread.PhaseModel:
 			t.model(ctx, r)
@@ -110,7 +134,7 @@ func (t *conversation) run(ctx workflow.Context, r *thread.Run) {
 // interrupted reports whether the turn has to end. A workflow that is cancelled
 // interrupts its turn.
 func (t *conversation) interrupted(ctx workflow.Context) bool {
-	if ctx.Err() != nil {
+	if ctx.Err() != nil && t.state.Turn.Interrupted == nil {
 		t.state.Interrupt(signals.Control{Action: signals.ControlInterrupt, By: "temporal", Reason: "the workflow was cancelled"})
 	}
 	return t.state.Turn.Interrupted != nil
@@ -184,20 +208,23 @@ func (t *conversation) plan(ctx workflow.Context, r *thread.Run) {
 
 // call brings one tool call to its result: a person decides if need be, then it
 // runs. It returns early when the turn is interrupted, or when the thread has to
-// move to a new run while it waits for the decision.
+// move to a new run, or has something else to do, while it waits for the decision.
 func (t *conversation) call(ctx workflow.Context, r *thread.Run, c *thread.Call) {
 	s := t.state
-	if c.Stage == thread.Waiting {
-		err := workflow.Await(ctx, func() bool { return c.Stage != thread.Waiting || t.rollover(ctx) })
-		if err != nil || c.Stage == thread.Waiting {
-			return
+	for again := true; again; {
+		if c.Stage == thread.Waiting {
+			err := workflow.Await(ctx, func() bool { return c.Stage != thread.Waiting || t.rollover(ctx) || s.Parks() })
+			if err != nil || c.Stage == thread.Waiting {
+				return
+			}
 		}
-	}
-	if c.Stage == thread.Ready && !t.interrupted(ctx) {
-		t.execute(ctx, r, c)
+		again = c.Stage == thread.Ready && !t.interrupted(ctx) && !t.execute(ctx, r, c)
 	}
 	if c.Stage == thread.Delegated && !t.interrupted(ctx) && !t.rollover(ctx) {
 		t.resumeSub(ctx, r, c)
+	}
+	if c.Stage == thread.AtClient {
+		_ = workflow.Await(ctx, func() bool { return c.Stage != thread.AtClient || t.rollover(ctx) || s.Parks() })
 	}
 	if c.Stage == thread.Ran && !t.interrupted(ctx) {
 		if d, ok := t.decided(ctx, c.Decision, s.SeenResult(r, c)); ok {
@@ -207,34 +234,76 @@ func (t *conversation) call(ctx workflow.Context, r *thread.Run, c *thread.Call)
 	}
 }
 
-// execute runs a tool, or has it run.
-func (t *conversation) execute(ctx workflow.Context, r *thread.Run, c *thread.Call) {
+// execute runs a tool, or has it run. It returns false when the call did not run because
+// its approval does not hold: then people may have been asked again.
+func (t *conversation) execute(ctx workflow.Context, r *thread.Run, c *thread.Call) bool {
 	s := t.state
+	if s.Guarded(c) {
+		switch holds, ok := t.guard(ctx, r, c); {
+		case !ok:
+			return true
+		case !holds:
+			return false
+		}
+	}
 	switch c.Plan.By {
 	case thread.ByTask:
 		t.startTask(ctx, r, c)
-		return
+		return true
 	case thread.ByAgent:
 		t.delegate(ctx, r, c)
-		return
+		return true
 	case thread.ByThread:
 		t.answer(ctx, r, c)
-		return
+		return true
+	case thread.ByClient:
+		s.AskClient(workflow.Now(ctx), r, c)
+		t.urgent = true
+		return true
 	}
 	t.unburden(ctx)
 	step := s.ToolStep(r, c, t.specs(ctx))
 	reply, err := t.runTool(ctx, c, step)
 	if err != nil {
-		if !t.interrupted(ctx) {
-			// The run goes on: the model sees that this call failed.
-			why, _ := explain(err)
-			s.CallFailed(workflow.Now(ctx), r, c, why)
-			t.toolDone(ctx, r, c)
-		}
-		return
+		t.callFailed(ctx, r, c, err)
+		return true
 	}
 	s.Flushed(step.Flush)
+	if reply.Ask != nil && t.approves {
+		s.AskAgain(workflow.Now(ctx), r, c, *reply.Ask)
+		t.urgent = true
+		return false
+	}
 	s.CallRan(c, reply)
+	return true
+}
+
+// callFailed gives a call its result that could not be run: the run goes on, the model sees
+// that this call failed.
+func (t *conversation) callFailed(ctx workflow.Context, r *thread.Run, c *thread.Call, err error) {
+	if t.interrupted(ctx) {
+		return
+	}
+	why, _ := explain(err)
+	t.state.CallFailed(workflow.Now(ctx), r, c, why)
+	t.toolDone(ctx, r, c)
+}
+
+// guard looks again at an approved call that no activity of its own runs. ok is false when
+// there is nothing more to do for the call here.
+func (t *conversation) guard(ctx workflow.Context, r *thread.Run, c *thread.Call) (holds, ok bool) {
+	s := t.state
+	t.unburden(ctx)
+	step := s.GuardStep(r, c)
+	reply, err := t.planCalls(ctx, r, step)
+	if err != nil {
+		t.callFailed(ctx, r, c, err)
+		return false, false
+	}
+	s.Flushed(step.Flush)
+	holds = s.Guard(workflow.Now(ctx), r, c, reply.Calls[0])
+	t.urgent = t.urgent || !holds
+	return holds, true
 }
 
 // toolDone tells how a tool call has ended, if a rule wants to know.

@@ -2,6 +2,7 @@ package thread
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -97,4 +98,137 @@ func TestStateFitsIntoTheNextRun(t *testing.T) {
 	carried, err := json.Marshal(s.Carried())
 	require.NoError(t, err)
 	require.Less(t, len(carried), 2<<20)
+}
+
+// TestResultAheadOfItsCall has a client answer a call that it has seen before the thread has:
+// the result is held until the call waits for it, also by the next run.
+func TestResultAheadOfItsCall(t *testing.T) {
+	early := func(t *testing.T, results ...signals.ToolResult) (*State, *Run) {
+		s := newState("assistant")
+		r := begin(t, s, "e1", "go").Runs[0]
+		for _, res := range results {
+			s.TakeResult(t0, res)
+		}
+		s = copied(t, s)
+		r = s.Turn.Runs[r.Slot]
+		s.Flushed(s.Flush())
+		return s, r
+	}
+	res := signals.ToolResult{ToolCallID: "c1", Output: "package a", By: "editor"}
+	second, wrong := res, res
+	second.Output, wrong.ToolName = "package b", "shell_cmd"
+	asked := atClient("c1")
+	asked.NeedsApproval, asked.Ask = true, &AskPlan{}
+
+	for name, tc := range map[string]struct {
+		results []signals.ToolResult
+		calls   []PlannedCall
+		problem string
+		answer  string
+	}{
+		"S4-94 it counts once":                   {[]signals.ToolResult{res, res}, []PlannedCall{atClient("c1")}, "", "package a"},
+		"the first of two counts":                {[]signals.ToolResult{res, second}, []PlannedCall{atClient("c1")}, "conflict", "package a"},
+		"S4-92 another tool's":                   {[]signals.ToolResult{wrong}, []PlannedCall{atClient("c1")}, "mismatch", ""},
+		"S4-91 of a call that is not made":       {[]signals.ToolResult{res}, []PlannedCall{atClient("c2")}, "not_pending", ""},
+		"S4-91 of a call that no client runs":    {[]signals.ToolResult{res}, []PlannedCall{runs("c1")}, "not_pending", ""},
+		"S4-91 of a call that waits for people":  {[]signals.ToolResult{res}, []PlannedCall{asked}, "not_pending", ""},
+		"S4-91 of a turn that makes no calls":    {[]signals.ToolResult{res}, nil, "not_pending", ""},
+		"S4-92 the right one behind another one": {[]signals.ToolResult{wrong, res}, []PlannedCall{atClient("c1")}, "mismatch", "package a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, r := early(t, tc.results...)
+			require.NotEmpty(t, s.AheadResults)
+			step(t, s, r, "", tc.calls...)
+			s = copied(t, s)
+			for _, r := range s.Turn.Runs {
+				for _, c := range r.Calls {
+					if c.Plan.By == ByClient && c.Stage == Ready {
+						s.AskClient(at(1), r, c)
+					}
+				}
+			}
+			if len(tc.calls) == 0 {
+				s.End(t0)
+			}
+			require.Empty(t, s.AheadResults)
+			var problems, answers string
+			for _, rec := range pending(s, event.TypeRejected) {
+				problems += payload[event.Rejected](t, rec).Problem
+			}
+			for _, rec := range pending(s, event.TypeMessage) {
+				answers += payload[event.Message](t, rec).Content
+			}
+			require.Equal(t, tc.problem, problems)
+			require.Equal(t, tc.answer, answers)
+			if tc.answer != "" {
+				require.Equal(t, Ran, s.Turn.Runs[0].Calls[0].Stage)
+				require.Equal(t, []string{"c1.client", "c1.result"}, recordIDs(slices.DeleteFunc(slices.Clone(s.Pending), func(r event.Record) bool { return r.Type == event.TypeRejected })))
+			}
+		})
+	}
+	t.Run("S4-92 an agent's is not held", func(t *testing.T) {
+		byAgent := res
+		byAgent.By = " Assistant"
+		s, _ := early(t)
+		require.Equal(t, signals.NotAllowed, s.HoldResult(byAgent))
+		s.TakeResult(t0, byAgent)
+		require.Empty(t, s.AheadResults)
+		require.Equal(t, "not_allowed", payload[event.Rejected](t, s.Pending[0]).Problem)
+	})
+	t.Run("one from before people were asked again is of another call", func(t *testing.T) {
+		s, r := early(t)
+		step(t, s, r, "", asked)
+		c := r.Calls[0]
+		require.Equal(t, signals.Accepted, s.Decide(t0, decision("c1", event.Approve)))
+		s.TakeResult(t0, res)
+		require.Len(t, s.AheadResults, 1)
+		s.AskAgain(t0, r, c, asked)
+		again := decision("c1", event.Approve)
+		again.Round = 2
+		require.Equal(t, signals.Accepted, s.Decide(t0, again))
+		require.False(t, s.EarlyResult("c1"), "a client that is asked again waits to be")
+		s.AskClient(t0, r, c)
+		require.Empty(t, s.AheadResults)
+		require.Equal(t, AtClient, c.Stage)
+		require.Len(t, pending(s, event.TypeRejected), 1)
+	})
+	t.Run("none is held of a call that has its result", func(t *testing.T) {
+		s, r, _ := clientCall(t)
+		require.Equal(t, signals.Accepted, s.ToolResult(at(2), res))
+		s.ResultHeard(at(2), r, r.Calls[0], pass)
+		s.ToolsDone(at(2), r)
+		step(t, s, r, "", atClient("c2"))
+		r.Phase = PhaseModel
+		require.True(t, s.EarlyResult("c3"), "a model is asked")
+		require.False(t, s.EarlyResult("c1"))
+		s.TakeResult(at(3), second)
+		require.Equal(t, "conflict", payload[event.Rejected](t, s.Pending[len(s.Pending)-1]).Problem)
+	})
+	t.Run("only so many are held", func(t *testing.T) {
+		s, _ := early(t)
+		for n := range maxAhead + 1 {
+			s.TakeResult(t0, signals.ToolResult{ToolCallID: name(n), By: "editor"})
+		}
+		require.Len(t, s.AheadResults, maxAhead)
+		require.Equal(t, "not_pending", payload[event.Rejected](t, s.Pending[0]).Problem)
+	})
+	t.Run("only as much is held as the next run takes", func(t *testing.T) {
+		s, _ := early(t)
+		large := res
+		large.Output = strings.Repeat("<", signals.MaxPayload)
+		require.Equal(t, signals.NotPending, s.HoldResult(large), "as JSON it is six times as long")
+		large.Output = strings.Repeat("x", signals.MaxPayload)
+		require.Equal(t, signals.Accepted, s.HoldResult(large), "one finds room")
+		large.Output = strings.Repeat("y", signals.MaxPayload)
+		require.Equal(t, signals.NotPending, s.HoldResult(large))
+		require.Equal(t, signals.Accepted, s.HoldResult(second), "a small one, too")
+		require.Len(t, s.AheadResults, 2)
+		for {
+			if _, err := s.Post(t0, says("", strings.Repeat("z", signals.MaxPayload-200))); err != nil {
+				require.ErrorIs(t, err, ErrFull)
+				break
+			}
+		}
+		require.Less(t, len(asJSON(t, s.Carried())), 2<<20)
+	})
 }

@@ -48,6 +48,7 @@ func (s *State) answerCalls(now time.Time, r *Run, calls []PlannedCall, text str
 	r.Answered = true
 	s.release(now, r)
 	r.Phase, r.Reply = PhaseDone, nil
+	s.answerMissed(now, r)
 }
 
 // refuse gives calls that never run their results.
@@ -76,8 +77,7 @@ func (s *State) edit(now time.Time, r *Run, got event.ToolCallEvent, d Decision)
 // have changed, and when people have yet to be shown what they are asked about.
 func (s *State) begin(now time.Time, r *Run, calls []PlannedCall) {
 	r.Plan = nil
-	asks := slices.ContainsFunc(calls, func(p PlannedCall) bool { return p.NeedsApproval })
-	if len(calls) > 0 && (r.Edited || r.Held && asks) {
+	if len(calls) > 0 && (r.Edited || r.Held && slices.ContainsFunc(calls, s.plannedLate)) {
 		for _, p := range calls {
 			r.Plan = append(r.Plan, p.ID)
 		}
@@ -86,18 +86,25 @@ func (s *State) begin(now time.Time, r *Run, calls []PlannedCall) {
 	s.planned(now, r, calls)
 }
 
+// plannedLate reports whether a call of a reply that hooks have held is planned once they let
+// it go: people are asked no sooner, and what no activity of its own looks at again is to
+// meet the policy of then.
+func (s *State) plannedLate(p PlannedCall) bool {
+	return p.NeedsApproval || s.manyAgents() && (p.By == ByAgent || p.By == ByClient)
+}
+
 // PlanStep is the input of the planning of a run's calls.
 func (s *State) PlanStep(r *Run) PlanStep {
 	return PlanStep{
 		Thread: s.Ref(), Agent: r.Agent, TraceID: s.Turn.Item.TraceID, EventID: s.Turn.Item.ID,
-		MessageID: r.MessageID, Only: r.Plan, Tools: s.Turn.Tools, Flush: s.Flush(),
+		MessageID: r.MessageID, Only: r.Plan, Tools: s.Turn.Tools, WorkingDirectory: s.workingDirectory(), Version: s.Version, Flush: s.Flush(),
 	}
 }
 
 // Planned takes in the plans of calls that hooks have changed or made.
 func (s *State) Planned(now time.Time, r *Run, reply PlanReply) {
 	r.Agent, r.Model, r.MaxSteps = reply.Agent, reply.Model, s.maxSteps(reply.MaxSteps)
-	s.planned(now, r, reply.Calls)
+	s.planned(now, r, s.known(reply.Calls))
 }
 
 // PlanFailed ends a run whose calls cannot be planned: its agent may be gone.
@@ -110,15 +117,7 @@ func (s *State) planned(now time.Time, r *Run, calls []PlannedCall) {
 	r.Phase, r.Plan, r.Calls, r.Reply = PhaseTools, nil, nil, nil
 	for _, p := range calls {
 		c := &Call{Plan: p, Stage: Ready}
-		if p.NeedsApproval {
-			c.Stage = Waiting
-			c.Requested = &event.ApprovalRequest{
-				ToolCallID: p.ID, ToolName: p.Name, Arguments: p.Arguments,
-				Agent: r.Agent, Reason: p.Reason, RequestedAt: now,
-			}
-			c.Plan.Arguments = ""
-			s.askAbove(*c.Requested)
-		}
+		s.accept(now, r, c)
 		r.Calls = append(r.Calls, c)
 	}
 	s.catchUp(now)

@@ -113,6 +113,19 @@ func TestApprovalsAfterHooks(t *testing.T) {
 		require.Len(t, s.Approvals(), 1)
 		require.Equal(t, []Stage{Waiting, Ready}, []Stage{r.Calls[0].Stage, r.Calls[1].Stage})
 	})
+	t.Run("what nothing else looks at again meets the policy of then", func(t *testing.T) {
+		for by, plans := range map[RunBy]bool{ByAgent: true, ByClient: true, "": false} {
+			p := runs("c1")
+			p.By = by
+			s, r := called(t, p)
+			s.CallsHeard(t0, r, pass)
+			require.Equal(t, plans, len(r.Plan) == 1, by)
+			s, r = called(t, p)
+			s.Version = VersionApprovals - 1
+			s.CallsHeard(t0, r, pass)
+			require.Empty(t, r.Plan, "a run from before goes on as it did")
+		}
+	})
 	t.Run("edited arguments need an approval of their own", func(t *testing.T) {
 		s, r := called(t, runs("c1"))
 		s.CallsHeard(t0, r, replaces("guard", calling("assistant", "c1")))

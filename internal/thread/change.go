@@ -2,6 +2,8 @@ package thread
 
 import (
 	"encoding/json"
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,7 +16,32 @@ func (s *State) CheckChange(c signals.ThreadChange) error {
 	if s.Closing != nil {
 		return ErrClosed
 	}
-	return signals.CheckThreadChange(c)
+	if err := signals.CheckThreadChange(c); err != nil {
+		return err
+	}
+	if agents := s.changed(c); len(agents) > signals.MaxAgents {
+		return &event.FieldError{Field: "addAgents", Problem: fmt.Sprintf("would make them %d, at most %d take part", len(agents), signals.MaxAgents)}
+	} else if len(agents) == 0 && len(c.RemoveAgents) > 0 {
+		return &event.FieldError{Field: "removeAgents", Problem: "would leave nobody: the thread would be the default agent's; add another one first"}
+	}
+	return nil
+}
+
+// changed are the agents that take part after a change.
+func (s *State) changed(c signals.ThreadChange) []string {
+	if len(c.Agents) > 0 {
+		return c.Agents
+	}
+	among := func(list []string, name string) bool {
+		return slices.ContainsFunc(list, func(other string) bool { return strings.EqualFold(other, name) })
+	}
+	out := slices.DeleteFunc(slices.Clone(s.Agents), func(name string) bool { return among(c.RemoveAgents, name) })
+	for _, name := range c.AddAgents {
+		if !among(out, name) {
+			out = append(out, name)
+		}
+	}
+	return out
 }
 
 // withParent keeps what says for which thread a sub-agent works.
@@ -30,23 +57,47 @@ func (s *State) withParent(metadata json.RawMessage) json.RawMessage {
 // Change changes the thread itself. It returns the id of the record that tells of it.
 func (s *State) Change(now time.Time, c signals.ThreadChange) (recordID string) {
 	var what []string
-	row := Row{}
-	if s.Row != nil {
-		row = *s.Row
-	}
+	row := s.changeRow(now)
 	if c.Title != "" {
 		s.Title, row.Title, what = c.Title, c.Title, append(what, "title")
 	}
-	if len(c.Agents) > 0 {
-		s.Agents, row.Agents, what = c.Agents, c.Agents, append(what, "agents")
+	var agents []string
+	if len(c.Agents)+len(c.AddAgents)+len(c.RemoveAgents) > 0 {
+		agents = s.changed(c)
+		s.Agents, row.Agents, what = agents, agents, append(what, "agents")
+	}
+	if c.TurnLimit > 0 {
+		s.TurnLimit, what = c.TurnLimit, append(what, "turnLimit")
 	}
 	if len(c.Metadata) > 0 {
 		c.Metadata = s.withParent(c.Metadata)
 		s.Metadata, row.Metadata, what = c.Metadata, c.Metadata, append(what, "metadata")
 	}
-	s.Row = &row
 	recordID = s.ThreadID + ".updated." + s.newID(now)
 	s.record(recordID, event.TypeStatus, "", "", now,
-		event.StatusChange{Status: event.StatusUpdated, Agents: c.Agents, Detail: strings.Join(what, ", "), By: c.By})
+		event.StatusChange{Status: event.StatusUpdated, Agents: agents, Detail: strings.Join(what, ", "), By: c.By})
 	return recordID
+}
+
+// WantsTitle reports whether the thread has fallen idle without a title and is to be given
+// one.
+func (s *State) WantsTitle() bool {
+	return s.Titles && !s.TitleTried && s.Title == "" && s.Parent == nil && s.Closing == nil && s.Idle()
+}
+
+// TitleStep is the input of the activity that finds a title. It is tried once.
+func (s *State) TitleStep(now time.Time) TitleStep {
+	s.TitleTried = true
+	return TitleStep{Thread: s.Ref(), RecordID: s.ThreadID + ".titled." + s.newID(now)}
+}
+
+// Titled takes in the title that was found. It reports whether it is the thread's: somebody
+// may have given it another one meanwhile.
+func (s *State) Titled(reply TitleReply) bool {
+	s.Usage = s.Usage.Add(reply.Usage)
+	if reply.Title == "" || s.Title != "" {
+		return false
+	}
+	s.Title = reply.Title
+	return true
 }

@@ -31,23 +31,24 @@ func TestCheckDecide(t *testing.T) {
 		{"toolCallId", func(d *signals.Decide) { d.ToolCallID = "" }},
 		{"decision", func(d *signals.Decide) { d.Decision = "" }},
 		{"decision", func(d *signals.Decide) { d.Decision = "maybe" }},
-		{"scope", func(d *signals.Decide) { d.Scope = event.Session }},
+		{"scope", func(d *signals.Decide) { d.Scope = "forever" }},
 		{"by", func(d *signals.Decide) { d.By = "" }},
 		{"reason", func(d *signals.Decide) { d.Reason = strings.Repeat("x", 4097) }},
 	} {
 		d := decision("c1", event.Approve)
 		tc.change(&d)
-		requireField(t, tc.field, CheckDecide(d))
+		requireField(t, tc.field, signals.CheckDecide(d))
 	}
 	d := decision("c1", event.Deny)
 	d.Scope, d.Reason = event.Once, strings.Repeat("x", 4096)
-	require.NoError(t, CheckDecide(d))
+	require.NoError(t, signals.CheckDecide(d))
 }
 
 func TestApprovalRequest(t *testing.T) {
 	s, r := waiting(t, asks("c1"), runs("c2"))
 	require.Equal(t, []event.ApprovalRequest{{
-		ToolCallID: "c1", ToolName: "shell_cmd", Arguments: `{"command":"rm"}`, Agent: "assistant", Reason: "it is a shell", RequestedAt: t0,
+		ToolCallID: "c1", ToolName: "shell_cmd", Arguments: `{"command":"rm"}`, Agent: "assistant", MessageID: "e1.0.1",
+		Reason: "it is a shell", RequestedAt: t0,
 	}}, s.Approvals())
 	require.Equal(t, signals.WaitingApproval, s.View().Status)
 	require.Equal(t, Ready, r.Calls[1].Stage, "siblings do not wait")
@@ -118,11 +119,15 @@ func TestDecideChangesNothing(t *testing.T) {
 	require.Equal(t, signals.NotPending, newState().Decide(t0, decision("c1", event.Approve)), "no turn")
 }
 
-func TestDecisionCarriesNoArguments(t *testing.T) {
+func TestStoredCallRuns(t *testing.T) {
+	var carry []string
 	typ := reflect.TypeFor[signals.Decide]()
 	for i := range typ.NumField() {
-		require.NotContains(t, strings.ToLower(typ.Field(i).Name), "arg", "S4-93 what runs is the stored call")
+		if name := typ.Field(i).Name; strings.Contains(strings.ToLower(name), "arg") {
+			carry = append(carry, name)
+		}
 	}
+	require.Equal(t, []string{"Args", "ToolArgs"}, carry, "S4-93 what is edited is said openly, all else has only to be as it was")
 	s, r := waiting(t, asks("c1"))
 	s.Decide(t0, decision("c1", event.Approve))
 	raw := asJSON(t, s.ToolStep(r, r.Calls[0], nil))

@@ -19,6 +19,8 @@ const (
 	// maxSubsInTurn how many in one turn.
 	maxSubs       = 10
 	maxSubsInTurn = 50
+	// maxAgentsBelow is how many agents of the threads below are known by their names.
+	maxAgentsBelow = 100
 	// maxAskedArguments is how much the thread keeps of the arguments of a sub-agent's call
 	// that waits for approval, in bytes, and of all of them.
 	maxAskedArguments = 4 << 10
@@ -34,6 +36,9 @@ type Parent struct {
 	ToolName   string `json:"toolName"`
 	ToolCallID string `json:"toolCallId"`
 	MessageID  string `json:"messageId"`
+
+	// Told goes before the answer: what the agent is to be told about its call.
+	Told string `json:"told,omitempty"`
 
 	// TraceID and EventID are those of its turn.
 	TraceID string `json:"traceId"`
@@ -64,9 +69,17 @@ type Sub struct {
 	Reply      *DelegateReply `json:"reply,omitempty"`
 
 	// Asks are its calls that wait for approval, and those of its own sub-agents.
-	// Passed are the decisions on them that were passed on, by the id of the call.
-	Asks   []event.ApprovalRequest   `json:"asks,omitempty"`
-	Passed map[string]event.Decision `json:"passed,omitempty"`
+	// Listed says that they are for all to find. Passed are the decisions on them that were
+	// passed on, by the id of the call, and PassedAt when; Voted are those of several who have
+	// approved, behind that id.
+	Asks     []event.ApprovalRequest   `json:"asks,omitempty"`
+	Listed   bool                      `json:"listed,omitempty"`
+	Passed   map[string]event.Decision `json:"passed,omitempty"`
+	PassedAt map[string]time.Time      `json:"passedAt,omitempty"`
+	Voted    []string                  `json:"voted,omitempty"`
+
+	// Agents are those of the threads below that have asked: none of them decides.
+	Agents []string `json:"agents,omitempty"`
 }
 
 // DelegateStart is the input of a sub-agent's thread.
@@ -104,6 +117,12 @@ type SubEnded struct {
 type SubAsks struct {
 	ThreadID string                `json:"threadId"`
 	Request  event.ApprovalRequest `json:"request"`
+
+	// Listed says that it is for all to find.
+	Listed bool `json:"listed,omitempty"`
+
+	// Agents are those of the threads that the request has come through: none of them decides.
+	Agents []string `json:"agents,omitempty"`
 }
 
 // SubDecided is the payload of signal "sub_decided". Approval is nil when the call waits
@@ -173,7 +192,7 @@ func (s *State) newSub(r *Run, c *Call) (threadID string, start DelegateStart) {
 	threadID = signals.SubThreadID(s.Namespace, s.ThreadID, s.SubCount)
 	parent := Parent{
 		ThreadID: s.ThreadID, Agent: r.Agent, ToolName: c.Plan.Name, ToolCallID: c.Plan.ID, MessageID: r.MessageID,
-		TraceID: t.Item.TraceID, EventID: t.Item.ID, Depth: 1,
+		TraceID: t.Item.TraceID, EventID: t.Item.ID, Depth: 1, Told: c.told(),
 	}
 	if s.Parent != nil {
 		parent.Depth = s.Parent.Depth + 1
@@ -213,8 +232,8 @@ func firstID(namespace, threadID string, parent Parent) string {
 }
 
 // SubAnswered reports whether the turn of a sub-agent's thread has ended, or will never
-// begin, since what was asked was refused.
-func (s *State) SubAnswered() bool { return s.Turn == nil && !s.Awaits(s.FirstID()) }
+// begin, since what was asked was refused. No turn is left in the middle.
+func (s *State) SubAnswered() bool { return len(s.turns()) == 0 && !s.Awaits(s.FirstID()) }
 
 // SubLost gives a call a result whose sub-agent has ended without an answer.
 func (s *State) SubLost(now time.Time, r *Run, c *Call, why string) {

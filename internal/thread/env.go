@@ -235,6 +235,9 @@ func (s *State) wake(e event.EnvEvent) {
 	if handler == nil {
 		return
 	}
+	if s.manyAgents() && !ofAgents(e) {
+		s.heardFrom(event.Tool)
+	}
 	r := &Run{
 		Agent: s.handlerOf(handler, e), Slot: len(t.Runs), Phase: PhaseModel, ReplyTo: ObservedID(t.Item.ID),
 		Instructions: joined(handler.SystemPrompt, handler.Prompt),
@@ -244,6 +247,12 @@ func (s *State) wake(e event.EnvEvent) {
 		r.Observe.Held, r.Observe.Since, r.Observe.HeldIDs = was.Count, &was.Since, was.IDs
 	}
 	t.Runs = append(t.Runs, r)
+}
+
+// ofAgents reports whether an agent has brought an event about, with a tool or a task: then
+// it is not the world that speaks, and agents might go on for ever.
+func ofAgents(e event.EnvEvent) bool {
+	return e.Metadata.Source == event.SourceTool || e.Metadata.Source == event.SourceLLM
 }
 
 // handlerOf is the agent that handles an event.

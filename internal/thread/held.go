@@ -111,6 +111,9 @@ func (s *State) NextDue() (at time.Time, ok bool) {
 			at, ok = h.Until, true
 		}
 	}
+	if due, waits := s.dueCalls(); waits && (!ok || due.Before(at)) {
+		at, ok = due, true
+	}
 	for _, task := range s.Tasks {
 		if s.watched[task.ID] {
 			continue
@@ -126,6 +129,7 @@ func (s *State) NextDue() (at time.Time, ok bool) {
 // the tasks whose time is over.
 func (s *State) Release(now time.Time) {
 	s.overdue(now)
+	s.releaseCalls(now)
 	kept := s.Held[:0:0]
 	var due []Held
 	for _, h := range s.Held {

@@ -255,7 +255,7 @@ func (s *State) settleRoots(now time.Time) {
 	var ended []Root
 	for _, r := range s.Roots {
 		waits := slices.ContainsFunc(s.Queue, func(q Queued) bool { return q.holds(r.EventID) })
-		if !r.Ended || waits || s.Turn != nil && s.Turn.root() == r.EventID {
+		if !r.Ended || waits || slices.ContainsFunc(s.turns(), func(t *Turn) bool { return t.root() == r.EventID }) {
 			kept = append(kept, r)
 			continue
 		}

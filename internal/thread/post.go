@@ -19,7 +19,7 @@ var (
 
 // CheckStart reports why a thread cannot begin like this.
 func CheckStart(start signals.Start) error {
-	return signals.CheckThread(start.Agents, start.Title, start.Metadata)
+	return errors.Join(signals.CheckThread(start.Agents, start.Title, start.Metadata), signals.CheckTurnLimit(start.TurnLimit))
 }
 
 // CheckPost reports why a post would be refused. It changes nothing.
@@ -49,12 +49,11 @@ func (s *State) queued() int {
 	for _, q := range s.Queue {
 		n += q.bytes()
 	}
-	if s.Turn == nil {
-		return n
-	}
-	for _, r := range s.Turn.Runs {
-		for _, d := range r.Deferred {
-			n += itemBytes + len(d.Event.Payload)
+	for _, t := range s.turns() {
+		for _, r := range t.Runs {
+			for _, d := range r.Deferred {
+				n += itemBytes + len(d.Event.Payload)
+			}
 		}
 	}
 	return n
@@ -119,7 +118,7 @@ func (s *State) Post(now time.Time, p signals.Post) (Posted, error) {
 		Priority: p.Priority, TTL: p.TTL, TraceID: p.TraceID, ParentEventID: p.ParentEventID,
 		Namespace: s.Namespace, CreatedAt: now, UpdatedAt: now,
 	}}
-	if p.OnBusy == signals.Interrupt && s.Turn != nil {
+	if p.OnBusy == signals.Interrupt && len(s.turns()) > 0 {
 		// Ahead of its equals: who interrupts wants to be heard next.
 		s.Queue = append([]Queued{q}, s.Queue...)
 		return Posted{EventID: p.ID, Interrupt: true}, nil
@@ -153,12 +152,11 @@ func (s *State) Reject(now time.Time, signal string, input any, problem error) {
 // equals the one that came first. Items whose time has run out are expired on the way.
 func (s *State) Next(now time.Time) (Queued, bool) {
 	s.expire(now)
-	best := -1
-	for i, q := range s.Queue {
-		if best < 0 || q.Item.Priority > s.Queue[best].Item.Priority {
-			best = i
-		}
+	may := func(Queued) bool { return true }
+	if len(s.Parked) > 0 {
+		may = Queued.beside
 	}
+	best := s.best(may)
 	if best < 0 {
 		return Queued{}, false
 	}

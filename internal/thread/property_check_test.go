@@ -22,7 +22,7 @@ func (m *machine) check() {
 	m.checkCalls(seen)
 	m.checkEvents(seen)
 	m.checkTasks(seen)
-	if !m.hooked || m.one(4) {
+	if !m.hooked && m.crowd == nil || m.one(4) {
 		require.Equal(m.t, asJSON(m.t, m.s), asJSON(m.t, copied(m.t, m.s)), "a round trip changes nothing")
 	}
 }
@@ -30,18 +30,17 @@ func (m *machine) check() {
 // open are the calls that have no result yet.
 func (m *machine) open() map[string]bool {
 	open := map[string]bool{}
-	if m.s.Turn == nil {
-		return open
-	}
-	for _, r := range m.s.Turn.Runs {
-		for _, c := range r.Calls {
-			if c.Stage == Waiting || c.Stage == Ready || c.Stage == Delegated {
-				open[c.Plan.ID] = true
+	for _, t := range m.s.turns() {
+		for _, r := range t.Runs {
+			for _, c := range r.Calls {
+				if c.Stage == Waiting || c.Stage == Ready || c.Stage == Delegated || c.Stage == AtClient {
+					open[c.Plan.ID] = true
+				}
 			}
-		}
-		if r.Phase == PhaseReply || r.Phase == PhaseCalls {
-			for _, p := range r.open() {
-				open[p.ID] = true
+			if r.Phase == PhaseReply || r.Phase == PhaseCalls {
+				for _, p := range r.open() {
+					open[p.ID] = true
+				}
 			}
 		}
 	}
@@ -51,10 +50,7 @@ func (m *machine) open() map[string]bool {
 func (m *machine) checkCalls(seen map[string]int) {
 	open := m.open()
 	for id := range m.asked {
-		results := 0
-		if seen[ResultID(id)] > 0 {
-			results = 1
-		}
+		results := seen[ResultID(id)]
 		if open[id] {
 			require.Zero(m.t, results, "call %s has a result and is open", id)
 		} else {
@@ -72,23 +68,21 @@ func (m *machine) checkEvents(seen map[string]int) {
 			m.made[id] = q.Origin != nil
 		}
 	}
+	waits, held := map[string]int{}, places(m.s)
+	for _, q := range m.s.Queue {
+		waits[q.Item.ID]++
+	}
 	for _, id := range m.posted {
-		m.checkEvent(id, seen)
+		m.checkEvent(id, seen, waits[id], held[id])
 	}
 	for id, made := range m.made {
 		if made {
-			m.checkEvent(id, seen)
+			m.checkEvent(id, seen, waits[id], held[id])
 		}
 	}
 }
 
-func (m *machine) checkEvent(id string, seen map[string]int) {
-	waits := 0
-	for _, it := range m.s.Ordered() {
-		if it.ID == id {
-			waits++
-		}
-	}
+func (m *machine) checkEvent(id string, seen map[string]int, waits, places int) {
 	require.LessOrEqual(m.t, waits, 1, "event %s waits twice", id)
 	_, ended := m.s.Outcome(id)
 	awaits := m.s.Awaits(id)
@@ -98,7 +92,6 @@ func (m *machine) checkEvent(id string, seen map[string]int) {
 	if !awaits {
 		require.True(m.t, seen[id] > 0 || seen[id+".expired"] > 0, "event %s left no record", id)
 	}
-	places := occurrences(m.s, id)
 	require.LessOrEqual(m.t, places, 1, "S2-37 event %s has several statuses", id)
 	if !m.closed && len(m.s.Ended) < maxEnded && len(m.s.Failed) < maxFailed {
 		require.Equal(m.t, 1, places, "S2-37 event %s has no status", id)
@@ -108,6 +101,9 @@ func (m *machine) checkEvent(id string, seen map[string]int) {
 // checkOrder is what holds of the event that is processed next, given those that waited.
 func (m *machine) checkOrder(q Queued, waiting []event.Item) {
 	for _, other := range m.s.Queue {
+		if len(m.s.Parked) > 0 && !other.beside() {
+			continue // it waits for the turn that waits for people
+		}
 		require.LessOrEqual(m.t, other.Item.Priority, q.Item.Priority, "S2-38")
 		if other.Item.Priority != q.Item.Priority || other.Item.Attempt+q.Item.Attempt > 0 {
 			continue

@@ -14,6 +14,9 @@ import (
 
 // rules are those that there are at the moment.
 func (m *machine) rules() []rule.Spec {
+	if m.crowd != nil {
+		return []rule.Spec{wakes}
+	}
 	if !m.env {
 		return nil
 	}

@@ -27,6 +27,9 @@ type machine struct {
 	env    bool
 	tasks  map[string]bool
 
+	// crowd is set when agents and people talk to one another, and decide on calls.
+	crowd *crowd
+
 	store  map[string]event.Record
 	asked  map[string]bool
 	posted []string
@@ -56,6 +59,7 @@ func (m *machine) keep(records []event.Record) {
 	for _, r := range records {
 		if old, there := m.store[r.ID]; there {
 			require.Equal(m.t, old.Type, r.Type, "record %s is two things", r.ID)
+			m.crowd.checkTwice(m.t, r)
 			continue
 		}
 		m.store[r.ID] = r
@@ -148,7 +152,7 @@ func (m *machine) post() {
 }
 
 func (m *machine) begin() {
-	if m.s.Turn != nil {
+	if m.s.Park(); m.s.Turn != nil || m.s.Unpark() {
 		return
 	}
 	waiting := m.s.Ordered()
@@ -159,7 +163,7 @@ func (m *machine) begin() {
 	m.checkOrder(q, waiting)
 	m.s.Begin(m.now, q)
 	if !m.hooked {
-		m.s.Enter(m.now, pass)
+		m.s.Enter(m.now, pass, m.rules()...)
 	}
 }
 
@@ -294,7 +298,9 @@ func (m *machine) move() { m.s = copied(m.t, m.s.Carried()) }
 func (m *machine) finish() {
 	m.s.Closing = &signals.Control{Action: signals.ControlClose}
 	m.s.Interrupt(*m.s.Closing)
-	m.end()
+	for m.s.Turn != nil || m.s.Unpark() {
+		m.end()
+	}
 	m.s.CloseTasks(m.now)
 	m.s.Close(m.now)
 	m.closed = true

@@ -12,8 +12,13 @@ import (
 // QueueView is the answer to query "queue".
 func (s *State) QueueView() signals.Queue {
 	q := signals.Queue{Items: s.Ordered(), Failed: s.failed(), Ended: append([]event.Item{}, s.Ended...)}
-	if s.Turn != nil {
-		q.Processing = &s.Turn.Item
+	if turns := s.turns(); len(turns) > 0 {
+		q.Processing = &turns[0].Item
+	}
+	for _, t := range s.Parked {
+		if q.Processing != &t.Item {
+			q.Waiting = append(q.Waiting, t.Item)
+		}
 	}
 	return q
 }
@@ -70,11 +75,13 @@ func (s *State) SetStatus(now time.Time, c signals.SetStatus) (it event.Item, in
 	if err := s.CheckSetStatus(c); err != nil {
 		return event.Item{}, false, err
 	}
-	if s.Turn != nil && s.Turn.Item.ID == c.EventID {
-		s.Turn.SetStatus = &c
-		it = s.Turn.Item
-		it.Status = c.Status
-		return it, true, nil
+	for _, t := range s.turns() {
+		if t.Item.ID == c.EventID {
+			t.SetStatus = &c
+			it = t.Item
+			it.Status = c.Status
+			return it, true, nil
+		}
 	}
 	for i, f := range s.Failed {
 		if f.ID != c.EventID {
@@ -180,17 +187,19 @@ func (s *State) Cancel(now time.Time, ctl signals.Control) bool {
 	return len(taken) > 0
 }
 
-// CancelMade takes out of the queue what hooks and processors have made of the event that
-// the turn in progress is about.
+// CancelMade takes out of the queue what hooks and processors have made of the events that
+// the turns in progress are about, as far as they are meant.
 func (s *State) CancelMade(now time.Time, ctl signals.Control) {
-	if s.Turn != nil {
-		ctl.EventID = s.Turn.root()
-		s.Cancel(now, ctl)
+	for _, t := range s.turns() {
+		if ctl.EventID == "" || t.has(ctl.EventID) {
+			made := ctl
+			made.EventID = t.root()
+			s.Cancel(now, made)
+		}
 	}
 }
 
-// InTurn reports whether an event is what the turn in progress is about, or joins it.
+// InTurn reports whether an event is what a turn in progress is about, or joins it.
 func (s *State) InTurn(eventID string) bool {
-	return s.Turn != nil && (s.Turn.Item.ID == eventID || s.Turn.root() == eventID ||
-		slices.Contains(s.Turn.Steered, eventID) || slices.Contains(s.Turn.Joining, eventID))
+	return slices.ContainsFunc(s.turns(), func(t *Turn) bool { return t.has(eventID) })
 }

@@ -94,18 +94,18 @@ func payloads(t *testing.T, records []event.Record) []event.StatusChange {
 }
 
 // occurrences counts in how many places a thread has an event.
-func occurrences(s *State, id string) int {
-	v := s.QueueView()
-	n := 0
-	for _, items := range [][]event.Item{v.Items, v.Failed, v.Ended} {
+func occurrences(s *State, id string) int { return places(s)[id] }
+
+// places counts in how many places a thread has its events.
+func places(s *State) map[string]int {
+	v, n := s.QueueView(), map[string]int{}
+	for _, items := range [][]event.Item{v.Items, v.Waiting, v.Failed, v.Ended} {
 		for _, it := range items {
-			if it.ID == id {
-				n++
-			}
+			n[it.ID]++
 		}
 	}
-	if v.Processing != nil && v.Processing.ID == id {
-		n++
+	if v.Processing != nil {
+		n[v.Processing.ID]++
 	}
 	return n
 }

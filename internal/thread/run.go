@@ -3,7 +3,6 @@ package thread
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/threadmill/threadmill/event"
@@ -41,6 +40,14 @@ type Run struct {
 	MessageID string  `json:"messageId,omitempty"`
 	Calls     []*Call `json:"calls,omitempty"`
 
+	// Answers is the agent whose message the next reply answers, if it is one's.
+	Answers string `json:"answers,omitempty"`
+
+	// Calling: the model is being asked. Missed is a message that has joined the turn since,
+	// for the next model call, or for a run that follows if there is none.
+	Calling bool    `json:"calling,omitempty"`
+	Missed  *Missed `json:"missed,omitempty"`
+
 	// Observe is the environment event that the agent handles, and Instructions are what
 	// the rule adds to its own.
 	Observe      *Observe `json:"observe,omitempty"`
@@ -73,41 +80,6 @@ type Run struct {
 	Interrupted bool           `json:"interrupted,omitempty"`
 }
 
-// Call is a tool call on its way to its result.
-type Call struct {
-	Plan      PlannedCall            `json:"plan"`
-	Stage     Stage                  `json:"stage"`
-	Requested *event.ApprovalRequest `json:"requested,omitempty"`
-
-	// Sub is the thread of the sub-agent that the call asks.
-	Sub string `json:"sub,omitempty"`
-
-	// Failed says what its result is, Decision what inline hooks have made of that.
-	Failed   bool      `json:"failed,omitempty"`
-	Decision *Decision `json:"decision,omitempty"`
-}
-
-// Stage is where a call stands.
-type Stage string
-
-// The stages of a call.
-const (
-	// Waiting for a person's decision.
-	Waiting Stage = "waiting"
-	// Ready to run, or running.
-	Ready Stage = "ready"
-	// Delegated: a sub-agent works on it.
-	Delegated Stage = "delegated"
-	// Ran: the result is stored, and hooks decide on it.
-	Ran Stage = "ran"
-	// CallSettled: the call has its result.
-	CallSettled Stage = "settled"
-)
-
-// maxRuns bounds how often one agent can be addressed by others in one turn, so
-// that two agents cannot talk for ever.
-const maxRuns = 5
-
 // AtLimit ends a run that has made as many model calls as it may. It reports whether
 // that is so.
 func (s *State) AtLimit(now time.Time, r *Run) bool {
@@ -123,9 +95,16 @@ func (s *State) AtLimit(now time.Time, r *Run) bool {
 // NextModelStep returns the input of the run's next model call. specs are the hooks that
 // there are.
 func (s *State) NextModelStep(r *Run, specs []hook.Spec) ModelStep {
+	r.takeMissed()
 	step := ModelStep{
 		Thread: s.Ref(), Agent: r.Agent, TraceID: s.Turn.Item.TraceID, EventID: s.Turn.Item.ID,
-		MessageID: s.messageID(r), ReplyTo: r.ReplyTo, Step: r.Step + 1, Tools: s.Turn.Tools, Flush: s.Flush(),
+		MessageID: s.messageID(r), ReplyTo: r.ReplyTo, Step: r.Step + 1, Tools: s.Turn.Tools, Version: s.Version, Flush: s.Flush(),
+	}
+	if s.manyAgents() {
+		s.countCall(r)
+		step.Agents, step.Answers, step.WorkingDirectory = s.Agents, r.Answers, s.workingDirectory()
+		step.OpenCalls = s.openCalls(r)
+		r.Calling = true
 	}
 	step.Hold, step.Quiet, step.Inline = s.foresee(r, specs)
 	r.Held, r.Quiet = step.Hold, step.Quiet
@@ -164,12 +143,16 @@ func (s *State) messageID(r *Run) string {
 func (s *State) Replied(now time.Time, r *Run, reply ModelReply) {
 	if r.Agent == "" {
 		s.Default = reply.Agent
+		s.countAs(reply.Agent)
 	}
 	r.Agent, r.Model, r.MaxSteps = reply.Agent, reply.Model, s.maxSteps(reply.MaxSteps)
 	r.Step++
+	r.Calling = false
 	r.MessageID, r.Calls = reply.Message.ID, nil
 	r.Asked, r.Next, r.Edited, r.Plan = false, nil, false, nil
 	s.Usage = s.Usage.Add(reply.Usage)
+	s.Titles = s.Titles || reply.Titles && s.manyAgents()
+	reply.Calls = s.known(reply.Calls)
 	r.Interrupted = reply.Message.Interrupted
 	r.Held = r.Held || reply.Held
 	r.Reply, r.Phase = &reply, PhaseReply
@@ -234,6 +217,7 @@ func (r *Run) Decided() bool {
 func (s *State) finish(now time.Time, r *Run, m event.Message) {
 	held := r.Held && !r.Interrupted
 	r.Phase, r.Reply = PhaseDone, nil
+	defer s.answerMissed(now, r)
 	if r.Answered {
 		return
 	}
@@ -249,28 +233,6 @@ func (s *State) finish(now time.Time, r *Run, m event.Message) {
 	}
 	if r.Final != nil {
 		s.handOn(now, r, m)
-	}
-}
-
-// handOn gives the agents that a final reply addresses their runs.
-func (s *State) handOn(now time.Time, r *Run, m event.Message) {
-	for _, agent := range Route(s.Agents, event.Agent, r.Agent, m.Content) {
-		if s.Turn.Interrupted != nil || m.Interrupted {
-			s.Turn.Cut = true
-			return
-		}
-		n := 0
-		for _, other := range s.Turn.Runs {
-			if strings.EqualFold(other.Agent, agent) {
-				n++
-			}
-		}
-		if n == maxRuns {
-			text := fmt.Sprintf("Agent %s was not asked again: it has been addressed %d times in this turn, the limit. Send a message to go on.", agent, n)
-			s.notice(now, fmt.Sprintf("%s.unasked.%s", m.ID, agent), text)
-			continue
-		}
-		s.Turn.Runs = append(s.Turn.Runs, &Run{Agent: agent, Slot: len(s.Turn.Runs), Phase: PhaseModel, ReplyTo: m.ID})
 	}
 }
 
@@ -291,11 +253,15 @@ func (s *State) ToolStep(r *Run, c *Call, specs []hook.Spec) ToolStep {
 		// Otherwise a hook workflow asks them all.
 		inline = matching
 	}
-	return ToolStep{
+	step := ToolStep{
 		Thread: s.Ref(), Agent: r.Agent, TraceID: s.Turn.Item.TraceID, EventID: s.Turn.Item.ID,
 		MessageID: r.MessageID, ToolCallID: c.Plan.ID, ToolName: c.Plan.Name, Unfit: c.Plan.Unfit,
-		Tools: s.Turn.Tools, Edited: r.Edited, Inline: inline, Flush: s.Flush(),
+		Tools: s.Turn.Tools, Edited: r.Edited, WorkingDirectory: s.workingDirectory(), Inline: inline, Version: s.Version, Flush: s.Flush(),
 	}
+	if c.DecisionID != "" {
+		step.Guard, step.DecisionID = c.Plan.Guard, c.DecisionID
+	}
+	return step
 }
 
 // CallRan takes in that a call has its result in the store, which hooks see next.
@@ -334,6 +300,10 @@ const (
 // settleWithout gives a call that will not run its result.
 func (s *State) settleWithout(now time.Time, r *Run, c *Call, text string) {
 	c.Stage = CallSettled
+	if c.Client != nil {
+		// A client's answer comes too late.
+		s.Settled = keepLast(append(s.Settled, Settled{ToolCallID: c.Plan.ID + ".result", Decision: "settled"}), maxDecided)
+	}
 	s.record(ResultID(c.Plan.ID), event.TypeMessage, s.Turn.Item.TraceID, s.Turn.Item.ID, now, s.result(r, c, text, true))
 }
 
@@ -363,6 +333,7 @@ func (s *State) ToolsDone(now time.Time, r *Run) {
 		s.Fail(now, r, r.Refused, true)
 	case r.Answered:
 		r.Phase = PhaseDone
+		s.answerMissed(now, r)
 	}
 }
 

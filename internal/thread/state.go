@@ -27,6 +27,7 @@ const (
 	// The next run of the workflow takes at most 2 MiB.
 	maxQueueBytes  = 768 << 10
 	maxFailedBytes = 256 << 10
+	maxParkedBytes = 128 << 10
 )
 
 // State is all that a thread workflow remembers.
@@ -40,6 +41,9 @@ type State struct {
 	// Queue waits, in order of arrival.
 	Queue []Queued `json:"queue,omitempty"`
 	Turn  *Turn    `json:"turn,omitempty"`
+
+	// Parked are turns that wait for people while the thread does something else.
+	Parked []*Turn `json:"parked,omitempty"`
 
 	// Late are events whose hook workflows may yet report, though nobody waits for it.
 	Late []string `json:"late,omitempty"`
@@ -74,10 +78,34 @@ type State struct {
 	// Ahead are decisions that came before the thread knew of their calls.
 	Ahead []signals.Decide `json:"ahead,omitempty"`
 
+	// AheadResults are results of clients that came before their calls waited for them.
+	AheadResults []signals.ToolResult `json:"aheadResults,omitempty"`
+
 	// Pending records and Row have not been stored yet.
 	Pending []event.Record `json:"pending,omitempty"`
 	Row     *Row           `json:"row,omitempty"`
 	Usage   event.Usage    `json:"usage"`
+
+	// RowNumber is that of the newest row.
+	RowNumber int64 `json:"rowNumber,omitempty"`
+
+	// TurnLimit is how many LLM calls an agent may make before a person or the world
+	// speaks again, 0 the default; LLMCalls counts them, by the agent's name in lower case.
+	TurnLimit int            `json:"turnLimit,omitempty"`
+	LLMCalls  map[string]int `json:"llmCalls,omitempty"`
+
+	// ToCheck are decisions to be checked before they have an effect.
+	ToCheck []signals.Decide `json:"toCheck,omitempty"`
+
+	// Listed says that the thread is to be found among those that wait for approval.
+	Listed bool `json:"listed,omitempty"`
+
+	// Titles says that a thread without a title is given one, TitleTried that it was tried.
+	Titles     bool `json:"titles,omitempty"`
+	TitleTried bool `json:"titleTried,omitempty"`
+
+	// Version is the version of the workflow's run.
+	Version int `json:"-"`
 
 	// Default is what the default agent was called when it last answered.
 	Default string `json:"default,omitempty"`
@@ -87,6 +115,9 @@ type State struct {
 
 	// Closing is set once the thread has been told to end.
 	Closing *signals.Control `json:"closing,omitempty"`
+
+	// urgent is set when there is something to be stored that people wait to see.
+	urgent bool
 
 	// log is for the worker's log; it is taken at once.
 	log []LogLine
@@ -148,9 +179,10 @@ type Settled struct {
 func New(namespace, threadID string, start signals.Start, now time.Time) *State {
 	s := &State{
 		Namespace: namespace, ThreadID: threadID,
-		Agents: start.Agents, Title: start.Title, Metadata: start.Metadata,
+		Agents: start.Agents, Title: start.Title, Metadata: start.Metadata, TurnLimit: start.TurnLimit, Version: VersionApprovals,
 		Row: &Row{Title: start.Title, Status: "open", Agents: start.Agents, Metadata: start.Metadata},
 	}
+	s.Row.Number = s.nextRow(now)
 	s.record(s.OpenedID(), event.TypeStatus, "", "", now,
 		event.StatusChange{Status: event.StatusOpened, Agents: start.Agents})
 	return s
@@ -172,70 +204,8 @@ func (s *State) OpenedID() string { return s.ThreadID + ".opened" }
 // Ref names the thread.
 func (s *State) Ref() Ref { return Ref{s.Namespace, s.ThreadID} }
 
-// Flush returns what the next activity has to store: all of it, or as much as it takes.
-func (s *State) Flush() Flush {
-	n, size := 0, 0
-	for ; n < len(s.Pending); n++ {
-		size += recordBytes(s.Pending[n])
-		if n > 0 && size > maxHandedOver {
-			break
-		}
-	}
-	return Flush{Records: append([]event.Record(nil), s.Pending[:n]...), Row: s.Row}
-}
-
-// Flushed forgets what an activity has stored.
-func (s *State) Flushed(f Flush) {
-	if f.Row != nil && f.Row == s.Row {
-		s.Row = nil
-	}
-	if len(f.Records) == 0 {
-		return
-	}
-	stored := make(map[string]bool, len(f.Records))
-	for _, r := range f.Records {
-		stored[r.ID] = true
-	}
-	kept := s.Pending[:0]
-	for _, r := range s.Pending {
-		if !stored[r.ID] {
-			kept = append(kept, r)
-		}
-	}
-	s.Pending = kept
-}
-
-// Unstored reports whether anything waits to be stored.
-func (s *State) Unstored() bool { return len(s.Pending) > 0 || s.Row != nil }
-
-// maxUnstored is how much, in bytes, waits at most to be stored when the next event is
-// taken on: an activity takes at most 2 MiB.
-const maxUnstored = 256 << 10
-
-// Heavy reports whether what waits to be stored should be, before there is more.
-func (s *State) Heavy() bool {
-	return s.unstored() > maxUnstored
-}
-
-// maxHandedOver is how much of it, in bytes, is handed to an activity or a child
-// workflow.
-const maxHandedOver = 1 << 20
-
-// Overloaded reports whether what waits to be stored is more than the next step takes.
-func (s *State) Overloaded() bool { return s.unstored() > maxHandedOver }
-
-func (s *State) unstored() int {
-	size := 0
-	for _, r := range s.Pending {
-		size += recordBytes(r)
-	}
-	return size
-}
-
-func recordBytes(r event.Record) int { return len(r.Payload) + 200 }
-
 // Idle reports whether the thread has nothing to process.
-func (s *State) Idle() bool { return s.Turn == nil && len(s.Queue) == 0 }
+func (s *State) Idle() bool { return len(s.turns()) == 0 && len(s.Queue) == 0 }
 
 // Outcome returns how the turn of an event ended, if that is known.
 func (s *State) Outcome(eventID string) (signals.TurnResult, bool) {
@@ -260,7 +230,9 @@ func (s *State) Awaits(eventID string) bool {
 			return true
 		}
 	}
-	return s.Turn != nil && (s.Turn.Item.ID == eventID || slices.Contains(s.Turn.Steered, eventID) || slices.Contains(s.Turn.Joining, eventID))
+	return slices.ContainsFunc(s.turns(), func(t *Turn) bool {
+		return t.Item.ID == eventID || slices.Contains(t.Steered, eventID) || slices.Contains(t.Joining, eventID)
+	})
 }
 
 // maxCarriedOutcome is how much of a final message's text an outcome keeps across

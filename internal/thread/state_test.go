@@ -13,42 +13,12 @@ import (
 
 func TestNew(t *testing.T) {
 	s := New("ns", "t1", signals.Start{Agents: []string{"alice"}, Title: "A title", Metadata: json.RawMessage(`{"a":1}`)}, t0)
-	require.Equal(t, &Row{Title: "A title", Status: "open", Agents: []string{"alice"}, Metadata: json.RawMessage(`{"a":1}`)}, s.Row)
+	require.Equal(t, &Row{Number: t0.UnixMicro(), Title: "A title", Status: "open", Agents: []string{"alice"}, Metadata: json.RawMessage(`{"a":1}`)}, s.Row)
 	require.Equal(t, event.StatusChange{Status: event.StatusOpened, Agents: []string{"alice"}}, payload[event.StatusChange](t, s.Pending[0]))
 	v := s.View()
 	require.Equal(t, signals.Idle, v.Status)
 	require.Equal(t, "A title", v.Title)
 	require.NotNil(t, newState().View().Agents, "a list, also when it is empty")
-}
-
-func TestFlushed(t *testing.T) {
-	s := newState()
-	post(t, s, says("e1", "x"))
-	item, _ := s.Next(t0)
-	s.entered(t0, item)
-	first := s.Flush()
-	require.Len(t, first.Records, 2)
-	s.Reject(t0, "post", "x", event.ErrInvalid)
-	s.Flushed(first)
-	require.Len(t, s.Pending, 1, "what came after stays")
-	require.Equal(t, event.TypeRejected, s.Pending[0].Type)
-	require.Nil(t, s.Row)
-	require.Len(t, first.Records, 2, "what was handed over is not touched")
-	require.Equal(t, "e1", first.Records[1].ID)
-	s.Flushed(first)
-	require.Len(t, s.Pending, 1, "twice is once")
-	s.Flushed(Flush{})
-	require.True(t, s.Unstored())
-}
-
-func TestFlushedRow(t *testing.T) {
-	s := newState()
-	before := s.Flush()
-	s.Closing = &signals.Control{}
-	s.Close(t0)
-	s.Flushed(before)
-	require.NotNil(t, s.Row, "a row that changed meanwhile is still to be stored")
-	require.Equal(t, "closed", s.Row.Status)
 }
 
 func TestCarried(t *testing.T) {

@@ -15,20 +15,6 @@ type Ref struct {
 	ThreadID  string `json:"threadId"`
 }
 
-// Flush is what the workflow hands to the next activity to store before it acts.
-type Flush struct {
-	Records []event.Record `json:"records,omitempty"`
-	Row     *Row           `json:"row,omitempty"`
-}
-
-// Row changes the thread's row in the store.
-type Row struct {
-	Title    string          `json:"title,omitempty"`
-	Status   string          `json:"status,omitempty"`
-	Agents   []string        `json:"agents,omitempty"`
-	Metadata json.RawMessage `json:"metadata,omitempty"`
-}
-
 // ModelStep is the input of call_model: references, never a transcript.
 type ModelStep struct {
 	Thread Ref `json:"thread"`
@@ -51,6 +37,17 @@ type ModelStep struct {
 	Instructions string `json:"instructions,omitempty"`
 	Model        string `json:"model,omitempty"`
 
+	// Agents are those that take part in the thread: what they have said to each other
+	// is not for all of them. Answers is the agent whose message is answered, if it is one.
+	Agents  []string `json:"agents,omitempty"`
+	Answers string   `json:"answers,omitempty"`
+
+	// OpenCalls are calls of other runs, which have no result yet.
+	OpenCalls []string `json:"openCalls,omitempty"`
+
+	// WorkingDirectory is the thread's, if it has one of its own.
+	WorkingDirectory string `json:"workingDirectory,omitempty"`
+
 	// Hold says that hooks may see the reply: the thread itself then writes what ends
 	// the run and who has to approve. Quiet keeps the reply from viewers until then, and
 	// asks for all its text. Inline are hooks to be asked about it at once: there are no
@@ -65,6 +62,10 @@ type ModelStep struct {
 
 	// Observe is the environment event that the agent handles, if it is one.
 	Observe *Observe `json:"observe,omitempty"`
+
+	// Version is that of the run of the workflow: with [VersionApprovals] it goes by all that
+	// plans say. Runs before that do not, and their workers set none.
+	Version int `json:"version,omitempty"`
 
 	Flush Flush `json:"flush"`
 }
@@ -106,6 +107,9 @@ type ModelReply struct {
 
 	// MaxSteps is the agent's limit as of now.
 	MaxSteps int `json:"maxSteps"`
+
+	// Titles says that a thread without a title is given one.
+	Titles bool `json:"titles,omitempty"`
 }
 
 // MaxCarriedContent is how much of a message's text, in bytes, enters history.
@@ -129,49 +133,6 @@ func CarryArguments(arguments string) string {
 	return fmt.Sprintf("%s… (%d bytes in all; the approval_request record has them whole)", cutText(arguments, MaxCarriedContent), len(arguments))
 }
 
-// PlannedCall tells the workflow how a tool call is to be run. What runs is the
-// stored call; this names it.
-type PlannedCall struct {
-	ID   string `json:"id"`
-	Name string `json:"name"`
-
-	// NeedsApproval asks a person first, showing Arguments and Reason. Arguments over
-	// MaxCarriedContent are cut, and say so: the approval_request record has them whole.
-	NeedsApproval bool   `json:"needsApproval,omitempty"`
-	Arguments     string `json:"arguments,omitempty"`
-	Reason        string `json:"reason,omitempty"`
-
-	// Unfit says that the call cannot run, for want of the tool or for arguments that
-	// do not fit it. It never runs, whatever changes meanwhile: nobody was asked about
-	// it. Its result is the model's error.
-	Unfit bool `json:"unfit,omitempty"`
-
-	// Quick runs the call as a local activity.
-	Quick bool `json:"quick,omitempty"`
-
-	// By says who runs the call if that is no activity of the turn. Task is the
-	// background task that it starts, TaskID the one that it is about.
-	// Sub is the sub-agent that it asks.
-	By     RunBy     `json:"by,omitempty"`
-	Task   *TaskPlan `json:"task,omitempty"`
-	TaskID string    `json:"taskId,omitempty"`
-	Sub    *SubPlan  `json:"sub,omitempty"`
-}
-
-// RunBy says who runs a tool call.
-type RunBy string
-
-// Who can run a call, beside an activity of the turn.
-const (
-	// ByTask: it goes on in the background.
-	ByTask RunBy = "task"
-	// ByAgent: a sub-agent does the work, in a thread of its own. Of a call that is a
-	// background task it is the task that does.
-	ByAgent RunBy = "agent"
-	// ByThread: the thread answers it itself.
-	ByThread RunBy = "thread"
-)
-
 // TaskPlan is a background task that a call starts.
 type TaskPlan struct {
 	// Tool does the work.
@@ -193,8 +154,12 @@ type TaskStep struct {
 	// Tools are the only ones that may be called. Nil = all that the agent has.
 	Tools *[]string `json:"tools,omitempty"`
 
-	// Edited is as in [ToolStep].
-	Edited bool `json:"edited,omitempty"`
+	// Edited, Guard, DecisionID and Version are as in [ToolStep].
+	Edited           bool   `json:"edited,omitempty"`
+	Guard            *Guard `json:"guard,omitempty"`
+	DecisionID       string `json:"decisionId,omitempty"`
+	WorkingDirectory string `json:"workingDirectory,omitempty"`
+	Version          int    `json:"version,omitempty"`
 }
 
 // TaskReply is the result of run_task.
@@ -254,8 +219,17 @@ type ToolStep struct {
 	// may be among the records to be stored.
 	Edited bool `json:"edited,omitempty"`
 
+	// Guard is the plan's, if the call runs because it was approved. DecisionID is the
+	// record of that, which may be among those to be stored, too.
+	Guard            *Guard `json:"guard,omitempty"`
+	DecisionID       string `json:"decisionId,omitempty"`
+	WorkingDirectory string `json:"workingDirectory,omitempty"`
+
 	// Inline are hooks to be asked about the result at once: there are no others.
 	Inline []hook.Spec `json:"inline,omitempty"`
+
+	// Version is as in [ModelStep]: with [VersionApprovals] the reply may be to ask.
+	Version int `json:"version,omitempty"`
 
 	Flush Flush `json:"flush"`
 }
@@ -267,8 +241,12 @@ type ToolReply struct {
 	// Decision is what inline hooks have made of the result, if they were asked.
 	Decision *Decision `json:"decision,omitempty"`
 
-	// Status is the tool log's: succeeded, failed, interrupted, unknown.
+	// Status is the tool log's: succeeded, failed, interrupted, unknown, denied.
 	Status string `json:"status"`
+
+	// Ask is set when the call has not run, because its approval does not hold: people are
+	// asked about it as it is planned now. Runs before [VersionApprovals] are not told so.
+	Ask *PlannedCall `json:"ask,omitempty"`
 }
 
 // MaxWholeContent is how much of a message's text, in bytes, enters history when hooks
@@ -296,9 +274,18 @@ type PlanStep struct {
 	MessageID string   `json:"messageId"`
 	Only      []string `json:"only"`
 
+	// Again says that people were asked about the calls already: the step asks nobody.
+	// Decisions are the records by which they may run, by the id of the call.
+	Again            bool              `json:"again,omitempty"`
+	Decisions        map[string]string `json:"decisions,omitempty"`
+	WorkingDirectory string            `json:"workingDirectory,omitempty"`
+
 	// Tools are the only ones that the agent may call, as far as it has them. Nil = all.
 	Tools *[]string `json:"tools,omitempty"`
-	Flush Flush     `json:"flush"`
+
+	// Version is as in [ModelStep].
+	Version int   `json:"version,omitempty"`
+	Flush   Flush `json:"flush"`
 }
 
 // PlanReply is the result of plan_calls.

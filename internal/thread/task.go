@@ -51,9 +51,15 @@ func (s *State) startTask(now time.Time, r *Run, c *Call, task event.Task) TaskS
 	}
 	s.watched[task.ID] = true
 	s.record(task.ID, event.TypeTask, task.TraceID, s.Turn.Item.ID, now, task)
-	return TaskStep{
+	step := TaskStep{
 		Thread: s.Ref(), Task: task, EventID: s.Turn.Item.ID, MessageID: r.MessageID, Tools: s.Turn.Tools, Edited: r.Edited,
+		WorkingDirectory: s.workingDirectory(), Version: s.Version,
 	}
+	if s.Guarded(c) {
+		// That has stored the decision.
+		step.DecisionID = c.DecisionID
+	}
+	return step
 }
 
 // TaskStarted gives the call that started a task its result: the agent goes on at once.
@@ -78,7 +84,7 @@ func (s *State) Refused(now time.Time, r *Run, c *Call, why string) { s.answered
 // answered gives a call the result that the thread itself has for it. Hooks see it next.
 func (s *State) answered(now time.Time, r *Run, c *Call, text string, isError bool) {
 	c.Stage, c.Failed = Ran, isError
-	s.record(ResultID(c.Plan.ID), event.TypeMessage, s.Turn.Item.TraceID, s.Turn.Item.ID, now, s.result(r, c, text, isError))
+	s.record(ResultID(c.Plan.ID), event.TypeMessage, s.Turn.Item.TraceID, s.Turn.Item.ID, now, s.result(r, c, c.told()+text, isError))
 }
 
 // TaskReported takes in how a task has ended. One that has ended before stays as it is.

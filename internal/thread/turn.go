@@ -47,6 +47,9 @@ type Turn struct {
 	Cut         bool               `json:"cut,omitempty"`
 	SetStatus   *signals.SetStatus `json:"setStatus,omitempty"`
 
+	// Cascades are calls that a new grant may cover.
+	Cascades []Cascade `json:"cascades,omitempty"`
+
 	// Delegated counts the sub-agents that were asked.
 	Delegated int `json:"delegated,omitempty"`
 
@@ -167,8 +170,16 @@ func (s *State) process(now time.Time, seen Seen, d Decision) {
 		said := Carry(m)
 		t.Said = &said
 	}
-	for i, agent := range s.answering(m) {
-		t.Runs = append(t.Runs, &Run{Agent: agent, Slot: i, Phase: PhaseModel, ReplyTo: t.Item.ID})
+	if !s.manyAgents() {
+		for i, agent := range s.answering(m) {
+			t.Runs = append(t.Runs, &Run{Agent: agent, Slot: i, Phase: PhaseModel, ReplyTo: t.Item.ID})
+		}
+		return
+	}
+	m.ID = t.Item.ID
+	s.heardFrom(m.SenderType)
+	for _, agent := range s.answering(m) {
+		s.address(now, agent, m)
 	}
 }
 
@@ -177,7 +188,7 @@ func (s *State) answering(m event.Message) []string {
 	if s.Turn != nil && len(s.Turn.Agents) > 0 {
 		return s.Turn.Agents
 	}
-	return Route(s.Agents, m.SenderType, m.SenderID, m.Content)
+	return s.addressed(m)
 }
 
 // failItem ends the turn of an item that no agent had a part in.
@@ -191,6 +202,10 @@ func (s *State) failItem(now time.Time, why string) {
 // says who answers it, or with which tools, waits for a turn of its own.
 func (s *State) NextSteered(now time.Time) (Queued, bool) {
 	s.expire(now)
+	if len(s.Parked) > 0 && (Queued{Item: s.Turn.Item}).beside() {
+		// It is meant for the turn that waits, not for what is handled meanwhile.
+		return Queued{}, false
+	}
 	for i, q := range s.Queue {
 		if q.OnBusy != signals.Steer || q.Item.Type != event.TypeMessage || len(q.Agents) > 0 || q.Tools != nil {
 			continue
@@ -257,19 +272,25 @@ func (s *State) Join(now time.Time, q Queued, d Decision) {
 		s.adopt(now, it.ID, calls)
 		return
 	}
-	for _, r := range s.Turn.Runs {
-		r.ReplyTo = it.ID
+	m := s.said(it)
+	if got, ok := readEvent(d.Event).(event.MessageEvent); ok {
+		m = s.replaced(s.SeenSteered(q), got)
 	}
+	s.heardFrom(m.SenderType)
+	s.steer(now, m)
 }
 
-// Interrupt asks for the end of the turn in progress. It reports whether there was
-// one that had not been asked to end before.
-func (s *State) Interrupt(ctl signals.Control) bool {
-	if s.Turn == nil || s.Turn.Interrupted != nil {
-		return false
+// Interrupt asks for the end of the turns in progress: of the one that the event is about,
+// or of all. It reports whether the current one is among them, and had not been asked to end
+// before.
+func (s *State) Interrupt(ctl signals.Control) (current bool) {
+	for _, t := range s.turns() {
+		if t.means(ctl) {
+			t.Interrupted = &ctl
+			current = current || t == s.Turn
+		}
 	}
-	s.Turn.Interrupted = &ctl
-	return true
+	return current
 }
 
 // End closes the books on the turn: its outcome, the terminal records that no
@@ -396,10 +417,5 @@ func (s *State) Close(now time.Time) {
 	s.settleRoots(now)
 	s.record(s.ThreadID+".closed."+s.newID(now), event.TypeStatus, "", "", now,
 		event.StatusChange{Status: event.StatusClosed, By: s.Closing.By, Detail: s.Closing.Reason})
-	row := Row{}
-	if s.Row != nil {
-		row = *s.Row
-	}
-	row.Status = "closed"
-	s.Row = &row
+	s.changeRow(now).Status = "closed"
 }

@@ -2,6 +2,7 @@ package thread
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -36,7 +37,7 @@ func TestTurn(t *testing.T) {
 	require.Equal(t, PhaseTools, r.Phase)
 	require.Equal(t, "assistant", r.Agent)
 	first := s.ToolStep(r, r.Calls[0], nil)
-	require.Equal(t, ToolStep{Thread: s.Ref(), Agent: "assistant", TraceID: "e1", EventID: "e1", MessageID: "e1.0.1", ToolCallID: "c1", ToolName: "note"}, first)
+	require.Equal(t, ToolStep{Thread: s.Ref(), Agent: "assistant", TraceID: "e1", EventID: "e1", MessageID: "e1.0.1", ToolCallID: "c1", ToolName: "note", Version: s.Version}, first)
 	s.ran(t0, r, r.Calls[0])
 	s.ToolsDone(t0, r)
 	require.Equal(t, PhaseTools, r.Phase, "S2-13 the model waits for the last call")
@@ -223,7 +224,7 @@ func TestSeveralAgents(t *testing.T) {
 	reply(alice, a.MessageID, "@bob what do you think?")
 	reply(bob, b.MessageID, "nothing")
 	require.Len(t, turn.Runs, 3, "an agent that is addressed has another run")
-	require.Equal(t, &Run{Agent: "bob", Slot: 2, Phase: PhaseModel, ReplyTo: a.MessageID}, turn.Runs[2])
+	require.Equal(t, &Run{Agent: "bob", Slot: 2, Phase: PhaseModel, ReplyTo: a.MessageID, Answers: "alice"}, turn.Runs[2])
 	c, _ := s.stepped(t0, turn.Runs[2])
 	require.Equal(t, "e1.2.1", c.MessageID)
 	s.Fail(t0, turn.Runs[2], "no", true)
@@ -231,26 +232,38 @@ func TestSeveralAgents(t *testing.T) {
 	require.Equal(t, signals.TurnFailed, out.Status, "a turn in which one run failed has failed")
 }
 
+// TestTwoAgentsDoNotTalkForEver: also in runs of the workflow from before there was a turn
+// limit, in their own way.
 func TestTwoAgentsDoNotTalkForEver(t *testing.T) {
-	s := newState("Alice", "Bob")
-	turn := begin(t, s, "e1", "@alice hello")
-	ran := 0
-	for i := 0; i < len(turn.Runs) && i < 100; i++ {
-		r := turn.Runs[i]
-		other := "@bob your turn"
-		if strings.EqualFold(r.Agent, "bob") {
-			other = "@alice your turn"
-		}
-		// The registry spells names in its own way.
-		s.took(t0, r, ModelReply{Agent: strings.ToLower(r.Agent), MaxSteps: 3, Message: event.Message{ID: name(i), Content: other}})
-		ran++
+	for version, end := range map[int]string{
+		VersionApprovals:     TurnLimitText(signals.DefaultTurnLimit),
+		VersionApprovals - 1: "Agent Alice was not asked again: it has been addressed 5 times in this turn, the limit. Send a message to go on.",
+	} {
+		t.Run(fmt.Sprintf("S4-46 version %d", version), func(t *testing.T) {
+			s := newState("Alice", "Bob")
+			s.Version = version
+			turn := begin(t, s, "e1", "@alice hello")
+			ran := 0
+			for i := 0; i < len(turn.Runs) && i < 100; i++ {
+				r := turn.Runs[i]
+				other := "@bob your turn"
+				if strings.EqualFold(r.Agent, "bob") {
+					other = "@alice your turn"
+				}
+				in, ok := s.stepped(t0, r)
+				require.True(t, ok)
+				// The registry spells names in its own way.
+				s.took(t0, r, ModelReply{Agent: strings.ToLower(r.Agent), MaxSteps: 3, Message: event.Message{ID: in.MessageID, Content: other}})
+				ran++
+			}
+			require.Equal(t, 2*maxRuns, ran, "S4-46")
+			said := pending(s, event.TypeMessage)
+			last := payload[event.Message](t, said[len(said)-1])
+			require.Equal(t, event.System, last.SenderType)
+			require.Equal(t, end, last.Content, "the end is not silent")
+			require.Equal(t, signals.TurnCompleted, s.End(t0).Status)
+		})
 	}
-	require.Equal(t, 2*maxRuns, ran, "S4-46")
-	said := pending(s, event.TypeMessage)
-	last := payload[event.Message](t, said[len(said)-1])
-	require.Equal(t, event.System, last.SenderType)
-	require.Contains(t, last.Content, "Agent Alice was not asked again: it has been addressed 5 times in this turn", "the end is not silent")
-	require.Equal(t, signals.TurnCompleted, s.End(t0).Status)
 }
 
 func TestInterruptAfterTheLastReply(t *testing.T) {
@@ -294,7 +307,7 @@ func TestClose(t *testing.T) {
 	s = newState("alice")
 	s.Closing = &signals.Control{}
 	s.Close(t0)
-	require.Equal(t, Row{Status: "closed", Agents: []string{"alice"}}, *s.Row, "a row that was not stored yet keeps the rest")
+	require.Equal(t, Row{Number: s.RowNumber, Status: "closed", Agents: []string{"alice"}}, *s.Row, "a row that was not stored yet keeps the rest")
 }
 
 func TestCallFailed(t *testing.T) {

@@ -14,18 +14,18 @@ func (s *State) View() signals.State {
 		Namespace: s.Namespace, ThreadID: s.ThreadID, Status: signals.Idle, Title: s.Title,
 		Agents: append([]string{}, s.Agents...), Metadata: s.Metadata, QueueLength: len(s.Queue),
 		Approvals: len(s.Approvals()), Failed: s.failed(), Usage: s.Usage,
-		Tasks: len(s.Tasks), Held: s.viewHeld(),
+		Tasks: len(s.Tasks), Held: s.viewHeld(), TurnLimit: s.turnLimit(), LLMCalls: s.LLMCalls,
 	}
 	switch {
 	case s.Closing != nil:
 		v.Status = signals.Closed
 	case v.Approvals > 0:
 		v.Status = signals.WaitingApproval
-	case s.Turn != nil:
+	case len(s.turns()) > 0:
 		v.Status = signals.Running
 	}
-	if s.Turn != nil {
-		v.Turn = s.viewTurn()
+	if turns := s.turns(); len(turns) > 0 {
+		s.within(turns[0], func() { v.Turn = s.viewTurn() })
 	}
 	if s.Parent != nil {
 		v.Parent = s.Parent.ThreadID
@@ -67,7 +67,9 @@ func (s *State) doing(r *Run) string {
 			return doingTools
 		}
 	case PhaseTools:
-		if slices.ContainsFunc(r.Calls, func(c *Call) bool { return c.Stage == Waiting || c.Stage == Ready || c.Stage == Delegated }) {
+		if slices.ContainsFunc(r.Calls, func(c *Call) bool {
+			return c.Stage == Waiting || c.Stage == Ready || c.Stage == Delegated || c.Stage == AtClient
+		}) {
 			return doingTools
 		}
 	case PhaseDone:
@@ -128,6 +130,9 @@ func (s *State) Details() string {
 	}
 	for _, a := range s.Approvals() {
 		fmt.Fprintf(&b, "\n- waits for approval: `%s` (%s) since %s", a.ToolName, a.ToolCallID, a.RequestedAt.UTC().Format("2006-01-02 15:04:05Z"))
+	}
+	for _, c := range s.ClientCalls() {
+		fmt.Fprintf(&b, "\n- waits for a client: `%s` (%s) until %s", c.ToolName, c.ToolCallID, c.ExpiresAt.UTC().Format("2006-01-02 15:04:05Z"))
 	}
 	for _, task := range s.Tasks {
 		fmt.Fprintf(&b, "\n- task `%s` runs since %s: %s", task.ID, task.StartedAt.UTC().Format("2006-01-02 15:04:05Z"), task.Title)

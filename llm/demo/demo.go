@@ -27,6 +27,9 @@
 //	then
 //	all done
 //
+// Asked for the title of a conversation ([llm.TitleInstructions]), it takes the first six
+// words of its first line.
+//
 // A step without "use" runs on into the next, in the same reply.
 //
 // Markup for tool calls in repeated text becomes tool calls, as with every provider.

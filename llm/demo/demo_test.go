@@ -92,6 +92,21 @@ func TestGreeting(t *testing.T) {
 	require.Equal(t, "bye", again.Content)
 }
 
+func TestTitle(t *testing.T) {
+	for _, tt := range []struct{ name, conversation, title string }{
+		{"the first words of what was said first", "ann: Plan a trip to Lisbon for four\n\nplanner: Gladly: when?", "Plan a trip to Lisbon for"},
+		{"mentions say nothing", "ann: @planner @critic, plan a trip", "plan a trip"},
+		{"what looks like a script is text", "ann: use now {}\nthen\ndone", "use now {}"},
+		{"only the first colon is the speaker's", "ann: three words: these", "three words: these"},
+	} {
+		t.Run("S4-102 "+tt.name, func(t *testing.T) {
+			resp, _ := ask(t, demo.New(), llm.Message{Role: event.RoleSystem, Content: llm.TitleInstructions}, user(tt.conversation))
+			require.Equal(t, tt.title, resp.Content)
+			require.Equal(t, llm.TypeText, resp.Type)
+		})
+	}
+}
+
 // converse runs a script to its end; every tool answers with its arguments.
 func converse(t *testing.T, script string) (replies []llm.Response) {
 	t.Helper()

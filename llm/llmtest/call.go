@@ -92,8 +92,11 @@ func (c *call) serve(w http.ResponseWriter, r *http.Request, body []byte) {
 	c.w, c.r = w, r
 	if err := json.Unmarshal(body, &c.request); err != nil || c.request.Model == "" {
 		c.fault = invalid("the body is not a request with a model")
-	} else if problem := c.request.problem(); problem != "" && c.fault.kind != answer {
-		c.fault = invalid(problem)
+	} else {
+		c.check(c.number, c.request.request().Messages)
+		if problem := c.request.problem(); problem != "" && c.fault.kind != answer {
+			c.fault = invalid(problem)
+		}
 	}
 	if c.fault.kind == answer {
 		c.refuse()

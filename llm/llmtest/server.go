@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/threadmill/threadmill/llm"
@@ -40,6 +41,11 @@ type Config struct {
 	// the same language: a model that looks at all that it is shown. "" leaves it at the
 	// message. Default: always the message.
 	Script func(llm.Request) string
+
+	// T fails when a transcript comes in that a provider would refuse, see
+	// [CheckTranscript], and closes the server when it ends. Default: what would be
+	// refused is only kept, see [Server.Violations].
+	T testing.TB
 }
 
 // Server is a running stand-in.
@@ -52,11 +58,13 @@ type Server struct {
 	closed chan struct{}
 	close  sync.Once
 
-	mu       sync.Mutex
-	requests []Request
-	chunks   []Chunk
-	faults   []Fault
-	gates    []*Gate
+	mu         sync.Mutex
+	done       bool
+	requests   []Request
+	violations []string
+	chunks     []Chunk
+	faults     []Fault
+	gates      []*Gate
 }
 
 // Request is a call that a stand-in has received.
@@ -100,12 +108,18 @@ func NewServer(config Config) *Server {
 			panic("llmtest: " + err.Error())
 		}
 	}()
+	if config.T != nil {
+		config.T.Cleanup(s.Close)
+	}
 	return s
 }
 
 // Close stops the server and breaks all its connections. It may be called twice.
 func (s *Server) Close() {
 	s.close.Do(func() {
+		s.mu.Lock()
+		s.done = true // whatever is still under way must not fail a test that has ended
+		s.mu.Unlock()
 		close(s.closed)
 		_ = s.http.Close() // of the listener; there is nothing left to save
 	})
@@ -132,11 +146,32 @@ func (s *Server) Chunks() []Chunk {
 	return slices.Clone(s.chunks)
 }
 
-// Reset forgets requests and chunks, and faults and gates that have met no call.
+// Violations says what providers would have refused of the transcripts so far, in order of
+// arrival: see [CheckTranscript]. Nothing, if all of them would do.
+func (s *Server) Violations() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.violations)
+}
+
+// check applies the rules of all providers to what one of them was asked.
+func (s *Server) check(number int, messages []llm.Message) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, problem := range CheckTranscript(messages) {
+		text := fmt.Sprintf("call %d: %v", number, problem)
+		s.violations = append(s.violations, text)
+		if s.config.T != nil && !s.done {
+			s.config.T.Errorf("llmtest: %s\n%+v", text, messages)
+		}
+	}
+}
+
+// Reset forgets requests, violations and chunks, and faults and gates that have met no call.
 func (s *Server) Reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.requests, s.chunks, s.faults, s.gates = nil, nil, nil, nil
+	s.requests, s.violations, s.chunks, s.faults, s.gates = nil, nil, nil, nil, nil
 }
 
 // Fail queues faults for the next calls, one each.

@@ -42,6 +42,10 @@ type Reply struct {
 func Run(req llm.Request, quiet bool) Reply {
 	last := lastUser(req.Messages)
 	var r runner
+	if last >= 0 && wantsTitle(req) {
+		r.title(req.Messages[last].Content)
+		return r.finish(req)
+	}
 	if !quiet && !answered(req.Messages) {
 		r.words(Greeting)
 		r.newline = "\n\n"

@@ -1,0 +1,206 @@
+package activities_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/activities"
+	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/approval"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/tool"
+	"github.com/threadmill/threadmill/tool/shell"
+)
+
+// realDir is a new directory, links resolved.
+func realDir(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	require.NoError(t, err)
+	return dir
+}
+
+// ruledAt has the assistant work in a directory, by rules.
+func ruledAt(dir string, rules ...approval.Rule) func(*activities.Config) {
+	return func(c *activities.Config) {
+		withOwnTools(c)
+		c.ApprovalRules = rules
+		c.Agents.(agent.Fixed)[0].WorkingDirectory = dir
+	}
+}
+
+func asText(t *testing.T, v any) string {
+	t.Helper()
+	raw, err := json.Marshal(v)
+	require.NoError(t, err)
+	return string(raw)
+}
+
+// TestBentPaths: no rule is got around by how a path is written.
+func TestBentPaths(t *testing.T) {
+	parent := realDir(t)
+	desk := filepath.Join(parent, "desk")
+	require.NoError(t, os.MkdirAll(filepath.Join(desk, "packages/x/src"), 0o755))
+	require.NoError(t, os.Symlink("packages/x/src", filepath.Join(desk, "deep")))
+	require.NoError(t, os.WriteFile(filepath.Join(desk, "file"), nil, 0o600))
+	deny := approval.Rule{Name: "not there", Effect: approval.Deny, When: `has(paths.path) && paths.path.startsWith("` + desk + `/")`}
+	allow := approval.Rule{Name: "there only", Effect: approval.Allow, When: `has(paths.path) && paths.path.startsWith("` + desk + `/")`}
+	ask := approval.Rule{Name: "all else", Tools: []string{"write"}, Effect: approval.Ask}
+	const unclear = "Error: Tool parameter validation failed for write: path: "
+	for name, c := range map[string]struct {
+		path   string
+		rules  []approval.Rule
+		status store.ToolStatus
+		says   string
+	}{
+		"denied as it is":                       {desk + "/x", []approval.Rule{deny}, store.ToolDenied, "the policy denies"},
+		"denied, below a file and up":           {desk + "/file/x/../../x", []approval.Rule{deny}, store.ToolFailed, unclear + "cannot be followed"},
+		"denied, in the directory as it is":     {"x", []approval.Rule{deny}, store.ToolDenied, "the policy denies"},
+		"denied, without a name":                {"", []approval.Rule{{Name: "not here", Effect: approval.Deny, When: `paths.path == "` + desk + `"`}}, store.ToolDenied, "the policy denies"},
+		"allowed as it is":                      {"x", []approval.Rule{allow, ask}, store.ToolSucceeded, "written"},
+		"allowed, up and down":                  {"packages/../x", []approval.Rule{allow, ask}, store.ToolSucceeded, "written"},
+		"allowed by its beginning, and is not":  {"deep/../../secret", []approval.Rule{allow, ask}, store.ToolFailed, unclear + "leads to one file by the links"},
+		"nobody is asked about such a path":     {"deep/../x", []approval.Rule{ask}, store.ToolFailed, unclear + "leads to one file by the links"},
+		"and without rules, none runs, by name": {"deep/../x", nil, store.ToolFailed, `write it without ".." behind a link`},
+	} {
+		for _, runs := range []string{"write", "task"} {
+			t.Run("S4-93 "+name+": "+runs, func(t *testing.T) {
+				write := &raw{def: tool.Definition{Name: "write", PathArguments: []string{"path"}}, do: returns("written")}
+				w := newWorld(t, ruledAt(desk, c.rules...), write)
+				arguments := asText(t, map[string]string{"path": c.path})
+				if runs == "task" {
+					_, err := w.runTask(w.taskStep(call("c1", "task", `{"tool":"write","arguments":`+arguments+`}`), "write"))
+					require.NoError(t, err)
+				} else {
+					out, err := w.runTool(w.asked(call("c1", "write", arguments)))
+					require.NoError(t, err)
+					require.Nil(t, out.Ask, "nobody is asked")
+				}
+				log := w.toolLog("c1")
+				require.Equal(t, c.status, log.Status)
+				var said string
+				require.NoError(t, json.Unmarshal(log.Output, &said))
+				require.Contains(t, said, c.says)
+				require.Equal(t, c.status == store.ToolSucceeded, write.runs.Load() == 1)
+
+				plan, err := w.planCalls(thread.PlanStep{Thread: ref, Agent: "assistant", MessageID: "e1.0.1", Only: []string{"c1"}})
+				require.NoError(t, err)
+				require.Equal(t, c.status == store.ToolFailed, plan.Calls[0].Unfit)
+			})
+		}
+	}
+}
+
+// TestBentPathOfADecision: what a person writes in the place of the arguments is no other matter.
+func TestBentPathOfADecision(t *testing.T) {
+	desk := realDir(t)
+	require.NoError(t, os.WriteFile(filepath.Join(desk, "file"), nil, 0o600))
+	write := &raw{def: tool.Definition{Name: "write", PathArguments: []string{"path"}, NeedsApproval: true}, do: returns("written")}
+	w := newWorld(t, ruledAt(desk), write)
+	w.asked(call("c1", "write", `{"path":"x"}`))
+	check := func(args string) (out thread.CheckReply) {
+		v, err := w.env.ExecuteActivity(signals.ActivityCheckDecision, thread.CheckStep{Thread: ref, Agent: "assistant", MessageID: "e1.0.1", ToolCallID: "c1", By: "ann", Args: args})
+		require.NoError(t, err)
+		require.NoError(t, v.Get(&out))
+		return out
+	}
+	require.NoError(t, check(`{"path":"y"}`).Err())
+	require.EqualError(t, check(`{"path":"file/x"}`).Err(), "args: Tool parameter validation failed for write: path: "+
+		"cannot be followed (not a directory); write a path that exists, or whose folder exists")
+}
+
+// TestLostWorkingDirectory: a rule cannot be evaluated for a call of which nobody knows where
+// it works.
+func TestLostWorkingDirectory(t *testing.T) {
+	desk := realDir(t)
+	require.NoError(t, os.WriteFile(filepath.Join(desk, "file"), nil, 0o600))
+	note := &raw{def: tool.Definition{Name: "note"}, do: returns("noted")}
+	rule := func(effect approval.Effect, when string) approval.Rule {
+		return approval.Rule{Name: "there", Effect: effect, When: when}
+	}
+	for name, c := range map[string]struct {
+		rules  []approval.Rule
+		reason string
+		denied bool
+	}{
+		"without rules":          {},
+		"a rule that denies":     {rules: []approval.Rule{rule(approval.Deny, `workingDirectory.startsWith("`+desk+`")`)}, reason: `rule "there" cannot be evaluated, so a person decides: the working directory cannot be followed (not a directory)`},
+		"a rule that allows":     {rules: []approval.Rule{rule(approval.Allow, `true`)}, reason: "cannot be followed"},
+		"a rule for all of them": {rules: []approval.Rule{rule(approval.Deny, "")}, denied: true},
+	} {
+		t.Run("S4-88 "+name, func(t *testing.T) {
+			w := newWorld(t, ruledAt(desk+"/file/x", c.rules...), note)
+			w.asked(call("c1", "note", `{}`))
+			out, err := w.planCalls(thread.PlanStep{Thread: ref, Agent: "assistant", MessageID: "e1.0.1", Only: []string{"c1"}})
+			require.NoError(t, err)
+			got := out.Calls[0]
+			require.Equal(t, c.reason != "", got.NeedsApproval)
+			require.Contains(t, got.Reason, c.reason)
+			require.Equal(t, c.denied, got.Denied != "")
+		})
+	}
+}
+
+// TestGrantOfAnotherRoot: a command that was approved runs where people have seen that it would.
+func TestGrantOfAnotherRoot(t *testing.T) {
+	seen, other := realDir(t), realDir(t)
+	rooted := func(t *testing.T, root string) *world {
+		t.Helper()
+		sh, err := shell.New(shell.Config{Root: root})
+		require.NoError(t, err)
+		return newWorld(t, withOwnTools, sh)
+	}
+	for name, c := range map[string]event.ToolCall{
+		"a command":             call("c1", "shell_cmd", `{"command":"touch was-here"}`),
+		"a task runs a command": call("c1", "task", `{"tool":"shell_cmd","arguments":{"command":"touch was-here"}}`),
+	} {
+		for scope, pattern := range map[event.Scope]map[string]string{
+			event.Session: nil, event.Once: nil, event.Pattern: {"command": "touch *"},
+		} {
+			if pattern != nil && c.Function.Name == "task" {
+				pattern = map[string]string{"tool": "shell*"}
+			}
+			t.Run("S4-93 "+name+": "+string(scope), func(t *testing.T) {
+				w := rooted(t, seen)
+				w.asked(c)
+				step := thread.PlanStep{Thread: ref, Agent: "assistant", MessageID: "e1.0.1", Only: []string{"c1"}}
+				plan, err := w.planCalls(step)
+				require.NoError(t, err)
+				require.Equal(t, seen, plan.Calls[0].Guard.WorkingDirectory, "people see where it runs")
+				v, err := w.env.ExecuteActivity(signals.ActivityCheckDecision, thread.CheckStep{
+					Thread: ref, Agent: "assistant", MessageID: "e1.0.1", ToolCallID: "c1", By: "ann", Pattern: pattern,
+				})
+				require.NoError(t, err)
+				var checked thread.CheckReply
+				require.NoError(t, v.Get(&checked))
+				require.NoError(t, checked.Err())
+				require.Equal(t, plan.Calls[0].Guard, checked.Guard)
+				approved := event.NewRecord("c1.decision", event.TypeApproval, "e1", "e1", time.Now(), event.Approval{
+					ToolCallID: "c1", ToolName: c.Function.Name, Agent: "assistant", Decision: event.Approve, Scope: scope, By: "ann",
+					Digest: checked.Guard.Digest, Definition: checked.Guard.Definition, Pattern: pattern, Rest: checked.Rest,
+				})
+				for root, asks := range map[string]bool{seen: false, other: true} {
+					w := rooted(t, root)
+					w.asked(c)
+					w.append(store.Batch{Records: []event.Record{approved}})
+					again := step
+					again.Again = true
+					if scope == event.Once {
+						again.Decisions = map[string]string{"c1": "c1.decision"}
+					}
+					plan, err := w.planCalls(again)
+					require.NoError(t, err)
+					require.Equal(t, asks, plan.Calls[0].NeedsApproval, "in the root that was seen: %v", root == seen)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,351 @@
+package thread
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals"
+)
+
+// expiredText is the result of a call that nobody has decided on in time.
+const expiredText = "Nobody has decided on this call within %s. It was not run."
+
+// DeniedByPolicy is the result of a call that a rule denies.
+func DeniedByPolicy(why string) string {
+	return fmt.Sprintf("Error: the policy denies this call (%s). It was not run.", why)
+}
+
+// firstRound is the round of a request that says none.
+const firstRound = 1
+
+// RequestID is the id of the record of a request.
+func RequestID(q event.ApprovalRequest) string {
+	switch {
+	case q.Reminder > 0:
+		return fmt.Sprintf("%s.reminder.%d", q.ToolCallID, q.Reminder)
+	case q.Round > firstRound:
+		return fmt.Sprintf("%s.request.%d", q.ToolCallID, q.Round)
+	}
+	return q.ToolCallID + ".request"
+}
+
+// DecisionID is the id of the record of what was decided on a request.
+func DecisionID(toolCallID string, round int) string {
+	if round > firstRound {
+		return fmt.Sprintf("%s.decision.%d", toolCallID, round)
+	}
+	return toolCallID + ".decision"
+}
+
+// Request is how people are asked about a planned call.
+func (p PlannedCall) Request(agent, messageID, arguments string, now time.Time) event.ApprovalRequest {
+	q := event.ApprovalRequest{
+		ToolCallID: p.ID, ToolName: p.Name, Arguments: arguments, Agent: agent, MessageID: messageID,
+		Reason: p.Reason, RequestedAt: now,
+	}
+	if g := p.Guard; g != nil {
+		q.Digest, q.Definition, q.WorkingDirectory = g.Digest, g.Definition, g.WorkingDirectory
+	}
+	if ask := p.Ask; ask != nil {
+		q.Approvers = ask.Approvers
+		if ask.Quorum > 1 {
+			q.Quorum = ask.Quorum
+		}
+		if ask.Expires > 0 {
+			end := now.Add(ask.Expires)
+			q.ExpiresAt = &end
+		}
+	}
+	return q
+}
+
+// accept takes in how a call is to be run: it has to be approved, or was, or is denied, or
+// may simply run.
+func (s *State) accept(now time.Time, r *Run, c *Call) {
+	switch p := c.Plan; {
+	case p.Denied != "":
+		made := s.approvalOf(r, c, now)
+		made.Decision, made.By, made.Reason = event.Deny, p.DeniedBy, p.Denied
+		s.record(DecisionID(p.ID, c.Round), event.TypeApproval, s.Turn.Item.TraceID, s.Turn.Item.ID, now, made)
+		s.settled(p.ID, event.Deny)
+		s.settleWithout(now, r, c, DeniedByPolicy(p.Denied))
+	case p.NeedsApproval:
+		s.request(now, r, c)
+	case p.Grant != nil:
+		s.granted(now, r, c)
+	}
+}
+
+// request lets a call wait for a decision. Its record is the planning step's.
+func (s *State) request(now time.Time, r *Run, c *Call) {
+	q := c.Plan.Request(r.Agent, r.MessageID, c.Plan.Arguments, now)
+	c.Stage, c.Requested, c.Plan.Arguments = Waiting, &q, ""
+	if c.Round > firstRound {
+		q.Round = c.Round
+	}
+	if ask := c.Plan.Ask; ask != nil && ask.Remind > 0 {
+		at := now.Add(ask.Remind)
+		c.RemindAt = &at
+	}
+	s.askAbove(c, *c.Requested)
+}
+
+// granted lets a call run that an approval before it covers. Nobody is asked, and the record
+// says why.
+func (s *State) granted(now time.Time, r *Run, c *Call) {
+	g := c.Plan.Grant
+	made := s.approvalOf(r, c, now)
+	made.Decision, made.By, made.Grant = event.Approve, g.By, g.ID
+	c.Stage, c.DecisionID, c.RemindAt = Ready, DecisionID(c.Plan.ID, c.Round), nil
+	s.record(c.DecisionID, event.TypeApproval, s.Turn.Item.TraceID, s.Turn.Item.ID, now, made)
+	s.settled(c.Plan.ID, event.Approve)
+	if c.Requested != nil {
+		s.passUp(SubDecided{ToolCallID: c.Plan.ID, Approval: &made})
+	}
+}
+
+// AskAgain lets a call wait that was approved, but whose approval did not hold when it was
+// to run: p is how it is planned now.
+func (s *State) AskAgain(now time.Time, r *Run, c *Call, p PlannedCall) {
+	c.Plan, c.DecisionID, c.Edited, c.Votes, c.Stage = p, "", "", nil, Ready
+	c.Round = max(c.Round, firstRound) + 1
+	if !p.NeedsApproval || p.Denied != "" {
+		s.accept(now, r, c)
+		return
+	}
+	s.request(now, r, c)
+	q := *c.Requested
+	s.record(RequestID(q), event.TypeApprovalRequest, s.Turn.Item.TraceID, s.Turn.Item.ID, now, q)
+}
+
+// approvalOf is the record of a decision on a call, as far as the call goes.
+func (s *State) approvalOf(r *Run, c *Call, now time.Time) event.Approval {
+	out := event.Approval{ToolCallID: c.Plan.ID, ToolName: c.Plan.Name, Agent: r.Agent, Scope: event.Once, DecidedAt: now}
+	if c.Round > firstRound {
+		out.Round = c.Round
+	}
+	if g := c.Plan.Guard; g != nil {
+		out.Digest, out.Definition, out.WorkingDirectory = g.Digest, g.Definition, g.WorkingDirectory
+	}
+	return out
+}
+
+// Guarded reports whether a call that is not run by an activity of its own has to be looked at
+// again before it has an effect: it was approved.
+func (s *State) Guarded(c *Call) bool {
+	return c.Plan.Guard != nil && c.Plan.By != "" && c.DecisionID != ""
+}
+
+// GuardStep is the input of the planning that looks at an approved call again.
+func (s *State) GuardStep(r *Run, c *Call) PlanStep {
+	step := s.PlanStep(r)
+	step.Only, step.Again, step.Decisions = []string{c.Plan.ID}, true, map[string]string{c.Plan.ID: c.DecisionID}
+	return step
+}
+
+// Guard goes on with a call that was looked at again: p is how it is planned now. It
+// reports whether its approval holds.
+func (s *State) Guard(now time.Time, r *Run, c *Call, p PlannedCall) bool {
+	if p.Denied != "" || p.NeedsApproval || p.Lapsed {
+		s.AskAgain(now, r, c, p)
+		return false
+	}
+	p.Grant = c.Plan.Grant
+	c.Plan = p
+	return true
+}
+
+// waiters are the calls of a run that a new grant of one of them may cover: those of the
+// same tool that wait, too.
+func (s *State) waiters(r *Run, granted *Call) []string {
+	var ids []string
+	for _, c := range r.Calls {
+		if c.Stage == Waiting && c != granted && strings.EqualFold(c.Plan.Name, granted.Plan.Name) {
+			ids = append(ids, c.Plan.ID)
+		}
+	}
+	return ids
+}
+
+// Cascade is a run with calls that a new grant may cover.
+type Cascade struct {
+	Run   int      `json:"run"`
+	Calls []string `json:"calls"`
+}
+
+// cascade has the calls of the same agent looked at anew that wait, in whatever turn, when
+// more than itself was approved for one.
+func (s *State) cascade(granted *Run, by *Call) {
+	for _, t := range s.turns() {
+		for _, r := range t.Runs {
+			if t.Interrupted != nil || !strings.EqualFold(r.Agent, granted.Agent) {
+				continue
+			}
+			if ids := s.waiters(r, by); len(ids) > 0 {
+				t.Cascades = append(t.Cascades, Cascade{Run: r.Slot, Calls: ids})
+			}
+		}
+	}
+}
+
+// Cascading is a turn in progress in which a new grant may cover calls, if there is one.
+func (s *State) Cascading() *Turn {
+	for _, t := range s.turns() {
+		if len(t.Cascades) > 0 {
+			return t
+		}
+	}
+	return nil
+}
+
+// NextCascade is the turn's next run with calls to be looked at anew.
+func (s *State) NextCascade(t *Turn) (run *Run, step PlanStep, ok bool) {
+	next := t.Cascades[0]
+	for _, r := range t.Runs {
+		if r.Slot == next.Run {
+			s.within(t, func() { step = s.PlanStep(r) })
+			step.Only, step.Again = next.Calls, true
+			return r, step, true
+		}
+	}
+	return nil, step, false
+}
+
+// Cascaded forgets the first of the turn's cascades.
+func (t *Turn) Cascaded() { t.Cascades = slices.Delete(t.Cascades, 0, 1) }
+
+// Cover lets the calls run that a new grant covers, if their turn is still in progress. The
+// others go on waiting.
+func (s *State) Cover(now time.Time, t *Turn, r *Run, reply PlanReply) {
+	if t.Interrupted == nil && slices.Contains(s.turns(), t) {
+		s.within(t, func() { s.cover(now, r, reply) })
+	}
+}
+
+func (s *State) cover(now time.Time, r *Run, reply PlanReply) {
+	for _, p := range reply.Calls {
+		for _, c := range r.Calls {
+			if c.Plan.ID == p.ID && c.Stage == Waiting && p.Grant != nil && p.Denied == "" && !p.NeedsApproval {
+				c.Plan.Grant, c.Plan.Guard = p.Grant, p.Guard
+				s.granted(now, r, c)
+			}
+		}
+	}
+}
+
+// Revoke takes an approval back. What was approved by it and has not run asks again: that
+// is seen right before it runs. It returns the id of the record.
+func (s *State) Revoke(now time.Time, v signals.Revoke) (recordID string) {
+	recordID = fmt.Sprintf("%s.revoked.%s", v.ToolCallID, s.newID(now))
+	s.record(recordID, event.TypeApproval, "", v.ToolCallID, now, event.Approval{
+		ToolCallID: v.ToolCallID, Decision: event.ApprovalRevoked, Scope: event.Once, By: v.By, Reason: v.Reason, DecidedAt: now,
+	})
+	return recordID
+}
+
+// dueCalls is when the next thing is due about a call that waits, if ever.
+func (s *State) dueCalls() (at time.Time, ok bool) {
+	sooner := func(t *time.Time) {
+		if t != nil && (!ok || t.Before(at)) {
+			at, ok = *t, true
+		}
+	}
+	s.eachCall(func(_ *Run, c *Call) {
+		if c.Stage == Waiting {
+			sooner(c.Requested.ExpiresAt)
+			sooner(c.RemindAt)
+		}
+		if c.Stage == AtClient {
+			sooner(&c.Client.ExpiresAt)
+		}
+	})
+	return at, ok
+}
+
+// eachCall visits the calls of the turns in progress, those that people are asked about
+// among them.
+func (s *State) eachCall(visit func(*Run, *Call)) {
+	for _, t := range slices.Clone(s.turns()) {
+		if t.Interrupted != nil {
+			continue
+		}
+		s.within(t, func() {
+			for _, r := range t.Runs {
+				for _, c := range r.Calls {
+					visit(r, c)
+				}
+			}
+		})
+	}
+}
+
+// releaseCalls reminds people, and ends what has waited for its time.
+func (s *State) releaseCalls(now time.Time) {
+	s.eachCall(func(r *Run, c *Call) {
+		switch {
+		case c.expired(now):
+			s.expireCall(now, r, c)
+		case s.Turn.Interrupted != nil:
+			// One that expired has just ended the turn.
+		case c.Stage == Waiting && c.RemindAt != nil && !c.RemindAt.After(now):
+			s.remind(now, c)
+		case c.Stage == AtClient && !c.Client.ExpiresAt.After(now):
+			s.CallFailed(now, r, c, fmt.Sprintf("no client has answered the call within %s", c.Plan.ClientTime))
+		}
+	})
+}
+
+// expired reports whether people have had their time to decide on a call.
+func (c *Call) expired(now time.Time) bool {
+	return c.Stage == Waiting && c.Requested.ExpiresAt != nil && !c.Requested.ExpiresAt.After(now)
+}
+
+func (s *State) expireCall(now time.Time, r *Run, c *Call) {
+	made := s.approvalOf(r, c, now)
+	made.Decision, made.By, made.Votes = event.ApprovalExpired, "threadmill", c.Votes
+	s.record(DecisionID(c.Plan.ID, c.Round), event.TypeApproval, s.Turn.Item.TraceID, s.Turn.Item.ID, now, made)
+	s.passUp(SubDecided{ToolCallID: c.Plan.ID, Approval: &made})
+	s.settled(c.Plan.ID, event.ApprovalExpired)
+	text := fmt.Sprintf(expiredText, c.Plan.Ask.Expires)
+	s.settleWithout(now, r, c, text)
+	if c.Plan.Ask.EndsTurn {
+		s.Interrupt(signals.Control{Action: signals.ControlInterrupt, By: "threadmill", Reason: text, EventID: s.Turn.Item.ID})
+	}
+}
+
+// remind asks people again, who have not answered yet.
+func (s *State) remind(now time.Time, c *Call) {
+	c.Reminders++
+	at := now.Add(c.Plan.Ask.Remind)
+	c.RemindAt = &at
+	q := *c.Requested
+	q.Votes, q.Reminder = c.Votes, c.Reminders
+	s.record(RequestID(q), event.TypeApprovalRequest, s.Turn.Item.TraceID, s.Turn.Item.ID, now, q)
+	s.askAbove(c, q)
+	s.urgent = true
+}
+
+// TakeUrgent reports, once, whether there is something to be stored that people wait to see.
+func (s *State) TakeUrgent() bool {
+	urgent := s.urgent
+	s.urgent = false
+	return urgent
+}
+
+// Listable reports whether the thread is to be found among those that wait for approval. A
+// sub-agent's is found as the one that it works for.
+func (s *State) Listable() bool {
+	if s.Parent != nil {
+		return false
+	}
+	listed := slices.ContainsFunc(s.Subs, func(sub Sub) bool { return sub.Listed && len(sub.Asks) > 0 })
+	s.eachCall(func(_ *Run, c *Call) {
+		listed = listed || c.Stage == Waiting && c.listed()
+	})
+	return listed
+}
+
+func (c *Call) listed() bool { return c.Plan.Ask != nil && c.Plan.Ask.Listed }

@@ -1,0 +1,353 @@
+package thread
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals"
+)
+
+// crowd is what is known of agents and people who talk to one another, apart from the state.
+type crowd struct {
+	// rounds is how often people were asked about a call, votes are those who have approved
+	// it since. Only approved calls may run of those that need it.
+	rounds   map[string]int
+	votes    map[string]map[string]bool
+	approved map[string]bool
+	needs    map[string]bool
+
+	// answered are the messages that agents have answered, by turn.
+	answered map[string]string
+
+	// talked counts LLM calls since a person or the world has spoken.
+	talked int
+
+	// made are decisions that were accepted: none of them counts twice.
+	made []signals.Decide
+}
+
+const (
+	// maxCrowdSteps is the limit of an agent's LLM calls in one run.
+	maxCrowdSteps = 4
+
+	// maxTalk is above all that three agents can say to one another: each of the 15 calls
+	// before all are at their limit may address two, who have a run each.
+	maxTalk = 200
+)
+
+func newCrowd(t *testing.T, seed uint64) *machine {
+	m := newMachine(t, seed, false)
+	m.s = New("ns", "t1", signals.Start{Agents: []string{"alice", "bob", "carol"}[:2+m.rnd.IntN(2)]}, m.now)
+	m.crowd = &crowd{
+		rounds: map[string]int{}, votes: map[string]map[string]bool{}, approved: map[string]bool{}, needs: map[string]bool{}, answered: map[string]string{},
+	}
+	return m
+}
+
+// checkTwice: what is said of calls is said once, under an id of its own.
+func (c *crowd) checkTwice(t *testing.T, r event.Record) {
+	if c == nil {
+		return
+	}
+	var m event.Message
+	require.NotContains(t, []string{event.TypeApproval, event.TypeApprovalRequest, event.TypeClientCall}, r.Type, "record %s is there already", r.ID)
+	require.True(t, r.Type != event.TypeMessage || json.Unmarshal(r.Payload, &m) == nil && m.ToolCallID == "", "result %s is there already", r.ID)
+}
+
+func (m *machine) crowdOperations() []func() {
+	return []func(){
+		m.say, m.say, m.observe, m.begin, m.begin, m.begin, m.converse, m.converse, m.converse, m.converse, m.effect, m.effect, m.effect,
+		m.judge, m.judge, m.judge, m.misjudge, m.client, m.lookAgain, m.due, m.end, m.end, m.halt, m.retry, m.record, m.move,
+	}
+}
+
+// say posts a message of anybody, to anybody.
+func (m *machine) say() {
+	by := []event.CreatedBy{event.User, event.User, event.User, event.Agent, event.System, event.Tool}[m.rnd.IntN(6)]
+	sender := map[event.CreatedBy]string{event.User: "ann", event.Agent: []string{"alice", "bob", "dora"}[m.rnd.IntN(3)], event.System: "x", event.Tool: "the world"}[by]
+	content := []string{"hello", "@alice hello", "@bob\n@alice hello", "ask @bob", "@human hello"}[m.rnd.IntN(5)]
+	p := saidBy(fmt.Sprintf("p%d", m.rnd.IntN(m.events())), by, sender, content)
+	p.OnBusy = []signals.OnBusy{"", "", signals.Steer, signals.Steer, signals.Interrupt}[m.rnd.IntN(5)]
+	if p.OnBusy == signals.Interrupt && !m.one(5) {
+		p.OnBusy = ""
+	}
+	p.Priority = m.rnd.IntN(3)
+	out, err := m.s.Post(m.now, p)
+	require.NoError(m.t, err)
+	if !out.Duplicate {
+		m.posted = append(m.posted, p.ID)
+	}
+	if out.Interrupt {
+		m.s.Interrupt(signals.Control{Action: signals.ControlInterrupt})
+	}
+}
+
+// observe lets something happen in the world.
+func (m *machine) observe() {
+	p := happens(fmt.Sprintf("v%d", m.rnd.IntN(m.events())), "file.changed", `1`)
+	out, err := m.s.Post(m.now, p)
+	require.NoError(m.t, err)
+	if !out.Duplicate {
+		m.posted = append(m.posted, p.ID)
+	}
+}
+
+// converse lets an agent speak: it calls tools, or turns to the others.
+func (m *machine) converse() {
+	if r := m.run(PhaseModel); r != nil && (m.s.Turn.Interrupted == nil || m.one(4)) {
+		m.speak(r, m.rnd.IntN(3))
+	}
+}
+
+func (m *machine) speak(r *Run, calls int) {
+	c := m.crowd
+	if m.s.AtLimit(m.now, r) {
+		return
+	}
+	m.s.joined(m.now)
+	if m.one(12) {
+		m.s.Fail(m.now, r, "no", true)
+		return
+	}
+	if m.s.LLMCalls == nil {
+		c.talked = 0
+	}
+	in := m.s.NextModelStep(r, nil)
+	c.talked++
+	require.Less(m.t, c.talked, maxTalk, "S4-46 agents do not talk for ever")
+	require.NotContains(m.t, m.store, in.MessageID, "every model call has an id of its own")
+	m.flush(in.Flush)
+	reply := ModelReply{Agent: r.Agent, MaxSteps: maxCrowdSteps, Message: event.Message{ID: in.MessageID}}
+	for range calls {
+		reply.Calls = append(reply.Calls, m.planned())
+	}
+	if calls == 0 {
+		reply.Message.Content = []string{"@alice what do you say?", "@bob what do you say?", "@bob\n@carol\n@alice hm", "all said"}[m.rnd.IntN(4)]
+		key := fmt.Sprintf("%s %s %s", m.s.turnID(), in.ReplyTo, strings.ToLower(r.Agent))
+		require.NotContains(m.t, c.answered, key, "no agent answers a message twice: %s and", in.MessageID)
+		c.answered[key] = in.MessageID
+	}
+	m.stored(in, reply)
+	m.s.took(m.now, r, reply)
+}
+
+// planned makes up a call, and how it is to be run.
+func (m *machine) planned() PlannedCall {
+	m.calls++
+	id := fmt.Sprintf("c%d", m.calls)
+	m.asked[id] = true
+	return m.plannedAs(id)
+}
+
+func (m *machine) plannedAs(id string) PlannedCall {
+	c := m.crowd
+	p := careful(id, []string{"ls", "rm"}[m.rnd.IntN(2)], AskPlan{
+		Quorum: m.rnd.IntN(3), Expires: time.Duration(m.rnd.IntN(3)) * 20 * time.Second, Remind: time.Duration(m.rnd.IntN(2)) * 5 * time.Second,
+		EndsTurn: m.one(3), Approvers: [][]string{nil, {"ann", "bea"}}[m.rnd.IntN(2)],
+	})
+	c.rounds[id], c.votes[id] = c.rounds[id]+1, map[string]bool{}
+	c.approved[id], c.needs[id] = false, true
+	switch m.rnd.IntN(6) {
+	case 0:
+		p.NeedsApproval, p.Ask, c.needs[id] = false, nil, false
+	case 1:
+		p.NeedsApproval, p.Denied, p.DeniedBy = false, "no", "policy"
+	case 2:
+		p, c.needs[id] = atClient(id), false
+	case 3:
+		p, c.needs[id] = covered(id, "ls", "c0"), false
+	}
+	return p
+}
+
+// effect runs a call, or has it run, if there is one. Its step may find that it is to be
+// asked about again.
+func (m *machine) effect() {
+	defer m.goOn()
+	if m.s.Turn == nil || m.s.Turn.Interrupted != nil {
+		return
+	}
+	for _, r := range m.s.Turn.Runs {
+		if i := slices.IndexFunc(r.Calls, func(c *Call) bool { return c.Stage == Ready }); i >= 0 {
+			m.carryOut(r, r.Calls[i])
+			return
+		}
+	}
+}
+
+func (m *machine) carryOut(r *Run, c *Call) {
+	id := c.Plan.ID
+	if m.one(5) && m.crowd.rounds[id] < 4 {
+		again := m.plannedAs(id)
+		if again.By == ByClient {
+			again.By = ""
+		}
+		if m.s.Guarded(c) {
+			m.s.Guard(m.now, r, c, again)
+		} else {
+			m.s.AskAgain(m.now, r, c, again)
+		}
+		return
+	}
+	require.True(m.t, !m.crowd.needs[id] || m.crowd.approved[id], "call %s runs without approval", id)
+	in := m.s.ToolStep(r, c, nil)
+	require.NotContains(m.t, m.store, ResultID(id), "S4-94 no call runs that has its result")
+	m.flush(in.Flush)
+	if m.crowd.needs[id] {
+		var made event.Approval
+		require.NoError(m.t, json.Unmarshal(m.store[in.DecisionID].Payload, &made))
+		require.Equal(m.t, event.Approve, made.Decision)
+		require.Equal(m.t, id, made.ToolCallID)
+		require.Equal(m.t, m.crowd.rounds[id], max(made.Round, 1), "S4-94 an approval is for its round")
+	}
+	if c.Plan.By == ByClient {
+		m.s.AskClient(m.now, r, c)
+		return
+	}
+	m.keep([]event.Record{event.NewRecord(ResultID(id), event.TypeMessage, in.TraceID, in.EventID, m.now, event.Message{ToolCallID: id})})
+	m.s.ran(m.now, r, c)
+}
+
+// goOn hears results, and sends runs back to their models.
+func (m *machine) goOn() {
+	if m.s.Turn == nil {
+		return
+	}
+	for _, r := range m.s.Turn.Runs {
+		if r.Phase != PhaseTools {
+			continue
+		}
+		for _, c := range r.Calls {
+			if c.Stage == Ran {
+				m.s.ResultHeard(m.now, r, c, pass)
+			}
+		}
+		m.s.ToolsDone(m.now, r)
+	}
+}
+
+// due lets time do what is due.
+func (m *machine) due() {
+	m.release()
+	m.goOn()
+}
+
+// halt ends a turn, or all.
+func (m *machine) halt() {
+	if !m.one(6) {
+		return
+	}
+	ctl := signals.Control{Action: signals.ControlInterrupt}
+	if turns := m.s.turns(); len(turns) > 0 && m.one(2) {
+		ctl.EventID = turns[m.rnd.IntN(len(turns))].Item.ID
+	}
+	m.s.Interrupt(ctl)
+}
+
+// settle lets everything come to its end by itself: people decide, clients answer, and
+// nobody says anything new.
+func (m *machine) settle() {
+	for range 20_000 {
+		before := m.moment()
+		m.lookAgain()
+		m.begin()
+		if r := m.run(PhaseModel); r != nil && m.s.Turn.Interrupted == nil {
+			m.speak(r, m.rnd.IntN(2))
+		}
+		m.goOn()
+		m.effect()
+		m.end()
+		if m.moment() != before {
+			continue
+		}
+		m.check()
+		if len(m.s.Approvals())+len(m.s.ClientCalls()) == 0 {
+			require.True(m.t, m.s.Idle(), "something waits, and there is nothing to wait for: %s", before)
+			return
+		}
+		m.satisfy()
+	}
+	require.Fail(m.t, "it does not come to an end")
+}
+
+// satisfy gives one of all that wait for people or clients what it waits for.
+func (m *machine) satisfy() {
+	for _, t := range m.s.turns() {
+		require.True(m.t, t.waitsForPeople(), "the turn of %s can go on, and does not", t.Item.ID)
+	}
+	require.True(m.t, m.s.nextBeside() < 0 || len(m.s.Parked) == maxParked, "what happens is handled")
+	if all := m.s.ClientCalls(); len(all) > 0 {
+		require.Equal(m.t, signals.Accepted, m.s.ToolResult(m.now, signals.ToolResult{ToolCallID: all[0].ToolCallID, By: "editor"}))
+		return
+	}
+	all := m.s.Approvals()
+	q := all[m.rnd.IntN(len(all))]
+	for _, by := range []string{"ann", "bea"}[:max(q.Quorum, 1)] {
+		m.rule(q, by, event.Approve)
+	}
+}
+
+// moment is where everything stands.
+func (m *machine) moment() string {
+	var out strings.Builder
+	for _, t := range m.s.turns() {
+		fmt.Fprintf(&out, "%s(%t):", t.Item.ID, t.Arrived)
+		for _, r := range t.Runs {
+			fmt.Fprintf(&out, " %s %d", r.Phase, r.Step)
+			for _, c := range r.Calls {
+				fmt.Fprintf(&out, " %s%d", c.Stage, c.Round)
+			}
+		}
+	}
+	fmt.Fprintf(&out, "; %t, %d wait", m.s.Turn != nil, len(m.s.Queue))
+	return out.String()
+}
+
+// TestAnyCrowd lets agents and people say and decide anything, at any moment.
+func TestAnyCrowd(t *testing.T) {
+	reached := map[string]int{}
+	for seed := range uint64(40) {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			m := newCrowd(t, seed)
+			operations := m.crowdOperations()
+			for range 300 {
+				m.now = m.now.Add(time.Duration(m.rnd.IntN(2000)) * time.Millisecond)
+				operations[m.rnd.IntN(len(operations))]()
+				m.check()
+				reached["parked"] += len(m.s.Parked)
+			}
+			m.settle()
+			m.finish()
+			m.reach(reached)
+		})
+	}
+	for _, what := range []string{"parked", "second round", "vote", "edited", "for the session", "covered", "expired", "reminder", "at a client", "turn limit", "observed"} {
+		require.Positive(t, reached[what], what)
+	}
+}
+
+// reach counts what has come about.
+func (m *machine) reach(what map[string]int) {
+	for id, r := range m.store {
+		var a event.Approval
+		if r.Type == event.TypeApproval {
+			require.NoError(m.t, json.Unmarshal(r.Payload, &a))
+		}
+		for name, is := range map[string]bool{
+			"second round": a.Round == 2, "vote": a.Missing > 0, "edited": a.Arguments != "", "for the session": a.Scope == event.Session,
+			"covered": a.Grant != "", "expired": a.Decision == event.ApprovalExpired, "reminder": strings.Contains(id, ".reminder."),
+			"at a client": r.Type == event.TypeClientCall, "turn limit": strings.Contains(id, ".limit."), "observed": r.Type == event.TypeFinal && id[0] == 'v',
+		} {
+			if is {
+				what[name]++
+			}
+		}
+	}
+}

@@ -1,0 +1,243 @@
+package workflows
+
+import (
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/signals/threadclient"
+)
+
+// decide takes in a decision by signal.
+func (t *conversation) decide(ctx workflow.Context, name string, d signals.Decide) {
+	d, err := t.state.AsBefore(d)
+	if err != nil {
+		t.state.Reject(workflow.Now(ctx), name, d, err)
+		return
+	}
+	if _, _, below := t.state.AskedBelow(d.ToolCallID); below {
+		t.decideBelowBySignal(ctx, name, d)
+		return
+	}
+	if !t.state.Early(d.ToolCallID) || !t.state.Hold(d) {
+		t.state.TakeDecision(workflow.Now(ctx), d)
+	}
+	t.urgent = t.state.TakeUrgent() || t.urgent
+}
+
+// earlyPatience is how long a decision waits for the thread to hear of its call.
+const earlyPatience = 5 * time.Second
+
+func (t *conversation) updateDecide(ctx workflow.Context, d signals.Decide) (signals.DecideResult, error) {
+	d, err := t.state.AsBefore(d)
+	if err != nil {
+		return signals.DecideResult{}, refuse(err)
+	}
+	if _, _, below := t.state.AskedBelow(d.ToolCallID); below {
+		return t.decideBelow(ctx, d)
+	}
+	if t.state.Early(d.ToolCallID) {
+		_, err := workflow.AwaitWithTimeout(ctx, earlyPatience, func() bool { return t.moving || !t.state.Early(d.ToolCallID) })
+		if err != nil {
+			return signals.DecideResult{}, err
+		}
+		if t.approves && t.moving && t.state.Early(d.ToolCallID) && t.state.Hold(d) {
+			// The next run hears of the call, and takes it in.
+			return signals.DecideResult{Result: signals.Accepted}, nil
+		}
+	}
+	if err := t.state.CheckAlone(d); err != nil {
+		return signals.DecideResult{}, refuse(err)
+	}
+	checked := t.check(ctx, d)
+	if err := checked.Err(); err != nil {
+		return signals.DecideResult{}, refuse(err)
+	}
+	out := t.state.DecideChecked(workflow.Now(ctx), d, checked)
+	t.urgent = t.state.TakeUrgent() || t.urgent
+	return out, nil
+}
+
+// check checks what a decision would have run, or granted, if that is not the call as it is.
+func (t *conversation) check(ctx workflow.Context, d signals.Decide) thread.CheckReply {
+	step, ok := t.state.Unchecked(d)
+	if !ok {
+		return thread.CheckReply{}
+	}
+	var reply thread.CheckReply
+	err := workflow.ExecuteLocalActivity(local(ctx, "check a decision"), signals.ActivityCheckDecision, step).Get(ctx, &reply)
+	if err != nil && ctx.Err() == nil {
+		err = workflow.ExecuteActivity(bounded(ctx, "check a decision"), signals.ActivityCheckDecision, step).Get(ctx, &reply)
+	}
+	if err != nil {
+		why, _ := explain(err)
+		return thread.CheckReply{Field: d.Checked(), Problem: "could not be checked: " + why}
+	}
+	return reply
+}
+
+// watchDecisions checks the decisions that came by signal, and lets calls run that a new
+// grant covers.
+func (t *conversation) watchDecisions(ctx workflow.Context) {
+	workflow.GoNamed(ctx, "decisions", func(ctx workflow.Context) {
+		ctx, cancel := workflow.NewDisconnectedContext(ctx)
+		defer cancel()
+		s := t.state
+		due := func() bool { return len(s.ToCheck) > 0 || s.Cascading() != nil }
+		for workflow.Await(ctx, due) == nil {
+			t.telling++
+			for len(s.ToCheck) > 0 {
+				d := s.ToCheck[0]
+				checked := t.check(ctx, d)
+				s.ToCheck = s.ToCheck[1:]
+				s.DecideOrReject(workflow.Now(ctx), d, checked)
+			}
+			for turn := s.Cascading(); turn != nil; turn = s.Cascading() {
+				t.cascade(ctx, turn)
+			}
+			t.telling--
+		}
+	})
+}
+
+// cascade looks again at calls that wait, and that a new grant may cover.
+func (t *conversation) cascade(ctx workflow.Context, turn *thread.Turn) {
+	s := t.state
+	// The grant has to be stored before it is looked for.
+	t.unburden(ctx)
+	r, step, ok := s.NextCascade(turn)
+	if !ok {
+		turn.Cascaded()
+		return
+	}
+	reply, err := t.planCalls(ctx, r, step)
+	turn.Cascaded()
+	if err != nil {
+		workflow.GetLogger(ctx).Warn("looking at calls that a new grant may cover", "thread", s.ThreadID, "error", err)
+		return
+	}
+	s.Flushed(step.Flush)
+	s.Cover(workflow.Now(ctx), turn, r, reply)
+}
+
+// watchStatus says to all who look for it whether the thread waits for approval.
+func (t *conversation) watchStatus(ctx workflow.Context) {
+	if !t.approves {
+		return
+	}
+	workflow.GoNamed(ctx, "status", func(ctx workflow.Context) {
+		s := t.state
+		changed := func() bool { return s.Closing == nil && s.Listable() != s.Listed }
+		for workflow.Await(ctx, changed) == nil {
+			s.Listed = s.Listable()
+			if err := workflow.UpsertTypedSearchAttributes(ctx, threadclient.WaitingUpdate(s.Listed)); err != nil {
+				workflow.GetLogger(ctx).Error("setting the search attribute of a thread that waits", "thread", s.ThreadID, "error", err)
+			}
+		}
+	})
+}
+
+func (t *conversation) revoke(ctx workflow.Context, name string, v signals.Revoke) {
+	if err := signals.CheckRevoke(v); err != nil {
+		t.state.Reject(workflow.Now(ctx), name, v, err)
+		return
+	}
+	t.state.Revoke(workflow.Now(ctx), v)
+	t.urgent = true
+}
+
+// updateRevoke takes an approval back. It answers once that is stored: from then on no call
+// runs by it.
+func (t *conversation) updateRevoke(ctx workflow.Context, v signals.Revoke) (signals.DecideResult, error) {
+	id := t.state.Revoke(workflow.Now(ctx), v)
+	t.urgent = true
+	if err := workflow.Await(ctx, func() bool { return !t.state.Unwritten(id) }); err != nil {
+		return signals.DecideResult{}, err
+	}
+	return signals.DecideResult{Result: signals.Accepted}, nil
+}
+
+// toolResult gives a call the result that came by signal.
+func (t *conversation) toolResult(ctx workflow.Context, name string, r signals.ToolResult) {
+	if err := signals.CheckToolResult(r); err != nil {
+		t.state.Reject(workflow.Now(ctx), name, r, err)
+		return
+	}
+	t.state.TakeResult(workflow.Now(ctx), r)
+}
+
+func (t *conversation) updateToolResult(ctx workflow.Context, r signals.ToolResult) (signals.DecideResult, error) {
+	if t.state.EarlyResult(r.ToolCallID) {
+		if _, err := awaitFor(ctx, earlyPatience, func() bool { return t.moving || !t.state.EarlyResult(r.ToolCallID) }); err != nil {
+			return signals.DecideResult{}, err
+		}
+	}
+	if t.moving && t.state.EarlyResult(r.ToolCallID) {
+		// The next run asks for the call, and has the result by then.
+		return signals.DecideResult{Result: t.state.HoldResult(r)}, nil
+	}
+	return signals.DecideResult{Result: t.state.ToolResult(workflow.Now(ctx), r)}, nil
+}
+
+// postDecision takes in a decision that came as a message.
+func (t *conversation) postDecision(ctx workflow.Context, p signals.Post, d signals.Decide) (signals.PostResult, error) {
+	if err := signals.CheckDecide(d); err != nil {
+		return signals.PostResult{}, refuse(err)
+	}
+	out, err := t.updateDecide(ctx, d)
+	switch {
+	case err != nil:
+		return signals.PostResult{}, err
+	case out.Result == signals.Accepted:
+		t.state.SawDecision(p)
+		return signals.PostResult{EventID: p.ID, Status: signals.PostQueued}, nil
+	case out.Result == signals.AlreadyResolved:
+		t.state.SawDecision(p)
+		return signals.PostResult{EventID: p.ID, Status: signals.PostDuplicate}, nil
+	}
+	return signals.PostResult{}, refuse(&event.FieldError{Field: "payload.content", Problem: "is a decision that has no effect: " + string(out.Result)})
+}
+
+// nameThread gives a thread that has fallen idle without a title one, beside its turns.
+func (t *conversation) nameThread(ctx workflow.Context) {
+	if !t.approves {
+		return
+	}
+	workflow.GoNamed(ctx, "title", func(ctx workflow.Context) {
+		s := t.state
+		// A thread that moves tries it in its next run.
+		for workflow.Await(ctx, func() bool { return !t.moving && s.WantsTitle() }) == nil {
+			t.telling++
+			t.title(ctx)
+			t.telling--
+		}
+	})
+}
+
+func (t *conversation) title(ctx workflow.Context) {
+	s := t.state
+	step := s.TitleStep(workflow.Now(ctx))
+	var reply thread.TitleReply
+	own, cancel := workflow.WithCancel(ctx)
+	defer cancel()
+	found := workflow.ExecuteActivity(unhurried(own, "title"), signals.ActivityTitleThread, step)
+	if workflow.Await(ctx, func() bool { return found.IsReady() || s.Closing != nil || t.moving }) != nil || !found.IsReady() {
+		// A thread that is closed, or moves, does not wait for it. The next run tries again.
+		s.TitleTried = s.Closing != nil
+		return
+	}
+	if err := found.Get(ctx, &reply); err != nil {
+		workflow.GetLogger(ctx).Warn("finding a title for a thread", "thread", s.ThreadID, "error", err)
+		return
+	}
+	if !s.Titled(reply) {
+		return
+	}
+	if err := workflow.UpsertMemo(ctx, map[string]any{signals.MemoTitle: reply.Title}); err != nil {
+		workflow.GetLogger(ctx).Warn("setting the memo of a thread", "thread", s.ThreadID, "error", err)
+	}
+	t.lifecycle(ctx, event.TypeSessionUpdated, step.RecordID)
+}

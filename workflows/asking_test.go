@@ -1,0 +1,284 @@
+package workflows_test
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/workflows"
+)
+
+// asksWith is a call that people are asked about in these terms.
+func asksWith(id string, terms thread.AskPlan) thread.PlannedCall {
+	p := asks(id)
+	p.Ask = &terms
+	p.Guard = &thread.Guard{Digest: "digest", Definition: "definition", Arguments: thread.ArgumentsSum(p.Arguments)}
+	return p
+}
+
+// requestsOf are the records by which people were asked, or reminded, by the thread itself.
+func (f *fakes) requestsOf() []string { return f.idsOf(event.TypeApprovalRequest) }
+
+// checks answers checks of decisions, and returns what is asked.
+func (w *world) checks(answer func(thread.CheckStep) thread.CheckReply) *[]thread.CheckStep {
+	asked := &[]thread.CheckStep{}
+	w.RegisterActivityWithOptions(func(_ context.Context, in thread.CheckStep) (thread.CheckReply, error) {
+		*asked = append(*asked, in)
+		return answer(in), nil
+	}, activity.RegisterOptions{Name: signals.ActivityCheckDecision})
+	return asked
+}
+
+// TestRequestExpires: a durable timer of the thread denies the call, or ends the turn.
+func TestRequestExpires(t *testing.T) {
+	terms := thread.AskPlan{Expires: day}
+	ends := thread.AskPlan{Expires: day, EndsTurn: true}
+	for name, tc := range map[string]struct {
+		calls  []thread.PlannedCall
+		status signals.TurnStatus
+		last   string
+	}{
+		"the call is denied": {[]thread.PlannedCall{asksWith("c1", terms)}, signals.TurnCompleted, "e1.0.2: done"},
+		"the turn ends, whatever else waits": {
+			[]thread.PlannedCall{asksWith("c1", ends), asks("c2")},
+			signals.TurnInterrupted,
+			"c2.result: Tool execution was interrupted before it finished.",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.model = script(tc.calls...)
+			var turn *answer
+			w.then(func() { turn = w.update(signals.UpdateTurn, says("e1", "go")) })
+			w.at = day
+			w.then(func() { require.Len(t, w.approvals().Approvals, len(tc.calls), "not before its time") })
+			w.then(func() {
+				require.Empty(t, w.approvals().Approvals)
+				require.Equal(t, tc.status, turn.result.(signals.TurnResult).Status)
+				w.decide("c1", event.Approve, "")
+			})
+			w.run(workflows.Input{})
+			require.Empty(t, w.tools)
+			require.Contains(t, w.messages(), "c1.result: Nobody has decided on this call within 24h0m0s. It was not run.")
+			require.Equal(t, tc.last, w.messages()[len(w.messages())-1])
+			made := stored[event.Approval](w.fakes, event.TypeApproval)
+			require.Len(t, made, 1)
+			require.Equal(t, event.ApprovalExpired, made[0].Decision)
+			require.Equal(t, "conflict", stored[event.Rejected](w.fakes, event.TypeRejected)[0].Problem, "too late")
+		})
+	}
+}
+
+// TestExpiryAfterTheThreadHasMoved: what was begun in one run ends in the next.
+func TestExpiryAfterTheThreadHasMoved(t *testing.T) {
+	f := newFakes(t)
+	f.model = script(asksWith("c1", thread.AskPlan{Expires: day, Remind: 23 * time.Hour}))
+	w := worldWith(t, f)
+	w.then(func() { w.post("e1", "go") })
+	w.then(func() { w.suggestWith(signals.SignalControl, signals.Control{Action: "dance"}) })
+	next := w.leave(workflows.Input{})
+	expires := *next.State.Turn.Runs[0].Calls[0].Requested.ExpiresAt
+
+	w = worldWith(t, f)
+	w.SetStartTime(expires.Add(-2 * time.Hour))
+	w.at = time.Hour - 2*time.Minute
+	w.then(func() { require.Empty(t, f.requestsOf()) })
+	w.at = time.Hour
+	w.then(func() { require.Equal(t, []string{"c1.reminder.1"}, f.requestsOf()) })
+	w.at = 2 * time.Hour
+	w.then(func() { require.Equal(t, signals.Idle, w.state().Status) })
+	w.run(next)
+	require.Empty(t, f.tools)
+	require.WithinDuration(t, expires, stored[event.Approval](f, event.TypeApproval)[0].DecidedAt, time.Second)
+}
+
+// TestReminders: they are stored as they come, for people to see, until there is a decision.
+func TestReminders(t *testing.T) {
+	w := newWorld(t)
+	w.model = script(asksWith("c1", thread.AskPlan{Remind: time.Hour}))
+	w.then(func() { w.post("e1", "go") })
+	w.at = 2*time.Hour + 30*time.Minute
+	w.then(func() {
+		require.Equal(t, []string{"c1.reminder.1", "c1.reminder.2"}, w.requestsOf(), "stored, while the thread waits")
+		w.decide("c1", event.Approve, "")
+	})
+	w.at = day
+	w.run(workflows.Input{})
+	require.Equal(t, []string{"c1.reminder.1", "c1.reminder.2"}, w.requestsOf(), "nobody is reminded of what was decided")
+	require.Equal(t, []string{"c1"}, w.tools)
+}
+
+// TestApprovalThatDoesNotHold: the step finds so, and people are asked again. What they
+// said before is no answer.
+func TestApprovalThatDoesNotHold(t *testing.T) {
+	w := newWorld(t)
+	w.model = script(asksWith("c1", thread.AskPlan{}))
+	tries := 0
+	w.RegisterActivityWithOptions(func(ctx context.Context, in thread.ToolStep) (thread.ToolReply, error) {
+		if tries++; tries == 1 {
+			w.flush(in.Flush)
+			again := asksWith("c1", thread.AskPlan{})
+			again.Reason = "the tool has changed"
+			return thread.ToolReply{ToolCallID: in.ToolCallID, Ask: &again}, nil
+		}
+		require.Equal(t, "c1.decision.2", in.DecisionID)
+		return w.runTool(ctx, in)
+	}, activity.RegisterOptions{Name: signals.ActivityRunTool, DisableAlreadyRegisteredCheck: true})
+	w.then(func() { w.post("e1", "go") })
+	w.then(func() { w.decide("c1", event.Approve, "") })
+	w.then(func() {
+		asked := w.approvals().Approvals
+		require.Len(t, asked, 1)
+		require.Equal(t, 2, asked[0].Round)
+		require.Equal(t, "the tool has changed", asked[0].Reason)
+		require.Equal(t, []string{"c1.request.2"}, w.requestsOf(), "people see it at once")
+		w.decide("c1", event.Approve, "")
+	})
+	w.then(func() {
+		require.Len(t, w.approvals().Approvals, 1, "S4-94 the same decision once more")
+		w.SignalWorkflow(signals.SignalDecide, signals.Decide{ToolCallID: "c1", Decision: event.Approve, By: "ann", Round: 2})
+	})
+	w.run(workflows.Input{})
+	require.Equal(t, []string{"c1"}, w.tools)
+	require.Equal(t, "mismatch", stored[event.Rejected](w.fakes, event.TypeRejected)[0].Problem)
+	require.Equal(t, []string{"c1.decision", "c1.decision.2"}, w.idsOf(event.TypeApproval))
+}
+
+// TestGuardedTask: an approval of what goes on in the background is looked at before it
+// begins.
+func TestGuardedTask(t *testing.T) {
+	for name, holds := range map[string]bool{"it holds": true, "it does not": false} {
+		t.Run(name, func(t *testing.T) {
+			p := asksWith("c1", thread.AskPlan{})
+			p.By, p.Task = thread.ByTask, &thread.TaskPlan{Tool: "build", Deadline: time.Hour}
+			w := newWorld(t)
+			w.forward(signals.SignalTaskReport)
+			w.model = func(ctx context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+				if in.EventID == "e1" {
+					return script(p)(ctx, in)
+				}
+				return reply(in, "I see"), nil
+			}
+			w.plan = func(in thread.PlanStep) (thread.PlanReply, error) {
+				require.True(t, w.has("c1.decision"), "the decision is stored before")
+				again := p
+				again.NeedsApproval = !holds
+				return thread.PlanReply{Agent: in.Agent, MaxSteps: 5, Calls: []thread.PlannedCall{again}}, nil
+			}
+			w.then(func() { w.post("e1", "go") })
+			w.then(func() { w.decide("c1", event.Approve, "") })
+			w.then(func() {
+				require.Equal(t, map[string]string{"c1": "c1.decision"}, w.planned[0].Decisions)
+				require.Equal(t, holds, len(w.worked) == 1)
+				require.Equal(t, holds, len(w.approvals().Approvals) == 0)
+			})
+			w.run(workflows.Input{})
+			if holds {
+				require.Equal(t, "c1.decision", w.worked[0].DecisionID)
+			}
+		})
+	}
+}
+
+// TestCascade: a grant is for the calls that wait already. They are looked at anew.
+func TestCascade(t *testing.T) {
+	w := newWorld(t)
+	w.model = script(asksWith("c1", thread.AskPlan{}), asksWith("c2", thread.AskPlan{}), asksWith("c3", thread.AskPlan{}))
+	w.plan = func(in thread.PlanStep) (thread.PlanReply, error) {
+		require.True(t, w.has("c1.decision"), "the grant is stored before")
+		covered := asksWith("c2", thread.AskPlan{})
+		covered.NeedsApproval, covered.Grant = false, &thread.GrantedCall{ID: "c1", Scope: event.Session, By: "ann"}
+		return thread.PlanReply{Agent: in.Agent, MaxSteps: 5, Calls: []thread.PlannedCall{covered, asksWith("c3", thread.AskPlan{})}}, nil
+	}
+	w.then(func() { w.post("e1", "go") })
+	w.then(func() {
+		w.SignalWorkflow(signals.SignalDecide, signals.Decide{ToolCallID: "c1", Decision: event.Approve, Scope: event.Session, By: "ann"})
+	})
+	w.then(func() {
+		require.ElementsMatch(t, []string{"c1", "c2"}, w.tools)
+		require.Len(t, w.approvals().Approvals, 1)
+		w.decide("c3", event.Deny, "")
+	})
+	w.run(workflows.Input{})
+	require.Equal(t, []string{"c2", "c3"}, w.planned[0].Only)
+	require.Equal(t, "e1.0.2: done", w.messages()[len(w.messages())-1])
+}
+
+// TestEditedArguments: they are checked before they have an effect, by update and by signal.
+func TestEditedArguments(t *testing.T) {
+	edit := func(command string) signals.Decide {
+		args, _ := json.Marshal(map[string]string{"command": command})
+		return signals.Decide{ToolCallID: "c1", Decision: event.Approve, By: "ann", Args: args}
+	}
+	check := func(in thread.CheckStep) thread.CheckReply {
+		if in.Args == `{"command":"rm"}` {
+			return thread.CheckReply{Field: "args", Problem: "are denied by policy no-rm"}
+		}
+		return thread.CheckReply{Guard: &thread.Guard{Digest: "digest of " + in.Args}}
+	}
+	for name, send := range map[string]func(*world, signals.Decide) *answer{
+		"by update": func(w *world, d signals.Decide) *answer { return w.update(signals.UpdateDecide, d) },
+		"by signal": func(w *world, d signals.Decide) *answer { w.SignalWorkflow(signals.SignalDecide, d); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.model = script(asksWith("c1", thread.AskPlan{}))
+			asked := w.checks(check)
+			var refused, taken *answer
+			w.then(func() { w.post("e1", "go") })
+			w.then(func() { refused = send(w, edit("rm")) })
+			w.then(func() {
+				require.Len(t, w.approvals().Approvals, 1)
+				taken = send(w, edit("ls -l"))
+			})
+			w.run(workflows.Input{})
+			require.Equal(t, []string{"c1"}, w.tools)
+			require.Len(t, *asked, 2)
+			require.Equal(t, "e1.0.1", (*asked)[0].MessageID)
+			made := stored[event.Approval](w.fakes, event.TypeApproval)
+			require.Len(t, made, 1)
+			require.JSONEq(t, `{"command":"ls -l"}`, made[0].Arguments)
+			require.Equal(t, `digest of {"command":"ls -l"}`, made[0].Digest)
+			if refused != nil {
+				require.ErrorContains(t, refused.err, "args: are denied by policy no-rm")
+				require.Equal(t, signals.DecideResult{Result: signals.Accepted}, taken.result)
+				return
+			}
+			require.Equal(t, "args: are denied by policy no-rm", stored[event.Rejected](w.fakes, event.TypeRejected)[0].Problem)
+		})
+	}
+}
+
+// TestVotes: each is stored at once, and the last one lets the call run.
+func TestVotes(t *testing.T) {
+	w := newWorld(t)
+	w.model = script(asksWith("c1", thread.AskPlan{Quorum: 2, Approvers: []string{"ann", "bea"}}))
+	vote := func(by string) *answer {
+		return w.update(signals.UpdateDecide, signals.Decide{ToolCallID: "c1", Decision: event.Approve, By: by})
+	}
+	var wide, first, again, other, last *answer
+	w.then(func() { w.post("e1", "go") })
+	w.then(func() {
+		wide = w.update(signals.UpdateDecide, signals.Decide{ToolCallID: "c1", Decision: event.Approve, By: "ann", Scope: event.Session})
+		first, again, other = vote("ann"), vote("ann"), vote("eve")
+	})
+	w.then(func() {
+		require.Empty(t, w.tools)
+		require.Equal(t, []string{"c1.decision.vote.1"}, w.idsOf(event.TypeApproval), "stored, while the thread waits")
+		last = vote("bea")
+	})
+	w.run(workflows.Input{})
+	require.ErrorContains(t, wide.err, "scope: goes with a call that one person decides on")
+	require.Equal(t, signals.DecideResult{Result: signals.Accepted, Missing: 1}, first.result)
+	require.Equal(t, signals.DecideResult{Result: signals.AlreadyResolved, Missing: 1}, again.result)
+	require.Equal(t, signals.DecideResult{Result: signals.NotAllowed}, other.result)
+	require.Equal(t, signals.DecideResult{Result: signals.Accepted}, last.result)
+	require.Equal(t, []string{"c1"}, w.tools)
+}

@@ -1,0 +1,184 @@
+package workflows_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/workflows"
+)
+
+// askingFor lets the turns of these events ask for a call of that id first.
+func askingFor(calls map[string]string) func(context.Context, thread.ModelStep) (thread.ModelReply, error) {
+	return func(ctx context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+		if id := calls[in.EventID]; id != "" {
+			return script(asksWith(id, thread.AskPlan{Listed: true}))(ctx, in)
+		}
+		return reply(in, "ok"), nil
+	}
+}
+
+// modelled are the replies that models were asked for, in order.
+func (f *fakes) modelled() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var out []string
+	for _, in := range f.models {
+		out = append(out, in.MessageID)
+	}
+	return out
+}
+
+// TestEventsWhileATurnWaits: they are handled; what people say waits its turn.
+func TestEventsWhileATurnWaits(t *testing.T) {
+	w := newWorld(t)
+	w.model = askingFor(map[string]string{"m1": "c1", "v1": "c2"})
+	w.then(func() { w.post("m1", "go") })
+	w.then(func() { w.post("m2", "hello?") })
+	w.then(func() { w.publish(happens("v1", "file.changed", `1`)) })
+	w.then(func() { w.publish(happens("v2", "file.changed", `1`)) })
+	w.then(func() {
+		require.Equal(t, []string{"m1.0.1", "v1.0.1", "v2.0.1"}, w.modelled())
+		require.Len(t, w.approvals().Approvals, 2)
+		var q signals.Queue
+		w.query(signals.QueryQueue, &q)
+		require.Equal(t, "m2", q.Items[0].ID)
+		w.decide("c1", event.Approve, "")
+	})
+	w.then(func() {
+		require.Equal(t, "m1.0.2", w.modelled()[3], "the turn that can go on does, though another one waits")
+		require.Len(t, w.modelled(), 4)
+		w.decide("c2", event.Deny, "")
+	})
+	w.run(workflows.Input{})
+	require.Equal(t, []string{"v1.0.2", "m2.0.1"}, w.modelled()[4:])
+	require.Equal(t, []string{"c1"}, w.tools)
+}
+
+// TestParkedTurnsMove: they go on in the next run of the workflow.
+func TestParkedTurnsMove(t *testing.T) {
+	f := newFakes(t)
+	f.model = askingFor(map[string]string{"m1": "c1", "v1": "c2"})
+	w := worldWith(t, f)
+	w.then(func() { w.post("m1", "go") })
+	w.then(func() { w.publish(happens("v1", "file.changed", `1`)) })
+	w.then(func() { w.suggestWith(signals.SignalControl, signals.Control{Action: "dance"}) })
+	next := w.leave(workflows.Input{})
+	require.Len(t, next.State.Parked, 1)
+
+	w = worldWith(t, f)
+	w.then(func() { w.decide("c1", event.Deny, "") })
+	w.then(func() { w.decide("c2", event.Deny, "") })
+	w.run(next)
+	require.Equal(t, []string{"m1.0.1", "v1.0.1", "m1.0.2", "v1.0.2"}, f.modelled())
+}
+
+// TestCloseWithParkedTurns: each of their calls has a result.
+func TestCloseWithParkedTurns(t *testing.T) {
+	w := newWorld(t)
+	w.model = askingFor(map[string]string{"m1": "c1", "v1": "c2", "v2": "c3"})
+	w.then(func() { w.post("m1", "go") })
+	w.then(func() { w.publish(happens("v1", "file.changed", `1`)) })
+	w.then(func() { w.publish(happens("v2", "file.changed", `1`)) })
+	w.run(workflows.Input{})
+	for _, id := range []string{"c1", "c2", "c3"} {
+		require.Contains(t, w.messages(), id+".result: Tool execution was interrupted before it finished.", "S4-71")
+	}
+}
+
+// TestRunsFromBefore: a run that began before turns were put aside goes on as it began.
+func TestRunsFromBefore(t *testing.T) {
+	w := newWorld(t)
+	w.OnGetVersion("hooks", workflow.DefaultVersion, thread.VersionApprovals).Return(workflow.Version(thread.VersionApprovals - 1))
+	w.model = func(ctx context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+		if in.Agent == "bob" {
+			return reply(in, "I think so"), nil
+		}
+		return askingFor(map[string]string{"m1": "c1"})(ctx, in)
+	}
+	w.then(func() { w.post("m1", "what does @bob think?") })
+	w.then(func() { w.publish(happens("v1", "file.changed", `1`)) })
+	w.then(func() {
+		require.ElementsMatch(t, []string{"m1.0.1", "m1.1.1"}, w.modelled(), "a mention in the middle of a text was none; events waited")
+		w.decide("c1", event.Deny, "")
+	})
+	w.run(workflows.Input{Start: signals.Start{Agents: []string{"alice", "bob"}}})
+	require.Empty(t, w.models[0].Agents)
+	require.Contains(t, w.modelled(), "v1.0.1")
+}
+
+// attributes are the values that search attributes were set to, in order.
+func (w *world) attributes() *[]temporal.SearchAttributes {
+	set := &[]temporal.SearchAttributes{}
+	w.OnUpsertTypedSearchAttributes(mock.Anything).Run(func(args mock.Arguments) {
+		*set = append(*set, args.Get(0).(temporal.SearchAttributes))
+	}).Return(nil)
+	return set
+}
+
+// TestWaitingThreadsAreFound: the search attribute says so as long as a thread waits for
+// approval, whatever else it does.
+func TestWaitingThreadsAreFound(t *testing.T) {
+	status := temporal.NewSearchAttributeKeyKeyword(signals.AttributeStatus)
+	w := newWorld(t)
+	set := w.attributes()
+	w.model = askingFor(map[string]string{"m1": "c1", "v1": "c2", "m2": "c3"})
+	said := func() []string {
+		var out []string
+		for _, a := range *set {
+			value, ok := a.GetKeyword(status)
+			require.True(t, ok)
+			out = append(out, value)
+		}
+		return out
+	}
+	w.then(func() { w.post("m1", "go") })
+	w.then(func() { w.publish(happens("v1", "file.changed", `1`)) })
+	w.then(func() { require.Equal(t, []string{"waiting_approval"}, said(), "once for both") })
+	w.then(func() { w.decide("c1", event.Approve, "") })
+	w.then(func() { require.Len(t, said(), 1, "it still waits") })
+	w.then(func() { w.update(signals.UpdateThread, signals.ThreadChange{AddAgents: []string{"bob"}, By: "ann"}) })
+	w.then(func() {
+		require.Equal(t, []string{"waiting_approval", "open", "waiting_approval"}, said(), "also when the agents change, which says that it is open")
+	})
+	w.then(func() { w.decide("c2", event.Deny, "") })
+	w.then(func() { w.post("m2", "once more") })
+	w.run(workflows.Input{})
+	require.Equal(t, []string{"waiting_approval", "open", "waiting_approval", "open", "waiting_approval", "closed"}, said())
+}
+
+// TestUnlistedRequests: they leave the search attribute as it is.
+func TestUnlistedRequests(t *testing.T) {
+	w := newWorld(t)
+	set := w.attributes()
+	w.model = script(asksWith("c1", thread.AskPlan{Expires: time.Hour}))
+	w.then(func() { w.post("m1", "go") })
+	w.run(workflows.Input{})
+	require.Len(t, *set, 1, "it is closed in the end")
+}
+
+// TestInterruptAParkedTurn: the one that is meant ends, and the other one waits on.
+func TestInterruptAParkedTurn(t *testing.T) {
+	w := newWorld(t)
+	w.model = askingFor(map[string]string{"m1": "c1", "v1": "c2"})
+	w.then(func() { w.post("m1", "go") })
+	w.then(func() { w.publish(happens("v1", "file.changed", `1`)) })
+	w.then(func() {
+		w.SignalWorkflow(signals.SignalControl, signals.Control{Action: signals.ControlInterrupt, EventID: "m1", By: "ann"})
+	})
+	w.then(func() {
+		require.Contains(t, w.messages(), "c1.result: Tool execution was interrupted before it finished.")
+		require.Equal(t, "c2", w.approvals().Approvals[0].ToolCallID)
+		w.decide("c2", event.Approve, "")
+	})
+	w.run(workflows.Input{})
+	require.Equal(t, []string{"c2"}, w.tools)
+}
