@@ -36,4 +36,10 @@
 // events, and each has its place among them, so that an [EnvCursor] is exact. A message
 // begins once for each viewer and attempt: what of it the viewer has had before the cursor
 // is known from the live log, as far as that is kept.
+//
+// # Worlds
+//
+// [WorldReader] and [Feed.WorldPage] deliver it as the events of a world of agents, in the
+// same way; [Feed.WorldMessages] has the messages alone, as they stand now. A request for
+// approval is a message there, with a call that the decision answers.
 package feed

@@ -69,6 +69,7 @@ func TestEnvOfRecords(t *testing.T) {
 	}{
 		"a person's message is no event":      {[]event.Record{said("hi")}, nil},
 		"approvals are no events":             {[]event.Record{record(event.TypeApprovalRequest, event.ApprovalRequest{ToolCallID: "c"}), record(event.TypeApproval, event.Approval{ToolCallID: "c"})}, nil},
+		"nor are calls for clients":           {[]event.Record{record(event.TypeClientCall, event.ClientCall{ToolCallID: "c"})}, nil},
 		"nor what is no environment event":    {[]event.Record{record("order.created", 7), record(event.TypeEnv, 7)}, nil},
 		"S3-34 a quiet reply starts, too":     {[]event.Record{callOf("m1", 1), message("m1", "hi")}, []string{"stream.start m1", "stream.text m1 hi", "stream.completed m1 hi"}},
 		"S3-34 one with calls goes on":        {[]event.Record{callOf("m1", 1), withCalls("m1", "hi", "c1"), calls("c1")}, []string{"stream.start m1", "stream.text m1 hi", "stream.tool_call c1"}},

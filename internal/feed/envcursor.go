@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// EnvCursor is a place in a thread's sequence of environment events. Its text is that of
-// the [Cursor], or
+// EnvCursor is a place among the events that are made of a thread's sequence: environment
+// events, and those of a world. Its text is that of the [Cursor], or
 //
 //	<cursor>~<n>  the first n events that are made of what follows the cursor
 type EnvCursor struct {

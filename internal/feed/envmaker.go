@@ -3,7 +3,6 @@ package feed
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"strings"
 
 	"github.com/threadmill/threadmill/event"
@@ -37,23 +36,13 @@ func (item *Item) messageID() string {
 	return item.Event.MessageID
 }
 
-// made are the events that are made of one item. Each has its place, whenever the item is
-// read: nil stands for one that this viewer does not get.
-type made []*event.EnvEvent
-
-// maxMade is more than are made of any item.
-const maxMade = 8
+// made are the environment events that are made of one item.
+type made = slots[event.EnvEvent]
 
 // envMaker makes environment events of the items of one thread, in their order.
-type envMaker struct {
-	store Store
-	key   store.Key
+type envMaker struct{ past }
 
-	// call is the model call of the reply that follows.
-	call event.LLMCall
-}
-
-func newEnvMaker(s Store, key store.Key) *envMaker { return &envMaker{store: s, key: key} }
+func newEnvMaker(s Store, key store.Key) *envMaker { return &envMaker{past{store: s, key: key}} }
 
 // events makes the events of an item.
 func (m *envMaker) events(ctx context.Context, item Item) (made, error) {
@@ -79,7 +68,7 @@ func (m *envMaker) events(ctx context.Context, item Item) (made, error) {
 		return m.status(item), nil
 	case "":
 		return m.stored(item.record), nil
-	default: // approvals are for those who decide
+	default: // approvals are for those who decide, client calls for those who run them
 		return nil, nil
 	}
 }
@@ -112,8 +101,7 @@ func (m *envMaker) stored(r *event.Record) made {
 		}
 		return made{&e}
 	case event.TypeLLMCall:
-		m.call = event.LLMCall{}
-		_ = json.Unmarshal(r.Payload, &m.call) // one that cannot be read says nothing
+		m.hear(r)
 	}
 	return nil
 }
@@ -180,28 +168,6 @@ func (m *envMaker) silence(ctx context.Context, item Item) (made, error) {
 	}
 	out[1] = m.stream(item, streamEvent{Type: "completed", Content: &nothing, MessageID: id})
 	return out, nil
-}
-
-// attempt is the one that has produced a message, if the model call is known: 1 if not.
-func (m *envMaker) attempt(messageID string) (attempt int, known bool) {
-	if m.call.MessageID == messageID && m.call.Attempt > 0 {
-		return m.call.Attempt, true
-	}
-	return 1, false
-}
-
-// original is a message as it was stored.
-func (m *envMaker) original(ctx context.Context, id string) (msg event.Message, there bool, err error) {
-	records, err := m.store.RecordsByID(ctx, m.key, id)
-	if err != nil {
-		return msg, false, fmt.Errorf("reading message %s of %s: %w", id, m.key, err)
-	}
-	for _, r := range records {
-		if r.Type == event.TypeMessage && json.Unmarshal(r.Payload, &msg) == nil {
-			return msg, true, nil
-		}
-	}
-	return msg, false, nil
 }
 
 // ofResult reports whether the thread has made an event of a tool's result, which tells

@@ -48,6 +48,17 @@ func (w *world) openEnv(from feed.EnvFrom) *feed.EnvReader {
 
 func (w *world) nextEnv(r *feed.EnvReader) feed.EnvItem {
 	w.t.Helper()
+	return next[feed.EnvItem](w, r)
+}
+
+// madeReader reads items of a view.
+type madeReader[T any] interface {
+	Next(ctx context.Context) (T, error)
+}
+
+// next reads one item, however long that takes.
+func next[T any](w *world, r madeReader[T]) T {
+	w.t.Helper()
 	for {
 		item, err := r.Next(w.ctx)
 		if errors.Is(err, feed.ErrIdle) {
@@ -58,20 +69,29 @@ func (w *world) nextEnv(r *feed.EnvReader) feed.EnvItem {
 	}
 }
 
-// restEnv reads a finite reader to its end.
-func (w *world) restEnv(at feed.EnvCursor) []feed.EnvItem {
+// rest reads a finite reader to its end.
+func rest[T any](w *world, r madeReader[T]) []T {
 	w.t.Helper()
-	r := w.openEnv(feed.EnvFrom{Cursor: at, Finite: true})
-	defer r.Close()
-	var out []feed.EnvItem
+	var out []T
 	for {
 		item, err := r.Next(w.ctx)
-		if errors.Is(err, io.EOF) {
+		switch {
+		case errors.Is(err, feed.ErrIdle):
+			continue
+		case errors.Is(err, io.EOF):
 			return out
 		}
 		require.NoError(w.t, err)
 		out = append(out, item)
 	}
+}
+
+// restEnv reads a finite reader to its end.
+func (w *world) restEnv(at feed.EnvCursor) []feed.EnvItem {
+	w.t.Helper()
+	r := w.openEnv(feed.EnvFrom{Cursor: at, Finite: true})
+	defer r.Close()
+	return rest[feed.EnvItem](w, r)
 }
 
 func (w *world) envUntilClosed(r *feed.EnvReader) []feed.EnvItem {

@@ -28,6 +28,10 @@ func Events(r event.Record) []event.AgentEvent {
 		return one(r, func(p event.Approval) event.AgentEvent {
 			return event.AgentEvent{Type: event.EventApproval, Agent: p.Agent, ToolCallID: p.ToolCallID, Approval: &p}
 		})
+	case event.TypeClientCall:
+		return one(r, func(p event.ClientCall) event.AgentEvent {
+			return event.AgentEvent{Type: event.EventClientCall, Agent: p.Agent, ToolCallID: p.ToolCallID, ClientCall: &p}
+		})
 	case event.TypeStatus:
 		return one(r, func(p event.StatusChange) event.AgentEvent {
 			return event.AgentEvent{Type: event.EventStatus, Status: &p}

@@ -93,7 +93,7 @@ type From struct {
 	// Whole leaves out the pieces of text: messages come whole only.
 	Whole bool
 
-	// env is for [Feed.OpenEnv].
+	// env is for [Feed.OpenEnv] and [Feed.OpenWorld].
 	env bool
 }
 

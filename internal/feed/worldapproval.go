@@ -1,0 +1,216 @@
+package feed
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/store"
+)
+
+// ApprovalMessage is the message by which the clients of a world are asked about a call. Its
+// own call is that of [event.RequestApproval].
+func ApprovalMessage(q event.ApprovalRequest, messageID, chatID string, at time.Time) (event.WorldMessage, error) {
+	text := fmt.Sprintf("%s wants to run %s", q.Agent, q.ToolName)
+	if q.Reason != "" {
+		text += ": " + q.Reason
+	}
+	arguments, err := json.Marshal(event.RequestApprovalArgs{
+		OriginalToolCall: event.OriginalToolCall{
+			ID: q.ToolCallID, Name: q.ToolName, Args: parameters(q.Arguments), WorkingDirectory: q.WorkingDirectory,
+		},
+		Message: text, Options: event.ApprovalOptions(),
+	})
+	calls := []event.ToolCall{{
+		ID:       event.ApprovalCallID(q.ToolCallID, q.Round),
+		Function: event.Function{Name: event.RequestApproval, Arguments: string(arguments)},
+	}}
+	return event.WorldMessage{
+		Sender: q.Agent, Role: event.RoleAssistant, Timestamp: at, MessageID: messageID, ChatID: chatID,
+		AgentName: q.Agent, AgentID: q.Agent, ReplyToMessageID: q.MessageID, ToolCalls: calls, ToolCallStatus: open(calls),
+	}, err
+}
+
+// request is made of a request for approval. A call that was approved before, but is asked
+// about again, is open again.
+func (m *worldMaker) request(item Item) worldMade {
+	q := item.Event.ApprovalRequest
+	if q.Reminder > 0 {
+		return worldMade{m.system(item, fmt.Sprintf("%s (%s) still waits for a decision", q.ToolName, q.ToolCallID))}
+	}
+	msg, err := ApprovalMessage(*q, item.record.ID, m.key.ThreadID, m.at(item))
+	if err != nil {
+		return nil
+	}
+	out := worldMade{m.sent(item, msg), nil}
+	if q.Round > 1 {
+		out[1] = m.stands(item, q.MessageID, q.ToolCallID, event.ToolCallStatus{})
+	}
+	return out
+}
+
+// decision is made of what was decided on a call.
+func (m *worldMaker) decision(ctx context.Context, item Item) (worldMade, error) {
+	a := item.Event.Approval
+	call := fmt.Sprintf("%s (%s)", a.ToolName, a.ToolCallID)
+	switch {
+	case a.Decision == event.ApprovalRevoked:
+		return worldMade{m.system(item, fmt.Sprintf("%s takes the approval of %s back", a.By, a.ToolCallID))}, nil
+	case a.Missing > 0:
+		return worldMade{m.system(item, fmt.Sprintf("%s approves %s; %d more have to", a.By, call, a.Missing))}, nil
+	}
+	q, asked, err := m.requestOf(ctx, *a)
+	if err != nil {
+		return nil, err
+	}
+	if !asked {
+		return worldMade{m.activity(item, "approval", a.By, unasked(*a, call))}, nil
+	}
+	msg := decisionMessage(*a, q, item.record.ID, m.key.ThreadID, m.at(item))
+	status := msg.ToolCallStatus[msg.ToolCallID]
+	return worldMade{
+		m.sent(item, msg),
+		m.stands(item, thread.RequestID(q), msg.ToolCallID, status),
+		m.stands(item, q.MessageID, q.ToolCallID, status),
+	}, nil
+}
+
+// unasked says what became of a call about which nobody was asked.
+func unasked(a event.Approval, call string) string {
+	if a.Decision == event.Approve {
+		return fmt.Sprintf("%s runs, as the approval of %s grants", call, a.Grant)
+	}
+	return fmt.Sprintf("%s is denied: %s", call, a.Reason)
+}
+
+// requestOf is the request that a decision is on, if anybody was asked.
+func (p *past) requestOf(ctx context.Context, a event.Approval) (q event.ApprovalRequest, asked bool, err error) {
+	records, err := p.records(ctx, thread.RequestID(event.ApprovalRequest{ToolCallID: a.ToolCallID, Round: a.Round}))
+	if err != nil || len(records) == 0 {
+		return q, false, err
+	}
+	return q, json.Unmarshal(records[0].Payload, &q) == nil, nil
+}
+
+// decisionMessage is a decision as a tool's message: the result of the call by which people
+// were asked.
+func decisionMessage(a event.Approval, q event.ApprovalRequest, messageID, chatID string, at time.Time) event.WorldMessage {
+	arguments := q.Arguments
+	if a.Arguments != "" {
+		arguments = a.Arguments
+	}
+	result := decided(&a)
+	data := event.ToolResultData{
+		Decision: result.Decision, Scope: result.Scope, ToolName: a.ToolName, ToolArgs: parameters(arguments), WorkingDirectory: a.WorkingDirectory,
+	}
+	text, _ := data.Text() // the arguments are JSON
+	id := event.ApprovalCallID(a.ToolCallID, a.Round)
+	return event.WorldMessage{
+		Sender: a.By, Content: text, Role: event.RoleTool, Timestamp: at, MessageID: messageID, ChatID: chatID,
+		AgentName: a.Agent, AgentID: a.Agent, ToolCallID: id, ReplyToMessageID: thread.RequestID(q),
+		ToolCallStatus: map[string]event.ToolCallStatus{id: {Complete: true, Result: result}},
+	}
+}
+
+// decided is a decision as clients know it, nil if there is none. That nobody has decided in
+// time denies the call.
+func decided(a *event.Approval) *event.ToolCallDecision {
+	if a == nil {
+		return nil
+	}
+	out := event.ToolCallDecision{Decision: a.Decision, Scope: a.Scope, Timestamp: a.DecidedAt}
+	if out.Decision != event.Approve {
+		out.Decision = event.Deny
+	}
+	if out.Scope == "" {
+		out.Scope = event.Once
+	}
+	return &out
+}
+
+// standing says how a call stands.
+type standing struct {
+	// decisions are one for each round of approval.
+	decisions []event.Approval
+
+	// again: people are asked once more. done: the call has its result.
+	again, done bool
+}
+
+// approval is the last decision, nil if there is none, or if people are asked again.
+func (s standing) approval() *event.Approval {
+	if s.again {
+		return nil
+	}
+	return s.in(len(s.decisions))
+}
+
+// in is the decision of a round, nil if there is none.
+func (s standing) in(round int) *event.Approval {
+	if round < 1 || round > len(s.decisions) {
+		return nil
+	}
+	return &s.decisions[round-1]
+}
+
+// status is how the call stands, or, with a round, how the request for its approval does.
+func (s standing) status(round int) event.ToolCallStatus {
+	if round > 0 {
+		a := s.in(round)
+		return event.ToolCallStatus{Complete: a != nil, Result: decided(a)}
+	}
+	a := s.approval()
+	return event.ToolCallStatus{Complete: s.done || a != nil, Result: decided(a)}
+}
+
+// standing looks up how calls stand now. A call has one round of approval after the other.
+func (p *past) standing(ctx context.Context, calls ...string) (map[string]standing, error) {
+	out := map[string]standing{}
+	for round := 1; len(calls) > 0; round++ {
+		ids := make([]string, 0, 2*len(calls))
+		for _, call := range calls {
+			first := thread.ResultID(call)
+			if round > 1 {
+				first = thread.RequestID(event.ApprovalRequest{ToolCallID: call, Round: round})
+			}
+			ids = append(ids, first, thread.DecisionID(call, round))
+		}
+		calls = nil
+		for some := range slices.Chunk(ids, store.MaxLimit) {
+			records, err := p.records(ctx, some...)
+			if err != nil {
+				return nil, err
+			}
+			for _, r := range records {
+				if call, more := advance(out, r); more {
+					calls = append(calls, call)
+				}
+			}
+		}
+	}
+	return out, nil
+}
+
+// advance takes in what a record says of a call, and reports whether there may be another
+// round. A request comes before the decision on it.
+func advance(stands map[string]standing, r event.Record) (call string, more bool) {
+	var a event.Approval // of the others, as much as is asked for
+	if json.Unmarshal(r.Payload, &a) != nil {
+		return "", false
+	}
+	s := stands[a.ToolCallID]
+	switch r.Type {
+	case event.TypeMessage:
+		s.done = true
+	case event.TypeApprovalRequest:
+		s.again = true
+	case event.TypeApproval:
+		s.decisions, s.again, more = append(s.decisions, a), false, true
+	}
+	stands[a.ToolCallID] = s
+	return a.ToolCallID, more
+}

@@ -1,0 +1,249 @@
+package feed_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/feed"
+	"github.com/threadmill/threadmill/stream"
+)
+
+func TestWorldOfRecords(t *testing.T) {
+	join := func(parts ...[]event.Record) (all []event.Record) {
+		for _, p := range parts {
+			all = append(all, p...)
+		}
+		return all
+	}
+	one := func(r event.Record) []event.Record { return []event.Record{r} }
+	ask := asked("m1", "c1", "{}")
+	request := []string{"sse start m1", "sse end m1", "message assistant m1", "tool-start c1", "message assistant c1.request"}
+	then := func(events ...string) []string { return append(append([]string{}, request...), events...) }
+	decided1 := []string{"crud update message c1.request", "crud update message m1"}
+	text := func(decision, args string) string {
+		return `message tool c1.decision approval_c1 {"decision":"` + decision + `","scope":"once","toolName":"shell_cmd","toolArgs":` + args + `,"workingDirectory":"/desk"}`
+	}
+	once := func(d event.Decision) func(*event.Approval) {
+		return func(a *event.Approval) { a.Decision, a.Scope = d, event.Once }
+	}
+	reminder := record(event.TypeApprovalRequest, event.ApprovalRequest{ToolCallID: "c1", ToolName: "shell_cmd", Reminder: 1})
+	vote := approval("c1", func(a *event.Approval) { a.Missing = 1 })
+	vote.ID = "c1.decision.vote.1"
+	revoked := record(event.TypeApproval, event.Approval{ToolCallID: "c1", Decision: event.ApprovalRevoked, By: "bob"})
+	revoked.ID = "c1.revoked"
+	noArgs := record(event.TypeToolCall, event.ToolCallEvent{AgentName: "bot", ToolCalls: []event.ToolCall{{ID: "c1", Function: event.Function{Name: "x", Arguments: "{broken"}}}})
+	final := record(event.TypeFinal, event.Final{Agent: "bot"})
+	final.ID = "m1.final"
+	cutOff := reply("m1", "half of")
+	cutOff.Interrupted = true
+	shown := reply("file-1.asked", "")
+	shown.ToolCalls = []event.ToolCall{{ID: "call_file-1", Function: event.Function{Name: "get_event_info"}}}
+	shownMessage := event.NewRecord("file-1.asked", event.TypeMessage, "trace", "file-1", fileChanged.Time(), shown)
+	shownCalls := event.NewRecord("file-1.asked.calls", event.TypeToolCall, "trace", "file-1", fileChanged.Time(), event.ToolCallEvent{AgentName: "bot", ToolCalls: shown.ToolCalls})
+	shownResult := event.NewRecord("call_file-1.result", event.TypeMessage, "trace", "file-1", fileChanged.Time(), event.Message{
+		ID: "call_file-1.result", SenderType: event.Tool, Role: event.RoleTool, ToolCallID: "call_file-1", Content: "{}",
+	})
+	for name, test := range map[string]struct {
+		records []event.Record
+		want    []string
+	}{
+		"S4-82 denied, and not run": {
+			join(ask, one(approval("c1", once(event.Deny))), one(returned("m1", "c1", "Tool execution was denied by the user.", true))),
+			then(text("deny", "{}"), decided1[0], decided1[1], "tool-error c1 Tool execution was denied by the user.",
+				"message tool c1.result c1 Tool execution was denied by the user.", "crud update message m1"),
+		},
+		"nobody has decided in time": {
+			join(ask, one(approval("c1", once(event.ApprovalExpired)))), then(text("deny", "{}"), decided1[0], decided1[1]),
+		},
+		"S4-93 edited arguments are those that run": {
+			join(ask, one(approval("c1", func(a *event.Approval) { a.Scope, a.Arguments = event.Once, `{"command":"ls"}` })), one(returned("m1", "c1", "no", true))),
+			then(text("approve", `{"command":"ls"}`), decided1[0], decided1[1], "tool-execution shell_cmd ls 1", "tool-error c1 no", "message tool c1.result c1 no", "crud update message m1"),
+		},
+		"a reminder is no message":       {join(ask, one(reminder)), then("system shell_cmd (c1) still waits for a decision")},
+		"a vote is no decision":          {join(ask, one(vote)), then("system ann approves shell_cmd (c1); 1 more have to")},
+		"an approval that holds no more": {join(ask, one(revoked)), then("system bob takes the approval of c1 back")},
+		"asked again, the call is open again": {
+			join(ask, one(approval("c1", nil)), one(requested("m1", "c1", "{}", 2))),
+			then(`message tool c1.decision approval_c1 {"decision":"approve","scope":"session","toolName":"shell_cmd","toolArgs":{},"workingDirectory":"/desk"}`,
+				decided1[0], decided1[1], "message assistant c1.request.2", "crud update message m1"),
+		},
+		"S4-80 a grant asks nobody": {
+			join(ask[:3], one(approval("c1", func(a *event.Approval) { a.Grant = "c0" })), one(returned("m1", "c1", "7", false))),
+			append(append([]string{}, request[:4]...), "activity approval ann shell_cmd (c1) runs, as the approval of c0 grants",
+				"tool-execution shell_cmd shell_cmd 0", "tool-result c1 7", "message tool c1.result c1 7", "crud update message m1"),
+		},
+		"nor does a rule that denies": {
+			one(approval("c1", func(a *event.Approval) { a.Decision, a.By, a.Reason = event.Deny, "no-rm", "never" })),
+			[]string{"activity approval no-rm shell_cmd (c1) is denied: never"},
+		},
+		"no approval, no tool-execution": {
+			join(ask[:3], one(returned("m1", "c1", "7", false))),
+			append(append([]string{}, request[:4]...), "tool-result c1 7", "message tool c1.result c1 7", "crud update message m1"),
+		},
+		"arguments that are no JSON": {one(noArgs), []string{"tool-start c1"}},
+		"S4-32 the world says something": {
+			one(record(event.TypeMessage, event.Message{ID: "m0", SenderID: "world", SenderType: event.Tool, Role: event.RoleTool, Content: "it rains"})),
+			[]string{"message user m0 it rains"},
+		},
+		"X9 an agent is one by what it is": {
+			one(record(event.TypeMessage, event.Message{ID: "m0", SenderID: "user-support", SenderType: event.Agent, AgentID: "user-support", Content: "hi"})),
+			[]string{"message assistant m0 hi"},
+		},
+		"S4-59 a reply that says nothing": {[]event.Record{callOf("m1", 1), final}, []string{"sse start m1", "sse end m1", "activity response-end bot"}},
+		"a reply that was cut off": {
+			[]event.Record{callOf("m1", 1), record(event.TypeMessage, cutOff), record(event.TypeStatus, event.StatusChange{Status: event.StatusInterrupted, By: "ann", Detail: "enough"})},
+			[]string{"sse start m1", "sse end m1", "message assistant m1 half of", "system interrupted by ann: enough"},
+		},
+		"what the model is shown of an event": {[]event.Record{envRecord(fileChanged), shownMessage, shownCalls, shownResult}, []string{"activity file.changed env file-1"}},
+		"what is unreadable":                  {[]event.Record{record(event.TypeEnv, 7), record("order.created", 7), record(event.TypeApproval, 7)}, nil},
+		"a call for a client": {
+			one(record(event.TypeClientCall, event.ClientCall{ToolCallID: "c1", ToolName: "camera", Agent: "bot"})),
+			[]string{"activity client-call bot camera (c1)"},
+		},
+		"changes of the thread": {
+			[]event.Record{
+				record(event.TypeStatus, event.StatusChange{Status: event.StatusUpdated, Agents: []string{"bot", "eve"}, By: "ann"}),
+				record(event.TypeStatus, event.StatusChange{Status: event.StatusRetried, By: "ann", Detail: "again"}),
+			},
+			[]string{"crud update chat t1", "activity retried ann again"},
+		},
+		"a message as hooks left it": {
+			[]event.Record{said("hi"), decided("message", event.Replaced, did("guard", "replaced"), with(reply("said hi", "hello")))},
+			[]string{"message user said hi hi", "crud update message said hi", "activity intercepted guard replaced the message"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, options{})
+			w.storeAll(test.records...)
+			items := w.restWorld(feed.EnvCursor{})
+			assert.Equal(t, test.want, tellWorld(items))
+			assert.Equal(t, sameWorld(items), sameWorld(w.worldPages(1)))
+		})
+	}
+}
+
+func TestWorldOfDecisions(t *testing.T) {
+	w := newWorld(t, options{stream: newMarking})
+	letOut := record(event.TypeHook, event.Interception{
+		EventID: "m5", EventType: "message", Outcome: event.Passed, Message: &event.Message{ID: "m5", SenderID: "bot", AgentID: "bot", SenderType: event.Agent, Content: "let out"},
+	})
+	call := callOf("m5", 1)
+	call.ID = "m5.llm"
+	s := intercepted()
+	s = append(s[:len(s)-1], func(w *world) { w.storeAll(call, held("m5", "let out"), said("in between")) },
+		func(w *world) { w.storeAll(letOut) }, s[len(s)-1])
+	items := performWorld(w, s)
+	assert.Equal(t, []string{
+		"message user said go go", "activity intercepted audit let the message pass",
+		"sse start m1", "sse chunk m1 a sec", "sse chunk m1 ret", "message assistant m1 a secret", "tool-start c1", "tool-start c2",
+		"crud update message m1", "activity intercepted guard replaced the message",
+		"tool-start c1", "tool-start c2", "activity intercepted dry replaced the tool calls",
+		`tool-progress c1 "half"`, "tool-result c1 a secret", "message tool m-c1 c1 a secret",
+		"crud update message m-c1", "activity intercepted guard replaced the tool result",
+		"tool-result c2 out", "message tool m-c2 c2 out",
+		"activity intercepted guard responded in place of the message",
+		"message assistant m3 let out", "activity intercepted guard let the message pass", "activity response-end bot",
+		"message user said in between in between",
+		"sse start m5", "sse end m5", "message assistant m5 let out", "activity intercepted hooks let the message pass",
+		"crud update chat t1",
+	}, tellWorld(items), "what is held back comes once it is let out")
+	checkWorldCuts(t, w, items)
+	for limit := 1; limit < 5; limit++ {
+		require.Equal(t, sameWorld(w.restWorld(feed.EnvCursor{})), sameWorld(w.worldPages(limit)), "pages of %d", limit)
+	}
+}
+
+func TestWorldOfPieces(t *testing.T) {
+	w := newWorld(t, options{stream: newMarking})
+	head := w.storeAll(said("go"))
+	r := w.openWorld(feed.EnvFrom{})
+	w.piece(head, "m1", 1, "old")
+	w.publish(stream.Entry{After: head, Event: &event.AgentEvent{
+		Type: event.EventStatus, Agent: "bot", Status: &event.StatusChange{Status: event.StatusRetrying, Detail: "busy"},
+	}})
+	w.publish(reset(head, "m1", 2))
+	w.piece(head, "m1", 2, "new")
+	w.storeAll(callOf("m1", 2), message("m1", "new"), closed())
+	var items []feed.WorldItem
+	for len(items) == 0 || !items[len(items)-1].Closed {
+		items = append(items, w.nextWorld(r))
+	}
+	assert.Equal(t, []string{
+		"message user said go go", "sse start m1", "sse chunk m1 old", "activity retrying bot busy",
+		"sse start m1", "sse start m1", "sse chunk m1 new", "sse end m1", "message assistant m1 new", "crud update chat t1",
+	}, tellWorld(items), "a start makes void what came before")
+	checkWorldCuts(t, w, items)
+}
+
+func TestWorldMessages(t *testing.T) {
+	w := newWorld(t, options{})
+	decision := func(d event.Decision) event.ToolCallStatus {
+		return event.ToolCallStatus{Complete: true, Result: &event.ToolCallDecision{Decision: d, Scope: event.Session, Timestamp: decidedAt}}
+	}
+	told := func() []string {
+		var out []string
+		for _, m := range w.worldMessages(100) {
+			out = append(out, m.Role+" "+m.MessageID+" "+jsonOf(m.ToolCallStatus))
+		}
+		return out
+	}
+	status := func(id string, s event.ToolCallStatus) string { return jsonOf(map[string]event.ToolCallStatus{id: s}) }
+	w.storeAll(said("go"), held("m0", "a secret"))
+	w.storeAll(asked("m1", "c1", "{}")...)
+	t.Run("S4-21 a call waits", func(t *testing.T) {
+		assert.Equal(t, []string{
+			"user said go null", "assistant m1 " + status("c1", event.ToolCallStatus{}), "assistant c1.request " + status("approval_c1", event.ToolCallStatus{}),
+		}, told(), "and nobody is shown what is held back")
+	})
+	w.storeAll(approval("c1", nil))
+	t.Run("S4-89 it is decided on", func(t *testing.T) {
+		assert.Equal(t, []string{
+			"user said go null", "assistant m1 " + status("c1", decision(event.Approve)), "assistant c1.request " + status("approval_c1", decision(event.Approve)),
+			"tool c1.decision " + status("approval_c1", decision(event.Approve)),
+		}, told())
+	})
+	w.storeAll(requested("m1", "c1", "{}", 2))
+	t.Run("asked again, it waits again", func(t *testing.T) {
+		got := told()
+		assert.Equal(t, "assistant m1 "+status("c1", event.ToolCallStatus{}), got[1])
+		assert.Equal(t, "assistant c1.request "+status("approval_c1", decision(event.Approve)), got[2])
+		assert.Equal(t, "assistant c1.request.2 "+status("approval2_c1", event.ToolCallStatus{}), got[4])
+	})
+	w.storeAll(approval("c1", func(a *event.Approval) { a.Round, a.Decision = 2, event.Deny }), returned("m1", "c1", "denied", true))
+	w.storeAll(asked("m2", "c2", "{}")[:3]...)
+	w.storeAll(returned("m2", "c2", "7", false))
+	whole := told()
+	t.Run("S4-89 the last decision counts", func(t *testing.T) {
+		assert.Equal(t, "assistant m1 "+status("c1", decision(event.Deny)), whole[1])
+		assert.Equal(t, []string{
+			"tool c1.decision.2 " + status("approval2_c1", decision(event.Deny)), "tool c1.result " + status("c1", decision(event.Deny)),
+		}, whole[5:7])
+	})
+	t.Run("a result completes a call that nobody decided on", func(t *testing.T) {
+		assert.Equal(t, []string{
+			"assistant m2 " + status("c2", event.ToolCallStatus{Complete: true}), "tool c2.result " + status("c2", event.ToolCallStatus{Complete: true}),
+		}, whole[7:])
+	})
+	t.Run("in pages", func(t *testing.T) {
+		for limit := 1; limit < 6; limit++ {
+			assert.Equal(t, jsonOf(w.worldMessages(100)), jsonOf(w.worldMessages(limit)), "of %d", limit)
+		}
+	})
+	t.Run("S4-23 all have their id, chat and role", func(t *testing.T) {
+		for _, m := range w.worldMessages(100) {
+			assert.NotEmpty(t, m.MessageID)
+			assert.Equal(t, "t1", m.ChatID)
+			assert.NotEmpty(t, m.Role)
+			assert.False(t, m.Timestamp.IsZero())
+		}
+	})
+	t.Run("a store that fails", func(t *testing.T) {
+		f, err := feed.New(feed.Config{Store: &brokenLookup{countingStore: w.store}, Stream: w.stream})
+		require.NoError(t, err)
+		_, _, err = f.WorldMessages(w.ctx, w.key, 0, 10)
+		require.ErrorIs(t, err, errLookup)
+	})
+}

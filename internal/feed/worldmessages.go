@@ -1,0 +1,122 @@
+package feed
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/store"
+)
+
+// WorldMessages returns the messages of at most limit records of a thread that follow one,
+// as they stand now, and, if there are more, the record behind which they are. Requests
+// for approval and decisions are among them.
+func (f *Feed) WorldMessages(ctx context.Context, key store.Key, after int64, limit int) (messages []event.WorldMessage, next int64, err error) {
+	m := newWorldMaker(f.cfg.Store, key)
+	records, err := m.store.Records(ctx, key, store.Query{
+		After: after, Limit: limit + 1, Types: []string{event.TypeMessage, event.TypeApprovalRequest, event.TypeApproval},
+	})
+	if err != nil {
+		return nil, 0, fmt.Errorf("reading the messages of %s: %w", key, err)
+	}
+	if len(records) > limit {
+		records = records[:limit]
+		next = records[limit-1].Seq
+	}
+	if len(records) == 0 {
+		return nil, 0, nil
+	}
+	settled, err := store.Messages(ctx, m.store, key, store.Query{After: after, Before: records[len(records)-1].Seq + 1, Limit: limit})
+	if err != nil {
+		return nil, 0, fmt.Errorf("reading the messages of %s: %w", key, err)
+	}
+	for _, r := range records {
+		if r.Type == event.TypeMessage {
+			if now := settled[0]; !now.Hidden && !ofThread(messageItem(r, now.Message)) {
+				messages = append(messages, m.messageOf(now.Message, r.CreatedAt))
+			}
+			settled = settled[1:]
+			continue
+		}
+		msg, ok, err := m.spoken(ctx, r)
+		if err != nil {
+			return nil, 0, err
+		}
+		if ok {
+			messages = append(messages, msg)
+		}
+	}
+	return messages, next, m.settle(ctx, messages)
+}
+
+// messageItem is what would be made of a message.
+func messageItem(r event.Record, msg event.Message) Item {
+	return Item{Event: messageEvent(msg), record: &r}
+}
+
+// spoken is the message that is made of a request for approval, or of a decision.
+func (m *worldMaker) spoken(ctx context.Context, r event.Record) (msg event.WorldMessage, ok bool, err error) {
+	for _, e := range Events(r) {
+		made, err := m.events(ctx, Item{Event: e, record: &r})
+		if err != nil {
+			return msg, false, err
+		}
+		for _, made := range made {
+			if made == nil {
+				continue
+			}
+			if msg, ok := made.Data.(event.WorldMessage); ok {
+				return msg, true, nil
+			}
+		}
+	}
+	return msg, false, nil
+}
+
+// settle says of all calls how they stand now.
+func (m *worldMaker) settle(ctx context.Context, messages []event.WorldMessage) error {
+	var calls []string
+	for _, msg := range messages {
+		for _, about := range callsAbout(msg) {
+			calls = append(calls, about.call)
+		}
+	}
+	slices.Sort(calls)
+	stands, err := m.standing(ctx, slices.Compact(calls)...)
+	if err != nil {
+		return err
+	}
+	for i, msg := range messages {
+		for id, about := range callsAbout(msg) {
+			if messages[i].ToolCallStatus == nil {
+				messages[i].ToolCallStatus = map[string]event.ToolCallStatus{}
+			}
+			messages[i].ToolCallStatus[id] = stands[about.call].status(about.round)
+		}
+	}
+	return nil
+}
+
+// roundOf is a call, and the round of its approval: 0 is the last one.
+type roundOf struct {
+	call  string
+	round int
+}
+
+// callsAbout are the calls whose status a message has, by the ids that it has for them. What
+// a decision says stands for good.
+func callsAbout(msg event.WorldMessage) map[string]roundOf {
+	out := map[string]roundOf{}
+	for _, c := range msg.ToolCalls {
+		out[c.ID] = roundOf{call: c.ID}
+		if c.Function.Name == event.RequestApproval {
+			call, round := event.ParseApprovalCallID(c.ID)
+			out[c.ID] = roundOf{call, round}
+		}
+	}
+	if msg.ToolCallID != "" && msg.ToolCallStatus == nil {
+		out[msg.ToolCallID] = roundOf{call: msg.ToolCallID}
+	}
+	return out
+}

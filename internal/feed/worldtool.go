@@ -1,0 +1,141 @@
+package feed
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/thread"
+)
+
+// callsMessage is the message whose call an item is about, if the item says so.
+func callsMessage(item Item) string {
+	if item.record == nil {
+		return ""
+	}
+	if msg, ok := resultMessage(item); ok {
+		return msg.ReplyToMessageID
+	}
+	id := strings.TrimSuffix(item.record.ID, event.InterceptionID(""))
+	if reply, ok := strings.CutSuffix(id, thread.CallsID("")); ok {
+		return reply
+	}
+	return ""
+}
+
+// resultMessage is the message of a tool's result.
+func resultMessage(item Item) (event.Message, bool) {
+	if item.Event.Type != event.EventToolResult {
+		return event.Message{}, false
+	}
+	var msg event.Message
+	if item.record.Type == event.TypeHook {
+		var decided event.Interception
+		if json.Unmarshal(item.record.Payload, &decided) != nil || decided.Message == nil {
+			return msg, false
+		}
+		msg = *decided.Message
+	} else if json.Unmarshal(item.record.Payload, &msg) != nil {
+		return msg, false
+	}
+	// As the viewer is to see it.
+	msg.Content = item.Event.Output
+	return msg, true
+}
+
+// result is made of what a tool has returned, or of what the world says by itself.
+func (m *worldMaker) result(ctx context.Context, item Item) (worldMade, error) {
+	msg, ok := resultMessage(item)
+	switch {
+	case !ok:
+		return nil, nil
+	case item.record.Type == event.TypeHook:
+		return worldMade{m.update(item, msg.ID, m.messageOf(msg, m.at(item)))}, nil
+	case msg.ToolCallID == "":
+		return worldMade{m.said(item, msg)}, nil
+	}
+	stands, err := m.standing(ctx, msg.ToolCallID)
+	if err != nil {
+		return nil, err
+	}
+	approval, out := stands[msg.ToolCallID].approval(), make(worldMade, 4)
+	if approval != nil && approval.Decision == event.Approve {
+		arguments, err := m.ran(ctx, msg, *approval)
+		if err != nil {
+			return nil, err
+		}
+		out[0] = m.event(item, event.WorldToolExecutionEvent, "", m.execution(msg, *approval, arguments))
+	}
+	if msg.IsError {
+		out[1] = m.tool(item, event.WorldToolError, event.WorldToolCall{Error: msg.Content})
+	} else {
+		out[1] = m.tool(item, event.WorldToolResult, event.WorldToolCall{Result: msg.Content})
+	}
+	status := event.ToolCallStatus{Complete: true, Result: decided(approval)}
+	said := m.messageOf(msg, m.at(item))
+	said.ToolCallStatus = map[string]event.ToolCallStatus{msg.ToolCallID: status}
+	out[2], out[3] = m.sent(item, said), m.stands(item, msg.ReplyToMessageID, msg.ToolCallID, status)
+	return out, nil
+}
+
+// ran are the arguments that the call of a result ran with.
+func (m *worldMaker) ran(ctx context.Context, msg event.Message, approval event.Approval) (string, error) {
+	if approval.Arguments != "" {
+		return approval.Arguments, nil
+	}
+	of := msg.ReplyToMessageID
+	records, err := m.records(ctx, of, event.InterceptionID(thread.CallsID(of)))
+	if err != nil {
+		return "", err
+	}
+	arguments := ""
+	for _, r := range records {
+		for _, call := range callsIn(r) {
+			if call.ID == msg.ToolCallID {
+				arguments = call.Function.Arguments
+			}
+		}
+	}
+	return arguments, nil
+}
+
+// callsIn are the calls of a message, or those that hooks have put in their place.
+func callsIn(r event.Record) []event.ToolCall {
+	var p struct {
+		ToolCalls []event.ToolCall `json:"toolCalls"`
+	}
+	_ = json.Unmarshal(r.Payload, &p) // of any other form, it has none
+	return p.ToolCalls
+}
+
+// execution tells of a call that has run with approval.
+func (m *worldMaker) execution(msg event.Message, approval event.Approval, arguments string) event.WorldToolExecution {
+	out := event.WorldToolExecution{
+		AgentID: msg.AgentID, ToolName: msg.ToolName, Command: msg.ToolName, Parameters: parameters(arguments),
+		Directory: approval.WorkingDirectory, ExitCode: exitCode(msg), ChatID: m.key.ThreadID,
+	}
+	var known struct{ Command, Directory string }
+	_ = json.Unmarshal([]byte(arguments), &known) // of other tools there is neither
+	if known.Command != "" {
+		out.Command = known.Command
+	}
+	if known.Directory != "" {
+		out.Directory = known.Directory
+	}
+	return out
+}
+
+// exitCode is that of a command, if the result says it.
+func exitCode(msg event.Message) int {
+	var output struct {
+		ExitCode *int `json:"exitCode"`
+	}
+	if json.Unmarshal([]byte(msg.Content), &output) == nil && output.ExitCode != nil {
+		return *output.ExitCode
+	}
+	if msg.IsError {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,206 @@
+package world
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/threadmill/threadmill/event"
+)
+
+// Handler is what a subscriber is called with. See [Sync] and [Async].
+type Handler[E any] struct {
+	call  func(context.Context, E) error
+	async bool
+
+	// keep says which events it is for. Nil = all.
+	keep func(E) bool
+}
+
+// Sync makes a handler that is called at once: what comes next waits for it. It is called
+// for one event of a chat after the other, but for several chats at the same time.
+func Sync[E any](f func(E)) Handler[E] {
+	return Handler[E]{call: func(_ context.Context, e E) error {
+		f(e)
+		return nil
+	}}
+}
+
+// Async makes a handler that may take its time: it is called for one event after the other,
+// and nothing else waits for it. Its context ends when it is unsubscribed.
+func Async[E any](f func(context.Context, E) error) Handler[E] {
+	return Handler[E]{call: f, async: true}
+}
+
+// only is the handler for those events that keep reports, of those that it was for.
+func (h Handler[E]) only(keep func(E) bool) Handler[E] {
+	before := h.keep
+	h.keep = func(e E) bool { return keep(e) && (before == nil || before(e)) }
+	return h
+}
+
+// SubscribeToMessages calls a handler with each message of the chats that are started. What
+// it returns ends that; events that still wait for the handler are dropped then. A handler
+// that fails or panics is logged, and harms nobody else.
+func (w *World) SubscribeToMessages(h Handler[Message]) (unsubscribe func()) {
+	return w.messages.add(h)
+}
+
+// SubscribeToSSE is [World.SubscribeToMessages] for the pieces of replies.
+func (w *World) SubscribeToSSE(h Handler[SSE]) (unsubscribe func()) { return w.pieces.add(h) }
+
+// Subscribe is [World.SubscribeToMessages] for events of all types, messages and pieces among
+// them.
+func (w *World) Subscribe(h Handler[Event]) (unsubscribe func()) { return w.events.add(h) }
+
+// AgentHandler is what the subscriptions of an agent call. It may take its time, as one of
+// [Async].
+type AgentHandler func(ctx context.Context, agentID string, m Message) error
+
+// SubscribeAgentToMessages calls a handler with the messages that an agent may have to
+// answer: those of users, agents and the system, but not those of tools. To answer them is
+// the thread's.
+func (w *World) SubscribeAgentToMessages(agentID string, f AgentHandler) (unsubscribe func()) {
+	return w.messages.add(f.of(agentID).only(isSaid))
+}
+
+// SubscribeAgentToToolMessages calls a handler with the messages of tools that are for an
+// agent: decisions on its calls, and their results. An empty agentID is any. To carry them
+// out is the thread's.
+func (w *World) SubscribeAgentToToolMessages(agentID string, f AgentHandler) (unsubscribe func()) {
+	return w.messages.add(f.of(agentID).only(isOfTool(agentID)))
+}
+
+func (f AgentHandler) of(agentID string) Handler[Message] {
+	return Async(func(ctx context.Context, m Message) error { return f(ctx, agentID, m) })
+}
+
+func isSaid(m Message) bool { return m.Role != event.RoleTool }
+
+func isOfTool(agentID string) func(Message) bool {
+	return func(m Message) bool {
+		return m.Role == event.RoleTool && (agentID == "" || strings.EqualFold(m.AgentID, agentID))
+	}
+}
+
+// SubscribeWorldToMessages does nothing, and neither does what it returns: a thread gives
+// itself its title when it falls idle.
+func (w *World) SubscribeWorldToMessages() (unsubscribe func()) { return func() {} }
+
+// EnableStreaming has chunks delivered to the subscribers of this world. They are unless
+// they have been disabled.
+func (w *World) EnableStreaming() { w.silent.Store(false) }
+
+// DisableStreaming leaves chunks out: of each reply there are its start, its end and its
+// message. Models stream nevertheless, to other viewers.
+func (w *World) DisableStreaming() { w.silent.Store(true) }
+
+// IsStreamingEnabled reports whether chunks are delivered.
+func (w *World) IsStreamingEnabled() bool { return !w.silent.Load() }
+
+// emit tells all subscribers whom an event concerns.
+func (w *World) emit(e Event) {
+	switch data := e.Data.(type) {
+	case Message:
+		w.messages.deliver(data)
+	case SSE:
+		if data.Type == event.WorldSSEChunk && w.silent.Load() {
+			return
+		}
+		w.pieces.deliver(data)
+	}
+	w.events.deliver(e)
+}
+
+// subscribers are handlers of one kind of event.
+type subscribers[E any] struct {
+	// failed is told of handlers that fail.
+	failed func(E, error)
+
+	mu   sync.Mutex
+	list []*subscription[E]
+}
+
+func (s *subscribers[E]) add(h Handler[E]) (unsubscribe func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	sub := &subscription[E]{Handler: h, ctx: ctx, failed: s.failed}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list = append(s.list, sub)
+	return func() {
+		cancel()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.list = slices.DeleteFunc(s.list, func(other *subscription[E]) bool { return other == sub })
+	}
+}
+
+func (s *subscribers[E]) deliver(e E) {
+	s.mu.Lock()
+	list := slices.Clone(s.list) // a handler may unsubscribe
+	s.mu.Unlock()
+	for _, sub := range list {
+		sub.take(e)
+	}
+}
+
+// subscription is a handler that is subscribed until ctx ends.
+type subscription[E any] struct {
+	Handler[E]
+	ctx    context.Context
+	failed func(E, error)
+
+	mu      sync.Mutex
+	waiting []E
+	running bool // somebody calls the handler with those that wait
+}
+
+func (s *subscription[E]) take(e E) {
+	if s.keep != nil && !s.keep(e) {
+		return
+	}
+	if !s.async {
+		s.handle(e)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waiting = append(s.waiting, e)
+	if !s.running {
+		s.running = true
+		go s.drain()
+	}
+}
+
+func (s *subscription[E]) drain() {
+	for {
+		s.mu.Lock()
+		if len(s.waiting) == 0 {
+			s.running = false
+			s.mu.Unlock()
+			return
+		}
+		e := s.waiting[0]
+		s.waiting = s.waiting[1:]
+		s.mu.Unlock()
+		s.handle(e)
+	}
+}
+
+// handle calls the handler, unless it was unsubscribed.
+func (s *subscription[E]) handle(e E) {
+	if s.ctx.Err() != nil {
+		return
+	}
+	defer func() {
+		if problem := recover(); problem != nil {
+			s.failed(e, fmt.Errorf("the handler panicked: %v\n%s", problem, debug.Stack()))
+		}
+	}()
+	if err := s.call(s.ctx, e); err != nil {
+		s.failed(e, err)
+	}
+}

@@ -1,0 +1,106 @@
+package world
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/feed"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/signals/threadclient"
+	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/stream"
+)
+
+// Threads is what a world needs of a [threadclient.Client].
+type Threads interface {
+	Open(ctx context.Context, threadID string, start signals.Start, first *signals.Post) error
+	Post(ctx context.Context, threadID string, p signals.Post) (string, error)
+	DecideResult(ctx context.Context, threadID string, d signals.Decide) (signals.DecideResult, error)
+	State(ctx context.Context, threadID string) (signals.State, error)
+}
+
+var _ Threads = (*threadclient.Client)(nil)
+
+// Config configures a [World]. Client, Store and Stream are required.
+type Config struct {
+	Client Threads
+	Store  store.Store
+	Stream stream.Stream
+
+	// Namespace of the threads; it must be that of Client. Default "default".
+	Namespace string
+
+	// Registry knows the agents, beside those that take part in a chat. Default: no others.
+	Registry agent.Registry
+
+	// View, if set, is called once for each chat that is started. What it returns gets every
+	// event of the chat, in order, and returns what subscribers are told in its place.
+	View func(chatID string) func(ctx context.Context, e event.AgentEvent) event.AgentEvent
+
+	// Logger gets what handlers fail with. Default: none.
+	Logger *slog.Logger
+}
+
+// World publishes to chats, and tells of them. It is safe for concurrent use.
+type World struct {
+	cfg  Config
+	feed *feed.Feed
+	log  *slog.Logger
+
+	events   subscribers[Event]
+	messages subscribers[Message]
+	pieces   subscribers[SSE]
+
+	// silent: no chunks are delivered.
+	silent atomic.Bool
+
+	mu        sync.Mutex
+	chats     map[string]*started
+	following sync.WaitGroup
+}
+
+// New makes a world. It starts nothing.
+func New(cfg Config) (*World, error) {
+	if cfg.Client == nil {
+		return nil, errors.New("world: Config.Client is required: one from threadclient.New")
+	}
+	if cfg.Namespace == "" {
+		cfg.Namespace = signals.DefaultNamespace
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	w := &World{cfg: cfg, log: cfg.Logger.With("worldId", cfg.Namespace), chats: map[string]*started{}}
+	var err error
+	w.feed, err = feed.New(feed.Config{Store: cfg.Store, Stream: cfg.Stream, View: cfg.view(), Logger: cfg.Logger})
+	if err != nil {
+		return nil, fmt.Errorf("world: %w", err)
+	}
+	w.events.failed = func(e Event, problem error) {
+		w.log.Error("event handler failed", "event", e.ID, "type", e.Type, "thread", e.ChatID, "error", problem)
+	}
+	w.messages.failed = func(m Message, problem error) {
+		w.log.Error("message handler failed", "messageId", m.MessageID, "sender", m.Sender, "thread", m.ChatID, "error", problem)
+	}
+	w.pieces.failed = func(e SSE, problem error) {
+		w.log.Error("sse handler failed", "messageId", e.MessageID, "agent", e.AgentName, "thread", e.ChatID, "error", problem)
+	}
+	return w, nil
+}
+
+func (cfg Config) view() func(store.Key) feed.View {
+	if cfg.View == nil {
+		return nil
+	}
+	return func(key store.Key) feed.View { return cfg.View(key.ThreadID) }
+}
+
+func (w *World) key(chatID string) store.Key {
+	return store.Key{Namespace: w.cfg.Namespace, ThreadID: chatID}
+}
