@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"slices"
 	"time"
@@ -14,9 +15,12 @@ import (
 
 	"github.com/threadmill/threadmill/activities"
 	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/builtin"
 	"github.com/threadmill/threadmill/internal/feed"
+	"github.com/threadmill/threadmill/internal/registry"
 	"github.com/threadmill/threadmill/internal/server"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/rule"
@@ -28,6 +32,7 @@ import (
 	"github.com/threadmill/threadmill/tool"
 	"github.com/threadmill/threadmill/webhook"
 	"github.com/threadmill/threadmill/workflows"
+	"github.com/threadmill/threadmill/world"
 )
 
 // Config configures a [Runtime]. Temporal, Store, and Agents or Registry are required.
@@ -44,15 +49,22 @@ type Config struct {
 	// workers and API are separate processes, use stream/nats.
 	Stream stream.Stream
 
-	// Agents take part in threads; the first is the default agent.
+	// Agents take part in threads; the first is the default agent. Those that Store keeps,
+	// see docs/agents.md, come before them.
 	Agents []agent.Agent
 
-	// Registry replaces Agents where they change while the process runs.
+	// Registry replaces Agents where they change while the process runs. If it is an
+	// [agent.Lister] as well, the API lists them.
 	Registry agent.Registry
 
 	// Models are the providers of models, by the name that stands before the slash of
 	// an agent's model.
 	Models map[string]llm.Provider
+
+	// TitleModel, "provider/model", gives threads that have no title one when they fall
+	// idle: 3 to 6 words about what was said first or, when the model fails, the beginning
+	// of that. Default: they are given none.
+	TitleModel string
 
 	// Tools are all tools; an agent uses those that it names.
 	Tools []tool.Tool
@@ -78,6 +90,15 @@ type Config struct {
 	// Callbacks see, and may replace, what the viewers of this runtime are shown: those
 	// of Handler and of Run.
 	Callbacks Callbacks
+
+	// ApprovalRules are asked about the tool calls of all agents, before the agents' own.
+	// One that denies always wins.
+	ApprovalRules []approval.Rule
+
+	// UnlistedApprovals leaves a thread that waits for approval as it is among Temporal's
+	// search attributes. It saves two events and two actions for each wait, but then such
+	// threads are not found: not by GET /v1/approvals, nor in Temporal's Web UI.
+	UnlistedApprovals bool
 
 	// RegisterWith registers what is the application's own, such as hook workflows, with
 	// the runtime's worker. Register calls it.
@@ -118,6 +139,7 @@ type Runtime struct {
 	rules      *rule.Set
 	client     *threadclient.Client
 	feed       *feed.Feed
+	world      *world.World
 	handler    http.Handler
 
 	closeStreams context.CancelFunc
@@ -140,6 +162,7 @@ func New(cfg Config) (*Runtime, error) {
 	if err := cfg.setDefaults(); err != nil {
 		return nil, err
 	}
+	cfg.Registry = registry.New(cfg.Registry, cfg.Store)
 	tools, err := tool.NewSet(cfg.Tools...)
 	if err != nil {
 		return nil, fmt.Errorf("threadmill: Config.Tools: %w", err)
@@ -162,7 +185,8 @@ func New(cfg Config) (*Runtime, error) {
 	}
 	r.activities, err = activities.New(activities.Config{
 		Agents: cfg.Registry, Store: cfg.Store, Stream: cfg.Stream, Models: cfg.Models, Tools: tools, Hooks: hooks, Rules: rules,
-		MaxModelAttempts: cfg.MaxModelAttempts, StopTimeout: cfg.StopTimeout, Deliver: r.client.Deliver, Logger: cfg.Logger,
+		ApprovalRules: cfg.ApprovalRules, UnlistedApprovals: cfg.UnlistedApprovals,
+		TitleModel: cfg.TitleModel, MaxModelAttempts: cfg.MaxModelAttempts, StopTimeout: cfg.StopTimeout, Deliver: r.client.Deliver, Logger: cfg.Logger,
 	})
 	if err != nil {
 		return nil, err
@@ -172,10 +196,14 @@ func New(cfg Config) (*Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
+	if r.world, err = r.newWorld(); err != nil {
+		return nil, err
+	}
 	closing, closeStreams := context.WithCancel(context.Background())
 	r.closeStreams = closeStreams
 	r.handler, err = server.New(server.Config{
 		Threads: r.client, Store: cfg.Store, Stream: cfg.Stream, Agents: cfg.Registry, Namespace: r.client.Namespace(),
+		Tools: append(builtin.Names(), tools.Names()...), Models: slices.Sorted(maps.Keys(cfg.Models)),
 		View: cfg.Callbacks.views(cfg.Logger), Ready: r.ready, Closing: closing, Logger: cfg.Logger, Webhooks: cfg.webhooks,
 	})
 	return r, err

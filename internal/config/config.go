@@ -11,9 +11,11 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/builtin"
 	"github.com/threadmill/threadmill/rule"
+	"github.com/threadmill/threadmill/tool"
 	"github.com/threadmill/threadmill/webhook"
 )
 
@@ -41,6 +43,9 @@ type Config struct {
 	// their names. One that no agent uses is left out if a variable of it is not set.
 	Models []Provider
 
+	// TitleModel, "provider/model", gives threads without a title one. Empty = none does.
+	TitleModel string
+
 	Tools Tools
 
 	// Hooks are workflows that see events, in the order in which they are asked.
@@ -48,6 +53,9 @@ type Config struct {
 
 	// Rules say what becomes of environment events, beside the default rules.
 	Rules []rule.Rule
+
+	// ApprovalRules look at the tool calls of all agents, before the agents' own.
+	ApprovalRules []approval.Rule
 
 	// Webhooks are the sources of webhooks.
 	Webhooks []webhook.Source
@@ -77,10 +85,13 @@ type Provider struct {
 	APIKey Secret
 }
 
-// Tools describes the built-in tools.
+// Tools describes the built-in tools, and those of connected clients.
 type Tools struct {
 	Shell Shell
 	Clock Clock
+
+	// Client are tools of connected clients, which run their calls.
+	Client []tool.Definition
 }
 
 // Shell describes shell_cmd. A zero field has the tool's default.

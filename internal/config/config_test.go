@@ -87,6 +87,7 @@ func TestFull(t *testing.T) {
 			},
 			{Name: "bare", Model: "demo/demo", Limits: agent.Limits{MaxSteps: 20, ContextMessages: 50}},
 		},
+		TitleModel: "local/org/small:1b",
 		Models: []Provider{
 			{Name: "demo", Type: Demo},
 			{Name: "local", Type: OpenAI, BaseURL: "http://127.0.0.1:11434/v1"},
@@ -179,6 +180,11 @@ func TestKey(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []Provider{{Name: "m", Type: OpenAI, BaseURL: "https://else.example"}}, c.Models)
 	})
+	t.Run("a provider that only gives titles is there", func(t *testing.T) {
+		c, err := Parse("f", []byte("titleModel: openai/small\nagents: [{name: a, model: demo/demo}]\n"), "", Env(env(EnvAPIKey, "sk-1")))
+		require.NoError(t, err)
+		require.Equal(t, []Provider{{Name: "demo", Type: Demo}, {Name: "openai", Type: OpenAI, APIKey: "sk-1"}}, c.Models)
+	})
 	t.Run("openai and demo need no entry", func(t *testing.T) {
 		c, err := Parse("f", []byte("agents: [{name: a, model: openai/x}]\n"), "", Env(env(EnvAPIKey, "sk-1")))
 		require.NoError(t, err)
@@ -264,15 +270,17 @@ func TestDefault(t *testing.T) {
 		env      []string
 		model    string
 		provider Provider
+		titles   string
 	}{
-		{"nothing set", nil, "demo/demo", Provider{Name: "demo", Type: Demo}},
-		{"key", []string{EnvAPIKey, "sk-1"}, "openai/" + DefaultModel, Provider{Name: "openai", Type: OpenAI, APIKey: "sk-1"}},
-		{"key and model", []string{EnvAPIKey, "sk-1", EnvModel, "openai/big"}, "openai/big", Provider{Name: "openai", Type: OpenAI, APIKey: "sk-1"}},
+		{"nothing set", nil, "demo/demo", Provider{Name: "demo", Type: Demo}, "demo/demo"},
+		{"key", []string{EnvAPIKey, "sk-1"}, "openai/" + DefaultModel, Provider{Name: "openai", Type: OpenAI, APIKey: "sk-1"}, ""},
+		{"key and model", []string{EnvAPIKey, "sk-1", EnvModel, "openai/big"}, "openai/big", Provider{Name: "openai", Type: OpenAI, APIKey: "sk-1"}, ""},
 		{
 			"address and model",
 			[]string{EnvBaseURL, "http://127.0.0.1:1/v1/", EnvModel, "openai/big"},
 			"openai/openai/big",
 			Provider{Name: "openai", Type: OpenAI, BaseURL: "http://127.0.0.1:1/v1"},
+			"",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -286,6 +294,7 @@ func TestDefault(t *testing.T) {
 			require.NotEmpty(t, a.Instructions)
 			require.Equal(t, []string{"shell_cmd", "current_time"}, a.Tools)
 			require.Equal(t, []Provider{c.provider}, got.Models)
+			require.Equal(t, c.titles, got.TitleModel, "titles cost nothing unless a file asks for them")
 			require.Equal(t, DefaultRoot, got.Tools.Shell.Root)
 		})
 	}

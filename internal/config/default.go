@@ -42,6 +42,10 @@ func Default(getenv func(string) string) (*Config, error) {
 		}
 	}
 	c.Models = []Provider{p}
+	if p.Type == Demo {
+		// It costs nothing. Whether to pay a provider for titles is for a file to say.
+		c.TitleModel = p.Name + "/" + model
+	}
 	c.Agents = agent.Fixed{{
 		Name:         "assistant",
 		Description:  "A general assistant that can run commands.",

@@ -12,16 +12,16 @@ import (
 	"github.com/threadmill/threadmill/agent"
 )
 
-var topFields = []string{"version", "models", "agents", "tools", "limits", "hooks", "rules", "webhooks", "temporal"}
+var topFields = []string{"version", "models", "titleModel", "agents", "tools", "limits", "hooks", "rules", "approvalRules", "webhooks", "temporal"}
 
 // config reads the whole file. Agents come late: they refer to the rest, and hooks and
 // rules to them.
 func (d *document) config(root value) *Config {
 	c := &Config{Tools: defaultTools()}
 	c.Tools.Shell.Root = d.relative(c.Tools.Shell.Root)
-	var agents, hooks, rules *field
+	var agents, hooks, rules, titles *field
 	var limits agent.Limits
-	var webhooks *field
+	var approvalRules, webhooks *field
 	models := d.builtIn()
 	for _, f := range root.fields(topFields...) {
 		switch f.key {
@@ -29,6 +29,8 @@ func (d *document) config(root value) *Config {
 			f.version()
 		case "models":
 			models.read(f.value)
+		case "titleModel":
+			titles = &f
 		case "tools":
 			f.readTools(&c.Tools)
 		case "limits":
@@ -39,6 +41,8 @@ func (d *document) config(root value) *Config {
 			hooks = &f
 		case "rules":
 			rules = &f
+		case "approvalRules":
+			approvalRules = &f
 		case "webhooks":
 			webhooks = &f
 		case "temporal":
@@ -48,15 +52,21 @@ func (d *document) config(root value) *Config {
 	switch {
 	case agents != nil:
 		c.Agents = d.agents(agents.value, limits, models)
-		c.Models = models.result()
 	case !root.has("agents", topFields):
 		root.doc.fail(root.at, "agents", "is missing: the file needs at least one agent, with a name and a model")
 	}
+	if titles != nil {
+		c.TitleModel = models.use(titles.value)
+	}
+	c.Models = models.result()
 	if hooks != nil {
 		c.Hooks = d.hooks(hooks.value, c.Agents)
 	}
 	if rules != nil {
 		c.Rules = d.rules(rules.value, c.Agents)
+	}
+	if approvalRules != nil {
+		c.ApprovalRules = d.approvalRules(approvalRules.value, c.Agents)
 	}
 	if webhooks != nil {
 		c.Webhooks = d.webhooks(webhooks.value, c.Agents)
@@ -144,12 +154,12 @@ func (d *document) agents(v value, limits agent.Limits, models *models) agent.Fi
 
 var agentFields = []string{
 	"name", "description", "instructions", "instructionsFile", "model", "temperature", "maxOutputTokens",
-	"reasoningEffort", "tools", "approvals", "limits",
+	"reasoningEffort", "tools", "approvals", "approvalRules", "approvalTerms", "workingDirectory", "autoMention", "limits",
 }
 
 // agent reads one agent; name is where its name stands, if it has one.
 func (v value) agent(models *models) (a agent.Agent, name *value) {
-	var instructions, approvals *field
+	var instructions, approvals, rules *field
 	for _, f := range v.fields(agentFields...) {
 		switch f.key {
 		case "name":
@@ -179,12 +189,26 @@ func (v value) agent(models *models) (a agent.Agent, name *value) {
 			a.Tools = f.toolNames()
 		case "approvals":
 			approvals = &f
+		case "approvalRules":
+			rules = &f
+		case "approvalTerms":
+			a.ApprovalTerms = f.approvalTerms()
+		case "workingDirectory":
+			if dir, ok := f.word(); ok {
+				a.WorkingDirectory = f.doc.relative(dir)
+			}
+		case "autoMention":
+			on, ok := f.boolean()
+			a.NoAutoMention = ok && !on
 		case "limits":
 			a.Limits = f.limits()
 		}
 	}
 	if approvals != nil {
 		a.Approvals = approvals.approvals(a.Tools)
+	}
+	if rules != nil {
+		a.ApprovalRules = rules.ownApprovalRules(a.Tools)
 	}
 	if !v.has("name", agentFields) {
 		v.missing("name", "is missing: every agent needs one")
@@ -273,21 +297,4 @@ func (f field) toolNames() []string {
 		}
 	}
 	return names
-}
-
-// approvals reads the policies of an agent that has these tools.
-func (f field) approvals(tools []string) map[string]agent.Policy {
-	policies := map[string]agent.Policy{}
-	for _, p := range f.fields() {
-		policy, ok := p.oneOf(string(agent.Never), string(agent.Always))
-		switch {
-		case p.key != "*" && !has(f.doc.tools, p.key):
-			p.failKey(`unknown tool; %s ("*" is for all others)`, suggest(p.key, f.doc.tools))
-		case p.key != "*" && !has(tools, p.key):
-			p.failKey("the agent does not have this tool: add it to the agent's tools or remove the policy")
-		case ok:
-			policies[p.key] = agent.Policy(policy)
-		}
-	}
-	return policies
 }

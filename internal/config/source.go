@@ -45,6 +45,7 @@ type Source struct {
 
 var (
 	_ agent.Registry = (*Source)(nil)
+	_ agent.Lister   = (*Source)(nil)
 	_ rule.Source    = (*Source)(nil)
 )
 
@@ -73,6 +74,11 @@ func open(path string, log *slog.Logger, now func() time.Time, opts []Option) (*
 // namespace.
 func (s *Source) Agent(ctx context.Context, namespace, name string) (agent.Agent, error) {
 	return s.Config().Agents.Agent(ctx, namespace, name)
+}
+
+// Agents implements [agent.Lister].
+func (s *Source) Agents(ctx context.Context, namespace string) ([]agent.Agent, error) {
+	return s.Config().Agents.Agents(ctx, namespace)
 }
 
 // Rules implements [rule.Source]. The file's rules are the same in every namespace.
@@ -123,6 +129,7 @@ func (s *Source) adopt(c *Config) error {
 	}
 	s.warned = changed
 	c.Models, c.Tools, c.Hooks, c.StaleAfter = s.current.Models, s.current.Tools, s.current.Hooks, s.current.StaleAfter
+	c.TitleModel, c.ApprovalRules = s.current.TitleModel, s.current.ApprovalRules
 	return nil
 }
 
@@ -134,8 +141,10 @@ func (s *Source) needRestart(c *Config) string {
 		same bool
 	}{
 		{"models", sameProviders(c.Models, s.current.Models)},
+		{"settings of titles", c.TitleModel == s.current.TitleModel},
 		{"tools", reflect.DeepEqual(c.Tools, s.current.Tools)},
 		{"hooks", reflect.DeepEqual(c.Hooks, s.current.Hooks)},
+		{"approvalRules", reflect.DeepEqual(c.ApprovalRules, s.current.ApprovalRules)},
 		{"settings of Temporal", c.StaleAfter == s.current.StaleAfter},
 	} {
 		if !part.same {

@@ -205,6 +205,15 @@ func TestSourceDoesNotChangeHooks(t *testing.T) {
 	require.Contains(t, f.log.String(), `hooks[0].filter.agents[0]: unknown agent`)
 }
 
+// TestSourceDoesNotChangeTitles: so do they.
+func TestSourceDoesNotChangeTitles(t *testing.T) {
+	f := follow(t, "titleModel: demo/small\n"+prompt("one"))
+	f.write(f.path, "titleModel: demo/large\n"+prompt("two"))
+	require.Equal(t, "two", f.later().Instructions)
+	require.Equal(t, "demo/small", f.source.Config().TitleModel)
+	require.Equal(t, 1, f.logged("settings of titles have changed: restart to apply that"), f.log.String())
+}
+
 func TestSourceForMany(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f.yaml")

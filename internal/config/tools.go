@@ -24,8 +24,10 @@ const (
 func defaultTools() Tools { return Tools{Shell: Shell{Root: DefaultRoot}} }
 
 func (f field) readTools(t *Tools) {
-	for _, f := range f.fields(ShellCmd, CurrentTime) {
+	for _, f := range f.fields(ShellCmd, CurrentTime, "client") {
 		switch f.key {
+		case "client":
+			t.Client = f.clientTools()
 		case ShellCmd:
 			f.shell(&t.Shell)
 		case CurrentTime:

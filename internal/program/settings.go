@@ -11,6 +11,7 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/config"
 	"github.com/threadmill/threadmill/llm"
@@ -52,6 +53,12 @@ type Settings struct {
 	Models   map[string]llm.Provider
 	Tools    []tool.Tool
 
+	// TitleModel names threads; it is the one at the start.
+	TitleModel string
+
+	// ApprovalRules are asked about the calls of all agents; they are those at the start.
+	ApprovalRules []approval.Rule
+
 	// Rules and Webhooks follow the file.
 	Rules    rule.Source
 	Webhooks func() []webhook.Source
@@ -79,6 +86,7 @@ func Load(cfg SettingsConfig) (Settings, error) {
 		return s, err
 	}
 	s.Agents, s.Hooks, s.StaleAfter = c.Agents, c.Hooks, c.StaleAfter
+	s.TitleModel, s.ApprovalRules = c.TitleModel, c.ApprovalRules
 	s.Models = map[string]llm.Provider{}
 	for _, p := range c.Models {
 		if s.Models[p.Name], err = provider(p); err != nil {
@@ -92,6 +100,7 @@ func Load(cfg SettingsConfig) (Settings, error) {
 // Apply puts the settings into the configuration of a runtime.
 func (s Settings) Apply(cfg *threadmill.Config) {
 	cfg.Registry, cfg.Models, cfg.Tools = s.Registry, s.Models, s.Tools
+	cfg.TitleModel, cfg.ApprovalRules = s.TitleModel, s.ApprovalRules
 	cfg.Hooks, cfg.StaleAfter = s.Hooks, s.StaleAfter
 	cfg.RuleSource, cfg.WebhookSource = s.Rules, s.Webhooks
 }
@@ -140,14 +149,17 @@ func provider(p config.Provider) (llm.Provider, error) {
 	return nil, fmt.Errorf("type %q is unknown", p.Type)
 }
 
-// tools makes all built-in tools: an edit of the file may give an agent one that none
-// had at the start.
+// tools makes the tools of connected clients and all built-in ones: an edit of the file may
+// give an agent one that none had at the start.
 func tools(c *config.Config, log *slog.Logger) ([]tool.Tool, error) {
 	var options []clock.Option
 	if zone := c.Tools.Clock.Timezone; zone != nil {
 		options = append(options, clock.Timezone(zone))
 	}
 	list := []tool.Tool{clock.New(options...)}
+	for _, d := range c.Tools.Client {
+		list = append(list, tool.Client(d))
+	}
 	cmd, err := shellTool(c.Tools.Shell)
 	switch {
 	case err == nil:

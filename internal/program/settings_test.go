@@ -11,9 +11,11 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/config"
 	"github.com/threadmill/threadmill/store/sqlite"
+	"github.com/threadmill/threadmill/tool"
 	"github.com/threadmill/threadmill/workflows"
 )
 
@@ -53,6 +55,40 @@ func TestSettingsApply(t *testing.T) {
 	s.Apply(&cfg)
 	require.Empty(t, cfg.Hooks)
 	require.Zero(t, cfg.StaleAfter, "the runtime's default")
+}
+
+// TestApprovalsApply: rules for the calls of all agents, and tools of connected clients.
+func TestApprovalsApply(t *testing.T) {
+	s, err := load(t, "approvalRules: [{name: r, effect: deny}]\ntools: {client: {name: open_page, deadline: 1m}}\n", "")
+	require.NoError(t, err)
+	cfg := threadmill.Config{}
+	s.Apply(&cfg)
+	require.Equal(t, []approval.Rule{{Name: "r", Effect: approval.Deny}}, cfg.ApprovalRules)
+	set, err := tool.NewSet(cfg.Tools...)
+	require.NoError(t, err)
+	page, ok := set.Lookup("open_page")
+	require.True(t, ok)
+	require.Equal(t, tool.Definition{Name: "open_page", Client: true, Deadline: time.Minute}, page.Definition())
+}
+
+// TestTitlesApply: the model that names threads is one that the runtime knows.
+func TestTitlesApply(t *testing.T) {
+	temporal, err := client.NewLazyClient(client.Options{})
+	require.NoError(t, err)
+	defer temporal.Close()
+	records, err := sqlite.Open(t.Context(), sqlite.Config{})
+	require.NoError(t, err)
+	defer records.Close()
+	s, err := load(t, "titleModel: demo/small\n", "")
+	require.NoError(t, err)
+	cfg := threadmill.Config{Temporal: temporal, Store: records}
+	s.Apply(&cfg)
+	require.Equal(t, "demo/small", cfg.TitleModel)
+	_, err = threadmill.New(cfg)
+	require.NoError(t, err)
+	cfg.TitleModel = "gone/small"
+	_, err = threadmill.New(cfg)
+	require.ErrorContains(t, err, `Config.TitleModel is "gone/small", which needs a provider "gone"`)
 }
 
 // TestBoundsAreThoseOfTheRuntime: what the file allows, the runtime takes.

@@ -331,42 +331,6 @@ func TestMessages(t *testing.T) {
 	assert.Equal(t, []string{"query.cursor"}, w.call("GET", "/v1/threads/t1/messages?cursor=-1", nil).problem(t, 422))
 }
 
-func TestApprovals(t *testing.T) {
-	w := newWorld(t)
-	w.open("t1")
-	w.threads.known["gone"] = false
-	assert.Equal(t, object{"approvals": []any{}}, w.call("GET", "/v1/threads/t1/approvals", nil).body)
-	w.threads.pending = []event.ApprovalRequest{{ToolCallID: "c1", ToolName: "shell_cmd", Arguments: "{}", Agent: "bot", RequestedAt: time.Unix(1700000000, 0).UTC()}}
-	assert.Equal(t, object{"approvals": []any{object{
-		"toolCallId": "c1", "toolName": "shell_cmd", "arguments": "{}", "agent": "bot", "requestedAt": "2023-11-14T22:13:20Z",
-	}}}, w.call("GET", "/v1/threads/t1/approvals", nil).body)
-	w.call("GET", "/v1/threads/nobody/approvals", nil).problem(t, 404)
-
-	const path = "/v1/threads/t1/approvals/c1"
-	for result, status := range map[signals.DecideOutcome]int{
-		signals.Accepted: 200, signals.AlreadyResolved: 200,
-		signals.Conflict: 409, signals.Mismatch: 409, signals.NotPending: 404,
-	} {
-		t.Run(string(result), func(t *testing.T) {
-			w.threads.decide = func() (signals.DecideOutcome, error) { return result, nil }
-			got := w.call("POST", path, object{"decision": "deny", "reason": "no", "by": "ann"})
-			if status != 200 {
-				got.problem(t, status)
-			}
-			assert.Equal(t, status, got.status, got.text)
-			assert.Equal(t, string(result), got.body["result"])
-		})
-	}
-	last := w.threads.says[len(w.threads.says)-1]
-	assert.Equal(t, signals.Decide{ToolCallID: "c1", Decision: event.Deny, Reason: "no", By: "ann"}, last)
-	w.call("POST", path, object{"decision": "approve"})
-	assert.Equal(t, "api", w.threads.says[len(w.threads.says)-1].By)
-	assert.Equal(t, []string{"body.decision"}, w.call("POST", path, object{"decision": "maybe"}).problem(t, 422))
-	assert.Equal(t, []string{"body.scope"}, w.call("POST", path, object{"decision": "deny", "scope": "ever"}).problem(t, 422))
-	w.call("POST", "/v1/threads/nobody/approvals/c1", object{"decision": "deny"}).problem(t, 404)
-	w.call("POST", "/v1/threads/gone/approvals/c1", object{"decision": "deny"}).problem(t, 409)
-}
-
 func TestControl(t *testing.T) {
 	w := newWorld(t)
 	w.open("t1")
@@ -419,7 +383,10 @@ func TestDescription(t *testing.T) {
 	assert.ElementsMatch(t, []string{
 		"post /v1/threads", "get /v1/threads", "get /v1/threads/{id}", "patch /v1/threads/{id}", "delete /v1/threads/{id}",
 		"post /v1/threads/{id}/messages", "get /v1/threads/{id}/messages", "get /v1/threads/{id}/events",
-		"get /v1/threads/{id}/approvals", "post /v1/threads/{id}/approvals/{toolCallId}",
+		"get /v1/approvals", "get /v1/threads/{id}/approvals", "post /v1/threads/{id}/approvals/{toolCallId}",
+		"get /v1/threads/{id}/grants", "delete /v1/threads/{id}/grants/{toolCallId}", "get /v1/threads/{id}/decisions",
+		"post /v1/threads/{id}/tool-calls/{toolCallId}/result",
+		"post /v1/threads/{id}/world/messages", "get /v1/threads/{id}/world/messages", "post /v1/threads/{id}/world/tool-results",
 		"post /v1/threads/{id}/interrupt", "get /healthz", "get /readyz",
 		"get /v1/threads/{id}/queue", "post /v1/threads/{id}/queue", "get /v1/threads/{id}/queue/current", "get /v1/threads/{id}/queue/next",
 		"get /v1/threads/{id}/queue/{eventId}", "patch /v1/threads/{id}/queue/{eventId}", "post /v1/threads/{id}/queue/{eventId}/retry",
@@ -428,6 +395,7 @@ func TestDescription(t *testing.T) {
 		"post /v1/schedules/{id}/pause", "post /v1/schedules/{id}/resume", "post /v1/schedules/{id}/trigger",
 		"get /v1/threads/{id}/tasks", "get /v1/tasks/{id}", "post /v1/tasks/{id}/complete", "post /v1/tasks/{id}/cancel", "post /v1/tasks/{id}/progress",
 		"post /v1/webhooks/{source}",
+		"get /v1/agents", "get /v1/agents/{name}", "put /v1/agents/{name}", "delete /v1/agents/{name}", "get /v1/agents/{name}/versions", "get /v1/agents/changes",
 	}, got)
 	post := api.body["paths"].(object)["/v1/threads/{id}/messages"].(object)["post"].(object)["responses"].(object)
 	assert.Equal(t, post["202"].(object)["content"], post["200"].(object)["content"])

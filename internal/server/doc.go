@@ -16,5 +16,6 @@
 // The stream of an open thread has no end. The stream of a closed thread ends with
 // its last event; who reconnects then gets 204, which tells browsers to stop.
 //
-// With view=env, either has environment events in place of agent events.
+// With view=env, either has environment events in place of agent events, with view=world
+// those of a world of agents.
 package server

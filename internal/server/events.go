@@ -23,7 +23,7 @@ type eventsInput struct {
 	LastEventID string `header:"Last-Event-ID" doc:"Resume a stream behind this event"`
 	LastID      string `query:"lastEventId" doc:"The same, for clients that cannot set headers"`
 	From        string `query:"from" enum:"start,now" doc:"Where a stream begins without Last-Event-ID. Default: start"`
-	View        string `query:"view" enum:"agent,env" doc:"agent: agent events; env: environment events, those that were published and those that all else is told as. Default: agent"`
+	View        string `query:"view" enum:"agent,env,world" doc:"agent: agent events; env: environment events, those that were published and those that all else is told as; world: the events of a world of agents. Default: agent"`
 	Cursor      string `query:"cursor" doc:"Of a page: the next of the page before, or the id of any event"`
 	Limit       int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"Of a page"`
 }
@@ -45,17 +45,19 @@ func (s *server) registerEvents() {
 	one := registry.Schema(reflect.TypeFor[AgentEvent](), true, "AgentEvent")
 	envPage := registry.Schema(reflect.TypeFor[envPage](), true, "EnvPage")
 	env := registry.Schema(reflect.TypeFor[EnvEvent](), true, "EnvEvent")
+	worldPage := registry.Schema(reflect.TypeFor[worldPage](), true, "WorldPage")
+	ofWorld := registry.Schema(reflect.TypeFor[WorldEvent](), true, "WorldEvent")
 	op := huma.Operation{
 		OperationID: "events", Method: http.MethodGet, Path: "/v1/threads/{id}/events", Tags: []string{"events"},
 		Summary: "Read a page of events, or watch",
 		Description: "With Accept: text/event-stream a stream of server-sent events: the data of each is one AgentEvent, its id is where " +
 			"Last-Event-ID resumes. A thread that is closed ends the stream; resuming at its end gives 204. Otherwise a page of what is stored. " +
-			"With view=env, either has environment events.",
+			"With view=env, either has environment events, with view=world those of a world of agents.",
 		Errors: []int{400, 404, 503},
 		Responses: map[string]*huma.Response{
 			"200": {Description: "Events", Content: map[string]*huma.MediaType{
-				typeJSON: {Schema: &huma.Schema{OneOf: []*huma.Schema{page, envPage}}},
-				typeSSE:  {Schema: &huma.Schema{OneOf: []*huma.Schema{one, env}}},
+				typeJSON: {Schema: &huma.Schema{OneOf: []*huma.Schema{page, envPage, worldPage}}},
+				typeSSE:  {Schema: &huma.Schema{OneOf: []*huma.Schema{one, env, ofWorld}}},
 			}},
 			"204": {Description: "The thread is closed, and everything has been sent"},
 		},
@@ -72,17 +74,19 @@ func (s *server) events(ctx context.Context, in *eventsInput) (*huma.StreamRespo
 	if err != nil {
 		return nil, err
 	}
-	env := in.View == viewEnv
 	switch {
-	case !wantsStream(in.Accept) && env:
+	case wantsStream(in.Accept):
+	case in.View == viewEnv:
 		return s.envPage(ctx, in, at)
-	case !wantsStream(in.Accept):
+	case in.View == viewWorld:
+		return s.worldPage(ctx, in, at)
+	default:
 		return s.page(ctx, in, at.Cursor)
 	}
 	from := feed.EnvFrom{
 		Cursor: at, Now: in.From == "now" && at.IsZero(), Finite: thread.Status == store.ThreadClosed,
 	}
-	return s.watch(ctx, in.ID, env, from)
+	return s.watch(ctx, in.ID, in.View, from)
 }
 
 // viewEnv is the view of a thread as environment events.
@@ -106,10 +110,10 @@ func (in *eventsInput) cursor() (feed.EnvCursor, error) {
 	return feed.EnvCursor{}, nil
 }
 
-// parse reads an id of the view. One from between the environment events that are made of
-// one event is no place among agent events.
+// parse reads an id of the view. One from between the events of another view that are made
+// of one event is no place among agent events.
 func (in *eventsInput) parse(text string) (feed.EnvCursor, error) {
-	if in.View == viewEnv {
+	if in.View == viewEnv || in.View == viewWorld {
 		return feed.ParseEnvCursor(text)
 	}
 	c, err := feed.ParseCursor(text)
@@ -184,8 +188,8 @@ func (s *server) writePage(id string, page any) *huma.StreamResponse {
 
 // watch opens the reader before the answer begins, so that what fails is a problem
 // document.
-func (s *server) watch(ctx context.Context, id string, env bool, from feed.EnvFrom) (*huma.StreamResponse, error) {
-	reader, err := s.open(ctx, id, env, from)
+func (s *server) watch(ctx context.Context, id, view string, from feed.EnvFrom) (*huma.StreamResponse, error) {
+	reader, err := s.open(ctx, id, view, from)
 	if err != nil {
 		return nil, s.problem(ctx, id, err)
 	}

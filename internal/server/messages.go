@@ -197,12 +197,9 @@ func (s *server) ask(ctx context.Context, id string) error {
 }
 
 func (s *server) listMessages(ctx context.Context, in *messagesInput) (*messagesOutput, error) {
-	var after int64
-	if in.Cursor != "" {
-		var err error
-		if after, err = strconv.ParseInt(in.Cursor, 10, 64); err != nil || after < 0 {
-			return nil, refuse(http.StatusUnprocessableEntity, "query.cursor", "is not the next of a page before")
-		}
+	after, err := behind(in.Cursor)
+	if err != nil {
+		return nil, err
 	}
 	if _, err := s.thread(ctx, in.ID); err != nil {
 		return nil, err
@@ -224,4 +221,15 @@ func (s *server) listMessages(ctx context.Context, in *messagesInput) (*messages
 		}
 	}
 	return out, nil
+}
+
+// behind reads the cursor of a page of records: the seq of the last one of the page before.
+func behind(cursor string) (seq int64, err error) {
+	if cursor == "" {
+		return 0, nil
+	}
+	if seq, err = strconv.ParseInt(cursor, 10, 64); err != nil || seq < 0 {
+		return 0, refuse(http.StatusUnprocessableEntity, "query.cursor", "is not the next of a page before")
+	}
+	return seq, nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -54,6 +53,7 @@ func itemView(item event.Item) QueueItem {
 type queueOutput struct {
 	Body struct {
 		Processing *QueueItem  `json:"processing,omitempty" doc:"The event that is being processed, if there is one"`
+		Waiting    []QueueItem `json:"waiting,omitempty" doc:"Further ones whose turns wait for people"`
 		Items      []QueueItem `json:"items" nullable:"false" doc:"Those that wait, in the order in which they will be processed"`
 		Failed     []QueueItem `json:"failed" nullable:"false" doc:"Those that failed and can be retried, the newest last"`
 		Ended      []QueueItem `json:"ended" nullable:"false" doc:"The last 32 that are done with, the newest last; the thread's events have them all"`
@@ -207,6 +207,9 @@ func (s *server) getQueue(ctx context.Context, in *ThreadPath) (*queueOutput, er
 		view := itemView(*q.Processing)
 		out.Body.Processing = &view
 	}
+	if len(q.Waiting) > 0 {
+		out.Body.Waiting = itemViews(q.Waiting)
+	}
 	out.Body.Items, out.Body.Failed, out.Body.Ended = itemViews(q.Items), itemViews(q.Failed), itemViews(q.Ended)
 	return out, nil
 }
@@ -252,12 +255,7 @@ func (s *server) prepare(ctx context.Context, threadID string, post *signals.Pos
 	if err != nil {
 		return s.problem(ctx, threadID, err)
 	}
-	for i, name := range post.Agents {
-		if err := s.checkAgent(ctx, fmt.Sprintf("body.agents[%d]", i), name); err != nil {
-			return err
-		}
-	}
-	return nil
+	return s.checkAgents(ctx, "body.agents", post.Agents)
 }
 
 func (s *server) setStatus(ctx context.Context, in *statusInput) (*itemOutput, error) {

@@ -82,7 +82,7 @@ func queueWorld(t *testing.T, change ...func(*server.Config)) *world {
 	failed := queued("e3", event.Failed)
 	failed.Error, failed.Attempt = "no key", 1
 	w.threads.queue.has = signals.Queue{
-		Processing: &current, Items: []event.Item{full, queued("e5", event.Pending)},
+		Processing: &current, Waiting: []event.Item{queued("e9", event.Processing)}, Items: []event.Item{full, queued("e5", event.Pending)},
 		Failed: []event.Item{failed}, Ended: []event.Item{ended},
 	}
 	return w
@@ -102,7 +102,7 @@ func TestQueue(t *testing.T) {
 	t.Run("S2-37 every status", func(t *testing.T) {
 		got := w.call("GET", path, nil)
 		require.Equal(t, http.StatusOK, got.status, got.text)
-		assert.Equal(t, []string{"e1 processing", "e2 pending", "e5 pending", "e3 failed", "e4 completed"}, listed(got))
+		assert.Equal(t, []string{"e1 processing", "e9 processing", "e2 pending", "e5 pending", "e3 failed", "e4 completed"}, listed(got))
 		ended := got.body["ended"].([]any)[0].(object)
 		assert.NotContains(t, ended, "payload")
 		assert.EqualValues(t, 0, ended["priority"])
@@ -156,7 +156,7 @@ func TestQueue(t *testing.T) {
 // listed are the ids and statuses of a queue, in the order in which it names them.
 func listed(a answer) []string {
 	all := []any{a.body["processing"]}
-	for _, part := range []string{"items", "failed", "ended"} {
+	for _, part := range []string{"waiting", "items", "failed", "ended"} {
 		all = append(all, a.body[part].([]any)...)
 	}
 	var out []string

@@ -164,12 +164,7 @@ func (s *server) scheduleOf(ctx context.Context, body NewSchedule) (signals.Sche
 	if err != nil {
 		return schedule, s.scheduleProblem(ctx, body.ID, err)
 	}
-	for i, name := range body.Agents {
-		if err := s.checkAgent(ctx, fmt.Sprintf("body.agents[%d]", i), name); err != nil {
-			return schedule, err
-		}
-	}
-	return schedule, nil
+	return schedule, s.checkAgents(ctx, "body.agents", body.Agents)
 }
 
 func (s *server) listSchedules(ctx context.Context, in *schedulesInput) (*schedulesOutput, error) {

@@ -14,11 +14,13 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/feed"
+	"github.com/threadmill/threadmill/internal/registry"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/stream"
 	"github.com/threadmill/threadmill/webhook"
+	"github.com/threadmill/threadmill/world"
 )
 
 // Defaults of [Config].
@@ -35,7 +37,9 @@ type Threads interface {
 	PostUpdate(ctx context.Context, threadID string, p signals.Post) (signals.PostResult, error)
 	Publish(ctx context.Context, threadID string, e event.EnvEvent, o threadclient.PublishOptions) (threadclient.PublishResult, error)
 	Turn(ctx context.Context, threadID string, p signals.Post) (signals.TurnResult, error)
-	Decide(ctx context.Context, threadID string, d signals.Decide) (signals.DecideOutcome, error)
+	DecideResult(ctx context.Context, threadID string, d signals.Decide) (signals.DecideResult, error)
+	Revoke(ctx context.Context, threadID string, r signals.Revoke) (signals.DecideOutcome, error)
+	ToolResult(ctx context.Context, threadID string, r signals.ToolResult) (signals.DecideOutcome, error)
 	Control(ctx context.Context, threadID string, c signals.Control) error
 	Update(ctx context.Context, threadID string, c signals.ThreadChange) (signals.State, error)
 	State(ctx context.Context, threadID string) (signals.State, error)
@@ -44,6 +48,7 @@ type Threads interface {
 	SetStatus(ctx context.Context, threadID string, s signals.SetStatus) (event.Item, error)
 	Retry(ctx context.Context, threadID, eventID, by string) (event.Item, error)
 	Approvals(ctx context.Context, threadID string) (signals.Approvals, error)
+	ListApprovals(ctx context.Context, q threadclient.ApprovalsQuery) (threadclient.Waiting, error)
 	Tasks(ctx context.Context, threadID string) (signals.Tasks, error)
 	Task(ctx context.Context, taskID string) (event.Task, error)
 	CompleteTask(ctx context.Context, c signals.CompleteTask) (signals.CompleteTaskResult, error)
@@ -62,8 +67,13 @@ type Config struct {
 	// Namespace of the threads; it must be that of Threads. Default "default".
 	Namespace string
 
-	// Agents knows the agents that a thread can be opened with. Default: any name will do.
+	// Agents knows the agents that a thread can be opened with, but for those that the
+	// store keeps. Default: any name will do.
 	Agents agent.Registry
+
+	// Tools and Models are the names of the tools and of the providers of models that the
+	// workers have: those who define agents are warned of others. Nil = not known here.
+	Tools, Models []string
 
 	// View is what the viewers of a thread see: see [feed.Config]. Default: all as it is.
 	View func(store.Key) feed.View
@@ -147,8 +157,10 @@ func (c Config) withDefaults() (Config, error) {
 // server holds what the handlers share.
 type server struct {
 	Config
-	feed *feed.Feed
-	api  huma.API
+	agents *registry.Registry
+	feed   *feed.Feed
+	world  *world.World
+	api    huma.API
 }
 
 // New makes the handler of the API.
@@ -157,9 +169,18 @@ func New(cfg Config) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &server{Config: cfg}
+	s := &server{Config: cfg, agents: registry.New(cfg.Agents, cfg.Store)}
+	if cfg.Agents != nil {
+		s.Agents = s.agents
+	}
 	s.feed, err = feed.New(feed.Config{
 		Store: cfg.Store, Stream: cfg.Stream, HeartbeatInterval: cfg.Heartbeat, View: cfg.View, Logger: cfg.Logger,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("server: %w", err)
+	}
+	s.world, err = world.New(world.Config{
+		Client: cfg.Threads, Store: cfg.Store, Stream: cfg.Stream, Namespace: cfg.Namespace, Registry: s.agents, Logger: cfg.Logger,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("server: %w", err)
@@ -172,7 +193,12 @@ func New(cfg Config) (http.Handler, error) {
 	s.registerEvents()
 	s.registerPublish()
 	s.registerSessions(mux)
+	s.registerWorld()
 	s.registerApprovals()
+	s.registerGrants()
+	s.registerDecisions()
+	s.registerToolResults()
+	s.registerAgents()
 	s.registerTasks()
 	s.registerSchedules()
 	s.registerWebhooks()

@@ -36,19 +36,20 @@ type threads struct {
 	posts []signals.Post
 	ctls  []signals.Control
 	opens []signals.Start
-	says  []signals.Decide
 
 	open       func() error
 	postUpdate func() error
 	turn       func(ctx context.Context, p signals.Post) (signals.TurnResult, error)
-	decide     func() (signals.DecideOutcome, error)
 	state      func(ctx context.Context) error
-	pending    []event.ApprovalRequest
+	approvals  approvalsFake
+	changes    []signals.ThreadChange
 	queue      queueFake
 	events     eventsFake
 	tasks      tasksFake
 	schedules  schedulesFake
-	duplicate  bool // what is posted was posted before
+	limit      int            // the turn limit of every thread
+	calls      map[string]int // and the LLM calls of their agents
+	duplicate  bool           // what is posted was posted before
 }
 
 func (f *threads) check(id string) error {
@@ -105,16 +106,10 @@ func (f *threads) Turn(ctx context.Context, id string, p signals.Post) (signals.
 	return f.turn(ctx, p)
 }
 
-func (f *threads) Decide(_ context.Context, id string, d signals.Decide) (signals.DecideOutcome, error) {
-	f.says = append(f.says, d)
-	if err := f.check(id); err != nil {
-		return "", err
-	}
-	return f.decide()
-}
-
 func (f *threads) Update(_ context.Context, id string, c signals.ThreadChange) (signals.State, error) {
+	f.changes = append(f.changes, c)
 	st := signals.State{ThreadID: id, Namespace: "default", Title: c.Title, Agents: c.Agents, Metadata: c.Metadata, Status: signals.Idle}
+	st.TurnLimit, st.LLMCalls = f.limit, f.calls
 	return st, f.check(id)
 }
 
@@ -129,16 +124,12 @@ func (f *threads) State(ctx context.Context, id string) (signals.State, error) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	st := signals.State{Namespace: "default", ThreadID: id, Status: signals.Idle, Agents: []string{"bot"}}
+	st := signals.State{Namespace: "default", ThreadID: id, Status: signals.Idle, Agents: []string{"bot"}, TurnLimit: f.limit, LLMCalls: f.calls}
 	if open, there := f.known[id]; there && !open {
 		st.Status = signals.Closed
 		return st, nil
 	}
 	return st, f.check(id)
-}
-
-func (f *threads) Approvals(_ context.Context, id string) (signals.Approvals, error) {
-	return signals.Approvals{Approvals: f.pending}, f.check(id)
 }
 
 // world is a server with what it stands on.

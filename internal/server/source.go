@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 
+	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/feed"
 )
 
@@ -32,10 +33,14 @@ type sent struct {
 	closed bool
 }
 
-func (s *server) open(ctx context.Context, id string, env bool, from feed.EnvFrom) (source, error) {
-	if env {
+func (s *server) open(ctx context.Context, id, view string, from feed.EnvFrom) (source, error) {
+	switch view {
+	case viewEnv:
 		r, err := s.feed.OpenEnv(ctx, s.key(id), from)
-		return envSource{r}, err
+		return madeSource[event.EnvEvent]{r}, err
+	case viewWorld:
+		r, err := s.feed.OpenWorld(ctx, s.key(id), from)
+		return madeSource[event.WorldEvent]{r}, err
 	}
 	r, err := s.feed.Open(ctx, s.key(id), feed.From{Cursor: from.Cursor.Cursor, Now: from.Now, Finite: from.Finite})
 	return agentSource{r}, err
@@ -50,11 +55,12 @@ func (s agentSource) Next(ctx context.Context) (sent, error) {
 
 func (s agentSource) begun() place { return s.Start() }
 
-type envSource struct{ *feed.EnvReader }
+// madeSource is that of the views whose events are made of others.
+type madeSource[E any] struct{ *feed.MadeReader[E] }
 
-func (s envSource) Next(ctx context.Context) (sent, error) {
-	item, err := s.EnvReader.Next(ctx)
+func (s madeSource[E]) Next(ctx context.Context) (sent, error) {
+	item, err := s.MadeReader.Next(ctx)
 	return sent{item.Cursor.String(), item.Event, item.Closed}, err
 }
 
-func (s envSource) begun() place { return s.Start() }
+func (s madeSource[E]) begun() place { return s.Start() }

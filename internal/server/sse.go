@@ -103,23 +103,24 @@ func (pagedEvent) Schema(r huma.Registry) *huma.Schema {
 
 // AgentEvent describes [event.AgentEvent] on the wire, for the API's description.
 type AgentEvent struct {
-	Type       string                 `json:"type" enum:"thought,tool_call,tool_progress,tool_result,stream,final,error,message,approval_request,approval,status,reset,gap"`
-	Content    string                 `json:"content,omitempty" doc:"Of thought and stream: a piece of text"`
-	ToolName   string                 `json:"toolName,omitempty"`
-	ToolArgs   string                 `json:"toolArgs,omitempty" doc:"Of tool_call: the raw JSON arguments"`
-	Data       any                    `json:"data,omitempty" doc:"Of tool_progress: any JSON"`
-	Output     string                 `json:"output,omitempty" doc:"Of tool_result"`
-	IsError    bool                   `json:"isError,omitempty" doc:"Of tool_result"`
-	Error      string                 `json:"error,omitempty" doc:"Of error"`
-	MessageID  string                 `json:"messageId,omitempty" doc:"Of thought, stream and reset: the message that the piece is part of; a message event with this id supersedes its pieces"`
-	Attempt    int                    `json:"attempt,omitempty" doc:"Of thought, stream and reset: which attempt to produce the message. A reset begins one: pieces of those before are void"`
-	Agent      string                 `json:"agent,omitempty"`
-	ToolCallID string                 `json:"toolCallId,omitempty" doc:"A tool_call or tool_result with an id that has come before supersedes that one: a hook has changed it"`
-	Message    *event.Message         `json:"message,omitempty" doc:"A message with an id that has come before supersedes that one: a hook has changed it"`
-	Request    *event.ApprovalRequest `json:"request,omitempty" doc:"Of approval_request"`
-	Approval   *event.Approval        `json:"approval,omitempty"`
-	Status     *event.StatusChange    `json:"status,omitempty" doc:"Of status. When its status is intercepted, detail says what hooks did"`
-	Detail     string                 `json:"detail,omitempty" doc:"Of gap: what was lost"`
+	Type       string              `json:"type" enum:"thought,tool_call,tool_progress,tool_result,stream,final,error,message,approval_request,approval,client_call,status,reset,gap"`
+	Content    string              `json:"content,omitempty" doc:"Of thought and stream: a piece of text"`
+	ToolName   string              `json:"toolName,omitempty"`
+	ToolArgs   string              `json:"toolArgs,omitempty" doc:"Of tool_call: the raw JSON arguments"`
+	Data       any                 `json:"data,omitempty" doc:"Of tool_progress: any JSON"`
+	Output     string              `json:"output,omitempty" doc:"Of tool_result"`
+	IsError    bool                `json:"isError,omitempty" doc:"Of tool_result"`
+	Error      string              `json:"error,omitempty" doc:"Of error"`
+	MessageID  string              `json:"messageId,omitempty" doc:"Of thought, stream and reset: the message that the piece is part of; a message event with this id supersedes its pieces"`
+	Attempt    int                 `json:"attempt,omitempty" doc:"Of thought, stream and reset: which attempt to produce the message. A reset begins one: pieces of those before are void"`
+	Agent      string              `json:"agent,omitempty"`
+	ToolCallID string              `json:"toolCallId,omitempty" doc:"A tool_call or tool_result with an id that has come before supersedes that one: a hook has changed it"`
+	Message    *event.Message      `json:"message,omitempty" doc:"A message with an id that has come before supersedes that one: a hook has changed it"`
+	Request    *ApprovalRequest    `json:"request,omitempty" doc:"Of approval_request: a call waits for people, who are asked for the first time, anew or reminded"`
+	Approval   *Approval           `json:"approval,omitempty" doc:"Of approval: what was decided on a call. While missing is not 0 it still waits"`
+	Call       *ClientCall         `json:"call,omitempty" doc:"Of client_call: a call waits for a connected client to run it"`
+	Status     *event.StatusChange `json:"status,omitempty" doc:"Of status. When its status is intercepted, detail says what hooks did"`
+	Detail     string              `json:"detail,omitempty" doc:"Of gap: what was lost"`
 }
 
 // PagedEvent is an [AgentEvent] with its id.

@@ -5,8 +5,8 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
-	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -32,6 +32,8 @@ type Thread struct {
 	Status    string         `json:"status" enum:"open,closed"`
 	Agents    []string       `json:"agents" nullable:"false"`
 	Parent    string         `json:"parent,omitempty" doc:"The thread for which this one works, if it is that of a sub-agent: parentThreadId of its metadata"`
+	TurnLimit int            `json:"turnLimit,omitempty" doc:"How many LLM calls an agent may make before a person or the world speaks again. Of a thread that was asked for its state, or has just been changed"`
+	LLMCalls  map[string]int `json:"llmCalls,omitempty" doc:"The LLM calls of each agent since then. As turnLimit"`
 	Metadata  map[string]any `json:"metadata,omitempty"`
 	Head      int64          `json:"head" doc:"Seq of the newest record"`
 	CreatedAt *time.Time     `json:"createdAt,omitempty"`
@@ -56,6 +58,7 @@ func stateView(st signals.State) Thread {
 	out := Thread{
 		ID: st.ThreadID, Namespace: st.Namespace, Title: st.Title, Status: store.ThreadOpen,
 		Agents: append([]string{}, st.Agents...), Parent: st.Parent, Metadata: metadataView(st.Metadata),
+		TurnLimit: st.TurnLimit, LLMCalls: st.LLMCalls,
 	}
 	if st.Status == signals.Closed {
 		out.Status = store.ThreadClosed
@@ -71,45 +74,9 @@ func metadataView(raw json.RawMessage) map[string]any {
 	return out
 }
 
-// openBody is the body of POST /v1/threads.
-type openBody struct {
-	ID       string         `json:"id,omitempty" maxLength:"128" doc:"1 to 128 letters, digits and . _ : @ -, beginning with a letter or digit. Default: a new ULID"`
-	Agent    string         `json:"agent,omitempty" maxLength:"128" doc:"The agent that answers. Default: the first that is configured"`
-	Metadata map[string]any `json:"metadata,omitempty" doc:"Kept with the thread and never shown to a model"`
-	Message  *firstMessage  `json:"message,omitempty" doc:"The message that the thread begins with"`
-}
-
-// firstMessage is a message, or just its content as a string.
-type firstMessage struct{ NewMessage }
-
-// NewMessage is a person's message.
-type NewMessage struct {
-	Content string `json:"content" minLength:"1"`
-	ID      string `json:"id,omitempty" maxLength:"128" doc:"Posting the same id twice has the effect of once. Default: a new ULID"`
-	Sender  string `json:"sender,omitempty" maxLength:"128" doc:"Who says it. Default: user"`
-}
-
-func (m *firstMessage) UnmarshalJSON(data []byte) error {
-	if len(data) > 0 && data[0] == '"' {
-		return json.Unmarshal(data, &m.Content)
-	}
-	return json.Unmarshal(data, &m.NewMessage)
-}
-
-// Schema describes both forms.
-func (*firstMessage) Schema(r huma.Registry) *huma.Schema {
-	one := 1
-	text := &huma.Schema{Type: huma.TypeString, MinLength: &one}
-	text.PrecomputeMessages()
-	return &huma.Schema{OneOf: []*huma.Schema{text, r.Schema(reflect.TypeFor[NewMessage](), true, "NewMessage")}}
-}
-
-type openOutput struct {
-	Location string `header:"Location"`
-	Body     struct {
-		Thread
-		EventID string `json:"eventId,omitempty" doc:"The id of the message, if there is one"`
-	}
+type getInput struct {
+	ThreadPath
+	State bool `query:"state" doc:"Ask the thread itself: turnLimit and llmCalls, and the rest as of now. Needs a worker that runs"`
 }
 
 type listInput struct {
@@ -161,56 +128,18 @@ func (s *server) registerThreads() {
 	}, s.interruptThread)
 }
 
-func (s *server) openThread(ctx context.Context, in *struct{ Body openBody }) (*openOutput, error) {
-	start, first, err := s.startOf(ctx, &in.Body)
-	if err != nil {
-		return nil, err
-	}
-	id := in.Body.ID
-	within, cancel := s.answer(ctx)
-	defer cancel()
-	if err := s.Threads.Open(within, id, start, first); err != nil {
-		return nil, s.problem(ctx, id, err)
-	}
-	out := &openOutput{Location: "/v1/threads/" + id}
-	out.Body.Thread = s.storeThread(ctx, id, start)
-	if first != nil {
-		out.Body.EventID = first.ID
-	}
-	return out, nil
-}
-
-// startOf checks the body and makes the thread's input of it.
-func (s *server) startOf(ctx context.Context, body *openBody) (signals.Start, *signals.Post, error) {
-	var start signals.Start
-	if body.ID == "" {
-		body.ID = signals.NewID()
-	}
-	if err := checkID("body.id", body.ID, signals.CheckID); err != nil {
-		return start, nil, err
-	}
-	if body.Agent != "" {
-		if err := s.checkAgent(ctx, "body.agent", body.Agent); err != nil {
-			return start, nil, err
+// checkAgents checks a list of agents.
+func (s *server) checkAgents(ctx context.Context, location string, names []string) error {
+	for i, name := range names {
+		at := fmt.Sprintf("%s[%d]", location, i)
+		if err := checkID(at, name, signals.CheckID); err != nil {
+			return err
 		}
-		start.Agents = []string{body.Agent}
-	}
-	if len(body.Metadata) > 0 {
-		raw, err := json.Marshal(body.Metadata)
-		if err != nil {
-			return start, nil, refuse(http.StatusUnprocessableEntity, "body.metadata", err.Error())
+		if err := s.checkAgent(ctx, at, name); err != nil {
+			return err
 		}
-		if len(raw) > signals.MaxPayload {
-			return start, nil, tooLarge("body.metadata", len(raw))
-		}
-		start.Metadata = raw
 	}
-	if body.Message == nil {
-		return start, nil, nil
-	}
-	m := body.Message
-	post, err := newPost(body.ID, "body.message.", m.NewMessage)
-	return start, &post, err
+	return nil
 }
 
 func (s *server) checkAgent(ctx context.Context, location, name string) error {
@@ -236,23 +165,6 @@ func checkID(location, id string, check func(field, id string) error) error {
 	return nil
 }
 
-// storeThread gives the new thread its row, so that it is found at once. The thread
-// runs by now: without a row it is found by asking it.
-func (s *server) storeThread(ctx context.Context, id string, start signals.Start) Thread {
-	row := &store.ThreadUpdate{Agents: start.Agents, Metadata: start.Metadata}
-	_, err := s.Store.Append(ctx, s.key(id), store.Batch{Thread: row})
-	if err == nil {
-		var t store.Thread
-		if t, err = s.Store.Thread(ctx, s.key(id)); err == nil {
-			return threadView(t)
-		}
-	}
-	s.Logger.Warn("storing a new thread failed; its first record will", "thread", id, "error", err)
-	return stateView(signals.State{
-		Namespace: s.Namespace, ThreadID: id, Agents: start.Agents, Metadata: start.Metadata, Status: signals.Idle,
-	})
-}
-
 // thread finds a thread in the store or, when it has stored nothing yet, by asking it.
 func (s *server) thread(ctx context.Context, id string) (Thread, error) {
 	if signals.CheckID("threadId", id) != nil {
@@ -274,12 +186,26 @@ func (s *server) thread(ctx context.Context, id string) (Thread, error) {
 	return stateView(state), nil
 }
 
-func (s *server) getThread(ctx context.Context, in *ThreadPath) (*threadOutput, error) {
+func (s *server) getThread(ctx context.Context, in *getInput) (*threadOutput, error) {
 	t, err := s.thread(ctx, in.ID)
-	if err != nil {
-		return nil, err
+	if err != nil || !in.State {
+		return &threadOutput{t}, err
 	}
-	return &threadOutput{t}, nil
+	within, cancel := s.answer(ctx)
+	defer cancel()
+	state, err := s.Threads.State(within, in.ID)
+	if err != nil {
+		return nil, s.problem(ctx, in.ID, err)
+	}
+	return &threadOutput{stateOver(t, state)}, nil
+}
+
+// stateOver is a thread by its own word, which goes before what is stored of it: that may
+// be a moment behind.
+func stateOver(stored Thread, state signals.State) Thread {
+	now := stateView(state)
+	now.Head, now.CreatedAt, now.UpdatedAt = stored.Head, stored.CreatedAt, stored.UpdatedAt
+	return now
 }
 
 func (s *server) listThreads(ctx context.Context, in *listInput) (*listOutput, error) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 
 	"github.com/threadmill/threadmill/event"
@@ -14,19 +13,26 @@ import (
 type updateInput struct {
 	ThreadPath
 	Body struct {
-		Title    string         `json:"title,omitempty" maxLength:"400"`
-		Agents   []string       `json:"agents,omitempty" maxItems:"100" doc:"Those that take part from the next turn on"`
-		Metadata map[string]any `json:"metadata,omitempty" doc:"Replaces the thread's own"`
-		By       string         `json:"by,omitempty" maxLength:"128" doc:"Who changes it"`
+		Title        string         `json:"title,omitempty" maxLength:"400"`
+		Agents       []string       `json:"agents,omitempty" maxItems:"100" doc:"Those that take part from the next turn on, in place of those that did"`
+		AddAgents    []string       `json:"addAgents,omitempty" maxItems:"100" doc:"Those that join them. Not beside agents"`
+		RemoveAgents []string       `json:"removeAgents,omitempty" maxItems:"100" doc:"Those that leave them; the last one cannot. Not beside agents"`
+		TurnLimit    int            `json:"turnLimit,omitempty" minimum:"1" maximum:"1000" doc:"How many LLM calls an agent may make before a person or the world speaks again"`
+		Metadata     map[string]any `json:"metadata,omitempty" doc:"Replaces the thread's own"`
+		By           string         `json:"by,omitempty" maxLength:"128" doc:"Who changes it"`
 	}
 }
 
 func (s *server) updateThread(ctx context.Context, in *updateInput) (*threadOutput, error) {
-	change := signals.ThreadChange{Title: in.Body.Title, Agents: in.Body.Agents, By: in.Body.By}
-	for i, name := range change.Agents {
-		if err := s.checkAgent(ctx, fmt.Sprintf("body.agents[%d]", i), name); err != nil {
-			return nil, err
-		}
+	change := signals.ThreadChange{
+		Title: in.Body.Title, Agents: in.Body.Agents, AddAgents: in.Body.AddAgents, RemoveAgents: in.Body.RemoveAgents,
+		TurnLimit: in.Body.TurnLimit, By: in.Body.By,
+	}
+	if err := s.checkAgents(ctx, "body.agents", change.Agents); err != nil {
+		return nil, err
+	}
+	if err := s.checkAgents(ctx, "body.addAgents", change.AddAgents); err != nil {
+		return nil, err
 	}
 	if in.Body.Metadata != nil {
 		raw, err := json.Marshal(in.Body.Metadata)
@@ -45,11 +51,9 @@ func (s *server) updateThread(ctx context.Context, in *updateInput) (*threadOutp
 	if err != nil {
 		return nil, s.problem(ctx, in.ID, err)
 	}
-	// What is stored of it may be a moment behind.
 	now := stateView(state)
 	if row, err := s.Store.Thread(ctx, s.key(in.ID)); err == nil {
-		was := threadView(row)
-		now.Head, now.CreatedAt, now.UpdatedAt = was.Head, was.CreatedAt, was.UpdatedAt
+		now = stateOver(threadView(row), state)
 	}
 	return &threadOutput{Body: now}, nil
 }

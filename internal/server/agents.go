@@ -1,0 +1,248 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/registry"
+	"github.com/threadmill/threadmill/store"
+)
+
+// AgentPath is the input of operations on one agent.
+type AgentPath struct {
+	Name string `path:"name" doc:"The agent's name; upper and lower case do not differ"`
+}
+
+// AgentEdit says who changes an agent, and which version. It stands in the query, so that
+// the body is a definition and nothing else.
+type AgentEdit struct {
+	IfVersion string `query:"ifVersion" pattern:"^[0-9]{1,9}$" patternDescription:"a whole number" doc:"Only if this is the newest version that is stored; 0 if none is. Default: whatever it is"`
+	By        string `query:"by" maxLength:"128" doc:"Who changes it; it is kept. Default: api"`
+}
+
+func (c AgentEdit) change() (registry.Change, error) {
+	if !store.Storable(c.By) {
+		return registry.Change{}, refuse(http.StatusUnprocessableEntity, "query.by", "must be UTF-8 without NUL characters")
+	}
+	out := registry.Change{By: cmp.Or(c.By, byAPI), After: -1}
+	if after, err := strconv.Atoi(c.IfVersion); err == nil {
+		out.After = after
+	}
+	return out, nil
+}
+
+type putAgentInput struct {
+	AgentPath
+	AgentEdit
+	Body AgentDefinition
+}
+
+type deleteAgentInput struct {
+	AgentPath
+	AgentEdit
+}
+
+type agentVersionsInput struct {
+	AgentPath
+	Before int `query:"before" minimum:"1" doc:"The next of the page before. Default: begin with the newest"`
+	Limit  int `query:"limit" minimum:"1" maximum:"100" default:"20"`
+}
+
+type agentsOutput struct {
+	Body struct {
+		Agents []AgentSummary `json:"agents" nullable:"false" doc:"Those that are configured first, then those that are only stored, by name"`
+	}
+}
+
+type agentOutput struct {
+	Status int
+	Body   AgentDetail
+}
+
+type agentVersionsOutput struct {
+	Body struct {
+		Versions []AgentVersion `json:"versions" nullable:"false" doc:"The newest first"`
+		Next     int            `json:"next,omitempty" doc:"The before of the next page, if there is one"`
+	}
+}
+
+func (s *server) registerAgents() {
+	tags := []string{"agents"}
+	const path, one = "/v1/agents", "/v1/agents/{name}"
+	register(s, huma.Operation{
+		OperationID: "listAgents", Method: http.MethodGet, Path: path, Tags: tags,
+		Summary: "List the agents: those that are configured, and those that are stored",
+		Errors:  []int{503},
+	}, s.listAgents)
+	register(s, huma.Operation{
+		OperationID: "getAgent", Method: http.MethodGet, Path: one, Tags: tags,
+		Summary: "Get an agent, with its definition", Errors: []int{404, 503},
+	}, s.getAgent)
+	register(s, huma.Operation{
+		OperationID: "putAgent", Method: http.MethodPut, Path: one, Tags: tags,
+		Summary: "Store an agent's definition, in place of the one before",
+		Description: "It holds from the next model call on, also in threads that run, and comes before a configured agent of the same name. " +
+			"What is left out gets its default. A definition that is stored already makes no new version. " +
+			"Tools and providers of models are not made by it: warnings say which the workers do not have.",
+		Errors:    []int{400, 409, 413, 503},
+		Responses: map[string]*huma.Response{"201": {Description: "None was stored before"}},
+	}, s.putAgent)
+	put := s.api.OpenAPI().Paths[one].Put
+	put.Responses["201"].Content = put.Responses["200"].Content
+	register(s, huma.Operation{
+		OperationID: "deleteAgent", Method: http.MethodDelete, Path: one, Tags: tags,
+		Summary: "Delete a stored agent", DefaultStatus: http.StatusNoContent,
+		Description: "A configured agent of that name shows again. The versions stay.",
+		Errors:      []int{404, 409, 503},
+	}, s.deleteAgent)
+	register(s, huma.Operation{
+		OperationID: "listAgentVersions", Method: http.MethodGet, Path: one + "/versions", Tags: tags,
+		Summary: "List the versions of a stored agent, also of one that is deleted", Errors: []int{404, 503},
+	}, s.listAgentVersions)
+	s.registerAgentChanges()
+}
+
+func (s *server) listAgents(ctx context.Context, _ *struct{}) (*agentsOutput, error) {
+	all, err := s.agents.List(ctx, s.Namespace)
+	if err != nil {
+		return nil, s.agentProblem(ctx, "", err)
+	}
+	out := &agentsOutput{}
+	out.Body.Agents = make([]AgentSummary, 0, len(all))
+	for _, e := range all {
+		out.Body.Agents = append(out.Body.Agents, agentSummary(e))
+	}
+	return out, nil
+}
+
+func (s *server) getAgent(ctx context.Context, in *AgentPath) (*agentOutput, error) {
+	e, err := s.agents.Find(ctx, s.Namespace, in.Name)
+	if err != nil {
+		return nil, s.agentProblem(ctx, in.Name, err)
+	}
+	detail, err := s.agentDetail(e)
+	if err != nil {
+		return nil, s.agentProblem(ctx, in.Name, err)
+	}
+	return &agentOutput{Status: http.StatusOK, Body: detail}, nil
+}
+
+func (s *server) putAgent(ctx context.Context, in *putAgentInput) (*agentOutput, error) {
+	change, err := in.change()
+	if err != nil {
+		return nil, err
+	}
+	a, err := in.agent()
+	if err != nil {
+		return nil, s.agentProblem(ctx, in.Name, err)
+	}
+	e, created, err := s.agents.Save(ctx, s.Namespace, a, change)
+	if err != nil {
+		return nil, s.agentProblem(ctx, in.Name, err)
+	}
+	detail, err := s.agentDetail(e)
+	if err != nil {
+		return nil, s.agentProblem(ctx, in.Name, err)
+	}
+	out := &agentOutput{Status: http.StatusOK, Body: detail}
+	if created {
+		out.Status = http.StatusCreated
+	}
+	return out, nil
+}
+
+// changesName is the last part of a path below /v1/agents, and so no name of an agent.
+const changesName = "changes"
+
+// agent is the agent that a request defines. Its name is the path's, if the body does not
+// write it in another case.
+func (in *putAgentInput) agent() (agent.Agent, error) {
+	switch {
+	case strings.EqualFold(in.Name, changesName):
+		return agent.Agent{}, refuse(http.StatusUnprocessableEntity, "path.name", "is taken by the list of changes: choose another name")
+	case in.Body.Name == "":
+		in.Body.Name = in.Name
+	case !strings.EqualFold(in.Body.Name, in.Name):
+		return agent.Agent{}, refuse(http.StatusUnprocessableEntity, "body.name", "is not that of the path; leave it out")
+	}
+	return in.Body.agent()
+}
+
+func (s *server) deleteAgent(ctx context.Context, in *deleteAgentInput) (*struct{}, error) {
+	change, err := in.change()
+	if err != nil {
+		return nil, err
+	}
+	err = s.agents.Delete(ctx, s.Namespace, in.Name, change)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, s.notStored(ctx, in.Name)
+	}
+	return nil, s.agentProblem(ctx, in.Name, err)
+}
+
+// notStored is the problem of an agent that is not stored, but perhaps configured.
+func (s *server) notStored(ctx context.Context, name string) error {
+	if _, err := s.agents.Find(ctx, s.Namespace, name); err == nil {
+		return huma.Error404NotFound(fmt.Sprintf("agent %.128q is configured, not stored: it is changed where it is configured", name))
+	}
+	return huma.Error404NotFound(fmt.Sprintf("no agent %.128q is stored", name))
+}
+
+func (s *server) listAgentVersions(ctx context.Context, in *agentVersionsInput) (*agentVersionsOutput, error) {
+	versions, err := s.Store.AgentVersions(ctx, s.Namespace, in.Name, in.Before, in.Limit)
+	if err != nil {
+		return nil, s.agentProblem(ctx, in.Name, err)
+	}
+	if len(versions) == 0 && in.Before == 0 {
+		return nil, s.notStored(ctx, in.Name)
+	}
+	out := &agentVersionsOutput{}
+	out.Body.Versions = make([]AgentVersion, 0, len(versions))
+	for _, v := range versions {
+		out.Body.Versions = append(out.Body.Versions, agentVersion(v))
+	}
+	// The first version ends the list, whatever the limit.
+	if last := len(versions) - 1; last >= 0 && versions[last].Version > 1 {
+		out.Body.Next = versions[last].Version
+	}
+	return out, nil
+}
+
+// agentProblem turns the error of an operation on an agent into a problem document.
+func (s *server) agentProblem(ctx context.Context, name string, err error) error {
+	var (
+		already  huma.StatusError
+		field    *event.FieldError
+		large    *registry.TooLargeError
+		conflict *store.ConflictError
+	)
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &already):
+		return err
+	case errors.As(err, &field) && field.Field == "name":
+		return refuse(http.StatusUnprocessableEntity, "path.name", field.Problem)
+	case errors.As(err, &field):
+		return refuse(http.StatusUnprocessableEntity, "body."+field.Field, field.Problem)
+	case errors.As(err, &large):
+		return refuse(http.StatusRequestEntityTooLarge, "body", large.Error())
+	case errors.As(err, &conflict):
+		return huma.Error409Conflict(conflict.Error() + "; read it, and make the change to that")
+	case errors.Is(err, agent.ErrUnknown):
+		return huma.Error404NotFound(err.Error())
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return huma.ErrorWithHeaders(huma.Error503ServiceUnavailable("the store did not answer"), http.Header{"Retry-After": {"5"}})
+	}
+	s.Logger.Error("request failed", "agent", name, "request", requestID(ctx), "error", err)
+	return huma.Error500InternalServerError("the server failed; its log says why, request " + requestID(ctx))
+}

@@ -1,0 +1,322 @@
+package server_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/server"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/signals/threadclient"
+)
+
+// approvalsFake is what waits in every thread, and what people have said about it. says
+// answers all of them.
+type approvalsFake struct {
+	waiting signals.Approvals
+	all     threadclient.Waiting
+	problem error // of asking for all of them
+
+	asked    threadclient.ApprovalsQuery
+	decided  []signals.Decide
+	revoked  []signals.Revoke
+	results  []signals.ToolResult
+	outcome  signals.DecideOutcome
+	missing  int
+	refusing error
+}
+
+func (f *threads) DecideResult(_ context.Context, id string, d signals.Decide) (signals.DecideResult, error) {
+	f.approvals.decided = append(f.approvals.decided, d)
+	if err := f.said(id); err != nil {
+		return signals.DecideResult{}, err
+	}
+	return signals.DecideResult{Result: f.approvals.outcome, Missing: f.approvals.missing}, nil
+}
+
+func (f *threads) Revoke(_ context.Context, id string, r signals.Revoke) (signals.DecideOutcome, error) {
+	f.approvals.revoked = append(f.approvals.revoked, r)
+	return f.approvals.outcome, f.said(id)
+}
+
+func (f *threads) ToolResult(_ context.Context, id string, r signals.ToolResult) (signals.DecideOutcome, error) {
+	f.approvals.results = append(f.approvals.results, r)
+	return f.approvals.outcome, f.said(id)
+}
+
+func (f *threads) said(id string) error {
+	if f.approvals.refusing != nil {
+		return f.approvals.refusing
+	}
+	return f.check(id)
+}
+
+func (f *threads) Approvals(_ context.Context, id string) (signals.Approvals, error) {
+	return f.approvals.waiting, f.check(id)
+}
+
+func (f *threads) ListApprovals(_ context.Context, q threadclient.ApprovalsQuery) (threadclient.Waiting, error) {
+	f.approvals.asked = q
+	return f.approvals.all, f.approvals.problem
+}
+
+var (
+	asked    = time.Unix(1700000000, 0).UTC()
+	expires  = asked.Add(time.Hour)
+	wantsTwo = event.ApprovalRequest{
+		ToolCallID: "c1", ToolName: "shell_cmd", Arguments: `{"command":"ls"}`, Agent: "bot", MessageID: "m1", WorkingDirectory: "/desk",
+		Digest: "sha256:1", Definition: "sha256:2", Reason: "it always asks", RequestedAt: asked, Round: 2,
+		Approvers: []string{"ann", "bob"}, Quorum: 2, Votes: []event.Vote{{By: "ann", At: asked}}, ExpiresAt: &expires, Reminder: 1,
+	}
+	wantsPhoto = event.ClientCall{ToolCallID: "c2", ToolName: "camera", Arguments: "{}", Agent: "bot", MessageID: "m1", RequestedAt: asked, ExpiresAt: expires}
+)
+
+const (
+	wantsTwoJSON = `{"toolCallId":"c1","toolName":"shell_cmd","arguments":"{\"command\":\"ls\"}","agent":"bot","messageId":"m1","workingDirectory":"/desk",
+		"digest":"sha256:1","definition":"sha256:2","reason":"it always asks","requestedAt":"2023-11-14T22:13:20Z","round":2,"approvers":["ann","bob"],
+		"quorum":2,"votes":[{"by":"ann","at":"2023-11-14T22:13:20Z"}],"expiresAt":"2023-11-14T23:13:20Z","reminder":1}`
+	wantsPhotoJSON = `{"toolCallId":"c2","toolName":"camera","arguments":"{}","agent":"bot","messageId":"m1",
+		"requestedAt":"2023-11-14T22:13:20Z","expiresAt":"2023-11-14T23:13:20Z"}`
+)
+
+// outcomes are the statuses with which they are answered.
+var outcomes = map[signals.DecideOutcome]int{
+	signals.Accepted: 200, signals.AlreadyResolved: 200, signals.Conflict: 409, signals.Mismatch: 409, signals.NotPending: 404, signals.NotAllowed: 403,
+}
+
+func TestApprovals(t *testing.T) {
+	w := newWorld(t)
+	w.open("t1")
+	w.threads.known["gone"] = false
+	assert.Equal(t, object{"approvals": []any{}, "clientCalls": []any{}}, w.call("GET", "/v1/threads/t1/approvals", nil).body)
+	w.threads.approvals.waiting.Approvals = []event.ApprovalRequest{{ToolCallID: "c1", ToolName: "shell_cmd", Arguments: "{}", Agent: "bot", RequestedAt: asked}}
+	assert.Equal(t, object{"approvals": []any{object{
+		"toolCallId": "c1", "toolName": "shell_cmd", "arguments": "{}", "agent": "bot", "requestedAt": "2023-11-14T22:13:20Z",
+	}}, "clientCalls": []any{}}, w.call("GET", "/v1/threads/t1/approvals", nil).body)
+	w.call("GET", "/v1/threads/nobody/approvals", nil).problem(t, 404)
+	t.Run("S4-77 all that is known of what waits", func(t *testing.T) {
+		w.threads.approvals.waiting = signals.Approvals{Approvals: []event.ApprovalRequest{wantsTwo}, ClientCalls: []event.ClientCall{wantsPhoto}}
+		assert.JSONEq(t, `{"approvals":[`+wantsTwoJSON+`],"clientCalls":[`+wantsPhotoJSON+`]}`, w.call("GET", "/v1/threads/t1/approvals", nil).text)
+	})
+
+	const path = "/v1/threads/t1/approvals/c1"
+	for result, status := range outcomes {
+		t.Run(string(result), func(t *testing.T) {
+			w.threads.approvals.outcome = result
+			got := w.call("POST", path, object{"decision": "deny", "reason": "no", "by": "ann"})
+			if status != 200 {
+				got.problem(t, status)
+			}
+			assert.Equal(t, status, got.status, got.text)
+			assert.Equal(t, string(result), got.body["result"])
+			assert.NotContains(t, got.body, "missing")
+		})
+	}
+	says := func() signals.Decide { return w.threads.approvals.decided[len(w.threads.approvals.decided)-1] }
+	assert.Equal(t, signals.Decide{ToolCallID: "c1", Decision: event.Deny, Reason: "no", By: "ann"}, says())
+	w.threads.approvals.outcome = signals.Accepted
+	w.call("POST", path, object{"decision": "approve"})
+	assert.Equal(t, "api", says().By)
+	assert.Equal(t, []string{"body.decision"}, w.call("POST", path, object{"decision": "maybe"}).problem(t, 422))
+	assert.Equal(t, []string{"body.scope"}, w.call("POST", path, object{"decision": "deny", "scope": "ever"}).problem(t, 422))
+	w.call("POST", "/v1/threads/nobody/approvals/c1", object{"decision": "deny"}).problem(t, 404)
+	w.call("POST", "/v1/threads/gone/approvals/c1", object{"decision": "deny"}).problem(t, 409)
+}
+
+func TestDecideInFull(t *testing.T) {
+	w := newWorld(t)
+	w.open("t1")
+	const path = "/v1/threads/t1/approvals/c1"
+	w.threads.approvals.outcome = signals.Accepted
+	says := func() signals.Decide { return w.threads.approvals.decided[len(w.threads.approvals.decided)-1] }
+	t.Run("S4-80 a session, and the request as it was seen", func(t *testing.T) {
+		got := w.call("POST", path, object{
+			"decision": "approve", "scope": "session", "by": "ann", "round": 2, "agent": "bot", "toolName": "shell_cmd",
+			"toolArgs": object{"command": "ls"}, "workingDirectory": "/desk", "digest": "sha256:1",
+		})
+		require.Equal(t, http.StatusOK, got.status, got.text)
+		assert.Equal(t, signals.Decide{
+			ToolCallID: "c1", Decision: event.Approve, Scope: event.Session, By: "ann", Round: 2, Agent: "bot", ToolName: "shell_cmd",
+			ToolArgs: []byte(`{"command":"ls"}`), WorkingDirectory: "/desk", Digest: "sha256:1",
+		}, says())
+	})
+	t.Run("a pattern", func(t *testing.T) {
+		got := w.call("POST", path, object{"decision": "approve", "scope": "pattern", "pattern": object{"path": "docs/**"}})
+		require.Equal(t, http.StatusOK, got.status, got.text)
+		assert.Equal(t, event.Pattern, says().Scope)
+		assert.Equal(t, map[string]string{"path": "docs/**"}, says().Pattern)
+	})
+	t.Run("S4-93 other arguments, to the letter", func(t *testing.T) {
+		got := w.call("POST", path, `{"decision":"approve","args":{"n":1.50,"big":12345678901234567890}}`)
+		require.Equal(t, http.StatusOK, got.status, got.text)
+		assert.Equal(t, `{"n":1.50,"big":12345678901234567890}`, string(says().Args))
+	})
+	t.Run("arguments as the request has them", func(t *testing.T) {
+		got := w.call("POST", path, object{"decision": "approve", "toolArgs": `{"command":"ls"}`})
+		require.Equal(t, http.StatusOK, got.status, got.text)
+		assert.Equal(t, `{"command":"ls"}`, string(says().ToolArgs))
+	})
+	t.Run("one of several", func(t *testing.T) {
+		w.threads.approvals.missing = 2
+		assert.JSONEq(t, `{"result":"accepted","missing":2}`, w.call("POST", path, object{"decision": "approve"}).text)
+	})
+	sent := len(w.threads.approvals.decided)
+	for name, test := range map[string]struct {
+		body     any
+		location string
+	}{
+		"a denial is for once":              {object{"decision": "deny", "scope": "session"}, "body.scope"},
+		"a pattern without globs":           {object{"decision": "approve", "scope": "pattern"}, "body.pattern"},
+		"globs without the scope":           {object{"decision": "approve", "pattern": object{"a": "b"}}, "body.pattern"},
+		"an empty glob":                     {object{"decision": "approve", "scope": "pattern", "pattern": object{"a": ""}}, "body.pattern.a"},
+		"arguments of a denial":             {object{"decision": "deny", "args": object{}}, "body.args"},
+		"arguments that are granted":        {object{"decision": "approve", "scope": "session", "args": object{}}, "body.args"},
+		"arguments that are no object":      {object{"decision": "approve", "args": []int{1}}, "body.args"},
+		"arguments that are too many":       {object{"decision": "approve", "args": object{"a": strings.Repeat("x", 64<<10)}}, "body.args"},
+		"arguments as text that is no JSON": {object{"decision": "approve", "toolArgs": "ls -l"}, "body.toolArgs"},
+		"arguments that are null":           {object{"decision": "approve", "toolArgs": nil}, "body.toolArgs"},
+		"arguments as empty text":           {object{"decision": "approve", "toolArgs": ""}, "body.toolArgs"},
+		"a round before the first":          {object{"decision": "approve", "round": -1}, "body.round"},
+		"a name that is too long":           {object{"decision": "approve", "by": strings.Repeat("é", 101)}, "body.by"},
+		"a field that is not known":         {object{"decision": "approve", "argz": object{}}, "body.argz"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			assert.Equal(t, []string{test.location}, w.call("POST", path, test.body).problem(t, 422))
+			assert.Len(t, w.threads.approvals.decided, sent, "the thread is not asked")
+		})
+	}
+	t.Run("what the thread refuses says why", func(t *testing.T) {
+		w.threads.approvals.refusing = signals.ErrRefused
+		w.call("POST", path, object{"decision": "approve", "args": object{"x": 1}}).problem(t, 422)
+	})
+}
+
+func TestAllApprovals(t *testing.T) {
+	w := newWorld(t)
+	assert.Equal(t, object{"approvals": []any{}, "clientCalls": []any{}}, w.call("GET", "/v1/approvals", nil).body)
+	assert.Equal(t, 100, w.threads.approvals.asked.Limit)
+	t.Run("S4-77 of every thread", func(t *testing.T) {
+		w.threads.approvals.all = threadclient.Waiting{
+			Approvals:   []threadclient.WaitingApproval{{ThreadID: "t1", Title: "Files", Request: wantsTwo}},
+			ClientCalls: []threadclient.WaitingCall{{ThreadID: "t2", Call: wantsPhoto}},
+			Unanswered:  []string{"t3"}, More: true,
+		}
+		got := w.call("GET", "/v1/approvals?limit=7", nil)
+		assert.JSONEq(t, `{"approvals":[{"threadId":"t1","title":"Files","request":`+wantsTwoJSON+`}],
+			"clientCalls":[{"threadId":"t2","call":`+wantsPhotoJSON+`}],"unanswered":["t3"],"more":true}`, got.text)
+		assert.Equal(t, 7, w.threads.approvals.asked.Limit)
+	})
+	for _, limit := range []string{"0", "1001", "x"} {
+		assert.Equal(t, []string{"query.limit"}, w.call("GET", "/v1/approvals?limit="+limit, nil).problem(t, 422), limit)
+	}
+	t.Run("nobody answers", func(t *testing.T) {
+		w.threads.approvals.problem = context.DeadlineExceeded
+		w.call("GET", "/v1/approvals", nil).problem(t, 503)
+	})
+}
+
+func TestToolResults(t *testing.T) {
+	w := newWorld(t)
+	w.open("t1")
+	w.threads.known["gone"] = false
+	const path = "/v1/threads/t1/tool-calls/c2/result"
+	for result, status := range outcomes {
+		t.Run(string(result), func(t *testing.T) {
+			w.threads.approvals.outcome = result
+			got := w.call("POST", path, object{"output": "a photo", "by": "phone"})
+			if status != 200 {
+				got.problem(t, status)
+			}
+			assert.Equal(t, status, got.status, got.text)
+			assert.Equal(t, string(result), got.body["result"])
+		})
+	}
+	w.threads.approvals.outcome = signals.Accepted
+	for name, test := range map[string]struct {
+		body string
+		want signals.ToolResult
+	}{
+		"a text":       {`{"output":"a\nphoto","by":"phone","agent":"bot","toolName":"camera"}`, signals.ToolResult{Output: "a\nphoto", By: "phone", Agent: "bot", ToolName: "camera"}},
+		"an object":    {`{"output":{"bytes": 12.0}}`, signals.ToolResult{Output: `{"bytes": 12.0}`, By: "api"}},
+		"an error":     {`{"output":"no light","isError":true}`, signals.ToolResult{Output: "no light", IsError: true, By: "api"}},
+		"an empty one": {`{"output":""}`, signals.ToolResult{By: "api"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := w.call("POST", path, test.body)
+			require.Equal(t, http.StatusOK, got.status, got.text)
+			test.want.ToolCallID = "c2"
+			assert.Equal(t, test.want, w.threads.approvals.results[len(w.threads.approvals.results)-1])
+		})
+	}
+	sent := len(w.threads.approvals.results)
+	assert.Equal(t, []string{"body.output"}, w.call("POST", path, object{"by": "phone"}).problem(t, 422))
+	assert.Equal(t, []string{"body.output"}, w.call("POST", path, object{"output": strings.Repeat("x", signals.MaxPayload+1)}).problem(t, 413))
+	assert.Len(t, w.threads.approvals.results, sent)
+	w.call("POST", "/v1/threads/nobody/tool-calls/c2/result", object{"output": ""}).problem(t, 404)
+	w.call("POST", "/v1/threads/gone/tool-calls/c2/result", object{"output": ""}).problem(t, 409)
+}
+
+func TestParticipants(t *testing.T) {
+	w := newWorld(t, func(c *server.Config) { c.Agents = nil })
+	t.Run("a thread of several, with a limit", func(t *testing.T) {
+		got := w.call("POST", "/v1/threads", object{"id": "t1", "agents": []string{"planner", "critic"}, "turnLimit": 3})
+		require.Equal(t, http.StatusCreated, got.status, got.text)
+		assert.Equal(t, []any{"planner", "critic"}, got.body["agents"])
+		start := w.threads.opens[0]
+		assert.Equal(t, []string{"planner", "critic"}, start.Agents)
+		assert.Equal(t, 3, start.TurnLimit)
+	})
+	t.Run("who comes and goes", func(t *testing.T) {
+		w.threads.limit, w.threads.calls = 7, map[string]int{"planner": 2}
+		got := w.call("PATCH", "/v1/threads/t1", object{"addAgents": []string{"writer"}, "removeAgents": []string{"critic"}, "turnLimit": 7, "by": "ann"})
+		require.Equal(t, http.StatusOK, got.status, got.text)
+		assert.Equal(t, signals.ThreadChange{AddAgents: []string{"writer"}, RemoveAgents: []string{"critic"}, TurnLimit: 7, By: "ann"}, w.threads.changes[0])
+		assert.EqualValues(t, 7, got.body["turnLimit"])
+		assert.Equal(t, object{"planner": 2.0}, got.body["llmCalls"])
+	})
+	t.Run("a thread tells its limit if it is asked", func(t *testing.T) {
+		assert.NotContains(t, w.call("GET", "/v1/threads/t1", nil).body, "turnLimit")
+		got := w.call("GET", "/v1/threads/t1?state=true", nil)
+		require.Equal(t, http.StatusOK, got.status, got.text)
+		assert.EqualValues(t, 7, got.body["turnLimit"])
+		assert.Equal(t, object{"planner": 2.0}, got.body["llmCalls"])
+		assert.NotEmpty(t, got.body["createdAt"])
+		w.call("GET", "/v1/threads/nobody?state=true", nil).problem(t, 404)
+		w.threads.state = func(context.Context) error { return context.DeadlineExceeded }
+		defer func() { w.threads.state = nil }()
+		w.call("GET", "/v1/threads/t1?state=true", nil).problem(t, 503)
+		assert.Equal(t, http.StatusOK, w.call("GET", "/v1/threads/t1", nil).status, "without a worker")
+	})
+	changes := len(w.threads.changes)
+	for name, test := range map[string]struct {
+		body     object
+		location string
+	}{
+		"nothing":             {object{}, "body.title"},
+		"all and some":        {object{"agents": []string{"a"}, "addAgents": []string{"b"}}, "body.agents"},
+		"a limit of none":     {object{"turnLimit": 0}, "body.turnLimit"},
+		"a limit without end": {object{"turnLimit": 1001}, "body.turnLimit"},
+		"a name that is none": {object{"addAgents": []string{"a", "no good"}}, "body.addAgents[1]"},
+		"one that cannot be":  {object{"removeAgents": []string{"no good"}}, "body.removeAgents[0]"},
+		"more than there are": {object{"addAgents": make([]string, 101)}, "body.addAgents"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			assert.Equal(t, []string{test.location}, w.call("PATCH", "/v1/threads/t1", test.body).problem(t, 422))
+			assert.Len(t, w.threads.changes, changes, "the thread is not asked")
+		})
+	}
+	t.Run("agents that are not there", func(t *testing.T) {
+		w := newWorld(t)
+		w.open("t1")
+		assert.Equal(t, []string{"body.addAgents[1]"}, w.call("PATCH", "/v1/threads/t1", object{"addAgents": []string{"bot", "nobody"}}).problem(t, 422))
+		assert.Equal(t, []string{"body.agents[0]"}, w.call("POST", "/v1/threads", object{"agents": []string{"nobody"}}).problem(t, 422))
+		assert.Equal(t, []string{"body.agent"}, w.call("POST", "/v1/threads", object{"agent": "bot", "agents": []string{"bot"}}).problem(t, 422))
+		assert.Equal(t, http.StatusOK, w.call("PATCH", "/v1/threads/t1", object{"removeAgents": []string{"nobody"}}).status, "whoever is gone can leave")
+	})
+}

@@ -1,0 +1,179 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/threadmill/threadmill/approval"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/store"
+)
+
+// Grant is an approval that covers more calls than its own: an [approval.Grant] with the
+// words that describe it in the API.
+type Grant struct {
+	ID               string            `json:"id" doc:"The tool call with whose approval it came"`
+	Scope            event.Scope       `json:"scope" enum:"session,pattern"`
+	Agent            string            `json:"agent" doc:"Whose calls it covers"`
+	ToolName         string            `json:"toolName" doc:"The tool whose calls it covers"`
+	Digest           string            `json:"digest,omitempty" doc:"Of scope session: of tool, arguments and working directory"`
+	Pattern          map[string]string `json:"pattern,omitempty" doc:"Of scope pattern: globs by the names of arguments"`
+	Rest             string            `json:"rest,omitempty" doc:"Of scope pattern: digest of tool, working directory and all other arguments"`
+	Definition       string            `json:"definition,omitempty" doc:"Digest of the tool's definition: once that is another, the grant covers nothing"`
+	WorkingDirectory string            `json:"workingDirectory,omitempty"`
+	Reason           string            `json:"reason,omitempty"`
+	By               string            `json:"by" doc:"Who gave it"`
+	GrantedAt        time.Time         `json:"grantedAt"`
+	RevokedAt        *time.Time        `json:"revokedAt,omitempty" doc:"Since when it covers nothing any more"`
+	RevokedBy        string            `json:"revokedBy,omitempty"`
+}
+
+type grantsInput struct {
+	ThreadPath
+	Revoked bool `query:"revoked" doc:"Those that were revoked, too"`
+}
+
+type grantsOutput struct {
+	Body struct {
+		Grants []Grant `json:"grants" nullable:"false" doc:"The oldest first"`
+	}
+}
+
+type revokeInput struct {
+	ToolCallPath
+	By     string `query:"by" maxLength:"200" doc:"Who revokes, as the client says it; it is kept. Default: api"`
+	Reason string `query:"reason" maxLength:"4096"`
+}
+
+func (s *server) registerGrants() {
+	tags := []string{"approvals"}
+	register(s, huma.Operation{
+		OperationID: "listGrants", Method: http.MethodGet, Path: "/v1/threads/{id}/grants", Tags: tags,
+		Summary:     "List the approvals that cover more calls than their own",
+		Description: "They are what the thread's records say; one that was given this moment may be missing.",
+		Errors:      []int{404, 503},
+	}, s.listGrants)
+	register(s, huma.Operation{
+		OperationID: "revokeGrant", Method: http.MethodDelete, Path: "/v1/threads/{id}/grants/{toolCallId}", Tags: tags,
+		Summary: "Take an approval back, with all that it grants",
+		Description: "What has run stays done; a call that was approved and has not begun to run asks again. Any approval can be revoked by the id of its call. " +
+			"Revoking again is already_resolved.",
+		Errors: []int{403, 404, 409, 503},
+	}, s.revokeGrant)
+}
+
+func (s *server) listGrants(ctx context.Context, in *grantsInput) (*grantsOutput, error) {
+	if _, err := s.thread(ctx, in.ID); err != nil {
+		return nil, err
+	}
+	records, err := s.approvalRecords(ctx, in.ID)
+	if err != nil {
+		return nil, s.problem(ctx, in.ID, err)
+	}
+	history, err := approval.ReadHistory(records)
+	if err != nil {
+		return nil, s.problem(ctx, in.ID, fmt.Errorf("reading the grants of thread %q: %w", in.ID, err))
+	}
+	out := &grantsOutput{}
+	out.Body.Grants = []Grant{}
+	for _, g := range history.Grants() {
+		if in.Revoked || g.RevokedAt == nil {
+			out.Body.Grants = append(out.Body.Grants, Grant(g))
+		}
+	}
+	return out, nil
+}
+
+// approvalRecords are all of a thread's, in order.
+func (s *server) approvalRecords(ctx context.Context, threadID string) ([]event.Record, error) {
+	var all []event.Record
+	q := store.Query{Types: []string{event.TypeApproval}, Limit: store.MaxLimit}
+	for {
+		page, err := s.Store.Records(ctx, s.key(threadID), q)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page...)
+		if len(page) < q.Limit {
+			return all, nil
+		}
+		q.After = page[len(page)-1].Seq
+	}
+}
+
+func (s *server) revokeGrant(ctx context.Context, in *revokeInput) (*resultOutput, error) {
+	if _, err := s.thread(ctx, in.ID); err != nil {
+		return nil, err
+	}
+	// A thread takes any revocation: which approvals there are, its records know.
+	records, err := s.approvalRecords(ctx, in.ID)
+	if err != nil {
+		return nil, s.problem(ctx, in.ID, err)
+	}
+	switch approved, holds := approvalOf(records, in.ToolCallID); {
+	case !approved:
+		return nil, noApproval(in.ToolCallPath)
+	case !holds:
+		return resulted(signals.AlreadyResolved), nil
+	}
+	r := signals.Revoke{ToolCallID: in.ToolCallID, By: in.By, Reason: in.Reason}
+	if r.By == "" {
+		r.By = byAPI
+	}
+	within, cancel := s.answer(ctx)
+	defer cancel()
+	got, err := s.Threads.Revoke(within, in.ID, r)
+	if err == nil {
+		err = refusedRevocation(in.ToolCallPath, got)
+	}
+	if err != nil {
+		return nil, s.problem(ctx, in.ID, err)
+	}
+	return resulted(got), nil
+}
+
+// approvalOf reports whether a call has been approved, and whether that has not been revoked
+// since. A record that cannot be read is none of an approval.
+func approvalOf(records []event.Record, toolCallID string) (approved, holds bool) {
+	for _, r := range records {
+		var a event.Approval
+		if json.Unmarshal(r.Payload, &a) != nil || a.ToolCallID != toolCallID || a.ThreadID != "" {
+			continue
+		}
+		switch {
+		case a.Decision == event.ApprovalRevoked:
+			holds = false
+		case a.Decision == event.Approve && a.Missing == 0:
+			approved, holds = true, true
+		}
+	}
+	return approved, holds
+}
+
+func noApproval(call ToolCallPath) error {
+	return decisionRefused(http.StatusNotFound, signals.NotPending,
+		"thread %q has no approval of a tool call %q, or not yet: one that was given this moment is there a moment later; GET /v1/threads/%s/grants lists what is granted",
+		call.ID, call.ToolCallID, call.ID)
+}
+
+// refusedRevocation says what was wrong about a revocation that changes nothing, or nil.
+func refusedRevocation(call ToolCallPath, result signals.DecideOutcome) error {
+	switch result {
+	case signals.Accepted, signals.AlreadyResolved:
+		return nil
+	case signals.NotPending:
+		return noApproval(call)
+	case signals.Conflict:
+		return decisionRefused(http.StatusConflict, result, "tool call %q was not approved: there is nothing to revoke", call.ToolCallID)
+	case signals.NotAllowed:
+		return decisionRefused(http.StatusForbidden, result, "agents of the thread may not revoke the approval of tool call %q", call.ToolCallID)
+	case signals.Mismatch:
+	}
+	return unknownOutcome(call, result)
+}

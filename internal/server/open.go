@@ -1,0 +1,134 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"reflect"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/store"
+)
+
+// openBody is the body of POST /v1/threads.
+type openBody struct {
+	ID        string         `json:"id,omitempty" maxLength:"128" doc:"1 to 128 letters, digits and . _ : @ -, beginning with a letter or digit. Default: a new ULID"`
+	Agent     string         `json:"agent,omitempty" maxLength:"128" doc:"The agent that answers. Default: the first that is configured"`
+	Agents    []string       `json:"agents,omitempty" maxItems:"100" doc:"Those that take part, if several do; not beside agent"`
+	TurnLimit int            `json:"turnLimit,omitempty" minimum:"1" maximum:"1000" doc:"How many LLM calls an agent may make before a person or the world speaks again. Default: 5"`
+	Metadata  map[string]any `json:"metadata,omitempty" doc:"Kept with the thread and never shown to a model"`
+	Message   *firstMessage  `json:"message,omitempty" doc:"The message that the thread begins with"`
+}
+
+// firstMessage is a message, or just its content as a string.
+type firstMessage struct{ NewMessage }
+
+// NewMessage is a person's message.
+type NewMessage struct {
+	Content string `json:"content" minLength:"1"`
+	ID      string `json:"id,omitempty" maxLength:"128" doc:"Posting the same id twice has the effect of once. Default: a new ULID"`
+	Sender  string `json:"sender,omitempty" maxLength:"128" doc:"Who says it. Default: user"`
+}
+
+func (m *firstMessage) UnmarshalJSON(data []byte) error {
+	if len(data) > 0 && data[0] == '"' {
+		return json.Unmarshal(data, &m.Content)
+	}
+	return json.Unmarshal(data, &m.NewMessage)
+}
+
+// Schema describes both forms.
+func (*firstMessage) Schema(r huma.Registry) *huma.Schema {
+	one := 1
+	text := &huma.Schema{Type: huma.TypeString, MinLength: &one}
+	text.PrecomputeMessages()
+	return &huma.Schema{OneOf: []*huma.Schema{text, r.Schema(reflect.TypeFor[NewMessage](), true, "NewMessage")}}
+}
+
+type openOutput struct {
+	Location string `header:"Location"`
+	Body     struct {
+		Thread
+		EventID string `json:"eventId,omitempty" doc:"The id of the message, if there is one"`
+	}
+}
+
+func (s *server) openThread(ctx context.Context, in *struct{ Body openBody }) (*openOutput, error) {
+	start, first, err := s.startOf(ctx, &in.Body)
+	if err != nil {
+		return nil, err
+	}
+	id := in.Body.ID
+	within, cancel := s.answer(ctx)
+	defer cancel()
+	if err := s.Threads.Open(within, id, start, first); err != nil {
+		return nil, s.problem(ctx, id, err)
+	}
+	out := &openOutput{Location: "/v1/threads/" + id}
+	out.Body.Thread = s.storeThread(ctx, id, start)
+	if first != nil {
+		out.Body.EventID = first.ID
+	}
+	return out, nil
+}
+
+// startOf checks the body and makes the thread's input of it.
+func (s *server) startOf(ctx context.Context, body *openBody) (signals.Start, *signals.Post, error) {
+	start := signals.Start{TurnLimit: body.TurnLimit}
+	if body.ID == "" {
+		body.ID = signals.NewID()
+	}
+	if err := checkID("body.id", body.ID, signals.CheckID); err != nil {
+		return start, nil, err
+	}
+	var err error
+	if start.Agents, err = s.agentsOf(ctx, body); err != nil {
+		return start, nil, err
+	}
+	if len(body.Metadata) > 0 {
+		raw, err := json.Marshal(body.Metadata)
+		if err != nil {
+			return start, nil, refuse(http.StatusUnprocessableEntity, "body.metadata", err.Error())
+		}
+		if len(raw) > signals.MaxPayload {
+			return start, nil, tooLarge("body.metadata", len(raw))
+		}
+		start.Metadata = raw
+	}
+	if body.Message == nil {
+		return start, nil, nil
+	}
+	m := body.Message
+	post, err := newPost(body.ID, "body.message.", m.NewMessage)
+	return start, &post, err
+}
+
+// agentsOf are the agents that take part.
+func (s *server) agentsOf(ctx context.Context, body *openBody) ([]string, error) {
+	switch {
+	case body.Agent == "":
+		return body.Agents, s.checkAgents(ctx, "body.agents", body.Agents)
+	case len(body.Agents) > 0:
+		return nil, refuse(http.StatusUnprocessableEntity, "body.agent", "goes without agents: name those that take part in one of the two")
+	}
+	return []string{body.Agent}, s.checkAgent(ctx, "body.agent", body.Agent)
+}
+
+// storeThread gives the new thread its row, so that it is found at once. The thread
+// runs by now: without a row it is found by asking it.
+func (s *server) storeThread(ctx context.Context, id string, start signals.Start) Thread {
+	row := &store.ThreadUpdate{Agents: start.Agents, Metadata: start.Metadata}
+	_, err := s.Store.Append(ctx, s.key(id), store.Batch{Thread: row})
+	if err == nil {
+		var t store.Thread
+		if t, err = s.Store.Thread(ctx, s.key(id)); err == nil {
+			return threadView(t)
+		}
+	}
+	s.Logger.Warn("storing a new thread failed; its first record will", "thread", id, "error", err)
+	return stateView(signals.State{
+		Namespace: s.Namespace, ThreadID: id, Agents: start.Agents, Metadata: start.Metadata, Status: signals.Idle,
+	})
+}

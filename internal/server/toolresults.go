@@ -1,0 +1,81 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/threadmill/threadmill/signals"
+)
+
+type toolResultInput struct {
+	ToolCallPath
+	Body struct {
+		Output   json.RawMessage `json:"output" doc:"What has come of it: a text as it is; other JSON is given to the model as its text. At most 256 KiB"`
+		IsError  bool            `json:"isError,omitempty" doc:"The output says why the call has failed"`
+		By       string          `json:"by,omitempty" maxLength:"200" doc:"The client or the person who has run it; it is kept. Default: api"`
+		Agent    string          `json:"agent,omitempty" doc:"If given, the call must be this agent's"`
+		ToolName string          `json:"toolName,omitempty" doc:"If given, the call must be of this tool"`
+	}
+}
+
+func (s *server) registerToolResults() {
+	register(s, huma.Operation{
+		OperationID: "postToolResult", Method: http.MethodPost, Path: "/v1/threads/{id}/tool-calls/{toolCallId}/result", Tags: []string{"approvals"},
+		Summary: "Answer a tool call that a connected client runs",
+		Description: "The result counts once: sending it again is already_resolved. A call that has another result, such as that it took too long, " +
+			"or that is not of the agent or tool that the request names, is a 409; the problem document then has result: conflict or mismatch.",
+		Errors: []int{400, 403, 404, 409, 413, 503},
+	}, s.postToolResult)
+}
+
+func (s *server) postToolResult(ctx context.Context, in *toolResultInput) (*resultOutput, error) {
+	r := signals.ToolResult{
+		ToolCallID: in.ToolCallID, Output: outputText(in.Body.Output), IsError: in.Body.IsError, By: in.Body.By,
+		Agent: in.Body.Agent, ToolName: in.Body.ToolName,
+	}
+	if r.By == "" {
+		r.By = byAPI
+	}
+	if len(r.Output) > signals.MaxPayload {
+		return nil, tooLarge("body.output", len(r.Output))
+	}
+	within, cancel := s.answer(ctx)
+	defer cancel()
+	got, err := s.Threads.ToolResult(within, in.ID, r)
+	if err == nil {
+		err = refusedResult(in.ToolCallPath, got)
+	}
+	if err != nil {
+		return nil, s.problem(ctx, in.ID, err)
+	}
+	return resulted(got), nil
+}
+
+// outputText is a result as the model reads it.
+func outputText(output json.RawMessage) string {
+	var text string
+	if json.Unmarshal(output, &text) == nil {
+		return text
+	}
+	return string(output)
+}
+
+// refusedResult says what was wrong about a result that changes nothing, or nil.
+func refusedResult(call ToolCallPath, result signals.DecideOutcome) error {
+	switch result {
+	case signals.Accepted, signals.AlreadyResolved:
+		return nil
+	case signals.Conflict:
+		return decisionRefused(http.StatusConflict, result, "tool call %q has another result already", call.ToolCallID)
+	case signals.Mismatch:
+		return decisionRefused(http.StatusConflict, result, "tool call %q is of another agent or another tool than the result says", call.ToolCallID)
+	case signals.NotPending:
+		return decisionRefused(http.StatusNotFound, result, "no tool call %q waits for a client in thread %q", call.ToolCallID, call.ID)
+	case signals.NotAllowed:
+		return decisionRefused(http.StatusForbidden, result, "agents of the thread may not answer tool call %q", call.ToolCallID)
+	}
+	return unknownOutcome(call, result)
+}
