@@ -103,7 +103,7 @@ func (a *app) newSession(c chatting, id string) (*session, signals.Start, error)
 	return &session{
 		app: a, stream: stream, view: r, thread: id, me: me, interactive: a.terminal, settle: a.settle,
 		lines: make(chan string), items: make(chan event.AgentEvent), done: make(chan func()),
-		own: map[string]int{}, decided: map[string]bool{}, lost: map[string]bool{}, swallow: map[string]int{},
+		own: map[string]int{}, decided: map[string]int{}, lost: map[string]bool{}, swallow: map[string]int{},
 	}, start, nil
 }
 
@@ -144,16 +144,14 @@ func (s *session) resume(ctx context.Context) error {
 		s.print(s.view.Warn("the earlier messages come later: " + s.app.explain(err)))
 	}
 	s.showTail(messages)
-	if state.Approvals == 0 {
+	if state.Approvals == 0 && state.Turn == nil {
 		return nil
 	}
 	waiting, err := s.threads.Approvals(ctx, s.thread)
 	if err != nil {
 		return err
 	}
-	for _, req := range waiting.Approvals {
-		s.ask(req)
-	}
+	s.showWaiting(waiting)
 	return nil
 }
 

@@ -36,7 +36,8 @@ type threads interface {
 	PostUpdate(ctx context.Context, threadID string, p signals.Post) (signals.PostResult, error)
 	Publish(ctx context.Context, threadID string, e event.EnvEvent, o threadclient.PublishOptions) (threadclient.PublishResult, error)
 	Turn(ctx context.Context, threadID string, p signals.Post) (signals.TurnResult, error)
-	Decide(ctx context.Context, threadID string, d signals.Decide) (signals.DecideOutcome, error)
+	DecideResult(ctx context.Context, threadID string, d signals.Decide) (signals.DecideResult, error)
+	ToolResult(ctx context.Context, threadID string, r signals.ToolResult) (signals.DecideOutcome, error)
 	Control(ctx context.Context, threadID string, c signals.Control) error
 	Update(ctx context.Context, threadID string, c signals.ThreadChange) (signals.State, error)
 	State(ctx context.Context, threadID string) (signals.State, error)
@@ -45,6 +46,7 @@ type threads interface {
 	SetStatus(ctx context.Context, threadID string, s signals.SetStatus) (event.Item, error)
 	Retry(ctx context.Context, threadID, eventID, by string) (event.Item, error)
 	Approvals(ctx context.Context, threadID string) (signals.Approvals, error)
+	ListApprovals(ctx context.Context, q threadclient.ApprovalsQuery) (threadclient.Waiting, error)
 	Tasks(ctx context.Context, threadID string) (signals.Tasks, error)
 	Task(ctx context.Context, taskID string) (event.Task, error)
 	CompleteTask(ctx context.Context, c signals.CompleteTask) (signals.CompleteTaskResult, error)
@@ -128,8 +130,8 @@ messages, by --api or THREADMILL_API. "go run ./devserver" starts both.`,
 	a.flags.register(root.PersistentFlags())
 	root.AddCommand(
 		a.openCommand(), a.sendCommand(), a.chatCommand(), a.watchCommand(), a.showCommand(), a.listCommand(),
-		a.decideCommand("approve"), a.decideCommand("deny"),
-		a.updateCommand(), a.interruptCommand(), a.closeCommand(), a.retryCommand(), a.queueCommand(), a.publishCommand(), a.taskCommand(), a.scheduleCommand(),
+		a.approvalsCommand(), a.decideCommand("approve"), a.decideCommand("deny"), a.grantsCommand(), a.revokeCommand(), a.toolResultCommand(),
+		a.updateCommand(), a.interruptCommand(), a.closeCommand(), a.retryCommand(), a.queueCommand(), a.publishCommand(), a.taskCommand(), a.scheduleCommand(), a.agentsCommand(),
 	)
 	return root
 }

@@ -218,6 +218,24 @@ t1      closed  2026-01-01 03:04:05  (default)
 	require.Len(t, listed.Threads, 2)
 }
 
+// TestListOfNone says what there are none of.
+func TestListOfNone(t *testing.T) {
+	w := newWorld(t)
+	w.listed = []threadclient.Summary{}
+	for args, want := range map[string]string{
+		"":                    "no open threads (--all has closed ones too)",
+		"--all":               "no threads",
+		"--waiting":           "no threads wait for approval",
+		"--agent demo":        `no open threads of agent "demo" (--all has closed ones too)`,
+		"--waiting --agent x": `no threads of agent "x" wait for approval`,
+	} {
+		code, out, errs := w.run("", append([]string{"list"}, strings.Fields(args)...)...)
+		require.Equal(t, exitOK, code)
+		require.Empty(t, out)
+		require.Equal(t, want+` in namespace "default"`+"\n", errs)
+	}
+}
+
 // TestListSubAgents shows the threads of sub-agents with those that they work for.
 func TestListSubAgents(t *testing.T) {
 	w := newWorld(t)

@@ -2,8 +2,10 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -11,51 +13,125 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
+// deciding holds the flags of approve and deny.
+type deciding struct {
+	by, reason, digest string
+	round              int
+	json               bool
+
+	// Those of approve.
+	scope, args string
+	pattern     []string
+}
+
 // decideCommand makes the commands approve and deny.
 func (a *app) decideCommand(verb string) *cobra.Command {
-	decision := event.Decision(verb)
-	var by, reason string
-	var asJSON bool
-	short := "Let a tool call run that waits for approval"
-	if decision == event.Deny {
-		short = "Refuse a tool call that waits for approval; the agent is told the reason"
-	}
+	var f deciding
 	cmd := &cobra.Command{
 		Use:   verb + " <thread> <toolCallId>",
-		Short: short,
+		Short: "Refuse a tool call that waits for approval; the agent is told the reason",
 		Args:  cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			who, err := actor(by)
+			d, err := a.decision(f, args[1], event.Decision(verb))
 			if err != nil {
 				return err
 			}
-			if err := checkThread(args[0]); err != nil {
-				return err
-			}
-			d := signals.Decide{ToolCallID: args[1], Decision: decision, Scope: event.Once, Reason: reason, By: who}
-			return a.withThreads(cmd.Context(), false, func(ctx context.Context, t threads) error {
-				outcome, err := t.Decide(ctx, args[0], d)
+			return a.onThread(cmd, args[0], func(ctx context.Context, t threads) error {
+				got, err := t.DecideResult(ctx, args[0], d)
 				if err != nil {
-					return about(args[0], err)
+					return err
 				}
-				return a.printOutcome(d, outcome, asJSON)
+				return a.printOutcome(outcomeProblem(args[0], d, got.Result), got, f.json)
 			})
 		},
 	}
-	cmd.Flags().StringVar(&by, "by", "", "who decides (default $USER)")
-	cmd.Flags().StringVar(&reason, "reason", "", "why")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	if verb == string(event.Approve) {
+		cmd.Short = "Let a tool call run that waits for approval"
+		cmd.Long = cmd.Short + `.
+
+By default the approval is for this one call. With --scope session it covers every call of
+the same tool with the same arguments in the same working directory, by the same agent in
+this thread; with --pattern every call whose arguments fit the globs. "starter grants" lists
+such approvals, "starter revoke" takes them back.
+
+What runs is the call as it was asked for, unless --args gives other arguments.`
+		cmd.Example = `  starter approve t1 call_1
+  starter approve t1 call_1 --scope session
+  starter approve t1 call_1 --pattern 'path=docs/**'
+  starter approve t1 call_1 --args '{"command": "ls -l"}'`
+		f.approveFlags(cmd)
+	}
+	cmd.Flags().StringVar(&f.by, "by", "", "who decides (default $USER)")
+	cmd.Flags().StringVar(&f.reason, "reason", "", "why")
+	cmd.Flags().IntVar(&f.round, "round", 0, "round of the request, if the call was asked about more than once")
+	cmd.Flags().StringVar(&f.digest, "digest", "", "decide only if the request still has this digest")
+	cmd.Flags().BoolVar(&f.json, "json", false, "print JSON")
 	return cmd
 }
 
-func (a *app) printOutcome(d signals.Decide, outcome signals.DecideOutcome, asJSON bool) error {
-	problem := outcomeProblem(d, outcome)
+func (f *deciding) approveFlags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.scope, "scope", "", "how far the approval reaches: once, session or pattern (default once; with --pattern, pattern)")
+	cmd.Flags().StringVar(&f.args, "args", "", `JSON object: arguments that run in the place of the call's own ("-" is read from stdin)`)
+	cmd.Flags().StringArrayVar(&f.pattern, "pattern", nil, "name=glob: calls are covered whose argument of that name fits (repeatable); other arguments have to be the same")
+}
+
+// decision makes a decision of the flags, and checks it.
+func (a *app) decision(f deciding, call string, decision event.Decision) (signals.Decide, error) {
+	d := signals.Decide{
+		ToolCallID: call, Decision: decision, Scope: event.Scope(f.scope), Reason: f.reason, Round: f.round, Digest: f.digest,
+	}
+	var err error
+	if d.By, err = actor(f.by); err != nil {
+		return d, err
+	}
+	if d.Pattern, err = patternOf(f.pattern); err != nil {
+		return d, err
+	}
+	switch {
+	case d.Scope != "":
+	case len(d.Pattern) > 0:
+		d.Scope = event.Pattern
+	default:
+		d.Scope = event.Once
+	}
+	if f.args != "" {
+		text, err := a.argument("arguments", f.args)
+		if err != nil {
+			return d, err
+		}
+		d.Args = json.RawMessage(text)
+	}
+	if err := signals.CheckDecide(d); err != nil {
+		return d, usageError{err}
+	}
+	return d, nil
+}
+
+// patternOf reads globs by the names of arguments.
+func patternOf(pairs []string) (map[string]string, error) {
+	if len(pairs) == 0 {
+		return nil, nil
+	}
+	out := make(map[string]string, len(pairs))
+	for _, pair := range pairs {
+		name, glob, ok := strings.Cut(pair, "=")
+		if _, twice := out[name]; !ok || name == "" || twice {
+			return nil, usagef("--pattern is %q, must be name=glob, and each name once", pair)
+		}
+		out[name] = glob
+	}
+	return out, nil
+}
+
+// printOutcome prints what became of what was said about a tool call. A problem, if there is
+// one, says why it does not stand.
+func (a *app) printOutcome(problem string, got signals.DecideResult, asJSON bool) error {
 	if asJSON {
-		if err := a.printJSON(signals.DecideResult{Result: outcome}); err != nil {
+		if err := a.printJSON(got); err != nil {
 			return err
 		}
 	} else if problem == "" {
-		a.say("%s", outcome)
+		a.say("%s%s", got.Result, missing(got))
 	}
 	if problem != "" {
 		return errors.New(problem)
@@ -63,17 +139,29 @@ func (a *app) printOutcome(d signals.Decide, outcome signals.DecideOutcome, asJS
 	return nil
 }
 
+// missing says how many more have to approve.
+func missing(got signals.DecideResult) string {
+	if got.Missing == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %d more to approve", got.Missing)
+}
+
 // outcomeProblem says why a decision does not stand; empty if it does.
-func outcomeProblem(d signals.Decide, outcome signals.DecideOutcome) string {
+func outcomeProblem(thread string, d signals.Decide, outcome signals.DecideOutcome) string {
 	switch outcome {
 	case signals.Accepted, signals.AlreadyResolved:
 		return ""
 	case signals.Conflict:
 		return fmt.Sprintf("tool call %q has been settled otherwise already", d.ToolCallID)
 	case signals.Mismatch:
-		return fmt.Sprintf("tool call %q is another agent's or another tool's", d.ToolCallID)
+		return fmt.Sprintf(`tool call %q is not the one that was decided on: another agent's or tool's, or asked about anew, `+
+			`which needs its --round; "starter approvals %s" shows it`, d.ToolCallID, thread)
 	case signals.NotPending:
 		return fmt.Sprintf("no tool call %q waits for approval in this thread", d.ToolCallID)
+	case signals.NotAllowed:
+		return fmt.Sprintf(`%s may not decide on tool call %q: the request names its approvers, and agents of the thread never may; `+
+			`"starter approvals %s" shows them`, d.By, d.ToolCallID, thread)
 	}
 	return fmt.Sprintf("the thread answers %q", outcome)
 }

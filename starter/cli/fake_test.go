@@ -41,12 +41,15 @@ type world struct {
 	offset   int
 
 	down      bool // neither Temporal nor the API answers
+	turns     int  // how often one was asked for
 	refused   int  // streams, while down
 	mute      bool // the stream brings nothing
 	settle    time.Duration
 	state     signals.State
 	waiting   []event.ApprovalRequest
+	approvals approvalsFake
 	decisions map[string]signals.Decide
+	changes   []signals.ThreadChange
 	controls  []signals.Control
 	posts     []signals.Post
 	opened    []signals.Start
@@ -139,6 +142,8 @@ func (w *world) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 			w.change(func() { w.refused++ })
 		}
 		http.Error(rw, "down", http.StatusServiceUnavailable)
+	case strings.Contains(r.URL.Path, "/grants"):
+		w.serveGrants(rw, r)
 	case strings.HasSuffix(r.URL.Path, "/messages"):
 		assertNoError(w.t, json.NewEncoder(rw).Encode(map[string]any{"messages": messages}))
 	case strings.HasSuffix(r.URL.Path, "/events") && r.Header.Get("Accept") != "text/event-stream":
@@ -158,7 +163,9 @@ func assertNoError(t *testing.T, err error) {
 
 func (w *world) serveEvents(rw http.ResponseWriter, r *http.Request) {
 	rw.Header().Set("Content-Type", "text/event-stream")
-	assertNoError(w.t, http.NewResponseController(rw).Flush())
+	if http.NewResponseController(rw).Flush() != nil {
+		return // the program has ended meanwhile
+	}
 	next := 0
 	if last := r.Header.Get("Last-Event-ID"); last != "" {
 		w.mu.Lock()
@@ -252,9 +259,11 @@ func (w *world) Turn(ctx context.Context, id string, p signals.Post) (signals.Tu
 	}
 	var m event.NewMessage
 	require.NoError(w.t, json.Unmarshal(p.Payload, &m))
-	w.mu.Lock()
-	again := len(w.posts) > 0 && w.posts[len(w.posts)-1].ID == p.ID
-	w.mu.Unlock()
+	var again bool
+	w.change(func() {
+		w.turns++
+		again = len(w.posts) > 0 && w.posts[len(w.posts)-1].ID == p.ID
+	})
 	if !again {
 		w.change(func() { w.posts = append(w.posts, p) })
 		w.say(p.ID, m.SenderID, event.User, m.Content)
@@ -298,7 +307,7 @@ func (w *world) tool(ctx context.Context, id string) {
 	d := w.decisions[id]
 	w.mu.Unlock()
 	w.record(event.AgentEvent{Type: event.EventApproval, Approval: &event.Approval{
-		ToolCallID: id, ToolName: req.ToolName, Decision: d.Decision, Reason: d.Reason, By: d.By,
+		ToolCallID: id, ToolName: req.ToolName, Decision: d.Decision, Scope: d.Scope, Reason: d.Reason, By: d.By,
 	}})
 	w.record(event.AgentEvent{Type: event.EventToolResult, ToolName: req.ToolName, ToolCallID: id, Output: "done", IsError: d.Decision == event.Deny})
 }
@@ -332,21 +341,11 @@ func (w *world) halfReply(ctx context.Context, eventID string, result signals.Tu
 	return result, nil
 }
 
-func (w *world) Decide(_ context.Context, id string, d signals.Decide) (signals.DecideOutcome, error) {
-	if err := w.known(id); err != nil {
-		return "", err
-	}
-	if strings.HasPrefix(d.ToolCallID, "no") {
-		return signals.NotPending, nil
-	}
-	w.change(func() { w.decisions[d.ToolCallID] = d })
-	return signals.Accepted, nil
-}
-
 func (w *world) Update(_ context.Context, id string, c signals.ThreadChange) (signals.State, error) {
 	if err := w.known(id); err != nil {
 		return signals.State{}, err
 	}
+	w.change(func() { w.changes = append(w.changes, c) })
 	return signals.State{ThreadID: id, Title: c.Title, Agents: c.Agents, Metadata: c.Metadata, Status: signals.Idle}, nil
 }
 
@@ -362,10 +361,6 @@ func (w *world) State(_ context.Context, id string) (signals.State, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.state, w.known(id)
-}
-
-func (w *world) Approvals(context.Context, string) (signals.Approvals, error) {
-	return signals.Approvals{Approvals: w.waiting}, nil
 }
 
 func (w *world) List(_ context.Context, q threadclient.ListQuery) ([]threadclient.Summary, error) {

@@ -37,12 +37,12 @@ type session struct {
 	quit    bool
 	failed  bool // the last turn failed
 
-	turns    int       // own turns that run
-	settling []ended   // own turns that have ended, and whose reply is on its way
-	retrying bool      // a retried event is being processed
-	active   bool      // events say that a turn runs, whoever began it
-	asks     []request // tool calls that wait for an answer, the first being asked
-	decided  map[string]bool
+	turns    int            // own turns that run
+	settling []ended        // own turns that have ended, and whose reply is on its way
+	retrying bool           // a retried event is being processed
+	active   bool           // events say that a turn runs, whoever began it
+	asks     []request      // tool calls that wait for an answer, the first being asked
+	decided  map[string]int // the last round of each call that needs no answer from here
 	deciding int
 
 	stopping bool // the turn has been interrupted from here
@@ -148,15 +148,10 @@ func (s *session) line(ctx context.Context, line string) {
 func (s *session) event(e event.AgentEvent) {
 	switch e.Type {
 	case event.EventApprovalRequest:
-		if e.ApprovalRequest != nil {
-			s.ask(*e.ApprovalRequest)
-		}
+		s.asked(e)
 		return
 	case event.EventApproval:
-		if e.Approval != nil {
-			s.print(s.view.Event(e))
-			s.settleAsk(e.Approval.ToolCallID)
-		}
+		s.approval(e)
 		return
 	case event.EventMessage:
 		if s.isOwn(e.Message) {
@@ -173,12 +168,12 @@ func (s *session) event(e event.AgentEvent) {
 		s.finalsShown++
 	case event.EventStatus:
 		s.status(e)
-	case event.EventStream, event.EventThought, event.EventToolCall, event.EventToolProgress:
+	case event.EventStream, event.EventThought, event.EventToolCall, event.EventToolProgress, event.EventClientCall:
 		s.active = true
 	case event.EventToolResult, event.EventReset, event.EventGap:
 	}
 	s.print(s.view.Event(e))
-	s.settleAsk(resultOf(e))
+	s.settleAsk(resultOf(e), everyRound)
 }
 
 // resultOf is the tool call whose result e is.

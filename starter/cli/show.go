@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -38,20 +39,21 @@ func (a *app) listCommand() *cobra.Command {
 				if asJSON {
 					return a.printJSON(map[string]any{"threads": found})
 				}
-				return a.printList(found)
+				return a.printList(q, found)
 			})
 		},
 	}
 	cmd.Flags().BoolVar(&q.All, "all", false, "closed threads too")
+	cmd.Flags().BoolVar(&q.Waiting, "waiting", false, "only threads that wait for approval")
 	cmd.Flags().StringVar(&q.Agent, "agent", "", "only threads of this agent")
 	cmd.Flags().IntVar(&q.Limit, "limit", threadclient.DefaultListLimit, "how many at most")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
-func (a *app) printList(found []threadclient.Summary) error {
+func (a *app) printList(q threadclient.ListQuery, found []threadclient.Summary) error {
 	if len(found) == 0 {
-		fmt.Fprintf(a.stderr, "no threads in namespace %q\n", a.flags.namespace)
+		fmt.Fprintf(a.stderr, "%s in namespace %q\n", none(q), a.flags.namespace)
 		return nil
 	}
 	// Most people have no sub-agents, and need no column for what they work for.
@@ -66,20 +68,40 @@ func (a *app) printList(found []threadclient.Summary) error {
 	}
 	row("THREAD", "PARENT", "STATUS", "STARTED", "AGENTS", "TITLE")
 	for _, s := range found {
+		status := s.Status
+		if s.Waiting {
+			status = signals.StatusWaitingApproval
+		}
 		agents := "(default)"
 		if len(s.Agents) > 0 {
 			agents = strings.Join(s.Agents, ",")
 		}
-		row(s.ThreadID, cmp.Or(s.Parent, "-"), s.Status, s.StartTime.Local().Format(time.DateTime),
+		row(s.ThreadID, cmp.Or(s.Parent, "-"), status, s.StartTime.Local().Format(time.DateTime),
 			agents, strings.Join(strings.Fields(s.Title), " "))
 	}
 	return w.Flush()
+}
+
+// none says what there are none of.
+func none(q threadclient.ListQuery) string {
+	of := "threads"
+	if q.Agent != "" {
+		of += fmt.Sprintf(" of agent %q", q.Agent)
+	}
+	switch {
+	case q.Waiting:
+		return "no " + of + " wait for approval"
+	case q.All:
+		return "no " + of
+	}
+	return "no open " + of + " (--all has closed ones too)"
 }
 
 // shown is the result of show.
 type shown struct {
 	State   signals.State           `json:"state"`
 	Pending []event.ApprovalRequest `json:"approvals"`
+	Calls   []event.ClientCall      `json:"clientCalls"`
 
 	// Messages are as hooks have left them; Decisions are what hooks did.
 	Messages  []api.Message  `json:"messages"`
@@ -111,17 +133,17 @@ func (a *app) showCommand() *cobra.Command {
 
 // show prints the state even if the messages cannot be had.
 func (a *app) show(ctx context.Context, t threads, stored *api.Client, thread string, asJSON bool) error {
-	out := shown{Pending: []event.ApprovalRequest{}, Messages: []api.Message{}, Decisions: []api.Decision{}}
+	out := shown{Pending: []event.ApprovalRequest{}, Calls: []event.ClientCall{}, Messages: []api.Message{}, Decisions: []api.Decision{}}
 	var err error
 	if out.State, err = t.State(ctx, thread); err != nil {
 		return err
 	}
-	if out.State.Approvals > 0 {
+	if out.State.Approvals > 0 || out.State.Turn != nil {
 		waiting, err := t.Approvals(ctx, thread)
 		if err != nil {
 			return err
 		}
-		out.Pending = waiting.Approvals
+		out.Pending, out.Calls = append(out.Pending, waiting.Approvals...), append(out.Calls, waiting.ClientCalls...)
 	}
 	problem := out.read(ctx, stored, thread)
 	if asJSON {
@@ -175,6 +197,9 @@ func (a *app) printShown(out shown) {
 	for _, p := range out.Pending {
 		fmt.Fprint(a.stdout, r.Event(event.AgentEvent{Type: event.EventApprovalRequest, ApprovalRequest: &p}))
 	}
+	for _, c := range out.Calls {
+		fmt.Fprint(a.stdout, r.Event(event.AgentEvent{Type: event.EventClientCall, ClientCall: &c}))
+	}
 }
 
 // stateLines describes a thread's state for people.
@@ -211,8 +236,20 @@ func stateLines(s signals.State) []string {
 	}
 	lines = append(lines, fmt.Sprintf("  waiting: %d events, %d approvals · tokens: %d in, %d out · history: %d events",
 		s.QueueLength, s.Approvals, s.Usage.InputTokens, s.Usage.OutputTokens, s.HistoryEvents))
+	if len(s.LLMCalls) > 0 {
+		lines = append(lines, "  LLM calls since somebody spoke: "+llmCalls(s))
+	}
 	for _, item := range s.Failed {
 		lines = append(lines, fmt.Sprintf("  failed: %s: %s", item.ID, strings.Join(strings.Fields(item.Error), " ")))
 	}
 	return lines
+}
+
+// llmCalls is how many LLM calls agents have made of those that they may.
+func llmCalls(s signals.State) string {
+	var out []string
+	for _, agent := range slices.Sorted(maps.Keys(s.LLMCalls)) {
+		out = append(out, fmt.Sprintf("%s %d of %d", cmp.Or(agent, "default agent"), s.LLMCalls[agent], s.TurnLimit))
+	}
+	return strings.Join(out, ", ")
 }

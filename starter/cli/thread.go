@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,16 +16,22 @@ type opening struct {
 	agents   []string
 	title    string
 	metadata []string
+
+	turnLimit int
 }
 
 func (o *opening) register(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVar(&o.agents, "agent", nil, "agent that takes part in a new thread (repeatable; default: the server's first)")
 	cmd.Flags().StringVar(&o.title, "title", "", "title of a new thread")
 	cmd.Flags().StringArrayVar(&o.metadata, "metadata", nil, "key=value kept with a new thread (repeatable)")
+	cmd.Flags().IntVar(&o.turnLimit, "turn-limit", 0, fmt.Sprintf("how many LLM calls an agent of a new thread may make before a person or the world speaks again (default %d)", signals.DefaultTurnLimit))
 }
 
 func (o *opening) start() (signals.Start, error) {
-	start := signals.Start{Agents: o.agents, Title: o.title}
+	start := signals.Start{Agents: o.agents, Title: o.title, TurnLimit: o.turnLimit}
+	if err := signals.CheckTurnLimit(start.TurnLimit); err != nil {
+		return start, usageError{err}
+	}
 	if len(o.metadata) == 0 {
 		return start, nil
 	}
@@ -96,11 +103,12 @@ func (a *app) openCommand() *cobra.Command {
 
 func (a *app) updateCommand() *cobra.Command {
 	var o opening
+	var add, remove []string
 	var by string
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "update <thread>",
-		Short: "Change a thread's title, agents or metadata; what is left out stays as it is",
+		Short: "Change a thread's title, agents, turn limit or metadata; what is left out stays as it is",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			who, err := actor(by)
@@ -111,7 +119,10 @@ func (a *app) updateCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			change := signals.ThreadChange{Title: start.Title, Agents: start.Agents, Metadata: start.Metadata, By: who}
+			change := signals.ThreadChange{
+				Title: start.Title, Agents: start.Agents, AddAgents: add, RemoveAgents: remove, TurnLimit: start.TurnLimit,
+				Metadata: start.Metadata, By: who,
+			}
 			if err := signals.CheckThreadChange(change); err != nil {
 				return usageError{err}
 			}
@@ -129,6 +140,9 @@ func (a *app) updateCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringArrayVar(&o.agents, "agent", nil, "agent that takes part from the next turn on (repeatable; replaces those that did)")
+	cmd.Flags().StringArrayVar(&add, "add-agent", nil, "agent that joins those that take part (repeatable)")
+	cmd.Flags().StringArrayVar(&remove, "remove-agent", nil, "agent that leaves them (repeatable; the last one cannot)")
+	cmd.Flags().IntVar(&o.turnLimit, "turn-limit", 0, "how many LLM calls an agent may make before a person or the world speaks again")
 	cmd.Flags().StringVar(&o.title, "title", "", "new title")
 	cmd.Flags().StringArrayVar(&o.metadata, "metadata", nil, "key=value (repeatable; replaces all metadata)")
 	cmd.Flags().StringVar(&by, "as", "", "who changes it (default $USER)")

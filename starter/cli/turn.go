@@ -176,76 +176,6 @@ func (s *session) finish(result signals.TurnResult) {
 	}
 }
 
-// ask puts a tool call's question, or lines it up behind the one that is asked.
-func (s *session) ask(req request) {
-	if s.decided[req.ToolCallID] {
-		return
-	}
-	for _, known := range s.asks {
-		if known.ToolCallID == req.ToolCallID {
-			return
-		}
-	}
-	s.asks = append(s.asks, req)
-	if len(s.asks) == 1 {
-		s.print(s.view.Question(req))
-	}
-}
-
-// settleAsk takes back the question about a call that has been settled.
-func (s *session) settleAsk(toolCallID string) {
-	if toolCallID == "" {
-		return
-	}
-	s.decided[toolCallID] = true
-	for i, req := range s.asks {
-		if req.ToolCallID != toolCallID {
-			continue
-		}
-		s.asks = append(s.asks[:i], s.asks[i+1:]...)
-		if i == 0 && len(s.asks) > 0 {
-			s.print(s.view.Question(s.asks[0]))
-		}
-		return
-	}
-}
-
-// answer takes a line as the answer to the question that is asked.
-func (s *session) answer(ctx context.Context, text string) {
-	req := s.asks[0]
-	d := signals.Decide{ToolCallID: req.ToolCallID, Scope: event.Once, By: s.me, Agent: req.Agent, ToolName: req.ToolName}
-	switch strings.ToLower(text) {
-	case "":
-		s.print(s.view.Question(req))
-		return
-	case "y", "yes":
-		d.Decision = event.Approve
-	case "n", "no":
-		d.Decision = event.Deny
-	default:
-		d.Decision, d.Reason = event.Deny, text
-	}
-	s.deciding++
-	s.settleAsk(req.ToolCallID)
-	go func() {
-		var outcome signals.DecideOutcome
-		err := s.persist(ctx, func(ctx context.Context) error {
-			var err error
-			outcome, err = s.threads.Decide(ctx, s.thread, d)
-			return err
-		})
-		s.hand(ctx, func() {
-			s.deciding--
-			if err != nil {
-				delete(s.decided, d.ToolCallID) // so that it can be asked again
-				s.print(s.view.Fail(s.app.explain(about(s.thread, err))))
-			} else if problem := outcomeProblem(d, outcome); problem != "" {
-				s.print(s.view.Warn(problem))
-			}
-		})
-	}()
-}
-
 func (s *session) control(ctx context.Context, action signals.ControlAction) {
 	s.beside(ctx, func(ctx context.Context) error {
 		return s.threads.Control(ctx, s.thread, signals.Control{Action: action, By: s.me})
@@ -274,26 +204,6 @@ func (s *session) showState(ctx context.Context) {
 		state, err = s.threads.State(ctx, s.thread)
 		return err
 	}, func() { s.print(s.view.Note(strings.Join(stateLines(state), "\n"))) })
-}
-
-func (s *session) listApprovals(ctx context.Context) {
-	var waiting signals.Approvals
-	s.beside(ctx, func(ctx context.Context) (err error) {
-		waiting, err = s.threads.Approvals(ctx, s.thread)
-		return err
-	}, func() {
-		if len(waiting.Approvals) == 0 {
-			s.print(s.view.Note("nothing waits for an answer"))
-			return
-		}
-		for _, req := range waiting.Approvals {
-			s.ask(req)
-		}
-		if len(s.asks) == 0 {
-			return
-		}
-		s.print(s.view.Note(fmt.Sprintf("%d waiting", len(waiting.Approvals))) + s.view.Question(s.asks[0]))
-	})
 }
 
 // beside runs op beside the loop, and then what is to be shown.

@@ -36,6 +36,9 @@ var ErrUnreachable = errors.New("the API does not answer")
 type StatusError struct {
 	Code   int
 	Detail string
+
+	// Result is what became of what was asked for, where the answer says so.
+	Result string
 }
 
 func (e *StatusError) Error() string {
@@ -151,9 +154,25 @@ func readPage[P any](ctx context.Context, c *Client, threadID, part string, quer
 
 // get asks for a part of a thread. Anything but 200 comes back as an error.
 func (c *Client) get(ctx context.Context, threadID, part string, query url.Values, header http.Header) (*http.Response, error) {
-	u := c.base.JoinPath("v1", "threads", url.PathEscape(threadID), part)
+	return c.do(ctx, http.MethodGet, c.base.JoinPath("v1", "threads", url.PathEscape(threadID), part), query, header)
+}
+
+func (c *Client) do(ctx context.Context, method string, u *url.URL, query url.Values, header http.Header) (*http.Response, error) {
+	resp, err := c.send(ctx, method, u, query, header, nil)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		defer resp.Body.Close()
+		return nil, problem(resp)
+	}
+	return resp, nil
+}
+
+// send returns whatever the API answers.
+func (c *Client) send(ctx context.Context, method string, u *url.URL, query url.Values, header http.Header, body io.Reader) (*http.Response, error) {
 	u.RawQuery = query.Encode()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), body)
 	if err != nil {
 		return nil, err
 	}
@@ -167,10 +186,6 @@ func (c *Client) get(ctx context.Context, threadID, part string, query url.Value
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
-	if resp.StatusCode != http.StatusOK {
-		defer resp.Body.Close()
-		return nil, problem(resp)
-	}
 	return resp, nil
 }
 
@@ -179,6 +194,7 @@ func problem(resp *http.Response) error {
 	var doc struct {
 		Title  string `json:"title"`
 		Detail string `json:"detail"`
+		Result string `json:"result"`
 		Errors []struct {
 			Message  string `json:"message"`
 			Location string `json:"location"`
@@ -189,7 +205,7 @@ func problem(resp *http.Response) error {
 	if err != nil || json.Unmarshal(body, &doc) != nil {
 		return out
 	}
-	out.Detail = doc.Detail
+	out.Detail, out.Result = doc.Detail, doc.Result
 	if out.Detail == "" {
 		out.Detail = doc.Title
 	}

@@ -42,7 +42,7 @@ func Queue(q signals.Queue, opts QueueOptions) string {
 	if q.Processing != nil {
 		items = append(items, *q.Processing)
 	}
-	items = append(append(items, q.Items...), q.Failed...)
+	items = append(append(append(items, q.Waiting...), q.Items...), q.Failed...)
 	if opts.Ended {
 		items = append(items, q.Ended...)
 	}

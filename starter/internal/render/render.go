@@ -9,8 +9,8 @@
 package render
 
 import (
+	"cmp"
 	"crypto/sha256"
-	"fmt"
 	"strings"
 	"time"
 
@@ -123,6 +123,10 @@ func (r *Renderer) Event(e event.AgentEvent) string {
 		if e.Approval != nil {
 			r.decision(*e.Approval)
 		}
+	case event.EventClientCall:
+		if e.ClientCall != nil {
+			r.clientCall(*e.ClientCall)
+		}
 	case event.EventStatus:
 		if e.Status != nil {
 			r.status(*e.Status)
@@ -154,17 +158,6 @@ func (r *Renderer) Fail(text string) string {
 // Break ends the line that is being written, if there is one.
 func (r *Renderer) Break() string {
 	r.leave()
-	return r.take()
-}
-
-// Question returns the question whether a tool call may run.
-func (r *Renderer) Question(a event.ApprovalRequest) string {
-	r.shown["request/"+a.ToolCallID] = true
-	text := callText(a.ToolName, a.Arguments) + " wants to run"
-	if a.Reason != "" {
-		text += " (" + oneLine(a.Reason) + ")"
-	}
-	r.line(bold, text+". Allow? [y]es once / [n]o / reason")
 	return r.take()
 }
 
@@ -240,32 +233,6 @@ func form(id, text string) string {
 	return id + "/" + string(sum[:12])
 }
 
-func (r *Renderer) request(a event.ApprovalRequest) {
-	if !r.once("request", a.ToolCallID) {
-		return
-	}
-	text := fmt.Sprintf("? %s wants to run", callText(a.ToolName, a.Arguments))
-	if a.Reason != "" {
-		text += " (" + oneLine(a.Reason) + ")"
-	}
-	r.line(bold, text)
-	if r.opts.Hints {
-		r.line(dim, fmt.Sprintf("  starter approve %s %s   or   starter deny %s %s", r.opts.ThreadID, a.ToolCallID, r.opts.ThreadID, a.ToolCallID))
-	}
-}
-
-func (r *Renderer) decision(a event.Approval) {
-	if !r.once("decision", a.ToolCallID) {
-		return
-	}
-	by, reason := suffix(" by ", oneLine(a.By)), suffix(": ", oneLine(a.Reason))
-	if a.Decision == event.Approve {
-		r.line(green, "✓ "+a.ToolName+" approved"+by+reason)
-		return
-	}
-	r.line(yellow, "✗ "+a.ToolName+" denied"+by+reason)
-}
-
 func (r *Renderer) status(s event.StatusChange) {
 	text := s.Status
 	switch s.Status {
@@ -279,6 +246,9 @@ func (r *Renderer) status(s event.StatusChange) {
 		text = "thread closed"
 	case event.StatusRetried:
 		text = "tried again"
+	case event.StatusUpdated:
+		r.line(dim, "· "+cmp.Or(oneLine(s.Detail), "thread")+" set"+suffix(" by ", oneLine(s.By))+suffix(": ", oneLine(strings.Join(s.Agents, ", "))))
+		return
 	case event.StatusRetrying:
 		text = "the model is asked again"
 	case event.StatusIntercepted:

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -32,6 +33,8 @@ func TestTranscripts(t *testing.T) {
 		{"an interrupted reply is not written twice", "interrupted", "interrupted", Options{}},
 		{"what hooks have changed is written anew, with what they did", "hooks", "hooks", Options{}},
 		{"what hooks have changed, in colours", "hooks", "hooks.color", Options{Color: true}},
+		{"S4-77 S4-95 reminders, votes, grants, rounds, the end of an approval, and calls for clients", "approvals", "approvals", Options{Location: time.UTC}},
+		{"approvals with hints for watchers", "approvals", "approvals.hints", Options{Location: time.UTC, Hints: true, ThreadID: "t1"}},
 		{"what models and tools write cannot control the terminal", "hostile", "hostile", Options{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -76,6 +79,10 @@ func TestTwiceIsOnce(t *testing.T) {
 	first := transcript(r, events)
 	require.Contains(t, first, "Two files.")
 	require.Empty(t, transcript(r, events))
+
+	events = readEvents(t, "approvals")
+	require.NotEmpty(t, transcript(r, events[1:]))
+	require.Empty(t, transcript(r, events[1:]), "each reminder, vote and round once")
 }
 
 // Both forms of what hooks have changed have been written: neither is written again.
@@ -153,7 +160,7 @@ func TestPiecesDoNotMatter(t *testing.T) {
 func TestQuestion(t *testing.T) {
 	r := New(Options{})
 	req := event.ApprovalRequest{ToolCallID: "c1", ToolName: "shell_cmd", Arguments: `{"command":"ls"}`}
-	require.Equal(t, `shell_cmd {"command":"ls"} wants to run. Allow? [y]es once / [n]o / reason`+"\n", r.Question(req))
+	require.Equal(t, `shell_cmd {"command":"ls"} wants to run. Allow? [y]es once / [s]ession / [n]o / reason`+"\n", r.Question(req))
 	require.Empty(t, r.Event(event.AgentEvent{Type: event.EventApprovalRequest, ApprovalRequest: &req}))
 }
 

@@ -1,0 +1,334 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/signals/threadclient"
+)
+
+// approvalsFake is what waits for clients, what is granted, and what people have said.
+type approvalsFake struct {
+	calls   []event.ClientCall
+	all     threadclient.Waiting
+	query   threadclient.ApprovalsQuery
+	missing int
+	results []signals.ToolResult
+	grants  string
+	revoked []string
+}
+
+// outcomeOf is told by the id of a call: it begins with what becomes of it.
+func outcomeOf(call string) signals.DecideOutcome {
+	for prefix, outcome := range map[string]signals.DecideOutcome{
+		"no": signals.NotPending, "other": signals.Mismatch, "settled": signals.Conflict, "again": signals.AlreadyResolved, "boss": signals.NotAllowed, "odd": "odd",
+	} {
+		if strings.HasPrefix(call, prefix) {
+			return outcome
+		}
+	}
+	return signals.Accepted
+}
+
+func (w *world) DecideResult(_ context.Context, id string, d signals.Decide) (signals.DecideResult, error) {
+	if err := w.known(id); err != nil {
+		return signals.DecideResult{}, err
+	}
+	out := signals.DecideResult{Result: outcomeOf(d.ToolCallID)}
+	if out.Result == signals.Accepted {
+		w.change(func() { w.decisions[d.ToolCallID], out.Missing = d, w.approvals.missing })
+	}
+	return out, nil
+}
+
+func (w *world) ToolResult(_ context.Context, id string, r signals.ToolResult) (signals.DecideOutcome, error) {
+	w.change(func() { w.approvals.results = append(w.approvals.results, r) })
+	return outcomeOf(r.ToolCallID), w.known(id)
+}
+
+func (w *world) Approvals(_ context.Context, id string) (signals.Approvals, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return signals.Approvals{Approvals: w.waiting, ClientCalls: w.approvals.calls}, w.known(id)
+}
+
+func (w *world) ListApprovals(_ context.Context, q threadclient.ApprovalsQuery) (threadclient.Waiting, error) {
+	w.approvals.query = q
+	return w.approvals.all, nil
+}
+
+// serveGrants lists grants, and revokes those whose ids it likes.
+func (w *world) serveGrants(rw http.ResponseWriter, r *http.Request) {
+	_, call, one := strings.Cut(r.URL.Path, "/grants/")
+	if strings.Contains(r.URL.Path, "/gone/") {
+		problem(rw, http.StatusNotFound, `{"status":404,"detail":"there is no thread \"gone\""}`)
+		return
+	}
+	if !one {
+		w.approvals.revoked = append(w.approvals.revoked, "list "+r.URL.RawQuery)
+		fmt.Fprintf(rw, `{"grants":%s}`, w.approvals.grants)
+		return
+	}
+	w.approvals.revoked = append(w.approvals.revoked, r.Method+" "+call+" "+r.URL.Query().Get("by")+" "+r.URL.Query().Get("reason"))
+	outcome := outcomeOf(call)
+	if outcome != signals.Accepted && outcome != signals.AlreadyResolved {
+		problem(rw, http.StatusNotFound, fmt.Sprintf(`{"status":404,"detail":"no","result":%q}`, outcome))
+		return
+	}
+	fmt.Fprintf(rw, `{"result":%q}`, outcome)
+}
+
+func problem(rw http.ResponseWriter, status int, body string) {
+	rw.Header().Set("Content-Type", "application/problem+json")
+	rw.WriteHeader(status)
+	fmt.Fprint(rw, body)
+}
+
+var (
+	askedAt = time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local)
+	listing = event.ApprovalRequest{
+		ToolCallID: "call_1", ToolName: "shell_cmd", Arguments: `{"command":"` + strings.Repeat("x", 60) + `"}`, Agent: "demo", RequestedAt: askedAt,
+	}
+	photo = event.ClientCall{ToolCallID: "call_2", ToolName: "camera", Arguments: `{}`, Agent: "demo", RequestedAt: askedAt, ExpiresAt: askedAt.Add(time.Hour)}
+)
+
+func TestApprovals(t *testing.T) {
+	t.Run("S4-77 of one thread, to the letter", func(t *testing.T) {
+		w := newWorld(t)
+		w.waiting, w.approvals.calls = []event.ApprovalRequest{listing}, []event.ClientCall{photo}
+		code, out, errs := w.run("", "approvals", "t1")
+		require.Equal(t, exitOK, code, errs)
+		lines := strings.Split(out, "\n")
+		require.Len(t, lines, 6)
+		require.Equal(t, strings.Fields("THREAD CALL TOOL ARGUMENTS AGENT REASON SINCE EXPIRES VOTES"), strings.Fields(lines[0]))
+		require.Equal(t, append([]string{"t1", "call_1", "shell_cmd", listing.Arguments}, strings.Fields("demo - 2026-01-02 03:04:05 - -")...), strings.Fields(lines[1]))
+		require.Empty(t, lines[2])
+		require.Equal(t, `THREAD  CLIENT CALL  TOOL    ARGUMENTS  AGENT  SINCE                EXPIRES`, lines[3])
+		require.Equal(t, `t1      call_2       camera  {}         demo   2026-01-02 03:04:05  2026-01-02 04:04:05`, lines[4])
+
+		_, out, _ = w.run("", "approvals", "t1", "--json")
+		var all signals.Approvals
+		require.NoError(t, json.Unmarshal([]byte(out), &all))
+		require.Equal(t, "call_1", all.Approvals[0].ToolCallID)
+		require.Equal(t, "call_2", all.ClientCalls[0].ToolCallID)
+	})
+	t.Run("S4-77 of all threads", func(t *testing.T) {
+		w := newWorld(t)
+		w.approvals.all = threadclient.Waiting{
+			Approvals:  []threadclient.WaitingApproval{{ThreadID: "t1", Title: "Files", Request: listing}, {ThreadID: "t2", Request: listing}},
+			Unanswered: []string{"t3"}, More: true,
+		}
+		code, out, errs := w.run("", "approvals", "--limit", "7")
+		require.Equal(t, exitOK, code)
+		lines := strings.Split(out, "\n")
+		require.Len(t, lines, 4)
+		require.Contains(t, lines[1], "t1      call_1  shell_cmd  {\"command\":\"xxx")
+		require.Contains(t, lines[1], "x…  demo")
+		require.Contains(t, lines[2], "t2      call_1")
+		require.Equal(t, `thread "t3" waits too, but did not answer: "starter approvals t3" asks it again`+"\nmore threads wait: --limit asks more than 7\n", errs)
+		require.Equal(t, threadclient.ApprovalsQuery{Limit: 7}, w.approvals.query)
+
+		_, out, _ = w.run("", "approvals", "--json")
+		var all threadclient.Waiting
+		require.NoError(t, json.Unmarshal([]byte(out), &all))
+		require.Equal(t, "Files", all.Approvals[0].Title)
+		require.Equal(t, threadclient.DefaultApprovalsLimit, w.approvals.query.Limit)
+	})
+	t.Run("none", func(t *testing.T) {
+		w := newWorld(t)
+		for args, want := range map[string]string{"approvals": `in namespace "default"`, "approvals t1": `in thread "t1"`} {
+			code, out, errs := w.run("", strings.Fields(args)...)
+			require.Equal(t, exitOK, code)
+			require.Empty(t, out)
+			require.Equal(t, "no tool calls wait "+want+"\n", errs)
+		}
+	})
+	t.Run("a thread that is not there", func(t *testing.T) {
+		code, _, errs := newWorld(t).run("", "approvals", "gone")
+		require.Equal(t, exitFailed, code)
+		require.Contains(t, errs, `there is no thread "gone"`)
+	})
+}
+
+func TestDecideInFull(t *testing.T) {
+	w := newWorld(t)
+	for _, c := range []struct {
+		args  []string
+		stdin string
+		want  signals.Decide
+	}{
+		{
+			[]string{"approve", "t1", "c", "--scope", "session", "--round", "2", "--digest", "sha256:1"},
+			"",
+			signals.Decide{Decision: event.Approve, Scope: event.Session, By: "ann", Round: 2, Digest: "sha256:1"},
+		},
+		{
+			[]string{"approve", "t1", "c", "--pattern", "path=docs/**", "--pattern", "mode=a=b", "--by", "bob"},
+			"",
+			signals.Decide{Decision: event.Approve, Scope: event.Pattern, By: "bob", Pattern: map[string]string{"path": "docs/**", "mode": "a=b"}},
+		},
+		{
+			[]string{"approve", "t1", "c", "--args", `{"n":1.50}`, "--reason", "rounded"},
+			"",
+			signals.Decide{Decision: event.Approve, Scope: event.Once, By: "ann", Args: json.RawMessage(`{"n":1.50}`), Reason: "rounded"},
+		},
+		{
+			[]string{"approve", "t1", "c", "--args", "-"},
+			"{\"a\":\n1}\n",
+			signals.Decide{Decision: event.Approve, Scope: event.Once, By: "ann", Args: json.RawMessage("{\"a\":\n1}")},
+		},
+		{[]string{"deny", "t1", "c", "--round", "3"}, "", signals.Decide{Decision: event.Deny, Scope: event.Once, By: "ann", Round: 3}},
+	} {
+		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
+			code, out, errs := w.run(c.stdin, c.args...)
+			require.Equal(t, exitOK, code, errs)
+			require.Equal(t, "accepted\n", out)
+			c.want.ToolCallID = "c"
+			require.Equal(t, c.want, w.decisions["c"])
+		})
+	}
+	t.Run("one of several", func(t *testing.T) {
+		w.approvals.missing = 2
+		_, out, _ := w.run("", "approve", "t1", "c")
+		require.Equal(t, "accepted, 2 more to approve\n", out)
+		_, out, _ = w.run("", "approve", "t1", "c", "--json")
+		require.JSONEq(t, `{"result":"accepted","missing":2}`, out)
+	})
+	for args, want := range map[string]string{
+		"approve t1 c --scope ever":                  `scope: "ever" is not one of once, session, pattern`,
+		"approve t1 c --scope pattern":               "pattern: goes with scope pattern",
+		"approve t1 c --scope session --pattern a=b": "pattern: goes with scope pattern",
+		"approve t1 c --pattern docs":                `--pattern is "docs", must be name=glob`,
+		"approve t1 c --pattern a=b --pattern a=c":   `--pattern is "a=c", must be name=glob, and each name once`,
+		"approve t1 c --pattern a=":                  "pattern.a: must be a glob",
+		"approve t1 c --args 7":                      "args: must be a JSON object",
+		"approve t1 c --args {} --scope session":     "args: go with scope once only",
+		"approve t1 c --round -1":                    "round: must not be negative",
+		"deny t1 c --scope session":                  "unknown flag: --scope",
+		"approvals --limit 0":                        "--limit is 0, must be 1 to 1000 threads",
+		"approvals a/b":                              `thread: "a/b" must be`,
+		"grants a/b":                                 `thread: "a/b" must be`,
+		"revoke t1":                                  "accepts 2 arg(s), received 1",
+		"tool-result t1 c":                           "accepts 3 arg(s), received 2",
+		"open t1 --turn-limit 1001":                  "turnLimit: is 1001, must be 1 to 1000",
+		"update t1 --agent a --add-agent b":          "agents: are all that take part",
+		"update t1 --add-agent no/slash":             `addAgents[0]: "no/slash" must be`,
+		"update t1 --turn-limit -1":                  "turnLimit: is -1, must be 1 to 1000",
+	} {
+		t.Run(args, func(t *testing.T) {
+			code, _, errs := w.run("", strings.Fields(args)...)
+			require.Equal(t, exitUsage, code)
+			require.Contains(t, errs, want)
+		})
+	}
+}
+
+// TestOutcomes says what is wrong with what does not stand, and what to do.
+func TestOutcomes(t *testing.T) {
+	for args, want := range map[string]string{
+		"approve t1 settled":       `tool call "settled" has been settled otherwise already`,
+		"approve t1 other":         `which needs its --round; "starter approvals t1" shows it`,
+		"approve t1 boss":          `ann may not decide on tool call "boss": the request names its approvers`,
+		"deny t1 odd":              `the thread answers "odd"`,
+		"tool-result t1 settled x": `tool call "settled" has another result already`,
+		"tool-result t1 none x":    `"starter approvals t1" lists those that do`,
+		"tool-result t1 boss x":    "agents of the thread never may",
+		"revoke t1 none":           `this thread has no approval of a tool call "none"; "starter grants t1" lists what is granted`,
+		"revoke t1 settled":        "there is nothing to revoke",
+		"revoke t1 boss":           "ann may not revoke",
+		"revoke gone c":            `there is no thread "gone"`,
+		"grants gone":              `there is no thread "gone"`,
+	} {
+		t.Run(args, func(t *testing.T) {
+			code, out, errs := newWorld(t).run("", strings.Fields(args)...)
+			require.Equal(t, exitFailed, code)
+			require.Empty(t, out)
+			require.Contains(t, errs, want)
+		})
+	}
+}
+
+func TestGrants(t *testing.T) {
+	w := newWorld(t)
+	w.approvals.grants = `[{"id":"call_1","scope":"session","toolName":"shell_cmd","agent":"demo","by":"ann","grantedAt":"2026-01-02T03:04:05Z","digest":"sha256:1"}]`
+	code, out, errs := w.run("", "grants", "t1")
+	require.Equal(t, exitOK, code, errs)
+	require.Contains(t, out, "call_1  session  shell_cmd  demo   the same call  ann")
+	code, out, _ = w.run("", "grants", "t1", "--revoked", "--json")
+	require.Equal(t, exitOK, code)
+	require.JSONEq(t, `{"grants":`+w.approvals.grants+`}`, out)
+	code, out, _ = w.run("", "revoke", "t1", "call_1", "--reason", "too wide")
+	require.Equal(t, exitOK, code)
+	require.Equal(t, "accepted\n", out)
+	code, out, _ = w.run("", "revoke", "t1", "again", "--by", "bob", "--json")
+	require.Equal(t, exitOK, code)
+	require.JSONEq(t, `{"result":"already_resolved"}`, out)
+	require.Equal(t, []string{"list ", "list revoked=true", "DELETE call_1 ann too wide", "DELETE again bob "}, w.approvals.revoked)
+
+	w.approvals.grants = `[]`
+	code, out, errs = w.run("", "grants", "t1")
+	require.Equal(t, exitOK, code)
+	require.Empty(t, out)
+	require.Equal(t, `nothing is granted in thread "t1"`+"\n", errs)
+	w.url = "http://" + nobody
+	code, _, errs = w.run("", "grants", "t1")
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, errs, "the Threadmill API does not answer at")
+}
+
+func TestToolResult(t *testing.T) {
+	w := newWorld(t)
+	code, out, _ := w.run("", "tool-result", "t1", "call_2", "a photo")
+	require.Equal(t, exitOK, code)
+	require.Equal(t, "accepted\n", out)
+	code, out, _ = w.run("no\nlight\n", "tool-result", "t1", "again", "-", "--error", "--by", "phone", "--json")
+	require.Equal(t, exitOK, code)
+	require.JSONEq(t, `{"result":"already_resolved"}`, out)
+	require.Equal(t, []signals.ToolResult{
+		{ToolCallID: "call_2", Output: "a photo", By: "ann"},
+		{ToolCallID: "again", Output: "no\nlight", IsError: true, By: "phone"},
+	}, w.approvals.results)
+	code, _, errs := w.run(strings.Repeat("x", signals.MaxPayload+1), "tool-result", "t1", "c", "-")
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, errs, "output: is 262145 bytes")
+	require.Len(t, w.approvals.results, 2)
+}
+
+func TestParticipants(t *testing.T) {
+	w := newWorld(t)
+	code, _, errs := w.run("", "open", "t1", "--agent", "a", "--agent", "b", "--turn-limit", "3")
+	require.Equal(t, exitOK, code, errs)
+	require.Equal(t, []signals.Start{{Agents: []string{"a", "b"}, TurnLimit: 3}}, w.opened)
+	code, _, errs = w.run("", "update", "t1", "--add-agent", "c", "--add-agent", "d", "--remove-agent", "a", "--turn-limit", "7")
+	require.Equal(t, exitOK, code, errs)
+	require.Equal(t, []signals.ThreadChange{{AddAgents: []string{"c", "d"}, RemoveAgents: []string{"a"}, TurnLimit: 7, By: "ann"}}, w.changes)
+	w.state.TurnLimit, w.state.LLMCalls = 7, map[string]int{"demo": 7, "": 2}
+	_, out, _ := w.run("", "show", "t1")
+	require.Contains(t, out, "\n  LLM calls since somebody spoke: default agent 2 of 7, demo 7 of 7\n")
+}
+
+func TestWaitingThreads(t *testing.T) {
+	w := newWorld(t)
+	w.listed = []threadclient.Summary{{ThreadID: "t1", Status: "open", Waiting: true, StartTime: askedAt}}
+	code, out, _ := w.run("", "list", "--waiting")
+	require.Equal(t, exitOK, code)
+	require.Contains(t, out, "t1      waiting_approval  2026-01-02 03:04:05")
+	require.True(t, w.query.Waiting)
+
+	w.state.Turn, w.approvals.calls = &signals.TurnState{}, []event.ClientCall{photo}
+	_, out, _ = w.run("", "show", "t1")
+	require.Contains(t, out, "? camera {} waits for a client to run it (until 2026-01-02 04:04:05)\n  starter tool-result t1 call_2 <output>\n")
+	_, out, _ = w.run("", "show", "t1", "--json")
+	var all shown
+	require.NoError(t, json.Unmarshal([]byte(out), &all))
+	require.Equal(t, "call_2", all.Calls[0].ToolCallID)
+}

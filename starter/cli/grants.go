@@ -1,0 +1,109 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+
+	"github.com/spf13/cobra"
+
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/starter/internal/api"
+	"github.com/threadmill/threadmill/starter/internal/render"
+)
+
+func (a *app) grantsCommand() *cobra.Command {
+	var revoked, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "grants <thread>",
+		Short: "List the approvals that cover more calls than their own",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withAPI(cmd.Context(), args[0], func(ctx context.Context, stored *api.Client) error {
+				grants, err := stored.Grants(ctx, args[0], revoked)
+				switch {
+				case err != nil:
+					return err
+				case asJSON:
+					return a.printJSON(map[string]any{"grants": grants})
+				case len(grants) == 0:
+					fmt.Fprintf(a.stderr, "nothing is granted in thread %q\n", args[0])
+				}
+				fmt.Fprint(a.stdout, render.Grants(grants, render.ApprovalOptions{}))
+				return nil
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&revoked, "revoked", false, "those that were revoked, too")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func (a *app) revokeCommand() *cobra.Command {
+	var r signals.Revoke
+	var by string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "revoke <thread> <grant>",
+		Short: "Take an approval back, with all that it grants",
+		Long: `Take an approval back, with all that it grants: "starter grants" lists them. The id is that of
+the call with whose approval it came; an approval of one call that has not begun to run can be
+revoked, too. What has run stays done; what has not asks again.`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var err error
+			if r.By, err = actor(by); err != nil {
+				return err
+			}
+			r.ToolCallID = args[1]
+			if err := signals.CheckRevoke(r); err != nil {
+				return usageError{err}
+			}
+			// The API knows which approvals there are; a thread takes any revocation.
+			return a.withAPI(cmd.Context(), args[0], func(ctx context.Context, stored *api.Client) error {
+				got, err := stored.Revoke(ctx, args[0], r)
+				if err != nil {
+					return err
+				}
+				return a.printOutcome(revokeProblem(args[0], r, got), signals.DecideResult{Result: got}, asJSON)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&by, "by", "", "who revokes (default $USER)")
+	cmd.Flags().StringVar(&r.Reason, "reason", "", "why")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// withAPI runs fn for a thread, whose id it checks. Errors are about that thread.
+func (a *app) withAPI(ctx context.Context, thread string, fn func(ctx context.Context, stored *api.Client) error) error {
+	if err := checkThread(thread); err != nil {
+		return err
+	}
+	stored, err := a.api()
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, a.flags.timeout)
+	defer cancel()
+	return about(thread, fn(ctx, stored))
+}
+
+// revokeProblem says why an approval was not revoked; empty if it was.
+func revokeProblem(thread string, r signals.Revoke, outcome signals.DecideOutcome) string {
+	switch outcome {
+	case signals.Accepted, signals.AlreadyResolved:
+		return ""
+	case signals.NotPending:
+		return fmt.Sprintf(`this thread has no approval of a tool call %q; "starter grants %s" lists what is granted`, r.ToolCallID, thread)
+	case signals.Conflict:
+		return fmt.Sprintf("tool call %q was not approved: there is nothing to revoke", r.ToolCallID)
+	case signals.NotAllowed:
+		return fmt.Sprintf("%s may not revoke: agents of the thread never may", r.By)
+	case signals.Mismatch:
+	}
+	return fmt.Sprintf("the thread answers %q", outcome)
+}

@@ -1,0 +1,151 @@
+package render
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/threadmill/threadmill/event"
+)
+
+// Question returns the question whether a tool call may run.
+func (r *Renderer) Question(a event.ApprovalRequest) string {
+	r.shown["request/"+asking(a)] = true
+	r.line(bold, r.wants(a)+". Allow? [y]es once / [s]ession / [n]o / reason")
+	return r.take()
+}
+
+// asking names one time at which people are asked: about a call anew, or reminded.
+func asking(a event.ApprovalRequest) string {
+	return fmt.Sprintf("%s/%d/%d", a.ToolCallID, a.Round, a.Reminder)
+}
+
+func (r *Renderer) request(a event.ApprovalRequest) {
+	if !r.once("request", asking(a)) {
+		return
+	}
+	r.line(bold, "? "+r.wants(a))
+	if r.opts.Hints {
+		round := ""
+		if a.Round > 1 {
+			round = fmt.Sprintf(" --round %d", a.Round)
+		}
+		r.line(dim, fmt.Sprintf("  starter approve %[1]s %[2]s%[3]s   or   starter deny %[1]s %[2]s%[3]s", r.opts.ThreadID, a.ToolCallID, round))
+	}
+}
+
+// wants says all that somebody needs to know who is to allow a call.
+func (r *Renderer) wants(a event.ApprovalRequest) string {
+	text := callText(a.ToolName, a.Arguments)
+	if a.WorkingDirectory != "" {
+		text += " in " + visible(a.WorkingDirectory)
+	}
+	if a.Reminder > 0 {
+		text += fmt.Sprintf(" still waits, reminder %d", a.Reminder)
+	} else {
+		text += " wants to run"
+	}
+	if a.Round > 1 {
+		text += fmt.Sprintf(", asked about anew (round %d)", a.Round)
+	}
+	var notes []string
+	if a.Reason != "" {
+		notes = append(notes, oneLine(a.Reason))
+	}
+	if a.Quorum > 1 {
+		notes = append(notes, fmt.Sprintf("%d of %d have approved", len(a.Votes), a.Quorum)+suffix(": ", voters(a.Votes)))
+	}
+	if len(a.Approvers) > 0 {
+		notes = append(notes, "for "+visible(strings.Join(a.Approvers, ", "))+" to decide")
+	}
+	if a.ExpiresAt != nil {
+		notes = append(notes, "until "+r.time(*a.ExpiresAt))
+	}
+	if len(notes) > 0 {
+		text += " (" + strings.Join(notes, "; ") + ")"
+	}
+	return text
+}
+
+func voters(votes []event.Vote) string {
+	names := make([]string, 0, len(votes))
+	for _, v := range votes {
+		names = append(names, visible(v.By))
+	}
+	return strings.Join(names, ", ")
+}
+
+func (r *Renderer) time(at time.Time) string { return QueueOptions{Location: r.opts.Location}.time(at) }
+
+// decision writes what was decided on a call. There can be several: votes, another round,
+// the end of an approval.
+func (r *Renderer) decision(a event.Approval) {
+	// What has come over the wire has a JSON form.
+	whole, _ := json.Marshal(a)
+	if r.novelty("decision", a.ToolCallID, string(whole)) == known {
+		return
+	}
+	tool, by, reason := oneLine(a.ToolName), suffix(" by ", oneLine(a.By)), suffix(": ", oneLine(a.Reason))
+	switch a.Decision {
+	case event.Approve:
+		r.line(green, "✓ "+tool+approved(a)+reason)
+	case event.Deny:
+		r.line(yellow, "✗ "+tool+" denied"+by+reason)
+	case event.ApprovalExpired:
+		r.line(yellow, "✗ "+tool+" expired: nobody has decided in time")
+	case event.ApprovalRevoked:
+		r.line(yellow, "✗ the approval of "+cmp.Or(tool, a.ToolCallID)+" was revoked"+by+reason)
+	}
+}
+
+// approved says by whom, and how far the approval reaches.
+func approved(a event.Approval) string {
+	switch {
+	case a.Missing > 0:
+		return fmt.Sprintf(" approved by %s, %d more to approve", oneLine(a.By), a.Missing)
+	case a.Grant != "":
+		return fmt.Sprintf(" runs unasked, as %s has granted with %s", oneLine(a.By), visible(a.Grant))
+	}
+	by := oneLine(a.By)
+	if len(a.Votes) > 1 {
+		by = voters(a.Votes)
+	}
+	text := " approved" + suffix(" by ", by)
+	switch a.Scope {
+	case event.Session:
+		text += " for the session"
+	case event.Pattern:
+		text += " for all calls with " + globs(a.Pattern)
+	case event.Once:
+	}
+	if a.ThreadID != "" && a.Scope != event.Once {
+		text += ", in thread " + visible(a.ThreadID)
+	}
+	if a.Arguments != "" {
+		text += ", with the arguments " + visible(a.Arguments)
+	}
+	return text
+}
+
+// globs writes a pattern in the order of its names.
+func globs(pattern map[string]string) string {
+	parts := make([]string, 0, len(pattern))
+	for name, glob := range pattern {
+		parts = append(parts, visible(name)+"="+visible(glob))
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, " ")
+}
+
+func (r *Renderer) clientCall(c event.ClientCall) {
+	if !r.once("client", c.ToolCallID) {
+		return
+	}
+	r.line(bold, fmt.Sprintf("? %s waits for a client to run it (until %s)", callText(c.ToolName, c.Arguments), r.time(c.ExpiresAt)))
+	if r.opts.Hints {
+		r.line(dim, fmt.Sprintf("  starter tool-result %s %s <output>", r.opts.ThreadID, c.ToolCallID))
+	}
+}

@@ -1,0 +1,136 @@
+package render
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/starter/internal/api"
+)
+
+// Waiting is a tool call that waits for approval in a thread.
+type Waiting struct {
+	Thread  string
+	Request event.ApprovalRequest
+}
+
+// WaitingCall is a tool call that waits in a thread for a client to run it.
+type WaitingCall struct {
+	Thread string
+	Call   event.ClientCall
+}
+
+// ApprovalOptions say how approvals are written.
+type ApprovalOptions struct {
+	// Width is how many characters of a call's arguments a table shows. 0 = all: who
+	// allows a call must see all of it.
+	Width int
+
+	// Location is where times are told. Default: where the program runs.
+	Location *time.Location
+}
+
+func (o ApprovalOptions) time(at time.Time) string {
+	return QueueOptions{Location: o.Location}.time(at)
+}
+
+func (o ApprovalOptions) arguments(text string) string {
+	text = visible(text)
+	if o.Width == 0 {
+		return text
+	}
+	return shorten(text, o.Width)
+}
+
+// Approvals writes calls that wait for approval as a table, in the order given. It is empty
+// if there is none. Of round, directory and approvers there is a column if a call has them.
+func Approvals(calls []Waiting, opts ApprovalOptions) string {
+	t := table{head: []string{"THREAD", "CALL", "TOOL", "ARGUMENTS", "AGENT", "REASON", "SINCE", "EXPIRES", "VOTES", "ROUND", "DIRECTORY", "APPROVERS"}}
+	t.rare = t.head[9:]
+	for _, c := range calls {
+		r := c.Request
+		expires, votes, round := "", "", ""
+		if r.Quorum > 1 {
+			votes = fmt.Sprintf("%d of %d", len(r.Votes), r.Quorum) + suffix(": ", voters(r.Votes))
+		}
+		if r.ExpiresAt != nil {
+			expires = opts.time(*r.ExpiresAt)
+		}
+		if r.Round > 1 {
+			round = strconv.Itoa(r.Round)
+		}
+		t.row(visible(c.Thread), visible(r.ToolCallID), visible(r.ToolName), opts.arguments(r.Arguments), visible(r.Agent), visible(r.Reason),
+			opts.time(r.RequestedAt), expires, votes, round, visible(r.WorkingDirectory), visible(strings.Join(r.Approvers, ", ")))
+	}
+	return t.String()
+}
+
+// ClientCalls writes calls that wait for a client as a table, in the order given. It is
+// empty if there is none.
+func ClientCalls(calls []WaitingCall, opts ApprovalOptions) string {
+	t := table{head: []string{"THREAD", "CLIENT CALL", "TOOL", "ARGUMENTS", "AGENT", "SINCE", "EXPIRES"}}
+	for _, c := range calls {
+		t.row(visible(c.Thread), visible(c.Call.ToolCallID), visible(c.Call.ToolName), opts.arguments(c.Call.Arguments), visible(c.Call.Agent),
+			opts.time(c.Call.RequestedAt), opts.time(c.Call.ExpiresAt))
+	}
+	return t.String()
+}
+
+// Grants writes grants as a table, in the order given. It is empty if there is none. Those
+// that were revoked have columns of their own.
+func Grants(grants []api.Grant, opts ApprovalOptions) string {
+	t := table{head: []string{"GRANT", "SCOPE", "TOOL", "AGENT", "COVERS", "BY", "GRANTED", "REASON", "DIRECTORY", "REVOKED", "REVOKED BY"}}
+	t.rare = t.head[7:]
+	for _, g := range grants {
+		covers := "the same call"
+		if g.Scope == event.Pattern {
+			covers = globs(g.Pattern)
+		}
+		revoked := ""
+		if g.RevokedAt != nil {
+			revoked = opts.time(*g.RevokedAt)
+		}
+		t.row(visible(g.ID), visible(string(g.Scope)), visible(g.ToolName), visible(g.Agent), covers, visible(g.By), opts.time(g.GrantedAt),
+			visible(g.Reason), visible(g.WorkingDirectory), revoked, visible(g.RevokedBy))
+	}
+	return t.String()
+}
+
+// table is text in columns. Of the rare ones it has those in which something stands.
+type table struct {
+	head []string
+	rare []string
+	rows [][]string
+}
+
+func (t *table) row(cells ...string) { t.rows = append(t.rows, cells) }
+
+// String is empty if there are no rows.
+func (t *table) String() string {
+	if len(t.rows) == 0 {
+		return ""
+	}
+	var out strings.Builder
+	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	for _, row := range append([][]string{t.head}, t.rows...) {
+		var line []string
+		for i, cell := range row {
+			if !slices.Contains(t.rare, t.head[i]) || t.used(i) {
+				line = append(line, cmp.Or(cell, "-"))
+			}
+		}
+		fmt.Fprintln(w, strings.Join(line, "\t"))
+	}
+	// Writing to memory does not fail.
+	_ = w.Flush()
+	return trimLines(out.String())
+}
+
+func (t *table) used(column int) bool {
+	return slices.ContainsFunc(t.rows, func(row []string) bool { return row[column] != "" })
+}
