@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -162,6 +163,19 @@ func TestMistakes(t *testing.T) {
 // deaf is an address that nobody listens on, nor is given by the kernel.
 const deaf = "127.0.0.1:1"
 
+// counts gets the model of thread "cut" to count, and returns once it does. The viewer is
+// there first: whoever comes when the turn has ended is shown no pieces.
+func (r *running) counts(to int) (end <-chan error) {
+	r.t.Helper()
+	status, body := r.do(http.MethodPost, "/v1/threads", `{"id":"cut"}`)
+	require.Equal(r.t, http.StatusCreated, status, body)
+	lines, end := r.watch("cut")
+	status, body = r.do(http.MethodPost, "/v1/threads/cut/messages", fmt.Sprintf(`{"content":"count %d every 40ms"}`, to))
+	require.Equal(r.t, http.StatusAccepted, status, body)
+	awaitLine(r.t, lines, `"type":"stream"`)
+	return end
+}
+
 func TestSignals(t *testing.T) {
 	clean(t)
 	for _, c := range []struct {
@@ -175,10 +189,7 @@ func TestSignals(t *testing.T) {
 		t.Run(c.name+" in the middle of a turn, which goes on after a restart", func(t *testing.T) {
 			data := t.TempDir()
 			r, cmd := spawn(t, "--data", data)
-			status, body := r.do(http.MethodPost, "/v1/threads", `{"id":"cut","message":"count 150 every 40ms"}`)
-			require.Equal(t, http.StatusCreated, status, body)
-			lines, ended := r.watch("cut")
-			awaitLine(t, lines, `"type":"stream"`)
+			ended := r.counts(150)
 			require.NoError(t, cmd.Process.Signal(c.signal))
 			require.Equal(t, c.code, r.awaitExit())
 			if c.code == program.ExitOK {
@@ -197,10 +208,7 @@ func TestSignals(t *testing.T) {
 	}
 	t.Run("a second SIGINT ends it at once", func(t *testing.T) {
 		r, cmd := spawn(t, "--memory")
-		status, body := r.do(http.MethodPost, "/v1/threads", `{"id":"cut","message":"count 150 every 40ms"}`)
-		require.Equal(t, http.StatusCreated, status, body)
-		lines, _ := r.watch("cut")
-		awaitLine(t, lines, `"type":"stream"`)
+		r.counts(10_000)
 		// Those that come right after the first count as the first.
 		require.Eventually(t, func() bool {
 			_ = cmd.Process.Signal(syscall.SIGINT)

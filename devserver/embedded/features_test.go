@@ -62,8 +62,16 @@ func TestFeatures(t *testing.T) {
 			WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
 		}, counter)
 		// Longer than the server's long poll, so that the client has to ask again.
-		timer := time.AfterFunc(2500*time.Millisecond, func() { startWorkerOn(t, late, "late-queue") })
-		defer timer.Stop()
+		started := make(chan struct{})
+		timer := time.AfterFunc(2500*time.Millisecond, func() {
+			defer close(started)
+			startWorkerOn(t, late, "late-queue")
+		})
+		defer func() {
+			if !timer.Stop() {
+				<-started // the worker answers before its stop is set to follow the test
+			}
+		}()
 		require.Equal(t, 4, add(t, late, start, 4))
 	})
 

@@ -50,7 +50,7 @@ func subscribe(t *testing.T, s stream.Stream, from stream.From) stream.Subscript
 
 func next(t *testing.T, sub stream.Subscription) stream.Entry {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	e, err := sub.Next(ctx)
 	require.NoError(t, err)

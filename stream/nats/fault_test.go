@@ -93,12 +93,7 @@ func TestRetentionByAge(t *testing.T) {
 	cfg.Retention = 3 * time.Second
 	s, js := open(t, cfg), manager(t, cfg.URL)
 	reader := subscribe(t, s, stream.From{})
-	arrived := make(chan stream.Entry, 1)
-	ctx := waiting(t)
-	go func() {
-		e, _ := reader.Next(ctx) // without an offset if nothing arrives
-		arrived <- e
-	}()
+	arrived := arrival(t, reader)
 	// The reader is there first, so that both reach it before they expire.
 	require.Eventually(t, func() bool { return requests(t, js, cfg.Stream) == 1 }, patience, 5*time.Millisecond)
 	publish(t, s, key, "1", "2")
@@ -110,10 +105,24 @@ func TestRetentionByAge(t *testing.T) {
 		return sub.Start().Gap
 	}, patience, 50*time.Millisecond)
 
+	again := arrival(t, subscribe(t, s, stream.From{Offset: first}))
+	require.Eventually(t, func() bool { return requests(t, js, cfg.Stream) == 2 }, patience, 5*time.Millisecond, "this one is there first, too")
 	publish(t, s, key, "3")
 	require.Equal(t, "2", next(t, reader).Event.Content, "it had arrived before it expired")
-	require.Equal(t, "3", next(t, reader).Event.Content)
-	require.Equal(t, "3", next(t, subscribe(t, s, stream.From{Offset: first})).Event.Content)
+	third := next(t, reader)
+	require.Equal(t, "3", third.Event.Content)
+	require.Equal(t, third, <-again)
+}
+
+// arrival has a reader wait for its next entry, which is empty if none comes.
+func arrival(t *testing.T, sub stream.Subscription) <-chan stream.Entry {
+	t.Helper()
+	ctx, arrived := waiting(t), make(chan stream.Entry, 1)
+	go func() {
+		e, _ := sub.Next(ctx)
+		arrived <- e
+	}()
+	return arrived
 }
 
 func TestReaderThatWasTrimmedLags(t *testing.T) {
