@@ -120,11 +120,40 @@ func TestBudgets(t *testing.T) {
 		t.Skip("budgets are measured with the sticky cache, as workers run")
 	}
 	w := world.New(t, world.Options{})
-	for _, tc := range []struct {
+	// Threads that wait for approval are marked for all to find, which costs two upserts of
+	// search attributes. Without, a decision costs what a decision costs.
+	approved := func(w *world.World, decide func(id string, d signals.Decide)) func(id string) {
+		return func(id string) {
+			w.Post(id, `use shell_cmd {"command":"true"}`)
+			call := w.AwaitApproval(id, 1)[0]
+			awaitRest(w, id)
+			decide(id, signals.Decide{ToolCallID: call.ToolCallID, Decision: event.Approve, By: "ann"})
+		}
+	}
+	bySignal := func(w *world.World) func(string, signals.Decide) {
+		return func(id string, d signals.Decide) {
+			require.NoError(t, w.Temporal.SignalWorkflow(w.Ctx(), signals.WorkflowID(w.TaskQueue, id), "", signals.SignalDecide, d))
+		}
+	}
+	byUpdate := func(w *world.World) func(string, signals.Decide) {
+		return func(id string, d signals.Decide) {
+			_, err := w.Threads.Decide(w.Ctx(), id, d)
+			require.NoError(t, err)
+		}
+	}
+	type shape struct {
 		name string
 		turn func(thread string)
 		want cost
-	}{
+	}
+	unlisted := world.New(t, world.Options{Configure: func(c *threadmill.Config) { c.UnlistedApprovals = true }})
+	for _, tc := range []shape{
+		{"model, approved tool, model", approved(unlisted, bySignal(unlisted)), cost{26, 5}},
+		{"decided by update", approved(unlisted, byUpdate(unlisted)), cost{27, 5}},
+	} {
+		t.Run(tc.name+", unlisted", func(t *testing.T) { requireCost(t, unlisted, tc.turn, tc.want) })
+	}
+	for _, tc := range []shape{
 		{"user message, reply", func(id string) { w.Post(id, "hello") }, cost{10, 2}},
 		{"two hundred tokens to ten viewers", func(id string) {
 			for range 10 {
@@ -134,13 +163,7 @@ func TestBudgets(t *testing.T) {
 		}, cost{10, 2}},
 		{"model, tool, model", func(id string) { w.Post(id, "use note {}") }, cost{22, 4}},
 		{"model, quick tool, model", func(id string) { w.Post(id, "use current_time {}") }, cost{17, 4}},
-		{"model, approved tool, model", func(id string) {
-			w.Post(id, `use shell_cmd {"command":"true"}`)
-			call := w.AwaitApproval(id, 1)[0]
-			awaitRest(w, id)
-			require.NoError(t, w.Temporal.SignalWorkflow(w.Ctx(), signals.WorkflowID(w.TaskQueue, id), "", signals.SignalDecide,
-				signals.Decide{ToolCallID: call.ToolCallID, Decision: event.Approve, By: "ann"}))
-		}, cost{26, 5}},
+		{"model, approved tool, model", approved(w, bySignal(w)), cost{28, 7}},
 		{"posted by update", func(id string) {
 			_, err := w.Threads.PostUpdate(w.Ctx(), id, signals.UserMessage(id, "ann", "hello"))
 			require.NoError(t, err)
@@ -149,21 +172,18 @@ func TestBudgets(t *testing.T) {
 		{"run and watched from Go", func(id string) {
 			completes(t, begin(w, id, "count 200", threadmill.RunOptions{Stream: true}))
 		}, cost{11, 2}},
-		{"decided by update", func(id string) {
-			w.Post(id, `use shell_cmd {"command":"true"}`)
-			call := w.AwaitApproval(id, 1)[0]
-			awaitRest(w, id)
-			_, err := w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: call.ToolCallID, Decision: event.Approve, By: "ann"})
-			require.NoError(t, err)
-		}, cost{27, 5}},
+		{"decided by update", approved(w, byUpdate(w)), cost{29, 7}},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			id := w.Open()
-			w.Say(id, "warm up")
-			added := measure(t, w, id, func() { tc.turn(id) })
-			require.Equal(t, tc.want, cost{len(added), billed(added)}, "events and actions:\n%s", describe(added))
-		})
+		t.Run(tc.name, func(t *testing.T) { requireCost(t, w, tc.turn, tc.want) })
 	}
+}
+
+func requireCost(t *testing.T, w *world.World, turn func(thread string), want cost) {
+	t.Helper()
+	id := w.Open()
+	w.Say(id, "warm up")
+	added := measure(t, w, id, func() { turn(id) })
+	require.Equal(t, want, cost{len(added), billed(added)}, "events and actions:\n%s", describe(added))
 }
 
 // TestBudgetBytes shows that a step costs the same however long the conversation is.

@@ -175,7 +175,8 @@ func (s stage) requireModelCalls(thread string) (hits int) {
 	for _, r := range s.provider.Requests() {
 		var q shown
 		require.NoError(s.t, json.Unmarshal(r.Body, &q))
-		if !strings.Contains(q.Messages[0].Content, thread+".0 ") {
+		require.Equal(s.t, event.RoleSystem, q.Messages[0].Role, "the rules for tools")
+		if !strings.Contains(q.Messages[1].Content, thread+".0 ") {
 			continue
 		}
 		requests++

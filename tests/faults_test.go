@@ -60,7 +60,7 @@ type stage struct {
 
 // stage prepares a devserver with its default configuration, or with another.
 func (f faults) stage(t *testing.T, config func(provider string) string, env ...string) stage {
-	provider := llmtest.NewServer(llmtest.Config{})
+	provider := llmtest.NewServer(llmtest.Config{T: t})
 	t.Cleanup(provider.Close)
 	o := proc.Options{Binary: f.binary, Env: append(env, "OPENAI_API_KEY=test", "OPENAI_BASE_URL="+provider.URL)}
 	if config != nil {

@@ -227,6 +227,7 @@ func (r review) input(thread, eventID string) string {
 
 // TestHookWorkflowFails lets a hook workflow come to no decision.
 func TestHookWorkflowFails(t *testing.T) {
+	t.Parallel()
 	t.Run("S0-23 closed: the event fails visibly, and can be retried", func(t *testing.T) {
 		r := newReview(t, world.Options{}, nil)
 		id := r.Open()
@@ -274,6 +275,7 @@ func TestHookWorkflowFails(t *testing.T) {
 
 // TestVerdictsThatDoNotFit lets a hook workflow return what no event can become.
 func TestVerdictsThatDoNotFit(t *testing.T) {
+	t.Parallel()
 	r := newReview(t, world.Options{}, nil)
 	id := r.Open()
 	message := func(fields string) string { return `{"event":{"type":"message","createdBy":"user",` + fields + `}}` }

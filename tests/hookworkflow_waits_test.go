@@ -64,6 +64,7 @@ func (r review) requireDecidedOnce(t *testing.T, thread, eventID string) {
 // TestHookWorkflowWaits lets a hook workflow wait for a person, whatever happens to the
 // thread meanwhile.
 func TestHookWorkflowWaits(t *testing.T) {
+	t.Parallel()
 	t.Run("S2-51 the worker of the thread is restarted", func(t *testing.T) {
 		r := newReview(t, world.Options{NoWorker: true}, nil)
 		stop := r.StartWorker()
@@ -164,6 +165,7 @@ var moved = map[string]bool{"": false, " after the thread has moved": true}
 
 // TestHookWorkflowIsInterrupted ends a turn while a hook workflow waits.
 func TestHookWorkflowIsInterrupted(t *testing.T) {
+	t.Parallel()
 	for when, moves := range moved {
 		t.Run("interrupted"+when, func(t *testing.T) {
 			r := newReview(t, world.Options{Dynamic: often}, nil)

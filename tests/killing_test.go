@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill"
-	"github.com/threadmill/threadmill/store/sqlite"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/tests/internal/foreign"
 	proc "github.com/threadmill/threadmill/tests/internal/process"
 	"github.com/threadmill/threadmill/tests/internal/world"
@@ -36,11 +36,14 @@ type killing struct {
 // newKilling builds the world. The worker does not run yet.
 func newKilling(t *testing.T, o world.Options, change func(*victim)) *killing {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "shared.db")
-	store, err := sqlite.Open(t.Context(), sqlite.Config{Path: path})
+	shares := victim{Store: filepath.Join(t.TempDir(), "shared.db")}
+	if o.Postgres {
+		shares = victim{Store: testenv.Postgres(t), Schema: testenv.Name("killed")}
+	}
+	store, err := shares.open()
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = store.Close() })
-	o.NoWorker, o.Configure = true, func(c *threadmill.Config) { c.Store = store }
+	o.Postgres, o.NoWorker, o.Configure = false, true, func(c *threadmill.Config) { c.Store = store }
 	w := world.New(t, o)
 	w.Store = store
 	stop, err := foreign.Work(w.Temporal, foreignQueue(w.TaskQueue))
@@ -53,7 +56,8 @@ func newKilling(t *testing.T, o world.Options, change func(*victim)) *killing {
 	heard.HandleFunc("POST /reports", k.hear)
 	reports := httptest.NewServer(heard)
 	t.Cleanup(reports.Close)
-	k.victim = victim{Temporal: w.Server.Addr(), Queue: w.TaskQueue, Store: path, Provider: w.Provider.URL, Reports: reports.URL + "/reports"}
+	k.victim = shares
+	k.victim.Temporal, k.victim.Queue, k.victim.Provider, k.victim.Reports = w.Server.Addr(), w.TaskQueue, w.Provider.URL, reports.URL+"/reports"
 	change(&k.victim)
 	k.worker = proc.NewSelf(t, victimRuns)
 	return k

@@ -19,6 +19,7 @@ import (
 
 // TestHooksChangeEvents returns events that hold in the place of others.
 func TestHooksChangeEvents(t *testing.T) {
+	t.Parallel()
 	d, spied := newDesk(), newSpy("spied")
 	w := d.open(t, world.Options{Tools: []tool.Tool{spied}},
 		[]hook.Hook{d.hook("first"), d.inline("between"), d.hook("second"), d.hook("models", event.TypeLLMCall)},

@@ -31,6 +31,7 @@ var panics = onMessage(event.User, func(event.MessageEvent, hook.Respond) event.
 
 // TestHooksFail has hooks that fail in every way.
 func TestHooksFail(t *testing.T) {
+	t.Parallel()
 	d, spied := newDesk(), newSpy("spied")
 	with := func(h hook.Hook, attempts int, mode hook.FailureMode) hook.Hook {
 		h.MaxAttempts, h.OnFailure = attempts, mode

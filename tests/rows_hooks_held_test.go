@@ -44,6 +44,7 @@ func requireHidden(t *testing.T, frames []frame) {
 
 // TestHeldOutput keeps what an agent says from viewers until hooks have decided on it.
 func TestHeldOutput(t *testing.T) {
+	t.Parallel()
 	d := newDesk()
 	agents := []agent.Agent{}
 	for _, name := range []string{"guarded", "watched", "plain"} {

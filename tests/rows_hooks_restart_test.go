@@ -25,6 +25,7 @@ import (
 
 // TestHooksOutliveWorkers replaces the worker while hooks decide.
 func TestHooksOutliveWorkers(t *testing.T) {
+	t.Parallel()
 	d := newDesk()
 	w := d.open(t, world.Options{NoWorker: true, Configure: func(c *threadmill.Config) { c.StopTimeout = 10 * time.Millisecond }},
 		[]hook.Hook{d.hook("first"), d.inline("inline")})
@@ -92,6 +93,7 @@ func TestHooksOutliveWorkers(t *testing.T) {
 
 // TestHooksChange runs one thread with workers whose hooks are others each time.
 func TestHooksChange(t *testing.T) {
+	t.Parallel()
 	var base threadmill.Config
 	w := world.New(t, world.Options{NoWorker: true, Configure: func(c *threadmill.Config) {
 		c.StopTimeout = 10 * time.Millisecond
@@ -256,6 +258,7 @@ func (h *hookVersions) requireReplays(t *testing.T, thread string) {
 // TestHooksAcrossContinueAsNew moves a thread to new runs of its workflow while a hook
 // decides.
 func TestHooksAcrossContinueAsNew(t *testing.T) {
+	t.Parallel()
 	d := newDesk()
 	w := d.open(t, world.Options{Dynamic: map[string]any{"limit.historyCount.suggestContinueAsNew": 40}}, []hook.Hook{d.hook("first")})
 	moves := func(id string) {

@@ -34,6 +34,7 @@ func system(content string) hook.Produced { return hook.Message(event.System, "S
 
 // TestProcessors puts processors in the place of default processing.
 func TestProcessors(t *testing.T) {
+	t.Parallel()
 	d, spied := newDesk(), newSpy("spied")
 	strict := d.processor("strict", "message")
 	strict.OnFailure, strict.MaxAttempts = hook.Closed, 1

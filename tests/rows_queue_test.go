@@ -30,6 +30,7 @@ func TestQueue(t *testing.T) {
 	t.Run("S2-36 S2-43 the fields of an event", func(t *testing.T) { queueFields(t, w) })
 	t.Run("S2-37 S2-44 S2-45 its statuses, as it is processed", func(t *testing.T) { queueStatuses(t, d, w) })
 	t.Run("S2-38 S2-47 S2-44 S2-45 higher priority first, equals as they came, one at a time", func(t *testing.T) { queueOrder(t, d, w) })
+	t.Run("S2-38 who waits for an answer comes after those who posted before and do not", func(t *testing.T) { queueArrival(t, w) })
 	t.Run("S2-39 S2-37 past its ttl it expires", func(t *testing.T) { queueExpires(t, d, w) })
 	t.Run("S2-16 S2-17 S2-37 what fails says why, stays, and can be retried", func(t *testing.T) { queueFails(t, w) })
 	t.Run("S2-46 statuses set by hand", func(t *testing.T) { queueSetStatus(t, d, w) })
@@ -203,6 +204,17 @@ func queueOrder(t *testing.T, d *desk, w *world.World) {
 	defer mu.Unlock()
 	require.Equal(t, order, now, "each once")
 	require.Equal(t, order, idsOf(queueOf(w, id).Ended)[1:])
+}
+
+// queueArrival posts by a signal and then by an update. Every now and then the thread hears
+// of both at once.
+func queueArrival(t *testing.T, w *world.World) {
+	for range 20 {
+		id := w.Open("assistant")
+		w.Post(id, "first")
+		say(w, id, "second")
+		require.Equal(t, []string{"ann: first", "assistant: first", "ann: second", "assistant: second"}, saidIn(w, id))
+	}
 }
 
 func queueExpires(t *testing.T, d *desk, w *world.World) {

@@ -18,6 +18,7 @@ import (
 
 // TestRespond answers events in place of their default processing.
 func TestRespond(t *testing.T) {
+	t.Parallel()
 	d, spied, slow := newDesk(), newSpy("spied"), newGate("slow")
 	w := d.open(t, world.Options{Tools: []tool.Tool{spied, slow}, Agents: []agent.Agent{
 		{Name: "assistant", Model: "openai/stand-in", Tools: []string{"note", "spied", "slow"}},

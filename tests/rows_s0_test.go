@@ -225,7 +225,8 @@ func TestModelIsShown(t *testing.T) {
 			roles = append(roles, m.Role)
 		}
 		require.Equal(t, []string{"system", "user", "assistant", "tool", "assistant", "user"}, roles)
-		require.Equal(t, "You write down.", last.Messages[0].Content)
+		require.Equal(t, "You write down.", last.instructions())
+		require.Contains(t, last.Messages[0].Content, "Rules for tools:", "S4-57")
 		require.Equal(t, "and now?", last.Messages[5].Content)
 		requireAnswered(t, last.Messages)
 		require.Len(t, last.Tools, len(tools))
@@ -271,8 +272,8 @@ func TestModelIsShown(t *testing.T) {
 // TestWhoAnswers posts messages of every origin.
 func TestWhoAnswers(t *testing.T) {
 	two := []agent.Agent{
-		{Name: "alice", Model: "openai/stand-in", Tools: []string{"note"}},
-		{Name: "bob", Model: "openai/stand-in"},
+		{Name: "alice", Model: "openai/stand-in", Tools: []string{"note"}, NoAutoMention: true},
+		{Name: "bob", Model: "openai/stand-in", NoAutoMention: true},
 	}
 	for _, tc := range []struct {
 		from    event.CreatedBy
@@ -365,6 +366,7 @@ func TestStoredBeforeShown(t *testing.T) {
 // TestSameOrder gives the same inputs three times: plainly, with workers that go and
 // come in the middle of everything, and with a model that fails on the way.
 func TestSameOrder(t *testing.T) {
+	t.Parallel()
 	const says = "think about it\nuse note {\"text\":\"a\"}\nuse note {\"text\":\"b\"}\nthen\nuse shell_cmd {\"command\":\"true\"}\nthen\ncount 20"
 	// order tells what happened in which order, without ids and times.
 	order := func(w *world.World, id string) []string {

@@ -126,6 +126,7 @@ func TestUntilNoMoreCalls(t *testing.T) {
 
 // TestModelCallIsRetried breaks the connection to the provider in the middle of a reply.
 func TestModelCallIsRetried(t *testing.T) {
+	t.Parallel()
 	w := world.New(t, world.Options{})
 	id := w.Open()
 	view := watch(t, w, id, "")
@@ -164,6 +165,7 @@ func TestModelCallIsRetried(t *testing.T) {
 
 // TestWorkerGoes stops the worker in the middle of a step and starts another.
 func TestWorkerGoes(t *testing.T) {
+	t.Parallel()
 	slow, again := newGate("slow"), newGate("again", tool.Idempotent(0))
 	w := world.New(t, world.Options{NoWorker: true, Tools: []tool.Tool{slow, again}})
 	stop := w.StartWorker()

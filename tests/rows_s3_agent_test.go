@@ -68,7 +68,8 @@ func eventShown(t *testing.T, w *world.World) {
 	observed, asked, told, query := seen[3], seen[4], seen[5], seen[6]
 
 	t.Run("S3-43 X7 the prompts of its rule", func(t *testing.T) {
-		require.Equal(t, shownMessage{Role: "system", Content: "You help.\n\nYou are a file expert.\n\nSay what has changed."}, seen[0])
+		require.Equal(t, event.RoleSystem, seen[0].Role)
+		require.Equal(t, "You help.\n\nYou are a file expert.\n\nSay what has changed.", calls[0].instructions())
 	})
 	t.Run("S3-38 S3-handle_constructs_messages S3-handle_message_content what was observed, in three parts", func(t *testing.T) {
 		require.Equal(t, event.RoleUser, observed.Role)
@@ -125,7 +126,7 @@ func eventsApart(t *testing.T, w *world.World) {
 	say(w, thread, "hello")
 	var systems []string
 	for _, c := range modelCalls(w) {
-		systems = append(systems, c.Messages[0].Content)
+		systems = append(systems, c.instructions())
 	}
 	require.Equal(t, []string{
 		"You help.\n\nYou are a file expert.\n\nSay what has changed.", "You are bob.\n\nLook at the build.", "You help.",

@@ -67,7 +67,7 @@ func defaultAgent(t *testing.T, w *world.World, typ, prompt string) {
 	out := handle(w, thread, happened(typ, map[string]string{"taskId": "7"}))
 	require.Equal(t, signals.TurnCompleted, out.Status)
 	require.Equal(t, "Process event: "+typ, out.Message.Content)
-	require.Equal(t, "You help.\n\n"+prompt, only(t, modelCalls(w)).Messages[0].Content)
+	require.Equal(t, "You help.\n\n"+prompt, only(t, modelCalls(w)).instructions())
 	require.Len(t, w.Messages(thread), 4)
 }
 
@@ -121,8 +121,9 @@ func queryAsked(t *testing.T, w *world.World) {
 	e := userQuery("what is new?", func(q *event.UserQuery) { q.SessionID, q.UserID = thread, "carol" })
 	out := handle(w, thread, e)
 	require.Equal(t, "what is new?", out.Message.Content)
-	var shown []string
-	for _, m := range only(t, modelCalls(w)).Messages {
+	call := only(t, modelCalls(w))
+	shown := []string{call.Messages[0].Role + ": " + call.instructions()}
+	for _, m := range call.Messages[1:] {
 		shown = append(shown, m.Role+": "+m.Content)
 	}
 	require.Equal(t, []string{"system: You help.", "user: good morning", "assistant: good morning", "user: what is new?"}, shown)

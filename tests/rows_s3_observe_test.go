@@ -121,7 +121,7 @@ func TestToolEvents(t *testing.T) {
 		require.Equal(t, []string{e.ID}, l.handled(thread))
 		require.Equal(t, "Process event: tool.error", out.Message.Content)
 		calls := modelCalls(w)
-		require.Equal(t, "You help.\n\nFind another way.", calls[len(calls)-1].Messages[0].Content)
+		require.Equal(t, "You help.\n\nFind another way.", calls[len(calls)-1].instructions())
 	})
 	t.Run("S3-56 the agent falls back to another tool", func(t *testing.T) {
 		thread := w.Open()

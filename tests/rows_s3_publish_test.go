@@ -69,6 +69,7 @@ func byHTTP(t *testing.T, w *world.World, path string, raw json.RawMessage) erro
 
 // TestPublish gives events to threads in every way that there is.
 func TestPublish(t *testing.T) {
+	t.Parallel()
 	l := newLedger()
 	w := ruled(t, world.Options{}, l.rule("files", "file.*"), l.rule("fence", "fence"))
 	for name, publish := range publishers {

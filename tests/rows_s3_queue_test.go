@@ -165,6 +165,7 @@ func eventInterrupted(t *testing.T, w *world.World, l *ledger) {
 
 // TestEventFails: what a function does cannot stop a thread.
 func TestEventFails(t *testing.T) {
+	t.Parallel()
 	l, log := newLedger(), &logbook{}
 	once, twice, both := l.rule("once", "once.*"), l.rule("twice", "twice.*"), wakes("both", "both.*", rule.Agent{})
 	once.MaxAttempts, twice.MaxAttempts, both.MaxAttempts, both.Function = 1, 2, 1, l.handle

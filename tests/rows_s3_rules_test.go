@@ -111,6 +111,7 @@ func TestRuleChanges(t *testing.T) {
 
 // TestRuleFile has rules from a configuration file.
 func TestRuleFile(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "threadmill.yaml")
 	write := func(text string) {
 		t.Helper()
@@ -135,7 +136,7 @@ agents:
 		t.Helper()
 		w.Provider.Reset()
 		require.Equal(t, signals.TurnCompleted, handle(w, thread, happened("file.changed", nil)).Status)
-		return only(t, modelCalls(w)).Messages[0].Content
+		return only(t, modelCalls(w)).instructions()
 	}
 	t.Run("S3-58 rules are read from a file", func(t *testing.T) {
 		require.Equal(t, "You help.\n\nLook at the file.", system())

@@ -20,6 +20,7 @@ import (
 // TestServers publishes to two servers over one store and one Temporal, each with a worker
 // and an API of its own.
 func TestServers(t *testing.T) {
+	t.Parallel()
 	for _, b := range backends[:2] {
 		t.Run(b.name, func(t *testing.T) {
 			one, two := newLedger(), newLedger()

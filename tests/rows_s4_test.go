@@ -103,7 +103,7 @@ func TestProviderOnlyTalks(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, threads)
 	})
-	t.Run("S4-65 nor could it: it knows neither tools, store nor stream", func(t *testing.T) {
+	t.Run("X10 S4-65 nor could it: it knows neither tools, store nor stream", func(t *testing.T) {
 		for pkg := range importsOf(t, "./llm/...") {
 			require.NotContains(t, []string{"tool", "store", "stream", "activities", "workflows", "signals", "agent", "internal/thread"}, pkg)
 		}
@@ -124,9 +124,16 @@ func TestReplyIsPublished(t *testing.T) {
 		require.Equal(t, event.EventMessage, announced.Type)
 		require.Equal(t, reply, *announced.Message)
 	})
+	t.Run("S4-28 what is answered is stored before anything is made of it", func(t *testing.T) {
+		types := w.Types(id)
+		said, called := slices.Index(types, event.TypeMessage), slices.Index(types, event.TypeLLMCall)
+		require.GreaterOrEqual(t, said, 0)
+		require.Less(t, said, called)
+		require.Equal(t, "ann", w.Messages(id)[0].SenderID)
+	})
 	t.Run("S4-67 nothing is announced when nothing was said", func(t *testing.T) {
 		before := len(w.Messages(id))
-		out := w.Say(id, " ")
+		out := w.Say(id, "think about it")
 		require.Equal(t, signals.TurnCompleted, out.Status, out.Error)
 		frames := view.until(t, isFinal)
 		require.Equal(t, 1, count(frames, event.EventMessage), "the person's own")
@@ -182,7 +189,7 @@ func TestEveryCallIsAnswered(t *testing.T) {
 		{"a panic", `use failing {"how":"panic"}`, "at the disco"},
 		{"a result that says so", `use failing {"how":"luck"}`, "no luck"},
 	} {
-		t.Run("S4-71 S4-72 "+tc.name, func(t *testing.T) {
+		t.Run("S4-71 S4-72 X11 "+tc.name, func(t *testing.T) {
 			id := w.Open()
 			out := w.Say(id, tc.says+"\nuse note {}")
 			require.Equal(t, signals.TurnCompleted, out.Status, "the loop goes on")
@@ -282,16 +289,16 @@ func TestStoredArgumentsRun(t *testing.T) {
 	id := w.Open()
 	e := w.Post(id, `use spied {"as":"stored"}`)
 	call := w.AwaitApproval(id, 1)[0]
-	t.Run("S4-93 the API takes no arguments", func(t *testing.T) {
+	t.Run("S4-93 the API takes no other call", func(t *testing.T) {
 		status, problem := request(t, w, http.MethodPost, "/v1/threads/"+id+"/approvals/"+call.ToolCallID,
-			map[string]any{"decision": "approve", "args": map[string]any{"as": "told"}})
-		require.Equal(t, http.StatusUnprocessableEntity, status)
-		require.Contains(t, fmt.Sprint(problem["errors"]), "args")
+			map[string]any{"decision": "approve", "toolArgs": map[string]any{"as": "told"}})
+		require.Equal(t, http.StatusConflict, status)
+		require.Equal(t, "mismatch", problem["result"])
 		require.Empty(t, s.seen())
 	})
 	t.Run("S4-93 S4-95 those of a signal are not what runs", func(t *testing.T) {
 		signal(t, w, id, map[string]any{
-			"toolCallId": call.ToolCallID, "decision": "approve", "by": "eve", "args": `{"as":"told"}`, "arguments": `{"as":"told"}`, "toolArgs": `{"as":"told"}`,
+			"toolCallId": call.ToolCallID, "decision": "approve", "by": "eve", "arguments": `{"as":"told"}`, "parameters": `{"as":"told"}`,
 		})
 		require.Equal(t, signals.TurnCompleted, w.Await(id, e).Status)
 		require.Equal(t, `{"as":"stored"}`, only(t, s.seen()).Arguments)
@@ -395,7 +402,7 @@ func TestAnyToolCanAsk(t *testing.T) {
 		require.Equal(t, signals.Accepted, approve(t, w, id, a.ToolCallID))
 	}
 	require.Equal(t, signals.TurnCompleted, w.Await(id, e).Status)
-	t.Run("S4-96 S4-78 each runs once approved, under its own id", func(t *testing.T) {
+	t.Run("S4-96 S4-78 X13 each runs once approved, under its own id", func(t *testing.T) {
 		have := results(w, id)
 		for _, a := range waiting {
 			require.False(t, have[a.ToolCallID].IsError, have[a.ToolCallID].Content)

@@ -73,6 +73,12 @@ func (m *shownMessage) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
+// instructions are what the model was told first, without the rules for tools behind it.
+func (s shown) instructions() string {
+	text, _, _ := strings.Cut(s.Messages[0].Content, "\n\nRules for tools:\n")
+	return text
+}
+
 // modelCalls returns what the model was shown, call by call.
 func modelCalls(w *world.World) []shown {
 	w.T.Helper()

@@ -15,6 +15,7 @@ import (
 )
 
 func TestRunOptions(t *testing.T) {
+	t.Parallel()
 	w := world.New(t, world.Options{Agents: []agent.Agent{
 		{Name: "assistant", Model: "openai/stand-in", Tools: []string{"note"}},
 		{Name: "other", Model: "openai/stand-in", Tools: []string{"note", "current_time"}},

@@ -18,6 +18,7 @@ import (
 // TestScenarios runs what the main job promises, on every combination of store and
 // stream, over every way in.
 func TestScenarios(t *testing.T) {
+	t.Parallel()
 	for _, b := range backends {
 		t.Run(b.name, func(t *testing.T) {
 			o := b.options

@@ -120,6 +120,7 @@ func requireEachSecond(t *testing.T, w *world.World, id string, messages []event
 }
 
 func TestSchedule(t *testing.T) {
+	t.Parallel()
 	w := world.New(t, world.Options{})
 	t.Run("each second, until it is paused, and by hand", func(t *testing.T) { scheduleRuns(t, w) })
 	t.Run("so many runs and no more", func(t *testing.T) { scheduleEnds(t, w) })
@@ -371,6 +372,7 @@ func scheduleHTTP(t *testing.T, w *world.World) {
 
 // TestScheduleOutage has schedules run while there is no worker.
 func TestScheduleOutage(t *testing.T) {
+	t.Parallel()
 	w := world.New(t, world.Options{NoWorker: true})
 	one, every := w.Open(), w.Open()
 	once := scheduled(w, one, func(s *signals.Schedule) { s.Missed = signals.MissedOnce })

@@ -117,6 +117,7 @@ func listRuns(w *world.World, thread string) *workflowservice.ListWorkflowExecut
 // TestStreamCutAtRandom cuts a viewer a hundred times while an agent counts to 500,
 // and once more at the end: each token arrives exactly once, in order.
 func TestStreamCutAtRandom(t *testing.T) {
+	t.Parallel()
 	const tokens, cuts = 500, 100
 	for _, b := range backends[:2] {
 		t.Run(b.name, func(t *testing.T) {

@@ -154,6 +154,9 @@ func requireEach(t *testing.T, w *world.World, thread string, came []string) {
 // TestEventsInAStorm publishes hundreds of events at one thread at the same time, each of
 // them twice.
 func TestEventsInAStorm(t *testing.T) {
+	if !world.StickyOff() {
+		t.Skip("takes long; it runs where every task is replayed: THREADMILL_STICKY=off go test -timeout 20m ./tests/...")
+	}
 	if testing.Short() {
 		t.Skip("takes long")
 	}

@@ -126,6 +126,9 @@ func (k *killing) restart() {
 // TestQueueInAStorm posts a thousand events to one thread at the same time, while its worker
 // is killed again and again: they come out in their order, once each.
 func TestQueueInAStorm(t *testing.T) {
+	if !world.StickyOff() {
+		t.Skip("takes long; it runs where every task is replayed: THREADMILL_STICKY=off go test -timeout 20m ./tests/...")
+	}
 	if testing.Short() {
 		t.Skip("takes long")
 	}

@@ -174,6 +174,8 @@ func TestDecisionsOnSubAgents(t *testing.T) {
 		signal(signals.Decide{ToolCallID: call, Decision: event.Approve, By: "ann"})
 		require.Equal(t, signals.TurnCompleted, w.Await(id, posted).Status)
 		settled(t, id, call, event.Deny)
+		// What came last may be stored after the turn.
+		require.Eventually(t, func() bool { return len(ofType(w, id, event.TypeRejected)) == 2 }, waitLong, waitTick)
 		var problems []string
 		for _, r := range ofType(w, id, event.TypeRejected) {
 			problems = append(problems, world.Payload[event.Rejected](w, r).Problem)

@@ -109,6 +109,7 @@ func TestSubAgentIsStopped(t *testing.T) {
 // TestSubAgentIsLost ends a sub-agent's thread behind the back of the one that waits for
 // it: its call fails with the reason, and the turn goes on.
 func TestSubAgentIsLost(t *testing.T) {
+	t.Parallel()
 	g := newGate("wait")
 	w := world.New(t, world.Options{Agents: team("wait"), Tools: []tool.Tool{g}})
 	for name, tc := range map[string]struct {
@@ -197,6 +198,7 @@ func chain(depth int, last string) string {
 
 // TestLimitsOfSubAgents goes as far as one can, and further.
 func TestLimitsOfSubAgents(t *testing.T) {
+	t.Parallel()
 	g := newGate("wait")
 	w := world.New(t, world.Options{Agents: team("wait"), Tools: []tool.Tool{g}})
 	t.Run("five in a row", func(t *testing.T) {

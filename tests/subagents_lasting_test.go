@@ -42,6 +42,7 @@ func awaitAnswer(w *world.World, thread string) {
 // TestThreadMovesBelowAndAbove moves threads to new runs of their workflows while one works
 // for the other.
 func TestThreadMovesBelowAndAbove(t *testing.T) {
+	t.Parallel()
 	g := newGate("wait")
 	w := world.New(t, world.Options{Agents: team("wait"), Tools: []tool.Tool{g}, Dynamic: often})
 	move := func(thread string) { review{World: w}.move(thread) }
@@ -136,6 +137,7 @@ func TestThreadMovesBelowAndAbove(t *testing.T) {
 
 // TestSubAgentOutlivesWorkers restarts the worker while a sub-agent works.
 func TestSubAgentOutlivesWorkers(t *testing.T) {
+	t.Parallel()
 	g := newGate("wait", tool.Idempotent(5))
 	w := world.New(t, world.Options{Agents: team("wait"), Tools: []tool.Tool{g}, NoWorker: true})
 	stop := w.StartWorker()

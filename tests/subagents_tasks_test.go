@@ -137,6 +137,7 @@ func TestApprovalOfAnAgentInTheBackground(t *testing.T) {
 
 // TestAgentInTheBackgroundEnds ends tasks of sub-agents in all ways but the good one.
 func TestAgentInTheBackgroundEnds(t *testing.T) {
+	t.Parallel()
 	g := newGate("wait")
 	broken := agent.Agent{Name: "broken", Model: "absent/any"}
 	w := world.New(t, world.Options{Agents: append(team("wait"), broken), Tools: []tool.Tool{g}})
@@ -243,6 +244,7 @@ func TestAgentInTheBackgroundNeedsThePermission(t *testing.T) {
 // TestAgentInTheBackgroundLasts moves the threads to new runs, and restarts the worker,
 // while the task goes on.
 func TestAgentInTheBackgroundLasts(t *testing.T) {
+	t.Parallel()
 	w := world.New(t, world.Options{Agents: team(), NoWorker: true, Dynamic: often})
 	stop := w.StartWorker()
 	id := w.Open()

@@ -137,7 +137,7 @@ func TestSubAgentThread(t *testing.T) {
 	t.Run("the model sees one conversation, the sub-agent another", func(t *testing.T) {
 		for _, s := range modelCalls(w) {
 			requireAnswered(t, s.Messages)
-			if s.Messages[0].Content == "You are helper." {
+			if s.instructions() == "You are helper." {
 				require.Equal(t, "use wait {}", s.Messages[1].Content)
 				require.NotContains(t, s.raw, "Waits for it")
 			}

@@ -23,6 +23,7 @@ import (
 // TestTasks lets an agent start what it does not wait for. It is told how that has ended,
 // and acts on it.
 func TestTasks(t *testing.T) {
+	t.Parallel()
 	work := newJobs()
 	o := world.Options{Provider: llmtest.Config{Script: reacts(func(seen seenEvent) string {
 		if seen.EventType == event.TypeBackgroundTaskFailed {

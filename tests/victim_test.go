@@ -3,10 +3,13 @@ package tests
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -22,6 +25,8 @@ import (
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/openai"
+	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/store/postgres"
 	"github.com/threadmill/threadmill/store/sqlite"
 	"github.com/threadmill/threadmill/tests/internal/foreign"
 	"github.com/threadmill/threadmill/tests/internal/world"
@@ -35,11 +40,24 @@ const (
 	victimRuns = "worker runs"
 )
 
+// atOnce is how many tests run at a time at least: most of them wait most of the time, for
+// timers and for processes.
+const atOnce = 4
+
 // TestMain turns the test binary into a worker, for tests that kill it.
 func TestMain(m *testing.M) {
 	if raw := os.Getenv(victimEnv); raw != "" {
 		fmt.Fprintln(os.Stderr, workAsVictim(raw))
 		os.Exit(1)
+	}
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given && runtime.GOMAXPROCS(0) < atOnce {
+		if err := flag.Set("test.parallel", strconv.Itoa(atOnce)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
 	}
 	os.Exit(m.Run())
 }
@@ -66,6 +84,12 @@ type victim struct {
 
 	// Chores gives its agent tools that run in the background.
 	Chores bool
+
+	// Transcript is the file of a conversation whose agents and tools it has instead.
+	Transcript string
+
+	// Schema says that Store is not a file, but the URL of a PostgreSQL server.
+	Schema string
 }
 
 func (v victim) env() string {
@@ -112,7 +136,7 @@ func workAsVictim(raw string) error {
 }
 
 func (v victim) runtime(c client.Client, logger *slog.Logger) (*threadmill.Runtime, error) {
-	store, err := sqlite.Open(context.Background(), sqlite.Config{Path: v.Store})
+	store, err := v.open()
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +158,20 @@ func (v victim) runtime(c client.Client, logger *slog.Logger) (*threadmill.Runti
 	if v.Chores {
 		cfg.Agents[0].Tools, cfg.Tools = []string{"chore", "chore_again", "errand", "errand_brief"}, append(cfg.Tools, v.chores()...)
 	}
+	if v.Transcript != "" {
+		if err := v.plays(&cfg); err != nil {
+			return nil, err
+		}
+	}
 	return threadmill.New(cfg)
+}
+
+// open opens the store that it shares with the test.
+func (v victim) open() (store.Store, error) {
+	if v.Schema != "" {
+		return postgres.Open(context.Background(), postgres.Config{URL: v.Store, Schema: v.Schema})
+	}
+	return sqlite.Open(context.Background(), sqlite.Config{Path: v.Store})
 }
 
 // report is what a hook, processor or tool says when it is asked.

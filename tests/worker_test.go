@@ -203,8 +203,9 @@ func database(t *testing.T) string {
 // TestWorkerAndAPIApart runs the roles as processes of their own, on PostgreSQL and
 // NATS.
 func TestWorkerAndAPIApart(t *testing.T) {
+	t.Parallel()
 	path, queue := buildWorker(t), testenv.Name("q")
-	provider := llmtest.NewServer(llmtest.Config{})
+	provider := llmtest.NewServer(llmtest.Config{T: t})
 	t.Cleanup(provider.Close)
 	env := []string{
 		"TEMPORAL_ADDRESS=" + world.Temporal(t).Addr(), "DATABASE_URL=" + database(t), "NATS_URL=" + testenv.NATS(t),
@@ -259,6 +260,7 @@ func TestWorkerAndAPIApart(t *testing.T) {
 
 // TestWorkerAlone runs both roles in one process on a file, and no NATS.
 func TestWorkerAlone(t *testing.T) {
+	t.Parallel()
 	path, address := buildWorker(t), "TEMPORAL_ADDRESS="+world.Temporal(t).Addr()
 	p := startProcess(t, path, []string{address}, "--sqlite", filepath.Join(t.TempDir(), "records.db"), "--task-queue", testenv.Name("q")).awaitReady()
 	require.Equal(t, "WARN", p.logged("NATS_URL is not set")["level"])

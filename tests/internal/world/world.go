@@ -157,6 +157,7 @@ func New(t testing.TB, o Options) *World {
 	w.Temporal, err = client.Dial(options)
 	require.NoError(t, err)
 	t.Cleanup(w.Temporal.Close)
+	o.Provider.T = t // every transcript is one that all providers take
 	w.Provider = llmtest.NewServer(o.Provider)
 	t.Cleanup(w.Provider.Close)
 	w.Store, w.Stream = newStore(t, o), newStream(t, o)

@@ -1,0 +1,107 @@
+package tests
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/world"
+)
+
+// callAPI sends a request whose body is JSON, if there is one, and demands the status.
+func callAPI(w *world.World, method, path, body string, status int) string {
+	w.T.Helper()
+	req, err := http.NewRequestWithContext(w.Ctx(), method, w.API.URL+path, strings.NewReader(body))
+	require.NoError(w.T, err)
+	req.Header.Set("Content-Type", "application/json")
+	res, err := http.DefaultClient.Do(req)
+	require.NoError(w.T, err)
+	defer res.Body.Close()
+	answer, err := io.ReadAll(res.Body)
+	require.NoError(w.T, err)
+	require.Equal(w.T, status, res.StatusCode, string(answer))
+	return string(answer)
+}
+
+// shownLast is what the model was shown with the last call: its system message, and the
+// names of its tools.
+func shownLast(w *world.World) (system string, tools []string) {
+	w.T.Helper()
+	requests := w.Provider.Requests()
+	var body struct {
+		Messages []struct{ Role, Content string }
+		Tools    []struct{ Function struct{ Name string } }
+	}
+	require.NoError(w.T, json.Unmarshal(requests[len(requests)-1].Body, &body))
+	require.Equal(w.T, "system", body.Messages[0].Role)
+	for _, t := range body.Tools {
+		tools = append(tools, t.Function.Name)
+	}
+	return body.Messages[0].Content, tools
+}
+
+// TestStoredAgents defines agents by the API while a thread runs.
+func TestStoredAgents(t *testing.T) {
+	t.Parallel()
+	for name, options := range map[string]world.Options{"sqlite": {}, "postgres": {Postgres: true}} {
+		t.Run("S4-47 S4-108 "+name, func(t *testing.T) {
+			options.Agents = []agent.Agent{{Name: "clerk", Model: "openai/stand-in", Instructions: "As configured.", Tools: []string{"note"}}}
+			storedAgents(t, world.New(t, options))
+		})
+	}
+}
+
+func storedAgents(t *testing.T, w *world.World) {
+	id := w.Open("clerk")
+	says := func(agent, text string) (system string, tools []string) {
+		t.Helper()
+		out := w.Say(id, text)
+		require.Equal(t, signals.TurnCompleted, out.Status, out.Error)
+		require.Equal(t, agent, out.Message.AgentID)
+		return shownLast(w)
+	}
+	system, tools := says("clerk", "one")
+	require.True(t, strings.HasPrefix(system, "As configured."), system)
+	require.Equal(t, []string{"note"}, tools)
+
+	callAPI(w, "PUT", "/v1/agents/clerk?by=ann", `{"model": "openai/stand-in", "instructions": "As stored."}`, 201)
+	system, tools = says("clerk", "two")
+	require.Equal(t, "As stored.", system, "S4-47 an edited prompt applies to the next call")
+	require.Empty(t, tools, "S4-47 and so do its tools")
+
+	callAPI(w, "PUT", "/v1/agents/clerk?ifVersion=1", `{"model": "openai/stand-in", "instructions": "As edited."}`, 200)
+	system, _ = says("clerk", "three")
+	require.Equal(t, "As edited.", system, "S4-47")
+
+	callAPI(w, "PUT", "/v1/agents/scribe", `{"model": "openai/stand-in", "instructions": "You write."}`, 201)
+	_, err := w.Threads.Update(w.Ctx(), id, signals.ThreadChange{Agents: []string{"clerk", "scribe"}})
+	require.NoError(t, err)
+	system, _ = says("scribe", "@scribe four")
+	require.Equal(t, "You write.", system, "an agent that nobody has configured takes part")
+
+	callAPI(w, "DELETE", "/v1/agents/clerk?by=bob", "", 204)
+	system, tools = says("clerk", "@clerk five")
+	require.True(t, strings.HasPrefix(system, "As configured."), "the configured one shows again: %s", system)
+	require.Equal(t, []string{"note"}, tools)
+
+	callAPI(w, "DELETE", "/v1/agents/scribe", "", 204)
+	out := w.Say(id, "@scribe six")
+	require.Equal(t, signals.TurnFailed, out.Status)
+	require.Contains(t, out.Error, "scribe")
+
+	changes, err := w.Store.AgentChanges(w.Ctx(), w.TaskQueue, 0, 0)
+	require.NoError(t, err)
+	told := make([]string, len(changes))
+	for i, c := range changes {
+		told[i] = c.Name + " " + string(c.Type)
+	}
+	require.Equal(t, []string{
+		"clerk agent.created", "clerk agent.updated", "scribe agent.created", "clerk agent.deleted", "scribe agent.deleted",
+	}, told, "S4-07")
+}

@@ -1,0 +1,291 @@
+package tests
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/approval"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tool"
+)
+
+// TestDecisionsFromElsewhere decides on a call from where it does not wait.
+func TestDecisionsFromElsewhere(t *testing.T) {
+	s := newSpy("spied", tool.NeedsApproval(""))
+	o := newOffice(t, world.Options{Tools: []tool.Tool{s}})
+	c, other := o.talk(t), o.talk(t)
+	_, q := c.asks(`use spied {}`)
+	other.Say(other.id, "hello")
+
+	t.Run("S4-91 in another thread", func(t *testing.T) {
+		for _, d := range []signals.Decide{approving(q), denying(q), granting(q)} {
+			other.decides(signals.NotPending, d)
+			other.decidesByHTTP(http.StatusNotFound, signals.NotPending, d)
+			other.signals(signals.SignalDecide, d)
+		}
+		require.Equal(t, []string{"not_pending", "not_pending", "not_pending"}, other.audited(3))
+		require.Empty(t, ofType(c.World, other.id, event.TypeApproval))
+		other.denied(`use spied {}`)
+	})
+	t.Run("S4-91 in a thread of the same name in another namespace, over the same store", func(t *testing.T) {
+		elsewhere := newOffice(t, world.Options{Tools: []tool.Tool{s}, Configure: func(cfg *threadmill.Config) { cfg.Store = o.Store }})
+		elsewhere.Store = o.Store
+		twin := talk{elsewhere, t, c.id}
+		_, err := twin.Threads.Decide(twin.Ctx(), twin.id, approving(q))
+		require.ErrorIs(t, err, signals.ErrNotFound)
+		require.NoError(t, twin.Threads.Open(twin.Ctx(), twin.id, signals.Start{}, nil))
+		twin.decides(signals.NotPending, approving(q))
+		twin.decidesByHTTP(http.StatusNotFound, signals.NotPending, approving(q))
+		c.undecided(q)
+	})
+	c.undecided(q)
+	require.Empty(t, s.seen())
+}
+
+// TestGrantsOfOtherNamespaces has a thread of the same name, the same agent and the same
+// store make a call that was granted in another namespace.
+func TestGrantsOfOtherNamespaces(t *testing.T) {
+	s := newSpy("spied", tool.NeedsApproval(""))
+	o := newOffice(t, world.Options{Tools: []tool.Tool{s}})
+	c := o.talk(t)
+	posted, q := c.asks(`use spied {}`)
+	c.decides(signals.Accepted, granting(q))
+	c.completes(posted)
+
+	elsewhere := newOffice(t, world.Options{Tools: []tool.Tool{s}, Configure: func(cfg *threadmill.Config) { cfg.Store = o.Store }})
+	elsewhere.Store = o.Store
+	twin := talk{elsewhere, t, c.id}
+	require.NoError(t, twin.Threads.Open(twin.Ctx(), twin.id, signals.Start{}, nil))
+	posted, again := twin.asks(`use spied {}`)
+	require.Equal(t, q.Digest, again.Digest)
+	twin.decides(signals.Accepted, denying(again))
+	twin.completes(posted)
+	require.Len(t, s.seen(), 1)
+	c.runsUnasked(`use spied {}`)
+}
+
+// TestSwappedCalls decides on a call as if it were another.
+func TestSwappedCalls(t *testing.T) {
+	s := newSpy("spied", tool.NeedsApproval(""))
+	o := newOffice(t, world.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
+		{Name: "alice", Model: "openai/stand-in", Tools: []string{"spied"}}, {Name: "bob", Model: "openai/stand-in", Tools: []string{"spied"}},
+	}})
+	c := o.talk(t, "alice", "bob")
+	posted, q := c.asks("@alice", `use spied {"path":"/tmp/x","n":1}`)
+	for name, swap := range map[string]func(*signals.Decide){
+		"S4-92 another agent's name":    func(d *signals.Decide) { d.Agent = "bob" },
+		"S4-92 nobody's name":           func(d *signals.Decide) { d.Agent = "carol" },
+		"another tool":                  func(d *signals.Decide) { d.ToolName = "note" },
+		"another directory":             func(d *signals.Decide) { d.WorkingDirectory = "/" },
+		"another digest":                func(d *signals.Decide) { d.Digest = "sha256:" + strings.Repeat("0", 64) },
+		"another round":                 func(d *signals.Decide) { d.Round = 2 },
+		"S4-93 X12 other arguments":     func(d *signals.Decide) { d.ToolArgs = json.RawMessage(`{"path":"/etc/passwd","n":1}`) },
+		"S4-93 fewer arguments":         func(d *signals.Decide) { d.ToolArgs = json.RawMessage(`{"path":"/tmp/x"}`) },
+		"S4-93 no arguments":            func(d *signals.Decide) { d.ToolArgs = json.RawMessage(`{}`) },
+		"S4-93 more arguments":          func(d *signals.Decide) { d.ToolArgs = json.RawMessage(`{"path":"/tmp/x","n":1,"f":true}`) },
+		"S4-93 text for a number":       func(d *signals.Decide) { d.ToolArgs = json.RawMessage(`{"path":"/tmp/x","n":"1"}`) },
+		"S4-93 one argument in two":     func(d *signals.Decide) { d.ToolArgs = json.RawMessage(`{"path":"/tmp/x","path":"/etc/passwd","n":1}`) },
+		"S4-93 arguments that are none": func(d *signals.Decide) { d.ToolArgs = json.RawMessage(`7`) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, d := range []signals.Decide{approving(q), denying(q)} {
+				swap(&d)
+				c.decides(signals.Mismatch, d)
+				c.decidesByHTTP(http.StatusConflict, signals.Mismatch, d)
+			}
+			c.undecided(q)
+		})
+	}
+	t.Run("S4-92 S4-93 all that is right is no mismatch, and runs as it was stored", func(t *testing.T) {
+		d := approving(q)
+		d.Agent, d.ToolName, d.Digest, d.ToolArgs = "Alice", "Spied", q.Digest, json.RawMessage(`{ "n": 1, "path": "/tmp/x" }`)
+		c.decides(signals.Accepted, d)
+		c.completes(posted)
+		require.Equal(t, []string{`{"path":"/tmp/x","n":1}`}, argumentsSeen(s, c.id))
+		require.Equal(t, "alice", only(t, s.seen()).Agent, "S4-92 the other agent never runs it")
+	})
+}
+
+// TestReplayedDecision decides on a call that was asked about again as it was decided on
+// before.
+func TestReplayedDecision(t *testing.T) {
+	s := newRedefined("spied", nil)
+	c := newOffice(t, world.Options{Tools: []tool.Tool{s}}).talk(t)
+	posted, q := c.asks(`use spied {}`)
+	s.redefine(func(d *tool.Definition) { d.Description = "Does something else." })
+	c.decides(signals.Accepted, approving(q))
+	next := c.again(q)
+	require.Equal(t, 2, next.Round)
+	require.Empty(t, s.seen())
+	c.decides(signals.Mismatch, approving(q))
+	c.decides(signals.Mismatch, granting(q))
+	c.decidesByHTTP(http.StatusConflict, signals.Mismatch, approving(q))
+	c.signals(signals.SignalDecide, approving(q))
+	c.signals(signals.SignalDecide, denying(q))
+	ahead := approving(q)
+	ahead.Round = 3
+	c.decides(signals.Mismatch, ahead)
+	require.Equal(t, 2, c.AwaitApproval(c.id, 1)[0].Round, "it waits as before")
+	c.decides(signals.Accepted, approving(next))
+	c.decides(signals.AlreadyResolved, approving(next))
+	c.completes(posted)
+	require.Len(t, s.seen(), 1)
+	require.Equal(t, []string{"mismatch", "mismatch"}, c.audited(2))
+	require.Len(t, approvalsOf(c.World, c.id, q.ToolCallID), 2, "one decision for each round")
+}
+
+// TestLateDecisions decides on calls that have their result already.
+func TestLateDecisions(t *testing.T) {
+	t.Parallel()
+	s := newSpy("spied", tool.NeedsApproval(""))
+	with := func(name string, terms approval.Terms) agent.Agent {
+		return agent.Agent{Name: name, Model: "openai/stand-in", Tools: []string{"spied"}, ApprovalTerms: terms}
+	}
+	o := newOffice(t, world.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
+		with("patient", approval.Terms{}), with("hasty", approval.Terms{Expires: time.Second}),
+		with("touchy", approval.Terms{Expires: time.Second, OnExpiry: approval.EndTurn}),
+	}})
+	tooLate := func(t *testing.T, c talk, q event.ApprovalRequest) {
+		t.Helper()
+		c.result(q)
+		kept := results(c.World, c.id)
+		c.decides(signals.Conflict, approving(q))
+		c.decides(signals.Conflict, granting(q))
+		c.decidesByHTTP(http.StatusConflict, signals.Conflict, approving(q))
+		c.signals(signals.SignalDecide, approving(q))
+		require.Equal(t, []string{"conflict"}, c.audited(1))
+		c.Say(c.id, "are you well?")
+		require.Equal(t, kept, results(c.World, c.id))
+	}
+	for _, name := range []string{"hasty", "touchy"} {
+		t.Run("after it expired: "+name, func(t *testing.T) {
+			c := o.talk(t, name)
+			_, q := c.expires(`use spied {}`)
+			tooLate(t, c, q)
+		})
+	}
+	t.Run("after an interrupt", func(t *testing.T) {
+		c := o.talk(t, "patient")
+		posted, q := c.asks(`use spied {}`)
+		require.NoError(t, c.Threads.Control(c.Ctx(), c.id, signals.Control{Action: signals.ControlInterrupt, By: "ann"}))
+		require.Equal(t, signals.TurnInterrupted, await(t, c.World, c.id, posted).Status)
+		tooLate(t, c, q)
+	})
+	t.Run("after the thread was closed", func(t *testing.T) {
+		c := o.talk(t, "patient")
+		_, q := c.asks(`use spied {}`)
+		closed(t, c.World, c.id)
+		_, err := c.Threads.Decide(c.Ctx(), c.id, approving(q))
+		require.ErrorIs(t, err, signals.ErrClosed)
+		status, problem := request(t, c.World, http.MethodPost, "/v1/threads/"+c.id+"/approvals/"+q.ToolCallID, bodyOf(approving(q)))
+		require.Equal(t, http.StatusConflict, status)
+		require.Contains(t, problem["detail"], "is closed")
+		requireSettled(t, c.World, c.id)
+	})
+	require.Empty(t, s.seen())
+}
+
+// TestConflictingDecisions has people approve and deny the same call at once.
+func TestConflictingDecisions(t *testing.T) {
+	s := newSpy("spied", tool.NeedsApproval(""))
+	c := newOffice(t, world.Options{Tools: []tool.Tool{s}}).talk(t)
+	posted, q := c.asks(`use spied {}`)
+	type said struct {
+		decision event.Decision
+		outcome  signals.DecideOutcome
+	}
+	var wg sync.WaitGroup
+	all := make(chan said, 8)
+	for i := range cap(all) {
+		wg.Go(func() {
+			d := []signals.Decide{approving(q), denying(q)}[i%2]
+			out, err := c.Threads.Decide(context.Background(), c.id, d)
+			assert.NoError(t, err)
+			all <- said{d.Decision, out}
+		})
+	}
+	wg.Wait()
+	close(all)
+	c.completes(posted)
+	stands := only(t, approvalsOf(c.World, c.id, q.ToolCallID)).Decision
+	tally := map[said]int{}
+	for one := range all {
+		tally[one]++
+	}
+	against := map[event.Decision]event.Decision{event.Approve: event.Deny, event.Deny: event.Approve}[stands]
+	require.Equal(t, map[said]int{{stands, signals.Accepted}: 1, {stands, signals.AlreadyResolved}: 3, {against, signals.Conflict}: 4}, tally)
+	require.Len(t, s.seen(), map[event.Decision]int{event.Approve: 1, event.Deny: 0}[stands])
+}
+
+// TestWhoMayDecideOnCalls decides as somebody who may not.
+func TestWhoMayDecideOnCalls(t *testing.T) {
+	s := newSpy("spied", tool.NeedsApproval(""))
+	o := newOffice(t, world.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
+		{Name: "clerk", Model: "openai/stand-in", Tools: []string{"spied"}, ApprovalTerms: approval.Terms{Approvers: []string{"ann", "ben"}}},
+		{Name: "critic", Model: "openai/stand-in", Tools: []string{"spied"}},
+	}})
+	c := o.talk(t, "clerk", "critic")
+	refused := func(q event.ApprovalRequest, who ...string) {
+		t.Helper()
+		before := len(ofType(c.World, c.id, event.TypeRejected))
+		for _, name := range who {
+			for _, d := range []signals.Decide{approving(q), denying(q)} {
+				d.By = name
+				c.decides(signals.NotAllowed, d)
+				c.decidesByHTTP(http.StatusForbidden, signals.NotAllowed, d)
+			}
+			c.undecided(q)
+		}
+		d := approving(q)
+		d.By = who[0]
+		c.signals(signals.SignalDecide, d)
+		c.undecided(q)
+		d.By = "ann"
+		c.decides(signals.Accepted, d)
+		require.Eventually(t, func() bool { return len(s.seen()) > 0 }, waitLong, waitTick)
+		require.Contains(t, c.audited(before+1), "not_allowed")
+	}
+	posted, q := c.asks("@critic", `use spied {}`)
+	refused(q, "critic", "CRITIC", "clerk", "Clerk") // the agents of the thread
+	c.completes(posted)
+	posted, q = c.asks("@clerk", `use spied {}`)
+	require.Equal(t, []string{"ann", "ben"}, q.Approvers)
+	refused(q, "cleo", "ANN", "ann ", "аnn", "ann,ben", "clerk") // the second to last but one with a Cyrillic letter
+	c.completes(posted)
+	require.Len(t, s.seen(), 2)
+}
+
+// TestSamePersonTwice has one person approve again what several have to approve.
+func TestSamePersonTwice(t *testing.T) {
+	s := newSpy("spied", tool.NeedsApproval(""))
+	c := newOffice(t, world.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
+		{Name: "clerk", Model: "openai/stand-in", Tools: []string{"spied"}, ApprovalTerms: approval.Terms{Quorum: 2}},
+	}}).talk(t)
+	posted, q := c.asks(`use spied {}`)
+	require.Equal(t, 1, c.decides(signals.Accepted, approving(q)).Missing)
+	for _, by := range []string{"ann", "ANN"} {
+		d := approving(q)
+		d.By = by
+		require.Equal(t, 1, c.decides(signals.AlreadyResolved, d).Missing)
+		c.signals(signals.SignalDecide, d)
+	}
+	require.Equal(t, "ann", only(t, c.AwaitApproval(c.id, 1)[0].Votes).By)
+	require.Empty(t, s.seen())
+	d := approving(q)
+	d.By = "ben"
+	require.Zero(t, c.decides(signals.Accepted, d).Missing)
+	c.completes(posted)
+	require.Len(t, s.seen(), 1)
+}

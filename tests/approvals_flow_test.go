@@ -1,0 +1,355 @@
+package tests
+
+import (
+	"context"
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+
+	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/approval"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tool"
+)
+
+// TestArgumentsAreCheckedFirst has an agent call a tool that asks, with arguments that
+// do not fit it.
+func TestArgumentsAreCheckedFirst(t *testing.T) {
+	ran := 0
+	deploy := tool.MustFunc("deploy", "Deploys.", func(context.Context, tool.Call, struct {
+		Target string `json:"target"`
+	},
+	) (string, error) {
+		ran++
+		return "deployed", nil
+	}, tool.NeedsApproval("it deploys"))
+	c := newOffice(t, world.Options{Tools: []tool.Tool{deploy}}).talk(t)
+	for arguments, problem := range map[string]string{
+		`{"target":7}`:                "target",
+		`{}`:                          "target",
+		`{"target":"a","target":"b"}`: "target",
+		`{"TARGET":"a"}`:              "TARGET",
+		`{"target":"a","more":true}`:  "more",
+	} {
+		t.Run("S4-73 "+arguments, func(t *testing.T) {
+			out := c.Say(c.id, "use deploy "+arguments)
+			require.Equal(t, signals.TurnCompleted, out.Status)
+			answers := resultsOf(c.World, c.id, "deploy")
+			last := answers[len(answers)-1]
+			require.True(t, last.IsError)
+			require.True(t, strings.HasPrefix(last.Content, "Error: Tool parameter validation failed for deploy: "), last.Content)
+			require.Contains(t, last.Content, problem)
+			require.Contains(t, out.Message.Content, last.Content, "the model is told")
+		})
+	}
+	require.Zero(t, ran)
+	require.Empty(t, ofType(c.World, c.id, event.TypeApprovalRequest), "nobody is asked what cannot run")
+}
+
+// TestApprovalHasNoEnd has a call wait while its worker is away.
+func TestApprovalHasNoEnd(t *testing.T) {
+	s := newSpy("spied", tool.NeedsApproval("it spies"))
+	o := newOffice(t, world.Options{NoWorker: true, Tools: []tool.Tool{s}})
+	stop := o.StartWorker()
+	c := o.talk(t)
+	posted, q := c.asks(`use spied {"n":1}`)
+	t.Run("S4-77 nothing ends it", func(t *testing.T) {
+		require.Nil(t, q.ExpiresAt)
+		history, err := runHistory(c.Ctx(), c.Temporal, signals.WorkflowID(c.TaskQueue, c.id), "")
+		require.NoError(t, err)
+		for _, e := range history {
+			require.NotEqual(t, enumspb.EVENT_TYPE_TIMER_STARTED, e.GetEventType(), "no timer runs for it")
+		}
+	})
+	t.Run("S4-77 it survives a restart", func(t *testing.T) {
+		stop()
+		stop = o.StartWorker()
+		require.Equal(t, q, c.AwaitApproval(c.id, 1)[0])
+		require.Empty(t, s.seen())
+	})
+	t.Run("S4-77 what is decided while nobody works holds", func(t *testing.T) {
+		stop()
+		c.signals(signals.SignalDecide, approving(q))
+		o.StartWorker()
+		c.completes(posted)
+		require.Equal(t, []string{`{"n":1}`}, argumentsSeen(s, c.id))
+	})
+}
+
+// TestApproveOnce approves a call, and has the agent make the same call again.
+func TestApproveOnce(t *testing.T) {
+	c := newOffice(t, world.Options{}).talk(t)
+	posted, q := c.asks(touches("once"))
+	c.decides(signals.Accepted, approving(q))
+	c.completes(posted)
+	t.Run("S4-78 it runs, and the agent goes on", func(t *testing.T) {
+		require.Equal(t, "made\n", made(c.World, "once"))
+		messages := c.Messages(c.id)
+		require.Len(t, messages, 4)
+		require.Equal(t, q.ToolCallID, messages[2].ToolCallID, "its result is that of the call that was made")
+		require.Equal(t, event.RoleAssistant, messages[3].Role)
+		require.Equal(t, c.id, messages[3].ThreadID)
+		require.Contains(t, messages[3].Content, "shell_cmd returned:")
+	})
+	t.Run("S4-79 the same call asks again", func(t *testing.T) {
+		posted, next := c.asks(touches("once"))
+		require.NotEqual(t, q.ToolCallID, next.ToolCallID)
+		require.Equal(t, q.Digest, next.Digest, "it is the same")
+		require.Equal(t, "made\n", made(c.World, "once"), "and has not run")
+		c.decides(signals.AlreadyResolved, approving(q))
+		c.undecided(next)
+		c.decides(signals.Accepted, denying(next))
+		c.completes(posted)
+		require.Equal(t, "made\n", made(c.World, "once"))
+	})
+}
+
+// TestApproveForTheSession approves all calls like one, which others are not.
+func TestApproveForTheSession(t *testing.T) {
+	s, other := newSpy("spied", tool.NeedsApproval("")), newSpy("other", tool.NeedsApproval(""))
+	o := newOffice(t, world.Options{Tools: []tool.Tool{s, other}})
+	c := o.talk(t)
+	posted, q := c.asks(`use spied {"a":1,"b":"x"}`)
+	granted := granting(q)
+	granted.ToolName = "SPIED"
+	c.decides(signals.Accepted, granted)
+	c.completes(posted)
+
+	t.Run("S4-80 S4-81 the same call runs unasked, whatever the case of the tool's name", func(t *testing.T) {
+		c.runsUnasked(`use spied {"a":1,"b":"x"}`)
+		c.runsUnasked(`use spied { "b": "x", "a": 1 }`)
+		require.Len(t, s.seen(), 3)
+	})
+	t.Run("S4-81 other arguments ask", func(t *testing.T) {
+		for _, arguments := range []string{`{"a":2,"b":"x"}`, `{"a":1}`, `{"a":1,"b":"x","c":null}`} {
+			c.denied("use spied " + arguments)
+		}
+	})
+	t.Run("S4-81 another tool asks", func(t *testing.T) { c.denied(`use other {"a":1,"b":"x"}`) })
+	t.Run("S4-81 another thread asks", func(t *testing.T) { o.talk(t).denied(`use spied {"a":1,"b":"x"}`) })
+	t.Run("S4-81 another directory asks, until it is the same again", func(t *testing.T) {
+		works := func(dir string) {
+			raw, err := json.Marshal(map[string]string{"workingDirectory": dir})
+			require.NoError(t, err)
+			_, err = c.Threads.Update(c.Ctx(), c.id, signals.ThreadChange{Metadata: raw, By: "ann"})
+			require.NoError(t, err)
+		}
+		works(t.TempDir())
+		c.denied(`use spied {"a":1,"b":"x"}`)
+		works("")
+		c.runsUnasked(`use spied {"a":1,"b":"x"}`)
+	})
+	require.Len(t, s.seen(), 4)
+	require.Empty(t, other.seen())
+}
+
+// TestDenialIsTold denies calls, with and without a reason.
+func TestDenialIsTold(t *testing.T) {
+	c := newOffice(t, world.Options{}).talk(t)
+	for reason, want := range map[string]string{"": thread.DeniedText, "not on a Friday": thread.DeniedText + " Reason: not on a Friday"} {
+		t.Run("S4-82 "+want, func(t *testing.T) {
+			posted, q := c.asks(touches("denied"))
+			d := denying(q)
+			d.Reason = reason
+			c.decides(signals.Accepted, d)
+			c.completes(posted)
+			require.Equal(t, want, c.result(q).Content)
+			require.Contains(t, c.lastShown(), want, "the agent goes on, and knows")
+			require.Empty(t, made(c.World, "denied"))
+		})
+	}
+	require.Equal(t, "Tool execution was denied by the user.", thread.DeniedText)
+}
+
+// TestApprovalsAreRecords puts approvals into the store, and nowhere else.
+func TestApprovalsAreRecords(t *testing.T) {
+	s := newSpy("spied", tool.NeedsApproval(""))
+	o := newOffice(t, world.Options{Tools: []tool.Tool{s}})
+	c := o.talk(t)
+	posted, q := c.asks(`use spied {}`)
+	c.decides(signals.Accepted, denying(q))
+	c.completes(posted)
+	stored := func(id string, a event.Approval) {
+		a.ToolCallID, a.ToolName, a.Agent, a.DecidedAt = "call_before", q.ToolName, q.Agent, time.Now()
+		_, err := c.Store.Append(c.Ctx(), c.Key(c.id), store.Batch{Records: []event.Record{event.NewRecord(id, event.TypeApproval, "", "", a.DecidedAt, a)}})
+		require.NoError(t, err)
+	}
+	t.Run("S4-87 a grant that is stored covers the next call", func(t *testing.T) {
+		stored("call_before.decision", event.Approval{
+			Decision: event.Approve, Scope: event.Session, By: "bob", Digest: q.Digest, Definition: q.Definition,
+		})
+		c.runsUnasked(`use spied {}`)
+		require.Len(t, s.seen(), 1)
+	})
+	t.Run("S4-87 it ends when that is stored", func(t *testing.T) {
+		stored("call_before.revoked", event.Approval{Decision: event.ApprovalRevoked, By: "bob"})
+		c.denied(`use spied {}`)
+		require.Len(t, s.seen(), 1)
+	})
+}
+
+// TestStoredCallRuns has people say what they think they decide on.
+func TestStoredCallRuns(t *testing.T) {
+	s := newSpy("spied", tool.NeedsApproval(""))
+	o := newOffice(t, world.Options{Tools: []tool.Tool{s}})
+	c := o.talk(t)
+	posted, q := c.asks(`use spied {"as":"stored"}`)
+	t.Run("S4-93 other arguments are a mismatch", func(t *testing.T) {
+		swapped := approving(q)
+		swapped.ToolArgs = json.RawMessage(`{"as":"told"}`)
+		c.decides(signals.Mismatch, swapped)
+		c.decidesByHTTP(409, signals.Mismatch, swapped)
+		c.undecided(q)
+	})
+	t.Run("S4-93 the stored call runs", func(t *testing.T) {
+		same := approving(q)
+		same.ToolArgs = json.RawMessage(`{ "as": "stored" }`)
+		c.decides(signals.Accepted, same)
+		c.completes(posted)
+		require.Equal(t, []string{`{"as":"stored"}`}, argumentsSeen(s, c.id))
+	})
+	t.Run("S4-93 others run only if the decision says so openly", func(t *testing.T) {
+		c := o.talk(t)
+		posted, q := c.asks(`use spied {"as":"stored"}`)
+		edit := approving(q)
+		edit.Args = json.RawMessage(`{"as":"edited"}`)
+		c.decides(signals.Accepted, edit)
+		c.completes(posted)
+		require.Equal(t, []string{`{"as":"edited"}`}, argumentsSeen(s, c.id))
+	})
+}
+
+// TestDecisionsAtOnce sends the same decision over every way in, at the same moment.
+func TestDecisionsAtOnce(t *testing.T) {
+	s := newSpy("spied", tool.NeedsApproval(""))
+	c := newOffice(t, world.Options{Tools: []tool.Tool{s}}).talk(t)
+	posted, q := c.asks(`use spied {}`)
+	var wg sync.WaitGroup
+	outcomes := make(chan signals.DecideOutcome, 5)
+	workflowID := signals.WorkflowID(c.TaskQueue, c.id)
+	for range cap(outcomes) {
+		wg.Go(func() {
+			out, err := c.Threads.Decide(context.Background(), c.id, approving(q))
+			assert.NoError(t, err)
+			outcomes <- out
+		})
+		wg.Go(func() {
+			assert.NoError(t, c.Temporal.SignalWorkflow(context.Background(), workflowID, "", signals.SignalDecide, approving(q)))
+		})
+	}
+	wg.Wait()
+	close(outcomes)
+	c.completes(posted)
+	c.Say(c.id, "are you done?") // by now the thread has taken in the last signal
+	t.Run("S4-94 the tool has run once", func(t *testing.T) {
+		require.Len(t, s.seen(), 1)
+		require.Len(t, toolLogs(c.World, c.id), 1)
+		require.Len(t, results(c.World, c.id), 1)
+		require.Len(t, approvalsOf(c.World, c.id, q.ToolCallID), 1)
+	})
+	accepted := 0
+	for out := range outcomes {
+		require.Contains(t, []signals.DecideOutcome{signals.Accepted, signals.AlreadyResolved}, out)
+		if out == signals.Accepted {
+			accepted++
+		}
+	}
+	require.LessOrEqual(t, accepted, 1, "S4-94 one decision stands")
+	require.Empty(t, ofType(c.World, c.id, event.TypeRejected), "saying the same twice is no mistake")
+}
+
+// TestWhoAllowedWhat reads what was asked, decided and done.
+func TestWhoAllowedWhat(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	require.NoError(t, err)
+	o := newOffice(t, world.Options{Agents: []agent.Agent{{
+		Name: "careful", Model: "openai/stand-in", Tools: []string{"note"}, WorkingDirectory: dir,
+		Approvals:     map[string]agent.Policy{"note": agent.Always},
+		ApprovalTerms: approval.Terms{Approvers: []string{"ann", "bob"}},
+	}}})
+	c := o.talk(t)
+	before := time.Now()
+	posted, q := c.asks(`use note {"text":"x"}`)
+	granted := granting(q)
+	granted.Reason = "notes are harmless"
+	c.decides(signals.Accepted, granted)
+	c.completes(posted)
+	t.Run("S4-95 request, decision and result, in this order", func(t *testing.T) {
+		var ids []string
+		for _, r := range c.Records(c.id) {
+			if strings.HasPrefix(r.ID, q.ToolCallID) {
+				ids = append(ids, strings.TrimPrefix(r.ID, q.ToolCallID))
+			}
+		}
+		require.Equal(t, []string{".request", ".decision", ".result"}, ids)
+	})
+	asked := world.Payload[event.ApprovalRequest](c.World, only(t, ofType(c.World, c.id, event.TypeApprovalRequest)))
+	decided := only(t, approvalsOf(c.World, c.id, q.ToolCallID))
+	t.Run("S4-95 who, when, how far, on what", func(t *testing.T) {
+		require.Equal(t, "ann", decided.By)
+		require.Equal(t, event.Approve, decided.Decision)
+		require.Equal(t, event.Session, decided.Scope)
+		require.Equal(t, "notes are harmless", decided.Reason)
+		require.Equal(t, []string{"careful", "note"}, []string{decided.Agent, decided.ToolName})
+		require.WithinRange(t, decided.DecidedAt, before, time.Now())
+		require.False(t, decided.DecidedAt.Before(asked.RequestedAt))
+	})
+	t.Run("S4-95 the digest is that of the stored call", func(t *testing.T) {
+		digest, err := approval.Call{Tool: "note", Arguments: `{"text":"x"}`, WorkingDirectory: asked.WorkingDirectory}.Digest()
+		require.NoError(t, err)
+		require.Equal(t, digest, asked.Digest)
+		require.Equal(t, digest, decided.Digest)
+		require.Equal(t, asked.Definition, decided.Definition)
+		require.Equal(t, dir, asked.WorkingDirectory)
+		require.Equal(t, dir, decided.WorkingDirectory)
+		require.Equal(t, []string{"ann", "bob"}, asked.Approvers)
+	})
+	t.Run("S4-95 what a grant covers says so", func(t *testing.T) {
+		c.runsUnasked(`use note {"text":"x"}`)
+		all := ofType(c.World, c.id, event.TypeApproval)
+		covered := world.Payload[event.Approval](c.World, all[len(all)-1])
+		require.Equal(t, q.ToolCallID, covered.Grant)
+		require.NotEqual(t, q.ToolCallID, covered.ToolCallID)
+		require.Equal(t, []any{"ann", event.Approve, event.Once, decided.Digest}, []any{covered.By, covered.Decision, covered.Scope, covered.Digest})
+	})
+}
+
+// TestApprovedWorkGoesOn has an agent make further calls after one that was approved.
+func TestApprovedWorkGoesOn(t *testing.T) {
+	s := newSpy("spied", tool.NeedsApproval(""))
+	c := newOffice(t, world.Options{Tools: []tool.Tool{s}}).talk(t)
+	posted, first := c.asks(`use spied {"step":1}`, "then", `use note {"text":"between"}`, "then", `use spied {"step":3}`, "then", "all done")
+	c.decides(signals.Accepted, approving(first))
+	var second event.ApprovalRequest
+	require.Eventually(t, func() bool {
+		out, err := c.Threads.Approvals(c.Ctx(), c.id)
+		if err != nil || len(out.Approvals) != 1 || out.Approvals[0].ToolCallID == first.ToolCallID {
+			return false
+		}
+		second = out.Approvals[0]
+		return true
+	}, waitLong, waitTick)
+	t.Run("S4-96 S4-97 with calls that need no approval", func(t *testing.T) {
+		require.Equal(t, "noted: between", resultIn(t, c.World, c.id, "note").Content)
+		require.Equal(t, []string{`{"step":1}`}, argumentsSeen(s, c.id))
+	})
+	c.decides(signals.Accepted, approving(second))
+	c.completes(posted)
+	t.Run("S4-96 S4-97 X14 and with calls that do", func(t *testing.T) {
+		require.Equal(t, []string{`{"step":1}`, `{"step":3}`}, argumentsSeen(s, c.id))
+		messages := c.Messages(c.id)
+		require.Equal(t, "all done", lastLine(messages[len(messages)-1].Content))
+		requireSettled(t, c.World, c.id)
+	})
+}

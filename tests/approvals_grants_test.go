@@ -1,0 +1,271 @@
+package tests
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tool"
+)
+
+// calls has the agent call a tool with each of these arguments, in one reply, and returns
+// those about which people are asked. They are denied then.
+func (c talk) calls(name string, want int, arguments ...string) (asked []string) {
+	c.t.Helper()
+	var lines []string
+	for _, a := range arguments {
+		lines = append(lines, "use "+name+" "+a)
+	}
+	posted := c.post(lines...)
+	for _, q := range c.AwaitApproval(c.id, want) {
+		asked = append(asked, q.Arguments)
+		c.decides(signals.Accepted, denying(q))
+	}
+	c.completes(posted)
+	return asked
+}
+
+// commands are arguments of one text each.
+func commands(texts ...string) (out []string) {
+	for _, text := range texts {
+		raw, err := json.Marshal(map[string]string{"command": text})
+		if err != nil {
+			panic(err) // text has a JSON form
+		}
+		out = append(out, string(raw))
+	}
+	return out
+}
+
+// TestGrantForTheSessionDoesNotWiden makes calls that look like the one that was granted.
+func TestGrantForTheSessionDoesNotWiden(t *testing.T) {
+	s := newSpy("spied", tool.NeedsApproval(""))
+	c := newOffice(t, world.Options{Tools: []tool.Tool{s}}).talk(t)
+	const granted = `{"command":"cat Notes","path":"docs/a","n":1,"who":"café"}`
+	posted, q := c.asks("use spied " + granted)
+	c.decides(signals.Accepted, granting(q))
+	c.completes(posted)
+
+	change := func(old, now string) string {
+		require.Contains(t, granted, old)
+		return strings.Replace(granted, old, now, 1)
+	}
+	others := []string{
+		change("cat", "CAT"), change("Notes", "notes"), change("command", "Command"), // case
+		change("docs/a", "docs/../docs/a"), change("docs/a", "./docs/a"), change("docs/a", "docs//a"), change("docs/a", "docs/a/"), // paths
+		change("cat", "cаt"), change("cat", "ｃat"), change("cat", "c\u200bat"), change("é", "e\u0301"), change("at N", "at\u00a0N"), // look-alikes
+		change("Notes", "Notes "), change("Notes", "Notes;id"), change("Notes", `Notes\nid`), change("Notes", `Notes\u0000`), // more
+		change(`1`, `1.0`), change(`1`, `"1"`), change(`1`, `true`), change(`1`, `[1]`), change(`1`, `null`), change(`"n":1,`, ``), // types
+		change(`1`, `1,"more":null`), change(`"docs/a"`, `["docs/a"]`), change(granted, `{"a":`+granted+`}`), // shapes
+	}
+	t.Run("S4-81 what only looks the same asks", func(t *testing.T) {
+		require.ElementsMatch(t, others, c.calls("spied", len(others), others...))
+		require.Len(t, s.seen(), 1)
+	})
+	t.Run("one argument in two does not even ask", func(t *testing.T) {
+		c.runsUnasked("use spied " + change(`1`, `1,"command":"rm"`))
+		answers := resultsOf(c.World, c.id, "spied")
+		require.Contains(t, answers[len(answers)-1].Content, "command: is given twice")
+		require.Len(t, s.seen(), 1)
+	})
+	t.Run("S4-80 the same in other letters of JSON runs", func(t *testing.T) {
+		c.runsUnasked("use spied "+change("cat", `c\u0061t`), `use spied { "who": "caf\u00e9", "n": 1, "path": "docs\/a", "command": "cat Notes" }`)
+		require.Len(t, s.seen(), 3)
+	})
+}
+
+// TestGrantByPatternDoesNotWiden makes calls beside a pattern that was granted.
+func TestGrantByPatternDoesNotWiden(t *testing.T) {
+	s := newSpy("spied", tool.NeedsApproval(""))
+	o := newOffice(t, world.Options{Tools: []tool.Tool{s}})
+	c := o.talk(t)
+	posted, q := c.asks(`use spied {"command":"git log"}`)
+	d := approving(q)
+	d.Scope, d.Pattern = event.Pattern, map[string]string{"command": "git log*"}
+	c.decides(signals.Accepted, d)
+	c.completes(posted)
+
+	t.Run("what fits runs unasked", func(t *testing.T) {
+		c.runsUnasked("use spied " + strings.Join(commands("git log", "git log --oneline -n 5", "git log main..topic"), "\nuse spied "))
+		require.Len(t, s.seen(), 4)
+	})
+	t.Run("what a shell makes more of asks", func(t *testing.T) {
+		others := commands(
+			"git log; rm -r x", "git log && id", "git log || id", "git log | sh", "git log & id", "git log > x", "git log < x",
+			"git log $(id)", "git log `id`", "git log ${IFS}x", "git log $HOME", "git log\nid", "git log\r\nid", "git log\tx", "git log \\\nx",
+			"git log 'x'", `git log "x"`, "git log ~root", "git log *", "git log ?", "git log [a]", "git log {a,b}", "git log !x", "git log #x",
+			"git log ../..", "git log %2e%2e", "git log a/b", "git log \x00", "git log \u202eid", "git log \u200b", "git log ；id", "git log ＆ id",
+		)
+		require.ElementsMatch(t, others, c.calls("spied", len(others), others...))
+	})
+	t.Run("what begins otherwise asks", func(t *testing.T) {
+		others := commands("GIT LOG", "git  log", " git log", "git\u00a0log", "gіt log", "git lo", "id;git log", "")
+		require.ElementsMatch(t, others, c.calls("spied", len(others), others...))
+	})
+	t.Run("other arguments are not free", func(t *testing.T) {
+		others := []string{
+			`{"command":"git log -1","directory":"/"}`, `{"command":["git log -1"]}`, `{"command":{"git log":1}}`, `{"Command":"git log -1"}`, `{}`,
+		}
+		require.ElementsMatch(t, others, c.calls("spied", len(others), others...))
+	})
+	t.Run("another thread asks", func(t *testing.T) { o.talk(t).denied(`use spied {"command":"git log"}`) })
+	require.Len(t, s.seen(), 4)
+}
+
+// TestGrantsAreOfOneAgent has another agent of the same thread make a call that was granted.
+func TestGrantsAreOfOneAgent(t *testing.T) {
+	s := newSpy("spied", tool.NeedsApproval(""))
+	c := newOffice(t, world.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
+		{Name: "alice", Model: "openai/stand-in", Tools: []string{"spied"}}, {Name: "bob", Model: "openai/stand-in", Tools: []string{"spied"}},
+	}}).talk(t, "alice", "bob")
+	posted, q := c.asks("@alice", "use spied {}")
+	c.decides(signals.Accepted, granting(q))
+	c.completes(posted)
+	c.runsUnasked("@alice", "use spied {}")
+	c.denied("@bob", "use spied {}")
+	require.Len(t, s.seen(), 2)
+}
+
+// TestToolChangesAfterApproval has a tool say something else of itself than when it was
+// approved.
+func TestToolChangesAfterApproval(t *testing.T) {
+	parameters := func(d *tool.Definition) {
+		d.Parameters = json.RawMessage(`{"type":"object","properties":{"force":{"type":"boolean","default":true}},"additionalProperties":true}`)
+	}
+	description := func(d *tool.Definition) { d.Description = "Remembers, and deletes." }
+	for name, change := range map[string]func(*tool.Definition){"its description": description, "its parameters": parameters} {
+		t.Run(name, func(t *testing.T) {
+			s := newRedefined("spied", nil)
+			c := newOffice(t, world.Options{Tools: []tool.Tool{s}}).talk(t)
+			posted, q := c.asks("use spied {}")
+			s.redefine(change)
+			c.decides(signals.Accepted, granting(q))
+			next := c.again(q)
+			require.Contains(t, next.Reason, "the tool has changed since the call was approved")
+			require.Equal(t, q.Digest, next.Digest, "it is the same call")
+			require.NotEqual(t, q.Definition, next.Definition)
+			require.Empty(t, s.seen())
+			c.decides(signals.Accepted, granting(next))
+			c.completes(posted)
+			require.Len(t, s.seen(), 1)
+			c.runsUnasked("use spied {}")
+
+			s.redefine(func(d *tool.Definition) { d.Description = "Is another one." })
+			c.denied("use spied {}")
+			s.redefine(change)
+			c.runsUnasked("use spied {}")
+			require.Len(t, s.seen(), 3)
+		})
+	}
+}
+
+// barrier holds the calls of a thread between their plan and their effect.
+type barrier struct {
+	reached, open chan struct{}
+}
+
+func newBarrier() *barrier {
+	return &barrier{make(chan struct{}, 100), make(chan struct{}, 100)}
+}
+
+// hook waits at calls whose arguments say so.
+func (b *barrier) hook() hook.Hook {
+	h := hook.OnToolCall("barrier", func(ctx context.Context, e event.ToolCallEvent, _ hook.Respond) (event.Event, error) {
+		if !slices.ContainsFunc(e.ToolCalls, func(c event.ToolCall) bool { return strings.Contains(c.Function.Arguments, "barrier") }) {
+			return nil, nil
+		}
+		b.reached <- struct{}{}
+		select {
+		case <-b.open:
+			return nil, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	})
+	h.Timeout = waitLong
+	return h
+}
+
+// TestRevokedBeforeItRuns takes an approval back when it has been given, and has had no
+// effect yet.
+func TestRevokedBeforeItRuns(t *testing.T) {
+	s, b := newSpy("spied", tool.NeedsApproval("")), newBarrier()
+	o := newOffice(t, world.Options{NoWorker: true, Tools: []tool.Tool{s}, Configure: func(cfg *threadmill.Config) { cfg.Hooks = []hook.Hook{b.hook()} }})
+	stop := o.StartWorker()
+	t.Run("an approval, while no worker runs", func(t *testing.T) {
+		c := o.talk(t)
+		posted, q := c.asks("use spied {}")
+		stop()
+		c.signals(signals.SignalDecide, approving(q))
+		c.signals(signals.SignalRevoke, signals.Revoke{ToolCallID: q.ToolCallID, By: "ben"})
+		o.StartWorker()
+		next := c.again(q)
+		require.Contains(t, next.Reason, "the approval was taken back")
+		require.Empty(t, s.seen())
+		c.decides(signals.Mismatch, approving(q))
+		c.decides(signals.Accepted, denying(next))
+		c.completes(posted)
+		require.Empty(t, s.seen())
+	})
+	t.Run("a grant, when the next call was planned by it", func(t *testing.T) {
+		c := o.talk(t)
+		const call = `use spied {"at":"barrier"}`
+		posted := c.post(call)
+		<-b.reached
+		b.open <- struct{}{}
+		q := c.AwaitApproval(c.id, 1)[0]
+		c.decides(signals.Accepted, granting(q))
+		c.completes(posted)
+		require.Len(t, s.seen(), 1)
+
+		posted = c.post(call)
+		<-b.reached
+		out, err := c.Threads.Revoke(c.Ctx(), c.id, signals.Revoke{ToolCallID: q.ToolCallID, By: "ben", Reason: "too wide"})
+		require.NoError(t, err)
+		require.Equal(t, signals.Accepted, out)
+		b.open <- struct{}{}
+		next := c.AwaitApproval(c.id, 1)[0]
+		require.NotEqual(t, q.ToolCallID, next.ToolCallID)
+		require.Equal(t, 2, next.Round, "it was covered, and is not any more")
+		require.Contains(t, next.Reason, "the approval that covered the call holds no more")
+		require.Len(t, s.seen(), 1)
+		c.decides(signals.Accepted, approving(next))
+		c.completes(posted)
+		require.Len(t, s.seen(), 2)
+	})
+}
+
+// TestDenyRuleAddedLater changes an agent's policy while its approved call waits to run.
+func TestDenyRuleAddedLater(t *testing.T) {
+	s := newSpy("spied", tool.NeedsApproval(""))
+	c := newOffice(t, world.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
+		{Name: "clerk", Model: "openai/stand-in", Tools: []string{"spied"}},
+	}}).talk(t, "clerk")
+	posted, q := c.asks("use spied {}")
+	callAPI(c.World, http.MethodPut, "/v1/agents/clerk", `{"model":"openai/stand-in","tools":["spied"],"approvalRules":[
+		{"name":"closed","effect":"deny","tools":["spied"],"reason":"nobody spies any more"}]}`, http.StatusCreated)
+	c.decides(signals.Accepted, granting(q))
+	c.completes(posted)
+	require.Empty(t, s.seen(), "it was approved, but the rule wins")
+	require.Contains(t, c.result(q).Content, "nobody spies any more")
+	require.Contains(t, c.lastShown(), "nobody spies any more")
+	require.Equal(t, store.ToolDenied, only(t, toolLogs(c.World, c.id)).Status)
+
+	c.completes(c.post("use spied {}"))
+	require.Empty(t, s.seen(), "what was granted is denied as well")
+	callAPI(c.World, http.MethodDelete, "/v1/agents/clerk", "", http.StatusNoContent)
+	c.runsUnasked("use spied {}")
+	require.Len(t, s.seen(), 1)
+}

@@ -1,0 +1,278 @@
+package tests
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tool"
+)
+
+// office is a world in which people are asked about tool calls. Whatever happens to them,
+// the transcripts that its model is shown are valid for every provider.
+type office struct{ *world.World }
+
+func newOffice(t *testing.T, o world.Options) office {
+	t.Helper()
+	w := world.New(t, o)
+	t.Cleanup(func() { assert.Empty(t, w.Provider.Violations(), "every provider takes the transcripts") })
+	return office{w}
+}
+
+// talk is a thread of an office, as a test drives it.
+type talk struct {
+	office
+	t  *testing.T
+	id string
+}
+
+func (o office) talk(t *testing.T, agents ...string) talk {
+	t.Helper()
+	return talk{o, t, o.Open(agents...)}
+}
+
+func (c talk) post(lines ...string) string { return c.Post(c.id, strings.Join(lines, "\n")) }
+
+// asks says what makes the agent call one tool for which a person is asked, and returns
+// what that person is shown.
+func (c talk) asks(lines ...string) (posted string, q event.ApprovalRequest) {
+	c.t.Helper()
+	posted = c.post(lines...)
+	require.Eventually(c.t, func() bool {
+		out, err := c.Threads.Approvals(c.Ctx(), c.id)
+		if err == nil && len(out.Approvals) == 1 {
+			q = out.Approvals[0]
+		}
+		return q.ToolCallID != "" || c.over(posted)
+	}, waitLong, waitTick)
+	require.NotEmpty(c.t, q.ToolCallID, "nobody was asked: %s", lines)
+	c.rests()
+	return posted, c.AwaitApproval(c.id, 1)[0]
+}
+
+// rests waits until the thread has taken in what has come. A query can be ahead of that, with
+// times of its own.
+func (c talk) rests() {
+	c.t.Helper()
+	require.Eventually(c.t, func() bool {
+		found, err := c.Temporal.DescribeWorkflowExecution(c.Ctx(), signals.WorkflowID(c.TaskQueue, c.id), "")
+		return err == nil && found.GetPendingWorkflowTask() == nil
+	}, waitLong, waitTick)
+}
+
+// expires says what makes the agent call one tool for which a person is asked, who says
+// nothing, and returns how the turn has ended, and what that person was shown. That is looked
+// up afterwards: while a busy machine looks for the call that waits, its time may pass.
+func (c talk) expires(lines ...string) (out signals.TurnResult, q event.ApprovalRequest) {
+	c.t.Helper()
+	out = await(c.t, c.World, c.id, c.post(lines...))
+	asked := ofType(c.World, c.id, event.TypeApprovalRequest)
+	require.NotEmpty(c.t, asked, "nobody was asked: %s", lines)
+	return out, world.Payload[event.ApprovalRequest](c.World, asked[0])
+}
+
+// over reports whether a turn has ended that was the thread's last.
+func (c talk) over(posted string) bool {
+	stored, err := c.Store.RecordsByID(c.Ctx(), c.Key(c.id), posted)
+	if err != nil || len(stored) == 0 {
+		return false
+	}
+	state, err := c.Threads.State(c.Ctx(), c.id)
+	return err == nil && state.Status == signals.Idle
+}
+
+// again waits until people are asked about a call anew.
+func (c talk) again(q event.ApprovalRequest) event.ApprovalRequest {
+	c.t.Helper()
+	var found event.ApprovalRequest
+	require.Eventually(c.t, func() bool {
+		out, err := c.Threads.Approvals(c.Ctx(), c.id)
+		for _, one := range out.Approvals {
+			if one.ToolCallID == q.ToolCallID && one.Round > q.Round {
+				found = one
+			}
+		}
+		return err == nil && found.Round > 0
+	}, waitLong, waitTick, "call %s is asked about in a round after %d", q.ToolCallID, q.Round)
+	return found
+}
+
+// approving is ann's approval of what she was asked.
+func approving(q event.ApprovalRequest) signals.Decide {
+	return signals.Decide{ToolCallID: q.ToolCallID, Decision: event.Approve, By: "ann", Round: q.Round}
+}
+
+// denying is ann's.
+func denying(q event.ApprovalRequest) signals.Decide {
+	d := approving(q)
+	d.Decision = event.Deny
+	return d
+}
+
+// granting is ann's approval of all calls like this one.
+func granting(q event.ApprovalRequest) signals.Decide {
+	d := approving(q)
+	d.Scope = event.Session
+	return d
+}
+
+// decides decides by update, and expects an outcome.
+func (c talk) decides(want signals.DecideOutcome, d signals.Decide) signals.DecideResult {
+	c.t.Helper()
+	out, err := c.Threads.DecideResult(c.Ctx(), c.id, d)
+	require.NoError(c.t, err)
+	require.Equal(c.t, want, out.Result)
+	return out
+}
+
+// decidesByHTTP decides over the API, and expects a status and an outcome.
+func (c talk) decidesByHTTP(status int, want signals.DecideOutcome, d signals.Decide) {
+	c.t.Helper()
+	got, out := request(c.t, c.World, http.MethodPost, "/v1/threads/"+c.id+"/approvals/"+d.ToolCallID, bodyOf(d))
+	require.Equal(c.t, status, got, out)
+	require.Equal(c.t, string(want), out["result"])
+}
+
+// bodyOf is a decision as the API takes it: the call is in the path.
+func bodyOf(d signals.Decide) map[string]any {
+	body := map[string]any{"decision": d.Decision, "by": d.By}
+	for name, text := range map[string]string{
+		"scope": string(d.Scope), "agent": d.Agent, "toolName": d.ToolName, "workingDirectory": d.WorkingDirectory, "digest": d.Digest,
+	} {
+		if text != "" {
+			body[name] = text
+		}
+	}
+	if len(d.ToolArgs) > 0 {
+		body["toolArgs"] = d.ToolArgs
+	}
+	if d.Round > 0 {
+		body["round"] = d.Round
+	}
+	return body
+}
+
+// signals sends a signal as a plain Temporal client does.
+func (c talk) signals(name string, payload any) {
+	c.t.Helper()
+	require.NoError(c.t, c.Temporal.SignalWorkflow(c.Ctx(), signals.WorkflowID(c.TaskQueue, c.id), "", name, payload))
+}
+
+// completes waits for the good end of a turn.
+func (c talk) completes(posted string) {
+	c.t.Helper()
+	out := await(c.t, c.World, c.id, posted)
+	require.Equal(c.t, signals.TurnCompleted, out.Status, out.Error)
+}
+
+// runsUnasked says what makes the agent call tools, for which nobody is asked.
+func (c talk) runsUnasked(lines ...string) {
+	c.t.Helper()
+	asked := len(ofType(c.World, c.id, event.TypeApprovalRequest))
+	c.completes(c.post(lines...))
+	require.Len(c.t, ofType(c.World, c.id, event.TypeApprovalRequest), asked, "nobody is asked")
+}
+
+// denied says what makes the agent call one tool, for which a person is asked, who
+// refuses.
+func (c talk) denied(lines ...string) {
+	c.t.Helper()
+	posted, q := c.asks(lines...)
+	c.decides(signals.Accepted, denying(q))
+	c.completes(posted)
+}
+
+// result is that of a call, which gets one.
+func (c talk) result(q event.ApprovalRequest) event.Message {
+	c.t.Helper()
+	return c.resultOf(q.ToolCallID)
+}
+
+// resultOf waits for the result of a call. What ends with a turn that is interrupted can be
+// stored after the end of the turn is known.
+func (c talk) resultOf(call string) (found event.Message) {
+	c.t.Helper()
+	require.Eventually(c.t, func() bool {
+		var stored bool
+		found, stored = results(c.World, c.id)[call]
+		return stored
+	}, waitLong, waitTick, "call %s has a result", call)
+	return found
+}
+
+// undecided checks that a call waits as it did, and that nothing was decided on it.
+func (c talk) undecided(q event.ApprovalRequest) {
+	c.t.Helper()
+	require.Equal(c.t, q.ToolCallID, c.AwaitApproval(c.id, 1)[0].ToolCallID)
+	require.Empty(c.t, approvalsOf(c.World, c.id, q.ToolCallID))
+	require.NotContains(c.t, results(c.World, c.id), q.ToolCallID)
+}
+
+// lastShown is what the model was shown last.
+func (c talk) lastShown() string {
+	c.t.Helper()
+	calls := modelCalls(c.World)
+	require.NotEmpty(c.t, calls)
+	return calls[len(calls)-1].raw
+}
+
+// audited waits until signals have left n audit records, and returns why they were
+// refused.
+func (c talk) audited(n int) (problems []string) {
+	c.t.Helper()
+	var records []event.Record
+	require.Eventually(c.t, func() bool {
+		records = ofType(c.World, c.id, event.TypeRejected)
+		return len(records) >= n
+	}, waitLong, waitTick, "%d audit records", n)
+	for _, r := range records {
+		problems = append(problems, world.Payload[event.Rejected](c.World, r).Problem)
+	}
+	require.Len(c.t, problems, n)
+	return problems
+}
+
+// argumentsSeen are what a spy was called with in a thread, in order.
+func argumentsSeen(s *spy, thread string) (out []string) {
+	for _, call := range s.seen() {
+		if call.ThreadID == thread {
+			out = append(out, call.Arguments)
+		}
+	}
+	return out
+}
+
+// redefined is a spy whose definition can change while the worker runs.
+type redefined struct {
+	*spy
+	lock   sync.Mutex
+	change func(*tool.Definition)
+}
+
+func newRedefined(name string, change func(*tool.Definition)) *redefined {
+	return &redefined{spy: newSpy(name, tool.NeedsApproval("")), change: change}
+}
+
+func (r *redefined) redefine(change func(*tool.Definition)) {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	r.change = change
+}
+
+// Definition implements [tool.Tool].
+func (r *redefined) Definition() tool.Definition {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	d := r.spy.Definition()
+	if r.change != nil {
+		r.change(&d)
+	}
+	return d
+}

@@ -1,0 +1,253 @@
+package tests
+
+import (
+	"encoding/json"
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tool"
+	agentworld "github.com/threadmill/threadmill/world"
+)
+
+// spoken is what a message says that decides on a call.
+func (c talk) spoken(agentID string, d event.ToolResultData) string {
+	c.t.Helper()
+	content, err := d.Content(agentID)
+	require.NoError(c.t, err)
+	return content
+}
+
+// speaks are the ways in which people can post a message. None of them waits for an answer.
+func (c talk) speaks() map[string]func(sender, content string) {
+	return map[string]func(sender, content string){
+		"signal": func(sender, content string) {
+			c.signals(signals.SignalPost, signals.UserMessage(c.id, sender, content))
+		},
+		"update": func(sender, content string) {
+			// A decision without effect is refused: the test looks at what it has done.
+			_, _ = c.Threads.PostUpdate(c.Ctx(), c.id, signals.UserMessage(c.id, sender, content))
+		},
+		"HTTP": func(sender, content string) {
+			status, out := request(c.t, c.World, http.MethodPost, "/v1/threads/"+c.id+"/messages", map[string]any{"sender": sender, "content": content})
+			require.Equal(c.t, http.StatusAccepted, status, out)
+		},
+	}
+}
+
+// TestDecisionsByMessage decides by messages of __type tool_result, over each way in.
+func TestDecisionsByMessage(t *testing.T) {
+	t.Parallel()
+	s := newSpy("spied", tool.NeedsApproval(""))
+	o := newOffice(t, world.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
+		{Name: "alice", Model: "openai/stand-in", Tools: []string{"spied"}}, {Name: "bob", Model: "openai/stand-in", Tools: []string{"spied"}},
+	}})
+	for _, way := range []string{"signal", "update", "HTTP"} {
+		begins := func(t *testing.T) (c talk, posted string, q event.ApprovalRequest, say func(sender, content string)) {
+			t.Helper()
+			c = o.talk(t, "alice", "bob")
+			posted, q = c.asks("@alice", `use spied {"n":1}`)
+			return c, posted, q, c.speaks()[way]
+		}
+		t.Run(way+": S4-T13 S4-T14 S4-T16 S4-T19 an approval runs the call, once, and the agent goes on", func(t *testing.T) {
+			c, posted, q, say := begins(t)
+			require.Len(t, c.Messages(c.id), 2)
+			say("ann", c.spoken("alice", event.ToolResultData{ToolCallID: event.ApprovalCallID(q.ToolCallID, q.Round), Decision: event.Approve, Scope: event.Once, ToolName: "spied"}))
+			c.completes(posted)
+			require.Equal(t, []string{`{"n":1}`}, argumentsSeen(s, c.id))
+			messages := c.Messages(c.id)
+			require.Len(t, messages, 4, "the decision itself is no message")
+			require.Equal(t, q.ToolCallID, messages[2].ToolCallID)
+			require.Equal(t, "spied returned: seen", messages[3].Content)
+			decided := only(t, approvalsOf(c.World, c.id, q.ToolCallID))
+			require.Equal(t, []any{event.Approve, event.Once, "ann"}, []any{decided.Decision, decided.Scope, decided.By})
+			c.denied("@alice", `use spied {"n":1}`)
+		})
+		t.Run(way+": S4-T15 S4-T16 a denial does not", func(t *testing.T) {
+			c, posted, q, say := begins(t)
+			say("ann", c.spoken("", event.ToolResultData{ToolCallID: q.ToolCallID, Decision: event.Deny, ToolName: "spied"}))
+			c.completes(posted)
+			require.Empty(t, argumentsSeen(s, c.id))
+			require.Equal(t, thread.DeniedText, c.result(q).Content)
+			require.Len(t, c.Messages(c.id), 4)
+		})
+		t.Run(way+": S4-T18 an approval for the session covers the next call", func(t *testing.T) {
+			c, posted, q, say := begins(t)
+			say("ann", c.spoken("alice", event.ToolResultData{
+				ToolCallID: q.ToolCallID, Decision: event.Approve, Scope: event.Session, ToolName: "SPIED", ToolArgs: json.RawMessage(`{"n":1}`),
+			}))
+			c.completes(posted)
+			require.Equal(t, event.Session, only(t, approvalsOf(c.World, c.id, q.ToolCallID)).Scope)
+			c.runsUnasked("@alice", `use spied {"n":1}`)
+			c.denied("@alice", `use spied {"n":2}`)
+		})
+		t.Run(way+": S4-T11 S4-T12 S4-T17 S4-91 S4-92 S4-93 what does not fit decides nothing", func(t *testing.T) {
+			c, posted, q, say := begins(t)
+			yes := event.ToolResultData{ToolCallID: q.ToolCallID, Decision: event.Approve, ToolName: "spied"}
+			other, args, tool, round, decision, scope := yes, yes, yes, yes, yes, yes
+			other.ToolCallID, args.ToolArgs, tool.ToolName = "call_of_nobody", json.RawMessage(`{"n":2}`), "note"
+			round.ToolCallID, decision.Decision, scope.Scope = event.ApprovalCallID(q.ToolCallID, 2), "yes", "always"
+			for _, d := range []event.ToolResultData{other, args, tool, round, decision, scope} {
+				say("ann", c.spoken("alice", d))
+			}
+			say("ann", c.spoken("bob", yes))
+			say("alice", c.spoken("", yes))
+			c.undecided(q)
+			require.Len(t, c.Messages(c.id), 2)
+			say("ann", c.spoken("alice", event.ToolResultData{ToolCallID: q.ToolCallID, Decision: event.Deny, ToolName: "spied"}))
+			c.completes(posted)
+			require.Empty(t, argumentsSeen(s, c.id))
+			if way != "update" { // which says so to whom it concerns
+				c.audited(8)
+			}
+		})
+		t.Run(way+": S4-T11 what is no decision waits, and is answered", func(t *testing.T) {
+			c, posted, q, say := begins(t)
+			plain := []string{"@bob approve", "@bob {}", `@bob {"decision":"approve","tool_call_id":"` + q.ToolCallID + `"}`}
+			for _, content := range plain {
+				say("ann", content)
+			}
+			c.undecided(q)
+			c.decides(signals.Accepted, denying(q))
+			c.completes(posted)
+			awaitMessages(c.World, c.id, 4+2*len(plain))
+			require.Empty(t, argumentsSeen(s, c.id))
+		})
+	}
+}
+
+// TestDecisionMessageIsHeardOnce posts the same decision again, with and without an id.
+func TestDecisionMessageIsHeardOnce(t *testing.T) {
+	s := newSpy("spied", tool.NeedsApproval(""))
+	c := newOffice(t, world.Options{Tools: []tool.Tool{s}}).talk(t)
+	posted, q := c.asks("use spied {}")
+	said := signals.UserMessage(c.id, "ann", c.spoken("", event.ToolResultData{ToolCallID: q.ToolCallID, Decision: event.Approve, ToolName: "spied"}))
+	said.ID = "decision-1"
+	out, err := c.Threads.PostUpdate(c.Ctx(), c.id, said)
+	require.NoError(t, err)
+	require.Equal(t, signals.PostResult{EventID: "decision-1", Status: signals.PostQueued}, out)
+	c.completes(posted)
+	for _, id := range []string{"decision-1", "decision-2"} {
+		said.ID = id
+		out, err := c.Threads.PostUpdate(c.Ctx(), c.id, said)
+		require.NoError(t, err)
+		require.Equal(t, signals.PostDuplicate, out.Status)
+		c.signals(signals.SignalPost, said)
+	}
+	require.Equal(t, signals.TurnCompleted, c.Say(c.id, "are you done?").Status)
+	require.Len(t, s.seen(), 1)
+	require.Len(t, results(c.World, c.id), 1)
+	require.Empty(t, ofType(c.World, c.id, event.TypeRejected))
+}
+
+// TestOnlyPeopleDecide has agents, tools and the system post what decides if a person says
+// it.
+func TestOnlyPeopleDecide(t *testing.T) {
+	s := newSpy("spied", tool.NeedsApproval(""))
+	c := newOffice(t, world.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
+		{Name: "alice", Model: "openai/stand-in", Tools: []string{"spied"}}, {Name: "bob", Model: "openai/stand-in"},
+	}}).talk(t, "alice", "bob")
+	posted, q := c.asks("@alice", "use spied {}")
+	content := c.spoken("alice", event.ToolResultData{ToolCallID: q.ToolCallID, Decision: event.Approve, ToolName: "spied"})
+	var ids []string
+	for _, m := range []event.NewMessage{
+		{SenderType: event.Agent, SenderID: "bob"},
+		{SenderType: event.Agent, SenderID: "alice"},
+		{SenderType: event.Tool, SenderID: "spied"},
+		{SenderType: event.System, SenderID: "system"},
+	} {
+		m.ThreadID, m.Content = c.id, content
+		out, err := c.Threads.PostUpdate(c.Ctx(), c.id, signals.NewPost("", m))
+		require.NoError(t, err)
+		ids = append(ids, out.EventID)
+		c.signals(signals.SignalPost, signals.NewPost("", m))
+		c.undecided(q)
+	}
+	c.decides(signals.Accepted, denying(q))
+	c.completes(posted)
+	for _, id := range ids {
+		await(t, c.World, c.id, id)
+	}
+	require.Empty(t, s.seen())
+	require.Len(t, approvalsOf(c.World, c.id, q.ToolCallID), 1)
+}
+
+// TestWorldApprovesOnce decides as a program does that knows a thread as a chat of a
+// world.
+func TestWorldApprovesOnce(t *testing.T) {
+	o := newOffice(t, world.Options{})
+	chats, err := agentworld.New(agentworld.Config{Client: o.Threads, Store: o.Store, Stream: o.Stream, Namespace: o.TaskQueue})
+	require.NoError(t, err)
+	t.Cleanup(chats.Stop)
+	heard := make(chan agentworld.Message, 100)
+	chats.SubscribeToMessages(agentworld.Sync(func(m agentworld.Message) { heard <- m }))
+	c := talk{o, t, signals.NewID()}
+	require.NoError(t, chats.Start(c.Ctx(), agentworld.Chat{ID: c.id}))
+	// hears waits for a message of some kind.
+	hears := func(what string, is func(agentworld.Message) bool) agentworld.Message {
+		t.Helper()
+		for {
+			select {
+			case m := <-heard:
+				if is(m) {
+					return m
+				}
+			case <-c.Ctx().Done():
+				require.Fail(t, "nobody says "+what)
+			}
+		}
+	}
+	requested := func(m agentworld.Message) bool {
+		return len(m.ToolCalls) == 1 && m.ToolCalls[0].Function.Name == event.RequestApproval
+	}
+
+	_, err = chats.PublishMessage(c.Ctx(), touches("once"), "human", c.id)
+	require.NoError(t, err)
+	request := hears("a request", requested)
+	var args event.RequestApprovalArgs
+	require.NoError(t, json.Unmarshal([]byte(request.ToolCalls[0].Function.Arguments), &args))
+	t.Run("S4-T20 the request comes", func(t *testing.T) {
+		require.Equal(t, "shell_cmd", args.OriginalToolCall.Name)
+		require.Equal(t, event.ApprovalOptions(), args.Options)
+		require.False(t, request.ToolCallStatus[request.ToolCalls[0].ID].Complete)
+		require.Empty(t, made(c.World, "once"))
+	})
+	_, err = chats.PublishToolResult(c.Ctx(), "assistant", agentworld.ToolResultData{
+		ToolCallID: request.ToolCalls[0].ID, Decision: event.Approve, Scope: event.Once, ToolName: args.OriginalToolCall.Name, ToolArgs: args.OriginalToolCall.Args,
+	}, c.id)
+	require.NoError(t, err)
+	t.Run("S4-T21 the tool has run, and its result is kept", func(t *testing.T) {
+		result := hears("a result", func(m agentworld.Message) bool {
+			return m.ToolCallID == args.OriginalToolCall.ID && m.Role == event.RoleTool
+		})
+		require.Equal(t, "assistant", result.AgentID)
+		require.Equal(t, "made\n", made(c.World, "once"))
+	})
+	t.Run("S4-T22 the agent has the last word", func(t *testing.T) {
+		last := hears("a reply", func(m agentworld.Message) bool { return m.Role == event.RoleAssistant && len(m.ToolCalls) == 0 })
+		require.Contains(t, last.Content, "shell_cmd returned:")
+		require.Equal(t, c.id, last.ChatID)
+		require.Contains(t, results(c.World, c.id), args.OriginalToolCall.ID)
+	})
+	t.Run("S4-T22 the same again asks again", func(t *testing.T) {
+		_, err := chats.PublishMessage(c.Ctx(), touches("once"), "human", c.id)
+		require.NoError(t, err)
+		again := hears("a request", requested)
+		require.NotEqual(t, request.ToolCalls[0].ID, again.ToolCalls[0].ID)
+		require.Equal(t, "made\n", made(c.World, "once"))
+		_, err = chats.PublishToolResult(c.Ctx(), "assistant", agentworld.ToolResultData{ToolCallID: request.ToolCalls[0].ID, Decision: event.Deny, ToolName: "shell_cmd"}, c.id)
+		var refused *agentworld.DecisionError
+		require.ErrorAs(t, err, &refused)
+		require.Equal(t, signals.Conflict, refused.Outcome)
+		_, err = chats.PublishToolResult(c.Ctx(), "assistant", agentworld.ToolResultData{ToolCallID: again.ToolCalls[0].ID, Decision: event.Deny, ToolName: "shell_cmd"}, c.id)
+		require.NoError(t, err)
+		hears("a reply", func(m agentworld.Message) bool { return m.Role == event.RoleAssistant && len(m.ToolCalls) == 0 })
+		require.Equal(t, "made\n", made(c.World, "once"))
+	})
+}

@@ -1,0 +1,170 @@
+package tests
+
+import (
+	"encoding/json"
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/approval"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tool"
+)
+
+// deploys are the rules of a tool that anybody may let loose on a test system, only the
+// boss on the real one, and only two people on all systems at once.
+func deploys() []approval.Rule {
+	on := func(where string, terms approval.Terms) approval.Rule {
+		return approval.Rule{Name: where, Tools: []string{"deploy"}, When: `args.to == "` + where + `"`, Effect: approval.Ask, Terms: terms}
+	}
+	return []approval.Rule{
+		on("real", approval.Terms{Approvers: []string{"boss"}}), on("all", approval.Terms{Quorum: 2}),
+	}
+}
+
+// TestApprovalReachesNoFurtherThanItsApprover has somebody approve a call who could not
+// approve another one, which the approval would let run as well.
+func TestApprovalReachesNoFurtherThanItsApprover(t *testing.T) {
+	s := newSpy("deploy", tool.NeedsApproval(""))
+	o := newOffice(t, world.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
+		{Name: "clerk", Model: "openai/stand-in", Tools: []string{"deploy"}, ApprovalRules: deploys()},
+	}})
+	to := func(where string) string { return `use deploy {"to":"` + where + `"}` }
+	t.Run("by a pattern", func(t *testing.T) {
+		c := o.talk(t)
+		posted, q := c.asks(to("test"))
+		d := approving(q)
+		d.Scope, d.Pattern = event.Pattern, map[string]string{"to": "*"}
+		c.decides(signals.Accepted, d)
+		c.completes(posted)
+		c.runsUnasked(to("another test"))
+
+		posted, q = c.asks(to("real"))
+		c.decides(signals.NotAllowed, approving(q))
+		boss := denying(q)
+		boss.By = "boss"
+		c.decides(signals.Accepted, boss)
+		c.completes(posted)
+		posted, q = c.asks(to("all"))
+		require.Equal(t, 2, q.Quorum)
+		c.decides(signals.Accepted, denying(q))
+		c.completes(posted)
+		require.Equal(t, []string{`{"to":"test"}`, `{"to":"another test"}`}, argumentsSeen(s, c.id))
+	})
+	t.Run("by a cascade", func(t *testing.T) {
+		c := o.talk(t)
+		posted := c.post(to("test"), to("real"), to("all"), to("test 2"))
+		waiting := map[string]event.ApprovalRequest{}
+		for _, q := range c.AwaitApproval(c.id, 4) {
+			waiting[q.Arguments] = q
+		}
+		d := approving(waiting[`{"to":"test"}`])
+		d.Scope, d.Pattern = event.Pattern, map[string]string{"to": "*"}
+		c.decides(signals.Accepted, d)
+		for _, q := range c.AwaitApproval(c.id, 2) {
+			require.Contains(t, []string{`{"to":"real"}`, `{"to":"all"}`}, q.Arguments)
+			no := denying(q)
+			no.By = "boss"
+			c.decides(signals.Accepted, no)
+		}
+		c.completes(posted)
+		require.ElementsMatch(t, []string{`{"to":"test"}`, `{"to":"test 2"}`}, argumentsSeen(s, c.id))
+	})
+	for _, where := range []string{"real", "all"} {
+		t.Run("by other arguments: "+where, func(t *testing.T) {
+			c := o.talk(t)
+			posted, q := c.asks(to("test"))
+			d := approving(q)
+			d.Args = json.RawMessage(`{"to":"` + where + `"}`)
+			_, err := c.Threads.Decide(c.Ctx(), c.id, d)
+			require.ErrorContains(t, err, "args: ")
+			c.undecided(q)
+			c.decides(signals.Accepted, denying(q))
+			c.completes(posted)
+			require.Empty(t, argumentsSeen(s, c.id))
+		})
+	}
+}
+
+// TestTermsBecomeStricter names others as approvers after a call was approved, or granted.
+func TestTermsBecomeStricter(t *testing.T) {
+	s := newSpy("deploy", tool.NeedsApproval(""))
+	c := newOffice(t, world.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
+		{Name: "clerk", Model: "openai/stand-in", Tools: []string{"deploy"}},
+	}}).talk(t, "clerk")
+	const call = `use deploy {"to":"test"}`
+	posted, q := c.asks(call)
+	c.decides(signals.Accepted, granting(q))
+	c.completes(posted)
+	c.runsUnasked(call)
+	callAPI(c.World, http.MethodPut, "/v1/agents/clerk",
+		`{"model":"openai/stand-in","tools":["deploy"],"approvalTerms":{"approvers":["boss"]}}`, http.StatusCreated)
+	posted, q = c.asks(call)
+	require.Equal(t, []string{"boss"}, q.Approvers, "what ann has granted is not for her to grant any more")
+	boss := granting(q)
+	boss.By = "boss"
+	c.decides(signals.Accepted, boss)
+	c.completes(posted)
+	c.runsUnasked(call)
+	require.Len(t, s.seen(), 4)
+}
+
+// TestEditedCallsOfEveryKind approves calls with other arguments that no activity of their
+// own runs: the model is told whatever runs them.
+func TestEditedCallsOfEveryKind(t *testing.T) {
+	agents := team("chore")
+	agents[0].Approvals = map[string]agent.Policy{"call-agent": agent.Always}
+	chore := newSpy("chore", tool.Background(), tool.NeedsApproval(""))
+	o := newOffice(t, world.Options{Agents: agents, Tools: []tool.Tool{chore}})
+	edits := func(c talk, line, args string) event.Message {
+		c.t.Helper()
+		posted, q := c.asks(line)
+		d := approving(q)
+		d.Args = json.RawMessage(args)
+		c.decides(signals.Accepted, d)
+		c.completes(posted)
+		require.Equal(c.t, args, only(c.t, approvalsOf(c.World, c.id, q.ToolCallID)).Arguments)
+		return c.result(q)
+	}
+	const told = "A person has changed the arguments of this call to "
+	t.Run("a background task", func(t *testing.T) {
+		c := o.talk(t)
+		got := edits(c, `use chore {"n":1}`, `{"n":2}`)
+		require.Eventually(t, func() bool { return len(chore.seen()) == 1 }, waitLong, waitTick)
+		require.Equal(t, []string{`{"n":2}`}, argumentsSeen(chore, c.id))
+		require.Contains(t, got.Content, told+`{"n":2}`)
+	})
+	t.Run("a sub-agent", func(t *testing.T) {
+		c := o.talk(t)
+		const edited = `{"agent":"helper","message":"say edited"}`
+		got := edits(c, asks("helper", "say stored"), edited)
+		require.Contains(t, got.Content, "say edited", "what it was asked")
+		require.NotContains(t, got.Content, "say stored")
+		require.Contains(t, got.Content, told+edited)
+	})
+}
+
+// TestAgentsAboveDecideNothing has an agent approve what another does for it.
+func TestAgentsAboveDecideNothing(t *testing.T) {
+	o := newOffice(t, world.Options{Agents: team()})
+	for name, agents := range map[string][]string{"the default agent": nil, "an agent by name": {"assistant", "manager"}} {
+		t.Run(name, func(t *testing.T) {
+			c := o.talk(t, agents...)
+			posted, q := c.asks("@assistant", asks("helper", touches(c.id)))
+			for _, by := range []string{"assistant", "Assistant", "helper"} {
+				d := approving(q)
+				d.By = by
+				c.decides(signals.NotAllowed, d)
+				talk{o, t, sub(c.World, c.id, 1)}.decides(signals.NotAllowed, d)
+			}
+			c.undecided(q)
+			c.decides(signals.Accepted, denying(q))
+			c.completes(posted)
+			require.Empty(t, made(c.World, c.id))
+		})
+	}
+}

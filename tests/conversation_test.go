@@ -1,0 +1,147 @@
+package tests
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"os"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/tests/internal/conversation"
+	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tool"
+)
+
+// A conversation of three agents and two people, and what is to become of it.
+const (
+	threeAgents       = "testdata/conversations/three-agents.yaml"
+	threeAgentsGolden = "testdata/conversations/three-agents.golden.yaml"
+)
+
+// keptIn are the stores that a conversation is the same in.
+var keptIn = map[string]world.Options{"sqlite": {}, "postgres": {Postgres: true}}
+
+// TestConversation plays the conversation. What is stored, and what each model is shown,
+// is always the same.
+func TestConversation(t *testing.T) {
+	t.Parallel()
+	for name, o := range keptIn {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t)
+			var published publications
+			o.Configure = func(c *threadmill.Config) { s.Configure(c, published.add) }
+			s.World = world.New(t, s.options(o))
+			ctx, cancel := context.WithTimeout(t.Context(), 4*world.Patience) // it has many turns
+			defer cancel()
+			require.NoError(t, s.Play(ctx, s.Threads, conversation.ThreadID))
+			t.Run("S4-33 S4-34 S4-35 S4-36 S4-38 S4-42 S4-44 S4-45 S4-50 S4-102 what is stored and shown", func(t *testing.T) {
+				s.requireGolden(t, conversation.ThreadID)
+			})
+			t.Run("S4-78 S4-80 S4-81 S4-82 what is published is what people have agreed to", func(t *testing.T) {
+				s.requirePublished(t, conversation.ThreadID, published.calls(), 1)
+			})
+		})
+	}
+}
+
+// scene is a world in which the conversation is played.
+type scene struct {
+	*conversation.Transcript
+	*world.World
+	model *conversation.Model
+}
+
+func newScene(t *testing.T) *scene {
+	t.Helper()
+	transcript, err := conversation.Read(threeAgents)
+	require.NoError(t, err)
+	s := &scene{Transcript: transcript}
+	s.model = &conversation.Model{Transcript: transcript, Context: t.Context(), Said: s.said}
+	return s
+}
+
+// options are those of a world whose stand-in answers as the transcript says, and fails the
+// test if it is shown what a provider would refuse.
+func (s *scene) options(o world.Options) world.Options {
+	o.Provider.Script = s.model.Script
+	return o
+}
+
+// said counts what agents have said in a thread.
+func (s *scene) said(ctx context.Context, thread string) (n int, err error) {
+	records, err := s.Store.Records(ctx, s.Key(thread), store.Query{Types: []string{event.TypeMessage}})
+	for _, r := range records {
+		var m event.Message
+		if err := json.Unmarshal(r.Payload, &m); err != nil {
+			return 0, err
+		}
+		if m.SenderType == event.Agent {
+			n++
+		}
+	}
+	return n, err
+}
+
+// requireGolden compares what has become of a thread with what is expected.
+func (s *scene) requireGolden(t *testing.T, thread string) {
+	t.Helper()
+	settle(s.World, thread)
+	require.Empty(t, s.Provider.Violations(), "every provider would take what the models are shown")
+	row, err := s.Store.Thread(s.Ctx(), s.Key(thread))
+	require.NoError(t, err)
+	got, err := s.Render(row, s.Records(thread), s.Provider.Requests())
+	require.NoError(t, err)
+	if *update {
+		require.NoError(t, os.WriteFile(threeAgentsGolden, got, 0o644))
+	}
+	want, err := os.ReadFile(threeAgentsGolden)
+	require.NoError(t, err)
+	require.Equal(t, string(want), string(got))
+}
+
+// requirePublished checks that what was published is what people have agreed to, and that
+// nothing was published more often than that.
+func (s *scene) requirePublished(t *testing.T, thread string, calls map[string]int, most int) {
+	t.Helper()
+	var allowed []string
+	for _, m := range s.Messages(thread) {
+		if m.ToolName == "publish" && m.ToolCallID != "" && !m.IsError {
+			allowed = append(allowed, m.ToolCallID)
+		}
+	}
+	require.Len(t, allowed, 2)
+	require.Len(t, calls, len(allowed))
+	for _, id := range allowed {
+		require.Contains(t, calls, id)
+		require.LessOrEqual(t, calls[id], most)
+	}
+}
+
+// publications counts how often each call has published something.
+type publications struct {
+	mu     sync.Mutex
+	byCall map[string]int
+}
+
+func (p *publications) add(_ context.Context, c tool.Call) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.byCall == nil {
+		p.byCall = map[string]int{}
+	}
+	p.byCall[c.ID]++
+	return nil
+}
+
+func (p *publications) calls() map[string]int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return maps.Clone(p.byCall)
+}
