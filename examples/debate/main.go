@@ -1,0 +1,159 @@
+// Command debate has two agents argue with each other until their turn limit, and a third,
+// who was told none of it, judge by what each of them says to it.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log"
+	"log/slog"
+	"time"
+
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/contrib/envconfig"
+	sdklog "go.temporal.io/sdk/log"
+
+	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/store/sqlite"
+)
+
+// What mentions somebody first on a line is for those alone: the judge is not shown what the
+// debaters say to each other.
+var agents = []agent.Agent{
+	debater("tabs"),
+	debater("spaces"),
+	{Name: "judge", Model: "offline/judge", Instructions: "Hear both sides, then decide. End your verdict with <world>DONE</world>."},
+}
+
+func debater(side string) agent.Agent {
+	return agent.Agent{
+		Name: side, Model: "offline/" + side,
+		Instructions: "Argue for " + side + ", in one sentence. Told to plead, end your plea with <world>TO:judge</world>.",
+	}
+}
+
+// lines are what models might make of these instructions. Compare them with the messages that
+// become of them: an answer to an agent that mentions nobody gets a mention of that agent, TO
+// becomes a mention, and with DONE nobody answers any more.
+var lines = script{
+	"tabs": {
+		"@spaces With tabs, everybody sees the width that they like.",
+		"With tabs, one key is enough.",
+		"A tab means one thing: a level deeper.",
+	},
+	"spaces": {
+		"With spaces, everybody sees the same.",
+		"With spaces, the editor presses the keys.",
+		"Code in columns stays in columns. <world>TO:judge</world>",
+	},
+	"judge": {
+		"@tabs And what do you say?",
+		"What means one thing is what a machine can lay out: tabs. Whoever disagrees, run gofmt. <world>DONE</world>",
+	},
+}
+
+// talk is what ann says. The agents may make two LLM calls each until she speaks again.
+var talk = []string{
+	"@tabs Are tabs better than spaces? Argue with spaces about it.",
+	"@spaces Enough. Plead before the judge.",
+}
+
+const turnLimit = 2
+
+func main() {
+	taskQueue := flag.String("task-queue", "example-debate", "task queue of the threads")
+	flag.Parse()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := run(ctx, *taskQueue); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(ctx context.Context, taskQueue string) error {
+	options, err := envconfig.LoadDefaultClientOptions()
+	if err != nil {
+		return err
+	}
+	options.Logger = sdklog.NewStructuredLogger(slog.Default())
+	temporal, err := client.DialContext(ctx, options)
+	if err != nil {
+		return err
+	}
+	defer temporal.Close()
+	records, err := sqlite.Open(ctx, sqlite.Config{})
+	if err != nil {
+		return err
+	}
+	defer records.Close()
+	runtime, err := threadmill.New(threadmill.Config{
+		Temporal: temporal, TemporalNamespace: options.Namespace, TaskQueue: taskQueue, Store: records,
+		Agents: agents,
+		Models: map[string]llm.Provider{"offline": lines},
+	})
+	if err != nil {
+		return err
+	}
+	go func() {
+		if err := runtime.Work(ctx); err != nil {
+			log.Fatal(err)
+		}
+	}()
+
+	id := signals.NewID()
+	for _, content := range talk {
+		if err := say(ctx, runtime, id, content); err != nil {
+			return err
+		}
+	}
+	threads := runtime.Client()
+	if err := threads.Control(ctx, id, signals.Control{Action: signals.ControlClose, By: "ann"}); err != nil {
+		return err
+	}
+	return temporal.GetWorkflow(ctx, signals.WorkflowID(threads.Namespace(), id), "").Get(ctx, nil)
+}
+
+// say posts a message of ann's and prints the conversation until nobody answers any more.
+func say(ctx context.Context, runtime *threadmill.Runtime, threadID, content string) error {
+	start := signals.Start{Agents: []string{"tabs", "spaces", "judge"}, TurnLimit: turnLimit}
+	turn, err := runtime.Run(ctx, event.NewMessage{ThreadID: threadID, SenderID: "ann", Content: content}, threadmill.RunOptions{Start: start})
+	if err != nil {
+		return err
+	}
+	for e, err := range turn.Events() {
+		if err != nil {
+			return err
+		}
+		if e.Type == event.EventMessage {
+			fmt.Printf("%s: %s\n", e.Message.SenderID, e.Message.Content)
+		}
+	}
+	_, err = turn.Done()
+	return err
+}
+
+// script stands in for models: each of them says its lines, one after the other.
+type script map[string][]string
+
+// Generate implements [llm.Provider].
+func (s script) Generate(_ context.Context, req llm.Request, onDelta func(llm.Delta)) (llm.Response, error) {
+	said := 0
+	for _, m := range req.Messages {
+		if m.Role == event.RoleAssistant {
+			said++
+		}
+	}
+	if said >= len(s[req.Model]) {
+		return llm.Response{}, &llm.Error{Provider: "offline", Message: req.Model + " has no more lines"}
+	}
+	line := s[req.Model][said]
+	if onDelta != nil {
+		onDelta(llm.Delta{Text: line})
+	}
+	return llm.Response{Type: llm.TypeText, Content: line, Model: req.Model}, nil
+}
