@@ -166,9 +166,9 @@ func (s stage) release(name string) {
 // waits is a command that writes a line, and ends when the file go is there.
 const waits = `{"command":"echo ran >> slow; for i in $(seq 1200); do [ -e go ] && break; sleep 0.05; done"}`
 
-// goesOnWithin is how soon after a restart a turn that was cut has ended. Twelve seconds
-// of it go by until the server notices that the worker is gone.
-const goesOnWithin = 30 * time.Second
+// goesOnWithin is how soon after a restart a turn that was cut has ended, on a busy machine.
+// Twelve seconds of it go by until the server notices that the worker is gone.
+const goesOnWithin = time.Minute
 
 // points kills one process while one thread is at each of the points of a turn.
 func (f faults) points(t *testing.T) {
