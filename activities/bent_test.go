@@ -117,6 +117,48 @@ func TestBentPathOfADecision(t *testing.T) {
 		"cannot be followed (not a directory); write a path that exists, or whose folder exists")
 }
 
+// rooted is a world with a shell that works in a folder.
+func rooted(t *testing.T, root string) *world {
+	t.Helper()
+	sh, err := shell.New(shell.Config{Root: root})
+	require.NoError(t, err)
+	return newWorld(t, withOwnTools, sh)
+}
+
+// TestChangedSinceAsked: whoever edits or widens a call has seen where it was to work, and with
+// which tool.
+func TestChangedSinceAsked(t *testing.T) {
+	for name, d := range map[string]thread.CheckStep{
+		"S4-93 edited":  {Args: `{"command":"touch other"}`},
+		"S4-79 widened": {Pattern: map[string]string{"command": "touch *"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, desk, other := call("c1", "shell_cmd", `{"command":"touch file"}`), realDir(t), realDir(t)
+			w := rooted(t, desk)
+			w.asked(c)
+			plan, err := w.planCalls(thread.PlanStep{Thread: ref, Agent: "assistant", MessageID: "e1.0.1", Only: []string{"c1"}})
+			require.NoError(t, err)
+			d.Thread, d.Agent, d.MessageID, d.ToolCallID, d.By, d.Guard = ref, "assistant", "e1.0.1", "c1", "ann", plan.Calls[0].Guard
+			for root, want := range map[string]string{
+				desk:  "",
+				other: "toolCallId: is a call that has changed since people were asked; approve it as it is, once, and they are asked about what it is now",
+			} {
+				w := rooted(t, root)
+				w.asked(c)
+				v, err := w.env.ExecuteActivity(signals.ActivityCheckDecision, d)
+				require.NoError(t, err)
+				var checked thread.CheckReply
+				require.NoError(t, v.Get(&checked))
+				if want == "" {
+					require.NoError(t, checked.Err())
+				} else {
+					require.EqualError(t, checked.Err(), want)
+				}
+			}
+		})
+	}
+}
+
 // TestLostWorkingDirectory: a rule cannot be evaluated for a call of which nobody knows where
 // it works.
 func TestLostWorkingDirectory(t *testing.T) {
@@ -152,12 +194,6 @@ func TestLostWorkingDirectory(t *testing.T) {
 // TestGrantOfAnotherRoot: a command that was approved runs where people have seen that it would.
 func TestGrantOfAnotherRoot(t *testing.T) {
 	seen, other := realDir(t), realDir(t)
-	rooted := func(t *testing.T, root string) *world {
-		t.Helper()
-		sh, err := shell.New(shell.Config{Root: root})
-		require.NoError(t, err)
-		return newWorld(t, withOwnTools, sh)
-	}
 	for name, c := range map[string]event.ToolCall{
 		"a command":             call("c1", "shell_cmd", `{"command":"touch was-here"}`),
 		"a task runs a command": call("c1", "task", `{"tool":"shell_cmd","arguments":{"command":"touch was-here"}}`),

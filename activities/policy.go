@@ -77,7 +77,7 @@ func (p *planner) policy(ctx context.Context, out *thread.PlannedCall, parts ...
 		p.ask(out, parts[0], verdict, "earlier approvals could not be checked: "+err.Error())
 		return
 	}
-	if g, ok := p.history.FindFor(whole, verdict.Terms); ok {
+	if g, ok := p.history.FindFor(whole, verdict.Terms); ok && !p.history.Revoked(out.ID) {
 		out.Grant = &thread.GrantedCall{ID: g.ID, Scope: g.Scope, By: g.By}
 		return
 	}

@@ -144,6 +144,12 @@ func (a *Activities) CheckDecision(ctx context.Context, in thread.CheckStep) (th
 		return thread.CheckReply{Field: "toolCallId", Problem: fmt.Sprintf("the tool %q is there no more", stored.Function.Name)}, nil
 	}
 	p := a.planner(in.Thread, who, in.WorkingDirectory)
+	if in.Guard != nil && !p.isStill(ctx, stored, *in.Guard) {
+		return thread.CheckReply{
+			Field:   "toolCallId",
+			Problem: "is a call that has changed since people were asked; approve it as it is, once, and they are asked about what it is now",
+		}, nil
+	}
 	now, parts, err := p.draft(ctx, withArguments(stored, in.Args))
 	if err != nil {
 		return thread.CheckReply{Field: "args", Problem: err.Error()}, nil
@@ -161,6 +167,17 @@ func (a *Activities) CheckDecision(ctx context.Context, in thread.CheckStep) (th
 		return thread.CheckReply{Field: "args", Problem: err.Error()}, nil
 	}
 	return granted(whole, in, guard)
+}
+
+// isStill reports whether a call is what people were asked about: of the same tool, which works
+// on the same. Whoever edits or widens it has seen that, and nothing else.
+func (p *planner) isStill(ctx context.Context, call event.ToolCall, asked thread.Guard) bool {
+	_, parts, err := p.draft(ctx, call)
+	if err != nil {
+		return false
+	}
+	now, err := guardOf(wholeOf(parts))
+	return err == nil && now.Digest == asked.Digest && now.Definition == asked.Definition
 }
 
 // approvers are those who have approved a call.

@@ -133,3 +133,35 @@ func TestTermsOfToday(t *testing.T) {
 		})
 	}
 }
+
+// TestRevokedThoughCovered: a call whose own approval was taken back asks, whatever grant would
+// cover it.
+func TestRevokedThoughCovered(t *testing.T) {
+	pay := &raw{def: tool.Definition{Name: "pay"}, do: returns("paid")}
+	w := newWorld(t, func(c *activities.Config) { c.Agents = newRegistry("pay") }, pay)
+	in := w.asked(call("c1", "pay", "{}"), call("c2", "pay", "{}"))
+	made := event.Approval{Decision: event.Approve, By: "ann", ToolName: "pay", Digest: digestOf(t, "pay", "{}"), Definition: pay.def.Digest()}
+	given := made
+	given.ToolCallID, given.Agent, given.Scope = "c1", "assistant", event.Session
+	covered := made
+	covered.Grant = "c1"
+	decision := decisionOn("c2", covered)
+	w.append(store.Batch{Records: []event.Record{event.NewRecord("c1.decision", event.TypeApproval, "e1", "e1", time.Now(), given), decision}})
+	revoked := event.Approval{ToolCallID: "c2", Decision: event.ApprovalRevoked, By: "bob"}
+	w.append(store.Batch{Records: []event.Record{event.NewRecord("c2.revoked", event.TypeApproval, "e1", "e1", time.Now(), revoked)}})
+
+	in.ToolCallID, in.DecisionID = "c2", decision.ID
+	out, err := w.runTool(in)
+	require.NoError(t, err)
+	require.Zero(t, pay.runs.Load())
+	require.NotNil(t, out.Ask)
+	require.True(t, out.Ask.NeedsApproval)
+
+	made.Round = 2
+	decision = decisionOn("c2", made)
+	w.append(store.Batch{Records: []event.Record{decision}})
+	in.DecisionID = decision.ID
+	out, err = w.runTool(in)
+	require.NoError(t, err)
+	require.Equal(t, "succeeded", out.Status, "once somebody has approved it")
+}

@@ -93,6 +93,9 @@ func (h *History) add(a event.Approval) {
 		s.votes = append(slices.Clone(s.votes), event.Vote{By: a.By, At: a.DecidedAt, Reason: a.Reason})
 	default:
 		s = standing{round: round, decision: &a}
+		if a.Grant == id {
+			break // by what the call itself was granted, which goes on
+		}
 		// What is decided now takes the place of what the same call was granted before.
 		h.revoke(a)
 		if g, ok := grantOf(a); ok {
@@ -154,6 +157,10 @@ func (h History) FindOnce(toolCallID string) (event.Approval, bool) {
 	}
 	return *s.decision, true
 }
+
+// Revoked reports whether the approval of one call was taken back, and none given since. No
+// grant covers such a call.
+func (h History) Revoked(toolCallID string) bool { return h.calls[toolCallID].revoked }
 
 // holds reports whether a grant was not revoked.
 func (h History) holds(id string) bool {

@@ -166,6 +166,17 @@ func TestFindSession(t *testing.T) {
 		_, ok = h.FindSession(shellCall(arguments(`{"command":"rm"}`)))
 		require.False(t, ok)
 	})
+	t.Run("it outlives another round of its own call", func(t *testing.T) {
+		round := approvalOf(t, "call_1", shellCall(), event.Once)
+		round.Round, round.Grant = 2, "call_1"
+		again := event.NewRecord("call_1.decision.2", event.TypeApproval, "", "", then, round)
+		again.Seq = 2
+		h := read(t, append(records(session), again))
+		_, ok := h.FindSession(shellCall())
+		require.True(t, ok, "the call was let through by it")
+		_, ok = h.FindOnce("call_1")
+		require.True(t, ok)
+	})
 	t.Run("S4-79 an approval for once covers no other call", func(t *testing.T) {
 		h := read(t, records(approvalOf(t, "call_1", shellCall(), event.Once)))
 		_, ok := h.FindSession(shellCall())

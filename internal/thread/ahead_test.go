@@ -66,6 +66,17 @@ func TestDecisionAheadOfItsCall(t *testing.T) {
 		}
 		require.Len(t, s.Ahead, 100)
 	})
+	t.Run("and only so much of them", func(t *testing.T) {
+		s, _ := begin(t)
+		large := decision
+		large.Args = json.RawMessage(`"` + strings.Repeat("x", maxDecisionBytes/3) + `"`)
+		require.True(t, s.Hold(large))
+		require.True(t, s.Hold(large))
+		require.False(t, s.Hold(large))
+		require.True(t, s.Hold(decision), "small ones go on")
+		s.Version = VersionApprovals - 1
+		require.True(t, s.Hold(large), "as runs from before did")
+	})
 }
 
 // TestStateFitsIntoTheNextRun fills a thread with the largest events that it takes.

@@ -2,6 +2,7 @@ package thread
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -105,8 +106,9 @@ func (s *State) PassDown(now time.Time, d signals.Decide) (threadID string, out 
 	switch {
 	case !ok:
 		return "", signals.NotPending, nil
-	case differs(d, ask), len(d.ToolArgs) > 0 && !sameArguments(string(d.ToolArgs), ask.Arguments):
-		// The thread below would say the same, but to nobody.
+	case differs(d, ask), len(d.ToolArgs) > 0 && json.Valid([]byte(ask.Arguments)) && !sameArguments(string(d.ToolArgs), ask.Arguments):
+		// The thread below would say the same, but to nobody. What is kept cut here is
+		// compared there.
 		return threadID, signals.Mismatch, nil
 	case !s.mayDecide(d.By, ask) || s.manyAgents() && s.sub(threadID).isAgent(d.By):
 		return threadID, signals.NotAllowed, nil

@@ -3,6 +3,7 @@ package thread
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -58,6 +59,15 @@ func TestDecisionsArePassedDown(t *testing.T) {
 
 // TestWrongDecisionsAreNotPassedDown: nobody there could tell who has made them, and the
 // call waits for a right one.
+// TestLongArgumentsBelow: what is kept cut here is compared where it is known whole.
+func TestLongArgumentsBelow(t *testing.T) {
+	long := `{"command":"` + strings.Repeat("x", maxAskedArguments) + `"}`
+	s := asksAbove(t, func(q *event.ApprovalRequest) { q.Arguments = long })
+	d := below("ann", event.Approve)
+	d.ToolArgs = json.RawMessage(long)
+	require.Equal(t, signals.Accepted, passDown(t, s, d))
+}
+
 func TestWrongDecisionsAreNotPassedDown(t *testing.T) {
 	for name, tc := range map[string]struct {
 		d    func(*signals.Decide)

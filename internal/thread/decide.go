@@ -33,7 +33,7 @@ func (s *State) Unchecked(d signals.Decide) (CheckStep, bool) {
 	}
 	return CheckStep{
 		Thread: s.Ref(), Agent: r.Agent, MessageID: r.MessageID, ToolCallID: d.ToolCallID, Tools: t.Tools,
-		WorkingDirectory: s.workingDirectory(), By: d.By, Args: string(d.Args), Pattern: d.Pattern,
+		WorkingDirectory: s.workingDirectory(), Guard: c.Plan.Guard, By: d.By, Args: string(d.Args), Pattern: d.Pattern,
 	}, true
 }
 
@@ -78,6 +78,9 @@ func (s *State) DecideChecked(now time.Time, d signals.Decide, checked CheckRepl
 	case d.Checked() != "" && checked.Guard == nil:
 		// What was to run, or to be granted, is not known to fit. The call as it is was not approved.
 		return signals.DecideResult{Result: signals.Mismatch}
+	}
+	if s.Turn != nil && t != s.Turn {
+		s.urgent = true // no step of this turn comes soon that would take the record along
 	}
 	s.within(t, func() { out = s.decide(now, r, c, d, checked) })
 	if c.Stage == Ready && (d.Scope == event.Session || d.Scope == event.Pattern) {
@@ -220,12 +223,31 @@ func (s *State) knows(toolCallID string) bool {
 	return c != nil || slices.ContainsFunc(s.Settled, func(x Settled) bool { return x.ToolCallID == toolCallID })
 }
 
-// maxAhead bounds the decisions that are held back.
-const maxAhead = 100
+// maxAhead bounds the decisions that are held back, and maxDecisionBytes all that they carry, as
+// the next run of the workflow takes them along.
+const (
+	maxAhead         = 100
+	maxDecisionBytes = 160 << 10
+)
+
+// hasRoom reports whether another decision can be kept beside some.
+func (s *State) hasRoom(kept []signals.Decide, d signals.Decide) bool {
+	if len(kept) >= maxAhead {
+		return false
+	}
+	if !s.manyAgents() {
+		return true // they carried nothing
+	}
+	size := len(rawJSON(d))
+	for _, one := range kept {
+		size += len(rawJSON(one))
+	}
+	return size <= maxDecisionBytes
+}
 
 // Hold keeps a decision until its call is known. It reports whether there was room.
 func (s *State) Hold(d signals.Decide) bool {
-	if len(s.Ahead) >= maxAhead {
+	if !s.hasRoom(s.Ahead, d) {
 		return false
 	}
 	s.Ahead = append(s.Ahead, d)
@@ -259,7 +281,7 @@ func (s *State) TakeDecision(now time.Time, d signals.Decide) {
 		s.Reject(now, signals.SignalDecide, d, err)
 		return
 	}
-	if _, ok := s.Unchecked(d); ok && len(s.ToCheck) < maxAhead {
+	if _, ok := s.Unchecked(d); ok && s.hasRoom(s.ToCheck, d) {
 		s.ToCheck = append(s.ToCheck, d)
 		return
 	}

@@ -187,6 +187,7 @@ func TestEditedArguments(t *testing.T) {
 		require.True(t, ok)
 		require.Equal(t, CheckStep{
 			Thread: s.Ref(), Agent: "assistant", MessageID: "e1.0.1", ToolCallID: "c1", By: "ann", Args: `{"command":"rm -i a"}`,
+			Guard: careful("c1", "rm", AskPlan{}).Guard,
 		}, in)
 		require.Equal(t, signals.Accepted, s.DecideChecked(t0, edit, fits).Result)
 		made := approvals(t, s)["c1.decision"]

@@ -78,6 +78,15 @@ func TestParkedTurn(t *testing.T) {
 	require.Equal(t, "e2", next(t, s).Item.ID)
 }
 
+// TestDecisionBesideATurn: what is decided on a call of a turn that is put aside is stored at once,
+// as no step of the turn in progress may come for long.
+func TestDecisionBesideATurn(t *testing.T) {
+	s, _ := waiting(t, careful("c1", "ls", AskPlan{}))
+	beside(t, s, "v1")
+	require.Equal(t, signals.Accepted, s.Decide(t0, decision("c1", event.Approve)))
+	require.True(t, s.TakeUrgent())
+}
+
 // stepOf is the input of the next model call of the current turn.
 func (s *State) stepOf(t *testing.T) ModelStep {
 	t.Helper()

@@ -147,6 +147,9 @@ type CheckStep struct {
 	By      string            `json:"by"`
 	Args    string            `json:"args,omitempty"`
 	Pattern map[string]string `json:"pattern,omitempty"`
+
+	// Guard is of the call that people were asked about.
+	Guard *Guard `json:"guard,omitempty"`
 }
 
 // CheckReply is the result of check_decision.

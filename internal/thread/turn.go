@@ -186,9 +186,22 @@ func (s *State) process(now time.Time, seen Seen, d Decision) {
 // answering says who answers a message.
 func (s *State) answering(m event.Message) []string {
 	if s.Turn != nil && len(s.Turn.Agents) > 0 {
+		if s.manyAgents() {
+			return distinct(s.Turn.Agents)
+		}
 		return s.Turn.Agents
 	}
 	return s.addressed(m)
+}
+
+// distinct are names without those that were there before: each agent answers once.
+func distinct(names []string) (out []string) {
+	for _, name := range names {
+		if !hasName(out, name) {
+			out = append(out, name)
+		}
+	}
+	return out
 }
 
 // failItem ends the turn of an item that no agent had a part in.

@@ -232,6 +232,17 @@ func TestSeveralAgents(t *testing.T) {
 	require.Equal(t, signals.TurnFailed, out.Status, "a turn in which one run failed has failed")
 }
 
+// TestAgentsNamedTwice: whatever a post says, no agent answers a message twice.
+func TestAgentsNamedTwice(t *testing.T) {
+	s := newState("bob", "carol")
+	p := says("e1", "hello")
+	p.Agents = []string{"bob", "carol", "Bob"}
+	post(t, s, p)
+	turn := next(t, s)
+	s.Enter(t0, pass)
+	require.Len(t, turn.Runs, 2, "each answers once")
+}
+
 // TestTwoAgentsDoNotTalkForEver: also in runs of the workflow from before there was a turn
 // limit, in their own way.
 func TestTwoAgentsDoNotTalkForEver(t *testing.T) {
