@@ -77,9 +77,9 @@ func termsOf(t approval.Terms) *termsJSON {
 	return &termsJSON{t.Approvers, t.Quorum, duration(t.Expires), duration(t.Remind), t.OnExpiry}
 }
 
-// UnmarshalJSON reads an agent. Fields that are not known, and values of another kind, are
-// refused with a [*event.FieldError]; null is as if left out. Whether the agent is
-// possible is for [Check] to say.
+// UnmarshalJSON reads an agent. Fields that are not known, values of another kind, and empty
+// lists that would stand for all are refused with a [*event.FieldError]; null is as if left
+// out. Whether the agent is possible is for [Check] to say.
 func (a *Agent) UnmarshalJSON(data []byte) error {
 	var out Agent
 	mention := true
@@ -114,8 +114,8 @@ func (a *Agent) UnmarshalJSON(data []byte) error {
 func readRule(r *approval.Rule) reader {
 	return object(members{
 		"name":   into(&r.Name, "text"),
-		"tools":  into(&r.Tools, "a list of names"),
-		"agents": into(&r.Agents, "a list of names"),
+		"tools":  namesOr(&r.Tools, "for all"),
+		"agents": namesOr(&r.Agents, "for all"),
 		"when":   into(&r.When, "text, an expression in CEL"),
 		"effect": into(&r.Effect, "text: allow, ask or deny"),
 		"reason": into(&r.Reason, "text"),
@@ -125,7 +125,7 @@ func readRule(r *approval.Rule) reader {
 
 func readTerms(t *approval.Terms) reader {
 	return object(members{
-		"approvers": into(&t.Approvers, "a list of names"),
+		"approvers": namesOr(&t.Approvers, "if anybody may decide"),
 		"quorum":    into(&t.Quorum, "a whole number"),
 		"expires":   readDuration(&t.Expires),
 		"remind":    readDuration(&t.Remind),

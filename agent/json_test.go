@@ -82,6 +82,7 @@ func TestAgentJSONDefaults(t *testing.T) {
 		"left out": `{"name": "clerk", "model": "demo/demo"}`,
 		"null": `{"name": "clerk", "model": "demo/demo", "description": null, "temperature": null, "maxOutputTokens": null, "tools": null,
 			"approvals": null, "approvalRules": null, "approvalTerms": null, "limits": null, "autoMention": null}`,
+		"null in terms": `{"name": "clerk", "model": "demo/demo", "approvalTerms": {"approvers": null}}`,
 		"empty": `{"name": "clerk", "model": "demo/demo", "description": "", "approvalRules": [], "approvalTerms": {}, "autoMention": true,
 			"limits": {"modelTimeout": null, "maxSteps": 0}}`,
 	} {
@@ -111,6 +112,10 @@ func TestAgentJSONMistakes(t *testing.T) {
 		`{"approvalRules": [{}, 3]}`:                           {Field: "approvalRules[1]", Problem: "must be an object"},
 		`{"approvalRules": [{}, {"then": "ask"}]}`:             {Field: "approvalRules[1].then", Problem: "is not known; known are agents, effect, name, reason, terms, tools, when"},
 		`{"approvalRules": [{"terms": {"expires": 5}}]}`:       {Field: "approvalRules[0].terms.expires", Problem: "must be text with a unit, such as 30s, 10m or 1h30m"},
+		`{"approvalRules": [{"tools": []}]}`:                   {Field: "approvalRules[0].tools", Problem: "is empty: name at least one, or leave it out for all"},
+		`{"approvalRules": [{}, {"agents": []}]}`:              {Field: "approvalRules[1].agents", Problem: "is empty: name at least one, or leave it out for all"},
+		`{"approvalRules": [{"terms": {"approvers": []}}]}`:    {Field: "approvalRules[0].terms.approvers", Problem: "is empty: name at least one, or leave it out if anybody may decide"},
+		`{"approvalTerms": {"approvers": []}}`:                 {Field: "approvalTerms.approvers", Problem: "is empty: name at least one, or leave it out if anybody may decide"},
 		`{"approvalTerms": {"approvers": "ann"}}`:              {Field: "approvalTerms.approvers", Problem: "must be a list of names"},
 		`{"approvalTerms": {"onExpiry": "run", "quorum": []}}`: {Field: "approvalTerms.quorum", Problem: "must be a whole number"},
 	} {

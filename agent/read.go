@@ -73,6 +73,21 @@ func into[T any](value *T, what string) reader {
 	}
 }
 
+// namesOr reads a list of names that stands for all if it is left out. One that is empty
+// would do so as well, which nobody means.
+func namesOr(names *[]string, leaveOut string) reader {
+	read := into(names, "a list of names")
+	return func(path string, raw json.RawMessage) error {
+		if err := read(path, raw); err != nil {
+			return err
+		}
+		if *names != nil && len(*names) == 0 {
+			return mistake(path, "is empty: name at least one, or leave it out "+leaveOut)
+		}
+		return nil
+	}
+}
+
 // readDuration reads text such as 10m.
 func readDuration(d *time.Duration) reader {
 	return func(path string, raw json.RawMessage) error {

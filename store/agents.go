@@ -179,7 +179,7 @@ func folded(r rune) rune {
 
 // AgentVersionBounds makes the bounds of [Agents].AgentVersions explicit.
 func AgentVersionBounds(before, limit int) (int, int) {
-	if before <= 0 {
+	if before <= 0 || before > maxVersion {
 		before = maxVersion
 	}
 	if limit <= 0 {

@@ -126,19 +126,24 @@ func (f field) expression() string {
 	return s
 }
 
-// namesOrAll reads a list of names, or of "*". One that is empty would be all as well, which
-// nobody means.
+// namesOrAll reads a list of names, or of "*".
 func (f field) namesOrAll(read readName) []string {
-	items := f.items()
-	if len(items) == 0 && f.kind() == "a list" {
-		f.fail(`is empty: name at least one, or leave it out for all`)
-	}
-	return words(items, func(v value) (string, bool) {
+	return words(f.itemsOr("for all"), func(v value) (string, bool) {
 		if n, ok := v.doc.resolve(v.node).(*ast.StringNode); ok && n.Value == "*" {
 			return n.Value, true
 		}
 		return read(v)
 	})
+}
+
+// itemsOr are those of a list that stands for all if it is left out. One that is empty would
+// do so as well, which nobody means.
+func (f field) itemsOr(leaveOut string) []value {
+	items := f.items()
+	if len(items) == 0 && f.kind() == "a list" {
+		f.fail("is empty: name at least one, or leave it out %s", leaveOut)
+	}
+	return items
 }
 
 // terms reads how people are asked. What is right is for package approval to say, to whom
@@ -147,7 +152,7 @@ func (f field) terms() (t approval.Terms) {
 	for _, f := range f.fields(termsFields...) {
 		switch f.key {
 		case "approvers":
-			t.Approvers = words(f.items(), value.word)
+			t.Approvers = words(f.itemsOr("if anybody may decide"), value.word)
 		case "quorum":
 			t.Quorum, _ = f.count(approval.MaxApprovers, "the default, 1")
 		case "expires":

@@ -163,21 +163,25 @@ func TestAgentConflicts(t *testing.T) {
 func TestAgentMistakes(t *testing.T) {
 	w := agentWorld(t)
 	for location, body := range map[string]any{
-		"body.model":                         object{"description": "x"},
-		"body.name":                          object{"name": "other", "model": "demo/demo"},
-		"body.prompt":                        object{"model": "demo/demo", "prompt": "x"},
-		"body.temperature":                   object{"model": "demo/demo", "temperature": 3},
-		"body.limits.maxSteps":               object{"model": "demo/demo", "limits": object{"maxSteps": 1001}},
-		"body.limits.steps":                  object{"model": "demo/demo", "limits": object{"steps": 1}},
-		"body.limits.modelTimeout":           object{"model": "demo/demo", "limits": object{"modelTimeout": "2h"}},
-		"body.approvals.shell_cmd":           object{"model": "demo/demo", "approvals": object{"shell_cmd": "sometimes"}},
-		"body.approvalRules[0].name":         object{"model": "demo/demo", "approvalRules": []object{{"effect": "ask"}}},
-		"body.approvalRules[0].when":         object{"model": "demo/demo", "approvalRules": []object{{"name": "r", "effect": "ask", "when": "args.("}}},
-		"body.approvalTerms.quorum":          object{"model": "demo/demo", "approvalTerms": object{"quorum": 1000}},
-		"body.approvalRules[0].effect":       object{"model": "demo/demo", "approvalRules": []object{{"name": "r", "effect": "run"}}},
-		"body.approvalRules[0].terms.remind": object{"model": "demo/demo", "approvalRules": []object{{"name": "r", "effect": "ask", "terms": object{"remind": "soon"}}}},
-		"body.tools[1]":                      object{"model": "demo/demo", "tools": []string{"a", "a"}},
-		"body":                               object{"model": "demo/demo", "instructions": strings.Repeat("x", store.MaxAgentDefinition)},
+		"body.model":                            object{"description": "x"},
+		"body.name":                             object{"name": "other", "model": "demo/demo"},
+		"body.prompt":                           object{"model": "demo/demo", "prompt": "x"},
+		"body.temperature":                      object{"model": "demo/demo", "temperature": 3},
+		"body.limits.maxSteps":                  object{"model": "demo/demo", "limits": object{"maxSteps": 1001}},
+		"body.limits.steps":                     object{"model": "demo/demo", "limits": object{"steps": 1}},
+		"body.limits.modelTimeout":              object{"model": "demo/demo", "limits": object{"modelTimeout": "2h"}},
+		"body.approvals.shell_cmd":              object{"model": "demo/demo", "approvals": object{"shell_cmd": "sometimes"}},
+		"body.approvalRules[0].name":            object{"model": "demo/demo", "approvalRules": []object{{"effect": "ask"}}},
+		"body.approvalRules[0].when":            object{"model": "demo/demo", "approvalRules": []object{{"name": "r", "effect": "ask", "when": "args.("}}},
+		"body.approvalTerms.quorum":             object{"model": "demo/demo", "approvalTerms": object{"quorum": 1000}},
+		"body.approvalRules[0].effect":          object{"model": "demo/demo", "approvalRules": []object{{"name": "r", "effect": "run"}}},
+		"body.approvalRules[0].tools":           object{"model": "demo/demo", "approvalRules": []object{{"name": "r", "effect": "allow", "tools": []string{}}}},
+		"body.approvalRules[0].agents":          object{"model": "demo/demo", "approvalRules": []object{{"name": "r", "effect": "allow", "agents": []string{}}}},
+		"body.approvalRules[0].terms.approvers": object{"model": "demo/demo", "approvalRules": []object{{"name": "r", "effect": "ask", "terms": object{"approvers": []string{}}}}},
+		"body.approvalTerms.approvers":          object{"model": "demo/demo", "approvalTerms": object{"approvers": []string{}}},
+		"body.approvalRules[0].terms.remind":    object{"model": "demo/demo", "approvalRules": []object{{"name": "r", "effect": "ask", "terms": object{"remind": "soon"}}}},
+		"body.tools[1]":                         object{"model": "demo/demo", "tools": []string{"a", "a"}},
+		"body":                                  object{"model": "demo/demo", "instructions": strings.Repeat("x", store.MaxAgentDefinition)},
 	} {
 		t.Run(location, func(t *testing.T) {
 			got := w.call("PUT", "/v1/agents/bot", body)
@@ -214,6 +218,23 @@ func TestAgentWarnings(t *testing.T) {
 		require.Equal(t, want, w.putAgent("bot", body, 201).body["warnings"])
 		require.Equal(t, want, w.call("GET", "/v1/agents/bot", nil).body["warnings"])
 		require.NotContains(t, w.putAgent("bot", object{"model": "demo/x", "tools": []string{"clock"}}, 200).body, "warnings")
+	})
+	t.Run("of policies and rules that are for no tool", func(t *testing.T) {
+		w := agentWorld(t, func(c *server.Config) { c.Tools = []string{"clock", "task"} })
+		got := w.putAgent("bot", object{
+			"model": "demo/x", "tools": []string{"clock", "rm"},
+			"approvals": object{"*": "always", "Clock": "deny", "clok": "deny", "rm": "deny", "task": "never"},
+			"approvalRules": []object{
+				{"name": "a", "effect": "deny", "tools": []string{"CLOCK", "clok", "*"}},
+				{"name": "b", "effect": "deny", "tools": []string{"rm", "task"}},
+			},
+		}, 201)
+		require.Equal(t, []any{
+			`tools[1]: there is no tool "rm"; the agent does without`,
+			`approvals.Clock: there is no tool "Clock"; the policy is for no call. Upper and lower case differ here, and the tool is called "clock"`,
+			`approvals.clok: there is no tool "clok"; the policy is for no call`,
+			`approvalRules[0].tools[1]: there is no tool "clok"; the rule sees no call of it`,
+		}, got.body["warnings"], "rm is the agent's own, and of that it is warned once")
 	})
 	t.Run("none, where that is not known", func(t *testing.T) {
 		require.NotContains(t, agentWorld(t).putAgent("bot", body, 201).body, "warnings")

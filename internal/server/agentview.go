@@ -3,6 +3,7 @@ package server
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -31,20 +32,21 @@ type AgentDefinition struct {
 	Limits           *AgentDefinitionLimit `json:"limits,omitempty"`
 }
 
-// AgentApprovalRule describes an [approval.Rule].
+// AgentApprovalRule describes an [approval.Rule]. A list that is given and empty stays, so
+// that package agent refuses it.
 type AgentApprovalRule struct {
 	Name   string              `json:"name" doc:"Shown to people, and kept with what the rule decides; unique"`
-	Tools  []string            `json:"tools,omitempty" doc:"Those whose calls it looks at. Default: all"`
-	Agents []string            `json:"agents,omitempty" doc:"The same of agents. Default: all"`
+	Tools  []string            `json:"tools,omitzero" doc:"Those whose calls it looks at. Default: all"`
+	Agents []string            `json:"agents,omitzero" doc:"The same of agents. Default: all"`
 	When   string              `json:"when,omitempty" doc:"An expression in CEL that is true of the calls that it is for. Default: all"`
 	Effect string              `json:"effect" enum:"allow,ask,deny"`
 	Reason string              `json:"reason,omitempty" doc:"For the person who is asked, or the model whose call is denied"`
 	Terms  *AgentApprovalTerms `json:"terms,omitempty"`
 }
 
-// AgentApprovalTerms describes [approval.Terms].
+// AgentApprovalTerms describes [approval.Terms], with lists as in a rule.
 type AgentApprovalTerms struct {
-	Approvers []string `json:"approvers,omitempty" doc:"The only ones who may decide. Default: anybody"`
+	Approvers []string `json:"approvers,omitzero" doc:"The only ones who may decide. Default: anybody"`
 	Quorum    int      `json:"quorum,omitempty" minimum:"0" doc:"How many have to approve. Default: 1"`
 	Expires   string   `json:"expires,omitempty" doc:"After how long a request ends without a decision, such as 30m. Default: never"`
 	Remind    string   `json:"remind,omitempty" doc:"How often people are reminded until then, such as 10m. Default: never"`
@@ -142,6 +144,31 @@ func (s *server) agentWarnings(a agent.Agent) []string {
 	for i, name := range a.Tools {
 		if !slices.Contains(s.Tools, name) {
 			out = append(out, fmt.Sprintf("tools[%d]: there is no tool %q; the agent does without", i, name))
+		}
+	}
+	return append(out, policyWarnings(a, slices.Concat(s.Tools, a.Tools))...)
+}
+
+// policyWarnings says which policies and rules of an agent are for none of these tools, and
+// so guard nothing.
+func policyWarnings(a agent.Agent, tools []string) []string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(a.Approvals)) {
+		if name == "*" || slices.Contains(tools, name) {
+			continue
+		}
+		warning := fmt.Sprintf("approvals.%s: there is no tool %q; the policy is for no call", name, name)
+		if at := slices.IndexFunc(tools, func(tool string) bool { return strings.EqualFold(tool, name) }); at >= 0 {
+			warning += fmt.Sprintf(". Upper and lower case differ here, and the tool is called %q", tools[at])
+		}
+		out = append(out, warning)
+	}
+	for i, r := range a.ApprovalRules {
+		for j, name := range r.Tools {
+			// Rules do not tell names apart by their case.
+			if name != "*" && !slices.ContainsFunc(tools, func(tool string) bool { return strings.EqualFold(tool, name) }) {
+				out = append(out, fmt.Sprintf("approvalRules[%d].tools[%d]: there is no tool %q; the rule sees no call of it", i, j, name))
+			}
 		}
 	}
 	return out

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -112,6 +113,10 @@ func testAgentVersionBounds(t *testing.T, s store.Store) {
 		require.Len(t, page, want, "limit %d", limit)
 		require.Equal(t, total, page[0].Version)
 	}
+	page, err := s.AgentVersions(t.Context(), ns, "clerk", math.MaxInt, 1)
+	require.NoError(t, err, "no version is as large as that, which is no mistake")
+	require.Len(t, page, 1)
+	require.Equal(t, total, page[0].Version)
 	require.Len(t, changesOf(t, s, ns, 0, store.MaxLimit+1), total)
 }
 
