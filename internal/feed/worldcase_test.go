@@ -1,6 +1,9 @@
 package feed_test
 
 import (
+	"context"
+	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -8,6 +11,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/feed"
+	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/stream"
 )
 
@@ -121,6 +125,89 @@ func TestWorldOfRecords(t *testing.T) {
 			items := w.restWorld(feed.EnvCursor{})
 			assert.Equal(t, test.want, tellWorld(items))
 			assert.Equal(t, sameWorld(items), sameWorld(w.worldPages(1)))
+		})
+	}
+}
+
+func TestWorldExecutions(t *testing.T) {
+	ended := func(status store.ToolStatus) store.Batch {
+		return store.Batch{ToolFinish: &store.ToolLog{ToolCallID: "c1", ToolName: "shell_cmd", Agent: "bot", Status: status}}
+	}
+	toClient := record(event.TypeClientCall, event.ClientCall{ToolCallID: "c1", ToolName: "shell_cmd", Agent: "bot"})
+	toClient.ID = "c1.client"
+	answer := func(metadata map[string]any) event.Record {
+		r := returned("m1", "c1", "no", true)
+		var msg event.Message
+		require.NoError(t, json.Unmarshal(r.Payload, &msg))
+		msg.Metadata = metadata
+		return event.NewRecord(r.ID, r.Type, r.TraceID, r.ParentEventID, r.CreatedAt, msg)
+	}
+	for name, test := range map[string]struct {
+		log    store.Batch
+		before []event.Record
+		result event.Record
+		ran    bool
+	}{
+		"it has failed":                      {ended(store.ToolFailed), nil, returned("m1", "c1", "no", true), true},
+		"it was cut short":                   {ended(store.ToolInterrupted), nil, returned("m1", "c1", "no", true), true},
+		"denied right before it ran":         {ended(store.ToolDenied), nil, returned("m1", "c1", "no", true), false},
+		"a task has begun, and was denied":   {ended(store.ToolDenied), nil, returned("m1", "c1", "begun", false), true},
+		"the client says that it has failed": {store.Batch{}, []event.Record{toClient}, answer(map[string]any{"by": "editor"}), true},
+		"no client has answered in time":     {store.Batch{}, []event.Record{toClient}, answer(nil), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, options{})
+			w.storeAll(append(asked("m1", "c1", "{}"), approval("c1", nil))...)
+			w.storeAll(append(test.before, test.result)...)
+			_, err := w.store.Append(w.ctx, w.key, test.log)
+			require.NoError(t, err)
+			items := w.restWorld(feed.EnvCursor{})
+			told := strings.Join(tellWorld(items), "\n")
+			assert.Equal(t, test.ran, strings.Contains(told, "tool-execution"), told)
+			assert.Contains(t, told, "message tool c1.result", "the result comes all the same")
+			assert.Equal(t, sameWorld(items), sameWorld(w.worldPages(1)))
+		})
+	}
+}
+
+func TestWorldExecutionAsShown(t *testing.T) {
+	w := newWorld(t, options{})
+	var err error
+	views := 0
+	w.feed, err = feed.New(feed.Config{
+		Store: w.store, Stream: w.stream, HeartbeatInterval: 2 * patience, Grace: patience / 2,
+		View: func(store.Key) feed.View {
+			views++
+			return func(_ context.Context, e event.AgentEvent) event.AgentEvent {
+				e.ToolArgs = strings.ReplaceAll(e.ToolArgs, "secret", "***")
+				if e.Message != nil {
+					m := *e.Message
+					m.ToolCalls = nil
+					e.Message = &m
+				}
+				return e
+			}
+		},
+	})
+	require.NoError(t, err)
+	records := asked("m1", "c1", `{"command":"echo secret"}`)[:3] // nobody is asked
+	w.storeAll(append(records, approval("c1", func(a *event.Approval) { a.Grant = "c0" }), returned("m1", "c1", "7", false))...)
+	for name, read := range map[string]func() []feed.WorldItem{
+		"a stream": func() []feed.WorldItem { return w.restWorld(feed.EnvCursor{}) },
+		"a page": func() []feed.WorldItem {
+			items, _, err := w.feed.WorldPage(w.ctx, w.key, feed.EnvCursor{}, 100)
+			require.NoError(t, err)
+			return items
+		},
+	} {
+		t.Run("S0-10 the arguments of a call that a grant covers, in "+name, func(t *testing.T) {
+			views = 0
+			items := read()
+			assert.Contains(t, tellWorld(items), "tool-execution shell_cmd echo *** 0")
+			for _, item := range items {
+				assert.NotContains(t, jsonOf(item.Event), "secret")
+			}
+			assert.Equal(t, 1, views, "a reader has one view")
 		})
 	}
 }

@@ -12,9 +12,17 @@ import (
 type worldMade = slots[event.WorldEvent]
 
 // worldMaker makes events of a world of the items of one thread, in their order.
-type worldMaker struct{ past }
+type worldMaker struct {
+	past
 
-func newWorldMaker(s Store, key store.Key) *worldMaker { return &worldMaker{past{store: s, key: key}} }
+	// view is what the viewer sees of what is looked up. [Feed.WorldMessages] shows all as it
+	// is stored, and has none.
+	view View
+}
+
+func newWorldMaker(s Store, key store.Key) *worldMaker {
+	return &worldMaker{past: past{store: s, key: key}}
+}
 
 // events makes the events of an item.
 func (m *worldMaker) events(ctx context.Context, item Item) (worldMade, error) {

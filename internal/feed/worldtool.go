@@ -3,10 +3,13 @@ package feed
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/store"
 )
 
 // callsMessage is the message whose call an item is about, if the item says so.
@@ -61,11 +64,9 @@ func (m *worldMaker) result(ctx context.Context, item Item) (worldMade, error) {
 	}
 	approval, out := stands[msg.ToolCallID].approval(), make(worldMade, 4)
 	if approval != nil && approval.Decision == event.Approve {
-		arguments, err := m.ran(ctx, msg, *approval)
-		if err != nil {
+		if out[0], err = m.executed(ctx, item, msg, *approval); err != nil {
 			return nil, err
 		}
-		out[0] = m.event(item, event.WorldToolExecutionEvent, "", m.execution(msg, *approval, arguments))
 	}
 	if msg.IsError {
 		out[1] = m.tool(item, event.WorldToolError, event.WorldToolCall{Error: msg.Content})
@@ -77,6 +78,54 @@ func (m *worldMaker) result(ctx context.Context, item Item) (worldMade, error) {
 	said.ToolCallStatus = map[string]event.ToolCallStatus{msg.ToolCallID: status}
 	out[2], out[3] = m.sent(item, said), m.stands(item, msg.ReplyToMessageID, msg.ToolCallID, status)
 	return out, nil
+}
+
+// executed is the event of a call that has run with approval, nil if it was not run after all.
+func (m *worldMaker) executed(ctx context.Context, item Item, msg event.Message, approval event.Approval) (*event.WorldEvent, error) {
+	if not, err := m.notRun(ctx, msg); err != nil || not {
+		return nil, err
+	}
+	arguments, err := m.ran(ctx, msg, approval)
+	if err != nil {
+		return nil, err
+	}
+	// As the viewer is to see it: a call that a grant covers stands in no request.
+	shown := shownBy(ctx, m.view, event.AgentEvent{
+		Type: event.EventToolCall, ToolName: msg.ToolName, ToolArgs: arguments, ToolCallID: msg.ToolCallID, Agent: msg.AgentID,
+	})
+	msg.ToolName = shown.ToolName
+	return m.event(item, event.WorldToolExecutionEvent, "", m.execution(msg, approval, shown.ToolArgs)), nil
+}
+
+// toolLogs is a [Store] that knows how calls have ended.
+type toolLogs interface {
+	ToolLog(ctx context.Context, key store.Key, toolCallID string) (store.ToolLog, error)
+}
+
+// notRun reports whether it is on record that the call of a result has not run: it was denied
+// right before, or no client has answered. Of other errors that is not known.
+func (m *worldMaker) notRun(ctx context.Context, msg event.Message) (bool, error) {
+	if !msg.IsError {
+		// The log of a call that has begun a task is the task's, and may come later.
+		return false, nil
+	}
+	asked, err := m.records(ctx, msg.ToolCallID+".client")
+	if err != nil {
+		return false, err
+	}
+	if len(asked) > 0 {
+		_, answered := msg.Metadata["by"]
+		return !answered, nil
+	}
+	logs, ok := m.store.(toolLogs)
+	if !ok {
+		return false, nil
+	}
+	log, err := logs.ToolLog(ctx, m.key, msg.ToolCallID)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return false, fmt.Errorf("reading the log of call %s of %s: %w", msg.ToolCallID, m.key, err)
+	}
+	return log.Status == store.ToolDenied, nil
 }
 
 // ran are the arguments that the call of a result ran with.

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 )
@@ -63,7 +65,7 @@ func (s *server) registerGrants() {
 		OperationID: "revokeGrant", Method: http.MethodDelete, Path: "/v1/threads/{id}/grants/{toolCallId}", Tags: tags,
 		Summary: "Take an approval back, with all that it grants",
 		Description: "What has run stays done; a call that was approved and has not begun to run asks again. Any approval can be revoked by the id of its call. " +
-			"Revoking again is already_resolved.",
+			"Revoking again is already_resolved, unless people have been asked about the call again and no decision is stored yet: then the thread takes it.",
 		Errors: []int{403, 404, 409, 503},
 	}, s.revokeGrant)
 }
@@ -116,11 +118,18 @@ func (s *server) revokeGrant(ctx context.Context, in *revokeInput) (*resultOutpu
 	if err != nil {
 		return nil, s.problem(ctx, in.ID, err)
 	}
-	switch approved, holds := approvalOf(records, in.ToolCallID); {
-	case !approved:
+	approved, holds, round := approvalOf(records, in.ToolCallID)
+	if !approved {
 		return nil, noApproval(in.ToolCallPath)
-	case !holds:
-		return resulted(signals.AlreadyResolved), nil
+	}
+	if !holds {
+		again, err := s.askedAgain(ctx, in.ID, in.ToolCallID, round)
+		if err != nil {
+			return nil, s.problem(ctx, in.ID, err)
+		}
+		if !again {
+			return resulted(signals.AlreadyResolved), nil
+		}
 	}
 	r := signals.Revoke{ToolCallID: in.ToolCallID, By: in.By, Reason: in.Reason}
 	if r.By == "" {
@@ -129,6 +138,10 @@ func (s *server) revokeGrant(ctx context.Context, in *revokeInput) (*resultOutpu
 	within, cancel := s.answer(ctx)
 	defer cancel()
 	got, err := s.Threads.Revoke(within, in.ID, r)
+	if !holds && errors.Is(err, signals.ErrClosed) {
+		// Nothing is on its way to the store any more.
+		return resulted(signals.AlreadyResolved), nil
+	}
 	if err == nil {
 		err = refusedRevocation(in.ToolCallPath, got)
 	}
@@ -138,9 +151,18 @@ func (s *server) revokeGrant(ctx context.Context, in *revokeInput) (*resultOutpu
 	return resulted(got), nil
 }
 
-// approvalOf reports whether a call has been approved, and whether that has not been revoked
-// since. A record that cannot be read is none of an approval.
-func approvalOf(records []event.Record, toolCallID string) (approved, holds bool) {
+// askedAgain reports whether people were asked about a call after the last round on which a
+// decision is stored. Then they may have approved it anew, and only the thread knows.
+func (s *server) askedAgain(ctx context.Context, threadID, toolCallID string, round int) (bool, error) {
+	next := event.ApprovalRequest{ToolCallID: toolCallID, Round: max(round, 1) + 1}
+	records, err := s.Store.RecordsByID(ctx, s.key(threadID), thread.RequestID(next))
+	return len(records) > 0, err
+}
+
+// approvalOf reports whether a call has been approved, whether that has not been revoked
+// since, and the last round that is decided on. A record that cannot be read is none of an
+// approval.
+func approvalOf(records []event.Record, toolCallID string) (approved, holds bool, round int) {
 	for _, r := range records {
 		var a event.Approval
 		if json.Unmarshal(r.Payload, &a) != nil || a.ToolCallID != toolCallID || a.ThreadID != "" {
@@ -149,11 +171,14 @@ func approvalOf(records []event.Record, toolCallID string) (approved, holds bool
 		switch {
 		case a.Decision == event.ApprovalRevoked:
 			holds = false
-		case a.Decision == event.Approve && a.Missing == 0:
-			approved, holds = true, true
+		case a.Missing > 0:
+		case a.Decision == event.Approve:
+			approved, holds, round = true, true, max(round, a.Round)
+		default:
+			round = max(round, a.Round)
 		}
 	}
-	return approved, holds
+	return approved, holds, round
 }
 
 func noApproval(call ToolCallPath) error {

@@ -118,6 +118,22 @@ func TestRevoke(t *testing.T) {
 	w.call("DELETE", "/v1/threads/nobody/grants/c3", nil).problem(t, 404)
 	assert.Equal(t, []string{"query.by"}, w.call("DELETE", "/v1/threads/t1/grants/c3?by="+strings.Repeat("x", 201), nil).problem(t, 422))
 	assert.Len(t, w.threads.approvals.revoked, said, "the thread is not asked")
+	t.Run("what was revoked and is asked about again may be approved anew, as only the thread knows", func(t *testing.T) {
+		again := record(event.TypeApprovalRequest, event.ApprovalRequest{ToolCallID: "c2", ToolName: "shell_cmd", Agent: "bot", Round: 2})
+		again.ID = "c2.request.2"
+		w.put("t1", again)
+		got := w.call("DELETE", "/v1/threads/t1/grants/c2?by=bob", nil)
+		require.Equal(t, http.StatusOK, got.status, got.text)
+		assert.Equal(t, "accepted", got.body["result"])
+		require.Len(t, w.threads.approvals.revoked, said+1)
+		assert.Equal(t, signals.Revoke{ToolCallID: "c2", By: "bob"}, w.threads.approvals.revoked[said])
+		w.threads.known["t1"] = false
+		got = w.call("DELETE", "/v1/threads/t1/grants/c2", nil)
+		require.Equal(t, http.StatusOK, got.status, got.text)
+		assert.Equal(t, "already_resolved", got.body["result"], "a closed thread has stored all that it knows")
+		w.threads.known["t1"] = true
+		said = len(w.threads.approvals.revoked)
+	})
 	t.Run("what was revoked and approved anew", func(t *testing.T) {
 		again := approved("c2", event.Session, func(a *event.Approval) { a.Round = 2 })
 		again.ID = "c2.decision.2"
