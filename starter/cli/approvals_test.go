@@ -232,6 +232,32 @@ func TestDecideInFull(t *testing.T) {
 	}
 }
 
+// TestEmptyFlags has flags whose variable or file was empty: they are not left out.
+func TestEmptyFlags(t *testing.T) {
+	for name, c := range map[string]struct {
+		args  []string
+		stdin string
+		want  string
+	}{
+		"arguments":              {[]string{"approve", "t1", "c", "--args", ""}, "", "--args is empty, must be a JSON object"},
+		"blank arguments":        {[]string{"approve", "t1", "c", "--args", " \t"}, "", "--args is empty, must be a JSON object"},
+		"arguments from stdin":   {[]string{"approve", "t1", "c", "--args", "-"}, "", "--args is empty, must be a JSON object"},
+		"blank lines from stdin": {[]string{"approve", "t1", "c", "--args", "-"}, " \n\n", "--args is empty, must be a JSON object"},
+		"digest":                 {[]string{"approve", "t1", "c", "--digest", ""}, "", "--digest is empty, must be the request's"},
+		"blank digest":           {[]string{"approve", "t1", "c", "--digest", " "}, "", "--digest is empty, must be the request's"},
+		"digest of a denial":     {[]string{"deny", "t1", "c", "--digest", ""}, "", "--digest is empty, must be the request's"},
+		"pattern":                {[]string{"approve", "t1", "c", "--pattern", ""}, "", `--pattern is "", must be name=glob`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			code, _, errs := w.run(c.stdin, c.args...)
+			require.Equal(t, exitUsage, code)
+			require.Contains(t, errs, c.want)
+			require.Empty(t, w.decisions)
+		})
+	}
+}
+
 // TestOutcomes says what is wrong with what does not stand, and what to do.
 func TestOutcomes(t *testing.T) {
 	for args, want := range map[string]string{

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
@@ -32,7 +33,7 @@ func (a *app) decideCommand(verb string) *cobra.Command {
 		Short: "Refuse a tool call that waits for approval; the agent is told the reason",
 		Args:  cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			d, err := a.decision(f, args[1], event.Decision(verb))
+			d, err := a.decision(cmd.Flags(), f, args[1], event.Decision(verb))
 			if err != nil {
 				return err
 			}
@@ -76,7 +77,7 @@ func (f *deciding) approveFlags(cmd *cobra.Command) {
 }
 
 // decision makes a decision of the flags, and checks it.
-func (a *app) decision(f deciding, call string, decision event.Decision) (signals.Decide, error) {
+func (a *app) decision(given *pflag.FlagSet, f deciding, call string, decision event.Decision) (signals.Decide, error) {
 	d := signals.Decide{
 		ToolCallID: call, Decision: decision, Scope: event.Scope(f.scope), Reason: f.reason, Round: f.round, Digest: f.digest,
 	}
@@ -94,10 +95,17 @@ func (a *app) decision(f deciding, call string, decision event.Decision) (signal
 	default:
 		d.Scope = event.Once
 	}
-	if f.args != "" {
+	// A file or a variable that happens to be empty must not approve another call than the one meant.
+	if given.Changed("digest") && strings.TrimSpace(f.digest) == "" {
+		return d, usagef("--digest is empty, must be the request's; without it whatever the request is now is decided on")
+	}
+	if given.Changed("args") {
 		text, err := a.argument("arguments", f.args)
 		if err != nil {
 			return d, err
+		}
+		if strings.TrimSpace(text) == "" {
+			return d, usagef("--args is empty, must be a JSON object; without it the call runs as it was asked for")
 		}
 		d.Args = json.RawMessage(text)
 	}
