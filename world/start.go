@@ -33,8 +33,8 @@ type Chat struct {
 type started struct {
 	cancel context.CancelFunc
 
-	// ends are the subscriptions that end with it.
-	ends []func()
+	// subscriptions end with it.
+	subscriptions []*subscription[Message]
 }
 
 const (
@@ -45,13 +45,18 @@ const (
 
 // Start opens a chat, unless it is there, with its agents, sets the subscriptions of the
 // agents, and tells all subscribers what happens in the chat from now on. It goes on after
-// ctx has ended, until [World.Stop]. A chat that was closed is [signals.ErrClosed].
+// ctx has ended, until [World.Stop], or until the chat is closed and its agents' handlers
+// have had all of it. A chat that was closed is [signals.ErrClosed]. While the world is
+// being stopped nothing is started.
 func (w *World) Start(ctx context.Context, chat Chat) error {
 	if err := signals.CheckID("id", chat.ID); err != nil {
 		return err
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.stopping > 0 {
+		return fmt.Errorf("world: chat %q cannot be started while the world is being stopped; start it once Stop has returned", chat.ID)
+	}
 	if w.chats[chat.ID] != nil {
 		return fmt.Errorf("world: chat %q is started already; stop the world first", chat.ID)
 	}
@@ -66,13 +71,17 @@ func (w *World) Start(ctx context.Context, chat Chat) error {
 		return err
 	}
 	following, cancel := context.WithCancel(context.Background())
-	w.chats[chat.ID] = &started{cancel: cancel, ends: w.subscribe(chat)}
-	w.following.Go(func() { w.follow(following, chat.ID, reader) })
+	begun := &started{cancel: cancel, subscriptions: w.subscribe(chat)}
+	w.chats[chat.ID] = begun
+	w.following.Go(func() {
+		w.follow(following, chat.ID, reader)
+		w.letGo(following, chat.ID, begun)
+	})
 	return nil
 }
 
 // subscribe sets the subscriptions of the agents of a chat.
-func (w *World) subscribe(chat Chat) (ends []func()) {
+func (w *World) subscribe(chat Chat) (subscriptions []*subscription[Message]) {
 	agents := chat.Agents
 	if len(agents) == 0 {
 		agents = []string{""} // the default agent, whatever its name
@@ -80,13 +89,13 @@ func (w *World) subscribe(chat Chat) (ends []func()) {
 	here := func(m Message) bool { return m.ChatID == chat.ID }
 	for _, id := range agents {
 		if chat.OnMessage != nil {
-			ends = append(ends, w.messages.add(chat.OnMessage.of(id).only(isSaid).only(here)))
+			subscriptions = append(subscriptions, w.messages.begin(chat.OnMessage.of(id).only(isSaid).only(here)))
 		}
 		if chat.OnToolMessage != nil {
-			ends = append(ends, w.messages.add(chat.OnToolMessage.of(id).only(isOfTool(id)).only(here)))
+			subscriptions = append(subscriptions, w.messages.begin(chat.OnToolMessage.of(id).only(isOfTool(id)).only(here)))
 		}
 	}
-	return ends
+	return subscriptions
 }
 
 // Stop ends what [World.Start] has begun, of all chats, and returns once no handler is called
@@ -94,15 +103,33 @@ func (w *World) subscribe(chat Chat) (ends []func()) {
 // It must not be called by a handler of [Sync].
 func (w *World) Stop() {
 	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.stopping++
 	for id, chat := range w.chats {
 		chat.cancel()
-		for _, end := range chat.ends {
-			end()
+		for _, sub := range chat.subscriptions {
+			sub.end()
 		}
 		delete(w.chats, id)
 	}
+	w.mu.Unlock()
+	// Without the lock: a handler that is at work may call Start.
 	w.following.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stopping--
+}
+
+// letGo forgets a chat that is followed no more, unless [World.Stop] has done so already.
+func (w *World) letGo(ctx context.Context, chatID string, chat *started) {
+	for _, sub := range chat.subscriptions {
+		sub.finish(ctx)
+	}
+	chat.cancel()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.chats[chatID] == chat {
+		delete(w.chats, chatID)
+	}
 }
 
 // follow tells the subscribers what happens in a chat.

@@ -124,18 +124,20 @@ type subscribers[E any] struct {
 	list []*subscription[E]
 }
 
-func (s *subscribers[E]) add(h Handler[E]) (unsubscribe func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	sub := &subscription[E]{Handler: h, ctx: ctx, failed: s.failed}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.list = append(s.list, sub)
-	return func() {
-		cancel()
+func (s *subscribers[E]) add(h Handler[E]) (unsubscribe func()) { return s.begin(h).end }
+
+func (s *subscribers[E]) begin(h Handler[E]) *subscription[E] {
+	ctx, cancel := context.WithCancel(context.Background()) //nolint:gosec // end and finish call it
+	sub := &subscription[E]{Handler: h, ctx: ctx, cancel: cancel, failed: s.failed}
+	sub.leave = func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.list = slices.DeleteFunc(s.list, func(other *subscription[E]) bool { return other == sub })
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list = append(s.list, sub)
+	return sub
 }
 
 func (s *subscribers[E]) deliver(e E) {
@@ -151,11 +153,38 @@ func (s *subscribers[E]) deliver(e E) {
 type subscription[E any] struct {
 	Handler[E]
 	ctx    context.Context
+	cancel context.CancelFunc
+	leave  func() // has it get nothing new
 	failed func(E, error)
 
 	mu      sync.Mutex
 	waiting []E
-	running bool // somebody calls the handler with those that wait
+	running bool          // somebody calls the handler with those that wait
+	drained chan struct{} // if set, to be closed when nothing waits any more
+}
+
+// end drops what waits for the handler.
+func (s *subscription[E]) end() {
+	s.cancel()
+	s.leave()
+}
+
+// finish ends it when the handler has had what waits for it, or when ctx has ended.
+func (s *subscription[E]) finish(ctx context.Context) {
+	s.leave()
+	defer s.cancel()
+	drained := make(chan struct{})
+	s.mu.Lock()
+	if s.running {
+		s.drained = drained
+	} else {
+		close(drained)
+	}
+	s.mu.Unlock()
+	select {
+	case <-drained:
+	case <-ctx.Done():
+	}
 }
 
 func (s *subscription[E]) take(e E) {
@@ -180,6 +209,10 @@ func (s *subscription[E]) drain() {
 		s.mu.Lock()
 		if len(s.waiting) == 0 {
 			s.running = false
+			if s.drained != nil {
+				close(s.drained)
+				s.drained = nil
+			}
 			s.mu.Unlock()
 			return
 		}

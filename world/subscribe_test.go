@@ -5,11 +5,14 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/feed"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/world"
@@ -246,6 +249,85 @@ func TestStart(t *testing.T) {
 	})
 	t.Run("S4-104 the world's own subscription does nothing", func(t *testing.T) {
 		b.world.SubscribeWorldToMessages()()
+	})
+}
+
+func TestStartWhileStopping(t *testing.T) {
+	b := newBench(t)
+	begun, stopping, stopped := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	require.NoError(t, b.world.Start(b.ctx, world.Chat{ID: "t1", Agents: []string{"bot"}, OnMessage: func(ctx context.Context, _ string, _ world.Message) error {
+		close(begun)
+		<-ctx.Done() // the world is being stopped
+		close(stopping)
+		return nil
+	}}))
+	answers := make(chan error, 1)
+	b.Cleanup(b.world.SubscribeToMessages(world.Sync(func(world.Message) {
+		<-stopping
+		answers <- b.world.Start(b.ctx, world.Chat{ID: "t2"})
+	})))
+	_, err := b.world.PublishMessage(b.ctx, "hi", "ann", "t1")
+	require.NoError(t, err)
+	next(b, begun)
+	go func() {
+		b.world.Stop()
+		close(stopped)
+	}()
+	require.ErrorContains(t, next(b, answers), `chat "t2" cannot be started while the world is being stopped`)
+	next(b, stopped)
+	require.NoError(t, b.world.Start(b.ctx, world.Chat{ID: "t2"}), "it can be once it has stopped")
+}
+
+func TestClosedChat(t *testing.T) {
+	var b *bench
+	var begun, release chan struct{}
+	var heard chan string
+	var chat world.Chat
+	// closed has a chat of two messages that has been closed, while the handler is at the first.
+	closed := func(t *testing.T) {
+		b = newBench(t)
+		begun, release, heard = make(chan struct{}, 10), make(chan struct{}), make(chan string, 10)
+		chat = world.Chat{ID: "t1", Agents: []string{"bot"}, OnMessage: func(ctx context.Context, _ string, m world.Message) error {
+			begun <- struct{}{}
+			select {
+			case <-release:
+				heard <- m.Content
+			case <-ctx.Done():
+			}
+			return nil
+		}}
+		require.NoError(t, b.world.Start(b.ctx, chat))
+		for _, content := range []string{"one", "two"} {
+			_, err := b.world.PublishMessage(b.ctx, content, "ann", "t1")
+			require.NoError(t, err)
+		}
+		next(b, begun)
+		b.put("t1", store.ThreadUpdate{}, record("closed", event.TypeStatus, event.StatusChange{Status: event.StatusClosed}))
+		b.threads.openErr = signals.ErrClosed
+		time.Sleep(2 * feed.DefaultHeartbeatInterval) // the test's own clock: the end is seen once in a heartbeat
+	}
+	t.Run("it is let go when its handlers have had all of it", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			closed(t)
+			close(release)
+			assert.Equal(t, "one", next(b, heard))
+			assert.Equal(t, "two", next(b, heard))
+			synctest.Wait()
+			require.ErrorIs(t, b.world.Start(b.ctx, chat), signals.ErrClosed, "it is not taken for one that is started")
+			_, err := b.world.PublishApprovalRequest(event.ApprovalRequest{ToolCallID: "c1", ToolName: "x", Arguments: "{}", Agent: "bot"}, "t1")
+			require.NoError(t, err)
+			synctest.Wait()
+			assert.Empty(t, heard, "its subscriptions have ended")
+		})
+	})
+	t.Run("Stop does not wait for that", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			closed(t)
+			b.world.Stop()
+			close(release)
+			synctest.Wait()
+			assert.Empty(t, begun, "what waited is dropped")
+		})
 	})
 }
 

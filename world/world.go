@@ -62,6 +62,7 @@ type World struct {
 
 	mu        sync.Mutex
 	chats     map[string]*started
+	stopping  int // so many calls of Stop wait for followers
 	following sync.WaitGroup
 }
 
