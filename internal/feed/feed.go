@@ -24,6 +24,7 @@ type Store interface {
 	Records(ctx context.Context, key store.Key, q store.Query) ([]event.Record, error)
 	RecordsByID(ctx context.Context, key store.Key, ids ...string) ([]event.Record, error)
 	Thread(ctx context.Context, key store.Key) (store.Thread, error)
+	ToolLog(ctx context.Context, key store.Key, toolCallID string) (store.ToolLog, error)
 }
 
 // Config configures a [Feed].

@@ -97,11 +97,6 @@ func (m *worldMaker) executed(ctx context.Context, item Item, msg event.Message,
 	return m.event(item, event.WorldToolExecutionEvent, "", m.execution(msg, approval, shown.ToolArgs)), nil
 }
 
-// toolLogs is a [Store] that knows how calls have ended.
-type toolLogs interface {
-	ToolLog(ctx context.Context, key store.Key, toolCallID string) (store.ToolLog, error)
-}
-
 // notRun reports whether it is on record that the call of a result has not run: it was denied
 // right before, or no client has answered. Of other errors that is not known.
 func (m *worldMaker) notRun(ctx context.Context, msg event.Message) (bool, error) {
@@ -117,11 +112,7 @@ func (m *worldMaker) notRun(ctx context.Context, msg event.Message) (bool, error
 		_, answered := msg.Metadata["by"]
 		return !answered, nil
 	}
-	logs, ok := m.store.(toolLogs)
-	if !ok {
-		return false, nil
-	}
-	log, err := logs.ToolLog(ctx, m.key, msg.ToolCallID)
+	log, err := m.store.ToolLog(ctx, m.key, msg.ToolCallID)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return false, fmt.Errorf("reading the log of call %s of %s: %w", msg.ToolCallID, m.key, err)
 	}
