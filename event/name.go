@@ -1,0 +1,148 @@
+package event
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// MaxName is the longest name of a person or a thing, in bytes.
+const MaxName = 200
+
+// CheckName reports, as a [*FieldError], why s cannot be the name of a person or a thing: the
+// sender of a message, who decides on a call, an agent, a tool, an API key. Two names that
+// look the same are the same name, so a name has no characters that cannot be seen, no white
+// space but single spaces between words, and letters in their composed form (NFC) and
+// ordinary width. Letters of different scripts that look alike remain different: an
+// authenticated name is the only proof of identity.
+//
+// An empty name is an error: whether a name is optional is the caller's decision.
+func CheckName(field, s string) error {
+	switch {
+	case s == "":
+		return &FieldError{field, "is required"}
+	case len(s) > MaxName:
+		return &FieldError{field, fmt.Sprintf("is %d bytes long, a name has at most %d", len(s), MaxName)}
+	case !utf8.ValidString(s):
+		return &FieldError{field, "is not UTF-8 text"}
+	}
+	last := ' '
+	for i, r := range s {
+		switch {
+		case r == ' ' && i == 0:
+			return &FieldError{field, "begins with a space: remove it"}
+		case r == ' ' && last == ' ':
+			return &FieldError{field, "has two spaces in a row: keep one of them"}
+		case r == ' ':
+		case unicode.IsSpace(r):
+			return &FieldError{field, fmt.Sprintf("contains %U, white space: a name has single spaces only", r)}
+		case !visible(r) || r == utf8.RuneError:
+			return &FieldError{field, fmt.Sprintf("contains %U, which cannot be seen: remove it", r)}
+		case unicode.Is(composable, r):
+			return &FieldError{field, fmt.Sprintf("contains %U, a mark of its own: write the letter and its mark as one character (Unicode NFC)", r)}
+		case unicode.Is(compatibility, r):
+			return &FieldError{field, fmt.Sprintf("contains %U, another form of an ordinary character: write that one (Unicode NFKC)", r)}
+		}
+		last = r
+	}
+	if last == ' ' {
+		return &FieldError{field, "ends with a space: remove it"}
+	}
+	return nil
+}
+
+// CheckLine reports, as a [*FieldError], why s cannot be a title, or another line that people
+// read: it has control characters, line breaks or direction overrides, or is not text. It may
+// be empty, and has no bound.
+func CheckLine(field, s string) error {
+	return checkReadable(field, s, "")
+}
+
+// CheckText is [CheckLine] for text of several lines, such as a reason: it may have line
+// breaks and tabs.
+func CheckText(field, s string) error {
+	return checkReadable(field, s, "\n\r\t")
+}
+
+func checkReadable(field, s, allowed string) error {
+	if !utf8.ValidString(s) {
+		return &FieldError{field, "is not UTF-8 text"}
+	}
+	for _, r := range s {
+		switch {
+		case strings.ContainsRune(allowed, r):
+		case unicode.IsControl(r), r == '\u2028', r == '\u2029':
+			return &FieldError{field, fmt.Sprintf("contains %U, a control character: remove it", r)}
+		case directs(r):
+			return &FieldError{field, fmt.Sprintf("contains %U, which changes the direction of the text around it: remove it", r)}
+		case !unicode.IsGraphic(r) && !unicode.Is(unicode.Cf, r), unicode.Is(tags, r):
+			return &FieldError{field, fmt.Sprintf("contains %U, which cannot be seen: remove it", r)}
+		}
+	}
+	return nil
+}
+
+// Blank reports whether s has nothing that can be seen: it is empty, or only white space and
+// invisible characters.
+func Blank(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsSpace(r) && visible(r) })
+}
+
+// visible reports whether a character by itself shows that it is there.
+func visible(r rune) bool {
+	return unicode.IsGraphic(r) && !unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector) &&
+		r != '\u2800' // a braille pattern without dots
+}
+
+// directs reports whether a character embeds, isolates or overrides the direction of text.
+// The marks of a direction, which have no range, are common in right-to-left text.
+func directs(r rune) bool {
+	return unicode.Is(unicode.Bidi_Control, r) && r != '\u061c' && r != '\u200e' && r != '\u200f'
+}
+
+// tags are a hidden copy of ASCII.
+var tags = &unicode.RangeTable{R32: []unicode.Range32{{Lo: 0xE0000, Hi: 0xE007F, Stride: 1}}}
+
+// composable are marks and letters' parts that Unicode composes with what stands before them.
+// Scripts of India, whose vowel signs are such too, are left out: they need them.
+var composable = &unicode.RangeTable{
+	R16: []unicode.Range16{
+		{Lo: 0x0300, Hi: 0x036F, Stride: 1}, // diacritical marks
+		{Lo: 0x0653, Hi: 0x0655, Stride: 1}, // Arabic madda and hamza
+		{Lo: 0x1100, Hi: 0x11FF, Stride: 1}, // parts of Hangul syllables
+		{Lo: 0x1AB0, Hi: 0x1AFF, Stride: 1},
+		{Lo: 0x1DC0, Hi: 0x1DFF, Stride: 1},
+		{Lo: 0x20D0, Hi: 0x20FF, Stride: 1},
+		{Lo: 0x3099, Hi: 0x309C, Stride: 1}, // marks of Japanese
+		{Lo: 0xA960, Hi: 0xA97F, Stride: 1},
+		{Lo: 0xD7B0, Hi: 0xD7FF, Stride: 1},
+		{Lo: 0xFE20, Hi: 0xFE2F, Stride: 1},
+	},
+}
+
+// compatibility are blocks of other forms of ordinary characters.
+var compatibility = &unicode.RangeTable{
+	R16: []unicode.Range16{
+		{Lo: 0x02B0, Hi: 0x02B8, Stride: 1}, // raised letters
+		{Lo: 0x2000, Hi: 0x200A, Stride: 1},
+		{Lo: 0x2024, Hi: 0x2026, Stride: 1},
+		{Lo: 0x2070, Hi: 0x209F, Stride: 1}, // superscripts and subscripts
+		{Lo: 0x2100, Hi: 0x218F, Stride: 1}, // letterlike symbols and numbers
+		{Lo: 0x2460, Hi: 0x24FF, Stride: 1}, // in circles
+		{Lo: 0x2E80, Hi: 0x2FDF, Stride: 1}, // radicals
+		{Lo: 0x3130, Hi: 0x318F, Stride: 1}, // parts of Hangul syllables
+		{Lo: 0x3200, Hi: 0x33FF, Stride: 1},
+		{Lo: 0xF900, Hi: 0xFAFF, Stride: 1}, // ideographs
+		{Lo: 0xFB00, Hi: 0xFDFF, Stride: 1}, // presentation forms and ligatures
+		{Lo: 0xFE10, Hi: 0xFE1F, Stride: 1},
+		{Lo: 0xFE30, Hi: 0xFEFF, Stride: 1},
+		{Lo: 0xFF00, Hi: 0xFFEF, Stride: 1}, // full and half width
+	},
+	R32: []unicode.Range32{
+		{Lo: 0x1D400, Hi: 0x1D7FF, Stride: 1}, // mathematical letters
+		{Lo: 0x1EE00, Hi: 0x1EEFF, Stride: 1},
+		{Lo: 0x1F100, Hi: 0x1F1AF, Stride: 1}, // in circles and squares
+		{Lo: 0x2F800, Hi: 0x2FA1F, Stride: 1}, // ideographs
+	},
+}
