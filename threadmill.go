@@ -16,6 +16,7 @@ import (
 	"github.com/threadmill/threadmill/activities"
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/approval"
+	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/builtin"
@@ -86,6 +87,10 @@ type Config struct {
 	// which may change while the process runs.
 	Webhooks      []webhook.Source
 	WebhookSource func() []webhook.Source
+
+	// Authenticator says who sends a request to Handler, and what they may do. Default: nobody
+	// is asked, so that whoever reaches Handler may do everything.
+	Authenticator auth.Authenticator
 
 	// Callbacks see, and may replace, what the viewers of this runtime are shown: those
 	// of Handler and of Run.
@@ -203,7 +208,7 @@ func New(cfg Config) (*Runtime, error) {
 	r.closeStreams = closeStreams
 	r.handler, err = server.New(server.Config{
 		Threads: r.client, Store: cfg.Store, Stream: cfg.Stream, Agents: cfg.Registry, Namespace: r.client.Namespace(),
-		Tools: append(builtin.Names(), tools.Names()...), Models: slices.Sorted(maps.Keys(cfg.Models)),
+		Authenticator: cfg.Authenticator, Tools: append(builtin.Names(), tools.Names()...), Models: slices.Sorted(maps.Keys(cfg.Models)),
 		View: cfg.Callbacks.views(cfg.Logger), Ready: r.ready, Closing: closing, Logger: cfg.Logger, Webhooks: cfg.webhooks,
 	})
 	return r, err

@@ -15,6 +15,7 @@ var layers = [][]string{
 	{"agent", "tool", "hook", "rule", "llm"},
 	{"store"},
 	{"stream"},
+	{"auth"},
 	{"signals"},
 	{"webhook"},
 	{"internal/thread", "internal/knowledge", "internal/builtin", "internal/registry"},
@@ -62,7 +63,7 @@ var boundaries = []boundary{
 	},
 	{
 		name:  "what an application declares knows no Temporal",
-		rooms: []string{"agent", "tool", "hook", "rule", "webhook", "llm", "store", "stream"},
+		rooms: []string{"agent", "tool", "hook", "rule", "webhook", "llm", "store", "stream", "auth"},
 		never: []string{"go.temporal.io"},
 	},
 	{
@@ -86,7 +87,7 @@ var boundaries = []boundary{
 	},
 	{
 		name:  "activities and the API know ports, not drivers",
-		rooms: []string{"activities", "internal/server", "internal/feed", "world"},
+		rooms: []string{"activities", "auth", "internal/server", "internal/feed", "world"},
 		never: []string{"store/...", "stream/...", "llm/...", "tool/..."},
 	},
 	{

@@ -10,6 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
+	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/store"
 )
 
@@ -46,7 +47,7 @@ func agentChangeView(c store.AgentChange) AgentChange {
 
 func (s *server) registerAgentChanges() {
 	registry := s.api.OpenAPI().Components.Schemas
-	register(s, huma.Operation{
+	register(s, auth.Read, huma.Operation{
 		OperationID: "agentChanges", Method: http.MethodGet, Path: "/v1/agents/" + changesName, Tags: []string{"agents"},
 		Summary: "Read a page of the changes to stored agents, or watch them",
 		Description: "With Accept: text/event-stream a stream of server-sent events, at most a second late: the data of each is one change, " +

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/registry"
 	"github.com/threadmill/threadmill/store"
@@ -29,11 +29,15 @@ type AgentEdit struct {
 	By        string `query:"by" maxLength:"128" doc:"Who changes it; it is kept. Default: api"`
 }
 
-func (c AgentEdit) change() (registry.Change, error) {
+func (c AgentEdit) change(ctx context.Context) (registry.Change, error) {
 	if !store.Storable(c.By) {
 		return registry.Change{}, refuse(http.StatusUnprocessableEntity, "query.by", "must be UTF-8 without NUL characters")
 	}
-	out := registry.Change{By: cmp.Or(c.By, byAPI), After: -1}
+	by, err := actor(ctx, "query.by", c.By, byAPI)
+	if err != nil {
+		return registry.Change{}, err
+	}
+	out := registry.Change{By: by, After: -1}
 	if after, err := strconv.Atoi(c.IfVersion); err == nil {
 		out.After = after
 	}
@@ -78,16 +82,16 @@ type agentVersionsOutput struct {
 func (s *server) registerAgents() {
 	tags := []string{"agents"}
 	const path, one = "/v1/agents", "/v1/agents/{name}"
-	register(s, huma.Operation{
+	register(s, auth.Read, huma.Operation{
 		OperationID: "listAgents", Method: http.MethodGet, Path: path, Tags: tags,
 		Summary: "List the agents: those that are configured, and those that are stored",
 		Errors:  []int{503},
 	}, s.listAgents)
-	register(s, huma.Operation{
+	register(s, auth.Read, huma.Operation{
 		OperationID: "getAgent", Method: http.MethodGet, Path: one, Tags: tags,
 		Summary: "Get an agent, with its definition", Errors: []int{404, 503},
 	}, s.getAgent)
-	register(s, huma.Operation{
+	register(s, auth.Admin, huma.Operation{
 		OperationID: "putAgent", Method: http.MethodPut, Path: one, Tags: tags,
 		Summary: "Store an agent's definition, in place of the one before",
 		Description: "It holds from the next model call on, also in threads that run, and comes before a configured agent of the same name. " +
@@ -98,13 +102,13 @@ func (s *server) registerAgents() {
 	}, s.putAgent)
 	put := s.api.OpenAPI().Paths[one].Put
 	put.Responses["201"].Content = put.Responses["200"].Content
-	register(s, huma.Operation{
+	register(s, auth.Admin, huma.Operation{
 		OperationID: "deleteAgent", Method: http.MethodDelete, Path: one, Tags: tags,
 		Summary: "Delete a stored agent", DefaultStatus: http.StatusNoContent,
 		Description: "A configured agent of that name shows again. The versions stay.",
 		Errors:      []int{404, 409, 503},
 	}, s.deleteAgent)
-	register(s, huma.Operation{
+	register(s, auth.Read, huma.Operation{
 		OperationID: "listAgentVersions", Method: http.MethodGet, Path: one + "/versions", Tags: tags,
 		Summary: "List the versions of a stored agent, also of one that is deleted", Errors: []int{404, 503},
 	}, s.listAgentVersions)
@@ -137,7 +141,7 @@ func (s *server) getAgent(ctx context.Context, in *AgentPath) (*agentOutput, err
 }
 
 func (s *server) putAgent(ctx context.Context, in *putAgentInput) (*agentOutput, error) {
-	change, err := in.change()
+	change, err := in.change(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -178,7 +182,7 @@ func (in *putAgentInput) agent() (agent.Agent, error) {
 }
 
 func (s *server) deleteAgent(ctx context.Context, in *deleteAgentInput) (*struct{}, error) {
-	change, err := in.change()
+	change, err := in.change(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
@@ -132,18 +133,18 @@ func resulted(result signals.DecideOutcome) *resultOutput {
 
 func (s *server) registerApprovals() {
 	tags := []string{"approvals"}
-	register(s, huma.Operation{
+	register(s, auth.Read, huma.Operation{
 		OperationID: "listAllApprovals", Method: http.MethodGet, Path: "/v1/approvals", Tags: tags,
 		Summary: "List the tool calls that wait for a decision, of all threads",
 		Description: "Threads that began to wait this moment may be missing. A call of a sub-agent is listed once, " +
 			"in the thread for which it works. Threads are asked themselves, so it needs a worker that runs.",
 		Errors: []int{503},
 	}, s.listAllApprovals)
-	register(s, huma.Operation{
+	register(s, auth.Read, huma.Operation{
 		OperationID: "listApprovals", Method: http.MethodGet, Path: "/v1/threads/{id}/approvals", Tags: tags,
 		Summary: "List the tool calls that wait for a decision, or for a client", Errors: []int{404, 503},
 	}, s.listApprovals)
-	register(s, huma.Operation{
+	register(s, auth.Approve, huma.Operation{
 		OperationID: "decide", Method: http.MethodPost, Path: "/v1/threads/{id}/approvals/{toolCallId}", Tags: tags,
 		Summary: "Approve or deny a tool call",
 		Description: "Deciding the same again is already_resolved. A call that was settled otherwise, or is not the one that " +
@@ -193,7 +194,7 @@ func (s *server) listApprovals(ctx context.Context, in *ThreadPath) (*approvalsO
 }
 
 func (s *server) decide(ctx context.Context, in *decideInput) (*decideOutput, error) {
-	d, err := in.decision()
+	d, err := in.decision(ctx)
 	if err != nil {
 		return nil, s.problem(ctx, in.ID, err)
 	}
@@ -212,15 +213,16 @@ func (s *server) decide(ctx context.Context, in *decideInput) (*decideOutput, er
 }
 
 // decision is what the thread is told.
-func (in *decideInput) decision() (signals.Decide, error) {
+func (in *decideInput) decision(ctx context.Context) (signals.Decide, error) {
 	b := in.Body
+	by, err := actor(ctx, "body.by", b.By, byAPI)
+	if err != nil {
+		return signals.Decide{}, err
+	}
 	d := signals.Decide{
-		ToolCallID: in.ToolCallID, Decision: event.Decision(b.Decision), Scope: event.Scope(b.Scope), Reason: b.Reason, By: b.By,
+		ToolCallID: in.ToolCallID, Decision: event.Decision(b.Decision), Scope: event.Scope(b.Scope), Reason: b.Reason, By: by,
 		Args: b.Args, Pattern: b.Pattern, Round: b.Round,
 		Agent: b.Agent, ToolName: b.ToolName, WorkingDirectory: b.WorkingDirectory, Digest: b.Digest,
-	}
-	if d.By == "" {
-		d.By = byAPI
 	}
 	d.ToolArgs = b.ToolArgs
 	var text *string

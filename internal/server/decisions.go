@@ -10,6 +10,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/store"
 )
@@ -58,7 +59,7 @@ type decisionsOutput struct {
 }
 
 func (s *server) registerDecisions() {
-	register(s, huma.Operation{
+	register(s, auth.Read, huma.Operation{
 		OperationID: "listDecisions", Method: http.MethodGet, Path: "/v1/threads/{id}/decisions", Tags: []string{"approvals"},
 		Summary:     "List all that was decided on tool calls, the oldest first",
 		Description: "Who decided what, when, how far it reaches, and the digest of what was decided on; with votes, expired requests, revoked approvals, and calls that a grant has let through.",

@@ -9,7 +9,10 @@ import (
 var docs embed.FS
 
 // registerDocs serves a page that shows /openapi.json and needs nothing from elsewhere.
-func registerDocs(mux *http.ServeMux) {
+func (s *server) registerDocs(mux *http.ServeMux) {
+	for _, format := range []string{".json", ".yaml", "-3.0.json", "-3.0.yaml"} {
+		s.routes["GET "+openAPIPath+format] = route{role: public} // which huma serves
+	}
 	for path, file := range map[string]struct{ name, contentType string }{
 		"GET /docs":          {"docs/index.html", "text/html; charset=utf-8"},
 		"GET /docs/docs.js":  {"docs/docs.js", "text/javascript; charset=utf-8"},
@@ -19,7 +22,7 @@ func registerDocs(mux *http.ServeMux) {
 		if err != nil {
 			panic("server: embedded file is missing: " + err.Error())
 		}
-		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
+		s.handle(mux, route{role: public}, path, func(w http.ResponseWriter, _ *http.Request) {
 			h := w.Header()
 			h.Set("Content-Type", file.contentType)
 			h.Set("Cache-Control", "no-cache")

@@ -13,6 +13,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
+	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/internal/feed"
 	"github.com/threadmill/threadmill/store"
 )
@@ -62,7 +63,7 @@ func (s *server) registerEvents() {
 			"204": {Description: "The thread is closed, and everything has been sent"},
 		},
 	}
-	register(s, op, s.events)
+	register(s, auth.Read, op, s.events)
 }
 
 func (s *server) events(ctx context.Context, in *eventsInput) (*huma.StreamResponse, error) {

@@ -11,6 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/threadmill/threadmill/approval"
+	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
@@ -55,13 +56,13 @@ type revokeInput struct {
 
 func (s *server) registerGrants() {
 	tags := []string{"approvals"}
-	register(s, huma.Operation{
+	register(s, auth.Read, huma.Operation{
 		OperationID: "listGrants", Method: http.MethodGet, Path: "/v1/threads/{id}/grants", Tags: tags,
 		Summary:     "List the approvals that cover more calls than their own",
 		Description: "They are what the thread's records say; one that was given this moment may be missing.",
 		Errors:      []int{404, 503},
 	}, s.listGrants)
-	register(s, huma.Operation{
+	register(s, auth.Approve, huma.Operation{
 		OperationID: "revokeGrant", Method: http.MethodDelete, Path: "/v1/threads/{id}/grants/{toolCallId}", Tags: tags,
 		Summary: "Take an approval back, with all that it grants",
 		Description: "What has run stays done; a call that was approved and has not begun to run asks again. Any approval can be revoked by the id of its call. " +
@@ -110,6 +111,10 @@ func (s *server) approvalRecords(ctx context.Context, threadID string) ([]event.
 }
 
 func (s *server) revokeGrant(ctx context.Context, in *revokeInput) (*resultOutput, error) {
+	by, err := actor(ctx, "query.by", in.By, byAPI)
+	if err != nil {
+		return nil, err
+	}
 	if _, err := s.thread(ctx, in.ID); err != nil {
 		return nil, err
 	}
@@ -131,10 +136,7 @@ func (s *server) revokeGrant(ctx context.Context, in *revokeInput) (*resultOutpu
 			return resulted(signals.AlreadyResolved), nil
 		}
 	}
-	r := signals.Revoke{ToolCallID: in.ToolCallID, By: in.By, Reason: in.Reason}
-	if r.By == "" {
-		r.By = byAPI
-	}
+	r := signals.Revoke{ToolCallID: in.ToolCallID, By: by, Reason: in.Reason}
 	within, cancel := s.answer(ctx)
 	defer cancel()
 	got, err := s.Threads.Revoke(within, in.ID, r)

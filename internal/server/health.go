@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/threadmill/threadmill/auth"
 )
 
 type healthOutput struct {
@@ -29,15 +31,15 @@ const (
 
 func (s *server) registerHealth() {
 	tags := []string{"health"}
-	register(s, huma.Operation{
+	register(s, public, huma.Operation{
 		OperationID: "healthz", Method: http.MethodGet, Path: "/healthz", Tags: tags,
 		Summary: "The process is up",
 	}, func(context.Context, *struct{}) (*healthOutput, error) {
 		return &healthOutput{Status: http.StatusOK, CacheControl: "no-store", Body: health{Status: up}}, nil
 	})
-	register(s, huma.Operation{
+	register(s, public, huma.Operation{
 		OperationID: "readyz", Method: http.MethodGet, Path: "/readyz", Tags: tags,
-		Summary: "Store, stream and Temporal answer", Description: "503 with the same body when one does not.",
+		Summary: "Store, stream and Temporal answer", Description: "503 with the same body when one does not. Components are for those who may read.",
 	}, s.readyz)
 }
 
@@ -55,6 +57,7 @@ func (s *server) readyz(ctx context.Context, _ *struct{}) (*healthOutput, error)
 		return s.Ready(ctx)
 	})
 	out := &healthOutput{Status: http.StatusOK, CacheControl: "no-store", Body: health{Status: up, Components: map[string]string{}}}
+	_, unknown := s.principal(ctx, auth.Read)
 	for range cap(answers) {
 		for name, err := range <-answers {
 			out.Body.Components[name] = up
@@ -63,6 +66,9 @@ func (s *server) readyz(ctx context.Context, _ *struct{}) (*healthOutput, error)
 				out.Status, out.Body.Status, out.Body.Components[name] = http.StatusServiceUnavailable, down, down
 			}
 		}
+	}
+	if unknown != nil {
+		out.Body.Components = nil
 	}
 	return out, nil
 }

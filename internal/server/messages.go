@@ -10,6 +10,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
@@ -62,7 +63,7 @@ type messagesOutput struct {
 
 func (s *server) registerMessages() {
 	tags := []string{"messages"}
-	register(s, huma.Operation{
+	register(s, auth.Post, huma.Operation{
 		OperationID: "postMessage", Method: http.MethodPost, Path: "/v1/threads/{id}/messages", Tags: tags,
 		Summary: "Post a message", DefaultStatus: http.StatusAccepted,
 		Description: "Answers 202 with the event's id; with wait=true 200 after the turn, or 202 when the turn takes longer than the server waits. " +
@@ -72,7 +73,7 @@ func (s *server) registerMessages() {
 	}, s.postMessage)
 	op := s.api.OpenAPI().Paths["/v1/threads/{id}/messages"].Post
 	op.Responses["200"].Content = op.Responses["202"].Content
-	register(s, huma.Operation{
+	register(s, auth.Read, huma.Operation{
 		OperationID: "listMessages", Method: http.MethodGet, Path: "/v1/threads/{id}/messages", Tags: tags,
 		Summary: "List messages, the oldest first", Errors: []int{404, 503},
 		Description: "Messages are as hooks have left them; those that a hook keeps from people are left out, so that a page with a next may be short.",
@@ -80,7 +81,12 @@ func (s *server) registerMessages() {
 }
 
 func (s *server) postMessage(ctx context.Context, in *postInput) (*postOutput, error) {
-	post, err := newPost(in.ID, "body.", in.Body.NewMessage)
+	if in.Wait {
+		if err := needs(ctx, auth.Read, "query.wait"); err != nil {
+			return nil, err
+		}
+	}
+	post, err := newPost(ctx, in.ID, "body.", in.Body.NewMessage)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +115,7 @@ func (s *server) postMessage(ctx context.Context, in *postInput) (*postOutput, e
 
 // newPost makes the post of a person's message. at is where the message stands in
 // the request.
-func newPost(threadID, at string, m NewMessage) (signals.Post, error) {
+func newPost(ctx context.Context, threadID, at string, m NewMessage) (signals.Post, error) {
 	if m.Content == "" {
 		return signals.Post{}, refuse(http.StatusUnprocessableEntity, at+"content", "is required")
 	}
@@ -119,11 +125,12 @@ func newPost(threadID, at string, m NewMessage) (signals.Post, error) {
 	if err := checkID(at+"id", m.ID, signals.CheckEventID); err != nil {
 		return signals.Post{}, err
 	}
-	if m.Sender == "" {
-		m.Sender = string(event.User)
+	sender, err := actor(ctx, at+"sender", m.Sender, string(event.User))
+	if err != nil {
+		return signals.Post{}, err
 	}
 	post := signals.NewPost(m.ID, event.NewMessage{
-		ThreadID: threadID, SenderID: m.Sender, SenderType: event.User, Content: m.Content,
+		ThreadID: threadID, SenderID: sender, SenderType: event.User, Content: m.Content,
 	})
 	if len(post.Payload) > signals.MaxPayload {
 		return post, tooLarge(at+"content", len(post.Payload))

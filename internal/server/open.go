@@ -101,7 +101,7 @@ func (s *server) startOf(ctx context.Context, body *openBody) (signals.Start, *s
 		return start, nil, nil
 	}
 	m := body.Message
-	post, err := newPost(body.ID, "body.message.", m.NewMessage)
+	post, err := newPost(ctx, body.ID, "body.message.", m.NewMessage)
 	return start, &post, err
 }
 

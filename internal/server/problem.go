@@ -59,6 +59,10 @@ func (s *server) problem(ctx context.Context, threadID string, err error) error 
 		return huma.ErrorWithHeaders(huma.Error503ServiceUnavailable(fmt.Sprintf(
 			"thread %q has too many requests under way, or Temporal has: %s", threadID, exhausted.Message)), http.Header{"Retry-After": {"1"}})
 	case unanswered(err):
+		var ended *endedError
+		if errors.As(context.Cause(ctx), &ended) {
+			return problemOf(ended)
+		}
 		if ctx.Err() != nil { // nobody reads the answer
 			return huma.NewError(statusClientGone, "the client has gone")
 		}
@@ -208,12 +212,12 @@ func (w *recorder) Write(data []byte) (int, error) {
 func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // explainUnmatched answers paths and methods that the mux does not know with problem
-// documents.
-func explainUnmatched(mux *http.ServeMux) http.Handler {
+// documents. All others are for those who may use them.
+func (s *server) explainUnmatched(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h, pattern := mux.Handler(r)
 		if pattern != "" {
-			mux.ServeHTTP(w, r)
+			s.authorize(w, r, pattern, mux)
 			return
 		}
 		probe := &headerOnly{header: http.Header{}}

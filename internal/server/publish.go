@@ -8,6 +8,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
@@ -66,13 +67,13 @@ type published struct {
 
 func (s *server) registerPublish() {
 	tags := []string{"events"}
-	register(s, huma.Operation{
+	register(s, auth.Post, huma.Operation{
 		OperationID: "publishToThread", Method: http.MethodPost, Path: "/v1/threads/{id}/events", Tags: tags,
 		Summary: "Publish an environment event to a thread", DefaultStatus: http.StatusAccepted,
 		Description: "Rules say what becomes of it. Answers when the thread has accepted or refused it. An id that the thread has had before is a duplicate, which changes nothing.",
 		Errors:      []int{400, 404, 409, 413, 503},
 	}, s.publishToThread)
-	register(s, huma.Operation{
+	register(s, auth.Post, huma.Operation{
 		OperationID: "publish", Method: http.MethodPost, Path: "/v1/events", Tags: tags,
 		Summary: "Publish an environment event to the thread that it names", DefaultStatus: http.StatusAccepted,
 		Description: "The thread is the one in metadata.trigger_session_id. An event that names none, or one that is not there or is closed, is ignored, and the answer says so.",
@@ -96,6 +97,9 @@ func (s *server) publish(ctx context.Context, threadID string, body publishBody,
 		return nil, tooLarge("body.payload", len(body.Payload))
 	}
 	e, err := body.event()
+	if err == nil {
+		e, err = attributed(ctx, "body.", e)
+	}
 	if err != nil {
 		return nil, s.problem(ctx, threadID, err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
@@ -124,11 +125,11 @@ type retryInput struct {
 func (s *server) registerQueue() {
 	tags := []string{"queue"}
 	const path = "/v1/threads/{id}/queue"
-	register(s, huma.Operation{
+	register(s, auth.Read, huma.Operation{
 		OperationID: "getQueue", Method: http.MethodGet, Path: path, Tags: tags,
 		Summary: "List the events of the queue", Errors: []int{404, 503},
 	}, s.getQueue)
-	register(s, huma.Operation{
+	register(s, auth.Operate, huma.Operation{
 		OperationID: "addToQueue", Method: http.MethodPost, Path: path, Tags: tags,
 		Summary: "Add an event of any type", DefaultStatus: http.StatusAccepted,
 		Description: "Answers when the thread has accepted or refused it. An id that the thread has had before is a duplicate, which changes nothing.",
@@ -136,20 +137,20 @@ func (s *server) registerQueue() {
 	}, s.addToQueue)
 	s.registerPlace("getCurrentEvent", path+"/current", "Get the event that is being processed", current)
 	s.registerPlace("getNextEvent", path+"/next", "Get the event that is processed next", next)
-	register(s, huma.Operation{
+	register(s, auth.Read, huma.Operation{
 		OperationID: "getEvent", Method: http.MethodGet, Path: path + "/{eventId}", Tags: tags,
 		Summary:     "Get an event of the queue",
 		Description: "Events that have ended are known for a while: what the queue does not have is in the thread's events.",
 		Errors:      []int{404, 503},
 	}, s.getItem)
-	register(s, huma.Operation{
+	register(s, auth.Operate, huma.Operation{
 		OperationID: "setEventStatus", Method: http.MethodPatch, Path: path + "/{eventId}", Tags: tags,
 		Summary: "Change the status of an event by hand",
 		Description: "An event that waits and is given a status other than pending is never processed; the turn of the one that is being processed is interrupted. " +
 			"pending retries a failed event, and processes the one that is being processed again. A change that is not possible is a 409.",
 		Errors: []int{400, 404, 409, 413, 503},
 	}, s.setStatus)
-	register(s, huma.Operation{
+	register(s, auth.Operate, huma.Operation{
 		OperationID: "retryEvent", Method: http.MethodPost, Path: path + "/{eventId}/retry", Tags: tags,
 		Summary:     "Process a failed event again",
 		Description: "An event that has not failed is a 409.",
@@ -159,7 +160,7 @@ func (s *server) registerQueue() {
 
 // registerPlace registers the get of an event by its place in the queue.
 func (s *server) registerPlace(id, path, summary string, place func(signals.Queue) *event.Item) {
-	register(s, huma.Operation{
+	register(s, auth.Read, huma.Operation{
 		OperationID: id, Method: http.MethodGet, Path: path, Tags: []string{"queue"}, Summary: summary,
 		Errors:    []int{404, 503},
 		Responses: map[string]*huma.Response{"204": {Description: "There is none"}},
@@ -225,6 +226,16 @@ func (s *server) getItem(ctx context.Context, in *EventPath) (*itemOutput, error
 }
 
 func (s *server) addToQueue(ctx context.Context, in *addInput) (*addOutput, error) {
+	var err error
+	switch in.Body.Type {
+	case event.TypeMessage:
+		in.Body.Payload, err = actorIn(ctx, "body.payload", "senderId", in.Body.Payload)
+	case event.TypeUserQuery:
+		in.Body.Payload, err = actorIn(ctx, "body.payload", "userId", in.Body.Payload)
+	}
+	if err != nil {
+		return nil, err
+	}
 	post := signals.Post{
 		ID: in.Body.ID, Type: in.Body.Type, Payload: in.Body.Payload,
 		TraceID: in.Body.TraceID, ParentEventID: in.Body.ParentEventID,
@@ -260,8 +271,9 @@ func (s *server) prepare(ctx context.Context, threadID string, post *signals.Pos
 
 func (s *server) setStatus(ctx context.Context, in *statusInput) (*itemOutput, error) {
 	change := signals.SetStatus{EventID: in.EventID, Status: event.Status(in.Body.Status), By: in.Body.By, Reason: in.Body.Reason}
-	if change.By == "" {
-		change.By = byAPI
+	var err error
+	if change.By, err = actor(ctx, "body.by", change.By, byAPI); err != nil {
+		return nil, err
 	}
 	return s.changed(ctx, in.EventPath, func(ctx context.Context) (event.Item, error) {
 		return s.Threads.SetStatus(ctx, in.ID, change)
@@ -269,9 +281,13 @@ func (s *server) setStatus(ctx context.Context, in *statusInput) (*itemOutput, e
 }
 
 func (s *server) retryItem(ctx context.Context, in *retryInput) (*itemOutput, error) {
-	by := byAPI
-	if in.Body != nil && in.Body.By != "" {
-		by = in.Body.By
+	given := ""
+	if in.Body != nil {
+		given = in.Body.By
+	}
+	by, err := actor(ctx, "body.by", given, byAPI)
+	if err != nil {
+		return nil, err
 	}
 	return s.changed(ctx, in.EventPath, func(ctx context.Context) (event.Item, error) {
 		return s.Threads.Retry(ctx, in.ID, in.EventID, by)

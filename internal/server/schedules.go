@@ -8,6 +8,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
@@ -64,44 +65,44 @@ type schedulesOutput struct {
 func (s *server) registerSchedules() {
 	tags := []string{"schedules"}
 	const path, one = "/v1/schedules", "/v1/schedules/{id}"
-	register(s, huma.Operation{
+	register(s, auth.Operate, huma.Operation{
 		OperationID: "createSchedule", Method: http.MethodPost, Path: path, Tags: tags,
 		Summary: "Create a schedule, which posts to a thread again and again", DefaultStatus: http.StatusCreated,
 		Description: "Exactly one of event and message is what it posts; at least one of cron and every is when.",
 		Errors:      []int{400, 409, 413, 503},
 	}, s.createSchedule)
-	register(s, huma.Operation{
+	register(s, auth.Read, huma.Operation{
 		OperationID: "listSchedules", Method: http.MethodGet, Path: path, Tags: tags,
 		Summary:     "List schedules, by their ids",
 		Description: "A schedule that was created this moment may be missing. What became of the runs is told of one schedule only.",
 		Errors:      []int{503},
 	}, s.listSchedules)
-	register(s, huma.Operation{
+	register(s, auth.Read, huma.Operation{
 		OperationID: "getSchedule", Method: http.MethodGet, Path: one, Tags: tags,
 		Summary: "Get a schedule, with its next and last runs", Errors: []int{404, 503},
 	}, s.getSchedule)
-	register(s, huma.Operation{
+	register(s, auth.Operate, huma.Operation{
 		OperationID: "replaceSchedule", Method: http.MethodPut, Path: one, Tags: tags,
 		Summary:     "Replace a schedule",
 		Description: "What is left out gets its default: a schedule that is paused goes on unless paused is set.",
 		Errors:      []int{400, 404, 413, 503},
 	}, s.replaceSchedule)
-	register(s, huma.Operation{
+	register(s, auth.Operate, huma.Operation{
 		OperationID: "deleteSchedule", Method: http.MethodDelete, Path: one, Tags: tags,
 		Summary: "Delete a schedule", DefaultStatus: http.StatusNoContent,
 		Description: "A run that has begun goes on.", Errors: []int{404, 503},
 	}, s.deleteSchedule)
-	register(s, huma.Operation{
+	register(s, auth.Operate, huma.Operation{
 		OperationID: "pauseSchedule", Method: http.MethodPost, Path: one + "/pause", Tags: tags,
 		Summary: "Pause a schedule", Errors: []int{400, 404, 413, 503},
 	}, s.changeSchedule(Schedules.PauseSchedule))
-	register(s, huma.Operation{
+	register(s, auth.Operate, huma.Operation{
 		OperationID: "resumeSchedule", Method: http.MethodPost, Path: one + "/resume", Tags: tags,
 		Summary:     "Let a schedule go on that is paused",
 		Description: "The times that have passed meanwhile are not made up for.",
 		Errors:      []int{400, 404, 413, 503},
 	}, s.changeSchedule(Schedules.ResumeSchedule))
-	register(s, huma.Operation{
+	register(s, auth.Operate, huma.Operation{
 		OperationID: "triggerSchedule", Method: http.MethodPost, Path: one + "/trigger", Tags: tags,
 		Summary: "Start a run now", DefaultStatus: http.StatusAccepted,
 		Description: "Also of a schedule that is paused, or has no runs left. Runs of the same second post once.",
@@ -158,6 +159,9 @@ func (s *server) replaceSchedule(ctx context.Context, in *replaceScheduleInput) 
 // scheduleOf is the schedule of a body. The error is a problem document.
 func (s *server) scheduleOf(ctx context.Context, body NewSchedule) (signals.Schedule, error) {
 	schedule, err := body.schedule()
+	if err == nil {
+		err = signedBy(ctx, &schedule)
+	}
 	if err == nil {
 		err = signals.CheckSchedule(schedule)
 	}

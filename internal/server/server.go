@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/feed"
 	"github.com/threadmill/threadmill/internal/registry"
@@ -28,6 +30,8 @@ const (
 	DefaultMaxBody      = 1 << 20
 	DefaultAnswerWithin = 10 * time.Second
 	DefaultWaitLimit    = 10 * time.Minute
+
+	DefaultAuthCheckInterval = 3 * time.Second
 )
 
 // Threads is what the API needs of a [threadclient.Client].
@@ -66,6 +70,13 @@ type Config struct {
 
 	// Namespace of the threads; it must be that of Threads. Default "default".
 	Namespace string
+
+	// Authenticator says who sends a request. Default: nobody is asked, and requests say who
+	// they are from.
+	Authenticator auth.Authenticator
+
+	// AuthCheckInterval is how often a request that lasts is authenticated again. Default 3 s.
+	AuthCheckInterval time.Duration
 
 	// Agents knows the agents that a thread can be opened with, but for those that the
 	// store keeps. Default: any name will do.
@@ -124,6 +135,8 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("server: Config.Heartbeat: %v is negative", c.Heartbeat)
 	case c.AnswerWithin < 0:
 		return c, fmt.Errorf("server: Config.AnswerWithin: %v is negative", c.AnswerWithin)
+	case c.AuthCheckInterval < 0:
+		return c, fmt.Errorf("server: Config.AuthCheckInterval: %v is negative", c.AuthCheckInterval)
 	case c.WaitLimit < 0:
 		return c, fmt.Errorf("server: Config.WaitLimit: %v is negative", c.WaitLimit)
 	}
@@ -141,6 +154,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.AnswerWithin == 0 {
 		c.AnswerWithin = DefaultAnswerWithin
+	}
+	if c.AuthCheckInterval == 0 {
+		c.AuthCheckInterval = DefaultAuthCheckInterval
 	}
 	if c.WaitLimit == 0 {
 		c.WaitLimit = DefaultWaitLimit
@@ -161,6 +177,12 @@ type server struct {
 	feed   *feed.Feed
 	world  *world.World
 	api    huma.API
+
+	// routes say who may use the patterns of the mux.
+	routes map[string]route
+
+	// authFailing: the last request could not be authenticated, which is in the log.
+	authFailing atomic.Bool
 }
 
 // New makes the handler of the API.
@@ -169,7 +191,7 @@ func New(cfg Config) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &server{Config: cfg, agents: registry.New(cfg.Agents, cfg.Store)}
+	s := &server{Config: cfg, routes: map[string]route{}, agents: registry.New(cfg.Agents, cfg.Store)}
 	if cfg.Agents != nil {
 		s.Agents = s.agents
 	}
@@ -203,23 +225,32 @@ func New(cfg Config) (http.Handler, error) {
 	s.registerSchedules()
 	s.registerWebhooks()
 	s.registerHealth()
-	registerDocs(mux)
-	return s.protect(explainUnmatched(mux)), nil
+	s.registerDocs(mux)
+	return s.protect(s.explainUnmatched(mux)), nil
 }
+
+const openAPIPath = "/openapi"
 
 func describe(version string) huma.Config {
 	cfg := huma.DefaultConfig("Threadmill", version)
 	cfg.Info.Description = "Durable agent threads. Errors are RFC 9457 problem documents."
 	// Neither a docs page that loads scripts from elsewhere, nor $schema links in answers.
-	cfg.DocsPath, cfg.SchemasPath, cfg.CreateHooks = "", "", nil
+	cfg.OpenAPIPath, cfg.DocsPath, cfg.SchemasPath, cfg.CreateHooks = openAPIPath, "", "", nil
+	cfg.Components.SecuritySchemes = map[string]*huma.SecurityScheme{securityScheme: {
+		Type: "http", Scheme: "bearer", BearerFormat: "tmk_<id>_<secret>",
+		Description: "An API key, where the server wants one. The role that an operation needs stands beside it.",
+	}}
 	cfg.Transformers = []huma.Transformer{tidyProblem}
 	return cfg
 }
 
-// register adds an operation with the limits and errors that all of them have.
-func register[I, O any](s *server, op huma.Operation, handler func(context.Context, *I) (*O, error)) {
+// register adds an operation that principals with the role may use, with the limits and errors
+// that all of them have.
+func register[I, O any](s *server, role auth.Role, op huma.Operation, handler func(context.Context, *I) (*O, error)) {
 	op.MaxBodyBytes = s.MaxBody + 1 // the limit itself counts as exceeded
 	op.RejectUnknownQueryParameters = true
+	secure(&op, role)
+	s.routes[op.Method+" "+op.Path] = route{role: role}
 	huma.Register(s.api, op, handler)
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
@@ -50,7 +51,9 @@ type promptError struct {
 // is none of huma's, whose errors are problem documents.
 func (s *server) registerSessions(mux *http.ServeMux) {
 	for name, path := range promptPaths {
-		mux.HandleFunc("POST "+path, s.prompt)
+		s.handle(mux, route{role: auth.Post, refuse: func(w http.ResponseWriter, status int, detail string) {
+			s.answerPrompt(w, status, promptError{detail})
+		}}, "POST "+path, s.prompt)
 		s.describePrompt(name, path)
 	}
 }
@@ -90,10 +93,14 @@ func (s *server) publishQuery(ctx context.Context, id, content string) error {
 	}
 	within, cancel := s.answer(ctx)
 	defer cancel()
-	_, err = s.Threads.Publish(within, id, event.EnvEvent{
+	e, err := attributed(ctx, "", event.EnvEvent{
 		ID: signals.NewEventID(), Type: event.TypeUserQuery, Timestamp: time.Now().UnixMilli(),
 		Metadata: event.EnvMetadata{TriggerSessionID: id, Source: event.SourceUser}, Payload: payload,
-	}, threadclient.PublishOptions{Open: true})
+	})
+	if err != nil {
+		return err
+	}
+	_, err = s.Threads.Publish(within, id, e, threadclient.PublishOptions{Open: true})
 	return err
 }
 
@@ -128,7 +135,7 @@ func (s *server) describePrompt(name, path string) {
 		return map[string]*huma.MediaType{typeJSON: {Schema: registry.Schema(of, true, "")}}
 	}
 	failed := content(reflect.TypeFor[promptError]())
-	s.api.OpenAPI().AddOperation(&huma.Operation{
+	op := &huma.Operation{
 		OperationID: name, Method: http.MethodPost, Path: path, Tags: []string{"events"},
 		Summary:     "Publish what a person says as a user_query",
 		Description: "Answers before an agent does: its reply is among the events. A session is a thread; one that is not there is opened.",
@@ -141,7 +148,11 @@ func (s *server) describePrompt(name, path string) {
 			"400": {Description: promptEmpty, Content: failed},
 			"409": {Description: "The session is closed", Content: failed},
 			"413": {Description: "The content is too large", Content: failed},
+			"401": {Description: "The request has no valid API key", Content: failed},
+			"403": {Description: "The API key does not have the role", Content: failed},
 			"503": {Description: promptNoSession + ": Temporal cannot be reached", Content: failed},
 		},
-	})
+	}
+	secure(op, auth.Post)
+	s.api.OpenAPI().AddOperation(op)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
@@ -60,7 +61,7 @@ type completeInput struct {
 type cancelInput struct {
 	TaskPath
 	Body struct {
-		By     string `json:"by" minLength:"1" maxLength:"128" doc:"Who cancels it; it is kept"`
+		By     string `json:"by,omitempty" maxLength:"128" doc:"Who cancels it; it is kept. Required where the server does not authenticate requests"`
 		Reason string `json:"reason,omitempty" maxLength:"4096"`
 	}
 }
@@ -92,30 +93,30 @@ type endProblem struct {
 func (s *server) registerTasks() {
 	tags := []string{"tasks"}
 	const path = "/v1/tasks/{id}"
-	register(s, huma.Operation{
+	register(s, auth.Read, huma.Operation{
 		OperationID: "listTasks", Method: http.MethodGet, Path: "/v1/threads/{id}/tasks", Tags: tags,
 		Summary: "List the background tasks of a thread", Errors: []int{404, 503},
 	}, s.listTasks)
-	register(s, huma.Operation{
+	register(s, auth.Read, huma.Operation{
 		OperationID: "getTask", Method: http.MethodGet, Path: path, Tags: tags,
 		Summary:     "Get a background task",
 		Description: "Tasks that have ended are known as long as the store keeps the thread.",
 		Errors:      []int{404, 503},
 	}, s.getTask)
-	register(s, huma.Operation{
+	register(s, auth.Post, huma.Operation{
 		OperationID: "completeTask", Method: http.MethodPost, Path: path + "/complete", Tags: tags,
 		Summary: "Complete a background task, or let it fail",
 		Description: "With an error the task has failed. The agent that started it is told. Completing it again in the same way is already_ended; " +
 			"a task that has ended otherwise is a 409, and the problem document has result: conflict.",
 		Errors: []int{400, 404, 409, 413, 503},
 	}, s.completeTask)
-	register(s, huma.Operation{
+	register(s, auth.Operate, huma.Operation{
 		OperationID: "cancelTask", Method: http.MethodPost, Path: path + "/cancel", Tags: tags,
 		Summary:     "Cancel a background task",
 		Description: "Cancelling it again is already_ended; a task that has ended otherwise is a 409, and the problem document has result: conflict.",
 		Errors:      []int{400, 404, 409, 413, 503},
 	}, s.cancelTask)
-	register(s, huma.Operation{
+	register(s, auth.Post, huma.Operation{
 		OperationID: "reportProgress", Method: http.MethodPost, Path: path + "/progress", Tags: tags,
 		Summary: "Show viewers how far a background task is", DefaultStatus: http.StatusAccepted,
 		Description: "A live event tool_progress, whose data has subtype: task_progress, the taskId, and what was sent as data. " +
@@ -211,8 +212,9 @@ func (s *server) completeTask(ctx context.Context, in *completeInput) (*endOutpu
 	if len(c.Result) > signals.MaxPayload {
 		return nil, tooLarge("body.result", len(c.Result))
 	}
-	if c.By == "" {
-		c.By = byAPI
+	var err error
+	if c.By, err = actor(ctx, "body.by", c.By, byAPI); err != nil {
+		return nil, err
 	}
 	state := event.TaskCompleted
 	if c.Error != "" {
@@ -224,7 +226,14 @@ func (s *server) completeTask(ctx context.Context, in *completeInput) (*endOutpu
 }
 
 func (s *server) cancelTask(ctx context.Context, in *cancelInput) (*endOutput, error) {
-	c := signals.CancelTask{TaskID: in.ID, By: in.Body.By, Reason: in.Body.Reason}
+	by, err := actor(ctx, "body.by", in.Body.By, "")
+	switch {
+	case err != nil:
+		return nil, err
+	case by == "":
+		return nil, refuse(http.StatusUnprocessableEntity, "body.by", "is required: who cancels it")
+	}
+	c := signals.CancelTask{TaskID: in.ID, By: by, Reason: in.Body.Reason}
 	return s.ended(ctx, in.ID, event.TaskCancelled, func(ctx context.Context) (signals.CompleteTaskResult, error) {
 		return s.Threads.CancelTask(ctx, c)
 	})

@@ -14,6 +14,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
@@ -96,31 +97,31 @@ type threadOutput struct{ Body Thread }
 
 func (s *server) registerThreads() {
 	tags := []string{"threads"}
-	register(s, huma.Operation{
+	register(s, auth.Post, huma.Operation{
 		OperationID: "openThread", Method: http.MethodPost, Path: "/v1/threads", Tags: tags,
 		Summary: "Open a thread", DefaultStatus: http.StatusCreated,
 		Errors: []int{400, 409, 413, 503},
 	}, s.openThread)
-	register(s, huma.Operation{
+	register(s, auth.Read, huma.Operation{
 		OperationID: "listThreads", Method: http.MethodGet, Path: "/v1/threads", Tags: tags,
 		Summary: "List threads, the last active first",
 	}, s.listThreads)
-	register(s, huma.Operation{
+	register(s, auth.Read, huma.Operation{
 		OperationID: "getThread", Method: http.MethodGet, Path: "/v1/threads/{id}", Tags: tags,
 		Summary: "Get a thread", Errors: []int{404, 503},
 	}, s.getThread)
-	register(s, huma.Operation{
+	register(s, auth.Operate, huma.Operation{
 		OperationID: "updateThread", Method: http.MethodPatch, Path: "/v1/threads/{id}", Tags: tags,
 		Summary: "Change a thread", Description: "What is left out stays as it is. Environment event session.updated tells of it.",
 		Errors: []int{404, 409, 422, 503},
 	}, s.updateThread)
-	register(s, huma.Operation{
+	register(s, auth.Operate, huma.Operation{
 		OperationID: "closeThread", Method: http.MethodDelete, Path: "/v1/threads/{id}", Tags: tags,
 		Summary: "Close a thread", DefaultStatus: http.StatusAccepted,
 		Description: "The thread ends as soon as it has settled what waits; its records stay. Closing a closed thread changes nothing.",
 		Errors:      []int{404, 503},
 	}, s.closeThread)
-	register(s, huma.Operation{
+	register(s, auth.Operate, huma.Operation{
 		OperationID: "interruptThread", Method: http.MethodPost, Path: "/v1/threads/{id}/interrupt", Tags: tags,
 		Summary: "Interrupt a turn", DefaultStatus: http.StatusAccepted,
 		Description: "What runs is stopped, and what the agent has said so far is kept. Without a turn, or when the event is not there any more, it changes nothing.",
@@ -247,7 +248,11 @@ func parseThreadCursor(text string) (at time.Time, id string, ok bool) {
 }
 
 func (s *server) closeThread(ctx context.Context, in *ThreadPath) (*struct{}, error) {
-	err := s.control(ctx, in.ID, signals.Control{Action: signals.ControlClose, By: byAPI})
+	by, err := actor(ctx, "", "", byAPI)
+	if err != nil {
+		return nil, err
+	}
+	err = s.control(ctx, in.ID, signals.Control{Action: signals.ControlClose, By: by})
 	if errors.Is(err, signals.ErrClosed) {
 		err = nil
 	}
@@ -270,12 +275,13 @@ type interruptInput struct {
 }
 
 func (s *server) interruptThread(ctx context.Context, in *interruptInput) (*struct{}, error) {
-	c := signals.Control{Action: signals.ControlInterrupt, By: byAPI}
+	c := signals.Control{Action: signals.ControlInterrupt}
 	if in.Body != nil {
-		c.Reason, c.EventID = in.Body.Reason, in.Body.EventID
-		if in.Body.By != "" {
-			c.By = in.Body.By
-		}
+		c.Reason, c.EventID, c.By = in.Body.Reason, in.Body.EventID, in.Body.By
+	}
+	var err error
+	if c.By, err = actor(ctx, "body.by", c.By, byAPI); err != nil {
+		return nil, err
 	}
 	if c.EventID != "" {
 		if err := checkID("body.eventId", c.EventID, signals.CheckID); err != nil {

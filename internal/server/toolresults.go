@@ -7,6 +7,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -22,7 +23,7 @@ type toolResultInput struct {
 }
 
 func (s *server) registerToolResults() {
-	register(s, huma.Operation{
+	register(s, auth.Post, huma.Operation{
 		OperationID: "postToolResult", Method: http.MethodPost, Path: "/v1/threads/{id}/tool-calls/{toolCallId}/result", Tags: []string{"approvals"},
 		Summary: "Answer a tool call that a connected client runs",
 		Description: "The result counts once: sending it again is already_resolved. A call that has another result, such as that it took too long, " +
@@ -36,8 +37,9 @@ func (s *server) postToolResult(ctx context.Context, in *toolResultInput) (*resu
 		ToolCallID: in.ToolCallID, Output: outputText(in.Body.Output), IsError: in.Body.IsError, By: in.Body.By,
 		Agent: in.Body.Agent, ToolName: in.Body.ToolName,
 	}
-	if r.By == "" {
-		r.By = byAPI
+	var err error
+	if r.By, err = actor(ctx, "body.by", r.By, byAPI); err != nil {
+		return nil, err
 	}
 	if len(r.Output) > signals.MaxPayload {
 		return nil, tooLarge("body.output", len(r.Output))

@@ -24,9 +24,13 @@ type updateInput struct {
 }
 
 func (s *server) updateThread(ctx context.Context, in *updateInput) (*threadOutput, error) {
+	by, err := actor(ctx, "body.by", in.Body.By, "")
+	if err != nil {
+		return nil, err
+	}
 	change := signals.ThreadChange{
 		Title: in.Body.Title, Agents: in.Body.Agents, AddAgents: in.Body.AddAgents, RemoveAgents: in.Body.RemoveAgents,
-		TurnLimit: in.Body.TurnLimit, By: in.Body.By,
+		TurnLimit: in.Body.TurnLimit, By: by,
 	}
 	if err := s.checkAgents(ctx, "body.agents", change.Agents); err != nil {
 		return nil, err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
@@ -50,12 +51,13 @@ type webhookAnswer struct {
 const bodyWithin = 5 * time.Second
 
 func (s *server) registerWebhooks() {
-	register(s, huma.Operation{
+	register(s, public, huma.Operation{
 		OperationID: "receiveWebhook", Method: http.MethodPost, Path: "/v1/webhooks/{source}", Tags: []string{"webhooks"},
 		Summary: "Receive a request of another system, as an environment event", DefaultStatus: http.StatusAccepted,
 		Description: "The webhook says how requests are signed, and which event for which thread becomes of them. " +
-			"200 answers the challenge of Slack.",
-		Errors:          []int{400, 401, 404, 409, 413, 503},
+			"200 answers the challenge of Slack. The signature takes the place of an API key; a webhook that is unsigned needs one with the role post, " +
+			"where the server wants API keys.",
+		Errors:          []int{400, 401, 403, 404, 409, 413, 503},
 		BodyReadTimeout: bodyWithin,
 	}, s.receiveWebhook)
 }
@@ -68,12 +70,22 @@ func (s *server) receiveWebhook(ctx context.Context, in *webhookInput) (*webhook
 	if err := source.Verify(in.header, in.RawBody, time.Now()); err != nil {
 		return nil, s.refuseWebhook(ctx, source, http.StatusUnauthorized, err)
 	}
+	if source.Unsigned {
+		p, err := s.principal(ctx, auth.Post)
+		if err != nil {
+			return nil, err
+		}
+		ctx = auth.NewContext(ctx, p)
+	}
 	if challenge, ok := source.Challenge(in.header, in.RawBody); ok {
 		return &webhookOutput{Status: http.StatusOK, Body: webhookAnswer{Challenge: challenge}}, nil
 	}
 	e, threadID, err := source.Map(in.header, in.RawBody)
 	if err != nil {
 		return nil, s.refuseWebhook(ctx, source, http.StatusUnprocessableEntity, err)
+	}
+	if e, err = attributed(ctx, "event.", e); err != nil {
+		return nil, err
 	}
 	if len(e.Payload) > signals.MaxPayload {
 		return nil, tooLarge("event.payload", len(e.Payload))

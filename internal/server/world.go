@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/feed"
 	"github.com/threadmill/threadmill/signals"
@@ -89,18 +89,18 @@ func (s *server) registerWorld() {
 	tags := []string{"world"}
 	decides := "A decision that does not fit the call is a 409, one by somebody who may not decide a 403, and the problem document has result. " +
 		"sender and by are what the client says: whoever puts the API before others checks who they are first."
-	register(s, huma.Operation{
+	register(s, auth.Post, huma.Operation{
 		OperationID: "publishMessage", Method: http.MethodPost, Path: "/v1/threads/{id}/world/messages", Tags: tags,
 		Summary: "Publish what somebody says in a world", DefaultStatus: http.StatusAccepted,
 		Description: "The sender's role follows from who is known as an agent, never from the name. " + decides,
 		Errors:      []int{400, 403, 404, 409, 413, 503},
 	}, s.publishSaid)
-	register(s, huma.Operation{
+	register(s, auth.Approve, huma.Operation{
 		OperationID: "publishToolResult", Method: http.MethodPost, Path: "/v1/threads/{id}/world/tool-results", Tags: tags,
 		Summary: "Publish a decision on a tool call in a world", Description: decides,
 		Errors: []int{400, 403, 404, 409, 413, 503},
 	}, s.publishDecision)
-	register(s, huma.Operation{
+	register(s, auth.Read, huma.Operation{
 		OperationID: "listWorldMessages", Method: http.MethodGet, Path: "/v1/threads/{id}/world/messages", Tags: tags,
 		Summary: "List messages as a world has them, the oldest first", Errors: []int{404, 503},
 		Description: "Requests for approval and decisions are among them, and calls have their status as it is now. " +
@@ -114,17 +114,30 @@ func (s *server) publishSaid(ctx context.Context, in *saidInput) (*saidOutput, e
 			return nil, err
 		}
 	}
+	sender, err := actor(ctx, "body.sender", in.Body.Sender, world.Human)
+	if err != nil {
+		return nil, err
+	}
+	if _, decides, _ := event.ParseContent(in.Body.Content); decides {
+		if err := needs(ctx, auth.Approve, "body.content"); err != nil {
+			return nil, err
+		}
+	}
 	return s.publishWorld(ctx, in.ID, in.Body.Content, func(ctx context.Context) (world.Published, error) {
 		return s.world.Publish(ctx, world.Said{
-			Content: in.Body.Content, Sender: cmp.Or(in.Body.Sender, world.Human), ChatID: in.ID, MessageID: in.Body.MessageID,
+			Content: in.Body.Content, Sender: sender, ChatID: in.ID, MessageID: in.Body.MessageID,
 		})
 	})
 }
 
 func (s *server) publishDecision(ctx context.Context, in *toolDecisionInput) (*saidOutput, error) {
 	b := in.Body
+	by, err := actor(ctx, "body.by", b.By, world.Human)
+	if err != nil {
+		return nil, err
+	}
 	return s.publishWorld(ctx, in.ID, string(b.ToolArgs), func(ctx context.Context) (world.Published, error) {
-		return s.world.PublishToolResultAs(ctx, cmp.Or(b.By, world.Human), b.AgentID, world.ToolResultData{
+		return s.world.PublishToolResultAs(ctx, by, b.AgentID, world.ToolResultData{
 			ToolCallID: b.ToolCallID, Decision: event.Decision(b.Decision), Scope: event.Scope(b.Scope),
 			ToolName: b.ToolName, ToolArgs: b.ToolArgs, WorkingDirectory: b.WorkingDirectory,
 		}, in.ID)

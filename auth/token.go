@@ -1,0 +1,98 @@
+package auth
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"regexp"
+	"strings"
+)
+
+// Token is the secret text of an API key, tmk_<id>_<secret>. It does not show itself when it
+// is printed, logged or encoded.
+type Token string
+
+// The form of a token: its parts have letters and digits only.
+const tokenPrefix = "tmk_"
+
+var tokenForm = regexp.MustCompile(`^tmk_([0-9A-Za-z]{1,32})_([0-9A-Za-z]{32,128})$`)
+
+// NewToken makes a token with a new id and a secret of 200 bits.
+func NewToken() (id string, t Token) {
+	id = strings.ToLower(rand.Text()[:12])
+	return id, TokenFor(id)
+}
+
+// TokenFor makes a token with a new secret for a key that has an id already.
+func TokenFor(id string) Token {
+	return Token(tokenPrefix + id + "_" + rand.Text() + rand.Text()[:14])
+}
+
+// ParseToken checks the form of a token and returns the id of its key. The error does not
+// repeat the text.
+func ParseToken(text string) (id string, t Token, err error) {
+	parts := tokenForm.FindStringSubmatch(text)
+	if parts == nil {
+		return "", "", errors.New("is not an API key: it must have the form tmk_<id>_<secret>, with 1 to 32 letters and digits as id and 32 to 128 as secret")
+	}
+	return parts[1], Token(text), nil
+}
+
+// Reveal returns the secret text.
+func (t Token) Reveal() string { return string(t) }
+
+// String hides the secret.
+func (t Token) String() string {
+	if t == "" {
+		return ""
+	}
+	return "***"
+}
+
+// GoString hides the secret from %#v.
+func (t Token) GoString() string { return fmt.Sprintf("%q", t.String()) }
+
+// MarshalText hides the secret from encoders.
+func (t Token) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
+
+// LogValue hides the secret from slog.
+func (t Token) LogValue() slog.Value { return slog.StringValue(t.String()) }
+
+// Hash is the hash of the token, which is all that is stored of it: "sha256:" and 64
+// hexadecimal digits. Tokens are random, so the hash needs neither salt nor many rounds.
+func (t Token) Hash() string {
+	sum := sha256.Sum256([]byte(t))
+	return hashPrefix + hex.EncodeToString(sum[:])
+}
+
+const hashPrefix = "sha256:"
+
+var hashForm = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
+
+// CheckHash reports whether the text has the form of a [Token.Hash].
+func CheckHash(text string) error {
+	if !hashForm.MatchString(text) {
+		return errors.New(`is not a hash: it must be "sha256:" and 64 hexadecimal digits in lower case, as "starter keys generate" prints it`)
+	}
+	return nil
+}
+
+// same compares hashes in constant time.
+func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
+
+// bearer returns the API key of a request. ok is false if there is none, whatever other
+// credentials there are.
+func bearer(r *http.Request) (token string, ok bool) {
+	values := r.Header.Values("Authorization")
+	if len(values) != 1 {
+		return "", false
+	}
+	scheme, token, _ := strings.Cut(values[0], " ")
+	token = strings.TrimSpace(token)
+	return token, strings.EqualFold(scheme, "Bearer") && strings.HasPrefix(token, tokenPrefix)
+}

@@ -1,0 +1,350 @@
+package server_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/auth"
+	"github.com/threadmill/threadmill/internal/server"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/webhook"
+)
+
+// badge authenticates requests by what stands behind Bearer: "<name> <roles>", or "broken" or
+// "elsewhere".
+func badge(r *http.Request) (auth.Principal, error) {
+	text, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	switch {
+	case text == "broken":
+		return auth.Principal{}, errors.New("the store is down")
+	case text == "elsewhere":
+		return auth.Principal{Name: "eve", Namespace: "other", Roles: auth.Roles{auth.Admin}, Kind: auth.KindKey}, nil
+	case !ok:
+		return auth.Principal{}, fmt.Errorf("%w: show a badge", auth.ErrUnauthenticated)
+	}
+	name, roles, _ := strings.Cut(text, " ")
+	set, err := auth.ParseRoles(strings.Fields(roles))
+	if err != nil {
+		return auth.Principal{}, err
+	}
+	return auth.Principal{Name: name, Namespace: "default", Roles: set, Kind: auth.KindKey}, nil
+}
+
+func withBadges(c *server.Config) { c.Authenticator = auth.Func(badge) }
+
+func bearer(text string) []string { return []string{"Authorization", "Bearer " + text} }
+
+// operation is an operation of the API's description.
+type operation struct {
+	id, method, path string
+	role             auth.Role // empty = public
+	statuses         []string
+}
+
+// operations reads them from the document that the server serves.
+func operations(t testing.TB, w *world) []operation {
+	t.Helper()
+	var doc struct {
+		Paths map[string]map[string]struct {
+			OperationID string                `json:"operationId"`
+			Security    []map[string][]string `json:"security"`
+			Responses   map[string]any        `json:"responses"`
+		} `json:"paths"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(w.call("GET", "/openapi.json", nil).text), &doc))
+	var all []operation
+	for path, methods := range doc.Paths {
+		for method, op := range methods {
+			o := operation{id: op.OperationID, method: strings.ToUpper(method), path: path}
+			if len(op.Security) > 0 {
+				require.Len(t, op.Security[0]["apiKey"], 1, o.id)
+				o.role = auth.Role(op.Security[0]["apiKey"][0])
+			}
+			for status := range op.Responses {
+				o.statuses = append(o.statuses, status)
+			}
+			all = append(all, o)
+		}
+	}
+	slices.SortFunc(all, func(a, b operation) int { return strings.Compare(a.id, b.id) })
+	require.Greater(t, len(all), 50)
+	return all
+}
+
+var pathParam = regexp.MustCompile(`\{(\w+)\}`)
+
+// target is a path without parameters, of things that are not there.
+func (o operation) target() string { return pathParam.ReplaceAllString(o.path, "none") }
+
+// roleTable says, for reviewers, which role each operation needs. It is what docs/authentication.md
+// promises; an operation that is missing here fails the test.
+var roleTable = map[auth.Role]string{
+	"": "healthz readyz receiveWebhook",
+	auth.Read: "agentChanges events getAgent getCurrentEvent getEvent getNextEvent getQueue getSchedule getTask getThread listAgentVersions listAgents " +
+		"listAllApprovals listApprovals listDecisions listGrants listMessages listSchedules listTasks listThreads listWorldMessages",
+	auth.Post:    "completeTask openThread postMessage postToolResult prompt promptUnversioned publish publishMessage publishToThread reportProgress",
+	auth.Approve: "decide publishToolResult revokeGrant",
+	auth.Operate: "addToQueue cancelTask closeThread createSchedule deleteSchedule interruptThread pauseSchedule replaceSchedule resumeSchedule " +
+		"retryEvent setEventStatus triggerSchedule updateThread",
+	auth.Admin: "deleteAgent putAgent",
+}
+
+// TestOperationsNeedTheirRoles calls every operation of the API's description without
+// credentials, with other credentials, and with a key of each single role.
+func TestOperationsNeedTheirRoles(t *testing.T) {
+	w := newWorld(t, withBadges)
+	declared := map[auth.Role][]string{}
+	for _, op := range operations(t, w) {
+		declared[op.role] = append(declared[op.role], op.id)
+		t.Run(op.id, func(t *testing.T) {
+			var body any
+			if op.method != http.MethodGet && op.method != http.MethodDelete {
+				body = object{}
+			}
+			if op.role == "" {
+				got := w.call(op.method, op.target(), body)
+				assert.NotContains(t, []int{http.StatusUnauthorized, http.StatusForbidden}, got.status, got.text)
+				return
+			}
+			for _, status := range []string{"401", "403", "503"} {
+				assert.Contains(t, op.statuses, status, "documented")
+			}
+			denied := func(status int, header ...string) {
+				got := w.call(op.method, op.target(), body, header...)
+				require.Equal(t, status, got.status, got.text)
+				if strings.HasPrefix(op.id, "prompt") {
+					assert.NotEmpty(t, got.body["error"])
+					assert.Equal(t, "application/json", got.header.Get("Content-Type"))
+				} else {
+					got.problem(t, status)
+				}
+				if status == http.StatusUnauthorized {
+					assert.Equal(t, "Bearer", got.header.Get("WWW-Authenticate"))
+				}
+				if status == http.StatusServiceUnavailable {
+					assert.NotEmpty(t, got.header.Get("Retry-After"))
+				}
+			}
+			denied(http.StatusUnauthorized)
+			denied(http.StatusUnauthorized, "Authorization", "Basic YW5uOnNlY3JldA==")
+			denied(http.StatusForbidden, bearer("elsewhere")...)
+			denied(http.StatusServiceUnavailable, bearer("broken")...)
+			for _, role := range auth.AllRoles() {
+				if role != op.role && role != auth.Admin {
+					denied(http.StatusForbidden, bearer("ann "+string(role))...)
+					continue
+				}
+				got := w.call(op.method, op.target(), body, bearer("ann "+string(role))...)
+				assert.NotContains(t, []int{http.StatusUnauthorized, http.StatusForbidden}, got.status, "%s: %s", role, got.text)
+			}
+		})
+	}
+	for role, ids := range declared {
+		assert.Equal(t, roleTable[role], strings.Join(ids, " "), "operations that need the role %q", role)
+	}
+}
+
+func TestPublicRoutes(t *testing.T) {
+	w := newWorld(t, withBadges)
+	for _, path := range []string{"/docs", "/docs/docs.js", "/docs/docs.css", "/openapi.json", "/openapi.yaml", "/openapi-3.0.json", "/openapi-3.0.yaml"} {
+		assert.Equal(t, http.StatusOK, w.call("GET", path, nil).status, path)
+	}
+	w.call("GET", "/nothing", nil).problem(t, http.StatusNotFound)
+	w.call("PUT", "/v1/threads", nil).problem(t, http.StatusMethodNotAllowed)
+
+	assert.Equal(t, object{"status": "ok"}, w.call("GET", "/readyz", nil).body, "no details for strangers")
+	assert.Equal(t, object{"status": "ok"}, w.call("GET", "/readyz", nil, bearer("ann post")...).body)
+	assert.Equal(t, object{"store": "ok", "stream": "ok"}, w.call("GET", "/readyz", nil, bearer("ann read")...).body["components"])
+	assert.Equal(t, object{"status": "ok"}, w.call("GET", "/readyz", nil, bearer("broken")...).body)
+}
+
+// TestUndeclaredRoute: what was added to the mux without a role is closed.
+func TestUndeclaredRoute(t *testing.T) {
+	require.Equal(t, http.StatusForbidden, server.UndeclaredRoute())
+}
+
+// TestActors: a principal acts under its own name, wherever a request can name somebody.
+func TestActors(t *testing.T) {
+	w := newWorld(t, withBadges)
+	ann := bearer("ann admin")
+	require.Equal(t, http.StatusCreated, w.call("POST", "/v1/threads", object{"id": "t1"}, ann...).status)
+	for _, c := range []struct {
+		method, path, location string
+		body                   object
+	}{
+		{"POST", "/v1/threads", "body.message.sender", object{"message": object{"content": "x", "sender": "eve"}}},
+		{"POST", "/v1/threads/t1/messages", "body.sender", object{"content": "x", "sender": "eve"}},
+		{"POST", "/v1/threads/t1/messages", "body.sender", object{"content": "x", "sender": "Ann"}},
+		{"POST", "/v1/threads/t1/messages?wait=true", "body.sender", object{"content": "x", "sender": "eve"}},
+		{"POST", "/v1/threads/t1/queue", "body.payload.senderId", object{"type": "message", "payload": object{"senderId": "eve", "senderType": "user", "content": "x"}}},
+		{"POST", "/v1/threads/t1/queue", "body.payload", object{"type": "message", "payload": object{"senderID": "eve", "senderId": "ann", "senderType": "user", "content": "x"}}},
+		{"POST", "/v1/threads/t1/queue", "body.payload.userId", object{"type": "user_query", "payload": object{"userId": "eve", "content": "x"}}},
+		{"PATCH", "/v1/threads/t1/queue/e1", "body.by", object{"status": "pending", "by": "eve"}},
+		{"POST", "/v1/threads/t1/queue/e1/retry", "body.by", object{"by": "eve"}},
+		{"POST", "/v1/threads/t1/interrupt", "body.by", object{"by": "eve"}},
+		{"PATCH", "/v1/threads/t1", "body.by", object{"title": "x", "by": "eve"}},
+		{"POST", "/v1/threads/t1/approvals/c1", "body.by", object{"decision": "approve", "by": "eve"}},
+		{"DELETE", "/v1/threads/t1/grants/c1?by=eve", "query.by", nil},
+		{"POST", "/v1/threads/t1/tool-calls/c1/result", "body.by", object{"output": "x", "by": "eve"}},
+		{"POST", "/v1/threads/t1/events", "body.metadata.published_by", object{"type": "x", "metadata": object{"published_by": "eve"}}},
+		{"POST", "/v1/threads/t1/events", "body.payload.userId", object{"type": "user_query", "payload": object{"userId": "eve", "content": "x"}}},
+		{"POST", "/v1/events", "body.payload.userId", object{"type": "user_query", "payload": object{"userId": "eve", "content": "x"}}},
+		{"POST", "/v1/threads/t1/world/messages", "body.sender", object{"content": "x", "sender": "system"}},
+		{"POST", "/v1/threads/t1/world/tool-results", "body.by", object{"tool_call_id": "c1", "decision": "approve", "by": "eve"}},
+		{"POST", "/v1/tasks/t1~t1/complete", "body.by", object{"by": "eve"}},
+		{"POST", "/v1/tasks/t1~t1/cancel", "body.by", object{"by": "eve"}},
+		{"POST", "/v1/schedules", "body.message.sender", object{"threadId": "t1", "every": "1h", "message": object{"content": "x", "sender": "eve"}}},
+		{"PUT", "/v1/schedules/s1", "body.message.sender", object{"threadId": "t1", "every": "1h", "message": object{"content": "x", "sender": "eve"}}},
+		{"POST", "/v1/schedules", "body.event.metadata.published_by", object{"threadId": "t1", "every": "1h", "event": object{"type": "x", "metadata": object{"published_by": "eve"}}}},
+		{"PUT", "/v1/agents/clerk?by=eve", "query.by", object{"model": "demo/demo"}},
+		{"DELETE", "/v1/agents/clerk?by=eve", "query.by", nil},
+	} {
+		t.Run(c.method+" "+c.path+" "+c.location, func(t *testing.T) {
+			var body any
+			if c.body != nil {
+				body = c.body
+			}
+			got := w.call(c.method, c.path, body, ann...)
+			status := http.StatusForbidden
+			if c.location == "body.payload" { // a field in another case
+				status = http.StatusUnprocessableEntity
+			}
+			assert.Equal(t, []string{c.location}, got.problem(t, status), got.text)
+		})
+	}
+	require.Empty(t, w.threads.posts, "nothing was posted")
+	require.Empty(t, w.threads.ctls)
+
+	said := func() string { return string(w.threads.posts[len(w.threads.posts)-1].Payload) }
+	require.Equal(t, http.StatusAccepted, w.call("POST", "/v1/threads/t1/messages", object{"content": "x"}, ann...).status)
+	assert.Contains(t, said(), `"senderId":"ann"`)
+	require.Equal(t, http.StatusAccepted, w.call("POST", "/v1/threads/t1/messages", object{"content": "x", "sender": "ann"}, ann...).status)
+	got := w.call("POST", "/v1/threads/t1/queue", object{"type": "message", "payload": object{"senderType": "user", "content": "x"}}, ann...)
+	require.Equal(t, http.StatusAccepted, got.status, got.text)
+	assert.Contains(t, said(), `"senderId":"ann"`)
+	require.Equal(t, http.StatusAccepted, w.call("DELETE", "/v1/threads/t1", nil, ann...).status)
+	require.Equal(t, http.StatusAccepted, w.call("POST", "/v1/threads/t1/interrupt", nil, ann...).status)
+	for _, c := range w.threads.ctls {
+		assert.Equal(t, "ann", c.By)
+	}
+	got = w.call("POST", "/sessions/t1/prompt", object{"content": "x"}, ann...)
+	require.Equal(t, http.StatusOK, got.status, got.text)
+	published := w.threads.events.posts["t1"][0]
+	assert.JSONEq(t, `{"sessionId":"t1","content":"x","userId":"ann"}`, string(published.Payload))
+	assert.Contains(t, string(published.Metadata), `"published_by":"ann"`)
+}
+
+// TestPartsNeedTheirRoles: what a route does on demand needs the role of that as well.
+func TestPartsNeedTheirRoles(t *testing.T) {
+	w := newWorld(t, withBadges)
+	require.Equal(t, http.StatusCreated, w.call("POST", "/v1/threads", object{"id": "t1"}, bearer("ann post")...).status)
+	wait := w.call("POST", "/v1/threads/t1/messages?wait=true", object{"content": "x"}, bearer("ann post")...)
+	assert.Equal(t, []string{"query.wait"}, wait.problem(t, http.StatusForbidden))
+	decision := object{"content": `{"__type":"tool_result","tool_call_id":"c1","decision":"approve"}`}
+	got := w.call("POST", "/v1/threads/t1/world/messages", decision, bearer("ann post")...)
+	assert.Equal(t, []string{"body.content"}, got.problem(t, http.StatusForbidden))
+	require.Empty(t, w.threads.posts)
+}
+
+func TestUnsignedWebhookNeedsKey(t *testing.T) {
+	unsigned := webhook.Source{Name: "hub", Unsigned: true, Event: webhook.Event{Type: "x", Thread: "t1", Open: true}}
+	w := newWorld(t, withBadges, func(c *server.Config) {
+		c.Webhooks = func() []webhook.Source { return []webhook.Source{unsigned} }
+	})
+	w.call("POST", "/v1/webhooks/hub", object{}).problem(t, http.StatusUnauthorized)
+	w.call("POST", "/v1/webhooks/hub", object{}, bearer("ann read")...).problem(t, http.StatusForbidden)
+	got := w.call("POST", "/v1/webhooks/hub", object{}, bearer("ann post")...)
+	require.Equal(t, http.StatusAccepted, got.status, got.text)
+	assert.Contains(t, string(w.threads.events.posts["t1"][0].Metadata), `"published_by":"ann"`)
+}
+
+// TestRevokedWhileItLasts: a stream, and a request that waits, end when their principal has lost
+// its access.
+func TestRevokedWhileItLasts(t *testing.T) {
+	var revoked atomic.Bool
+	var failing atomic.Bool
+	var checks atomic.Int64
+	w := newWorld(t, func(c *server.Config) {
+		c.AuthCheckInterval, c.WaitLimit = 5*time.Millisecond, patience
+		c.Authenticator = auth.Func(func(r *http.Request) (auth.Principal, error) {
+			checks.Add(1)
+			switch {
+			case failing.Load():
+				return auth.Principal{}, errors.New("the store is down")
+			case revoked.Load():
+				return auth.Principal{}, fmt.Errorf("%w: the key is revoked", auth.ErrUnauthenticated)
+			}
+			return badge(r)
+		})
+	})
+	ann := bearer("ann admin")
+	require.Equal(t, http.StatusCreated, w.call("POST", "/v1/threads", object{"id": "t1"}, ann...).status)
+	for _, path := range []string{"/v1/threads/t1/events", "/v1/threads/t1/events?view=world", "/v1/threads/t1/events?view=env", "/v1/agents/changes"} {
+		t.Run(path, func(t *testing.T) {
+			revoked.Store(false)
+			req, err := http.NewRequestWithContext(w.ctx, http.MethodGet, w.url+path, nil)
+			require.NoError(t, err)
+			req.Header.Set("Accept", "text/event-stream")
+			req.Header.Set(ann[0], ann[1])
+			res, err := http.DefaultClient.Do(req)
+			require.NoError(t, err)
+			defer res.Body.Close()
+			require.Equal(t, http.StatusOK, res.StatusCode)
+
+			failing.Store(true)
+			before := checks.Load()
+			require.Eventually(t, func() bool { return checks.Load() > before+2 }, patience, time.Millisecond, "a check that fails ends nothing")
+			failing.Store(false)
+			revoked.Store(true)
+			_, err = io.Copy(io.Discard, res.Body)
+			require.NoError(t, err, "the stream ends")
+			require.Equal(t, http.StatusUnauthorized, w.call("GET", path, nil, ann...).status)
+		})
+	}
+	t.Run("wait", func(t *testing.T) {
+		revoked.Store(false)
+		w.threads.turn = func(ctx context.Context, _ signals.Post) (signals.TurnResult, error) {
+			revoked.Store(true)
+			<-ctx.Done()
+			return signals.TurnResult{}, ctx.Err()
+		}
+		got := w.call("POST", "/v1/threads/t1/messages?wait=true", object{"content": "x"}, ann...)
+		got.problem(t, http.StatusUnauthorized)
+	})
+}
+
+// TestNoSecretsInLog: neither log nor answers repeat credentials.
+func TestNoSecretsInLog(t *testing.T) {
+	log := &bytes.Buffer{}
+	const secret = "tmk_abc_0123456789abcdefghijklmnopqrstuvwxyz"
+	w := newWorld(t, func(c *server.Config) {
+		c.Logger = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		c.Authenticator = auth.Func(func(r *http.Request) (auth.Principal, error) {
+			if r.URL.Query().Has("fail") {
+				return auth.Principal{}, errors.New("the store is down")
+			}
+			return auth.Principal{}, fmt.Errorf("%w: unknown", auth.ErrUnauthenticated)
+		})
+	})
+	for _, path := range []string{"/v1/threads", "/v1/threads?fail=1", "/v1/threads?access_token=" + secret, "/healthz", "/nothing"} {
+		got := w.call("GET", path, nil, "Authorization", "Bearer "+secret)
+		assert.NotContains(t, got.text, secret)
+	}
+	assert.Contains(t, log.String(), "cannot be authenticated")
+	assert.NotContains(t, log.String(), secret)
+}
