@@ -150,6 +150,14 @@ func TestBudgets(t *testing.T) {
 	for _, tc := range []shape{
 		{"model, approved tool, model", approved(unlisted, bySignal(unlisted)), cost{26, 5}},
 		{"decided by update", approved(unlisted, byUpdate(unlisted)), cost{27, 5}},
+		{"model, two calls, each denied by itself, model", func(id string) {
+			unlisted.Post(id, "use shell_cmd {\"command\":\"true\"}\nuse shell_cmd {\"command\":\"false\"}")
+			for n := 2; n > 0; n-- {
+				call := unlisted.AwaitApproval(id, n)[0]
+				awaitRest(unlisted, id)
+				bySignal(unlisted)(id, signals.Decide{ToolCallID: call.ToolCallID, Decision: event.Deny, By: "ann"})
+			}
+		}, cost{25, 6}},
 	} {
 		t.Run(tc.name+", unlisted", func(t *testing.T) { requireCost(t, unlisted, tc.turn, tc.want) })
 	}

@@ -35,12 +35,14 @@ func (t *conversation) callModel(ctx workflow.Context, r *thread.Run, step threa
 	if r.Model != "" {
 		summary = fmt.Sprintf("%s · %s · step %d · %d tokens so far", who, r.Model, step.Step, t.state.Usage.InputTokens+t.state.Usage.OutputTokens)
 	}
+	defer t.step()()
 	var reply thread.ModelReply
 	err := workflow.ExecuteActivity(activity(ctx, summary), signals.ActivityCallModel, step).Get(ctx, &reply)
 	return reply, err
 }
 
 func (t *conversation) runTool(ctx workflow.Context, c *thread.Call, step thread.ToolStep) (thread.ToolReply, error) {
+	defer t.step()()
 	var reply thread.ToolReply
 	summary := fmt.Sprintf("%s · %s", step.Agent, c.Plan.Name)
 	if c.Plan.Quick {
@@ -55,6 +57,7 @@ func (t *conversation) runTool(ctx workflow.Context, c *thread.Call, step thread
 
 // planCalls plans the calls that hooks have changed or made.
 func (t *conversation) planCalls(ctx workflow.Context, r *thread.Run, step thread.PlanStep) (thread.PlanReply, error) {
+	defer t.step()()
 	var reply thread.PlanReply
 	summary := fmt.Sprintf("%s · plan %d calls", r.Agent, len(step.Only))
 	err := workflow.ExecuteLocalActivity(local(ctx, summary), signals.ActivityPlanCalls, step).Get(ctx, &reply)
@@ -62,6 +65,27 @@ func (t *conversation) planCalls(ctx workflow.Context, r *thread.Run, step threa
 		err = workflow.ExecuteActivity(activity(ctx, summary), signals.ActivityPlanCalls, step).Get(ctx, &reply)
 	}
 	return reply, err
+}
+
+// step counts a step that has taken along what waited to be stored. The caller calls end when
+// the step has ended.
+func (t *conversation) step() (end func()) {
+	t.underWay++
+	return func() { t.underWay-- }
+}
+
+// storeOverdue stores at once what people wait to see, and what is more than should wait,
+// whatever the thread is waiting for.
+func (t *conversation) storeOverdue(ctx workflow.Context) {
+	workflow.GoNamed(ctx, "overdue", func(ctx workflow.Context) {
+		ctx, cancel := workflow.NewDisconnectedContext(ctx)
+		defer cancel()
+		due := func() bool { return t.state.Overdue(t.underWay, t.rollover(ctx)) || t.ruled && t.state.Heavy() }
+		for workflow.Await(ctx, due) == nil {
+			t.show(ctx)
+			t.record(ctx)
+		}
+	})
 }
 
 // record stores what no other activity will. It waits out any outage of the store.

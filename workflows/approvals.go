@@ -25,7 +25,6 @@ func (t *conversation) decide(ctx workflow.Context, name string, d signals.Decid
 	if !t.state.Early(d.ToolCallID) || !t.state.Hold(d) {
 		t.state.TakeDecision(workflow.Now(ctx), d)
 	}
-	t.urgent = t.state.TakeUrgent() || t.urgent
 }
 
 // earlyPatience is how long a decision waits for the thread to hear of its call.
@@ -56,9 +55,7 @@ func (t *conversation) updateDecide(ctx workflow.Context, d signals.Decide) (sig
 	if err := checked.Err(); err != nil {
 		return signals.DecideResult{}, refuse(err)
 	}
-	out := t.state.DecideChecked(workflow.Now(ctx), d, checked)
-	t.urgent = t.state.TakeUrgent() || t.urgent
-	return out, nil
+	return t.state.DecideChecked(workflow.Now(ctx), d, checked), nil
 }
 
 // check checks what a decision would have run, or granted, if that is not the call as it is.
@@ -146,16 +143,16 @@ func (t *conversation) revoke(ctx workflow.Context, name string, v signals.Revok
 		return
 	}
 	t.state.Revoke(workflow.Now(ctx), v)
-	t.urgent = true
 }
 
 // updateRevoke takes an approval back. It answers once that is stored: from then on no call
 // runs by it.
 func (t *conversation) updateRevoke(ctx workflow.Context, v signals.Revoke) (signals.DecideResult, error) {
-	id := t.state.Revoke(workflow.Now(ctx), v)
-	t.urgent = true
-	if err := workflow.Await(ctx, func() bool { return !t.state.Unwritten(id) }); err != nil {
-		return signals.DecideResult{}, err
+	if id := t.state.Revoke(workflow.Now(ctx), v); t.state.Unwritten(id) {
+		t.record(ctx)
+		if err := workflow.Await(ctx, func() bool { return !t.state.Unwritten(id) }); err != nil {
+			return signals.DecideResult{}, err
+		}
 	}
 	return signals.DecideResult{Result: signals.Accepted}, nil
 }

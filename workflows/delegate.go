@@ -272,29 +272,10 @@ func (t *conversation) subEnded(ctx workflow.Context, _ string, e thread.SubEnde
 
 func (t *conversation) subAsks(_ workflow.Context, _ string, a thread.SubAsks) {
 	t.state.SubAsked(a)
-	t.urgent = true
 }
 
 func (t *conversation) subDecided(ctx workflow.Context, _ string, d thread.SubDecided) {
 	t.state.SubHasDecided(workflow.Now(ctx), d)
-	t.urgent = true
-}
-
-// storeUrgent stores at once what people wait to see, and what is more than should wait,
-// whatever the thread is waiting for.
-func (t *conversation) storeUrgent(ctx workflow.Context) {
-	workflow.GoNamed(ctx, "urgent", func(ctx workflow.Context) {
-		ctx, cancel := workflow.NewDisconnectedContext(ctx)
-		defer cancel()
-		due := func() bool { return t.urgent || t.ruled && t.state.Heavy() }
-		for workflow.Await(ctx, due) == nil {
-			t.urgent = false
-			t.show(ctx)
-			if t.state.Unstored() {
-				t.record(ctx)
-			}
-		}
-	})
 }
 
 // decideBelow passes a decision on to the sub-agent whose call it is about, and says what

@@ -75,7 +75,9 @@ func (t *conversation) handle(ctx workflow.Context) {
 	case thread.ByFunction:
 		t.unburden(ctx)
 		step := s.EventStep()
+		end := t.step()
 		err := workflow.ExecuteActivity(activity(ctx, "rule "+h.Rule.Name), signals.ActivityHandleEvent, step).Get(ctx, nil)
+		end()
 		if t.interrupted(ctx) {
 			return
 		}

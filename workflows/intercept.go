@@ -108,6 +108,7 @@ func (t *conversation) inline(ctx workflow.Context, e thread.Seen, specs []hook.
 func (t *conversation) ask(ctx workflow.Context, e thread.Seen, specs []hook.Spec) (thread.Decision, bool) {
 	s := t.state
 	t.unburden(ctx)
+	defer t.step()()
 	step := s.HookStep(e, specs)
 	s.Asking(e, specs...)
 	t.show(ctx)
@@ -157,6 +158,7 @@ func (t *conversation) leave(ctx workflow.Context, e thread.Seen, child workflow
 func (t *conversation) resume(ctx workflow.Context, e thread.Seen) (thread.Decision, bool) {
 	s := t.state
 	defer t.show(ctx)
+	defer t.step()()
 	id := childID(s.Ref(), e)
 	gone := t.awaitReport(ctx, id, func() bool { d, _ := s.Asked(e); return d != nil || s.Turn.Interrupted != nil })
 	switch d, _ := s.Asked(e); {

@@ -75,7 +75,7 @@ func (t *conversation) live(ctx workflow.Context, typ string) error {
 	t.watchDecisions(ctx)
 	t.watchStatus(ctx)
 	t.nameThread(ctx)
-	t.storeUrgent(ctx)
+	t.storeOverdue(ctx)
 	for {
 		_ = workflow.Await(ctx, t.hasWork)
 		// A workflow that is cancelled closes the thread, also when there is work left.
@@ -122,10 +122,11 @@ type conversation struct {
 	// moving is set when the thread only waits for its handlers to continue as new.
 	moving bool
 
-	// over says that the thread ends by itself. urgent is set when there is something to
-	// be stored that people wait to see.
-	over   func() bool
-	urgent bool
+	// over says that the thread ends by itself.
+	over func() bool
+
+	// underWay counts the steps of turns that have begun and have not ended.
+	underWay int
 
 	// telling counts what other workflows are being told.
 	telling int
@@ -307,7 +308,6 @@ func (t *conversation) watchTime(ctx workflow.Context) {
 				return
 			}
 			t.state.Release(workflow.Now(ctx))
-			t.urgent = t.state.TakeUrgent() || t.urgent
 			if s := t.state; s.Turn != nil && s.Turn.Interrupted != nil && t.stop != nil {
 				t.stop()
 			}

@@ -213,7 +213,7 @@ func (t *conversation) call(ctx workflow.Context, r *thread.Run, c *thread.Call)
 	s := t.state
 	for again := true; again; {
 		if c.Stage == thread.Waiting {
-			err := workflow.Await(ctx, func() bool { return c.Stage != thread.Waiting || t.rollover(ctx) || s.Parks() })
+			err := workflow.Await(ctx, func() bool { return c.Stage != thread.Waiting || t.leaves(ctx) })
 			if err != nil || c.Stage == thread.Waiting {
 				return
 			}
@@ -224,7 +224,7 @@ func (t *conversation) call(ctx workflow.Context, r *thread.Run, c *thread.Call)
 		t.resumeSub(ctx, r, c)
 	}
 	if c.Stage == thread.AtClient {
-		_ = workflow.Await(ctx, func() bool { return c.Stage != thread.AtClient || t.rollover(ctx) || s.Parks() })
+		_ = workflow.Await(ctx, func() bool { return c.Stage != thread.AtClient || t.leaves(ctx) })
 	}
 	if c.Stage == thread.Ran && !t.interrupted(ctx) {
 		if d, ok := t.decided(ctx, c.Decision, s.SeenResult(r, c)); ok {
@@ -232,6 +232,13 @@ func (t *conversation) call(ctx workflow.Context, r *thread.Run, c *thread.Call)
 			t.toolDone(ctx, r, c)
 		}
 	}
+}
+
+// leaves reports whether a call that waits for people is left alone, because the thread moves
+// to a new run or has something else to do. It is not while steps are under way: they have to
+// end first, and until then the call may be decided on.
+func (t *conversation) leaves(ctx workflow.Context) bool {
+	return t.underWay == 0 && t.rollover(ctx) || t.state.Parks()
 }
 
 // execute runs a tool, or has it run. It returns false when the call did not run because
@@ -258,7 +265,6 @@ func (t *conversation) execute(ctx workflow.Context, r *thread.Run, c *thread.Ca
 		return true
 	case thread.ByClient:
 		s.AskClient(workflow.Now(ctx), r, c)
-		t.urgent = true
 		return true
 	}
 	t.unburden(ctx)
@@ -271,7 +277,6 @@ func (t *conversation) execute(ctx workflow.Context, r *thread.Run, c *thread.Ca
 	s.Flushed(step.Flush)
 	if reply.Ask != nil && t.approves {
 		s.AskAgain(workflow.Now(ctx), r, c, *reply.Ask)
-		t.urgent = true
 		return false
 	}
 	s.CallRan(c, reply)
@@ -301,9 +306,7 @@ func (t *conversation) guard(ctx workflow.Context, r *thread.Run, c *thread.Call
 		return false, false
 	}
 	s.Flushed(step.Flush)
-	holds = s.Guard(workflow.Now(ctx), r, c, reply.Calls[0])
-	t.urgent = t.urgent || !holds
-	return holds, true
+	return s.Guard(workflow.Now(ctx), r, c, reply.Calls[0]), true
 }
 
 // toolDone tells how a tool call has ended, if a rule wants to know.

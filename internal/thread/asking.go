@@ -325,14 +325,6 @@ func (s *State) remind(now time.Time, c *Call) {
 	q.Votes, q.Reminder = c.Votes, c.Reminders
 	s.record(RequestID(q), event.TypeApprovalRequest, s.Turn.Item.TraceID, s.Turn.Item.ID, now, q)
 	s.askAbove(c, q)
-	s.urgent = true
-}
-
-// TakeUrgent reports, once, whether there is something to be stored that people wait to see.
-func (s *State) TakeUrgent() bool {
-	urgent := s.urgent
-	s.urgent = false
-	return urgent
 }
 
 // Listable reports whether the thread is to be found among those that wait for approval. A

@@ -79,9 +79,6 @@ func (s *State) DecideChecked(now time.Time, d signals.Decide, checked CheckRepl
 		// What was to run, or to be granted, is not known to fit. The call as it is was not approved.
 		return signals.DecideResult{Result: signals.Mismatch}
 	}
-	if s.Turn != nil && t != s.Turn {
-		s.urgent = true // no step of this turn comes soon that would take the record along
-	}
 	s.within(t, func() { out = s.decide(now, r, c, d, checked) })
 	if c.Stage == Ready && (d.Scope == event.Session || d.Scope == event.Pattern) {
 		s.cascade(r, c)
@@ -112,7 +109,6 @@ func (s *State) decide(now time.Time, r *Run, c *Call, d signals.Decide, checked
 		if made.Missing = quorum - len(c.Votes); made.Missing > 0 {
 			s.record(fmt.Sprintf("%s.vote.%d", DecisionID(c.Plan.ID, c.Round), len(c.Votes)), event.TypeApproval,
 				s.Turn.Item.TraceID, s.Turn.Item.ID, now, made)
-			s.urgent = true
 			return signals.DecideResult{Result: signals.Accepted, Missing: made.Missing}
 		}
 		made.Votes = c.Votes

@@ -30,8 +30,7 @@ func TestSeveralHaveToApprove(t *testing.T) {
 		s, r := three(t)
 		require.Equal(t, signals.DecideResult{Result: signals.Accepted, Missing: 2}, decide(s, "ann", event.Approve))
 		require.Equal(t, Waiting, r.Calls[0].Stage)
-		require.True(t, s.TakeUrgent(), "people see who is missing")
-		require.False(t, s.TakeUrgent(), "once")
+		require.True(t, s.Overdue(0, false), "people see who is missing")
 		s = copied(t, s)
 		r = s.Turn.Runs[0]
 		require.Equal(t, signals.DecideResult{Result: signals.Accepted, Missing: 1}, decide(s, "bea", event.Approve))

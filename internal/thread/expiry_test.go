@@ -101,7 +101,7 @@ func TestReminders(t *testing.T) {
 	}
 	due(60)
 	s.Release(at(60))
-	require.True(t, s.TakeUrgent(), "people wait to see it")
+	require.True(t, s.Overdue(0, false), "people wait to see it")
 	s.Decide(at(61), votes("bea", event.Approve))
 	s = copied(t, s)
 	r := s.Turn.Runs[0]

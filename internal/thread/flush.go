@@ -61,6 +61,13 @@ func (s *State) Flush() Flush {
 		// It was made when rows had no numbers.
 		s.Row.Number = s.nextRow(time.Time{})
 	}
+	if s.inTransit == nil {
+		s.inTransit = map[string]bool{}
+	}
+	for _, r := range s.Pending[:n] {
+		s.inTransit[r.ID] = true
+	}
+	s.rowInTransit = s.Row
 	return Flush{Records: append([]event.Record(nil), s.Pending[:n]...), Row: s.Row}
 }
 
@@ -75,6 +82,7 @@ func (s *State) Flushed(f Flush) {
 	stored := make(map[string]bool, len(f.Records))
 	for _, r := range f.Records {
 		stored[r.ID] = true
+		delete(s.inTransit, r.ID)
 	}
 	kept := s.Pending[:0]
 	for _, r := range s.Pending {
@@ -87,6 +95,70 @@ func (s *State) Flushed(f Flush) {
 
 // Unstored reports whether anything waits to be stored.
 func (s *State) Unstored() bool { return len(s.Pending) > 0 || s.Row != nil }
+
+// Overdue reports whether something has to be stored by itself, because people wait to see it
+// and no step of the turn takes it along: those under way, which are so many, began before, and
+// none is about to begin. Leaving says that none begins, because the thread moves to a new run.
+// Between turns the thread stores whatever there is.
+func (s *State) Overdue(underWay int, leaving bool) bool {
+	switch {
+	case s.Turn == nil || !s.Unstored() || underWay > 0 && !s.unsent():
+		return false
+	case leaving || s.Turn.Interrupted != nil:
+		return underWay > 0
+	}
+	return s.steps() <= underWay && !s.Parks()
+}
+
+// unsent reports whether something waits to be stored that no step under way has taken along.
+func (s *State) unsent() bool {
+	return s.Row != s.rowInTransit || slices.ContainsFunc(s.Pending, func(r event.Record) bool { return !s.inTransit[r.ID] })
+}
+
+// steps counts the steps of the current turn that are under way or about to begin. Calls that
+// wait for people, for clients or for sub-agents have none.
+func (s *State) steps() (n int) {
+	t := s.Turn
+	if len(t.Cascades) > 0 {
+		n++
+	}
+	if t.Arrived || t.Unhandled() {
+		return n + 1
+	}
+	waits := false
+	for _, r := range t.Runs {
+		steps, waiting := r.steps()
+		n += steps
+		waits = waits || waiting
+	}
+	if n == 0 && !waits {
+		return 1 // the turn ends
+	}
+	return n
+}
+
+func (r *Run) steps() (n int, waits bool) {
+	switch r.Phase {
+	case PhaseDone:
+		return 0, false
+	case PhaseModel, PhaseReply, PhaseCalls:
+		return 1, false
+	case PhaseTools:
+	}
+	for _, c := range r.Calls {
+		switch c.Stage {
+		case Ready, Ran:
+			n++
+		case Waiting, AtClient, Delegated:
+			waits = true
+		case CallSettled:
+		}
+	}
+	if n == 0 && !waits {
+		return 1, false // the model is next
+	}
+	return n, waits
+}
 
 // Unwritten reports whether a record waits to be stored.
 func (s *State) Unwritten(id string) bool {

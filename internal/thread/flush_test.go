@@ -1,6 +1,7 @@
 package thread
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -89,5 +90,136 @@ func TestRowNumbers(t *testing.T) {
 		require.Equal(t, before, s.Flush().Row, "a row has one number")
 		rename(s, t0)
 		require.Greater(t, s.Flush().Row.Number, before.Number)
+	})
+}
+
+// TestOverdue: what people wait to see is stored by itself when no step takes it along.
+func TestOverdue(t *testing.T) {
+	ask := func(id string) PlannedCall { return careful(id, "ls", AskPlan{Quorum: 2, EndsTurn: true}) }
+	for _, tc := range []struct {
+		name     string
+		calls    []PlannedCall
+		then     func(*State, *Run)
+		underWay int
+		leaving  bool
+		want     bool
+	}{
+		{name: "nothing has happened", calls: []PlannedCall{ask("c1")}},
+		{name: "the only call is denied: the model is next", calls: []PlannedCall{ask("c1")}, then: func(s *State, _ *Run) {
+			s.Decide(t0, decision("c1", event.Deny))
+		}},
+		{name: "the only call has one vote", calls: []PlannedCall{ask("c1")}, want: true, then: func(s *State, _ *Run) {
+			s.Decide(t0, votes("ann", event.Approve))
+		}},
+		{name: "one of two is denied", calls: []PlannedCall{ask("c1"), ask("c2")}, want: true, then: func(s *State, _ *Run) {
+			s.Decide(t0, decision("c1", event.Deny))
+		}},
+		{name: "one of two is approved: it runs", calls: []PlannedCall{asks("c1"), ask("c2")}, then: func(s *State, _ *Run) {
+			s.Decide(t0, decision("c1", event.Approve))
+		}},
+		{name: "the other runs already", calls: []PlannedCall{ask("c1"), runs("c2")}, underWay: 1, want: true, then: func(s *State, _ *Run) {
+			s.Decide(t0, decision("c1", event.Deny))
+		}},
+		{name: "the other runs, and has taken it along", calls: []PlannedCall{ask("c1"), runs("c2")}, underWay: 1, then: func(s *State, _ *Run) {
+			s.Decide(t0, decision("c1", event.Deny))
+			s.Flush()
+		}},
+		{name: "the step that took it along has failed", calls: []PlannedCall{ask("c1"), ask("c2")}, want: true, then: func(s *State, _ *Run) {
+			s.Decide(t0, decision("c1", event.Deny))
+			s.Flush()
+		}},
+		{name: "the result of the other is next", calls: []PlannedCall{ask("c1"), runs("c2")}, then: func(s *State, r *Run) {
+			s.CallRan(r.Calls[1], ToolReply{ToolCallID: "c2", Status: "succeeded"})
+			s.Decide(t0, decision("c1", event.Deny))
+		}},
+		{name: "a client runs the other", calls: []PlannedCall{runs("c1"), ask("c2")}, want: true, then: func(s *State, r *Run) {
+			s.AskClient(t0, r, r.Calls[0])
+		}},
+		{name: "a sub-agent runs the other", calls: []PlannedCall{runs("c1"), ask("c2")}, want: true, then: func(s *State, r *Run) {
+			r.Calls[0].Stage = Delegated
+			s.Decide(t0, decision("c2", event.Deny))
+		}},
+		{name: "an approval is revoked", calls: []PlannedCall{ask("c1")}, want: true, then: func(s *State, _ *Run) {
+			s.Revoke(t0, signals.Revoke{ToolCallID: "c0", By: "ann"})
+		}},
+		{name: "the thread has a new title", calls: []PlannedCall{ask("c1")}, want: true, then: func(s *State, _ *Run) {
+			s.Change(t0, signals.ThreadChange{Title: "new", By: "ann"})
+		}},
+		{name: "a new title that a step has taken along", calls: []PlannedCall{ask("c1"), runs("c2")}, underWay: 1, then: func(s *State, _ *Run) {
+			s.Change(t0, signals.ThreadChange{Title: "new", By: "ann"})
+			s.Flush()
+		}},
+		{name: "another row than the one that a step has taken along", calls: []PlannedCall{ask("c1"), runs("c2")}, underWay: 1, want: true, then: func(s *State, _ *Run) {
+			s.changeRow(t0)
+			s.Flush()
+			s.changeRow(t0)
+		}},
+		{name: "the turn is interrupted: it ends", calls: []PlannedCall{ask("c1"), ask("c2")}, then: func(s *State, _ *Run) {
+			s.Decide(t0, decision("c1", event.Deny))
+			s.Interrupt(signals.Control{})
+		}},
+		{name: "the turn is interrupted, and a step has yet to hear it", calls: []PlannedCall{ask("c1"), runs("c2")}, underWay: 1, want: true, then: func(s *State, _ *Run) {
+			s.Decide(t0, decision("c1", event.Deny))
+			s.Interrupt(signals.Control{})
+		}},
+		{name: "the thread leaves: it stores by itself", calls: []PlannedCall{ask("c1"), ask("c2")}, leaving: true, then: func(s *State, _ *Run) {
+			s.Decide(t0, decision("c1", event.Deny))
+		}},
+		{name: "the thread leaves once a step has ended", calls: []PlannedCall{asks("c1"), runs("c2")}, leaving: true, underWay: 1, want: true, then: func(s *State, _ *Run) {
+			s.Decide(t0, decision("c1", event.Approve))
+		}},
+		{name: "a grant is looked for", calls: []PlannedCall{ask("c1"), ask("c2")}, then: func(s *State, r *Run) {
+			s.Decide(t0, decision("c1", event.Deny))
+			s.cascade(r, r.Calls[0])
+		}},
+		{name: "the model speaks", underWay: 1, want: true, calls: []PlannedCall{runs("c1")}, then: func(s *State, r *Run) {
+			s.ran(t0, r, r.Calls[0])
+			s.ToolsDone(t0, r)
+			s.Reject(t0, "decide", 1, errors.New("no"))
+		}},
+		{name: "the model is about to speak", calls: []PlannedCall{runs("c1")}, then: func(s *State, r *Run) {
+			s.ran(t0, r, r.Calls[0])
+			s.ToolsDone(t0, r)
+			s.Reject(t0, "decide", 1, errors.New("no"))
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := newState()
+			r := begin(t, s, "e1", "go").Runs[0]
+			step(t, s, r, "", tc.calls...)
+			s.Flushed(s.Flush())
+			if tc.then != nil {
+				tc.then(s, r)
+			}
+			require.Equal(t, tc.want, s.Overdue(tc.underWay, tc.leaving))
+		})
+	}
+	t.Run("hooks see the item", func(t *testing.T) {
+		s := newState()
+		arrive(t, s, says("e1", "go"))
+		require.False(t, s.Overdue(0, false), "they are about to")
+		s.Flush()
+		require.False(t, s.Overdue(1, false), "they have taken it along")
+		s.Reject(t0, "decide", 1, errors.New("no"))
+		require.True(t, s.Overdue(1, false))
+	})
+	t.Run("the turn ends", func(t *testing.T) {
+		s := newState()
+		step(t, s, begin(t, s, "e1", "go").Runs[0], "done")
+		s.Reject(t0, "decide", 1, errors.New("no"))
+		require.False(t, s.Overdue(0, false))
+	})
+	t.Run("between turns", func(t *testing.T) {
+		s := newState()
+		require.True(t, s.Unstored())
+		require.False(t, s.Overdue(0, false))
+	})
+	t.Run("before another turn", func(t *testing.T) {
+		s, _ := waiting(t, careful("c1", "ls", AskPlan{Quorum: 2}))
+		s.Flushed(s.Flush())
+		s.Decide(t0, votes("ann", event.Approve))
+		post(t, s, happens("v1", "file.changed", `1`))
+		require.True(t, s.Parks())
+		require.False(t, s.Overdue(0, false))
 	})
 }

@@ -83,8 +83,9 @@ func TestParkedTurn(t *testing.T) {
 func TestDecisionBesideATurn(t *testing.T) {
 	s, _ := waiting(t, careful("c1", "ls", AskPlan{}))
 	beside(t, s, "v1")
+	s.stepOf(t)
 	require.Equal(t, signals.Accepted, s.Decide(t0, decision("c1", event.Approve)))
-	require.True(t, s.TakeUrgent())
+	require.True(t, s.Overdue(1, false))
 }
 
 // stepOf is the input of the next model call of the current turn.

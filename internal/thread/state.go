@@ -116,8 +116,9 @@ type State struct {
 	// Closing is set once the thread has been told to end.
 	Closing *signals.Control `json:"closing,omitempty"`
 
-	// urgent is set when there is something to be stored that people wait to see.
-	urgent bool
+	// inTransit are the records, and rowInTransit is the row, that a step has taken along.
+	inTransit    map[string]bool
+	rowInTransit *Row
 
 	// log is for the worker's log; it is taken at once.
 	log []LogLine

@@ -1,0 +1,148 @@
+package tests
+
+import (
+	"cmp"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/approval"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tool"
+)
+
+// shows reads up to the end of a call: a decision on it, its result, or both.
+func (v *view) shows(t *testing.T, call string, types ...event.AgentEventType) {
+	t.Helper()
+	missing := slices.Clone(types)
+	v.until(t, func(f frame) bool {
+		id := f.event.ToolCallID
+		if f.event.Approval != nil {
+			id = f.event.Approval.ToolCallID
+		}
+		if id == call {
+			missing = slices.DeleteFunc(missing, func(typ event.AgentEventType) bool { return typ == f.event.Type })
+		}
+		return len(missing) == 0
+	})
+}
+
+// TestDecidedBesideAPendingCall decides on one of two calls. All viewers see so while the other
+// one waits, and the agent goes on once both have their results.
+func TestDecidedBesideAPendingCall(t *testing.T) {
+	t.Parallel()
+	s := newSpy("spied", tool.NeedsApproval(""))
+	on := func(name string, terms approval.Terms) agent.Agent {
+		return agent.Agent{Name: name, Model: "openai/stand-in", Tools: []string{"spied", "photo"}, ApprovalTerms: terms}
+	}
+	o := newOffice(t, world.Options{NoWorker: true, Tools: append(clientTools(), s), Agents: []agent.Agent{
+		on("plain", approval.Terms{}), on("brief", approval.Terms{Expires: 3 * time.Second}), on("several", approval.Terms{Quorum: 2}),
+	}})
+	stop := o.StartWorker()
+	restart := func(talk) {
+		stop()
+		stop = o.StartWorker()
+	}
+	// move has the thread move to a new run, once its history is long enough.
+	move := func(c talk) {
+		begun := run(c.World, c.id)
+		for run(c.World, c.id) == begun {
+			for range 100 {
+				c.signals(signals.SignalControl, signals.Control{Action: "dance"})
+			}
+			c.rests()
+		}
+	}
+	both := []event.AgentEventType{event.EventApproval, event.EventToolResult}
+	for _, tc := range []struct {
+		name, agent string
+		before      func(talk)
+		decide      func(c talk, q event.ApprovalRequest)
+		shown       []event.AgentEventType
+		ran         string
+	}{
+		{name: "denied", decide: func(c talk, q event.ApprovalRequest) { c.decides(signals.Accepted, denying(q)) }, shown: both},
+		{name: "approved", decide: func(c talk, q event.ApprovalRequest) { c.decidesByHTTP(http.StatusOK, signals.Accepted, approving(q)) }, shown: both, ran: `{"n":1}`},
+		{name: "denied by signal", decide: func(c talk, q event.ApprovalRequest) { c.signals(signals.SignalDecide, denying(q)) }, shown: both},
+		{name: "edited", shown: both, ran: `{"n":9}`, decide: func(c talk, q event.ApprovalRequest) {
+			d := approving(q)
+			d.Args = json.RawMessage(`{"n":9}`)
+			c.decides(signals.Accepted, d)
+		}},
+		{name: "one of several, by update", agent: "several", shown: both[:1], decide: func(c talk, q event.ApprovalRequest) { c.decides(signals.Accepted, approving(q)) }},
+		{name: "one of several, by signal", agent: "several", shown: both[:1], decide: func(c talk, q event.ApprovalRequest) { c.signals(signals.SignalDecide, approving(q)) }},
+		{name: "denied after a restart", before: restart, shown: both, decide: func(c talk, q event.ApprovalRequest) { c.decides(signals.Accepted, denying(q)) }},
+		{name: "denied while no worker runs", shown: both, decide: func(c talk, q event.ApprovalRequest) {
+			stop()
+			c.signals(signals.SignalDecide, denying(q))
+			stop = o.StartWorker()
+		}},
+		{name: "denied after the thread has moved", before: move, shown: both, decide: func(c talk, q event.ApprovalRequest) { c.decides(signals.Accepted, denying(q)) }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := o.talk(t, cmp.Or(tc.agent, "plain"))
+			viewer := watch(t, c.World, c.id, "")
+			posted := c.post(`use spied {"n":1}`, `use spied {"n":2}`)
+			asked := c.AwaitApproval(c.id, 2)
+			c.rests()
+			if tc.before != nil {
+				tc.before(c)
+			}
+			tc.decide(c, asked[0])
+			viewer.shows(t, asked[0].ToolCallID, tc.shown...)
+			watch(t, c.World, c.id, "").shows(t, asked[0].ToolCallID, tc.shown...)
+			waiting := c.AwaitApproval(c.id, 3-len(tc.shown))
+			require.Equal(t, asked[1].ToolCallID, waiting[len(waiting)-1].ToolCallID, "the other waits")
+			if tc.ran != "" {
+				require.Equal(t, []string{tc.ran}, argumentsSeen(s, c.id))
+			}
+			for _, q := range waiting {
+				c.decides(signals.Accepted, denying(q))
+			}
+			c.completes(posted)
+			require.Len(t, ofType(c.World, c.id, event.TypeLLMCall), 2, "the agent goes on once")
+			requireSettled(t, c.World, c.id)
+		})
+	}
+	t.Run("expired", func(t *testing.T) {
+		c := o.talk(t, "brief")
+		viewer := watch(t, c.World, c.id, "")
+		posted := c.post(`use spied {"n":1}`, `use photo {}`)
+		call := c.awaitClient(1)[0]
+		asked := world.Payload[event.ApprovalRequest](c.World, only(t, ofType(c.World, c.id, event.TypeApprovalRequest)))
+		viewer.shows(t, asked.ToolCallID, both...)
+		require.Len(t, c.awaitClient(1), 1, "the other waits")
+		c.answers(signals.Accepted, signals.ToolResult{ToolCallID: call.ToolCallID, Output: "a desk"})
+		c.completes(posted)
+	})
+	t.Run("answered by a client", func(t *testing.T) {
+		c := o.talk(t, "plain")
+		viewer := watch(t, c.World, c.id, "")
+		posted := c.post(`use spied {"n":1}`, `use photo {}`)
+		call, asked := c.awaitClient(1)[0], c.AwaitApproval(c.id, 1)[0]
+		c.answers(signals.Accepted, signals.ToolResult{ToolCallID: call.ToolCallID, Output: "a desk"})
+		viewer.shows(t, call.ToolCallID, event.EventToolResult)
+		c.decides(signals.Accepted, denying(asked))
+		c.completes(posted)
+	})
+	t.Run("an approval from before is revoked", func(t *testing.T) {
+		c := o.talk(t, "plain")
+		posted, q := c.asks(`use spied {"n":1}`)
+		c.decides(signals.Accepted, granting(q))
+		c.completes(posted)
+		viewer := watch(t, c.World, c.id, "")
+		viewer.shows(t, q.ToolCallID, both...)
+		posted, other := c.asks(`use spied {"n":2}`)
+		c.signals(signals.SignalRevoke, signals.Revoke{ToolCallID: q.ToolCallID, By: "ann"})
+		viewer.shows(t, q.ToolCallID, event.EventApproval)
+		c.decides(signals.Accepted, denying(other))
+		c.completes(posted)
+	})
+}
