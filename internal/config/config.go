@@ -109,6 +109,9 @@ type Shell struct {
 
 	// Env names the variables that a command sees besides the usual ones.
 	Env []string
+
+	// Runner is the program that runs a command line, with its arguments. Empty = sh -c.
+	Runner []string
 }
 
 // Clock describes current_time.

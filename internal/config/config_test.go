@@ -96,7 +96,7 @@ func TestFull(t *testing.T) {
 		Tools: Tools{
 			Shell: Shell{
 				Root: filepath.Join(dir, "work"), Timeout: 90 * time.Second, MaxOutput: 16 << 10, MaxProgress: 1000,
-				Env: []string{"GOPATH", "http_proxy"},
+				Env: []string{"GOPATH", "http_proxy"}, Runner: []string{"sudo", "-n", "-u", "agent", "sh", "-c"},
 			},
 			Clock: Clock{Timezone: berlin},
 		},

@@ -37,7 +37,7 @@ func (f field) readTools(t *Tools) {
 }
 
 func (f field) shell(s *Shell) {
-	for _, f := range f.fields("root", "timeout", "maxOutput", "maxProgress", "env") {
+	for _, f := range f.fields("root", "timeout", "maxOutput", "maxProgress", "env", "runner") {
 		switch f.key {
 		case "root":
 			if root, ok := f.word(); ok {
@@ -51,6 +51,8 @@ func (f field) shell(s *Shell) {
 			s.MaxProgress, _ = f.size(minOutput, maxOutput, defaultProgress)
 		case "env":
 			s.Env = f.variables()
+		case "runner":
+			s.Runner = words(f.itemsOr("for sh -c"), value.word)
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/threadmill/threadmill/internal/config"
+	"github.com/threadmill/threadmill/tool/shell"
 )
 
 // Exit codes.
@@ -30,6 +31,8 @@ const again = 300 * time.Millisecond
 // Main runs a command until it is done. The first SIGINT or SIGTERM ends the context
 // of the command, the second ends the process.
 func Main(cmd *cobra.Command) int {
+	// Commands of agents run as the same user. There is no such protection on other systems than Linux.
+	_ = shell.ProtectProcess()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	caught := make(chan os.Signal, 2)

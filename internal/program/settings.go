@@ -164,6 +164,9 @@ func tools(c *config.Config, log *slog.Logger) ([]tool.Tool, error) {
 	switch {
 	case err == nil:
 		list = append(list, cmd)
+		if os.Geteuid() == 0 && len(c.Tools.Shell.Runner) == 0 {
+			log.Warn("shell_cmd runs commands as root; run workers as a user of their own, or set tools.shell_cmd.runner")
+		}
 	case slices.ContainsFunc(c.Agents, func(a agent.Agent) bool { return slices.Contains(a.Tools, config.ShellCmd) }):
 		return nil, Usagef("tools.shell_cmd: %w", err)
 	default:
@@ -177,6 +180,6 @@ func shellTool(s config.Shell) (tool.Tool, error) {
 		return nil, fmt.Errorf("root: %w: set another one", err)
 	}
 	return shell.New(shell.Config{
-		Root: s.Root, Timeout: s.Timeout, MaxOutput: s.MaxOutput, MaxProgress: s.MaxProgress, Env: s.Env,
+		Root: s.Root, Timeout: s.Timeout, MaxOutput: s.MaxOutput, MaxProgress: s.MaxProgress, Env: s.Env, Runner: s.Runner,
 	})
 }

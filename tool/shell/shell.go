@@ -30,6 +30,9 @@ const (
 	slack = 10 * time.Second
 )
 
+// DefaultRunner runs a command line when there is no Config.Runner.
+var DefaultRunner = []string{"sh", "-c"}
+
 // DefaultEnv names the environment variables that a command sees.
 var DefaultEnv = []string{
 	"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TERM", "TZ", "TMPDIR",
@@ -56,6 +59,12 @@ type Config struct {
 
 	// Env names the environment variables that a command sees besides [DefaultEnv].
 	Env []string
+
+	// Runner is the program that runs a command line, with its arguments; the command line follows as
+	// the last one. {directory} stands for the directory of the command. A runner takes commands
+	// elsewhere: to another user or into a container. It has to end its command when it gets
+	// SIGTERM. Default sh -c.
+	Runner []string
 }
 
 // Output is the result of a command.
@@ -127,6 +136,12 @@ func (c Config) complete() (Config, error) {
 	setDefault(&c.Timeout, DefaultTimeout)
 	setDefault(&c.MaxOutput, DefaultMaxOutput)
 	setDefault(&c.MaxProgress, DefaultMaxProgress)
+	if len(c.Runner) == 0 {
+		c.Runner = DefaultRunner
+	}
+	if _, err := exec.LookPath(c.Runner[0]); err != nil {
+		return c, fmt.Errorf("shell: runner: %w; name a program of this machine", err)
+	}
 	switch {
 	case c.Timeout < 0 || c.Timeout > maxTimeout:
 		return c, fmt.Errorf("shell: timeout is %s, must be positive and at most %s", c.Timeout, maxTimeout)
@@ -222,30 +237,29 @@ func outside(named string) error {
 func (s *shell) run(ctx context.Context, command, dir string, progress func(any)) (Output, error) {
 	limited, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
-	cmd := exec.CommandContext(limited, "sh", "-c", command) //nolint:gosec // running a command is what the tool is for
-	cmd.Dir = dir
-	cmd.Env = s.environment()
-	cmd.WaitDelay = s.grace
-	stopped := ownGroup(cmd)
+	p, err := newProcesses(limited, s.argv(command, dir), s.grace)
+	if err != nil {
+		return Output{}, fmt.Errorf("the command could not be started: %w", withoutPath(err))
+	}
 	show := serial(progress)
 	stdout := newCapture(Stdout, s.cfg, show)
 	stderr := newCapture(Stderr, s.cfg, show)
-	cmd.Stdout, cmd.Stderr = stdout, stderr
-	if err := cmd.Start(); err != nil {
+	p.cmd.Dir, p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr = dir, s.environment(), stdout, stderr
+	err = p.run()
+	if p.cmd.ProcessState == nil {
 		return Output{}, fmt.Errorf("the command could not be started: %w", withoutPath(err))
 	}
-	err := s.wait(cmd, stopped)
 	stdout.flush()
 	stderr.flush()
-	out := Output{ExitCode: exitCode(cmd.ProcessState)}
+	out := Output{ExitCode: exitStatus(p.cmd.ProcessState.Sys())}
 	out.Stdout, out.StdoutTruncated = stdout.text()
 	out.Stderr, out.StderrTruncated = stderr.text()
 	var exit *exec.ExitError
 	switch {
-	case !stopped().IsZero() && ctx.Err() != nil:
+	case p.stopped() && ctx.Err() != nil:
 		out.Error = "stopped before it ended"
 		return out, fmt.Errorf("the command was stopped: %w", context.Cause(ctx))
-	case !stopped().IsZero():
+	case p.stopped():
 		out.Error = fmt.Sprintf("stopped: it took longer than %s", s.cfg.Timeout)
 	case err != nil && !errors.As(err, &exit) && !errors.Is(err, exec.ErrWaitDelay):
 		out.Error = withoutPath(err).Error()
@@ -253,15 +267,12 @@ func (s *shell) run(ctx context.Context, command, dir string, progress func(any)
 	return out, nil
 }
 
-// wait returns when nothing of the command's group is left.
-func (s *shell) wait(cmd *exec.Cmd, stopped func() time.Time) error {
-	err := cmd.Wait()
-	left := s.grace
-	if at := stopped(); !at.IsZero() {
-		left -= time.Since(at)
+func (s *shell) argv(command, dir string) []string {
+	argv := make([]string, 0, len(s.cfg.Runner)+1)
+	for _, arg := range s.cfg.Runner {
+		argv = append(argv, strings.ReplaceAll(arg, "{directory}", dir))
 	}
-	endGroup(cmd, left)
-	return err
+	return append(argv, command)
 }
 
 // result puts the JSON of the output into a result, without escaping the <, > and
