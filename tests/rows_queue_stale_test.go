@@ -19,7 +19,6 @@ import (
 	"github.com/threadmill/threadmill/signals"
 	proc "github.com/threadmill/threadmill/tests/internal/process"
 	"github.com/threadmill/threadmill/tests/internal/world"
-	"github.com/threadmill/threadmill/workflows"
 )
 
 // TestStaleAfter checks the bounds of what it says.
@@ -44,7 +43,7 @@ func TestStaleAfter(t *testing.T) {
 	t.Run("S2-49 by default", func(t *testing.T) {
 		id := w.Open()
 		say(w, id, "hello")
-		require.Equal(t, []time.Duration{workflows.DefaultStaleAfter}, silences(w, id))
+		require.Equal(t, []time.Duration{12 * time.Second}, silences(w, id))
 	})
 }
 

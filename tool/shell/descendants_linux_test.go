@@ -88,7 +88,7 @@ func newWorker(t *testing.T, task workerTask) *exec.Cmd {
 	t.Helper()
 	raw, err := json.Marshal(task)
 	require.NoError(t, err)
-	cmd := exec.Command("/proc/self/exe") //nolint:gosec // the test itself
+	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), "SHELL_TEST_WORKER="+string(raw), "OPENAI_API_KEY=sk-secret")
 	cmd.Stderr = os.Stderr
 	return cmd
@@ -123,7 +123,7 @@ func TestKeysOfTheWorkerAreHidden(t *testing.T) {
 		t.Helper()
 		root := t.TempDir()
 		for dir := root; dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
-			require.NoError(t, os.Chmod(dir, 0o755)) //nolint:gosec // another user works there
+			require.NoError(t, os.Chmod(dir, 0o755))
 		}
 		worker := newWorker(t, workerTask{Root: root, Protect: protect, Command: `cat /proc/WORKER/environ; grep -c . /proc/WORKER/maps; cat /proc/$PPID/environ`})
 		worker.SysProcAttr = &syscall.SysProcAttr{Credential: credential}
@@ -154,7 +154,7 @@ func TestRunner(t *testing.T) {
 	root := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(root, "sub"), 0o750))
 	runner := filepath.Join(root, "runner")
-	require.NoError(t, os.WriteFile(runner, []byte("#!/bin/sh\nprintf '%s|' \"$@\"\n"), 0o700)) //nolint:gosec // it is a program
+	require.NoError(t, os.WriteFile(runner, []byte("#!/bin/sh\nprintf '%s|' \"$@\"\n"), 0o700))
 	tl := newShell(t, Config{Root: root, Runner: []string{runner, "--workdir={directory}", "sh", "-c"}})
 	dir, err := filepath.EvalSymlinks(filepath.Join(root, "sub"))
 	require.NoError(t, err)

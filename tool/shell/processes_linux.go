@@ -38,7 +38,7 @@ func newProcesses(ctx context.Context, argv []string, grace time.Duration) (*pro
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, "/proc/self/exe") //nolint:gosec // running a command is what the tool is for
+	cmd := exec.CommandContext(ctx, "/proc/self/exe")
 	cmd.Args = append([]string{supervisorName, strconv.FormatInt(int64(grace), 10)}, argv...)
 	cmd.ExtraFiles = []*os.File{read} // lifelineFD
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

@@ -102,7 +102,7 @@ func startCommand(argv []string) (pid int, err error) {
 		return 0, err
 	}
 	defer input.Close()
-	return syscall.ForkExec(path, argv, &syscall.ProcAttr{
+	return syscall.ForkExec(path, argv, &syscall.ProcAttr{ //nolint:gosec // running a command is what the tool is for
 		Env:   os.Environ(),
 		Files: []uintptr{input.Fd(), os.Stdout.Fd(), os.Stderr.Fd()},
 		Sys:   &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
