@@ -68,7 +68,7 @@ func (a *app) agentListCommand() *cobra.Command {
 				case asJSON:
 					return a.printJSON(map[string]any{"agents": all})
 				case len(all) == 0:
-					fmt.Fprintln(a.stderr, "no agents are configured or stored")
+					a.warn("no agents are configured or stored")
 				}
 				_, err = fmt.Fprint(a.stdout, render.Agents(all, render.AgentOptions{}))
 				return err
@@ -173,7 +173,7 @@ func (a *app) printAgentSet(set api.Agent, asJSON bool) error {
 	}
 	a.say("%s version %d", set.Name, set.Version)
 	for _, warning := range set.Warnings {
-		fmt.Fprintln(a.stderr, "warning: "+warning)
+		a.warn("warning: %s", warning)
 	}
 	return nil
 }

@@ -62,7 +62,7 @@ func (a *app) threadApprovals(ctx context.Context, t threads, thread string, asJ
 		calls = append(calls, render.WaitingCall{Thread: thread, Call: c})
 	}
 	if !a.printWaiting(waiting, calls, 0) {
-		fmt.Fprintf(a.stderr, "no tool calls wait in thread %q\n", thread)
+		a.warn("no tool calls wait in thread %q", thread)
 	}
 	return nil
 }
@@ -84,13 +84,13 @@ func (a *app) allApprovals(ctx context.Context, t threads, q threadclient.Approv
 		calls = append(calls, render.WaitingCall{Thread: w.ThreadID, Call: w.Call})
 	}
 	if !a.printWaiting(waiting, calls, overviewWidth) && len(found.Unanswered) == 0 {
-		fmt.Fprintf(a.stderr, "no tool calls wait in namespace %q\n", a.flags.namespace)
+		a.warn("no tool calls wait in namespace %q", a.flags.namespace)
 	}
 	for _, thread := range found.Unanswered {
-		fmt.Fprintf(a.stderr, "thread %q waits too, but did not answer: \"starter approvals %s\" asks it again\n", thread, thread)
+		a.warn("thread %q waits too, but did not answer: \"starter approvals %s\" asks it again", thread, thread)
 	}
 	if found.More {
-		fmt.Fprintf(a.stderr, "more threads wait: --limit asks more than %d\n", q.Limit)
+		a.warn("more threads wait: --limit asks more than %d", q.Limit)
 	}
 	return nil
 }

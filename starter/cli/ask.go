@@ -143,7 +143,8 @@ func (s *session) listApprovals(ctx context.Context) {
 			s.print(s.view.Note(fmt.Sprintf("%d waiting, for others", len(waiting.Approvals)+len(waiting.ClientCalls))))
 			return
 		}
-		s.print(s.view.Note(fmt.Sprintf("%d waiting", len(waiting.Approvals))) + s.view.Question(s.asks[0]))
+		s.print(s.view.Note(fmt.Sprintf("%d waiting", len(waiting.Approvals))))
+		s.print(s.view.Question(s.asks[0]))
 	})
 }
 

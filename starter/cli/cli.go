@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"os/user"
+	"strings"
 	"time"
 
 	"github.com/mattn/go-isatty"
@@ -19,6 +20,7 @@ import (
 	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/starter/internal/api"
 	"github.com/threadmill/threadmill/starter/internal/render"
+	"github.com/threadmill/threadmill/starter/internal/term"
 )
 
 // Exit codes of [Run].
@@ -59,11 +61,10 @@ type threads interface {
 type app struct {
 	flags          connection
 	stdin          io.Reader
-	stdout, stderr io.Writer
+	stdout, stderr *term.Writer
 
 	// terminal says that a person sits at both ends: prompts make sense.
 	terminal bool
-	color    bool
 
 	// dial connects to Temporal.
 	dial func(ctx context.Context, c connection) (threads, func(), error)
@@ -82,9 +83,12 @@ type app struct {
 // Run runs the command line and returns its exit code. It reads stdin only where a
 // command says so, and returns soon after ctx has ended.
 func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, dial: dialTemporal, interrupts: osInterrupts, settle: settleTime}
+	color := isTerminal(stdout) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	a := &app{
+		stdin: stdin, stdout: term.New(stdout, color), stderr: term.New(stderr, false),
+		dial: dialTemporal, interrupts: osInterrupts, settle: settleTime,
+	}
 	a.terminal = isTerminal(stdin) && isTerminal(stdout)
-	a.color = isTerminal(stdout) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 	return a.run(ctx, args)
 }
 
@@ -103,10 +107,11 @@ func (a *app) run(ctx context.Context, args []string) int {
 	case errors.As(err, &silent):
 		return exitFailed
 	case !a.began || errors.As(err, &wrong):
-		fmt.Fprintf(a.stderr, "starter: %v\nRun \"starter --help\" for usage.\n", err)
+		a.fail(err.Error())
+		a.warn("Run \"starter --help\" for usage.")
 		return exitUsage
 	}
-	fmt.Fprintln(a.stderr, "starter: "+a.explain(err))
+	a.fail(a.explain(err))
 	return exitFailed
 }
 
@@ -177,10 +182,26 @@ func (a *app) renderer(thoughts string) (*render.Renderer, error) {
 	if !t.Valid() {
 		return nil, usagef("--thoughts is %q, must be show, collapse or hide", thoughts)
 	}
-	return render.New(render.Options{Color: a.color, Thoughts: t}), nil
+	return render.New(render.Options{Thoughts: t}), nil
 }
 
-func (a *app) say(format string, args ...any) { fmt.Fprintf(a.stdout, format+"\n", args...) }
+// say writes a line of the result.
+func (a *app) say(format string, args ...any) {
+	fmt.Fprintln(a.stdout, term.Line(fmt.Sprintf(format, args...)))
+}
+
+// warn writes a line beside the result.
+func (a *app) warn(format string, args ...any) {
+	fmt.Fprintln(a.stderr, term.Line(fmt.Sprintf(format, args...)))
+}
+
+// fail writes what went wrong. Further lines of it are indented: they are not ours.
+func (a *app) fail(problem string) {
+	fmt.Fprintln(a.stderr, "starter: "+strings.ReplaceAll(strings.TrimSpace(problem), "\n", "\n  "))
+}
+
+// print writes text with styles. Whoever has closed our output will not read why.
+func (a *app) print(text term.Text) { _ = a.stdout.Print(text) }
 
 func (a *app) printJSON(v any) error {
 	enc := json.NewEncoder(a.stdout)

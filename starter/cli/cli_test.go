@@ -14,6 +14,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
+	"github.com/threadmill/threadmill/starter/internal/term"
 )
 
 // run runs the command line in the world with stdin, to its end.
@@ -22,7 +23,7 @@ func (w *world) run(stdin string, args ...string) (code int, stdout, stderr stri
 	w.t.Setenv("USER", "ann")
 	var out, errs output
 	a := &app{
-		stdin: strings.NewReader(stdin), stdout: &out, stderr: &errs, settle: w.settle, interrupts: osInterrupts,
+		stdin: strings.NewReader(stdin), stdout: term.New(&out, false), stderr: term.New(&errs, false), settle: w.settle, interrupts: osInterrupts,
 		dial: func(context.Context, connection) (threads, func(), error) { return w, func() {}, nil },
 	}
 	code = a.run(w.t.Context(), append([]string{"--api", w.url}, args...))
@@ -209,7 +210,7 @@ func TestList(t *testing.T) {
 	require.Equal(t, exitOK, code)
 	require.Equal(t, `THREAD  STATUS  STARTED              AGENTS      TITLE
 t2      open    2026-01-02 03:04:05  demo,other  Two lines
-t1      closed  2026-01-01 03:04:05  (default)   
+t1      closed  2026-01-01 03:04:05  (default)   -
 `, out)
 	require.Equal(t, threadclient.ListQuery{All: true, Agent: "demo", Limit: threadclient.DefaultListLimit}, w.query)
 	_, out, _ = w.run("", "list", "--json")
@@ -248,7 +249,7 @@ func TestListSubAgents(t *testing.T) {
 	require.Equal(t, exitOK, code)
 	require.Equal(t, `THREAD  PARENT  STATUS  STARTED              AGENTS     TITLE
 t1.s1   t1      open    2026-01-02 03:04:05  reader     reader for demo
-t1      -       open    2026-01-02 03:04:05  (default)  
+t1      -       open    2026-01-02 03:04:05  (default)  -
 `, out)
 	_, out, _ = w.run("", "list", "--json")
 	require.Contains(t, out, `"parent": "t1"`)

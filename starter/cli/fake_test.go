@@ -21,6 +21,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
+	"github.com/threadmill/threadmill/starter/internal/term"
 )
 
 // patience is how long a test waits for what must happen.
@@ -407,7 +408,7 @@ func (w *world) start(terminal bool, args ...string) *program {
 	r, in := io.Pipe()
 	p := &program{t: w.t, out: &output{}, err: &output{}, in: in, interrupts: make(chan os.Signal), exit: make(chan int, 1)}
 	a := &app{
-		stdin: r, stdout: p.out, stderr: p.err, terminal: terminal, settle: w.settle,
+		stdin: r, stdout: term.New(p.out, false), stderr: term.New(p.err, false), terminal: terminal, settle: w.settle,
 		dial:       func(context.Context, connection) (threads, func(), error) { return w, func() {}, nil },
 		interrupts: func() (<-chan os.Signal, func()) { return p.interrupts, func() {} },
 	}

@@ -28,7 +28,7 @@ func (a *app) grantsCommand() *cobra.Command {
 				case asJSON:
 					return a.printJSON(map[string]any{"grants": grants})
 				case len(grants) == 0:
-					fmt.Fprintf(a.stderr, "nothing is granted in thread %q\n", args[0])
+					a.warn("nothing is granted in thread %q", args[0])
 				}
 				fmt.Fprint(a.stdout, render.Grants(grants, render.ApprovalOptions{}))
 				return nil

@@ -143,7 +143,7 @@ func (a *app) printPublished(result threadclient.PublishResult, asJSON bool) err
 	}
 	a.say("%s", result.EventID)
 	if result.Status == signals.PostDuplicate {
-		fmt.Fprintln(a.stderr, "the thread has had this event before: nothing was published")
+		a.warn("the thread has had this event before: nothing was published")
 	}
 	return nil
 }

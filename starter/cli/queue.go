@@ -72,7 +72,7 @@ func (a *app) onThread(cmd *cobra.Command, thread string, fn func(ctx context.Co
 func (a *app) printQueue(q signals.Queue, thread string, all bool) error {
 	table := render.Queue(q, render.QueueOptions{Ended: all})
 	if table == "" {
-		fmt.Fprintf(a.stderr, "no events in the queue of thread %q\n", thread)
+		a.warn("no events in the queue of thread %q", thread)
 		return nil
 	}
 	_, err := fmt.Fprint(a.stdout, table)
@@ -136,7 +136,7 @@ func (a *app) queuePlaceCommand(name, short, none string, place func(signals.Que
 				case asJSON:
 					return a.printJSON(nil)
 				}
-				fmt.Fprintf(a.stderr, "%s in thread %q\n", none, args[0])
+				a.warn("%s in thread %q", none, args[0])
 				return nil
 			})
 		},

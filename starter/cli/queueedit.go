@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -84,7 +83,7 @@ func (a *app) printAdded(result signals.PostResult, asJSON bool) error {
 	}
 	a.say("%s", result.EventID)
 	if result.Status == signals.PostDuplicate {
-		fmt.Fprintln(a.stderr, "the thread has had this event before: nothing was added")
+		a.warn("the thread has had this event before: nothing was added")
 	}
 	return nil
 }

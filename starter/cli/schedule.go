@@ -100,7 +100,7 @@ func (a *app) scheduleListCommand() *cobra.Command {
 func (a *app) printSchedules(all []signals.ScheduleView) error {
 	table := render.Schedules(all, render.ScheduleOptions{})
 	if table == "" {
-		fmt.Fprintf(a.stderr, "no schedules in namespace %q\n", a.flags.namespace)
+		a.warn("no schedules in namespace %q", a.flags.namespace)
 		return nil
 	}
 	_, err := fmt.Fprint(a.stdout, table)

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"strings"
 	"time"
 
@@ -197,13 +196,13 @@ func (a *app) printMade(ctx context.Context, t threads, made signals.Schedule, a
 	a.say("%s", made.ID)
 	switch {
 	case err != nil:
-		fmt.Fprintf(a.stderr, "when it runs is not known: %v\n", err)
+		a.warn("when it runs is not known: %v", err)
 	case len(view.Next) == 0:
-		fmt.Fprintln(a.stderr, "it has no times to come")
+		a.warn("it has no times to come")
 	case view.Paused:
-		fmt.Fprintln(a.stderr, "it is paused")
+		a.warn("it is paused")
 	default:
-		fmt.Fprintf(a.stderr, "it runs next at %s\n", view.Next[0].Local().Format(time.DateTime))
+		a.warn("it runs next at %s", view.Next[0].Local().Format(time.DateTime))
 	}
 	return nil
 }

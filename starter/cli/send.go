@@ -138,7 +138,7 @@ func (a *app) await(ctx context.Context, t threads, s sending, thread string, po
 		result, err = t.Turn(ctx, thread, post)
 		return err
 	}, func(err error) {
-		fmt.Fprintln(a.stderr, "starter: "+a.explain(err)+"; waiting…")
+		a.fail(a.explain(err) + "; waiting…")
 	})
 	if err != nil {
 		return err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/starter/internal/api"
 	"github.com/threadmill/threadmill/starter/internal/render"
+	"github.com/threadmill/threadmill/starter/internal/term"
 )
 
 // session is one chat. All fields but the channels belong to the loop; everything
@@ -209,7 +209,8 @@ func (s *session) failure(e event.AgentEvent) {
 		return
 	}
 	s.errorsShown++
-	s.print(s.view.Event(e) + s.view.Note("/retry tries it again"))
+	s.print(s.view.Event(e))
+	s.print(s.view.Note("/retry tries it again"))
 }
 
 // atRest says that a turn has ended, as far as the events tell.
@@ -279,16 +280,15 @@ func (s *session) prompt() {
 }
 
 // print writes text where the prompt stands, which comes back after it.
-func (s *session) print(text string) {
-	if text == "" {
+func (s *session) print(text term.Text) {
+	if len(text) == 0 {
 		return
 	}
 	if s.prompted {
-		text = "\r\x1b[K" + text
+		_ = s.app.stdout.EraseLine()
 		s.prompted = false
 	}
-	// Whoever has closed our output will not read why.
-	_, _ = io.WriteString(s.app.stdout, text)
+	s.app.print(text)
 }
 
 // leave says good-bye, and how to come back.

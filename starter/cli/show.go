@@ -8,8 +8,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -53,33 +51,11 @@ func (a *app) listCommand() *cobra.Command {
 
 func (a *app) printList(q threadclient.ListQuery, found []threadclient.Summary) error {
 	if len(found) == 0 {
-		fmt.Fprintf(a.stderr, "%s in namespace %q\n", none(q), a.flags.namespace)
+		a.warn("%s in namespace %q", none(q), a.flags.namespace)
 		return nil
 	}
-	// Most people have no sub-agents, and need no column for what they work for.
-	subs := slices.ContainsFunc(found, func(s threadclient.Summary) bool { return s.Parent != "" })
-	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
-	row := func(thread, parent string, rest ...string) {
-		cells := append([]string{thread}, rest...)
-		if subs {
-			cells = slices.Insert(cells, 1, parent)
-		}
-		fmt.Fprintln(w, strings.Join(cells, "\t"))
-	}
-	row("THREAD", "PARENT", "STATUS", "STARTED", "AGENTS", "TITLE")
-	for _, s := range found {
-		status := s.Status
-		if s.Waiting {
-			status = signals.StatusWaitingApproval
-		}
-		agents := "(default)"
-		if len(s.Agents) > 0 {
-			agents = strings.Join(s.Agents, ",")
-		}
-		row(s.ThreadID, cmp.Or(s.Parent, "-"), status, s.StartTime.Local().Format(time.DateTime),
-			agents, strings.Join(strings.Fields(s.Title), " "))
-	}
-	return w.Flush()
+	_, err := fmt.Fprint(a.stdout, render.Threads(found, render.ThreadOptions{}))
+	return err
 }
 
 // none says what there are none of.
@@ -178,7 +154,7 @@ func (a *app) printShown(out shown) {
 	for _, line := range stateLines(out.State) {
 		a.say("%s", line)
 	}
-	r := render.New(render.Options{Color: a.color, Hints: true, ThreadID: out.State.ThreadID, ResultLines: 1000})
+	r := render.New(render.Options{Hints: true, ThreadID: out.State.ThreadID, ResultLines: 1000})
 	if len(out.Messages)+len(out.Decisions) > 0 {
 		a.say("")
 	}
@@ -186,19 +162,19 @@ func (a *app) printShown(out shown) {
 	showDecisions := func(before int64) {
 		for ; len(decided) > 0 && decided[0].Seq < before; decided = decided[1:] {
 			status := &event.StatusChange{Status: event.StatusIntercepted, Detail: decided[0].Detail}
-			fmt.Fprint(a.stdout, r.Event(event.AgentEvent{Type: event.EventStatus, Status: status}))
+			a.print(r.Event(event.AgentEvent{Type: event.EventStatus, Status: status}))
 		}
 	}
 	for _, m := range out.Messages {
 		showDecisions(m.Seq)
-		fmt.Fprint(a.stdout, r.Event(event.AgentEvent{Type: event.EventMessage, Message: &m.Message}))
+		a.print(r.Event(event.AgentEvent{Type: event.EventMessage, Message: &m.Message}))
 	}
 	showDecisions(math.MaxInt64)
 	for _, p := range out.Pending {
-		fmt.Fprint(a.stdout, r.Event(event.AgentEvent{Type: event.EventApprovalRequest, ApprovalRequest: &p}))
+		a.print(r.Event(event.AgentEvent{Type: event.EventApprovalRequest, ApprovalRequest: &p}))
 	}
 	for _, c := range out.Calls {
-		fmt.Fprint(a.stdout, r.Event(event.AgentEvent{Type: event.EventClientCall, ClientCall: &c}))
+		a.print(r.Event(event.AgentEvent{Type: event.EventClientCall, ClientCall: &c}))
 	}
 }
 

@@ -55,7 +55,7 @@ func (a *app) taskListCommand() *cobra.Command {
 func (a *app) printTasks(all signals.Tasks, thread string) error {
 	table := render.Tasks(all.Tasks, render.TaskOptions{})
 	if table == "" {
-		fmt.Fprintf(a.stderr, "no background tasks in thread %q\n", thread)
+		a.warn("no background tasks in thread %q", thread)
 		return nil
 	}
 	_, err := fmt.Fprint(a.stdout, table)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"os/signal"
@@ -15,6 +14,7 @@ import (
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/starter/internal/api"
 	"github.com/threadmill/threadmill/starter/internal/render"
+	"github.com/threadmill/threadmill/starter/internal/term"
 )
 
 const (
@@ -83,7 +83,7 @@ type viewer struct {
 }
 
 func (v viewer) watch(ctx context.Context, stream *api.Client, now bool) error {
-	r := render.New(render.Options{Color: v.app.color, Thoughts: v.thoughts, Hints: true, ThreadID: v.thread})
+	r := render.New(render.Options{Thoughts: v.thoughts, Hints: true, ThreadID: v.thread})
 	opts := api.WatchOptions{
 		Now:      now,
 		Env:      v.env,
@@ -94,7 +94,7 @@ func (v viewer) watch(ctx context.Context, stream *api.Client, now bool) error {
 	}
 	err := stream.Watch(ctx, v.thread, opts, func(item api.Item) error { return v.show(r, item) })
 	if !v.json {
-		fmt.Fprint(v.app.stdout, r.Break())
+		v.app.print(r.Break())
 	}
 	if errors.Is(err, errClosed) || errors.Is(err, context.Canceled) {
 		return nil
@@ -118,11 +118,11 @@ func (v viewer) show(r *render.Renderer, item api.Item) error {
 	var err error
 	switch {
 	case v.json:
-		_, err = fmt.Fprintf(v.app.stdout, "%s\n", item.Raw)
+		_, err = fmt.Fprintln(v.app.stdout, term.Line(string(item.Raw)))
 	case v.env:
-		_, err = io.WriteString(v.app.stdout, r.EnvEvent(item.Env))
+		err = v.app.stdout.Print(r.EnvEvent(item.Env))
 	default:
-		_, err = io.WriteString(v.app.stdout, r.Event(item.Event))
+		err = v.app.stdout.Print(r.Event(item.Event))
 	}
 	if err == nil && isClosing(item) {
 		return errClosed
@@ -142,8 +142,8 @@ func isClosing(item api.Item) bool {
 // note writes about the connection: into the transcript, or beside JSON.
 func (v viewer) note(r *render.Renderer, text string) {
 	if v.json {
-		fmt.Fprintln(v.app.stderr, text)
+		v.app.warn("%s", text)
 		return
 	}
-	fmt.Fprint(v.app.stdout, r.Warn(text))
+	v.app.print(r.Warn(text))
 }

@@ -5,16 +5,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
-	"unicode"
-	"unicode/utf16"
 
 	"github.com/goccy/go-yaml"
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/starter/internal/api"
+	"github.com/threadmill/threadmill/starter/internal/term"
 )
 
 // AgentOptions say how agents are written.
@@ -30,12 +29,7 @@ func (o AgentOptions) time(at time.Time) string { return QueueOptions{Location: 
 
 // Agents writes agents as a table, in the order given. It is empty if there is none.
 func Agents(all []api.Agent, opts AgentOptions) string {
-	if len(all) == 0 {
-		return ""
-	}
-	var out strings.Builder
-	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "AGENT\tMODEL\tSOURCE\tVERSION\tDESCRIPTION")
+	t := table{head: []string{"AGENT", "MODEL", "SOURCE", "VERSION", "DESCRIPTION"}}
 	for _, a := range all {
 		version, about := "-", a.Description
 		if a.Version > 0 {
@@ -44,12 +38,9 @@ func Agents(all []api.Agent, opts AgentOptions) string {
 		if a.Problem != "" {
 			about = "cannot be used: " + a.Problem
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", visible(a.Name), visible(cmp.Or(a.Model, "-")), visible(a.Source), version,
-			shorten(visible(about), cmp.Or(opts.Width, 60)))
+		t.row(visible(a.Name), visible(a.Model), visible(a.Source), version, shorten(visible(about), cmp.Or(opts.Width, 60)))
 	}
-	// Writing to memory does not fail.
-	_ = w.Flush()
-	return trimLines(out.String())
+	return t.String()
 }
 
 // Agent writes an agent as a file that defines it: in YAML, with comments that say where it
@@ -90,11 +81,11 @@ func definition(a agent.Agent) (string, error) {
 	if text, ok := asYAML(raw); ok {
 		return text, nil
 	}
-	return escaped(string(raw)) + "\n", nil
+	return term.Escape(string(raw)) + "\n", nil
 }
 
 func asYAML(raw []byte) (string, bool) {
-	if strings.ContainsFunc(string(raw), isUnseen) {
+	if term.Escape(string(raw)) != string(raw) {
 		return "", false
 	}
 	var fields yaml.MapSlice // in their order
@@ -118,33 +109,11 @@ func sameJSON(a, b []byte) bool {
 	return json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && reflect.DeepEqual(x, y)
 }
 
-// isUnseen reports what a terminal would obey, or not show.
-func isUnseen(c rune) bool {
-	return c != '\n' && (unicode.IsControl(c) || unicode.Is(unicode.Cf, c) || c == '\u2028' || c == '\u2029')
-}
-
-// escaped shows what cannot be seen in JSON by the escapes of JSON, which mean the same.
-func escaped(text string) string {
-	var out strings.Builder
-	for _, c := range text {
-		if !isUnseen(c) {
-			out.WriteRune(c)
-			continue
-		}
-		for _, unit := range utf16.Encode([]rune{c}) {
-			fmt.Fprintf(&out, `\u%04x`, unit)
-		}
-	}
-	return out.String()
-}
-
 // AgentVersions writes the versions of an agent as a table, in the order given.
 func AgentVersions(all []api.AgentVersion, opts AgentOptions) string {
-	var out strings.Builder
-	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "VERSION\tAT\tBY\tMODEL\tINSTRUCTIONS")
+	t := table{head: []string{"VERSION", "AT", "BY", "MODEL", "INSTRUCTIONS"}}
 	for _, v := range all {
-		model, about := "-", ""
+		model, about := "", ""
 		switch {
 		case v.Deleted:
 			about = "deleted"
@@ -153,10 +122,7 @@ func AgentVersions(all []api.AgentVersion, opts AgentOptions) string {
 		case v.Definition != nil:
 			model, about = v.Definition.Model, oneLine(v.Definition.Instructions)
 		}
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\n", v.Version, opts.time(v.At), visible(cmp.Or(v.By, "-")), visible(model),
-			shorten(visible(about), cmp.Or(opts.Width, 60)))
+		t.row(strconv.Itoa(v.Version), opts.time(v.At), visible(v.By), visible(model), shorten(visible(about), cmp.Or(opts.Width, 60)))
 	}
-	// Writing to memory does not fail.
-	_ = w.Flush()
-	return trimLines(out.String())
+	return t.String()
 }

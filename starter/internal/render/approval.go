@@ -9,10 +9,11 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/starter/internal/term"
 )
 
 // Question returns the question whether a tool call may run.
-func (r *Renderer) Question(a event.ApprovalRequest) string {
+func (r *Renderer) Question(a event.ApprovalRequest) term.Text {
 	r.shown["request/"+asking(a)] = true
 	r.line(bold, r.wants(a)+". Allow? [y]es once / [s]ession / [n]o / reason")
 	return r.take()
@@ -33,7 +34,7 @@ func (r *Renderer) request(a event.ApprovalRequest) {
 		if a.Round > 1 {
 			round = fmt.Sprintf(" --round %d", a.Round)
 		}
-		r.line(dim, fmt.Sprintf("  starter approve %[1]s %[2]s%[3]s   or   starter deny %[1]s %[2]s%[3]s", r.opts.ThreadID, a.ToolCallID, round))
+		r.line(dim, fmt.Sprintf("  starter approve %[1]s %[2]s%[3]s   or   starter deny %[1]s %[2]s%[3]s", r.opts.ThreadID, visible(a.ToolCallID), round))
 	}
 }
 
@@ -88,7 +89,7 @@ func (r *Renderer) decision(a event.Approval) {
 	if r.novelty("decision", a.ToolCallID, string(whole)) == known {
 		return
 	}
-	tool, by, reason := oneLine(a.ToolName), suffix(" by ", oneLine(a.By)), suffix(": ", oneLine(a.Reason))
+	tool, by, reason := visible(a.ToolName), suffix(" by ", visible(a.By)), suffix(": ", oneLine(a.Reason))
 	switch a.Decision {
 	case event.Approve:
 		r.line(green, "✓ "+tool+approved(a)+reason)
@@ -97,7 +98,7 @@ func (r *Renderer) decision(a event.Approval) {
 	case event.ApprovalExpired:
 		r.line(yellow, "✗ "+tool+" expired: nobody has decided in time")
 	case event.ApprovalRevoked:
-		r.line(yellow, "✗ the approval of "+cmp.Or(tool, a.ToolCallID)+" was revoked"+by+reason)
+		r.line(yellow, "✗ the approval of "+cmp.Or(tool, visible(a.ToolCallID))+" was revoked"+by+reason)
 	}
 }
 
@@ -105,11 +106,11 @@ func (r *Renderer) decision(a event.Approval) {
 func approved(a event.Approval) string {
 	switch {
 	case a.Missing > 0:
-		return fmt.Sprintf(" approved by %s, %d more to approve", oneLine(a.By), a.Missing)
+		return fmt.Sprintf(" approved by %s, %d more to approve", visible(a.By), a.Missing)
 	case a.Grant != "":
-		return fmt.Sprintf(" runs unasked, as %s has granted with %s", oneLine(a.By), visible(a.Grant))
+		return fmt.Sprintf(" runs unasked, as %s has granted with %s", visible(a.By), visible(a.Grant))
 	}
-	by := oneLine(a.By)
+	by := visible(a.By)
 	if len(a.Votes) > 1 {
 		by = voters(a.Votes)
 	}
@@ -146,6 +147,6 @@ func (r *Renderer) clientCall(c event.ClientCall) {
 	}
 	r.line(bold, fmt.Sprintf("? %s waits for a client to run it (until %s)", callText(c.ToolName, c.Arguments), r.time(c.ExpiresAt)))
 	if r.opts.Hints {
-		r.line(dim, fmt.Sprintf("  starter tool-result %s %s <output>", r.opts.ThreadID, c.ToolCallID))
+		r.line(dim, fmt.Sprintf("  starter tool-result %s %s <output>", r.opts.ThreadID, visible(c.ToolCallID)))
 	}
 }

@@ -1,12 +1,9 @@
 package render
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/threadmill/threadmill/event"
@@ -99,38 +96,4 @@ func Grants(grants []api.Grant, opts ApprovalOptions) string {
 			visible(g.Reason), visible(g.WorkingDirectory), revoked, visible(g.RevokedBy))
 	}
 	return t.String()
-}
-
-// table is text in columns. Of the rare ones it has those in which something stands.
-type table struct {
-	head []string
-	rare []string
-	rows [][]string
-}
-
-func (t *table) row(cells ...string) { t.rows = append(t.rows, cells) }
-
-// String is empty if there are no rows.
-func (t *table) String() string {
-	if len(t.rows) == 0 {
-		return ""
-	}
-	var out strings.Builder
-	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
-	for _, row := range append([][]string{t.head}, t.rows...) {
-		var line []string
-		for i, cell := range row {
-			if !slices.Contains(t.rare, t.head[i]) || t.used(i) {
-				line = append(line, cmp.Or(cell, "-"))
-			}
-		}
-		fmt.Fprintln(w, strings.Join(line, "\t"))
-	}
-	// Writing to memory does not fail.
-	_ = w.Flush()
-	return trimLines(out.String())
-}
-
-func (t *table) used(column int) bool {
-	return slices.ContainsFunc(t.rows, func(row []string) bool { return row[column] != "" })
 }

@@ -4,11 +4,12 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/starter/internal/term"
 )
 
 // EnvEvent returns the line of an environment event: when, what, and all that is known
 // about it, as far as it fits.
-func (r *Renderer) EnvEvent(e event.EnvEvent) string {
+func (r *Renderer) EnvEvent(e event.EnvEvent) term.Text {
 	where := r.opts.Location
 	if where == nil {
 		where = time.Local

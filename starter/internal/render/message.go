@@ -134,7 +134,7 @@ func name(agent string) string {
 	if agent == "" {
 		return "agent"
 	}
-	return oneLine(agent)
+	return visible(agent)
 }
 
 // reset discards what was written of a message: on a terminal, that is to say so.

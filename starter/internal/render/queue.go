@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/threadmill/threadmill/event"
@@ -46,27 +46,12 @@ func Queue(q signals.Queue, opts QueueOptions) string {
 	if opts.Ended {
 		items = append(items, q.Ended...)
 	}
-	if len(items) == 0 {
-		return ""
-	}
-	var out strings.Builder
-	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "STATUS\tPRIORITY\tEVENT\tTYPE\tCREATED\tTTL\tCONTENT")
+	t := table{head: []string{"STATUS", "PRIORITY", "EVENT", "TYPE", "CREATED", "TTL", "CONTENT"}}
 	for _, item := range items {
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\n", visible(string(item.Status)), item.Priority, visible(item.ID),
-			visible(item.Type), opts.time(item.CreatedAt), ttl(item), shorten(summary(item), opts.Width))
+		t.row(visible(string(item.Status)), strconv.Itoa(item.Priority), visible(item.ID), visible(item.Type), opts.time(item.CreatedAt),
+			ttl(item), shorten(summary(item), opts.Width))
 	}
-	// Writing to memory does not fail.
-	_ = w.Flush()
-	return trimLines(out.String())
-}
-
-func trimLines(text string) string {
-	lines := strings.Split(text, "\n")
-	for i := range lines {
-		lines[i] = strings.TrimRight(lines[i], " ")
-	}
-	return strings.Join(lines, "\n")
+	return t.String()
 }
 
 func ttl(item event.Item) string {

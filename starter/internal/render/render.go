@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/starter/internal/term"
 )
 
 // Thoughts says what becomes of an agent's thoughts.
@@ -35,9 +36,6 @@ func (t Thoughts) Valid() bool { return t == Show || t == Collapse || t == Hide 
 
 // Options configure a [Renderer].
 type Options struct {
-	// Color writes ANSI colours.
-	Color bool
-
 	// Thoughts defaults to [Show].
 	Thoughts Thoughts
 
@@ -59,7 +57,7 @@ type Options struct {
 // Renderer writes one thread. It is not safe for concurrent use.
 type Renderer struct {
 	opts Options
-	out  strings.Builder
+	out  term.Text
 
 	// open says that the current line has text on it; owner is the message whose text
 	// was written last.
@@ -94,7 +92,7 @@ func New(opts Options) *Renderer {
 }
 
 // Event returns the text for the next event of the thread.
-func (r *Renderer) Event(e event.AgentEvent) string {
+func (r *Renderer) Event(e event.AgentEvent) term.Text {
 	switch e.Type {
 	case event.EventThought, event.EventStream:
 		r.piece(e)
@@ -132,31 +130,31 @@ func (r *Renderer) Event(e event.AgentEvent) string {
 			r.status(*e.Status)
 		}
 	case event.EventGap:
-		r.line(yellow, "… some of the output was lost"+suffix(": ", e.Detail))
+		r.line(yellow, "… some of the output was lost"+suffix(": ", oneLine(e.Detail)))
 	}
 	return r.take()
 }
 
 // Note returns a line of the program's own.
-func (r *Renderer) Note(text string) string {
+func (r *Renderer) Note(text string) term.Text {
 	r.line(dim, text)
 	return r.take()
 }
 
 // Warn returns a line of the program's own about something that went wrong.
-func (r *Renderer) Warn(text string) string {
+func (r *Renderer) Warn(text string) term.Text {
 	r.line(yellow, text)
 	return r.take()
 }
 
 // Fail returns a line about an error.
-func (r *Renderer) Fail(text string) string {
+func (r *Renderer) Fail(text string) term.Text {
 	r.line(red, "error: "+text)
 	return r.take()
 }
 
 // Break ends the line that is being written, if there is one.
-func (r *Renderer) Break() string {
+func (r *Renderer) Break() term.Text {
 	r.leave()
 	return r.take()
 }
@@ -234,10 +232,10 @@ func form(id, text string) string {
 }
 
 func (r *Renderer) status(s event.StatusChange) {
-	text := s.Status
+	text := visible(s.Status)
 	switch s.Status {
 	case event.StatusOpened:
-		text = "thread opened" + suffix(" with ", strings.Join(s.Agents, ", "))
+		text = "thread opened" + suffix(" with ", visible(strings.Join(s.Agents, ", ")))
 	case event.StatusInterrupted:
 		r.endAll()
 		text = "interrupted"
@@ -247,7 +245,7 @@ func (r *Renderer) status(s event.StatusChange) {
 	case event.StatusRetried:
 		text = "tried again"
 	case event.StatusUpdated:
-		r.line(dim, "· "+cmp.Or(oneLine(s.Detail), "thread")+" set"+suffix(" by ", oneLine(s.By))+suffix(": ", oneLine(strings.Join(s.Agents, ", "))))
+		r.line(dim, "· "+cmp.Or(oneLine(s.Detail), "thread")+" set"+suffix(" by ", visible(s.By))+suffix(": ", visible(strings.Join(s.Agents, ", "))))
 		return
 	case event.StatusRetrying:
 		text = "the model is asked again"
@@ -255,7 +253,7 @@ func (r *Renderer) status(s event.StatusChange) {
 		r.line(dim, "  ⤷ "+oneLine(s.Detail))
 		return
 	}
-	r.line(dim, "· "+text+suffix(" by ", oneLine(s.By))+suffix(": ", oneLine(s.Detail)))
+	r.line(dim, "· "+text+suffix(" by ", visible(s.By))+suffix(": ", oneLine(s.Detail)))
 }
 
 func suffix(before, text string) string {

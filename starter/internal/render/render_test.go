@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/starter/internal/term"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -25,20 +26,20 @@ func TestTranscripts(t *testing.T) {
 		{"S1-09 thought shown, S1-10 indicator, S1-11 progress in the card, S1-12 result, S1-13 stream appended, S1-14 final", "turn", "turn", Options{}},
 		{"S1-09 thought collapsed to a line", "turn", "turn.collapse", Options{Thoughts: Collapse}},
 		{"S1-09 thought hidden", "turn", "turn.hide", Options{Thoughts: Hide}},
-		{"colours, and hints for watchers", "turn", "turn.color", Options{Color: true, Hints: true, ThreadID: "t1"}},
+		{"colours, and hints for watchers", "turn", "turn.color", Options{Hints: true, ThreadID: "t1"}},
 		{"S1-13 S1-14 the base protocol alone", "base", "base", Options{}},
 		{"S1-12 a long result is collapsed, S1-15 the error is shown", "error", "error", Options{}},
 		{"a reset discards the pieces, a message supersedes them, a gap is shown", "reset", "reset", Options{}},
 		{"S1-11 parallel replies and calls are told apart", "parallel", "parallel", Options{}},
 		{"an interrupted reply is not written twice", "interrupted", "interrupted", Options{}},
 		{"what hooks have changed is written anew, with what they did", "hooks", "hooks", Options{}},
-		{"what hooks have changed, in colours", "hooks", "hooks.color", Options{Color: true}},
+		{"what hooks have changed, in colours", "hooks", "hooks.color", Options{}},
 		{"S4-77 S4-95 reminders, votes, grants, rounds, the end of an approval, and calls for clients", "approvals", "approvals", Options{Location: time.UTC}},
 		{"approvals with hints for watchers", "approvals", "approvals.hints", Options{Location: time.UTC, Hints: true, ThreadID: "t1"}},
 		{"what models and tools write cannot control the terminal", "hostile", "hostile", Options{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := transcript(New(c.opts), readEvents(t, c.events))
+			got := shown(strings.HasSuffix(c.golden, ".color"), replay(New(c.opts), readEvents(t, c.events)))
 			path := filepath.Join("testdata", c.golden+".golden")
 			if *update {
 				require.NoError(t, os.WriteFile(path, []byte(got), 0o600))
@@ -51,10 +52,21 @@ func TestTranscripts(t *testing.T) {
 }
 
 func transcript(r *Renderer, events []event.AgentEvent) string {
-	var out strings.Builder
+	return shown(false, replay(r, events))
+}
+
+func replay(r *Renderer, events []event.AgentEvent) (text term.Text) {
 	for _, e := range events {
-		out.WriteString(r.Event(e))
+		text = append(text, r.Event(e)...)
 	}
+	return text
+}
+
+// shown is text as it reaches a terminal.
+func shown(color bool, text term.Text) string {
+	var out strings.Builder
+	// Writing to memory does not fail.
+	_ = term.New(&out, color).Print(text)
 	return out.String()
 }
 
@@ -103,7 +115,7 @@ func TestSeen(t *testing.T) {
 	short.Content, short.Truncated = "a long", true
 	changed.Content = "another text"
 	show := func(r *Renderer, m event.Message) string {
-		return r.Event(event.AgentEvent{Type: event.EventMessage, Message: &m})
+		return shown(false, r.Event(event.AgentEvent{Type: event.EventMessage, Message: &m}))
 	}
 
 	r := New(Options{})
@@ -133,7 +145,7 @@ func TestSeen(t *testing.T) {
 	result := event.Message{ID: "c1.result", SenderType: event.Tool, ToolCallID: "c1", ToolName: "sh", Content: "out"}
 	r.MarkSeen(result)
 	require.Empty(t, r.Event(event.AgentEvent{Type: event.EventToolResult, ToolName: "sh", ToolCallID: "c1", Output: "out"}))
-	require.Equal(t, "↻ ✓ sh\n  another\n", r.Event(event.AgentEvent{Type: event.EventToolResult, ToolName: "sh", ToolCallID: "c1", Output: "another"}))
+	require.Equal(t, "↻ ✓ sh\n  another\n", r.Event(event.AgentEvent{Type: event.EventToolResult, ToolName: "sh", ToolCallID: "c1", Output: "another"}).String())
 }
 
 // However a stream is cut into pieces, the text is the same.
@@ -141,16 +153,15 @@ func TestPiecesDoNotMatter(t *testing.T) {
 	const text = "The quick brown fox,\nand the lazy dog.\n\nEnd"
 	whole := func(size int) string {
 		r := New(Options{})
-		var out strings.Builder
+		var events []event.AgentEvent
 		for i := 0; i < len(text); i += size {
-			out.WriteString(r.Event(event.AgentEvent{
+			events = append(events, event.AgentEvent{
 				Type: event.EventStream, Agent: "demo", MessageID: "m", Attempt: 1, Content: text[i:min(i+size, len(text))],
-			}))
+			})
 		}
-		out.WriteString(r.Event(event.AgentEvent{Type: event.EventMessage, Message: &event.Message{
+		return transcript(r, append(events, event.AgentEvent{Type: event.EventMessage, Message: &event.Message{
 			ID: "m", SenderID: "demo", SenderType: event.Agent, Content: text,
 		}}))
-		return out.String()
 	}
 	for size := 1; size <= len(text); size++ {
 		require.Equal(t, "demo › "+text+"\n", whole(size), "pieces of %d", size)
@@ -160,16 +171,16 @@ func TestPiecesDoNotMatter(t *testing.T) {
 func TestQuestion(t *testing.T) {
 	r := New(Options{})
 	req := event.ApprovalRequest{ToolCallID: "c1", ToolName: "shell_cmd", Arguments: `{"command":"ls"}`}
-	require.Equal(t, `shell_cmd {"command":"ls"} wants to run. Allow? [y]es once / [s]ession / [n]o / reason`+"\n", r.Question(req))
+	require.Equal(t, `shell_cmd {"command":"ls"} wants to run. Allow? [y]es once / [s]ession / [n]o / reason`+"\n", r.Question(req).String())
 	require.Empty(t, r.Event(event.AgentEvent{Type: event.EventApprovalRequest, ApprovalRequest: &req}))
 }
 
 func TestNotesBreakLines(t *testing.T) {
 	r := New(Options{})
 	piece := event.AgentEvent{Type: event.EventStream, Agent: "demo", MessageID: "m", Content: "half"}
-	require.Equal(t, "demo › half", r.Event(piece))
-	require.Equal(t, "\nconnection lost\n", r.Warn("connection lost"))
-	require.Equal(t, "demo › half", r.Event(piece))
-	require.Equal(t, "\n", r.Break())
+	require.Equal(t, "demo › half", r.Event(piece).String())
+	require.Equal(t, "\nconnection lost\n", r.Warn("connection lost").String())
+	require.Equal(t, "demo › half", r.Event(piece).String())
+	require.Equal(t, "\n", r.Break().String())
 	require.Empty(t, r.Break())
 }

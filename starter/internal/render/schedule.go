@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/threadmill/threadmill/signals"
@@ -26,26 +25,19 @@ func (o ScheduleOptions) time(at time.Time) string {
 
 // Schedules writes schedules as a table, in the order given. It is empty if there is none.
 func Schedules(all []signals.ScheduleView, opts ScheduleOptions) string {
-	if len(all) == 0 {
-		return ""
-	}
 	if opts.Width == 0 {
 		opts.Width = 60
 	}
-	var out strings.Builder
-	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "STATE\tSCHEDULE\tTHREAD\tWHEN\tNEXT\tRUNS\tPOSTS")
+	t := table{head: []string{"STATE", "SCHEDULE", "THREAD", "WHEN", "NEXT", "RUNS", "POSTS"}}
 	for _, s := range all {
 		next := "-"
 		if len(s.Next) > 0 && !s.Paused {
 			next = opts.time(s.Next[0])
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", scheduleState(s), visible(s.ID), visible(s.ThreadID), visible(when(s.Schedule)),
-			next, s.Runs, shorten(visible(posts(s.Schedule)), opts.Width))
+		t.row(scheduleState(s), visible(s.ID), visible(s.ThreadID), visible(when(s.Schedule)), next, fmt.Sprint(s.Runs),
+			shorten(visible(posts(s.Schedule)), opts.Width))
 	}
-	// Writing to memory does not fail.
-	_ = w.Flush()
-	return trimLines(out.String())
+	return t.String()
 }
 
 // scheduleState says whether a schedule runs.

@@ -18,7 +18,7 @@ func TestChangesOfAThread(t *testing.T) {
 		"· thread set by ann\n":                  {By: "ann"},
 	} {
 		change.Status = event.StatusUpdated
-		require.Equal(t, want, New(Options{}).Event(event.AgentEvent{Type: event.EventStatus, Status: &change}))
+		require.Equal(t, want, New(Options{}).Event(event.AgentEvent{Type: event.EventStatus, Status: &change}).String())
 	}
 }
 
@@ -29,7 +29,7 @@ func TestWhereAGrantHolds(t *testing.T) {
 		event.Session: "✓ shell_cmd approved by ann for the session, in thread t1.s1\n",
 	} {
 		made.Scope = scope
-		require.Equal(t, want, New(Options{}).Event(event.AgentEvent{Type: event.EventApproval, Approval: &made}))
+		require.Equal(t, want, New(Options{}).Event(event.AgentEvent{Type: event.EventApproval, Approval: &made}).String())
 	}
 }
 
@@ -40,8 +40,8 @@ func TestQueueShowsTurnsThatWait(t *testing.T) {
 	now := item("e2", event.Processing)
 	q := signals.Queue{Processing: &now, Waiting: []event.Item{item("e1", event.Processing)}, Items: []event.Item{item("e3", event.Pending)}}
 	require.Equal(t, `STATUS      PRIORITY  EVENT  TYPE          CREATED              TTL  CONTENT
-processing  0         e2     file.changed  2026-01-02 03:04:05  -
-processing  0         e1     file.changed  2026-01-02 03:04:05  -
-pending     0         e3     file.changed  2026-01-02 03:04:05  -
+processing  0         e2     file.changed  2026-01-02 03:04:05  -    -
+processing  0         e1     file.changed  2026-01-02 03:04:05  -    -
+pending     0         e3     file.changed  2026-01-02 03:04:05  -    -
 `, Queue(q, QueueOptions{Location: time.UTC}))
 }

@@ -3,7 +3,6 @@ package render
 import (
 	"fmt"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/threadmill/threadmill/event"
@@ -23,22 +22,15 @@ func (o TaskOptions) time(at time.Time) string { return QueueOptions{Location: o
 // Tasks writes background tasks as a table, in the order given. It is empty if there is
 // none.
 func Tasks(tasks []event.Task, opts TaskOptions) string {
-	if len(tasks) == 0 {
-		return ""
-	}
 	if opts.Width == 0 {
 		opts.Width = 60
 	}
-	var out strings.Builder
-	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "STATE\tTASK\tWORKER\tAGENT\tSTARTED\tENDS\tCONTENT")
+	t := table{head: []string{"STATE", "TASK", "WORKER", "AGENT", "STARTED", "ENDS", "CONTENT"}}
 	for _, task := range tasks {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", visible(string(task.State)), visible(task.ID), visible(worker(task)),
-			visible(task.Agent), opts.time(task.StartedAt), opts.ends(task), shorten(visible(taskSummary(task)), opts.Width))
+		t.row(visible(string(task.State)), visible(task.ID), visible(worker(task)), visible(task.Agent), opts.time(task.StartedAt),
+			opts.ends(task), shorten(visible(taskSummary(task)), opts.Width))
 	}
-	// Writing to memory does not fail.
-	_ = w.Flush()
-	return trimLines(out.String())
+	return t.String()
 }
 
 // worker is who does a task's work.

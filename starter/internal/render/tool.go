@@ -23,7 +23,7 @@ func callText(name, args string) string {
 	if args == "" {
 		args = "{}"
 	}
-	return oneLine(name) + " " + args
+	return visible(name) + " " + args
 }
 
 func (r *Renderer) call(id, name, args string) {
@@ -36,12 +36,12 @@ func (r *Renderer) call(id, name, args string) {
 	}
 	r.leave()
 	if news == changed {
-		r.write(yellow, "↻ Using "+oneLine(name)+"…")
+		r.write(yellow, "↻ Using "+visible(name)+"…")
 	} else {
 		r.cards[cardKey(id, name)] = &card{id: id, name: name}
-		r.write(cyan, "⚙ Using "+oneLine(name)+"…")
+		r.write(cyan, "⚙ Using "+visible(name)+"…")
 	}
-	r.write(dim, " "+shorten(strings.TrimPrefix(callText(name, args), oneLine(name)+" "), r.opts.Width))
+	r.write(dim, " "+shorten(strings.TrimPrefix(callText(name, args), visible(name)+" "), r.opts.Width))
 	r.endLine()
 }
 
@@ -60,10 +60,10 @@ func (r *Renderer) label(c *card) string {
 	}
 	for _, other := range r.cards {
 		if other != c && other.name == c.name {
-			return oneLine(c.name) + " " + c.id + ": "
+			return visible(c.name) + " " + visible(c.id) + ": "
 		}
 	}
-	return oneLine(c.name) + ": "
+	return visible(c.name) + ": "
 }
 
 func (r *Renderer) progress(e event.AgentEvent) {
@@ -148,7 +148,7 @@ func (r *Renderer) result(id, name, output string, isError bool) {
 		lead = "↻ "
 	}
 	r.leave()
-	r.write(s, lead+mark+oneLine(name))
+	r.write(s, lead+mark+visible(name))
 	r.write(dim, suffix(" ", head))
 	r.endLine()
 	r.resultBody(body, isError)
@@ -162,7 +162,7 @@ func (r *Renderer) resultBody(body string, isError bool) {
 	if isError {
 		s = red
 	}
-	body = strings.Trim(body, "\n")
+	body = strings.Trim(strings.ReplaceAll(body, "\r\n", "\n"), "\n")
 	if body == "" {
 		return
 	}
