@@ -44,7 +44,7 @@ func (s *session) command(ctx context.Context, text string) {
 	name, arg, _ := strings.Cut(text, " ")
 	switch name {
 	case "/help":
-		s.print(s.view.Note(helpText))
+		s.print(s.view.Note(strings.Split(helpText, "\n")...))
 	case "/interrupt":
 		s.control(ctx, signals.ControlInterrupt)
 	case "/approvals":
@@ -203,7 +203,7 @@ func (s *session) showState(ctx context.Context) {
 	s.beside(ctx, func(ctx context.Context) (err error) {
 		state, err = s.threads.State(ctx, s.thread)
 		return err
-	}, func() { s.print(s.view.Note(strings.Join(stateLines(state), "\n"))) })
+	}, func() { s.print(s.view.Note(stateLines(state)...)) })
 }
 
 // beside runs op beside the loop, and then what is to be shown.

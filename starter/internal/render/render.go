@@ -135,9 +135,11 @@ func (r *Renderer) Event(e event.AgentEvent) term.Text {
 	return r.take()
 }
 
-// Note returns a line of the program's own.
-func (r *Renderer) Note(text string) term.Text {
-	r.line(dim, text)
+// Note returns lines of the program's own.
+func (r *Renderer) Note(lines ...string) term.Text {
+	for _, line := range lines {
+		r.line(dim, line)
+	}
 	return r.take()
 }
 

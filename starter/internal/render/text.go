@@ -28,10 +28,11 @@ func (r *Renderer) write(s style, text string) {
 	r.open = !strings.HasSuffix(text, "\n")
 }
 
-// line adds a whole line of its own.
+// line adds a whole line. If text has more than one, the others are indented: only the
+// first is the program's.
 func (r *Renderer) line(s style, text string) {
 	r.leave()
-	r.write(s, strings.TrimRight(text, "\r\n"))
+	r.write(s, strings.ReplaceAll(strings.TrimRight(text, "\r\n"), "\n", "\n  "))
 	r.endLine()
 }
 

@@ -38,10 +38,12 @@ func TestEscapeEverything(t *testing.T) {
 	for c := rune(0); c <= unicode.MaxRune; c++ {
 		got := term.Escape("n" + string(c) + "n")
 		if unicode.In(c, unicode.Cc, unicode.Cf, unicode.Variation_Selector) && c != '\n' && c != '\t' {
-			require.NotContains(t, got, string(c), "%U", c)
+			if strings.ContainsRune(got, c) {
+				require.Fail(t, "it remains", "%U", c)
+			}
 		}
-		if !unicode.IsSpace(c) {
-			require.Equal(t, got, term.Line("n"+string(c)+"n"), "%U", c)
+		if line := term.Line("n" + string(c) + "n"); got != line && !unicode.IsSpace(c) {
+			require.Equal(t, got, line, "%U", c)
 		}
 	}
 }
