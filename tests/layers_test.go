@@ -10,7 +10,7 @@ import (
 // its own line and those above it, never one below.
 var layers = [][]string{
 	{"event"},
-	{"internal/strictjson"},
+	{"internal/strictjson", "internal/term"},
 	{"approval"},
 	{"agent", "tool", "hook", "rule", "llm"},
 	{"store"},

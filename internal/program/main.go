@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/threadmill/threadmill/internal/config"
+	"github.com/threadmill/threadmill/internal/term"
 	"github.com/threadmill/threadmill/tool/shell"
 )
 
@@ -52,9 +53,12 @@ func Main(cmd *cobra.Command) int {
 	return Execute(ctx, cmd)
 }
 
-// Execute runs a command and prints its error to the command's stderr.
+// Execute runs a command and prints its error to the command's stderr. What the command
+// writes and logs is untrusted text to a terminal.
 func Execute(ctx context.Context, cmd *cobra.Command) int {
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.SetOut(term.New(cmd.OutOrStdout(), false))
+	cmd.SetErr(term.New(cmd.ErrOrStderr(), false))
 	began := false
 	cmd.PreRun = func(*cobra.Command, []string) { began = true }
 	err := cmd.ExecuteContext(ctx)

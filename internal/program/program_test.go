@@ -171,3 +171,28 @@ func TestLoad(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, s.Models, config.OpenAI)
 }
+
+// TestOutputIsText: what a program writes and logs does not control a terminal.
+func TestOutputIsText(t *testing.T) {
+	const attack = "x\x1b[2J\x7f\u009b\u202e\u200b\ny"
+	for format, want := range map[string]string{
+		LogText: `msg="x\x1b[2J\x7f\u009b\u202e\u200b\ny" by="x\x1b[2J\x7f\u009b\u202e\u200b\ny"`,
+		LogJSON: `"msg":"x\u001b[2J\u007f\u009b\u202e\u200b\ny","by":"x\u001b[2J\u007f\u009b\u202e\u200b\ny"`,
+	} {
+		var out, errs bytes.Buffer
+		cmd := &cobra.Command{Use: "worker", RunE: func(cmd *cobra.Command, _ []string) error {
+			log, err := NewLogger(cmd.ErrOrStderr(), format, slog.LevelInfo)
+			require.NoError(t, err)
+			log.Info(attack, "by", attack)
+			cmd.Print(attack)
+			return errors.New(attack)
+		}}
+		cmd.SetArgs([]string{})
+		cmd.SetOut(&out)
+		cmd.SetErr(&errs)
+		require.Equal(t, ExitFailed, Execute(t.Context(), cmd))
+		require.Contains(t, errs.String(), want)
+		require.Contains(t, errs.String()+out.String(), `x\u001b[2J\u007f\u009b\u202e\u200b`+"\ny")
+		require.Contains(t, errs.String(), `worker: x\u001b[2J\u007f\u009b\u202e\u200b y`+"\n")
+	}
+}

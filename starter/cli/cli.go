@@ -20,7 +20,7 @@ import (
 	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/starter/internal/api"
 	"github.com/threadmill/threadmill/starter/internal/render"
-	"github.com/threadmill/threadmill/starter/internal/term"
+	"github.com/threadmill/threadmill/internal/term"
 )
 
 // Exit codes of [Run].

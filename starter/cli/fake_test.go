@@ -21,7 +21,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
-	"github.com/threadmill/threadmill/starter/internal/term"
+	"github.com/threadmill/threadmill/internal/term"
 )
 
 // patience is how long a test waits for what must happen.

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/starter/internal/term"
+	"github.com/threadmill/threadmill/internal/term"
 )
 
 // EnvEvent returns the line of an environment event: when, what, and all that is known

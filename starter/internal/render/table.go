@@ -7,7 +7,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/threadmill/threadmill/starter/internal/term"
+	"github.com/threadmill/threadmill/internal/term"
 )
 
 // table is text in columns. Of the rare ones it has those in which something stands.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/threadmill/threadmill/starter/internal/term"
+	"github.com/threadmill/threadmill/internal/term"
 )
 
 func TestEscape(t *testing.T) {

@@ -3,6 +3,7 @@ package term
 import (
 	"io"
 	"strings"
+	"sync"
 )
 
 // Style is how text looks.
@@ -41,10 +42,12 @@ func (t Text) String() string {
 	return out.String()
 }
 
-// Writer writes untrusted text. It is not safe for concurrent use.
+// Writer writes untrusted text. It is safe for concurrent use.
 type Writer struct {
 	out   io.Writer
 	color bool
+
+	mu sync.Mutex
 	escaper
 }
 
@@ -53,6 +56,8 @@ func New(out io.Writer, color bool) *Writer { return &Writer{out: out, color: co
 
 // Write writes untrusted text.
 func (w *Writer) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if _, err := io.WriteString(w.out, w.escape(string(p))); err != nil {
 		return 0, err
 	}
@@ -61,6 +66,8 @@ func (w *Writer) Write(p []byte) (int, error) {
 
 // Print writes text with its styles.
 func (w *Writer) Print(t Text) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	var out strings.Builder
 	for _, s := range t {
 		if code := codes[s.Style]; w.color && code != "" {
@@ -75,6 +82,8 @@ func (w *Writer) Print(t Text) error {
 
 // EraseLine erases the line on which the cursor is, which must be a terminal's.
 func (w *Writer) EraseLine() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	_, err := io.WriteString(w.out, "\r\x1b[K")
 	return err
 }
