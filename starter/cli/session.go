@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/term"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/starter/internal/api"
 	"github.com/threadmill/threadmill/starter/internal/render"
-	"github.com/threadmill/threadmill/internal/term"
 )
 
 // session is one chat. All fields but the channels belong to the loop; everything

@@ -12,8 +12,8 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"github.com/threadmill/threadmill/agent"
-	"github.com/threadmill/threadmill/starter/internal/api"
 	"github.com/threadmill/threadmill/internal/term"
+	"github.com/threadmill/threadmill/starter/internal/api"
 )
 
 // AgentOptions say how agents are written.
