@@ -108,8 +108,8 @@ func (r *Run) ThreadID() string { return r.threadID }
 func (r *Run) EventID() string { return r.eventID }
 
 // Events returns the events of the run, from the first one on, as they come: those that
-// share its trace, and gaps. It ends when the run does: with an agent's final or
-// error event, if one had a part in it. An error means that the run goes on, and that
+// share its trace, and gaps. It ends when the run does, with the status event that announces
+// the end of the turn, see [event.AgentEvent.EndsTurn]. An error means that the run goes on, and that
 // nobody watches it any more. It may be called several times, and left early.
 func (r *Run) Events() iter.Seq2[event.AgentEvent, error] {
 	return func(yield func(event.AgentEvent, error) bool) {

@@ -98,7 +98,7 @@ func (a *Activities) answerAbove(ctx context.Context, to thread.Parent, by threa
 		ToolCallID: to.ToolCallID, ToolName: to.ToolName, Agent: to.Agent, TraceID: to.TraceID,
 		Input: asJSON(by.ThreadID), Output: asJSON(text), Status: status, Attempt: 1, StartedAt: now, FinishedAt: &now,
 	}
-	record := event.NewRecord(id, event.TypeMessage, to.TraceID, to.EventID, now, m)
+	record := event.NewRecord(id, event.TypeMessage, to.TraceID, to.EventID, now, m).In(thread.Of(to.Root, to.EventID))
 	_, err := a.append(ctx, above, store.Batch{Records: []event.Record{record}, ToolFinish: &log}, thread.Flush{})
 	return err
 }
@@ -149,6 +149,6 @@ func (s *above) progress(text string) (event.AgentEvent, error) {
 	}
 	data, err := json.Marshal(text)
 	return event.AgentEvent{
-		Type: event.EventToolProgress, ToolName: s.to.ToolName, ToolCallID: s.to.ToolCallID, Agent: s.to.Agent, Data: data,
+		Type: event.EventToolProgress, EventID: thread.Of(s.to.Root, s.to.EventID), ToolName: s.to.ToolName, ToolCallID: s.to.ToolCallID, Agent: s.to.Agent, Data: data,
 	}, err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"time"
 
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
@@ -12,6 +13,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/rule"
+	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 )
 
@@ -30,6 +32,11 @@ func (a *Activities) HandleEvent(ctx context.Context, in thread.EventStep) error
 	err = a.callRule(step.ctx, in, e, attempt)
 	cause := context.Cause(step.ctx)
 	switch {
+	case err == nil && in.Ends != "":
+		_, err = a.append(context.WithoutCancel(ctx), in.Thread, store.Batch{Records: []event.Record{
+			ended(in.Ends, thread.Of(in.Root, in.EventID), in.TraceID, nil, time.Now()),
+		}}, thread.Flush{})
+		return err
 	case err == nil:
 		return nil
 	case cause != nil && !errors.Is(cause, errTimeout):
@@ -43,6 +50,13 @@ func (a *Activities) HandleEvent(ctx context.Context, in thread.EventStep) error
 	}
 	return temporal.NewApplicationErrorWithOptions(message, thread.ErrTypeRule,
 		temporal.ApplicationErrorOptions{NonRetryable: attempt >= in.MaxAttempts, Cause: err})
+}
+
+// ended is the record that announces the end of a turn that has come to its end as it should.
+func ended(id, eventID, traceID string, joined []string, at time.Time) event.Record {
+	return event.NewRecord(id, event.TypeTurnEnded, traceID, eventID, at, event.TurnEnded{
+		EventID: eventID, Joined: joined, Status: string(signals.TurnCompleted),
+	}).In(eventID)
 }
 
 // callRule calls the function within its time. One that ignores its context must not hold

@@ -98,7 +98,7 @@ type modelCall struct {
 // stored returns the reply if it is in the store already: this call was made
 // before, and what became of it was lost on the way back.
 func (c *modelCall) stored(ctx context.Context) (thread.ModelReply, bool, error) {
-	records, err := c.a.cfg.Store.RecordsByID(ctx, store.Key(c.in.Thread), c.in.MessageID, c.llmCallID())
+	records, err := c.a.cfg.Store.RecordsByID(ctx, store.Key(c.in.Thread), c.ids()...)
 	if err != nil {
 		return thread.ModelReply{}, false, readError(err)
 	}
@@ -111,6 +111,15 @@ func (c *modelCall) stored(ctx context.Context) (thread.ModelReply, bool, error)
 	}
 	c.a.publish(ctx, c.in.Thread, stream.Entry{Stored: c.head})
 	return reply, true, err
+}
+
+// ids are those of the records by which a reply is recognised.
+func (c *modelCall) ids() []string {
+	ids := []string{c.in.MessageID, c.llmCallID()}
+	if c.in.Ends != "" {
+		ids = append(ids, c.in.Ends)
+	}
+	return ids
 }
 
 // askMissing stores the requests of calls that wait for approval, if there are none: when
@@ -128,7 +137,7 @@ func (c *modelCall) askMissing(ctx context.Context, records []event.Record, repl
 			}
 			for _, call := range m.ToolCalls {
 				if call.ID == p.ID {
-					batch.Records = append(batch.Records, request(call, p, c.agent.Name, c.in.MessageID, c.in.TraceID, c.in.EventID, time.Now()))
+					batch.Records = append(batch.Records, request(call, p, c.agent.Name, c.in.MessageID, c.in.TraceID, c.in.EventID, time.Now()).In(c.eventID()))
 				}
 			}
 		}
@@ -163,6 +172,8 @@ func (c *modelCall) reply(ctx context.Context, records []event.Record) (thread.M
 				return out, configError(fmt.Errorf("reading stored record %s: %w", r.ID, err))
 			}
 			out.Usage, out.Model = call.Usage, call.Model
+		case event.TypeTurnEnded:
+			out.Ended = true
 		}
 	}
 	return out, nil
@@ -293,7 +304,7 @@ func (c *modelCall) show(ctx context.Context, d llm.Delta) {
 }
 
 func (c *modelCall) piece(ctx context.Context, d llm.Delta) (lost bool) {
-	e := event.AgentEvent{Type: event.EventStream, Content: d.Text, Agent: c.agent.Name, MessageID: c.in.MessageID, Attempt: c.attempt}
+	e := event.AgentEvent{Type: event.EventStream, Content: d.Text, EventID: c.eventID(), Agent: c.agent.Name, MessageID: c.in.MessageID, Attempt: c.attempt}
 	if d.Thought != "" {
 		e.Type, e.Content = event.EventThought, d.Thought
 	}
@@ -306,7 +317,7 @@ func (c *modelCall) piece(ctx context.Context, d llm.Delta) (lost bool) {
 // reset tells viewers to discard what they have seen of the message.
 func (c *modelCall) reset(ctx context.Context) {
 	c.a.publish(ctx, c.in.Thread, stream.Entry{After: c.head, TraceID: c.in.TraceID, Event: &event.AgentEvent{
-		Type: event.EventReset, Agent: c.agent.Name, MessageID: c.in.MessageID, Attempt: c.attempt,
+		Type: event.EventReset, EventID: c.eventID(), Agent: c.agent.Name, MessageID: c.in.MessageID, Attempt: c.attempt,
 	}})
 }
 
@@ -336,7 +347,7 @@ func (c *modelCall) records(ctx context.Context, res llm.Response, interrupted b
 		model = provider + "/" + res.Model
 	}
 	record := func(id, typ string, payload any) event.Record {
-		return event.NewRecord(id, typ, c.in.TraceID, c.in.EventID, now, payload)
+		return event.NewRecord(id, typ, c.in.TraceID, c.in.EventID, now, payload).In(c.eventID())
 	}
 	out := []event.Record{record(c.llmCallID(), event.TypeLLMCall, event.LLMCall{
 		Agent: c.agent.Name, Model: model, MessageID: c.in.MessageID, Step: c.in.Step, Attempt: c.attempt,
@@ -363,14 +374,26 @@ func (c *modelCall) records(ctx context.Context, res llm.Response, interrupted b
 		}))
 		for _, call := range res.ToolCalls {
 			if p := c.planner.tell(ctx, call); p.NeedsApproval && !hold {
-				out = append(out, request(call, p, c.agent.Name, c.in.MessageID, c.in.TraceID, c.in.EventID, now))
+				out = append(out, request(call, p, c.agent.Name, c.in.MessageID, c.in.TraceID, c.in.EventID, now).In(c.eventID()))
 			}
 		}
 	case !interrupted && !hold:
 		out = append(out, record(c.in.MessageID+".final", event.TypeFinal, final))
+		if c.in.Ends != "" && !c.handsOn(res.Content) {
+			out = append(out, ended(c.in.Ends, c.eventID(), c.in.TraceID, c.in.Joined, now))
+		}
 	}
 	return out
 }
+
+// handsOn reports whether a reply addresses agents of the thread, so that the turn goes on.
+func (c *modelCall) handsOn(content string) bool {
+	m := event.Message{SenderID: c.agent.Name, SenderType: event.Agent, AgentID: c.agent.Name, Content: content}
+	return len(thread.Answering(c.in.Agents, thread.Carry(m))) > 0
+}
+
+// eventID is the event whose turn the call is part of.
+func (c *modelCall) eventID() string { return thread.Of(c.in.Root, c.in.EventID) }
 
 // nameCalls gives each call an id that no other call of the thread has, whatever the
 // provider called it: some number their calls anew in each reply. The id is the key
@@ -396,7 +419,7 @@ func (c *modelCall) failed(ctx context.Context, err error) error {
 	switch {
 	case !opts.NonRetryable:
 		c.a.publish(ctx, c.in.Thread, stream.Entry{After: c.head, TraceID: c.in.TraceID, Event: &event.AgentEvent{
-			Type: event.EventStatus, Agent: c.agent.Name,
+			Type: event.EventStatus, EventID: c.eventID(), Agent: c.agent.Name,
 			Status: &event.StatusChange{Status: event.StatusRetrying, Detail: fmt.Sprintf("%s (attempt %d of %d)", message, c.attempt, c.a.cfg.MaxModelAttempts)},
 		}})
 	case c.attempt > 1:

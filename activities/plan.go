@@ -116,7 +116,7 @@ func (a *Activities) PlanCalls(ctx context.Context, in thread.PlanStep) (thread.
 			}
 		}
 		if p.NeedsApproval && !in.Again {
-			requests = append(requests, request(call, p, who.Name, in.MessageID, in.TraceID, in.EventID, now))
+			requests = append(requests, request(call, p, who.Name, in.MessageID, in.TraceID, in.EventID, now).In(thread.Of(in.Root, in.EventID)))
 		}
 		out.Calls = append(out.Calls, p)
 	}

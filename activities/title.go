@@ -160,7 +160,7 @@ func (a *Activities) keepTitle(ctx context.Context, in thread.TitleStep, out thr
 		return out, nil
 	}
 	tells := event.NewRecord(in.RecordID, event.TypeStatus, "", "", time.Now(),
-		event.StatusChange{Status: event.StatusUpdated, Detail: "title", By: titledBy})
+		event.StatusChange{Status: event.StatusUpdated, Title: out.Title, Detail: "title", By: titledBy})
 	_, err = a.append(ctx, in.Thread, store.Batch{Records: []event.Record{tells}, Thread: &store.ThreadUpdate{Title: &out.Title}}, thread.Flush{})
 	if err != nil {
 		return thread.TitleReply{}, err

@@ -62,7 +62,7 @@ func TestTitle(t *testing.T) {
 	require.Equal(t, want, out, "S4-102 the model names the thread")
 	require.Equal(t, "Trip to Lisbon", w.row().Title, "S4-102 the title is stored")
 	require.Equal(t, []string{"e1", "t1.titled"}, w.ids(), "what was handed over comes first, and one record tells of the title")
-	require.Equal(t, event.StatusChange{Status: event.StatusUpdated, Detail: "title", By: "threadmill"},
+	require.Equal(t, event.StatusChange{Status: event.StatusUpdated, Title: "Trip to Lisbon", Detail: "title", By: "threadmill"},
 		stored[event.StatusChange](w, "t1.titled"), "S4-102 an update event")
 
 	require.False(t, pieces, "nobody waits for the pieces of a title")

@@ -353,7 +353,7 @@ func (r *toolRun) finish(ctx context.Context, status store.ToolStatus, res tool.
 		Content: res.Output, ToolCallID: r.in.ToolCallID, ToolName: r.in.ToolName, IsError: res.IsError, AgentID: r.in.Agent,
 		ReplyToMessageID: r.in.MessageID, Metadata: res.Details,
 	}
-	record := event.NewRecord(id, event.TypeMessage, r.in.TraceID, r.in.EventID, now, m)
+	record := event.NewRecord(id, event.TypeMessage, r.in.TraceID, r.in.EventID, now, m).In(thread.Of(r.in.Root, r.in.EventID))
 	_, err := r.a.append(ctx, r.in.Thread, store.Batch{Records: []event.Record{record}, ToolFinish: &log}, r.in.Flush)
 	return r.reply(string(status), m), err
 }
@@ -364,7 +364,7 @@ func (r *toolRun) progress(ctx context.Context) *progress {
 	return &progress{run: r, ctx: ctx, shown: func(data any) (event.AgentEvent, error) {
 		raw, err := json.Marshal(data)
 		e := exec.AdaptToolEvent(event.ToolEvent{Type: event.ToolProgress, ToolName: r.in.ToolName, Data: raw})
-		e.Agent, e.ToolCallID = r.in.Agent, r.in.ToolCallID
+		e.EventID, e.Agent, e.ToolCallID = thread.Of(r.in.Root, r.in.EventID), r.in.Agent, r.in.ToolCallID
 		return e, err
 	}}
 }

@@ -3,6 +3,7 @@ package event
 import (
 	"context"
 	"encoding/json"
+	"time"
 )
 
 // AgentEvent is the one type on the wire to viewers. The first seven types and
@@ -10,6 +11,13 @@ import (
 // out; [AgentEvent.MarshalJSON] keeps those that a type must have.
 type AgentEvent struct {
 	Type AgentEventType
+
+	// EventID is the event whose turn this is part of: the id under which it was posted. A
+	// message that joined another turn has the id of that turn's event.
+	EventID string
+
+	// CreatedAt is when it was stored; live events have none.
+	CreatedAt time.Time
 
 	// Content of thought and stream: a piece of text.
 	Content string
@@ -28,8 +36,10 @@ type AgentEvent struct {
 	// Error of error, for people.
 	Error string
 
-	// MessageID and Attempt stamp thought, stream and reset: pieces belong to this
-	// message, in this attempt to produce it. Attempts count from 1.
+	// MessageID is the message that the event belongs to: of thought, stream and reset the
+	// one that is being produced, in this Attempt, from 1; of tool calls and their results the
+	// reply that asks for them; of final the reply that ended the agent's run, of error the one
+	// that failed.
 	MessageID string
 	Attempt   int
 
@@ -84,10 +94,18 @@ var BaseEventTypes = []AgentEventType{
 // Terminal reports whether e ends an agent's run.
 func (e AgentEvent) Terminal() bool { return e.Type == EventFinal || e.Type == EventError }
 
+// EndsTurn reports whether e announces the end of a turn. It comes once for each turn, after
+// everything else of it.
+func (e AgentEvent) EndsTurn() bool {
+	return e.Type == EventStatus && e.Status != nil && e.Status.Status == StatusTurnEnded
+}
+
 // agentEventJSON is the superset of all fields on the wire. Pointers mark fields
 // that some type must show even when they are empty.
 type agentEventJSON struct {
 	Type       AgentEventType   `json:"type"`
+	EventID    string           `json:"eventId,omitempty"`
+	CreatedAt  time.Time        `json:"createdAt,omitzero"`
 	Content    *string          `json:"content,omitempty"`
 	ToolName   *string          `json:"toolName,omitempty"`
 	ToolArgs   *string          `json:"toolArgs,omitempty"`
@@ -109,12 +127,11 @@ type agentEventJSON struct {
 
 // MarshalJSON writes the fields that the type has, and no others.
 func (e AgentEvent) MarshalJSON() ([]byte, error) {
-	out := agentEventJSON{Type: e.Type, Agent: e.Agent}
+	out := agentEventJSON{Type: e.Type, EventID: e.EventID, CreatedAt: e.CreatedAt, Agent: e.Agent, MessageID: e.MessageID}
 	switch e.Type {
 	case EventFinal:
-		out.Agent = ""
 	case EventThought, EventStream:
-		out.Content, out.MessageID, out.Attempt = &e.Content, e.MessageID, e.Attempt
+		out.Content, out.Attempt = &e.Content, e.Attempt
 	case EventToolCall:
 		out.ToolName, out.ToolArgs, out.ToolCallID = &e.ToolName, &e.ToolArgs, e.ToolCallID
 	case EventToolProgress:
@@ -137,7 +154,7 @@ func (e AgentEvent) MarshalJSON() ([]byte, error) {
 	case EventStatus:
 		out.Status = e.Status
 	case EventReset:
-		out.MessageID, out.Attempt = e.MessageID, e.Attempt
+		out.Attempt = e.Attempt
 	case EventGap:
 		out.Detail = e.Detail
 	}
@@ -158,7 +175,7 @@ func (e *AgentEvent) UnmarshalJSON(data []byte) error {
 		return *s
 	}
 	*e = AgentEvent{
-		Type: in.Type, Content: text(in.Content), ToolName: text(in.ToolName), ToolArgs: text(in.ToolArgs),
+		Type: in.Type, EventID: in.EventID, CreatedAt: in.CreatedAt, Content: text(in.Content), ToolName: text(in.ToolName), ToolArgs: text(in.ToolArgs),
 		Data: in.Data, Output: text(in.Output), IsError: in.IsError, Error: text(in.Error),
 		MessageID: in.MessageID, Attempt: in.Attempt, Agent: in.Agent, ToolCallID: in.ToolCallID,
 		Message: in.Message, ApprovalRequest: in.Request, Approval: in.Approval, ClientCall: in.Call, Status: in.Status, Detail: in.Detail,

@@ -15,6 +15,9 @@ const (
 	TypeStatus          = "status"
 	TypeFinal           = "final"
 
+	// TypeTurnEnded is the last record of a turn: it says how the turn ended.
+	TypeTurnEnded = "turn_ended"
+
 	// TypeClientCall is the record of a call that a connected client is to run.
 	TypeClientCall = "client_call"
 	TypeError      = "error"
@@ -43,7 +46,7 @@ const (
 func Reserved(typ string) bool {
 	switch typ {
 	case TypeLLMCall, TypeToolCall, TypeApprovalRequest, TypeApproval, TypeStatus, TypeFinal,
-		TypeError, TypeRejected, TypeHook, TypeToken, TypeEnv, TypeTask, TypeClientCall:
+		TypeError, TypeRejected, TypeHook, TypeToken, TypeEnv, TypeTask, TypeClientCall, TypeTurnEnded:
 		return true
 	}
 	return false

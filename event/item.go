@@ -82,9 +82,13 @@ type Record struct {
 	// types of this package.
 	Payload json.RawMessage `json:"payload"`
 
-	TraceID       string    `json:"traceId,omitempty"`
-	ParentEventID string    `json:"parentEventId,omitempty"`
-	CreatedAt     time.Time `json:"createdAt"`
+	TraceID       string `json:"traceId,omitempty"`
+	ParentEventID string `json:"parentEventId,omitempty"`
+
+	// EventID is the event whose turn the record belongs to: the one that came from
+	// outside. Empty outside turns.
+	EventID   string    `json:"eventId,omitempty"`
+	CreatedAt time.Time `json:"createdAt"`
 }
 
 // NewRecord makes a record with the JSON form of payload. It panics if payload
@@ -95,6 +99,12 @@ func NewRecord(id, typ, traceID, parent string, at time.Time, payload any) Recor
 		panic("event: payload of record " + id + " has no JSON form: " + err.Error())
 	}
 	return Record{ID: id, Type: typ, Payload: raw, TraceID: traceID, ParentEventID: parent, CreatedAt: at.UTC()}
+}
+
+// In returns the record as one of the turn of an event.
+func (r Record) In(eventID string) Record {
+	r.EventID = eventID
+	return r
 }
 
 // LLMCall is the payload of an "llm_call" record: one successful call of a model.
@@ -139,8 +149,17 @@ type StatusChange struct {
 	// Status is one of the Status… words below.
 	Status string   `json:"status"`
 	Agents []string `json:"agents,omitempty"`
-	Detail string   `json:"detail,omitempty"`
-	By     string   `json:"by,omitempty"`
+
+	// Title of "updated" is the thread's new title, if that changed.
+	Title  string `json:"title,omitempty"`
+	Detail string `json:"detail,omitempty"`
+	By     string `json:"by,omitempty"`
+
+	// Turn of "turn_ended" says how the turn ended: completed, failed, interrupted, expired,
+	// held or unanswered. Detail has the error, if there is one. Joined are the events that
+	// joined the turn: it was theirs, too.
+	Turn   string   `json:"turn,omitempty"`
+	Joined []string `json:"joined,omitempty"`
 }
 
 // What a "status" record can say.
@@ -157,6 +176,9 @@ const (
 	// StatusIntercepted: hooks or processors have decided on an event.
 	StatusIntercepted = "intercepted"
 
+	// StatusTurnEnded announces the end of a turn, once, after its last record.
+	StatusTurnEnded = "turn_ended"
+
 	// StatusRetrying is live only: a model did not answer, and is asked again.
 	StatusRetrying = "retrying"
 )
@@ -167,11 +189,26 @@ type Final struct {
 	MessageID string `json:"messageId,omitempty"`
 }
 
+// TurnEnded is the payload of a "turn_ended" record, the last one of a turn.
+type TurnEnded struct {
+	// EventID is the event whose turn ended. Joined are those that joined it.
+	EventID string   `json:"eventId"`
+	Joined  []string `json:"joined,omitempty"`
+
+	// Status is that of the turn's result: completed, failed, interrupted, expired, held or
+	// unanswered. Error says why it is not completed.
+	Status string `json:"status"`
+	Error  string `json:"error,omitempty"`
+}
+
 // Failure is the payload of an "error" record: a turn failed.
 type Failure struct {
 	Agent   string `json:"agent,omitempty"`
 	EventID string `json:"eventId"`
-	Error   string `json:"error"`
+
+	// MessageID is the reply that failed, if a model was to make it.
+	MessageID string `json:"messageId,omitempty"`
+	Error     string `json:"error"`
 
 	// Retryable says that retrying the event may help without any change.
 	Retryable bool `json:"retryable"`

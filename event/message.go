@@ -3,6 +3,7 @@ package event
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 // CreatedBy says what kind of participant caused an event or sent a message.
@@ -110,6 +111,10 @@ type Message struct {
 	Truncated bool `json:"truncated,omitempty"`
 
 	Metadata map[string]any `json:"metadata,omitempty"`
+
+	// CreatedAt is when the message was stored. Only events on their way to viewers carry it:
+	// elsewhere the record has it.
+	CreatedAt time.Time `json:"createdAt,omitzero"`
 }
 
 // Part is a piece of a message, in OpenAI's shape.

@@ -99,8 +99,8 @@ func checkRecord(r *event.Record) error {
 	if err := checkWord("type", r.Type); err != nil {
 		return err
 	}
-	if !Storable(r.TraceID) || !Storable(r.ParentEventID) {
-		return invalid("traceId and parentEventId must be UTF-8 without NUL characters")
+	if !Storable(r.TraceID) || !Storable(r.ParentEventID) || !Storable(r.EventID) {
+		return invalid("traceId, parentEventId and eventId must be UTF-8 without NUL characters")
 	}
 	if len(r.Payload) == 0 {
 		r.Payload = json.RawMessage("null")

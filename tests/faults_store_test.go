@@ -141,7 +141,7 @@ func TestLostAnswers(t *testing.T) {
 			}
 			require.Equal(t, []string{
 				event.TypeStatus, event.TypeMessage, event.TypeLLMCall, event.TypeMessage, event.TypeToolCall,
-				event.TypeMessage, event.TypeLLMCall, event.TypeMessage, event.TypeFinal,
+				event.TypeMessage, event.TypeLLMCall, event.TypeMessage, event.TypeFinal, event.TypeTurnEnded,
 			}, w.Types(id), "the same order as if nothing had been lost")
 			requireSettled(t, w, id)
 			for _, call := range modelCalls(w) {

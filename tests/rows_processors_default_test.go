@@ -168,7 +168,7 @@ func TestOneMechanism(t *testing.T) {
 			require.Equal(t, signals.TurnCompleted, out.Status, out.Error)
 			require.Equal(t, calls, w.Provider.Calls())
 			require.Equal(t, []string{"ann: hello", "desk: no"}, saidIn(w, id))
-			require.Equal(t, []string{"status", "message", "hook", "message", "hook", "final"}, w.Types(id), "the records are the same")
+			require.Equal(t, []string{"status", "message", "hook", "message", "hook", "final", "turn_ended"}, w.Types(id), "the records are the same")
 			decided := decisionOn(w, id, "e1")
 			require.Equal(t, way.outcome, decided.Outcome)
 			require.Equal(t, by, decided.Hooks[len(decided.Hooks)-1].Name)

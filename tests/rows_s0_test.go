@@ -396,7 +396,7 @@ func TestSameOrder(t *testing.T) {
 		<-last.Reached()
 		disturb(w, "stream")
 		last.Release()
-		require.Eventually(t, func() bool { return newest(w, id).Type == event.TypeFinal }, waitLong, waitTick)
+		require.Eventually(t, func() bool { return newest(w, id).Type == event.TypeTurnEnded }, waitLong, waitTick)
 		requireSettled(t, w, id)
 		return order(w, id)
 	}
@@ -406,7 +406,7 @@ func TestSameOrder(t *testing.T) {
 			w.StartWorker()
 		}
 	})
-	require.Len(t, want, 16, "%v", want)
+	require.Len(t, want, 17, "%v", want)
 	t.Run("S0-36 the same again", func(t *testing.T) {
 		require.Equal(t, want, play(t, func(w *world.World, at string) {
 			if at == "begin" {

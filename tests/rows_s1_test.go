@@ -55,7 +55,7 @@ func TestReferenceTurn(t *testing.T) {
 	id := w.Open()
 	view := watch(t, w, id, "")
 	w.Post(id, "think I should walk\nuse walk {}\nthen\nthink I am there\n\"done\" — naïve <b>\nsecond line")
-	frames := view.until(t, isFinal)
+	frames := view.until(t, isTurnEnded)
 	close(wk.late)
 	<-wk.over
 	w.Say(id, "and now?")
@@ -114,10 +114,10 @@ func TestReferenceTurn(t *testing.T) {
 		require.Equal(t, 1, count(frames, event.EventFinal)+count(frames, event.EventError))
 	})
 	t.Run("S1-01 S1-03 S1-05 S1-07 what is on the wire is the event itself", func(t *testing.T) {
-		call := messages[1].ToolCalls[0].ID
-		require.Contains(t, raw, `{"type":"tool_call","toolName":"walk","toolArgs":"{}","agent":"assistant","toolCallId":"`+call+`"}`)
-		require.Contains(t, raw, `{"type":"tool_result","toolName":"walk","output":"arrived","agent":"assistant","toolCallId":"`+call+`"}`)
-		require.Contains(t, raw, `{"type":"final"}`)
+		call, raw := messages[1].ToolCalls[0].ID, strings.Join(raw, "\n")
+		require.Contains(t, raw, `"toolName":"walk","toolArgs":"{}","messageId":"`+messages[1].ID+`","agent":"assistant","toolCallId":"`+call+`"}`)
+		require.Contains(t, raw, `"toolName":"walk","output":"arrived","messageId":"`+messages[1].ID+`","agent":"assistant","toolCallId":"`+call+`"}`)
+		require.Contains(t, raw, `{"type":"final","eventId":"`+messages[0].ID+`"`)
 	})
 	t.Run("S1-02 S1-04 S1-06 pieces carry their message", func(t *testing.T) {
 		for _, f := range frames {
@@ -176,6 +176,8 @@ func TestEachTurnEnds(t *testing.T) {
 		switch {
 		case e.Type == event.EventMessage && e.Message.Role == event.RoleUser:
 			ends = append(ends, nil)
+		case e.EndsTurn():
+			require.True(t, event.AgentEvent{Type: ends[len(ends)-1][len(ends[len(ends)-1])-1]}.Terminal(), "it follows the end of the last run")
 		case len(ends) > 0:
 			ends[len(ends)-1] = append(ends[len(ends)-1], e.Type)
 		}

@@ -122,6 +122,8 @@ func TestReplyIsPublished(t *testing.T) {
 		require.Equal(t, id, reply.ThreadID)
 		announced := frames[len(frames)-2].event
 		require.Equal(t, event.EventMessage, announced.Type)
+		require.False(t, announced.Message.CreatedAt.IsZero())
+		announced.Message.CreatedAt = reply.CreatedAt
 		require.Equal(t, reply, *announced.Message)
 	})
 	t.Run("S4-28 what is answered is stored before anything is made of it", func(t *testing.T) {

@@ -86,7 +86,8 @@ func runSignal(t *testing.T, w *world.World) {
 		require.NoError(t, err, "an interrupt is no failure")
 		require.Equal(t, signals.TurnInterrupted, out.Status)
 		events := runEvents(t, r)
-		require.Equal(t, event.EventFinal, events[len(events)-1].Type)
+		require.Equal(t, event.EventFinal, events[len(events)-2].Type)
+		events = events[:len(events)-1]
 		for _, e := range events {
 			if e.Type == event.EventStatus {
 				require.Equal(t, event.StatusInterrupted, e.Status.Status)
@@ -126,7 +127,7 @@ func runExpires(t *testing.T, w *world.World) {
 	require.NoError(t, err, "S2-39")
 	require.Equal(t, signals.TurnExpired, out.Status)
 	events := runEvents(t, r)
-	require.Equal(t, string(event.Expired), events[len(events)-1].Status.Status)
+	require.Equal(t, string(event.Expired), events[len(events)-1].Status.Turn)
 	completes(t, first)
 }
 

@@ -46,7 +46,9 @@ func completes(t *testing.T, r *threadmill.Run) []event.AgentEvent {
 	out, err := r.Done()
 	require.NoError(t, err)
 	require.Equal(t, signals.TurnCompleted, out.Status)
-	require.True(t, events[len(events)-1].Terminal(), "the last event: %+v", events[len(events)-1])
+	last := len(events) - 1
+	require.True(t, events[last].EndsTurn(), "the last event: %+v", events[last])
+	require.True(t, events[last-1].Terminal(), "the event before it: %+v", events[last-1])
 	return events
 }
 
@@ -159,7 +161,7 @@ func runWhole(t *testing.T, w *world.World) {
 	id := w.Open()
 	r := begin(w, id, "think hm\ncount 5", threadmill.RunOptions{})
 	events := completes(t, r)
-	require.Equal(t, []event.AgentEventType{event.EventMessage, event.EventMessage, event.EventFinal}, kinds(events))
+	require.Equal(t, []event.AgentEventType{event.EventMessage, event.EventMessage, event.EventFinal, event.EventStatus}, kinds(events))
 	require.Equal(t, "assistant: 1 2 3 4 5", contentsOf(events)[1])
 }
 
@@ -168,7 +170,7 @@ func runFails(t *testing.T, w *world.World) {
 	w.Provider.Fail(llmtest.Status(http.StatusBadRequest, "").WithError("bad", "no such thing"))
 	r := begin(w, id, "hello", threadmill.RunOptions{})
 	events := runEvents(t, r)
-	require.Equal(t, event.EventError, events[len(events)-1].Type, "the last event says so")
+	require.Equal(t, event.EventError, events[len(events)-2].Type, "the last event says so")
 	out, err := r.Done()
 	require.Equal(t, signals.TurnFailed, out.Status)
 	var failed *threadmill.TurnError
@@ -188,7 +190,7 @@ func runFailsBeforeOthers(t *testing.T, w *world.World) {
 	second := begin(w, id, "two", threadmill.RunOptions{})
 	slow.Release()
 	events := runEvents(t, first)
-	require.Equal(t, event.EventError, events[len(events)-1].Type)
+	require.Equal(t, event.EventError, events[len(events)-2].Type)
 	_, err := first.Done()
 	require.Error(t, err)
 	held.Release()

@@ -89,7 +89,7 @@ func (s scenario) approval(t *testing.T) {
 	require.Contains(t, messages[3].Content, "shell_cmd returned:")
 	require.Equal(t, []string{
 		event.TypeStatus, event.TypeMessage, event.TypeLLMCall, event.TypeMessage, event.TypeToolCall, event.TypeApprovalRequest,
-		event.TypeApproval, event.TypeMessage, event.TypeLLMCall, event.TypeMessage, event.TypeFinal,
+		event.TypeApproval, event.TypeMessage, event.TypeLLMCall, event.TypeMessage, event.TypeFinal, event.TypeTurnEnded,
 	}, s.w.Types(id), "S4-95: request, decision and result are in history")
 }
 
@@ -119,7 +119,7 @@ func (s scenario) interrupted(t *testing.T) {
 	s.d.interrupt(t, id)
 	out := await(t, s.w, id, "e1")
 	require.Equal(t, signals.TurnInterrupted, out.Status, out.Error)
-	require.Eventually(t, func() bool { return newest(s.w, id).Type == event.TypeFinal }, waitLong, waitTick)
+	require.Eventually(t, func() bool { return newest(s.w, id).Type == event.TypeTurnEnded }, waitLong, waitTick)
 	messages := s.w.Messages(id)
 	require.Len(t, messages, 2)
 	require.True(t, messages[1].Interrupted)

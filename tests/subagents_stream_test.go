@@ -93,7 +93,7 @@ func TestSubAgentStreams(t *testing.T) {
 				said := w.Messages(id)[3]
 				require.Equal(t, said.Content, streamed(frames, said.ID), "what its own agent says follows")
 				w.Post(id, "and now?")
-				require.Equal(t, event.EventMessage, view.until(t, isFinal)[0].event.Type)
+				require.Equal(t, event.EventMessage, view.until(t, isFinal)[1].event.Type)
 			})
 			t.Run("S1-26 no progress comes before the call or after the result", func(t *testing.T) {
 				begun, ended := 0, 0

@@ -78,7 +78,8 @@ func (t *conversation) handle(ctx workflow.Context) {
 		end := t.step()
 		err := workflow.ExecuteActivity(activity(ctx, "rule "+h.Rule.Name), signals.ActivityHandleEvent, step).Get(ctx, nil)
 		end()
-		if t.interrupted(ctx) {
+		ended := err == nil && step.Ends != ""
+		if t.interrupted(ctx) && !ended {
 			return
 		}
 		if err != nil {
@@ -87,7 +88,7 @@ func (t *conversation) handle(ctx workflow.Context) {
 			break
 		}
 		s.Flushed(step.Flush)
-		s.FunctionDone()
+		s.FunctionDone(ended)
 	case thread.ByProcessor:
 		d, ok := t.byProcessor(ctx, h.Rule)
 		if !ok {

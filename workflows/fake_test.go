@@ -111,6 +111,12 @@ func (f *fakes) callModel(ctx context.Context, in thread.ModelStep) (thread.Mode
 	}
 	if len(reply.Calls) == 0 && !reply.Message.Interrupted && !in.Hold && !reply.Held {
 		stored = append(stored, event.NewRecord(in.MessageID+".final", event.TypeFinal, in.TraceID, in.EventID, time.Now(), event.Final{}))
+		m := event.Message{SenderID: reply.Agent, SenderType: event.Agent, AgentID: reply.Agent, Content: reply.Message.Content}
+		if in.Ends != "" && len(thread.Answering(in.Agents, m)) == 0 {
+			reply.Ended = true
+			stored = append(stored, event.NewRecord(in.Ends, event.TypeTurnEnded, in.TraceID, in.EventID, time.Now(),
+				event.TurnEnded{EventID: in.EventID, Joined: in.Joined, Status: "completed"}))
+		}
 	}
 	f.flush(thread.Flush{}, stored...)
 	return reply, nil

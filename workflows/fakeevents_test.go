@@ -27,7 +27,13 @@ func (f *fakes) handleEvent(ctx context.Context, in thread.EventStep) error {
 	f.handled = append(f.handled, in)
 	f.mu.Unlock()
 	if f.function != nil {
-		return f.function(ctx, in)
+		if err := f.function(ctx, in); err != nil {
+			return err
+		}
+	}
+	if in.Ends != "" {
+		f.flush(thread.Flush{}, event.NewRecord(in.Ends, event.TypeTurnEnded, in.TraceID, in.EventID, time.Now(),
+			event.TurnEnded{EventID: in.EventID, Status: "completed"}))
 	}
 	return nil
 }

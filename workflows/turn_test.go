@@ -24,12 +24,12 @@ func TestPlainTurn(t *testing.T) {
 		s := w.state()
 		require.Equal(t, signals.Idle, s.Status)
 		require.Equal(t, 2, s.Usage.InputTokens+s.Usage.OutputTokens)
-		require.Equal(t, []string{"status", "message", "message", "final"}, w.types(), "S0-38 S0-28")
+		require.Equal(t, []string{"status", "message", "message", "final", "turn_ended"}, w.types(), "S0-38 S0-28")
 	})
 	w.run(workflows.Input{})
 	require.Equal(t, []string{"e1: hello", "e1.0.1: ok"}, w.messages())
 	require.Equal(t, thread.Ref{Namespace: "ns", ThreadID: "t1"}, w.models[0].Thread)
-	require.Equal(t, []string{"status", "message", "message", "final", "status"}, w.types())
+	require.Equal(t, []string{"status", "message", "message", "final", "turn_ended", "status"}, w.types())
 }
 
 func TestFirstEvent(t *testing.T) {
@@ -117,7 +117,7 @@ func TestModelFailure(t *testing.T) {
 		require.Len(t, s.Failed, 1, "S2-16")
 		require.Equal(t, "openai answered 401: bad key", s.Failed[0].Error)
 		failures := stored[event.Failure](w.fakes, event.TypeError)
-		require.Equal(t, []event.Failure{{EventID: "e1", Error: "openai answered 401: bad key", Retryable: true}}, failures)
+		require.Equal(t, []event.Failure{{EventID: "e1", MessageID: "e1.0.1", Error: "openai answered 401: bad key", Retryable: true}}, failures)
 		fail = false
 		w.post("e2", "still there?")
 	})
@@ -199,7 +199,7 @@ func TestInterruptWhileModelRuns(t *testing.T) {
 	var turn *answer
 	w.then(func() { turn = w.update(signals.UpdateTurn, says("e1", "hello")) })
 	w.then(func() {
-		require.Equal(t, signals.TurnResult{EventID: "e1", Status: signals.TurnInterrupted, Error: "test", LastRecord: "e1.0.1.final"}, turn.result)
+		require.Equal(t, signals.TurnResult{EventID: "e1", Status: signals.TurnInterrupted, Error: "test", LastRecord: "e1.turn_ended"}, turn.result)
 		require.Equal(t, signals.Idle, w.state().Status)
 		w.post("e2", "go on")
 	})
@@ -262,7 +262,7 @@ func TestUnansweredEventIsStored(t *testing.T) {
 		w.SignalWorkflow(signals.SignalPost, signals.Post{ID: "f1", Type: "file.changed", Payload: []byte(`{"path":"a"}`)})
 	})
 	w.then(func() {
-		require.Equal(t, []string{"status", "file.changed"}, w.types(), "without waiting for what comes next")
+		require.Equal(t, []string{"status", "file.changed", "turn_ended"}, w.types(), "without waiting for what comes next")
 	})
 	w.run(workflows.Input{})
 	require.Empty(t, w.models, "S0-26")

@@ -2,6 +2,7 @@ package feed_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -38,7 +39,7 @@ func TestApprovalEvents(t *testing.T) {
 		"S4-95 what is asked, of whom": {request(func(r *event.ApprovalRequest) {
 			r.MessageID, r.WorkingDirectory, r.Digest, r.Definition = "m1", "/desk", "sha256:1", "sha256:2"
 			r.Approvers, r.Quorum, r.ExpiresAt = []string{"ann", "bob"}, 2, &later
-		}), asked + `"messageId":"m1","workingDirectory":"/desk","digest":"sha256:1","definition":"sha256:2",` + when +
+		}), strings.Replace(asked, `"agent"`, `"messageId":"m1","agent"`, 1) + `"messageId":"m1","workingDirectory":"/desk","digest":"sha256:1","definition":"sha256:2",` + when +
 			`,"approvers":["ann","bob"],"quorum":2,"expiresAt":"2023-11-14T23:13:20Z"}}`},
 		"S4-77 a reminder": {request(func(r *event.ApprovalRequest) {
 			r.Reminder, r.Votes = 2, []event.Vote{{By: "ann", At: at}}
@@ -70,12 +71,12 @@ func TestApprovalEvents(t *testing.T) {
 			assert.Equal(t, "c", events[0].ToolCallID)
 			raw, err := json.Marshal(events[0])
 			require.NoError(t, err)
-			assert.Equal(t, test.want, string(raw))
+			assert.Equal(t, test.want, undated(raw))
 			var back event.AgentEvent
 			require.NoError(t, json.Unmarshal(raw, &back), "a client can read it")
 			again, err := json.Marshal(back)
 			require.NoError(t, err)
-			assert.Equal(t, test.want, string(again))
+			assert.Equal(t, test.want, undated(again))
 		})
 	}
 	assert.Empty(t, feed.Events(event.Record{Type: event.TypeClientCall, Payload: json.RawMessage(`[]`)}), "what cannot be read is nothing")

@@ -59,11 +59,11 @@ func TestEventsOfDecisions(t *testing.T) {
 	}{
 		"a held message": {held("m1", "a secret"), nil},
 		"a message that was replaced": {decided("message", event.Replaced, did("guard", "replaced"), with(reply("m1", "redacted"))), []string{
-			`{"type":"message","agent":"bot","message":{"id":"m1","threadId":"t1","senderId":"bot","senderType":"agent","role":"assistant","content":"redacted","agentId":"bot"}}`,
+			`{"type":"message","messageId":"m1","agent":"bot","message":{"id":"m1","threadId":"t1","senderId":"bot","senderType":"agent","role":"assistant","content":"redacted","agentId":"bot"}}`,
 			status("guard replaced the message"),
 		}},
 		"a held message that was let out": {decided("message", event.Passed, did("guard", "passed"), with(stillHeld)), []string{
-			`{"type":"message","agent":"bot","message":{"id":"m1","threadId":"t1","senderId":"bot","senderType":"agent","role":"assistant","content":"a secret","agentId":"bot"}}`,
+			`{"type":"message","messageId":"m1","agent":"bot","message":{"id":"m1","threadId":"t1","senderId":"bot","senderType":"agent","role":"assistant","content":"a secret","agentId":"bot"}}`,
 			status("guard let the message pass"),
 		}},
 		"a held message that was responded to": {decided("message", event.Responded, did("guard", "responded"), with(stillHeld)), []string{
@@ -79,8 +79,8 @@ func TestEventsOfDecisions(t *testing.T) {
 				{ID: "c1", Function: event.Function{Name: "sh", Arguments: `{"dry":true}`}}, {ID: "c2", Function: event.Function{Name: "sh", Arguments: `{}`}},
 			}
 		}), []string{
-			`{"type":"tool_call","toolName":"sh","toolArgs":"{\"dry\":true}","agent":"bot","toolCallId":"c1"}`,
-			`{"type":"tool_call","toolName":"sh","toolArgs":"{}","agent":"bot","toolCallId":"c2"}`,
+			`{"type":"tool_call","toolName":"sh","toolArgs":"{\"dry\":true}","messageId":"e","agent":"bot","toolCallId":"c1"}`,
+			`{"type":"tool_call","toolName":"sh","toolArgs":"{}","messageId":"e","agent":"bot","toolCallId":"c2"}`,
 			status("dry replaced the tool calls"),
 		}},
 		"a model call that was changed": {decided("llm_call", event.Replaced, did("cheap", "replaced"), func(d *event.Interception) {
@@ -93,7 +93,7 @@ func TestEventsOfDecisions(t *testing.T) {
 			for _, e := range feed.Events(test.record) {
 				raw, err := json.Marshal(e)
 				require.NoError(t, err)
-				got = append(got, string(raw))
+				got = append(got, undated(raw))
 			}
 			assert.Equal(t, test.want, got)
 		})

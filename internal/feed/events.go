@@ -2,8 +2,10 @@ package feed
 
 import (
 	"encoding/json"
+	"strings"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/thread"
 )
 
 // Events are what viewers see of a record. Types that are not meant for viewers
@@ -12,7 +14,18 @@ import (
 //
 // The record of a decision of hooks has the message or the calls that they have
 // changed once more: what has the same message id or tool call id is superseded.
+//
+// Every event names the event whose turn it belongs to, the message and the agent, as far
+// as there are any, and says when it was stored.
 func Events(r event.Record) []event.AgentEvent {
+	events := eventsOf(r)
+	for i := range events {
+		events[i].EventID, events[i].CreatedAt = r.EventID, r.CreatedAt
+	}
+	return events
+}
+
+func eventsOf(r event.Record) []event.AgentEvent {
 	switch r.Type {
 	case event.TypeMessage:
 		return messageEvents(r)
@@ -22,7 +35,7 @@ func Events(r event.Record) []event.AgentEvent {
 		return decisionEvents(r)
 	case event.TypeApprovalRequest:
 		return one(r, func(p event.ApprovalRequest) event.AgentEvent {
-			return event.AgentEvent{Type: event.EventApprovalRequest, Agent: p.Agent, ToolCallID: p.ToolCallID, ApprovalRequest: &p}
+			return event.AgentEvent{Type: event.EventApprovalRequest, Agent: p.Agent, MessageID: p.MessageID, ToolCallID: p.ToolCallID, ApprovalRequest: &p}
 		})
 	case event.TypeApproval:
 		return one(r, func(p event.Approval) event.AgentEvent {
@@ -42,7 +55,13 @@ func Events(r event.Record) []event.AgentEvent {
 		})
 	case event.TypeError:
 		return one(r, func(p event.Failure) event.AgentEvent {
-			return event.AgentEvent{Type: event.EventError, Agent: p.Agent, Error: p.Error}
+			return event.AgentEvent{Type: event.EventError, Agent: p.Agent, MessageID: p.MessageID, Error: p.Error}
+		})
+	case event.TypeTurnEnded:
+		return one(r, func(p event.TurnEnded) event.AgentEvent {
+			return event.AgentEvent{Type: event.EventStatus, Status: &event.StatusChange{
+				Status: event.StatusTurnEnded, Turn: p.Status, Detail: p.Error, Joined: p.Joined,
+			}}
 		})
 	}
 	return nil
@@ -61,6 +80,7 @@ func messageEvents(r event.Record) []event.AgentEvent {
 	if json.Unmarshal(r.Payload, &m) != nil || m.Held {
 		return nil
 	}
+	m.CreatedAt = r.CreatedAt
 	return []event.AgentEvent{messageEvent(m)}
 }
 
@@ -68,7 +88,7 @@ func messageEvent(m event.Message) event.AgentEvent {
 	if m.SenderType == event.Tool {
 		return event.AgentEvent{
 			Type: event.EventToolResult, ToolName: m.ToolName, Output: m.Content, IsError: m.IsError,
-			ToolCallID: m.ToolCallID, Agent: m.AgentID,
+			ToolCallID: m.ToolCallID, Agent: m.AgentID, MessageID: m.ReplyToMessageID,
 		}
 	}
 	return event.AgentEvent{Type: event.EventMessage, MessageID: m.ID, Agent: m.AgentID, Message: &m}
@@ -79,15 +99,15 @@ func toolCallEvents(r event.Record) []event.AgentEvent {
 	if json.Unmarshal(r.Payload, &p) != nil {
 		return nil
 	}
-	return callEvents(p.AgentName, p.ToolCalls)
+	return callEvents(strings.TrimSuffix(r.ID, thread.CallsID("")), p.AgentName, p.ToolCalls)
 }
 
-func callEvents(agent string, calls []event.ToolCall) []event.AgentEvent {
+func callEvents(messageID, agent string, calls []event.ToolCall) []event.AgentEvent {
 	out := make([]event.AgentEvent, 0, len(calls))
 	for _, c := range calls {
 		out = append(out, event.AgentEvent{
 			Type: event.EventToolCall, ToolName: c.Function.Name, ToolArgs: c.Function.Arguments,
-			ToolCallID: c.ID, Agent: agent,
+			ToolCallID: c.ID, Agent: agent, MessageID: messageID,
 		})
 	}
 	return out

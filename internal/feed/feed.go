@@ -155,11 +155,17 @@ func shownBy(ctx context.Context, view View, e event.AgentEvent) event.AgentEven
 // the cursor of the last one if more follow.
 func (f *Feed) Page(ctx context.Context, key store.Key, after Cursor, limit int) (items []Item, next *Cursor, err error) {
 	items, next, err = f.page(ctx, key, after, limit)
+	if err == nil {
+		err = date(ctx, f.cfg.Store, key, items)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
 	view := f.view(key)
 	for i := range items {
 		items[i].Event = shownBy(ctx, view, items[i].Event)
 	}
-	return items, next, err
+	return items, next, nil
 }
 
 func (f *Feed) page(ctx context.Context, key store.Key, after Cursor, limit int) (items []Item, next *Cursor, err error) {

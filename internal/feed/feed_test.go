@@ -22,7 +22,7 @@ func TestEvents(t *testing.T) {
 		want   []string
 	}{
 		"message of a person": {said("hi"), []string{
-			`{"type":"message","message":{"id":"said hi","threadId":"t1","senderId":"ann","senderType":"user","role":"user","content":"hi"}}`,
+			`{"type":"message","messageId":"said hi","message":{"id":"said hi","threadId":"t1","senderId":"ann","senderType":"user","role":"user","content":"hi"}}`,
 		}},
 		"S1-05 message of a tool": {result("c1", "out"), []string{
 			`{"type":"tool_result","toolName":"shell_cmd","output":"out","agent":"bot","toolCallId":"c1"}`,
@@ -43,7 +43,7 @@ func TestEvents(t *testing.T) {
 			`{"type":"approval","agent":"bot","approval":{"toolCallId":"c","toolName":"x","agent":"bot","decision":"deny","scope":"once","by":"ann","decidedAt":"2023-11-14T22:13:20Z"}}`,
 		}},
 		"status":                      {closed(), []string{`{"type":"status","status":{"status":"closed"}}`}},
-		"S1-07 final":                 {record(event.TypeFinal, event.Final{Agent: "bot", MessageID: "m"}), []string{`{"type":"final"}`}},
+		"S1-07 final":                 {record(event.TypeFinal, event.Final{Agent: "bot", MessageID: "m"}), []string{`{"type":"final","messageId":"m","agent":"bot"}`}},
 		"S1-08 error":                 {record(event.TypeError, event.Failure{Agent: "bot", Error: "broke"}), []string{`{"type":"error","error":"broke","agent":"bot"}`}},
 		"llm_call":                    {llmCall(), nil},
 		"rejected":                    {record(event.TypeRejected, event.Rejected{Signal: "post"}), nil},
@@ -57,7 +57,7 @@ func TestEvents(t *testing.T) {
 			for _, e := range feed.Events(test.record) {
 				raw, err := json.Marshal(e)
 				require.NoError(t, err)
-				got = append(got, string(raw))
+				got = append(got, undated(raw))
 			}
 			assert.Equal(t, test.want, got)
 		})

@@ -170,17 +170,22 @@ func (r *Reader) fill(ctx context.Context) error {
 	if r.alone {
 		offset = r.offset
 	}
-	n := 0
+	n, part := 0, r.part
 	for ; n < len(r.ahead) && r.ahead[n].Seq <= r.due; n++ {
-		rec := r.ahead[n]
-		from := len(r.queue)
-		r.queue = appendItems(r.queue, rec, r.events(rec), r.part, offset)
-		for i := from; i < len(r.queue); i++ {
-			item := &r.queue[i]
-			item.begun = r.seen.begun[item.messageID()]
-			r.seen.finish(&item.Event)
-		}
-		r.last, r.part = rec.Seq, 0
+		r.queue = appendItems(r.queue, r.ahead[n], r.events(r.ahead[n]), part, offset)
+		part = 0
+	}
+	if err := date(ctx, r.cfg.Store, r.key, r.queue); err != nil {
+		r.queue = r.queue[:0]
+		return err
+	}
+	for i := range r.queue {
+		item := &r.queue[i]
+		item.begun = r.seen.begun[item.messageID()]
+		r.seen.finish(&item.Event)
+	}
+	if n > 0 {
+		r.last, r.part = r.ahead[n-1].Seq, 0
 	}
 	r.ahead = r.ahead[n:]
 	return nil

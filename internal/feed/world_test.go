@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -134,6 +135,11 @@ func reset(after int64, message string, attempt int) stream.Entry {
 
 func record(typ string, payload any) event.Record {
 	return event.NewRecord("", typ, "trace", "", time.Unix(1700000000, 0), payload)
+}
+
+// undated is the JSON form of an event of such a record without the time, which all have.
+func undated(raw []byte) string {
+	return strings.ReplaceAll(string(raw), `,"createdAt":"2023-11-14T22:13:20Z"`, "")
 }
 
 func message(id, content string) event.Record {

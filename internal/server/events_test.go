@@ -110,7 +110,8 @@ func TestWireForms(t *testing.T) {
 	w.open("t1")
 	v := w.watch("t1", "", "")
 	head := w.put("t1", said("go"))
-	assert.Equal(t, seen{"1", `{"type":"message","message":{"id":"m-go","threadId":"t1","senderId":"ann","senderType":"user","role":"user","content":"go"}}`}, v.mustNext())
+	assert.Equal(t, seen{"1", `{"type":"message","createdAt":"2023-11-14T22:13:20Z","messageId":"m-go","message":{"id":"m-go","threadId":"t1","senderId":"ann",` +
+		`"senderType":"user","role":"user","content":"go","createdAt":"2023-11-14T22:13:20Z"}}`}, v.mustNext())
 
 	live := func(e event.AgentEvent) func() { return func() { w.publish("t1", head, e) } }
 	fact := func(r event.Record) func() { return func() { head = w.put("t1", r) } }
@@ -134,7 +135,7 @@ func TestWireForms(t *testing.T) {
 		},
 		{
 			"S1-03 tool_call", fact(record(event.TypeToolCall, call)),
-			`{"type":"tool_call","toolName":"shell_cmd","toolArgs":"{\"command\":\"ls\"}","agent":"bot","toolCallId":"c1"}`,
+			`{"type":"tool_call","toolName":"shell_cmd","toolArgs":"{\"command\":\"ls\"}","messageId":"r2","agent":"bot","toolCallId":"c1"}`,
 		},
 		{
 			"S1-04 tool_progress", live(event.AgentEvent{Type: event.EventToolProgress, ToolName: "shell_cmd", ToolCallID: "c1", Data: json.RawMessage(`{"subtype":"stdout_chunk","content":"a"}`), Agent: "bot"}),
@@ -156,7 +157,7 @@ func TestWireForms(t *testing.T) {
 			"S1-06 stream", live(event.AgentEvent{Type: event.EventStream, Content: "hel\nlo", MessageID: "m3", Attempt: 1, Agent: "bot"}),
 			`{"type":"stream","content":"hel\nlo","messageId":"m3","attempt":1,"agent":"bot"}`,
 		},
-		{"S1-07 final", fact(record(event.TypeFinal, event.Final{Agent: "bot", MessageID: "m3"})), `{"type":"final"}`},
+		{"S1-07 final", fact(record(event.TypeFinal, event.Final{Agent: "bot", MessageID: "m3"})), `{"type":"final","messageId":"m3","agent":"bot"}`},
 		{
 			"S1-08 error", fact(record(event.TypeError, event.Failure{Agent: "bot", EventID: "e1", Error: "no key"})),
 			`{"type":"error","error":"no key","agent":"bot"}`,
@@ -168,7 +169,7 @@ func TestWireForms(t *testing.T) {
 	} {
 		t.Run("S1-01 "+test.row, func(t *testing.T) {
 			test.do()
-			assert.Equal(t, test.want, v.mustNext().data)
+			assert.Equal(t, test.want, undated(v.mustNext().data))
 		})
 	}
 }
@@ -235,11 +236,11 @@ func TestEventPage(t *testing.T) {
 	require.Len(t, events, 2)
 	assert.Equal(t, "1", events[0].(object)["id"])
 	assert.Equal(t, "message", events[0].(object)["type"])
-	assert.Equal(t, object{"id": "2.1", "type": "tool_call", "toolName": "", "toolArgs": "", "agent": "bot", "toolCallId": "c1"}, events[1])
+	assert.Equal(t, object{"id": "2.1", "type": "tool_call", "createdAt": "2023-11-14T22:13:20Z", "messageId": "r2", "toolName": "", "toolArgs": "", "agent": "bot", "toolCallId": "c1"}, events[1])
 	assert.Equal(t, "2.1", page.body["next"])
 	rest := w.call("GET", "/v1/threads/t1/events?limit=2&cursor=2.1", nil)
 	require.Len(t, rest.body["events"], 2)
-	assert.Equal(t, object{"id": "3", "type": "final"}, rest.body["events"].([]any)[1])
+	assert.Equal(t, object{"id": "3", "type": "final", "createdAt": "2023-11-14T22:13:20Z"}, rest.body["events"].([]any)[1])
 	assert.NotContains(t, rest.body, "next")
 	w.call("GET", "/v1/threads/nobody/events", nil).problem(t, 404)
 	assert.Equal(t, []string{"query.cursor"}, w.call("GET", "/v1/threads/t1/events?cursor=x", nil).problem(t, 400))
@@ -277,8 +278,8 @@ func TestStreamEnds(t *testing.T) {
 		w.append("t1", closedBatch())
 		got := w.watch("t1", "", "").rest()
 		require.Len(t, got, 4)
-		assert.Equal(t, `{"type":"final"}`, got[2].data)
-		assert.Equal(t, `{"type":"status","status":{"status":"closed"}}`, got[3].data)
+		assert.Equal(t, `{"type":"final","agent":"bot"}`, undated(got[2].data))
+		assert.Equal(t, `{"type":"status","status":{"status":"closed"}}`, undated(got[3].data))
 		again := w.watch("t1", "", got[1].id).rest()
 		assert.Equal(t, got[2:], again)
 		over := w.call("GET", "/v1/threads/t1/events", nil, "Accept", "text/event-stream", "Last-Event-ID", got[3].id)
@@ -413,7 +414,7 @@ func TestCutsOverHTTP(t *testing.T) {
 	}
 	assert.Equal(t, tokens, pieces, "S1-24: each token once")
 	assert.GreaterOrEqual(t, cuts, 100)
-	assert.Equal(t, `{"type":"final"}`, got[len(got)-2].data)
+	assert.Equal(t, `{"type":"final","messageId":"m1","agent":"bot"}`, undated(got[len(got)-2].data))
 }
 
 // BenchmarkPieceToClient is the time from publishing a piece to reading it from the

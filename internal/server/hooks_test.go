@@ -3,6 +3,7 @@ package server_test
 import (
 	"fmt"
 	"net/http"
+	"regexp"
 	"testing"
 	"time"
 
@@ -78,6 +79,15 @@ func TestMessagesAsHooksHaveLeftThem(t *testing.T) {
 	}
 }
 
+// dateless are the data of events without their times.
+func dateless(events []seen) []string {
+	out := data(events)
+	for i := range out {
+		out[i] = regexp.MustCompile(`,"createdAt":"[^"]*"`).ReplaceAllString(out[i], "")
+	}
+	return out
+}
+
 func TestDecisionsOnTheWire(t *testing.T) {
 	w := newWorld(t, func(c *server.Config) { c.Heartbeat = 20 * time.Millisecond })
 	w.open("t1")
@@ -88,17 +98,20 @@ func TestDecisionsOnTheWire(t *testing.T) {
 	w.append("t1", closedBatch())
 	got := live.rest()
 	assert.Equal(t, []string{
-		`{"type":"message","message":{"id":"m1","threadId":"t1","senderId":"ann","senderType":"user","role":"user","content":"my password is 1234"}}`,
-		`{"type":"message","agent":"bot","message":{"id":"m5","threadId":"t1","senderId":"bot","senderType":"agent","role":"assistant","content":"as it was","agentId":"bot"}}`,
+		`{"type":"message","messageId":"m1","message":{"id":"m1","threadId":"t1","senderId":"ann","senderType":"user","role":"user","content":"my password is 1234"}}`,
+		`{"type":"message","messageId":"m5","agent":"bot","message":{"id":"m5","threadId":"t1","senderId":"bot","senderType":"agent","role":"assistant","content":"as it was","agentId":"bot"}}`,
 		`{"type":"status","status":{"status":"intercepted","detail":"guard responded in place of the message"}}`,
 		`{"type":"status","status":{"status":"intercepted","detail":"hooks made other events of the message"}}`,
-		`{"type":"message","agent":"bot","message":{"id":"m4","threadId":"t1","senderId":"bot","senderType":"agent","role":"assistant","content":"let out","agentId":"bot"}}`,
+		`{"type":"message","messageId":"m4","agent":"bot","message":{"id":"m4","threadId":"t1","senderId":"bot","senderType":"agent","role":"assistant","content":"let out","agentId":"bot"}}`,
 		`{"type":"status","status":{"status":"intercepted","detail":"hooks let the message pass"}}`,
 		`{"type":"status","status":{"status":"intercepted","detail":"hooks let the message pass"}}`,
-		`{"type":"message","message":{"id":"m1","threadId":"t1","senderId":"ann","senderType":"user","role":"user","content":"my password is …"}}`,
+		`{"type":"message","messageId":"m1","message":{"id":"m1","threadId":"t1","senderId":"ann","senderType":"user","role":"user","content":"my password is …"}}`,
 		`{"type":"status","status":{"status":"intercepted","detail":"guard replaced the message"}}`,
 		`{"type":"status","status":{"status":"closed"}}`,
-	}, data(got), "live")
+	}, dateless(got), "live")
+	for _, i := range []int{4, 7} {
+		assert.Contains(t, got[i].data, `"createdAt":"2023-11-14T22:13:20Z"}}`, "a message that was changed keeps its own time")
+	}
 	assert.Equal(t, data(got), data(w.watch("t1", "", "").rest()), "on replay")
 	for i, e := range got[:len(got)-1] {
 		assert.Equal(t, data(got[i+1:]), data(w.watch("t1", "", e.id).rest()), "resumed at %s", e.id)

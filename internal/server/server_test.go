@@ -262,6 +262,11 @@ func record(typ string, payload any) event.Record {
 	return event.NewRecord("", typ, "trace", "", time.Unix(1700000000, 0), payload)
 }
 
+// undated is the JSON form of an event of such a record without the time, which all have.
+func undated(text string) string {
+	return strings.ReplaceAll(text, `,"createdAt":"2023-11-14T22:13:20Z"`, "")
+}
+
 func said(content string) event.Record {
 	return record(event.TypeMessage, event.Message{
 		ID: "m-" + content, ThreadID: "t1", SenderID: "ann", SenderType: event.User, Role: event.RoleUser, Content: content,

@@ -57,7 +57,7 @@ func TestDecisionAheadOfItsCall(t *testing.T) {
 		s.Fail(now, r, "no", false)
 		s.End(now)
 		require.Empty(t, s.Ahead)
-		require.Equal(t, event.TypeRejected, s.Pending[len(s.Pending)-1].Type)
+		require.Equal(t, event.TypeRejected, s.Pending[len(s.Pending)-2].Type)
 	})
 	t.Run("only so many are held", func(t *testing.T) {
 		s, _ := begin(t)

@@ -97,7 +97,7 @@ func (s *State) plannedLate(p PlannedCall) bool {
 func (s *State) PlanStep(r *Run) PlanStep {
 	return PlanStep{
 		Thread: s.Ref(), Agent: r.Agent, TraceID: s.Turn.Item.TraceID, EventID: s.Turn.Item.ID,
-		MessageID: r.MessageID, Only: r.Plan, Tools: s.Turn.Tools, WorkingDirectory: s.workingDirectory(), Version: s.Version, Flush: s.Flush(),
+		Root: s.Turn.foreign(), MessageID: r.MessageID, Only: r.Plan, Tools: s.Turn.Tools, WorkingDirectory: s.workingDirectory(), Version: s.Version, Flush: s.Flush(),
 	}
 }
 

@@ -75,7 +75,7 @@ func (s *State) Change(now time.Time, c signals.ThreadChange) (recordID string) 
 	}
 	recordID = s.ThreadID + ".updated." + s.newID(now)
 	s.record(recordID, event.TypeStatus, "", "", now,
-		event.StatusChange{Status: event.StatusUpdated, Agents: agents, Detail: strings.Join(what, ", "), By: c.By})
+		event.StatusChange{Status: event.StatusUpdated, Agents: agents, Title: c.Title, Detail: strings.Join(what, ", "), By: c.By})
 	return recordID
 }
 

@@ -44,6 +44,9 @@ type Parent struct {
 	TraceID string `json:"traceId"`
 	EventID string `json:"eventId"`
 
+	// Root is as in [ModelStep].
+	Root string `json:"root,omitempty"`
+
 	// Depth counts the threads above. MaxSteps bounds the model calls of each of the
 	// sub-agent's runs; 0 = its own limit alone.
 	Depth    int `json:"depth"`
@@ -192,7 +195,7 @@ func (s *State) newSub(r *Run, c *Call) (threadID string, start DelegateStart) {
 	threadID = signals.SubThreadID(s.Namespace, s.ThreadID, s.SubCount)
 	parent := Parent{
 		ThreadID: s.ThreadID, Agent: r.Agent, ToolName: c.Plan.Name, ToolCallID: c.Plan.ID, MessageID: r.MessageID,
-		TraceID: t.Item.TraceID, EventID: t.Item.ID, Depth: 1, Told: c.told(),
+		TraceID: t.Item.TraceID, EventID: t.Item.ID, Root: t.foreign(), Depth: 1, Told: c.told(),
 	}
 	if s.Parent != nil {
 		parent.Depth = s.Parent.Depth + 1

@@ -102,7 +102,7 @@ func (s *State) publish(now time.Time, e event.EnvEvent, brief json.RawMessage, 
 	if brief != nil && (len(e.Payload) > MaxCarriedContent || s.queued()+q.bytes() > maxQueueBytes) {
 		// Nobody can be told to wait until there is room in the queue: the record has the
 		// payload, and the queue what rules go by.
-		s.recordItem(now, q.Item)
+		s.recordItem(now, q)
 		q.Recorded, q.Item.Payload = true, brief
 	}
 	s.Queue = append(s.Queue, q)
@@ -283,15 +283,20 @@ func joined(texts ...string) string {
 // EventStep is the input of the function of the rule that handles the turn's event.
 func (s *State) EventStep() EventStep {
 	t := s.Turn
-	return EventStep{
-		Thread: s.Ref(), TraceID: t.Item.TraceID, EventID: t.Item.ID, Rule: t.Handling.Rule.Name,
+	step := EventStep{
+		Thread: s.Ref(), TraceID: t.Item.TraceID, EventID: t.Item.ID, Root: t.foreign(), Rule: t.Handling.Rule.Name,
 		Timeout: t.Handling.Rule.Timeout, MaxAttempts: t.Handling.Rule.MaxAttempts, Flush: s.Flush(),
 	}
+	if t.Handling.Rule.Agent == nil {
+		step.Ends = s.endsWith(nil)
+	}
+	return step
 }
 
-// FunctionDone goes on after the function of a rule.
-func (s *State) FunctionDone() {
-	s.Turn.Handling.Stage = Handled
+// FunctionDone goes on after the function of a rule. Ended says that this was announced as
+// the end of the turn.
+func (s *State) FunctionDone(ended bool) {
+	s.Turn.Handling.Stage, s.Turn.Ended = Handled, ended
 	e, _, _ := s.env(s.Turn.decision())
 	s.wake(e)
 }

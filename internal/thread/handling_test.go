@@ -24,7 +24,7 @@ func TestFunctionOfARule(t *testing.T) {
 	turn := routed(t, s, happens("e1", "file.changed", `1`), byFunction)
 	in := s.EventStep()
 	require.Equal(t, EventStep{
-		Thread: s.Ref(), TraceID: "e1", EventID: "e1", Rule: "f", Timeout: time.Minute, MaxAttempts: 3, Flush: s.Flush(),
+		Thread: s.Ref(), TraceID: "e1", EventID: "e1", Ends: "e1.turn_ended", Rule: "f", Timeout: time.Minute, MaxAttempts: 3, Flush: s.Flush(),
 	}, in)
 	require.Equal(t, []string{"t1.opened", "e1"}, recordIDs(in.Flush.Records), "the function is handed what was stored")
 	s.Flushed(in.Flush)
@@ -34,7 +34,7 @@ func TestFunctionOfARule(t *testing.T) {
 		require.True(t, moved.Turn.Unhandled())
 		require.Equal(t, s.EventStep(), moved.EventStep())
 	})
-	s.FunctionDone()
+	s.FunctionDone(true)
 	require.False(t, turn.Unhandled())
 	require.Empty(t, turn.Runs, "nobody else has a part in it")
 	require.Equal(t, signals.TurnCompleted, s.End(t0).Status)
@@ -48,7 +48,7 @@ func TestFunctionBeforeAnAgent(t *testing.T) {
 	s := newState("alice")
 	turn := routed(t, s, happens("e1", "file.changed", `1`), spec)
 	require.Empty(t, turn.Runs, "the agent waits for the function")
-	s.FunctionDone()
+	s.FunctionDone(true)
 	require.Equal(t, []*Run{{
 		Agent: "alice", Phase: PhaseModel, ReplyTo: "e1.observed", Instructions: "Go on.",
 		Observe: &Observe{EventID: "e1", Type: "file.changed", Query: "Process event: file.changed"},
@@ -66,7 +66,7 @@ func TestFunctionOfAChangedEvent(t *testing.T) {
 	e.Type, e.Metadata.TriggerAgentName = "file.removed", "bob"
 	s.Enter(t0, replaces("guard", e), spec)
 	s = copied(t, s)
-	s.FunctionDone()
+	s.FunctionDone(true)
 	r := s.Turn.Runs[0]
 	require.Equal(t, "bob", r.Agent)
 	require.Equal(t, "Process event: file.removed", r.Observe.Query)
@@ -109,7 +109,7 @@ func TestFunctionFails(t *testing.T) {
 	require.NoError(t, s.Retry(t0, signals.Control{EventID: "e1"}))
 	turn = next(t, s)
 	s.Enter(t0, pass, spec)
-	s.FunctionDone()
+	s.FunctionDone(true)
 	require.Equal(t, "e1~2.0.1", s.NextModelStep(turn.Runs[0], nil).MessageID)
 }
 

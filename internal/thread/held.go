@@ -90,7 +90,7 @@ func (s *State) heldBytes() int {
 
 // cancelHeld takes an event that a rule holds back from it. A throttle goes on for those
 // that come.
-func (s *State) cancelHeld(eventID string) (event.Item, bool) {
+func (s *State) cancelHeld(eventID string) (Queued, bool) {
 	for i, h := range s.Held {
 		if h.Last == nil || h.Last.Item.ID != eventID {
 			continue
@@ -99,9 +99,9 @@ func (s *State) cancelHeld(eventID string) (event.Item, bool) {
 		if h.Throttle > 0 {
 			s.Held = slices.Insert(s.Held, i, Held{Rule: h.Rule, Throttle: h.Throttle, Since: h.Since, Until: h.Until})
 		}
-		return h.Last.Item, true
+		return *h.Last, true
 	}
-	return event.Item{}, false
+	return Queued{}, false
 }
 
 // NextDue is when the thread has to do something by itself, if ever.

@@ -177,7 +177,7 @@ func TestHeldEvent(t *testing.T) {
 	require.Nil(t, turn.Handling)
 	require.Equal(t, signals.TurnHeld, s.End(t0).Status)
 	require.Equal(t, signals.TurnHeld, ended(t, s, "e1").Status, "who waits is told")
-	require.Equal(t, []string{"t1.opened", "e1"}, recordIDs(s.Pending), "it is stored once, and nothing else")
+	require.Equal(t, []string{"t1.opened", "e1", "e1.held.turn_ended"}, recordIDs(s.Pending), "it is stored once")
 	s.Flushed(s.Flush())
 	dup, err := s.Post(at(1), p)
 	require.NoError(t, err)

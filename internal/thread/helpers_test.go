@@ -50,8 +50,9 @@ func step(t *testing.T, s *State, r *Run, content string, calls ...PlannedCall) 
 	if name == "" {
 		name = "assistant"
 	}
+	said := event.Message{SenderID: name, SenderType: event.Agent, AgentID: name, Content: content}
 	s.took(t0, r, ModelReply{
-		Agent: name, Model: "demo/demo", MaxSteps: 3, Calls: calls,
+		Agent: name, Model: "demo/demo", MaxSteps: 3, Calls: calls, Ended: in.Ends != "" && len(calls) == 0 && len(Answering(in.Agents, said)) == 0,
 		Message: event.Message{ID: in.MessageID, ThreadID: "t1", SenderID: name, SenderType: event.Agent, Content: content, AgentID: name},
 	})
 	return in

@@ -37,6 +37,7 @@ type Origin struct {
 // processed: its turn has ended when theirs have.
 type Root struct {
 	EventID string `json:"eventId"`
+	TurnID  string `json:"turnId"`
 
 	// Made counts them. Ended is set, with the Result so far, once the event's own
 	// processing is over.
@@ -173,7 +174,7 @@ func (s *State) produce(now time.Time, made Deferred) {
 	t := s.Turn
 	root := s.rootOf(t.root())
 	if root == nil {
-		s.Roots = append(s.Roots, Root{EventID: t.root(), TraceID: t.Item.TraceID})
+		s.Roots = append(s.Roots, Root{EventID: t.root(), TurnID: t.id(), TraceID: t.Item.TraceID})
 		root = &s.Roots[len(s.Roots)-1]
 	}
 	root.Made++
@@ -268,13 +269,11 @@ func (s *State) settleRoots(now time.Time) {
 			if m := r.Result.Message; m != nil {
 				final.Agent, final.MessageID = m.AgentID, m.ID
 			}
-			s.record(r.EventID+".final", event.TypeFinal, r.TraceID, r.EventID, now, final)
+			s.recordIn(r.EventID, r.TurnID+".final", event.TypeFinal, r.TraceID, r.EventID, now, final)
 		}
-		for _, id := range append([]string{r.EventID}, r.Joined...) {
-			out := r.Result
-			out.EventID = id
-			s.outcome(out)
-		}
+		out := r.Result
+		out.EventID = r.EventID
+		s.over(now, r.TurnID, r.TraceID, out, r.Joined)
 	}
 }
 

@@ -1,9 +1,11 @@
 package thread
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/threadmill/threadmill/event"
@@ -173,8 +175,8 @@ func (s *State) expire(now time.Time) {
 		if it.TTL > 0 && now.Sub(it.CreatedAt) > time.Duration(it.TTL)*time.Millisecond {
 			// Its message is not stored: agents would be shown it.
 			detail := fmt.Sprintf("event %s waited longer than its ttl of %d ms", it.ID, it.TTL)
-			s.record(it.ID+".expired", event.TypeStatus, it.TraceID, it.ID, now, event.StatusChange{Status: string(event.Expired), Detail: detail})
-			s.outcome(signals.TurnResult{EventID: it.ID, Status: signals.TurnExpired, Error: detail})
+			s.recordIn(q.root(), it.ID+".expired", event.TypeStatus, it.TraceID, it.ID, now, event.StatusChange{Status: string(event.Expired), Detail: detail})
+			s.overUnprocessed(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnExpired, Error: detail})
 			it.Status, it.Error, it.UpdatedAt = event.Expired, detail, now
 			s.end(it)
 			continue
@@ -188,13 +190,15 @@ func (s *State) expire(now time.Time) {
 // Ordered returns the queue in the order in which it will be processed.
 func (s *State) Ordered() []event.Item {
 	out := make([]event.Item, 0, len(s.Queue))
-	for _, q := range s.Queue {
-		at := len(out)
-		for at > 0 && out[at-1].Priority < q.Item.Priority {
-			at--
-		}
-		out = append(out[:at], append([]event.Item{q.Item}, out[at:]...)...)
+	for _, q := range s.ordered() {
+		out = append(out, q.Item)
 	}
+	return out
+}
+
+func (s *State) ordered() []Queued {
+	out := slices.Clone(s.Queue)
+	slices.SortStableFunc(out, func(a, b Queued) int { return cmp.Compare(b.Item.Priority, a.Item.Priority) })
 	return out
 }
 
@@ -229,7 +233,7 @@ func (s *State) again(now time.Time, q Queued, by string) {
 		q = q.onItsOwn()
 	}
 	s.Queue = append(s.Queue, q)
-	s.record(fmt.Sprintf("%s.retried.%d", it.ID, it.Attempt), event.TypeStatus, it.TraceID, it.ID, now,
+	s.recordIn(q.root(), fmt.Sprintf("%s.retried.%d", it.ID, it.Attempt), event.TypeStatus, it.TraceID, it.ID, now,
 		event.StatusChange{Status: event.StatusRetried, Detail: it.ID, By: by})
 }
 

@@ -1,6 +1,7 @@
 package thread
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -155,6 +156,32 @@ func (m *machine) checkEnds(t *Turn) int {
 		require.Equal(m.t, want, got, "S1-23 run %d of %s: %+v", r.Slot, m.s.turnID(), r)
 	}
 	return ends
+}
+
+// checkTurnsEnded: what belongs to an event ends with the announcement that its turn is over.
+// Only what people do to an event by hand, and reports that come late, follow.
+func (m *machine) checkTurnsEnded() {
+	last, announced := map[string]event.Record{}, map[string]bool{}
+	for _, r := range m.order {
+		var status event.StatusChange
+		byHand := r.Type == event.TypeStatus && json.Unmarshal(r.Payload, &status) == nil && status.Detail == r.ParentEventID
+		if r.EventID != "" && !byHand {
+			last[r.EventID] = r
+		}
+		if r.Type == event.TypeTurnEnded {
+			var end event.TurnEnded
+			require.NoError(m.t, json.Unmarshal(r.Payload, &end))
+			for _, id := range append(end.Joined, end.EventID) {
+				announced[id] = true
+			}
+		}
+	}
+	for id, r := range last {
+		require.Equal(m.t, event.TypeTurnEnded, r.Type, "the last record of event %s is %s", id, r.ID)
+	}
+	for _, id := range m.posted {
+		require.True(m.t, announced[id], "the end of event %s was never announced", id)
+	}
 }
 
 func containsRecord(records []event.Record, id string) bool {

@@ -68,7 +68,7 @@ func (m *machine) handle() {
 		m.s.FunctionFailed(m.now, "no")
 		return
 	}
-	m.s.FunctionDone()
+	m.s.FunctionDone(false)
 }
 
 // release lets the thread do what is due.

@@ -31,6 +31,7 @@ type machine struct {
 	crowd *crowd
 
 	store  map[string]event.Record
+	order  []event.Record
 	asked  map[string]bool
 	posted []string
 	ended  int
@@ -63,6 +64,7 @@ func (m *machine) keep(records []event.Record) {
 			continue
 		}
 		m.store[r.ID] = r
+		m.order = append(m.order, r)
 	}
 }
 
@@ -196,6 +198,8 @@ func (m *machine) model() {
 		reply.Message.Content = ""
 	}
 	m.inline(in, &reply)
+	said := event.Message{SenderID: reply.Agent, SenderType: event.Agent, AgentID: reply.Agent, Content: reply.Message.Content}
+	reply.Ended = in.Ends != "" && len(reply.Calls) == 0 && !reply.Held && len(Answering(in.Agents, said)) == 0
 	m.stored(in, reply)
 	m.s.Replied(m.now, r, reply)
 	if m.hooked {
@@ -212,13 +216,16 @@ func (m *machine) model() {
 // stored keeps what a model call stores of its reply.
 func (m *machine) stored(in ModelStep, reply ModelReply) {
 	record := func(id, typ string, payload any) {
-		m.keep([]event.Record{event.NewRecord(id, typ, in.TraceID, in.EventID, m.now, payload)})
+		m.keep([]event.Record{event.NewRecord(id, typ, in.TraceID, in.EventID, m.now, payload).In(Of(in.Root, in.EventID))})
 	}
 	if reply.Message.Content != "" || len(reply.Calls) > 0 {
 		record(in.MessageID, event.TypeMessage, reply.Message)
 	}
 	if len(reply.Calls) == 0 && !in.Hold && !reply.Held {
 		record(in.MessageID+".final", event.TypeFinal, event.Final{})
+		if reply.Ended {
+			record(in.Ends, event.TypeTurnEnded, event.TurnEnded{EventID: Of(in.Root, in.EventID), Joined: in.Joined, Status: "completed"})
+		}
 	}
 }
 
@@ -235,7 +242,7 @@ func (m *machine) tool() {
 		return
 	}
 	m.flush(in.Flush)
-	m.keep([]event.Record{event.NewRecord(ResultID(in.ToolCallID), event.TypeMessage, in.TraceID, in.EventID, m.now, event.Message{ToolCallID: in.ToolCallID})})
+	m.keep([]event.Record{event.NewRecord(ResultID(in.ToolCallID), event.TypeMessage, in.TraceID, in.EventID, m.now, event.Message{ToolCallID: in.ToolCallID}).In(Of(in.Root, in.EventID))})
 	reply := ToolReply{ToolCallID: in.ToolCallID, Status: "succeeded"}
 	if len(in.Inline) > 0 {
 		d := m.decision(saying(event.Tool, "note", "[gone]"))
@@ -319,6 +326,7 @@ func (m *machine) finish() {
 		require.False(m.t, strings.HasSuffix(id, ".decision") && !m.asked[strings.TrimSuffix(id, ".decision")], id)
 	}
 	require.Equal(m.t, m.ended, terminal, "S1-23 one terminal record for each run")
+	m.checkTurnsEnded()
 	for id := range m.asked {
 		require.Contains(m.t, m.store, ResultID(id), "S4-71")
 	}

@@ -99,7 +99,7 @@ func (s *State) SetStatus(now time.Time, c signals.SetStatus) (it event.Item, in
 		if q.Item.ID == c.EventID {
 			s.Queue = slices.Delete(s.Queue, i, i+1)
 			it = s.put(now, q, c)
-			s.dropped(now, signals.TurnResult{EventID: it.ID, Status: turnStatus(c.Status), Error: it.Error})
+			s.dropped(now, q, signals.TurnResult{EventID: it.ID, Status: turnStatus(c.Status), Error: it.Error})
 			return it, false, nil
 		}
 	}
@@ -120,8 +120,8 @@ func (s *State) put(now time.Time, q Queued, c signals.SetStatus) event.Item {
 	it := q.Item
 	it.Status, it.Error, it.UpdatedAt = c.Status, c.Reason, now
 	// It may not have been recorded yet; what was is not recorded twice.
-	s.recordItem(now, it)
-	s.record(fmt.Sprintf("%s.set.%s", it.ID, s.newID(now)), event.TypeStatus, it.TraceID, it.ID, now,
+	s.recordItem(now, q.as(it))
+	s.recordIn(q.root(), fmt.Sprintf("%s.set.%s", it.ID, s.newID(now)), event.TypeStatus, it.TraceID, it.ID, now,
 		event.StatusChange{Status: string(c.Status), Detail: it.ID, By: c.By})
 	if c.Status == event.Failed {
 		s.Failed = keepFailed(append(s.Failed, q.as(it).failed()))
@@ -133,11 +133,11 @@ func (s *State) put(now time.Time, q Queued, c signals.SetStatus) event.Item {
 
 // dropped ends an event that was taken out of the queue. One that was to be processed
 // again may still have something to wait for.
-func (s *State) dropped(now time.Time, out signals.TurnResult) {
+func (s *State) dropped(now time.Time, q Queued, out signals.TurnResult) {
 	if root := s.rootOf(out.EventID); root != nil {
 		root.Result = out
 	} else {
-		s.outcome(out)
+		s.overUnprocessed(now, q, out)
 	}
 	s.settleRoots(now)
 }
@@ -160,29 +160,30 @@ func turnStatus(st event.Status) signals.TurnStatus {
 // hooks and processors have made of it. It reports whether there was any of that.
 func (s *State) Cancel(now time.Time, ctl signals.Control) bool {
 	waits := slices.ContainsFunc(s.Queue, func(q Queued) bool { return q.Item.ID == ctl.EventID })
-	var taken []event.Item
+	var taken []Queued
 	s.Queue = slices.DeleteFunc(s.Queue, func(q Queued) bool {
 		meant := q.Item.ID == ctl.EventID || !waits && q.holds(ctl.EventID)
 		if meant {
-			taken = append(taken, q.Item)
+			taken = append(taken, q)
 		}
 		return meant
 	})
-	if it, held := s.cancelHeld(ctl.EventID); held {
-		s.forget(it.ID)
-		taken = append(taken, it)
+	if q, held := s.cancelHeld(ctl.EventID); held {
+		s.forget(q.Item.ID)
+		taken = append(taken, q)
 	}
 	const why = "it was interrupted before its turn came"
 	if root := s.rootOf(ctl.EventID); root != nil && !waits && len(taken) > 0 {
 		root.join(signals.TurnResult{Status: signals.TurnInterrupted, Error: why})
 	}
-	for _, it := range taken {
+	for _, q := range taken {
+		it := q.Item
 		it.Status, it.UpdatedAt, it.Error = event.Completed, now, why
-		s.recordItem(now, it)
-		s.record(it.ID+".interrupted", event.TypeStatus, it.TraceID, it.ID, now,
+		s.recordItem(now, q)
+		s.recordIn(q.root(), it.ID+".interrupted", event.TypeStatus, it.TraceID, it.ID, now,
 			event.StatusChange{Status: event.StatusInterrupted, By: ctl.By, Detail: ctl.Reason})
 		s.end(it)
-		s.dropped(now, signals.TurnResult{EventID: it.ID, Status: signals.TurnInterrupted, Error: it.Error})
+		s.dropped(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnInterrupted, Error: it.Error})
 	}
 	return len(taken) > 0
 }

@@ -200,7 +200,7 @@ func TestCancel(t *testing.T) {
 	require.Equal(t, event.Completed, it.Status)
 	require.NotEmpty(t, it.Error)
 	require.Contains(t, recordIDs(s.Pending), "e2", "what was said is kept")
-	require.Equal(t, event.StatusChange{Status: event.StatusInterrupted, By: "ann", Detail: "never mind"}, payload[event.StatusChange](t, s.Pending[len(s.Pending)-1]))
+	require.Equal(t, event.StatusChange{Status: event.StatusInterrupted, By: "ann", Detail: "never mind"}, payload[event.StatusChange](t, s.Pending[len(s.Pending)-2]))
 	require.Empty(t, s.Queue)
 	require.Equal(t, Posted{EventID: "e2", Duplicate: true}, post(t, s, says("e2", "waits")))
 }

@@ -98,7 +98,7 @@ func (s *State) NextModelStep(r *Run, specs []hook.Spec) ModelStep {
 	r.takeMissed()
 	step := ModelStep{
 		Thread: s.Ref(), Agent: r.Agent, TraceID: s.Turn.Item.TraceID, EventID: s.Turn.Item.ID,
-		MessageID: s.messageID(r), ReplyTo: r.ReplyTo, Step: r.Step + 1, Tools: s.Turn.Tools, Version: s.Version, Flush: s.Flush(),
+		Root: s.Turn.foreign(), MessageID: s.messageID(r), ReplyTo: r.ReplyTo, Step: r.Step + 1, Tools: s.Turn.Tools, Version: s.Version, Flush: s.Flush(),
 	}
 	if s.manyAgents() {
 		s.countCall(r)
@@ -107,6 +107,11 @@ func (s *State) NextModelStep(r *Run, specs []hook.Spec) ModelStep {
 		r.Calling = true
 	}
 	step.Hold, step.Quiet, step.Inline = s.foresee(r, specs)
+	if step.Ends = s.endsWith(r); step.Hold || step.Ends == "" {
+		step.Ends = ""
+	} else {
+		step.Joined = s.Turn.Steered
+	}
 	r.Held, r.Quiet = step.Hold, step.Quiet
 	step.Observe, step.Instructions, step.Parent = r.Observe, r.Instructions, s.Parent
 	if r.Next != nil {
@@ -150,6 +155,7 @@ func (s *State) Replied(now time.Time, r *Run, reply ModelReply) {
 	r.Calling = false
 	r.MessageID, r.Calls = reply.Message.ID, nil
 	r.Asked, r.Next, r.Edited, r.Plan = false, nil, false, nil
+	s.Turn.Ended = s.Turn.Ended || reply.Ended
 	s.Usage = s.Usage.Add(reply.Usage)
 	s.Titles = s.Titles || reply.Titles && s.manyAgents()
 	reply.Calls = s.known(reply.Calls)
@@ -231,7 +237,7 @@ func (s *State) finish(now time.Time, r *Run, m event.Message) {
 	if held {
 		s.record(r.MessageID+".final", event.TypeFinal, s.Turn.Item.TraceID, s.Turn.Item.ID, now, final)
 	}
-	if r.Final != nil {
+	if r.Final != nil && !s.Turn.Ended {
 		s.handOn(now, r, m)
 	}
 }
@@ -255,7 +261,7 @@ func (s *State) ToolStep(r *Run, c *Call, specs []hook.Spec) ToolStep {
 	}
 	step := ToolStep{
 		Thread: s.Ref(), Agent: r.Agent, TraceID: s.Turn.Item.TraceID, EventID: s.Turn.Item.ID,
-		MessageID: r.MessageID, ToolCallID: c.Plan.ID, ToolName: c.Plan.Name, Unfit: c.Plan.Unfit,
+		Root: s.Turn.foreign(), MessageID: r.MessageID, ToolCallID: c.Plan.ID, ToolName: c.Plan.Name, Unfit: c.Plan.Unfit,
 		Tools: s.Turn.Tools, Edited: r.Edited, WorkingDirectory: s.workingDirectory(), Inline: inline, Version: s.Version, Flush: s.Flush(),
 	}
 	if c.DecisionID != "" {
@@ -395,5 +401,5 @@ func (s *State) Fail(now time.Time, r *Run, why string, retryable bool) {
 	why = Why(why)
 	r.Phase, r.Error, r.Retryable, r.Reply = PhaseDone, why, retryable, nil
 	s.record(s.messageID(r)+".error", event.TypeError, s.Turn.Item.TraceID, s.Turn.Item.ID, now,
-		event.Failure{Agent: r.Agent, EventID: s.Turn.Item.ID, Error: why, Retryable: retryable})
+		event.Failure{Agent: r.Agent, EventID: s.Turn.Item.ID, MessageID: s.messageID(r), Error: why, Retryable: retryable})
 }

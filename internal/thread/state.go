@@ -264,11 +264,30 @@ func carried(m *event.Message) *event.Message {
 }
 
 func (s *State) record(id, typ, traceID, parent string, at time.Time, payload any) {
-	s.Pending = append(s.Pending, event.NewRecord(id, typ, traceID, parent, at, payload))
+	s.recordIn(s.eventOf(traceID, parent), id, typ, traceID, parent, at, payload)
+}
+
+// recordIn records what belongs to the turn of an event.
+func (s *State) recordIn(eventID, id, typ, traceID, parent string, at time.Time, payload any) {
+	s.Pending = append(s.Pending, event.NewRecord(id, typ, traceID, parent, at, payload).In(eventID))
+}
+
+// eventOf is the event from outside whose turn in progress has something as its cause, or
+// has that trace.
+func (s *State) eventOf(traceID, parent string) string {
+	for _, t := range s.turns() {
+		if parent == t.Item.ID {
+			return t.root()
+		}
+	}
+	if t := s.Turn; t != nil && traceID != "" && traceID == t.Item.TraceID {
+		return t.root()
+	}
+	return ""
 }
 
 func (s *State) outcome(o signals.TurnResult) {
-	if n := len(s.Pending); n > 0 {
+	if n := len(s.Pending); n > 0 && o.LastRecord == "" {
 		o.LastRecord = s.Pending[n-1].ID
 	}
 	s.Outcomes = keepLast(append(s.Outcomes, o), maxOutcomes)

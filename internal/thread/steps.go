@@ -1,6 +1,7 @@
 package thread
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -32,6 +33,15 @@ type ModelStep struct {
 
 	// Tools are the only ones that the agent may call, as far as it has them. Nil = all.
 	Tools *[]string `json:"tools,omitempty"`
+
+	// Root is the event from outside whose turn it is, if that is not EventID.
+	Root string `json:"root,omitempty"`
+
+	// Ends, if set, is the id of the record that announces the end of the turn: to be stored
+	// with a reply that asks for nothing and addresses nobody. Joined are the events that
+	// joined the turn.
+	Ends   string   `json:"ends,omitempty"`
+	Joined []string `json:"joined,omitempty"`
 
 	// Instructions and Model are what a hook has added for this call.
 	Instructions string `json:"instructions,omitempty"`
@@ -105,6 +115,9 @@ type ModelReply struct {
 	OnCalls   *Decision `json:"onCalls,omitempty"`
 	Held      bool      `json:"held,omitempty"`
 
+	// Ended says that the end of the turn has been announced.
+	Ended bool `json:"ended,omitempty"`
+
 	// MaxSteps is the agent's limit as of now.
 	MaxSteps int `json:"maxSteps"`
 
@@ -147,8 +160,10 @@ type TaskStep struct {
 	Thread Ref        `json:"thread"`
 	Task   event.Task `json:"task"`
 
-	// EventID is the turn's, MessageID the reply that holds the call, TraceID the turn's.
+	// EventID is the turn's, MessageID the reply that holds the call, TraceID the turn's. Root
+	// is as in [ModelStep].
 	EventID   string `json:"eventId"`
+	Root      string `json:"root,omitempty"`
 	MessageID string `json:"messageId"`
 
 	// Tools are the only ones that may be called. Nil = all that the agent has.
@@ -190,6 +205,10 @@ type EventStep struct {
 	TraceID string `json:"traceId"`
 	EventID string `json:"eventId"`
 
+	// Root and Ends are as in [ModelStep]: Ends is stored once the function has succeeded.
+	Root string `json:"root,omitempty"`
+	Ends string `json:"ends,omitempty"`
+
 	Rule        string        `json:"rule"`
 	Timeout     time.Duration `json:"timeout"`
 	MaxAttempts int           `json:"maxAttempts"`
@@ -203,6 +222,9 @@ type ToolStep struct {
 	Agent   string `json:"agent"`
 	TraceID string `json:"traceId"`
 	EventID string `json:"eventId"`
+
+	// Root is as in [ModelStep].
+	Root string `json:"root,omitempty"`
 
 	// MessageID is the reply that holds the call.
 	MessageID  string `json:"messageId"`
@@ -269,6 +291,9 @@ type PlanStep struct {
 	Agent   string `json:"agent"`
 	TraceID string `json:"traceId"`
 	EventID string `json:"eventId"`
+
+	// Root is as in [ModelStep].
+	Root string `json:"root,omitempty"`
 
 	// MessageID is the reply that holds the calls, Only those of them that are to run.
 	MessageID string   `json:"messageId"`
@@ -392,3 +417,14 @@ const (
 	// ErrTypeRule: the function of a rule failed.
 	ErrTypeRule = "rule"
 )
+
+// foreign is the event from outside whose turn it is, where that is not its own item's.
+func (t *Turn) foreign() string {
+	if root := t.root(); root != t.Item.ID {
+		return root
+	}
+	return ""
+}
+
+// Of is the event whose turn a step is part of.
+func Of(root, eventID string) string { return cmp.Or(root, eventID) }

@@ -52,7 +52,7 @@ func (s *State) startTask(now time.Time, r *Run, c *Call, task event.Task) TaskS
 	s.watched[task.ID] = true
 	s.record(task.ID, event.TypeTask, task.TraceID, s.Turn.Item.ID, now, task)
 	step := TaskStep{
-		Thread: s.Ref(), Task: task, EventID: s.Turn.Item.ID, MessageID: r.MessageID, Tools: s.Turn.Tools, Edited: r.Edited,
+		Thread: s.Ref(), Task: task, EventID: s.Turn.Item.ID, Root: s.Turn.foreign(), MessageID: r.MessageID, Tools: s.Turn.Tools, Edited: r.Edited,
 		WorkingDirectory: s.workingDirectory(), Version: s.Version,
 	}
 	if s.Guarded(c) {
@@ -180,7 +180,7 @@ func (s *State) settleTask(now time.Time, i int, state event.TaskState, why, by 
 	task := s.Tasks[i]
 	task.State, task.Error, task.By, task.EndedAt = state, Why(why), by, &now
 	s.Tasks = slices.Delete(s.Tasks, i, i+1)
-	s.record(task.ID+".ended", event.TypeTask, task.TraceID, task.ToolCallID, now, task)
+	s.recordIn("", task.ID+".ended", event.TypeTask, task.TraceID, task.ToolCallID, now, task)
 	kept := task
 	kept.Error = shortWhy(kept.Error)
 	s.TasksEnded = keepLast(append(s.TasksEnded, kept), maxTasksEnded)
@@ -219,7 +219,7 @@ func TaskRecords(ref Ref, task event.Task, reply TaskReply, now time.Time) []eve
 		return []event.Record{ended}
 	}
 	e := TaskEvent(ref, task, typ, reply.Result, now)
-	return []event.Record{ended, event.NewRecord(e.ID, event.TypeEnv, task.TraceID, task.ToolCallID, now, e)}
+	return []event.Record{ended, event.NewRecord(e.ID, event.TypeEnv, task.TraceID, task.ToolCallID, now, e).In(e.ID)}
 }
 
 // shortWhy is what the thread itself keeps of why a task has failed: the record has more.

@@ -53,6 +53,9 @@ type Turn struct {
 	// Delegated counts the sub-agents that were asked.
 	Delegated int `json:"delegated,omitempty"`
 
+	// Ended says that the last step of the turn has stored the record of its end.
+	Ended bool `json:"ended,omitempty"`
+
 	// Error says why the item failed before any agent had a part.
 	Error string `json:"error,omitempty"`
 
@@ -87,7 +90,7 @@ func (s *State) Begin(now time.Time, q Queued) *Turn {
 	t := &Turn{Item: q.Item, StartedAt: now, Origin: q.Origin, Options: q.Options, Arrived: true, Hooked: q.Hooked, Replaced: q.Replaced}
 	s.Turn = t
 	if q.Released == nil && !q.Recorded {
-		s.recordItem(now, q.Item)
+		s.recordItem(now, q)
 	}
 	if q.Item.Type == event.TypeMessage && q.Origin != nil {
 		m := Carry(s.said(q.Item))
@@ -96,16 +99,18 @@ func (s *State) Begin(now time.Time, q Queued) *Turn {
 	return t
 }
 
-func (s *State) recordItem(now time.Time, it event.Item) {
+func (s *State) recordItem(now time.Time, q Queued) { s.recordItemIn(now, q.root(), q.Item) }
+
+func (s *State) recordItemIn(now time.Time, eventID string, it event.Item) {
 	if it.Type == event.TypeMessage {
-		s.record(it.ID, it.Type, it.TraceID, it.ParentEventID, now, s.said(it))
+		s.recordIn(eventID, it.ID, it.Type, it.TraceID, it.ParentEventID, now, s.said(it))
 		return
 	}
 	if e, ok := it.Env(); ok {
-		s.record(it.ID, event.TypeEnv, it.TraceID, it.ParentEventID, now, e)
+		s.recordIn(eventID, it.ID, event.TypeEnv, it.TraceID, it.ParentEventID, now, e)
 		return
 	}
-	s.record(it.ID, it.Type, it.TraceID, it.ParentEventID, now, it.Payload)
+	s.recordIn(eventID, it.ID, it.Type, it.TraceID, it.ParentEventID, now, it.Payload)
 }
 
 // SeenBefore reports whether hooks have decided on the turn's item already, when it
@@ -225,7 +230,7 @@ func (s *State) NextSteered(now time.Time) (Queued, bool) {
 		}
 		s.Queue = slices.Delete(s.Queue, i, i+1)
 		q.Item.TraceID = s.Turn.Item.TraceID
-		s.recordItem(now, q.Item)
+		s.recordItemIn(now, s.Turn.root(), q.Item)
 		s.Turn.Joining = append(s.Turn.Joining, q.Item.ID)
 		return q, true
 	}
@@ -268,9 +273,9 @@ func (s *State) Join(now time.Time, q Queued, d Decision) {
 	it.Status, it.UpdatedAt = event.Completed, now
 	if d.Outcome == event.HookFailed {
 		it.Status, it.Error = event.Failed, d.Error
-		s.record(it.ID+".error", event.TypeError, it.TraceID, it.ID, now, event.Failure{EventID: it.ID, Error: d.Error, Retryable: true})
+		s.recordIn(it.ID, it.ID+".error", event.TypeError, it.TraceID, it.ID, now, event.Failure{EventID: it.ID, Error: d.Error, Retryable: true})
 		s.Failed = keepFailed(append(s.Failed, q.as(it).failed()))
-		s.outcome(signals.TurnResult{EventID: it.ID, Status: signals.TurnFailed, Error: d.Error})
+		s.over(now, attemptID(it), it.TraceID, signals.TurnResult{EventID: it.ID, Status: signals.TurnFailed, Error: d.Error}, nil)
 		return
 	}
 	if d.Outcome == event.Produced {
@@ -335,16 +340,8 @@ func (s *State) End(now time.Time) signals.TurnResult {
 	}
 	s.Turn = nil
 	s.catchUp(now)
-	if s.follow(now, t, out, terminal) {
-		return out
-	}
-	if !s.Awaits(t.Item.ID) {
-		s.outcome(out)
-	}
-	for _, id := range t.Steered {
-		joined := out
-		joined.EventID = id
-		s.outcome(joined)
+	if !s.follow(now, t, out, terminal) {
+		s.overTurn(now, t, out)
 	}
 	return out
 }
@@ -413,18 +410,25 @@ func (t *Turn) queued(it event.Item) Queued {
 	return Queued{Item: it, Options: t.Options, Origin: t.Origin, Hooked: t.Hooked, Replaced: t.Replaced}
 }
 
-func (s *State) turnID() string {
-	if n := s.Turn.Item.Attempt; n > 0 {
-		return fmt.Sprintf("%s~%d", s.Turn.Item.ID, n)
+func (s *State) turnID() string { return s.Turn.id() }
+
+func (t *Turn) id() string { return attemptID(t.Item) }
+
+// attemptID tells the attempts at an event apart.
+func attemptID(it event.Item) string {
+	if it.Attempt > 0 {
+		return fmt.Sprintf("%s~%d", it.ID, it.Attempt)
 	}
-	return s.Turn.Item.ID
+	return it.ID
 }
 
 // Close ends the thread: what still waits is kept as records, unanswered.
 func (s *State) Close(now time.Time) {
-	for _, it := range s.Ordered() {
-		s.recordItem(now, it)
-		s.outcome(signals.TurnResult{EventID: it.ID, Status: signals.TurnInterrupted, Error: "the thread was closed before its turn came"})
+	for _, q := range s.ordered() {
+		s.recordItem(now, q)
+		s.overUnprocessed(now, q, signals.TurnResult{
+			EventID: q.Item.ID, Status: signals.TurnInterrupted, Error: "the thread was closed before its turn came",
+		})
 	}
 	s.Queue = nil
 	s.settleRoots(now)

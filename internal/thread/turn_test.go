@@ -75,7 +75,7 @@ func TestUnansweredTurns(t *testing.T) {
 		item, _ := s.Next(t0)
 		require.Empty(t, s.entered(t0, item).Runs)
 		require.Equal(t, signals.TurnResult{EventID: "e1", Status: signals.TurnUnanswered}, s.End(t0), "S0-26")
-		last := s.Pending[len(s.Pending)-1]
+		last := s.Pending[len(s.Pending)-2]
 		require.Equal(t, "e1", last.ID, "it is recorded all the same")
 		require.True(t, json.Valid(last.Payload))
 	}
@@ -117,7 +117,7 @@ func TestFailureAndRetry(t *testing.T) {
 	s.Fail(t0, r, "no such model", false)
 	out := s.End(t0)
 	require.Equal(t, signals.TurnResult{EventID: "e1", Status: signals.TurnFailed, Error: "no such model"}, out)
-	require.Equal(t, event.Failure{EventID: "e1", Error: "no such model"}, payload[event.Failure](t, pending(s, event.TypeError)[0]))
+	require.Equal(t, event.Failure{EventID: "e1", MessageID: "e1.0.1", Error: "no such model"}, payload[event.Failure](t, pending(s, event.TypeError)[0]))
 	require.Empty(t, pending(s, event.TypeFinal), "S1-23 one terminal event")
 	require.Equal(t, event.Failed, s.Failed[0].Status, "S2-16")
 	require.Equal(t, "no such model", s.Failed[0].Error)
@@ -307,8 +307,8 @@ func TestClose(t *testing.T) {
 	require.Equal(t, signals.Closed, s.View().Status)
 	s.Close(t0)
 	require.True(t, s.Idle())
-	require.Equal(t, []string{"e1", "e2"}, recordIDs(s.Pending[:2]), "nothing that was said is lost")
-	require.Equal(t, event.StatusChange{Status: event.StatusClosed, By: "ann", Detail: "done"}, payload[event.StatusChange](t, s.Pending[2]))
+	require.Equal(t, []string{"e1", "e1.turn_ended", "e2", "e2.turn_ended"}, recordIDs(s.Pending[:4]), "nothing that was said is lost")
+	require.Equal(t, event.StatusChange{Status: event.StatusClosed, By: "ann", Detail: "done"}, payload[event.StatusChange](t, s.Pending[4]))
 	require.Equal(t, "closed", s.Row.Status)
 	for _, id := range []string{"e1", "e2"} {
 		out, known := s.Outcome(id)

@@ -28,15 +28,15 @@ const (
 	lockThread = `SELECT head FROM threads WHERE namespace = $1 AND id = $2 FOR UPDATE`
 
 	addRecords = `WITH given AS (
-			SELECT * FROM unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::timestamptz[], $8::text[])
-				WITH ORDINALITY AS g (id, type, trace_id, parent_event_id, created_at, payload, place)
+			SELECT * FROM unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::timestamptz[], $9::text[])
+				WITH ORDINALITY AS g (id, type, trace_id, parent_event_id, event_id, created_at, payload, place)
 		), fresh AS (
 			SELECT given.*, row_number() OVER (ORDER BY place) AS n FROM given WHERE (
 				SELECT r.seq FROM records r WHERE r.namespace = $1 AND r.thread_id = $2 AND r.id = given.id) IS NULL
-				AND (SELECT r.seq FROM records r WHERE r.namespace = $1 AND r.thread_id = $2 AND r.id = $9) IS NULL
+				AND (SELECT r.seq FROM records r WHERE r.namespace = $1 AND r.thread_id = $2 AND r.id = $10) IS NULL
 		), added AS (
-			INSERT INTO records (namespace, thread_id, seq, id, type, trace_id, parent_event_id, created_at, payload)
-			SELECT t.namespace, t.id, t.head + f.n, f.id, f.type, f.trace_id, f.parent_event_id, f.created_at, f.payload::json
+			INSERT INTO records (namespace, thread_id, seq, id, type, trace_id, parent_event_id, event_id, created_at, payload)
+			SELECT t.namespace, t.id, t.head + f.n, f.id, f.type, f.trace_id, f.parent_event_id, f.event_id, f.created_at, f.payload::json
 			FROM fresh f, threads t WHERE t.namespace = $1 AND t.id = $2
 			RETURNING id, seq
 		), moved AS (
@@ -163,7 +163,7 @@ func (a *appending) queue(sql string, args ...any) *pgx.QueuedQuery {
 }
 
 func (a *appending) addRecords(records []event.Record, once string) {
-	var ids, types, traces, parents, payloads []string
+	var ids, types, traces, parents, events, payloads []string
 	var times []time.Time
 	given := make(map[string]bool, len(records))
 	for _, r := range records {
@@ -173,6 +173,7 @@ func (a *appending) addRecords(records []event.Record, once string) {
 		given[r.ID] = true
 		ids, types = append(ids, r.ID), append(types, r.Type)
 		traces, parents = append(traces, r.TraceID), append(parents, r.ParentEventID)
+		events = append(events, r.EventID)
 		times, payloads = append(times, r.CreatedAt), append(payloads, string(r.Payload))
 	}
 	if len(ids) == 0 {
@@ -185,7 +186,7 @@ func (a *appending) addRecords(records []event.Record, once string) {
 		}
 		return err
 	})
-	a.queue(addRecords, ids, types, traces, parents, times, payloads, once).Query(func(rows pgx.Rows) error {
+	a.queue(addRecords, ids, types, traces, parents, events, times, payloads, once).Query(func(rows pgx.Rows) error {
 		var id string
 		var seq int64
 		_, err := pgx.ForEachRow(rows, []any{&id, &seq}, func() error {

@@ -14,7 +14,7 @@ import (
 
 const (
 	selectThread = `SELECT namespace, id, title, status, agents, metadata, head, created_at, updated_at FROM threads`
-	selectRecord = `SELECT id, seq, type, payload, trace_id, parent_event_id, created_at FROM records`
+	selectRecord = `SELECT id, seq, type, payload, trace_id, parent_event_id, event_id, created_at FROM records`
 	selectTool   = `SELECT tool_call_id, tool_name, agent, trace_id, input, output, status, attempt, started_at, finished_at FROM tool_logs`
 
 	recordsBetween = selectRecord + ` WHERE namespace = $1 AND thread_id = $2 AND seq > $3 AND seq < $4
@@ -145,7 +145,7 @@ func storable(values []string) []string {
 
 func scanRecord(row pgx.CollectableRow) (event.Record, error) {
 	var r event.Record
-	err := row.Scan(&r.ID, &r.Seq, &r.Type, (*[]byte)(&r.Payload), &r.TraceID, &r.ParentEventID, &r.CreatedAt)
+	err := row.Scan(&r.ID, &r.Seq, &r.Type, (*[]byte)(&r.Payload), &r.TraceID, &r.ParentEventID, &r.EventID, &r.CreatedAt)
 	r.CreatedAt = r.CreatedAt.UTC()
 	return r, err
 }

@@ -29,8 +29,8 @@ func (w *writes) prepare(ctx context.Context, db *sql.DB) error {
 			WHERE namespace = ? AND id = ?`,
 		&w.setNumber: `UPDATE threads SET update_number = ?1 WHERE namespace = ?2 AND id = ?3 AND update_number < ?1`,
 		&w.record:    selectRecord + ` WHERE namespace = ? AND thread_id = ? AND id = ?`,
-		&w.addRecord: `INSERT INTO records (namespace, thread_id, seq, id, type, trace_id, parent_event_id, created_at, payload)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (namespace, thread_id, id) DO NOTHING`,
+		&w.addRecord: `INSERT INTO records (namespace, thread_id, seq, id, type, trace_id, parent_event_id, event_id, created_at, payload)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (namespace, thread_id, id) DO NOTHING`,
 		&w.tool: selectTool + ` WHERE namespace = ? AND thread_id = ? AND tool_call_id = ?`,
 		&w.addTool: `INSERT INTO tool_logs (namespace, thread_id, tool_call_id, tool_name, agent, trace_id, input,
 			output, status, attempt, started_at, finished_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
@@ -148,7 +148,7 @@ func (a *appending) addRecords(ctx context.Context, records []event.Record) erro
 	for _, r := range records {
 		r.Seq = a.row.Head + 1
 		res, err := add.ExecContext(ctx, a.key.Namespace, a.key.ThreadID, r.Seq, r.ID, r.Type,
-			r.TraceID, r.ParentEventID, r.CreatedAt.UnixMicro(), string(r.Payload))
+			r.TraceID, r.ParentEventID, r.EventID, r.CreatedAt.UnixMicro(), string(r.Payload))
 		if err != nil {
 			return fmt.Errorf("record %q: %w", r.ID, err)
 		}

@@ -15,7 +15,7 @@ import (
 
 const (
 	selectThread = `SELECT namespace, id, title, status, agents, metadata, head, created_at, updated_at FROM threads`
-	selectRecord = `SELECT id, seq, type, payload, trace_id, parent_event_id, created_at FROM records`
+	selectRecord = `SELECT id, seq, type, payload, trace_id, parent_event_id, event_id, created_at FROM records`
 	selectTool   = `SELECT tool_call_id, tool_name, agent, trace_id, input, output, status, attempt, started_at, finished_at FROM tool_logs`
 )
 
@@ -166,7 +166,7 @@ func scanRecord(row scanner) (event.Record, error) {
 		r  event.Record
 		at int64
 	)
-	err := row.Scan(&r.ID, &r.Seq, &r.Type, (*[]byte)(&r.Payload), &r.TraceID, &r.ParentEventID, &at)
+	err := row.Scan(&r.ID, &r.Seq, &r.Type, (*[]byte)(&r.Payload), &r.TraceID, &r.ParentEventID, &r.EventID, &at)
 	r.CreatedAt = moment(at)
 	return r, err
 }

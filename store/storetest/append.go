@@ -157,7 +157,7 @@ func testAppendNothing(t *testing.T, s store.Store) {
 
 func testRoundTrip(t *testing.T, s store.Store) {
 	r := event.Record{
-		ID: "a", Type: "custom.type", TraceID: "trace", ParentEventID: "parent", CreatedAt: start,
+		ID: "a", Type: "custom.type", TraceID: "trace", ParentEventID: "parent", EventID: "event", CreatedAt: start,
 		Payload: json.RawMessage(`{"z": 1, "a": [1.50, "x", null, true], "a": {"deep": "<&>"}, "n": 12345678901234567890}`),
 	}
 	bare := event.Record{ID: "b", Type: event.TypeStatus, CreatedAt: start}
@@ -169,6 +169,7 @@ func testRoundTrip(t *testing.T, s store.Store) {
 	require.Equal(t, time.UTC, stored.CreatedAt.Location())
 	require.Equal(t, r.TraceID, stored.TraceID)
 	require.Equal(t, r.ParentEventID, stored.ParentEventID)
+	require.Equal(t, r.EventID, stored.EventID)
 	require.Equal(t, r.Type, stored.Type)
 	require.Equal(t, "null", string(a.Records[1].Payload), "no payload is null")
 

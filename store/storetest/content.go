@@ -92,7 +92,7 @@ func testIdentifiers(t *testing.T, s store.Store) {
 	} {
 		k := store.Key{Namespace: odd, ThreadID: odd}
 		r := typed(odd, odd)
-		r.TraceID, r.ParentEventID = odd, odd
+		r.TraceID, r.ParentEventID, r.EventID = odd, odd, odd
 		log := toolLog(odd)
 		log.ToolName, log.Agent = odd, odd
 		a := add(t, s, k, store.Batch{

@@ -247,10 +247,13 @@ func (r *Renderer) status(s event.StatusChange) {
 	case event.StatusRetried:
 		text = "tried again"
 	case event.StatusUpdated:
-		r.line(dim, "· "+cmp.Or(oneLine(s.Detail), "thread")+" set"+suffix(" by ", visible(s.By))+suffix(": ", visible(strings.Join(s.Agents, ", "))))
+		r.line(dim, "· "+cmp.Or(oneLine(s.Detail), "thread")+" set"+suffix(" by ", visible(s.By))+suffix(": ", visible(cmp.Or(strings.Join(s.Agents, ", "), s.Title))))
 		return
 	case event.StatusRetrying:
 		text = "the model is asked again"
+	case event.StatusTurnEnded:
+		r.endAll()
+		return
 	case event.StatusIntercepted:
 		r.line(dim, "  ⤷ "+oneLine(s.Detail))
 		return

@@ -1,0 +1,82 @@
+package thread
+
+import (
+	"time"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals"
+)
+
+// EndedID is the id of the record that announces the end of a turn. There is one for each
+// attempt at an event.
+func EndedID(turnID string) string { return turnID + ".turn_ended" }
+
+// over announces the end of the turn of an event, and of those that joined it: everything
+// else of the turn has been recorded before.
+func (s *State) over(now time.Time, turnID, traceID string, out signals.TurnResult, joined []string) {
+	out.LastRecord = EndedID(turnID)
+	s.recordIn(out.EventID, out.LastRecord, event.TypeTurnEnded, traceID, out.EventID, now,
+		event.TurnEnded{EventID: out.EventID, Joined: joined, Status: string(out.Status), Error: out.Error})
+	s.outcomes(out, joined)
+}
+
+func (s *State) outcomes(out signals.TurnResult, joined []string) {
+	s.outcome(out)
+	for _, id := range joined {
+		out.EventID = id
+		s.outcome(out)
+	}
+}
+
+// overTurn announces the end of a turn. A model call or a function that was its last step
+// has announced it already.
+func (s *State) overTurn(now time.Time, t *Turn, out signals.TurnResult) {
+	switch id := t.id(); {
+	case t.Ended:
+		out.LastRecord = EndedID(id)
+		s.outcomes(out, t.Steered)
+	case t.Held:
+		// What the rule does with the event is still to come.
+		s.over(now, id+".held", t.Item.TraceID, out, t.Steered)
+	default:
+		s.over(now, id, t.Item.TraceID, out, t.Steered)
+	}
+	if s.Awaits(t.Item.ID) {
+		// It is to be processed again: those who wait for its outcome go on waiting.
+		s.forget(t.Item.ID)
+	}
+}
+
+// overUnprocessed announces the end of an event that had no turn.
+func (s *State) overUnprocessed(now time.Time, q Queued, out signals.TurnResult) {
+	if q.Origin != nil && s.rootOf(q.Origin.Root) != nil {
+		// The turn of the event that it was made of ends when nothing is left of it.
+		s.outcome(out)
+		return
+	}
+	s.over(now, attemptID(q.Item), q.Item.TraceID, out, nil)
+}
+
+// endsWith returns the id of the record that announces the end of the turn, if that is over
+// when the run's next reply asks for nothing and addresses nobody: the model call then stores
+// the record with its reply.
+func (s *State) endsWith(r *Run) string {
+	t := s.Turn
+	if !s.manyAgents() || t.Interrupted != nil || t.SetStatus != nil || t.Cut || t.Error != "" || len(t.Joining) > 0 || s.rootOf(t.root()) != nil {
+		return ""
+	}
+	for _, other := range t.Runs {
+		if other != r && (other.Phase != PhaseDone || other.Error != "" || other.Interrupted) {
+			return ""
+		}
+	}
+	return EndedID(s.turnID())
+}
+
+// root is the event from outside that a queued item follows from.
+func (q Queued) root() string {
+	if q.Origin != nil {
+		return q.Origin.Root
+	}
+	return q.Item.ID
+}
