@@ -135,20 +135,26 @@ const DefaultProxyHeader = "X-Forwarded-User"
 // Proxy trusts a proxy that authenticates requests and names the user in a header, which it
 // removes from what clients send. Users have all roles: the proxy decides who reaches which
 // route. Requests with an API key are left to keys, if that is not nil.
-func Proxy(header string, keys Authenticator) Authenticator {
-	return Func(func(r *http.Request) (Principal, error) {
-		if _, ok := bearer(r); ok && keys != nil {
-			return keys.Authenticate(r)
-		}
-		names := r.Header.Values(header)
-		if len(names) != 1 {
-			return Principal{}, fmt.Errorf("%w: the proxy must name the user in one header %s", ErrUnauthenticated, header)
-		}
-		if err := CheckName("the header "+header, names[0]); err != nil {
-			return Principal{}, fmt.Errorf("%w: %w", ErrUnauthenticated, err)
-		}
-		return Principal{Name: names[0], Roles: Roles{Admin}, Kind: KindProxy}, nil
-	})
+func Proxy(header string, keys *Keys) Authenticator { return &proxy{keys, header} }
+
+type proxy struct {
+	*Keys
+	header string
+}
+
+// Authenticate implements [Authenticator].
+func (p *proxy) Authenticate(r *http.Request) (Principal, error) {
+	if _, ok := bearer(r); ok && p.Keys != nil {
+		return p.Keys.Authenticate(r)
+	}
+	names := r.Header.Values(p.header)
+	if len(names) != 1 {
+		return Principal{}, fmt.Errorf("%w: the proxy must name the user in one header %s", ErrUnauthenticated, p.header)
+	}
+	if err := CheckName("the header "+p.header, names[0]); err != nil {
+		return Principal{}, fmt.Errorf("%w: %w", ErrUnauthenticated, err)
+	}
+	return Principal{Name: names[0], Roles: Roles{Admin}, Kind: KindProxy}, nil
 }
 
 // reserved are names of senders that Threadmill gives to itself, or to somebody without a name.

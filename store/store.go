@@ -49,6 +49,9 @@ type Store interface {
 	// Agents keeps agents that are made while the runtime runs.
 	Agents
 
+	// APIKeys keeps API keys that are created at run time.
+	APIKeys
+
 	// Ping reports whether the store answers.
 	Ping(ctx context.Context) error
 

@@ -101,7 +101,7 @@ var roleTable = map[auth.Role]string{
 	auth.Approve: "decide publishToolResult revokeGrant",
 	auth.Operate: "addToQueue cancelTask closeThread createSchedule deleteSchedule interruptThread pauseSchedule replaceSchedule resumeSchedule " +
 		"retryEvent setEventStatus triggerSchedule updateThread",
-	auth.Admin: "deleteAgent putAgent",
+	auth.Admin: "createKey deleteAgent listKeys putAgent revokeKey rotateKey",
 }
 
 // TestOperationsNeedTheirRoles calls every operation of the API's description without

@@ -224,6 +224,7 @@ func New(cfg Config) (http.Handler, error) {
 	s.registerTasks()
 	s.registerSchedules()
 	s.registerWebhooks()
+	s.registerKeys()
 	s.registerHealth()
 	s.registerDocs(mux)
 	return s.protect(s.explainUnmatched(mux)), nil

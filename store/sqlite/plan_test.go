@@ -80,3 +80,24 @@ func TestAgentPlans(t *testing.T) {
 	}
 	require.Empty(t, queries, "a query without a plan")
 }
+
+// TestKeyPlans: what a query on API keys costs grows with its answer.
+func TestKeyPlans(t *testing.T) {
+	s, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "store.db")})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	r := &keyReads{}
+	queries := r.queries()
+	for stmt, want := range map[**sql.Stmt]string{
+		&r.one: "(id=?)",
+		&r.all: "USING INDEX api_keys_listed (namespace=?)",
+		&r.any: "SCAN api_keys USING COVERING INDEX", // ends with the first row
+	} {
+		query := queries[stmt]
+		plan := explain(t, s.reader, query)
+		require.Contains(t, plan, want, query)
+		require.NotContains(t, plan, "TEMP B-TREE", "%s is sorted by its index", query)
+		delete(queries, stmt)
+	}
+	require.Empty(t, queries, "a query without a plan")
+}

@@ -48,6 +48,9 @@ type Store struct {
 	writeAgents agentWrites
 	readAgents  agentReads
 
+	writeKeys keyWrites
+	readKeys  keyReads
+
 	// anchor keeps a database in memory alive while the pool has no connection.
 	anchor *sql.DB
 
@@ -106,11 +109,15 @@ func open(ctx context.Context, cfg Config) (_ *Store, err error) {
 	if err := s.read.prepare(ctx, s.reader); err != nil {
 		return nil, err
 	}
-	if err := prepare(ctx, s.writer, s.writeAgents.queries()); err != nil {
-		return nil, err
+	for _, queries := range []map[**sql.Stmt]string{s.writeAgents.queries(), s.writeKeys.queries()} {
+		if err := prepare(ctx, s.writer, queries); err != nil {
+			return nil, err
+		}
 	}
-	if err := prepare(ctx, s.reader, s.readAgents.queries()); err != nil {
-		return nil, err
+	for _, queries := range []map[**sql.Stmt]string{s.readAgents.queries(), s.readKeys.queries()} {
+		if err := prepare(ctx, s.reader, queries); err != nil {
+			return nil, err
+		}
 	}
 	return s, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -53,7 +54,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"ping and close", testClose},
 		{"S4-108 memory is of one agent in one thread", testMemory},
 	}
-	for _, test := range append(tests, agents...) {
+	for _, test := range slices.Concat(tests, agents, apiKeys) {
 		t.Run(test.name, func(t *testing.T) { test.run(t, open(t)) })
 	}
 }
