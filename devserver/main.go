@@ -41,6 +41,7 @@ type options struct {
 	config       string
 	memory       bool
 	logLevel     slog.Level
+	auth         program.AuthFlags
 }
 
 func command() *cobra.Command {
@@ -63,6 +64,7 @@ func command() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&o.data, "data", defaultData, "folder for everything that is kept")
 	f.StringVar(&o.httpAddr, "http", defaultHTTP, "host:port of the API")
+	o.auth.Register(f)
 	f.StringVar(&o.temporalAddr, "temporal", embedded.DefaultAddr, "host:port of Temporal")
 	f.StringVar(&o.uiAddr, "ui", defaultUI, `host:port of Temporal's Web UI; "" is none`)
 	f.StringVar(&o.config, "config", "", "YAML file with agents, models, tools and hooks (default: ./"+defaultConfig+", if there is one)")
@@ -78,6 +80,9 @@ func (o *options) complete(dataGiven bool) error {
 	}
 	if o.data == "" {
 		return program.Usagef("--data: name a folder, or use --memory")
+	}
+	if err := o.auth.Check(); err != nil {
+		return err
 	}
 	if err := program.CheckAddr("http", o.httpAddr); err != nil {
 		return err

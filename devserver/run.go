@@ -57,6 +57,7 @@ type server struct {
 	options
 	log *slog.Logger
 
+	listener net.Listener
 	settings program.Settings
 	temporal *embedded.Server
 	client   client.Client
@@ -84,6 +85,7 @@ func (s *server) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.listener = listener
 	s.onStop(func() { _ = listener.Close() })
 	for _, part := range []func(context.Context) error{
 		s.openFolder, s.load, s.startTemporal, s.openStore, s.openStream, s.newRuntime,
@@ -194,12 +196,15 @@ func (s *server) closed(what string, err error) {
 	}
 }
 
-func (s *server) newRuntime(context.Context) (err error) {
+func (s *server) newRuntime(ctx context.Context) (err error) {
 	cfg := threadmill.Config{
 		Temporal: s.client, TemporalNamespace: s.temporal.Namespace(), Store: s.store, Stream: s.stream,
 		StopTimeout: drainWithin, Logger: s.log,
 	}
 	s.settings.Apply(&cfg)
+	if cfg.Authenticator, err = s.auth.Authenticator(ctx, s.listener.Addr(), s.store, s.settings.APIKeys); err != nil {
+		return err
+	}
 	s.runtime, err = threadmill.New(cfg)
 	return err
 }

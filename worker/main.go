@@ -43,6 +43,7 @@ type options struct {
 	drain     time.Duration
 	logFormat string
 	logLevel  slog.Level
+	auth      program.AuthFlags
 }
 
 func command() *cobra.Command {
@@ -70,6 +71,7 @@ processes. /healthz and /readyz are served in every role.`,
 	f := cmd.Flags()
 	f.StringSliceVar(&o.roles, "roles", []string{roleWorker, roleAPI}, "what this process does")
 	f.StringVar(&o.http, "http", ":8080", "host:port of the API, or of /healthz and /readyz alone")
+	o.auth.Register(f)
 	f.StringVar(&o.config, "config", "", "YAML file with agents, models, tools and hooks (default: one agent, by the environment)")
 	f.StringVar(&o.profile, "profile", "", "profile of Temporal's configuration file (TEMPORAL_PROFILE)")
 	f.StringVar(&o.sqlite, "sqlite", "", "keep records in this file instead of PostgreSQL: for one machine")
@@ -98,6 +100,9 @@ func (o *options) check() error {
 	}
 	if err := signals.CheckID("--namespace", o.namespace); err != nil {
 		return program.Usagef("%w", err)
+	}
+	if err := o.auth.Check(); err != nil {
+		return err
 	}
 	return program.CheckAddr("http", o.http)
 }

@@ -13,6 +13,7 @@ import (
 	"go.temporal.io/sdk/contrib/envconfig"
 
 	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/internal/program"
 	"github.com/threadmill/threadmill/store"
 )
@@ -63,6 +64,9 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 		Namespace: o.namespace, TaskQueue: o.taskQueue, StopTimeout: o.drain, Logger: log,
 	}
 	settings.Apply(&cfg)
+	if cfg.Authenticator, err = authenticator(ctx, o, listener.Addr(), records, settings); err != nil {
+		return err
+	}
 	if len(settings.Hooks) > 0 && o.has(roleWorker) {
 		log.Info("hook workflows decide on events; each needs a worker on its task queue", "hooks", settings.WhichHooks())
 	}
@@ -71,6 +75,14 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 		return err
 	}
 	return serve(ctx, o, runtime, listener, log)
+}
+
+// authenticator is that of the API. Health, which a process without the API serves, is open.
+func authenticator(ctx context.Context, o options, addr net.Addr, records store.Store, settings program.Settings) (auth.Authenticator, error) {
+	if !o.has(roleAPI) {
+		return auth.Func(func(*http.Request) (auth.Principal, error) { return auth.Principal{}, auth.ErrUnauthenticated }), nil
+	}
+	return o.auth.Authenticator(ctx, addr, records, settings.APIKeys)
 }
 
 // serve runs the roles on what has been opened.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/approval"
+	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/builtin"
 	"github.com/threadmill/threadmill/rule"
@@ -59,6 +60,9 @@ type Config struct {
 
 	// Webhooks are the sources of webhooks.
 	Webhooks []webhook.Source
+
+	// APIKeys are those of the file.
+	APIKeys []auth.Key
 
 	// StaleAfter is how long a running step may be silent before it is run again. Zero
 	// is the runtime's default.

@@ -12,7 +12,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 )
 
-var topFields = []string{"version", "models", "titleModel", "agents", "tools", "limits", "hooks", "rules", "approvalRules", "webhooks", "temporal"}
+var topFields = []string{"version", "models", "titleModel", "agents", "tools", "limits", "hooks", "rules", "approvalRules", "webhooks", "apiKeys", "temporal"}
 
 // config reads the whole file. Agents come late: they refer to the rest, and hooks and
 // rules to them.
@@ -45,6 +45,8 @@ func (d *document) config(root value) *Config {
 			approvalRules = &f
 		case "webhooks":
 			webhooks = &f
+		case "apiKeys":
+			c.APIKeys = d.apiKeys(f.value)
 		case "temporal":
 			f.temporal(c)
 		}

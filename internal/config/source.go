@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/webhook"
 )
@@ -86,6 +87,9 @@ func (s *Source) Rules() []rule.Rule { return s.Config().Rules }
 
 // Webhooks returns the sources of webhooks as the file has them. They must not be changed.
 func (s *Source) Webhooks() []webhook.Source { return s.Config().Webhooks }
+
+// APIKeys returns the API keys as the file has them. They must not be changed.
+func (s *Source) APIKeys() []auth.Key { return s.Config().APIKeys }
 
 // Config returns the newest configuration without mistakes. It must not be changed.
 func (s *Source) Config() *Config {

@@ -12,6 +12,7 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/approval"
+	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/config"
 	"github.com/threadmill/threadmill/llm"
@@ -63,6 +64,9 @@ type Settings struct {
 	Rules    rule.Source
 	Webhooks func() []webhook.Source
 
+	// APIKeys are those of the file, which it follows, and of the environment.
+	APIKeys func() []auth.Key
+
 	// Hooks and StaleAfter are those at the start.
 	Hooks      []hook.Hook
 	StaleAfter time.Duration
@@ -83,6 +87,9 @@ func Load(cfg SettingsConfig) (Settings, error) {
 	s := Settings{}
 	c, err := s.read(cfg)
 	if err != nil {
+		return s, err
+	}
+	if err := s.addKeys(cfg.Getenv(EnvAPIKeys)); err != nil {
 		return s, err
 	}
 	s.Agents, s.Hooks, s.StaleAfter = c.Agents, c.Hooks, c.StaleAfter
@@ -135,7 +142,7 @@ func (s *Settings) read(cfg SettingsConfig) (*config.Config, error) {
 	case err != nil:
 		return nil, Usagef("--config: %w", err)
 	}
-	s.Registry, s.Rules, s.Webhooks = source, source, source.Webhooks
+	s.Registry, s.Rules, s.Webhooks, s.APIKeys = source, source, source.Webhooks, source.APIKeys
 	return source.Config(), nil
 }
 

@@ -1,0 +1,109 @@
+package program
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/textproto"
+	"regexp"
+	"slices"
+
+	"github.com/spf13/pflag"
+
+	"github.com/threadmill/threadmill/auth"
+	"github.com/threadmill/threadmill/store"
+)
+
+// EnvAPIKeys is the variable that has API keys, or their hashes: see [auth.ParseKeys].
+const EnvAPIKeys = "THREADMILL_API_KEYS"
+
+// Modes of authentication. Without one, requests need a key as soon as there is a key, and a
+// listener that others can reach does not start without.
+const (
+	AuthKeys  = "keys"
+	AuthProxy = "proxy"
+)
+
+// AuthFlags are the flags on authentication.
+type AuthFlags struct {
+	Mode   string
+	Header string
+}
+
+// Register adds the flags.
+func (f *AuthFlags) Register(flags *pflag.FlagSet) {
+	flags.StringVar(&f.Mode, "auth", "", "keys: every request needs an API key; proxy: a proxy in front authenticates requests (default: keys, as soon as there is one)")
+	flags.StringVar(&f.Header, "auth-header", auth.DefaultProxyHeader, "header in which the proxy of --auth proxy names the user")
+}
+
+var headerName = regexp.MustCompile(`^[A-Za-z0-9-]+$`)
+
+// Check reports what is wrong about the flags.
+func (f *AuthFlags) Check() error {
+	switch {
+	case f.Mode != "" && f.Mode != AuthKeys && f.Mode != AuthProxy:
+		return Usagef("--auth: %q is neither %s nor %s", f.Mode, AuthKeys, AuthProxy)
+	case !headerName.MatchString(f.Header):
+		return Usagef("--auth-header: %q is not the name of a header", f.Header)
+	case f.Header != auth.DefaultProxyHeader && f.Mode != AuthProxy:
+		return Usagef("--auth-header: goes with --auth proxy only")
+	}
+	f.Header = textproto.CanonicalMIMEHeaderKey(f.Header)
+	return nil
+}
+
+// Loopback reports whether only this machine can reach a listener at the address.
+func Loopback(addr net.Addr) bool {
+	tcp, ok := addr.(*net.TCPAddr)
+	return ok && tcp.IP.IsLoopback()
+}
+
+// Authenticator is that of the listener of --http. If others can reach the listener, it fails
+// unless requests have to be authenticated.
+func (f AuthFlags) Authenticator(ctx context.Context, addr net.Addr, keys store.APIKeys, configured func() []auth.Key) (auth.Authenticator, error) {
+	if f.Mode == "" && !Loopback(addr) && len(configured()) == 0 {
+		ctx, cancel := context.WithTimeout(ctx, openWithin)
+		defer cancel()
+		exist, err := keys.HasAPIKeys(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("looking for API keys: %w", err)
+		}
+		if !exist {
+			return nil, Usagef(`--http: %s can be reached from other machines, and there is no API key, so that anybody could do anything: `+
+				`create a key with "starter keys create --database" or "--sqlite FILE", or configure one with %s or apiKeys; `+
+				`listen on this machine only, with --http 127.0.0.1:8080; `+
+				`or say --auth %s if a proxy in front authenticates requests`, addr, EnvAPIKeys, AuthProxy)
+		}
+	}
+	ring, err := auth.NewKeys(auth.KeysConfig{
+		Store: keys, Configured: configured, Required: f.Mode != "" || !Loopback(addr),
+	})
+	if err != nil {
+		return nil, err
+	}
+	if f.Mode == AuthProxy {
+		return auth.Proxy(f.Header, ring), nil
+	}
+	return ring, nil
+}
+
+// addKeys adds the keys of the environment to those of the file, which must not have one of the
+// same name.
+func (s *Settings) addKeys(text string) error {
+	env, err := auth.ParseKeys(text)
+	if err != nil {
+		return Usagef("%s: %w", EnvAPIKeys, err)
+	}
+	file := s.APIKeys
+	if file == nil {
+		s.APIKeys = func() []auth.Key { return env }
+		return nil
+	}
+	if err := auth.CheckKeys(slices.Concat(env, file())); err != nil {
+		return Usagef("%s and apiKeys of the file: %w", EnvAPIKeys, err)
+	}
+	if len(env) > 0 {
+		s.APIKeys = func() []auth.Key { return slices.Concat(env, file()) }
+	}
+	return nil
+}
