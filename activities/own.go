@@ -12,6 +12,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/builtin"
+	"github.com/threadmill/threadmill/internal/strictjson"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tool"
@@ -49,12 +50,12 @@ func (a *Activities) planOwn(ctx context.Context, ref thread.Ref, who agent.Agen
 	switch call.Function.Name {
 	case builtin.GetTask, builtin.CancelTask:
 		var in builtin.TaskIDArguments
-		err := json.Unmarshal(raw, &in)
+		err := strictjson.Decode(raw, &in, 0)
 		out.TaskID = in.TaskID
 		return out, err
 	case builtin.CallAgent, builtin.CallAgentHyphen:
 		var in builtin.AgentArguments
-		if err := json.Unmarshal(raw, &in); err != nil {
+		if err := strictjson.Decode(raw, &in, 0); err != nil {
 			return out, err
 		}
 		out.By = thread.ByAgent
@@ -80,7 +81,7 @@ func (a *Activities) planAgent(ctx context.Context, ref thread.Ref, out *ownPlan
 	if err := signals.CheckID("agent", in.Agent); err != nil {
 		return err
 	}
-	if in.Message == "" {
+	if event.Blank(in.Message) {
 		return errors.New("message is required: what the agent is to do")
 	}
 	if size := len(jsonText(in.Message)); size > maxAsked {
@@ -104,7 +105,7 @@ func jsonText(s string) []byte {
 func (a *Activities) planTask(ctx context.Context, ref thread.Ref, who agent.Agent, raw []byte) (ownPlan, error) {
 	var out ownPlan
 	var in builtin.TaskArguments
-	if err := json.Unmarshal(raw, &in); err != nil {
+	if err := strictjson.Decode(raw, &in, 0); err != nil {
 		return out, err
 	}
 	out.By = thread.ByTask
@@ -152,6 +153,10 @@ const maxTaskTitle = 200 // bytes
 
 // shortTitle keeps what a model calls its work within what is shown of it.
 func shortTitle(title string) string {
+	title = event.CleanLine(title)
+	if event.Blank(title) {
+		return ""
+	}
 	if len(title) <= maxTaskTitle {
 		return title
 	}

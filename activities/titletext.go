@@ -5,6 +5,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/threadmill/threadmill/event"
 )
 
 const (
@@ -71,7 +73,7 @@ func oneLine(line string) string {
 	if strings.HasPrefix(strings.TrimSpace(line), "```") {
 		return ""
 	}
-	line = strings.Join(strings.Fields(strings.Map(visible, strings.ToValidUTF8(line, ""))), " ")
+	line = event.CleanLine(strings.Map(withoutDirection, strings.ToValidUTF8(line, "")))
 	line = link.ReplaceAllString(line, "$1")
 	line = blockMark.ReplaceAllString(line, "")
 	line = emphasisOpen.ReplaceAllString(line, "$1$2")
@@ -86,13 +88,10 @@ func oneLine(line string) string {
 
 func withoutPeriod(s string) string { return strings.TrimRight(s, " .。") }
 
-// visible drops what turns the direction of text, and makes spaces of control characters.
-func visible(r rune) rune {
-	switch {
-	case unicode.Is(unicode.Bidi_Control, r):
+// withoutDirection drops what turns the direction of text.
+func withoutDirection(r rune) rune {
+	if unicode.Is(unicode.Bidi_Control, r) {
 		return -1
-	case unicode.IsControl(r):
-		return ' '
 	}
 	return r
 }

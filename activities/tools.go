@@ -18,6 +18,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/strictjson"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/store"
@@ -399,9 +400,10 @@ func (p *progress) stop() {
 	p.stopped = true
 }
 
-// asJSON keeps valid JSON as it is, and makes a JSON string of anything else.
+// asJSON keeps JSON as it is that everybody can read, and makes a JSON string of anything
+// else.
 func asJSON(s string) json.RawMessage {
-	if json.Valid([]byte(s)) {
+	if strictjson.Check([]byte(s)) == nil {
 		return json.RawMessage(s)
 	}
 	raw, _ := json.Marshal(s)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -120,6 +121,11 @@ func (m *EnvMetadata) UnmarshalJSON(data []byte) error {
 	fields := m.known()
 	for _, key := range slices.Sorted(maps.Keys(in)) {
 		field, ok := fields[key]
+		for exact := range fields {
+			if !ok && strings.EqualFold(exact, key) {
+				return &FieldError{"metadata." + key, "is not " + exact + ": upper and lower case matter"}
+			}
+		}
 		if !ok {
 			if m.Extra == nil {
 				m.Extra = map[string]json.RawMessage{}
@@ -162,11 +168,11 @@ func (e EnvEvent) Validate() error {
 		return &FieldError{"timestamp", "must be milliseconds since 1970"}
 	case e.Metadata.Source != "" && !e.Metadata.Source.Valid():
 		return &FieldError{"metadata.source", fmt.Sprintf("%q is not one of tool, env, user, system, llm", e.Metadata.Source)}
-	case len(e.Payload) > 0 && !json.Valid(e.Payload):
-		return &FieldError{"payload", "is not valid JSON"}
 	case e.Type == TypeUserQuery:
 		_, err := e.Query()
 		return err
+	case len(e.Payload) > 0:
+		return CheckJSON("payload", e.Payload)
 	}
 	return nil
 }
@@ -184,14 +190,14 @@ type UserQuery struct {
 // Query reads the payload of a user_query.
 func (e EnvEvent) Query() (UserQuery, error) {
 	var q UserQuery
-	if err := json.Unmarshal(e.Payload, &q); err != nil {
-		return q, &FieldError{"payload", "of a user_query must be an object with content"}
+	if err := DecodeJSON("payload", e.Payload, &q); err != nil {
+		return q, err
 	}
-	if q.Content == "" {
+	if Blank(q.Content) {
 		return q, &FieldError{"payload.content", "is required"}
 	}
 	if q.UserID == "" {
 		q.UserID = string(User)
 	}
-	return q, nil
+	return q, CheckName("payload.userId", q.UserID)
 }

@@ -160,13 +160,13 @@ func Unmarshal(data []byte) (Event, error) {
 		CreatedBy CreatedBy       `json:"createdBy"`
 		Timestamp json.RawMessage `json:"timestamp"`
 	}
-	if err := json.Unmarshal(data, &head); err != nil {
+	if err := DecodeJSON("", data, &head); err != nil {
 		return nil, fmt.Errorf("reading an event: %w", err)
 	}
 	switch head.Type {
 	case TypeMessage:
 		var e MessageEvent
-		if err := json.Unmarshal(data, &e); err != nil {
+		if err := DecodeJSON("", data, &e); err != nil {
 			return nil, fmt.Errorf("reading a message event: %w", err)
 		}
 		if !e.CreatedBy.Valid() {
@@ -194,7 +194,7 @@ func Unmarshal(data []byte) (Event, error) {
 
 func decode[E Event](data []byte, typ string) (Event, error) {
 	var e E
-	if err := json.Unmarshal(data, &e); err != nil {
+	if err := DecodeJSON("", data, &e); err != nil {
 		return nil, fmt.Errorf("reading a %s event: %w", typ, err)
 	}
 	return e, nil

@@ -55,16 +55,18 @@ func (e *FieldError) Unwrap() error { return ErrInvalid }
 // Validate reports the first missing or impossible field as a [*FieldError].
 // An agent's message may be empty when it carries tool calls.
 func (m NewMessage) Validate() error {
-	switch {
-	case m.ThreadID == "":
+	if m.ThreadID == "" {
 		return &FieldError{"threadId", "is required"}
-	case m.SenderID == "":
-		return &FieldError{"senderId", "is required"}
+	}
+	if err := CheckName("senderId", m.SenderID); err != nil {
+		return err
+	}
+	switch {
 	case m.SenderType == "":
 		return &FieldError{"senderType", "is required: user, agent, tool or system"}
 	case !m.SenderType.Valid():
 		return &FieldError{"senderType", fmt.Sprintf("%q is not one of user, agent, tool, system", m.SenderType)}
-	case m.Content == "" && (m.SenderType != Agent || len(m.ToolCalls) == 0):
+	case Blank(m.Content) && (m.SenderType != Agent || len(m.ToolCalls) == 0):
 		return &FieldError{"content", "is required"}
 	}
 	return nil

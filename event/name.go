@@ -83,6 +83,21 @@ func checkReadable(field, s, allowed string) error {
 	return nil
 }
 
+// CleanLine makes a line of text that [CheckLine] accepts: control characters become spaces,
+// of which one is kept, and other characters that it rejects are dropped.
+func CleanLine(s string) string {
+	clean := func(r rune) rune {
+		switch {
+		case unicode.IsControl(r), r == '\u2028', r == '\u2029':
+			return ' '
+		case CheckLine("", string(r)) != nil:
+			return -1
+		}
+		return r
+	}
+	return strings.Join(strings.Fields(strings.Map(clean, strings.ToValidUTF8(s, ""))), " ")
+}
+
 // Blank reports whether s has nothing that can be seen: it is empty, or only white space and
 // invisible characters.
 func Blank(s string) bool {

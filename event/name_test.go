@@ -95,6 +95,15 @@ func TestCheckLineAndText(t *testing.T) {
 	}
 }
 
+func TestCleanLine(t *testing.T) {
+	for s, want := range map[string]string{
+		"a title": "a title", " a\n\tb\x1b[2Jc ": "a b [2Jc", "a\u202eb\u2028c\xff": "ab c", "\U000E0041\u0000": "", "שלום\u200e!": "שלום\u200e!",
+	} {
+		require.Equal(t, want, CleanLine(s))
+		require.NoError(t, CheckLine("title", want))
+	}
+}
+
 func TestBlank(t *testing.T) {
 	for _, s := range []string{"", " ", "\n\t\r", "\u00a0\u3000", "\u200b\u200d\ufeff", "\u2800", "\u3164", "\U000E0041", "\x00", "\u202e \u2028"} {
 		require.True(t, Blank(s), "%q", s)

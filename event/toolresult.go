@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"strconv"
 	"strings"
+
+	"github.com/threadmill/threadmill/internal/strictjson"
 )
 
 // toolResultType is the "__type" of a message that is a decision on a tool call.
@@ -39,6 +41,11 @@ type toolResultContent struct {
 
 // Text is the decision in words that a program reads: the content of a tool message.
 func (d ToolResultData) Text() (string, error) {
+	if len(d.ToolArgs) > 0 {
+		if err := CheckJSON("toolArgs", d.ToolArgs); err != nil {
+			return "", err
+		}
+	}
 	out, err := encode(toolResultContent{d.Decision, d.Scope, d.ToolName, d.ToolArgs, d.WorkingDirectory})
 	if err != nil {
 		return "", &FieldError{"toolArgs", "are not JSON"}
@@ -53,12 +60,15 @@ func (d ToolResultData) Content(agentID string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return encode(struct {
-		Type       string `json:"__type"`
-		ToolCallID string `json:"tool_call_id"`
-		AgentID    string `json:"agentId,omitempty"`
-		Content    string `json:"content"`
-	}{toolResultType, d.ToolCallID, agentID, text})
+	return encode(toolResultText{toolResultType, d.ToolCallID, agentID, text})
+}
+
+// toolResultText is the content of the message.
+type toolResultText struct {
+	Type       string `json:"__type"`
+	ToolCallID string `json:"tool_call_id"`
+	AgentID    string `json:"agentId,omitempty"`
+	Content    string `json:"content"`
 }
 
 // encode is json.Marshal without escapes for HTML: people read the text, too.
@@ -95,6 +105,9 @@ func ParseContent(content string) (m ToolResultMessage, ok bool, warning string)
 	if !isObject || typ != toolResultType {
 		return ToolResultMessage{}, false, ""
 	}
+	if err := strictjson.CheckAs([]byte(content), toolResultText{}, strictjson.Envelope); err != nil {
+		return ToolResultMessage{}, false, "a message of __type tool_result can be read in more than one way, and is taken as it is: " + err.Error()
+	}
 	id, isText := textOf(fields["tool_call_id"])
 	if !isText || id == "" {
 		return ToolResultMessage{}, false, "a message of __type tool_result has no tool_call_id, and is taken as it is"
@@ -119,6 +132,7 @@ func contentOf(data json.RawMessage) string {
 // decisionOf reads the content of a decision.
 func decisionOf(content string) (d ToolResultData, fits bool) {
 	fields, fits := objectOf([]byte(content))
+	fits = fits && strictjson.CheckAs([]byte(content), toolResultContent{}, strictjson.Envelope) == nil
 	text := func(name string) string {
 		value, isText := textOf(fields[name])
 		fits = fits && (isText || isNull(fields[name]))

@@ -160,8 +160,9 @@ func (p Produced) whole(of event.Event) (Produced, error) {
 		return p, &event.FieldError{Field: "ttl", Problem: "must not be negative (milliseconds; 0 = no limit)"}
 	case len(p.Payload) == 0:
 		p.Payload = json.RawMessage("null")
-	case !json.Valid(p.Payload):
-		return p, &event.FieldError{Field: "payload", Problem: "is not valid JSON"}
+	}
+	if err := firstOf(event.CheckName("type", p.Type), event.CheckJSON("payload", p.Payload)); err != nil {
+		return p, err
 	}
 	if p.Metadata != nil {
 		made := event.EnvEvent{Type: p.Type, Metadata: *p.Metadata, Payload: p.Payload}
@@ -174,8 +175,8 @@ func (p Produced) whole(of event.Event) (Produced, error) {
 		return p, nil
 	}
 	var m event.NewMessage
-	if err := json.Unmarshal(p.Payload, &m); err != nil {
-		return p, &event.FieldError{Field: "payload", Problem: "is not a message: " + err.Error()}
+	if err := event.DecodeJSON("payload", p.Payload, &m); err != nil {
+		return p, err
 	}
 	if m.ThreadID == "" {
 		m.ThreadID = threadOf(of)
@@ -189,6 +190,15 @@ func (p Produced) whole(of event.Event) (Produced, error) {
 	var err error
 	p.Payload, err = json.Marshal(m)
 	return p, err
+}
+
+func firstOf(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func threadOf(e event.Event) string {

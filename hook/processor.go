@@ -93,7 +93,7 @@ func Process[T any](typ string, f func(ctx context.Context, payload T, deps Deps
 		}
 		var payload T
 		if len(raw) > 0 {
-			if err := json.Unmarshal(raw, &payload); err != nil {
+			if err := event.DecodeJSON("payload", raw, &payload); err != nil {
 				return nil, fmt.Errorf("reading the payload of a %s event: %w", typ, err)
 			}
 		}

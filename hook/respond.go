@@ -1,7 +1,6 @@
 package hook
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 
@@ -45,7 +44,7 @@ const (
 // Validate reports the first field that is missing or out of bounds.
 func (r Response) Validate() error {
 	switch {
-	case r.Content == "":
+	case event.Blank(r.Content):
 		return &event.FieldError{Field: "content", Problem: "is required in a response"}
 	case r.SenderType != "" && !r.SenderType.Valid():
 		return &event.FieldError{Field: "senderType", Problem: fmt.Sprintf("%q is not one of user, agent, tool, system", r.SenderType)}
@@ -77,9 +76,7 @@ type Verdict struct {
 // misspelled must not let anything pass.
 func (v *Verdict) UnmarshalJSON(raw []byte) error {
 	type plain Verdict // without this method
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.DisallowUnknownFields()
-	return d.Decode((*plain)(v))
+	return event.DecodeKnownJSON("", raw, (*plain)(v))
 }
 
 // Context tells a hook about the event that it sees.

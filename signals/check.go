@@ -1,13 +1,10 @@
 package signals
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/threadmill/threadmill/event"
 )
@@ -70,10 +67,10 @@ func CheckPost(threadID string, p Post) error {
 	if p.IsEnv() {
 		return checkEnv(threadID, p)
 	}
-	if len(p.Payload) > 0 && !json.Valid(p.Payload) {
-		return wrong("payload", "is not valid JSON")
+	if len(p.Payload) == 0 {
+		return nil
 	}
-	return nil
+	return event.CheckJSON("payload", p.Payload)
 }
 
 // checkTurn checks what a post says about its turn.
@@ -108,10 +105,8 @@ func checkMessage(threadID string, payload json.RawMessage) error {
 		return wrong("payload", "is required: an object with senderId, senderType and content")
 	}
 	var m event.NewMessage
-	dec := json.NewDecoder(bytes.NewReader(payload))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&m); err != nil {
-		return wrong("payload", "is not a message: %s", strings.TrimPrefix(err.Error(), "json: "))
+	if err := event.DecodeKnownJSON("payload", payload, &m); err != nil {
+		return err
 	}
 	var field *event.FieldError
 	if err := m.Validate(); errors.As(err, &field) {
@@ -123,10 +118,59 @@ func checkMessage(threadID string, payload json.RawMessage) error {
 	return nil
 }
 
-// checkWord refuses what no store takes as an identifier.
+// checkWord rejects text that cannot be an identifier of a store. It may be left out.
 func checkWord(field, s string) error {
-	if len(s) > maxWord || !utf8.ValidString(s) || strings.ContainsRune(s, 0) {
-		return wrong(field, "must be at most %d bytes of text without NUL characters", maxWord)
+	if len(s) > maxWord {
+		return wrong(field, "is %d bytes long, at most %d are taken", len(s), maxWord)
+	}
+	return checkBy(field, s)
+}
+
+// checkBy rejects text that cannot be a name. It may be left out.
+func checkBy(field, s string) error {
+	if s == "" {
+		return nil
+	}
+	return event.CheckName(field, s)
+}
+
+// maxReason bounds why somebody does something, in bytes.
+const maxReason = 4 << 10
+
+func checkReason(s string) error {
+	if len(s) > maxReason {
+		return wrong("reason", "must be at most %d bytes long", maxReason)
+	}
+	return event.CheckText("reason", s)
+}
+
+// CheckControl reports, as a [*event.FieldError], why a thread refuses to be steered so,
+// whatever it is doing.
+func CheckControl(c Control) error {
+	switch c.Action {
+	case ControlInterrupt, ControlClose, ControlRetry:
+	default:
+		return wrong("action", "must be interrupt, close or retry")
+	}
+	return firstOf(checkBy("by", c.By), checkReason(c.Reason), checkWord("eventId", c.EventID))
+}
+
+// CheckSetStatus reports the first field of a change of status that is wrong in itself.
+func CheckSetStatus(c SetStatus) error {
+	if c.EventID == "" {
+		return wrong("eventId", "is required")
+	}
+	if c.By == "" {
+		return wrong("by", "is required: who changes a status is kept")
+	}
+	return firstOf(event.CheckName("by", c.By), checkReason(c.Reason))
+}
+
+func firstOf(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -95,11 +95,9 @@ const (
 
 // Bounds of a [Decide].
 const (
-	maxReason  = 4 << 10
-	maxGlobs   = 20
-	maxGlob    = 1 << 10
-	maxEdited  = 64 << 10
-	maxDecider = 200
+	maxGlobs  = 20
+	maxGlob   = 1 << 10
+	maxEdited = 64 << 10
 )
 
 // CheckDecide reports, as a [*event.FieldError], why a decision would be refused whatever
@@ -114,12 +112,16 @@ func CheckDecide(d Decide) error {
 		return wrong("scope", "%q is not one of once, session, pattern", d.Scope)
 	case d.By == "":
 		return wrong("by", "is required: who decides is kept")
-	case len(d.By) > maxDecider:
-		return wrong("by", "must be at most %d bytes long", maxDecider)
-	case len(d.Reason) > maxReason:
-		return wrong("reason", "must be at most %d bytes long", maxReason)
 	case d.Round < 0:
 		return wrong("round", "must not be negative")
+	}
+	if err := firstOf(event.CheckName("by", d.By), checkReason(d.Reason)); err != nil {
+		return err
+	}
+	if len(d.ToolArgs) > 0 {
+		if err := event.CheckJSON("toolArgs", d.ToolArgs); err != nil {
+			return err
+		}
 	}
 	if d.Decision == event.Deny && d.Scope != "" && d.Scope != event.Once {
 		return wrong("scope", "of a denial is once; deny what is never to run by a rule of the policy")
@@ -141,7 +143,11 @@ func checkEdit(d Decide) error {
 		return wrong("args", "go with an approval only: a denied call does not run")
 	case d.Scope != "" && d.Scope != event.Once:
 		return wrong("args", "go with scope once only: what is granted is the call as it was asked for")
-	case json.Unmarshal(d.Args, &object) != nil || object == nil:
+	}
+	if err := event.CheckJSON("args", d.Args); err != nil {
+		return err
+	}
+	if json.Unmarshal(d.Args, &object) != nil || object == nil {
 		return wrong("args", "must be a JSON object, the arguments that are to run")
 	}
 	return nil
@@ -185,12 +191,10 @@ func CheckRevoke(r Revoke) error {
 		return wrong("toolCallId", "is required: the id of the grant")
 	case len(r.ToolCallID) > maxWord:
 		return wrong("toolCallId", "must be at most %d bytes long", maxWord)
-	case r.By == "" || len(r.By) > maxDecider:
-		return wrong("by", "is required, at most %d bytes long: who revokes is kept", maxDecider)
-	case len(r.Reason) > maxReason:
-		return wrong("reason", "must be at most %d bytes long", maxReason)
+	case r.By == "":
+		return wrong("by", "is required: who revokes is kept")
 	}
-	return nil
+	return firstOf(event.CheckName("by", r.By), checkReason(r.Reason))
 }
 
 // ToolResult is the result of a call that a connected client has run: the payload of
@@ -213,12 +217,12 @@ func CheckToolResult(r ToolResult) error {
 	switch {
 	case r.ToolCallID == "":
 		return wrong("toolCallId", "is required")
-	case r.By == "" || len(r.By) > maxDecider:
-		return wrong("by", "is required, at most %d bytes long: who has run the call is kept", maxDecider)
+	case r.By == "":
+		return wrong("by", "is required: who has run the call is kept")
 	case len(r.Output) > MaxPayload:
 		return wrong("output", "is %d bytes, at most %d are taken; put large data elsewhere and refer to it", len(r.Output), MaxPayload)
 	}
-	return nil
+	return event.CheckName("by", r.By)
 }
 
 // Approvals answers query "approvals".

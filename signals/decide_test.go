@@ -43,7 +43,7 @@ func TestCheckDecide(t *testing.T) {
 		"S4-82 a denial":             {func(d *signals.Decide) { d.Decision, d.Scope = event.Deny, event.Once }, ""},
 		"no call":                    {func(d *signals.Decide) { d.ToolCallID = "" }, "toolCallId: is required"},
 		"no person":                  {func(d *signals.Decide) { d.By = "" }, "by: is required"},
-		"a person without end":       {func(d *signals.Decide) { d.By = strings.Repeat("x", 201) }, "by: must be at most 200 bytes"},
+		"a person without end":       {func(d *signals.Decide) { d.By = strings.Repeat("x", 201) }, "by: is 201 bytes long, a name has at most 200"},
 		"a reason without end":       {func(d *signals.Decide) { d.Reason = strings.Repeat("x", 4097) }, "reason: must be at most 4096 bytes"},
 		"what people do not decide":  {func(d *signals.Decide) { d.Decision = event.ApprovalExpired }, `decision: "expired" is neither approve nor deny`},
 		"an unknown scope":           {func(d *signals.Decide) { d.Scope = "ever" }, `scope: "ever" is not one of once, session, pattern`},
@@ -81,7 +81,7 @@ func TestCheckRevokeAndToolResult(t *testing.T) {
 	} {
 		refused(t, signals.CheckRevoke(r), want)
 	}
-	refused(t, signals.CheckRevoke(signals.Revoke{ToolCallID: "c", By: long}), "by: is required, at most 200 bytes")
+	refused(t, signals.CheckRevoke(signals.Revoke{ToolCallID: "c", By: long}), "by: is 201 bytes long")
 	for want, r := range map[string]signals.ToolResult{
 		"":                         {ToolCallID: "c", By: "phone", Output: strings.Repeat("x", signals.MaxPayload)},
 		"toolCallId: is required":  {By: "phone"},

@@ -41,7 +41,7 @@ func EventID(parts ...string) string {
 func checkEnv(threadID string, p Post) error {
 	e := event.EnvEvent{ID: p.ID, Type: p.Type, Timestamp: p.Timestamp, Payload: p.Payload}
 	if len(p.Metadata) > 0 {
-		if err := json.Unmarshal(p.Metadata, &e.Metadata); err != nil {
+		if err := event.DecodeJSON("metadata", p.Metadata, &e.Metadata); err != nil {
 			return err
 		}
 	}

@@ -4,7 +4,8 @@ import (
 	"fmt"
 	"regexp"
 	"time"
-	"unicode/utf8"
+
+	"github.com/threadmill/threadmill/event"
 )
 
 // Bounds of a [Schedule].
@@ -64,10 +65,10 @@ func CheckSchedule(s Schedule) error {
 
 // CheckNote reports a note that is too long.
 func CheckNote(note string) error {
-	if len(note) > MaxNote || !utf8.ValidString(note) {
+	if len(note) > MaxNote {
 		return wrong("note", "must be at most %d bytes of text", MaxNote)
 	}
-	return nil
+	return event.CheckText("note", note)
 }
 
 func checkTimes(s Schedule) error {

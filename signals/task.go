@@ -116,10 +116,13 @@ func CheckCompleteTask(c CompleteTask) error {
 		return wrong("error", "must be at most %d bytes of text", MaxTaskError)
 	case c.Error != "" && len(c.Result) > 0:
 		return wrong("error", "and result exclude each other: a task has failed, or it has a result")
-	case len(c.Result) > 0 && !json.Valid(c.Result):
-		return wrong("result", "is not valid JSON")
 	}
-	return checkWord("by", c.By)
+	if len(c.Result) > 0 {
+		if err := event.CheckJSON("result", c.Result); err != nil {
+			return err
+		}
+	}
+	return checkBy("by", c.By)
 }
 
 // CheckCancelTask reports the first field that is wrong.
@@ -130,8 +133,5 @@ func CheckCancelTask(c CancelTask) error {
 	if c.By == "" {
 		return wrong("by", "is required: who cancels is kept")
 	}
-	if len(c.Reason) > 4<<10 {
-		return wrong("reason", "must be at most 4096 bytes long")
-	}
-	return checkWord("by", c.By)
+	return firstOf(event.CheckName("by", c.By), checkReason(c.Reason))
 }

@@ -52,12 +52,8 @@ func CheckThreadChange(c ThreadChange) error {
 	if err := errors.Join(CheckTurnLimit(c.TurnLimit), checkNames("addAgents", c.AddAgents), checkNames("removeAgents", c.RemoveAgents)); err != nil {
 		return err
 	}
-	if err := checkWord("by", c.By); err != nil {
+	if err := checkBy("by", c.By); err != nil {
 		return err
-	}
-	var object map[string]json.RawMessage
-	if len(c.Metadata) > 0 && json.Unmarshal(c.Metadata, &object) != nil {
-		return wrong("metadata", "is not a JSON object")
 	}
 	return CheckThread(c.Agents, c.Title, c.Metadata)
 }
@@ -73,7 +69,14 @@ func CheckThread(agents []string, title string, metadata json.RawMessage) error 
 	if len(metadata) > MaxPayload {
 		return wrong("metadata", "is %d bytes, at most %d are taken", len(metadata), MaxPayload)
 	}
-	return nil
+	if title != "" && event.Blank(title) {
+		return wrong("title", "has nothing that can be seen; leave it out")
+	}
+	if err := event.CheckLine("title", title); err != nil || len(metadata) == 0 {
+		return err
+	}
+	var object map[string]json.RawMessage
+	return event.DecodeJSON("metadata", metadata, &object)
 }
 
 // checkNames reports which name of an agent cannot be one.

@@ -9,8 +9,9 @@ import (
 // layers are the rooms of the root module, from the ground up: a package imports
 // its own line and those above it, never one below.
 var layers = [][]string{
+	{"internal/strictjson"},
 	{"event"},
-	{"internal/strictjson", "internal/term"},
+	{"internal/term"},
 	{"approval"},
 	{"agent", "tool", "hook", "rule", "llm"},
 	{"store"},
@@ -58,8 +59,8 @@ type boundary struct {
 var boundaries = []boundary{
 	{
 		name:  "the vocabulary needs the standard library only",
-		rooms: []string{"event"},
-		only:  []string{"event"},
+		rooms: []string{"event", "internal/strictjson"},
+		only:  []string{"event", "internal/strictjson"},
 	},
 	{
 		name:  "what an application declares knows no Temporal",

@@ -83,7 +83,7 @@ func TestArguments(t *testing.T) {
 		},
 		{"S4-73 not an object", `null`, "arguments: must be an object, but is null"},
 		{"S4-73 too large", `{"item":"tea","count":1180591620717411303424}`, "count: number 1180591620717411303424 does not fit"},
-		{"S4-73 out of range", `{"item":"tea","count":1e999999999}`, "count: the number is out of range"},
+		{"S4-73 out of range", `{"item":"tea","count":1e999999999}`, "count: the number \"1e999999999\" is out of range"},
 		{"S4-73 tiny is not whole", `{"item":"tea","count":1e-999999999}`, "count: number 1e-999999999 does not fit"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -35,45 +35,31 @@ func (t *conversation) listen(ctx workflow.Context) error {
 		}, workflow.QueryHandlerOptions{Description: "the background tasks"}),
 
 		workflow.SetUpdateHandlerWithOptions(ctx, signals.UpdatePost, inOrder(t, t.updatePost), workflow.UpdateHandlerOptions{
-			Description: "post an event", Validator: t.validatePost,
+			Description: "post an event", Validator: validate(t.validatePost),
 		}),
 		workflow.SetUpdateHandlerWithOptions(ctx, signals.UpdateTurn, inOrder(t, t.updateTurn), workflow.UpdateHandlerOptions{
-			Description: "post an event and wait for the end of its turn", Validator: t.validateTurn,
+			Description: "post an event and wait for the end of its turn", Validator: validate(t.validateTurn),
 		}),
 		workflow.SetUpdateHandlerWithOptions(ctx, signals.UpdateDecide, inOrder(t, t.updateDecide), workflow.UpdateHandlerOptions{
-			Description: "decide on a tool call", Validator: func(_ workflow.Context, d signals.Decide) error {
-				return refuse(signals.CheckDecide(d))
-			},
+			Description: "decide on a tool call", Validator: validate(signals.CheckDecide),
 		}),
 		workflow.SetUpdateHandlerWithOptions(ctx, signals.UpdateRevoke, inOrder(t, t.updateRevoke), workflow.UpdateHandlerOptions{
-			Description: "take an approval back", Validator: func(_ workflow.Context, v signals.Revoke) error {
-				return refuse(signals.CheckRevoke(v))
-			},
+			Description: "take an approval back", Validator: validate(signals.CheckRevoke),
 		}),
 		workflow.SetUpdateHandlerWithOptions(ctx, signals.UpdateToolResult, inOrder(t, t.updateToolResult), workflow.UpdateHandlerOptions{
-			Description: "answer a call that a connected client runs", Validator: func(_ workflow.Context, r signals.ToolResult) error {
-				return refuse(signals.CheckToolResult(r))
-			},
+			Description: "answer a call that a connected client runs", Validator: validate(signals.CheckToolResult),
 		}),
 		workflow.SetUpdateHandlerWithOptions(ctx, signals.UpdateSetStatus, inOrder(t, t.updateSetStatus), workflow.UpdateHandlerOptions{
-			Description: "change the status of a queued event", Validator: func(_ workflow.Context, c signals.SetStatus) error {
-				return refuse(t.state.CheckSetStatus(c))
-			},
+			Description: "change the status of a queued event", Validator: validate(t.state.CheckSetStatus),
 		}),
 		workflow.SetUpdateHandlerWithOptions(ctx, signals.UpdateThread, inOrder(t, t.updateThread), workflow.UpdateHandlerOptions{
-			Description: "change the thread's title, agents or metadata", Validator: func(_ workflow.Context, c signals.ThreadChange) error {
-				return refuse(t.state.CheckChange(c))
-			},
+			Description: "change the thread's title, agents or metadata", Validator: validate(t.state.CheckChange),
 		}),
 		workflow.SetUpdateHandlerWithOptions(ctx, signals.UpdateCompleteTask, inOrder(t, t.updateCompleteTask), workflow.UpdateHandlerOptions{
-			Description: "complete a background task", Validator: func(_ workflow.Context, c signals.CompleteTask) error {
-				return refuse(signals.CheckCompleteTask(c))
-			},
+			Description: "complete a background task", Validator: validate(signals.CheckCompleteTask),
 		}),
 		workflow.SetUpdateHandlerWithOptions(ctx, signals.UpdateCancelTask, inOrder(t, t.updateCancelTask), workflow.UpdateHandlerOptions{
-			Description: "cancel a background task", Validator: func(_ workflow.Context, c signals.CancelTask) error {
-				return refuse(signals.CheckCancelTask(c))
-			},
+			Description: "cancel a background task", Validator: validate(signals.CheckCancelTask),
 		}),
 	)
 	if err != nil {
@@ -129,12 +115,12 @@ func receive[T any](t *conversation, name string, handle func(workflow.Context, 
 		if !c.ReceiveAsync(&raw) {
 			return false
 		}
-		var v T
-		if err := converter.GetDefaultDataConverter().FromPayload(raw.Payload(), &v); err != nil {
+		var in exact[T]
+		if err := errors.Join(converter.GetDefaultDataConverter().FromPayload(raw.Payload(), &in), in.problem); err != nil {
 			t.state.Reject(workflow.Now(ctx), name, string(raw.Payload().GetData()), err)
 			return true
 		}
-		handle(ctx, name, v)
+		handle(ctx, name, in.value)
 		return true
 	}
 }
@@ -154,12 +140,22 @@ func (t *conversation) drain(ctx workflow.Context) {
 // inOrder makes the handler of an update take in first what was sent before it: the SDK
 // runs the handlers of a workflow task's updates ahead of all else, and so a message of
 // somebody who does not wait would come after one of theirs that does.
-func inOrder[A, R any](t *conversation, handle func(workflow.Context, A) (R, error)) func(workflow.Context, A) (R, error) {
-	return func(ctx workflow.Context, arg A) (R, error) {
+func inOrder[A, R any](t *conversation, handle func(workflow.Context, A) (R, error)) func(workflow.Context, exact[A]) (R, error) {
+	return func(ctx workflow.Context, arg exact[A]) (R, error) {
 		if t.approves {
 			t.drain(ctx)
 		}
-		return handle(ctx, arg)
+		return handle(ctx, arg.value)
+	}
+}
+
+// validate makes the validator of an update.
+func validate[A any](check func(A) error) func(workflow.Context, exact[A]) error {
+	return func(_ workflow.Context, arg exact[A]) error {
+		if arg.problem != nil {
+			return refuse(arg.problem)
+		}
+		return refuse(check(arg.value))
 	}
 }
 
@@ -194,20 +190,19 @@ func (t *conversation) post(ctx workflow.Context, name string, p signals.Post) {
 }
 
 func (t *conversation) control(ctx workflow.Context, name string, c signals.Control) {
-	var err error
-	switch c.Action {
-	case signals.ControlInterrupt:
+	err := signals.CheckControl(c)
+	switch {
+	case err != nil:
+	case c.Action == signals.ControlInterrupt:
 		err = t.interruptEvent(ctx, c)
-	case signals.ControlClose:
+	case c.Action == signals.ControlClose:
 		if t.state.Closing == nil {
 			c.EventID = ""
 			t.state.Closing = &c
 			t.interrupt(c)
 		}
-	case signals.ControlRetry:
+	case c.Action == signals.ControlRetry:
 		err = t.state.Retry(workflow.Now(ctx), c)
-	default:
-		err = &event.FieldError{Field: "action", Problem: "must be interrupt, close or retry"}
 	}
 	if err != nil {
 		t.state.Reject(workflow.Now(ctx), name, c, err)
@@ -331,14 +326,14 @@ func (t *conversation) updateTurn(ctx workflow.Context, p signals.Post) (signals
 	return signals.TurnResult{EventID: p.ID, Status: signals.TurnContinues}, nil
 }
 
-func (t *conversation) validatePost(_ workflow.Context, p signals.Post) error {
+func (t *conversation) validatePost(p signals.Post) error {
 	if t.state.HasSeen(p.ID) {
 		return temporal.NewNonRetryableApplicationError("event "+p.ID+" was posted before", signals.DuplicateType, nil)
 	}
 	return refuse(t.state.CheckPost(p))
 }
 
-func (t *conversation) validateTurn(_ workflow.Context, p signals.Post) error {
+func (t *conversation) validateTurn(p signals.Post) error {
 	if p.ID == "" {
 		return refuse(&event.FieldError{Field: "id", Problem: "is required to wait for a turn"})
 	}
@@ -358,9 +353,12 @@ func forgotten(eventID string) error {
 
 // refuse turns a refusal into the error that an update's caller gets.
 func refuse(err error) error {
+	var known *temporal.ApplicationError
 	switch {
 	case err == nil:
 		return nil
+	case errors.As(err, &known):
+		return err
 	case errors.Is(err, thread.ErrClosed):
 		return temporal.NewNonRetryableApplicationError(err.Error(), signals.ClosedType, nil)
 	case errors.Is(err, thread.ErrBusy):

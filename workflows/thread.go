@@ -1,6 +1,8 @@
 package workflows
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -22,6 +24,25 @@ type Input struct {
 	// Parent is the thread for which a sub-agent works.
 	Parent *thread.Parent `json:"parent,omitempty"`
 	State  *thread.State  `json:"state,omitempty"`
+
+	// problem says why the input of a new thread cannot be read.
+	problem error
+}
+
+// UnmarshalJSON reads the input of a new thread, which anybody may start, with
+// [event.DecodeJSON], and that of one that goes on as it was written.
+func (in *Input) UnmarshalJSON(data []byte) error {
+	type plain Input // without this method
+	var head struct {
+		State json.RawMessage `json:"state"`
+	}
+	if err := json.Unmarshal(data, &head); err == nil && len(head.State) > 0 {
+		return json.Unmarshal(data, (*plain)(in))
+	}
+	if err := event.DecodeJSON("", data, (*plain)(in)); err != nil {
+		*in = Input{problem: err}
+	}
+	return nil
 }
 
 // Workflows are the workflows of threads.
@@ -148,7 +169,7 @@ func (w *Workflows) open(ctx workflow.Context, in Input) (*conversation, error) 
 	if err != nil {
 		return nil, fmt.Errorf("starting a thread: %w", err)
 	}
-	if err := thread.CheckStart(in.Start); err != nil {
+	if err := errors.Join(in.problem, thread.CheckStart(in.Start)); err != nil {
 		return nil, temporal.NewNonRetryableApplicationError("starting a thread: "+err.Error(), signals.RefusedType, err)
 	}
 	t := &conversation{state: thread.New(namespace, threadID, in.Start, workflow.Now(ctx)), hooks: w.Hooks, ruleSet: w.Rules, over: never}

@@ -101,7 +101,7 @@ func TestDelegate(t *testing.T) {
 func TestWhatASubAgentIsAsked(t *testing.T) {
 	for name, message := range map[string]string{
 		"plain": "do it", "long": strings.Repeat("x", 128<<10), "markup": strings.Repeat("<", 128<<10/6),
-		"control characters": strings.Repeat("\x01", 128<<10/6), "NUL": "a\x00b", "not UTF-8": "a\xffb",
+		"control characters": strings.Repeat("\x01", 128<<10/6-1) + "x", "NUL": "a\x00b", "not UTF-8": "a\xffb",
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, r := tasking(t)

@@ -31,7 +31,7 @@ func TestPostRefused(t *testing.T) {
 		{"S0-03 no payload", signals.Post{ID: "e1"}, "payload"},
 		{"S0-03 payload null", message(`null`), "payload.threadId"},
 		{"S0-03 payload not an object", message(`"hello"`), "payload"},
-		{"unknown field", message(`{"threadId":"t1","senderId":"a","senderType":"user","content":"x","contnet":"y"}`), "payload"},
+		{"unknown field", message(`{"threadId":"t1","senderId":"a","senderType":"user","content":"x","contnet":"y"}`), "payload.contnet"},
 		{"S0-03 no threadId", message(`{"senderId":"a","senderType":"user","content":"x"}`), "payload.threadId"},
 		{"S0-03 no senderId", message(`{"threadId":"t1","senderType":"user","content":"x"}`), "payload.senderId"},
 		{"S0-03 no senderType", message(`{"threadId":"t1","senderId":"a","content":"x"}`), "payload.senderType"},

@@ -40,14 +40,10 @@ func (s *State) end(it event.Item) {
 
 // CheckSetStatus reports why a change of status would be refused.
 func (s *State) CheckSetStatus(c signals.SetStatus) error {
-	switch {
-	case c.EventID == "":
-		return &event.FieldError{Field: "eventId", Problem: "is required"}
-	case c.By == "":
-		return &event.FieldError{Field: "by", Problem: "is required: who changes a status is kept"}
-	case len(c.Reason) > 4<<10:
-		return &event.FieldError{Field: "reason", Problem: "must be at most 4096 bytes long"}
-	case s.Closing != nil:
+	if err := signals.CheckSetStatus(c); err != nil {
+		return err
+	}
+	if s.Closing != nil {
 		return ErrClosed
 	}
 	switch c.Status {

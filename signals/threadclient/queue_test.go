@@ -250,7 +250,7 @@ func TestPrepare(t *testing.T) {
 		"S2-41 parent":     {"t1", "parentEventId", signals.Post{Payload: message, ParentEventID: "\xff"}},
 		"token":            {"t1", "type", signals.Post{Type: event.TypeToken}},
 		"long type":        {"t1", "type", signals.Post{Type: strings.Repeat("x", 129)}},
-		"surplus":          {"t1", "payload", signals.Post{Payload: json.RawMessage(`{"role":"user"}`)}},
+		"surplus":          {"t1", "payload.role", signals.Post{Payload: json.RawMessage(`{"role":"user"}`)}},
 		"onBusy":           {"t1", "onBusy", signals.Post{Payload: message, OnBusy: "shout"}},
 		"custom, not JSON": {"t1", "payload", signals.Post{Type: "x", Payload: json.RawMessage(`{`)}},
 	} {

@@ -222,7 +222,7 @@ func TestEndTask(t *testing.T) {
 	for field, in := range map[string]signals.CompleteTask{
 		"result": {TaskID: "t1~t1", Result: json.RawMessage(`{`)},
 		"error":  {TaskID: "t1~t1", Result: json.RawMessage(`1`), Error: "no"},
-		"by":     {TaskID: "t1~t1", By: strings.Repeat("x", 129)},
+		"by":     {TaskID: "t1~t1", By: strings.Repeat("x", 201)},
 	} {
 		_, err := c.CompleteTask(t.Context(), in)
 		var problem *event.FieldError

@@ -1,0 +1,65 @@
+package event
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+
+	"github.com/threadmill/threadmill/internal/strictjson"
+)
+
+// MaxDepth is how deep objects and lists of JSON may be nested that comes from outside.
+const MaxDepth = strictjson.MaxDepth
+
+// CheckJSON reports, as a [*FieldError], why data, the value of a field, is not JSON that
+// means the same to every reader: names are given once, the text is Unicode, objects and
+// lists are at most [MaxDepth] deep.
+func CheckJSON(field string, data []byte) error { return jsonError(field, strictjson.Check(data)) }
+
+// DecodeJSON reads data, the value of a field, into v. It has to pass [CheckJSON], and the
+// names of v have to be written exactly: package json would take By for by. Other names that
+// are not known are ignored. The error is a [*FieldError]. The field "" is a whole input,
+// which may be deeper by a few levels than the values in it.
+func DecodeJSON(field string, data []byte, v any) error {
+	return jsonError(field, strictjson.Decode(data, v, modeOf(field)))
+}
+
+// DecodeKnownJSON is [DecodeJSON], but rejects every name that is not known.
+func DecodeKnownJSON(field string, data []byte, v any) error {
+	return jsonError(field, strictjson.Decode(data, v, modeOf(field)|strictjson.Known))
+}
+
+func modeOf(field string) strictjson.Mode {
+	if field == "" {
+		return strictjson.Envelope
+	}
+	return 0
+}
+
+func jsonError(field string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var known *FieldError
+	if errors.As(err, &known) {
+		return known
+	}
+	at := &strictjson.Error{Problem: "is not valid JSON: " + err.Error()}
+	var mismatch *json.UnmarshalTypeError
+	if errors.As(err, &mismatch) {
+		kind, _, _ := strings.Cut(mismatch.Value, " ")
+		at = &strictjson.Error{Path: mismatch.Field, Problem: "cannot be of type " + kind}
+	}
+	errors.As(err, &at)
+	switch {
+	case at.Path == "" && field == "":
+		field = "input"
+	case field == "":
+		field = at.Path
+	case at.Path != "" && at.Path[0] == '[':
+		field += at.Path
+	case at.Path != "":
+		field += "." + at.Path
+	}
+	return &FieldError{field, at.Problem}
+}
