@@ -86,7 +86,7 @@ func decode(header http.Header, body []byte) (json.RawMessage, error) {
 	case mediaType == "application/x-www-form-urlencoded" && !isObject(body):
 		return decodeForm(body)
 	case json.Valid(body):
-		return bytes.Clone(body), nil
+		return bytes.Clone(body), event.CheckJSON(payloadField, body)
 	case mediaType == "application/json" || strings.HasSuffix(mediaType, "+json"):
 		return nil, wrong(payloadField, "is not valid JSON, as the header Content-Type says it is")
 	case !utf8.Valid(body):
@@ -109,7 +109,7 @@ func decodeForm(body []byte) (json.RawMessage, error) {
 		return nil, wrong(payloadField, "is not a form, as the header Content-Type says it is")
 	}
 	if payload := form.Get(payloadField); json.Valid([]byte(payload)) {
-		return json.RawMessage(payload), nil
+		return json.RawMessage(payload), event.CheckJSON(payloadField, []byte(payload))
 	}
 	object := make(map[string]any, len(form))
 	for key, values := range form {

@@ -221,7 +221,7 @@ func TestDecisionsThatChangeNothing(t *testing.T) {
 		"no call":                    {world.ToolResultData{Decision: event.Deny}, "tool_call_id: is required"},
 		"no decision":                {world.ToolResultData{ToolCallID: "c1"}, `decision: "" is neither approve nor deny`},
 		"a scope that is none":       {world.ToolResultData{ToolCallID: "c1", Decision: event.Approve, Scope: "ever"}, `scope: "ever" is not`},
-		"arguments that are no JSON": {world.ToolResultData{ToolCallID: "c1", Decision: event.Deny, ToolArgs: json.RawMessage("{")}, "toolArgs: are not JSON"},
+		"arguments that are no JSON": {world.ToolResultData{ToolCallID: "c1", Decision: event.Deny, ToolArgs: json.RawMessage("{")}, "toolArgs: is not valid JSON"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := b.world.PublishToolResult(b.ctx, "bot", test.data, "t1")

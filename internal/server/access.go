@@ -215,8 +215,10 @@ func (e *endedError) Unwrap() error { return e.err }
 func actor(ctx context.Context, location, given, byDefault string) (string, error) {
 	name := auth.FromContext(ctx).Name
 	switch {
+	case name == "" && given == "":
+		return byDefault, nil
 	case name == "":
-		return cmp.Or(given, byDefault), nil
+		return given, refuseField(location, event.CheckName("", given))
 	case given != "" && given != name:
 		return "", refuse(http.StatusForbidden, location, fmt.Sprintf("must be %q, as whom the request is authenticated: leave it out", name))
 	}

@@ -116,7 +116,7 @@ func (s *server) postMessage(ctx context.Context, in *postInput) (*postOutput, e
 // newPost makes the post of a person's message. at is where the message stands in
 // the request.
 func newPost(ctx context.Context, threadID, at string, m NewMessage) (signals.Post, error) {
-	if m.Content == "" {
+	if event.Blank(m.Content) {
 		return signals.Post{}, refuse(http.StatusUnprocessableEntity, at+"content", "is required")
 	}
 	if m.ID == "" {

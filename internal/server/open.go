@@ -8,6 +8,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 )
@@ -36,7 +37,7 @@ func (m *firstMessage) UnmarshalJSON(data []byte) error {
 	if len(data) > 0 && data[0] == '"' {
 		return json.Unmarshal(data, &m.Content)
 	}
-	return json.Unmarshal(data, &m.NewMessage)
+	return event.DecodeJSON("message", data, &m.NewMessage)
 }
 
 // Schema describes both forms.

@@ -26,6 +26,15 @@ func refuse(status int, location, problem string) error {
 	return huma.NewError(status, location+": "+problem, &huma.ErrorDetail{Location: location, Message: problem})
 }
 
+// refuseField is [refuse] for what a check of one value says.
+func refuseField(location string, err error) error {
+	var field *event.FieldError
+	if errors.As(err, &field) {
+		return refuse(http.StatusUnprocessableEntity, location, field.Problem)
+	}
+	return err
+}
+
 // problem turns the error of an operation on a thread into a problem document.
 func (s *server) problem(ctx context.Context, threadID string, err error) error {
 	var field *event.FieldError

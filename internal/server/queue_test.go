@@ -218,7 +218,7 @@ func TestAddToQueue(t *testing.T) {
 		"no payload":         {object{"type": "message"}, 422, "body.payload"},
 		"null payload":       {object{"type": "message", "payload": nil}, 422, "body.payload"},
 		"no message":         {object{"type": "message", "payload": "hi"}, 422, "body.payload"},
-		"surplus":            {object{"type": "message", "payload": object{"role": "user"}}, 422, "body.payload"},
+		"surplus":            {object{"type": "message", "payload": object{"role": "user"}}, 422, "body.payload.role"},
 		"no sender":          {object{"type": "message", "payload": object{"content": "hi"}}, 422, "body.payload.senderId"},
 		"unknown sender":     {object{"type": "message", "payload": object{"senderId": "x", "senderType": "robot", "content": "hi"}}, 422, "body.payload.senderType"},
 		"another thread":     {object{"type": "message", "payload": object{"threadId": "t2", "senderId": "x", "senderType": "user", "content": "hi"}}, 422, "body.payload.threadId"},

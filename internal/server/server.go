@@ -242,6 +242,9 @@ func describe(version string) huma.Config {
 		Description: "An API key, where the server wants one. The role that an operation needs stands beside it.",
 	}}
 	cfg.Transformers = []huma.Transformer{tidyProblem}
+	strict := huma.DefaultJSONFormat
+	strict.Unmarshal = func(data []byte, v any) error { return event.DecodeJSON("", data, v) }
+	cfg.Formats = map[string]huma.Format{typeJSON: strict, "json": strict}
 	return cfg
 }
 

@@ -68,8 +68,12 @@ func (s *server) prompt(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var p prompt
-	if err != nil || json.Unmarshal(body, &p) != nil || p.Content == "" {
+	if err != nil || json.Unmarshal(body, &p) != nil || event.Blank(p.Content) {
 		s.answerPrompt(w, http.StatusBadRequest, promptError{promptEmpty})
+		return
+	}
+	if err := event.DecodeJSON("", body, &p); err != nil {
+		s.answerPrompt(w, http.StatusBadRequest, promptError{err.Error()})
 		return
 	}
 	if err := s.publishQuery(r.Context(), id, p.Content); err != nil {

@@ -161,6 +161,9 @@ func (c *Client) Turn(ctx context.Context, threadID string, p signals.Post) (sig
 
 // Control interrupts, closes or retries.
 func (c *Client) Control(ctx context.Context, threadID string, ctl signals.Control) error {
+	if err := signals.CheckControl(ctl); err != nil {
+		return err
+	}
 	return c.signal(ctx, threadID, signals.SignalControl, ctl)
 }
 
