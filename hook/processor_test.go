@@ -101,7 +101,7 @@ func TestAskProcessor(t *testing.T) {
 		`produced[0].type: "token" events are made by the thread itself`: {Type: event.TypeToken},
 		"produced[0].payload: is not valid JSON":                         {Type: "tick", Payload: []byte("{")},
 		"produced[0].ttl: must not be negative":                          {Type: "tick", TTL: -1},
-		"produced[0].payload: cannot be of type array":                          {Payload: []byte("[]")},
+		"produced[0].payload: cannot be of type array":                   {Payload: []byte("[]")},
 		"produced[0].payload.content: is required":                       hook.Message(event.System, "shop", ""),
 		`produced[0].payload.threadId: is "t2", but the event's is "t1"`: hook.NewProduced("", event.NewMessage{ThreadID: "t2", SenderID: "a", SenderType: event.User, Content: "x"}),
 		"bytes, at most 262144 are taken":                                hook.NewProduced("tick", strings.Repeat("x", hook.MaxEvent+35)),
