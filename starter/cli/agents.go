@@ -118,11 +118,11 @@ func (e *agentEdit) addFlags(f *pflag.FlagSet) {
 	f.IntVar(&e.ifVersion, "if-version", -1, "change it only if this is the newest version stored; 0 if none is (default: whatever it is)")
 }
 
-func (e *agentEdit) change() (api.AgentChange, error) {
+func (e *agentEdit) change(a *app) (api.AgentChange, error) {
 	if e.ifVersion < -1 {
 		return api.AgentChange{}, usagef("--if-version is %d, must be a version, or 0 if none is stored", e.ifVersion)
 	}
-	who, err := actor(e.by)
+	who, err := a.apiActor(e.by)
 	return api.AgentChange{By: who, IfVersion: e.ifVersion}, err
 }
 
@@ -144,7 +144,7 @@ configuration; "-" is stdin. What is left out gets its default.`,
 			if file == "" {
 				return usagef("--file is required: the definition, or - for stdin")
 			}
-			change, err := edit.change()
+			change, err := edit.change(a)
 			if err != nil {
 				return err
 			}
@@ -238,7 +238,7 @@ func (a *app) agentDeleteCommand() *cobra.Command {
 		Short: "Delete a stored agent; a configured one of that name shows again",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			change, err := edit.change()
+			change, err := edit.change(a)
 			if err != nil {
 				return err
 			}

@@ -123,7 +123,8 @@ func (a *app) root() *cobra.Command {
 
 Temporal is found by --address, a profile, or the TEMPORAL_* environment (default
 localhost:7233, namespace default); the HTTP API, needed for live output and stored
-messages, by --api or THREADMILL_API. "go run ./devserver" starts both.`,
+messages, by --api or THREADMILL_API, with the API key in THREADMILL_API_KEY or the file of
+--api-key-file, if it wants one. "go run ./devserver" starts both.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,
@@ -136,7 +137,7 @@ messages, by --api or THREADMILL_API. "go run ./devserver" starts both.`,
 	root.AddCommand(
 		a.openCommand(), a.sendCommand(), a.chatCommand(), a.watchCommand(), a.showCommand(), a.listCommand(),
 		a.approvalsCommand(), a.decideCommand("approve"), a.decideCommand("deny"), a.grantsCommand(), a.revokeCommand(), a.toolResultCommand(),
-		a.updateCommand(), a.interruptCommand(), a.closeCommand(), a.retryCommand(), a.queueCommand(), a.publishCommand(), a.taskCommand(), a.scheduleCommand(), a.agentsCommand(),
+		a.updateCommand(), a.interruptCommand(), a.closeCommand(), a.retryCommand(), a.queueCommand(), a.publishCommand(), a.taskCommand(), a.scheduleCommand(), a.agentsCommand(), a.keysCommand(),
 	)
 	return root
 }
@@ -170,7 +171,11 @@ func (a *app) withThreads(ctx context.Context, wait bool, fn func(ctx context.Co
 }
 
 func (a *app) api() (*api.Client, error) {
-	c, err := api.New(api.Config{Base: a.flags.api, Namespace: a.flags.namespace})
+	key, err := a.flags.apiKey()
+	if err != nil {
+		return nil, err
+	}
+	c, err := api.New(api.Config{Base: a.flags.api, Namespace: a.flags.namespace, Key: key})
 	if err != nil {
 		return nil, usageError{err}
 	}

@@ -34,6 +34,7 @@ type connection struct {
 	temporalNamespace string
 	profile           string
 	api               string
+	keyFile           string
 	namespace         string
 	taskQueue         string
 	timeout           time.Duration
@@ -52,6 +53,7 @@ func (c *connection) register(f *pflag.FlagSet) {
 	f.StringVar(&c.temporalNamespace, "temporal-namespace", "", "Temporal's namespace (TEMPORAL_NAMESPACE; default default)")
 	f.StringVar(&c.profile, "profile", "", "profile of Temporal's configuration file (TEMPORAL_PROFILE)")
 	f.StringVar(&c.api, "api", base, "URL of the Threadmill API ("+envAPI+")")
+	f.StringVar(&c.keyFile, "api-key-file", "", "file with the key for the API, which only you may read ("+envKey+" has the key itself; default threadmill/<profile>.key in the folder of configurations)")
 	f.StringVar(&c.namespace, "namespace", signals.DefaultNamespace, "Threadmill namespace of the threads")
 	f.StringVar(&c.taskQueue, "task-queue", signals.DefaultTaskQueue, "task queue where new threads run")
 	f.DurationVar(&c.timeout, "timeout", defaultTimeout, "how long a command that does not wait for a turn may take")

@@ -8,7 +8,8 @@
 //
 //   - Temporal by the standard TEMPORAL_* environment and profiles, default
 //     localhost:7233, namespace default; flags override.
-//   - The API by --api or THREADMILL_API, default http://127.0.0.1:8080.
+//   - The API by --api or THREADMILL_API, default http://127.0.0.1:8080; its key by
+//     --api-key-file, THREADMILL_API_KEY or the profile, never by an argument.
 //
 // An interrupt (Ctrl-C) ends a command; in chat it interrupts the agents' turn first.
 package cli

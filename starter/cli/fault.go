@@ -40,6 +40,7 @@ func (a *app) explain(err error) string {
 	var dial *dialError
 	var unavailable *serviceerror.Unavailable
 	var namespace *serviceerror.NamespaceNotFound
+	var status *api.StatusError
 	switch {
 	case errors.As(err, &dial):
 		return fmt.Sprintf("Temporal does not answer at %s: %s, or name another with --address or TEMPORAL_ADDRESS (%s)",
@@ -47,6 +48,11 @@ func (a *app) explain(err error) string {
 	case errors.Is(err, api.ErrUnreachable):
 		return fmt.Sprintf("the Threadmill API does not answer at %s: %s, or name another with --api or %s (%s)",
 			a.flags.api, startServer, envAPI, cause(err))
+	case errors.As(err, &status) && status.Code == http.StatusUnauthorized:
+		return fmt.Sprintf(`the API at %s wants an API key (%s): set %s, or name a file with --api-key-file; an administrator creates keys with "starter keys create", `+
+			`and whoever has the database with --database or --sqlite`, a.flags.api, status.Detail, envKey)
+	case errors.As(err, &status) && status.Code == http.StatusForbidden && status.Result == "":
+		return fmt.Sprintf(`the API at %s does not allow this: %s; an administrator creates keys with other roles with "starter keys create"`, a.flags.api, status.Detail)
 	case errors.As(err, &namespace):
 		return fmt.Sprintf("Temporal at %s has no namespace %q: name another with --temporal-namespace", *a.flags.dialled, namespace.Namespace)
 	case errors.As(err, &unavailable):

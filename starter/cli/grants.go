@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -53,11 +54,13 @@ revoked, too. What has run stays done; what has not asks again.`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var err error
-			if r.By, err = actor(by); err != nil {
+			if r.By, err = a.apiActor(by); err != nil {
 				return err
 			}
 			r.ToolCallID = args[1]
-			if err := signals.CheckRevoke(r); err != nil {
+			checked := r
+			checked.By = cmp.Or(r.By, "api") // with an API key, the API knows
+			if err := signals.CheckRevoke(checked); err != nil {
 				return usageError{err}
 			}
 			// The API knows which approvals there are; a thread takes any revocation.

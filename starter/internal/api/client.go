@@ -56,6 +56,9 @@ type Config struct {
 	// Namespace of the threads. Default "default".
 	Namespace string
 
+	// Key is the API key. Default: none.
+	Key string
+
 	// HTTP carries the requests. Default: a client without an overall timeout,
 	// because streams last.
 	HTTP *http.Client
@@ -181,6 +184,9 @@ func (c *Client) send(ctx context.Context, method string, u *url.URL, query url.
 	}
 	if c.cfg.Namespace != signals.DefaultNamespace {
 		req.Header.Set(NamespaceHeader, c.cfg.Namespace)
+	}
+	if c.cfg.Key != "" {
+		req.Header.Set("Authorization", "Bearer "+c.cfg.Key)
 	}
 	resp, err := c.cfg.HTTP.Do(req)
 	if err != nil {

@@ -1,0 +1,296 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/threadmill/threadmill/auth"
+	"github.com/threadmill/threadmill/starter/internal/api"
+	"github.com/threadmill/threadmill/starter/internal/render"
+	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/store/postgres"
+	"github.com/threadmill/threadmill/store/sqlite"
+)
+
+// envDatabase is the variable that names the workers' PostgreSQL.
+const envDatabase = "DATABASE_URL"
+
+func (a *app) keysCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "keys",
+		Short: "Create, list, rotate and revoke API keys",
+		Long: `Create, list, rotate and revoke API keys, with which programs and people use the HTTP API.
+
+The API needs the role admin for this. The first key is created where the database is, with
+--database or --sqlite, or by an API that only this machine can reach and that has no keys yet.
+Secrets are printed once, and stored as hashes only.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(a.keyListCommand(), a.keyCreateCommand(), a.keyRotateCommand(), a.keyRevokeCommand(), a.keyGenerateCommand())
+	return cmd
+}
+
+func (a *app) keyListCommand() *cobra.Command {
+	var revoked, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the API keys, without their secrets",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.onAgents(cmd, func(ctx context.Context, client *api.Client) error {
+				keys, err := client.Keys(ctx, revoked)
+				switch {
+				case err != nil:
+					return err
+				case asJSON:
+					return a.printJSON(map[string]any{"keys": keys})
+				case len(keys) == 0:
+					a.warn("there are no API keys")
+				}
+				_, err = fmt.Fprint(a.stdout, render.Keys(keys))
+				return err
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&revoked, "revoked", false, "with those that are revoked")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// keyTerms are the flags of a new key.
+type keyTerms struct {
+	roles   []string
+	expires string
+}
+
+func (k *keyTerms) addFlags(f *pflag.FlagSet) {
+	f.StringSliceVar(&k.roles, "roles", nil, "what the key may do: "+strings.Join(auth.Roles(auth.AllRoles()).Strings(), ", "))
+	f.StringVar(&k.expires, "expires", "", "day or time at which the key ends, such as 2027-01-31, or a duration such as 720h (default: never)")
+}
+
+// check returns the roles, and when the key ends.
+func (k *keyTerms) check() (auth.Roles, *time.Time, error) {
+	roles, err := auth.ParseRoles(k.roles)
+	if err != nil {
+		return nil, nil, usagef("--%w", err)
+	}
+	if k.expires == "" {
+		return roles, nil, nil
+	}
+	for _, layout := range []string{time.DateOnly, time.RFC3339} {
+		if at, err := time.Parse(layout, k.expires); err == nil {
+			return roles, &at, nil
+		}
+	}
+	if d, err := time.ParseDuration(k.expires); err == nil && d > 0 {
+		at := time.Now().Add(d)
+		return roles, &at, nil
+	}
+	return nil, nil, usagef("--expires is %q, must be a day such as 2027-01-31, a time such as 2027-01-31T12:00:00Z, or a duration such as 720h", k.expires)
+}
+
+func (a *app) keyCreateCommand() *cobra.Command {
+	var terms keyTerms
+	var file string
+	var database, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "create <name>",
+		Short: "Create an API key, and print its secret",
+		Long: `Create an API key, and print its secret, which is not shown again.
+
+The name becomes the sender of messages and the "by" of decisions. With --database or --sqlite
+the key is written to the database itself, which whoever may do so can do anyway: that is how
+the first key is created, and the way out when no key of an administrator is left.`,
+		Example: `  starter keys create ann --roles read,post,approve
+  starter keys create root --roles admin --sqlite .threadmill/threadmill.db`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			roles, expires, err := terms.check()
+			if err != nil {
+				return err
+			}
+			if err := auth.CheckName("name", args[0]); err != nil {
+				return usageError{err}
+			}
+			if file == "" && !database {
+				return a.onAgents(cmd, func(ctx context.Context, client *api.Client) error {
+					made, err := client.CreateKey(ctx, args[0], roles.Strings(), expires)
+					if err != nil {
+						return err
+					}
+					return a.printNewKey(made, asJSON)
+				})
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), a.flags.timeout)
+			defer cancel()
+			db, err := openKeyStore(ctx, file, database)
+			if err != nil {
+				return err
+			}
+			defer db.Close()
+			made, err := a.createStoredKey(ctx, db, args[0], roles, expires)
+			if err != nil {
+				return err
+			}
+			return a.printNewKey(made, asJSON)
+		},
+	}
+	terms.addFlags(cmd.Flags())
+	cmd.Flags().BoolVar(&database, "database", false, "write to the database at "+envDatabase+", not to the API")
+	cmd.Flags().StringVar(&file, "sqlite", "", "write to this database, such as .threadmill/threadmill.db of a devserver, not to the API")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// openKeyStore opens the database of the flags.
+func openKeyStore(ctx context.Context, file string, database bool) (store.Store, error) {
+	if file == "" {
+		url := os.Getenv(envDatabase)
+		if url == "" {
+			return nil, usagef("--database: %s is not set: set it to that of the workers", envDatabase)
+		}
+		db, err := postgres.Open(ctx, postgres.Config{URL: url})
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", envDatabase, err)
+		}
+		return db, nil
+	}
+	if database {
+		return nil, usagef("--sqlite: --database is given as well: keep one of them")
+	}
+	// A misspelt path must not make a database that nobody reads.
+	if _, err := os.Stat(file); err != nil {
+		return nil, usagef("--sqlite: %w", err)
+	}
+	db, err := sqlite.Open(ctx, sqlite.Config{Path: file})
+	if err != nil {
+		return nil, fmt.Errorf("--sqlite: %w", err)
+	}
+	return db, nil
+}
+
+func (a *app) createStoredKey(ctx context.Context, db store.APIKeys, name string, roles auth.Roles, expires *time.Time) (api.NewKey, error) {
+	by, err := actor("")
+	if err != nil {
+		return api.NewKey{}, err
+	}
+	id, token := auth.NewToken()
+	k := store.APIKey{ID: id, Namespace: a.flags.namespace, Name: name, Roles: roles.Strings(), Hash: token.Hash(), CreatedBy: by}
+	if expires != nil {
+		k.ExpiresAt = *expires
+	}
+	made, err := db.CreateAPIKey(ctx, k)
+	if errors.Is(err, store.ErrExists) {
+		return api.NewKey{}, fmt.Errorf("an API key %q already exists in namespace %q: choose another name", name, k.Namespace)
+	}
+	if err != nil {
+		return api.NewKey{}, err
+	}
+	shown := api.Key{
+		ID: made.ID, Name: made.Name, Namespace: made.Namespace, Roles: made.Roles, Source: "stored",
+		CreatedAt: &made.CreatedAt, CreatedBy: made.CreatedBy, ExpiresAt: expires,
+	}
+	return api.NewKey{Key: shown, Token: token.Reveal()}, nil
+}
+
+// printNewKey prints the secret alone on stdout, so that it can be put into a file.
+func (a *app) printNewKey(made api.NewKey, asJSON bool) error {
+	if asJSON {
+		return a.printJSON(made)
+	}
+	a.warn("API key %s (%s) may %s. It is not shown again: keep it in %s, or in a file for --api-key-file.",
+		made.Key.Name, made.Key.ID, strings.Join(made.Key.Roles, ", "), envKey)
+	a.say("%s", made.Token)
+	return nil
+}
+
+// keyNamed finds a key by its name or id.
+func keyNamed(ctx context.Context, client *api.Client, name string) (api.Key, error) {
+	keys, err := client.Keys(ctx, false)
+	if err != nil {
+		return api.Key{}, err
+	}
+	i := slices.IndexFunc(keys, func(k api.Key) bool { return strings.EqualFold(k.Name, name) || k.ID == name })
+	switch {
+	case i < 0:
+		return api.Key{}, fmt.Errorf(`there is no API key %q: "starter keys list" shows those that there are`, name)
+	case keys[i].ID == "":
+		return api.Key{}, fmt.Errorf("API key %q is configured, not stored: change it in the server's configuration", name)
+	}
+	return keys[i], nil
+}
+
+func (a *app) keyRotateCommand() *cobra.Command {
+	var overlap time.Duration
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "rotate <name>",
+		Short: "Give an API key a new secret, and print it",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if overlap < 0 {
+				return usagef("--overlap is %s, must not be negative", overlap)
+			}
+			return a.onAgents(cmd, func(ctx context.Context, client *api.Client) error {
+				k, err := keyNamed(ctx, client, args[0])
+				if err != nil {
+					return err
+				}
+				made, err := client.RotateKey(ctx, k.ID, overlap)
+				if err != nil {
+					return err
+				}
+				return a.printNewKey(made, asJSON)
+			})
+		},
+	}
+	cmd.Flags().DurationVar(&overlap, "overlap", 0, "how long the secret before remains valid, at most 168h (default: it ends at once)")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func (a *app) keyRevokeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "revoke <name>",
+		Short: "Revoke an API key: it ends within seconds, with its streams",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.onAgents(cmd, func(ctx context.Context, client *api.Client) error {
+				k, err := keyNamed(ctx, client, args[0])
+				if err != nil {
+					return err
+				}
+				if err := client.RevokeKey(ctx, k.ID); err != nil {
+					return err
+				}
+				a.say("%s revoked", k.Name)
+				return nil
+			})
+		},
+	}
+}
+
+func (a *app) keyGenerateCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "generate",
+		Short: "Print a new secret and its hash, for a key that is configured",
+		Long: `Print a new secret and its hash. Nothing is stored: the hash goes into apiKeys of the
+configuration file or into THREADMILL_API_KEYS of the server, the secret to whoever uses the API.`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, token := auth.NewToken()
+			a.say("secret  %s", token.Reveal())
+			a.say("hash    %s", token.Hash())
+			return nil
+		},
+	}
+}

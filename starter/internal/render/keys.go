@@ -1,0 +1,25 @@
+package render
+
+import (
+	"cmp"
+	"strings"
+	"time"
+
+	"github.com/threadmill/threadmill/starter/internal/api"
+)
+
+// Keys is a table of API keys.
+func Keys(keys []api.Key) string {
+	t := &table{head: []string{"NAME", "ID", "ROLES", "SOURCE", "CREATED", "BY", "EXPIRES", "ROTATED", "REVOKED"}, rare: []string{"EXPIRES", "ROTATED", "REVOKED"}}
+	for _, k := range keys {
+		t.row(k.Name, cmp.Or(k.ID, "-"), strings.Join(k.Roles, ","), k.Source, day(k.CreatedAt), k.CreatedBy, day(k.ExpiresAt), day(k.RotatedAt), day(k.RevokedAt))
+	}
+	return t.String()
+}
+
+func day(at *time.Time) string {
+	if at == nil {
+		return ""
+	}
+	return at.UTC().Format(time.DateOnly)
+}
