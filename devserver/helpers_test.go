@@ -46,7 +46,7 @@ var anyPort = []string{"--http", "127.0.0.1:0", "--temporal", "127.0.0.1:0", "--
 func clean(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{
-		config.EnvAPIKey, config.EnvBaseURL, config.EnvModel, program.EnvDatabaseURL, program.EnvNATSURL,
+		config.EnvAPIKey, config.EnvBaseURL, config.EnvModel, program.EnvDatabaseURL, program.EnvNATSURL, program.EnvAPIKeys,
 	} {
 		t.Setenv(name, "")
 	}

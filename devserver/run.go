@@ -14,6 +14,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/devserver/embedded"
 	"github.com/threadmill/threadmill/internal/program"
 	"github.com/threadmill/threadmill/signals/threadclient"
@@ -62,10 +63,13 @@ type server struct {
 	temporal *embedded.Server
 	client   client.Client
 	store    store.Store
-	stream   stream.Stream
-	runtime  *threadmill.Runtime
-	worker   *program.Worker
-	web      *program.HTTP
+
+	authenticator auth.Authenticator
+
+	stream  stream.Stream
+	runtime *threadmill.Runtime
+	worker  *program.Worker
+	web     *program.HTTP
 
 	// stops undo what has been started.
 	stops []func()
@@ -88,7 +92,7 @@ func (s *server) start(ctx context.Context) error {
 	s.listener = listener
 	s.onStop(func() { _ = listener.Close() })
 	for _, part := range []func(context.Context) error{
-		s.openFolder, s.load, s.startTemporal, s.openStore, s.openStream, s.newRuntime,
+		s.openFolder, s.load, s.openStore, s.openAuthenticator, s.startTemporal, s.openStream, s.newRuntime,
 	} {
 		if err := part(ctx); err != nil {
 			return err
@@ -182,6 +186,11 @@ func (s *server) openStore(ctx context.Context) (err error) {
 	return nil
 }
 
+func (s *server) openAuthenticator(ctx context.Context) (err error) {
+	s.authenticator, err = s.auth.Authenticator(ctx, s.listener.Addr(), s.store, s.settings.APIKeys)
+	return err
+}
+
 func (s *server) openStream(ctx context.Context) (err error) {
 	if s.stream, err = program.OpenStream(ctx, os.Getenv(program.EnvNATSURL), s.log); err != nil {
 		return err
@@ -196,15 +205,13 @@ func (s *server) closed(what string, err error) {
 	}
 }
 
-func (s *server) newRuntime(ctx context.Context) (err error) {
+func (s *server) newRuntime(context.Context) (err error) {
 	cfg := threadmill.Config{
 		Temporal: s.client, TemporalNamespace: s.temporal.Namespace(), Store: s.store, Stream: s.stream,
 		StopTimeout: drainWithin, Logger: s.log,
 	}
 	s.settings.Apply(&cfg)
-	if cfg.Authenticator, err = s.auth.Authenticator(ctx, s.listener.Addr(), s.store, s.settings.APIKeys); err != nil {
-		return err
-	}
+	cfg.Authenticator = s.authenticator
 	s.runtime, err = threadmill.New(cfg)
 	return err
 }

@@ -39,16 +39,20 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 		return err
 	}
 	defer listener.Close()
-	temporal, namespace, err := dial(ctx, o.profile, log)
-	if err != nil {
-		return err
-	}
-	defer temporal.Close()
 	records, err := openStore(ctx, o.sqlite, log)
 	if err != nil {
 		return err
 	}
 	defer records.Close()
+	authenticate, err := authenticator(ctx, o, listener.Addr(), records, settings)
+	if err != nil {
+		return err
+	}
+	temporal, namespace, err := dial(ctx, o.profile, log)
+	if err != nil {
+		return err
+	}
+	defer temporal.Close()
 	natsURL := os.Getenv(program.EnvNATSURL)
 	if natsURL == "" {
 		log.Warn(program.EnvNATSURL + " is not set: the live stream stays in this process, so let it be the only one")
@@ -64,9 +68,7 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 		Namespace: o.namespace, TaskQueue: o.taskQueue, StopTimeout: o.drain, Logger: log,
 	}
 	settings.Apply(&cfg)
-	if cfg.Authenticator, err = authenticator(ctx, o, listener.Addr(), records, settings); err != nil {
-		return err
-	}
+	cfg.Authenticator = authenticate
 	if len(settings.Hooks) > 0 && o.has(roleWorker) {
 		log.Info("hook workflows decide on events; each needs a worker on its task queue", "hooks", settings.WhichHooks())
 	}
