@@ -43,6 +43,7 @@ func composeConfig(t *testing.T, env ...string) composition {
 	cmd.Dir = ".."
 	cmd.Env = append(os.Environ(), append([]string{
 		"COMPOSE_PROJECT_NAME=threadmill", "POSTGRES_PASSWORD=", "OPENAI_API_KEY=", "OPENAI_BASE_URL=", "THREADMILL_MODEL=",
+		"THREADMILL_API_KEY=tmk_admin_0123456789abcdef0123456789abcdef",
 	}, env...)...)
 	var out, problems strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &problems

@@ -98,7 +98,7 @@ type decideBody struct {
 	Decision string `json:"decision" enum:"approve,deny"`
 	Scope    string `json:"scope,omitempty" enum:"once,session,pattern" doc:"How far an approval reaches: this call; the same call again, by the same agent in this thread; or those that fit the pattern. Default: once"`
 	Reason   string `json:"reason,omitempty" maxLength:"4096" doc:"Of a denial: the agent is told"`
-	By       string `json:"by,omitempty" maxLength:"200" doc:"Who decides, as the client says it; it is kept. Default: api"`
+	By       string `json:"by,omitempty" maxLength:"200" doc:"Who decides; it is kept. The name of the API key, or without one as the client says it. Default: api"`
 
 	Args    json.RawMessage   `json:"args,omitempty" doc:"An object: the arguments that are to run in the place of the call's own. They are checked like those, and kept beside them. With scope once only"`
 	Pattern map[string]string `json:"pattern,omitempty" doc:"Of scope pattern: globs by the names of arguments. All other arguments are granted as they are"`
@@ -149,7 +149,7 @@ func (s *server) registerApprovals() {
 		Summary: "Approve or deny a tool call",
 		Description: "Deciding the same again is already_resolved. A call that was settled otherwise, or is not the one that " +
 			"the request describes, is a 409; one on which this person may not decide is a 403. The problem document then has " +
-			"result: conflict, mismatch or not_allowed. by is what the client says: whoever puts the API before others checks who they are first.",
+			"result: conflict, mismatch or not_allowed. by is the name of the API key, or without one what the client says.",
 		Errors: []int{400, 403, 404, 409, 413, 503},
 	}, s.decide)
 }

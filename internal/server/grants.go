@@ -50,7 +50,7 @@ type grantsOutput struct {
 
 type revokeInput struct {
 	ToolCallPath
-	By     string `query:"by" maxLength:"200" doc:"Who revokes, as the client says it; it is kept. Default: api"`
+	By     string `query:"by" maxLength:"200" doc:"Who revokes; it is kept. The name of the API key, or without one as the client says it. Default: api"`
 	Reason string `query:"reason" maxLength:"4096"`
 }
 

@@ -65,7 +65,7 @@ type toolDecisionInput struct {
 		ToolName         string          `json:"toolName,omitempty" doc:"If given, the call must be of this tool"`
 		ToolArgs         json.RawMessage `json:"toolArgs,omitempty" doc:"If given, the call's arguments must be these. They never replace them"`
 		WorkingDirectory string          `json:"workingDirectory,omitempty" doc:"If given, the call must work there"`
-		By               string          `json:"by,omitempty" maxLength:"200" doc:"Who decides, as the client says it; it is kept. Default: human"`
+		By               string          `json:"by,omitempty" maxLength:"200" doc:"Who decides; it is kept. The name of the API key, or without one as the client says it. Default: human"`
 	}
 }
 
@@ -88,7 +88,7 @@ type worldMessagesOutput struct {
 func (s *server) registerWorld() {
 	tags := []string{"world"}
 	decides := "A decision that does not fit the call is a 409, one by somebody who may not decide a 403, and the problem document has result. " +
-		"sender and by are what the client says: whoever puts the API before others checks who they are first."
+		"sender and by are the name of the API key, or without one what the client says."
 	register(s, auth.Post, huma.Operation{
 		OperationID: "publishMessage", Method: http.MethodPost, Path: "/v1/threads/{id}/world/messages", Tags: tags,
 		Summary: "Publish what somebody says in a world", DefaultStatus: http.StatusAccepted,

@@ -146,7 +146,9 @@ func TestKeyNamesTheActor(t *testing.T) {
 	}))
 	t.Cleanup(srv.Close)
 	w := newWorld(t)
-	run := func(args ...string) { w.run("", append([]string{"--api", srv.URL, "agents", "delete", "clerk"}, args...)...) }
+	run := func(args ...string) {
+		w.run("", append([]string{"--api", srv.URL, "agents", "delete", "clerk"}, args...)...)
+	}
 	t.Setenv("USER", "ann")
 	run()
 	token := auth.TokenFor("x").Reveal()
