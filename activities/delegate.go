@@ -26,7 +26,10 @@ func (a *Activities) EndDelegate(ctx context.Context, in thread.EndStep) (thread
 	}
 	text, failed := answerOf(in, text)
 	if in.Parent.Background == nil {
-		return thread.EndReply{Failed: failed}, a.answerAbove(ctx, in.Parent, in.Thread, in.Parent.Told+text, failed)
+		text = in.Parent.Told + text
+		out := thread.EndReply{Failed: failed}
+		out.Answer, out.Truncated = thread.CarryText(text)
+		return out, a.answerAbove(ctx, in.Parent, in.Thread, text, failed)
 	}
 	if failed {
 		return thread.EndReply{Error: thread.Why(text)}, nil

@@ -70,7 +70,7 @@ func TestEndDelegate(t *testing.T) {
 	for range 2 {
 		out, err := w.endDelegate(in)
 		require.NoError(t, err)
-		require.Equal(t, thread.EndReply{}, out)
+		require.Equal(t, thread.EndReply{Answer: "Let me see. Done."}, out, "history has the answer")
 	}
 	require.Equal(t, []string{"c1.result"}, w.ids(), "S2-51 once, however often it is tried")
 	require.Equal(t, event.Message{

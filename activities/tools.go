@@ -154,9 +154,11 @@ func (r *toolRun) load(ctx context.Context) (thread.ToolReply, bool, error) {
 		return thread.ToolReply{}, false, readError(err)
 	}
 	var calls []event.ToolCall
-	for _, rec := range records {
+	var result *event.Record
+	for i, rec := range records {
 		if rec.ID == resultID {
-			return r.resume(ctx, rec)
+			result = &records[i]
+			continue
 		}
 		if calls, err = edited(calls, rec); err != nil {
 			return thread.ToolReply{}, false, configError(fmt.Errorf("reading stored record %s: %w", rec.ID, err))
@@ -166,6 +168,9 @@ func (r *toolRun) load(ctx context.Context) (thread.ToolReply, bool, error) {
 		if call.ID == r.in.ToolCallID {
 			r.stored = call
 		}
+	}
+	if result != nil {
+		return r.resume(ctx, *result)
 	}
 	if r.stored.ID == "" {
 		return thread.ToolReply{}, false, configError(fmt.Errorf("tool call %s is not in message %s", r.in.ToolCallID, r.in.MessageID))
@@ -193,6 +198,10 @@ func (r *toolRun) resume(ctx context.Context, rec event.Record) (thread.ToolRepl
 // reply is what the workflow hears of the result.
 func (r *toolRun) reply(status string, m event.Message) thread.ToolReply {
 	out := thread.ToolReply{ToolCallID: r.in.ToolCallID, Status: status}
+	var cut bool
+	out.Arguments, cut = thread.CarryText(r.arguments())
+	out.Result, out.Truncated = thread.CarryText(m.Content)
+	out.Truncated = out.Truncated || cut
 	if len(r.in.Inline) > 0 {
 		d := thread.Inline(r.a.cfg.Hooks, r.in.Inline, hook.Context{
 			Namespace: r.in.Thread.Namespace, ThreadID: r.in.Thread.ThreadID, EventID: m.ID, TraceID: r.in.TraceID,

@@ -47,7 +47,7 @@ func TestToolRun(t *testing.T) {
 	in.Flush = says("e2", "meanwhile")
 	out, err := w.runTool(in)
 	require.NoError(t, err)
-	require.Equal(t, thread.ToolReply{ToolCallID: "c1", Status: "succeeded"}, out)
+	require.Equal(t, thread.ToolReply{ToolCallID: "c1", Status: "succeeded", Arguments: `{ "a":1, "b":2 }`, Result: "3"}, out, "history has what ran and what it returned")
 	require.Equal(t, []string{"e1.0.1", "e2", "c1.result"}, w.ids())
 	require.Equal(t, event.Message{
 		ID: "c1.result", ThreadID: "t1", SenderID: "add", SenderType: event.Tool, Role: "tool", Content: "3",

@@ -116,7 +116,7 @@ func (t *conversation) endDelegate(ctx workflow.Context) (thread.DelegateReply, 
 		t.conclude(ctx)
 	}
 	_ = workflow.Await(ctx, func() bool { return len(s.Notes) == 0 })
-	reply := thread.DelegateReply{Status: step.Status, Usage: s.Usage, Failed: end.Failed, Result: end.Result, Error: end.Error}
+	reply := thread.DelegateReply{Status: step.Status, Usage: s.Usage, Answer: end.Answer, Truncated: end.Truncated, Failed: end.Failed, Result: end.Result, Error: end.Error}
 	return reply, t.tellAbove(ctx, reply)
 }
 

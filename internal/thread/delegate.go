@@ -91,13 +91,16 @@ type DelegateStart struct {
 	Parent *Parent `json:"parent,omitempty"`
 }
 
-// DelegateReply is the result of a sub-agent's thread. What was said is in the store.
+// DelegateReply is the result of a sub-agent's thread.
 type DelegateReply struct {
 	Status signals.TurnStatus `json:"status"`
 	Usage  event.Usage        `json:"usage"`
 
-	// Failed says what the call's result is.
-	Failed bool `json:"failed,omitempty"`
+	// Answer is the result of the call, cut at MaxCarriedContent if Truncated; the store has
+	// it whole. Failed says what the result is.
+	Answer    string `json:"answer,omitempty"`
+	Truncated bool   `json:"truncated,omitempty"`
+	Failed    bool   `json:"failed,omitempty"`
 
 	// Result and Error are those of a background task; Cancelled, that its workflow was.
 	Result    json.RawMessage `json:"result,omitempty"`
@@ -151,7 +154,11 @@ type EndStep struct {
 
 // EndReply is the result of end_delegate.
 type EndReply struct {
-	Failed bool            `json:"failed,omitempty"`
+	// Answer, Truncated and Failed are as in [DelegateReply].
+	Answer    string `json:"answer,omitempty"`
+	Truncated bool   `json:"truncated,omitempty"`
+	Failed    bool   `json:"failed,omitempty"`
+
 	Result json.RawMessage `json:"result,omitempty"`
 	Error  string          `json:"error,omitempty"`
 }

@@ -138,6 +138,14 @@ func Carry(m event.Message) event.Message {
 	return m
 }
 
+// CarryText returns a text as history carries it, and whether it was cut.
+func CarryText(text string) (carried string, truncated bool) {
+	if len(text) <= MaxCarriedContent {
+		return text, false
+	}
+	return cutText(text, MaxCarriedContent), true
+}
+
 // CarryArguments returns a call's arguments as history carries them.
 func CarryArguments(arguments string) string {
 	if len(arguments) <= MaxCarriedContent {
@@ -256,9 +264,16 @@ type ToolStep struct {
 	Flush Flush `json:"flush"`
 }
 
-// ToolReply is the result of run_tool. The output stays in the store.
+// ToolReply is the result of run_tool. Whoever reads the history sees what ran and what came
+// of it; the decisions of the workflow go by neither text.
 type ToolReply struct {
 	ToolCallID string `json:"toolCallId"`
+
+	// Arguments are those that the tool ran with, Result is what it returned, as they are
+	// stored. Each is cut at MaxCarriedContent; Truncated says that one of them was.
+	Arguments string `json:"arguments,omitempty"`
+	Result    string `json:"result,omitempty"`
+	Truncated bool   `json:"truncated,omitempty"`
 
 	// Decision is what inline hooks have made of the result, if they were asked.
 	Decision *Decision `json:"decision,omitempty"`

@@ -1,0 +1,34 @@
+package activities_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/tool"
+)
+
+// TestToolResultInHistory: the result that enters history is cut where replies are; what is
+// stored is whole. A retried step returns the same.
+func TestToolResultInHistory(t *testing.T) {
+	repeat := tool.MustFunc("repeat", "Repeats.", func(_ context.Context, _ tool.Call, in struct {
+		N int `json:"n"`
+	},
+	) (string, error) {
+		return strings.Repeat("é", in.N), nil
+	})
+	w := newWorld(t, nil, repeat)
+	in := w.asked(call("c1", "repeat", `{"n":10000}`))
+	for range 2 {
+		out, err := w.runTool(in)
+		require.NoError(t, err)
+		require.Equal(t, `{"n":10000}`, out.Arguments)
+		require.Equal(t, strings.Repeat("é", thread.MaxCarriedContent/2), out.Result)
+		require.True(t, out.Truncated)
+		require.Len(t, stored[event.Message](w, "c1.result").Content, 20000)
+	}
+}

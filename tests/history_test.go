@@ -1,0 +1,35 @@
+package tests
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/threadmill/threadmill/tests/internal/world"
+)
+
+// TestHistoryIsTheEventLog shows in Temporal's history what was said, what ran and what came
+// of it.
+func TestHistoryIsTheEventLog(t *testing.T) {
+	t.Parallel()
+	w := world.New(t, world.Options{})
+	id := w.Open()
+	w.Say(id, `use note {"text":"buy milk"}`)
+	seen := map[string]bool{}
+	for _, e := range historyOf(w, id, "") {
+		raw, err := protojson.Marshal(e)
+		require.NoError(t, err)
+		for _, p := range e.GetActivityTaskCompletedEventAttributes().GetResult().GetPayloads() {
+			raw = append(raw, p.GetData()...)
+		}
+		text := string(raw)
+		for _, want := range []string{`"arguments":"{\"text\":\"buy milk\"}"`, `"result":"noted: buy milk"`} {
+			seen[want] = seen[want] || strings.Contains(text, want)
+		}
+	}
+	for want, found := range seen {
+		require.True(t, found, want)
+	}
+}
