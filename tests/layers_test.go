@@ -11,7 +11,7 @@ import (
 var layers = [][]string{
 	{"internal/strictjson"},
 	{"event"},
-	{"internal/term"},
+	{"internal/term", "internal/strictyaml"},
 	{"approval"},
 	{"agent", "tool", "hook", "rule", "llm"},
 	{"store"},

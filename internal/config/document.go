@@ -13,6 +13,8 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
+
+	"github.com/threadmill/threadmill/internal/strictyaml"
 )
 
 // document is a file while it is read. It collects every mistake.
@@ -63,6 +65,11 @@ func (d *document) open(data []byte) (value, bool) {
 			d.fail(&token.Position{Line: i + 1, Column: 1}, "", "is not UTF-8 text: save the file as UTF-8")
 			return value{}, false
 		}
+	}
+	var limit *strictyaml.Error
+	if errors.As(strictyaml.Check(data), &limit) {
+		d.fail(&token.Position{Line: limit.Line, Column: 1}, "", "%s", limit.Problem)
+		return value{}, false
 	}
 	file, err := parser.ParseBytes(data, 0, parser.AllowDuplicateMapKey())
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/threadmill/threadmill/internal/strictyaml"
 	"github.com/threadmill/threadmill/starter/internal/api"
 	"github.com/threadmill/threadmill/starter/internal/render"
 )
@@ -220,6 +221,9 @@ func (a *app) readFile(file string) ([]byte, error) {
 }
 
 func yamlToJSON(raw []byte) (json.RawMessage, error) {
+	if err := strictyaml.Check(raw); err != nil {
+		return nil, err
+	}
 	documents := yaml.NewDecoder(bytes.NewReader(raw))
 	var fields map[string]any
 	if err := documents.Decode(&fields); err != nil && !errors.Is(err, io.EOF) {
