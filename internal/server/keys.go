@@ -58,7 +58,7 @@ type keysOutput struct {
 type createKeyInput struct {
 	Body struct {
 		Name      string     `json:"name" minLength:"1" maxLength:"128" doc:"The sender and the by of the requests that carry the key. Upper and lower case do not make names differ"`
-		Roles     []string   `json:"roles" minItems:"1" maxItems:"5" enum:"read,post,approve,operate,admin" doc:"What the key may do. admin implies all others"`
+		Roles     []string   `json:"roles" maxItems:"5" enum:"read,post,approve,operate,admin" doc:"What the key may do, at least one. admin implies all others"`
 		ExpiresAt *time.Time `json:"expiresAt,omitempty" doc:"Default: never"`
 	}
 }

@@ -384,6 +384,7 @@ func describedAPI(t *testing.T) map[string]any {
 
 // needed are the arguments that commands need besides those that their usage names.
 var needed = map[string][]string{
+	"keys create":   {"--roles", "admin"},
 	"agents set":    {"-f", "-"},
 	"publish":       {"--type", "file.changed", "--payload", "{}"},
 	"queue add":     {`{"senderId":"ann","senderType":"user","content":"hi"}`},
@@ -398,7 +399,7 @@ var needed = map[string][]string{
 var arguments = map[string]string{"task": "t1~t1", "status": "pending", "type": "message"}
 
 // local are commands that ask nobody.
-var local = []string{"help", "completion bash", "completion zsh", "completion fish", "completion powershell"}
+var local = []string{"help", "completion bash", "completion zsh", "completion fish", "completion powershell", "keys generate"}
 
 func commands(root *cobra.Command) (all []*cobra.Command) {
 	for _, c := range root.Commands() {
