@@ -289,11 +289,23 @@ type TurnResult struct {
 
 	// Message is the final message of the turn, if there is one.
 	Message *event.Message `json:"message,omitempty"`
+
+	// Replies are the final messages of all agents that took part, if there are several.
+	// Message is the last of them.
+	Replies []event.Message `json:"replies,omitempty"`
 	Error   string         `json:"error,omitempty"`
 
 	// LastRecord is the id of the turn's last record, if that was still to be stored when
 	// the turn ended. Everything of the turn is in the store once this record is.
 	LastRecord string `json:"lastRecord,omitempty"`
+}
+
+// AllReplies are the final messages of the turn, however many there are.
+func (r TurnResult) AllReplies() []event.Message {
+	if len(r.Replies) == 0 && r.Message != nil {
+		return []event.Message{*r.Message}
+	}
+	return r.Replies
 }
 
 // ThreadStatus says what a thread is doing.

@@ -80,7 +80,7 @@ func TestInterruptWhileApprovalWaits(t *testing.T) {
 	w.then(func() { w.post("e2", "go on") })
 	w.run(workflows.Input{})
 	require.Equal(t, []string{"c2"}, w.tools[:1])
-	require.Equal(t, "c1.result: Tool execution was interrupted before it finished.", w.messages()[3], "S4-71")
+	require.Equal(t, "c1.result: Tool execution was interrupted before it began: the tool did not run.", w.messages()[3], "S4-71")
 	require.Equal(t, "conflict", stored[event.Rejected](w.fakes, event.TypeRejected)[0].Problem)
 }
 
@@ -89,7 +89,7 @@ func TestCloseWhileApprovalWaits(t *testing.T) {
 	w.model = script(asks("c1"))
 	w.then(func() { w.post("e1", "go"); w.post("e2", "waits") })
 	w.run(workflows.Input{})
-	require.Equal(t, []string{"e1: go", "e1.0.1: ", "c1.result: Tool execution was interrupted before it finished.", "e2: waits"}, w.messages(), "nothing that was said is lost")
+	require.Equal(t, []string{"e1: go", "e1.0.1: ", "c1.result: Tool execution was interrupted before it began: the tool did not run.", "e2: waits"}, w.messages(), "nothing that was said is lost")
 	last := stored[event.StatusChange](w.fakes, event.TypeStatus)
 	require.Equal(t, event.StatusChange{Status: event.StatusClosed, By: "ann", Detail: "test"}, last[len(last)-1])
 }
@@ -102,5 +102,5 @@ func TestCancelledWorkflowCloses(t *testing.T) {
 	w.ExecuteWorkflow(signals.ThreadWorkflow, workflows.Input{})
 	require.ErrorContains(t, w.GetWorkflowError(), "canceled")
 	require.Equal(t, "closed", w.row.Status)
-	require.Equal(t, "c1.result: Tool execution was interrupted before it finished.", w.messages()[2])
+	require.Equal(t, "c1.result: Tool execution was interrupted before it began: the tool did not run.", w.messages()[2])
 }

@@ -49,7 +49,7 @@ func TestRequestExpires(t *testing.T) {
 		"the turn ends, whatever else waits": {
 			[]thread.PlannedCall{asksWith("c1", ends), asks("c2")},
 			signals.TurnInterrupted,
-			"c2.result: Tool execution was interrupted before it finished.",
+			"c2.result: Tool execution was interrupted before it began: the tool did not run.",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -94,7 +94,7 @@ func TestInterruptedWhileHooksDecideOnCalls(t *testing.T) {
 	w.run(workflows.Input{})
 	require.Equal(t, 1, people.cancelled)
 	require.Equal(t, []string{
-		"e1: go", "e1.0.1: ", "c1.result: Tool execution was interrupted before it finished.", "c2.result: Tool execution was interrupted before it finished.",
+		"e1: go", "e1.0.1: ", "c1.result: Tool execution was interrupted before it began: the tool did not run.", "c2.result: Tool execution was interrupted before it began: the tool did not run.",
 	}, w.messages(), "S4-71")
 	require.Empty(t, w.tools)
 	require.Len(t, stored[event.Final](w.fakes, event.TypeFinal), 1, "S1-37")

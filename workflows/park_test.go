@@ -90,7 +90,7 @@ func TestCloseWithParkedTurns(t *testing.T) {
 	w.then(func() { w.publish(happens("v2", "file.changed", `1`)) })
 	w.run(workflows.Input{})
 	for _, id := range []string{"c1", "c2", "c3"} {
-		require.Contains(t, w.messages(), id+".result: Tool execution was interrupted before it finished.", "S4-71")
+		require.Contains(t, w.messages(), id+".result: Tool execution was interrupted before it began: the tool did not run.", "S4-71")
 	}
 }
 
@@ -175,7 +175,7 @@ func TestInterruptAParkedTurn(t *testing.T) {
 		w.SignalWorkflow(signals.SignalControl, signals.Control{Action: signals.ControlInterrupt, EventID: "m1", By: "ann"})
 	})
 	w.then(func() {
-		require.Contains(t, w.messages(), "c1.result: Tool execution was interrupted before it finished.")
+		require.Contains(t, w.messages(), "c1.result: Tool execution was interrupted before it began: the tool did not run.")
 		require.Equal(t, "c2", w.approvals().Approvals[0].ToolCallID)
 		w.decide("c2", event.Approve, "")
 	})

@@ -41,7 +41,7 @@ func TestSetStatusByUpdate(t *testing.T) {
 	require.Equal(t, event.Failed, processing.result.(signals.SetStatusResult).Item.Status)
 	requireRefused(t, signals.RefusedType, refused.rejected)
 	require.Empty(t, w.tools)
-	require.Contains(t, w.messages(), "c1.result: Tool execution was interrupted before it finished.")
+	require.Contains(t, w.messages(), "c1.result: Tool execution was interrupted before it began: the tool did not run.")
 }
 
 func TestInterruptOfOneEvent(t *testing.T) {

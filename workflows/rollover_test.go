@@ -132,7 +132,7 @@ func TestInterruptAcrossContinueAsNew(t *testing.T) {
 	// It is not forgotten, in whichever of the two runs the turn ends.
 	next := w.leave(workflows.Input{})
 	worldWith(t, f).run(next)
-	require.Equal(t, "c1.result: Tool execution was interrupted before it finished.", f.messages()[2])
+	require.Equal(t, "c1.result: Tool execution was interrupted before it began: the tool did not run.", f.messages()[2])
 }
 
 func TestCancelledWithSeveralRuns(t *testing.T) {

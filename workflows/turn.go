@@ -271,6 +271,8 @@ func (t *conversation) execute(ctx workflow.Context, r *thread.Run, c *thread.Ca
 	step := s.ToolStep(r, c, t.specs(ctx))
 	reply, err := t.runTool(ctx, c, step)
 	if err != nil {
+		// The activity of a tool that runs is waited for: this one was cancelled before.
+		c.Begun = c.Plan.Quick || !temporal.IsCanceledError(err)
 		t.callFailed(ctx, r, c, err)
 		return true
 	}

@@ -38,7 +38,9 @@ type posted struct {
 	EventID string         `json:"eventId"`
 	Status  string         `json:"status,omitempty" doc:"How the turn ended: completed, failed, interrupted, expired or unanswered"`
 	Message *event.Message `json:"message,omitempty" doc:"The final message of the turn, if there is one"`
-	Error   string         `json:"error,omitempty" doc:"Why the turn failed"`
+
+	Replies []event.Message `json:"replies,omitempty" doc:"The final messages of all agents that took part, if there are several; message is the last of them"`
+	Error   string          `json:"error,omitempty" doc:"Why the turn failed"`
 }
 
 // StoredMessage is a message with its place in the thread.
@@ -99,7 +101,7 @@ func (s *server) postMessage(ctx context.Context, in *postInput) (*postOutput, e
 		turn, err = s.turn(ctx, in.ID, post)
 		if err == nil {
 			out.Status = http.StatusOK
-			out.Body = posted{EventID: post.ID, Status: string(turn.Status), Message: turn.Message, Error: turn.Error}
+			out.Body = posted{EventID: post.ID, Status: string(turn.Status), Message: turn.Message, Replies: turn.Replies, Error: turn.Error}
 		}
 		if errors.Is(err, errTurnGoesOn) {
 			err = nil

@@ -110,7 +110,7 @@ func (s *State) granted(now time.Time, r *Run, c *Call) {
 // AskAgain lets a call wait that was approved, but whose approval did not hold when it was
 // to run: p is how it is planned now.
 func (s *State) AskAgain(now time.Time, r *Run, c *Call, p PlannedCall) {
-	c.Plan, c.DecisionID, c.Edited, c.Votes, c.Stage = p, "", "", nil, Ready
+	c.Plan, c.DecisionID, c.Edited, c.Votes, c.Stage, c.Begun = p, "", "", nil, Ready, false
 	c.Round = max(c.Round, firstRound) + 1
 	if !p.NeedsApproval || p.Denied != "" {
 		s.accept(now, r, c)

@@ -26,6 +26,9 @@ type Call struct {
 	// Edited are the arguments that a person has put in the place of the call's own.
 	Edited string `json:"edited,omitempty"`
 
+	// Begun: it has been given to a worker to run.
+	Begun bool `json:"begun,omitempty"`
+
 	// Client is how a connected client was asked to run it.
 	Client *event.ClientCall `json:"client,omitempty"`
 
@@ -44,6 +47,14 @@ func (c *Call) told() string {
 		return ""
 	}
 	return EditedText(c.Edited)
+}
+
+// cutOff is the result of a call that was interrupted.
+func (c *Call) cutOff() string {
+	if c.Begun || c.Sub != "" || c.Client != nil {
+		return InterruptedText
+	}
+	return NotBegunText
 }
 
 // EditedText tells a model that a person has changed the arguments of its call.

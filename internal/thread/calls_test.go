@@ -207,7 +207,7 @@ func TestDeferredResponses(t *testing.T) {
 		ran(s, r, 0, both)
 		s.Interrupt(signals.Control{})
 		s.StopRun(t0, r)
-		require.Equal(t, map[string]string{"c2": InterruptedText}, results(t, s), "S4-71")
+		require.Equal(t, map[string]string{"c2": NotBegunText}, results(t, s), "S4-71")
 		require.Equal(t, []string{"now", "after", "too"}, contents(t, s))
 	})
 	t.Run("S0-23 nor does a failure of another hook", func(t *testing.T) {

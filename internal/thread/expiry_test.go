@@ -86,7 +86,7 @@ func TestExpiryEndsTheTurn(t *testing.T) {
 	require.Equal(t, "e1", s.Turn.Item.ID)
 	s.StopRun(at(60), s.Turn.Runs[0])
 	require.Equal(t, signals.TurnInterrupted, s.End(at(60)).Status)
-	require.Equal(t, InterruptedText, results(t, s)["c2"], "S4-71")
+	require.Equal(t, NotBegunText, results(t, s)["c2"], "S4-71")
 	require.Len(t, results(t, s), 2)
 }
 

@@ -236,8 +236,8 @@ func (s *State) follow(now time.Time, t *Turn, out signals.TurnResult, terminal 
 
 // join adds what an event that was made has come to.
 func (r *Root) join(out signals.TurnResult) {
-	if out.Message != nil {
-		r.Result.Message = out.Message
+	for _, m := range out.AllReplies() {
+		addReply(&r.Result, m)
 	}
 	if out.Status == signals.TurnFailed || out.Status == signals.TurnInterrupted {
 		r.Result.Status, r.Result.Error = out.Status, out.Error

@@ -264,6 +264,7 @@ func (s *State) ToolStep(r *Run, c *Call, specs []hook.Spec) ToolStep {
 		Root: s.Turn.foreign(), MessageID: r.MessageID, ToolCallID: c.Plan.ID, ToolName: c.Plan.Name, Unfit: c.Plan.Unfit,
 		Tools: s.Turn.Tools, Edited: r.Edited, WorkingDirectory: s.workingDirectory(), Inline: inline, Version: s.Version, Flush: s.Flush(),
 	}
+	c.Begun = true
 	if c.DecisionID != "" {
 		step.Guard, step.DecisionID = c.Plan.Guard, c.DecisionID
 	}
@@ -301,6 +302,7 @@ func (s *State) CallFailed(now time.Time, r *Run, c *Call, why string) {
 const (
 	DeniedText      = "Tool execution was denied by the user."
 	InterruptedText = "Tool execution was interrupted before it finished."
+	NotBegunText    = "Tool execution was interrupted before it began: the tool did not run."
 )
 
 // settleWithout gives a call that will not run its result.
@@ -379,10 +381,10 @@ func (s *State) StopRun(now time.Time, r *Run) {
 			c.Stage = CallSettled
 			continue
 		}
-		s.settleWithout(now, r, c, InterruptedText)
+		s.settleWithout(now, r, c, c.cutOff())
 	}
 	if r.Phase == PhaseReply || r.Phase == PhaseCalls {
-		s.refuse(now, r, r.open(), InterruptedText)
+		s.refuse(now, r, r.open(), NotBegunText)
 	}
 	s.release(now, r)
 	r.Phase, r.Interrupted, r.Reply = PhaseDone, true, nil

@@ -245,13 +245,21 @@ func (s *State) Carried() *State {
 	c := *s
 	c.Outcomes = append([]signals.TurnResult(nil), s.Outcomes...)
 	for i := range c.Outcomes {
-		c.Outcomes[i].Message = carried(c.Outcomes[i].Message)
+		carry(&c.Outcomes[i])
 	}
 	c.Roots = append([]Root(nil), s.Roots...)
 	for i := range c.Roots {
-		c.Roots[i].Result.Message = carried(c.Roots[i].Result.Message)
+		carry(&c.Roots[i].Result)
 	}
 	return &c
+}
+
+func carry(out *signals.TurnResult) {
+	out.Message = carried(out.Message)
+	out.Replies = slices.Clone(out.Replies)
+	for i := range out.Replies {
+		out.Replies[i] = *carried(&out.Replies[i])
+	}
 }
 
 func carried(m *event.Message) *event.Message {

@@ -92,7 +92,7 @@ func TestStopInEveryPhase(t *testing.T) {
 			got := []string{}
 			for id, text := range results(t, s) {
 				got = append(got, id)
-				if text != InterruptedText {
+				if text != NotBegunText {
 					require.Equal(t, "Not run: guard took the call out.", text)
 				}
 			}
@@ -168,7 +168,7 @@ func TestInterruptOfTheLastReply(t *testing.T) {
 		s.Interrupt(signals.Control{By: "ann"})
 		s.StopRun(t0, r)
 		require.Equal(t, "[gone]", heardOn(t, s, "c1.result.hook").Message.Content)
-		require.Equal(t, map[string]string{"c2": InterruptedText}, results(t, s), "S4-71")
+		require.Equal(t, map[string]string{"c2": NotBegunText}, results(t, s), "S4-71")
 	})
 	t.Run("hooks have not decided on it", func(t *testing.T) {
 		s := newState()

@@ -370,7 +370,7 @@ func (s *State) endRuns(now time.Time, out *signals.TurnResult) (terminal bool) 
 	t := s.Turn
 	for _, r := range t.Runs {
 		if r.Final != nil {
-			out.Message = r.Final
+			addReply(out, *r.Final)
 		}
 		switch {
 		case r.Error != "":
@@ -384,6 +384,28 @@ func (s *State) endRuns(now time.Time, out *signals.TurnResult) (terminal bool) 
 		}
 	}
 	return terminal
+}
+
+// maxReplies bounds the text of all replies of a turn, in bytes: each of those beyond it is
+// shortened.
+const maxReplies = 256 << 10
+
+// addReply adds a reply to those of a turn.
+func addReply(out *signals.TurnResult, m event.Message) {
+	if before := out.Message; len(out.Replies) == 0 && before != nil && before.SenderType == event.Agent {
+		out.Replies = []event.Message{*before}
+	}
+	size := len(m.Content)
+	for _, other := range out.Replies {
+		size += len(other.Content)
+	}
+	if size > maxReplies {
+		m = *carried(&m)
+	}
+	if len(out.Replies) > 0 {
+		out.Replies = append(out.Replies, m)
+	}
+	out.Message = &m
 }
 
 // endItem gives the item its last status; one that failed can be retried.

@@ -161,6 +161,7 @@ func TestInterruptWhileToolsRun(t *testing.T) {
 	r := begin(t, s, "e1", "go").Runs[0]
 	step(t, s, r, "", runs("done"), runs("running"), asks("waiting"))
 	s.ran(t0, r, r.Calls[0])
+	s.ToolStep(r, r.Calls[1], nil)
 	require.True(t, s.Interrupt(signals.Control{By: "ann", Reason: "enough"}))
 	require.False(t, s.Interrupt(signals.Control{By: "bob"}), "once is enough")
 	s.StopRun(t0, r)
@@ -168,7 +169,7 @@ func TestInterruptWhileToolsRun(t *testing.T) {
 	for _, rec := range pending(s, event.TypeMessage) {
 		m := payload[event.Message](t, rec)
 		settled = append(settled, m.ToolCallID)
-		require.Equal(t, InterruptedText, m.Content)
+		require.Equal(t, map[string]string{"running": InterruptedText, "waiting": NotBegunText}[m.ToolCallID], m.Content)
 		require.True(t, m.IsError)
 	}
 	require.Equal(t, []string{"running", "waiting"}, settled, "S4-71 every call has a result, none has two")
@@ -219,7 +220,7 @@ func TestSeveralAgents(t *testing.T) {
 	s.Flushed(b.Flush)
 	require.False(t, s.Unstored())
 	reply := func(r *Run, id, content string) {
-		s.took(t0, r, ModelReply{Agent: r.Agent, MaxSteps: 3, Message: event.Message{ID: id, Content: content}})
+		s.took(t0, r, ModelReply{Agent: r.Agent, MaxSteps: 3, Message: event.Message{ID: id, SenderType: event.Agent, Content: content}})
 	}
 	reply(alice, a.MessageID, "@bob what do you think?")
 	reply(bob, b.MessageID, "nothing")
@@ -230,6 +231,31 @@ func TestSeveralAgents(t *testing.T) {
 	s.Fail(t0, turn.Runs[2], "no", true)
 	out := s.End(t0)
 	require.Equal(t, signals.TurnFailed, out.Status, "a turn in which one run failed has failed")
+	require.Equal(t, b.MessageID, out.Message.ID)
+	require.Len(t, out.Replies, 2)
+	require.Equal(t, []string{a.MessageID, b.MessageID}, []string{out.Replies[0].ID, out.Replies[1].ID}, "the caller hears of all replies")
+}
+
+func TestReplies(t *testing.T) {
+	m := func(id string, size int) event.Message {
+		return event.Message{ID: id, SenderType: event.Agent, Content: strings.Repeat("x", size)}
+	}
+	var out signals.TurnResult
+	addReply(&out, m("m1", 1))
+	require.Empty(t, out.Replies, "one reply is the message")
+	require.Equal(t, []event.Message{m("m1", 1)}, out.AllReplies())
+	addReply(&out, m("m2", maxReplies-1))
+	require.Equal(t, []event.Message{m("m1", 1), m("m2", maxReplies-1)}, out.AllReplies())
+	addReply(&out, m("m3", 2*maxCarriedOutcome))
+	require.True(t, out.Replies[2].Truncated, "their text has a bound")
+	require.Len(t, out.Replies[2].Content, maxCarriedOutcome)
+	require.Equal(t, "m3", out.Message.ID)
+	carry(&out)
+	require.Len(t, out.Replies[1].Content, maxCarriedOutcome, "what another run of the workflow is given is less still")
+
+	out = signals.TurnResult{Message: &event.Message{ID: "e1", SenderType: event.User}}
+	addReply(&out, m("m1", 1))
+	require.Empty(t, out.Replies, "what a person said is no reply")
 }
 
 // TestAgentsNamedTwice: whatever a post says, no agent answers a message twice.

@@ -284,6 +284,9 @@ func (w *world) Turn(ctx context.Context, id string, p signals.Post) (signals.Tu
 		return result, nil
 	}
 	result.Message = w.reply(p.ID, "you said: "+m.Content)
+	if word == "both" {
+		result.Replies = []event.Message{{ID: "m1", SenderID: "alice", SenderType: event.Agent, Content: "yes"}, *result.Message}
+	}
 	return result, nil
 }
 

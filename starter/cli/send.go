@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/term"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -48,7 +49,7 @@ func (a *app) sendCommand() *cobra.Command {
 
 The message is durable once the command returns: it is processed even if no worker
 runs at the moment. With --wait the command returns when the turn has ended, and
-prints the reply instead.`,
+prints the reply instead, or all replies with the names of those who said them.`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkThread(args[0]); err != nil {
@@ -152,13 +153,29 @@ func (a *app) printTurn(result signals.TurnResult, asJSON bool) error {
 		if err := a.printJSON(result); err != nil {
 			return err
 		}
-	} else if result.Message != nil && result.Message.Content != "" {
-		a.say("%s", result.Message.Content)
+	} else {
+		a.printReplies(result.AllReplies())
 	}
 	if result.Status == signals.TurnCompleted {
 		return nil
 	}
 	return errors.New(turnText(result))
+}
+
+// printReplies prints what was said: of several, with the names of those who said it.
+func (a *app) printReplies(replies []event.Message) {
+	for _, m := range replies {
+		text := m.Content
+		if len(replies) > 1 {
+			text = term.Line(m.SenderID) + " › " + text
+		}
+		if m.Truncated {
+			text += " … [shortened; `starter show` has the whole]"
+		}
+		if text != "" {
+			fmt.Fprintln(a.stdout, text)
+		}
+	}
 }
 
 // turnText says how a turn ended, if not well.
