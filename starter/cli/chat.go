@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
@@ -28,6 +29,9 @@ type chatting struct {
 	opening
 	as, thoughts string
 	create       bool
+
+	// again is the command that comes back to the chat.
+	again string
 }
 
 func (a *app) chatCommand() *cobra.Command {
@@ -50,6 +54,7 @@ the program leaves when its input and the last turn have ended.`,
 			if err := checkThread(id); err != nil {
 				return err
 			}
+			c.again = chatAgain(cmd, id)
 			return about(id, a.chat(cmd.Context(), c, id, isNew))
 		},
 	}
@@ -60,9 +65,27 @@ the program leaves when its input and the last turn have ended.`,
 	return cmd
 }
 
+// chatAgain is the command that comes back to a chat, with the flags that do not only open it.
+func chatAgain(cmd *cobra.Command, id string) string {
+	text := cmd.CommandPath() + " " + id
+	var o chatting
+	opens := &cobra.Command{}
+	o.register(opens)
+	opens.Flags().BoolVar(&o.create, "create", false, "")
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if opens.Flags().Lookup(f.Name) == nil {
+			text += " --" + f.Name + " " + shellWord(f.Value.String())
+		}
+	})
+	return text
+}
+
 func (a *app) chat(ctx context.Context, c chatting, id string, isNew bool) error {
 	s, start, err := a.newSession(c, id)
 	if err != nil {
+		return err
+	}
+	if err := a.checkAgents(ctx, "agent", c.agents...); err != nil {
 		return err
 	}
 	t, hangUp, err := a.dial(ctx, a.flags)
@@ -101,7 +124,7 @@ func (a *app) newSession(c chatting, id string) (*session, signals.Start, error)
 		return nil, start, err
 	}
 	return &session{
-		app: a, stream: stream, view: r, thread: id, me: me, interactive: a.terminal, settle: a.settle,
+		app: a, stream: stream, view: r, thread: id, again: c.again, me: me, interactive: a.terminal, settle: a.settle,
 		lines: make(chan string), items: make(chan event.AgentEvent), done: make(chan func()),
 		own: map[string]int{}, decided: map[string]int{}, lost: map[string]bool{}, swallow: map[string]int{},
 	}, start, nil

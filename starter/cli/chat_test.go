@@ -42,7 +42,7 @@ shell_cmd {"command":"ls"} wants to run. Allow? [y]es once / [s]ession / [n]o / 
 demo › you said: tool 2
 ann › bye
 demo › you said: bye
-come back with: starter chat `+id+"\n", rest)
+come back with: starter chat `+id+" --api "+w.url+"\n", rest)
 	require.Equal(t, signals.Decide{
 		ToolCallID: "call_1", Decision: event.Approve, Scope: event.Once, By: "ann", Agent: "demo", ToolName: "shell_cmd",
 	}, w.decisions["call_1"])
@@ -196,6 +196,10 @@ func TestChatWithoutAThread(t *testing.T) {
 	require.NoError(t, p.in.Close())
 	p.exits(exitOK)
 	require.Contains(t, p.out.String(), "thread fresh")
+	p = w.start(false, "chat", "t1", "--namespace", "team red", "--profile", "prod", "--as", "bob", "--thoughts", "hide", "--title", "new", "--agent", "demo")
+	require.NoError(t, p.in.Close())
+	p.exits(exitOK)
+	p.shows("come back with: starter chat t1 --api " + w.url + " --as bob --namespace 'team red' --profile prod --thoughts hide\n")
 }
 
 func TestChatEndsWithItsThread(t *testing.T) {

@@ -98,7 +98,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 	root.SetIn(a.stdin)
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	var silent silentError
 	var wrong usageError
 	switch {
@@ -108,7 +108,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 		return exitFailed
 	case !a.began || errors.As(err, &wrong):
 		a.fail(err.Error())
-		a.warn("Run \"starter --help\" for usage.")
+		a.warn("Run \"%s --help\" for usage.", cmd.CommandPath())
 		return exitUsage
 	}
 	a.fail(a.explain(err))
@@ -128,8 +128,12 @@ messages, by --api or THREADMILL_API, with the API key in THREADMILL_API_KEY or 
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,
-		PersistentPreRun: func(*cobra.Command, []string) {
+		PersistentPreRunE: func(*cobra.Command, []string) error {
 			a.began = true
+			if a.flags.timeout <= 0 {
+				return usagef("--timeout is %s, must be more than 0, such as %s", a.flags.timeout, defaultTimeout)
+			}
+			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -139,6 +143,7 @@ messages, by --api or THREADMILL_API, with the API key in THREADMILL_API_KEY or 
 		a.approvalsCommand(), a.decideCommand("approve"), a.decideCommand("deny"), a.grantsCommand(), a.revokeCommand(), a.toolResultCommand(),
 		a.updateCommand(), a.interruptCommand(), a.closeCommand(), a.retryCommand(), a.queueCommand(), a.publishCommand(), a.taskCommand(), a.scheduleCommand(), a.agentsCommand(), a.keysCommand(),
 	)
+	explainArguments(root)
 	return root
 }
 

@@ -32,9 +32,10 @@ func (w *world) run(stdin string, args ...string) (code int, stdout, stderr stri
 
 func TestUsageErrors(t *testing.T) {
 	for _, c := range []struct{ args, problem string }{
-		{"sing", `unknown command "sing"`},
-		{"send t1", "accepts 2 arg(s), received 1"},
-		{"open a b", "accepts at most 1 arg(s), received 2"},
+		{"sing", `unknown command "sing"; did you mean send?`},
+		{"lst", `unknown command "lst"; did you mean list?`},
+		{"send t1", "send takes <thread> <text>: <text> is missing"},
+		{"open a b", `open takes [id], and was given "b" as well: text with spaces needs quotes`},
 		{"list --sideways", "unknown flag: --sideways"},
 		{"list --limit 0", "--limit is 0, must be 1 to 10000"},
 		{"send t1 hi --on-busy shout", `--on-busy is "shout", must be enqueue, steer, interrupt or reject`},
@@ -46,11 +47,11 @@ func TestUsageErrors(t *testing.T) {
 		{"send t1 hi --agent no/slash", `agents[0]: "no/slash" must be 1 to 128 letters`},
 		{"send t1 hi --tool a --no-tools", "--no-tools and --tool exclude each other"},
 		{"interrupt t1 e/7", `eventId: "e/7" must be 1 to 128 letters`},
-		{"queue sing", `unknown command "sing" for "starter queue"`},
-		{"queue list", "accepts 1 arg(s), received 0"},
-		{"queue show t1", "accepts 2 arg(s), received 1"},
+		{"queue sing", `unknown command "queue sing"`},
+		{"queue list", "queue list takes <thread>: <thread> is missing"},
+		{"queue show t1", "queue show takes <thread> <eventId>: <eventId> is missing"},
 		{"queue next no/slash", `thread: "no/slash" must be 1 to 128 letters`},
-		{"queue add t1", "accepts between 2 and 3 arg(s), received 1"},
+		{"queue add t1", "queue add takes <thread> <type> [payload]: <type> is missing"},
 		{"queue add t1 llm_call", `type: "llm_call" events are made by the thread itself`},
 		{"queue add t1 deploy prod", "the payload is not JSON: a text has quotes too"},
 		{"queue add t1 message", "payload: is required"},
@@ -61,16 +62,26 @@ func TestUsageErrors(t *testing.T) {
 		{"open t1 --metadata x", `--metadata is "x", must be key=value`},
 		{"watch t1 --from yesterday", `--from is "yesterday", must be start or now`},
 		{"chat --thoughts loud", `--thoughts is "loud", must be show, collapse or hide`},
-		{"approve t1", "accepts 2 arg(s), received 1"},
+		{"approve t1", "approve takes <thread> <toolCallId>: <toolCallId> is missing"},
 		{"show t1 --api localhost", "must be a URL such as"},
 		{"list --timeout soon", "invalid argument"},
+		{"list --timeout 0", "--timeout is 0s, must be more than 0, such as 20s"},
+		{"list --timeout -1s", "--timeout is -1s, must be more than 0"},
+		{"list t1 t2", `list takes no arguments, and was given "t1" "t2"`},
+		{"open t1 --agent nobody", `--agent: unknown agent: "nobody"; known are [demo]`},
+		{"chat --agent demo --agent nobody", `--agent: unknown agent: "nobody"; known are [demo]`},
+		{"send t1 hi --create --agent nobody", `--agent: unknown agent: "nobody"`},
+		{"update t1 --agent nobody", `--agent: unknown agent: "nobody"`},
+		{"update t1 --add-agent nobody", `--add-agent: unknown agent: "nobody"`},
+		{"queue add t1 deploy --agent nobody", `--agent: unknown agent: "nobody"`},
+		{"schedule add t1 --every 15m -m hi --open --agent nobody", `--agent: unknown agent: "nobody"`},
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			code, out, errs := newWorld(t).run("", strings.Fields(c.args)...)
 			require.Equal(t, exitUsage, code)
 			require.Empty(t, out)
 			require.Contains(t, errs, c.problem)
-			require.Contains(t, errs, `Run "starter --help"`)
+			require.Regexp(t, `Run "starter( \S+)* --help" for usage`, errs)
 		})
 	}
 }
@@ -358,4 +369,15 @@ func TestHelp(t *testing.T) {
 	for _, name := range []string{"open", "send", "chat", "watch", "show", "list", "approve", "deny", "interrupt", "close", "retry", "queue", "publish"} {
 		require.Contains(t, out.String(), "\n  "+name+" ")
 	}
+}
+
+// TestAgentsAreTakenUnchecked: a command that Temporal can answer needs no API.
+func TestAgentsAreTakenUnchecked(t *testing.T) {
+	w := newWorld(t)
+	w.url = "http://" + nobody
+	code, out, errs := w.run("", "open", "t1", "--agent", "demo")
+	require.Equal(t, exitOK, code, errs)
+	require.Equal(t, "t1\n", out)
+	require.Contains(t, errs, "whether the agents exist was not checked: the Threadmill API does not answer at ")
+	require.Equal(t, []string{"demo"}, w.opened[0].Agents)
 }

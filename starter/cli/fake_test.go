@@ -143,6 +143,8 @@ func (w *world) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 			w.change(func() { w.refused++ })
 		}
 		http.Error(rw, "down", http.StatusServiceUnavailable)
+	case strings.HasPrefix(r.URL.Path, "/v1/agents/"):
+		w.serveAgent(rw, strings.TrimPrefix(r.URL.Path, "/v1/agents/"))
 	case strings.Contains(r.URL.Path, "/grants"):
 		w.serveGrants(rw, r)
 	case strings.HasSuffix(r.URL.Path, "/messages"):
@@ -154,6 +156,16 @@ func (w *world) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	default:
 		http.NotFound(rw, r)
 	}
+}
+
+// serveAgent knows all agents but nobody.
+func (w *world) serveAgent(rw http.ResponseWriter, name string) {
+	if name != "nobody" {
+		assertNoError(w.t, json.NewEncoder(rw).Encode(map[string]any{"name": name, "source": "configured"}))
+		return
+	}
+	rw.WriteHeader(http.StatusNotFound)
+	assertNoError(w.t, json.NewEncoder(rw).Encode(map[string]any{"detail": `unknown agent: "nobody"; known are [demo]`}))
 }
 
 func assertNoError(t *testing.T, err error) {

@@ -90,7 +90,7 @@ func TestPublishUsage(t *testing.T) {
 	large := filepath.Join(t.TempDir(), "large.json")
 	require.NoError(t, os.WriteFile(large, []byte(`"`+strings.Repeat("x", signals.MaxPayload)+`"`), 0o600))
 	for _, c := range []struct{ args, problem string }{
-		{"publish", "accepts 1 arg(s), received 0"},
+		{"publish", "publish takes <thread>: <thread> is missing"},
 		{"publish t1", "--type is required"},
 		{"publish no/slash --type x", `thread: "no/slash" must be 1 to 128 letters`},
 		{"publish t1 --type status", `type: "status" is no type of an environment event`},

@@ -41,6 +41,9 @@ content.`,
 			if err != nil {
 				return err
 			}
+			if err := a.checkAgents(cmd.Context(), "agent", q.agents...); err != nil {
+				return err
+			}
 			return a.onThread(cmd, args[0], func(ctx context.Context, t threads) error {
 				result, err := t.PostUpdate(ctx, args[0], post)
 				if err != nil {

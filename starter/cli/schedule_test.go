@@ -156,7 +156,7 @@ func TestScheduleUsage(t *testing.T) {
 		args    []string
 		problem string
 	}{
-		{[]string{"add"}, "accepts 1 arg(s), received 0"},
+		{[]string{"add"}, "schedule add takes <thread>: <thread> is missing"},
 		{[]string{"add", "t1", "--cron", "@daily"}, "by either --message or --event"},
 		{[]string{"add", "t1", "--cron", "@daily", "-m", "hi", "--event", "x"}, "by either --message or --event"},
 		{[]string{"add", "t1", "-m", "hi"}, "cron: or every is required"},
@@ -180,7 +180,7 @@ func TestScheduleUsage(t *testing.T) {
 		{[]string{"show", "a/b"}, `schedule: "a/b" must be 1 to 128`},
 		{[]string{"list", "--limit", "0"}, "--limit is 0, must be 1 to 1000"},
 		{[]string{"pause", "x", "--note", strings.Repeat("n", signals.MaxNote+1)}, "note: must be at most 1000 bytes"},
-		{[]string{"sing"}, `unknown command "sing" for "starter schedule"`},
+		{[]string{"sing"}, `unknown command "schedule sing"`},
 	} {
 		t.Run(fmt.Sprint(c.args), func(t *testing.T) {
 			w := newWorld(t)

@@ -43,6 +43,9 @@ It posts at the times of --cron (minute, hour, day of month, month, day of week;
 			if err != nil {
 				return err
 			}
+			if err := a.checkAgents(cmd.Context(), "agent", schedule.Agents...); err != nil {
+				return err
+			}
 			return a.onSchedule(cmd, schedule.ID, func(ctx context.Context, t threads) error {
 				put := t.CreateSchedule
 				if s.replace {

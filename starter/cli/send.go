@@ -63,6 +63,9 @@ prints the reply instead, or all replies with the names of those who said them.`
 			if err != nil {
 				return err
 			}
+			if err := a.checkAgents(cmd.Context(), "agent", s.agents...); err != nil {
+				return err
+			}
 			return a.withThreads(cmd.Context(), s.wait, func(ctx context.Context, t threads) error {
 				return about(args[0], a.send(ctx, t, s, args[0], start, post))
 			})

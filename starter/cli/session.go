@@ -26,6 +26,7 @@ type session struct {
 	interactive bool
 	settle      time.Duration
 	after       string
+	again       string // the command that comes back
 
 	lines chan string
 	items chan event.AgentEvent
@@ -299,10 +300,7 @@ func (s *session) leave() error {
 	}
 	s.print(s.view.Break())
 	if !s.closed {
-		text := "come back with: starter chat " + s.thread
-		if s.app.flags.namespace != signals.DefaultNamespace {
-			text += " --namespace " + s.app.flags.namespace
-		}
+		text := "come back with: " + s.again
 		if s.busy() || s.active {
 			text = "the turn goes on without you; " + text
 		}

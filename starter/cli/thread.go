@@ -3,12 +3,14 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/starter/internal/api"
 )
 
 // opening holds the flags with which a thread is opened.
@@ -54,6 +56,36 @@ type opened struct {
 	EventID  string `json:"eventId,omitempty"`
 }
 
+// checkAgents refuses agents that do not exist: Temporal cannot say so. Without an answer of
+// the API they are taken as they are.
+func (a *app) checkAgents(ctx context.Context, flag string, names ...string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	stored, err := a.api()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, a.flags.timeout)
+	defer cancel()
+	for i, name := range names {
+		if err := signals.CheckID(fmt.Sprintf("--%s[%d]", flag, i), name); err != nil {
+			return usageError{err}
+		}
+		_, err := stored.Agent(ctx, name)
+		var status *api.StatusError
+		switch {
+		case err == nil:
+		case isNotFound(err) && errors.As(err, &status):
+			return usagef("--%s: %s", flag, status.Detail)
+		default:
+			a.warn("whether the agents exist was not checked: %s", a.explain(err))
+			return nil
+		}
+	}
+	return nil
+}
+
 func (a *app) openCommand() *cobra.Command {
 	var o opening
 	var message, as string
@@ -72,6 +104,9 @@ func (a *app) openCommand() *cobra.Command {
 			}
 			start, err := o.start()
 			if err != nil {
+				return err
+			}
+			if err := a.checkAgents(cmd.Context(), "agent", o.agents...); err != nil {
 				return err
 			}
 			var first *signals.Post
@@ -125,6 +160,12 @@ func (a *app) updateCommand() *cobra.Command {
 			}
 			if err := signals.CheckThreadChange(change); err != nil {
 				return usageError{err}
+			}
+			if err := a.checkAgents(cmd.Context(), "agent", o.agents...); err != nil {
+				return err
+			}
+			if err := a.checkAgents(cmd.Context(), "add-agent", add...); err != nil {
+				return err
 			}
 			return a.onThread(cmd, args[0], func(ctx context.Context, t threads) error {
 				state, err := t.Update(ctx, args[0], change)

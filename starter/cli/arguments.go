@@ -1,0 +1,78 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/threadmill/threadmill/internal/term"
+)
+
+// explainArguments makes cmd, and the commands below it, name the arguments that are missing
+// or too many.
+func explainArguments(cmd *cobra.Command) {
+	for _, c := range cmd.Commands() {
+		explainArguments(c)
+	}
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			if check(cmd, args) == nil {
+				return nil
+			}
+			if cmd.HasSubCommands() {
+				return unknownCommand(cmd, args[0])
+			}
+			return wrongArguments(cmd, args)
+		}
+	}
+}
+
+func unknownCommand(cmd *cobra.Command, name string) error {
+	const distance = 2 // letters
+	if cmd.SuggestionsMinimumDistance == 0 {
+		cmd.SuggestionsMinimumDistance = distance
+	}
+	text := fmt.Sprintf("unknown command %q", strings.TrimPrefix(cmd.CommandPath()+" "+name, "starter "))
+	if near := cmd.SuggestionsFor(name); len(near) > 0 {
+		text += "; did you mean " + strings.Join(near, ", ") + "?"
+	}
+	return errors.New(text)
+}
+
+var parameter = regexp.MustCompile(`<\w+>|\[\w+\]`)
+
+// wrongArguments says which arguments of a command are missing, or too many.
+func wrongArguments(cmd *cobra.Command, args []string) error {
+	takes := parameter.FindAllString(cmd.Use, -1)
+	name := strings.TrimPrefix(cmd.CommandPath(), "starter ")
+	if len(takes) == 0 {
+		return fmt.Errorf("%s takes no arguments, and was given %s", name, quoted(args))
+	}
+	form := strings.Join(takes, " ")
+	if len(args) < len(takes) {
+		return fmt.Errorf("%s takes %s: %s is missing", name, form, takes[len(args)])
+	}
+	return fmt.Errorf("%s takes %s, and was given %s as well: text with spaces needs quotes", name, form, quoted(args[len(takes):]))
+}
+
+func quoted(args []string) string {
+	out := make([]string, len(args))
+	for i, arg := range args {
+		out[i] = `"` + term.Line(arg) + `"`
+	}
+	return strings.Join(out, " ")
+}
+
+// plain are arguments that no shell changes.
+var plain = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
+
+// shellWord writes an argument as a shell reads it.
+func shellWord(arg string) string {
+	if plain.MatchString(arg) {
+		return arg
+	}
+	return "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
+}
