@@ -164,8 +164,7 @@ func TestChatShowsWhatHooksChanged(t *testing.T) {
 demo › it is 1234
 ↻ demo › it is …
   ⤷ guard replaced the message
-come back with: starter chat t1
-`, out)
+come back with: starter chat t1 --api `+w.url+"\n", out)
 	})
 	t.Run("on a terminal", func(t *testing.T) {
 		w := newWorld(t)
