@@ -293,7 +293,7 @@ type TurnResult struct {
 	// Replies are the final messages of all agents that took part, if there are several.
 	// Message is the last of them.
 	Replies []event.Message `json:"replies,omitempty"`
-	Error   string         `json:"error,omitempty"`
+	Error   string          `json:"error,omitempty"`
 
 	// LastRecord is the id of the turn's last record, if that was still to be stored when
 	// the turn ended. Everything of the turn is in the store once this record is.
