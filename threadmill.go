@@ -109,6 +109,13 @@ type Config struct {
 	// the runtime's worker. Register calls it.
 	RegisterWith func(worker.Registry)
 
+	// AllowedHosts are names by which requests may call Handler, such as
+	// "threadmill.example", or "*.example" for all names below it. Requests may always use
+	// localhost and loopback addresses and, where they do not arrive at a loopback address,
+	// any IP address. A request with another Host gets 421, so that no web page can reach
+	// the API by DNS rebinding. Default: no other names.
+	AllowedHosts []string
+
 	// Namespace of the threads that Client and Handler serve. Default "default".
 	// Workers serve all namespaces.
 	Namespace string
@@ -210,6 +217,7 @@ func New(cfg Config) (*Runtime, error) {
 		Threads: r.client, Store: cfg.Store, Stream: cfg.Stream, Agents: cfg.Registry, Namespace: r.client.Namespace(),
 		Authenticator: cfg.Authenticator, Tools: append(builtin.Names(), tools.Names()...), Models: slices.Sorted(maps.Keys(cfg.Models)),
 		View: cfg.Callbacks.views(cfg.Logger), Ready: r.ready, Closing: closing, Logger: cfg.Logger, Webhooks: cfg.webhooks,
+		AllowedHosts: cfg.AllowedHosts,
 	})
 	return r, err
 }

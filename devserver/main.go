@@ -39,6 +39,7 @@ type options struct {
 	temporalAddr string
 	uiAddr       string
 	config       string
+	hosts        []string
 	memory       bool
 	logLevel     slog.Level
 	auth         program.AuthFlags
@@ -67,6 +68,7 @@ func command() *cobra.Command {
 	o.auth.Register(f)
 	f.StringVar(&o.temporalAddr, "temporal", embedded.DefaultAddr, "host:port of Temporal")
 	f.StringVar(&o.uiAddr, "ui", defaultUI, `host:port of Temporal's Web UI; "" is none`)
+	f.StringSliceVar(&o.hosts, "allowed-hosts", nil, "names by which requests may call the API and Temporal's Web UI, besides localhost and addresses ("+program.EnvAllowedHosts+")")
 	f.StringVar(&o.config, "config", "", "YAML file with agents, models, tools and hooks (default: ./"+defaultConfig+", if there is one)")
 	f.BoolVar(&o.memory, "memory", false, "keep everything in memory: nothing is left in the end")
 	f.TextVar(&o.logLevel, "log-level", slog.LevelWarn, "debug, info, warn or error")

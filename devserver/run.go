@@ -122,14 +122,14 @@ func (s *server) openFolder(context.Context) error {
 
 func (s *server) load(context.Context) (err error) {
 	s.settings, err = program.Load(program.SettingsConfig{
-		File: s.config, Workspace: filepath.Join(s.data, workspaceFolder), Logger: s.log,
+		File: s.config, AllowedHosts: s.hosts, Workspace: filepath.Join(s.data, workspaceFolder), Logger: s.log,
 	})
 	return err
 }
 
 func (s *server) startTemporal(ctx context.Context) error {
 	cfg := embedded.Config{
-		DataDir: s.data, Addr: s.temporalAddr, UIAddr: s.uiAddr, SearchAttributes: threadclient.AttributeTypes(), Logger: s.log,
+		DataDir: s.data, Addr: s.temporalAddr, UIAddr: s.uiAddr, AllowedHosts: s.settings.AllowedHosts, SearchAttributes: threadclient.AttributeTypes(), Logger: s.log,
 		// What Temporal calls info is for its own developers.
 		LogLevel: max(s.logLevel, slog.LevelWarn),
 	}

@@ -48,6 +48,7 @@ func TestMistakes(t *testing.T) {
 		{"namespace", "", with("--namespace", "a/b"), 2, `--namespace: "a/b" must be`},
 		{"format", "", with("--log-format", "xml"), 2, `--log-format: "xml" is neither`},
 		{"unknown flag", "", with("--nope"), 2, "unknown flag: --nope (see worker --help)"},
+		{"no host", "", with("--allowed-hosts", "http://a"), 2, `--allowed-hosts: "http://a" is not a host name`},
 		{"no port", "", with("--http", "here"), 2, `--http: "here" is not host:port`},
 		{"port taken", "", with("--http", taken), 1, "--http: cannot listen on " + taken + ": address already in use; "},
 		{"nobody is asked who they are", "", with("--http", ":0", "--log-level", "error"), 2, "--http: [::]:"},

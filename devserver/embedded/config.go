@@ -11,6 +11,8 @@ import (
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/server/common/searchattribute/sadefs"
+
+	"github.com/threadmill/threadmill/internal/guard"
 )
 
 // Defaults of [Config].
@@ -49,6 +51,9 @@ type Config struct {
 	Addr string
 	// UIAddr is the host:port of the Web UI, with the rules of Addr. Empty: no UI.
 	UIAddr string
+	// AllowedHosts are names by which requests may call the Web UI, besides localhost and
+	// addresses: whoever reaches it can signal workflows.
+	AllowedHosts []string
 	// Namespace is registered at start. Default [DefaultNamespace].
 	Namespace string
 	// Retention is how long closed workflows are kept, at least one hour. Default [DefaultRetention].
@@ -88,6 +93,9 @@ func (c Config) withDefaults() (Config, error) {
 }
 
 func (c Config) validate() error {
+	if err := (guard.Hosts{Allowed: c.AllowedHosts}).Validate(); err != nil {
+		return fmt.Errorf("embedded: AllowedHosts: %w", err)
+	}
 	if c.Retention < minRetention {
 		return fmt.Errorf("embedded: Retention is %s, must be at least %s", c.Retention, minRetention)
 	}

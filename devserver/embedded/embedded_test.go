@@ -146,13 +146,26 @@ func TestInMemoryWithUI(t *testing.T) {
 	srv := startServer(t, Config{
 		UIAddr:    "127.0.0.1:0",
 		Namespace: "mill",
-		Logger:    slog.New(slog.NewTextHandler(logs, nil)),
+
+		AllowedHosts: []string{"ui.example"},
+		Logger:       slog.New(slog.NewTextHandler(logs, nil)),
 	})
 	require.Equal(t, "mill", srv.Namespace())
 	t.Run("workflow with activity", func(t *testing.T) {
 		c := dial(t, srv)
 		startWorker(t, c)
 		runGreet(t, c, client.StartWorkflowOptions{})
+	})
+	t.Run("UI answers no web page that has rebound its name", func(t *testing.T) {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, srv.UIURL()+"/api/v1/namespaces/mill/workflows/w/signal/post", http.NoBody)
+		require.NoError(t, err)
+		for host, want := range map[string]int{"evil.example": http.StatusMisdirectedRequest, "ui.example": http.StatusBadRequest} {
+			req.Host = host
+			res, err := http.DefaultClient.Do(req)
+			require.NoError(t, err)
+			require.NoError(t, res.Body.Close())
+			require.Equal(t, want, res.StatusCode, host)
+		}
 	})
 	t.Run("UI answers", func(t *testing.T) {
 		for path, want := range map[string]string{

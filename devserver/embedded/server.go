@@ -91,7 +91,7 @@ func (s *Server) start(ctx context.Context, cfg Config, ip string, port int, uiL
 		return fmt.Errorf("embedded: server does not answer on %s: %w", s.addr, err)
 	}
 	if uiListener != nil {
-		s.ui, err = startUI(uiListener, s.addr, s.namespace)
+		s.ui, err = startUI(uiListener, s.addr, cfg)
 	}
 	return err
 }

@@ -23,6 +23,8 @@ import (
 	"github.com/temporalio/ui-server/v2/ui"
 	"go.temporal.io/api/workflowservice/v1"
 	"google.golang.org/grpc"
+
+	"github.com/threadmill/threadmill/internal/guard"
 )
 
 // webUI is Temporal's Web UI, put together from its parts rather than by its own NewServer: that one binds
@@ -46,11 +48,11 @@ func listenUI(addr string) (net.Listener, error) {
 	return l, nil
 }
 
-func startUI(listener net.Listener, frontendAddr, namespace string) (*webUI, error) {
+func startUI(listener net.Listener, frontendAddr string, cfg Config) (*webUI, error) {
 	provider, err := config.NewConfigProviderWithRefresh(&config.Config{
 		TemporalGRPCAddress: frontendAddr,
 		EnableUI:            true,
-		DefaultNamespace:    namespace,
+		DefaultNamespace:    cfg.Namespace,
 		CORS:                config.CORS{CookieInsecure: true}, // plain HTTP on the loopback interface
 		DisableNewsFetch:    true,
 		HideLogs:            true,
@@ -70,7 +72,7 @@ func startUI(listener net.Listener, frontendAddr, namespace string) (*webUI, err
 	u := &webUI{
 		listener: listener,
 		frontend: frontend,
-		server:   &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second},
+		server:   &http.Server{Handler: protect(handler, cfg.AllowedHosts), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute},
 		done:     make(chan struct{}),
 	}
 	go func() {
@@ -78,6 +80,18 @@ func startUI(listener net.Listener, frontendAddr, namespace string) (*webUI, err
 		_ = u.server.Serve(listener)
 	}()
 	return u, nil
+}
+
+// protect keeps web pages that rebind a name of theirs, and slow clients, from the UI.
+func protect(next http.Handler, allowed []string) http.Handler {
+	hosts := guard.Hosts{Allowed: allowed}
+	return guard.Limits{}.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := hosts.Check(r); err != nil {
+			http.Error(w, err.Error(), http.StatusMisdirectedRequest)
+			return
+		}
+		next.ServeHTTP(w, r)
+	}))
 }
 
 func uiHandler(provider *config.ConfigProviderWithRefresh, frontend *grpc.ClientConn) (http.Handler, error) {

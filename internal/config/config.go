@@ -68,6 +68,9 @@ type Config struct {
 	// is the runtime's default.
 	StaleAfter time.Duration
 
+	// AllowedHosts are names by which requests may call the API.
+	AllowedHosts []string
+
 	// Files are the paths that were read, the configuration itself first. Empty
 	// without a file.
 	Files []string

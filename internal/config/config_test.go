@@ -115,8 +115,9 @@ func TestFull(t *testing.T) {
 			},
 			{Name: "all", Workflow: &hook.Workflow{Type: "Watch", TaskQueue: "guards"}, OnFailure: hook.Closed},
 		},
-		StaleAfter: 20 * time.Second,
-		Files:      []string{filepath.Join(dir, "full.yaml"), filepath.Join(dir, "prompts", "poet.md")},
+		StaleAfter:   20 * time.Second,
+		AllowedHosts: []string{"threadmill.example", "*.tunnel.example"},
+		Files:        []string{filepath.Join(dir, "full.yaml"), filepath.Join(dir, "prompts", "poet.md")},
 	}, c)
 	for _, a := range c.Agents {
 		require.NoError(t, a.Validate())

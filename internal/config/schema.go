@@ -10,9 +10,10 @@ import (
 	"github.com/goccy/go-yaml/ast"
 
 	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/internal/guard"
 )
 
-var topFields = []string{"version", "models", "titleModel", "agents", "tools", "limits", "hooks", "rules", "approvalRules", "webhooks", "apiKeys", "temporal"}
+var topFields = []string{"version", "models", "titleModel", "agents", "tools", "limits", "hooks", "rules", "approvalRules", "webhooks", "apiKeys", "temporal", "http"}
 
 // config reads the whole file. Agents come late: they refer to the rest, and hooks and
 // rules to them.
@@ -49,6 +50,8 @@ func (d *document) config(root value) *Config {
 			c.APIKeys = d.apiKeys(f.value)
 		case "temporal":
 			f.temporal(c)
+		case "http":
+			f.http(c)
 		}
 	}
 	switch {
@@ -94,6 +97,24 @@ func (f field) temporal(c *Config) {
 	for _, f := range f.fields("staleAfter") {
 		c.StaleAfter, _ = f.duration(minStaleAfter, maxStaleAfter, byDefault(defaultStaleAfter))
 	}
+}
+
+func (f field) http(c *Config) {
+	for _, f := range f.fields("allowedHosts") {
+		c.AllowedHosts = words(f.items(), value.allowedHost)
+	}
+}
+
+func (v value) allowedHost() (string, bool) {
+	name, ok := v.word()
+	if !ok {
+		return "", false
+	}
+	if err := (guard.Hosts{Allowed: []string{name}}).Validate(); err != nil {
+		v.fail("%s", err)
+		return "", false
+	}
+	return name, true
 }
 
 // limits reads limits. Only what is set is not zero.

@@ -133,6 +133,7 @@ func (s *Source) adopt(c *Config) error {
 	}
 	s.warned = changed
 	c.Models, c.Tools, c.Hooks, c.StaleAfter = s.current.Models, s.current.Tools, s.current.Hooks, s.current.StaleAfter
+	c.AllowedHosts = s.current.AllowedHosts
 	c.TitleModel, c.ApprovalRules = s.current.TitleModel, s.current.ApprovalRules
 	return nil
 }
@@ -150,6 +151,7 @@ func (s *Source) needRestart(c *Config) string {
 		{"hooks", reflect.DeepEqual(c.Hooks, s.current.Hooks)},
 		{"approvalRules", reflect.DeepEqual(c.ApprovalRules, s.current.ApprovalRules)},
 		{"settings of Temporal", c.StaleAfter == s.current.StaleAfter},
+		{"settings of HTTP", slices.Equal(c.AllowedHosts, s.current.AllowedHosts)},
 	} {
 		if !part.same {
 			parts = append(parts, part.name)

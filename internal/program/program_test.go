@@ -166,6 +166,15 @@ func TestLoad(t *testing.T) {
 	}
 	require.ElementsMatch(t, s.Agents[0].Tools, names)
 
+	env[EnvAllowedHosts] = "a.example, *.b.example"
+	s, err = load()
+	require.NoError(t, err)
+	require.Equal(t, []string{"a.example", "*.b.example"}, s.AllowedHosts)
+	env[EnvAllowedHosts] = "a.example:80"
+	_, err = load()
+	require.ErrorContains(t, err, EnvAllowedHosts+`: "a.example:80" is not a host name without a port`)
+	delete(env, EnvAllowedHosts)
+
 	env[config.EnvBaseURL] = "http://127.0.0.1:1/v1"
 	s, err = load()
 	require.NoError(t, err)

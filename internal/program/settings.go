@@ -15,6 +15,7 @@ import (
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/config"
+	"github.com/threadmill/threadmill/internal/guard"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/demo"
 	"github.com/threadmill/threadmill/llm/openai"
@@ -38,6 +39,10 @@ type SettingsConfig struct {
 
 	// TaskQueue is that of the threads. Default "threadmill".
 	TaskQueue string
+
+	// AllowedHosts are the values of --allowed-hosts. Default: those of
+	// [EnvAllowedHosts], or else those of File.
+	AllowedHosts []string
 
 	// Getenv defaults to os.Getenv.
 	Getenv func(string) string
@@ -70,7 +75,13 @@ type Settings struct {
 	// Hooks and StaleAfter are those at the start.
 	Hooks      []hook.Hook
 	StaleAfter time.Duration
+
+	// AllowedHosts are names by which requests may call the listeners.
+	AllowedHosts []string
 }
+
+// EnvAllowedHosts lists names by which requests may call the listeners, with commas between.
+const EnvAllowedHosts = "THREADMILL_ALLOWED_HOSTS"
 
 // Load reads the configuration and makes what it describes, with the folder that
 // shell_cmd works in.
@@ -94,6 +105,9 @@ func Load(cfg SettingsConfig) (Settings, error) {
 	}
 	s.Agents, s.Hooks, s.StaleAfter = c.Agents, c.Hooks, c.StaleAfter
 	s.TitleModel, s.ApprovalRules = c.TitleModel, c.ApprovalRules
+	if s.AllowedHosts, err = allowedHosts(cfg, c.AllowedHosts); err != nil {
+		return s, err
+	}
 	s.Models = map[string]llm.Provider{}
 	for _, p := range c.Models {
 		if s.Models[p.Name], err = provider(p); err != nil {
@@ -104,11 +118,29 @@ func Load(cfg SettingsConfig) (Settings, error) {
 	return s, err
 }
 
+func allowedHosts(cfg SettingsConfig, inFile []string) ([]string, error) {
+	name, list := "--allowed-hosts", cfg.AllowedHosts
+	if env := cfg.Getenv(EnvAllowedHosts); len(list) == 0 && env != "" {
+		name, list = EnvAllowedHosts, strings.Split(env, ",")
+	}
+	if len(list) == 0 {
+		return inFile, nil
+	}
+	for i := range list {
+		list[i] = strings.TrimSpace(list[i])
+	}
+	if err := (guard.Hosts{Allowed: list}).Validate(); err != nil {
+		return nil, Usagef("%s: %w", name, err)
+	}
+	return list, nil
+}
+
 // Apply puts the settings into the configuration of a runtime.
 func (s Settings) Apply(cfg *threadmill.Config) {
 	cfg.Registry, cfg.Models, cfg.Tools = s.Registry, s.Models, s.Tools
 	cfg.TitleModel, cfg.ApprovalRules = s.TitleModel, s.ApprovalRules
 	cfg.Hooks, cfg.StaleAfter = s.Hooks, s.StaleAfter
+	cfg.AllowedHosts = s.AllowedHosts
 	cfg.RuleSource, cfg.WebhookSource = s.Rules, s.Webhooks
 }
 

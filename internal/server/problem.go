@@ -15,6 +15,7 @@ import (
 	"go.temporal.io/api/serviceerror"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/guard"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/store"
@@ -154,9 +155,10 @@ func requestID(ctx context.Context) string {
 	return id
 }
 
-// protect is around everything: a request id, refusal of requests that another site
-// makes a browser send, and an answer where a handler panics.
+// protect is around everything: a request id, refusal of requests for another host and of
+// those that another site makes a browser send, and an answer where a handler panics.
 func (s *server) protect(next http.Handler) http.Handler {
+	hosts := guard.Hosts{Allowed: s.AllowedHosts}
 	sameOrigin := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := signals.NewID()
@@ -172,6 +174,10 @@ func (s *server) protect(next http.Handler) http.Handler {
 			s.Logger.Debug("request", "request", id, "method", r.Method, "path", r.URL.Path,
 				"status", rec.status, "took", time.Since(begun))
 		}()
+		if err := hosts.Check(r); err != nil {
+			writeProblem(rec, http.StatusMisdirectedRequest, err.Error())
+			return
+		}
 		if err := sameOrigin.Check(r); err != nil {
 			writeProblem(rec, http.StatusForbidden, "requests from other sites are refused: "+err.Error())
 			return

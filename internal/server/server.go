@@ -16,6 +16,7 @@ import (
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/feed"
+	"github.com/threadmill/threadmill/internal/guard"
 	"github.com/threadmill/threadmill/internal/registry"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
@@ -100,8 +101,15 @@ type Config struct {
 	// down (http.Server.RegisterOnShutdown). Default: they end with their connections.
 	Closing context.Context
 
+	// AllowedHosts are names by which requests may call the server, besides those that
+	// always may: see [guard.Hosts]. Default: none.
+	AllowedHosts []string
+
 	// MaxBody bounds the body of a request, in bytes. Default 1 MiB.
 	MaxBody int64
+
+	// Limits bound how slow a client may be.
+	Limits guard.Limits
 
 	// Heartbeat is the time between comments on a quiet event stream. Default 15 s.
 	Heartbeat time.Duration
@@ -131,6 +139,10 @@ func (c Config) withDefaults() (Config, error) {
 		return c, errors.New("server: Config.Stream is required")
 	case c.MaxBody < 0:
 		return c, fmt.Errorf("server: Config.MaxBody: %d is negative", c.MaxBody)
+	case c.Limits.BodyTimeout < 0:
+		return c, fmt.Errorf("server: Config.Limits.BodyTimeout: %v is negative", c.Limits.BodyTimeout)
+	case c.Limits.WriteTimeout < 0:
+		return c, fmt.Errorf("server: Config.Limits.WriteTimeout: %v is negative", c.Limits.WriteTimeout)
 	case c.Heartbeat < 0:
 		return c, fmt.Errorf("server: Config.Heartbeat: %v is negative", c.Heartbeat)
 	case c.AnswerWithin < 0:
@@ -139,6 +151,9 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("server: Config.AuthCheckInterval: %v is negative", c.AuthCheckInterval)
 	case c.WaitLimit < 0:
 		return c, fmt.Errorf("server: Config.WaitLimit: %v is negative", c.WaitLimit)
+	}
+	if err := (guard.Hosts{Allowed: c.AllowedHosts}).Validate(); err != nil {
+		return c, fmt.Errorf("server: Config.AllowedHosts: %w", err)
 	}
 	if c.Namespace == "" {
 		c.Namespace = signals.DefaultNamespace
@@ -227,7 +242,7 @@ func New(cfg Config) (http.Handler, error) {
 	s.registerKeys()
 	s.registerHealth()
 	s.registerDocs(mux)
-	return s.protect(s.explainUnmatched(mux)), nil
+	return s.Limits.Handler(s.protect(s.explainUnmatched(mux))), nil
 }
 
 const openAPIPath = "/openapi"

@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"os"
 	"reflect"
 	"time"
 
@@ -65,6 +66,10 @@ func (s *server) prompt(w http.ResponseWriter, r *http.Request) {
 	if errors.As(err, &tooLong) {
 		s.refusePrompt(w, refuse(http.StatusRequestEntityTooLarge, "content",
 			fmt.Sprintf("is too large: the body is more than %d bytes", s.MaxBody)))
+		return
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		s.answerPrompt(w, http.StatusRequestTimeout, promptError{"the body took too long to arrive"})
 		return
 	}
 	var p prompt
@@ -151,6 +156,7 @@ func (s *server) describePrompt(name, path string) {
 			"200": {Description: "It is published", Content: content(reflect.TypeFor[prompted]())},
 			"400": {Description: promptEmpty, Content: failed},
 			"409": {Description: "The session is closed", Content: failed},
+			"408": {Description: "The body took too long to arrive", Content: failed},
 			"413": {Description: "The content is too large", Content: failed},
 			"401": {Description: "The request has no valid API key", Content: failed},
 			"403": {Description: "The API key does not have the role", Content: failed},

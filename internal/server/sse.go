@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"reflect"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -12,13 +11,8 @@ import (
 	"github.com/threadmill/threadmill/internal/feed"
 )
 
-const (
-	// retryAfter is how long a client waits before it reconnects, in milliseconds.
-	retryAfter = "500"
-
-	// writeWithin is how long a client may not take what is written to it.
-	writeWithin = 30 * time.Second
-)
+// retryAfter is how long a client waits before it reconnects, in milliseconds.
+const retryAfter = "500"
 
 // eventWriter writes server-sent events. Its methods return false when the client
 // has gone.
@@ -46,7 +40,6 @@ func (o *eventWriter) begin(now bool, start place) bool {
 		o.buf = append(append(append(o.buf, "id: "...), start.String()...), '\n')
 	}
 	o.buf = append(o.buf, '\n')
-	o.deadline()
 	o.w.WriteHeader(http.StatusOK)
 	return o.write(true)
 }
@@ -68,16 +61,11 @@ func (o *eventWriter) heartbeat() bool {
 }
 
 func (o *eventWriter) write(flush bool) bool {
-	o.deadline()
 	if _, err := o.w.Write(o.buf); err != nil {
 		return false
 	}
 	return !flush || o.rc.Flush() == nil
 }
-
-// deadline gives the client time for what is written next. A writer that knows no
-// deadline is none of a network.
-func (o *eventWriter) deadline() { _ = o.rc.SetWriteDeadline(time.Now().Add(writeWithin)) }
 
 func isClosed(item feed.Item) bool {
 	return item.Event.Type == event.EventStatus && item.Event.Status.Status == event.StatusClosed

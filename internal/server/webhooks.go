@@ -47,9 +47,6 @@ type webhookAnswer struct {
 	Challenge string `json:"challenge,omitempty" doc:"What Slack wants to hear before it sends events; there is no event then"`
 }
 
-// bodyWithin is how long a sender may take for the body: as long as any client.
-const bodyWithin = 5 * time.Second
-
 func (s *server) registerWebhooks() {
 	register(s, public, huma.Operation{
 		OperationID: "receiveWebhook", Method: http.MethodPost, Path: "/v1/webhooks/{source}", Tags: []string{"webhooks"},
@@ -57,8 +54,7 @@ func (s *server) registerWebhooks() {
 		Description: "The webhook says how requests are signed, and which event for which thread becomes of them. " +
 			"200 answers the challenge of Slack. The signature takes the place of an API key; a webhook that is unsigned needs one with the role post, " +
 			"where the server wants API keys.",
-		Errors:          []int{400, 401, 403, 404, 409, 413, 503},
-		BodyReadTimeout: bodyWithin,
+		Errors: []int{400, 401, 403, 404, 409, 413, 503},
 	}, s.receiveWebhook)
 }
 

@@ -1,0 +1,100 @@
+package guard
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Hosts decides by which names requests may call a listener. Web pages can point a name of
+// their own at any address (DNS rebinding), and browsers then treat the listener as a part of
+// that web site, but they still send the name as the Host of each request.
+//
+// The names localhost, *.localhost and loopback addresses are always accepted, whatever the
+// port. Other IP addresses are accepted where a request arrives at an address that is not
+// loopback: no page can rebind an address.
+type Hosts struct {
+	// Allowed are further names: host names or IP addresses without a port. A name that
+	// begins with "*." stands for all names below it.
+	Allowed []string
+
+	// Authenticated: the listener knows who sends a request, so that it accepts any name
+	// at addresses that are not loopback, as long as Allowed is empty.
+	Authenticated bool
+}
+
+// HostError rejects a request for its Host.
+type HostError struct{ Host string }
+
+func (e *HostError) Error() string {
+	return fmt.Sprintf("host %.128q is not served here: use localhost or the address of the listener, "+
+		"or allow the name with --allowed-hosts, THREADMILL_ALLOWED_HOSTS or http.allowedHosts", e.Host)
+}
+
+// Check returns a [*HostError] if the request's Host is not accepted. A request that did not
+// arrive over TCP is accepted.
+func (h Hosts) Check(r *http.Request) error {
+	local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	if !ok {
+		return nil
+	}
+	name, ok := hostname(r.Host)
+	if !ok {
+		return &HostError{r.Host}
+	}
+	addr, err := netip.ParseAddr(name)
+	isAddr := err == nil
+	switch {
+	case name == "localhost", strings.HasSuffix(name, ".localhost"), isAddr && addr.Unmap().IsLoopback(), h.allows(name):
+		return nil
+	case !local.IP.IsLoopback() && (isAddr || h.Authenticated && len(h.Allowed) == 0):
+		return nil
+	}
+	return &HostError{r.Host}
+}
+
+func (h Hosts) allows(name string) bool {
+	return slices.ContainsFunc(h.Allowed, func(allowed string) bool {
+		if domain, ok := strings.CutPrefix(strings.ToLower(allowed), "*"); ok {
+			return strings.HasSuffix(name, domain) && len(name) > len(domain)
+		}
+		return strings.EqualFold(name, allowed)
+	})
+}
+
+// Validate checks the allowed names. Its error names the one that is wrong.
+func (h Hosts) Validate() error {
+	for _, name := range h.Allowed {
+		if _, err := netip.ParseAddr(name); err != nil && !allowable.MatchString(name) {
+			return fmt.Errorf("%q is not a host name without a port, such as threadmill.example or *.example", name)
+		}
+	}
+	return nil
+}
+
+var allowable = regexp.MustCompile(`^(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)
+
+// hostname returns the name in a Host header in lower case, without port, brackets and the
+// dot of the root. It reports false if there is none.
+func hostname(host string) (string, bool) {
+	name := strings.ToLower(host)
+	if h, port, err := net.SplitHostPort(name); err == nil {
+		if strings.ContainsFunc(port, func(r rune) bool { return r < '0' || r > '9' }) {
+			return "", false
+		}
+		name = h
+	} else if inner, ok := strings.CutPrefix(name, "["); ok {
+		if name, ok = strings.CutSuffix(inner, "]"); !ok {
+			return "", false
+		}
+	}
+	name = strings.TrimSuffix(name, ".")
+	if _, err := netip.ParseAddr(name); err != nil && strings.Contains(name, ":") {
+		return "", false
+	}
+	return name, name != "" && !strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' })
+}

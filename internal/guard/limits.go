@@ -1,0 +1,102 @@
+package guard
+
+import (
+	"cmp"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+)
+
+// Defaults of [Limits].
+const (
+	DefaultBodyTimeout  = 5 * time.Second
+	DefaultWriteTimeout = 30 * time.Second
+)
+
+// Limits bound how slow a client may be. The zero value has the defaults.
+type Limits struct {
+	// BodyTimeout is how long a client may take to send the body of a request.
+	// Default [DefaultBodyTimeout].
+	BodyTimeout time.Duration
+
+	// WriteTimeout is how long a client may take to read each 64 KiB of a response, or
+	// each event of a stream. Default [DefaultWriteTimeout].
+	WriteTimeout time.Duration
+}
+
+// writeChunk is the part of a response that has its own deadline.
+const writeChunk = 64 << 10
+
+// Handler applies the limits to every request that next gets.
+func (l Limits) Handler(next http.Handler) http.Handler {
+	l.BodyTimeout = cmp.Or(l.BodyTimeout, DefaultBodyTimeout)
+	l.WriteTimeout = cmp.Or(l.WriteTimeout, DefaultWriteTimeout)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		control := http.NewResponseController(w)
+		// A connection keeps the deadline of its last response. Writers that support no
+		// deadline have no slow clients.
+		_ = control.SetWriteDeadline(time.Time{})
+		if r.Body != nil && r.Body != http.NoBody {
+			_ = control.SetReadDeadline(time.Now().Add(l.BodyTimeout))
+			r = r.WithContext(r.Context()) // the body of the original stays as it is
+			r.Body = &timedBody{r.Body, control}
+		}
+		next.ServeHTTP(&timedWriter{w, control, l.WriteTimeout}, r)
+	})
+}
+
+// timedBody is a body whose deadline ends with it: the server goes on reading, to learn
+// whether the client has gone.
+type timedBody struct {
+	io.ReadCloser
+	control *http.ResponseController
+}
+
+func (b *timedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if errors.Is(err, io.EOF) {
+		_ = b.control.SetReadDeadline(time.Time{})
+	}
+	return n, err
+}
+
+// timedWriter gives each part of a response a deadline.
+type timedWriter struct {
+	http.ResponseWriter
+	control *http.ResponseController
+	timeout time.Duration
+}
+
+// WriteHeader implements [http.ResponseWriter].
+func (w *timedWriter) WriteHeader(status int) {
+	w.extend()
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *timedWriter) Write(data []byte) (written int, err error) {
+	for {
+		part := data[written:min(len(data), written+writeChunk)]
+		w.extend()
+		n, err := w.ResponseWriter.Write(part)
+		written += n
+		if err != nil || written == len(data) {
+			return written, err
+		}
+	}
+}
+
+// FlushError lets [http.ResponseController] flush.
+func (w *timedWriter) FlushError() error {
+	w.extend()
+	return w.control.Flush()
+}
+
+// SetReadDeadline leaves the deadline of the body as it is: handlers cannot tell when a body
+// that they have read no longer needs one.
+func (w *timedWriter) SetReadDeadline(time.Time) error { return nil }
+
+// Unwrap lets [http.ResponseController] do the rest.
+func (w *timedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *timedWriter) extend() { _ = w.control.SetWriteDeadline(time.Now().Add(w.timeout)) }
