@@ -20,6 +20,19 @@ func (k Key) String() string { return k.Namespace + "/" + k.ThreadID }
 // ErrNotFound is returned for a thread, or an agent, that is not there.
 var ErrNotFound = errors.New("not found")
 
+// ErrUnavailable marks an error of a store that could not be reached, or did not answer before
+// the context's deadline: a later call may succeed. Whether an append took effect is not known.
+var ErrUnavailable = errors.New("store is unavailable")
+
+// Unavailable returns err marked as [ErrUnavailable], with its message unchanged.
+func Unavailable(err error) error { return &unavailableError{err} }
+
+type unavailableError struct{ err error }
+
+func (e *unavailableError) Error() string { return e.err.Error() }
+
+func (e *unavailableError) Unwrap() []error { return []error{ErrUnavailable, e.err} }
+
 // Store keeps threads. Implementations are safe for concurrent use.
 type Store interface {
 	// Append writes a batch in one transaction and returns the records as stored, in
@@ -108,8 +121,21 @@ type Query struct {
 	// Limit bounds the result. 0 = 1000, which is the most.
 	Limit int
 
+	// MaxBytes ends the result with the record whose payload brings the payloads to this
+	// many bytes together, so that a large record is returned as well. 0 = no bound.
+	MaxBytes int
+
 	// Newest returns the newest first.
 	Newest bool
+}
+
+// Complete reports whether the records that q returned are all that it selects.
+func (q Query) Complete(records []event.Record) bool {
+	bytes := 0
+	for _, r := range records {
+		bytes += len(r.Payload)
+	}
+	return len(records) < q.WithDefaults().Limit && (q.MaxBytes <= 0 || bytes < q.MaxBytes)
 }
 
 // MaxLimit is the most records that one query returns.

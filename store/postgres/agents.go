@@ -41,7 +41,7 @@ func (s *Store) SaveAgent(ctx context.Context, namespace string, v store.AgentVe
 		})
 	}
 	if err != nil {
-		return store.AgentVersion{}, fmt.Errorf("postgres: saving agent %q of %q: %w", v.Name, namespace, err)
+		return store.AgentVersion{}, fmt.Errorf("postgres: saving agent %q of %q: %w", v.Name, namespace, classify(err))
 	}
 	return saved, nil
 }
@@ -78,7 +78,7 @@ func (s *Store) Agent(ctx context.Context, namespace, name string) (store.AgentV
 		err = store.ErrNotFound
 	}
 	if err != nil {
-		return store.AgentVersion{}, fmt.Errorf("postgres: agent %q of %q: %w", name, namespace, err)
+		return store.AgentVersion{}, fmt.Errorf("postgres: agent %q of %q: %w", name, namespace, classify(err))
 	}
 	return found[0], nil
 }
@@ -90,7 +90,7 @@ func (s *Store) Agents(ctx context.Context, namespace string) ([]store.AgentVers
 	}
 	found, err := agents(ctx, s.pool, allAgents, namespace, string(store.AgentDeleted))
 	if err != nil {
-		return nil, fmt.Errorf("postgres: agents of %q: %w", namespace, err)
+		return nil, fmt.Errorf("postgres: agents of %q: %w", namespace, classify(err))
 	}
 	return found, nil
 }
@@ -100,7 +100,7 @@ func (s *Store) AgentVersions(ctx context.Context, namespace, name string, befor
 	before, limit = store.AgentVersionBounds(before, limit)
 	found, err := s.agentsOf(ctx, namespace, name, agentVersions, before, limit)
 	if err != nil {
-		return nil, fmt.Errorf("postgres: versions of agent %q of %q: %w", name, namespace, err)
+		return nil, fmt.Errorf("postgres: versions of agent %q of %q: %w", name, namespace, classify(err))
 	}
 	return found, nil
 }
@@ -112,11 +112,11 @@ func (s *Store) AgentChanges(ctx context.Context, namespace string, after int64,
 	}
 	rows, err := s.pool.Query(ctx, agentChanges, namespace, after, store.AgentChangeLimit(limit))
 	if err != nil {
-		return nil, fmt.Errorf("postgres: changes of the agents of %q: %w", namespace, err)
+		return nil, fmt.Errorf("postgres: changes of the agents of %q: %w", namespace, classify(err))
 	}
 	changes, err := pgx.CollectRows(rows, scanChange)
 	if err != nil {
-		return nil, fmt.Errorf("postgres: changes of the agents of %q: %w", namespace, err)
+		return nil, fmt.Errorf("postgres: changes of the agents of %q: %w", namespace, classify(err))
 	}
 	return changes, nil
 }

@@ -85,7 +85,7 @@ const appendTries = 6
 func (s *Store) Append(ctx context.Context, key store.Key, batch store.Batch) (store.Appended, error) {
 	batch, err := store.CheckBatch(key, batch)
 	if err != nil {
-		return store.Appended{}, fmt.Errorf("postgres: appending to %s: %w", key, err)
+		return store.Appended{}, fmt.Errorf("postgres: appending to %s: %w", key, classify(err))
 	}
 	for try := 1; ; try++ {
 		a := newAppending(key, batch)
@@ -94,10 +94,10 @@ func (s *Store) Append(ctx context.Context, key store.Key, batch store.Batch) (s
 			return a.result(batch)
 		}
 		if !rolledBack(err) || try == appendTries {
-			return store.Appended{}, fmt.Errorf("postgres: appending to %s: %w", key, err)
+			return store.Appended{}, fmt.Errorf("postgres: appending to %s: %w", key, classify(err))
 		}
 		if err := pause(ctx, try); err != nil {
-			return store.Appended{}, fmt.Errorf("postgres: appending to %s: %w", key, err)
+			return store.Appended{}, fmt.Errorf("postgres: appending to %s: %w", key, classify(err))
 		}
 	}
 }

@@ -47,11 +47,11 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, pc)
 	if err != nil {
-		return nil, fmt.Errorf("postgres: opening: %w", err)
+		return nil, fmt.Errorf("postgres: opening: %w", classify(err))
 	}
 	if err := prepare(ctx, pool, cfg); err != nil {
 		pool.Close()
-		return nil, fmt.Errorf("postgres: opening %s at %s: %w", pc.ConnConfig.Database, pc.ConnConfig.Host, err)
+		return nil, fmt.Errorf("postgres: opening %s at %s: %w", pc.ConnConfig.Database, pc.ConnConfig.Host, classify(err))
 	}
 	return &Store{pool: pool}, nil
 }
@@ -103,7 +103,7 @@ func prepare(ctx context.Context, pool *pgxpool.Pool, cfg Config) error {
 // Ping reports whether the server answers.
 func (s *Store) Ping(ctx context.Context) error {
 	if err := s.pool.Ping(ctx); err != nil {
-		return fmt.Errorf("postgres: ping: %w", err)
+		return fmt.Errorf("postgres: ping: %w", classify(err))
 	}
 	return nil
 }

@@ -3,6 +3,8 @@ package postgres_test
 import (
 	"context"
 	"fmt"
+	"io"
+	"net"
 	"net/url"
 	"sync"
 	"testing"
@@ -177,5 +179,75 @@ func BenchmarkAppend(b *testing.B) {
 			message(fmt.Sprint(i, "a")), message(fmt.Sprint(i, "b")), message(fmt.Sprint(i, "c")),
 		}})
 		require.NoError(b, err)
+	}
+}
+
+// link passes connections on to a server, until it is cut.
+type link struct {
+	net.Listener
+	server string
+
+	mu    sync.Mutex
+	conns []net.Conn
+}
+
+func newLink(t *testing.T, server string) *link {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	k := &link{Listener: l, server: server}
+	t.Cleanup(k.cut)
+	go k.serve()
+	return k
+}
+
+func (k *link) serve() {
+	for {
+		near, err := k.Accept()
+		if err != nil {
+			return
+		}
+		far, err := net.Dial("tcp", k.server)
+		if err != nil {
+			_ = near.Close()
+			continue
+		}
+		k.mu.Lock()
+		k.conns = append(k.conns, near, far)
+		k.mu.Unlock()
+		go func() { _, _ = io.Copy(near, far) }()
+		go func() { _, _ = io.Copy(far, near) }()
+	}
+}
+
+func (k *link) cut() {
+	_ = k.Close()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, c := range k.conns {
+		_ = c.Close()
+	}
+	k.conns = nil
+}
+
+// TestServerGone: what fails because there is no server is told from what fails otherwise.
+func TestServerGone(t *testing.T) {
+	server, err := url.Parse(testenv.Postgres(t))
+	require.NoError(t, err)
+	k := newLink(t, server.Host)
+	server.Host = k.Addr().String()
+	s, err := postgres.Open(t.Context(), postgres.Config{URL: server.String(), Schema: schema(t), MaxConns: 2})
+	require.NoError(t, err)
+	defer s.Close()
+	_, err = s.Append(t.Context(), key, store.Batch{})
+	require.NoError(t, err)
+	k.cut()
+	for range 3 { // lost connections first, then those that cannot be made
+		_, err = s.Thread(t.Context(), key)
+		require.ErrorIs(t, err, store.ErrUnavailable)
+		_, err = s.Append(t.Context(), key, store.Batch{})
+		require.ErrorIs(t, err, store.ErrUnavailable)
+		_, err = s.Agents(t.Context(), "default")
+		require.ErrorIs(t, err, store.ErrUnavailable)
+		require.ErrorIs(t, s.Ping(t.Context()), store.ErrUnavailable)
 	}
 }

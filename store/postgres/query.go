@@ -22,6 +22,12 @@ const (
 	oldest = recordsBetween + ` ORDER BY seq LIMIT $6`
 	newest = recordsBetween + ` ORDER BY seq DESC LIMIT $6`
 
+	// The bytes are those of the payloads before each record.
+	bounded = `SELECT id, seq, type, payload, trace_id, parent_event_id, created_at FROM (
+			SELECT *, sum(octet_length(payload::text)) OVER (ORDER BY seq %[2]s) - octet_length(payload::text) AS bytes
+			FROM (%[1]s) AS page
+		) AS counted WHERE bytes < $7 ORDER BY seq %[2]s`
+
 	recordsByID = `SELECT r.* FROM (SELECT DISTINCT unnest($3::text[]) AS id) AS wanted, LATERAL (` + selectRecord + `
 		WHERE namespace = $1 AND thread_id = $2 AND records.id = wanted.id LIMIT 1) AS r ORDER BY r.seq`
 	oneThread = selectThread + ` WHERE namespace = $1 AND id = $2`
@@ -35,17 +41,21 @@ const (
 // Records implements [store.Store].
 func (s *Store) Records(ctx context.Context, key store.Key, q store.Query) ([]event.Record, error) {
 	q = q.WithDefaults()
-	query := oldest
+	query, order := oldest, "ASC"
 	if q.Newest {
-		query = newest
+		query, order = newest, "DESC"
 	}
 	var types []string
 	if len(q.Types) > 0 {
 		types = storable(q.Types)
 	}
-	records, err := collect(ctx, s, key, scanRecord, query, q.After, q.Before, types, q.Limit)
+	args := []any{q.After, q.Before, types, q.Limit}
+	if q.MaxBytes > 0 {
+		query, args = fmt.Sprintf(bounded, query, order), append(args, q.MaxBytes)
+	}
+	records, err := collect(ctx, s, key, scanRecord, query, args...)
 	if err != nil {
-		return nil, fmt.Errorf("postgres: records of %s: %w", key, err)
+		return nil, fmt.Errorf("postgres: records of %s: %w", key, classify(err))
 	}
 	return records, nil
 }
@@ -57,7 +67,7 @@ func (s *Store) RecordsByID(ctx context.Context, key store.Key, ids ...string) (
 	}
 	records, err := collect(ctx, s, key, scanRecord, recordsByID, storable(ids))
 	if err != nil {
-		return nil, fmt.Errorf("postgres: records of %s by id: %w", key, err)
+		return nil, fmt.Errorf("postgres: records of %s by id: %w", key, classify(err))
 	}
 	return records, nil
 }
@@ -69,7 +79,7 @@ func (s *Store) Thread(ctx context.Context, key store.Key) (store.Thread, error)
 		err = store.ErrNotFound
 	}
 	if err != nil {
-		return store.Thread{}, fmt.Errorf("postgres: thread %s: %w", key, err)
+		return store.Thread{}, fmt.Errorf("postgres: thread %s: %w", key, classify(err))
 	}
 	return threads[0], nil
 }
@@ -86,11 +96,11 @@ func (s *Store) Threads(ctx context.Context, namespace string, page store.Thread
 	}
 	rows, err := s.pool.Query(ctx, activeThreads, namespace, textOrNull(page.Status), page.Limit, before, page.CursorID)
 	if err != nil {
-		return nil, fmt.Errorf("postgres: threads of %q: %w", namespace, err)
+		return nil, fmt.Errorf("postgres: threads of %q: %w", namespace, classify(err))
 	}
 	threads, err := pgx.CollectRows(rows, scanThread)
 	if err != nil {
-		return nil, fmt.Errorf("postgres: threads of %q: %w", namespace, err)
+		return nil, fmt.Errorf("postgres: threads of %q: %w", namespace, classify(err))
 	}
 	return threads, nil
 }
@@ -105,7 +115,7 @@ func (s *Store) ToolLog(ctx context.Context, key store.Key, toolCallID string) (
 		err = store.ErrNotFound
 	}
 	if err != nil {
-		return store.ToolLog{}, fmt.Errorf("postgres: tool log %q of %s: %w", toolCallID, key, err)
+		return store.ToolLog{}, fmt.Errorf("postgres: tool log %q of %s: %w", toolCallID, key, classify(err))
 	}
 	return logs[0], nil
 }
@@ -114,7 +124,7 @@ func (s *Store) ToolLog(ctx context.Context, key store.Key, toolCallID string) (
 func (s *Store) ToolLogs(ctx context.Context, key store.Key) ([]store.ToolLog, error) {
 	logs, err := collect(ctx, s, key, scanTool, allTools)
 	if err != nil {
-		return nil, fmt.Errorf("postgres: tool logs of %s: %w", key, err)
+		return nil, fmt.Errorf("postgres: tool logs of %s: %w", key, classify(err))
 	}
 	return logs, nil
 }

@@ -50,7 +50,7 @@ func (s *Store) SaveAgent(ctx context.Context, namespace string, v store.AgentVe
 		saved, err = s.saveAgent(ctx, namespace, saved, after)
 	}
 	if err != nil {
-		return store.AgentVersion{}, fmt.Errorf("sqlite: saving agent %q of %q: %w", v.Name, namespace, err)
+		return store.AgentVersion{}, fmt.Errorf("sqlite: saving agent %q of %q: %w", v.Name, namespace, classify(err))
 	}
 	return saved, nil
 }
@@ -103,7 +103,7 @@ func (s *Store) Agent(ctx context.Context, namespace, name string) (store.AgentV
 		v, err = scanAgent(s.readAgents.newest.QueryRowContext(ctx, namespace, key))
 	}
 	if err != nil {
-		return store.AgentVersion{}, fmt.Errorf("sqlite: agent %q of %q: %w", name, namespace, notFound(err))
+		return store.AgentVersion{}, fmt.Errorf("sqlite: agent %q of %q: %w", name, namespace, classify(notFound(err)))
 	}
 	return v, nil
 }
@@ -112,7 +112,7 @@ func (s *Store) Agent(ctx context.Context, namespace, name string) (store.AgentV
 func (s *Store) Agents(ctx context.Context, namespace string) ([]store.AgentVersion, error) {
 	found, err := collect(ctx, s.readAgents.all, scanAgent, namespace, string(store.AgentDeleted))
 	if err != nil {
-		return nil, fmt.Errorf("sqlite: agents of %q: %w", namespace, err)
+		return nil, fmt.Errorf("sqlite: agents of %q: %w", namespace, classify(err))
 	}
 	return found, nil
 }
@@ -126,7 +126,7 @@ func (s *Store) AgentVersions(ctx context.Context, namespace, name string, befor
 	before, limit = store.AgentVersionBounds(before, limit)
 	found, err := collect(ctx, s.readAgents.versions, scanAgent, namespace, key, before, limit)
 	if err != nil {
-		return nil, fmt.Errorf("sqlite: versions of agent %q of %q: %w", name, namespace, err)
+		return nil, fmt.Errorf("sqlite: versions of agent %q of %q: %w", name, namespace, classify(err))
 	}
 	return found, nil
 }
@@ -135,7 +135,7 @@ func (s *Store) AgentVersions(ctx context.Context, namespace, name string, befor
 func (s *Store) AgentChanges(ctx context.Context, namespace string, after int64, limit int) ([]store.AgentChange, error) {
 	changes, err := collect(ctx, s.readAgents.changes, scanChange, namespace, after, store.AgentChangeLimit(limit))
 	if err != nil {
-		return nil, fmt.Errorf("sqlite: changes of the agents of %q: %w", namespace, err)
+		return nil, fmt.Errorf("sqlite: changes of the agents of %q: %w", namespace, classify(err))
 	}
 	return changes, nil
 }

@@ -43,18 +43,18 @@ func (w *writes) prepare(ctx context.Context, db *sql.DB) error {
 func (s *Store) Append(ctx context.Context, key store.Key, batch store.Batch) (store.Appended, error) {
 	batch, err := store.CheckBatch(key, batch)
 	if err != nil {
-		return store.Appended{}, fmt.Errorf("sqlite: appending to %s: %w", key, err)
+		return store.Appended{}, fmt.Errorf("sqlite: appending to %s: %w", key, classify(err))
 	}
 	tx, err := s.writer.BeginTx(ctx, nil)
 	if err != nil {
-		return store.Appended{}, fmt.Errorf("sqlite: appending to %s: %w", key, err)
+		return store.Appended{}, fmt.Errorf("sqlite: appending to %s: %w", key, classify(err))
 	}
 	a := appending{Tx: tx, writes: &s.write, key: key}
 	if err := a.run(ctx, batch); err != nil {
-		return store.Appended{}, errors.Join(fmt.Errorf("sqlite: appending to %s: %w", key, err), rollback(tx))
+		return store.Appended{}, errors.Join(fmt.Errorf("sqlite: appending to %s: %w", key, classify(err)), rollback(tx))
 	}
 	if err := tx.Commit(); err != nil {
-		return store.Appended{}, fmt.Errorf("sqlite: appending to %s: commit: %w", key, err)
+		return store.Appended{}, fmt.Errorf("sqlite: appending to %s: commit: %w", key, classify(err))
 	}
 	return a.result, nil
 }

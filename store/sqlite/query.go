@@ -78,9 +78,14 @@ func (s *Store) Records(ctx context.Context, key store.Key, q store.Query) ([]ev
 		}
 		args = append(args, list(q.Types))
 	}
-	records, err := collect(ctx, stmt, scanRecord, append(args, q.Limit)...)
+	bytes := 0
+	enough := func(r event.Record) bool {
+		bytes += len(r.Payload)
+		return q.MaxBytes > 0 && bytes >= q.MaxBytes
+	}
+	records, err := collectUntil(ctx, enough, stmt, scanRecord, append(args, q.Limit)...)
 	if err != nil {
-		return nil, fmt.Errorf("sqlite: records of %s: %w", key, err)
+		return nil, fmt.Errorf("sqlite: records of %s: %w", key, classify(err))
 	}
 	return records, nil
 }
@@ -92,7 +97,7 @@ func (s *Store) RecordsByID(ctx context.Context, key store.Key, ids ...string) (
 	}
 	records, err := collect(ctx, s.read.recordsByID, scanRecord, key.Namespace, key.ThreadID, list(ids))
 	if err != nil {
-		return nil, fmt.Errorf("sqlite: records of %s by id: %w", key, err)
+		return nil, fmt.Errorf("sqlite: records of %s by id: %w", key, classify(err))
 	}
 	return records, nil
 }
@@ -101,7 +106,7 @@ func (s *Store) RecordsByID(ctx context.Context, key store.Key, ids ...string) (
 func (s *Store) Thread(ctx context.Context, key store.Key) (store.Thread, error) {
 	t, err := scanThread(s.read.thread.QueryRowContext(ctx, key.Namespace, key.ThreadID))
 	if err != nil {
-		return store.Thread{}, fmt.Errorf("sqlite: thread %s: %w", key, notFound(err))
+		return store.Thread{}, fmt.Errorf("sqlite: thread %s: %w", key, classify(notFound(err)))
 	}
 	return t, nil
 }
@@ -119,7 +124,7 @@ func (s *Store) Threads(ctx context.Context, namespace string, page store.Thread
 	}
 	threads, err := collect(ctx, stmt, scanThread, append(args, page.Limit)...)
 	if err != nil {
-		return nil, fmt.Errorf("sqlite: threads of %q: %w", namespace, err)
+		return nil, fmt.Errorf("sqlite: threads of %q: %w", namespace, classify(err))
 	}
 	return threads, nil
 }
@@ -128,7 +133,7 @@ func (s *Store) Threads(ctx context.Context, namespace string, page store.Thread
 func (s *Store) ToolLog(ctx context.Context, key store.Key, toolCallID string) (store.ToolLog, error) {
 	l, err := scanTool(s.read.tool.QueryRowContext(ctx, key.Namespace, key.ThreadID, toolCallID))
 	if err != nil {
-		return store.ToolLog{}, fmt.Errorf("sqlite: tool log %q of %s: %w", toolCallID, key, notFound(err))
+		return store.ToolLog{}, fmt.Errorf("sqlite: tool log %q of %s: %w", toolCallID, key, classify(notFound(err)))
 	}
 	return l, nil
 }
@@ -137,7 +142,7 @@ func (s *Store) ToolLog(ctx context.Context, key store.Key, toolCallID string) (
 func (s *Store) ToolLogs(ctx context.Context, key store.Key) ([]store.ToolLog, error) {
 	logs, err := collect(ctx, s.read.tools, scanTool, key.Namespace, key.ThreadID)
 	if err != nil {
-		return nil, fmt.Errorf("sqlite: tool logs of %s: %w", key, err)
+		return nil, fmt.Errorf("sqlite: tool logs of %s: %w", key, classify(err))
 	}
 	return logs, nil
 }
@@ -145,6 +150,10 @@ func (s *Store) ToolLogs(ctx context.Context, key store.Key) ([]store.ToolLog, e
 type scanner interface{ Scan(dest ...any) error }
 
 func collect[T any](ctx context.Context, stmt *sql.Stmt, scan func(scanner) (T, error), args ...any) ([]T, error) {
+	return collectUntil(ctx, func(T) bool { return false }, stmt, scan, args...)
+}
+
+func collectUntil[T any](ctx context.Context, enough func(T) bool, stmt *sql.Stmt, scan func(scanner) (T, error), args ...any) ([]T, error) {
 	rows, err := stmt.QueryContext(ctx, args...)
 	if err != nil {
 		return nil, err
@@ -157,6 +166,9 @@ func collect[T any](ctx context.Context, stmt *sql.Stmt, scan func(scanner) (T, 
 			return nil, err
 		}
 		all = append(all, one)
+		if enough(one) {
+			break
+		}
 	}
 	return all, rows.Err()
 }

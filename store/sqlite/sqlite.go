@@ -213,7 +213,7 @@ func migrate(ctx context.Context, db *sql.DB, logger *slog.Logger) error {
 func (s *Store) Ping(ctx context.Context) error {
 	var one int
 	if err := s.reader.QueryRowContext(ctx, "SELECT 1").Scan(&one); err != nil {
-		return fmt.Errorf("sqlite: ping: %w", err)
+		return fmt.Errorf("sqlite: ping: %w", classify(err))
 	}
 	return nil
 }

@@ -1,8 +1,12 @@
 package storetest
 
 import (
+	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -59,6 +63,82 @@ func testQueryLimit(t *testing.T, s store.Store) {
 	found, err := s.RecordsByID(t.Context(), key, wanted...)
 	require.NoError(t, err)
 	require.Equal(t, wanted, ids(found), "as many by id as a query returns")
+}
+
+func testQueryBytes(t *testing.T, s store.Store) {
+	var all []event.Record
+	for i, size := range []int{10, 20, 3000, 10, 10} {
+		all = append(all, event.NewRecord(fmt.Sprint(i+1), event.TypeMessage, "", "", start, strings.Repeat("ü", size)))
+	}
+	add(t, s, key, store.Batch{Records: all})
+	size := func(i int) int { return len(all[i-1].Payload) }
+	for name, test := range map[string]struct {
+		query store.Query
+		want  []string
+	}{
+		"no bound":              {store.Query{MaxBytes: 0}, []string{"1", "2", "3", "4", "5"}},
+		"a record at least":     {store.Query{MaxBytes: 1}, []string{"1"}},
+		"a large one at least":  {store.Query{After: 2, MaxBytes: 1}, []string{"3"}},
+		"up to the bound":       {store.Query{MaxBytes: size(1) + size(2)}, []string{"1", "2"}},
+		"beyond the bound":      {store.Query{MaxBytes: size(1) + size(2) + 1}, []string{"1", "2", "3"}},
+		"above all":             {store.Query{MaxBytes: 1 << 20}, []string{"1", "2", "3", "4", "5"}},
+		"with a limit":          {store.Query{MaxBytes: 1 << 20, Limit: 2}, []string{"1", "2"}},
+		"newest":                {store.Query{MaxBytes: size(5) + 1, Newest: true}, []string{"5", "4"}},
+		"newest, before, types": {store.Query{MaxBytes: 1, Newest: true, Before: 4, Types: []string{"message"}}, []string{"3"}},
+		"between":               {store.Query{MaxBytes: size(2) + 1, After: 1, Before: 5}, []string{"2", "3"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			found := query(t, s, key, test.query)
+			require.Equal(t, test.want, ids(found))
+			test.query.After = max(test.query.After, found[len(found)-1].Seq)
+			if !test.query.Newest && test.query.Complete(found) {
+				require.Empty(t, query(t, s, key, test.query), "nothing follows a complete result")
+			}
+		})
+	}
+}
+
+// testUnavailable: a deadline that has passed stands for a server that does not answer.
+func testUnavailable(t *testing.T, s store.Store) {
+	add(t, s, key, store.Batch{Records: records("a")})
+	late, cancel := context.WithTimeout(t.Context(), -time.Second)
+	defer cancel()
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	for name, call := range calls(s) {
+		require.ErrorIs(t, call(late), store.ErrUnavailable, name)
+		require.ErrorIs(t, call(late), context.DeadlineExceeded, name)
+		require.NotErrorIs(t, call(gone), store.ErrUnavailable, name+": the caller has gone")
+		require.NotErrorIs(t, call(t.Context()), store.ErrUnavailable, name)
+	}
+}
+
+// calls are those of a store that need its server.
+func calls(s store.Store) map[string]func(context.Context) error {
+	return map[string]func(context.Context) error{
+		"Append": func(ctx context.Context) error {
+			_, err := s.Append(ctx, key, store.Batch{Records: records("b")})
+			return err
+		},
+		"Records":     func(ctx context.Context) error { _, err := s.Records(ctx, key, store.Query{}); return err },
+		"RecordsByID": func(ctx context.Context) error { _, err := s.RecordsByID(ctx, key, "a"); return err },
+		"Thread":      func(ctx context.Context) error { _, err := s.Thread(ctx, key); return err },
+		"Threads": func(ctx context.Context) error {
+			_, err := s.Threads(ctx, key.Namespace, store.ThreadPage{})
+			return err
+		},
+		"ToolLog":  func(ctx context.Context) error { _, err := s.ToolLog(ctx, key, "call"); return err },
+		"ToolLogs": func(ctx context.Context) error { _, err := s.ToolLogs(ctx, key); return err },
+		"SaveAgent": func(ctx context.Context) error {
+			_, err := s.SaveAgent(ctx, key.Namespace, store.AgentVersion{Name: "a", Change: store.AgentCreated, Definition: []byte(`{}`)}, 0)
+			return err
+		},
+		"Agent":         func(ctx context.Context) error { _, err := s.Agent(ctx, key.Namespace, "a"); return err },
+		"Agents":        func(ctx context.Context) error { _, err := s.Agents(ctx, key.Namespace); return err },
+		"AgentVersions": func(ctx context.Context) error { _, err := s.AgentVersions(ctx, key.Namespace, "a", 0, 0); return err },
+		"AgentChanges":  func(ctx context.Context) error { _, err := s.AgentChanges(ctx, key.Namespace, 0, 0); return err },
+		"Ping":          s.Ping,
+	}
 }
 
 func testQueryNothing(t *testing.T, s store.Store) {

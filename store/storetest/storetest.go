@@ -32,6 +32,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"threads at once do not mix", testConcurrentThreads},
 		{"query bounds, types, order and limit", testQuery},
 		{"query limit is bounded", testQueryLimit},
+		{"query ends with the record that reaches its bytes", testQueryBytes},
 		{"query of what is not there finds nothing", testQueryNothing},
 		{"records by id", testRecordsByID},
 		{"thread row", testThreadRow},
@@ -51,6 +52,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"content of any kind", testContent},
 		{"content that is not text is sanitised", testSanitised},
 		{"identifiers of any kind", testIdentifiers},
+		{"no answer in time is marked as unavailable", testUnavailable},
 		{"ping and close", testClose},
 		{"S4-108 memory is of one agent in one thread", testMemory},
 	}

@@ -1,0 +1,40 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/threadmill/threadmill/store"
+)
+
+// classify marks the errors of a server that cannot be reached as [store.ErrUnavailable].
+func classify(err error) error {
+	if unavailable(err) {
+		return store.Unavailable(err)
+	}
+	return err
+}
+
+func unavailable(err error) bool {
+	var (
+		server  *pgconn.PgError
+		connect *pgconn.ConnectError
+		network net.Error
+	)
+	switch {
+	case err == nil, errors.Is(err, context.Canceled):
+		return false
+	case errors.As(err, &connect):
+		return true
+	case errors.As(err, &server):
+		// Lost connections, too many of them or no disk space, and a shutdown.
+		return strings.HasPrefix(server.Code, "08") || strings.HasPrefix(server.Code, "53") || strings.HasPrefix(server.Code, "57P")
+	}
+	return errors.As(err, &network) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, io.EOF) ||
+		errors.Is(err, io.ErrUnexpectedEOF) || pgconn.SafeToRetry(err)
+}
