@@ -9,7 +9,7 @@ import (
 // layers are the rooms of the root module, from the ground up: a package imports
 // its own line and those above it, never one below.
 var layers = [][]string{
-	{"internal/strictjson", "internal/guard"},
+	{"internal/strictjson", "internal/guard", "internal/outage"},
 	{"event"},
 	{"internal/term", "internal/strictyaml"},
 	{"approval"},

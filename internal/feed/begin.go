@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/threadmill/threadmill/event"
@@ -59,25 +61,37 @@ func (r *Reader) remember(ctx context.Context) error {
 	if r.last == 0 {
 		return nil
 	}
-	records, err := r.cfg.Store.Records(ctx, r.key, store.Query{
-		Before: r.last + 1, Types: []string{event.TypeMessage}, Newest: true, Limit: recent,
-	})
-	if err != nil {
-		return err
+	var subjects []event.AgentEvent
+	q := store.Query{Before: r.last + 1, Types: []string{event.TypeMessage}, Newest: true, MaxBytes: readBytes}
+	for {
+		q.Limit = recent - len(subjects)
+		records, err := r.cfg.Store.Records(ctx, r.key, q)
+		if err != nil {
+			return err
+		}
+		for _, rec := range records {
+			subjects = append(subjects, finished(rec))
+			q.Before = rec.Seq
+		}
+		if len(subjects) == recent || q.Complete(records) {
+			break
+		}
 	}
-	for i := range records {
-		r.finish(records[len(records)-1-i])
+	for _, e := range slices.Backward(subjects) {
+		r.seen.finish(&e)
 	}
 	return nil
 }
 
-// finish notes that a message is stored, also if nobody is shown it.
-func (r *Reader) finish(rec event.Record) {
+// finished is what [seen.finish] needs to know of the record of a message, also if nobody is
+// shown it.
+func finished(rec event.Record) event.AgentEvent {
 	var m event.Message
-	if json.Unmarshal(rec.Payload, &m) == nil {
-		e := messageEvent(m)
-		r.seen.finish(&e)
+	if json.Unmarshal(rec.Payload, &m) != nil {
+		return event.AgentEvent{}
 	}
+	e := messageEvent(m)
+	return event.AgentEvent{Type: e.Type, MessageID: strings.Clone(e.MessageID), ToolCallID: strings.Clone(e.ToolCallID)}
 }
 
 // subscribe opens the live log at the reader's place. The head of the store is read
@@ -116,16 +130,16 @@ func gap() event.AgentEvent {
 // late reader gets them whole.
 func (r *Reader) skipStored(ctx context.Context) error {
 	for after := r.last; after < r.head; {
-		records, err := r.cfg.Store.Records(ctx, r.key, store.Query{
-			After: after, Before: r.head + 1, Types: []string{event.TypeMessage},
-		})
+		q := store.Query{After: after, Before: r.head + 1, Types: []string{event.TypeMessage}, MaxBytes: readBytes}
+		records, err := r.cfg.Store.Records(ctx, r.key, q)
 		if err != nil {
 			return fmt.Errorf("reading the messages of %s after %d: %w", r.key, after, err)
 		}
 		for _, rec := range records {
-			r.finish(rec)
+			e := finished(rec)
+			r.seen.finish(&e)
 		}
-		if len(records) < store.MaxLimit {
+		if q.Complete(records) {
 			return nil
 		}
 		after = records[len(records)-1].Seq
@@ -159,7 +173,11 @@ func (r *Reader) recall(ctx context.Context) {
 
 // lose drops a broken subscription.
 func (r *Reader) lose(err error) {
-	r.cfg.Logger.Warn("live log was interrupted", "thread", r.key.ThreadID, "error", err)
+	if errors.Is(err, stream.ErrLagged) {
+		r.cfg.Logger.Debug("reader fell behind the live log", "thread", r.key.ThreadID, "error", err)
+	} else {
+		r.cfg.outage.Down(err)
+	}
 	r.Close()
 	r.backOff()
 }
@@ -187,13 +205,17 @@ func (r *Reader) reopen(ctx context.Context, now time.Time) error {
 	err := r.subscribe(ctx)
 	switch {
 	case err == nil:
+		r.cfg.outage.Up()
+		return nil
+	case errors.Is(err, store.ErrUnavailable):
+		r.backOff()
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case errors.Is(err, stream.ErrClosed):
 		return fmt.Errorf("reading the feed of %s: %w", r.key, err)
 	}
-	r.cfg.Logger.Warn("live log cannot be reached", "thread", r.key.ThreadID, "error", err)
+	r.cfg.outage.Down(err)
 	r.backOff()
 	return nil
 }

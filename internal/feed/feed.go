@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/outage"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/stream"
 )
@@ -46,8 +47,10 @@ type Config struct {
 	// place. The store and the live log keep what they have.
 	View func(store.Key) View
 
-	// Logger gets broken subscriptions, at warn level. Default: none.
+	// Logger gets the outages of the live stream, at warn level. Default: none.
 	Logger *slog.Logger
+
+	outage *outage.Log
 }
 
 // View returns what viewers see of an event. It must not change what the event points to.
@@ -77,6 +80,7 @@ func New(cfg Config) (*Feed, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	cfg.outage = outage.New(cfg.Logger, "live stream")
 	return &Feed{cfg}, nil
 }
 
@@ -169,27 +173,38 @@ func (f *Feed) Page(ctx context.Context, key store.Key, after Cursor, limit int)
 }
 
 func (f *Feed) page(ctx context.Context, key store.Key, after Cursor, limit int) (items []Item, next *Cursor, err error) {
-	last, part := after.done(), after.Part
+	last, part, bytes := after.done(), after.Part, 0
 	for {
-		records, err := f.cfg.Store.Records(ctx, key, store.Query{After: last, Limit: pageSize})
+		q := store.Query{After: last, Limit: pageSize, MaxBytes: readBytes}
+		records, err := f.cfg.Store.Records(ctx, key, q)
 		if err != nil {
 			return nil, nil, fmt.Errorf("reading the records of %s: %w", key, err)
 		}
 		for _, rec := range records {
 			items = appendItems(items, rec, Events(rec), part, 0)
 			last, part = rec.Seq, 0
+			bytes += len(rec.Payload)
 		}
-		if len(items) > limit {
+		switch {
+		case len(items) > limit:
 			return items[:limit], &items[limit-1].Cursor, nil
-		}
-		if len(records) < pageSize {
+		case q.Complete(records):
 			return items, nil, nil
+		case bytes >= pageBytes && len(items) > 0:
+			return items, &items[len(items)-1].Cursor, nil
 		}
 	}
 }
 
-// pageSize is how many records a read of the store fetches.
-const pageSize = 200
+const (
+	// pageSize is how many records a read of the store fetches, and readBytes about how many
+	// bytes: each viewer has the records of one read in memory until it has read them.
+	pageSize  = 200
+	readBytes = 256 << 10
+
+	// pageBytes is about how many bytes a page has at most.
+	pageBytes = 4 << 20
+)
 
 // appendItems appends the events of a record, but the first skip ones.
 func appendItems(items []Item, rec event.Record, events []event.AgentEvent, skip int, offset int64) []Item {

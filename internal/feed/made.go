@@ -76,6 +76,7 @@ func (r *MadeReader[E]) Next(ctx context.Context) (MadeItem[E], error) {
 		}
 	}
 	item := r.queue[r.next]
+	r.queue[r.next] = MadeItem[E]{} // its viewer may not read for long
 	r.next++
 	return item, nil
 }
@@ -102,9 +103,10 @@ func (r *MadeReader[E]) take(ctx context.Context) error {
 // cursor of the last one if more follow.
 func pageMade[E any](ctx context.Context, f *Feed, key store.Key, after EnvCursor, limit int, m maker[E]) (items []MadeItem[E], next *EnvCursor, err error) {
 	view, place := f.view(key), madePlace{at: after.Cursor, sent: after.Sent}
-	last, part := after.done(), after.Part
+	last, part, bytes := after.done(), after.Part, 0
 	for {
-		records, err := f.cfg.Store.Records(ctx, key, store.Query{After: last, Limit: pageSize})
+		q := store.Query{After: last, Limit: pageSize, MaxBytes: readBytes}
+		records, err := f.cfg.Store.Records(ctx, key, q)
 		if err != nil {
 			return nil, nil, fmt.Errorf("reading the records of %s: %w", key, err)
 		}
@@ -118,12 +120,16 @@ func pageMade[E any](ctx context.Context, f *Feed, key store.Key, after EnvCurso
 				items = appendMade(&place, items, item, made)
 			}
 			last, part = rec.Seq, 0
+			bytes += len(rec.Payload)
 			if len(items) > limit {
 				return items[:limit], &items[limit-1].Cursor, nil
 			}
 		}
-		if len(records) < pageSize {
+		switch {
+		case q.Complete(records):
 			return items, nil, nil
+		case bytes >= pageBytes && len(items) > 0:
+			return items, &items[len(items)-1].Cursor, nil
 		}
 	}
 }

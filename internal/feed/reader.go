@@ -94,6 +94,7 @@ func (r *Reader) Next(ctx context.Context) (Item, error) {
 	for {
 		if r.next < len(r.queue) {
 			item := r.queue[r.next]
+			r.queue[r.next] = Item{} // its viewer may not read for long
 			r.next++
 			item.Event = shownBy(ctx, r.view, item.Event)
 			return item, nil
@@ -152,7 +153,9 @@ func (r *Reader) want(seq int64, alone bool) {
 func (r *Reader) fill(ctx context.Context) error {
 	if len(r.ahead) == 0 {
 		bound := max(r.due, r.head)
-		records, err := r.cfg.Store.Records(ctx, r.key, store.Query{After: r.last, Before: bound + 1, Limit: pageSize})
+		records, err := r.cfg.Store.Records(ctx, r.key, store.Query{
+			After: r.last, Before: bound + 1, Limit: pageSize, MaxBytes: readBytes,
+		})
 		if err != nil {
 			return fmt.Errorf("reading the records of %s after %d: %w", r.key, r.last, err)
 		}
@@ -187,7 +190,10 @@ func (r *Reader) fill(ctx context.Context) error {
 	if n > 0 {
 		r.last, r.part = r.ahead[n-1].Seq, 0
 	}
-	r.ahead = r.ahead[n:]
+	clear(r.ahead[:n])
+	if r.ahead = r.ahead[n:]; len(r.ahead) == 0 {
+		r.ahead = nil
+	}
 	return nil
 }
 
@@ -316,6 +322,8 @@ func (r *Reader) check(ctx context.Context, now time.Time) error {
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
+	case errors.Is(err, store.ErrUnavailable):
+		// Whoever gave us the store logs its outages.
 	case err != nil:
 		r.cfg.Logger.Warn("looking for records failed", "thread", r.key.ThreadID, "error", err)
 	case head > r.last && r.missing == 0:

@@ -14,15 +14,17 @@ import (
 // for approval and decisions are among them.
 func (f *Feed) WorldMessages(ctx context.Context, key store.Key, after int64, limit int) (messages []event.WorldMessage, next int64, err error) {
 	m := newWorldMaker(f.cfg.Store, key)
-	records, err := m.store.Records(ctx, key, store.Query{
+	q := store.Query{
 		After: after, Limit: limit + 1, Types: []string{event.TypeMessage, event.TypeApprovalRequest, event.TypeApproval},
-	})
+		MaxBytes: pageBytes,
+	}
+	records, err := m.store.Records(ctx, key, q)
 	if err != nil {
 		return nil, 0, fmt.Errorf("reading the messages of %s: %w", key, err)
 	}
-	if len(records) > limit {
-		records = records[:limit]
-		next = records[limit-1].Seq
+	if !q.Complete(records) {
+		records = records[:min(len(records), limit)]
+		next = records[len(records)-1].Seq
 	}
 	if len(records) == 0 {
 		return nil, 0, nil

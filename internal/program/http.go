@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"golang.org/x/net/netutil"
 )
 
 // Listen listens on the value of a flag. The error names the flag.
@@ -43,6 +45,30 @@ func Taken(flag, addr string, err error) error {
 	return fmt.Errorf("--%s: cannot listen on %s: %w; stop what runs there, or choose another address with --%[1]s", flag, addr, err)
 }
 
+const (
+	// maxConnections are open at once on a listener; further ones wait until one ends.
+	maxConnections = 16 << 10
+
+	// maxHeader is how many bytes the header of a request may have.
+	maxHeader = 64 << 10
+
+	// writeBuffer is what the kernel keeps of what a client has not read. By default that
+	// grows to several megabytes for each client.
+	writeBuffer = 256 << 10
+)
+
+// frugal is a listener whose connections have a bounded buffer.
+type frugal struct{ net.Listener }
+
+func (l frugal) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		// A connection that has ended already fails at its first read.
+		_ = tcp.SetWriteBuffer(writeBuffer)
+	}
+	return conn, err
+}
+
 // HTTP serves until it is stopped.
 type HTTP struct {
 	listener net.Listener
@@ -64,11 +90,12 @@ func Serve(l net.Listener, handler http.Handler, closeStreams func(), log *slog.
 		BaseContext:       func(net.Listener) context.Context { return base },
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
 	h.server.RegisterOnShutdown(closeStreams)
 	go func() {
-		if err := h.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		if err := h.server.Serve(netutil.LimitListener(frugal{l}, maxConnections)); !errors.Is(err, http.ErrServerClosed) {
 			h.failed <- fmt.Errorf("serving HTTP on %s: %w", l.Addr(), err)
 		}
 	}()

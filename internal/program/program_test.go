@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -88,6 +89,20 @@ func TestDrain(t *testing.T) {
 	_, err := get(h.URL())
 	require.Error(t, err)
 	require.Empty(t, h.Failed())
+}
+
+func TestLargeHeader(t *testing.T) {
+	h := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }, func() {})
+	defer h.Stop(time.Second)
+	for size, want := range map[int]int{32 << 10: http.StatusOK, 128 << 10: http.StatusRequestHeaderFieldsTooLarge} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, h.URL(), nil)
+		require.NoError(t, err)
+		req.Header.Set("X-Large", strings.Repeat("x", size))
+		res, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		require.Equal(t, want, res.StatusCode, size)
+	}
 }
 
 func TestStop(t *testing.T) {

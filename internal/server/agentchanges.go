@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"reflect"
 	"strconv"
@@ -79,7 +80,11 @@ func (s *server) agentChanges(ctx context.Context, in *agentChangesInput) (*huma
 		return nil, s.agentProblem(ctx, "", err)
 	}
 	if stream {
-		return s.watchAgents(after, changes), nil
+		leave, err := s.enter()
+		if err != nil {
+			return nil, err
+		}
+		return s.watchAgents(after, changes, leave), nil
 	}
 	page := agentChangePage{Changes: make([]AgentChange, 0, len(changes))}
 	for _, c := range changes {
@@ -91,8 +96,9 @@ func (s *server) agentChanges(ctx context.Context, in *agentChangesInput) (*huma
 	return s.writePage("", page), nil
 }
 
-func (s *server) watchAgents(after int64, first []store.AgentChange) *huma.StreamResponse {
+func (s *server) watchAgents(after int64, first []store.AgentChange, leave func()) *huma.StreamResponse {
 	return &huma.StreamResponse{Body: func(hctx huma.Context) {
+		defer leave()
 		r, w := humago.Unwrap(hctx)
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
@@ -130,7 +136,8 @@ func (s *server) sendAgentChanges(ctx context.Context, out *eventWriter, after i
 		case <-poll.C:
 		}
 		var err error
-		if changes, err = s.Store.AgentChanges(ctx, s.Namespace, after, store.MaxLimit); err != nil {
+		changes, err = s.Store.AgentChanges(ctx, s.Namespace, after, store.MaxLimit)
+		if err != nil && !errors.Is(err, store.ErrUnavailable) {
 			if ctx.Err() == nil {
 				s.Logger.Warn("stream of changes to agents ends; the client resumes", "error", err)
 			}

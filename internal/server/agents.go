@@ -244,8 +244,8 @@ func (s *server) agentProblem(ctx context.Context, name string, err error) error
 		return huma.Error409Conflict(conflict.Error() + "; read it, and make the change to that")
 	case errors.Is(err, agent.ErrUnknown):
 		return huma.Error404NotFound(err.Error())
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return huma.ErrorWithHeaders(huma.Error503ServiceUnavailable("the store did not answer"), http.Header{"Retry-After": {"5"}})
+	case errors.Is(err, store.ErrUnavailable), ctx.Err() != nil:
+		return storeUnavailable(ctx)
 	}
 	s.Logger.Error("request failed", "agent", name, "request", requestID(ctx), "error", err)
 	return huma.Error500InternalServerError("the server failed; its log says why, request " + requestID(ctx))

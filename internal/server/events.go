@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -189,7 +190,17 @@ func (s *server) writePage(id string, page any) *huma.StreamResponse {
 
 // watch opens the reader before the answer begins, so that what fails is a problem
 // document.
-func (s *server) watch(ctx context.Context, id, view string, from feed.EnvFrom) (*huma.StreamResponse, error) {
+func (s *server) watch(ctx context.Context, id, view string, from feed.EnvFrom) (_ *huma.StreamResponse, err error) {
+	leave, err := s.enter()
+	if err != nil {
+		return nil, err
+	}
+	watching := false
+	defer func() {
+		if !watching {
+			leave()
+		}
+	}()
 	reader, err := s.open(ctx, id, view, from)
 	if err != nil {
 		return nil, s.problem(ctx, id, err)
@@ -211,7 +222,9 @@ func (s *server) watch(ctx context.Context, id, view string, from feed.EnvFrom) 
 		}
 		first = []sent{e}
 	}
+	watching = true
 	return &huma.StreamResponse{Body: func(hctx huma.Context) {
+		defer leave()
 		defer reader.Close()
 		r, w := humago.Unwrap(hctx)
 		ctx, cancel := context.WithCancel(r.Context())
@@ -226,6 +239,21 @@ func (s *server) watch(ctx context.Context, id, view string, from feed.EnvFrom) 
 
 func noContent() *huma.StreamResponse {
 	return &huma.StreamResponse{Body: func(hctx huma.Context) { hctx.SetStatus(http.StatusNoContent) }}
+}
+
+// storeRetry is how long a stream waits before it asks a store again that was unavailable.
+const storeRetry = time.Second
+
+// sleep reports whether the time has passed before the context ended.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // send writes events until the client goes, the server closes or the thread ends.
@@ -251,6 +279,11 @@ func (s *server) send(ctx context.Context, id string, reader source, first []sen
 			}
 		case errors.Is(err, io.EOF), ctx.Err() != nil:
 			return
+		case errors.Is(err, store.ErrUnavailable):
+			// The viewer waits for the store as well: browsers give up on a 503.
+			if !out.heartbeat() || !sleep(ctx, storeRetry) {
+				return
+			}
 		default:
 			s.Logger.Warn("event stream ends; the client resumes", "thread", id, "error", err)
 			return

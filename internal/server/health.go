@@ -8,6 +8,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/threadmill/threadmill/auth"
+	"github.com/threadmill/threadmill/internal/outage"
 )
 
 type healthOutput struct {
@@ -43,6 +44,20 @@ func (s *server) registerHealth() {
 	}, s.readyz)
 }
 
+// noteComponent logs that a component is unavailable once for each outage. That of the store
+// is logged by whoever calls it.
+func (s *server) noteComponent(name string, err error) {
+	if name == "store" {
+		return
+	}
+	log, _ := s.components.LoadOrStore(name, outage.New(s.Logger, name))
+	if err != nil {
+		log.(*outage.Log).Down(err)
+	} else {
+		log.(*outage.Log).Up()
+	}
+}
+
 func (s *server) readyz(ctx context.Context, _ *struct{}) (*healthOutput, error) {
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
@@ -61,8 +76,8 @@ func (s *server) readyz(ctx context.Context, _ *struct{}) (*healthOutput, error)
 	for range cap(answers) {
 		for name, err := range <-answers {
 			out.Body.Components[name] = up
+			s.noteComponent(name, err)
 			if err != nil {
-				s.Logger.Warn("not ready", "component", name, "error", err)
 				out.Status, out.Body.Status, out.Body.Components[name] = http.StatusServiceUnavailable, down, down
 			}
 		}

@@ -115,6 +115,9 @@ func (s *server) postMessage(ctx context.Context, in *postInput) (*postOutput, e
 	return out, nil
 }
 
+// pageBytes is about how many bytes of messages a page has at most.
+const pageBytes = 4 << 20
+
 // newPost makes the post of a person's message. at is where the message stands in
 // the request.
 func newPost(ctx context.Context, threadID, at string, m NewMessage) (signals.Post, error) {
@@ -213,14 +216,19 @@ func (s *server) listMessages(ctx context.Context, in *messagesInput) (*messages
 	if _, err := s.thread(ctx, in.ID); err != nil {
 		return nil, err
 	}
-	stored, err := store.Messages(ctx, s.Store, s.key(in.ID), store.Query{After: after, Limit: in.Limit + 1})
+	q := store.Query{After: after, Limit: in.Limit + 1, MaxBytes: pageBytes}
+	stored, err := store.Messages(ctx, s.Store, s.key(in.ID), q)
 	if err != nil {
 		return nil, s.problem(ctx, in.ID, err)
 	}
 	out := &messagesOutput{}
-	if len(stored) > in.Limit {
-		stored = stored[:in.Limit]
-		out.Body.Next = strconv.FormatInt(stored[in.Limit-1].Record.Seq, 10)
+	records := make([]event.Record, len(stored))
+	for i, m := range stored {
+		records[i] = m.Record
+	}
+	if !q.Complete(records) {
+		stored = stored[:min(len(stored), in.Limit)]
+		out.Body.Next = strconv.FormatInt(stored[len(stored)-1].Record.Seq, 10)
 	}
 	out.Body.Messages = make([]StoredMessage, 0, len(stored))
 	for _, m := range stored {

@@ -62,6 +62,8 @@ func (s *server) problem(ctx context.Context, threadID string, err error) error 
 		return huma.Error409Conflict(fmt.Sprintf("thread %q is busy with a turn, and onBusy is reject", threadID))
 	case errors.Is(err, signals.ErrRefused):
 		return huma.Error422UnprocessableEntity(err.Error())
+	case errors.Is(err, store.ErrUnavailable):
+		return storeUnavailable(ctx)
 	case errors.Is(err, stream.ErrClosed):
 		return huma.Error503ServiceUnavailable("the server is shutting down")
 	case errors.As(err, &exhausted):
@@ -83,6 +85,16 @@ func (s *server) problem(ctx context.Context, threadID string, err error) error 
 	}
 	s.Logger.Error("request failed", "thread", threadID, "request", requestID(ctx), "error", err)
 	return huma.Error500InternalServerError("the server failed; its log says why, request " + requestID(ctx))
+}
+
+// storeUnavailable is the problem of a request that the store does not answer. The outage is
+// logged once, not here.
+func storeUnavailable(ctx context.Context) error {
+	if ctx.Err() != nil { // nobody reads the answer
+		return huma.NewError(statusClientGone, "the client has gone")
+	}
+	return huma.ErrorWithHeaders(huma.Error503ServiceUnavailable("the database cannot be reached, or does not answer in time"),
+		http.Header{"Retry-After": {"5"}})
 }
 
 // statusClientGone is for the log only.
@@ -158,7 +170,7 @@ func requestID(ctx context.Context) string {
 // protect is around everything: a request id, refusal of requests for another host and of
 // those that another site makes a browser send, and an answer where a handler panics.
 func (s *server) protect(next http.Handler) http.Handler {
-	hosts := guard.Hosts{Allowed: s.AllowedHosts}
+	hosts := guard.Hosts{Allowed: s.AllowedHosts, Authenticated: s.Authenticator != nil}
 	sameOrigin := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := signals.NewID()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/feed"
 	"github.com/threadmill/threadmill/internal/guard"
+	"github.com/threadmill/threadmill/internal/outage"
 	"github.com/threadmill/threadmill/internal/registry"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
@@ -33,6 +35,7 @@ const (
 	DefaultWaitLimit    = 10 * time.Minute
 
 	DefaultAuthCheckInterval = 3 * time.Second
+	DefaultMaxViewers        = 10_000
 )
 
 // Threads is what the API needs of a [threadclient.Client].
@@ -108,6 +111,10 @@ type Config struct {
 	// MaxBody bounds the body of a request, in bytes. Default 1 MiB.
 	MaxBody int64
 
+	// MaxViewers bounds the event streams that are open at once: further ones get 503.
+	// Default 10,000.
+	MaxViewers int
+
 	// Limits bound how slow a client may be.
 	Limits guard.Limits
 
@@ -139,6 +146,8 @@ func (c Config) withDefaults() (Config, error) {
 		return c, errors.New("server: Config.Stream is required")
 	case c.MaxBody < 0:
 		return c, fmt.Errorf("server: Config.MaxBody: %d is negative", c.MaxBody)
+	case c.MaxViewers < 0:
+		return c, fmt.Errorf("server: Config.MaxViewers: %d is negative", c.MaxViewers)
 	case c.Limits.BodyTimeout < 0:
 		return c, fmt.Errorf("server: Config.Limits.BodyTimeout: %v is negative", c.Limits.BodyTimeout)
 	case c.Limits.WriteTimeout < 0:
@@ -176,6 +185,9 @@ func (c Config) withDefaults() (Config, error) {
 	if c.WaitLimit == 0 {
 		c.WaitLimit = DefaultWaitLimit
 	}
+	if c.MaxViewers == 0 {
+		c.MaxViewers = DefaultMaxViewers
+	}
 	if c.Version == "" {
 		c.Version = "dev"
 	}
@@ -198,6 +210,9 @@ type server struct {
 
 	// authFailing: the last request could not be authenticated, which is in the log.
 	authFailing atomic.Bool
+
+	viewers    atomic.Int64
+	components sync.Map // the *outage.Log of each component of /readyz, by its name
 }
 
 // New makes the handler of the API.
@@ -206,6 +221,7 @@ func New(cfg Config) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	cfg.Store = &patientStore{Store: cfg.Store, within: cfg.AnswerWithin, log: outage.New(cfg.Logger, "store")}
 	s := &server{Config: cfg, routes: map[string]route{}, agents: registry.New(cfg.Agents, cfg.Store)}
 	if cfg.Agents != nil {
 		s.Agents = s.agents

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -160,7 +161,13 @@ func newWorld(t testing.TB, change ...func(*server.Config)) *world {
 	}
 	handler, err := server.New(cfg)
 	require.NoError(t, err)
-	srv := httptest.NewServer(handler)
+	srv := httptest.NewUnstartedServer(handler)
+	srv.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		// As the programs do: what a client does not read is not kept in the kernel either.
+		require.NoError(t, c.(*net.TCPConn).SetWriteBuffer(256<<10))
+		return ctx
+	}
+	srv.Start()
 	t.Cleanup(srv.Close)
 	t.Cleanup(cancel) // the streams end first, or Close waits for them
 	w.url = srv.URL

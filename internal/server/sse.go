@@ -2,8 +2,10 @@ package server
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"reflect"
+	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -14,6 +16,17 @@ import (
 // retryAfter is how long a client waits before it reconnects, in milliseconds.
 const retryAfter = "500"
 
+// enter counts a viewer, unless there are too many. Call leave when it has gone.
+func (s *server) enter() (leave func(), err error) {
+	if s.viewers.Add(1) > int64(s.MaxViewers) {
+		s.viewers.Add(-1)
+		return nil, huma.ErrorWithHeaders(huma.Error503ServiceUnavailable(
+			fmt.Sprintf("%d event streams are open, which is the most that this server serves", s.MaxViewers)),
+			http.Header{"Retry-After": {"5"}})
+	}
+	return sync.OnceFunc(func() { s.viewers.Add(-1) }), nil
+}
+
 // eventWriter writes server-sent events. Its methods return false when the client
 // has gone.
 type eventWriter struct {
@@ -21,6 +34,9 @@ type eventWriter struct {
 	rc  *http.ResponseController
 	buf []byte
 }
+
+// keptBuffer is the largest event that is copied to a buffer, which a viewer keeps.
+const keptBuffer = 4 << 10
 
 func newEventWriter(w http.ResponseWriter) *eventWriter {
 	return &eventWriter{w: w, rc: http.NewResponseController(w)}
@@ -51,6 +67,16 @@ func (o *eventWriter) event(e sent, flush bool) bool {
 		return true
 	}
 	o.buf = append(append(append(o.buf[:0], "id: "...), e.id...), "\ndata: "...)
+	if len(data) > keptBuffer {
+		if !o.write(false) {
+			return false
+		}
+		if _, err := o.w.Write(data); err != nil {
+			return false
+		}
+		o.buf = append(o.buf[:0], "\n\n"...)
+		return o.write(flush)
+	}
 	o.buf = append(append(o.buf, data...), "\n\n"...)
 	return o.write(flush)
 }

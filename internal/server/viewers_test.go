@@ -1,0 +1,322 @@
+package server_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/guard"
+	"github.com/threadmill/threadmill/internal/server"
+	"github.com/threadmill/threadmill/store"
+)
+
+// outage is a store that cannot be reached while it is down.
+type outage struct {
+	store.Store
+	down, frozen atomic.Bool
+}
+
+var errRefused = errors.New("connection refused")
+
+func (o *outage) fails(ctx context.Context) error {
+	if o.frozen.Load() {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	if o.down.Load() {
+		return store.Unavailable(errRefused)
+	}
+	return nil
+}
+
+func (o *outage) Append(ctx context.Context, key store.Key, b store.Batch) (out store.Appended, err error) {
+	if err := o.fails(ctx); err != nil {
+		return out, err
+	}
+	return o.Store.Append(ctx, key, b)
+}
+
+func (o *outage) Records(ctx context.Context, key store.Key, q store.Query) ([]event.Record, error) {
+	if err := o.fails(ctx); err != nil {
+		return nil, err
+	}
+	return o.Store.Records(ctx, key, q)
+}
+
+func (o *outage) RecordsByID(ctx context.Context, key store.Key, ids ...string) ([]event.Record, error) {
+	if err := o.fails(ctx); err != nil {
+		return nil, err
+	}
+	return o.Store.RecordsByID(ctx, key, ids...)
+}
+
+func (o *outage) Thread(ctx context.Context, key store.Key) (out store.Thread, err error) {
+	if err := o.fails(ctx); err != nil {
+		return out, err
+	}
+	return o.Store.Thread(ctx, key)
+}
+
+func (o *outage) Threads(ctx context.Context, namespace string, page store.ThreadPage) ([]store.Thread, error) {
+	if err := o.fails(ctx); err != nil {
+		return nil, err
+	}
+	return o.Store.Threads(ctx, namespace, page)
+}
+
+func (o *outage) ToolLog(ctx context.Context, key store.Key, id string) (out store.ToolLog, err error) {
+	if err := o.fails(ctx); err != nil {
+		return out, err
+	}
+	return o.Store.ToolLog(ctx, key, id)
+}
+
+func (o *outage) SaveAgent(ctx context.Context, namespace string, v store.AgentVersion, after int) (store.AgentVersion, error) {
+	if err := o.fails(ctx); err != nil {
+		return v, err
+	}
+	return o.Store.SaveAgent(ctx, namespace, v, after)
+}
+
+func (o *outage) Agent(ctx context.Context, namespace, name string) (out store.AgentVersion, err error) {
+	if err := o.fails(ctx); err != nil {
+		return out, err
+	}
+	return o.Store.Agent(ctx, namespace, name)
+}
+
+func (o *outage) Agents(ctx context.Context, namespace string) ([]store.AgentVersion, error) {
+	if err := o.fails(ctx); err != nil {
+		return nil, err
+	}
+	return o.Store.Agents(ctx, namespace)
+}
+
+func (o *outage) AgentVersions(ctx context.Context, namespace, name string, before, limit int) ([]store.AgentVersion, error) {
+	if err := o.fails(ctx); err != nil {
+		return nil, err
+	}
+	return o.Store.AgentVersions(ctx, namespace, name, before, limit)
+}
+
+func (o *outage) AgentChanges(ctx context.Context, namespace string, after int64, limit int) ([]store.AgentChange, error) {
+	if err := o.fails(ctx); err != nil {
+		return nil, err
+	}
+	return o.Store.AgentChanges(ctx, namespace, after, limit)
+}
+
+func (o *outage) Ping(ctx context.Context) error {
+	if err := o.fails(ctx); err != nil {
+		return err
+	}
+	return o.Store.Ping(ctx)
+}
+
+// lines is a log.
+type lines struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *lines) count(text string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.buf.String(), text)
+}
+
+// withOutage is a world whose store can be taken away, and its log from info on.
+func withOutage(t *testing.T, change ...func(*server.Config)) (*world, *outage, *lines) {
+	o, log := &outage{}, &lines{}
+	w := newWorld(t, append(change, func(c *server.Config) {
+		o.Store = c.Store
+		c.Store, c.Logger, c.Heartbeat = o, slog.New(slog.NewTextHandler(log, nil)), 20*time.Millisecond
+	})...)
+	return w, o, log
+}
+
+// watch opens a stream of events, which ends with the test.
+func (w *world) viewer(path string, header ...string) *http.Response {
+	w.t.Helper()
+	req, err := http.NewRequestWithContext(w.ctx, "GET", w.url+path, nil)
+	require.NoError(w.t, err)
+	req.Header.Set("Accept", "text/event-stream")
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	res, err := http.DefaultClient.Do(req)
+	require.NoError(w.t, err)
+	w.t.Cleanup(func() { _ = res.Body.Close() })
+	return res
+}
+
+// await reads a stream until it says text.
+func await(t *testing.T, in *bufio.Reader, text string) {
+	t.Helper()
+	for {
+		line, err := in.ReadString('\n')
+		require.NoError(t, err, "before %q", text)
+		if strings.Contains(line, text) {
+			return
+		}
+	}
+}
+
+func TestStoreOutage(t *testing.T) {
+	w, o, log := withOutage(t)
+	w.open("t1")
+	w.put("t1", replied("m1", "before"))
+	streams := map[string]*bufio.Reader{}
+	for _, view := range []string{"agent", "env", "world"} {
+		streams[view] = bufio.NewReader(w.viewer("/v1/threads/t1/events?view=" + view).Body)
+		await(t, streams[view], "before")
+	}
+
+	o.down.Store(true)
+	for range 20 {
+		for _, path := range []string{"/v1/threads/t1/events", "/v1/threads/t1/events?view=world", "/v1/agents/changes"} {
+			for _, accept := range []string{"text/event-stream", "application/json"} {
+				got := w.call("GET", path, nil, "Accept", accept)
+				got.problem(t, http.StatusServiceUnavailable)
+				require.Equal(t, "5", got.header.Get("Retry-After"))
+			}
+		}
+		require.Equal(t, http.StatusServiceUnavailable, w.call("GET", "/readyz", nil).status)
+	}
+	w.put("t1", replied("m2", "meanwhile")) // by a worker that still reaches the store
+	for view, in := range streams {
+		await(t, in, ": heartbeat")
+		await(t, in, ": heartbeat")
+		require.NotNil(t, in, view)
+	}
+	require.Equal(t, 1, log.count("store unavailable"))
+	require.Equal(t, 1, log.count("level="), "nothing else is logged")
+
+	o.down.Store(false)
+	for _, in := range streams {
+		await(t, in, "meanwhile")
+	}
+	require.Equal(t, http.StatusOK, w.call("GET", "/readyz", nil).status)
+	require.Equal(t, 1, log.count("store available again"))
+	require.Equal(t, 2, log.count("level="))
+}
+
+func TestStoreFrozen(t *testing.T) {
+	w, o, log := withOutage(t, func(c *server.Config) { c.AnswerWithin = 50 * time.Millisecond })
+	o.frozen.Store(true)
+	for range 3 {
+		got := w.call("GET", "/v1/threads/t1", nil)
+		got.problem(t, http.StatusServiceUnavailable)
+		require.Equal(t, "5", got.header.Get("Retry-After"))
+	}
+	require.Equal(t, 1, log.count("level="))
+}
+
+func TestMaxViewers(t *testing.T) {
+	w := newWorld(t, func(c *server.Config) { c.MaxViewers = 2 })
+	w.open("t1")
+	first := w.viewer("/v1/threads/t1/events")
+	second := w.viewer("/v1/agents/changes")
+	require.Equal(t, http.StatusOK, first.StatusCode)
+	require.Equal(t, http.StatusOK, second.StatusCode)
+	for _, path := range []string{"/v1/threads/t1/events", "/v1/agents/changes"} {
+		got := w.call("GET", path, nil, "Accept", "text/event-stream")
+		got.problem(t, http.StatusServiceUnavailable)
+		require.Equal(t, "5", got.header.Get("Retry-After"))
+		require.Equal(t, http.StatusOK, w.call("GET", path, nil).status, "a page is no stream")
+	}
+	require.Equal(t, http.StatusNotFound, w.call("GET", "/v1/threads/t2/events", nil, "Accept", "text/event-stream").status)
+	require.NoError(t, first.Body.Close())
+	require.Eventually(t, func() bool {
+		return w.viewer("/v1/threads/t1/events").StatusCode == http.StatusOK
+	}, patience, 10*time.Millisecond, "one that has gone makes room")
+}
+
+// TestSilentViewers: viewers that never read cost little, and are cut.
+func TestSilentViewers(t *testing.T) {
+	const (
+		viewers   = 30
+		perViewer = 4 << 20
+		size      = 250 << 10
+		timeout   = 3 * time.Second
+	)
+	w := newWorld(t, func(c *server.Config) {
+		c.Limits, c.MaxViewers = guard.Limits{WriteTimeout: timeout}, viewers+1
+	})
+	w.open("t1")
+	const events = 12
+	for i := range events {
+		w.put("t1", replied(fmt.Sprint(i), fmt.Sprintf("%d ", i)+strings.Repeat("x", size)))
+	}
+	runtime.GC()
+	var before, now runtime.MemStats
+	runtime.ReadMemStats(&before)
+
+	for i := range viewers {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
+		require.NoError(t, err)
+		defer conn.Close()
+		view := []string{"agent", "env", "world"}[i%3]
+		_, err = fmt.Fprintf(conn, "GET /v1/threads/t1/events?view=%s HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n", view)
+		require.NoError(t, err)
+	}
+	slow := make(chan error, 1)
+	body := w.viewer("/v1/threads/t1/events").Body
+	go func() { slow <- readSlowly(body, 400*time.Millisecond, fmt.Sprintf(`%d xxx`, events-1)) }()
+
+	var most uint64
+	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); { // they are not cut yet
+		runtime.GC()
+		runtime.ReadMemStats(&now)
+		most = max(most, now.HeapAlloc)
+	}
+	used := int64(most) - int64(before.HeapAlloc)
+	t.Logf("%d viewers used at most %d KiB each", viewers, used/viewers>>10)
+	require.Less(t, used, int64(viewers*perViewer))
+
+	for range viewers { // each that is cut makes room
+		require.Eventually(t, func() bool {
+			return w.viewer("/v1/threads/t1/events?from=now").StatusCode == http.StatusOK
+		}, patience, 50*time.Millisecond)
+	}
+	require.NoError(t, <-slow, "one that reads slowly is not cut")
+}
+
+// readSlowly reads a stream, with pauses, until it says text.
+func readSlowly(from io.Reader, pause time.Duration, text string) error {
+	tick := time.NewTicker(pause)
+	defer tick.Stop()
+	var tail []byte
+	for buf := make([]byte, 256<<10); ; <-tick.C {
+		n, err := io.ReadAtLeast(from, buf, len(buf)/2)
+		tail = append(tail, buf[:n]...)
+		if bytes.Contains(tail, []byte(text)) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		tail = tail[max(0, len(tail)-len(text)):]
+	}
+}
