@@ -142,6 +142,9 @@ type proxy struct {
 	header string
 }
 
+// TrustsHeader is the header that a request needs no secret for.
+func (p *proxy) TrustsHeader() string { return p.header }
+
 // Authenticate implements [Authenticator].
 func (p *proxy) Authenticate(r *http.Request) (Principal, error) {
 	if _, ok := bearer(r); ok && p.Keys != nil {

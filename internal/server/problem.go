@@ -170,7 +170,9 @@ func requestID(ctx context.Context) string {
 // protect is around everything: a request id, refusal of requests for another host and of
 // those that another site makes a browser send, and an answer where a handler panics.
 func (s *server) protect(next http.Handler) http.Handler {
-	hosts := guard.Hosts{Allowed: s.AllowedHosts, Authenticated: s.Authenticator != nil}
+	// A web page can set the header that a proxy sets, but it knows no key.
+	_, trusts := s.Authenticator.(interface{ TrustsHeader() string })
+	hosts := guard.Hosts{Allowed: s.AllowedHosts, Authenticated: s.Authenticator != nil && !trusts}
 	sameOrigin := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := signals.NewID()

@@ -95,3 +95,29 @@ func (s *patientStore) Ping(ctx context.Context) error {
 	_, err := call(ctx, s, func(ctx context.Context) (struct{}, error) { return struct{}{}, s.Store.Ping(ctx) })
 	return err
 }
+
+func (s *patientStore) CreateAPIKey(ctx context.Context, k store.APIKey) (store.APIKey, error) {
+	return call(ctx, s, func(ctx context.Context) (store.APIKey, error) { return s.Store.CreateAPIKey(ctx, k) })
+}
+
+func (s *patientStore) APIKey(ctx context.Context, id string) (store.APIKey, error) {
+	return call(ctx, s, func(ctx context.Context) (store.APIKey, error) { return s.Store.APIKey(ctx, id) })
+}
+
+func (s *patientStore) APIKeys(ctx context.Context, namespace string) ([]store.APIKey, error) {
+	return call(ctx, s, func(ctx context.Context) ([]store.APIKey, error) { return s.Store.APIKeys(ctx, namespace) })
+}
+
+func (s *patientStore) RotateAPIKey(ctx context.Context, namespace, id, hash string, until time.Time) (store.APIKey, error) {
+	return call(ctx, s, func(ctx context.Context) (store.APIKey, error) {
+		return s.Store.RotateAPIKey(ctx, namespace, id, hash, until)
+	})
+}
+
+func (s *patientStore) RevokeAPIKey(ctx context.Context, namespace, id, by string) (store.APIKey, error) {
+	return call(ctx, s, func(ctx context.Context) (store.APIKey, error) { return s.Store.RevokeAPIKey(ctx, namespace, id, by) })
+}
+
+func (s *patientStore) HasAPIKeys(ctx context.Context) (bool, error) {
+	return call(ctx, s, s.Store.HasAPIKeys)
+}

@@ -38,7 +38,7 @@ func (s *Store) CreateAPIKey(ctx context.Context, k store.APIKey) (store.APIKey,
 		}
 	}
 	if err != nil {
-		return store.APIKey{}, fmt.Errorf("postgres: creating API key %q of %q: %w", k.Name, k.Namespace, err)
+		return store.APIKey{}, fmt.Errorf("postgres: creating API key %q of %q: %w", k.Name, k.Namespace, classify(err))
 	}
 	return made, nil
 }
@@ -55,11 +55,11 @@ func (s *Store) APIKeys(ctx context.Context, namespace string) ([]store.APIKey, 
 	}
 	rows, err := s.pool.Query(ctx, allKeys, namespace, store.MaxLimit)
 	if err != nil {
-		return nil, fmt.Errorf("postgres: API keys of %q: %w", namespace, err)
+		return nil, fmt.Errorf("postgres: API keys of %q: %w", namespace, classify(err))
 	}
 	found, err := pgx.CollectRows(rows, scanKey)
 	if err != nil {
-		return nil, fmt.Errorf("postgres: API keys of %q: %w", namespace, err)
+		return nil, fmt.Errorf("postgres: API keys of %q: %w", namespace, classify(err))
 	}
 	return found, nil
 }
@@ -77,7 +77,7 @@ func (s *Store) RevokeAPIKey(ctx context.Context, namespace, id, by string) (sto
 // HasAPIKeys implements [store.APIKeys].
 func (s *Store) HasAPIKeys(ctx context.Context) (found bool, err error) {
 	if err := s.pool.QueryRow(ctx, anyKey).Scan(&found); err != nil {
-		return false, fmt.Errorf("postgres: looking for API keys: %w", err)
+		return false, fmt.Errorf("postgres: looking for API keys: %w", classify(err))
 	}
 	return found, nil
 }
@@ -91,7 +91,7 @@ func (s *Store) keyOf(ctx context.Context, doing, id, query string, args ...any)
 		err = store.ErrNotFound
 	}
 	if err != nil {
-		return store.APIKey{}, fmt.Errorf("postgres: %s API key %q: %w", doing, id, err)
+		return store.APIKey{}, fmt.Errorf("postgres: %s API key %q: %w", doing, id, classify(err))
 	}
 	return k, nil
 }

@@ -54,7 +54,7 @@ func (s *Store) CreateAPIKey(ctx context.Context, k store.APIKey) (store.APIKey,
 		}
 	}
 	if err != nil {
-		return store.APIKey{}, fmt.Errorf("sqlite: creating API key %q of %q: %w", k.Name, k.Namespace, err)
+		return store.APIKey{}, fmt.Errorf("sqlite: creating API key %q of %q: %w", k.Name, k.Namespace, classify(err))
 	}
 	return made, nil
 }
@@ -68,7 +68,7 @@ func (s *Store) APIKey(ctx context.Context, id string) (store.APIKey, error) {
 func (s *Store) APIKeys(ctx context.Context, namespace string) ([]store.APIKey, error) {
 	found, err := collect(ctx, s.readKeys.all, scanKey, namespace, store.MaxLimit)
 	if err != nil {
-		return nil, fmt.Errorf("sqlite: API keys of %q: %w", namespace, err)
+		return nil, fmt.Errorf("sqlite: API keys of %q: %w", namespace, classify(err))
 	}
 	return found, nil
 }
@@ -86,7 +86,7 @@ func (s *Store) RevokeAPIKey(ctx context.Context, namespace, id, by string) (sto
 // HasAPIKeys implements [store.APIKeys].
 func (s *Store) HasAPIKeys(ctx context.Context) (found bool, err error) {
 	if err := s.readKeys.any.QueryRowContext(ctx).Scan(&found); err != nil {
-		return false, fmt.Errorf("sqlite: looking for API keys: %w", err)
+		return false, fmt.Errorf("sqlite: looking for API keys: %w", classify(err))
 	}
 	return found, nil
 }
@@ -97,7 +97,7 @@ func (s *Store) keyOf(ctx context.Context, doing, id string, stmt *sql.Stmt, arg
 		k, err = scanKey(stmt.QueryRowContext(ctx, args...))
 	}
 	if err != nil {
-		return store.APIKey{}, fmt.Errorf("sqlite: %s API key %q: %w", doing, id, notFound(err))
+		return store.APIKey{}, fmt.Errorf("sqlite: %s API key %q: %w", doing, id, classify(notFound(err)))
 	}
 	return k, nil
 }

@@ -137,7 +137,14 @@ func calls(s store.Store) map[string]func(context.Context) error {
 		"Agents":        func(ctx context.Context) error { _, err := s.Agents(ctx, key.Namespace); return err },
 		"AgentVersions": func(ctx context.Context) error { _, err := s.AgentVersions(ctx, key.Namespace, "a", 0, 0); return err },
 		"AgentChanges":  func(ctx context.Context) error { _, err := s.AgentChanges(ctx, key.Namespace, 0, 0); return err },
-		"Ping":          s.Ping,
+		"CreateAPIKey": func(ctx context.Context) error {
+			_, err := s.CreateAPIKey(ctx, store.APIKey{ID: "k", Namespace: key.Namespace, Name: "k", Hash: "h", Roles: []string{"read"}})
+			return err
+		},
+		"APIKeys":    func(ctx context.Context) error { _, err := s.APIKeys(ctx, key.Namespace); return err },
+		"APIKey":     func(ctx context.Context) error { _, err := s.APIKey(ctx, "k"); return err },
+		"HasAPIKeys": func(ctx context.Context) error { _, err := s.HasAPIKeys(ctx); return err },
+		"Ping":       s.Ping,
 	}
 }
 
