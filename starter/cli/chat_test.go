@@ -57,6 +57,8 @@ func TestChatOnATerminal(t *testing.T) {
 	p.types("hello\n")
 	p.shows("demo › you said: hello\n› ")
 	require.NotContains(t, p.out.String(), "ann › hello", "the terminal has echoed it")
+	p.types("muse\n")
+	p.shows("demo thinks › hm\n› ")
 	p.types("tool 1\n")
 	p.shows("allow? › ")
 	p.types("\n")

@@ -291,6 +291,10 @@ func (w *world) Turn(ctx context.Context, id string, p signals.Post) (signals.Tu
 		w.tool(ctx, "call_"+rest)
 	case "wait":
 		return w.halfReply(ctx, p.ID, result)
+	case "muse":
+		w.chunk(event.AgentEvent{Type: event.EventThought, Agent: "demo", MessageID: "re-" + p.ID, Attempt: 1, Content: "hm"})
+		w.record(event.AgentEvent{Type: event.EventStatus, Status: &event.StatusChange{Status: event.StatusTurnEnded, Turn: "completed"}})
+		return result, nil
 	case "redact":
 		result.Message = w.redact(p.ID, m)
 		return result, nil

@@ -198,6 +198,8 @@ func (s *session) status(e event.AgentEvent) {
 		s.cutsShown++
 	case event.StatusClosed:
 		s.closed = true
+	case event.StatusTurnEnded:
+		s.atRest()
 	case event.StatusIntercepted:
 		s.changing = false
 	}
@@ -267,14 +269,18 @@ func (s *session) hand(ctx context.Context, outcome func()) {
 
 // prompt invites a line when it is a person's turn to speak.
 func (s *session) prompt() {
-	if !s.interactive || s.prompted || !s.view.AtLineStart() || s.eof {
+	if !s.interactive || s.prompted || s.eof {
 		return
 	}
 	text := "› "
-	if len(s.asks) > 0 {
+	switch resting := !s.busy() && !s.active; {
+	case len(s.asks) > 0 && s.view.AtLineStart():
 		text = "allow? › "
-	} else if s.busy() || s.active {
+	case len(s.asks) > 0 || !resting:
 		return
+	default:
+		// Whatever the stream still owes, it is the person's turn.
+		s.print(s.view.Break())
 	}
 	s.prompted = true
 	fmt.Fprint(s.app.stdout, text)

@@ -283,12 +283,12 @@ func (r *Renderer) interrupted() {
 	r.write(dim, "[interrupted]")
 }
 
-// final ends a reply. It does not say whose: a message with an id is ended by its
-// message event, one without, of the base protocol, here.
-func (r *Renderer) final() {
-	if len(r.live) == 1 && r.live[0].id == "" {
-		r.closeThought(r.live[0])
-		r.drop(r.live[0])
+// final ends a reply, also one of thoughts alone, which has no message event. In the base
+// protocol it names no message: there is one without an id.
+func (r *Renderer) final(messageID string) {
+	if m := r.find(messageID, ""); m != nil && m.id == messageID {
+		r.end(m)
+		r.advance()
 	}
 	if len(r.live) == 0 {
 		r.leave()
@@ -299,13 +299,16 @@ func (r *Renderer) final() {
 // about whether they will come as a whole.
 func (r *Renderer) endAll() {
 	for len(r.live) > 0 {
-		m := r.live[0]
-		r.bringToFront(m)
-		r.closeThought(m)
-		r.drop(m)
-		if m.id != "" {
-			r.ended[m.id] = m
-		}
+		r.end(r.live[0])
 	}
 	r.leave()
+}
+
+func (r *Renderer) end(m *message) {
+	r.bringToFront(m)
+	r.closeThought(m)
+	r.drop(m)
+	if m.id != "" {
+		r.ended[m.id] = m
+	}
 }

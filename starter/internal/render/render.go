@@ -103,7 +103,7 @@ func (r *Renderer) Event(e event.AgentEvent) term.Text {
 			r.message(*e.Message)
 		}
 	case event.EventFinal:
-		r.final()
+		r.final(e.MessageID)
 	case event.EventError:
 		r.endAll()
 		r.line(red, "error: "+e.Error)

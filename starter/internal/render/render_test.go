@@ -175,6 +175,17 @@ func TestQuestion(t *testing.T) {
 	require.Empty(t, r.Event(event.AgentEvent{Type: event.EventApprovalRequest, ApprovalRequest: &req}))
 }
 
+// TestThoughtAlone: a reply of nothing else ends with its turn.
+func TestThoughtAlone(t *testing.T) {
+	r := New(Options{})
+	piece := event.AgentEvent{Type: event.EventThought, Agent: "demo", MessageID: "m", Content: "hm"}
+	require.Equal(t, "demo thinks › hm", r.Event(piece).String())
+	require.Equal(t, "\n", r.Event(event.AgentEvent{Type: event.EventFinal, Agent: "demo", MessageID: "m"}).String())
+	require.True(t, r.AtLineStart())
+	reply := event.Message{ID: "m", SenderID: "demo", SenderType: event.Agent, Content: "yes"}
+	require.Equal(t, "demo › yes\n", r.Event(event.AgentEvent{Type: event.EventMessage, Message: &reply}).String())
+}
+
 func TestNotesBreakLines(t *testing.T) {
 	r := New(Options{})
 	piece := event.AgentEvent{Type: event.EventStream, Agent: "demo", MessageID: "m", Content: "half"}
