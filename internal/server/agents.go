@@ -122,8 +122,14 @@ func (s *server) listAgents(ctx context.Context, _ *struct{}) (*agentsOutput, er
 	}
 	out := &agentsOutput{}
 	out.Body.Agents = make([]AgentSummary, 0, len(all))
+	first, err := s.agents.Find(ctx, s.Namespace, "")
+	if err != nil && !errors.Is(err, agent.ErrUnknown) {
+		return nil, s.agentProblem(ctx, "", err)
+	}
 	for _, e := range all {
-		out.Body.Agents = append(out.Body.Agents, agentSummary(e))
+		summary := agentSummary(e)
+		summary.Default = err == nil && strings.EqualFold(e.Name, first.Name)
+		out.Body.Agents = append(out.Body.Agents, summary)
 	}
 	return out, nil
 }

@@ -45,6 +45,8 @@ func named(t *testing.T, list answer) (out []string) {
 func TestAgents(t *testing.T) {
 	w := agentWorld(t)
 	require.Equal(t, []string{"configured bot", "configured Critic"}, named(t, w.call("GET", "/v1/agents", nil)))
+	listed := w.call("GET", "/v1/agents", nil).body["agents"].([]any)
+	require.Equal(t, []any{true, nil}, []any{listed[0].(object)["default"], listed[1].(object)["default"]}, "the first is the default agent")
 	got := w.call("GET", "/v1/agents/BOT", nil)
 	require.Equal(t, object{
 		"name": "bot", "model": "demo/demo", "description": "repeats", "source": "configured",

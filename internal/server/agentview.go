@@ -90,6 +90,7 @@ type AgentSummary struct {
 	Version     int        `json:"version,omitempty" doc:"Of a stored definition, from 1"`
 	By          string     `json:"by,omitempty" doc:"Who has stored the version"`
 	At          *time.Time `json:"at,omitempty" doc:"When"`
+	Default     bool       `json:"default,omitempty" doc:"In a list: threads that name no agents have this one"`
 	Problem     string     `json:"problem,omitempty" doc:"Why the stored definition cannot be used. The agent fails until it is replaced or deleted"`
 }
 

@@ -36,6 +36,9 @@ type ListQuery struct {
 	// Agent: only threads in which this agent takes part. Empty = all.
 	Agent string
 
+	// Default: Agent is the default agent, which threads without named agents have.
+	Default bool
+
 	// Limit bounds the result. 0 = [DefaultListLimit]; at most [MaxListLimit].
 	Limit int
 }
@@ -78,7 +81,11 @@ func (c *Client) visibilityQuery(q ListQuery) string {
 		terms = append(terms, fmt.Sprintf("%s = %q", signals.AttributeStatus, signals.StatusWaitingApproval))
 	}
 	if q.Agent != "" {
-		terms = append(terms, fmt.Sprintf("%s = %q", signals.AttributeAgents, q.Agent))
+		term := fmt.Sprintf("%s = %q", signals.AttributeAgents, q.Agent)
+		if q.Default {
+			term = fmt.Sprintf("(%s OR %s IS NULL)", term, signals.AttributeAgents)
+		}
+		terms = append(terms, term)
 	}
 	return strings.Join(terms, " AND ")
 }

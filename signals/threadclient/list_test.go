@@ -54,6 +54,7 @@ func TestListQueries(t *testing.T) {
 	}{
 		{ListQuery{}, `WorkflowType IN ("thread", "delegate") AND ThreadmillNamespace = "acme" AND ExecutionStatus = "Running"`, 100},
 		{ListQuery{All: true, Limit: 7}, `WorkflowType IN ("thread", "delegate") AND ThreadmillNamespace = "acme" AND ExecutionStatus != "ContinuedAsNew"`, 7},
+		{ListQuery{Agent: "demo", Default: true}, `WorkflowType IN ("thread", "delegate") AND ThreadmillNamespace = "acme" AND ExecutionStatus = "Running" AND (ThreadmillAgents = "demo" OR ThreadmillAgents IS NULL)`, 100},
 		{ListQuery{Agent: "demo", Limit: 9000}, `WorkflowType IN ("thread", "delegate") AND ThreadmillNamespace = "acme" AND ExecutionStatus = "Running" AND ThreadmillAgents = "demo"`, 500},
 		{ListQuery{Waiting: true, All: true}, `WorkflowType IN ("thread", "delegate") AND ThreadmillNamespace = "acme" AND ExecutionStatus = "Running" AND ThreadmillStatus = "waiting_approval"`, 100},
 	} {

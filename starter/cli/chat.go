@@ -97,7 +97,7 @@ func (a *app) chat(ctx context.Context, c chatting, id string, isNew bool) error
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if err := s.enter(ctx, start, isNew, c.create); err != nil {
-		return err
+		return a.diagnosed(ctx, t, about(id, err))
 	}
 	interrupts, stop := a.interrupts()
 	defer stop()

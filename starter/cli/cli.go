@@ -54,6 +54,7 @@ type threads interface {
 	CompleteTask(ctx context.Context, c signals.CompleteTask) (signals.CompleteTaskResult, error)
 	CancelTask(ctx context.Context, c signals.CancelTask) (signals.CompleteTaskResult, error)
 	List(ctx context.Context, q threadclient.ListQuery) ([]threadclient.Summary, error)
+	Workers(ctx context.Context, threadID string) (threadclient.Workers, error)
 	schedules
 }
 
@@ -168,11 +169,11 @@ func (a *app) withThreads(ctx context.Context, wait bool, fn func(ctx context.Co
 	}
 	defer hangUp()
 	if wait {
-		return fn(ctx, t)
+		return a.diagnosed(ctx, t, fn(ctx, t))
 	}
-	ctx, cancel := context.WithTimeout(ctx, a.flags.timeout)
+	within, cancel := context.WithTimeout(ctx, a.flags.timeout)
 	defer cancel()
-	return fn(ctx, t)
+	return a.diagnosed(ctx, t, fn(within, t))
 }
 
 func (a *app) api() (*api.Client, error) {

@@ -223,7 +223,9 @@ func TestList(t *testing.T) {
 t2      open    2026-01-02 03:04:05  demo,other  Two lines
 t1      closed  2026-01-01 03:04:05  (default)   -
 `, out)
-	require.Equal(t, threadclient.ListQuery{All: true, Agent: "demo", Limit: threadclient.DefaultListLimit}, w.query)
+	require.Equal(t, threadclient.ListQuery{All: true, Agent: "demo", Default: true, Limit: threadclient.DefaultListLimit}, w.query)
+	w.run("", "list", "--agent", "Other")
+	require.Equal(t, threadclient.ListQuery{Agent: "other", Limit: threadclient.DefaultListLimit}, w.query, "case does not matter")
 	_, out, _ = w.run("", "list", "--json")
 	var listed struct{ Threads []threadclient.Summary }
 	require.NoError(t, json.Unmarshal([]byte(out), &listed))
@@ -369,6 +371,21 @@ func TestHelp(t *testing.T) {
 	for _, name := range []string{"open", "send", "chat", "watch", "show", "list", "approve", "deny", "interrupt", "close", "retry", "queue", "publish"} {
 		require.Contains(t, out.String(), "\n  "+name+" ")
 	}
+}
+
+// TestNobodyAnswers names the task queue of the thread, and the command that helps.
+func TestNobodyAnswers(t *testing.T) {
+	w := newWorld(t)
+	code, _, errs := w.run("", "queue", "show", "silent", "e1")
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, errs, `no worker runs on task queue "queue of silent": start one with "go run ./worker --task-queue 'queue of silent'"`)
+	w.polled = true
+	code, _, errs = w.run("", "update", "silent", "--title", "new")
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, errs, `the worker on task queue "queue of silent" did not answer in time: it is busy or has just stopped`)
+	p := w.start(false, "chat", "silent")
+	p.exits(exitFailed)
+	require.Contains(t, p.err.String(), `task queue "queue of silent"`)
 }
 
 // TestAgentsAreTakenUnchecked: a command that Temporal can answer needs no API.

@@ -62,6 +62,7 @@ type world struct {
 	taskEnds  []any
 	schedules schedulesFake
 	accepts   bool // posts by update
+	polled    bool // by a worker
 }
 
 func newWorld(t *testing.T) *world {
@@ -143,6 +144,8 @@ func (w *world) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 			w.change(func() { w.refused++ })
 		}
 		http.Error(rw, "down", http.StatusServiceUnavailable)
+	case r.URL.Path == "/v1/agents":
+		assertNoError(w.t, json.NewEncoder(rw).Encode(map[string]any{"agents": []map[string]any{{"name": "demo", "default": true}, {"name": "other"}}}))
 	case strings.HasPrefix(r.URL.Path, "/v1/agents/"):
 		w.serveAgent(rw, strings.TrimPrefix(r.URL.Path, "/v1/agents/"))
 	case strings.Contains(r.URL.Path, "/grants"):
@@ -228,6 +231,8 @@ func (w *world) Open(_ context.Context, id string, start signals.Start, first *s
 
 func (w *world) known(id string) error {
 	switch id {
+	case "silent":
+		return fmt.Errorf("post to thread %q: %w", id, serviceerror.NewDeadlineExceeded("context deadline exceeded"))
 	case "gone":
 		return fmt.Errorf("post to thread %q: %w", id, signals.ErrNotFound)
 	case "closed":
@@ -381,6 +386,10 @@ func (w *world) State(_ context.Context, id string) (signals.State, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.state, w.known(id)
+}
+
+func (w *world) Workers(_ context.Context, id string) (threadclient.Workers, error) {
+	return threadclient.Workers{TaskQueue: "queue of " + id, Polled: w.polled}, nil
 }
 
 func (w *world) List(_ context.Context, q threadclient.ListQuery) ([]threadclient.Summary, error) {

@@ -40,6 +40,7 @@ func (a *app) explain(err error) string {
 	var dial *dialError
 	var unavailable *serviceerror.Unavailable
 	var namespace *serviceerror.NamespaceNotFound
+	var unanswered *unansweredError
 	var status *api.StatusError
 	switch {
 	case errors.As(err, &dial):
@@ -57,13 +58,56 @@ func (a *app) explain(err error) string {
 		return fmt.Sprintf("Temporal at %s has no namespace %q: name another with --temporal-namespace", *a.flags.dialled, namespace.Namespace)
 	case errors.As(err, &unavailable):
 		return fmt.Sprintf("Temporal at %s does not answer: %s (%s)", *a.flags.dialled, startServer, cause(err))
+	case errors.As(err, &unanswered):
+		return unanswered.explain(*a.flags.dialled)
 	case noWorker(err):
-		return fmt.Sprintf("Temporal at %s took the request, but no worker answered: %s, or run a worker on task queue %q",
-			*a.flags.dialled, startServer, a.flags.taskQueue)
+		return fmt.Sprintf("Temporal at %s took the request, but nobody answered in time: try again, or wait longer with --timeout", *a.flags.dialled)
 	case errors.Is(err, context.Canceled):
 		return "stopped"
 	}
 	return a.explainThread(err)
+}
+
+// unansweredError says who should have answered for a thread.
+type unansweredError struct {
+	workers threadclient.Workers
+	err     error
+}
+
+func (e *unansweredError) Error() string { return e.err.Error() }
+func (e *unansweredError) Unwrap() error { return e.err }
+
+// explain names the command that starts a worker. It is not the devserver: that has one
+// beside its Temporal, which answers.
+func (e *unansweredError) explain(address string) string {
+	queue := e.workers.TaskQueue
+	if e.workers.Polled {
+		return fmt.Sprintf("Temporal at %s took the request, but the worker on task queue %q did not answer in time: it is busy or has just stopped; try again, or wait longer with --timeout",
+			address, queue)
+	}
+	command := "go run ./worker"
+	if queue != signals.DefaultTaskQueue {
+		command += " --task-queue " + shellWord(queue)
+	}
+	return fmt.Sprintf("Temporal at %s took the request, but no worker runs on task queue %q: start one with %q", address, queue, command)
+}
+
+// diagnosed finds out why nobody answered, if that is the error.
+func (a *app) diagnosed(ctx context.Context, t threads, err error) error {
+	if err == nil || refusal(err) || !noWorker(err) || ctx.Err() != nil {
+		return err
+	}
+	id := ""
+	if about := (*threadError)(nil); errors.As(err, &about) {
+		id = about.thread
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	workers, problem := t.Workers(ctx, id)
+	if problem != nil {
+		return err
+	}
+	return &unansweredError{workers, err}
 }
 
 // noWorker reports errors that mean that nobody works on the task queue.

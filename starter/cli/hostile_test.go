@@ -240,6 +240,12 @@ func (h *hostile) List(context.Context, threadclient.ListQuery) ([]threadclient.
 	return answer[[]threadclient.Summary](h)
 }
 
+func (h *hostile) Workers(context.Context, string) (threadclient.Workers, error) {
+	var out threadclient.Workers
+	h.fill(reflect.ValueOf(&out).Elem(), "", 1)
+	return out, nil
+}
+
 func (h *hostile) CreateSchedule(context.Context, signals.Schedule) (signals.Schedule, error) {
 	return answer[signals.Schedule](h)
 }

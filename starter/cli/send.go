@@ -142,7 +142,7 @@ func (a *app) await(ctx context.Context, t threads, s sending, thread string, po
 		result, err = t.Turn(ctx, thread, post)
 		return err
 	}, func(err error) {
-		a.fail(a.explain(err) + "; waiting…")
+		a.fail(a.explain(a.diagnosed(ctx, t, about(thread, err))) + "; waiting…")
 	})
 	if err != nil {
 		return err

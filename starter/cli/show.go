@@ -29,6 +29,9 @@ func (a *app) listCommand() *cobra.Command {
 			if q.Limit < 1 || q.Limit > threadclient.MaxListLimit {
 				return usagef("--limit is %d, must be 1 to %d", q.Limit, threadclient.MaxListLimit)
 			}
+			if err := a.knowAgent(cmd.Context(), &q); err != nil {
+				return err
+			}
 			return a.withThreads(cmd.Context(), false, func(ctx context.Context, t threads) error {
 				found, err := t.List(ctx, q)
 				if err != nil {
@@ -47,6 +50,30 @@ func (a *app) listCommand() *cobra.Command {
 	cmd.Flags().IntVar(&q.Limit, "limit", threadclient.DefaultListLimit, "how many at most")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// knowAgent finds out what the agent of a query is called exactly, and whether it is the
+// default agent: Temporal knows neither. The API may be down.
+func (a *app) knowAgent(ctx context.Context, q *threadclient.ListQuery) error {
+	if q.Agent == "" {
+		return nil
+	}
+	stored, err := a.api()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, a.flags.timeout)
+	defer cancel()
+	all, err := stored.Agents(ctx)
+	if err != nil {
+		a.warn("threads of the default agent are not among these: %s", a.explain(err))
+	}
+	for _, one := range all {
+		if strings.EqualFold(one.Name, q.Agent) {
+			q.Agent, q.Default = one.Name, one.Default
+		}
+	}
+	return nil
 }
 
 func (a *app) printList(q threadclient.ListQuery, found []threadclient.Summary) error {

@@ -211,7 +211,7 @@ func (s *session) beside(ctx context.Context, op func(context.Context) error, th
 	go func() {
 		limited, cancel := context.WithTimeout(ctx, s.app.flags.timeout)
 		defer cancel()
-		err := op(limited)
+		err := s.app.diagnosed(ctx, s.threads, about(s.thread, op(limited)))
 		s.hand(ctx, func() {
 			if err != nil {
 				s.print(s.view.Fail(s.app.explain(about(s.thread, err))))

@@ -24,6 +24,9 @@ type Agent struct {
 	By          string     `json:"by,omitempty"`
 	At          *time.Time `json:"at,omitempty"`
 
+	// Default, of a list: threads that name no agents have this one.
+	Default bool `json:"default,omitempty"`
+
 	// Problem says why a stored definition cannot be used.
 	Problem string `json:"problem,omitempty"`
 
