@@ -203,9 +203,6 @@ func tools(c *config.Config, log *slog.Logger) ([]tool.Tool, error) {
 	switch {
 	case err == nil:
 		list = append(list, cmd)
-		if os.Geteuid() == 0 && len(c.Tools.Shell.Runner) == 0 {
-			log.Warn("shell_cmd runs commands as root; run workers as a user of their own, or set tools.shell_cmd.runner")
-		}
 	case slices.ContainsFunc(c.Agents, func(a agent.Agent) bool { return slices.Contains(a.Tools, config.ShellCmd) }):
 		return nil, Usagef("tools.shell_cmd: %w", err)
 	default:
