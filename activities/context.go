@@ -14,7 +14,7 @@ import (
 // prepare turns a thread's newest messages, newest first, into what the agent's model is
 // shown: instructions first, then the conversation as it concerns the agent, valid for
 // every provider. Other agents speak as participants, by name; their tool calls are their
-// own affair. Of a hidden message only its calls remain, for the results that follow.
+// own affair. The messages are those of [store.Transcript].
 //
 // It reads nothing else and changes nothing of what it is given.
 func prepare(who agent.Agent, in thread.ModelStep, newest []store.Message) []llm.Message {
@@ -24,7 +24,7 @@ func prepare(who agent.Agent, in thread.ModelStep, newest []store.Message) []llm
 	}
 	v := newView(who.Name, in, newest)
 	for _, m := range v.told(newest) {
-		if m.Hidden && len(m.ToolCalls) == 0 || !v.concerns(m) {
+		if !v.concerns(m) {
 			continue
 		}
 		if shown, ok := asSeenBy(who.Name, m.Message); ok && !blank(shown) {

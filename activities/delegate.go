@@ -73,8 +73,8 @@ func (a *Activities) saidIn(ctx context.Context, ref thread.Ref, traceID string)
 			return "", readError(err)
 		}
 		for _, m := range page {
-			if m.Record.TraceID == traceID && m.SenderType == event.Agent && !m.Hidden {
-				b.WriteString(m.Content)
+			if shown, ok := m.ForModels(); ok && m.Record.TraceID == traceID && shown.SenderType == event.Agent {
+				b.WriteString(shown.Content)
 			}
 			q.After = m.Record.Seq
 		}
@@ -102,6 +102,9 @@ func (a *Activities) answerAbove(ctx context.Context, to thread.Parent, by threa
 		Input: asJSON(by.ThreadID), Output: asJSON(text), Status: status, Attempt: 1, StartedAt: now, FinishedAt: &now,
 	}
 	record := event.NewRecord(id, event.TypeMessage, to.TraceID, to.EventID, now, m).In(thread.Of(to.Root, to.EventID))
+	if to.Undecided {
+		record = record.WithUndecided(event.TypeMessage)
+	}
 	_, err := a.append(ctx, above, store.Batch{Records: []event.Record{record}, ToolFinish: &log}, thread.Flush{})
 	return err
 }

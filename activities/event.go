@@ -87,7 +87,7 @@ func (a *Activities) callRule(ctx context.Context, in thread.EventStep, e event.
 
 // envEvent reads an environment event, as hooks have left it.
 func (a *Activities) envEvent(ctx context.Context, ref thread.Ref, eventID string) (event.EnvEvent, error) {
-	records, err := a.cfg.Store.RecordsByID(ctx, store.Key(ref), eventID, event.InterceptionID(eventID))
+	records, err := a.cfg.Store.RecordsByID(ctx, store.Key(ref), eventID, event.InterceptionID(eventID), event.WithdrawalID(eventID))
 	if err != nil {
 		return event.EnvEvent{}, readError(err)
 	}

@@ -89,7 +89,7 @@ func readEvents(ctx context.Context, s store.Reader, key store.Key, ids []string
 	for _, id := range ids {
 		// No event has another id, and stores do not take any.
 		if signals.CheckEventID("event_ids", id) == nil {
-			wanted = append(wanted, id, event.InterceptionID(id))
+			wanted = append(wanted, id, event.InterceptionID(id), event.WithdrawalID(id))
 		}
 	}
 	if len(wanted) == 0 {
@@ -102,8 +102,8 @@ func readEvents(ctx context.Context, s store.Reader, key store.Key, ids []string
 	return envEvents(records)
 }
 
-// envEvents returns the environment events among records, by their ids, as hooks have left
-// them: if they were changed, what the hooks decided must be among the records, too.
+// envEvents returns the environment events among records that hooks have passed, by their
+// ids, as they have passed them. What the hooks decided must be among the records, too.
 func envEvents(records []event.Record) (map[string]event.EnvEvent, error) {
 	out := map[string]event.EnvEvent{}
 	for _, r := range records {
@@ -114,25 +114,39 @@ func envEvents(records []event.Record) (map[string]event.EnvEvent, error) {
 		if err := json.Unmarshal(r.Payload, &e); err != nil {
 			return nil, fmt.Errorf("reading event %s: %w", r.ID, err)
 		}
-		e.ID = r.ID
-		out[r.ID] = e
-	}
-	for id := range out {
-		at := slices.IndexFunc(records, func(r event.Record) bool { return r.ID == event.InterceptionID(id) })
-		if at < 0 {
-			continue
+		passed, ok, err := passedEnv(r, e, records)
+		if err != nil {
+			return nil, err
 		}
-		var decision event.Interception
-		if err := json.Unmarshal(records[at].Payload, &decision); err != nil {
-			return nil, fmt.Errorf("reading what hooks made of event %s: %w", id, err)
-		}
-		if decision.Outcome == event.Replaced && decision.Env != nil {
-			e := *decision.Env
-			e.ID = id
-			out[id] = e
+		if ok {
+			passed.ID = r.ID
+			out[r.ID] = passed
 		}
 	}
 	return out, nil
+}
+
+// passedEnv returns an environment event as hooks have passed it, if they have.
+func passedEnv(r event.Record, e event.EnvEvent, records []event.Record) (event.EnvEvent, bool, error) {
+	passed := len(r.Undecided()) == 0
+	for _, about := range records {
+		if about.Type != event.TypeHook || about.ID != event.InterceptionID(r.ID) && about.ID != event.WithdrawalID(r.ID) {
+			continue
+		}
+		var decision event.Interception
+		if err := json.Unmarshal(about.Payload, &decision); err != nil {
+			return e, false, fmt.Errorf("reading what hooks made of event %s: %w", r.ID, err)
+		}
+		switch {
+		case decision.Outcome == event.Passed:
+			passed = true
+		case decision.Outcome == event.Replaced && decision.Env != nil:
+			e, passed = *decision.Env, true
+		default:
+			return e, false, nil
+		}
+	}
+	return e, passed, nil
 }
 
 // eventInfo is an event as models are shown it.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -221,11 +222,14 @@ func (c *modelCall) carry(m event.Message) event.Message {
 func (c *modelCall) llmCallID() string { return c.in.MessageID + ".llm" }
 
 // request builds what the model is shown: the agent's instructions, the thread's
-// newest messages as hooks have left them, the agent's tools.
+// newest messages as hooks have passed them, the agent's tools.
 func (c *modelCall) request(ctx context.Context, model string) (llm.Request, error) {
-	messages, err := store.Messages(ctx, c.a.cfg.Store, store.Key(c.in.Thread), store.Query{
-		Limit: c.agent.Limits.ContextMessages, Newest: true,
-	})
+	var question []string
+	if c.in.Observe == nil {
+		// An event that was retried may have been stored long ago.
+		question = append(question, c.in.ReplyTo)
+	}
+	messages, err := store.Transcript(ctx, c.a.cfg.Store, store.Key(c.in.Thread), c.agent.Limits.ContextMessages, question...)
 	switch {
 	case errors.Is(err, store.ErrUnreadable):
 		return llm.Request{}, configError(err)
@@ -362,10 +366,10 @@ func (c *modelCall) records(ctx context.Context, res llm.Response, interrupted b
 			Role: event.RoleAssistant, Content: res.Content, ToolCalls: res.ToolCalls, AgentID: c.agent.Name,
 			ReplyToMessageID: c.in.ReplyTo, Interrupted: interrupted, Held: c.in.Quiet && res.Content != "",
 		}
-		out = append(out, record(m.ID, event.TypeMessage, m))
 		var decided thread.ModelReply
 		c.decide(&decided, m)
 		hold = hold || decided.Held
+		out = append(out, record(m.ID, event.TypeMessage, m).WithUndecided(c.undecided(decided, m)...))
 	}
 	switch {
 	case len(res.ToolCalls) > 0:
@@ -394,6 +398,20 @@ func (c *modelCall) handsOn(content string) bool {
 
 // eventID is the event whose turn the call is part of.
 func (c *modelCall) eventID() string { return thread.Of(c.in.Root, c.in.EventID) }
+
+// undecided are the types of the events in a reply on which hooks have still to decide, or
+// whose decision the thread has still to write.
+func (c *modelCall) undecided(decided thread.ModelReply, m event.Message) []string {
+	var types []string
+	waits := func(typ string, by *thread.Decision, is bool) {
+		if is && (slices.Contains(c.in.Undecided, typ) || by != nil && !by.Silent) {
+			types = append(types, typ)
+		}
+	}
+	waits(event.TypeMessage, decided.OnMessage, m.Content != "")
+	waits(event.TypeToolCall, decided.OnCalls, len(m.ToolCalls) > 0)
+	return types
+}
 
 // nameCalls gives each call an id that no other call of the thread has, whatever the
 // provider called it: some number their calls anew in each reply. The id is the key

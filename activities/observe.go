@@ -58,7 +58,7 @@ func (a *Activities) observe(ctx context.Context, in thread.ModelStep) ([]event.
 // observedBefore reads an event that was stored before this step.
 func (a *Activities) observedBefore(ctx context.Context, in thread.ModelStep) (event.EnvEvent, error) {
 	id := in.Observe.EventID
-	records, err := a.cfg.Store.RecordsByID(ctx, store.Key(in.Thread), id, event.InterceptionID(id))
+	records, err := a.cfg.Store.RecordsByID(ctx, store.Key(in.Thread), id, event.InterceptionID(id), event.WithdrawalID(id))
 	if err != nil {
 		return event.EnvEvent{}, readError(err)
 	}

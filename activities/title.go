@@ -77,7 +77,7 @@ type statement struct {
 	person    bool
 }
 
-// opening returns what was said first in a thread, as hooks have left it.
+// opening returns what was said first in a thread, as hooks have passed it.
 func (a *Activities) opening(ctx context.Context, ref thread.Ref) ([]statement, error) {
 	messages, err := store.Messages(ctx, a.cfg.Store, store.Key(ref), store.Query{Limit: titleMessages})
 	switch {
@@ -88,8 +88,9 @@ func (a *Activities) opening(ctx context.Context, ref thread.Ref) ([]statement, 
 	}
 	var said []statement
 	for _, m := range messages {
-		if text := strings.TrimSpace(m.Content); text != "" && !m.Hidden && isSaid(m.Message) && len(said) < titleTexts {
-			said = append(said, statement{who: m.SenderID, text: text, person: m.SenderType == event.User})
+		shown, ok := m.ForModels()
+		if text := strings.TrimSpace(shown.Content); ok && text != "" && isSaid(shown) && len(said) < titleTexts {
+			said = append(said, statement{who: shown.SenderID, text: text, person: shown.SenderType == event.User})
 		}
 	}
 	return said, nil

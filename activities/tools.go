@@ -363,9 +363,13 @@ func (r *toolRun) finish(ctx context.Context, status store.ToolStatus, res tool.
 		Content: res.Output, ToolCallID: r.in.ToolCallID, ToolName: r.in.ToolName, IsError: res.IsError, AgentID: r.in.Agent,
 		ReplyToMessageID: r.in.MessageID, Metadata: res.Details,
 	}
+	reply := r.reply(string(status), m)
 	record := event.NewRecord(id, event.TypeMessage, r.in.TraceID, r.in.EventID, now, m).In(thread.Of(r.in.Root, r.in.EventID))
+	if r.in.Undecided || reply.Decision != nil && !reply.Decision.Silent {
+		record = record.WithUndecided(event.TypeMessage)
+	}
 	_, err := r.a.append(ctx, r.in.Thread, store.Batch{Records: []event.Record{record}, ToolFinish: &log}, r.in.Flush)
-	return r.reply(string(status), m), err
+	return reply, err
 }
 
 // progress shows what a tool reports while it runs, and nothing after it has ended.

@@ -1,6 +1,7 @@
 package event
 
 import (
+	"bytes"
 	"encoding/json"
 	"time"
 )
@@ -105,6 +106,60 @@ func NewRecord(id, typ, traceID, parent string, at time.Time, payload any) Recor
 func (r Record) In(eventID string) Record {
 	r.EventID = eventID
 	return r
+}
+
+// undecided is the first field of the payload of a record on which hooks have still to decide.
+type undecided struct {
+	Undecided []string `json:"undecided,omitempty"`
+}
+
+// WithUndecided marks a record of a message or an environment event as one that models are
+// not shown until the record of a decision lets it pass: hooks have still to decide on it,
+// or no turn has taken it on. Of a message, types says which events in it are meant,
+// "message" or "tool_call". The mark is a field of the payload that the payload's type does
+// not have.
+func (r Record) WithUndecided(types ...string) Record {
+	if len(types) == 0 {
+		return r
+	}
+	mark, err := json.Marshal(undecided{types})
+	if err != nil {
+		panic("event: a list of types has no JSON form: " + err.Error())
+	}
+	fields, isObject := bytes.CutPrefix(r.Payload, []byte("{"))
+	if !isObject {
+		panic("event: only an object can be marked, not the payload of record " + r.ID)
+	}
+	mark = mark[:len(mark)-1]
+	if len(fields) > 1 {
+		mark = append(mark, ',')
+	}
+	r.Payload = append(mark, fields...)
+	return r
+}
+
+// Decided is the record without the mark of [Record.WithUndecided].
+func (r Record) Decided() Record {
+	types := r.Undecided()
+	if len(types) == 0 {
+		return r
+	}
+	mark := Record{ID: r.ID, Payload: json.RawMessage("{}")}.WithUndecided(types...).Payload
+	if fields, ok := bytes.CutPrefix(r.Payload, mark[:len(mark)-1]); ok {
+		r.Payload = append([]byte("{"), bytes.TrimPrefix(fields, []byte(","))...)
+	}
+	return r
+}
+
+// Undecided returns the types of [Record.WithUndecided].
+func (r Record) Undecided() []string {
+	if !bytes.Contains(r.Payload, []byte(`"undecided"`)) {
+		return nil
+	}
+	var mark undecided
+	// A payload of another form has no mark.
+	_ = json.Unmarshal(r.Payload, &mark)
+	return mark.Undecided
 }
 
 // LLMCall is the payload of an "llm_call" record: one successful call of a model.
@@ -262,6 +317,13 @@ type Interception struct {
 // InterceptionID is the record id of the [Interception] of an event.
 func InterceptionID(eventID string) string { return eventID + ".hook" }
 
+// WithdrawalID is the record id of the [Interception] that takes back an event that hooks
+// had passed.
+func WithdrawalID(eventID string) string { return eventID + ".withdrawn" }
+
+// CallsID is the record id of the tool_call event of a reply.
+func CallsID(messageID string) string { return messageID + ".calls" }
+
 // HookOutcome is what one hook or processor did.
 type HookOutcome struct {
 	Name    string  `json:"name"`
@@ -285,6 +347,11 @@ const (
 	Responded Outcome = "responded"
 	// Produced: a processor made other events of it, which overwrites it.
 	Produced Outcome = "overwritten"
+	// Dropped: nothing follows from it.
+	Dropped Outcome = "dropped"
+	// Withdrawn: somebody has set the status of an event that had been passed, so that
+	// models are shown it no more.
+	Withdrawn Outcome = "withdrawn"
 	// HookFailed: the hook failed. An event of which this is said did not go on.
 	HookFailed Outcome = "failed"
 )

@@ -10,8 +10,7 @@ import (
 // Memory is what an agent knows of a thread: of the messages that q selects, in the order
 // of q, what the agent has said, with its tool calls and their results; and what everybody
 // else has said, without calls and results of theirs. Names are compared without regard to
-// case. Messages are as hooks have left them, see [Messages]: of one that is hidden there
-// is nothing but the agent's own calls.
+// case. Messages are as models are shown them, see [Message.ForModels].
 //
 // The bounds of q are of what is read; what is returned may be less. Whether the agent is
 // meant by a message, and so is to be shown it, is decided elsewhere.
@@ -22,15 +21,18 @@ func Memory(ctx context.Context, s Reader, key Key, agent string, q Query) ([]Me
 	}
 	known := all[:0]
 	for _, m := range all {
+		shown, ok := m.ForModels()
+		if !ok {
+			continue
+		}
+		m.Message, m.Hidden = shown, false
 		if !isOwn(m, agent) {
 			if m.ToolCallID != "" || m.Content == "" {
 				continue
 			}
 			m.ToolCalls = nil
 		}
-		if m.Content != "" || !m.Hidden || len(m.ToolCalls) > 0 {
-			known = append(known, m)
-		}
+		known = append(known, m)
 	}
 	return known, nil
 }

@@ -36,11 +36,26 @@ type Message struct {
 	// Hidden: it was held for a hook that has not let it pass. People are not shown the
 	// message at all, models no more of it than its tool calls.
 	Hidden bool
+
+	// stored is the message of the record, undecided what hooks had still to decide on then;
+	// decided and calls are the decisions on what it
+	// says and on its tool calls, and withdrawn the change of status that took it back.
+	stored                    event.Message
+	undecided                 []string
+	decided, calls, withdrawn decision
+}
+
+// decision is an [event.Interception] and the Seq of its record.
+type decision struct {
+	*event.Interception
+	seq int64
 }
 
 // Messages reads the records of type message that q selects, whatever q.Types says, in
 // the order of q, and with them what hooks have decided on them, however much later.
 // Hidden messages are among them. It costs one query more than the records alone.
+//
+// This is what people see. Models are shown [Message.ForModels], see also [Transcript].
 //
 // A payload that cannot be read is [ErrUnreadable], that of a decision as well:
 // what it keeps from people would be shown otherwise.
@@ -56,21 +71,33 @@ func Messages(ctx context.Context, s Reader, key Key, q Query) ([]Message, error
 	}
 	out := make([]Message, len(records))
 	for i, r := range records {
-		out[i] = Message{Record: r, Decision: decisions[event.InterceptionID(r.ID)]}
-		if err := out[i].settle(); err != nil {
+		if out[i], err = settle(r, decisions); err != nil {
 			return nil, err
 		}
 	}
 	return out, nil
 }
 
-// decisionsOn returns what hooks have decided on the records, by the decisions' ids.
-func decisionsOn(ctx context.Context, s Reader, key Key, records []event.Record) (map[string]*event.Interception, error) {
-	ids := make([]string, len(records))
-	for i, r := range records {
-		ids[i] = event.InterceptionID(r.ID)
+// decisions are the decisions of hooks by the ids of their records.
+type decisions map[string]decision
+
+// add takes in a record of type hook.
+func (d decisions) add(r event.Record) error {
+	var made event.Interception
+	if err := read(r, &made); err != nil {
+		return err
 	}
-	out := map[string]*event.Interception{}
+	d[r.ID] = decision{&made, r.Seq}
+	return nil
+}
+
+// decisionsOn returns what hooks have decided on the messages in the records.
+func decisionsOn(ctx context.Context, s Reader, key Key, records []event.Record) (decisions, error) {
+	ids := make([]string, 0, 3*len(records))
+	for _, r := range records {
+		ids = append(ids, decisionIDs(r.ID)...)
+	}
+	out := decisions{}
 	for some := range slices.Chunk(ids, MaxLimit) {
 		found, err := s.RecordsByID(ctx, key, some...)
 		if err != nil {
@@ -80,21 +107,28 @@ func decisionsOn(ctx context.Context, s Reader, key Key, records []event.Record)
 			if r.Type != event.TypeHook {
 				continue
 			}
-			var decision event.Interception
-			if err := read(r, &decision); err != nil {
+			if err := out.add(r); err != nil {
 				return nil, err
 			}
-			out[r.ID] = &decision
 		}
 	}
 	return out, nil
 }
 
-// settle makes the message that holds of the stored one and the decision.
-func (m *Message) settle() error {
-	if err := read(m.Record, &m.Message); err != nil {
-		return err
+// decisionIDs are the ids of the records that decide on a message.
+func decisionIDs(messageID string) []string {
+	return []string{event.InterceptionID(messageID), event.InterceptionID(event.CallsID(messageID)), event.WithdrawalID(messageID)}
+}
+
+// settle makes the message that holds of the stored one and the decisions.
+func settle(r event.Record, found decisions) (Message, error) {
+	ids := decisionIDs(r.ID)
+	m := Message{Record: r, decided: found[ids[0]], calls: found[ids[1]], withdrawn: found[ids[2]]}
+	m.Decision = m.decided.Interception
+	if err := read(r, &m.stored); err != nil {
+		return m, err
 	}
+	m.Message, m.undecided = m.stored, r.Undecided()
 	replacement, shown := holding(m.Decision)
 	switch {
 	case m.Held && !shown:
@@ -108,7 +142,7 @@ func (m *Message) settle() error {
 		}
 	}
 	m.Held = m.Hidden
-	return nil
+	return m, nil
 }
 
 // holding returns the message that a decision puts in place of the stored one, if any,

@@ -162,7 +162,7 @@ func (t *conversation) delegate(ctx workflow.Context, r *thread.Run, c *thread.C
 		s.Refused(workflow.Now(ctx), r, c, refusal)
 		return
 	}
-	id, start := s.Delegate(r, c)
+	id, start := s.Delegate(r, c, t.specs(ctx)...)
 	t.show(ctx)
 	child, err := t.startSub(ctx, id, start)
 	if err != nil {

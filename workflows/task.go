@@ -196,7 +196,7 @@ func taskOptions(ctx workflow.Context, step thread.TaskStep) workflow.Context {
 
 // answer gives a call its result that the thread itself knows.
 func (t *conversation) answer(ctx workflow.Context, r *thread.Run, c *thread.Call) {
-	if stop := t.state.Answer(workflow.Now(ctx), r, c); stop != nil {
+	if stop := t.state.Answer(workflow.Now(ctx), r, c, t.specs(ctx)...); stop != nil {
 		t.stopTask(ctx, *stop)
 	}
 }

@@ -13,7 +13,7 @@ import (
 // stored, and a status that says what they did.
 func decisionEvents(r event.Record) []event.AgentEvent {
 	var d event.Interception
-	if json.Unmarshal(r.Payload, &d) != nil {
+	if json.Unmarshal(r.Payload, &d) != nil || isSilent(d) {
 		return nil
 	}
 	var out []event.AgentEvent
@@ -24,6 +24,12 @@ func decisionEvents(r event.Record) []event.AgentEvent {
 	return append(out, event.AgentEvent{Type: event.EventStatus, Status: &event.StatusChange{
 		Status: event.StatusIntercepted, Detail: sentence(d),
 	}})
+}
+
+// isSilent reports whether a decision is there for models only: no hook had a say in it, or
+// a status record tells people of it.
+func isSilent(d event.Interception) bool {
+	return d.Outcome == event.Withdrawn || d.Outcome == event.Passed && len(d.Hooks) == 0 && d.Message == nil
 }
 
 // shown is the message that a decision shows. One that was held is shown only if it
@@ -52,7 +58,7 @@ func sentence(d event.Interception) string {
 			passed = append(passed, h.Name)
 		case event.HookFailed:
 			did = append(did, failure(h, i == ended))
-		case event.Replaced, event.Responded, event.Produced:
+		case event.Replaced, event.Responded, event.Produced, event.Dropped, event.Withdrawn:
 			did = append(did, h.Name+deed(h.Outcome, what))
 		}
 	}
@@ -107,6 +113,10 @@ func deed(o event.Outcome, what string) string {
 		return " responded in place of " + what
 	case event.Produced:
 		return " made other events of " + what
+	case event.Dropped:
+		return " dropped " + what
+	case event.Withdrawn:
+		return " took " + what + " back"
 	case event.HookFailed:
 		return " failed on " + what
 	}

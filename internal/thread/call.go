@@ -38,6 +38,9 @@ type Call struct {
 	// Failed says what its result is, Decision what inline hooks have made of that.
 	Failed   bool      `json:"failed,omitempty"`
 	Decision *Decision `json:"decision,omitempty"`
+
+	// Undecided: its result is stored before hooks decide on it.
+	Undecided bool `json:"undecided,omitempty"`
 }
 
 // told is what goes before the result of a call whose arguments a person has changed: its

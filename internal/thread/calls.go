@@ -22,7 +22,11 @@ func (s *State) CallsHeard(now time.Time, r *Run, d Decision) {
 		s.Fail(now, r, d.Error, true)
 		return
 	case d.stopped():
-		s.answerCalls(now, r, calls, fmt.Sprintf("Not run: %s answered in place of the tool.", d.By))
+		text := "Not run: %s answered in place of the tool."
+		if d.Outcome == event.Dropped {
+			text = "Not run: %s dropped the calls."
+		}
+		s.answerCalls(now, r, calls, fmt.Sprintf(text, d.By))
 		return
 	case d.Outcome == event.Replaced:
 		got, _ := readEvent(d.Event).(event.ToolCallEvent)

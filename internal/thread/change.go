@@ -96,6 +96,7 @@ func (s *State) TitleStep(now time.Time) TitleStep {
 func (s *State) Titled(reply TitleReply) bool {
 	s.Usage = s.Usage.Add(reply.Usage)
 	if reply.Title == "" || s.Title != "" {
+		s.TitleLater = s.Title == ""
 		return false
 	}
 	s.Title = reply.Title

@@ -116,8 +116,8 @@ func (s *State) ToolResult(now time.Time, res signals.ToolResult) signals.Decide
 	}
 	m := s.result(run, call, call.told()+res.Output, res.IsError)
 	m.Metadata = map[string]any{"by": res.By}
-	s.record(m.ID, event.TypeMessage, turn.Item.TraceID, turn.Item.ID, now, m)
-	call.Stage, call.Failed = Ran, res.IsError
+	s.recordUndecided(s.eventOf(turn.Item.TraceID, turn.Item.ID), m.ID, event.TypeMessage, turn.Item.TraceID, turn.Item.ID, now, m)
+	call.Stage, call.Failed, call.Undecided = Ran, res.IsError, true
 	s.Settled = keepLast(append(s.Settled, Settled{answerKey(res.ToolCallID), answerSum(res)}), maxDecided)
 	return signals.Accepted
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -39,6 +40,9 @@ type Parent struct {
 
 	// Told goes before the answer: what the agent is to be told about its call.
 	Told string `json:"told,omitempty"`
+
+	// Undecided: hooks of that thread decide on the answer.
+	Undecided bool `json:"undecided,omitempty"`
 
 	// TraceID and EventID are those of its turn.
 	TraceID string `json:"traceId"`
@@ -188,7 +192,9 @@ func (s *State) CheckDelegate() string {
 }
 
 // Delegate makes the thread of the sub-agent that a call asks.
-func (s *State) Delegate(r *Run, c *Call) (threadID string, start DelegateStart) {
+// specs are the hooks that there are.
+func (s *State) Delegate(r *Run, c *Call, specs ...hook.Spec) (threadID string, start DelegateStart) {
+	c.Undecided = len(s.decidingOnResult(r, c, specs)) > 0
 	threadID, start = s.newSub(r, c)
 	s.Subs = append(s.Subs, Sub{ThreadID: threadID, ToolCallID: c.Plan.ID})
 	c.Stage, c.Sub = Delegated, threadID
@@ -202,7 +208,7 @@ func (s *State) newSub(r *Run, c *Call) (threadID string, start DelegateStart) {
 	threadID = signals.SubThreadID(s.Namespace, s.ThreadID, s.SubCount)
 	parent := Parent{
 		ThreadID: s.ThreadID, Agent: r.Agent, ToolName: c.Plan.Name, ToolCallID: c.Plan.ID, MessageID: r.MessageID,
-		TraceID: t.Item.TraceID, EventID: t.Item.ID, Root: t.foreign(), Depth: 1, Told: c.told(),
+		TraceID: t.Item.TraceID, EventID: t.Item.ID, Root: t.foreign(), Depth: 1, Told: c.told(), Undecided: c.Undecided,
 	}
 	if s.Parent != nil {
 		parent.Depth = s.Parent.Depth + 1

@@ -314,7 +314,7 @@ func (s *State) FunctionFailed(now time.Time, why string) {
 // question than that of the hooks before it.
 func (s *State) SeenByRule() Seen {
 	e := s.seenItem(s.Turn.Item, s.turnID()+".rule")
-	e.ByRule = true
+	e.ByRule, e.undecided = true, false
 	_, e.Changed, _ = s.env(s.Turn.decision())
 	return e
 }

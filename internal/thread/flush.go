@@ -68,6 +68,7 @@ func (s *State) Flush() Flush {
 		s.inTransit[r.ID] = true
 	}
 	s.rowInTransit = s.Row
+	s.Handed = max(s.Handed, n)
 	return Flush{Records: append([]event.Record(nil), s.Pending[:n]...), Row: s.Row}
 }
 
@@ -84,10 +85,13 @@ func (s *State) Flushed(f Flush) {
 		stored[r.ID] = true
 		delete(s.inTransit, r.ID)
 	}
-	kept := s.Pending[:0]
-	for _, r := range s.Pending {
-		if !stored[r.ID] {
+	kept, handed := s.Pending[:0], s.Handed
+	for i, r := range s.Pending {
+		switch {
+		case !stored[r.ID]:
 			kept = append(kept, r)
+		case i < handed:
+			s.Handed--
 		}
 	}
 	s.Pending = kept

@@ -43,6 +43,10 @@ type Seen struct {
 
 	// message is what the thread knows of it, if it is a message.
 	message event.Message
+
+	// undecided: its record may be marked, see [event.Record.WithUndecided]. stored: that may
+	// be in the store, whatever the thread still has of it.
+	undecided, stored bool
 }
 
 // Subject is what filters go by.
@@ -240,10 +244,26 @@ func (s *State) heard(now time.Time, e Seen, d Decision, deferred *[]Deferred) D
 		// What is retried may yet be decided.
 		id = event.InterceptionID(e.Key) + ".failed"
 	}
-	if !d.Silent && (len(d.Hooks) > 0 || rec.Message != nil) {
+	write := !d.Silent && (len(d.Hooks) > 0 || rec.Message != nil)
+	if write || e.undecided && d.Outcome == event.Passed && !s.pass(e) {
 		s.record(id, event.TypeHook, s.Turn.Item.TraceID, e.ID, now, rec)
 	}
 	return d
+}
+
+// pass takes the mark off the record of an event that hooks had no say in, if no activity has
+// had the record. Otherwise it takes the record of a decision.
+func (s *State) pass(e Seen) bool {
+	if e.stored {
+		return false
+	}
+	for i, r := range s.Pending {
+		if r.ID == e.ID && i >= s.Handed {
+			s.Pending[i] = r.Decided()
+			return true
+		}
+	}
+	return false
 }
 
 // fillIn records what holds in place of the event.
@@ -326,7 +346,7 @@ func rawJSON(v any) json.RawMessage {
 
 // stopped reports whether a decision leaves nothing to be done with the event itself.
 func (d Decision) stopped() bool {
-	return d.Outcome == event.Responded || d.Outcome == event.Produced || d.NoDefault && d.Outcome != event.HookFailed
+	return d.Outcome == event.Responded || d.Outcome == event.Produced || d.Outcome == event.Dropped || d.NoDefault && d.Outcome != event.HookFailed
 }
 
 // Only reports whether all of some hooks are of one kind.

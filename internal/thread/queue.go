@@ -119,6 +119,10 @@ func (s *State) put(now time.Time, q Queued, c signals.SetStatus) event.Item {
 	s.recordItem(now, q.as(it))
 	s.recordIn(q.root(), fmt.Sprintf("%s.set.%s", it.ID, s.newID(now)), event.TypeStatus, it.TraceID, it.ID, now,
 		event.StatusChange{Status: string(c.Status), Detail: it.ID, By: c.By})
+	if q.Hooked && (c.Status == event.Overwritten || c.Status == event.Expired) {
+		s.record(event.WithdrawalID(it.ID), event.TypeHook, it.TraceID, it.ID, now,
+			event.Interception{EventID: it.ID, EventType: it.Type, Outcome: event.Withdrawn, Hooks: []event.HookOutcome{}})
+	}
 	if c.Status == event.Failed {
 		s.Failed = keepFailed(append(s.Failed, q.as(it).failed()))
 		return it

@@ -55,10 +55,14 @@ type Run struct {
 
 	// Reply is the model's, until the hooks have decided on it. Held says that the
 	// thread itself writes what ends the run, Edited that hooks have changed its calls.
-	Reply  *ModelReply `json:"reply,omitempty"`
-	Held   bool        `json:"held,omitempty"`
-	Quiet  bool        `json:"quiet,omitempty"`
-	Edited bool        `json:"edited,omitempty"`
+	Reply *ModelReply `json:"reply,omitempty"`
+	Held  bool        `json:"held,omitempty"`
+	Quiet bool        `json:"quiet,omitempty"`
+
+	// Undecided are the types of the events in the reply that were stored before hooks decide.
+	Undecided []string `json:"undecided,omitempty"`
+
+	Edited bool `json:"edited,omitempty"`
 
 	// Plan are the calls that have to be planned anew, Asked says that hooks have decided
 	// on the next model call, Next what they have said about it.
@@ -106,13 +110,13 @@ func (s *State) NextModelStep(r *Run, specs []hook.Spec) ModelStep {
 		step.OpenCalls = s.openCalls(r)
 		r.Calling = true
 	}
-	step.Hold, step.Quiet, step.Inline = s.foresee(r, specs)
+	step.Hold, step.Quiet, step.Inline, step.Undecided = s.foresee(r, specs)
 	if step.Ends = s.endsWith(r); step.Hold || step.Ends == "" {
 		step.Ends = ""
 	} else {
 		step.Joined = s.Turn.Steered
 	}
-	r.Held, r.Quiet = step.Hold, step.Quiet
+	r.Held, r.Quiet, r.Undecided = step.Hold, step.Quiet, step.Undecided
 	step.Observe, step.Instructions, step.Parent = r.Observe, r.Instructions, s.Parent
 	if r.Next != nil {
 		step.Instructions, step.Model = joined(r.Instructions, r.Next.Instructions), r.Next.Model
@@ -251,24 +255,31 @@ func (s *State) notice(now time.Time, id, text string) {
 
 // ToolStep returns the input of the call's run. specs are the hooks that there are.
 func (s *State) ToolStep(r *Run, c *Call, specs []hook.Spec) ToolStep {
-	about := hook.Subject{Namespace: s.Namespace, Type: event.TypeMessage, CreatedBy: event.Tool, Agent: r.Agent, Tools: []string{c.Plan.Name}}
-	matching := hook.Matching(specs, about)
+	matching := s.decidingOnResult(r, c, specs)
 	// Beside others, inline hooks see it in the hook workflow.
 	var inline []hook.Spec
 	if Only(hook.KindInline, matching) {
 		// Otherwise a hook workflow asks them all.
 		inline = matching
 	}
+	c.Undecided = len(matching) > len(inline)
 	step := ToolStep{
 		Thread: s.Ref(), Agent: r.Agent, TraceID: s.Turn.Item.TraceID, EventID: s.Turn.Item.ID,
 		Root: s.Turn.foreign(), MessageID: r.MessageID, ToolCallID: c.Plan.ID, ToolName: c.Plan.Name, Unfit: c.Plan.Unfit,
-		Tools: s.Turn.Tools, Edited: r.Edited, WorkingDirectory: s.workingDirectory(), Inline: inline, Version: s.Version, Flush: s.Flush(),
+		Tools: s.Turn.Tools, Edited: r.Edited, WorkingDirectory: s.workingDirectory(), Inline: inline, Undecided: c.Undecided, Version: s.Version, Flush: s.Flush(),
 	}
 	c.Begun = true
 	if c.DecisionID != "" {
 		step.Guard, step.DecisionID = c.Plan.Guard, c.DecisionID
 	}
 	return step
+}
+
+// decidingOnResult are the hooks that decide on a call's result.
+func (s *State) decidingOnResult(r *Run, c *Call, specs []hook.Spec) []hook.Spec {
+	return hook.Matching(specs, hook.Subject{
+		Namespace: s.Namespace, Type: event.TypeMessage, CreatedBy: event.Tool, Agent: r.Agent, Tools: []string{c.Plan.Name},
+	})
 }
 
 // CallRan takes in that a call has its result in the store, which hooks see next.

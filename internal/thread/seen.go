@@ -1,6 +1,8 @@
 package thread
 
 import (
+	"slices"
+
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 )
@@ -13,13 +15,14 @@ func (s *State) SeenItem() Seen {
 		e.Event = nil
 	}
 	e.Hooked = s.Turn.Origin != nil && s.Turn.Origin.Hooked
+	e.stored = s.Turn.Stored
 	return e
 }
 
 func (s *State) seenItem(it event.Item, key string) Seen {
 	e := Seen{ID: it.ID, Key: key, Type: it.Type, Parent: it.ParentEventID}
 	if env, ok := it.Env(); ok {
-		e.Event, e.Env = env, true
+		e.Event, e.Env, e.undecided = env, true, true
 		return e
 	}
 	if it.Type != event.TypeMessage {
@@ -27,7 +30,7 @@ func (s *State) seenItem(it event.Item, key string) Seen {
 		return e
 	}
 	m := s.said(it)
-	e.CreatedBy, e.message = m.SenderType, m
+	e.CreatedBy, e.message, e.undecided = m.SenderType, m, true
 	switch m.SenderType {
 	case event.Agent:
 		e.Agent = m.SenderID
@@ -45,16 +48,18 @@ func (s *State) SeenReply(r *Run) Seen {
 	m.SenderID, m.SenderType, m.Role, m.AgentID, m.ReplyToMessageID = r.Agent, event.Agent, event.RoleAssistant, r.Agent, r.ReplyTo
 	m.Held = r.Quiet && m.Content != ""
 	e := Seen{ID: m.ID, Key: m.ID, Type: event.TypeMessage, Parent: s.Turn.Item.ID, CreatedBy: event.Agent, Agent: r.Agent, message: m}
+	e.undecided = slices.Contains(r.Undecided, event.TypeMessage)
 	return e
 }
 
 // CallsID is the record id of the tool_call event of a reply.
-func CallsID(messageID string) string { return messageID + ".calls" }
+func CallsID(messageID string) string { return event.CallsID(messageID) }
 
 // SeenCalls are the reply's calls as hooks see them.
 func (s *State) SeenCalls(r *Run) Seen {
 	id := CallsID(r.MessageID)
 	e := Seen{ID: id, Key: id, Type: event.TypeToolCall, Parent: s.Turn.Item.ID, CreatedBy: event.Agent, Agent: r.Agent}
+	e.undecided = slices.Contains(r.Undecided, event.TypeToolCall)
 	for _, c := range r.Reply.Calls {
 		e.Tools = append(e.Tools, c.Name)
 	}
@@ -70,7 +75,7 @@ func (s *State) SeenResult(r *Run, c *Call) Seen {
 	}
 	e := Seen{
 		ID: id, Key: id, Type: event.TypeMessage, Parent: s.Turn.Item.ID, CreatedBy: event.Tool, Agent: r.Agent,
-		Tools: []string{c.Plan.Name}, message: m,
+		Tools: []string{c.Plan.Name}, message: m, undecided: c.Undecided,
 	}
 	return e
 }
@@ -100,9 +105,11 @@ func MessageEvent(m event.Message) event.MessageEvent {
 	}}
 }
 
-// foresee says what a model call has to leave to hooks that may see its reply. The
-// agent's name, if it is not known yet, may be any.
-func (s *State) foresee(r *Run, specs []hook.Spec) (hold, quiet bool, inline []hook.Spec) {
+// foresee says what a model call has to leave to hooks that may see its reply, undecided
+// the types of the events in the reply on which they decide once it is stored. The agent's
+// name, if it is not known yet, may be any.
+func (s *State) foresee(r *Run, specs []hook.Spec) (hold, quiet bool, inline []hook.Spec, undecided []string) {
+	saysAny, callsAny := false, false
 	agent := s.agentOf(r)
 	for _, spec := range specs {
 		f := spec.Filter
@@ -114,13 +121,21 @@ func (s *State) foresee(r *Run, specs []hook.Spec) (hold, quiet bool, inline []h
 		// A filter on tools never selects what an agent says.
 		says := len(spec.Filter.Tools) == 0 && f.Matches(about)
 		about.Type = event.TypeToolCall
-		if says || f.Matches(about) {
+		calls := f.Matches(about)
+		saysAny, callsAny = saysAny || says, callsAny || calls
+		if says || calls {
 			inline = append(inline, spec)
 		}
 		quiet = quiet || says && spec.HoldOutput
 	}
 	if Only(hook.KindInline, inline) {
-		return quiet, quiet, inline
+		return quiet, quiet, inline, nil
 	}
-	return true, quiet, nil
+	if saysAny {
+		undecided = append(undecided, event.TypeMessage)
+	}
+	if callsAny {
+		undecided = append(undecided, event.TypeToolCall)
+	}
+	return true, quiet, nil, undecided
 }

@@ -111,10 +111,10 @@ func TestForesee(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			s := newState()
 			r := begin(t, s, "e1", "hello").Runs[0]
-			hold, _, _ := s.foresee(r, []hook.Spec{tc.spec})
+			hold, _, _, _ := s.foresee(r, []hook.Spec{tc.spec})
 			require.Equal(t, tc.firstReply, hold, "nobody knows yet what the default agent is called")
 			r.Agent = "assistant"
-			hold, quiet, inline := s.foresee(r, []hook.Spec{tc.spec})
+			hold, quiet, inline, _ := s.foresee(r, []hook.Spec{tc.spec})
 			require.Equal(t, []bool{tc.hold, tc.inline, tc.quiet}, []bool{hold, len(inline) > 0, quiet})
 		})
 	}

@@ -57,6 +57,9 @@ type State struct {
 	TasksEnded []event.Task `json:"tasksEnded,omitempty"`
 	TaskCount  int          `json:"taskCount,omitempty"`
 
+	// TasksPassed are the events about failed tasks that hooks have passed unchanged.
+	TasksPassed []string `json:"tasksPassed,omitempty"`
+
 	// Parent is set in the thread of a sub-agent. Notes are for the thread above.
 	Parent *Parent `json:"parent,omitempty"`
 	Notes  []Note  `json:"notes,omitempty"`
@@ -84,6 +87,11 @@ type State struct {
 	// Pending records and Row have not been stored yet.
 	Pending []event.Record `json:"pending,omitempty"`
 	Row     *Row           `json:"row,omitempty"`
+
+	// Handed counts the first records of Pending that were handed to an activity, which may
+	// have stored them.
+	Handed int `json:"handed,omitempty"`
+
 	Usage   event.Usage    `json:"usage"`
 
 	// RowNumber is that of the newest row.
@@ -103,6 +111,10 @@ type State struct {
 	// Titles says that a thread without a title is given one, TitleTried that it was tried.
 	Titles     bool `json:"titles,omitempty"`
 	TitleTried bool `json:"titleTried,omitempty"`
+
+	// TitleLater: there was nothing to find a title by, so that it is tried after the next
+	// turn again.
+	TitleLater bool `json:"titleLater,omitempty"`
 
 	// Version is the version of the workflow's run.
 	Version int `json:"-"`
@@ -141,6 +153,9 @@ type Queued struct {
 	// in its place.
 	Hooked   bool            `json:"hooked,omitempty"`
 	Replaced json.RawMessage `json:"replaced,omitempty"`
+
+	// Stored says that its record may be in the store, where it stays as it is.
+	Stored bool `json:"stored,omitempty"`
 }
 
 // FailedItem is an item that can be retried.
@@ -269,6 +284,12 @@ func carried(m *event.Message) *event.Message {
 	short := *m
 	short.Content, short.Truncated = cutText(m.Content, maxCarriedOutcome), true
 	return &short
+}
+
+// recordUndecided records an event that models are not shown before it has passed, see
+// [event.Record.WithUndecided].
+func (s *State) recordUndecided(eventID, id, typ, traceID, parent string, at time.Time, payload any) {
+	s.Pending = append(s.Pending, event.NewRecord(id, typ, traceID, parent, at, payload).In(eventID).WithUndecided(typ))
 }
 
 func (s *State) record(id, typ, traceID, parent string, at time.Time, payload any) {

@@ -66,6 +66,10 @@ type ModelStep struct {
 	Quiet  bool        `json:"quiet,omitempty"`
 	Inline []hook.Spec `json:"inline,omitempty"`
 
+	// Undecided are the types of the events in the reply on which hooks decide once it is
+	// stored: see [event.Record.WithUndecided].
+	Undecided []string `json:"undecided,omitempty"`
+
 	// Parent is the thread for which the agent works, if it is a sub-agent: its viewers
 	// see what is said as progress of the call.
 	Parent *Parent `json:"parent,omitempty"`
@@ -257,6 +261,9 @@ type ToolStep struct {
 
 	// Inline are hooks to be asked about the result at once: there are no others.
 	Inline []hook.Spec `json:"inline,omitempty"`
+
+	// Undecided says that hooks decide on the result once it is stored.
+	Undecided bool `json:"undecided,omitempty"`
 
 	// Version is as in [ModelStep]: with [VersionApprovals] the reply may be to ask.
 	Version int `json:"version,omitempty"`

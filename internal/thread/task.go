@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -83,8 +84,9 @@ func (s *State) Refused(now time.Time, r *Run, c *Call, why string) { s.answered
 
 // answered gives a call the result that the thread itself has for it. Hooks see it next.
 func (s *State) answered(now time.Time, r *Run, c *Call, text string, isError bool) {
-	c.Stage, c.Failed = Ran, isError
-	s.record(ResultID(c.Plan.ID), event.TypeMessage, s.Turn.Item.TraceID, s.Turn.Item.ID, now, s.result(r, c, c.told()+text, isError))
+	c.Stage, c.Failed, c.Undecided = Ran, isError, true
+	t := s.Turn.Item
+	s.recordUndecided(s.eventOf(t.TraceID, t.ID), ResultID(c.Plan.ID), event.TypeMessage, t.TraceID, t.ID, now, s.result(r, c, c.told()+text, isError))
 }
 
 // TaskReported takes in how a task has ended. One that has ended before stays as it is.
@@ -203,10 +205,14 @@ func TaskEvent(ref Ref, task event.Task, typ string, result json.RawMessage, now
 		end.Result = json.RawMessage("null")
 	}
 	return event.EnvEvent{
-		ID: signals.EventID(ref.Namespace, task.ID, "ended"), Type: typ, Timestamp: now.UnixMilli(),
+		ID: taskEventID(ref, task), Type: typ, Timestamp: now.UnixMilli(),
 		Metadata: event.EnvMetadata{TriggerSessionID: ref.ThreadID, TriggerAgentName: task.Agent, Source: event.SourceTool},
 		Payload:  rawJSON(end),
 	}
+}
+
+func taskEventID(ref Ref, task event.Task) string {
+	return signals.EventID(ref.Namespace, task.ID, "ended")
 }
 
 // TaskRecords tell how a task has ended in a thread that is closed: nobody is woken.
@@ -219,7 +225,7 @@ func TaskRecords(ref Ref, task event.Task, reply TaskReply, now time.Time) []eve
 		return []event.Record{ended}
 	}
 	e := TaskEvent(ref, task, typ, reply.Result, now)
-	return []event.Record{ended, event.NewRecord(e.ID, event.TypeEnv, task.TraceID, task.ToolCallID, now, e).In(e.ID)}
+	return []event.Record{ended, event.NewRecord(e.ID, event.TypeEnv, task.TraceID, task.ToolCallID, now, e).In(e.ID).WithUndecided(event.TypeEnv)}
 }
 
 // shortWhy is what the thread itself keeps of why a task has failed: the record has more.
@@ -265,12 +271,16 @@ const (
 
 // Answer gives a call about tasks its result. It returns the task that is to be stopped,
 // if there is one.
-func (s *State) Answer(now time.Time, r *Run, c *Call) (stop *event.Task) {
+// specs are the hooks that there are.
+func (s *State) Answer(now time.Time, r *Run, c *Call, specs ...hook.Spec) (stop *event.Task) {
 	id := s.wholeTaskID(c.Plan.TaskID)
 	switch c.Plan.Name {
 	case ToolListTasks:
 		// Not more than a model wants to read.
 		list := signals.Tasks{Tasks: append(append([]event.Task{}, keepLast(s.TasksEnded, maxTasksListed)...), s.Tasks...)}
+		for i, task := range list.Tasks {
+			list.Tasks[i] = s.forModels(task, specs)
+		}
 		s.answered(now, r, c, string(rawJSON(list)), false)
 		return nil
 	case ToolCancelTask:
@@ -288,12 +298,22 @@ func (s *State) Answer(now time.Time, r *Run, c *Call) (stop *event.Task) {
 	}
 	for _, task := range s.TasksView().Tasks {
 		if task.ID == id {
-			s.answered(now, r, c, string(rawJSON(task)), false)
+			s.answered(now, r, c, string(rawJSON(s.forModels(task, specs))), false)
 			return nil
 		}
 	}
 	s.noTask(now, r, c)
 	return nil
+}
+
+// forModels is a task as models are shown it: why it has failed is left out unless hooks have
+// passed the event that says so, unchanged.
+func (s *State) forModels(task event.Task, specs []hook.Spec) event.Task {
+	about := hook.Subject{Namespace: s.Namespace, Type: event.TypeBackgroundTaskFailed}
+	if task.Error != "" && len(hook.Matching(specs, about)) > 0 && !slices.Contains(s.TasksPassed, taskEventID(s.Ref(), task)) {
+		task.Error = "withheld"
+	}
+	return task
 }
 
 // wholeTaskID lets agents leave out the thread, and what is before the "~".

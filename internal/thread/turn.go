@@ -63,6 +63,9 @@ type Turn struct {
 	// that hooks have changed that, Held that the rule holds it back.
 	Handling    *Handling `json:"handling,omitempty"`
 	EnvReplaced bool      `json:"envReplaced,omitempty"`
+
+	// Stored is as in [Queued].
+	Stored bool `json:"stored,omitempty"`
 	Held        bool      `json:"held,omitempty"`
 }
 
@@ -87,8 +90,11 @@ type Options struct {
 // Begin starts the turn of an item, which becomes a record. Hooks see it before [State.Enter]
 // goes on with it.
 func (s *State) Begin(now time.Time, q Queued) *Turn {
-	t := &Turn{Item: q.Item, StartedAt: now, Origin: q.Origin, Options: q.Options, Arrived: true, Hooked: q.Hooked, Replaced: q.Replaced}
+	t := &Turn{Item: q.Item, StartedAt: now, Origin: q.Origin, Options: q.Options, Arrived: true, Hooked: q.Hooked, Replaced: q.Replaced, Stored: q.Stored || q.Item.Attempt > 0}
 	s.Turn = t
+	if s.TitleLater {
+		s.TitleLater, s.TitleTried = false, false
+	}
 	if q.Released == nil && !q.Recorded {
 		s.recordItem(now, q)
 	}
@@ -99,15 +105,16 @@ func (s *State) Begin(now time.Time, q Queued) *Turn {
 	return t
 }
 
+// recordItem records an item before any hook has seen it.
 func (s *State) recordItem(now time.Time, q Queued) { s.recordItemIn(now, q.root(), q.Item) }
 
 func (s *State) recordItemIn(now time.Time, eventID string, it event.Item) {
 	if it.Type == event.TypeMessage {
-		s.recordIn(eventID, it.ID, it.Type, it.TraceID, it.ParentEventID, now, s.said(it))
+		s.recordUndecided(eventID, it.ID, it.Type, it.TraceID, it.ParentEventID, now, s.said(it))
 		return
 	}
 	if e, ok := it.Env(); ok {
-		s.recordIn(eventID, it.ID, event.TypeEnv, it.TraceID, it.ParentEventID, now, e)
+		s.recordUndecided(eventID, it.ID, event.TypeEnv, it.TraceID, it.ParentEventID, now, e)
 		return
 	}
 	s.recordIn(eventID, it.ID, it.Type, it.TraceID, it.ParentEventID, now, it.Payload)
@@ -139,6 +146,9 @@ func (s *State) Enter(now time.Time, d Decision, rules ...rule.Spec) {
 		t.Replaced = remembered(d.Event)
 	}
 	t.Hooked = true
+	if d.Outcome == event.Passed && t.Item.Type == event.TypeBackgroundTaskFailed {
+		s.TasksPassed = keepLast(append(s.TasksPassed, t.Item.ID), maxTasksEnded)
+	}
 	if d.stopped() {
 		return
 	}
@@ -242,6 +252,7 @@ func (s *State) NextSteered(now time.Time) (Queued, bool) {
 // what was interrupted.
 func (s *State) PutBack(now time.Time, q Queued) {
 	s.joins(q)
+	q.Stored = true
 	at := slices.IndexFunc(s.Queue, func(other Queued) bool {
 		return other.Origin == nil && other.OnBusy != signals.Interrupt && other.Item.CreatedAt.After(q.Item.CreatedAt)
 	})
@@ -262,7 +273,9 @@ func (s *State) joins(q Queued) {
 // SeenSteered is a message that joins the turn, as hooks see it. They are asked again if
 // it comes to join another turn.
 func (s *State) SeenSteered(q Queued) Seen {
-	return s.seenItem(q.Item, fmt.Sprintf("%s.steer.%s", q.Item.ID, s.turnID()))
+	e := s.seenItem(q.Item, fmt.Sprintf("%s.steer.%s", q.Item.ID, s.turnID()))
+	e.stored = q.Stored || q.Item.Attempt > 0
+	return e
 }
 
 // Join lets a message join the turn, as hooks have decided.
@@ -316,7 +329,7 @@ func (s *State) Interrupt(ctl signals.Control) (current bool) {
 func (s *State) End(now time.Time) signals.TurnResult {
 	t := s.Turn
 	out := signals.TurnResult{EventID: t.Item.ID, Status: signals.TurnCompleted, Message: t.Said}
-	if len(t.Runs) == 0 && !(Decision{Outcome: t.Outcome}).stopped() {
+	if len(t.Runs) == 0 && t.Outcome != event.Responded && t.Outcome != event.Produced {
 		out.Status = signals.TurnUnanswered
 	}
 	switch {
@@ -429,7 +442,7 @@ func (s *State) endItem(now time.Time, out signals.TurnResult) {
 
 // queued is the turn's item as it waits to be processed again.
 func (t *Turn) queued(it event.Item) Queued {
-	return Queued{Item: it, Options: t.Options, Origin: t.Origin, Hooked: t.Hooked, Replaced: t.Replaced}
+	return Queued{Item: it, Options: t.Options, Origin: t.Origin, Hooked: t.Hooked, Replaced: t.Replaced, Stored: true}
 }
 
 func (s *State) turnID() string { return s.Turn.id() }

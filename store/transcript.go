@@ -1,0 +1,219 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/threadmill/threadmill/event"
+)
+
+// WithheldText is the content of a tool result that models are not shown.
+const WithheldText = "The result of this call was withheld."
+
+// ForModels returns the message as models are shown it in this and every later turn,
+// summary and title, and whether they are shown it at all. This is the only place that
+// decides so: models see what hooks have passed, as they passed it. What hooks had still
+// to decide on when it was stored, and what a turn has never taken on, is not shown until
+// a decision lets it pass.
+//
+// A tool call that was not passed keeps its name, for its result says why it did not run;
+// its arguments are left out. So is the content of a result that was not passed.
+func (m Message) ForModels() (event.Message, bool) {
+	out, said := m.said()
+	if !said {
+		out = m.stored
+		out.Content, out.Parts = "", nil
+	}
+	out.ToolCalls = m.callsForModels(said)
+	out.Held = false
+	if !said && m.stored.ToolCallID != "" && m.withdrawn.Interception == nil {
+		out.Content, out.IsError = WithheldText, true
+		return out, true
+	}
+	return out, said || len(out.ToolCalls) > 0
+}
+
+// said returns the message without regard to its tool calls.
+func (m Message) said() (event.Message, bool) {
+	switch d := m.decided.Interception; {
+	case m.withdrawn.Interception != nil:
+		return event.Message{}, false
+	case d == nil:
+		return m.stored, !m.stored.Held && !m.waited(event.TypeMessage)
+	case d.Outcome == event.Passed:
+		return m.stored, !m.stored.Held || d.Message != nil
+	case d.Outcome == event.Replaced && d.Message != nil:
+		return *d.Message, true
+	}
+	return event.Message{}, false
+}
+
+// waited reports whether hooks had still to decide on a part of the message when it was
+// stored.
+func (m Message) waited(eventType string) bool { return slices.Contains(m.undecided, eventType) }
+
+func (m Message) callsForModels(said bool) []event.ToolCall {
+	reply := m.stored.ReplyToMessageID != "" || m.stored.Held
+	if m.withdrawn.Interception != nil || !said && !reply {
+		// Whoever posted the message made the calls part of it.
+		return nil
+	}
+	var out []event.ToolCall
+	for _, call := range m.stored.ToolCalls {
+		out = append(out, m.callForModels(call))
+	}
+	return out
+}
+
+func (m Message) callForModels(call event.ToolCall) event.ToolCall {
+	d := m.calls.Interception
+	switch {
+	case d == nil && !m.waited(event.TypeToolCall), d != nil && d.Outcome == event.Passed:
+		return call
+	case d != nil && d.Outcome == event.Replaced:
+		for _, kept := range d.ToolCalls {
+			if kept.ID == call.ID {
+				return kept
+			}
+		}
+	}
+	call.Function.Arguments = "{}"
+	return call
+}
+
+// place is where models are shown the message: behind the records up to this Seq. A message
+// that hooks pass late, such as one whose event was retried, stands where it was passed.
+func (m Message) place() int64 {
+	_, said := m.said()
+	switch {
+	case said && m.decided.Interception != nil && (m.stored.Held || m.waited(event.TypeMessage)) && m.stored.Content != "":
+		return m.decided.seq
+	case m.calls.Interception != nil && m.waited(event.TypeToolCall):
+		return m.calls.seq
+	}
+	return m.Record.Seq
+}
+
+// Transcript returns the newest messages that models may be shown, at most limit, the
+// newest first, as models are shown them: see [Message.ForModels]. The messages of also are
+// among them, however old they are.
+//
+// It costs one query, and more where much was not passed, or was passed late.
+func Transcript(ctx context.Context, s Reader, key Key, limit int, also ...string) ([]Message, error) {
+	t := transcript{found: decisions{}, messages: map[string]event.Record{}}
+	q := Query{Types: []string{event.TypeMessage, event.TypeHook}, Newest: true, Limit: min(max(limit, 1), MaxLimit)}
+	for {
+		page, err := s.Records(ctx, key, q)
+		if err != nil {
+			return nil, err
+		}
+		if err := t.add(page); err != nil {
+			return nil, err
+		}
+		shown, err := t.shown()
+		if err != nil {
+			return nil, err
+		}
+		if len(page) < q.Limit || len(shown) >= limit {
+			break
+		}
+		q.Before = page[len(page)-1].Seq
+	}
+	if err := t.complete(ctx, s, key, also); err != nil {
+		return nil, err
+	}
+	shown, err := t.shown()
+	if err != nil {
+		return nil, err
+	}
+	return newest(shown, limit, also), nil
+}
+
+// newest returns the first messages, and those of also.
+func newest(shown []Message, limit int, also []string) []Message {
+	out := shown[:0]
+	for i, m := range shown {
+		if i < limit || slices.Contains(also, m.Record.ID) {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+type transcript struct {
+	found    decisions
+	messages map[string]event.Record
+}
+
+func (t *transcript) add(records []event.Record) error {
+	for _, r := range records {
+		switch r.Type {
+		case event.TypeMessage:
+			t.messages[r.ID] = r
+		case event.TypeHook:
+			if err := t.found.add(r); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// shown returns the messages that models are shown, the newest first.
+func (t *transcript) shown() ([]Message, error) {
+	out := make([]Message, 0, len(t.messages))
+	for _, r := range t.messages {
+		m, err := settle(r, t.found)
+		if err != nil {
+			return nil, err
+		}
+		shown, ok := m.ForModels()
+		if !ok {
+			continue
+		}
+		m.Message, m.Hidden = shown, false
+		out = append(out, m)
+	}
+	slices.SortFunc(out, func(a, b Message) int {
+		return -cmp.Or(cmp.Compare(a.place(), b.place()), cmp.Compare(a.Record.Seq, b.Record.Seq))
+	})
+	return out, nil
+}
+
+// complete reads the messages that were passed within the records read so far, but stored
+// before them, and those of also.
+func (t *transcript) complete(ctx context.Context, s Reader, key Key, also []string) error {
+	var ids []string
+	want := func(messageID string) {
+		if _, there := t.messages[messageID]; !there && messageID != "" {
+			ids = append(ids, messageID)
+			ids = append(ids, decisionIDs(messageID)...)
+		}
+	}
+	for _, d := range t.found {
+		switch {
+		case d.Outcome != event.Passed && d.Outcome != event.Replaced:
+		case d.EventType == event.TypeMessage:
+			want(d.EventID)
+		case d.EventType == event.TypeToolCall:
+			messageID, _ := strings.CutSuffix(d.EventID, event.CallsID(""))
+			want(messageID)
+		}
+	}
+	for _, id := range also {
+		want(id)
+	}
+	slices.Sort(ids)
+	for some := range slices.Chunk(slices.Compact(ids), MaxLimit) {
+		records, err := s.RecordsByID(ctx, key, some...)
+		if err != nil {
+			return err
+		}
+		if err := t.add(records); err != nil {
+			return err
+		}
+	}
+	return nil
+}

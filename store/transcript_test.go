@@ -1,0 +1,164 @@
+package store_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/store"
+)
+
+func undecided(m event.Message, types ...string) event.Record {
+	return messageRecord(m).WithUndecided(types...)
+}
+
+func withdrawal(of string) event.Record {
+	return event.NewRecord(event.WithdrawalID(of), event.TypeHook, "", of, time.Unix(0, 0), event.Interception{EventID: of, Outcome: event.Withdrawn})
+}
+
+func person(id, content string) event.Message {
+	return event.Message{ID: id, SenderType: event.User, SenderID: "ann", Content: content}
+}
+
+// transcript is what models are shown: id, text, and the arguments of calls, the oldest first.
+func transcript(t *testing.T, r store.Reader, limit int, also ...string) (out []string) {
+	t.Helper()
+	got, err := store.Transcript(t.Context(), r, key, limit, also...)
+	require.NoError(t, err)
+	for _, m := range slices.Backward(got) {
+		line := m.Record.ID + " " + m.Content
+		for _, call := range m.ToolCalls {
+			line += " " + call.ID + call.Function.Arguments
+		}
+		out = append(out, line)
+	}
+	return out
+}
+
+func TestTranscriptOfOneMessage(t *testing.T) {
+	changed := person("m", "changed")
+	on := func(o event.Outcome, m *event.Message) event.Record {
+		return decision("m", event.Interception{EventType: event.TypeMessage, Outcome: o, Message: m})
+	}
+	stored, waiting := messageRecord(person("m", "stored")), undecided(person("m", "stored"), event.TypeMessage)
+	held := person("m", "stored")
+	held.Held = true
+	failed := event.NewRecord("m.hook.failed", event.TypeHook, "", "m", time.Unix(0, 0), event.Interception{EventID: "m", Outcome: event.HookFailed})
+	for name, tc := range map[string]struct {
+		records []event.Record
+		want    string
+	}{
+		"no hook has a say":                {[]event.Record{stored}, "m stored"},
+		"hooks have not decided":           {[]event.Record{waiting}, ""},
+		"passed":                           {[]event.Record{waiting, on(event.Passed, nil)}, "m stored"},
+		"replaced":                         {[]event.Record{waiting, on(event.Replaced, &changed)}, "m changed"},
+		"replaced by an event of its own":  {[]event.Record{waiting, on(event.Replaced, nil)}, ""},
+		"responded":                        {[]event.Record{waiting, on(event.Responded, nil)}, ""},
+		"responded, stored as passed":      {[]event.Record{stored, on(event.Responded, nil)}, ""},
+		"overwritten":                      {[]event.Record{waiting, on(event.Produced, nil)}, ""},
+		"dropped":                          {[]event.Record{waiting, on(event.Dropped, nil)}, ""},
+		"failed":                           {[]event.Record{waiting, failed}, ""},
+		"failed, then passed":              {[]event.Record{waiting, failed, on(event.Passed, nil)}, "m stored"},
+		"held":                             {[]event.Record{messageRecord(held)}, ""},
+		"held, passed":                     {[]event.Record{messageRecord(held), on(event.Passed, &held)}, "m stored"},
+		"held, passed without a message":   {[]event.Record{messageRecord(held), on(event.Passed, nil)}, ""},
+		"withdrawn":                        {[]event.Record{stored, withdrawal("m")}, ""},
+		"passed, then withdrawn":           {[]event.Record{waiting, on(event.Passed, nil), withdrawal("m")}, ""},
+		"a decision of another type":       {[]event.Record{waiting, event.NewRecord("m.hook", "mine", "", "", time.Unix(0, 0), 1)}, ""},
+		"an outcome that nobody knows yet": {[]event.Record{stored, on("later", nil)}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newReader(t, tc.records...)
+			var want []string
+			if tc.want != "" {
+				want = []string{tc.want}
+			}
+			require.Equal(t, want, transcript(t, r, 10))
+
+			all, err := store.Messages(t.Context(), r, key, store.Query{})
+			require.NoError(t, err)
+			shown, ok := all[0].ForModels()
+			require.Equal(t, tc.want != "", ok, "however it is read")
+			if ok {
+				require.Equal(t, tc.want, "m "+shown.Content)
+			}
+			known, err := store.Memory(t.Context(), r, key, "alice", store.Query{})
+			require.NoError(t, err)
+			require.Len(t, known, len(want))
+		})
+	}
+}
+
+func TestTranscriptOfCalls(t *testing.T) {
+	call := func(id, args string) event.ToolCall {
+		return event.ToolCall{ID: id, Function: event.Function{Name: "f", Arguments: args}}
+	}
+	reply := text("m", "says")
+	reply.ReplyToMessageID, reply.ToolCalls = "e1", []event.ToolCall{call("c1", `{"secret":1}`), call("c2", `{"secret":2}`)}
+	onCalls := func(o event.Outcome, calls ...event.ToolCall) event.Record {
+		return decision("m.calls", event.Interception{EventType: event.TypeToolCall, Outcome: o, ToolCalls: calls})
+	}
+	onText := decision("m", event.Interception{EventType: event.TypeMessage, Outcome: event.Responded})
+	posted := reply
+	posted.ReplyToMessageID = ""
+	both := undecided(reply, event.TypeMessage, event.TypeToolCall)
+	for name, tc := range map[string]struct {
+		records []event.Record
+		want    []string
+	}{
+		"no hook has a say":         {[]event.Record{messageRecord(reply)}, []string{`m says c1{"secret":1} c2{"secret":2}`}},
+		"hooks have not decided":    {[]event.Record{both}, []string{"m  c1{} c2{}"}},
+		"passed":                    {[]event.Record{undecided(reply, event.TypeToolCall), onCalls(event.Passed)}, []string{`m says c1{"secret":1} c2{"secret":2}`}},
+		"edited, and one taken out": {[]event.Record{undecided(reply, event.TypeToolCall), onCalls(event.Replaced, call("c2", `{"edited":2}`))}, []string{`m says c1{} c2{"edited":2}`}},
+		"answered instead":          {[]event.Record{undecided(reply, event.TypeToolCall), onCalls(event.Responded)}, []string{"m says c1{} c2{}"}},
+		"dropped":                   {[]event.Record{undecided(reply, event.TypeToolCall), onCalls(event.Dropped)}, []string{"m says c1{} c2{}"}},
+		"the text is answered":      {[]event.Record{both, onText, onCalls(event.Passed)}, []string{`m  c1{"secret":1} c2{"secret":2}`}},
+		"a posted message":          {[]event.Record{undecided(posted, event.TypeMessage)}, nil},
+		"withdrawn":                 {[]event.Record{messageRecord(reply), withdrawal("m")}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, tc.want, transcript(t, newReader(t, tc.records...), 10))
+		})
+	}
+	t.Run("a result that is withheld", func(t *testing.T) {
+		result := event.Message{ID: "c1.result", SenderType: event.Tool, ToolCallID: "c1", Content: "secret", ReplyToMessageID: "m"}
+		got, err := store.Transcript(t.Context(), newReader(t, undecided(result, event.TypeMessage)), key, 10)
+		require.NoError(t, err)
+		require.Len(t, got, 1, "its call is not left without a result")
+		require.Equal(t, store.WithheldText, got[0].Content)
+		require.Equal(t, "c1", got[0].ToolCallID)
+		require.True(t, got[0].IsError)
+	})
+}
+
+// TestTranscriptOfLateDecisions: what is passed late stands where it was passed.
+func TestTranscriptOfLateDecisions(t *testing.T) {
+	records := []event.Record{undecided(person("m0", "retried"), event.TypeMessage), undecided(person("never", "blocked"), event.TypeMessage)}
+	for i := 1; i <= 5; i++ {
+		records = append(records, messageRecord(person(fmt.Sprint("m", i), "plain")))
+	}
+	records = append(records, decision("m0", event.Interception{EventType: event.TypeMessage, Outcome: event.Passed}), messageRecord(person("m6", "plain")))
+	r := newReader(t, records...)
+	require.Equal(t, []string{"m1 plain", "m2 plain", "m3 plain", "m4 plain", "m5 plain", "m0 retried", "m6 plain"}, transcript(t, r, 10))
+	require.Equal(t, []string{"m5 plain", "m0 retried", "m6 plain"}, transcript(t, r, 3), "also when its record is out of reach")
+	require.Equal(t, []string{"m1 plain", "m0 retried", "m6 plain"}, transcript(t, r, 2, "m1", "never", "gone"), "what is asked for is there, if it was passed")
+}
+
+// TestTranscriptOfAFlood: what is not shown takes no place.
+func TestTranscriptOfAFlood(t *testing.T) {
+	records := []event.Record{messageRecord(person("a", "first")), messageRecord(person("b", "second"))}
+	for i := range 250 {
+		records = append(records, undecided(person(fmt.Sprint("x", i), "blocked"), event.TypeMessage))
+	}
+	r := newReader(t, records...)
+	require.Equal(t, []string{"a first", "b second"}, transcript(t, r, 100))
+	r.queries = 0
+	require.Equal(t, []string{"b second"}, transcript(t, newReader(t, records[:2]...), 1))
+	plain := newReader(t, records[:2]...)
+	transcript(t, plain, 2)
+	require.Equal(t, 1, plain.queries, "one query where nothing was blocked")
+}
