@@ -92,7 +92,7 @@ type State struct {
 	// have stored them.
 	Handed int `json:"handed,omitempty"`
 
-	Usage   event.Usage    `json:"usage"`
+	Usage event.Usage `json:"usage"`
 
 	// RowNumber is that of the newest row.
 	RowNumber int64 `json:"rowNumber,omitempty"`

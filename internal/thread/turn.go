@@ -66,7 +66,7 @@ type Turn struct {
 
 	// Stored is as in [Queued].
 	Stored bool `json:"stored,omitempty"`
-	Held        bool      `json:"held,omitempty"`
+	Held   bool `json:"held,omitempty"`
 }
 
 // Options are what a post says about its turn.
