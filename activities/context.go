@@ -208,14 +208,18 @@ const (
 )
 
 // framed makes the conversation begin with somebody else than the model, also when what
-// was said to it has left the context, and end with the question if it would end with words
-// of the model's own: no provider has it answer itself.
+// was said to it has left the context, and end with the question if the last to speak, but
+// for the system, would be the model itself: no provider has it answer itself.
 func framed(messages []llm.Message, question llm.Message) []llm.Message {
 	first := slices.IndexFunc(messages, func(m llm.Message) bool { return m.Role != event.RoleSystem })
 	if first >= 0 && messages[first].Role != event.RoleUser {
 		messages = slices.Insert(messages, first, llm.Message{Role: event.RoleUser, Content: earlierText})
 	}
-	if first < 0 || messages[len(messages)-1].Role == event.RoleAssistant {
+	last := len(messages) - 1
+	for last > 0 && messages[last].Role == event.RoleSystem {
+		last--
+	}
+	if first < 0 || messages[last].Role == event.RoleAssistant {
 		messages = append(messages, question)
 	}
 	return messages

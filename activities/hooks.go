@@ -132,7 +132,7 @@ func (h *hearing) askAll(ctx context.Context) error {
 			h.seen = answer.Event
 		}
 		h.reply.Responses, h.reply.Produced = answer.Responses, answer.Produced
-		if answer.Outcome == event.Responded || answer.Outcome == event.Produced {
+		if answer.Settles() {
 			return nil
 		}
 	}

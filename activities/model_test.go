@@ -128,13 +128,13 @@ func TestTranscript(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []llm.Message{
 		{Role: "system", Content: "You help.\n\n" + activities.ToolRules},
-		{Role: "system", Content: "Stopped."},
 		{Role: "user", Name: "ann", Content: "hello all"},
 		{Role: "user", Name: "bob", Content: "bob: let me see"},
 		{Role: "assistant", ToolCalls: []event.ToolCall{call("a1", "add", "{}"), call("a2", "add", "{}")}},
 		{Role: "tool", ToolCallID: "a1", Content: "3"},
 		{Role: "tool", ToolCallID: "a2", Name: "add", Content: llm.NoResult, IsError: true},
 		{Role: "user", Name: "cron", Content: "cron: it is noon"},
+		{Role: "system", Content: "Stopped."},
 		{Role: "user", Name: "ann", Content: "hello"},
 	}, w.model.requests[0].Messages, "S0-27 other agents are participants, their calls their own affair")
 	require.Equal(t, "small", w.model.requests[0].Model)

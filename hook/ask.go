@@ -27,6 +27,11 @@ type Answer struct {
 	Produced  []Produced
 }
 
+// Settles reports whether the event goes no further: the hooks behind are not asked.
+func (a Answer) Settles() bool {
+	return a.Outcome == event.Responded || a.Outcome == event.Produced || a.Outcome == event.Dropped
+}
+
 // PanicError is a panic of a hook or processor.
 type PanicError struct {
 	Value any
@@ -70,10 +75,16 @@ func ask(seen event.Event, call func(event.Event, Respond) (event.Event, error))
 	mu.Lock()
 	defer mu.Unlock()
 	closed = true
-	if err != nil {
+	var v Verdict
+	var instead *decided
+	switch {
+	case errors.As(err, &instead):
+		v = instead.verdict
+	case err != nil:
 		return Answer{}, err
 	}
-	return answer(seen, got, responses)
+	v.Responses = responses
+	return v.answer(seen, got)
 }
 
 func clone(e event.Event) (event.Event, error) {
@@ -90,17 +101,24 @@ func caught(err *error) {
 	}
 }
 
-// answer checks what a hook returned.
-func answer(seen, got event.Event, responses []Response) (Answer, error) {
-	if len(responses) > 0 {
-		for i, r := range responses {
+// answer checks what a hook decided. got is the event that it returned, if any.
+func (v Verdict) answer(seen, got event.Event) (Answer, error) {
+	if err := v.check(got != nil); err != nil {
+		return Answer{}, err
+	}
+	switch {
+	case len(v.Responses) > 0:
+		for i, r := range v.Responses {
 			if err := r.Validate(); err != nil {
 				return Answer{}, fmt.Errorf("responses[%d].%w", i, err)
 			}
 		}
-		return Answer{Outcome: event.Responded, Responses: responses}, fits("responses", responses)
-	}
-	if got == nil {
+		return Answer{Outcome: event.Responded, Responses: v.Responses}, fits("responses", v.Responses)
+	case len(v.Produced) > 0:
+		return produced(seen, v.Produced)
+	case v.Drop:
+		return Answer{Outcome: event.Dropped}, nil
+	case got == nil:
 		return Answer{Outcome: event.Passed}, nil
 	}
 	if err := checkReplacement(seen, got); err != nil {
@@ -112,6 +130,25 @@ func answer(seen, got event.Event, responses []Response) (Answer, error) {
 	return Answer{Outcome: event.Replaced, Event: got}, fits("event", got)
 }
 
+// check reports what a verdict has that does not go together.
+func (v Verdict) check(replaces bool) error {
+	others := func(field string, is ...bool) error {
+		if slices.Contains(is, true) {
+			return &event.FieldError{Field: field, Problem: "excludes everything else that a hook can decide: return it alone"}
+		}
+		return nil
+	}
+	switch {
+	case v.Drop:
+		return others("drop", replaces, len(v.Responses) > 0, len(v.Produced) > 0)
+	case v.Produced != nil && len(v.Produced) == 0:
+		return &event.FieldError{Field: "produced", Problem: "is empty: leave it out to let the event pass, or set drop"}
+	case len(v.Produced) > 0:
+		return others("produced", replaces, len(v.Responses) > 0)
+	}
+	return nil
+}
+
 // Read checks what a hook workflow returned.
 func (v Verdict) Read(seen event.Event) (Answer, error) {
 	var got event.Event
@@ -121,7 +158,7 @@ func (v Verdict) Read(seen event.Event) (Answer, error) {
 			return Answer{}, fmt.Errorf("the event that it returned: %w", err)
 		}
 	}
-	return answer(seen, got, v.Responses)
+	return v.answer(seen, got)
 }
 
 // Ask asks a processor.
@@ -136,16 +173,23 @@ func (p Processor) Ask(ctx context.Context, e event.Event, deps Deps) (out Answe
 			return Answer{Outcome: event.Passed}, err
 		}
 	}
-	produced, err := p.Process(ctx, e, deps)
-	if err != nil || len(produced) == 0 {
+	events, err := p.Process(ctx, e, deps)
+	if err != nil || len(events) == 0 {
 		return Answer{Outcome: event.Passed}, err
 	}
-	for i := range produced {
-		if produced[i], err = produced[i].whole(e); err != nil {
+	return produced(e, events)
+}
+
+// produced checks the events that are made of another.
+func produced(seen event.Event, events []Produced) (Answer, error) {
+	events = slices.Clone(events)
+	for i := range events {
+		var err error
+		if events[i], err = events[i].whole(seen); err != nil {
 			return Answer{}, fmt.Errorf("produced[%d].%w", i, err)
 		}
 	}
-	return Answer{Outcome: event.Produced, Produced: produced}, fits("produced", produced)
+	return Answer{Outcome: event.Produced, Produced: events}, fits("produced", events)
 }
 
 // whole checks an event, and fills in what it can be without.

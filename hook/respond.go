@@ -63,13 +63,39 @@ type Request struct {
 }
 
 // Verdict is what a hook workflow returns. The zero value, and null, let the event
-// pass.
+// pass. Responses win over Event; otherwise at most one of Event, Responses, Produced and
+// Drop may be set. Hooks in Go decide the same: they return the event, call [Respond], or
+// return the errors [Produce] and [Drop].
 type Verdict struct {
 	// Event holds in place of the one that was seen.
 	Event json.RawMessage `json:"event,omitempty"`
 
 	// Responses are messages in place of what would have happened.
 	Responses []Response `json:"responses,omitempty"`
+
+	// Produced are events that are queued in place of the one that was seen.
+	Produced []Produced `json:"produced,omitempty"`
+
+	// Drop lets nothing follow from the event.
+	Drop bool `json:"drop,omitempty"`
+}
+
+// Drop is the error with which a [Func] or [InlineFunc] drops the event: nothing follows from
+// it. It stays on record.
+func Drop() error { return &decided{Verdict{Drop: true}} }
+
+// Produce is the error with which a [Func] or [InlineFunc] has events queued in place of the
+// one that it sees, as a [Processor] does.
+func Produce(events ...Produced) error { return &decided{Verdict{Produced: append([]Produced{}, events...)}} }
+
+// decided is a verdict on its way out of a function.
+type decided struct{ verdict Verdict }
+
+func (d *decided) Error() string {
+	if d.verdict.Drop {
+		return "the hook drops the event"
+	}
+	return "the hook produces other events"
 }
 
 // UnmarshalJSON refuses fields that a verdict does not have: a guard whose answer is

@@ -1,7 +1,10 @@
 package hook_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -58,6 +61,8 @@ func TestContract(t *testing.T) {
 	for raw, unknown := range map[string]string{
 		`{"response":[{"content":"no"}]}`:             "response",
 		`{"evnt":null}`:                               "evnt",
+		`{"dropped":true}`:                            "dropped",
+		`{"produced":[{"typ":"a"}]}`:                  "typ",
 		`{"responses":[{"content":"no","sender":1}]}`: "sender",
 	} {
 		var got hook.Verdict
@@ -87,6 +92,17 @@ func TestVerdictRead(t *testing.T) {
 		{"S0-17 responses win", `{"event":` + changed + `,"responses":[{"content":"no"}]}`, event.Responded, ""},
 		{"no event at all", `{"event":7}`, "", "the event that it returned"},
 		{"an event of another thread", `{"event":{"type":"order.created","threadId":"t2","payload":1}}`, "", `threadId: is "t2", but the event's is "t1"`},
+		{"events", `{"produced":[{"payload":{"senderId":"ann","senderType":"user","content":"x"}},{"type":"order.placed","payload":1}]}`, event.Produced, ""},
+		{"nothing at all", `{"drop":true}`, event.Dropped, ""},
+		{"not dropped after all", `{"drop":false}`, event.Passed, ""},
+		{"no events", `{"produced":[]}`, "", "produced: is empty"},
+		{"an event that is none", `{"produced":[{"type":"order.placed"},{"type":"status"}]}`, "", `produced[1].type: "status" events are made by the thread itself`},
+		{"a message for another thread", `{"produced":[{"payload":{"threadId":"t2","senderId":"ann","senderType":"user","content":"x"}}]}`, "", `payload.threadId: is "t2"`},
+		{"dropped and answered", `{"drop":true,"responses":[{"content":"no"}]}`, "", "drop: excludes everything else"},
+		{"dropped and replaced", `{"drop":true,"event":` + changed + `}`, "", "drop: excludes everything else"},
+		{"dropped and produced", `{"drop":true,"produced":[{"type":"a","payload":1}]}`, "", "drop: excludes everything else"},
+		{"produced and answered", `{"produced":[{"type":"a","payload":1}],"responses":[{"content":"no"}]}`, "", "produced: excludes everything else"},
+		{"produced and replaced", `{"produced":[{"type":"a","payload":1}],"event":` + changed + `}`, "", "produced: excludes everything else"},
 		{"a bad response", `{"responses":[{"content":"no"},{"content":""}]}`, "", "responses[1].content: is required"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -100,6 +116,49 @@ func TestVerdictRead(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, tc.outcome, got.Outcome)
 			require.Equal(t, tc.outcome == event.Replaced, got.Event != nil)
+		})
+	}
+}
+
+// TestFunctionsDropAndProduce: functions decide what hook workflows decide.
+func TestFunctionsDropAndProduce(t *testing.T) {
+	order := hook.Produced{Type: "order.placed", Payload: json.RawMessage(`1`)}
+	for name, tc := range map[string]struct {
+		returns  error
+		responds bool
+		outcome  event.Outcome
+		problem  string
+	}{
+		"drop":                 {hook.Drop(), false, event.Dropped, ""},
+		"drop, wrapped":        {fmt.Errorf("spam: %w", hook.Drop()), false, event.Dropped, ""},
+		"produce":              {hook.Produce(order), false, event.Produced, ""},
+		"produce nothing":      {hook.Produce(), false, "", "produced: is empty"},
+		"produce what is none": {hook.Produce(hook.Produced{Type: "status"}), false, "", "produced[0].type"},
+		"drop and respond":     {hook.Drop(), true, "", "drop: excludes everything else"},
+		"fail":                 {errors.New("no"), true, "", "no"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			decide := func(respond hook.Respond) (event.Event, error) {
+				if tc.responds {
+					respond(hook.Response{Content: "x"})
+				}
+				return nil, tc.returns
+			}
+			function := hook.OnEvent("f", func(_ context.Context, _ event.Event, respond hook.Respond) (event.Event, error) {
+				return decide(respond)
+			})
+			inline := hook.Inline("f", func(_ hook.Context, _ event.Event, respond hook.Respond) (event.Event, error) { return decide(respond) })
+			for _, h := range []hook.Hook{function, inline} {
+				got, err := h.Ask(t.Context(), aMessage, hook.Deps{})
+				if tc.problem != "" {
+					require.ErrorContains(t, err, tc.problem)
+					continue
+				}
+				require.NoError(t, err)
+				require.Equal(t, tc.outcome, got.Outcome)
+				require.True(t, got.Settles())
+				require.Equal(t, tc.outcome == event.Produced, len(got.Produced) == 1)
+			}
 		})
 	}
 }

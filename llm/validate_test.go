@@ -77,9 +77,14 @@ func TestRepair(t *testing.T) {
 			list{user("u"), assistant("x")},
 		},
 		{
-			"system first",
-			list{user("u"), system("s"), assistant("x"), system("t")},
-			list{system("s"), system("t"), user("u"), assistant("x")},
+			"system messages stay where they are",
+			list{system("r"), user("u"), system("s"), assistant("x"), system("t")},
+			list{system("r"), user("u"), system("s"), assistant("x"), system("t")},
+		},
+		{
+			"but not between calls and results",
+			list{user("u"), assistant("", "a"), system("s"), result("a", "1")},
+			list{user("u"), assistant("", "a"), result("a", "1"), system("s")},
 		},
 	} {
 		t.Run("S4-71 "+tt.name, func(t *testing.T) {
@@ -88,6 +93,28 @@ func TestRepair(t *testing.T) {
 			require.Equal(t, tt.want, got)
 			require.Equal(t, before, tt.in, "the input is unchanged")
 			require.Equal(t, tt.want, llm.Repair(got), "repairing twice changes nothing")
+		})
+	}
+}
+
+func TestSystemFirst(t *testing.T) {
+	type list = []llm.Message
+	note := func(s string) llm.Message { return user("[System message]\n" + s) }
+	for _, tt := range []struct {
+		name     string
+		in, want list
+	}{
+		{"nothing", nil, list{}},
+		{"instructions", list{system("s"), user("u")}, list{system("s"), user("u")}},
+		{"several before the conversation", list{system("s\n"), system("t"), user("u")}, list{system("s\n\nt"), user("u")}},
+		{"later ones", list{system("s"), user("u"), system("t"), assistant("x"), system("v")}, list{system("s"), user("u"), note("t"), assistant("x"), note("v")}},
+		{"none before the conversation", list{user("u"), system("t")}, list{user("u"), note("t")}},
+		{"behind results", list{user("u"), assistant("", "a"), result("a", "1"), system("t")}, list{user("u"), assistant("", "a"), result("a", "1"), note("t")}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			before := slices.Clone(tt.in)
+			require.Equal(t, tt.want, llm.SystemFirst(tt.in))
+			require.Equal(t, before, tt.in, "the input is unchanged")
 		})
 	}
 }

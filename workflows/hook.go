@@ -137,10 +137,10 @@ func (h *hearing) took(spec hook.Spec, done event.HookOutcome) {
 	case event.Replaced:
 		h.changed = true
 		h.decision.Outcome = event.Replaced
-	case event.Responded, event.Produced:
+	case event.Responded, event.Produced, event.Dropped:
 		h.decision.Outcome, h.decision.By = done.Outcome, spec.Name
 		h.changed = false
-	case event.HookFailed:
+	case event.HookFailed, event.Withdrawn:
 	}
 }
 
@@ -224,7 +224,7 @@ func (h *hearing) workflow(ctx workflow.Context) error {
 		}
 		h.in.Event = raw
 	}
-	h.decision.Responses = answer.Responses
+	h.decision.Responses, h.decision.Produced = answer.Responses, answer.Produced
 	h.took(spec, event.HookOutcome{Name: spec.Name, Outcome: answer.Outcome, Attempts: h.attempt + 1})
 	h.in.Hooks, h.attempt = h.in.Hooks[1:], 0
 	return nil
@@ -240,7 +240,7 @@ func noVerdict(spec hook.Spec, err error) string {
 		}
 	}
 	if errors.Is(err, converter.ErrUnableToDecode) {
-		return "what it returned is no verdict, which is an object with event or responses: " + err.Error()
+		return "what it returned is no verdict, which is an object with event, responses, produced or drop: " + err.Error()
 	}
 	return reason(err)
 }

@@ -37,8 +37,9 @@ func Inline(hooks *hook.Set, specs []hook.Spec, c hook.Context, seen event.Event
 				panic("thread: event has no JSON form: " + err.Error()) // it was written as JSON before
 			}
 			d.Outcome, d.Event, d.Silent, seen = event.Replaced, raw, false, answer.Event
-		case answer.Outcome == event.Responded:
-			d.Outcome, d.By, d.Responses, d.Event, d.Silent = event.Responded, spec.Name, answer.Responses, nil, false
+		case answer.Settles():
+			d.Outcome, d.By, d.Event, d.Silent = answer.Outcome, spec.Name, nil, false
+			d.Responses, d.Produced = answer.Responses, answer.Produced
 			return d
 		}
 	}

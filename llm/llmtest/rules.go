@@ -33,8 +33,6 @@ const (
 	RuleRole = "role"
 	// RuleContent: who speaks says something; a reply may have calls instead.
 	RuleContent = "content"
-	// RuleSystem: what the system says goes before everything else.
-	RuleSystem = "system first"
 	// RuleBegin: the first to speak is a user.
 	RuleBegin = "begins with a user"
 	// RuleEnd: it is the model's turn.
@@ -57,7 +55,8 @@ const (
 // CheckTranscript reports what OpenAI, Anthropic and Google would refuse about a
 // transcript, each error a *[Violation]. It judges what their drivers can make of it: for
 // Anthropic and Google, messages of one role in a row are one turn, results are part of the
-// user's turn, and what the system says goes elsewhere. OpenAI takes messages one by one.
+// user's turn, and so is what the system says once the conversation has begun, see
+// [llm.SystemFirst]. OpenAI takes messages one by one.
 func CheckTranscript(messages []llm.Message) []error {
 	var c checker
 	c.messages(messages)
@@ -75,28 +74,20 @@ func (c *checker) add(provider, rule string, at int, format string, args ...any)
 	c.found = append(c.found, &Violation{Provider: provider, Rule: rule, At: at, Problem: fmt.Sprintf(format, args...)})
 }
 
-// messages applies the rules for messages one by one, which are OpenAI's. Where system
-// messages stand is for those who know only one, before the conversation.
+// messages applies the rules for messages one by one, which are OpenAI's.
 func (c *checker) messages(messages []llm.Message) {
 	open := map[string]bool{}
-	begun := false
 	for i, m := range messages {
 		if m.Role == event.RoleTool {
 			if !open[m.ToolCallID] {
 				c.add(OpenAI, RuleResults, i, "it answers %q, which is no open call of the reply before it", m.ToolCallID)
 			}
 			delete(open, m.ToolCallID)
-			begun = true
 			continue
 		}
 		c.unanswered(OpenAI, i, open)
 		clear(open)
 		c.message(i, m)
-		if m.Role == event.RoleSystem && begun {
-			c.add(Anthropic, RuleSystem, i, "the conversation has begun")
-			c.add(Google, RuleSystem, i, "the conversation has begun")
-		}
-		begun = begun || m.Role != event.RoleSystem
 		for _, call := range m.ToolCalls {
 			open[call.ID] = true
 		}
@@ -157,7 +148,8 @@ type part struct {
 func merged(messages []llm.Message) []turn {
 	var out []turn
 	for i, m := range messages {
-		if m.Role == event.RoleSystem {
+		if m.Role == event.RoleSystem && len(out) == 0 {
+			// It goes elsewhere.
 			continue
 		}
 		model := m.Role == event.RoleAssistant

@@ -57,7 +57,14 @@ func TestCheckTranscript(t *testing.T) {
 		{"the model first", list{system("s"), assistant("a"), user("u")}, []llmtest.Violation{{anthropic, begin, 1, ""}, {google, begin, 1, ""}}},
 		{"calls first", list{assistant("", "1"), result("1")}, []llmtest.Violation{{anthropic, begin, 0, ""}, {google, begin, 0, ""}}},
 		{"the model last", list{user("u"), assistant("a")}, []llmtest.Violation{{anthropic, end, 2, ""}, {google, end, 2, ""}}},
-		{"the system later", list{user("u"), system("s"), user("v")}, []llmtest.Violation{{anthropic, llmtest.RuleSystem, 1, ""}, {google, llmtest.RuleSystem, 1, ""}}},
+		{"the system later", list{user("u"), system("s"), assistant("a"), system("t"), user("v")}, nil},
+		{"the system last", list{user("u"), assistant("a"), system("s")}, nil},
+		{"the system between calls and results", list{user("u"), assistant("", "1"), system("s"), result("1")}, []llmtest.Violation{
+			{openAI, results, 2, ""},
+			{openAI, results, 3, ""},
+			{anthropic, results, 3, ""},
+			{google, results, 3, ""},
+		}},
 		{
 			"no result",
 			list{user("u"), assistant("", "1"), user("v")},

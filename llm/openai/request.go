@@ -17,7 +17,12 @@ import (
 
 func (p *Provider) request(req llm.Request, names *toolNames) sdk.ChatCompletionRequest {
 	out := sdk.ChatCompletionRequest{Model: req.Model, ReasoningEffort: req.ReasoningEffort}
-	for _, m := range req.Messages {
+	messages := req.Messages
+	if !p.config.official() {
+		// Only OpenAI itself is known to take a system message anywhere.
+		messages = llm.SystemFirst(messages)
+	}
+	for _, m := range messages {
 		if wire, ok := message(m, names); ok {
 			out.Messages = append(out.Messages, wire)
 		}
