@@ -86,7 +86,9 @@ func Drop() error { return &decided{Verdict{Drop: true}} }
 
 // Produce is the error with which a [Func] or [InlineFunc] has events queued in place of the
 // one that it sees, as a [Processor] does.
-func Produce(events ...Produced) error { return &decided{Verdict{Produced: append([]Produced{}, events...)}} }
+func Produce(events ...Produced) error {
+	return &decided{Verdict{Produced: append([]Produced{}, events...)}}
+}
 
 // decided is a verdict on its way out of a function.
 type decided struct{ verdict Verdict }

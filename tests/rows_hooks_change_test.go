@@ -62,6 +62,8 @@ func TestHooksChangeEvents(t *testing.T) {
 		require.Len(t, toolLogs(w, id), 1)
 		require.Equal(t, "note returned: noted: instead", strings.TrimSpace(strings.TrimPrefix(out.Message.Content, "remember this")), "the agent goes on with the result")
 		requireAnswered(t, modelCalls(w)[before].Messages)
+		d.set(id, "first", nil)
+		requireBlocked(w, id, []string{"remember this"}, "noted: instead")
 	})
 	t.Run("S0-14 a tool call becomes a message", func(t *testing.T) {
 		id, ran := w.Open("assistant"), len(spied.seen())
@@ -109,11 +111,10 @@ func hooksRewrite(t *testing.T, d *desk, w *world.World, by string) {
 	before := w.Provider.Calls()
 	out := turn(w, id, message(id, "e1", "my pin is 1234"))
 	require.Equal(t, "my pin is "+by+"-hidden", out.Message.Content, "what the model was shown")
-	say(w, id, "go on")
 	for _, call := range modelCalls(w)[before:] {
-		require.NotContains(t, call.raw, "1234", "the old content reaches no model, in no later turn either")
+		require.NotContains(t, call.raw, "1234", "the old content reaches no model")
 	}
-	require.Contains(t, modelCalls(w)[before+1].raw, "my pin is "+by+"-hidden")
+	requireBlocked(w, id, []string{"1234"}, "my pin is "+by+"-hidden")
 	require.Equal(t, "my pin is 1234", w.Messages(id)[0].Content, "the record stays as it is")
 	decided := decisionOn(w, id, "e1")
 	require.Equal(t, event.Replaced, decided.Outcome)
@@ -149,7 +150,15 @@ func hooksEditCalls(t *testing.T, d *desk, w *world.World, spied *spy, by string
 			require.JSONEq(t, `{"n":"edited"}`, string(l.Input))
 		}
 	}
-	requireAnswered(t, modelCalls(w)[w.Provider.Calls()-1].Messages)
+	d.set(id, by, nil)
+	requireBlocked(w, id, nil, "took the call out")
+	shown := modelCalls(w)[w.Provider.Calls()-1].Messages
+	requireAnswered(t, shown)
+	for _, m := range shown {
+		for i, call := range m.ToolCalls {
+			require.Equal(t, []string{`{"n":"edited"}`, "{}", `{"text":"x"}`}[i], call.Function.Arguments, "as the hook passed them")
+		}
+	}
 }
 
 func hooksEditAsked(t *testing.T, d *desk, w *world.World, by string) {

@@ -98,6 +98,7 @@ func TestHooksFail(t *testing.T) {
 			require.Contains(t, out.Error, "hook strict failed: it panicked: at the disco")
 			require.Len(t, w.Messages(id), 1)
 			d.set(id, "strict", nil)
+			requireBlocked(w, id, []string{"hello"})
 			_, err := w.Threads.Retry(w.Ctx(), id, "", "ann")
 			require.NoError(t, err)
 			require.Equal(t, signals.TurnCompleted, wholly(w, id, w.Await(id, "e1")).Status)

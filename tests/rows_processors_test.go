@@ -279,10 +279,14 @@ func processorsApprove(t *testing.T, w *world.World, approved map[string]bool) {
 	require.Equal(t, event.System, out.Message.SenderType)
 	require.Equal(t, event.Overwritten, itemOf(w, id, "needs-1").Status)
 
+	requireBlocked(w, id, []string{"delete needs-1"}, "This message requires approval.")
+	calls = w.Provider.Calls()
+
 	approved["needs-2"] = true
 	require.Equal(t, "delete needs-2", turn(w, id, post("needs-2")).Message.Content, "S2-32 it goes its way")
 	require.Equal(t, calls+1, w.Provider.Calls())
 	require.Equal(t, event.Completed, itemOf(w, id, "needs-2").Status)
+	requireBlocked(w, id, []string{"delete needs-1"}, "delete needs-2")
 	require.Equal(t, "no need", say(w, id, "no need").Message.Content)
 }
 

@@ -233,7 +233,7 @@ func queueExpires(t *testing.T, d *desk, w *world.World) {
 	require.Equal(t, event.Expired, it.Status)
 	require.Contains(t, it.Error, "ttl of 1 ms")
 	require.NotContains(t, eventIDs(d.asked(id, "first")), "short", "no hook sees it")
-	require.NotContains(t, w.Transcript(id), "never", "nor a model")
+	requireBlocked(w, id, []string{"never"}, "in time")
 	status := world.Payload[event.StatusChange](w, recordOf(w, id, "short.expired"))
 	require.Equal(t, string(event.Expired), status.Status)
 	again, err := w.Threads.PostUpdate(w.Ctx(), id, short)
@@ -316,12 +316,15 @@ func queueSetStatus(t *testing.T, d *desk, w *world.World) {
 		}
 	}
 	require.Equal(t, len(all), by, "who did it is kept")
+	blocked := []string{"set to completed", "set to expired", "set to overwritten"}
+	requireBlocked(w, id, append(blocked, "set to failed"), "last")
 
 	set("failed", event.Pending)
 	require.Equal(t, signals.TurnCompleted, wholly(w, id, w.Await(id, "failed")).Status)
 	require.Equal(t, "failed", w.Messages(id)[len(w.Messages(id))-1].ReplyToMessageID, "what is pending again is processed")
 	require.Contains(t, eventIDs(d.asked(id, "first")), "failed")
 	require.Equal(t, event.Completed, itemOf(w, id, "failed").Status)
+	requireBlocked(w, id, blocked, "set to failed")
 
 	for name, c := range map[string]signals.SetStatus{
 		"eventId":                {Status: event.Completed, By: "ann"},

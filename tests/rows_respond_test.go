@@ -3,6 +3,7 @@ package tests
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -120,8 +121,8 @@ func respondToMessage(t *testing.T, d *desk, w *world.World, by string) {
 	require.Len(t, ofType(w, id, event.TypeFinal), 1, "viewers see one end")
 
 	d.set(id, by, nil)
-	say(w, id, "anything else")
-	require.Contains(t, modelCalls(w)[w.Provider.Calls()-1].raw, "I cannot help with that.", "S0-19 it is in the history")
+	// S0-19 the response is in the history.
+	requireBlocked(w, id, []string{"tell me the password"}, "I cannot help with that.")
 }
 
 func respondToCalls(t *testing.T, d *desk, w *world.World, spied *spy, by string) {
@@ -148,10 +149,11 @@ func respondToCalls(t *testing.T, d *desk, w *world.World, spied *spy, by string
 	require.Equal(t, event.Completed, itemOf(w, id, last.ID).Status, "the system message was queued")
 
 	d.set(id, by, nil)
-	require.Equal(t, signals.TurnCompleted, say(w, id, "go on").Status)
+	requireBlocked(w, id, nil, "Tools are switched off.")
 	shown := modelCalls(w)[w.Provider.Calls()-1]
 	requireAnswered(t, shown.Messages)
-	require.Contains(t, shown.raw, "Tools are switched off.")
+	require.Less(t, strings.Index(shown.raw, "answered in place"), strings.Index(shown.raw, "Tools are switched off."), "the system's message keeps its place")
+	require.Less(t, strings.Index(shown.raw, "Tools are switched off."), strings.Index(shown.raw, "and now"))
 }
 
 // respondToResult answers one of two results.
@@ -189,7 +191,7 @@ func respondToResult(t *testing.T, d *desk, w *world.World, spied *spy, by strin
 	require.Equal(t, event.Completed, itemOf(w, id, out.Message.ID).Status, "the response was")
 
 	d.set(id, by, nil)
-	say(w, id, "go on")
+	requireBlocked(w, id, []string{"noted: x"}, "that will do")
 	requireAnswered(t, modelCalls(w)[w.Provider.Calls()-1].Messages)
 }
 

@@ -1,0 +1,301 @@
+package tests
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/foreign"
+	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tool"
+)
+
+// requireBlocked has two more turns in a thread: no model is asked anything that contains
+// one of the texts of blocked, and both models see all of passed.
+func requireBlocked(w *world.World, thread string, blocked []string, passed ...string) {
+	w.T.Helper()
+	before := w.Provider.Calls()
+	for _, content := range []string{"and now", "and then"} {
+		from := w.Provider.Calls()
+		out := say(w, thread, content)
+		require.Equal(w.T, signals.TurnCompleted, out.Status, out.Error)
+		asked := ""
+		for _, call := range modelCalls(w)[from:] {
+			if strings.Contains(call.raw, content) && !asksForTitle(call) {
+				asked = call.raw
+			}
+		}
+		for _, text := range passed {
+			require.Contains(w.T, asked, text, "what was passed is shown in the turn of %q", content)
+		}
+	}
+	for _, call := range modelCalls(w)[before:] {
+		for _, text := range blocked {
+			require.NotContains(w.T, call.raw, text, "what was blocked is shown to no model")
+		}
+	}
+}
+
+func asksForTitle(s shown) bool { return s.Messages[0].Content == llm.TitleInstructions }
+
+// TestBlockedStaysBlocked blocks an event in every way, and looks at all that models are asked
+// then, for a title too.
+func TestBlockedStaysBlocked(t *testing.T) {
+	t.Parallel()
+	titled := func(c *threadmill.Config) { c.TitleModel = "openai/stand-in" }
+	const secret = "swordfish"
+	leaks := tool.MustFunc("leaks", "Tells the secret.", func(context.Context, tool.Call, struct{}) (string, error) { return secret, nil })
+	d := newDesk()
+	worlds := map[string]*world.World{}
+	for name, h := range map[string]hook.Hook{"function": d.hook("guard"), "inline": d.inline("guard")} {
+		h.OnFailure = hook.Closed
+		if h.Func != nil {
+			h.MaxAttempts = 1
+		}
+		worlds[name] = d.open(t, world.Options{Tools: []tool.Tool{leaks}, Configure: titled}, []hook.Hook{h}, d.processor("desk", event.TypeMessage))
+	}
+	on := func(by event.CreatedBy, decide func(m event.MessageEvent, respond hook.Respond) (event.Event, error)) hook.Func {
+		return func(_ context.Context, e event.Event, respond hook.Respond) (event.Event, error) {
+			if m, ok := e.(event.MessageEvent); ok && m.CreatedBy == by && strings.Contains(m.Message.Content, secret) {
+				return decide(m, respond)
+			}
+			return nil, nil
+		}
+	}
+	respond := func(_ event.MessageEvent, respond hook.Respond) (event.Event, error) {
+		respond(hook.Response{Content: "let us talk of trams", SenderType: event.System})
+		return nil, nil
+	}
+	replace := func(m event.MessageEvent, _ hook.Respond) (event.Event, error) {
+		m.Message.Content = "let us talk of trams"
+		return m, nil
+	}
+	drop := func(event.MessageEvent, hook.Respond) (event.Event, error) { return nil, hook.Drop() }
+	fail := func(event.MessageEvent, hook.Respond) (event.Event, error) { return nil, errors.New("no") }
+	produce := func(event.MessageEvent, hook.Respond) (event.Event, error) {
+		return nil, hook.Produce(hook.Message(event.User, "desk", "let us talk of trams"))
+	}
+	custom := func(m event.MessageEvent, _ hook.Respond) (event.Event, error) {
+		return event.CustomEvent{Type: "kept.quiet", ThreadID: m.ThreadID, Payload: json.RawMessage(`1`)}, nil
+	}
+	decisions := map[string]func(event.MessageEvent, hook.Respond) (event.Event, error){
+		"respond": respond, "replace": replace, "drop": drop, "fail": fail, "produce": produce, "another type": custom,
+	}
+	says := map[event.CreatedBy]string{event.User: "the word is " + secret, event.Tool: "use leaks {}"}
+	// All in one way, and the ones that differ in the others.
+	few := map[string]bool{"respond": true, "fail": true}
+	for kind, w := range worlds {
+		for by, content := range says {
+			for name, decide := range decisions {
+				if (kind == "inline" || by == event.Tool) && !few[name] {
+					continue
+				}
+				t.Run(kind+": "+name+" "+string(by), func(t *testing.T) {
+					id := w.Open("assistant")
+					d.set(id, "guard", on(by, decide))
+					turn(w, id, message(id, "e1", content))
+					d.set(id, "guard", nil)
+					var passed []string
+					switch name {
+					case "respond", "replace", "produce":
+						passed = append(passed, "let us talk of trams")
+					}
+					requireBlocked(w, id, []string{secret}, passed...)
+					require.Contains(t, w.Transcript(id), secret, "it stays on record")
+					requireTitled(t, w, id, secret)
+				})
+			}
+		}
+	}
+	w := worlds["function"]
+	t.Run("a reply", func(t *testing.T) {
+		// The model says what the question does not have: "1 2 3".
+		for name, decide := range decisions {
+			for kind, w := range worlds {
+				if kind == "inline" && !few[name] {
+					continue
+				}
+				id := w.Open("assistant")
+				d.set(id, "guard", func(_ context.Context, e event.Event, respond hook.Respond) (event.Event, error) {
+					if m, ok := e.(event.MessageEvent); ok && m.CreatedBy == event.Agent && m.Message.Content == "1 2 3" {
+						return decide(m, respond)
+					}
+					return nil, nil
+				})
+				turn(w, id, message(id, "e1", "count 3"))
+				d.set(id, "guard", nil)
+				require.Contains(t, w.Transcript(id), "1 2 3", name)
+				requireBlocked(w, id, []string{"1 2 3"}, "count 3")
+				requireTitled(t, w, id, "1 2 3")
+			}
+		}
+	})
+	t.Run("a processor makes other events of it", func(t *testing.T) {
+		id := w.Open("assistant")
+		d.make(id, "desk", func(_ context.Context, e event.Event, _ hook.Deps) ([]hook.Produced, error) {
+			if strings.Contains(e.(event.MessageEvent).Message.Content, secret) {
+				return []hook.Produced{system("this needs approval")}, nil
+			}
+			return nil, nil
+		})
+		say(w, id, "the word is "+secret)
+		requireBlocked(w, id, []string{secret}, "this needs approval")
+		requireTitled(t, w, id, secret)
+	})
+	t.Run("the turn is interrupted before the hook has decided", func(t *testing.T) {
+		id, stopped := w.Open("assistant"), newHalt()
+		d.set(id, "guard", stopped.before("message user", nil))
+		e := w.Post(id, "the word is "+secret)
+		<-stopped.reached
+		require.NoError(t, w.Threads.Control(w.Ctx(), id, signals.Control{Action: signals.ControlInterrupt, By: "ann"}))
+		wholly(w, id, w.Await(id, e))
+		d.set(id, "guard", nil)
+		requireBlocked(w, id, []string{secret})
+		requireTitled(t, w, id, secret)
+	})
+	t.Run("a retry passes what has failed", func(t *testing.T) {
+		for _, w := range worlds {
+			id := w.Open("assistant")
+			d.set(id, "guard", on(event.User, fail))
+			turn(w, id, message(id, "e1", "the word is "+secret))
+			d.set(id, "guard", nil)
+			requireBlocked(w, id, []string{secret})
+			_, err := w.Threads.Retry(w.Ctx(), id, "e1", "ann")
+			require.NoError(t, err)
+			require.Equal(t, "the word is "+secret, wholly(w, id, w.Await(id, "e1")).Message.Content)
+			requireBlocked(w, id, nil, secret)
+			shown := modelCalls(w)[w.Provider.Calls()-1].raw
+			require.Less(t, strings.Index(shown, "and then"), strings.Index(shown, secret), "it stands where it was passed")
+		}
+	})
+	t.Run("calls that are answered or edited", func(t *testing.T) {
+		for name, decide := range map[string]func(event.ToolCallEvent, hook.Respond) (event.Event, error){
+			"answered": func(_ event.ToolCallEvent, respond hook.Respond) (event.Event, error) {
+				respond(hook.Response{Content: "no tools"})
+				return nil, nil
+			},
+			"dropped": func(event.ToolCallEvent, hook.Respond) (event.Event, error) { return nil, hook.Drop() },
+			"failed":  func(event.ToolCallEvent, hook.Respond) (event.Event, error) { return nil, errors.New("no") },
+			"edited": func(c event.ToolCallEvent, _ hook.Respond) (event.Event, error) {
+				c.ToolCalls[0].Function.Arguments = `{"text":"edited"}`
+				return c, nil
+			},
+			"taken out": func(c event.ToolCallEvent, _ hook.Respond) (event.Event, error) {
+				c.ToolCalls = nil
+				return c, nil
+			},
+		} {
+			for _, w := range worlds {
+				id := w.Open("assistant")
+				d.set(id, "guard", func(_ context.Context, e event.Event, respond hook.Respond) (event.Event, error) {
+					if c, ok := e.(event.ToolCallEvent); ok {
+						return decide(c, respond)
+					}
+					return nil, nil
+				})
+				turn(w, id, message(id, "e1", `use note {"text":"`+secret+`"}`))
+				d.set(id, "guard", nil)
+				requireBlocked(w, id, nil)
+				calls := modelCalls(w)
+				messages := calls[len(calls)-1].Messages
+				requireAnswered(t, messages)
+				found := 0
+				for _, m := range messages {
+					for _, call := range m.ToolCalls {
+						found++
+						require.NotContains(t, call.Function.Arguments, secret, name)
+						require.Equal(t, name == "edited", strings.Contains(call.Function.Arguments, "edited"), name)
+					}
+				}
+				require.Equal(t, 1, found, "%s: the call is still there", name)
+			}
+		}
+	})
+}
+
+// requireTitled waits for the thread's title, which has none of a text.
+func requireTitled(t *testing.T, w *world.World, thread, blocked string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		row, err := w.Store.Thread(w.Ctx(), w.Key(thread))
+		return err == nil && row.Title != "" && !strings.Contains(row.Title, blocked)
+	}, waitLong, waitTick)
+	for _, call := range modelCalls(w) {
+		if asksForTitle(call) {
+			require.NotContains(t, call.raw, blocked)
+		}
+	}
+}
+
+// TestHookWorkflowDropsAndProduces: hook workflows that wait decide what hooks in Go decide.
+func TestHookWorkflowDropsAndProduces(t *testing.T) {
+	t.Parallel()
+	r := newReview(t, world.Options{}, nil)
+	t.Run("drops", func(t *testing.T) {
+		id := r.Open("assistant")
+		posted := r.Post(id, "the word is swordfish")
+		calls := r.Provider.Calls()
+		r.rule(id, posted, foreign.Ruling{Raw: json.RawMessage(`{"drop":true}`)})
+		out := r.Await(id, posted)
+		require.Equal(t, signals.TurnUnanswered, out.Status, out.Error)
+		require.Equal(t, calls, r.Provider.Calls(), "no model is called")
+		require.Equal(t, event.Dropped, r.decisionOn(id, posted).Outcome)
+		require.Equal(t, event.Completed, itemOf(r.World, id, posted).Status)
+		r.requireBlocked(id, "swordfish")
+	})
+	t.Run("produces", func(t *testing.T) {
+		id := r.Open("assistant")
+		posted := r.Post(id, "the word is swordfish")
+		r.rule(id, posted, foreign.Ruling{Raw: json.RawMessage(
+			`{"produced":[{"payload":{"senderId":"desk","senderType":"system","content":"this needs approval"}},{"type":"review.needed","payload":{"by":"bob"}}]}`)})
+		out := r.Await(id, posted)
+		require.Equal(t, signals.TurnCompleted, out.Status, out.Error)
+		decided := r.decisionOn(id, posted)
+		require.Equal(t, event.Produced, decided.Outcome)
+		require.Len(t, decided.Produced, 2)
+		require.Equal(t, event.Overwritten, itemOf(r.World, id, posted).Status)
+		require.JSONEq(t, `{"by":"bob"}`, string(recordOf(r.World, id, decided.Produced[1]).Payload))
+		r.requireBlocked(id, "swordfish", "this needs approval")
+	})
+	for problem, raw := range map[string]string{
+		`unknown field \"dropped\"`:       `{"dropped":true}`,
+		"drop: excludes everything else":  `{"drop":true,"responses":[{"content":"no"}]}`,
+		"produced: is empty":              `{"produced":[]}`,
+		"produced[0].type: \"status\"":    `{"produced":[{"type":"status","payload":1}]}`,
+		"produced[0].payload.senderId: i": `{"produced":[{"payload":{"content":"x"}}]}`,
+	} {
+		t.Run("refuses "+raw, func(t *testing.T) {
+			id := r.Open("assistant")
+			posted := r.Post(id, "the word is swordfish")
+			r.rule(id, posted, foreign.Ruling{Raw: json.RawMessage(raw)})
+			out := r.Await(id, posted)
+			require.Equal(t, signals.TurnFailed, out.Status)
+			require.Contains(t, out.Error, strings.ReplaceAll(problem, `\"`, `"`))
+		})
+	}
+}
+
+// requireBlocked is [requireBlocked] where a person lets each message pass.
+func (r review) requireBlocked(thread, blocked string, passed ...string) {
+	r.T.Helper()
+	before := r.Provider.Calls()
+	for _, content := range []string{"and now", "and then"} {
+		require.Equal(r.T, signals.TurnCompleted, r.says(thread, content, foreign.Ruling{}).Status)
+		last := modelCalls(r.World)[r.Provider.Calls()-1].raw
+		for _, text := range passed {
+			require.Contains(r.T, last, text)
+		}
+	}
+	for _, call := range modelCalls(r.World)[before:] {
+		require.NotContains(r.T, call.raw, blocked)
+	}
+}
