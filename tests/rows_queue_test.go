@@ -220,7 +220,7 @@ func queueArrival(t *testing.T, w *world.World) {
 func queueExpires(t *testing.T, d *desk, w *world.World) {
 	id := w.Open("assistant")
 	_, release := busy(t, w, id)
-	short, long := message(id, "short", "never"), message(id, "long", "in time")
+	short, long := message(id, "short", "came too late"), message(id, "long", "in time")
 	short.TTL, long.TTL = 1, 3_600_000
 	short.Priority = 9
 	add(w, id, short)
@@ -233,7 +233,7 @@ func queueExpires(t *testing.T, d *desk, w *world.World) {
 	require.Equal(t, event.Expired, it.Status)
 	require.Contains(t, it.Error, "ttl of 1 ms")
 	require.NotContains(t, eventIDs(d.asked(id, "first")), "short", "no hook sees it")
-	requireBlocked(w, id, []string{"never"}, "in time")
+	requireBlocked(w, id, []string{"came too late"}, "in time")
 	status := world.Payload[event.StatusChange](w, recordOf(w, id, "short.expired"))
 	require.Equal(t, string(event.Expired), status.Status)
 	again, err := w.Threads.PostUpdate(w.Ctx(), id, short)
