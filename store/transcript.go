@@ -102,7 +102,7 @@ func (m Message) place() int64 {
 //
 // It costs one query, and more where much was not passed, or was passed late.
 func Transcript(ctx context.Context, s Reader, key Key, limit int, also ...string) ([]Message, error) {
-	t := transcript{found: decisions{}, messages: map[string]event.Record{}}
+	t := transcript{found: decisions{}, seen: map[string]bool{}}
 	q := Query{Types: []string{event.TypeMessage, event.TypeHook}, Newest: true, Limit: min(max(limit, 1), MaxLimit)}
 	for {
 		page, err := s.Records(ctx, key, q)
@@ -112,23 +112,18 @@ func Transcript(ctx context.Context, s Reader, key Key, limit int, also ...strin
 		if err := t.add(page); err != nil {
 			return nil, err
 		}
-		shown, err := t.shown()
-		if err != nil {
-			return nil, err
-		}
-		if len(page) < q.Limit || len(shown) >= limit {
+		if q.Complete(page) || len(t.shown) >= limit {
 			break
 		}
-		q.Before = page[len(page)-1].Seq
+		q.Before, q.Limit = page[len(page)-1].Seq, MaxLimit
 	}
 	if err := t.complete(ctx, s, key, also); err != nil {
 		return nil, err
 	}
-	shown, err := t.shown()
-	if err != nil {
-		return nil, err
-	}
-	return newest(shown, limit, also), nil
+	slices.SortFunc(t.shown, func(a, b Message) int {
+		return -cmp.Or(cmp.Compare(a.place(), b.place()), cmp.Compare(a.Record.Seq, b.Record.Seq))
+	})
+	return newest(t.shown, limit, also), nil
 }
 
 // newest returns the first messages, and those of also.
@@ -142,44 +137,39 @@ func newest(shown []Message, limit int, also []string) []Message {
 	return out
 }
 
+// transcript is what was read of a thread: the decisions, the ids of the messages, and those
+// of them that models are shown.
 type transcript struct {
-	found    decisions
-	messages map[string]event.Record
+	found decisions
+	seen  map[string]bool
+	shown []Message
 }
 
+// add takes in records, and all decisions on the messages among them that were not taken in
+// before: a decision follows its message, so whoever reads the newest first meets it first.
 func (t *transcript) add(records []event.Record) error {
 	for _, r := range records {
-		switch r.Type {
-		case event.TypeMessage:
-			t.messages[r.ID] = r
-		case event.TypeHook:
+		if r.Type == event.TypeHook {
 			if err := t.found.add(r); err != nil {
 				return err
 			}
 		}
 	}
-	return nil
-}
-
-// shown returns the messages that models are shown, the newest first.
-func (t *transcript) shown() ([]Message, error) {
-	out := make([]Message, 0, len(t.messages))
-	for _, r := range t.messages {
-		m, err := settle(r, t.found)
-		if err != nil {
-			return nil, err
-		}
-		shown, ok := m.ForModels()
-		if !ok {
+	for _, r := range records {
+		if r.Type != event.TypeMessage {
 			continue
 		}
-		m.Message, m.Hidden = shown, false
-		out = append(out, m)
+		t.seen[r.ID] = true
+		m, err := settle(r, t.found)
+		if err != nil {
+			return err
+		}
+		if shown, ok := m.ForModels(); ok {
+			m.Message, m.Hidden = shown, false
+			t.shown = append(t.shown, m)
+		}
 	}
-	slices.SortFunc(out, func(a, b Message) int {
-		return -cmp.Or(cmp.Compare(a.place(), b.place()), cmp.Compare(a.Record.Seq, b.Record.Seq))
-	})
-	return out, nil
+	return nil
 }
 
 // complete reads the messages that were passed within the records read so far, but stored
@@ -187,7 +177,8 @@ func (t *transcript) shown() ([]Message, error) {
 func (t *transcript) complete(ctx context.Context, s Reader, key Key, also []string) error {
 	var ids []string
 	want := func(messageID string) {
-		if _, there := t.messages[messageID]; !there && messageID != "" {
+		if messageID != "" && !t.seen[messageID] {
+			t.seen[messageID] = true
 			ids = append(ids, messageID)
 			ids = append(ids, decisionIDs(messageID)...)
 		}
@@ -205,8 +196,8 @@ func (t *transcript) complete(ctx context.Context, s Reader, key Key, also []str
 	for _, id := range also {
 		want(id)
 	}
-	slices.Sort(ids)
-	for some := range slices.Chunk(slices.Compact(ids), MaxLimit) {
+	// A message and its decisions, four records, are in one chunk.
+	for some := range slices.Chunk(ids, MaxLimit) {
 		records, err := s.RecordsByID(ctx, key, some...)
 		if err != nil {
 			return err
