@@ -1,6 +1,8 @@
 package tests
 
 import (
+	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -22,8 +24,15 @@ func (f faults) storeOutage(t *testing.T) {
 	gate.Release()
 	before := p.Refused.Load()
 	require.Eventually(t, func() bool { return p.Refused.Load() >= before+3 }, proc.Patience, proc.Tick)
+	for range 20 {
+		for _, path := range []string{"/v1/threads/t/events", "/v1/threads/t/messages", "/v1/threads", "/v1/agents"} {
+			require.Equal(t, http.StatusServiceUnavailable, s.Try(t.Context(), http.MethodGet, path, nil, nil), path)
+		}
+	}
+	require.Equal(t, 1, strings.Count(s.Output(), "store unavailable"), "the outage is logged once: %s", s.Output())
 	p.Mend()
 	s.AwaitTurns("t", 1)
+	require.Contains(t, s.Output(), "store available again")
 	require.Equal(t, []string{"user: count 5", "assistant: 1 2 3 4 5"}, s.contents("t"))
 	s.Say("t", "second")
 	s.AwaitTurns("t", 2)

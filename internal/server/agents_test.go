@@ -196,14 +196,14 @@ func TestAgentMistakes(t *testing.T) {
 	}
 	good := object{"model": "demo/demo"}
 	require.Equal(t, []string{"body.model"}, w.call("PUT", "/v1/agents/bot", object{"model": "demo"}).problem(t, 422))
-	for _, path := range []string{"two%20words", "-x", "changes", "Changes", strings.Repeat("x", 65), "a%00b"} {
+	for _, path := range []string{"two%20words", "-x", "changes", "Changes", strings.Repeat("x", 65)} {
 		require.Equal(t, []string{"path.name"}, w.call("PUT", "/v1/agents/"+path, good).problem(t, 422), path)
 	}
 	require.Equal(t, []string{"query.by"}, w.call("PUT", "/v1/agents/bot?by=a%00", good).problem(t, 422))
 	require.Equal(t, []string{"query.ifVersion"}, w.call("PUT", "/v1/agents/bot?ifVersion=-2", good).problem(t, 422))
 	w.call("PUT", "/v1/agents/bot", `{"model": `).problem(t, 400)
-	w.call("GET", "/v1/agents/a%00b", nil).problem(t, 404)
-	w.call("DELETE", "/v1/agents/a%00b", nil).problem(t, 404)
+	w.call("GET", "/v1/agents/a%00b", nil).problem(t, 400)
+	w.call("DELETE", "/v1/agents/a%00b", nil).problem(t, 400)
 	changes, err := w.store.AgentChanges(w.ctx, "default", 0, 0)
 	require.NoError(t, err)
 	require.Empty(t, changes, "nothing of it was stored")

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"reflect"
 
@@ -128,7 +129,9 @@ func (s *server) storeThread(ctx context.Context, id string, start signals.Start
 			return threadView(t)
 		}
 	}
-	s.Logger.Warn("storing a new thread failed; its first record will", "thread", id, "error", err)
+	if !errors.Is(err, store.ErrUnavailable) {
+		s.Logger.Warn("storing a new thread failed; its first record will", "thread", id, "error", err)
+	}
 	return stateView(signals.State{
 		Namespace: s.Namespace, ThreadID: id, Agents: start.Agents, Metadata: start.Metadata, Status: signals.Idle,
 	})

@@ -9,6 +9,8 @@ import (
 	"runtime/debug"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/validation"
@@ -196,9 +198,16 @@ func (s *server) protect(next http.Handler) http.Handler {
 			writeProblem(rec, http.StatusForbidden, "requests from other sites are refused: "+err.Error())
 			return
 		}
+		if at := strings.IndexFunc(r.URL.Path, unreadable); at >= 0 {
+			writeProblem(rec, http.StatusBadRequest, fmt.Sprintf("the path contains %+q, which no identifier has", []rune(r.URL.Path[at:])[0]))
+			return
+		}
 		next.ServeHTTP(rec, r)
 	})
 }
+
+// unreadable reports whether people cannot see a character, or it is none.
+func unreadable(r rune) bool { return r == utf8.RuneError || !unicode.IsGraphic(r) }
 
 func (s *server) recovered(w *recorder, r *http.Request, p any) {
 	if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {

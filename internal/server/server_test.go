@@ -202,6 +202,9 @@ func (w *world) call(method, path string, body any, header ...string) answer {
 	}
 	for i := 0; i < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
+		if header[i] == "Host" {
+			req.Host = header[i+1]
+		}
 	}
 	res, err := http.DefaultClient.Do(req)
 	require.NoError(w.t, err)

@@ -61,6 +61,10 @@ func (s *server) registerSessions(mux *http.ServeMux) {
 
 func (s *server) prompt(w http.ResponseWriter, r *http.Request) {
 	id := r.PathValue("id")
+	if r.URL.RawQuery != "" {
+		s.answerPrompt(w, http.StatusUnprocessableEntity, promptError{"there are no query parameters"})
+		return
+	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.MaxBody))
 	var tooLong *http.MaxBytesError
 	if errors.As(err, &tooLong) {
@@ -155,6 +159,7 @@ func (s *server) describePrompt(name, path string) {
 		Responses: map[string]*huma.Response{
 			"200": {Description: "It is published", Content: content(reflect.TypeFor[prompted]())},
 			"400": {Description: promptEmpty, Content: failed},
+			"422": {Description: "There are query parameters", Content: failed},
 			"409": {Description: "The session is closed", Content: failed},
 			"408": {Description: "The body took too long to arrive", Content: failed},
 			"413": {Description: "The content is too large", Content: failed},

@@ -121,6 +121,48 @@ func (o *outage) AgentChanges(ctx context.Context, namespace string, after int64
 	return o.Store.AgentChanges(ctx, namespace, after, limit)
 }
 
+func (o *outage) CreateAPIKey(ctx context.Context, k store.APIKey) (store.APIKey, error) {
+	if err := o.fails(ctx); err != nil {
+		return k, err
+	}
+	return o.Store.CreateAPIKey(ctx, k)
+}
+
+func (o *outage) APIKey(ctx context.Context, id string) (out store.APIKey, err error) {
+	if err := o.fails(ctx); err != nil {
+		return out, err
+	}
+	return o.Store.APIKey(ctx, id)
+}
+
+func (o *outage) APIKeys(ctx context.Context, namespace string) ([]store.APIKey, error) {
+	if err := o.fails(ctx); err != nil {
+		return nil, err
+	}
+	return o.Store.APIKeys(ctx, namespace)
+}
+
+func (o *outage) RotateAPIKey(ctx context.Context, namespace, id, hash string, until time.Time) (out store.APIKey, err error) {
+	if err := o.fails(ctx); err != nil {
+		return out, err
+	}
+	return o.Store.RotateAPIKey(ctx, namespace, id, hash, until)
+}
+
+func (o *outage) RevokeAPIKey(ctx context.Context, namespace, id, by string) (out store.APIKey, err error) {
+	if err := o.fails(ctx); err != nil {
+		return out, err
+	}
+	return o.Store.RevokeAPIKey(ctx, namespace, id, by)
+}
+
+func (o *outage) HasAPIKeys(ctx context.Context) (bool, error) {
+	if err := o.fails(ctx); err != nil {
+		return false, err
+	}
+	return o.Store.HasAPIKeys(ctx)
+}
+
 func (o *outage) Ping(ctx context.Context) error {
 	if err := o.fails(ctx); err != nil {
 		return err

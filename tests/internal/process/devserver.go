@@ -104,6 +104,9 @@ func (d *Devserver) AwaitReady() {
 	d.life.awaitReady(d.t)
 }
 
+// Output is what the process has printed and logged since its last start.
+func (d *Devserver) Output() string { return d.life.output.String() }
+
 // Kill sends SIGKILL and waits for the end.
 func (d *Devserver) Kill() {
 	d.life.kill()
