@@ -83,6 +83,10 @@ type HTTP struct {
 // Serve serves a handler on a listener, which it closes in the end. Stop calls
 // closeStreams to end what has no end of its own.
 func Serve(l net.Listener, handler http.Handler, closeStreams func(), log *slog.Logger) *HTTP {
+	return serve(l, maxConnections, handler, closeStreams, log)
+}
+
+func serve(l net.Listener, connections int, handler http.Handler, closeStreams func(), log *slog.Logger) *HTTP {
 	base, endAll := context.WithCancel(context.Background())
 	h := &HTTP{listener: l, failed: make(chan error, 1), endAll: endAll}
 	h.server = &http.Server{
@@ -95,7 +99,7 @@ func Serve(l net.Listener, handler http.Handler, closeStreams func(), log *slog.
 	}
 	h.server.RegisterOnShutdown(closeStreams)
 	go func() {
-		if err := h.server.Serve(netutil.LimitListener(frugal{l}, maxConnections)); !errors.Is(err, http.ErrServerClosed) {
+		if err := h.server.Serve(netutil.LimitListener(frugal{l}, connections)); !errors.Is(err, http.ErrServerClosed) {
 			h.failed <- fmt.Errorf("serving HTTP on %s: %w", l.Addr(), err)
 		}
 	}()

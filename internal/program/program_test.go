@@ -1,11 +1,13 @@
 package program
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -65,7 +67,7 @@ func get(url string) (int, error) {
 	return res.StatusCode, err
 }
 
-func serve(t *testing.T, handler http.HandlerFunc, closeStreams func()) *HTTP {
+func served(t *testing.T, handler http.HandlerFunc, closeStreams func()) *HTTP {
 	t.Helper()
 	l, err := Listen("http", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -73,7 +75,7 @@ func serve(t *testing.T, handler http.HandlerFunc, closeStreams func()) *HTTP {
 }
 
 func TestDrain(t *testing.T) {
-	h := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }, func() {})
+	h := served(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }, func() {})
 	for path, want := range map[string]int{"/readyz": http.StatusOK, "/": http.StatusOK} {
 		status, err := get(h.URL() + path)
 		require.NoError(t, err)
@@ -92,7 +94,7 @@ func TestDrain(t *testing.T) {
 }
 
 func TestLargeHeader(t *testing.T) {
-	h := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }, func() {})
+	h := served(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }, func() {})
 	defer h.Stop(time.Second)
 	for size, want := range map[int]int{32 << 10: http.StatusOK, 128 << 10: http.StatusRequestHeaderFieldsTooLarge} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, h.URL(), nil)
@@ -103,6 +105,32 @@ func TestLargeHeader(t *testing.T) {
 		require.NoError(t, res.Body.Close())
 		require.Equal(t, want, res.StatusCode, size)
 	}
+}
+
+func TestConnectionLimit(t *testing.T) {
+	l, err := Listen("http", "127.0.0.1:0")
+	require.NoError(t, err)
+	h := serve(l, 2, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), func() {}, slog.New(slog.DiscardHandler))
+	defer h.Stop(time.Second)
+	answered := make(chan int, 3)
+	var conns []net.Conn
+	for i := range cap(answered) {
+		conn, err := net.Dial("tcp", l.Addr().String())
+		require.NoError(t, err)
+		defer conn.Close()
+		conns = append(conns, conn)
+		_, err = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		require.NoError(t, err)
+		go func() {
+			if _, err := http.ReadResponse(bufio.NewReader(conn), nil); err == nil {
+				answered <- i
+			}
+		}()
+	}
+	first, second := <-answered, <-answered
+	require.Empty(t, answered)
+	require.NoError(t, conns[first].Close())
+	require.Equal(t, 3-first-second, <-answered, "one that ends makes room")
 }
 
 func TestStop(t *testing.T) {
@@ -116,7 +144,7 @@ func TestStop(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			begun, closing, cut := make(chan struct{}), make(chan struct{}), make(chan struct{})
-			h := serve(t, func(_ http.ResponseWriter, r *http.Request) {
+			h := served(t, func(_ http.ResponseWriter, r *http.Request) {
 				close(begun)
 				<-closing
 				if !c.finish {

@@ -403,6 +403,8 @@ func TestDescription(t *testing.T) {
 	assert.Equal(t, http.StatusOK, w.call("GET", "/openapi.yaml", nil).status)
 
 	docs := w.call("GET", "/docs", nil)
+	assert.Contains(t, docs.header.Get("Content-Security-Policy"), "default-src 'none'", "and nothing else is loaded")
+	assert.Contains(t, docs.header.Get("Content-Security-Policy"), "frame-ancestors 'none'")
 	assert.Equal(t, http.StatusOK, docs.status)
 	for _, file := range []string{docs.text, w.call("GET", "/docs/docs.js", nil).text, w.call("GET", "/docs/docs.css", nil).text} {
 		assert.NotEmpty(t, file)
