@@ -207,8 +207,11 @@ func TestAttackFromOtherSites(t *testing.T) {
 				return // see TestGetsHaveNoEffects
 			}
 			for _, header := range [][]string{
-				{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"},
-				{"Origin", "http://evil.example"}, {"Origin", "null"}, {"Origin", "http://localhost.evil.example"},
+				{"Sec-Fetch-Site", "cross-site"},
+				{"Sec-Fetch-Site", "same-site"},
+				{"Origin", "http://evil.example"},
+				{"Origin", "null"},
+				{"Origin", "http://localhost.evil.example"},
 			} {
 				requireRejected(t, o, w.attack(o, o.url(nil), o.body, header...), http.StatusForbidden)
 			}
