@@ -123,9 +123,9 @@ type Config struct {
 	// TaskQueue of the threads. Default "threadmill".
 	TaskQueue string
 
-	// MaxModelAttempts is how often a model call that fails in a way that may pass is
-	// made in all. Default 6.
-	MaxModelAttempts int
+	// ModelRetries say how model calls that fail in a way that may pass are made again, by
+	// the names of Models. Default: for 2 hours, see [llm.Retry].
+	ModelRetries map[string]llm.Retry
 
 	// StopTimeout is how long a worker that stops waits for running steps. What is
 	// not done by then is retried by another worker. Default 10 seconds.
@@ -198,7 +198,7 @@ func New(cfg Config) (*Runtime, error) {
 	r.activities, err = activities.New(activities.Config{
 		Agents: cfg.Registry, Store: cfg.Store, Stream: cfg.Stream, Models: cfg.Models, Tools: tools, Hooks: hooks, Rules: rules,
 		ApprovalRules: cfg.ApprovalRules, UnlistedApprovals: cfg.UnlistedApprovals,
-		TitleModel: cfg.TitleModel, MaxModelAttempts: cfg.MaxModelAttempts, StopTimeout: cfg.StopTimeout, Deliver: r.client.Deliver, Logger: cfg.Logger,
+		TitleModel: cfg.TitleModel, ModelRetries: cfg.ModelRetries, StopTimeout: cfg.StopTimeout, Deliver: r.client.Deliver, Logger: cfg.Logger,
 	})
 	if err != nil {
 		return nil, err

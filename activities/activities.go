@@ -53,9 +53,9 @@ type Config struct {
 	// UnlistedApprovals leaves threads that wait for approval unmarked in Temporal.
 	UnlistedApprovals bool
 
-	// MaxModelAttempts is how often a model call that fails in a way that may pass is
-	// made in all. Default 6, which with the waits between them takes about a minute.
-	MaxModelAttempts int
+	// ModelRetries say how calls that fail are made again, by the names of Models. Default:
+	// as [llm.Retry] says.
+	ModelRetries map[string]llm.Retry
 
 	// StopTimeout is how long a step goes on when its worker stops; then it ends, for
 	// another worker to retry. The worker has to wait a little longer for that.
@@ -69,9 +69,6 @@ type Config struct {
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
 }
-
-// DefaultMaxModelAttempts is the default of [Config].MaxModelAttempts.
-const DefaultMaxModelAttempts = 6
 
 // DefaultStopTimeout is the default of [Config].StopTimeout.
 const DefaultStopTimeout = 10 * time.Second
@@ -103,10 +100,16 @@ func New(cfg Config) (*Activities, error) {
 		return nil, errors.New("activities: Config.Stream is required")
 	case approval.Check(cfg.ApprovalRules) != nil:
 		return nil, fmt.Errorf("activities: Config.ApprovalRules: %w", approval.Check(cfg.ApprovalRules))
-	case cfg.MaxModelAttempts < 0:
-		return nil, fmt.Errorf("activities: Config.MaxModelAttempts is %d, must be positive", cfg.MaxModelAttempts)
 	case cfg.StopTimeout < 0:
 		return nil, fmt.Errorf("activities: Config.StopTimeout is %s, must be positive", cfg.StopTimeout)
+	}
+	for name, r := range cfg.ModelRetries {
+		if _, ok := cfg.Models[name]; !ok {
+			return nil, fmt.Errorf("activities: Config.ModelRetries[%q]: there is no such provider in Config.Models", name)
+		}
+		if err := r.Validate(); err != nil {
+			return nil, fmt.Errorf("activities: Config.ModelRetries[%q].%w", name, err)
+		}
 	}
 	if cfg.TitleModel != "" {
 		if _, _, err := titleModel(cfg.TitleModel, cfg.Models); err != nil {
@@ -115,9 +118,6 @@ func New(cfg Config) (*Activities, error) {
 	}
 	if cfg.StopTimeout == 0 {
 		cfg.StopTimeout = DefaultStopTimeout
-	}
-	if cfg.MaxModelAttempts == 0 {
-		cfg.MaxModelAttempts = DefaultMaxModelAttempts
 	}
 	if cfg.Tools == nil {
 		cfg.Tools, _ = tool.NewSet()

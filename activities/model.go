@@ -42,7 +42,7 @@ func (a *Activities) CallModel(ctx context.Context, in thread.ModelStep) (thread
 	if in.Instructions != "" {
 		who.Instructions = strings.TrimSpace(who.Instructions + "\n\n" + in.Instructions)
 	}
-	call := &modelCall{a: a, in: in, agent: who, head: head.Head, attempt: int(activity.GetInfo(ctx).Attempt)}
+	call := &modelCall{a: a, in: in, agent: who, head: head.Head, attempt: attemptsBefore(in) + int(activity.GetInfo(ctx).Attempt)}
 	call.agent.Limits = who.Limits.WithDefaults()
 	call.planner = a.planner(in.Thread, who, in.WorkingDirectory)
 	call.planner.version = in.Version
@@ -265,14 +265,14 @@ func (c *modelCall) generate(ctx context.Context, provider llm.Provider, req llm
 		res.ToolCalls = nil
 		return c.keep(ctx, res, true)
 	case errors.Is(cause, errTimeout):
-		return thread.ModelReply{}, c.failed(ctx, &llm.Error{
+		return c.failed(ctx, &llm.Error{
 			Provider: c.agent.Model, Retryable: true, Cause: err,
 			Message: fmt.Sprintf("no complete reply within %s (limits.modelTimeout of agent %s)", c.agent.Limits.ModelTimeout, c.agent.Name),
 		})
 	case cause != nil:
 		return thread.ModelReply{}, temporal.NewApplicationErrorWithCause("The worker stopped during the model call; the step is retried.", thread.ErrTypeRetry, cause)
 	}
-	return thread.ModelReply{}, c.failed(ctx, err)
+	return c.failed(ctx, err)
 }
 
 // safely calls the model; a driver that panics has failed, like any other call.
@@ -422,30 +422,6 @@ func (c *modelCall) nameCalls(calls []event.ToolCall) {
 		sum := sha256.Sum256(fmt.Appendf(nil, "%s/%s/%s/%d", c.in.Thread.Namespace, c.in.Thread.ThreadID, c.in.MessageID, i))
 		calls[i].ID = "call_" + hex.EncodeToString(sum[:12])
 	}
-}
-
-// failed classifies a failed model call for Temporal, which retries. Viewers hear of it,
-// for the next attempt can be a while away.
-func (c *modelCall) failed(ctx context.Context, err error) error {
-	opts := temporal.ApplicationErrorOptions{Cause: err, NonRetryable: c.attempt >= c.a.cfg.MaxModelAttempts}
-	var e *llm.Error
-	if errors.As(err, &e) {
-		opts.NonRetryable = opts.NonRetryable || !e.Retryable
-		opts.NextRetryDelay = e.RetryAfter
-	}
-	message := err.Error()
-	switch {
-	case !opts.NonRetryable:
-		c.a.publish(ctx, c.in.Thread, stream.Entry{After: c.head, TraceID: c.in.TraceID, Event: &event.AgentEvent{
-			Type: event.EventStatus, EventID: c.eventID(), Agent: c.agent.Name,
-			Status: &event.StatusChange{Status: event.StatusRetrying, Detail: fmt.Sprintf("%s (attempt %d of %d)", message, c.attempt, c.a.cfg.MaxModelAttempts)},
-		}})
-	case c.attempt > 1:
-		message = fmt.Sprintf("%s (gave up after %d attempts)", message, c.attempt)
-	}
-	c.a.log.Warn("model call failed", "thread", c.in.Thread.ThreadID, "agent", c.agent.Name, "event", c.in.EventID,
-		"traceId", c.in.TraceID, "attempt", c.attempt, "retryable", !opts.NonRetryable, "error", err)
-	return temporal.NewApplicationErrorWithOptions(message, thread.ErrTypeModel, opts)
 }
 
 // agentError: an unknown agent is a mistake, a registry that does not answer an outage.

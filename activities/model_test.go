@@ -170,12 +170,12 @@ func TestModelErrors(t *testing.T) {
 		delay        time.Duration
 	}{
 		{"refused", &llm.Error{Provider: "fake", StatusCode: 401, Message: "bad key"}, 3, true, 0},
-		{"overloaded", &llm.Error{Provider: "fake", StatusCode: 429, Message: "slow down", Retryable: true, RetryAfter: 7 * time.Second}, 3, false, 7 * time.Second},
+		{"overloaded", &llm.Error{Provider: "fake", StatusCode: 429, Message: "slow down", Retryable: true, RetryAfter: 4 * time.Second}, 3, false, 4 * time.Second},
 		{"overloaded too often", &llm.Error{Provider: "fake", StatusCode: 503, Message: "down", Retryable: true}, 1, true, 0},
-		{"any other", errors.New("broken pipe"), 3, false, 0},
+		{"any other", errors.New("broken pipe"), 3, false, time.Second},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			w := newWorld(t, func(c *activities.Config) { c.MaxModelAttempts = tc.attempts })
+			w := newWorld(t, retrying(llm.Retry{MaxAttempts: tc.attempts}))
 			w.model.answer = func(context.Context, llm.Request, func(llm.Delta)) (llm.Response, error) {
 				return llm.Response{}, tc.err
 			}
@@ -196,13 +196,76 @@ func TestModelErrors(t *testing.T) {
 				require.Empty(t, shown)
 				return
 			}
-			require.Equal(t, []event.StatusChange{{Status: event.StatusRetrying, Detail: tc.err.Error() + " (attempt 1 of 3)"}}, shown, "viewers hear why they wait")
+			require.Len(t, shown, 1, "viewers hear why they wait")
+			require.Equal(t, event.StatusRetrying, shown[0].Status)
+			require.Contains(t, shown[0].Detail, tc.err.Error()+" (attempt 1, the next at ")
+			require.Equal(t, 1, shown[0].Retry.Attempts)
+			require.WithinDuration(t, shown[0].Retry.Since.Add(tc.delay), shown[0].Retry.NextAttemptAt, time.Millisecond)
 		})
 	}
 }
 
+func retrying(r llm.Retry) func(*activities.Config) {
+	return func(c *activities.Config) { c.ModelRetries = map[string]llm.Retry{"fake": r} }
+}
+
+// TestOutage: the waits of an outage are the thread's, once they are longer than a moment.
+func TestOutage(t *testing.T) {
+	down := &llm.Error{Provider: "fake", StatusCode: 503, Message: "down", Retryable: true}
+	call := func(t *testing.T, r llm.Retry, err error, in thread.ModelStep) (thread.ModelReply, error) {
+		w := newWorld(t, retrying(r))
+		w.model.answer = func(context.Context, llm.Request, func(llm.Delta)) (llm.Response, error) { return llm.Response{}, err }
+		return w.callModel(in)
+	}
+	before := func(attempts int, ago time.Duration) thread.ModelStep {
+		in := modelStep()
+		in.Outage = &thread.Outage{Attempts: attempts, Since: time.Now().Add(-ago)}
+		return in
+	}
+	t.Run("it waits longer each time", func(t *testing.T) {
+		out, err := call(t, llm.Retry{}, down, before(4, time.Minute))
+		require.NoError(t, err)
+		require.Equal(t, 5, out.Outage.Attempts)
+		require.Equal(t, "server_error", out.Outage.Class)
+		require.Equal(t, "fake answered 503: down", out.Outage.Error)
+		require.WithinDuration(t, time.Now().Add(16*time.Second), out.Outage.RetryAt, 5*time.Second)
+		require.WithinDuration(t, time.Now().Add(-time.Minute), out.Outage.Since, 5*time.Second)
+	})
+	t.Run("an outage of an hour is survived", func(t *testing.T) {
+		out, err := call(t, llm.Retry{}, down, before(70, time.Hour))
+		require.NoError(t, err)
+		require.NotNil(t, out.Outage)
+	})
+	t.Run("not one of a day", func(t *testing.T) {
+		_, err := call(t, llm.Retry{}, down, before(70, 24*time.Hour))
+		require.True(t, appError(t, err).NonRetryable())
+		require.ErrorContains(t, err, "gave up after 71 attempts")
+	})
+	t.Run("unless it is configured to", func(t *testing.T) {
+		out, err := call(t, llm.Retry{For: 48 * time.Hour}, down, before(70, 24*time.Hour))
+		require.NoError(t, err)
+		require.NotNil(t, out.Outage)
+	})
+	t.Run("the provider says when, also when that is long", func(t *testing.T) {
+		busy := &llm.Error{Provider: "fake", StatusCode: 429, Message: "slow down", Retryable: true, RetryAfter: 10 * time.Minute}
+		out, err := call(t, llm.Retry{}, busy, modelStep())
+		require.NoError(t, err)
+		require.Equal(t, "rate_limit", out.Outage.Class)
+		require.WithinDuration(t, time.Now().Add(10*time.Minute), out.Outage.RetryAt, 5*time.Second)
+		busy.RetryAfter = 3 * time.Hour
+		_, err = call(t, llm.Retry{}, busy, modelStep())
+		require.True(t, appError(t, err).NonRetryable(), "nobody waits beyond the limit")
+	})
+	t.Run("a mistake is no outage", func(t *testing.T) {
+		_, err := call(t, llm.Retry{}, &llm.Error{Provider: "fake", StatusCode: 401, Message: "bad key"}, before(3, time.Minute))
+		require.True(t, appError(t, err).NonRetryable())
+		_, err = call(t, llm.Retry{}, errors.New("nil map"), before(5, time.Minute))
+		require.True(t, appError(t, err).NonRetryable(), "what no driver knows is not tried for hours")
+	})
+}
+
 func TestRetryShowsAfresh(t *testing.T) {
-	w := newWorld(t, func(c *activities.Config) { c.MaxModelAttempts = 2 })
+	w := newWorld(t, retrying(llm.Retry{MaxAttempts: 2}))
 	calls := 0
 	w.model.answer = func(_ context.Context, _ llm.Request, onDelta func(llm.Delta)) (llm.Response, error) {
 		calls++
@@ -242,7 +305,7 @@ func TestModelTakesTooLong(t *testing.T) {
 }
 
 func TestModelDriverPanics(t *testing.T) {
-	w := newWorld(t, func(c *activities.Config) { c.MaxModelAttempts = 1 })
+	w := newWorld(t, retrying(llm.Retry{MaxAttempts: 1}))
 	w.model.answer = func(context.Context, llm.Request, func(llm.Delta)) (llm.Response, error) { panic("nil map") }
 	_, err := w.callModel(modelStep())
 	require.True(t, appError(t, err).NonRetryable(), "a driver that panics is not called for ever")

@@ -215,6 +215,20 @@ type StatusChange struct {
 	// joined the turn: it was theirs, too.
 	Turn   string   `json:"turn,omitempty"`
 	Joined []string `json:"joined,omitempty"`
+
+	// Retry of "retrying" says how often the model has failed, and when it is called again.
+	Retry *Retry `json:"retry,omitempty"`
+}
+
+// Retry says when something that failed is tried again.
+type Retry struct {
+	// Attempts is how many have failed, the first one at Since.
+	Attempts int       `json:"attempts"`
+	Since    time.Time `json:"since"`
+
+	// Class is rate_limit, server_error or unreachable; empty if the failure has none.
+	Class         string    `json:"class,omitempty"`
+	NextAttemptAt time.Time `json:"nextAttemptAt"`
 }
 
 // What a "status" record can say.

@@ -401,6 +401,21 @@ type RunState struct {
 
 	// Threads of the sub-agents that the run waits for.
 	Threads []string `json:"threads,omitempty"`
+
+	// Retrying is set while the model does not answer.
+	Retrying *Retrying `json:"retrying,omitempty"`
+}
+
+// Retrying says that a model has not answered for a while, and is called again.
+type Retrying struct {
+	// Since is when the first attempt failed, Attempts is how many have.
+	Since    time.Time `json:"since"`
+	Attempts int       `json:"attempts"`
+
+	// Class of the last failure: rate_limit, server_error, unreachable. Error is for people.
+	Class         string    `json:"class,omitempty"`
+	Error         string    `json:"error"`
+	NextAttemptAt time.Time `json:"nextAttemptAt"`
 }
 
 // Queue answers query "queue".

@@ -98,7 +98,7 @@ func (f *fakes) callModel(ctx context.Context, in thread.ModelStep) (thread.Mode
 	if f.model != nil {
 		reply, err = f.model(ctx, in)
 	}
-	if err != nil {
+	if err != nil || reply.Outage != nil {
 		return reply, err
 	}
 	stored := []event.Record{event.NewRecord(in.MessageID, event.TypeMessage, in.TraceID, in.EventID, time.Now(), reply.Message)}

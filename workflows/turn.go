@@ -143,6 +143,9 @@ func (t *conversation) interrupted(ctx workflow.Context) bool {
 // model makes one model call.
 func (t *conversation) model(ctx workflow.Context, r *thread.Run) {
 	s := t.state
+	if !t.awaitModel(ctx, r) {
+		return
+	}
 	// First, so that nothing joins a turn, and no hook is asked, for a call that is not made.
 	if s.AtLimit(workflow.Now(ctx), r) || !t.steer(ctx) || !r.Asked && !t.askModelCall(ctx, r) {
 		return
@@ -153,6 +156,9 @@ func (t *conversation) model(ctx workflow.Context, r *thread.Run) {
 	// What came while the model spoke, an interrupt above all, takes effect first.
 	t.drain(ctx)
 	switch {
+	case err == nil && reply.Outage != nil:
+		s.Flushed(step.Flush)
+		s.Unavailable(r, *reply.Outage)
 	case err == nil:
 		s.Flushed(step.Flush)
 		s.Replied(workflow.Now(ctx), r, reply)
@@ -162,6 +168,20 @@ func (t *conversation) model(ctx workflow.Context, r *thread.Run) {
 		why, retryable := explain(err)
 		s.Fail(workflow.Now(ctx), r, why, retryable)
 	}
+}
+
+// awaitModel waits until a model that has not answered is called again: at once, if a message
+// joins the turn. It returns false when there is something else to do first.
+func (t *conversation) awaitModel(ctx workflow.Context, r *thread.Run) bool {
+	due := t.state.RetryDue(workflow.Now(ctx), r)
+	if due == 0 {
+		return true
+	}
+	elsewhere := func() bool { return t.state.HasSteered() || t.rollover(ctx) }
+	if _, err := awaitFor(ctx, due, elsewhere); err != nil {
+		return false
+	}
+	return !t.rollover(ctx)
 }
 
 // steer lets the messages join the turn that ask for it. It returns false when the

@@ -15,6 +15,7 @@ import (
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/builtin"
+	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/tool"
 	"github.com/threadmill/threadmill/webhook"
@@ -90,6 +91,9 @@ type Provider struct {
 
 	// APIKey "" calls without a key.
 	APIKey Secret
+
+	// Retry says how calls that fail are made again.
+	Retry llm.Retry
 }
 
 // Tools describes the built-in tools, and those of connected clients.

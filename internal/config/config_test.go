@@ -15,6 +15,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/llm"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -91,7 +92,9 @@ func TestFull(t *testing.T) {
 		Models: []Provider{
 			{Name: "demo", Type: Demo},
 			{Name: "local", Type: OpenAI, BaseURL: "http://127.0.0.1:11434/v1"},
-			{Name: "openai", Type: OpenAI, BaseURL: "https://models.example/v1", APIKey: "sk-1"},
+			{Name: "openai", Type: OpenAI, BaseURL: "https://models.example/v1", APIKey: "sk-1", Retry: llm.Retry{
+				For: 6 * time.Hour, InitialInterval: 500 * time.Millisecond, MaxInterval: 30 * time.Second, Backoff: 1.5, MaxAttempts: 100,
+			}},
 		},
 		Tools: Tools{
 			Shell: Shell{

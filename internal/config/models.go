@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
+
+	"github.com/threadmill/threadmill/llm"
 )
 
 // Variables that are read without being named in the file.
@@ -74,7 +76,7 @@ func (m *models) read(v value) {
 	}
 }
 
-var providerFields = []string{"type", "apiKeyEnv", "baseURL", "baseURLEnv"}
+var providerFields = []string{"type", "apiKeyEnv", "baseURL", "baseURLEnv", "retry"}
 
 func (f field) provider() *provider {
 	p := &provider{Provider: Provider{Name: f.key}, declared: true}
@@ -88,9 +90,13 @@ func (f field) provider() *provider {
 	} else if !f.has("type", providerFields) {
 		f.missing("type", "is missing: write type: %s (OpenAI, and everything compatible with it) or type: %s", OpenAI, Demo)
 	}
+	if retry, ok := given["retry"]; ok {
+		p.Retry = retry.retry()
+		delete(given, "retry")
+	}
 	if p.Type == Demo {
 		for _, f := range fields {
-			if f.key != "type" {
+			if f.key != "type" && f.key != "retry" {
 				f.failKey("a provider of type demo takes nothing else: remove the field")
 			}
 		}
@@ -103,10 +109,35 @@ func (f field) provider() *provider {
 	} else if u, ok := given["baseURL"]; ok && strings.HasPrefix(p.BaseURL, official) {
 		u.fail("OpenAI itself needs a key: add apiKeyEnv: %s", EnvAPIKey)
 	}
-	if len(fields) == 1 && p.Type == OpenAI {
+	if len(given) == 1 && p.Type == OpenAI {
 		p.fromEnvironment(f.doc)
 	}
 	return p
+}
+
+// retry reads how calls that fail are made again. Only what is set is not zero.
+func (f field) retry() llm.Retry {
+	var r llm.Retry
+	var longest field
+	for _, f := range f.fields("for", "initialInterval", "maxInterval", "backoff", "maxAttempts") {
+		switch f.key {
+		case "for":
+			r.For, _ = f.duration(0, llm.MaxRetryFor, byDefault(llm.DefaultRetryFor))
+		case "initialInterval":
+			r.InitialInterval, _ = f.duration(llm.MinRetryInterval, llm.MaxRetryInterval, byDefault(llm.DefaultRetryInitial))
+		case "maxInterval":
+			r.MaxInterval, _ = f.duration(llm.MinRetryInterval, llm.MaxRetryInterval, byDefault(llm.DefaultRetryInterval))
+			longest = f
+		case "backoff":
+			r.Backoff, _ = f.number(1, llm.MaxRetryBackoff)
+		case "maxAttempts":
+			r.MaxAttempts, _ = f.count(1_000_000, "no limit but for")
+		}
+	}
+	if d := r.WithDefaults(); r.MaxInterval > 0 && r.MaxInterval < d.InitialInterval {
+		longest.fail("is %s, must be at least initialInterval, %s", short(r.MaxInterval), short(d.InitialInterval))
+	}
+	return r
 }
 
 // providerFields is like fields, but knows that what is misspelt here, or does not
@@ -120,7 +151,7 @@ func (f field) providerFields() []field {
 	}
 	var fields []field
 	for _, e := range m.Values {
-		if key := keyText(e); key != "type" && key != "baseURL" && key != "baseURLEnv" {
+		if key := keyText(e); key != "type" && key != "baseURL" && key != "baseURLEnv" && key != "retry" {
 			f.doc.hide(e.Value)
 		}
 	}

@@ -54,10 +54,11 @@ type SettingsConfig struct {
 // Settings are agents, models, tools and hooks.
 type Settings struct {
 	// Agents are those at the start; Registry follows the file.
-	Agents   []agent.Agent
-	Registry agent.Registry
-	Models   map[string]llm.Provider
-	Tools    []tool.Tool
+	Agents       []agent.Agent
+	Registry     agent.Registry
+	Models       map[string]llm.Provider
+	ModelRetries map[string]llm.Retry
+	Tools        []tool.Tool
 
 	// TitleModel names threads; it is the one at the start.
 	TitleModel string
@@ -108,8 +109,9 @@ func Load(cfg SettingsConfig) (Settings, error) {
 	if s.AllowedHosts, err = allowedHosts(cfg, c.AllowedHosts); err != nil {
 		return s, err
 	}
-	s.Models = map[string]llm.Provider{}
+	s.Models, s.ModelRetries = map[string]llm.Provider{}, map[string]llm.Retry{}
 	for _, p := range c.Models {
+		s.ModelRetries[p.Name] = p.Retry
 		if s.Models[p.Name], err = provider(p); err != nil {
 			return s, Usagef("models.%s: %w", p.Name, err)
 		}
@@ -137,7 +139,7 @@ func allowedHosts(cfg SettingsConfig, inFile []string) ([]string, error) {
 
 // Apply puts the settings into the configuration of a runtime.
 func (s Settings) Apply(cfg *threadmill.Config) {
-	cfg.Registry, cfg.Models, cfg.Tools = s.Registry, s.Models, s.Tools
+	cfg.Registry, cfg.Models, cfg.Tools, cfg.ModelRetries = s.Registry, s.Models, s.Tools, s.ModelRetries
 	cfg.TitleModel, cfg.ApprovalRules = s.TitleModel, s.ApprovalRules
 	cfg.Hooks, cfg.StaleAfter = s.Hooks, s.StaleAfter
 	cfg.AllowedHosts = s.AllowedHosts

@@ -145,7 +145,12 @@ func (r *Run) steps() (n int, waits bool) {
 	switch r.Phase {
 	case PhaseDone:
 		return 0, false
-	case PhaseModel, PhaseReply, PhaseCalls:
+	case PhaseModel:
+		if r.Outage != nil {
+			return 0, true
+		}
+		return 1, false
+	case PhaseReply, PhaseCalls:
 		return 1, false
 	case PhaseTools:
 	}

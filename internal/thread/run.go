@@ -48,6 +48,9 @@ type Run struct {
 	Calling bool    `json:"calling,omitempty"`
 	Missed  *Missed `json:"missed,omitempty"`
 
+	// Outage is set while the model does not answer.
+	Outage *Outage `json:"outage,omitempty"`
+
 	// Observe is the environment event that the agent handles, and Instructions are what
 	// the rule adds to its own.
 	Observe      *Observe `json:"observe,omitempty"`
@@ -105,7 +108,9 @@ func (s *State) NextModelStep(r *Run, specs []hook.Spec) ModelStep {
 		Root: s.Turn.foreign(), MessageID: s.messageID(r), ReplyTo: r.ReplyTo, Step: r.Step + 1, Tools: s.Turn.Tools, Version: s.Version, Flush: s.Flush(),
 	}
 	if s.manyAgents() {
-		s.countCall(r)
+		if r.Outage == nil {
+			s.countCall(r)
+		}
 		step.Agents, step.Answers, step.WorkingDirectory = s.Agents, r.Answers, s.workingDirectory()
 		step.OpenCalls = s.openCalls(r)
 		r.Calling = true
@@ -117,6 +122,9 @@ func (s *State) NextModelStep(r *Run, specs []hook.Spec) ModelStep {
 		step.Joined = s.Turn.Steered
 	}
 	r.Held, r.Quiet, r.Undecided = step.Hold, step.Quiet, step.Undecided
+	if o := r.Outage; o != nil {
+		step.Outage = &Outage{Since: o.Since, Attempts: o.Attempts}
+	}
 	step.Observe, step.Instructions, step.Parent = r.Observe, r.Instructions, s.Parent
 	if r.Next != nil {
 		step.Instructions, step.Model = joined(r.Instructions, r.Next.Instructions), r.Next.Model
@@ -156,7 +164,7 @@ func (s *State) Replied(now time.Time, r *Run, reply ModelReply) {
 	}
 	r.Agent, r.Model, r.MaxSteps = reply.Agent, reply.Model, s.maxSteps(reply.MaxSteps)
 	r.Step++
-	r.Calling = false
+	r.Calling, r.Outage = false, nil
 	r.MessageID, r.Calls = reply.Message.ID, nil
 	r.Asked, r.Next, r.Edited, r.Plan = false, nil, false, nil
 	s.Turn.Ended = s.Turn.Ended || reply.Ended
@@ -398,7 +406,7 @@ func (s *State) StopRun(now time.Time, r *Run) {
 		s.refuse(now, r, r.open(), NotBegunText)
 	}
 	s.release(now, r)
-	r.Phase, r.Interrupted, r.Reply = PhaseDone, true, nil
+	r.Phase, r.Interrupted, r.Reply, r.Outage = PhaseDone, true, nil, nil
 }
 
 // open are the calls of a reply that are not on their way yet.
@@ -412,7 +420,7 @@ func (r *Run) open() []PlannedCall {
 // Fail ends a run that cannot go on.
 func (s *State) Fail(now time.Time, r *Run, why string, retryable bool) {
 	why = Why(why)
-	r.Phase, r.Error, r.Retryable, r.Reply = PhaseDone, why, retryable, nil
+	r.Phase, r.Error, r.Retryable, r.Reply, r.Outage = PhaseDone, why, retryable, nil, nil
 	s.record(s.messageID(r)+".error", event.TypeError, s.Turn.Item.TraceID, s.Turn.Item.ID, now,
 		event.Failure{Agent: r.Agent, EventID: s.Turn.Item.ID, MessageID: s.messageID(r), Error: why, Retryable: retryable})
 }

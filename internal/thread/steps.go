@@ -43,6 +43,9 @@ type ModelStep struct {
 	Ends   string   `json:"ends,omitempty"`
 	Joined []string `json:"joined,omitempty"`
 
+	// Outage says how the model calls before this one have failed.
+	Outage *Outage `json:"outage,omitempty"`
+
 	// Instructions and Model are what a hook has added for this call.
 	Instructions string `json:"instructions,omitempty"`
 	Model        string `json:"model,omitempty"`
@@ -121,6 +124,9 @@ type ModelReply struct {
 
 	// Ended says that the end of the turn has been announced.
 	Ended bool `json:"ended,omitempty"`
+
+	// Outage is set in place of a reply when the model has not answered.
+	Outage *Outage `json:"outage,omitempty"`
 
 	// MaxSteps is the agent's limit as of now.
 	MaxSteps int `json:"maxSteps"`

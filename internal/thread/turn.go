@@ -230,12 +230,8 @@ func (s *State) failItem(now time.Time, why string) {
 // says who answers it, or with which tools, waits for a turn of its own.
 func (s *State) NextSteered(now time.Time) (Queued, bool) {
 	s.expire(now)
-	if len(s.Parked) > 0 && (Queued{Item: s.Turn.Item}).beside() {
-		// It is meant for the turn that waits, not for what is handled meanwhile.
-		return Queued{}, false
-	}
 	for i, q := range s.Queue {
-		if q.OnBusy != signals.Steer || q.Item.Type != event.TypeMessage || len(q.Agents) > 0 || q.Tools != nil {
+		if !s.joinsTurn(q) {
 			continue
 		}
 		s.Queue = slices.Delete(s.Queue, i, i+1)

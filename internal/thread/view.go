@@ -37,7 +37,7 @@ func (s *State) viewTurn() *signals.TurnState {
 	t := s.Turn
 	v := &signals.TurnState{EventID: t.Item.ID, TraceID: t.Item.TraceID, StartedAt: t.StartedAt, Runs: []signals.RunState{}}
 	for _, r := range t.Runs {
-		v.Runs = append(v.Runs, signals.RunState{Agent: r.Agent, Step: r.Step, Doing: s.doing(r), Tools: r.unsettled(), Threads: r.subs()})
+		v.Runs = append(v.Runs, signals.RunState{Agent: r.Agent, Step: r.Step, Doing: s.doing(r), Tools: r.unsettled(), Threads: r.subs(), Retrying: r.retrying()})
 	}
 	for _, in := range t.Intercepting {
 		v.Deciding = append(v.Deciding, signals.Deciding{
@@ -123,6 +123,10 @@ func (s *State) Details() string {
 				name = "default agent"
 			}
 			fmt.Fprintf(&b, "\n- %s: step %d, %s %s", name, r.Step, r.Doing, strings.Join(r.Tools, ", "))
+			if o := r.Retrying; o != nil {
+				fmt.Fprintf(&b, "\n- its model has not answered since %s (%d attempts, the next at %s): %s",
+					o.Since.UTC().Format("15:04:05Z"), o.Attempts, o.NextAttemptAt.UTC().Format("15:04:05Z"), o.Error)
+			}
 		}
 		for _, d := range v.Turn.Deciding {
 			fmt.Fprintf(&b, "\n- waits for hooks: %s on %s `%s`", strings.Join(d.Hooks, ", "), d.EventType, d.EventID)

@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -232,6 +233,10 @@ func stateLines(s signals.State) []string {
 				agent = "default agent"
 			}
 			lines = append(lines, fmt.Sprintf("  %s: step %d, %s", agent, run.Step, doing))
+			if r := run.Retrying; r != nil {
+				lines = append(lines, fmt.Sprintf("    the model has not answered since %s (%d attempts, the next at %s): %s",
+					r.Since.Local().Format(time.TimeOnly), r.Attempts, r.NextAttemptAt.Local().Format(time.TimeOnly), strings.Join(strings.Fields(r.Error), " ")))
+			}
 		}
 		for _, d := range s.Turn.Deciding {
 			lines = append(lines, fmt.Sprintf("  waits for hooks: %s on %s %s (workflow %s)", strings.Join(d.Hooks, ", "), d.EventType, d.EventID, d.WorkflowID))

@@ -184,7 +184,7 @@ func New(t testing.TB, o Options) *World {
 	w.config = threadmill.Config{
 		Temporal: w.Temporal, Store: w.Store, Stream: w.Stream, Agents: o.Agents, Tools: tools,
 		Models: map[string]llm.Provider{"openai": model}, Namespace: w.TaskQueue, TaskQueue: w.TaskQueue,
-		MaxModelAttempts: o.MaxModelAttempts, StopTimeout: time.Second, Logger: o.Logger,
+		ModelRetries: map[string]llm.Retry{"openai": {MaxAttempts: o.MaxModelAttempts}}, StopTimeout: time.Second, Logger: o.Logger,
 	}
 	if o.Configure != nil {
 		o.Configure(&w.config)

@@ -1,0 +1,93 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/stream"
+)
+
+const (
+	// soon is the delay up to which Temporal itself retries a model call. Before a longer one
+	// the thread waits: history then shows it, and whatever comes is heard meanwhile.
+	soon = 5 * time.Second
+
+	// maxUnclassified bounds the attempts at a call that failed in a way that its driver does
+	// not know: it may be a mistake in the driver.
+	maxUnclassified = 6
+)
+
+func attemptsBefore(in thread.ModelStep) int {
+	if in.Outage == nil {
+		return 0
+	}
+	return in.Outage.Attempts
+}
+
+// retryPolicy is that of the agent's provider.
+func (c *modelCall) retryPolicy(classified bool) llm.Retry {
+	provider, _, _ := strings.Cut(c.agent.Model, "/")
+	r := c.a.cfg.ModelRetries[provider].WithDefaults()
+	if !classified && (r.MaxAttempts == 0 || r.MaxAttempts > maxUnclassified) {
+		r.MaxAttempts = maxUnclassified
+	}
+	return r
+}
+
+// failed says how it goes on after a failed call: it is retried soon, by Temporal; or later,
+// by the thread; or not. Viewers hear of it in any case.
+func (c *modelCall) failed(ctx context.Context, err error) (thread.ModelReply, error) {
+	var e *llm.Error
+	classified := errors.As(err, &e)
+	policy := c.retryPolicy(classified)
+	now, since, delay := time.Now(), time.Time{}, policy.Delay(c.attempt)
+	outage := thread.Outage{Attempts: c.attempt, Error: err.Error()}
+	if classified {
+		outage.Class, delay = e.Class(), max(delay, e.RetryAfter)
+	}
+	if c.in.Outage != nil {
+		since = c.in.Outage.Since
+	} else {
+		since = now
+		for n := 1; n < c.attempt; n++ {
+			since = since.Add(-policy.Delay(n))
+		}
+	}
+	outage.Since, outage.RetryAt = since.UTC(), now.Add(delay).UTC()
+	retry := (!classified || e.Retryable) && (policy.MaxAttempts == 0 || c.attempt < policy.MaxAttempts) &&
+		outage.RetryAt.Sub(since) <= policy.For
+	c.a.log.Warn("model call failed", "thread", c.in.Thread.ThreadID, "agent", c.agent.Name, "event", c.in.EventID,
+		"traceId", c.in.TraceID, "attempt", c.attempt, "retryable", retry, "error", err)
+	if !retry {
+		message := err.Error()
+		if c.attempt > 1 {
+			message = fmt.Sprintf("%s (gave up after %d attempts)", message, c.attempt)
+		}
+		return thread.ModelReply{}, temporal.NewApplicationErrorWithOptions(message, thread.ErrTypeModel,
+			temporal.ApplicationErrorOptions{Cause: err, NonRetryable: true})
+	}
+	c.showRetry(ctx, outage)
+	if delay > soon {
+		return thread.ModelReply{Outage: &outage}, nil
+	}
+	return thread.ModelReply{}, temporal.NewApplicationErrorWithOptions(err.Error(), thread.ErrTypeModel,
+		temporal.ApplicationErrorOptions{Cause: err, NextRetryDelay: delay})
+}
+
+func (c *modelCall) showRetry(ctx context.Context, o thread.Outage) {
+	c.a.publish(ctx, c.in.Thread, stream.Entry{After: c.head, TraceID: c.in.TraceID, Event: &event.AgentEvent{
+		Type: event.EventStatus, EventID: c.eventID(), Agent: c.agent.Name,
+		Status: &event.StatusChange{
+			Status: event.StatusRetrying, Detail: fmt.Sprintf("%s (attempt %d, the next at %s)", o.Error, o.Attempts, o.RetryAt.Format("15:04:05Z")),
+			Retry: &event.Retry{Attempts: o.Attempts, Since: o.Since, Class: o.Class, NextAttemptAt: o.RetryAt},
+		},
+	}})
+}

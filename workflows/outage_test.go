@@ -1,0 +1,99 @@
+package workflows_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/workflows"
+)
+
+// outage has the model fail until the world's clock has come to an end, once a minute.
+func outage(w *world, lasts time.Duration) {
+	begun := w.Now()
+	w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+		if now := w.Now(); now.Sub(begun) < lasts {
+			o := thread.Outage{Since: now, Attempts: 1, Class: "server_error", Error: "down", RetryAt: now.Add(time.Minute)}
+			if in.Outage != nil {
+				o.Since, o.Attempts = in.Outage.Since, in.Outage.Attempts+1
+			}
+			return thread.ModelReply{Outage: &o}, nil
+		}
+		return reply(in, "back"), nil
+	}
+}
+
+// TestLongOutage: a turn survives an outage of hours, which people see while it lasts.
+func TestLongOutage(t *testing.T) {
+	w := newWorld(t)
+	outage(w, 3*time.Hour)
+	w.then(func() { w.post("e1", "hello") })
+	w.then(func() { w.post("e2", "anybody?") })
+	w.RegisterDelayedCallback(func() {
+		s := w.state()
+		require.Equal(t, signals.Running, s.Status)
+		require.Equal(t, 1, s.QueueLength, "what comes meanwhile waits as always")
+		run := s.Turn.Runs[0]
+		require.Equal(t, "down", run.Retrying.Error)
+		require.Equal(t, "server_error", run.Retrying.Class)
+		require.Greater(t, run.Retrying.Attempts, 80)
+		require.False(t, run.Retrying.NextAttemptAt.Before(w.Now()))
+		require.Zero(t, run.Step)
+		require.LessOrEqual(t, s.LLMCalls["assistant"]+s.LLMCalls[""], 1, "attempts are no calls")
+	}, 90*time.Minute)
+	w.at = 4 * time.Hour
+	w.then(func() { require.Nil(t, w.state().Turn) })
+	w.run(workflows.Input{})
+	require.Equal(t, []string{"e1: hello", "e1.0.1: back", "e2: anybody?", "e2.0.1: back"}, w.messages())
+}
+
+// TestOutageIsInterrupted: whoever waits for a model can stop waiting, at once.
+func TestOutageIsInterrupted(t *testing.T) {
+	for _, action := range []signals.ControlAction{signals.ControlInterrupt, signals.ControlClose} {
+		t.Run(string(action), func(t *testing.T) {
+			w := newWorld(t)
+			outage(w, 100*time.Hour)
+			var turn *answer
+			w.then(func() { turn = w.update(signals.UpdateTurn, says("e1", "hello")) })
+			calls := 0
+			w.RegisterDelayedCallback(func() {
+				calls = len(w.models)
+				w.control(action)
+			}, 10*time.Minute+30*time.Second)
+			w.RegisterDelayedCallback(func() {
+				require.NotNil(t, turn.result)
+			}, 10*time.Minute+31*time.Second)
+			w.at = 11 * time.Minute
+			w.run(workflows.Input{})
+			require.Len(t, w.models, calls, "it is not called again")
+			require.Equal(t, "interrupted", stored[event.TurnEnded](w.fakes, event.TypeTurnEnded)[0].Status)
+		})
+	}
+}
+
+// TestOutageIsSteered: a message that joins the turn has the model called at once.
+func TestOutageIsSteered(t *testing.T) {
+	w := newWorld(t)
+	begun := w.Now()
+	w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+		if in.Outage == nil {
+			return thread.ModelReply{Outage: &thread.Outage{Since: begun, Attempts: 1, Error: "down", RetryAt: w.Now().Add(time.Hour)}}, nil
+		}
+		return reply(in, "back"), nil
+	}
+	w.then(func() { w.post("e1", "hello") })
+	w.then(func() {
+		p := says("e2", "use the other one")
+		p.OnBusy = signals.Steer
+		w.SignalWorkflow(signals.SignalPost, p)
+	})
+	w.then(func() { require.Nil(t, w.state().Turn) })
+	w.run(workflows.Input{})
+	require.Equal(t, []string{"e1: hello", "e2: use the other one", "e1.0.1: back"}, w.messages())
+	require.Less(t, w.Now().Sub(begun), time.Hour)
+}
