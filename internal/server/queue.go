@@ -21,7 +21,7 @@ type QueueItem struct {
 	ID            string          `json:"id"`
 	ThreadID      string          `json:"threadId"`
 	Type          string          `json:"type" doc:"message, or a type of your own"`
-	Payload       json.RawMessage `json:"payload,omitempty" doc:"Of a message: threadId, senderId, senderType and content; of other types, any JSON. Left out once the event has ended"`
+	Payload       json.RawMessage `json:"payload,omitempty" doc:"Of a message: threadId, senderId, senderType and content; of other types, any JSON"`
 	Status        event.Status    `json:"status" enum:"pending,processing,completed,failed,expired,overwritten"`
 	Priority      int             `json:"priority" doc:"Higher first, equals in order of arrival"`
 	TTL           int64           `json:"ttl,omitempty" doc:"Milliseconds from createdAt: an event that still waits then is expired. Left out: no limit"`
@@ -211,7 +211,7 @@ func (s *server) getQueue(ctx context.Context, in *ThreadPath) (*queueOutput, er
 	if len(q.Waiting) > 0 {
 		out.Body.Waiting = itemViews(q.Waiting)
 	}
-	out.Body.Items, out.Body.Failed, out.Body.Ended = itemViews(q.Items), itemViews(q.Failed), itemViews(q.Ended)
+	out.Body.Items, out.Body.Failed, out.Body.Ended = itemViews(q.Items), itemViews(q.Failed), s.itemsOf(ctx, in.ID, q.Ended...)
 	return out, nil
 }
 
@@ -222,7 +222,7 @@ func (s *server) getItem(ctx context.Context, in *EventPath) (*itemOutput, error
 	if err != nil {
 		return nil, s.problem(ctx, in.ID, err)
 	}
-	return &itemOutput{itemView(item)}, nil
+	return &itemOutput{s.itemsOf(ctx, in.ID, item)[0]}, nil
 }
 
 func (s *server) addToQueue(ctx context.Context, in *addInput) (*addOutput, error) {
@@ -300,7 +300,7 @@ func (s *server) changed(ctx context.Context, at EventPath, change func(context.
 	defer cancel()
 	item, err := change(within)
 	if err == nil {
-		return &itemOutput{itemView(item)}, nil
+		return &itemOutput{s.itemsOf(ctx, at.ID, item)[0]}, nil
 	}
 	if !errors.Is(err, signals.ErrRefused) {
 		return nil, s.problem(ctx, at.ID, err)

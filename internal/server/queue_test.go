@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/threadmill/threadmill/internal/server"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
+	"github.com/threadmill/threadmill/store"
 )
 
 // queueFake is the queue of every thread. change answers changes of an item.
@@ -104,8 +106,32 @@ func TestQueue(t *testing.T) {
 		require.Equal(t, http.StatusOK, got.status, got.text)
 		assert.Equal(t, []string{"e1 processing", "e9 processing", "e2 pending", "e5 pending", "e3 failed", "e4 completed"}, listed(got))
 		ended := got.body["ended"].([]any)[0].(object)
-		assert.NotContains(t, ended, "payload")
+		assert.NotContains(t, ended, "payload", "nothing is stored of it")
 		assert.EqualValues(t, 0, ended["priority"])
+	})
+	t.Run("the payloads of those that have ended are in the store", func(t *testing.T) {
+		at := time.Unix(1700000000, 0)
+		w.append("t1", store.Batch{Records: []event.Record{
+			event.NewRecord("e4", event.TypeMessage, "e4", "", at, event.Message{
+				ID: "e4", ThreadID: "t1", SenderID: "ann", SenderType: event.User, Role: event.RoleUser, Content: "hi", Metadata: map[string]any{"a": 1.0},
+			}),
+			event.NewRecord("e6", event.TypeEnv, "e6", "", at, event.EnvEvent{
+				ID: "e6", Type: "file.changed", Timestamp: 7, Metadata: event.EnvMetadata{Source: event.SourceEnv}, Payload: json.RawMessage(`{"path":"a.go"}`),
+			}),
+			event.NewRecord("e7", "deploy", "e7", "", at, map[string]any{"n": 1}),
+		}})
+		env, custom := queued("e6", event.Completed), queued("e7", event.Failed)
+		env.Type, env.Payload, env.Timestamp, custom.Type, custom.Payload = "file.changed", nil, 7, "deploy", nil
+		before := w.threads.queue.has.Ended
+		w.threads.queue.has.Ended = append(slices.Clone(before), env, custom)
+		defer func() { w.threads.queue.has.Ended = before }()
+		ended := w.call("GET", path, nil).body["ended"].([]any)
+		require.Len(t, ended, 3)
+		assert.Equal(t, object{"threadId": "t1", "senderId": "ann", "senderType": "user", "content": "hi", "metadata": object{"a": 1.0}}, ended[0].(object)["payload"])
+		assert.Equal(t, object{"path": "a.go"}, ended[1].(object)["payload"])
+		assert.Equal(t, "env", ended[1].(object)["metadata"].(object)["source"])
+		assert.Equal(t, object{"n": 1.0}, ended[2].(object)["payload"])
+		assert.Equal(t, object{"n": 1.0}, w.call("GET", path+"/e7", nil).body["payload"])
 	})
 	t.Run("S2-16 why it failed", func(t *testing.T) {
 		got := w.call("GET", path+"/e3", nil)

@@ -57,6 +57,7 @@ type world struct {
 	query     threadclient.ListQuery
 	listed    []threadclient.Summary
 	queue     signals.Queue
+	ended     []event.Item // as the API has them
 	queueEdit []string
 	tasks     []event.Task
 	taskEnds  []any
@@ -148,6 +149,8 @@ func (w *world) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		assertNoError(w.t, json.NewEncoder(rw).Encode(map[string]any{"agents": []map[string]any{{"name": "demo", "default": true}, {"name": "other"}}}))
 	case strings.HasPrefix(r.URL.Path, "/v1/agents/"):
 		w.serveAgent(rw, strings.TrimPrefix(r.URL.Path, "/v1/agents/"))
+	case strings.HasSuffix(r.URL.Path, "/queue"):
+		assertNoError(w.t, json.NewEncoder(rw).Encode(map[string]any{"ended": w.ended}))
 	case strings.Contains(r.URL.Path, "/grants"):
 		w.serveGrants(rw, r)
 	case strings.HasSuffix(r.URL.Path, "/messages"):

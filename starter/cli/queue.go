@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -46,6 +47,11 @@ func (a *app) queueListCommand() *cobra.Command {
 				q, err := t.Queue(ctx, args[0])
 				if err != nil {
 					return err
+				}
+				if all || asJSON {
+					if err := a.addPayloads(ctx, args[0], q.Ended); err != nil {
+						return err
+					}
 				}
 				if asJSON {
 					return a.printJSON(q)
@@ -91,12 +97,42 @@ func (a *app) queueShowCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.printItem(item, asJSON)
+				one := []event.Item{item}
+				if err := a.addPayloads(ctx, args[0], one); err != nil {
+					return err
+				}
+				return a.printItem(one[0], asJSON)
 			})
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// addPayloads adds the payloads of events that have ended, which the API has. Without an answer
+// of the API they are left out.
+func (a *app) addPayloads(ctx context.Context, thread string, items []event.Item) error {
+	ended := func(it event.Item) bool {
+		return (len(it.Payload) == 0 || string(it.Payload) == "null") && it.Status != event.Pending && it.Status != event.Processing
+	}
+	if !slices.ContainsFunc(items, ended) {
+		return nil
+	}
+	stored, err := a.api()
+	if err != nil {
+		return err
+	}
+	known, err := stored.Ended(ctx, thread)
+	if err != nil {
+		a.warn("the payloads of events that have ended are left out: %s", a.explain(err))
+	}
+	for i, it := range items {
+		at := slices.IndexFunc(known, func(other event.Item) bool { return other.ID == it.ID })
+		if at >= 0 && ended(it) {
+			items[i].Payload, items[i].Metadata = known[at].Payload, known[at].Metadata
+		}
+	}
+	return nil
 }
 
 func (a *app) printItem(item event.Item, asJSON bool) error {

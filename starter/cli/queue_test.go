@@ -235,3 +235,24 @@ func TestQueueHelp(t *testing.T) {
 		require.Contains(t, out.String(), "\n  "+name+" ")
 	}
 }
+
+// TestQueueOfThePast: the thread has no payloads of events that have ended, the API has.
+func TestQueueOfThePast(t *testing.T) {
+	w := newWorld(t)
+	w.queue = signals.Queue{Ended: []event.Item{{ID: "e4", Type: "deploy", Status: event.Completed, Payload: json.RawMessage("null")}}}
+	w.ended = []event.Item{{ID: "e4", Type: "deploy", Status: event.Completed, Payload: json.RawMessage(`{"env":"prod"}`)}}
+	for args, want := range map[string]string{
+		"queue list t1 --all": `{"env":"prod"}`, "queue list t1 --json": `"env": "prod"`, "queue show t1 e4": `"env": "prod"`, "queue show t1 e4 --json": `"env": "prod"`,
+	} {
+		code, out, errs := w.run("", strings.Fields(args)...)
+		require.Equal(t, exitOK, code, errs)
+		require.Contains(t, out, want, args)
+		require.Empty(t, errs)
+	}
+	w.queue.Ended[0].Payload = nil
+	w.url = "http://" + nobody
+	code, out, errs := w.run("", "queue", "show", "t1", "e4")
+	require.Equal(t, exitOK, code)
+	require.Contains(t, out, "deploy")
+	require.Contains(t, errs, "the payloads of events that have ended are left out: the Threadmill API does not answer")
+}
