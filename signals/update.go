@@ -58,6 +58,12 @@ func CheckThreadChange(c ThreadChange) error {
 	return CheckThread(c.Agents, c.Title, c.Metadata)
 }
 
+// CheckStart reports, as a [*event.FieldError], why a thread cannot begin like this. A thread that
+// is started nevertheless is closed at once.
+func CheckStart(s Start) error {
+	return errors.Join(CheckThread(s.Agents, s.Title, s.Metadata), CheckTurnLimit(s.TurnLimit))
+}
+
 // CheckThread reports which of a thread's own fields is wrong.
 func CheckThread(agents []string, title string, metadata json.RawMessage) error {
 	if err := checkNames("agents", agents); err != nil {

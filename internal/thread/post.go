@@ -21,7 +21,7 @@ var (
 
 // CheckStart reports why a thread cannot begin like this.
 func CheckStart(start signals.Start) error {
-	return errors.Join(signals.CheckThread(start.Agents, start.Title, start.Metadata), signals.CheckTurnLimit(start.TurnLimit))
+	return signals.CheckStart(start)
 }
 
 // CheckPost reports why a post would be refused. It changes nothing.

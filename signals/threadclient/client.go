@@ -71,7 +71,7 @@ func (c *Client) startOptions(threadID string, start signals.Start, policy enums
 // Open starts a thread. With a post, the thread begins with it. A thread that
 // exists already gives ErrExists, one that was closed ErrClosed.
 func (c *Client) Open(ctx context.Context, threadID string, start signals.Start, first *signals.Post) error {
-	if err := signals.CheckID("threadId", threadID); err != nil {
+	if err := checkStart(threadID, start); err != nil {
 		return err
 	}
 	if first != nil {
@@ -95,6 +95,13 @@ func (c *Client) Open(ctx context.Context, threadID string, start signals.Start,
 	return nil
 }
 
+func checkStart(threadID string, start signals.Start) error {
+	if err := signals.CheckID("threadId", threadID); err != nil {
+		return err
+	}
+	return signals.CheckStart(start)
+}
+
 // Post signals an event, a message or one of another type, to the queue of a thread that
 // exists. It returns the event's id, which it makes when the post has none. A thread
 // that refuses a signal cannot say so: see [Prepare] and [Client.PostUpdate].
@@ -107,7 +114,7 @@ func (c *Client) Post(ctx context.Context, threadID string, p signals.Post) (str
 
 // PostOrOpen signals an event to a thread, which is started first if it is not there.
 func (c *Client) PostOrOpen(ctx context.Context, threadID string, start signals.Start, p signals.Post) (string, error) {
-	if err := signals.CheckID("threadId", threadID); err != nil {
+	if err := checkStart(threadID, start); err != nil {
 		return "", err
 	}
 	if err := named(&p); err != nil {

@@ -35,7 +35,7 @@ func (c *Client) StartTurn(ctx context.Context, threadID string, p signals.Post)
 // StartTurnOrOpen is [Client.StartTurn] for a thread that may not be there: then it is
 // opened. A thread that has been closed gives ErrClosed.
 func (c *Client) StartTurnOrOpen(ctx context.Context, threadID string, start signals.Start, p signals.Post) (*PendingTurn, error) {
-	if err := Prepare(threadID, &p); err != nil {
+	if err := errors.Join(Prepare(threadID, &p), signals.CheckStart(start)); err != nil {
 		return nil, err
 	}
 	start.First = nil

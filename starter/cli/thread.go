@@ -31,7 +31,7 @@ func (o *opening) register(cmd *cobra.Command) {
 
 func (o *opening) start() (signals.Start, error) {
 	start := signals.Start{Agents: o.agents, Title: o.title, TurnLimit: o.turnLimit}
-	if err := signals.CheckTurnLimit(start.TurnLimit); err != nil {
+	if err := signals.CheckStart(start); err != nil {
 		return start, usageError{err}
 	}
 	if len(o.metadata) == 0 {
