@@ -13,9 +13,10 @@ import (
 )
 
 const (
-	selectThread = `SELECT namespace, id, title, status, agents, metadata, head, created_at, updated_at FROM threads`
-	selectRecord = `SELECT id, seq, type, payload, trace_id, parent_event_id, event_id, created_at FROM records`
-	selectTool   = `SELECT tool_call_id, tool_name, agent, trace_id, input, output, status, attempt, started_at, finished_at FROM tool_logs`
+	selectThread  = `SELECT namespace, id, title, status, agents, metadata, head, created_at, updated_at FROM threads`
+	recordColumns = `id, seq, type, payload, trace_id, parent_event_id, event_id, created_at`
+	selectRecord  = `SELECT ` + recordColumns + ` FROM records`
+	selectTool    = `SELECT tool_call_id, tool_name, agent, trace_id, input, output, status, attempt, started_at, finished_at FROM tool_logs`
 
 	recordsBetween = selectRecord + ` WHERE namespace = $1 AND thread_id = $2 AND seq > $3 AND seq < $4
 		AND ($5::text[] IS NULL OR type = ANY($5))`
@@ -23,7 +24,7 @@ const (
 	newest = recordsBetween + ` ORDER BY seq DESC LIMIT $6`
 
 	// The bytes are those of the payloads before each record.
-	bounded = `SELECT id, seq, type, payload, trace_id, parent_event_id, created_at FROM (
+	bounded = `SELECT ` + recordColumns + ` FROM (
 			SELECT *, sum(octet_length(payload::text)) OVER (ORDER BY seq %[2]s) - octet_length(payload::text) AS bytes
 			FROM (%[1]s) AS page
 		) AS counted WHERE bytes < $7 ORDER BY seq %[2]s`
