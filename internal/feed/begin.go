@@ -19,6 +19,15 @@ const recent = 100
 
 // begin subscribes behind the reader's place.
 func (r *Reader) begin(ctx context.Context) error {
+	if r.begun.Seq > 0 {
+		switch head, err := r.storeHead(ctx); {
+		case err != nil:
+			return err
+		case r.begun.Seq > head:
+			r.startOver()
+			r.begun = Cursor{}
+		}
+	}
 	if err := r.remember(ctx); err != nil {
 		return err
 	}
@@ -117,6 +126,25 @@ func (r *Reader) subscribe(ctx context.Context) error {
 		r.seeking, r.unsure, r.late, r.anew = false, false, true, true
 	}
 	return nil
+}
+
+// startOver begins again with the first record: the store is not the one that the place is
+// of, since it has fewer records. The gap has the zero cursor, so that a viewer that is cut
+// behind it starts over, too.
+func (r *Reader) startOver() {
+	r.Close()
+	r.seen = newSeen()
+	r.last, r.part, r.offset, r.read, r.due, r.missing = 0, 0, 0, 0, 0, 0
+	r.ahead, r.held, r.back = nil, nil, nil
+	r.joining, r.seeking, r.unsure, r.late, r.anew = false, false, false, true, true
+	r.queue = append(r.queue, Item{Event: beyondHead()})
+}
+
+func beyondHead() event.AgentEvent {
+	return event.AgentEvent{
+		Type:   event.EventGap,
+		Detail: "the thread does not have the event that the id names: its records were removed or restored since; everything that is stored follows from the beginning",
+	}
 }
 
 func gap() event.AgentEvent {

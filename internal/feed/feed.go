@@ -173,6 +173,9 @@ func (f *Feed) Page(ctx context.Context, key store.Key, after Cursor, limit int)
 }
 
 func (f *Feed) page(ctx context.Context, key store.Key, after Cursor, limit int) (items []Item, next *Cursor, err error) {
+	if items, after, err = f.pageStart(ctx, key, after); err != nil {
+		return nil, nil, err
+	}
 	last, part, bytes := after.done(), after.Part, 0
 	for {
 		q := store.Query{After: last, Limit: pageSize, MaxBytes: readBytes}
@@ -194,6 +197,22 @@ func (f *Feed) page(ctx context.Context, key store.Key, after Cursor, limit int)
 			return items, &items[len(items)-1].Cursor, nil
 		}
 	}
+}
+
+// pageStart is where a page begins: at the thread's beginning, behind a gap, if the thread
+// does not have the record that the cursor names.
+func (f *Feed) pageStart(ctx context.Context, key store.Key, after Cursor) ([]Item, Cursor, error) {
+	if after.Seq == 0 {
+		return nil, after, nil
+	}
+	t, err := f.cfg.Store.Thread(ctx, key)
+	switch {
+	case err != nil && !errors.Is(err, store.ErrNotFound):
+		return nil, after, fmt.Errorf("reading the head of %s: %w", key, err)
+	case after.Seq > t.Head:
+		return []Item{{Event: beyondHead()}}, Cursor{}, nil
+	}
+	return nil, after, nil
 }
 
 const (

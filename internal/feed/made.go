@@ -102,8 +102,19 @@ func (r *MadeReader[E]) take(ctx context.Context) error {
 // pageMade returns at most limit events that follow a cursor, from the store only, and the
 // cursor of the last one if more follow.
 func pageMade[E any](ctx context.Context, f *Feed, key store.Key, after EnvCursor, limit int, m maker[E]) (items []MadeItem[E], next *EnvCursor, err error) {
-	view, place := f.view(key), madePlace{at: after.Cursor, sent: after.Sent}
-	last, part, bytes := after.done(), after.Part, 0
+	before, from, err := f.pageStart(ctx, key, after.Cursor)
+	if err != nil {
+		return nil, nil, err
+	}
+	view, place := f.view(key), madePlace{at: from, sent: after.Sent}
+	for _, item := range before {
+		made, err := m.events(ctx, item)
+		if err != nil {
+			return nil, nil, err
+		}
+		items = appendMade(&place, items, item, made)
+	}
+	last, part, bytes := from.done(), from.Part, 0
 	for {
 		q := store.Query{After: last, Limit: pageSize, MaxBytes: readBytes}
 		records, err := f.cfg.Store.Records(ctx, key, q)

@@ -326,6 +326,9 @@ func (r *Reader) check(ctx context.Context, now time.Time) error {
 		// Whoever gave us the store logs its outages.
 	case err != nil:
 		r.cfg.Logger.Warn("looking for records failed", "thread", r.key.ThreadID, "error", err)
+	case head < r.last:
+		r.startOver()
+		return nil
 	case head > r.last && r.missing == 0:
 		r.await(head, r.logEnd(ctx), now)
 	}

@@ -39,16 +39,31 @@ type world struct {
 type countingStore struct {
 	store.Store
 	reads atomic.Int64
+	other atomic.Pointer[store.Store] // in place of Store, if set
+}
+
+// swap puts another store in the place of the one that there was.
+func (s *countingStore) swap(other store.Store) { s.other.Store(&other) }
+
+func (s *countingStore) current() store.Store {
+	if other := s.other.Load(); other != nil {
+		return *other
+	}
+	return s.Store
+}
+
+func (s *countingStore) Append(ctx context.Context, key store.Key, b store.Batch) (store.Appended, error) {
+	return s.current().Append(ctx, key, b)
 }
 
 func (s *countingStore) Records(ctx context.Context, key store.Key, q store.Query) ([]event.Record, error) {
 	s.reads.Add(1)
-	return s.Store.Records(ctx, key, q)
+	return s.current().Records(ctx, key, q)
 }
 
 func (s *countingStore) Thread(ctx context.Context, key store.Key) (store.Thread, error) {
 	s.reads.Add(1)
-	return s.Store.Thread(ctx, key)
+	return s.current().Thread(ctx, key)
 }
 
 type options struct {

@@ -86,7 +86,7 @@ func (s *server) events(ctx context.Context, in *eventsInput) (*huma.StreamRespo
 		return s.page(ctx, in, at.Cursor)
 	}
 	from := feed.EnvFrom{
-		Cursor: at, Now: in.From == "now" && at.IsZero(), Finite: thread.Status == store.ThreadClosed,
+		Cursor: at, Now: in.From == "now" && !in.resumes(), Finite: thread.Status == store.ThreadClosed,
 	}
 	return s.watch(ctx, in.ID, in.View, from)
 }
@@ -111,6 +111,9 @@ func (in *eventsInput) cursor() (feed.EnvCursor, error) {
 	}
 	return feed.EnvCursor{}, nil
 }
+
+// resumes reports whether a place is named, be it the beginning.
+func (in *eventsInput) resumes() bool { return in.LastEventID+in.LastID+in.Cursor != "" }
 
 // parse reads an id of the view. One from between the events of another view that are made
 // of one event is no place among agent events.
