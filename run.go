@@ -50,6 +50,10 @@ type RunOptions struct {
 	// OnBusy says what the message does to a turn in progress. Default [signals.Enqueue].
 	OnBusy signals.OnBusy
 
+	// OnWaiting says what the message does to turns that wait for people. Default: as the
+	// agents that wait are configured.
+	OnWaiting event.OnWaiting
+
 	// Namespace of the thread. Default: the runtime's.
 	Namespace string
 
@@ -193,7 +197,7 @@ func (r *Runtime) newFollower(m event.NewMessage, o RunOptions) (*follower, erro
 	}
 	f.message = m
 	f.post = signals.NewPost(o.EventID, m)
-	f.post.Priority, f.post.OnBusy, f.post.Agents, f.post.Tools = o.Priority, o.OnBusy, o.Agents, o.Tools
+	f.post.Priority, f.post.OnBusy, f.post.OnWaiting, f.post.Agents, f.post.Tools = o.Priority, o.OnBusy, o.OnWaiting, o.Agents, o.Tools
 	f.post.TTL = int64((o.TTL + time.Millisecond - 1) / time.Millisecond)
 	return f, threadclient.Prepare(m.ThreadID, &f.post)
 }

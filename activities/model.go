@@ -45,7 +45,7 @@ func (a *Activities) CallModel(ctx context.Context, in thread.ModelStep) (thread
 	call := &modelCall{a: a, in: in, agent: who, head: head.Head, attempt: attemptsBefore(in) + int(activity.GetInfo(ctx).Attempt)}
 	call.agent.Limits = who.Limits.WithDefaults()
 	call.planner = a.planner(in.Thread, who, in.WorkingDirectory)
-	call.planner.version = in.Version
+	call.planner.version, call.planner.pending = in.Version, in.Pending
 	call.above = a.aboveOf(ctx, in)
 	if reply, ok, err := call.stored(ctx); ok || err != nil {
 		return reply, err
@@ -153,7 +153,7 @@ func (c *modelCall) askMissing(ctx context.Context, records []event.Record, repl
 // reply builds the activity's result from the records of the reply. A reply that says
 // nothing and asks for nothing has no message among them.
 func (c *modelCall) reply(ctx context.Context, records []event.Record) (thread.ModelReply, error) {
-	out := thread.ModelReply{Agent: c.agent.Name, Model: c.agent.Model, MaxSteps: c.agent.Limits.MaxSteps, Titles: c.a.cfg.TitleModel != ""}
+	out := thread.ModelReply{Agent: c.agent.Name, Model: c.agent.Model, MaxSteps: c.agent.Limits.MaxSteps, OnWaiting: c.agent.OnWaiting, Titles: c.a.cfg.TitleModel != ""}
 	out.Message = event.Message{ID: c.in.MessageID, ThreadID: c.in.Thread.ThreadID}
 	for _, r := range records {
 		switch r.Type {

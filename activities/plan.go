@@ -22,6 +22,9 @@ func (p *planner) plan(ctx context.Context, call event.ToolCall) thread.PlannedC
 		return thread.PlannedCall{ID: call.ID, Name: call.Function.Name, Unfit: true, Quick: true}
 	}
 	p.policy(ctx, &out, parts...)
+	if out.NeedsApproval && out.Guard != nil && p.pending[out.Guard.Digest] != "" {
+		out.NeedsApproval, out.Duplicate = false, p.pending[out.Guard.Digest]
+	}
 	return out
 }
 
@@ -100,11 +103,14 @@ func (a *Activities) PlanCalls(ctx context.Context, in thread.PlanStep) (thread.
 	if err != nil {
 		return thread.PlanReply{}, err
 	}
-	out := thread.PlanReply{Agent: who.Name, Model: who.Model, MaxSteps: who.Limits.WithDefaults().MaxSteps}
+	out := thread.PlanReply{Agent: who.Name, Model: who.Model, MaxSteps: who.Limits.WithDefaults().MaxSteps, OnWaiting: who.OnWaiting}
 	var requests []event.Record
 	now := time.Now()
 	planner := a.planner(in.Thread, who, in.WorkingDirectory)
 	planner.version = in.Version
+	if !in.Again {
+		planner.pending = in.Pending
+	}
 	for _, call := range calls {
 		if !slices.Contains(in.Only, call.ID) {
 			continue

@@ -27,6 +27,9 @@ type planner struct {
 	// place is where the calls work, unless it is empty: a tool may have a place of its own.
 	place
 
+	// pending are calls that wait for approval, by their digests.
+	pending map[string]string
+
 	// version is that of the run of the workflow that is told of the plans.
 	version int
 

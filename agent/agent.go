@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/approval"
+	"github.com/threadmill/threadmill/event"
 )
 
 // Agent is a named role in a thread.
@@ -42,6 +43,10 @@ type Agent struct {
 
 	// ApprovalTerms are how people are asked, where a rule does not say it.
 	ApprovalTerms approval.Terms
+
+	// OnWaiting says what becomes of a person's message while a call of the agent waits for
+	// people. Default [event.OnWaitingAnswer]. A post can say otherwise.
+	OnWaiting event.OnWaiting
 
 	// WorkingDirectory is where the agent's tools work. The thread's metadata
 	// ("workingDirectory") comes before it.
@@ -115,6 +120,8 @@ func (a Agent) Validate() error {
 		return fmt.Errorf("agent %q: limits.modelTimeout is %s, must be positive and at most 1h", a.Name, a.Limits.ModelTimeout)
 	case a.Limits.ContextMessages < 0:
 		return fmt.Errorf("agent %q: limits.contextMessages is %d, must be positive", a.Name, a.Limits.ContextMessages)
+	case a.OnWaiting != "" && !a.OnWaiting.Valid():
+		return fmt.Errorf("agent %q: onWaiting is %q, must be answer, hold or cancel", a.Name, a.OnWaiting)
 	}
 	for tool, p := range a.Approvals {
 		if p != Never && p != Always && p != Forbidden {

@@ -83,6 +83,7 @@ func parts(a Agent) []part {
 		with("limits.contextMessages", func(p *Agent) { p.Limits.ContextMessages = a.Limits.ContextMessages }),
 		with("approvalRules", func(p *Agent) { p.ApprovalRules = a.ApprovalRules }),
 		with("approvalTerms", func(p *Agent) { p.ApprovalTerms = a.ApprovalTerms }),
+		with("onWaiting", func(p *Agent) { p.OnWaiting = a.OnWaiting }),
 	}
 	for _, tool := range slices.Sorted(maps.Keys(a.Approvals)) {
 		all = append(all, with("approvals."+tool, func(p *Agent) { p.Approvals = map[string]Policy{tool: a.Approvals[tool]} }))

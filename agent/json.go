@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/approval"
+	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/strictjson"
 )
 
@@ -22,6 +23,7 @@ type agentJSON struct {
 	Approvals        map[string]Policy `json:"approvals,omitempty"`
 	ApprovalRules    []ruleJSON        `json:"approvalRules,omitempty"`
 	ApprovalTerms    *termsJSON        `json:"approvalTerms,omitempty"`
+	OnWaiting        event.OnWaiting   `json:"onWaiting,omitempty"`
 	WorkingDirectory string            `json:"workingDirectory,omitempty"`
 	AutoMention      *bool             `json:"autoMention,omitempty"`
 	Limits           *limitsJSON       `json:"limits,omitempty"`
@@ -56,7 +58,7 @@ func (a Agent) MarshalJSON() ([]byte, error) {
 	out := agentJSON{
 		Name: a.Name, Description: a.Description, Instructions: a.Instructions, Model: a.Model,
 		Temperature: a.Temperature, MaxOutputTokens: a.MaxOutputTokens, ReasoningEffort: a.ReasoningEffort,
-		Tools: a.Tools, Approvals: a.Approvals, ApprovalTerms: termsOf(a.ApprovalTerms), WorkingDirectory: a.WorkingDirectory,
+		Tools: a.Tools, Approvals: a.Approvals, ApprovalTerms: termsOf(a.ApprovalTerms), OnWaiting: a.OnWaiting, WorkingDirectory: a.WorkingDirectory,
 	}
 	for _, r := range a.ApprovalRules {
 		out.ApprovalRules = append(out.ApprovalRules, ruleJSON{r.Name, r.Tools, r.Agents, r.When, r.Effect, r.Reason, termsOf(r.Terms)})
@@ -95,6 +97,7 @@ func (a *Agent) UnmarshalJSON(data []byte) error {
 		"approvals":        into(&out.Approvals, "an object with the policies by the names of tools"),
 		"approvalRules":    each(&out.ApprovalRules, readRule),
 		"approvalTerms":    readTerms(&out.ApprovalTerms),
+		"onWaiting":        into(&out.OnWaiting, "text: answer, hold or cancel"),
 		"workingDirectory": into(&out.WorkingDirectory, "text"),
 		"autoMention":      into(&mention, "true or false"),
 		"limits": object(members{

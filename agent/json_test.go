@@ -28,6 +28,7 @@ func full() agent.Agent {
 			},
 		}, {Effect: approval.Allow}},
 		ApprovalTerms:    approval.Terms{Expires: 24 * time.Hour},
+		OnWaiting:        event.OnWaitingHold,
 		WorkingDirectory: "/desk", NoAutoMention: true,
 		Limits: agent.Limits{MaxSteps: 7, ModelTimeout: 10 * time.Minute, ContextMessages: 50},
 	}
@@ -46,7 +47,7 @@ func TestAgentJSON(t *testing.T) {
 				"terms": {"approvers": ["ann", "bob"], "quorum": 2, "expires": "1h30m", "remind": "1.5s", "onExpiry": "interrupt"}},
 			{"effect": "allow"}
 		],
-		"approvalTerms": {"expires": "24h"},
+		"approvalTerms": {"expires": "24h"}, "onWaiting": "hold",
 		"workingDirectory": "/desk", "autoMention": false,
 		"limits": {"maxSteps": 7, "modelTimeout": "10m", "contextMessages": 50}
 	}`, string(raw))
@@ -97,8 +98,8 @@ func TestAgentJSONDefaults(t *testing.T) {
 func TestAgentJSONMistakes(t *testing.T) {
 	for text, want := range map[string]event.FieldError{
 		`[]`:                                                   {Field: "definition", Problem: "must be an object"},
-		`{"prompt": "x"}`:                                      {Field: "prompt", Problem: "is not known; known are approvalRules, approvalTerms, approvals, autoMention, description, instructions, limits, maxOutputTokens, model, name, reasoningEffort, temperature, tools, workingDirectory"},
-		`{"Model": "x"}`:                                       {Field: "Model", Problem: "is not known; known are approvalRules, approvalTerms, approvals, autoMention, description, instructions, limits, maxOutputTokens, model, name, reasoningEffort, temperature, tools, workingDirectory"},
+		`{"prompt": "x"}`:                                      {Field: "prompt", Problem: "is not known; known are approvalRules, approvalTerms, approvals, autoMention, description, instructions, limits, maxOutputTokens, model, name, onWaiting, reasoningEffort, temperature, tools, workingDirectory"},
+		`{"Model": "x"}`:                                       {Field: "Model", Problem: "is not known; known are approvalRules, approvalTerms, approvals, autoMention, description, instructions, limits, maxOutputTokens, model, name, onWaiting, reasoningEffort, temperature, tools, workingDirectory"},
 		`{"name": 7}`:                                          {Field: "name", Problem: "must be text"},
 		`{"tools": "x"}`:                                       {Field: "tools", Problem: "must be a list of names"},
 		`{"limits": 3}`:                                        {Field: "limits", Problem: "must be an object"},

@@ -95,9 +95,13 @@ func checkTurn(p Post) error {
 	}
 	switch p.OnBusy {
 	case "", Enqueue, Steer, Interrupt, Reject:
-		return nil
+	default:
+		return wrong("onBusy", "%q is not one of enqueue, steer, interrupt, reject", p.OnBusy)
 	}
-	return wrong("onBusy", "%q is not one of enqueue, steer, interrupt, reject", p.OnBusy)
+	if p.OnWaiting != "" && !p.OnWaiting.Valid() {
+		return wrong("onWaiting", "%q is not one of answer, hold, cancel", p.OnWaiting)
+	}
+	return nil
 }
 
 func checkMessage(threadID string, payload json.RawMessage) error {

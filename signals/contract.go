@@ -196,6 +196,10 @@ type Post struct {
 	// OnBusy of a message. Default "enqueue".
 	OnBusy OnBusy `json:"onBusy,omitempty"`
 
+	// OnWaiting of a message: what it does to turns that wait for people. Default: as the
+	// agents that wait are configured.
+	OnWaiting event.OnWaiting `json:"onWaiting,omitempty"`
+
 	// Agents that answer a message, whoever is addressed in it. They need not take part
 	// in the thread. Empty = as the thread routes it.
 	Agents []string `json:"agents,omitempty"`

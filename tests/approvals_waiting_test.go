@@ -47,57 +47,135 @@ func TestWhileACallWaits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := o.talk(t)
 			posted, call, end := begin(c)
-			said := c.post("hello")
-			require.Equal(t, signals.TurnCompleted, c.happens("changed", "file.changed").Status, "an event is handled meanwhile")
-			var told *shownMessage
-			last := modelCalls(c.World)[len(modelCalls(c.World))-1]
-			for i, m := range last.Messages {
-				if m.ToolCallID == call {
-					told = &last.Messages[i]
+			shownPending := func(text string) {
+				t.Helper()
+				var told *shownMessage
+				last := modelCalls(c.World)[len(modelCalls(c.World))-1]
+				for i, m := range last.Messages {
+					if m.ToolCallID == call {
+						told = &last.Messages[i]
+					}
 				}
+				require.NotNil(t, told, "its agent is shown the call")
+				require.Contains(t, told.Content, "Do not repeat the call.")
+				require.Contains(t, last.raw, text)
 			}
-			require.NotNil(t, told, "its agent is shown the call")
-			require.Contains(t, told.Content, "Do not repeat the call.")
-			require.Contains(t, last.raw, "file.changed")
-
+			require.Equal(t, signals.TurnCompleted, c.happens("changed", "file.changed").Status, "an event is handled meanwhile")
+			shownPending("file.changed")
+			steers := message(c.id, "steers", "are you there?")
+			steers.OnBusy = signals.Steer
+			for _, p := range []signals.Post{message(c.id, "says", "hello"), steers} {
+				out, err := c.Threads.Turn(c.Ctx(), c.id, p)
+				require.NoError(t, err)
+				require.Equal(t, signals.TurnCompleted, out.Status, "what people say is answered meanwhile")
+				require.NotEmpty(t, out.Message.Content)
+				shownPending("hello")
+			}
 			require.NotContains(t, results(c.World, c.id), call, "and the call waits on")
-			queue, err := c.Threads.Queue(c.Ctx(), c.id)
-			require.NoError(t, err)
-			require.Equal(t, said, only(t, queue.Items).ID, "what people say waits its turn")
-			require.False(t, slices.ContainsFunc(c.Messages(c.id), func(m event.Message) bool { return m.ID == said }))
 
 			end()
 			c.completes(posted)
-			c.completes(said)
+			require.Contains(t, c.lastShown(), "are you there?", "the agent knows both conversations")
 			var order []string
 			for _, m := range c.Messages(c.id) {
-				if m.ID == said || m.ToolCallID == call {
+				if m.ID == "steers" || m.ToolCallID == call {
 					order = append(order, m.ID)
 				}
 			}
-			require.Equal(t, []string{call + ".result", said}, order)
+			require.Equal(t, []string{"steers", call + ".result"}, order)
 			requireSettled(t, c.World, c.id)
 		})
 	}
 }
 
-// TestQuestionsWaitTheirTurn asks an agent, by an event, for the call that waits.
-func TestQuestionsWaitTheirTurn(t *testing.T) {
+// TestSameCallWhileItWaits asks an agent again, by a message and by an event, for the call that
+// waits: nobody is asked twice, and it runs once.
+func TestSameCallWhileItWaits(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
 	o := newOffice(t, world.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{{Name: "clerk", Model: "openai/stand-in", Tools: []string{"spied"}}}})
 	c := o.talk(t)
-	posted, q := c.asks("use spied {}")
+	posted, q := c.asks(`use spied {"a":1,"b":2}`)
+	c.completes(c.post(`use spied { "b": 2, "a": 1 }`))
+	require.Contains(t, c.lastShown(), "as call "+q.ToolCallID, "the agent is told")
 	happened, err := c.Threads.StartTurn(c.Ctx(), c.id, signals.EnvPost(event.EnvEvent{
-		ID: "asked", Type: event.TypeUserQuery, Timestamp: 1_700_000_000_000, Payload: json.RawMessage(`{"content":"use spied {}"}`),
+		ID: "asked", Type: event.TypeUserQuery, Timestamp: 1_700_000_000_000, Payload: json.RawMessage(`{"content":"use spied {\"a\":1,\"b\":2}"}`),
 	}))
 	require.NoError(t, err)
-	require.Equal(t, q.ToolCallID, c.AwaitApproval(c.id, 1)[0].ToolCallID, "what a person asks for waits its turn")
-	c.decides(signals.Accepted, granting(q))
-	c.completes(posted)
 	out, err := happened.Result(c.Ctx())
 	require.NoError(t, err)
 	require.Equal(t, signals.TurnCompleted, out.Status)
-	require.Len(t, s.seen(), 2, "by then it was granted")
+	only(t, ofType(c.World, c.id, event.TypeApprovalRequest))
+
+	other := c.post(`use spied {"a":2}`)
+	require.Len(t, c.AwaitApproval(c.id, 2), 2, "another call asks")
+	c.decides(signals.Accepted, approving(q))
+	c.completes(posted)
+	for _, waits := range c.AwaitApproval(c.id, 1) {
+		c.decides(signals.Accepted, denying(waits))
+	}
+	c.completes(other)
+	require.Len(t, s.seen(), 1)
+	requireSettled(t, c.World, c.id)
+}
+
+// TestOnWaiting has agents, and posts, hold messages back while a call waits, or cancel it.
+func TestOnWaiting(t *testing.T) {
+	s := newSpy("spied", tool.NeedsApproval(""))
+	on := func(name string, o event.OnWaiting) agent.Agent {
+		return agent.Agent{Name: name, Model: "openai/stand-in", Tools: []string{"spied"}, OnWaiting: o}
+	}
+	o := newOffice(t, world.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
+		on("answers", ""), on("holds", event.OnWaitingHold), on("cancels", event.OnWaitingCancel),
+	}})
+	say := func(c talk, id, onWaiting string) {
+		body := map[string]any{"id": id, "sender": "ann", "content": "hello " + id}
+		if onWaiting != "" {
+			body["onWaiting"] = onWaiting
+		}
+		status, out := request(c.t, c.World, http.MethodPost, "/v1/threads/"+c.id+"/messages", body)
+		require.Equal(c.t, http.StatusAccepted, status, out)
+	}
+	for _, tc := range []struct{ agent, post string }{{"holds", ""}, {"answers", "hold"}, {"cancels", "hold"}} {
+		t.Run("held, agent "+tc.agent+" post "+tc.post, func(t *testing.T) {
+			c := o.talk(t, tc.agent)
+			posted, q := c.asks("use spied {}")
+			say(c, "m2", tc.post)
+			require.Equal(t, signals.TurnCompleted, c.happens("changed", "file.changed").Status, "events are handled")
+			queue, err := c.Threads.Queue(c.Ctx(), c.id)
+			require.NoError(t, err)
+			require.Equal(t, "m2", only(t, queue.Items).ID)
+			c.decides(signals.Accepted, approving(q))
+			c.completes(posted)
+			c.completes("m2")
+			requireSettled(t, c.World, c.id)
+		})
+	}
+	for _, tc := range []struct{ agent, post string }{{"cancels", ""}, {"answers", "cancel"}} {
+		t.Run("cancelled, agent "+tc.agent+" post "+tc.post, func(t *testing.T) {
+			c := o.talk(t, tc.agent)
+			seen := len(s.seen())
+			posted, q := c.asks("use spied {}")
+			viewer := watch(t, c.World, c.id, "")
+			say(c, "m2", tc.post)
+			viewer.shows(t, q.ToolCallID, event.EventApproval, event.EventToolResult)
+			c.completes(posted)
+			c.completes("m2")
+			made := only(t, approvalsOf(c.World, c.id, q.ToolCallID))
+			require.Equal(t, event.Deny, made.Decision)
+			require.Contains(t, made.Reason, "m2")
+			require.Contains(t, c.result(q).Content, "because ann wrote a message instead")
+			require.Contains(t, c.lastShown(), "hello m2")
+			c.decides(signals.Conflict, approving(q))
+			require.Len(t, s.seen(), seen)
+			require.Len(t, ofType(c.World, c.id, event.TypeLLMCall), 2, "one reply answers both")
+			requireSettled(t, c.World, c.id)
+		})
+	}
+	t.Run("refused", func(t *testing.T) {
+		status, out := request(t, o.World, http.MethodPost, "/v1/threads/"+o.Open()+"/messages",
+			map[string]any{"sender": "ann", "content": "x", "onWaiting": "shout"})
+		require.Equal(t, http.StatusUnprocessableEntity, status, out)
+	})
 }
 
 // TestTwoTurnsWait has calls of two turns wait at the same time: a grant of one covers the
@@ -107,18 +185,19 @@ func TestTwoTurnsWait(t *testing.T) {
 	o := newOffice(t, world.Options{Tools: []tool.Tool{s}, Provider: llmtest.Config{Script: func(req llm.Request) string {
 		last := req.Messages[len(req.Messages)-1]
 		if last.Role == event.RoleUser && strings.Contains(last.Content, "Process event: file.changed") {
-			return "use spied {}"
+			return `use spied {"n":"b"}`
 		}
 		return ""
 	}}})
 	c := o.talk(t)
-	posted, first := c.asks("use spied {}")
+	posted, first := c.asks(`use spied {"n":"a"}`)
 	_, err := c.Threads.PostUpdate(c.Ctx(), c.id, signals.EnvPost(event.EnvEvent{ID: "changed", Type: "file.changed", Timestamp: 1_700_000_000_000, Payload: json.RawMessage(`{}`)}))
 	require.NoError(t, err)
 	waiting := c.AwaitApproval(c.id, 2)
 	second := waiting[slices.IndexFunc(waiting, func(q event.ApprovalRequest) bool { return q.ToolCallID != first.ToolCallID })]
-	require.Equal(t, first.Digest, second.Digest)
-	c.decides(signals.Accepted, granting(first))
+	d := approving(first)
+	d.Scope, d.Pattern = event.Pattern, map[string]string{"n": "*"}
+	c.decides(signals.Accepted, d)
 	c.completes(posted)
 	c.completes("changed")
 	require.Len(t, s.seen(), 2)

@@ -86,6 +86,7 @@ func TestInterruptWhileApprovalWaits(t *testing.T) {
 
 func TestCloseWhileApprovalWaits(t *testing.T) {
 	w := newWorld(t)
+	w.onWaiting = event.OnWaitingHold
 	w.model = script(asks("c1"))
 	w.then(func() { w.post("e1", "go"); w.post("e2", "waits") })
 	w.run(workflows.Input{})

@@ -76,16 +76,17 @@ func (t *conversation) check(ctx workflow.Context, d signals.Decide) thread.Chec
 	return reply
 }
 
-// watchDecisions checks the decisions that came by signal, and lets calls run that a new
-// grant covers.
+// watchDecisions checks the decisions that came by signal, cancels calls in whose place a
+// message has come, and lets calls run that a new grant covers.
 func (t *conversation) watchDecisions(ctx workflow.Context) {
 	workflow.GoNamed(ctx, "decisions", func(ctx workflow.Context) {
 		ctx, cancel := workflow.NewDisconnectedContext(ctx)
 		defer cancel()
 		s := t.state
-		due := func() bool { return len(s.ToCheck) > 0 || s.Cascading() != nil }
+		due := func() bool { return len(s.ToCheck) > 0 || s.Cascading() != nil || s.Superseded() }
 		for workflow.Await(ctx, due) == nil {
 			t.telling++
+			s.Supersede(workflow.Now(ctx))
 			for len(s.ToCheck) > 0 {
 				d := s.ToCheck[0]
 				checked := t.check(ctx, d)

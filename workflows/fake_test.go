@@ -67,6 +67,9 @@ type fakes struct {
 	work func(context.Context, thread.TaskStep) (thread.TaskReply, error)
 	// end answers what ends a sub-agent's thread; the default has an answer.
 	end func(thread.EndStep) (thread.EndReply, error)
+	// onWaiting is what agents do with messages while their calls wait.
+	onWaiting event.OnWaiting
+
 	// noticed is closed with the first notice.
 	noticed chan struct{}
 }
@@ -101,6 +104,7 @@ func (f *fakes) callModel(ctx context.Context, in thread.ModelStep) (thread.Mode
 	if err != nil || reply.Outage != nil {
 		return reply, err
 	}
+	reply.OnWaiting = f.onWaiting
 	stored := []event.Record{event.NewRecord(in.MessageID, event.TypeMessage, in.TraceID, in.EventID, time.Now(), reply.Message)}
 	if len(reply.Calls) > 0 {
 		calls := event.ToolCallEvent{ThreadID: in.Thread.ThreadID, AgentName: reply.Agent}

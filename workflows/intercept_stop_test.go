@@ -102,6 +102,7 @@ func TestInterruptedWhileHooksDecideOnCalls(t *testing.T) {
 
 func TestSteeringMessageGoesBackWhenTheTurnIsInterrupted(t *testing.T) {
 	w, people := asking(t)
+	w.onWaiting = event.OnWaitingHold
 	w.model = func(ctx context.Context, in thread.ModelStep) (thread.ModelReply, error) {
 		if in.EventID == "e1" {
 			return script(asks("c1"))(ctx, in)

@@ -83,6 +83,7 @@ func requireRefused(t *testing.T, typ string, err error) {
 
 func TestUpdateValidators(t *testing.T) {
 	w := newWorld(t)
+	w.onWaiting = event.OnWaitingHold
 	w.model = script(asks("c1"))
 	busy := says("e9", "x")
 	busy.OnBusy = signals.Reject

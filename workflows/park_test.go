@@ -37,12 +37,16 @@ func (f *fakes) modelled() []string {
 	return out
 }
 
-// TestEventsWhileATurnWaits: they are handled; what people say waits its turn.
+// TestEventsWhileATurnWaits: they are handled; a message that is held back waits its turn.
 func TestEventsWhileATurnWaits(t *testing.T) {
 	w := newWorld(t)
 	w.model = askingFor(map[string]string{"m1": "c1", "v1": "c2"})
 	w.then(func() { w.post("m1", "go") })
-	w.then(func() { w.post("m2", "hello?") })
+	w.then(func() {
+		p := says("m2", "hello?")
+		p.OnWaiting = event.OnWaitingHold
+		w.SignalWorkflow(signals.SignalPost, p)
+	})
 	w.then(func() { w.publish(happens("v1", "file.changed", `1`)) })
 	w.then(func() { w.publish(happens("v2", "file.changed", `1`)) })
 	w.then(func() {
@@ -181,4 +185,64 @@ func TestInterruptAParkedTurn(t *testing.T) {
 	})
 	w.run(workflows.Input{})
 	require.Equal(t, []string{"c2"}, w.tools)
+}
+
+// TestMessagesWhileATurnWaits: they are answered, whoever waits for an answer, also after the
+// thread has moved; or they cancel the call and join its turn.
+func TestMessagesWhileATurnWaits(t *testing.T) {
+	f := newFakes(t)
+	f.model = askingFor(map[string]string{"m1": "c1"})
+	w := worldWith(t, f)
+	var first, second *answer
+	w.then(func() { first = w.update(signals.UpdateTurn, says("m1", "go")) })
+	w.then(func() { second = w.update(signals.UpdateTurn, says("m2", "hello?")) })
+	w.then(func() {
+		require.Equal(t, "ok", second.result.(signals.TurnResult).Message.Content)
+		require.False(t, first.done)
+		require.Equal(t, []string{"c1"}, f.models[1].OpenCalls)
+		require.Equal(t, map[string]string{"digest": "c1"}, f.models[1].Pending)
+		w.suggestWith(signals.SignalControl, signals.Control{Action: "dance"})
+	})
+	next := w.leave(workflows.Input{})
+	require.Len(t, next.State.Parked, 1)
+
+	w = worldWith(t, f)
+	w.then(func() {
+		first = w.update(signals.UpdateTurn, says("m1", "go"))
+		second = w.update(signals.UpdateTurn, says("m3", "still there?"))
+	})
+	w.then(func() {
+		require.Equal(t, signals.TurnCompleted, second.result.(signals.TurnResult).Status)
+		require.False(t, first.done)
+		w.decide("c1", event.Approve, "")
+	})
+	w.then(func() { require.Equal(t, signals.TurnCompleted, first.result.(signals.TurnResult).Status) })
+	w.run(next)
+	require.Equal(t, []string{"m1.0.1", "m2.0.1", "m3.0.1", "m1.0.2"}, f.modelled())
+	require.Equal(t, []string{"c1"}, f.tools)
+}
+
+// TestMessageCancelsWhatWaits: the current turn, and one that was put aside.
+func TestMessageCancelsWhatWaits(t *testing.T) {
+	for _, parked := range []bool{false, true} {
+		w := newWorld(t)
+		w.onWaiting = event.OnWaitingCancel
+		w.model = askingFor(map[string]string{"m1": "c1"})
+		w.then(func() { w.post("m1", "go") })
+		if parked {
+			w.then(func() { w.publish(happens("v1", "file.changed", `1`)) })
+		}
+		var out *answer
+		w.then(func() { out = w.update(signals.UpdateTurn, says("m2", "stop")) })
+		w.then(func() {
+			require.Equal(t, signals.TurnCompleted, out.result.(signals.TurnResult).Status)
+			require.Equal(t, signals.Idle, w.state().Status)
+			w.decide("c1", event.Approve, "")
+		})
+		w.run(workflows.Input{})
+		require.Equal(t, "m2", w.models[len(w.models)-1].ReplyTo)
+		require.Empty(t, w.tools)
+		require.Equal(t, event.Deny, stored[event.Approval](w.fakes, event.TypeApproval)[0].Decision)
+		require.Equal(t, "conflict", stored[event.Rejected](w.fakes, event.TypeRejected)[0].Problem)
+	}
 }

@@ -46,6 +46,7 @@ func TestSetStatusByUpdate(t *testing.T) {
 
 func TestInterruptOfOneEvent(t *testing.T) {
 	w := newWorld(t)
+	w.onWaiting = event.OnWaitingHold
 	w.model = script(asks("c1"))
 	interrupt := func(id string) {
 		w.SignalWorkflow(signals.SignalControl, signals.Control{Action: signals.ControlInterrupt, EventID: id, By: "ann"})

@@ -23,6 +23,7 @@ func (w *world) suggestWith(signal string, input any) {
 
 func TestContinueAsNewWhileApprovalWaits(t *testing.T) {
 	f := newFakes(t)
+	f.onWaiting = event.OnWaitingHold
 	f.model = func(ctx context.Context, in thread.ModelStep) (thread.ModelReply, error) {
 		if in.EventID == "e1" {
 			return script(plain("c1"), asks("c2"))(ctx, in)

@@ -160,6 +160,7 @@ func TestStepLimit(t *testing.T) {
 func TestSteerAtStepLimit(t *testing.T) {
 	f := newFakes(t)
 	w := hookedWorld(t, f, setOf(t, []hook.Hook{function("watch", event.TypeLLMCall)}))
+	w.onWaiting = event.OnWaitingHold
 	w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
 		if in.EventID == "e2" {
 			return reply(in, "I shall"), nil
@@ -228,6 +229,7 @@ func TestInterruptByMessage(t *testing.T) {
 
 func TestSteer(t *testing.T) {
 	w := newWorld(t)
+	w.onWaiting = event.OnWaitingHold
 	w.model = script(asks("c1"))
 	w.then(func() { w.post("e1", "go") })
 	w.then(func() {

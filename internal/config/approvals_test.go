@@ -15,6 +15,7 @@ import (
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/approval"
+	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -28,6 +29,7 @@ agents:
     workingDirectory: work
     autoMention: false
     approvalTerms: {expires: 8h, remind: 90s, onExpiry: interrupt}
+    onWaiting: cancel
     approvalRules:
       - name: pushes
         tools: [shell_cmd, "*"]
@@ -54,7 +56,7 @@ approvalRules:
 		{
 			Name: "assistant", Model: "demo/demo", Tools: []string{"shell_cmd", "current_time", "open_page"},
 			Approvals:        map[string]agent.Policy{"shell_cmd": agent.Always, "open_page": agent.Forbidden, "*": agent.Never},
-			WorkingDirectory: "/etc/threadmill/work", NoAutoMention: true,
+			WorkingDirectory: "/etc/threadmill/work", NoAutoMention: true, OnWaiting: event.OnWaitingCancel,
 			ApprovalTerms: approval.Terms{Expires: 8 * time.Hour, Remind: 90 * time.Second, OnExpiry: approval.EndTurn},
 			ApprovalRules: []approval.Rule{
 				{

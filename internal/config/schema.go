@@ -10,6 +10,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 
 	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/guard"
 )
 
@@ -177,7 +178,7 @@ func (d *document) agents(v value, limits agent.Limits, models *models) agent.Fi
 
 var agentFields = []string{
 	"name", "description", "instructions", "instructionsFile", "model", "temperature", "maxOutputTokens",
-	"reasoningEffort", "tools", "approvals", "approvalRules", "approvalTerms", "workingDirectory", "autoMention", "limits",
+	"reasoningEffort", "tools", "approvals", "approvalRules", "approvalTerms", "onWaiting", "workingDirectory", "autoMention", "limits",
 }
 
 // agent reads one agent; name is where its name stands, if it has one.
@@ -216,6 +217,8 @@ func (v value) agent(models *models) (a agent.Agent, name *value) {
 			rules = &f
 		case "approvalTerms":
 			a.ApprovalTerms = f.approvalTerms()
+		case "onWaiting":
+			a.OnWaiting = f.onWaiting()
 		case "workingDirectory":
 			if dir, ok := f.word(); ok {
 				a.WorkingDirectory = f.doc.relative(dir)
@@ -278,6 +281,15 @@ func (f field) agentName() (string, bool) {
 		return "", false
 	}
 	return s, true
+}
+
+func (f field) onWaiting() event.OnWaiting {
+	text, ok := f.word()
+	if o := event.OnWaiting(text); !ok || o.Valid() {
+		return o
+	}
+	f.fail("%q is not one of answer, hold, cancel: they say what becomes of a message while a call of the agent waits for people", text)
+	return ""
 }
 
 func (f field) instructions() string {

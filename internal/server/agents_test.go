@@ -118,7 +118,7 @@ func fullDefinition() object {
 			"name": "r", "tools": []any{"shell_cmd"}, "agents": []any{"zoe"}, "when": "true", "effect": "ask", "reason": "why",
 			"terms": object{"approvers": []any{"ann", "bob"}, "quorum": 2.0, "expires": "1h", "remind": "10m", "onExpiry": "interrupt"},
 		}},
-		"approvalTerms": object{"expires": "24h"}, "workingDirectory": "/desk", "autoMention": false,
+		"approvalTerms": object{"expires": "24h"}, "onWaiting": "hold", "workingDirectory": "/desk", "autoMention": false,
 		"limits": object{"maxSteps": 5.0, "modelTimeout": "1m", "contextMessages": 7.0},
 	}
 }

@@ -27,6 +27,7 @@ type AgentDefinition struct {
 	Approvals        map[string]string     `json:"approvals,omitempty" doc:"never, always or deny, by the names of tools; * is for all others. Default: as the tool declares"`
 	ApprovalRules    []AgentApprovalRule   `json:"approvalRules,omitempty" doc:"Look at the arguments of calls before approvals do. One that denies always wins"`
 	ApprovalTerms    *AgentApprovalTerms   `json:"approvalTerms,omitempty" doc:"How people are asked, where a rule does not say it"`
+	OnWaiting        string                `json:"onWaiting,omitempty" enum:"answer,hold,cancel" doc:"What becomes of a person's message while a call of the agent waits for people. Default: answer"`
 	WorkingDirectory string                `json:"workingDirectory,omitempty" doc:"Where its tools work; workingDirectory of a thread's metadata comes before it"`
 	AutoMention      *bool                 `json:"autoMention,omitempty" doc:"Whether an answer to another agent that addresses nobody begins with a mention of that agent. Default: true"`
 	Limits           *AgentDefinitionLimit `json:"limits,omitempty"`

@@ -77,11 +77,12 @@ type EventPath struct {
 
 // PostOptions say how an event is queued and who answers it.
 type PostOptions struct {
-	OnBusy   string    `json:"onBusy,omitempty" enum:"enqueue,steer,interrupt,reject" doc:"What a message does to a turn in progress. Default: enqueue"`
-	Priority int       `json:"priority,omitempty" doc:"Higher first, equals in order of arrival. Default: 0"`
-	TTL      int64     `json:"ttl,omitempty" minimum:"0" doc:"Milliseconds: an event that still waits then is expired and never processed. Default: 0, no limit"`
-	Agents   []string  `json:"agents,omitempty" maxItems:"100" doc:"Who answers a message, whoever is addressed in it; they need not take part in the thread. Default: as the thread routes it"`
-	Tools    *[]string `json:"tools,omitempty" maxItems:"200" doc:"The only tools that agents may call in the event's turn, as far as they have them; an empty list: none. Default: all that they have"`
+	OnBusy    string    `json:"onBusy,omitempty" enum:"enqueue,steer,interrupt,reject" doc:"What a message does to a turn in progress. Default: enqueue"`
+	OnWaiting string    `json:"onWaiting,omitempty" enum:"answer,hold,cancel" doc:"What a person's message does while a turn waits for a decision or a client: it is answered meanwhile, waits for the turn to end, or cancels the calls that wait. Default: as the agents that wait are configured"`
+	Priority  int       `json:"priority,omitempty" doc:"Higher first, equals in order of arrival. Default: 0"`
+	TTL       int64     `json:"ttl,omitempty" minimum:"0" doc:"Milliseconds: an event that still waits then is expired and never processed. Default: 0, no limit"`
+	Agents    []string  `json:"agents,omitempty" maxItems:"100" doc:"Who answers a message, whoever is addressed in it; they need not take part in the thread. Default: as the thread routes it"`
+	Tools     *[]string `json:"tools,omitempty" maxItems:"200" doc:"The only tools that agents may call in the event's turn, as far as they have them; an empty list: none. Default: all that they have"`
 }
 
 type addInput struct {
@@ -258,7 +259,7 @@ func (s *server) addToQueue(ctx context.Context, in *addInput) (*addOutput, erro
 // that names the field of the body.
 func (s *server) prepare(ctx context.Context, threadID string, post *signals.Post, o PostOptions) error {
 	post.OnBusy, post.Priority, post.TTL = signals.OnBusy(o.OnBusy), o.Priority, o.TTL
-	post.Agents, post.Tools = o.Agents, o.Tools
+	post.OnWaiting, post.Agents, post.Tools = event.OnWaiting(o.OnWaiting), o.Agents, o.Tools
 	err := threadclient.Prepare(threadID, post)
 	if len(post.Payload) > signals.MaxPayload {
 		return tooLarge("body.payload", len(post.Payload))

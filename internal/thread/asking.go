@@ -13,6 +13,9 @@ import (
 // expiredText is the result of a call that nobody has decided on in time.
 const expiredText = "Nobody has decided on this call within %s. It was not run."
 
+// duplicateText is the result of a call that the agent has made before.
+const duplicateText = "Not run: this very call was made before, as call %s, and waits for a person. Its result comes later, in the conversation that it belongs to. Do not repeat it."
+
 // DeniedByPolicy is the result of a call that a rule denies.
 func DeniedByPolicy(why string) string {
 	return fmt.Sprintf("Error: the policy denies this call (%s). It was not run.", why)
@@ -72,6 +75,8 @@ func (s *State) accept(now time.Time, r *Run, c *Call) {
 		s.record(DecisionID(p.ID, c.Round), event.TypeApproval, s.Turn.Item.TraceID, s.Turn.Item.ID, now, made)
 		s.settled(p.ID, event.Deny)
 		s.settleWithout(now, r, c, DeniedByPolicy(p.Denied))
+	case p.Duplicate != "":
+		s.settleWithout(now, r, c, fmt.Sprintf(duplicateText, p.Duplicate))
 	case p.NeedsApproval:
 		s.request(now, r, c)
 	case p.Grant != nil:

@@ -102,12 +102,13 @@ func (s *State) PlanStep(r *Run) PlanStep {
 	return PlanStep{
 		Thread: s.Ref(), Agent: r.Agent, TraceID: s.Turn.Item.TraceID, EventID: s.Turn.Item.ID,
 		Root: s.Turn.foreign(), MessageID: r.MessageID, Only: r.Plan, Tools: s.Turn.Tools, WorkingDirectory: s.workingDirectory(), Version: s.Version, Flush: s.Flush(),
+		Pending: s.pendingCalls(r),
 	}
 }
 
 // Planned takes in the plans of calls that hooks have changed or made.
 func (s *State) Planned(now time.Time, r *Run, reply PlanReply) {
-	r.Agent, r.Model, r.MaxSteps = reply.Agent, reply.Model, s.maxSteps(reply.MaxSteps)
+	r.Agent, r.Model, r.MaxSteps, r.OnWaiting = reply.Agent, reply.Model, s.maxSteps(reply.MaxSteps), reply.OnWaiting
 	s.planned(now, r, s.known(reply.Calls))
 }
 

@@ -49,7 +49,7 @@ func (s *State) HasSteered() bool {
 // joinsTurn reports whether a queued message asks to join the turn. One that says who answers
 // it, or with which tools, waits for a turn of its own.
 func (s *State) joinsTurn(q Queued) bool {
-	if len(s.Parked) > 0 && (Queued{Item: s.Turn.Item}).beside() {
+	if s.Turn.IsEnv() && len(s.Parked) > 0 && s.waitsFor(q, event.OnWaitingHold) {
 		// It is meant for the turn that waits, not for what is handled meanwhile.
 		return false
 	}

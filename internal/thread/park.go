@@ -1,14 +1,18 @@
 package thread
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
 )
 
 // While a turn waits for people and for nothing else, the thread handles environment
-// events: the turn is parked, and goes on once it can.
+// events, and what people say: the turn is parked, and goes on once it can.
 
 // maxParked bounds how many turns wait for people at the same time.
 const maxParked = 8
@@ -30,7 +34,7 @@ func (s *State) within(t *Turn, f func()) {
 }
 
 // Parks reports whether the current turn only waits for people, while there is something
-// else to do: a parked turn that can go on, or an environment event to be handled.
+// else to do: a parked turn that can go on, or an item that may be processed meanwhile.
 func (s *State) Parks() bool {
 	t := s.Turn
 	if t == nil || !s.manyAgents() || s.Closing != nil || !t.waitsForPeople() {
@@ -111,15 +115,115 @@ func (r *Run) waitsForPeople() bool {
 	return waits
 }
 
-// beside reports whether an item may be processed while a turn waits for people: what
-// people say waits its turn.
-func (q Queued) beside() bool {
+// beside reports whether an item may be processed while turns wait for people. Environment
+// events always may; what people say may unless an agent that waits, or the post itself, wants
+// otherwise.
+func (s *State) beside(q Queued) bool {
+	return q.isEnv() || !s.waitsFor(q, event.OnWaitingHold) && !s.waitsFor(q, event.OnWaitingCancel)
+}
+
+// isEnv reports whether an item is an environment event, and not what a person asks by one.
+func (q Queued) isEnv() bool {
 	return len(q.Item.Metadata) > 0 && q.Item.Type != event.TypeUserQuery
+}
+
+// waitsFor reports whether an item meets a run that waits for people, and that is to do this
+// with it.
+func (s *State) waitsFor(q Queued, policy event.OnWaiting) bool {
+	for _, t := range s.turns() {
+		if t.Interrupted == nil && slices.ContainsFunc(t.Runs, func(r *Run) bool { return r.waits() && s.onWaiting(q, t, r) == policy }) {
+			return true
+		}
+	}
+	return false
+}
+
+// waits reports whether a call of the run waits for a person or a client.
+func (r *Run) waits() bool {
+	return slices.ContainsFunc(r.Calls, func(c *Call) bool { return c.Stage == Waiting || c.Stage == AtClient })
+}
+
+// onWaiting says what an item does to a run that waits for people: as its post says, or else
+// the run's agent. Only a person cancels, and what was made of the turn's own event keeps its
+// order.
+func (s *State) onWaiting(q Queued, t *Turn, r *Run) event.OnWaiting {
+	if q.Origin != nil && q.Origin.Root == t.root() {
+		return event.OnWaitingHold
+	}
+	policy := cmp.Or(q.OnWaiting, r.OnWaiting, event.OnWaitingAnswer)
+	if policy == event.OnWaitingCancel && !s.fromPerson(q) {
+		return event.OnWaitingAnswer
+	}
+	return policy
+}
+
+func (s *State) fromPerson(q Queued) bool {
+	if q.Item.Type == event.TypeUserQuery {
+		return true
+	}
+	return q.Item.Type == event.TypeMessage && q.Origin == nil && s.said(q.Item).SenderType == event.User
+}
+
+// cancelledText is the result of a call that a message has cancelled.
+const cancelledText = "This call was cancelled before anybody had decided on it, because %s wrote a message instead. It was not run."
+
+// Superseded reports whether a message has come that cancels calls which wait for people.
+func (s *State) Superseded() bool {
+	return slices.ContainsFunc(s.Queue, func(q Queued) bool { return s.waitsFor(q, event.OnWaitingCancel) })
+}
+
+// Supersede cancels the calls that messages in the queue cancel. The first of these joins the
+// turn that goes on, unless it says who answers it, or with which tools.
+func (s *State) Supersede(now time.Time) {
+	for i := range s.Queue {
+		q := s.Queue[i]
+		for _, t := range slices.Clone(s.turns()) {
+			if t.Interrupted != nil {
+				continue
+			}
+			for _, r := range t.Runs {
+				if r.waits() && s.onWaiting(q, t, r) == event.OnWaitingCancel {
+					s.within(t, func() { s.cancelCalls(now, r, q.Item) })
+					s.Queue[i].OnBusy = signals.Steer
+				}
+			}
+		}
+	}
+}
+
+func (s *State) cancelCalls(now time.Time, r *Run, by event.Item) {
+	who := "somebody"
+	if m := s.said(by); by.Type == event.TypeMessage && m.SenderID != "" {
+		who = m.SenderID
+	}
+	for _, c := range r.Calls {
+		if c.Stage != Waiting && c.Stage != AtClient {
+			continue
+		}
+		if c.Stage == Waiting {
+			made := s.approvalOf(r, c, now)
+			made.Decision, made.By, made.Votes = event.Deny, "threadmill", c.Votes
+			made.Reason = fmt.Sprintf("cancelled by event %s (onWaiting: cancel)", by.ID)
+			s.decided(now, r, c, made)
+		}
+		c.Failed = true
+		s.settleWithout(now, r, c, fmt.Sprintf(cancelledText, who))
+	}
+}
+
+// busy reports whether a post would have to wait for a turn in progress.
+func (s *State) busy(p signals.Post) bool {
+	if s.Idle() {
+		return false
+	}
+	q := Queued{OnWaiting: p.OnWaiting, Item: event.Item{Type: cmp.Or(p.Type, event.TypeMessage), Payload: p.Payload, Metadata: p.Metadata}}
+	free := s.Turn == nil || s.manyAgents() && s.Turn.waitsForPeople() && s.hasRoomFor(s.Turn)
+	return !free || s.unparks() >= 0 || s.nextBeside() >= 0 || !s.beside(q)
 }
 
 // nextBeside finds the item to be processed next while a turn waits for people, or -1.
 func (s *State) nextBeside() int {
-	return s.best(Queued.beside)
+	return s.best(s.beside)
 }
 
 // best finds the item of the highest priority that may be processed, and of equals the one
@@ -175,6 +279,29 @@ func (r *Run) openCalls() (ids []string) {
 	if r.Phase == PhaseReply || r.Phase == PhaseCalls {
 		for _, p := range r.Reply.Calls {
 			ids = append(ids, p.ID)
+		}
+	}
+	return ids
+}
+
+// pendingCalls are the calls that a run's agent has made in other runs and that wait for
+// approval, by their digests.
+func (s *State) pendingCalls(of *Run) map[string]string {
+	var ids map[string]string
+	for _, t := range s.turns() {
+		for _, r := range t.Runs {
+			if r == of || t.Interrupted != nil || !strings.EqualFold(s.agentOf(r), s.agentOf(of)) {
+				continue
+			}
+			for _, c := range r.Calls {
+				if c.Stage != Waiting || c.Plan.Guard == nil {
+					continue
+				}
+				if ids == nil {
+					ids = map[string]string{}
+				}
+				ids[c.Plan.Guard.Digest] = c.Plan.ID
+			}
 		}
 	}
 	return ids

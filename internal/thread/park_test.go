@@ -1,6 +1,7 @@
 package thread
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -40,10 +41,11 @@ func answer(t *testing.T, s *State) signals.TurnResult {
 	return s.End(t0)
 }
 
-// TestParkedTurn: an environment event is handled while a turn waits for a person, and what
-// people say waits.
+// TestParkedTurn: an environment event is handled while a turn waits for a person, and a
+// message that is held back waits.
 func TestParkedTurn(t *testing.T) {
-	s, _ := waiting(t, careful("c1", "ls", AskPlan{}))
+	s, waits := waiting(t, careful("c1", "ls", AskPlan{}))
+	waits.OnWaiting = event.OnWaitingHold
 	post(t, s, says("e2", "hello?"))
 	require.False(t, s.Park(), "a message waits its turn")
 	beside(t, s, "v1")
@@ -161,7 +163,9 @@ func TestNothingToParkFor(t *testing.T) {
 	s, _ := waiting(t, careful("c1", "ls", AskPlan{}))
 	query := happens("v1", event.TypeUserQuery, `{"content":"hello"}`)
 	post(t, s, query)
-	require.False(t, s.Parks(), "what a person asks by an event waits as what a person says")
+	require.True(t, s.Parks(), "what a person asks by an event is answered as what a person says")
+	s.Turn.Runs[0].OnWaiting = event.OnWaitingHold
+	require.False(t, s.Parks(), "and waits as that does")
 }
 
 // TestSeveralParkedTurns: each goes on as soon as it can, whatever else waits.
@@ -288,12 +292,12 @@ func TestRootOfAParkedTurn(t *testing.T) {
 	require.Empty(t, s.Roots)
 }
 
-// TestSteerWhileATurnIsParked: the message is meant for that, not for what is handled
+// TestSteerWhileATurnIsParked: a message that is held back is meant for that, not for what is handled
 // meanwhile.
 func TestSteerWhileATurnIsParked(t *testing.T) {
 	s, _ := waiting(t, careful("c1", "ls", AskPlan{}))
 	p := says("e2", "and mind the gap")
-	p.OnBusy = signals.Steer
+	p.OnBusy, p.OnWaiting = signals.Steer, event.OnWaitingHold
 	post(t, s, p)
 	beside(t, s, "v1")
 	require.False(t, s.joined(t0))
@@ -324,4 +328,168 @@ func TestSubAgentWithAParkedTurn(t *testing.T) {
 	require.True(t, s.Unpark())
 	answer(t, s)
 	require.True(t, s.SubAnswered())
+}
+
+// TestMessagesWhileATurnWaits: they are answered, held back, or cancel what waits, as the post
+// says, or else the agent.
+func TestMessagesWhileATurnWaits(t *testing.T) {
+	const none, ans, hold, cancel = "", event.OnWaitingAnswer, event.OnWaitingHold, event.OnWaitingCancel
+	for _, tc := range []struct{ agent, post, want event.OnWaiting }{
+		{none, none, ans},
+		{ans, none, ans},
+		{hold, none, hold},
+		{cancel, none, cancel},
+		{hold, ans, ans},
+		{cancel, ans, ans},
+		{none, hold, hold},
+		{cancel, hold, hold},
+		{none, cancel, cancel},
+		{hold, cancel, cancel},
+	} {
+		for _, parked := range []bool{false, true} {
+			t.Run(fmt.Sprintf("agent %q post %q parked %t", tc.agent, tc.post, parked), func(t *testing.T) {
+				s, r := waiting(t, careful("c1", "ls", AskPlan{}))
+				r.OnWaiting = tc.agent
+				if parked {
+					beside(t, s, "v1")
+					require.Equal(t, signals.TurnCompleted, answer(t, s).Status)
+				}
+				p := says("e2", "hello?")
+				p.OnWaiting = tc.post
+				post(t, s, p)
+				s = copied(t, s)
+				require.Equal(t, tc.want == cancel, s.Superseded())
+				require.Equal(t, tc.want == ans, s.Parks() || parked && s.HasNext())
+				if tc.want != cancel {
+					return
+				}
+				s.Supersede(t0)
+				require.False(t, s.Superseded())
+				require.Empty(t, s.Approvals())
+				made := approvals(t, s)["c1.decision"]
+				require.Equal(t, event.Deny, made.Decision)
+				require.Equal(t, "threadmill", made.By)
+				require.Contains(t, made.Reason, "event e2")
+				require.Contains(t, results(t, s)["c1"], "because ann wrote a message instead")
+				require.Equal(t, signals.Conflict, s.Decide(t0, decision("c1", event.Approve)), "it is too late")
+				if parked {
+					require.True(t, s.Unpark())
+				}
+				s.ToolsDone(t0, s.Turn.Runs[0])
+				require.True(t, s.joined(t0), "the turn goes on with the message")
+				require.Equal(t, "e2", s.Turn.Runs[0].ReplyTo)
+			})
+		}
+	}
+}
+
+// TestWhoCancels: only a message of a person does.
+func TestWhoCancels(t *testing.T) {
+	system := signals.NewPost("e2", event.NewMessage{ThreadID: "t1", SenderID: "cron", SenderType: event.System, Content: "tick"})
+	for name, tc := range map[string]struct {
+		post  signals.Post
+		joins bool
+	}{
+		"a person":                        {says("e2", "stop"), true},
+		"a person, to one agent":          {signals.Post{ID: "e2", Type: event.TypeMessage, Payload: says("", "stop").Payload, Agents: []string{"bob"}}, false},
+		"a person's question about all":   {happens("e2", event.TypeUserQuery, `{"content":"hello"}`), false},
+		"the system":                      {system, false},
+		"an event":                        {happens("e2", "file.changed", `1`), false},
+		"an event of a type of one's own": {signals.Post{ID: "e2", Type: "note.taken", Payload: []byte(`{}`)}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, r := waiting(t, careful("c1", "ls", AskPlan{}), careful("c2", "pwd", AskPlan{}))
+			r.OnWaiting = event.OnWaitingCancel
+			person := strings.HasPrefix(name, "a person")
+			post(t, s, tc.post)
+			require.Equal(t, person, s.Superseded())
+			require.Equal(t, !person, s.Parks(), "what does not cancel is processed meanwhile")
+			if !person {
+				return
+			}
+			s.Supersede(t0)
+			require.Len(t, results(t, s), 2, "all that waits")
+			s.ToolsDone(t0, r)
+			require.Equal(t, tc.joins, s.joined(t0))
+		})
+	}
+	t.Run("a call of a client", func(t *testing.T) {
+		s, r := waiting(t, PlannedCall{ID: "c1", Name: "photo", By: ByClient})
+		r.OnWaiting = event.OnWaitingCancel
+		s.AskClient(t0, r, r.Calls[0])
+		post(t, s, says("e2", "stop"))
+		s.Supersede(t0)
+		require.Len(t, results(t, s), 1)
+		require.Equal(t, signals.Conflict, s.ToolResult(t0, signals.ToolResult{ToolCallID: "c1", By: "editor"}))
+	})
+	t.Run("another agent that waits holds messages back", func(t *testing.T) {
+		s := newState("alice", "bob")
+		turn := begin(t, s, "e1", "go")
+		step(t, s, turn.Runs[0], "", careful("c1", "ls", AskPlan{}))
+		step(t, s, turn.Runs[1], "", careful("c2", "ls", AskPlan{}))
+		turn.Runs[0].OnWaiting, turn.Runs[1].OnWaiting = event.OnWaitingCancel, event.OnWaitingHold
+		post(t, s, says("e2", "stop"))
+		s.Supersede(t0)
+		require.Equal(t, "c2", s.Approvals()[0].ToolCallID)
+		require.False(t, s.Parks())
+	})
+}
+
+// TestPartsOfAnEventWait: what hooks have made of the event of the turn that waits keeps its order.
+func TestPartsOfAnEventWait(t *testing.T) {
+	s := newState()
+	arrive(t, s, says("e1", "go"))
+	s.Enter(t0, produces("h", hook.Message(event.User, "h", "first"), hook.Message(event.User, "h", "second")))
+	s.End(t0)
+	next(t, s)
+	s.Enter(t0, pass)
+	step(t, s, s.Turn.Runs[0], "", careful("c1", "ls", AskPlan{}))
+	require.False(t, s.Parks())
+	post(t, s, says("e2", "hello?"))
+	require.True(t, s.Park())
+	require.Equal(t, "e2", next(t, s).Item.ID)
+}
+
+// TestBusyWhileATurnWaits: a message that is answered meanwhile is not refused.
+func TestBusyWhileATurnWaits(t *testing.T) {
+	rejects := func(o event.OnWaiting) signals.Post {
+		p := says("e9", "hello?")
+		p.OnBusy, p.OnWaiting = signals.Reject, o
+		return p
+	}
+	s, _ := waiting(t, careful("c1", "ls", AskPlan{}))
+	require.NoError(t, s.CheckPost(rejects("")))
+	require.ErrorIs(t, s.CheckPost(rejects(event.OnWaitingHold)), ErrBusy)
+	require.ErrorIs(t, s.CheckPost(rejects(event.OnWaitingCancel)), ErrBusy)
+	post(t, s, says("e2", "first"))
+	require.ErrorIs(t, s.CheckPost(rejects("")), ErrBusy, "another one is answered first")
+	require.True(t, s.Park())
+	next(t, s)
+	s.Enter(t0, pass)
+	require.ErrorIs(t, s.CheckPost(rejects("")), ErrBusy)
+	answer(t, s)
+	require.NoError(t, s.CheckPost(rejects("")))
+	s.Decide(t0, decision("c1", event.Approve))
+	require.ErrorIs(t, s.CheckPost(rejects("")), ErrBusy, "the turn goes on")
+}
+
+// TestSameCallAgain: while a call waits, its agent does not make it once more.
+func TestSameCallAgain(t *testing.T) {
+	s, _ := waiting(t, careful("c1", "ls", AskPlan{}))
+	post(t, s, says("e2", "hello?"))
+	require.True(t, s.Park())
+	next(t, s)
+	s.Enter(t0, pass)
+	r := s.Turn.Runs[0]
+	again := careful("c2", "ls", AskPlan{})
+	in := step(t, s, r, "", PlannedCall{ID: "c2", Name: again.Name, Guard: again.Guard, Duplicate: "c1"})
+	require.Equal(t, map[string]string{"digest of ls": "c1"}, in.Pending)
+	require.Equal(t, []string{"c1"}, in.OpenCalls)
+	require.Len(t, s.Approvals(), 1)
+	require.Contains(t, results(t, s)["c2"], "as call c1")
+	require.Equal(t, signals.TurnCompleted, answer(t, s).Status)
+	s.Decide(t0, decision("c1", event.Deny))
+	require.True(t, s.Unpark())
+	s.ToolsDone(t0, s.Turn.Runs[0])
+	require.Empty(t, s.stepOf(t).Pending)
 }

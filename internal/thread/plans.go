@@ -36,6 +36,10 @@ type PlannedCall struct {
 	Denied   string `json:"denied,omitempty"`
 	DeniedBy string `json:"deniedBy,omitempty"`
 
+	// Duplicate is the same call, which the agent has made in another turn and which waits for
+	// approval. This one never runs, and nobody is asked about it.
+	Duplicate string `json:"duplicate,omitempty"`
+
 	// Unfit says that the call cannot run, for want of the tool or for arguments that
 	// do not fit it. It never runs, whatever changes meanwhile: nobody was asked about
 	// it. Its result is the model's error.

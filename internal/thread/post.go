@@ -35,7 +35,7 @@ func (s *State) CheckPost(p signals.Post) error {
 	if s.queued()+len(p.Payload)+len(p.Metadata) > maxQueueBytes {
 		return ErrFull
 	}
-	if p.OnBusy == signals.Reject && !s.Idle() && !s.HasSeen(p.ID) {
+	if p.OnBusy == signals.Reject && s.busy(p) && !s.HasSeen(p.ID) {
 		return ErrBusy
 	}
 	return nil
@@ -115,7 +115,7 @@ func (s *State) Post(now time.Time, p signals.Post) (Posted, error) {
 		p = s.envItem(now, p)
 	}
 	s.Seen = keepLast(append(s.Seen, p.ID), maxSeen)
-	q := Queued{OnBusy: p.OnBusy, Options: Options{Agents: p.Agents, Tools: p.Tools}, Item: event.Item{
+	q := Queued{OnBusy: p.OnBusy, OnWaiting: p.OnWaiting, Options: Options{Agents: p.Agents, Tools: p.Tools}, Item: event.Item{
 		ID: p.ID, ThreadID: s.ThreadID, Type: p.Type, Payload: p.Payload, Timestamp: p.Timestamp, Metadata: p.Metadata, Status: event.Pending,
 		Priority: p.Priority, TTL: p.TTL, TraceID: p.TraceID, ParentEventID: p.ParentEventID,
 		Namespace: s.Namespace, CreatedAt: now, UpdatedAt: now,
@@ -156,7 +156,7 @@ func (s *State) Next(now time.Time) (Queued, bool) {
 	s.expire(now)
 	may := func(Queued) bool { return true }
 	if len(s.Parked) > 0 {
-		may = Queued.beside
+		may = s.beside
 	}
 	best := s.best(may)
 	if best < 0 {

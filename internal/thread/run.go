@@ -35,6 +35,9 @@ type Run struct {
 	MaxSteps int    `json:"maxSteps,omitempty"`
 	Model    string `json:"model,omitempty"`
 
+	// OnWaiting is the agent's, known from the first reply on.
+	OnWaiting event.OnWaiting `json:"onWaiting,omitempty"`
+
 	// ReplyTo is what the next reply answers; MessageID is the last reply.
 	ReplyTo   string  `json:"replyTo,omitempty"`
 	MessageID string  `json:"messageId,omitempty"`
@@ -112,7 +115,7 @@ func (s *State) NextModelStep(r *Run, specs []hook.Spec) ModelStep {
 			s.countCall(r)
 		}
 		step.Agents, step.Answers, step.WorkingDirectory = s.Agents, r.Answers, s.workingDirectory()
-		step.OpenCalls = s.openCalls(r)
+		step.OpenCalls, step.Pending = s.openCalls(r), s.pendingCalls(r)
 		r.Calling = true
 	}
 	step.Hold, step.Quiet, step.Inline, step.Undecided = s.foresee(r, specs)
@@ -162,7 +165,7 @@ func (s *State) Replied(now time.Time, r *Run, reply ModelReply) {
 		s.Default = reply.Agent
 		s.countAs(reply.Agent)
 	}
-	r.Agent, r.Model, r.MaxSteps = reply.Agent, reply.Model, s.maxSteps(reply.MaxSteps)
+	r.Agent, r.Model, r.MaxSteps, r.OnWaiting = reply.Agent, reply.Model, s.maxSteps(reply.MaxSteps), reply.OnWaiting
 	r.Step++
 	r.Calling, r.Outage = false, nil
 	r.MessageID, r.Calls = reply.Message.ID, nil

@@ -144,6 +144,9 @@ type State struct {
 type Queued struct {
 	Item   event.Item     `json:"item"`
 	OnBusy signals.OnBusy `json:"onBusy,omitempty"`
+
+	// OnWaiting is what the post says of turns that wait for people.
+	OnWaiting event.OnWaiting `json:"onWaiting,omitempty"`
 	Options
 
 	// Origin is set when hooks or processors made the item.

@@ -58,6 +58,10 @@ type ModelStep struct {
 	// OpenCalls are calls of other runs, which have no result yet.
 	OpenCalls []string `json:"openCalls,omitempty"`
 
+	// Pending are the agent's calls in other runs that wait for approval, by their digests:
+	// the same call is not made twice.
+	Pending map[string]string `json:"pending,omitempty"`
+
 	// WorkingDirectory is the thread's, if it has one of its own.
 	WorkingDirectory string `json:"workingDirectory,omitempty"`
 
@@ -128,8 +132,10 @@ type ModelReply struct {
 	// Outage is set in place of a reply when the model has not answered.
 	Outage *Outage `json:"outage,omitempty"`
 
-	// MaxSteps is the agent's limit as of now.
-	MaxSteps int `json:"maxSteps"`
+	// MaxSteps is the agent's limit as of now, OnWaiting what it does with messages while its
+	// calls wait.
+	MaxSteps  int             `json:"maxSteps"`
+	OnWaiting event.OnWaiting `json:"onWaiting,omitempty"`
 
 	// Titles says that a thread without a title is given one.
 	Titles bool `json:"titles,omitempty"`
@@ -336,18 +342,20 @@ type PlanStep struct {
 	// Tools are the only ones that the agent may call, as far as it has them. Nil = all.
 	Tools *[]string `json:"tools,omitempty"`
 
-	// Version is as in [ModelStep].
-	Version int   `json:"version,omitempty"`
-	Flush   Flush `json:"flush"`
+	// Pending and Version are as in [ModelStep].
+	Pending map[string]string `json:"pending,omitempty"`
+	Version int               `json:"version,omitempty"`
+	Flush   Flush             `json:"flush"`
 }
 
 // PlanReply is the result of plan_calls.
 type PlanReply struct {
 	// Agent is the agent that made the calls, by its registered name.
-	Agent    string        `json:"agent"`
-	Model    string        `json:"model"`
-	MaxSteps int           `json:"maxSteps"`
-	Calls    []PlannedCall `json:"calls"`
+	Agent     string          `json:"agent"`
+	Model     string          `json:"model"`
+	MaxSteps  int             `json:"maxSteps"`
+	OnWaiting event.OnWaiting `json:"onWaiting,omitempty"`
+	Calls     []PlannedCall   `json:"calls"`
 }
 
 // HookStep is the input of a hook workflow, and of each run_hooks activity of it.

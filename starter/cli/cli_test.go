@@ -56,6 +56,7 @@ func TestUsageErrors(t *testing.T) {
 		{"queue add t1 deploy prod", "the payload is not JSON: a text has quotes too"},
 		{"queue add t1 message", "payload: is required"},
 		{"queue add t1 message {}", "payload.senderId: is required"},
+		{"send t1 hi --on-waiting shout", `--on-waiting is "shout", must be answer, hold or cancel`},
 		{"queue add t1 deploy --on-busy shout", `--on-busy is "shout"`},
 		{"queue set-status t1 e1 processing", `the status is "processing", must be pending, completed, failed, expired or overwritten`},
 		{"send no/slash hi", `thread: "no/slash" must be 1 to 128 letters`},
@@ -119,10 +120,11 @@ func TestOpen(t *testing.T) {
 func TestSend(t *testing.T) {
 	t.Run("from stdin, with an id of its own", func(t *testing.T) {
 		w := newWorld(t)
-		code, out, _ := w.run("two\nlines\n", "send", "t1", "-", "--id", "e7", "--on-busy", "steer")
+		code, out, _ := w.run("two\nlines\n", "send", "t1", "-", "--id", "e7", "--on-busy", "steer", "--on-waiting", "cancel")
 		require.Equal(t, exitOK, code)
 		require.Equal(t, "e7\n", out)
 		require.Equal(t, signals.Steer, w.posts[0].OnBusy)
+		require.Equal(t, event.OnWaitingCancel, w.posts[0].OnWaiting)
 		require.Contains(t, string(w.posts[0].Payload), `two\nlines"`)
 	})
 	t.Run("S2-25 with options of its own", func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
 )
@@ -12,6 +13,7 @@ import (
 // posting holds the flags that say how an event is queued, and what its turn may do.
 type posting struct {
 	id, onBusy string
+	onWaiting  string
 	priority   int
 	ttl        time.Duration
 	tools      []string
@@ -21,6 +23,7 @@ type posting struct {
 func (p *posting) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&p.id, "id", "", "id of the event: sending the same id twice has the effect of once (default: a new ULID)")
 	f.StringVar(&p.onBusy, "on-busy", string(signals.Enqueue), "what a message does to a turn in progress: enqueue, steer, interrupt or reject")
+	f.StringVar(&p.onWaiting, "on-waiting", "", "what a message does to a turn that waits for people: answer, hold or cancel (default: as the agents are configured)")
 	f.IntVar(&p.priority, "priority", 0, "higher first, equals in order of arrival")
 	f.DurationVar(&p.ttl, "ttl", 0, "how long the event may wait, such as 90s, before it is expired and never processed (default: no limit)")
 	f.StringArrayVar(&p.tools, "tool", nil, "tool that agents may call in the event's turn, and no other (repeatable; default: all that they have)")
@@ -35,6 +38,9 @@ func (p *posting) apply(thread string, agents []string, post *signals.Post) erro
 		post.OnBusy = busy
 	default:
 		return usagef("--on-busy is %q, must be enqueue, steer, interrupt or reject", p.onBusy)
+	}
+	if post.OnWaiting = event.OnWaiting(p.onWaiting); p.onWaiting != "" && !post.OnWaiting.Valid() {
+		return usagef("--on-waiting is %q, must be answer, hold or cancel", p.onWaiting)
 	}
 	if p.id != "" {
 		if err := signals.CheckEventID("--id", p.id); err != nil {
