@@ -142,6 +142,7 @@ func (a *Activities) Register(r Registrar) {
 		signals.ActivityNotify:    a.Notify,
 		signals.ActivityRunHooks:  a.RunHooks,
 		signals.ActivityPlanCalls: a.PlanCalls,
+		signals.ActivityLoadEvent: a.LoadEvent,
 
 		signals.ActivityCheckDecision: a.CheckDecision,
 		signals.ActivityHandleEvent:   a.HandleEvent,

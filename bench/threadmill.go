@@ -64,7 +64,7 @@ func (t *millThread) turn(ctx context.Context) error {
 	if t.by == byUpdate {
 		return t.update(ctx, p, want)
 	}
-	if _, err := t.threads.Post(ctx, t.id, p); err != nil {
+	if _, err := t.threads.PostSignal(ctx, t.id, p); err != nil {
 		return err
 	}
 	return t.await(ctx, want)

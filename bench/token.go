@@ -46,7 +46,7 @@ func (m *meter) firstToken(ctx context.Context) (*tokenRow, error) {
 
 func (m *meter) oneToken(ctx context.Context, v *viewer, id string) (time.Duration, error) {
 	m.world.provider.Reset()
-	if _, err := m.world.mill.threads.Post(ctx, id, signals.UserMessage(id, "ann", "count 3")); err != nil {
+	if _, err := m.world.mill.threads.PostSignal(ctx, id, signals.UserMessage(id, "ann", "count 3")); err != nil {
 		return 0, err
 	}
 	var first seen

@@ -25,6 +25,9 @@ const (
 	// TypeRejected is the audit record of a signal that failed validation.
 	TypeRejected = "rejected"
 
+	// TypeUnqueued is the record of a valid post that the thread could not queue: see [Unqueued].
+	TypeUnqueued = "unqueued"
+
 	// TypeTask is the record of a background task: that it runs, and how it ended.
 	TypeTask = "task"
 
@@ -46,7 +49,7 @@ const (
 func Reserved(typ string) bool {
 	switch typ {
 	case TypeLLMCall, TypeToolCall, TypeApprovalRequest, TypeApproval, TypeStatus, TypeFinal,
-		TypeError, TypeRejected, TypeHook, TypeToken, TypeEnv, TypeTask, TypeClientCall, TypeTurnEnded:
+		TypeError, TypeRejected, TypeUnqueued, TypeHook, TypeToken, TypeEnv, TypeTask, TypeClientCall, TypeTurnEnded:
 		return true
 	}
 	return false

@@ -292,6 +292,17 @@ type Rejected struct {
 	Input string `json:"input,omitempty"`
 }
 
+// Unqueued is the payload of an "unqueued" record: a valid event that arrived by signal when
+// the thread could not queue it. It is a failed event that can be retried, and this is its
+// content.
+type Unqueued struct {
+	Event Item   `json:"event"`
+	Error string `json:"error"`
+}
+
+// UnqueuedID is the record id of the [Unqueued] of an event.
+func UnqueuedID(eventID string) string { return eventID + ".unqueued" }
+
 // Interception is the payload of a "hook" record: what the hooks and processors that
 // saw an event made of it. The record's id is that of the event with ".hook" behind it.
 type Interception struct {

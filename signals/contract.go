@@ -26,6 +26,9 @@ const (
 	ActivityRunHooks  = "run_hooks"
 	ActivityPlanCalls = "plan_calls"
 
+	// ActivityLoadEvent loads the content of an event that only the store has.
+	ActivityLoadEvent = "load_event"
+
 	// ActivityHandleEvent runs the function of a rule.
 	ActivityHandleEvent = "handle_event"
 
@@ -56,6 +59,7 @@ const (
 // Names of updates.
 const (
 	UpdatePost      = "post"
+	UpdatePostBatch = "post_batch"
 	UpdateDecide    = "decide"
 	UpdateTurn      = "turn"
 	UpdateSetStatus = "set_status"
@@ -239,6 +243,54 @@ const (
 	PostQueued    = "queued"
 	PostDuplicate = "duplicate"
 )
+
+// Bounds of a [PostBatch].
+const (
+	MaxBatchPosts = 256
+	MaxBatchBytes = 512 << 10
+)
+
+// PostBatch is the payload of update "post_batch": posts that the thread takes in order, as if
+// each had come alone. At most [MaxBatchPosts], with payloads and metadata of [MaxBatchBytes]
+// together, unless there is only one.
+type PostBatch struct {
+	Posts []Post `json:"posts"`
+}
+
+// PostBatchResult answers update "post_batch": a result for each post, in order. If no post
+// changes anything, the update is rejected with an application error of type [NothingPostedType],
+// and this is its details.
+type PostBatchResult struct {
+	Results []PostOutcome `json:"results"`
+}
+
+// PostOutcome is what became of one post of a batch.
+type PostOutcome struct {
+	EventID string `json:"eventId,omitempty"`
+
+	// Status is that of a [PostResult], or the type of the error that update "post" would have
+	// returned: [RefusedType], [FullType], [BusyType], [ClosedType]. Error is its message.
+	Status string `json:"status"`
+	Error  string `json:"error,omitempty"`
+}
+
+// CheckBatch reports why a batch is rejected as a whole.
+func CheckBatch(b PostBatch) error {
+	if n := len(b.Posts); n == 0 || n > MaxBatchPosts {
+		return wrong("posts", "are %d, must be 1 to %d", n, MaxBatchPosts)
+	}
+	size := 0
+	for _, p := range b.Posts {
+		size += p.Size()
+	}
+	if len(b.Posts) > 1 && size > MaxBatchBytes {
+		return wrong("posts", "are %d bytes together, must be at most %d", size, MaxBatchBytes)
+	}
+	return nil
+}
+
+// Size is the size of a post's content, in bytes.
+func (p Post) Size() int { return len(p.Payload) + len(p.Metadata) }
 
 // Control steers a thread: the payload of signal "control".
 type Control struct {

@@ -10,6 +10,12 @@ var (
 	ErrClosed = errors.New("the thread is closed")
 	// ErrExists: a thread of that id is there already.
 	ErrExists = errors.New("the thread exists already")
+	// ErrFull: the queue of the thread is full. The same post is accepted when the thread has
+	// processed some of what waits.
+	ErrFull = errors.New("the queue is full")
+	// ErrOverloaded: more posts wait for the thread's answer than the client holds. The same post
+	// is accepted later.
+	ErrOverloaded = errors.New("too many posts are waiting for the thread")
 	// ErrBusy: a turn is in progress, and the post did not want to wait.
 	ErrBusy = errors.New("a turn is in progress")
 	// ErrRefused: the thread refused the request; the error says why.
@@ -22,4 +28,8 @@ const (
 	ClosedType    = "closed"
 	BusyType      = "busy"
 	DuplicateType = "duplicate"
+	FullType      = "full"
+
+	// NothingPostedType: see [PostBatchResult].
+	NothingPostedType = "nothing_posted"
 )

@@ -24,7 +24,7 @@ func TestBudgetBesideAWait(t *testing.T) {
 	// publish returns when the event has been handled.
 	publish := func(id string) {
 		e := event.EnvEvent{ID: signals.NewEventID(), Type: "file.changed", Timestamp: 1, Payload: json.RawMessage("null")}
-		_, err := w.Threads.Post(w.Ctx(), id, signals.EnvPost(e))
+		_, err := w.Threads.PostSignal(w.Ctx(), id, signals.EnvPost(e))
 		require.NoError(t, err)
 		require.Eventually(t, func() bool {
 			q, err := w.Threads.Queue(w.Ctx(), id)

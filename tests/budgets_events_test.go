@@ -45,7 +45,7 @@ func TestBudgetsOfEvents(t *testing.T) {
 		},
 	})
 	publish := func(id, typ string) {
-		_, err := w.Threads.Post(w.Ctx(), id, signals.EnvPost(event.EnvEvent{
+		_, err := w.Threads.PostSignal(w.Ctx(), id, signals.EnvPost(event.EnvEvent{
 			ID: signals.NewEventID(), Type: typ, Timestamp: 1, Payload: json.RawMessage("null"),
 		}))
 		require.NoError(t, err)

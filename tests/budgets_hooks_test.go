@@ -182,7 +182,7 @@ func TestBudgetsOfHooks(t *testing.T) {
 					w.Post(id, "hello")
 					return
 				}
-				_, err := w.Threads.Post(w.Ctx(), id, signals.Post{Type: shape.post, Payload: []byte(`{"text":"x"}`)})
+				_, err := w.Threads.PostSignal(w.Ctx(), id, signals.Post{Type: shape.post, Payload: []byte(`{"text":"x"}`)})
 				require.NoError(t, err)
 			})
 			require.Equal(t, shape.want, cost{len(added), billed(added)}, "events and actions:\n%s", describe(added))

@@ -185,7 +185,7 @@ func TestBudgetsOfHandledEvents(t *testing.T) {
 		want cost
 	}{
 		{"by signal", func(id string) {
-			_, err := w.Threads.Post(w.Ctx(), id, changed())
+			_, err := w.Threads.PostSignal(w.Ctx(), id, changed())
 			require.NoError(t, err)
 		}, cost{10, 2}},
 		{"by update", func(id string) {

@@ -38,7 +38,7 @@ func guarded(v *victim) { v.Guarded = true }
 // says posts a message under an id.
 func (k *killing) says(thread, id, content string) {
 	k.T.Helper()
-	_, err := k.Threads.Post(k.Ctx(), thread, message(thread, id, content))
+	_, err := k.Threads.PostSignal(k.Ctx(), thread, message(thread, id, content))
 	require.NoError(k.T, err)
 }
 

@@ -152,7 +152,7 @@ func TestHookWorkflow(t *testing.T) {
 			ThreadID: id, SenderID: "ann", SenderType: event.User, Content: "bytes", Metadata: map[string]any{"page": 7},
 		})
 		p.TraceID, p.ParentEventID = "trace", "cause"
-		_, err := r.Threads.Post(r.Ctx(), id, p)
+		_, err := r.Threads.PostSignal(r.Ctx(), id, p)
 		require.NoError(t, err)
 		r.rule(id, "e-json", foreign.Ruling{Raw: json.RawMessage(`{"responses":[{"content":"noted","senderType":"system","senderId":"clerk"}]}`)})
 		require.Equal(t, "noted", r.Await(id, "e-json").Message.Content)

@@ -25,7 +25,7 @@ func (r review) move(thread string) (posted int) {
 	r.T.Helper()
 	for begun := run(r.World, thread); run(r.World, thread) == begun; posted += 10 {
 		for range 10 {
-			_, err := r.Threads.Post(r.Ctx(), thread, signals.Post{Type: "tick", Payload: []byte(`{}`)})
+			_, err := r.Threads.PostSignal(r.Ctx(), thread, signals.Post{Type: "tick", Payload: []byte(`{}`)})
 			require.NoError(r.T, err)
 		}
 	}
@@ -112,7 +112,7 @@ func TestHookWorkflowWaits(t *testing.T) {
 				decided <- foreign.Rule(ctx, r.Temporal, r.workflowID(id, posted), foreign.Ruling{Content: said + "!"})
 			}()
 			for range i + 4 {
-				_, err := r.Threads.Post(ctx, id, signals.Post{Type: "tick", Payload: []byte(`{}`)})
+				_, err := r.Threads.PostSignal(ctx, id, signals.Post{Type: "tick", Payload: []byte(`{}`)})
 				require.NoError(t, err)
 			}
 			require.NoError(t, <-decided)

@@ -56,7 +56,7 @@ func TestMessagesRefused(t *testing.T) {
 		require.Equal(t, calls, w.Provider.Calls())
 	})
 	t.Run("S0-03 of a signal only the audit record stays", func(t *testing.T) {
-		_, err := w.Threads.Post(w.Ctx(), id, signals.Post{ID: "bad", Payload: json.RawMessage(`{"content":"hi"}`)})
+		_, err := w.Threads.PostSignal(w.Ctx(), id, signals.Post{ID: "bad", Payload: json.RawMessage(`{"content":"hi"}`)})
 		require.NoError(t, err)
 		require.Eventually(t, func() bool { return len(w.Records(id)) > len(before) }, waitLong, waitTick)
 		require.Equal(t, event.TypeRejected, only(t, w.Records(id)[len(before):]).Type)

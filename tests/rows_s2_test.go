@@ -52,7 +52,7 @@ func TestTokensAreNotKept(t *testing.T) {
 		_, err := w.Threads.PostUpdate(w.Ctx(), id, token)
 		require.ErrorContains(t, err, "tokens are never queued")
 		before := len(w.Records(id))
-		_, err = w.Threads.Post(w.Ctx(), id, token)
+		_, err = w.Threads.PostSignal(w.Ctx(), id, token)
 		require.NoError(t, err)
 		require.Eventually(t, func() bool { return len(w.Records(id)) > before }, waitLong, waitTick)
 		require.Equal(t, event.TypeRejected, only(t, w.Records(id)[before:]).Type)

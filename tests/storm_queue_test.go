@@ -81,7 +81,7 @@ func (k *killing) postAll(thread string, posts []signals.Post, after func(posted
 	for range queueHands {
 		hands.Go(func() {
 			for p := range todo {
-				_, err := k.Threads.Post(ctx, thread, p)
+				_, err := k.Threads.PostSignal(ctx, thread, p)
 				done <- assert.NoError(k.T, err)
 			}
 		})
@@ -144,7 +144,7 @@ func TestQueueInAStorm(t *testing.T) {
 		kills++
 	}
 
-	_, err := k.Threads.Post(k.Ctx(), id, barriers[0])
+	_, err := k.Threads.PostSignal(k.Ctx(), id, barriers[0])
 	require.NoError(t, err)
 	k.arrived(id, "b0")
 	early := append(flood(random, id, "e", queueEvents), barriers[1:]...)

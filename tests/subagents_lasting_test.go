@@ -127,7 +127,7 @@ func TestThreadMovesBelowAndAbove(t *testing.T) {
 			id := w.Open()
 			w.Post(id, asks("helper", "use note {}"))
 			for range 4 + 2*i {
-				_, err := w.Threads.Post(w.Ctx(), id, signals.Post{Type: "tick", Payload: []byte(`{}`)})
+				_, err := w.Threads.PostSignal(w.Ctx(), id, signals.Post{Type: "tick", Payload: []byte(`{}`)})
 				require.NoError(t, err)
 			}
 			requireSaid(t, w, id, "note returned: noted: ")

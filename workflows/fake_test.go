@@ -274,7 +274,7 @@ func worldOf(t *testing.T, f *fakes, all *workflows.Workflows) *world {
 	for name, fn := range map[string]any{
 		signals.ActivityCallModel: f.callModel, signals.ActivityRunTool: f.runTool,
 		signals.ActivityRecord: f.record, signals.ActivityNotify: f.notify,
-		signals.ActivityRunHooks: f.runHooks, signals.ActivityPlanCalls: f.planCalls,
+		signals.ActivityRunHooks: f.runHooks, signals.ActivityPlanCalls: f.planCalls, signals.ActivityLoadEvent: f.loadEvent,
 		signals.ActivityHandleEvent: f.handleEvent, signals.ActivityRunTask: f.runTask, signals.ActivityEndDelegate: f.endDelegate,
 	} {
 		w.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: name})

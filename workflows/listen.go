@@ -37,6 +37,9 @@ func (t *conversation) listen(ctx workflow.Context) error {
 		workflow.SetUpdateHandlerWithOptions(ctx, signals.UpdatePost, inOrder(t, t.updatePost), workflow.UpdateHandlerOptions{
 			Description: "post an event", Validator: validate(t.validatePost),
 		}),
+		workflow.SetUpdateHandlerWithOptions(ctx, signals.UpdatePostBatch, inOrder(t, t.updatePostBatch), workflow.UpdateHandlerOptions{
+			Description: "post several events, in order", Validator: validate(t.validatePostBatch),
+		}),
 		workflow.SetUpdateHandlerWithOptions(ctx, signals.UpdateTurn, inOrder(t, t.updateTurn), workflow.UpdateHandlerOptions{
 			Description: "post an event and wait for the end of its turn", Validator: validate(t.validateTurn),
 		}),
@@ -180,7 +183,12 @@ func (t *conversation) post(ctx workflow.Context, name string, p signals.Post) {
 		return
 	}
 	posted, err := t.state.Post(workflow.Now(ctx), p)
-	if err != nil {
+	switch {
+	case errors.Is(err, thread.ErrFull), errors.Is(err, thread.ErrClosed):
+		// Nobody can be told to post again.
+		t.state.PostFailed(workflow.Now(ctx), p, err)
+		return
+	case err != nil:
 		t.state.Reject(workflow.Now(ctx), name, p, err)
 		return
 	}
@@ -304,6 +312,56 @@ func (t *conversation) updatePost(ctx workflow.Context, p signals.Post) (signals
 	return signals.PostResult{EventID: posted.EventID, Status: signals.PostQueued}, nil
 }
 
+// updatePostBatch takes the posts of a batch in order. Decisions among them are looked into
+// beside the others.
+func (t *conversation) updatePostBatch(ctx workflow.Context, b signals.PostBatch) (signals.PostBatchResult, error) {
+	out := signals.PostBatchResult{Results: make([]signals.PostOutcome, len(b.Posts))}
+	decisions := workflow.NewWaitGroup(ctx)
+	for i, p := range b.Posts {
+		if _, decides := t.state.DecisionIn(p); !decides {
+			out.Results[i] = outcome(t.updatePost(ctx, p))
+			continue
+		}
+		decisions.Add(1)
+		workflow.GoNamed(ctx, "decision "+p.ID, func(ctx workflow.Context) {
+			defer decisions.Done()
+			out.Results[i] = outcome(t.updatePost(ctx, p))
+		})
+	}
+	decisions.Wait(ctx)
+	return out, nil
+}
+
+// outcome is the answer of update "post" as part of a batch.
+func outcome(r signals.PostResult, err error) signals.PostOutcome {
+	var app *temporal.ApplicationError
+	switch {
+	case errors.As(err, &app):
+		return signals.PostOutcome{Status: app.Type(), Error: app.Message()}
+	case err != nil:
+		return signals.PostOutcome{Status: signals.RefusedType, Error: err.Error()}
+	}
+	return signals.PostOutcome{EventID: r.EventID, Status: r.Status}
+}
+
+// validatePostBatch rejects a batch in which no post changes anything.
+func (t *conversation) validatePostBatch(b signals.PostBatch) error {
+	if err := signals.CheckBatch(b); err != nil {
+		return refuse(err)
+	}
+	out := signals.PostBatchResult{Results: make([]signals.PostOutcome, len(b.Posts))}
+	for i, p := range b.Posts {
+		err := t.validatePost(p)
+		if err == nil {
+			return nil
+		}
+		if out.Results[i] = outcome(signals.PostResult{}, err); out.Results[i].Status == signals.DuplicateType {
+			out.Results[i] = signals.PostOutcome{EventID: p.ID, Status: signals.PostDuplicate}
+		}
+	}
+	return temporal.NewNonRetryableApplicationError("no post of the batch is accepted", signals.NothingPostedType, nil, out)
+}
+
 // updateTurn waits for the end of the turn of an event, which it posts unless the
 // thread has it already. It sends the caller away only when the thread is about to
 // move: a caller that asks again at once must not find it still there.
@@ -361,6 +419,8 @@ func refuse(err error) error {
 		return err
 	case errors.Is(err, thread.ErrClosed):
 		return temporal.NewNonRetryableApplicationError(err.Error(), signals.ClosedType, nil)
+	case errors.Is(err, thread.ErrFull):
+		return temporal.NewNonRetryableApplicationError(err.Error(), signals.FullType, nil)
 	case errors.Is(err, thread.ErrBusy):
 		return temporal.NewNonRetryableApplicationError(err.Error(), signals.BusyType, nil)
 	}

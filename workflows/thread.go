@@ -115,6 +115,7 @@ func (t *conversation) live(ctx workflow.Context, typ string) error {
 		case t.state.Unpark():
 		case t.hooked && t.state.Heavy():
 			t.record(ctx)
+		case t.load(ctx):
 		case t.begin(ctx):
 			t.turn(ctx)
 		case t.state.Unstored():
@@ -216,6 +217,32 @@ func (t *conversation) hasWork() bool {
 	return s.Closing != nil || s.Turn != nil || s.HasNext() || s.Unstored() || t.over()
 }
 
+// load loads the content of the next event, if only the store has it. It reports whether that
+// was so.
+func (t *conversation) load(ctx workflow.Context) bool {
+	step, ok := t.state.NextStored(workflow.Now(ctx))
+	if !ok {
+		return false
+	}
+	// The content may still be on its way to the store.
+	t.record(ctx)
+	var content thread.LoadReply
+	err := workflow.ExecuteLocalActivity(local(ctx, "load an event"), signals.ActivityLoadEvent, step).Get(ctx, &content)
+	var app *temporal.ApplicationError
+	if err != nil && !(errors.As(err, &app) && app.Type() == thread.ErrTypeConfig) {
+		err = workflow.ExecuteActivity(activity(ctx, "load an event"), signals.ActivityLoadEvent, step).Get(ctx, &content)
+	}
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		why, _ := explain(err)
+		t.state.NotLoaded(workflow.Now(ctx), step.EventID, why)
+	default:
+		t.state.Loaded(step.EventID, content)
+	}
+	return true
+}
+
 // begin takes the next event from the queue.
 func (t *conversation) begin(ctx workflow.Context) bool {
 	next, ok := t.state.Next(workflow.Now(ctx))
@@ -240,15 +267,18 @@ func (t *conversation) rollover(ctx workflow.Context) bool {
 
 // continueAsNew moves the thread to a new run, with all that it remembers.
 func (t *conversation) continueAsNew(ctx workflow.Context, typ string) error {
-	if t.hooked && t.state.Heavy() || t.ruled && t.state.Unstored() {
-		t.record(ctx)
-	}
 	t.moving = true
-	if err := workflow.Await(ctx, func() bool { return t.told(ctx) }); err != nil {
-		t.close(ctx)
-		return err
+	// What arrives while the last of it is being stored may again be more than the next run takes.
+	for again := true; again; again = t.state.Heavy() {
+		if t.hooked && t.state.Heavy() || t.ruled && t.state.Unstored() {
+			t.record(ctx)
+		}
+		if err := workflow.Await(ctx, func() bool { return t.told(ctx) }); err != nil {
+			t.close(ctx)
+			return err
+		}
+		t.drain(ctx)
 	}
-	t.drain(ctx)
 	return workflow.NewContinueAsNewError(ctx, typ, Input{State: t.state.Carried()})
 }
 

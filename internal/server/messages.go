@@ -68,9 +68,9 @@ func (s *server) registerMessages() {
 	register(s, auth.Post, huma.Operation{
 		OperationID: "postMessage", Method: http.MethodPost, Path: "/v1/threads/{id}/messages", Tags: tags,
 		Summary: "Post a message", DefaultStatus: http.StatusAccepted,
-		Description: "Answers 202 with the event's id; with wait=true 200 after the turn, or 202 when the turn takes longer than the server waits. " +
+		Description: "Answers 202 with the event's id once the thread has accepted the message, or Temporal keeps it for a thread whose workers are away; with wait=true 200 after the turn, or 202 when the turn takes longer than the server waits. " +
 			"A turn that failed is a 200 with status and error.",
-		Errors:    []int{400, 404, 409, 413, 503},
+		Errors:    []int{400, 404, 409, 413, 429, 503},
 		Responses: map[string]*huma.Response{"200": {Description: "The turn has ended"}},
 	}, s.postMessage)
 	op := s.api.OpenAPI().Paths["/v1/threads/{id}/messages"].Post
@@ -148,15 +148,11 @@ func tooLarge(location string, size int) error {
 		fmt.Sprintf("is too large: %d bytes as JSON, at most %d", size, signals.MaxPayload))
 }
 
-// post posts by signal; only a message that may be refused needs an answer.
+// post posts a message, and returns once its thread has accepted it.
 func (s *server) post(ctx context.Context, id string, p signals.Post) error {
 	ctx, cancel := s.answer(ctx)
 	defer cancel()
-	if p.OnBusy == signals.Reject {
-		_, err := s.Threads.PostUpdate(ctx, id, p)
-		return err
-	}
-	_, err := s.Threads.Post(ctx, id, p)
+	_, err := s.Threads.PostUpdate(ctx, id, p)
 	return err
 }
 

@@ -2,9 +2,9 @@ package server
 
 import (
 	"context"
-	"encoding/json"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/store"
 )
 
 // itemsOf shows items. A thread forgets the payloads of events that have ended: they come from
@@ -20,49 +20,15 @@ func (s *server) itemsOf(ctx context.Context, threadID string, items ...event.It
 	if len(ids) == 0 {
 		return out
 	}
-	records, err := s.Store.RecordsByID(ctx, s.key(threadID), ids...)
+	contents, err := store.Contents(ctx, s.Store, s.key(threadID), ids...)
 	if err != nil {
 		s.Logger.Warn("the payloads of ended events are left out: the store does not have them", "thread", threadID, "error", err)
 		return out
 	}
-	stored := make(map[string]event.Record, len(records))
-	for _, rec := range records {
-		stored[rec.ID] = rec
-	}
 	for i := range out {
-		if rec, ok := stored[out[i].ID]; ok && len(out[i].Payload) == 0 {
-			out[i].restore(rec)
+		if kept, ok := contents[out[i].ID]; ok && len(out[i].Payload) == 0 {
+			out[i].Payload, out[i].Metadata = kept.Payload, kept.Metadata
 		}
 	}
 	return out
-}
-
-// restore adds what the record of an event has: its payload as it was posted.
-func (it *QueueItem) restore(rec event.Record) {
-	switch rec.Type {
-	case event.TypeEnv:
-		var e event.EnvEvent
-		if json.Unmarshal(rec.Payload, &e) != nil {
-			return
-		}
-		if metadata, err := json.Marshal(e.Metadata); err == nil {
-			it.Payload, it.Metadata = e.Payload, metadata
-		}
-	case event.TypeMessage:
-		var m event.Message
-		if json.Unmarshal(rec.Payload, &m) != nil {
-			return
-		}
-		posted, err := json.Marshal(event.NewMessage{
-			ThreadID: m.ThreadID, SenderID: m.SenderID, SenderType: m.SenderType, Content: m.Content, ToolCalls: m.ToolCalls, Metadata: m.Metadata,
-		})
-		if err == nil {
-			it.Payload = posted
-		}
-	case it.Type:
-		it.Payload = rec.Payload
-	}
-	if string(it.Payload) == "null" {
-		it.Payload = nil
-	}
 }

@@ -44,6 +44,7 @@ func (s *server) problem(ctx context.Context, threadID string, err error) error 
 	var already huma.StatusError
 	var exhausted *serviceerror.ResourceExhausted
 	var unknown *threadclient.UnknownEventError
+	var silent *threadclient.UnansweredError
 	switch {
 	case errors.As(err, &already):
 		return err
@@ -62,6 +63,12 @@ func (s *server) problem(ctx context.Context, threadID string, err error) error 
 		return huma.Error409Conflict(fmt.Sprintf("thread %q exists already", threadID))
 	case errors.Is(err, signals.ErrBusy):
 		return huma.Error409Conflict(fmt.Sprintf("thread %q is busy with a turn, and onBusy is reject", threadID))
+	case errors.Is(err, signals.ErrFull):
+		return later(http.StatusTooManyRequests, "1", fmt.Sprintf(
+			"the queue of thread %q is full; post the same again when it has processed some of what waits", threadID))
+	case errors.Is(err, signals.ErrOverloaded):
+		return later(http.StatusTooManyRequests, "1", fmt.Sprintf(
+			"too many posts wait for the answer of thread %q; post the same again", threadID))
 	case errors.Is(err, signals.ErrRefused):
 		return huma.Error422UnprocessableEntity(err.Error())
 	case errors.Is(err, store.ErrUnavailable):
@@ -70,8 +77,8 @@ func (s *server) problem(ctx context.Context, threadID string, err error) error 
 		return huma.Error503ServiceUnavailable("the server is shutting down")
 	case errors.As(err, &exhausted):
 		// Temporal bounds the updates under way in one workflow, and its own load.
-		return huma.ErrorWithHeaders(huma.Error503ServiceUnavailable(fmt.Sprintf(
-			"thread %q has too many requests under way, or Temporal has: %s", threadID, exhausted.Message)), http.Header{"Retry-After": {"1"}})
+		return later(http.StatusServiceUnavailable, "1", fmt.Sprintf(
+			"thread %q has too many requests under way, or Temporal has: %s", threadID, exhausted.Message))
 	case unanswered(err):
 		var ended *endedError
 		if errors.As(context.Cause(ctx), &ended) {
@@ -81,9 +88,11 @@ func (s *server) problem(ctx context.Context, threadID string, err error) error 
 			return huma.NewError(statusClientGone, "the client has gone")
 		}
 		s.Logger.Warn("nobody answered for a thread", "thread", threadID, "error", err)
-		return huma.ErrorWithHeaders(huma.Error503ServiceUnavailable(fmt.Sprintf(
-			"thread %q did not answer within %v: no worker is polling its task queue, or Temporal cannot be reached",
-			threadID, s.AnswerWithin)), http.Header{"Retry-After": {"5"}})
+		reason := "no worker is polling its task queue, or its workers are busy, or Temporal cannot be reached"
+		if errors.As(err, &silent) {
+			reason = silent.Reason
+		}
+		return later(http.StatusServiceUnavailable, "5", fmt.Sprintf("thread %q did not answer within %v: %s", threadID, s.AnswerWithin, reason))
 	}
 	s.Logger.Error("request failed", "thread", threadID, "request", requestID(ctx), "error", err)
 	return huma.Error500InternalServerError("the server failed; its log says why, request " + requestID(ctx))
@@ -97,6 +106,12 @@ func storeUnavailable(ctx context.Context) error {
 	}
 	return huma.ErrorWithHeaders(huma.Error503ServiceUnavailable("the database cannot be reached, or does not answer in time"),
 		http.Header{"Retry-After": {"5"}})
+}
+
+// later makes the problem document of a request that succeeds when it is repeated, and says after
+// how many seconds.
+func later(status int, seconds, detail string) error {
+	return huma.ErrorWithHeaders(huma.NewError(status, detail), http.Header{"Retry-After": {seconds}})
 }
 
 // statusClientGone is for the log only.

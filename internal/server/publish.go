@@ -51,7 +51,7 @@ type publishInput struct{ Body publishBody }
 
 type publishThreadInput struct {
 	ThreadPath
-	Open bool `query:"open" doc:"Open the thread if it is not there. Nobody is told of duplicates then"`
+	Open bool `query:"open" doc:"Open the thread if it does not exist"`
 	Body publishBody
 }
 
@@ -71,13 +71,13 @@ func (s *server) registerPublish() {
 		OperationID: "publishToThread", Method: http.MethodPost, Path: "/v1/threads/{id}/events", Tags: tags,
 		Summary: "Publish an environment event to a thread", DefaultStatus: http.StatusAccepted,
 		Description: "Rules say what becomes of it. Answers when the thread has accepted or refused it. An id that the thread has had before is a duplicate, which changes nothing.",
-		Errors:      []int{400, 404, 409, 413, 503},
+		Errors:      []int{400, 404, 409, 413, 429, 503},
 	}, s.publishToThread)
 	register(s, auth.Post, huma.Operation{
 		OperationID: "publish", Method: http.MethodPost, Path: "/v1/events", Tags: tags,
 		Summary: "Publish an environment event to the thread that it names", DefaultStatus: http.StatusAccepted,
 		Description: "The thread is the one in metadata.trigger_session_id. An event that names none, or one that is not there or is closed, is ignored, and the answer says so.",
-		Errors:      []int{400, 413, 503},
+		Errors:      []int{400, 413, 429, 503},
 	}, s.publishRouted)
 }
 

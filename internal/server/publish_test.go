@@ -46,6 +46,9 @@ type temporal struct {
 
 func (c temporal) find(ctx context.Context, workflowID string) (id string, there, open bool, err error) {
 	if c.threads.events.fail != nil {
+		// It may wait for the context.
+		c.threads.mu.Unlock()
+		defer c.threads.mu.Lock()
 		return "", false, false, c.threads.events.fail(ctx)
 	}
 	_, id, err = signals.ParseWorkflowID(workflowID)
@@ -93,22 +96,31 @@ func (a accepted) Get(_ context.Context, out any) error {
 	return nil
 }
 
-func (c temporal) SignalWithStartWorkflow(ctx context.Context, workflowID, _ string, arg any, _ client.StartWorkflowOptions, _ any, args ...any) (client.WorkflowRun, error) {
+// starting is the start of an update with start.
+type starting struct {
+	client.WithStartWorkflowOperation
+	start signals.Start
+}
+
+func (c temporal) NewWithStartWorkflowOperation(_ client.StartWorkflowOptions, _ any, args ...any) client.WithStartWorkflowOperation {
+	return starting{start: args[0].(signals.Start)}
+}
+
+func (c temporal) UpdateWithStartWorkflow(ctx context.Context, o client.UpdateWithStartWorkflowOptions) (client.WorkflowUpdateHandle, error) {
 	c.threads.mu.Lock()
-	defer c.threads.mu.Unlock()
-	id, there, open, err := c.find(ctx, workflowID)
+	id, there, open, err := c.find(ctx, o.UpdateOptions.WorkflowID)
+	if err == nil && there && !open {
+		err = &serviceerror.WorkflowExecutionAlreadyStarted{}
+	}
+	if err == nil && !there {
+		c.threads.known[id] = true
+		c.threads.opens = append(c.threads.opens, o.StartWorkflowOperation.(starting).start)
+	}
+	c.threads.mu.Unlock()
 	if err != nil {
 		return nil, err
 	}
-	if there && !open {
-		return nil, &serviceerror.WorkflowExecutionAlreadyStarted{}
-	}
-	if !there {
-		c.threads.known[id] = true
-		c.threads.opens = append(c.threads.opens, args[0].(signals.Start))
-	}
-	c.keep(id, arg.(signals.Post))
-	return nil, nil
+	return c.UpdateWorkflow(ctx, o.UpdateOptions)
 }
 
 func (c temporal) DescribeWorkflowExecution(ctx context.Context, workflowID, _ string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {

@@ -134,7 +134,7 @@ func (s *server) registerQueue() {
 		OperationID: "addToQueue", Method: http.MethodPost, Path: path, Tags: tags,
 		Summary: "Add an event of any type", DefaultStatus: http.StatusAccepted,
 		Description: "Answers when the thread has accepted or refused it. An id that the thread has had before is a duplicate, which changes nothing.",
-		Errors:      []int{400, 404, 409, 413, 503},
+		Errors:      []int{400, 404, 409, 413, 429, 503},
 	}, s.addToQueue)
 	s.registerPlace("getCurrentEvent", path+"/current", "Get the event that is being processed", current)
 	s.registerPlace("getNextEvent", path+"/next", "Get the event that is processed next", next)

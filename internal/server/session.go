@@ -165,7 +165,8 @@ func (s *server) describePrompt(name, path string) {
 			"413": {Description: "The content is too large", Content: failed},
 			"401": {Description: "The request has no valid API key", Content: failed},
 			"403": {Description: "The API key does not have the role", Content: failed},
-			"503": {Description: promptNoSession + ": Temporal cannot be reached", Content: failed},
+			"429": {Description: "The session's queue is full: Retry-After says when to try again", Content: failed},
+			"503": {Description: promptNoSession + ": Temporal cannot be reached, or no worker runs", Content: failed},
 		},
 	}
 	secure(op, auth.Post)

@@ -54,7 +54,7 @@ func (s *server) registerWebhooks() {
 		Description: "The webhook says how requests are signed, and which event for which thread becomes of them. " +
 			"200 answers the challenge of Slack. The signature takes the place of an API key; a webhook that is unsigned needs one with the role post, " +
 			"where the server wants API keys.",
-		Errors: []int{400, 401, 403, 404, 409, 413, 503},
+		Errors: []int{400, 401, 403, 404, 409, 413, 429, 503},
 	}, s.receiveWebhook)
 }
 

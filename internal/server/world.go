@@ -93,7 +93,7 @@ func (s *server) registerWorld() {
 		OperationID: "publishMessage", Method: http.MethodPost, Path: "/v1/threads/{id}/world/messages", Tags: tags,
 		Summary: "Publish what somebody says in a world", DefaultStatus: http.StatusAccepted,
 		Description: "The sender's role follows from who is known as an agent, never from the name. " + decides,
-		Errors:      []int{400, 403, 404, 409, 413, 503},
+		Errors:      []int{400, 403, 404, 409, 413, 429, 503},
 	}, s.publishSaid)
 	register(s, auth.Approve, huma.Operation{
 		OperationID: "publishToolResult", Method: http.MethodPost, Path: "/v1/threads/{id}/world/tool-results", Tags: tags,

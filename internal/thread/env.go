@@ -94,7 +94,7 @@ func (s *State) publish(now time.Time, e event.EnvEvent, brief json.RawMessage, 
 		return
 	}
 	e.Metadata.TriggerSessionID = s.ThreadID
-	s.Seen = keepLast(append(s.Seen, e.ID), maxSeen)
+	s.remember(e.ID)
 	q := Queued{Item: event.Item{
 		ID: e.ID, ThreadID: s.ThreadID, Type: e.Type, Payload: e.Payload, Timestamp: e.Timestamp, Metadata: rawJSON(e.Metadata),
 		Status: event.Pending, TraceID: traceID, ParentEventID: parent, Namespace: s.Namespace, CreatedAt: now, UpdatedAt: now,

@@ -53,7 +53,7 @@ func (s *State) joinsTurn(q Queued) bool {
 		// It is meant for the turn that waits, not for what is handled meanwhile.
 		return false
 	}
-	return q.OnBusy == signals.Steer && q.Item.Type == event.TypeMessage && len(q.Agents) == 0 && q.Tools == nil
+	return q.OnBusy == signals.Steer && q.Item.Type == event.TypeMessage && len(q.Agents) == 0 && q.Tools == nil && !q.Unloaded
 }
 
 func (r *Run) retrying() *signals.Retrying {

@@ -118,12 +118,12 @@ func (r *Run) waitsForPeople() bool {
 // beside reports whether an item may be processed while turns wait for people. Environment
 // events always may; what people say may unless an agent that waits, or the post itself, wants
 // otherwise.
-func (s *State) beside(q Queued) bool {
-	return q.isEnv() || !s.waitsFor(q, event.OnWaitingHold) && !s.waitsFor(q, event.OnWaitingCancel)
+func (s *State) beside(q *Queued) bool {
+	return q.isEnv() || !s.waitsFor(*q, event.OnWaitingHold) && !s.waitsFor(*q, event.OnWaitingCancel)
 }
 
 // isEnv reports whether an item is an environment event, and not what a person asks by one.
-func (q Queued) isEnv() bool {
+func (q *Queued) isEnv() bool {
 	return len(q.Item.Metadata) > 0 && q.Item.Type != event.TypeUserQuery
 }
 
@@ -218,7 +218,7 @@ func (s *State) busy(p signals.Post) bool {
 	}
 	q := Queued{OnWaiting: p.OnWaiting, Item: event.Item{Type: cmp.Or(p.Type, event.TypeMessage), Payload: p.Payload, Metadata: p.Metadata}}
 	free := s.Turn == nil || s.manyAgents() && s.Turn.waitsForPeople() && s.hasRoomFor(s.Turn)
-	return !free || s.unparks() >= 0 || s.nextBeside() >= 0 || !s.beside(q)
+	return !free || s.unparks() >= 0 || s.nextBeside() >= 0 || !s.beside(&q)
 }
 
 // nextBeside finds the item to be processed next while a turn waits for people, or -1.
@@ -228,9 +228,10 @@ func (s *State) nextBeside() int {
 
 // best finds the item of the highest priority that may be processed, and of equals the one
 // that came first, or -1.
-func (s *State) best(may func(Queued) bool) int {
+func (s *State) best(may func(*Queued) bool) int {
 	best := -1
-	for i, q := range s.Queue {
+	for i := range s.Queue {
+		q := &s.Queue[i]
 		if may(q) && (best < 0 || q.Item.Priority > s.Queue[best].Item.Priority) {
 			best = i
 		}

@@ -26,11 +26,11 @@ func CheckStart(start signals.Start) error {
 
 // CheckPost reports why a post would be refused. It changes nothing.
 func (s *State) CheckPost(p signals.Post) error {
-	if s.Closing != nil {
-		return ErrClosed
-	}
 	if err := signals.CheckPost(s.ThreadID, p); err != nil {
 		return err
+	}
+	if s.Closing != nil {
+		return ErrClosed
 	}
 	if s.queued()+len(p.Payload)+len(p.Metadata) > maxQueueBytes {
 		return ErrFull
@@ -96,6 +96,19 @@ func (s *State) Post(now time.Time, p signals.Post) (Posted, error) {
 	if err := s.CheckPost(p); err != nil {
 		return Posted{}, err
 	}
+	q := s.queue(now, p)
+	p.ID = q.Item.ID
+	if p.OnBusy == signals.Interrupt && len(s.turns()) > 0 {
+		// Ahead of its equals: who interrupts wants to be heard next.
+		s.Queue = append([]Queued{q}, s.Queue...)
+		return Posted{EventID: p.ID, Interrupt: true}, nil
+	}
+	s.Queue = append(s.Queue, q)
+	return Posted{EventID: p.ID}, nil
+}
+
+// queue makes the item of a post that has been checked, and remembers its id.
+func (s *State) queue(now time.Time, p signals.Post) Queued {
 	if p.ID == "" {
 		p.ID = s.newID(now)
 		if p.IsEnv() {
@@ -114,19 +127,33 @@ func (s *State) Post(now time.Time, p signals.Post) (Posted, error) {
 	if p.IsEnv() {
 		p = s.envItem(now, p)
 	}
-	s.Seen = keepLast(append(s.Seen, p.ID), maxSeen)
-	q := Queued{OnBusy: p.OnBusy, OnWaiting: p.OnWaiting, Options: Options{Agents: p.Agents, Tools: p.Tools}, Item: event.Item{
+	s.remember(p.ID)
+	return Queued{OnBusy: p.OnBusy, OnWaiting: p.OnWaiting, Options: Options{Agents: p.Agents, Tools: p.Tools}, Item: event.Item{
 		ID: p.ID, ThreadID: s.ThreadID, Type: p.Type, Payload: p.Payload, Timestamp: p.Timestamp, Metadata: p.Metadata, Status: event.Pending,
 		Priority: p.Priority, TTL: p.TTL, TraceID: p.TraceID, ParentEventID: p.ParentEventID,
 		Namespace: s.Namespace, CreatedAt: now, UpdatedAt: now,
 	}}
-	if p.OnBusy == signals.Interrupt && len(s.turns()) > 0 {
-		// Ahead of its equals: who interrupts wants to be heard next.
-		s.Queue = append([]Queued{q}, s.Queue...)
-		return Posted{EventID: p.ID, Interrupt: true}, nil
+}
+
+// PostFailed keeps a valid post that cannot be queued, and whose sender cannot be told, as a
+// failed event: it can be retried. Its content is in its record, and not in the state.
+func (s *State) PostFailed(now time.Time, p signals.Post, problem error) {
+	q := s.queue(now, p)
+	if s.Closing != nil {
+		if s.closed {
+			s.unprocessed(now, q)
+			return
+		}
+		// It ends with what waits.
+		s.Queue = append(s.Queue, q)
+		return
 	}
-	s.Queue = append(s.Queue, q)
-	return Posted{EventID: p.ID}, nil
+	it := q.Item
+	it.Status, it.Error, it.UpdatedAt = event.Failed, problem.Error(), now
+	s.recordIn(q.root(), event.UnqueuedID(it.ID), event.TypeUnqueued, it.TraceID, it.ID, now, event.Unqueued{Event: it, Error: it.Error})
+	s.recordIn(q.root(), it.ID+".error", event.TypeError, it.TraceID, it.ID, now, event.Failure{EventID: it.ID, Error: it.Error, Retryable: true})
+	s.Failed = keepFailed(append(s.Failed, q.as(it).failed().stored()))
+	s.overUnprocessed(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnFailed, Error: it.Error})
 }
 
 // maxAudit is how much of a rejected input an audit record keeps, in bytes.
@@ -153,22 +180,71 @@ func (s *State) Reject(now time.Time, signal string, input any, problem error) {
 // Next takes the item to process out of the queue: the highest priority, and of
 // equals the one that came first. Items whose time has run out are expired on the way.
 func (s *State) Next(now time.Time) (Queued, bool) {
-	s.expire(now)
-	may := func(Queued) bool { return true }
-	if len(s.Parked) > 0 {
-		may = s.beside
-	}
-	best := s.best(may)
+	best := s.pick(now)
 	if best < 0 {
 		return Queued{}, false
 	}
 	next := s.Queue[best]
-	s.Queue = append(s.Queue[:best:best], s.Queue[best+1:]...)
+	if best == 0 {
+		s.Queue[0] = Queued{}
+		s.Queue = s.Queue[1:]
+	} else {
+		s.Queue = slices.Delete(s.Queue, best, best+1)
+	}
 	next.Item.Status, next.Item.UpdatedAt = event.Processing, now
 	return next, true
 }
 
+// pick finds the item to process next, or -1.
+func (s *State) pick(now time.Time) int {
+	s.expire(now)
+	if len(s.Parked) > 0 {
+		return s.nextBeside()
+	}
+	return s.best(func(*Queued) bool { return true })
+}
+
+// NextStored is the item to process next, if its content has to be loaded first.
+func (s *State) NextStored(now time.Time) (LoadStep, bool) {
+	best := s.pick(now)
+	if best < 0 || !s.Queue[best].Unloaded {
+		return LoadStep{}, false
+	}
+	return LoadStep{Thread: s.Ref(), EventID: s.Queue[best].Item.ID}, true
+}
+
+// Loaded gives an item of the queue its content. An item that has been taken out of the queue
+// meanwhile needs none.
+func (s *State) Loaded(eventID string, content LoadReply) {
+	for i := range s.Queue {
+		if q := &s.Queue[i]; q.Item.ID == eventID && q.Unloaded {
+			q.Item.Payload, q.Item.Metadata, q.Unloaded = content.Payload, content.Metadata, false
+		}
+	}
+}
+
+// NotLoaded fails an item of the queue whose content cannot be loaded.
+func (s *State) NotLoaded(now time.Time, eventID, why string) {
+	for i, q := range s.Queue {
+		if q.Item.ID != eventID {
+			continue
+		}
+		s.Queue = slices.Delete(s.Queue, i, i+1)
+		it := q.Item
+		it.Status, it.Error, it.UpdatedAt = event.Failed, Why(why), now
+		s.recordIn(q.root(), attemptID(it)+".error", event.TypeError, it.TraceID, it.ID, now,
+			event.Failure{EventID: it.ID, Error: it.Error, Retryable: true})
+		s.Failed = keepFailed(append(s.Failed, q.as(it).failed()))
+		s.dropped(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnFailed, Error: it.Error})
+		return
+	}
+}
+
 func (s *State) expire(now time.Time) {
+	if !slices.ContainsFunc(s.Queue, func(q Queued) bool { return q.Item.TTL > 0 }) {
+		s.settleRoots(now)
+		return
+	}
 	kept := s.Queue[:0:0]
 	for _, q := range s.Queue {
 		it := q.Item

@@ -28,7 +28,7 @@ func (s *State) DecisionIn(p signals.Post) (signals.Decide, bool) {
 // SawDecision remembers a post that was a decision: posted again it has no effect.
 func (s *State) SawDecision(p signals.Post) {
 	if p.ID != "" {
-		s.Seen = keepLast(append(s.Seen, p.ID), maxSeen)
+		s.remember(p.ID)
 		s.outcome(signals.TurnResult{EventID: p.ID, Status: signals.TurnCompleted})
 	}
 }

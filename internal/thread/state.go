@@ -22,7 +22,7 @@ const (
 	maxEnded    = 32
 	maxOutcomes = 32
 	maxDecided  = 200
-	maxFailed   = 100
+	maxFailed   = 500
 
 	// The next run of the workflow takes at most 2 MiB.
 	maxQueueBytes  = 768 << 10
@@ -134,6 +134,12 @@ type State struct {
 
 	// log is for the worker's log; it is taken at once.
 	log []LogLine
+
+	// seen has the ids of Seen.
+	seen map[string]bool
+
+	// closed says that the records of the thread's end are made.
+	closed bool
 
 	// watched are the tasks that this run of the workflow has started: it hears how their
 	// workflows end.
@@ -343,12 +349,26 @@ func (s *State) settled(callID string, d event.Decision) {
 // HasSeen reports whether an event of that id has been posted, as far as the thread
 // remembers.
 func (s *State) HasSeen(id string) bool {
-	for i := len(s.Seen) - 1; i >= 0; i-- {
-		if s.Seen[i] == id {
-			return true
+	if s.seen == nil {
+		s.seen = make(map[string]bool, len(s.Seen))
+		for _, known := range s.Seen {
+			s.seen[known] = true
 		}
 	}
-	return false
+	return s.seen[id]
+}
+
+// remember adds an event to those that have been posted.
+func (s *State) remember(id string) {
+	if s.HasSeen(id) {
+		return
+	}
+	s.seen[id] = true
+	s.Seen = append(s.Seen, id)
+	if n := len(s.Seen) - maxSeen; n > 0 {
+		delete(s.seen, s.Seen[0])
+		s.Seen = s.Seen[n:]
+	}
 }
 
 // newID derives a ULID from the thread and a counter: the same on replay.
@@ -364,18 +384,29 @@ func (s *State) newID(now time.Time) string {
 	return id.String()
 }
 
-// keepFailed forgets the oldest failed items, as far as they are too many or too
-// large to be remembered; the newest is always kept.
+// keepFailed keeps the failed items within what the thread remembers: the oldest lose their
+// content, which is in the store, and in the end are forgotten.
 func keepFailed(items []FailedItem) []FailedItem {
 	items = keepLast(items, maxFailed)
 	size := 0
-	for i := len(items) - 1; i >= 0; i-- {
-		size += len(items[i].Payload) + len(items[i].Metadata) + len(items[i].Replaced) + len(items[i].Error)
-		if size > maxFailedBytes && i < len(items)-1 {
-			return keepLast(items, len(items)-1-i)
-		}
+	for _, it := range items {
+		size += it.queued().bytes() + len(it.Error)
+	}
+	for i := 0; size > maxFailedBytes && i < len(items)-1; i++ {
+		size -= len(items[i].Payload) + len(items[i].Metadata)
+		items[i] = items[i].stored()
+	}
+	for size > maxFailedBytes && len(items) > 1 {
+		size -= items[0].queued().bytes() + len(items[0].Error)
+		items = items[1:]
 	}
 	return items
+}
+
+// stored is the same without its content, which is in the store.
+func (f FailedItem) stored() FailedItem {
+	f.Payload, f.Metadata, f.Unloaded = nil, nil, true
+	return f
 }
 
 func keepLast[T any](list []T, n int) []T {

@@ -16,6 +16,18 @@ type Ref struct {
 	ThreadID  string `json:"threadId"`
 }
 
+// LoadStep is the input of load_event: the content of an event that only the store has.
+type LoadStep struct {
+	Thread  Ref    `json:"thread"`
+	EventID string `json:"eventId"`
+}
+
+// LoadReply is the content of an event.
+type LoadReply struct {
+	Payload  json.RawMessage `json:"payload,omitempty"`
+	Metadata json.RawMessage `json:"metadata,omitempty"`
+}
+
 // ModelStep is the input of call_model: references, never a transcript.
 type ModelStep struct {
 	Thread Ref `json:"thread"`

@@ -85,6 +85,10 @@ type Options struct {
 
 	// Recorded says that the event is recorded already.
 	Recorded bool `json:"recorded,omitempty"`
+
+	// Unloaded says that the event's content is in the store only: it is loaded when its turn
+	// comes.
+	Unloaded bool `json:"unloaded,omitempty"`
 }
 
 // Begin starts the turn of an item, which becomes a record. Hooks see it before [State.Enter]
@@ -106,7 +110,11 @@ func (s *State) Begin(now time.Time, q Queued) *Turn {
 }
 
 // recordItem records an item before any hook has seen it.
-func (s *State) recordItem(now time.Time, q Queued) { s.recordItemIn(now, q.root(), q.Item) }
+func (s *State) recordItem(now time.Time, q Queued) {
+	if !q.Unloaded {
+		s.recordItemIn(now, q.root(), q.Item)
+	}
+}
 
 func (s *State) recordItemIn(now time.Time, eventID string, it event.Item) {
 	if it.Type == event.TypeMessage {
@@ -453,15 +461,23 @@ func attemptID(it event.Item) string {
 	return it.ID
 }
 
+// unprocessed ends an event whose turn does not come: it is a failed event, and its record
+// has its content.
+func (s *State) unprocessed(now time.Time, q Queued) {
+	const why = "the thread was closed before its turn came"
+	s.recordItem(now, q)
+	it := q.Item
+	it.Status, it.Error, it.UpdatedAt = event.Failed, why, now
+	s.Failed = keepFailed(append(s.Failed, q.as(it).failed().stored()))
+	s.overUnprocessed(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnInterrupted, Error: why})
+}
+
 // Close ends the thread: what still waits is kept as records, unanswered.
 func (s *State) Close(now time.Time) {
 	for _, q := range s.ordered() {
-		s.recordItem(now, q)
-		s.overUnprocessed(now, q, signals.TurnResult{
-			EventID: q.Item.ID, Status: signals.TurnInterrupted, Error: "the thread was closed before its turn came",
-		})
+		s.unprocessed(now, q)
 	}
-	s.Queue = nil
+	s.Queue, s.closed = nil, true
 	s.settleRoots(now)
 	s.record(s.ThreadID+".closed."+s.newID(now), event.TypeStatus, "", "", now,
 		event.StatusChange{Status: event.StatusClosed, By: s.Closing.By, Detail: s.Closing.Reason})

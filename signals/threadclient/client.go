@@ -19,6 +19,7 @@ type Client struct {
 	temporal  client.Client
 	namespace string
 	taskQueue string
+	lanes     *lanes
 }
 
 // Config configures a [Client].
@@ -47,7 +48,7 @@ func New(cfg Config) (*Client, error) {
 	if err := signals.CheckID("namespace", cfg.Namespace); err != nil {
 		return nil, err
 	}
-	return &Client{cfg.Temporal, cfg.Namespace, cfg.TaskQueue}, nil
+	return &Client{cfg.Temporal, cfg.Namespace, cfg.TaskQueue, &lanes{of: map[string]*lane{}}}, nil
 }
 
 // Namespace is the namespace of the client's threads.
@@ -75,7 +76,8 @@ func (c *Client) Open(ctx context.Context, threadID string, start signals.Start,
 		return err
 	}
 	if first != nil {
-		if err := named(first); err != nil {
+		// The thread begins with it, and could reject it only when it is open.
+		if err := Prepare(threadID, first); err != nil {
 			return err
 		}
 	}
@@ -102,50 +104,73 @@ func checkStart(threadID string, start signals.Start) error {
 	return signals.CheckStart(start)
 }
 
-// Post signals an event, a message or one of another type, to the queue of a thread that
-// exists. It returns the event's id, which it makes when the post has none. A thread
-// that refuses a signal cannot say so: see [Prepare] and [Client.PostUpdate].
+// Post is [Client.PostUpdate]. It returns the event's id, which it makes when the post has none.
 func (c *Client) Post(ctx context.Context, threadID string, p signals.Post) (string, error) {
+	out, err := c.PostUpdate(ctx, threadID, p)
+	return out.EventID, err
+}
+
+// PostUpdate adds an event, a message or one of another type, to the queue of a thread, and
+// returns once the thread has accepted or rejected it. The error wraps [signals.ErrFull] if too
+// much waits in the thread, and [signals.ErrOverloaded] if too many posts of this process wait for
+// its answer: the same post is accepted later.
+//
+// If the thread does not answer for some seconds, because no worker runs, Temporal keeps the post
+// as a signal, which the thread processes when it can. The status is "queued" then, also of a
+// duplicate, which changes nothing; a post that finds the queue full when it arrives becomes a
+// failed event that can be retried.
+func (c *Client) PostUpdate(ctx context.Context, threadID string, p signals.Post) (signals.PostResult, error) {
+	return c.post(ctx, threadID, p, nil)
+}
+
+// PostOrOpen is [Client.Post] to a thread that is opened first if it does not exist.
+func (c *Client) PostOrOpen(ctx context.Context, threadID string, start signals.Start, p signals.Post) (string, error) {
+	out, err := c.postOrOpen(ctx, threadID, start, p)
+	return out.EventID, err
+}
+
+func (c *Client) postOrOpen(ctx context.Context, threadID string, start signals.Start, p signals.Post) (signals.PostResult, error) {
+	if err := checkStart(threadID, start); err != nil {
+		return signals.PostResult{}, err
+	}
+	start.First = nil
+	return c.post(ctx, threadID, p, &start)
+}
+
+func (c *Client) post(ctx context.Context, threadID string, p signals.Post, open *signals.Start) (signals.PostResult, error) {
+	if err := signals.CheckID("threadId", threadID); err != nil {
+		return signals.PostResult{}, err
+	}
+	if err := named(&p); err != nil {
+		return signals.PostResult{}, err
+	}
+	// Its thread would reject it, and a signal could not say so.
+	if err := signals.CheckPost(threadID, p); err != nil {
+		return signals.PostResult{EventID: p.ID}, err
+	}
+	return c.submit(ctx, threadID, p, open)
+}
+
+// PostSignal signals an event to a thread that exists, and returns its id as soon as Temporal has
+// it. A thread that cannot queue it, because too much waits or it is about to close, keeps it as a
+// failed event.
+func (c *Client) PostSignal(ctx context.Context, threadID string, p signals.Post) (string, error) {
 	if err := named(&p); err != nil {
 		return "", err
 	}
 	return p.ID, c.signal(ctx, threadID, signals.SignalPost, p)
 }
 
-// PostOrOpen signals an event to a thread, which is started first if it is not there.
-func (c *Client) PostOrOpen(ctx context.Context, threadID string, start signals.Start, p signals.Post) (string, error) {
-	if err := checkStart(threadID, start); err != nil {
-		return "", err
-	}
-	if err := named(&p); err != nil {
-		return "", err
-	}
+// signalOrOpen signals an event to a thread, which is started first if it does not exist.
+func (c *Client) signalOrOpen(ctx context.Context, threadID string, start signals.Start, p signals.Post) error {
 	opts := c.startOptions(threadID, start, enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE_FAILED_ONLY)
 	opts.WorkflowIDConflictPolicy = enumspb.WORKFLOW_ID_CONFLICT_POLICY_UNSPECIFIED
 	_, err := c.temporal.SignalWithStartWorkflow(ctx, opts.ID, signals.SignalPost, p, opts, signals.ThreadWorkflow, start)
 	var started *serviceerror.WorkflowExecutionAlreadyStarted
 	if errors.As(err, &started) {
-		return "", fmt.Errorf("posting to thread %q: %w", threadID, signals.ErrClosed)
+		err = signals.ErrClosed
 	}
-	if err != nil {
-		return "", fmt.Errorf("posting to thread %q: %w", threadID, err)
-	}
-	return p.ID, nil
-}
-
-// PostUpdate adds an event, a message or one of another type, to the queue of a thread,
-// and returns once the thread has accepted or refused it.
-func (c *Client) PostUpdate(ctx context.Context, threadID string, p signals.Post) (signals.PostResult, error) {
-	if err := named(&p); err != nil {
-		return signals.PostResult{}, err
-	}
-	var out signals.PostResult
-	err := c.update(ctx, threadID, signals.UpdatePost, p, &out)
-	var app *temporal.ApplicationError
-	if errors.As(err, &app) && app.Type() == signals.DuplicateType {
-		return signals.PostResult{EventID: p.ID, Status: signals.PostDuplicate}, nil
-	}
-	return out, err
+	return c.explain(ctx, signals.SignalPost, threadID, err)
 }
 
 // Turn posts an event and waits until the turn that it triggers has ended, also
@@ -155,6 +180,22 @@ func (c *Client) Turn(ctx context.Context, threadID string, p signals.Post) (sig
 	if err := named(&p); err != nil {
 		return signals.TurnResult{}, err
 	}
+	slot := c.takeTurn(threadID)
+	defer slot.leave()
+	if !slot.direct() {
+		// It takes its place in the queue before it waits.
+		if _, err := c.PostUpdate(ctx, threadID, p); err != nil {
+			return signals.TurnResult{}, err
+		}
+		if err := slot.wait(ctx); err != nil {
+			return signals.TurnResult{}, c.explain(ctx, signals.UpdateTurn, threadID, err)
+		}
+	}
+	return c.await(ctx, threadID, p)
+}
+
+// await waits for the end of a turn by update "turn".
+func (c *Client) await(ctx context.Context, threadID string, p signals.Post) (signals.TurnResult, error) {
 	for {
 		var out signals.TurnResult
 		if err := c.update(ctx, threadID, signals.UpdateTurn, p, &out); err != nil {
@@ -243,7 +284,7 @@ func (c *Client) update(ctx context.Context, threadID, name string, arg, out any
 	if err == nil {
 		err = h.Get(ctx, out)
 	}
-	return c.explain(ctx, name, threadID, err)
+	return c.explain(ctx, name, threadID, c.reasoned(ctx, threadID, err))
 }
 
 func (c *Client) query(ctx context.Context, threadID, name string, out any) error {
@@ -271,18 +312,29 @@ func (c *Client) explain(ctx context.Context, name, threadID string, err error) 
 		}
 		return fmt.Errorf("%s to thread %q: %w", name, threadID, signals.ErrNotFound)
 	case errors.As(err, &app):
-		switch app.Type() {
-		case signals.RefusedType:
-			return fmt.Errorf("%s to thread %q: %w: %s", name, threadID, signals.ErrRefused, app.Message())
-		case signals.ClosedType:
-			return fmt.Errorf("%s to thread %q: %w", name, threadID, signals.ErrClosed)
-		case signals.BusyType:
-			return fmt.Errorf("%s to thread %q: %w", name, threadID, signals.ErrBusy)
+		if rejected := rejection(name, threadID, app.Type(), app.Message()); rejected != nil {
+			return rejected
 		}
 	}
 	return fmt.Errorf("%s to thread %q: %w", name, threadID, err)
 }
 
+// rejection is the error for the type of error with which a thread rejects an update, or nil.
+func rejection(name, threadID, typ, message string) error {
+	switch typ {
+	case signals.RefusedType:
+		return fmt.Errorf("%s to thread %q: %w: %s", name, threadID, signals.ErrRefused, message)
+	case signals.ClosedType:
+		return fmt.Errorf("%s to thread %q: %w", name, threadID, signals.ErrClosed)
+	case signals.BusyType:
+		return fmt.Errorf("%s to thread %q: %w", name, threadID, signals.ErrBusy)
+	case signals.FullType:
+		return fmt.Errorf("%s to thread %q: %w", name, threadID, signals.ErrFull)
+	}
+	return nil
+}
+
+// checkStart checks with what a thread begins: its workflow would fail after it was started.
 // named makes sure that a post has an id, and one that the thread will take: a
 // signal that it rejects would only leave an audit record.
 func named(p *signals.Post) error {

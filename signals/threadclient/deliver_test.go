@@ -69,11 +69,12 @@ func TestDeliver(t *testing.T) {
 		c, m, _ := scheduleClient(t)
 		gone(m)
 		d := delivery(t, open)
-		m.On("SignalWithStartWorkflow", mock.Anything, workflowID, signals.SignalPost, d.Post, mock.Anything, signals.ThreadWorkflow, signals.Start{Agents: []string{"bob"}}).
-			Return(nil, nil).Once()
+		var posted signals.Post
+		opens(t, m, workflowID, signals.Start{Agents: []string{"bob"}}, &posted, nil)
 		out, err := c.Deliver(t.Context(), d)
 		require.NoError(t, err)
 		require.Equal(t, signals.PostResult{EventID: run.EventID(), Status: signals.PostQueued}, out)
+		require.Equal(t, d.Post, posted)
 	})
 	t.Run("to a closed thread, also with open", func(t *testing.T) {
 		c, m, _ := scheduleClient(t)
@@ -81,8 +82,7 @@ func TestDeliver(t *testing.T) {
 		m.On("DescribeWorkflowExecution", mock.Anything, workflowID, "").Return(&workflowservice.DescribeWorkflowExecutionResponse{
 			WorkflowExecutionInfo: &workflowpb.WorkflowExecutionInfo{Status: enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED},
 		}, nil).Once()
-		m.On("SignalWithStartWorkflow", mock.Anything, workflowID, mock.Anything, mock.Anything, mock.Anything, mock.Anything, mock.Anything).
-			Return(nil, serviceerror.NewWorkflowExecutionAlreadyStarted("closed", "", "")).Once()
+		opens(t, m, workflowID, signals.Start{Agents: []string{"bob"}}, &signals.Post{}, serviceerror.NewWorkflowExecutionAlreadyStarted("closed", "", ""))
 		_, err := c.Deliver(t.Context(), delivery(t, open))
 		require.ErrorIs(t, err, signals.ErrClosed)
 	})

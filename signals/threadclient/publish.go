@@ -13,8 +13,7 @@ import (
 
 // PublishOptions say how an environment event reaches its thread.
 type PublishOptions struct {
-	// Open opens the thread with Start if it is not there. The event is then sent as a
-	// signal, which waits for no worker, and whose sender is not told of duplicates.
+	// Open opens the thread with Start if it does not exist.
 	Open  bool
 	Start signals.Start
 }
@@ -77,10 +76,8 @@ func (c *Client) Publish(ctx context.Context, threadID string, e event.EnvEvent,
 
 func (c *Client) publish(ctx context.Context, threadID string, p signals.Post, o PublishOptions) (status string, err error) {
 	if o.Open {
-		if _, err := c.PostOrOpen(ctx, threadID, o.Start, p); err != nil {
-			return "", err
-		}
-		return signals.PostQueued, nil
+		result, err := c.postOrOpen(ctx, threadID, o.Start, p)
+		return result.Status, err
 	}
 	result, err := c.PostUpdate(ctx, threadID, p)
 	return result.Status, err

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
@@ -149,14 +150,31 @@ func TestPublishIgnored(t *testing.T) {
 	}
 }
 
+// opens lets update "post", which opens a thread with start, answer, and notes what was posted.
+func opens(t *testing.T, m *mocks.Client, workflowID string, start signals.Start, posted *signals.Post, err error) {
+	m.On("NewWithStartWorkflowOperation", mock.Anything, signals.ThreadWorkflow, start).Run(func(args mock.Arguments) {
+		o := args.Get(0).(client.StartWorkflowOptions)
+		assert.Equal(t, workflowID, o.ID)
+		assert.Equal(t, enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING, o.WorkflowIDConflictPolicy)
+	}).Return(nil).Once()
+	handle := &mocks.WorkflowUpdateHandle{}
+	handle.On("Get", mock.Anything, mock.Anything).Run(func(args mock.Arguments) {
+		*args.Get(1).(*signals.PostResult) = signals.PostResult{EventID: posted.ID, Status: signals.PostQueued}
+	}).Return(nil).Maybe()
+	m.On("UpdateWithStartWorkflow", mock.Anything, mock.Anything).Run(func(args mock.Arguments) {
+		o := args.Get(1).(client.UpdateWithStartWorkflowOptions).UpdateOptions
+		assert.Equal(t, signals.UpdatePost, o.UpdateName)
+		*posted = o.Args[0].(signals.Post)
+	}).Return(handle, err).Once()
+}
+
 func TestPublishOpens(t *testing.T) {
 	ctx := context.Background()
 	start := signals.Start{Agents: []string{"bot"}}
 	opened := func(t *testing.T, err error) (*Client, *signals.Post) {
 		c, m := listClient(t)
 		posted := &signals.Post{}
-		m.On("SignalWithStartWorkflow", mock.Anything, "thread/acme/t1", signals.SignalPost, mock.Anything, mock.Anything, signals.ThreadWorkflow, start).
-			Run(func(args mock.Arguments) { *posted = args.Get(3).(signals.Post) }).Return(nil, err)
+		opens(t, m, "thread/acme/t1", start, posted, err)
 		return c, posted
 	}
 	for name, threadID := range map[string]string{"by its id": "t1", "by the event": ""} {

@@ -42,6 +42,7 @@ func TestNotReady(t *testing.T) {
 		answer := func(t *testing.T, refusals int) (*Client, *mocks.Client) {
 			c, m := listClient(t)
 			m.On("NewWithStartWorkflowOperation", mock.Anything, mock.Anything, mock.Anything).Return(nil).Maybe()
+			m.On("DescribeWorkflowExecution", mock.Anything, mock.Anything, "").Return(nil, serviceerror.NewUnavailable("no")).Maybe()
 			m.On(s.method, mock.Anything, mock.Anything).Return(nil, notReady).Times(refusals)
 			m.On(s.method, mock.Anything, mock.Anything).Return(update{result: signals.TurnResult{Status: signals.TurnCompleted}}, nil).Maybe()
 			return c, m
@@ -77,6 +78,7 @@ func TestNotReady(t *testing.T) {
 	}
 	t.Run("other errors are told at once", func(t *testing.T) {
 		c, m := listClient(t)
+		m.On("DescribeWorkflowExecution", mock.Anything, mock.Anything, "").Return(nil, serviceerror.NewUnavailable("no")).Once()
 		m.On("UpdateWorkflow", mock.Anything, mock.Anything).Return(update{}, serviceerror.NewUnavailable("no")).Once()
 		_, err := c.Turn(t.Context(), "t1", hello)
 		require.Error(t, err)

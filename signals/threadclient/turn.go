@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 
 	"github.com/threadmill/threadmill/signals"
@@ -17,41 +15,50 @@ type PendingTurn struct {
 	client   *Client
 	threadID string
 	post     signals.Post
-	update   client.WorkflowUpdateHandle
+
+	// update is nil while the turn is only posted, because others' turns are waited for.
+	update client.WorkflowUpdateHandle
+	slot   *turnSlot
 }
 
 // StartTurn posts an event like [Client.Turn], but returns as soon as the thread has
 // taken it. The error says why it has not, as that of [Client.PostUpdate] does.
 func (c *Client) StartTurn(ctx context.Context, threadID string, p signals.Post) (*PendingTurn, error) {
-	if err := Prepare(threadID, &p); err != nil {
-		return nil, err
-	}
-	update, err := sent(ctx, func() (client.WorkflowUpdateHandle, error) {
-		return c.temporal.UpdateWorkflow(ctx, c.turnUpdate(threadID, p))
-	})
-	return c.taken(ctx, threadID, p, update, err)
+	return c.startTurn(ctx, threadID, nil, p)
 }
 
 // StartTurnOrOpen is [Client.StartTurn] for a thread that may not be there: then it is
 // opened. A thread that has been closed gives ErrClosed.
 func (c *Client) StartTurnOrOpen(ctx context.Context, threadID string, start signals.Start, p signals.Post) (*PendingTurn, error) {
-	if err := errors.Join(Prepare(threadID, &p), signals.CheckStart(start)); err != nil {
+	if err := signals.CheckStart(start); err != nil {
 		return nil, err
 	}
 	start.First = nil
-	opts := c.startOptions(threadID, start, enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE_FAILED_ONLY)
-	opts.WorkflowIDConflictPolicy = enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING
-	update, err := sent(ctx, func() (client.WorkflowUpdateHandle, error) {
-		return c.temporal.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
-			StartWorkflowOperation: c.temporal.NewWithStartWorkflowOperation(opts, signals.ThreadWorkflow, start),
-			UpdateOptions:          c.turnUpdate(threadID, p),
-		})
-	})
-	var started *serviceerror.WorkflowExecutionAlreadyStarted
-	if errors.As(err, &started) {
-		return nil, fmt.Errorf("%s to thread %q: %w", signals.UpdateTurn, threadID, signals.ErrClosed)
+	return c.startTurn(ctx, threadID, &start, p)
+}
+
+func (c *Client) startTurn(ctx context.Context, threadID string, open *signals.Start, p signals.Post) (*PendingTurn, error) {
+	if err := Prepare(threadID, &p); err != nil {
+		return nil, err
 	}
-	return c.taken(ctx, threadID, p, update, err)
+	t := &PendingTurn{client: c, threadID: threadID, post: p, slot: c.takeTurn(threadID)}
+	// Nobody may ask for the result.
+	context.AfterFunc(ctx, t.slot.leave)
+	var err error
+	if t.slot.direct() {
+		t.update, err = c.startUpdate(ctx, threadID, c.turnUpdate(threadID, p), open)
+		if err == nil {
+			err = refusal(t.update)
+		}
+		err = c.explain(ctx, signals.UpdateTurn, threadID, c.reasoned(ctx, threadID, err))
+	} else {
+		_, err = c.post(ctx, threadID, p, open)
+	}
+	if err != nil {
+		t.slot.leave()
+		return nil, err
+	}
+	return t, nil
 }
 
 func (c *Client) turnUpdate(threadID string, p signals.Post) client.UpdateWorkflowOptions {
@@ -61,17 +68,6 @@ func (c *Client) turnUpdate(threadID string, p signals.Post) client.UpdateWorkfl
 		Args:         []any{p},
 		WaitForStage: client.WorkflowUpdateStageAccepted,
 	}
-}
-
-// taken tells an update that was accepted from one that was refused.
-func (c *Client) taken(ctx context.Context, threadID string, p signals.Post, update client.WorkflowUpdateHandle, err error) (*PendingTurn, error) {
-	if err == nil {
-		err = refusal(update)
-	}
-	if err != nil {
-		return nil, c.explain(ctx, signals.UpdateTurn, threadID, err)
-	}
-	return &PendingTurn{client: c, threadID: threadID, post: p, update: update}, nil
 }
 
 // refusal returns the error with which an update has ended already. The handle does not
@@ -94,10 +90,16 @@ func (t *PendingTurn) EventID() string { return t.post.ID }
 // Result waits until the turn has ended, also across continue-as-new. It may be called
 // again.
 func (t *PendingTurn) Result(ctx context.Context) (signals.TurnResult, error) {
+	defer t.slot.leave()
 	var out signals.TurnResult
-	err := t.client.explain(ctx, signals.UpdateTurn, t.threadID, t.update.Get(ctx, &out))
-	if err == nil && out.Status == signals.TurnContinues {
-		out, err = t.client.Turn(ctx, t.threadID, t.post)
+	var err error
+	if t.update != nil {
+		err = t.client.explain(ctx, signals.UpdateTurn, t.threadID, t.update.Get(ctx, &out))
+	} else {
+		err = t.slot.wait(ctx)
+	}
+	if err == nil && (t.update == nil || out.Status == signals.TurnContinues) {
+		out, err = t.client.await(ctx, t.threadID, t.post)
 	}
 	if over := ctx.Err(); err != nil && over != nil {
 		// Temporal's word for it is another.

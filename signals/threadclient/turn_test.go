@@ -87,6 +87,7 @@ func TestStartTurn(t *testing.T) {
 			cl, m := listClient(t)
 			onTurn(m, c.update, c.err)
 			m.On("DescribeWorkflowExecution", mock.Anything, mock.Anything, mock.Anything).Return(nil, serviceerror.NewNotFound("no")).Maybe()
+			m.On("DescribeTaskQueue", mock.Anything, "threadmill", mock.Anything).Return(nil, nil).Maybe()
 			_, err := cl.StartTurn(ctx, "t1", hello)
 			require.ErrorIs(t, err, c.want)
 		})

@@ -245,6 +245,9 @@ func (w *world) known(id string) error {
 }
 
 func (w *world) Post(_ context.Context, id string, p signals.Post) (string, error) {
+	if p.OnBusy == signals.Reject {
+		return "", fmt.Errorf("post to thread %q: %w: a turn runs", id, signals.ErrRefused)
+	}
 	w.change(func() { w.posts = append(w.posts, p) })
 	return p.ID, w.known(id)
 }

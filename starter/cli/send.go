@@ -47,9 +47,10 @@ func (a *app) sendCommand() *cobra.Command {
 		Short: "Send a message; with --wait, print the reply",
 		Long: `Send a message and print the id of its event. The text "-" is read from stdin.
 
-The message is durable once the command returns: it is processed even if no worker
-runs at the moment. With --wait the command returns when the turn has ended, and
-prints the reply instead, or all replies with the names of those who said them.`,
+The message is durable once the command returns: its thread has accepted it, or, if no
+worker runs at the moment, Temporal keeps it until one does. With --wait the command
+returns when the turn has ended, and prints the reply instead, or all replies with the
+names of those who said them.`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkThread(args[0]); err != nil {
@@ -117,11 +118,6 @@ func (a *app) send(ctx context.Context, t threads, s sending, thread string, sta
 	case s.wait:
 		return a.await(ctx, t, s, thread, post)
 	case s.create:
-	case post.OnBusy == signals.Reject:
-		// A signal could not say that the message was refused.
-		if _, err := t.PostUpdate(ctx, thread, post); err != nil {
-			return err
-		}
 	default:
 		if _, err := t.Post(ctx, thread, post); err != nil {
 			return err

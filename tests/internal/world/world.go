@@ -287,10 +287,10 @@ func (w *World) Say(thread, content string) signals.TurnResult {
 	return out
 }
 
-// Post posts a person's message and does not wait.
+// Post signals a person's message, which costs the least history. Its thread does not answer.
 func (w *World) Post(thread, content string) string {
 	w.T.Helper()
-	id, err := w.Threads.Post(w.Ctx(), thread, signals.UserMessage(thread, "ann", content))
+	id, err := w.Threads.PostSignal(w.Ctx(), thread, signals.UserMessage(thread, "ann", content))
 	require.NoError(w.T, err)
 	return id
 }

@@ -1,0 +1,78 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/threadmill/threadmill/event"
+)
+
+// Content reads the payload, and of an environment event timestamp and metadata, of an event
+// that a thread has accepted, as it was posted. An event that is not stored is [ErrNotFound].
+func Content(ctx context.Context, s Reader, key Key, eventID string) (event.Item, error) {
+	all, err := Contents(ctx, s, key, eventID)
+	if err != nil {
+		return event.Item{}, err
+	}
+	it, ok := all[eventID]
+	if !ok {
+		return it, fmt.Errorf("content of event %q: %w", eventID, ErrNotFound)
+	}
+	return it, nil
+}
+
+// Contents is [Content] of several events, by their ids. Those that are not stored, or whose
+// records are unreadable, are left out; one that is asked for alone is [ErrUnreadable] then.
+func Contents(ctx context.Context, s Reader, key Key, eventIDs ...string) (map[string]event.Item, error) {
+	ids := make([]string, 0, 2*len(eventIDs))
+	for _, id := range eventIDs {
+		ids = append(ids, id, event.UnqueuedID(id))
+	}
+	records, err := s.RecordsByID(ctx, key, ids...)
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[string]event.Item, len(eventIDs))
+	for _, r := range records {
+		it, err := content(r)
+		switch {
+		case err == nil:
+			out[strings.TrimSuffix(r.ID, event.UnqueuedID(""))] = it
+		case len(eventIDs) == 1:
+			return nil, fmt.Errorf("record %s of type %s %w: %w", r.ID, r.Type, ErrUnreadable, err)
+		}
+	}
+	return out, nil
+}
+
+// content is the inverse of how a thread records an item.
+func content(r event.Record) (it event.Item, err error) {
+	switch r.Type {
+	case event.TypeUnqueued:
+		var u event.Unqueued
+		err = json.Unmarshal(r.Payload, &u)
+		it = u.Event
+	case event.TypeMessage:
+		var m event.Message
+		if err = json.Unmarshal(r.Payload, &m); err == nil {
+			it.Payload, err = json.Marshal(event.NewMessage{
+				ThreadID: m.ThreadID, SenderID: m.SenderID, SenderType: m.SenderType,
+				Content: m.Content, ToolCalls: m.ToolCalls, Metadata: m.Metadata,
+			})
+		}
+	case event.TypeEnv:
+		var e event.EnvEvent
+		if err = json.Unmarshal(r.Payload, &e); err == nil {
+			it.Timestamp, it.Payload = e.Timestamp, e.Payload
+			it.Metadata, err = json.Marshal(e.Metadata)
+		}
+	default:
+		it.Payload = r.Payload
+	}
+	if string(it.Payload) == "null" {
+		it.Payload = nil
+	}
+	return it, err
+}
