@@ -70,7 +70,10 @@ func louder(m event.MessageEvent) event.Event {
 // noting is a processor that makes a system message, which no agent answers, of a note.
 func noting(c *threadmill.Config) hook.Processor {
 	temporal := c.Temporal
-	p := hook.Process("note.taken", func(ctx context.Context, in struct{ Text string }, deps hook.Deps) ([]hook.Produced, error) {
+	p := hook.Process("note.taken", func(ctx context.Context, in struct {
+		Text string `json:"text"`
+	}, deps hook.Deps,
+	) ([]hook.Produced, error) {
 		return []hook.Produced{hook.Message(event.System, "notes", in.Text)}, ready(ctx, temporal, deps)
 	})
 	p.Timeout = waitLong

@@ -40,7 +40,10 @@ func TestProcessors(t *testing.T) {
 	strict.OnFailure, strict.MaxAttempts = hook.Closed, 1
 	one := d.processor("one", "message")
 	one.MaxAttempts = 1
-	typed := hook.Process("order.typed", func(_ context.Context, order struct{ N int }, _ hook.Deps) ([]hook.Produced, error) {
+	typed := hook.Process("order.typed", func(_ context.Context, order struct {
+		N int `json:"n"`
+	}, _ hook.Deps,
+	) ([]hook.Produced, error) {
 		return []hook.Produced{system(fmt.Sprint("order ", order.N))}, nil
 	})
 	typed.MaxAttempts = 1
