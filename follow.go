@@ -191,7 +191,7 @@ func (f *follower) finish(ctx context.Context) error {
 // dropped reports whether somebody has ended the run before its turn came.
 func (f *follower) dropped(ctx context.Context) bool {
 	status := f.run.result.Status
-	if f.begun || status == signals.TurnExpired || status == signals.TurnUnanswered {
+	if f.begun || status == signals.TurnExpired || status == signals.TurnUnanswered || status == signals.TurnUnhandled {
 		return false
 	}
 	known, err := f.runtime.cfg.Store.RecordsByID(ctx, f.key(), f.post.ID)

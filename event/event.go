@@ -3,6 +3,7 @@ package event
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 )
 
 // Types of events that a thread knows. Any other type is a custom event.
@@ -53,6 +54,30 @@ func Reserved(typ string) bool {
 		return true
 	}
 	return false
+}
+
+// otherWords are names of other systems for types that a thread knows.
+var otherWords = map[string]string{
+	"new_message": TypeMessage, "message": TypeMessage, "rag_ingest": TypeRAGIngest, "entity_extract": TypeEntityExtract,
+}
+
+// CheckType reports, as a [*FieldError], why events of a type cannot be posted: it is no
+// name, the thread makes such events itself, or it is another word for a type that a thread
+// knows, which nothing would handle.
+func CheckType(field, typ string) error {
+	if err := CheckName(field, typ); err != nil {
+		return err
+	}
+	lower := strings.ToLower(typ)
+	switch known := otherWords[lower]; {
+	case lower == TypeToken:
+		return &FieldError{field, "tokens are never queued; they go to the live stream"}
+	case Reserved(lower):
+		return &FieldError{field, fmt.Sprintf("%q events are made by the thread itself", lower)}
+	case known != "" && known != typ:
+		return &FieldError{field, fmt.Sprintf("%q is not a type that a thread knows: use %q", typ, known)}
+	}
+	return nil
 }
 
 // BackgroundPriority is the priority of events of the background, unless they say another.

@@ -242,6 +242,9 @@ const (
 	// StatusUnmatched: no rule matched an environment event.
 	StatusUnmatched = "unmatched"
 
+	// StatusUnhandled: no hook or processor matched an event of a custom type.
+	StatusUnhandled = "unhandled"
+
 	// StatusIntercepted: hooks or processors have decided on an event.
 	StatusIntercepted = "intercepted"
 

@@ -198,14 +198,12 @@ func (p Produced) whole(of event.Event) (Produced, error) {
 		p.Type = event.TypeMessage
 	}
 	switch {
-	case event.Reserved(p.Type):
-		return p, &event.FieldError{Field: "type", Problem: fmt.Sprintf("%q events are made by the thread itself", p.Type)}
 	case p.TTL < 0:
 		return p, &event.FieldError{Field: "ttl", Problem: "must not be negative (milliseconds; 0 = no limit)"}
 	case len(p.Payload) == 0:
 		p.Payload = json.RawMessage("null")
 	}
-	if err := firstOf(event.CheckName("type", p.Type), event.CheckJSON("payload", p.Payload)); err != nil {
+	if err := firstOf(event.CheckType("type", p.Type), event.CheckJSON("payload", p.Payload)); err != nil {
 		return p, err
 	}
 	if p.Metadata != nil {

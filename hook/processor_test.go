@@ -98,7 +98,7 @@ func TestAskProcessor(t *testing.T) {
 	}, got.Produced, "what can be left out is filled in")
 
 	for want, bad := range map[string]hook.Produced{
-		`produced[0].type: "token" events are made by the thread itself`: {Type: event.TypeToken},
+		`produced[0].type: "error" events are made by the thread itself`: {Type: event.TypeError},
 		"produced[0].payload: is not valid JSON":                         {Type: "tick", Payload: []byte("{")},
 		"produced[0].ttl: must not be negative":                          {Type: "tick", TTL: -1},
 		"produced[0].payload: cannot be of type array":                   {Payload: []byte("[]")},

@@ -55,13 +55,8 @@ func CheckPost(threadID string, p Post) error {
 			return wrong("metadata", "and timestamp are those of environment events, whose type is required; a message has its metadata in its payload")
 		}
 		return checkMessage(threadID, p.Payload)
-	case event.TypeToken:
-		return wrong("type", "tokens are never queued; they go to the live stream")
 	}
-	if event.Reserved(p.Type) {
-		return wrong("type", "%q events are made by the thread itself", p.Type)
-	}
-	if err := checkWord("type", p.Type); err != nil {
+	if err := firstOf(checkWord("type", p.Type), event.CheckType("type", p.Type)); err != nil {
 		return err
 	}
 	if p.IsEnv() {

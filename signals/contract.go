@@ -330,6 +330,9 @@ const (
 	// TurnUnanswered: no agent was addressed.
 	TurnUnanswered TurnStatus = "unanswered"
 
+	// TurnUnhandled: no hook or processor matches an event of this custom type.
+	TurnUnhandled TurnStatus = "unhandled"
+
 	// TurnHeld: a rule holds the event back. What follows from it is a turn of its own.
 	TurnHeld TurnStatus = "held"
 

@@ -78,7 +78,7 @@ func TestEndOfRoot(t *testing.T) {
 			next(t, s)
 			s.Enter(t0, pass)
 			s.End(t0)
-			require.Equal(t, signals.TurnUnanswered, ended(t, s, made).Status)
+			require.Equal(t, signals.TurnUnhandled, ended(t, s, made).Status)
 		}, signals.TurnCompleted, true},
 		{"the thread is closed", func(_ *testing.T, s *State, _ string) {
 			s.Closing = &signals.Control{Action: signals.ControlClose}

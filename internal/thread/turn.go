@@ -67,6 +67,9 @@ type Turn struct {
 	// Stored is as in [Queued].
 	Stored bool `json:"stored,omitempty"`
 	Held   bool `json:"held,omitempty"`
+
+	// Ignored says that no hook or processor matches the item, a custom event.
+	Ignored bool `json:"ignored,omitempty"`
 }
 
 // Options are what a post says about its turn.
@@ -142,6 +145,7 @@ func (t *Turn) SeenBefore() (Decision, bool) {
 func (s *State) Enter(now time.Time, d Decision, rules ...rule.Spec) {
 	t := s.Turn
 	seen := s.SeenItem()
+	unhandled := !t.Hooked && len(d.Hooks) == 0
 	if !t.Hooked {
 		d = s.heard(now, seen, d, nil)
 	}
@@ -168,7 +172,21 @@ func (s *State) Enter(now time.Time, d Decision, rules ...rule.Spec) {
 		s.route(now, d, rules)
 		return
 	}
+	if t.Ignored = unhandled && t.Item.Type != event.TypeMessage; t.Ignored {
+		s.unhandled(now)
+		return
+	}
 	s.process(now, seen, d)
+}
+
+// unhandled tells of an event that nothing takes.
+func (s *State) unhandled(now time.Time) {
+	it := s.Turn.Item
+	s.tell(LogWarn, "No hook or processor matches event: "+it.Type, "event", it.ID)
+	s.record(s.turnID()+".unhandled", event.TypeStatus, it.TraceID, it.ID, now, event.StatusChange{
+		Status: event.StatusUnhandled,
+		Detail: fmt.Sprintf("nothing handles events of type %s: no hook or processor of the worker matches it; check the type, or register one", it.Type),
+	})
 }
 
 // process is the default processing of an item: what it is decides.
@@ -335,6 +353,9 @@ func (s *State) End(now time.Time) signals.TurnResult {
 	out := signals.TurnResult{EventID: t.Item.ID, Status: signals.TurnCompleted, Message: t.Said}
 	if len(t.Runs) == 0 && t.Outcome != event.Responded && t.Outcome != event.Produced {
 		out.Status = signals.TurnUnanswered
+	}
+	if t.Ignored {
+		out.Status = signals.TurnUnhandled
 	}
 	switch {
 	case t.Held:

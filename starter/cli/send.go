@@ -188,6 +188,8 @@ func turnText(result signals.TurnResult) string {
 		return "the message expired before its turn came"
 	case signals.TurnUnanswered:
 		return "nobody answers: the message addresses no agent of the thread"
+	case signals.TurnUnhandled:
+		return "nothing handles events of this type: no hook or processor matches it"
 	case signals.TurnHeld:
 		return "a rule holds the event back for a while"
 	case signals.TurnCompleted, signals.TurnContinues:

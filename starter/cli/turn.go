@@ -120,7 +120,7 @@ func (s *session) settled(end ended) bool {
 		return s.errorsShown > end.errorsBefore
 	case signals.TurnInterrupted:
 		return s.cutsShown > end.cutsBefore
-	case signals.TurnCompleted, signals.TurnExpired, signals.TurnUnanswered, signals.TurnHeld, signals.TurnContinues:
+	case signals.TurnCompleted, signals.TurnExpired, signals.TurnUnanswered, signals.TurnUnhandled, signals.TurnHeld, signals.TurnContinues:
 	}
 	return true
 }
@@ -170,7 +170,7 @@ func (s *session) finish(result signals.TurnResult) {
 		s.atRest()
 	}
 	switch result.Status {
-	case signals.TurnUnanswered, signals.TurnExpired, signals.TurnHeld:
+	case signals.TurnUnanswered, signals.TurnUnhandled, signals.TurnExpired, signals.TurnHeld:
 		s.print(s.view.Warn(turnText(result)))
 	case signals.TurnCompleted, signals.TurnFailed, signals.TurnInterrupted, signals.TurnContinues:
 	}
