@@ -3,7 +3,6 @@ package activities
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"strings"
 	"time"
 
@@ -66,9 +65,6 @@ func (a *Activities) saidIn(ctx context.Context, ref thread.Ref, traceID string)
 	var b strings.Builder
 	for q := (store.Query{}); ; {
 		page, err := store.Messages(ctx, a.cfg.Store, store.Key(ref), q)
-		if errors.Is(err, store.ErrUnreadable) {
-			return "", configError(err)
-		}
 		if err != nil {
 			return "", readError(err)
 		}

@@ -91,13 +91,9 @@ func (a *Activities) envEvent(ctx context.Context, ref thread.Ref, eventID strin
 	if err != nil {
 		return event.EnvEvent{}, readError(err)
 	}
-	found, err := envEvents(records)
-	if err != nil {
-		return event.EnvEvent{}, configError(err)
-	}
-	e, ok := found[eventID]
+	e, ok := envEvents(records)[eventID]
 	if !ok {
-		return e, configError(fmt.Errorf("environment event %s is not in the store", eventID))
+		return e, configError(fmt.Errorf("environment event %s is not in the store, or cannot be read", eventID))
 	}
 	return e, nil
 }

@@ -190,7 +190,7 @@ func TestEventThatIsNotThere(t *testing.T) {
 	app := appError(t, w.handle(in))
 	require.Equal(t, thread.ErrTypeConfig, app.Type())
 	require.True(t, app.NonRetryable())
-	require.Equal(t, "environment event "+uuid+" is not in the store", app.Message())
+	require.Equal(t, "environment event "+uuid+" is not in the store, or cannot be read", app.Message())
 	in.EventID = "said"
 	in.Flush = says("said", "hello")
 	require.Equal(t, thread.ErrTypeConfig, appError(t, w.handle(in)).Type(), "a message is no environment event")

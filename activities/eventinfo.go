@@ -99,12 +99,13 @@ func readEvents(ctx context.Context, s store.Reader, key store.Key, ids []string
 	if err != nil {
 		return nil, tool.Retryable(fmt.Errorf("the events could not be read: %w", err))
 	}
-	return envEvents(records)
+	return envEvents(records), nil
 }
 
 // envEvents returns the environment events among records that hooks have passed, by their
-// ids, as they have passed them. What the hooks decided must be among the records, too.
-func envEvents(records []event.Record) (map[string]event.EnvEvent, error) {
+// ids, as they have passed them. What the hooks decided must be among the records, too. One that
+// cannot be read is left out, and so is one with such a decision.
+func envEvents(records []event.Record) map[string]event.EnvEvent {
 	out := map[string]event.EnvEvent{}
 	for _, r := range records {
 		if r.Type != event.TypeEnv {
@@ -112,30 +113,26 @@ func envEvents(records []event.Record) (map[string]event.EnvEvent, error) {
 		}
 		var e event.EnvEvent
 		if err := json.Unmarshal(r.Payload, &e); err != nil {
-			return nil, fmt.Errorf("reading event %s: %w", r.ID, err)
+			continue
 		}
-		passed, ok, err := passedEnv(r, e, records)
-		if err != nil {
-			return nil, err
-		}
-		if ok {
+		if passed, ok := passedEnv(r, e, records); ok {
 			passed.ID = r.ID
 			out[r.ID] = passed
 		}
 	}
-	return out, nil
+	return out
 }
 
 // passedEnv returns an environment event as hooks have passed it, if they have.
-func passedEnv(r event.Record, e event.EnvEvent, records []event.Record) (event.EnvEvent, bool, error) {
+func passedEnv(r event.Record, e event.EnvEvent, records []event.Record) (event.EnvEvent, bool) {
 	passed := len(r.Undecided()) == 0
 	for _, about := range records {
 		if about.Type != event.TypeHook || about.ID != event.InterceptionID(r.ID) && about.ID != event.WithdrawalID(r.ID) {
 			continue
 		}
 		var decision event.Interception
-		if err := json.Unmarshal(about.Payload, &decision); err != nil {
-			return e, false, fmt.Errorf("reading what hooks made of event %s: %w", r.ID, err)
+		if json.Unmarshal(about.Payload, &decision) != nil {
+			return e, false
 		}
 		switch {
 		case decision.Outcome == event.Passed:
@@ -143,10 +140,10 @@ func passedEnv(r event.Record, e event.EnvEvent, records []event.Record) (event.
 		case decision.Outcome == event.Replaced && decision.Env != nil:
 			e, passed = *decision.Env, true
 		default:
-			return e, false, nil
+			return e, false
 		}
 	}
-	return e, passed, nil
+	return e, passed
 }
 
 // eventInfo is an event as models are shown it.

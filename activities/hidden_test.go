@@ -1,6 +1,9 @@
 package activities_test
 
 import (
+	"encoding/json"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -8,7 +11,6 @@ import (
 
 	"github.com/threadmill/threadmill/activities"
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/store"
 )
@@ -60,6 +62,26 @@ func TestDecisionThatCannotBeRead(t *testing.T) {
 		event.NewRecord(event.InterceptionID("m1"), event.TypeHook, "", "", time.Now(), "no decision"),
 	}})
 	_, err := w.callModel(modelStep())
-	require.Equal(t, thread.ErrTypeConfig, appError(t, err).Type(), "trying again cannot help")
-	require.Empty(t, w.model.requests, "the model is not shown what a hook may have kept from it")
+	require.NoError(t, err)
+	shown, err := json.Marshal(w.model.requests)
+	require.NoError(t, err)
+	require.NotContains(t, string(shown), "a secret", "the model is not shown what a hook may have kept from it")
+}
+
+// TestMessageThatCannotBeRead: the thread goes on without it.
+func TestMessageThatCannotBeRead(t *testing.T) {
+	w := newWorld(t, nil)
+	for i, payload := range []string{`"no message"`, `{"content":7}`, `[]`, strings.Repeat("[", 9_000) + strings.Repeat("]", 9_000)} {
+		w.append(store.Batch{Records: []event.Record{
+			message(event.Message{ID: fmt.Sprint("m", i), SenderType: event.User, SenderID: "ann", Content: fmt.Sprint("said ", i)}),
+			{ID: fmt.Sprint("bad", i), Type: event.TypeMessage, Payload: json.RawMessage(payload), CreatedAt: time.Now()},
+		}})
+	}
+	_, err := w.callModel(modelStep())
+	require.NoError(t, err)
+	shown, err := json.Marshal(w.model.requests[0].Messages)
+	require.NoError(t, err)
+	for i := range 4 {
+		require.Contains(t, string(shown), fmt.Sprint("said ", i))
+	}
 }

@@ -230,10 +230,7 @@ func (c *modelCall) request(ctx context.Context, model string) (llm.Request, err
 		question = append(question, c.in.ReplyTo)
 	}
 	messages, err := store.Transcript(ctx, c.a.cfg.Store, store.Key(c.in.Thread), c.agent.Limits.ContextMessages, question...)
-	switch {
-	case errors.Is(err, store.ErrUnreadable):
-		return llm.Request{}, configError(err)
-	case err != nil:
+	if err != nil {
 		return llm.Request{}, readError(err)
 	}
 	c.context = prepare(c.agent, c.in, asking(c.in, messages))

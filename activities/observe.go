@@ -87,9 +87,8 @@ func observed(o thread.Observe, records []event.Record) (event.EnvEvent, bool, e
 	if o.Replaced && !decided {
 		return event.EnvEvent{}, false, nil
 	}
-	events, err := envEvents(about)
-	e, ok := events[o.EventID]
-	return e, ok, err
+	e, ok := envEvents(about)[o.EventID]
+	return e, ok, nil
 }
 
 // observation is what an agent sees of an event: that it was observed, that the agent

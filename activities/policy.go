@@ -251,9 +251,10 @@ func (p *planner) read(ctx context.Context) error {
 	}
 	records, err := p.a.approvals(ctx, p.ref)
 	if err == nil {
-		var history approval.History
-		if history, err = approval.ReadHistory(records); err == nil {
-			p.history = &history
+		history := approval.ReadHistory(records)
+		p.history = &history
+		if bad := history.Unreadable(); len(bad) > 0 {
+			p.a.log.WarnContext(ctx, "approvals cannot be read: none from before them holds", "thread", p.ref.ThreadID, "records", bad)
 		}
 	}
 	p.unread = err

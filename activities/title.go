@@ -80,10 +80,7 @@ type statement struct {
 // opening returns what was said first in a thread, as hooks have passed it.
 func (a *Activities) opening(ctx context.Context, ref thread.Ref) ([]statement, error) {
 	messages, err := store.Messages(ctx, a.cfg.Store, store.Key(ref), store.Query{Limit: titleMessages})
-	switch {
-	case errors.Is(err, store.ErrUnreadable):
-		return nil, configError(err)
-	case err != nil:
+	if err != nil {
 		return nil, readError(err)
 	}
 	var said []statement

@@ -3,7 +3,6 @@ package approval
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -22,6 +21,8 @@ type History struct {
 
 	// ran are the calls that have a result.
 	ran map[string]bool
+
+	unreadable []string
 }
 
 // standing is how a call stands after the last time that people were asked about it.
@@ -38,7 +39,10 @@ type standing struct {
 
 // ReadHistory reads records of types approval and, for which calls have run, message;
 // others are passed over. They are of one thread, in any order.
-func ReadHistory(records []event.Record) (History, error) {
+//
+// A record of an approval that cannot be read may have taken back any that came before: none
+// of those holds any more, and people are asked again. See [History.Unreadable].
+func ReadHistory(records []event.Record) History {
 	h := History{calls: map[string]standing{}, ran: map[string]bool{}}
 	for _, rec := range inOrder(records) {
 		switch rec.Type {
@@ -49,7 +53,8 @@ func ReadHistory(records []event.Record) (History, error) {
 		case event.TypeApproval:
 			var a event.Approval
 			if err := json.Unmarshal(rec.Payload, &a); err != nil {
-				return History{}, fmt.Errorf("reading approval record %s: %w", rec.ID, err)
+				h.calls, h.grants, h.unreadable = map[string]standing{}, nil, append(h.unreadable, rec.ID)
+				continue
 			}
 			if a.ThreadID == "" {
 				// Otherwise it is of a sub-agent's thread, and holds there.
@@ -57,8 +62,11 @@ func ReadHistory(records []event.Record) (History, error) {
 			}
 		}
 	}
-	return h, nil
+	return h
 }
+
+// Unreadable are the ids of records of approvals that cannot be read.
+func (h History) Unreadable() []string { return slices.Clone(h.unreadable) }
 
 // resultSuffix makes the id of a call's result of the call's.
 const resultSuffix = ".result"

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -33,9 +34,12 @@ type Message struct {
 	// decided.
 	Decision *event.Interception
 
-	// Hidden: it was held for a hook that has not let it pass. People are not shown the
-	// message at all, models no more of it than its tool calls.
+	// Hidden: it was held for a hook that has not let it pass, or there is a Problem. People
+	// are not shown the message at all, models no more of it than its tool calls.
 	Hidden bool
+
+	// Problem is [ErrUnreadable]: the record, or a decision on it, cannot be read.
+	Problem error
 
 	// stored is the message of the record, undecided what hooks had still to decide on then;
 	// decided and calls are the decisions on what it
@@ -43,12 +47,17 @@ type Message struct {
 	stored                    event.Message
 	undecided                 []string
 	decided, calls, withdrawn decision
+
+	// broken says that the record itself cannot be read.
+	broken bool
 }
 
-// decision is an [event.Interception] and the Seq of its record.
+// decision is an [event.Interception] and the Seq of its record. One that cannot be read has
+// a problem, and counts as the failure of a hook.
 type decision struct {
 	*event.Interception
-	seq int64
+	seq     int64
+	problem error
 }
 
 // Messages reads the records of type message that q selects, whatever q.Types says, in
@@ -57,8 +66,8 @@ type decision struct {
 //
 // This is what people see. Models are shown [Message.ForModels], see also [Transcript].
 //
-// A payload that cannot be read is [ErrUnreadable], that of a decision as well:
-// what it keeps from people would be shown otherwise.
+// A message whose payload cannot be read is hidden and has a Problem, and so has one with
+// such a decision: what it keeps from people would be shown otherwise.
 func Messages(ctx context.Context, s Reader, key Key, q Query) ([]Message, error) {
 	q.Types = []string{event.TypeMessage}
 	records, err := s.Records(ctx, key, q)
@@ -71,9 +80,7 @@ func Messages(ctx context.Context, s Reader, key Key, q Query) ([]Message, error
 	}
 	out := make([]Message, len(records))
 	for i, r := range records {
-		if out[i], err = settle(r, decisions); err != nil {
-			return nil, err
-		}
+		out[i] = settle(r, decisions)
 	}
 	return out, nil
 }
@@ -82,13 +89,13 @@ func Messages(ctx context.Context, s Reader, key Key, q Query) ([]Message, error
 type decisions map[string]decision
 
 // add takes in a record of type hook.
-func (d decisions) add(r event.Record) error {
+func (d decisions) add(r event.Record) {
 	var made event.Interception
-	if err := read(r, &made); err != nil {
-		return err
+	err := read(r, &made)
+	if err != nil {
+		made = event.Interception{Outcome: event.HookFailed}
 	}
-	d[r.ID] = decision{&made, r.Seq}
-	return nil
+	d[r.ID] = decision{&made, r.Seq, err}
 }
 
 // decisionsOn returns what hooks have decided on the messages in the records.
@@ -107,9 +114,7 @@ func decisionsOn(ctx context.Context, s Reader, key Key, records []event.Record)
 			if r.Type != event.TypeHook {
 				continue
 			}
-			if err := out.add(r); err != nil {
-				return nil, err
-			}
+			out.add(r)
 		}
 	}
 	return out, nil
@@ -121,14 +126,19 @@ func decisionIDs(messageID string) []string {
 }
 
 // settle makes the message that holds of the stored one and the decisions.
-func settle(r event.Record, found decisions) (Message, error) {
+func settle(r event.Record, found decisions) Message {
 	ids := decisionIDs(r.ID)
 	m := Message{Record: r, decided: found[ids[0]], calls: found[ids[1]], withdrawn: found[ids[2]]}
 	m.Decision = m.decided.Interception
-	if err := read(r, &m.stored); err != nil {
-		return m, err
+	if m.Problem = read(r, &m.stored); m.Problem != nil {
+		m.Message, m.Hidden, m.broken = event.Message{ID: r.ID}, true, true
+		return m
 	}
 	m.Message, m.undecided = m.stored, r.Undecided()
+	if m.Problem = cmp.Or(m.decided.problem, m.calls.problem, m.withdrawn.problem); m.Problem != nil {
+		m.Decision, m.Hidden, m.Held, m.Content, m.Parts = nil, true, true, "", nil
+		return m
+	}
 	replacement, shown := holding(m.Decision)
 	switch {
 	case m.Held && !shown:
@@ -142,7 +152,7 @@ func settle(r event.Record, found decisions) (Message, error) {
 		}
 	}
 	m.Held = m.Hidden
-	return m, nil
+	return m
 }
 
 // holding returns the message that a decision puts in place of the stored one, if any,

@@ -178,9 +178,15 @@ func TestMessagesThatCannotBeRead(t *testing.T) {
 		`message record "m"`:   {broken("m", event.TypeMessage)},
 		`hook record "m.hook"`: {messageRecord(text("m", "a secret")), broken(event.InterceptionID("m"), event.TypeHook)},
 	} {
-		_, err := store.Messages(t.Context(), newReader(t, records...), key, store.Query{})
-		require.ErrorIs(t, err, store.ErrUnreadable)
-		require.ErrorContains(t, err, name)
+		records = append([]event.Record{messageRecord(text("a", "before"))}, append(records, messageRecord(text("z", "after")))...)
+		got, err := store.Messages(t.Context(), newReader(t, records...), key, store.Query{})
+		require.NoError(t, err)
+		require.Len(t, got, 3, "it concerns no other")
+		require.Equal(t, []string{"before", "", "after"}, []string{got[0].Content, got[1].Content, got[2].Content})
+		require.True(t, got[1].Hidden)
+		require.ErrorIs(t, got[1].Problem, store.ErrUnreadable)
+		require.ErrorContains(t, got[1].Problem, name)
+		require.NoError(t, errors.Join(got[0].Problem, got[2].Problem))
 	}
 	r := newReader(t, messageRecord(text("m", "one")))
 	r.problem = errors.New("no connection")

@@ -21,6 +21,9 @@ const WithheldText = "The result of this call was withheld."
 // A tool call that was not passed keeps its name, for its result says why it did not run;
 // its arguments are left out. So is the content of a result that was not passed.
 func (m Message) ForModels() (event.Message, bool) {
+	if m.broken {
+		return event.Message{}, false
+	}
 	out, said := m.said()
 	if !said {
 		out = m.stored
@@ -109,9 +112,7 @@ func Transcript(ctx context.Context, s Reader, key Key, limit int, also ...strin
 		if err != nil {
 			return nil, err
 		}
-		if err := t.add(page); err != nil {
-			return nil, err
-		}
+		t.add(page)
 		if q.Complete(page) || len(t.shown) >= limit {
 			break
 		}
@@ -147,12 +148,10 @@ type transcript struct {
 
 // add takes in records, and all decisions on the messages among them that were not taken in
 // before: a decision follows its message, so whoever reads the newest first meets it first.
-func (t *transcript) add(records []event.Record) error {
+func (t *transcript) add(records []event.Record) {
 	for _, r := range records {
 		if r.Type == event.TypeHook {
-			if err := t.found.add(r); err != nil {
-				return err
-			}
+			t.found.add(r)
 		}
 	}
 	for _, r := range records {
@@ -160,16 +159,12 @@ func (t *transcript) add(records []event.Record) error {
 			continue
 		}
 		t.seen[r.ID] = true
-		m, err := settle(r, t.found)
-		if err != nil {
-			return err
-		}
+		m := settle(r, t.found)
 		if shown, ok := m.ForModels(); ok {
 			m.Message, m.Hidden = shown, false
 			t.shown = append(t.shown, m)
 		}
 	}
-	return nil
 }
 
 // complete reads the messages that were passed within the records read so far, but stored
@@ -202,9 +197,7 @@ func (t *transcript) complete(ctx context.Context, s Reader, key Key, also []str
 		if err != nil {
 			return err
 		}
-		if err := t.add(records); err != nil {
-			return err
-		}
+		t.add(records)
 	}
 	return nil
 }

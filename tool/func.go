@@ -175,6 +175,9 @@ func (f *function[In, Out]) decode(arguments string) (in In, err error) {
 	if err != nil {
 		return in, err
 	}
+	if err := strictjson.CheckAs(raw, &in, 0); err != nil {
+		return in, &ArgumentError{f.definition.Name, err.Error()}
+	}
 	dec := json.NewDecoder(strings.NewReader(string(raw)))
 	dec.UseNumber()
 	if err := dec.Decode(&in); err != nil {

@@ -245,8 +245,7 @@ func (s session) grants(ctx context.Context) ([]approval.Grant, error) {
 	if err != nil {
 		return nil, err
 	}
-	history, err := approval.ReadHistory(records)
-	return history.Grants(), err
+	return approval.ReadHistory(records).Grants(), nil
 }
 
 // revokePatterns takes the grants by pattern back.

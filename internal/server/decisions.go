@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"strconv"
 	"time"
@@ -88,7 +87,8 @@ func (s *server) listDecisions(ctx context.Context, in *decisionsInput) (*decisi
 	for _, r := range records {
 		var a event.Approval
 		if err := json.Unmarshal(r.Payload, &a); err != nil {
-			return nil, s.problem(ctx, in.ID, fmt.Errorf("reading record %q: %w", r.ID, err))
+			s.Logger.Warn("a decision cannot be read, and is left out", "thread", in.ID, "record", r.ID, "error", err)
+			continue
 		}
 		out.Body.Decisions = append(out.Body.Decisions, Decision{r.Seq, Approval(a)})
 	}

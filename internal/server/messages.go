@@ -228,6 +228,9 @@ func (s *server) listMessages(ctx context.Context, in *messagesInput) (*messages
 	}
 	out.Body.Messages = make([]StoredMessage, 0, len(stored))
 	for _, m := range stored {
+		if m.Problem != nil {
+			s.Logger.Warn("a message cannot be read, and is left out", "thread", in.ID, "record", m.Record.ID, "error", m.Problem)
+		}
 		if !m.Hidden {
 			shown := StoredMessage{Message: m.Message, Seq: m.Record.Seq, CreatedAt: m.Record.CreatedAt}
 			out.Body.Messages = append(out.Body.Messages, shown)
