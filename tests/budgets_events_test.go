@@ -67,8 +67,9 @@ func TestBudgetsOfEvents(t *testing.T) {
 		{"an event that is stored", func(id string) { publish(id, "stored") }, cost{5, 2}},
 		{"an event, a function", func(id string) { publish(id, "called") }, cost{10, 2}},
 		{"an event that is held, until its time has come", func(id string) {
+			// Nothing is left to be stored when its time has come, but that the turn is over.
 			until(w, id, enumspb.EVENT_TYPE_TIMER_FIRED, func() { publish(id, "held") })
-		}, cost{5 + 5, 2 + 1}},
+		}, cost{5 + 5 + 1, 2 + 1 + 1}},
 		{"model, a tool about tasks, model", func(id string) { w.Post(id, "use list_tasks {}") }, cost{16, 3}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
