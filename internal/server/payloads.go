@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/store"
@@ -22,7 +23,10 @@ func (s *server) itemsOf(ctx context.Context, threadID string, items ...event.It
 	}
 	contents, err := store.Contents(ctx, s.Store, s.key(threadID), ids...)
 	if err != nil {
-		s.Logger.Warn("the payloads of ended events are left out: the store does not have them", "thread", threadID, "error", err)
+		// An outage of the store is logged once, where it begins.
+		if !errors.Is(err, store.ErrUnavailable) {
+			s.Logger.Warn("the payloads of ended events are left out: the store does not have them", "thread", threadID, "error", err)
+		}
 		return out
 	}
 	for i := range out {
