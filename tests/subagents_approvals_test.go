@@ -300,3 +300,24 @@ func TestApprovalOfTheCall(t *testing.T) {
 	require.Equal(t, thread.DeniedText, resultsOf(w, id, "call-agent")[1].Content)
 	require.Len(t, subs(w, id), 1)
 }
+
+// TestMessagesWhileASubAgentWaits speaks to an agent whose sub-agent waits for approval, before and
+// after a restart of the worker.
+func TestMessagesWhileASubAgentWaits(t *testing.T) {
+	w := world.New(t, world.Options{Agents: team(), NoWorker: true})
+	stop := w.StartWorker()
+	id := w.Open()
+	posted := w.Post(id, asks("helper", touches(id)))
+	call := w.AwaitApproval(id, 1)[0].ToolCallID
+	require.Equal(t, signals.TurnCompleted, w.Say(id, "are you there?").Status)
+	stop()
+	w.StartWorker()
+	require.Equal(t, signals.TurnCompleted, w.Say(id, "still?").Status)
+	require.Equal(t, "", made(w, id), "nobody has decided")
+	require.Equal(t, signals.Accepted, approve(t, w, id, call))
+	require.Equal(t, signals.TurnCompleted, w.Await(id, posted).Status)
+	require.Equal(t, "made\n", made(w, id))
+	require.Contains(t, resultIn(t, w, id, "call-agent").Content, "shell_cmd returned")
+	requireSettled(t, w, id)
+	require.Empty(t, w.Provider.Violations())
+}

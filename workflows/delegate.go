@@ -154,8 +154,7 @@ func (t *conversation) called(_ workflow.Context, c workflow.ReceiveChannel) boo
 	return heard
 }
 
-// delegate asks a sub-agent and waits for its answer, which is the result of the call. It
-// returns early when the turn is interrupted, or when the thread has to move first.
+// delegate asks a sub-agent, whose answer is the result of the call.
 func (t *conversation) delegate(ctx workflow.Context, r *thread.Run, c *thread.Call) {
 	s := t.state
 	if refusal := s.CheckDelegate(); refusal != "" {
@@ -169,19 +168,53 @@ func (t *conversation) delegate(ctx workflow.Context, r *thread.Run, c *thread.C
 		s.SubLost(workflow.Now(ctx), r, c, reason(err))
 		return
 	}
-	_ = workflow.Await(ctx, func() bool { return child.IsReady() || t.rollover(ctx) })
-	if t.interrupted(ctx) || !child.IsReady() && t.leaveSub(ctx, id, child) {
-		return
+	t.watchSub(ctx, id, child)
+}
+
+// watchSub hears how a sub-agent has ended that this run has asked.
+func (t *conversation) watchSub(ctx workflow.Context, id string, child workflow.ChildWorkflowFuture) {
+	if t.subs == nil {
+		t.subs = map[string]workflow.ChildWorkflowFuture{}
 	}
-	var reply thread.DelegateReply
-	if err := child.Get(ctx, &reply); err != nil {
-		if !t.interrupted(ctx) {
-			s.SubLost(workflow.Now(ctx), r, c, reason(err))
+	t.subs[id] = child
+	ctx, _ = workflow.NewDisconnectedContext(ctx)
+	workflow.GoNamed(ctx, "sub-agent", func(ctx workflow.Context) {
+		var reply thread.DelegateReply
+		if err := child.Get(ctx, &reply); err != nil {
+			t.state.SubGone(id, reason(err))
+		} else {
+			t.state.SubEnded(workflow.Now(ctx), thread.SubEnded{ThreadID: id, DelegateReply: reply})
 		}
-		return
+		delete(t.subs, id)
+	})
+}
+
+// awaitSub waits for the answer of a sub-agent. It returns early when the turn is interrupted,
+// when the thread has to move first, and when it has something else to do while the sub-agent
+// waits for people.
+func (t *conversation) awaitSub(ctx workflow.Context, r *thread.Run, c *thread.Call) {
+	s := t.state
+	ended := func() bool { _, _, ok := s.SubEnd(c.Sub); return ok }
+	if t.subs[c.Sub] != nil || ended() {
+		_ = workflow.Await(ctx, func() bool { return ended() || t.rollover(ctx) || s.Parks() })
+	} else {
+		to := signals.WorkflowID(s.Namespace, c.Sub)
+		gone := t.awaitReport(ctx, to, func() bool { return ended() || s.Turn.Interrupted != nil || s.Parks() })
+		if gone != nil {
+			s.SubGone(c.Sub, reason(gone))
+		}
 	}
-	if !t.interrupted(ctx) {
-		s.Heard(c, reply)
+	reply, gone, ok := s.SubEnd(c.Sub)
+	switch {
+	case !ok || t.interrupted(ctx):
+	case reply == nil:
+		s.SubLost(workflow.Now(ctx), r, c, gone)
+	case reply.Cancelled:
+		s.SubLost(workflow.Now(ctx), r, c, "it was cancelled")
+	case reply.Status == "":
+		s.SubLost(workflow.Now(ctx), r, c, reply.Error)
+	default:
+		s.Heard(c, *reply)
 	}
 }
 
@@ -204,33 +237,22 @@ func (t *conversation) startSub(ctx workflow.Context, id string, start thread.De
 	return child, child.GetChildWorkflowExecution().Get(own, nil)
 }
 
-// leaveSub asks a sub-agent's thread to report to the run that follows this one. It
-// returns false if it has ended meanwhile.
-func (t *conversation) leaveSub(ctx workflow.Context, id string, child workflow.ChildWorkflowFuture) bool {
+// leaveSubs asks the threads of sub-agents to report to the run that follows this one.
+func (t *conversation) leaveSubs(ctx workflow.Context) {
 	ctx, cancel := workflow.NewDisconnectedContext(ctx)
 	defer cancel()
-	if err := child.SignalChildWorkflow(ctx, signals.SignalReport, nil).Get(ctx, nil); err != nil {
-		return false
-	}
-	t.state.CallSub(id)
-	return !child.IsReady()
-}
-
-// resumeSub waits for a sub-agent that a run before this one has asked.
-func (t *conversation) resumeSub(ctx workflow.Context, r *thread.Run, c *thread.Call) {
-	s := t.state
-	to := signals.WorkflowID(s.Namespace, c.Sub)
-	gone := t.awaitReport(ctx, to, func() bool { return s.SubReply(c.Sub) != nil || s.Turn.Interrupted != nil })
-	switch reply := s.SubReply(c.Sub); {
-	case t.interrupted(ctx):
-	case reply != nil && reply.Cancelled:
-		s.SubLost(workflow.Now(ctx), r, c, "it was cancelled")
-	case reply != nil && reply.Status == "":
-		s.SubLost(workflow.Now(ctx), r, c, reply.Error)
-	case reply != nil:
-		s.Heard(c, *reply)
-	case gone != nil:
-		s.SubLost(workflow.Now(ctx), r, c, reason(gone))
+	for _, id := range t.state.Uncalled() {
+		child := t.subs[id]
+		if child == nil {
+			continue
+		}
+		if child.SignalChildWorkflow(ctx, signals.SignalReport, nil).Get(ctx, nil) == nil {
+			t.state.CallSub(id)
+		}
+		if child.IsReady() {
+			// Only this run hears what it has said before it was asked.
+			_ = workflow.Await(ctx, func() bool { return t.subs[id] == nil })
+		}
 	}
 }
 
@@ -331,6 +353,11 @@ func (t *conversation) passDecision(ctx workflow.Context, threadID string, d sig
 	err := t.tell(ctx, workflow.SignalExternalWorkflow(ctx, signals.WorkflowID(t.state.Namespace, threadID), "", signals.SignalDecide, d))
 	if err != nil {
 		t.state.NotPassed(threadID, d.ToolCallID)
+		if t.subs[threadID] == nil && ctx.Err() == nil {
+			// What it has said before it ended counts.
+			t.drain(ctx)
+			t.state.SubGone(threadID, reason(err))
+		}
 	}
 	return err
 }

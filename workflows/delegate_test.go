@@ -199,6 +199,7 @@ func TestSubAgentAsksPeople(t *testing.T) {
 // what it goes on with.
 func moving(t *testing.T, f *fakes) workflows.Input {
 	t.Helper()
+	f.onWaiting = event.OnWaitingHold
 	w := delegating(t, f, func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
 		return reply(in, "", asks("x1")), nil
 	}, asked("c1"))
@@ -330,4 +331,76 @@ func TestSubAgentInTheBackgroundIsCancelled(t *testing.T) {
 	})
 	w.run(workflows.Input{})
 	require.Len(t, f.heardOf(), 1)
+}
+
+// TestMessagesWhileASubAgentWaits: they are answered while it waits for people, also after the
+// thread has moved. The turn goes on with its answer, or when it turns out to be gone.
+func TestMessagesWhileASubAgentWaits(t *testing.T) {
+	waits := func(ctx context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+		return script(asks("x1"))(ctx, in)
+	}
+	begin := func(w *world) {
+		w.then(func() { w.post("go", "go") })
+		w.then(func() {
+			said := w.update(signals.UpdateTurn, says("m2", "hello?"))
+			w.RegisterDelayedCallback(func() {
+				require.True(t, said.done, "it is answered")
+				require.Equal(t, signals.WaitingApproval, w.state().Status)
+				require.Equal(t, "x1", w.approvals().Approvals[0].ToolCallID)
+			}, time.Second)
+		})
+	}
+	t.Run("it is decided", func(t *testing.T) {
+		f := newFakes(t)
+		w := delegating(t, f, waits, asked("c1"))
+		begin(w)
+		w.then(func() { w.decide("x1", event.Approve, "") })
+		w.then(func() {
+			require.Equal(t, signals.Idle, w.state().Status)
+			require.Empty(t, w.approvals().Approvals)
+		})
+		w.run(workflows.Input{})
+		require.Equal(t, []string{"c1"}, f.models[2].OpenCalls)
+		require.Equal(t, []string{"x1"}, f.tools)
+		require.Contains(t, f.modelled(), "go.0.2")
+	})
+	t.Run("the turn is interrupted", func(t *testing.T) {
+		f := newFakes(t)
+		w := delegating(t, f, waits, asked("c1"))
+		begin(w)
+		w.then(func() { w.control(signals.ControlInterrupt) })
+		w.then(func() { require.Equal(t, signals.Idle, w.state().Status) })
+		w.run(workflows.Input{})
+		require.Contains(t, f.messages(), "c1.result: Tool execution was interrupted before it finished.")
+	})
+	for name, ends := range map[string]func(w *world){
+		"it answers after the thread has moved": func(w *world) {
+			w.SignalWorkflow(signals.SignalSubDecided, thread.SubDecided{ThreadID: subThread, ToolCallID: "x1"})
+			w.SignalWorkflow(signals.SignalSubEnded, thread.SubEnded{ThreadID: subThread, DelegateReply: thread.DelegateReply{Status: signals.TurnCompleted}})
+		},
+		"it is gone after the thread has moved": func(w *world) { w.decide("x1", event.Approve, "") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFakes(t)
+			w := delegating(t, f, waits, asked("c1"))
+			begin(w)
+			w.then(func() { w.suggestWith(signals.SignalControl, signals.Control{Action: "dance"}) })
+			next := w.leave(workflows.Input{})
+			require.Len(t, next.State.Parked, 1)
+			require.True(t, next.State.Subs[0].Called)
+
+			w = delegating(t, f, answering)
+			box[signals.Decide](w, subWorkflowID, signals.SignalDecide, gone)
+			box[struct{}](w, subWorkflowID, signals.SignalReport, nil)
+			var said *answer
+			w.then(func() { said = w.update(signals.UpdateTurn, says("m3", "still there?")) })
+			w.then(func() {
+				require.True(t, said.done)
+				ends(w)
+			})
+			w.then(func() { require.Equal(t, signals.Idle, w.state().Status) })
+			w.run(next)
+			require.Contains(t, f.modelled(), "go.0.2")
+		})
+	}
 }

@@ -147,6 +147,9 @@ type conversation struct {
 	// over says that the thread ends by itself.
 	over func() bool
 
+	// subs are the sub-agents that this run has asked, and that work.
+	subs map[string]workflow.ChildWorkflowFuture
+
 	// underWay counts the steps of turns that have begun and have not ended.
 	underWay int
 
@@ -268,6 +271,7 @@ func (t *conversation) rollover(ctx workflow.Context) bool {
 // continueAsNew moves the thread to a new run, with all that it remembers.
 func (t *conversation) continueAsNew(ctx workflow.Context, typ string) error {
 	t.moving = true
+	t.leaveSubs(ctx)
 	// What arrives while the last of it is being stored may again be more than the next run takes.
 	for again := true; again; again = t.state.Heavy() {
 		if t.hooked && t.state.Heavy() || t.ruled && t.state.Unstored() {

@@ -240,8 +240,8 @@ func (t *conversation) call(ctx workflow.Context, r *thread.Run, c *thread.Call)
 		}
 		again = c.Stage == thread.Ready && !t.interrupted(ctx) && !t.execute(ctx, r, c)
 	}
-	if c.Stage == thread.Delegated && !t.interrupted(ctx) && !t.rollover(ctx) {
-		t.resumeSub(ctx, r, c)
+	if c.Stage == thread.Delegated && !t.interrupted(ctx) && !t.rollover(ctx) && !s.Parks() {
+		t.awaitSub(ctx, r, c)
 	}
 	if c.Stage == thread.AtClient {
 		_ = workflow.Await(ctx, func() bool { return c.Stage != thread.AtClient || t.leaves(ctx) })

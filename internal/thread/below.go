@@ -76,8 +76,10 @@ func (s *State) traceOf(sub *Sub) string {
 	if i := s.taskAt(sub.TaskID); i >= 0 {
 		return s.Tasks[i].TraceID
 	}
-	if s.Turn != nil {
-		return s.Turn.Item.TraceID
+	for _, t := range s.turns() {
+		if t.delegatedTo(sub.ThreadID) {
+			return t.Item.TraceID
+		}
 	}
 	return ""
 }

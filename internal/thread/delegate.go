@@ -69,11 +69,12 @@ type Sub struct {
 	ThreadID string `json:"threadId"`
 
 	// ToolCallID waits for it, unless it is the task TaskID. Called says that it was asked
-	// to report by signal, because the thread moves; Reply came so.
+	// to report by signal, because the thread moves; Reply is how it has ended. Gone says why it will never say so.
 	ToolCallID string         `json:"toolCallId,omitempty"`
 	TaskID     string         `json:"taskId,omitempty"`
 	Called     bool           `json:"called,omitempty"`
 	Reply      *DelegateReply `json:"reply,omitempty"`
+	Gone       string         `json:"gone,omitempty"`
 
 	// Asks are its calls that wait for approval, and those of its own sub-agents.
 	// Listed says that they are for all to find. Passed are the decisions on them that were
@@ -278,12 +279,33 @@ func (s *State) sub(threadID string) *Sub {
 	return nil
 }
 
-// SubReply is how a sub-agent has ended, if it has said so by signal.
-func (s *State) SubReply(threadID string) *DelegateReply {
-	if sub := s.sub(threadID); sub != nil {
-		return sub.Reply
+func (sub *Sub) ended() bool { return sub.Reply != nil || sub.Gone != "" }
+
+// SubEnd is how a sub-agent has ended that a call waits for, or why it will never say so. ok is
+// false while it works.
+func (s *State) SubEnd(threadID string) (reply *DelegateReply, gone string, ok bool) {
+	sub := s.sub(threadID)
+	if sub == nil {
+		return nil, "it is not known any more", true
 	}
-	return nil
+	return sub.Reply, sub.Gone, sub.ended()
+}
+
+// SubGone takes in that a sub-agent for which a call waits will not say how it has ended.
+func (s *State) SubGone(threadID, why string) {
+	if sub := s.sub(threadID); sub != nil && sub.TaskID == "" && !sub.ended() {
+		sub.Gone = why
+	}
+}
+
+// Uncalled are the sub-agents for which calls wait, and which were not asked to report by signal.
+func (s *State) Uncalled() (threadIDs []string) {
+	for _, sub := range s.Subs {
+		if sub.TaskID == "" && !sub.Called && !sub.ended() {
+			threadIDs = append(threadIDs, sub.ThreadID)
+		}
+	}
+	return threadIDs
 }
 
 // CallSub remembers that a sub-agent was asked to report by signal.
@@ -336,7 +358,7 @@ func (s *State) dropSub(threadID string) {
 func (s *State) StopSubs() []string {
 	var stop []string
 	for _, sub := range s.Subs {
-		if sub.TaskID == "" {
+		if sub.TaskID == "" && s.Turn.delegatedTo(sub.ThreadID) {
 			stop = append(stop, sub.ThreadID)
 		}
 	}
@@ -344,4 +366,11 @@ func (s *State) StopSubs() []string {
 		s.dropSub(id)
 	}
 	return stop
+}
+
+// delegatedTo reports whether a call of the turn has asked a sub-agent.
+func (t *Turn) delegatedTo(threadID string) bool {
+	return slices.ContainsFunc(t.Runs, func(r *Run) bool {
+		return slices.ContainsFunc(r.Calls, func(c *Call) bool { return c.Sub == threadID })
+	})
 }

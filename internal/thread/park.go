@@ -37,7 +37,7 @@ func (s *State) within(t *Turn, f func()) {
 // else to do: a parked turn that can go on, or an item that may be processed meanwhile.
 func (s *State) Parks() bool {
 	t := s.Turn
-	if t == nil || !s.manyAgents() || s.Closing != nil || !t.waitsForPeople() {
+	if t == nil || !s.manyAgents() || s.Closing != nil || !s.waitsForPeople(t) {
 		return false
 	}
 	return s.unparks() >= 0 || s.nextBeside() >= 0 && s.hasRoomFor(t)
@@ -79,12 +79,12 @@ func (s *State) Unpark() bool {
 }
 
 func (s *State) unparks() int {
-	return slices.IndexFunc(s.Parked, func(t *Turn) bool { return !t.waitsForPeople() })
+	return slices.IndexFunc(s.Parked, func(t *Turn) bool { return !s.waitsForPeople(t) })
 }
 
 // waitsForPeople reports whether there is nothing to do in a turn before people have
-// decided, or clients have answered.
-func (t *Turn) waitsForPeople() bool {
+// decided, here or in the thread of a sub-agent, or clients have answered.
+func (s *State) waitsForPeople(t *Turn) bool {
 	if t.Interrupted != nil || t.Arrived || t.Unhandled() || len(t.Intercepting)+len(t.Joining)+len(t.Cascades) > 0 {
 		return false
 	}
@@ -93,7 +93,7 @@ func (t *Turn) waitsForPeople() bool {
 		if r.Phase == PhaseDone {
 			continue
 		}
-		if r.Phase != PhaseTools || !r.waitsForPeople() {
+		if r.Phase != PhaseTools || !s.runWaits(r) {
 			return false
 		}
 		waits = true
@@ -101,14 +101,19 @@ func (t *Turn) waitsForPeople() bool {
 	return waits
 }
 
-func (r *Run) waitsForPeople() bool {
+func (s *State) runWaits(r *Run) bool {
 	waits := false
 	for _, c := range r.Calls {
 		switch c.Stage {
 		case Waiting, AtClient:
 			waits = true
+		case Delegated:
+			if !s.subWaits(c) {
+				return false
+			}
+			waits = true
 		case CallSettled:
-		case Ready, Delegated, Ran:
+		case Ready, Ran:
 			return false
 		}
 	}
@@ -131,15 +136,27 @@ func (q *Queued) isEnv() bool {
 // with it.
 func (s *State) waitsFor(q Queued, policy event.OnWaiting) bool {
 	for _, t := range s.turns() {
-		if t.Interrupted == nil && slices.ContainsFunc(t.Runs, func(r *Run) bool { return r.waits() && s.onWaiting(q, t, r) == policy }) {
+		if t.Interrupted == nil && slices.ContainsFunc(t.Runs, func(r *Run) bool { return s.waits(r) && s.onWaiting(q, t, r) == policy }) {
 			return true
 		}
 	}
 	return false
 }
 
-// waits reports whether a call of the run waits for a person or a client.
-func (r *Run) waits() bool {
+// waits reports whether a call of the run waits for a person or a client, here or below.
+func (s *State) waits(r *Run) bool {
+	return r.cancellable() || slices.ContainsFunc(r.Calls, s.subWaits)
+}
+
+// subWaits reports whether a call waits for a sub-agent that waits for people.
+func (s *State) subWaits(c *Call) bool {
+	sub := s.sub(c.Sub)
+	return c.Stage == Delegated && sub != nil && len(sub.Asks) > 0 && !sub.ended()
+}
+
+// cancellable reports whether the run has calls that a message can cancel. The calls of a
+// sub-agent are its own.
+func (r *Run) cancellable() bool {
 	return slices.ContainsFunc(r.Calls, func(c *Call) bool { return c.Stage == Waiting || c.Stage == AtClient })
 }
 
@@ -151,7 +168,7 @@ func (s *State) onWaiting(q Queued, t *Turn, r *Run) event.OnWaiting {
 		return event.OnWaitingHold
 	}
 	policy := cmp.Or(q.OnWaiting, r.OnWaiting, event.OnWaitingAnswer)
-	if policy == event.OnWaitingCancel && !s.fromPerson(q) {
+	if policy == event.OnWaitingCancel && (!r.cancellable() || !s.fromPerson(q)) {
 		return event.OnWaitingAnswer
 	}
 	return policy
@@ -182,7 +199,7 @@ func (s *State) Supersede(now time.Time) {
 				continue
 			}
 			for _, r := range t.Runs {
-				if r.waits() && s.onWaiting(q, t, r) == event.OnWaitingCancel {
+				if r.cancellable() && s.onWaiting(q, t, r) == event.OnWaitingCancel {
 					s.within(t, func() { s.cancelCalls(now, r, q.Item) })
 					s.Queue[i].OnBusy = signals.Steer
 				}
@@ -217,7 +234,7 @@ func (s *State) busy(p signals.Post) bool {
 		return false
 	}
 	q := Queued{OnWaiting: p.OnWaiting, Item: event.Item{Type: cmp.Or(p.Type, event.TypeMessage), Payload: p.Payload, Metadata: p.Metadata}}
-	free := s.Turn == nil || s.manyAgents() && s.Turn.waitsForPeople() && s.hasRoomFor(s.Turn)
+	free := s.Turn == nil || s.manyAgents() && s.waitsForPeople(s.Turn) && s.hasRoomFor(s.Turn)
 	return !free || s.unparks() >= 0 || s.nextBeside() >= 0 || !s.beside(&q)
 }
 

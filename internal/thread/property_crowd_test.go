@@ -280,7 +280,7 @@ func (m *machine) settle() {
 // satisfy gives one of all that wait for people or clients what it waits for.
 func (m *machine) satisfy() {
 	for _, t := range m.s.turns() {
-		require.True(m.t, t.waitsForPeople(), "the turn of %s can go on, and does not", t.Item.ID)
+		require.True(m.t, m.s.waitsForPeople(t), "the turn of %s can go on, and does not", t.Item.ID)
 	}
 	require.True(m.t, m.s.nextBeside() < 0 || len(m.s.Parked) == maxParked, "what happens is handled")
 	if all := m.s.ClientCalls(); len(all) > 0 {
