@@ -29,7 +29,7 @@ var update = flag.Bool("update", false, "write the histories of the current vers
 // shape is the folder of the histories that the current code writes. A release
 // gives it a new name; the old folders are replayed for as long as threads that
 // began with them may live.
-const shape = "testdata/histories/v0.4"
+const shape = "testdata/histories/v0.1"
 
 // TestReplay replays the stored histories of every released shape, on workers with the
 // hooks and rules that there were, and on workers with others.
