@@ -104,9 +104,9 @@ func (f fixed) Rules() []rule.Rule { return f }
 func TestRulesTogether(t *testing.T) {
 	t.Run("they are too large", func(t *testing.T) {
 		var text strings.Builder
-		fmt.Fprintf(&text, "agents: [{name: a, model: demo/demo, instructions: &long %s}]\nrules:\n", strings.Repeat("x", rule.MaxPrompt))
+		text.WriteString("agents: [{name: a, model: demo/demo}]\nrules:\n")
 		for i := range 17 {
-			fmt.Fprintf(&text, "  - {name: r%d, events: build.done, priority: 30, agent: {prompt: *long}}\n", i)
+			fmt.Fprintf(&text, "  - {name: r%d, events: build.done, priority: 30, agent: {prompt: %s}}\n", i, strings.Repeat("x", rule.MaxPrompt))
 		}
 		_, err := Parse("f", []byte(text.String()), "", Env(env()))
 		require.ErrorContains(t, err, "f:2:1: rules: are ")
