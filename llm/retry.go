@@ -58,13 +58,13 @@ func (r Retry) Validate() error {
 	d := r.WithDefaults()
 	switch {
 	case d.For < 0 || d.For > MaxRetryFor:
-		return fmt.Errorf("For is %s, must be positive and at most %s", r.For, MaxRetryFor)
+		return fmt.Errorf("For is %s, must be positive and at most %s", r.For, MaxRetryFor) //nolint:staticcheck // the name of the field
 	case d.InitialInterval < MinRetryInterval || d.InitialInterval > MaxRetryInterval:
 		return fmt.Errorf("InitialInterval is %s, must be %s to %s", r.InitialInterval, MinRetryInterval, MaxRetryInterval)
 	case d.MaxInterval < d.InitialInterval || d.MaxInterval > MaxRetryInterval:
 		return fmt.Errorf("MaxInterval is %s, must be %s (InitialInterval) to %s", r.MaxInterval, d.InitialInterval, MaxRetryInterval)
 	case !(d.Backoff >= 1 && d.Backoff <= MaxRetryBackoff):
-		return fmt.Errorf("Backoff is %v, must be 1 to %d", r.Backoff, MaxRetryBackoff)
+		return fmt.Errorf("Backoff is %v, must be 1 to %d", r.Backoff, MaxRetryBackoff) //nolint:staticcheck // the name of the field
 	case d.MaxAttempts < 0:
 		return fmt.Errorf("MaxAttempts is %d, must be positive", r.MaxAttempts)
 	}

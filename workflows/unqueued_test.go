@@ -144,8 +144,10 @@ func TestPostBatch(t *testing.T) {
 	require.NoError(t, first.err)
 	got := first.result.(signals.PostBatchResult).Results
 	require.Equal(t, []signals.PostOutcome{
-		{EventID: "e1", Status: signals.PostQueued}, {EventID: "e1", Status: signals.PostDuplicate},
-		{Status: signals.RefusedType, Error: got[2].Error}, {EventID: "e3", Status: signals.PostQueued},
+		{EventID: "e1", Status: signals.PostQueued},
+		{EventID: "e1", Status: signals.PostDuplicate},
+		{Status: signals.RefusedType, Error: got[2].Error},
+		{EventID: "e3", Status: signals.PostQueued},
 		{Status: signals.BusyType, Error: got[4].Error},
 	}, got)
 	require.Contains(t, got[2].Error, "type: ")

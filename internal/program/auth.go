@@ -15,7 +15,7 @@ import (
 )
 
 // EnvAPIKeys is the variable that has API keys, or their hashes: see [auth.ParseKeys].
-const EnvAPIKeys = "THREADMILL_API_KEYS"
+const EnvAPIKeys = "THREADMILL_API_KEYS" //nolint:gosec // the name of a variable
 
 // Modes of authentication. Without one, requests need a key as soon as there is a key, and a
 // listener that others can reach does not start without.

@@ -160,7 +160,7 @@ func TestPostsGoTogether(t *testing.T) {
 		post := func(id string) {
 			posts.Go(func() {
 				got, err := c.PostUpdate(t.Context(), "t1", hello(id))
-				assert.NoError(t, err)
+				assert.NoError(t, err) //nolint:testifylint // not on the goroutine of the test
 				assert.Equal(t, signals.PostResult{EventID: id, Status: signals.PostQueued}, got)
 			})
 			synctest.Wait()
@@ -320,7 +320,7 @@ func TestTurnsUnderWayAreBounded(t *testing.T) {
 		for i := range 3 * turnsInFlight {
 			turns.Go(func() {
 				out, err := c.Turn(t.Context(), "t1", hello(fmt.Sprintf("e%d", i)))
-				assert.NoError(t, err)
+				assert.NoError(t, err) //nolint:testifylint // not on the goroutine of the test
 				assert.Equal(t, signals.TurnCompleted, out.Status)
 			})
 			synctest.Wait()

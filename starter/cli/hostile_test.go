@@ -170,6 +170,7 @@ func done(h *hostile) error {
 }
 
 func (h *hostile) Open(context.Context, string, signals.Start, *signals.Post) error { return done(h) }
+
 func (h *hostile) Post(context.Context, string, signals.Post) (string, error) {
 	return answer[string](h)
 }
@@ -201,12 +202,15 @@ func (h *hostile) Control(context.Context, string, signals.Control) error { retu
 func (h *hostile) Update(context.Context, string, signals.ThreadChange) (signals.State, error) {
 	return answer[signals.State](h)
 }
+
 func (h *hostile) State(context.Context, string) (signals.State, error) {
 	return answer[signals.State](h)
 }
+
 func (h *hostile) Queue(context.Context, string) (signals.Queue, error) {
 	return answer[signals.Queue](h)
 }
+
 func (h *hostile) Item(context.Context, string, string) (event.Item, error) {
 	return answer[event.Item](h)
 }
@@ -214,9 +218,11 @@ func (h *hostile) Item(context.Context, string, string) (event.Item, error) {
 func (h *hostile) SetStatus(context.Context, string, signals.SetStatus) (event.Item, error) {
 	return answer[event.Item](h)
 }
+
 func (h *hostile) Retry(context.Context, string, string, string) (event.Item, error) {
 	return answer[event.Item](h)
 }
+
 func (h *hostile) Approvals(context.Context, string) (signals.Approvals, error) {
 	return answer[signals.Approvals](h)
 }
@@ -224,6 +230,7 @@ func (h *hostile) Approvals(context.Context, string) (signals.Approvals, error) 
 func (h *hostile) ListApprovals(context.Context, threadclient.ApprovalsQuery) (threadclient.Waiting, error) {
 	return answer[threadclient.Waiting](h)
 }
+
 func (h *hostile) Tasks(context.Context, string) (signals.Tasks, error) {
 	return answer[signals.Tasks](h)
 }
@@ -253,9 +260,11 @@ func (h *hostile) CreateSchedule(context.Context, signals.Schedule) (signals.Sch
 func (h *hostile) UpdateSchedule(context.Context, signals.Schedule) (signals.Schedule, error) {
 	return answer[signals.Schedule](h)
 }
+
 func (h *hostile) Schedule(context.Context, string) (signals.ScheduleView, error) {
 	return answer[signals.ScheduleView](h)
 }
+
 func (h *hostile) Schedules(context.Context, int) ([]signals.ScheduleView, error) {
 	return answer[[]signals.ScheduleView](h)
 }

@@ -110,7 +110,7 @@ func TestKeySources(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte(root+"\n"), 0o600))
 	w.ok("--api-key-file", file, "keys", "list")
 
-	require.NoError(t, os.Chmod(file, 0o644)) //nolint:gosec // what is refused
+	require.NoError(t, os.Chmod(file, 0o644))
 	code, _, errs := w.starter("--api-key-file", file, "keys", "list")
 	require.Equal(t, exitUsage, code)
 	require.Contains(t, errs, "chmod 600")
@@ -127,11 +127,11 @@ func TestKeySources(t *testing.T) {
 	t.Setenv(envKey, "")
 
 	dir := filepath.Join(os.Getenv("XDG_CONFIG_HOME"), "threadmill")
-	require.NoError(t, os.MkdirAll(dir, 0o700))
+	require.NoError(t, os.MkdirAll(dir, 0o700)) //nolint:gosec // a folder of the test
 	for profile, args := range map[string][]string{"default": nil, "work": {"--profile", "work"}} {
 		code, _, _ = w.starter(append(args, "keys", "list")...)
 		require.Equal(t, exitFailed, code)
-		require.NoError(t, os.WriteFile(filepath.Join(dir, profile+".key"), []byte(root), 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, profile+".key"), []byte(root), 0o600)) //nolint:gosec // a folder of the test
 		w.ok(append(args, "keys", "list")...)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/store"
@@ -172,7 +171,7 @@ func testKeyRefused(t *testing.T, s store.Store) {
 		k := apiKey("k1", "ann")
 		change(&k)
 		_, err := s.CreateAPIKey(t.Context(), k)
-		assert.ErrorIs(t, err, store.ErrInvalid, name)
+		require.ErrorIs(t, err, store.ErrInvalid, name)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
