@@ -39,7 +39,7 @@ func TestContinueAsNew(t *testing.T) {
 	}
 	waiting := make(chan end, 1)
 	p := signals.UserMessage(id, "ann", "waited for")
-	p.ID = "waited"
+	p.ID, p.OnWaiting = "waited", event.OnWaitingHold
 	ctx := w.Ctx()
 	go func() {
 		out, err := w.Threads.Turn(ctx, id, p)
@@ -50,7 +50,9 @@ func TestContinueAsNew(t *testing.T) {
 		return err == nil && len(q.Items) == 1
 	}, waitLong, waitTick)
 	for i := range queued {
-		_, err := w.Threads.PostUpdate(w.Ctx(), id, message(id, fmt.Sprintf("q%d", i), fmt.Sprintf("message %d", i)))
+		p := message(id, fmt.Sprintf("q%d", i), fmt.Sprintf("message %d", i))
+		p.OnWaiting = event.OnWaitingHold
+		_, err := w.Threads.PostUpdate(w.Ctx(), id, p)
 		require.NoError(t, err)
 	}
 	require.NotEqual(t, first, run(w, id), "the thread has moved to a new run while it waits")

@@ -139,7 +139,9 @@ func talk(ctx context.Context, runtime *threadmill.Runtime, m event.NewMessage) 
 		case event.EventToolResult:
 			fmt.Printf("%s: %s\n", e.ToolName, e.Output)
 		case event.EventStatus:
-			fmt.Printf("  (%s)\n", e.Status.Detail)
+			if !e.EndsTurn() {
+				fmt.Printf("  (%s)\n", e.Status.Detail)
+			}
 		default:
 		}
 	}
