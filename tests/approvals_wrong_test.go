@@ -32,6 +32,9 @@ func TestDecisionsThatAreWrong(t *testing.T) {
 	args := func(raw string) func(*signals.Decide) {
 		return func(d *signals.Decide) { d.Args = json.RawMessage(raw) }
 	}
+	toolArgs := func(raw string) func(*signals.Decide) {
+		return func(d *signals.Decide) { d.ToolArgs = json.RawMessage(raw) }
+	}
 	var wrong []string
 	for name, tc := range map[string]struct {
 		field   string
@@ -54,7 +57,9 @@ func TestDecisionsThatAreWrong(t *testing.T) {
 		"arguments that are text":                {"args", args(`"{\"command\":\"ls\"}"`)},
 		"arguments of another type":              {"args", args(`{"command":7}`)},
 		"arguments that the tool does not have":  {"args", args(`{"command":"ls","user":"root"}`)},
-		"arguments twice":                        {"args", args(`{"command":"ls","command":"id"}`)},
+		"arguments twice":                        {"args.command", args(`{"command":"ls","command":"id"}`)},
+		"arguments of the call twice":            {"toolArgs.command", toolArgs(`{"command":"echo hello","command":"id"}`)},
+		"a name with a space at its end":         {"by", func(d *signals.Decide) { d.By = "ann " }},
 		"arguments that a rule denies":           {"args", args(`{"command":"rm -r x"}`)},
 		"long arguments":                         {"args", args(`{"command":"` + strings.Repeat("x", 64<<10) + `"}`)},
 		"a long reason":                          {"reason", func(d *signals.Decide) { d.Reason = strings.Repeat("x", 4<<10+1) }},
@@ -75,8 +80,8 @@ func TestDecisionsThatAreWrong(t *testing.T) {
 				}
 			}
 			status, problem := request(t, c.World, http.MethodPost, "/v1/threads/"+c.id+"/approvals/"+q.ToolCallID, body)
-			require.Equal(t, http.StatusUnprocessableEntity, status, problem)
-			require.Regexp(t, `body\.`+tc.field+`\b|refused: `+tc.field+": ", fmt.Sprint(problem), "HTTP")
+			require.Contains(t, []int{http.StatusBadRequest, http.StatusUnprocessableEntity}, status, problem)
+			require.Regexp(t, `body\.`+tc.field+`\b|(refused|message): ?`+tc.field+": ", fmt.Sprint(problem), "HTTP")
 
 			c.signals(signals.SignalDecide, d)
 			wrong = append(wrong, tc.field)

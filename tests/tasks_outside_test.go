@@ -221,7 +221,7 @@ func TestTaskNotCompleted(t *testing.T) {
 			"taskId": {"taskId": "t1", "result": 7},
 			"result": {"taskId": task.ID, "result": strings.Repeat("x", signals.MaxPayload)},
 			"error":  {"taskId": task.ID, "result": 7, "error": "no"},
-			"by":     {"taskId": task.ID, "by": strings.Repeat("x", 200)},
+			"by":     {"taskId": task.ID, "by": strings.Repeat("x", 201)},
 		} {
 			_, err := plainClient(w).Update(w.Ctx(), id, "complete_task", c)
 			require.ErrorContains(t, err, field)

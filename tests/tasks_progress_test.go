@@ -47,7 +47,7 @@ func taskShows(t *testing.T, w *world.World, work *jobs) {
 	view := watch(t, w, id, "")
 	task := startTask(t, w, id, use("build", "a"))
 	call := work.of("a").begins(t)
-	view.until(t, isFinal)
+	view.until(t, isTurnEnded)
 	call.Progress(progress{10})
 	first := view.until(t, isProgress)
 	shown := first[len(first)-1]
@@ -60,10 +60,10 @@ func taskShows(t *testing.T, w *world.World, work *jobs) {
 
 	t.Run("after other turns as well", func(t *testing.T) {
 		say(w, id, "hello")
-		view.until(t, isFinal)
+		view.until(t, isTurnEnded)
 		call.Progress(progress{50})
-		later := view.next(t)
-		_, percent := progressed(t, later)
+		later := view.until(t, isProgress)
+		_, percent := progressed(t, later[len(later)-1])
 		require.Equal(t, 50, percent)
 	})
 	t.Run("whoever was cut off gets what was missed", func(t *testing.T) {
@@ -84,7 +84,7 @@ func taskShows(t *testing.T, w *world.World, work *jobs) {
 		_, percent := progressed(t, seen[len(seen)-1])
 		require.Equal(t, 70, percent)
 		half.Release()
-		seen = append(seen, view.until(t, isFinal)...)
+		seen = append(seen, view.until(t, isTurnEnded)...)
 		require.Equal(t, 4, count(seen, event.EventStream))
 		require.Zero(t, count(seen, event.EventGap)+count(seen, event.EventReset))
 	})
@@ -111,10 +111,10 @@ func taskShows(t *testing.T, w *world.World, work *jobs) {
 	t.Run("nothing of it comes after its end", func(t *testing.T) {
 		work.of("a").returns("done")
 		awaitTold(t, w, task)
-		view.until(t, isFinal)
+		view.until(t, isTurnEnded)
 		call.Progress(progress{100})
 		say(w, id, "hello")
-		require.Zero(t, count(view.until(t, isFinal), event.EventToolProgress))
+		require.Zero(t, count(view.until(t, isTurnEnded), event.EventToolProgress))
 	})
 }
 
@@ -122,7 +122,7 @@ func taskShowsFromOutside(t *testing.T, w *world.World) {
 	id := w.Open()
 	view := watch(t, w, id, "")
 	task := startTask(t, w, id, `use task {"tool":"order","title":"a kettle"}`)
-	view.until(t, isFinal)
+	view.until(t, isTurnEnded)
 	path := "/v1/tasks/" + task.ID + "/progress"
 	for percent := 20; percent <= 80; percent += 20 {
 		status, out := request(t, w, http.MethodPost, path, map[string]any{"data": progress{percent}})

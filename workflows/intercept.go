@@ -19,6 +19,9 @@ import (
 
 var passed = thread.Decision{Outcome: event.Passed, Silent: true}
 
+// unmatched is the decision on an event that no hook or processor matches.
+var unmatched = thread.Decision{Outcome: event.Passed, Silent: true, Unmatched: true}
+
 // specs are the hooks and processors that there are. They enter history when they have
 // changed, so that what a worker registers tomorrow does not change what was decided
 // today.
@@ -59,7 +62,7 @@ func (t *conversation) intercept(ctx workflow.Context, e thread.Seen) (thread.De
 	matching := e.Processing(hook.Matching(t.specs(ctx), t.state.Subject(e)))
 	switch {
 	case len(matching) == 0:
-		return passed, true
+		return unmatched, true
 	case e.Event != nil && thread.Only(hook.KindInline, matching):
 		return t.inline(ctx, e, matching), true
 	}

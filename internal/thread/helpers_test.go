@@ -119,7 +119,7 @@ func at(seconds int) time.Time { return t0.Add(time.Duration(seconds) * time.Sec
 
 func name(i int) string { return fmt.Sprintf("e%d", i) }
 
-var pass = Decision{Outcome: event.Passed, Silent: true}
+var pass = Decision{Outcome: event.Passed, Silent: true, Unmatched: true}
 
 // entered begins the turn of an item that no hook sees.
 func (s *State) entered(now time.Time, q Queued) *Turn {

@@ -432,6 +432,9 @@ type Decision struct {
 
 	// Silent: inline hooks let it pass, which is not worth a record.
 	Silent bool `json:"silent,omitempty"`
+
+	// Unmatched: no hook or processor matches the event.
+	Unmatched bool `json:"-"`
 }
 
 // HookDecided is the payload of signal "hook_decided".

@@ -145,7 +145,7 @@ func (t *Turn) SeenBefore() (Decision, bool) {
 func (s *State) Enter(now time.Time, d Decision, rules ...rule.Spec) {
 	t := s.Turn
 	seen := s.SeenItem()
-	unhandled := !t.Hooked && len(d.Hooks) == 0
+	unhandled := !t.Hooked && d.Unmatched
 	if !t.Hooked {
 		d = s.heard(now, seen, d, nil)
 	}

@@ -17,8 +17,9 @@ func TestEventsThatNothingHandles(t *testing.T) {
 		decided Decision
 		want    signals.TurnStatus
 	}{
-		"custom":      {"order.placed", Decision{Outcome: event.Passed, Silent: true}, signals.TurnUnhandled},
-		"background":  {event.TypeRAGIngest, Decision{Outcome: event.Passed, Silent: true}, signals.TurnUnhandled},
+		"custom":      {"order.placed", Decision{Outcome: event.Passed, Silent: true, Unmatched: true}, signals.TurnUnhandled},
+		"background":  {event.TypeRAGIngest, Decision{Outcome: event.Passed, Silent: true, Unmatched: true}, signals.TurnUnhandled},
+		"seen inline": {"order.placed", Decision{Outcome: event.Passed, Silent: true}, signals.TurnUnanswered},
 		"seen":        {"order.placed", Decision{Outcome: event.Passed, Hooks: []event.HookOutcome{{Name: "log", Outcome: event.Passed}}}, signals.TurnUnanswered},
 		"a processor": {event.TypeEntityExtract, Decision{Outcome: event.Produced, Hooks: []event.HookOutcome{{Name: "index", Outcome: event.Produced}}}, signals.TurnCompleted},
 	} {

@@ -203,8 +203,9 @@ func (c *Client) submit(ctx context.Context, threadID string, p signals.Post, op
 			}
 			return signals.PostResult{}, c.explain(ctx, signals.UpdatePost, threadID, err)
 		case <-timer.C:
-			// A signal could not say that the thread is busy.
-			if state := ln.look(c, threadID); p.OnBusy != signals.Reject && !state.working {
+			// A signal could not say that the thread is busy. What cannot be looked at may be
+			// slow only: the update goes on.
+			if state := ln.look(c, threadID); p.OnBusy != signals.Reject && state.reachable && !state.working {
 				c.lanes.withdraw(ln, in)
 				return c.leaveSignal(ctx, threadID, p, open, state, context.DeadlineExceeded)
 			}
