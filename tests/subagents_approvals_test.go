@@ -313,7 +313,7 @@ func TestMessagesWhileASubAgentWaits(t *testing.T) {
 	stop()
 	w.StartWorker()
 	require.Equal(t, signals.TurnCompleted, w.Say(id, "still?").Status)
-	require.Equal(t, "", made(w, id), "nobody has decided")
+	require.Empty(t, made(w, id), "nobody has decided")
 	require.Equal(t, signals.Accepted, approve(t, w, id, call))
 	require.Equal(t, signals.TurnCompleted, w.Await(id, posted).Status)
 	require.Equal(t, "made\n", made(w, id))
