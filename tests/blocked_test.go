@@ -23,10 +23,16 @@ import (
 // one of the texts of blocked, and both models see all of passed.
 func requireBlocked(w *world.World, thread string, blocked []string, passed ...string) {
 	w.T.Helper()
+	requireBlockedFor(w, thread, "", blocked, passed...)
+}
+
+// requireBlockedFor is requireBlocked with an agent who is addressed, "@bob" say.
+func requireBlockedFor(w *world.World, thread, to string, blocked []string, passed ...string) {
+	w.T.Helper()
 	before := w.Provider.Calls()
 	for _, content := range []string{"and now", "and then"} {
 		from := w.Provider.Calls()
-		out := say(w, thread, content)
+		out := say(w, thread, strings.TrimSpace(to+" "+content))
 		require.Equal(w.T, signals.TurnCompleted, out.Status, out.Error)
 		asked := ""
 		for _, call := range modelCalls(w)[from:] {

@@ -126,6 +126,10 @@ func hooksOnce(t *testing.T, d *desk, w *world.World) {
 	}
 	decisions := ofType(w, id, event.TypeHook)
 	require.Len(t, decisions, len(want)+2, "one decision for each event")
+	requireBlocked(w, id, []string{"ticket.opened"}, "hello")
+	for _, e := range d.asked(id, "") {
+		require.Equal(t, 1, e.Attempt)
+	}
 }
 
 func hooksOnceAgain(t *testing.T, d *desk, w *world.World) {
@@ -142,6 +146,7 @@ func hooksOnceAgain(t *testing.T, d *desk, w *world.World) {
 		require.Equal(t, []int{1}, attemptsOn(d.asked(id, "first"), eventID), "what was decided on the message stands")
 		require.Equal(t, strings.ReplaceAll(says, "secret", "…"), out.Message.Content, "also for the model that is asked again")
 	}
+	requireBlocked(w, id, []string{"secret"}, "the news")
 }
 
 // hooksBetween stops a turn in each of its hooks, and looks at what is there.

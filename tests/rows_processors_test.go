@@ -320,6 +320,7 @@ func processorsCustom(t *testing.T, d *desk, w *world.World) {
 	hooks := decisionOn(w, id, "t2").Hooks
 	require.Contains(t, hooks[len(hooks)-1].Error, "reading the payload of a order.typed event")
 	require.Equal(t, calls, w.Provider.Calls())
+	requireBlocked(w, id, []string{"2.50", "twelve"}, "order 12")
 }
 
 func processorsFail(t *testing.T, d *desk, w *world.World) {
@@ -392,4 +393,11 @@ func processorsChain(t *testing.T, d *desk, w *world.World) {
 		require.Equal(t, "trace-1", l.TraceID)
 	}
 	require.Equal(t, chain[3], recordOf(w, id, out.Message.ID).ParentEventID)
+	requireBlocked(w, id, []string{`"n":7`}, "billed")
+	for _, r := range w.Records(id) {
+		if r.TraceID == "trace-1" {
+			continue
+		}
+		require.NotContains(t, chain, r.ParentEventID, "what comes later has a trace of its own: %s %s", r.Type, r.ID)
+	}
 }

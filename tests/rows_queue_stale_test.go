@@ -165,4 +165,6 @@ func TestStaleSteps(t *testing.T) {
 		require.Equal(t, signals.TurnCompleted, out.Status)
 		require.Equal(t, "e2", out.Message.Content)
 	})
+	requireBlocked(w, "soon", nil, "e1", "e2")
+	requireBlocked(w, "late", nil, "e2")
 }

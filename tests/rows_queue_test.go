@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -144,6 +145,7 @@ func queueStatuses(t *testing.T, d *desk, w *world.World) {
 	require.Nil(t, q.Processing)
 	require.Empty(t, q.Items)
 	require.Equal(t, []string{first, "e1"}, idsOf(q.Ended))
+	requireBlocked(w, id, []string{"order.placed"})
 }
 
 // queueOrder posts events of mixed priorities at once, and has a hook look at the queue
@@ -204,6 +206,8 @@ func queueOrder(t *testing.T, d *desk, w *world.World) {
 	defer mu.Unlock()
 	require.Equal(t, order, now, "each once")
 	require.Equal(t, order, idsOf(queueOf(w, id).Ended)[1:])
+	d.set(id, "first", nil)
+	requireBlocked(w, id, []string{"order.placed", "e1", "e2"}, "e0", "e3", "e6", "e9")
 }
 
 // queueArrival posts by a signal and then by an update. Every now and then the thread hears
@@ -215,6 +219,10 @@ func queueArrival(t *testing.T, w *world.World) {
 		say(w, id, "second")
 		require.Equal(t, []string{"ann: first", "assistant: first", "ann: second", "assistant: second"}, saidIn(w, id))
 	}
+	id := w.Open("assistant")
+	w.Post(id, "first")
+	say(w, id, "second")
+	requireBlocked(w, id, nil, "first", "second")
 }
 
 func queueExpires(t *testing.T, d *desk, w *world.World) {
@@ -409,4 +417,11 @@ func queueNamespaces(t *testing.T, w *world.World) {
 	release()
 	require.Equal(t, "ours", wholly(w, id, w.Await(id, "a1")).Message.Content)
 	require.NotContains(t, w.Transcript(id), "theirs")
+	ours := w.Provider.Calls()
+	requireBlocked(w, id, nil, "ours")
+	for _, call := range modelCalls(w)[ours:] {
+		if strings.Contains(call.raw, "ours") {
+			require.NotContains(t, call.raw, "theirs")
+		}
+	}
 }

@@ -37,18 +37,20 @@ func TestRespond(t *testing.T) {
 	t.Run("S0-17 and an event that is returned as well does not count", func(t *testing.T) {
 		id, calls := w.Open("assistant"), w.Provider.Calls()
 		d.set(id, "first", onMessage(event.User, func(m event.MessageEvent, respond hook.Respond) event.Event {
-			respond(hook.Response{Content: "no"})
+			respond(hook.Response{Content: "no comment"})
 			m.Message.Content = "something else"
 			return m
 		}))
 		turn(w, id, message(id, "e1", "hello"))
 		require.Equal(t, calls, w.Provider.Calls())
-		require.Equal(t, []string{"ann: hello", "assistant: no"}, saidIn(w, id))
+		require.Equal(t, []string{"ann: hello", "assistant: no comment"}, saidIn(w, id))
 		decided := decisionOn(w, id, "e1")
 		require.Equal(t, event.Responded, decided.Outcome)
 		require.Nil(t, decided.Message)
 		require.NotContains(t, eventIDs(d.asked(id, "second")), "e1", "nor are the hooks behind it asked")
 		require.Equal(t, "hello", page(t, w, id)[0]["content"])
+		d.set(id, "first", nil)
+		requireBlocked(w, id, []string{"hello", "something else"}, "no comment")
 	})
 	t.Run("S0-24 S0-07 only while the hook runs", func(t *testing.T) {
 		id := w.Open("assistant")
@@ -61,6 +63,7 @@ func TestRespond(t *testing.T) {
 		late(hook.Response{Content: "too late"})
 		say(w, id, "go on")
 		require.NotContains(t, w.Transcript(id), "too late")
+		requireBlocked(w, id, []string{"too late"}, "hello", "go on")
 	})
 	for _, tt := range speakers {
 		t.Run("S0-18 S0-07 "+tt.name, func(t *testing.T) { respondFrom(t, d, w, tt) })
@@ -226,6 +229,8 @@ func respondOften(t *testing.T, d *desk, w *world.World, by string) {
 	require.Equal(t, "no 5", out.Message.Content)
 	require.Equal(t, want, saidIn(w, id), "in the order in which they were given")
 	require.Len(t, decisionOn(w, id, "e1").Produced, 6)
+	d.set(id, by, nil)
+	requireBlocked(w, id, []string{"hello"}, "no 0", "no 1", "no 2", "no 3", "no 4", "no 5")
 }
 
 // speaker is a response to an event, and whom it is from.
@@ -277,6 +282,15 @@ func respondFrom(t *testing.T, d *desk, w *world.World, tt speaker) {
 			require.Equal(t, tt.want, m.SenderID)
 			require.Equal(t, tt.by, m.SenderType)
 			require.Equal(t, tt.by.Role(), m.Role)
+			var blocked []string
+			if tt.on == "message user" {
+				blocked = []string{tt.says}
+			}
+			if tt.want == "bob" {
+				requireBlockedFor(w, id, "@bob", blocked, "instead")
+			} else {
+				requireBlocked(w, id, blocked)
+			}
 			return
 		}
 	}
@@ -332,6 +346,8 @@ func respondIsEvent(t *testing.T, d *desk, w *world.World) {
 	shown := modelCalls(w)[w.Provider.Calls()-1].raw
 	require.Contains(t, shown, "@bob somebody asks", "it is in the history")
 	require.NotContains(t, shown, "seven")
+	d.set(id, "first", nil)
+	requireBlocked(w, id, []string{"@assistant hello", "ann asks", "seven"}, "somebody asks")
 }
 
 // respondWhen answers a result twice while another call still runs.
@@ -372,6 +388,9 @@ func respondWhen(t *testing.T, d *desk, w *world.World, slow *gate) {
 		require.NotNil(t, l.FinishedAt)
 		require.True(t, l.FinishedAt.Before(recordOf(w, id, out.Message.ID).CreatedAt), "and every log")
 	}
+	d.set(id, "first", nil)
+	requireBlocked(w, id, nil, "at once", "by default", "after all")
+	requireAnswered(t, modelCalls(w)[w.Provider.Calls()-1].Messages)
 }
 
 // respondForEver answers what it has said itself.

@@ -45,11 +45,11 @@ type temporal struct {
 }
 
 func (c temporal) find(ctx context.Context, workflowID string) (id string, there, open bool, err error) {
-	if c.threads.events.fail != nil {
+	if fail := c.threads.events.fail; fail != nil {
 		// It may wait for the context.
 		c.threads.mu.Unlock()
 		defer c.threads.mu.Lock()
-		return "", false, false, c.threads.events.fail(ctx)
+		return "", false, false, fail(ctx)
 	}
 	_, id, err = signals.ParseWorkflowID(workflowID)
 	open, there = c.threads.known[id]

@@ -120,19 +120,25 @@ func TestPromptRefused(t *testing.T) {
 
 func TestPromptWithoutSessions(t *testing.T) {
 	w := eventWorld(t, func(c *server.Config) { c.AnswerWithin = 20 * time.Millisecond })
+	// What an earlier request has left under way may still ask.
+	fails := func(fail func(context.Context) error) {
+		w.threads.mu.Lock()
+		defer w.threads.mu.Unlock()
+		w.threads.events.fail = fail
+	}
 	for name, fail := range map[string]func(context.Context) error{
 		"Temporal is not there":    func(context.Context) error { return serviceerror.NewUnavailable("down") },
 		"Temporal does not answer": func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
 	} {
 		t.Run("S3-48 S3-prompt_route_no_session_support "+name, func(t *testing.T) {
-			w.threads.events.fail = fail
+			fails(fail)
 			got := w.call("POST", promptPath("t1"), object{"content": "x"})
 			got.fails(t, 503, "Session support not available")
 			assert.NotEmpty(t, got.header.Get("Retry-After"))
 		})
 	}
 	t.Run("what went wrong inside is not told", func(t *testing.T) {
-		w.threads.events.fail = func(context.Context) error { return errors.New("a secret") }
+		fails(func(context.Context) error { return errors.New("a secret") })
 		got := w.call("POST", promptPath("t1"), object{"content": "x"})
 		assert.Equal(t, http.StatusInternalServerError, got.status)
 		assert.Len(t, got.body, 1)

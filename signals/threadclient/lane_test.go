@@ -244,12 +244,17 @@ func TestPostsThatWaitAreBounded(t *testing.T) {
 		big := hello("big")
 		big.Payload = signals.UserMessage("t1", "ann", strings.Repeat("x", 250<<10)).Payload
 		o.gate = make(chan struct{})
-		for i := range 3 + maxLaneBytes/len(big.Payload) {
+		errs := make(chan error, 3+maxLaneBytes/len(big.Payload))
+		for i := range cap(errs) {
 			big.ID = fmt.Sprintf("big%d", i)
-			go func(p signals.Post) { _, err = c.Post(t.Context(), "t1", p) }(big)
+			go func(p signals.Post) {
+				_, err := c.Post(t.Context(), "t1", p)
+				errs <- err
+			}(big)
 			synctest.Wait()
 		}
-		require.ErrorIs(t, err, signals.ErrOverloaded)
+		require.NotEmpty(t, errs)
+		require.ErrorIs(t, <-errs, signals.ErrOverloaded)
 		close(o.gate)
 		synctest.Wait()
 		for _, batch := range o.batches[2:] {
