@@ -52,8 +52,9 @@ func TestCheck(t *testing.T) {
 		"long":                {when(strings.Repeat(" ", MaxWhen) + "true"), "when", "it is 4100 bytes, at most 4096 are taken"},
 
 		"approver twice":    {terms(Terms{Approvers: []string{"ann", "ann"}}), "terms.approvers[1]", `"ann" is in the list twice`},
-		"approver nobody":   {terms(Terms{Approvers: []string{""}}), "terms.approvers[0]", "must be a name of 1 to 200 bytes"},
-		"approver in space": {terms(Terms{Approvers: []string{"ann "}}), "terms.approvers[0]", "must be a name"},
+		"approver nobody":   {terms(Terms{Approvers: []string{""}}), "terms.approvers[0]", "is required"},
+		"approver in space": {terms(Terms{Approvers: []string{"ann "}}), "terms.approvers[0]", "ends with a space: remove it"},
+		"approver unseen":   {terms(Terms{Approvers: []string{"ann\u200b"}}), "terms.approvers[0]", "contains U+200B, which cannot be seen"},
 		"quorum below":      {terms(Terms{Quorum: -1}), "terms.quorum", "is -1, must be 1 to 100"},
 		"quorum of few":     {terms(Terms{Quorum: 3, Approvers: []string{"ann", "bob"}}), "terms.quorum", "is 3, but only 2 may approve"},
 		"expires at once":   {terms(Terms{Expires: time.Millisecond}), "terms.expires", "is 1ms, must be 1s to 8760h0m0s (or 0: never)"},

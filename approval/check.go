@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/threadmill/threadmill/event"
 )
@@ -22,10 +20,9 @@ const (
 	MinExpires = time.Second
 	MaxExpires = 365 * 24 * time.Hour
 
-	maxName     = 128 // bytes
-	maxReason   = 4 << 10
-	maxNames    = 1000
-	maxApprover = 200
+	maxName   = 128 // bytes
+	maxReason = 4 << 10
+	maxNames  = 1000
 )
 
 // Check reports the first rule that is wrong, as a [*event.FieldError] with its place:
@@ -72,8 +69,8 @@ func (r Rule) Validate() error {
 	switch {
 	case strings.TrimSpace(r.Name) == "":
 		return wrong("name", "is required: people see it, and it is kept with what the rule decides")
-	case len(r.Name) > maxName || !oneLine(r.Name):
-		return wrong("name", "must be one line of at most %d bytes", maxName)
+	case len(r.Name) > maxName || event.CheckName("name", r.Name) != nil:
+		return wrong("name", "must be one line of at most %d bytes, without characters that cannot be seen", maxName)
 	case r.Effect == "":
 		return wrong("effect", "is required: allow, ask or deny")
 	case r.Effect != Allow && r.Effect != Ask && r.Effect != Deny:
@@ -126,10 +123,10 @@ func (t Terms) validate() error {
 	}
 	for i, who := range t.Approvers {
 		field := fmt.Sprintf("approvers[%d]", i)
-		switch {
-		case strings.TrimSpace(who) != who || who == "" || len(who) > maxApprover || !oneLine(who):
-			return wrong(field, "must be a name of 1 to %d bytes, without space around it: as the person says it in \"by\"", maxApprover)
-		case slices.Contains(t.Approvers[:i], who):
+		if err := event.CheckName(field, who); err != nil {
+			return err
+		}
+		if slices.Contains(t.Approvers[:i], who) {
 			return wrong(field, "%q is in the list twice, and counts once: remove one", who)
 		}
 	}
@@ -146,8 +143,4 @@ func (t Terms) validate() error {
 		return wrong("onExpiry", "%q is not deny or interrupt", t.OnExpiry)
 	}
 	return nil
-}
-
-func oneLine(s string) bool {
-	return utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
 }
