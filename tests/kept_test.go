@@ -2,6 +2,7 @@ package tests
 
 import (
 	"bytes"
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
@@ -55,18 +56,32 @@ var submissions = map[string]submission{
 	}},
 }
 
-// submit posts, and returns the answer.
-func submit(t *testing.T, w *world.World, thread string, s submission, id, text string) (*http.Response, string) {
-	t.Helper()
+// request makes the request of a submission, signed as a webhook's is.
+func (s submission) request(ctx context.Context, api, thread, id, text string) (*http.Request, error) {
 	body, err := json.Marshal(s.body(thread, id, text))
-	require.NoError(t, err)
-	path, _, _ := strings.Cut(fmt.Sprintf(s.path, thread), "?thread=")
-	req, err := http.NewRequestWithContext(w.Ctx(), http.MethodPost, w.API.URL+path, bytes.NewReader(body))
-	require.NoError(t, err)
+	if err != nil {
+		return nil, err
+	}
+	path := s.path
+	if strings.Contains(path, "%s") {
+		path, _, _ = strings.Cut(fmt.Sprintf(path, thread), "?thread=")
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, api+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
 	req.Header.Set("Content-Type", "application/json")
 	mac := hmac.New(sha256.New, []byte("k"))
 	mac.Write(body)
 	req.Header.Set("X-Hub-Signature-256", "sha256="+hex.EncodeToString(mac.Sum(nil)))
+	return req, nil
+}
+
+// submit posts, and returns the answer.
+func submit(t *testing.T, w *world.World, thread string, s submission, id, text string) (*http.Response, string) {
+	t.Helper()
+	req, err := s.request(w.Ctx(), w.API.URL, thread, id, text)
+	require.NoError(t, err)
 	res, err := http.DefaultClient.Do(req)
 	require.NoError(t, err)
 	defer func() { _ = res.Body.Close() }()

@@ -59,7 +59,7 @@ func (n *NATS) Kill() {
 }
 
 // Proxy stands between a program and a server: it can cut all connections, as if the
-// server had been killed, and hold back an answer.
+// server had been killed, freeze it, and hold back an answer.
 type Proxy struct {
 	// Addr is where the program connects to.
 	Addr string
@@ -67,10 +67,14 @@ type Proxy struct {
 	// Refused counts the connections that came while the server was cut off.
 	Refused atomic.Int64
 
+	// Kept counts what came for the server while it was frozen.
+	Kept atomic.Int64
+
 	target string
 	mu     sync.Mutex
 	conns  map[net.Conn]bool
 	cut    bool
+	frozen chan struct{} // closed by Thaw; nil while nothing is frozen
 	hold   []byte
 	held   chan struct{}
 }
@@ -94,6 +98,7 @@ func NewProxy(t testing.TB, target string) *Proxy {
 	t.Cleanup(func() {
 		_ = l.Close()
 		p.Cut()
+		p.Thaw()
 		serving.Wait()
 	})
 	return p
@@ -114,6 +119,39 @@ func (p *Proxy) Mend() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.cut = false
+}
+
+// Freeze lets nothing through in either direction until Thaw, as if the server had been
+// stopped: connections stay, and nobody answers.
+func (p *Proxy) Freeze() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.frozen == nil {
+		p.frozen = make(chan struct{})
+	}
+}
+
+// Thaw lets everything through that has come since Freeze, and what comes then.
+func (p *Proxy) Thaw() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.frozen != nil {
+		close(p.frozen)
+		p.frozen = nil
+	}
+}
+
+// awaitThaw returns at once unless the server is frozen.
+func (p *Proxy) awaitThaw(count *atomic.Int64) {
+	p.mu.Lock()
+	frozen := p.frozen
+	p.mu.Unlock()
+	if frozen != nil {
+		if count != nil {
+			count.Add(1)
+		}
+		<-frozen
+	}
 }
 
 // HoldAnswerTo passes on what the program sends with this text in it, and none of the
@@ -177,7 +215,7 @@ func (p *Proxy) serve(client net.Conn) {
 		_ = server.Close()
 	})
 	both.Go(func() {
-		_, _ = io.Copy(unless{&silent, client}, server) // it ends when either side does
+		_, _ = io.Copy(answers{p, &silent, client}, server) // it ends when either side does
 		_ = client.Close()
 	})
 	both.Wait()
@@ -197,6 +235,7 @@ func (p *Proxy) forward(server io.Writer, client io.Reader, silent *atomic.Bool)
 		if hold {
 			silent.Store(true)
 		}
+		p.awaitThaw(&p.Kept)
 		if _, err := server.Write(buf[:n]); err != nil {
 			return
 		}
@@ -207,15 +246,17 @@ func (p *Proxy) forward(server io.Writer, client io.Reader, silent *atomic.Bool)
 	}
 }
 
-// unless writes, or swallows what comes once it is silent.
-type unless struct {
+// answers writes what the server says once it may, or swallows it when the connection is silent.
+type answers struct {
+	proxy  *Proxy
 	silent *atomic.Bool
 	to     io.Writer
 }
 
-func (u unless) Write(b []byte) (int, error) {
-	if u.silent.Load() {
+func (a answers) Write(b []byte) (int, error) {
+	a.proxy.awaitThaw(nil)
+	if a.silent.Load() {
 		return len(b), nil
 	}
-	return u.to.Write(b)
+	return a.to.Write(b)
 }

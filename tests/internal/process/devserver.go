@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -26,8 +27,19 @@ const (
 // Build builds the devserver into a folder of the test and returns its path.
 func Build(t testing.TB) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "devserver")
-	out, err := exec.Command("go", "build", "-o", path, "github.com/threadmill/threadmill/devserver").CombinedOutput()
+	return build(t, "devserver")
+}
+
+// BuildWorker builds the worker, as [Build] does the devserver.
+func BuildWorker(t testing.TB) string {
+	t.Helper()
+	return build(t, "worker")
+}
+
+func build(t testing.TB, program string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), program)
+	out, err := exec.Command("go", "build", "-o", path, "github.com/threadmill/threadmill/"+program).CombinedOutput()
 	require.NoError(t, err, string(out))
 	return path
 }
@@ -54,6 +66,7 @@ type Devserver struct {
 	dir  string
 	opts Options
 	args []string
+	sign string
 	life *life
 }
 
@@ -65,8 +78,37 @@ func New(t testing.TB, o Options) *Devserver {
 	d := &Devserver{t: t, dir: dir, opts: o, URL: "http://" + httpAddr, Temporal: temporalAddr, Data: filepath.Join(dir, "data")}
 	d.Workspace = filepath.Join(d.Data, "workspace")
 	d.args = []string{"--data", d.Data, "--http", httpAddr, "--temporal", temporalAddr, "--ui", ""}
+	d.sign = "Threadmill is ready"
+	d.prepare()
+	return d
+}
+
+// NewWorker prepares a worker that serves the API as well, in place of a devserver. Its
+// Temporal server runs elsewhere, and outlives it.
+func NewWorker(t testing.TB, o Options, temporal string) *Devserver {
+	t.Helper()
+	dir := t.TempDir()
+	httpAddr := FreeAddr(t)
+	d := &Devserver{t: t, dir: dir, opts: o, URL: "http://" + httpAddr, Temporal: temporal, Data: filepath.Join(dir, "data")}
+	d.opts.Env = append(slices.Clone(o.Env), "TEMPORAL_ADDRESS="+temporal)
+	d.args = []string{"--http", httpAddr}
 	if o.Config != "" {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, "threadmill.yaml"), []byte(o.Config), 0o600))
+		d.args = append(d.args, "--config", configFile)
+	}
+	d.sign = "msg=started"
+	d.prepare()
+	return d
+}
+
+// configFile is where a devserver looks for its configuration.
+const configFile = "threadmill.yaml"
+
+// prepare writes the configuration, and sees to the end.
+func (d *Devserver) prepare() {
+	t, o := d.t, d.opts
+	t.Helper()
+	if o.Config != "" {
+		require.NoError(t, os.WriteFile(filepath.Join(d.dir, configFile), []byte(o.Config), 0o600))
 	}
 	t.Cleanup(func() {
 		if d.life == nil {
@@ -77,7 +119,6 @@ func New(t testing.TB, o Options) *Devserver {
 			t.Logf("last words of the devserver: %s", d.life.output.String())
 		}
 	})
-	return d
 }
 
 // Start starts the process and waits until it is ready.
@@ -95,7 +136,7 @@ func (d *Devserver) Launch() {
 	cmd := exec.Command(d.opts.Binary, d.args...)
 	cmd.Dir = d.dir
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + d.dir}, d.opts.Env...)
-	d.life = launch(d.t, cmd, "Threadmill is ready")
+	d.life = launch(d.t, cmd, d.sign)
 }
 
 // AwaitReady waits until the process says that it is ready.

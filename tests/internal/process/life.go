@@ -25,26 +25,31 @@ type life struct {
 func launch(t testing.TB, cmd *exec.Cmd, sign string) *life {
 	t.Helper()
 	l := &life{cmd: cmd, ready: make(chan struct{}), exited: make(chan struct{})}
-	cmd.Stderr = &l.output
-	stdout, err := cmd.StdoutPipe()
+	output, err := cmd.StdoutPipe()
 	require.NoError(t, err)
+	cmd.Stderr = cmd.Stdout
 	require.NoError(t, cmd.Start())
 	go func() {
 		defer close(l.exited)
-		l.read(stdout, sign)
+		l.read(output, sign)
 		// Its exit code says it all.
 		_ = cmd.Wait()
 	}()
 	return l
 }
 
-func (l *life) read(stdout io.Reader, sign string) {
+// read reads to the end, however long a line is: a process that nobody reads stands still.
+func (l *life) read(output io.Reader, sign string) {
 	said := false
-	for lines := bufio.NewScanner(stdout); lines.Scan(); {
-		fmt.Fprintln(&l.output, lines.Text())
-		if !said && strings.Contains(lines.Text(), sign) {
+	for lines := bufio.NewReader(output); ; {
+		line, err := lines.ReadString('\n')
+		fmt.Fprint(&l.output, line)
+		if !said && strings.Contains(line, sign) {
 			said = true
 			close(l.ready)
+		}
+		if err != nil {
+			return
 		}
 	}
 }

@@ -1,0 +1,306 @@
+package tests
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/log"
+
+	server "github.com/threadmill/threadmill/devserver/embedded"
+	"github.com/threadmill/threadmill/signals/threadclient"
+	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/store/postgres"
+	"github.com/threadmill/threadmill/store/sqlite"
+	proc "github.com/threadmill/threadmill/tests/internal/process"
+	"github.com/threadmill/threadmill/tests/internal/world"
+)
+
+// soakEnv says how long the soak goes on, such as 1h. Without it, each kind of fault comes
+// once.
+const soakEnv = "THREADMILL_SOAK"
+
+// Of the soak. The seed makes what clients choose the same in each run.
+const (
+	soakSeed    = 11
+	soakSlots   = 3                // threads that are open at once
+	soakClients = 3                // post to each of them
+	soakAnswer  = 15 * time.Second // after it a client gives up waiting for an answer
+	soakOver    = 10 * time.Minute // until all that was accepted is processed
+	soakReport  = time.Minute      // between two lines of progress
+	soakFaults  = 20               // it ends early when so many ids have been found wrong
+)
+
+// soakPace is how long a client thinks between two posts, and how many answers come between two
+// faults: a soak by hand takes in the course of an hour about as much as a disk is glad to hold.
+type soakPace struct {
+	think  time.Duration
+	answer int64
+	thread int // posts after which a thread may be closed
+}
+
+// TestSoak posts known texts through every way in, while what the threads run on is killed,
+// stopped and closed. Each text that was accepted is stored once and processed, or is kept as a
+// failed event with its content; of one client they are processed in the order in which it posted
+// them.
+func TestSoak(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
+	t.Run("the server with its Temporal", func(t *testing.T) {
+		t.Parallel()
+		s := newSoak(t)
+		s.server = proc.New(t, proc.Options{Binary: proc.Build(t), Config: soakConfig, Env: soakSecrets})
+		s.server.Start()
+		db, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(s.server.Data, "threadmill.db")})
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = db.Close() })
+		s.db = db
+		s.run([]fault{s.kill, s.close, s.flood, s.killStarting, s.close})
+	})
+	t.Run("the server, and its database", func(t *testing.T) {
+		t.Parallel()
+		u, err := url.Parse(database(t))
+		require.NoError(t, err)
+		s := newSoak(t)
+		s.db, err = postgres.Open(t.Context(), postgres.Config{URL: u.String()})
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = s.db.Close() })
+		s.proxy = proc.NewProxy(t, u.Host)
+		u.Host = s.proxy.Addr
+		temporal, err := server.Start(t.Context(), server.Config{
+			DataDir: t.TempDir(), Addr: "127.0.0.1:0", SearchAttributes: threadclient.AttributeTypes(), Logger: world.Quiet, LogLevel: silentServer,
+		})
+		require.NoError(t, err)
+		t.Cleanup(temporal.Stop)
+		s.server = proc.NewWorker(t, proc.Options{
+			Binary: proc.BuildWorker(t), Config: soakConfig, Env: append([]string{"DATABASE_URL=" + u.String()}, soakSecrets...),
+		}, temporal.Addr())
+		s.server.Start()
+		s.run([]fault{s.cut, s.kill, s.freeze, s.close, s.flood, s.killFrozen, s.close})
+	})
+}
+
+// silentServer keeps the log of a Temporal server out of the tests.
+const silentServer = slog.LevelError + 4
+
+var soakSecrets = []string{"TICKS_SECRET=k"}
+
+// soakConfig has nobody look at ticks, so that they cost no call of a model.
+const soakConfig = `version: 1
+agents:
+  - {name: assistant, model: demo/demo}
+rules:
+  - {name: ticks, events: tick, priority: 20, log: true}
+webhooks:
+  - name: ticks
+    signature: github
+    secretEnv: TICKS_SECRET
+    event: {type: tick, thread: "{payload.thread}", id: "{payload.id}", open: true}
+`
+
+// fault is something that goes wrong while clients post.
+type fault func()
+
+// soak is a server under way, with clients, and what they have been told.
+type soak struct {
+	t        *testing.T
+	server   *proc.Devserver
+	db       store.Store
+	proxy    *proc.Proxy // in front of the database; nil if that is a file
+	temporal client.Client
+	http     *http.Client
+	ways     []way
+	pace     soakPace
+	long     time.Duration
+	slots    []*slot
+	random   *rand.Rand // of the faults
+	floods   int
+
+	// accounts are of closed threads.
+	accounts sync.WaitGroup
+	figures  figures
+}
+
+func newSoak(t *testing.T) *soak {
+	s := &soak{
+		t: t, http: &http.Client{Timeout: soakAnswer}, pace: soakPace{think: time.Millisecond, answer: 40, thread: 30},
+		random: rand.New(rand.NewPCG(soakSeed, 0)),
+	}
+	s.figures.init()
+	if text := os.Getenv(soakEnv); text != "" {
+		var err error
+		s.long, err = time.ParseDuration(text)
+		require.NoError(t, err, soakEnv)
+		s.pace = soakPace{think: 200 * time.Millisecond, answer: 400, thread: 200}
+	}
+	for i := range soakSlots {
+		s.slots = append(s.slots, &slot{name: fmt.Sprintf("soak-%d", i)})
+	}
+	return s
+}
+
+// run lets the faults come, once each or again and again, and settles.
+func (s *soak) run(faults []fault) {
+	s.temporal = s.dial()
+	s.ways = s.allWays()
+	for _, sl := range s.slots {
+		s.open(sl)
+	}
+	ctx, stop := context.WithCancel(s.t.Context())
+	defer stop()
+	var posting sync.WaitGroup
+	for i, sl := range s.slots {
+		for c := range soakClients {
+			p := newPoster(s, sl, i*soakClients+c)
+			posting.Go(func() { p.post(ctx) })
+		}
+	}
+	began, reported := time.Now(), time.Now()
+	for round := 0; ; round++ {
+		for _, f := range faults {
+			s.awaitAccepted(s.pace.answer)
+			f()
+			if s.long > 0 && time.Since(reported) > soakReport {
+				reported = time.Now()
+				s.t.Logf("after %s: %s", time.Since(began).Round(time.Second), s.figures.line())
+			}
+		}
+		if time.Since(began) >= s.long || s.figures.wrong() >= soakFaults {
+			break
+		}
+	}
+	s.awaitAccepted(s.pace.answer)
+	stop()
+	posting.Wait()
+	s.settle()
+	s.t.Logf("after %s: %s", time.Since(began).Round(time.Second), s.figures.line())
+	s.t.Log(s.figures.table())
+	require.Zero(s.t, s.figures.wrong())
+	for _, w := range s.ways {
+		require.Positive(s.t, s.figures.of("accepted by "+w.name), "%s is never accepted", w.name)
+	}
+}
+
+func (s *soak) dial() client.Client {
+	c, err := client.Dial(client.Options{
+		HostPort: s.server.Temporal, Logger: log.NewStructuredLogger(world.Quiet),
+		ConnectionOptions: client.ConnectionOptions{GetSystemInfoTimeout: proc.Patience},
+	})
+	require.NoError(s.t, err)
+	s.t.Cleanup(c.Close)
+	return c
+}
+
+// awaitAccepted waits until n more posts are accepted.
+func (s *soak) awaitAccepted(n int64) { s.awaitMore(&s.figures.accepted, n) }
+
+// awaitAnswers waits until n more posts are answered, or given up.
+func (s *soak) awaitAnswers(n int64) { s.awaitMore(&s.figures.answers, n) }
+
+// kill kills the server, and starts it when clients have noticed.
+func (s *soak) kill() {
+	s.figures.count("kills")
+	s.server.Kill()
+	s.awaitAnswers(2 * soakClients)
+	s.server.Start()
+}
+
+// killStarting kills the server once more while it starts.
+func (s *soak) killStarting() {
+	s.figures.count("kills")
+	s.server.Kill()
+	s.server.Launch()
+	s.awaitAnswers(s.random.Int64N(2 * soakClients))
+	s.kill()
+}
+
+// cut takes the database away, until the server has tried several times to reach it.
+func (s *soak) cut() {
+	s.figures.count("database stops")
+	before := s.proxy.Refused.Load()
+	s.proxy.Cut()
+	s.await("the server misses the database", func() bool { return s.proxy.Refused.Load() >= before+5 })
+	s.proxy.Mend()
+}
+
+// freeze keeps the database from answering while it has something to do.
+func (s *soak) freeze() {
+	s.frozen(func() {})
+}
+
+// killFrozen kills the server while it waits for the database, which then does what it was asked.
+func (s *soak) killFrozen() {
+	s.frozen(func() {
+		s.figures.count("kills")
+		s.server.Kill()
+	})
+	s.server.Start()
+}
+
+func (s *soak) frozen(meanwhile func()) {
+	s.figures.count("database stops")
+	before := s.proxy.Kept.Load()
+	s.proxy.Freeze()
+	s.await("the server waits for the database", func() bool { return s.proxy.Kept.Load() > before })
+	s.awaitAnswers(2 * soakClients)
+	meanwhile()
+	s.proxy.Thaw()
+}
+
+// close closes the thread that has had the most posts, while clients post to it, and opens
+// another in its place.
+func (s *soak) close() {
+	sl := s.slots[0]
+	for _, other := range s.slots {
+		if other.posts() > sl.posts() {
+			sl = other
+		}
+	}
+	s.await("a thread has had enough", func() bool { return sl.posts() >= s.pace.thread })
+	s.figures.count("closed threads")
+	l := sl.thread()
+	s.await("the thread is closed", func() bool {
+		status := s.server.Try(s.t.Context(), http.MethodDelete, "/v1/threads/"+l.id, nil, nil)
+		return status == http.StatusAccepted || status == http.StatusConflict
+	})
+	s.awaitAnswers(2 * soakClients) // some of them are too late
+	s.open(sl)
+	s.accounts.Go(func() {
+		l.posting.Wait()
+		s.awaitEnd(l)
+		s.account(l, true)
+	})
+}
+
+// flood posts by signals more than a queue holds, while the thread is busy.
+func (s *soak) flood() {
+	s.floods++
+	p := newPoster(s, s.slots[s.random.IntN(len(s.slots))], -s.floods)
+	l := p.slot.enter()
+	defer l.posting.Done()
+	p.one(s.t.Context(), l, s.byName("message"), "\ncount 20 every 100ms")
+	for range 8 {
+		p.one(s.t.Context(), l, s.byName("signal"), padding)
+	}
+}
+
+// settle waits until all that clients have posted is processed, and accounts for it.
+func (s *soak) settle() {
+	for _, sl := range s.slots {
+		l := sl.thread()
+		s.awaitIdle(l)
+		s.account(l, false)
+	}
+	s.accounts.Wait()
+}
