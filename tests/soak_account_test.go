@@ -11,13 +11,17 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/store/sqlite"
 	proc "github.com/threadmill/threadmill/tests/internal/process"
 )
 
@@ -28,8 +32,6 @@ type figures struct {
 	mu     sync.Mutex
 	counts map[string]int
 }
-
-func (f *figures) init() { f.counts = map[string]int{} }
 
 func (f *figures) add(what string, n int) {
 	f.mu.Lock()
@@ -61,13 +63,6 @@ func (f *figures) enter(way string, a answer, first bool) {
 
 // wrongs are what must not happen.
 var wrongs = []string{"lost", "duplicated", "reordered", "changed", "unprocessed", "unknown"}
-
-func (f *figures) wrong() (n int) {
-	for _, what := range wrongs {
-		n += f.of(what)
-	}
-	return n
-}
 
 func (f *figures) line() string {
 	var b strings.Builder
@@ -247,6 +242,7 @@ func (s *soak) compare(l *register, texts map[string]*found, ends map[string]str
 		}
 		if f.kept > 0 {
 			s.figures.count("failed events kept")
+			s.requireShown(l, e, f)
 			continue
 		}
 		s.figures.count("processed")
@@ -261,6 +257,21 @@ func (s *soak) compare(l *register, texts map[string]*found, ends map[string]str
 	}
 }
 
+// requireShown checks that people find a failed event with its content.
+func (s *soak) requireShown(l *register, e *soakText, f *found) {
+	if s.server == nil {
+		return // the test of the accounts
+	}
+	var item event.Item
+	s.await("an answer about "+e.name, func() bool {
+		status := s.server.Try(s.t.Context(), http.MethodGet, "/v1/threads/"+l.id+"/queue/"+f.event, nil, &item)
+		return status != 0 && status < http.StatusInternalServerError
+	})
+	if item.Status != event.Failed || textOf(item.Payload) != e.text() {
+		s.wrong("changed", l, "the queue has %s as %q, with %d bytes", e.name, item.Status, len(item.Payload))
+	}
+}
+
 // asPosted returns entries by client, in the order in which each posted them.
 func asPosted(entries map[string]*soakText) []*soakText {
 	return slices.SortedFunc(maps.Values(entries), func(a, b *soakText) int {
@@ -270,5 +281,46 @@ func asPosted(entries map[string]*soakText) []*soakText {
 
 func (s *soak) wrong(what string, l *register, format string, args ...any) {
 	s.figures.count(what)
-	s.t.Errorf("%s in thread %s: %s", what, l.id, fmt.Sprintf(format, args...))
+	s.complain("%s in thread %s: %s", what, l.id, fmt.Sprintf(format, args...))
+}
+
+// TestSoakAccounts: the soak sees what must not happen.
+func TestSoakAccounts(t *testing.T) {
+	t.Parallel()
+	tick := func(id, text string) []event.Record {
+		payload := event.EnvEvent{ID: id, Type: "tick", Payload: json.RawMessage(fmt.Sprintf("%q", text))}
+		env := event.NewRecord(id, event.TypeEnv, id, id, time.Now(), payload)
+		end := event.NewRecord(id+".turn_ended", event.TypeTurnEnded, id, id, time.Now(), event.TurnEnded{EventID: id, Status: "completed"})
+		env.EventID, end.EventID = id, id
+		return []event.Record{env, end}
+	}
+	fine := append(tick("a", "c0-1"), tick("b", "c0-2 xx")...)
+	for what, records := range map[string][]event.Record{
+		"":            fine,
+		"lost":        fine[:2],
+		"duplicated":  append(slices.Clone(fine), tick("c", "c0-1")...),
+		"reordered":   append(slices.Clone(fine[2:]), fine[:2]...),
+		"changed":     append(slices.Clone(fine[:2]), tick("b", "c0-2 x")...),
+		"unprocessed": fine[:3],
+		"unknown":     append(slices.Clone(fine), tick("c", "c0-4")...),
+	} {
+		s := newSoak(t)
+		s.complain = func(string, ...any) {}
+		db, err := sqlite.Open(t.Context(), sqlite.Config{})
+		require.NoError(t, err)
+		s.db = db
+		_, err = db.Append(t.Context(), key("t"), store.Batch{Records: records})
+		require.NoError(t, err)
+		texts := map[string]*soakText{}
+		for n, rest := range []string{"", " xx", ""} {
+			name := fmt.Sprintf("c0-%d", n+1)
+			texts[name] = &soakText{name: name, rest: rest, n: n, accepted: n < 2}
+		}
+		s.account(&register{id: "t", entries: texts}, false)
+		for _, w := range wrongs {
+			require.Equal(t, w == what, s.figures.of(w) == 1, "%s, where something is %q", w, what)
+		}
+		require.Equal(t, 1, s.figures.of("not accepted and absent"))
+		require.NoError(t, db.Close())
+	}
 }

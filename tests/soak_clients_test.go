@@ -3,6 +3,7 @@ package tests
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -13,7 +14,9 @@ import (
 	"sync"
 	"time"
 
+	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
 
 	"github.com/threadmill/threadmill/signals"
 )
@@ -132,6 +135,12 @@ func (s *soak) byName(name string) way {
 	return s.ways[slices.IndexFunc(s.ways, func(w way) bool { return w.name == name })]
 }
 
+// expected are the answers to posts that are right, whatever the server lacks at the moment.
+var expected = map[int]bool{
+	http.StatusOK: true, http.StatusAccepted: true, http.StatusNotFound: true, http.StatusConflict: true,
+	http.StatusTooManyRequests: true, http.StatusServiceUnavailable: true,
+}
+
 func (s *soak) overHTTP(sub submission) func(context.Context, string, []*soakText) []answer {
 	return func(ctx context.Context, thread string, posts []*soakText) []answer {
 		req, err := sub.request(ctx, s.server.URL, thread, posts[0].name, posts[0].text())
@@ -149,6 +158,9 @@ func (s *soak) overHTTP(sub submission) func(context.Context, string, []*soakTex
 		}
 		a := answer{why: fmt.Sprint(res.StatusCode), accepted: res.StatusCode < 300, unknown: res.StatusCode >= 500}
 		a.over = res.StatusCode == http.StatusConflict || res.StatusCode == http.StatusNotFound
+		if !expected[res.StatusCode] {
+			s.t.Errorf("%s %s: %s", req.URL, res.Status, body)
+		}
 		var told struct{ Status string }
 		if a.accepted && json.Unmarshal(body, &told) == nil && told.Status == "ignored" {
 			a = answer{why: "ignored", over: true}
@@ -164,13 +176,17 @@ func rawPost(e *soakText) map[string]any {
 
 // ofTemporal says what an error of Temporal means for a post.
 func ofTemporal(err error) answer {
-	switch text := err.Error(); {
-	case strings.Contains(text, "not found"), strings.Contains(text, "already completed"), strings.Contains(text, signals.ClosedType):
-		return answer{over: true, why: "over"}
-	case strings.Contains(text, "is full"):
-		return answer{why: "full"}
+	var app *temporal.ApplicationError
+	var none *serviceerror.NotFound
+	switch {
+	case errors.As(err, &none):
+		return answer{over: true, why: "not found"}
+	case !errors.As(err, &app):
+		return answer{unknown: true, why: fmt.Sprintf("%T", err)}
+	case app.Type() == signals.DuplicateType:
+		return answer{accepted: true}
 	}
-	return answer{unknown: true, why: "Temporal has not answered"}
+	return answer{over: app.Type() == signals.ClosedType, why: app.Type()}
 }
 
 func (s *soak) bySignal(ctx context.Context, thread string, posts []*soakText) []answer {
@@ -198,6 +214,10 @@ func (s *soak) byBatch(ctx context.Context, thread string, posts []*soakText) []
 	}
 	var out signals.PostBatchResult
 	err := s.update(ctx, thread, signals.UpdatePostBatch, map[string]any{"posts": raw}, &out)
+	var app *temporal.ApplicationError
+	if errors.As(err, &app) && app.Type() == signals.NothingPostedType {
+		err = app.Details(&out)
+	}
 	answers := make([]answer, len(posts))
 	for i := range posts {
 		switch {
@@ -255,16 +275,21 @@ func (p *poster) post(ctx context.Context) {
 		l := p.slot.enter()
 		a := p.one(p.t.Context(), l, w, rest)
 		l.posting.Done()
-		if !a.accepted {
-			p.think()
+		switch {
+		case !a.accepted:
+			p.think(soakAgain)
+		case p.random.IntN(10) == 0:
+			p.think(p.pace.think)
 		}
-		p.think()
 	}
 }
 
+// soakAgain is how long a client whose post was not accepted waits before the next one.
+const soakAgain = 100 * time.Millisecond
+
 // think is what clients do before they post again.
-func (p *poster) think() {
-	timer := time.NewTimer(p.pace.think + time.Duration(p.random.Int64N(int64(20*time.Millisecond))))
+func (p *poster) think(about time.Duration) {
+	timer := time.NewTimer(about/2 + time.Duration(p.random.Int64N(int64(about))))
 	defer timer.Stop()
 	<-timer.C
 }
@@ -289,7 +314,7 @@ func (p *poster) one(ctx context.Context, l *register, w way, rest string) answe
 	again := !w.unnamed && p.random.IntN(10) == 0
 	a := p.attempt(ctx, l, w, posts)
 	for i := 1; i < tries && insists && !a.accepted && !a.over; i++ {
-		p.think()
+		p.think(soakAgain)
 		a = p.attempt(ctx, l, w, posts)
 	}
 	if again && a.accepted {
