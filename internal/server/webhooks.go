@@ -86,9 +86,9 @@ func (s *server) receiveWebhook(ctx context.Context, in *webhookInput) (*webhook
 	if len(e.Payload) > signals.MaxPayload {
 		return nil, tooLarge("event.payload", len(e.Payload))
 	}
-	ctx, cancel := s.answer(ctx)
+	within, cancel := s.answer(ctx)
 	defer cancel()
-	out, err := s.Threads.Publish(ctx, threadID, e, threadclient.PublishOptions{
+	out, err := s.Threads.Publish(within, threadID, e, threadclient.PublishOptions{
 		Open: source.Event.Open, Start: signals.Start{Agents: source.Event.Agents},
 	})
 	if err != nil {

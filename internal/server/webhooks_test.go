@@ -43,9 +43,16 @@ type published struct {
 type publishing struct {
 	*threads
 	got []published
+
+	// silent threads do not answer.
+	silent bool
 }
 
-func (p *publishing) Publish(_ context.Context, id string, e event.EnvEvent, o threadclient.PublishOptions) (threadclient.PublishResult, error) {
+func (p *publishing) Publish(ctx context.Context, id string, e event.EnvEvent, o threadclient.PublishOptions) (threadclient.PublishResult, error) {
+	if p.silent {
+		<-ctx.Done()
+		return threadclient.PublishResult{}, ctx.Err()
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := signals.CheckPost(id, signals.EnvPost(e)); err != nil {
@@ -76,9 +83,13 @@ type hooked struct {
 }
 
 func newHooked(t *testing.T, sources ...webhook.Source) *hooked {
+	return newHookedWith(t, func(*server.Config) {}, sources...)
+}
+
+func newHookedWith(t *testing.T, change func(*server.Config), sources ...webhook.Source) *hooked {
 	h := &hooked{sources: sources}
 	require.NoError(t, webhook.Check(sources))
-	h.world = newWorld(t, func(c *server.Config) {
+	h.world = newWorld(t, change, func(c *server.Config) {
 		h.publishing = &publishing{threads: c.Threads.(*threads)}
 		c.Threads = h.publishing
 		c.Webhooks = func() []webhook.Source { return h.sources }
@@ -130,6 +141,16 @@ func TestWebhook(t *testing.T) {
 		h.deliver(pushed).problem(t, 409)
 	})
 	require.Empty(t, h.log.String())
+}
+
+// TestWebhookOfASilentThread: the sender is told to come back, and not that it has gone itself.
+func TestWebhookOfASilentThread(t *testing.T) {
+	h := newHookedWith(t, func(c *server.Config) { c.AnswerWithin = 20 * time.Millisecond }, github)
+	h.open("acme-shop")
+	h.publishing.silent = true
+	got := h.deliver(pushed)
+	got.problem(t, http.StatusServiceUnavailable)
+	require.NotEmpty(t, got.header.Get("Retry-After"))
 }
 
 func TestWebhookThatOpensThreads(t *testing.T) {
