@@ -20,6 +20,7 @@ func TestTinyRun(t *testing.T) {
 	var out, progress strings.Builder
 	err := run(t.Context(), []string{
 		"-memory", "-threads", "1,3", "-turns", "2,6", "-rounds", "1", "-pairs", "1", "-old", "20", "-tokens", "3", "-json", file,
+		"-burst-rate", "40", "-burst-seconds", "1", "-burst-connections", "8", "-burst-threads", "2",
 	}, &out, &progress)
 	require.NoError(t, err, progress.String())
 
@@ -43,6 +44,10 @@ func TestTinyRun(t *testing.T) {
 	}
 	require.Equal(t, 3, r.FirstToken.Count)
 	require.Positive(t, r.FirstToken.Time.Min)
+	require.Equal(t, 40, r.Burst.Events)
+	require.Equal(t, 1, r.Burst.Ratio.Count)
+	require.GreaterOrEqual(t, r.Burst.Quiet.Count, 2)
+	require.GreaterOrEqual(t, r.Burst.Beside.Count, 2)
 	require.Equal(t, len(shapes)*2*2*2, strings.Count(out.String(), "\n| plain |")+strings.Count(out.String(), "\n| tool |")+
 		strings.Count(out.String(), "\n| quick |")+strings.Count(out.String(), "\n| local |"), "a row for each case in both tables")
 }
@@ -94,6 +99,7 @@ func TestOptions(t *testing.T) {
 		{"-rounds 0", "-rounds"},
 		{"-viewer=false -ways signal", "-viewer"},
 		{"-threads x", "-threads"},
+		{"-burst-rate 0", "-burst-rate"},
 		{"more", "unexpected argument"},
 	} {
 		_, err := parse(strings.Fields(bad.args), &usage)

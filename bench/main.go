@@ -76,6 +76,8 @@ func (m *meter) measure(ctx context.Context) (*report, error) {
 			r.Aging, err = m.aging(ctx)
 		case partToken:
 			r.FirstToken, err = m.firstToken(ctx)
+		case partBurst:
+			r.Burst, err = m.burst(ctx)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", part, err)

@@ -14,6 +14,7 @@ const (
 	partThroughput = "throughput"
 	partAging      = "aging"
 	partToken      = "token"
+	partBurst      = "burst"
 )
 
 // way is how a message gets into a thread, and how whoever sent it learns of the end
@@ -53,6 +54,8 @@ type Options struct {
 	// Tokens is how many first tokens are timed.
 	Tokens int `json:"tokens"`
 
+	Burst BurstOptions `json:"burst"`
+
 	DatabaseURL string `json:"-"`
 	NATSURL     string `json:"-"`
 	Memory      bool   `json:"memory"`
@@ -60,11 +63,22 @@ type Options struct {
 	Profiles    string `json:"-"`
 }
 
+// BurstOptions say what comes at one thread, and what goes on beside it.
+type BurstOptions struct {
+	// Rate is how many events are posted in each of Seconds, from so many Connections.
+	Rate        int `json:"rate"`
+	Seconds     int `json:"seconds"`
+	Connections int `json:"connections"`
+
+	// Threads make turns meanwhile.
+	Threads int `json:"threads"`
+}
+
 func parse(args []string, usage io.Writer) (Options, error) {
 	var o Options
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.SetOutput(usage)
-	parts := f.String("parts", "throughput,aging,token", "what to measure")
+	parts := f.String("parts", "throughput,aging,token,burst", "what to measure")
 	names := f.String("shapes", "plain,tool,quick,local", "turns: "+shapeHelp())
 	ways := f.String("ways", "signal,update", "how messages come in: signal, update")
 	threads := f.String("threads", "1,50", "how many threads are busy at once")
@@ -74,6 +88,10 @@ func parse(args []string, usage io.Writer) (Options, error) {
 	f.IntVar(&o.Pairs, "pairs", 4, "how many old and young threads")
 	f.IntVar(&o.Old, "old", 190, "the turn of an old thread that is compared with turn 10, at least 20")
 	f.IntVar(&o.Tokens, "tokens", 200, "how many first tokens to time")
+	f.IntVar(&o.Burst.Rate, "burst-rate", 1000, "how many events a second a burst has, all for one thread")
+	f.IntVar(&o.Burst.Seconds, "burst-seconds", 10, "how long a burst takes")
+	f.IntVar(&o.Burst.Connections, "burst-connections", 200, "from how many connections a burst comes")
+	f.IntVar(&o.Burst.Threads, "burst-threads", 4, "how many other threads are busy during a burst")
 	f.StringVar(&o.DatabaseURL, "database-url", "", "a PostgreSQL for the store, in a schema of its own (default: SQLite on disk)")
 	f.StringVar(&o.NATSURL, "nats-url", "", "a NATS with JetStream for the live stream (default: in memory)")
 	f.BoolVar(&o.Memory, "memory", false, "keep Temporal's data and the SQLite store in memory")
@@ -86,7 +104,7 @@ func parse(args []string, usage io.Writer) (Options, error) {
 		return o, fmt.Errorf("unexpected argument %q", f.Arg(0))
 	}
 	var err error
-	if o.Parts, err = choose("-parts", *parts, []string{partThroughput, partAging, partToken}); err != nil {
+	if o.Parts, err = choose("-parts", *parts, []string{partThroughput, partAging, partToken, partBurst}); err != nil {
 		return o, err
 	}
 	if o.Shapes, err = choose("-shapes", *names, shapeNames()); err != nil {
@@ -122,7 +140,11 @@ func (o *Options) check() error {
 	for _, field := range []struct {
 		name       string
 		value, min int
-	}{{"-rounds", o.Rounds, 1}, {"-pairs", o.Pairs, 1}, {"-old", o.Old, 20}, {"-tokens", o.Tokens, 1}} {
+	}{
+		{"-rounds", o.Rounds, 1}, {"-pairs", o.Pairs, 1}, {"-old", o.Old, 20}, {"-tokens", o.Tokens, 1},
+		{"-burst-rate", o.Burst.Rate, 1}, {"-burst-seconds", o.Burst.Seconds, 1}, {"-burst-connections", o.Burst.Connections, 1},
+		{"-burst-threads", o.Burst.Threads, 1},
+	} {
 		if field.value < field.min {
 			return fmt.Errorf("%s is %d, must be at least %d", field.name, field.value, field.min)
 		}

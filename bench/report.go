@@ -16,6 +16,7 @@ const (
 	targetFirstTurn  = time.Second
 	targetAging      = 1.2
 	targetFirstToken = 5 * time.Millisecond
+	targetBurst      = 2.0
 )
 
 // summary describes a number of values.
@@ -64,6 +65,7 @@ type report struct {
 	Throughput []throughputRow `json:"throughput,omitempty"`
 	Aging      []agingRow      `json:"aging,omitempty"`
 	FirstToken *tokenRow       `json:"firstToken,omitempty"`
+	Burst      *burstRow       `json:"burst,omitempty"`
 }
 
 // throughputRow compares turns of one shape. Times are in milliseconds.
@@ -95,6 +97,28 @@ type agingRow struct {
 type tokenRow struct {
 	Count int     `json:"count"`
 	Time  summary `json:"time"`
+}
+
+// burstRow compares turns beside a burst with turns without one. All its events are stored, once
+// each, and in order: or else there is no row.
+type burstRow struct {
+	Rate        int `json:"rate"`
+	Connections int `json:"connections"`
+	Threads     int `json:"threads"`
+	Events      int `json:"events"`
+
+	// Again counts posts that were told to come back later.
+	Again int64 `json:"postedAgain"`
+
+	// PerSecond is how many events were accepted a second, Drained how many seconds the thread
+	// took after the last of them to process what still waited.
+	PerSecond summary `json:"perSecond"`
+	Drained   summary `json:"drained"`
+
+	// Ratio is that of the medians, for each pair of rounds.
+	Ratio  summary `json:"ratio"`
+	Quiet  summary `json:"quietTurn"`
+	Beside summary `json:"turnBeside"`
 }
 
 func newReport(o Options) *report {
@@ -171,8 +195,22 @@ func (r *report) markdown(w io.Writer) error {
 		fmt.Fprint(&b, "| tokens | median (min–max), ms | p95, ms |\n|---|---|---|\n")
 		fmt.Fprintf(&b, "| %d | %s | %.2f |\n", t.Count, spread(t.Time, 2), t.Time.P95)
 	}
+	r.burstTable(&b)
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+func (r *report) burstTable(b *strings.Builder) {
+	t := r.Burst
+	if t == nil {
+		return
+	}
+	fmt.Fprintf(b, "\n### Turns of %d threads beside a burst of %d events/s at one thread, from %d connections (target: ratio ≤ %.0f)\n\n",
+		t.Threads, t.Rate, t.Connections, targetBurst)
+	fmt.Fprint(b, "| events, all stored once | accepted/s | posted again (429) | processed after the last, s | ratio: median (min–max) | "+
+		"turn without, ms: median, p95 | turn beside it, ms: median, p95 |\n|---|---|---|---|---|---|---|\n")
+	fmt.Fprintf(b, "| %d | %s | %d | %s | %s | %.1f, %.1f | %.1f, %.1f |\n", t.Events, spread(t.PerSecond, 0), t.Again, spread(t.Drained, 1),
+		spread(t.Ratio, 2), t.Quiet.Median, t.Quiet.P95, t.Beside.Median, t.Beside.P95)
 }
 
 func (r *report) throughputTables(b *strings.Builder) {

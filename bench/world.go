@@ -22,6 +22,7 @@ import (
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/llm/openai"
+	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/store/postgres"
@@ -194,6 +195,7 @@ func (w *world) startThreadmill(ctx context.Context, o Options, m *model) error 
 			{Name: remoteAgent, Model: "remote/model", Instructions: "You help."},
 		},
 		Models:      map[string]llm.Provider{"bench": m, "remote": remote},
+		Rules:       []rule.Rule{{Name: "ticks", Events: []string{tickType}, Priority: 20}},
 		StopTimeout: time.Second, Logger: w.log,
 	})
 	if err != nil {

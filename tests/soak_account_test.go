@@ -62,7 +62,7 @@ func (f *figures) enter(way string, a answer, first bool) {
 }
 
 // wrongs are what must not happen.
-var wrongs = []string{"lost", "duplicated", "reordered", "changed", "unprocessed", "unknown"}
+var wrongs = []string{"lost", "duplicated", "reordered", "changed", "unprocessed", "misanswered", "unknown"}
 
 func (f *figures) line() string {
 	var b strings.Builder
