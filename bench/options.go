@@ -141,8 +141,13 @@ func (o *Options) check() error {
 		name       string
 		value, min int
 	}{
-		{"-rounds", o.Rounds, 1}, {"-pairs", o.Pairs, 1}, {"-old", o.Old, 20}, {"-tokens", o.Tokens, 1},
-		{"-burst-rate", o.Burst.Rate, 1}, {"-burst-seconds", o.Burst.Seconds, 1}, {"-burst-connections", o.Burst.Connections, 1},
+		{"-rounds", o.Rounds, 1},
+		{"-pairs", o.Pairs, 1},
+		{"-old", o.Old, 20},
+		{"-tokens", o.Tokens, 1},
+		{"-burst-rate", o.Burst.Rate, 1},
+		{"-burst-seconds", o.Burst.Seconds, 1},
+		{"-burst-connections", o.Burst.Connections, 1},
 		{"-burst-threads", o.Burst.Threads, 1},
 	} {
 		if field.value < field.min {
