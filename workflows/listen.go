@@ -406,7 +406,8 @@ func (t *conversation) validateTurn(p signals.Post) error {
 
 // forgotten refuses to wait for a turn that ended long ago.
 func forgotten(eventID string) error {
-	return refuse(&event.FieldError{Field: "id", Problem: fmt.Sprintf("event %s was processed long ago, how its turn ended is no longer kept; read the thread's records", eventID)})
+	return temporal.NewNonRetryableApplicationError(
+		"event "+eventID+" was processed long ago, how its turn ended is no longer kept: read the thread's records", signals.ProcessedType, nil)
 }
 
 // refuse turns a refusal into the error that an update's caller gets.

@@ -2,6 +2,7 @@ package workflows_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -72,6 +73,22 @@ func TestStartRefused(t *testing.T) {
 	require.True(t, w.IsWorkflowCompleted())
 	require.ErrorContains(t, w.GetWorkflowError(), "agents[0]")
 	require.Empty(t, w.types(), "nothing is stored that no store takes")
+}
+
+// TestTurnThatEndedLongAgo: nobody waits for ever for what the thread has forgotten.
+func TestTurnThatEndedLongAgo(t *testing.T) {
+	w := newWorld(t)
+	for i := range 40 {
+		w.then(func() { w.post(fmt.Sprintf("e%d", i), "hello") })
+	}
+	var recent, old *answer
+	w.then(func() {
+		recent, old = w.update(signals.UpdateTurn, says("e39", "hello")), w.update(signals.UpdateTurn, says("e0", "hello"))
+	})
+	w.run(workflows.Input{})
+	require.NoError(t, recent.err)
+	requireRefused(t, signals.ProcessedType, old.rejected)
+	require.Contains(t, old.rejected.Error(), "read the thread's records")
 }
 
 func requireRefused(t *testing.T, typ string, err error) {

@@ -243,6 +243,16 @@ func TestPostAndWait(t *testing.T) {
 		require.Equal(t, http.StatusAccepted, got.status, got.text)
 		assert.Equal(t, object{"eventId": "e1"}, got.body)
 	})
+	t.Run("ended while others waited", func(t *testing.T) {
+		w := newWorld(t)
+		w.open("t1")
+		w.threads.turn = func(context.Context, signals.Post) (signals.TurnResult, error) {
+			return signals.TurnResult{}, fmt.Errorf("turn: %w", signals.ErrProcessed)
+		}
+		got := w.call("POST", path, object{"content": "hi", "id": "e1"})
+		require.Equal(t, http.StatusAccepted, got.status, got.text)
+		assert.Equal(t, object{"eventId": "e1"}, got.body)
+	})
 	t.Run("no worker", func(t *testing.T) {
 		w := newWorld(t, quick)
 		w.open("t1")

@@ -68,7 +68,7 @@ func (s *server) registerMessages() {
 	register(s, auth.Post, huma.Operation{
 		OperationID: "postMessage", Method: http.MethodPost, Path: "/v1/threads/{id}/messages", Tags: tags,
 		Summary: "Post a message", DefaultStatus: http.StatusAccepted,
-		Description: "Answers 202 with the event's id once the thread has accepted the message, or Temporal keeps it for a thread whose workers are away; with wait=true 200 after the turn, or 202 when the turn takes longer than the server waits. " +
+		Description: "Answers 202 with the event's id once the thread has accepted the message, or Temporal keeps it for a thread whose workers are away; with wait=true 200 after the turn, or 202 when the turn takes longer than the server waits, or ended so long ago that the thread no longer keeps how. " +
 			"A turn that failed is a 200 with status and error.",
 		Errors:    []int{400, 404, 409, 413, 429, 503},
 		Responses: map[string]*huma.Response{"200": {Description: "The turn has ended"}},
@@ -103,7 +103,7 @@ func (s *server) postMessage(ctx context.Context, in *postInput) (*postOutput, e
 			out.Status = http.StatusOK
 			out.Body = posted{EventID: post.ID, Status: string(turn.Status), Message: turn.Message, Replies: turn.Replies, Error: turn.Error}
 		}
-		if errors.Is(err, errTurnGoesOn) {
+		if errors.Is(err, errTurnGoesOn) || errors.Is(err, signals.ErrProcessed) {
 			err = nil
 		}
 	} else {

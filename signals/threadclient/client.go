@@ -330,6 +330,8 @@ func rejection(name, threadID, typ, message string) error {
 		return fmt.Errorf("%s to thread %q: %w", name, threadID, signals.ErrBusy)
 	case signals.FullType:
 		return fmt.Errorf("%s to thread %q: %w", name, threadID, signals.ErrFull)
+	case signals.ProcessedType:
+		return fmt.Errorf("%s to thread %q: %w: %s", name, threadID, signals.ErrProcessed, message)
 	}
 	return nil
 }

@@ -80,6 +80,7 @@ func TestStartTurn(t *testing.T) {
 		"refused":    {update: update{refused: temporal.NewNonRetryableApplicationError("no", signals.RefusedType, nil)}, want: signals.ErrRefused},
 		"busy":       {update: update{refused: temporal.NewNonRetryableApplicationError("no", signals.BusyType, nil)}, want: signals.ErrBusy},
 		"closed":     {update: update{refused: temporal.NewNonRetryableApplicationError("no", signals.ClosedType, nil)}, want: signals.ErrClosed},
+		"long ago":   {update: update{refused: temporal.NewNonRetryableApplicationError("no", signals.ProcessedType, nil)}, want: signals.ErrProcessed},
 		"not there":  {err: serviceerror.NewNotFound("no"), want: signals.ErrNotFound},
 		"unanswered": {err: context.DeadlineExceeded, want: context.DeadlineExceeded},
 	} {
