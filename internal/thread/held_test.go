@@ -70,7 +70,7 @@ func (c *clock) turns(now time.Time) {
 	}
 	c.s.Flushed(c.s.Flush())
 	if c.moves {
-		c.s = copied(c.t, c.s.Carried())
+		c.s = copied(c.t, c.s)
 	}
 }
 

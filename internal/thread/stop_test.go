@@ -361,7 +361,7 @@ func TestEveryPointSurvivesANewRun(t *testing.T) {
 	one, many := newState("alice", "bob"), newState("alice", "bob")
 	for i, tell := range story {
 		tell(t, one)
-		many = copied(t, many.Carried())
+		many = copied(t, many)
 		tell(t, many)
 		require.Equal(t, asJSON(t, one), asJSON(t, many), "step %d", i)
 	}

@@ -372,7 +372,7 @@ func TestOverdueTasks(t *testing.T) {
 	s.DelegateTask(t0, r, subTask("c2"))
 	_, due := s.NextDue()
 	require.False(t, due, "this run has started them")
-	s = copied(t, s.Carried())
+	s = copied(t, s)
 	at, due := s.NextDue()
 	require.True(t, due)
 	require.Equal(t, task.Deadline.Add(taskGrace), at, "its own report may come a little later")
