@@ -106,6 +106,12 @@ func TestSpokenDecision(t *testing.T) {
 		s.ToolsDone(t0, r)
 		require.Equal(t, PhaseModel, r.Phase)
 	})
+	t.Run("S4-T17 a call beside it goes on waiting", func(t *testing.T) {
+		s, r := waiting(t, careful("c1", "rm", AskPlan{}), careful("c2", "ls", AskPlan{}))
+		say(t, s, "ann", "assistant", approve("c1"))
+		require.Equal(t, []Stage{Ready, Waiting}, []Stage{r.Calls[0].Stage, r.Calls[1].Stage})
+		require.Len(t, approvals(t, s), 1)
+	})
 	t.Run("by the id of the request", func(t *testing.T) {
 		s, r := waiting(t, careful("c1", "rm", AskPlan{}))
 		require.Zero(t, say(t, s, "ann", "", approve(event.ApprovalCallID("c1", 1))).Round)
