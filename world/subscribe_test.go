@@ -230,26 +230,53 @@ func TestStart(t *testing.T) {
 	t.Run("twice is an error", func(t *testing.T) {
 		require.ErrorContains(t, b.world.Start(b.ctx, chat), `chat "t1" is started already`)
 	})
-	t.Run("S4-25 nobody hears of anything once it is stopped", func(t *testing.T) {
-		all := watch(b, b.world.SubscribeToMessages)
-		b.world.Stop()
-		_, err := b.world.PublishMessage(b.ctx, "unheard", "ann", "t1")
-		require.NoError(t, err)
-		b.threads.openErr = signals.ErrExists
-		require.NoError(t, b.world.Start(b.ctx, world.Chat{ID: "t1"}), "it can be started again")
-		_, err = b.world.PublishMessage(b.ctx, "heard", "ann", "t1")
-		require.NoError(t, err)
-		assert.Equal(t, "heard", next(b, all).Content)
-		assert.Empty(t, said)
-	})
+	t.Run("S4-25 nobody hears of anything once it is stopped", func(t *testing.T) { synctest.Test(t, unheardOnceStopped) })
 	t.Run("a chat that cannot be opened", func(t *testing.T) {
 		b.threads.openErr = signals.ErrClosed
 		require.ErrorIs(t, b.world.Start(b.ctx, world.Chat{ID: "t2"}), signals.ErrClosed)
 		require.ErrorContains(t, b.world.Start(b.ctx, world.Chat{ID: "a b"}), `id: "a b" must be`)
 	})
-	t.Run("S4-104 the world's own subscription does nothing", func(t *testing.T) {
-		b.world.SubscribeWorldToMessages()()
-	})
+	t.Run("S4-104 the world's own subscription does nothing", func(t *testing.T) { synctest.Test(t, worldSubscribed) })
+}
+
+// unheardOnceStopped starts a chat anew without the handlers that it had.
+func unheardOnceStopped(t *testing.T) {
+	b := newBench(t)
+	said := make(chan string, 10)
+	note := func(_ context.Context, _ string, m world.Message) error {
+		said <- m.Content
+		return nil
+	}
+	require.NoError(t, b.world.Start(b.ctx, world.Chat{ID: "t1", Agents: []string{"bot"}, OnMessage: note, OnToolMessage: note}))
+	all := watch(b, b.world.SubscribeToMessages)
+	b.world.Stop()
+	_, err := b.world.PublishMessage(b.ctx, "unheard", "ann", "t1")
+	require.NoError(t, err)
+	b.threads.openErr = signals.ErrExists
+	require.NoError(t, b.world.Start(b.ctx, world.Chat{ID: "t1"}), "it can be started again")
+	_, err = b.world.PublishMessage(b.ctx, "heard", "ann", "t1")
+	require.NoError(t, err)
+	assert.Equal(t, "heard", next(b, all).Content)
+	synctest.Wait() // handlers are called beside the one that has just heard it
+	assert.Empty(t, said)
+}
+
+// worldSubscribed subscribes the world, and ends that, while others listen.
+func worldSubscribed(t *testing.T) {
+	b := newBench(t)
+	messages, pieces := watch(b, b.world.SubscribeToMessages), watch(b, b.world.SubscribeToSSE)
+	b.start("bot")
+	unsubscribe := b.world.SubscribeWorldToMessages()
+	for _, content := range []string{"while it lasts", "and after it"} {
+		_, err := b.world.PublishMessage(b.ctx, content, "ann", "t1")
+		require.NoError(t, err)
+		assert.Equal(t, content, next(b, messages).Content, "others hear it")
+		synctest.Wait()
+		assert.Empty(t, messages, "once")
+		unsubscribe()
+	}
+	assert.Empty(t, pieces)
+	assert.Len(t, b.threads.posts, 2, "nothing is posted but what was said")
 }
 
 func TestStartWhileStopping(t *testing.T) {
