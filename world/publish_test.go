@@ -57,7 +57,7 @@ func TestPublishMessage(t *testing.T) {
 			assert.Equal(t, want.role, next(b, messages).Role)
 		})
 	}
-	for _, content := range []string{"{", `{"a":1}`, `{"__type":"text"}`} {
+	for _, content := range []string{"{", `{"a":1}`, `{"__type":"text"}`, " {\n \"a\" : 1.0 }\n", "  two\n\nlines \n"} {
 		t.Run("S4-16 taken as it is: "+content, func(t *testing.T) {
 			_, err := b.world.PublishMessage(b.ctx, content, "ann", "t1")
 			require.NoError(t, err)
