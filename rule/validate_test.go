@@ -138,7 +138,7 @@ func TestDefaultQueryMakesMessages(t *testing.T) {
 }
 
 func TestSpec(t *testing.T) {
-	t.Run("S3-61 all of it", func(t *testing.T) {
+	t.Run("S3-14 S3-61 all of it", func(t *testing.T) {
 		r := rule.Rule{
 			Name: "r", Events: file, Where: []rule.Condition{{Field: "payload.n", Equals: 1}}, Priority: 30, Debounce: time.Second,
 			Log: true, Function: handle, Timeout: time.Minute, MaxAttempts: 7, Agent: agent,

@@ -178,7 +178,9 @@ func eventTools(t *testing.T, w *world.World) {
 	require.Equal(t, "note returned: noted: two\nall done", out.Message.Content)
 	requireSettled(t, w, thread)
 	calls := modelCalls(w)
-	requireAnswered(t, calls[len(calls)-1].Messages)
+	last := calls[len(calls)-1]
+	requireAnswered(t, last.Messages)
+	require.Equal(t, []string{"note", "risky", "failing", "get_event_info"}, last.offered(), "the stand-in calls any, other models only these")
 }
 
 func eventAsks(t *testing.T, w *world.World) {

@@ -102,6 +102,8 @@ func TestWorldApproval(t *testing.T) {
 	t.Run("S4-90 the call has run", func(t *testing.T) {
 		ran := h.find(func(e world.Event) bool { return e.Type == event.WorldToolExecutionEvent }).Data.(world.ToolExecution)
 		assert.Equal(t, "echo hi", ran.Command)
+		assert.NotEmpty(t, ran.Directory)
+		assert.Equal(t, args.OriginalToolCall.WorkingDirectory, ran.Directory)
 		assert.Zero(t, ran.ExitCode)
 	})
 	t.Run("S4-23 S4-78 the last reply is of the same chat", func(t *testing.T) {

@@ -79,6 +79,14 @@ func (s shown) instructions() string {
 	return text
 }
 
+// offered are the names of the tools that the model could call.
+func (s shown) offered() (names []string) {
+	for _, one := range s.Tools {
+		names = append(names, one.Function.Name)
+	}
+	return names
+}
+
 // modelCalls returns what the model was shown, call by call.
 func modelCalls(w *world.World) []shown {
 	w.T.Helper()

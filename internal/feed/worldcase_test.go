@@ -62,7 +62,7 @@ func TestWorldOfRecords(t *testing.T) {
 		"nobody has decided in time": {
 			join(ask, one(approval("c1", once(event.ApprovalExpired)))), then(text("deny", "{}"), decided1[0], decided1[1]),
 		},
-		"S4-93 edited arguments are those that run": {
+		"S4-90 S4-93 edited arguments are those that run": {
 			join(ask, one(approval("c1", func(a *event.Approval) { a.Scope, a.Arguments = event.Once, `{"command":"ls"}` })), one(returned("m1", "c1", "no", true))),
 			then(text("approve", `{"command":"ls"}`), decided1[0], decided1[1], "tool-execution shell_cmd ls 1", "tool-error c1 no", "message tool c1.result c1 no", "crud update message m1"),
 		},
@@ -107,7 +107,7 @@ func TestWorldOfRecords(t *testing.T) {
 			one(record(event.TypeClientCall, event.ClientCall{ToolCallID: "c1", ToolName: "camera", Agent: "bot"})),
 			[]string{"activity client-call bot camera (c1)"},
 		},
-		"changes of the thread": {
+		"S4-07 changes of the thread": {
 			[]event.Record{
 				record(event.TypeStatus, event.StatusChange{Status: event.StatusUpdated, Agents: []string{"bot", "eve"}, By: "ann"}),
 				record(event.TypeStatus, event.StatusChange{Status: event.StatusRetried, By: "ann", Detail: "again"}),

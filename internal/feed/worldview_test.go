@@ -77,6 +77,7 @@ func TestWorldView(t *testing.T) {
 		assert.Equal(t, &event.WorldMeta{
 			TraceID: "trace", ThreadRootID: "m1", ReplyToMessageID: "said go", Agents: []string{"bot"}, ToolCallIDs: []string{"c1"},
 		}, pages[5].Event.Meta)
+		assert.Equal(t, []string{"c1"}, pages[6].Event.Meta.ToolCallIDs, "a tool's event names its call")
 		assert.Equal(t, "said go", pages[13].Event.Meta.ThreadRootID)
 		assert.Nil(t, live[11].Event.Meta, "what is live only is of no record")
 	})
@@ -173,6 +174,7 @@ func TestWorldShapes(t *testing.T) {
 		"S4-05 a piece":         {"sse chunk m2 done", `{"agentName":"bot","type":"chunk","content":"done","messageId":"m2","chatId":"t1"}`},
 		"S4-100 the end":        {"sse end m1", `{"agentName":"bot","type":"end","messageId":"m1","usage":{"inputTokens":12,"outputTokens":3},"chatId":"t1"}`},
 		"S4-07 a thread":        {"crud create chat t1", `{"operation":"create","entityType":"chat","entityId":"t1","entityData":{"status":"open","agents":["bot"]},"timestamp":"2023-11-14T22:13:20Z","chatId":"t1"}`},
+		"S4-07 its end":         {"crud update chat t1", `{"operation":"update","entityType":"chat","entityId":"t1","entityData":{"status":"closed"},"timestamp":"2023-11-14T22:13:20Z","chatId":"t1"}`},
 		"S4-23 the final reply": {"message assistant m2 it is done", `{"sender":"bot","content":"it is done","role":"assistant","timestamp":"2023-11-14T22:13:20Z","messageId":"m2","chatId":"t1","agentName":"bot","agentId":"bot"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
