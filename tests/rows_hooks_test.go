@@ -27,7 +27,7 @@ func TestHooksSeeEvents(t *testing.T) {
 	bare := world.New(t, world.Options{Tools: []tool.Tool{spied}, Agents: deskAgents("spied")})
 
 	t.Run("S0-08 S0-11 what returns nothing changes nothing", func(t *testing.T) { hooksPass(t, d, w, inline, bare) })
-	t.Run("S0-24 S0-30 S2-18 once for each event, in a turn with everything", func(t *testing.T) { hooksOnce(t, d, w) })
+	t.Run("S0-24 S0-30 S0-33 S2-18 once for each event, in a turn with everything", func(t *testing.T) { hooksOnce(t, d, w) })
 	t.Run("S0-24 once also for an event that is posted twice, or retried", func(t *testing.T) { hooksOnceAgain(t, d, w) })
 	t.Run("S0-39 however many tokens there are", func(t *testing.T) {
 		count := func(says string) int {

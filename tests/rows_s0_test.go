@@ -1,9 +1,11 @@
 package tests
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -11,11 +13,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/stream"
 	"github.com/threadmill/threadmill/tests/internal/world"
 	"github.com/threadmill/threadmill/tool"
 )
@@ -327,10 +331,62 @@ func TestWhoAnswers(t *testing.T) {
 	})
 }
 
-// TestStoredBeforeShown checks each event that a viewer is sent against the store,
-// and what the model is asked against what was stored by then.
+// checkedStream looks at each entry, before it is published, whether the store has what
+// viewers are told by it.
+type checkedStream struct {
+	stream.Stream
+	store store.Store
+
+	mu      sync.Mutex
+	entries int
+	early   []string
+}
+
+func (s *checkedStream) Publish(ctx context.Context, key stream.Key, e stream.Entry) error {
+	early := s.tooEarly(ctx, key, e)
+	s.mu.Lock()
+	s.entries++
+	if early != "" {
+		s.early = append(s.early, early)
+	}
+	s.mu.Unlock()
+	return s.Stream.Publish(ctx, key, e)
+}
+
+func (s *checkedStream) tooEarly(ctx context.Context, key stream.Key, e stream.Entry) string {
+	head, err := s.store.Thread(ctx, store.Key(key))
+	switch {
+	case err != nil:
+		return err.Error()
+	case head.Head < e.Stored:
+		return fmt.Sprintf("record %d of %d", e.Stored, head.Head)
+	case e.Event == nil:
+		return ""
+	}
+	switch e.Event.Type {
+	case event.EventThought, event.EventStream, event.EventToolProgress, event.EventReset:
+		return "" // pieces, of which nothing is stored
+	default:
+		// All else is made of records when these are stored.
+		return string(e.Event.Type)
+	}
+}
+
+// check returns how many entries there were, and what was told too early by them.
+func (s *checkedStream) check() (entries int, early []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.entries, slices.Clone(s.early)
+}
+
+// TestStoredBeforeShown checks what viewers are told, and what the model is asked, against
+// what is stored by then.
 func TestStoredBeforeShown(t *testing.T) {
-	w := world.New(t, world.Options{})
+	var live *checkedStream
+	w := world.New(t, world.Options{Configure: func(c *threadmill.Config) {
+		live = &checkedStream{Stream: c.Stream, store: c.Store}
+		c.Stream = live
+	}})
 	id := w.Open()
 	view := watch(t, w, id, "")
 	first, second := w.Provider.Block(0), w.Provider.Block(0)
@@ -349,7 +405,7 @@ func TestStoredBeforeShown(t *testing.T) {
 		require.Len(t, ofType(w, id, event.TypeApproval), 1)
 	})
 	second.Release()
-	t.Run("S0-35 a record is in the store when viewers hear of it", func(t *testing.T) {
+	t.Run("S0-28 S0-35 S0-38 a record is in the store when viewers hear of it", func(t *testing.T) {
 		for f := view.next(t); !isFinal(f); f = view.next(t) {
 			if f.event.Type == event.EventMessage {
 				stored, err := w.Store.RecordsByID(w.Ctx(), w.Key(id), f.event.Message.ID)
@@ -360,6 +416,9 @@ func TestStoredBeforeShown(t *testing.T) {
 				require.Contains(t, results(w, id), f.event.ToolCallID)
 			}
 		}
+		entries, early := live.check()
+		require.Empty(t, early)
+		require.Greater(t, entries, 5, "each step has told of its records")
 	})
 }
 

@@ -190,7 +190,7 @@ func TestCallbacksReplace(t *testing.T) {
 		require.NotContains(t, byAgent(shown), "4711")
 		require.Equal(t, "my pin is ****", lastLine(pieces(shown)))
 	})
-	t.Run("S0-10 what runs and what is stored is what was said", func(t *testing.T) {
+	t.Run("S0-09 S0-10 what runs and what is stored is what was said", func(t *testing.T) {
 		require.JSONEq(t, `{"pin":"4711"}`, only(t, pay.seen()).Arguments)
 		messages := w.Messages(id)
 		require.Equal(t, "my pin is 4711", lastLine(messages[len(messages)-1].Content))
