@@ -352,23 +352,33 @@ func TestToolEvents(t *testing.T) {
 
 func TestExecutionContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	x := event.NewExecutionContext(ctx, "trace-1") // S1-36
-	require.Equal(t, "trace-1", x.TraceID(), "S1-33")
-	select {
-	case <-x.Signal():
-		t.Fatal("S1-33 the signal is closed before the run must stop")
-	default:
-	}
-	cause := errors.New("stop")
-	cancel(cause)
-	<-x.Signal()
-	require.ErrorIs(t, context.Cause(x.Context()), cause, "S1-33 the context carries the same signal")
-
+	x := event.NewExecutionContext(ctx, "trace-1")
+	t.Run("S1-33 S1-36 it is made of a trace id and a signal", func(t *testing.T) {
+		require.Equal(t, "trace-1", x.TraceID())
+		select {
+		case <-x.Signal():
+			t.Fatal("the signal is closed before the run must stop")
+		default:
+		}
+		cause := errors.New("stop")
+		cancel(cause)
+		select {
+		case <-x.Signal():
+		default:
+			t.Fatal("the signal is open though the run must stop")
+		}
+		require.ErrorIs(t, context.Cause(x.Context()), cause, "the context carries the same signal")
+	})
 	agentEvent := event.AgentEvent{Type: event.EventStream, Content: "x"}
 	toolEvent := event.ToolEvent{Type: event.ToolProgress, ToolName: "n", Data: json.RawMessage(`1`)}
-	require.Equal(t, agentEvent, x.AgentEvent(agentEvent), "S1-34")
-	require.Equal(t, toolEvent, x.ToolEvent(toolEvent), "S1-34")
-	require.Equal(t, event.EventToolProgress, x.AdaptToolEvent(toolEvent).Type, "S1-35")
+	t.Run("S1-34 what is made is what was given", func(t *testing.T) {
+		require.Equal(t, agentEvent, x.AgentEvent(agentEvent))
+		require.Equal(t, toolEvent, x.ToolEvent(toolEvent))
+	})
+	t.Run("S1-35 what a tool tells becomes the agent's", func(t *testing.T) {
+		require.Equal(t, event.EventToolProgress, x.AdaptToolEvent(toolEvent).Type)
+		require.Equal(t, event.EventToolResult, x.AdaptToolEvent(event.ToolEvent{Type: event.ToolResult, ToolName: "n"}).Type)
+	})
 }
 
 func TestRoles(t *testing.T) {

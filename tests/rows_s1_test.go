@@ -29,7 +29,7 @@ type walk struct {
 	over chan struct{}
 }
 
-var steps = []any{"a step", 2.5, map[string]any{"subtype": "place", "at": []any{"x", nil, true}}, nil}
+var steps = []any{"a step", 2.5, map[string]any{"subtype": "place", "at": []any{"x", nil, true}}, nil, json.RawMessage(`12345678901234567890`)}
 
 func newWalk() *walk {
 	wk := &walk{late: make(chan struct{}), over: make(chan struct{})}
@@ -70,16 +70,19 @@ func TestReferenceTurn(t *testing.T) {
 		}, base(frames))
 	})
 	t.Run("S1-18 S1-17 progress arrives unchanged, whatever JSON it is", func(t *testing.T) {
-		var got []any
+		var want, got []string
+		for _, data := range steps {
+			raw, err := json.Marshal(data)
+			require.NoError(t, err)
+			want = append(want, string(raw))
+		}
 		for _, f := range frames {
 			if f.event.Type == event.EventToolProgress {
 				require.Equal(t, "walk", f.event.ToolName)
-				var data any
-				require.NoError(t, json.Unmarshal(f.event.Data, &data))
-				got = append(got, data)
+				got = append(got, string(f.event.Data))
 			}
 		}
-		require.Equal(t, steps, got)
+		require.Equal(t, want, got)
 	})
 	t.Run("S1-26 no progress before the call or after the result", func(t *testing.T) {
 		at := func(typ event.AgentEventType) int {
@@ -230,6 +233,7 @@ func TestToolIsStopped(t *testing.T) {
 	frames := view.until(t, isFinal)
 	t.Run("S1-33 S1-37 a tool is told, the stream ends with a terminal event, at once", func(t *testing.T) {
 		require.Equal(t, signals.TurnInterrupted, await(t, w, id, e).Status)
+		require.Len(t, g.told, 1, "the tool has heard of it: its run was not given up")
 		require.Equal(t, []event.AgentEventType{event.EventToolCall, event.EventToolResult, event.EventFinal}, base(frames))
 		requireSettled(t, w, id)
 		require.Equal(t, 1, w.Provider.Calls(), "the model is not called again")

@@ -230,18 +230,20 @@ func streamed(frames []frame, messageID string) string {
 // gate is a tool that runs until it is let go, or told to stop.
 type gate struct {
 	tool.Tool
-	reached, open chan struct{}
-	once          sync.Once
+	reached, open, told chan struct{}
+	once                sync.Once
 }
 
 func newGate(name string, opts ...tool.Option) *gate {
-	g := &gate{reached: make(chan struct{}, 100), open: make(chan struct{})}
-	g.Tool = tool.MustFunc(name, "Waits.", func(_ context.Context, call tool.Call, _ struct{}) (string, error) {
+	g := &gate{reached: make(chan struct{}, 100), open: make(chan struct{}), told: make(chan struct{}, 100)}
+	g.Tool = tool.MustFunc(name, "Waits.", func(ctx context.Context, call tool.Call, _ struct{}) (string, error) {
 		g.reached <- struct{}{}
 		select {
 		case <-g.open:
 			return "open", nil
 		case <-call.Exec.Signal():
+			<-ctx.Done()
+			g.told <- struct{}{}
 			return "", call.Exec.Context().Err()
 		}
 	}, opts...)
