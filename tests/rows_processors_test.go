@@ -89,6 +89,16 @@ func TestProcessors(t *testing.T) {
 			require.Equal(t, w.Messages(id)[i+1].ID, made)
 			require.Equal(t, event.Completed, itemOf(w, id, made).Status)
 		}
+		var shown []string
+		for _, f := range watch(t, w, id, "").until(t, isTurnEnded) {
+			switch {
+			case f.event.Type == event.EventMessage:
+				shown = append(shown, f.event.Message.Content)
+			case f.event.Type == event.EventStatus && f.event.Status.Status == event.StatusIntercepted:
+				shown = append(shown, f.event.Status.Detail)
+			}
+		}
+		require.Equal(t, []string{"hello", "one made other events of the message"}, shown[:2], "viewers are shown it, and told what became of it")
 	})
 	t.Run("S2-24 S2-37 also of a message that joins a turn", func(t *testing.T) {
 		id, wait := w.Open("assistant"), newHalt()
