@@ -146,6 +146,7 @@ func TestClientRunsTools(t *testing.T) {
 
 // TestClientAnswersThatDoNotFit answers calls of clients in ways that change nothing.
 func TestClientAnswersThatDoNotFit(t *testing.T) {
+	t.Parallel()
 	o := newOffice(t, world.Options{Tools: clientTools(), Agents: []agent.Agent{
 		{Name: "alice", Model: "openai/stand-in", Tools: []string{"photo", "glance", "record"}}, {Name: "bob", Model: "openai/stand-in", Tools: []string{"photo"}},
 	}})

@@ -23,6 +23,7 @@ import (
 // TestExamples runs every program in examples/ and compares what it prints with the
 // output.txt beside it; -update writes that anew.
 func TestExamples(t *testing.T) {
+	t.Parallel()
 	folders, err := filepath.Glob("../examples/*/main.go")
 	require.NoError(t, err)
 	require.NotEmpty(t, folders)

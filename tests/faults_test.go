@@ -28,6 +28,7 @@ import (
 
 // TestFaults kills what a conversation runs on, at every point of a turn.
 func TestFaults(t *testing.T) {
+	t.Parallel()
 	f := faults{binary: proc.Build(t)}
 	for _, c := range []struct {
 		name string

@@ -24,6 +24,7 @@ func run(w *world.World, thread string) string {
 // while a call waits for approval, messages wait in the queue, a caller waits for a
 // turn, a viewer watches, and the worker restarts.
 func TestContinueAsNew(t *testing.T) {
+	t.Parallel()
 	const queued = 30
 	w := world.New(t, world.Options{NoWorker: true, Dynamic: map[string]any{"limit.historyCount.suggestContinueAsNew": 40}})
 	stop := w.StartWorker()

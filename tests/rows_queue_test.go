@@ -25,6 +25,7 @@ import (
 
 // TestQueue looks at events on their way through the queue.
 func TestQueue(t *testing.T) {
+	t.Parallel()
 	d := newDesk()
 	w := d.open(t, world.Options{}, []hook.Hook{d.hook("first")}, d.processor("orders", "order.placed"))
 

@@ -347,7 +347,7 @@ func respondIsEvent(t *testing.T, d *desk, w *world.World) {
 	require.Contains(t, shown, "@bob somebody asks", "it is in the history")
 	require.NotContains(t, shown, "seven")
 	d.set(id, "first", nil)
-	requireBlocked(w, id, []string{"@assistant hello", "ann asks", "seven"}, "somebody asks")
+	requireBlockedFor(w, id, "@bob", []string{"@assistant hello", "ann asks", "seven"}, "somebody asks")
 }
 
 // respondWhen answers a result twice while another call still runs.

@@ -136,6 +136,7 @@ func TestReferenceTurn(t *testing.T) {
 
 // TestEachTurnEnds lets turns end in all ways, and reads the closed thread's stream.
 func TestEachTurnEnds(t *testing.T) {
+	t.Parallel()
 	w := world.New(t, world.Options{
 		MaxModelAttempts: 2,
 		Tools:            []tool.Tool{failing},
@@ -279,6 +280,7 @@ func (bareTool) Call(context.Context, tool.Call) (tool.Result, error) { panic("b
 
 // TestOneTrace follows one trace id through all that a turn does.
 func TestOneTrace(t *testing.T) {
+	t.Parallel()
 	const trace = "trace-of-ann"
 	traced, quick := newSpy("traced"), newSpy("quick", tool.Quick())
 	log := &lines{}

@@ -22,6 +22,7 @@ import (
 
 // TestEventHooks: hooks decide on events before rules do.
 func TestEventHooks(t *testing.T) {
+	t.Parallel()
 	d, l := newDesk(), newLedger()
 	files := wakes("files", "file.*", rule.Agent{Prompt: "Look at the file."})
 	files.Function, files.MaxAttempts = l.handle, 1
@@ -160,6 +161,7 @@ func eventHookFails(t *testing.T, w *world.World, d *desk, l *ledger, name strin
 
 // TestEventProcessors: rules name processors.
 func TestEventProcessors(t *testing.T) {
+	t.Parallel()
 	d, l := newDesk(), newLedger()
 	named := func(name, events, processor string) rule.Rule {
 		return rule.Rule{Name: name, Events: []string{events}, Priority: 30, Processor: processor}

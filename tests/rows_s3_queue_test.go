@@ -36,6 +36,7 @@ func awaitEvent(w *world.World, thread string, e event.EnvEvent) signals.TurnRes
 
 // TestEventQueue: events are handled one by one.
 func TestEventQueue(t *testing.T) {
+	t.Parallel()
 	l := newLedger()
 	w := ruled(t, world.Options{}, l.rule("files", "file.*"), l.rule("fence", "fence"))
 	t.Run("S3-09 S3-10 S3-12 S3-22 S3-queue_prevents_concurrent one is handled, others wait", func(t *testing.T) { eventsWait(t, w, l) })

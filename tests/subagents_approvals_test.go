@@ -96,6 +96,7 @@ func TestApprovalOfASubAgent(t *testing.T) {
 
 // TestDecisionsOnSubAgents decides in the thread above and in the sub-agent's own.
 func TestDecisionsOnSubAgents(t *testing.T) {
+	t.Parallel()
 	w := world.New(t, world.Options{Agents: team()})
 	// waiting begins a turn whose sub-agent waits for approval.
 	waiting := func(t *testing.T) (id, posted, call string) {

@@ -176,6 +176,7 @@ func TestSubAgentsCount(t *testing.T) {
 // TestHooksOnSubAgents lets hooks see what a sub-agent says, and its answer as the result
 // of the call.
 func TestHooksOnSubAgents(t *testing.T) {
+	t.Parallel()
 	d := newDesk()
 	guard, id := d.hook("guard", event.TypeMessage, event.TypeToolCall), "guarded"
 	// The threads of sub-agents have one rule, whatever they are called.

@@ -20,6 +20,7 @@ import (
 
 // TestTaskApproval asks a person before a task starts, as before any call.
 func TestTaskApproval(t *testing.T) {
+	t.Parallel()
 	work := newJobs()
 	deploy := work.tool("deploy", tool.Background(), tool.NeedsApproval("it goes live"))
 	erase, build := work.tool("erase", tool.NeedsApproval("it is gone then")), work.tool("build", tool.Background())
@@ -97,6 +98,7 @@ func taskUnasked(t *testing.T, w *world.World, work *jobs, who, says string) {
 // TestTaskHooks lets hooks see, change and refuse what starts a task, and what tells of
 // its end.
 func TestTaskHooks(t *testing.T) {
+	t.Parallel()
 	work, d := newJobs(), newDesk()
 	build := work.tool("build", tool.Background())
 	open := func(t *testing.T, h hook.Hook) *world.World {

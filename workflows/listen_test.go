@@ -2,7 +2,6 @@ package workflows_test
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -73,22 +72,6 @@ func TestStartRefused(t *testing.T) {
 	require.True(t, w.IsWorkflowCompleted())
 	require.ErrorContains(t, w.GetWorkflowError(), "agents[0]")
 	require.Empty(t, w.types(), "nothing is stored that no store takes")
-}
-
-// TestTurnThatEndedLongAgo: nobody waits for ever for what the thread has forgotten.
-func TestTurnThatEndedLongAgo(t *testing.T) {
-	w := newWorld(t)
-	for i := range 40 {
-		w.then(func() { w.post(fmt.Sprintf("e%d", i), "hello") })
-	}
-	var recent, old *answer
-	w.then(func() {
-		recent, old = w.update(signals.UpdateTurn, says("e39", "hello")), w.update(signals.UpdateTurn, says("e0", "hello"))
-	})
-	w.run(workflows.Input{})
-	require.NoError(t, recent.err)
-	requireRefused(t, signals.ProcessedType, old.rejected)
-	require.Contains(t, old.rejected.Error(), "read the thread's records")
 }
 
 func requireRefused(t *testing.T, typ string, err error) {
@@ -221,7 +204,7 @@ func TestUpdateTurnOfForgottenEvent(t *testing.T) {
 	var a *answer
 	w.then(func() { a = w.update(signals.UpdateTurn, says("e", "hello")) })
 	w.run(workflows.Input{})
-	requireRefused(t, signals.RefusedType, a.rejected)
+	requireRefused(t, signals.ProcessedType, a.rejected)
 	require.Len(t, w.models, 40)
 }
 
