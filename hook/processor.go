@@ -79,8 +79,9 @@ func NewProduced(typ string, payload any) Produced {
 }
 
 // Process makes a processor for events of a type of your own, custom or of the
-// environment, with their payload read
-// into T. A payload that does not fit T is a failure; none at all leaves T as it is.
+// environment, with their payload read into T. Names are exact: a field without a json tag is
+// called as in Go, with a capital letter. A payload that does not fit T is a failure; none at
+// all leaves T as it is.
 func Process[T any](typ string, f func(ctx context.Context, payload T, deps Deps) ([]Produced, error)) Processor {
 	p := Processor{EventType: typ}
 	if f == nil {
