@@ -219,9 +219,10 @@ func (v victim) risk() tool.Tool {
 
 // job is a processor that makes a system message of a job.
 func (v victim) job() hook.Processor {
-	p := hook.Process("job", func(ctx context.Context, in struct {
+	type payload struct {
 		Name string `json:"name"`
-	}, deps hook.Deps) ([]hook.Produced, error) {
+	}
+	p := hook.Process("job", func(ctx context.Context, in payload, deps hook.Deps) ([]hook.Produced, error) {
 		return []hook.Produced{hook.Message(event.System, "jobs", "made of "+in.Name)}, v.tell(ctx, "job", deps.Context.Key())
 	})
 	p.Timeout = world.Patience
