@@ -26,8 +26,8 @@ func TestCheck(t *testing.T) {
 		want  string
 	}{
 		"no name":          {ask(func(r *Rule) { r.Name = " " }), "name", "is required"},
-		"name of lines":    {ask(func(r *Rule) { r.Name = "a\nb" }), "name", "must be one line of at most 128 bytes"},
-		"long name":        {ask(func(r *Rule) { r.Name = strings.Repeat("a", 129) }), "name", "must be one line of at most 128 bytes"},
+		"name of lines":    {ask(func(r *Rule) { r.Name = "a\nb" }), "name", "contains U+000A, white space"},
+		"long name":        {ask(func(r *Rule) { r.Name = strings.Repeat("a", 129) }), "name", "is 129 bytes long, at most 128 are taken"},
 		"name taken":       {ask(func(r *Rule) { r.Name = "First" }), "name", `"First" is the name of rule 1 already`},
 		"no effect":        {ask(func(r *Rule) { r.Effect = "" }), "effect", `is required: allow, ask or deny (rule "r")`},
 		"unknown effect":   {ask(func(r *Rule) { r.Effect = "Deny" }), "effect", `"Deny" is not allow, ask or deny`},

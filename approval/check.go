@@ -66,11 +66,13 @@ func within(field, name string, err error) error {
 
 // Validate reports the first field that is wrong, as a [*event.FieldError]: when, terms.quorum.
 func (r Rule) Validate() error {
-	switch {
+	switch err := event.CheckName("name", r.Name); {
 	case strings.TrimSpace(r.Name) == "":
 		return wrong("name", "is required: people see it, and it is kept with what the rule decides")
-	case len(r.Name) > maxName || event.CheckName("name", r.Name) != nil:
-		return wrong("name", "must be one line of at most %d bytes, without characters that cannot be seen", maxName)
+	case len(r.Name) > maxName:
+		return wrong("name", "is %d bytes long, at most %d are taken", len(r.Name), maxName)
+	case err != nil:
+		return err
 	case r.Effect == "":
 		return wrong("effect", "is required: allow, ask or deny")
 	case r.Effect != Allow && r.Effect != Ask && r.Effect != Deny:

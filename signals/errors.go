@@ -18,9 +18,9 @@ var (
 	ErrOverloaded = errors.New("too many posts are waiting for the thread")
 	// ErrBusy: a turn is in progress, and the post did not want to wait.
 	ErrBusy = errors.New("a turn is in progress")
-	// ErrProcessed: the event whose end is waited for was processed so long ago that the thread
-	// does not keep any more how its turn ended. Its records tell.
-	ErrProcessed = errors.New("processed long ago")
+	// ErrProcessed: the event was processed so long ago that the thread no longer keeps how its
+	// turn ended. Its records tell.
+	ErrProcessed = errors.New("the event was processed long ago, and how its turn ended is no longer kept: read the thread's records")
 	// ErrRefused: the thread refused the request; the error says why.
 	ErrRefused = errors.New("refused")
 )
@@ -32,6 +32,8 @@ const (
 	BusyType      = "busy"
 	DuplicateType = "duplicate"
 	FullType      = "full"
+
+	// ProcessedType: see [ErrProcessed].
 	ProcessedType = "processed"
 
 	// NothingPostedType: see [PostBatchResult].

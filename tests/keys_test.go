@@ -81,15 +81,16 @@ func TestKeysInUse(t *testing.T) {
 	t.Parallel()
 	k := keyring{d: proc.New(t, proc.Options{Binary: proc.Build(t)}), dir: t.TempDir()}
 	k.d.Start()
-	threads := func(who string) func() bool {
+	// refused is a condition: somebody's key, or none, is not enough to read.
+	refused := func(who string) func() bool {
 		return func() bool {
 			status, _ := k.call(t, who, http.MethodGet, "/v1/threads", nil)
 			return status == http.StatusUnauthorized
 		}
 	}
-	require.False(t, threads("")(), "on loopback nobody needs a key until there is one")
+	require.False(t, refused("")(), "on loopback nobody needs a key until there is one")
 	k.make(t, "", "root", "keys", "create", "root", "--roles", "admin", "--sqlite", filepath.Join(k.d.Data, "threadmill.db"))
-	require.Eventually(t, threads(""), waitLong, waitTick, "then everybody does")
+	require.Eventually(t, refused(""), waitLong, waitTick, "then everybody does")
 	k.make(t, "root", "ann", "keys", "create", "ann", "--roles", "read,post,approve")
 	k.make(t, "root", "ben", "keys", "create", "ben", "--roles", "read,post")
 	k.make(t, "root", "eve", "keys", "create", "eve", "--roles", "read")
@@ -151,10 +152,10 @@ func TestKeysInUse(t *testing.T) {
 		for lines.Scan() {
 		}
 		require.NoError(t, ctx.Err(), "the server ends the stream")
-		require.Eventually(t, threads("eve"), waitLong, waitTick)
+		require.Eventually(t, refused("eve"), waitLong, waitTick)
 		k.d.Kill()
 		k.d.Start()
-		require.True(t, threads("eve")(), "after a restart as well")
-		require.False(t, threads("ann")())
+		require.True(t, refused("eve")(), "after a restart as well")
+		require.False(t, refused("ann")())
 	})
 }

@@ -379,7 +379,7 @@ func (t *conversation) updateTurn(ctx workflow.Context, p signals.Post) (signals
 	case err != nil || out.Status != "":
 		return out, err
 	case !t.state.Awaits(p.ID):
-		return out, forgotten(p.ID)
+		return out, refuse(signals.ErrProcessed)
 	}
 	return signals.TurnResult{EventID: p.ID, Status: signals.TurnContinues}, nil
 }
@@ -397,17 +397,11 @@ func (t *conversation) validateTurn(p signals.Post) error {
 	}
 	if t.state.HasSeen(p.ID) {
 		if _, known := t.state.Outcome(p.ID); !known && !t.state.Awaits(p.ID) {
-			return forgotten(p.ID)
+			return refuse(signals.ErrProcessed)
 		}
 		return nil
 	}
 	return refuse(t.state.CheckPost(p))
-}
-
-// forgotten refuses to wait for a turn that ended long ago.
-func forgotten(eventID string) error {
-	return temporal.NewNonRetryableApplicationError(
-		"event "+eventID+" was processed long ago, how its turn ended is no longer kept: read the thread's records", signals.ProcessedType, nil)
 }
 
 // refuse turns a refusal into the error that an update's caller gets.
@@ -422,6 +416,8 @@ func refuse(err error) error {
 		return temporal.NewNonRetryableApplicationError(err.Error(), signals.ClosedType, nil)
 	case errors.Is(err, thread.ErrFull):
 		return temporal.NewNonRetryableApplicationError(err.Error(), signals.FullType, nil)
+	case errors.Is(err, signals.ErrProcessed):
+		return temporal.NewNonRetryableApplicationError(err.Error(), signals.ProcessedType, nil)
 	case errors.Is(err, thread.ErrBusy):
 		return temporal.NewNonRetryableApplicationError(err.Error(), signals.BusyType, nil)
 	}

@@ -250,8 +250,8 @@ func TestPostAndWait(t *testing.T) {
 			return signals.TurnResult{}, fmt.Errorf("turn: %w", signals.ErrProcessed)
 		}
 		got := w.call("POST", path, object{"content": "hi", "id": "e1"})
-		require.Equal(t, http.StatusAccepted, got.status, got.text)
-		assert.Equal(t, object{"eventId": "e1"}, got.body)
+		require.Equal(t, http.StatusOK, got.status, got.text)
+		assert.Equal(t, object{"eventId": "e1", "status": "processed"}, got.body, "whoever goes on waiting would wait for ever")
 	})
 	t.Run("no worker", func(t *testing.T) {
 		w := newWorld(t, quick)

@@ -36,7 +36,7 @@ type postOutput struct {
 // posted answers a message: 202 with its event id, or 200 after the turn.
 type posted struct {
 	EventID string         `json:"eventId"`
-	Status  string         `json:"status,omitempty" doc:"How the turn ended: completed, failed, interrupted, expired or unanswered"`
+	Status  string         `json:"status,omitempty" doc:"How the turn ended: completed, failed, interrupted, expired, unanswered or unhandled; processed if that is no longer kept"`
 	Message *event.Message `json:"message,omitempty" doc:"The final message of the turn, if there is one"`
 
 	Replies []event.Message `json:"replies,omitempty" doc:"The final messages of all agents that took part, if there are several; message is the last of them"`
@@ -68,8 +68,8 @@ func (s *server) registerMessages() {
 	register(s, auth.Post, huma.Operation{
 		OperationID: "postMessage", Method: http.MethodPost, Path: "/v1/threads/{id}/messages", Tags: tags,
 		Summary: "Post a message", DefaultStatus: http.StatusAccepted,
-		Description: "Answers 202 with the event's id once the thread has accepted the message, or Temporal keeps it for a thread whose workers are away; with wait=true 200 after the turn, or 202 when the turn takes longer than the server waits, or ended so long ago that the thread no longer keeps how. " +
-			"A turn that failed is a 200 with status and error.",
+		Description: "Answers 202 with the event's id once the thread has accepted the message, or Temporal keeps it for a thread whose workers are away; with wait=true 200 after the turn, or 202 when the turn takes longer than the server waits. " +
+			"A turn that failed is a 200 with status and error. The status processed stands for a turn after which so many others ended that the thread no longer keeps how it did: read its messages.",
 		Errors:    []int{400, 404, 409, 413, 429, 503},
 		Responses: map[string]*huma.Response{"200": {Description: "The turn has ended"}},
 	}, s.postMessage)
@@ -103,8 +103,12 @@ func (s *server) postMessage(ctx context.Context, in *postInput) (*postOutput, e
 			out.Status = http.StatusOK
 			out.Body = posted{EventID: post.ID, Status: string(turn.Status), Message: turn.Message, Replies: turn.Replies, Error: turn.Error}
 		}
-		if errors.Is(err, errTurnGoesOn) || errors.Is(err, signals.ErrProcessed) {
+		switch {
+		case errors.Is(err, errTurnGoesOn):
 			err = nil
+		case errors.Is(err, signals.ErrProcessed):
+			// Not a 202: there is nothing to wait for.
+			out.Status, out.Body.Status, err = http.StatusOK, signals.ProcessedType, nil
 		}
 	} else {
 		err = s.post(ctx, in.ID, post)

@@ -69,7 +69,7 @@ func (s *server) problem(ctx context.Context, threadID string, err error) error 
 	case errors.Is(err, signals.ErrOverloaded):
 		return later(http.StatusTooManyRequests, "1", fmt.Sprintf(
 			"too many posts wait for the answer of thread %q; post the same again", threadID))
-	case errors.Is(err, signals.ErrRefused), errors.Is(err, signals.ErrProcessed):
+	case errors.Is(err, signals.ErrRefused):
 		return huma.Error422UnprocessableEntity(err.Error())
 	case errors.Is(err, store.ErrUnavailable):
 		return storeUnavailable(ctx)

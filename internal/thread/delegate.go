@@ -69,7 +69,8 @@ type Sub struct {
 	ThreadID string `json:"threadId"`
 
 	// ToolCallID waits for it, unless it is the task TaskID. Called says that it was asked
-	// to report by signal, because the thread moves; Reply is how it has ended. Gone says why it will never say so.
+	// to report by signal, because the thread moves; Reply is how it has ended. Gone says why
+	// it will never say so.
 	ToolCallID string         `json:"toolCallId,omitempty"`
 	TaskID     string         `json:"taskId,omitempty"`
 	Called     bool           `json:"called,omitempty"`

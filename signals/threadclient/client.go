@@ -331,7 +331,7 @@ func rejection(name, threadID, typ, message string) error {
 	case signals.FullType:
 		return fmt.Errorf("%s to thread %q: %w", name, threadID, signals.ErrFull)
 	case signals.ProcessedType:
-		return fmt.Errorf("%s to thread %q: %w: %s", name, threadID, signals.ErrProcessed, message)
+		return fmt.Errorf("%s to thread %q: %w", name, threadID, signals.ErrProcessed)
 	}
 	return nil
 }

@@ -35,8 +35,10 @@ type oneThread struct {
 	// says is the result of a post. nil = queued.
 	says func(signals.Post) signals.PostOutcome
 
-	// silent is a thread for which no worker runs; task is its workflow task.
+	// silent is a thread for which no worker runs; task is its workflow task. Nobody says anything
+	// of a hidden one.
 	silent  bool
+	hidden  bool
 	task    enumspb.PendingWorkflowTaskState
 	history int64
 
@@ -111,6 +113,9 @@ func (o *oneThread) SignalWorkflow(_ context.Context, _, _, name string, arg any
 }
 
 func (o *oneThread) DescribeWorkflowExecution(context.Context, string, string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+	if o.hidden {
+		return nil, serviceerror.NewUnavailable("busy")
+	}
 	return &workflowservice.DescribeWorkflowExecutionResponse{
 		ExecutionConfig:       &workflowpb.WorkflowExecutionConfig{TaskQueue: &taskqueuepb.TaskQueue{Name: "mill"}},
 		WorkflowExecutionInfo: &workflowpb.WorkflowExecutionInfo{HistoryLength: o.history, Execution: &commonpb.WorkflowExecution{}},
@@ -303,6 +308,17 @@ func TestPostsToAThreadWithoutAWorker(t *testing.T) {
 			})
 		})
 	}
+	t.Run("nor of a thread that cannot be looked at, which may be slow only", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			o := &oneThread{gate: make(chan struct{}), hidden: true}
+			c := laneClient(t, o)
+			time.AfterFunc(2*answerPatience, func() { close(o.gate) })
+			got, err := c.PostUpdate(t.Context(), "t1", hello("e1"))
+			require.NoError(t, err)
+			require.Equal(t, signals.PostResult{EventID: "e1", Status: signals.PostQueued}, got)
+			require.Empty(t, o.kept)
+		})
+	})
 	t.Run("nor of callers that have gone", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			o := &oneThread{silent: true}
