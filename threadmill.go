@@ -315,9 +315,12 @@ const reportWithin = 5 * time.Second
 
 // Work runs a worker until ctx ends, and lets running steps finish for
 // Config.StopTimeout. Before that it makes sure that Temporal knows the search
-// attributes of threads.
+// attributes of threads. The end of ctx is no error.
 func (r *Runtime) Work(ctx context.Context) error {
 	if err := threadclient.EnsureAttributes(ctx, r.cfg.Temporal, r.cfg.TemporalNamespace); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
 		return err
 	}
 	if r.cfg.DisableStickyCache {

@@ -2,6 +2,7 @@ package tests
 
 import (
 	"context"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
@@ -16,6 +17,11 @@ import (
 const (
 	waitLong = world.Patience
 	waitTick = world.Tick
+
+	// calm is a Config.StaleAfter for tests that count what is run: longer than a machine stalls, so
+	// that no step is taken for lost and run twice. It is well below waitLong, because the server
+	// may hand a step to a worker that has just left, and finds out by this limit only.
+	calm = 40 * time.Second
 )
 
 // awaitMessages waits until a thread has n messages.

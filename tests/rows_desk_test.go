@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -158,7 +157,7 @@ func (d *desk) open(t *testing.T, o world.Options, hooks []hook.Hook, processors
 	}
 	configure := o.Configure
 	o.Configure = func(c *threadmill.Config) {
-		c.Hooks, c.Processors, c.StaleAfter = hooks, processors, time.Hour
+		c.Hooks, c.Processors, c.StaleAfter = hooks, processors, calm
 		if configure != nil {
 			configure(c)
 		}

@@ -2,7 +2,6 @@ package tests
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -216,9 +215,7 @@ func work(t *testing.T, cfg threadmill.Config) (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if err := r.Work(ctx); !errors.Is(err, context.Canceled) {
-			assert.NoError(t, err)
-		}
+		assert.NoError(t, r.Work(ctx))
 	}()
 	stop = func() {
 		cancel()

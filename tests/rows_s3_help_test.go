@@ -126,14 +126,13 @@ func (l *ledger) rule(name string, events ...string) rule.Rule {
 	return rule.Rule{Name: name, Events: events, Priority: 30, Function: l.handle}
 }
 
-// ruled builds a world with rules, and with a model that acts on events. Its machine may
-// stall: no step counts as lost for that, and is run twice.
+// ruled builds a world with rules, and with a model that acts on events.
 func ruled(t *testing.T, o world.Options, rules ...rule.Rule) *world.World {
 	t.Helper()
 	o.Provider.Script = actOnEvents
 	configure := o.Configure
 	o.Configure = func(c *threadmill.Config) {
-		c.Rules, c.StaleAfter = rules, time.Hour
+		c.Rules, c.StaleAfter = rules, calm
 		if configure != nil {
 			configure(c)
 		}

@@ -29,7 +29,7 @@ func TestServers(t *testing.T) {
 			}
 			o, second := b.options, threadmill.Config{}
 			o.NoWorker, o.Configure = true, func(c *threadmill.Config) {
-				c.Rules, c.StaleAfter, c.StopTimeout = rules(one), time.Hour, 10*time.Millisecond
+				c.Rules, c.StaleAfter, c.StopTimeout = rules(one), calm, 10*time.Millisecond
 				second = *c
 				second.Rules = rules(two)
 			}
@@ -42,6 +42,8 @@ func TestServers(t *testing.T) {
 			t.Cleanup(api.Close)
 			elsewhere := *w
 			elsewhere.API = api
+			// A worker that takes seconds to begin counts as away, and posts as kept.
+			fence(w, w.Open())
 
 			t.Run("S3-60 each event is handled once, in one order, whoever it was published to", func(t *testing.T) {
 				serversShare(t, []*world.World{w, &elsewhere}, []*ledger{one, two})

@@ -2,7 +2,6 @@ package world
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http/httptest"
@@ -209,8 +208,7 @@ func (w *World) StartWorker() (stop func()) {
 	stop = func() {
 		once.Do(func() {
 			cancel()
-			// A worker that had not begun yet ends like this.
-			if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
+			if err := <-done; err != nil {
 				w.T.Errorf("worker: %v", err)
 			}
 		})
