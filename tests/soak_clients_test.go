@@ -41,11 +41,10 @@ type register struct {
 
 // soakText is a text that was posted.
 type soakText struct {
-	name         string // its first word
-	rest         string
-	client, n    int // the client's n-th
-	accepted     bool
-	unansweredOf int // attempts of which nobody knows what became
+	name      string // its first word
+	rest      string
+	client, n int // the client's n-th
+	accepted  bool
 }
 
 func (e *soakText) text() string { return e.name + e.rest }
@@ -97,7 +96,6 @@ func (sl *slot) posts() (n int) {
 // answer is what a client was told of a post.
 type answer struct {
 	accepted bool
-	unknown  bool // nobody said what became of it
 	over     bool // the thread is not there, or closed
 	why      string
 }
@@ -149,14 +147,14 @@ func (s *soak) overHTTP(sub submission) func(context.Context, string, []*soakTex
 		}
 		res, err := s.http.Do(req)
 		if err != nil {
-			return []answer{{unknown: true, why: "no answer"}}
+			return []answer{{why: "no answer"}}
 		}
 		defer func() { _ = res.Body.Close() }()
 		body, err := io.ReadAll(res.Body)
 		if err != nil {
-			return []answer{{unknown: true, why: "half an answer"}}
+			return []answer{{why: "half an answer"}}
 		}
-		a := answer{why: fmt.Sprint(res.StatusCode), accepted: res.StatusCode < 300, unknown: res.StatusCode >= 500}
+		a := answer{why: fmt.Sprint(res.StatusCode), accepted: res.StatusCode < 300}
 		a.over = res.StatusCode == http.StatusConflict || res.StatusCode == http.StatusNotFound
 		var told struct{ Status string }
 		if a.accepted && json.Unmarshal(body, &told) == nil && told.Status == "ignored" {
@@ -182,7 +180,7 @@ func ofTemporal(err error) answer {
 	case errors.As(err, &none):
 		return answer{over: true, why: "not found"}
 	case !errors.As(err, &app):
-		return answer{unknown: true, why: fmt.Sprintf("%T", err)}
+		return answer{why: fmt.Sprintf("%T", err)}
 	case app.Type() == signals.DuplicateType:
 		return answer{accepted: true}
 	}
@@ -224,7 +222,7 @@ func (s *soak) byBatch(ctx context.Context, thread string, posts []*soakText) []
 		case err != nil:
 			answers[i] = ofTemporal(err)
 		case i >= len(out.Results):
-			answers[i] = answer{unknown: true, why: "no result"}
+			answers[i] = answer{why: "no result"}
 		default:
 			status := out.Results[i].Status
 			answers[i] = answer{accepted: status == signals.PostQueued || status == signals.PostDuplicate, why: status}
@@ -331,9 +329,6 @@ func (p *poster) attempt(ctx context.Context, l *register, w way, posts []*soakT
 	worst = answers[0]
 	for i, a := range answers {
 		e := posts[i]
-		if a.unknown {
-			e.unansweredOf++
-		}
 		p.figures.enter(w.name, a, a.accepted && !e.accepted)
 		e.accepted = e.accepted || a.accepted
 		if !a.accepted {

@@ -30,7 +30,7 @@ import (
 // once.
 const soakEnv = "THREADMILL_SOAK"
 
-// Of the soak. The seed makes what clients choose the same in each run.
+// The seed makes what clients choose the same in each run.
 const (
 	soakSeed    = 11
 	soakSlots   = 3                // threads that are open at once
@@ -41,7 +41,7 @@ const (
 )
 
 // soakPace is how long a client thinks between two bursts, and how much is accepted between two
-// faults: in the course of an hour a soak by hand does not fill a disk.
+// faults. A long soak is slow enough that an hour of it does not fill a disk.
 type soakPace struct {
 	think    time.Duration
 	accepted int64

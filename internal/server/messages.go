@@ -69,7 +69,7 @@ func (s *server) registerMessages() {
 		OperationID: "postMessage", Method: http.MethodPost, Path: "/v1/threads/{id}/messages", Tags: tags,
 		Summary: "Post a message", DefaultStatus: http.StatusAccepted,
 		Description: "Answers 202 with the event's id once the thread has accepted the message, or Temporal keeps it for a thread whose workers are away; with wait=true 200 after the turn, or 202 when the turn takes longer than the server waits. " +
-			"A turn that failed is a 200 with status and error. The status processed stands for a turn after which so many others ended that the thread no longer keeps how it did: read its messages.",
+			"A turn that failed is a 200 with status and error. The status processed means that the turn ended too long ago for the thread to know how: read its messages.",
 		Errors:    []int{400, 404, 409, 413, 429, 503},
 		Responses: map[string]*huma.Response{"200": {Description: "The turn has ended"}},
 	}, s.postMessage)
@@ -99,11 +99,10 @@ func (s *server) postMessage(ctx context.Context, in *postInput) (*postOutput, e
 	if in.Wait {
 		var turn signals.TurnResult
 		turn, err = s.turn(ctx, in.ID, post)
-		if err == nil {
+		switch {
+		case err == nil:
 			out.Status = http.StatusOK
 			out.Body = posted{EventID: post.ID, Status: string(turn.Status), Message: turn.Message, Replies: turn.Replies, Error: turn.Error}
-		}
-		switch {
 		case errors.Is(err, errTurnGoesOn):
 			err = nil
 		case errors.Is(err, signals.ErrProcessed):

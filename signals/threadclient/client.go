@@ -175,7 +175,8 @@ func (c *Client) signalOrOpen(ctx context.Context, threadID string, start signal
 
 // Turn posts an event and waits until the turn that it triggers has ended, also
 // across continue-as-new. Posting an event that was posted before waits for its
-// turn and posts nothing.
+// turn and posts nothing; how a turn ended is kept for the last 32 events, after which the
+// error wraps [signals.ErrProcessed].
 func (c *Client) Turn(ctx context.Context, threadID string, p signals.Post) (signals.TurnResult, error) {
 	if err := named(&p); err != nil {
 		return signals.TurnResult{}, err

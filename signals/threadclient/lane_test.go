@@ -35,8 +35,8 @@ type oneThread struct {
 	// says is the result of a post. nil = queued.
 	says func(signals.Post) signals.PostOutcome
 
-	// silent is a thread for which no worker runs; task is its workflow task. Nobody says anything
-	// of a hidden one.
+	// silent is a thread for which no worker runs; task is its workflow task. Temporal cannot
+	// describe a hidden one.
 	silent  bool
 	hidden  bool
 	task    enumspb.PendingWorkflowTaskState
@@ -308,7 +308,7 @@ func TestPostsToAThreadWithoutAWorker(t *testing.T) {
 			})
 		})
 	}
-	t.Run("nor of a thread that cannot be looked at, which may be slow only", func(t *testing.T) {
+	t.Run("nor of a thread that Temporal cannot describe: it may only be slow", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			o := &oneThread{gate: make(chan struct{}), hidden: true}
 			c := laneClient(t, o)
