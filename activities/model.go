@@ -45,7 +45,7 @@ func (a *Activities) CallModel(ctx context.Context, in thread.ModelStep) (thread
 	call := &modelCall{a: a, in: in, agent: who, head: head.Head, attempt: attemptsBefore(in) + int(activity.GetInfo(ctx).Attempt)}
 	call.agent.Limits = who.Limits.WithDefaults()
 	call.planner = a.planner(in.Thread, who, in.WorkingDirectory)
-	call.planner.version, call.planner.pending = in.Version, in.Pending
+	call.planner.pending = in.Pending
 	call.above = a.aboveOf(ctx, in)
 	if reply, ok, err := call.stored(ctx); ok || err != nil {
 		return reply, err
@@ -163,7 +163,7 @@ func (c *modelCall) reply(ctx context.Context, records []event.Record) (thread.M
 				return out, configError(fmt.Errorf("reading stored message %s: %w", r.ID, err))
 			}
 			for _, call := range m.ToolCalls {
-				out.Calls = append(out.Calls, c.planner.tell(ctx, call))
+				out.Calls = append(out.Calls, c.planner.plan(ctx, call))
 			}
 			out.Message = c.carry(m)
 			c.decide(&out, m)
@@ -374,7 +374,7 @@ func (c *modelCall) records(ctx context.Context, res llm.Response, interrupted b
 			ThreadID: c.in.Thread.ThreadID, AgentName: c.agent.Name, ToolCalls: res.ToolCalls,
 		}))
 		for _, call := range res.ToolCalls {
-			if p := c.planner.tell(ctx, call); p.NeedsApproval && !hold {
+			if p := c.planner.plan(ctx, call); p.NeedsApproval && !hold {
 				out = append(out, request(call, p, c.agent.Name, c.in.MessageID, c.in.TraceID, c.in.EventID, now).In(c.eventID()))
 			}
 		}

@@ -107,7 +107,6 @@ func (a *Activities) PlanCalls(ctx context.Context, in thread.PlanStep) (thread.
 	var requests []event.Record
 	now := time.Now()
 	planner := a.planner(in.Thread, who, in.WorkingDirectory)
-	planner.version = in.Version
 	if !in.Again {
 		planner.pending = in.Pending
 	}
@@ -115,7 +114,7 @@ func (a *Activities) PlanCalls(ctx context.Context, in thread.PlanStep) (thread.
 		if !slices.Contains(in.Only, call.ID) {
 			continue
 		}
-		p := planner.tell(ctx, call)
+		p := planner.plan(ctx, call)
 		if id := in.Decisions[call.ID]; id != "" {
 			if p, err = a.again(ctx, planner, call, id); err != nil {
 				return thread.PlanReply{}, err

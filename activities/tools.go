@@ -52,7 +52,7 @@ func described(t tool.Tool) llm.Tool {
 
 // RunTool runs one stored tool call and stores its result.
 func (a *Activities) RunTool(ctx context.Context, in thread.ToolStep) (thread.ToolReply, error) {
-	if in.Edited || in.DecisionID != "" || isBefore(in.Version) {
+	if in.Edited || in.DecisionID != "" {
 		// What hooks have made of the calls, and what people have decided on them, may be
 		// among what is handed over.
 		if _, err := a.append(ctx, in.Thread, store.Batch{}, in.Flush); err != nil {
@@ -78,7 +78,7 @@ func (a *Activities) RunTool(ctx context.Context, in thread.ToolStep) (thread.To
 		return run.finish(ctx, store.ToolFailed, failure(fmt.Errorf("unknown tool %q; the tools are %v", in.ToolName, who.Tools)))
 	}
 	run.def = t.Definition().WithDefaults()
-	if in.Unfit && !isBefore(in.Version) {
+	if in.Unfit {
 		return run.finish(ctx, store.ToolFailed, run.unfit(ctx, who))
 	}
 	planner := a.planner(in.Thread, who, in.WorkingDirectory)

@@ -112,7 +112,7 @@ func (s *State) PassDown(now time.Time, d signals.Decide) (threadID string, out 
 		// The thread below would say the same, but to nobody. What is kept cut here is
 		// compared there.
 		return threadID, signals.Mismatch, nil
-	case !s.mayDecide(d.By, ask) || s.manyAgents() && s.sub(threadID).isAgent(d.By):
+	case !s.mayDecide(d.By, ask) || s.sub(threadID).isAgent(d.By):
 		return threadID, signals.NotAllowed, nil
 	}
 	if err := checkAlone(d, ask); err != nil {
@@ -130,7 +130,7 @@ func (s *State) PassDown(now time.Time, d signals.Decide) (threadID string, out 
 		sub.Voted = append(sub.Voted, vote(d))
 		return threadID, signals.Accepted, nil
 	}
-	if s.manyAgents() && now.Sub(sub.PassedAt[d.ToolCallID]) >= PassPatience {
+	if now.Sub(sub.PassedAt[d.ToolCallID]) >= PassPatience {
 		delete(sub.Passed, d.ToolCallID)
 	}
 	switch sub.Passed[d.ToolCallID] {

@@ -134,29 +134,6 @@ func (s *State) decided(now time.Time, r *Run, c *Call, made event.Approval) {
 	c.RemindAt = nil
 }
 
-// AsBefore is a decision as runs of the workflow took it that began before approvals in
-// full: for once, as it is.
-func (s *State) AsBefore(d signals.Decide) (signals.Decide, error) {
-	if s.manyAgents() {
-		return d, signals.CheckDecide(d)
-	}
-	switch {
-	case d.ToolCallID == "":
-		return d, &event.FieldError{Field: "toolCallId", Problem: "is required"}
-	case d.Decision != event.Approve && d.Decision != event.Deny:
-		return d, &event.FieldError{Field: "decision", Problem: fmt.Sprintf("%q is neither approve nor deny", d.Decision)}
-	case d.Scope != "" && d.Scope != event.Once:
-		return d, &event.FieldError{Field: "scope", Problem: fmt.Sprintf("%q is not supported; decisions are for one call (once)", d.Scope)}
-	case d.By == "":
-		return d, &event.FieldError{Field: "by", Problem: "is required: who decides is kept"}
-	case len(d.Reason) > 4<<10:
-		return d, &event.FieldError{Field: "reason", Problem: "must be at most 4096 bytes long"}
-	}
-	return signals.Decide{
-		ToolCallID: d.ToolCallID, Decision: d.Decision, Scope: d.Scope, Reason: d.Reason, By: d.By, Agent: d.Agent, ToolName: d.ToolName,
-	}, nil
-}
-
 // differs reports whether a decision is about another call than the one that waits.
 func (c *Call) differs(d signals.Decide) bool {
 	if len(d.ToolArgs) > 0 && (c.Plan.Guard == nil || ArgumentsSum(string(d.ToolArgs)) != c.Plan.Guard.Arguments) {
@@ -179,7 +156,7 @@ func (s *State) mayDecide(by string, q event.ApprovalRequest) bool {
 	if len(q.Approvers) > 0 && !slices.Contains(q.Approvers, by) {
 		return false
 	}
-	return !s.manyAgents() || !SamePerson(q.Agent, by) && !s.isAgent(by)
+	return !SamePerson(q.Agent, by) && !s.isAgent(by)
 }
 
 // isAgent reports whether a name is that of one of the thread's agents, or of one that works
@@ -230,9 +207,6 @@ const (
 func (s *State) hasRoom(kept []signals.Decide, d signals.Decide) bool {
 	if len(kept) >= maxAhead {
 		return false
-	}
-	if !s.manyAgents() {
-		return true // they carried nothing
 	}
 	size := len(rawJSON(d))
 	for _, one := range kept {

@@ -235,7 +235,7 @@ func (s *State) wake(e event.EnvEvent) {
 	if handler == nil {
 		return
 	}
-	if s.manyAgents() && !ofAgents(e) {
+	if !ofAgents(e) {
 		s.heardFrom(event.Tool)
 	}
 	r := &Run{

@@ -62,7 +62,7 @@ func (s *State) overUnprocessed(now time.Time, q Queued, out signals.TurnResult)
 // the record with its reply.
 func (s *State) endsWith(r *Run) string {
 	t := s.Turn
-	if !s.manyAgents() || t.Interrupted != nil || t.SetStatus != nil || t.Cut || t.Error != "" || len(t.Joining) > 0 || s.rootOf(t.root()) != nil {
+	if t.Interrupted != nil || t.SetStatus != nil || t.Cut || t.Error != "" || len(t.Joining) > 0 || s.rootOf(t.root()) != nil {
 		return ""
 	}
 	for _, other := range t.Runs {

@@ -108,16 +108,13 @@ func (s *State) NextModelStep(r *Run, specs []hook.Spec) ModelStep {
 	r.takeMissed()
 	step := ModelStep{
 		Thread: s.Ref(), Agent: r.Agent, TraceID: s.Turn.Item.TraceID, EventID: s.Turn.Item.ID,
-		Root: s.Turn.foreign(), MessageID: s.messageID(r), ReplyTo: r.ReplyTo, Step: r.Step + 1, Tools: s.Turn.Tools, Version: s.Version, Flush: s.Flush(),
+		Root: s.Turn.foreign(), MessageID: s.messageID(r), ReplyTo: r.ReplyTo, Step: r.Step + 1, Tools: s.Turn.Tools, Agents: s.Agents, Answers: r.Answers,
+		WorkingDirectory: s.workingDirectory(), OpenCalls: s.openCalls(r), Pending: s.pendingCalls(r), Flush: s.Flush(),
 	}
-	if s.manyAgents() {
-		if r.Outage == nil {
-			s.countCall(r)
-		}
-		step.Agents, step.Answers, step.WorkingDirectory = s.Agents, r.Answers, s.workingDirectory()
-		step.OpenCalls, step.Pending = s.openCalls(r), s.pendingCalls(r)
-		r.Calling = true
+	if r.Outage == nil {
+		s.countCall(r)
 	}
+	r.Calling = true
 	step.Hold, step.Quiet, step.Inline, step.Undecided = s.foresee(r, specs)
 	if step.Ends = s.endsWith(r); step.Hold || step.Ends == "" {
 		step.Ends = ""
@@ -172,8 +169,7 @@ func (s *State) Replied(now time.Time, r *Run, reply ModelReply) {
 	r.Asked, r.Next, r.Edited, r.Plan = false, nil, false, nil
 	s.Turn.Ended = s.Turn.Ended || reply.Ended
 	s.Usage = s.Usage.Add(reply.Usage)
-	s.Titles = s.Titles || reply.Titles && s.manyAgents()
-	reply.Calls = s.known(reply.Calls)
+	s.Titles = s.Titles || reply.Titles
 	r.Interrupted = reply.Message.Interrupted
 	r.Held = r.Held || reply.Held
 	r.Reply, r.Phase = &reply, PhaseReply
@@ -277,7 +273,7 @@ func (s *State) ToolStep(r *Run, c *Call, specs []hook.Spec) ToolStep {
 	step := ToolStep{
 		Thread: s.Ref(), Agent: r.Agent, TraceID: s.Turn.Item.TraceID, EventID: s.Turn.Item.ID,
 		Root: s.Turn.foreign(), MessageID: r.MessageID, ToolCallID: c.Plan.ID, ToolName: c.Plan.Name, Unfit: c.Plan.Unfit,
-		Tools: s.Turn.Tools, Edited: r.Edited, WorkingDirectory: s.workingDirectory(), Inline: inline, Undecided: c.Undecided, Version: s.Version, Flush: s.Flush(),
+		Tools: s.Turn.Tools, Edited: r.Edited, WorkingDirectory: s.workingDirectory(), Inline: inline, Undecided: c.Undecided, Flush: s.Flush(),
 	}
 	c.Begun = true
 	if c.DecisionID != "" {

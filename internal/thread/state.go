@@ -116,9 +116,6 @@ type State struct {
 	// turn again.
 	TitleLater bool `json:"titleLater,omitempty"`
 
-	// Version is the version of the workflow's run.
-	Version int `json:"-"`
-
 	// Default is what the default agent was called when it last answered.
 	Default string `json:"default,omitempty"`
 
@@ -204,7 +201,7 @@ type Settled struct {
 func New(namespace, threadID string, start signals.Start, now time.Time) *State {
 	s := &State{
 		Namespace: namespace, ThreadID: threadID,
-		Agents: start.Agents, Title: start.Title, Metadata: start.Metadata, TurnLimit: start.TurnLimit, Version: VersionApprovals,
+		Agents: start.Agents, Title: start.Title, Metadata: start.Metadata, TurnLimit: start.TurnLimit,
 		Row: &Row{Title: start.Title, Status: "open", Agents: start.Agents, Metadata: start.Metadata},
 	}
 	s.Row.Number = s.nextRow(now)

@@ -54,7 +54,7 @@ func (s *State) startTask(now time.Time, r *Run, c *Call, task event.Task) TaskS
 	s.record(task.ID, event.TypeTask, task.TraceID, s.Turn.Item.ID, now, task)
 	step := TaskStep{
 		Thread: s.Ref(), Task: task, EventID: s.Turn.Item.ID, Root: s.Turn.foreign(), MessageID: r.MessageID, Tools: s.Turn.Tools, Edited: r.Edited,
-		WorkingDirectory: s.workingDirectory(), Version: s.Version,
+		WorkingDirectory: s.workingDirectory(),
 	}
 	if s.Guarded(c) {
 		// That has stored the decision.

@@ -211,12 +211,6 @@ func (s *State) process(now time.Time, seen Seen, d Decision) {
 		said := Carry(m)
 		t.Said = &said
 	}
-	if !s.manyAgents() {
-		for i, agent := range s.answering(m) {
-			t.Runs = append(t.Runs, &Run{Agent: agent, Slot: i, Phase: PhaseModel, ReplyTo: t.Item.ID})
-		}
-		return
-	}
 	m.ID = t.Item.ID
 	s.heardFrom(m.SenderType)
 	for _, agent := range s.answering(m) {
@@ -227,10 +221,7 @@ func (s *State) process(now time.Time, seen Seen, d Decision) {
 // answering says who answers a message.
 func (s *State) answering(m event.Message) []string {
 	if s.Turn != nil && len(s.Turn.Agents) > 0 {
-		if s.manyAgents() {
-			return distinct(s.Turn.Agents)
-		}
-		return s.Turn.Agents
+		return distinct(s.Turn.Agents)
 	}
 	return s.addressed(m)
 }
