@@ -201,7 +201,7 @@ func (c *modelCall) inline(m event.Message) (onMessage, onCalls *thread.Decision
 		said = thread.Inline(c.a.cfg.Hooks, hook.Matching(c.in.Inline, about), info, thread.MessageEvent(m))
 	}
 	if len(m.ToolCalls) > 0 {
-		about.Type, info.EventID = event.TypeToolCall, thread.CallsID(c.in.MessageID)
+		about.Type, info.EventID = event.TypeToolCall, event.CallsID(c.in.MessageID)
 		for _, call := range m.ToolCalls {
 			about.Tools = append(about.Tools, call.Function.Name)
 		}
@@ -219,7 +219,7 @@ func (c *modelCall) carry(m event.Message) event.Message {
 	return thread.Carry(m)
 }
 
-func (c *modelCall) llmCallID() string { return c.in.MessageID + ".llm" }
+func (c *modelCall) llmCallID() string { return event.LLMCallID(c.in.MessageID) }
 
 // request builds what the model is shown: the agent's instructions, the thread's
 // newest messages as hooks have passed them, the agent's tools.
@@ -370,7 +370,7 @@ func (c *modelCall) records(ctx context.Context, res llm.Response, interrupted b
 	}
 	switch {
 	case len(res.ToolCalls) > 0:
-		out = append(out, record(c.in.MessageID+".calls", event.TypeToolCall, event.ToolCallEvent{
+		out = append(out, record(event.CallsID(c.in.MessageID), event.TypeToolCall, event.ToolCallEvent{
 			ThreadID: c.in.Thread.ThreadID, AgentName: c.agent.Name, ToolCalls: res.ToolCalls,
 		}))
 		for _, call := range res.ToolCalls {
@@ -379,7 +379,7 @@ func (c *modelCall) records(ctx context.Context, res llm.Response, interrupted b
 			}
 		}
 	case !interrupted && !hold:
-		out = append(out, record(c.in.MessageID+".final", event.TypeFinal, final))
+		out = append(out, record(event.FinalID(c.in.MessageID), event.TypeFinal, final))
 		if c.in.Ends != "" && !c.handsOn(res.Content) {
 			out = append(out, ended(c.in.Ends, c.eventID(), c.in.TraceID, c.in.Joined, now))
 		}

@@ -144,10 +144,10 @@ func failure(err error) tool.Result {
 // load finds the stored call, and its result if it has one already.
 func (r *toolRun) load(ctx context.Context) (thread.ToolReply, bool, error) {
 	r.started = time.Now()
-	resultID := thread.ResultID(r.in.ToolCallID)
+	resultID := event.ResultID(r.in.ToolCallID)
 	ids := []string{r.in.MessageID, resultID}
 	if r.in.Edited {
-		ids = append(ids, event.InterceptionID(thread.CallsID(r.in.MessageID)))
+		ids = append(ids, event.InterceptionID(event.CallsID(r.in.MessageID)))
 	}
 	records, err := r.a.cfg.Store.RecordsByID(ctx, store.Key(r.in.Thread), ids...)
 	if err != nil {
@@ -357,7 +357,7 @@ func (r *toolRun) finish(ctx context.Context, status store.ToolStatus, res tool.
 		r.a.log.Warn("details of a tool's result have no JSON form", "thread", r.in.Thread.ThreadID, "toolCall", r.in.ToolCallID, "error", err)
 		res.Details = nil
 	}
-	id := thread.ResultID(r.in.ToolCallID)
+	id := event.ResultID(r.in.ToolCallID)
 	m := event.Message{
 		ID: id, ThreadID: r.in.Thread.ThreadID, SenderID: r.in.ToolName, SenderType: event.Tool, Role: event.RoleTool,
 		Content: res.Output, ToolCallID: r.in.ToolCallID, ToolName: r.in.ToolName, IsError: res.IsError, AgentID: r.in.Agent,

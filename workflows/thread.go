@@ -172,7 +172,7 @@ func (w *Workflows) open(ctx workflow.Context, in Input) (*conversation, error) 
 	if err := announce(ctx, t.state); err != nil {
 		return nil, err
 	}
-	t.lifecycle(ctx, event.TypeSessionCreated, t.state.OpenedID())
+	t.lifecycle(ctx, event.TypeSessionCreated, event.OpenedID(t.state.ThreadID))
 	if in.First != nil {
 		t.post(ctx, signals.SignalPost, *in.First)
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 )
@@ -156,7 +155,7 @@ func (s *server) revokeGrant(ctx context.Context, in *revokeInput) (*resultOutpu
 // decision is stored. Then they may have approved it anew, and only the thread knows.
 func (s *server) askedAgain(ctx context.Context, threadID, toolCallID string, round int) (bool, error) {
 	next := event.ApprovalRequest{ToolCallID: toolCallID, Round: max(round, 1) + 1}
-	records, err := s.Store.RecordsByID(ctx, s.key(threadID), thread.RequestID(next))
+	records, err := s.Store.RecordsByID(ctx, s.key(threadID), event.RequestID(next))
 	return len(records) > 0, err
 }
 

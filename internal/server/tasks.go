@@ -190,7 +190,7 @@ func (s *server) outlived(ctx context.Context, threadID string, task event.Task)
 // storedTask finds a task in the store: seq is that of its newest record, 0 if there is
 // none. The error is a problem document.
 func (s *server) storedTask(ctx context.Context, threadID, id string) (task event.Task, seq int64, err error) {
-	records, err := s.Store.RecordsByID(ctx, s.key(threadID), id, id+".ended")
+	records, err := s.Store.RecordsByID(ctx, s.key(threadID), id, event.TaskEndedID(id))
 	if err != nil {
 		return task, 0, s.problem(ctx, threadID, err)
 	}

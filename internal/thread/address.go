@@ -2,7 +2,6 @@ package thread
 
 import (
 	"encoding/json"
-	"fmt"
 	"strings"
 	"time"
 
@@ -23,7 +22,7 @@ func (s *State) address(now time.Time, agent string, m event.Message) {
 
 func (s *State) addressRun(now time.Time, r Run) {
 	if n := s.LLMCalls[key(r.Agent)]; n >= s.turnLimit() {
-		s.notice(now, fmt.Sprintf("%s.limit.%s", r.ReplyTo, key(r.Agent)), TurnLimitText(n))
+		s.notice(now, event.TurnLimitID(r.ReplyTo, key(r.Agent)), TurnLimitText(n))
 		return
 	}
 	r.Slot, r.Phase = len(s.Turn.Runs), PhaseModel

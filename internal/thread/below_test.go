@@ -188,12 +188,12 @@ func TestRequestsAreToldAbove(t *testing.T) {
 	var told []string
 	for _, n := range s.Notes {
 		if n.Asks != nil {
-			told = append(told, RequestID(n.Asks.Request))
+			told = append(told, event.RequestID(n.Asks.Request))
 			require.Equal(t, n.Asks.Request.Round != 2, n.Asks.Listed)
 			require.JSONEq(t, `{"command":"rm"}`, n.Asks.Request.Arguments, "people are shown what it is about")
 			continue
 		}
-		told = append(told, DecisionID(n.Decided.ToolCallID, n.Decided.Approval.Round)+" "+string(n.Decided.Approval.Decision))
+		told = append(told, event.DecisionID(n.Decided.ToolCallID, n.Decided.Approval.Round)+" "+string(n.Decided.Approval.Decision))
 	}
 	require.Equal(t, []string{"c1.request", "c1.reminder.1", "c1.decision approve", "c1.request.2", "c1.decision.2 expired"}, told)
 }

@@ -147,7 +147,7 @@ func (s *State) adopt(now time.Time, of string, e event.ToolCallEvent) {
 		ID: r.MessageID, ThreadID: s.ThreadID, SenderID: e.AgentName, SenderType: event.Agent, Role: event.RoleAssistant,
 		ToolCalls: calls, AgentID: e.AgentName, ReplyToMessageID: of,
 	})
-	s.record(CallsID(r.MessageID), event.TypeToolCall, t.Item.TraceID, t.Item.ID, now,
+	s.record(event.CallsID(r.MessageID), event.TypeToolCall, t.Item.TraceID, t.Item.ID, now,
 		event.ToolCallEvent{ThreadID: s.ThreadID, AgentName: e.AgentName, ToolCalls: calls})
 	t.Runs = append(t.Runs, r)
 }

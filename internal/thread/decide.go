@@ -3,7 +3,6 @@ package thread
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -107,7 +106,7 @@ func (s *State) decide(now time.Time, r *Run, c *Call, d signals.Decide, checked
 		c.Votes = append(c.Votes, event.Vote{By: d.By, At: now, Reason: d.Reason})
 		c.Requested.Votes = c.Votes
 		if made.Missing = quorum - len(c.Votes); made.Missing > 0 {
-			s.record(fmt.Sprintf("%s.vote.%d", DecisionID(c.Plan.ID, c.Round), len(c.Votes)), event.TypeApproval,
+			s.record(event.VoteID(c.Plan.ID, c.Round, len(c.Votes)), event.TypeApproval,
 				s.Turn.Item.TraceID, s.Turn.Item.ID, now, made)
 			return signals.DecideResult{Result: signals.Accepted, Missing: made.Missing}
 		}
@@ -121,14 +120,14 @@ func (s *State) decide(now time.Time, r *Run, c *Call, d signals.Decide, checked
 	if d.Scope != "" {
 		made.Scope, made.Pattern, made.Rest = d.Scope, d.Pattern, checked.Rest
 	}
-	c.Stage, c.DecisionID = Ready, DecisionID(c.Plan.ID, c.Round)
+	c.Stage, c.DecisionID = Ready, event.DecisionID(c.Plan.ID, c.Round)
 	s.decided(now, r, c, made)
 	return signals.DecideResult{Result: signals.Accepted}
 }
 
 // decided records the end of a request.
 func (s *State) decided(now time.Time, r *Run, c *Call, made event.Approval) {
-	s.record(DecisionID(c.Plan.ID, c.Round), event.TypeApproval, s.Turn.Item.TraceID, s.Turn.Item.ID, now, made)
+	s.record(event.DecisionID(c.Plan.ID, c.Round), event.TypeApproval, s.Turn.Item.TraceID, s.Turn.Item.ID, now, made)
 	s.passUp(SubDecided{ToolCallID: c.Plan.ID, Approval: &made})
 	s.settled(c.Plan.ID, made.Decision)
 	c.RemindAt = nil
@@ -147,7 +146,7 @@ func differs(d signals.Decide, q event.ApprovalRequest) bool {
 		d.ToolName != "" && !strings.EqualFold(d.ToolName, q.ToolName) ||
 		d.WorkingDirectory != "" && d.WorkingDirectory != q.WorkingDirectory ||
 		d.Digest != "" && d.Digest != q.Digest ||
-		max(d.Round, firstRound) != max(q.Round, firstRound)
+		max(d.Round, event.FirstRound) != max(q.Round, event.FirstRound)
 }
 
 // mayDecide reports whether somebody may decide on a call: one of those who were asked, and

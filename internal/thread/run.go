@@ -97,7 +97,7 @@ func (s *State) AtLimit(now time.Time, r *Run) bool {
 		return false
 	}
 	text := fmt.Sprintf("Stopped after %d model calls in one turn, the limit of agent %s (limits.maxSteps). Send a message to go on.", r.Step, r.Agent)
-	s.notice(now, s.messageID(r)+".limit", text)
+	s.notice(now, event.StepLimitID(s.messageID(r)), text)
 	s.Fail(now, r, text, true)
 	return true
 }
@@ -153,7 +153,7 @@ func (s *State) ModelCallHeard(now time.Time, r *Run, d Decision) bool {
 
 // messageID derives the id of the run's next reply.
 func (s *State) messageID(r *Run) string {
-	return fmt.Sprintf("%s.%d.%d", s.turnID(), r.Slot, r.Step+1)
+	return event.ReplyID(s.turnID(), r.Slot, r.Step+1)
 }
 
 // Replied takes in a model's reply, which hooks see before it has any effect.
@@ -246,7 +246,7 @@ func (s *State) finish(now time.Time, r *Run, m event.Message) {
 		r.Final, final.MessageID = &m, m.ID
 	}
 	if held {
-		s.record(r.MessageID+".final", event.TypeFinal, s.Turn.Item.TraceID, s.Turn.Item.ID, now, final)
+		s.record(event.FinalID(r.MessageID), event.TypeFinal, s.Turn.Item.TraceID, s.Turn.Item.ID, now, final)
 	}
 	if r.Final != nil && !s.Turn.Ended {
 		s.handOn(now, r, m)
@@ -328,21 +328,18 @@ func (s *State) settleWithout(now time.Time, r *Run, c *Call, text string) {
 	c.Stage = CallSettled
 	if c.Client != nil {
 		// A client's answer comes too late.
-		s.Settled = keepLast(append(s.Settled, Settled{ToolCallID: c.Plan.ID + ".result", Decision: "settled"}), maxDecided)
+		s.Settled = keepLast(append(s.Settled, Settled{ToolCallID: answerKey(c.Plan.ID), Decision: "settled"}), maxDecided)
 	}
-	s.record(ResultID(c.Plan.ID), event.TypeMessage, s.Turn.Item.TraceID, s.Turn.Item.ID, now, s.result(r, c, text, true))
+	s.record(event.ResultID(c.Plan.ID), event.TypeMessage, s.Turn.Item.TraceID, s.Turn.Item.ID, now, s.result(r, c, text, true))
 }
 
 // result is the message of a result that the thread itself has for a call.
 func (s *State) result(r *Run, c *Call, text string, isError bool) event.Message {
 	return event.Message{
-		ID: ResultID(c.Plan.ID), ThreadID: s.ThreadID, SenderID: c.Plan.Name, SenderType: event.Tool, Role: event.RoleTool, Content: text,
+		ID: event.ResultID(c.Plan.ID), ThreadID: s.ThreadID, SenderID: c.Plan.Name, SenderType: event.Tool, Role: event.RoleTool, Content: text,
 		ToolCallID: c.Plan.ID, ToolName: c.Plan.Name, IsError: isError, AgentID: r.Agent, ReplyToMessageID: r.MessageID,
 	}
 }
-
-// ResultID is the record id of a tool call's result.
-func ResultID(toolCallID string) string { return toolCallID + ".result" }
 
 // ToolsDone sends the run back to its model, once every call has its result, unless
 // hooks have answered in its place.
@@ -420,6 +417,6 @@ func (r *Run) open() []PlannedCall {
 func (s *State) Fail(now time.Time, r *Run, why string, retryable bool) {
 	why = Why(why)
 	r.Phase, r.Error, r.Retryable, r.Reply, r.Outage = PhaseDone, why, retryable, nil, nil
-	s.record(s.messageID(r)+".error", event.TypeError, s.Turn.Item.TraceID, s.Turn.Item.ID, now,
+	s.record(event.ErrorID(s.messageID(r)), event.TypeError, s.Turn.Item.TraceID, s.Turn.Item.ID, now,
 		event.Failure{Agent: r.Agent, EventID: s.Turn.Item.ID, MessageID: s.messageID(r), Error: why, Retryable: retryable})
 }
