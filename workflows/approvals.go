@@ -101,7 +101,7 @@ func (t *conversation) cascade(ctx workflow.Context, turn *thread.Turn) {
 	s := t.state
 	// The grant has to be stored before it is looked for.
 	t.unburden(ctx)
-	r, step, ok := s.NextCascade(turn)
+	r, step, ok := turn.NextCascade()
 	if !ok {
 		turn.Cascaded()
 		return
@@ -113,7 +113,7 @@ func (t *conversation) cascade(ctx workflow.Context, turn *thread.Turn) {
 		return
 	}
 	s.Flushed(step.Flush)
-	s.Cover(workflow.Now(ctx), turn, r, reply)
+	r.Cover(workflow.Now(ctx), reply)
 }
 
 // watchStatus says to all who look for it whether the thread waits for approval.

@@ -157,15 +157,15 @@ func (t *conversation) called(_ workflow.Context, c workflow.ReceiveChannel) boo
 // delegate asks a sub-agent, whose answer is the result of the call.
 func (t *conversation) delegate(ctx workflow.Context, r *thread.Run, c *thread.Call) {
 	s := t.state
-	if refusal := s.CheckDelegate(); refusal != "" {
-		s.Refused(workflow.Now(ctx), r, c, refusal)
+	if refusal := s.Turn.CheckDelegate(); refusal != "" {
+		c.Refused(workflow.Now(ctx), refusal)
 		return
 	}
-	id, start := s.Delegate(r, c, t.specs(ctx)...)
+	id, start := c.Delegate(t.specs(ctx)...)
 	t.show(ctx)
 	child, err := t.startSub(ctx, id, start)
 	if err != nil {
-		s.SubLost(workflow.Now(ctx), r, c, reason(err))
+		c.SubLost(workflow.Now(ctx), reason(err))
 		return
 	}
 	t.watchSub(ctx, id, child)
@@ -208,13 +208,13 @@ func (t *conversation) awaitSub(ctx workflow.Context, r *thread.Run, c *thread.C
 	switch {
 	case !ok || t.interrupted(ctx):
 	case reply == nil:
-		s.SubLost(workflow.Now(ctx), r, c, gone)
+		c.SubLost(workflow.Now(ctx), gone)
 	case reply.Cancelled:
-		s.SubLost(workflow.Now(ctx), r, c, "it was cancelled")
+		c.SubLost(workflow.Now(ctx), "it was cancelled")
 	case reply.Status == "":
-		s.SubLost(workflow.Now(ctx), r, c, reply.Error)
+		c.SubLost(workflow.Now(ctx), reply.Error)
 	default:
-		s.Heard(c, *reply)
+		c.Heard(*reply)
 	}
 }
 
@@ -259,24 +259,24 @@ func (t *conversation) leaveSubs(ctx workflow.Context) {
 // delegateTask lets a sub-agent work as a background task.
 func (t *conversation) delegateTask(ctx workflow.Context, r *thread.Run, c *thread.Call) {
 	s := t.state
-	if refusal := s.CheckDelegate(); refusal != "" {
-		s.Refused(workflow.Now(ctx), r, c, refusal)
+	if refusal := s.Turn.CheckDelegate(); refusal != "" {
+		c.Refused(workflow.Now(ctx), refusal)
 		return
 	}
-	step, start := s.DelegateTask(workflow.Now(ctx), r, c)
+	step, start := c.DelegateTask(workflow.Now(ctx))
 	child, err := t.startSub(ctx, step.Task.ThreadID, start)
 	if err != nil {
-		s.TaskNotStarted(workflow.Now(ctx), r, c, step.Task, reason(err))
+		c.TaskNotStarted(workflow.Now(ctx), step.Task, reason(err))
 		s.ForgetSub(step.Task.ThreadID)
 		return
 	}
-	s.TaskStarted(workflow.Now(ctx), r, c, step.Task)
+	c.TaskStarted(workflow.Now(ctx), step.Task)
 	t.watchTask(ctx, child, step.Task)
 }
 
 // stopSubs ends the sub-agents that nobody waits for any more.
 func (t *conversation) stopSubs(ctx workflow.Context) {
-	for _, id := range t.state.StopSubs() {
+	for _, id := range t.state.Turn.StopSubs() {
 		t.cancelThread(ctx, id)
 	}
 }

@@ -54,7 +54,7 @@ func (t *conversation) handle(ctx workflow.Context) {
 	switch h.Stage {
 	case thread.ByFunction:
 		t.unburden(ctx)
-		step := s.EventStep()
+		step := s.Turn.EventStep()
 		end := t.step()
 		err := workflow.ExecuteActivity(activity(ctx, "rule "+h.Rule.Name), signals.ActivityHandleEvent, step).Get(ctx, nil)
 		end()
@@ -64,17 +64,17 @@ func (t *conversation) handle(ctx workflow.Context) {
 		}
 		if err != nil {
 			why, _ := explain(err)
-			s.FunctionFailed(workflow.Now(ctx), why)
+			s.Turn.FunctionFailed(workflow.Now(ctx), why)
 			break
 		}
 		s.Flushed(step.Flush)
-		s.FunctionDone(ended)
+		s.Turn.FunctionDone(ended)
 	case thread.ByProcessor:
 		d, ok := t.byProcessor(ctx, h.Rule)
 		if !ok {
 			return
 		}
-		s.ProcessorHeard(workflow.Now(ctx), d)
+		s.Turn.ProcessorHeard(workflow.Now(ctx), d)
 	case thread.Handled:
 	}
 	t.log(ctx)
@@ -82,8 +82,8 @@ func (t *conversation) handle(ctx workflow.Context) {
 
 // byProcessor asks the processor that a rule names, whatever type it declares.
 func (t *conversation) byProcessor(ctx workflow.Context, by rule.Spec) (thread.Decision, bool) {
-	e := t.state.SeenByRule()
-	if _, asked := t.state.Asked(e); asked {
+	e := t.state.Turn.SeenByRule()
+	if _, asked := t.state.Turn.Asked(e); asked {
 		return t.resume(ctx, e)
 	}
 	for _, spec := range t.specs(ctx) {

@@ -53,7 +53,7 @@ func plain(v any) (out any, err error) {
 // has any effect. It returns false when the turn has to stop first: it was interrupted,
 // or the thread moves to a new run, which then hears the decision.
 func (t *conversation) intercept(ctx workflow.Context, e thread.Seen) (thread.Decision, bool) {
-	if _, asked := t.state.Asked(e); asked {
+	if _, asked := t.state.Turn.Asked(e); asked {
 		return t.resume(ctx, e)
 	}
 	matching := e.Processing(hook.Matching(t.specs(ctx), t.state.Subject(e)))
@@ -85,7 +85,7 @@ type lastInline struct {
 // it is replayed, whatever has no decision there was passed.
 func (t *conversation) inline(ctx workflow.Context, e thread.Seen, specs []hook.Spec) thread.Decision {
 	decide := func(workflow.Context) any {
-		d := thread.Inline(t.hooks, specs, t.state.Context(e), e.Event)
+		d := thread.Inline(t.hooks, specs, t.state.Turn.Context(e), e.Event)
 		if d.Outcome == event.Passed && d.Silent {
 			return t.lastInline
 		}
@@ -109,8 +109,8 @@ func (t *conversation) ask(ctx workflow.Context, e thread.Seen, specs []hook.Spe
 	s := t.state
 	t.unburden(ctx)
 	defer t.step()()
-	step := s.HookStep(e, specs)
-	s.Asking(e, specs...)
+	step := s.Turn.HookStep(e, specs)
+	s.Turn.Asking(e, specs...)
 	t.show(ctx)
 	defer t.show(ctx)
 	// It goes on when the turn moves to a new run with the thread.
@@ -121,14 +121,14 @@ func (t *conversation) ask(ctx workflow.Context, e thread.Seen, specs []hook.Spe
 	switch {
 	case t.interrupted(ctx):
 		cancel()
-		s.Answered(e)
+		s.Turn.Answered(e)
 		return thread.Decision{}, false
 	case left:
 		return thread.Decision{}, false
 	}
 	var d thread.Decision
 	err := child.Get(ctx, &d)
-	s.Answered(e)
+	s.Turn.Answered(e)
 	if t.interrupted(ctx) {
 		return thread.Decision{}, false
 	}
@@ -150,7 +150,7 @@ func (t *conversation) leave(ctx workflow.Context, e thread.Seen, child workflow
 	if err := child.SignalChildWorkflow(ctx, signals.SignalReport, nil).Get(ctx, nil); err != nil {
 		return false
 	}
-	t.state.Calling(e)
+	t.state.Turn.Calling(e)
 	return !child.IsReady()
 }
 
@@ -160,20 +160,20 @@ func (t *conversation) resume(ctx workflow.Context, e thread.Seen) (thread.Decis
 	defer t.show(ctx)
 	defer t.step()()
 	id := childID(s.Ref(), e)
-	gone := t.awaitReport(ctx, id, func() bool { d, _ := s.Asked(e); return d != nil || s.Turn.Interrupted != nil })
-	switch d, _ := s.Asked(e); {
+	gone := t.awaitReport(ctx, id, func() bool { d, _ := s.Turn.Asked(e); return d != nil || s.Turn.Interrupted != nil })
+	switch d, _ := s.Turn.Asked(e); {
 	case t.interrupted(ctx):
-		s.Answered(e)
+		s.Turn.Answered(e)
 		stopped, cancel := workflow.NewDisconnectedContext(ctx)
 		defer cancel()
 		_ = workflow.RequestCancelExternalWorkflow(stopped, id, "").Get(stopped, nil)
 		return thread.Decision{}, false
 	case d != nil:
-		s.Answered(e)
+		s.Turn.Answered(e)
 		return *d, true
 	case gone != nil:
-		asked := s.AskedHooks(e, t.specs(ctx))
-		s.Answered(e)
+		asked := s.Turn.AskedHooks(e, t.specs(ctx))
+		s.Turn.Answered(e)
 		return lost(asked, gone), true
 	}
 	return thread.Decision{}, false

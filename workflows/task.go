@@ -141,7 +141,7 @@ func (j *job) report(ctx workflow.Context, reply thread.TaskReply) error {
 func (t *conversation) startTask(ctx workflow.Context, r *thread.Run, c *thread.Call) {
 	s := t.state
 	if refusal := s.CheckTask(); refusal != "" {
-		s.Refused(workflow.Now(ctx), r, c, refusal)
+		c.Refused(workflow.Now(ctx), refusal)
 		return
 	}
 	if c.Plan.Sub != nil {
@@ -152,15 +152,15 @@ func (t *conversation) startTask(ctx workflow.Context, r *thread.Run, c *thread.
 		// What hooks have made of the call is read from the store.
 		t.record(ctx)
 	}
-	step := s.StartTask(workflow.Now(ctx), r, c)
+	step := c.StartTask(workflow.Now(ctx))
 	// It goes on when the turn is interrupted: to cancel this context would cancel it.
 	own, _ := workflow.NewDisconnectedContext(ctx)
 	child := workflow.ExecuteChildWorkflow(taskOptions(own, step), signals.TaskWorkflow, step)
 	if err := child.GetChildWorkflowExecution().Get(own, nil); err != nil {
-		s.TaskNotStarted(workflow.Now(ctx), r, c, step.Task, reason(err))
+		c.TaskNotStarted(workflow.Now(ctx), step.Task, reason(err))
 		return
 	}
-	s.TaskStarted(workflow.Now(ctx), r, c, step.Task)
+	c.TaskStarted(workflow.Now(ctx), step.Task)
 	t.watchTask(ctx, child, step.Task)
 }
 
@@ -196,7 +196,7 @@ func taskOptions(ctx workflow.Context, step thread.TaskStep) workflow.Context {
 
 // answer gives a call its result that the thread itself knows.
 func (t *conversation) answer(ctx workflow.Context, r *thread.Run, c *thread.Call) {
-	if stop := t.state.Answer(workflow.Now(ctx), r, c, t.specs(ctx)...); stop != nil {
+	if stop := c.Answer(workflow.Now(ctx), t.specs(ctx)...); stop != nil {
 		t.stopTask(ctx, *stop)
 	}
 }

@@ -51,7 +51,7 @@ func (t *conversation) turn(ctx workflow.Context) {
 		}
 	}
 	t.dismiss(ctx)
-	s.End(workflow.Now(ctx))
+	s.Turn.End(workflow.Now(ctx))
 }
 
 // enter takes on the turn's item, once hooks have decided on it.
@@ -60,7 +60,7 @@ func (t *conversation) enter(ctx workflow.Context) {
 	d, seen := s.Turn.SeenBefore()
 	if !seen {
 		var ok bool
-		if d, ok = t.intercept(ctx, s.SeenItem()); !ok {
+		if d, ok = t.intercept(ctx, s.Turn.SeenItem()); !ok {
 			return
 		}
 	}
@@ -68,7 +68,7 @@ func (t *conversation) enter(ctx workflow.Context) {
 	if s.Turn.IsEnv() {
 		rules = t.rules(ctx)
 	}
-	s.Enter(workflow.Now(ctx), d, rules...)
+	s.Turn.Enter(workflow.Now(ctx), d, rules...)
 	t.log(ctx)
 }
 
@@ -101,24 +101,24 @@ func (t *conversation) run(ctx workflow.Context, r *thread.Run) {
 		t.show(ctx)
 		switch {
 		case t.interrupted(ctx):
-			s.StopRun(workflow.Now(ctx), r)
+			r.StopRun(workflow.Now(ctx))
 		case t.rollover(ctx) && !r.Decided(), s.Parks():
 			return
 		case r.Phase == thread.PhaseModel:
 			t.model(ctx, r)
 		case r.Phase == thread.PhaseReply:
-			if d, ok := t.decided(ctx, r.Reply.OnMessage, s.SeenReply(r)); ok {
-				s.ReplyHeard(workflow.Now(ctx), r, d)
+			if d, ok := t.decided(ctx, r.Reply.OnMessage, r.SeenReply()); ok {
+				r.ReplyHeard(workflow.Now(ctx), d)
 			}
 		case r.Phase == thread.PhaseCalls && len(r.Plan) > 0:
 			t.plan(ctx, r)
 		case r.Phase == thread.PhaseCalls:
-			if d, ok := t.decided(ctx, r.Reply.OnCalls, s.SeenCalls(r)); ok {
-				s.CallsHeard(workflow.Now(ctx), r, d)
+			if d, ok := t.decided(ctx, r.Reply.OnCalls, r.SeenCalls()); ok {
+				r.CallsHeard(workflow.Now(ctx), d)
 			}
 		case r.Phase == thread.PhaseTools:
 			each(ctx, r.Calls, func(ctx workflow.Context, c *thread.Call) { t.call(ctx, r, c) })
-			s.ToolsDone(workflow.Now(ctx), r)
+			r.ToolsDone(workflow.Now(ctx))
 		}
 	}
 }
@@ -139,33 +139,33 @@ func (t *conversation) model(ctx workflow.Context, r *thread.Run) {
 		return
 	}
 	// First, so that nothing joins a turn, and no hook is asked, for a call that is not made.
-	if s.AtLimit(workflow.Now(ctx), r) || !t.steer(ctx) || !r.Asked && !t.askModelCall(ctx, r) {
+	if r.AtLimit(workflow.Now(ctx)) || !t.steer(ctx) || !r.Asked && !t.askModelCall(ctx, r) {
 		return
 	}
 	t.unburden(ctx)
-	step := s.NextModelStep(r, t.specs(ctx))
+	step := r.NextModelStep(t.specs(ctx))
 	reply, err := t.callModel(ctx, r, step)
 	// What came while the model spoke, an interrupt above all, takes effect first.
 	t.drain(ctx)
 	switch {
 	case err == nil && reply.Outage != nil:
 		s.Flushed(step.Flush)
-		s.Unavailable(r, *reply.Outage)
+		r.Unavailable(*reply.Outage)
 	case err == nil:
 		s.Flushed(step.Flush)
-		s.Replied(workflow.Now(ctx), r, reply)
+		r.Replied(workflow.Now(ctx), reply)
 	case t.interrupted(ctx):
-		s.StopRun(workflow.Now(ctx), r)
+		r.StopRun(workflow.Now(ctx))
 	default:
 		why, retryable := explain(err)
-		s.Fail(workflow.Now(ctx), r, why, retryable)
+		r.Fail(workflow.Now(ctx), why, retryable)
 	}
 }
 
 // awaitModel waits until a model that has not answered is called again: at once, if a message
 // joins the turn. It returns false when there is something else to do first.
 func (t *conversation) awaitModel(ctx workflow.Context, r *thread.Run) bool {
-	due := t.state.RetryDue(workflow.Now(ctx), r)
+	due := r.RetryDue(workflow.Now(ctx))
 	if due == 0 {
 		return true
 	}
@@ -181,40 +181,40 @@ func (t *conversation) awaitModel(ctx workflow.Context, r *thread.Run) bool {
 func (t *conversation) steer(ctx workflow.Context) bool {
 	s := t.state
 	for {
-		q, ok := s.NextSteered(workflow.Now(ctx))
+		q, ok := s.Turn.NextSteered(workflow.Now(ctx))
 		if !ok {
 			return true
 		}
-		d, ok := t.intercept(ctx, s.SeenSteered(q))
+		d, ok := t.intercept(ctx, s.Turn.SeenSteered(q))
 		if !ok {
-			s.PutBack(workflow.Now(ctx), q)
+			s.Turn.PutBack(workflow.Now(ctx), q)
 			return false
 		}
-		s.Join(workflow.Now(ctx), q, d)
+		s.Turn.Join(workflow.Now(ctx), q, d)
 	}
 }
 
 // askModelCall asks the hooks of model calls. It reports whether the call is to be made.
 func (t *conversation) askModelCall(ctx workflow.Context, r *thread.Run) bool {
-	d, ok := t.intercept(ctx, t.state.SeenModelCall(r))
-	return ok && t.state.ModelCallHeard(workflow.Now(ctx), r, d)
+	d, ok := t.intercept(ctx, r.SeenModelCall())
+	return ok && r.ModelCallHeard(workflow.Now(ctx), d)
 }
 
 // plan plans the calls that hooks have changed or made.
 func (t *conversation) plan(ctx workflow.Context, r *thread.Run) {
 	s := t.state
 	t.unburden(ctx)
-	step := s.PlanStep(r)
+	step := r.PlanStep()
 	reply, err := t.planCalls(ctx, r, step)
 	switch {
 	case err == nil:
 		s.Flushed(step.Flush)
-		s.Planned(workflow.Now(ctx), r, reply)
+		r.Planned(workflow.Now(ctx), reply)
 	case t.interrupted(ctx):
-		s.StopRun(workflow.Now(ctx), r)
+		r.StopRun(workflow.Now(ctx))
 	default:
 		why, retryable := explain(err)
-		s.PlanFailed(workflow.Now(ctx), r, why, retryable)
+		r.PlanFailed(workflow.Now(ctx), why, retryable)
 	}
 }
 
@@ -239,8 +239,8 @@ func (t *conversation) call(ctx workflow.Context, r *thread.Run, c *thread.Call)
 		_ = workflow.Await(ctx, func() bool { return c.Stage != thread.AtClient || t.leaves(ctx) })
 	}
 	if c.Stage == thread.Ran && !t.interrupted(ctx) {
-		if d, ok := t.decided(ctx, c.Decision, s.SeenResult(r, c)); ok {
-			s.ResultHeard(workflow.Now(ctx), r, c, d)
+		if d, ok := t.decided(ctx, c.Decision, c.SeenResult()); ok {
+			c.ResultHeard(workflow.Now(ctx), d)
 			t.toolDone(ctx, r, c)
 		}
 	}
@@ -257,7 +257,7 @@ func (t *conversation) leaves(ctx workflow.Context) bool {
 // its approval does not hold: then people may have been asked again.
 func (t *conversation) execute(ctx workflow.Context, r *thread.Run, c *thread.Call) bool {
 	s := t.state
-	if s.Guarded(c) {
+	if c.Guarded() {
 		switch holds, ok := t.guard(ctx, r, c); {
 		case !ok:
 			return true
@@ -276,11 +276,11 @@ func (t *conversation) execute(ctx workflow.Context, r *thread.Run, c *thread.Ca
 		t.answer(ctx, r, c)
 		return true
 	case thread.ByClient:
-		s.AskClient(workflow.Now(ctx), r, c)
+		c.AskClient(workflow.Now(ctx))
 		return true
 	}
 	t.unburden(ctx)
-	step := s.ToolStep(r, c, t.specs(ctx))
+	step := c.ToolStep(t.specs(ctx))
 	reply, err := t.runTool(ctx, c, step)
 	if err != nil {
 		// The activity of a tool that runs is waited for: this one was cancelled before.
@@ -290,10 +290,10 @@ func (t *conversation) execute(ctx workflow.Context, r *thread.Run, c *thread.Ca
 	}
 	s.Flushed(step.Flush)
 	if reply.Ask != nil {
-		s.AskAgain(workflow.Now(ctx), r, c, *reply.Ask)
+		c.AskAgain(workflow.Now(ctx), *reply.Ask)
 		return false
 	}
-	s.CallRan(c, reply)
+	c.CallRan(reply)
 	return true
 }
 
@@ -304,7 +304,7 @@ func (t *conversation) callFailed(ctx workflow.Context, r *thread.Run, c *thread
 		return
 	}
 	why, _ := explain(err)
-	t.state.CallFailed(workflow.Now(ctx), r, c, why)
+	c.CallFailed(workflow.Now(ctx), why)
 	t.toolDone(ctx, r, c)
 }
 
@@ -313,19 +313,19 @@ func (t *conversation) callFailed(ctx workflow.Context, r *thread.Run, c *thread
 func (t *conversation) guard(ctx workflow.Context, r *thread.Run, c *thread.Call) (holds, ok bool) {
 	s := t.state
 	t.unburden(ctx)
-	step := s.GuardStep(r, c)
+	step := c.GuardStep()
 	reply, err := t.planCalls(ctx, r, step)
 	if err != nil {
 		t.callFailed(ctx, r, c, err)
 		return false, false
 	}
 	s.Flushed(step.Flush)
-	return s.Guard(workflow.Now(ctx), r, c, reply.Calls[0]), true
+	return c.Guard(workflow.Now(ctx), reply.Calls[0]), true
 }
 
 // toolDone tells how a tool call has ended, if a rule wants to know.
 func (t *conversation) toolDone(ctx workflow.Context, r *thread.Run, c *thread.Call) {
-	t.state.ToolDone(workflow.Now(ctx), r, c, t.rules(ctx))
+	c.ToolDone(workflow.Now(ctx), t.rules(ctx))
 }
 
 // each runs f for all items at the same time and waits for all of them. A single

@@ -9,33 +9,49 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
+// Roster are the agents of the thread.
+type Roster struct {
+	Agents []string `json:"agents,omitempty"`
+
+	// Default is what the default agent was called when it last answered.
+	Default string `json:"default,omitempty"`
+
+	// TurnLimit is how many LLM calls an agent may make before a person or the world
+	// speaks again, 0 the default; LLMCalls counts them, by the agent's name in lower case.
+	TurnLimit int            `json:"turnLimit,omitempty"`
+	LLMCalls  map[string]int `json:"llmCalls,omitempty"`
+}
+
 // addressed are the agents that answer a message.
-func (s *State) addressed(m event.Message) []string {
-	return Answering(s.Agents, m)
+func (ro *Roster) addressed(m event.Message) []string {
+	return Answering(ro.Agents, m)
 }
 
 // address gives an agent that a message addresses its run, unless it has made as many LLM
 // calls as it may: then people are asked to go on.
-func (s *State) address(now time.Time, agent string, m event.Message) {
-	s.addressRun(now, Run{Agent: agent, ReplyTo: m.ID, Answers: s.participant(m)})
+func (t *Turn) address(now time.Time, agent string, m event.Message) {
+	s := t.thread
+	t.addressRun(now, Run{Agent: agent, ReplyTo: m.ID, Answers: s.participant(m)})
 }
 
-func (s *State) addressRun(now time.Time, r Run) {
+func (t *Turn) addressRun(now time.Time, r Run) {
+	s := t.thread
 	if n := s.LLMCalls[key(r.Agent)]; n >= s.turnLimit() {
-		s.notice(now, event.TurnLimitID(r.ReplyTo, key(r.Agent)), TurnLimitText(n))
+		t.notice(now, event.TurnLimitID(r.ReplyTo, key(r.Agent)), TurnLimitText(n))
 		return
 	}
-	r.Slot, r.Phase = len(s.Turn.Runs), PhaseModel
-	s.Turn.Runs = append(s.Turn.Runs, &r)
+	r.Phase = PhaseModel
+	t.addRun(&r)
 }
 
 // steer has a message that joins the turn answered by the runs in progress, once by each
 // agent. One that mentions some of the agents is for them only, and those that have no run
 // get theirs.
-func (s *State) steer(now time.Time, m event.Message) {
-	everybody := len(s.Agents) == 0 || len(s.Turn.Agents) > 0 || !HasMentionAtStart(m.Content)
-	to, joined := s.answering(m), []string(nil)
-	for _, r := range s.Turn.Runs {
+func (t *Turn) steer(now time.Time, m event.Message) {
+	s := t.thread
+	everybody := len(s.Agents) == 0 || len(t.Agents) > 0 || !HasMentionAtStart(m.Content)
+	to, joined := t.answering(m), []string(nil)
+	for _, r := range t.Runs {
 		if r.Phase == PhaseDone || hasName(joined, r.Agent) || !everybody && !hasName(to, r.Agent) {
 			continue
 		}
@@ -47,7 +63,7 @@ func (s *State) steer(now time.Time, m event.Message) {
 	}
 	for _, agent := range to {
 		if !everybody && !hasName(joined, agent) {
-			s.address(now, agent, m)
+			t.address(now, agent, m)
 		}
 	}
 }
@@ -68,32 +84,34 @@ func (r *Run) takeMissed() {
 
 // answerMissed gives the agent of a run that is done another one for what joined the turn
 // when its last reply was on its way.
-func (s *State) answerMissed(now time.Time, r *Run) {
+func (r *Run) answerMissed(now time.Time) {
+	t := r.turn
 	missed := r.Missed
-	if r.Missed = nil; missed == nil || r.Interrupted || s.Turn.Interrupted != nil {
+	if r.Missed = nil; missed == nil || r.Interrupted || t.Interrupted != nil {
 		return
 	}
-	s.addressRun(now, Run{Agent: r.Agent, ReplyTo: missed.ID, Answers: missed.Answers})
+	t.addressRun(now, Run{Agent: r.Agent, ReplyTo: missed.ID, Answers: missed.Answers})
 }
 
 // handOn gives the agents that a final reply addresses their runs.
-func (s *State) handOn(now time.Time, r *Run, m event.Message) {
+func (r *Run) handOn(now time.Time, m event.Message) {
+	t, s := r.turn, r.turn.thread
 	m.SenderID, m.SenderType, m.AgentID = r.Agent, event.Agent, r.Agent
 	for _, agent := range s.addressed(m) {
-		if s.Turn.Interrupted != nil || m.Interrupted {
-			s.Turn.Cut = true
+		if t.Interrupted != nil || m.Interrupted {
+			t.Cut = true
 			return
 		}
-		s.address(now, agent, m)
+		t.address(now, agent, m)
 	}
 }
 
 // participant is the agent that wrote a message, if it takes part in the thread.
-func (s *State) participant(m event.Message) string {
+func (ro *Roster) participant(m event.Message) string {
 	if m.SenderType != event.Agent {
 		return ""
 	}
-	for _, agent := range s.Agents {
+	for _, agent := range ro.Agents {
 		if strings.EqualFold(agent, m.SenderID) {
 			return agent
 		}
@@ -102,33 +120,34 @@ func (s *State) participant(m event.Message) string {
 }
 
 // heardFrom lets agents speak to each other again, once a person or the world has spoken.
-func (s *State) heardFrom(by event.CreatedBy) {
+func (ro *Roster) heardFrom(by event.CreatedBy) {
 	if by == event.User || by == event.Tool {
-		s.LLMCalls = nil
+		ro.LLMCalls = nil
 	}
 }
 
 // countCall counts an LLM call of a run's agent, before it is made.
-func (s *State) countCall(r *Run) {
+func (r *Run) countCall() {
+	s := r.turn.thread
 	if s.LLMCalls == nil {
 		s.LLMCalls = map[string]int{}
 	}
-	s.LLMCalls[key(s.agentOf(r))]++
+	s.LLMCalls[key(r.agentOf())]++
 }
 
 // countAs counts for the default agent by its name what was counted before that was known.
-func (s *State) countAs(name string) {
-	if n := s.LLMCalls[""]; n > 0 {
-		delete(s.LLMCalls, "")
-		s.LLMCalls[key(name)] += n
+func (ro *Roster) countAs(name string) {
+	if n := ro.LLMCalls[""]; n > 0 {
+		delete(ro.LLMCalls, "")
+		ro.LLMCalls[key(name)] += n
 	}
 }
 
 func key(agent string) string { return strings.ToLower(agent) }
 
-func (s *State) turnLimit() int {
-	if s.TurnLimit > 0 {
-		return s.TurnLimit
+func (ro *Roster) turnLimit() int {
+	if ro.TurnLimit > 0 {
+		return ro.TurnLimit
 	}
 	return signals.DefaultTurnLimit
 }

@@ -26,7 +26,7 @@ func saidBy(id string, by event.CreatedBy, sender, content string) signals.Post 
 func starts(t *testing.T, s *State, p signals.Post) *Turn {
 	t.Helper()
 	turn := arrive(t, s, p)
-	s.Enter(t0, pass)
+	s.Turn.Enter(t0, pass)
 	return turn
 }
 
@@ -53,7 +53,7 @@ func TestCallsOfTheDefaultAgent(t *testing.T) {
 	s.took(t0, r, ModelReply{Agent: "Assistant", MaxSteps: 3, Message: event.Message{ID: "e1.0.1"}, Calls: []PlannedCall{asks("c1")}})
 	require.Equal(t, map[string]int{"assistant": 1}, s.LLMCalls, "S4-43 all of them are one agent's")
 	s.Decide(t0, decision("c1", event.Deny))
-	s.ToolsDone(t0, r)
+	r.ToolsDone(t0)
 	s.stepped(t0, r)
 	require.Equal(t, map[string]int{"assistant": 2}, s.LLMCalls)
 }
@@ -67,36 +67,36 @@ func TestCallOfAnotherRun(t *testing.T) {
 	step(t, s, turn.Runs[1], "@alice deploy it")
 	require.Len(t, turn.Runs, 4)
 	first, second := turn.Runs[2], turn.Runs[3]
-	in := s.NextModelStep(first, nil)
+	in := first.NextModelStep(nil)
 	require.Empty(t, in.OpenCalls)
-	s.Replied(t0, first, ModelReply{
+	first.Replied(t0, ModelReply{
 		Agent: "alice", MaxSteps: 3, Message: event.Message{ID: in.MessageID, Content: "on it"}, Calls: []PlannedCall{asks("c1"), runs("c2")},
 	})
-	require.Equal(t, []string{"c1", "c2"}, s.NextModelStep(second, nil).OpenCalls, "hooks are looking at them")
-	s.ReplyHeard(t0, first, pass)
-	s.CallsHeard(t0, first, pass)
-	require.Equal(t, []string{"c1", "c2"}, s.NextModelStep(second, nil).OpenCalls, "one waits, one runs")
-	require.Equal(t, []string(nil), s.NextModelStep(first, nil).OpenCalls, "its own are its own")
+	require.Equal(t, []string{"c1", "c2"}, second.NextModelStep(nil).OpenCalls, "hooks are looking at them")
+	first.ReplyHeard(t0, pass)
+	first.CallsHeard(t0, pass)
+	require.Equal(t, []string{"c1", "c2"}, second.NextModelStep(nil).OpenCalls, "one waits, one runs")
+	require.Equal(t, []string(nil), first.NextModelStep(nil).OpenCalls, "its own are its own")
 	s.ran(t0, first, first.Calls[1])
-	require.Equal(t, []string{"c1"}, s.NextModelStep(second, nil).OpenCalls)
+	require.Equal(t, []string{"c1"}, second.NextModelStep(nil).OpenCalls)
 	require.Equal(t, signals.Accepted, s.Decide(t0, decision("c1", event.Deny)))
-	require.Empty(t, s.NextModelStep(second, nil).OpenCalls)
+	require.Empty(t, second.NextModelStep(nil).OpenCalls)
 }
 
 func TestCallsAreCounted(t *testing.T) {
 	s := limited()
 	turn := begin(t, s, "e1", "hello")
 	alice, bob := turn.Runs[0], turn.Runs[1]
-	in := s.NextModelStep(alice, nil)
+	in := alice.NextModelStep(nil)
 	require.Equal(t, map[string]int{"alice": 1}, s.LLMCalls, "S4-43 before the call is made")
 	require.Equal(t, map[string]int{"alice": 1}, copied(t, s).LLMCalls, "S4-43 kept in whatever run comes next")
 	s.took(t0, alice, ModelReply{Agent: "Alice", MaxSteps: 9, Message: event.Message{ID: in.MessageID}, Calls: []PlannedCall{asks("c1")}})
-	s.NextModelStep(bob, nil)
+	bob.NextModelStep(nil)
 	require.Equal(t, map[string]int{"alice": 1, "bob": 1}, s.LLMCalls, "each for itself")
 
 	require.Equal(t, signals.Accepted, s.Decide(t0, decision("c1", event.Approve)))
 	s.ran(t0, alice, alice.Calls[0])
-	s.ToolsDone(t0, alice)
+	alice.ToolsDone(t0)
 	for range 3 {
 		_, ok := s.stepped(t0, alice)
 		require.True(t, ok, "S4-44 a run in progress goes on: its own limit is that of its steps")
@@ -113,9 +113,9 @@ func TestTurnLimit(t *testing.T) {
 		turn := begin(t, s, "e1", "@alice go")
 		step(t, s, turn.Runs[0], "", runs("c1"))
 		s.ran(t0, turn.Runs[0], turn.Runs[0].Calls[0])
-		s.ToolsDone(t0, turn.Runs[0])
+		turn.Runs[0].ToolsDone(t0)
 		step(t, s, turn.Runs[0], "well")
-		require.Equal(t, signals.TurnCompleted, s.End(t0).Status)
+		require.Equal(t, signals.TurnCompleted, s.Turn.End(t0).Status)
 		require.Equal(t, 2, s.LLMCalls["alice"])
 		s.Flushed(s.Flush())
 		return s
@@ -125,7 +125,7 @@ func TestTurnLimit(t *testing.T) {
 			turn := starts(t, s, saidBy("e2", event.Agent, "Bob", "@alice and now?"))
 			require.Empty(t, turn.Runs)
 			require.Equal(t, map[string]string{"e2.limit.alice": "@human Turn limit reached (2 LLM calls). Please take control of the conversation."}, notices(t, s))
-			require.Equal(t, signals.TurnUnanswered, s.End(t0).Status)
+			require.Equal(t, signals.TurnUnanswered, s.Turn.End(t0).Status)
 		}
 	})
 	t.Run("S4-44 each time, and others are", func(t *testing.T) {
@@ -135,8 +135,8 @@ func TestTurnLimit(t *testing.T) {
 			require.Len(t, turn.Runs, 1)
 			require.Equal(t, "Bob", turn.Runs[0].Agent)
 			s.Interrupt(signals.Control{})
-			s.StopRun(t0, turn.Runs[0])
-			s.End(t0)
+			turn.Runs[0].StopRun(t0)
+			s.Turn.End(t0)
 		}
 		require.Len(t, notices(t, s), 2)
 	})
@@ -147,7 +147,7 @@ func TestTurnLimit(t *testing.T) {
 		in := step(t, s, turn.Runs[0], "@alice your turn")
 		require.Len(t, turn.Runs, 1)
 		require.Equal(t, map[string]string{in.MessageID + ".limit.alice": TurnLimitText(2)}, notices(t, s))
-		require.Equal(t, signals.TurnCompleted, s.End(t0).Status)
+		require.Equal(t, signals.TurnCompleted, s.Turn.End(t0).Status)
 	})
 	for _, tc := range []struct {
 		name   string
@@ -172,7 +172,7 @@ func TestTurnLimit(t *testing.T) {
 		t.Run("S4-45 what happens in the world, not what agents bring about: "+string(source), func(t *testing.T) {
 			s := atLimit(t)
 			arrive(t, s, about("v1", fmt.Sprintf(`{"source":%q}`, source)))
-			s.Enter(t0, pass, wakes)
+			s.Turn.Enter(t0, pass, wakes)
 			require.Equal(t, resets, s.LLMCalls["alice"] == 0)
 			require.Len(t, s.Turn.Runs, 1)
 		})
@@ -247,9 +247,9 @@ func TestSteerAddressed(t *testing.T) {
 		p := says("e2", "@alice go on")
 		p.OnBusy = signals.Steer
 		post(t, s, p)
-		q, ok := s.NextSteered(t0)
+		q, ok := s.Turn.NextSteered(t0)
 		require.True(t, ok)
-		s.Join(t0, q, replaces("guard", saying(event.User, "ann", "@bob go on")))
+		s.Turn.Join(t0, q, replaces("guard", saying(event.User, "ann", "@bob go on")))
 		require.Len(t, turn.Runs, 2)
 		require.Equal(t, []string{"e1", "e2"}, []string{turn.Runs[0].ReplyTo, turn.Runs[1].ReplyTo})
 	})
@@ -276,6 +276,6 @@ func TestWorkingDirectory(t *testing.T) {
 		in, ok := s.stepped(t0, r)
 		require.True(t, ok)
 		require.Equal(t, want, in.WorkingDirectory, "%.40s", metadata)
-		require.Equal(t, want, s.ToolStep(r, &Call{}, nil).WorkingDirectory)
+		require.Equal(t, want, of(s, &Call{}).ToolStep(nil).WorkingDirectory)
 	}
 }

@@ -54,8 +54,8 @@ func TestDecisionAheadOfItsCall(t *testing.T) {
 	t.Run("it does not outlive the turn", func(t *testing.T) {
 		s, r := begin(t)
 		require.True(t, s.Hold(decision))
-		s.Fail(now, r, "no", false)
-		s.End(now)
+		r.Fail(now, "no", false)
+		s.Turn.End(now)
 		require.Empty(t, s.Ahead)
 		require.Equal(t, event.TypeRejected, s.Pending[len(s.Pending)-2].Type)
 	})
@@ -93,8 +93,8 @@ func TestStateFitsIntoTheNextRun(t *testing.T) {
 		item, ok := s.Next(now)
 		require.True(t, ok)
 		r := s.entered(now, item).Runs[0]
-		s.Fail(now, r, "no", true)
-		s.End(now)
+		r.Fail(now, "no", true)
+		s.Turn.End(now)
 		s.Flushed(s.Flush())
 		_, err := s.Post(now, signals.UserMessage("t1", "ann", large))
 		require.NoError(t, err)
@@ -152,12 +152,12 @@ func TestResultAheadOfItsCall(t *testing.T) {
 			for _, r := range s.Turn.Runs {
 				for _, c := range r.Calls {
 					if c.Plan.By == ByClient && c.Stage == Ready {
-						s.AskClient(at(1), r, c)
+						c.AskClient(at(1))
 					}
 				}
 			}
 			if len(tc.calls) == 0 {
-				s.End(t0)
+				s.Turn.End(t0)
 			}
 			require.Empty(t, s.AheadResults)
 			var problems, answers string
@@ -191,12 +191,12 @@ func TestResultAheadOfItsCall(t *testing.T) {
 		require.Equal(t, signals.Accepted, s.Decide(t0, decision("c1", event.Approve)))
 		s.TakeResult(t0, res)
 		require.Len(t, s.AheadResults, 1)
-		s.AskAgain(t0, r, c, asked)
+		c.AskAgain(t0, asked)
 		again := decision("c1", event.Approve)
 		again.Round = 2
 		require.Equal(t, signals.Accepted, s.Decide(t0, again))
 		require.False(t, s.EarlyResult("c1"), "a client that is asked again waits to be")
-		s.AskClient(t0, r, c)
+		c.AskClient(t0)
 		require.Empty(t, s.AheadResults)
 		require.Equal(t, AtClient, c.Stage)
 		require.Len(t, pending(s, event.TypeRejected), 1)
@@ -204,8 +204,8 @@ func TestResultAheadOfItsCall(t *testing.T) {
 	t.Run("none is held of a call that has its result", func(t *testing.T) {
 		s, r, _ := clientCall(t)
 		require.Equal(t, signals.Accepted, s.ToolResult(at(2), res))
-		s.ResultHeard(at(2), r, r.Calls[0], pass)
-		s.ToolsDone(at(2), r)
+		r.Calls[0].ResultHeard(at(2), pass)
+		r.ToolsDone(at(2))
 		step(t, s, r, "", atClient("c2"))
 		r.Phase = PhaseModel
 		require.True(t, s.EarlyResult("c3"), "a model is asked")

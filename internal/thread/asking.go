@@ -45,25 +45,27 @@ func (p PlannedCall) Request(agent, messageID, arguments string, now time.Time) 
 
 // accept takes in how a call is to be run: it has to be approved, or was, or is denied, or
 // may simply run.
-func (s *State) accept(now time.Time, r *Run, c *Call) {
+func (c *Call) accept(now time.Time) {
+	t, s := c.run.turn, c.run.turn.thread
 	switch p := c.Plan; {
 	case p.Denied != "":
-		made := s.approvalOf(r, c, now)
+		made := c.approvalOf(now)
 		made.Decision, made.By, made.Reason = event.Deny, p.DeniedBy, p.Denied
-		s.record(event.DecisionID(p.ID, c.Round), event.TypeApproval, s.Turn.Item.TraceID, s.Turn.Item.ID, now, made)
+		t.record(now, event.DecisionID(p.ID, c.Round), event.TypeApproval, made)
 		s.settled(p.ID, event.Deny)
-		s.settleWithout(now, r, c, DeniedByPolicy(p.Denied))
+		c.settleWithout(now, DeniedByPolicy(p.Denied))
 	case p.Duplicate != "":
-		s.settleWithout(now, r, c, fmt.Sprintf(duplicateText, p.Duplicate))
+		c.settleWithout(now, fmt.Sprintf(duplicateText, p.Duplicate))
 	case p.NeedsApproval:
-		s.request(now, r, c)
+		c.request(now)
 	case p.Grant != nil:
-		s.granted(now, r, c)
+		c.granted(now)
 	}
 }
 
 // request lets a call wait for a decision. Its record is the planning step's.
-func (s *State) request(now time.Time, r *Run, c *Call) {
+func (c *Call) request(now time.Time) {
+	r := c.run
 	q := c.Plan.Request(r.Agent, r.MessageID, c.Plan.Arguments, now)
 	c.Stage, c.Requested, c.Plan.Arguments = Waiting, &q, ""
 	if c.Round > event.FirstRound {
@@ -73,17 +75,18 @@ func (s *State) request(now time.Time, r *Run, c *Call) {
 		at := now.Add(ask.Remind)
 		c.RemindAt = &at
 	}
-	s.askAbove(c, *c.Requested)
+	c.askAbove(*c.Requested)
 }
 
 // granted lets a call run that an approval before it covers. Nobody is asked, and the record
 // says why.
-func (s *State) granted(now time.Time, r *Run, c *Call) {
+func (c *Call) granted(now time.Time) {
+	t, s := c.run.turn, c.run.turn.thread
 	g := c.Plan.Grant
-	made := s.approvalOf(r, c, now)
+	made := c.approvalOf(now)
 	made.Decision, made.By, made.Grant = event.Approve, g.By, g.ID
 	c.Stage, c.DecisionID, c.RemindAt = Ready, event.DecisionID(c.Plan.ID, c.Round), nil
-	s.record(c.DecisionID, event.TypeApproval, s.Turn.Item.TraceID, s.Turn.Item.ID, now, made)
+	t.record(now, c.DecisionID, event.TypeApproval, made)
 	s.settled(c.Plan.ID, event.Approve)
 	if c.Requested != nil {
 		s.passUp(SubDecided{ToolCallID: c.Plan.ID, Approval: &made})
@@ -92,20 +95,22 @@ func (s *State) granted(now time.Time, r *Run, c *Call) {
 
 // AskAgain lets a call wait that was approved, but whose approval did not hold when it was
 // to run: p is how it is planned now.
-func (s *State) AskAgain(now time.Time, r *Run, c *Call, p PlannedCall) {
+func (c *Call) AskAgain(now time.Time, p PlannedCall) {
+	t := c.run.turn
 	c.Plan, c.DecisionID, c.Edited, c.Votes, c.Stage, c.Begun = p, "", "", nil, Ready, false
 	c.Round = max(c.Round, event.FirstRound) + 1
 	if !p.NeedsApproval || p.Denied != "" {
-		s.accept(now, r, c)
+		c.accept(now)
 		return
 	}
-	s.request(now, r, c)
+	c.request(now)
 	q := *c.Requested
-	s.record(event.RequestID(q), event.TypeApprovalRequest, s.Turn.Item.TraceID, s.Turn.Item.ID, now, q)
+	t.record(now, event.RequestID(q), event.TypeApprovalRequest, q)
 }
 
 // approvalOf is the record of a decision on a call, as far as the call goes.
-func (s *State) approvalOf(r *Run, c *Call, now time.Time) event.Approval {
+func (c *Call) approvalOf(now time.Time) event.Approval {
+	r := c.run
 	out := event.Approval{ToolCallID: c.Plan.ID, ToolName: c.Plan.Name, Agent: r.Agent, Scope: event.Once, DecidedAt: now}
 	if c.Round > event.FirstRound {
 		out.Round = c.Round
@@ -118,22 +123,23 @@ func (s *State) approvalOf(r *Run, c *Call, now time.Time) event.Approval {
 
 // Guarded reports whether a call that is not run by an activity of its own has to be looked at
 // again before it has an effect: it was approved.
-func (s *State) Guarded(c *Call) bool {
+func (c *Call) Guarded() bool {
 	return c.Plan.Guard != nil && c.Plan.By != "" && c.DecisionID != ""
 }
 
 // GuardStep is the input of the planning that looks at an approved call again.
-func (s *State) GuardStep(r *Run, c *Call) PlanStep {
-	step := s.PlanStep(r)
+func (c *Call) GuardStep() PlanStep {
+	r := c.run
+	step := r.PlanStep()
 	step.Only, step.Again, step.Decisions = []string{c.Plan.ID}, true, map[string]string{c.Plan.ID: c.DecisionID}
 	return step
 }
 
 // Guard goes on with a call that was looked at again: p is how it is planned now. It
 // reports whether its approval holds.
-func (s *State) Guard(now time.Time, r *Run, c *Call, p PlannedCall) bool {
+func (c *Call) Guard(now time.Time, p PlannedCall) bool {
 	if p.Denied != "" || p.NeedsApproval || p.Lapsed {
-		s.AskAgain(now, r, c, p)
+		c.AskAgain(now, p)
 		return false
 	}
 	p.Grant = c.Plan.Grant
@@ -143,7 +149,7 @@ func (s *State) Guard(now time.Time, r *Run, c *Call, p PlannedCall) bool {
 
 // waiters are the calls of a run that a new grant of one of them may cover: those of the
 // same tool that wait, too.
-func (s *State) waiters(r *Run, granted *Call) []string {
+func (r *Run) waiters(granted *Call) []string {
 	var ids []string
 	for _, c := range r.Calls {
 		if c.Stage == Waiting && c != granted && strings.EqualFold(c.Plan.Name, granted.Plan.Name) {
@@ -161,13 +167,14 @@ type Cascade struct {
 
 // cascade has the calls of the same agent looked at anew that wait, in whatever turn, when
 // more than itself was approved for one.
-func (s *State) cascade(granted *Run, by *Call) {
+func (by *Call) cascade() {
+	granted, s := by.run, by.run.turn.thread
 	for _, t := range s.turns() {
 		for _, r := range t.Runs {
 			if t.Interrupted != nil || !strings.EqualFold(r.Agent, granted.Agent) {
 				continue
 			}
-			if ids := s.waiters(r, by); len(ids) > 0 {
+			if ids := r.waiters(by); len(ids) > 0 {
 				t.Cascades = append(t.Cascades, Cascade{Run: r.Slot, Calls: ids})
 			}
 		}
@@ -175,8 +182,8 @@ func (s *State) cascade(granted *Run, by *Call) {
 }
 
 // Cascading is a turn in progress in which a new grant may cover calls, if there is one.
-func (s *State) Cascading() *Turn {
-	for _, t := range s.turns() {
+func (ts *Turns) Cascading() *Turn {
+	for _, t := range ts.turns() {
 		if len(t.Cascades) > 0 {
 			return t
 		}
@@ -185,11 +192,11 @@ func (s *State) Cascading() *Turn {
 }
 
 // NextCascade is the turn's next run with calls to be looked at anew.
-func (s *State) NextCascade(t *Turn) (run *Run, step PlanStep, ok bool) {
+func (t *Turn) NextCascade() (run *Run, step PlanStep, ok bool) {
 	next := t.Cascades[0]
 	for _, r := range t.Runs {
 		if r.Slot == next.Run {
-			s.within(t, func() { step = s.PlanStep(r) })
+			step = r.PlanStep()
 			step.Only, step.Again = next.Calls, true
 			return r, step, true
 		}
@@ -202,18 +209,19 @@ func (t *Turn) Cascaded() { t.Cascades = slices.Delete(t.Cascades, 0, 1) }
 
 // Cover lets the calls run that a new grant covers, if their turn is still in progress. The
 // others go on waiting.
-func (s *State) Cover(now time.Time, t *Turn, r *Run, reply PlanReply) {
+func (r *Run) Cover(now time.Time, reply PlanReply) {
+	t, s := r.turn, r.turn.thread
 	if t.Interrupted == nil && slices.Contains(s.turns(), t) {
-		s.within(t, func() { s.cover(now, r, reply) })
+		r.cover(now, reply)
 	}
 }
 
-func (s *State) cover(now time.Time, r *Run, reply PlanReply) {
+func (r *Run) cover(now time.Time, reply PlanReply) {
 	for _, p := range reply.Calls {
 		for _, c := range r.Calls {
 			if c.Plan.ID == p.ID && c.Stage == Waiting && p.Grant != nil && p.Denied == "" && !p.NeedsApproval {
 				c.Plan.Grant, c.Plan.Guard = p.Grant, p.Guard
-				s.granted(now, r, c)
+				c.granted(now)
 			}
 		}
 	}
@@ -221,7 +229,8 @@ func (s *State) cover(now time.Time, r *Run, reply PlanReply) {
 
 // Revoke takes an approval back. What was approved by it and has not run asks again: that
 // is seen right before it runs. It returns the id of the record.
-func (s *State) Revoke(now time.Time, v signals.Revoke) (recordID string) {
+func (ds *Decisions) Revoke(now time.Time, v signals.Revoke) (recordID string) {
+	s := ds.thread
 	recordID = event.RevocationID(v.ToolCallID, s.newID(now))
 	s.record(recordID, event.TypeApproval, "", v.ToolCallID, now, event.Approval{
 		ToolCallID: v.ToolCallID, Decision: event.ApprovalRevoked, Scope: event.Once, By: v.By, Reason: v.Reason, DecidedAt: now,
@@ -230,13 +239,13 @@ func (s *State) Revoke(now time.Time, v signals.Revoke) (recordID string) {
 }
 
 // dueCalls is when the next thing is due about a call that waits, if ever.
-func (s *State) dueCalls() (at time.Time, ok bool) {
+func (ts *Turns) dueCalls() (at time.Time, ok bool) {
 	sooner := func(t *time.Time) {
 		if t != nil && (!ok || t.Before(at)) {
 			at, ok = *t, true
 		}
 	}
-	s.eachCall(func(_ *Run, c *Call) {
+	ts.eachCall(func(c *Call) {
 		if c.Stage == Waiting {
 			sooner(c.Requested.ExpiresAt)
 			sooner(c.RemindAt)
@@ -250,33 +259,31 @@ func (s *State) dueCalls() (at time.Time, ok bool) {
 
 // eachCall visits the calls of the turns in progress, those that people are asked about
 // among them.
-func (s *State) eachCall(visit func(*Run, *Call)) {
-	for _, t := range slices.Clone(s.turns()) {
+func (ts *Turns) eachCall(visit func(*Call)) {
+	for _, t := range slices.Clone(ts.turns()) {
 		if t.Interrupted != nil {
 			continue
 		}
-		s.within(t, func() {
-			for _, r := range t.Runs {
-				for _, c := range r.Calls {
-					visit(r, c)
-				}
+		for _, r := range t.Runs {
+			for _, c := range r.Calls {
+				visit(c)
 			}
-		})
+		}
 	}
 }
 
 // releaseCalls reminds people, and ends what has waited for its time.
-func (s *State) releaseCalls(now time.Time) {
-	s.eachCall(func(r *Run, c *Call) {
+func (ts *Turns) releaseCalls(now time.Time) {
+	ts.eachCall(func(c *Call) {
 		switch {
 		case c.expired(now):
-			s.expireCall(now, r, c)
-		case s.Turn.Interrupted != nil:
+			c.expireCall(now)
+		case c.run.turn.Interrupted != nil:
 			// One that expired has just ended the turn.
 		case c.Stage == Waiting && c.RemindAt != nil && !c.RemindAt.After(now):
-			s.remind(now, c)
+			c.remind(now)
 		case c.Stage == AtClient && !c.Client.ExpiresAt.After(now):
-			s.CallFailed(now, r, c, fmt.Sprintf("no client has answered the call within %s", c.Plan.ClientTime))
+			c.CallFailed(now, fmt.Sprintf("no client has answered the call within %s", c.Plan.ClientTime))
 		}
 	})
 }
@@ -286,38 +293,41 @@ func (c *Call) expired(now time.Time) bool {
 	return c.Stage == Waiting && c.Requested.ExpiresAt != nil && !c.Requested.ExpiresAt.After(now)
 }
 
-func (s *State) expireCall(now time.Time, r *Run, c *Call) {
-	made := s.approvalOf(r, c, now)
+func (c *Call) expireCall(now time.Time) {
+	t, s := c.run.turn, c.run.turn.thread
+	made := c.approvalOf(now)
 	made.Decision, made.By, made.Votes = event.ApprovalExpired, "threadmill", c.Votes
-	s.record(event.DecisionID(c.Plan.ID, c.Round), event.TypeApproval, s.Turn.Item.TraceID, s.Turn.Item.ID, now, made)
+	t.record(now, event.DecisionID(c.Plan.ID, c.Round), event.TypeApproval, made)
 	s.passUp(SubDecided{ToolCallID: c.Plan.ID, Approval: &made})
 	s.settled(c.Plan.ID, event.ApprovalExpired)
 	text := fmt.Sprintf(expiredText, c.Plan.Ask.Expires)
-	s.settleWithout(now, r, c, text)
+	c.settleWithout(now, text)
 	if c.Plan.Ask.EndsTurn {
-		s.Interrupt(signals.Control{Action: signals.ControlInterrupt, By: "threadmill", Reason: text, EventID: s.Turn.Item.ID})
+		s.Interrupt(signals.Control{Action: signals.ControlInterrupt, By: "threadmill", Reason: text, EventID: t.Item.ID})
 	}
 }
 
 // remind asks people again, who have not answered yet.
-func (s *State) remind(now time.Time, c *Call) {
+func (c *Call) remind(now time.Time) {
+	t := c.run.turn
 	c.Reminders++
 	at := now.Add(c.Plan.Ask.Remind)
 	c.RemindAt = &at
 	q := *c.Requested
 	q.Votes, q.Reminder = c.Votes, c.Reminders
-	s.record(event.RequestID(q), event.TypeApprovalRequest, s.Turn.Item.TraceID, s.Turn.Item.ID, now, q)
-	s.askAbove(c, q)
+	t.record(now, event.RequestID(q), event.TypeApprovalRequest, q)
+	c.askAbove(q)
 }
 
 // Listable reports whether the thread is to be found among those that wait for approval. A
 // sub-agent's is found as the one that it works for.
-func (s *State) Listable() bool {
+func (ds *Decisions) Listable() bool {
+	s := ds.thread
 	if s.Parent != nil {
 		return false
 	}
 	listed := slices.ContainsFunc(s.Subs, func(sub Sub) bool { return sub.Listed && len(sub.Asks) > 0 })
-	s.eachCall(func(_ *Run, c *Call) {
+	s.eachCall(func(c *Call) {
 		listed = listed || c.Stage == Waiting && c.listed()
 	})
 	return listed

@@ -108,7 +108,7 @@ func TestCoveredCallRunsUnasked(t *testing.T) {
 			Digest: "digest of ls", Definition: "definition", WorkingDirectory: "/desk", Grant: "c1",
 		}}, approvals(t, s))
 	})
-	in := s.ToolStep(r, c, nil)
+	in := c.ToolStep(nil)
 	require.Equal(t, "c2.decision", in.DecisionID, "the step looks at it again")
 	require.Equal(t, c.Plan.Guard, in.Guard)
 }
@@ -119,7 +119,7 @@ func TestAskAgain(t *testing.T) {
 		t.Helper()
 		s, r := waiting(t, careful("c1", "ls", AskPlan{Remind: time.Minute}))
 		require.Equal(t, signals.Accepted, s.Decide(t0, decision("c1", event.Approve)))
-		require.Equal(t, "c1.decision", s.ToolStep(r, r.Calls[0], nil).DecisionID)
+		require.Equal(t, "c1.decision", r.Calls[0].ToolStep(nil).DecisionID)
 		s.Flushed(s.Flush())
 		return s, r, r.Calls[0]
 	}
@@ -129,19 +129,19 @@ func TestAskAgain(t *testing.T) {
 		return out
 	}
 	t.Run("people are asked a second time", func(t *testing.T) {
-		s, r, c := approved(t)
-		s.AskAgain(at(5), r, c, careful("c1", "ls", AskPlan{Remind: time.Minute}))
+		s, _, c := approved(t)
+		c.AskAgain(at(5), careful("c1", "ls", AskPlan{Remind: time.Minute}))
 		require.Equal(t, Waiting, c.Stage)
 		require.Equal(t, []string{"c1.request.2"}, recordIDs(s.Pending))
 		asked := payload[event.ApprovalRequest](t, s.Pending[0])
 		require.Equal(t, 2, asked.Round)
 		require.Equal(t, []event.ApprovalRequest{asked}, s.Approvals())
 		require.Equal(t, at(65), *c.RemindAt)
-		require.Empty(t, s.ToolStep(r, c, nil).DecisionID, "the first approval is no more")
+		require.Empty(t, c.ToolStep(nil).DecisionID, "the first approval is no more")
 	})
 	t.Run("S4-94 the decision before is no answer, not even once more", func(t *testing.T) {
-		s, r, c := approved(t)
-		s.AskAgain(t0, r, c, careful("c1", "ls", AskPlan{}))
+		s, _, c := approved(t)
+		c.AskAgain(t0, careful("c1", "ls", AskPlan{}))
 		for _, again := range []*State{s, copied(t, s)} {
 			before := asJSON(t, again)
 			require.Equal(t, signals.Mismatch, again.Decide(t0, decision("c1", event.Approve)))
@@ -155,13 +155,13 @@ func TestAskAgain(t *testing.T) {
 		require.Equal(t, signals.Accepted, s.Decide(at(9), second(event.Approve)))
 		require.Equal(t, []string{"c1.decision.2"}, recordIDs(s.Pending))
 		require.Equal(t, 2, approvals(t, s)["c1.decision.2"].Round)
-		require.Equal(t, "c1.decision.2", s.ToolStep(r, c, nil).DecisionID)
+		require.Equal(t, "c1.decision.2", c.ToolStep(nil).DecisionID)
 		require.Equal(t, signals.AlreadyResolved, s.Decide(at(9), second(event.Approve)))
 	})
 	t.Run("a third time", func(t *testing.T) {
-		s, r, c := approved(t)
+		s, _, c := approved(t)
 		for round := 2; round <= 3; round++ {
-			s.AskAgain(t0, r, c, careful("c1", "ls", AskPlan{}))
+			c.AskAgain(t0, careful("c1", "ls", AskPlan{}))
 			d := decision("c1", event.Approve)
 			d.Round = round
 			require.Equal(t, signals.Accepted, s.Decide(t0, d))
@@ -170,42 +170,42 @@ func TestAskAgain(t *testing.T) {
 	})
 	t.Run("S4-82 and denied", func(t *testing.T) {
 		s, r, c := approved(t)
-		s.AskAgain(t0, r, c, careful("c1", "ls", AskPlan{}))
+		c.AskAgain(t0, careful("c1", "ls", AskPlan{}))
 		require.Equal(t, signals.Accepted, s.Decide(t0, second(event.Deny)))
 		require.Equal(t, map[string]string{"c1": DeniedText}, results(t, s))
-		s.ToolsDone(t0, r)
+		r.ToolsDone(t0)
 		require.Equal(t, PhaseModel, r.Phase)
 	})
 	t.Run("the policy denies it meanwhile", func(t *testing.T) {
-		s, r, c := approved(t)
+		s, _, c := approved(t)
 		p := careful("c1", "ls", AskPlan{})
 		p.NeedsApproval, p.Denied, p.DeniedBy = false, "closed", "policy night"
-		s.AskAgain(t0, r, c, p)
+		c.AskAgain(t0, p)
 		require.Equal(t, CallSettled, c.Stage)
 		require.Equal(t, event.Deny, approvals(t, s)["c1.decision.2"].Decision)
 		require.Len(t, results(t, s), 1)
 		require.Equal(t, signals.Conflict, s.Decide(t0, second(event.Approve)))
 	})
 	t.Run("another approval covers it meanwhile", func(t *testing.T) {
-		s, r, c := approved(t)
-		s.AskAgain(t0, r, c, covered("c1", "ls", "c0"))
+		s, _, c := approved(t)
+		c.AskAgain(t0, covered("c1", "ls", "c0"))
 		require.Equal(t, Ready, c.Stage)
 		require.Equal(t, "c0", approvals(t, s)["c1.decision.2"].Grant)
-		require.Equal(t, "c1.decision.2", s.ToolStep(r, c, nil).DecisionID)
+		require.Equal(t, "c1.decision.2", c.ToolStep(nil).DecisionID)
 	})
 	t.Run("it may simply run meanwhile", func(t *testing.T) {
-		s, r, c := approved(t)
-		s.AskAgain(t0, r, c, runs("c1"))
+		s, _, c := approved(t)
+		c.AskAgain(t0, runs("c1"))
 		require.Equal(t, Ready, c.Stage)
 		require.Empty(t, s.Pending)
-		require.Empty(t, s.ToolStep(r, c, nil).DecisionID)
+		require.Empty(t, c.ToolStep(nil).DecisionID)
 	})
 	t.Run("votes count for the round in which they were given", func(t *testing.T) {
 		s, r := waiting(t, careful("c1", "ls", AskPlan{Quorum: 2}))
 		for _, by := range []string{"ann", "bea"} {
 			require.Equal(t, signals.Accepted, s.Decide(t0, signals.Decide{ToolCallID: "c1", Decision: event.Approve, By: by}))
 		}
-		s.AskAgain(t0, r, r.Calls[0], careful("c1", "ls", AskPlan{Quorum: 2}))
+		r.Calls[0].AskAgain(t0, careful("c1", "ls", AskPlan{Quorum: 2}))
 		require.Empty(t, s.Approvals()[0].Votes)
 		out := s.DecideChecked(t0, second(event.Approve), CheckReply{})
 		require.Equal(t, signals.DecideResult{Result: signals.Accepted, Missing: 1}, out)
@@ -219,11 +219,11 @@ func TestGuardedCalls(t *testing.T) {
 	p.By, p.Task = ByTask, &TaskPlan{Tool: "shell_cmd"}
 	s, r := waiting(t, p, runs("c2"))
 	c := r.Calls[0]
-	require.False(t, s.Guarded(c), "it was not approved yet")
+	require.False(t, c.Guarded(), "it was not approved yet")
 	s.Decide(t0, decision("c1", event.Approve))
-	require.True(t, s.Guarded(c))
-	require.False(t, s.Guarded(r.Calls[1]), "its step does it itself")
-	in := s.GuardStep(r, c)
+	require.True(t, c.Guarded())
+	require.False(t, r.Calls[1].Guarded(), "its step does it itself")
+	in := c.GuardStep()
 	require.Equal(t, []string{"c1"}, in.Only)
 	require.True(t, in.Again, "it asks nobody by itself")
 	require.Equal(t, map[string]string{"c1": "c1.decision"}, in.Decisions)
@@ -231,20 +231,20 @@ func TestGuardedCalls(t *testing.T) {
 
 	now := careful("c1", "make", AskPlan{})
 	now.By, now.Task, now.NeedsApproval = ByTask, &TaskPlan{Tool: "shell_cmd", Title: "now"}, false
-	require.True(t, s.Guard(t0, r, c, now))
+	require.True(t, c.Guard(t0, now))
 	require.Equal(t, "now", c.Plan.Task.Title)
 	require.Equal(t, Ready, c.Stage)
-	require.Equal(t, "c1.decision", s.StartTask(t0, r, c).DecisionID)
+	require.Equal(t, "c1.decision", c.StartTask(t0).DecisionID)
 
-	require.False(t, s.Guard(t0, r, c, careful("c1", "make", AskPlan{})))
+	require.False(t, c.Guard(t0, careful("c1", "make", AskPlan{})))
 	require.Equal(t, Waiting, c.Stage)
 	require.Equal(t, 2, s.Approvals()[0].Round)
 
 	p.Guard = nil
 	old, r := waiting(t, p)
 	old.Decide(t0, decision("c1", event.Approve))
-	require.False(t, old.Guarded(r.Calls[0]), "what was planned before goes on as it began")
-	require.Empty(t, old.StartTask(t0, r, r.Calls[0]).DecisionID, "nothing has stored it")
+	require.False(t, r.Calls[0].Guarded(), "what was planned before goes on as it began")
+	require.Empty(t, r.Calls[0].StartTask(t0).DecisionID, "nothing has stored it")
 }
 
 func TestRevoke(t *testing.T) {

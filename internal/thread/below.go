@@ -14,8 +14,9 @@ import (
 
 // SubAsked takes in that a call of a sub-agent waits for approval: people are asked here,
 // too.
-func (s *State) SubAsked(a SubAsks) {
-	sub := s.sub(a.ThreadID)
+func (ch *Children) SubAsked(a SubAsks) {
+	s := ch.thread
+	sub := ch.sub(a.ThreadID)
 	if sub == nil {
 		return
 	}
@@ -23,7 +24,7 @@ func (s *State) SubAsked(a SubAsks) {
 	if known != (a.Request.Reminder > 0) {
 		return
 	}
-	s.record(event.RequestID(a.Request), event.TypeApprovalRequest, s.traceOf(sub), sub.ToolCallID, a.Request.RequestedAt, a.Request)
+	s.record(event.RequestID(a.Request), event.TypeApprovalRequest, ch.traceOf(sub), sub.ToolCallID, a.Request.RequestedAt, a.Request)
 	s.noteAbove(SubAsks{ThreadID: s.ThreadID, Request: a.Request, Listed: a.Listed, Agents: a.Agents})
 	sub.Agents = withNames(sub.Agents, a.Agents...)
 	if known {
@@ -31,16 +32,16 @@ func (s *State) SubAsked(a SubAsks) {
 	}
 	sub.Listed = sub.Listed || a.Listed
 	kept := a.Request
-	if limit := min(maxAskedArguments, max(maxAskedTotal-s.askedBytes(), 0)); len(kept.Arguments) > limit {
+	if limit := min(maxAskedArguments, max(maxAskedTotal-ch.askedBytes(), 0)); len(kept.Arguments) > limit {
 		kept.Arguments = fmt.Sprintf("%s… (%d bytes in all; the approval_request record has them)", cutText(kept.Arguments, limit), len(kept.Arguments))
 	}
 	sub.Asks = append(sub.Asks, kept)
 }
 
 // askedBytes is how much the thread keeps of the arguments of sub-agents' calls.
-func (s *State) askedBytes() int {
+func (ch *Children) askedBytes() int {
 	n := 0
-	for _, sub := range s.Subs {
+	for _, sub := range ch.Subs {
 		for _, ask := range sub.Asks {
 			n += len(ask.Arguments)
 		}
@@ -49,8 +50,9 @@ func (s *State) askedBytes() int {
 }
 
 // SubHasDecided takes in that a call of a sub-agent waits no more.
-func (s *State) SubHasDecided(now time.Time, d SubDecided) {
-	sub := s.sub(d.ThreadID)
+func (ch *Children) SubHasDecided(now time.Time, d SubDecided) {
+	s := ch.thread
+	sub := ch.sub(d.ThreadID)
 	if sub == nil {
 		return
 	}
@@ -65,14 +67,15 @@ func (s *State) SubHasDecided(now time.Time, d SubDecided) {
 		decision = d.Approval.Decision
 		// What it grants, it grants there.
 		d.Approval.ThreadID = cmp.Or(d.Approval.ThreadID, d.ThreadID)
-		s.record(event.DecisionID(d.ToolCallID, d.Approval.Round), event.TypeApproval, s.traceOf(sub), sub.ToolCallID, now, *d.Approval)
+		s.record(event.DecisionID(d.ToolCallID, d.Approval.Round), event.TypeApproval, ch.traceOf(sub), sub.ToolCallID, now, *d.Approval)
 	}
 	s.settled(d.ToolCallID, decision)
 	s.passUp(SubDecided{ToolCallID: d.ToolCallID, Approval: d.Approval})
 }
 
 // traceOf is the trace of what a sub-agent works for.
-func (s *State) traceOf(sub *Sub) string {
+func (ch *Children) traceOf(sub *Sub) string {
+	s := ch.thread
 	if i := s.taskAt(sub.TaskID); i >= 0 {
 		return s.Tasks[i].TraceID
 	}
@@ -85,8 +88,8 @@ func (s *State) traceOf(sub *Sub) string {
 }
 
 // AskedBelow finds the sub-agent whose call waits for approval.
-func (s *State) AskedBelow(toolCallID string) (threadID string, request event.ApprovalRequest, ok bool) {
-	for _, sub := range s.Subs {
+func (ch *Children) AskedBelow(toolCallID string) (threadID string, request event.ApprovalRequest, ok bool) {
+	for _, sub := range ch.Subs {
 		for _, ask := range sub.Asks {
 			if ask.ToolCallID == toolCallID {
 				return sub.ThreadID, ask, true
@@ -103,8 +106,9 @@ const PassPatience = 10 * time.Second
 // about: it is if it is accepted. Signals between threads may overtake each other, so the
 // first decision that comes here is the only one that goes there. One that has not settled
 // the call in its time was refused there, which nobody hears of: then another one goes.
-func (s *State) PassDown(now time.Time, d signals.Decide) (threadID string, out signals.DecideOutcome, err error) {
-	threadID, ask, ok := s.AskedBelow(d.ToolCallID)
+func (ch *Children) PassDown(now time.Time, d signals.Decide) (threadID string, out signals.DecideOutcome, err error) {
+	s := ch.thread
+	threadID, ask, ok := ch.AskedBelow(d.ToolCallID)
 	switch {
 	case !ok:
 		return "", signals.NotPending, nil
@@ -112,7 +116,7 @@ func (s *State) PassDown(now time.Time, d signals.Decide) (threadID string, out 
 		// The thread below would say the same, but to nobody. What is kept cut here is
 		// compared there.
 		return threadID, signals.Mismatch, nil
-	case !s.mayDecide(d.By, ask) || s.sub(threadID).isAgent(d.By):
+	case !s.mayDecide(d.By, ask) || ch.sub(threadID).isAgent(d.By):
 		return threadID, signals.NotAllowed, nil
 	}
 	if err := checkAlone(d, ask); err != nil {
@@ -121,7 +125,7 @@ func (s *State) PassDown(now time.Time, d signals.Decide) (threadID string, out 
 	if field := d.Checked(); field != "" {
 		return threadID, "", &event.FieldError{Field: field, Problem: fmt.Sprintf("of a sub-agent's call is decided on in its own thread, %s", threadID)}
 	}
-	sub := s.sub(threadID)
+	sub := ch.sub(threadID)
 	if ask.Quorum > 1 && d.Decision == event.Approve {
 		// Each of several is passed on.
 		if slices.Contains(sub.Voted, vote(d)) {
@@ -159,15 +163,15 @@ func vote(d signals.Decide) string { return d.ToolCallID + "/" + d.By }
 
 // Several reports whether a call of a sub-agent needs more than one approval: a decision
 // need not settle it.
-func (s *State) Several(toolCallID string) bool {
-	_, ask, _ := s.AskedBelow(toolCallID)
+func (ch *Children) Several(toolCallID string) bool {
+	_, ask, _ := ch.AskedBelow(toolCallID)
 	return ask.Quorum > 1
 }
 
 // NotPassed takes back what was passed on of a call, when it could not be: the sub-agent is
 // gone.
-func (s *State) NotPassed(threadID, toolCallID string) {
-	if sub := s.sub(threadID); sub != nil {
+func (ch *Children) NotPassed(threadID, toolCallID string) {
+	if sub := ch.sub(threadID); sub != nil {
 		sub.forgetPassed(toolCallID)
 	}
 }
@@ -179,7 +183,8 @@ func (sub *Sub) forgetPassed(toolCallID string) {
 }
 
 // DecidedBelow says what became of a decision that was passed on to a sub-agent.
-func (s *State) DecidedBelow(d signals.Decide) signals.DecideOutcome {
+func (ch *Children) DecidedBelow(d signals.Decide) signals.DecideOutcome {
+	s := ch.thread
 	if out := s.settledAs(d); out != signals.AlreadyResolved {
 		return out
 	}
@@ -193,16 +198,18 @@ type Note struct {
 }
 
 // askAbove has people asked in the thread above, if there is one.
-func (s *State) askAbove(c *Call, q event.ApprovalRequest) {
+func (c *Call) askAbove(q event.ApprovalRequest) {
+	s := c.run.turn.thread
 	s.noteAbove(SubAsks{ThreadID: s.ThreadID, Request: q, Listed: c.listed()})
 }
 
 // noteAbove has a request told above, with those who may not decide on it here: the thread
 // above is to refuse them, since it does not hear what is refused here.
-func (s *State) noteAbove(asks SubAsks) {
-	if s.Parent != nil {
+func (p *ParentLink) noteAbove(asks SubAsks) {
+	s := p.thread
+	if p.Parent != nil {
 		asks.Agents = withNames(asks.Agents, s.agentNames()...)
-		s.Notes = append(s.Notes, Note{Asks: &asks})
+		p.Notes = append(p.Notes, Note{Asks: &asks})
 	}
 }
 
@@ -232,12 +239,13 @@ func withNames(list []string, names ...string) []string {
 	return out
 }
 
-func (s *State) passUp(d SubDecided) {
-	if s.Parent != nil {
+func (p *ParentLink) passUp(d SubDecided) {
+	s := p.thread
+	if p.Parent != nil {
 		d.ThreadID = s.ThreadID
-		s.Notes = append(s.Notes, Note{Decided: &d})
+		p.Notes = append(p.Notes, Note{Decided: &d})
 	}
 }
 
 // NoteSent forgets the first note.
-func (s *State) NoteSent() { s.Notes = slices.Delete(s.Notes, 0, 1) }
+func (p *ParentLink) NoteSent() { p.Notes = slices.Delete(p.Notes, 0, 1) }

@@ -183,7 +183,7 @@ func TestRequestsAreToldAbove(t *testing.T) {
 	step(t, s, r, "", careful("c1", "rm", AskPlan{Remind: 60e9, Listed: true}))
 	s.Release(at(60))
 	s.Decide(at(61), decision("c1", event.Approve))
-	s.AskAgain(at(62), r, r.Calls[0], careful("c1", "rm", AskPlan{Expires: 60e9}))
+	r.Calls[0].AskAgain(at(62), careful("c1", "rm", AskPlan{Expires: 60e9}))
 	s.Release(at(122))
 	var told []string
 	for _, n := range s.Notes {

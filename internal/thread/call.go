@@ -9,6 +9,8 @@ import (
 
 // Call is a tool call on its way to its result.
 type Call struct {
+	run *Run
+
 	Plan      PlannedCall            `json:"plan"`
 	Stage     Stage                  `json:"stage"`
 	Requested *event.ApprovalRequest `json:"requested,omitempty"`

@@ -28,14 +28,14 @@ func (s *State) CheckChange(c signals.ThreadChange) error {
 }
 
 // changed are the agents that take part after a change.
-func (s *State) changed(c signals.ThreadChange) []string {
+func (ro *Roster) changed(c signals.ThreadChange) []string {
 	if len(c.Agents) > 0 {
 		return c.Agents
 	}
 	among := func(list []string, name string) bool {
 		return slices.ContainsFunc(list, func(other string) bool { return strings.EqualFold(other, name) })
 	}
-	out := slices.DeleteFunc(slices.Clone(s.Agents), func(name string) bool { return among(c.RemoveAgents, name) })
+	out := slices.DeleteFunc(slices.Clone(ro.Agents), func(name string) bool { return among(c.RemoveAgents, name) })
 	for _, name := range c.AddAgents {
 		if !among(out, name) {
 			out = append(out, name)
@@ -45,12 +45,12 @@ func (s *State) changed(c signals.ThreadChange) []string {
 }
 
 // withParent keeps what says for which thread a sub-agent works.
-func (s *State) withParent(metadata json.RawMessage) json.RawMessage {
+func (p *ParentLink) withParent(metadata json.RawMessage) json.RawMessage {
 	fields := map[string]json.RawMessage{}
-	if s.Parent == nil || json.Unmarshal(metadata, &fields) != nil {
+	if p.Parent == nil || json.Unmarshal(metadata, &fields) != nil {
 		return metadata
 	}
-	fields[signals.MetadataParent], fields[signals.MetadataParentCall] = rawJSON(s.Parent.ThreadID), rawJSON(s.Parent.ToolCallID)
+	fields[signals.MetadataParent], fields[signals.MetadataParentCall] = rawJSON(p.Parent.ThreadID), rawJSON(p.Parent.ToolCallID)
 	return rawJSON(fields)
 }
 
@@ -79,24 +79,40 @@ func (s *State) Change(now time.Time, c signals.ThreadChange) (recordID string) 
 	return recordID
 }
 
+// Titling says whether the thread is to be given a title.
+type Titling struct {
+	thread *State
+
+	// Titles says that a thread without a title is given one, TitleTried that it was tried.
+	Titles     bool `json:"titles,omitempty"`
+	TitleTried bool `json:"titleTried,omitempty"`
+
+	// TitleLater: there was nothing to find a title by, so that it is tried after the next
+	// turn again.
+	TitleLater bool `json:"titleLater,omitempty"`
+}
+
 // WantsTitle reports whether the thread has fallen idle without a title and is to be given
 // one.
-func (s *State) WantsTitle() bool {
-	return s.Titles && !s.TitleTried && s.Title == "" && s.Parent == nil && s.Closing == nil && s.Idle()
+func (ti *Titling) WantsTitle() bool {
+	s := ti.thread
+	return ti.Titles && !ti.TitleTried && s.Title == "" && s.Parent == nil && s.Closing == nil && s.Idle()
 }
 
 // TitleStep is the input of the activity that finds a title. It is tried once.
-func (s *State) TitleStep(now time.Time) TitleStep {
-	s.TitleTried = true
+func (ti *Titling) TitleStep(now time.Time) TitleStep {
+	s := ti.thread
+	ti.TitleTried = true
 	return TitleStep{Thread: s.Ref(), RecordID: event.TitledID(s.ThreadID, s.newID(now))}
 }
 
 // Titled takes in the title that was found. It reports whether it is the thread's: somebody
 // may have given it another one meanwhile.
-func (s *State) Titled(reply TitleReply) bool {
+func (ti *Titling) Titled(reply TitleReply) bool {
+	s := ti.thread
 	s.Usage = s.Usage.Add(reply.Usage)
 	if reply.Title == "" || s.Title != "" {
-		s.TitleLater = s.Title == ""
+		ti.TitleLater = s.Title == ""
 		return false
 	}
 	s.Title = reply.Title

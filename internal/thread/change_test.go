@@ -91,7 +91,7 @@ func TestParticipants(t *testing.T) {
 		s.Change(t0, signals.ThreadChange{RemoveAgents: []string{"bob"}})
 		step(t, s, turn.Runs[0], "@bob once more, @ann")
 		require.Len(t, turn.Runs, 1, "but it is not asked again")
-		require.Equal(t, signals.TurnCompleted, s.End(t0).Status)
+		require.Equal(t, signals.TurnCompleted, s.Turn.End(t0).Status)
 	})
 }
 
@@ -116,7 +116,7 @@ func TestTitle(t *testing.T) {
 		t.Helper()
 		s, r := waiting(t)
 		require.Equal(t, PhaseDone, r.Phase)
-		s.End(t0)
+		s.Turn.End(t0)
 		s.Titles = true
 		require.True(t, s.WantsTitle())
 		return s
@@ -160,7 +160,7 @@ func TestTitle(t *testing.T) {
 		in, _ := s.stepped(t0, r)
 		s.took(t0, r, ModelReply{Agent: "assistant", MaxSteps: 3, Titles: true, Message: event.Message{ID: in.MessageID, Content: "done"}})
 		require.False(t, s.WantsTitle(), "it is not idle")
-		s.End(t0)
+		s.Turn.End(t0)
 		require.True(t, s.WantsTitle())
 	})
 }

@@ -15,7 +15,8 @@ import (
 
 // AskClient lets a call wait for a connected client that runs it. A result that is ahead of
 // it counts at once.
-func (s *State) AskClient(now time.Time, r *Run, c *Call) {
+func (c *Call) AskClient(now time.Time) {
+	r, t, s := c.run, c.run.turn, c.run.turn.thread
 	// First those from before people were asked again: they are about the call as it was then.
 	s.catchUpResults(now)
 	c.Stage = AtClient
@@ -23,14 +24,14 @@ func (s *State) AskClient(now time.Time, r *Run, c *Call) {
 		ToolCallID: c.Plan.ID, ToolName: c.Plan.Name, Arguments: c.Plan.Arguments, Agent: r.Agent, MessageID: r.MessageID,
 		RequestedAt: now, ExpiresAt: now.Add(c.Plan.ClientTime),
 	}
-	s.record(event.ClientCallID(c.Plan.ID), event.TypeClientCall, s.Turn.Item.TraceID, s.Turn.Item.ID, now, *c.Client)
+	t.record(now, event.ClientCallID(c.Plan.ID), event.TypeClientCall, *c.Client)
 	s.catchUpResults(now)
 }
 
 // ClientCalls lists the calls that wait for a connected client.
-func (s *State) ClientCalls() []event.ClientCall {
+func (ts *Turns) ClientCalls() []event.ClientCall {
 	out := []event.ClientCall{}
-	s.eachCall(func(_ *Run, c *Call) {
+	ts.eachCall(func(c *Call) {
 		if c.Stage == AtClient {
 			out = append(out, *c.Client)
 		}
@@ -40,15 +41,16 @@ func (s *State) ClientCalls() []event.ClientCall {
 
 // EarlyResult reports whether a result may be ahead of its call: a client sees the call as
 // soon as the reply that makes it is stored, which is before the thread hears of it.
-func (s *State) EarlyResult(toolCallID string) bool {
+func (ds *Decisions) EarlyResult(toolCallID string) bool {
+	s := ds.thread
 	found, waits := false, false
-	s.eachCall(func(_ *Run, c *Call) {
+	s.eachCall(func(c *Call) {
 		if c.Plan.ID == toolCallID {
 			found, waits = true, c.Plan.By == ByClient && c.Stage == Ready && c.Round <= event.FirstRound
 		}
 	})
 	answered := func(x Settled) bool { return x.ToolCallID == answerKey(toolCallID) }
-	return waits || !found && s.Early(toolCallID) && !slices.ContainsFunc(s.Settled, answered)
+	return waits || !found && ds.Early(toolCallID) && !slices.ContainsFunc(ds.Settled, answered)
 }
 
 // maxAheadBytes bounds the results that are held back, as the next run of the workflow takes
@@ -56,9 +58,10 @@ func (s *State) EarlyResult(toolCallID string) bool {
 const maxAheadBytes = signals.MaxPayload + 64<<10
 
 // HoldResult keeps a result that is ahead of its call, and says what becomes of it.
-func (s *State) HoldResult(res signals.ToolResult) signals.DecideOutcome {
+func (ds *Decisions) HoldResult(res signals.ToolResult) signals.DecideOutcome {
+	s := ds.thread
 	size := len(rawJSON(res))
-	for _, held := range s.AheadResults {
+	for _, held := range ds.AheadResults {
 		if held == res {
 			return signals.Accepted
 		}
@@ -67,21 +70,22 @@ func (s *State) HoldResult(res signals.ToolResult) signals.DecideOutcome {
 	switch {
 	case s.isAgent(res.By):
 		return signals.NotAllowed
-	case len(s.AheadResults) >= maxAhead || size > maxAheadBytes:
+	case len(ds.AheadResults) >= maxAhead || size > maxAheadBytes:
 		return signals.NotPending
 	}
-	s.AheadResults = append(s.AheadResults, res)
+	ds.AheadResults = append(ds.AheadResults, res)
 	return signals.Accepted
 }
 
 // TakeResult takes in a result that nobody waits for an answer to: one that changes nothing
 // leaves an audit record.
-func (s *State) TakeResult(now time.Time, res signals.ToolResult) {
+func (ds *Decisions) TakeResult(now time.Time, res signals.ToolResult) {
+	s := ds.thread
 	var out signals.DecideOutcome
-	if s.EarlyResult(res.ToolCallID) {
-		out = s.HoldResult(res)
+	if ds.EarlyResult(res.ToolCallID) {
+		out = ds.HoldResult(res)
 	} else {
-		out = s.ToolResult(now, res)
+		out = ds.ToolResult(now, res)
 	}
 	if out != signals.Accepted && out != signals.AlreadyResolved {
 		s.Reject(now, signals.SignalToolResult, res, errors.New(string(out)))
@@ -89,46 +93,45 @@ func (s *State) TakeResult(now time.Time, res signals.ToolResult) {
 }
 
 // catchUpResults is [State.catchUp] for the results of clients.
-func (s *State) catchUpResults(now time.Time) {
-	early := func(res signals.ToolResult) bool { return s.EarlyResult(res.ToolCallID) }
-	release(&s.AheadResults, early, func(res signals.ToolResult) { s.TakeResult(now, res) })
+func (ds *Decisions) catchUpResults(now time.Time) {
+	early := func(res signals.ToolResult) bool { return ds.EarlyResult(res.ToolCallID) }
+	release(&ds.AheadResults, early, func(res signals.ToolResult) { ds.TakeResult(now, res) })
 }
 
 // ToolResult takes in the result of a call that a connected client has run, if that call
 // waits for one. Whatever else comes back changes nothing.
-func (s *State) ToolResult(now time.Time, res signals.ToolResult) signals.DecideOutcome {
-	var turn *Turn
-	var run *Run
+func (ds *Decisions) ToolResult(now time.Time, res signals.ToolResult) signals.DecideOutcome {
+	s := ds.thread
 	var call *Call
-	s.eachCall(func(r *Run, c *Call) {
+	s.eachCall(func(c *Call) {
 		if c.Stage == AtClient && c.Plan.ID == res.ToolCallID {
-			turn, run, call = s.Turn, r, c
+			call = c
 		}
 	})
 	switch {
 	case call == nil:
-		return s.answeredAs(res)
+		return ds.answeredAs(res)
 	case s.isAgent(res.By):
 		return signals.NotAllowed
-	case res.Agent != "" && !strings.EqualFold(res.Agent, run.Agent),
+	case res.Agent != "" && !strings.EqualFold(res.Agent, call.run.Agent),
 		res.ToolName != "" && !strings.EqualFold(res.ToolName, call.Plan.Name):
 		return signals.Mismatch
 	}
-	m := s.result(run, call, call.told()+res.Output, res.IsError)
+	m := call.result(call.told()+res.Output, res.IsError)
 	m.Metadata = map[string]any{"by": res.By}
-	s.recordUndecided(s.eventOf(turn.Item.TraceID, turn.Item.ID), m.ID, event.TypeMessage, turn.Item.TraceID, turn.Item.ID, now, m)
+	call.run.turn.recordUndecided(now, m.ID, event.TypeMessage, m)
 	call.Stage, call.Failed, call.Undecided = Ran, res.IsError, true
-	s.Settled = keepLast(append(s.Settled, Settled{answerKey(res.ToolCallID), answerSum(res)}), maxDecided)
+	ds.Settled = keepLast(append(ds.Settled, Settled{answerKey(res.ToolCallID), answerSum(res)}), maxDecided)
 	return signals.Accepted
 }
 
 // answeredAs says what a result is to a call that waits for none.
-func (s *State) answeredAs(res signals.ToolResult) signals.DecideOutcome {
-	at := slices.IndexFunc(s.Settled, func(x Settled) bool { return x.ToolCallID == answerKey(res.ToolCallID) })
+func (ds *Decisions) answeredAs(res signals.ToolResult) signals.DecideOutcome {
+	at := slices.IndexFunc(ds.Settled, func(x Settled) bool { return x.ToolCallID == answerKey(res.ToolCallID) })
 	switch {
 	case at < 0:
 		return signals.NotPending
-	case s.Settled[at].Decision == answerSum(res):
+	case ds.Settled[at].Decision == answerSum(res):
 		return signals.AlreadyResolved
 	}
 	return signals.Conflict

@@ -20,7 +20,7 @@ func clientCall(t *testing.T) (*State, *Run, *Call) {
 	t.Helper()
 	s, r := waiting(t, atClient("c1"))
 	s.Flushed(s.Flush())
-	s.AskClient(at(1), r, r.Calls[0])
+	r.Calls[0].AskClient(at(1))
 	return s, r, r.Calls[0]
 }
 
@@ -67,8 +67,8 @@ func TestClientAnswers(t *testing.T) {
 			require.Equal(t, before, asJSON(t, s))
 			require.Equal(t, signals.Conflict, copied(t, s).ToolResult(at(10), other), "also in another run")
 
-			s.ResultHeard(at(10), r, c, pass)
-			s.ToolsDone(at(10), r)
+			c.ResultHeard(at(10), pass)
+			r.ToolsDone(at(10))
 			require.Equal(t, PhaseModel, r.Phase)
 			_, ok := s.NextDue()
 			require.False(t, ok)
@@ -90,7 +90,7 @@ func TestClientAnswersChangeNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, r := waiting(t, atClient("c1"), asks("c2"), runs("c3"))
-			s.AskClient(t0, r, r.Calls[0])
+			r.Calls[0].AskClient(t0)
 			before := asJSON(t, s)
 			require.Equal(t, tc.want, s.ToolResult(t0, tc.res))
 			require.Equal(t, before, asJSON(t, s))
@@ -117,7 +117,7 @@ func TestNoClientAnswers(t *testing.T) {
 	s.Release(at(61))
 	require.Equal(t, map[string]string{"c1": "Error: no client has answered the call within 1m0s"}, results(t, s))
 	require.Equal(t, signals.Conflict, s.ToolResult(at(62), signals.ToolResult{ToolCallID: "c1", By: "editor"}), "too late")
-	s.ToolsDone(at(62), r)
+	r.ToolsDone(at(62))
 	require.Equal(t, PhaseModel, r.Phase, "S4-71 the model goes on")
 	_, ok := s.NextDue()
 	require.False(t, ok)
@@ -130,7 +130,7 @@ func TestInterruptWhileAClientRuns(t *testing.T) {
 	_, ok := s.NextDue()
 	require.False(t, ok)
 	require.Equal(t, signals.NotPending, s.ToolResult(at(2), signals.ToolResult{ToolCallID: "c1", By: "editor"}))
-	s.StopRun(at(2), r)
+	r.StopRun(at(2))
 	require.Equal(t, map[string]string{"c1": InterruptedText}, results(t, s), "S4-71")
 }
 
@@ -144,10 +144,10 @@ func TestClientRunsWhatWasApproved(t *testing.T) {
 	require.Equal(t, Waiting, c.Stage)
 	require.Empty(t, s.ClientCalls(), "no client is asked before")
 	s.Decide(t0, decision("c1", event.Approve))
-	require.True(t, s.Guarded(c))
+	require.True(t, c.Guarded())
 	now := atClient("c1")
 	now.Arguments = `{"path":"b.go"}`
-	require.True(t, s.Guard(t0, r, c, now))
-	s.AskClient(t0, r, c)
+	require.True(t, c.Guard(t0, now))
+	c.AskClient(t0)
 	require.JSONEq(t, `{"path":"b.go"}`, s.ClientCalls()[0].Arguments)
 }

@@ -12,34 +12,55 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
+// Decisions are those on tool calls: of people, and, on calls that they run, of clients.
+type Decisions struct {
+	thread *State
+
+	// Settled remembers how the last calls were settled.
+	Settled []Settled `json:"settled,omitempty"`
+
+	// Ahead are decisions that came before the thread knew of their calls, and AheadResults
+	// results of clients that came before their calls waited for them.
+	Ahead        []signals.Decide     `json:"ahead,omitempty"`
+	AheadResults []signals.ToolResult `json:"aheadResults,omitempty"`
+
+	// ToCheck are decisions to be checked before they have an effect.
+	ToCheck []signals.Decide `json:"toCheck,omitempty"`
+
+	// Listed says that the thread is to be found among those that wait for approval.
+	Listed bool `json:"listed,omitempty"`
+}
+
 // Decide applies a decision to the call that it names, if that call waits for one.
 // Whatever else comes back changes nothing. The call that then runs is the stored one,
 // unless the decision says openly what is to run in its place: then it has to have been
 // checked, see [State.DecideChecked].
-func (s *State) Decide(now time.Time, d signals.Decide) signals.DecideOutcome {
-	return s.DecideChecked(now, d, CheckReply{}).Result
+func (ds *Decisions) Decide(now time.Time, d signals.Decide) signals.DecideOutcome {
+	return ds.DecideChecked(now, d, CheckReply{}).Result
 }
 
 // Unchecked reports whether a decision would have something run, or granted, that has to be
 // checked first, and whether there is a call that it could be about.
-func (s *State) Unchecked(d signals.Decide) (CheckStep, bool) {
+func (ds *Decisions) Unchecked(d signals.Decide) (CheckStep, bool) {
+	s := ds.thread
 	if d.Checked() == "" {
 		return CheckStep{}, false
 	}
-	t, r, c := s.waiting(d.ToolCallID)
+	c := s.waiting(d.ToolCallID)
 	if c == nil || c.differs(d) {
 		return CheckStep{}, false
 	}
 	return CheckStep{
-		Thread: s.Ref(), Agent: r.Agent, MessageID: r.MessageID, ToolCallID: d.ToolCallID, Tools: t.Tools,
+		Thread: s.Ref(), Agent: c.run.Agent, MessageID: c.run.MessageID, ToolCallID: d.ToolCallID, Tools: c.run.turn.Tools,
 		WorkingDirectory: s.workingDirectory(), Guard: c.Plan.Guard, By: d.By, Args: string(d.Args), Pattern: d.Pattern,
 	}, true
 }
 
 // CheckAlone refuses to edit or to widen what several people have to approve: each of them
 // is asked about the same.
-func (s *State) CheckAlone(d signals.Decide) error {
-	if _, _, c := s.waiting(d.ToolCallID); c != nil {
+func (ds *Decisions) CheckAlone(d signals.Decide) error {
+	s := ds.thread
+	if c := s.waiting(d.ToolCallID); c != nil {
 		return checkAlone(d, *c.Requested)
 	}
 	return nil
@@ -61,42 +82,44 @@ func checkAlone(d signals.Decide, q event.ApprovalRequest) error {
 }
 
 // DecideChecked is [State.Decide] with what the check of the decision has come to.
-func (s *State) DecideChecked(now time.Time, d signals.Decide, checked CheckReply) (out signals.DecideResult) {
-	t, r, c := s.waiting(d.ToolCallID)
+func (ds *Decisions) DecideChecked(now time.Time, d signals.Decide, checked CheckReply) (out signals.DecideResult) {
+	s := ds.thread
+	c := s.waiting(d.ToolCallID)
 	switch {
 	case c == nil:
-		return signals.DecideResult{Result: s.settledAs(d)}
+		return signals.DecideResult{Result: ds.settledAs(d)}
 	case c.expired(now):
 		// The timer has not rung yet, as when no worker ran in time to hear it.
-		s.within(t, func() { s.expireCall(now, r, c) })
-		return signals.DecideResult{Result: s.settledAs(d)}
+		c.expireCall(now)
+		return signals.DecideResult{Result: ds.settledAs(d)}
 	case c.differs(d):
 		return signals.DecideResult{Result: signals.Mismatch}
-	case !s.mayDecide(d.By, *c.Requested):
+	case !ds.mayDecide(d.By, *c.Requested):
 		return signals.DecideResult{Result: signals.NotAllowed}
 	case d.Checked() != "" && checked.Guard == nil:
 		// What was to run, or to be granted, is not known to fit. The call as it is was not approved.
 		return signals.DecideResult{Result: signals.Mismatch}
 	}
-	s.within(t, func() { out = s.decide(now, r, c, d, checked) })
+	out = c.decide(now, d, checked)
 	if c.Stage == Ready && (d.Scope == event.Session || d.Scope == event.Pattern) {
-		s.cascade(r, c)
+		c.cascade()
 	}
 	return out
 }
 
 // decide applies a decision to the call that it is about.
-func (s *State) decide(now time.Time, r *Run, c *Call, d signals.Decide, checked CheckReply) signals.DecideResult {
-	made := s.approvalOf(r, c, now)
+func (c *Call) decide(now time.Time, d signals.Decide, checked CheckReply) signals.DecideResult {
+	t := c.run.turn
+	made := c.approvalOf(now)
 	made.Decision, made.Reason, made.By = d.Decision, d.Reason, d.By
 	if d.Decision == event.Deny {
 		made.Votes = c.Votes
-		s.decided(now, r, c, made)
+		c.decided(now, made)
 		text := DeniedText
 		if d.Reason != "" {
 			text += " Reason: " + d.Reason
 		}
-		s.settleWithout(now, r, c, text)
+		c.settleWithout(now, text)
 		return signals.DecideResult{Result: signals.Accepted}
 	}
 	if quorum := c.Requested.Quorum; quorum > 1 {
@@ -106,8 +129,7 @@ func (s *State) decide(now time.Time, r *Run, c *Call, d signals.Decide, checked
 		c.Votes = append(c.Votes, event.Vote{By: d.By, At: now, Reason: d.Reason})
 		c.Requested.Votes = c.Votes
 		if made.Missing = quorum - len(c.Votes); made.Missing > 0 {
-			s.record(event.VoteID(c.Plan.ID, c.Round, len(c.Votes)), event.TypeApproval,
-				s.Turn.Item.TraceID, s.Turn.Item.ID, now, made)
+			t.record(now, event.VoteID(c.Plan.ID, c.Round, len(c.Votes)), event.TypeApproval, made)
 			return signals.DecideResult{Result: signals.Accepted, Missing: made.Missing}
 		}
 		made.Votes = c.Votes
@@ -121,13 +143,14 @@ func (s *State) decide(now time.Time, r *Run, c *Call, d signals.Decide, checked
 		made.Scope, made.Pattern, made.Rest = d.Scope, d.Pattern, checked.Rest
 	}
 	c.Stage, c.DecisionID = Ready, event.DecisionID(c.Plan.ID, c.Round)
-	s.decided(now, r, c, made)
+	c.decided(now, made)
 	return signals.DecideResult{Result: signals.Accepted}
 }
 
 // decided records the end of a request.
-func (s *State) decided(now time.Time, r *Run, c *Call, made event.Approval) {
-	s.record(event.DecisionID(c.Plan.ID, c.Round), event.TypeApproval, s.Turn.Item.TraceID, s.Turn.Item.ID, now, made)
+func (c *Call) decided(now time.Time, made event.Approval) {
+	t, s := c.run.turn, c.run.turn.thread
+	t.record(now, event.DecisionID(c.Plan.ID, c.Round), event.TypeApproval, made)
 	s.passUp(SubDecided{ToolCallID: c.Plan.ID, Approval: &made})
 	s.settled(c.Plan.ID, made.Decision)
 	c.RemindAt = nil
@@ -151,7 +174,8 @@ func differs(d signals.Decide, q event.ApprovalRequest) bool {
 
 // mayDecide reports whether somebody may decide on a call: one of those who were asked, and
 // never an agent.
-func (s *State) mayDecide(by string, q event.ApprovalRequest) bool {
+func (ds *Decisions) mayDecide(by string, q event.ApprovalRequest) bool {
+	s := ds.thread
 	if len(q.Approvers) > 0 && !slices.Contains(q.Approvers, by) {
 		return false
 	}
@@ -181,8 +205,9 @@ func plain(raw json.RawMessage) string {
 
 // Early reports whether a decision may be ahead of its call: people see a request as
 // soon as the reply that makes it is stored, which is before the thread hears of it.
-func (s *State) Early(toolCallID string) bool {
-	if s.Turn == nil || s.Turn.Interrupted != nil || s.knows(toolCallID) {
+func (ds *Decisions) Early(toolCallID string) bool {
+	s := ds.thread
+	if s.Turn == nil || s.Turn.Interrupted != nil || ds.knows(toolCallID) {
 		return false
 	}
 	return slices.ContainsFunc(s.Turn.Runs, func(r *Run) bool {
@@ -190,9 +215,10 @@ func (s *State) Early(toolCallID string) bool {
 	})
 }
 
-func (s *State) knows(toolCallID string) bool {
-	_, _, c := s.waiting(toolCallID)
-	return c != nil || slices.ContainsFunc(s.Settled, func(x Settled) bool { return x.ToolCallID == toolCallID })
+func (ds *Decisions) knows(toolCallID string) bool {
+	s := ds.thread
+	c := s.waiting(toolCallID)
+	return c != nil || slices.ContainsFunc(ds.Settled, func(x Settled) bool { return x.ToolCallID == toolCallID })
 }
 
 // maxAhead bounds the decisions that are held back, and maxDecisionBytes all that they carry, as
@@ -203,7 +229,7 @@ const (
 )
 
 // hasRoom reports whether another decision can be kept beside some.
-func (s *State) hasRoom(kept []signals.Decide, d signals.Decide) bool {
+func (ds *Decisions) hasRoom(kept []signals.Decide, d signals.Decide) bool {
 	if len(kept) >= maxAhead {
 		return false
 	}
@@ -215,19 +241,19 @@ func (s *State) hasRoom(kept []signals.Decide, d signals.Decide) bool {
 }
 
 // Hold keeps a decision until its call is known. It reports whether there was room.
-func (s *State) Hold(d signals.Decide) bool {
-	if !s.hasRoom(s.Ahead, d) {
+func (ds *Decisions) Hold(d signals.Decide) bool {
+	if !ds.hasRoom(ds.Ahead, d) {
 		return false
 	}
-	s.Ahead = append(s.Ahead, d)
+	ds.Ahead = append(ds.Ahead, d)
 	return true
 }
 
 // catchUp applies the decisions, and results, that were held back, as far as their calls are
 // known by now. Those that can no longer meet a call are rejected.
-func (s *State) catchUp(now time.Time) {
-	release(&s.Ahead, func(d signals.Decide) bool { return s.Early(d.ToolCallID) }, func(d signals.Decide) { s.TakeDecision(now, d) })
-	s.catchUpResults(now)
+func (ds *Decisions) catchUp(now time.Time) {
+	release(&ds.Ahead, func(d signals.Decide) bool { return ds.Early(d.ToolCallID) }, func(d signals.Decide) { ds.TakeDecision(now, d) })
+	ds.catchUpResults(now)
 }
 
 // release takes in what was held back, but for what is early still.
@@ -245,30 +271,32 @@ func release[T any](held *[]T, early func(T) bool, take func(T)) {
 
 // TakeDecision applies a decision that nobody waits for an answer to, or has it checked
 // first.
-func (s *State) TakeDecision(now time.Time, d signals.Decide) {
-	if err := s.CheckAlone(d); err != nil {
+func (ds *Decisions) TakeDecision(now time.Time, d signals.Decide) {
+	s := ds.thread
+	if err := ds.CheckAlone(d); err != nil {
 		s.Reject(now, signals.SignalDecide, d, err)
 		return
 	}
-	if _, ok := s.Unchecked(d); ok && s.hasRoom(s.ToCheck, d) {
-		s.ToCheck = append(s.ToCheck, d)
+	if _, ok := ds.Unchecked(d); ok && ds.hasRoom(ds.ToCheck, d) {
+		ds.ToCheck = append(ds.ToCheck, d)
 		return
 	}
-	s.DecideOrReject(now, d, CheckReply{})
+	ds.DecideOrReject(now, d, CheckReply{})
 }
 
 // DecideOrReject applies a decision that nobody waits for an answer to: one that
 // changes nothing leaves an audit record.
-func (s *State) DecideOrReject(now time.Time, d signals.Decide, checked CheckReply) {
+func (ds *Decisions) DecideOrReject(now time.Time, d signals.Decide, checked CheckReply) {
+	s := ds.thread
 	if checked.Problem != "" {
 		s.Reject(now, signals.SignalDecide, d, checked.Err())
 		return
 	}
-	if _, ok := s.Unchecked(d); ok && checked.Guard == nil && checked.Rest == "" {
+	if _, ok := ds.Unchecked(d); ok && checked.Guard == nil && checked.Rest == "" {
 		s.Reject(now, signals.SignalDecide, d, errors.New("too many decisions wait to be checked; decide again"))
 		return
 	}
-	switch outcome := s.DecideChecked(now, d, checked).Result; outcome {
+	switch outcome := ds.DecideChecked(now, d, checked).Result; outcome {
 	case signals.Accepted, signals.AlreadyResolved:
 	case signals.Conflict, signals.Mismatch, signals.NotPending, signals.NotAllowed:
 		s.Reject(now, signals.SignalDecide, d, errors.New(string(outcome)))
@@ -276,21 +304,21 @@ func (s *State) DecideOrReject(now time.Time, d signals.Decide, checked CheckRep
 }
 
 // waiting finds a call that waits for a decision.
-func (s *State) waiting(toolCallID string) (turn *Turn, run *Run, call *Call) {
-	s.eachCall(func(r *Run, c *Call) {
+func (ts *Turns) waiting(toolCallID string) (found *Call) {
+	ts.eachCall(func(c *Call) {
 		if c.Plan.ID == toolCallID && c.Stage == Waiting {
-			turn, run, call = s.Turn, r, c
+			found = c
 		}
 	})
-	return turn, run, call
+	return found
 }
 
-func (s *State) settledAs(d signals.Decide) signals.DecideOutcome {
-	for i := len(s.Settled) - 1; i >= 0; i-- {
-		if s.Settled[i].ToolCallID != d.ToolCallID {
+func (ds *Decisions) settledAs(d signals.Decide) signals.DecideOutcome {
+	for i := len(ds.Settled) - 1; i >= 0; i-- {
+		if ds.Settled[i].ToolCallID != d.ToolCallID {
 			continue
 		}
-		if s.Settled[i].Decision == d.Decision {
+		if ds.Settled[i].Decision == d.Decision {
 			return signals.AlreadyResolved
 		}
 		return signals.Conflict
@@ -299,12 +327,13 @@ func (s *State) settledAs(d signals.Decide) signals.DecideOutcome {
 }
 
 // Approvals lists the calls that wait for a decision.
-func (s *State) Approvals() []event.ApprovalRequest {
+func (ds *Decisions) Approvals() []event.ApprovalRequest {
+	s := ds.thread
 	out := []event.ApprovalRequest{}
 	for _, sub := range s.Subs {
 		out = append(out, sub.Asks...)
 	}
-	s.eachCall(func(_ *Run, c *Call) {
+	s.eachCall(func(c *Call) {
 		if c.Stage == Waiting {
 			out = append(out, *c.Requested)
 		}

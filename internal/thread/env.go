@@ -89,23 +89,24 @@ func (s *State) envItem(now time.Time, p signals.Post) signals.Post {
 // publish queues an environment event that the thread itself has made. It is never
 // refused: what it tells of has happened. brief is its payload as the queue keeps it, if
 // all of it is too much; nil, if it never is.
-func (s *State) publish(now time.Time, e event.EnvEvent, brief json.RawMessage, traceID, parent string) {
-	if s.HasSeen(e.ID) {
+func (in *Inbox) publish(now time.Time, e event.EnvEvent, brief json.RawMessage, traceID, parent string) {
+	s := in.thread
+	if in.HasSeen(e.ID) {
 		return
 	}
 	e.Metadata.TriggerSessionID = s.ThreadID
-	s.remember(e.ID)
+	in.remember(e.ID)
 	q := Queued{Item: event.Item{
 		ID: e.ID, ThreadID: s.ThreadID, Type: e.Type, Payload: e.Payload, Timestamp: e.Timestamp, Metadata: rawJSON(e.Metadata),
 		Status: event.Pending, TraceID: traceID, ParentEventID: parent, Namespace: s.Namespace, CreatedAt: now, UpdatedAt: now,
 	}}
-	if brief != nil && (len(e.Payload) > MaxCarriedContent || s.queued()+q.bytes() > maxQueueBytes) {
+	if brief != nil && (len(e.Payload) > MaxCarriedContent || in.queued()+q.bytes() > maxQueueBytes) {
 		// Nobody can be told to wait until there is room in the queue: the record has the
 		// payload, and the queue what rules go by.
-		s.recordItem(now, q)
+		in.recordItem(now, q)
 		q.Recorded, q.Item.Payload = true, brief
 	}
-	s.Queue = append(s.Queue, q)
+	in.Queue = append(in.Queue, q)
 }
 
 // Lifecycle tells of a change of the thread itself: created, updated, deleted. The status
@@ -141,8 +142,8 @@ func (s *State) logEvent(e event.EnvEvent) {
 }
 
 // env is the turn's item as an environment event, as hooks have left it.
-func (s *State) env(d Decision) (e event.EnvEvent, replaced, ok bool) {
-	e, ok = s.Turn.Item.Env()
+func (t *Turn) env(d Decision) (e event.EnvEvent, replaced, ok bool) {
+	e, ok = t.Item.Env()
 	if !ok {
 		return e, false, false
 	}
@@ -159,19 +160,19 @@ func (s *State) env(d Decision) (e event.EnvEvent, replaced, ok bool) {
 func (t *Turn) IsEnv() bool { return len(t.Item.Metadata) > 0 }
 
 // route lets the rule that matches an environment event begin to handle it.
-func (s *State) route(now time.Time, d Decision, rules []rule.Spec) {
-	t := s.Turn
-	e, replaced, _ := s.env(d)
+func (t *Turn) route(now time.Time, d Decision, rules []rule.Spec) {
+	s := t.thread
+	e, replaced, _ := t.env(d)
 	spec, ok := t.ruleFor(e, rules)
 	if !ok {
 		s.tell(LogWarn, "No rule matched for event: "+e.Type, "event", e.ID)
-		s.record(event.UnmatchedID(s.turnID()), event.TypeStatus, t.Item.TraceID, t.Item.ID, now,
+		t.record(now, event.UnmatchedID(t.turnID()), event.TypeStatus,
 			event.StatusChange{Status: event.StatusUnmatched, Detail: "No rule matched for event: " + e.Type})
 		return
 	}
 	// What is retried by hand is wanted now.
 	t.Rule = spec.Name
-	if t.Released == nil && t.Item.Attempt == 0 && s.hold(now, spec) {
+	if t.Released == nil && t.Item.Attempt == 0 && t.hold(now, spec) {
 		t.Held = true
 		return
 	}
@@ -185,9 +186,9 @@ func (s *State) route(now time.Time, d Decision, rules []rule.Spec) {
 	case spec.Processor != "":
 		t.Handling.Stage = ByProcessor
 	case spec.Message:
-		s.ask(now, e)
+		t.ask(now, e)
 	default:
-		s.wake(e)
+		t.wake(e)
 	}
 }
 
@@ -203,16 +204,16 @@ func (t *Turn) ruleFor(e event.EnvEvent, rules []rule.Spec) (rule.Spec, bool) {
 }
 
 // ask makes a message of a user_query, which is answered like any other.
-func (s *State) ask(now time.Time, e event.EnvEvent) {
-	t := s.Turn
+func (t *Turn) ask(now time.Time, e event.EnvEvent) {
+	s := t.thread
 	q, err := e.Query()
 	if err != nil {
-		s.failItem(now, err.Error())
+		t.failItem(now, err.Error())
 		return
 	}
 	// Hooks see the message as any other.
 	id := event.QueryMessageID(e.ID)
-	s.produce(now, Deferred{ID: id, By: t.Handling.Rule.Name, Parent: e.ID, Event: hook.NewProduced(event.TypeMessage, event.NewMessage{
+	t.produce(now, Deferred{ID: id, By: t.Handling.Rule.Name, Parent: e.ID, Event: hook.NewProduced(event.TypeMessage, event.NewMessage{
 		ThreadID: s.ThreadID, SenderID: q.UserID, SenderType: event.User, Content: q.Content,
 	})})
 	for i := range s.Queue {
@@ -223,8 +224,8 @@ func (s *State) ask(now time.Time, e event.EnvEvent) {
 }
 
 // wake gives the agent of the rule its run, if it has one.
-func (s *State) wake(e event.EnvEvent) {
-	t := s.Turn
+func (t *Turn) wake(e event.EnvEvent) {
+	s := t.thread
 	handler := t.Handling.Rule.Agent
 	if handler == nil {
 		return
@@ -232,15 +233,14 @@ func (s *State) wake(e event.EnvEvent) {
 	if !ofAgents(e) {
 		s.heardFrom(event.Tool)
 	}
-	r := &Run{
-		Agent: s.handlerOf(handler, e), Slot: len(t.Runs), Phase: PhaseModel, ReplyTo: event.ObservedID(t.Item.ID),
+	r := t.addRun(&Run{
+		Agent: t.handlerOf(handler, e), Phase: PhaseModel, ReplyTo: event.ObservedID(t.Item.ID),
 		Instructions: joined(handler.SystemPrompt, handler.Prompt),
 		Observe:      &Observe{EventID: t.Item.ID, Type: e.Type, Query: "Process event: " + e.Type, Replaced: t.EnvReplaced},
-	}
+	})
 	if was := t.Released; was != nil && was.Count > 0 {
 		r.Observe.Held, r.Observe.Since, r.Observe.HeldIDs = was.Count, &was.Since, was.IDs
 	}
-	t.Runs = append(t.Runs, r)
 }
 
 // ofAgents reports whether an agent has brought an event about, with a tool or a task: then
@@ -250,9 +250,10 @@ func ofAgents(e event.EnvEvent) bool {
 }
 
 // handlerOf is the agent that handles an event.
-func (s *State) handlerOf(a *rule.Agent, e event.EnvEvent) string {
-	if len(s.Turn.Agents) > 0 {
-		return s.Turn.Agents[0]
+func (t *Turn) handlerOf(a *rule.Agent, e event.EnvEvent) string {
+	s := t.thread
+	if len(t.Agents) > 0 {
+		return t.Agents[0]
 	}
 	if a.Name != "" {
 		return a.Name
@@ -275,51 +276,51 @@ func joined(texts ...string) string {
 }
 
 // EventStep is the input of the function of the rule that handles the turn's event.
-func (s *State) EventStep() EventStep {
-	t := s.Turn
+func (t *Turn) EventStep() EventStep {
+	s := t.thread
 	step := EventStep{
 		Thread: s.Ref(), TraceID: t.Item.TraceID, EventID: t.Item.ID, Root: t.foreign(), Rule: t.Handling.Rule.Name,
 		Timeout: t.Handling.Rule.Timeout, MaxAttempts: t.Handling.Rule.MaxAttempts, Flush: s.Flush(),
 	}
 	if t.Handling.Rule.Agent == nil {
-		step.Ends = s.endsWith(nil)
+		step.Ends = t.endsWith(nil)
 	}
 	return step
 }
 
 // FunctionDone goes on after the function of a rule. Ended says that this was announced as
 // the end of the turn.
-func (s *State) FunctionDone(ended bool) {
-	s.Turn.Handling.Stage, s.Turn.Ended = Handled, ended
-	e, _, _ := s.env(s.Turn.decision())
-	s.wake(e)
+func (t *Turn) FunctionDone(ended bool) {
+	t.Handling.Stage, t.Ended = Handled, ended
+	e, _, _ := t.env(t.decision())
+	t.wake(e)
 }
 
 // FunctionFailed ends the turn of an event that a rule's function has failed to handle. It
 // can be retried; the thread goes on with the events behind it.
-func (s *State) FunctionFailed(now time.Time, why string) {
-	t := s.Turn
+func (t *Turn) FunctionFailed(now time.Time, why string) {
+	s := t.thread
 	t.Handling.Stage = Handled
 	s.tell(LogError, "rule failed", "rule", t.Handling.Rule.Name, "event", t.Item.ID, "error", why)
-	s.failItem(now, Why(fmt.Sprintf("the function of rule %s failed: %s", t.Handling.Rule.Name, why)))
+	t.failItem(now, Why(fmt.Sprintf("the function of rule %s failed: %s", t.Handling.Rule.Name, why)))
 }
 
 // SeenByRule is the turn's event as the processor of a rule sees it. It is another
 // question than that of the hooks before it.
-func (s *State) SeenByRule() Seen {
-	e := s.seenItem(s.Turn.Item, event.RuleID(s.turnID()))
+func (t *Turn) SeenByRule() Seen {
+	s := t.thread
+	e := s.seenItem(t.Item, event.RuleID(t.turnID()))
 	e.ByRule, e.undecided = true, false
-	_, e.Changed, _ = s.env(s.Turn.decision())
+	_, e.Changed, _ = t.env(t.decision())
 	return e
 }
 
 // ProcessorHeard goes on after the processor of a rule.
-func (s *State) ProcessorHeard(now time.Time, d Decision) {
-	t := s.Turn
+func (t *Turn) ProcessorHeard(now time.Time, d Decision) {
 	t.Handling.Stage = Handled
-	d = s.heard(now, s.SeenByRule(), d, nil)
+	d = t.heard(now, t.SeenByRule(), d, nil)
 	if d.Outcome == event.HookFailed {
-		s.failItem(now, d.Error)
+		t.failItem(now, d.Error)
 		return
 	}
 	if d.Outcome == event.Produced {
@@ -341,8 +342,9 @@ func (t *Turn) Unhandled() bool { return t.Handling != nil && t.Handling.Stage !
 // ToolDone publishes how a tool call has ended, if a rule of the application's own handles
 // that. The agent that made the call has the result anyway. What a handler's own tools do
 // is not told in turn: that might go on for ever.
-func (s *State) ToolDone(now time.Time, r *Run, c *Call, rules []rule.Spec) {
-	switch s.Turn.Item.Type {
+func (c *Call) ToolDone(now time.Time, rules []rule.Spec) {
+	r, t, s := c.run, c.run.turn, c.run.turn.thread
+	switch t.Item.Type {
 	case event.TypeToolExecuted, event.TypeToolError:
 		return
 	}
@@ -356,6 +358,6 @@ func (s *State) ToolDone(now time.Time, r *Run, c *Call, rules []rule.Spec) {
 		Payload:  rawJSON(map[string]any{"toolCallId": c.Plan.ID, "toolName": c.Plan.Name, "agent": r.Agent, "isError": c.Failed}),
 	}
 	if spec, ok := rule.Match(rules, e); ok && !spec.Default && named(spec, typ) {
-		s.publish(now, e, nil, s.Turn.Item.TraceID, s.Turn.Item.ID)
+		s.publish(now, e, nil, t.Item.TraceID, t.Item.ID)
 	}
 }

@@ -36,7 +36,7 @@ func woken(name string, events ...string) rule.Spec {
 func routed(t *testing.T, s *State, p signals.Post, rules ...rule.Spec) *Turn {
 	t.Helper()
 	turn := arrive(t, s, p)
-	s.Enter(t0, pass, rules...)
+	s.Turn.Enter(t0, pass, rules...)
 	return turn
 }
 
@@ -122,7 +122,7 @@ func TestRouteEvent(t *testing.T) {
 			turn := routed(t, s, tc.post, tc.rules...)
 			require.Equal(t, tc.log, s.TakeLog())
 			require.Empty(t, s.TakeLog(), "it is told once")
-			require.Equal(t, tc.runs, turn.Runs)
+			require.Equal(t, tc.runs, bare(turn.Runs))
 			if tc.stage == "" {
 				require.Nil(t, turn.Handling)
 			} else {
@@ -132,7 +132,7 @@ func TestRouteEvent(t *testing.T) {
 			rec := pending(s, event.TypeEnv)
 			require.Equal(t, []string{"e1"}, recordIDs(rec), "it is stored, whatever comes of it")
 			if tc.status != "" {
-				require.Equal(t, tc.status, s.End(t0).Status)
+				require.Equal(t, tc.status, s.Turn.End(t0).Status)
 				require.Equal(t, []string{"e1"}, ids(s.Ended))
 				require.Empty(t, terminals(s), "no agent had a part in it")
 			}
@@ -154,19 +154,19 @@ func TestQueryBecomesAMessage(t *testing.T) {
 	asked := func(post signals.Post, agents ...string) *State {
 		s := newState(agents...)
 		routed(t, s, post, defaults...)
-		s.End(t0)
+		s.Turn.End(t0)
 		require.True(t, s.Awaits("e1"), "its turn goes on with the message")
 		next(t, s)
 		require.Empty(t, s.Turn.Runs, "S3-30 hooks see the message before anybody answers it")
-		require.Equal(t, event.TypeMessage, s.SeenItem().Type)
-		s.Enter(t0, pass)
+		require.Equal(t, event.TypeMessage, s.Turn.SeenItem().Type)
+		s.Turn.Enter(t0, pass)
 		return s
 	}
 	s := asked(happens("e1", "user_query", `{"content":"hello","userId":"ann"}`), "alice", "bob")
 	require.Equal(t, []*Run{
 		{Agent: "alice", Slot: 0, Phase: PhaseModel, ReplyTo: "e1.message"},
 		{Agent: "bob", Slot: 1, Phase: PhaseModel, ReplyTo: "e1.message"},
-	}, s.Turn.Runs)
+	}, bare(s.Turn.Runs))
 	said := pending(s, event.TypeMessage)
 	require.Len(t, said, 1, "S3-31")
 	require.Equal(t, event.Message{
@@ -177,7 +177,7 @@ func TestQueryBecomesAMessage(t *testing.T) {
 	only := happens("e1", "user_query", `{"content":"hello"}`)
 	only.Agents = []string{"bob"}
 	s = asked(only, "alice", "bob")
-	require.Equal(t, []*Run{{Agent: "bob", Phase: PhaseModel, ReplyTo: "e1.message"}}, s.Turn.Runs)
+	require.Equal(t, []*Run{{Agent: "bob", Phase: PhaseModel, ReplyTo: "e1.message"}}, bare(s.Turn.Runs))
 	require.Equal(t, "user", payload[event.Message](t, pending(s, event.TypeMessage)[0]).SenderID)
 }
 
@@ -260,24 +260,24 @@ func TestHooksChangeAnEvent(t *testing.T) {
 	e, _ := seen.Item.Env()
 	e.Type, e.Metadata.TriggerAgentName = "file.removed", "bob"
 	e.Payload = json.RawMessage(`"` + strings.Repeat("x", MaxCarriedContent) + `"`)
-	s.Enter(t0, replaces("guard", e), woken("w", "file.removed"))
+	s.Turn.Enter(t0, replaces("guard", e), woken("w", "file.removed"))
 	r := s.Turn.Runs[0]
 	require.Equal(t, "bob", r.Agent)
 	require.Equal(t, &Observe{EventID: "e1", Type: "file.removed", Query: "Process event: file.removed", Replaced: true}, r.Observe)
 	require.Equal(t, e, *heardOn(t, s, "e1.hook").Env, "all of it is in the record")
 
-	s.Fail(t0, r, "no", true)
-	s.End(t0)
+	r.Fail(t0, "no", true)
+	s.Turn.End(t0)
 	s = copied(t, s)
 	require.Less(t, len(s.Failed[0].Replaced), MaxCarriedContent, "what is kept of it is bounded")
 	require.NoError(t, s.Retry(t0, signals.Control{}))
 	turn := next(t, s)
 	d, known := turn.SeenBefore()
 	require.True(t, known, "hooks are not asked twice")
-	s.Enter(t0, d, woken("w", "file.removed"))
+	s.Turn.Enter(t0, d, woken("w", "file.removed"))
 	require.Equal(t, &Observe{EventID: "e1", Type: "file.removed", Query: "Process event: file.removed", Replaced: true}, turn.Runs[0].Observe)
 	require.Equal(t, "bob", turn.Runs[0].Agent)
-	require.Equal(t, "e1~1.0.1", s.NextModelStep(turn.Runs[0], nil).MessageID, "the reply is another one")
+	require.Equal(t, "e1~1.0.1", turn.Runs[0].NextModelStep(nil).MessageID, "the reply is another one")
 }
 
 // TestEventHandlerRuns: what the model call of a handler is told.
@@ -295,11 +295,11 @@ func TestEventHandlerRuns(t *testing.T) {
 	require.Equal(t, &tools, in.Tools)
 	require.Contains(t, recordIDs(in.Flush.Records), "e1")
 	s.ran(t0, r, r.Calls[0])
-	s.ToolsDone(t0, r)
+	r.ToolsDone(t0)
 	in = step(t, s, r, "done")
 	require.Equal(t, "Look at it.", in.Instructions, "S3-44 also when it goes on")
 	require.NotNil(t, in.Observe)
-	out := s.End(t0)
+	out := s.Turn.End(t0)
 	require.Equal(t, signals.TurnCompleted, out.Status)
 	require.Equal(t, "done", out.Message.Content)
 }

@@ -28,49 +28,67 @@ type Row struct {
 	Metadata json.RawMessage `json:"metadata,omitempty"`
 }
 
+// Outbox is what has not been stored yet.
+type Outbox struct {
+	// Pending records and Row have not been stored yet.
+	Pending []event.Record `json:"pending,omitempty"`
+	Row     *Row           `json:"row,omitempty"`
+
+	// RowNumber is that of the newest row.
+	RowNumber int64 `json:"rowNumber,omitempty"`
+
+	// Handed counts the first records of Pending that were handed to an activity, which may
+	// have stored them.
+	Handed int `json:"handed,omitempty"`
+
+	// inTransit are the records, and rowInTransit is the row, that a step has taken along.
+	inTransit    map[string]bool
+	rowInTransit *Row
+}
+
 // changeRow returns the row to be stored next, for a change of it: what was handed to an
 // activity stays as it is.
-func (s *State) changeRow(now time.Time) *Row {
+func (o *Outbox) changeRow(now time.Time) *Row {
 	row := Row{}
-	if s.Row != nil {
-		row = *s.Row
+	if o.Row != nil {
+		row = *o.Row
 	}
-	row.Number = s.nextRow(now)
-	s.Row = &row
-	return s.Row
+	row.Number = o.nextRow(now)
+	o.Row = &row
+	return o.Row
 }
 
 // nextRow numbers the next row. Numbers go by time, in microseconds, so that they come
 // after those of a deleted thread that had the same id, and of a run that was reset.
-func (s *State) nextRow(now time.Time) int64 {
-	s.RowNumber = max(s.RowNumber+1, now.UnixMicro())
-	return s.RowNumber
+func (o *Outbox) nextRow(now time.Time) int64 {
+	o.RowNumber = max(o.RowNumber+1, now.UnixMicro())
+	return o.RowNumber
 }
 
 // Flush returns what the next activity has to store: all of it, or as much as it takes.
-func (s *State) Flush() Flush {
+func (o *Outbox) Flush() Flush {
 	n, size := 0, 0
-	for ; n < len(s.Pending); n++ {
-		size += recordBytes(s.Pending[n])
+	for ; n < len(o.Pending); n++ {
+		size += recordBytes(o.Pending[n])
 		if n > 0 && size > maxHandedOver {
 			break
 		}
 	}
-	if s.inTransit == nil {
-		s.inTransit = map[string]bool{}
+	if o.inTransit == nil {
+		o.inTransit = map[string]bool{}
 	}
-	for _, r := range s.Pending[:n] {
-		s.inTransit[r.ID] = true
+	for _, r := range o.Pending[:n] {
+		o.inTransit[r.ID] = true
 	}
-	s.rowInTransit = s.Row
-	s.Handed = max(s.Handed, n)
-	return Flush{Records: append([]event.Record(nil), s.Pending[:n]...), Row: s.Row}
+	o.rowInTransit = o.Row
+	o.Handed = max(o.Handed, n)
+	return Flush{Records: append([]event.Record(nil), o.Pending[:n]...), Row: o.Row}
 }
 
 // Flushed forgets what an activity has stored.
-func (s *State) Flushed(f Flush) {
-	if f.Row != nil && f.Row == s.Row {
-		s.Row = nil
+func (o *Outbox) Flushed(f Flush) {
+	if f.Row != nil && f.Row == o.Row {
+		o.Row = nil
 	}
 	if len(f.Records) == 0 {
 		return
@@ -78,46 +96,47 @@ func (s *State) Flushed(f Flush) {
 	stored := make(map[string]bool, len(f.Records))
 	for _, r := range f.Records {
 		stored[r.ID] = true
-		delete(s.inTransit, r.ID)
+		delete(o.inTransit, r.ID)
 	}
-	kept, handed := s.Pending[:0], s.Handed
-	for i, r := range s.Pending {
+	kept, handed := o.Pending[:0], o.Handed
+	for i, r := range o.Pending {
 		switch {
 		case !stored[r.ID]:
 			kept = append(kept, r)
 		case i < handed:
-			s.Handed--
+			o.Handed--
 		}
 	}
-	s.Pending = kept
+	o.Pending = kept
 }
 
 // Unstored reports whether anything waits to be stored.
-func (s *State) Unstored() bool { return len(s.Pending) > 0 || s.Row != nil }
+func (o *Outbox) Unstored() bool { return len(o.Pending) > 0 || o.Row != nil }
 
 // Overdue reports whether something has to be stored by itself, because people wait to see it
 // and no step of the turn takes it along: those under way, which are so many, began before, and
 // none is about to begin. Leaving says that none begins, because the thread moves to a new run.
 // Between turns the thread stores whatever there is.
-func (s *State) Overdue(underWay int, leaving bool) bool {
+func (ts *Turns) Overdue(underWay int, leaving bool) bool {
+	s := ts.thread
 	switch {
-	case s.Turn == nil || !s.Unstored() || underWay > 0 && !s.unsent():
+	case ts.Turn == nil || !s.Unstored() || underWay > 0 && !s.unsent():
 		return false
-	case leaving || s.Turn.Interrupted != nil:
+	case leaving || ts.Turn.Interrupted != nil:
 		return underWay > 0
 	}
-	return s.steps() <= underWay && !s.Parks()
+	return ts.Turn.steps() <= underWay && !ts.Parks()
 }
 
 // unsent reports whether something waits to be stored that no step under way has taken along.
-func (s *State) unsent() bool {
-	return s.Row != s.rowInTransit || slices.ContainsFunc(s.Pending, func(r event.Record) bool { return !s.inTransit[r.ID] })
+func (o *Outbox) unsent() bool {
+	return o.Row != o.rowInTransit || slices.ContainsFunc(o.Pending, func(r event.Record) bool { return !o.inTransit[r.ID] })
 }
 
 // steps counts the steps of the current turn that are under way or about to begin. Calls that
 // wait for people, for clients or for sub-agents have none.
-func (s *State) steps() (n int) {
-	t := s.Turn
+func (t *Turn) steps() (n int) {
+
 	if len(t.Cascades) > 0 {
 		n++
 	}
@@ -165,8 +184,8 @@ func (r *Run) steps() (n int, waits bool) {
 }
 
 // Unwritten reports whether a record waits to be stored.
-func (s *State) Unwritten(id string) bool {
-	return slices.ContainsFunc(s.Pending, func(r event.Record) bool { return r.ID == id })
+func (o *Outbox) Unwritten(id string) bool {
+	return slices.ContainsFunc(o.Pending, func(r event.Record) bool { return r.ID == id })
 }
 
 // maxUnstored is how much, in bytes, waits at most to be stored when the next event is
@@ -174,8 +193,8 @@ func (s *State) Unwritten(id string) bool {
 const maxUnstored = 256 << 10
 
 // Heavy reports whether what waits to be stored should be, before there is more.
-func (s *State) Heavy() bool {
-	return s.unstored() > maxUnstored
+func (o *Outbox) Heavy() bool {
+	return o.unstored() > maxUnstored
 }
 
 // maxHandedOver is how much of it, in bytes, is handed to an activity or a child
@@ -183,11 +202,11 @@ func (s *State) Heavy() bool {
 const maxHandedOver = 1 << 20
 
 // Overloaded reports whether what waits to be stored is more than the next step takes.
-func (s *State) Overloaded() bool { return s.unstored() > maxHandedOver }
+func (o *Outbox) Overloaded() bool { return o.unstored() > maxHandedOver }
 
-func (s *State) unstored() int {
+func (o *Outbox) unstored() int {
 	size := 0
-	for _, r := range s.Pending {
+	for _, r := range o.Pending {
 		size += recordBytes(r)
 	}
 	return size

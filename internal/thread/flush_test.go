@@ -107,11 +107,11 @@ func TestOverdue(t *testing.T) {
 			s.Flush()
 		}},
 		{name: "the result of the other is next", calls: []PlannedCall{ask("c1"), runs("c2")}, then: func(s *State, r *Run) {
-			s.CallRan(r.Calls[1], ToolReply{ToolCallID: "c2", Status: "succeeded"})
+			r.Calls[1].CallRan(ToolReply{ToolCallID: "c2", Status: "succeeded"})
 			s.Decide(t0, decision("c1", event.Deny))
 		}},
 		{name: "a client runs the other", calls: []PlannedCall{runs("c1"), ask("c2")}, want: true, then: func(s *State, r *Run) {
-			s.AskClient(t0, r, r.Calls[0])
+			r.Calls[0].AskClient(t0)
 		}},
 		{name: "a sub-agent runs the other", calls: []PlannedCall{runs("c1"), ask("c2")}, want: true, then: func(s *State, r *Run) {
 			r.Calls[0].Stage = Delegated
@@ -148,16 +148,16 @@ func TestOverdue(t *testing.T) {
 		}},
 		{name: "a grant is looked for", calls: []PlannedCall{ask("c1"), ask("c2")}, then: func(s *State, r *Run) {
 			s.Decide(t0, decision("c1", event.Deny))
-			s.cascade(r, r.Calls[0])
+			r.Calls[0].cascade()
 		}},
 		{name: "the model speaks", underWay: 1, want: true, calls: []PlannedCall{runs("c1")}, then: func(s *State, r *Run) {
 			s.ran(t0, r, r.Calls[0])
-			s.ToolsDone(t0, r)
+			r.ToolsDone(t0)
 			s.Reject(t0, "decide", 1, errors.New("no"))
 		}},
 		{name: "the model is about to speak", calls: []PlannedCall{runs("c1")}, then: func(s *State, r *Run) {
 			s.ran(t0, r, r.Calls[0])
-			s.ToolsDone(t0, r)
+			r.ToolsDone(t0)
 			s.Reject(t0, "decide", 1, errors.New("no"))
 		}},
 	} {

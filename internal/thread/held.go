@@ -34,7 +34,8 @@ type Held struct {
 }
 
 // hold reports whether a rule holds the turn's event back.
-func (s *State) hold(now time.Time, spec rule.Spec) bool {
+func (t *Turn) hold(now time.Time, spec rule.Spec) bool {
+	s := t.thread
 	if spec.Debounce == 0 && spec.Throttle == 0 {
 		return false
 	}
@@ -60,7 +61,7 @@ func (s *State) hold(now time.Time, spec rule.Spec) bool {
 	if h.Last != nil {
 		h.Before = keepLast(append(h.Before, h.Last.Item.ID), maxHeldIDs)
 	}
-	last := s.Turn.queued(s.Turn.Item)
+	last := t.queued(t.Item)
 	h.Last = &last
 	if s.heldBytes() > maxHeldBytes {
 		// What is held waits no longer than there is room for it.
@@ -78,9 +79,9 @@ const maxHeldIDs = 19
 // maxHeldBytes is how much is held back at most, in bytes.
 const maxHeldBytes = 256 << 10
 
-func (s *State) heldBytes() int {
+func (in *Inbox) heldBytes() int {
 	n := 0
-	for _, h := range s.Held {
+	for _, h := range in.Held {
 		if h.Last != nil {
 			n += h.Last.bytes()
 		}
@@ -90,14 +91,14 @@ func (s *State) heldBytes() int {
 
 // cancelHeld takes an event that a rule holds back from it. A throttle goes on for those
 // that come.
-func (s *State) cancelHeld(eventID string) (Queued, bool) {
-	for i, h := range s.Held {
+func (in *Inbox) cancelHeld(eventID string) (Queued, bool) {
+	for i, h := range in.Held {
 		if h.Last == nil || h.Last.Item.ID != eventID {
 			continue
 		}
-		s.Held = slices.Delete(s.Held, i, i+1)
+		in.Held = slices.Delete(in.Held, i, i+1)
 		if h.Throttle > 0 {
-			s.Held = slices.Insert(s.Held, i, Held{Rule: h.Rule, Throttle: h.Throttle, Since: h.Since, Until: h.Until})
+			in.Held = slices.Insert(in.Held, i, Held{Rule: h.Rule, Throttle: h.Throttle, Since: h.Since, Until: h.Until})
 		}
 		return *h.Last, true
 	}
@@ -157,9 +158,9 @@ func (s *State) Release(now time.Time) {
 }
 
 // viewHeld describes what is held back.
-func (s *State) viewHeld() []signals.HeldEvents {
+func (in *Inbox) viewHeld() []signals.HeldEvents {
 	var out []signals.HeldEvents
-	for _, h := range s.Held {
+	for _, h := range in.Held {
 		if h.Last != nil {
 			out = append(out, signals.HeldEvents{Rule: h.Rule, Count: h.Count, EventID: h.Last.Item.ID, Until: h.Until})
 		}

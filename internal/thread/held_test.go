@@ -56,7 +56,7 @@ func (c *clock) turns(now time.Time) {
 		if !known {
 			d = pass
 		}
-		c.s.Enter(now, d, c.rules...)
+		c.s.Turn.Enter(now, d, c.rules...)
 		for _, r := range turn.Runs {
 			line := fmt.Sprintf("%gs %s", now.Sub(t0).Seconds(), turn.Item.ID)
 			if r.Observe.Held > 0 {
@@ -65,7 +65,7 @@ func (c *clock) turns(now time.Time) {
 			c.handled = append(c.handled, line)
 			r.Phase = PhaseDone
 		}
-		out := c.s.End(now)
+		out := c.s.Turn.End(now)
 		require.Equal(c.t, len(turn.Runs) == 0, out.Status == signals.TurnHeld)
 	}
 	c.s.Flushed(c.s.Flush())
@@ -175,7 +175,7 @@ func TestHeldEvent(t *testing.T) {
 	turn := routed(t, s, p, debounced)
 	require.True(t, turn.Held)
 	require.Nil(t, turn.Handling)
-	require.Equal(t, signals.TurnHeld, s.End(t0).Status)
+	require.Equal(t, signals.TurnHeld, s.Turn.End(t0).Status)
 	require.Equal(t, signals.TurnHeld, ended(t, s, "e1").Status, "who waits is told")
 	require.Equal(t, []string{"t1.opened", "e1", "e1.held.turn_ended"}, recordIDs(s.Pending), "it is stored once")
 	s.Flushed(s.Flush())
@@ -192,12 +192,12 @@ func TestHeldEvent(t *testing.T) {
 	turn = s.Begin(at(3600), q)
 	d, known := turn.SeenBefore()
 	require.True(t, known, "hooks have seen it")
-	s.Enter(at(3600), d, debounced)
+	s.Turn.Enter(at(3600), d, debounced)
 	require.False(t, turn.Held, "it is held back once")
-	require.Equal(t, "e1.0.1", s.NextModelStep(turn.Runs[0], nil).MessageID)
+	require.Equal(t, "e1.0.1", turn.Runs[0].NextModelStep(nil).MessageID)
 	require.Empty(t, s.Pending, "it is stored already")
 	turn.Runs[0].Phase = PhaseDone
-	s.End(at(3600))
+	s.Turn.End(at(3600))
 	require.Equal(t, signals.TurnCompleted, ended(t, s, "e1").Status)
 }
 
@@ -207,25 +207,25 @@ func TestHeldEventOfAHook(t *testing.T) {
 	s := newState("alice")
 	arrive(t, s, says("e1", "hello"))
 	made := produces("guard", hookEvent("file.changed"))
-	s.Enter(t0, made)
-	s.End(t0)
+	s.Turn.Enter(t0, made)
+	s.Turn.End(t0)
 	turn := next(t, s)
-	s.Enter(t0, pass, debounced)
+	s.Turn.Enter(t0, pass, debounced)
 	require.True(t, turn.Held)
-	s.End(t0)
+	s.Turn.End(t0)
 	require.Equal(t, signals.TurnCompleted, ended(t, s, "e1").Status)
 	require.Empty(t, s.Roots, "nobody waits for what is held back")
 
 	s.Release(at(10))
 	turn = next(t, s)
-	s.Enter(at(10), pass, rule.Spec{Name: "p", Events: []string{"*"}, Processor: "sorter"})
-	s.ProcessorHeard(at(10), produces("sorter", hookEvent("note.taken")))
-	s.End(at(10))
+	s.Turn.Enter(at(10), pass, rule.Spec{Name: "p", Events: []string{"*"}, Processor: "sorter"})
+	s.Turn.ProcessorHeard(at(10), produces("sorter", hookEvent("note.taken")))
+	s.Turn.End(at(10))
 	require.True(t, s.Awaits(turn.Item.ID), "what is made of it now belongs to its own turn")
 	require.False(t, s.Awaits("e1"), "which has ended")
 	next(t, s)
-	s.Enter(at(10), pass)
-	s.End(at(10))
+	s.Turn.Enter(at(10), pass)
+	s.Turn.End(at(10))
 	require.Empty(t, s.Roots)
 	require.False(t, s.Awaits(turn.Item.ID))
 }
@@ -244,7 +244,7 @@ func TestHeldEventIsHandledByTheRulesOfThatTime(t *testing.T) {
 	require.Len(t, c.handled, 1)
 	c.s.Release(at(30))
 	turn := next(t, c.s)
-	c.s.Enter(at(30), pass)
+	c.s.Turn.Enter(at(30), pass)
 	require.Nil(t, turn.Handling, "there is none any more")
 }
 
@@ -259,16 +259,16 @@ func TestRetryOfAHeldEvent(t *testing.T) {
 			s := newState("alice")
 			turn := routed(t, s, happens("e1", "file.changed", `1`), tc.rule)
 			if turn.Held {
-				s.End(t0)
+				s.Turn.End(t0)
 				s.Release(at(tc.released))
 				next(t, s)
-				s.Enter(at(tc.released), pass, tc.rule)
+				s.Turn.Enter(at(tc.released), pass, tc.rule)
 			}
-			s.FunctionFailed(at(tc.released), "no")
-			s.End(at(tc.released))
+			s.Turn.FunctionFailed(at(tc.released), "no")
+			s.Turn.End(at(tc.released))
 			require.NoError(t, s.Retry(at(11), signals.Control{}))
 			turn = next(t, s)
-			s.Enter(at(11), pass, tc.rule)
+			s.Turn.Enter(at(11), pass, tc.rule)
 			require.False(t, turn.Held)
 			require.Equal(t, ByFunction, turn.Handling.Stage)
 			require.Equal(t, 1, turn.Item.Attempt)
@@ -282,7 +282,7 @@ func TestHeldEventsAreBounded(t *testing.T) {
 	s := newState("alice")
 	large := happens("e1", "file.changed", `"`+strings.Repeat("x", signals.MaxPayload-100)+`"`)
 	routed(t, s, large, debounced)
-	s.End(t0)
+	s.Turn.End(t0)
 	require.Zero(t, s.queued())
 	due, ok := s.NextDue()
 	require.True(t, ok)
@@ -297,7 +297,7 @@ func TestHeldEventsAreBounded(t *testing.T) {
 func TestHeldEventIsCancelled(t *testing.T) {
 	s := newState("alice")
 	routed(t, s, happens("e1", "file.changed", `1`), debounced)
-	s.End(t0)
+	s.Turn.End(t0)
 	require.True(t, s.Cancel(at(1), signals.Control{Action: signals.ControlInterrupt, EventID: "e1"}))
 	require.Empty(t, s.Held)
 	require.Equal(t, signals.TurnInterrupted, ended(t, s, "e1").Status)
@@ -309,7 +309,7 @@ func TestHeldEventIsCancelled(t *testing.T) {
 func TestCloseWithHeldEvents(t *testing.T) {
 	s := newState("alice")
 	routed(t, s, happens("e1", "file.changed", `1`), debounced)
-	s.End(t0)
+	s.Turn.End(t0)
 	s.Closing = &signals.Control{Action: signals.ControlClose}
 	s.Close(at(1))
 	require.Len(t, pending(s, event.TypeEnv), 1)
@@ -326,7 +326,7 @@ func TestIDsOfHeldEvents(t *testing.T) {
 	}
 	c.s.Release(at(10))
 	turn := next(t, c.s)
-	c.s.Enter(at(10), pass, debounced)
+	c.s.Turn.Enter(at(10), pass, debounced)
 	o := turn.Runs[0].Observe
 	require.Equal(t, name(2*maxHeldIDs-1), o.EventID)
 	require.Equal(t, 2*maxHeldIDs-1, o.Held)

@@ -64,17 +64,19 @@ func (e Seen) Processing(specs []hook.Spec) []hook.Spec {
 }
 
 // Context is what an inline hook is told.
-func (s *State) Context(e Seen) hook.Context {
+func (t *Turn) Context(e Seen) hook.Context {
+	s := t.thread
 	return hook.Context{
-		Namespace: s.Namespace, ThreadID: s.ThreadID, EventID: e.ID, TraceID: s.Turn.Item.TraceID,
+		Namespace: s.Namespace, ThreadID: s.ThreadID, EventID: e.ID, TraceID: t.Item.TraceID,
 		ParentEventID: e.Parent, Agent: e.Agent,
 	}
 }
 
 // HookStep is the input of the hook workflow that decides on an event.
-func (s *State) HookStep(e Seen, specs []hook.Spec) HookStep {
+func (t *Turn) HookStep(e Seen, specs []hook.Spec) HookStep {
+	s := t.thread
 	step := HookStep{
-		Thread: s.Ref(), TraceID: s.Turn.Item.TraceID, EventID: e.ID, EventType: e.Type, ParentEventID: e.Parent,
+		Thread: s.Ref(), TraceID: t.Item.TraceID, EventID: e.ID, EventType: e.Type, ParentEventID: e.Parent,
 		Agent: e.Agent, Hooks: specs, Flush: s.Flush(),
 	}
 	step.Replaced = e.Changed
@@ -105,21 +107,21 @@ const maxLate = 32
 
 // Asking remembers that a hook workflow has been started, which asks these hooks about
 // an event.
-func (s *State) Asking(e Seen, specs ...hook.Spec) {
-	if s.asked(e.Key) != nil {
+func (t *Turn) Asking(e Seen, specs ...hook.Spec) {
+	if t.asked(e.Key) != nil {
 		return
 	}
 	in := Intercepting{EventID: e.Key, Record: e.ID, Type: e.Type}
 	for _, spec := range specs {
 		in.Hooks = append(in.Hooks, spec.Name)
 	}
-	s.Turn.Intercepting = append(s.Turn.Intercepting, in)
+	t.Intercepting = append(t.Intercepting, in)
 }
 
 // Asked reports whether a hook workflow has been started for an event and was not heard,
 // and its decision if that has come by signal.
-func (s *State) Asked(e Seen) (decision *Decision, asked bool) {
-	in := s.asked(e.Key)
+func (t *Turn) Asked(e Seen) (decision *Decision, asked bool) {
+	in := t.asked(e.Key)
 	if in == nil {
 		return nil, false
 	}
@@ -128,8 +130,8 @@ func (s *State) Asked(e Seen) (decision *Decision, asked bool) {
 
 // AskedHooks are the hooks that are being asked about an event, as they are today. One that
 // is gone since may not be passed by for that.
-func (s *State) AskedHooks(e Seen, specs []hook.Spec) []hook.Spec {
-	in := s.asked(e.Key)
+func (t *Turn) AskedHooks(e Seen, specs []hook.Spec) []hook.Spec {
+	in := t.asked(e.Key)
 	if in == nil {
 		return nil
 	}
@@ -147,16 +149,17 @@ func (s *State) AskedHooks(e Seen, specs []hook.Spec) []hook.Spec {
 }
 
 // Calling remembers that the hook workflow of an event was asked to report by signal.
-func (s *State) Calling(e Seen) {
-	if in := s.asked(e.Key); in != nil {
+func (t *Turn) Calling(e Seen) {
+	if in := t.asked(e.Key); in != nil {
 		in.Called = true
 	}
 }
 
 // Answered forgets that a hook workflow was asked. Its report may be on the way, though
 // the thread has the decision already, or does not need it any more.
-func (s *State) Answered(e Seen) {
-	s.Turn.Intercepting = slices.DeleteFunc(s.Turn.Intercepting, func(in Intercepting) bool {
+func (t *Turn) Answered(e Seen) {
+	s := t.thread
+	t.Intercepting = slices.DeleteFunc(t.Intercepting, func(in Intercepting) bool {
 		if in.EventID == e.Key {
 			s.late(in)
 		}
@@ -164,17 +167,17 @@ func (s *State) Answered(e Seen) {
 	})
 }
 
-func (s *State) late(in Intercepting) {
+func (ts *Turns) late(in Intercepting) {
 	if in.Called && in.Decision == nil {
-		s.Late = keepLast(append(s.Late, in.EventID), maxLate)
+		ts.Late = keepLast(append(ts.Late, in.EventID), maxLate)
 	}
 }
 
 // HookDecided takes in a decision that came by signal.
-func (s *State) HookDecided(d HookDecided) error {
-	in := s.asked(d.EventID)
-	if late := slices.Index(s.Late, d.EventID); in == nil && late >= 0 {
-		s.Late = slices.Delete(s.Late, late, late+1)
+func (ts *Turns) HookDecided(d HookDecided) error {
+	in := ts.Turn.asked(d.EventID)
+	if late := slices.Index(ts.Late, d.EventID); in == nil && late >= 0 {
+		ts.Late = slices.Delete(ts.Late, late, late+1)
 		return nil
 	}
 	if in == nil {
@@ -186,13 +189,13 @@ func (s *State) HookDecided(d HookDecided) error {
 	return nil
 }
 
-func (s *State) asked(key string) *Intercepting {
-	if s.Turn == nil {
+func (t *Turn) asked(key string) *Intercepting {
+	if t == nil {
 		return nil
 	}
-	for i := range s.Turn.Intercepting {
-		if s.Turn.Intercepting[i].EventID == key {
-			return &s.Turn.Intercepting[i]
+	for i := range t.Intercepting {
+		if t.Intercepting[i].EventID == key {
+			return &t.Intercepting[i]
 		}
 	}
 	return nil
@@ -201,8 +204,9 @@ func (s *State) asked(key string) *Intercepting {
 // heard takes in what hooks and processors have decided on an event: it is recorded,
 // and what they have made is queued, but for what waits for tool results. It returns
 // the decision as it stands: one that goes too far has failed.
-func (s *State) heard(now time.Time, e Seen, d Decision, deferred *[]Deferred) Decision {
-	if problem := cmp.Or(unstorable(d), s.tooMany(d)); problem != "" {
+func (t *Turn) heard(now time.Time, e Seen, d Decision, deferred *[]Deferred) Decision {
+	s := t.thread
+	if problem := cmp.Or(unstorable(d), t.tooMany(d)); problem != "" {
 		d = Decision{Outcome: event.HookFailed, By: d.By, Hooks: d.Hooks, Error: problem}
 	}
 	if d.Outcome == "" {
@@ -210,24 +214,24 @@ func (s *State) heard(now time.Time, e Seen, d Decision, deferred *[]Deferred) D
 	}
 	rec := event.Interception{EventID: e.ID, EventType: e.Type, Outcome: d.Outcome, Hooks: append([]event.HookOutcome{}, d.Hooks...), Error: d.Error}
 	for _, r := range d.Responses {
-		made := Deferred{ID: s.newID(now), By: d.By, Parent: e.ID, Event: s.response(e, d.By, r)}
+		made := Deferred{ID: s.newID(now), By: d.By, Parent: e.ID, Event: t.response(e, d.By, r)}
 		rec.Produced = append(rec.Produced, made.ID)
 		if deferred != nil && r.EnqueueAfter != hook.Immediately {
 			*deferred = append(*deferred, made)
 			continue
 		}
-		s.produce(now, made)
+		t.produce(now, made)
 	}
 	for _, p := range d.Produced {
 		made := Deferred{ID: s.newID(now), By: d.By, Parent: e.ID, Event: p}
 		rec.Produced = append(rec.Produced, made.ID)
-		s.produce(now, made)
+		t.produce(now, made)
 	}
 	if d.Outcome == event.Replaced {
-		s.fillIn(&rec, e, d.Event)
-		if made, ok := s.turned(now, e, d); ok {
+		t.fillIn(&rec, e, d.Event)
+		if made, ok := t.turned(now, e, d); ok {
 			rec.Produced = append(rec.Produced, made.ID)
-			s.produce(now, made)
+			t.produce(now, made)
 			d.Outcome, d.By = event.Produced, made.By
 		}
 	}
@@ -246,20 +250,20 @@ func (s *State) heard(now time.Time, e Seen, d Decision, deferred *[]Deferred) D
 	}
 	write := !d.Silent && (len(d.Hooks) > 0 || rec.Message != nil)
 	if write || e.undecided && d.Outcome == event.Passed && !s.pass(e) {
-		s.record(id, event.TypeHook, s.Turn.Item.TraceID, e.ID, now, rec)
+		t.recordCausedBy(now, id, event.TypeHook, e.ID, rec)
 	}
 	return d
 }
 
 // pass takes the mark off the record of an event that hooks had no say in, if no activity has
 // had the record. Otherwise it takes the record of a decision.
-func (s *State) pass(e Seen) bool {
+func (o *Outbox) pass(e Seen) bool {
 	if e.stored {
 		return false
 	}
-	for i, r := range s.Pending {
-		if r.ID == e.ID && i >= s.Handed {
-			s.Pending[i] = r.Decided()
+	for i, r := range o.Pending {
+		if r.ID == e.ID && i >= o.Handed {
+			o.Pending[i] = r.Decided()
 			return true
 		}
 	}
@@ -267,7 +271,8 @@ func (s *State) pass(e Seen) bool {
 }
 
 // fillIn records what holds in place of the event.
-func (s *State) fillIn(rec *event.Interception, e Seen, raw json.RawMessage) {
+func (t *Turn) fillIn(rec *event.Interception, e Seen, raw json.RawMessage) {
+	s := t.thread
 	switch got := readEvent(raw).(type) {
 	case event.MessageEvent:
 		if e.Type == event.TypeMessage {

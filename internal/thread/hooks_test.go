@@ -36,7 +36,7 @@ func TestDecisionOnItem(t *testing.T) {
 			s := newState()
 			turn := arrive(t, s, says("e1", "hello"))
 			require.Equal(t, []string{"t1.opened", "e1"}, recordIDs(s.Pending), "S0-35 the record comes before the hook")
-			s.Enter(t0, tc.decision)
+			s.Turn.Enter(t0, tc.decision)
 			require.False(t, turn.Arrived)
 			require.Len(t, turn.Runs, tc.runs)
 			require.Equal(t, append([]string{}, tc.queued...), contents(t, s))
@@ -51,7 +51,7 @@ func TestDecisionOnItem(t *testing.T) {
 				require.ElementsMatch(t, ids(s.Ordered()), rec.Produced)
 			}
 			if tc.status != "" {
-				require.Equal(t, tc.status, s.End(t0).Status)
+				require.Equal(t, tc.status, s.Turn.End(t0).Status)
 			}
 		})
 	}
@@ -70,8 +70,8 @@ func TestStatusOfDecidedItem(t *testing.T) {
 		t.Run("S2-37 "+string(tc.decision.Outcome), func(t *testing.T) {
 			s := newState()
 			arrive(t, s, says("e1", "hello"))
-			s.Enter(t0, tc.decision)
-			s.End(t0)
+			s.Turn.Enter(t0, tc.decision)
+			s.Turn.End(t0)
 			it, ok := s.QueueView().Find("e1")
 			require.True(t, ok)
 			require.Equal(t, tc.want, it.Status)
@@ -84,7 +84,7 @@ func TestReplacedItem(t *testing.T) {
 	t.Run("S0-14 its own text says who answers", func(t *testing.T) {
 		s := newState("alice", "bob")
 		turn := arrive(t, s, says("e1", "@alice hello"))
-		s.Enter(t0, replaces("guard", saying(event.User, "ann", "@bob hello")))
+		s.Turn.Enter(t0, replaces("guard", saying(event.User, "ann", "@bob hello")))
 		require.Len(t, turn.Runs, 1)
 		require.Equal(t, "bob", turn.Runs[0].Agent)
 		m := heardOn(t, s, "e1.hook").Message
@@ -94,7 +94,7 @@ func TestReplacedItem(t *testing.T) {
 	t.Run("S0-26 so does its sender", func(t *testing.T) {
 		s := newState()
 		turn := arrive(t, s, says("e1", "hello"))
-		s.Enter(t0, replaces("guard", saying(event.System, "guard", "hello")))
+		s.Turn.Enter(t0, replaces("guard", saying(event.System, "guard", "hello")))
 		require.Empty(t, turn.Runs, "nobody answers the system")
 		m := heardOn(t, s, "e1.hook").Message
 		require.Equal(t, event.RoleSystem, m.Role)
@@ -104,44 +104,44 @@ func TestReplacedItem(t *testing.T) {
 		s := newState()
 		turn := arrive(t, s, signals.Post{ID: "e1", Type: "file.changed", Payload: json.RawMessage(`{"path":"a"}`)})
 		got := event.CustomEvent{Type: "file.changed", ThreadID: "t1", Payload: json.RawMessage(`{"path":"b"}`)}
-		s.Enter(t0, replaces("guard", got))
+		s.Turn.Enter(t0, replaces("guard", got))
 		require.Equal(t, got, *heardOn(t, s, "e1.hook").Custom)
 		require.Empty(t, turn.Runs)
 	})
 	t.Run("S0-14 a custom event that becomes a message is answered", func(t *testing.T) {
 		s := newState()
 		turn := arrive(t, s, signals.Post{ID: "e1", Type: "file.changed", Payload: json.RawMessage(`{"path":"a"}`)})
-		s.Enter(t0, replaces("guard", saying(event.User, "ann", "a has changed")))
+		s.Turn.Enter(t0, replaces("guard", saying(event.User, "ann", "a has changed")))
 		require.Empty(t, turn.Runs)
 		rec := heardOn(t, s, "e1.hook")
 		require.Equal(t, "file.changed", rec.EventType)
 		require.Equal(t, ids(s.Ordered()), rec.Produced)
-		s.End(t0)
+		s.Turn.End(t0)
 		turn = next(t, s)
-		s.Enter(t0, pass)
+		s.Turn.Enter(t0, pass)
 		require.Len(t, turn.Runs, 1, "as a message of its own")
 	})
 }
 
 func TestReplacedResult(t *testing.T) {
 	s, r := called(t, runs("c1"))
-	s.CallsHeard(t0, r, pass)
+	r.CallsHeard(t0, pass)
 	c := r.Calls[0]
-	s.CallRan(c, ToolReply{ToolCallID: "c1", Status: "failed"})
-	s.ResultHeard(t0, r, c, replaces("redact", saying(event.Tool, "note", "[gone]")))
+	c.CallRan(ToolReply{ToolCallID: "c1", Status: "failed"})
+	c.ResultHeard(t0, replaces("redact", saying(event.Tool, "note", "[gone]")))
 	require.Equal(t, event.Message{
 		ID: "c1.result", ThreadID: "t1", SenderID: "note", SenderType: event.Tool, Role: "tool", Content: "[gone]", ToolCallID: "c1",
 		ToolName: "note", IsError: true, AgentID: "assistant", ReplyToMessageID: "e1.0.1",
 	}, *heardOn(t, s, "c1.result.hook").Message, "it is still the result of its call")
-	s.ToolsDone(t0, r)
+	r.ToolsDone(t0)
 	require.Equal(t, PhaseModel, r.Phase, "S0-34 the agent goes on")
 
 	s, r = called(t, runs("c1"))
-	s.CallsHeard(t0, r, pass)
+	r.CallsHeard(t0, pass)
 	decided := replaces("redact", saying(event.Tool, "note", "[gone]"))
-	s.CallRan(r.Calls[0], ToolReply{ToolCallID: "c1", Status: "succeeded", Decision: &decided})
+	r.Calls[0].CallRan(ToolReply{ToolCallID: "c1", Status: "succeeded", Decision: &decided})
 	require.Equal(t, &decided, r.Calls[0].Decision, "inline hooks were asked by the step")
-	s.ResultHeard(t0, r, r.Calls[0], decided)
+	r.Calls[0].ResultHeard(t0, decided)
 	m := heardOn(t, s, "c1.result.hook").Message
 	require.Equal(t, "c1", m.ToolCallID)
 	require.Nil(t, m.Metadata, "what the hook leaves out is gone")
@@ -171,8 +171,8 @@ func TestHeldReply(t *testing.T) {
 			in := reply(t, s, r, hold, "hi")
 			require.True(t, in.Hold)
 			require.True(t, in.Quiet)
-			require.True(t, s.SeenReply(r).message.Held)
-			s.ReplyHeard(t0, r, tc.decision)
+			require.True(t, r.SeenReply().message.Held)
+			r.ReplyHeard(t0, tc.decision)
 			shown := ""
 			for _, rec := range pending(s, event.TypeHook) {
 				if m := payload[event.Interception](t, rec).Message; m != nil {
@@ -199,8 +199,8 @@ func TestHeldReply(t *testing.T) {
 func TestStatusOfTurnedItem(t *testing.T) {
 	s := newState()
 	arrive(t, s, signals.Post{ID: "e1", Type: "deploy", Payload: []byte(`{}`)})
-	s.Enter(t0, replaces("h", saying(event.System, "h", "deploy?")))
-	s.End(t0)
+	s.Turn.Enter(t0, replaces("h", saying(event.System, "h", "deploy?")))
+	s.Turn.End(t0)
 	require.Equal(t, event.Overwritten, s.Ended[0].Status, "S0-14 S2-37")
 }
 
@@ -211,10 +211,10 @@ func TestReplyHeard(t *testing.T) {
 		reply(t, s, r, watch, "hi")
 		require.Equal(t, PhaseReply, r.Phase)
 		require.Empty(t, terminals(s), "not before they have decided")
-		s.ReplyHeard(t0, r, pass)
+		r.ReplyHeard(t0, pass)
 		require.Equal(t, []string{"e1.0.1.final"}, terminals(s))
 		require.Equal(t, event.Final{Agent: "assistant", MessageID: "e1.0.1"}, payload[event.Final](t, pending(s, event.TypeFinal)[0]))
-		require.Equal(t, signals.TurnCompleted, s.End(t0).Status)
+		require.Equal(t, signals.TurnCompleted, s.Turn.End(t0).Status)
 		require.Len(t, terminals(s), 1, "S1-23")
 	})
 	t.Run("a reply that no hook may see has its end already", func(t *testing.T) {
@@ -222,15 +222,15 @@ func TestReplyHeard(t *testing.T) {
 		r := begin(t, s, "e1", "hello").Runs[0]
 		in := reply(t, s, r, nil, "hi")
 		require.False(t, in.Hold)
-		s.ReplyHeard(t0, r, pass)
-		s.End(t0)
+		r.ReplyHeard(t0, pass)
+		s.Turn.End(t0)
 		require.Empty(t, terminals(s))
 	})
 	t.Run("S0-12 what it says now is the turn's answer, and addresses others", func(t *testing.T) {
 		s := newState("assistant", "bob")
 		r := begin(t, s, "e1", "@assistant hello").Runs[0]
 		reply(t, s, r, watch, "hi")
-		s.ReplyHeard(t0, r, replaces("guard", saying(event.Agent, "assistant", "@bob hi")))
+		r.ReplyHeard(t0, replaces("guard", saying(event.Agent, "assistant", "@bob hi")))
 		require.Equal(t, "@bob hi", r.Final.Content)
 		require.Equal(t, "assistant", r.Final.AgentID)
 		require.Equal(t, "bob", s.Turn.Runs[1].Agent)
@@ -241,44 +241,44 @@ func TestReplyHeard(t *testing.T) {
 			r := begin(t, s, "e1", "hello").Runs[0]
 			reply(t, s, r, watch, "let me see", runs("c1"))
 			require.Equal(t, PhaseReply, r.Phase)
-			s.ReplyHeard(t0, r, d)
+			r.ReplyHeard(t0, d)
 			require.Equal(t, PhaseCalls, r.Phase)
-			require.Equal(t, []string{"note"}, s.SeenCalls(r).Tools)
+			require.Equal(t, []string{"note"}, r.SeenCalls().Tools)
 		}
 	})
 	t.Run("S0-25 a response ends the agent's part", func(t *testing.T) {
 		s := newState()
 		r := begin(t, s, "e1", "hello").Runs[0]
 		reply(t, s, r, watch, "hi")
-		s.ReplyHeard(t0, r, answers("guard", "instead"))
+		r.ReplyHeard(t0, answers("guard", "instead"))
 		require.Equal(t, PhaseDone, r.Phase)
 		require.Nil(t, r.Final)
 		require.Equal(t, []string{"instead"}, contents(t, s))
-		require.Equal(t, signals.TurnCompleted, s.End(t0).Status)
+		require.Equal(t, signals.TurnCompleted, s.Turn.End(t0).Status)
 	})
 	t.Run("S0-14 S0-24 what became another event is processed as such, and not hooked again", func(t *testing.T) {
 		s := newState()
 		r := begin(t, s, "e1", "hello").Runs[0]
 		reply(t, s, r, watch, "hi")
-		s.ReplyHeard(t0, r, replaces("guard", event.CustomEvent{Type: "note.taken", ThreadID: "t1", Payload: json.RawMessage(`1`)}))
+		r.ReplyHeard(t0, replaces("guard", event.CustomEvent{Type: "note.taken", ThreadID: "t1", Payload: json.RawMessage(`1`)}))
 		require.Equal(t, []string{"note.taken"}, contents(t, s))
 		require.True(t, s.Queue[0].Origin.Hooked)
 		require.Equal(t, "guard", s.Queue[0].Origin.By)
 		require.Equal(t, PhaseDone, r.Phase)
 		require.Nil(t, r.Final)
-		s.End(t0)
+		s.Turn.End(t0)
 		next(t, s)
 		require.Equal(t, []hook.Spec{{Name: "p", Kind: hook.KindProcessor}},
-			s.SeenItem().Processing([]hook.Spec{watch[0], {Name: "p", Kind: hook.KindProcessor}}), "only processors of what it became see it")
+			s.Turn.SeenItem().Processing([]hook.Spec{watch[0], {Name: "p", Kind: hook.KindProcessor}}), "only processors of what it became see it")
 	})
 	t.Run("S0-23 a failure fails the turn, and its calls have results", func(t *testing.T) {
 		s := newState()
 		r := begin(t, s, "e1", "hello").Runs[0]
 		reply(t, s, r, watch, "let me see", runs("c1"), asks("c2"))
-		s.ReplyHeard(t0, r, refuses("guard", "hook guard failed: no"))
+		r.ReplyHeard(t0, refuses("guard", "hook guard failed: no"))
 		require.Equal(t, map[string]string{"c1": "Error: hook guard failed: no", "c2": "Error: hook guard failed: no"}, results(t, s))
 		require.Equal(t, "e1.0.1.hook.failed", pending(s, event.TypeHook)[0].ID)
-		out := s.End(t0)
+		out := s.Turn.End(t0)
 		require.Equal(t, signals.TurnFailed, out.Status)
 		require.Equal(t, "hook guard failed: no", out.Error)
 		require.Len(t, terminals(s), 1)
@@ -288,9 +288,9 @@ func TestReplyHeard(t *testing.T) {
 			s := newState()
 			r := begin(t, s, "e1", "hello").Runs[0]
 			reply(t, s, r, watch, "hi")
-			s.ReplyHeard(t0, r, d)
+			r.ReplyHeard(t0, d)
 			require.Nil(t, r.Final, "S2-34 the default is left out, whatever hooks have made of the event before")
-			require.Equal(t, signals.TurnCompleted, s.End(t0).Status)
+			require.Equal(t, signals.TurnCompleted, s.Turn.End(t0).Status)
 			require.Equal(t, []string{"e1.final"}, terminals(s))
 		}
 	})
@@ -302,35 +302,35 @@ func TestModelCallHeard(t *testing.T) {
 		return s, begin(t, s, "e1", "hello").Runs[0]
 	}
 	t.Run("S0-11 pass", func(t *testing.T) {
-		s, r := start(t)
-		require.True(t, s.ModelCallHeard(t0, r, pass))
+		_, r := start(t)
+		require.True(t, r.ModelCallHeard(t0, pass))
 		require.True(t, r.Asked)
-		in := s.NextModelStep(r, nil)
+		in := r.NextModelStep(nil)
 		require.Empty(t, in.Instructions+in.Model)
 	})
 	t.Run("S2-18 other instructions for one call", func(t *testing.T) {
 		s, r := start(t)
-		require.True(t, s.ModelCallHeard(t0, r, replaces("tune", event.LLMCallEvent{ThreadID: "t1", Step: 1, Instructions: "Be brief.", Model: "demo/small"})))
+		require.True(t, r.ModelCallHeard(t0, replaces("tune", event.LLMCallEvent{ThreadID: "t1", Step: 1, Instructions: "Be brief.", Model: "demo/small"})))
 		require.Equal(t, "Be brief.", heardOn(t, s, "e1.0.1.llm.hook").LLMCall.Instructions)
 		r = copied(t, s).Turn.Runs[0]
-		in := s.NextModelStep(s.Turn.Runs[0], nil)
+		in := s.Turn.Runs[0].NextModelStep(nil)
 		require.Equal(t, "Be brief.", in.Instructions)
 		require.Equal(t, "demo/small", in.Model)
 		require.Equal(t, "Be brief.", r.Next.Instructions, "also in the next run of the workflow")
 		r = s.Turn.Runs[0]
 		s.took(t0, r, ModelReply{Agent: "assistant", MaxSteps: 3, Message: event.Message{ID: in.MessageID}, Calls: []PlannedCall{runs("c1")}})
 		s.ran(t0, r, r.Calls[0])
-		s.ToolsDone(t0, r)
+		r.ToolsDone(t0)
 		require.False(t, r.Asked, "the next call is asked about anew")
-		in = s.NextModelStep(r, nil)
+		in = r.NextModelStep(nil)
 		require.Empty(t, in.Instructions+in.Model)
 	})
 	for name, d := range map[string]Decision{"a response": answers("guard", "no"), "a processor": swallows("p")} {
 		t.Run("S0-15 "+name+" in its place", func(t *testing.T) {
 			s, r := start(t)
-			require.False(t, s.ModelCallHeard(t0, r, d))
+			require.False(t, r.ModelCallHeard(t0, d))
 			require.Equal(t, PhaseDone, r.Phase)
-			require.Equal(t, signals.TurnCompleted, s.End(t0).Status)
+			require.Equal(t, signals.TurnCompleted, s.Turn.End(t0).Status)
 			if d.NoDefault {
 				require.Len(t, terminals(s), 1, "S1-23")
 			}
@@ -338,7 +338,7 @@ func TestModelCallHeard(t *testing.T) {
 	}
 	t.Run("S0-23 a failure", func(t *testing.T) {
 		s, r := start(t)
-		require.False(t, s.ModelCallHeard(t0, r, refuses("guard", "no")))
-		require.Equal(t, signals.TurnFailed, s.End(t0).Status)
+		require.False(t, r.ModelCallHeard(t0, refuses("guard", "no")))
+		require.Equal(t, signals.TurnFailed, s.Turn.End(t0).Status)
 	})
 }

@@ -98,7 +98,8 @@ func unstorable(d Decision) string {
 }
 
 // tooMany says why a decision makes more events than it may.
-func (s *State) tooMany(d Decision) string {
+func (t *Turn) tooMany(d Decision) string {
+	s := t.thread
 	n := len(d.Responses) + len(d.Produced)
 	if n == 0 {
 		return ""
@@ -110,14 +111,14 @@ func (s *State) tooMany(d Decision) string {
 	for _, p := range d.Produced {
 		size += itemBytes + len(p.Payload)
 	}
-	if root := s.rootOf(s.Turn.root()); root != nil {
+	if root := s.rootOf(t.root()); root != nil {
 		made += root.Made
 	}
-	for _, r := range s.Turn.Runs {
+	for _, r := range t.Runs {
 		made += len(r.Deferred)
 	}
 	switch {
-	case s.Turn.depth() >= maxDepth:
+	case t.depth() >= maxDepth:
 		return fmt.Sprintf("hook %s answers what hooks have made themselves: %d events in a row were made of one another, the limit. Let it pass what it has made itself.", d.By, maxDepth)
 	case made > maxMade:
 		return fmt.Sprintf("hooks and processors have made %d events of one, the last of them %s; the limit is %d.", made, d.By, maxMade)
@@ -127,22 +128,23 @@ func (s *State) tooMany(d Decision) string {
 	return ""
 }
 
-func (s *State) rootOf(eventID string) *Root {
-	for i := range s.Roots {
-		if s.Roots[i].EventID == eventID {
-			return &s.Roots[i]
+func (ts *Turns) rootOf(eventID string) *Root {
+	for i := range ts.Roots {
+		if ts.Roots[i].EventID == eventID {
+			return &ts.Roots[i]
 		}
 	}
 	return nil
 }
 
 // response is the message that a hook has answered with.
-func (s *State) response(e Seen, by string, r hook.Response) hook.Produced {
+func (t *Turn) response(e Seen, by string, r hook.Response) hook.Produced {
+	s := t.thread
 	if r.SenderType == "" {
 		r.SenderType = event.Agent
 	}
 	if r.SenderID == "" {
-		r.SenderID = s.speaker(e, by)
+		r.SenderID = t.speaker(e, by)
 	}
 	return hook.NewProduced(event.TypeMessage, event.NewMessage{
 		ThreadID: s.ThreadID, SenderID: r.SenderID, SenderType: r.SenderType, Content: r.Content, Metadata: r.Metadata,
@@ -151,12 +153,13 @@ func (s *State) response(e Seen, by string, r hook.Response) hook.Produced {
 
 // speaker is whom a response is from unless it says: the agent that the event belongs
 // to, else the one that would have answered it, else the hook.
-func (s *State) speaker(e Seen, by string) string {
+func (t *Turn) speaker(e Seen, by string) string {
+	s := t.thread
 	if e.Agent != "" {
 		return e.Agent
 	}
 	if e.Type == event.TypeMessage {
-		for _, agent := range s.answering(e.message) {
+		for _, agent := range t.answering(e.message) {
 			if agent != "" {
 				return agent
 			}
@@ -170,8 +173,8 @@ func (s *State) speaker(e Seen, by string) string {
 
 // produce queues an event that a hook or processor has made: behind what else was made
 // of the same event, ahead of its equals that came from outside.
-func (s *State) produce(now time.Time, made Deferred) {
-	t := s.Turn
+func (t *Turn) produce(now time.Time, made Deferred) {
+	s := t.thread
 	root := s.rootOf(t.root())
 	if root == nil {
 		s.Roots = append(s.Roots, Root{EventID: t.root(), TurnID: t.id(), TraceID: t.Item.TraceID})
@@ -212,7 +215,8 @@ func (s *State) produce(now time.Time, made Deferred) {
 
 // follow joins how a part of a turn has ended with how the turn has. It reports whether
 // the turn goes on with events that were made meanwhile.
-func (s *State) follow(now time.Time, t *Turn, out signals.TurnResult, terminal bool) bool {
+func (t *Turn) follow(now time.Time, out signals.TurnResult, terminal bool) bool {
+	s := t.thread
 	root := s.rootOf(t.root())
 	if root == nil {
 		return false
@@ -251,18 +255,19 @@ func (q Queued) holds(root string) bool {
 }
 
 // settleRoots ends the turns of which nothing is left to be processed.
-func (s *State) settleRoots(now time.Time) {
-	kept := s.Roots[:0:0]
+func (ts *Turns) settleRoots(now time.Time) {
+	s := ts.thread
+	kept := ts.Roots[:0:0]
 	var ended []Root
-	for _, r := range s.Roots {
+	for _, r := range ts.Roots {
 		waits := slices.ContainsFunc(s.Queue, func(q Queued) bool { return q.holds(r.EventID) })
-		if !r.Ended || waits || slices.ContainsFunc(s.turns(), func(t *Turn) bool { return t.root() == r.EventID }) {
+		if !r.Ended || waits || slices.ContainsFunc(ts.turns(), func(t *Turn) bool { return t.root() == r.EventID }) {
 			kept = append(kept, r)
 			continue
 		}
 		ended = append(ended, r)
 	}
-	s.Roots = kept
+	ts.Roots = kept
 	for _, r := range ended {
 		if !r.Terminal {
 			final := event.Final{}
@@ -273,12 +278,13 @@ func (s *State) settleRoots(now time.Time) {
 		}
 		out := r.Result
 		out.EventID = r.EventID
-		s.over(now, r.TurnID, r.TraceID, out, r.Joined)
+		ts.over(now, r.TurnID, r.TraceID, out, r.Joined)
 	}
 }
 
 // said is an item's message as it is stored.
-func (s *State) said(it event.Item) event.Message {
+func (in *Inbox) said(it event.Item) event.Message {
+	s := in.thread
 	var m event.NewMessage
 	// The payload was checked when it was posted.
 	_ = json.Unmarshal(it.Payload, &m)

@@ -39,7 +39,7 @@ func TestRespondDefaults(t *testing.T) {
 			s.Default = tc.known
 			arrive(t, s, tc.post)
 			tc.response.Content, tc.response.Metadata = "no", map[string]any{"why": "policy"}
-			s.Enter(t0, responds("guard", tc.response))
+			s.Turn.Enter(t0, responds("guard", tc.response))
 			m := s.said(s.Ordered()[0])
 			require.Equal(t, tc.wantSender, m.SenderID)
 			require.Equal(t, tc.wantSentType, m.SenderType)
@@ -50,7 +50,7 @@ func TestRespondDefaults(t *testing.T) {
 	}
 	t.Run("S0-18 the agent whose calls they are", func(t *testing.T) {
 		s, r := called(t, runs("c1"))
-		s.CallsHeard(t0, r, answers("guard", "no"))
+		r.CallsHeard(t0, answers("guard", "no"))
 		require.Equal(t, "assistant", s.said(s.Ordered()[0]).SenderID)
 	})
 }
@@ -62,8 +62,8 @@ func TestMadeItem(t *testing.T) {
 	p.Agents, p.Tools = []string{"bob"}, &[]string{"clock"}
 	arrive(t, s, p)
 	higher := 9
-	s.Enter(at(1), produces("p", hook.Message(event.User, "p", "plain"), hook.Produced{Type: "note.taken", Payload: json.RawMessage(`{"a":1}`), Priority: &higher, TTL: 500}))
-	s.End(at(1))
+	s.Turn.Enter(at(1), produces("p", hook.Message(event.User, "p", "plain"), hook.Produced{Type: "note.taken", Payload: json.RawMessage(`{"a":1}`), Priority: &higher, TTL: 500}))
+	s.Turn.End(at(1))
 	items := s.Ordered()
 	require.Equal(t, []string{"note.taken", event.TypeMessage}, []string{items[0].Type, items[1].Type}, "S2-38")
 	require.Equal(t, event.Item{
@@ -80,7 +80,7 @@ func TestMadeItem(t *testing.T) {
 	turn := next(t, s)
 	require.Equal(t, &Origin{Root: "e1", Depth: 1, By: "p"}, turn.Origin)
 	require.Equal(t, &[]string{"clock"}, turn.Tools, "what the run allows holds for all of it")
-	s.Enter(at(2), pass)
+	s.Turn.Enter(at(2), pass)
 	require.Equal(t, "alice", turn.Runs[0].Agent, "S0-19 it is routed like any other message, not as the event was")
 }
 
@@ -90,17 +90,17 @@ func TestRetriedMadeItem(t *testing.T) {
 	p := says("e1", "hello")
 	p.Agents = []string{"bob"}
 	arrive(t, s, p)
-	s.Enter(t0, responds("guard", hook.Response{Content: "no", SenderType: event.System}))
-	s.End(t0)
+	s.Turn.Enter(t0, responds("guard", hook.Response{Content: "no", SenderType: event.System}))
+	s.Turn.End(t0)
 	made := next(t, s).Item.ID
-	s.Enter(t0, refuses("other", "it broke"))
-	s.End(t0)
+	s.Turn.Enter(t0, refuses("other", "it broke"))
+	s.Turn.End(t0)
 	require.Equal(t, signals.TurnFailed, ended(t, s, "e1").Status)
 	require.NoError(t, s.Retry(t0, signals.Control{EventID: made}))
 	turn := next(t, s)
-	s.Enter(t0, pass)
+	s.Turn.Enter(t0, pass)
 	require.Empty(t, turn.Runs, "S0-26 nobody answers the system")
-	s.End(t0)
+	s.Turn.End(t0)
 	require.Equal(t, signals.TurnUnanswered, ended(t, s, made).Status)
 }
 
@@ -109,8 +109,8 @@ func TestRetriedMadeItem(t *testing.T) {
 func TestRetriedMadeItemStaysMade(t *testing.T) {
 	ends := map[string]func(*State, string) error{
 		"it failed": func(s *State, made string) error {
-			s.Enter(t0, refuses("p", "it broke"))
-			s.End(t0)
+			s.Turn.Enter(t0, refuses("p", "it broke"))
+			s.Turn.End(t0)
 			return s.Retry(t0, signals.Control{EventID: made})
 		},
 		"it was set to failed by hand": func(s *State, made string) error {
@@ -118,13 +118,13 @@ func TestRetriedMadeItemStaysMade(t *testing.T) {
 				return err
 			}
 			s.Interrupt(signals.Control{})
-			s.End(t0)
+			s.Turn.End(t0)
 			return s.Retry(t0, signals.Control{EventID: made})
 		},
 		"it was set to pending by hand": func(s *State, made string) error {
 			_, _, err := s.SetStatus(t0, setTo(made, event.Pending))
 			s.Interrupt(signals.Control{})
-			s.End(t0)
+			s.Turn.End(t0)
 			return err
 		},
 	}
@@ -132,20 +132,20 @@ func TestRetriedMadeItemStaysMade(t *testing.T) {
 		t.Run("S2-17 "+name, func(t *testing.T) {
 			s := newState()
 			arrive(t, s, signals.Post{ID: "e1", Type: "deploy", Payload: json.RawMessage(`{}`)})
-			s.Enter(t0, replaces("h", saying(event.System, "h", "deploy?")))
-			s.End(t0)
+			s.Turn.Enter(t0, replaces("h", saying(event.System, "h", "deploy?")))
+			s.Turn.End(t0)
 			made := next(t, s).Item.ID
-			require.True(t, s.SeenItem().Hooked)
+			require.True(t, s.Turn.SeenItem().Hooked)
 			require.NoError(t, end(s, made))
 			s = copied(t, s)
 			require.Equal(t, made, next(t, s).Item.ID)
-			require.True(t, s.SeenItem().Hooked, "hooks have seen what it was made of")
+			require.True(t, s.Turn.SeenItem().Hooked, "hooks have seen what it was made of")
 			require.Equal(t, 1, s.Turn.depth())
-			s.Enter(t0, produces("p", hook.NewProduced("note.taken", 1)))
-			s.End(t0)
+			s.Turn.Enter(t0, produces("p", hook.NewProduced("note.taken", 1)))
+			s.Turn.End(t0)
 			next(t, s)
-			s.Enter(t0, pass)
-			s.End(t0)
+			s.Turn.Enter(t0, pass)
+			s.Turn.End(t0)
 			require.Empty(t, s.Roots, "no turn is left open")
 			require.False(t, s.Awaits(made))
 		})
@@ -160,28 +160,28 @@ func TestRetryKeepsOptions(t *testing.T) {
 			require.NoError(t, err)
 			if interrupt {
 				s.Interrupt(signals.Control{})
-				s.StopRun(t0, s.Turn.Runs[0])
-				s.End(t0)
+				s.Turn.Runs[0].StopRun(t0)
+				s.Turn.End(t0)
 			}
 		}
 	}
 	fails := func(s *State) {
-		s.Fail(t0, s.Turn.Runs[0], "it broke", true)
-		s.End(t0)
+		s.Turn.Runs[0].Fail(t0, "it broke", true)
+		s.Turn.End(t0)
 	}
 	for name, ways := range map[string][]func(*State){
 		"S2-17 S2-25 it failed":                            {fails, by(event.Pending)},
 		"S2-17 S2-25 it was set to failed":                 {by(event.Failed), by(event.Pending)},
 		"S2-17 S2-25 it was set to pending":                {by(event.Pending)},
 		"S2-17 S2-25 it was set to failed while it waited": {by(event.Pending), by(event.Failed), by(event.Pending)},
-		"S2-17 S2-25 it failed twice":                      {fails, by(event.Pending), func(s *State) { next(t, s); s.Enter(t0, pass); fails(s) }, by(event.Pending)},
+		"S2-17 S2-25 it failed twice":                      {fails, by(event.Pending), func(s *State) { next(t, s); s.Turn.Enter(t0, pass); fails(s) }, by(event.Pending)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newState()
 			p := says("e1", "hello")
 			p.Agents, p.Tools = []string{"bob"}, &[]string{"note"}
 			arrive(t, s, p)
-			s.Enter(t0, replaces("h", saying(event.User, "ann", "good day")))
+			s.Turn.Enter(t0, replaces("h", saying(event.User, "ann", "good day")))
 			for _, way := range ways {
 				way(s)
 				s = copied(t, s)
@@ -192,9 +192,9 @@ func TestRetryKeepsOptions(t *testing.T) {
 			d, seen := turn.SeenBefore()
 			require.True(t, seen, "S0-24 what hooks have decided stands")
 			require.Equal(t, event.Replaced, d.Outcome)
-			s.Enter(t0, d)
+			s.Turn.Enter(t0, d)
 			require.Equal(t, "bob", turn.Runs[0].Agent)
-			require.Equal(t, &[]string{"note"}, s.NextModelStep(turn.Runs[0], nil).Tools)
+			require.Equal(t, &[]string{"note"}, turn.Runs[0].NextModelStep(nil).Tools)
 		})
 	}
 	t.Run("S2-25 a message failed that was to join a turn", func(t *testing.T) {
@@ -203,8 +203,8 @@ func TestRetryKeepsOptions(t *testing.T) {
 		p := says("e2", "and mind the gap")
 		p.OnBusy = signals.Steer
 		post(t, s, p)
-		q, _ := s.NextSteered(t0)
-		s.Join(t0, q, refuses("h", "no"))
+		q, _ := s.Turn.NextSteered(t0)
+		s.Turn.Join(t0, q, refuses("h", "no"))
 		require.Equal(t, "e2", s.Failed[0].ID)
 		require.False(t, s.Failed[0].Hooked, "hooks are asked anew")
 	})
@@ -213,15 +213,15 @@ func TestRetryKeepsOptions(t *testing.T) {
 // TestParentOfMadeItems: what was made of a reply or a result follows from that.
 func TestParentOfMadeItems(t *testing.T) {
 	s, r := called(t, runs("c1"))
-	s.CallsHeard(t0, r, pass)
-	s.CallRan(r.Calls[0], ToolReply{ToolCallID: "c1", Status: "succeeded"})
-	s.ResultHeard(t0, r, r.Calls[0], produces("p", hook.NewProduced("note.taken", 1)))
+	r.CallsHeard(t0, pass)
+	r.Calls[0].CallRan(ToolReply{ToolCallID: "c1", Status: "succeeded"})
+	r.Calls[0].ResultHeard(t0, produces("p", hook.NewProduced("note.taken", 1)))
 	require.Equal(t, "c1.result", s.Queue[0].Item.ParentEventID, "S2-41")
 
 	s = newState()
 	r = begin(t, s, "e1", "hello").Runs[0]
 	reply(t, s, r, watch, "hi")
-	s.ReplyHeard(t0, r, answers("guard", "instead"))
+	r.ReplyHeard(t0, answers("guard", "instead"))
 	require.Equal(t, "e1.0.1", s.Queue[0].Item.ParentEventID, "S2-41")
 	require.Equal(t, "e1", s.Queue[0].Item.TraceID, "S2-40")
 }
@@ -229,8 +229,8 @@ func TestParentOfMadeItems(t *testing.T) {
 func TestLifeOfMadeItem(t *testing.T) {
 	s := newState()
 	arrive(t, s, says("e1", "hello"))
-	s.Enter(t0, produces("p", hook.Produced{Type: "note.taken", Payload: json.RawMessage(`1`), TTL: math.MaxInt64}))
-	s.End(t0)
+	s.Turn.Enter(t0, produces("p", hook.Produced{Type: "note.taken", Payload: json.RawMessage(`1`), TTL: math.MaxInt64}))
+	s.Turn.End(t0)
 	require.Equal(t, "note.taken", next(t, s).Item.Type, "a limit that no clock reaches is none")
 }
 
@@ -242,42 +242,42 @@ func TestOrderOfMadeItems(t *testing.T) {
 		urgent := says("e3", "urgent")
 		urgent.Priority = 1
 		post(t, s, urgent)
-		s.Enter(t0, responds("guard", hook.Response{Content: "1"}, hook.Response{Content: "2"}, hook.Response{Content: "3"}))
+		s.Turn.Enter(t0, responds("guard", hook.Response{Content: "1"}, hook.Response{Content: "2"}, hook.Response{Content: "3"}))
 		require.Equal(t, []string{"urgent", "1", "2", "3", "waits"}, contents(t, s))
-		s.End(t0)
+		s.Turn.End(t0)
 		require.Equal(t, []string{"urgent", "1", "2", "3", "waits"}, contents(t, copied(t, s)))
 	})
 	t.Run("S0-20 of several events of one turn, in the order of the decisions", func(t *testing.T) {
 		s, r := called(t, runs("c1"), runs("c2"))
 		post(t, s, says("e2", "waits"))
-		s.CallsHeard(t0, r, pass)
+		r.CallsHeard(t0, pass)
 		for i, c := range r.Calls {
-			s.CallRan(c, ToolReply{Status: "succeeded"})
-			s.ResultHeard(t0, r, c, answers("guard", fmt.Sprint(i+1)))
+			c.CallRan(ToolReply{Status: "succeeded"})
+			c.ResultHeard(t0, answers("guard", fmt.Sprint(i+1)))
 		}
-		s.ToolsDone(t0, r)
+		r.ToolsDone(t0)
 		require.Equal(t, []string{"1", "2", "waits"}, contents(t, s))
 	})
 	t.Run("of what was made itself: behind what was made before, ahead of equals", func(t *testing.T) {
 		s := newState()
 		arrive(t, s, says("e1", "hello"))
-		s.Enter(t0, responds("guard", hook.Response{Content: "1"}, hook.Response{Content: "2"}))
-		s.End(t0)
+		s.Turn.Enter(t0, responds("guard", hook.Response{Content: "1"}, hook.Response{Content: "2"}))
+		s.Turn.End(t0)
 		post(t, s, says("e2", "waits"))
 		next(t, s)
-		s.Enter(t0, answers("guard", "1.1"))
-		s.End(t0)
+		s.Turn.Enter(t0, answers("guard", "1.1"))
+		s.Turn.End(t0)
 		require.Equal(t, []string{"2", "1.1", "waits"}, contents(t, s))
 	})
 	t.Run("S2-65 the background waits for people", func(t *testing.T) {
 		s := newState()
 		for _, id := range []string{"e1", "e2"} {
 			arrive(t, s, says(id, "hello"))
-			s.Enter(t0, produces("p", hook.NewProduced(event.TypeEntityExtract, id), hook.Message(event.System, "p", id+" taken")))
-			s.End(t0)
+			s.Turn.Enter(t0, produces("p", hook.NewProduced(event.TypeEntityExtract, id), hook.Message(event.System, "p", id+" taken")))
+			s.Turn.End(t0)
 			next(t, s)
-			s.Enter(t0, pass)
-			s.End(t0)
+			s.Turn.Enter(t0, pass)
+			s.Turn.End(t0)
 		}
 		post(t, s, says("e3", "urgent"))
 		require.Equal(t, []string{"urgent", event.TypeEntityExtract, event.TypeEntityExtract}, contents(t, s))
@@ -290,18 +290,18 @@ func TestOrderOfMadeItems(t *testing.T) {
 func TestBackgroundHoldsNobodyUp(t *testing.T) {
 	s := newState()
 	arrive(t, s, says("e1", "hello"))
-	s.Enter(t0, produces("p", hook.NewProduced(event.TypeEntityExtract, 1)))
-	s.End(t0)
+	s.Turn.Enter(t0, produces("p", hook.NewProduced(event.TypeEntityExtract, 1)))
+	s.Turn.End(t0)
 	require.Equal(t, signals.TurnCompleted, ended(t, s, "e1").Status, "S2-15")
 	require.Equal(t, []string{"e1.final"}, terminals(s))
 	extract := next(t, s)
-	s.Enter(t0, produces("q", hook.Message(event.System, "q", "found")))
-	s.End(t0)
+	s.Turn.Enter(t0, produces("q", hook.Message(event.System, "q", "found")))
+	s.Turn.End(t0)
 	require.True(t, s.Awaits(extract.Item.ID))
 	require.False(t, s.Awaits("e1"))
 	next(t, s)
-	s.Enter(t0, pass)
-	s.End(t0)
+	s.Turn.Enter(t0, pass)
+	s.Turn.End(t0)
 	require.Equal(t, signals.TurnCompleted, ended(t, s, extract.Item.ID).Status)
 	require.Empty(t, s.Roots)
 	require.Equal(t, 1, len(pending(s, event.TypeFinal))-1, "the background has an end of its own")
@@ -311,8 +311,8 @@ func TestDepthOfMadeItems(t *testing.T) {
 	s := newState()
 	arrive(t, s, says("e1", "hello"))
 	for depth := range 100 {
-		s.Enter(t0, answers("echo", "again"))
-		s.End(t0)
+		s.Turn.Enter(t0, answers("echo", "again"))
+		s.Turn.End(t0)
 		if len(s.Queue) == 0 {
 			require.Equal(t, maxDepth, depth)
 			break
@@ -337,20 +337,20 @@ func TestNumberOfMadeItems(t *testing.T) {
 	}
 	s := newState()
 	arrive(t, s, says("e1", "hello"))
-	s.Enter(t0, produces("p", many...))
-	s.End(t0)
+	s.Turn.Enter(t0, produces("p", many...))
+	s.Turn.End(t0)
 	require.Len(t, s.Queue, maxMade)
 	next(t, s)
-	s.Enter(t0, produces("p", many[0]))
+	s.Turn.Enter(t0, produces("p", many[0]))
 	require.Len(t, s.Queue, maxMade-1, "not one more, by whatever it was made of")
-	s.End(t0)
+	s.Turn.End(t0)
 	require.Contains(t, s.Failed[0].Error, "have made 101 events of one")
 
 	s = newState()
 	arrive(t, s, says("e1", "hello"))
-	s.Enter(t0, produces("p", append(many, many[0])...))
+	s.Turn.Enter(t0, produces("p", append(many, many[0])...))
 	require.Empty(t, s.Queue, "all or nothing")
-	require.Equal(t, signals.TurnFailed, s.End(t0).Status)
+	require.Equal(t, signals.TurnFailed, s.Turn.End(t0).Status)
 }
 
 // TestNumberOfDeferredItems counts responses too that wait for the results of other calls.
@@ -359,11 +359,11 @@ func TestNumberOfDeferredItems(t *testing.T) {
 	for i := range many {
 		many[i] = hook.Response{Content: "no"}
 	}
-	s, r := called(t, runs("c1"), runs("c2"))
-	s.CallsHeard(t0, r, pass)
+	_, r := called(t, runs("c1"), runs("c2"))
+	r.CallsHeard(t0, pass)
 	for i, c := range r.Calls {
-		s.CallRan(c, ToolReply{ToolCallID: c.Plan.ID, Status: "succeeded"})
-		s.ResultHeard(t0, r, c, responds("guard", many...))
+		c.CallRan(ToolReply{ToolCallID: c.Plan.ID, Status: "succeeded"})
+		c.ResultHeard(t0, responds("guard", many...))
 		require.Len(t, r.Deferred, len(many), "after call %d", i)
 	}
 	require.Contains(t, r.Refused, "have made 102 events of one")
@@ -375,27 +375,27 @@ func TestSizeOfMadeItems(t *testing.T) {
 		s := newState()
 		for s.queued()+len(large.Payload) < maxQueueBytes {
 			arrive(t, s, says("", "hello"))
-			s.Enter(t0, produces("p", large))
+			s.Turn.Enter(t0, produces("p", large))
 			require.Empty(t, s.Turn.Error)
-			s.End(t0)
+			s.Turn.End(t0)
 			s.Queue[0].Item.Priority = -len(s.Queue) // let it wait
 		}
 		arrive(t, s, says("e1", "hello"))
-		s.Enter(t0, produces("p", large))
-		require.Contains(t, s.End(t0).Error, "does not fit into the queue, which takes 768 KiB")
+		s.Turn.Enter(t0, produces("p", large))
+		require.Contains(t, s.Turn.End(t0).Error, "does not fit into the queue, which takes 768 KiB")
 	})
 	t.Run("so is what waits for tool results", func(t *testing.T) {
 		s, r := called(t, runs("c1"), runs("c2"), runs("c3"), runs("c4"), runs("c5"))
-		s.CallsHeard(t0, r, pass)
+		r.CallsHeard(t0, pass)
 		for _, c := range r.Calls {
-			s.CallRan(c, ToolReply{Status: "succeeded"})
-			s.ResultHeard(t0, r, c, answers("guard", strings.Repeat("x", 200<<10)))
+			c.CallRan(ToolReply{Status: "succeeded"})
+			c.ResultHeard(t0, answers("guard", strings.Repeat("x", 200<<10)))
 		}
 		require.Len(t, r.Deferred, 3)
 		require.Contains(t, r.Refused, "does not fit into the queue")
-		s.ToolsDone(t0, r)
+		r.ToolsDone(t0)
 		require.Len(t, s.Queue, 3)
-		require.Equal(t, signals.TurnFailed, s.End(t0).Status)
+		require.Equal(t, signals.TurnFailed, s.Turn.End(t0).Status)
 	})
 	t.Run("and what is kept about turns that go on", func(t *testing.T) {
 		s := newState()
@@ -409,8 +409,8 @@ func TestSizeOfMadeItems(t *testing.T) {
 			q, _ := s.Next(t0)
 			require.Equal(t, p.EventID, q.Item.ID)
 			s.Begin(t0, q)
-			s.Enter(t0, produces("p", hook.Produced{Type: "note.taken", Payload: json.RawMessage(`1`), Priority: &low}))
-			s.End(t0)
+			s.Turn.Enter(t0, produces("p", hook.Produced{Type: "note.taken", Payload: json.RawMessage(`1`), Priority: &low}))
+			s.Turn.End(t0)
 			s.Flushed(s.Flush())
 		}
 		require.ErrorIs(t, err, ErrFull)
@@ -429,9 +429,9 @@ func TestUnstorableEvents(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				s := newState()
 				arrive(t, s, says("e1", "hello"))
-				s.Enter(t0, d)
+				s.Turn.Enter(t0, d)
 				require.Empty(t, s.Queue)
-				out := s.End(t0)
+				out := s.Turn.End(t0)
 				require.Equal(t, signals.TurnFailed, out.Status)
 				require.Contains(t, out.Error, "p has made an event of type")
 				for _, r := range s.Pending {

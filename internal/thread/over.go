@@ -9,24 +9,26 @@ import (
 
 // over announces the end of the turn of an event, and of those that joined it: everything
 // else of the turn has been recorded before.
-func (s *State) over(now time.Time, turnID, traceID string, out signals.TurnResult, joined []string) {
+func (ts *Turns) over(now time.Time, turnID, traceID string, out signals.TurnResult, joined []string) {
+	s := ts.thread
 	out.LastRecord = event.TurnEndedID(turnID)
 	s.recordIn(out.EventID, out.LastRecord, event.TypeTurnEnded, traceID, out.EventID, now,
 		event.TurnEnded{EventID: out.EventID, Joined: joined, Status: string(out.Status), Error: out.Error})
-	s.outcomes(out, joined)
+	ts.outcomes(out, joined)
 }
 
-func (s *State) outcomes(out signals.TurnResult, joined []string) {
-	s.outcome(out)
+func (ts *Turns) outcomes(out signals.TurnResult, joined []string) {
+	ts.outcome(out)
 	for _, id := range joined {
 		out.EventID = id
-		s.outcome(out)
+		ts.outcome(out)
 	}
 }
 
 // overTurn announces the end of a turn. A model call or a function that was its last step
 // has announced it already.
-func (s *State) overTurn(now time.Time, t *Turn, out signals.TurnResult) {
+func (t *Turn) overTurn(now time.Time, out signals.TurnResult) {
+	s := t.thread
 	switch id := t.id(); {
 	case t.Ended:
 		out.LastRecord = event.TurnEndedID(id)
@@ -44,20 +46,20 @@ func (s *State) overTurn(now time.Time, t *Turn, out signals.TurnResult) {
 }
 
 // overUnprocessed announces the end of an event that had no turn.
-func (s *State) overUnprocessed(now time.Time, q Queued, out signals.TurnResult) {
-	if q.Origin != nil && s.rootOf(q.Origin.Root) != nil {
+func (ts *Turns) overUnprocessed(now time.Time, q Queued, out signals.TurnResult) {
+	if q.Origin != nil && ts.rootOf(q.Origin.Root) != nil {
 		// The turn of the event that it was made of ends when nothing is left of it.
-		s.outcome(out)
+		ts.outcome(out)
 		return
 	}
-	s.over(now, event.TurnID(q.Item.ID, q.Item.Attempt), q.Item.TraceID, out, nil)
+	ts.over(now, event.TurnID(q.Item.ID, q.Item.Attempt), q.Item.TraceID, out, nil)
 }
 
 // endsWith returns the id of the record that announces the end of the turn, if that is over
 // when the run's next reply asks for nothing and addresses nobody: the model call then stores
 // the record with its reply.
-func (s *State) endsWith(r *Run) string {
-	t := s.Turn
+func (t *Turn) endsWith(r *Run) string {
+	s := t.thread
 	if t.Interrupted != nil || t.SetStatus != nil || t.Cut || t.Error != "" || len(t.Joining) > 0 || s.rootOf(t.root()) != nil {
 		return ""
 	}
@@ -66,7 +68,7 @@ func (s *State) endsWith(r *Run) string {
 			return ""
 		}
 	}
-	return event.TurnEndedID(s.turnID())
+	return event.TurnEndedID(t.turnID())
 }
 
 // root is the event from outside that a queued item follows from.

@@ -17,40 +17,52 @@ import (
 // maxParked bounds how many turns wait for people at the same time.
 const maxParked = 8
 
-// turns are those in progress: the current one, and those that are parked.
-func (s *State) turns() []*Turn {
-	if s.Turn == nil {
-		return s.Parked
-	}
-	return append([]*Turn{s.Turn}, s.Parked...)
+// Turns are the turns in progress and the outcomes of those that have ended.
+type Turns struct {
+	thread *State
+
+	// Turn is the current one. Parked are turns that wait for people while the thread does
+	// something else.
+	Turn   *Turn   `json:"turn,omitempty"`
+	Parked []*Turn `json:"parked,omitempty"`
+
+	// Late are events whose hook workflows may yet report, though nobody waits for it.
+	Late []string `json:"late,omitempty"`
+
+	// Roots are events whose turns go on with what hooks and processors have made.
+	Roots []Root `json:"roots,omitempty"`
+
+	// Outcomes are those of the turns that have ended last.
+	Outcomes []signals.TurnResult `json:"outcomes,omitempty"`
 }
 
-// within lets f act on a turn that may be parked.
-func (s *State) within(t *Turn, f func()) {
-	current := s.Turn
-	s.Turn = t
-	defer func() { s.Turn = current }()
-	f()
+// turns are those in progress: the current one, and those that are parked.
+func (ts *Turns) turns() []*Turn {
+	if ts.Turn == nil {
+		return ts.Parked
+	}
+	return append([]*Turn{ts.Turn}, ts.Parked...)
 }
 
 // Parks reports whether the current turn only waits for people, while there is something
 // else to do: a parked turn that can go on, or an item that may be processed meanwhile.
-func (s *State) Parks() bool {
-	t := s.Turn
-	if t == nil || s.Closing != nil || !s.waitsForPeople(t) {
+func (ts *Turns) Parks() bool {
+	s := ts.thread
+	t := ts.Turn
+	if t == nil || s.Closing != nil || !t.waitsForPeople() {
 		return false
 	}
-	return s.unparks() >= 0 || s.nextBeside() >= 0 && s.hasRoomFor(t)
+	return ts.unparks() >= 0 || s.nextBeside() >= 0 && ts.hasRoomFor(t)
 }
 
 // hasRoomFor reports whether another turn can be parked. One that is not keeps the events
 // in the queue, which is bounded, too.
-func (s *State) hasRoomFor(t *Turn) bool {
-	if len(s.Parked) == maxParked {
+func (ts *Turns) hasRoomFor(t *Turn) bool {
+	if len(ts.Parked) == maxParked {
 		return false
 	}
 	size := len(rawJSON(t))
-	for _, p := range s.Parked {
+	for _, p := range ts.Parked {
 		size += len(rawJSON(p))
 	}
 	return size <= maxParkedBytes
@@ -58,33 +70,33 @@ func (s *State) hasRoomFor(t *Turn) bool {
 
 // Park puts the current turn aside, if it waits for people only, and there is something
 // else to do.
-func (s *State) Park() bool {
-	if !s.Parks() {
+func (ts *Turns) Park() bool {
+	if !ts.Parks() {
 		return false
 	}
-	s.Parked = append(s.Parked, s.Turn)
-	s.Turn = nil
+	ts.Parked = append(ts.Parked, ts.Turn)
+	ts.Turn = nil
 	return true
 }
 
 // Unpark goes on with a turn that waits for people no more.
-func (s *State) Unpark() bool {
-	at := s.unparks()
-	if s.Turn != nil || at < 0 {
+func (ts *Turns) Unpark() bool {
+	at := ts.unparks()
+	if ts.Turn != nil || at < 0 {
 		return false
 	}
-	s.Turn = s.Parked[at]
-	s.Parked = slices.Delete(s.Parked, at, at+1)
+	ts.Turn = ts.Parked[at]
+	ts.Parked = slices.Delete(ts.Parked, at, at+1)
 	return true
 }
 
-func (s *State) unparks() int {
-	return slices.IndexFunc(s.Parked, func(t *Turn) bool { return !s.waitsForPeople(t) })
+func (ts *Turns) unparks() int {
+	return slices.IndexFunc(ts.Parked, func(t *Turn) bool { return !t.waitsForPeople() })
 }
 
 // waitsForPeople reports whether there is nothing to do in a turn before people have
 // decided, here or in the thread of a sub-agent, or clients have answered.
-func (s *State) waitsForPeople(t *Turn) bool {
+func (t *Turn) waitsForPeople() bool {
 	if t.Interrupted != nil || t.Arrived || t.Unhandled() || len(t.Intercepting)+len(t.Joining)+len(t.Cascades) > 0 {
 		return false
 	}
@@ -93,7 +105,7 @@ func (s *State) waitsForPeople(t *Turn) bool {
 		if r.Phase == PhaseDone {
 			continue
 		}
-		if r.Phase != PhaseTools || !s.runWaits(r) {
+		if r.Phase != PhaseTools || !r.runWaits() {
 			return false
 		}
 		waits = true
@@ -101,14 +113,14 @@ func (s *State) waitsForPeople(t *Turn) bool {
 	return waits
 }
 
-func (s *State) runWaits(r *Run) bool {
+func (r *Run) runWaits() bool {
 	waits := false
 	for _, c := range r.Calls {
 		switch c.Stage {
 		case Waiting, AtClient:
 			waits = true
 		case Delegated:
-			if !s.subWaits(c) {
+			if !c.subWaits() {
 				return false
 			}
 			waits = true
@@ -123,8 +135,8 @@ func (s *State) runWaits(r *Run) bool {
 // beside reports whether an item may be processed while turns wait for people. Environment
 // events always may; what people say may unless an agent that waits, or the post itself, wants
 // otherwise.
-func (s *State) beside(q *Queued) bool {
-	return q.isEnv() || !s.waitsFor(*q, event.OnWaitingHold) && !s.waitsFor(*q, event.OnWaitingCancel)
+func (in *Inbox) beside(q *Queued) bool {
+	return q.isEnv() || !in.waitsFor(*q, event.OnWaitingHold) && !in.waitsFor(*q, event.OnWaitingCancel)
 }
 
 // isEnv reports whether an item is an environment event, and not what a person asks by one.
@@ -134,9 +146,10 @@ func (q *Queued) isEnv() bool {
 
 // waitsFor reports whether an item meets a run that waits for people, and that is to do this
 // with it.
-func (s *State) waitsFor(q Queued, policy event.OnWaiting) bool {
+func (in *Inbox) waitsFor(q Queued, policy event.OnWaiting) bool {
+	s := in.thread
 	for _, t := range s.turns() {
-		if t.Interrupted == nil && slices.ContainsFunc(t.Runs, func(r *Run) bool { return s.waits(r) && s.onWaiting(q, t, r) == policy }) {
+		if t.Interrupted == nil && slices.ContainsFunc(t.Runs, func(r *Run) bool { return r.waits() && r.onWaiting(q) == policy }) {
 			return true
 		}
 	}
@@ -144,12 +157,13 @@ func (s *State) waitsFor(q Queued, policy event.OnWaiting) bool {
 }
 
 // waits reports whether a call of the run waits for a person or a client, here or below.
-func (s *State) waits(r *Run) bool {
-	return r.cancellable() || slices.ContainsFunc(r.Calls, s.subWaits)
+func (r *Run) waits() bool {
+	return r.cancellable() || slices.ContainsFunc(r.Calls, (*Call).subWaits)
 }
 
 // subWaits reports whether a call waits for a sub-agent that waits for people.
-func (s *State) subWaits(c *Call) bool {
+func (c *Call) subWaits() bool {
+	s := c.run.turn.thread
 	sub := s.sub(c.Sub)
 	return c.Stage == Delegated && sub != nil && len(sub.Asks) > 0 && !sub.ended()
 }
@@ -163,7 +177,8 @@ func (r *Run) cancellable() bool {
 // onWaiting says what an item does to a run that waits for people: as its post says, or else
 // the run's agent. Only a person cancels, and what was made of the turn's own event keeps its
 // order.
-func (s *State) onWaiting(q Queued, t *Turn, r *Run) event.OnWaiting {
+func (r *Run) onWaiting(q Queued) event.OnWaiting {
+	t, s := r.turn, r.turn.thread
 	if q.Origin != nil && q.Origin.Root == t.root() {
 		return event.OnWaitingHold
 	}
@@ -174,41 +189,43 @@ func (s *State) onWaiting(q Queued, t *Turn, r *Run) event.OnWaiting {
 	return policy
 }
 
-func (s *State) fromPerson(q Queued) bool {
+func (in *Inbox) fromPerson(q Queued) bool {
 	if q.Item.Type == event.TypeUserQuery {
 		return true
 	}
-	return q.Item.Type == event.TypeMessage && q.Origin == nil && s.said(q.Item).SenderType == event.User
+	return q.Item.Type == event.TypeMessage && q.Origin == nil && in.said(q.Item).SenderType == event.User
 }
 
 // cancelledText is the result of a call that a message has cancelled.
 const cancelledText = "This call was cancelled before anybody had decided on it, because %s wrote a message instead. It was not run."
 
 // Superseded reports whether a message has come that cancels calls which wait for people.
-func (s *State) Superseded() bool {
-	return slices.ContainsFunc(s.Queue, func(q Queued) bool { return s.waitsFor(q, event.OnWaitingCancel) })
+func (in *Inbox) Superseded() bool {
+	return slices.ContainsFunc(in.Queue, func(q Queued) bool { return in.waitsFor(q, event.OnWaitingCancel) })
 }
 
 // Supersede cancels the calls that messages in the queue cancel. The first of these joins the
 // turn that goes on, unless it says who answers it, or with which tools.
-func (s *State) Supersede(now time.Time) {
-	for i := range s.Queue {
-		q := s.Queue[i]
+func (in *Inbox) Supersede(now time.Time) {
+	s := in.thread
+	for i := range in.Queue {
+		q := in.Queue[i]
 		for _, t := range slices.Clone(s.turns()) {
 			if t.Interrupted != nil {
 				continue
 			}
 			for _, r := range t.Runs {
-				if r.cancellable() && s.onWaiting(q, t, r) == event.OnWaitingCancel {
-					s.within(t, func() { s.cancelCalls(now, r, q.Item) })
-					s.Queue[i].OnBusy = signals.Steer
+				if r.cancellable() && r.onWaiting(q) == event.OnWaitingCancel {
+					r.cancelCalls(now, q.Item)
+					in.Queue[i].OnBusy = signals.Steer
 				}
 			}
 		}
 	}
 }
 
-func (s *State) cancelCalls(now time.Time, r *Run, by event.Item) {
+func (r *Run) cancelCalls(now time.Time, by event.Item) {
+	s := r.turn.thread
 	who := "somebody"
 	if m := s.said(by); by.Type == event.TypeMessage && m.SenderID != "" {
 		who = m.SenderID
@@ -218,38 +235,39 @@ func (s *State) cancelCalls(now time.Time, r *Run, by event.Item) {
 			continue
 		}
 		if c.Stage == Waiting {
-			made := s.approvalOf(r, c, now)
+			made := c.approvalOf(now)
 			made.Decision, made.By, made.Votes = event.Deny, "threadmill", c.Votes
 			made.Reason = fmt.Sprintf("cancelled by event %s (onWaiting: cancel)", by.ID)
-			s.decided(now, r, c, made)
+			c.decided(now, made)
 		}
 		c.Failed = true
-		s.settleWithout(now, r, c, fmt.Sprintf(cancelledText, who))
+		c.settleWithout(now, fmt.Sprintf(cancelledText, who))
 	}
 }
 
 // busy reports whether a post would have to wait for a turn in progress.
-func (s *State) busy(p signals.Post) bool {
+func (in *Inbox) busy(p signals.Post) bool {
+	s := in.thread
 	if s.Idle() {
 		return false
 	}
 	q := Queued{OnWaiting: p.OnWaiting, Item: event.Item{Type: cmp.Or(p.Type, event.TypeMessage), Payload: p.Payload, Metadata: p.Metadata}}
-	free := s.Turn == nil || s.waitsForPeople(s.Turn) && s.hasRoomFor(s.Turn)
-	return !free || s.unparks() >= 0 || s.nextBeside() >= 0 || !s.beside(&q)
+	free := s.Turn == nil || s.Turn.waitsForPeople() && s.hasRoomFor(s.Turn)
+	return !free || s.unparks() >= 0 || in.nextBeside() >= 0 || !in.beside(&q)
 }
 
 // nextBeside finds the item to be processed next while a turn waits for people, or -1.
-func (s *State) nextBeside() int {
-	return s.best(s.beside)
+func (in *Inbox) nextBeside() int {
+	return in.best(in.beside)
 }
 
 // best finds the item of the highest priority that may be processed, and of equals the one
 // that came first, or -1.
-func (s *State) best(may func(*Queued) bool) int {
+func (in *Inbox) best(may func(*Queued) bool) int {
 	best := -1
-	for i := range s.Queue {
-		q := &s.Queue[i]
-		if may(q) && (best < 0 || q.Item.Priority > s.Queue[best].Item.Priority) {
+	for i := range in.Queue {
+		q := &in.Queue[i]
+		if may(q) && (best < 0 || q.Item.Priority > in.Queue[best].Item.Priority) {
 			best = i
 		}
 	}
@@ -258,11 +276,12 @@ func (s *State) best(may func(*Queued) bool) int {
 
 // HasNext reports whether there is something to be processed next: an item, or a turn that
 // waits for people no more.
-func (s *State) HasNext() bool {
+func (in *Inbox) HasNext() bool {
+	s := in.thread
 	if len(s.Parked) == 0 {
-		return len(s.Queue) > 0
+		return len(in.Queue) > 0
 	}
-	return s.unparks() >= 0 || s.nextBeside() >= 0
+	return s.unparks() >= 0 || in.nextBeside() >= 0
 }
 
 // has reports whether a turn is about an event, or the event joins it.
@@ -275,13 +294,12 @@ func (t *Turn) means(ctl signals.Control) bool {
 	return t.Interrupted == nil && (ctl.EventID == "" || t.has(ctl.EventID))
 }
 
-// openCalls are the calls of other runs, parked ones among them, that have no result yet.
-func (s *State) openCalls(of *Run) []string {
-	var ids []string
-	for _, t := range s.turns() {
-		for _, r := range t.Runs {
-			if r != of {
-				ids = append(ids, r.openCalls()...)
+// othersOpenCalls are the calls of other runs, parked ones among them, that have no result yet.
+func (r *Run) othersOpenCalls() (ids []string) {
+	for _, t := range r.turn.thread.turns() {
+		for _, other := range t.Runs {
+			if other != r {
+				ids = append(ids, other.openCalls()...)
 			}
 		}
 	}
@@ -304,11 +322,12 @@ func (r *Run) openCalls() (ids []string) {
 
 // pendingCalls are the calls that a run's agent has made in other runs and that wait for
 // approval, by their digests.
-func (s *State) pendingCalls(of *Run) map[string]string {
+func (of *Run) pendingCalls() map[string]string {
+	s := of.turn.thread
 	var ids map[string]string
 	for _, t := range s.turns() {
 		for _, r := range t.Runs {
-			if r == of || t.Interrupted != nil || !strings.EqualFold(s.agentOf(r), s.agentOf(of)) {
+			if r == of || t.Interrupted != nil || !strings.EqualFold(r.agentOf(), of.agentOf()) {
 				continue
 			}
 			for _, c := range r.Calls {

@@ -23,7 +23,7 @@ func beside(t *testing.T, s *State, id string) *Turn {
 	require.True(t, s.Park(), "the turn in progress does not wait for people only")
 	turn := next(t, s)
 	require.Equal(t, id, turn.Item.ID)
-	s.Enter(t0, pass, wakes)
+	s.Turn.Enter(t0, pass, wakes)
 	require.Len(t, turn.Runs, 1)
 	return turn
 }
@@ -33,12 +33,12 @@ func answer(t *testing.T, s *State) signals.TurnResult {
 	t.Helper()
 	for _, r := range s.Turn.Runs {
 		if r.Phase != PhaseDone {
-			s.ToolsDone(t0, r)
+			r.ToolsDone(t0)
 			require.Equal(t, PhaseModel, r.Phase, "a call has no result")
 			step(t, s, r, "done")
 		}
 	}
-	return s.End(t0)
+	return s.Turn.End(t0)
 }
 
 // TestParkedTurn: an environment event is handled while a turn waits for a person, and a
@@ -73,7 +73,7 @@ func TestParkedTurn(t *testing.T) {
 	require.True(t, s.Unpark())
 	require.Equal(t, "e1", s.Turn.Item.ID)
 	r := s.Turn.Runs[0]
-	require.Equal(t, "c1.decision", s.ToolStep(r, r.Calls[0], nil).DecisionID)
+	require.Equal(t, "c1.decision", r.Calls[0].ToolStep(nil).DecisionID)
 	s.ran(t0, r, r.Calls[0])
 	require.Equal(t, signals.TurnCompleted, answer(t, s).Status)
 	require.True(t, s.HasNext())
@@ -109,21 +109,21 @@ func TestWhatParks(t *testing.T) {
 		parks bool
 	}{
 		{name: "it waits for approval", calls: []PlannedCall{ask}, parks: true},
-		{name: "it waits for a client", calls: []PlannedCall{atClient("c2")}, then: func(s *State, r *Run) { s.AskClient(t0, r, r.Calls[0]) }, parks: true},
+		{name: "it waits for a client", calls: []PlannedCall{atClient("c2")}, then: func(s *State, r *Run) { r.Calls[0].AskClient(t0) }, parks: true},
 		{name: "a client was not asked yet", calls: []PlannedCall{atClient("c2")}},
 		{name: "another call runs", calls: []PlannedCall{ask, runs("c2")}},
 		{name: "another call has run", calls: []PlannedCall{ask, runs("c2")}, then: func(s *State, r *Run) { s.ran(t0, r, r.Calls[1]) }, parks: true},
 		{name: "hooks decide on a result", calls: []PlannedCall{ask, runs("c2")}, then: func(s *State, r *Run) {
-			s.CallRan(r.Calls[1], ToolReply{ToolCallID: "c2", Status: "succeeded"})
+			r.Calls[1].CallRan(ToolReply{ToolCallID: "c2", Status: "succeeded"})
 		}},
-		{name: "a sub-agent works", calls: []PlannedCall{ask, subCall("c2").Plan}, then: func(s *State, r *Run) { s.Delegate(r, r.Calls[1]) }},
+		{name: "a sub-agent works", calls: []PlannedCall{ask, subCall("c2").Plan}, then: func(s *State, r *Run) { r.Calls[1].Delegate() }},
 		{name: "a new grant may cover a call", calls: []PlannedCall{ask, careful("c2", "ls", AskPlan{})}, then: func(s *State, r *Run) {
 			s.DecideChecked(t0, signals.Decide{ToolCallID: "c1", Decision: event.Approve, Scope: event.Session, By: "ann"}, CheckReply{})
 			s.ran(t0, r, r.Calls[0])
 		}},
 		{name: "the model speaks", calls: []PlannedCall{runs("c1")}, then: func(s *State, r *Run) {
 			s.ran(t0, r, r.Calls[0])
-			s.ToolsDone(t0, r)
+			r.ToolsDone(t0)
 		}},
 		{name: "it is over"},
 		{name: "it was interrupted", calls: []PlannedCall{ask}, then: func(s *State, _ *Run) { s.Interrupt(signals.Control{}) }},
@@ -253,15 +253,15 @@ func TestInterruptWithParkedTurns(t *testing.T) {
 			}
 			require.Len(t, s.Approvals(), want, "nobody is asked about what has ended")
 			if s.Turn.Interrupted != nil {
-				s.StopRun(t0, s.Turn.Runs[0])
-				require.Equal(t, signals.TurnInterrupted, s.End(t0).Status)
+				s.Turn.Runs[0].StopRun(t0)
+				require.Equal(t, signals.TurnInterrupted, s.Turn.End(t0).Status)
 			} else {
 				step(t, s, s.Turn.Runs[0], "done")
-				require.Equal(t, signals.TurnCompleted, s.End(t0).Status)
+				require.Equal(t, signals.TurnCompleted, s.Turn.End(t0).Status)
 			}
 			for s.Unpark() {
-				s.StopRun(t0, s.Turn.Runs[0])
-				require.Equal(t, signals.TurnInterrupted, s.End(t0).Status)
+				s.Turn.Runs[0].StopRun(t0)
+				require.Equal(t, signals.TurnInterrupted, s.Turn.End(t0).Status)
 			}
 			require.Len(t, s.Parked, want)
 		})
@@ -273,14 +273,14 @@ func TestInterruptWithParkedTurns(t *testing.T) {
 func TestRootOfAParkedTurn(t *testing.T) {
 	s := newState()
 	arrive(t, s, says("e1", "go"))
-	s.Enter(t0, produces("h", hook.Message(event.User, "h", "look into it"), hookEvent("file.changed")))
-	s.End(t0)
+	s.Turn.Enter(t0, produces("h", hook.Message(event.User, "h", "look into it"), hookEvent("file.changed")))
+	s.Turn.End(t0)
 	next(t, s)
-	s.Enter(t0, pass)
+	s.Turn.Enter(t0, pass)
 	step(t, s, s.Turn.Runs[0], "", careful("c1", "ls", AskPlan{}))
 	require.True(t, s.Park())
 	next(t, s)
-	s.Enter(t0, pass, wakes)
+	s.Turn.Enter(t0, pass, wakes)
 	require.Equal(t, signals.TurnCompleted, answer(t, s).Status)
 	require.True(t, s.Awaits("e1"), "it goes on")
 	s = copied(t, s)
@@ -304,18 +304,18 @@ func TestSteerWhileATurnIsParked(t *testing.T) {
 	s.Decide(t0, decision("c1", event.Deny))
 	require.True(t, s.Park())
 	require.True(t, s.Unpark())
-	s.ToolsDone(t0, s.Turn.Runs[0])
+	s.Turn.Runs[0].ToolsDone(t0)
 	require.True(t, s.joined(t0))
 	require.Equal(t, "e2", s.Turn.Runs[0].ReplyTo)
 }
 
 // TestSubAgentWithAParkedTurn: its thread does not end in the middle of a turn.
 func TestSubAgentWithAParkedTurn(t *testing.T) {
-	parent, r := tasking(t)
-	id, start := parent.Delegate(r, subCall("c1"))
-	s := subOf(t, id, start)
+	s, _ := tasking(t)
+	id, start := of(s, subCall("c1")).Delegate()
+	s = subOf(t, id, start)
 	turn := next(t, s)
-	s.Enter(t0, pass)
+	s.Turn.Enter(t0, pass)
 	step(t, s, turn.Runs[0], "", careful("x1", "ls", AskPlan{}))
 	step(t, s, beside(t, s, "v1").Runs[0], "", careful("x2", "ls", AskPlan{}))
 	s.Decide(t0, decision("x1", event.Deny))
@@ -374,7 +374,7 @@ func TestMessagesWhileATurnWaits(t *testing.T) {
 				if parked {
 					require.True(t, s.Unpark())
 				}
-				s.ToolsDone(t0, s.Turn.Runs[0])
+				s.Turn.Runs[0].ToolsDone(t0)
 				require.True(t, s.joined(t0), "the turn goes on with the message")
 				require.Equal(t, "e2", s.Turn.Runs[0].ReplyTo)
 			})
@@ -408,14 +408,14 @@ func TestWhoCancels(t *testing.T) {
 			}
 			s.Supersede(t0)
 			require.Len(t, results(t, s), 2, "all that waits")
-			s.ToolsDone(t0, r)
+			r.ToolsDone(t0)
 			require.Equal(t, tc.joins, s.joined(t0))
 		})
 	}
 	t.Run("a call of a client", func(t *testing.T) {
 		s, r := waiting(t, PlannedCall{ID: "c1", Name: "photo", By: ByClient})
 		r.OnWaiting = event.OnWaitingCancel
-		s.AskClient(t0, r, r.Calls[0])
+		r.Calls[0].AskClient(t0)
 		post(t, s, says("e2", "stop"))
 		s.Supersede(t0)
 		require.Len(t, results(t, s), 1)
@@ -438,10 +438,10 @@ func TestWhoCancels(t *testing.T) {
 func TestPartsOfAnEventWait(t *testing.T) {
 	s := newState()
 	arrive(t, s, says("e1", "go"))
-	s.Enter(t0, produces("h", hook.Message(event.User, "h", "first"), hook.Message(event.User, "h", "second")))
-	s.End(t0)
+	s.Turn.Enter(t0, produces("h", hook.Message(event.User, "h", "first"), hook.Message(event.User, "h", "second")))
+	s.Turn.End(t0)
 	next(t, s)
-	s.Enter(t0, pass)
+	s.Turn.Enter(t0, pass)
 	step(t, s, s.Turn.Runs[0], "", careful("c1", "ls", AskPlan{}))
 	require.False(t, s.Parks())
 	post(t, s, says("e2", "hello?"))
@@ -464,7 +464,7 @@ func TestBusyWhileATurnWaits(t *testing.T) {
 	require.ErrorIs(t, s.CheckPost(rejects("")), ErrBusy, "another one is answered first")
 	require.True(t, s.Park())
 	next(t, s)
-	s.Enter(t0, pass)
+	s.Turn.Enter(t0, pass)
 	require.ErrorIs(t, s.CheckPost(rejects("")), ErrBusy)
 	answer(t, s)
 	require.NoError(t, s.CheckPost(rejects("")))
@@ -478,7 +478,7 @@ func TestSameCallAgain(t *testing.T) {
 	post(t, s, says("e2", "hello?"))
 	require.True(t, s.Park())
 	next(t, s)
-	s.Enter(t0, pass)
+	s.Turn.Enter(t0, pass)
 	r := s.Turn.Runs[0]
 	again := careful("c2", "ls", AskPlan{})
 	in := step(t, s, r, "", PlannedCall{ID: "c2", Name: again.Name, Guard: again.Guard, Duplicate: "c1"})
@@ -489,6 +489,6 @@ func TestSameCallAgain(t *testing.T) {
 	require.Equal(t, signals.TurnCompleted, answer(t, s).Status)
 	s.Decide(t0, decision("c1", event.Deny))
 	require.True(t, s.Unpark())
-	s.ToolsDone(t0, s.Turn.Runs[0])
+	s.Turn.Runs[0].ToolsDone(t0)
 	require.Empty(t, s.stepOf(t).Pending)
 }

@@ -194,7 +194,7 @@ func TestOnBusy(t *testing.T) {
 		post(t, s, with("e3", signals.Steer))
 		step(t, s, s.Turn.Runs[0], "done")
 		require.True(t, s.Awaits("e3"))
-		s.End(t0)
+		s.Turn.End(t0)
 		for _, id := range []string{"e1", "e3"} {
 			out, known := s.Outcome(id)
 			require.True(t, known)

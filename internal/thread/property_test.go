@@ -165,19 +165,19 @@ func (m *machine) begin() {
 	m.checkOrder(q, waiting)
 	m.s.Begin(m.now, q)
 	if !m.hooked {
-		m.s.Enter(m.now, pass, m.rules()...)
+		m.s.Turn.Enter(m.now, pass, m.rules()...)
 	}
 }
 
 func (m *machine) model() {
 	r := m.run(PhaseModel)
-	if r == nil || m.s.AtLimit(m.now, r) || !m.steer() || !r.Asked && !m.askModelCall(r) {
+	if r == nil || r.AtLimit(m.now) || !m.steer() || !r.Asked && !m.askModelCall(r) {
 		return
 	}
-	in := m.s.NextModelStep(r, m.specs())
+	in := r.NextModelStep(m.specs())
 	require.NotContains(m.t, m.store, in.MessageID, "every model call has an id of its own")
 	if m.one(8) {
-		m.s.Fail(m.now, r, "no", true)
+		r.Fail(m.now, "no", true)
 		return
 	}
 	m.flush(in.Flush)
@@ -201,15 +201,15 @@ func (m *machine) model() {
 	said := event.Message{SenderID: reply.Agent, SenderType: event.Agent, AgentID: reply.Agent, Content: reply.Message.Content}
 	reply.Ended = in.Ends != "" && len(reply.Calls) == 0 && !reply.Held && len(Answering(in.Agents, said)) == 0
 	m.stored(in, reply)
-	m.s.Replied(m.now, r, reply)
+	r.Replied(m.now, reply)
 	if m.hooked {
 		return
 	}
 	if r.Phase == PhaseReply {
-		m.s.ReplyHeard(m.now, r, pass)
+		r.ReplyHeard(m.now, pass)
 	}
 	if r.Phase == PhaseCalls {
-		m.s.CallsHeard(m.now, r, pass)
+		r.CallsHeard(m.now, pass)
 	}
 }
 
@@ -234,11 +234,11 @@ func (m *machine) tool() {
 	if r == nil {
 		return
 	}
-	in := m.s.ToolStep(r, c, m.specs())
+	in := c.ToolStep(m.specs())
 	require.NotContains(m.t, m.store, event.ResultID(in.ToolCallID), "no call runs that has its result")
 	if m.one(5) {
-		m.s.CallFailed(m.now, r, c, "lost")
-		m.s.ToolsDone(m.now, r)
+		c.CallFailed(m.now, "lost")
+		r.ToolsDone(m.now)
 		return
 	}
 	m.flush(in.Flush)
@@ -248,10 +248,10 @@ func (m *machine) tool() {
 		d := m.decision(saying(event.Tool, "note", "[gone]"))
 		reply.Decision = &d
 	}
-	m.s.CallRan(c, reply)
+	c.CallRan(reply)
 	if !m.hooked {
-		m.s.ResultHeard(m.now, r, c, pass)
-		m.s.ToolsDone(m.now, r)
+		c.ResultHeard(m.now, pass)
+		r.ToolsDone(m.now)
 	}
 }
 
@@ -263,7 +263,7 @@ func (m *machine) decide() {
 	d := []event.Decision{event.Approve, event.Deny}[m.rnd.IntN(2)]
 	m.s.Decide(m.now, decision(id, d))
 	if r := m.run(PhaseTools); r != nil {
-		m.s.ToolsDone(m.now, r)
+		r.ToolsDone(m.now)
 	}
 }
 
@@ -285,11 +285,11 @@ func (m *machine) end() {
 		if t.Interrupted == nil {
 			return
 		}
-		m.s.StopRun(m.now, r)
+		r.StopRun(m.now)
 	}
 	m.ended += m.checkEnds(t)
-	m.s.StopSubs()
-	m.s.End(m.now)
+	m.s.Turn.StopSubs()
+	m.s.Turn.End(m.now)
 }
 
 func (m *machine) retry() { _ = m.s.Retry(m.now, signals.Control{}) }

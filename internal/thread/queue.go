@@ -9,9 +9,29 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
+// Inbox is what has been posted: the events that wait, and those that the thread remembers.
+type Inbox struct {
+	thread *State
+
+	// Queue waits, in order of arrival.
+	Queue []Queued `json:"queue,omitempty"`
+
+	// Held are the events that rules debounce.
+	Held []Held `json:"held,omitempty"`
+
+	// Failed can be retried, oldest first. Ended are done with, without their payloads.
+	Failed []FailedItem `json:"failed,omitempty"`
+	Ended  []event.Item `json:"ended,omitempty"`
+
+	// Seen are the ids of the events that were posted last; seen has them, too.
+	Seen []string `json:"seen,omitempty"`
+	seen map[string]bool
+}
+
 // QueueView is the answer to query "queue".
-func (s *State) QueueView() signals.Queue {
-	q := signals.Queue{Items: s.Ordered(), Failed: s.failed(), Ended: append([]event.Item{}, s.Ended...)}
+func (in *Inbox) QueueView() signals.Queue {
+	s := in.thread
+	q := signals.Queue{Items: in.Ordered(), Failed: in.failed(), Ended: append([]event.Item{}, in.Ended...)}
 	if turns := s.turns(); len(turns) > 0 {
 		q.Processing = &turns[0].Item
 	}
@@ -23,23 +43,24 @@ func (s *State) QueueView() signals.Queue {
 	return q
 }
 
-func (s *State) failed() []event.Item {
-	out := make([]event.Item, len(s.Failed))
-	for i, f := range s.Failed {
+func (in *Inbox) failed() []event.Item {
+	out := make([]event.Item, len(in.Failed))
+	for i, f := range in.Failed {
 		out[i] = f.Item
 	}
 	return out
 }
 
 // end remembers an item that is done with, without what it carried.
-func (s *State) end(it event.Item) {
+func (in *Inbox) end(it event.Item) {
 	it.Payload, it.Metadata = nil, nil
-	s.Ended = slices.DeleteFunc(s.Ended, func(e event.Item) bool { return e.ID == it.ID })
-	s.Ended = keepLast(append(s.Ended, it), maxEnded)
+	in.Ended = slices.DeleteFunc(in.Ended, func(e event.Item) bool { return e.ID == it.ID })
+	in.Ended = keepLast(append(in.Ended, it), maxEnded)
 }
 
 // CheckSetStatus reports why a change of status would be refused.
-func (s *State) CheckSetStatus(c signals.SetStatus) error {
+func (in *Inbox) CheckSetStatus(c signals.SetStatus) error {
+	s := in.thread
 	if err := signals.CheckSetStatus(c); err != nil {
 		return err
 	}
@@ -53,7 +74,7 @@ func (s *State) CheckSetStatus(c signals.SetStatus) error {
 	default:
 		return &event.FieldError{Field: "status", Problem: fmt.Sprintf("%q is not one of pending, completed, failed, expired, overwritten", c.Status)}
 	}
-	it, ok := s.QueueView().Find(c.EventID)
+	it, ok := in.QueueView().Find(c.EventID)
 	switch {
 	case !ok:
 		return &event.FieldError{Field: "eventId", Problem: fmt.Sprintf("%q is neither queued nor among the events that ended last; if it ever came, its records are in the store", c.EventID)}
@@ -67,8 +88,9 @@ func (s *State) CheckSetStatus(c signals.SetStatus) error {
 
 // SetStatus changes the status of a queued event by hand. It reports whether the turn
 // in progress has to end for that.
-func (s *State) SetStatus(now time.Time, c signals.SetStatus) (it event.Item, interrupt bool, err error) {
-	if err := s.CheckSetStatus(c); err != nil {
+func (in *Inbox) SetStatus(now time.Time, c signals.SetStatus) (it event.Item, interrupt bool, err error) {
+	s := in.thread
+	if err := in.CheckSetStatus(c); err != nil {
 		return event.Item{}, false, err
 	}
 	for _, t := range s.turns() {
@@ -79,23 +101,23 @@ func (s *State) SetStatus(now time.Time, c signals.SetStatus) (it event.Item, in
 			return it, true, nil
 		}
 	}
-	for i, f := range s.Failed {
+	for i, f := range in.Failed {
 		if f.ID != c.EventID {
 			continue
 		}
 		if c.Status == event.Pending {
-			err := s.Retry(now, signals.Control{Action: signals.ControlRetry, EventID: c.EventID, By: c.By})
-			it, _ = s.QueueView().Find(c.EventID)
+			err := in.Retry(now, signals.Control{Action: signals.ControlRetry, EventID: c.EventID, By: c.By})
+			it, _ = in.QueueView().Find(c.EventID)
 			return it, false, err
 		}
-		s.Failed = slices.Delete(s.Failed, i, i+1)
-		return s.put(now, f.queued(), c), false, nil
+		in.Failed = slices.Delete(in.Failed, i, i+1)
+		return in.put(now, f.queued(), c), false, nil
 	}
-	for i, q := range s.Queue {
+	for i, q := range in.Queue {
 		if q.Item.ID == c.EventID {
-			s.Queue = slices.Delete(s.Queue, i, i+1)
-			it = s.put(now, q, c)
-			s.dropped(now, q, signals.TurnResult{EventID: it.ID, Status: turnStatus(c.Status), Error: it.Error})
+			in.Queue = slices.Delete(in.Queue, i, i+1)
+			it = in.put(now, q, c)
+			in.dropped(now, q, signals.TurnResult{EventID: it.ID, Status: turnStatus(c.Status), Error: it.Error})
 			return it, false, nil
 		}
 	}
@@ -103,7 +125,8 @@ func (s *State) SetStatus(now time.Time, c signals.SetStatus) (it event.Item, in
 }
 
 // setEnd gives the item of a turn that was ended by hand the status that it shall have.
-func (s *State) setEnd(now time.Time, t *Turn, it event.Item) {
+func (t *Turn) setEnd(now time.Time, it event.Item) {
+	s := t.thread
 	if t.SetStatus.Status != event.Pending {
 		s.put(now, t.queued(it), *t.SetStatus)
 		return
@@ -112,11 +135,12 @@ func (s *State) setEnd(now time.Time, t *Turn, it event.Item) {
 }
 
 // put gives an item that is not processed any further its status.
-func (s *State) put(now time.Time, q Queued, c signals.SetStatus) event.Item {
+func (in *Inbox) put(now time.Time, q Queued, c signals.SetStatus) event.Item {
+	s := in.thread
 	it := q.Item
 	it.Status, it.Error, it.UpdatedAt = c.Status, c.Reason, now
 	// It may not have been recorded yet; what was is not recorded twice.
-	s.recordItem(now, q.as(it))
+	in.recordItem(now, q.as(it))
 	s.recordIn(q.root(), event.StatusSetID(it.ID, s.newID(now)), event.TypeStatus, it.TraceID, it.ID, now,
 		event.StatusChange{Status: string(c.Status), Detail: it.ID, By: c.By})
 	if q.Hooked && (c.Status == event.Overwritten || c.Status == event.Expired) {
@@ -124,16 +148,17 @@ func (s *State) put(now time.Time, q Queued, c signals.SetStatus) event.Item {
 			event.Interception{EventID: it.ID, EventType: it.Type, Outcome: event.Withdrawn, Hooks: []event.HookOutcome{}})
 	}
 	if c.Status == event.Failed {
-		s.Failed = keepFailed(append(s.Failed, q.as(it).failed()))
+		in.Failed = keepFailed(append(in.Failed, q.as(it).failed()))
 		return it
 	}
-	s.end(it)
+	in.end(it)
 	return it
 }
 
 // dropped ends an event that was taken out of the queue. One that was to be processed
 // again may still have something to wait for.
-func (s *State) dropped(now time.Time, q Queued, out signals.TurnResult) {
+func (in *Inbox) dropped(now time.Time, q Queued, out signals.TurnResult) {
+	s := in.thread
 	if root := s.rootOf(out.EventID); root != nil {
 		root.Result = out
 	} else {
@@ -158,17 +183,18 @@ func turnStatus(st event.Status) signals.TurnStatus {
 
 // Cancel takes an event that waits out of the queue or, if that has had its turn, what
 // hooks and processors have made of it. It reports whether there was any of that.
-func (s *State) Cancel(now time.Time, ctl signals.Control) bool {
-	waits := slices.ContainsFunc(s.Queue, func(q Queued) bool { return q.Item.ID == ctl.EventID })
+func (in *Inbox) Cancel(now time.Time, ctl signals.Control) bool {
+	s := in.thread
+	waits := slices.ContainsFunc(in.Queue, func(q Queued) bool { return q.Item.ID == ctl.EventID })
 	var taken []Queued
-	s.Queue = slices.DeleteFunc(s.Queue, func(q Queued) bool {
+	in.Queue = slices.DeleteFunc(in.Queue, func(q Queued) bool {
 		meant := q.Item.ID == ctl.EventID || !waits && q.holds(ctl.EventID)
 		if meant {
 			taken = append(taken, q)
 		}
 		return meant
 	})
-	if q, held := s.cancelHeld(ctl.EventID); held {
+	if q, held := in.cancelHeld(ctl.EventID); held {
 		s.forget(q.Item.ID)
 		taken = append(taken, q)
 	}
@@ -179,28 +205,29 @@ func (s *State) Cancel(now time.Time, ctl signals.Control) bool {
 	for _, q := range taken {
 		it := q.Item
 		it.Status, it.UpdatedAt, it.Error = event.Completed, now, why
-		s.recordItem(now, q)
+		in.recordItem(now, q)
 		s.recordIn(q.root(), event.InterruptedID(it.ID), event.TypeStatus, it.TraceID, it.ID, now,
 			event.StatusChange{Status: event.StatusInterrupted, By: ctl.By, Detail: ctl.Reason})
-		s.end(it)
-		s.dropped(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnInterrupted, Error: it.Error})
+		in.end(it)
+		in.dropped(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnInterrupted, Error: it.Error})
 	}
 	return len(taken) > 0
 }
 
 // CancelMade takes out of the queue what hooks and processors have made of the events that
 // the turns in progress are about, as far as they are meant.
-func (s *State) CancelMade(now time.Time, ctl signals.Control) {
+func (in *Inbox) CancelMade(now time.Time, ctl signals.Control) {
+	s := in.thread
 	for _, t := range s.turns() {
 		if ctl.EventID == "" || t.has(ctl.EventID) {
 			made := ctl
 			made.EventID = t.root()
-			s.Cancel(now, made)
+			in.Cancel(now, made)
 		}
 	}
 }
 
 // InTurn reports whether an event is what a turn in progress is about, or joins it.
-func (s *State) InTurn(eventID string) bool {
-	return slices.ContainsFunc(s.turns(), func(t *Turn) bool { return t.has(eventID) })
+func (ts *Turns) InTurn(eventID string) bool {
+	return slices.ContainsFunc(ts.turns(), func(t *Turn) bool { return t.has(eventID) })
 }

@@ -24,11 +24,11 @@ func known(t *testing.T) *State {
 	post(t, s, p)
 	_, ok := s.Next(at(1))
 	require.False(t, ok)
-	s.Fail(t0, begin(t, s, "failed", "x").Runs[0], "no such model", false)
-	s.End(t0)
+	begin(t, s, "failed", "x").Runs[0].Fail(t0, "no such model", false)
+	s.Turn.End(t0)
 	arrive(t, s, says("completed", "x"))
-	s.Enter(t0, swallows("p"))
-	s.End(t0)
+	s.Turn.Enter(t0, swallows("p"))
+	s.Turn.End(t0)
 	post(t, s, says("overwritten", "x"))
 	_, _, err := s.SetStatus(t0, setTo("overwritten", event.Overwritten))
 	require.NoError(t, err)
@@ -61,8 +61,8 @@ func TestSetStatusTransitions(t *testing.T) {
 				if interrupt {
 					s.Interrupt(signals.Control{By: "ann"})
 					s = copied(t, s)
-					s.StopRun(at(1), s.Turn.Runs[0])
-					s.End(at(1))
+					s.Turn.Runs[0].StopRun(at(1))
+					s.Turn.End(at(1))
 				}
 				after, there := s.QueueView().Find(string(from))
 				require.True(t, there)
@@ -157,20 +157,20 @@ func TestSetStatusOfWaitingEvent(t *testing.T) {
 func TestSetStatusWhileHooksDecide(t *testing.T) {
 	s := newState()
 	arrive(t, s, says("e1", "x"))
-	s.Asking(s.SeenItem(), watch...)
+	s.Turn.Asking(s.Turn.SeenItem(), watch...)
 	_, interrupt, err := s.SetStatus(t0, setTo("e1", event.Pending))
 	require.NoError(t, err)
 	require.True(t, interrupt)
 	s.Interrupt(signals.Control{})
-	require.Equal(t, signals.TurnInterrupted, s.End(t0).Status)
+	require.Equal(t, signals.TurnInterrupted, s.Turn.End(t0).Status)
 	turn := next(t, s)
 	_, seen := turn.SeenBefore()
 	require.False(t, seen, "they had not decided: they are asked anew")
-	require.Equal(t, "e1~1", s.SeenItem().Key)
+	require.Equal(t, "e1~1", s.Turn.SeenItem().Key)
 	require.Empty(t, turn.Intercepting)
-	s.Enter(t0, pass)
+	s.Turn.Enter(t0, pass)
 	step(t, s, turn.Runs[0], "fine")
-	s.End(t0)
+	s.Turn.End(t0)
 	require.Equal(t, signals.TurnCompleted, ended(t, s, "e1").Status)
 }
 
@@ -183,7 +183,7 @@ func TestSetStatusTooLate(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, interrupt)
 	s.Interrupt(signals.Control{})
-	require.Equal(t, signals.TurnCompleted, s.End(t0).Status)
+	require.Equal(t, signals.TurnCompleted, s.Turn.End(t0).Status)
 	it, _ := s.QueueView().Find("e1")
 	require.Equal(t, event.Completed, it.Status)
 }
@@ -210,11 +210,11 @@ func TestCancel(t *testing.T) {
 func TestCancelWhatWasMade(t *testing.T) {
 	s := newState()
 	arrive(t, s, says("e1", "hello"))
-	s.Enter(t0, answers("guard", "one"))
+	s.Turn.Enter(t0, answers("guard", "one"))
 	urgent := says("e2", "first")
 	urgent.Priority = 9
 	post(t, s, urgent)
-	s.End(t0)
+	s.Turn.End(t0)
 	next(t, s)
 	require.Equal(t, "e2", s.Turn.Item.ID)
 	require.True(t, s.Awaits("e1"))
@@ -235,27 +235,27 @@ func TestInterruptEndsWhatWasMade(t *testing.T) {
 			stop := signals.Control{Action: signals.ControlInterrupt, By: "ann", Reason: "enough"}
 			if processed == "a part of it" {
 				arrive(t, s, says("e1", "hello"))
-				s.Enter(t0, responds("guard", three...))
-				s.End(t0)
+				s.Turn.Enter(t0, responds("guard", three...))
+				s.Turn.End(t0)
 				next(t, s)
-				s.Enter(t0, pass)
+				s.Turn.Enter(t0, pass)
 			} else {
 				s, _ = called(t, runs("c1"), runs("c2"))
 				r := s.Turn.Runs[0]
-				s.CallsHeard(t0, r, pass)
-				s.CallRan(r.Calls[0], ToolReply{ToolCallID: "c1", Status: "succeeded"})
+				r.CallsHeard(t0, pass)
+				r.Calls[0].CallRan(ToolReply{ToolCallID: "c1", Status: "succeeded"})
 				for i := range three {
 					three[i].EnqueueAfter = hook.Immediately
 				}
-				s.ResultHeard(t0, r, r.Calls[0], responds("guard", three...))
+				r.Calls[0].ResultHeard(t0, responds("guard", three...))
 				require.Len(t, s.Queue, 3)
 			}
 			post(t, s, says("e2", "of somebody else"))
 			s.Interrupt(stop)
 			s.CancelMade(t0, stop)
 			require.Equal(t, []string{"e2"}, ids(s.Ordered()))
-			s.StopRun(t0, s.Turn.Runs[0])
-			s.End(t0)
+			s.Turn.Runs[0].StopRun(t0)
+			s.Turn.End(t0)
 			out := ended(t, s, "e1")
 			require.Equal(t, signals.TurnInterrupted, out.Status)
 			require.Empty(t, s.Roots)
@@ -273,14 +273,14 @@ func TestInterruptWhileJoining(t *testing.T) {
 		p.OnBusy = signals.Steer
 		post(t, s, p)
 	}
-	q, ok := s.NextSteered(t0)
+	q, ok := s.Turn.NextSteered(t0)
 	require.True(t, ok)
 	require.True(t, s.InTurn("e2"))
 	s.Interrupt(signals.Control{EventID: "e2", By: "ann", Reason: "never mind"})
-	s.PutBack(t0, q)
+	s.Turn.PutBack(t0, q)
 	require.Equal(t, []string{"e3"}, ids(s.Ordered()))
-	s.StopRun(t0, r)
-	s.End(t0)
+	r.StopRun(t0)
+	s.Turn.End(t0)
 	for _, id := range []string{"e1", "e2"} {
 		require.Equal(t, signals.TurnInterrupted, ended(t, s, id).Status)
 	}
@@ -300,7 +300,7 @@ func TestSteerWithOptions(t *testing.T) {
 			p.OnBusy = signals.Steer
 			say(&p)
 			post(t, s, p)
-			_, ok := s.NextSteered(t0)
+			_, ok := s.Turn.NextSteered(t0)
 			require.False(t, ok)
 			require.Equal(t, []string{"e2"}, ids(s.Ordered()))
 		})
@@ -325,8 +325,8 @@ func TestEndedItems(t *testing.T) {
 	s := newState()
 	for i := range maxEnded + 3 {
 		arrive(t, s, says(name(i), "x"))
-		s.Enter(t0, swallows("p"))
-		s.End(t0)
+		s.Turn.Enter(t0, swallows("p"))
+		s.Turn.End(t0)
 	}
 	require.Len(t, s.Ended, maxEnded)
 	require.Equal(t, name(3), s.Ended[0].ID, "the oldest are forgotten")
@@ -348,7 +348,7 @@ func TestSteeredItem(t *testing.T) {
 		p := says("e2", "joins")
 		p.OnBusy = signals.Steer
 		post(t, s, p)
-		q, ok := s.NextSteered(t0)
+		q, ok := s.Turn.NextSteered(t0)
 		require.True(t, ok)
 		return s, q
 	}
@@ -368,7 +368,7 @@ func TestSteeredItem(t *testing.T) {
 			s, q := steered(t)
 			require.True(t, s.Awaits("e2"), "also while hooks decide on it")
 			require.Equal(t, "e1", q.Item.TraceID, "S2-40")
-			s.Join(t0, q, tc.decision)
+			s.Turn.Join(t0, q, tc.decision)
 			it, ok := s.QueueView().Find("e2")
 			require.True(t, ok)
 			require.Equal(t, tc.status, it.Status)
@@ -384,14 +384,14 @@ func TestSteeredItem(t *testing.T) {
 			require.Equal(t, "it broke", out.Error)
 			require.NoError(t, s.Retry(t0, signals.Control{EventID: "e2"}), "S2-17 nothing is lost")
 			step(t, s, s.Turn.Runs[0], "done")
-			s.End(t0)
+			s.Turn.End(t0)
 			require.Equal(t, signals.TurnCompleted, ended(t, s, "e1").Status, "the turn itself has not failed")
 			require.Equal(t, "e2", next(t, s).Item.ID)
 		})
 	}
 	t.Run("S0-14 what became calls is run in the turn", func(t *testing.T) {
 		s, q := steered(t)
-		s.Join(t0, q, replaces("route", calling("assistant", "x1")))
+		s.Turn.Join(t0, q, replaces("route", calling("assistant", "x1")))
 		require.Len(t, s.Turn.Runs, 2)
 		r := s.Turn.Runs[1]
 		require.Equal(t, PhaseCalls, r.Phase)
@@ -413,30 +413,30 @@ func TestSteeredItem(t *testing.T) {
 		put(1, "e2", "")
 		put(2, "e3", signals.Steer)
 		put(3, "e4", "")
-		q, ok := s.NextSteered(at(3))
+		q, ok := s.Turn.NextSteered(at(3))
 		require.True(t, ok)
 		put(4, "e5", signals.Interrupt)
-		s.PutBack(t0, q)
+		s.Turn.PutBack(t0, q)
 		require.Equal(t, []string{"e5", "e2", "e3", "e4"}, ids(s.Ordered()), "who interrupts is heard next")
 	})
 	t.Run("S2-50 it goes back when the turn stops before they have decided", func(t *testing.T) {
 		s, q := steered(t)
-		key := s.SeenSteered(q).Key
-		s.PutBack(t0, q)
+		key := s.Turn.SeenSteered(q).Key
+		s.Turn.PutBack(t0, q)
 		require.True(t, s.Awaits("e2"))
 		require.Empty(t, s.Turn.Joining)
 		s = copied(t, s)
-		q, ok := s.NextSteered(t0)
+		q, ok := s.Turn.NextSteered(t0)
 		require.True(t, ok)
-		require.Equal(t, key, s.SeenSteered(q).Key, "what the same turn has asked is heard in the next run")
-		s.PutBack(t0, q)
+		require.Equal(t, key, s.Turn.SeenSteered(q).Key, "what the same turn has asked is heard in the next run")
+		s.Turn.PutBack(t0, q)
 		s.Interrupt(signals.Control{})
-		s.StopRun(t0, s.Turn.Runs[0])
-		s.End(t0)
+		s.Turn.Runs[0].StopRun(t0)
+		s.Turn.End(t0)
 		post(t, s, says("e3", "x"))
 		s.Queue[0].Item.Priority = -1
 		require.Equal(t, "e3", next(t, s).Item.ID)
-		q, _ = s.NextSteered(t0)
-		require.NotEqual(t, key, s.SeenSteered(q).Key, "another turn asks anew: the first hook workflow may still be on its way to its end")
+		q, _ = s.Turn.NextSteered(t0)
+		require.NotEqual(t, key, s.Turn.SeenSteered(q).Key, "another turn asks anew: the first hook workflow may still be on its way to its end")
 	})
 }

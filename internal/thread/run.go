@@ -24,6 +24,8 @@ const (
 
 // Run is one agent's part in a turn.
 type Run struct {
+	turn *Turn
+
 	// Agent is as it was addressed until the first reply, "" for the default agent;
 	// then the agent's registered name.
 	Agent string `json:"agent,omitempty"`
@@ -92,34 +94,35 @@ type Run struct {
 
 // AtLimit ends a run that has made as many model calls as it may. It reports whether
 // that is so.
-func (s *State) AtLimit(now time.Time, r *Run) bool {
+func (r *Run) AtLimit(now time.Time) bool {
 	if r.MaxSteps == 0 || r.Step < r.MaxSteps {
 		return false
 	}
 	text := fmt.Sprintf("Stopped after %d model calls in one turn, the limit of agent %s (limits.maxSteps). Send a message to go on.", r.Step, r.Agent)
-	s.notice(now, event.StepLimitID(s.messageID(r)), text)
-	s.Fail(now, r, text, true)
+	r.turn.notice(now, event.StepLimitID(r.messageID()), text)
+	r.Fail(now, text, true)
 	return true
 }
 
 // NextModelStep returns the input of the run's next model call. specs are the hooks that
 // there are.
-func (s *State) NextModelStep(r *Run, specs []hook.Spec) ModelStep {
+func (r *Run) NextModelStep(specs []hook.Spec) ModelStep {
+	t, s := r.turn, r.turn.thread
 	r.takeMissed()
 	step := ModelStep{
-		Thread: s.Ref(), Agent: r.Agent, TraceID: s.Turn.Item.TraceID, EventID: s.Turn.Item.ID,
-		Root: s.Turn.foreign(), MessageID: s.messageID(r), ReplyTo: r.ReplyTo, Step: r.Step + 1, Tools: s.Turn.Tools, Agents: s.Agents, Answers: r.Answers,
-		WorkingDirectory: s.workingDirectory(), OpenCalls: s.openCalls(r), Pending: s.pendingCalls(r), Flush: s.Flush(),
+		Thread: s.Ref(), Agent: r.Agent, TraceID: t.Item.TraceID, EventID: t.Item.ID,
+		Root: t.foreign(), MessageID: r.messageID(), ReplyTo: r.ReplyTo, Step: r.Step + 1, Tools: t.Tools, Agents: s.Agents, Answers: r.Answers,
+		WorkingDirectory: s.workingDirectory(), OpenCalls: r.othersOpenCalls(), Pending: r.pendingCalls(), Flush: s.Flush(),
 	}
 	if r.Outage == nil {
-		s.countCall(r)
+		r.countCall()
 	}
 	r.Calling = true
-	step.Hold, step.Quiet, step.Inline, step.Undecided = s.foresee(r, specs)
-	if step.Ends = s.endsWith(r); step.Hold || step.Ends == "" {
+	step.Hold, step.Quiet, step.Inline, step.Undecided = r.foresee(specs)
+	if step.Ends = t.endsWith(r); step.Hold || step.Ends == "" {
 		step.Ends = ""
 	} else {
-		step.Joined = s.Turn.Steered
+		step.Joined = t.Steered
 	}
 	r.Held, r.Quiet, r.Undecided = step.Hold, step.Quiet, step.Undecided
 	if o := r.Outage; o != nil {
@@ -134,11 +137,11 @@ func (s *State) NextModelStep(r *Run, specs []hook.Spec) ModelStep {
 
 // ModelCallHeard goes on with a model call, now that hooks have decided on it. It
 // reports whether the call is to be made.
-func (s *State) ModelCallHeard(now time.Time, r *Run, d Decision) bool {
-	d = s.heard(now, s.SeenModelCall(r), d, nil)
+func (r *Run) ModelCallHeard(now time.Time, d Decision) bool {
+	d = r.turn.heard(now, r.SeenModelCall(), d, nil)
 	switch {
 	case d.Outcome == event.HookFailed:
-		s.Fail(now, r, d.Error, true)
+		r.Fail(now, d.Error, true)
 		return false
 	case d.stopped():
 		r.Phase, r.Answered = PhaseDone, true
@@ -152,12 +155,13 @@ func (s *State) ModelCallHeard(now time.Time, r *Run, d Decision) bool {
 }
 
 // messageID derives the id of the run's next reply.
-func (s *State) messageID(r *Run) string {
-	return event.ReplyID(s.turnID(), r.Slot, r.Step+1)
+func (r *Run) messageID() string {
+	return event.ReplyID(r.turn.turnID(), r.Slot, r.Step+1)
 }
 
 // Replied takes in a model's reply, which hooks see before it has any effect.
-func (s *State) Replied(now time.Time, r *Run, reply ModelReply) {
+func (r *Run) Replied(now time.Time, reply ModelReply) {
+	t, s := r.turn, r.turn.thread
 	if r.Agent == "" {
 		s.Default = reply.Agent
 		s.countAs(reply.Agent)
@@ -167,7 +171,7 @@ func (s *State) Replied(now time.Time, r *Run, reply ModelReply) {
 	r.Calling, r.Outage = false, nil
 	r.MessageID, r.Calls = reply.Message.ID, nil
 	r.Asked, r.Next, r.Edited, r.Plan = false, nil, false, nil
-	s.Turn.Ended = s.Turn.Ended || reply.Ended
+	t.Ended = t.Ended || reply.Ended
 	s.Usage = s.Usage.Add(reply.Usage)
 	s.Titles = s.Titles || reply.Titles
 	r.Interrupted = reply.Message.Interrupted
@@ -175,35 +179,36 @@ func (s *State) Replied(now time.Time, r *Run, reply ModelReply) {
 	r.Reply, r.Phase = &reply, PhaseReply
 	switch {
 	case r.Interrupted:
-		s.finish(now, r, reply.Message)
+		r.finish(now, reply.Message)
 	case reply.Message.Content != "":
 	case len(reply.Calls) > 0:
 		// It says nothing: the calls are all there is to see.
 		r.Phase = PhaseCalls
 	default:
-		s.finish(now, r, reply.Message)
+		r.finish(now, reply.Message)
 	}
 }
 
 // maxSteps is the limit of an agent in this thread: a sub-agent has no more than is left
 // to the one that asked it.
-func (s *State) maxSteps(own int) int {
-	if s.Parent != nil && s.Parent.MaxSteps > 0 {
-		return min(own, s.Parent.MaxSteps)
+func (p *ParentLink) maxSteps(own int) int {
+	if p.Parent != nil && p.Parent.MaxSteps > 0 {
+		return min(own, p.Parent.MaxSteps)
 	}
 	return own
 }
 
 // ReplyHeard goes on with what a reply says, now that hooks have decided on it. Its
 // calls, if it has any, are an event of their own.
-func (s *State) ReplyHeard(now time.Time, r *Run, d Decision) {
-	seen := s.SeenReply(r)
-	d = s.heard(now, seen, d, nil)
+func (r *Run) ReplyHeard(now time.Time, d Decision) {
+	s := r.turn.thread
+	seen := r.SeenReply()
+	d = r.turn.heard(now, seen, d, nil)
 	m := r.Reply.Message
 	switch {
 	case d.Outcome == event.HookFailed:
-		s.refuse(now, r, r.Reply.Calls, "Error: "+d.Error)
-		s.Fail(now, r, d.Error, true)
+		r.refuse(now, r.Reply.Calls, "Error: "+d.Error)
+		r.Fail(now, d.Error, true)
 		return
 	case d.stopped():
 		r.Answered = true
@@ -215,7 +220,7 @@ func (s *State) ReplyHeard(now time.Time, r *Run, d Decision) {
 		r.Phase = PhaseCalls
 		return
 	}
-	s.finish(now, r, m)
+	r.finish(now, m)
 }
 
 // Decided reports whether hooks have decided on what the run has to go on with.
@@ -231,10 +236,11 @@ func (r *Run) Decided() bool {
 }
 
 // finish ends a run with its last reply.
-func (s *State) finish(now time.Time, r *Run, m event.Message) {
+func (r *Run) finish(now time.Time, m event.Message) {
+	t := r.turn
 	held := r.Held && !r.Interrupted
 	r.Phase, r.Reply = PhaseDone, nil
-	defer s.answerMissed(now, r)
+	defer r.answerMissed(now)
 	if r.Answered {
 		return
 	}
@@ -246,23 +252,25 @@ func (s *State) finish(now time.Time, r *Run, m event.Message) {
 		r.Final, final.MessageID = &m, m.ID
 	}
 	if held {
-		s.record(event.FinalID(r.MessageID), event.TypeFinal, s.Turn.Item.TraceID, s.Turn.Item.ID, now, final)
+		t.record(now, event.FinalID(r.MessageID), event.TypeFinal, final)
 	}
-	if r.Final != nil && !s.Turn.Ended {
-		s.handOn(now, r, m)
+	if r.Final != nil && !t.Ended {
+		r.handOn(now, m)
 	}
 }
 
 // notice tells the people in the thread what the thread itself has done.
-func (s *State) notice(now time.Time, id, text string) {
-	s.record(id, event.TypeMessage, s.Turn.Item.TraceID, s.Turn.Item.ID, now, event.Message{
+func (t *Turn) notice(now time.Time, id string, text string) {
+	s := t.thread
+	t.record(now, id, event.TypeMessage, event.Message{
 		ID: id, ThreadID: s.ThreadID, SenderID: "threadmill", SenderType: event.System, Role: event.RoleSystem, Content: text,
 	})
 }
 
 // ToolStep returns the input of the call's run. specs are the hooks that there are.
-func (s *State) ToolStep(r *Run, c *Call, specs []hook.Spec) ToolStep {
-	matching := s.decidingOnResult(r, c, specs)
+func (c *Call) ToolStep(specs []hook.Spec) ToolStep {
+	r, t, s := c.run, c.run.turn, c.run.turn.thread
+	matching := c.decidingOnResult(specs)
 	// Beside others, inline hooks see it in the hook workflow.
 	var inline []hook.Spec
 	if Only(hook.KindInline, matching) {
@@ -271,9 +279,9 @@ func (s *State) ToolStep(r *Run, c *Call, specs []hook.Spec) ToolStep {
 	}
 	c.Undecided = len(matching) > len(inline)
 	step := ToolStep{
-		Thread: s.Ref(), Agent: r.Agent, TraceID: s.Turn.Item.TraceID, EventID: s.Turn.Item.ID,
-		Root: s.Turn.foreign(), MessageID: r.MessageID, ToolCallID: c.Plan.ID, ToolName: c.Plan.Name, Unfit: c.Plan.Unfit,
-		Tools: s.Turn.Tools, Edited: r.Edited, WorkingDirectory: s.workingDirectory(), Inline: inline, Undecided: c.Undecided, Flush: s.Flush(),
+		Thread: s.Ref(), Agent: r.Agent, TraceID: t.Item.TraceID, EventID: t.Item.ID,
+		Root: t.foreign(), MessageID: r.MessageID, ToolCallID: c.Plan.ID, ToolName: c.Plan.Name, Unfit: c.Plan.Unfit,
+		Tools: t.Tools, Edited: r.Edited, WorkingDirectory: s.workingDirectory(), Inline: inline, Undecided: c.Undecided, Flush: s.Flush(),
 	}
 	c.Begun = true
 	if c.DecisionID != "" {
@@ -283,22 +291,24 @@ func (s *State) ToolStep(r *Run, c *Call, specs []hook.Spec) ToolStep {
 }
 
 // decidingOnResult are the hooks that decide on a call's result.
-func (s *State) decidingOnResult(r *Run, c *Call, specs []hook.Spec) []hook.Spec {
+func (c *Call) decidingOnResult(specs []hook.Spec) []hook.Spec {
+	r, s := c.run, c.run.turn.thread
 	return hook.Matching(specs, hook.Subject{
 		Namespace: s.Namespace, Type: event.TypeMessage, CreatedBy: event.Tool, Agent: r.Agent, Tools: []string{c.Plan.Name},
 	})
 }
 
 // CallRan takes in that a call has its result in the store, which hooks see next.
-func (s *State) CallRan(c *Call, reply ToolReply) {
+func (c *Call) CallRan(reply ToolReply) {
 	c.Stage, c.Decision = Ran, reply.Decision
 	c.Failed = reply.Status != "succeeded"
 }
 
 // ResultHeard goes on with a call's result, now that hooks have decided on it.
-func (s *State) ResultHeard(now time.Time, r *Run, c *Call, d Decision) {
-	seen := s.SeenResult(r, c)
-	d = s.heard(now, seen, d, &r.Deferred)
+func (c *Call) ResultHeard(now time.Time, d Decision) {
+	r := c.run
+	seen := c.SeenResult()
+	d = c.run.turn.heard(now, seen, d, &r.Deferred)
 	c.Stage, c.Decision = CallSettled, nil
 	switch {
 	case d.Outcome == event.HookFailed:
@@ -311,9 +321,9 @@ func (s *State) ResultHeard(now time.Time, r *Run, c *Call, d Decision) {
 }
 
 // CallFailed gives a call whose run was lost for good its result.
-func (s *State) CallFailed(now time.Time, r *Run, c *Call, why string) {
+func (c *Call) CallFailed(now time.Time, why string) {
 	c.Failed = true
-	s.settleWithout(now, r, c, "Error: "+why)
+	c.settleWithout(now, "Error: "+why)
 }
 
 // Why a call got a result without running.
@@ -324,17 +334,19 @@ const (
 )
 
 // settleWithout gives a call that will not run its result.
-func (s *State) settleWithout(now time.Time, r *Run, c *Call, text string) {
+func (c *Call) settleWithout(now time.Time, text string) {
+	t, s := c.run.turn, c.run.turn.thread
 	c.Stage = CallSettled
 	if c.Client != nil {
 		// A client's answer comes too late.
 		s.Settled = keepLast(append(s.Settled, Settled{ToolCallID: answerKey(c.Plan.ID), Decision: "settled"}), maxDecided)
 	}
-	s.record(event.ResultID(c.Plan.ID), event.TypeMessage, s.Turn.Item.TraceID, s.Turn.Item.ID, now, s.result(r, c, text, true))
+	t.record(now, event.ResultID(c.Plan.ID), event.TypeMessage, c.result(text, true))
 }
 
 // result is the message of a result that the thread itself has for a call.
-func (s *State) result(r *Run, c *Call, text string, isError bool) event.Message {
+func (c *Call) result(text string, isError bool) event.Message {
+	r, s := c.run, c.run.turn.thread
 	return event.Message{
 		ID: event.ResultID(c.Plan.ID), ThreadID: s.ThreadID, SenderID: c.Plan.Name, SenderType: event.Tool, Role: event.RoleTool, Content: text,
 		ToolCallID: c.Plan.ID, ToolName: c.Plan.Name, IsError: isError, AgentID: r.Agent, ReplyToMessageID: r.MessageID,
@@ -343,40 +355,41 @@ func (s *State) result(r *Run, c *Call, text string, isError bool) event.Message
 
 // ToolsDone sends the run back to its model, once every call has its result, unless
 // hooks have answered in its place.
-func (s *State) ToolsDone(now time.Time, r *Run) {
+func (r *Run) ToolsDone(now time.Time) {
 	for _, c := range r.Calls {
 		if c.Stage != CallSettled {
 			return
 		}
 	}
 	r.Calls, r.Reply, r.Phase = nil, nil, PhaseModel
-	s.release(now, r)
+	r.release(now)
 	switch {
 	case r.Refused != "":
-		s.Fail(now, r, r.Refused, true)
+		r.Fail(now, r.Refused, true)
 	case r.Answered:
 		r.Phase = PhaseDone
-		s.answerMissed(now, r)
+		r.answerMissed(now)
 	}
 }
 
 // release queues what had to wait for the results of calls.
-func (s *State) release(now time.Time, r *Run) {
+func (r *Run) release(now time.Time) {
 	for _, made := range r.Deferred {
-		s.produce(now, made)
+		r.turn.produce(now, made)
 	}
 	r.Deferred = nil
 }
 
 // StopRun ends a run that was interrupted: calls without a result get one.
-func (s *State) StopRun(now time.Time, r *Run) {
+func (r *Run) StopRun(now time.Time) {
+	s := r.turn.thread
 	if r.Phase == PhaseReply && (!r.Held || r.Decided()) {
 		// It was said, and no hook has still to see it: it stands, and may be the end.
 		d := Decision{Outcome: event.Passed, Silent: true}
 		if r.Decided() {
 			d = *r.Reply.OnMessage
 		}
-		s.ReplyHeard(now, r, d)
+		r.ReplyHeard(now, d)
 		if r.Phase == PhaseDone {
 			return
 		}
@@ -391,17 +404,17 @@ func (s *State) StopRun(now time.Time, r *Run) {
 		}
 		if c.Stage == Ran {
 			if c.Decision != nil {
-				s.ResultHeard(now, r, c, *c.Decision)
+				c.ResultHeard(now, *c.Decision)
 			}
 			c.Stage = CallSettled
 			continue
 		}
-		s.settleWithout(now, r, c, c.cutOff())
+		c.settleWithout(now, c.cutOff())
 	}
 	if r.Phase == PhaseReply || r.Phase == PhaseCalls {
-		s.refuse(now, r, r.open(), NotBegunText)
+		r.refuse(now, r.open(), NotBegunText)
 	}
-	s.release(now, r)
+	r.release(now)
 	r.Phase, r.Interrupted, r.Reply, r.Outage = PhaseDone, true, nil, nil
 }
 
@@ -414,9 +427,10 @@ func (r *Run) open() []PlannedCall {
 }
 
 // Fail ends a run that cannot go on.
-func (s *State) Fail(now time.Time, r *Run, why string, retryable bool) {
+func (r *Run) Fail(now time.Time, why string, retryable bool) {
+	t := r.turn
 	why = Why(why)
 	r.Phase, r.Error, r.Retryable, r.Reply, r.Outage = PhaseDone, why, retryable, nil, nil
-	s.record(event.ErrorID(s.messageID(r)), event.TypeError, s.Turn.Item.TraceID, s.Turn.Item.ID, now,
-		event.Failure{Agent: r.Agent, EventID: s.Turn.Item.ID, MessageID: s.messageID(r), Error: why, Retryable: retryable})
+	t.record(now, event.ErrorID(r.messageID()), event.TypeError,
+		event.Failure{Agent: r.Agent, EventID: t.Item.ID, MessageID: r.messageID(), Error: why, Retryable: retryable})
 }

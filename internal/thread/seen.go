@@ -8,14 +8,15 @@ import (
 )
 
 // SeenItem is the turn's item as hooks see it.
-func (s *State) SeenItem() Seen {
-	e := s.seenItem(s.Turn.Item, s.turnID())
-	if s.Turn.Recorded {
+func (t *Turn) SeenItem() Seen {
+	s := t.thread
+	e := s.seenItem(t.Item, t.turnID())
+	if t.Recorded {
 		// All of it is in the record only.
 		e.Event = nil
 	}
-	e.Hooked = s.Turn.Origin != nil && s.Turn.Origin.Hooked
-	e.stored = s.Turn.Stored
+	e.Hooked = t.Origin != nil && t.Origin.Hooked
+	e.stored = t.Stored
 	return e
 }
 
@@ -43,19 +44,21 @@ func (s *State) seenItem(it event.Item, key string) Seen {
 }
 
 // SeenReply is the run's reply as hooks see it.
-func (s *State) SeenReply(r *Run) Seen {
+func (r *Run) SeenReply() Seen {
+	t := r.turn
 	m := r.Reply.Message
 	m.SenderID, m.SenderType, m.Role, m.AgentID, m.ReplyToMessageID = r.Agent, event.Agent, event.RoleAssistant, r.Agent, r.ReplyTo
 	m.Held = r.Quiet && m.Content != ""
-	e := Seen{ID: m.ID, Key: m.ID, Type: event.TypeMessage, Parent: s.Turn.Item.ID, CreatedBy: event.Agent, Agent: r.Agent, message: m}
+	e := Seen{ID: m.ID, Key: m.ID, Type: event.TypeMessage, Parent: t.Item.ID, CreatedBy: event.Agent, Agent: r.Agent, message: m}
 	e.undecided = slices.Contains(r.Undecided, event.TypeMessage)
 	return e
 }
 
 // SeenCalls are the reply's calls as hooks see them.
-func (s *State) SeenCalls(r *Run) Seen {
+func (r *Run) SeenCalls() Seen {
+	t := r.turn
 	id := event.CallsID(r.MessageID)
-	e := Seen{ID: id, Key: id, Type: event.TypeToolCall, Parent: s.Turn.Item.ID, CreatedBy: event.Agent, Agent: r.Agent}
+	e := Seen{ID: id, Key: id, Type: event.TypeToolCall, Parent: t.Item.ID, CreatedBy: event.Agent, Agent: r.Agent}
 	e.undecided = slices.Contains(r.Undecided, event.TypeToolCall)
 	for _, c := range r.Reply.Calls {
 		e.Tools = append(e.Tools, c.Name)
@@ -64,31 +67,34 @@ func (s *State) SeenCalls(r *Run) Seen {
 }
 
 // SeenResult is a call's result as hooks see it.
-func (s *State) SeenResult(r *Run, c *Call) Seen {
+func (c *Call) SeenResult() Seen {
+	r, t, s := c.run, c.run.turn, c.run.turn.thread
 	id := event.ResultID(c.Plan.ID)
 	m := event.Message{
 		ID: id, ThreadID: s.ThreadID, SenderID: c.Plan.Name, SenderType: event.Tool, Role: event.RoleTool,
 		ToolCallID: c.Plan.ID, ToolName: c.Plan.Name, IsError: c.Failed, AgentID: r.Agent, ReplyToMessageID: r.MessageID,
 	}
 	e := Seen{
-		ID: id, Key: id, Type: event.TypeMessage, Parent: s.Turn.Item.ID, CreatedBy: event.Tool, Agent: r.Agent,
+		ID: id, Key: id, Type: event.TypeMessage, Parent: t.Item.ID, CreatedBy: event.Tool, Agent: r.Agent,
 		Tools: []string{c.Plan.Name}, message: m, undecided: c.Undecided,
 	}
 	return e
 }
 
 // SeenModelCall is the run's next model call as hooks see it.
-func (s *State) SeenModelCall(r *Run) Seen {
-	id := event.LLMCallID(s.messageID(r))
+func (r *Run) SeenModelCall() Seen {
+	t, s := r.turn, r.turn.thread
+	id := event.LLMCallID(r.messageID())
 	return Seen{
-		ID: id, Key: id, Type: event.TypeLLMCall, Parent: s.Turn.Item.ID, CreatedBy: event.Agent, Agent: s.agentOf(r),
-		Event: event.LLMCallEvent{ThreadID: s.ThreadID, AgentName: s.agentOf(r), Step: r.Step + 1},
+		ID: id, Key: id, Type: event.TypeLLMCall, Parent: t.Item.ID, CreatedBy: event.Agent, Agent: r.agentOf(),
+		Event: event.LLMCallEvent{ThreadID: s.ThreadID, AgentName: r.agentOf(), Step: r.Step + 1},
 	}
 }
 
 // agentOf is the run's agent, also before it has answered for the first time, if the
 // thread knows what its default agent is called.
-func (s *State) agentOf(r *Run) string {
+func (r *Run) agentOf() string {
+	s := r.turn.thread
 	if r.Agent == "" {
 		return s.Default
 	}
@@ -105,9 +111,10 @@ func MessageEvent(m event.Message) event.MessageEvent {
 // foresee says what a model call has to leave to hooks that may see its reply, undecided
 // the types of the events in the reply on which they decide once it is stored. The agent's
 // name, if it is not known yet, may be any.
-func (s *State) foresee(r *Run, specs []hook.Spec) (hold, quiet bool, inline []hook.Spec, undecided []string) {
+func (r *Run) foresee(specs []hook.Spec) (hold, quiet bool, inline []hook.Spec, undecided []string) {
+	s := r.turn.thread
 	saysAny, callsAny := false, false
-	agent := s.agentOf(r)
+	agent := r.agentOf()
 	for _, spec := range specs {
 		f := spec.Filter
 		if agent == "" {

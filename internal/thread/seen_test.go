@@ -22,24 +22,24 @@ func TestSubjects(t *testing.T) {
 		require.Equal(t, want, s.Subject(e))
 		require.Equal(t, hook.Context{
 			Namespace: "ns", ThreadID: "t1", EventID: id, TraceID: "e1", ParentEventID: e.Parent, Agent: want.Agent,
-		}, s.Context(e))
-		step := s.HookStep(e, watch)
+		}, s.Turn.Context(e))
+		step := s.Turn.HookStep(e, watch)
 		require.Equal(t, id, step.EventID)
 		require.Equal(t, e.Type, step.EventType)
 		require.Equal(t, s.Flush(), step.Flush, "S0-35 the record is stored before the hook sees it")
 		require.Equal(t, e.Type == event.TypeLLMCall, step.Event != nil, "what has no record is handed over")
 	}
-	check(s.SeenItem(), "e1", "e1", hook.Subject{Type: "message", CreatedBy: event.User})
-	s.Enter(t0, pass)
+	check(s.Turn.SeenItem(), "e1", "e1", hook.Subject{Type: "message", CreatedBy: event.User})
+	s.Turn.Enter(t0, pass)
 	r := turn.Runs[0]
-	check(s.SeenModelCall(r), "e1.0.1.llm", "e1.0.1.llm", hook.Subject{Type: "llm_call", CreatedBy: event.Agent, Agent: "assistant"})
+	check(r.SeenModelCall(), "e1.0.1.llm", "e1.0.1.llm", hook.Subject{Type: "llm_call", CreatedBy: event.Agent, Agent: "assistant"})
 	reply(t, s, r, watch, "let me see", runs("c1"), PlannedCall{ID: "c2", Name: "clock"})
-	require.Equal(t, "e1", s.SeenReply(r).Parent, "S2-41")
-	check(s.SeenReply(r), "e1.0.1", "e1.0.1", hook.Subject{Type: "message", CreatedBy: event.Agent, Agent: "assistant"})
-	s.ReplyHeard(t0, r, pass)
-	check(s.SeenCalls(r), "e1.0.1.calls", "e1.0.1.calls", hook.Subject{Type: "tool_call", CreatedBy: event.Agent, Agent: "assistant", Tools: []string{"note", "clock"}})
-	s.CallsHeard(t0, r, pass)
-	check(s.SeenResult(r, r.Calls[1]), "c2.result", "c2.result", hook.Subject{Type: "message", CreatedBy: event.Tool, Agent: "assistant", Tools: []string{"clock"}})
+	require.Equal(t, "e1", r.SeenReply().Parent, "S2-41")
+	check(r.SeenReply(), "e1.0.1", "e1.0.1", hook.Subject{Type: "message", CreatedBy: event.Agent, Agent: "assistant"})
+	r.ReplyHeard(t0, pass)
+	check(r.SeenCalls(), "e1.0.1.calls", "e1.0.1.calls", hook.Subject{Type: "tool_call", CreatedBy: event.Agent, Agent: "assistant", Tools: []string{"note", "clock"}})
+	r.CallsHeard(t0, pass)
+	check(r.Calls[1].SeenResult(), "c2.result", "c2.result", hook.Subject{Type: "message", CreatedBy: event.Tool, Agent: "assistant", Tools: []string{"clock"}})
 
 	for sender, want := range map[event.CreatedBy]hook.Subject{
 		event.Agent:  {Type: "message", CreatedBy: event.Agent, Agent: "x"},
@@ -48,12 +48,12 @@ func TestSubjects(t *testing.T) {
 	} {
 		s = newState()
 		arrive(t, s, signals.NewPost("e1", event.NewMessage{ThreadID: "t1", SenderID: "x", SenderType: sender, Content: "hi"}))
-		check(s.SeenItem(), "e1", "e1", want)
+		check(s.Turn.SeenItem(), "e1", "e1", want)
 	}
 	s = newState()
 	arrive(t, s, signals.Post{ID: "e1", Type: "file.changed", ParentEventID: "cause"})
-	check(s.SeenItem(), "e1", "e1", hook.Subject{Type: "file.changed"})
-	require.Equal(t, "cause", s.SeenItem().Parent)
+	check(s.Turn.SeenItem(), "e1", "e1", hook.Subject{Type: "file.changed"})
+	require.Equal(t, "cause", s.Turn.SeenItem().Parent)
 }
 
 // TestInlineHooksAreAskedByTheStep: what made the reply asks them about it, if there
@@ -62,23 +62,23 @@ func TestInlineHooksAreAskedByTheStep(t *testing.T) {
 	s := newState()
 	r := begin(t, s, "e1", "hello").Runs[0]
 	inline := []hook.Spec{{Name: "i", Kind: hook.KindInline}}
-	in := s.NextModelStep(r, inline)
+	in := r.NextModelStep(inline)
 	require.Equal(t, inline, in.Inline)
 	require.False(t, in.Hold, "what they let pass costs nothing")
 	said := Decision{Outcome: event.Passed, Silent: true}
 	asked := answers("i", "no")
-	s.Replied(t0, r, ModelReply{
+	r.Replied(t0, ModelReply{
 		Agent: "assistant", MaxSteps: 3, Message: event.Message{ID: in.MessageID, ThreadID: "t1", Content: "hi"},
 		Calls: []PlannedCall{runs("c1")}, OnMessage: &said, OnCalls: &asked, Held: true,
 	})
 	require.True(t, r.Held)
 	require.True(t, r.Decided())
-	s.ReplyHeard(t0, r, *r.Reply.OnMessage)
+	r.ReplyHeard(t0, *r.Reply.OnMessage)
 	require.True(t, r.Decided())
-	s.CallsHeard(t0, r, *r.Reply.OnCalls)
+	r.CallsHeard(t0, *r.Reply.OnCalls)
 	require.False(t, r.Decided())
 	require.Equal(t, PhaseDone, r.Phase)
-	in = s.NextModelStep(r, append(inline, watch...))
+	in = r.NextModelStep(append(inline, watch...))
 	require.Empty(t, in.Inline, "beside others they are asked with these")
 	require.True(t, in.Hold)
 }
@@ -111,10 +111,10 @@ func TestForesee(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			s := newState()
 			r := begin(t, s, "e1", "hello").Runs[0]
-			hold, _, _, _ := s.foresee(r, []hook.Spec{tc.spec})
+			hold, _, _, _ := r.foresee([]hook.Spec{tc.spec})
 			require.Equal(t, tc.firstReply, hold, "nobody knows yet what the default agent is called")
 			r.Agent = "assistant"
-			hold, quiet, inline, _ := s.foresee(r, []hook.Spec{tc.spec})
+			hold, quiet, inline, _ := r.foresee([]hook.Spec{tc.spec})
 			require.Equal(t, []bool{tc.hold, tc.inline, tc.quiet}, []bool{hold, len(inline) > 0, quiet})
 		})
 	}
@@ -127,9 +127,9 @@ func TestInlineOnResults(t *testing.T) {
 		false: {nil, watch, {other}, {inline, watch[0]}},
 	} {
 		for _, some := range specs {
-			s, r := called(t, runs("c1"))
-			s.CallsHeard(t0, r, pass)
-			require.Equal(t, want, len(s.ToolStep(r, r.Calls[0], some).Inline) > 0, "%v", some)
+			_, r := called(t, runs("c1"))
+			r.CallsHeard(t0, pass)
+			require.Equal(t, want, len(r.Calls[0].ToolStep(some).Inline) > 0, "%v", some)
 		}
 	}
 }
@@ -138,22 +138,22 @@ func TestHookDecided(t *testing.T) {
 	s := newState()
 	require.Error(t, s.HookDecided(HookDecided{EventID: "e1"}), "there is no turn")
 	arrive(t, s, says("e1", "hello"))
-	seen := s.SeenItem()
-	_, asked := s.Asked(seen)
+	seen := s.Turn.SeenItem()
+	_, asked := s.Turn.Asked(seen)
 	require.False(t, asked)
 	require.Error(t, s.HookDecided(HookDecided{EventID: "e1"}), "no hook was asked")
-	s.Asking(seen, watch...)
-	d, asked := s.Asked(seen)
+	s.Turn.Asking(seen, watch...)
+	d, asked := s.Turn.Asked(seen)
 	require.True(t, asked)
 	require.Nil(t, d)
 	s = copied(t, s)
 	require.NoError(t, s.HookDecided(HookDecided{EventID: "e1", Decision: answers("guard", "first")}))
 	require.NoError(t, s.HookDecided(HookDecided{EventID: "e1", Decision: answers("guard", "second")}))
 	s = copied(t, s)
-	d, _ = s.Asked(seen)
+	d, _ = s.Turn.Asked(seen)
 	require.Equal(t, "first", d.Responses[0].Content, "S0-24 it is decided once")
-	s.Answered(seen)
-	_, asked = s.Asked(seen)
+	s.Turn.Answered(seen)
+	_, asked = s.Turn.Asked(seen)
 	require.False(t, asked)
 	require.Error(t, s.HookDecided(HookDecided{EventID: "e1"}))
 }

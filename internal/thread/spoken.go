@@ -10,7 +10,8 @@ import (
 // DecisionIn is the decision that a posted message is, if it is one: a person's message
 // whose content says that it is the result of an approval. An agent's or a tool's word
 // decides nothing.
-func (s *State) DecisionIn(p signals.Post) (signals.Decide, bool) {
+func (ds *Decisions) DecisionIn(p signals.Post) (signals.Decide, bool) {
+	s := ds.thread
 	if s.Closing != nil || p.Type != "" && p.Type != event.TypeMessage || p.ID != "" && s.HasSeen(p.ID) {
 		return signals.Decide{}, false
 	}
@@ -26,7 +27,8 @@ func (s *State) DecisionIn(p signals.Post) (signals.Decide, bool) {
 }
 
 // SawDecision remembers a post that was a decision: posted again it has no effect.
-func (s *State) SawDecision(p signals.Post) {
+func (ds *Decisions) SawDecision(p signals.Post) {
+	s := ds.thread
 	if p.ID != "" {
 		s.remember(p.ID)
 		s.outcome(signals.TurnResult{EventID: p.ID, Status: signals.TurnCompleted})

@@ -99,7 +99,7 @@ func TestSpokenDecision(t *testing.T) {
 		deny.Decision = event.Deny
 		say(t, s, "ann", "", deny)
 		require.Equal(t, map[string]string{"c1": DeniedText}, results(t, s), "S4-78 under the original id")
-		s.ToolsDone(t0, r)
+		r.ToolsDone(t0)
 		require.Equal(t, PhaseModel, r.Phase)
 	})
 	t.Run("S4-T17 a call beside it goes on waiting", func(t *testing.T) {
@@ -112,7 +112,7 @@ func TestSpokenDecision(t *testing.T) {
 		s, r := waiting(t, careful("c1", "rm", AskPlan{}))
 		require.Zero(t, say(t, s, "ann", "", approve(event.ApprovalCallID("c1", 1))).Round)
 		require.Equal(t, Ready, r.Calls[0].Stage)
-		s.AskAgain(t0, r, r.Calls[0], careful("c1", "rm", AskPlan{}))
+		r.Calls[0].AskAgain(t0, careful("c1", "rm", AskPlan{}))
 		require.Equal(t, 2, say(t, copied(t, s).forgetSeen(), "ann", "", approve(event.ApprovalCallID("c1", 2))).Round)
 	})
 	for name, tc := range map[string]struct {

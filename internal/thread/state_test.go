@@ -82,7 +82,7 @@ func TestView(t *testing.T) {
 	for _, word := range []string{"waiting approval", "1 in queue", "assistant: step 1", "`shell_cmd` (c1)"} {
 		require.Contains(t, details, word)
 	}
-	s.Fail(t0, r, "it broke", true)
-	s.End(t0)
+	r.Fail(t0, "it broke", true)
+	s.Turn.End(t0)
 	require.Contains(t, s.Details(), "failed: event e1: it broke")
 }

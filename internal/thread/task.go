@@ -21,42 +21,61 @@ const (
 	maxTasksListed = 20
 )
 
+// Background are the background tasks.
+type Background struct {
+	thread *State
+
+	// Tasks run, TasksEnded are the last ones that have ended. TaskCount numbers them.
+	Tasks      []event.Task `json:"tasks,omitempty"`
+	TasksEnded []event.Task `json:"tasksEnded,omitempty"`
+	TaskCount  int          `json:"taskCount,omitempty"`
+
+	// TasksPassed are the events about failed tasks that hooks have passed unchanged.
+	TasksPassed []string `json:"tasksPassed,omitempty"`
+
+	// watched are the tasks that this run of the workflow has started: it hears how their
+	// workflows end.
+	watched map[string]bool
+}
+
 // CheckTask says why no more background tasks can be started.
-func (s *State) CheckTask() string {
-	if len(s.Tasks) >= maxTasks {
+func (b *Background) CheckTask() string {
+	if len(b.Tasks) >= maxTasks {
 		return fmt.Sprintf("Error: %d background tasks run in this thread, the limit. Wait for one of them, or cancel one.", maxTasks)
 	}
 	return ""
 }
 
 // StartTask makes a background task of a call.
-func (s *State) StartTask(now time.Time, r *Run, c *Call) TaskStep {
+func (c *Call) StartTask(now time.Time) TaskStep {
 	plan := c.Plan.Task
-	task := s.newTask(now, r, c)
+	task := c.newTask(now)
 	task.Title, task.Tool = cmp.Or(plan.Title, plan.Tool), plan.Tool
-	return s.startTask(now, r, c, task)
+	return c.startTask(now, task)
 }
 
-func (s *State) newTask(now time.Time, r *Run, c *Call) event.Task {
+func (c *Call) newTask(now time.Time) event.Task {
+	r, t, s := c.run, c.run.turn, c.run.turn.thread
 	s.TaskCount++
 	return event.Task{
 		ID: signals.TaskID(s.ThreadID, s.TaskCount), State: event.TaskRunning, Agent: r.Agent, ToolCallID: c.Plan.ID,
-		TraceID: s.Turn.Item.TraceID, Detached: c.Plan.Task.Detached, StartedAt: now, Deadline: now.Add(c.Plan.Task.Deadline),
+		TraceID: t.Item.TraceID, Detached: c.Plan.Task.Detached, StartedAt: now, Deadline: now.Add(c.Plan.Task.Deadline),
 	}
 }
 
-func (s *State) startTask(now time.Time, r *Run, c *Call, task event.Task) TaskStep {
+func (c *Call) startTask(now time.Time, task event.Task) TaskStep {
+	r, t, s := c.run, c.run.turn, c.run.turn.thread
 	s.Tasks = append(s.Tasks, task)
 	if s.watched == nil {
 		s.watched = map[string]bool{}
 	}
 	s.watched[task.ID] = true
-	s.record(task.ID, event.TypeTask, task.TraceID, s.Turn.Item.ID, now, task)
+	t.record(now, task.ID, event.TypeTask, task)
 	step := TaskStep{
-		Thread: s.Ref(), Task: task, EventID: s.Turn.Item.ID, Root: s.Turn.foreign(), MessageID: r.MessageID, Tools: s.Turn.Tools, Edited: r.Edited,
+		Thread: s.Ref(), Task: task, EventID: t.Item.ID, Root: t.foreign(), MessageID: r.MessageID, Tools: t.Tools, Edited: r.Edited,
 		WorkingDirectory: s.workingDirectory(),
 	}
-	if s.Guarded(c) {
+	if c.Guarded() {
 		// That has stored the decision.
 		step.DecisionID = c.DecisionID
 	}
@@ -64,56 +83,59 @@ func (s *State) startTask(now time.Time, r *Run, c *Call, task event.Task) TaskS
 }
 
 // TaskStarted gives the call that started a task its result: the agent goes on at once.
-func (s *State) TaskStarted(now time.Time, r *Run, c *Call, task event.Task) {
+func (c *Call) TaskStarted(now time.Time, task event.Task) {
 	text := fmt.Sprintf("Started in the background as task %s. Do not wait for it: you will be told when it has completed or failed (by %s at the latest).",
 		task.ID, task.Deadline.UTC().Format(time.RFC3339))
-	s.answered(now, r, c, text, false)
+	c.answered(now, text, false)
 }
 
 // TaskNotStarted takes back a task whose workflow could not be started.
-func (s *State) TaskNotStarted(now time.Time, r *Run, c *Call, task event.Task, why string) {
+func (c *Call) TaskNotStarted(now time.Time, task event.Task, why string) {
+	s := c.run.turn.thread
 	if i := s.taskAt(task.ID); i >= 0 {
 		s.settleTask(now, i, event.TaskFailed, why, "")
 	}
 	s.dropSub(task.ThreadID)
-	s.Refused(now, r, c, "Error: the task could not be started: "+why)
+	c.Refused(now, "Error: the task could not be started: "+why)
 }
 
 // Refused gives a call that is not run a result that says why.
-func (s *State) Refused(now time.Time, r *Run, c *Call, why string) { s.answered(now, r, c, why, true) }
+func (c *Call) Refused(now time.Time, why string) {
+	c.answered(now, why, true)
+}
 
 // answered gives a call the result that the thread itself has for it. Hooks see it next.
-func (s *State) answered(now time.Time, r *Run, c *Call, text string, isError bool) {
+func (c *Call) answered(now time.Time, text string, isError bool) {
+	t := c.run.turn
 	c.Stage, c.Failed, c.Undecided = Ran, isError, true
-	t := s.Turn.Item
-	s.recordUndecided(s.eventOf(t.TraceID, t.ID), event.ResultID(c.Plan.ID), event.TypeMessage, t.TraceID, t.ID, now, s.result(r, c, c.told()+text, isError))
+	t.recordUndecided(now, event.ResultID(c.Plan.ID), event.TypeMessage, c.result(c.told()+text, isError))
 }
 
 // TaskReported takes in how a task has ended. One that has ended before stays as it is.
-func (s *State) TaskReported(now time.Time, rep TaskReport) error {
-	if i := s.taskAt(rep.TaskID); i >= 0 {
-		s.endTask(now, i, rep.TaskReply)
+func (b *Background) TaskReported(now time.Time, rep TaskReport) error {
+	if i := b.taskAt(rep.TaskID); i >= 0 {
+		b.endTask(now, i, rep.TaskReply)
 		return nil
 	}
-	if _, ended := s.endedTask(rep.TaskID); ended {
+	if _, ended := b.endedTask(rep.TaskID); ended {
 		return nil
 	}
 	if rep.Task != nil && rep.Task.Detached && rep.Task.ID == rep.TaskID {
-		s.Tasks = append(s.Tasks, *rep.Task)
-		s.endTask(now, len(s.Tasks)-1, rep.TaskReply)
+		b.Tasks = append(b.Tasks, *rep.Task)
+		b.endTask(now, len(b.Tasks)-1, rep.TaskReply)
 		return nil
 	}
 	return fmt.Errorf("no background task %q in this thread", rep.TaskID)
 }
 
 // CompleteTask ends a task from outside.
-func (s *State) CompleteTask(now time.Time, c signals.CompleteTask) signals.CompleteTaskResult {
-	if i := s.taskAt(c.TaskID); i >= 0 {
-		s.endTask(now, i, TaskReply{Result: c.Result, Error: c.Error, By: cmp.Or(c.By, "outside")})
-		task, _ := s.endedTask(c.TaskID)
+func (b *Background) CompleteTask(now time.Time, c signals.CompleteTask) signals.CompleteTaskResult {
+	if i := b.taskAt(c.TaskID); i >= 0 {
+		b.endTask(now, i, TaskReply{Result: c.Result, Error: c.Error, By: cmp.Or(c.By, "outside")})
+		task, _ := b.endedTask(c.TaskID)
 		return signals.CompleteTaskResult{Result: signals.TaskAccepted, Task: task}
 	}
-	task, ended := s.endedTask(c.TaskID)
+	task, ended := b.endedTask(c.TaskID)
 	switch {
 	case !ended:
 		return signals.CompleteTaskResult{Result: signals.TaskNotFound}
@@ -124,10 +146,10 @@ func (s *State) CompleteTask(now time.Time, c signals.CompleteTask) signals.Comp
 }
 
 // CancelTask cancels a task. An agent that cancels its own is not told again.
-func (s *State) CancelTask(now time.Time, c signals.CancelTask, tell bool) signals.CompleteTaskResult {
-	i := s.taskAt(c.TaskID)
+func (b *Background) CancelTask(now time.Time, c signals.CancelTask, tell bool) signals.CompleteTaskResult {
+	i := b.taskAt(c.TaskID)
 	if i < 0 {
-		task, ended := s.endedTask(c.TaskID)
+		task, ended := b.endedTask(c.TaskID)
 		switch {
 		case !ended:
 			return signals.CompleteTaskResult{Result: signals.TaskNotFound}
@@ -140,30 +162,30 @@ func (s *State) CancelTask(now time.Time, c signals.CancelTask, tell bool) signa
 	if c.Reason != "" {
 		why += ": " + c.Reason
 	}
-	task := s.settleTask(now, i, event.TaskCancelled, why, c.By)
+	task := b.settleTask(now, i, event.TaskCancelled, why, c.By)
 	if tell {
-		s.tellOfTask(now, task, event.TypeBackgroundTaskFailed, nil)
+		b.tellOfTask(now, task, event.TypeBackgroundTaskFailed, nil)
 	}
 	return signals.CompleteTaskResult{Result: signals.TaskAccepted, Task: task}
 }
 
-func (s *State) taskAt(id string) int {
-	return slices.IndexFunc(s.Tasks, func(t event.Task) bool { return t.ID == id })
+func (b *Background) taskAt(id string) int {
+	return slices.IndexFunc(b.Tasks, func(t event.Task) bool { return t.ID == id })
 }
 
-func (s *State) endedTask(id string) (event.Task, bool) {
-	for i := len(s.TasksEnded) - 1; i >= 0; i-- {
-		if s.TasksEnded[i].ID == id {
-			return s.TasksEnded[i], true
+func (b *Background) endedTask(id string) (event.Task, bool) {
+	for i := len(b.TasksEnded) - 1; i >= 0; i-- {
+		if b.TasksEnded[i].ID == id {
+			return b.TasksEnded[i], true
 		}
 	}
 	return event.Task{}, false
 }
 
 // endTask ends a task, and tells the thread's agent.
-func (s *State) endTask(now time.Time, i int, reply TaskReply) {
+func (b *Background) endTask(now time.Time, i int, reply TaskReply) {
 	state, typ := reply.state()
-	s.tellOfTask(now, s.settleTask(now, i, state, reply.Error, reply.By), typ, reply.Result)
+	b.tellOfTask(now, b.settleTask(now, i, state, reply.Error, reply.By), typ, reply.Result)
 }
 
 // state is how a task has ended, and the type of the event that tells so.
@@ -178,19 +200,21 @@ func (r TaskReply) state() (event.TaskState, string) {
 }
 
 // settleTask takes a task out of those that run.
-func (s *State) settleTask(now time.Time, i int, state event.TaskState, why, by string) event.Task {
-	task := s.Tasks[i]
+func (b *Background) settleTask(now time.Time, i int, state event.TaskState, why, by string) event.Task {
+	s := b.thread
+	task := b.Tasks[i]
 	task.State, task.Error, task.By, task.EndedAt = state, Why(why), by, &now
-	s.Tasks = slices.Delete(s.Tasks, i, i+1)
+	b.Tasks = slices.Delete(b.Tasks, i, i+1)
 	s.recordIn("", event.TaskEndedID(task.ID), event.TypeTask, task.TraceID, task.ToolCallID, now, task)
 	kept := task
 	kept.Error = shortWhy(kept.Error)
-	s.TasksEnded = keepLast(append(s.TasksEnded, kept), maxTasksEnded)
+	b.TasksEnded = keepLast(append(b.TasksEnded, kept), maxTasksEnded)
 	return task
 }
 
 // tellOfTask publishes how a task has ended.
-func (s *State) tellOfTask(now time.Time, task event.Task, typ string, result json.RawMessage) {
+func (b *Background) tellOfTask(now time.Time, task event.Task, typ string, result json.RawMessage) {
+	s := b.thread
 	short := task
 	short.Error = shortWhy(short.Error)
 	brief := TaskEvent(s.Ref(), short, typ, nil, now).Payload
@@ -240,14 +264,15 @@ const maxShortWhy = 512 // bytes
 
 // Overdue fails the tasks whose workflows have not reported in time: somebody may have
 // terminated them.
-func (s *State) overdue(now time.Time) {
-	for i := 0; i < len(s.Tasks); {
-		task := s.Tasks[i]
-		if s.watched[task.ID] || task.Deadline.Add(taskGrace).After(now) {
+func (b *Background) overdue(now time.Time) {
+	s := b.thread
+	for i := 0; i < len(b.Tasks); {
+		task := b.Tasks[i]
+		if b.watched[task.ID] || task.Deadline.Add(taskGrace).After(now) {
 			i++
 			continue
 		}
-		s.endTask(now, i, TaskReply{Error: "nothing was heard of it by its deadline: its workflow has ended without a report"})
+		b.endTask(now, i, TaskReply{Error: "nothing was heard of it by its deadline: its workflow has ended without a report"})
 		if task.ThreadID != "" {
 			s.dropSub(task.ThreadID)
 		}
@@ -258,8 +283,8 @@ func (s *State) overdue(now time.Time) {
 const taskGrace = 5 * time.Minute
 
 // TasksView is the answer to query "tasks".
-func (s *State) TasksView() signals.Tasks {
-	return signals.Tasks{Tasks: append(append([]event.Task{}, s.TasksEnded...), s.Tasks...)}
+func (b *Background) TasksView() signals.Tasks {
+	return signals.Tasks{Tasks: append(append([]event.Task{}, b.TasksEnded...), b.Tasks...)}
 }
 
 // The tools about tasks that the thread answers itself.
@@ -272,7 +297,8 @@ const (
 // Answer gives a call about tasks its result. It returns the task that is to be stopped,
 // if there is one.
 // specs are the hooks that there are.
-func (s *State) Answer(now time.Time, r *Run, c *Call, specs ...hook.Spec) (stop *event.Task) {
+func (c *Call) Answer(now time.Time, specs ...hook.Spec) (stop *event.Task) {
+	r, s := c.run, c.run.turn.thread
 	id := s.wholeTaskID(c.Plan.TaskID)
 	switch c.Plan.Name {
 	case ToolListTasks:
@@ -281,63 +307,65 @@ func (s *State) Answer(now time.Time, r *Run, c *Call, specs ...hook.Spec) (stop
 		for i, task := range list.Tasks {
 			list.Tasks[i] = s.forModels(task, specs)
 		}
-		s.answered(now, r, c, string(rawJSON(list)), false)
+		c.answered(now, string(rawJSON(list)), false)
 		return nil
 	case ToolCancelTask:
 		out := s.CancelTask(now, signals.CancelTask{TaskID: id, By: cmp.Or(r.Agent, "agent")}, false)
 		switch out.Result {
 		case signals.TaskAccepted:
-			s.answered(now, r, c, fmt.Sprintf("Task %s was cancelled.", id), false)
+			c.answered(now, fmt.Sprintf("Task %s was cancelled.", id), false)
 			return &out.Task
 		case signals.TaskNotFound:
-			s.noTask(now, r, c)
+			c.noTask(now)
 		case signals.TaskAlreadyEnded, signals.TaskConflict:
-			s.answered(now, r, c, fmt.Sprintf("Task %s has ended already: it is %s.", id, out.Task.State), false)
+			c.answered(now, fmt.Sprintf("Task %s has ended already: it is %s.", id, out.Task.State), false)
 		}
 		return nil
 	}
 	for _, task := range s.TasksView().Tasks {
 		if task.ID == id {
-			s.answered(now, r, c, string(rawJSON(s.forModels(task, specs))), false)
+			c.answered(now, string(rawJSON(s.forModels(task, specs))), false)
 			return nil
 		}
 	}
-	s.noTask(now, r, c)
+	c.noTask(now)
 	return nil
 }
 
 // forModels is a task as models are shown it: why it has failed is left out unless hooks have
 // passed the event that says so, unchanged.
-func (s *State) forModels(task event.Task, specs []hook.Spec) event.Task {
+func (b *Background) forModels(task event.Task, specs []hook.Spec) event.Task {
+	s := b.thread
 	about := hook.Subject{Namespace: s.Namespace, Type: event.TypeBackgroundTaskFailed}
-	if task.Error != "" && len(hook.Matching(specs, about)) > 0 && !slices.Contains(s.TasksPassed, taskEventID(s.Ref(), task)) {
+	if task.Error != "" && len(hook.Matching(specs, about)) > 0 && !slices.Contains(b.TasksPassed, taskEventID(s.Ref(), task)) {
 		task.Error = "withheld"
 	}
 	return task
 }
 
 // wholeTaskID lets agents leave out the thread, and what is before the "~".
-func (s *State) wholeTaskID(id string) string {
+func (b *Background) wholeTaskID(id string) string {
+	s := b.thread
 	if strings.Contains(id, "~") {
 		return id
 	}
 	return s.ThreadID + "~" + id
 }
 
-func (s *State) noTask(now time.Time, r *Run, c *Call) {
-	s.answered(now, r, c, fmt.Sprintf("Error: no task %.200q in this thread, or it ended long ago. Use %s.", c.Plan.TaskID, ToolListTasks), true)
+func (c *Call) noTask(now time.Time) {
+	c.answered(now, fmt.Sprintf("Error: no task %.200q in this thread, or it ended long ago. Use %s.", c.Plan.TaskID, ToolListTasks), true)
 }
 
 // CloseTasks ends the tasks of a thread that is closed, but for those that outlive it. It
 // returns those that are to be stopped.
-func (s *State) CloseTasks(now time.Time) []event.Task {
+func (b *Background) CloseTasks(now time.Time) []event.Task {
 	var stop []event.Task
-	for i := 0; i < len(s.Tasks); {
-		if s.Tasks[i].Detached {
+	for i := 0; i < len(b.Tasks); {
+		if b.Tasks[i].Detached {
 			i++
 			continue
 		}
-		stop = append(stop, s.settleTask(now, i, event.TaskCancelled, "the thread was closed", ""))
+		stop = append(stop, b.settleTask(now, i, event.TaskCancelled, "the thread was closed", ""))
 	}
 	return stop
 }

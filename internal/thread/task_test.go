@@ -20,9 +20,9 @@ func taskCall(id, tool string) *Call {
 // startTask starts a background task of a tool.
 func startTask(t *testing.T, s *State, r *Run, tool string) event.Task {
 	t.Helper()
-	c := taskCall("c"+s.newID(t0), tool)
-	in := s.StartTask(t0, r, c)
-	s.TaskStarted(t0, r, c, in.Task)
+	c := of(s, taskCall("c"+s.newID(t0), tool))
+	in := c.StartTask(t0)
+	c.TaskStarted(t0, in.Task)
 	return in.Task
 }
 
@@ -33,7 +33,7 @@ func tasking(t *testing.T) (*State, *Run) {
 	p := says("e1", "go")
 	p.TraceID = "trace"
 	arrive(t, s, p)
-	s.Enter(t0, pass)
+	s.Turn.Enter(t0, pass)
 	s.Flushed(s.Flush())
 	r := s.Turn.Runs[0]
 	r.MessageID = "e1.0.1"
@@ -53,9 +53,9 @@ func TestStartTask(t *testing.T) {
 	s, r := tasking(t)
 	tools := []string{"build"}
 	s.Turn.Tools, r.Edited = &tools, true
-	c := taskCall("c1", "build")
+	c := of(s, taskCall("c1", "build"))
 	c.Plan.Task.Title, c.Plan.Task.Detached = "Build it", true
-	in := s.StartTask(at(5), r, c)
+	in := c.StartTask(at(5))
 	task := event.Task{
 		ID: "t1~t1", Title: "Build it", State: event.TaskRunning, Tool: "build", Agent: "alice", ToolCallID: "c1", TraceID: "trace",
 		Detached: true, StartedAt: at(5), Deadline: at(3605),
@@ -65,7 +65,7 @@ func TestStartTask(t *testing.T) {
 	require.Equal(t, "t1~t1", s.Pending[0].ID)
 	require.Equal(t, Ready, c.Stage, "the call has no result before the task runs")
 
-	s.TaskStarted(at(5), r, c, in.Task)
+	c.TaskStarted(at(5), in.Task)
 	require.Equal(t, Ran, c.Stage, "S3-01 the call has its result at once")
 	require.False(t, c.Failed)
 	m := payload[event.Message](t, pending(s, event.TypeMessage)[0])
@@ -75,17 +75,17 @@ func TestStartTask(t *testing.T) {
 	require.Equal(t, 1, s.View().Tasks)
 	require.Contains(t, s.Details(), "task `t1~t1` runs since")
 
-	c = taskCall("c2", "build")
-	require.Equal(t, "t1~t2", s.StartTask(at(6), r, c).Task.ID)
+	c = of(s, taskCall("c2", "build"))
+	require.Equal(t, "t1~t2", c.StartTask(at(6)).Task.ID)
 	require.Equal(t, "build", s.Tasks[1].Title, "who gives no title gets the tool's name")
-	require.Equal(t, "t1~t3", copied(t, s).StartTask(at(6), r, c).Task.ID, "no id is used twice, whichever run it is")
+	require.Equal(t, "t1~t3", c.StartTask(at(6)).Task.ID, "no id is used twice, whichever run it is")
 }
 
 func TestTaskNotStarted(t *testing.T) {
-	s, r := tasking(t)
-	c := taskCall("c1", "build")
-	in := s.StartTask(t0, r, c)
-	s.TaskNotStarted(t0, r, c, in.Task, "there is one already")
+	s, _ := tasking(t)
+	c := of(s, taskCall("c1", "build"))
+	in := c.StartTask(t0)
+	c.TaskNotStarted(t0, in.Task, "there is one already")
 	require.Empty(t, s.Tasks)
 	require.Equal(t, event.TaskFailed, s.TasksEnded[0].State)
 	require.True(t, c.Failed)
@@ -303,8 +303,8 @@ func TestAgentAsksAboutTasks(t *testing.T) {
 			}
 			s.Flushed(s.Flush())
 			queue := len(s.Queue)
-			c := &Call{Stage: Ready, Plan: PlannedCall{ID: "c9", Name: tc.tool, By: ByThread, TaskID: tc.id}}
-			stop := s.Answer(t0, r, c)
+			c := of(s, &Call{Stage: Ready, Plan: PlannedCall{ID: "c9", Name: tc.tool, By: ByThread, TaskID: tc.id}})
+			stop := c.Answer(t0)
 			require.Equal(t, tc.stops, stop != nil)
 			if tc.stops {
 				require.Equal(t, whole, stop.ID)
@@ -323,11 +323,11 @@ func TestAgentAsksAboutTasks(t *testing.T) {
 
 // TestTasksOfAThreadThatCloses: all end, but those that outlive it.
 func TestTasksOfAThreadThatCloses(t *testing.T) {
-	s, r := tasking(t)
+	s, _ := tasking(t)
 	for i := range 5 {
-		c := taskCall(fmt.Sprintf("c%d", i), "build")
+		c := of(s, taskCall(fmt.Sprintf("c%d", i), "build"))
 		c.Plan.Task.Detached = i%2 == 1
-		s.StartTask(t0, r, c)
+		c.StartTask(t0)
 	}
 	s.Flushed(s.Flush())
 	stop := s.CloseTasks(at(1))
@@ -369,7 +369,7 @@ func TestRecordsOfATaskInAClosedThread(t *testing.T) {
 func TestOverdueTasks(t *testing.T) {
 	s, r := tasking(t)
 	task := startTask(t, s, r, "build")
-	s.DelegateTask(t0, r, subTask("c2"))
+	of(s, subTask("c2")).DelegateTask(t0)
 	_, due := s.NextDue()
 	require.False(t, due, "this run has started them")
 	s = copied(t, s)

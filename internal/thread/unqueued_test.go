@@ -74,8 +74,8 @@ func TestFailedEventsStay(t *testing.T) {
 	s := newState()
 	for i := range 20 {
 		begin(t, s, name(i), strings.Repeat("x", 100<<10))
-		s.Fail(t0, s.Turn.Runs[0], "no", true)
-		s.End(t0)
+		s.Turn.Runs[0].Fail(t0, "no", true)
+		s.Turn.End(t0)
 		s.Flushed(s.Flush())
 	}
 	require.Len(t, s.Failed, 20)

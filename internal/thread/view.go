@@ -25,7 +25,7 @@ func (s *State) View() signals.State {
 		v.Status = signals.Running
 	}
 	if turns := s.turns(); len(turns) > 0 {
-		s.within(turns[0], func() { v.Turn = s.viewTurn() })
+		v.Turn = turns[0].viewTurn()
 	}
 	if s.Parent != nil {
 		v.Parent = s.Parent.ThreadID
@@ -33,11 +33,11 @@ func (s *State) View() signals.State {
 	return v
 }
 
-func (s *State) viewTurn() *signals.TurnState {
-	t := s.Turn
+func (t *Turn) viewTurn() *signals.TurnState {
+	s := t.thread
 	v := &signals.TurnState{EventID: t.Item.ID, TraceID: t.Item.TraceID, StartedAt: t.StartedAt, Runs: []signals.RunState{}}
 	for _, r := range t.Runs {
-		v.Runs = append(v.Runs, signals.RunState{Agent: r.Agent, Step: r.Step, Doing: s.doing(r), Tools: r.unsettled(), Threads: r.subs(), Retrying: r.retrying()})
+		v.Runs = append(v.Runs, signals.RunState{Agent: r.Agent, Step: r.Step, Doing: r.doing(), Tools: r.unsettled(), Threads: r.subs(), Retrying: r.retrying()})
 	}
 	for _, in := range t.Intercepting {
 		v.Deciding = append(v.Deciding, signals.Deciding{
@@ -56,10 +56,10 @@ const (
 	doingDone  = "done"
 )
 
-func (s *State) doing(r *Run) string {
+func (r *Run) doing() string {
 	switch r.Phase {
 	case PhaseModel:
-		if s.asked(s.SeenModelCall(r).Key) == nil {
+		if r.turn.asked(r.SeenModelCall().Key) == nil {
 			return doingModel
 		}
 	case PhaseCalls:
