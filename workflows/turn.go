@@ -35,14 +35,14 @@ func (t *conversation) turn(ctx workflow.Context) {
 			t.notify(ctx)
 		}
 	})
-	if s.Turn.Arrived && s.Turn.Interrupted == nil {
+	if s.Turn.Stage == thread.ItemArrived && s.Turn.Interrupted == nil {
 		t.enter(turnCtx)
 	}
 	t.handle(turnCtx)
 	t.runs(turnCtx)
 	finished = true
 
-	if (s.Turn.Arrived || s.Turn.Unhandled()) && s.Turn.Interrupted == nil {
+	if (s.Turn.Stage == thread.ItemArrived || s.Turn.Unhandled()) && s.Turn.Interrupted == nil {
 		return
 	}
 	for _, r := range s.Turn.Runs {

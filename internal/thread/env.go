@@ -17,6 +17,9 @@ import (
 type Handling struct {
 	Rule  rule.Spec     `json:"rule"`
 	Stage HandlingStage `json:"stage"`
+
+	// Replaced says that hooks have changed the item.
+	Replaced bool `json:"replaced,omitempty"`
 }
 
 // HandlingStage is where a handling stands. What comes after it is an agent's run, or
@@ -173,13 +176,13 @@ func (t *Turn) route(now time.Time, d Decision, rules []rule.Spec) {
 	// What is retried by hand is wanted now.
 	t.Rule = spec.Name
 	if t.Released == nil && t.Item.Attempt == 0 && t.hold(now, spec) {
-		t.Held = true
+		t.Stage = ItemDebounced
 		return
 	}
 	if spec.Log {
 		s.logEvent(e)
 	}
-	t.Handling, t.EnvReplaced = &Handling{Rule: spec, Stage: Handled}, replaced
+	t.Handling = &Handling{Rule: spec, Stage: Handled, Replaced: replaced}
 	switch {
 	case spec.Function:
 		t.Handling.Stage = ByFunction
@@ -236,7 +239,7 @@ func (t *Turn) wake(e event.EnvEvent) {
 	r := t.addRun(&Run{
 		Agent: t.handlerOf(handler, e), Phase: PhaseModel, ReplyTo: event.ObservedID(t.Item.ID),
 		Instructions: joined(handler.SystemPrompt, handler.Prompt),
-		Observe:      &Observe{EventID: t.Item.ID, Type: e.Type, Query: "Process event: " + e.Type, Replaced: t.EnvReplaced},
+		Observe:      &Observe{EventID: t.Item.ID, Type: e.Type, Query: "Process event: " + e.Type, Replaced: t.Handling.Replaced},
 	})
 	if was := t.Released; was != nil && was.Count > 0 {
 		r.Observe.Held, r.Observe.Since, r.Observe.HeldIDs = was.Count, &was.Since, was.IDs

@@ -140,7 +140,7 @@ func (t *Turn) steps() (n int) {
 	if len(t.Cascades) > 0 {
 		n++
 	}
-	if t.Arrived || t.Unhandled() {
+	if t.Stage == ItemArrived || t.Unhandled() {
 		return n + 1
 	}
 	waits := false

@@ -89,7 +89,7 @@ func TestFunctionFails(t *testing.T) {
 	require.Equal(t, []string{"e1.error"}, terminals(s))
 	post(t, s, happens("e2", "file.changed", `2`))
 	require.Equal(t, signals.TurnFailed, s.Turn.End(t0).Status)
-	require.Equal(t, event.Failed, s.Failed[0].Status, "S2-16")
+	require.Equal(t, event.Failed, s.Failed[0].Item.Status, "S2-16")
 
 	turn = next(t, s)
 	require.Equal(t, "e2", turn.Item.ID, "S3-24 the events behind it are handled")

@@ -173,7 +173,7 @@ func TestHeldEvent(t *testing.T) {
 	p := happens("e1", "file.changed", `1`)
 	p.Priority, p.TTL = 7, 1000
 	turn := routed(t, s, p, debounced)
-	require.True(t, turn.Held)
+	require.True(t, turn.Stage == ItemDebounced)
 	require.Nil(t, turn.Handling)
 	require.Equal(t, signals.TurnHeld, s.Turn.End(t0).Status)
 	require.Equal(t, signals.TurnHeld, ended(t, s, "e1").Status, "who waits is told")
@@ -193,7 +193,7 @@ func TestHeldEvent(t *testing.T) {
 	d, known := turn.SeenBefore()
 	require.True(t, known, "hooks have seen it")
 	s.Turn.Enter(at(3600), d, debounced)
-	require.False(t, turn.Held, "it is held back once")
+	require.False(t, turn.Stage == ItemDebounced, "it is held back once")
 	require.Equal(t, "e1.0.1", turn.Runs[0].NextModelStep(nil).MessageID)
 	require.Empty(t, s.Pending, "it is stored already")
 	turn.Runs[0].Phase = PhaseDone
@@ -211,7 +211,7 @@ func TestHeldEventOfAHook(t *testing.T) {
 	s.Turn.End(t0)
 	turn := next(t, s)
 	s.Turn.Enter(t0, pass, debounced)
-	require.True(t, turn.Held)
+	require.True(t, turn.Stage == ItemDebounced)
 	s.Turn.End(t0)
 	require.Equal(t, signals.TurnCompleted, ended(t, s, "e1").Status)
 	require.Empty(t, s.Roots, "nobody waits for what is held back")
@@ -258,7 +258,7 @@ func TestRetryOfAHeldEvent(t *testing.T) {
 			tc.rule.Function = true
 			s := newState("alice")
 			turn := routed(t, s, happens("e1", "file.changed", `1`), tc.rule)
-			if turn.Held {
+			if turn.Stage == ItemDebounced {
 				s.Turn.End(t0)
 				s.Release(at(tc.released))
 				next(t, s)
@@ -269,7 +269,7 @@ func TestRetryOfAHeldEvent(t *testing.T) {
 			require.NoError(t, s.Retry(at(11), signals.Control{}))
 			turn = next(t, s)
 			s.Turn.Enter(at(11), pass, tc.rule)
-			require.False(t, turn.Held)
+			require.False(t, turn.Stage == ItemDebounced)
 			require.Equal(t, ByFunction, turn.Handling.Stage)
 			require.Equal(t, 1, turn.Item.Attempt)
 		})

@@ -102,41 +102,46 @@ type Intercepting struct {
 	Decision *Decision `json:"decision,omitempty"`
 }
 
+// Interceptions are the events of a turn that hook workflows are deciding on.
+type Interceptions struct {
+	Intercepting []Intercepting `json:"intercepting,omitempty"`
+}
+
 // maxLate is how many reports a thread expects at most that it does not need any more.
 const maxLate = 32
 
 // Asking remembers that a hook workflow has been started, which asks these hooks about
 // an event.
-func (t *Turn) Asking(e Seen, specs ...hook.Spec) {
-	if t.asked(e.Key) != nil {
+func (in *Interceptions) Asking(e Seen, specs ...hook.Spec) {
+	if in.asked(e.Key) != nil {
 		return
 	}
-	in := Intercepting{EventID: e.Key, Record: e.ID, Type: e.Type}
+	next := Intercepting{EventID: e.Key, Record: e.ID, Type: e.Type}
 	for _, spec := range specs {
-		in.Hooks = append(in.Hooks, spec.Name)
+		next.Hooks = append(next.Hooks, spec.Name)
 	}
-	t.Intercepting = append(t.Intercepting, in)
+	in.Intercepting = append(in.Intercepting, next)
 }
 
 // Asked reports whether a hook workflow has been started for an event and was not heard,
 // and its decision if that has come by signal.
-func (t *Turn) Asked(e Seen) (decision *Decision, asked bool) {
-	in := t.asked(e.Key)
-	if in == nil {
+func (in *Interceptions) Asked(e Seen) (decision *Decision, asked bool) {
+	found := in.asked(e.Key)
+	if found == nil {
 		return nil, false
 	}
-	return in.Decision, true
+	return found.Decision, true
 }
 
 // AskedHooks are the hooks that are being asked about an event, as they are today. One that
 // is gone since may not be passed by for that.
-func (t *Turn) AskedHooks(e Seen, specs []hook.Spec) []hook.Spec {
-	in := t.asked(e.Key)
-	if in == nil {
+func (in *Interceptions) AskedHooks(e Seen, specs []hook.Spec) []hook.Spec {
+	found := in.asked(e.Key)
+	if found == nil {
 		return nil
 	}
-	asked := make([]hook.Spec, len(in.Hooks))
-	for i, name := range in.Hooks {
+	asked := make([]hook.Spec, len(found.Hooks))
+	for i, name := range found.Hooks {
 		asked[i] = hook.Spec{Name: name, OnFailure: hook.Closed}
 		if at := slices.IndexFunc(specs, func(spec hook.Spec) bool { return spec.Name == name }); at >= 0 {
 			asked[i] = specs[at]
@@ -149,9 +154,9 @@ func (t *Turn) AskedHooks(e Seen, specs []hook.Spec) []hook.Spec {
 }
 
 // Calling remembers that the hook workflow of an event was asked to report by signal.
-func (t *Turn) Calling(e Seen) {
-	if in := t.asked(e.Key); in != nil {
-		in.Called = true
+func (in *Interceptions) Calling(e Seen) {
+	if found := in.asked(e.Key); found != nil {
+		found.Called = true
 	}
 }
 
@@ -175,7 +180,10 @@ func (ts *Turns) late(in Intercepting) {
 
 // HookDecided takes in a decision that came by signal.
 func (ts *Turns) HookDecided(d HookDecided) error {
-	in := ts.Turn.asked(d.EventID)
+	var in *Intercepting
+	if ts.Turn != nil {
+		in = ts.Turn.asked(d.EventID)
+	}
 	if late := slices.Index(ts.Late, d.EventID); in == nil && late >= 0 {
 		ts.Late = slices.Delete(ts.Late, late, late+1)
 		return nil
@@ -189,13 +197,10 @@ func (ts *Turns) HookDecided(d HookDecided) error {
 	return nil
 }
 
-func (t *Turn) asked(key string) *Intercepting {
-	if t == nil {
-		return nil
-	}
-	for i := range t.Intercepting {
-		if t.Intercepting[i].EventID == key {
-			return &t.Intercepting[i]
+func (in *Interceptions) asked(key string) *Intercepting {
+	for i := range in.Intercepting {
+		if in.Intercepting[i].EventID == key {
+			return &in.Intercepting[i]
 		}
 	}
 	return nil

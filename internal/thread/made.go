@@ -60,13 +60,6 @@ type Deferred struct {
 	Hooked bool          `json:"hooked,omitempty"`
 }
 
-func (t *Turn) root() string {
-	if t.Origin != nil {
-		return t.Origin.Root
-	}
-	return t.Item.ID
-}
-
 func (t *Turn) depth() int {
 	if t.Origin != nil {
 		return t.Origin.Depth

@@ -205,7 +205,7 @@ func TestRetryKeepsOptions(t *testing.T) {
 		post(t, s, p)
 		q, _ := s.Turn.NextSteered(t0)
 		s.Turn.Join(t0, q, refuses("h", "no"))
-		require.Equal(t, "e2", s.Failed[0].ID)
+		require.Equal(t, "e2", s.Failed[0].Item.ID)
 		require.False(t, s.Failed[0].Hooked, "hooks are asked anew")
 	})
 }
@@ -344,7 +344,7 @@ func TestNumberOfMadeItems(t *testing.T) {
 	s.Turn.Enter(t0, produces("p", many[0]))
 	require.Len(t, s.Queue, maxMade-1, "not one more, by whatever it was made of")
 	s.Turn.End(t0)
-	require.Contains(t, s.Failed[0].Error, "have made 101 events of one")
+	require.Contains(t, s.Failed[0].Item.Error, "have made 101 events of one")
 
 	s = newState()
 	arrive(t, s, says("e1", "hello"))

@@ -33,7 +33,7 @@ func (t *Turn) overTurn(now time.Time, out signals.TurnResult) {
 	case t.Ended:
 		out.LastRecord = event.TurnEndedID(id)
 		s.outcomes(out, t.Steered)
-	case t.Held:
+	case t.Stage == ItemDebounced:
 		// What the rule does with the event is still to come.
 		s.over(now, event.DebouncedTurnID(id), t.Item.TraceID, out, t.Steered)
 	default:

@@ -97,7 +97,7 @@ func (ts *Turns) unparks() int {
 // waitsForPeople reports whether there is nothing to do in a turn before people have
 // decided, here or in the thread of a sub-agent, or clients have answered.
 func (t *Turn) waitsForPeople() bool {
-	if t.Interrupted != nil || t.Arrived || t.Unhandled() || len(t.Intercepting)+len(t.Joining)+len(t.Cascades) > 0 {
+	if t.Interrupted != nil || t.Stage == ItemArrived || t.Unhandled() || len(t.Intercepting)+len(t.Joining)+len(t.Cascades) > 0 {
 		return false
 	}
 	waits := false

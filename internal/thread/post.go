@@ -157,7 +157,7 @@ func (in *Inbox) PostFailed(now time.Time, p signals.Post, problem error) {
 	it.Status, it.Error, it.UpdatedAt = event.Failed, problem.Error(), now
 	s.recordIn(q.root(), event.UnqueuedID(it.ID), event.TypeUnqueued, it.TraceID, it.ID, now, event.Unqueued{Event: it, Error: it.Error})
 	s.recordIn(q.root(), event.ErrorID(it.ID), event.TypeError, it.TraceID, it.ID, now, event.Failure{EventID: it.ID, Error: it.Error, Retryable: true})
-	in.Failed = keepFailed(append(in.Failed, q.as(it).failed().stored()))
+	in.fail(q.as(it).withoutContent())
 	s.overUnprocessed(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnFailed, Error: it.Error})
 }
 
@@ -242,7 +242,7 @@ func (in *Inbox) NotLoaded(now time.Time, eventID, why string) {
 		it.Status, it.Error, it.UpdatedAt = event.Failed, Why(why), now
 		s.recordIn(q.root(), event.ErrorID(event.TurnID(it.ID, it.Attempt)), event.TypeError, it.TraceID, it.ID, now,
 			event.Failure{EventID: it.ID, Error: it.Error, Retryable: true})
-		in.Failed = keepFailed(append(in.Failed, q.as(it).failed()))
+		in.fail(q.as(it))
 		in.dropped(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnFailed, Error: it.Error})
 		return
 	}
@@ -290,12 +290,12 @@ func (in *Inbox) ordered() []Queued {
 // Retry puts a failed event back into the queue; "" is the one that failed last.
 func (in *Inbox) Retry(now time.Time, ctl signals.Control) error {
 	for i := len(in.Failed) - 1; i >= 0; i-- {
-		it := in.Failed[i]
-		if ctl.EventID != "" && it.ID != ctl.EventID {
+		q := in.Failed[i]
+		if ctl.EventID != "" && q.Item.ID != ctl.EventID {
 			continue
 		}
 		in.Failed = append(in.Failed[:i:i], in.Failed[i+1:]...)
-		in.again(now, it.queued(), ctl.By)
+		in.again(now, q, ctl.By)
 		return nil
 	}
 	if ctl.EventID == "" {

@@ -298,7 +298,7 @@ func (m *machine) satisfy() {
 func (m *machine) moment() string {
 	var out strings.Builder
 	for _, t := range m.s.turns() {
-		fmt.Fprintf(&out, "%s(%t):", t.Item.ID, t.Arrived)
+		fmt.Fprintf(&out, "%s(%t):", t.Item.ID, t.Stage == ItemArrived)
 		for _, r := range t.Runs {
 			fmt.Fprintf(&out, " %s %d", r.Phase, r.Step)
 			for _, c := range r.Calls {

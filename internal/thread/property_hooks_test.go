@@ -75,7 +75,7 @@ func (m *machine) hears(e Seen, instead ...event.Event) (Decision, bool) {
 
 func (m *machine) enter() {
 	t := m.s.Turn
-	if t == nil || !t.Arrived || t.Interrupted != nil {
+	if t == nil || t.Stage != ItemArrived || t.Interrupted != nil {
 		return
 	}
 	d, seen := t.SeenBefore()
@@ -87,7 +87,7 @@ func (m *machine) enter() {
 	}
 	m.s.Turn.Enter(m.now, d, m.rules()...)
 	m.adopted()
-	if t.Held {
+	if t.Stage == ItemDebounced {
 		m.end() // nothing comes between
 	}
 }

@@ -275,7 +275,7 @@ func (m *machine) interrupt() {
 
 func (m *machine) end() {
 	t := m.s.Turn
-	if t == nil || (t.Arrived || t.Unhandled()) && t.Interrupted == nil {
+	if t == nil || (t.Stage == ItemArrived || t.Unhandled()) && t.Interrupted == nil {
 		return
 	}
 	for _, r := range t.Runs {

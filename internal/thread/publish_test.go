@@ -187,7 +187,7 @@ func TestEventsFitIntoTheNextRun(t *testing.T) {
 		startTask(t, s, r, "build")
 	}
 	for range maxSubs {
-		id, _ := of(s, subCall("c" + s.newID(t0))).Delegate()
+		id, _ := of(s, subCall("c"+s.newID(t0))).Delegate()
 		for range 3 {
 			s.SubAsked(SubAsks{ThreadID: id, Request: event.ApprovalRequest{ToolCallID: s.newID(t0), Arguments: CarryArguments(large)}})
 		}

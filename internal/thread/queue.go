@@ -20,7 +20,7 @@ type Inbox struct {
 	Held []Held `json:"held,omitempty"`
 
 	// Failed can be retried, oldest first. Ended are done with, without their payloads.
-	Failed []FailedItem `json:"failed,omitempty"`
+	Failed []Queued     `json:"failed,omitempty"`
 	Ended  []event.Item `json:"ended,omitempty"`
 
 	// Seen are the ids of the events that were posted last; seen has them, too.
@@ -40,6 +40,32 @@ func (in *Inbox) QueueView() signals.Queue {
 			q.Waiting = append(q.Waiting, t.Item)
 		}
 	}
+	return q
+}
+
+// fail keeps an item that can be retried. The oldest ones lose their content, which is in the
+// store, when there is too much of it, and in the end are forgotten.
+func (in *Inbox) fail(q Queued) {
+	q.OnBusy, q.OnWaiting = "", ""
+	items := keepLast(append(in.Failed, q), maxFailed)
+	size := 0
+	for _, it := range items {
+		size += it.bytes() + len(it.Item.Error)
+	}
+	for i := 0; size > maxFailedBytes && i < len(items)-1; i++ {
+		size -= len(items[i].Item.Payload) + len(items[i].Item.Metadata)
+		items[i] = items[i].withoutContent()
+	}
+	for size > maxFailedBytes && len(items) > 1 {
+		size -= items[0].bytes() + len(items[0].Item.Error)
+		items = items[1:]
+	}
+	in.Failed = items
+}
+
+// withoutContent is the same without its content, which is in the store.
+func (q Queued) withoutContent() Queued {
+	q.Item.Payload, q.Item.Metadata, q.Unloaded = nil, nil, true
 	return q
 }
 
@@ -102,7 +128,7 @@ func (in *Inbox) SetStatus(now time.Time, c signals.SetStatus) (it event.Item, i
 		}
 	}
 	for i, f := range in.Failed {
-		if f.ID != c.EventID {
+		if f.Item.ID != c.EventID {
 			continue
 		}
 		if c.Status == event.Pending {
@@ -111,7 +137,7 @@ func (in *Inbox) SetStatus(now time.Time, c signals.SetStatus) (it event.Item, i
 			return it, false, err
 		}
 		in.Failed = slices.Delete(in.Failed, i, i+1)
-		return in.put(now, f.queued(), c), false, nil
+		return in.put(now, f, c), false, nil
 	}
 	for i, q := range in.Queue {
 		if q.Item.ID == c.EventID {
@@ -148,7 +174,7 @@ func (in *Inbox) put(now time.Time, q Queued, c signals.SetStatus) event.Item {
 			event.Interception{EventID: it.ID, EventType: it.Type, Outcome: event.Withdrawn, Hooks: []event.HookOutcome{}})
 	}
 	if c.Status == event.Failed {
-		in.Failed = keepFailed(append(in.Failed, q.as(it).failed()))
+		in.fail(q.as(it))
 		return it
 	}
 	in.end(it)

@@ -29,66 +29,89 @@ type Run struct {
 	// Agent is as it was addressed until the first reply, "" for the default agent;
 	// then the agent's registered name.
 	Agent string `json:"agent,omitempty"`
-	Slot  int    `json:"slot,omitempty"`
-	Phase Phase  `json:"phase"`
+	AgentTerms
 
-	// Step counts the model calls; MaxSteps is the limit, known from the first reply on.
-	Step     int    `json:"step,omitempty"`
-	MaxSteps int    `json:"maxSteps,omitempty"`
-	Model    string `json:"model,omitempty"`
+	// Slot is the run's place in the turn.
+	Slot  int   `json:"slot,omitempty"`
+	Phase Phase `json:"phase"`
 
-	// OnWaiting is the agent's, known from the first reply on.
-	OnWaiting event.OnWaiting `json:"onWaiting,omitempty"`
+	// Step counts the model calls.
+	Step int `json:"step,omitempty"`
 
-	// ReplyTo is what the next reply answers; MessageID is the last reply.
-	ReplyTo   string  `json:"replyTo,omitempty"`
-	MessageID string  `json:"messageId,omitempty"`
-	Calls     []*Call `json:"calls,omitempty"`
-
-	// Answers is the agent whose message the next reply answers, if it is one's.
+	// ReplyTo is the message that the next reply answers, Answers the agent that wrote it, if
+	// an agent did.
+	ReplyTo string `json:"replyTo,omitempty"`
 	Answers string `json:"answers,omitempty"`
-
-	// Calling: the model is being asked. Missed is a message that has joined the turn since,
-	// for the next model call, or for a run that follows if there is none.
-	Calling bool    `json:"calling,omitempty"`
-	Missed  *Missed `json:"missed,omitempty"`
-
-	// Outage is set while the model does not answer.
-	Outage *Outage `json:"outage,omitempty"`
 
 	// Observe is the environment event that the agent handles, and Instructions are what
 	// the rule adds to its own.
 	Observe      *Observe `json:"observe,omitempty"`
 	Instructions string   `json:"instructions,omitempty"`
 
-	// Reply is the model's, until the hooks have decided on it. Held says that the
-	// thread itself writes what ends the run, Edited that hooks have changed its calls.
+	// MessageID is the last reply, Calls are its calls once they may run.
+	MessageID string  `json:"messageId,omitempty"`
+	Calls     []*Call `json:"calls,omitempty"`
+
+	ModelCall
+	UndecidedReply
+	HookAnswer
+	RunEnd
+}
+
+// AgentTerms are what the thread learns of a run's agent with its first reply.
+type AgentTerms struct {
+	Model     string          `json:"model,omitempty"`
+	MaxSteps  int             `json:"maxSteps,omitempty"`
+	OnWaiting event.OnWaiting `json:"onWaiting,omitempty"`
+}
+
+// ModelCall is a run's next model call.
+type ModelCall struct {
+	// Asked says that hooks have decided on it, Next is the call as they changed it.
+	Asked bool                `json:"asked,omitempty"`
+	Next  *event.LLMCallEvent `json:"next,omitempty"`
+
+	// Calling: the model is being called. Missed is a message that has joined the turn since,
+	// for the call after this one, or for a run that follows if there is none.
+	Calling bool    `json:"calling,omitempty"`
+	Missed  *Missed `json:"missed,omitempty"`
+
+	// Outage is set while the model is unavailable.
+	Outage *Outage `json:"outage,omitempty"`
+}
+
+// UndecidedReply is a model's reply on which hooks are deciding.
+type UndecidedReply struct {
 	Reply *ModelReply `json:"reply,omitempty"`
-	Held  bool        `json:"held,omitempty"`
-	Quiet bool        `json:"quiet,omitempty"`
+
+	// Held says that the thread itself writes what ends the run, Quiet that viewers see
+	// nothing of the reply before hooks have decided.
+	Held  bool `json:"held,omitempty"`
+	Quiet bool `json:"quiet,omitempty"`
 
 	// Undecided are the types of the events in the reply that were stored before hooks decide.
 	Undecided []string `json:"undecided,omitempty"`
 
-	Edited bool `json:"edited,omitempty"`
+	// Edited says that hooks have changed the calls, Plan are those to be planned again.
+	Edited bool     `json:"edited,omitempty"`
+	Plan   []string `json:"plan,omitempty"`
+}
 
-	// Plan are the calls that have to be planned anew, Asked says that hooks have decided
-	// on the next model call, Next what they have said about it.
-	Plan  []string            `json:"plan,omitempty"`
-	Asked bool                `json:"asked,omitempty"`
-	Next  *event.LLMCallEvent `json:"next,omitempty"`
+// HookAnswer is set when a hook answers instead of the run's agent.
+type HookAnswer struct {
+	Answered bool `json:"answered,omitempty"`
 
-	// Answered: a hook answers in place of this agent, with what is Deferred until the
-	// calls have their results.
-	// Refused says why a result failed.
-	Answered bool       `json:"answered,omitempty"`
+	// Deferred is queued when the calls have their results.
 	Deferred []Deferred `json:"deferred,omitempty"`
-	Refused  string     `json:"refused,omitempty"`
 
-	// Final is the reply that ended the run; Error why it failed.
+	// Refused says why the hooks failed that decided on a result.
+	Refused string `json:"refused,omitempty"`
+}
+
+// RunEnd is how a run has ended: with a final reply, with an error or interrupted.
+type RunEnd struct {
 	Final       *event.Message `json:"final,omitempty"`
 	Error       string         `json:"error,omitempty"`
-	Retryable   bool           `json:"retryable,omitempty"`
 	Interrupted bool           `json:"interrupted,omitempty"`
 }
 
@@ -430,7 +453,7 @@ func (r *Run) open() []PlannedCall {
 func (r *Run) Fail(now time.Time, why string, retryable bool) {
 	t := r.turn
 	why = Why(why)
-	r.Phase, r.Error, r.Retryable, r.Reply, r.Outage = PhaseDone, why, retryable, nil, nil
+	r.Phase, r.Error, r.Reply, r.Outage = PhaseDone, why, nil, nil
 	t.record(now, event.ErrorID(r.messageID()), event.TypeError,
 		event.Failure{Agent: r.Agent, EventID: t.Item.ID, MessageID: r.messageID(), Error: why, Retryable: retryable})
 }

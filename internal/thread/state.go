@@ -84,29 +84,10 @@ type Queued struct {
 	Stored bool `json:"stored,omitempty"`
 }
 
-// FailedItem is an item that can be retried.
-type FailedItem struct {
-	event.Item
-	Options
-
-	// Origin, Hooked and Replaced are as in [Queued].
-	Origin   *Origin         `json:"origin,omitempty"`
-	Hooked   bool            `json:"hooked,omitempty"`
-	Replaced json.RawMessage `json:"replaced,omitempty"`
-}
-
 // as is the same with its item changed.
 func (q Queued) as(it event.Item) Queued {
 	q.Item = it
 	return q
-}
-
-func (q Queued) failed() FailedItem {
-	return FailedItem{Item: q.Item, Options: q.Options, Origin: q.Origin, Hooked: q.Hooked, Replaced: q.Replaced}
-}
-
-func (f FailedItem) queued() Queued {
-	return Queued{Item: f.Item, Options: f.Options, Origin: f.Origin, Hooked: f.Hooked, Replaced: f.Replaced}
 }
 
 // Settled remembers how a tool call that asked for approval was settled.
@@ -344,31 +325,6 @@ func (s *State) newID(now time.Time) string {
 	_ = id.SetTime(uint64(now.UnixMilli()))
 	_ = id.SetEntropy(sum[:10])
 	return id.String()
-}
-
-// keepFailed keeps the failed items within what the thread remembers: the oldest lose their
-// content, which is in the store, and in the end are forgotten.
-func keepFailed(items []FailedItem) []FailedItem {
-	items = keepLast(items, maxFailed)
-	size := 0
-	for _, it := range items {
-		size += it.queued().bytes() + len(it.Error)
-	}
-	for i := 0; size > maxFailedBytes && i < len(items)-1; i++ {
-		size -= len(items[i].Payload) + len(items[i].Metadata)
-		items[i] = items[i].stored()
-	}
-	for size > maxFailedBytes && len(items) > 1 {
-		size -= items[0].queued().bytes() + len(items[0].Error)
-		items = items[1:]
-	}
-	return items
-}
-
-// stored is the same without its content, which is in the store.
-func (f FailedItem) stored() FailedItem {
-	f.Payload, f.Metadata, f.Unloaded = nil, nil, true
-	return f
 }
 
 func keepLast[T any](list []T, n int) []T {

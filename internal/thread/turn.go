@@ -1,7 +1,6 @@
 package thread
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -15,22 +14,15 @@ import (
 type Turn struct {
 	thread *State
 
-	Item      event.Item `json:"item"`
-	StartedAt time.Time  `json:"startedAt"`
+	// Queued is the item that the turn processes.
+	Queued
+	StartedAt time.Time `json:"startedAt"`
 
-	// Origin is set when hooks or processors made the item.
-	Origin *Origin `json:"origin,omitempty"`
-	Options
+	// Stage says what has become of the item, Outcome what hooks decided on it.
+	Stage   ItemStage     `json:"stage,omitempty"`
+	Outcome event.Outcome `json:"outcome,omitempty"`
 
-	// Arrived until the hooks have decided on the item itself; the runs follow. Replaced
-	// is what they put in its place, By who kept it from its default processing.
-	Arrived  bool            `json:"arrived,omitempty"`
-	Hooked   bool            `json:"hooked,omitempty"`
-	Replaced json.RawMessage `json:"replaced,omitempty"`
-	Outcome  event.Outcome   `json:"outcome,omitempty"`
-
-	// Intercepting are the events that a hook workflow is deciding on.
-	Intercepting []Intercepting `json:"intercepting,omitempty"`
+	Interceptions
 
 	// Runs are the agents' parts, in the order in which they were addressed.
 	Runs []*Run `json:"runs,omitempty"`
@@ -61,18 +53,24 @@ type Turn struct {
 	// Error says why the item failed before any agent had a part.
 	Error string `json:"error,omitempty"`
 
-	// Handling is what a rule does with the item, an environment event; EnvReplaced says
-	// that hooks have changed that, Held that the rule holds it back.
-	Handling    *Handling `json:"handling,omitempty"`
-	EnvReplaced bool      `json:"envReplaced,omitempty"`
-
-	// Stored is as in [Queued].
-	Stored bool `json:"stored,omitempty"`
-	Held   bool `json:"held,omitempty"`
-
-	// Ignored says that no hook or processor matches the item, a custom event.
-	Ignored bool `json:"ignored,omitempty"`
+	// Handling is what a rule does with the item, an environment event.
+	Handling *Handling `json:"handling,omitempty"`
 }
+
+// ItemStage is what has become of a turn's item.
+type ItemStage string
+
+// The stages of a turn's item.
+const (
+	// ItemArrived: hooks are deciding on the item itself.
+	ItemArrived ItemStage = "arrived"
+	// ItemEntered: the item is processed, by the turn's runs if it has any.
+	ItemEntered ItemStage = "entered"
+	// ItemDebounced: a rule debounces the item, an environment event.
+	ItemDebounced ItemStage = "debounced"
+	// ItemUnhandled: no hook or processor matches the item, a custom event.
+	ItemUnhandled ItemStage = "unhandled"
+)
 
 // Options are what a post says about its turn.
 type Options struct {
@@ -100,7 +98,8 @@ type Options struct {
 // goes on with it.
 func (ts *Turns) Begin(now time.Time, q Queued) *Turn {
 	s := ts.thread
-	t := &Turn{thread: s, Item: q.Item, StartedAt: now, Origin: q.Origin, Options: q.Options, Arrived: true, Hooked: q.Hooked, Replaced: q.Replaced, Stored: q.Stored || q.Item.Attempt > 0}
+	t := &Turn{thread: s, Queued: q, StartedAt: now, Stage: ItemArrived}
+	t.OnBusy, t.OnWaiting, t.Stored = "", "", q.Stored || q.Item.Attempt > 0
 	ts.Turn = t
 	if s.TitleLater {
 		s.TitleLater, s.TitleTried = false, false
@@ -160,7 +159,7 @@ func (t *Turn) Enter(now time.Time, d Decision, rules ...rule.Spec) {
 	if !t.Hooked {
 		d = t.heard(now, seen, d, nil)
 	}
-	t.Arrived, t.Outcome = false, d.Outcome
+	t.Stage, t.Outcome = ItemEntered, d.Outcome
 	if d.Outcome == event.HookFailed {
 		t.failItem(now, d.Error)
 		return
@@ -183,7 +182,8 @@ func (t *Turn) Enter(now time.Time, d Decision, rules ...rule.Spec) {
 		t.route(now, d, rules)
 		return
 	}
-	if t.Ignored = unhandled && t.Item.Type != event.TypeMessage; t.Ignored {
+	if unhandled && t.Item.Type != event.TypeMessage {
+		t.Stage = ItemUnhandled
 		t.unhandled(now)
 		return
 	}
@@ -317,7 +317,7 @@ func (t *Turn) Join(now time.Time, q Queued, d Decision) {
 	if d.Outcome == event.HookFailed {
 		it.Status, it.Error = event.Failed, d.Error
 		s.recordIn(it.ID, event.ErrorID(it.ID), event.TypeError, it.TraceID, it.ID, now, event.Failure{EventID: it.ID, Error: d.Error, Retryable: true})
-		s.Failed = keepFailed(append(s.Failed, q.as(it).failed()))
+		s.fail(q.as(it))
 		s.over(now, event.TurnID(it.ID, it.Attempt), it.TraceID, signals.TurnResult{EventID: it.ID, Status: signals.TurnFailed, Error: d.Error}, nil)
 		return
 	}
@@ -362,11 +362,11 @@ func (t *Turn) End(now time.Time) signals.TurnResult {
 	if len(t.Runs) == 0 && t.Outcome != event.Responded && t.Outcome != event.Produced {
 		out.Status = signals.TurnUnanswered
 	}
-	if t.Ignored {
+	if t.Stage == ItemUnhandled {
 		out.Status = signals.TurnUnhandled
 	}
 	switch {
-	case t.Held:
+	case t.Stage == ItemDebounced:
 		out.Status = signals.TurnHeld
 	case t.Handling != nil && len(t.Runs) == 0:
 		out.Status = signals.TurnCompleted
@@ -394,7 +394,7 @@ func (t *Turn) End(now time.Time) signals.TurnResult {
 
 // endInterrupted says who ended the turn, if anybody did before all had been said.
 func (t *Turn) endInterrupted(now time.Time, out *signals.TurnResult) {
-	switch cut := t.Arrived || t.Cut || t.Unhandled() || slices.ContainsFunc(t.Runs, func(r *Run) bool { return r.Interrupted }); {
+	switch cut := t.Stage == ItemArrived || t.Cut || t.Unhandled() || slices.ContainsFunc(t.Runs, func(r *Run) bool { return r.Interrupted }); {
 	case cut && t.Interrupted == nil:
 		// The step heard of it before the thread did.
 		t.Interrupted = &signals.Control{Action: signals.ControlInterrupt}
@@ -463,7 +463,7 @@ func (t *Turn) endItem(now time.Time, out signals.TurnResult) {
 		return
 	case out.Status == signals.TurnFailed:
 		it.Status = event.Failed
-		s.Failed = keepFailed(append(s.Failed, t.queued(it).failed()))
+		s.fail(t.queued(it))
 		return
 	case t.Outcome == event.Produced:
 		it.Status = event.Overwritten
@@ -473,7 +473,9 @@ func (t *Turn) endItem(now time.Time, out signals.TurnResult) {
 
 // queued is the turn's item as it waits to be processed again.
 func (t *Turn) queued(it event.Item) Queued {
-	return Queued{Item: it, Options: t.Options, Origin: t.Origin, Hooked: t.Hooked, Replaced: t.Replaced, Stored: true}
+	q := t.Queued.as(it)
+	q.Stored = true
+	return q
 }
 
 func (t *Turn) turnID() string { return t.id() }
@@ -488,7 +490,7 @@ func (in *Inbox) unprocessed(now time.Time, q Queued) {
 	in.recordItem(now, q)
 	it := q.Item
 	it.Status, it.Error, it.UpdatedAt = event.Failed, why, now
-	in.Failed = keepFailed(append(in.Failed, q.as(it).failed().stored()))
+	in.fail(q.as(it).withoutContent())
 	s.overUnprocessed(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnInterrupted, Error: why})
 }
 

@@ -122,8 +122,8 @@ func TestFailureAndRetry(t *testing.T) {
 	require.Equal(t, signals.TurnResult{EventID: "e1", Status: signals.TurnFailed, Error: "no such model"}, out)
 	require.Equal(t, event.Failure{EventID: "e1", MessageID: "e1.0.1", Error: "no such model"}, payload[event.Failure](t, pending(s, event.TypeError)[0]))
 	require.Empty(t, pending(s, event.TypeFinal), "S1-23 one terminal event")
-	require.Equal(t, event.Failed, s.Failed[0].Status, "S2-16")
-	require.Equal(t, "no such model", s.Failed[0].Error)
+	require.Equal(t, event.Failed, s.Failed[0].Item.Status, "S2-16")
+	require.Equal(t, "no such model", s.Failed[0].Item.Error)
 
 	require.Equal(t, Posted{EventID: "e1", Duplicate: true}, post(t, s, says("e1", "go")), "posting again does not retry")
 	requireField(t, "eventId", s.Retry(at(60), signals.Control{EventID: "e9"}))

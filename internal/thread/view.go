@@ -145,7 +145,7 @@ func (s *State) Details() string {
 		fmt.Fprintf(&b, "\n- rule %s holds %d events back until %s", h.Rule, h.Count, h.Until.UTC().Format("15:04:05Z"))
 	}
 	for _, f := range s.Failed {
-		fmt.Fprintf(&b, "\n- failed: event %s: %s", f.ID, f.Error)
+		fmt.Fprintf(&b, "\n- failed: event %s: %s", f.Item.ID, f.Item.Error)
 	}
 	return b.String()
 }
