@@ -93,8 +93,8 @@ func (t *conversation) live(ctx workflow.Context, typ string) error {
 		return err
 	}
 	t.watchTime(ctx)
-	t.watchDecisions(ctx)
-	t.watchStatus(ctx)
+	approvals{t}.watchDecisions(ctx)
+	approvals{t}.watchStatus(ctx)
 	t.nameThread(ctx)
 	t.storeOverdue(ctx)
 	for {
@@ -111,13 +111,13 @@ func (t *conversation) live(ctx workflow.Context, typ string) error {
 			return t.continueAsNew(ctx, typ)
 		case t.state.Park():
 		case t.state.Turn != nil:
-			t.turn(ctx)
+			(&activeTurn{t, t.state.Turn}).run(ctx)
 		case t.state.Unpark():
 		case t.state.Heavy():
 			t.record(ctx)
 		case t.load(ctx):
 		case t.begin(ctx):
-			t.turn(ctx)
+			(&activeTurn{t, t.state.Turn}).run(ctx)
 		case t.state.Unstored():
 			t.record(ctx)
 		}
@@ -128,6 +128,9 @@ func (t *conversation) live(ctx workflow.Context, typ string) error {
 // conversation is a thread while its workflow runs.
 type conversation struct {
 	state *thread.State
+
+	// signals are the handlers of signals.
+	signals []handler
 
 	// hooks and ruleSet are the application's.
 	hooks      *hook.Set
@@ -174,7 +177,7 @@ func (w *Workflows) open(ctx workflow.Context, in Input) (*conversation, error) 
 	}
 	t.lifecycle(ctx, event.TypeSessionCreated, event.OpenedID(t.state.ThreadID))
 	if in.First != nil {
-		t.post(ctx, signals.SignalPost, *in.First)
+		posts{t}.post(ctx, signals.SignalPost, *in.First)
 	}
 	return t, nil
 }
@@ -272,7 +275,7 @@ func (t *conversation) close(ctx workflow.Context) {
 	}
 	t.state.Interrupt(*t.state.Closing)
 	for t.state.Turn != nil || t.state.Unpark() {
-		t.turn(ctx)
+		(&activeTurn{t, t.state.Turn}).run(ctx)
 	}
 	t.settle(ctx)
 	t.record(ctx)
@@ -343,4 +346,17 @@ func (t *conversation) watchTime(ctx workflow.Context) {
 			}
 		}
 	})
+}
+
+// tell waits until another workflow has taken what this one has to tell it: the thread
+// does not move or end before. What it has not taken is lost.
+func (t *conversation) tell(ctx workflow.Context, sent workflow.Future) error {
+	t.telling++
+	defer func() { t.telling-- }()
+	return sent.Get(ctx, nil)
+}
+
+// told reports whether all is told, and no handler is at work.
+func (t *conversation) told(ctx workflow.Context) bool {
+	return t.telling == 0 && workflow.AllHandlersFinished(ctx)
 }

@@ -12,22 +12,27 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// turn goes on with the current turn until all its runs are done, or until the
+// activeTurn is a turn while it runs.
+type activeTurn struct {
+	*conversation
+	turn *thread.Turn
+}
+
+// run goes on with the turn until all its runs are done, or until the
 // thread has to move to a new run of its workflow first.
-func (t *conversation) turn(ctx workflow.Context) {
-	s := t.state
+func (t *activeTurn) run(ctx workflow.Context) {
 	turnCtx, stop := workflow.WithCancel(ctx)
 	defer stop()
 	t.stop = stop
 	defer func() { t.stop = nil }()
-	if s.Turn.Interrupted != nil {
+	if t.turn.Interrupted != nil {
 		stop()
 	}
 
 	t.show(ctx)
 	finished := false
 	workflow.GoNamed(ctx, "notify", func(ctx workflow.Context) {
-		_ = workflow.Await(ctx, func() bool { return finished || s.Turn.Interrupted != nil })
+		_ = workflow.Await(ctx, func() bool { return finished || t.turn.Interrupted != nil })
 		if !finished && t.interrupted(ctx) {
 			// Running steps are told also when the workflow itself was cancelled. Nothing cancels
 			// this context: the thread may have ended by then, and the result come meanwhile.
@@ -35,47 +40,46 @@ func (t *conversation) turn(ctx workflow.Context) {
 			t.notify(ctx)
 		}
 	})
-	if s.Turn.Stage == thread.ItemArrived && s.Turn.Interrupted == nil {
+	if t.turn.Stage == thread.ItemArrived && t.turn.Interrupted == nil {
 		t.enter(turnCtx)
 	}
 	t.handle(turnCtx)
 	t.runs(turnCtx)
 	finished = true
 
-	if (s.Turn.Stage == thread.ItemArrived || s.Turn.Unhandled()) && s.Turn.Interrupted == nil {
+	if (t.turn.Stage == thread.ItemArrived || t.turn.Unhandled()) && t.turn.Interrupted == nil {
 		return
 	}
-	for _, r := range s.Turn.Runs {
+	for _, r := range t.turn.Runs {
 		if r.Phase != thread.PhaseDone {
 			return
 		}
 	}
 	t.dismiss(ctx)
-	s.Turn.End(workflow.Now(ctx))
+	t.turn.End(workflow.Now(ctx))
 }
 
 // enter takes on the turn's item, once hooks have decided on it.
-func (t *conversation) enter(ctx workflow.Context) {
-	s := t.state
-	d, seen := s.Turn.SeenBefore()
+func (t *activeTurn) enter(ctx workflow.Context) {
+	d, seen := t.turn.SeenBefore()
 	if !seen {
 		var ok bool
-		if d, ok = t.intercept(ctx, s.Turn.SeenItem()); !ok {
+		if d, ok = t.intercept(ctx, t.turn.SeenItem()); !ok {
 			return
 		}
 	}
 	var rules []rule.Spec
-	if s.Turn.IsEnv() {
+	if t.turn.IsEnv() {
 		rules = t.rules(ctx)
 	}
-	s.Turn.Enter(workflow.Now(ctx), d, rules...)
+	t.turn.Enter(workflow.Now(ctx), d, rules...)
 	t.log(ctx)
 }
 
 // runs lets the turn's runs run side by side. One that ends may address other agents: their
 // runs begin at once, whoever else still waits for a person.
-func (t *conversation) runs(ctx workflow.Context) {
-	turn := t.state.Turn
+func (t *activeTurn) runs(ctx workflow.Context) {
+	turn := t.turn
 	started, running := 0, 0
 	// A turn that is interrupted waits for its runs, too.
 	wait, cancel := workflow.NewDisconnectedContext(ctx)
@@ -86,16 +90,16 @@ func (t *conversation) runs(ctx workflow.Context) {
 			r := turn.Runs[started]
 			workflow.GoNamed(ctx, fmt.Sprintf("run %d", r.Slot), func(ctx workflow.Context) {
 				defer func() { running-- }()
-				t.run(ctx, r)
+				t.runAgent(ctx, r)
 			})
 		}
 		_ = workflow.Await(wait, func() bool { return running == 0 || started < len(turn.Runs) })
 	}
 }
 
-// run takes an agent from model call to tool calls and back, until its reply asks
+// runAgent takes an agent from model call to tool calls and back, until its reply asks
 // for no more tools.
-func (t *conversation) run(ctx workflow.Context, r *thread.Run) {
+func (t *activeTurn) runAgent(ctx workflow.Context, r *thread.Run) {
 	s := t.state
 	for r.Phase != thread.PhaseDone {
 		t.show(ctx)
@@ -125,15 +129,15 @@ func (t *conversation) run(ctx workflow.Context, r *thread.Run) {
 
 // interrupted reports whether the turn has to end. A workflow that is cancelled
 // interrupts its turn.
-func (t *conversation) interrupted(ctx workflow.Context) bool {
-	if ctx.Err() != nil && t.state.Turn.Interrupted == nil {
+func (t *activeTurn) interrupted(ctx workflow.Context) bool {
+	if ctx.Err() != nil && t.turn.Interrupted == nil {
 		t.state.Interrupt(signals.Control{Action: signals.ControlInterrupt, By: "temporal", Reason: "the workflow was cancelled"})
 	}
-	return t.state.Turn.Interrupted != nil
+	return t.turn.Interrupted != nil
 }
 
 // model makes one model call.
-func (t *conversation) model(ctx workflow.Context, r *thread.Run) {
+func (t *activeTurn) model(ctx workflow.Context, r *thread.Run) {
 	s := t.state
 	if !t.awaitModel(ctx, r) {
 		return
@@ -164,7 +168,7 @@ func (t *conversation) model(ctx workflow.Context, r *thread.Run) {
 
 // awaitModel waits until a model that has not answered is called again: at once, if a message
 // joins the turn. It returns false when there is something else to do first.
-func (t *conversation) awaitModel(ctx workflow.Context, r *thread.Run) bool {
+func (t *activeTurn) awaitModel(ctx workflow.Context, r *thread.Run) bool {
 	due := r.RetryDue(workflow.Now(ctx))
 	if due == 0 {
 		return true
@@ -178,30 +182,29 @@ func (t *conversation) awaitModel(ctx workflow.Context, r *thread.Run) bool {
 
 // steer lets the messages join the turn that ask for it. It returns false when the
 // turn has to stop first.
-func (t *conversation) steer(ctx workflow.Context) bool {
-	s := t.state
+func (t *activeTurn) steer(ctx workflow.Context) bool {
 	for {
-		q, ok := s.Turn.NextSteered(workflow.Now(ctx))
+		q, ok := t.turn.NextSteered(workflow.Now(ctx))
 		if !ok {
 			return true
 		}
-		d, ok := t.intercept(ctx, s.Turn.SeenSteered(q))
+		d, ok := t.intercept(ctx, t.turn.SeenSteered(q))
 		if !ok {
-			s.Turn.PutBack(workflow.Now(ctx), q)
+			t.turn.PutBack(workflow.Now(ctx), q)
 			return false
 		}
-		s.Turn.Join(workflow.Now(ctx), q, d)
+		t.turn.Join(workflow.Now(ctx), q, d)
 	}
 }
 
 // askModelCall asks the hooks of model calls. It reports whether the call is to be made.
-func (t *conversation) askModelCall(ctx workflow.Context, r *thread.Run) bool {
+func (t *activeTurn) askModelCall(ctx workflow.Context, r *thread.Run) bool {
 	d, ok := t.intercept(ctx, r.SeenModelCall())
 	return ok && r.ModelCallHeard(workflow.Now(ctx), d)
 }
 
 // plan plans the calls that hooks have changed or made.
-func (t *conversation) plan(ctx workflow.Context, r *thread.Run) {
+func (t *activeTurn) plan(ctx workflow.Context, r *thread.Run) {
 	s := t.state
 	t.unburden(ctx)
 	step := r.PlanStep()
@@ -221,7 +224,7 @@ func (t *conversation) plan(ctx workflow.Context, r *thread.Run) {
 // call brings one tool call to its result: a person decides if need be, then it
 // runs. It returns early when the turn is interrupted, or when the thread has to
 // move to a new run, or has something else to do, while it waits for the decision.
-func (t *conversation) call(ctx workflow.Context, r *thread.Run, c *thread.Call) {
+func (t *activeTurn) call(ctx workflow.Context, r *thread.Run, c *thread.Call) {
 	s := t.state
 	for again := true; again; {
 		if c.Stage == thread.Waiting {
@@ -249,13 +252,13 @@ func (t *conversation) call(ctx workflow.Context, r *thread.Run, c *thread.Call)
 // leaves reports whether a call that waits for people is left alone, because the thread moves
 // to a new run or has something else to do. It is not while steps are under way: they have to
 // end first, and until then the call may be decided on.
-func (t *conversation) leaves(ctx workflow.Context) bool {
+func (t *activeTurn) leaves(ctx workflow.Context) bool {
 	return t.underWay == 0 && t.rollover(ctx) || t.state.Parks()
 }
 
 // execute runs a tool, or has it run. It returns false when the call did not run because
 // its approval does not hold: then people may have been asked again.
-func (t *conversation) execute(ctx workflow.Context, r *thread.Run, c *thread.Call) bool {
+func (t *activeTurn) execute(ctx workflow.Context, r *thread.Run, c *thread.Call) bool {
 	s := t.state
 	if c.Guarded() {
 		switch holds, ok := t.guard(ctx, r, c); {
@@ -299,7 +302,7 @@ func (t *conversation) execute(ctx workflow.Context, r *thread.Run, c *thread.Ca
 
 // callFailed gives a call its result that could not be run: the run goes on, the model sees
 // that this call failed.
-func (t *conversation) callFailed(ctx workflow.Context, r *thread.Run, c *thread.Call, err error) {
+func (t *activeTurn) callFailed(ctx workflow.Context, r *thread.Run, c *thread.Call, err error) {
 	if t.interrupted(ctx) {
 		return
 	}
@@ -310,7 +313,7 @@ func (t *conversation) callFailed(ctx workflow.Context, r *thread.Run, c *thread
 
 // guard looks again at an approved call that no activity of its own runs. ok is false when
 // there is nothing more to do for the call here.
-func (t *conversation) guard(ctx workflow.Context, r *thread.Run, c *thread.Call) (holds, ok bool) {
+func (t *activeTurn) guard(ctx workflow.Context, r *thread.Run, c *thread.Call) (holds, ok bool) {
 	s := t.state
 	t.unburden(ctx)
 	step := c.GuardStep()
@@ -324,7 +327,7 @@ func (t *conversation) guard(ctx workflow.Context, r *thread.Run, c *thread.Call
 }
 
 // toolDone tells how a tool call has ended, if a rule wants to know.
-func (t *conversation) toolDone(ctx workflow.Context, r *thread.Run, c *thread.Call) {
+func (t *activeTurn) toolDone(ctx workflow.Context, r *thread.Run, c *thread.Call) {
 	c.ToolDone(workflow.Now(ctx), t.rules(ctx))
 }
 
