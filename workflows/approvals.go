@@ -33,7 +33,7 @@ func (t approvals) decide(ctx workflow.Context, name string, d signals.Decide) {
 		return
 	}
 	if _, _, below := t.state.AskedBelow(d.ToolCallID); below {
-		children{t.conversation}.decideBelowBySignal(ctx, name, d)
+		children(t).decideBelowBySignal(ctx, name, d)
 		return
 	}
 	if !t.state.Early(d.ToolCallID) || !t.state.Hold(d) {
@@ -46,7 +46,7 @@ const earlyPatience = 5 * time.Second
 
 func (t approvals) updateDecide(ctx workflow.Context, d signals.Decide) (signals.DecideResult, error) {
 	if _, _, below := t.state.AskedBelow(d.ToolCallID); below {
-		return children{t.conversation}.decideBelow(ctx, d)
+		return children(t).decideBelow(ctx, d)
 	}
 	if t.state.Early(d.ToolCallID) {
 		_, err := workflow.AwaitWithTimeout(ctx, earlyPatience, func() bool { return t.moving || !t.state.Early(d.ToolCallID) })

@@ -24,7 +24,7 @@ func (t children) handlers() []handler {
 		onSignal(t.conversation, signals.SignalSubDecided, t.subDecided),
 	}
 	if t.state.Parent != nil {
-		all = append(all, handler{signal: signals.SignalReport, receive: subAgent{t.conversation}.called})
+		all = append(all, handler{signal: signals.SignalReport, receive: subAgent(t).called})
 	}
 	return all
 }

@@ -28,7 +28,7 @@ func (t posts) handlers() []handler {
 func (t posts) post(ctx workflow.Context, name string, p signals.Post) {
 	if d, ok := t.state.DecisionIn(p); ok {
 		t.state.SawDecision(p)
-		approvals{t.conversation}.decide(ctx, name, d)
+		approvals(t).decide(ctx, name, d)
 		return
 	}
 	posted, err := t.state.Post(workflow.Now(ctx), p)
@@ -48,7 +48,7 @@ func (t posts) post(ctx workflow.Context, name string, p signals.Post) {
 
 func (t posts) updatePost(ctx workflow.Context, p signals.Post) (signals.PostResult, error) {
 	if d, ok := t.state.DecisionIn(p); ok {
-		return approvals{t.conversation}.postDecision(ctx, p, d)
+		return approvals(t).postDecision(ctx, p, d)
 	}
 	posted, err := t.state.Post(workflow.Now(ctx), p)
 	if err != nil {

@@ -167,14 +167,13 @@ type Cascade struct {
 
 // cascade has the calls of the same agent looked at anew that wait, in whatever turn, when
 // more than itself was approved for one.
-func (by *Call) cascade() {
-	granted, s := by.run, by.run.turn.thread
-	for _, t := range s.turns() {
+func (c *Call) cascade() {
+	for _, t := range c.run.turn.thread.turns() {
 		for _, r := range t.Runs {
-			if t.Interrupted != nil || !strings.EqualFold(r.Agent, granted.Agent) {
+			if t.Interrupted != nil || !strings.EqualFold(r.Agent, c.run.Agent) {
 				continue
 			}
-			if ids := r.waiters(by); len(ids) > 0 {
+			if ids := r.waiters(c); len(ids) > 0 {
 				t.Cascades = append(t.Cascades, Cascade{Run: r.Slot, Calls: ids})
 			}
 		}

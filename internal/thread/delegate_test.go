@@ -252,7 +252,7 @@ func TestSubAgentInTheBackground(t *testing.T) {
 	require.Len(t, s.Queue, 1, "S3-02 its agent is told once")
 	require.JSONEq(t, `{"taskId":"t1~t1","title":"bob for alice","result":"done"}`, string(envs(s)[0].Payload))
 
-	s, r = tasking(t)
+	s, _ = tasking(t)
 	of(s, subTask("c1")).DelegateTask(t0)
 	s.SubEnded(t0, SubEnded{ThreadID: "t1.s1", DelegateReply: DelegateReply{Error: "no"}})
 	require.Equal(t, event.TaskFailed, s.TasksEnded[0].State)

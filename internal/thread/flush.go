@@ -136,7 +136,6 @@ func (o *Outbox) unsent() bool {
 // steps counts the steps of the current turn that are under way or about to begin. Calls that
 // wait for people, for clients or for sub-agents have none.
 func (t *Turn) steps() (n int) {
-
 	if len(t.Cascades) > 0 {
 		n++
 	}

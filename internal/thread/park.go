@@ -322,15 +322,14 @@ func (r *Run) openCalls() (ids []string) {
 
 // pendingCalls are the calls that a run's agent has made in other runs and that wait for
 // approval, by their digests.
-func (of *Run) pendingCalls() map[string]string {
-	s := of.turn.thread
+func (r *Run) pendingCalls() map[string]string {
 	var ids map[string]string
-	for _, t := range s.turns() {
-		for _, r := range t.Runs {
-			if r == of || t.Interrupted != nil || !strings.EqualFold(r.agentOf(), of.agentOf()) {
+	for _, t := range r.turn.thread.turns() {
+		for _, other := range t.Runs {
+			if other == r || t.Interrupted != nil || !strings.EqualFold(other.agentOf(), r.agentOf()) {
 				continue
 			}
-			for _, c := range r.Calls {
+			for _, c := range other.Calls {
 				if c.Stage != Waiting || c.Plan.Guard == nil {
 					continue
 				}

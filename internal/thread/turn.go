@@ -473,7 +473,7 @@ func (t *Turn) endItem(now time.Time, out signals.TurnResult) {
 
 // queued is the turn's item as it waits to be processed again.
 func (t *Turn) queued(it event.Item) Queued {
-	q := t.Queued.as(it)
+	q := t.as(it)
 	q.Stored = true
 	return q
 }
