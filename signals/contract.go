@@ -277,14 +277,14 @@ type PostOutcome struct {
 // CheckBatch reports why a batch is rejected as a whole.
 func CheckBatch(b PostBatch) error {
 	if n := len(b.Posts); n == 0 || n > MaxBatchPosts {
-		return wrong("posts", "are %d, must be 1 to %d", n, MaxBatchPosts)
+		return fieldErrorf("posts", "are %d, must be 1 to %d", n, MaxBatchPosts)
 	}
 	size := 0
 	for _, p := range b.Posts {
 		size += p.Size()
 	}
 	if len(b.Posts) > 1 && size > MaxBatchBytes {
-		return wrong("posts", "are %d bytes together, must be at most %d", size, MaxBatchBytes)
+		return fieldErrorf("posts", "are %d bytes together, must be at most %d", size, MaxBatchBytes)
 	}
 	return nil
 }

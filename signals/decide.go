@@ -105,15 +105,15 @@ const (
 func CheckDecide(d Decide) error {
 	switch {
 	case d.ToolCallID == "":
-		return wrong("toolCallId", "is required")
+		return fieldErrorf("toolCallId", "is required")
 	case d.Decision != event.Approve && d.Decision != event.Deny:
-		return wrong("decision", "%q is neither approve nor deny", d.Decision)
+		return fieldErrorf("decision", "%q is neither approve nor deny", d.Decision)
 	case !slices.Contains([]event.Scope{"", event.Once, event.Session, event.Pattern}, d.Scope):
-		return wrong("scope", "%q is not one of once, session, pattern", d.Scope)
+		return fieldErrorf("scope", "%q is not one of once, session, pattern", d.Scope)
 	case d.By == "":
-		return wrong("by", "is required: who decides is kept")
+		return fieldErrorf("by", "is required: who decides is kept")
 	case d.Round < 0:
-		return wrong("round", "must not be negative")
+		return fieldErrorf("round", "must not be negative")
 	}
 	if err := firstOf(event.CheckName("by", d.By), checkReason(d.Reason)); err != nil {
 		return err
@@ -124,7 +124,7 @@ func CheckDecide(d Decide) error {
 		}
 	}
 	if d.Decision == event.Deny && d.Scope != "" && d.Scope != event.Once {
-		return wrong("scope", "of a denial is once; deny what is never to run by a rule of the policy")
+		return fieldErrorf("scope", "of a denial is once; deny what is never to run by a rule of the policy")
 	}
 	if err := checkEdit(d); err != nil {
 		return err
@@ -138,17 +138,17 @@ func checkEdit(d Decide) error {
 	case len(d.Args) == 0:
 		return nil
 	case len(d.Args) > maxEdited:
-		return wrong("args", "are %d bytes, at most %d are taken", len(d.Args), maxEdited)
+		return fieldErrorf("args", "are %d bytes, at most %d are taken", len(d.Args), maxEdited)
 	case d.Decision != event.Approve:
-		return wrong("args", "go with an approval only: a denied call does not run")
+		return fieldErrorf("args", "go with an approval only: a denied call does not run")
 	case d.Scope != "" && d.Scope != event.Once:
-		return wrong("args", "go with scope once only: what is granted is the call as it was asked for")
+		return fieldErrorf("args", "go with scope once only: what is granted is the call as it was asked for")
 	}
 	if err := event.CheckJSON("args", d.Args); err != nil {
 		return err
 	}
 	if json.Unmarshal(d.Args, &object) != nil || object == nil {
-		return wrong("args", "must be a JSON object, the arguments that are to run")
+		return fieldErrorf("args", "must be a JSON object, the arguments that are to run")
 	}
 	return nil
 }
@@ -156,9 +156,9 @@ func checkEdit(d Decide) error {
 func checkPattern(d Decide) error {
 	switch {
 	case (d.Scope == event.Pattern) != (len(d.Pattern) > 0):
-		return wrong("pattern", "goes with scope pattern, which needs one: globs by the names of arguments")
+		return fieldErrorf("pattern", "goes with scope pattern, which needs one: globs by the names of arguments")
 	case len(d.Pattern) > maxGlobs:
-		return wrong("pattern", "has %d globs, at most %d are taken", len(d.Pattern), maxGlobs)
+		return fieldErrorf("pattern", "has %d globs, at most %d are taken", len(d.Pattern), maxGlobs)
 	}
 	bad := ""
 	for name, glob := range d.Pattern {
@@ -168,7 +168,7 @@ func checkPattern(d Decide) error {
 		}
 	}
 	if bad != "" {
-		return wrong("pattern."+bad, "must be a glob of 1 to %d bytes", maxGlob)
+		return fieldErrorf("pattern."+bad, "must be a glob of 1 to %d bytes", maxGlob)
 	}
 	return nil
 }
@@ -188,11 +188,11 @@ type Revoke struct {
 func CheckRevoke(r Revoke) error {
 	switch {
 	case r.ToolCallID == "":
-		return wrong("toolCallId", "is required: the id of the grant")
+		return fieldErrorf("toolCallId", "is required: the id of the grant")
 	case len(r.ToolCallID) > maxWord:
-		return wrong("toolCallId", "must be at most %d bytes long", maxWord)
+		return fieldErrorf("toolCallId", "must be at most %d bytes long", maxWord)
 	case r.By == "":
-		return wrong("by", "is required: who revokes is kept")
+		return fieldErrorf("by", "is required: who revokes is kept")
 	}
 	return firstOf(event.CheckName("by", r.By), checkReason(r.Reason))
 }
@@ -216,11 +216,11 @@ type ToolResult struct {
 func CheckToolResult(r ToolResult) error {
 	switch {
 	case r.ToolCallID == "":
-		return wrong("toolCallId", "is required")
+		return fieldErrorf("toolCallId", "is required")
 	case r.By == "":
-		return wrong("by", "is required: who has run the call is kept")
+		return fieldErrorf("by", "is required: who has run the call is kept")
 	case len(r.Output) > MaxPayload:
-		return wrong("output", "is %d bytes, at most %d are taken; put large data elsewhere and refer to it", len(r.Output), MaxPayload)
+		return fieldErrorf("output", "is %d bytes, at most %d are taken; put large data elsewhere and refer to it", len(r.Output), MaxPayload)
 	}
 	return event.CheckName("by", r.By)
 }
@@ -242,7 +242,7 @@ const (
 // CheckTurnLimit reports whether n can be a thread's turn limit; 0 is the default.
 func CheckTurnLimit(n int) error {
 	if n < 0 || n > MaxTurnLimit {
-		return wrong("turnLimit", "is %d, must be 1 to %d LLM calls (default %d)", n, MaxTurnLimit, DefaultTurnLimit)
+		return fieldErrorf("turnLimit", "is %d, must be 1 to %d LLM calls (default %d)", n, MaxTurnLimit, DefaultTurnLimit)
 	}
 	return nil
 }

@@ -111,11 +111,11 @@ func CheckCompleteTask(c CompleteTask) error {
 	}
 	switch {
 	case len(c.Result) > MaxPayload:
-		return wrong("result", "is %d bytes, at most %d are taken; put large data elsewhere and refer to it", len(c.Result), MaxPayload)
+		return fieldErrorf("result", "is %d bytes, at most %d are taken; put large data elsewhere and refer to it", len(c.Result), MaxPayload)
 	case len(c.Error) > MaxTaskError || !utf8.ValidString(c.Error):
-		return wrong("error", "must be at most %d bytes of text", MaxTaskError)
+		return fieldErrorf("error", "must be at most %d bytes of text", MaxTaskError)
 	case c.Error != "" && len(c.Result) > 0:
-		return wrong("error", "and result exclude each other: a task has failed, or it has a result")
+		return fieldErrorf("error", "and result exclude each other: a task has failed, or it has a result")
 	}
 	if len(c.Result) > 0 {
 		if err := event.CheckJSON("result", c.Result); err != nil {
@@ -131,7 +131,7 @@ func CheckCancelTask(c CancelTask) error {
 		return err
 	}
 	if c.By == "" {
-		return wrong("by", "is required: who cancels is kept")
+		return fieldErrorf("by", "is required: who cancels is kept")
 	}
 	return firstOf(event.CheckName("by", c.By), checkReason(c.Reason))
 }

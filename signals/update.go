@@ -47,7 +47,7 @@ func CheckThreadChange(c ThreadChange) error {
 		return &event.FieldError{Field: "title", Problem: "or agents, addAgents, removeAgents, turnLimit or metadata is required: what is to be changed"}
 	}
 	if len(c.Agents) > 0 && len(c.AddAgents)+len(c.RemoveAgents) > 0 {
-		return wrong("agents", "are all that take part from then on; give them, or addAgents and removeAgents")
+		return fieldErrorf("agents", "are all that take part from then on; give them, or addAgents and removeAgents")
 	}
 	if err := errors.Join(CheckTurnLimit(c.TurnLimit), checkNames("addAgents", c.AddAgents), checkNames("removeAgents", c.RemoveAgents)); err != nil {
 		return err
@@ -70,13 +70,13 @@ func CheckThread(agents []string, title string, metadata json.RawMessage) error 
 		return err
 	}
 	if len(title) > MaxTitle {
-		return wrong("title", "is %d bytes, at most %d are taken", len(title), MaxTitle)
+		return fieldErrorf("title", "is %d bytes, at most %d are taken", len(title), MaxTitle)
 	}
 	if len(metadata) > MaxPayload {
-		return wrong("metadata", "is %d bytes, at most %d are taken", len(metadata), MaxPayload)
+		return fieldErrorf("metadata", "is %d bytes, at most %d are taken", len(metadata), MaxPayload)
 	}
 	if title != "" && event.Blank(title) {
-		return wrong("title", "has nothing that can be seen; leave it out")
+		return fieldErrorf("title", "has nothing that can be seen; leave it out")
 	}
 	if err := event.CheckLine("title", title); err != nil || len(metadata) == 0 {
 		return err
@@ -88,7 +88,7 @@ func CheckThread(agents []string, title string, metadata json.RawMessage) error 
 // checkNames reports which name of an agent cannot be one.
 func checkNames(field string, agents []string) error {
 	if len(agents) > MaxAgents {
-		return wrong(field, "are %d, at most %d are taken", len(agents), MaxAgents)
+		return fieldErrorf(field, "are %d, at most %d are taken", len(agents), MaxAgents)
 	}
 	for i, agent := range agents {
 		if err := CheckID(fmt.Sprintf("%s[%d]", field, i), agent); err != nil {

@@ -70,8 +70,8 @@ func (t *activeTurn) planCalls(ctx workflow.Context, r *thread.Run, step thread.
 // step counts a step that has taken along what waited to be stored. The caller calls end when
 // the step has ended.
 func (t *conversation) step() (end func()) {
-	t.underWay++
-	return func() { t.underWay-- }
+	t.stepsUnderWay++
+	return func() { t.stepsUnderWay-- }
 }
 
 // storeOverdue stores at once what people wait to see, and what is more than should wait,
@@ -80,7 +80,7 @@ func (t *conversation) storeOverdue(ctx workflow.Context) {
 	workflow.GoNamed(ctx, "overdue", func(ctx workflow.Context) {
 		ctx, cancel := workflow.NewDisconnectedContext(ctx)
 		defer cancel()
-		due := func() bool { return t.state.Overdue(t.underWay, t.rollover(ctx)) || t.state.Heavy() }
+		due := func() bool { return t.state.Overdue(t.stepsUnderWay, t.rollover(ctx)) || t.state.Heavy() }
 		for workflow.Await(ctx, due) == nil {
 			t.show(ctx)
 			t.record(ctx)
@@ -104,8 +104,8 @@ func (t *conversation) record(ctx workflow.Context) {
 	}
 }
 
-// unburden stores what waits for it, when that is more than the next step takes.
-func (t *conversation) unburden(ctx workflow.Context) {
+// flushIfOverloaded stores what waits for it, when that is more than the next step takes.
+func (t *conversation) flushIfOverloaded(ctx workflow.Context) {
 	for t.state.Overloaded() && ctx.Err() == nil {
 		t.record(ctx)
 	}
@@ -150,8 +150,8 @@ func bounded(ctx workflow.Context, summary string) workflow.Context {
 
 const boundedTime = time.Minute
 
-// unhurried is for an activity that gives way to all others on its task queue.
-func unhurried(ctx workflow.Context, summary string) workflow.Context {
+// lowPriorityOptions is for an activity that gives way to all others on its task queue.
+func lowPriorityOptions(ctx workflow.Context, summary string) workflow.Context {
 	ctx = activity(ctx, summary)
 	opts := workflow.GetActivityOptions(ctx)
 	opts.Priority = temporal.Priority{PriorityKey: lowestPriority}

@@ -32,11 +32,11 @@ func (t approvals) decide(ctx workflow.Context, name string, d signals.Decide) {
 		t.state.Reject(workflow.Now(ctx), name, d, err)
 		return
 	}
-	if _, _, below := t.state.AskedBelow(d.ToolCallID); below {
-		children(t).decideBelowBySignal(ctx, name, d)
+	if _, _, below := t.state.ChildRequest(d.ToolCallID); below {
+		children(t).decideForChildBySignal(ctx, name, d)
 		return
 	}
-	if !t.state.Early(d.ToolCallID) || !t.state.Hold(d) {
+	if !t.state.IsEarly(d.ToolCallID) || !t.state.BufferEarly(d) {
 		t.state.TakeDecision(workflow.Now(ctx), d)
 	}
 }
@@ -45,15 +45,15 @@ func (t approvals) decide(ctx workflow.Context, name string, d signals.Decide) {
 const earlyPatience = 5 * time.Second
 
 func (t approvals) updateDecide(ctx workflow.Context, d signals.Decide) (signals.DecideResult, error) {
-	if _, _, below := t.state.AskedBelow(d.ToolCallID); below {
-		return children(t).decideBelow(ctx, d)
+	if _, _, below := t.state.ChildRequest(d.ToolCallID); below {
+		return children(t).decideForChild(ctx, d)
 	}
-	if t.state.Early(d.ToolCallID) {
-		_, err := workflow.AwaitWithTimeout(ctx, earlyPatience, func() bool { return t.moving || !t.state.Early(d.ToolCallID) })
+	if t.state.IsEarly(d.ToolCallID) {
+		_, err := workflow.AwaitWithTimeout(ctx, earlyPatience, func() bool { return t.continuingAsNew || !t.state.IsEarly(d.ToolCallID) })
 		if err != nil {
 			return signals.DecideResult{}, err
 		}
-		if t.moving && t.state.Early(d.ToolCallID) && t.state.Hold(d) {
+		if t.continuingAsNew && t.state.IsEarly(d.ToolCallID) && t.state.BufferEarly(d) {
 			// The next run hears of the call, and takes it in.
 			return signals.DecideResult{Result: signals.Accepted}, nil
 		}
@@ -95,7 +95,7 @@ func (t approvals) watchDecisions(ctx workflow.Context) {
 		s := t.state
 		due := func() bool { return len(s.ToCheck) > 0 || s.Cascading() != nil || s.Superseded() }
 		for workflow.Await(ctx, due) == nil {
-			t.telling++
+			t.pendingSends++
 			s.Supersede(workflow.Now(ctx))
 			for len(s.ToCheck) > 0 {
 				d := s.ToCheck[0]
@@ -106,7 +106,7 @@ func (t approvals) watchDecisions(ctx workflow.Context) {
 			for turn := s.Cascading(); turn != nil; turn = s.Cascading() {
 				t.cascade(ctx, turn)
 			}
-			t.telling--
+			t.pendingSends--
 		}
 	})
 }
@@ -115,7 +115,7 @@ func (t approvals) watchDecisions(ctx workflow.Context) {
 func (t approvals) cascade(ctx workflow.Context, turn *thread.Turn) {
 	s := t.state
 	// The grant has to be stored before it is looked for.
-	t.unburden(ctx)
+	t.flushIfOverloaded(ctx)
 	r, step, ok := turn.NextCascade()
 	if !ok {
 		turn.Cascaded()

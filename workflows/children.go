@@ -24,7 +24,7 @@ func (t children) handlers() []handler {
 		onSignal(t.conversation, signals.SignalSubDecided, t.subDecided),
 	}
 	if t.state.Parent != nil {
-		all = append(all, handler{signal: signals.SignalReport, receive: subAgent(t).called})
+		all = append(all, handler{signal: signals.SignalReport, receive: subAgent(t).reportRequested})
 	}
 	return all
 }
@@ -70,10 +70,10 @@ func (t *activeTurn) awaitSub(ctx workflow.Context, r *thread.Run, c *thread.Cal
 	s := t.state
 	ended := func() bool { _, _, ok := s.SubEnd(c.Sub); return ok }
 	if t.subs[c.Sub] != nil || ended() {
-		_ = workflow.Await(ctx, func() bool { return ended() || t.rollover(ctx) || s.Parks() })
+		_ = workflow.Await(ctx, func() bool { return ended() || t.rollover(ctx) || s.CanPark() })
 	} else {
 		to := signals.WorkflowID(s.Namespace, c.Sub)
-		gone := t.awaitReport(ctx, to, func() bool { return ended() || t.turn.Interrupted != nil || s.Parks() })
+		gone := t.awaitReport(ctx, to, func() bool { return ended() || t.turn.Interrupted != nil || s.CanPark() })
 		if gone != nil {
 			s.SubGone(c.Sub, reason(gone))
 		}
@@ -88,7 +88,7 @@ func (t *activeTurn) awaitSub(ctx workflow.Context, r *thread.Run, c *thread.Cal
 	case reply.Status == "":
 		c.SubLost(workflow.Now(ctx), reply.Error)
 	default:
-		c.Heard(*reply)
+		c.SubAgentReplied(*reply)
 	}
 }
 
@@ -111,17 +111,17 @@ func (t *conversation) startSub(ctx workflow.Context, id string, start thread.De
 	return child, child.GetChildWorkflowExecution().Get(own, nil)
 }
 
-// leaveSubs asks the threads of sub-agents to report to the run that follows this one.
-func (t *conversation) leaveSubs(ctx workflow.Context) {
+// requestSubReports asks the threads of sub-agents to report to the run that follows this one.
+func (t *conversation) requestSubReports(ctx workflow.Context) {
 	ctx, cancel := workflow.NewDisconnectedContext(ctx)
 	defer cancel()
-	for _, id := range t.state.Uncalled() {
+	for _, id := range t.state.SubsToRequest() {
 		child := t.subs[id]
 		if child == nil {
 			continue
 		}
 		if child.SignalChildWorkflow(ctx, signals.SignalReport, nil).Get(ctx, nil) == nil {
-			t.state.CallSub(id)
+			t.state.SubReportRequested(id)
 		}
 		if child.IsReady() {
 			// Only this run hears what it has said before it was asked.
@@ -159,7 +159,7 @@ func (t *conversation) cancelThread(ctx workflow.Context, threadID string) {
 	ctx, cancel := workflow.NewDisconnectedContext(ctx)
 	defer cancel()
 	// One that has ended needs no end.
-	_ = t.tell(ctx, workflow.RequestCancelExternalWorkflow(ctx, signals.WorkflowID(t.state.Namespace, threadID), ""))
+	_ = t.awaitSent(ctx, workflow.RequestCancelExternalWorkflow(ctx, signals.WorkflowID(t.state.Namespace, threadID), ""))
 }
 
 func (t children) subEnded(ctx workflow.Context, _ string, e thread.SubEnded) {
@@ -171,26 +171,26 @@ func (t children) subAsks(_ workflow.Context, _ string, a thread.SubAsks) {
 }
 
 func (t children) subDecided(ctx workflow.Context, _ string, d thread.SubDecided) {
-	t.state.SubHasDecided(workflow.Now(ctx), d)
+	t.state.SubDecided(workflow.Now(ctx), d)
 }
 
-// decideBelow passes a decision on to the sub-agent whose call it is about, and says what
+// decideForChild passes a decision on to the sub-agent whose call it is about, and says what
 // became of it there.
-func (t children) decideBelow(ctx workflow.Context, d signals.Decide) (signals.DecideResult, error) {
-	id, out, err := t.state.PassDown(workflow.Now(ctx), d)
+func (t children) decideForChild(ctx workflow.Context, d signals.Decide) (signals.DecideResult, error) {
+	id, out, err := t.state.ForwardDecision(workflow.Now(ctx), d)
 	switch {
 	case err != nil:
 		return signals.DecideResult{}, refuse(err)
 	case out == signals.Mismatch || out == signals.NotAllowed:
 		return signals.DecideResult{Result: out}, nil
-	case out == signals.Accepted && t.passDecision(ctx, id, d) != nil:
+	case out == signals.Accepted && t.forwardDecision(ctx, id, d) != nil:
 		return signals.DecideResult{Result: signals.NotPending}, nil
-	case t.state.Several(d.ToolCallID):
+	case t.state.NeedsSeveral(d.ToolCallID):
 		// Whether it settles the call is known there.
 		return signals.DecideResult{Result: out}, nil
 	}
-	done, err := awaitFor(ctx, thread.PassPatience, func() bool {
-		_, _, waits := t.state.AskedBelow(d.ToolCallID)
+	done, err := awaitFor(ctx, thread.ForwardTimeout, func() bool {
+		_, _, waits := t.state.ChildRequest(d.ToolCallID)
 		return !waits
 	})
 	switch {
@@ -203,12 +203,12 @@ func (t children) decideBelow(ctx workflow.Context, d signals.Decide) (signals.D
 		// Another one was passed on before it.
 		return signals.DecideResult{Result: t.state.Decide(workflow.Now(ctx), d)}, nil
 	}
-	return signals.DecideResult{Result: t.state.DecidedBelow(d)}, nil
+	return signals.DecideResult{Result: t.state.ForwardedOutcome(d)}, nil
 }
 
-// decideBelowBySignal is [children.decideBelow] when nobody waits for an answer.
-func (t children) decideBelowBySignal(ctx workflow.Context, name string, d signals.Decide) {
-	id, out, err := t.state.PassDown(workflow.Now(ctx), d)
+// decideForChildBySignal is [children.decideBelow] when nobody waits for an answer.
+func (t children) decideForChildBySignal(ctx workflow.Context, name string, d signals.Decide) {
+	id, out, err := t.state.ForwardDecision(workflow.Now(ctx), d)
 	if err != nil {
 		t.state.Reject(workflow.Now(ctx), name, d, err)
 		return
@@ -216,17 +216,17 @@ func (t children) decideBelowBySignal(ctx workflow.Context, name string, d signa
 	switch out {
 	case signals.Accepted:
 		// A sub-agent that has ended meanwhile waits for no decision.
-		_ = t.passDecision(ctx, id, d)
+		_ = t.forwardDecision(ctx, id, d)
 	case signals.AlreadyResolved:
 	case signals.Conflict, signals.Mismatch, signals.NotPending, signals.NotAllowed:
 		t.state.Reject(workflow.Now(ctx), name, d, errors.New(string(out)))
 	}
 }
 
-func (t children) passDecision(ctx workflow.Context, threadID string, d signals.Decide) error {
-	err := t.tell(ctx, workflow.SignalExternalWorkflow(ctx, signals.WorkflowID(t.state.Namespace, threadID), "", signals.SignalDecide, d))
+func (t children) forwardDecision(ctx workflow.Context, threadID string, d signals.Decide) error {
+	err := t.awaitSent(ctx, workflow.SignalExternalWorkflow(ctx, signals.WorkflowID(t.state.Namespace, threadID), "", signals.SignalDecide, d))
 	if err != nil {
-		t.state.NotPassed(threadID, d.ToolCallID)
+		t.state.DecisionNotForwarded(threadID, d.ToolCallID)
 		if t.subs[threadID] == nil && ctx.Err() == nil {
 			// What it has said before it ended counts.
 			t.drain(ctx)

@@ -26,14 +26,14 @@ func (t clientCalls) toolResult(ctx workflow.Context, name string, r signals.Too
 }
 
 func (t clientCalls) updateToolResult(ctx workflow.Context, r signals.ToolResult) (signals.DecideResult, error) {
-	if t.state.EarlyResult(r.ToolCallID) {
-		if _, err := awaitFor(ctx, earlyPatience, func() bool { return t.moving || !t.state.EarlyResult(r.ToolCallID) }); err != nil {
+	if t.state.IsEarlyResult(r.ToolCallID) {
+		if _, err := awaitFor(ctx, earlyPatience, func() bool { return t.continuingAsNew || !t.state.IsEarlyResult(r.ToolCallID) }); err != nil {
 			return signals.DecideResult{}, err
 		}
 	}
-	if t.moving && t.state.EarlyResult(r.ToolCallID) {
+	if t.continuingAsNew && t.state.IsEarlyResult(r.ToolCallID) {
 		// The next run asks for the call, and has the result by then.
-		return signals.DecideResult{Result: t.state.HoldResult(r)}, nil
+		return signals.DecideResult{Result: t.state.BufferEarlyResult(r)}, nil
 	}
 	return signals.DecideResult{Result: t.state.ToolResult(workflow.Now(ctx), r)}, nil
 }

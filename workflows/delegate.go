@@ -23,7 +23,7 @@ func (w *Workflows) Delegate(ctx workflow.Context, in Input) (thread.DelegateRep
 		return thread.DelegateReply{}, err
 	}
 	t := subAgent{c}
-	t.report(ctx)
+	t.notifyParent(ctx)
 	t.watchDeadline(ctx)
 	t.over = t.state.SubAnswered
 	err = t.live(ctx, signals.DelegateWorkflow)
@@ -44,7 +44,7 @@ type subAgent struct{ *conversation }
 func (t subAgent) endLost(ctx workflow.Context, reply thread.DelegateReply, err error) (thread.DelegateReply, error) {
 	ctx, cancel := workflow.NewDisconnectedContext(ctx)
 	defer cancel()
-	if lost := t.tellAbove(ctx, reply); lost != nil {
+	if lost := t.reportToParent(ctx, reply); lost != nil {
 		return thread.DelegateReply{}, lost
 	}
 	return thread.DelegateReply{}, err
@@ -67,23 +67,23 @@ func (t subAgent) watchDeadline(ctx workflow.Context) {
 	})
 }
 
-// report tells the thread above, in order, which calls wait for approval and which do no
+// notifyParent tells the thread above, in order, which calls wait for approval and which do no
 // more.
-func (t subAgent) report(ctx workflow.Context) {
+func (t subAgent) notifyParent(ctx workflow.Context) {
 	above := signals.WorkflowID(t.state.Namespace, t.state.Parent.ThreadID)
 	workflow.GoNamed(ctx, "notes", func(ctx workflow.Context) {
 		ctx, cancel := workflow.NewDisconnectedContext(ctx)
 		defer cancel()
-		for workflow.Await(ctx, func() bool { return len(t.state.Notes) > 0 }) == nil {
+		for workflow.Await(ctx, func() bool { return len(t.state.Notices) > 0 }) == nil {
 			var sent workflow.Future
-			if note := t.state.Notes[0]; note.Asks != nil {
+			if note := t.state.Notices[0]; note.Asks != nil {
 				sent = workflow.SignalExternalWorkflow(ctx, above, "", signals.SignalSubAsks, note.Asks)
 			} else {
 				sent = workflow.SignalExternalWorkflow(ctx, above, "", signals.SignalSubDecided, note.Decided)
 			}
 			// A thread that is gone asks nobody.
 			_ = sent.Get(ctx, nil)
-			t.state.NoteSent()
+			t.state.NoticeSent()
 		}
 	})
 }
@@ -116,17 +116,17 @@ func (t subAgent) endDelegate(ctx workflow.Context) (thread.DelegateReply, error
 	if !closed {
 		t.conclude(ctx)
 	}
-	_ = workflow.Await(ctx, func() bool { return len(s.Notes) == 0 })
+	_ = workflow.Await(ctx, func() bool { return len(s.Notices) == 0 })
 	reply := thread.DelegateReply{Status: step.Status, Usage: s.Usage, Answer: end.Answer, Truncated: end.Truncated, Failed: end.Failed, Result: end.Result, Error: end.Error}
-	return reply, t.tellAbove(ctx, reply)
+	return reply, t.reportToParent(ctx, reply)
 }
 
-// tellAbove reports to a thread that has moved to a new run meanwhile, or that does not
+// reportToParent reports to a thread that has moved to a new run meanwhile, or that does not
 // wait.
-func (t subAgent) tellAbove(ctx workflow.Context, reply thread.DelegateReply) error {
+func (t subAgent) reportToParent(ctx workflow.Context, reply thread.DelegateReply) error {
 	s := t.state
 	t.drain(ctx)
-	if !s.Parent.Called && s.Parent.Background == nil {
+	if !s.Parent.ReportRequested && s.Parent.Background == nil {
 		return nil
 	}
 	to := signals.WorkflowID(s.Namespace, s.Parent.ThreadID)
@@ -148,9 +148,9 @@ func (t subAgent) tellAbove(ctx workflow.Context, reply thread.DelegateReply) er
 	return workflow.ExecuteActivity(activity(ctx, "store the result"), signals.ActivityRecord, step).Get(ctx, nil)
 }
 
-// called hears from the thread above that it moves, and wants to be told by signal.
-func (t subAgent) called(_ workflow.Context, c workflow.ReceiveChannel) bool {
+// reportRequested hears from the thread above that it moves, and wants to be told by signal.
+func (t subAgent) reportRequested(_ workflow.Context, c workflow.ReceiveChannel) bool {
 	heard := c.ReceiveAsync(nil)
-	t.state.Parent.Called = t.state.Parent.Called || heard
+	t.state.Parent.ReportRequested = t.state.Parent.ReportRequested || heard
 	return heard
 }

@@ -53,7 +53,7 @@ func (t *activeTurn) handle(ctx workflow.Context) {
 	}
 	switch h.Stage {
 	case thread.ByFunction:
-		t.unburden(ctx)
+		t.flushIfOverloaded(ctx)
 		step := t.turn.EventStep()
 		end := t.step()
 		err := workflow.ExecuteActivity(activity(ctx, "rule "+h.Rule.Name), signals.ActivityHandleEvent, step).Get(ctx, nil)
@@ -74,7 +74,7 @@ func (t *activeTurn) handle(ctx workflow.Context) {
 		if !ok {
 			return
 		}
-		t.turn.ProcessorHeard(workflow.Now(ctx), d)
+		t.turn.ApplyProcessorDecision(workflow.Now(ctx), d)
 	case thread.Handled:
 	}
 	t.log(ctx)
@@ -82,15 +82,15 @@ func (t *activeTurn) handle(ctx workflow.Context) {
 
 // byProcessor asks the processor that a rule names, whatever type it declares.
 func (t *activeTurn) byProcessor(ctx workflow.Context, by rule.Spec) (thread.Decision, bool) {
-	e := t.turn.SeenByRule()
-	if _, asked := t.turn.Asked(e); asked {
+	e := t.turn.RuleEvent()
+	if _, asked := t.turn.HooksPending(e); asked {
 		return t.resume(ctx, e)
 	}
 	for _, spec := range t.specs(ctx) {
 		if spec.Kind == hook.KindProcessor && spec.Name == by.Processor {
 			// When it fails, nothing else handles the event: it has failed as well.
 			spec.Filter, spec.OnFailure = hook.Filter{}, hook.Closed
-			return t.ask(ctx, e, []hook.Spec{spec})
+			return t.askHooks(ctx, e, []hook.Spec{spec})
 		}
 	}
 	return missing(by), true

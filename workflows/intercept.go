@@ -63,8 +63,8 @@ func plain(v any) (out any, err error) {
 // intercept lets the hooks and processors that match an event decide on it, before it
 // has any effect. It returns false when the turn has to stop first: it was interrupted,
 // or the thread moves to a new run, which then hears the decision.
-func (t *activeTurn) intercept(ctx workflow.Context, e thread.Seen) (thread.Decision, bool) {
-	if _, asked := t.turn.Asked(e); asked {
+func (t *activeTurn) intercept(ctx workflow.Context, e thread.HookEvent) (thread.Decision, bool) {
+	if _, asked := t.turn.HooksPending(e); asked {
 		return t.resume(ctx, e)
 	}
 	matching := e.Processing(hook.Matching(t.specs(ctx), t.state.Subject(e)))
@@ -74,12 +74,12 @@ func (t *activeTurn) intercept(ctx workflow.Context, e thread.Seen) (thread.Deci
 	case e.Event != nil && thread.Only(hook.KindInline, matching):
 		return t.inline(ctx, e, matching), true
 	}
-	return t.ask(ctx, e, matching)
+	return t.askHooks(ctx, e, matching)
 }
 
 // decided is [conversation.intercept] for an event on which the step that made it may
 // have asked inline hooks already.
-func (t *activeTurn) decided(ctx workflow.Context, by *thread.Decision, e thread.Seen) (thread.Decision, bool) {
+func (t *activeTurn) decided(ctx workflow.Context, by *thread.Decision, e thread.HookEvent) (thread.Decision, bool) {
 	if by != nil {
 		return *by, true
 	}
@@ -94,7 +94,7 @@ type lastInline struct {
 
 // inline asks hooks within this workflow. Only what they change enters history: when
 // it is replayed, whatever has no decision there was passed.
-func (t *activeTurn) inline(ctx workflow.Context, e thread.Seen, specs []hook.Spec) thread.Decision {
+func (t *activeTurn) inline(ctx workflow.Context, e thread.HookEvent, specs []hook.Spec) thread.Decision {
 	decide := func(workflow.Context) any {
 		d := thread.Inline(t.hooks, specs, t.turn.Context(e), e.Event)
 		if d.Outcome == event.Passed && d.Silent {
@@ -115,31 +115,31 @@ func (t *activeTurn) inline(ctx workflow.Context, e thread.Seen, specs []hook.Sp
 	return passed
 }
 
-// ask starts a hook workflow for an event and waits for its decision.
-func (t *activeTurn) ask(ctx workflow.Context, e thread.Seen, specs []hook.Spec) (thread.Decision, bool) {
+// askHooks starts a hook workflow for an event and waits for its decision.
+func (t *activeTurn) askHooks(ctx workflow.Context, e thread.HookEvent, specs []hook.Spec) (thread.Decision, bool) {
 	s := t.state
-	t.unburden(ctx)
+	t.flushIfOverloaded(ctx)
 	defer t.step()()
 	step := t.turn.HookStep(e, specs)
-	t.turn.Asking(e, specs...)
+	t.turn.HooksStarted(e, specs...)
 	t.show(ctx)
 	defer t.show(ctx)
 	// It goes on when the turn moves to a new run with the thread.
 	own, cancel := workflow.NewDisconnectedContext(ctx)
 	child := workflow.ExecuteChildWorkflow(hookOptions(own, s.Ref(), e, specs), signals.HookWorkflow, step)
 	_ = workflow.Await(ctx, func() bool { return child.IsReady() || t.rollover(ctx) })
-	left := !t.interrupted(ctx) && !child.IsReady() && t.leave(ctx, e, child)
+	left := !t.interrupted(ctx) && !child.IsReady() && t.requestReport(ctx, e, child)
 	switch {
 	case t.interrupted(ctx):
 		cancel()
-		t.turn.Answered(e)
+		t.turn.HooksFinished(e)
 		return thread.Decision{}, false
 	case left:
 		return thread.Decision{}, false
 	}
 	var d thread.Decision
 	err := child.Get(ctx, &d)
-	t.turn.Answered(e)
+	t.turn.HooksFinished(e)
 	if t.interrupted(ctx) {
 		return thread.Decision{}, false
 	}
@@ -150,9 +150,9 @@ func (t *activeTurn) ask(ctx workflow.Context, e thread.Seen, specs []hook.Spec)
 	return d, true
 }
 
-// leave asks a hook workflow to report to the run that follows this one. It returns
+// requestReport asks a hook workflow to report to the run that follows this one. It returns
 // false if it has ended meanwhile.
-func (t *activeTurn) leave(ctx workflow.Context, e thread.Seen, child workflow.ChildWorkflowFuture) bool {
+func (t *activeTurn) requestReport(ctx workflow.Context, e thread.HookEvent, child workflow.ChildWorkflowFuture) bool {
 	ctx, cancel := workflow.NewDisconnectedContext(ctx)
 	defer cancel()
 	if err := child.GetChildWorkflowExecution().Get(ctx, nil); err != nil {
@@ -161,30 +161,30 @@ func (t *activeTurn) leave(ctx workflow.Context, e thread.Seen, child workflow.C
 	if err := child.SignalChildWorkflow(ctx, signals.SignalReport, nil).Get(ctx, nil); err != nil {
 		return false
 	}
-	t.turn.Calling(e)
+	t.turn.ReportRequested(e)
 	return !child.IsReady()
 }
 
 // resume waits for a decision that a run before this one has asked for.
-func (t *activeTurn) resume(ctx workflow.Context, e thread.Seen) (thread.Decision, bool) {
+func (t *activeTurn) resume(ctx workflow.Context, e thread.HookEvent) (thread.Decision, bool) {
 	s := t.state
 	defer t.show(ctx)
 	defer t.step()()
 	id := childID(s.Ref(), e)
-	gone := t.awaitReport(ctx, id, func() bool { d, _ := t.turn.Asked(e); return d != nil || t.turn.Interrupted != nil })
-	switch d, _ := t.turn.Asked(e); {
+	gone := t.awaitReport(ctx, id, func() bool { d, _ := t.turn.HooksPending(e); return d != nil || t.turn.Interrupted != nil })
+	switch d, _ := t.turn.HooksPending(e); {
 	case t.interrupted(ctx):
-		t.turn.Answered(e)
+		t.turn.HooksFinished(e)
 		stopped, cancel := workflow.NewDisconnectedContext(ctx)
 		defer cancel()
 		_ = workflow.RequestCancelExternalWorkflow(stopped, id, "").Get(stopped, nil)
 		return thread.Decision{}, false
 	case d != nil:
-		t.turn.Answered(e)
+		t.turn.HooksFinished(e)
 		return *d, true
 	case gone != nil:
-		asked := t.turn.AskedHooks(e, t.specs(ctx))
-		t.turn.Answered(e)
+		asked := t.turn.PendingHooks(e, t.specs(ctx))
+		t.turn.HooksFinished(e)
 		return lost(asked, gone), true
 	}
 	return thread.Decision{}, false
@@ -213,9 +213,9 @@ func (t *activeTurn) awaitReport(ctx workflow.Context, id string, reported func(
 	}
 }
 
-// dismiss ends the sub-agents and the hook workflows that nobody waits for any more,
+// cancelOutstanding ends the sub-agents and the hook workflows that nobody waits for any more,
 // because the turn was interrupted meanwhile. Hook workflows of this run have ended already.
-func (t *activeTurn) dismiss(ctx workflow.Context) {
+func (t *activeTurn) cancelOutstanding(ctx workflow.Context) {
 	ctx, cancel := workflow.NewDisconnectedContext(ctx)
 	defer cancel()
 	t.stopSubs(ctx)
@@ -262,11 +262,11 @@ func reason(err error) string {
 	return err.Error()
 }
 
-func childID(ref thread.Ref, e thread.Seen) string {
+func childID(ref thread.Ref, e thread.HookEvent) string {
 	return signals.HookWorkflowID(ref.Namespace, ref.ThreadID, e.Key)
 }
 
-func hookOptions(ctx workflow.Context, ref thread.Ref, e thread.Seen, specs []hook.Spec) workflow.Context {
+func hookOptions(ctx workflow.Context, ref thread.Ref, e thread.HookEvent, specs []hook.Spec) workflow.Context {
 	return workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
 		WorkflowID: childID(ref, e),
 		// It outlives this run of the thread, and reports to the next.
@@ -277,7 +277,7 @@ func hookOptions(ctx workflow.Context, ref thread.Ref, e thread.Seen, specs []ho
 }
 
 // about names an event for people.
-func about(e thread.Seen) string {
+func about(e thread.HookEvent) string {
 	switch {
 	case e.Type == event.TypeMessage && e.Agent != "" && e.CreatedBy == event.Agent:
 		return "message of " + e.Agent

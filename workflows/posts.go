@@ -124,7 +124,7 @@ func (t posts) updateTurn(ctx workflow.Context, p signals.Post) (signals.TurnRes
 	err := workflow.Await(ctx, func() bool {
 		var ended bool
 		out, ended = t.state.Outcome(p.ID)
-		return ended || t.moving || !t.state.Awaits(p.ID)
+		return ended || t.continuingAsNew || !t.state.Awaits(p.ID)
 	})
 	switch {
 	case err != nil || out.Status != "":
@@ -136,7 +136,7 @@ func (t posts) updateTurn(ctx workflow.Context, p signals.Post) (signals.TurnRes
 }
 
 func (t posts) validatePost(p signals.Post) error {
-	if t.state.HasSeen(p.ID) {
+	if t.state.WasPosted(p.ID) {
 		return temporal.NewNonRetryableApplicationError("event "+p.ID+" was posted before", signals.DuplicateType, nil)
 	}
 	return refuse(t.state.CheckPost(p))
@@ -146,7 +146,7 @@ func (t posts) validateTurn(p signals.Post) error {
 	if p.ID == "" {
 		return refuse(&event.FieldError{Field: "id", Problem: "is required to wait for a turn"})
 	}
-	if t.state.HasSeen(p.ID) {
+	if t.state.WasPosted(p.ID) {
 		if _, known := t.state.Outcome(p.ID); !known && !t.state.Awaits(p.ID) {
 			return refuse(signals.ErrProcessed)
 		}

@@ -86,7 +86,7 @@ func (t *conversation) stopTask(ctx workflow.Context, task event.Task) {
 	}
 	ctx, cancel := workflow.NewDisconnectedContext(ctx)
 	defer cancel()
-	_ = t.tell(ctx, workflow.RequestCancelExternalWorkflow(ctx, signals.TaskWorkflowID(t.state.Namespace, task.ID), ""))
+	_ = t.awaitSent(ctx, workflow.RequestCancelExternalWorkflow(ctx, signals.TaskWorkflowID(t.state.Namespace, task.ID), ""))
 }
 
 func (t tasks) taskReported(ctx workflow.Context, name string, rep thread.TaskReport) {
@@ -136,5 +136,5 @@ func (t *conversation) dismissTask(ctx workflow.Context, task event.Task) {
 	}
 	to := signals.TaskWorkflowID(t.state.Namespace, task.ID)
 	// One that has ended meanwhile need not know.
-	_ = t.tell(ctx, workflow.SignalExternalWorkflow(ctx, to, "", signals.SignalTaskReport, thread.TaskReport{TaskID: task.ID}))
+	_ = t.awaitSent(ctx, workflow.SignalExternalWorkflow(ctx, to, "", signals.SignalTaskReport, thread.TaskReport{TaskID: task.ID}))
 }

@@ -95,7 +95,7 @@ func (t *conversation) live(ctx workflow.Context, typ string) error {
 	t.watchTime(ctx)
 	approvals{t}.watchDecisions(ctx)
 	approvals{t}.watchStatus(ctx)
-	t.nameThread(ctx)
+	t.watchTitle(ctx)
 	t.storeOverdue(ctx)
 	for {
 		_ = workflow.Await(ctx, t.hasWork)
@@ -140,8 +140,8 @@ type conversation struct {
 	// stop ends what the current turn has in flight.
 	stop workflow.CancelFunc
 
-	// moving is set when the thread only waits for its handlers to continue as new.
-	moving bool
+	// continuingAsNew is set when the thread only waits for its handlers to continue as new.
+	continuingAsNew bool
 
 	// over says that the thread ends by itself.
 	over func() bool
@@ -149,11 +149,11 @@ type conversation struct {
 	// subs are the sub-agents that this run has asked, and that work.
 	subs map[string]workflow.ChildWorkflowFuture
 
-	// underWay counts the steps of turns that have begun and have not ended.
-	underWay int
+	// stepsUnderWay counts the steps of turns that have begun and have not ended.
+	stepsUnderWay int
 
-	// telling counts what other workflows are being told.
-	telling int
+	// pendingSends counts what other workflows are being told.
+	pendingSends int
 }
 
 func never() bool { return false }
@@ -248,14 +248,14 @@ func (t *conversation) rollover(ctx workflow.Context) bool {
 
 // continueAsNew moves the thread to a new run, with all that it remembers.
 func (t *conversation) continueAsNew(ctx workflow.Context, typ string) error {
-	t.moving = true
-	t.leaveSubs(ctx)
+	t.continuingAsNew = true
+	t.requestSubReports(ctx)
 	// What arrives while the last of it is being stored may again be more than the next run takes.
 	for again := true; again; again = t.state.Heavy() {
 		if t.state.Unstored() {
 			t.record(ctx)
 		}
-		if err := workflow.Await(ctx, func() bool { return t.told(ctx) }); err != nil {
+		if err := workflow.Await(ctx, func() bool { return t.sendsDrained(ctx) }); err != nil {
 			t.close(ctx)
 			return err
 		}
@@ -297,7 +297,7 @@ func (t *conversation) conclude(ctx workflow.Context) {
 		workflow.GetLogger(ctx).Error("setting the search attribute of a closed thread", "thread", t.state.ThreadID, "error", err)
 	}
 	t.show(ctx)
-	_ = workflow.Await(ctx, func() bool { return t.told(ctx) })
+	_ = workflow.Await(ctx, func() bool { return t.sendsDrained(ctx) })
 	// What has come since the last records were stored.
 	for t.drain(ctx); t.state.Unstored(); t.drain(ctx) {
 		t.record(ctx)
@@ -348,15 +348,15 @@ func (t *conversation) watchTime(ctx workflow.Context) {
 	})
 }
 
-// tell waits until another workflow has taken what this one has to tell it: the thread
+// awaitSent waits until another workflow has taken what this one has to tell it: the thread
 // does not move or end before. What it has not taken is lost.
-func (t *conversation) tell(ctx workflow.Context, sent workflow.Future) error {
-	t.telling++
-	defer func() { t.telling-- }()
+func (t *conversation) awaitSent(ctx workflow.Context, sent workflow.Future) error {
+	t.pendingSends++
+	defer func() { t.pendingSends-- }()
 	return sent.Get(ctx, nil)
 }
 
-// told reports whether all is told, and no handler is at work.
-func (t *conversation) told(ctx workflow.Context) bool {
-	return t.telling == 0 && workflow.AllHandlersFinished(ctx)
+// sendsDrained reports whether all is told, and no handler is at work.
+func (t *conversation) sendsDrained(ctx workflow.Context) bool {
+	return t.pendingSends == 0 && workflow.AllHandlersFinished(ctx)
 }

@@ -8,15 +8,15 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// nameThread gives a thread that has fallen idle without a title one, beside its turns.
-func (t *conversation) nameThread(ctx workflow.Context) {
+// watchTitle gives a thread that has fallen idle without a title one, beside its turns.
+func (t *conversation) watchTitle(ctx workflow.Context) {
 	workflow.GoNamed(ctx, "title", func(ctx workflow.Context) {
 		s := t.state
 		// A thread that moves tries it in its next run.
-		for workflow.Await(ctx, func() bool { return !t.moving && s.WantsTitle() }) == nil {
-			t.telling++
+		for workflow.Await(ctx, func() bool { return !t.continuingAsNew && s.WantsTitle() }) == nil {
+			t.pendingSends++
 			t.title(ctx)
-			t.telling--
+			t.pendingSends--
 		}
 	})
 }
@@ -27,8 +27,8 @@ func (t *conversation) title(ctx workflow.Context) {
 	var reply thread.TitleReply
 	own, cancel := workflow.WithCancel(ctx)
 	defer cancel()
-	found := workflow.ExecuteActivity(unhurried(own, "title"), signals.ActivityTitleThread, step)
-	if workflow.Await(ctx, func() bool { return found.IsReady() || s.Closing != nil || t.moving }) != nil || !found.IsReady() {
+	found := workflow.ExecuteActivity(lowPriorityOptions(own, "title"), signals.ActivityTitleThread, step)
+	if workflow.Await(ctx, func() bool { return found.IsReady() || s.Closing != nil || t.continuingAsNew }) != nil || !found.IsReady() {
 		// A thread that is closed, or moves, does not wait for it. The next run tries again.
 		s.TitleTried = s.Closing != nil
 		return

@@ -55,16 +55,16 @@ func (t *activeTurn) run(ctx workflow.Context) {
 			return
 		}
 	}
-	t.dismiss(ctx)
+	t.cancelOutstanding(ctx)
 	t.turn.End(workflow.Now(ctx))
 }
 
 // enter takes on the turn's item, once hooks have decided on it.
 func (t *activeTurn) enter(ctx workflow.Context) {
-	d, seen := t.turn.SeenBefore()
+	d, seen := t.turn.DecidedBefore()
 	if !seen {
 		var ok bool
-		if d, ok = t.intercept(ctx, t.turn.SeenItem()); !ok {
+		if d, ok = t.intercept(ctx, t.turn.ItemEvent()); !ok {
 			return
 		}
 	}
@@ -106,19 +106,19 @@ func (t *activeTurn) runAgent(ctx workflow.Context, r *thread.Run) {
 		switch {
 		case t.interrupted(ctx):
 			r.StopRun(workflow.Now(ctx))
-		case t.rollover(ctx) && !r.Decided(), s.Parks():
+		case t.rollover(ctx) && !r.Decided(), s.CanPark():
 			return
 		case r.Phase == thread.PhaseModel:
 			t.model(ctx, r)
 		case r.Phase == thread.PhaseReply:
-			if d, ok := t.decided(ctx, r.Reply.OnMessage, r.SeenReply()); ok {
-				r.ReplyHeard(workflow.Now(ctx), d)
+			if d, ok := t.decided(ctx, r.Reply.MessageDecision, r.ReplyEvent()); ok {
+				r.ApplyReplyDecision(workflow.Now(ctx), d)
 			}
 		case r.Phase == thread.PhaseCalls && len(r.Plan) > 0:
 			t.plan(ctx, r)
 		case r.Phase == thread.PhaseCalls:
-			if d, ok := t.decided(ctx, r.Reply.OnCalls, r.SeenCalls()); ok {
-				r.CallsHeard(workflow.Now(ctx), d)
+			if d, ok := t.decided(ctx, r.Reply.CallsDecision, r.CallsEvent()); ok {
+				r.ApplyCallsDecision(workflow.Now(ctx), d)
 			}
 		case r.Phase == thread.PhaseTools:
 			each(ctx, r.Calls, func(ctx workflow.Context, c *thread.Call) { t.call(ctx, r, c) })
@@ -146,7 +146,7 @@ func (t *activeTurn) model(ctx workflow.Context, r *thread.Run) {
 	if r.AtLimit(workflow.Now(ctx)) || !t.steer(ctx) || !r.Asked && !t.askModelCall(ctx, r) {
 		return
 	}
-	t.unburden(ctx)
+	t.flushIfOverloaded(ctx)
 	step := r.NextModelStep(t.specs(ctx))
 	reply, err := t.callModel(ctx, r, step)
 	// What came while the model spoke, an interrupt above all, takes effect first.
@@ -188,7 +188,7 @@ func (t *activeTurn) steer(ctx workflow.Context) bool {
 		if !ok {
 			return true
 		}
-		d, ok := t.intercept(ctx, t.turn.SeenSteered(q))
+		d, ok := t.intercept(ctx, t.turn.SteeredEvent(q))
 		if !ok {
 			t.turn.PutBack(workflow.Now(ctx), q)
 			return false
@@ -199,14 +199,14 @@ func (t *activeTurn) steer(ctx workflow.Context) bool {
 
 // askModelCall asks the hooks of model calls. It reports whether the call is to be made.
 func (t *activeTurn) askModelCall(ctx workflow.Context, r *thread.Run) bool {
-	d, ok := t.intercept(ctx, r.SeenModelCall())
-	return ok && r.ModelCallHeard(workflow.Now(ctx), d)
+	d, ok := t.intercept(ctx, r.ModelCallEvent())
+	return ok && r.ApplyModelCallDecision(workflow.Now(ctx), d)
 }
 
 // plan plans the calls that hooks have changed or made.
 func (t *activeTurn) plan(ctx workflow.Context, r *thread.Run) {
 	s := t.state
-	t.unburden(ctx)
+	t.flushIfOverloaded(ctx)
 	step := r.PlanStep()
 	reply, err := t.planCalls(ctx, r, step)
 	switch {
@@ -235,15 +235,15 @@ func (t *activeTurn) call(ctx workflow.Context, r *thread.Run, c *thread.Call) {
 		}
 		again = c.Stage == thread.Ready && !t.interrupted(ctx) && !t.execute(ctx, r, c)
 	}
-	if c.Stage == thread.Delegated && !t.interrupted(ctx) && !t.rollover(ctx) && !s.Parks() {
+	if c.Stage == thread.Delegated && !t.interrupted(ctx) && !t.rollover(ctx) && !s.CanPark() {
 		t.awaitSub(ctx, r, c)
 	}
 	if c.Stage == thread.AtClient {
 		_ = workflow.Await(ctx, func() bool { return c.Stage != thread.AtClient || t.leaves(ctx) })
 	}
 	if c.Stage == thread.Ran && !t.interrupted(ctx) {
-		if d, ok := t.decided(ctx, c.Decision, c.SeenResult()); ok {
-			c.ResultHeard(workflow.Now(ctx), d)
+		if d, ok := t.decided(ctx, c.Decision, c.ResultEvent()); ok {
+			c.ApplyResultDecision(workflow.Now(ctx), d)
 			t.toolDone(ctx, r, c)
 		}
 	}
@@ -253,7 +253,7 @@ func (t *activeTurn) call(ctx workflow.Context, r *thread.Run, c *thread.Call) {
 // to a new run or has something else to do. It is not while steps are under way: they have to
 // end first, and until then the call may be decided on.
 func (t *activeTurn) leaves(ctx workflow.Context) bool {
-	return t.underWay == 0 && t.rollover(ctx) || t.state.Parks()
+	return t.stepsUnderWay == 0 && t.rollover(ctx) || t.state.CanPark()
 }
 
 // execute runs a tool, or has it run. It returns false when the call did not run because
@@ -282,7 +282,7 @@ func (t *activeTurn) execute(ctx workflow.Context, r *thread.Run, c *thread.Call
 		c.AskClient(workflow.Now(ctx))
 		return true
 	}
-	t.unburden(ctx)
+	t.flushIfOverloaded(ctx)
 	step := c.ToolStep(t.specs(ctx))
 	reply, err := t.runTool(ctx, c, step)
 	if err != nil {
@@ -315,7 +315,7 @@ func (t *activeTurn) callFailed(ctx workflow.Context, r *thread.Run, c *thread.C
 // there is nothing more to do for the call here.
 func (t *activeTurn) guard(ctx workflow.Context, r *thread.Run, c *thread.Call) (holds, ok bool) {
 	s := t.state
-	t.unburden(ctx)
+	t.flushIfOverloaded(ctx)
 	step := c.GuardStep()
 	reply, err := t.planCalls(ctx, r, step)
 	if err != nil {

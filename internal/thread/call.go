@@ -45,9 +45,9 @@ type Call struct {
 	Undecided bool `json:"undecided,omitempty"`
 }
 
-// told is what goes before the result of a call whose arguments a person has changed: its
+// editedPrefix is what goes before the result of a call whose arguments a person has changed: its
 // model sees those that it wrote itself.
-func (c *Call) told() string {
+func (c *Call) editedPrefix() string {
 	if c.Edited == "" {
 		return ""
 	}

@@ -9,12 +9,12 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
-// CallsHeard goes on with the calls of a reply, now that hooks have decided on them:
+// ApplyCallsDecision goes on with the calls of a reply, now that hooks have decided on them:
 // they are to run, or have results that say why not. Run.Plan names those that have to be
 // planned first.
-func (r *Run) CallsHeard(now time.Time, d Decision) {
-	seen := r.SeenCalls()
-	d = r.turn.heard(now, seen, d, &r.Deferred)
+func (r *Run) ApplyCallsDecision(now time.Time, d Decision) {
+	seen := r.CallsEvent()
+	d = r.turn.applyDecision(now, seen, d, &r.Deferred)
 	calls := r.Reply.Calls
 	switch {
 	case d.Outcome == event.HookFailed:
@@ -58,7 +58,7 @@ func (r *Run) answerCalls(now time.Time, calls []PlannedCall, text string) {
 // refuse gives calls that never run their results.
 func (r *Run) refuse(now time.Time, calls []PlannedCall, text string) {
 	for _, p := range calls {
-		(&Call{run: r, Plan: p}).settleWithout(now, text)
+		(&Call{run: r, Plan: p}).settleWithoutRunning(now, text)
 	}
 }
 
@@ -69,7 +69,7 @@ func (r *Run) edit(now time.Time, got event.ToolCallEvent, d Decision) []Planned
 	var kept []PlannedCall
 	for _, p := range r.Reply.Calls {
 		if !slices.ContainsFunc(got.ToolCalls, func(c event.ToolCall) bool { return c.ID == p.ID }) {
-			(&Call{run: r, Plan: p}).settleWithout(now, fmt.Sprintf("Not run: %s took the call out.", by(d)))
+			(&Call{run: r, Plan: p}).settleWithoutRunning(now, fmt.Sprintf("Not run: %s took the call out.", by(d)))
 			continue
 		}
 		kept = append(kept, p)
@@ -81,7 +81,7 @@ func (r *Run) edit(now time.Time, got event.ToolCallEvent, d Decision) []Planned
 // have changed, and when people have yet to be shown what they are asked about.
 func (r *Run) begin(now time.Time, calls []PlannedCall) {
 	r.Plan = nil
-	if len(calls) > 0 && (r.Edited || r.Held && slices.ContainsFunc(calls, plannedLate)) {
+	if len(calls) > 0 && (r.Edited || r.Gated && slices.ContainsFunc(calls, plannedLate)) {
 		for _, p := range calls {
 			r.Plan = append(r.Plan, p.ID)
 		}
@@ -128,7 +128,7 @@ func (r *Run) planned(now time.Time, calls []PlannedCall) {
 		c.accept(now)
 		r.Calls = append(r.Calls, c)
 	}
-	s.catchUp(now)
+	s.applyEarly(now)
 }
 
 // adopt runs calls that hooks have put in the place of a message, as if the agent had
@@ -154,10 +154,10 @@ func (t *Turn) adopt(now time.Time, of string, e event.ToolCallEvent) {
 		event.ToolCallEvent{ThreadID: s.ThreadID, AgentName: e.AgentName, ToolCalls: calls})
 }
 
-// turned is what is queued when hooks have put an event of another type in the place
+// asOtherType is what is queued when hooks have put an event of another type in the place
 // of one: it is processed as what it has become, by itself. Calls in the place of an item
 // are not queued: they run at once.
-func (t *Turn) turned(now time.Time, e Seen, d Decision) (Deferred, bool) {
+func (t *Turn) asOtherType(now time.Time, e HookEvent, d Decision) (Deferred, bool) {
 	s := t.thread
 	made := Deferred{ID: s.newID(now), By: by(d), Parent: e.ID, Hooked: true}
 	switch got := readEvent(d.Event).(type) {

@@ -41,7 +41,7 @@ func TestCallsHeard(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s, r := called(t, runs("c1"), runs("c2"), runs("c3"))
-			r.CallsHeard(t0, tc.decision)
+			r.ApplyCallsDecision(t0, tc.decision)
 			require.Equal(t, tc.phase, r.Phase)
 			require.Equal(t, tc.plan, r.Plan)
 			var started []string
@@ -68,7 +68,7 @@ func TestCallsHeard(t *testing.T) {
 
 func TestEditedCallsInTheRecord(t *testing.T) {
 	s, r := called(t, runs("c1"), runs("c2"))
-	r.CallsHeard(t0, replaces("guard", calling("assistant", "c2")))
+	r.ApplyCallsDecision(t0, replaces("guard", calling("assistant", "c2")))
 	rec := heardOn(t, s, "e1.0.1.calls.hook")
 	require.Equal(t, calling("assistant", "c2").ToolCalls, rec.ToolCalls, "S0-13 what runs is in the record")
 	require.Equal(t, "assistant", rec.Agent)
@@ -87,13 +87,13 @@ func TestEditedCallsInTheRecord(t *testing.T) {
 	r.ToolsDone(t0)
 	step2 := reply(t, s, r, nil, "", runs("c3"))
 	require.Equal(t, "e1.0.2", step2.MessageID)
-	r.CallsHeard(t0, pass)
+	r.ApplyCallsDecision(t0, pass)
 	require.False(t, r.Calls[0].ToolStep(nil).Edited)
 }
 
 func TestAllCallsTakenOut(t *testing.T) {
 	s, r := called(t, runs("c1"))
-	r.CallsHeard(t0, replaces("guard", calling("assistant")))
+	r.ApplyCallsDecision(t0, replaces("guard", calling("assistant")))
 	r.ToolsDone(t0)
 	require.Equal(t, PhaseModel, r.Phase, "S0-34 the model hears that nothing ran, and goes on")
 	step(t, s, r, "I see")
@@ -104,9 +104,9 @@ func TestAllCallsTakenOut(t *testing.T) {
 func TestApprovalsAfterHooks(t *testing.T) {
 	t.Run("a reply that hooks may see has its requests planned after them", func(t *testing.T) {
 		s, r := called(t, asks("c1"), runs("c2"))
-		require.True(t, r.Held)
+		require.True(t, r.Gated)
 		require.Empty(t, s.Approvals())
-		r.CallsHeard(t0, pass)
+		r.ApplyCallsDecision(t0, pass)
 		require.Equal(t, []string{"c1", "c2"}, r.Plan)
 		require.Empty(t, s.Approvals())
 		r.Planned(t0, PlanReply{Agent: "assistant", MaxSteps: 3, Calls: []PlannedCall{asks("c1"), runs("c2")}})
@@ -118,13 +118,13 @@ func TestApprovalsAfterHooks(t *testing.T) {
 			p := runs("c1")
 			p.By = by
 			_, r := called(t, p)
-			r.CallsHeard(t0, pass)
+			r.ApplyCallsDecision(t0, pass)
 			require.Equal(t, plans, len(r.Plan) == 1, by)
 		}
 	})
 	t.Run("edited arguments need an approval of their own", func(t *testing.T) {
 		s, r := called(t, runs("c1"))
-		r.CallsHeard(t0, replaces("guard", calling("assistant", "c1")))
+		r.ApplyCallsDecision(t0, replaces("guard", calling("assistant", "c1")))
 		edited := asks("c1")
 		edited.Arguments = `{"text":"edited"}`
 		r.Planned(t0, PlanReply{Agent: "assistant", MaxSteps: 3, Calls: []PlannedCall{edited}})
@@ -132,21 +132,21 @@ func TestApprovalsAfterHooks(t *testing.T) {
 	})
 	t.Run("a decision that came ahead meets the call once it is planned", func(t *testing.T) {
 		s, r := called(t, asks("c1"), runs("c2"))
-		require.True(t, s.Early("c1"))
-		require.True(t, s.Hold(decision("c1", event.Approve)))
-		r.CallsHeard(t0, pass)
-		require.True(t, s.Early("c1"))
+		require.True(t, s.IsEarly("c1"))
+		require.True(t, s.BufferEarly(decision("c1", event.Approve)))
+		r.ApplyCallsDecision(t0, pass)
+		require.True(t, s.IsEarly("c1"))
 		s = copied(t, s)
 		r = s.Turn.Runs[0]
 		r.Planned(t0, PlanReply{Agent: "assistant", MaxSteps: 3, Calls: []PlannedCall{asks("c1"), runs("c2")}})
 		require.Equal(t, Ready, r.Calls[0].Stage)
-		require.Empty(t, s.Ahead)
+		require.Empty(t, s.EarlyDecisions)
 	})
 	t.Run("one on a call that was taken out meets none", func(t *testing.T) {
 		s, r := called(t, asks("c1"))
-		require.True(t, s.Hold(decision("c1", event.Approve)))
-		r.CallsHeard(t0, replaces("guard", calling("assistant")))
-		require.Empty(t, s.Ahead)
+		require.True(t, s.BufferEarly(decision("c1", event.Approve)))
+		r.ApplyCallsDecision(t0, replaces("guard", calling("assistant")))
+		require.Empty(t, s.EarlyDecisions)
 		require.Len(t, pending(s, event.TypeRejected), 1, "S4-91")
 		require.Empty(t, r.Calls)
 	})
@@ -154,7 +154,7 @@ func TestApprovalsAfterHooks(t *testing.T) {
 
 func TestPlanFailed(t *testing.T) {
 	s, r := called(t, runs("c1"), runs("c2"))
-	r.CallsHeard(t0, replaces("guard", calling("assistant", "c2")))
+	r.ApplyCallsDecision(t0, replaces("guard", calling("assistant", "c2")))
 	r.PlanFailed(t0, "agent assistant is gone", false)
 	require.Equal(t, map[string]string{"c1": "Not run: guard took the call out.", "c2": "Error: agent assistant is gone"}, results(t, s), "S4-71")
 	out := s.Turn.End(t0)
@@ -166,11 +166,11 @@ func TestPlanFailed(t *testing.T) {
 func TestDeferredResponses(t *testing.T) {
 	ran := func(s *State, r *Run, i int, d Decision) {
 		r.Calls[i].CallRan(ToolReply{Status: "succeeded"})
-		r.Calls[i].ResultHeard(t0, d)
+		r.Calls[i].ApplyResultDecision(t0, d)
 	}
 	start := func(t *testing.T) (*State, *Run) {
 		s, r := called(t, runs("c1"), runs("c2"))
-		r.CallsHeard(t0, pass)
+		r.ApplyCallsDecision(t0, pass)
 		return s, r
 	}
 	both := responds("guard", hook.Response{Content: "after"}, hook.Response{Content: "now", EnqueueAfter: hook.Immediately}, hook.Response{Content: "too", EnqueueAfter: hook.ToolResults})
@@ -194,7 +194,7 @@ func TestDeferredResponses(t *testing.T) {
 	})
 	t.Run("S0-21 on the calls themselves, which have results at once", func(t *testing.T) {
 		s, r := called(t, runs("c1"))
-		r.CallsHeard(t0, both)
+		r.ApplyCallsDecision(t0, both)
 		require.Equal(t, []string{"now", "after", "too"}, contents(t, s))
 		require.Len(t, results(t, s), 1, "S0-42")
 	})
@@ -300,7 +300,7 @@ func TestAdoptOfUnknownAgent(t *testing.T) {
 
 	require.NoError(t, s.Retry(t0, signals.Control{}))
 	next(t, s)
-	d, seen := s.Turn.SeenBefore()
+	d, seen := s.Turn.DecidedBefore()
 	require.True(t, seen)
 	s.Turn.Enter(t0, d)
 	require.Len(t, s.Turn.Runs, 1, "the calls are made again, as calls of their own")

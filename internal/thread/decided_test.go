@@ -216,10 +216,10 @@ func TestEditedArguments(t *testing.T) {
 	})
 	t.Run("too many to be checked", func(t *testing.T) {
 		s, _ := waiting(t, careful("c1", "rm", AskPlan{}))
-		for range maxAhead + 1 {
+		for range maxEarly + 1 {
 			s.TakeDecision(t0, edit)
 		}
-		require.Len(t, s.ToCheck, maxAhead)
+		require.Len(t, s.ToCheck, maxEarly)
 		require.Len(t, pending(s, event.TypeRejected), 1)
 		require.Len(t, s.Approvals(), 1)
 	})

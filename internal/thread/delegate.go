@@ -38,8 +38,8 @@ type Parent struct {
 	ToolCallID string `json:"toolCallId"`
 	MessageID  string `json:"messageId"`
 
-	// Told goes before the answer: what the agent is to be told about its call.
-	Told string `json:"told,omitempty"`
+	// EditedPrefix goes before the answer: what the agent is to be told about its call.
+	EditedPrefix string `json:"told,omitempty"`
 
 	// Undecided: hooks of that thread decide on the answer.
 	Undecided bool `json:"undecided,omitempty"`
@@ -59,9 +59,9 @@ type Parent struct {
 	// Background is the task that it works on, if it does in the background.
 	Background *event.Task `json:"background,omitempty"`
 
-	// Called says that the thread has moved since, and wants to hear by signal how the
+	// ReportRequested says that the thread has moved since, and wants to hear by signal how the
 	// sub-agent has ended.
-	Called bool `json:"called,omitempty"`
+	ReportRequested bool `json:"called,omitempty"`
 }
 
 // ParentLink connects the thread of a sub-agent with the thread above.
@@ -70,7 +70,7 @@ type ParentLink struct {
 
 	// Parent is set in the thread of a sub-agent. Notes are for the thread above.
 	Parent *Parent `json:"parent,omitempty"`
-	Notes  []Note  `json:"notes,omitempty"`
+	Notices  []ParentNotice  `json:"notes,omitempty"`
 }
 
 // Children are the sub-agents at work for the thread. SubCount numbers them.
@@ -90,7 +90,7 @@ type Sub struct {
 	// it will never say so.
 	ToolCallID string         `json:"toolCallId,omitempty"`
 	TaskID     string         `json:"taskId,omitempty"`
-	Called     bool           `json:"called,omitempty"`
+	ReportRequested     bool           `json:"called,omitempty"`
 	Reply      *DelegateReply `json:"reply,omitempty"`
 	Gone       string         `json:"gone,omitempty"`
 
@@ -100,8 +100,8 @@ type Sub struct {
 	// approved, behind that id.
 	Asks     []event.ApprovalRequest   `json:"asks,omitempty"`
 	Listed   bool                      `json:"listed,omitempty"`
-	Passed   map[string]event.Decision `json:"passed,omitempty"`
-	PassedAt map[string]time.Time      `json:"passedAt,omitempty"`
+	Forwarded   map[string]event.Decision `json:"passed,omitempty"`
+	ForwardedAt map[string]time.Time      `json:"passedAt,omitempty"`
 	Voted    []string                  `json:"voted,omitempty"`
 
 	// Agents are those of the threads below that have asked: none of them decides.
@@ -230,7 +230,7 @@ func (c *Call) newSub() (threadID string, start DelegateStart) {
 	threadID = signals.SubThreadID(s.Namespace, s.ThreadID, s.SubCount)
 	parent := Parent{
 		ThreadID: s.ThreadID, Agent: r.Agent, ToolName: c.Plan.Name, ToolCallID: c.Plan.ID, MessageID: r.MessageID,
-		TraceID: t.Item.TraceID, EventID: t.Item.ID, Root: t.foreign(), Depth: 1, Told: c.told(), Undecided: c.Undecided,
+		TraceID: t.Item.TraceID, EventID: t.Item.ID, Root: t.foreign(), Depth: 1, EditedPrefix: c.editedPrefix(), Undecided: c.Undecided,
 	}
 	if s.Parent != nil {
 		parent.Depth = s.Parent.Depth + 1
@@ -328,20 +328,20 @@ func (ch *Children) SubGone(threadID, why string) {
 	}
 }
 
-// Uncalled are the sub-agents for which calls wait, and which were not asked to report by signal.
-func (ch *Children) Uncalled() (threadIDs []string) {
+// SubsToRequest are the sub-agents for which calls wait, and which were not asked to report by signal.
+func (ch *Children) SubsToRequest() (threadIDs []string) {
 	for _, sub := range ch.Subs {
-		if sub.TaskID == "" && !sub.Called && !sub.ended() {
+		if sub.TaskID == "" && !sub.ReportRequested && !sub.ended() {
 			threadIDs = append(threadIDs, sub.ThreadID)
 		}
 	}
 	return threadIDs
 }
 
-// CallSub remembers that a sub-agent was asked to report by signal.
-func (ch *Children) CallSub(threadID string) {
+// SubReportRequested remembers that a sub-agent was asked to report by signal.
+func (ch *Children) SubReportRequested(threadID string) {
 	if sub := ch.sub(threadID); sub != nil {
-		sub.Called = true
+		sub.ReportRequested = true
 	}
 }
 
@@ -364,8 +364,8 @@ func (ch *Children) SubEnded(now time.Time, e SubEnded) {
 	ch.dropSub(e.ThreadID)
 }
 
-// Heard gives a call the result that its sub-agent has stored.
-func (c *Call) Heard(reply DelegateReply) {
+// SubAgentReplied gives a call the result that its sub-agent has stored.
+func (c *Call) SubAgentReplied(reply DelegateReply) {
 	s := c.run.turn.thread
 	s.Usage = s.Usage.Add(reply.Usage)
 	s.dropSub(c.Sub)
@@ -380,7 +380,7 @@ func (ch *Children) dropSub(threadID string) {
 			return false
 		}
 		for _, ask := range sub.Asks {
-			s.passUp(SubDecided{ToolCallID: ask.ToolCallID})
+			s.notifyParentDecided(SubDecided{ToolCallID: ask.ToolCallID})
 		}
 		return true
 	})

@@ -170,17 +170,17 @@ func TestSubAgentEnds(t *testing.T) {
 	usage := event.Usage{InputTokens: 3, OutputTokens: 4}
 	t.Run("it answers", func(t *testing.T) {
 		s, _, c := delegated(t)
-		c.Heard(DelegateReply{Status: signals.TurnCompleted, Usage: usage})
+		c.SubAgentReplied(DelegateReply{Status: signals.TurnCompleted, Usage: usage})
 		require.Equal(t, Ran, c.Stage)
 		require.False(t, c.Failed)
 		require.Equal(t, usage, s.Usage, "its tokens count")
 		require.Empty(t, s.Subs)
 		require.Empty(t, pending(s, event.TypeMessage), "it has stored the result itself")
-		require.Equal(t, event.Tool, c.SeenResult().CreatedBy, "hooks see it as any result")
+		require.Equal(t, event.Tool, c.ResultEvent().CreatedBy, "hooks see it as any result")
 	})
 	t.Run("it fails", func(t *testing.T) {
 		_, _, c := delegated(t)
-		c.Heard(DelegateReply{Failed: true})
+		c.SubAgentReplied(DelegateReply{Failed: true})
 		require.True(t, c.Failed)
 	})
 	t.Run("it is lost", func(t *testing.T) {
@@ -195,9 +195,9 @@ func TestSubAgentEnds(t *testing.T) {
 	})
 	t.Run("its report comes by signal", func(t *testing.T) {
 		s, _, _ := delegated(t)
-		s.CallSub("t1.s1")
+		s.SubReportRequested("t1.s1")
 		s = copied(t, s)
-		require.True(t, s.Subs[0].Called)
+		require.True(t, s.Subs[0].ReportRequested)
 		_, _, ended := s.SubEnd("t1.s1")
 		require.False(t, ended)
 		s.SubEnded(t0, SubEnded{ThreadID: "t1.s1", DelegateReply: DelegateReply{Usage: usage}})
@@ -205,7 +205,7 @@ func TestSubAgentEnds(t *testing.T) {
 		require.Equal(t, Delegated, c.Stage, "the run takes it in")
 		reply, _, ended := s.SubEnd("t1.s1")
 		require.True(t, ended)
-		c.Heard(*reply)
+		c.SubAgentReplied(*reply)
 		require.Equal(t, usage, s.Usage)
 		s.SubEnded(t0, SubEnded{ThreadID: "t1.s1", DelegateReply: DelegateReply{Usage: usage}})
 		require.Equal(t, usage, s.Usage, "once, however often it reports")
@@ -281,31 +281,31 @@ func TestSubAgentAsksPeople(t *testing.T) {
 	require.Equal(t, []event.ApprovalRequest{wants("t1.s1", "x1").Request}, s.Approvals())
 	require.Equal(t, signals.WaitingApproval, s.View().Status)
 	s = copied(t, s)
-	id, ask, ok := s.AskedBelow("x1")
+	id, ask, ok := s.ChildRequest("x1")
 	require.True(t, ok)
 	require.Equal(t, "t1.s1", id)
 	require.Equal(t, "bob", ask.Agent)
-	_, _, ok = s.AskedBelow("c1")
+	_, _, ok = s.ChildRequest("c1")
 	require.False(t, ok)
-	require.Equal(t, signals.NotPending, s.DecidedBelow(signals.Decide{ToolCallID: "x1", Decision: event.Approve}))
+	require.Equal(t, signals.NotPending, s.ForwardedOutcome(signals.Decide{ToolCallID: "x1", Decision: event.Approve}))
 
 	for range 2 {
-		s.SubHasDecided(at(9), decided("t1.s1", "x1", event.Approve))
+		s.SubDecided(at(9), decided("t1.s1", "x1", event.Approve))
 	}
 	require.Equal(t, []string{"x1.request", "x1.decision"}, recordIDs(s.Pending))
 	require.Empty(t, s.Approvals())
-	require.Equal(t, signals.Accepted, s.DecidedBelow(signals.Decide{ToolCallID: "x1", Decision: event.Approve}))
-	require.Equal(t, signals.Conflict, s.DecidedBelow(signals.Decide{ToolCallID: "x1", Decision: event.Deny}))
-	require.Empty(t, s.Notes, "there is nobody above")
+	require.Equal(t, signals.Accepted, s.ForwardedOutcome(signals.Decide{ToolCallID: "x1", Decision: event.Approve}))
+	require.Equal(t, signals.Conflict, s.ForwardedOutcome(signals.Decide{ToolCallID: "x1", Decision: event.Deny}))
+	require.Empty(t, s.Notices, "there is nobody above")
 
 	s.SubAsked(wants("t1.s1", "x2"))
-	s.SubHasDecided(at(9), SubDecided{ThreadID: "t1.s1", ToolCallID: "x2"})
+	s.SubDecided(at(9), SubDecided{ThreadID: "t1.s1", ToolCallID: "x2"})
 	require.Empty(t, s.Approvals())
 	require.Len(t, pending(s, event.TypeApproval), 1, "nobody has decided")
-	require.Equal(t, signals.Conflict, s.DecidedBelow(signals.Decide{ToolCallID: "x2", Decision: event.Deny}))
+	require.Equal(t, signals.Conflict, s.ForwardedOutcome(signals.Decide{ToolCallID: "x2", Decision: event.Deny}))
 
 	s.SubAsked(wants("t1.s9", "x3"))
-	s.SubHasDecided(at(9), decided("t1.s9", "x3", event.Deny))
+	s.SubDecided(at(9), decided("t1.s9", "x3", event.Deny))
 	require.Empty(t, s.Approvals(), "it is no sub-agent of this thread")
 }
 
@@ -317,13 +317,13 @@ func TestNotesForTheThreadAbove(t *testing.T) {
 	s.SubAsked(wants("t1.s1", "x1"))
 	s.SubAsked(wants("t1.s2", "x2"))
 	s.SubAsked(wants("t1.s1", "x3"))
-	s.SubHasDecided(t0, decided("t1.s1", "x1", event.Deny))
-	c.Heard(DelegateReply{})
+	s.SubDecided(t0, decided("t1.s1", "x1", event.Deny))
+	c.SubAgentReplied(DelegateReply{})
 	s = copied(t, s)
 	tell := func(asks, decides string) string { return asks + "/" + decides }
 	var got []string
-	for len(s.Notes) > 0 {
-		n := s.Notes[0]
+	for len(s.Notices) > 0 {
+		n := s.Notices[0]
 		if n.Asks != nil {
 			require.Equal(t, "t1", n.Asks.ThreadID, "each thread speaks of what is below as of its own")
 			got = append(got, tell(n.Asks.Request.ToolCallID, ""))
@@ -332,7 +332,7 @@ func TestNotesForTheThreadAbove(t *testing.T) {
 			got = append(got, tell("", n.Decided.ToolCallID))
 			require.Equal(t, n.Decided.ToolCallID == "x1", n.Decided.Approval != nil)
 		}
-		s.NoteSent()
+		s.NoticeSent()
 	}
 	require.Equal(t, []string{"x1/", "x2/", "x3/", "/x1", "/x3"}, got, "in order; and what an agent has asked that has ended waits no more")
 	require.Equal(t, "x2", s.Approvals()[0].ToolCallID)
@@ -348,15 +348,15 @@ func TestOwnApprovalsAreToldAbove(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, r := called(t, asks("c1"))
 			s.Parent = &Parent{ThreadID: "t0", Depth: 1}
-			r.CallsHeard(t0, pass)
+			r.ApplyCallsDecision(t0, pass)
 			r.Planned(t0, PlanReply{Agent: "assistant", MaxSteps: 5, Calls: []PlannedCall{asks("c1")}})
-			require.Len(t, s.Notes, 1)
-			require.Equal(t, "c1", s.Notes[0].Asks.Request.ToolCallID)
-			require.JSONEq(t, `{"command":"rm"}`, s.Notes[0].Asks.Request.Arguments, "people are shown what it is about")
+			require.Len(t, s.Notices, 1)
+			require.Equal(t, "c1", s.Notices[0].Asks.Request.ToolCallID)
+			require.JSONEq(t, `{"command":"rm"}`, s.Notices[0].Asks.Request.Arguments, "people are shown what it is about")
 			end(s, r)
-			require.Len(t, s.Notes, 2)
-			require.Equal(t, "c1", s.Notes[1].Decided.ToolCallID)
-			require.Equal(t, name == "interrupted", s.Notes[1].Decided.Approval == nil)
+			require.Len(t, s.Notices, 2)
+			require.Equal(t, "c1", s.Notices[1].Decided.ToolCallID)
+			require.Equal(t, name == "interrupted", s.Notices[1].Decided.Approval == nil)
 		})
 	}
 }

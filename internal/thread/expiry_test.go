@@ -169,7 +169,7 @@ func TestListed(t *testing.T) {
 	ask.Request.ToolCallID, ask.Listed = "x2", true
 	above.SubAsked(ask)
 	require.True(t, above.Listable())
-	above.SubHasDecided(t0, decided("t1.s1", "x1", event.Deny))
-	above.SubHasDecided(t0, decided("t1.s1", "x2", event.Deny))
+	above.SubDecided(t0, decided("t1.s1", "x1", event.Deny))
+	above.SubDecided(t0, decided("t1.s1", "x2", event.Deny))
 	require.False(t, above.Listable())
 }

@@ -150,17 +150,17 @@ func (s *State) stepped(now time.Time, r *Run) (ModelStep, bool) {
 func (s *State) took(now time.Time, r *Run, reply ModelReply) {
 	r.Replied(now, reply)
 	if r.Phase == PhaseReply {
-		r.ReplyHeard(now, pass)
+		r.ApplyReplyDecision(now, pass)
 	}
 	if r.Phase == PhaseCalls {
-		r.CallsHeard(now, pass)
+		r.ApplyCallsDecision(now, pass)
 	}
 }
 
 // ran takes in a result that no hook sees.
 func (s *State) ran(now time.Time, r *Run, c *Call) {
 	c.CallRan(ToolReply{ToolCallID: c.Plan.ID, Status: "succeeded"})
-	c.ResultHeard(now, pass)
+	c.ApplyResultDecision(now, pass)
 }
 
 // hookEvent is an environment event that a hook or processor makes.

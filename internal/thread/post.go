@@ -36,7 +36,7 @@ func (in *Inbox) CheckPost(p signals.Post) error {
 	if in.queued()+len(p.Payload)+len(p.Metadata) > maxQueueBytes {
 		return ErrFull
 	}
-	if p.OnBusy == signals.Reject && in.busy(p) && !in.HasSeen(p.ID) {
+	if p.OnBusy == signals.Reject && in.busy(p) && !in.WasPosted(p.ID) {
 		return ErrBusy
 	}
 	return nil
@@ -93,7 +93,7 @@ type Posted struct {
 // not fit changes nothing.
 func (in *Inbox) Post(now time.Time, p signals.Post) (Posted, error) {
 	s := in.thread
-	if p.ID != "" && in.HasSeen(p.ID) {
+	if p.ID != "" && in.WasPosted(p.ID) {
 		return Posted{EventID: p.ID, Duplicate: true}, nil
 	}
 	if err := in.CheckPost(p); err != nil {
@@ -131,7 +131,7 @@ func (in *Inbox) queue(now time.Time, p signals.Post) Queued {
 	if p.IsEnv() {
 		p = s.envItem(now, p)
 	}
-	in.remember(p.ID)
+	in.rememberPosted(p.ID)
 	return Queued{OnBusy: p.OnBusy, OnWaiting: p.OnWaiting, Options: Options{Agents: p.Agents, Tools: p.Tools}, Item: event.Item{
 		ID: p.ID, ThreadID: s.ThreadID, Type: p.Type, Payload: p.Payload, Timestamp: p.Timestamp, Metadata: p.Metadata, Status: event.Pending,
 		Priority: p.Priority, TTL: p.TTL, TraceID: p.TraceID, ParentEventID: p.ParentEventID,
@@ -158,7 +158,7 @@ func (in *Inbox) PostFailed(now time.Time, p signals.Post, problem error) {
 	s.recordIn(q.root(), event.UnqueuedID(it.ID), event.TypeUnqueued, it.TraceID, it.ID, now, event.Unqueued{Event: it, Error: it.Error})
 	s.recordIn(q.root(), event.ErrorID(it.ID), event.TypeError, it.TraceID, it.ID, now, event.Failure{EventID: it.ID, Error: it.Error, Retryable: true})
 	in.fail(q.as(it).withoutContent())
-	s.overUnprocessed(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnFailed, Error: it.Error})
+	s.announceUnprocessed(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnFailed, Error: it.Error})
 }
 
 // maxAudit is how much of a rejected input an audit record keeps, in bytes.
@@ -205,7 +205,7 @@ func (in *Inbox) pick(now time.Time) int {
 	s := in.thread
 	in.expire(now)
 	if len(s.Parked) > 0 {
-		return in.nextBeside()
+		return in.nextPassingWaiting()
 	}
 	return in.best(func(*Queued) bool { return true })
 }
@@ -243,7 +243,7 @@ func (in *Inbox) NotLoaded(now time.Time, eventID, why string) {
 		s.recordIn(q.root(), event.ErrorID(event.TurnID(it.ID, it.Attempt)), event.TypeError, it.TraceID, it.ID, now,
 			event.Failure{EventID: it.ID, Error: it.Error, Retryable: true})
 		in.fail(q.as(it))
-		in.dropped(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnFailed, Error: it.Error})
+		in.endDropped(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnFailed, Error: it.Error})
 		return
 	}
 }
@@ -261,9 +261,9 @@ func (in *Inbox) expire(now time.Time) {
 			// Its message is not stored: agents would be shown it.
 			detail := fmt.Sprintf("event %s waited longer than its ttl of %d ms", it.ID, it.TTL)
 			s.recordIn(q.root(), event.ExpiredID(it.ID), event.TypeStatus, it.TraceID, it.ID, now, event.StatusChange{Status: string(event.Expired), Detail: detail})
-			s.overUnprocessed(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnExpired, Error: detail})
+			s.announceUnprocessed(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnExpired, Error: detail})
 			it.Status, it.Error, it.UpdatedAt = event.Expired, detail, now
-			in.end(it)
+			in.rememberEnded(it)
 			continue
 		}
 		kept = append(kept, q)
@@ -295,7 +295,7 @@ func (in *Inbox) Retry(now time.Time, ctl signals.Control) error {
 			continue
 		}
 		in.Failed = append(in.Failed[:i:i], in.Failed[i+1:]...)
-		in.again(now, q, ctl.By)
+		in.requeue(now, q, ctl.By)
 		return nil
 	}
 	if ctl.EventID == "" {
@@ -304,15 +304,15 @@ func (in *Inbox) Retry(now time.Time, ctl signals.Control) error {
 	return &event.FieldError{Field: "eventId", Problem: fmt.Sprintf("no failed event %q in this thread", ctl.EventID)}
 }
 
-// again queues an item anew.
-func (in *Inbox) again(now time.Time, q Queued, by string) {
+// requeue queues an item anew.
+func (in *Inbox) requeue(now time.Time, q Queued, by string) {
 	s := in.thread
 	it := q.Item
 	it.Status, it.Error, it.UpdatedAt = event.Pending, "", now
 	it.Attempt++
 	// Its time may be long over, but somebody wants it now.
 	it.TTL = 0
-	s.forget(it.ID)
+	s.forgetOutcome(it.ID)
 	q = q.as(it)
 	if q.Origin != nil && s.rootOf(q.Origin.Root) == nil {
 		// The turn that it was part of is over.

@@ -102,7 +102,7 @@ func (m *machine) checkEvent(id string, seen map[string]int, waits, places int) 
 // checkOrder is what holds of the event that is processed next, given those that waited.
 func (m *machine) checkOrder(q Queued, waiting []event.Item) {
 	for _, other := range m.s.Queue {
-		if len(m.s.Parked) > 0 && !m.s.beside(&other) {
+		if len(m.s.Parked) > 0 && !m.s.mayPassWaiting(&other) {
 			continue // it waits for the turn that waits for people
 		}
 		require.LessOrEqual(m.t, other.Item.Priority, q.Item.Priority, "S2-38")

@@ -226,7 +226,7 @@ func (m *machine) goOn() {
 		}
 		for _, c := range r.Calls {
 			if c.Stage == Ran {
-				c.ResultHeard(m.now, pass)
+				c.ApplyResultDecision(m.now, pass)
 			}
 		}
 		r.ToolsDone(m.now)
@@ -282,7 +282,7 @@ func (m *machine) satisfy() {
 	for _, t := range m.s.turns() {
 		require.True(m.t, t.waitsForPeople(), "the turn of %s can go on, and does not", t.Item.ID)
 	}
-	require.True(m.t, m.s.nextBeside() < 0 || len(m.s.Parked) == maxParked, "what happens is handled")
+	require.True(m.t, m.s.nextPassingWaiting() < 0 || len(m.s.Parked) == maxParked, "what happens is handled")
 	if all := m.s.ClientCalls(); len(all) > 0 {
 		require.Equal(m.t, signals.Accepted, m.s.ToolResult(m.now, signals.ToolResult{ToolCallID: all[0].ToolCallID, By: "editor"}))
 		return

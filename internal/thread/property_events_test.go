@@ -41,7 +41,7 @@ func (m *machine) happen() {
 		p.Type, p.Payload = event.TypeUserQuery, []byte(`{"content":"@bob hello"}`)
 	}
 	p.Priority, p.TTL = m.rnd.IntN(3), int64(m.rnd.IntN(2)*5000)
-	seen := m.s.HasSeen(p.ID)
+	seen := m.s.WasPosted(p.ID)
 	out, err := m.s.Post(m.now, p)
 	require.NoError(m.t, err)
 	require.Equal(m.t, seen, out.Duplicate, "S3-10")
@@ -57,8 +57,8 @@ func (m *machine) handle() {
 		return
 	}
 	if t.Handling.Stage == ByProcessor {
-		if d, ok := m.hears(m.s.Turn.SeenByRule()); ok {
-			m.s.Turn.ProcessorHeard(m.now, d)
+		if d, ok := m.hears(m.s.Turn.RuleEvent()); ok {
+			m.s.Turn.ApplyProcessorDecision(m.now, d)
 		}
 		return
 	}
@@ -146,7 +146,7 @@ func (m *machine) subEnds() {
 		return
 	}
 	m.keep([]event.Record{event.NewRecord(event.ResultID(c.Plan.ID), event.TypeMessage, "", "", m.now, event.Message{ToolCallID: c.Plan.ID})})
-	c.Heard(DelegateReply{Failed: m.one(3)})
+	c.SubAgentReplied(DelegateReply{Failed: m.one(3)})
 }
 
 // subAsks lets a sub-agent ask for an approval, and people decide.
@@ -157,13 +157,13 @@ func (m *machine) subAsks() {
 	id := m.s.Subs[m.rnd.IntN(len(m.s.Subs))].ThreadID
 	callID := fmt.Sprintf("%s.x%d", id, m.rnd.IntN(3))
 	m.s.SubAsked(wants(id, callID))
-	_, _, asks := m.s.AskedBelow(callID)
+	_, _, asks := m.s.ChildRequest(callID)
 	require.True(m.t, asks)
 	if m.one(2) {
 		m.asked[callID] = true
 		m.keep([]event.Record{event.NewRecord(event.ResultID(callID), event.TypeMessage, "", "", m.now, event.Message{ToolCallID: callID})})
-		m.s.SubHasDecided(m.now, decided(id, callID, event.Approve))
-		_, _, asks = m.s.AskedBelow(callID)
+		m.s.SubDecided(m.now, decided(id, callID, event.Approve))
+		_, _, asks = m.s.ChildRequest(callID)
 		require.False(m.t, asks)
 	}
 }

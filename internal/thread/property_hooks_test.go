@@ -50,26 +50,26 @@ func (m *machine) decision(instead ...event.Event) Decision {
 
 // hears asks hooks about an event, by a hook workflow or not. It reports false when the
 // turn has to stop before they have decided.
-func (m *machine) hears(e Seen, instead ...event.Event) (Decision, bool) {
+func (m *machine) hears(e HookEvent, instead ...event.Event) (Decision, bool) {
 	if !m.hooked {
 		return pass, true
 	}
 	if m.s.Turn.Interrupted != nil {
 		return Decision{}, false
 	}
-	d, asked := m.s.Turn.Asked(e)
+	d, asked := m.s.Turn.HooksPending(e)
 	if !asked && m.one(2) {
 		return m.decision(instead...), true
 	}
-	m.s.Turn.Asking(e, watch...)
+	m.s.Turn.HooksStarted(e, watch...)
 	if d == nil && m.one(2) {
 		require.NoError(m.t, m.s.HookDecided(HookDecided{EventID: e.Key, Decision: m.decision(instead...)}))
-		d, _ = m.s.Turn.Asked(e)
+		d, _ = m.s.Turn.HooksPending(e)
 	}
 	if d == nil {
 		return Decision{}, false
 	}
-	m.s.Turn.Answered(e)
+	m.s.Turn.HooksFinished(e)
 	return *d, true
 }
 
@@ -78,10 +78,10 @@ func (m *machine) enter() {
 	if t == nil || t.Stage != ItemArrived || t.Interrupted != nil {
 		return
 	}
-	d, seen := t.SeenBefore()
+	d, seen := t.DecidedBefore()
 	if !seen {
 		var ok bool
-		if d, ok = m.hears(m.s.Turn.SeenItem(), saying(event.User, "ann", "@alice other"), calling("alice", "x1", "x2")); !ok {
+		if d, ok = m.hears(m.s.Turn.ItemEvent(), saying(event.User, "ann", "@alice other"), calling("alice", "x1", "x2")); !ok {
 			return
 		}
 	}
@@ -112,7 +112,7 @@ func (m *machine) steer() bool {
 			return true
 		}
 		require.True(m.t, m.s.Awaits(q.Item.ID))
-		d, ok := m.hears(m.s.Turn.SeenSteered(q), saying(event.User, "ann", "other"), calling("bob", "x3"))
+		d, ok := m.hears(m.s.Turn.SteeredEvent(q), saying(event.User, "ann", "other"), calling("bob", "x3"))
 		if !ok {
 			m.s.Turn.PutBack(m.now, q)
 			return false
@@ -123,13 +123,13 @@ func (m *machine) steer() bool {
 }
 
 func (m *machine) askModelCall(r *Run) bool {
-	d, ok := m.hears(r.SeenModelCall(), event.LLMCallEvent{ThreadID: "t1", AgentName: r.agentOf(), Step: r.Step + 1, Instructions: "Be brief."})
+	d, ok := m.hears(r.ModelCallEvent(), event.LLMCallEvent{ThreadID: "t1", AgentName: r.agentOf(), Step: r.Step + 1, Instructions: "Be brief."})
 	if d.Outcome == event.Replaced {
 		if _, ok := readEvent(d.Event).(event.LLMCallEvent); !ok {
 			d = pass // a model call can become nothing else
 		}
 	}
-	return ok && r.ModelCallHeard(m.now, d)
+	return ok && r.ApplyModelCallDecision(m.now, d)
 }
 
 // inline asks inline hooks about a reply, as the step does that makes it.
@@ -144,7 +144,7 @@ func (m *machine) inline(in ModelStep, reply *ModelReply) {
 	if len(reply.Calls) > 0 {
 		asked = m.decision(m.someOf(reply.Calls))
 	}
-	reply.OnMessage, reply.OnCalls, reply.Held = &said, &asked, !said.Silent || !asked.Silent
+	reply.MessageDecision, reply.CallsDecision, reply.Gated = &said, &asked, !said.Silent || !asked.Silent
 }
 
 // someOf are calls as hooks may leave them.
@@ -164,11 +164,11 @@ func (m *machine) heardReply() {
 		return
 	}
 	if r.Decided() {
-		r.ReplyHeard(m.now, *r.Reply.OnMessage)
-	} else if !r.Held {
-		r.ReplyHeard(m.now, pass) // there was no hook that might see it
-	} else if d, ok := m.hears(r.SeenReply(), saying(event.Agent, "assistant", "@alice other")); ok {
-		r.ReplyHeard(m.now, d)
+		r.ApplyReplyDecision(m.now, *r.Reply.MessageDecision)
+	} else if !r.Gated {
+		r.ApplyReplyDecision(m.now, pass) // there was no hook that might see it
+	} else if d, ok := m.hears(r.ReplyEvent(), saying(event.Agent, "assistant", "@alice other")); ok {
+		r.ApplyReplyDecision(m.now, d)
 	}
 }
 
@@ -178,9 +178,9 @@ func (m *machine) heardCalls() {
 		return
 	}
 	if r.Decided() {
-		r.CallsHeard(m.now, *r.Reply.OnCalls)
-	} else if d, ok := m.hears(r.SeenCalls(), m.someOf(r.Reply.Calls), saying(event.System, "watch", "denied")); ok {
-		r.CallsHeard(m.now, d)
+		r.ApplyCallsDecision(m.now, *r.Reply.CallsDecision)
+	} else if d, ok := m.hears(r.CallsEvent(), m.someOf(r.Reply.Calls), saying(event.System, "watch", "denied")); ok {
+		r.ApplyCallsDecision(m.now, d)
 	}
 	if r.Phase == PhaseTools {
 		r.ToolsDone(m.now)
@@ -216,9 +216,9 @@ func (m *machine) heardResult() {
 		return
 	}
 	if c.Decision != nil {
-		c.ResultHeard(m.now, *c.Decision)
-	} else if d, ok := m.hears(c.SeenResult(), saying(event.Tool, "note", "[gone]")); ok {
-		c.ResultHeard(m.now, d)
+		c.ApplyResultDecision(m.now, *c.Decision)
+	} else if d, ok := m.hears(c.ResultEvent(), saying(event.Tool, "note", "[gone]")); ok {
+		c.ApplyResultDecision(m.now, d)
 	}
 	r.ToolsDone(m.now)
 }

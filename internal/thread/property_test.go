@@ -136,7 +136,7 @@ func (m *machine) post() {
 	}
 	p.Priority = m.rnd.IntN(3)
 	p.TTL = int64(m.rnd.IntN(2) * 5000)
-	seen := m.s.HasSeen(p.ID)
+	seen := m.s.WasPosted(p.ID)
 	out, err := m.s.Post(m.now, p)
 	switch {
 	case err != nil:
@@ -199,17 +199,17 @@ func (m *machine) model() {
 	}
 	m.inline(in, &reply)
 	said := event.Message{SenderID: reply.Agent, SenderType: event.Agent, AgentID: reply.Agent, Content: reply.Message.Content}
-	reply.Ended = in.Ends != "" && len(reply.Calls) == 0 && !reply.Held && len(Answering(in.Agents, said)) == 0
+	reply.Ended = in.Ends != "" && len(reply.Calls) == 0 && !reply.Gated && len(Answering(in.Agents, said)) == 0
 	m.stored(in, reply)
 	r.Replied(m.now, reply)
 	if m.hooked {
 		return
 	}
 	if r.Phase == PhaseReply {
-		r.ReplyHeard(m.now, pass)
+		r.ApplyReplyDecision(m.now, pass)
 	}
 	if r.Phase == PhaseCalls {
-		r.CallsHeard(m.now, pass)
+		r.ApplyCallsDecision(m.now, pass)
 	}
 }
 
@@ -221,7 +221,7 @@ func (m *machine) stored(in ModelStep, reply ModelReply) {
 	if reply.Message.Content != "" || len(reply.Calls) > 0 {
 		record(in.MessageID, event.TypeMessage, reply.Message)
 	}
-	if len(reply.Calls) == 0 && !in.Hold && !reply.Held {
+	if len(reply.Calls) == 0 && !in.Gated && !reply.Gated {
 		record(in.MessageID+".final", event.TypeFinal, event.Final{})
 		if reply.Ended {
 			record(in.Ends, event.TypeTurnEnded, event.TurnEnded{EventID: Of(in.Root, in.EventID), Joined: in.Joined, Status: "completed"})
@@ -250,7 +250,7 @@ func (m *machine) tool() {
 	}
 	c.CallRan(reply)
 	if !m.hooked {
-		c.ResultHeard(m.now, pass)
+		c.ApplyResultDecision(m.now, pass)
 		r.ToolsDone(m.now)
 	}
 }

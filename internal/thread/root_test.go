@@ -130,7 +130,7 @@ func TestSteeredRoot(t *testing.T) {
 	r := begin(t, s, "e1", "hello").Runs[0]
 	post(t, s, steer("e2"))
 	require.True(t, s.joined(t0))
-	require.False(t, r.ModelCallHeard(t0, responds("guard", hook.Response{Content: "no", SenderType: event.User})))
+	require.False(t, r.ApplyModelCallDecision(t0, responds("guard", hook.Response{Content: "no", SenderType: event.User})))
 	s.Turn.End(t0)
 	require.True(t, s.Awaits("e1"))
 	require.True(t, s.Awaits("e2"))
@@ -158,7 +158,7 @@ func TestRetriedRoot(t *testing.T) {
 	post(t, s, steered)
 	require.True(t, s.joined(t0))
 	low := -5
-	require.False(t, turn.Runs[0].ModelCallHeard(t0, produces("p", hook.Produced{Type: "note.taken", Payload: json.RawMessage(`1`), Priority: &low})))
+	require.False(t, turn.Runs[0].ApplyModelCallDecision(t0, produces("p", hook.Produced{Type: "note.taken", Payload: json.RawMessage(`1`), Priority: &low})))
 	turn.Runs[1].Fail(t0, "no such model", false)
 	s.Turn.End(t0)
 	require.True(t, s.Awaits("e1"))
@@ -185,7 +185,7 @@ func TestRetriedRoot(t *testing.T) {
 func TestRootWaitsForItsOwnRetry(t *testing.T) {
 	s := newState("alice", "bob")
 	turn := begin(t, s, "e1", "hello")
-	require.False(t, turn.Runs[0].ModelCallHeard(t0, produces("p", hook.NewProduced("note.taken", 1))))
+	require.False(t, turn.Runs[0].ApplyModelCallDecision(t0, produces("p", hook.NewProduced("note.taken", 1))))
 	turn.Runs[1].Fail(t0, "no such model", false)
 	s.Turn.End(t0)
 	require.NoError(t, s.Retry(t0, signals.Control{}))
@@ -198,7 +198,7 @@ func TestRootWaitsForItsOwnRetry(t *testing.T) {
 	next(t, s)
 	s.Turn.Enter(t0, pass)
 	for _, r := range s.Turn.Runs {
-		require.False(t, r.ModelCallHeard(t0, answers("guard", "no")))
+		require.False(t, r.ApplyModelCallDecision(t0, answers("guard", "no")))
 	}
 	s.Turn.End(t0)
 	for range 2 {
@@ -221,7 +221,7 @@ func TestDroppedRoot(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newState("alice", "bob")
 			turn := begin(t, s, "e1", "hello")
-			require.False(t, turn.Runs[0].ModelCallHeard(t0, produces("p", hook.NewProduced("note.taken", 1))))
+			require.False(t, turn.Runs[0].ApplyModelCallDecision(t0, produces("p", hook.NewProduced("note.taken", 1))))
 			turn.Runs[1].Fail(t0, "no such model", false)
 			s.Turn.End(t0)
 			require.NoError(t, s.Retry(t0, signals.Control{}))

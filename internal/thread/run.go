@@ -84,9 +84,9 @@ type ModelCall struct {
 type UndecidedReply struct {
 	Reply *ModelReply `json:"reply,omitempty"`
 
-	// Held says that the thread itself writes what ends the run, Quiet that viewers see
+	// Gated says that the thread itself writes what ends the run, Quiet that viewers see
 	// nothing of the reply before hooks have decided.
-	Held  bool `json:"held,omitempty"`
+	Gated  bool `json:"held,omitempty"`
 	Quiet bool `json:"quiet,omitempty"`
 
 	// Undecided are the types of the events in the reply that were stored before hooks decide.
@@ -141,13 +141,13 @@ func (r *Run) NextModelStep(specs []hook.Spec) ModelStep {
 		r.countCall()
 	}
 	r.Calling = true
-	step.Hold, step.Quiet, step.Inline, step.Undecided = r.foresee(specs)
-	if step.Ends = t.endsWith(r); step.Hold || step.Ends == "" {
+	step.Gated, step.Quiet, step.Inline, step.Undecided = r.hookRequirements(specs)
+	if step.Ends = t.endsWith(r); step.Gated || step.Ends == "" {
 		step.Ends = ""
 	} else {
 		step.Joined = t.Steered
 	}
-	r.Held, r.Quiet, r.Undecided = step.Hold, step.Quiet, step.Undecided
+	r.Gated, r.Quiet, r.Undecided = step.Gated, step.Quiet, step.Undecided
 	if o := r.Outage; o != nil {
 		step.Outage = &Outage{Since: o.Since, Attempts: o.Attempts}
 	}
@@ -158,10 +158,10 @@ func (r *Run) NextModelStep(specs []hook.Spec) ModelStep {
 	return step
 }
 
-// ModelCallHeard goes on with a model call, now that hooks have decided on it. It
+// ApplyModelCallDecision goes on with a model call, now that hooks have decided on it. It
 // reports whether the call is to be made.
-func (r *Run) ModelCallHeard(now time.Time, d Decision) bool {
-	d = r.turn.heard(now, r.SeenModelCall(), d, nil)
+func (r *Run) ApplyModelCallDecision(now time.Time, d Decision) bool {
+	d = r.turn.applyDecision(now, r.ModelCallEvent(), d, nil)
 	switch {
 	case d.Outcome == event.HookFailed:
 		r.Fail(now, d.Error, true)
@@ -187,7 +187,7 @@ func (r *Run) Replied(now time.Time, reply ModelReply) {
 	t, s := r.turn, r.turn.thread
 	if r.Agent == "" {
 		s.Default = reply.Agent
-		s.countAs(reply.Agent)
+		s.nameDefaultAgent(reply.Agent)
 	}
 	r.Agent, r.Model, r.MaxSteps, r.OnWaiting = reply.Agent, reply.Model, s.maxSteps(reply.MaxSteps), reply.OnWaiting
 	r.Step++
@@ -198,7 +198,7 @@ func (r *Run) Replied(now time.Time, reply ModelReply) {
 	s.Usage = s.Usage.Add(reply.Usage)
 	s.Titles = s.Titles || reply.Titles
 	r.Interrupted = reply.Message.Interrupted
-	r.Held = r.Held || reply.Held
+	r.Gated = r.Gated || reply.Gated
 	r.Reply, r.Phase = &reply, PhaseReply
 	switch {
 	case r.Interrupted:
@@ -221,12 +221,12 @@ func (p *ParentLink) maxSteps(own int) int {
 	return own
 }
 
-// ReplyHeard goes on with what a reply says, now that hooks have decided on it. Its
+// ApplyReplyDecision goes on with what a reply says, now that hooks have decided on it. Its
 // calls, if it has any, are an event of their own.
-func (r *Run) ReplyHeard(now time.Time, d Decision) {
+func (r *Run) ApplyReplyDecision(now time.Time, d Decision) {
 	s := r.turn.thread
-	seen := r.SeenReply()
-	d = r.turn.heard(now, seen, d, nil)
+	seen := r.ReplyEvent()
+	d = r.turn.applyDecision(now, seen, d, nil)
 	m := r.Reply.Message
 	switch {
 	case d.Outcome == event.HookFailed:
@@ -250,9 +250,9 @@ func (r *Run) ReplyHeard(now time.Time, d Decision) {
 func (r *Run) Decided() bool {
 	switch r.Phase {
 	case PhaseReply:
-		return r.Reply.OnMessage != nil
+		return r.Reply.MessageDecision != nil
 	case PhaseCalls:
-		return r.Reply.OnCalls != nil && len(r.Plan) == 0
+		return r.Reply.CallsDecision != nil && len(r.Plan) == 0
 	case PhaseModel, PhaseTools, PhaseDone:
 	}
 	return false
@@ -261,7 +261,7 @@ func (r *Run) Decided() bool {
 // finish ends a run with its last reply.
 func (r *Run) finish(now time.Time, m event.Message) {
 	t := r.turn
-	held := r.Held && !r.Interrupted
+	held := r.Gated && !r.Interrupted
 	r.Phase, r.Reply = PhaseDone, nil
 	defer r.answerMissed(now)
 	if r.Answered {
@@ -278,7 +278,7 @@ func (r *Run) finish(now time.Time, m event.Message) {
 		t.record(now, event.FinalID(r.MessageID), event.TypeFinal, final)
 	}
 	if r.Final != nil && !t.Ended {
-		r.handOn(now, m)
+		r.routeReply(now, m)
 	}
 }
 
@@ -327,11 +327,11 @@ func (c *Call) CallRan(reply ToolReply) {
 	c.Failed = reply.Status != "succeeded"
 }
 
-// ResultHeard goes on with a call's result, now that hooks have decided on it.
-func (c *Call) ResultHeard(now time.Time, d Decision) {
+// ApplyResultDecision goes on with a call's result, now that hooks have decided on it.
+func (c *Call) ApplyResultDecision(now time.Time, d Decision) {
 	r := c.run
-	seen := c.SeenResult()
-	d = c.run.turn.heard(now, seen, d, &r.Deferred)
+	seen := c.ResultEvent()
+	d = c.run.turn.applyDecision(now, seen, d, &r.Deferred)
 	c.Stage, c.Decision = CallSettled, nil
 	switch {
 	case d.Outcome == event.HookFailed:
@@ -346,7 +346,7 @@ func (c *Call) ResultHeard(now time.Time, d Decision) {
 // CallFailed gives a call whose run was lost for good its result.
 func (c *Call) CallFailed(now time.Time, why string) {
 	c.Failed = true
-	c.settleWithout(now, "Error: "+why)
+	c.settleWithoutRunning(now, "Error: "+why)
 }
 
 // Why a call got a result without running.
@@ -356,8 +356,8 @@ const (
 	NotBegunText    = "Tool execution was interrupted before it began: the tool did not run."
 )
 
-// settleWithout gives a call that will not run its result.
-func (c *Call) settleWithout(now time.Time, text string) {
+// settleWithoutRunning gives a call that will not run its result.
+func (c *Call) settleWithoutRunning(now time.Time, text string) {
 	t, s := c.run.turn, c.run.turn.thread
 	c.Stage = CallSettled
 	if c.Client != nil {
@@ -406,13 +406,13 @@ func (r *Run) release(now time.Time) {
 // StopRun ends a run that was interrupted: calls without a result get one.
 func (r *Run) StopRun(now time.Time) {
 	s := r.turn.thread
-	if r.Phase == PhaseReply && (!r.Held || r.Decided()) {
+	if r.Phase == PhaseReply && (!r.Gated || r.Decided()) {
 		// It was said, and no hook has still to see it: it stands, and may be the end.
 		d := Decision{Outcome: event.Passed, Silent: true}
 		if r.Decided() {
-			d = *r.Reply.OnMessage
+			d = *r.Reply.MessageDecision
 		}
-		r.ReplyHeard(now, d)
+		r.ApplyReplyDecision(now, d)
 		if r.Phase == PhaseDone {
 			return
 		}
@@ -422,17 +422,17 @@ func (r *Run) StopRun(now time.Time) {
 			continue
 		}
 		if c.Requested != nil && c.Stage == Waiting {
-			s.settled(c.Plan.ID, "")
-			s.passUp(SubDecided{ToolCallID: c.Plan.ID})
+			s.rememberSettled(c.Plan.ID, "")
+			s.notifyParentDecided(SubDecided{ToolCallID: c.Plan.ID})
 		}
 		if c.Stage == Ran {
 			if c.Decision != nil {
-				c.ResultHeard(now, *c.Decision)
+				c.ApplyResultDecision(now, *c.Decision)
 			}
 			c.Stage = CallSettled
 			continue
 		}
-		c.settleWithout(now, c.cutOff())
+		c.settleWithoutRunning(now, c.cutOff())
 	}
 	if r.Phase == PhaseReply || r.Phase == PhaseCalls {
 		r.refuse(now, r.open(), NotBegunText)

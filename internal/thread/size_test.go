@@ -40,7 +40,7 @@ func TestHookedStateFitsIntoTheNextRun(t *testing.T) {
 	s.Flushed(s.Flush())
 	in := reply(t, s, turn.Runs[0], []hook.Spec{{Name: "i", HoldOutput: true}}, strings.Repeat("z", MaxWholeContent))
 	require.True(t, in.Quiet)
-	s.Turn.Asking(turn.Runs[0].SeenReply(), watch...)
+	s.Turn.HooksStarted(turn.Runs[0].ReplyEvent(), watch...)
 	require.NoError(t, s.HookDecided(HookDecided{EventID: in.MessageID, Decision: replaces("guard", saying(event.Agent, "assistant", long))}))
 	fill()
 	require.Less(t, len(asJSON(t, s.Carried())), 2<<20)
@@ -53,11 +53,11 @@ func TestOverloaded(t *testing.T) {
 		calls = append(calls, runs(name(i)))
 	}
 	s, r := called(t, calls...)
-	r.CallsHeard(t0, pass)
+	r.ApplyCallsDecision(t0, pass)
 	stored := 0
 	for _, c := range r.Calls {
 		c.CallRan(ToolReply{Status: "succeeded"})
-		c.ResultHeard(t0, replaces("guard", saying(event.Tool, "note", strings.Repeat("x", 200<<10))))
+		c.ApplyResultDecision(t0, replaces("guard", saying(event.Tool, "note", strings.Repeat("x", 200<<10))))
 		if s.Overloaded() {
 			stored++
 			s.Flushed(s.Flush())

@@ -18,7 +18,7 @@ import (
 // Bounds on what a thread remembers. An event that is posted again after its id was
 // forgotten finds its records in the store, and has no effect either.
 const (
-	maxSeen     = 2000
+	maxPostedIDs     = 2000
 	maxEnded    = 32
 	maxOutcomes = 32
 	maxDecided  = 200
@@ -266,7 +266,7 @@ func (ts *Turns) eventOf(traceID, parent string) string {
 	return ""
 }
 
-func (ts *Turns) outcome(o signals.TurnResult) {
+func (ts *Turns) addOutcome(o signals.TurnResult) {
 	s := ts.thread
 	if n := len(s.Pending); n > 0 && o.LastRecord == "" {
 		o.LastRecord = s.Pending[n-1].ID
@@ -274,8 +274,8 @@ func (ts *Turns) outcome(o signals.TurnResult) {
 	ts.Outcomes = keepLast(append(ts.Outcomes, o), maxOutcomes)
 }
 
-// forget drops the outcome of an event that is to be processed again.
-func (ts *Turns) forget(eventID string) {
+// forgetOutcome drops the outcome of an event that is to be processed again.
+func (ts *Turns) forgetOutcome(eventID string) {
 	kept := ts.Outcomes[:0:0]
 	for _, o := range ts.Outcomes {
 		if o.EventID != eventID {
@@ -285,32 +285,32 @@ func (ts *Turns) forget(eventID string) {
 	ts.Outcomes = kept
 }
 
-func (ds *Decisions) settled(callID string, d event.Decision) {
+func (ds *Decisions) rememberSettled(callID string, d event.Decision) {
 	ds.Settled = keepLast(append(ds.Settled, Settled{callID, d}), maxDecided)
 }
 
-// HasSeen reports whether an event of that id has been posted, as far as the thread
+// WasPosted reports whether an event of that id has been posted, as far as the thread
 // remembers.
-func (in *Inbox) HasSeen(id string) bool {
-	if in.seen == nil {
-		in.seen = make(map[string]bool, len(in.Seen))
-		for _, known := range in.Seen {
-			in.seen[known] = true
+func (in *Inbox) WasPosted(id string) bool {
+	if in.posted == nil {
+		in.posted = make(map[string]bool, len(in.PostedIDs))
+		for _, known := range in.PostedIDs {
+			in.posted[known] = true
 		}
 	}
-	return in.seen[id]
+	return in.posted[id]
 }
 
-// remember adds an event to those that have been posted.
-func (in *Inbox) remember(id string) {
-	if in.HasSeen(id) {
+// rememberPosted adds an event to those that have been posted.
+func (in *Inbox) rememberPosted(id string) {
+	if in.WasPosted(id) {
 		return
 	}
-	in.seen[id] = true
-	in.Seen = append(in.Seen, id)
-	if n := len(in.Seen) - maxSeen; n > 0 {
-		delete(in.seen, in.Seen[0])
-		in.Seen = in.Seen[n:]
+	in.posted[id] = true
+	in.PostedIDs = append(in.PostedIDs, id)
+	if n := len(in.PostedIDs) - maxPostedIDs; n > 0 {
+		delete(in.posted, in.PostedIDs[0])
+		in.PostedIDs = in.PostedIDs[n:]
 	}
 }
 

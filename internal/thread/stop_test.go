@@ -33,12 +33,12 @@ func TestStopInEveryPhase(t *testing.T) {
 		{"the model is asked", start, nil},
 		{"hooks decide on the model call", func(t *testing.T) (*State, *Run) {
 			s, r := start(t)
-			s.Turn.Asking(r.SeenModelCall(), watch...)
+			s.Turn.HooksStarted(r.ModelCallEvent(), watch...)
 			return s, r
 		}, nil},
 		{"hooks have decided on the model call", func(t *testing.T) (*State, *Run) {
 			s, r := start(t)
-			require.True(t, r.ModelCallHeard(t0, pass))
+			require.True(t, r.ApplyModelCallDecision(t0, pass))
 			return s, r
 		}, nil},
 		{"hooks decide on the reply", withReply("let me see", watch), []string{"c1", "c2"}},
@@ -46,26 +46,26 @@ func TestStopInEveryPhase(t *testing.T) {
 		{"hooks decide on the calls", withReply("", watch), []string{"c1", "c2"}},
 		{"the calls are to be planned", func(t *testing.T) (*State, *Run) {
 			s, r := withReply("", watch)(t)
-			r.CallsHeard(t0, replaces("guard", calling("assistant", "c2")))
+			r.ApplyCallsDecision(t0, replaces("guard", calling("assistant", "c2")))
 			require.Equal(t, []string{"c2"}, r.Plan)
 			return s, r
 		}, []string{"c1", "c2"}},
 		{"the calls are planned", func(t *testing.T) (*State, *Run) {
 			s, r := withReply("", watch)(t)
-			r.CallsHeard(t0, pass)
+			r.ApplyCallsDecision(t0, pass)
 			r.Planned(t0, PlanReply{Agent: "assistant", MaxSteps: 3, Calls: []PlannedCall{runs("c1"), asks("c2")}})
 			return s, r
 		}, []string{"c1", "c2"}},
 		{"a person was asked, and a call has run", func(t *testing.T) (*State, *Run) {
 			s, r := withReply("", nil)(t)
-			r.CallsHeard(t0, pass)
+			r.ApplyCallsDecision(t0, pass)
 			r.Calls[0].CallRan(ToolReply{Status: "succeeded"})
 			require.Equal(t, []Stage{Ran, Waiting}, []Stage{r.Calls[0].Stage, r.Calls[1].Stage})
 			return s, r
 		}, []string{"c2"}},
 		{"a result was heard", func(t *testing.T) (*State, *Run) {
 			s, r := withReply("", nil)(t)
-			r.CallsHeard(t0, pass)
+			r.ApplyCallsDecision(t0, pass)
 			s.ran(t0, r, r.Calls[0])
 			return s, r
 		}, []string{"c2"}},
@@ -149,7 +149,7 @@ func TestInterruptOfTheLastReply(t *testing.T) {
 		s.Flushed(in.Flush)
 		said := replaces("redact", saying(event.Agent, "assistant", "[gone]"))
 		r.Replied(t0, ModelReply{
-			Agent: "assistant", MaxSteps: 3, OnMessage: &said, OnCalls: &pass, Held: true,
+			Agent: "assistant", MaxSteps: 3, MessageDecision: &said, CallsDecision: &pass, Gated: true,
 			Message: event.Message{ID: in.MessageID, ThreadID: "t1", Content: "a secret"},
 		})
 		s.Interrupt(signals.Control{By: "ann"})
@@ -162,7 +162,7 @@ func TestInterruptOfTheLastReply(t *testing.T) {
 	})
 	t.Run("S0-24 also on a result", func(t *testing.T) {
 		s, r := called(t, runs("c1"), runs("c2"))
-		r.CallsHeard(t0, pass)
+		r.ApplyCallsDecision(t0, pass)
 		redacted := replaces("redact", saying(event.Tool, "note", "[gone]"))
 		r.Calls[0].CallRan(ToolReply{Status: "succeeded", Decision: &redacted})
 		s.Interrupt(signals.Control{By: "ann"})
@@ -186,7 +186,7 @@ func TestInterruptOfTheLastReply(t *testing.T) {
 func TestInterruptWhileHooksDecideOnTheItem(t *testing.T) {
 	s := newState()
 	arrive(t, s, says("e1", "go"))
-	s.Turn.Asking(s.Turn.SeenItem(), watch...)
+	s.Turn.HooksStarted(s.Turn.ItemEvent(), watch...)
 	s.Interrupt(signals.Control{By: "ann", Reason: "enough"})
 	out := s.Turn.End(t0)
 	require.Equal(t, signals.TurnInterrupted, out.Status)
@@ -214,7 +214,7 @@ func TestRetryAfterHooks(t *testing.T) {
 	}
 	again := func(t *testing.T, s *State) *Turn {
 		turn := next(t, s)
-		d, seen := turn.SeenBefore()
+		d, seen := turn.DecidedBefore()
 		require.True(t, seen, "S0-24 they are not asked again")
 		s.Turn.Enter(t0, d)
 		require.Empty(t, pending(s, event.TypeHook), "S0-24 nothing is recorded twice")
@@ -265,9 +265,9 @@ func TestRetryAfterHooks(t *testing.T) {
 		require.Equal(t, []string{"e1.error"}, terminals(s))
 		require.NoError(t, s.Retry(t0, signals.Control{}))
 		turn := next(t, s)
-		_, seen := turn.SeenBefore()
+		_, seen := turn.DecidedBefore()
 		require.False(t, seen)
-		require.Equal(t, "e1~1", s.Turn.SeenItem().Key, "in a hook workflow of their own")
+		require.Equal(t, "e1~1", s.Turn.ItemEvent().Key, "in a hook workflow of their own")
 		s.Turn.Enter(t0, answers("guard", "no"))
 		s.Turn.End(t0)
 		records := recordIDs(pending(s, event.TypeHook))
@@ -283,14 +283,14 @@ func TestEveryPointSurvivesANewRun(t *testing.T) {
 	story := []func(t *testing.T, s *State){
 		func(t *testing.T, s *State) { post(t, s, says("e1", "@alice go")); post(t, s, says("e9", "waits")) },
 		func(t *testing.T, s *State) { next(t, s) },
-		func(_ *testing.T, s *State) { s.Turn.Asking(s.Turn.SeenItem(), watch...) },
+		func(_ *testing.T, s *State) { s.Turn.HooksStarted(s.Turn.ItemEvent(), watch...) },
 		func(t *testing.T, s *State) {
 			require.NoError(t, s.HookDecided(HookDecided{EventID: "e1", Decision: replaces("guard", saying(event.User, "ann", "@bob go"))}))
 		},
 		func(t *testing.T, s *State) {
-			d, asked := s.Turn.Asked(s.Turn.SeenItem())
+			d, asked := s.Turn.HooksPending(s.Turn.ItemEvent())
 			require.True(t, asked)
-			s.Turn.Answered(s.Turn.SeenItem())
+			s.Turn.HooksFinished(s.Turn.ItemEvent())
 			s.Turn.Enter(t0, *d)
 		},
 		func(t *testing.T, s *State) {
@@ -299,31 +299,31 @@ func TestEveryPointSurvivesANewRun(t *testing.T) {
 			post(t, s, p)
 			q, ok := s.Turn.NextSteered(t0)
 			require.True(t, ok)
-			s.Turn.Asking(s.Turn.SeenSteered(q), watch...)
+			s.Turn.HooksStarted(s.Turn.SteeredEvent(q), watch...)
 			s.Turn.PutBack(t0, q)
 		},
 		func(t *testing.T, s *State) {
 			q, ok := s.Turn.NextSteered(t0)
 			require.True(t, ok)
-			_, asked := s.Turn.Asked(s.Turn.SeenSteered(q))
+			_, asked := s.Turn.HooksPending(s.Turn.SteeredEvent(q))
 			require.True(t, asked)
-			s.Turn.Answered(s.Turn.SeenSteered(q))
+			s.Turn.HooksFinished(s.Turn.SteeredEvent(q))
 			s.Turn.Join(t0, q, decides("guard", event.Passed))
 		},
 		func(t *testing.T, s *State) {
-			require.True(t, first(s).ModelCallHeard(t0, replaces("tune", event.LLMCallEvent{ThreadID: "t1", AgentName: "bob", Step: 1, Instructions: "Be brief."})))
+			require.True(t, first(s).ApplyModelCallDecision(t0, replaces("tune", event.LLMCallEvent{ThreadID: "t1", AgentName: "bob", Step: 1, Instructions: "Be brief."})))
 		},
 		func(t *testing.T, s *State) {
 			in := reply(t, s, first(s), watch, "let me see", runs("c1"), asks("c2"), runs("c3"))
 			require.Equal(t, "Be brief.", in.Instructions)
 		},
-		func(_ *testing.T, s *State) { s.Turn.Asking(first(s).SeenReply(), watch...) },
+		func(_ *testing.T, s *State) { s.Turn.HooksStarted(first(s).ReplyEvent(), watch...) },
 		func(_ *testing.T, s *State) {
-			s.Turn.Answered(first(s).SeenReply())
-			first(s).ReplyHeard(t0, replaces("guard", saying(event.Agent, "assistant", "wait")))
+			s.Turn.HooksFinished(first(s).ReplyEvent())
+			first(s).ApplyReplyDecision(t0, replaces("guard", saying(event.Agent, "assistant", "wait")))
 		},
 		func(_ *testing.T, s *State) {
-			first(s).CallsHeard(t0, replaces("guard", calling("assistant", "c1", "c2")))
+			first(s).ApplyCallsDecision(t0, replaces("guard", calling("assistant", "c1", "c2")))
 		},
 		func(_ *testing.T, s *State) {
 			first(s).Planned(t0, PlanReply{Agent: "assistant", MaxSteps: 3, Calls: []PlannedCall{runs("c1"), asks("c2")}})
@@ -331,11 +331,11 @@ func TestEveryPointSurvivesANewRun(t *testing.T) {
 		func(_ *testing.T, s *State) {
 			first(s).Calls[0].CallRan(ToolReply{ToolCallID: "c1", Status: "succeeded"})
 		},
-		func(_ *testing.T, s *State) { s.Turn.Asking(first(s).Calls[0].SeenResult(), watch...) },
+		func(_ *testing.T, s *State) { s.Turn.HooksStarted(first(s).Calls[0].ResultEvent(), watch...) },
 		func(_ *testing.T, s *State) {
 			c := first(s).Calls[0]
-			s.Turn.Answered(c.SeenResult())
-			c.ResultHeard(t0, responds("guard", hook.Response{Content: "later"}, hook.Response{Content: "now", EnqueueAfter: hook.Immediately}))
+			s.Turn.HooksFinished(c.ResultEvent())
+			c.ApplyResultDecision(t0, responds("guard", hook.Response{Content: "later"}, hook.Response{Content: "now", EnqueueAfter: hook.Immediately}))
 		},
 		func(_ *testing.T, s *State) { s.Decide(t0, decision("c2", event.Deny)) },
 		func(_ *testing.T, s *State) { first(s).ToolsDone(t0) },

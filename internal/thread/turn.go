@@ -141,9 +141,9 @@ func (in *Inbox) recordItemIn(now time.Time, eventID string, it event.Item) {
 	s.recordIn(eventID, it.ID, it.Type, it.TraceID, it.ParentEventID, now, it.Payload)
 }
 
-// SeenBefore reports whether hooks have decided on the turn's item already, when it
+// DecidedBefore reports whether hooks have decided on the turn's item already, when it
 // is retried by hand; then this is what they decided.
-func (t *Turn) SeenBefore() (Decision, bool) {
+func (t *Turn) DecidedBefore() (Decision, bool) {
 	if t.Hooked && t.Replaced != nil {
 		return Decision{Outcome: event.Replaced, Event: t.Replaced}, true
 	}
@@ -154,10 +154,10 @@ func (t *Turn) SeenBefore() (Decision, bool) {
 // that it addresses gets a run. rules are those that there are, for an environment event.
 func (t *Turn) Enter(now time.Time, d Decision, rules ...rule.Spec) {
 	s := t.thread
-	seen := t.SeenItem()
+	seen := t.ItemEvent()
 	unhandled := !t.Hooked && d.Unmatched
 	if !t.Hooked {
-		d = t.heard(now, seen, d, nil)
+		d = t.applyDecision(now, seen, d, nil)
 	}
 	t.Stage, t.Outcome = ItemEntered, d.Outcome
 	if d.Outcome == event.HookFailed {
@@ -179,7 +179,7 @@ func (t *Turn) Enter(now time.Time, d Decision, rules ...rule.Spec) {
 		return
 	}
 	if t.IsEnv() {
-		t.route(now, d, rules)
+		t.applyRule(now, d, rules)
 		return
 	}
 	if unhandled && t.Item.Type != event.TypeMessage {
@@ -194,7 +194,7 @@ func (t *Turn) Enter(now time.Time, d Decision, rules ...rule.Spec) {
 func (t *Turn) unhandled(now time.Time) {
 	s := t.thread
 	it := t.Item
-	s.tell(LogWarn, "No hook or processor matches event: "+it.Type, "event", it.ID)
+	s.logLine(LogWarn, "No hook or processor matches event: "+it.Type, "event", it.ID)
 	t.record(now, event.UnhandledID(t.turnID()), event.TypeStatus, event.StatusChange{
 		Status: event.StatusUnhandled,
 		Detail: fmt.Sprintf("nothing handles events of type %s: no hook or processor of the worker matches it; check the type, or register one", it.Type),
@@ -202,7 +202,7 @@ func (t *Turn) unhandled(now time.Time) {
 }
 
 // process is the default processing of an item: what it is decides.
-func (t *Turn) process(now time.Time, seen Seen, d Decision) {
+func (t *Turn) process(now time.Time, seen HookEvent, d Decision) {
 	s := t.thread
 	m := seen.message
 	if d.Outcome == event.Replaced {
@@ -224,7 +224,7 @@ func (t *Turn) process(now time.Time, seen Seen, d Decision) {
 		t.Said = &said
 	}
 	m.ID = t.Item.ID
-	s.heardFrom(m.SenderType)
+	s.resetTurnLimit(m.SenderType)
 	for _, agent := range t.answering(m) {
 		t.address(now, agent, m)
 	}
@@ -298,11 +298,11 @@ func (t *Turn) joins(q Queued) {
 	t.Joining = slices.DeleteFunc(t.Joining, func(id string) bool { return id == q.Item.ID })
 }
 
-// SeenSteered is a message that joins the turn, as hooks see it. They are asked again if
+// SteeredEvent is a message that joins the turn, as hooks see it. They are asked again if
 // it comes to join another turn.
-func (t *Turn) SeenSteered(q Queued) Seen {
+func (t *Turn) SteeredEvent(q Queued) HookEvent {
 	s := t.thread
-	e := s.seenItem(q.Item, event.SteerID(q.Item.ID, t.turnID()))
+	e := s.itemEvent(q.Item, event.SteerID(q.Item.ID, t.turnID()))
 	e.stored = q.Stored || q.Item.Attempt > 0
 	return e
 }
@@ -310,7 +310,7 @@ func (t *Turn) SeenSteered(q Queued) Seen {
 // Join lets a message join the turn, as hooks have decided.
 func (t *Turn) Join(now time.Time, q Queued, d Decision) {
 	s := t.thread
-	d = t.heard(now, t.SeenSteered(q), d, nil)
+	d = t.applyDecision(now, t.SteeredEvent(q), d, nil)
 	t.joins(q)
 	it := q.Item
 	it.Status, it.UpdatedAt = event.Completed, now
@@ -318,13 +318,13 @@ func (t *Turn) Join(now time.Time, q Queued, d Decision) {
 		it.Status, it.Error = event.Failed, d.Error
 		s.recordIn(it.ID, event.ErrorID(it.ID), event.TypeError, it.TraceID, it.ID, now, event.Failure{EventID: it.ID, Error: d.Error, Retryable: true})
 		s.fail(q.as(it))
-		s.over(now, event.TurnID(it.ID, it.Attempt), it.TraceID, signals.TurnResult{EventID: it.ID, Status: signals.TurnFailed, Error: d.Error}, nil)
+		s.announceEnd(now, event.TurnID(it.ID, it.Attempt), it.TraceID, signals.TurnResult{EventID: it.ID, Status: signals.TurnFailed, Error: d.Error}, nil)
 		return
 	}
 	if d.Outcome == event.Produced {
 		it.Status = event.Overwritten
 	}
-	s.end(it)
+	s.rememberEnded(it)
 	t.Steered = append(t.Steered, it.ID)
 	if d.stopped() {
 		return
@@ -335,9 +335,9 @@ func (t *Turn) Join(now time.Time, q Queued, d Decision) {
 	}
 	m := s.said(it)
 	if got, ok := readEvent(d.Event).(event.MessageEvent); ok {
-		m = s.replaced(t.SeenSteered(q), got)
+		m = s.replaced(t.SteeredEvent(q), got)
 	}
-	s.heardFrom(m.SenderType)
+	s.resetTurnLimit(m.SenderType)
 	t.steer(now, m)
 }
 
@@ -382,12 +382,12 @@ func (t *Turn) End(now time.Time) signals.TurnResult {
 		t.record(now, event.FinalID(t.turnID()), event.TypeFinal, event.Final{})
 	}
 	for _, in := range t.Intercepting {
-		s.late(in)
+		s.abandonHook(in)
 	}
 	s.Turn = nil
-	s.catchUp(now)
-	if !t.follow(now, out, terminal) {
-		t.overTurn(now, out)
+	s.applyEarly(now)
+	if !t.continueRoot(now, out, terminal) {
+		t.announceTurnEnd(now, out)
 	}
 	return out
 }
@@ -468,7 +468,7 @@ func (t *Turn) endItem(now time.Time, out signals.TurnResult) {
 	case t.Outcome == event.Produced:
 		it.Status = event.Overwritten
 	}
-	s.end(it)
+	s.rememberEnded(it)
 }
 
 // queued is the turn's item as it waits to be processed again.
@@ -491,7 +491,7 @@ func (in *Inbox) unprocessed(now time.Time, q Queued) {
 	it := q.Item
 	it.Status, it.Error, it.UpdatedAt = event.Failed, why, now
 	in.fail(q.as(it).withoutContent())
-	s.overUnprocessed(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnInterrupted, Error: why})
+	s.announceUnprocessed(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnInterrupted, Error: why})
 }
 
 // Close ends the thread: what still waits is kept as records, unanswered.

@@ -14,7 +14,7 @@ func (s *State) View() signals.State {
 		Namespace: s.Namespace, ThreadID: s.ThreadID, Status: signals.Idle, Title: s.Title,
 		Agents: append([]string{}, s.Agents...), Metadata: s.Metadata, QueueLength: len(s.Queue),
 		Approvals: len(s.Approvals()), Failed: s.failed(), Usage: s.Usage,
-		Tasks: len(s.Tasks), Held: s.viewHeld(), TurnLimit: s.turnLimit(), LLMCalls: s.LLMCalls,
+		Tasks: len(s.Tasks), Held: s.viewDebounced(), TurnLimit: s.turnLimit(), LLMCalls: s.LLMCalls,
 	}
 	switch {
 	case s.Closing != nil:
@@ -59,7 +59,7 @@ const (
 func (r *Run) doing() string {
 	switch r.Phase {
 	case PhaseModel:
-		if r.turn.asked(r.SeenModelCall().Key) == nil {
+		if r.turn.find(r.ModelCallEvent().Key) == nil {
 			return doingModel
 		}
 	case PhaseCalls:

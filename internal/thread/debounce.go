@@ -13,8 +13,8 @@ import (
 // of its time.
 const maxDebounce = 10
 
-// Held are the events that one rule holds back.
-type Held struct {
+// Debounced are the events that one rule holds back.
+type Debounced struct {
 	Rule string `json:"rule"`
 
 	// Until is when the last of them is handled, Since when the first one came.
@@ -33,21 +33,21 @@ type Held struct {
 	Throttle time.Duration `json:"throttle,omitempty"`
 }
 
-// hold reports whether a rule holds the turn's event back.
-func (t *Turn) hold(now time.Time, spec rule.Spec) bool {
+// debounce reports whether a rule holds the turn's event back.
+func (t *Turn) debounce(now time.Time, spec rule.Spec) bool {
 	s := t.thread
 	if spec.Debounce == 0 && spec.Throttle == 0 {
 		return false
 	}
-	at := slices.IndexFunc(s.Held, func(h Held) bool { return h.Rule == spec.Name })
+	at := slices.IndexFunc(s.Debounced, func(h Debounced) bool { return h.Rule == spec.Name })
 	if at < 0 {
-		s.Held = append(s.Held, Held{Rule: spec.Name, Throttle: spec.Throttle, Since: now, Until: now.Add(spec.Debounce + spec.Throttle)})
-		at = len(s.Held) - 1
+		s.Debounced = append(s.Debounced, Debounced{Rule: spec.Name, Throttle: spec.Throttle, Since: now, Until: now.Add(spec.Debounce + spec.Throttle)})
+		at = len(s.Debounced) - 1
 		if spec.Throttle > 0 {
 			return false
 		}
 	}
-	h := &s.Held[at]
+	h := &s.Debounced[at]
 	if h.Count == 0 {
 		h.Since = now
 	}
@@ -63,10 +63,10 @@ func (t *Turn) hold(now time.Time, spec rule.Spec) bool {
 	}
 	last := t.queued(t.Item)
 	h.Last = &last
-	if s.heldBytes() > maxHeldBytes {
+	if s.debouncedBytes() > maxHeldBytes {
 		// What is held waits no longer than there is room for it.
-		for i := range s.Held {
-			s.Held[i].Until = now
+		for i := range s.Debounced {
+			s.Debounced[i].Until = now
 		}
 	}
 	return true
@@ -79,9 +79,9 @@ const maxHeldIDs = 19
 // maxHeldBytes is how much is held back at most, in bytes.
 const maxHeldBytes = 256 << 10
 
-func (in *Inbox) heldBytes() int {
+func (in *Inbox) debouncedBytes() int {
 	n := 0
-	for _, h := range in.Held {
+	for _, h := range in.Debounced {
 		if h.Last != nil {
 			n += h.Last.bytes()
 		}
@@ -89,16 +89,16 @@ func (in *Inbox) heldBytes() int {
 	return n
 }
 
-// cancelHeld takes an event that a rule holds back from it. A throttle goes on for those
+// cancelDebounced takes an event that a rule holds back from it. A throttle goes on for those
 // that come.
-func (in *Inbox) cancelHeld(eventID string) (Queued, bool) {
-	for i, h := range in.Held {
+func (in *Inbox) cancelDebounced(eventID string) (Queued, bool) {
+	for i, h := range in.Debounced {
 		if h.Last == nil || h.Last.Item.ID != eventID {
 			continue
 		}
-		in.Held = slices.Delete(in.Held, i, i+1)
+		in.Debounced = slices.Delete(in.Debounced, i, i+1)
 		if h.Throttle > 0 {
-			in.Held = slices.Insert(in.Held, i, Held{Rule: h.Rule, Throttle: h.Throttle, Since: h.Since, Until: h.Until})
+			in.Debounced = slices.Insert(in.Debounced, i, Debounced{Rule: h.Rule, Throttle: h.Throttle, Since: h.Since, Until: h.Until})
 		}
 		return *h.Last, true
 	}
@@ -107,7 +107,7 @@ func (in *Inbox) cancelHeld(eventID string) (Queued, bool) {
 
 // NextDue is when the thread has to do something by itself, if ever.
 func (s *State) NextDue() (at time.Time, ok bool) {
-	for _, h := range s.Held {
+	for _, h := range s.Debounced {
 		if !ok || h.Until.Before(at) {
 			at, ok = h.Until, true
 		}
@@ -129,38 +129,38 @@ func (s *State) NextDue() (at time.Time, ok bool) {
 // Release queues the events whose time has come, in the order in which it has, and fails
 // the tasks whose time is over.
 func (s *State) Release(now time.Time) {
-	s.overdue(now)
+	s.failOverdueTasks(now)
 	s.releaseCalls(now)
-	kept := s.Held[:0:0]
-	var due []Held
-	for _, h := range s.Held {
+	kept := s.Debounced[:0:0]
+	var due []Debounced
+	for _, h := range s.Debounced {
 		if h.Until.After(now) {
 			kept = append(kept, h)
 		} else if h.Last != nil {
 			due = append(due, h)
 		}
 	}
-	slices.SortStableFunc(due, func(a, b Held) int { return a.Until.Compare(b.Until) })
+	slices.SortStableFunc(due, func(a, b Debounced) int { return a.Until.Compare(b.Until) })
 	for _, h := range due {
 		q := *h.Last
 		q.Released = &Released{Count: h.Count - 1, Since: h.Since, IDs: h.Before}
 		q.Item.Status, q.Item.UpdatedAt = event.Pending, now
 		// It has waited for what it was to wait for.
 		q.Item.TTL = 0
-		s.forget(q.Item.ID)
+		s.forgetOutcome(q.Item.ID)
 		s.Ended = slices.DeleteFunc(s.Ended, func(it event.Item) bool { return it.ID == q.Item.ID })
 		s.Queue = append(s.Queue, q.onItsOwn())
 		if h.Throttle > 0 {
-			kept = append(kept, Held{Rule: h.Rule, Throttle: h.Throttle, Since: now, Until: now.Add(h.Throttle)})
+			kept = append(kept, Debounced{Rule: h.Rule, Throttle: h.Throttle, Since: now, Until: now.Add(h.Throttle)})
 		}
 	}
-	s.Held = kept
+	s.Debounced = kept
 }
 
-// viewHeld describes what is held back.
-func (in *Inbox) viewHeld() []signals.HeldEvents {
+// viewDebounced describes what is held back.
+func (in *Inbox) viewDebounced() []signals.HeldEvents {
 	var out []signals.HeldEvents
-	for _, h := range in.Held {
+	for _, h := range in.Debounced {
 		if h.Last != nil {
 			out = append(out, signals.HeldEvents{Rule: h.Rule, Count: h.Count, EventID: h.Last.Item.ID, Until: h.Until})
 		}

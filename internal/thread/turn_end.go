@@ -7,52 +7,52 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// over announces the end of the turn of an event, and of those that joined it: everything
+// announceEnd announces the end of the turn of an event, and of those that joined it: everything
 // else of the turn has been recorded before.
-func (ts *Turns) over(now time.Time, turnID, traceID string, out signals.TurnResult, joined []string) {
+func (ts *Turns) announceEnd(now time.Time, turnID, traceID string, out signals.TurnResult, joined []string) {
 	s := ts.thread
 	out.LastRecord = event.TurnEndedID(turnID)
 	s.recordIn(out.EventID, out.LastRecord, event.TypeTurnEnded, traceID, out.EventID, now,
 		event.TurnEnded{EventID: out.EventID, Joined: joined, Status: string(out.Status), Error: out.Error})
-	ts.outcomes(out, joined)
+	ts.addOutcomes(out, joined)
 }
 
-func (ts *Turns) outcomes(out signals.TurnResult, joined []string) {
-	ts.outcome(out)
+func (ts *Turns) addOutcomes(out signals.TurnResult, joined []string) {
+	ts.addOutcome(out)
 	for _, id := range joined {
 		out.EventID = id
-		ts.outcome(out)
+		ts.addOutcome(out)
 	}
 }
 
-// overTurn announces the end of a turn. A model call or a function that was its last step
+// announceTurnEnd announces the end of a turn. A model call or a function that was its last step
 // has announced it already.
-func (t *Turn) overTurn(now time.Time, out signals.TurnResult) {
+func (t *Turn) announceTurnEnd(now time.Time, out signals.TurnResult) {
 	s := t.thread
 	switch id := t.id(); {
 	case t.Ended:
 		out.LastRecord = event.TurnEndedID(id)
-		s.outcomes(out, t.Steered)
+		s.addOutcomes(out, t.Steered)
 	case t.Stage == ItemDebounced:
 		// What the rule does with the event is still to come.
-		s.over(now, event.DebouncedTurnID(id), t.Item.TraceID, out, t.Steered)
+		s.announceEnd(now, event.DebouncedTurnID(id), t.Item.TraceID, out, t.Steered)
 	default:
-		s.over(now, id, t.Item.TraceID, out, t.Steered)
+		s.announceEnd(now, id, t.Item.TraceID, out, t.Steered)
 	}
 	if s.Awaits(t.Item.ID) {
 		// It is to be processed again: those who wait for its outcome go on waiting.
-		s.forget(t.Item.ID)
+		s.forgetOutcome(t.Item.ID)
 	}
 }
 
-// overUnprocessed announces the end of an event that had no turn.
-func (ts *Turns) overUnprocessed(now time.Time, q Queued, out signals.TurnResult) {
+// announceUnprocessed announces the end of an event that had no turn.
+func (ts *Turns) announceUnprocessed(now time.Time, q Queued, out signals.TurnResult) {
 	if q.Origin != nil && ts.rootOf(q.Origin.Root) != nil {
 		// The turn of the event that it was made of ends when nothing is left of it.
-		ts.outcome(out)
+		ts.addOutcome(out)
 		return
 	}
-	ts.over(now, event.TurnID(q.Item.ID, q.Item.Attempt), q.Item.TraceID, out, nil)
+	ts.announceEnd(now, event.TurnID(q.Item.ID, q.Item.Attempt), q.Item.TraceID, out, nil)
 }
 
 // endsWith returns the id of the record that announces the end of the turn, if that is over

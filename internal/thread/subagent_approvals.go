@@ -25,7 +25,7 @@ func (ch *Children) SubAsked(a SubAsks) {
 		return
 	}
 	s.record(event.RequestID(a.Request), event.TypeApprovalRequest, ch.traceOf(sub), sub.ToolCallID, a.Request.RequestedAt, a.Request)
-	s.noteAbove(SubAsks{ThreadID: s.ThreadID, Request: a.Request, Listed: a.Listed, Agents: a.Agents})
+	s.notifyParentAsked(SubAsks{ThreadID: s.ThreadID, Request: a.Request, Listed: a.Listed, Agents: a.Agents})
 	sub.Agents = withNames(sub.Agents, a.Agents...)
 	if known {
 		return
@@ -49,8 +49,8 @@ func (ch *Children) askedBytes() int {
 	return n
 }
 
-// SubHasDecided takes in that a call of a sub-agent waits no more.
-func (ch *Children) SubHasDecided(now time.Time, d SubDecided) {
+// SubDecided takes in that a call of a sub-agent waits no more.
+func (ch *Children) SubDecided(now time.Time, d SubDecided) {
 	s := ch.thread
 	sub := ch.sub(d.ThreadID)
 	if sub == nil {
@@ -69,8 +69,8 @@ func (ch *Children) SubHasDecided(now time.Time, d SubDecided) {
 		d.Approval.ThreadID = cmp.Or(d.Approval.ThreadID, d.ThreadID)
 		s.record(event.DecisionID(d.ToolCallID, d.Approval.Round), event.TypeApproval, ch.traceOf(sub), sub.ToolCallID, now, *d.Approval)
 	}
-	s.settled(d.ToolCallID, decision)
-	s.passUp(SubDecided{ToolCallID: d.ToolCallID, Approval: d.Approval})
+	s.rememberSettled(d.ToolCallID, decision)
+	s.notifyParentDecided(SubDecided{ToolCallID: d.ToolCallID, Approval: d.Approval})
 }
 
 // traceOf is the trace of what a sub-agent works for.
@@ -87,8 +87,8 @@ func (ch *Children) traceOf(sub *Sub) string {
 	return ""
 }
 
-// AskedBelow finds the sub-agent whose call waits for approval.
-func (ch *Children) AskedBelow(toolCallID string) (threadID string, request event.ApprovalRequest, ok bool) {
+// ChildRequest finds the sub-agent whose call waits for approval.
+func (ch *Children) ChildRequest(toolCallID string) (threadID string, request event.ApprovalRequest, ok bool) {
 	for _, sub := range ch.Subs {
 		for _, ask := range sub.Asks {
 			if ask.ToolCallID == toolCallID {
@@ -99,16 +99,16 @@ func (ch *Children) AskedBelow(toolCallID string) (threadID string, request even
 	return "", event.ApprovalRequest{}, false
 }
 
-// PassPatience is how long a decision waits for the sub-agent that it is for.
-const PassPatience = 10 * time.Second
+// ForwardTimeout is how long a decision waits for the sub-agent that it is for.
+const ForwardTimeout = 10 * time.Second
 
-// PassDown says whether a decision is to be passed on to the sub-agent whose call it is
+// ForwardDecision says whether a decision is to be passed on to the sub-agent whose call it is
 // about: it is if it is accepted. Signals between threads may overtake each other, so the
 // first decision that comes here is the only one that goes there. One that has not settled
 // the call in its time was refused there, which nobody hears of: then another one goes.
-func (ch *Children) PassDown(now time.Time, d signals.Decide) (threadID string, out signals.DecideOutcome, err error) {
+func (ch *Children) ForwardDecision(now time.Time, d signals.Decide) (threadID string, out signals.DecideOutcome, err error) {
 	s := ch.thread
-	threadID, ask, ok := ch.AskedBelow(d.ToolCallID)
+	threadID, ask, ok := ch.ChildRequest(d.ToolCallID)
 	switch {
 	case !ok:
 		return "", signals.NotPending, nil
@@ -134,23 +134,23 @@ func (ch *Children) PassDown(now time.Time, d signals.Decide) (threadID string, 
 		sub.Voted = append(sub.Voted, vote(d))
 		return threadID, signals.Accepted, nil
 	}
-	if now.Sub(sub.PassedAt[d.ToolCallID]) >= PassPatience {
-		delete(sub.Passed, d.ToolCallID)
+	if now.Sub(sub.ForwardedAt[d.ToolCallID]) >= ForwardTimeout {
+		delete(sub.Forwarded, d.ToolCallID)
 	}
-	switch sub.Passed[d.ToolCallID] {
+	switch sub.Forwarded[d.ToolCallID] {
 	case d.Decision:
 		return threadID, signals.AlreadyResolved, nil
 	case "":
 	default:
 		return threadID, signals.Conflict, nil
 	}
-	if sub.Passed == nil {
-		sub.Passed = map[string]event.Decision{}
+	if sub.Forwarded == nil {
+		sub.Forwarded = map[string]event.Decision{}
 	}
-	if sub.PassedAt == nil {
-		sub.PassedAt = map[string]time.Time{}
+	if sub.ForwardedAt == nil {
+		sub.ForwardedAt = map[string]time.Time{}
 	}
-	sub.Passed[d.ToolCallID], sub.PassedAt[d.ToolCallID] = d.Decision, now
+	sub.Forwarded[d.ToolCallID], sub.ForwardedAt[d.ToolCallID] = d.Decision, now
 	return threadID, signals.Accepted, nil
 }
 
@@ -161,29 +161,29 @@ func (sub *Sub) isAgent(by string) bool {
 
 func vote(d signals.Decide) string { return d.ToolCallID + "/" + d.By }
 
-// Several reports whether a call of a sub-agent needs more than one approval: a decision
+// NeedsSeveral reports whether a call of a sub-agent needs more than one approval: a decision
 // need not settle it.
-func (ch *Children) Several(toolCallID string) bool {
-	_, ask, _ := ch.AskedBelow(toolCallID)
+func (ch *Children) NeedsSeveral(toolCallID string) bool {
+	_, ask, _ := ch.ChildRequest(toolCallID)
 	return ask.Quorum > 1
 }
 
-// NotPassed takes back what was passed on of a call, when it could not be: the sub-agent is
+// DecisionNotForwarded takes back what was passed on of a call, when it could not be: the sub-agent is
 // gone.
-func (ch *Children) NotPassed(threadID, toolCallID string) {
+func (ch *Children) DecisionNotForwarded(threadID, toolCallID string) {
 	if sub := ch.sub(threadID); sub != nil {
 		sub.forgetPassed(toolCallID)
 	}
 }
 
 func (sub *Sub) forgetPassed(toolCallID string) {
-	delete(sub.Passed, toolCallID)
-	delete(sub.PassedAt, toolCallID)
+	delete(sub.Forwarded, toolCallID)
+	delete(sub.ForwardedAt, toolCallID)
 	sub.Voted = slices.DeleteFunc(sub.Voted, func(v string) bool { return strings.HasPrefix(v, toolCallID+"/") })
 }
 
-// DecidedBelow says what became of a decision that was passed on to a sub-agent.
-func (ch *Children) DecidedBelow(d signals.Decide) signals.DecideOutcome {
+// ForwardedOutcome says what became of a decision that was passed on to a sub-agent.
+func (ch *Children) ForwardedOutcome(d signals.Decide) signals.DecideOutcome {
 	s := ch.thread
 	if out := s.settledAs(d); out != signals.AlreadyResolved {
 		return out
@@ -191,25 +191,25 @@ func (ch *Children) DecidedBelow(d signals.Decide) signals.DecideOutcome {
 	return signals.Accepted
 }
 
-// Note is what a sub-agent's thread has to tell the thread above.
-type Note struct {
+// ParentNotice is what a sub-agent's thread has to tell the thread above.
+type ParentNotice struct {
 	Asks    *SubAsks    `json:"asks,omitempty"`
 	Decided *SubDecided `json:"decided,omitempty"`
 }
 
-// askAbove has people asked in the thread above, if there is one.
-func (c *Call) askAbove(q event.ApprovalRequest) {
+// forwardRequest has people asked in the thread above, if there is one.
+func (c *Call) forwardRequest(q event.ApprovalRequest) {
 	s := c.run.turn.thread
-	s.noteAbove(SubAsks{ThreadID: s.ThreadID, Request: q, Listed: c.listed()})
+	s.notifyParentAsked(SubAsks{ThreadID: s.ThreadID, Request: q, Listed: c.listed()})
 }
 
-// noteAbove has a request told above, with those who may not decide on it here: the thread
+// notifyParentAsked has a request told above, with those who may not decide on it here: the thread
 // above is to refuse them, since it does not hear what is refused here.
-func (p *ParentLink) noteAbove(asks SubAsks) {
+func (p *ParentLink) notifyParentAsked(asks SubAsks) {
 	s := p.thread
 	if p.Parent != nil {
 		asks.Agents = withNames(asks.Agents, s.agentNames()...)
-		p.Notes = append(p.Notes, Note{Asks: &asks})
+		p.Notices = append(p.Notices, ParentNotice{Asks: &asks})
 	}
 }
 
@@ -239,13 +239,13 @@ func withNames(list []string, names ...string) []string {
 	return out
 }
 
-func (p *ParentLink) passUp(d SubDecided) {
+func (p *ParentLink) notifyParentDecided(d SubDecided) {
 	s := p.thread
 	if p.Parent != nil {
 		d.ThreadID = s.ThreadID
-		p.Notes = append(p.Notes, Note{Decided: &d})
+		p.Notices = append(p.Notices, ParentNotice{Decided: &d})
 	}
 }
 
-// NoteSent forgets the first note.
-func (p *ParentLink) NoteSent() { p.Notes = slices.Delete(p.Notes, 0, 1) }
+// NoticeSent forgets the first note.
+func (p *ParentLink) NoticeSent() { p.Notices = slices.Delete(p.Notices, 0, 1) }

@@ -13,9 +13,9 @@ import (
 	"github.com/threadmill/threadmill/store"
 )
 
-// again plans a call that was approved as it stands now, with the arguments that were
+// replan plans a call that was approved as it stands now, with the arguments that were
 // approved. If the approval does not hold, the plan asks anew, about the stored call.
-func (a *Activities) again(ctx context.Context, p *planner, stored event.ToolCall, decisionID string) (thread.PlannedCall, error) {
+func (a *Activities) replan(ctx context.Context, p *planner, stored event.ToolCall, decisionID string) (thread.PlannedCall, error) {
 	decision, err := a.decision(ctx, p.ref, decisionID)
 	if err != nil {
 		return thread.PlannedCall{}, err
@@ -101,7 +101,7 @@ func (r *toolRun) recheck(ctx context.Context, p *planner) (rechecked, error) {
 		}
 	} else {
 		var err error
-		if now, err = r.a.again(ctx, p, r.stored, r.in.DecisionID); err != nil {
+		if now, err = r.a.replan(ctx, p, r.stored, r.in.DecisionID); err != nil {
 			return rechecked{}, err
 		}
 	}

@@ -12,7 +12,7 @@ import (
 // decides nothing.
 func (ds *Decisions) DecisionIn(p signals.Post) (signals.Decide, bool) {
 	s := ds.thread
-	if s.Closing != nil || p.Type != "" && p.Type != event.TypeMessage || p.ID != "" && s.HasSeen(p.ID) {
+	if s.Closing != nil || p.Type != "" && p.Type != event.TypeMessage || p.ID != "" && s.WasPosted(p.ID) {
 		return signals.Decide{}, false
 	}
 	var m event.NewMessage
@@ -30,7 +30,7 @@ func (ds *Decisions) DecisionIn(p signals.Post) (signals.Decide, bool) {
 func (ds *Decisions) SawDecision(p signals.Post) {
 	s := ds.thread
 	if p.ID != "" {
-		s.remember(p.ID)
-		s.outcome(signals.TurnResult{EventID: p.ID, Status: signals.TurnCompleted})
+		s.rememberPosted(p.ID)
+		s.addOutcome(signals.TurnResult{EventID: p.ID, Status: signals.TurnCompleted})
 	}
 }

@@ -131,7 +131,7 @@ func (ts *Turns) rootOf(eventID string) *Root {
 }
 
 // response is the message that a hook has answered with.
-func (t *Turn) response(e Seen, by string, r hook.Response) hook.Produced {
+func (t *Turn) response(e HookEvent, by string, r hook.Response) hook.Produced {
 	s := t.thread
 	if r.SenderType == "" {
 		r.SenderType = event.Agent
@@ -146,7 +146,7 @@ func (t *Turn) response(e Seen, by string, r hook.Response) hook.Produced {
 
 // speaker is whom a response is from unless it says: the agent that the event belongs
 // to, else the one that would have answered it, else the hook.
-func (t *Turn) speaker(e Seen, by string) string {
+func (t *Turn) speaker(e HookEvent, by string) string {
 	s := t.thread
 	if e.Agent != "" {
 		return e.Agent
@@ -206,9 +206,9 @@ func (t *Turn) produce(now time.Time, made Deferred) {
 	s.Queue = slices.Insert(s.Queue, at, q)
 }
 
-// follow joins how a part of a turn has ended with how the turn has. It reports whether
+// continueRoot joins how a part of a turn has ended with how the turn has. It reports whether
 // the turn goes on with events that were made meanwhile.
-func (t *Turn) follow(now time.Time, out signals.TurnResult, terminal bool) bool {
+func (t *Turn) continueRoot(now time.Time, out signals.TurnResult, terminal bool) bool {
 	s := t.thread
 	root := s.rootOf(t.root())
 	if root == nil {
@@ -225,7 +225,7 @@ func (t *Turn) follow(now time.Time, out signals.TurnResult, terminal bool) bool
 		root.Result = out
 	case !s.Awaits(out.EventID): // otherwise it is processed again
 		root.join(out)
-		s.outcome(out)
+		s.addOutcome(out)
 	}
 	s.settleRoots(now)
 	return true
@@ -271,7 +271,7 @@ func (ts *Turns) settleRoots(now time.Time) {
 		}
 		out := r.Result
 		out.EventID = r.EventID
-		ts.over(now, r.TurnID, r.TraceID, out, r.Joined)
+		ts.announceEnd(now, r.TurnID, r.TraceID, out, r.Joined)
 	}
 }
 

@@ -50,7 +50,7 @@ func TestRespondDefaults(t *testing.T) {
 	}
 	t.Run("S0-18 the agent whose calls they are", func(t *testing.T) {
 		s, r := called(t, runs("c1"))
-		r.CallsHeard(t0, answers("guard", "no"))
+		r.ApplyCallsDecision(t0, answers("guard", "no"))
 		require.Equal(t, "assistant", s.said(s.Ordered()[0]).SenderID)
 	})
 }
@@ -135,11 +135,11 @@ func TestRetriedMadeItemStaysMade(t *testing.T) {
 			s.Turn.Enter(t0, replaces("h", saying(event.System, "h", "deploy?")))
 			s.Turn.End(t0)
 			made := next(t, s).Item.ID
-			require.True(t, s.Turn.SeenItem().Hooked)
+			require.True(t, s.Turn.ItemEvent().Hooked)
 			require.NoError(t, end(s, made))
 			s = copied(t, s)
 			require.Equal(t, made, next(t, s).Item.ID)
-			require.True(t, s.Turn.SeenItem().Hooked, "hooks have seen what it was made of")
+			require.True(t, s.Turn.ItemEvent().Hooked, "hooks have seen what it was made of")
 			require.Equal(t, 1, s.Turn.depth())
 			s.Turn.Enter(t0, produces("p", hook.NewProduced("note.taken", 1)))
 			s.Turn.End(t0)
@@ -189,7 +189,7 @@ func TestRetryKeepsOptions(t *testing.T) {
 			turn := next(t, s)
 			require.Equal(t, "e1", turn.Item.ID)
 			require.Equal(t, Options{Agents: []string{"bob"}, Tools: &[]string{"note"}}, turn.Options)
-			d, seen := turn.SeenBefore()
+			d, seen := turn.DecidedBefore()
 			require.True(t, seen, "S0-24 what hooks have decided stands")
 			require.Equal(t, event.Replaced, d.Outcome)
 			s.Turn.Enter(t0, d)
@@ -213,15 +213,15 @@ func TestRetryKeepsOptions(t *testing.T) {
 // TestParentOfMadeItems: what was made of a reply or a result follows from that.
 func TestParentOfMadeItems(t *testing.T) {
 	s, r := called(t, runs("c1"))
-	r.CallsHeard(t0, pass)
+	r.ApplyCallsDecision(t0, pass)
 	r.Calls[0].CallRan(ToolReply{ToolCallID: "c1", Status: "succeeded"})
-	r.Calls[0].ResultHeard(t0, produces("p", hook.NewProduced("note.taken", 1)))
+	r.Calls[0].ApplyResultDecision(t0, produces("p", hook.NewProduced("note.taken", 1)))
 	require.Equal(t, "c1.result", s.Queue[0].Item.ParentEventID, "S2-41")
 
 	s = newState()
 	r = begin(t, s, "e1", "hello").Runs[0]
 	reply(t, s, r, watch, "hi")
-	r.ReplyHeard(t0, answers("guard", "instead"))
+	r.ApplyReplyDecision(t0, answers("guard", "instead"))
 	require.Equal(t, "e1.0.1", s.Queue[0].Item.ParentEventID, "S2-41")
 	require.Equal(t, "e1", s.Queue[0].Item.TraceID, "S2-40")
 }
@@ -250,10 +250,10 @@ func TestOrderOfMadeItems(t *testing.T) {
 	t.Run("S0-20 of several events of one turn, in the order of the decisions", func(t *testing.T) {
 		s, r := called(t, runs("c1"), runs("c2"))
 		post(t, s, says("e2", "waits"))
-		r.CallsHeard(t0, pass)
+		r.ApplyCallsDecision(t0, pass)
 		for i, c := range r.Calls {
 			c.CallRan(ToolReply{Status: "succeeded"})
-			c.ResultHeard(t0, answers("guard", fmt.Sprint(i+1)))
+			c.ApplyResultDecision(t0, answers("guard", fmt.Sprint(i+1)))
 		}
 		r.ToolsDone(t0)
 		require.Equal(t, []string{"1", "2", "waits"}, contents(t, s))
@@ -360,10 +360,10 @@ func TestNumberOfDeferredItems(t *testing.T) {
 		many[i] = hook.Response{Content: "no"}
 	}
 	_, r := called(t, runs("c1"), runs("c2"))
-	r.CallsHeard(t0, pass)
+	r.ApplyCallsDecision(t0, pass)
 	for i, c := range r.Calls {
 		c.CallRan(ToolReply{ToolCallID: c.Plan.ID, Status: "succeeded"})
-		c.ResultHeard(t0, responds("guard", many...))
+		c.ApplyResultDecision(t0, responds("guard", many...))
 		require.Len(t, r.Deferred, len(many), "after call %d", i)
 	}
 	require.Contains(t, r.Refused, "have made 102 events of one")
@@ -386,10 +386,10 @@ func TestSizeOfMadeItems(t *testing.T) {
 	})
 	t.Run("so is what waits for tool results", func(t *testing.T) {
 		s, r := called(t, runs("c1"), runs("c2"), runs("c3"), runs("c4"), runs("c5"))
-		r.CallsHeard(t0, pass)
+		r.ApplyCallsDecision(t0, pass)
 		for _, c := range r.Calls {
 			c.CallRan(ToolReply{Status: "succeeded"})
-			c.ResultHeard(t0, answers("guard", strings.Repeat("x", 200<<10)))
+			c.ApplyResultDecision(t0, answers("guard", strings.Repeat("x", 200<<10)))
 		}
 		require.Len(t, r.Deferred, 3)
 		require.Contains(t, r.Refused, "does not fit into the queue")

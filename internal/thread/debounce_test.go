@@ -52,7 +52,7 @@ func (c *clock) turns(now time.Time) {
 	c.t.Helper()
 	for q, ok := c.s.Next(now); ok; q, ok = c.s.Next(now) {
 		turn := c.s.Begin(now, q)
-		d, known := turn.SeenBefore()
+		d, known := turn.DecidedBefore()
 		if !known {
 			d = pass
 		}
@@ -119,7 +119,7 @@ func TestHold(t *testing.T) {
 				}
 				c.until(at(1000))
 				require.Equal(t, tc.want, c.handled)
-				require.Empty(t, c.s.Held, "nothing is left")
+				require.Empty(t, c.s.Debounced, "nothing is left")
 				_, due := c.s.NextDue()
 				require.False(t, due)
 				require.Len(t, c.s.Ended, len(tc.at), "S2-37 each has one status")
@@ -190,7 +190,7 @@ func TestHeldEvent(t *testing.T) {
 	require.True(t, ok, "its ttl was that of the wait in the queue")
 	require.Equal(t, 7, q.Item.Priority)
 	turn = s.Begin(at(3600), q)
-	d, known := turn.SeenBefore()
+	d, known := turn.DecidedBefore()
 	require.True(t, known, "hooks have seen it")
 	s.Turn.Enter(at(3600), d, debounced)
 	require.False(t, turn.Stage == ItemDebounced, "it is held back once")
@@ -219,7 +219,7 @@ func TestHeldEventOfAHook(t *testing.T) {
 	s.Release(at(10))
 	turn = next(t, s)
 	s.Turn.Enter(at(10), pass, rule.Spec{Name: "p", Events: []string{"*"}, Processor: "sorter"})
-	s.Turn.ProcessorHeard(at(10), produces("sorter", hookEvent("note.taken")))
+	s.Turn.ApplyProcessorDecision(at(10), produces("sorter", hookEvent("note.taken")))
 	s.Turn.End(at(10))
 	require.True(t, s.Awaits(turn.Item.ID), "what is made of it now belongs to its own turn")
 	require.False(t, s.Awaits("e1"), "which has ended")
@@ -288,7 +288,7 @@ func TestHeldEventsAreBounded(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, t0, due)
 	s.Release(t0)
-	require.Empty(t, s.Held)
+	require.Empty(t, s.Debounced)
 	require.Equal(t, "e1", s.Queue[0].Item.ID)
 	require.Less(t, len(asJSON(t, s.Carried())), 2<<20)
 }
@@ -299,7 +299,7 @@ func TestHeldEventIsCancelled(t *testing.T) {
 	routed(t, s, happens("e1", "file.changed", `1`), debounced)
 	s.Turn.End(t0)
 	require.True(t, s.Cancel(at(1), signals.Control{Action: signals.ControlInterrupt, EventID: "e1"}))
-	require.Empty(t, s.Held)
+	require.Empty(t, s.Debounced)
 	require.Equal(t, signals.TurnInterrupted, ended(t, s, "e1").Status)
 	s.Release(at(100))
 	require.Empty(t, s.Queue)

@@ -79,7 +79,7 @@ func TestSpokenDecision(t *testing.T) {
 		require.Equal(t, sender, d.By)
 		s.SawDecision(p)
 		s.TakeDecision(t0, d)
-		require.True(t, s.HasSeen("e2"), "it is not posted twice")
+		require.True(t, s.WasPosted("e2"), "it is not posted twice")
 		require.Empty(t, s.Queue, "it is no message to be answered")
 		return d
 	}
@@ -152,6 +152,6 @@ func TestSpokenDecision(t *testing.T) {
 
 // forgetSeen lets an id be posted again.
 func (s *State) forgetSeen() *State {
-	s.Seen = nil
+	s.PostedIDs = nil
 	return s
 }

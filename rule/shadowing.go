@@ -30,7 +30,7 @@ func reachable(r Rule, inPlace []Rule) error {
 	if first == nil {
 		return nil
 	}
-	return wrong("priority", "%d is below the default rule %s (%s, priority %d), which would handle its events: set a priority above %[4]d",
+	return fieldErrorf("priority", "%d is below the default rule %s (%s, priority %d), which would handle its events: set a priority above %[4]d",
 		r.Priority, first.Name, strings.Join(first.Events, ", "), first.Priority)
 }
 

@@ -73,8 +73,8 @@ func TestCallOfAnotherRun(t *testing.T) {
 		Agent: "alice", MaxSteps: 3, Message: event.Message{ID: in.MessageID, Content: "on it"}, Calls: []PlannedCall{asks("c1"), runs("c2")},
 	})
 	require.Equal(t, []string{"c1", "c2"}, second.NextModelStep(nil).OpenCalls, "hooks are looking at them")
-	first.ReplyHeard(t0, pass)
-	first.CallsHeard(t0, pass)
+	first.ApplyReplyDecision(t0, pass)
+	first.ApplyCallsDecision(t0, pass)
 	require.Equal(t, []string{"c1", "c2"}, second.NextModelStep(nil).OpenCalls, "one waits, one runs")
 	require.Equal(t, []string(nil), first.NextModelStep(nil).OpenCalls, "its own are its own")
 	s.ran(t0, first, first.Calls[1])

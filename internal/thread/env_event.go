@@ -70,7 +70,7 @@ func (s *State) TakeLog() []LogLine {
 	return lines
 }
 
-func (s *State) tell(level LogLevel, text string, args ...any) {
+func (s *State) logLine(level LogLevel, text string, args ...any) {
 	s.log = append(s.log, LogLine{level, text, append([]any{"thread", s.ThreadID}, args...)})
 }
 
@@ -94,11 +94,11 @@ func (s *State) envItem(now time.Time, p signals.Post) signals.Post {
 // all of it is too much; nil, if it never is.
 func (in *Inbox) publish(now time.Time, e event.EnvEvent, brief json.RawMessage, traceID, parent string) {
 	s := in.thread
-	if in.HasSeen(e.ID) {
+	if in.WasPosted(e.ID) {
 		return
 	}
 	e.Metadata.TriggerSessionID = s.ThreadID
-	in.remember(e.ID)
+	in.rememberPosted(e.ID)
 	q := Queued{Item: event.Item{
 		ID: e.ID, ThreadID: s.ThreadID, Type: e.Type, Payload: e.Payload, Timestamp: e.Timestamp, Metadata: rawJSON(e.Metadata),
 		Status: event.Pending, TraceID: traceID, ParentEventID: parent, Namespace: s.Namespace, CreatedAt: now, UpdatedAt: now,
@@ -141,7 +141,7 @@ func named(spec rule.Spec, typ string) bool {
 }
 
 func (s *State) logEvent(e event.EnvEvent) {
-	s.tell(LogInfo, "environment event "+e.Type, "event", e.ID, "source", string(e.Metadata.Source))
+	s.logLine(LogInfo, "environment event "+e.Type, "event", e.ID, "source", string(e.Metadata.Source))
 }
 
 // env is the turn's item as an environment event, as hooks have left it.
@@ -162,20 +162,20 @@ func (t *Turn) env(d Decision) (e event.EnvEvent, replaced, ok bool) {
 // of it.
 func (t *Turn) IsEnv() bool { return len(t.Item.Metadata) > 0 }
 
-// route lets the rule that matches an environment event begin to handle it.
-func (t *Turn) route(now time.Time, d Decision, rules []rule.Spec) {
+// applyRule lets the rule that matches an environment event begin to handle it.
+func (t *Turn) applyRule(now time.Time, d Decision, rules []rule.Spec) {
 	s := t.thread
 	e, replaced, _ := t.env(d)
 	spec, ok := t.ruleFor(e, rules)
 	if !ok {
-		s.tell(LogWarn, "No rule matched for event: "+e.Type, "event", e.ID)
+		s.logLine(LogWarn, "No rule matched for event: "+e.Type, "event", e.ID)
 		t.record(now, event.UnmatchedID(t.turnID()), event.TypeStatus,
 			event.StatusChange{Status: event.StatusUnmatched, Detail: "No rule matched for event: " + e.Type})
 		return
 	}
 	// What is retried by hand is wanted now.
 	t.Rule = spec.Name
-	if t.Released == nil && t.Item.Attempt == 0 && t.hold(now, spec) {
+	if t.Released == nil && t.Item.Attempt == 0 && t.debounce(now, spec) {
 		t.Stage = ItemDebounced
 		return
 	}
@@ -189,9 +189,9 @@ func (t *Turn) route(now time.Time, d Decision, rules []rule.Spec) {
 	case spec.Processor != "":
 		t.Handling.Stage = ByProcessor
 	case spec.Message:
-		t.ask(now, e)
+		t.queueUserQuery(now, e)
 	default:
-		t.wake(e)
+		t.startRuleAgent(e)
 	}
 }
 
@@ -206,8 +206,8 @@ func (t *Turn) ruleFor(e event.EnvEvent, rules []rule.Spec) (rule.Spec, bool) {
 	return rule.Match(rules, e)
 }
 
-// ask makes a message of a user_query, which is answered like any other.
-func (t *Turn) ask(now time.Time, e event.EnvEvent) {
+// queueUserQuery makes a message of a user_query, which is answered like any other.
+func (t *Turn) queueUserQuery(now time.Time, e event.EnvEvent) {
 	s := t.thread
 	q, err := e.Query()
 	if err != nil {
@@ -226,15 +226,15 @@ func (t *Turn) ask(now time.Time, e event.EnvEvent) {
 	}
 }
 
-// wake gives the agent of the rule its run, if it has one.
-func (t *Turn) wake(e event.EnvEvent) {
+// startRuleAgent gives the agent of the rule its run, if it has one.
+func (t *Turn) startRuleAgent(e event.EnvEvent) {
 	s := t.thread
 	handler := t.Handling.Rule.Agent
 	if handler == nil {
 		return
 	}
 	if !ofAgents(e) {
-		s.heardFrom(event.Tool)
+		s.resetTurnLimit(event.Tool)
 	}
 	r := t.addRun(&Run{
 		Agent: t.handlerOf(handler, e), Phase: PhaseModel, ReplyTo: event.ObservedID(t.Item.ID),
@@ -296,7 +296,7 @@ func (t *Turn) EventStep() EventStep {
 func (t *Turn) FunctionDone(ended bool) {
 	t.Handling.Stage, t.Ended = Handled, ended
 	e, _, _ := t.env(t.decision())
-	t.wake(e)
+	t.startRuleAgent(e)
 }
 
 // FunctionFailed ends the turn of an event that a rule's function has failed to handle. It
@@ -304,24 +304,24 @@ func (t *Turn) FunctionDone(ended bool) {
 func (t *Turn) FunctionFailed(now time.Time, why string) {
 	s := t.thread
 	t.Handling.Stage = Handled
-	s.tell(LogError, "rule failed", "rule", t.Handling.Rule.Name, "event", t.Item.ID, "error", why)
+	s.logLine(LogError, "rule failed", "rule", t.Handling.Rule.Name, "event", t.Item.ID, "error", why)
 	t.failItem(now, Why(fmt.Sprintf("the function of rule %s failed: %s", t.Handling.Rule.Name, why)))
 }
 
-// SeenByRule is the turn's event as the processor of a rule sees it. It is another
+// RuleEvent is the turn's event as the processor of a rule sees it. It is another
 // question than that of the hooks before it.
-func (t *Turn) SeenByRule() Seen {
+func (t *Turn) RuleEvent() HookEvent {
 	s := t.thread
-	e := s.seenItem(t.Item, event.RuleID(t.turnID()))
+	e := s.itemEvent(t.Item, event.RuleID(t.turnID()))
 	e.ByRule, e.undecided = true, false
 	_, e.Changed, _ = t.env(t.decision())
 	return e
 }
 
-// ProcessorHeard goes on after the processor of a rule.
-func (t *Turn) ProcessorHeard(now time.Time, d Decision) {
+// ApplyProcessorDecision goes on after the processor of a rule.
+func (t *Turn) ApplyProcessorDecision(now time.Time, d Decision) {
 	t.Handling.Stage = Handled
-	d = t.heard(now, t.SeenByRule(), d, nil)
+	d = t.applyDecision(now, t.RuleEvent(), d, nil)
 	if d.Outcome == event.HookFailed {
 		t.failItem(now, d.Error)
 		return

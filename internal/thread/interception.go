@@ -12,8 +12,8 @@ import (
 	"github.com/threadmill/threadmill/hook"
 )
 
-// Seen is an event as the thread shows it to hooks.
-type Seen struct {
+// HookEvent is an event as the thread shows it to hooks.
+type HookEvent struct {
 	// ID is the record that holds it, Type its type, Parent its cause.
 	ID     string
 	Type   string
@@ -50,13 +50,13 @@ type Seen struct {
 }
 
 // Subject is what filters go by.
-func (s *State) Subject(e Seen) hook.Subject {
+func (s *State) Subject(e HookEvent) hook.Subject {
 	return hook.Subject{Namespace: s.Namespace, Type: e.Type, CreatedBy: e.CreatedBy, Agent: e.Agent, Tools: e.Tools}
 }
 
 // Processing leaves only processors for an event that hooks have put in the place of
 // another: they have seen it.
-func (e Seen) Processing(specs []hook.Spec) []hook.Spec {
+func (e HookEvent) Processing(specs []hook.Spec) []hook.Spec {
 	if !e.Hooked {
 		return specs
 	}
@@ -64,7 +64,7 @@ func (e Seen) Processing(specs []hook.Spec) []hook.Spec {
 }
 
 // Context is what an inline hook is told.
-func (t *Turn) Context(e Seen) hook.Context {
+func (t *Turn) Context(e HookEvent) hook.Context {
 	s := t.thread
 	return hook.Context{
 		Namespace: s.Namespace, ThreadID: s.ThreadID, EventID: e.ID, TraceID: t.Item.TraceID,
@@ -73,7 +73,7 @@ func (t *Turn) Context(e Seen) hook.Context {
 }
 
 // HookStep is the input of the hook workflow that decides on an event.
-func (t *Turn) HookStep(e Seen, specs []hook.Spec) HookStep {
+func (t *Turn) HookStep(e HookEvent, specs []hook.Spec) HookStep {
 	s := t.thread
 	step := HookStep{
 		Thread: s.Ref(), TraceID: t.Item.TraceID, EventID: e.ID, EventType: e.Type, ParentEventID: e.Parent,
@@ -96,9 +96,9 @@ type Intercepting struct {
 	Type   string   `json:"type,omitempty"`
 	Hooks  []string `json:"hooks,omitempty"`
 
-	// Called says that it was asked to report by signal, because the thread moves. Decision
+	// ReportRequested says that it was asked to report by signal, because the thread moves. Decision
 	// came so.
-	Called   bool      `json:"called,omitempty"`
+	ReportRequested   bool      `json:"called,omitempty"`
 	Decision *Decision `json:"decision,omitempty"`
 }
 
@@ -107,13 +107,13 @@ type Interceptions struct {
 	Intercepting []Intercepting `json:"intercepting,omitempty"`
 }
 
-// maxLate is how many reports a thread expects at most that it does not need any more.
-const maxLate = 32
+// maxAbandonedHooks is how many reports a thread expects at most that it does not need any more.
+const maxAbandonedHooks = 32
 
-// Asking remembers that a hook workflow has been started, which asks these hooks about
+// HooksStarted remembers that a hook workflow has been started, which asks these hooks about
 // an event.
-func (in *Interceptions) Asking(e Seen, specs ...hook.Spec) {
-	if in.asked(e.Key) != nil {
+func (in *Interceptions) HooksStarted(e HookEvent, specs ...hook.Spec) {
+	if in.find(e.Key) != nil {
 		return
 	}
 	next := Intercepting{EventID: e.Key, Record: e.ID, Type: e.Type}
@@ -123,20 +123,20 @@ func (in *Interceptions) Asking(e Seen, specs ...hook.Spec) {
 	in.Intercepting = append(in.Intercepting, next)
 }
 
-// Asked reports whether a hook workflow has been started for an event and was not heard,
+// HooksPending reports whether a hook workflow has been started for an event and was not heard,
 // and its decision if that has come by signal.
-func (in *Interceptions) Asked(e Seen) (decision *Decision, asked bool) {
-	found := in.asked(e.Key)
+func (in *Interceptions) HooksPending(e HookEvent) (decision *Decision, asked bool) {
+	found := in.find(e.Key)
 	if found == nil {
 		return nil, false
 	}
 	return found.Decision, true
 }
 
-// AskedHooks are the hooks that are being asked about an event, as they are today. One that
+// PendingHooks are the hooks that are being asked about an event, as they are today. One that
 // is gone since may not be passed by for that.
-func (in *Interceptions) AskedHooks(e Seen, specs []hook.Spec) []hook.Spec {
-	found := in.asked(e.Key)
+func (in *Interceptions) PendingHooks(e HookEvent, specs []hook.Spec) []hook.Spec {
+	found := in.find(e.Key)
 	if found == nil {
 		return nil
 	}
@@ -153,28 +153,28 @@ func (in *Interceptions) AskedHooks(e Seen, specs []hook.Spec) []hook.Spec {
 	return asked
 }
 
-// Calling remembers that the hook workflow of an event was asked to report by signal.
-func (in *Interceptions) Calling(e Seen) {
-	if found := in.asked(e.Key); found != nil {
-		found.Called = true
+// ReportRequested remembers that the hook workflow of an event was asked to report by signal.
+func (in *Interceptions) ReportRequested(e HookEvent) {
+	if found := in.find(e.Key); found != nil {
+		found.ReportRequested = true
 	}
 }
 
-// Answered forgets that a hook workflow was asked. Its report may be on the way, though
+// HooksFinished forgets that a hook workflow was asked. Its report may be on the way, though
 // the thread has the decision already, or does not need it any more.
-func (t *Turn) Answered(e Seen) {
+func (t *Turn) HooksFinished(e HookEvent) {
 	s := t.thread
 	t.Intercepting = slices.DeleteFunc(t.Intercepting, func(in Intercepting) bool {
 		if in.EventID == e.Key {
-			s.late(in)
+			s.abandonHook(in)
 		}
 		return in.EventID == e.Key
 	})
 }
 
-func (ts *Turns) late(in Intercepting) {
-	if in.Called && in.Decision == nil {
-		ts.Late = keepLast(append(ts.Late, in.EventID), maxLate)
+func (ts *Turns) abandonHook(in Intercepting) {
+	if in.ReportRequested && in.Decision == nil {
+		ts.AbandonedHooks = keepLast(append(ts.AbandonedHooks, in.EventID), maxAbandonedHooks)
 	}
 }
 
@@ -182,10 +182,10 @@ func (ts *Turns) late(in Intercepting) {
 func (ts *Turns) HookDecided(d HookDecided) error {
 	var in *Intercepting
 	if ts.Turn != nil {
-		in = ts.Turn.asked(d.EventID)
+		in = ts.Turn.find(d.EventID)
 	}
-	if late := slices.Index(ts.Late, d.EventID); in == nil && late >= 0 {
-		ts.Late = slices.Delete(ts.Late, late, late+1)
+	if late := slices.Index(ts.AbandonedHooks, d.EventID); in == nil && late >= 0 {
+		ts.AbandonedHooks = slices.Delete(ts.AbandonedHooks, late, late+1)
 		return nil
 	}
 	if in == nil {
@@ -197,7 +197,7 @@ func (ts *Turns) HookDecided(d HookDecided) error {
 	return nil
 }
 
-func (in *Interceptions) asked(key string) *Intercepting {
+func (in *Interceptions) find(key string) *Intercepting {
 	for i := range in.Intercepting {
 		if in.Intercepting[i].EventID == key {
 			return &in.Intercepting[i]
@@ -206,10 +206,10 @@ func (in *Interceptions) asked(key string) *Intercepting {
 	return nil
 }
 
-// heard takes in what hooks and processors have decided on an event: it is recorded,
+// applyDecision takes in what hooks and processors have decided on an event: it is recorded,
 // and what they have made is queued, but for what waits for tool results. It returns
 // the decision as it stands: one that goes too far has failed.
-func (t *Turn) heard(now time.Time, e Seen, d Decision, deferred *[]Deferred) Decision {
+func (t *Turn) applyDecision(now time.Time, e HookEvent, d Decision, deferred *[]Deferred) Decision {
 	s := t.thread
 	if problem := cmp.Or(unstorable(d), t.tooMany(d)); problem != "" {
 		d = Decision{Outcome: event.HookFailed, By: d.By, Hooks: d.Hooks, Error: problem}
@@ -234,7 +234,7 @@ func (t *Turn) heard(now time.Time, e Seen, d Decision, deferred *[]Deferred) De
 	}
 	if d.Outcome == event.Replaced {
 		t.fillIn(&rec, e, d.Event)
-		if made, ok := t.turned(now, e, d); ok {
+		if made, ok := t.asOtherType(now, e, d); ok {
 			rec.Produced = append(rec.Produced, made.ID)
 			t.produce(now, made)
 			d.Outcome, d.By = event.Produced, made.By
@@ -262,7 +262,7 @@ func (t *Turn) heard(now time.Time, e Seen, d Decision, deferred *[]Deferred) De
 
 // pass takes the mark off the record of an event that hooks had no say in, if no activity has
 // had the record. Otherwise it takes the record of a decision.
-func (o *Outbox) pass(e Seen) bool {
+func (o *Outbox) pass(e HookEvent) bool {
 	if e.stored {
 		return false
 	}
@@ -276,7 +276,7 @@ func (o *Outbox) pass(e Seen) bool {
 }
 
 // fillIn records what holds in place of the event.
-func (t *Turn) fillIn(rec *event.Interception, e Seen, raw json.RawMessage) {
+func (t *Turn) fillIn(rec *event.Interception, e HookEvent, raw json.RawMessage) {
 	s := t.thread
 	switch got := readEvent(raw).(type) {
 	case event.MessageEvent:
@@ -298,7 +298,7 @@ func (t *Turn) fillIn(rec *event.Interception, e Seen, raw json.RawMessage) {
 }
 
 // replaced is a message as hooks have left it.
-func (s *State) replaced(e Seen, got event.MessageEvent) event.Message {
+func (s *State) replaced(e HookEvent, got event.MessageEvent) event.Message {
 	m := e.message
 	m.ID, m.ThreadID = e.ID, s.ThreadID
 	m.Content, m.Metadata, m.Held, m.Truncated = got.Message.Content, got.Message.Metadata, false, false

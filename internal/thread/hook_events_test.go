@@ -14,7 +14,7 @@ func TestSubjects(t *testing.T) {
 	s := newState()
 	s.Default = "assistant"
 	turn := arrive(t, s, says("e1", "hello"))
-	check := func(e Seen, id, key string, want hook.Subject) {
+	check := func(e HookEvent, id, key string, want hook.Subject) {
 		t.Helper()
 		require.Equal(t, id, e.ID)
 		require.Equal(t, key, e.Key)
@@ -29,17 +29,17 @@ func TestSubjects(t *testing.T) {
 		require.Equal(t, s.Flush(), step.Flush, "S0-35 the record is stored before the hook sees it")
 		require.Equal(t, e.Type == event.TypeLLMCall, step.Event != nil, "what has no record is handed over")
 	}
-	check(s.Turn.SeenItem(), "e1", "e1", hook.Subject{Type: "message", CreatedBy: event.User})
+	check(s.Turn.ItemEvent(), "e1", "e1", hook.Subject{Type: "message", CreatedBy: event.User})
 	s.Turn.Enter(t0, pass)
 	r := turn.Runs[0]
-	check(r.SeenModelCall(), "e1.0.1.llm", "e1.0.1.llm", hook.Subject{Type: "llm_call", CreatedBy: event.Agent, Agent: "assistant"})
+	check(r.ModelCallEvent(), "e1.0.1.llm", "e1.0.1.llm", hook.Subject{Type: "llm_call", CreatedBy: event.Agent, Agent: "assistant"})
 	reply(t, s, r, watch, "let me see", runs("c1"), PlannedCall{ID: "c2", Name: "clock"})
-	require.Equal(t, "e1", r.SeenReply().Parent, "S2-41")
-	check(r.SeenReply(), "e1.0.1", "e1.0.1", hook.Subject{Type: "message", CreatedBy: event.Agent, Agent: "assistant"})
-	r.ReplyHeard(t0, pass)
-	check(r.SeenCalls(), "e1.0.1.calls", "e1.0.1.calls", hook.Subject{Type: "tool_call", CreatedBy: event.Agent, Agent: "assistant", Tools: []string{"note", "clock"}})
-	r.CallsHeard(t0, pass)
-	check(r.Calls[1].SeenResult(), "c2.result", "c2.result", hook.Subject{Type: "message", CreatedBy: event.Tool, Agent: "assistant", Tools: []string{"clock"}})
+	require.Equal(t, "e1", r.ReplyEvent().Parent, "S2-41")
+	check(r.ReplyEvent(), "e1.0.1", "e1.0.1", hook.Subject{Type: "message", CreatedBy: event.Agent, Agent: "assistant"})
+	r.ApplyReplyDecision(t0, pass)
+	check(r.CallsEvent(), "e1.0.1.calls", "e1.0.1.calls", hook.Subject{Type: "tool_call", CreatedBy: event.Agent, Agent: "assistant", Tools: []string{"note", "clock"}})
+	r.ApplyCallsDecision(t0, pass)
+	check(r.Calls[1].ResultEvent(), "c2.result", "c2.result", hook.Subject{Type: "message", CreatedBy: event.Tool, Agent: "assistant", Tools: []string{"clock"}})
 
 	for sender, want := range map[event.CreatedBy]hook.Subject{
 		event.Agent:  {Type: "message", CreatedBy: event.Agent, Agent: "x"},
@@ -48,12 +48,12 @@ func TestSubjects(t *testing.T) {
 	} {
 		s = newState()
 		arrive(t, s, signals.NewPost("e1", event.NewMessage{ThreadID: "t1", SenderID: "x", SenderType: sender, Content: "hi"}))
-		check(s.Turn.SeenItem(), "e1", "e1", want)
+		check(s.Turn.ItemEvent(), "e1", "e1", want)
 	}
 	s = newState()
 	arrive(t, s, signals.Post{ID: "e1", Type: "file.changed", ParentEventID: "cause"})
-	check(s.Turn.SeenItem(), "e1", "e1", hook.Subject{Type: "file.changed"})
-	require.Equal(t, "cause", s.Turn.SeenItem().Parent)
+	check(s.Turn.ItemEvent(), "e1", "e1", hook.Subject{Type: "file.changed"})
+	require.Equal(t, "cause", s.Turn.ItemEvent().Parent)
 }
 
 // TestInlineHooksAreAskedByTheStep: what made the reply asks them about it, if there
@@ -64,23 +64,23 @@ func TestInlineHooksAreAskedByTheStep(t *testing.T) {
 	inline := []hook.Spec{{Name: "i", Kind: hook.KindInline}}
 	in := r.NextModelStep(inline)
 	require.Equal(t, inline, in.Inline)
-	require.False(t, in.Hold, "what they let pass costs nothing")
+	require.False(t, in.Gated, "what they let pass costs nothing")
 	said := Decision{Outcome: event.Passed, Silent: true}
 	asked := answers("i", "no")
 	r.Replied(t0, ModelReply{
 		Agent: "assistant", MaxSteps: 3, Message: event.Message{ID: in.MessageID, ThreadID: "t1", Content: "hi"},
-		Calls: []PlannedCall{runs("c1")}, OnMessage: &said, OnCalls: &asked, Held: true,
+		Calls: []PlannedCall{runs("c1")}, MessageDecision: &said, CallsDecision: &asked, Gated: true,
 	})
-	require.True(t, r.Held)
+	require.True(t, r.Gated)
 	require.True(t, r.Decided())
-	r.ReplyHeard(t0, *r.Reply.OnMessage)
+	r.ApplyReplyDecision(t0, *r.Reply.MessageDecision)
 	require.True(t, r.Decided())
-	r.CallsHeard(t0, *r.Reply.OnCalls)
+	r.ApplyCallsDecision(t0, *r.Reply.CallsDecision)
 	require.False(t, r.Decided())
 	require.Equal(t, PhaseDone, r.Phase)
 	in = r.NextModelStep(append(inline, watch...))
 	require.Empty(t, in.Inline, "beside others they are asked with these")
-	require.True(t, in.Hold)
+	require.True(t, in.Gated)
 }
 
 func TestForesee(t *testing.T) {
@@ -111,10 +111,10 @@ func TestForesee(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			s := newState()
 			r := begin(t, s, "e1", "hello").Runs[0]
-			hold, _, _, _ := r.foresee([]hook.Spec{tc.spec})
+			hold, _, _, _ := r.hookRequirements([]hook.Spec{tc.spec})
 			require.Equal(t, tc.firstReply, hold, "nobody knows yet what the default agent is called")
 			r.Agent = "assistant"
-			hold, quiet, inline, _ := r.foresee([]hook.Spec{tc.spec})
+			hold, quiet, inline, _ := r.hookRequirements([]hook.Spec{tc.spec})
 			require.Equal(t, []bool{tc.hold, tc.inline, tc.quiet}, []bool{hold, len(inline) > 0, quiet})
 		})
 	}
@@ -128,7 +128,7 @@ func TestInlineOnResults(t *testing.T) {
 	} {
 		for _, some := range specs {
 			_, r := called(t, runs("c1"))
-			r.CallsHeard(t0, pass)
+			r.ApplyCallsDecision(t0, pass)
 			require.Equal(t, want, len(r.Calls[0].ToolStep(some).Inline) > 0, "%v", some)
 		}
 	}
@@ -138,22 +138,22 @@ func TestHookDecided(t *testing.T) {
 	s := newState()
 	require.Error(t, s.HookDecided(HookDecided{EventID: "e1"}), "there is no turn")
 	arrive(t, s, says("e1", "hello"))
-	seen := s.Turn.SeenItem()
-	_, asked := s.Turn.Asked(seen)
+	seen := s.Turn.ItemEvent()
+	_, asked := s.Turn.HooksPending(seen)
 	require.False(t, asked)
 	require.Error(t, s.HookDecided(HookDecided{EventID: "e1"}), "no hook was asked")
-	s.Turn.Asking(seen, watch...)
-	d, asked := s.Turn.Asked(seen)
+	s.Turn.HooksStarted(seen, watch...)
+	d, asked := s.Turn.HooksPending(seen)
 	require.True(t, asked)
 	require.Nil(t, d)
 	s = copied(t, s)
 	require.NoError(t, s.HookDecided(HookDecided{EventID: "e1", Decision: answers("guard", "first")}))
 	require.NoError(t, s.HookDecided(HookDecided{EventID: "e1", Decision: answers("guard", "second")}))
 	s = copied(t, s)
-	d, _ = s.Turn.Asked(seen)
+	d, _ = s.Turn.HooksPending(seen)
 	require.Equal(t, "first", d.Responses[0].Content, "S0-24 it is decided once")
-	s.Turn.Answered(seen)
-	_, asked = s.Turn.Asked(seen)
+	s.Turn.HooksFinished(seen)
+	_, asked = s.Turn.HooksPending(seen)
 	require.False(t, asked)
 	require.Error(t, s.HookDecided(HookDecided{EventID: "e1"}))
 }

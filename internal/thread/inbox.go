@@ -16,16 +16,16 @@ type Inbox struct {
 	// Queue waits, in order of arrival.
 	Queue []Queued `json:"queue,omitempty"`
 
-	// Held are the events that rules debounce.
-	Held []Held `json:"held,omitempty"`
+	// Debounced are the events that rules debounce.
+	Debounced []Debounced `json:"held,omitempty"`
 
 	// Failed can be retried, oldest first. Ended are done with, without their payloads.
 	Failed []Queued     `json:"failed,omitempty"`
 	Ended  []event.Item `json:"ended,omitempty"`
 
-	// Seen are the ids of the events that were posted last; seen has them, too.
-	Seen []string `json:"seen,omitempty"`
-	seen map[string]bool
+	// PostedIDs are the ids of the events that were posted last; seen has them, too.
+	PostedIDs []string `json:"seen,omitempty"`
+	posted map[string]bool
 }
 
 // QueueView is the answer to query "queue".
@@ -77,8 +77,8 @@ func (in *Inbox) failed() []event.Item {
 	return out
 }
 
-// end remembers an item that is done with, without what it carried.
-func (in *Inbox) end(it event.Item) {
+// rememberEnded remembers an item that is done with, without what it carried.
+func (in *Inbox) rememberEnded(it event.Item) {
 	it.Payload, it.Metadata = nil, nil
 	in.Ended = slices.DeleteFunc(in.Ended, func(e event.Item) bool { return e.ID == it.ID })
 	in.Ended = keepLast(append(in.Ended, it), maxEnded)
@@ -137,13 +137,13 @@ func (in *Inbox) SetStatus(now time.Time, c signals.SetStatus) (it event.Item, i
 			return it, false, err
 		}
 		in.Failed = slices.Delete(in.Failed, i, i+1)
-		return in.put(now, f, c), false, nil
+		return in.setStatusOf(now, f, c), false, nil
 	}
 	for i, q := range in.Queue {
 		if q.Item.ID == c.EventID {
 			in.Queue = slices.Delete(in.Queue, i, i+1)
-			it = in.put(now, q, c)
-			in.dropped(now, q, signals.TurnResult{EventID: it.ID, Status: turnStatus(c.Status), Error: it.Error})
+			it = in.setStatusOf(now, q, c)
+			in.endDropped(now, q, signals.TurnResult{EventID: it.ID, Status: turnStatus(c.Status), Error: it.Error})
 			return it, false, nil
 		}
 	}
@@ -154,14 +154,14 @@ func (in *Inbox) SetStatus(now time.Time, c signals.SetStatus) (it event.Item, i
 func (t *Turn) setEnd(now time.Time, it event.Item) {
 	s := t.thread
 	if t.SetStatus.Status != event.Pending {
-		s.put(now, t.queued(it), *t.SetStatus)
+		s.setStatusOf(now, t.queued(it), *t.SetStatus)
 		return
 	}
-	s.again(now, t.queued(it), t.SetStatus.By)
+	s.requeue(now, t.queued(it), t.SetStatus.By)
 }
 
-// put gives an item that is not processed any further its status.
-func (in *Inbox) put(now time.Time, q Queued, c signals.SetStatus) event.Item {
+// setStatusOf gives an item that is not processed any further its status.
+func (in *Inbox) setStatusOf(now time.Time, q Queued, c signals.SetStatus) event.Item {
 	s := in.thread
 	it := q.Item
 	it.Status, it.Error, it.UpdatedAt = c.Status, c.Reason, now
@@ -177,18 +177,18 @@ func (in *Inbox) put(now time.Time, q Queued, c signals.SetStatus) event.Item {
 		in.fail(q.as(it))
 		return it
 	}
-	in.end(it)
+	in.rememberEnded(it)
 	return it
 }
 
-// dropped ends an event that was taken out of the queue. One that was to be processed
+// endDropped ends an event that was taken out of the queue. One that was to be processed
 // again may still have something to wait for.
-func (in *Inbox) dropped(now time.Time, q Queued, out signals.TurnResult) {
+func (in *Inbox) endDropped(now time.Time, q Queued, out signals.TurnResult) {
 	s := in.thread
 	if root := s.rootOf(out.EventID); root != nil {
 		root.Result = out
 	} else {
-		s.overUnprocessed(now, q, out)
+		s.announceUnprocessed(now, q, out)
 	}
 	s.settleRoots(now)
 }
@@ -220,8 +220,8 @@ func (in *Inbox) Cancel(now time.Time, ctl signals.Control) bool {
 		}
 		return meant
 	})
-	if q, held := in.cancelHeld(ctl.EventID); held {
-		s.forget(q.Item.ID)
+	if q, held := in.cancelDebounced(ctl.EventID); held {
+		s.forgetOutcome(q.Item.ID)
 		taken = append(taken, q)
 	}
 	const why = "it was interrupted before its turn came"
@@ -234,8 +234,8 @@ func (in *Inbox) Cancel(now time.Time, ctl signals.Control) bool {
 		in.recordItem(now, q)
 		s.recordIn(q.root(), event.InterruptedID(it.ID), event.TypeStatus, it.TraceID, it.ID, now,
 			event.StatusChange{Status: event.StatusInterrupted, By: ctl.By, Detail: ctl.Reason})
-		in.end(it)
-		in.dropped(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnInterrupted, Error: it.Error})
+		in.rememberEnded(it)
+		in.endDropped(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnInterrupted, Error: it.Error})
 	}
 	return len(taken) > 0
 }

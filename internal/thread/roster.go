@@ -93,8 +93,8 @@ func (r *Run) answerMissed(now time.Time) {
 	t.addressRun(now, Run{Agent: r.Agent, ReplyTo: missed.ID, Answers: missed.Answers})
 }
 
-// handOn gives the agents that a final reply addresses their runs.
-func (r *Run) handOn(now time.Time, m event.Message) {
+// routeReply gives the agents that a final reply addresses their runs.
+func (r *Run) routeReply(now time.Time, m event.Message) {
 	t, s := r.turn, r.turn.thread
 	m.SenderID, m.SenderType, m.AgentID = r.Agent, event.Agent, r.Agent
 	for _, agent := range s.addressed(m) {
@@ -119,8 +119,8 @@ func (ro *Roster) participant(m event.Message) string {
 	return ""
 }
 
-// heardFrom lets agents speak to each other again, once a person or the world has spoken.
-func (ro *Roster) heardFrom(by event.CreatedBy) {
+// resetTurnLimit lets agents speak to each other again, once a person or the world has spoken.
+func (ro *Roster) resetTurnLimit(by event.CreatedBy) {
 	if by == event.User || by == event.Tool {
 		ro.LLMCalls = nil
 	}
@@ -135,8 +135,8 @@ func (r *Run) countCall() {
 	s.LLMCalls[key(r.agentOf())]++
 }
 
-// countAs counts for the default agent by its name what was counted before that was known.
-func (ro *Roster) countAs(name string) {
+// nameDefaultAgent counts for the default agent by its name what was counted before that was known.
+func (ro *Roster) nameDefaultAgent(name string) {
 	if n := ro.LLMCalls[""]; n > 0 {
 		delete(ro.LLMCalls, "")
 		ro.LLMCalls[key(name)] += n

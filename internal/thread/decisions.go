@@ -19,10 +19,10 @@ type Decisions struct {
 	// Settled remembers how the last calls were settled.
 	Settled []Settled `json:"settled,omitempty"`
 
-	// Ahead are decisions that came before the thread knew of their calls, and AheadResults
+	// EarlyDecisions are decisions that came before the thread knew of their calls, and AheadResults
 	// results of clients that came before their calls waited for them.
-	Ahead        []signals.Decide     `json:"ahead,omitempty"`
-	AheadResults []signals.ToolResult `json:"aheadResults,omitempty"`
+	EarlyDecisions        []signals.Decide     `json:"ahead,omitempty"`
+	EarlyResults []signals.ToolResult `json:"aheadResults,omitempty"`
 
 	// ToCheck are decisions to be checked before they have an effect.
 	ToCheck []signals.Decide `json:"toCheck,omitempty"`
@@ -119,7 +119,7 @@ func (c *Call) decide(now time.Time, d signals.Decide, checked CheckReply) signa
 		if d.Reason != "" {
 			text += " Reason: " + d.Reason
 		}
-		c.settleWithout(now, text)
+		c.settleWithoutRunning(now, text)
 		return signals.DecideResult{Result: signals.Accepted}
 	}
 	if quorum := c.Requested.Quorum; quorum > 1 {
@@ -151,8 +151,8 @@ func (c *Call) decide(now time.Time, d signals.Decide, checked CheckReply) signa
 func (c *Call) decided(now time.Time, made event.Approval) {
 	t, s := c.run.turn, c.run.turn.thread
 	t.record(now, event.DecisionID(c.Plan.ID, c.Round), event.TypeApproval, made)
-	s.passUp(SubDecided{ToolCallID: c.Plan.ID, Approval: &made})
-	s.settled(c.Plan.ID, made.Decision)
+	s.notifyParentDecided(SubDecided{ToolCallID: c.Plan.ID, Approval: &made})
+	s.rememberSettled(c.Plan.ID, made.Decision)
 	c.RemindAt = nil
 }
 
@@ -203,9 +203,9 @@ func plain(raw json.RawMessage) string {
 	return string(raw)
 }
 
-// Early reports whether a decision may be ahead of its call: people see a request as
+// IsEarly reports whether a decision may be ahead of its call: people see a request as
 // soon as the reply that makes it is stored, which is before the thread hears of it.
-func (ds *Decisions) Early(toolCallID string) bool {
+func (ds *Decisions) IsEarly(toolCallID string) bool {
 	s := ds.thread
 	if s.Turn == nil || s.Turn.Interrupted != nil || ds.knows(toolCallID) {
 		return false
@@ -224,13 +224,13 @@ func (ds *Decisions) knows(toolCallID string) bool {
 // maxAhead bounds the decisions that are held back, and maxDecisionBytes all that they carry, as
 // the next run of the workflow takes them along.
 const (
-	maxAhead         = 100
+	maxEarly         = 100
 	maxDecisionBytes = 160 << 10
 )
 
 // hasRoom reports whether another decision can be kept beside some.
 func (ds *Decisions) hasRoom(kept []signals.Decide, d signals.Decide) bool {
-	if len(kept) >= maxAhead {
+	if len(kept) >= maxEarly {
 		return false
 	}
 	size := len(rawJSON(d))
@@ -240,20 +240,20 @@ func (ds *Decisions) hasRoom(kept []signals.Decide, d signals.Decide) bool {
 	return size <= maxDecisionBytes
 }
 
-// Hold keeps a decision until its call is known. It reports whether there was room.
-func (ds *Decisions) Hold(d signals.Decide) bool {
-	if !ds.hasRoom(ds.Ahead, d) {
+// BufferEarly keeps a decision until its call is known. It reports whether there was room.
+func (ds *Decisions) BufferEarly(d signals.Decide) bool {
+	if !ds.hasRoom(ds.EarlyDecisions, d) {
 		return false
 	}
-	ds.Ahead = append(ds.Ahead, d)
+	ds.EarlyDecisions = append(ds.EarlyDecisions, d)
 	return true
 }
 
-// catchUp applies the decisions, and results, that were held back, as far as their calls are
+// applyEarly applies the decisions, and results, that were held back, as far as their calls are
 // known by now. Those that can no longer meet a call are rejected.
-func (ds *Decisions) catchUp(now time.Time) {
-	release(&ds.Ahead, func(d signals.Decide) bool { return ds.Early(d.ToolCallID) }, func(d signals.Decide) { ds.TakeDecision(now, d) })
-	ds.catchUpResults(now)
+func (ds *Decisions) applyEarly(now time.Time) {
+	release(&ds.EarlyDecisions, func(d signals.Decide) bool { return ds.IsEarly(d.ToolCallID) }, func(d signals.Decide) { ds.TakeDecision(now, d) })
+	ds.applyEarlyResults(now)
 }
 
 // release takes in what was held back, but for what is early still.

@@ -131,12 +131,12 @@ func TestWhatParks(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s, r := waiting(t, tc.calls...)
-			require.False(t, s.Parks(), "there is nothing else to do")
+			require.False(t, s.CanPark(), "there is nothing else to do")
 			post(t, s, happens("v1", "file.changed", `1`))
 			if tc.then != nil {
 				tc.then(s, r)
 			}
-			require.Equal(t, tc.parks, s.Parks())
+			require.Equal(t, tc.parks, s.CanPark())
 			require.Equal(t, tc.parks, s.Park())
 			require.Equal(t, tc.parks, s.Turn == nil)
 		})
@@ -162,9 +162,9 @@ func TestNothingToParkFor(t *testing.T) {
 	s, _ := waiting(t, careful("c1", "ls", AskPlan{}))
 	query := happens("v1", event.TypeUserQuery, `{"content":"hello"}`)
 	post(t, s, query)
-	require.True(t, s.Parks(), "what a person asks by an event is answered as what a person says")
+	require.True(t, s.CanPark(), "what a person asks by an event is answered as what a person says")
 	s.Turn.Runs[0].OnWaiting = event.OnWaitingHold
-	require.False(t, s.Parks(), "and waits as that does")
+	require.False(t, s.CanPark(), "and waits as that does")
 }
 
 // TestSeveralParkedTurns: each goes on as soon as it can, whatever else waits.
@@ -182,7 +182,7 @@ func TestSeveralParkedTurns(t *testing.T) {
 			require.Len(t, s.Approvals(), 3)
 			for i, id := range order {
 				require.Equal(t, signals.Accepted, s.Decide(t0, decision(id, event.Deny)), id)
-				if s.Parks() {
+				if s.CanPark() {
 					require.True(t, s.Park())
 				}
 				require.True(t, s.Turn != nil || s.Unpark(), "a turn that can go on is not kept by those that wait")
@@ -358,7 +358,7 @@ func TestMessagesWhileATurnWaits(t *testing.T) {
 				post(t, s, p)
 				s = copied(t, s)
 				require.Equal(t, tc.want == cancel, s.Superseded())
-				require.Equal(t, tc.want == ans, s.Parks() || parked && s.HasNext())
+				require.Equal(t, tc.want == ans, s.CanPark() || parked && s.HasNext())
 				if tc.want != cancel {
 					return
 				}
@@ -402,7 +402,7 @@ func TestWhoCancels(t *testing.T) {
 			person := strings.HasPrefix(name, "a person")
 			post(t, s, tc.post)
 			require.Equal(t, person, s.Superseded())
-			require.Equal(t, !person, s.Parks(), "what does not cancel is processed meanwhile")
+			require.Equal(t, !person, s.CanPark(), "what does not cancel is processed meanwhile")
 			if !person {
 				return
 			}
@@ -430,7 +430,7 @@ func TestWhoCancels(t *testing.T) {
 		post(t, s, says("e2", "stop"))
 		s.Supersede(t0)
 		require.Equal(t, "c2", s.Approvals()[0].ToolCallID)
-		require.False(t, s.Parks())
+		require.False(t, s.CanPark())
 	})
 }
 
@@ -443,7 +443,7 @@ func TestPartsOfAnEventWait(t *testing.T) {
 	next(t, s)
 	s.Turn.Enter(t0, pass)
 	step(t, s, s.Turn.Runs[0], "", careful("c1", "ls", AskPlan{}))
-	require.False(t, s.Parks())
+	require.False(t, s.CanPark())
 	post(t, s, says("e2", "hello?"))
 	require.True(t, s.Park())
 	require.Equal(t, "e2", next(t, s).Item.ID)

@@ -197,7 +197,7 @@ func TestOverdue(t *testing.T) {
 		s.Flushed(s.Flush())
 		s.Decide(t0, votes("ann", event.Approve))
 		post(t, s, happens("v1", "file.changed", `1`))
-		require.True(t, s.Parks())
+		require.True(t, s.CanPark())
 		require.False(t, s.Overdue(0, false))
 	})
 }

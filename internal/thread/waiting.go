@@ -26,8 +26,8 @@ type Turns struct {
 	Turn   *Turn   `json:"turn,omitempty"`
 	Parked []*Turn `json:"parked,omitempty"`
 
-	// Late are events whose hook workflows may yet report, though nobody waits for it.
-	Late []string `json:"late,omitempty"`
+	// AbandonedHooks are events whose hook workflows may yet report, though nobody waits for it.
+	AbandonedHooks []string `json:"late,omitempty"`
 
 	// Roots are events whose turns go on with what hooks and processors have made.
 	Roots []Root `json:"roots,omitempty"`
@@ -44,15 +44,15 @@ func (ts *Turns) turns() []*Turn {
 	return append([]*Turn{ts.Turn}, ts.Parked...)
 }
 
-// Parks reports whether the current turn only waits for people, while there is something
+// CanPark reports whether the current turn only waits for people, while there is something
 // else to do: a parked turn that can go on, or an item that may be processed meanwhile.
-func (ts *Turns) Parks() bool {
+func (ts *Turns) CanPark() bool {
 	s := ts.thread
 	t := ts.Turn
 	if t == nil || s.Closing != nil || !t.waitsForPeople() {
 		return false
 	}
-	return ts.unparks() >= 0 || s.nextBeside() >= 0 && ts.hasRoomFor(t)
+	return ts.unparks() >= 0 || s.nextPassingWaiting() >= 0 && ts.hasRoomFor(t)
 }
 
 // hasRoomFor reports whether another turn can be parked. One that is not keeps the events
@@ -71,7 +71,7 @@ func (ts *Turns) hasRoomFor(t *Turn) bool {
 // Park puts the current turn aside, if it waits for people only, and there is something
 // else to do.
 func (ts *Turns) Park() bool {
-	if !ts.Parks() {
+	if !ts.CanPark() {
 		return false
 	}
 	ts.Parked = append(ts.Parked, ts.Turn)
@@ -132,10 +132,10 @@ func (r *Run) runWaits() bool {
 	return waits
 }
 
-// beside reports whether an item may be processed while turns wait for people. Environment
+// mayPassWaiting reports whether an item may be processed while turns wait for people. Environment
 // events always may; what people say may unless an agent that waits, or the post itself, wants
 // otherwise.
-func (in *Inbox) beside(q *Queued) bool {
+func (in *Inbox) mayPassWaiting(q *Queued) bool {
 	return q.isEnv() || !in.waitsFor(*q, event.OnWaitingHold) && !in.waitsFor(*q, event.OnWaitingCancel)
 }
 
@@ -241,7 +241,7 @@ func (r *Run) cancelCalls(now time.Time, by event.Item) {
 			c.decided(now, made)
 		}
 		c.Failed = true
-		c.settleWithout(now, fmt.Sprintf(cancelledText, who))
+		c.settleWithoutRunning(now, fmt.Sprintf(cancelledText, who))
 	}
 }
 
@@ -253,12 +253,12 @@ func (in *Inbox) busy(p signals.Post) bool {
 	}
 	q := Queued{OnWaiting: p.OnWaiting, Item: event.Item{Type: cmp.Or(p.Type, event.TypeMessage), Payload: p.Payload, Metadata: p.Metadata}}
 	free := s.Turn == nil || s.Turn.waitsForPeople() && s.hasRoomFor(s.Turn)
-	return !free || s.unparks() >= 0 || in.nextBeside() >= 0 || !in.beside(&q)
+	return !free || s.unparks() >= 0 || in.nextPassingWaiting() >= 0 || !in.mayPassWaiting(&q)
 }
 
-// nextBeside finds the item to be processed next while a turn waits for people, or -1.
-func (in *Inbox) nextBeside() int {
-	return in.best(in.beside)
+// nextPassingWaiting finds the item to be processed next while a turn waits for people, or -1.
+func (in *Inbox) nextPassingWaiting() int {
+	return in.best(in.mayPassWaiting)
 }
 
 // best finds the item of the highest priority that may be processed, and of equals the one
@@ -281,7 +281,7 @@ func (in *Inbox) HasNext() bool {
 	if len(s.Parked) == 0 {
 		return len(in.Queue) > 0
 	}
-	return s.unparks() >= 0 || in.nextBeside() >= 0
+	return s.unparks() >= 0 || in.nextPassingWaiting() >= 0
 }
 
 // has reports whether a turn is about an event, or the event joins it.

@@ -158,7 +158,7 @@ func TestQueryBecomesAMessage(t *testing.T) {
 		require.True(t, s.Awaits("e1"), "its turn goes on with the message")
 		next(t, s)
 		require.Empty(t, s.Turn.Runs, "S3-30 hooks see the message before anybody answers it")
-		require.Equal(t, event.TypeMessage, s.Turn.SeenItem().Type)
+		require.Equal(t, event.TypeMessage, s.Turn.ItemEvent().Type)
 		s.Turn.Enter(t0, pass)
 		return s
 	}
@@ -272,7 +272,7 @@ func TestHooksChangeAnEvent(t *testing.T) {
 	require.Less(t, len(s.Failed[0].Replaced), MaxCarriedContent, "what is kept of it is bounded")
 	require.NoError(t, s.Retry(t0, signals.Control{}))
 	turn := next(t, s)
-	d, known := turn.SeenBefore()
+	d, known := turn.DecidedBefore()
 	require.True(t, known, "hooks are not asked twice")
 	s.Turn.Enter(t0, d, woken("w", "file.removed"))
 	require.Equal(t, &Observe{EventID: "e1", Type: "file.removed", Query: "Process event: file.removed", Replaced: true}, turn.Runs[0].Observe)

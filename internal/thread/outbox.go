@@ -125,7 +125,7 @@ func (ts *Turns) Overdue(underWay int, leaving bool) bool {
 	case leaving || ts.Turn.Interrupted != nil:
 		return underWay > 0
 	}
-	return ts.Turn.steps() <= underWay && !ts.Parks()
+	return ts.Turn.steps() <= underWay && !ts.CanPark()
 }
 
 // unsent reports whether something waits to be stored that no step under way has taken along.

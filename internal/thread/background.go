@@ -108,7 +108,7 @@ func (c *Call) Refused(now time.Time, why string) {
 func (c *Call) answered(now time.Time, text string, isError bool) {
 	t := c.run.turn
 	c.Stage, c.Failed, c.Undecided = Ran, isError, true
-	t.recordUndecided(now, event.ResultID(c.Plan.ID), event.TypeMessage, c.result(c.told()+text, isError))
+	t.recordUndecided(now, event.ResultID(c.Plan.ID), event.TypeMessage, c.result(c.editedPrefix()+text, isError))
 }
 
 // TaskReported takes in how a task has ended. One that has ended before stays as it is.
@@ -164,7 +164,7 @@ func (b *Background) CancelTask(now time.Time, c signals.CancelTask, tell bool) 
 	}
 	task := b.settleTask(now, i, event.TaskCancelled, why, c.By)
 	if tell {
-		b.tellOfTask(now, task, event.TypeBackgroundTaskFailed, nil)
+		b.publishTaskEnd(now, task, event.TypeBackgroundTaskFailed, nil)
 	}
 	return signals.CompleteTaskResult{Result: signals.TaskAccepted, Task: task}
 }
@@ -185,7 +185,7 @@ func (b *Background) endedTask(id string) (event.Task, bool) {
 // endTask ends a task, and tells the thread's agent.
 func (b *Background) endTask(now time.Time, i int, reply TaskReply) {
 	state, typ := reply.state()
-	b.tellOfTask(now, b.settleTask(now, i, state, reply.Error, reply.By), typ, reply.Result)
+	b.publishTaskEnd(now, b.settleTask(now, i, state, reply.Error, reply.By), typ, reply.Result)
 }
 
 // state is how a task has ended, and the type of the event that tells so.
@@ -212,8 +212,8 @@ func (b *Background) settleTask(now time.Time, i int, state event.TaskState, why
 	return task
 }
 
-// tellOfTask publishes how a task has ended.
-func (b *Background) tellOfTask(now time.Time, task event.Task, typ string, result json.RawMessage) {
+// publishTaskEnd publishes how a task has ended.
+func (b *Background) publishTaskEnd(now time.Time, task event.Task, typ string, result json.RawMessage) {
 	s := b.thread
 	short := task
 	short.Error = shortWhy(short.Error)
@@ -264,7 +264,7 @@ const maxShortWhy = 512 // bytes
 
 // Overdue fails the tasks whose workflows have not reported in time: somebody may have
 // terminated them.
-func (b *Background) overdue(now time.Time) {
+func (b *Background) failOverdueTasks(now time.Time) {
 	s := b.thread
 	for i := 0; i < len(b.Tasks); {
 		task := b.Tasks[i]

@@ -52,10 +52,10 @@ func (c *Call) accept(now time.Time) {
 		made := c.approvalOf(now)
 		made.Decision, made.By, made.Reason = event.Deny, p.DeniedBy, p.Denied
 		t.record(now, event.DecisionID(p.ID, c.Round), event.TypeApproval, made)
-		s.settled(p.ID, event.Deny)
-		c.settleWithout(now, DeniedByPolicy(p.Denied))
+		s.rememberSettled(p.ID, event.Deny)
+		c.settleWithoutRunning(now, DeniedByPolicy(p.Denied))
 	case p.Duplicate != "":
-		c.settleWithout(now, fmt.Sprintf(duplicateText, p.Duplicate))
+		c.settleWithoutRunning(now, fmt.Sprintf(duplicateText, p.Duplicate))
 	case p.NeedsApproval:
 		c.request(now)
 	case p.Grant != nil:
@@ -75,7 +75,7 @@ func (c *Call) request(now time.Time) {
 		at := now.Add(ask.Remind)
 		c.RemindAt = &at
 	}
-	c.askAbove(*c.Requested)
+	c.forwardRequest(*c.Requested)
 }
 
 // granted lets a call run that an approval before it covers. Nobody is asked, and the record
@@ -87,9 +87,9 @@ func (c *Call) granted(now time.Time) {
 	made.Decision, made.By, made.Grant = event.Approve, g.By, g.ID
 	c.Stage, c.DecisionID, c.RemindAt = Ready, event.DecisionID(c.Plan.ID, c.Round), nil
 	t.record(now, c.DecisionID, event.TypeApproval, made)
-	s.settled(c.Plan.ID, event.Approve)
+	s.rememberSettled(c.Plan.ID, event.Approve)
 	if c.Requested != nil {
-		s.passUp(SubDecided{ToolCallID: c.Plan.ID, Approval: &made})
+		s.notifyParentDecided(SubDecided{ToolCallID: c.Plan.ID, Approval: &made})
 	}
 }
 
@@ -297,10 +297,10 @@ func (c *Call) expireCall(now time.Time) {
 	made := c.approvalOf(now)
 	made.Decision, made.By, made.Votes = event.ApprovalExpired, "threadmill", c.Votes
 	t.record(now, event.DecisionID(c.Plan.ID, c.Round), event.TypeApproval, made)
-	s.passUp(SubDecided{ToolCallID: c.Plan.ID, Approval: &made})
-	s.settled(c.Plan.ID, event.ApprovalExpired)
+	s.notifyParentDecided(SubDecided{ToolCallID: c.Plan.ID, Approval: &made})
+	s.rememberSettled(c.Plan.ID, event.ApprovalExpired)
 	text := fmt.Sprintf(expiredText, c.Plan.Ask.Expires)
-	c.settleWithout(now, text)
+	c.settleWithoutRunning(now, text)
 	if c.Plan.Ask.EndsTurn {
 		s.Interrupt(signals.Control{Action: signals.ControlInterrupt, By: "threadmill", Reason: text, EventID: t.Item.ID})
 	}
@@ -315,7 +315,7 @@ func (c *Call) remind(now time.Time) {
 	q := *c.Requested
 	q.Votes, q.Reminder = c.Votes, c.Reminders
 	t.record(now, event.RequestID(q), event.TypeApprovalRequest, q)
-	c.askAbove(q)
+	c.forwardRequest(q)
 }
 
 // Listable reports whether the thread is to be found among those that wait for approval. A

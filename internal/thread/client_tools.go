@@ -18,14 +18,14 @@ import (
 func (c *Call) AskClient(now time.Time) {
 	r, t, s := c.run, c.run.turn, c.run.turn.thread
 	// First those from before people were asked again: they are about the call as it was then.
-	s.catchUpResults(now)
+	s.applyEarlyResults(now)
 	c.Stage = AtClient
 	c.Client = &event.ClientCall{
 		ToolCallID: c.Plan.ID, ToolName: c.Plan.Name, Arguments: c.Plan.Arguments, Agent: r.Agent, MessageID: r.MessageID,
 		RequestedAt: now, ExpiresAt: now.Add(c.Plan.ClientTime),
 	}
 	t.record(now, event.ClientCallID(c.Plan.ID), event.TypeClientCall, *c.Client)
-	s.catchUpResults(now)
+	s.applyEarlyResults(now)
 }
 
 // ClientCalls lists the calls that wait for a connected client.
@@ -39,9 +39,9 @@ func (ts *Turns) ClientCalls() []event.ClientCall {
 	return out
 }
 
-// EarlyResult reports whether a result may be ahead of its call: a client sees the call as
+// IsEarlyResult reports whether a result may be ahead of its call: a client sees the call as
 // soon as the reply that makes it is stored, which is before the thread hears of it.
-func (ds *Decisions) EarlyResult(toolCallID string) bool {
+func (ds *Decisions) IsEarlyResult(toolCallID string) bool {
 	s := ds.thread
 	found, waits := false, false
 	s.eachCall(func(c *Call) {
@@ -50,18 +50,18 @@ func (ds *Decisions) EarlyResult(toolCallID string) bool {
 		}
 	})
 	answered := func(x Settled) bool { return x.ToolCallID == answerKey(toolCallID) }
-	return waits || !found && ds.Early(toolCallID) && !slices.ContainsFunc(ds.Settled, answered)
+	return waits || !found && ds.IsEarly(toolCallID) && !slices.ContainsFunc(ds.Settled, answered)
 }
 
-// maxAheadBytes bounds the results that are held back, as the next run of the workflow takes
+// maxEarlyResultBytes bounds the results that are held back, as the next run of the workflow takes
 // them: one that is as large as results may be, and some small ones.
-const maxAheadBytes = signals.MaxPayload + 64<<10
+const maxEarlyResultBytes = signals.MaxPayload + 64<<10
 
-// HoldResult keeps a result that is ahead of its call, and says what becomes of it.
-func (ds *Decisions) HoldResult(res signals.ToolResult) signals.DecideOutcome {
+// BufferEarlyResult keeps a result that is ahead of its call, and says what becomes of it.
+func (ds *Decisions) BufferEarlyResult(res signals.ToolResult) signals.DecideOutcome {
 	s := ds.thread
 	size := len(rawJSON(res))
-	for _, held := range ds.AheadResults {
+	for _, held := range ds.EarlyResults {
 		if held == res {
 			return signals.Accepted
 		}
@@ -70,10 +70,10 @@ func (ds *Decisions) HoldResult(res signals.ToolResult) signals.DecideOutcome {
 	switch {
 	case s.isAgent(res.By):
 		return signals.NotAllowed
-	case len(ds.AheadResults) >= maxAhead || size > maxAheadBytes:
+	case len(ds.EarlyResults) >= maxEarly || size > maxEarlyResultBytes:
 		return signals.NotPending
 	}
-	ds.AheadResults = append(ds.AheadResults, res)
+	ds.EarlyResults = append(ds.EarlyResults, res)
 	return signals.Accepted
 }
 
@@ -82,8 +82,8 @@ func (ds *Decisions) HoldResult(res signals.ToolResult) signals.DecideOutcome {
 func (ds *Decisions) TakeResult(now time.Time, res signals.ToolResult) {
 	s := ds.thread
 	var out signals.DecideOutcome
-	if ds.EarlyResult(res.ToolCallID) {
-		out = ds.HoldResult(res)
+	if ds.IsEarlyResult(res.ToolCallID) {
+		out = ds.BufferEarlyResult(res)
 	} else {
 		out = ds.ToolResult(now, res)
 	}
@@ -92,10 +92,10 @@ func (ds *Decisions) TakeResult(now time.Time, res signals.ToolResult) {
 	}
 }
 
-// catchUpResults is [State.catchUp] for the results of clients.
-func (ds *Decisions) catchUpResults(now time.Time) {
-	early := func(res signals.ToolResult) bool { return ds.EarlyResult(res.ToolCallID) }
-	release(&ds.AheadResults, early, func(res signals.ToolResult) { ds.TakeResult(now, res) })
+// applyEarlyResults is [State.applyEarly] for the results of clients.
+func (ds *Decisions) applyEarlyResults(now time.Time) {
+	early := func(res signals.ToolResult) bool { return ds.IsEarlyResult(res.ToolCallID) }
+	release(&ds.EarlyResults, early, func(res signals.ToolResult) { ds.TakeResult(now, res) })
 }
 
 // ToolResult takes in the result of a call that a connected client has run, if that call
@@ -117,7 +117,7 @@ func (ds *Decisions) ToolResult(now time.Time, res signals.ToolResult) signals.D
 		res.ToolName != "" && !strings.EqualFold(res.ToolName, call.Plan.Name):
 		return signals.Mismatch
 	}
-	m := call.result(call.told()+res.Output, res.IsError)
+	m := call.result(call.editedPrefix()+res.Output, res.IsError)
 	m.Metadata = map[string]any{"by": res.By}
 	call.run.turn.recordUndecided(now, m.ID, event.TypeMessage, m)
 	call.Stage, call.Failed, call.Undecided = Ran, res.IsError, true

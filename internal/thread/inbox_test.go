@@ -157,16 +157,16 @@ func TestSetStatusOfWaitingEvent(t *testing.T) {
 func TestSetStatusWhileHooksDecide(t *testing.T) {
 	s := newState()
 	arrive(t, s, says("e1", "x"))
-	s.Turn.Asking(s.Turn.SeenItem(), watch...)
+	s.Turn.HooksStarted(s.Turn.ItemEvent(), watch...)
 	_, interrupt, err := s.SetStatus(t0, setTo("e1", event.Pending))
 	require.NoError(t, err)
 	require.True(t, interrupt)
 	s.Interrupt(signals.Control{})
 	require.Equal(t, signals.TurnInterrupted, s.Turn.End(t0).Status)
 	turn := next(t, s)
-	_, seen := turn.SeenBefore()
+	_, seen := turn.DecidedBefore()
 	require.False(t, seen, "they had not decided: they are asked anew")
-	require.Equal(t, "e1~1", s.Turn.SeenItem().Key)
+	require.Equal(t, "e1~1", s.Turn.ItemEvent().Key)
 	require.Empty(t, turn.Intercepting)
 	s.Turn.Enter(t0, pass)
 	step(t, s, turn.Runs[0], "fine")
@@ -242,12 +242,12 @@ func TestInterruptEndsWhatWasMade(t *testing.T) {
 			} else {
 				s, _ = called(t, runs("c1"), runs("c2"))
 				r := s.Turn.Runs[0]
-				r.CallsHeard(t0, pass)
+				r.ApplyCallsDecision(t0, pass)
 				r.Calls[0].CallRan(ToolReply{ToolCallID: "c1", Status: "succeeded"})
 				for i := range three {
 					three[i].EnqueueAfter = hook.Immediately
 				}
-				r.Calls[0].ResultHeard(t0, responds("guard", three...))
+				r.Calls[0].ApplyResultDecision(t0, responds("guard", three...))
 				require.Len(t, s.Queue, 3)
 			}
 			post(t, s, says("e2", "of somebody else"))
@@ -421,14 +421,14 @@ func TestSteeredItem(t *testing.T) {
 	})
 	t.Run("S2-50 it goes back when the turn stops before they have decided", func(t *testing.T) {
 		s, q := steered(t)
-		key := s.Turn.SeenSteered(q).Key
+		key := s.Turn.SteeredEvent(q).Key
 		s.Turn.PutBack(t0, q)
 		require.True(t, s.Awaits("e2"))
 		require.Empty(t, s.Turn.Joining)
 		s = copied(t, s)
 		q, ok := s.Turn.NextSteered(t0)
 		require.True(t, ok)
-		require.Equal(t, key, s.Turn.SeenSteered(q).Key, "what the same turn has asked is heard in the next run")
+		require.Equal(t, key, s.Turn.SteeredEvent(q).Key, "what the same turn has asked is heard in the next run")
 		s.Turn.PutBack(t0, q)
 		s.Interrupt(signals.Control{})
 		s.Turn.Runs[0].StopRun(t0)
@@ -437,6 +437,6 @@ func TestSteeredItem(t *testing.T) {
 		s.Queue[0].Item.Priority = -1
 		require.Equal(t, "e3", next(t, s).Item.ID)
 		q, _ = s.Turn.NextSteered(t0)
-		require.NotEqual(t, key, s.Turn.SeenSteered(q).Key, "another turn asks anew: the first hook workflow may still be on its way to its end")
+		require.NotEqual(t, key, s.Turn.SteeredEvent(q).Key, "another turn asks anew: the first hook workflow may still be on its way to its end")
 	})
 }

@@ -7,10 +7,10 @@ import (
 	"github.com/threadmill/threadmill/hook"
 )
 
-// SeenItem is the turn's item as hooks see it.
-func (t *Turn) SeenItem() Seen {
+// ItemEvent is the turn's item as hooks see it.
+func (t *Turn) ItemEvent() HookEvent {
 	s := t.thread
-	e := s.seenItem(t.Item, t.turnID())
+	e := s.itemEvent(t.Item, t.turnID())
 	if t.Recorded {
 		// All of it is in the record only.
 		e.Event = nil
@@ -20,8 +20,8 @@ func (t *Turn) SeenItem() Seen {
 	return e
 }
 
-func (s *State) seenItem(it event.Item, key string) Seen {
-	e := Seen{ID: it.ID, Key: key, Type: it.Type, Parent: it.ParentEventID}
+func (s *State) itemEvent(it event.Item, key string) HookEvent {
+	e := HookEvent{ID: it.ID, Key: key, Type: it.Type, Parent: it.ParentEventID}
 	if env, ok := it.Env(); ok {
 		e.Event, e.Env, e.undecided = env, true, true
 		return e
@@ -43,22 +43,22 @@ func (s *State) seenItem(it event.Item, key string) Seen {
 	return e
 }
 
-// SeenReply is the run's reply as hooks see it.
-func (r *Run) SeenReply() Seen {
+// ReplyEvent is the run's reply as hooks see it.
+func (r *Run) ReplyEvent() HookEvent {
 	t := r.turn
 	m := r.Reply.Message
 	m.SenderID, m.SenderType, m.Role, m.AgentID, m.ReplyToMessageID = r.Agent, event.Agent, event.RoleAssistant, r.Agent, r.ReplyTo
 	m.Held = r.Quiet && m.Content != ""
-	e := Seen{ID: m.ID, Key: m.ID, Type: event.TypeMessage, Parent: t.Item.ID, CreatedBy: event.Agent, Agent: r.Agent, message: m}
+	e := HookEvent{ID: m.ID, Key: m.ID, Type: event.TypeMessage, Parent: t.Item.ID, CreatedBy: event.Agent, Agent: r.Agent, message: m}
 	e.undecided = slices.Contains(r.Undecided, event.TypeMessage)
 	return e
 }
 
-// SeenCalls are the reply's calls as hooks see them.
-func (r *Run) SeenCalls() Seen {
+// CallsEvent are the reply's calls as hooks see them.
+func (r *Run) CallsEvent() HookEvent {
 	t := r.turn
 	id := event.CallsID(r.MessageID)
-	e := Seen{ID: id, Key: id, Type: event.TypeToolCall, Parent: t.Item.ID, CreatedBy: event.Agent, Agent: r.Agent}
+	e := HookEvent{ID: id, Key: id, Type: event.TypeToolCall, Parent: t.Item.ID, CreatedBy: event.Agent, Agent: r.Agent}
 	e.undecided = slices.Contains(r.Undecided, event.TypeToolCall)
 	for _, c := range r.Reply.Calls {
 		e.Tools = append(e.Tools, c.Name)
@@ -66,26 +66,26 @@ func (r *Run) SeenCalls() Seen {
 	return e
 }
 
-// SeenResult is a call's result as hooks see it.
-func (c *Call) SeenResult() Seen {
+// ResultEvent is a call's result as hooks see it.
+func (c *Call) ResultEvent() HookEvent {
 	r, t, s := c.run, c.run.turn, c.run.turn.thread
 	id := event.ResultID(c.Plan.ID)
 	m := event.Message{
 		ID: id, ThreadID: s.ThreadID, SenderID: c.Plan.Name, SenderType: event.Tool, Role: event.RoleTool,
 		ToolCallID: c.Plan.ID, ToolName: c.Plan.Name, IsError: c.Failed, AgentID: r.Agent, ReplyToMessageID: r.MessageID,
 	}
-	e := Seen{
+	e := HookEvent{
 		ID: id, Key: id, Type: event.TypeMessage, Parent: t.Item.ID, CreatedBy: event.Tool, Agent: r.Agent,
 		Tools: []string{c.Plan.Name}, message: m, undecided: c.Undecided,
 	}
 	return e
 }
 
-// SeenModelCall is the run's next model call as hooks see it.
-func (r *Run) SeenModelCall() Seen {
+// ModelCallEvent is the run's next model call as hooks see it.
+func (r *Run) ModelCallEvent() HookEvent {
 	t, s := r.turn, r.turn.thread
 	id := event.LLMCallID(r.messageID())
-	return Seen{
+	return HookEvent{
 		ID: id, Key: id, Type: event.TypeLLMCall, Parent: t.Item.ID, CreatedBy: event.Agent, Agent: r.agentOf(),
 		Event: event.LLMCallEvent{ThreadID: s.ThreadID, AgentName: r.agentOf(), Step: r.Step + 1},
 	}
@@ -108,10 +108,10 @@ func MessageEvent(m event.Message) event.MessageEvent {
 	}}
 }
 
-// foresee says what a model call has to leave to hooks that may see its reply, undecided
+// hookRequirements says what a model call has to leave to hooks that may see its reply, undecided
 // the types of the events in the reply on which they decide once it is stored. The agent's
 // name, if it is not known yet, may be any.
-func (r *Run) foresee(specs []hook.Spec) (hold, quiet bool, inline []hook.Spec, undecided []string) {
+func (r *Run) hookRequirements(specs []hook.Spec) (hold, quiet bool, inline []hook.Spec, undecided []string) {
 	s := r.turn.thread
 	saysAny, callsAny := false, false
 	agent := r.agentOf()

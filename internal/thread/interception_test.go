@@ -125,10 +125,10 @@ func TestReplacedItem(t *testing.T) {
 
 func TestReplacedResult(t *testing.T) {
 	s, r := called(t, runs("c1"))
-	r.CallsHeard(t0, pass)
+	r.ApplyCallsDecision(t0, pass)
 	c := r.Calls[0]
 	c.CallRan(ToolReply{ToolCallID: "c1", Status: "failed"})
-	c.ResultHeard(t0, replaces("redact", saying(event.Tool, "note", "[gone]")))
+	c.ApplyResultDecision(t0, replaces("redact", saying(event.Tool, "note", "[gone]")))
 	require.Equal(t, event.Message{
 		ID: "c1.result", ThreadID: "t1", SenderID: "note", SenderType: event.Tool, Role: "tool", Content: "[gone]", ToolCallID: "c1",
 		ToolName: "note", IsError: true, AgentID: "assistant", ReplyToMessageID: "e1.0.1",
@@ -137,11 +137,11 @@ func TestReplacedResult(t *testing.T) {
 	require.Equal(t, PhaseModel, r.Phase, "S0-34 the agent goes on")
 
 	s, r = called(t, runs("c1"))
-	r.CallsHeard(t0, pass)
+	r.ApplyCallsDecision(t0, pass)
 	decided := replaces("redact", saying(event.Tool, "note", "[gone]"))
 	r.Calls[0].CallRan(ToolReply{ToolCallID: "c1", Status: "succeeded", Decision: &decided})
 	require.Equal(t, &decided, r.Calls[0].Decision, "inline hooks were asked by the step")
-	r.Calls[0].ResultHeard(t0, decided)
+	r.Calls[0].ApplyResultDecision(t0, decided)
 	m := heardOn(t, s, "c1.result.hook").Message
 	require.Equal(t, "c1", m.ToolCallID)
 	require.Nil(t, m.Metadata, "what the hook leaves out is gone")
@@ -169,10 +169,10 @@ func TestHeldReply(t *testing.T) {
 			s := newState()
 			r := begin(t, s, "e1", "hello").Runs[0]
 			in := reply(t, s, r, hold, "hi")
-			require.True(t, in.Hold)
+			require.True(t, in.Gated)
 			require.True(t, in.Quiet)
-			require.True(t, r.SeenReply().message.Held)
-			r.ReplyHeard(t0, tc.decision)
+			require.True(t, r.ReplyEvent().message.Held)
+			r.ApplyReplyDecision(t0, tc.decision)
 			shown := ""
 			for _, rec := range pending(s, event.TypeHook) {
 				if m := payload[event.Interception](t, rec).Message; m != nil {
@@ -211,7 +211,7 @@ func TestReplyHeard(t *testing.T) {
 		reply(t, s, r, watch, "hi")
 		require.Equal(t, PhaseReply, r.Phase)
 		require.Empty(t, terminals(s), "not before they have decided")
-		r.ReplyHeard(t0, pass)
+		r.ApplyReplyDecision(t0, pass)
 		require.Equal(t, []string{"e1.0.1.final"}, terminals(s))
 		require.Equal(t, event.Final{Agent: "assistant", MessageID: "e1.0.1"}, payload[event.Final](t, pending(s, event.TypeFinal)[0]))
 		require.Equal(t, signals.TurnCompleted, s.Turn.End(t0).Status)
@@ -221,8 +221,8 @@ func TestReplyHeard(t *testing.T) {
 		s := newState()
 		r := begin(t, s, "e1", "hello").Runs[0]
 		in := reply(t, s, r, nil, "hi")
-		require.False(t, in.Hold)
-		r.ReplyHeard(t0, pass)
+		require.False(t, in.Gated)
+		r.ApplyReplyDecision(t0, pass)
 		s.Turn.End(t0)
 		require.Empty(t, terminals(s))
 	})
@@ -230,7 +230,7 @@ func TestReplyHeard(t *testing.T) {
 		s := newState("assistant", "bob")
 		r := begin(t, s, "e1", "@assistant hello").Runs[0]
 		reply(t, s, r, watch, "hi")
-		r.ReplyHeard(t0, replaces("guard", saying(event.Agent, "assistant", "@bob hi")))
+		r.ApplyReplyDecision(t0, replaces("guard", saying(event.Agent, "assistant", "@bob hi")))
 		require.Equal(t, "@bob hi", r.Final.Content)
 		require.Equal(t, "assistant", r.Final.AgentID)
 		require.Equal(t, "bob", s.Turn.Runs[1].Agent)
@@ -241,16 +241,16 @@ func TestReplyHeard(t *testing.T) {
 			r := begin(t, s, "e1", "hello").Runs[0]
 			reply(t, s, r, watch, "let me see", runs("c1"))
 			require.Equal(t, PhaseReply, r.Phase)
-			r.ReplyHeard(t0, d)
+			r.ApplyReplyDecision(t0, d)
 			require.Equal(t, PhaseCalls, r.Phase)
-			require.Equal(t, []string{"note"}, r.SeenCalls().Tools)
+			require.Equal(t, []string{"note"}, r.CallsEvent().Tools)
 		}
 	})
 	t.Run("S0-25 a response ends the agent's part", func(t *testing.T) {
 		s := newState()
 		r := begin(t, s, "e1", "hello").Runs[0]
 		reply(t, s, r, watch, "hi")
-		r.ReplyHeard(t0, answers("guard", "instead"))
+		r.ApplyReplyDecision(t0, answers("guard", "instead"))
 		require.Equal(t, PhaseDone, r.Phase)
 		require.Nil(t, r.Final)
 		require.Equal(t, []string{"instead"}, contents(t, s))
@@ -260,7 +260,7 @@ func TestReplyHeard(t *testing.T) {
 		s := newState()
 		r := begin(t, s, "e1", "hello").Runs[0]
 		reply(t, s, r, watch, "hi")
-		r.ReplyHeard(t0, replaces("guard", event.CustomEvent{Type: "note.taken", ThreadID: "t1", Payload: json.RawMessage(`1`)}))
+		r.ApplyReplyDecision(t0, replaces("guard", event.CustomEvent{Type: "note.taken", ThreadID: "t1", Payload: json.RawMessage(`1`)}))
 		require.Equal(t, []string{"note.taken"}, contents(t, s))
 		require.True(t, s.Queue[0].Origin.Hooked)
 		require.Equal(t, "guard", s.Queue[0].Origin.By)
@@ -269,13 +269,13 @@ func TestReplyHeard(t *testing.T) {
 		s.Turn.End(t0)
 		next(t, s)
 		require.Equal(t, []hook.Spec{{Name: "p", Kind: hook.KindProcessor}},
-			s.Turn.SeenItem().Processing([]hook.Spec{watch[0], {Name: "p", Kind: hook.KindProcessor}}), "only processors of what it became see it")
+			s.Turn.ItemEvent().Processing([]hook.Spec{watch[0], {Name: "p", Kind: hook.KindProcessor}}), "only processors of what it became see it")
 	})
 	t.Run("S0-23 a failure fails the turn, and its calls have results", func(t *testing.T) {
 		s := newState()
 		r := begin(t, s, "e1", "hello").Runs[0]
 		reply(t, s, r, watch, "let me see", runs("c1"), asks("c2"))
-		r.ReplyHeard(t0, refuses("guard", "hook guard failed: no"))
+		r.ApplyReplyDecision(t0, refuses("guard", "hook guard failed: no"))
 		require.Equal(t, map[string]string{"c1": "Error: hook guard failed: no", "c2": "Error: hook guard failed: no"}, results(t, s))
 		require.Equal(t, "e1.0.1.hook.failed", pending(s, event.TypeHook)[0].ID)
 		out := s.Turn.End(t0)
@@ -288,7 +288,7 @@ func TestReplyHeard(t *testing.T) {
 			s := newState()
 			r := begin(t, s, "e1", "hello").Runs[0]
 			reply(t, s, r, watch, "hi")
-			r.ReplyHeard(t0, d)
+			r.ApplyReplyDecision(t0, d)
 			require.Nil(t, r.Final, "S2-34 the default is left out, whatever hooks have made of the event before")
 			require.Equal(t, signals.TurnCompleted, s.Turn.End(t0).Status)
 			require.Equal(t, []string{"e1.final"}, terminals(s))
@@ -303,14 +303,14 @@ func TestModelCallHeard(t *testing.T) {
 	}
 	t.Run("S0-11 pass", func(t *testing.T) {
 		_, r := start(t)
-		require.True(t, r.ModelCallHeard(t0, pass))
+		require.True(t, r.ApplyModelCallDecision(t0, pass))
 		require.True(t, r.Asked)
 		in := r.NextModelStep(nil)
 		require.Empty(t, in.Instructions+in.Model)
 	})
 	t.Run("S2-18 other instructions for one call", func(t *testing.T) {
 		s, r := start(t)
-		require.True(t, r.ModelCallHeard(t0, replaces("tune", event.LLMCallEvent{ThreadID: "t1", Step: 1, Instructions: "Be brief.", Model: "demo/small"})))
+		require.True(t, r.ApplyModelCallDecision(t0, replaces("tune", event.LLMCallEvent{ThreadID: "t1", Step: 1, Instructions: "Be brief.", Model: "demo/small"})))
 		require.Equal(t, "Be brief.", heardOn(t, s, "e1.0.1.llm.hook").LLMCall.Instructions)
 		r = copied(t, s).Turn.Runs[0]
 		in := s.Turn.Runs[0].NextModelStep(nil)
@@ -328,7 +328,7 @@ func TestModelCallHeard(t *testing.T) {
 	for name, d := range map[string]Decision{"a response": answers("guard", "no"), "a processor": swallows("p")} {
 		t.Run("S0-15 "+name+" in its place", func(t *testing.T) {
 			s, r := start(t)
-			require.False(t, r.ModelCallHeard(t0, d))
+			require.False(t, r.ApplyModelCallDecision(t0, d))
 			require.Equal(t, PhaseDone, r.Phase)
 			require.Equal(t, signals.TurnCompleted, s.Turn.End(t0).Status)
 			if d.NoDefault {
@@ -338,7 +338,7 @@ func TestModelCallHeard(t *testing.T) {
 	}
 	t.Run("S0-23 a failure", func(t *testing.T) {
 		s, r := start(t)
-		require.False(t, r.ModelCallHeard(t0, refuses("guard", "no")))
+		require.False(t, r.ApplyModelCallDecision(t0, refuses("guard", "no")))
 		require.Equal(t, signals.TurnFailed, s.Turn.End(t0).Status)
 	})
 }

@@ -67,7 +67,7 @@ func TestClientAnswers(t *testing.T) {
 			require.Equal(t, before, asJSON(t, s))
 			require.Equal(t, signals.Conflict, copied(t, s).ToolResult(at(10), other), "also in another run")
 
-			c.ResultHeard(at(10), pass)
+			c.ApplyResultDecision(at(10), pass)
 			r.ToolsDone(at(10))
 			require.Equal(t, PhaseModel, r.Phase)
 			_, ok := s.NextDue()

@@ -37,7 +37,7 @@ func passDown(t *testing.T, s *State, d signals.Decide) signals.DecideOutcome {
 
 func passDownAt(t *testing.T, s *State, now time.Time, d signals.Decide) signals.DecideOutcome {
 	t.Helper()
-	id, out, err := s.PassDown(now, d)
+	id, out, err := s.ForwardDecision(now, d)
 	require.NoError(t, err)
 	require.Equal(t, "t1.s1", id)
 	return out
@@ -48,12 +48,12 @@ func TestDecisionsArePassedDown(t *testing.T) {
 	require.Equal(t, signals.Accepted, passDown(t, s, below("ann", event.Approve)))
 	require.Equal(t, signals.AlreadyResolved, passDown(t, s, below("bea", event.Approve)), "the first one is the only one that goes there")
 	require.Equal(t, signals.Conflict, passDown(t, copied(t, s), below("bea", event.Deny)))
-	_, out, err := s.PassDown(t0, signals.Decide{ToolCallID: "x9", Decision: event.Deny, By: "ann"})
+	_, out, err := s.ForwardDecision(t0, signals.Decide{ToolCallID: "x9", Decision: event.Deny, By: "ann"})
 	require.NoError(t, err)
 	require.Equal(t, signals.NotPending, out)
 
-	s.NotPassed("t1.s1", "x1")
-	s.NotPassed("t1.s9", "x1")
+	s.DecisionNotForwarded("t1.s1", "x1")
+	s.DecisionNotForwarded("t1.s9", "x1")
 	require.Equal(t, signals.Accepted, passDown(t, s, below("bea", event.Deny)), "it did not get there")
 }
 
@@ -103,7 +103,7 @@ func TestWrongDecisionsAreNotPassedDown(t *testing.T) {
 			before := asJSON(t, s)
 			d := below("ann", event.Approve)
 			change(&d)
-			_, _, err := s.PassDown(t0, d)
+			_, _, err := s.ForwardDecision(t0, d)
 			requireField(t, field, err)
 			require.ErrorContains(t, err, "t1.s1", "it says where")
 			require.Equal(t, before, asJSON(t, s))
@@ -114,28 +114,28 @@ func TestWrongDecisionsAreNotPassedDown(t *testing.T) {
 // TestSeveralDecideBelow: each approval is passed on, once.
 func TestSeveralDecideBelow(t *testing.T) {
 	s := asksAbove(t, func(q *event.ApprovalRequest) { q.Quorum = 2 })
-	require.True(t, s.Several("x1"))
-	require.False(t, s.Several("x9"))
+	require.True(t, s.NeedsSeveral("x1"))
+	require.False(t, s.NeedsSeveral("x9"))
 	require.Equal(t, signals.Accepted, passDown(t, s, below("ann", event.Approve)))
 	require.Equal(t, signals.AlreadyResolved, passDown(t, s, below("ann", event.Approve)))
 	require.Equal(t, signals.Accepted, passDown(t, s, below("bea", event.Approve)))
-	s.NotPassed("t1.s1", "x1")
+	s.DecisionNotForwarded("t1.s1", "x1")
 	require.Equal(t, signals.Accepted, passDown(t, s, below("ann", event.Approve)), "it did not get there")
 	require.Equal(t, signals.Accepted, passDown(t, s, below("cas", event.Deny)), "one denial denies")
 	require.Equal(t, signals.AlreadyResolved, passDown(t, s, below("dan", event.Deny)))
 	wide := below("eve", event.Approve)
 	wide.Scope = event.Session
-	_, _, err := s.PassDown(t0, wide)
+	_, _, err := s.ForwardDecision(t0, wide)
 	requireField(t, "scope", err)
-	s.SubHasDecided(t0, decided("t1.s1", "x1", event.Deny))
-	require.False(t, s.Several("x1"))
+	s.SubDecided(t0, decided("t1.s1", "x1", event.Deny))
+	require.False(t, s.NeedsSeveral("x1"))
 }
 
 // TestRoundsBelow: a call of a sub-agent may be asked about again, and people are reminded.
 func TestRoundsBelow(t *testing.T) {
 	s := asksAbove(t, nil)
 	require.Equal(t, signals.Accepted, passDown(t, s, below("ann", event.Approve)))
-	s.SubHasDecided(t0, decided("t1.s1", "x1", event.Approve))
+	s.SubDecided(t0, decided("t1.s1", "x1", event.Approve))
 	again := wants("t1.s1", "x1")
 	again.Request.Round = 2
 	s.SubAsked(again)
@@ -148,10 +148,10 @@ func TestRoundsBelow(t *testing.T) {
 	require.Equal(t, signals.Accepted, passDown(t, s, second), "what was passed on before is no matter")
 	made := decided("t1.s1", "x1", event.Deny)
 	made.Approval.Round = 2
-	s.SubHasDecided(t0, made)
+	s.SubDecided(t0, made)
 	require.Equal(t, []string{"x1.decision", "x1.request.2", "x1.decision.2"}, recordIDs(s.Pending))
-	require.Equal(t, signals.Accepted, s.DecidedBelow(second))
-	require.Equal(t, signals.Conflict, s.DecidedBelow(below("ann", event.Approve)))
+	require.Equal(t, signals.Accepted, s.ForwardedOutcome(second))
+	require.Equal(t, signals.Conflict, s.ForwardedOutcome(below("ann", event.Approve)))
 }
 
 func TestRemindersBelow(t *testing.T) {
@@ -162,17 +162,17 @@ func TestRemindersBelow(t *testing.T) {
 	s.SubAsked(remind)
 	require.Equal(t, []string{"x1.reminder.1"}, recordIDs(s.Pending))
 	require.Len(t, s.Approvals(), 1, "it is one request")
-	require.Len(t, s.Notes, 1, "also above")
-	require.Equal(t, 1, s.Notes[0].Asks.Request.Reminder)
+	require.Len(t, s.Notices, 1, "also above")
+	require.Equal(t, 1, s.Notices[0].Asks.Request.Reminder)
 	remind.Request.ToolCallID = "x2"
 	s.SubAsked(remind)
 	require.Len(t, s.Pending, 1, "nobody is reminded of what does not wait")
 
 	expired := decided("t1.s1", "x1", event.ApprovalExpired)
-	s.SubHasDecided(t0, expired)
+	s.SubDecided(t0, expired)
 	require.Empty(t, s.Approvals())
 	require.Equal(t, event.ApprovalExpired, approvals(t, s)["x1.decision"].Decision)
-	require.Equal(t, signals.Conflict, s.DecidedBelow(below("ann", event.Approve)))
+	require.Equal(t, signals.Conflict, s.ForwardedOutcome(below("ann", event.Approve)))
 }
 
 // TestRequestsAreToldAbove: each round and each reminder, with what they are to be listed by.
@@ -186,7 +186,7 @@ func TestRequestsAreToldAbove(t *testing.T) {
 	r.Calls[0].AskAgain(at(62), careful("c1", "rm", AskPlan{Expires: 60e9}))
 	s.Release(at(122))
 	var told []string
-	for _, n := range s.Notes {
+	for _, n := range s.Notices {
 		if n.Asks != nil {
 			told = append(told, event.RequestID(n.Asks.Request))
 			require.Equal(t, n.Asks.Request.Round != 2, n.Asks.Listed)
@@ -213,8 +213,8 @@ func TestAgentsBelowDecideNothing(t *testing.T) {
 	leaf.ThreadID, leaf.Parent = "t1.s1.s1", &Parent{ThreadID: "t1.s1", Agent: "bob", Depth: 2}
 	step(t, leaf, r, "", careful("x1", "rm", AskPlan{}))
 
-	s1.SubAsked(*copied(t, leaf).Notes[0].Asks)
-	root.SubAsked(*copied(t, s1).Notes[0].Asks)
+	s1.SubAsked(*copied(t, leaf).Notices[0].Asks)
+	root.SubAsked(*copied(t, s1).Notices[0].Asks)
 	root = copied(t, root)
 	names := root.Subs[0].Agents
 	require.Equal(t, []string{"carol", "bob", "Dora", "alice", "eve"}, names)
@@ -240,8 +240,8 @@ func TestRefusedBelow(t *testing.T) {
 
 	require.Equal(t, signals.Accepted, passDownAt(t, s, at(10), below("ann", event.Deny)))
 	require.Equal(t, signals.AlreadyResolved, passDownAt(t, s, at(19), below("ann", event.Deny)), "counted from the last one")
-	s.SubHasDecided(at(19), decided("t1.s1", "x1", event.Deny))
-	require.Empty(t, s.Subs[0].PassedAt)
+	s.SubDecided(at(19), decided("t1.s1", "x1", event.Deny))
+	require.Empty(t, s.Subs[0].ForwardedAt)
 
 	s = asksAbove(t, func(q *event.ApprovalRequest) { q.Quorum = 2 })
 	require.Equal(t, signals.Accepted, passDown(t, s, below("ann", event.Approve)))
