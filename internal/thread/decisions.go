@@ -21,8 +21,8 @@ type Decisions struct {
 
 	// EarlyDecisions are decisions that came before the thread knew of their calls, and AheadResults
 	// results of clients that came before their calls waited for them.
-	EarlyDecisions        []signals.Decide     `json:"ahead,omitempty"`
-	EarlyResults []signals.ToolResult `json:"aheadResults,omitempty"`
+	EarlyDecisions []signals.Decide     `json:"ahead,omitempty"`
+	EarlyResults   []signals.ToolResult `json:"aheadResults,omitempty"`
 
 	// ToCheck are decisions to be checked before they have an effect.
 	ToCheck []signals.Decide `json:"toCheck,omitempty"`

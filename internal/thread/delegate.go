@@ -69,8 +69,8 @@ type ParentLink struct {
 	thread *State
 
 	// Parent is set in the thread of a sub-agent. Notes are for the thread above.
-	Parent *Parent `json:"parent,omitempty"`
-	Notices  []ParentNotice  `json:"notes,omitempty"`
+	Parent  *Parent        `json:"parent,omitempty"`
+	Notices []ParentNotice `json:"notes,omitempty"`
 }
 
 // Children are the sub-agents at work for the thread. SubCount numbers them.
@@ -88,21 +88,21 @@ type Sub struct {
 	// ToolCallID waits for it, unless it is the task TaskID. Called says that it was asked
 	// to report by signal, because the thread moves; Reply is how it has ended. Gone says why
 	// it will never say so.
-	ToolCallID string         `json:"toolCallId,omitempty"`
-	TaskID     string         `json:"taskId,omitempty"`
-	ReportRequested     bool           `json:"called,omitempty"`
-	Reply      *DelegateReply `json:"reply,omitempty"`
-	Gone       string         `json:"gone,omitempty"`
+	ToolCallID      string         `json:"toolCallId,omitempty"`
+	TaskID          string         `json:"taskId,omitempty"`
+	ReportRequested bool           `json:"called,omitempty"`
+	Reply           *DelegateReply `json:"reply,omitempty"`
+	Gone            string         `json:"gone,omitempty"`
 
 	// Asks are its calls that wait for approval, and those of its own sub-agents.
 	// Listed says that they are for all to find. Passed are the decisions on them that were
 	// passed on, by the id of the call, and PassedAt when; Voted are those of several who have
 	// approved, behind that id.
-	Asks     []event.ApprovalRequest   `json:"asks,omitempty"`
-	Listed   bool                      `json:"listed,omitempty"`
+	Asks        []event.ApprovalRequest   `json:"asks,omitempty"`
+	Listed      bool                      `json:"listed,omitempty"`
 	Forwarded   map[string]event.Decision `json:"passed,omitempty"`
 	ForwardedAt map[string]time.Time      `json:"passedAt,omitempty"`
-	Voted    []string                  `json:"voted,omitempty"`
+	Voted       []string                  `json:"voted,omitempty"`
 
 	// Agents are those of the threads below that have asked: none of them decides.
 	Agents []string `json:"agents,omitempty"`

@@ -25,7 +25,7 @@ type Inbox struct {
 
 	// PostedIDs are the ids of the events that were posted last; seen has them, too.
 	PostedIDs []string `json:"seen,omitempty"`
-	posted map[string]bool
+	posted    map[string]bool
 }
 
 // QueueView is the answer to query "queue".

@@ -98,8 +98,8 @@ type Intercepting struct {
 
 	// ReportRequested says that it was asked to report by signal, because the thread moves. Decision
 	// came so.
-	ReportRequested   bool      `json:"called,omitempty"`
-	Decision *Decision `json:"decision,omitempty"`
+	ReportRequested bool      `json:"called,omitempty"`
+	Decision        *Decision `json:"decision,omitempty"`
 }
 
 // Interceptions are the events of a turn that hook workflows are deciding on.

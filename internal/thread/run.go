@@ -86,7 +86,7 @@ type UndecidedReply struct {
 
 	// Gated says that the thread itself writes what ends the run, Quiet that viewers see
 	// nothing of the reply before hooks have decided.
-	Gated  bool `json:"held,omitempty"`
+	Gated bool `json:"held,omitempty"`
 	Quiet bool `json:"quiet,omitempty"`
 
 	// Undecided are the types of the events in the reply that were stored before hooks decide.

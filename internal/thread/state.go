@@ -18,11 +18,11 @@ import (
 // Bounds on what a thread remembers. An event that is posted again after its id was
 // forgotten finds its records in the store, and has no effect either.
 const (
-	maxPostedIDs     = 2000
-	maxEnded    = 32
-	maxOutcomes = 32
-	maxDecided  = 200
-	maxFailed   = 500
+	maxPostedIDs = 2000
+	maxEnded     = 32
+	maxOutcomes  = 32
+	maxDecided   = 200
+	maxFailed    = 500
 
 	// The next run of the workflow takes at most 2 MiB.
 	maxQueueBytes  = 768 << 10

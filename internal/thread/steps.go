@@ -81,7 +81,7 @@ type ModelStep struct {
 	// the run and who has to approve. Quiet keeps the reply from viewers until then, and
 	// asks for all its text. Inline are hooks to be asked about it at once: there are no
 	// others.
-	Gated   bool        `json:"hold,omitempty"`
+	Gated  bool        `json:"hold,omitempty"`
 	Quiet  bool        `json:"quiet,omitempty"`
 	Inline []hook.Spec `json:"inline,omitempty"`
 
@@ -132,7 +132,7 @@ type ModelReply struct {
 	// Held says that the thread itself writes what ends the run and who has to approve.
 	MessageDecision *Decision `json:"onMessage,omitempty"`
 	CallsDecision   *Decision `json:"onCalls,omitempty"`
-	Gated      bool      `json:"held,omitempty"`
+	Gated           bool      `json:"held,omitempty"`
 
 	// Ended says that the end of the turn has been announced.
 	Ended bool `json:"ended,omitempty"`
