@@ -187,7 +187,7 @@ type Post struct {
 	Metadata  json.RawMessage `json:"metadata,omitempty"`
 
 	// Payload of a message is an event.NewMessage; of other types, any JSON.
-	Payload json.RawMessage `json:"payload"`
+	Payload json.RawMessage `json:"payload,omitempty"`
 
 	// Priority: higher first. Default 0; of background events, event.BackgroundPriority.
 	Priority int `json:"priority,omitempty"`
@@ -233,9 +233,7 @@ func NewPost(id string, m event.NewMessage) Post {
 // PostResult answers update "post".
 type PostResult struct {
 	EventID string `json:"eventId"`
-
-	// Status is "queued", or "duplicate" when the thread has had this id before.
-	Status string `json:"status"`
+	Status  string `json:"status" enum:"queued,duplicate" doc:"duplicate: the thread already has this id, and nothing was added"`
 }
 
 // Statuses of a [PostResult].
@@ -479,21 +477,11 @@ type Retrying struct {
 
 // Queue answers query "queue".
 type Queue struct {
-	// Processing is the item being processed, if any.
-	Processing *event.Item `json:"processing,omitempty"`
-
-	// Waiting are further ones whose turns wait for people.
-	Waiting []event.Item `json:"waiting,omitempty"`
-
-	// Items wait, in the order in which they will be processed: the first is next.
-	Items []event.Item `json:"items"`
-
-	// Failed can be retried, the newest last.
-	Failed []event.Item `json:"failed"`
-
-	// Ended are the last items, at most 32, that are done with, the newest last, without
-	// their payloads. What has ended before is in the thread's records only.
-	Ended []event.Item `json:"ended"`
+	Processing *event.Item  `json:"processing,omitempty" doc:"The event that is being processed, if there is one"`
+	Waiting    []event.Item `json:"waiting,omitempty" doc:"Further events whose turns wait for people"`
+	Items      []event.Item `json:"items" nullable:"false" doc:"Pending events, in the order in which they will be processed"`
+	Failed     []event.Item `json:"failed" nullable:"false" doc:"Failed events that can be retried, the newest last"`
+	Ended      []event.Item `json:"ended" nullable:"false" doc:"The last 32 ended events, the newest last. The thread keeps no payloads of them; its records have all events"`
 }
 
 // Find returns the item of an event, if the thread still knows it.

@@ -64,10 +64,8 @@ type CompleteTask struct {
 
 // CompleteTaskResult answers updates "complete_task" and "cancel_task".
 type CompleteTaskResult struct {
-	Result TaskOutcome `json:"result"`
-
-	// Task is as it stands then.
-	Task event.Task `json:"task"`
+	Result TaskOutcome `json:"result" enum:"accepted,already_ended"`
+	Task   event.Task  `json:"task" doc:"The task after the request"`
 }
 
 // TaskOutcome says what became of an attempt to end a task.
@@ -96,9 +94,7 @@ type CancelTask struct {
 
 // Tasks answers query "tasks".
 type Tasks struct {
-	// Tasks are those that have ended, the last 50, and behind them those that run; the
-	// newest last.
-	Tasks []event.Task `json:"tasks"`
+	Tasks []event.Task `json:"tasks" nullable:"false" doc:"The last 50 that have ended, then those that run; the newest last"`
 }
 
 // MaxTaskError bounds the error of a task, in bytes.

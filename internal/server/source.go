@@ -33,16 +33,16 @@ type sent struct {
 	closed bool
 }
 
-func (s *server) open(ctx context.Context, id, view string, from feed.EnvFrom) (source, error) {
+func (h *eventHandlers) open(ctx context.Context, id, view string, from feed.EnvFrom) (source, error) {
 	switch view {
 	case viewEnv:
-		r, err := s.feed.OpenEnv(ctx, s.key(id), from)
+		r, err := h.feed.OpenEnv(ctx, h.key(id), from)
 		return madeSource[event.EnvEvent]{r}, err
 	case viewWorld:
-		r, err := s.feed.OpenWorld(ctx, s.key(id), from)
+		r, err := h.feed.OpenWorld(ctx, h.key(id), from)
 		return madeSource[event.WorldEvent]{r}, err
 	}
-	r, err := s.feed.Open(ctx, s.key(id), feed.From{Cursor: from.Cursor.Cursor, Now: from.Now, Finite: from.Finite})
+	r, err := h.feed.Open(ctx, h.key(id), feed.From{Cursor: from.Cursor.Cursor, Now: from.Now, Finite: from.Finite})
 	return agentSource{r}, err
 }
 

@@ -23,7 +23,7 @@ type updateInput struct {
 	}
 }
 
-func (s *server) updateThread(ctx context.Context, in *updateInput) (*threadOutput, error) {
+func (h *threadHandlers) updateThread(ctx context.Context, in *updateInput) (*output[Thread], error) {
 	by, err := actor(ctx, "body.by", in.Body.By, "")
 	if err != nil {
 		return nil, err
@@ -32,10 +32,10 @@ func (s *server) updateThread(ctx context.Context, in *updateInput) (*threadOutp
 		Title: in.Body.Title, Agents: in.Body.Agents, AddAgents: in.Body.AddAgents, RemoveAgents: in.Body.RemoveAgents,
 		TurnLimit: in.Body.TurnLimit, By: by,
 	}
-	if err := s.checkAgents(ctx, "body.agents", change.Agents); err != nil {
+	if err := h.checkAgents(ctx, "body.agents", change.Agents); err != nil {
 		return nil, err
 	}
-	if err := s.checkAgents(ctx, "body.addAgents", change.AddAgents); err != nil {
+	if err := h.checkAgents(ctx, "body.addAgents", change.AddAgents); err != nil {
 		return nil, err
 	}
 	if in.Body.Metadata != nil {
@@ -49,15 +49,15 @@ func (s *server) updateThread(ctx context.Context, in *updateInput) (*threadOutp
 	if err := signals.CheckThreadChange(change); errors.As(err, &wrong) {
 		return nil, refuse(http.StatusUnprocessableEntity, "body."+wrong.Field, wrong.Problem)
 	}
-	within, cancel := s.answer(ctx)
+	within, cancel := h.answer(ctx)
 	defer cancel()
-	state, err := s.Threads.Update(within, in.ID, change)
+	state, err := h.threads.Update(within, in.ID, change)
 	if err != nil {
-		return nil, s.problem(ctx, in.ID, err)
+		return nil, h.problem(ctx, in.ID, err)
 	}
 	now := stateView(state)
-	if row, err := s.Store.Thread(ctx, s.key(in.ID)); err == nil {
+	if row, err := h.store.Thread(ctx, h.key(in.ID)); err == nil {
 		now = stateOver(threadView(row), state)
 	}
-	return &threadOutput{Body: now}, nil
+	return &output[Thread]{Body: now}, nil
 }

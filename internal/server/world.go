@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"reflect"
 	"strconv"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -21,29 +19,11 @@ import (
 // viewWorld is the view of a thread as events of a world of agents.
 const viewWorld = "world"
 
-// WorldEvent describes [event.WorldEvent] on the wire, for the API's description.
-type WorldEvent struct {
-	ID        string           `json:"id"`
-	Type      string           `json:"type" enum:"message,sse,tool-start,tool-progress,tool-result,tool-error,tool-execution,crud,system,activity"`
-	Timestamp time.Time        `json:"timestamp" doc:"When it was stored; of what is live only, when it is sent"`
-	ChatID    string           `json:"chatId" doc:"The thread"`
-	Data      any              `json:"data" doc:"What the type says"`
-	Meta      *event.WorldMeta `json:"meta,omitempty" doc:"Where it belongs; of what is live only, there is none"`
-}
-
-// worldEvent is an event of a world.
-type worldEvent struct{ event.WorldEvent }
-
-// Schema describes the event's form on the wire.
-func (worldEvent) Schema(r huma.Registry) *huma.Schema {
-	return r.Schema(reflect.TypeFor[WorldEvent](), true, "WorldEvent")
-}
-
 // worldPage is a page of events of a world.
 type worldPage struct {
-	Events      []worldEvent `json:"events" nullable:"false"`
-	Next        string       `json:"next,omitempty" doc:"The cursor of the next page, if there is one"`
-	LastEventID string       `json:"lastEventId,omitempty" doc:"Where a stream begins behind the last of the events"`
+	Events      []event.WorldEvent `json:"events" nullable:"false"`
+	Next        string             `json:"next,omitempty" doc:"The cursor of the next page, if there is one"`
+	LastEventID string             `json:"lastEventId,omitempty" doc:"Where a stream begins behind the last of the events"`
 }
 
 type saidInput struct {
@@ -69,8 +49,6 @@ type toolDecisionInput struct {
 	}
 }
 
-type saidOutput struct{ Body said }
-
 // said answers what was published.
 type said struct {
 	MessageID string `json:"messageId"`
@@ -85,30 +63,37 @@ type worldMessagesOutput struct {
 	}
 }
 
-func (s *server) registerWorld() {
+// worldHandlers serve threads as the chats of a world of agents.
+type worldHandlers struct {
+	*lookup
+	world *world.World
+	feed  *feed.Feed
+}
+
+func (h *worldHandlers) registerWorld() {
 	tags := []string{"world"}
 	decides := "A decision that does not fit the call is a 409, one by somebody who may not decide a 403, and the problem document has result. " +
 		"sender and by are the name of the API key, or without one what the client says."
-	register(s, auth.Post, huma.Operation{
+	register(h.core, auth.Post, huma.Operation{
 		OperationID: "publishMessage", Method: http.MethodPost, Path: "/v1/threads/{id}/world/messages", Tags: tags,
 		Summary: "Publish what somebody says in a world", DefaultStatus: http.StatusAccepted,
 		Description: "The sender's role follows from who is known as an agent, never from the name. " + decides,
 		Errors:      []int{400, 403, 404, 409, 413, 429, 503},
-	}, s.publishSaid)
-	register(s, auth.Approve, huma.Operation{
+	}, h.publishSaid)
+	register(h.core, auth.Approve, huma.Operation{
 		OperationID: "publishToolResult", Method: http.MethodPost, Path: "/v1/threads/{id}/world/tool-results", Tags: tags,
 		Summary: "Publish a decision on a tool call in a world", Description: decides,
 		Errors: []int{400, 403, 404, 409, 413, 503},
-	}, s.publishDecision)
-	register(s, auth.Read, huma.Operation{
+	}, h.publishDecision)
+	register(h.core, auth.Read, huma.Operation{
 		OperationID: "listWorldMessages", Method: http.MethodGet, Path: "/v1/threads/{id}/world/messages", Tags: tags,
 		Summary: "List messages as a world has them, the oldest first", Errors: []int{404, 503},
 		Description: "Requests for approval and decisions are among them, and calls have their status as it is now. " +
 			"What a hook keeps from people is left out, so that a page with a next may be short.",
-	}, s.listWorldMessages)
+	}, h.listWorldMessages)
 }
 
-func (s *server) publishSaid(ctx context.Context, in *saidInput) (*saidOutput, error) {
+func (h *worldHandlers) publishSaid(ctx context.Context, in *saidInput) (*output[said], error) {
 	if in.Body.MessageID != "" {
 		if err := checkID("body.messageId", in.Body.MessageID, signals.CheckEventID); err != nil {
 			return nil, err
@@ -123,21 +108,21 @@ func (s *server) publishSaid(ctx context.Context, in *saidInput) (*saidOutput, e
 			return nil, err
 		}
 	}
-	return s.publishWorld(ctx, in.ID, in.Body.Content, func(ctx context.Context) (world.Published, error) {
-		return s.world.Publish(ctx, world.Said{
+	return h.publishWorld(ctx, in.ID, in.Body.Content, func(ctx context.Context) (world.Published, error) {
+		return h.world.Publish(ctx, world.Said{
 			Content: in.Body.Content, Sender: sender, ChatID: in.ID, MessageID: in.Body.MessageID,
 		})
 	})
 }
 
-func (s *server) publishDecision(ctx context.Context, in *toolDecisionInput) (*saidOutput, error) {
+func (h *worldHandlers) publishDecision(ctx context.Context, in *toolDecisionInput) (*output[said], error) {
 	b := in.Body
 	by, err := actor(ctx, "body.by", b.By, world.Human)
 	if err != nil {
 		return nil, err
 	}
-	return s.publishWorld(ctx, in.ID, string(b.ToolArgs), func(ctx context.Context) (world.Published, error) {
-		return s.world.PublishToolResultAs(ctx, by, b.AgentID, world.ToolResultData{
+	return h.publishWorld(ctx, in.ID, string(b.ToolArgs), func(ctx context.Context) (world.Published, error) {
+		return h.world.PublishToolResultAs(ctx, by, b.AgentID, world.ToolResultData{
 			ToolCallID: b.ToolCallID, Decision: event.Decision(b.Decision), Scope: event.Scope(b.Scope),
 			ToolName: b.ToolName, ToolArgs: b.ToolArgs, WorkingDirectory: b.WorkingDirectory,
 		}, in.ID)
@@ -145,14 +130,14 @@ func (s *server) publishDecision(ctx context.Context, in *toolDecisionInput) (*s
 }
 
 // publishWorld publishes to a world, within the time that a thread has to answer.
-func (s *server) publishWorld(ctx context.Context, id, content string, publish func(context.Context) (world.Published, error)) (*saidOutput, error) {
+func (h *worldHandlers) publishWorld(ctx context.Context, id, content string, publish func(context.Context) (world.Published, error)) (*output[said], error) {
 	if signals.CheckID("threadId", id) != nil {
 		return nil, notFound(id)
 	}
 	if len(content) > signals.MaxPayload {
 		return nil, tooLarge("body", len(content))
 	}
-	within, cancel := s.answer(ctx)
+	within, cancel := h.answer(ctx)
 	defer cancel()
 	got, err := publish(within)
 	var refused *world.DecisionError
@@ -160,22 +145,22 @@ func (s *server) publishWorld(ctx context.Context, id, content string, publish f
 		err = refusedDecision(ToolCallPath{ThreadPath{id}, refused.ToolCallID}, refused.Outcome)
 	}
 	if err != nil {
-		return nil, s.problem(ctx, id, err)
+		return nil, h.problem(ctx, id, err)
 	}
-	return &saidOutput{said{got.MessageID, string(got.Result), got.Missing}}, nil
+	return &output[said]{said{got.MessageID, string(got.Result), got.Missing}}, nil
 }
 
-func (s *server) listWorldMessages(ctx context.Context, in *messagesInput) (*worldMessagesOutput, error) {
+func (h *worldHandlers) listWorldMessages(ctx context.Context, in *messagesInput) (*worldMessagesOutput, error) {
 	after, err := behind(in.Cursor)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.thread(ctx, in.ID); err != nil {
+	if _, err := h.thread(ctx, in.ID); err != nil {
 		return nil, err
 	}
-	messages, next, err := s.feed.WorldMessages(ctx, s.key(in.ID), after, in.Limit)
+	messages, next, err := h.feed.WorldMessages(ctx, h.key(in.ID), after, in.Limit)
 	if err != nil {
-		return nil, s.problem(ctx, in.ID, err)
+		return nil, h.problem(ctx, in.ID, err)
 	}
 	out := &worldMessagesOutput{}
 	out.Body.Messages = append([]event.WorldMessage{}, messages...)
@@ -183,20 +168,4 @@ func (s *server) listWorldMessages(ctx context.Context, in *messagesInput) (*wor
 		out.Body.Next = strconv.FormatInt(next, 10)
 	}
 	return out, nil
-}
-
-func (s *server) worldPage(ctx context.Context, in *eventsInput, at feed.EnvCursor) (*huma.StreamResponse, error) {
-	items, next, err := s.feed.WorldPage(ctx, s.key(in.ID), at, in.Limit)
-	if err != nil {
-		return nil, s.problem(ctx, in.ID, err)
-	}
-	page := worldPage{Events: make([]worldEvent, len(items))}
-	for i, item := range items {
-		page.Events[i] = worldEvent{item.Event}
-		page.LastEventID = item.Cursor.String()
-	}
-	if next != nil {
-		page.Next = next.String()
-	}
-	return s.writePage(in.ID, page), nil
 }
