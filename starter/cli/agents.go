@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/internal/strictyaml"
 	"github.com/threadmill/threadmill/starter/internal/api"
 	"github.com/threadmill/threadmill/starter/internal/render"
@@ -168,7 +169,7 @@ configuration; "-" is stdin. What is left out gets its default.`,
 	return cmd
 }
 
-func (a *app) printAgentSet(set api.Agent, asJSON bool) error {
+func (a *app) printAgentSet(set agent.Detail, asJSON bool) error {
 	if asJSON {
 		return a.printJSON(set)
 	}

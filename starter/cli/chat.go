@@ -178,7 +178,7 @@ func (s *session) resume(ctx context.Context) error {
 	return nil
 }
 
-func (s *session) showTail(messages []api.Message) {
+func (s *session) showTail(messages []event.StoredMessage) {
 	if len(messages) == 0 {
 		return
 	}

@@ -178,10 +178,10 @@ func openKeyStore(ctx context.Context, file string, database bool) (store.Store,
 	return db, nil
 }
 
-func (a *app) createStoredKey(ctx context.Context, db store.APIKeys, name string, roles auth.Roles, expires *time.Time) (api.NewKey, error) {
+func (a *app) createStoredKey(ctx context.Context, db store.APIKeys, name string, roles auth.Roles, expires *time.Time) (auth.NewAPIKey, error) {
 	by, err := actor("")
 	if err != nil {
-		return api.NewKey{}, err
+		return auth.NewAPIKey{}, err
 	}
 	id, token := auth.NewToken()
 	k := store.APIKey{ID: id, Namespace: a.flags.namespace, Name: name, Roles: roles.Strings(), Hash: token.Hash(), CreatedBy: by}
@@ -190,20 +190,16 @@ func (a *app) createStoredKey(ctx context.Context, db store.APIKeys, name string
 	}
 	made, err := db.CreateAPIKey(ctx, k)
 	if errors.Is(err, store.ErrExists) {
-		return api.NewKey{}, fmt.Errorf("an API key %q already exists in namespace %q: choose another name", name, k.Namespace)
+		return auth.NewAPIKey{}, fmt.Errorf("an API key %q already exists in namespace %q: choose another name", name, k.Namespace)
 	}
 	if err != nil {
-		return api.NewKey{}, err
+		return auth.NewAPIKey{}, err
 	}
-	shown := api.Key{
-		ID: made.ID, Name: made.Name, Namespace: made.Namespace, Roles: made.Roles, Source: "stored",
-		CreatedAt: &made.CreatedAt, CreatedBy: made.CreatedBy, ExpiresAt: expires,
-	}
-	return api.NewKey{Key: shown, Token: token.Reveal()}, nil
+	return auth.NewAPIKey{Key: auth.APIKey{APIKey: made, Source: auth.SourceStored}, Token: token.Reveal()}, nil
 }
 
 // printNewKey prints the secret alone on stdout, so that it can be put into a file.
-func (a *app) printNewKey(made api.NewKey, asJSON bool) error {
+func (a *app) printNewKey(made auth.NewAPIKey, asJSON bool) error {
 	if asJSON {
 		return a.printJSON(made)
 	}
@@ -214,17 +210,17 @@ func (a *app) printNewKey(made api.NewKey, asJSON bool) error {
 }
 
 // keyNamed finds a key by its name or id.
-func keyNamed(ctx context.Context, client *api.Client, name string) (api.Key, error) {
+func keyNamed(ctx context.Context, client *api.Client, name string) (auth.APIKey, error) {
 	keys, err := client.Keys(ctx, false)
 	if err != nil {
-		return api.Key{}, err
+		return auth.APIKey{}, err
 	}
-	i := slices.IndexFunc(keys, func(k api.Key) bool { return strings.EqualFold(k.Name, name) || k.ID == name })
+	i := slices.IndexFunc(keys, func(k auth.APIKey) bool { return strings.EqualFold(k.Name, name) || k.ID == name })
 	switch {
 	case i < 0:
-		return api.Key{}, fmt.Errorf(`there is no API key %q: "starter keys list" shows those that there are`, name)
+		return auth.APIKey{}, fmt.Errorf(`there is no API key %q: "starter keys list" shows those that there are`, name)
 	case keys[i].ID == "":
-		return api.Key{}, fmt.Errorf("API key %q is configured, not stored: change it in the server's configuration", name)
+		return auth.APIKey{}, fmt.Errorf("API key %q is configured, not stored: change it in the server's configuration", name)
 	}
 	return keys[i], nil
 }

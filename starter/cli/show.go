@@ -108,8 +108,8 @@ type shown struct {
 	Calls   []event.ClientCall      `json:"clientCalls"`
 
 	// Messages are as hooks have left them; Decisions are what hooks did.
-	Messages  []api.Message  `json:"messages"`
-	Decisions []api.Decision `json:"decisions"`
+	Messages  []event.StoredMessage `json:"messages"`
+	Decisions []api.Decision        `json:"decisions"`
 }
 
 func (a *app) showCommand() *cobra.Command {
@@ -137,7 +137,7 @@ func (a *app) showCommand() *cobra.Command {
 
 // show prints the state even if the messages cannot be had.
 func (a *app) show(ctx context.Context, t threads, stored *api.Client, thread string, asJSON bool) error {
-	out := shown{Pending: []event.ApprovalRequest{}, Calls: []event.ClientCall{}, Messages: []api.Message{}, Decisions: []api.Decision{}}
+	out := shown{Pending: []event.ApprovalRequest{}, Calls: []event.ClientCall{}, Messages: []event.StoredMessage{}, Decisions: []api.Decision{}}
 	var err error
 	if out.State, err = t.State(ctx, thread); err != nil {
 		return err

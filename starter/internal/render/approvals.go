@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/starter/internal/api"
 )
 
 // Waiting is a tool call that waits for approval in a thread.
@@ -80,7 +80,7 @@ func ClientCalls(calls []WaitingCall, opts ApprovalOptions) string {
 
 // Grants writes grants as a table, in the order given. It is empty if there is none. Those
 // that were revoked have columns of their own.
-func Grants(grants []api.Grant, opts ApprovalOptions) string {
+func Grants(grants []approval.Grant, opts ApprovalOptions) string {
 	t := table{head: []string{"GRANT", "SCOPE", "TOOL", "AGENT", "COVERS", "BY", "GRANTED", "REASON", "DIRECTORY", "REVOKED", "REVOKED BY"}}
 	t.rare = t.head[7:]
 	for _, g := range grants {

@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/starter/internal/api"
 )
 
 func TestApprovalTables(t *testing.T) {
@@ -37,15 +37,15 @@ t1      c3           camera  {"a":"\u001b[2J"}  demo   2026-01-02 03:04:05  2026
 `, ClientCalls([]WaitingCall{{"t1", call}}, opts))
 	})
 	t.Run("grants", func(t *testing.T) {
-		session := api.Grant{ID: "c1", Scope: event.Session, ToolName: "shell_cmd", Agent: "demo", By: "ann", GrantedAt: at}
-		pattern := api.Grant{ID: "c2", Scope: event.Pattern, ToolName: "write_file", Agent: "demo", By: "ann", GrantedAt: at, Pattern: map[string]string{"path": "docs/**", "mode": "w"}, RevokedAt: &later, RevokedBy: "bob"}
+		session := approval.Grant{ID: "c1", Scope: event.Session, ToolName: "shell_cmd", Agent: "demo", By: "ann", GrantedAt: at}
+		pattern := approval.Grant{ID: "c2", Scope: event.Pattern, ToolName: "write_file", Agent: "demo", By: "ann", GrantedAt: at, Pattern: map[string]string{"path": "docs/**", "mode": "w"}, RevokedAt: &later, RevokedBy: "bob"}
 		require.Equal(t, `GRANT  SCOPE    TOOL       AGENT  COVERS         BY   GRANTED
 c1     session  shell_cmd  demo   the same call  ann  2026-01-02 03:04:05
-`, Grants([]api.Grant{session}, opts))
+`, Grants([]approval.Grant{session}, opts))
 		require.Equal(t, `GRANT  SCOPE    TOOL        AGENT  COVERS               BY   GRANTED              REVOKED              REVOKED BY
 c1     session  shell_cmd   demo   the same call        ann  2026-01-02 03:04:05  -                    -
 c2     pattern  write_file  demo   mode=w path=docs/**  ann  2026-01-02 03:04:05  2026-01-02 04:04:05  bob
-`, Grants([]api.Grant{session, pattern}, opts))
+`, Grants([]approval.Grant{session, pattern}, opts))
 	})
 	t.Run("nothing is nothing", func(t *testing.T) {
 		require.Empty(t, Approvals(nil, opts))
