@@ -3,12 +3,14 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/threadmill/threadmill/internal/term"
+	"github.com/threadmill/threadmill/signals"
 )
 
 // explainArguments makes cmd, and the commands below it, name the arguments that are missing
@@ -75,4 +77,16 @@ func shellWord(arg string) string {
 		return arg
 	}
 	return "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
+}
+
+// argument is the text of an argument, which "-" takes from stdin.
+func (a *app) argument(what, text string) (string, error) {
+	if text != "-" {
+		return text, nil
+	}
+	raw, err := io.ReadAll(io.LimitReader(a.stdin, signals.MaxPayload+1))
+	if err != nil {
+		return "", fmt.Errorf("reading the %s from stdin: %w", what, err)
+	}
+	return strings.TrimRight(string(raw), "\r\n"), nil
 }

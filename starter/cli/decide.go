@@ -26,7 +26,7 @@ type deciding struct {
 }
 
 // decideCommand makes the commands approve and deny.
-func (a *app) decideCommand(verb string) *cobra.Command {
+func (a approvalCommands) decideCommand(verb string) *cobra.Command {
 	var f deciding
 	cmd := &cobra.Command{
 		Use:   verb + " <thread> <toolCallId>",
@@ -77,7 +77,7 @@ func (f *deciding) approveFlags(cmd *cobra.Command) {
 }
 
 // decision makes a decision of the flags, and checks it.
-func (a *app) decision(given *pflag.FlagSet, f deciding, call string, decision event.Decision) (signals.Decide, error) {
+func (a approvalCommands) decision(given *pflag.FlagSet, f deciding, call string, decision event.Decision) (signals.Decide, error) {
 	d := signals.Decide{
 		ToolCallID: call, Decision: decision, Scope: event.Scope(f.scope), Reason: f.reason, Round: f.round, Digest: f.digest,
 	}
@@ -133,7 +133,7 @@ func patternOf(pairs []string) (map[string]string, error) {
 
 // printOutcome prints what became of what was said about a tool call. A problem, if there is
 // one, says why it does not stand.
-func (a *app) printOutcome(problem string, got signals.DecideResult, asJSON bool) error {
+func (a approvalCommands) printOutcome(problem string, got signals.DecideResult, asJSON bool) error {
 	if asJSON {
 		if err := a.printJSON(got); err != nil {
 			return err

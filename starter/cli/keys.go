@@ -23,7 +23,10 @@ import (
 // envDatabase is the variable that names the workers' PostgreSQL.
 const envDatabase = "DATABASE_URL"
 
-func (a *app) keysCommand() *cobra.Command {
+// keyCommands are those on API keys.
+type keyCommands struct{ *app }
+
+func (a keyCommands) keysCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "keys",
 		Short: "Create, list, rotate and revoke API keys",
@@ -39,14 +42,14 @@ Secrets are printed once, and stored as hashes only.`,
 	return cmd
 }
 
-func (a *app) keyListCommand() *cobra.Command {
+func (a keyCommands) keyListCommand() *cobra.Command {
 	var revoked, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the API keys, without their secrets",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.onAgents(cmd, func(ctx context.Context, client *api.Client) error {
+			return a.onAPI(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				keys, err := client.Keys(ctx, revoked)
 				switch {
 				case err != nil:
@@ -98,7 +101,7 @@ func (k *keyTerms) check() (auth.Roles, *time.Time, error) {
 	return nil, nil, usagef("--expires is %q, must be a day such as 2027-01-31, a time such as 2027-01-31T12:00:00Z, or a duration such as 720h", k.expires)
 }
 
-func (a *app) keyCreateCommand() *cobra.Command {
+func (a keyCommands) keyCreateCommand() *cobra.Command {
 	var terms keyTerms
 	var file string
 	var database, asJSON bool
@@ -122,7 +125,7 @@ the first key is created, and the way out when no key of an administrator is lef
 				return usageError{err}
 			}
 			if file == "" && !database {
-				return a.onAgents(cmd, func(ctx context.Context, client *api.Client) error {
+				return a.onAPI(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 					made, err := client.CreateKey(ctx, args[0], roles.Strings(), expires)
 					if err != nil {
 						return err
@@ -178,7 +181,7 @@ func openKeyStore(ctx context.Context, file string, database bool) (store.Store,
 	return db, nil
 }
 
-func (a *app) createStoredKey(ctx context.Context, db store.APIKeys, name string, roles auth.Roles, expires *time.Time) (auth.NewAPIKey, error) {
+func (a keyCommands) createStoredKey(ctx context.Context, db store.APIKeys, name string, roles auth.Roles, expires *time.Time) (auth.NewAPIKey, error) {
 	by, err := actor("")
 	if err != nil {
 		return auth.NewAPIKey{}, err
@@ -199,7 +202,7 @@ func (a *app) createStoredKey(ctx context.Context, db store.APIKeys, name string
 }
 
 // printNewKey prints the secret alone on stdout, so that it can be put into a file.
-func (a *app) printNewKey(made auth.NewAPIKey, asJSON bool) error {
+func (a keyCommands) printNewKey(made auth.NewAPIKey, asJSON bool) error {
 	if asJSON {
 		return a.printJSON(made)
 	}
@@ -225,7 +228,7 @@ func keyNamed(ctx context.Context, client *api.Client, name string) (auth.APIKey
 	return keys[i], nil
 }
 
-func (a *app) keyRotateCommand() *cobra.Command {
+func (a keyCommands) keyRotateCommand() *cobra.Command {
 	var overlap time.Duration
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -236,7 +239,7 @@ func (a *app) keyRotateCommand() *cobra.Command {
 			if overlap < 0 {
 				return usagef("--overlap is %s, must not be negative", overlap)
 			}
-			return a.onAgents(cmd, func(ctx context.Context, client *api.Client) error {
+			return a.onAPI(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				k, err := keyNamed(ctx, client, args[0])
 				if err != nil {
 					return err
@@ -254,13 +257,13 @@ func (a *app) keyRotateCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) keyRevokeCommand() *cobra.Command {
+func (a keyCommands) keyRevokeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "revoke <name>",
 		Short: "Revoke an API key: it ends within seconds, with its streams",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.onAgents(cmd, func(ctx context.Context, client *api.Client) error {
+			return a.onAPI(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				k, err := keyNamed(ctx, client, args[0])
 				if err != nil {
 					return err
@@ -275,7 +278,7 @@ func (a *app) keyRevokeCommand() *cobra.Command {
 	}
 }
 
-func (a *app) keyGenerateCommand() *cobra.Command {
+func (a keyCommands) keyGenerateCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "generate",
 		Short: "Print a new secret and its hash, for a key that is configured",

@@ -23,7 +23,7 @@ type publishing struct {
 	open, json      bool
 }
 
-func (a *app) publishCommand() *cobra.Command {
+func (a messageCommands) publishCommand() *cobra.Command {
 	var p publishing
 	cmd := &cobra.Command{
 		Use:   "publish <thread>",
@@ -64,7 +64,7 @@ accepted or refused the event.`,
 }
 
 // envEvent makes the event from flags, stdin and file, and checks it.
-func (a *app) envEvent(p publishing, thread string) (event.EnvEvent, error) {
+func (a messageCommands) envEvent(p publishing, thread string) (event.EnvEvent, error) {
 	e := event.EnvEvent{ID: p.id, Type: p.typ}
 	if e.ID == "" {
 		e.ID = signals.NewEventID()
@@ -118,7 +118,7 @@ func (p publishing) describe(m *event.EnvMetadata) error {
 	return json.Unmarshal(raw, m)
 }
 
-func (a *app) eventPayload(p publishing) (string, error) {
+func (a messageCommands) eventPayload(p publishing) (string, error) {
 	if p.file == "" {
 		return a.argument("payload", p.payload)
 	}
@@ -137,7 +137,7 @@ func (a *app) eventPayload(p publishing) (string, error) {
 	return strings.TrimSpace(string(raw)), nil
 }
 
-func (a *app) printPublished(result threadclient.PublishResult, asJSON bool) error {
+func (a messageCommands) printPublished(result threadclient.PublishResult, asJSON bool) error {
 	if asJSON {
 		return a.printJSON(result)
 	}

@@ -19,7 +19,7 @@ type adding struct {
 	json          bool
 }
 
-func (a *app) queueAddCommand() *cobra.Command {
+func (a queueCommands) queueAddCommand() *cobra.Command {
 	var q adding
 	cmd := &cobra.Command{
 		Use:   "add <thread> <type> [payload]",
@@ -62,7 +62,7 @@ content.`,
 }
 
 // event makes the post of an event from flags, arguments and stdin.
-func (a *app) event(q adding, args []string) (signals.Post, error) {
+func (a queueCommands) event(q adding, args []string) (signals.Post, error) {
 	post := signals.Post{Type: args[1], TraceID: q.trace, ParentEventID: q.parent}
 	if post.Type == "" {
 		return post, usagef(`the type is empty, must be "message" or one of your own`)
@@ -80,7 +80,7 @@ func (a *app) event(q adding, args []string) (signals.Post, error) {
 	return post, err
 }
 
-func (a *app) printAdded(result signals.PostResult, asJSON bool) error {
+func (a queueCommands) printAdded(result signals.PostResult, asJSON bool) error {
 	if asJSON {
 		return a.printJSON(result)
 	}
@@ -94,7 +94,7 @@ func (a *app) printAdded(result signals.PostResult, asJSON bool) error {
 // settable are the statuses that a person can give to an event.
 var settable = []event.Status{event.Pending, event.Completed, event.Failed, event.Expired, event.Overwritten}
 
-func (a *app) queueSetStatusCommand() *cobra.Command {
+func (a queueCommands) queueSetStatusCommand() *cobra.Command {
 	var by, reason string
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -131,7 +131,7 @@ again, and the one that is being processed once more.`,
 }
 
 // retryCommand is a command by itself, and one of those of the queue.
-func (a *app) retryCommand() *cobra.Command {
+func (a queueCommands) retryCommand() *cobra.Command {
 	var by string
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -161,7 +161,7 @@ func (a *app) retryCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) printChanged(item event.Item, asJSON bool) error {
+func (a queueCommands) printChanged(item event.Item, asJSON bool) error {
 	if asJSON {
 		return a.printJSON(item)
 	}

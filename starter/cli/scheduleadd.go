@@ -25,7 +25,7 @@ type scheduling struct {
 	replace, json         bool
 }
 
-func (a *app) scheduleAddCommand() *cobra.Command {
+func (a scheduleCommands) scheduleAddCommand() *cobra.Command {
 	var s scheduling
 	cmd := &cobra.Command{
 		Use:   "add <thread>",
@@ -88,7 +88,7 @@ func (s *scheduling) addFlags(f *pflag.FlagSet) {
 }
 
 // schedule makes a schedule of the flags, and checks it.
-func (a *app) schedule(f *pflag.FlagSet, in scheduling, thread string) (signals.Schedule, error) {
+func (a scheduleCommands) schedule(f *pflag.FlagSet, in scheduling, thread string) (signals.Schedule, error) {
 	s := in.Schedule
 	s.ThreadID, s.Missed = thread, signals.Missed(in.missed)
 	s.Every, s.Offset, s.Jitter = signals.Duration(in.every), signals.Duration(in.offset), signals.Duration(in.jitter)
@@ -131,7 +131,7 @@ func timeFlag(name, text string) (time.Time, error) {
 	return t, nil
 }
 
-func (a *app) scheduledMessage(in scheduling) (*event.NewMessage, error) {
+func (a scheduleCommands) scheduledMessage(in scheduling) (*event.NewMessage, error) {
 	if in.payload != "" {
 		return nil, usagef("--payload is that of an event: a message is its text")
 	}
@@ -150,7 +150,7 @@ func (a *app) scheduledMessage(in scheduling) (*event.NewMessage, error) {
 	return m, err
 }
 
-func (a *app) scheduledEvent(in scheduling) (*event.EnvEvent, error) {
+func (a scheduleCommands) scheduledEvent(in scheduling) (*event.EnvEvent, error) {
 	if in.as != "" {
 		return nil, usagef("--as is the sender of a message: an event has none")
 	}
@@ -188,7 +188,7 @@ func pairs(flags []string) (map[string]string, error) {
 
 // printMade says which schedule there is now, and when it runs. It is there, also if
 // Temporal does not say any more how it stands.
-func (a *app) printMade(ctx context.Context, t threads, made signals.Schedule, asJSON bool) error {
+func (a scheduleCommands) printMade(ctx context.Context, t schedules, made signals.Schedule, asJSON bool) error {
 	view, err := t.Schedule(ctx, made.ID)
 	if err != nil {
 		view = signals.ScheduleView{Schedule: made, Next: []time.Time{}, Recent: []signals.ScheduleRun{}}

@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/term"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/signals/threadclient"
 )
 
 // newMessage makes the post of a person's message and checks it, so that a signal,
@@ -40,7 +39,18 @@ type sending struct {
 	wait, create, json bool
 }
 
-func (a *app) sendCommand() *cobra.Command {
+// poster is what they need of a client of threads.
+type poster interface {
+	Post(ctx context.Context, threadID string, p signals.Post) (string, error)
+	PostOrOpen(ctx context.Context, threadID string, start signals.Start, p signals.Post) (string, error)
+	Turn(ctx context.Context, threadID string, p signals.Post) (signals.TurnResult, error)
+	Publish(ctx context.Context, threadID string, e event.EnvEvent, o threadclient.PublishOptions) (threadclient.PublishResult, error)
+}
+
+// messageCommands are those that post to threads.
+type messageCommands struct{ *app }
+
+func (a messageCommands) sendCommand() *cobra.Command {
 	var s sending
 	cmd := &cobra.Command{
 		Use:   "send <thread> <text>",
@@ -83,7 +93,7 @@ names of those who said them.`,
 }
 
 // post makes the message's post from flags, argument and stdin.
-func (a *app) post(s sending, thread, text string) (signals.Post, error) {
+func (a messageCommands) post(s sending, thread, text string) (signals.Post, error) {
 	text, err := a.argument("message", text)
 	if err != nil {
 		return signals.Post{}, err
@@ -96,19 +106,7 @@ func (a *app) post(s sending, thread, text string) (signals.Post, error) {
 	return post, err
 }
 
-// argument is the text of an argument, which "-" takes from stdin.
-func (a *app) argument(what, text string) (string, error) {
-	if text != "-" {
-		return text, nil
-	}
-	raw, err := io.ReadAll(io.LimitReader(a.stdin, signals.MaxPayload+1))
-	if err != nil {
-		return "", fmt.Errorf("reading the %s from stdin: %w", what, err)
-	}
-	return strings.TrimRight(string(raw), "\r\n"), nil
-}
-
-func (a *app) send(ctx context.Context, t threads, s sending, thread string, start signals.Start, post signals.Post) error {
+func (a messageCommands) send(ctx context.Context, t threads, s sending, thread string, start signals.Start, post signals.Post) error {
 	if s.create {
 		if _, err := t.PostOrOpen(ctx, thread, start, post); err != nil {
 			return err
@@ -132,7 +130,7 @@ func (a *app) send(ctx context.Context, t threads, s sending, thread string, sta
 
 // await waits for the end of the turn, also across a restart of the servers: the
 // thread processes an event once, however often its turn is asked for.
-func (a *app) await(ctx context.Context, t threads, s sending, thread string, post signals.Post) error {
+func (a messageCommands) await(ctx context.Context, t threads, s sending, thread string, post signals.Post) error {
 	var result signals.TurnResult
 	err := persist(ctx, func(ctx context.Context) (err error) {
 		result, err = t.Turn(ctx, thread, post)
@@ -147,7 +145,7 @@ func (a *app) await(ctx context.Context, t threads, s sending, thread string, po
 }
 
 // printTurn prints how a turn ended. A turn without a completed reply is a failure.
-func (a *app) printTurn(result signals.TurnResult, asJSON bool) error {
+func (a messageCommands) printTurn(result signals.TurnResult, asJSON bool) error {
 	if asJSON {
 		if err := a.printJSON(result); err != nil {
 			return err
@@ -162,7 +160,7 @@ func (a *app) printTurn(result signals.TurnResult, asJSON bool) error {
 }
 
 // printReplies prints what was said: of several, with the names of those who said it.
-func (a *app) printReplies(replies []event.Message) {
+func (a messageCommands) printReplies(replies []event.Message) {
 	for _, m := range replies {
 		text := m.Content
 		if len(replies) > 1 {

@@ -19,7 +19,7 @@ import (
 	"github.com/threadmill/threadmill/starter/internal/render"
 )
 
-func (a *app) listCommand() *cobra.Command {
+func (a threadCommands) listCommand() *cobra.Command {
 	var q threadclient.ListQuery
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -55,7 +55,7 @@ func (a *app) listCommand() *cobra.Command {
 
 // knowAgent finds out what the agent of a query is called exactly, and whether it is the
 // default agent: Temporal knows neither. The API may be down.
-func (a *app) knowAgent(ctx context.Context, q *threadclient.ListQuery) error {
+func (a threadCommands) knowAgent(ctx context.Context, q *threadclient.ListQuery) error {
 	if q.Agent == "" {
 		return nil
 	}
@@ -77,7 +77,7 @@ func (a *app) knowAgent(ctx context.Context, q *threadclient.ListQuery) error {
 	return nil
 }
 
-func (a *app) printList(q threadclient.ListQuery, found []threadclient.Summary) error {
+func (a threadCommands) printList(q threadclient.ListQuery, found []threadclient.Summary) error {
 	if len(found) == 0 {
 		a.warn("%s in namespace %q", none(q), a.flags.namespace)
 		return nil
@@ -112,7 +112,7 @@ type shown struct {
 	Decisions []api.Decision        `json:"decisions"`
 }
 
-func (a *app) showCommand() *cobra.Command {
+func (a threadCommands) showCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "show <thread>",
@@ -136,7 +136,7 @@ func (a *app) showCommand() *cobra.Command {
 }
 
 // show prints the state even if the messages cannot be had.
-func (a *app) show(ctx context.Context, t threads, stored *api.Client, thread string, asJSON bool) error {
+func (a threadCommands) show(ctx context.Context, t threads, stored *api.Client, thread string, asJSON bool) error {
 	out := shown{Pending: []event.ApprovalRequest{}, Calls: []event.ClientCall{}, Messages: []event.StoredMessage{}, Decisions: []api.Decision{}}
 	var err error
 	if out.State, err = t.State(ctx, thread); err != nil {
@@ -178,7 +178,7 @@ func (out *shown) read(ctx context.Context, stored *api.Client, thread string) e
 	return nil
 }
 
-func (a *app) printShown(out shown) {
+func (a threadCommands) printShown(out shown) {
 	for _, line := range stateLines(out.State) {
 		a.say("%s", line)
 	}

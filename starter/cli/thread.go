@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/starter/internal/api"
 )
 
@@ -86,7 +87,19 @@ func (a *app) checkAgents(ctx context.Context, flag string, names ...string) err
 	return nil
 }
 
-func (a *app) openCommand() *cobra.Command {
+// lifecycle is what they need of a client of threads.
+type lifecycle interface {
+	Open(ctx context.Context, threadID string, start signals.Start, first *signals.Post) error
+	Update(ctx context.Context, threadID string, c signals.ThreadChange) (signals.State, error)
+	Control(ctx context.Context, threadID string, c signals.Control) error
+	State(ctx context.Context, threadID string) (signals.State, error)
+	List(ctx context.Context, q threadclient.ListQuery) ([]threadclient.Summary, error)
+}
+
+// threadCommands are those on threads as a whole.
+type threadCommands struct{ *app }
+
+func (a threadCommands) openCommand() *cobra.Command {
 	var o opening
 	var message, as string
 	var asJSON bool
@@ -136,7 +149,7 @@ func (a *app) openCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) updateCommand() *cobra.Command {
+func (a threadCommands) updateCommand() *cobra.Command {
 	var o opening
 	var add, remove []string
 	var by string
@@ -191,7 +204,7 @@ func (a *app) updateCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) interruptCommand() *cobra.Command {
+func (a threadCommands) interruptCommand() *cobra.Command {
 	cmd := a.controlCommand("interrupt <thread> [eventId]", "Interrupt the turn in progress, or one event; what was said so far is kept", signals.ControlInterrupt)
 	cmd.Long = cmd.Short + `.
 
@@ -201,11 +214,11 @@ waits there. Without one, the turn in progress ends, whatever it is.`
 	return cmd
 }
 
-func (a *app) closeCommand() *cobra.Command {
+func (a threadCommands) closeCommand() *cobra.Command {
 	return a.controlCommand("close <thread>", "Close a thread for good; its records stay", signals.ControlClose)
 }
 
-func (a *app) controlCommand(use, short string, action signals.ControlAction) *cobra.Command {
+func (a threadCommands) controlCommand(use, short string, action signals.ControlAction) *cobra.Command {
 	var by, reason string
 	cmd := &cobra.Command{
 		Use:   use,

@@ -92,8 +92,13 @@ func (e *unansweredError) explain(address string) string {
 	return fmt.Sprintf("Temporal at %s took the request, but no worker runs on task queue %q: start one with %q", address, queue, command)
 }
 
+// workers tells who works for threads.
+type workers interface {
+	Workers(ctx context.Context, threadID string) (threadclient.Workers, error)
+}
+
 // diagnosed finds out why nobody answered, if that is the error.
-func (a *app) diagnosed(ctx context.Context, t threads, err error) error {
+func (a *app) diagnosed(ctx context.Context, t workers, err error) error {
 	if err == nil || refusal(err) || !noWorker(err) || ctx.Err() != nil {
 		return err
 	}
@@ -103,11 +108,11 @@ func (a *app) diagnosed(ctx context.Context, t threads, err error) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	workers, problem := t.Workers(ctx, id)
+	found, problem := t.Workers(ctx, id)
 	if problem != nil {
 		return err
 	}
-	return &unansweredError{workers, err}
+	return &unansweredError{found, err}
 }
 
 // noWorker reports errors that mean that nobody works on the task queue.
