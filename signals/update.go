@@ -44,10 +44,10 @@ type ThreadChange struct {
 // CheckThreadChange reports the first field that is wrong.
 func CheckThreadChange(c ThreadChange) error {
 	if c.Title == "" && len(c.Agents)+len(c.AddAgents)+len(c.RemoveAgents) == 0 && len(c.Metadata) == 0 && c.TurnLimit == 0 {
-		return &event.FieldError{Field: "title", Problem: "or agents, addAgents, removeAgents, turnLimit or metadata is required: what is to be changed"}
+		return wrong("input", "set at least one of title, agents, addAgents, removeAgents, turnLimit and metadata")
 	}
 	if len(c.Agents) > 0 && len(c.AddAgents)+len(c.RemoveAgents) > 0 {
-		return wrong("agents", "are all that take part from then on; give them, or addAgents and removeAgents")
+		return wrong("agents", "replace all agents of the thread: they cannot be combined with addAgents or removeAgents")
 	}
 	if err := errors.Join(CheckTurnLimit(c.TurnLimit), checkNames("addAgents", c.AddAgents), checkNames("removeAgents", c.RemoveAgents)); err != nil {
 		return err
@@ -76,7 +76,7 @@ func CheckThread(agents []string, title string, metadata json.RawMessage) error 
 		return wrong("metadata", "is %d bytes, at most %d are taken", len(metadata), MaxPayload)
 	}
 	if title != "" && event.Blank(title) {
-		return wrong("title", "has nothing that can be seen; leave it out")
+		return wrong("title", "has no visible characters; omit it")
 	}
 	if err := event.CheckLine("title", title); err != nil || len(metadata) == 0 {
 		return err

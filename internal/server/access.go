@@ -80,7 +80,7 @@ func (a *access) authorize(w http.ResponseWriter, r *http.Request, pattern strin
 	}
 	if !known {
 		a.logger.Error("a route has no role, and is closed to everybody", "pattern", pattern)
-		to.refuse(w, http.StatusForbidden, "nobody may use this route")
+		to.refuse(w, http.StatusForbidden, "this route is closed to everybody")
 		return
 	}
 	if to.role == public {
@@ -138,7 +138,7 @@ func (a *access) authenticate(r *http.Request, role auth.Role) (auth.Principal, 
 	a.failing.Store(false)
 	switch {
 	case p.Namespace != "" && p.Namespace != a.namespace:
-		return p, &forbiddenError{fmt.Sprintf("%s is of another namespace than the one that this API serves", who(p))}
+		return p, &forbiddenError{fmt.Sprintf("%s belongs to another namespace than this API", who(p))}
 	case !p.Roles.Has(role):
 		return p, &forbiddenError{fmt.Sprintf("this needs the role %s; %s has %s", role, who(p), cmp.Or(strings.Join(p.Roles.Strings(), ", "), "none"))}
 	}
@@ -236,7 +236,7 @@ func actor(ctx context.Context, location, given, byDefault string) (string, erro
 	case name == "":
 		return given, refuseField(location, event.CheckName("", given))
 	case given != "" && given != name:
-		return "", refuse(http.StatusForbidden, location, fmt.Sprintf("must be %q, as whom the request is authenticated: leave it out", name))
+		return "", refuse(http.StatusForbidden, location, fmt.Sprintf("must be %q, the authenticated principal; omit it", name))
 	}
 	return name, nil
 }

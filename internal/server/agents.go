@@ -57,7 +57,7 @@ type deleteAgentInput struct {
 
 type agentVersionsInput struct {
 	AgentPath
-	Before int `query:"before" minimum:"1" doc:"The next of the page before. Default: begin with the newest"`
+	Before int `query:"before" minimum:"1" doc:"The next of the previous page. Default: the newest"`
 	Limit  int `query:"limit" minimum:"1" maximum:"100" default:"20"`
 }
 
@@ -104,7 +104,7 @@ func (h *agentHandlers) registerAgents() {
 		OperationID: "putAgent", Method: http.MethodPut, Path: one, Tags: tags,
 		Summary: "Store an agent's definition, in place of the one before",
 		Description: "It holds from the next model call on, also in threads that run, and comes before a configured agent of the same name. " +
-			"What is left out gets its default. A definition that is stored already makes no new version. " +
+			"Omitted fields get their defaults. Storing the current definition again makes no new version. " +
 			"Tools and providers of models are not made by it: warnings say which the workers do not have.",
 		Errors:    []int{400, 409, 413, 503},
 		Responses: map[string]*huma.Response{"201": {Description: "None was stored before"}},
@@ -179,11 +179,11 @@ const changesName = "changes"
 func (in *putAgentInput) agent() (agent.Agent, error) {
 	switch {
 	case strings.EqualFold(in.Name, changesName):
-		return agent.Agent{}, refuse(http.StatusUnprocessableEntity, "path.name", "is taken by the list of changes: choose another name")
+		return agent.Agent{}, refuse(http.StatusUnprocessableEntity, "path.name", "is reserved: choose another name")
 	case in.Body.Name == "":
 		in.Body.Name = in.Name
 	case !strings.EqualFold(in.Body.Name, in.Name):
-		return agent.Agent{}, refuse(http.StatusUnprocessableEntity, "body.name", "is not that of the path; leave it out")
+		return agent.Agent{}, refuse(http.StatusUnprocessableEntity, "body.name", "differs from the path; omit it")
 	}
 	return in.Body.Agent()
 }
@@ -203,7 +203,7 @@ func (h *agentHandlers) deleteAgent(ctx context.Context, in *deleteAgentInput) (
 // notStored is the problem of an agent that is not stored, but perhaps configured.
 func (h *agentHandlers) notStored(ctx context.Context, name string) error {
 	if _, err := h.agents.Find(ctx, h.namespace, name); err == nil {
-		return huma.Error404NotFound(fmt.Sprintf("agent %.128q is configured, not stored: it is changed where it is configured", name))
+		return huma.Error404NotFound(fmt.Sprintf("agent %.128q is configured, not stored: change its configuration", name))
 	}
 	return huma.Error404NotFound(fmt.Sprintf("no agent %.128q is stored", name))
 }
@@ -248,12 +248,12 @@ func (c *core) agentProblem(ctx context.Context, name string, err error) error {
 	case errors.As(err, &large):
 		return refuse(http.StatusRequestEntityTooLarge, "body", large.Error())
 	case errors.As(err, &conflict):
-		return huma.Error409Conflict(conflict.Error() + "; read it, and make the change to that")
+		return huma.Error409Conflict(conflict.Error() + "; read the newest version and retry")
 	case errors.Is(err, agent.ErrUnknown):
 		return huma.Error404NotFound(err.Error())
 	case errors.Is(err, store.ErrUnavailable), ctx.Err() != nil:
 		return storeUnavailable(ctx)
 	}
 	c.logger.Error("request failed", "agent", name, "request", requestID(ctx), "error", err)
-	return huma.Error500InternalServerError("the server failed; its log says why, request " + requestID(ctx))
+	return huma.Error500InternalServerError("internal error; see the server log for request " + requestID(ctx))
 }

@@ -59,8 +59,8 @@ func (h *approvalHandlers) registerApprovals() {
 	register(h.core, auth.Read, huma.Operation{
 		OperationID: "listAllApprovals", Method: http.MethodGet, Path: "/v1/approvals", Tags: tags,
 		Summary: "List the tool calls that wait for a decision, of all threads",
-		Description: "Threads that began to wait this moment may be missing. A call of a sub-agent is listed once, " +
-			"in the thread for which it works. Threads are asked themselves, so it needs a worker that runs.",
+		Description: "Threads that began to wait just now may be missing. A call of a sub-agent is listed once, " +
+			"in the thread for which it works. The API queries each thread, which needs a running worker.",
 		Errors: []int{503},
 	}, h.listAllApprovals)
 	register(h.core, auth.Read, huma.Operation{

@@ -22,7 +22,7 @@ type Decision struct {
 type decisionsInput struct {
 	ThreadPath
 	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"50"`
-	Cursor string `query:"cursor" doc:"The next of the page before"`
+	Cursor string `query:"cursor" doc:"The next of the previous page"`
 }
 
 type decisionsOutput struct {
@@ -35,7 +35,7 @@ type decisionsOutput struct {
 func (h *approvalHandlers) registerDecisions() {
 	register(h.core, auth.Read, huma.Operation{
 		OperationID: "listDecisions", Method: http.MethodGet, Path: "/v1/threads/{id}/decisions", Tags: []string{"approvals"},
-		Summary:     "List all that was decided on tool calls, the oldest first",
+		Summary:     "List the decisions on tool calls, the oldest first",
 		Description: "Who decided what, when, how far it reaches, and the digest of what was decided on; with votes, expired requests, revoked approvals, and calls that a grant has let through.",
 		Errors:      []int{404, 503},
 	}, h.listDecisions)

@@ -27,7 +27,7 @@ type eventsInput struct {
 	LastID      string `query:"lastEventId" doc:"The same, for clients that cannot set headers"`
 	From        string `query:"from" enum:"start,now" doc:"Where a stream begins without Last-Event-ID. Default: start"`
 	View        string `query:"view" enum:"agent,env,world" doc:"agent: agent events; env: environment events, those that were published and those that all else is told as; world: the events of a world of agents. Default: agent"`
-	Cursor      string `query:"cursor" doc:"Of a page: the next of the page before, or the id of any event"`
+	Cursor      string `query:"cursor" doc:"Of a page: the next of the previous page, or the id of any event"`
 	Limit       int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"Of a page"`
 }
 

@@ -18,7 +18,7 @@ import (
 
 type grantsInput struct {
 	ThreadPath
-	Revoked bool `query:"revoked" doc:"Those that were revoked, too"`
+	Revoked bool `query:"revoked" doc:"Include revoked grants"`
 }
 
 type grantsOutput struct {
@@ -38,12 +38,12 @@ func (h *approvalHandlers) registerGrants() {
 	register(h.core, auth.Read, huma.Operation{
 		OperationID: "listGrants", Method: http.MethodGet, Path: "/v1/threads/{id}/grants", Tags: tags,
 		Summary:     "List the approvals that cover more calls than their own",
-		Description: "They are what the thread's records say; one that was given this moment may be missing.",
+		Description: "From the thread's records; one given just now may be missing.",
 		Errors:      []int{404, 503},
 	}, h.listGrants)
 	register(h.core, auth.Approve, huma.Operation{
 		OperationID: "revokeGrant", Method: http.MethodDelete, Path: "/v1/threads/{id}/grants/{toolCallId}", Tags: tags,
-		Summary: "Take an approval back, with all that it grants",
+		Summary: "Revoke an approval and what it grants",
 		Description: "What has run stays done; a call that was approved and has not begun to run asks again. Any approval can be revoked by the id of its call. " +
 			"Revoking again is already_resolved, unless people have been asked about the call again and no decision is stored yet: then the thread takes it.",
 		Errors: []int{403, 404, 409, 503},
@@ -164,7 +164,7 @@ func approvalOf(records []event.Record, toolCallID string) (approved, holds bool
 
 func noApproval(call ToolCallPath) error {
 	return decisionRefused(http.StatusNotFound, signals.NotPending,
-		"thread %q has no approval of a tool call %q, or not yet: one that was given this moment is there a moment later; GET /v1/threads/%s/grants lists what is granted",
+		"thread %q has no approval of a tool call %q, or it was given just now and is not stored yet; GET /v1/threads/%s/grants lists what is granted",
 		call.ID, call.ToolCallID, call.ID)
 }
 

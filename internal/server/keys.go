@@ -22,7 +22,7 @@ type KeyPath struct {
 }
 
 type keysInput struct {
-	Revoked bool `query:"revoked" doc:"Those that are revoked, too"`
+	Revoked bool `query:"revoked" doc:"Include revoked keys"`
 }
 
 type keysOutput struct {
@@ -142,7 +142,7 @@ func (h *keyHandlers) createKey(ctx context.Context, in *createKeyInput) (*newKe
 		return nil, refuse(http.StatusUnprocessableEntity, "body.roles",
 			"must have admin: this is the first key, and from now on every request needs one")
 	case !k.ExpiresAt.IsZero() && !k.ExpiresAt.After(time.Now()):
-		return nil, refuse(http.StatusUnprocessableEntity, "body.expiresAt", "is over")
+		return nil, refuse(http.StatusUnprocessableEntity, "body.expiresAt", "is in the past")
 	case slices.ContainsFunc(h.configuredKeys(), func(c auth.Key) bool { return strings.EqualFold(c.Name, k.Name) }):
 		return nil, huma.Error409Conflict(fmt.Sprintf("an API key %q is configured: choose another name", k.Name))
 	}

@@ -46,7 +46,7 @@ type posted struct {
 type messagesInput struct {
 	ThreadPath
 	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"50"`
-	Cursor string `query:"cursor" doc:"The next of the page before"`
+	Cursor string `query:"cursor" doc:"The next of the previous page"`
 }
 
 type messagesOutput struct {

@@ -19,7 +19,7 @@ type openBody struct {
 	ID        string         `json:"id,omitempty" maxLength:"128" doc:"1 to 128 letters, digits and . _ : @ -, beginning with a letter or digit. Default: a new ULID"`
 	Agent     string         `json:"agent,omitempty" maxLength:"128" doc:"The agent that answers. Default: the first that is configured"`
 	Agents    []string       `json:"agents,omitempty" maxItems:"100" doc:"Those that take part, if several do; not beside agent"`
-	TurnLimit int            `json:"turnLimit,omitempty" minimum:"1" maximum:"1000" doc:"How many LLM calls an agent may make before a person or the world speaks again. Default: 5"`
+	TurnLimit int            `json:"turnLimit,omitempty" minimum:"1" maximum:"1000" doc:"How many model calls an agent may make until the next user message or environment event. Default: 5"`
 	Metadata  map[string]any `json:"metadata,omitempty" doc:"Kept with the thread and never shown to a model"`
 	Message   *firstMessage  `json:"message,omitempty" doc:"The message that the thread begins with"`
 }
@@ -30,7 +30,7 @@ type firstMessage struct{ NewMessage }
 // NewMessage is a person's message.
 type NewMessage struct {
 	Content string `json:"content" minLength:"1"`
-	ID      string `json:"id,omitempty" maxLength:"128" doc:"Posting the same id twice has the effect of once. Default: a new ULID"`
+	ID      string `json:"id,omitempty" maxLength:"128" doc:"Idempotency key: duplicates are ignored. Default: a new ULID"`
 	Sender  string `json:"sender,omitempty" maxLength:"128" doc:"Who says it. Default: user"`
 }
 
@@ -113,7 +113,7 @@ func (h *threadHandlers) agentsOf(ctx context.Context, body *openBody) ([]string
 	case body.Agent == "":
 		return body.Agents, h.checkAgents(ctx, "body.agents", body.Agents)
 	case len(body.Agents) > 0:
-		return nil, refuse(http.StatusUnprocessableEntity, "body.agent", "goes without agents: name those that take part in one of the two")
+		return nil, refuse(http.StatusUnprocessableEntity, "body.agent", "cannot be combined with agents")
 	}
 	return []string{body.Agent}, h.checkAgent(ctx, "body.agent", body.Agent)
 }

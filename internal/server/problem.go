@@ -55,15 +55,15 @@ func (c *core) problem(ctx context.Context, threadID string, err error) error {
 	case errors.Is(err, signals.ErrClosed):
 		return huma.Error409Conflict(fmt.Sprintf("thread %q is closed", threadID))
 	case errors.Is(err, signals.ErrExists):
-		return huma.Error409Conflict(fmt.Sprintf("thread %q exists already", threadID))
+		return huma.Error409Conflict(fmt.Sprintf("thread %q already exists", threadID))
 	case errors.Is(err, signals.ErrBusy):
 		return huma.Error409Conflict(fmt.Sprintf("thread %q is busy with a turn, and onBusy is reject", threadID))
 	case errors.Is(err, signals.ErrFull):
 		return later(http.StatusTooManyRequests, "1", fmt.Sprintf(
-			"the queue of thread %q is full; post the same again when it has processed some of what waits", threadID))
+			"the queue of thread %q is full; retry when it has processed some events", threadID))
 	case errors.Is(err, signals.ErrOverloaded):
 		return later(http.StatusTooManyRequests, "1", fmt.Sprintf(
-			"too many posts wait for the answer of thread %q; post the same again", threadID))
+			"too many posts wait for thread %q; retry", threadID))
 	case errors.Is(err, signals.ErrRefused):
 		return huma.Error422UnprocessableEntity(err.Error())
 	case errors.Is(err, store.ErrUnavailable):
@@ -90,7 +90,7 @@ func (c *core) problem(ctx context.Context, threadID string, err error) error {
 		return later(http.StatusServiceUnavailable, "5", fmt.Sprintf("thread %q did not answer within %v: %s", threadID, c.answerWithin, reason))
 	}
 	c.logger.Error("request failed", "thread", threadID, "request", requestID(ctx), "error", err)
-	return huma.Error500InternalServerError("the server failed; its log says why, request " + requestID(ctx))
+	return huma.Error500InternalServerError("internal error; see the server log for request " + requestID(ctx))
 }
 
 // storeUnavailable is the problem of a request that the store does not answer. The outage is

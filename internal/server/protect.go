@@ -52,7 +52,7 @@ func (a *access) protect(next http.Handler, allowedHosts []string) http.Handler 
 			return
 		}
 		if at := strings.IndexFunc(r.URL.Path, unreadable); at >= 0 {
-			writeProblem(rec, http.StatusBadRequest, fmt.Sprintf("the path contains %+q, which no identifier has", []rune(r.URL.Path[at:])[0]))
+			writeProblem(rec, http.StatusBadRequest, fmt.Sprintf("the path contains %+q, which identifiers cannot contain", []rune(r.URL.Path[at:])[0]))
 			return
 		}
 		next.ServeHTTP(rec, r)
@@ -70,7 +70,7 @@ func (a *access) recovered(w *recorder, r *http.Request, p any) {
 	a.logger.Error("handler panicked", "request", id, "method", r.Method, "path", r.URL.Path,
 		"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 	if w.status == 0 {
-		writeProblem(w, http.StatusInternalServerError, "the server failed; its log says why, request "+id)
+		writeProblem(w, http.StatusInternalServerError, "internal error; see the server log for request "+id)
 		return
 	}
 	panic(http.ErrAbortHandler) // cut the connection: the answer is not whole
@@ -118,7 +118,7 @@ func (a *access) explainUnmatched(mux *http.ServeMux) http.Handler {
 			writeProblem(w, probe.status, r.Method+" is not allowed here: "+probe.header.Get("Allow"))
 			return
 		}
-		writeProblem(w, http.StatusNotFound, "there is nothing at this path; /docs lists what there is")
+		writeProblem(w, http.StatusNotFound, "no such path; /docs lists the API")
 	})
 }
 

@@ -22,7 +22,7 @@ type envPage struct {
 
 // publishBody is the body of requests that publish an environment event.
 type publishBody struct {
-	ID        string                     `json:"id,omitempty" maxLength:"128" doc:"Publishing the same id twice has the effect of once. Default: a new UUID"`
+	ID        string                     `json:"id,omitempty" maxLength:"128" doc:"Idempotency key: duplicates are ignored. Default: a new UUID"`
 	Type      string                     `json:"type" minLength:"1" maxLength:"128" doc:"What has happened, such as file.changed"`
 	Timestamp int64                      `json:"timestamp,omitempty" doc:"When, in milliseconds since 1970. Default: now"`
 	Metadata  map[string]json.RawMessage `json:"metadata,omitempty" doc:"trigger_session_id: the thread; trigger_agent_id, trigger_agent_name: the agent; env_name; source: tool, env, user, system or llm, default env; and any other keys"`

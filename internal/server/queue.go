@@ -44,7 +44,7 @@ type addInput struct {
 
 // addBody is the body of POST /v1/threads/{id}/queue.
 type addBody struct {
-	ID            string          `json:"id,omitempty" maxLength:"128" doc:"Adding the same id twice has the effect of once. Default: a new ULID"`
+	ID            string          `json:"id,omitempty" maxLength:"128" doc:"Idempotency key: duplicates are ignored. Default: a new ULID"`
 	Type          string          `json:"type" minLength:"1" maxLength:"128" doc:"message, or a type of your own; not one that the thread makes itself"`
 	Payload       json.RawMessage `json:"payload,omitempty" doc:"Of a message: senderId, senderType (user, agent, tool or system), content and, if you like, metadata; threadId may be left out. Of other types, any JSON. At most 256 KiB"`
 	TraceID       string          `json:"traceId,omitempty" maxLength:"128" doc:"Default: the event's id"`

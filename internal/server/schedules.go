@@ -71,14 +71,14 @@ func (h *scheduleHandlers) registerSchedules() {
 	const path, one = "/v1/schedules", "/v1/schedules/{id}"
 	register(h.core, auth.Operate, huma.Operation{
 		OperationID: "createSchedule", Method: http.MethodPost, Path: path, Tags: tags,
-		Summary: "Create a schedule, which posts to a thread again and again", DefaultStatus: http.StatusCreated,
+		Summary: "Create a schedule that posts to a thread", DefaultStatus: http.StatusCreated,
 		Description: "Exactly one of event and message is what it posts; at least one of cron and every is when.",
 		Errors:      []int{400, 409, 413, 503},
 	}, h.createSchedule)
 	register(h.core, auth.Read, huma.Operation{
 		OperationID: "listSchedules", Method: http.MethodGet, Path: path, Tags: tags,
 		Summary:     "List schedules, by their ids",
-		Description: "A schedule that was created this moment may be missing. What became of the runs is told of one schedule only.",
+		Description: "A schedule created just now may be missing. The list leaves out the outcomes of runs.",
 		Errors:      []int{503},
 	}, h.listSchedules)
 	register(h.core, auth.Read, huma.Operation{
@@ -88,7 +88,7 @@ func (h *scheduleHandlers) registerSchedules() {
 	register(h.core, auth.Operate, huma.Operation{
 		OperationID: "replaceSchedule", Method: http.MethodPut, Path: one, Tags: tags,
 		Summary:     "Replace a schedule",
-		Description: "What is left out gets its default: a schedule that is paused goes on unless paused is set.",
+		Description: "Omitted fields get their defaults: a paused schedule resumes unless paused is set.",
 		Errors:      []int{400, 404, 413, 503},
 	}, h.replaceSchedule)
 	register(h.core, auth.Operate, huma.Operation{
@@ -102,14 +102,14 @@ func (h *scheduleHandlers) registerSchedules() {
 	}, h.changeSchedule(Schedules.PauseSchedule))
 	register(h.core, auth.Operate, huma.Operation{
 		OperationID: "resumeSchedule", Method: http.MethodPost, Path: one + "/resume", Tags: tags,
-		Summary:     "Let a schedule go on that is paused",
-		Description: "The times that have passed meanwhile are not made up for.",
+		Summary:     "Resume a paused schedule",
+		Description: "Missed times are not made up for.",
 		Errors:      []int{400, 404, 413, 503},
 	}, h.changeSchedule(Schedules.ResumeSchedule))
 	register(h.core, auth.Operate, huma.Operation{
 		OperationID: "triggerSchedule", Method: http.MethodPost, Path: one + "/trigger", Tags: tags,
 		Summary: "Start a run now", DefaultStatus: http.StatusAccepted,
-		Description: "Also of a schedule that is paused, or has no runs left. Runs of the same second post once.",
+		Description: "Works for paused schedules and those without remaining runs. Runs of the same second post once.",
 		Errors:      []int{404, 503},
 	}, h.triggerSchedule)
 }
@@ -141,7 +141,7 @@ func (h *scheduleHandlers) made(ctx context.Context, schedule signals.Schedule) 
 
 func (h *scheduleHandlers) replaceSchedule(ctx context.Context, in *replaceScheduleInput) (*output[Schedule], error) {
 	if in.Body.ID != "" && in.Body.ID != in.ID {
-		return nil, refuse(http.StatusUnprocessableEntity, "body.id", "is not that of the path; leave it out")
+		return nil, refuse(http.StatusUnprocessableEntity, "body.id", "differs from the path; omit it")
 	}
 	in.Body.ID = in.ID
 	if signals.CheckID("id", in.ID) != nil {

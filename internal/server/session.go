@@ -156,7 +156,7 @@ func (h *promptHandlers) describePrompt(name, path string) {
 	failed := content(reflect.TypeFor[promptError]())
 	op := &huma.Operation{
 		OperationID: name, Method: http.MethodPost, Path: path, Tags: []string{"events"},
-		Summary:     "Publish what a person says as a user_query",
+		Summary:     "Publish a user_query from a prompt",
 		Description: "Answers before an agent does: its reply is among the events. A session is a thread; one that is not there is opened.",
 		Parameters: []*huma.Param{{
 			Name: "id", In: "path", Required: true, Description: "The thread's id", Schema: &huma.Schema{Type: huma.TypeString},

@@ -100,7 +100,7 @@ func (h *taskHandlers) registerTasks() {
 	}, h.cancelTask)
 	register(h.core, auth.Post, huma.Operation{
 		OperationID: "reportProgress", Method: http.MethodPost, Path: path + "/progress", Tags: tags,
-		Summary: "Show viewers how far a background task is", DefaultStatus: http.StatusAccepted,
+		Summary: "Report progress of a background task to viewers", DefaultStatus: http.StatusAccepted,
 		Description: "A live event tool_progress, whose data has subtype: task_progress, the taskId, and what was sent as data. " +
 			"Nothing of it is stored, and no agent is told.",
 		Errors: []int{400, 404, 409, 413, 503},

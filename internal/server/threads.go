@@ -63,13 +63,13 @@ func metadataView(raw json.RawMessage) map[string]any {
 
 type getInput struct {
 	ThreadPath
-	State bool `query:"state" doc:"Ask the thread itself: turnLimit and llmCalls, and the rest as of now. Needs a worker that runs"`
+	State bool `query:"state" doc:"Query the thread itself for turnLimit, llmCalls and current values. Needs a running worker"`
 }
 
 type listInput struct {
 	Status string `query:"status" enum:"open,closed" doc:"Only threads of this status"`
 	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"50"`
-	Cursor string `query:"cursor" doc:"The next of the page before"`
+	Cursor string `query:"cursor" doc:"The next of the previous page"`
 }
 
 type listOutput struct {
@@ -110,7 +110,7 @@ func (h *threadHandlers) registerThreads() {
 	}, h.getThread)
 	register(h.core, auth.Operate, huma.Operation{
 		OperationID: "updateThread", Method: http.MethodPatch, Path: "/v1/threads/{id}", Tags: tags,
-		Summary: "Change a thread", Description: "What is left out stays as it is. Environment event session.updated tells of it.",
+		Summary: "Change a thread", Description: "Omitted fields stay unchanged. Publishes environment event session.updated.",
 		Errors: []int{404, 409, 422, 503},
 	}, h.updateThread)
 	register(h.core, auth.Operate, huma.Operation{

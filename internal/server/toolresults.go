@@ -25,7 +25,7 @@ type toolResultInput struct {
 func (h *approvalHandlers) registerToolResults() {
 	register(h.core, auth.Post, huma.Operation{
 		OperationID: "postToolResult", Method: http.MethodPost, Path: "/v1/threads/{id}/tool-calls/{toolCallId}/result", Tags: []string{"approvals"},
-		Summary: "Answer a tool call that a connected client runs",
+		Summary: "Post the result of a tool call that a connected client runs",
 		Description: "The result counts once: sending it again is already_resolved. A call that has another result, such as that it took too long, " +
 			"or that is not of the agent or tool that the request names, is a 409; the problem document then has result: conflict or mismatch.",
 		Errors: []int{400, 403, 404, 409, 413, 503},

@@ -17,7 +17,7 @@ type updateInput struct {
 		Agents       []string       `json:"agents,omitempty" maxItems:"100" doc:"Those that take part from the next turn on, in place of those that did"`
 		AddAgents    []string       `json:"addAgents,omitempty" maxItems:"100" doc:"Those that join them. Not beside agents"`
 		RemoveAgents []string       `json:"removeAgents,omitempty" maxItems:"100" doc:"Those that leave them; the last one cannot. Not beside agents"`
-		TurnLimit    int            `json:"turnLimit,omitempty" minimum:"1" maximum:"1000" doc:"How many LLM calls an agent may make before a person or the world speaks again"`
+		TurnLimit    int            `json:"turnLimit,omitempty" minimum:"1" maximum:"1000" doc:"How many model calls an agent may make until the next user message or environment event"`
 		Metadata     map[string]any `json:"metadata,omitempty" doc:"Replaces the thread's own"`
 		By           string         `json:"by,omitempty" maxLength:"128" doc:"Who changes it"`
 	}
@@ -47,6 +47,9 @@ func (h *threadHandlers) updateThread(ctx context.Context, in *updateInput) (*ou
 	}
 	var wrong *event.FieldError
 	if err := signals.CheckThreadChange(change); errors.As(err, &wrong) {
+		if wrong.Field == "input" {
+			return nil, refuse(http.StatusUnprocessableEntity, "body", wrong.Problem)
+		}
 		return nil, refuse(http.StatusUnprocessableEntity, "body."+wrong.Field, wrong.Problem)
 	}
 	within, cancel := h.answer(ctx)

@@ -31,7 +31,7 @@ type saidInput struct {
 	Body struct {
 		Content   string `json:"content" minLength:"1" doc:"What is said. A JSON object with the __type tool_result is a decision on a tool call"`
 		Sender    string `json:"sender,omitempty" maxLength:"200" doc:"Who says it: an agent of the thread or of those configured, system, world, or a person. Default: human"`
-		MessageID string `json:"messageId,omitempty" doc:"Posting the same id twice has the effect of once. Default: a new one"`
+		MessageID string `json:"messageId,omitempty" doc:"Idempotency key: duplicates are ignored. Default: a new one"`
 	}
 }
 
@@ -76,7 +76,7 @@ func (h *worldHandlers) registerWorld() {
 		"sender and by are the name of the API key, or without one what the client says."
 	register(h.core, auth.Post, huma.Operation{
 		OperationID: "publishMessage", Method: http.MethodPost, Path: "/v1/threads/{id}/world/messages", Tags: tags,
-		Summary: "Publish what somebody says in a world", DefaultStatus: http.StatusAccepted,
+		Summary: "Publish a message in a world", DefaultStatus: http.StatusAccepted,
 		Description: "The sender's role follows from who is known as an agent, never from the name. " + decides,
 		Errors:      []int{400, 403, 404, 409, 413, 429, 503},
 	}, h.publishSaid)

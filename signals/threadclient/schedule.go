@@ -26,7 +26,7 @@ type ScheduleError struct {
 
 func (e *ScheduleError) Error() string {
 	if errors.Is(e.Err, signals.ErrExists) {
-		return fmt.Sprintf("schedule %q exists already", e.ID)
+		return fmt.Sprintf("schedule %q already exists", e.ID)
 	}
 	return fmt.Sprintf("there is no schedule %.128q", e.ID)
 }

@@ -74,7 +74,7 @@ func (a agentCommands) agentShowCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "show <agent>",
-		Short: "Show an agent's definition, in the form in which it is set",
+		Short: "Show an agent's definition, as a file for \"agents set\"",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.onAPI(cmd.Context(), func(ctx context.Context, stored *api.Client) error {

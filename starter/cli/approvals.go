@@ -115,8 +115,8 @@ func (a approvalCommands) toolResultCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "tool-result <thread> <toolCallId> <output>",
-		Short: "Answer a tool call that a connected client runs",
-		Long: `Answer a tool call that a connected client runs: "starter approvals" lists them. The agent goes
+		Short: "Post the result of a tool call that a connected client runs",
+		Long: `Post the result of a tool call that a connected client runs: "starter approvals" lists them. The agent goes
 on with the output, any text; "-" is read from stdin. A call is answered once.`,
 		Example: `  starter tool-result t1 call_2 "42 degrees"
   starter tool-result t1 call_2 "no sensor found" --error`,

@@ -51,13 +51,13 @@ func wrongArguments(cmd *cobra.Command, args []string) error {
 	takes := parameter.FindAllString(cmd.Use, -1)
 	name := strings.TrimPrefix(cmd.CommandPath(), "starter ")
 	if len(takes) == 0 {
-		return fmt.Errorf("%s takes no arguments, and was given %s", name, quoted(args))
+		return fmt.Errorf("%s takes no arguments, got %s", name, quoted(args))
 	}
 	form := strings.Join(takes, " ")
 	if len(args) < len(takes) {
-		return fmt.Errorf("%s takes %s: %s is missing", name, form, takes[len(args)])
+		return fmt.Errorf("%s takes %s: missing %s", name, form, takes[len(args)])
 	}
-	return fmt.Errorf("%s takes %s, and was given %s as well: text with spaces needs quotes", name, form, quoted(args[len(takes):]))
+	return fmt.Errorf("%s takes %s: unexpected %s (text with spaces needs quotes)", name, form, quoted(args[len(takes):]))
 }
 
 func quoted(args []string) string {

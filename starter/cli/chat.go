@@ -64,7 +64,7 @@ the program leaves when its input and the last turn have ended.`,
 	c.register(cmd)
 	cmd.Flags().StringVar(&c.as, "as", "", "your name (default $USER)")
 	cmd.Flags().StringVar(&c.thoughts, "thoughts", "show", "what to do with thoughts: show, collapse or hide")
-	cmd.Flags().BoolVar(&c.create, "create", false, "open the thread if it is not there")
+	cmd.Flags().BoolVar(&c.create, "create", false, "open the thread if it does not exist")
 	return cmd
 }
 
@@ -169,7 +169,7 @@ func (s *session) resume(ctx context.Context) error {
 	s.active = state.Turn != nil
 	messages, err := s.stream.Messages(ctx, s.thread)
 	if err != nil && !isNotFound(err) {
-		s.print(s.view.Warn("the earlier messages come later: " + s.app.explain(err)))
+		s.print(s.view.Warn("earlier messages are not available yet: " + s.app.explain(err)))
 	}
 	s.showTail(messages)
 	if state.Approvals == 0 && state.Turn == nil {

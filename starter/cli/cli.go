@@ -185,7 +185,7 @@ func actor(flag string) (string, error) {
 	if u, err := user.Current(); err == nil && u.Username != "" {
 		return u.Username, nil
 	}
-	return "", usagef("say who you are with --by or USER: who decided what is kept")
+	return "", usagef("set --by or USER: the name is stored with what you do")
 }
 
 func isTerminal(stream any) bool {

@@ -30,7 +30,7 @@ func (a approvalCommands) decideCommand(verb string) *cobra.Command {
 	var f deciding
 	cmd := &cobra.Command{
 		Use:   verb + " <thread> <toolCallId>",
-		Short: "Refuse a tool call that waits for approval; the agent is told the reason",
+		Short: "Deny a tool call that waits for approval; the agent is told the reason",
 		Args:  cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			d, err := a.decision(cmd.Flags(), f, args[1], event.Decision(verb))
@@ -47,7 +47,7 @@ func (a approvalCommands) decideCommand(verb string) *cobra.Command {
 		},
 	}
 	if verb == string(event.Approve) {
-		cmd.Short = "Let a tool call run that waits for approval"
+		cmd.Short = "Approve a tool call that waits"
 		cmd.Long = cmd.Short + `.
 
 By default the approval is for this one call. With --scope session it covers every call of
@@ -64,7 +64,7 @@ What runs is the call as it was asked for, unless --args gives other arguments.`
 	}
 	cmd.Flags().StringVar(&f.by, "by", "", "who decides (default $USER)")
 	cmd.Flags().StringVar(&f.reason, "reason", "", "why")
-	cmd.Flags().IntVar(&f.round, "round", 0, "round of the request, if the call was asked about more than once")
+	cmd.Flags().IntVar(&f.round, "round", 0, "round of the request, if there was more than one")
 	cmd.Flags().StringVar(&f.digest, "digest", "", "decide only if the request still has this digest")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print JSON")
 	return cmd
@@ -72,8 +72,8 @@ What runs is the call as it was asked for, unless --args gives other arguments.`
 
 func (f *deciding) approveFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.scope, "scope", "", "how far the approval reaches: once, session or pattern (default once; with --pattern, pattern)")
-	cmd.Flags().StringVar(&f.args, "args", "", `JSON object: arguments that run in the place of the call's own ("-" is read from stdin)`)
-	cmd.Flags().StringArrayVar(&f.pattern, "pattern", nil, "name=glob: calls are covered whose argument of that name fits (repeatable); other arguments have to be the same")
+	cmd.Flags().StringVar(&f.args, "args", "", `JSON object: arguments to run instead of the call's own ("-" is read from stdin)`)
+	cmd.Flags().StringArrayVar(&f.pattern, "pattern", nil, "name=glob: cover calls whose argument of that name matches (repeatable); other arguments must be equal")
 }
 
 // decision makes a decision of the flags, and checks it.
@@ -97,7 +97,7 @@ func (a approvalCommands) decision(given *pflag.FlagSet, f deciding, call string
 	}
 	// A file or a variable that happens to be empty must not approve another call than the one meant.
 	if given.Changed("digest") && strings.TrimSpace(f.digest) == "" {
-		return d, usagef("--digest is empty, must be the request's; without it whatever the request is now is decided on")
+		return d, usagef("--digest is empty, must be the request's digest; omit it to decide on the request as it is now")
 	}
 	if given.Changed("args") {
 		text, err := a.argument("arguments", f.args)
@@ -105,7 +105,7 @@ func (a approvalCommands) decision(given *pflag.FlagSet, f deciding, call string
 			return d, err
 		}
 		if strings.TrimSpace(text) == "" {
-			return d, usagef("--args is empty, must be a JSON object; without it the call runs as it was asked for")
+			return d, usagef("--args is empty, must be a JSON object; omit it to run the call unchanged")
 		}
 		d.Args = json.RawMessage(text)
 	}
@@ -161,9 +161,9 @@ func outcomeProblem(thread string, d signals.Decide, outcome signals.DecideOutco
 	case signals.Accepted, signals.AlreadyResolved:
 		return ""
 	case signals.Conflict:
-		return fmt.Sprintf("tool call %q has been settled otherwise already", d.ToolCallID)
+		return fmt.Sprintf("tool call %q already has a conflicting decision", d.ToolCallID)
 	case signals.Mismatch:
-		return fmt.Sprintf(`tool call %q is not the one that was decided on: another agent's or tool's, or asked about anew, `+
+		return fmt.Sprintf(`tool call %q does not match the decision: its agent or tool differs, or it has a new request, `+
 			`which needs its --round; "starter approvals %s" shows it`, d.ToolCallID, thread)
 	case signals.NotPending:
 		return fmt.Sprintf("no tool call %q waits for approval in this thread", d.ToolCallID)

@@ -34,7 +34,7 @@ func (a approvalCommands) grantsCommand() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&revoked, "revoked", false, "those that were revoked, too")
+	cmd.Flags().BoolVar(&revoked, "revoked", false, "include revoked approvals")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -45,8 +45,8 @@ func (a approvalCommands) revokeCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "revoke <thread> <grant>",
-		Short: "Take an approval back, with all that it grants",
-		Long: `Take an approval back, with all that it grants: "starter grants" lists them. The id is that of
+		Short: "Revoke an approval and what it grants",
+		Long: `Revoke an approval and what it grants: "starter grants" lists them. The id is that of
 the call with whose approval it came; an approval of one call that has not begun to run can be
 revoked, too. What has run stays done; what has not asks again.`,
 		Args: cobra.ExactArgs(2),

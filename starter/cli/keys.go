@@ -111,8 +111,8 @@ func (a keyCommands) keyCreateCommand() *cobra.Command {
 		Long: `Create an API key, and print its secret, which is not shown again.
 
 The name becomes the sender of messages and the "by" of decisions. With --database or --sqlite
-the key is written to the database itself, which whoever may do so can do anyway: that is how
-the first key is created, and the way out when no key of an administrator is left.`,
+the key is written to the database itself: that is how the first key is created, and the way out
+when no administrator's key is left.`,
 		Example: `  starter keys create ann --roles read,post,approve
   starter keys create root --roles admin --sqlite .threadmill/threadmill.db`,
 		Args: cobra.ExactArgs(1),
@@ -283,7 +283,7 @@ func (a keyCommands) keyGenerateCommand() *cobra.Command {
 		Use:   "generate",
 		Short: "Print a new secret and its hash, for a key that is configured",
 		Long: `Print a new secret and its hash. Nothing is stored: the hash goes into apiKeys of the
-configuration file or into THREADMILL_API_KEYS of the server, the secret to whoever uses the API.`,
+configuration file or into THREADMILL_API_KEYS of the server, the secret to the user of the API.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			_, token := auth.NewToken()

@@ -55,10 +55,10 @@ accepted or refused the event.`,
 	f.StringVar(&p.typ, "type", "", "what has happened, such as file.changed (required)")
 	f.StringVar(&p.payload, "payload", "", `what is known about it, as JSON; "-" is read from stdin (default: nothing)`)
 	f.StringVar(&p.file, "payload-file", "", "file with the payload")
-	f.StringVar(&p.id, "id", "", "id of the event: publishing the same id twice has the effect of once (default: a new UUID)")
+	f.StringVar(&p.id, "id", "", "id of the event, an idempotency key: duplicates are ignored (default: a new UUID)")
 	f.StringVar(&p.source, "source", string(event.SourceEnv), "where it comes from: tool, env, user, system or llm")
 	f.StringArrayVar(&p.metadata, "metadata", nil, "key=value of the event's metadata, such as trigger_agent_name=bot; the value is text (repeatable)")
-	f.BoolVar(&p.open, "open", false, "open the thread if it is not there; nobody is told of duplicates then")
+	f.BoolVar(&p.open, "open", false, "open the thread if it does not exist; duplicates are not reported then")
 	f.BoolVar(&p.json, "json", false, "print JSON")
 	return cmd
 }
@@ -84,7 +84,7 @@ func (a messageCommands) envEvent(p publishing, thread string) (event.EnvEvent, 
 	case len(payload) > signals.MaxPayload:
 		return e, usagef("the payload is more than %d bytes; put large data elsewhere and refer to it", signals.MaxPayload)
 	case !json.Valid([]byte(payload)):
-		return e, usagef("the payload is not JSON: a text has quotes too")
+		return e, usagef("the payload is not JSON (text needs quotes)")
 	default:
 		e.Payload = json.RawMessage(payload)
 	}
@@ -143,7 +143,7 @@ func (a messageCommands) printPublished(result threadclient.PublishResult, asJSO
 	}
 	a.say("%s", result.EventID)
 	if result.Status == signals.PostDuplicate {
-		a.warn("the thread has had this event before: nothing was published")
+		a.warn("the thread already has this event: nothing was published")
 	}
 	return nil
 }

@@ -61,7 +61,7 @@ func TestPublish(t *testing.T) {
 		code, out, errs := w.run("", "publish", "t1", "--type", "ping", "--id", "e7")
 		require.Equal(t, exitOK, code)
 		require.Equal(t, "e7\n", out)
-		require.Equal(t, "the thread has had this event before: nothing was published\n", errs)
+		require.Equal(t, "the thread already has this event: nothing was published\n", errs)
 	})
 	t.Run("a payload from stdin, or from a file", func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "push.json")
@@ -90,7 +90,7 @@ func TestPublishUsage(t *testing.T) {
 	large := filepath.Join(t.TempDir(), "large.json")
 	require.NoError(t, os.WriteFile(large, []byte(`"`+strings.Repeat("x", signals.MaxPayload)+`"`), 0o600))
 	for _, c := range []struct{ args, problem string }{
-		{"publish", "publish takes <thread>: <thread> is missing"},
+		{"publish", "publish takes <thread>: missing <thread>"},
 		{"publish t1", "--type is required"},
 		{"publish no/slash --type x", `thread: "no/slash" must be 1 to 128 letters`},
 		{"publish t1 --type status", `type: "status" is no type of an environment event`},
@@ -98,7 +98,7 @@ func TestPublishUsage(t *testing.T) {
 		{"publish t1 --type x --source moon", `metadata.source: "moon" is not one of tool, env, user, system, llm`},
 		{"publish t1 --type x --metadata x", `--metadata is "x", must be key=value`},
 		{"publish t1 --type x --metadata trigger_session_id=t2", `metadata.trigger_session_id: is "t2", but this thread is "t1"`},
-		{"publish t1 --type x --payload prod", "the payload is not JSON: a text has quotes too"},
+		{"publish t1 --type x --payload prod", "the payload is not JSON (text needs quotes)"},
 		{"publish t1 --type user_query --payload {}", "payload.content: is required"},
 		{"publish t1 --type x --payload 1 --payload-file x", "--payload and --payload-file exclude each other"},
 		{"publish t1 --type x --payload-file " + large, "the payload is more than 262144 bytes"},

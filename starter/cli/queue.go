@@ -126,7 +126,7 @@ func (a queueCommands) addPayloads(ctx context.Context, thread string, items []e
 	}
 	known, err := stored.Ended(ctx, thread)
 	if err != nil {
-		a.warn("the payloads of events that have ended are left out: %s", a.explain(err))
+		a.warn("the payloads of ended events are missing: %s", a.explain(err))
 	}
 	for i, it := range items {
 		at := slices.IndexFunc(known, func(other event.Item) bool { return other.ID == it.ID })

@@ -175,7 +175,7 @@ func TestQueueAdd(t *testing.T) {
 		code, out, errs := w.run("", "queue", "add", "t1", "ping", "--id", "e7")
 		require.Equal(t, exitOK, code)
 		require.Equal(t, "e7\n", out)
-		require.Equal(t, "the thread has had this event before: nothing was added\n", errs)
+		require.Equal(t, "the thread already has this event: nothing was added\n", errs)
 	})
 	t.Run("refused", func(t *testing.T) {
 		code, _, errs := w.run("", "queue", "add", "gone", "ping")
@@ -254,5 +254,5 @@ func TestQueueOfThePast(t *testing.T) {
 	code, out, errs := w.run("", "queue", "show", "t1", "e4")
 	require.Equal(t, exitOK, code)
 	require.Contains(t, out, "deploy")
-	require.Contains(t, errs, "the payloads of events that have ended are left out: the Threadmill API does not answer")
+	require.Contains(t, errs, "the payloads of ended events are missing: the Threadmill API does not answer")
 }

@@ -54,7 +54,7 @@ content.`,
 		},
 	}
 	q.addFlags(cmd.Flags())
-	cmd.Flags().StringArrayVar(&q.agents, "agent", nil, "agent that answers a message, whoever is addressed in it (repeatable; default: as the thread routes it)")
+	cmd.Flags().StringArrayVar(&q.agents, "agent", nil, "agent that answers a message, whatever it mentions (repeatable; default: as the thread routes it)")
 	cmd.Flags().StringVar(&q.trace, "trace", "", "trace id, shared by all that follows from one event (default: the event's id)")
 	cmd.Flags().StringVar(&q.parent, "parent", "", "id of the event that caused this one (default: none)")
 	cmd.Flags().BoolVar(&q.json, "json", false, "print JSON")
@@ -73,7 +73,7 @@ func (a queueCommands) event(q adding, args []string) (signals.Post, error) {
 			return post, err
 		}
 		if post.Payload = json.RawMessage(payload); !json.Valid(post.Payload) && len(payload) <= signals.MaxPayload {
-			return post, usagef("the payload is not JSON: a text has quotes too")
+			return post, usagef("the payload is not JSON (text needs quotes)")
 		}
 	}
 	err := q.apply(args[0], q.agents, &post)
@@ -86,7 +86,7 @@ func (a queueCommands) printAdded(result signals.PostResult, asJSON bool) error 
 	}
 	a.say("%s", result.EventID)
 	if result.Status == signals.PostDuplicate {
-		a.warn("the thread has had this event before: nothing was added")
+		a.warn("the thread already has this event: nothing was added")
 	}
 	return nil
 }

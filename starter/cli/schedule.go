@@ -31,8 +31,8 @@ type scheduleCommands struct{ *app }
 func (a scheduleCommands) scheduleCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "schedule",
-		Short: "Post to threads again and again, by the clock",
-		Long: `Post to threads again and again, by the clock.
+		Short: "Post to threads on a schedule",
+		Long: `Post to threads on a schedule.
 
 A schedule posts a message, or publishes an environment event, at the times of a cron
 expression or an interval. It is a Temporal Schedule: it needs no process of its own, and
@@ -43,7 +43,7 @@ posts each time once.`,
 	cmd.AddCommand(
 		a.scheduleAddCommand(), a.scheduleListCommand(), a.scheduleShowCommand(),
 		a.scheduleNoteCommand("pause", "Stop a schedule until it is resumed", "paused", schedules.PauseSchedule),
-		a.scheduleNoteCommand("resume", "Let a schedule go on; the times that have passed are not made up for", "resumed", schedules.ResumeSchedule),
+		a.scheduleNoteCommand("resume", "Resume a schedule; missed times are not made up for", "resumed", schedules.ResumeSchedule),
 		a.scheduleDoCommand("trigger", "Start a run now, also of a schedule that is paused", "triggered", schedules.TriggerSchedule),
 		a.scheduleDoCommand("delete", "Delete a schedule", "deleted", schedules.DeleteSchedule),
 	)

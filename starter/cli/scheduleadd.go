@@ -79,7 +79,7 @@ func (s *scheduling) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&s.event, "event", "", "type of the environment event to publish, such as day.begun")
 	f.StringVar(&s.payload, "payload", "", "the event's payload, as JSON")
 	f.StringArrayVar(&s.metadata, "metadata", nil, "key=value kept with the message or event (repeatable)")
-	f.BoolVar(&s.Open, "open", false, "open the thread if it is not there")
+	f.BoolVar(&s.Open, "open", false, "open the thread if it does not exist")
 	f.StringArrayVar(&s.Agents, "agent", nil, "agent that takes part in a thread that --open opens (repeatable; default: the server's first)")
 	f.BoolVar(&s.Paused, "paused", false, "do not begin before it is resumed")
 	f.StringVar(&s.Note, "note", "", "what the schedule is for")
@@ -160,7 +160,7 @@ func (a scheduleCommands) scheduledEvent(in scheduling) (*event.EnvEvent, error)
 	}
 	e := &event.EnvEvent{Type: in.event, Payload: json.RawMessage(payload)}
 	if payload != "" && !json.Valid(e.Payload) && len(payload) <= signals.MaxPayload {
-		return nil, usagef("the payload is not JSON: a text has quotes too")
+		return nil, usagef("the payload is not JSON (text needs quotes)")
 	}
 	fields, err := pairs(in.metadata)
 	if err != nil {
@@ -199,9 +199,9 @@ func (a scheduleCommands) printMade(ctx context.Context, t schedules, made signa
 	a.say("%s", made.ID)
 	switch {
 	case err != nil:
-		a.warn("when it runs is not known: %v", err)
+		a.warn("its next run is not known: %v", err)
 	case len(view.Next) == 0:
-		a.warn("it has no times to come")
+		a.warn("it has no further runs")
 	case view.Paused:
 		a.warn("it is paused")
 	default:

@@ -83,11 +83,11 @@ names of those who said them.`,
 		},
 	}
 	s.register(cmd)
-	cmd.Flags().Lookup("agent").Usage = "agent that answers the message, whoever is addressed in it, and that a new thread gets (repeatable; default: as the thread routes it)"
+	cmd.Flags().Lookup("agent").Usage = "agent that answers the message, whatever it mentions, and that a new thread gets (repeatable; default: as the thread routes it)"
 	s.addFlags(cmd.Flags())
 	cmd.Flags().BoolVar(&s.wait, "wait", false, "wait for the end of the turn and print the reply")
 	cmd.Flags().StringVar(&s.as, "as", "", "name of the sender (default $USER)")
-	cmd.Flags().BoolVar(&s.create, "create", false, "open the thread if it is not there")
+	cmd.Flags().BoolVar(&s.create, "create", false, "open the thread if it does not exist")
 	cmd.Flags().BoolVar(&s.json, "json", false, "print JSON")
 	return cmd
 }
@@ -167,7 +167,7 @@ func (a messageCommands) printReplies(replies []event.Message) {
 			text = term.Line(m.SenderID) + " › " + text
 		}
 		if m.Truncated {
-			text += " … [shortened; `starter show` has the whole]"
+			text += " … [shortened; `starter show` shows all of it]"
 		}
 		if text != "" {
 			fmt.Fprintln(a.stdout, text)
@@ -185,7 +185,7 @@ func turnText(result signals.TurnResult) string {
 	case signals.TurnExpired:
 		return "the message expired before its turn came"
 	case signals.TurnUnanswered:
-		return "nobody answers: the message addresses no agent of the thread"
+		return "no agent answers: the message mentions no agent of the thread"
 	case signals.TurnUnhandled:
 		return "nothing handles events of this type: no hook or processor matches it"
 	case signals.TurnHeld:

@@ -318,7 +318,7 @@ func (s *session) leave() error {
 	if !s.closed {
 		text := "come back with: " + s.again
 		if s.busy() || s.active {
-			text = "the turn goes on without you; " + text
+			text = "the turn continues without you; " + text
 		}
 		s.print(s.view.Note(text))
 	}

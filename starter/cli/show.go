@@ -67,7 +67,7 @@ func (a threadCommands) knowAgent(ctx context.Context, q *threadclient.ListQuery
 	defer cancel()
 	all, err := stored.Agents(ctx)
 	if err != nil {
-		a.warn("threads of the default agent are not among these: %s", a.explain(err))
+		a.warn("the list lacks threads of the default agent: %s", a.explain(err))
 	}
 	for _, one := range all {
 		if strings.EqualFold(one.Name, q.Agent) {
@@ -245,7 +245,7 @@ func stateLines(s signals.State) []string {
 	lines = append(lines, fmt.Sprintf("  waiting: %d events, %d approvals · tokens: %d in, %d out · history: %d events",
 		s.QueueLength, s.Approvals, s.Usage.InputTokens, s.Usage.OutputTokens, s.HistoryEvents))
 	if len(s.LLMCalls) > 0 {
-		lines = append(lines, "  LLM calls since somebody spoke: "+llmCalls(s))
+		lines = append(lines, "  model calls since the last user message: "+modelCalls(s)+" (turn limit)")
 	}
 	for _, item := range s.Failed {
 		lines = append(lines, fmt.Sprintf("  failed: %s: %s", item.ID, strings.Join(strings.Fields(item.Error), " ")))
@@ -253,11 +253,11 @@ func stateLines(s signals.State) []string {
 	return lines
 }
 
-// llmCalls is how many LLM calls agents have made of those that they may.
-func llmCalls(s signals.State) string {
+// modelCalls counts the model calls of each agent, of those that it may make.
+func modelCalls(s signals.State) string {
 	var out []string
 	for _, agent := range slices.Sorted(maps.Keys(s.LLMCalls)) {
-		out = append(out, fmt.Sprintf("%s %d of %d", cmp.Or(agent, "default agent"), s.LLMCalls[agent], s.TurnLimit))
+		out = append(out, fmt.Sprintf("%s %d/%d", cmp.Or(agent, "default agent"), s.LLMCalls[agent], s.TurnLimit))
 	}
 	return strings.Join(out, ", ")
 }

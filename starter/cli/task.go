@@ -135,7 +135,7 @@ The result is any JSON; "-" is read from stdin.`,
 					return err
 				}
 				if c.Result = json.RawMessage(text); !json.Valid(c.Result) && len(text) <= signals.MaxPayload {
-					return usagef("the result is not JSON: a text has quotes too")
+					return usagef("the result is not JSON (text needs quotes)")
 				}
 			}
 			if err := signals.CheckCompleteTask(c); err != nil {
@@ -209,7 +209,7 @@ func endProblem(id string, got signals.CompleteTaskResult) string {
 	case signals.TaskAccepted, signals.TaskAlreadyEnded:
 		return ""
 	case signals.TaskConflict:
-		return fmt.Sprintf(`task %q has ended otherwise already: it is %s; "starter task show %s" says more`, id, got.Task.State, id)
+		return fmt.Sprintf(`task %q already ended differently: it is %s; "starter task show %s" says more`, id, got.Task.State, id)
 	case signals.TaskNotFound:
 		return fmt.Sprintf("the thread of task %q does not know it, or not any more", id)
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -27,7 +28,7 @@ func (o *opening) register(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVar(&o.agents, "agent", nil, "agent that takes part in a new thread (repeatable; default: the server's first)")
 	cmd.Flags().StringVar(&o.title, "title", "", "title of a new thread")
 	cmd.Flags().StringArrayVar(&o.metadata, "metadata", nil, "key=value kept with a new thread (repeatable)")
-	cmd.Flags().IntVar(&o.turnLimit, "turn-limit", 0, fmt.Sprintf("how many LLM calls an agent of a new thread may make before a person or the world speaks again (default %d)", signals.DefaultTurnLimit))
+	cmd.Flags().IntVar(&o.turnLimit, "turn-limit", 0, fmt.Sprintf("model calls an agent of a new thread may make until the next user message or environment event (default %d)", signals.DefaultTurnLimit))
 }
 
 func (o *opening) start() (signals.Start, error) {
@@ -80,7 +81,7 @@ func (a *app) checkAgents(ctx context.Context, flag string, names ...string) err
 		case isNotFound(err) && errors.As(err, &status):
 			return usagef("--%s: %s", flag, status.Detail)
 		default:
-			a.warn("whether the agents exist was not checked: %s", a.explain(err))
+			a.warn("could not check whether the agents exist: %s", a.explain(err))
 			return nil
 		}
 	}
@@ -149,6 +150,9 @@ func (a threadCommands) openCommand() *cobra.Command {
 	return cmd
 }
 
+// changeFlags are the flags of update that say what to change.
+var changeFlags = []string{"title", "agent", "add-agent", "remove-agent", "turn-limit", "metadata"}
+
 func (a threadCommands) updateCommand() *cobra.Command {
 	var o opening
 	var add, remove []string
@@ -156,7 +160,7 @@ func (a threadCommands) updateCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "update <thread>",
-		Short: "Change a thread's title, agents, turn limit or metadata; what is left out stays as it is",
+		Short: "Change a thread's title, agents, turn limit or metadata; omitted fields stay unchanged",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			who, err := actor(by)
@@ -170,6 +174,9 @@ func (a threadCommands) updateCommand() *cobra.Command {
 			change := signals.ThreadChange{
 				Title: start.Title, Agents: start.Agents, AddAgents: add, RemoveAgents: remove, TurnLimit: start.TurnLimit,
 				Metadata: start.Metadata, By: who,
+			}
+			if flags := cmd.Flags(); !slices.ContainsFunc(changeFlags, flags.Changed) {
+				return usagef("set at least one of --%s", strings.Join(changeFlags, ", --"))
 			}
 			if err := signals.CheckThreadChange(change); err != nil {
 				return usageError{err}
@@ -196,7 +203,7 @@ func (a threadCommands) updateCommand() *cobra.Command {
 	cmd.Flags().StringArrayVar(&o.agents, "agent", nil, "agent that takes part from the next turn on (repeatable; replaces those that did)")
 	cmd.Flags().StringArrayVar(&add, "add-agent", nil, "agent that joins those that take part (repeatable)")
 	cmd.Flags().StringArrayVar(&remove, "remove-agent", nil, "agent that leaves them (repeatable; the last one cannot)")
-	cmd.Flags().IntVar(&o.turnLimit, "turn-limit", 0, "how many LLM calls an agent may make before a person or the world speaks again")
+	cmd.Flags().IntVar(&o.turnLimit, "turn-limit", 0, "model calls an agent may make until the next user message or environment event")
 	cmd.Flags().StringVar(&o.title, "title", "", "new title")
 	cmd.Flags().StringArrayVar(&o.metadata, "metadata", nil, "key=value (repeatable; replaces all metadata)")
 	cmd.Flags().StringVar(&by, "as", "", "who changes it (default $USER)")
