@@ -13,7 +13,7 @@ func (c *Client) Deliver(ctx context.Context, d signals.Delivery) (signals.PostR
 	if err := signals.CheckID("namespace", d.Namespace); err != nil {
 		return signals.PostResult{}, err
 	}
-	in := &Client{c.temporal, d.Namespace, c.taskQueue, c.lanes}
+	in := newClient(&conn{c.temporal, d.Namespace, c.taskQueue}, c.posts.lanes)
 	out, err := in.PostUpdate(ctx, d.ThreadID, d.Post)
 	if !d.Open || !errors.Is(err, signals.ErrNotFound) && !errors.Is(err, signals.ErrClosed) {
 		return out, err

@@ -183,8 +183,8 @@ func TestPostsGoTogether(t *testing.T) {
 		n := signals.MaxBatchPosts
 		require.Equal(t, [][]string{want[:1], want[1 : 1+n], want[1+n:]}, o.batches, "one update at a time, in order")
 		synctest.Wait()
-		require.Empty(t, c.lanes.of, "nothing is left of it")
-		require.Zero(t, c.lanes.bytes)
+		require.Empty(t, c.posts.lanes.of, "nothing is left of it")
+		require.Zero(t, c.posts.lanes.bytes)
 	})
 }
 
@@ -352,7 +352,7 @@ func TestTurnsUnderWayAreBounded(t *testing.T) {
 		turns.Wait()
 		require.Equal(t, turnsInFlight, o.most)
 		synctest.Wait()
-		require.Empty(t, c.lanes.of)
+		require.Empty(t, c.posts.lanes.of)
 	})
 }
 
