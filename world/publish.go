@@ -81,8 +81,8 @@ func (w *World) Publish(ctx context.Context, said Said) (Published, error) {
 	if err := threadclient.Prepare(said.ChatID, &post); err != nil {
 		return Published{}, err
 	}
-	id, err := w.cfg.Client.Post(ctx, said.ChatID, post)
-	return Published{MessageID: id}, err
+	posted, err := w.cfg.Client.Post(ctx, said.ChatID, post)
+	return Published{MessageID: posted.EventID}, err
 }
 
 // PublishMessage is [World.Publish] of a message with a new id.
@@ -123,7 +123,7 @@ func (w *World) decide(ctx context.Context, chatID string, by sender, d signals.
 	got := signals.DecideResult{Result: signals.NotAllowed}
 	if by.kind == event.User {
 		var err error
-		if got, err = w.cfg.Client.DecideResult(ctx, chatID, d); err != nil {
+		if got, err = w.cfg.Client.Decide(ctx, chatID, d); err != nil {
 			return Published{}, err
 		}
 	}

@@ -43,7 +43,7 @@ func resulted(result signals.DecideOutcome) *output[signals.DecideResult] {
 type Approvals interface {
 	Approvals(ctx context.Context, threadID string) (signals.Approvals, error)
 	ListApprovals(ctx context.Context, q threadclient.ApprovalsQuery) (threadclient.Waiting, error)
-	DecideResult(ctx context.Context, threadID string, d signals.Decide) (signals.DecideResult, error)
+	Decide(ctx context.Context, threadID string, d signals.Decide) (signals.DecideResult, error)
 	ToolResult(ctx context.Context, threadID string, r signals.ToolResult) (signals.DecideOutcome, error)
 	Revoke(ctx context.Context, threadID string, r signals.Revoke) (signals.DecideOutcome, error)
 }
@@ -106,7 +106,7 @@ func (h *approvalHandlers) decide(ctx context.Context, in *decideInput) (*output
 	}
 	within, cancel := h.answer(ctx)
 	defer cancel()
-	got, err := h.approvals.DecideResult(within, in.ID, d)
+	got, err := h.approvals.Decide(within, in.ID, d)
 	if err == nil {
 		err = refusedDecision(in.ToolCallPath, got.Result)
 	}

@@ -58,7 +58,7 @@ type messagesOutput struct {
 
 // Messenger is what the API needs of a client of threads for messages.
 type Messenger interface {
-	PostUpdate(ctx context.Context, threadID string, p signals.Post) (signals.PostResult, error)
+	Post(ctx context.Context, threadID string, p signals.Post) (signals.PostResult, error)
 	Turn(ctx context.Context, threadID string, p signals.Post) (signals.TurnResult, error)
 	State(ctx context.Context, threadID string) (signals.State, error)
 }
@@ -162,7 +162,7 @@ func tooLarge(location string, size int) error {
 func (h *messageHandlers) post(ctx context.Context, id string, p signals.Post) error {
 	ctx, cancel := h.answer(ctx)
 	defer cancel()
-	_, err := h.messenger.PostUpdate(ctx, id, p)
+	_, err := h.messenger.Post(ctx, id, p)
 	return err
 }
 

@@ -72,7 +72,7 @@ type retryInput struct {
 type Queues interface {
 	Queue(ctx context.Context, threadID string) (signals.Queue, error)
 	Item(ctx context.Context, threadID, eventID string) (event.Item, error)
-	PostUpdate(ctx context.Context, threadID string, p signals.Post) (signals.PostResult, error)
+	Post(ctx context.Context, threadID string, p signals.Post) (signals.PostResult, error)
 	SetStatus(ctx context.Context, threadID string, s signals.SetStatus) (event.Item, error)
 	Retry(ctx context.Context, threadID, eventID, by string) (event.Item, error)
 }
@@ -197,7 +197,7 @@ func (h *queueHandlers) addToQueue(ctx context.Context, in *addInput) (*output[s
 	}
 	within, cancel := h.answer(ctx)
 	defer cancel()
-	result, err := h.queues.PostUpdate(within, in.ID, post)
+	result, err := h.queues.Post(within, in.ID, post)
 	if err != nil {
 		return nil, h.problem(ctx, in.ID, err)
 	}

@@ -13,15 +13,9 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// Decide decides on a tool call that waits, and returns what became of the decision.
-func (c *Client) Decide(ctx context.Context, threadID string, d signals.Decide) (signals.DecideOutcome, error) {
-	out, err := c.DecideResult(ctx, threadID, d)
-	return out.Result, err
-}
-
-// DecideResult is [Client.Decide] with all that the thread answers: of a call that needs
+// Decide decides on a tool call that waits. The result is the outcome and, of a call that needs
 // several approvals, how many are missing.
-func (c *Client) DecideResult(ctx context.Context, threadID string, d signals.Decide) (signals.DecideResult, error) {
+func (c *Client) Decide(ctx context.Context, threadID string, d signals.Decide) (signals.DecideResult, error) {
 	var out signals.DecideResult
 	err := c.update(ctx, threadID, signals.UpdateDecide, d, &out)
 	return out, err

@@ -92,13 +92,7 @@ func checkStart(threadID string, start signals.Start) error {
 	return signals.CheckStart(start)
 }
 
-// Post is [Client.PostUpdate]. It returns the event's id, which it makes when the post has none.
-func (c *Client) Post(ctx context.Context, threadID string, p signals.Post) (string, error) {
-	out, err := c.PostUpdate(ctx, threadID, p)
-	return out.EventID, err
-}
-
-// PostUpdate adds an event, a message or one of another type, to the queue of a thread, and
+// Post adds an event, a message or one of another type, to the queue of a thread, and
 // returns once the thread has accepted or rejected it. The error wraps [signals.ErrFull] if too
 // much waits in the thread, and [signals.ErrOverloaded] if too many posts of this process wait for
 // its answer: the same post is accepted later.
@@ -107,17 +101,12 @@ func (c *Client) Post(ctx context.Context, threadID string, p signals.Post) (str
 // as a signal, which the thread processes when it can. The status is "queued" then, also of a
 // duplicate, which changes nothing; a post that finds the queue full when it arrives becomes a
 // failed event that can be retried.
-func (c *Client) PostUpdate(ctx context.Context, threadID string, p signals.Post) (signals.PostResult, error) {
+func (c *Client) Post(ctx context.Context, threadID string, p signals.Post) (signals.PostResult, error) {
 	return c.post(ctx, threadID, p, nil)
 }
 
 // PostOrOpen is [Client.Post] to a thread that is opened first if it does not exist.
-func (c *Client) PostOrOpen(ctx context.Context, threadID string, start signals.Start, p signals.Post) (string, error) {
-	out, err := c.postOrOpen(ctx, threadID, start, p)
-	return out.EventID, err
-}
-
-func (c *Client) postOrOpen(ctx context.Context, threadID string, start signals.Start, p signals.Post) (signals.PostResult, error) {
+func (c *Client) PostOrOpen(ctx context.Context, threadID string, start signals.Start, p signals.Post) (signals.PostResult, error) {
 	if err := checkStart(threadID, start); err != nil {
 		return signals.PostResult{}, err
 	}
@@ -161,7 +150,7 @@ func (c *Client) Turn(ctx context.Context, threadID string, p signals.Post) (sig
 	defer slot.leave()
 	if !slot.direct() {
 		// It takes its place in the queue before it waits.
-		if _, err := c.PostUpdate(ctx, threadID, p); err != nil {
+		if _, err := c.Post(ctx, threadID, p); err != nil {
 			return signals.TurnResult{}, err
 		}
 		if err := slot.wait(ctx); err != nil {

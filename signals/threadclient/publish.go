@@ -71,10 +71,10 @@ func (c *Client) Publish(ctx context.Context, threadID string, e event.EnvEvent,
 
 func (c *Client) publish(ctx context.Context, threadID string, p signals.Post, o PublishOptions) (status string, err error) {
 	if o.Open {
-		result, err := c.postOrOpen(ctx, threadID, o.Start, p)
+		result, err := c.PostOrOpen(ctx, threadID, o.Start, p)
 		return result.Status, err
 	}
-	result, err := c.PostUpdate(ctx, threadID, p)
+	result, err := c.Post(ctx, threadID, p)
 	return result.Status, err
 }
 

@@ -22,7 +22,7 @@ type PendingTurn struct {
 }
 
 // StartTurn posts an event like [Client.Turn], but returns as soon as the thread has
-// taken it. The error says why it has not, as that of [Client.PostUpdate] does.
+// taken it. The error says why it has not, as that of [Client.Post] does.
 func (c *Client) StartTurn(ctx context.Context, threadID string, p signals.Post) (*PendingTurn, error) {
 	return c.startTurn(ctx, threadID, nil, p)
 }

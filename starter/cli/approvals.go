@@ -18,7 +18,7 @@ const overviewWidth = 60
 type approvals interface {
 	Approvals(ctx context.Context, threadID string) (signals.Approvals, error)
 	ListApprovals(ctx context.Context, q threadclient.ApprovalsQuery) (threadclient.Waiting, error)
-	DecideResult(ctx context.Context, threadID string, d signals.Decide) (signals.DecideResult, error)
+	Decide(ctx context.Context, threadID string, d signals.Decide) (signals.DecideResult, error)
 	ToolResult(ctx context.Context, threadID string, r signals.ToolResult) (signals.DecideOutcome, error)
 }
 

@@ -39,7 +39,7 @@ func outcomeOf(call string) signals.DecideOutcome {
 	return signals.Accepted
 }
 
-func (w *world) DecideResult(_ context.Context, id string, d signals.Decide) (signals.DecideResult, error) {
+func (w *world) Decide(_ context.Context, id string, d signals.Decide) (signals.DecideResult, error) {
 	if err := w.known(id); err != nil {
 		return signals.DecideResult{}, err
 	}

@@ -38,7 +38,7 @@ func (a approvalCommands) decideCommand(verb string) *cobra.Command {
 				return err
 			}
 			return a.onThread(cmd, args[0], func(ctx context.Context, t threads) error {
-				got, err := t.DecideResult(ctx, args[0], d)
+				got, err := t.Decide(ctx, args[0], d)
 				if err != nil {
 					return err
 				}

@@ -127,7 +127,7 @@ func (s *session) decide(ctx context.Context, d signals.Decide) {
 		var got signals.DecideResult
 		err := s.persist(ctx, func(ctx context.Context) error {
 			var err error
-			got, err = s.threads.DecideResult(ctx, s.thread, d)
+			got, err = s.threads.Decide(ctx, s.thread, d)
 			return err
 		})
 		s.hand(ctx, func() {

@@ -27,14 +27,13 @@ func (w *world) Publish(ctx context.Context, id string, e event.EnvEvent, o thre
 		_, err := w.PostOrOpen(ctx, id, o.Start, signals.EnvPost(e))
 		return out, err
 	}
-	result, err := w.PostUpdate(ctx, id, signals.EnvPost(e))
+	result, err := w.Post(ctx, id, signals.EnvPost(e))
 	out.Status = result.Status
 	return out, err
 }
 
 func TestPublish(t *testing.T) {
 	w := newWorld(t)
-	w.accepts = true
 	t.Run("S3-29 S3-55 with everything", func(t *testing.T) {
 		code, out, errs := w.run("", "publish", "t1", "--type", "file.changed", "--payload", `{"n": 12345678901234567890}`, "--id", "e7",
 			"--metadata", "trigger_agent_name=bot", "--metadata", "repo=a=b", "--source", "tool")
@@ -107,7 +106,6 @@ func TestPublishUsage(t *testing.T) {
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			w := newWorld(t)
-			w.accepts = true
 			code, out, errs := w.run("", strings.Fields(c.args)...)
 			require.Equal(t, exitUsage, code)
 			require.Empty(t, out)

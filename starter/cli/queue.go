@@ -16,7 +16,7 @@ import (
 type queues interface {
 	Queue(ctx context.Context, threadID string) (signals.Queue, error)
 	Item(ctx context.Context, threadID, eventID string) (event.Item, error)
-	PostUpdate(ctx context.Context, threadID string, p signals.Post) (signals.PostResult, error)
+	Post(ctx context.Context, threadID string, p signals.Post) (signals.PostResult, error)
 	SetStatus(ctx context.Context, threadID string, s signals.SetStatus) (event.Item, error)
 	Retry(ctx context.Context, threadID, eventID, by string) (event.Item, error)
 }

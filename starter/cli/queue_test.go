@@ -147,7 +147,6 @@ func TestQueueShow(t *testing.T) {
 
 func TestQueueAdd(t *testing.T) {
 	w := queueWorld(t)
-	w.accepts = true
 	t.Run("S2-43 S2-36 a custom event with everything", func(t *testing.T) {
 		code, out, errs := w.run("", "queue", "add", "t1", "deploy", `{"n": 12345678901234567890}`, "--id", "e7", "--priority", "3", "--ttl", "500ms",
 			"--trace", "trace", "--parent", "e1", "--on-busy", "steer", "--agent", "a", "--tool", "x")
@@ -184,7 +183,7 @@ func TestQueueAdd(t *testing.T) {
 		code, _, errs = w.run(`"`+strings.Repeat("x", signals.MaxPayload), "queue", "add", "t1", "ping", "-")
 		require.Equal(t, exitUsage, code)
 		require.Contains(t, errs, "at most 262144 are taken")
-		w.accepts = false
+		w.refuses = true
 		code, _, errs = w.run("", "queue", "add", "t1", "ping")
 		require.Equal(t, exitFailed, code)
 		require.Contains(t, errs, "refused: a turn runs")

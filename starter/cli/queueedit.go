@@ -45,7 +45,7 @@ content.`,
 				return err
 			}
 			return a.onThread(cmd, args[0], func(ctx context.Context, t threads) error {
-				result, err := t.PostUpdate(ctx, args[0], post)
+				result, err := t.Post(ctx, args[0], post)
 				if err != nil {
 					return err
 				}

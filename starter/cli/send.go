@@ -41,8 +41,8 @@ type sending struct {
 
 // poster is what they need of a client of threads.
 type poster interface {
-	Post(ctx context.Context, threadID string, p signals.Post) (string, error)
-	PostOrOpen(ctx context.Context, threadID string, start signals.Start, p signals.Post) (string, error)
+	Post(ctx context.Context, threadID string, p signals.Post) (signals.PostResult, error)
+	PostOrOpen(ctx context.Context, threadID string, start signals.Start, p signals.Post) (signals.PostResult, error)
 	Turn(ctx context.Context, threadID string, p signals.Post) (signals.TurnResult, error)
 	Publish(ctx context.Context, threadID string, e event.EnvEvent, o threadclient.PublishOptions) (threadclient.PublishResult, error)
 }
