@@ -95,7 +95,7 @@ func TestCheckRevokeAndToolResult(t *testing.T) {
 func TestCheckParticipants(t *testing.T) {
 	for want, c := range map[string]signals.ThreadChange{
 		"": {AddAgents: []string{"a"}, RemoveAgents: []string{"b"}, TurnLimit: 1000},
-		"input: set at least one of title, agents, addAgents": {By: "ann"},
+		"title: set at least one of title, agents, addAgents": {By: "ann"},
 		"agents: replace all agents":                          {Agents: []string{"a"}, RemoveAgents: []string{"b"}},
 		"turnLimit: is 1001, must be 1":                       {TurnLimit: 1001},
 		"turnLimit: is -1, must be 1":                         {TurnLimit: -1},

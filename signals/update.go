@@ -44,7 +44,7 @@ type ThreadChange struct {
 // CheckThreadChange reports the first field that is wrong.
 func CheckThreadChange(c ThreadChange) error {
 	if c.Title == "" && len(c.Agents)+len(c.AddAgents)+len(c.RemoveAgents) == 0 && len(c.Metadata) == 0 && c.TurnLimit == 0 {
-		return wrong("input", "set at least one of title, agents, addAgents, removeAgents, turnLimit and metadata")
+		return wrong("title", "set at least one of title, agents, addAgents, removeAgents, turnLimit and metadata")
 	}
 	if len(c.Agents) > 0 && len(c.AddAgents)+len(c.RemoveAgents) > 0 {
 		return wrong("agents", "replace all agents of the thread: they cannot be combined with addAgents or removeAgents")

@@ -298,7 +298,7 @@ func TestParticipants(t *testing.T) {
 		body     object
 		location string
 	}{
-		"nothing":             {object{}, "body"},
+		"nothing":             {object{}, "body.title"},
 		"all and some":        {object{"agents": []string{"a"}, "addAgents": []string{"b"}}, "body.agents"},
 		"a limit of none":     {object{"turnLimit": 0}, "body.turnLimit"},
 		"a limit without end": {object{"turnLimit": 1001}, "body.turnLimit"},

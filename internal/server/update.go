@@ -47,9 +47,6 @@ func (h *threadHandlers) updateThread(ctx context.Context, in *updateInput) (*ou
 	}
 	var wrong *event.FieldError
 	if err := signals.CheckThreadChange(change); errors.As(err, &wrong) {
-		if wrong.Field == "input" {
-			return nil, refuse(http.StatusUnprocessableEntity, "body", wrong.Problem)
-		}
 		return nil, refuse(http.StatusUnprocessableEntity, "body."+wrong.Field, wrong.Problem)
 	}
 	within, cancel := h.answer(ctx)
