@@ -27,7 +27,7 @@ func (h *agentHandlers) agentDetail(e registry.Entry) agent.Detail {
 	if e.Problem != nil {
 		return out
 	}
-	definition := e.Agent.Definition()
+	definition := e.Definition()
 	out.Definition, out.Warnings = &definition, h.agentWarnings(e.Agent)
 	return out
 }

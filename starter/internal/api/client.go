@@ -111,11 +111,8 @@ func (c *Client) Base() string { return c.base.String() }
 
 // Messages returns all messages of a thread in order.
 func (c *Client) Messages(ctx context.Context, threadID string) ([]event.StoredMessage, error) {
-	all, err := pages(ctx, c, c.threadURL(threadID, "messages"), pageSize, func(page *struct {
-		Messages []event.StoredMessage `json:"messages"`
-		Next     string                `json:"next"`
-	}) ([]event.StoredMessage, string) {
-		return page.Messages, page.Next
+	all, err := pages(ctx, c, c.threadURL(threadID, "messages"), pageSize, func(p messagePage) ([]event.StoredMessage, string) {
+		return p.Messages, p.Next
 	})
 	if err != nil {
 		return nil, fmt.Errorf("reading the messages of thread %q: %w", threadID, err)
@@ -124,8 +121,13 @@ func (c *Client) Messages(ctx context.Context, threadID string) ([]event.StoredM
 	return all, nil
 }
 
+type messagePage struct {
+	Messages []event.StoredMessage `json:"messages"`
+	Next     string                `json:"next"`
+}
+
 // pages reads all pages of a list, within the time for one request.
-func pages[P, E any](ctx context.Context, c *Client, u *url.URL, limit int, content func(*P) (items []E, next string)) ([]E, error) {
+func pages[P, E any](ctx context.Context, c *Client, u *url.URL, limit int, content func(P) (items []E, next string)) ([]E, error) {
 	ctx, cancel := context.WithTimeout(ctx, messageTimeout)
 	defer cancel()
 	var all []E
@@ -135,7 +137,7 @@ func pages[P, E any](ctx context.Context, c *Client, u *url.URL, limit int, cont
 		if err := c.exchange(ctx, http.MethodGet, u, query, nil, &page); err != nil {
 			return nil, err
 		}
-		items, next := content(&page)
+		items, next := content(page)
 		all = append(all, items...)
 		if next == "" || next == query.Get("cursor") {
 			return all, nil

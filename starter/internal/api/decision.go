@@ -21,13 +21,15 @@ type Decision struct {
 	Detail string `json:"detail"`
 }
 
+type eventPage struct {
+	Events []event.PagedEvent `json:"events"`
+	Next   string             `json:"next"`
+}
+
 // Decisions returns what hooks have decided in a thread, in order.
 func (c *Client) Decisions(ctx context.Context, threadID string) ([]Decision, error) {
-	events, err := pages(ctx, c, c.threadURL(threadID, "events"), eventsPage, func(page *struct {
-		Events []event.PagedEvent `json:"events"`
-		Next   string             `json:"next"`
-	}) ([]event.PagedEvent, string) {
-		return page.Events, page.Next
+	events, err := pages(ctx, c, c.threadURL(threadID, "events"), eventsPage, func(p eventPage) ([]event.PagedEvent, string) {
+		return p.Events, p.Next
 	})
 	if err != nil {
 		return nil, fmt.Errorf("reading the events of thread %q: %w", threadID, err)
