@@ -341,20 +341,15 @@ const (
 
 // TurnResult answers update "turn".
 type TurnResult struct {
-	EventID string     `json:"eventId"`
-	Status  TurnStatus `json:"status"`
-
-	// Message is the final message of the turn, if there is one.
-	Message *event.Message `json:"message,omitempty"`
-
-	// Replies are the final messages of all agents that took part, if there are several.
-	// Message is the last of them.
-	Replies []event.Message `json:"replies,omitempty"`
-	Error   string          `json:"error,omitempty"`
+	EventID string          `json:"eventId"`
+	Status  TurnStatus      `json:"status,omitempty" doc:"How the turn ended: completed, failed, interrupted, expired, unanswered or unhandled; processed if that is no longer kept"`
+	Message *event.Message  `json:"message,omitempty" doc:"The final message of the turn, if there is one"`
+	Replies []event.Message `json:"replies,omitempty" doc:"The final messages of all agents that took part, if there are several; message is the last of them"`
+	Error   string          `json:"error,omitempty" doc:"Why the turn failed"`
 
 	// LastRecord is the id of the turn's last record, if that was still to be stored when
 	// the turn ended. Everything of the turn is in the store once this record is.
-	LastRecord string `json:"lastRecord,omitempty"`
+	LastRecord string `json:"lastRecord,omitempty" hidden:"true"`
 }
 
 // AllReplies are the final messages of the turn, however many there are.
@@ -520,11 +515,11 @@ func (q Queue) Next(now time.Time) (event.Item, bool) {
 //     with.
 type SetStatus struct {
 	EventID string       `json:"eventId"`
-	Status  event.Status `json:"status"`
+	Status  event.Status `json:"status" enum:"pending,completed,failed,expired,overwritten" doc:"pending processes the event again; the others end it"`
 
-	// By is the person. Required: who did it is kept.
-	By     string `json:"by"`
-	Reason string `json:"reason,omitempty"`
+	// By is required; the HTTP API fills it in.
+	By     string `json:"by" required:"false" maxLength:"128" doc:"Who does it; it is stored. Default: api"`
+	Reason string `json:"reason,omitempty" maxLength:"1000"`
 }
 
 // SetStatusResult answers update "set_status".

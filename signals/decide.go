@@ -191,14 +191,12 @@ func CheckRevoke(r Revoke) error {
 type ToolResult struct {
 	ToolCallID string `json:"toolCallId"`
 	Output     string `json:"output"`
-	IsError    bool   `json:"isError,omitempty"`
+	IsError    bool   `json:"isError,omitempty" doc:"The output says why the call failed"`
 
-	// By is the client or the person who has run it. Required.
-	By string `json:"by"`
-
-	// Agent and ToolName, if given, must be those of the call.
-	Agent    string `json:"agent,omitempty"`
-	ToolName string `json:"toolName,omitempty"`
+	// By is required; the HTTP API fills it in.
+	By       string `json:"by" required:"false" maxLength:"200" doc:"The client or person who ran it; it is stored. Default: api"`
+	Agent    string `json:"agent,omitempty" doc:"If given, the call must be this agent's"`
+	ToolName string `json:"toolName,omitempty" doc:"If given, the call must be of this tool"`
 }
 
 // CheckToolResult reports the first field that is wrong.

@@ -29,10 +29,10 @@ type Schedule struct {
 	ID        string    `json:"id,omitempty" maxLength:"128" doc:"1 to 128 letters, digits and . _ : @ -, beginning with a letter or digit; unique in the namespace. Default: a new ULID"`
 	ThreadID  string    `json:"threadId" maxLength:"128" doc:"The thread to which it posts"`
 	Cron      []string  `json:"cron,omitempty" maxItems:"20" example:"[\"0 8 * * 1-5\"]" doc:"Expressions of five fields (minute, hour, day of month, month, day of week), or @hourly, @daily, @weekly, @monthly, @yearly. Where both days are restricted, both must match. At least one of cron and every is required; with both, the times of both count"`
-	Every     Duration  `json:"every,omitempty" pattern:"^(0|[+-]?([0-9.]+(ns|us|µs|ms|s|m|h))+)$" patternDescription:"a duration such as 90s, 15m or 1h30m" example:"15m" doc:"An interval of whole seconds, counted from 1970 (UTC) and not from the creation"`
-	Offset    Duration  `json:"offset,omitempty" pattern:"^(0|[+-]?([0-9.]+(ns|us|µs|ms|s|m|h))+)$" patternDescription:"a duration such as 90s, 15m or 1h30m" example:"5m" doc:"Shifts the interval; less than every"`
+	Every     Duration  `json:"every,omitempty" pattern:"^(0?|[+-]?([0-9.]+(ns|us|µs|ms|s|m|h))+)$" patternDescription:"a duration such as 90s, 15m or 1h30m" example:"15m" doc:"An interval of whole seconds, counted from 1970 (UTC) and not from the creation"`
+	Offset    Duration  `json:"offset,omitempty" pattern:"^(0?|[+-]?([0-9.]+(ns|us|µs|ms|s|m|h))+)$" patternDescription:"a duration such as 90s, 15m or 1h30m" example:"5m" doc:"Shifts the interval; less than every"`
 	Timezone  string    `json:"timezone,omitempty" example:"Europe/Berlin" doc:"Time zone of cron, an IANA name. Default: UTC"`
-	Jitter    Duration  `json:"jitter,omitempty" pattern:"^(0|[+-]?([0-9.]+(ns|us|µs|ms|s|m|h))+)$" patternDescription:"a duration such as 90s, 15m or 1h30m" example:"30s" doc:"Delays each run by a random time up to this, at most 24h and never beyond the next run. Default: none"`
+	Jitter    Duration  `json:"jitter,omitempty" pattern:"^(0?|[+-]?([0-9.]+(ns|us|µs|ms|s|m|h))+)$" patternDescription:"a duration such as 90s, 15m or 1h30m" example:"30s" doc:"Delays each run by a random time up to this, at most 24h and never beyond the next run. Default: none"`
 	StartAt   time.Time `json:"startAt,omitzero" doc:"No run is before this"`
 	EndAt     time.Time `json:"endAt,omitzero" doc:"No run is after this"`
 	Remaining int       `json:"remaining,omitempty" minimum:"0" doc:"Number of remaining runs, manual runs not counted. Default: 0, no limit"`

@@ -47,12 +47,9 @@ type Said struct {
 
 // Published is what became of it.
 type Published struct {
-	MessageID string
-
-	// Result of a decision is accepted, or already_resolved if the same was decided before.
-	// Missing is how many more have to approve: the message comes with the last of them.
-	Result  signals.DecideOutcome
-	Missing int
+	MessageID string                `json:"messageId"`
+	Result    signals.DecideOutcome `json:"result,omitempty" enum:"accepted,already_resolved" doc:"Of a decision: already_resolved if the same was decided before"`
+	Missing   int                   `json:"missing,omitempty" doc:"Of a decision: how many more have to approve. The message comes with the last of them"`
 }
 
 // Publish publishes what somebody says in a chat, which must be there: see [World.Start].

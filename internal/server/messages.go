@@ -28,19 +28,10 @@ type postBody struct {
 	PostOptions
 }
 
+// postOutput answers a message: 202 with its event id, or 200 after the turn.
 type postOutput struct {
 	Status int
-	Body   posted
-}
-
-// posted answers a message: 202 with its event id, or 200 after the turn.
-type posted struct {
-	EventID string         `json:"eventId"`
-	Status  string         `json:"status,omitempty" doc:"How the turn ended: completed, failed, interrupted, expired, unanswered or unhandled; processed if that is no longer kept"`
-	Message *event.Message `json:"message,omitempty" doc:"The final message of the turn, if there is one"`
-
-	Replies []event.Message `json:"replies,omitempty" doc:"The final messages of all agents that took part, if there are several; message is the last of them"`
-	Error   string          `json:"error,omitempty" doc:"Why the turn failed"`
+	Body   signals.TurnResult
 }
 
 type messagesInput struct {
@@ -102,14 +93,14 @@ func (h *messageHandlers) postMessage(ctx context.Context, in *postInput) (*post
 	if err := h.prepare(ctx, in.ID, &post, in.Body.PostOptions); err != nil {
 		return nil, err
 	}
-	out := &postOutput{Status: http.StatusAccepted, Body: posted{EventID: post.ID}}
+	out := &postOutput{Status: http.StatusAccepted, Body: signals.TurnResult{EventID: post.ID}}
 	if in.Wait {
 		var turn signals.TurnResult
 		turn, err = h.turn(ctx, in.ID, post)
 		switch {
 		case err == nil:
 			out.Status = http.StatusOK
-			out.Body = posted{EventID: post.ID, Status: string(turn.Status), Message: turn.Message, Replies: turn.Replies, Error: turn.Error}
+			out.Body, out.Body.EventID, out.Body.LastRecord = turn, post.ID, ""
 		case errors.Is(err, errTurnGoesOn):
 			err = nil
 		case errors.Is(err, signals.ErrProcessed):

@@ -55,9 +55,8 @@ type addBody struct {
 type statusInput struct {
 	EventPath
 	Body struct {
-		Status string `json:"status" enum:"pending,completed,failed,expired,overwritten" doc:"pending processes the event again; with the others it is done with"`
-		By     string `json:"by,omitempty" maxLength:"128" doc:"Who does it; it is kept. Default: api"`
-		Reason string `json:"reason,omitempty" maxLength:"1000"`
+		signals.SetStatus
+		EventID string `json:"-"`
 	}
 }
 
@@ -205,7 +204,8 @@ func (h *queueHandlers) addToQueue(ctx context.Context, in *addInput) (*output[s
 }
 
 func (h *queueHandlers) setStatus(ctx context.Context, in *statusInput) (*output[event.Item], error) {
-	change := signals.SetStatus{EventID: in.EventID, Status: event.Status(in.Body.Status), By: in.Body.By, Reason: in.Body.Reason}
+	change := in.Body.SetStatus
+	change.EventID = in.EventID
 	var err error
 	if change.By, err = actor(ctx, "body.by", change.By, byAPI); err != nil {
 		return nil, err

@@ -25,17 +25,16 @@ type TaskPath struct {
 type completeInput struct {
 	TaskPath
 	Body struct {
-		Result json.RawMessage `json:"result,omitempty" doc:"Any JSON, at most 256 KiB; null is none"`
-		Error  string          `json:"error,omitempty" maxLength:"16384" doc:"Why it failed, at most 16 KiB. Not beside a result"`
-		By     string          `json:"by,omitempty" maxLength:"128" doc:"Who or what completes it; it is kept. Default: api"`
+		signals.CompleteTask
+		TaskID string `json:"-"`
 	}
 }
 
 type cancelInput struct {
 	TaskPath
 	Body struct {
-		By     string `json:"by,omitempty" maxLength:"128" doc:"Who cancels it; it is kept. Required where the server does not authenticate requests"`
-		Reason string `json:"reason,omitempty" maxLength:"4096"`
+		signals.CancelTask
+		TaskID string `json:"-"`
 	}
 }
 
@@ -185,7 +184,8 @@ func (h *taskHandlers) storedTask(ctx context.Context, threadID, id string) (tas
 }
 
 func (h *taskHandlers) completeTask(ctx context.Context, in *completeInput) (*output[signals.CompleteTaskResult], error) {
-	c := signals.CompleteTask{TaskID: in.ID, Result: in.Body.Result, Error: in.Body.Error, By: in.Body.By}
+	c := in.Body.CompleteTask
+	c.TaskID = in.ID
 	if string(c.Result) == "null" {
 		c.Result = nil
 	}
@@ -206,14 +206,15 @@ func (h *taskHandlers) completeTask(ctx context.Context, in *completeInput) (*ou
 }
 
 func (h *taskHandlers) cancelTask(ctx context.Context, in *cancelInput) (*output[signals.CompleteTaskResult], error) {
-	by, err := actor(ctx, "body.by", in.Body.By, "")
-	switch {
-	case err != nil:
+	c := in.Body.CancelTask
+	c.TaskID = in.ID
+	var err error
+	if c.By, err = actor(ctx, "body.by", c.By, ""); err != nil {
 		return nil, err
-	case by == "":
+	}
+	if c.By == "" {
 		return nil, refuse(http.StatusUnprocessableEntity, "body.by", "is required: who cancels it")
 	}
-	c := signals.CancelTask{TaskID: in.ID, By: by, Reason: in.Body.Reason}
 	return h.ended(ctx, in.ID, event.TaskCancelled, func(ctx context.Context) (signals.CompleteTaskResult, error) {
 		return h.tasks.CancelTask(ctx, c)
 	})

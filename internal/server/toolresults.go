@@ -14,11 +14,9 @@ import (
 type toolResultInput struct {
 	ToolCallPath
 	Body struct {
-		Output   json.RawMessage `json:"output" doc:"What has come of it: a text as it is; other JSON is given to the model as its text. At most 256 KiB"`
-		IsError  bool            `json:"isError,omitempty" doc:"The output says why the call has failed"`
-		By       string          `json:"by,omitempty" maxLength:"200" doc:"The client or the person who has run it; it is kept. Default: api"`
-		Agent    string          `json:"agent,omitempty" doc:"If given, the call must be this agent's"`
-		ToolName string          `json:"toolName,omitempty" doc:"If given, the call must be of this tool"`
+		signals.ToolResult
+		ToolCallID string          `json:"-"`
+		Output     json.RawMessage `json:"output" doc:"The result: text as it is; other JSON is given to the model as its text. At most 256 KiB"`
 	}
 }
 
@@ -33,10 +31,8 @@ func (h *approvalHandlers) registerToolResults() {
 }
 
 func (h *approvalHandlers) postToolResult(ctx context.Context, in *toolResultInput) (*output[signals.DecideResult], error) {
-	r := signals.ToolResult{
-		ToolCallID: in.ToolCallID, Output: outputText(in.Body.Output), IsError: in.Body.IsError, By: in.Body.By,
-		Agent: in.Body.Agent, ToolName: in.Body.ToolName,
-	}
+	r := in.Body.ToolResult
+	r.ToolCallID, r.Output = in.ToolCallID, outputText(in.Body.Output)
 	var err error
 	if r.By, err = actor(ctx, "body.by", r.By, byAPI); err != nil {
 		return nil, err

@@ -49,13 +49,6 @@ type toolDecisionInput struct {
 	}
 }
 
-// said answers what was published.
-type said struct {
-	MessageID string `json:"messageId"`
-	Result    string `json:"result,omitempty" enum:"accepted,already_resolved" doc:"Of a decision"`
-	Missing   int    `json:"missing,omitempty" doc:"Of a decision: how many more have to approve"`
-}
-
 type worldMessagesOutput struct {
 	Body struct {
 		Messages []event.WorldMessage `json:"messages" nullable:"false"`
@@ -93,7 +86,7 @@ func (h *worldHandlers) registerWorld() {
 	}, h.listWorldMessages)
 }
 
-func (h *worldHandlers) publishSaid(ctx context.Context, in *saidInput) (*output[said], error) {
+func (h *worldHandlers) publishSaid(ctx context.Context, in *saidInput) (*output[world.Published], error) {
 	if in.Body.MessageID != "" {
 		if err := checkID("body.messageId", in.Body.MessageID, signals.CheckEventID); err != nil {
 			return nil, err
@@ -115,7 +108,7 @@ func (h *worldHandlers) publishSaid(ctx context.Context, in *saidInput) (*output
 	})
 }
 
-func (h *worldHandlers) publishDecision(ctx context.Context, in *toolDecisionInput) (*output[said], error) {
+func (h *worldHandlers) publishDecision(ctx context.Context, in *toolDecisionInput) (*output[world.Published], error) {
 	b := in.Body
 	by, err := actor(ctx, "body.by", b.By, world.Human)
 	if err != nil {
@@ -130,7 +123,7 @@ func (h *worldHandlers) publishDecision(ctx context.Context, in *toolDecisionInp
 }
 
 // publishWorld publishes to a world, within the time that a thread has to answer.
-func (h *worldHandlers) publishWorld(ctx context.Context, id, content string, publish func(context.Context) (world.Published, error)) (*output[said], error) {
+func (h *worldHandlers) publishWorld(ctx context.Context, id, content string, publish func(context.Context) (world.Published, error)) (*output[world.Published], error) {
 	if signals.CheckID("threadId", id) != nil {
 		return nil, notFound(id)
 	}
@@ -147,7 +140,7 @@ func (h *worldHandlers) publishWorld(ctx context.Context, id, content string, pu
 	if err != nil {
 		return nil, h.problem(ctx, id, err)
 	}
-	return &output[said]{said{got.MessageID, string(got.Result), got.Missing}}, nil
+	return &output[world.Published]{got}, nil
 }
 
 func (h *worldHandlers) listWorldMessages(ctx context.Context, in *messagesInput) (*worldMessagesOutput, error) {
