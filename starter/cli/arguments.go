@@ -90,3 +90,16 @@ func (a *app) argument(what, text string) (string, error) {
 	}
 	return strings.TrimRight(string(raw), "\r\n"), nil
 }
+
+// pairs reads key=value flags of metadata.
+func pairs(flags []string) (map[string]string, error) {
+	out := map[string]string{}
+	for _, pair := range flags {
+		key, value, ok := strings.Cut(pair, "=")
+		if !ok || key == "" {
+			return nil, usagef("--metadata is %q, must be key=value", pair)
+		}
+		out[key] = value
+	}
+	return out, nil
+}

@@ -100,13 +100,9 @@ func (a messageCommands) envEvent(p publishing, thread string) (event.EnvEvent, 
 
 // describe reads the flags that say what the event is about.
 func (p publishing) describe(m *event.EnvMetadata) error {
-	fields := map[string]string{}
-	for _, pair := range p.metadata {
-		key, value, ok := strings.Cut(pair, "=")
-		if !ok || key == "" {
-			return usagef("--metadata is %q, must be key=value", pair)
-		}
-		fields[key] = value
+	fields, err := pairs(p.metadata)
+	if err != nil {
+		return err
 	}
 	if fields["source"] == "" {
 		fields["source"] = p.source

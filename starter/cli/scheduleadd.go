@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -171,19 +170,6 @@ func (a scheduleCommands) scheduledEvent(in scheduling) (*event.EnvEvent, error)
 		return nil, err
 	}
 	return e, json.Unmarshal(raw, &e.Metadata)
-}
-
-// pairs reads key=value flags of metadata.
-func pairs(flags []string) (map[string]string, error) {
-	out := map[string]string{}
-	for _, pair := range flags {
-		key, value, ok := strings.Cut(pair, "=")
-		if !ok || key == "" {
-			return nil, usagef("--metadata is %q, must be key=value", pair)
-		}
-		out[key] = value
-	}
-	return out, nil
 }
 
 // printMade says which schedule there is now, and when it runs. It is there, also if

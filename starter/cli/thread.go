@@ -39,13 +39,9 @@ func (o *opening) start() (signals.Start, error) {
 	if len(o.metadata) == 0 {
 		return start, nil
 	}
-	fields := map[string]string{}
-	for _, pair := range o.metadata {
-		key, value, ok := strings.Cut(pair, "=")
-		if !ok || key == "" {
-			return start, usagef("--metadata is %q, must be key=value", pair)
-		}
-		fields[key] = value
+	fields, err := pairs(o.metadata)
+	if err != nil {
+		return start, err
 	}
 	raw, err := json.Marshal(fields)
 	start.Metadata = raw
