@@ -273,8 +273,8 @@ func attributed(ctx context.Context, at string, e event.EnvEvent) (event.EnvEven
 	return e, err
 }
 
-// signedBy makes the principal the sender of what a schedule posts.
-func signedBy(ctx context.Context, s *signals.Schedule) (err error) {
+// attributeSchedule makes the principal the sender of what a schedule posts.
+func attributeSchedule(ctx context.Context, s *signals.Schedule) (err error) {
 	if s.Message != nil {
 		if s.Message.SenderID, err = actor(ctx, "body.message.sender", s.Message.SenderID, ""); err != nil {
 			return err

@@ -71,7 +71,7 @@ func (h *agentHandlers) agentChanges(ctx context.Context, in *agentChangesInput)
 		}
 		return h.watchAgents(after, changes, leave), nil
 	}
-	page := agentChangePage{Changes: listed(changes)}
+	page := agentChangePage{Changes: nonNil(changes)}
 	if len(changes) == limit {
 		page.Next = changes[limit-1].Seq
 	}
@@ -101,7 +101,7 @@ func (h *agentHandlers) sendAgentChanges(ctx context.Context, out *eventWriter, 
 	for {
 		for i, c := range changes {
 			after = c.Seq
-			if !out.event(sent{id: strconv.FormatInt(c.Seq, 10), event: c}, i == len(changes)-1) {
+			if !out.event(streamed{id: strconv.FormatInt(c.Seq, 10), event: c}, i == len(changes)-1) {
 				return
 			}
 			heartbeat.Reset(h.viewers.heartbeat)

@@ -35,7 +35,7 @@ type decideBody struct {
 	ToolCallID string `json:"-"`
 }
 
-func resulted(result signals.DecideOutcome) *output[signals.DecideResult] {
+func decided(result signals.DecideOutcome) *output[signals.DecideResult] {
 	return &output[signals.DecideResult]{signals.DecideResult{Result: result}}
 }
 
@@ -84,7 +84,7 @@ func (h *approvalHandlers) listAllApprovals(ctx context.Context, in *allApproval
 	if err != nil {
 		return nil, h.problem(ctx, "", err)
 	}
-	waiting.Approvals, waiting.ClientCalls = listed(waiting.Approvals), listed(waiting.ClientCalls)
+	waiting.Approvals, waiting.ClientCalls = nonNil(waiting.Approvals), nonNil(waiting.ClientCalls)
 	return &output[threadclient.Waiting]{waiting}, nil
 }
 
@@ -95,7 +95,7 @@ func (h *approvalHandlers) listApprovals(ctx context.Context, in *ThreadPath) (*
 	if err != nil {
 		return nil, h.problem(ctx, in.ID, err)
 	}
-	list.Approvals, list.ClientCalls = listed(list.Approvals), listed(list.ClientCalls)
+	list.Approvals, list.ClientCalls = nonNil(list.Approvals), nonNil(list.ClientCalls)
 	return &output[signals.Approvals]{list}, nil
 }
 

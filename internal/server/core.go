@@ -55,8 +55,8 @@ func (c *core) writePage(id string, page any) *huma.StreamResponse {
 	}}
 }
 
-// listed is a list in JSON too when it is nil.
-func listed[T any](list []T) []T {
+// nonNil is a list in JSON too when it is nil.
+func nonNil[T any](list []T) []T {
 	if list == nil {
 		return []T{}
 	}

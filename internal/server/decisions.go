@@ -42,7 +42,7 @@ func (h *approvalHandlers) registerDecisions() {
 }
 
 func (h *approvalHandlers) listDecisions(ctx context.Context, in *decisionsInput) (*decisionsOutput, error) {
-	after, err := behind(in.Cursor)
+	after, err := recordCursor(in.Cursor)
 	if err != nil {
 		return nil, err
 	}

@@ -221,7 +221,7 @@ func (h *eventHandlers) watch(ctx context.Context, id, view string, from feed.En
 	if err != nil {
 		return nil, h.problem(ctx, id, err)
 	}
-	var first []sent
+	var first []streamed
 	if from.Finite { // there may be nothing left
 		e, err := reader.Next(ctx)
 		for errors.Is(err, feed.ErrIdle) { // opening took long; nobody waits for a heartbeat yet
@@ -236,7 +236,7 @@ func (h *eventHandlers) watch(ctx context.Context, id, view string, from feed.En
 		if err != nil {
 			return nil, h.problem(ctx, id, err)
 		}
-		first = []sent{e}
+		first = []streamed{e}
 	}
 	watching = true
 	return &huma.StreamResponse{Body: func(hctx huma.Context) {
@@ -273,7 +273,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 }
 
 // send writes events until the client goes, the server closes or the thread ends.
-func (h *eventHandlers) send(ctx context.Context, id string, reader source, first []sent, out *eventWriter) {
+func (h *eventHandlers) send(ctx context.Context, id string, reader source, first []streamed, out *eventWriter) {
 	for _, e := range first {
 		if !out.event(e, !reader.Buffered()) {
 			return

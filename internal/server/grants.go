@@ -107,12 +107,12 @@ func (h *approvalHandlers) revokeGrant(ctx context.Context, in *revokeInput) (*o
 		return nil, noApproval(in.ToolCallPath)
 	}
 	if !holds {
-		again, err := h.askedAgain(ctx, in.ID, in.ToolCallID, round)
+		again, err := h.requestedAgain(ctx, in.ID, in.ToolCallID, round)
 		if err != nil {
 			return nil, h.problem(ctx, in.ID, err)
 		}
 		if !again {
-			return resulted(signals.AlreadyResolved), nil
+			return decided(signals.AlreadyResolved), nil
 		}
 	}
 	r := signals.Revoke{ToolCallID: in.ToolCallID, By: by, Reason: in.Reason}
@@ -121,7 +121,7 @@ func (h *approvalHandlers) revokeGrant(ctx context.Context, in *revokeInput) (*o
 	got, err := h.approvals.Revoke(within, in.ID, r)
 	if !holds && errors.Is(err, signals.ErrClosed) {
 		// Nothing is on its way to the store any more.
-		return resulted(signals.AlreadyResolved), nil
+		return decided(signals.AlreadyResolved), nil
 	}
 	if err == nil {
 		err = refusedRevocation(in.ToolCallPath, got)
@@ -129,12 +129,12 @@ func (h *approvalHandlers) revokeGrant(ctx context.Context, in *revokeInput) (*o
 	if err != nil {
 		return nil, h.problem(ctx, in.ID, err)
 	}
-	return resulted(got), nil
+	return decided(got), nil
 }
 
-// askedAgain reports whether people were asked about a call after the last round on which a
+// requestedAgain reports whether people were asked about a call after the last round on which a
 // decision is stored. Then they may have approved it anew, and only the thread knows.
-func (h *approvalHandlers) askedAgain(ctx context.Context, threadID, toolCallID string, round int) (bool, error) {
+func (h *approvalHandlers) requestedAgain(ctx context.Context, threadID, toolCallID string, round int) (bool, error) {
 	next := event.ApprovalRequest{ToolCallID: toolCallID, Round: max(round, 1) + 1}
 	records, err := h.store.RecordsByID(ctx, h.key(threadID), thread.RequestID(next))
 	return len(records) > 0, err

@@ -206,7 +206,7 @@ func (h *messageHandlers) ask(ctx context.Context, id string) error {
 }
 
 func (h *messageHandlers) listMessages(ctx context.Context, in *messagesInput) (*messagesOutput, error) {
-	after, err := behind(in.Cursor)
+	after, err := recordCursor(in.Cursor)
 	if err != nil {
 		return nil, err
 	}
@@ -240,8 +240,8 @@ func (h *messageHandlers) listMessages(ctx context.Context, in *messagesInput) (
 	return out, nil
 }
 
-// behind reads the cursor of a page of records: the seq of the last one of the page before.
-func behind(cursor string) (seq int64, err error) {
+// recordCursor reads the cursor of a page of records: the seq of the last one of the page before.
+func recordCursor(cursor string) (seq int64, err error) {
 	if cursor == "" {
 		return 0, nil
 	}

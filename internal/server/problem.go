@@ -131,9 +131,9 @@ func unanswered(err error) bool {
 		errors.As(err, &precondition) || errors.As(err, &notReady)
 }
 
-// tidyProblem completes the location of a field that is missing, and keeps what a
+// completeProblem completes the location of a field that is missing, and keeps what a
 // client sent out of the problem document, but for words.
-func tidyProblem(_ huma.Context, _ string, v any) (any, error) {
+func completeProblem(_ huma.Context, _ string, v any) (any, error) {
 	model, ok := v.(*huma.ErrorModel)
 	if !ok {
 		return v, nil

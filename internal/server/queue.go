@@ -162,7 +162,7 @@ func (h *queueHandlers) getQueue(ctx context.Context, in *ThreadPath) (*output[s
 	if err != nil {
 		return nil, err
 	}
-	q.Items, q.Failed, q.Ended = listed(q.Items), listed(q.Failed), listed(h.withPayloads(ctx, in.ID, q.Ended...))
+	q.Items, q.Failed, q.Ended = nonNil(q.Items), nonNil(q.Failed), nonNil(h.withPayloads(ctx, in.ID, q.Ended...))
 	return &output[signals.Queue]{q}, nil
 }
 
@@ -210,7 +210,7 @@ func (h *queueHandlers) setStatus(ctx context.Context, in *statusInput) (*output
 	if change.By, err = actor(ctx, "body.by", change.By, byAPI); err != nil {
 		return nil, err
 	}
-	return h.changed(ctx, in.EventPath, func(ctx context.Context) (event.Item, error) {
+	return h.changeItem(ctx, in.EventPath, func(ctx context.Context) (event.Item, error) {
 		return h.queues.SetStatus(ctx, in.ID, change)
 	})
 }
@@ -224,13 +224,13 @@ func (h *queueHandlers) retryItem(ctx context.Context, in *retryInput) (*output[
 	if err != nil {
 		return nil, err
 	}
-	return h.changed(ctx, in.EventPath, func(ctx context.Context) (event.Item, error) {
+	return h.changeItem(ctx, in.EventPath, func(ctx context.Context) (event.Item, error) {
 		return h.queues.Retry(ctx, in.ID, in.EventID, by)
 	})
 }
 
-// changed answers with the item that change returns.
-func (h *queueHandlers) changed(ctx context.Context, at EventPath, change func(context.Context) (event.Item, error)) (*output[event.Item], error) {
+// changeItem answers with the item that change returns.
+func (h *queueHandlers) changeItem(ctx context.Context, at EventPath, change func(context.Context) (event.Item, error)) (*output[event.Item], error) {
 	within, cancel := h.answer(ctx)
 	defer cancel()
 	item, err := change(within)

@@ -125,12 +125,12 @@ func (h *scheduleHandlers) createSchedule(ctx context.Context, in *createSchedul
 	if err != nil {
 		return nil, h.scheduleProblem(ctx, made.ID, err)
 	}
-	return &createScheduleOutput{Location: "/v1/schedules/" + made.ID, Body: h.made(within, made)}, nil
+	return &createScheduleOutput{Location: "/v1/schedules/" + made.ID, Body: h.created(within, made)}, nil
 }
 
-// made is a schedule that is there by now. If Temporal does not say any more when it runs,
+// created is a schedule that exists by now. If Temporal does not say any more when it runs,
 // that is left out: a request that has done its work does not fail.
-func (h *scheduleHandlers) made(ctx context.Context, schedule signals.Schedule) Schedule {
+func (h *scheduleHandlers) created(ctx context.Context, schedule signals.Schedule) Schedule {
 	view, err := h.schedules.Schedule(ctx, schedule.ID)
 	if err != nil {
 		h.logger.Warn("asking for a new schedule", "schedule", schedule.ID, "error", err)
@@ -157,14 +157,14 @@ func (h *scheduleHandlers) replaceSchedule(ctx context.Context, in *replaceSched
 	if err != nil {
 		return nil, h.scheduleProblem(ctx, in.ID, err)
 	}
-	return &output[Schedule]{h.made(within, made)}, nil
+	return &output[Schedule]{h.created(within, made)}, nil
 }
 
 // scheduleOf is the schedule of a body. The error is a problem document.
 func (h *scheduleHandlers) scheduleOf(ctx context.Context, body NewSchedule) (signals.Schedule, error) {
 	schedule, err := body.schedule()
 	if err == nil {
-		err = signedBy(ctx, &schedule)
+		err = attributeSchedule(ctx, &schedule)
 	}
 	if err == nil {
 		err = signals.CheckSchedule(schedule)

@@ -68,7 +68,7 @@ func inEvent(err error) error {
 
 // scheduleView is the schedule as the API shows it.
 func scheduleView(v signals.ScheduleView) Schedule {
-	v.Next, v.Recent = listed(v.Next), listed(v.Recent)
+	v.Next, v.Recent = nonNil(v.Next), nonNil(v.Recent)
 	out := Schedule{ScheduleView: v}
 	if m := v.Message; m != nil {
 		out.Message = &ScheduledMessage{Content: m.Content, Sender: m.SenderID, SenderType: string(m.SenderType), Metadata: m.Metadata}

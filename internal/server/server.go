@@ -189,7 +189,7 @@ func New(cfg Config) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg.Store = &patientStore{Store: cfg.Store, within: cfg.AnswerWithin, log: outage.New(cfg.Logger, "store")}
+	cfg.Store = &timedStore{Store: cfg.Store, within: cfg.AnswerWithin, log: outage.New(cfg.Logger, "store")}
 	agents := registry.New(cfg.Agents, cfg.Store)
 	events, err := feed.New(feed.Config{
 		Store: cfg.Store, Stream: cfg.Stream, HeartbeatInterval: cfg.Heartbeat, View: cfg.View, Logger: cfg.Logger,
@@ -250,7 +250,7 @@ func describe(version string) huma.Config {
 		Type: "http", Scheme: "bearer", BearerFormat: "tmk_<id>_<secret>",
 		Description: "An API key, where the server wants one. The role that an operation needs stands beside it.",
 	}}
-	cfg.Transformers = []huma.Transformer{tidyProblem}
+	cfg.Transformers = []huma.Transformer{completeProblem}
 	cfg.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
 	// Metadata is one object with names of its own.
 	cfg.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[event.EnvMetadata](), reflect.TypeFor[map[string]any]())

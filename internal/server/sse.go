@@ -67,7 +67,7 @@ func (o *eventWriter) begin(now bool, start place) bool {
 }
 
 // event writes one event. Without flush more are about to follow.
-func (o *eventWriter) event(e sent, flush bool) bool {
+func (o *eventWriter) event(e streamed, flush bool) bool {
 	data, err := json.Marshal(e.event)
 	if err != nil { // a piece whose data is no JSON; the next ones may be
 		return true

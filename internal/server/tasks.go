@@ -115,7 +115,7 @@ func (h *taskHandlers) listTasks(ctx context.Context, in *ThreadPath) (*output[s
 	}
 	out := signals.Tasks{Tasks: make([]event.Task, len(all.Tasks))}
 	for i, task := range all.Tasks {
-		if out.Tasks[i], err = h.outlived(ctx, in.ID, task); err != nil {
+		if out.Tasks[i], err = h.upToDate(ctx, in.ID, task); err != nil {
 			return nil, err
 		}
 	}
@@ -142,7 +142,7 @@ func (h *taskHandlers) task(ctx context.Context, id string) (event.Task, error) 
 	task, err := h.tasks.Task(within, id)
 	switch {
 	case err == nil:
-		return h.outlived(ctx, threadID, task)
+		return h.upToDate(ctx, threadID, task)
 	case !errors.Is(err, signals.ErrNotFound):
 		return task, h.taskProblem(ctx, id, err)
 	}
@@ -153,9 +153,9 @@ func (h *taskHandlers) task(ctx context.Context, id string) (event.Task, error) 
 	return stored, problem
 }
 
-// outlived brings a detached task up to date: if its thread was closed before it ended,
+// upToDate brings a detached task up to date: if its thread was closed before it ended,
 // only the store knows that it has. The error is a problem document.
-func (h *taskHandlers) outlived(ctx context.Context, threadID string, task event.Task) (event.Task, error) {
+func (h *taskHandlers) upToDate(ctx context.Context, threadID string, task event.Task) (event.Task, error) {
 	if !task.Detached || task.State.Ended() {
 		return task, nil
 	}
@@ -200,7 +200,7 @@ func (h *taskHandlers) completeTask(ctx context.Context, in *completeInput) (*ou
 	if c.Error != "" {
 		state = event.TaskFailed
 	}
-	return h.ended(ctx, in.ID, state, func(ctx context.Context) (signals.CompleteTaskResult, error) {
+	return h.endTask(ctx, in.ID, state, func(ctx context.Context) (signals.CompleteTaskResult, error) {
 		return h.tasks.CompleteTask(ctx, c)
 	})
 }
@@ -215,18 +215,18 @@ func (h *taskHandlers) cancelTask(ctx context.Context, in *cancelInput) (*output
 	if c.By == "" {
 		return nil, refuse(http.StatusUnprocessableEntity, "body.by", "is required: who cancels it")
 	}
-	return h.ended(ctx, in.ID, event.TaskCancelled, func(ctx context.Context) (signals.CompleteTaskResult, error) {
+	return h.endTask(ctx, in.ID, event.TaskCancelled, func(ctx context.Context) (signals.CompleteTaskResult, error) {
 		return h.tasks.CancelTask(ctx, c)
 	})
 }
 
-// ended answers with what became of an attempt to end a task in a state.
-func (h *taskHandlers) ended(ctx context.Context, id string, state event.TaskState, end func(context.Context) (signals.CompleteTaskResult, error)) (*output[signals.CompleteTaskResult], error) {
+// endTask answers with the outcome of an attempt to end a task in a state.
+func (h *taskHandlers) endTask(ctx context.Context, id string, state event.TaskState, end func(context.Context) (signals.CompleteTaskResult, error)) (*output[signals.CompleteTaskResult], error) {
 	within, cancel := h.answer(ctx)
 	defer cancel()
 	got, err := end(within)
 	if errors.Is(err, signals.ErrClosed) {
-		got, err = h.endedBefore(ctx, id, state, err)
+		got, err = h.storedEnd(ctx, id, state, err)
 	}
 	if err != nil {
 		return nil, h.taskProblem(ctx, id, err)
@@ -236,16 +236,16 @@ func (h *taskHandlers) ended(ctx context.Context, id string, state event.TaskSta
 	case signals.TaskAccepted, signals.TaskAlreadyEnded:
 		return &output[signals.CompleteTaskResult]{got}, nil
 	case signals.TaskConflict:
-		return nil, unended(http.StatusConflict, got.Result, fmt.Sprintf("task %q has ended otherwise: it is %s", id, task.State), &task)
+		return nil, endRefused(http.StatusConflict, got.Result, fmt.Sprintf("task %q has ended otherwise: it is %s", id, task.State), &task)
 	case signals.TaskNotFound:
-		return nil, unended(http.StatusNotFound, got.Result, unknownTask(id), nil)
+		return nil, endRefused(http.StatusNotFound, got.Result, unknownTask(id), nil)
 	}
 	return nil, h.problem(ctx, id, fmt.Errorf("ending task %q: unknown result %q", id, got.Result))
 }
 
-// endedBefore says what an attempt comes to when the thread is closed and the task does
+// storedEnd says what an attempt comes to when the thread is closed and the task does
 // not run any more: the store knows how it ended. If that is not so, the error is closed.
-func (h *taskHandlers) endedBefore(ctx context.Context, id string, state event.TaskState, closed error) (signals.CompleteTaskResult, error) {
+func (h *taskHandlers) storedEnd(ctx context.Context, id string, state event.TaskState, closed error) (signals.CompleteTaskResult, error) {
 	threadID, _, err := signals.ParseTaskID(id)
 	if err != nil {
 		return signals.CompleteTaskResult{}, err
@@ -262,7 +262,7 @@ func (h *taskHandlers) endedBefore(ctx context.Context, id string, state event.T
 	return signals.CompleteTaskResult{}, closed
 }
 
-func unended(status int, result signals.TaskOutcome, detail string, task *event.Task) error {
+func endRefused(status int, result signals.TaskOutcome, detail string, task *event.Task) error {
 	return &endProblem{huma.ErrorModel{Title: http.StatusText(status), Status: status, Detail: detail}, result, task}
 }
 
@@ -299,7 +299,7 @@ func (h *taskHandlers) reportProgress(ctx context.Context, in *progressInput) (*
 		return nil, err
 	}
 	if task.State.Ended() {
-		return nil, unended(http.StatusConflict, signals.TaskConflict, fmt.Sprintf("task %q makes no progress any more: it is %s", in.ID, task.State), &task)
+		return nil, endRefused(http.StatusConflict, signals.TaskConflict, fmt.Sprintf("task %q makes no progress any more: it is %s", in.ID, task.State), &task)
 	}
 	piece, err := task.Progress(in.Body.Data)
 	if err != nil {

@@ -49,7 +49,7 @@ func (h *approvalHandlers) postToolResult(ctx context.Context, in *toolResultInp
 	if err != nil {
 		return nil, h.problem(ctx, in.ID, err)
 	}
-	return resulted(got), nil
+	return decided(got), nil
 }
 
 // outputText is a result as the model reads it.

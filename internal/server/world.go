@@ -26,7 +26,7 @@ type worldPage struct {
 	LastEventID string             `json:"lastEventId,omitempty" doc:"Where a stream begins behind the last of the events"`
 }
 
-type saidInput struct {
+type worldMessageInput struct {
 	ThreadPath
 	Body struct {
 		Content   string `json:"content" minLength:"1" doc:"What is said. A JSON object with the __type tool_result is a decision on a tool call"`
@@ -72,7 +72,7 @@ func (h *worldHandlers) registerWorld() {
 		Summary: "Publish a message in a world", DefaultStatus: http.StatusAccepted,
 		Description: "The sender's role follows from who is known as an agent, never from the name. " + decides,
 		Errors:      []int{400, 403, 404, 409, 413, 429, 503},
-	}, h.publishSaid)
+	}, h.publishMessage)
 	register(h.core, auth.Approve, huma.Operation{
 		OperationID: "publishToolResult", Method: http.MethodPost, Path: "/v1/threads/{id}/world/tool-results", Tags: tags,
 		Summary: "Publish a decision on a tool call in a world", Description: decides,
@@ -86,7 +86,7 @@ func (h *worldHandlers) registerWorld() {
 	}, h.listWorldMessages)
 }
 
-func (h *worldHandlers) publishSaid(ctx context.Context, in *saidInput) (*output[world.Published], error) {
+func (h *worldHandlers) publishMessage(ctx context.Context, in *worldMessageInput) (*output[world.Published], error) {
 	if in.Body.MessageID != "" {
 		if err := checkID("body.messageId", in.Body.MessageID, signals.CheckEventID); err != nil {
 			return nil, err
@@ -144,7 +144,7 @@ func (h *worldHandlers) publishWorld(ctx context.Context, id, content string, pu
 }
 
 func (h *worldHandlers) listWorldMessages(ctx context.Context, in *messagesInput) (*worldMessagesOutput, error) {
-	after, err := behind(in.Cursor)
+	after, err := recordCursor(in.Cursor)
 	if err != nil {
 		return nil, err
 	}
