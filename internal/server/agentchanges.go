@@ -20,7 +20,7 @@ const agentPoll = time.Second
 
 type agentChangesInput struct {
 	Accept      string `header:"Accept" hidden:"true"`
-	LastEventID string `header:"Last-Event-ID" doc:"Resume a stream behind this change"`
+	LastEventID string `header:"Last-Event-ID" doc:"Resume a stream after this change"`
 	After       int64  `query:"after" minimum:"0" doc:"Only changes with a greater seq. Default: all"`
 	Limit       int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"Of a page"`
 }
@@ -35,7 +35,7 @@ func (h *agentHandlers) registerAgentChanges() {
 	registry := h.api.OpenAPI().Components.Schemas
 	register(h.core, auth.Read, huma.Operation{
 		OperationID: "agentChanges", Method: http.MethodGet, Path: "/v1/agents/" + changesName, Tags: []string{"agents"},
-		Summary: "Read a page of the changes to stored agents, or watch them",
+		Summary: "Read or watch the changes to stored agents",
 		Description: "With Accept: text/event-stream a stream of server-sent events, at most a second late: the data of each is one change, " +
 			"its id is the seq, where Last-Event-ID resumes. Agents that are configured have no changes.",
 		Errors: []int{400, 503},

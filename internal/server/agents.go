@@ -19,14 +19,14 @@ import (
 
 // AgentPath is the input of operations on one agent.
 type AgentPath struct {
-	Name string `path:"name" doc:"The agent's name; upper and lower case do not differ"`
+	Name string `path:"name" doc:"The agent's name, case-insensitive"`
 }
 
 // AgentEdit says who changes an agent, and which version. It stands in the query, so that
 // the body is a definition and nothing else.
 type AgentEdit struct {
-	IfVersion string `query:"ifVersion" pattern:"^[0-9]{1,9}$" patternDescription:"a whole number" doc:"Only if this is the newest version that is stored; 0 if none is. Default: whatever it is"`
-	By        string `query:"by" maxLength:"128" doc:"Who changes it; it is kept. Default: api"`
+	IfVersion string `query:"ifVersion" pattern:"^[0-9]{1,9}$" patternDescription:"a whole number" doc:"Only if this is the newest stored version; 0 if none is stored. Default: any version"`
+	By        string `query:"by" maxLength:"128" doc:"Who changes it; it is stored. Default: api"`
 }
 
 func (c AgentEdit) change(ctx context.Context) (registry.Change, error) {
@@ -63,7 +63,7 @@ type agentVersionsInput struct {
 
 type agentsOutput struct {
 	Body struct {
-		Agents []agent.Summary `json:"agents" nullable:"false" doc:"Those that are configured first, then those that are only stored, by name"`
+		Agents []agent.Summary `json:"agents" nullable:"false" doc:"Configured agents first, then those that are only stored, by name"`
 	}
 }
 
@@ -93,7 +93,7 @@ func (h *agentHandlers) registerAgents() {
 	const path, one = "/v1/agents", "/v1/agents/{name}"
 	register(h.core, auth.Read, huma.Operation{
 		OperationID: "listAgents", Method: http.MethodGet, Path: path, Tags: tags,
-		Summary: "List the agents: those that are configured, and those that are stored",
+		Summary: "List the configured and the stored agents",
 		Errors:  []int{503},
 	}, h.listAgents)
 	register(h.core, auth.Read, huma.Operation{
@@ -102,24 +102,24 @@ func (h *agentHandlers) registerAgents() {
 	}, h.getAgent)
 	register(h.core, auth.Admin, huma.Operation{
 		OperationID: "putAgent", Method: http.MethodPut, Path: one, Tags: tags,
-		Summary: "Store an agent's definition, in place of the one before",
-		Description: "It holds from the next model call on, also in threads that run, and comes before a configured agent of the same name. " +
+		Summary: "Store an agent's definition, replacing the previous one",
+		Description: "It takes effect with the next model call, also in running threads, and overrides a configured agent of the same name. " +
 			"Omitted fields get their defaults. Storing the current definition again makes no new version. " +
 			"Tools and providers of models are not made by it: warnings say which the workers do not have.",
 		Errors:    []int{400, 409, 413, 503},
-		Responses: map[string]*huma.Response{"201": {Description: "None was stored before"}},
+		Responses: map[string]*huma.Response{"201": {Description: "Created: none was stored before"}},
 	}, h.putAgent)
 	put := h.api.OpenAPI().Paths[one].Put
 	put.Responses["201"].Content = put.Responses["200"].Content
 	register(h.core, auth.Admin, huma.Operation{
 		OperationID: "deleteAgent", Method: http.MethodDelete, Path: one, Tags: tags,
 		Summary: "Delete a stored agent", DefaultStatus: http.StatusNoContent,
-		Description: "A configured agent of that name shows again. The versions stay.",
+		Description: "A configured agent of that name takes effect again. The versions stay.",
 		Errors:      []int{404, 409, 503},
 	}, h.deleteAgent)
 	register(h.core, auth.Read, huma.Operation{
 		OperationID: "listAgentVersions", Method: http.MethodGet, Path: one + "/versions", Tags: tags,
-		Summary: "List the versions of a stored agent, also of one that is deleted", Errors: []int{404, 503},
+		Summary: "List the versions of a stored agent, deleted agents included", Errors: []int{404, 503},
 	}, h.listAgentVersions)
 	h.registerAgentChanges()
 }

@@ -15,7 +15,7 @@ import (
 )
 
 type allApprovalsInput struct {
-	Limit int `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"How many threads are asked, the newest of those that wait"`
+	Limit int `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"How many waiting threads to query, the newest first"`
 }
 
 // ToolCallPath is the input of operations on one tool call.
@@ -70,7 +70,7 @@ func (h *approvalHandlers) registerApprovals() {
 	register(h.core, auth.Approve, huma.Operation{
 		OperationID: "decide", Method: http.MethodPost, Path: "/v1/threads/{id}/approvals/{toolCallId}", Tags: tags,
 		Summary: "Approve or deny a tool call",
-		Description: "Deciding the same again is already_resolved. A call with a conflicting decision, or that is not the one that " +
+		Description: "Repeating a decision is already_resolved. A call with a conflicting decision, or that is not the one that " +
 			"the request describes, is a 409; one on which this person may not decide is a 403. The problem document then has " +
 			"result: conflict, mismatch or not_allowed. by is the name of the API key, or without one what the client says.",
 		Errors: []int{400, 403, 404, 409, 413, 503},

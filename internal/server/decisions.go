@@ -36,7 +36,7 @@ func (h *approvalHandlers) registerDecisions() {
 	register(h.core, auth.Read, huma.Operation{
 		OperationID: "listDecisions", Method: http.MethodGet, Path: "/v1/threads/{id}/decisions", Tags: []string{"approvals"},
 		Summary:     "List the decisions on tool calls, the oldest first",
-		Description: "Who decided what, when, how far it reaches, and the digest of what was decided on; with votes, expired requests, revoked approvals, and calls that a grant has let through.",
+		Description: "Each with its person, time, scope and digest; including votes, expired requests, revoked approvals, and calls covered by a grant.",
 		Errors:      []int{404, 503},
 	}, h.listDecisions)
 }

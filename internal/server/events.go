@@ -23,11 +23,11 @@ import (
 type eventsInput struct {
 	ThreadPath
 	Accept      string `header:"Accept" hidden:"true"`
-	LastEventID string `header:"Last-Event-ID" doc:"Resume a stream behind this event"`
+	LastEventID string `header:"Last-Event-ID" doc:"Resume a stream after this event"`
 	LastID      string `query:"lastEventId" doc:"The same, for clients that cannot set headers"`
 	From        string `query:"from" enum:"start,now" doc:"Where a stream begins without Last-Event-ID. Default: start"`
-	View        string `query:"view" enum:"agent,env,world" doc:"agent: agent events; env: environment events, those that were published and those that all else is told as; world: the events of a world of agents. Default: agent"`
-	Cursor      string `query:"cursor" doc:"Of a page: the next of the previous page, or the id of any event"`
+	View        string `query:"view" enum:"agent,env,world" doc:"agent: agent events; env: environment events, published ones and all others in that form; world: the events of a world of agents. Default: agent"`
+	Cursor      string `query:"cursor" doc:"For pages: the next of the previous page, or the id of any event"`
 	Limit       int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"Of a page"`
 }
 

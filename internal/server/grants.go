@@ -29,7 +29,7 @@ type grantsOutput struct {
 
 type revokeInput struct {
 	ToolCallPath
-	By     string `query:"by" maxLength:"200" doc:"Who revokes; it is kept. The name of the API key, or without one as the client says it. Default: api"`
+	By     string `query:"by" maxLength:"200" doc:"Who revokes; it is stored. The name of the API key, or without one what the client sends. Default: api"`
 	Reason string `query:"reason" maxLength:"4096"`
 }
 
@@ -44,7 +44,7 @@ func (h *approvalHandlers) registerGrants() {
 	register(h.core, auth.Approve, huma.Operation{
 		OperationID: "revokeGrant", Method: http.MethodDelete, Path: "/v1/threads/{id}/grants/{toolCallId}", Tags: tags,
 		Summary: "Revoke an approval and what it grants",
-		Description: "What has run stays done; a call that was approved and has not begun to run asks again. Any approval can be revoked by the id of its call. " +
+		Description: "Completed calls are not undone; an approved call that has not started needs a new approval. Any approval can be revoked by the id of its call. " +
 			"Revoking again is already_resolved, unless people have been asked about the call again and no decision is stored yet: then the thread takes it.",
 		Errors: []int{403, 404, 409, 503},
 	}, h.revokeGrant)

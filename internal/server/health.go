@@ -52,7 +52,7 @@ func (h *healthHandlers) registerHealth() {
 	})
 	register(h.core, public, huma.Operation{
 		OperationID: "readyz", Method: http.MethodGet, Path: "/readyz", Tags: tags,
-		Summary: "Store, stream and Temporal answer", Description: "503 with the same body when one does not. Components are for those who may read.",
+		Summary: "Store, stream and Temporal answer", Description: "503 with the same body when one does not. Components are listed for principals with the role read.",
 	}, h.readyz)
 }
 

@@ -33,8 +33,8 @@ type keysOutput struct {
 
 type createKeyInput struct {
 	Body struct {
-		Name      string    `json:"name" minLength:"1" maxLength:"128" doc:"The sender and the by of the requests that carry the key. Upper and lower case do not make names differ"`
-		Roles     []string  `json:"roles" maxItems:"5" enum:"read,post,approve,operate,admin" doc:"What the key may do, at least one. admin implies all others"`
+		Name      string    `json:"name" minLength:"1" maxLength:"128" doc:"The sender and the by of the requests that carry the key. Names are case-insensitive"`
+		Roles     []string  `json:"roles" maxItems:"5" enum:"read,post,approve,operate,admin" doc:"What the key may do, at least one role. admin implies all others"`
 		ExpiresAt time.Time `json:"expiresAt,omitzero" doc:"Default: never"`
 	}
 }
@@ -42,7 +42,7 @@ type createKeyInput struct {
 type rotateKeyInput struct {
 	KeyPath
 	Body *struct {
-		Overlap string `json:"overlap,omitempty" example:"1h" doc:"How long the key before remains valid, at most 168h. Default: it ends at once"`
+		Overlap string `json:"overlap,omitempty" example:"1h" doc:"How long the previous secret remains valid, at most 168h. Default: it ends at once"`
 	} `required:"false"`
 }
 
@@ -75,18 +75,18 @@ func (h *keyHandlers) registerKeys() {
 	register(h.core, auth.Admin, huma.Operation{
 		OperationID: "createKey", Method: http.MethodPost, Path: path, Tags: tags,
 		Summary: "Create an API key", DefaultStatus: http.StatusCreated,
-		Description: "The answer has the secret, which is not shown again. The first key needs the role admin: from then on every request needs a key.",
+		Description: "The response has the secret, which is not shown again. The first key needs the role admin: from then on every request needs a key.",
 		Errors:      []int{400, 409, 413},
 	}, h.createKey)
 	register(h.core, auth.Admin, huma.Operation{
 		OperationID: "rotateKey", Method: http.MethodPost, Path: one + "/rotate", Tags: tags,
-		Summary: "Give an API key a new secret", Description: "The answer has the secret, which is not shown again.",
+		Summary: "Rotate the secret of an API key", Description: "The response has the secret, which is not shown again.",
 		Errors: []int{400, 404, 409, 413},
 	}, h.rotateKey)
 	register(h.core, auth.Admin, huma.Operation{
 		OperationID: "revokeKey", Method: http.MethodDelete, Path: one, Tags: tags,
 		Summary: "Revoke an API key", DefaultStatus: http.StatusNoContent,
-		Description: "It ends in all processes within seconds, with the event streams that it has opened. Revoking it again changes nothing. " +
+		Description: "It ends in all processes within seconds, with its open event streams. Revoking it again changes nothing. " +
 			"A key cannot revoke itself, so that an administrator remains.",
 		Errors: []int{404, 409},
 	}, h.revokeKey)

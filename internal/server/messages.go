@@ -66,7 +66,7 @@ func (h *messageHandlers) registerMessages() {
 	register(h.core, auth.Post, huma.Operation{
 		OperationID: "postMessage", Method: http.MethodPost, Path: "/v1/threads/{id}/messages", Tags: tags,
 		Summary: "Post a message", DefaultStatus: http.StatusAccepted,
-		Description: "Answers 202 with the event's id once the thread has accepted the message, or Temporal keeps it for a thread whose workers are away; with wait=true 200 after the turn, or 202 when the turn takes longer than the server waits. " +
+		Description: "202 with the event's id once the thread has accepted the message, or Temporal keeps it because no worker runs; with wait=true 200 after the turn, or 202 if the turn takes longer than the server waits. " +
 			"A turn that failed is a 200 with status and error. The status processed means that the turn ended too long ago for the thread to know how: read its messages.",
 		Errors:    []int{400, 404, 409, 413, 429, 503},
 		Responses: map[string]*huma.Response{"200": {Description: "The turn has ended"}},
@@ -76,7 +76,7 @@ func (h *messageHandlers) registerMessages() {
 	register(h.core, auth.Read, huma.Operation{
 		OperationID: "listMessages", Method: http.MethodGet, Path: "/v1/threads/{id}/messages", Tags: tags,
 		Summary: "List messages, the oldest first", Errors: []int{404, 503},
-		Description: "Messages are as hooks have left them; those that a hook keeps from people are left out, so that a page with a next may be short.",
+		Description: "Messages as changed by hooks. Messages that a hook hides are left out, so that a page with a next may be short.",
 	}, h.listMessages)
 }
 

@@ -17,8 +17,8 @@ import (
 // openBody is the body of POST /v1/threads.
 type openBody struct {
 	ID        string         `json:"id,omitempty" maxLength:"128" doc:"1 to 128 letters, digits and . _ : @ -, beginning with a letter or digit. Default: a new ULID"`
-	Agent     string         `json:"agent,omitempty" maxLength:"128" doc:"The agent that answers. Default: the first that is configured"`
-	Agents    []string       `json:"agents,omitempty" maxItems:"100" doc:"Those that take part, if several do; not beside agent"`
+	Agent     string         `json:"agent,omitempty" maxLength:"128" doc:"The agent that answers. Default: the first configured one"`
+	Agents    []string       `json:"agents,omitempty" maxItems:"100" doc:"The agents of the thread, if several. Cannot be combined with agent"`
 	TurnLimit int            `json:"turnLimit,omitempty" minimum:"1" maximum:"1000" doc:"How many model calls an agent may make until the next user message or environment event. Default: 5"`
 	Metadata  map[string]any `json:"metadata,omitempty" doc:"Kept with the thread and never shown to a model"`
 	Message   *firstMessage  `json:"message,omitempty" doc:"The message that the thread begins with"`
@@ -31,7 +31,7 @@ type firstMessage struct{ NewMessage }
 type NewMessage struct {
 	Content string `json:"content" minLength:"1"`
 	ID      string `json:"id,omitempty" maxLength:"128" doc:"Idempotency key: duplicates are ignored. Default: a new ULID"`
-	Sender  string `json:"sender,omitempty" maxLength:"128" doc:"Who says it. Default: user"`
+	Sender  string `json:"sender,omitempty" maxLength:"128" doc:"The sender. Default: user"`
 }
 
 func (m *firstMessage) UnmarshalJSON(data []byte) error {

@@ -17,7 +17,7 @@ import (
 type envPage struct {
 	Events      []event.EnvEvent `json:"events" nullable:"false"`
 	Next        string           `json:"next,omitempty" doc:"The cursor of the next page, if there is one"`
-	LastEventID string           `json:"lastEventId,omitempty" doc:"Where a stream begins behind the last of the events"`
+	LastEventID string           `json:"lastEventId,omitempty" doc:"Where a stream continues after these events"`
 }
 
 // publishBody is the body of requests that publish an environment event.
@@ -53,13 +53,13 @@ func (h *publishHandlers) registerPublish() {
 	register(h.core, auth.Post, huma.Operation{
 		OperationID: "publishToThread", Method: http.MethodPost, Path: "/v1/threads/{id}/events", Tags: tags,
 		Summary: "Publish an environment event to a thread", DefaultStatus: http.StatusAccepted,
-		Description: "Rules say what becomes of it. Answers when the thread has accepted or refused it. An id that the thread has had before is a duplicate, which changes nothing.",
+		Description: "Rules route it. Responds when the thread has accepted or rejected it. A known id is a duplicate, which changes nothing.",
 		Errors:      []int{400, 404, 409, 413, 429, 503},
 	}, h.publishToThread)
 	register(h.core, auth.Post, huma.Operation{
 		OperationID: "publish", Method: http.MethodPost, Path: "/v1/events", Tags: tags,
 		Summary: "Publish an environment event to the thread that it names", DefaultStatus: http.StatusAccepted,
-		Description: "The thread is the one in metadata.trigger_session_id. An event that names none, or one that is not there or is closed, is ignored, and the answer says so.",
+		Description: "The thread is metadata.trigger_session_id. An event without a thread, or for one that does not exist or is closed, is ignored, and the response says so.",
 		Errors:      []int{400, 413, 429, 503},
 	}, h.publishRouted)
 }

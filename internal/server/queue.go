@@ -31,9 +31,9 @@ type EventPath struct {
 type PostOptions struct {
 	OnBusy    string    `json:"onBusy,omitempty" enum:"enqueue,steer,interrupt,reject" doc:"What a message does to a turn in progress. Default: enqueue"`
 	OnWaiting string    `json:"onWaiting,omitempty" enum:"answer,hold,cancel" doc:"What a person's message does while a turn waits for a decision or a client: it is answered meanwhile, waits for the turn to end, or cancels the calls that wait. Default: as the agents that wait are configured"`
-	Priority  int       `json:"priority,omitempty" doc:"Higher first, equals in order of arrival. Default: 0"`
-	TTL       int64     `json:"ttl,omitempty" minimum:"0" doc:"Milliseconds: an event that still waits then is expired and never processed. Default: 0, no limit"`
-	Agents    []string  `json:"agents,omitempty" maxItems:"100" doc:"Who answers a message, whoever is addressed in it; they need not take part in the thread. Default: as the thread routes it"`
+	Priority  int       `json:"priority,omitempty" doc:"Higher first, ties in order of arrival. Default: 0"`
+	TTL       int64     `json:"ttl,omitempty" minimum:"0" doc:"Milliseconds after which a pending event expires and is never processed. Default: 0, no limit"`
+	Agents    []string  `json:"agents,omitempty" maxItems:"100" doc:"The agents that answer a message, whatever it mentions; they need not take part in the thread. Default: as the thread routes it"`
 	Tools     *[]string `json:"tools,omitempty" maxItems:"200" doc:"The only tools that agents may call in the event's turn, as far as they have them; an empty list: none. Default: all that they have"`
 }
 
@@ -45,8 +45,8 @@ type addInput struct {
 // addBody is the body of POST /v1/threads/{id}/queue.
 type addBody struct {
 	ID            string          `json:"id,omitempty" maxLength:"128" doc:"Idempotency key: duplicates are ignored. Default: a new ULID"`
-	Type          string          `json:"type" minLength:"1" maxLength:"128" doc:"message, or a type of your own; not one that the thread makes itself"`
-	Payload       json.RawMessage `json:"payload,omitempty" doc:"Of a message: senderId, senderType (user, agent, tool or system), content and, if you like, metadata; threadId may be left out. Of other types, any JSON. At most 256 KiB"`
+	Type          string          `json:"type" minLength:"1" maxLength:"128" doc:"message, or a custom type; not one that the thread makes itself"`
+	Payload       json.RawMessage `json:"payload,omitempty" doc:"Of a message: senderId, senderType (user, agent, tool or system), content and, optionally, metadata; threadId may be left out. Of other types, any JSON. At most 256 KiB"`
 	TraceID       string          `json:"traceId,omitempty" maxLength:"128" doc:"Default: the event's id"`
 	ParentEventID string          `json:"parentEventId,omitempty" maxLength:"128" doc:"The event that caused this one"`
 	PostOptions
@@ -63,7 +63,7 @@ type statusInput struct {
 type retryInput struct {
 	EventPath
 	Body *struct {
-		By string `json:"by,omitempty" maxLength:"128" doc:"Who does it; it is kept. Default: api"`
+		By string `json:"by,omitempty" maxLength:"128" doc:"Who does it; it is stored. Default: api"`
 	} `required:"false"`
 }
 
@@ -92,7 +92,7 @@ func (h *queueHandlers) registerQueue() {
 	register(h.core, auth.Operate, huma.Operation{
 		OperationID: "addToQueue", Method: http.MethodPost, Path: path, Tags: tags,
 		Summary: "Add an event of any type", DefaultStatus: http.StatusAccepted,
-		Description: "Answers when the thread has accepted or refused it. An id that the thread has had before is a duplicate, which changes nothing.",
+		Description: "Responds when the thread has accepted or rejected it. A known id is a duplicate, which changes nothing.",
 		Errors:      []int{400, 404, 409, 413, 429, 503},
 	}, h.addToQueue)
 	h.registerPlace("getCurrentEvent", path+"/current", "Get the event that is being processed", current)
@@ -100,20 +100,20 @@ func (h *queueHandlers) registerQueue() {
 	register(h.core, auth.Read, huma.Operation{
 		OperationID: "getEvent", Method: http.MethodGet, Path: path + "/{eventId}", Tags: tags,
 		Summary:     "Get an event of the queue",
-		Description: "Events that have ended are known for a while: what the queue does not have is in the thread's events.",
+		Description: "Ended events stay in the queue for a while; the thread's events have all of them.",
 		Errors:      []int{404, 503},
 	}, h.getItem)
 	register(h.core, auth.Operate, huma.Operation{
 		OperationID: "setEventStatus", Method: http.MethodPatch, Path: path + "/{eventId}", Tags: tags,
-		Summary: "Change the status of an event by hand",
-		Description: "An event that waits and is given a status other than pending is never processed; the turn of the one that is being processed is interrupted. " +
+		Summary: "Set the status of an event",
+		Description: "A pending event that gets another status is never processed; the turn of the event being processed is interrupted. " +
 			"pending retries a failed event, and processes the one that is being processed again. A change that is not possible is a 409.",
 		Errors: []int{400, 404, 409, 413, 503},
 	}, h.setStatus)
 	register(h.core, auth.Operate, huma.Operation{
 		OperationID: "retryEvent", Method: http.MethodPost, Path: path + "/{eventId}/retry", Tags: tags,
-		Summary:     "Process a failed event again",
-		Description: "An event that has not failed is a 409.",
+		Summary:     "Retry a failed event",
+		Description: "Any other event is a 409.",
 		Errors:      []int{400, 404, 409, 413, 503},
 	}, h.retryItem)
 }

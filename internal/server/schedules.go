@@ -41,7 +41,7 @@ type replaceScheduleInput struct {
 type noteInput struct {
 	SchedulePath
 	Body *struct {
-		Note string `json:"note,omitempty" maxLength:"1000" doc:"Replaces that of the schedule. Default: it stays"`
+		Note string `json:"note,omitempty" maxLength:"1000" doc:"Replaces the note of the schedule. Default: unchanged"`
 	} `required:"false"`
 }
 
@@ -72,7 +72,7 @@ func (h *scheduleHandlers) registerSchedules() {
 	register(h.core, auth.Operate, huma.Operation{
 		OperationID: "createSchedule", Method: http.MethodPost, Path: path, Tags: tags,
 		Summary: "Create a schedule that posts to a thread", DefaultStatus: http.StatusCreated,
-		Description: "Exactly one of event and message is what it posts; at least one of cron and every is when.",
+		Description: "It posts exactly one of event and message, at the times of cron, every or both.",
 		Errors:      []int{400, 409, 413, 503},
 	}, h.createSchedule)
 	register(h.core, auth.Read, huma.Operation{
@@ -94,7 +94,7 @@ func (h *scheduleHandlers) registerSchedules() {
 	register(h.core, auth.Operate, huma.Operation{
 		OperationID: "deleteSchedule", Method: http.MethodDelete, Path: one, Tags: tags,
 		Summary: "Delete a schedule", DefaultStatus: http.StatusNoContent,
-		Description: "A run that has begun goes on.", Errors: []int{404, 503},
+		Description: "A run in progress continues.", Errors: []int{404, 503},
 	}, h.deleteSchedule)
 	register(h.core, auth.Operate, huma.Operation{
 		OperationID: "pauseSchedule", Method: http.MethodPost, Path: one + "/pause", Tags: tags,

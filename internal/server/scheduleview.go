@@ -33,7 +33,7 @@ type ScheduledEvent struct {
 // ScheduledMessage is the message of a schedule.
 type ScheduledMessage struct {
 	Content    string         `json:"content" minLength:"1"`
-	Sender     string         `json:"sender,omitempty" maxLength:"128" doc:"Who says it. Default: schedule"`
+	Sender     string         `json:"sender,omitempty" maxLength:"128" doc:"The sender. Default: schedule"`
 	SenderType string         `json:"senderType,omitempty" enum:"user,agent,tool,system" doc:"Default: user"`
 	Metadata   map[string]any `json:"metadata,omitempty" doc:"Kept with the message and never shown to a model; the run adds schedule_id and scheduled_at"`
 }

@@ -248,7 +248,7 @@ func describe(version string) huma.Config {
 	cfg.OpenAPIPath, cfg.DocsPath, cfg.SchemasPath, cfg.CreateHooks = openAPIPath, "", "", nil
 	cfg.Components.SecuritySchemes = map[string]*huma.SecurityScheme{securityScheme: { //nolint:gosec // it has no credentials
 		Type: "http", Scheme: "bearer", BearerFormat: "tmk_<id>_<secret>",
-		Description: "An API key, where the server wants one. The role that an operation needs stands beside it.",
+		Description: "An API key, if the server requires one. Each operation names the role it needs.",
 	}}
 	cfg.Transformers = []huma.Transformer{completeProblem}
 	cfg.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)

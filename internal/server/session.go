@@ -157,13 +157,13 @@ func (h *promptHandlers) describePrompt(name, path string) {
 	op := &huma.Operation{
 		OperationID: name, Method: http.MethodPost, Path: path, Tags: []string{"events"},
 		Summary:     "Publish a user_query from a prompt",
-		Description: "Answers before an agent does: its reply is among the events. A session is a thread; one that is not there is opened.",
+		Description: "Responds before the agent does: its reply is among the events. A session is a thread, which is opened if it does not exist.",
 		Parameters: []*huma.Param{{
 			Name: "id", In: "path", Required: true, Description: "The thread's id", Schema: &huma.Schema{Type: huma.TypeString},
 		}},
 		RequestBody: &huma.RequestBody{Required: true, Content: content(reflect.TypeFor[prompt]())},
 		Responses: map[string]*huma.Response{
-			"200": {Description: "It is published", Content: content(reflect.TypeFor[prompted]())},
+			"200": {Description: "Published", Content: content(reflect.TypeFor[prompted]())},
 			"400": {Description: promptEmpty, Content: failed},
 			"422": {Description: "There are query parameters", Content: failed},
 			"409": {Description: "The session is closed", Content: failed},

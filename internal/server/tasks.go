@@ -41,7 +41,7 @@ type cancelInput struct {
 type progressInput struct {
 	TaskPath
 	Body struct {
-		Data json.RawMessage `json:"data" doc:"Any JSON, at most 256 KiB: viewers get it as it is"`
+		Data json.RawMessage `json:"data" doc:"Any JSON, at most 256 KiB, passed to viewers unchanged"`
 	}
 }
 
@@ -81,20 +81,20 @@ func (h *taskHandlers) registerTasks() {
 	register(h.core, auth.Read, huma.Operation{
 		OperationID: "getTask", Method: http.MethodGet, Path: path, Tags: tags,
 		Summary:     "Get a background task",
-		Description: "Tasks that have ended are known as long as the store keeps the thread.",
+		Description: "Ended tasks are available as long as the store keeps the thread.",
 		Errors:      []int{404, 503},
 	}, h.getTask)
 	register(h.core, auth.Post, huma.Operation{
 		OperationID: "completeTask", Method: http.MethodPost, Path: path + "/complete", Tags: tags,
-		Summary: "Complete a background task, or let it fail",
-		Description: "With an error the task has failed. The agent that started it is told. Completing it again in the same way is already_ended; " +
-			"a task that has ended otherwise is a 409, and the problem document has result: conflict.",
+		Summary: "Complete or fail a background task",
+		Description: "With an error the task fails. The agent that started it is notified. Repeating the request is already_ended; " +
+			"a task that ended differently is a 409, and the problem document has result: conflict.",
 		Errors: []int{400, 404, 409, 413, 503},
 	}, h.completeTask)
 	register(h.core, auth.Operate, huma.Operation{
 		OperationID: "cancelTask", Method: http.MethodPost, Path: path + "/cancel", Tags: tags,
 		Summary:     "Cancel a background task",
-		Description: "Cancelling it again is already_ended; a task that has ended otherwise is a 409, and the problem document has result: conflict.",
+		Description: "Cancelling it again is already_ended; a task that ended differently is a 409, and the problem document has result: conflict.",
 		Errors:      []int{400, 404, 409, 413, 503},
 	}, h.cancelTask)
 	register(h.core, auth.Post, huma.Operation{

@@ -102,7 +102,7 @@ func (h *threadHandlers) registerThreads() {
 	}, h.openThread)
 	register(h.core, auth.Read, huma.Operation{
 		OperationID: "listThreads", Method: http.MethodGet, Path: "/v1/threads", Tags: tags,
-		Summary: "List threads, the last active first",
+		Summary: "List threads, the most recently active first",
 	}, h.listThreads)
 	register(h.core, auth.Read, huma.Operation{
 		OperationID: "getThread", Method: http.MethodGet, Path: "/v1/threads/{id}", Tags: tags,
@@ -116,13 +116,13 @@ func (h *threadHandlers) registerThreads() {
 	register(h.core, auth.Operate, huma.Operation{
 		OperationID: "closeThread", Method: http.MethodDelete, Path: "/v1/threads/{id}", Tags: tags,
 		Summary: "Close a thread", DefaultStatus: http.StatusAccepted,
-		Description: "The thread ends as soon as it has settled what waits; its records stay. Closing a closed thread changes nothing.",
+		Description: "The thread ends when its pending work has ended; its records stay. Closing a closed thread changes nothing.",
 		Errors:      []int{404, 503},
 	}, h.closeThread)
 	register(h.core, auth.Operate, huma.Operation{
 		OperationID: "interruptThread", Method: http.MethodPost, Path: "/v1/threads/{id}/interrupt", Tags: tags,
 		Summary: "Interrupt a turn", DefaultStatus: http.StatusAccepted,
-		Description: "What runs is stopped, and what the agent has said so far is kept. Without a turn, or when the event is not there any more, it changes nothing.",
+		Description: "Running steps stop; the reply so far is stored. Without a turn, or when the event no longer exists, it changes nothing.",
 		Errors:      []int{404, 409, 503},
 	}, h.interruptThread)
 }

@@ -41,10 +41,10 @@ type webhookOutput struct {
 type webhookAnswer struct {
 	EventID  string `json:"eventId,omitempty"`
 	ThreadID string `json:"threadId,omitempty"`
-	Status   string `json:"status,omitempty" doc:"queued, or duplicate when the thread has had the event before; ignored has a warning"`
+	Status   string `json:"status,omitempty" doc:"queued, or duplicate if the thread already has the event; ignored has a warning"`
 	Warning  string `json:"warning,omitempty" doc:"Why the event is ignored"`
 
-	Challenge string `json:"challenge,omitempty" doc:"What Slack wants to hear before it sends events; there is no event then"`
+	Challenge string `json:"challenge,omitempty" doc:"The challenge that Slack sends before events; there is no event then"`
 }
 
 // webhookHandlers receive requests of other systems.
@@ -57,8 +57,8 @@ type webhookHandlers struct {
 func (h *webhookHandlers) registerWebhooks() {
 	register(h.core, public, huma.Operation{
 		OperationID: "receiveWebhook", Method: http.MethodPost, Path: "/v1/webhooks/{source}", Tags: []string{"webhooks"},
-		Summary: "Receive a request of another system, as an environment event", DefaultStatus: http.StatusAccepted,
-		Description: "The webhook says how requests are signed, and which event for which thread becomes of them. " +
+		Summary: "Receive a request from another system as an environment event", DefaultStatus: http.StatusAccepted,
+		Description: "The webhook's configuration says how requests are signed, and which event they become for which thread. " +
 			"200 answers the challenge of Slack. The signature takes the place of an API key; a webhook that is unsigned needs one with the role post, " +
 			"where the server wants API keys.",
 		Errors: []int{400, 401, 403, 404, 409, 413, 429, 503},

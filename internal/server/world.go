@@ -23,14 +23,14 @@ const viewWorld = "world"
 type worldPage struct {
 	Events      []event.WorldEvent `json:"events" nullable:"false"`
 	Next        string             `json:"next,omitempty" doc:"The cursor of the next page, if there is one"`
-	LastEventID string             `json:"lastEventId,omitempty" doc:"Where a stream begins behind the last of the events"`
+	LastEventID string             `json:"lastEventId,omitempty" doc:"Where a stream continues after these events"`
 }
 
 type worldMessageInput struct {
 	ThreadPath
 	Body struct {
-		Content   string `json:"content" minLength:"1" doc:"What is said. A JSON object with the __type tool_result is a decision on a tool call"`
-		Sender    string `json:"sender,omitempty" maxLength:"200" doc:"Who says it: an agent of the thread or of those configured, system, world, or a person. Default: human"`
+		Content   string `json:"content" minLength:"1" doc:"The text. A JSON object with the __type tool_result is a decision on a tool call"`
+		Sender    string `json:"sender,omitempty" maxLength:"200" doc:"The sender: an agent of the thread or a configured one, system, world, or a person. Default: human"`
 		MessageID string `json:"messageId,omitempty" doc:"Idempotency key: duplicates are ignored. Default: a new one"`
 	}
 }
@@ -39,13 +39,13 @@ type toolDecisionInput struct {
 	ThreadPath
 	Body struct {
 		AgentID          string          `json:"agentId,omitempty" doc:"If given, the call must be this agent's"`
-		ToolCallID       string          `json:"tool_call_id" minLength:"1" doc:"That of the call, or of the request for its approval"`
+		ToolCallID       string          `json:"tool_call_id" minLength:"1" doc:"The id of the call, or of the request for its approval"`
 		Decision         string          `json:"decision" enum:"approve,deny"`
 		Scope            string          `json:"scope,omitempty" enum:"once,session" doc:"Default: once"`
 		ToolName         string          `json:"toolName,omitempty" doc:"If given, the call must be of this tool"`
 		ToolArgs         json.RawMessage `json:"toolArgs,omitempty" doc:"If given, the call's arguments must be these. They never replace them"`
 		WorkingDirectory string          `json:"workingDirectory,omitempty" doc:"If given, the call must work there"`
-		By               string          `json:"by,omitempty" maxLength:"200" doc:"Who decides; it is kept. The name of the API key, or without one as the client says it. Default: human"`
+		By               string          `json:"by,omitempty" maxLength:"200" doc:"Who decides; it is stored. The name of the API key, or without one what the client sends. Default: human"`
 	}
 }
 
@@ -70,7 +70,7 @@ func (h *worldHandlers) registerWorld() {
 	register(h.core, auth.Post, huma.Operation{
 		OperationID: "publishMessage", Method: http.MethodPost, Path: "/v1/threads/{id}/world/messages", Tags: tags,
 		Summary: "Publish a message in a world", DefaultStatus: http.StatusAccepted,
-		Description: "The sender's role follows from who is known as an agent, never from the name. " + decides,
+		Description: "The sender's role depends on whether it is a known agent, never on the name. " + decides,
 		Errors:      []int{400, 403, 404, 409, 413, 429, 503},
 	}, h.publishMessage)
 	register(h.core, auth.Approve, huma.Operation{
@@ -81,8 +81,8 @@ func (h *worldHandlers) registerWorld() {
 	register(h.core, auth.Read, huma.Operation{
 		OperationID: "listWorldMessages", Method: http.MethodGet, Path: "/v1/threads/{id}/world/messages", Tags: tags,
 		Summary: "List messages as a world has them, the oldest first", Errors: []int{404, 503},
-		Description: "Requests for approval and decisions are among them, and calls have their status as it is now. " +
-			"What a hook keeps from people is left out, so that a page with a next may be short.",
+		Description: "Including approval requests and decisions; calls have their current status. " +
+			"Messages that a hook hides are left out, so that a page with a next may be short.",
 	}, h.listWorldMessages)
 }
 

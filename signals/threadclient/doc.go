@@ -1,4 +1,7 @@
-// Package threadclient is a typed client for threads over a Temporal client.
+// Package threadclient is a typed client for threads over a Temporal client. It adds nothing
+// that another Temporal client could not do with the contract of package signals, and spells
+// out the errors, the wait for a turn across continue-as-new, and the search attributes that
+// a Temporal namespace needs.
 //
 // The methods of a [Client], by concern:
 //

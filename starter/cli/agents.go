@@ -48,7 +48,7 @@ func (a agentCommands) agentListCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List the agents: those that are configured, and those that are stored",
+		Short: "List the configured and the stored agents",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.onAPI(cmd.Context(), func(ctx context.Context, stored *api.Client) error {

@@ -233,7 +233,7 @@ func (a keyCommands) keyRotateCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "rotate <name>",
-		Short: "Give an API key a new secret, and print it",
+		Short: "Rotate the secret of an API key, and print it",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if overlap < 0 {

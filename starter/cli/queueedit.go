@@ -136,7 +136,7 @@ func (a queueCommands) retryCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "retry <thread> [eventId]",
-		Short: "Process a failed event again, the one that failed last if none is named",
+		Short: "Retry a failed event, the one that failed last if none is named",
 		Args:  cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			who, err := actor(by)
