@@ -86,7 +86,7 @@ func (a *Activities) answerAbove(ctx context.Context, to thread.Parent, by threa
 	if failed {
 		status = store.ToolFailed
 	}
-	id := thread.ResultID(to.ToolCallID)
+	id := event.ResultID(to.ToolCallID)
 	m := event.Message{
 		ID: id, ThreadID: to.ThreadID, SenderID: to.ToolName, SenderType: event.Tool, Role: event.RoleTool, Content: text,
 		ToolCallID: to.ToolCallID, ToolName: to.ToolName, IsError: failed, AgentID: to.Agent, ReplyToMessageID: to.MessageID,

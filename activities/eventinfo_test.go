@@ -31,7 +31,7 @@ func (w *world) eventInfo(arguments string) event.Message {
 		Thread: ref, Agent: "assistant", TraceID: "e1", EventID: "e1", MessageID: "asks." + id, ToolCallID: id, ToolName: "get_event_info",
 	})
 	require.NoError(w.t, err)
-	return stored[event.Message](w, thread.ResultID(id))
+	return stored[event.Message](w, event.ResultID(id))
 }
 
 func TestEventInfo(t *testing.T) {

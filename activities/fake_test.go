@@ -1,7 +1,6 @@
 package activities_test
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -103,14 +102,10 @@ func message(m event.Message) event.Record {
 }
 
 func modelStep() thread.ModelStep {
-	return thread.ModelStep{Thread: ref, TraceID: "e1", EventID: "e1", MessageID: "e1.0.1", ReplyTo: "e1", Step: 1, Version: thread.VersionApprovals, Flush: says("e1", "hello")}
+	return thread.ModelStep{Thread: ref, TraceID: "e1", EventID: "e1", MessageID: "e1.0.1", ReplyTo: "e1", Step: 1, Flush: says("e1", "hello")}
 }
 
-// ofNow is the version of the workflow of a step that names none.
-func ofNow(version int) int { return cmp.Or(version, thread.VersionApprovals) }
-
 func (w *world) callModel(in thread.ModelStep) (thread.ModelReply, error) {
-	in.Version = ofNow(in.Version)
 	var out thread.ModelReply
 	v, err := w.env.ExecuteActivity(signals.ActivityCallModel, in)
 	if err == nil {
@@ -120,7 +115,6 @@ func (w *world) callModel(in thread.ModelStep) (thread.ModelReply, error) {
 }
 
 func (w *world) runTool(in thread.ToolStep) (thread.ToolReply, error) {
-	in.Version = ofNow(in.Version)
 	var out thread.ToolReply
 	v, err := w.env.ExecuteActivity(signals.ActivityRunTool, in)
 	if err == nil {
@@ -155,7 +149,6 @@ func (w *world) asked(calls ...event.ToolCall) thread.ToolStep {
 	})}})
 	return thread.ToolStep{
 		Thread: ref, Agent: "assistant", TraceID: "e1", EventID: "e1", MessageID: "e1.0.1", ToolCallID: calls[0].ID, ToolName: calls[0].Function.Name,
-		Version: thread.VersionApprovals,
 	}
 }
 

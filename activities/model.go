@@ -45,7 +45,7 @@ func (a *Activities) CallModel(ctx context.Context, in thread.ModelStep) (thread
 	call := &modelCall{a: a, in: in, agent: who, head: head.Head, attempt: attemptsBefore(in) + int(activity.GetInfo(ctx).Attempt)}
 	call.agent.Limits = who.Limits.WithDefaults()
 	call.planner = a.planner(in.Thread, who, in.WorkingDirectory)
-	call.planner.version, call.planner.pending = in.Version, in.Pending
+	call.planner.pending = in.Pending
 	call.above = a.aboveOf(ctx, in)
 	if reply, ok, err := call.stored(ctx); ok || err != nil {
 		return reply, err
@@ -163,7 +163,7 @@ func (c *modelCall) reply(ctx context.Context, records []event.Record) (thread.M
 				return out, configError(fmt.Errorf("reading stored message %s: %w", r.ID, err))
 			}
 			for _, call := range m.ToolCalls {
-				out.Calls = append(out.Calls, c.planner.tell(ctx, call))
+				out.Calls = append(out.Calls, c.planner.plan(ctx, call))
 			}
 			out.Message = c.carry(m)
 			c.decide(&out, m)
@@ -201,7 +201,7 @@ func (c *modelCall) inline(m event.Message) (onMessage, onCalls *thread.Decision
 		said = thread.Inline(c.a.cfg.Hooks, hook.Matching(c.in.Inline, about), info, thread.MessageEvent(m))
 	}
 	if len(m.ToolCalls) > 0 {
-		about.Type, info.EventID = event.TypeToolCall, thread.CallsID(c.in.MessageID)
+		about.Type, info.EventID = event.TypeToolCall, event.CallsID(c.in.MessageID)
 		for _, call := range m.ToolCalls {
 			about.Tools = append(about.Tools, call.Function.Name)
 		}
@@ -219,7 +219,7 @@ func (c *modelCall) carry(m event.Message) event.Message {
 	return thread.Carry(m)
 }
 
-func (c *modelCall) llmCallID() string { return c.in.MessageID + ".llm" }
+func (c *modelCall) llmCallID() string { return event.LLMCallID(c.in.MessageID) }
 
 // request builds what the model is shown: the agent's instructions, the thread's
 // newest messages as hooks have passed them, the agent's tools.
@@ -370,16 +370,16 @@ func (c *modelCall) records(ctx context.Context, res llm.Response, interrupted b
 	}
 	switch {
 	case len(res.ToolCalls) > 0:
-		out = append(out, record(c.in.MessageID+".calls", event.TypeToolCall, event.ToolCallEvent{
+		out = append(out, record(event.CallsID(c.in.MessageID), event.TypeToolCall, event.ToolCallEvent{
 			ThreadID: c.in.Thread.ThreadID, AgentName: c.agent.Name, ToolCalls: res.ToolCalls,
 		}))
 		for _, call := range res.ToolCalls {
-			if p := c.planner.tell(ctx, call); p.NeedsApproval && !hold {
+			if p := c.planner.plan(ctx, call); p.NeedsApproval && !hold {
 				out = append(out, request(call, p, c.agent.Name, c.in.MessageID, c.in.TraceID, c.in.EventID, now).In(c.eventID()))
 			}
 		}
 	case !interrupted && !hold:
-		out = append(out, record(c.in.MessageID+".final", event.TypeFinal, final))
+		out = append(out, record(event.FinalID(c.in.MessageID), event.TypeFinal, final))
 		if c.in.Ends != "" && !c.handsOn(res.Content) {
 			out = append(out, ended(c.in.Ends, c.eventID(), c.in.TraceID, c.in.Joined, now))
 		}

@@ -37,7 +37,7 @@ func (a *Activities) observe(ctx context.Context, in thread.ModelStep) ([]event.
 		return nil, configError(err)
 	}
 	if !ok {
-		there, err := a.cfg.Store.RecordsByID(ctx, store.Key(in.Thread), thread.ObservedID(in.Observe.EventID))
+		there, err := a.cfg.Store.RecordsByID(ctx, store.Key(in.Thread), event.ObservedID(in.Observe.EventID))
 		if err != nil {
 			return nil, readError(err)
 		}
@@ -96,19 +96,19 @@ func observed(o thread.Observe, records []event.Record) (event.EnvEvent, bool, e
 // how facts come into a conversation.
 func observation(in thread.ModelStep, agentName string, e event.EnvEvent, now time.Time) []event.Record {
 	seen := observedTexts(*in.Observe, e)
-	asks := event.ToolCall{ID: infoCallID(e.ID), Function: event.Function{Name: builtin.GetEventInfo, Arguments: encode(eventIDs{[]string{e.ID}})}}
+	asks := event.ToolCall{ID: event.InfoCallID(e.ID), Function: event.Function{Name: builtin.GetEventInfo, Arguments: encode(eventIDs{[]string{e.ID}})}}
 	messages := []event.Message{
 		{
-			ID: thread.ObservedID(e.ID), SenderID: cmp.Or(e.Metadata.EnvName, "environment"), SenderType: event.User,
+			ID: event.ObservedID(e.ID), SenderID: cmp.Or(e.Metadata.EnvName, "environment"), SenderType: event.User,
 			Content: strings.Join(seen, "\n"), Parts: event.TextParts(seen...),
 		},
 		{
-			ID: askedID(e.ID), SenderID: agentName, SenderType: event.Agent, AgentID: agentName,
-			ToolCalls: []event.ToolCall{asks}, ReplyToMessageID: thread.ObservedID(e.ID),
+			ID: event.AskedID(e.ID), SenderID: agentName, SenderType: event.Agent, AgentID: agentName,
+			ToolCalls: []event.ToolCall{asks}, ReplyToMessageID: event.ObservedID(e.ID),
 		},
 		{
-			ID: thread.ResultID(asks.ID), SenderID: builtin.GetEventInfo, SenderType: event.Tool, AgentID: agentName,
-			Content: describeEvent(e), ToolCallID: asks.ID, ToolName: builtin.GetEventInfo, ReplyToMessageID: askedID(e.ID),
+			ID: event.ResultID(asks.ID), SenderID: builtin.GetEventInfo, SenderType: event.Tool, AgentID: agentName,
+			Content: describeEvent(e), ToolCallID: asks.ID, ToolName: builtin.GetEventInfo, ReplyToMessageID: event.AskedID(e.ID),
 		},
 	}
 	var records []event.Record
@@ -117,18 +117,12 @@ func observation(in thread.ModelStep, agentName string, e event.EnvEvent, now ti
 		records = append(records, event.NewRecord(m.ID, event.TypeMessage, in.TraceID, e.ID, now, m).In(thread.Of(in.Root, in.EventID)))
 		if len(m.ToolCalls) > 0 {
 			// As with a reply that a model has made: viewers see the call before its result.
-			records = append(records, event.NewRecord(thread.CallsID(m.ID), event.TypeToolCall, in.TraceID, e.ID, now,
+			records = append(records, event.NewRecord(event.CallsID(m.ID), event.TypeToolCall, in.TraceID, e.ID, now,
 				event.ToolCallEvent{ThreadID: m.ThreadID, AgentName: agentName, ToolCalls: m.ToolCalls}).In(thread.Of(in.Root, in.EventID)))
 		}
 	}
 	return records
 }
-
-// askedID is the id of the message in which the agent asks for an event.
-func askedID(eventID string) string { return eventID + ".asked" }
-
-// infoCallID is the id of the call in it.
-func infoCallID(eventID string) string { return "call_" + eventID }
 
 // observedTexts are the parts of the first message.
 func observedTexts(o thread.Observe, e event.EnvEvent) []string {

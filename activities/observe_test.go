@@ -40,7 +40,7 @@ func envRecord(e event.EnvEvent) event.Record {
 // observeStep is the first step of a run that handles an event.
 func observeStep(e event.EnvEvent) thread.ModelStep {
 	return thread.ModelStep{
-		Thread: ref, TraceID: "e1", EventID: e.ID, MessageID: e.ID + ".0.1", ReplyTo: thread.ObservedID(e.ID), Step: 1,
+		Thread: ref, TraceID: "e1", EventID: e.ID, MessageID: e.ID + ".0.1", ReplyTo: event.ObservedID(e.ID), Step: 1,
 		Observe: &thread.Observe{EventID: e.ID, Type: e.Type, Query: "Process event: " + e.Type},
 		Flush:   thread.Flush{Records: []event.Record{envRecord(e)}},
 	}

@@ -46,7 +46,7 @@ func planOf(t *testing.T, change func(*activities.Config), c event.ToolCall) (th
 	step.Unfit = true
 	_, err = w.runTool(step)
 	require.NoError(t, err)
-	m := stored[event.Message](w, thread.ResultID(c.ID))
+	m := stored[event.Message](w, event.ResultID(c.ID))
 	require.True(t, m.IsError, "S1-32 S4-72")
 	return p, m.Content
 }

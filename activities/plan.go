@@ -107,7 +107,6 @@ func (a *Activities) PlanCalls(ctx context.Context, in thread.PlanStep) (thread.
 	var requests []event.Record
 	now := time.Now()
 	planner := a.planner(in.Thread, who, in.WorkingDirectory)
-	planner.version = in.Version
 	if !in.Again {
 		planner.pending = in.Pending
 	}
@@ -115,7 +114,7 @@ func (a *Activities) PlanCalls(ctx context.Context, in thread.PlanStep) (thread.
 		if !slices.Contains(in.Only, call.ID) {
 			continue
 		}
-		p := planner.tell(ctx, call)
+		p := planner.plan(ctx, call)
 		if id := in.Decisions[call.ID]; id != "" {
 			if p, err = a.again(ctx, planner, call, id); err != nil {
 				return thread.PlanReply{}, err
@@ -140,12 +139,12 @@ func (a *Activities) PlanCalls(ctx context.Context, in thread.PlanStep) (thread.
 // request is the record that asks people about a call.
 func request(call event.ToolCall, p thread.PlannedCall, agentName, messageID, traceID, eventID string, now time.Time) event.Record {
 	q := p.Request(agentName, messageID, call.Function.Arguments, now)
-	return event.NewRecord(thread.RequestID(q), event.TypeApprovalRequest, traceID, eventID, now, q)
+	return event.NewRecord(event.RequestID(q), event.TypeApprovalRequest, traceID, eventID, now, q)
 }
 
 // callsOf returns the calls of a stored message as hooks have left them.
 func (a *Activities) callsOf(ctx context.Context, ref thread.Ref, messageID string) ([]event.ToolCall, error) {
-	decisionID := event.InterceptionID(thread.CallsID(messageID))
+	decisionID := event.InterceptionID(event.CallsID(messageID))
 	records, err := a.cfg.Store.RecordsByID(ctx, store.Key(ref), messageID, decisionID)
 	if err != nil {
 		return nil, readError(err)

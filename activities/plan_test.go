@@ -17,7 +17,6 @@ import (
 )
 
 func (w *world) planCalls(in thread.PlanStep) (thread.PlanReply, error) {
-	in.Version = ofNow(in.Version)
 	var out thread.PlanReply
 	v, err := w.env.ExecuteActivity(signals.ActivityPlanCalls, in)
 	if err == nil {

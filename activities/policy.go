@@ -30,9 +30,6 @@ type planner struct {
 	// pending are calls that wait for approval, by their digests.
 	pending map[string]string
 
-	// version is that of the run of the workflow that is told of the plans.
-	version int
-
 	// history is read when the first call needs it.
 	history *approval.History
 	unread  error

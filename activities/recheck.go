@@ -94,9 +94,6 @@ type rechecked struct {
 // recheck looks at a call right before it runs: what was planned, and approved, may not
 // hold any more.
 func (r *toolRun) recheck(ctx context.Context, p *planner) (rechecked, error) {
-	if isBefore(r.in.Version) {
-		return r.recheckBefore(ctx, p)
-	}
 	var now thread.PlannedCall
 	if r.in.DecisionID == "" {
 		if now = p.plan(ctx, r.stored); p.unread != nil {

@@ -26,7 +26,7 @@ func (a *Activities) RunTask(ctx context.Context, in thread.TaskStep) (thread.Ta
 	run := &toolRun{a: a, background: true, attempt: int(activity.GetInfo(ctx).Attempt), started: time.Now(), in: thread.ToolStep{
 		Thread: in.Thread, Agent: in.Task.Agent, TraceID: in.Task.TraceID, EventID: in.EventID, MessageID: in.MessageID,
 		ToolCallID: in.Task.ToolCallID, ToolName: in.Task.Tool, Tools: in.Tools, Edited: in.Edited, DecisionID: in.DecisionID,
-		WorkingDirectory: in.WorkingDirectory, Version: in.Version,
+		WorkingDirectory: in.WorkingDirectory,
 	}}
 	t := &taskRun{toolRun: run, task: in.Task}
 	if reply, done, err := t.before(ctx); done || err != nil {

@@ -37,14 +37,13 @@ func returns(output string) func(context.Context, tool.Call) (tool.Result, error
 func (w *world) taskStep(c event.ToolCall, runs string) thread.TaskStep {
 	w.t.Helper()
 	w.asked(c)
-	return thread.TaskStep{Thread: ref, EventID: "e1", MessageID: "e1.0.1", Version: thread.VersionApprovals, Task: event.Task{
+	return thread.TaskStep{Thread: ref, EventID: "e1", MessageID: "e1.0.1", Task: event.Task{
 		ID: "t1~t1", Title: "Build it", State: event.TaskRunning, Tool: runs, Agent: "assistant", ToolCallID: c.ID, TraceID: "e1",
 	}}
 }
 
 func (w *world) runTask(in thread.TaskStep) (thread.TaskReply, error) {
 	w.t.Helper()
-	in.Version = ofNow(in.Version)
 	var out thread.TaskReply
 	v, err := w.env.ExecuteActivity(signals.ActivityRunTask, in)
 	if err == nil {

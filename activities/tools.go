@@ -52,7 +52,7 @@ func described(t tool.Tool) llm.Tool {
 
 // RunTool runs one stored tool call and stores its result.
 func (a *Activities) RunTool(ctx context.Context, in thread.ToolStep) (thread.ToolReply, error) {
-	if in.Edited || in.DecisionID != "" || isBefore(in.Version) {
+	if in.Edited || in.DecisionID != "" {
 		// What hooks have made of the calls, and what people have decided on them, may be
 		// among what is handed over.
 		if _, err := a.append(ctx, in.Thread, store.Batch{}, in.Flush); err != nil {
@@ -78,7 +78,7 @@ func (a *Activities) RunTool(ctx context.Context, in thread.ToolStep) (thread.To
 		return run.finish(ctx, store.ToolFailed, failure(fmt.Errorf("unknown tool %q; the tools are %v", in.ToolName, who.Tools)))
 	}
 	run.def = t.Definition().WithDefaults()
-	if in.Unfit && !isBefore(in.Version) {
+	if in.Unfit {
 		return run.finish(ctx, store.ToolFailed, run.unfit(ctx, who))
 	}
 	planner := a.planner(in.Thread, who, in.WorkingDirectory)
@@ -144,10 +144,10 @@ func failure(err error) tool.Result {
 // load finds the stored call, and its result if it has one already.
 func (r *toolRun) load(ctx context.Context) (thread.ToolReply, bool, error) {
 	r.started = time.Now()
-	resultID := thread.ResultID(r.in.ToolCallID)
+	resultID := event.ResultID(r.in.ToolCallID)
 	ids := []string{r.in.MessageID, resultID}
 	if r.in.Edited {
-		ids = append(ids, event.InterceptionID(thread.CallsID(r.in.MessageID)))
+		ids = append(ids, event.InterceptionID(event.CallsID(r.in.MessageID)))
 	}
 	records, err := r.a.cfg.Store.RecordsByID(ctx, store.Key(r.in.Thread), ids...)
 	if err != nil {
@@ -357,7 +357,7 @@ func (r *toolRun) finish(ctx context.Context, status store.ToolStatus, res tool.
 		r.a.log.Warn("details of a tool's result have no JSON form", "thread", r.in.Thread.ThreadID, "toolCall", r.in.ToolCallID, "error", err)
 		res.Details = nil
 	}
-	id := thread.ResultID(r.in.ToolCallID)
+	id := event.ResultID(r.in.ToolCallID)
 	m := event.Message{
 		ID: id, ThreadID: r.in.Thread.ThreadID, SenderID: r.in.ToolName, SenderType: event.Tool, Role: event.RoleTool,
 		Content: res.Output, ToolCallID: r.in.ToolCallID, ToolName: r.in.ToolName, IsError: res.IsError, AgentID: r.in.Agent,

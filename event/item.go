@@ -287,11 +287,8 @@ type Unqueued struct {
 	Error string `json:"error"`
 }
 
-// UnqueuedID is the record id of the [Unqueued] of an event.
-func UnqueuedID(eventID string) string { return eventID + ".unqueued" }
-
 // Interception is the payload of a "hook" record: what the hooks and processors that
-// saw an event made of it. The record's id is that of the event with ".hook" behind it.
+// saw an event made of it. [InterceptionID] is its record id.
 type Interception struct {
 	// EventID is the record that they saw, and EventType its type.
 	EventID   string  `json:"eventId"`
@@ -325,16 +322,6 @@ type Interception struct {
 	// Produced are the ids of the events that were queued instead.
 	Produced []string `json:"produced,omitempty"`
 }
-
-// InterceptionID is the record id of the [Interception] of an event.
-func InterceptionID(eventID string) string { return eventID + ".hook" }
-
-// WithdrawalID is the record id of the [Interception] that takes back an event that hooks
-// had passed.
-func WithdrawalID(eventID string) string { return eventID + ".withdrawn" }
-
-// CallsID is the record id of the tool_call event of a reply.
-func CallsID(messageID string) string { return messageID + ".calls" }
 
 // HookOutcome is what one hook or processor did.
 type HookOutcome struct {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strings"
 
 	"github.com/threadmill/threadmill/event"
 )
@@ -184,7 +183,7 @@ func (t *transcript) complete(ctx context.Context, s Reader, key Key, also []str
 		case d.EventType == event.TypeMessage:
 			want(d.EventID)
 		case d.EventType == event.TypeToolCall:
-			messageID, _ := strings.CutSuffix(d.EventID, event.CallsID(""))
+			messageID, _ := event.ReplyOfCalls(d.EventID)
 			want(messageID)
 		}
 	}

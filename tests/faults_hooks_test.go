@@ -10,7 +10,6 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 	proc "github.com/threadmill/threadmill/tests/internal/process"
 	"github.com/threadmill/threadmill/tests/internal/world"
@@ -165,7 +164,7 @@ func (k *killing) requireSealed(t *testing.T, id string, asked int) event.Messag
 	messages := k.Messages(id)
 	require.Len(t, messages, 4)
 	call := only(t, messages[1].ToolCalls)
-	resultID := thread.ResultID(call.ID)
+	resultID := event.ResultID(call.ID)
 	require.Equal(t, resultID, messages[2].ID)
 	require.Equal(t, asked, k.asked("seal", k.hookKey(id, resultID, "seal")))
 	var made []event.Interception

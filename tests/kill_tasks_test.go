@@ -13,7 +13,6 @@ import (
 	"go.temporal.io/api/history/v1"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 	proc "github.com/threadmill/threadmill/tests/internal/process"
 	"github.com/threadmill/threadmill/tests/internal/world"
@@ -84,7 +83,7 @@ func (k *killing) requireToldOnce(t *testing.T, task event.Task, typ string, ask
 		}
 	}
 	require.Equal(t, []string{
-		thread.ObservedID(got.event.ID), got.event.ID + ".asked", "call_" + got.event.ID + ".result", got.event.ID + ".0.1",
+		event.ObservedID(got.event.ID), got.event.ID + ".asked", "call_" + got.event.ID + ".result", got.event.ID + ".0.1",
 	}, about, "it is shown once, and answered once")
 	require.Len(t, modelsOf(k.World, "Event ID: "+got.event.ID), asked)
 	requireSettled(t, k.World, id)

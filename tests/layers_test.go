@@ -92,6 +92,11 @@ var boundaries = []boundary{
 		never: []string{"store/...", "stream/...", "llm/...", "tool/..."},
 	},
 	{
+		name:  "views and the API read records, not a thread's state",
+		rooms: []string{"internal/feed", "internal/server", "world"},
+		never: []string{"internal/thread", "workflows", "activities"},
+	},
+	{
 		name:  "the library chooses no driver but the stream in memory",
 		rooms: []string{"."},
 		never: []string{"store/...", "stream/nats", "llm/...", "tool/...", "internal/config"},

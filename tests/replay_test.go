@@ -143,6 +143,8 @@ func liveLong(t *testing.T, w *world.World, id string) {
 
 // record lives each life once and stores the histories of all its workflows.
 func record(t *testing.T) {
+	require.NoError(t, os.RemoveAll(shape))
+	require.NoError(t, os.MkdirAll(shape, 0o750))
 	o := world.Options{Dynamic: map[string]any{"limit.historyCount.suggestContinueAsNew": 60}}
 	plain := world.New(t, o)
 	for name, live := range lives {
@@ -181,10 +183,9 @@ func write(t *testing.T, name string, events []*history.HistoryEvent) {
 	t.Helper()
 	host, err := os.Hostname()
 	require.NoError(t, err)
-	data, err := protojson.MarshalOptions{Multiline: true, Indent: " "}.Marshal(&history.History{Events: events})
+	data, err := protojson.Marshal(&history.History{Events: events})
 	require.NoError(t, err)
 	clean := strings.ReplaceAll(string(data), host+":", "worker:")
-	require.NoError(t, os.MkdirAll(shape, 0o750))
 	require.NoError(t, os.WriteFile(filepath.Join(shape, name+".json"), []byte(clean), 0o600))
 }
 

@@ -80,7 +80,7 @@ func (t *conversation) storeOverdue(ctx workflow.Context) {
 	workflow.GoNamed(ctx, "overdue", func(ctx workflow.Context) {
 		ctx, cancel := workflow.NewDisconnectedContext(ctx)
 		defer cancel()
-		due := func() bool { return t.state.Overdue(t.underWay, t.rollover(ctx)) || t.ruled && t.state.Heavy() }
+		due := func() bool { return t.state.Overdue(t.underWay, t.rollover(ctx)) || t.state.Heavy() }
 		for workflow.Await(ctx, due) == nil {
 			t.show(ctx)
 			t.record(ctx)
@@ -106,7 +106,7 @@ func (t *conversation) record(ctx workflow.Context) {
 
 // unburden stores what waits for it, when that is more than the next step takes.
 func (t *conversation) unburden(ctx workflow.Context) {
-	for t.hooked && t.state.Overloaded() && ctx.Err() == nil {
+	for t.state.Overloaded() && ctx.Err() == nil {
 		t.record(ctx)
 	}
 }

@@ -13,8 +13,7 @@ import (
 
 // decide takes in a decision by signal.
 func (t *conversation) decide(ctx workflow.Context, name string, d signals.Decide) {
-	d, err := t.state.AsBefore(d)
-	if err != nil {
+	if err := signals.CheckDecide(d); err != nil {
 		t.state.Reject(workflow.Now(ctx), name, d, err)
 		return
 	}
@@ -31,10 +30,6 @@ func (t *conversation) decide(ctx workflow.Context, name string, d signals.Decid
 const earlyPatience = 5 * time.Second
 
 func (t *conversation) updateDecide(ctx workflow.Context, d signals.Decide) (signals.DecideResult, error) {
-	d, err := t.state.AsBefore(d)
-	if err != nil {
-		return signals.DecideResult{}, refuse(err)
-	}
 	if _, _, below := t.state.AskedBelow(d.ToolCallID); below {
 		return t.decideBelow(ctx, d)
 	}
@@ -43,7 +38,7 @@ func (t *conversation) updateDecide(ctx workflow.Context, d signals.Decide) (sig
 		if err != nil {
 			return signals.DecideResult{}, err
 		}
-		if t.approves && t.moving && t.state.Early(d.ToolCallID) && t.state.Hold(d) {
+		if t.moving && t.state.Early(d.ToolCallID) && t.state.Hold(d) {
 			// The next run hears of the call, and takes it in.
 			return signals.DecideResult{Result: signals.Accepted}, nil
 		}
@@ -123,9 +118,6 @@ func (t *conversation) cascade(ctx workflow.Context, turn *thread.Turn) {
 
 // watchStatus says to all who look for it whether the thread waits for approval.
 func (t *conversation) watchStatus(ctx workflow.Context) {
-	if !t.approves {
-		return
-	}
 	workflow.GoNamed(ctx, "status", func(ctx workflow.Context) {
 		s := t.state
 		changed := func() bool { return s.Closing == nil && s.Listable() != s.Listed }
@@ -201,9 +193,6 @@ func (t *conversation) postDecision(ctx workflow.Context, p signals.Post, d sign
 
 // nameThread gives a thread that has fallen idle without a title one, beside its turns.
 func (t *conversation) nameThread(ctx workflow.Context) {
-	if !t.approves {
-		return
-	}
 	workflow.GoNamed(ctx, "title", func(ctx workflow.Context) {
 		s := t.state
 		// A thread that moves tries it in its next run.

@@ -14,9 +14,6 @@ import (
 
 // rules are the rules that there are. They enter history when they have changed.
 func (t *conversation) rules(ctx workflow.Context) []rule.Spec {
-	if !t.ruled {
-		return nil
-	}
 	read := func(workflow.Context) any { return t.ruleSet.Specs() }
 	var specs []rule.Spec
 	if err := workflow.MutableSideEffect(ctx, "rules", read, equalJSON).Get(&specs); err != nil {
@@ -25,27 +22,10 @@ func (t *conversation) rules(ctx workflow.Context) []rule.Spec {
 	return specs
 }
 
-// understood is a post as this run takes it. One that began before there were rules moves
-// to a new run for the first environment event; what it took for a custom event before
-// then stays one.
-func (t *conversation) understood(ctx workflow.Context, p signals.Post) signals.Post {
-	if t.ruled || !p.IsEnv() {
-		return p
-	}
-	if workflow.GetVersion(ctx, "rules", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
-		p.Timestamp, p.Metadata = 0, nil
-		return p
-	}
-	t.outdated = true
-	return p
-}
-
 // lifecycle tells of a change of the thread itself.
 func (t *conversation) lifecycle(ctx workflow.Context, typ, recordID string) {
-	if t.ruled {
-		t.state.Lifecycle(workflow.Now(ctx), typ, recordID, t.rules(ctx))
-		t.log(ctx)
-	}
+	t.state.Lifecycle(workflow.Now(ctx), typ, recordID, t.rules(ctx))
+	t.log(ctx)
 }
 
 // log writes to the worker's log what the thread has to tell.

@@ -111,7 +111,7 @@ func (f *fakes) callModel(ctx context.Context, in thread.ModelStep) (thread.Mode
 		for _, p := range reply.Calls {
 			calls.ToolCalls = append(calls.ToolCalls, event.ToolCall{ID: p.ID, Function: event.Function{Name: p.Name, Arguments: p.Arguments}})
 		}
-		stored = append(stored, event.NewRecord(thread.CallsID(in.MessageID), event.TypeToolCall, in.TraceID, in.EventID, time.Now(), calls))
+		stored = append(stored, event.NewRecord(event.CallsID(in.MessageID), event.TypeToolCall, in.TraceID, in.EventID, time.Now(), calls))
 	}
 	if len(reply.Calls) == 0 && !reply.Message.Interrupted && !in.Hold && !reply.Held {
 		stored = append(stored, event.NewRecord(in.MessageID+".final", event.TypeFinal, in.TraceID, in.EventID, time.Now(), event.Final{}))
@@ -136,8 +136,8 @@ func (f *fakes) runTool(ctx context.Context, in thread.ToolStep) (thread.ToolRep
 			return reply, err
 		}
 	}
-	f.flush(thread.Flush{}, event.NewRecord(thread.ResultID(in.ToolCallID), event.TypeMessage, in.TraceID, in.EventID, time.Now(),
-		event.Message{ID: thread.ResultID(in.ToolCallID), SenderType: event.Tool, ToolCallID: in.ToolCallID, Content: "ran"}))
+	f.flush(thread.Flush{}, event.NewRecord(event.ResultID(in.ToolCallID), event.TypeMessage, in.TraceID, in.EventID, time.Now(),
+		event.Message{ID: event.ResultID(in.ToolCallID), SenderType: event.Tool, ToolCallID: in.ToolCallID, Content: "ran"}))
 	out := thread.ToolReply{ToolCallID: in.ToolCallID, Status: "succeeded"}
 	if f.result != nil {
 		out.Decision = f.result(in)

@@ -61,7 +61,7 @@ func (f *fakes) endDelegate(_ context.Context, in thread.EndStep) (thread.EndRep
 		reply, err = f.end(in)
 	}
 	if err == nil && in.Parent.Background == nil {
-		id := thread.ResultID(in.Parent.ToolCallID)
+		id := event.ResultID(in.Parent.ToolCallID)
 		f.flush(thread.Flush{}, event.NewRecord(id, event.TypeMessage, in.Parent.TraceID, in.Parent.EventID, time.Now(),
 			event.Message{ID: id, SenderType: event.Tool, ToolCallID: in.Parent.ToolCallID, Content: "answered: " + string(in.Status)}))
 	}

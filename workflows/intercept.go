@@ -26,9 +26,6 @@ var unmatched = thread.Decision{Outcome: event.Passed, Silent: true, Unmatched: 
 // changed, so that what a worker registers tomorrow does not change what was decided
 // today.
 func (t *conversation) specs(ctx workflow.Context) []hook.Spec {
-	if !t.hooked {
-		return nil
-	}
 	read := func(workflow.Context) any { return t.hooks.Specs() }
 	var specs []hook.Spec
 	if err := workflow.MutableSideEffect(ctx, "hooks", read, equalJSON).Get(&specs); err != nil {

@@ -145,9 +145,7 @@ func (t *conversation) drain(ctx workflow.Context) {
 // somebody who does not wait would come after one of theirs that does.
 func inOrder[A, R any](t *conversation, handle func(workflow.Context, A) (R, error)) func(workflow.Context, exact[A]) (R, error) {
 	return func(ctx workflow.Context, arg exact[A]) (R, error) {
-		if t.approves {
-			t.drain(ctx)
-		}
+		t.drain(ctx)
 		return handle(ctx, arg.value)
 	}
 }
@@ -176,7 +174,6 @@ func (t *conversation) told(ctx workflow.Context) bool {
 }
 
 func (t *conversation) post(ctx workflow.Context, name string, p signals.Post) {
-	p = t.understood(ctx, p)
 	if d, ok := t.state.DecisionIn(p); ok {
 		t.state.SawDecision(p)
 		t.decide(ctx, name, d)
@@ -295,7 +292,6 @@ func (t *conversation) interrupt(c signals.Control) {
 }
 
 func (t *conversation) updatePost(ctx workflow.Context, p signals.Post) (signals.PostResult, error) {
-	p = t.understood(ctx, p)
 	if d, ok := t.state.DecisionIn(p); ok {
 		return t.postDecision(ctx, p, d)
 	}

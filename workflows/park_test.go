@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/temporal"
-	"go.temporal.io/sdk/workflow"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/thread"
@@ -96,27 +95,6 @@ func TestCloseWithParkedTurns(t *testing.T) {
 	for _, id := range []string{"c1", "c2", "c3"} {
 		require.Contains(t, w.messages(), id+".result: Tool execution was interrupted before it began: the tool did not run.", "S4-71")
 	}
-}
-
-// TestRunsFromBefore: a run that began before turns were put aside goes on as it began.
-func TestRunsFromBefore(t *testing.T) {
-	w := newWorld(t)
-	w.OnGetVersion("hooks", workflow.DefaultVersion, thread.VersionApprovals).Return(workflow.Version(thread.VersionApprovals - 1))
-	w.model = func(ctx context.Context, in thread.ModelStep) (thread.ModelReply, error) {
-		if in.Agent == "bob" {
-			return reply(in, "I think so"), nil
-		}
-		return askingFor(map[string]string{"m1": "c1"})(ctx, in)
-	}
-	w.then(func() { w.post("m1", "what does @bob think?") })
-	w.then(func() { w.publish(happens("v1", "file.changed", `1`)) })
-	w.then(func() {
-		require.ElementsMatch(t, []string{"m1.0.1", "m1.1.1"}, w.modelled(), "a mention in the middle of a text was none; events waited")
-		w.decide("c1", event.Deny, "")
-	})
-	w.run(workflows.Input{Start: signals.Start{Agents: []string{"alice", "bob"}}})
-	require.Empty(t, w.models[0].Agents)
-	require.Contains(t, w.modelled(), "v1.0.1")
 }
 
 // attributes are the values that search attributes were set to, in order.

@@ -113,7 +113,7 @@ func (t *conversation) live(ctx workflow.Context, typ string) error {
 		case t.state.Turn != nil:
 			t.turn(ctx)
 		case t.state.Unpark():
-		case t.hooked && t.state.Heavy():
+		case t.state.Heavy():
 			t.record(ctx)
 		case t.load(ctx):
 		case t.begin(ctx):
@@ -129,13 +129,9 @@ func (t *conversation) live(ctx workflow.Context, typ string) error {
 type conversation struct {
 	state *thread.State
 
-	// hooks are the application's, if history says that this run asks them at all; so are
-	// rules. approves says that it knows approvals in full.
+	// hooks and ruleSet are the application's.
 	hooks      *hook.Set
 	ruleSet    *rule.Set
-	hooked     bool
-	ruled      bool
-	approves   bool
 	lastInline lastInline
 
 	// stop ends what the current turn has in flight.
@@ -155,19 +151,13 @@ type conversation struct {
 
 	// telling counts what other workflows are being told.
 	telling int
-
-	// outdated is set when the thread has to go on in a new run because this one does not
-	// know how to.
-	outdated bool
 }
 
 func never() bool { return false }
 
 func (w *Workflows) open(ctx workflow.Context, in Input) (*conversation, error) {
 	if in.State != nil {
-		t := &conversation{state: in.State, hooks: w.Hooks, ruleSet: w.Rules, over: never}
-		t.version(ctx)
-		return t, nil
+		return &conversation{state: in.State, hooks: w.Hooks, ruleSet: w.Rules, over: never}, nil
 	}
 	namespace, threadID, err := signals.ParseWorkflowID(workflow.GetInfo(ctx).WorkflowExecution.ID)
 	if err != nil {
@@ -182,26 +172,11 @@ func (w *Workflows) open(ctx workflow.Context, in Input) (*conversation, error) 
 	if err := announce(ctx, t.state); err != nil {
 		return nil, err
 	}
-	t.version(ctx)
-	t.lifecycle(ctx, event.TypeSessionCreated, t.state.OpenedID())
+	t.lifecycle(ctx, event.TypeSessionCreated, event.OpenedID(t.state.ThreadID))
 	if in.First != nil {
 		t.post(ctx, signals.SignalPost, *in.First)
 	}
 	return t, nil
-}
-
-// Versions of a thread's run. One that began before there were hooks, or rules, or approvals
-// in full, does not know them; the thread's next run does.
-const (
-	asksHooks = 1
-	asksRules = 2
-)
-
-// version learns from history what this run knows.
-func (t *conversation) version(ctx workflow.Context) {
-	v := workflow.GetVersion(ctx, "hooks", workflow.DefaultVersion, thread.VersionApprovals)
-	t.hooked, t.ruled, t.approves = v >= asksHooks, v >= asksRules, v >= thread.VersionApprovals
-	t.state.Version = int(v)
 }
 
 // announce makes a thread that a plain client started as easy to find as any other.
@@ -265,7 +240,7 @@ const maxHistory = 1000
 // in a new run.
 func (t *conversation) rollover(ctx workflow.Context) bool {
 	info := workflow.GetInfo(ctx)
-	return t.outdated || info.GetContinueAsNewSuggested() || info.GetCurrentHistoryLength() >= maxHistory
+	return info.GetContinueAsNewSuggested() || info.GetCurrentHistoryLength() >= maxHistory
 }
 
 // continueAsNew moves the thread to a new run, with all that it remembers.
@@ -274,7 +249,7 @@ func (t *conversation) continueAsNew(ctx workflow.Context, typ string) error {
 	t.leaveSubs(ctx)
 	// What arrives while the last of it is being stored may again be more than the next run takes.
 	for again := true; again; again = t.state.Heavy() {
-		if t.hooked && t.state.Heavy() || t.ruled && t.state.Unstored() {
+		if t.state.Unstored() {
 			t.record(ctx)
 		}
 		if err := workflow.Await(ctx, func() bool { return t.told(ctx) }); err != nil {
@@ -321,7 +296,7 @@ func (t *conversation) conclude(ctx workflow.Context) {
 	t.show(ctx)
 	_ = workflow.Await(ctx, func() bool { return t.told(ctx) })
 	// What has come since the last records were stored.
-	for t.drain(ctx); t.ruled && t.state.Unstored(); t.drain(ctx) {
+	for t.drain(ctx); t.state.Unstored(); t.drain(ctx) {
 		t.record(ctx)
 	}
 }

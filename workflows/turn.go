@@ -76,14 +76,6 @@ func (t *conversation) enter(ctx workflow.Context) {
 // runs begin at once, whoever else still waits for a person.
 func (t *conversation) runs(ctx workflow.Context) {
 	turn := t.state.Turn
-	if !t.approves {
-		for started := 0; started < len(turn.Runs); {
-			batch := turn.Runs[started:]
-			started = len(turn.Runs)
-			each(ctx, batch, t.run)
-		}
-		return
-	}
 	started, running := 0, 0
 	// A turn that is interrupted waits for its runs, too.
 	wait, cancel := workflow.NewDisconnectedContext(ctx)
@@ -297,7 +289,7 @@ func (t *conversation) execute(ctx workflow.Context, r *thread.Run, c *thread.Ca
 		return true
 	}
 	s.Flushed(step.Flush)
-	if reply.Ask != nil && t.approves {
+	if reply.Ask != nil {
 		s.AskAgain(workflow.Now(ctx), r, c, *reply.Ask)
 		return false
 	}
@@ -333,9 +325,7 @@ func (t *conversation) guard(ctx workflow.Context, r *thread.Run, c *thread.Call
 
 // toolDone tells how a tool call has ended, if a rule wants to know.
 func (t *conversation) toolDone(ctx workflow.Context, r *thread.Run, c *thread.Call) {
-	if t.ruled {
-		t.state.ToolDone(workflow.Now(ctx), r, c, t.rules(ctx))
-	}
+	t.state.ToolDone(workflow.Now(ctx), r, c, t.rules(ctx))
 }
 
 // each runs f for all items at the same time and waits for all of them. A single

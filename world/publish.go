@@ -8,7 +8,6 @@ import (
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/store"
@@ -127,7 +126,7 @@ func (w *World) decide(ctx context.Context, chatID string, by sender, d signals.
 	if got.Result != signals.Accepted && got.Result != signals.AlreadyResolved {
 		return Published{}, &DecisionError{ChatID: chatID, ToolCallID: d.ToolCallID, Outcome: got.Result}
 	}
-	return Published{MessageID: thread.DecisionID(d.ToolCallID, d.Round), Result: got.Result, Missing: got.Missing}, nil
+	return Published{MessageID: event.DecisionID(d.ToolCallID, d.Round), Result: got.Result, Missing: got.Missing}, nil
 }
 
 // sender is somebody of whom it is known what they are.

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/thread"
 )
 
 // decisionEvents are what holds after a decision of hooks, where that is not what was
@@ -20,7 +19,7 @@ func decisionEvents(r event.Record) []event.AgentEvent {
 	if m, ok := shown(d); ok {
 		out = append(out, messageEvent(m))
 	}
-	out = append(out, callEvents(strings.TrimSuffix(d.EventID, thread.CallsID("")), d.Agent, d.ToolCalls)...)
+	out = append(out, callEvents(d.EventID, d.Agent, d.ToolCalls)...)
 	return append(out, event.AgentEvent{Type: event.EventStatus, Status: &event.StatusChange{
 		Status: event.StatusIntercepted, Detail: sentence(d),
 	}})

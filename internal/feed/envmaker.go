@@ -3,7 +3,6 @@ package feed
 import (
 	"context"
 	"encoding/json"
-	"strings"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
@@ -31,7 +30,7 @@ func isClosing(item Item) bool {
 // does not name it.
 func (item *Item) messageID() string {
 	if item.Event.Type == event.EventFinal && item.Event.MessageID == "" && item.record != nil {
-		return strings.TrimSuffix(item.record.ID, ".final")
+		return event.ReplyOfFinal(item.record.ID)
 	}
 	return item.Event.MessageID
 }
@@ -55,7 +54,7 @@ func (m *envMaker) events(ctx context.Context, item Item) (made, error) {
 	case event.EventFinal:
 		return m.silence(ctx, item)
 	case event.EventToolCall:
-		if e.ToolCallID == "call_"+item.record.ParentEventID {
+		if e.ToolCallID == event.InfoCallID(item.record.ParentEventID) {
 			// No model has asked for it: so agents are shown the event itself.
 			return nil, nil
 		}

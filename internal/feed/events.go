@@ -2,10 +2,8 @@ package feed
 
 import (
 	"encoding/json"
-	"strings"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/thread"
 )
 
 // Events are what viewers see of a record. Types that are not meant for viewers
@@ -99,10 +97,11 @@ func toolCallEvents(r event.Record) []event.AgentEvent {
 	if json.Unmarshal(r.Payload, &p) != nil {
 		return nil
 	}
-	return callEvents(strings.TrimSuffix(r.ID, thread.CallsID("")), p.AgentName, p.ToolCalls)
+	return callEvents(r.ID, p.AgentName, p.ToolCalls)
 }
 
-func callEvents(messageID, agent string, calls []event.ToolCall) []event.AgentEvent {
+func callEvents(callsID, agent string, calls []event.ToolCall) []event.AgentEvent {
+	messageID, _ := event.ReplyOfCalls(callsID)
 	out := make([]event.AgentEvent, 0, len(calls))
 	for _, c := range calls {
 		out = append(out, event.AgentEvent{

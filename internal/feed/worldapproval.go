@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/store"
 )
 
@@ -74,7 +73,7 @@ func (m *worldMaker) decision(ctx context.Context, item Item) (worldMade, error)
 	status := msg.ToolCallStatus[msg.ToolCallID]
 	return worldMade{
 		m.sent(item, msg),
-		m.stands(item, thread.RequestID(q), msg.ToolCallID, status),
+		m.stands(item, event.RequestID(q), msg.ToolCallID, status),
 		m.stands(item, q.MessageID, q.ToolCallID, status),
 	}, nil
 }
@@ -89,7 +88,7 @@ func unasked(a event.Approval, call string) string {
 
 // requestOf is the request that a decision is on, if anybody was asked.
 func (p *past) requestOf(ctx context.Context, a event.Approval) (q event.ApprovalRequest, asked bool, err error) {
-	records, err := p.records(ctx, thread.RequestID(event.ApprovalRequest{ToolCallID: a.ToolCallID, Round: a.Round}))
+	records, err := p.records(ctx, event.RequestID(event.ApprovalRequest{ToolCallID: a.ToolCallID, Round: a.Round}))
 	if err != nil || len(records) == 0 {
 		return q, false, err
 	}
@@ -111,7 +110,7 @@ func decisionMessage(a event.Approval, q event.ApprovalRequest, messageID, chatI
 	id := event.ApprovalCallID(a.ToolCallID, a.Round)
 	return event.WorldMessage{
 		Sender: a.By, Content: text, Role: event.RoleTool, Timestamp: at, MessageID: messageID, ChatID: chatID,
-		AgentName: a.Agent, AgentID: a.Agent, ToolCallID: id, ReplyToMessageID: thread.RequestID(q),
+		AgentName: a.Agent, AgentID: a.Agent, ToolCallID: id, ReplyToMessageID: event.RequestID(q),
 		ToolCallStatus: map[string]event.ToolCallStatus{id: {Complete: true, Result: result}},
 	}
 }
@@ -173,11 +172,11 @@ func (p *past) standing(ctx context.Context, calls ...string) (map[string]standi
 	for round := 1; len(calls) > 0; round++ {
 		ids := make([]string, 0, 2*len(calls))
 		for _, call := range calls {
-			first := thread.ResultID(call)
+			first := event.ResultID(call)
 			if round > 1 {
-				first = thread.RequestID(event.ApprovalRequest{ToolCallID: call, Round: round})
+				first = event.RequestID(event.ApprovalRequest{ToolCallID: call, Round: round})
 			}
-			ids = append(ids, first, thread.DecisionID(call, round))
+			ids = append(ids, first, event.DecisionID(call, round))
 		}
 		calls = nil
 		for some := range slices.Chunk(ids, store.MaxLimit) {

@@ -169,7 +169,7 @@ func (m *worldMaker) final(ctx context.Context, item Item) (worldMade, error) {
 
 // callOf is the model call that has made a message, if one has.
 func (p *past) callOf(ctx context.Context, messageID string) (call event.LLMCall, there bool, err error) {
-	records, err := p.records(ctx, messageID+".llm")
+	records, err := p.records(ctx, event.LLMCallID(messageID))
 	if err != nil || len(records) == 0 {
 		return call, false, err
 	}

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/store"
 )
 
@@ -21,7 +20,7 @@ func callsMessage(item Item) string {
 		return msg.ReplyToMessageID
 	}
 	id := strings.TrimSuffix(item.record.ID, event.InterceptionID(""))
-	if reply, ok := strings.CutSuffix(id, thread.CallsID("")); ok {
+	if reply, ok := event.ReplyOfCalls(id); ok {
 		return reply
 	}
 	return ""
@@ -104,7 +103,7 @@ func (m *worldMaker) notRun(ctx context.Context, msg event.Message) (bool, error
 		// The log of a call that has begun a task is the task's, and may come later.
 		return false, nil
 	}
-	asked, err := m.records(ctx, msg.ToolCallID+".client")
+	asked, err := m.records(ctx, event.ClientCallID(msg.ToolCallID))
 	if err != nil {
 		return false, err
 	}
@@ -125,7 +124,7 @@ func (m *worldMaker) ran(ctx context.Context, msg event.Message, approval event.
 		return approval.Arguments, nil
 	}
 	of := msg.ReplyToMessageID
-	records, err := m.records(ctx, of, event.InterceptionID(thread.CallsID(of)))
+	records, err := m.records(ctx, of, event.InterceptionID(event.CallsID(of)))
 	if err != nil {
 		return "", err
 	}

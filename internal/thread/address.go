@@ -2,7 +2,6 @@ package thread
 
 import (
 	"encoding/json"
-	"fmt"
 	"strings"
 	"time"
 
@@ -10,23 +9,9 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// Versions of the workflow's runs, as far as decisions on the thread's state depend on
-// them: what a run has begun with it goes on with.
-const (
-	// VersionApprovals: turn limits, auto-mention, who may decide.
-	VersionApprovals = 3
-)
-
-// manyAgents reports whether the run began with all that concerns several agents, and
-// approvals in full.
-func (s *State) manyAgents() bool { return s.Version >= VersionApprovals }
-
 // addressed are the agents that answer a message.
 func (s *State) addressed(m event.Message) []string {
-	if s.manyAgents() {
-		return Answering(s.Agents, m)
-	}
-	return routeBefore(s.Agents, m.SenderType, m.SenderID, m.Content)
+	return Answering(s.Agents, m)
 }
 
 // address gives an agent that a message addresses its run, unless it has made as many LLM
@@ -37,7 +22,7 @@ func (s *State) address(now time.Time, agent string, m event.Message) {
 
 func (s *State) addressRun(now time.Time, r Run) {
 	if n := s.LLMCalls[key(r.Agent)]; n >= s.turnLimit() {
-		s.notice(now, fmt.Sprintf("%s.limit.%s", r.ReplyTo, key(r.Agent)), TurnLimitText(n))
+		s.notice(now, event.TurnLimitID(r.ReplyTo, key(r.Agent)), TurnLimitText(n))
 		return
 	}
 	r.Slot, r.Phase = len(s.Turn.Runs), PhaseModel
@@ -48,15 +33,14 @@ func (s *State) addressRun(now time.Time, r Run) {
 // agent. One that mentions some of the agents is for them only, and those that have no run
 // get theirs.
 func (s *State) steer(now time.Time, m event.Message) {
-	everybody := !s.manyAgents() || len(s.Agents) == 0 || len(s.Turn.Agents) > 0 || !HasMentionAtStart(m.Content)
+	everybody := len(s.Agents) == 0 || len(s.Turn.Agents) > 0 || !HasMentionAtStart(m.Content)
 	to, joined := s.answering(m), []string(nil)
 	for _, r := range s.Turn.Runs {
-		passed := r.Phase == PhaseDone || hasName(joined, r.Agent) || !everybody && !hasName(to, r.Agent)
-		if passed && s.manyAgents() {
+		if r.Phase == PhaseDone || hasName(joined, r.Agent) || !everybody && !hasName(to, r.Agent) {
 			continue
 		}
 		r.Missed = &Missed{ID: m.ID, Answers: s.participant(m)}
-		if !s.manyAgents() || !r.Calling && r.Phase != PhaseReply && r.Phase != PhaseCalls {
+		if !r.Calling && r.Phase != PhaseReply && r.Phase != PhaseCalls {
 			r.takeMissed()
 		}
 		joined = append(joined, r.Agent)
@@ -100,32 +84,8 @@ func (s *State) handOn(now time.Time, r *Run, m event.Message) {
 			s.Turn.Cut = true
 			return
 		}
-		if s.manyAgents() {
-			s.address(now, agent, m)
-		} else {
-			s.addressBefore(now, agent, m)
-		}
+		s.address(now, agent, m)
 	}
-}
-
-// maxRuns bounds how often one agent can be addressed by others in one turn, in runs of
-// the workflow before threads had a turn limit.
-const maxRuns = 5
-
-// addressBefore is address as it was in runs before threads had a turn limit.
-func (s *State) addressBefore(now time.Time, agent string, m event.Message) {
-	n := 0
-	for _, other := range s.Turn.Runs {
-		if strings.EqualFold(other.Agent, agent) {
-			n++
-		}
-	}
-	if n == maxRuns {
-		text := fmt.Sprintf("Agent %s was not asked again: it has been addressed %d times in this turn, the limit. Send a message to go on.", agent, n)
-		s.notice(now, fmt.Sprintf("%s.unasked.%s", m.ID, agent), text)
-		return
-	}
-	s.Turn.Runs = append(s.Turn.Runs, &Run{Agent: agent, Slot: len(s.Turn.Runs), Phase: PhaseModel, ReplyTo: m.ID})
 }
 
 // participant is the agent that wrote a message, if it takes part in the thread.

@@ -217,19 +217,16 @@ func TestAnswersAnAgent(t *testing.T) {
 func TestSteerAddressed(t *testing.T) {
 	for _, tc := range []struct {
 		name, content string
-		version       int
 		replyTo       []string // by run: alice's, and bob's if there is one
 	}{
-		{"no mention: whoever is at work", "and mind the gap", VersionApprovals, []string{"e2"}},
-		{"S4-34 the one at work", "@alice and mind the gap", VersionApprovals, []string{"e2"}},
-		{"S4-34 another one, who gets a run", "@bob and mind the gap", VersionApprovals, []string{"e1", "e2"}},
-		{"S4-34 both", "@bob and mind the gap\n@alice you too", VersionApprovals, []string{"e2", "e2"}},
-		{"S4-34 people: no agent", "@human and mind the gap", VersionApprovals, []string{"e1"}},
-		{"in a run from before, all at work", "@bob and mind the gap", VersionApprovals - 1, []string{"e2"}},
+		{"no mention: whoever is at work", "and mind the gap", []string{"e2"}},
+		{"S4-34 the one at work", "@alice and mind the gap", []string{"e2"}},
+		{"S4-34 another one, who gets a run", "@bob and mind the gap", []string{"e1", "e2"}},
+		{"S4-34 both", "@bob and mind the gap\n@alice you too", []string{"e2", "e2"}},
+		{"S4-34 people: no agent", "@human and mind the gap", []string{"e1"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := limited()
-			s.Version = tc.version
 			turn := begin(t, s, "e1", "@alice go")
 			p := says("e2", tc.content)
 			p.OnBusy = signals.Steer
@@ -281,24 +278,4 @@ func TestWorkingDirectory(t *testing.T) {
 		require.Equal(t, want, in.WorkingDirectory, "%.40s", metadata)
 		require.Equal(t, want, s.ToolStep(r, &Call{}, nil).WorkingDirectory)
 	}
-}
-
-// TestRunsFromBefore: what a run of the workflow has begun with it goes on with.
-func TestRunsFromBefore(t *testing.T) {
-	for version := range VersionApprovals {
-		s := newState("alice", "bob")
-		s.Version = version
-		turn := begin(t, s, "e1", "what does @bob think?")
-		require.Len(t, turn.Runs, 2, "a mention in the middle of a text was none")
-		in, ok := s.stepped(t0, turn.Runs[0])
-		require.True(t, ok)
-		require.Empty(t, s.LLMCalls, "calls were not counted")
-		require.Empty(t, in.Agents)
-		require.Empty(t, in.WorkingDirectory)
-		step(t, s, turn.Runs[0], "@bob?")
-		require.Empty(t, turn.Runs[2].Answers)
-		require.Equal(t, "bob", turn.Runs[2].Agent)
-	}
-	s := newState("alice", "bob")
-	require.Empty(t, begin(t, s, "e1", "what does @bob think?").Runs, "S4-35")
 }

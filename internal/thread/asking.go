@@ -21,28 +21,6 @@ func DeniedByPolicy(why string) string {
 	return fmt.Sprintf("Error: the policy denies this call (%s). It was not run.", why)
 }
 
-// firstRound is the round of a request that says none.
-const firstRound = 1
-
-// RequestID is the id of the record of a request.
-func RequestID(q event.ApprovalRequest) string {
-	switch {
-	case q.Reminder > 0:
-		return fmt.Sprintf("%s.reminder.%d", q.ToolCallID, q.Reminder)
-	case q.Round > firstRound:
-		return fmt.Sprintf("%s.request.%d", q.ToolCallID, q.Round)
-	}
-	return q.ToolCallID + ".request"
-}
-
-// DecisionID is the id of the record of what was decided on a request.
-func DecisionID(toolCallID string, round int) string {
-	if round > firstRound {
-		return fmt.Sprintf("%s.decision.%d", toolCallID, round)
-	}
-	return toolCallID + ".decision"
-}
-
 // Request is how people are asked about a planned call.
 func (p PlannedCall) Request(agent, messageID, arguments string, now time.Time) event.ApprovalRequest {
 	q := event.ApprovalRequest{
@@ -72,7 +50,7 @@ func (s *State) accept(now time.Time, r *Run, c *Call) {
 	case p.Denied != "":
 		made := s.approvalOf(r, c, now)
 		made.Decision, made.By, made.Reason = event.Deny, p.DeniedBy, p.Denied
-		s.record(DecisionID(p.ID, c.Round), event.TypeApproval, s.Turn.Item.TraceID, s.Turn.Item.ID, now, made)
+		s.record(event.DecisionID(p.ID, c.Round), event.TypeApproval, s.Turn.Item.TraceID, s.Turn.Item.ID, now, made)
 		s.settled(p.ID, event.Deny)
 		s.settleWithout(now, r, c, DeniedByPolicy(p.Denied))
 	case p.Duplicate != "":
@@ -88,7 +66,7 @@ func (s *State) accept(now time.Time, r *Run, c *Call) {
 func (s *State) request(now time.Time, r *Run, c *Call) {
 	q := c.Plan.Request(r.Agent, r.MessageID, c.Plan.Arguments, now)
 	c.Stage, c.Requested, c.Plan.Arguments = Waiting, &q, ""
-	if c.Round > firstRound {
+	if c.Round > event.FirstRound {
 		q.Round = c.Round
 	}
 	if ask := c.Plan.Ask; ask != nil && ask.Remind > 0 {
@@ -104,7 +82,7 @@ func (s *State) granted(now time.Time, r *Run, c *Call) {
 	g := c.Plan.Grant
 	made := s.approvalOf(r, c, now)
 	made.Decision, made.By, made.Grant = event.Approve, g.By, g.ID
-	c.Stage, c.DecisionID, c.RemindAt = Ready, DecisionID(c.Plan.ID, c.Round), nil
+	c.Stage, c.DecisionID, c.RemindAt = Ready, event.DecisionID(c.Plan.ID, c.Round), nil
 	s.record(c.DecisionID, event.TypeApproval, s.Turn.Item.TraceID, s.Turn.Item.ID, now, made)
 	s.settled(c.Plan.ID, event.Approve)
 	if c.Requested != nil {
@@ -116,20 +94,20 @@ func (s *State) granted(now time.Time, r *Run, c *Call) {
 // to run: p is how it is planned now.
 func (s *State) AskAgain(now time.Time, r *Run, c *Call, p PlannedCall) {
 	c.Plan, c.DecisionID, c.Edited, c.Votes, c.Stage, c.Begun = p, "", "", nil, Ready, false
-	c.Round = max(c.Round, firstRound) + 1
+	c.Round = max(c.Round, event.FirstRound) + 1
 	if !p.NeedsApproval || p.Denied != "" {
 		s.accept(now, r, c)
 		return
 	}
 	s.request(now, r, c)
 	q := *c.Requested
-	s.record(RequestID(q), event.TypeApprovalRequest, s.Turn.Item.TraceID, s.Turn.Item.ID, now, q)
+	s.record(event.RequestID(q), event.TypeApprovalRequest, s.Turn.Item.TraceID, s.Turn.Item.ID, now, q)
 }
 
 // approvalOf is the record of a decision on a call, as far as the call goes.
 func (s *State) approvalOf(r *Run, c *Call, now time.Time) event.Approval {
 	out := event.Approval{ToolCallID: c.Plan.ID, ToolName: c.Plan.Name, Agent: r.Agent, Scope: event.Once, DecidedAt: now}
-	if c.Round > firstRound {
+	if c.Round > event.FirstRound {
 		out.Round = c.Round
 	}
 	if g := c.Plan.Guard; g != nil {
@@ -244,7 +222,7 @@ func (s *State) cover(now time.Time, r *Run, reply PlanReply) {
 // Revoke takes an approval back. What was approved by it and has not run asks again: that
 // is seen right before it runs. It returns the id of the record.
 func (s *State) Revoke(now time.Time, v signals.Revoke) (recordID string) {
-	recordID = fmt.Sprintf("%s.revoked.%s", v.ToolCallID, s.newID(now))
+	recordID = event.RevocationID(v.ToolCallID, s.newID(now))
 	s.record(recordID, event.TypeApproval, "", v.ToolCallID, now, event.Approval{
 		ToolCallID: v.ToolCallID, Decision: event.ApprovalRevoked, Scope: event.Once, By: v.By, Reason: v.Reason, DecidedAt: now,
 	})
@@ -311,7 +289,7 @@ func (c *Call) expired(now time.Time) bool {
 func (s *State) expireCall(now time.Time, r *Run, c *Call) {
 	made := s.approvalOf(r, c, now)
 	made.Decision, made.By, made.Votes = event.ApprovalExpired, "threadmill", c.Votes
-	s.record(DecisionID(c.Plan.ID, c.Round), event.TypeApproval, s.Turn.Item.TraceID, s.Turn.Item.ID, now, made)
+	s.record(event.DecisionID(c.Plan.ID, c.Round), event.TypeApproval, s.Turn.Item.TraceID, s.Turn.Item.ID, now, made)
 	s.passUp(SubDecided{ToolCallID: c.Plan.ID, Approval: &made})
 	s.settled(c.Plan.ID, event.ApprovalExpired)
 	text := fmt.Sprintf(expiredText, c.Plan.Ask.Expires)
@@ -328,7 +306,7 @@ func (s *State) remind(now time.Time, c *Call) {
 	c.RemindAt = &at
 	q := *c.Requested
 	q.Votes, q.Reminder = c.Votes, c.Reminders
-	s.record(RequestID(q), event.TypeApprovalRequest, s.Turn.Item.TraceID, s.Turn.Item.ID, now, q)
+	s.record(event.RequestID(q), event.TypeApprovalRequest, s.Turn.Item.TraceID, s.Turn.Item.ID, now, q)
 	s.askAbove(c, q)
 }
 

@@ -71,12 +71,12 @@ func TestTermsOfARequest(t *testing.T) {
 
 func TestRecordIDsOfApprovals(t *testing.T) {
 	request := func(round, reminder int) string {
-		return RequestID(event.ApprovalRequest{ToolCallID: "c1", Round: round, Reminder: reminder})
+		return event.RequestID(event.ApprovalRequest{ToolCallID: "c1", Round: round, Reminder: reminder})
 	}
 	require.Equal(t, []string{"c1.request", "c1.request", "c1.request.2", "c1.reminder.1", "c1.reminder.3"},
 		[]string{request(0, 0), request(1, 0), request(2, 0), request(0, 1), request(2, 3)})
 	require.Equal(t, []string{"c1.decision", "c1.decision", "c1.decision.2"},
-		[]string{DecisionID("c1", 0), DecisionID("c1", 1), DecisionID("c1", 2)})
+		[]string{event.DecisionID("c1", 0), event.DecisionID("c1", 1), event.DecisionID("c1", 2)})
 }
 
 func TestPolicyDenies(t *testing.T) {

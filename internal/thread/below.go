@@ -23,7 +23,7 @@ func (s *State) SubAsked(a SubAsks) {
 	if known != (a.Request.Reminder > 0) {
 		return
 	}
-	s.record(RequestID(a.Request), event.TypeApprovalRequest, s.traceOf(sub), sub.ToolCallID, a.Request.RequestedAt, a.Request)
+	s.record(event.RequestID(a.Request), event.TypeApprovalRequest, s.traceOf(sub), sub.ToolCallID, a.Request.RequestedAt, a.Request)
 	s.noteAbove(SubAsks{ThreadID: s.ThreadID, Request: a.Request, Listed: a.Listed, Agents: a.Agents})
 	sub.Agents = withNames(sub.Agents, a.Agents...)
 	if known {
@@ -65,7 +65,7 @@ func (s *State) SubHasDecided(now time.Time, d SubDecided) {
 		decision = d.Approval.Decision
 		// What it grants, it grants there.
 		d.Approval.ThreadID = cmp.Or(d.Approval.ThreadID, d.ThreadID)
-		s.record(DecisionID(d.ToolCallID, d.Approval.Round), event.TypeApproval, s.traceOf(sub), sub.ToolCallID, now, *d.Approval)
+		s.record(event.DecisionID(d.ToolCallID, d.Approval.Round), event.TypeApproval, s.traceOf(sub), sub.ToolCallID, now, *d.Approval)
 	}
 	s.settled(d.ToolCallID, decision)
 	s.passUp(SubDecided{ToolCallID: d.ToolCallID, Approval: d.Approval})
@@ -112,7 +112,7 @@ func (s *State) PassDown(now time.Time, d signals.Decide) (threadID string, out 
 		// The thread below would say the same, but to nobody. What is kept cut here is
 		// compared there.
 		return threadID, signals.Mismatch, nil
-	case !s.mayDecide(d.By, ask) || s.manyAgents() && s.sub(threadID).isAgent(d.By):
+	case !s.mayDecide(d.By, ask) || s.sub(threadID).isAgent(d.By):
 		return threadID, signals.NotAllowed, nil
 	}
 	if err := checkAlone(d, ask); err != nil {
@@ -130,7 +130,7 @@ func (s *State) PassDown(now time.Time, d signals.Decide) (threadID string, out 
 		sub.Voted = append(sub.Voted, vote(d))
 		return threadID, signals.Accepted, nil
 	}
-	if s.manyAgents() && now.Sub(sub.PassedAt[d.ToolCallID]) >= PassPatience {
+	if now.Sub(sub.PassedAt[d.ToolCallID]) >= PassPatience {
 		delete(sub.Passed, d.ToolCallID)
 	}
 	switch sub.Passed[d.ToolCallID] {

@@ -188,12 +188,12 @@ func TestRequestsAreToldAbove(t *testing.T) {
 	var told []string
 	for _, n := range s.Notes {
 		if n.Asks != nil {
-			told = append(told, RequestID(n.Asks.Request))
+			told = append(told, event.RequestID(n.Asks.Request))
 			require.Equal(t, n.Asks.Request.Round != 2, n.Asks.Listed)
 			require.JSONEq(t, `{"command":"rm"}`, n.Asks.Request.Arguments, "people are shown what it is about")
 			continue
 		}
-		told = append(told, DecisionID(n.Decided.ToolCallID, n.Decided.Approval.Round)+" "+string(n.Decided.Approval.Decision))
+		told = append(told, event.DecisionID(n.Decided.ToolCallID, n.Decided.Approval.Round)+" "+string(n.Decided.Approval.Decision))
 	}
 	require.Equal(t, []string{"c1.request", "c1.reminder.1", "c1.decision approve", "c1.request.2", "c1.decision.2 expired"}, told)
 }
@@ -227,9 +227,6 @@ func TestAgentsBelowDecideNothing(t *testing.T) {
 		})
 	}
 	require.Equal(t, signals.Accepted, passDown(t, copied(t, root), below("ann", event.Approve)))
-
-	root.Version = VersionApprovals - 1
-	require.Equal(t, signals.Accepted, passDown(t, root, below("bob", event.Approve)), "as runs decided that began before")
 }
 
 // TestRefusedBelow: what was refused there settles nothing, and does not keep others out for
@@ -240,9 +237,6 @@ func TestRefusedBelow(t *testing.T) {
 	require.Equal(t, signals.AlreadyResolved, passDownAt(t, s, at(9), below("ann", event.Approve)))
 	require.Equal(t, signals.Conflict, passDownAt(t, s, at(9), below("ann", event.Deny)), "it may be on its way yet")
 	s = copied(t, s)
-	old := copied(t, s)
-	old.Version = VersionApprovals - 1
-	require.Equal(t, signals.Conflict, passDownAt(t, old, at(10), below("ann", event.Deny)), "as runs decided that began before")
 
 	require.Equal(t, signals.Accepted, passDownAt(t, s, at(10), below("ann", event.Deny)))
 	require.Equal(t, signals.AlreadyResolved, passDownAt(t, s, at(19), below("ann", event.Deny)), "counted from the last one")

@@ -81,7 +81,7 @@ func (s *State) edit(now time.Time, r *Run, got event.ToolCallEvent, d Decision)
 // have changed, and when people have yet to be shown what they are asked about.
 func (s *State) begin(now time.Time, r *Run, calls []PlannedCall) {
 	r.Plan = nil
-	if len(calls) > 0 && (r.Edited || r.Held && slices.ContainsFunc(calls, s.plannedLate)) {
+	if len(calls) > 0 && (r.Edited || r.Held && slices.ContainsFunc(calls, plannedLate)) {
 		for _, p := range calls {
 			r.Plan = append(r.Plan, p.ID)
 		}
@@ -93,15 +93,15 @@ func (s *State) begin(now time.Time, r *Run, calls []PlannedCall) {
 // plannedLate reports whether a call of a reply that hooks have held is planned once they let
 // it go: people are asked no sooner, and what no activity of its own looks at again is to
 // meet the policy of then.
-func (s *State) plannedLate(p PlannedCall) bool {
-	return p.NeedsApproval || s.manyAgents() && (p.By == ByAgent || p.By == ByClient)
+func plannedLate(p PlannedCall) bool {
+	return p.NeedsApproval || p.By == ByAgent || p.By == ByClient
 }
 
 // PlanStep is the input of the planning of a run's calls.
 func (s *State) PlanStep(r *Run) PlanStep {
 	return PlanStep{
 		Thread: s.Ref(), Agent: r.Agent, TraceID: s.Turn.Item.TraceID, EventID: s.Turn.Item.ID,
-		Root: s.Turn.foreign(), MessageID: r.MessageID, Only: r.Plan, Tools: s.Turn.Tools, WorkingDirectory: s.workingDirectory(), Version: s.Version, Flush: s.Flush(),
+		Root: s.Turn.foreign(), MessageID: r.MessageID, Only: r.Plan, Tools: s.Turn.Tools, WorkingDirectory: s.workingDirectory(), Flush: s.Flush(),
 		Pending: s.pendingCalls(r),
 	}
 }
@@ -109,7 +109,7 @@ func (s *State) PlanStep(r *Run) PlanStep {
 // Planned takes in the plans of calls that hooks have changed or made.
 func (s *State) Planned(now time.Time, r *Run, reply PlanReply) {
 	r.Agent, r.Model, r.MaxSteps, r.OnWaiting = reply.Agent, reply.Model, s.maxSteps(reply.MaxSteps), reply.OnWaiting
-	s.planned(now, r, s.known(reply.Calls))
+	s.planned(now, r, reply.Calls)
 }
 
 // PlanFailed ends a run whose calls cannot be planned: its agent may be gone.
@@ -147,7 +147,7 @@ func (s *State) adopt(now time.Time, of string, e event.ToolCallEvent) {
 		ID: r.MessageID, ThreadID: s.ThreadID, SenderID: e.AgentName, SenderType: event.Agent, Role: event.RoleAssistant,
 		ToolCalls: calls, AgentID: e.AgentName, ReplyToMessageID: of,
 	})
-	s.record(CallsID(r.MessageID), event.TypeToolCall, t.Item.TraceID, t.Item.ID, now,
+	s.record(event.CallsID(r.MessageID), event.TypeToolCall, t.Item.TraceID, t.Item.ID, now,
 		event.ToolCallEvent{ThreadID: s.ThreadID, AgentName: e.AgentName, ToolCalls: calls})
 	t.Runs = append(t.Runs, r)
 }

@@ -73,7 +73,7 @@ func (s *State) Change(now time.Time, c signals.ThreadChange) (recordID string) 
 		c.Metadata = s.withParent(c.Metadata)
 		s.Metadata, row.Metadata, what = c.Metadata, c.Metadata, append(what, "metadata")
 	}
-	recordID = s.ThreadID + ".updated." + s.newID(now)
+	recordID = event.UpdatedID(s.ThreadID, s.newID(now))
 	s.record(recordID, event.TypeStatus, "", "", now,
 		event.StatusChange{Status: event.StatusUpdated, Agents: agents, Title: c.Title, Detail: strings.Join(what, ", "), By: c.By})
 	return recordID
@@ -88,7 +88,7 @@ func (s *State) WantsTitle() bool {
 // TitleStep is the input of the activity that finds a title. It is tried once.
 func (s *State) TitleStep(now time.Time) TitleStep {
 	s.TitleTried = true
-	return TitleStep{Thread: s.Ref(), RecordID: s.ThreadID + ".titled." + s.newID(now)}
+	return TitleStep{Thread: s.Ref(), RecordID: event.TitledID(s.ThreadID, s.newID(now))}
 }
 
 // Titled takes in the title that was found. It reports whether it is the thread's: somebody

@@ -23,7 +23,7 @@ func (s *State) AskClient(now time.Time, r *Run, c *Call) {
 		ToolCallID: c.Plan.ID, ToolName: c.Plan.Name, Arguments: c.Plan.Arguments, Agent: r.Agent, MessageID: r.MessageID,
 		RequestedAt: now, ExpiresAt: now.Add(c.Plan.ClientTime),
 	}
-	s.record(c.Plan.ID+".client", event.TypeClientCall, s.Turn.Item.TraceID, s.Turn.Item.ID, now, *c.Client)
+	s.record(event.ClientCallID(c.Plan.ID), event.TypeClientCall, s.Turn.Item.TraceID, s.Turn.Item.ID, now, *c.Client)
 	s.catchUpResults(now)
 }
 
@@ -44,7 +44,7 @@ func (s *State) EarlyResult(toolCallID string) bool {
 	found, waits := false, false
 	s.eachCall(func(_ *Run, c *Call) {
 		if c.Plan.ID == toolCallID {
-			found, waits = true, c.Plan.By == ByClient && c.Stage == Ready && c.Round <= firstRound
+			found, waits = true, c.Plan.By == ByClient && c.Stage == Ready && c.Round <= event.FirstRound
 		}
 	})
 	answered := func(x Settled) bool { return x.ToolCallID == answerKey(toolCallID) }
@@ -135,7 +135,7 @@ func (s *State) answeredAs(res signals.ToolResult) signals.DecideOutcome {
 }
 
 // answerKey keeps the results of clients apart from what people have decided.
-func answerKey(toolCallID string) string { return toolCallID + ".result" }
+func answerKey(toolCallID string) string { return event.ResultID(toolCallID) }
 
 func answerSum(res signals.ToolResult) event.Decision {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%t %s", res.IsError, res.Output))

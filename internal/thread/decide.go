@@ -3,7 +3,6 @@ package thread
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -107,7 +106,7 @@ func (s *State) decide(now time.Time, r *Run, c *Call, d signals.Decide, checked
 		c.Votes = append(c.Votes, event.Vote{By: d.By, At: now, Reason: d.Reason})
 		c.Requested.Votes = c.Votes
 		if made.Missing = quorum - len(c.Votes); made.Missing > 0 {
-			s.record(fmt.Sprintf("%s.vote.%d", DecisionID(c.Plan.ID, c.Round), len(c.Votes)), event.TypeApproval,
+			s.record(event.VoteID(c.Plan.ID, c.Round, len(c.Votes)), event.TypeApproval,
 				s.Turn.Item.TraceID, s.Turn.Item.ID, now, made)
 			return signals.DecideResult{Result: signals.Accepted, Missing: made.Missing}
 		}
@@ -121,40 +120,17 @@ func (s *State) decide(now time.Time, r *Run, c *Call, d signals.Decide, checked
 	if d.Scope != "" {
 		made.Scope, made.Pattern, made.Rest = d.Scope, d.Pattern, checked.Rest
 	}
-	c.Stage, c.DecisionID = Ready, DecisionID(c.Plan.ID, c.Round)
+	c.Stage, c.DecisionID = Ready, event.DecisionID(c.Plan.ID, c.Round)
 	s.decided(now, r, c, made)
 	return signals.DecideResult{Result: signals.Accepted}
 }
 
 // decided records the end of a request.
 func (s *State) decided(now time.Time, r *Run, c *Call, made event.Approval) {
-	s.record(DecisionID(c.Plan.ID, c.Round), event.TypeApproval, s.Turn.Item.TraceID, s.Turn.Item.ID, now, made)
+	s.record(event.DecisionID(c.Plan.ID, c.Round), event.TypeApproval, s.Turn.Item.TraceID, s.Turn.Item.ID, now, made)
 	s.passUp(SubDecided{ToolCallID: c.Plan.ID, Approval: &made})
 	s.settled(c.Plan.ID, made.Decision)
 	c.RemindAt = nil
-}
-
-// AsBefore is a decision as runs of the workflow took it that began before approvals in
-// full: for once, as it is.
-func (s *State) AsBefore(d signals.Decide) (signals.Decide, error) {
-	if s.manyAgents() {
-		return d, signals.CheckDecide(d)
-	}
-	switch {
-	case d.ToolCallID == "":
-		return d, &event.FieldError{Field: "toolCallId", Problem: "is required"}
-	case d.Decision != event.Approve && d.Decision != event.Deny:
-		return d, &event.FieldError{Field: "decision", Problem: fmt.Sprintf("%q is neither approve nor deny", d.Decision)}
-	case d.Scope != "" && d.Scope != event.Once:
-		return d, &event.FieldError{Field: "scope", Problem: fmt.Sprintf("%q is not supported; decisions are for one call (once)", d.Scope)}
-	case d.By == "":
-		return d, &event.FieldError{Field: "by", Problem: "is required: who decides is kept"}
-	case len(d.Reason) > 4<<10:
-		return d, &event.FieldError{Field: "reason", Problem: "must be at most 4096 bytes long"}
-	}
-	return signals.Decide{
-		ToolCallID: d.ToolCallID, Decision: d.Decision, Scope: d.Scope, Reason: d.Reason, By: d.By, Agent: d.Agent, ToolName: d.ToolName,
-	}, nil
 }
 
 // differs reports whether a decision is about another call than the one that waits.
@@ -170,7 +146,7 @@ func differs(d signals.Decide, q event.ApprovalRequest) bool {
 		d.ToolName != "" && !strings.EqualFold(d.ToolName, q.ToolName) ||
 		d.WorkingDirectory != "" && d.WorkingDirectory != q.WorkingDirectory ||
 		d.Digest != "" && d.Digest != q.Digest ||
-		max(d.Round, firstRound) != max(q.Round, firstRound)
+		max(d.Round, event.FirstRound) != max(q.Round, event.FirstRound)
 }
 
 // mayDecide reports whether somebody may decide on a call: one of those who were asked, and
@@ -179,7 +155,7 @@ func (s *State) mayDecide(by string, q event.ApprovalRequest) bool {
 	if len(q.Approvers) > 0 && !slices.Contains(q.Approvers, by) {
 		return false
 	}
-	return !s.manyAgents() || !SamePerson(q.Agent, by) && !s.isAgent(by)
+	return !SamePerson(q.Agent, by) && !s.isAgent(by)
 }
 
 // isAgent reports whether a name is that of one of the thread's agents, or of one that works
@@ -230,9 +206,6 @@ const (
 func (s *State) hasRoom(kept []signals.Decide, d signals.Decide) bool {
 	if len(kept) >= maxAhead {
 		return false
-	}
-	if !s.manyAgents() {
-		return true // they carried nothing
 	}
 	size := len(rawJSON(d))
 	for _, one := range kept {

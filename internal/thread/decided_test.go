@@ -2,7 +2,6 @@ package thread
 
 import (
 	"encoding/json"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -126,11 +125,6 @@ func TestWhoMayDecide(t *testing.T) {
 	t.Run("the default agent", func(t *testing.T) {
 		s, _ := waiting(t, careful("c1", "rm", AskPlan{}))
 		require.Equal(t, signals.NotAllowed, s.Decide(t0, votes("Assistant", event.Approve)))
-	})
-	t.Run("a run from before went by nobody's name", func(t *testing.T) {
-		s, _ := waiting(t, careful("c1", "rm", AskPlan{}))
-		s.Version = VersionApprovals - 1
-		require.Equal(t, signals.Accepted, s.Decide(t0, votes("assistant", event.Approve)))
 	})
 }
 
@@ -279,43 +273,4 @@ func TestScopeIsRecorded(t *testing.T) {
 			}, approvals(t, s)["c1.decision"])
 		})
 	}
-}
-
-// TestDecisionsAsBefore: runs of the workflow from before approvals in full take what they
-// took then, and nothing else of a decision.
-func TestDecisionsAsBefore(t *testing.T) {
-	s := newState()
-	full := signals.Decide{
-		ToolCallID: "c1", Decision: event.Approve, Scope: event.Once, Reason: "fine", By: "ann", Agent: "assistant", ToolName: "shell_cmd",
-		Args: json.RawMessage(`{"command":"ls"}`), ToolArgs: json.RawMessage(`{}`), WorkingDirectory: "/", Digest: "digest", Round: 2,
-	}
-	got, err := s.AsBefore(full)
-	require.NoError(t, err)
-	require.Equal(t, full, got)
-	s.Version = VersionApprovals - 1
-	got, err = s.AsBefore(full)
-	require.NoError(t, err)
-	require.Equal(t, signals.Decide{
-		ToolCallID: "c1", Decision: event.Approve, Scope: event.Once, Reason: "fine", By: "ann", Agent: "assistant", ToolName: "shell_cmd",
-	}, got)
-	for _, version := range []int{VersionApprovals - 1, VersionApprovals} {
-		s.Version = version
-		for field, change := range map[string]func(*signals.Decide){
-			"toolCallId": func(d *signals.Decide) { d.ToolCallID = "" }, "decision": func(d *signals.Decide) { d.Decision = "maybe" },
-			"scope": func(d *signals.Decide) { d.Scope = "forever" }, "by": func(d *signals.Decide) { d.By = "" },
-			"reason": func(d *signals.Decide) { d.Reason = strings.Repeat("x", 4097) },
-		} {
-			wrong := votes("ann", event.Approve)
-			change(&wrong)
-			_, err := s.AsBefore(wrong)
-			requireField(t, field, err)
-		}
-	}
-	wide := votes("ann", event.Approve)
-	wide.Scope = event.Session
-	_, err = s.AsBefore(wide)
-	require.NoError(t, err)
-	s.Version = 0
-	_, err = s.AsBefore(wide)
-	requireField(t, "scope", err)
 }

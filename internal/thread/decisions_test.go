@@ -116,7 +116,7 @@ func results(t *testing.T, s *State) map[string]string {
 		if m := payload[event.Message](t, rec); m.ToolCallID != "" {
 			require.NotContains(t, out, m.ToolCallID, "S4-71 one result for each call")
 			require.True(t, m.IsError)
-			require.Equal(t, ResultID(m.ToolCallID), rec.ID)
+			require.Equal(t, event.ResultID(m.ToolCallID), rec.ID)
 			out[m.ToolCallID] = m.Content
 		}
 	}

@@ -165,7 +165,7 @@ func (s *State) route(now time.Time, d Decision, rules []rule.Spec) {
 	spec, ok := t.ruleFor(e, rules)
 	if !ok {
 		s.tell(LogWarn, "No rule matched for event: "+e.Type, "event", e.ID)
-		s.record(s.turnID()+".unmatched", event.TypeStatus, t.Item.TraceID, t.Item.ID, now,
+		s.record(event.UnmatchedID(s.turnID()), event.TypeStatus, t.Item.TraceID, t.Item.ID, now,
 			event.StatusChange{Status: event.StatusUnmatched, Detail: "No rule matched for event: " + e.Type})
 		return
 	}
@@ -211,7 +211,7 @@ func (s *State) ask(now time.Time, e event.EnvEvent) {
 		return
 	}
 	// Hooks see the message as any other.
-	id := QueryMessageID(e.ID)
+	id := event.QueryMessageID(e.ID)
 	s.produce(now, Deferred{ID: id, By: t.Handling.Rule.Name, Parent: e.ID, Event: hook.NewProduced(event.TypeMessage, event.NewMessage{
 		ThreadID: s.ThreadID, SenderID: q.UserID, SenderType: event.User, Content: q.Content,
 	})})
@@ -222,12 +222,6 @@ func (s *State) ask(now time.Time, e event.EnvEvent) {
 	}
 }
 
-// QueryMessageID is the id of the message that a user_query becomes.
-func QueryMessageID(eventID string) string { return eventID + ".message" }
-
-// ObservedID is the id of the message with which an agent is told of an event.
-func ObservedID(eventID string) string { return eventID + ".observed" }
-
 // wake gives the agent of the rule its run, if it has one.
 func (s *State) wake(e event.EnvEvent) {
 	t := s.Turn
@@ -235,11 +229,11 @@ func (s *State) wake(e event.EnvEvent) {
 	if handler == nil {
 		return
 	}
-	if s.manyAgents() && !ofAgents(e) {
+	if !ofAgents(e) {
 		s.heardFrom(event.Tool)
 	}
 	r := &Run{
-		Agent: s.handlerOf(handler, e), Slot: len(t.Runs), Phase: PhaseModel, ReplyTo: ObservedID(t.Item.ID),
+		Agent: s.handlerOf(handler, e), Slot: len(t.Runs), Phase: PhaseModel, ReplyTo: event.ObservedID(t.Item.ID),
 		Instructions: joined(handler.SystemPrompt, handler.Prompt),
 		Observe:      &Observe{EventID: t.Item.ID, Type: e.Type, Query: "Process event: " + e.Type, Replaced: t.EnvReplaced},
 	}
@@ -313,7 +307,7 @@ func (s *State) FunctionFailed(now time.Time, why string) {
 // SeenByRule is the turn's event as the processor of a rule sees it. It is another
 // question than that of the hooks before it.
 func (s *State) SeenByRule() Seen {
-	e := s.seenItem(s.Turn.Item, s.turnID()+".rule")
+	e := s.seenItem(s.Turn.Item, event.RuleID(s.turnID()))
 	e.ByRule, e.undecided = true, false
 	_, e.Changed, _ = s.env(s.Turn.decision())
 	return e

@@ -41,8 +41,7 @@ func (s *State) changeRow(now time.Time) *Row {
 }
 
 // nextRow numbers the next row. Numbers go by time, in microseconds, so that they come
-// after those of a thread that had the same id before, and of runs that knew no numbers or
-// were reset. They decide nothing in the workflow: runs of all versions have them.
+// after those of a deleted thread that had the same id, and of a run that was reset.
 func (s *State) nextRow(now time.Time) int64 {
 	s.RowNumber = max(s.RowNumber+1, now.UnixMicro())
 	return s.RowNumber
@@ -56,10 +55,6 @@ func (s *State) Flush() Flush {
 		if n > 0 && size > maxHandedOver {
 			break
 		}
-	}
-	if s.Row != nil && s.Row.Number == 0 {
-		// It was made when rows had no numbers.
-		s.Row.Number = s.nextRow(time.Time{})
 	}
 	if s.inTransit == nil {
 		s.inTransit = map[string]bool{}

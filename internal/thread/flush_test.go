@@ -55,19 +55,7 @@ func TestRowNumbers(t *testing.T) {
 		{"changed once the first is stored", func(s *State) *State { s.Flushed(s.Flush()); rename(s, t0); return s }},
 		{"changed twice before it is handed over", func(s *State) *State { rename(s, t0); rename(s, t0); return s }},
 		{"changed in the next run", func(s *State) *State { s = copied(t, s); rename(s, t0); return s }},
-		{"changed in a run of before, and in the next", func(s *State) *State {
-			s.Version = VersionApprovals - 1
-			rename(s, t0)
-			s.Flushed(s.Flush())
-			s = copied(t, s)
-			rename(s, t0)
-			return s
-		}},
-		{"changed after a run that knew no numbers", func(s *State) *State {
-			s.RowNumber = 0
-			rename(s, t0.Add(time.Second))
-			return s
-		}},
+
 		{"closed", func(s *State) *State { s.Closing = &signals.Control{}; s.Close(t0); return s }},
 		{"of a thread of the same id", func(*State) *State { return New("ns", "t1", signals.Start{}, t0.Add(time.Second)) }},
 	} {
@@ -81,16 +69,6 @@ func TestRowNumbers(t *testing.T) {
 			require.Equal(t, as, *before, "what was handed over is not touched")
 		})
 	}
-	t.Run("of before there were numbers", func(t *testing.T) {
-		s := newState("alice")
-		s.Row.Number, s.RowNumber = 0, 0
-		s = copied(t, s)
-		before := s.Flush().Row
-		require.Positive(t, before.Number)
-		require.Equal(t, before, s.Flush().Row, "a row has one number")
-		rename(s, t0)
-		require.Greater(t, s.Flush().Row.Number, before.Number)
-	})
 }
 
 // TestOverdue: what people wait to see is stored by itself when no step takes it along.

@@ -238,11 +238,11 @@ func (s *State) heard(now time.Time, e Seen, d Decision, deferred *[]Deferred) D
 	}
 	id := event.InterceptionID(e.ID)
 	if e.ByRule {
-		id = event.InterceptionID(e.ID + ".rule")
+		id = event.InterceptionID(event.RuleID(e.ID))
 	}
 	if d.Outcome == event.HookFailed {
 		// What is retried may yet be decided.
-		id = event.InterceptionID(e.Key) + ".failed"
+		id = event.FailedInterceptionID(e.Key)
 	}
 	write := !d.Silent && (len(d.Hooks) > 0 || rec.Message != nil)
 	if write || e.undecided && d.Outcome == event.Passed && !s.pass(e) {

@@ -269,7 +269,7 @@ func (s *State) settleRoots(now time.Time) {
 			if m := r.Result.Message; m != nil {
 				final.Agent, final.MessageID = m.AgentID, m.ID
 			}
-			s.recordIn(r.EventID, r.TurnID+".final", event.TypeFinal, r.TraceID, r.EventID, now, final)
+			s.recordIn(r.EventID, event.FinalID(r.TurnID), event.TypeFinal, r.TraceID, r.EventID, now, final)
 		}
 		out := r.Result
 		out.EventID = r.EventID

@@ -7,14 +7,10 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// EndedID is the id of the record that announces the end of a turn. There is one for each
-// attempt at an event.
-func EndedID(turnID string) string { return turnID + ".turn_ended" }
-
 // over announces the end of the turn of an event, and of those that joined it: everything
 // else of the turn has been recorded before.
 func (s *State) over(now time.Time, turnID, traceID string, out signals.TurnResult, joined []string) {
-	out.LastRecord = EndedID(turnID)
+	out.LastRecord = event.TurnEndedID(turnID)
 	s.recordIn(out.EventID, out.LastRecord, event.TypeTurnEnded, traceID, out.EventID, now,
 		event.TurnEnded{EventID: out.EventID, Joined: joined, Status: string(out.Status), Error: out.Error})
 	s.outcomes(out, joined)
@@ -33,11 +29,11 @@ func (s *State) outcomes(out signals.TurnResult, joined []string) {
 func (s *State) overTurn(now time.Time, t *Turn, out signals.TurnResult) {
 	switch id := t.id(); {
 	case t.Ended:
-		out.LastRecord = EndedID(id)
+		out.LastRecord = event.TurnEndedID(id)
 		s.outcomes(out, t.Steered)
 	case t.Held:
 		// What the rule does with the event is still to come.
-		s.over(now, id+".held", t.Item.TraceID, out, t.Steered)
+		s.over(now, event.DebouncedTurnID(id), t.Item.TraceID, out, t.Steered)
 	default:
 		s.over(now, id, t.Item.TraceID, out, t.Steered)
 	}
@@ -54,7 +50,7 @@ func (s *State) overUnprocessed(now time.Time, q Queued, out signals.TurnResult)
 		s.outcome(out)
 		return
 	}
-	s.over(now, attemptID(q.Item), q.Item.TraceID, out, nil)
+	s.over(now, event.TurnID(q.Item.ID, q.Item.Attempt), q.Item.TraceID, out, nil)
 }
 
 // endsWith returns the id of the record that announces the end of the turn, if that is over
@@ -62,7 +58,7 @@ func (s *State) overUnprocessed(now time.Time, q Queued, out signals.TurnResult)
 // the record with its reply.
 func (s *State) endsWith(r *Run) string {
 	t := s.Turn
-	if !s.manyAgents() || t.Interrupted != nil || t.SetStatus != nil || t.Cut || t.Error != "" || len(t.Joining) > 0 || s.rootOf(t.root()) != nil {
+	if t.Interrupted != nil || t.SetStatus != nil || t.Cut || t.Error != "" || len(t.Joining) > 0 || s.rootOf(t.root()) != nil {
 		return ""
 	}
 	for _, other := range t.Runs {
@@ -70,7 +66,7 @@ func (s *State) endsWith(r *Run) string {
 			return ""
 		}
 	}
-	return EndedID(s.turnID())
+	return event.TurnEndedID(s.turnID())
 }
 
 // root is the event from outside that a queued item follows from.

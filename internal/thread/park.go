@@ -37,7 +37,7 @@ func (s *State) within(t *Turn, f func()) {
 // else to do: a parked turn that can go on, or an item that may be processed meanwhile.
 func (s *State) Parks() bool {
 	t := s.Turn
-	if t == nil || !s.manyAgents() || s.Closing != nil || !s.waitsForPeople(t) {
+	if t == nil || s.Closing != nil || !s.waitsForPeople(t) {
 		return false
 	}
 	return s.unparks() >= 0 || s.nextBeside() >= 0 && s.hasRoomFor(t)
@@ -234,7 +234,7 @@ func (s *State) busy(p signals.Post) bool {
 		return false
 	}
 	q := Queued{OnWaiting: p.OnWaiting, Item: event.Item{Type: cmp.Or(p.Type, event.TypeMessage), Payload: p.Payload, Metadata: p.Metadata}}
-	free := s.Turn == nil || s.manyAgents() && s.waitsForPeople(s.Turn) && s.hasRoomFor(s.Turn)
+	free := s.Turn == nil || s.waitsForPeople(s.Turn) && s.hasRoomFor(s.Turn)
 	return !free || s.unparks() >= 0 || s.nextBeside() >= 0 || !s.beside(&q)
 }
 

@@ -128,7 +128,6 @@ func TestWhatParks(t *testing.T) {
 		{name: "it is over"},
 		{name: "it was interrupted", calls: []PlannedCall{ask}, then: func(s *State, _ *Run) { s.Interrupt(signals.Control{}) }},
 		{name: "the thread is closed", calls: []PlannedCall{ask}, then: func(s *State, _ *Run) { s.Closing = &signals.Control{} }},
-		{name: "a run from before turns were put aside", calls: []PlannedCall{ask}, then: func(s *State, _ *Run) { s.Version = VersionApprovals - 1 }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s, r := waiting(t, tc.calls...)

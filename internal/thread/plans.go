@@ -3,7 +3,6 @@ package thread
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"slices"
 	"time"
 
 	"github.com/threadmill/threadmill/event"
@@ -58,33 +57,6 @@ type PlannedCall struct {
 
 	// ClientTime is how long a call waits for the client that runs it.
 	ClientTime time.Duration `json:"clientTime,omitempty"`
-}
-
-// AsBefore is a plan as the workflow read it before [VersionApprovals]: what came with that
-// is left out.
-func (p PlannedCall) AsBefore() PlannedCall {
-	before := PlannedCall{
-		ID: p.ID, Name: p.Name, NeedsApproval: p.NeedsApproval, Arguments: p.Arguments, Reason: p.Reason,
-		Unfit: p.Unfit, Quick: p.Quick, By: p.By, Task: p.Task, TaskID: p.TaskID, Sub: p.Sub,
-	}
-	if p.By == ByClient {
-		before.By = ""
-	}
-	return before
-}
-
-// known are plans as far as this run of the workflow goes by them. While workers are
-// replaced, steps of an old run may be planned by a new worker, and what that said beyond the
-// old shape was passed over by the old worker that heard it: it is passed over here as well.
-func (s *State) known(plans []PlannedCall) []PlannedCall {
-	if s.manyAgents() {
-		return plans
-	}
-	plans = slices.Clone(plans)
-	for i, p := range plans {
-		plans[i] = p.AsBefore()
-	}
-	return plans
 }
 
 // RunBy says who runs a tool call.

@@ -151,7 +151,7 @@ func (s *State) PostFailed(now time.Time, p signals.Post, problem error) {
 	it := q.Item
 	it.Status, it.Error, it.UpdatedAt = event.Failed, problem.Error(), now
 	s.recordIn(q.root(), event.UnqueuedID(it.ID), event.TypeUnqueued, it.TraceID, it.ID, now, event.Unqueued{Event: it, Error: it.Error})
-	s.recordIn(q.root(), it.ID+".error", event.TypeError, it.TraceID, it.ID, now, event.Failure{EventID: it.ID, Error: it.Error, Retryable: true})
+	s.recordIn(q.root(), event.ErrorID(it.ID), event.TypeError, it.TraceID, it.ID, now, event.Failure{EventID: it.ID, Error: it.Error, Retryable: true})
 	s.Failed = keepFailed(append(s.Failed, q.as(it).failed().stored()))
 	s.overUnprocessed(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnFailed, Error: it.Error})
 }
@@ -232,7 +232,7 @@ func (s *State) NotLoaded(now time.Time, eventID, why string) {
 		s.Queue = slices.Delete(s.Queue, i, i+1)
 		it := q.Item
 		it.Status, it.Error, it.UpdatedAt = event.Failed, Why(why), now
-		s.recordIn(q.root(), attemptID(it)+".error", event.TypeError, it.TraceID, it.ID, now,
+		s.recordIn(q.root(), event.ErrorID(event.TurnID(it.ID, it.Attempt)), event.TypeError, it.TraceID, it.ID, now,
 			event.Failure{EventID: it.ID, Error: it.Error, Retryable: true})
 		s.Failed = keepFailed(append(s.Failed, q.as(it).failed()))
 		s.dropped(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnFailed, Error: it.Error})
@@ -251,7 +251,7 @@ func (s *State) expire(now time.Time) {
 		if it.TTL > 0 && now.Sub(it.CreatedAt) > time.Duration(it.TTL)*time.Millisecond {
 			// Its message is not stored: agents would be shown it.
 			detail := fmt.Sprintf("event %s waited longer than its ttl of %d ms", it.ID, it.TTL)
-			s.recordIn(q.root(), it.ID+".expired", event.TypeStatus, it.TraceID, it.ID, now, event.StatusChange{Status: string(event.Expired), Detail: detail})
+			s.recordIn(q.root(), event.ExpiredID(it.ID), event.TypeStatus, it.TraceID, it.ID, now, event.StatusChange{Status: string(event.Expired), Detail: detail})
 			s.overUnprocessed(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnExpired, Error: detail})
 			it.Status, it.Error, it.UpdatedAt = event.Expired, detail, now
 			s.end(it)
@@ -309,7 +309,7 @@ func (s *State) again(now time.Time, q Queued, by string) {
 		q = q.onItsOwn()
 	}
 	s.Queue = append(s.Queue, q)
-	s.recordIn(q.root(), fmt.Sprintf("%s.retried.%d", it.ID, it.Attempt), event.TypeStatus, it.TraceID, it.ID, now,
+	s.recordIn(q.root(), event.RetriedID(it.ID, it.Attempt), event.TypeStatus, it.TraceID, it.ID, now,
 		event.StatusChange{Status: event.StatusRetried, Detail: it.ID, By: by})
 }
 

@@ -51,7 +51,7 @@ func (m *machine) open() map[string]bool {
 func (m *machine) checkCalls(seen map[string]int) {
 	open := m.open()
 	for id := range m.asked {
-		results := seen[ResultID(id)]
+		results := seen[event.ResultID(id)]
 		if open[id] {
 			require.Zero(m.t, results, "call %s has a result and is open", id)
 		} else {

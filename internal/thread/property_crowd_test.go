@@ -198,7 +198,7 @@ func (m *machine) carryOut(r *Run, c *Call) {
 	}
 	require.True(m.t, !m.crowd.needs[id] || m.crowd.approved[id], "call %s runs without approval", id)
 	in := m.s.ToolStep(r, c, nil)
-	require.NotContains(m.t, m.store, ResultID(id), "S4-94 no call runs that has its result")
+	require.NotContains(m.t, m.store, event.ResultID(id), "S4-94 no call runs that has its result")
 	m.flush(in.Flush)
 	if m.crowd.needs[id] {
 		var made event.Approval
@@ -211,7 +211,7 @@ func (m *machine) carryOut(r *Run, c *Call) {
 		m.s.AskClient(m.now, r, c)
 		return
 	}
-	m.keep([]event.Record{event.NewRecord(ResultID(id), event.TypeMessage, in.TraceID, in.EventID, m.now, event.Message{ToolCallID: id})})
+	m.keep([]event.Record{event.NewRecord(event.ResultID(id), event.TypeMessage, in.TraceID, in.EventID, m.now, event.Message{ToolCallID: id})})
 	m.s.ran(m.now, r, c)
 }
 

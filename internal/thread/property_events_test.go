@@ -145,7 +145,7 @@ func (m *machine) subEnds() {
 		m.s.SubLost(m.now, r, c, "gone")
 		return
 	}
-	m.keep([]event.Record{event.NewRecord(ResultID(c.Plan.ID), event.TypeMessage, "", "", m.now, event.Message{ToolCallID: c.Plan.ID})})
+	m.keep([]event.Record{event.NewRecord(event.ResultID(c.Plan.ID), event.TypeMessage, "", "", m.now, event.Message{ToolCallID: c.Plan.ID})})
 	m.s.Heard(c, DelegateReply{Failed: m.one(3)})
 }
 
@@ -161,7 +161,7 @@ func (m *machine) subAsks() {
 	require.True(m.t, asks)
 	if m.one(2) {
 		m.asked[callID] = true
-		m.keep([]event.Record{event.NewRecord(ResultID(callID), event.TypeMessage, "", "", m.now, event.Message{ToolCallID: callID})})
+		m.keep([]event.Record{event.NewRecord(event.ResultID(callID), event.TypeMessage, "", "", m.now, event.Message{ToolCallID: callID})})
 		m.s.SubHasDecided(m.now, decided(id, callID, event.Approve))
 		_, _, asks = m.s.AskedBelow(callID)
 		require.False(m.t, asks)

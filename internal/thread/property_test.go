@@ -235,14 +235,14 @@ func (m *machine) tool() {
 		return
 	}
 	in := m.s.ToolStep(r, c, m.specs())
-	require.NotContains(m.t, m.store, ResultID(in.ToolCallID), "no call runs that has its result")
+	require.NotContains(m.t, m.store, event.ResultID(in.ToolCallID), "no call runs that has its result")
 	if m.one(5) {
 		m.s.CallFailed(m.now, r, c, "lost")
 		m.s.ToolsDone(m.now, r)
 		return
 	}
 	m.flush(in.Flush)
-	m.keep([]event.Record{event.NewRecord(ResultID(in.ToolCallID), event.TypeMessage, in.TraceID, in.EventID, m.now, event.Message{ToolCallID: in.ToolCallID}).In(Of(in.Root, in.EventID))})
+	m.keep([]event.Record{event.NewRecord(event.ResultID(in.ToolCallID), event.TypeMessage, in.TraceID, in.EventID, m.now, event.Message{ToolCallID: in.ToolCallID}).In(Of(in.Root, in.EventID))})
 	reply := ToolReply{ToolCallID: in.ToolCallID, Status: "succeeded"}
 	if len(in.Inline) > 0 {
 		d := m.decision(saying(event.Tool, "note", "[gone]"))
@@ -328,7 +328,7 @@ func (m *machine) finish() {
 	require.Equal(m.t, m.ended, terminal, "S1-23 one terminal record for each run")
 	m.checkTurnsEnded()
 	for id := range m.asked {
-		require.Contains(m.t, m.store, ResultID(id), "S4-71")
+		require.Contains(m.t, m.store, event.ResultID(id), "S4-71")
 	}
 }
 

@@ -117,7 +117,7 @@ func (s *State) put(now time.Time, q Queued, c signals.SetStatus) event.Item {
 	it.Status, it.Error, it.UpdatedAt = c.Status, c.Reason, now
 	// It may not have been recorded yet; what was is not recorded twice.
 	s.recordItem(now, q.as(it))
-	s.recordIn(q.root(), fmt.Sprintf("%s.set.%s", it.ID, s.newID(now)), event.TypeStatus, it.TraceID, it.ID, now,
+	s.recordIn(q.root(), event.StatusSetID(it.ID, s.newID(now)), event.TypeStatus, it.TraceID, it.ID, now,
 		event.StatusChange{Status: string(c.Status), Detail: it.ID, By: c.By})
 	if q.Hooked && (c.Status == event.Overwritten || c.Status == event.Expired) {
 		s.record(event.WithdrawalID(it.ID), event.TypeHook, it.TraceID, it.ID, now,
@@ -180,7 +180,7 @@ func (s *State) Cancel(now time.Time, ctl signals.Control) bool {
 		it := q.Item
 		it.Status, it.UpdatedAt, it.Error = event.Completed, now, why
 		s.recordItem(now, q)
-		s.recordIn(q.root(), it.ID+".interrupted", event.TypeStatus, it.TraceID, it.ID, now,
+		s.recordIn(q.root(), event.InterruptedID(it.ID), event.TypeStatus, it.TraceID, it.ID, now,
 			event.StatusChange{Status: event.StatusInterrupted, By: ctl.By, Detail: ctl.Reason})
 		s.end(it)
 		s.dropped(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnInterrupted, Error: it.Error})

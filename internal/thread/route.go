@@ -2,7 +2,6 @@ package thread
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 
 	"github.com/threadmill/threadmill/event"
@@ -78,36 +77,4 @@ func IsTurnLimit(content string) bool {
 		text = strings.TrimSpace(strings.TrimLeft(rest, ",:"))
 	}
 	return len(text) >= len(turnLimitReached) && strings.EqualFold(text[:len(turnLimitReached)], turnLimitReached)
-}
-
-var mentionBefore = regexp.MustCompile(`(?m)^\s*@([A-Za-z0-9_-]+)`)
-
-// routeBefore is the routing of workflow runs that began before [Answering] was: what
-// they have decided is decided the same on replay.
-func routeBefore(agents []string, by event.CreatedBy, sender, content string) []string {
-	if by == event.System {
-		return nil
-	}
-	var named []string
-	for _, agent := range agents {
-		if mentionedBefore(content, agent) && (by != event.Agent || !strings.EqualFold(agent, sender)) {
-			named = append(named, agent)
-		}
-	}
-	switch {
-	case by == event.Agent || len(named) > 0:
-		return named
-	case len(agents) == 0:
-		return []string{""}
-	}
-	return agents
-}
-
-func mentionedBefore(content, agent string) bool {
-	for _, m := range mentionBefore.FindAllStringSubmatch(content, -1) {
-		if strings.EqualFold(m[1], agent) {
-			return true
-		}
-	}
-	return false
 }

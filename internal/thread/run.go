@@ -97,7 +97,7 @@ func (s *State) AtLimit(now time.Time, r *Run) bool {
 		return false
 	}
 	text := fmt.Sprintf("Stopped after %d model calls in one turn, the limit of agent %s (limits.maxSteps). Send a message to go on.", r.Step, r.Agent)
-	s.notice(now, s.messageID(r)+".limit", text)
+	s.notice(now, event.StepLimitID(s.messageID(r)), text)
 	s.Fail(now, r, text, true)
 	return true
 }
@@ -108,16 +108,13 @@ func (s *State) NextModelStep(r *Run, specs []hook.Spec) ModelStep {
 	r.takeMissed()
 	step := ModelStep{
 		Thread: s.Ref(), Agent: r.Agent, TraceID: s.Turn.Item.TraceID, EventID: s.Turn.Item.ID,
-		Root: s.Turn.foreign(), MessageID: s.messageID(r), ReplyTo: r.ReplyTo, Step: r.Step + 1, Tools: s.Turn.Tools, Version: s.Version, Flush: s.Flush(),
+		Root: s.Turn.foreign(), MessageID: s.messageID(r), ReplyTo: r.ReplyTo, Step: r.Step + 1, Tools: s.Turn.Tools, Agents: s.Agents, Answers: r.Answers,
+		WorkingDirectory: s.workingDirectory(), OpenCalls: s.openCalls(r), Pending: s.pendingCalls(r), Flush: s.Flush(),
 	}
-	if s.manyAgents() {
-		if r.Outage == nil {
-			s.countCall(r)
-		}
-		step.Agents, step.Answers, step.WorkingDirectory = s.Agents, r.Answers, s.workingDirectory()
-		step.OpenCalls, step.Pending = s.openCalls(r), s.pendingCalls(r)
-		r.Calling = true
+	if r.Outage == nil {
+		s.countCall(r)
 	}
+	r.Calling = true
 	step.Hold, step.Quiet, step.Inline, step.Undecided = s.foresee(r, specs)
 	if step.Ends = s.endsWith(r); step.Hold || step.Ends == "" {
 		step.Ends = ""
@@ -156,7 +153,7 @@ func (s *State) ModelCallHeard(now time.Time, r *Run, d Decision) bool {
 
 // messageID derives the id of the run's next reply.
 func (s *State) messageID(r *Run) string {
-	return fmt.Sprintf("%s.%d.%d", s.turnID(), r.Slot, r.Step+1)
+	return event.ReplyID(s.turnID(), r.Slot, r.Step+1)
 }
 
 // Replied takes in a model's reply, which hooks see before it has any effect.
@@ -172,8 +169,7 @@ func (s *State) Replied(now time.Time, r *Run, reply ModelReply) {
 	r.Asked, r.Next, r.Edited, r.Plan = false, nil, false, nil
 	s.Turn.Ended = s.Turn.Ended || reply.Ended
 	s.Usage = s.Usage.Add(reply.Usage)
-	s.Titles = s.Titles || reply.Titles && s.manyAgents()
-	reply.Calls = s.known(reply.Calls)
+	s.Titles = s.Titles || reply.Titles
 	r.Interrupted = reply.Message.Interrupted
 	r.Held = r.Held || reply.Held
 	r.Reply, r.Phase = &reply, PhaseReply
@@ -250,7 +246,7 @@ func (s *State) finish(now time.Time, r *Run, m event.Message) {
 		r.Final, final.MessageID = &m, m.ID
 	}
 	if held {
-		s.record(r.MessageID+".final", event.TypeFinal, s.Turn.Item.TraceID, s.Turn.Item.ID, now, final)
+		s.record(event.FinalID(r.MessageID), event.TypeFinal, s.Turn.Item.TraceID, s.Turn.Item.ID, now, final)
 	}
 	if r.Final != nil && !s.Turn.Ended {
 		s.handOn(now, r, m)
@@ -277,7 +273,7 @@ func (s *State) ToolStep(r *Run, c *Call, specs []hook.Spec) ToolStep {
 	step := ToolStep{
 		Thread: s.Ref(), Agent: r.Agent, TraceID: s.Turn.Item.TraceID, EventID: s.Turn.Item.ID,
 		Root: s.Turn.foreign(), MessageID: r.MessageID, ToolCallID: c.Plan.ID, ToolName: c.Plan.Name, Unfit: c.Plan.Unfit,
-		Tools: s.Turn.Tools, Edited: r.Edited, WorkingDirectory: s.workingDirectory(), Inline: inline, Undecided: c.Undecided, Version: s.Version, Flush: s.Flush(),
+		Tools: s.Turn.Tools, Edited: r.Edited, WorkingDirectory: s.workingDirectory(), Inline: inline, Undecided: c.Undecided, Flush: s.Flush(),
 	}
 	c.Begun = true
 	if c.DecisionID != "" {
@@ -332,21 +328,18 @@ func (s *State) settleWithout(now time.Time, r *Run, c *Call, text string) {
 	c.Stage = CallSettled
 	if c.Client != nil {
 		// A client's answer comes too late.
-		s.Settled = keepLast(append(s.Settled, Settled{ToolCallID: c.Plan.ID + ".result", Decision: "settled"}), maxDecided)
+		s.Settled = keepLast(append(s.Settled, Settled{ToolCallID: answerKey(c.Plan.ID), Decision: "settled"}), maxDecided)
 	}
-	s.record(ResultID(c.Plan.ID), event.TypeMessage, s.Turn.Item.TraceID, s.Turn.Item.ID, now, s.result(r, c, text, true))
+	s.record(event.ResultID(c.Plan.ID), event.TypeMessage, s.Turn.Item.TraceID, s.Turn.Item.ID, now, s.result(r, c, text, true))
 }
 
 // result is the message of a result that the thread itself has for a call.
 func (s *State) result(r *Run, c *Call, text string, isError bool) event.Message {
 	return event.Message{
-		ID: ResultID(c.Plan.ID), ThreadID: s.ThreadID, SenderID: c.Plan.Name, SenderType: event.Tool, Role: event.RoleTool, Content: text,
+		ID: event.ResultID(c.Plan.ID), ThreadID: s.ThreadID, SenderID: c.Plan.Name, SenderType: event.Tool, Role: event.RoleTool, Content: text,
 		ToolCallID: c.Plan.ID, ToolName: c.Plan.Name, IsError: isError, AgentID: r.Agent, ReplyToMessageID: r.MessageID,
 	}
 }
-
-// ResultID is the record id of a tool call's result.
-func ResultID(toolCallID string) string { return toolCallID + ".result" }
 
 // ToolsDone sends the run back to its model, once every call has its result, unless
 // hooks have answered in its place.
@@ -424,6 +417,6 @@ func (r *Run) open() []PlannedCall {
 func (s *State) Fail(now time.Time, r *Run, why string, retryable bool) {
 	why = Why(why)
 	r.Phase, r.Error, r.Retryable, r.Reply, r.Outage = PhaseDone, why, retryable, nil, nil
-	s.record(s.messageID(r)+".error", event.TypeError, s.Turn.Item.TraceID, s.Turn.Item.ID, now,
+	s.record(event.ErrorID(s.messageID(r)), event.TypeError, s.Turn.Item.TraceID, s.Turn.Item.ID, now,
 		event.Failure{Agent: r.Agent, EventID: s.Turn.Item.ID, MessageID: s.messageID(r), Error: why, Retryable: retryable})
 }

@@ -52,12 +52,9 @@ func (s *State) SeenReply(r *Run) Seen {
 	return e
 }
 
-// CallsID is the record id of the tool_call event of a reply.
-func CallsID(messageID string) string { return event.CallsID(messageID) }
-
 // SeenCalls are the reply's calls as hooks see them.
 func (s *State) SeenCalls(r *Run) Seen {
-	id := CallsID(r.MessageID)
+	id := event.CallsID(r.MessageID)
 	e := Seen{ID: id, Key: id, Type: event.TypeToolCall, Parent: s.Turn.Item.ID, CreatedBy: event.Agent, Agent: r.Agent}
 	e.undecided = slices.Contains(r.Undecided, event.TypeToolCall)
 	for _, c := range r.Reply.Calls {
@@ -68,7 +65,7 @@ func (s *State) SeenCalls(r *Run) Seen {
 
 // SeenResult is a call's result as hooks see it.
 func (s *State) SeenResult(r *Run, c *Call) Seen {
-	id := ResultID(c.Plan.ID)
+	id := event.ResultID(c.Plan.ID)
 	m := event.Message{
 		ID: id, ThreadID: s.ThreadID, SenderID: c.Plan.Name, SenderType: event.Tool, Role: event.RoleTool,
 		ToolCallID: c.Plan.ID, ToolName: c.Plan.Name, IsError: c.Failed, AgentID: r.Agent, ReplyToMessageID: r.MessageID,
@@ -82,7 +79,7 @@ func (s *State) SeenResult(r *Run, c *Call) Seen {
 
 // SeenModelCall is the run's next model call as hooks see it.
 func (s *State) SeenModelCall(r *Run) Seen {
-	id := s.messageID(r) + ".llm"
+	id := event.LLMCallID(s.messageID(r))
 	return Seen{
 		ID: id, Key: id, Type: event.TypeLLMCall, Parent: s.Turn.Item.ID, CreatedBy: event.Agent, Agent: s.agentOf(r),
 		Event: event.LLMCallEvent{ThreadID: s.ThreadID, AgentName: s.agentOf(r), Step: r.Step + 1},

@@ -11,7 +11,7 @@ import (
 // whose content says that it is the result of an approval. An agent's or a tool's word
 // decides nothing.
 func (s *State) DecisionIn(p signals.Post) (signals.Decide, bool) {
-	if !s.manyAgents() || s.Closing != nil || p.Type != "" && p.Type != event.TypeMessage || p.ID != "" && s.HasSeen(p.ID) {
+	if s.Closing != nil || p.Type != "" && p.Type != event.TypeMessage || p.ID != "" && s.HasSeen(p.ID) {
 		return signals.Decide{}, false
 	}
 	var m event.NewMessage

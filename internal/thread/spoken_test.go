@@ -54,10 +54,6 @@ func TestMessageThatIsADecision(t *testing.T) {
 			name: "in a thread that is closed", as: func(s *State) { s.Closing = &signals.Control{} },
 			post: func(t *testing.T) signals.Post { return spoken(t, "e2", event.User, "ann", "", approve("c1")) },
 		},
-		{
-			name: "in a run from before", as: func(s *State) { s.Version = VersionApprovals - 1 },
-			post: func(t *testing.T) signals.Post { return spoken(t, "e2", event.User, "ann", "", approve("c1")) },
-		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s, _ := waiting(t, careful("c1", "rm", AskPlan{}))

@@ -116,9 +116,6 @@ type State struct {
 	// turn again.
 	TitleLater bool `json:"titleLater,omitempty"`
 
-	// Version is the version of the workflow's run.
-	Version int `json:"-"`
-
 	// Default is what the default agent was called when it last answered.
 	Default string `json:"default,omitempty"`
 
@@ -204,11 +201,11 @@ type Settled struct {
 func New(namespace, threadID string, start signals.Start, now time.Time) *State {
 	s := &State{
 		Namespace: namespace, ThreadID: threadID,
-		Agents: start.Agents, Title: start.Title, Metadata: start.Metadata, TurnLimit: start.TurnLimit, Version: VersionApprovals,
+		Agents: start.Agents, Title: start.Title, Metadata: start.Metadata, TurnLimit: start.TurnLimit,
 		Row: &Row{Title: start.Title, Status: "open", Agents: start.Agents, Metadata: start.Metadata},
 	}
 	s.Row.Number = s.nextRow(now)
-	s.record(s.OpenedID(), event.TypeStatus, "", "", now,
+	s.record(event.OpenedID(s.ThreadID), event.TypeStatus, "", "", now,
 		event.StatusChange{Status: event.StatusOpened, Agents: start.Agents})
 	return s
 }
@@ -222,9 +219,6 @@ func (s *State) Number(opened time.Time) {
 	first := int(max(opened.Sub(firstOpened), 0) / time.Second)
 	s.TaskCount, s.SubCount = first, first
 }
-
-// OpenedID is the id of the record that tells of the thread's beginning.
-func (s *State) OpenedID() string { return s.ThreadID + ".opened" }
 
 // Ref names the thread.
 func (s *State) Ref() Ref { return Ref{s.Namespace, s.ThreadID} }

@@ -96,10 +96,6 @@ type ModelStep struct {
 	// Observe is the environment event that the agent handles, if it is one.
 	Observe *Observe `json:"observe,omitempty"`
 
-	// Version is that of the run of the workflow: with [VersionApprovals] it goes by all that
-	// plans say. Runs before that do not, and their workers set none.
-	Version int `json:"version,omitempty"`
-
 	Flush Flush `json:"flush"`
 }
 
@@ -205,12 +201,11 @@ type TaskStep struct {
 	// Tools are the only ones that may be called. Nil = all that the agent has.
 	Tools *[]string `json:"tools,omitempty"`
 
-	// Edited, Guard, DecisionID and Version are as in [ToolStep].
+	// Edited, Guard and DecisionID are as in [ToolStep].
 	Edited           bool   `json:"edited,omitempty"`
 	Guard            *Guard `json:"guard,omitempty"`
 	DecisionID       string `json:"decisionId,omitempty"`
 	WorkingDirectory string `json:"workingDirectory,omitempty"`
-	Version          int    `json:"version,omitempty"`
 }
 
 // TaskReply is the result of run_task.
@@ -289,9 +284,6 @@ type ToolStep struct {
 	// Undecided says that hooks decide on the result once it is stored.
 	Undecided bool `json:"undecided,omitempty"`
 
-	// Version is as in [ModelStep]: with [VersionApprovals] the reply may be to ask.
-	Version int `json:"version,omitempty"`
-
 	Flush Flush `json:"flush"`
 }
 
@@ -313,7 +305,7 @@ type ToolReply struct {
 	Status string `json:"status"`
 
 	// Ask is set when the call has not run, because its approval does not hold: people are
-	// asked about it as it is planned now. Runs before [VersionApprovals] are not told so.
+	// asked about it as it is planned now.
 	Ask *PlannedCall `json:"ask,omitempty"`
 }
 
@@ -354,9 +346,8 @@ type PlanStep struct {
 	// Tools are the only ones that the agent may call, as far as it has them. Nil = all.
 	Tools *[]string `json:"tools,omitempty"`
 
-	// Pending and Version are as in [ModelStep].
+	// Pending is as in [ModelStep].
 	Pending map[string]string `json:"pending,omitempty"`
-	Version int               `json:"version,omitempty"`
 	Flush   Flush             `json:"flush"`
 }
 

@@ -54,7 +54,7 @@ func (s *State) startTask(now time.Time, r *Run, c *Call, task event.Task) TaskS
 	s.record(task.ID, event.TypeTask, task.TraceID, s.Turn.Item.ID, now, task)
 	step := TaskStep{
 		Thread: s.Ref(), Task: task, EventID: s.Turn.Item.ID, Root: s.Turn.foreign(), MessageID: r.MessageID, Tools: s.Turn.Tools, Edited: r.Edited,
-		WorkingDirectory: s.workingDirectory(), Version: s.Version,
+		WorkingDirectory: s.workingDirectory(),
 	}
 	if s.Guarded(c) {
 		// That has stored the decision.
@@ -86,7 +86,7 @@ func (s *State) Refused(now time.Time, r *Run, c *Call, why string) { s.answered
 func (s *State) answered(now time.Time, r *Run, c *Call, text string, isError bool) {
 	c.Stage, c.Failed, c.Undecided = Ran, isError, true
 	t := s.Turn.Item
-	s.recordUndecided(s.eventOf(t.TraceID, t.ID), ResultID(c.Plan.ID), event.TypeMessage, t.TraceID, t.ID, now, s.result(r, c, c.told()+text, isError))
+	s.recordUndecided(s.eventOf(t.TraceID, t.ID), event.ResultID(c.Plan.ID), event.TypeMessage, t.TraceID, t.ID, now, s.result(r, c, c.told()+text, isError))
 }
 
 // TaskReported takes in how a task has ended. One that has ended before stays as it is.
@@ -182,7 +182,7 @@ func (s *State) settleTask(now time.Time, i int, state event.TaskState, why, by 
 	task := s.Tasks[i]
 	task.State, task.Error, task.By, task.EndedAt = state, Why(why), by, &now
 	s.Tasks = slices.Delete(s.Tasks, i, i+1)
-	s.recordIn("", task.ID+".ended", event.TypeTask, task.TraceID, task.ToolCallID, now, task)
+	s.recordIn("", event.TaskEndedID(task.ID), event.TypeTask, task.TraceID, task.ToolCallID, now, task)
 	kept := task
 	kept.Error = shortWhy(kept.Error)
 	s.TasksEnded = keepLast(append(s.TasksEnded, kept), maxTasksEnded)
@@ -219,7 +219,7 @@ func taskEventID(ref Ref, task event.Task) string {
 func TaskRecords(ref Ref, task event.Task, reply TaskReply, now time.Time) []event.Record {
 	state, typ := reply.state()
 	task.State, task.Error, task.By, task.EndedAt = state, Why(reply.Error), reply.By, &now
-	ended := event.NewRecord(task.ID+".ended", event.TypeTask, task.TraceID, task.ToolCallID, now, task)
+	ended := event.NewRecord(event.TaskEndedID(task.ID), event.TypeTask, task.TraceID, task.ToolCallID, now, task)
 	if reply.Cancelled && !task.Detached {
 		// Because the thread was closed: that is no event.
 		return []event.Record{ended}

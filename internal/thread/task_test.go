@@ -60,7 +60,7 @@ func TestStartTask(t *testing.T) {
 		ID: "t1~t1", Title: "Build it", State: event.TaskRunning, Tool: "build", Agent: "alice", ToolCallID: "c1", TraceID: "trace",
 		Detached: true, StartedAt: at(5), Deadline: at(3605),
 	}
-	require.Equal(t, TaskStep{Thread: s.Ref(), Task: task, EventID: "e1", MessageID: "e1.0.1", Tools: &tools, Edited: true, Version: s.Version}, in, "S3-01")
+	require.Equal(t, TaskStep{Thread: s.Ref(), Task: task, EventID: "e1", MessageID: "e1.0.1", Tools: &tools, Edited: true}, in, "S3-01")
 	require.Equal(t, task, payload[event.Task](t, pending(s, event.TypeTask)[0]))
 	require.Equal(t, "t1~t1", s.Pending[0].ID)
 	require.Equal(t, Ready, c.Stage, "the call has no result before the task runs")

@@ -183,7 +183,7 @@ func (s *State) Enter(now time.Time, d Decision, rules ...rule.Spec) {
 func (s *State) unhandled(now time.Time) {
 	it := s.Turn.Item
 	s.tell(LogWarn, "No hook or processor matches event: "+it.Type, "event", it.ID)
-	s.record(s.turnID()+".unhandled", event.TypeStatus, it.TraceID, it.ID, now, event.StatusChange{
+	s.record(event.UnhandledID(s.turnID()), event.TypeStatus, it.TraceID, it.ID, now, event.StatusChange{
 		Status: event.StatusUnhandled,
 		Detail: fmt.Sprintf("nothing handles events of type %s: no hook or processor of the worker matches it; check the type, or register one", it.Type),
 	})
@@ -211,12 +211,6 @@ func (s *State) process(now time.Time, seen Seen, d Decision) {
 		said := Carry(m)
 		t.Said = &said
 	}
-	if !s.manyAgents() {
-		for i, agent := range s.answering(m) {
-			t.Runs = append(t.Runs, &Run{Agent: agent, Slot: i, Phase: PhaseModel, ReplyTo: t.Item.ID})
-		}
-		return
-	}
 	m.ID = t.Item.ID
 	s.heardFrom(m.SenderType)
 	for _, agent := range s.answering(m) {
@@ -227,10 +221,7 @@ func (s *State) process(now time.Time, seen Seen, d Decision) {
 // answering says who answers a message.
 func (s *State) answering(m event.Message) []string {
 	if s.Turn != nil && len(s.Turn.Agents) > 0 {
-		if s.manyAgents() {
-			return distinct(s.Turn.Agents)
-		}
-		return s.Turn.Agents
+		return distinct(s.Turn.Agents)
 	}
 	return s.addressed(m)
 }
@@ -248,7 +239,7 @@ func distinct(names []string) (out []string) {
 // failItem ends the turn of an item that no agent had a part in.
 func (s *State) failItem(now time.Time, why string) {
 	s.Turn.Error = why
-	s.record(s.turnID()+".error", event.TypeError, s.Turn.Item.TraceID, s.Turn.Item.ID, now,
+	s.record(event.ErrorID(s.turnID()), event.TypeError, s.Turn.Item.TraceID, s.Turn.Item.ID, now,
 		event.Failure{EventID: s.Turn.Item.ID, Error: why, Retryable: true})
 }
 
@@ -295,7 +286,7 @@ func (s *State) joins(q Queued) {
 // SeenSteered is a message that joins the turn, as hooks see it. They are asked again if
 // it comes to join another turn.
 func (s *State) SeenSteered(q Queued) Seen {
-	e := s.seenItem(q.Item, fmt.Sprintf("%s.steer.%s", q.Item.ID, s.turnID()))
+	e := s.seenItem(q.Item, event.SteerID(q.Item.ID, s.turnID()))
 	e.stored = q.Stored || q.Item.Attempt > 0
 	return e
 }
@@ -308,9 +299,9 @@ func (s *State) Join(now time.Time, q Queued, d Decision) {
 	it.Status, it.UpdatedAt = event.Completed, now
 	if d.Outcome == event.HookFailed {
 		it.Status, it.Error = event.Failed, d.Error
-		s.recordIn(it.ID, it.ID+".error", event.TypeError, it.TraceID, it.ID, now, event.Failure{EventID: it.ID, Error: d.Error, Retryable: true})
+		s.recordIn(it.ID, event.ErrorID(it.ID), event.TypeError, it.TraceID, it.ID, now, event.Failure{EventID: it.ID, Error: d.Error, Retryable: true})
 		s.Failed = keepFailed(append(s.Failed, q.as(it).failed()))
-		s.over(now, attemptID(it), it.TraceID, signals.TurnResult{EventID: it.ID, Status: signals.TurnFailed, Error: d.Error}, nil)
+		s.over(now, event.TurnID(it.ID, it.Attempt), it.TraceID, signals.TurnResult{EventID: it.ID, Status: signals.TurnFailed, Error: d.Error}, nil)
 		return
 	}
 	if d.Outcome == event.Produced {
@@ -371,7 +362,7 @@ func (s *State) End(now time.Time) signals.TurnResult {
 	s.endItem(now, out)
 	if !terminal && len(t.Runs) > 0 && s.rootOf(t.root()) == nil {
 		// A processor took the place of what an agent said, and nothing follows.
-		s.record(s.turnID()+".final", event.TypeFinal, t.Item.TraceID, t.Item.ID, now, event.Final{})
+		s.record(event.FinalID(s.turnID()), event.TypeFinal, t.Item.TraceID, t.Item.ID, now, event.Final{})
 	}
 	for _, in := range t.Intercepting {
 		s.late(in)
@@ -399,7 +390,7 @@ func (s *State) endInterrupted(now time.Time, out *signals.TurnResult) {
 		return
 	}
 	out.Status, out.Error = signals.TurnInterrupted, t.Interrupted.Reason
-	s.record(s.turnID()+".interrupted", event.TypeStatus, t.Item.TraceID, t.Item.ID, now,
+	s.record(event.InterruptedID(s.turnID()), event.TypeStatus, t.Item.TraceID, t.Item.ID, now,
 		event.StatusChange{Status: event.StatusInterrupted, By: t.Interrupted.By, Detail: t.Interrupted.Reason})
 }
 
@@ -415,7 +406,7 @@ func (s *State) endRuns(now time.Time, out *signals.TurnResult) (terminal bool) 
 			out.Status, out.Error, terminal = signals.TurnFailed, r.Error, true
 		case r.Interrupted:
 			terminal = true
-			s.record(fmt.Sprintf("%s.final", s.messageID(r)), event.TypeFinal, t.Item.TraceID, t.Item.ID, now,
+			s.record(event.FinalID(s.messageID(r)), event.TypeFinal, t.Item.TraceID, t.Item.ID, now,
 				event.Final{Agent: r.Agent, MessageID: r.MessageID})
 		case !r.Answered:
 			terminal = true
@@ -472,15 +463,7 @@ func (t *Turn) queued(it event.Item) Queued {
 
 func (s *State) turnID() string { return s.Turn.id() }
 
-func (t *Turn) id() string { return attemptID(t.Item) }
-
-// attemptID tells the attempts at an event apart.
-func attemptID(it event.Item) string {
-	if it.Attempt > 0 {
-		return fmt.Sprintf("%s~%d", it.ID, it.Attempt)
-	}
-	return it.ID
-}
+func (t *Turn) id() string { return event.TurnID(t.Item.ID, t.Item.Attempt) }
 
 // unprocessed ends an event whose turn does not come: it is a failed event, and its record
 // has its content.
@@ -500,7 +483,7 @@ func (s *State) Close(now time.Time) {
 	}
 	s.Queue, s.closed = nil, true
 	s.settleRoots(now)
-	s.record(s.ThreadID+".closed."+s.newID(now), event.TypeStatus, "", "", now,
+	s.record(event.ClosedID(s.ThreadID, s.newID(now)), event.TypeStatus, "", "", now,
 		event.StatusChange{Status: event.StatusClosed, By: s.Closing.By, Detail: s.Closing.Reason})
 	s.changeRow(now).Status = "closed"
 }
