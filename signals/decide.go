@@ -25,33 +25,24 @@ const (
 // payload of signal and update "decide".
 type Decide struct {
 	ToolCallID string         `json:"toolCallId"`
-	Decision   event.Decision `json:"decision"`
+	Decision   event.Decision `json:"decision" enum:"approve,deny"`
+	Scope      event.Scope    `json:"scope,omitempty" enum:"once,session,pattern" doc:"How far an approval reaches: this call; the same call again, by the same agent in this thread; or calls that match the pattern. Default: once. A denial is for once"`
+	Reason     string         `json:"reason,omitempty" maxLength:"4096" doc:"Of a denial: the agent is told"`
 
-	// Scope is "once", the default, "session" or "pattern". Only approvals have another
-	// than "once".
-	Scope  event.Scope `json:"scope,omitempty"`
-	Reason string      `json:"reason,omitempty"`
+	// By is required; the HTTP API fills it in.
+	By string `json:"by" required:"false" maxLength:"200" doc:"Who decides; it is stored. The name of the API key, or without one what the client sends. Default: api"`
 
-	// By is the person. Required: who allowed what is kept.
-	By string `json:"by"`
+	Args    json.RawMessage   `json:"args,omitempty" doc:"An object: the arguments that run instead of the call's own. They are checked like those, and stored beside them. With scope once only"`
+	Pattern map[string]string `json:"pattern,omitempty" doc:"With scope pattern: globs by argument name. All other arguments must be equal"`
+	Round   int               `json:"round,omitempty" minimum:"0" doc:"The round of the request, if it has one"`
 
-	// Args, a JSON object, are to run in the place of the call's own. They are checked
-	// like those, and kept beside them. Such an approval is for once.
-	Args json.RawMessage `json:"args,omitempty"`
-
-	// Pattern of scope "pattern": globs by the names of arguments, see package approval.
-	Pattern map[string]string `json:"pattern,omitempty"`
-
-	// Round is that of the request, when the call was asked about more than once.
-	Round int `json:"round,omitempty"`
-
-	// What follows, if given, must be as in the request, or the decision is a mismatch:
-	// whoever decides has seen another call. None of it changes what runs.
-	Agent            string          `json:"agent,omitempty"`
-	ToolName         string          `json:"toolName,omitempty"`
-	ToolArgs         json.RawMessage `json:"toolArgs,omitempty"`
-	WorkingDirectory string          `json:"workingDirectory,omitempty"`
-	Digest           string          `json:"digest,omitempty"`
+	// The decision is a mismatch unless the request has these values. None of them changes
+	// what runs.
+	Agent            string          `json:"agent,omitempty" doc:"If given, the call must be this agent's"`
+	ToolName         string          `json:"toolName,omitempty" doc:"If given, the call must be of this tool"`
+	ToolArgs         json.RawMessage `json:"toolArgs,omitempty" doc:"If given, the call's arguments must be these: an object, or the text of the request. They never replace them"`
+	WorkingDirectory string          `json:"workingDirectory,omitempty" doc:"If given, the call must work there"`
+	Digest           string          `json:"digest,omitempty" doc:"If given, the request's digest must be this"`
 }
 
 // Checked names the field that has to be checked against the call before the decision has
@@ -68,10 +59,8 @@ func (d Decide) Checked() string {
 
 // DecideResult answers updates "decide", "revoke" and "tool_result".
 type DecideResult struct {
-	Result DecideOutcome `json:"result"`
-
-	// Missing is how many more have to approve, of a call that needs several.
-	Missing int `json:"missing,omitempty"`
+	Result  DecideOutcome `json:"result" enum:"accepted,already_resolved"`
+	Missing int           `json:"missing,omitempty" doc:"How many more have to approve: the call still waits"`
 }
 
 // DecideOutcome says what became of a decision.
@@ -202,14 +191,12 @@ func CheckRevoke(r Revoke) error {
 type ToolResult struct {
 	ToolCallID string `json:"toolCallId"`
 	Output     string `json:"output"`
-	IsError    bool   `json:"isError,omitempty"`
+	IsError    bool   `json:"isError,omitempty" doc:"The output says why the call failed"`
 
-	// By is the client or the person who has run it. Required.
-	By string `json:"by"`
-
-	// Agent and ToolName, if given, must be those of the call.
-	Agent    string `json:"agent,omitempty"`
-	ToolName string `json:"toolName,omitempty"`
+	// By is required; the HTTP API fills it in.
+	By       string `json:"by" required:"false" maxLength:"200" doc:"The client or person who ran it; it is stored. Default: api"`
+	Agent    string `json:"agent,omitempty" doc:"If given, the call must be this agent's"`
+	ToolName string `json:"toolName,omitempty" doc:"If given, the call must be of this tool"`
 }
 
 // CheckToolResult reports the first field that is wrong.
@@ -227,10 +214,8 @@ func CheckToolResult(r ToolResult) error {
 
 // Approvals answers query "approvals".
 type Approvals struct {
-	Approvals []event.ApprovalRequest `json:"approvals"`
-
-	// ClientCalls wait for a connected client to run them.
-	ClientCalls []event.ClientCall `json:"clientCalls"`
+	Approvals   []event.ApprovalRequest `json:"approvals" nullable:"false" doc:"Calls that wait for a decision"`
+	ClientCalls []event.ClientCall      `json:"clientCalls" nullable:"false" doc:"Calls that wait for a connected client to run them"`
 }
 
 // Bounds of a thread's turn limit.

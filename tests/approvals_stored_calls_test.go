@@ -219,7 +219,7 @@ func TestEveryCallIsAnswered(t *testing.T) {
 		call := w.AwaitApproval(id, 1)[0].ToolCallID
 		out, err := w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: call, Decision: event.Deny, By: "ann"})
 		require.NoError(t, err)
-		require.Equal(t, signals.Accepted, out)
+		require.Equal(t, signals.Accepted, out.Result)
 		require.Equal(t, signals.TurnCompleted, w.Await(id, e).Status)
 		require.Equal(t, "Tool execution was denied by the user.", results(w, id)[call].Content)
 		require.NoFileExists(t, w.Shell+"/ran")
@@ -265,7 +265,7 @@ func TestDecisionsThatDoNotFit(t *testing.T) {
 			d.ToolCallID, d.Decision, d.By = call, event.Approve, "eve"
 			out, err := w.Threads.Decide(w.Ctx(), mine, d)
 			require.NoError(t, err)
-			require.Equal(t, signals.Mismatch, out)
+			require.Equal(t, signals.Mismatch, out.Result)
 		}
 	})
 	t.Run("S4-91 the call still waits, and has not run", func(t *testing.T) {
@@ -333,7 +333,7 @@ func TestManyDecisions(t *testing.T) {
 		wg.Go(func() {
 			out, err := w.Threads.Decide(context.Background(), id, signals.Decide{ToolCallID: call, Decision: event.Approve, By: "ann"})
 			if assert.NoError(t, err) {
-				tally(out)
+				tally(out.Result)
 			}
 		})
 		wg.Go(func() {
@@ -359,7 +359,7 @@ func TestManyDecisions(t *testing.T) {
 	t.Run("S4-94 who decides otherwise is told so", func(t *testing.T) {
 		out, err := w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: call, Decision: event.Deny, By: "bob"})
 		require.NoError(t, err)
-		require.Equal(t, signals.Conflict, out)
+		require.Equal(t, signals.Conflict, out.Result)
 	})
 }
 

@@ -189,7 +189,7 @@ func TestBudgetsOfHandledEvents(t *testing.T) {
 			require.NoError(t, err)
 		}, cost{10, 2}},
 		{"by update", func(id string) {
-			_, err := w.Threads.PostUpdate(w.Ctx(), id, changed())
+			_, err := w.Threads.Post(w.Ctx(), id, changed())
 			require.NoError(t, err)
 		}, cost{11, 2}},
 		{"by update, and waited for", func(id string) {

@@ -52,7 +52,7 @@ func TestBackground(t *testing.T) {
 		{ID: "extract", Type: event.TypeEntityExtract, Payload: json.RawMessage(`{"content":"Sarah from Acme","sourceType":"message","sourceId":"m1"}`)},
 		signals.UserMessage(id, "ann", "hello"),
 	} {
-		out, err := w.Threads.PostUpdate(w.Ctx(), id, p)
+		out, err := w.Threads.Post(w.Ctx(), id, p)
 		require.NoError(t, err, "S2-03")
 		wanted = append(wanted, out.EventID)
 	}

@@ -171,7 +171,7 @@ func queryTools(t *testing.T, w *world.World) {
 
 func queryElsewhere(t *testing.T, w *world.World) {
 	thread := w.Open()
-	_, err := w.Threads.PostUpdate(w.Ctx(), thread, signals.EnvPost(userQuery("hello", func(q *event.UserQuery) { q.SessionID = "another" })))
+	_, err := w.Threads.Post(w.Ctx(), thread, signals.EnvPost(userQuery("hello", func(q *event.UserQuery) { q.SessionID = "another" })))
 	require.ErrorContains(t, err, "payload.sessionId")
 	fence(w, thread)
 	require.Len(t, published(w, thread), 1)

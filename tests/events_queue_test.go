@@ -123,7 +123,7 @@ func eventsByPriority(t *testing.T, w *world.World, l *ledger) {
 	low, high := signals.EnvPost(happened("file.changed", nil)), signals.EnvPost(happened("file.changed", nil))
 	high.Priority = 5
 	for _, p := range []signals.Post{low, high} {
-		_, err := w.Threads.PostUpdate(w.Ctx(), thread, p)
+		_, err := w.Threads.Post(w.Ctx(), thread, p)
 		require.NoError(t, err)
 	}
 	halt.release()
@@ -139,7 +139,7 @@ func eventsExpire(t *testing.T, w *world.World, l *ledger) {
 	short, last := signals.EnvPost(happened("file.changed", nil)), signals.EnvPost(happened("file.changed", nil))
 	short.TTL = 1
 	for _, p := range []signals.Post{short, last} {
-		_, err := w.Threads.PostUpdate(w.Ctx(), thread, p)
+		_, err := w.Threads.Post(w.Ctx(), thread, p)
 		require.NoError(t, err)
 	}
 	halt.release()

@@ -266,7 +266,7 @@ func hooksSteered(t *testing.T, d *desk, w *world.World) {
 	for n, text := range []string{"the secret", "stop"} {
 		p := message(id, fmt.Sprintf("s%d", n), text)
 		p.OnBusy = signals.Steer
-		_, err := w.Threads.PostUpdate(w.Ctx(), id, p)
+		_, err := w.Threads.Post(w.Ctx(), id, p)
 		require.NoError(t, err)
 	}
 	d.set(id, "second", onMessage(event.User, func(m event.MessageEvent, respond hook.Respond) event.Event {

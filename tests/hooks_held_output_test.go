@@ -149,7 +149,7 @@ func heldRedacted(t *testing.T, w *world.World, id string, meanwhile func()) {
 	view := watch(t, w, id, "")
 	post := message(id, "e1", heldSays)
 	if meanwhile != nil {
-		_, err := w.Threads.PostUpdate(w.Ctx(), id, post)
+		_, err := w.Threads.Post(w.Ctx(), id, post)
 		require.NoError(t, err)
 		meanwhile()
 	}

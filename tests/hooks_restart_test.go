@@ -49,7 +49,7 @@ func TestHooksOutliveWorkers(t *testing.T) {
 		}
 		d.set(id, "first", rule)
 		d.set(id, "inline", saying(event.User, "text", "words"))
-		_, err := w.Threads.PostUpdate(w.Ctx(), id, message(id, "e1", "well\nuse note {\"text\":\"x\"}"))
+		_, err := w.Threads.Post(w.Ctx(), id, message(id, "e1", "well\nuse note {\"text\":\"x\"}"))
 		require.NoError(t, err)
 		for _, what := range []string{"message user", "tool_call", "message tool"} {
 			h := stages[what]
@@ -261,7 +261,7 @@ func TestHooksAcrossContinueAsNew(t *testing.T) {
 	moves := func(id string) {
 		before := run(w, id)
 		require.Eventually(t, func() bool {
-			_, err := w.Threads.PostUpdate(w.Ctx(), id, custom("", "time.passes", 1))
+			_, err := w.Threads.Post(w.Ctx(), id, custom("", "time.passes", 1))
 			return err == nil && run(w, id) != before
 		}, waitLong, waitTick)
 	}

@@ -41,7 +41,7 @@ func TestMessagesRefused(t *testing.T) {
 			}
 			raw, err := json.Marshal(part)
 			require.NoError(t, err)
-			_, err = w.Threads.PostUpdate(w.Ctx(), id, signals.Post{ID: "bad", Payload: raw})
+			_, err = w.Threads.Post(w.Ctx(), id, signals.Post{ID: "bad", Payload: raw})
 			require.ErrorContains(t, err, "payload."+field)
 			_, err = w.Threads.Turn(w.Ctx(), id, signals.Post{ID: "bad", Payload: raw})
 			require.ErrorContains(t, err, "payload."+field)
@@ -548,7 +548,7 @@ func TestCrowdedThread(t *testing.T) {
 	for p := range people {
 		wg.Go(func() {
 			for n := range posts {
-				_, err := w.Threads.PostUpdate(w.Ctx(), id, message(id, fmt.Sprintf("p%d-%d", p, n), fmt.Sprintf("person %d says %d", p, n)))
+				_, err := w.Threads.Post(w.Ctx(), id, message(id, fmt.Sprintf("p%d-%d", p, n), fmt.Sprintf("person %d says %d", p, n)))
 				assert.NoError(t, err)
 			}
 		})

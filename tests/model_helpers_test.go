@@ -312,5 +312,5 @@ func approve(t *testing.T, w *world.World, thread, call string) signals.DecideOu
 	t.Helper()
 	out, err := w.Threads.Decide(w.Ctx(), thread, signals.Decide{ToolCallID: call, Decision: event.Approve, By: "ann"})
 	require.NoError(t, err)
-	return out
+	return out.Result
 }

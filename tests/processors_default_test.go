@@ -159,7 +159,7 @@ func TestOneMechanism(t *testing.T) {
 			way.rules(id)
 			p := message(id, "e1", "hello")
 			p.Priority = 4
-			_, err := w.Threads.PostUpdate(w.Ctx(), id, p)
+			_, err := w.Threads.Post(w.Ctx(), id, p)
 			require.NoError(t, err)
 			if way.asks {
 				decide(id, "e1", by != "person")

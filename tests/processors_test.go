@@ -200,7 +200,7 @@ func processorsInOrder(t *testing.T, d *desk, w *world.World) {
 		return []hook.Produced{}, nil
 	})
 	d.make(id, "two", nothing)
-	_, err := w.Threads.PostUpdate(w.Ctx(), id, message(id, "e1", "hello"))
+	_, err := w.Threads.Post(w.Ctx(), id, message(id, "e1", "hello"))
 	require.NoError(t, err)
 	<-wait.reached
 	require.Equal(t, calls, w.Provider.Calls(), "the default waits for them")

@@ -113,7 +113,7 @@ func TestStaleSteps(t *testing.T) {
 		runtimes[name] = r
 		require.NoError(t, r.Client().Open(w.Ctx(), name, signals.Start{}, nil))
 		for _, eventID := range []string{"e1", "e2"} {
-			_, err := r.Client().PostUpdate(w.Ctx(), name, message(name, eventID, eventID))
+			_, err := r.Client().Post(w.Ctx(), name, message(name, eventID, eventID))
 			require.NoError(t, err)
 		}
 	}

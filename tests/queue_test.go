@@ -53,7 +53,7 @@ func busy(t *testing.T, w *world.World, id string) (eventID string, release func
 // add posts an event, and returns once it is in the queue.
 func add(w *world.World, id string, p signals.Post) string {
 	w.T.Helper()
-	out, err := w.Threads.PostUpdate(w.Ctx(), id, p)
+	out, err := w.Threads.Post(w.Ctx(), id, p)
 	require.NoError(w.T, err)
 	require.Equal(w.T, signals.PostQueued, out.Status)
 	return out.EventID
@@ -164,7 +164,7 @@ func queueOrder(t *testing.T, d *desk, w *world.World) {
 		}
 		post.Priority = p
 		add(w, id, post)
-		again, err := w.Threads.PostUpdate(w.Ctx(), id, post)
+		again, err := w.Threads.Post(w.Ctx(), id, post)
 		require.NoError(t, err)
 		require.Equal(t, signals.PostDuplicate, again.Status)
 	}
@@ -245,7 +245,7 @@ func queueExpires(t *testing.T, d *desk, w *world.World) {
 	requireBlocked(w, id, []string{"came too late"}, "in time")
 	status := world.Payload[event.StatusChange](w, recordOf(w, id, "short.expired"))
 	require.Equal(t, string(event.Expired), status.Status)
-	again, err := w.Threads.PostUpdate(w.Ctx(), id, short)
+	again, err := w.Threads.Post(w.Ctx(), id, short)
 	require.NoError(t, err)
 	require.Equal(t, signals.PostDuplicate, again.Status)
 }
@@ -398,7 +398,7 @@ func queueNamespaces(t *testing.T, w *world.World) {
 	add(w, id, message(id, "a1", "ours"))
 	urgent := message(id, "b1", "theirs, urgently")
 	urgent.Priority = 100
-	_, err = other.PostUpdate(w.Ctx(), id, urgent)
+	_, err = other.Post(w.Ctx(), id, urgent)
 	require.NoError(t, err)
 
 	next, _, err := w.Threads.Next(w.Ctx(), id)

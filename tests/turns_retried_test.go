@@ -49,7 +49,7 @@ func TestTokensAreNotKept(t *testing.T) {
 	})
 	t.Run("S2-02 queueing a token is refused", func(t *testing.T) {
 		token := signals.Post{ID: "t1", Type: event.TypeToken, Payload: json.RawMessage(`{"token":"x"}`)}
-		_, err := w.Threads.PostUpdate(w.Ctx(), id, token)
+		_, err := w.Threads.Post(w.Ctx(), id, token)
 		require.ErrorContains(t, err, "tokens are never queued")
 		before := len(w.Records(id))
 		_, err = w.Threads.PostSignal(w.Ctx(), id, token)

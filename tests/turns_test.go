@@ -301,7 +301,7 @@ func TestOneTrace(t *testing.T) {
 	w.Provider.Fail(llmtest.Drop(0))
 	p := message(id, "e1", "use traced {}\nuse quick {}\nuse bare {}\nuse shell_cmd {\"command\":\"true\"}\nthen\nwell")
 	p.TraceID = trace
-	_, err := w.Threads.PostUpdate(w.Ctx(), id, p)
+	_, err := w.Threads.Post(w.Ctx(), id, p)
 	require.NoError(t, err)
 	require.Equal(t, signals.Accepted, approve(t, w, id, w.AwaitApproval(id, 1)[0].ToolCallID))
 	require.Equal(t, signals.TurnCompleted, w.Await(id, "e1").Status)

@@ -51,7 +51,7 @@ func (a *app) explain(err error) string {
 			a.flags.api, startServer, envAPI, cause(err))
 	case errors.As(err, &status) && status.Code == http.StatusUnauthorized:
 		return fmt.Sprintf(`the API at %s wants an API key (%s): set %s, or name a file with --api-key-file; an administrator creates keys with "starter keys create", `+
-			`and whoever has the database with --database or --sqlite`, a.flags.api, status.Detail, envKey)
+			`or, with access to the database, by --database or --sqlite`, a.flags.api, status.Detail, envKey)
 	case errors.As(err, &status) && status.Code == http.StatusForbidden && status.Result == "":
 		return fmt.Sprintf(`the API at %s does not allow this: %s; an administrator creates keys with other roles with "starter keys create"`, a.flags.api, status.Detail)
 	case errors.As(err, &namespace):
@@ -61,7 +61,7 @@ func (a *app) explain(err error) string {
 	case errors.As(err, &unanswered):
 		return unanswered.explain(*a.flags.dialled)
 	case noWorker(err):
-		return fmt.Sprintf("Temporal at %s took the request, but nobody answered in time: try again, or wait longer with --timeout", *a.flags.dialled)
+		return fmt.Sprintf("Temporal at %s accepted the request, but no worker answered in time: try again, or wait longer with --timeout", *a.flags.dialled)
 	case errors.Is(err, context.Canceled):
 		return "stopped"
 	}
@@ -82,18 +82,23 @@ func (e *unansweredError) Unwrap() error { return e.err }
 func (e *unansweredError) explain(address string) string {
 	queue := e.workers.TaskQueue
 	if e.workers.Polled {
-		return fmt.Sprintf("Temporal at %s took the request, but the worker on task queue %q did not answer in time: it is busy or has just stopped; try again, or wait longer with --timeout",
+		return fmt.Sprintf("Temporal at %s accepted the request, but the worker on task queue %q did not answer in time: it is busy or has just stopped; try again, or wait longer with --timeout",
 			address, queue)
 	}
 	command := "go run ./worker"
 	if queue != signals.DefaultTaskQueue {
 		command += " --task-queue " + shellWord(queue)
 	}
-	return fmt.Sprintf("Temporal at %s took the request, but no worker runs on task queue %q: start one with %q", address, queue, command)
+	return fmt.Sprintf("Temporal at %s accepted the request, but no worker runs on task queue %q: start one with %q", address, queue, command)
+}
+
+// workers tells who works for threads.
+type workers interface {
+	Workers(ctx context.Context, threadID string) (threadclient.Workers, error)
 }
 
 // diagnosed finds out why nobody answered, if that is the error.
-func (a *app) diagnosed(ctx context.Context, t threads, err error) error {
+func (a *app) diagnosed(ctx context.Context, t workers, err error) error {
 	if err == nil || refusal(err) || !noWorker(err) || ctx.Err() != nil {
 		return err
 	}
@@ -103,11 +108,11 @@ func (a *app) diagnosed(ctx context.Context, t threads, err error) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	workers, problem := t.Workers(ctx, id)
+	found, problem := t.Workers(ctx, id)
 	if problem != nil {
 		return err
 	}
-	return &unansweredError{workers, err}
+	return &unansweredError{found, err}
 }
 
 // noWorker reports errors that mean that nobody works on the task queue.
@@ -140,7 +145,7 @@ func (a *app) explainThread(err error) string {
 	case errors.Is(err, signals.ErrClosed):
 		return fmt.Sprintf(`thread %q is closed: "starter show %s" reads it, "starter open" makes a new one`, id, id)
 	case errors.Is(err, signals.ErrExists):
-		return fmt.Sprintf(`thread %q is there already: "starter send %s …" or "starter chat %s" talks to it`, id, id, id)
+		return fmt.Sprintf(`thread %q already exists: "starter send %s …" or "starter chat %s" talks to it`, id, id, id)
 	}
 	return err.Error()
 }

@@ -16,12 +16,12 @@ const (
 	maxSends   = 10
 )
 
-// sent sends an update, and sends it again while the server answers that the thread was
+// retryUpdate sends an update, and sends it again while the server answers that the thread was
 // not ready: the workflow task that had taken the update was refused as a whole, as when
 // a signal arrives just when a thread continues as new. Whatever the thread did with such
 // an update is undone, so that nothing happens twice; Temporal leaves it to the client to
 // send it again.
-func sent(ctx context.Context, send func() (client.WorkflowUpdateHandle, error)) (client.WorkflowUpdateHandle, error) {
+func retryUpdate(ctx context.Context, send func() (client.WorkflowUpdateHandle, error)) (client.WorkflowUpdateHandle, error) {
 	pause := firstPause
 	for sends := 1; ; sends++ {
 		h, err := send()

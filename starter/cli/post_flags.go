@@ -21,7 +21,7 @@ type posting struct {
 }
 
 func (p *posting) addFlags(f *pflag.FlagSet) {
-	f.StringVar(&p.id, "id", "", "id of the event: sending the same id twice has the effect of once (default: a new ULID)")
+	f.StringVar(&p.id, "id", "", "id of the event, an idempotency key: duplicates are ignored (default: a new ULID)")
 	f.StringVar(&p.onBusy, "on-busy", string(signals.Enqueue), "what a message does to a turn in progress: enqueue, steer, interrupt or reject")
 	f.StringVar(&p.onWaiting, "on-waiting", "", "what a message does to a turn that waits for people: answer, hold or cancel (default: as the agents are configured)")
 	f.IntVar(&p.priority, "priority", 0, "higher first, equals in order of arrival")

@@ -17,6 +17,41 @@ const everyRound = math.MaxInt
 // roundOf counts from 1.
 func roundOf(round int) int { return max(round, 1) }
 
+// questions are the tool calls that wait for an answer.
+type questions struct {
+	asks     []request      // the first is being asked
+	decided  map[string]int // the last round of each call that needs no answer from here
+	deciding int
+}
+
+// add lines a question up, and reports whether it is the one to ask now.
+func (q *questions) add(req request) bool {
+	known := func(other request) bool { return other.ToolCallID == req.ToolCallID }
+	if roundOf(req.Round) <= q.decided[req.ToolCallID] || slices.ContainsFunc(q.asks, known) {
+		return false
+	}
+	q.asks = append(q.asks, req)
+	return len(q.asks) == 1
+}
+
+// settle takes back the question about a call that needs no answer from here, up to a round.
+// It returns the question to ask instead, if that was the one being asked.
+func (q *questions) settle(toolCallID string, round int) *request {
+	if toolCallID == "" {
+		return nil
+	}
+	q.decided[toolCallID] = max(q.decided[toolCallID], round)
+	i := slices.IndexFunc(q.asks, func(req request) bool { return req.ToolCallID == toolCallID && roundOf(req.Round) <= round })
+	if i < 0 {
+		return nil
+	}
+	q.asks = slices.Delete(q.asks, i, i+1)
+	if i > 0 || len(q.asks) == 0 {
+		return nil
+	}
+	return &q.asks[0]
+}
+
 // asked takes in that people are asked about a call: for the first time, anew, or reminded.
 func (s *session) asked(e event.AgentEvent) {
 	if e.ApprovalRequest == nil {
@@ -50,36 +85,15 @@ func (s *session) approval(e event.AgentEvent) {
 
 // ask puts a tool call's question, or lines it up behind the one that is asked.
 func (s *session) ask(req request) {
-	if roundOf(req.Round) <= s.decided[req.ToolCallID] {
-		return
-	}
-	for _, known := range s.asks {
-		if known.ToolCallID == req.ToolCallID {
-			return
-		}
-	}
-	s.asks = append(s.asks, req)
-	if len(s.asks) == 1 {
+	if s.add(req) {
 		s.print(s.view.Question(req))
 	}
 }
 
-// settleAsk takes back the question about a call that needs no answer from here, up to a
-// round.
+// settleAsk takes back the question about a call, and asks the next one.
 func (s *session) settleAsk(toolCallID string, round int) {
-	if toolCallID == "" {
-		return
-	}
-	s.decided[toolCallID] = max(s.decided[toolCallID], round)
-	for i, req := range s.asks {
-		if req.ToolCallID != toolCallID || roundOf(req.Round) > round {
-			continue
-		}
-		s.asks = append(s.asks[:i], s.asks[i+1:]...)
-		if i == 0 && len(s.asks) > 0 {
-			s.print(s.view.Question(s.asks[0]))
-		}
-		return
+	if next := s.questions.settle(toolCallID, round); next != nil {
+		s.print(s.view.Question(*next))
 	}
 }
 
@@ -113,7 +127,7 @@ func (s *session) decide(ctx context.Context, d signals.Decide) {
 		var got signals.DecideResult
 		err := s.persist(ctx, func(ctx context.Context) error {
 			var err error
-			got, err = s.threads.DecideResult(ctx, s.thread, d)
+			got, err = s.threads.Decide(ctx, s.thread, d)
 			return err
 		})
 		s.hand(ctx, func() {
