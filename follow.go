@@ -117,7 +117,7 @@ func (f *follower) read(ctx context.Context) (*feed.Reader, error) {
 func (f *follower) begin(ctx context.Context) (*threadclient.PendingTurn, error) {
 	if !f.fresh {
 		turn, err := f.threads.StartTurn(ctx, f.message.ThreadID, f.post)
-		if !errors.Is(err, signals.ErrNotFound) {
+		if !errors.Is(err, signals.ErrThreadNotFound) {
 			return turn, err
 		}
 	}

@@ -27,9 +27,9 @@ func (a *Activities) Deliver(ctx context.Context, d signals.Delivery) (signals.P
 // refuses a post which is right is full: that passes, as outages do.
 func undeliverable(err error) error {
 	switch {
-	case errors.Is(err, signals.ErrClosed):
+	case errors.Is(err, signals.ErrThreadClosed):
 		return temporal.NewNonRetryableApplicationError(err.Error(), signals.ClosedType, err)
-	case errors.Is(err, signals.ErrNotFound):
+	case errors.Is(err, signals.ErrThreadNotFound):
 		return temporal.NewNonRetryableApplicationError(err.Error()+"; a schedule with open makes it", signals.NotFoundType, err)
 	case errors.Is(err, event.ErrInvalid):
 		return temporal.NewNonRetryableApplicationError(err.Error(), signals.RefusedType, err)

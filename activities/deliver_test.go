@@ -47,8 +47,8 @@ func TestDeliver(t *testing.T) {
 		err error
 		typ string
 	}{
-		"a closed thread":  {fmt.Errorf("post to thread %q: %w", "t1", signals.ErrClosed), signals.ClosedType},
-		"no thread":        {fmt.Errorf("post to thread %q: %w", "t1", signals.ErrNotFound), signals.NotFoundType},
+		"a closed thread":  {fmt.Errorf("post to thread %q: %w", "t1", signals.ErrThreadClosed), signals.ClosedType},
+		"no thread":        {fmt.Errorf("post to thread %q: %w", "t1", signals.ErrThreadNotFound), signals.NotFoundType},
 		"a wrong agent id": {&event.FieldError{Field: "agents[0]", Problem: "is wrong"}, signals.RefusedType},
 	} {
 		t.Run(name+" ends it", func(t *testing.T) {

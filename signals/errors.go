@@ -4,12 +4,22 @@ import "errors"
 
 // What a thread, or the lack of one, can answer. Clients wrap these.
 var (
-	// ErrNotFound: there is no such thread.
-	ErrNotFound = errors.New("no such thread")
-	// ErrClosed: the thread has been closed.
-	ErrClosed = errors.New("the thread is closed")
-	// ErrExists: a thread of that id is there already.
-	ErrExists = errors.New("the thread already exists")
+	// ErrThreadNotFound means that there is no such thread.
+	ErrThreadNotFound = errors.New("no such thread")
+	// ErrThreadClosed means that the thread has been closed.
+	ErrThreadClosed = errors.New("the thread is closed")
+	// ErrThreadExists means that a thread with that id already exists.
+	ErrThreadExists = errors.New("the thread already exists")
+	// ErrTaskNotFound means that the thread does not know such a background task: it never
+	// existed, or it ended long ago.
+	ErrTaskNotFound = errors.New("no such task")
+	// ErrEventNotFound means that the thread does not know such an event: it was never posted,
+	// or it was processed long ago.
+	ErrEventNotFound = errors.New("no such event")
+	// ErrScheduleNotFound means that there is no such schedule.
+	ErrScheduleNotFound = errors.New("no such schedule")
+	// ErrScheduleExists means that a schedule with that id already exists.
+	ErrScheduleExists = errors.New("the schedule already exists")
 	// ErrFull: the queue of the thread is full. The same post is accepted when the thread has
 	// processed some of what waits.
 	ErrFull = errors.New("the queue is full")

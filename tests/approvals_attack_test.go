@@ -44,7 +44,7 @@ func TestDecisionsFromElsewhere(t *testing.T) {
 		elsewhere.Store = o.Store
 		twin := talk{elsewhere, t, c.id}
 		_, err := twin.Threads.Decide(twin.Ctx(), twin.id, approving(q))
-		require.ErrorIs(t, err, signals.ErrNotFound)
+		require.ErrorIs(t, err, signals.ErrThreadNotFound)
 		require.NoError(t, twin.Threads.Open(twin.Ctx(), twin.id, signals.Start{}, nil))
 		twin.decides(signals.NotPending, approving(q))
 		twin.decidesByHTTP(http.StatusNotFound, signals.NotPending, approving(q))
@@ -187,7 +187,7 @@ func TestLateDecisions(t *testing.T) {
 		_, q := c.asks(`use spied {}`)
 		closed(t, c.World, c.id)
 		_, err := c.Threads.Decide(c.Ctx(), c.id, approving(q))
-		require.ErrorIs(t, err, signals.ErrClosed)
+		require.ErrorIs(t, err, signals.ErrThreadClosed)
 		status, problem := request(t, c.World, http.MethodPost, "/v1/threads/"+c.id+"/approvals/"+q.ToolCallID, bodyOf(approving(q)))
 		require.Equal(t, http.StatusConflict, status)
 		require.Contains(t, problem["detail"], "is closed")

@@ -219,7 +219,7 @@ func TestClientAnswersThatDoNotFit(t *testing.T) {
 		_, call := c.atClient("use photo {}")
 		closed(t, c.World, c.id)
 		_, err := c.Threads.ToolResult(c.Ctx(), c.id, signals.ToolResult{ToolCallID: call.ToolCallID, Output: "late", By: "browser"})
-		require.ErrorIs(t, err, signals.ErrClosed)
+		require.ErrorIs(t, err, signals.ErrThreadClosed)
 		requireSettled(t, c.World, c.id)
 	})
 }

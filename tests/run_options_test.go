@@ -161,7 +161,7 @@ func runElsewhere(t *testing.T, w *world.World) {
 	_, err = w.Store.Thread(w.Ctx(), store.Key{Namespace: another, ThreadID: "elsewhere"})
 	require.NoError(t, err)
 	_, err = w.Threads.State(w.Ctx(), "elsewhere")
-	require.ErrorIs(t, err, signals.ErrNotFound, "S2-42 the runtime's own has no such thread")
+	require.ErrorIs(t, err, signals.ErrThreadNotFound, "S2-42 the runtime's own has no such thread")
 }
 
 func runByPriority(t *testing.T, w *world.World) {
@@ -220,5 +220,5 @@ func runMistakes(t *testing.T, w *world.World) {
 		require.Equal(t, field, wrong.Field)
 	}
 	_, err := w.Threads.State(w.Ctx(), "never")
-	require.ErrorIs(t, err, signals.ErrNotFound, "S0-03 nothing is opened for a mistake")
+	require.ErrorIs(t, err, signals.ErrThreadNotFound, "S0-03 nothing is opened for a mistake")
 }

@@ -304,7 +304,7 @@ func TestRunOpensThreads(t *testing.T) {
 		require.NoError(t, w.Threads.Control(w.Ctx(), id, signals.Control{Action: signals.ControlClose}))
 		require.Eventually(t, func() bool {
 			_, err := w.Runtime.Run(w.Ctx(), event.NewMessage{ThreadID: id, Content: "hello"}, threadmill.RunOptions{})
-			return errors.Is(err, signals.ErrClosed)
+			return errors.Is(err, signals.ErrThreadClosed)
 		}, waitLong, waitTick)
 	})
 }

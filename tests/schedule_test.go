@@ -32,7 +32,7 @@ func scheduled(w *world.World, thread string, change ...func(*signals.Schedule))
 	require.NoError(w.T, err)
 	w.T.Cleanup(func() {
 		if err := w.Threads.DeleteSchedule(w.Ctx(), made.ID); err != nil {
-			require.ErrorIs(w.T, err, signals.ErrNotFound)
+			require.ErrorIs(w.T, err, signals.ErrScheduleNotFound)
 		}
 	})
 	return made.ID
@@ -162,7 +162,7 @@ func scheduleRuns(t *testing.T, w *world.World) {
 	awaitTicks(w, thread, len(after)+1)
 	require.NoError(t, w.Threads.DeleteSchedule(w.Ctx(), id))
 	_, err := w.Threads.Schedule(w.Ctx(), id)
-	require.ErrorIs(t, err, signals.ErrNotFound)
+	require.ErrorIs(t, err, signals.ErrScheduleNotFound)
 }
 
 // scheduleTwice has Temporal make the runs of a paused schedule once more, and starts one
@@ -229,7 +229,7 @@ func scheduleReplaced(t *testing.T, w *world.World) {
 	first, second := w.Open(), w.Open()
 	id := scheduled(w, first, func(s *signals.Schedule) { s.Paused, s.Note = true, "not yet" })
 	_, err := w.Threads.CreateSchedule(w.Ctx(), signals.Schedule{ID: id, ThreadID: first, Cron: []string{"@daily"}, Message: &event.NewMessage{Content: "hi"}})
-	require.ErrorIs(t, err, signals.ErrExists)
+	require.ErrorIs(t, err, signals.ErrScheduleExists)
 	made, err := w.Threads.UpdateSchedule(w.Ctx(), signals.Schedule{
 		ID: id, ThreadID: second, Every: signals.Duration(time.Second), Missed: signals.MissedAll, Message: &event.NewMessage{Content: "tock"},
 	})

@@ -35,7 +35,7 @@ func TestTaskOfClosedThread(t *testing.T) {
 			require.Equal(t, http.StatusOK, status)
 			require.Equal(t, "cancelled", out["state"])
 			_, err := w.Threads.CompleteTask(w.Ctx(), signals.CompleteTask{TaskID: task.ID})
-			require.ErrorIs(t, err, signals.ErrClosed)
+			require.ErrorIs(t, err, signals.ErrThreadClosed)
 			status, _ = request(t, w, http.MethodPost, "/v1/tasks/"+task.ID+"/complete", map[string]any{"result": 7})
 			require.Equal(t, http.StatusConflict, status)
 		}

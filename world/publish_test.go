@@ -96,9 +96,9 @@ func TestSender(t *testing.T) {
 		_, err := b.world.PublishMessage(b.ctx, "hi", "Writer", "t2")
 		require.NoError(t, err)
 		assert.Equal(t, event.Agent, b.threads.posts[0].SenderType)
-		b.threads.stateErr = signals.ErrNotFound
+		b.threads.stateErr = signals.ErrThreadNotFound
 		_, err = b.world.PublishMessage(b.ctx, "hi", "ann", "t3")
-		require.ErrorIs(t, err, signals.ErrNotFound)
+		require.ErrorIs(t, err, signals.ErrThreadNotFound)
 	})
 	t.Run("X9 nobody is taken for a person while the registry does not answer", func(t *testing.T) {
 		b := newBench(t, func(c *world.Config) { c.Registry = down{} })

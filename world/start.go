@@ -46,7 +46,7 @@ const (
 // Start opens a chat, unless it is there, with its agents, sets the subscriptions of the
 // agents, and tells all subscribers what happens in the chat from now on. It goes on after
 // ctx has ended, until [World.Stop], or until the chat is closed and its agents' handlers
-// have had all of it. A chat that was closed is [signals.ErrClosed]. While the world is
+// have had all of it. A chat that was closed is [signals.ErrThreadClosed]. While the world is
 // being stopped nothing is started.
 func (w *World) Start(ctx context.Context, chat Chat) error {
 	if err := signals.CheckID("id", chat.ID); err != nil {
@@ -66,7 +66,7 @@ func (w *World) Start(ctx context.Context, chat Chat) error {
 		return err
 	}
 	err = w.cfg.Client.Open(ctx, chat.ID, signals.Start{Agents: chat.Agents, Title: chat.Title}, nil)
-	if err != nil && !errors.Is(err, signals.ErrExists) {
+	if err != nil && !errors.Is(err, signals.ErrThreadExists) {
 		reader.Close()
 		return err
 	}

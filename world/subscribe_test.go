@@ -232,8 +232,8 @@ func TestStart(t *testing.T) {
 	})
 	t.Run("S4-25 nobody hears of anything once it is stopped", func(t *testing.T) { synctest.Test(t, unheardOnceStopped) })
 	t.Run("a chat that cannot be opened", func(t *testing.T) {
-		b.threads.openErr = signals.ErrClosed
-		require.ErrorIs(t, b.world.Start(b.ctx, world.Chat{ID: "t2"}), signals.ErrClosed)
+		b.threads.openErr = signals.ErrThreadClosed
+		require.ErrorIs(t, b.world.Start(b.ctx, world.Chat{ID: "t2"}), signals.ErrThreadClosed)
 		require.ErrorContains(t, b.world.Start(b.ctx, world.Chat{ID: "a b"}), `id: "a b" must be`)
 	})
 	t.Run("S4-104 the world's own subscription does nothing", func(t *testing.T) { synctest.Test(t, worldSubscribed) })
@@ -252,7 +252,7 @@ func unheardOnceStopped(t *testing.T) {
 	b.world.Stop()
 	_, err := b.world.PublishMessage(b.ctx, "unheard", "ann", "t1")
 	require.NoError(t, err)
-	b.threads.openErr = signals.ErrExists
+	b.threads.openErr = signals.ErrThreadExists
 	require.NoError(t, b.world.Start(b.ctx, world.Chat{ID: "t1"}), "it can be started again")
 	_, err = b.world.PublishMessage(b.ctx, "heard", "ann", "t1")
 	require.NoError(t, err)
@@ -330,7 +330,7 @@ func TestClosedChat(t *testing.T) {
 		}
 		next(b, begun)
 		b.put("t1", store.ThreadUpdate{}, record("closed", event.TypeStatus, event.StatusChange{Status: event.StatusClosed}))
-		b.threads.openErr = signals.ErrClosed
+		b.threads.openErr = signals.ErrThreadClosed
 		time.Sleep(2 * feed.DefaultHeartbeatInterval) // the test's own clock: the end is seen once in a heartbeat
 	}
 	t.Run("it is let go when its handlers have had all of it", func(t *testing.T) {
@@ -340,7 +340,7 @@ func TestClosedChat(t *testing.T) {
 			assert.Equal(t, "one", next(b, heard))
 			assert.Equal(t, "two", next(b, heard))
 			synctest.Wait()
-			require.ErrorIs(t, b.world.Start(b.ctx, chat), signals.ErrClosed, "it is not taken for one that is started")
+			require.ErrorIs(t, b.world.Start(b.ctx, chat), signals.ErrThreadClosed, "it is not taken for one that is started")
 			_, err := b.world.PublishApprovalRequest(event.ApprovalRequest{ToolCallID: "c1", ToolName: "x", Arguments: "{}", Agent: "bot"}, "t1")
 			require.NoError(t, err)
 			synctest.Wait()

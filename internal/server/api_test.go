@@ -62,7 +62,7 @@ func TestOpenThread(t *testing.T) {
 	})
 	t.Run("was closed", func(t *testing.T) {
 		w := newWorld(t)
-		w.threads.open = func() error { return signals.ErrClosed }
+		w.threads.open = func() error { return signals.ErrThreadClosed }
 		got := w.call("POST", "/v1/threads", object{"id": "t1"})
 		got.problem(t, http.StatusConflict)
 		assert.Contains(t, got.body["detail"], "closed")

@@ -118,7 +118,7 @@ func (h *approvalHandlers) revokeGrant(ctx context.Context, in *revokeInput) (*o
 	within, cancel := h.answer(ctx)
 	defer cancel()
 	got, err := h.approvals.Revoke(within, in.ID, r)
-	if !holds && errors.Is(err, signals.ErrClosed) {
+	if !holds && errors.Is(err, signals.ErrThreadClosed) {
 		// Nothing is on its way to the store any more.
 		return decided(signals.AlreadyResolved), nil
 	}

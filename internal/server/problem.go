@@ -50,11 +50,11 @@ func (c *core) problem(ctx context.Context, threadID string, err error) error {
 		return refuse(http.StatusUnprocessableEntity, "body."+field.Field, field.Problem)
 	case errors.As(err, &unknown):
 		return huma.Error404NotFound(unknown.Error())
-	case errors.Is(err, signals.ErrNotFound), errors.Is(err, store.ErrNotFound):
+	case errors.Is(err, signals.ErrThreadNotFound), errors.Is(err, store.ErrNotFound):
 		return notFound(threadID)
-	case errors.Is(err, signals.ErrClosed):
+	case errors.Is(err, signals.ErrThreadClosed):
 		return huma.Error409Conflict(fmt.Sprintf("thread %q is closed", threadID))
-	case errors.Is(err, signals.ErrExists):
+	case errors.Is(err, signals.ErrThreadExists):
 		return huma.Error409Conflict(fmt.Sprintf("thread %q already exists", threadID))
 	case errors.Is(err, signals.ErrBusy):
 		return huma.Error409Conflict(fmt.Sprintf("thread %q is busy with a turn, and onBusy is reject", threadID))

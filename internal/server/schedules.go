@@ -145,7 +145,7 @@ func (h *scheduleHandlers) replaceSchedule(ctx context.Context, in *replaceSched
 	}
 	in.Body.ID = in.ID
 	if signals.CheckID("id", in.ID) != nil {
-		return nil, h.scheduleProblem(ctx, in.ID, &threadclient.ScheduleError{ID: in.ID, Err: signals.ErrNotFound})
+		return nil, h.scheduleProblem(ctx, in.ID, &threadclient.ScheduleError{ID: in.ID, Err: signals.ErrScheduleNotFound})
 	}
 	schedule, err := h.scheduleOf(ctx, in.Body)
 	if err != nil {
@@ -234,7 +234,7 @@ func (h *scheduleHandlers) deleteSchedule(ctx context.Context, in *SchedulePath)
 func (h *scheduleHandlers) onSchedule(ctx context.Context, id string, err error) error {
 	var field *event.FieldError
 	if errors.As(err, &field) && field.Field == "id" {
-		err = &threadclient.ScheduleError{ID: id, Err: signals.ErrNotFound}
+		err = &threadclient.ScheduleError{ID: id, Err: signals.ErrScheduleNotFound}
 	}
 	return h.scheduleProblem(ctx, id, err)
 }
@@ -248,7 +248,7 @@ func (h *scheduleHandlers) scheduleProblem(ctx context.Context, id string, err e
 		return nil
 	case errors.As(err, &field):
 		return refuse(http.StatusUnprocessableEntity, "body."+field.Field, field.Problem)
-	case errors.As(err, &which) && errors.Is(err, signals.ErrExists):
+	case errors.As(err, &which) && errors.Is(err, signals.ErrScheduleExists):
 		return huma.Error409Conflict(which.Error())
 	case errors.As(err, &which):
 		return huma.Error404NotFound(which.Error())

@@ -36,7 +36,7 @@ func (f *schedulesFake) get(id string) (signals.ScheduleView, error) {
 	case signals.CheckID("id", id) != nil:
 		return view, signals.CheckID("id", id)
 	case !there:
-		return view, &threadclient.ScheduleError{ID: id, Err: signals.ErrNotFound}
+		return view, &threadclient.ScheduleError{ID: id, Err: signals.ErrScheduleNotFound}
 	}
 	return view, nil
 }
@@ -49,14 +49,14 @@ func (f *schedulesFake) put(s signals.Schedule) (signals.Schedule, error) {
 
 func (f *threads) CreateSchedule(_ context.Context, s signals.Schedule) (signals.Schedule, error) {
 	if _, there := f.schedules.has[s.ID]; there {
-		return s, &threadclient.ScheduleError{ID: s.ID, Err: signals.ErrExists}
+		return s, &threadclient.ScheduleError{ID: s.ID, Err: signals.ErrScheduleExists}
 	}
 	return f.schedules.put(s)
 }
 
 func (f *threads) UpdateSchedule(_ context.Context, s signals.Schedule) (signals.Schedule, error) {
 	if _, there := f.schedules.has[s.ID]; !there {
-		return s, &threadclient.ScheduleError{ID: s.ID, Err: signals.ErrNotFound}
+		return s, &threadclient.ScheduleError{ID: s.ID, Err: signals.ErrScheduleNotFound}
 	}
 	return f.schedules.put(s)
 }

@@ -60,9 +60,9 @@ func (f *threads) check(id string) error {
 	open, there := f.known[id]
 	switch {
 	case !there:
-		return fmt.Errorf("to thread %q: %w", id, signals.ErrNotFound)
+		return fmt.Errorf("to thread %q: %w", id, signals.ErrThreadNotFound)
 	case !open:
-		return fmt.Errorf("to thread %q: %w", id, signals.ErrClosed)
+		return fmt.Errorf("to thread %q: %w", id, signals.ErrThreadClosed)
 	}
 	return nil
 }
@@ -74,7 +74,7 @@ func (f *threads) Open(_ context.Context, id string, start signals.Start, first 
 		return f.open()
 	}
 	if f.known[id] {
-		return signals.ErrExists
+		return signals.ErrThreadExists
 	}
 	start.First = first
 	f.known[id] = true

@@ -143,7 +143,7 @@ func (h *taskHandlers) task(ctx context.Context, id string) (event.Task, error) 
 	switch {
 	case err == nil:
 		return h.upToDate(ctx, threadID, task)
-	case !errors.Is(err, signals.ErrNotFound):
+	case !errors.Is(err, signals.ErrThreadNotFound) && !errors.Is(err, signals.ErrTaskNotFound):
 		return task, h.taskProblem(ctx, id, err)
 	}
 	stored, seq, problem := h.storedTask(ctx, threadID, id)
@@ -225,7 +225,7 @@ func (h *taskHandlers) endTask(ctx context.Context, id string, state event.TaskS
 	within, cancel := h.answer(ctx)
 	defer cancel()
 	got, err := end(within)
-	if errors.Is(err, signals.ErrClosed) {
+	if errors.Is(err, signals.ErrThreadClosed) {
 		got, err = h.storedEnd(ctx, id, state, err)
 	}
 	if err != nil {

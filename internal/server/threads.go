@@ -193,7 +193,7 @@ func (h *threadHandlers) closeThread(ctx context.Context, in *ThreadPath) (*stru
 		return nil, err
 	}
 	err = h.control(ctx, in.ID, signals.Control{Action: signals.ControlClose, By: by})
-	if errors.Is(err, signals.ErrClosed) {
+	if errors.Is(err, signals.ErrThreadClosed) {
 		err = nil
 	}
 	if err != nil {

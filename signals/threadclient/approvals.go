@@ -146,7 +146,7 @@ func gather(answers []asked) (Waiting, error) {
 	var failed error
 	for _, a := range answers {
 		// In one that has been closed meanwhile nothing waits any more.
-		if a.err != nil && !errors.Is(a.err, signals.ErrNotFound) && !errors.Is(a.err, signals.ErrClosed) {
+		if a.err != nil && !errors.Is(a.err, signals.ErrThreadNotFound) && !errors.Is(a.err, signals.ErrThreadClosed) {
 			out.Unanswered = append(out.Unanswered, a.thread.ThreadID)
 			failed = cmp.Or(failed, a.err)
 		}

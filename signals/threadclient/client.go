@@ -74,9 +74,9 @@ func (c *Client) Open(ctx context.Context, threadID string, start signals.Start,
 	var started *serviceerror.WorkflowExecutionAlreadyStarted
 	if errors.As(err, &started) {
 		if open, derr := c.isOpen(ctx, threadID); derr == nil && !open {
-			return fmt.Errorf("opening thread %q: %w", threadID, signals.ErrClosed)
+			return fmt.Errorf("opening thread %q: %w", threadID, signals.ErrThreadClosed)
 		}
-		return fmt.Errorf("opening thread %q: %w", threadID, signals.ErrExists)
+		return fmt.Errorf("opening thread %q: %w", threadID, signals.ErrThreadExists)
 	}
 	if err != nil {
 		return fmt.Errorf("opening thread %q: %w", threadID, err)

@@ -42,7 +42,7 @@ func (c *conn) signalOrOpen(ctx context.Context, threadID string, start signals.
 	_, err := c.temporal.SignalWithStartWorkflow(ctx, opts.ID, signals.SignalPost, p, opts, signals.ThreadWorkflow, start)
 	var started *serviceerror.WorkflowExecutionAlreadyStarted
 	if errors.As(err, &started) {
-		err = signals.ErrClosed
+		err = signals.ErrThreadClosed
 	}
 	return c.explain(ctx, signals.SignalPost, threadID, err)
 }
@@ -102,9 +102,9 @@ func (c *conn) explain(ctx context.Context, name, threadID string, err error) er
 	switch {
 	case errors.As(err, &notFound):
 		if open, derr := c.isOpen(ctx, threadID); derr == nil && !open {
-			return fmt.Errorf("%s to thread %q: %w", name, threadID, signals.ErrClosed)
+			return fmt.Errorf("%s to thread %q: %w", name, threadID, signals.ErrThreadClosed)
 		}
-		return fmt.Errorf("%s to thread %q: %w", name, threadID, signals.ErrNotFound)
+		return fmt.Errorf("%s to thread %q: %w", name, threadID, signals.ErrThreadNotFound)
 	case errors.As(err, &app):
 		if rejected := rejection(name, threadID, app.Type(), app.Message()); rejected != nil {
 			return rejected
@@ -119,7 +119,7 @@ func rejection(name, threadID, typ, message string) error {
 	case signals.RefusedType:
 		return fmt.Errorf("%s to thread %q: %w: %s", name, threadID, signals.ErrRefused, message)
 	case signals.ClosedType:
-		return fmt.Errorf("%s to thread %q: %w", name, threadID, signals.ErrClosed)
+		return fmt.Errorf("%s to thread %q: %w", name, threadID, signals.ErrThreadClosed)
 	case signals.BusyType:
 		return fmt.Errorf("%s to thread %q: %w", name, threadID, signals.ErrBusy)
 	case signals.FullType:
@@ -153,7 +153,7 @@ func (c *conn) startUpdate(ctx context.Context, threadID string, opts client.Upd
 	})
 	var started *serviceerror.WorkflowExecutionAlreadyStarted
 	if errors.As(err, &started) {
-		return nil, signals.ErrClosed
+		return nil, signals.ErrThreadClosed
 	}
 	return h, err
 }

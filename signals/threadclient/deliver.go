@@ -15,7 +15,7 @@ func (c *Client) Deliver(ctx context.Context, d signals.Delivery) (signals.PostR
 	}
 	in := newClient(&conn{c.temporal, d.Namespace, c.taskQueue}, c.posts.lanes)
 	out, err := in.Post(ctx, d.ThreadID, d.Post)
-	if !d.Open || !errors.Is(err, signals.ErrNotFound) && !errors.Is(err, signals.ErrClosed) {
+	if !d.Open || !errors.Is(err, signals.ErrThreadNotFound) && !errors.Is(err, signals.ErrThreadClosed) {
 		return out, err
 	}
 	// Not there; or its workflow has failed, and it can begin again.

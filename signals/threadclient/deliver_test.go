@@ -63,7 +63,7 @@ func TestDeliver(t *testing.T) {
 		c, m, _ := scheduleClient(t)
 		gone(m)
 		_, err := c.Deliver(t.Context(), delivery(t))
-		require.ErrorIs(t, err, signals.ErrNotFound)
+		require.ErrorIs(t, err, signals.ErrThreadNotFound)
 	})
 	t.Run("to a thread that it opens", func(t *testing.T) {
 		c, m, _ := scheduleClient(t)
@@ -84,7 +84,7 @@ func TestDeliver(t *testing.T) {
 		}, nil).Once()
 		opens(t, m, workflowID, signals.Start{Agents: []string{"bob"}}, &signals.Post{}, serviceerror.NewWorkflowExecutionAlreadyStarted("closed", "", ""))
 		_, err := c.Deliver(t.Context(), delivery(t, open))
-		require.ErrorIs(t, err, signals.ErrClosed)
+		require.ErrorIs(t, err, signals.ErrThreadClosed)
 	})
 	t.Run("in no namespace", func(t *testing.T) {
 		c, _, _ := scheduleClient(t)

@@ -14,6 +14,6 @@
 //   - schedules: CreateSchedule, UpdateSchedule, Schedule, Schedules, PauseSchedule,
 //     ResumeSchedule, TriggerSchedule, DeleteSchedule
 //
-// Errors wrap those of package signals: [signals.ErrNotFound], [signals.ErrClosed],
+// Errors wrap those of package signals: [signals.ErrThreadNotFound], [signals.ErrThreadClosed],
 // [signals.ErrRefused] and others.
 package threadclient

@@ -223,7 +223,7 @@ func TestPostsOfABatchHaveResultsOfTheirOwn(t *testing.T) {
 		require.ErrorContains(t, got["e3"], "payload: no")
 		require.ErrorIs(t, got["e4"], signals.ErrFull)
 		require.ErrorIs(t, got["e5"], signals.ErrBusy)
-		require.ErrorIs(t, got["e6"], signals.ErrClosed)
+		require.ErrorIs(t, got["e6"], signals.ErrThreadClosed)
 	})
 }
 

@@ -57,9 +57,9 @@ func (c *Client) Publish(ctx context.Context, threadID string, e event.EnvEvent,
 	}
 	var state string
 	switch {
-	case errors.Is(err, signals.ErrNotFound):
+	case errors.Is(err, signals.ErrThreadNotFound):
 		state = "is not there"
-	case errors.Is(err, signals.ErrClosed):
+	case errors.Is(err, signals.ErrThreadClosed):
 		state = "is closed"
 	default:
 		return out, err

@@ -132,8 +132,8 @@ func TestPublishIgnored(t *testing.T) {
 		state  string
 		err    error
 	}{
-		"S3-37 an unknown thread":  {false, "is not there", signals.ErrNotFound},
-		"S3-37 one that is closed": {true, "is closed", signals.ErrClosed},
+		"S3-37 an unknown thread":  {false, "is not there", signals.ErrThreadNotFound},
+		"S3-37 one that is closed": {true, "is closed", signals.ErrThreadClosed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, m := listClient(t)
@@ -190,7 +190,7 @@ func TestPublishOpens(t *testing.T) {
 	t.Run("not what was closed", func(t *testing.T) {
 		c, _ := opened(t, &serviceerror.WorkflowExecutionAlreadyStarted{})
 		_, err := c.Publish(ctx, "t1", forThread("t1"), PublishOptions{Open: true, Start: start})
-		require.ErrorIs(t, err, signals.ErrClosed)
+		require.ErrorIs(t, err, signals.ErrThreadClosed)
 	})
 	t.Run("not what cannot be reached", func(t *testing.T) {
 		broken := errors.New("broken")

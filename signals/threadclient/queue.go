@@ -12,8 +12,7 @@ import (
 )
 
 // UnknownEventError says that a thread does not know an event: it never had it, or it
-// was done with long ago. errors.Is(err, [signals.ErrNotFound]) is true, as it is of a
-// thread that is not there; errors.As tells them apart.
+// was processed long ago. It wraps [signals.ErrEventNotFound].
 type UnknownEventError struct {
 	ThreadID string
 
@@ -29,8 +28,8 @@ func (e *UnknownEventError) Error() string {
 		"what has ended before is in its records", e.ThreadID, e.EventID)
 }
 
-// Unwrap makes errors.Is(err, signals.ErrNotFound) true.
-func (e *UnknownEventError) Unwrap() error { return signals.ErrNotFound }
+// Unwrap returns signals.ErrEventNotFound.
+func (e *UnknownEventError) Unwrap() error { return signals.ErrEventNotFound }
 
 // Prepare makes a post ready for a thread: it gets an id if it has none, and a message
 // whose payload leaves out its thread gets that. The error is that of [signals.CheckPost]:

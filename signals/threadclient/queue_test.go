@@ -96,13 +96,13 @@ func TestQueueIsInspected(t *testing.T) {
 	t.Run("an unknown event is told from an unknown thread", func(t *testing.T) {
 		c, _ := queueClient(t, fullQueue)
 		_, err := c.Item(ctx, "t1", "e0")
-		require.ErrorIs(t, err, signals.ErrNotFound)
+		require.ErrorIs(t, err, signals.ErrEventNotFound)
 		var unknown *UnknownEventError
 		require.ErrorAs(t, err, &unknown)
 		require.Equal(t, UnknownEventError{ThreadID: "t1", EventID: "e0"}, *unknown)
 		require.ErrorContains(t, err, `thread "t1" does not know event "e0"`)
 		require.ErrorContains(t, err, "in its records", "it says where to look")
-		require.NotContains(t, err.Error(), signals.ErrNotFound.Error(), "the thread is there")
+		require.NotContains(t, err.Error(), signals.ErrThreadNotFound.Error(), "the thread is there")
 	})
 	t.Run("nothing there", func(t *testing.T) {
 		c, _ := queueClient(t, map[string]any{"items": nil})
@@ -130,7 +130,7 @@ func TestQueueIsInspected(t *testing.T) {
 			"retry":      func() error { _, err := c.Retry(ctx, "t1", "", "ann"); return err },
 		} {
 			err := ask()
-			require.ErrorIs(t, err, signals.ErrNotFound, "S2-42 %s asks in the client's namespace only", name)
+			require.ErrorIs(t, err, signals.ErrThreadNotFound, "S2-42 %s asks in the client's namespace only", name)
 			var unknown *UnknownEventError
 			require.NotErrorAs(t, err, &unknown, name)
 		}
@@ -167,7 +167,7 @@ func TestSetStatus(t *testing.T) {
 			WorkflowExecutionInfo: &workflowpb.WorkflowExecutionInfo{Status: enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED},
 		}, nil)
 		_, err := c.SetStatus(ctx, "t1", change)
-		require.ErrorIs(t, err, signals.ErrClosed)
+		require.ErrorIs(t, err, signals.ErrThreadClosed)
 	})
 	c, _ := listClient(t)
 	_, err := c.SetStatus(ctx, "no/slash", change)

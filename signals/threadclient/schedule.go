@@ -17,21 +17,20 @@ import (
 )
 
 // ScheduleError says that a schedule is not there, or is there already: errors.Is(err,
-// [signals.ErrNotFound]) or errors.Is(err, [signals.ErrExists]), as of threads; errors.As
-// tells them apart.
+// [signals.ErrScheduleNotFound]) or errors.Is(err, [signals.ErrScheduleExists]).
 type ScheduleError struct {
 	ID  string
 	Err error
 }
 
 func (e *ScheduleError) Error() string {
-	if errors.Is(e.Err, signals.ErrExists) {
+	if errors.Is(e.Err, signals.ErrScheduleExists) {
 		return fmt.Sprintf("schedule %q already exists", e.ID)
 	}
 	return fmt.Sprintf("there is no schedule %.128q", e.ID)
 }
 
-// Unwrap returns signals.ErrNotFound or signals.ErrExists.
+// Unwrap returns signals.ErrScheduleNotFound or signals.ErrScheduleExists.
 func (e *ScheduleError) Unwrap() error { return e.Err }
 
 // schedules are the methods of a [Client] on schedules.
@@ -179,9 +178,9 @@ func explainSchedule(doing, id string, err error) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &notFound):
-		return &ScheduleError{id, signals.ErrNotFound}
+		return &ScheduleError{id, signals.ErrScheduleNotFound}
 	case errors.Is(err, temporal.ErrScheduleAlreadyRunning):
-		return &ScheduleError{id, signals.ErrExists}
+		return &ScheduleError{id, signals.ErrScheduleExists}
 	case errors.As(err, &invalid):
 		return fmt.Errorf("%s schedule %q: %w by Temporal: %s", doing, id, signals.ErrRefused, invalid.Message)
 	}

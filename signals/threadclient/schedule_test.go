@@ -145,7 +145,7 @@ func TestScheduleErrors(t *testing.T) {
 		c, _, schedules := scheduleClient(t)
 		schedules.On("Create", mock.Anything, mock.Anything).Return(nil, temporal.ErrScheduleAlreadyRunning)
 		_, err := c.CreateSchedule(t.Context(), daily())
-		require.ErrorIs(t, err, signals.ErrExists)
+		require.ErrorIs(t, err, signals.ErrScheduleExists)
 		require.EqualError(t, err, `schedule "daily" already exists`)
 	})
 	t.Run("it is not there", func(t *testing.T) {
@@ -156,10 +156,10 @@ func TestScheduleErrors(t *testing.T) {
 		h.On("Trigger", mock.Anything, mock.Anything).Return(noSchedule)
 		h.On("Delete", mock.Anything).Return(noSchedule)
 		_, err := c.UpdateSchedule(t.Context(), daily())
-		require.ErrorIs(t, err, signals.ErrNotFound)
+		require.ErrorIs(t, err, signals.ErrScheduleNotFound)
 		for name, do := range changes(c) {
 			err := do(t.Context(), "daily")
-			require.ErrorIs(t, err, signals.ErrNotFound, name)
+			require.ErrorIs(t, err, signals.ErrScheduleNotFound, name)
 			require.EqualError(t, err, `there is no schedule "daily"`)
 			var which *ScheduleError
 			require.ErrorAs(t, err, &which)

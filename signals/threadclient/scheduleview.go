@@ -58,7 +58,7 @@ func (c *schedules) describeAll(ctx context.Context, ids []string) ([]signals.Sc
 	out := make([]signals.ScheduleView, 0, len(ids))
 	for i, view := range views {
 		switch {
-		case errors.Is(errs[i], signals.ErrNotFound) || errors.Is(errs[i], errForeign):
+		case errors.Is(errs[i], signals.ErrScheduleNotFound) || errors.Is(errs[i], errForeign):
 		case errs[i] != nil:
 			return nil, errs[i]
 		default:

@@ -13,8 +13,7 @@ import (
 )
 
 // UnknownTaskError says that a thread does not know a background task: it never had it, or
-// it ended long ago. errors.Is(err, [signals.ErrNotFound]) is true, as it is of a thread
-// that is not there; errors.As tells them apart.
+// it ended long ago. It wraps [signals.ErrTaskNotFound].
 type UnknownTaskError struct {
 	ThreadID string
 	TaskID   string
@@ -25,8 +24,8 @@ func (e *UnknownTaskError) Error() string {
 		"what has ended before is in its records", e.ThreadID, e.TaskID)
 }
 
-// Unwrap makes errors.Is(err, signals.ErrNotFound) true.
-func (e *UnknownTaskError) Unwrap() error { return signals.ErrNotFound }
+// Unwrap returns signals.ErrTaskNotFound.
+func (e *UnknownTaskError) Unwrap() error { return signals.ErrTaskNotFound }
 
 // Tasks asks a thread for its background tasks: those that run, and the last that have
 // ended. A thread that is closed tells how they stood when it was.
@@ -73,7 +72,7 @@ func findTask(all signals.Tasks, id string) (event.Task, bool) {
 //
 // A detached task goes on when its thread is closed. Such a task is told by a signal, which
 // Temporal accepts without an answer of the task: what it was told first holds. If the task
-// has ended too, the error wraps [signals.ErrClosed].
+// has ended too, the error wraps [signals.ErrThreadClosed].
 func (c *Client) CompleteTask(ctx context.Context, in signals.CompleteTask) (signals.CompleteTaskResult, error) {
 	if err := signals.CheckCompleteTask(in); err != nil {
 		return signals.CompleteTaskResult{}, err
@@ -91,7 +90,7 @@ func (c *Client) CompleteTask(ctx context.Context, in signals.CompleteTask) (sig
 // again.
 //
 // A detached task of a thread that is closed is cancelled through Temporal, which keeps
-// neither By nor Reason. If the task has ended too, the error wraps [signals.ErrClosed].
+// neither By nor Reason. If the task has ended too, the error wraps [signals.ErrThreadClosed].
 func (c *Client) CancelTask(ctx context.Context, in signals.CancelTask) (signals.CompleteTaskResult, error) {
 	if err := signals.CheckCancelTask(in); err != nil {
 		return signals.CompleteTaskResult{}, err
@@ -129,7 +128,7 @@ func (c *Client) endTask(ctx context.Context, update string, in any, end event.T
 		return out, err
 	}
 	gone := c.update(ctx, threadID, update, in, &out)
-	if !errors.Is(gone, signals.ErrClosed) && !errors.Is(gone, signals.ErrNotFound) {
+	if !errors.Is(gone, signals.ErrThreadClosed) && !errors.Is(gone, signals.ErrThreadNotFound) {
 		return out, gone
 	}
 	task, err := c.Task(ctx, end.ID)
@@ -137,7 +136,7 @@ func (c *Client) endTask(ctx context.Context, update string, in any, end event.T
 	switch {
 	case errors.As(err, &unknown):
 		return signals.CompleteTaskResult{Result: signals.TaskNotFound}, nil
-	case errors.Is(err, signals.ErrNotFound), errors.Is(err, signals.ErrClosed):
+	case errors.Is(err, signals.ErrThreadNotFound), errors.Is(err, signals.ErrThreadClosed):
 		// Nobody remembers the task, but it may run: its workflow knows.
 		task = event.Task{ID: end.ID}
 	case err != nil:

@@ -88,7 +88,7 @@ func TestTasks(t *testing.T) {
 	t.Run("an unknown task is told from an unknown thread", func(t *testing.T) {
 		c, _ := taskClient(t, someTasks)
 		_, err := c.Task(ctx, "t1~t9")
-		require.ErrorIs(t, err, signals.ErrNotFound)
+		require.ErrorIs(t, err, signals.ErrTaskNotFound)
 		var unknown *UnknownTaskError
 		require.ErrorAs(t, err, &unknown)
 		require.Equal(t, UnknownTaskError{ThreadID: "t1", TaskID: "t1~t9"}, *unknown)
@@ -98,7 +98,7 @@ func TestTasks(t *testing.T) {
 		c, m := listClient(t)
 		forgotten(m)
 		_, err = c.Task(ctx, "t1~t9")
-		require.ErrorIs(t, err, signals.ErrNotFound)
+		require.ErrorIs(t, err, signals.ErrThreadNotFound)
 		require.NotErrorAs(t, err, &unknown)
 	})
 	t.Run("none is a list", func(t *testing.T) {
@@ -256,14 +256,14 @@ func TestEndTaskOfClosedThread(t *testing.T) {
 			closedThread(m)
 			how.direct(m, "t1~t2", serviceerror.NewNotFound("completed"))
 			_, err := how.end(c, "t1~t2")
-			require.ErrorIs(t, err, signals.ErrClosed)
+			require.ErrorIs(t, err, signals.ErrThreadClosed)
 		})
 		for id, why := range map[string]string{"t1~t1": "went with the thread", "t1~t3": "ended before"} {
 			t.Run(name+": a task that "+why, func(t *testing.T) {
 				c, m := taskClient(t, someTasks)
 				closedThread(m)
 				_, err := how.end(c, id)
-				require.ErrorIs(t, err, signals.ErrClosed)
+				require.ErrorIs(t, err, signals.ErrThreadClosed)
 			})
 		}
 		t.Run(name+": a task that the thread did not know", func(t *testing.T) {
@@ -278,7 +278,7 @@ func TestEndTaskOfClosedThread(t *testing.T) {
 			forgotten(m)
 			how.direct(m, "t1~t1", serviceerror.NewNotFound("no such workflow"))
 			_, err := how.end(c, "t1~t1")
-			require.ErrorIs(t, err, signals.ErrNotFound)
+			require.ErrorIs(t, err, signals.ErrThreadNotFound)
 		})
 		t.Run(name+": Temporal fails", func(t *testing.T) {
 			c, m := taskClient(t, someTasks)
@@ -307,8 +307,8 @@ func TestCancelTaskThatHasEnded(t *testing.T) {
 	for status, want := range map[enumspb.WorkflowExecutionStatus]error{
 		enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:   nil,
 		enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED:  nil,
-		enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED: signals.ErrClosed,
-		enumspb.WORKFLOW_EXECUTION_STATUS_FAILED:    signals.ErrClosed,
+		enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED: signals.ErrThreadClosed,
+		enumspb.WORKFLOW_EXECUTION_STATUS_FAILED:    signals.ErrThreadClosed,
 	} {
 		t.Run(status.String(), func(t *testing.T) {
 			c, m := taskClient(t, someTasks)

@@ -79,9 +79,9 @@ func TestStartTurn(t *testing.T) {
 	}{
 		"refused":    {update: update{refused: temporal.NewNonRetryableApplicationError("no", signals.RefusedType, nil)}, want: signals.ErrRefused},
 		"busy":       {update: update{refused: temporal.NewNonRetryableApplicationError("no", signals.BusyType, nil)}, want: signals.ErrBusy},
-		"closed":     {update: update{refused: temporal.NewNonRetryableApplicationError("no", signals.ClosedType, nil)}, want: signals.ErrClosed},
+		"closed":     {update: update{refused: temporal.NewNonRetryableApplicationError("no", signals.ClosedType, nil)}, want: signals.ErrThreadClosed},
 		"long ago":   {update: update{refused: temporal.NewNonRetryableApplicationError("no", signals.ProcessedType, nil)}, want: signals.ErrProcessed},
-		"not there":  {err: serviceerror.NewNotFound("no"), want: signals.ErrNotFound},
+		"not there":  {err: serviceerror.NewNotFound("no"), want: signals.ErrThreadNotFound},
 		"unanswered": {err: context.DeadlineExceeded, want: context.DeadlineExceeded},
 	} {
 		t.Run("the error says why it was not taken: "+name, func(t *testing.T) {
@@ -128,7 +128,7 @@ func TestStartTurnOrOpen(t *testing.T) {
 	t.Run("a closed thread stays closed", func(t *testing.T) {
 		c, _, _ := opening(t, update{}, serviceerror.NewWorkflowExecutionAlreadyStarted("taken", "", ""))
 		_, err := c.StartTurnOrOpen(ctx, "t1", signals.Start{}, hello)
-		require.ErrorIs(t, err, signals.ErrClosed)
+		require.ErrorIs(t, err, signals.ErrThreadClosed)
 	})
 	t.Run("a refusal is told", func(t *testing.T) {
 		c, _, _ := opening(t, update{refused: temporal.NewNonRetryableApplicationError("no", signals.RefusedType, nil)}, nil)

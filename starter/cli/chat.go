@@ -163,7 +163,7 @@ func (s *session) resume(ctx context.Context) error {
 		return err
 	}
 	if state.Status == signals.Closed {
-		return signals.ErrClosed
+		return signals.ErrThreadClosed
 	}
 	s.print(s.view.Note(stateLines(state)[0] + " · /help lists the commands"))
 	s.active = state.Turn != nil

@@ -140,11 +140,11 @@ func (a *app) explainThread(err error) string {
 		return fmt.Sprintf(`%v; "starter queue list --all %s" shows those that it knows`, unknown, id)
 	case errors.As(err, &task):
 		return fmt.Sprintf(`%v; "starter task list %s" shows those that it knows`, task, id)
-	case errors.Is(err, signals.ErrNotFound) || notThere:
+	case errors.Is(err, signals.ErrThreadNotFound) || notThere:
 		return fmt.Sprintf(`there is no thread %q in namespace %q: "starter list" shows the threads, "starter open %s" makes it`, id, a.flags.namespace, id)
-	case errors.Is(err, signals.ErrClosed):
+	case errors.Is(err, signals.ErrThreadClosed):
 		return fmt.Sprintf(`thread %q is closed: "starter show %s" reads it, "starter open" makes a new one`, id, id)
-	case errors.Is(err, signals.ErrExists):
+	case errors.Is(err, signals.ErrThreadExists):
 		return fmt.Sprintf(`thread %q already exists: "starter send %s …" or "starter chat %s" talks to it`, id, id, id)
 	}
 	return err.Error()
@@ -191,8 +191,15 @@ func persist(ctx context.Context, op func(context.Context) error, lost func(erro
 
 // refusal reports errors that the thread gave as its answer.
 func refusal(err error) bool {
-	return errors.Is(err, signals.ErrNotFound) || errors.Is(err, signals.ErrClosed) ||
-		errors.Is(err, signals.ErrRefused) || errors.Is(err, event.ErrInvalid)
+	for _, answer := range []error{
+		signals.ErrThreadNotFound, signals.ErrThreadClosed, signals.ErrTaskNotFound, signals.ErrEventNotFound,
+		signals.ErrScheduleNotFound, signals.ErrScheduleExists,
+	} {
+		if errors.Is(err, answer) {
+			return true
+		}
+	}
+	return errors.Is(err, signals.ErrRefused) || errors.Is(err, event.ErrInvalid)
 }
 
 // cause is the innermost error's text, on one line.

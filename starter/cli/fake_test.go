@@ -221,7 +221,7 @@ func (w *world) serveEvents(rw http.ResponseWriter, r *http.Request) {
 
 func (w *world) Open(_ context.Context, id string, start signals.Start, first *signals.Post) error {
 	if id == "taken" {
-		return fmt.Errorf("opening: %w", signals.ErrExists)
+		return fmt.Errorf("opening: %w", signals.ErrThreadExists)
 	}
 	w.change(func() {
 		w.opened = append(w.opened, start)
@@ -238,9 +238,9 @@ func (w *world) known(id string) error {
 	case "silent":
 		return fmt.Errorf("post to thread %q: %w", id, serviceerror.NewDeadlineExceeded("context deadline exceeded"))
 	case "gone":
-		return fmt.Errorf("post to thread %q: %w", id, signals.ErrNotFound)
+		return fmt.Errorf("post to thread %q: %w", id, signals.ErrThreadNotFound)
 	case "closed":
-		return fmt.Errorf("post to thread %q: %w", id, signals.ErrClosed)
+		return fmt.Errorf("post to thread %q: %w", id, signals.ErrThreadClosed)
 	}
 	return nil
 }

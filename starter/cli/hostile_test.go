@@ -159,8 +159,8 @@ func answer[T any](h *hostile) (T, error) {
 func (h *hostile) failure() error {
 	return []error{
 		errors.New(attack), serviceerror.NewNamespaceNotFound(attack), serviceerror.NewFailedPrecondition(attack),
-		fmt.Errorf("%s: %w", attack, signals.ErrNotFound), fmt.Errorf("%s: %w", attack, signals.ErrRefused), &threadclient.UnknownEventError{EventID: attack},
-		fmt.Errorf("%s: %w", attack, signals.ErrClosed), fmt.Errorf("%s: %w", attack, signals.ErrExists), &threadclient.UnknownTaskError{TaskID: attack},
+		fmt.Errorf("%s: %w", attack, signals.ErrThreadNotFound), fmt.Errorf("%s: %w", attack, signals.ErrRefused), &threadclient.UnknownEventError{EventID: attack},
+		fmt.Errorf("%s: %w", attack, signals.ErrThreadClosed), fmt.Errorf("%s: %w", attack, signals.ErrThreadExists), &threadclient.UnknownTaskError{TaskID: attack},
 	}[h.round%9]
 }
 

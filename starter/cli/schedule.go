@@ -66,7 +66,7 @@ func (a scheduleCommands) hinted(err error) error {
 	switch {
 	case !errors.As(err, &which):
 		return err
-	case errors.Is(err, signals.ErrExists):
+	case errors.Is(err, signals.ErrScheduleExists):
 		return fmt.Errorf(`%w: "starter schedule show %s" shows it, --replace replaces it`, err, which.ID)
 	}
 	return fmt.Errorf(`%w in namespace %q: "starter schedule list" shows those that there are`, err, a.flags.namespace)

@@ -27,14 +27,14 @@ type schedulesFake struct {
 
 func (w *world) knownSchedule(id string) error {
 	if id == "gone" {
-		return &threadclient.ScheduleError{ID: id, Err: signals.ErrNotFound}
+		return &threadclient.ScheduleError{ID: id, Err: signals.ErrScheduleNotFound}
 	}
 	return nil
 }
 
 func (w *world) CreateSchedule(_ context.Context, s signals.Schedule) (signals.Schedule, error) {
 	if s.ID == "taken" {
-		return s, &threadclient.ScheduleError{ID: s.ID, Err: signals.ErrExists}
+		return s, &threadclient.ScheduleError{ID: s.ID, Err: signals.ErrScheduleExists}
 	}
 	w.change(func() { w.schedules.made = append(w.schedules.made, s) })
 	return s, nil

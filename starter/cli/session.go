@@ -328,4 +328,4 @@ func (s *session) leave() error {
 	return nil
 }
 
-func isExists(err error) bool { return errors.Is(err, signals.ErrExists) }
+func isExists(err error) bool { return errors.Is(err, signals.ErrThreadExists) }

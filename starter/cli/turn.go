@@ -86,7 +86,7 @@ func (s *session) turnEnded(ctx context.Context, end ended, err error) {
 	s.failed = err != nil || end.result.Status == signals.TurnFailed
 	if err != nil {
 		s.print(s.view.Fail(s.app.explain(about(s.thread, err))))
-		s.closed = s.closed || errors.Is(err, signals.ErrClosed)
+		s.closed = s.closed || errors.Is(err, signals.ErrThreadClosed)
 		return
 	}
 	if s.settled(end) {

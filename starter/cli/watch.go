@@ -108,7 +108,7 @@ func (v viewer) exists(ctx context.Context) error {
 	return v.app.withThreads(ctx, false, func(ctx context.Context, t threads) error {
 		state, err := t.State(ctx, v.thread)
 		if err == nil && state.Status == signals.Closed {
-			return signals.ErrClosed
+			return signals.ErrThreadClosed
 		}
 		return err
 	})
