@@ -164,18 +164,21 @@ func (d *document) entries(n ast.Node, path string) []entry {
 	for _, e := range m.Values {
 		at := place(e.Key)
 		if e.Key.IsMergeKey() {
-			d.fail(at, path, KindSyntax, "merging with << is not supported: repeat the fields")
+			d.report(at, path, KindSyntax, "merging with << is not supported: repeat the fields")
+			d.failed[join(path, mergeKey)] = true
 			continue
 		}
 		name, ok := d.resolve(e.Key).(*ast.StringNode)
 		if !ok {
-			d.fail(at, path, KindType, "the name of a field must be text: put it in quotes")
+			d.report(at, path, KindType, "the name of a field must be text: put it in quotes")
+			d.failed[join(path, e.Key.String())] = true
 			continue
 		}
 		inner := join(path, name.Value)
 		if line, twice := lines[name.Value]; twice {
 			d.hide(e.Value, inner)
-			d.fail(at, inner, KindDuplicate, "is already set in line %d: keep one of them", line)
+			d.report(at, inner, KindDuplicate, "is already set in line %d: keep one of them", line)
+			d.failed[inner+" again"] = true
 			continue
 		}
 		lines[name.Value] = at.Line

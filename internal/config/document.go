@@ -120,11 +120,18 @@ func (a anchors) Visit(n ast.Node) ast.Visitor {
 // start is the first character of the file.
 var start = &token.Position{Line: 1, Column: 1}
 
+// mergeKey stands for fields that are in another mapping.
+const mergeKey = "<<"
+
 // fail reports an error, whatever else is reported of its path.
 func (d *document) fail(at *token.Position, path string, kind Kind, format string, args ...any) {
+	d.failed[path] = true
+	d.report(at, path, kind, format, args...)
+}
+
+func (d *document) report(at *token.Position, path string, kind Kind, format string, args ...any) {
 	// The scanner may see the end of a file behind its last line.
 	line, column := min(max(at.Line, 1), len(d.lines)), max(at.Column, 1)
-	d.failed[path] = true
 	d.errs = append(d.errs, &Error{
 		File: d.name, Line: line, Column: column, Path: path, Kind: kind, Problem: fmt.Sprintf(format, args...),
 	})
@@ -133,7 +140,8 @@ func (d *document) fail(at *token.Position, path string, kind Kind, format strin
 // fieldErrorf reports an error in a value that was decoded, unless the value or what is around
 // it has one already: then the value is not what the file says.
 func (d *document) fieldErrorf(path string, kind Kind, format string, args ...any) {
-	if !d.hasFailed(path) {
+	merged := kind == KindMissing && d.failed[join(parent(path), mergeKey)]
+	if !merged && !d.hasFailed(path) {
 		d.fail(d.placeOf(path), path, kind, format, args...)
 	}
 }
