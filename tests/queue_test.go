@@ -411,7 +411,7 @@ func queueNamespaces(t *testing.T, w *world.World) {
 	require.Equal(t, w.TaskQueue+"-b", next.Namespace)
 	require.Equal(t, []string{"a1"}, idsOf(queueOf(w, id).Items))
 	_, err = other.Item(w.Ctx(), id, "a1")
-	require.ErrorIs(t, err, signals.ErrThreadNotFound)
+	require.ErrorIs(t, err, signals.ErrEventNotFound)
 	_, err = other.SetStatus(w.Ctx(), id, signals.SetStatus{EventID: "a1", Status: event.Failed, By: "eve"})
 	require.ErrorIs(t, err, signals.ErrRefused)
 	gate.Release()

@@ -82,7 +82,7 @@ approvalRules:
 func TestApprovalRulesBounds(t *testing.T) {
 	rules := strings.Repeat("  - {effect: deny}\n", approval.MaxRules+1)
 	_, err := Parse("f", []byte(ruleAgents+"approvalRules:\n"+rules), "", Env(env()))
-	require.EqualError(t, err, "f:2:1: approvalRules: has 1001 rules, at most 1000 are taken")
+	require.EqualError(t, err, "f:2:1: approvalRules: has 1001 items, at most 1000 are allowed")
 }
 
 func TestClientTools(t *testing.T) {

@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -28,41 +30,85 @@ func env(pairs ...string) func(string) string {
 	return func(name string) string { return m[name] }
 }
 
-func TestMistakes(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.yaml")
+// errorFiles are files with errors, by their names.
+func errorFiles(t testing.TB) map[string]string {
+	t.Helper()
+	paths, err := filepath.Glob("testdata/*.yaml")
 	require.NoError(t, err)
-	require.NotEmpty(t, files)
-	for _, path := range files {
-		name := filepath.Base(path)
-		if name == "full.yaml" {
-			continue
-		}
-		t.Run(name, func(t *testing.T) {
-			data, err := os.ReadFile(path)
-			require.NoError(t, err)
-			_, err = Parse(name, data, "testdata", Env(env(
-				"TEST_URL", "https://models.example/v1", "GARBLED_URL", "https://me:hunter2@models.example",
-			)), ThreadsQueue("threads"))
-			require.Error(t, err)
-			var mistake *Error
-			require.ErrorAs(t, err, &mistake)
-			for _, line := range strings.Split(err.Error(), "\n") {
-				require.Regexp(t, `^`+name+`:\d+:\d+: `, line, "every mistake is one line with its place")
-			}
-			got := Explain(err) + "\n"
-			require.NotContains(t, got, "hunter2")
-			require.NotContains(t, got, "secret")
-			require.NotContains(t, got, "abcdef0123456789")
-
-			golden := strings.TrimSuffix(path, ".yaml") + ".err"
-			if *update {
-				require.NoError(t, os.WriteFile(golden, []byte(got), 0o644))
-			}
-			want, err := os.ReadFile(golden)
-			require.NoError(t, err)
-			require.Equal(t, string(want), got)
-		})
+	files := map[string]string{}
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		require.NoError(t, err)
+		files[filepath.Base(path)] = string(data)
 	}
+	delete(files, "full.yaml")
+	short, err := os.ReadFile("testdata/short.txtar")
+	require.NoError(t, err)
+	for _, section := range strings.Split("\n"+string(short), "\n-- ")[1:] {
+		name, text, ok := strings.Cut(section, " --\n")
+		require.True(t, ok, section)
+		files[name] = text
+	}
+	return files
+}
+
+// TestErrors pins where errors are and of which kind they are, and not what they say.
+func TestErrors(t *testing.T) {
+	const golden = "testdata/errors.golden"
+	files := errorFiles(t)
+	var got strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		_, err := Parse(name, []byte(files[name]), "testdata", Env(env(
+			"TEST_URL", "https://models.example/v1", "GARBLED_URL", "https://me:hunter2@models.example", "HUB_KEY", "k1",
+		)), ThreadsQueue("threads"))
+		require.Error(t, err, name)
+		for _, err := range all(err) {
+			var e *Error
+			require.ErrorAs(t, err, &e)
+			require.NotEmpty(t, e.Kind, e)
+			require.NotContains(t, e.Problem, "\n", "an error is one line")
+			fmt.Fprintf(&got, "%s:%d:%d %s %s\n", e.File, e.Line, e.Column, e.Path, e.Kind)
+		}
+		for _, secret := range []string{"hunter2", "sk-", "abcdef0123456789", "xoxb", "whsec", "ck-"} {
+			require.NotContains(t, Explain(err), secret, name)
+		}
+	}
+	if *update {
+		require.NoError(t, os.WriteFile(golden, []byte(got.String()), 0o644))
+	}
+	want, err := os.ReadFile(golden)
+	require.NoError(t, err)
+	require.Equal(t, string(want), got.String())
+}
+
+// TestErrorTexts pins the text of one error of each kind.
+func TestErrorTexts(t *testing.T) {
+	for text, want := range map[string]struct {
+		kind Kind
+		text string
+	}{
+		"agents: \"x":                         {KindSyntax, "f:1:9: this is not YAML: could not find end character of double-quoted text; check the indentation and the quotes, here and in the line above"},
+		"agents: " + strings.Repeat("[", 100): {KindLimit, "f:1:1: there are more than 64 levels of lists and mappings"},
+		anAgent + "titel_model: x":            {KindUnknown, `f:2:1: titel_model: unknown field; did you mean "titleModel"?`},
+		anAgent + "hooks: x":                  {KindType, "f:2:8: hooks: is text, must be a list ([a, b], or lines that begin with -)"},
+		"agents: [{name: a}]":                 {KindMissing, "f:1:10: agents[0].model: is missing: write it as provider/model, such as openai/gpt-4.1-mini"},
+		anAgent + "titleModel:":               {KindEmpty, "f:2:1: titleModel: is empty: give it a value or remove the field"},
+		anAgent + "limits: {}\nlimits: {}":    {KindDuplicate, "f:3:1: limits: is already set in line 2: keep one of them"},
+		anAgent + "titleModel: dmeo/x":        {KindReference, `f:2:13: titleModel: unknown provider "dmeo"; did you mean "demo"? (providers are declared under models)`},
+		anAgent + "limits: {maxSteps: 0}":     {KindInvalid, "f:2:20: limits.maxSteps: is 0, must be 1 to 1000; leave it out for the default, 25"},
+		"agents: [{name: a, model: demo/demo, instructionsFile: no.md}]": {KindUnreadable, "f:1:56: agents[0].instructionsFile: no.md: file does not exist (a path is relative to the folder of the configuration)"},
+		anAgent + "titleModel: openai/x":                                 {KindUnset, "f:2:13: titleModel: the environment variable OPENAI_API_KEY is not set, and provider \"openai\" takes its key from there: set it, or set OPENAI_BASE_URL to use another address, or use demo/demo to try without a model"},
+		anAgent + "models: {m: {type: openai, apiKey: x}}":               {KindSecret, "f:2:28: models.m.apiKey: must not stand in the file, where it is copied and committed: put it into an environment variable and write apiKeyEnv: NAME_OF_THE_VARIABLE"},
+	} {
+		_, err := Parse("f", []byte(text), t.TempDir(), Env(env()))
+		require.EqualError(t, err, want.text)
+		var e *Error
+		require.ErrorAs(t, err, &e)
+		require.Equal(t, want.kind, e.Kind, text)
+	}
+	_, err := Parse("f", []byte(anAgent+"models:\n  m: {type: openai, token: hunter2}"), "", Env(env()))
+	require.Equal(t, "f:3:21: models.m.token: unknown field; known are apiKeyEnv, baseURL, baseURLEnv, retry, type\n"+
+		"    3 |   m: {type: openai, token: ********\n      |                     ^", Explain(err))
 }
 
 func TestFull(t *testing.T) {
@@ -311,12 +357,8 @@ func TestDefault(t *testing.T) {
 
 // FuzzParse: whatever is in the file, reading it ends, and mistakes lie inside it.
 func FuzzParse(f *testing.F) {
-	files, err := filepath.Glob("testdata/*.yaml")
-	require.NoError(f, err)
-	for _, path := range files {
-		data, err := os.ReadFile(path)
-		require.NoError(f, err)
-		f.Add(string(data))
+	for _, text := range errorFiles(f) {
+		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, data string) {
 		c, err := Parse("f", []byte(data), t.TempDir(), Env(env()))

@@ -22,7 +22,7 @@ You can run commands with shell_cmd, in a working directory on the server; a per
 func Default(getenv func(string) string) (*Config, error) {
 	key, base := strings.TrimSpace(getenv(EnvAPIKey)), strings.TrimSpace(getenv(EnvBaseURL))
 	model := strings.TrimSpace(getenv(EnvModel))
-	c := &Config{Tools: defaultTools()}
+	c := &Config{Tools: Tools{Shell: Shell{Root: DefaultRoot}}}
 	p := Provider{Name: OpenAI, Type: OpenAI, BaseURL: strings.TrimRight(base, "/"), APIKey: Secret(key)}
 	switch {
 	case key == "" && base == "" && model != "":

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
 
+	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/strictyaml"
 )
 
@@ -29,52 +29,45 @@ type document struct {
 
 	lines   []string
 	anchors map[string]ast.Node
-	places  map[string]*token.Position // by path
-	values  int                        // that were read for conditions
-	files   []file
-	errs    []*Error
+
+	// keys and places are where the keys and the values of the file stand, by path.
+	keys, places map[string]*token.Position
+
+	// failed are the paths that have an error, or that an unknown field may have meant.
+	failed map[string]bool
+
+	values int // read for schemas and conditions
+	files  []file
+	errs   []*Error
 
 	// secrets are values that no excerpt may show.
 	secrets []string
 }
 
-// value is a node of the file and the path that leads to it.
-type value struct {
-	doc  *document
-	node ast.Node
-	path string
-	at   *token.Position
-}
-
-// field is an entry of a mapping. At is the place of the key.
-type field struct {
-	value
-	key string
-	at  *token.Position
-}
-
 // open parses the file and returns its only document.
-func (d *document) open(data []byte) (value, bool) {
+func (d *document) open(data []byte) (ast.Node, bool) {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	data = bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n"))
 	data = bytes.ReplaceAll(data, []byte("\r"), []byte("\n"))
 	d.lines = strings.Split(string(data), "\n")
+	d.anchors, d.failed = map[string]ast.Node{}, map[string]bool{}
+	d.keys, d.places = map[string]*token.Position{}, map[string]*token.Position{"": start}
 	for i, line := range d.lines {
 		if !utf8.ValidString(line) {
 			d.lines[i] = ""
-			d.fail(&token.Position{Line: i + 1, Column: 1}, "", "is not UTF-8 text: save the file as UTF-8")
-			return value{}, false
+			d.fail(&token.Position{Line: i + 1, Column: 1}, "", KindSyntax, "is not UTF-8 text: save the file as UTF-8")
+			return nil, false
 		}
 	}
 	var limit *strictyaml.Error
 	if errors.As(strictyaml.Check(data), &limit) {
-		d.fail(&token.Position{Line: limit.Line, Column: 1}, "", "%s", limit.Problem)
-		return value{}, false
+		d.fail(&token.Position{Line: limit.Line, Column: 1}, "", KindLimit, "%s", limit.Problem)
+		return nil, false
 	}
 	file, err := parser.ParseBytes(data, 0, parser.AllowDuplicateMapKey())
 	if err != nil {
 		d.syntax(err)
-		return value{}, false
+		return nil, false
 	}
 	return d.only(file)
 }
@@ -83,36 +76,34 @@ func (d *document) syntax(err error) {
 	const hint = "check the indentation and the quotes, here and in the line above"
 	var at yaml.Error
 	if !errors.As(err, &at) || at.GetToken() == nil {
-		d.fail(&token.Position{Line: 1, Column: 1}, "", "this is not YAML: %s", hint)
+		d.fail(start, "", KindSyntax, "this is not YAML: %s", hint)
 		return
 	}
 	pos := at.GetToken().Position
 	if pos.Line >= 1 && pos.Line <= len(d.lines) && strings.HasPrefix(strings.TrimLeft(d.lines[pos.Line-1], " "), "\t") {
-		d.fail(pos, "", "this is not YAML: the line begins with a tab; indent with spaces")
+		d.fail(pos, "", KindSyntax, "this is not YAML: the line begins with a tab; indent with spaces")
 		return
 	}
-	d.fail(pos, "", "this is not YAML: %s; %s", strings.ReplaceAll(at.GetMessage(), "\n", " "), hint)
+	d.fail(pos, "", KindSyntax, "this is not YAML: %s; %s", strings.ReplaceAll(at.GetMessage(), "\n", " "), hint)
 }
 
-func (d *document) only(file *ast.File) (value, bool) {
-	root := value{doc: d, at: &token.Position{Line: 1, Column: 1}}
+func (d *document) only(file *ast.File) (root ast.Node, ok bool) {
 	for _, doc := range file.Docs {
 		switch doc.Body.(type) {
 		case nil, *ast.DirectiveNode, *ast.CommentGroupNode:
 			continue
 		}
-		if root.node != nil {
-			d.fail(place(doc.Body), "", "a second document begins here: put everything in one, without the --- line")
-			return root, false
+		if root != nil {
+			d.fail(place(doc.Body), "", KindSyntax, "a second document begins here: put everything in one, without the --- line")
+			return nil, false
 		}
-		root.node = doc.Body
+		root = doc.Body
 	}
-	if root.node == nil {
-		d.fail(root.at, "", "the file is empty: it needs at least agents, each with a name and a model")
-		return root, false
+	if root == nil {
+		d.fail(start, "", KindMissing, "the file is empty: it needs at least agents, each with a name and a model")
+		return nil, false
 	}
-	d.anchors, d.places = map[string]ast.Node{}, map[string]*token.Position{}
-	ast.Walk(anchors(d.anchors), root.node)
+	ast.Walk(anchors(d.anchors), root)
 	return root, true
 }
 
@@ -126,51 +117,99 @@ func (a anchors) Visit(n ast.Node) ast.Visitor {
 	return a
 }
 
-func (d *document) fail(at *token.Position, path, format string, args ...any) {
+// start is the first character of the file.
+var start = &token.Position{Line: 1, Column: 1}
+
+// mergeKey stands for fields that are in another mapping.
+const mergeKey = "<<"
+
+// fail reports an error, whatever else is reported of its path.
+func (d *document) fail(at *token.Position, path string, kind Kind, format string, args ...any) {
+	d.failed[path] = true
+	d.report(at, path, kind, format, args...)
+}
+
+func (d *document) report(at *token.Position, path string, kind Kind, format string, args ...any) {
 	// The scanner may see the end of a file behind its last line.
 	line, column := min(max(at.Line, 1), len(d.lines)), max(at.Column, 1)
 	d.errs = append(d.errs, &Error{
-		File: d.name, Line: line, Column: column, Path: path, Problem: fmt.Sprintf(format, args...),
+		File: d.name, Line: line, Column: column, Path: path, Kind: kind, Problem: fmt.Sprintf(format, args...),
 	})
 }
 
-func (v value) fail(format string, args ...any) { v.doc.fail(v.at, v.path, format, args...) }
-
-// fail of a field points to its value, or to its key if the value is a block.
-func (f field) fail(format string, args ...any) { f.value.fail(format, args...) }
-
-// failKey points to the key.
-func (f field) failKey(format string, args ...any) { f.doc.fail(f.at, f.path, format, args...) }
-
-// child makes the value of a node below v. A block has no place of its own worth
-// pointing at; it gets that of its key.
-func (v value) child(n ast.Node, path string, key *token.Position) value {
-	c := value{doc: v.doc, node: n, path: path, at: key}
-	switch n := v.doc.resolve(n).(type) {
-	case *ast.MappingNode:
-		if n.IsFlowStyle {
-			c.at = n.Start.Position
-		}
-	case *ast.SequenceNode:
-		if n.IsFlowStyle {
-			c.at = n.Start.Position
-		}
-	case *ast.NullNode:
-	default:
-		c.at = place(c.node)
+// fieldErrorf reports an error in a value that was decoded, unless the value or what is around
+// it has one already: then the value is not what the file says.
+func (d *document) fieldErrorf(path string, kind Kind, format string, args ...any) {
+	merged := kind == KindMissing && d.failed[join(parent(path), mergeKey)]
+	if !merged && !d.hasFailed(path) {
+		d.fail(d.placeOf(path), path, kind, format, args...)
 	}
-	v.doc.places[path] = c.at
-	return c
 }
+
+// keyErrorf is [document.fieldErrorf] at the place of the key.
+func (d *document) keyErrorf(path string, kind Kind, format string, args ...any) {
+	if !d.hasFailed(path) {
+		d.fail(d.keys[path], path, kind, format, args...)
+	}
+}
+
+func (d *document) hasFailed(path string) bool {
+	for ; path != ""; path = parent(path) {
+		if d.failed[path] {
+			return true
+		}
+	}
+	return d.failed[""]
+}
+
+// failedBelow reports an error in the value at path or in anything inside or around it.
+func (d *document) failedBelow(path string) bool {
+	if d.hasFailed(path) {
+		return true
+	}
+	for failed, is := range d.failed {
+		if rest, below := strings.CutPrefix(failed, path); is && below && rest != "" && (rest[0] == '.' || rest[0] == '[') {
+			return true
+		}
+	}
+	return false
+}
+
+// has reports whether the file sets the field.
+func (d *document) has(path string) bool { return d.places[path] != nil }
 
 // placeOf is where the value of a path stands, or of the nearest one around it.
 func (d *document) placeOf(path string) *token.Position {
-	for ; path != ""; path = path[:max(strings.LastIndexAny(path, ".["), 0)] {
+	for ; path != ""; path = parent(path) {
 		if at, ok := d.places[path]; ok {
 			return at
 		}
 	}
-	return &token.Position{Line: 1, Column: 1}
+	return d.places[""]
+}
+
+func parent(path string) string { return path[:max(strings.LastIndexAny(path, ".["), 0)] }
+
+func join(path, key string) string {
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}
+
+// invalid reports whether err is one, and puts it to its place: it names a field inside of path.
+func (d *document) invalid(path string, err error) bool {
+	var field *event.FieldError
+	if !errors.As(err, &field) {
+		return false
+	}
+	path = join(path, field.Field)
+	kind := KindInvalid
+	if !d.has(path) {
+		kind = KindMissing
+	}
+	d.fieldErrorf(path, kind, "%s", field.Problem)
+	return true
 }
 
 func place(n ast.Node) *token.Position {
@@ -198,9 +237,9 @@ func (d *document) resolve(n ast.Node) ast.Node {
 	return nil
 }
 
-// kind says what the value is, for people.
-func (v value) kind() string {
-	switch n := v.doc.resolve(v.node).(type) {
+// describe says what a value is, for people.
+func (d *document) describe(n ast.Node) string {
+	switch n := d.resolve(n).(type) {
 	case nil:
 		return "an alias (*) of an anchor (&) that is not there"
 	case *ast.MappingNode:
@@ -217,73 +256,6 @@ func (v value) kind() string {
 		return "text"
 	}
 	return "something else"
-}
-
-// fields returns the entries of a mapping in the order of the file. With known
-// names, it refuses all others; without, any name will do. An empty value is an
-// empty mapping.
-func (v value) fields(known ...string) []field {
-	m, ok := v.doc.resolve(v.node).(*ast.MappingNode)
-	if !ok {
-		if _, empty := v.doc.resolve(v.node).(*ast.NullNode); !empty {
-			v.fail("is %s, must be a mapping (name: value)", v.kind())
-		}
-		return nil
-	}
-	var fields []field
-	seen := map[string]int{}
-	for _, entry := range m.Values {
-		f, ok := v.field(entry)
-		if !ok {
-			continue
-		}
-		if line, twice := seen[f.key]; twice {
-			f.failKey("is already set in line %d: keep one of them", line)
-			continue
-		}
-		seen[f.key] = f.at.Line
-		if len(known) > 0 && !has(known, f.key) {
-			f.failKey("unknown field; %s", suggest(f.key, known))
-			continue
-		}
-		fields = append(fields, f)
-	}
-	return fields
-}
-
-func (v value) field(entry *ast.MappingValueNode) (field, bool) {
-	at := place(entry.Key)
-	if entry.Key.IsMergeKey() {
-		v.doc.fail(at, v.path, "merging with << is not supported: repeat the fields")
-		return field{}, false
-	}
-	key := v.doc.resolve(entry.Key)
-	name, ok := key.(*ast.StringNode)
-	if !ok {
-		v.doc.fail(at, v.path, "the name of a field must be text: put it in quotes")
-		return field{}, false
-	}
-	path := name.Value
-	if v.path != "" {
-		path = v.path + "." + path
-	}
-	return field{value: v.child(entry.Value, path, at), key: name.Value, at: at}, true
-}
-
-func has(list []string, s string) bool { return slices.Contains(list, s) }
-
-// items returns the entries of a list.
-func (v value) items() []value {
-	s, ok := v.doc.resolve(v.node).(*ast.SequenceNode)
-	if !ok {
-		v.fail("is %s, must be a list ([a, b], or lines that begin with -)", v.kind())
-		return nil
-	}
-	items := make([]value, 0, len(s.Values))
-	for i, n := range s.Values {
-		items = append(items, v.child(n, fmt.Sprintf("%s[%d]", v.path, i), place(n)))
-	}
-	return items
 }
 
 func (d *document) relative(path string) string {

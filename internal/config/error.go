@@ -10,6 +10,25 @@ import (
 	"unicode/utf8"
 )
 
+// Kind classifies an [Error].
+type Kind string
+
+// The kinds of errors.
+const (
+	KindSyntax     Kind = "syntax"         // the file is not UTF-8, not YAML, or uses what is not supported of it
+	KindLimit      Kind = "limit"          // too large, too deep or too many
+	KindUnknown    Kind = "unknown field"  // no field has the name
+	KindType       Kind = "wrong type"     // such as a list instead of text
+	KindMissing    Kind = "missing"        // a required field
+	KindEmpty      Kind = "empty"          // a field without a value
+	KindDuplicate  Kind = "duplicate"      // a field, a name or an item of a list
+	KindReference  Kind = "unknown name"   // no agent, tool or provider has it
+	KindInvalid    Kind = "invalid value"  // out of bounds, of another form, or excluded by another field
+	KindUnreadable Kind = "unreadable"     // a file that the field names
+	KindUnset      Kind = "unset variable" // an environment variable that the field names
+	KindSecret     Kind = "secret in file" // which belongs into an environment variable
+)
+
 // Error is one mistake in a file.
 type Error struct {
 	// File, Line and Column (both from 1, in characters) are its place.
@@ -20,6 +39,8 @@ type Error struct {
 	// Path is the field, such as "agents[0].limits.maxSteps". Empty for a mistake of
 	// the file as a whole, or of its syntax.
 	Path string
+
+	Kind Kind
 
 	// Problem says what is wrong and the way out, in one line.
 	Problem string

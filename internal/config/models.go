@@ -49,8 +49,8 @@ type provider struct {
 
 // absent is a variable that is not set, and the field that names it, if one does.
 type absent struct {
-	field value
-	name  string
+	path string
+	name string
 }
 
 // builtIn are the providers that need no entry.
@@ -63,114 +63,81 @@ func (d *document) builtIn() *models {
 	}}
 }
 
-func (m *models) read(v value) {
-	if v.kind() == "text" {
-		v.doc.hide(v.node)
-	}
-	for _, f := range v.fields() {
-		if !providerName.MatchString(f.key) {
-			f.failKey("use 1 to 64 letters, digits, -, _ and ., beginning with a letter or digit")
-			continue
-		}
-		m.byKey[f.key] = f.provider()
-	}
+type providerType string
+
+type providerEntry struct {
+	Type       providerType
+	APIKeyEnv  string
+	BaseURL    string
+	BaseURLEnv string
+	Retry      llm.Retry
 }
 
-var providerFields = []string{"type", "apiKeyEnv", "baseURL", "baseURLEnv", "retry"}
-
-func (f field) provider() *provider {
-	p := &provider{Provider: Provider{Name: f.key}, declared: true}
-	fields := f.providerFields()
-	given := map[string]field{}
-	for _, f := range fields {
-		given[f.key] = f
+func (m *models) add(name string, e providerEntry) {
+	path := "models." + name
+	if !providerName.MatchString(name) {
+		m.doc.keyErrorf(path, KindInvalid, "use 1 to 64 letters, digits, -, _ and ., beginning with a letter or digit")
+		return
 	}
-	if t, ok := given["type"]; ok {
-		p.Type, _ = t.oneOf(OpenAI, Demo)
-	} else if !f.has("type", providerFields) {
-		f.missing("type", "is missing: write type: %s (OpenAI, and everything compatible with it) or type: %s", OpenAI, Demo)
+	p := &provider{Provider: Provider{Name: name, Type: string(e.Type), Retry: e.Retry}, declared: true}
+	m.byKey[name] = p
+	literal, env, key := path+".baseURL", path+".baseURLEnv", path+".apiKeyEnv"
+	if d := e.Retry.WithDefaults(); e.Retry.MaxInterval > 0 && e.Retry.MaxInterval < d.InitialInterval {
+		m.doc.fieldErrorf(path+".retry.maxInterval", KindInvalid, "is %s, must be at least initialInterval, %s", short(e.Retry.MaxInterval), short(d.InitialInterval))
 	}
-	if retry, ok := given["retry"]; ok {
-		p.Retry = retry.retry()
-		delete(given, "retry")
-	}
-	if p.Type == Demo {
-		for _, f := range fields {
-			if f.key != "type" && f.key != "retry" {
-				f.failKey("a provider of type demo takes nothing else: remove the field")
+	switch {
+	case p.Type == Demo:
+		for _, field := range []string{key, literal, env} {
+			if m.doc.has(field) {
+				m.doc.keyErrorf(field, KindInvalid, "a provider of type demo takes nothing else: remove the field")
 			}
 		}
-		return p
+		return
+	case m.doc.has(literal) && m.doc.has(env):
+		m.doc.keyErrorf(env, KindInvalid, "baseURL is set as well: keep one of them")
+	case m.doc.has(literal):
+		p.BaseURL = strings.TrimRight(e.BaseURL, "/")
+		if strings.HasPrefix(p.BaseURL, official) && !m.doc.has(key) {
+			m.doc.fieldErrorf(literal, KindMissing, "OpenAI itself needs a key: add apiKeyEnv: %s", EnvAPIKey)
+		}
+	case e.BaseURLEnv != "":
+		p.BaseURL = strings.TrimRight(p.variable(m.doc, env, e.BaseURLEnv), "/")
+		if problem := urlProblem(p.BaseURL); problem != "" && p.BaseURL != "" {
+			m.doc.fieldErrorf(env, KindInvalid, "%s %s", e.BaseURLEnv, problem)
+		}
+	case !m.doc.has(key) && p.Type == OpenAI:
+		p.fromEnvironment(m.doc)
 	}
-	p.address(given)
-	if key, ok := given["apiKeyEnv"]; ok {
-		s, _ := p.variable(key.value)
-		p.APIKey = Secret(s)
-	} else if u, ok := given["baseURL"]; ok && strings.HasPrefix(p.BaseURL, official) {
-		u.fail("OpenAI itself needs a key: add apiKeyEnv: %s", EnvAPIKey)
+	if e.APIKeyEnv != "" {
+		p.APIKey = Secret(p.variable(m.doc, key, e.APIKeyEnv))
 	}
-	if len(given) == 1 && p.Type == OpenAI {
-		p.fromEnvironment(f.doc)
-	}
-	return p
 }
 
-// retry reads how calls that fail are made again. Only what is set is not zero.
-func (f field) retry() llm.Retry {
-	var r llm.Retry
-	var longest field
-	for _, f := range f.fields("for", "initialInterval", "maxInterval", "backoff", "maxAttempts") {
-		switch f.key {
-		case "for":
-			r.For, _ = f.duration(0, llm.MaxRetryFor, byDefault(llm.DefaultRetryFor))
-		case "initialInterval":
-			r.InitialInterval, _ = f.duration(llm.MinRetryInterval, llm.MaxRetryInterval, byDefault(llm.DefaultRetryInitial))
-		case "maxInterval":
-			r.MaxInterval, _ = f.duration(llm.MinRetryInterval, llm.MaxRetryInterval, byDefault(llm.DefaultRetryInterval))
-			longest = f
-		case "backoff":
-			r.Backoff, _ = f.number(1, llm.MaxRetryBackoff)
-		case "maxAttempts":
-			r.MaxAttempts, _ = f.count(1_000_000, "no limit but for")
-		}
+// secretVariable is the field that names the variable in a part of the file where what is
+// misspelt may be a secret. Empty elsewhere.
+func secretVariable(path string) string {
+	switch part, _, _ := strings.Cut(strings.ReplaceAll(path, "[", "."), "."); part {
+	case "models":
+		return "apiKeyEnv"
+	case "webhooks", "apiKeys":
+		return "secretEnv"
 	}
-	if d := r.WithDefaults(); r.MaxInterval > 0 && r.MaxInterval < d.InitialInterval {
-		longest.fail("is %s, must be at least initialInterval, %s", short(r.MaxInterval), short(d.InitialInterval))
-	}
-	return r
+	return ""
 }
 
-// providerFields is like fields, but knows that what is misspelt here, or does not
-// belong here, may be a key.
-func (f field) providerFields() []field {
-	const inline = "apiKey"
-	m, ok := f.doc.resolve(f.node).(*ast.MappingNode)
-	if !ok {
-		f.doc.hide(f.node)
-		return f.fields(providerFields...)
+var secretNames = map[string]bool{"apikey": true, "secret": true, "secrets": true}
+
+// hide keeps a value out of excerpts where it may be a secret, and reports whether it may.
+func (d *document) hide(n ast.Node, path string) bool {
+	if secretVariable(path) == "" {
+		return false
 	}
-	var fields []field
-	for _, e := range m.Values {
-		if key := keyText(e); key != "type" && key != "baseURL" && key != "baseURLEnv" && key != "retry" {
-			f.doc.hide(e.Value)
-		}
-	}
-	for _, e := range f.fields() {
-		switch {
-		case plain(e.key) == plain(inline):
-			e.failKey("a key must not stand in the file, where it is copied and committed: " +
-				"put it into an environment variable and write apiKeyEnv: NAME_OF_THE_VARIABLE")
-		case !has(providerFields, e.key):
-			e.failKey("unknown field; %s", suggest(e.key, providerFields))
-		default:
-			fields = append(fields, e)
-		}
-	}
-	return fields
+	d.conceal(n)
+	return true
 }
 
-// hide keeps a value out of excerpts, unless it is a word that is no secret.
-func (d *document) hide(n ast.Node) { ast.Walk(hider{d}, d.resolve(n)) }
+// conceal keeps a value out of excerpts, unless it is a word that is no secret.
+func (d *document) conceal(n ast.Node) { ast.Walk(hider{d}, d.resolve(n)) }
 
 type hider struct{ doc *document }
 
@@ -187,44 +154,13 @@ func (h hider) Visit(n ast.Node) ast.Visitor {
 	return h
 }
 
-func (p *provider) address(given map[string]field) {
-	literal, hasLiteral := given["baseURL"]
-	env, hasEnv := given["baseURLEnv"]
-	switch {
-	case hasLiteral && hasEnv:
-		env.failKey("baseURL is set as well: keep one of them")
-	case hasLiteral:
-		if s, ok := literal.word(); ok {
-			p.BaseURL = literal.checkURL(s, "")
-		}
-	case hasEnv:
-		if s, ok := p.variable(env.value); ok {
-			p.BaseURL = env.checkURL(s, env.variableName())
-		}
-	}
-}
-
-func (v value) variableName() string {
-	s, _ := v.word()
-	return s
-}
-
-// variable returns what the variable that v names is set to.
-func (p *provider) variable(v value) (string, bool) {
-	name, ok := v.word()
-	if !ok {
-		return "", false
-	}
-	if !variable.MatchString(name) {
-		v.fail("must be the name of an environment variable (capitals, digits and _), such as %s, not what it holds", EnvAPIKey)
-		return "", false
-	}
-	s := strings.TrimSpace(v.doc.getenv(name))
+// variable returns what the variable that a field names is set to.
+func (p *provider) variable(d *document, path, name string) string {
+	s := strings.TrimSpace(d.getenv(name))
 	if s == "" {
-		p.absent = append(p.absent, absent{v, name})
-		return "", false
+		p.absent = append(p.absent, absent{path, name})
 	}
-	return s, true
+	return s
 }
 
 // fromEnvironment is what a provider gets that says nothing of key and address:
@@ -237,19 +173,6 @@ func (p *provider) fromEnvironment(d *document) {
 	if p.APIKey == "" && p.BaseURL == "" {
 		p.absent = append(p.absent, absent{name: EnvAPIKey})
 	}
-}
-
-// checkURL returns the address without a slash at its end. From is the variable
-// that it came from.
-func (v value) checkURL(s, from string) string {
-	if problem := urlProblem(s); problem != "" {
-		if from != "" {
-			problem = from + " " + problem
-		}
-		v.fail("%s", problem)
-		return ""
-	}
-	return strings.TrimRight(s, "/")
 }
 
 // urlProblem does not repeat the address, which may hold a password.
@@ -266,28 +189,26 @@ func urlProblem(s string) string {
 	return ""
 }
 
-// use notes that an agent has this model, and returns it.
-func (m *models) use(v value) string {
-	s, ok := v.word()
-	if !ok {
-		return ""
+// use notes that the field at path has this model.
+func (m *models) use(path, s string) {
+	if s == "" {
+		return
 	}
+	fail := func(kind Kind, format string, args ...any) { m.doc.fieldErrorf(path, kind, format, args...) }
 	name, model, ok := strings.Cut(s, "/")
 	p, known := m.byKey[name]
 	switch {
 	case !ok && known:
-		v.fail("%q is only the provider: add the model, as in %s/%s", s, s, example(p))
+		fail(KindInvalid, "%q is only the provider: add the model, as in %s/%s", s, s, example(p))
 	case !ok:
-		v.fail("%q does not say the provider: write it as provider/model, such as openai/%s", s, s)
+		fail(KindInvalid, "%q does not say the provider: write it as provider/model, such as openai/%s", s, s)
 	case model == "":
-		v.fail("%q does not say the model: write it as provider/model, such as openai/gpt-4.1-mini", s)
+		fail(KindInvalid, "%q does not say the model: write it as provider/model, such as openai/gpt-4.1-mini", s)
 	case !known:
-		v.fail("unknown provider %q; %s (providers are declared under models)", name, suggest(name, m.names()))
+		fail(KindReference, "unknown provider %q; %s (providers are declared under models)", name, suggest(name, m.names()))
 	default:
-		m.mark(p, v)
-		return s
+		m.mark(p, path)
 	}
-	return ""
 }
 
 func example(p *provider) string {
@@ -298,22 +219,22 @@ func example(p *provider) string {
 }
 
 // mark reports what a provider lacks with its first use.
-func (m *models) mark(p *provider, v value) {
+func (m *models) mark(p *provider, path string) {
 	if p.used {
 		return
 	}
 	p.used = true
 	for _, a := range p.absent {
 		if p.implicit {
-			v.fail("the environment variable %s is not set, and provider %q takes its key from there: "+
+			m.doc.fieldErrorf(path, KindUnset, "the environment variable %s is not set, and provider %q takes its key from there: "+
 				"set it, or set %s to use another address, or use demo/demo to try without a model", a.name, p.Name, EnvBaseURL)
 			continue
 		}
-		a.field.fail("the environment variable %s is not set, and an agent uses this provider: set it before starting", a.name)
+		m.doc.fieldErrorf(a.path, KindUnset, "the environment variable %s is not set, and an agent uses this provider: set it before starting", a.name)
 	}
 	if p.implicit && p.BaseURL != "" {
 		if problem := urlProblem(p.BaseURL); problem != "" {
-			v.fail("%s %s", EnvBaseURL, problem)
+			m.doc.fieldErrorf(path, KindInvalid, "%s %s", EnvBaseURL, problem)
 		}
 	}
 }

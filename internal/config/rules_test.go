@@ -117,7 +117,7 @@ func TestRulesTogether(t *testing.T) {
 		_, err := Parse("f", []byte(ruleAgents+"rules:\n  - events: x\n    priority: 30\n    where:\n"+
 			"      - {field: payload.x, in: &many "+in+"}\n      - {field: payload.x, in: *many}\n      - {field: payload.x, in: *many}\n"), "", Env(env()))
 		require.ErrorContains(t, err, "f:6:10037: rules[0].where[1].in[4999]: ")
-		require.ErrorContains(t, err, "is too much to compare with: a file has at most 10000 values in its conditions, at most 20 deep")
+		require.ErrorContains(t, err, "is too much: a file has at most 10000 values in its schemas and conditions, at most 20 deep")
 		require.Equal(t, 1, strings.Count(err.Error(), "too much"), "said once")
 	})
 	t.Run("a rule that another one lets through is no mistake", func(t *testing.T) {

@@ -1,0 +1,456 @@
+package config
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/approval"
+	"github.com/threadmill/threadmill/auth"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/rule"
+	"github.com/threadmill/threadmill/tool"
+	"github.com/threadmill/threadmill/webhook"
+)
+
+// config decodes the file, and checks what its fields say of each other. Agents come late: they
+// refer to the rest, and hooks and rules to them.
+func (d *document) config(root ast.Node) *Config {
+	var f configFile
+	d.decode(root, "", reflect.ValueOf(&f).Elem(), fieldRule{})
+	if d.has("version") && f.Version != json.Number("1") {
+		d.fieldErrorf("version", KindInvalid, "must be 1, the only version there is")
+	}
+	c := &Config{StaleAfter: f.Temporal.StaleAfter, AllowedHosts: f.HTTP.AllowedHosts, Tools: d.builtInTools(f.Tools)}
+	c.Tools.Client = d.clientTools(f.Tools.Client)
+	models := d.builtIn()
+	for name, entry := range f.Models {
+		models.add(name, entry)
+	}
+	c.Agents = d.agents(f.Agents, f.Limits, models)
+	models.use("titleModel", f.TitleModel)
+	c.TitleModel, c.Models = f.TitleModel, models.result()
+	c.Hooks = d.hooks(f.Hooks, c.Agents)
+	c.Rules = d.rules(f.Rules, c.Agents)
+	c.ApprovalRules = d.approvalRules("approvalRules", f.ApprovalRules)
+	for i, r := range c.ApprovalRules {
+		path := fmt.Sprintf("approvalRules[%d].", i)
+		d.knownTools(path+"tools", r.Tools, "*")
+		d.knownAgents(path+"agents", r.Agents, c.Agents, "*")
+	}
+	c.Webhooks = d.webhooks(f.Webhooks, c.Agents)
+	c.APIKeys = d.apiKeys(f.APIKeys)
+	return c
+}
+
+// uniqueName reports a name that is taken. Lines has those of names so far.
+func (d *document) uniqueName(path, what, name string, lines map[string]int) {
+	path += ".name"
+	if line, taken := lines[name]; taken {
+		d.fieldErrorf(path, KindDuplicate, "%s %q already exists, in line %d: choose another name", what, name, line)
+	} else if name != "" {
+		lines[name] = d.placeOf(path).Line
+	}
+}
+
+// knownTools reports names that no tool has, besides those that are also allowed.
+func (d *document) knownTools(path string, names []string, also ...string) {
+	for i, name := range names {
+		if name != "" && !slices.Contains(d.tools, name) && !slices.Contains(also, name) {
+			d.fieldErrorf(fmt.Sprintf("%s[%d]", path, i), KindReference, "unknown tool %q; %s", name, suggest(name, d.tools))
+		}
+	}
+}
+
+func (d *document) knownAgents(path string, names []string, agents agent.Fixed, also ...string) {
+	for i, name := range names {
+		if !slices.Contains(also, name) {
+			d.knownAgent(fmt.Sprintf("%s[%d]", path, i), name, agents)
+		}
+	}
+}
+
+// knownAgent reports a name that no agent has, unless the agents have errors themselves.
+func (d *document) knownAgent(path, name string, agents agent.Fixed) {
+	var names []string
+	for _, a := range agents {
+		if a.Name == "" || strings.EqualFold(a.Name, name) {
+			return
+		}
+		names = append(names, a.Name)
+	}
+	if name != "" && names != nil {
+		d.fieldErrorf(path, KindReference, "unknown agent %q; %s", name, suggest(name, names))
+	}
+}
+
+func (d *document) builtInTools(t toolsEntry) Tools {
+	shell := Shell{
+		Root: d.relative(cmp.Or(t.Shell.Root, DefaultRoot)), Timeout: t.Shell.Timeout,
+		MaxOutput: int(t.Shell.MaxOutput), MaxProgress: int(t.Shell.MaxProgress), Env: t.Shell.Env, Runner: t.Shell.Runner,
+	}
+	var clock Clock
+	if t.Clock.Timezone != "" {
+		clock.Timezone, _ = time.LoadLocation(t.Clock.Timezone)
+	}
+	return Tools{Shell: shell, Clock: clock}
+}
+
+// clientTools are those that agents may then have.
+func (d *document) clientTools(entries []clientEntry) []tool.Definition {
+	var tools []tool.Definition
+	for i, e := range entries {
+		path := fmt.Sprintf("tools.client[%d]", i)
+		if !d.has(path) {
+			path = "tools.client"
+		}
+		d.pathArguments(path, e)
+		switch {
+		case e.Name == "":
+			continue
+		case slices.ContainsFunc(d.tools, func(name string) bool { return strings.EqualFold(name, e.Name) }):
+			d.fieldErrorf(path+".name", KindDuplicate, "a tool %q already exists (upper and lower case do not differ): choose another name", e.Name)
+			continue
+		}
+		d.tools = append(d.tools, e.Name)
+		tools = append(tools, tool.Definition{
+			Name: e.Name, Description: e.Description, Parameters: e.Parameters, Deadline: e.Deadline, Client: true,
+			NeedsApproval: e.NeedsApproval, ApprovalReason: e.ApprovalReason, PathArguments: e.PathArguments,
+		})
+	}
+	return tools
+}
+
+// pathArguments must be among the parameters.
+func (d *document) pathArguments(path string, e clientEntry) {
+	var schema struct {
+		Properties map[string]json.RawMessage `json:"properties"`
+	}
+	if d.failedBelow(path+".parameters") || len(e.Parameters) > 0 && json.Unmarshal(e.Parameters, &schema) != nil {
+		return
+	}
+	known := slices.Sorted(maps.Keys(schema.Properties))
+	for i, name := range e.PathArguments {
+		at := fmt.Sprintf("%s.pathArguments[%d]", path, i)
+		switch {
+		case name == "" || slices.Contains(known, name):
+		case len(known) == 0:
+			d.fieldErrorf(at, KindReference, "the parameters have no properties: declare %q there", name)
+		default:
+			d.fieldErrorf(at, KindReference, "the parameters have no property %q; %s", name, suggest(name, known))
+		}
+	}
+}
+
+// schema decodes a JSON Schema, which is YAML as well.
+func (d *document) schema(n ast.Node, path string) json.RawMessage {
+	if d.describe(n) != "a mapping" {
+		d.wrongType(n, path, "a JSON Schema: a mapping, with type: object")
+		return nil
+	}
+	var schema any
+	if d.decodeAny(n, path, reflect.ValueOf(&schema).Elem()); d.failedBelow(path) {
+		return nil
+	}
+	if object, ok := schema.(map[string]any); !ok || object["type"] != "object" {
+		d.fieldErrorf(path, KindInvalid, "must have type: object, because arguments are an object; its fields stand under properties")
+		return nil
+	}
+	raw, err := json.Marshal(schema)
+	if err == nil {
+		err = tool.CheckArguments(tool.Definition{Name: "tool", Parameters: raw}, "{}")
+	}
+	if arguments := (*tool.ArgumentError)(nil); err != nil && !errors.As(err, &arguments) {
+		d.fieldErrorf(path, KindInvalid, "is not a JSON Schema: %s", strings.TrimPrefix(err.Error(), `tool "tool": `))
+		return nil
+	}
+	return raw
+}
+
+func (d *document) agents(entries []agentEntry, limits agent.Limits, models *models) agent.Fixed {
+	var agents agent.Fixed
+	lines := map[string]int{}
+	for i, e := range entries {
+		path := fmt.Sprintf("agents[%d]", i)
+		d.uniqueName(path, "agent", strings.ToLower(e.Name), lines)
+		models.use(path+".model", e.Model)
+		a := agent.Agent{
+			Name: e.Name, Description: e.Description, Instructions: d.instructions(path, e), Model: e.Model, Temperature: e.Temperature,
+			MaxOutputTokens: e.MaxOutputTokens, ReasoningEffort: e.ReasoningEffort, Tools: e.Tools, Approvals: e.Approvals,
+			ApprovalRules: d.approvalRules(path+".approvalRules", e.ApprovalRules), ApprovalTerms: e.ApprovalTerms,
+			OnWaiting: e.OnWaiting, NoAutoMention: e.AutoMention != nil && !*e.AutoMention,
+			Limits: agent.Limits{
+				MaxSteps:        cmp.Or(e.Limits.MaxSteps, limits.MaxSteps),
+				ModelTimeout:    cmp.Or(e.Limits.ModelTimeout, limits.ModelTimeout),
+				ContextMessages: cmp.Or(e.Limits.ContextMessages, limits.ContextMessages),
+			},
+		}
+		if e.WorkingDirectory != "" {
+			a.WorkingDirectory = d.relative(e.WorkingDirectory)
+		}
+		d.toolsOfAgent(path, a)
+		if !d.failedBelow(path + ".approvalTerms") {
+			d.invalid(path, approval.CheckTerms(a.ApprovalTerms))
+		}
+		agents = append(agents, a)
+	}
+	return agents
+}
+
+// toolsOfAgent checks the names of tools, and that policies and rules are for tools of the agent.
+func (d *document) toolsOfAgent(path string, a agent.Agent) {
+	d.knownTools(path+".tools", a.Tools)
+	own := slices.Clone(a.Tools)
+	for _, name := range a.Tools {
+		own = append(own, nearest(name, d.tools)) // the policy of a misspelt tool is no second mistake
+	}
+	for name := range a.Approvals {
+		switch at := path + ".approvals." + name; {
+		case name == "*" || slices.Contains(own, name):
+		case !slices.Contains(d.tools, name):
+			d.keyErrorf(at, KindReference, `unknown tool; %s ("*" is for all others)`, suggest(name, d.tools))
+		default:
+			d.keyErrorf(at, KindReference, "the agent does not have this tool: add it to the agent's tools or remove the policy")
+		}
+	}
+	for i, r := range a.ApprovalRules {
+		at := fmt.Sprintf("%s.approvalRules[%d]", path, i)
+		if d.has(at + ".agents") {
+			d.keyErrorf(at+".agents", KindUnknown, "unknown field; the rules of an agent look at its own calls only")
+		}
+		d.knownTools(at+".tools", r.Tools, "*")
+		for i, name := range r.Tools {
+			if name != "" && name != "*" && !slices.Contains(own, name) {
+				d.fieldErrorf(fmt.Sprintf("%s.tools[%d]", at, i), KindReference, "the agent does not have the tool %q: add it to the agent's tools or remove it here", name)
+			}
+		}
+	}
+}
+
+func (d *document) instructions(path string, e agentEntry) string {
+	path += ".instructionsFile"
+	switch {
+	case !d.has(path):
+		return e.Instructions
+	case d.has(parent(path) + ".instructions"):
+		d.keyErrorf(path, KindInvalid, "instructions is set as well: keep one of them")
+		return ""
+	case e.InstructionsFile == "":
+		return ""
+	}
+	name := e.InstructionsFile
+	file := readFile(d.relative(name))
+	// Also if it cannot be read: a Source waits for it to come back.
+	d.files = append(d.files, file)
+	switch {
+	case file.err != nil:
+		d.fieldErrorf(path, KindUnreadable, "%s: %v (a path is relative to the folder of the configuration)", name, file.err)
+	case !utf8.ValidString(file.data):
+		d.fieldErrorf(path, KindUnreadable, "%s is not UTF-8 text: save it as UTF-8", name)
+	case strings.TrimSpace(file.data) == "":
+		d.fieldErrorf(path, KindUnreadable, "%s is empty: write the instructions into it or remove the field", name)
+	}
+	return file.data
+}
+
+// approvalRules have unique names, which are stored with what the rules decide.
+func (d *document) approvalRules(list string, rules []approval.Rule) []approval.Rule {
+	lines := map[string]int{}
+	for i := range rules {
+		r, path := &rules[i], fmt.Sprintf("%s[%d]", list, i)
+		r.When, r.Reason = strings.TrimSpace(r.When), strings.TrimSpace(r.Reason)
+		if !d.failedBelow(path) && !d.invalid(path, r.Validate()) {
+			d.uniqueName(path, "rule", strings.ToLower(r.Name), lines)
+		}
+	}
+	return rules
+}
+
+func (d *document) hooks(hooks []hook.Hook, agents agent.Fixed) []hook.Hook {
+	lines := map[string]int{}
+	for i, h := range hooks {
+		path := fmt.Sprintf("hooks[%d]", i)
+		d.uniqueName(path, "hook", h.Name, lines)
+		if h.Workflow != nil && d.taskQueue != "" && h.Workflow.TaskQueue == d.taskQueue {
+			d.fieldErrorf(path+".workflow.taskQueue", KindInvalid, "%q is where the threads themselves run, and no worker there knows the workflow: give its worker another task queue", d.taskQueue)
+		}
+		d.knownTools(path+".filter.tools", h.Filter.Tools)
+		d.knownAgents(path+".filter.agents", h.Filter.Agents, agents)
+		d.filter(path+".filter", h.Filter)
+	}
+	return hooks
+}
+
+// filter reports a filter that no event can match: nobody would notice that the hook never runs.
+func (d *document) filter(path string, f hook.Filter) {
+	const why = "people and the system have no agent, only calls and their results have tools, and custom events have neither, nor a creator"
+	switch {
+	case d.failedBelow(path):
+	case len(f.Types) == 0 && !selects(f):
+		d.fieldErrorf(path, KindInvalid, "selects no event: %s", why)
+	default:
+		for i := range f.Types {
+			one := f
+			if one.Types = f.Types[i : i+1]; !selects(one) {
+				d.fieldErrorf(fmt.Sprintf("%s.types[%d]", path, i), KindInvalid, "the rest of the filter selects no event of this type: %s", why)
+			}
+		}
+	}
+}
+
+// selects reports whether there can be an event that a filter selects.
+func selects(f hook.Filter) bool {
+	by, namespace := "", ""
+	if len(f.Agents) > 0 {
+		by = f.Agents[0]
+	}
+	if len(f.Namespaces) > 0 {
+		namespace = f.Namespaces[0]
+	}
+	subjects := []hook.Subject{
+		{Type: event.TypeMessage, CreatedBy: event.User},
+		{Type: event.TypeMessage, CreatedBy: event.System},
+		{Type: event.TypeMessage, CreatedBy: event.Agent, Agent: by},
+		{Type: event.TypeMessage, CreatedBy: event.Tool, Agent: by, Tools: f.Tools},
+		{Type: event.TypeToolCall, CreatedBy: event.Agent, Agent: by, Tools: f.Tools},
+		{Type: event.TypeLLMCall, CreatedBy: event.Agent, Agent: by},
+	}
+	for _, custom := range f.Types {
+		subjects = append(subjects, hook.Subject{Type: custom})
+	}
+	return slices.ContainsFunc(subjects, func(s hook.Subject) bool {
+		s.Namespace = namespace
+		return f.Matches(s)
+	})
+}
+
+func (d *document) rules(entries []ruleEntry, agents agent.Fixed) []rule.Rule {
+	rules := make([]rule.Rule, len(entries))
+	valid := make([]bool, len(entries))
+	for i, e := range entries {
+		path := fmt.Sprintf("rules[%d]", i)
+		rules[i] = rule.Rule{
+			Name: e.Name, Events: e.Events, Where: e.Where, Priority: e.Priority, Disabled: e.Enabled != nil && !*e.Enabled,
+			Debounce: e.Debounce, Throttle: e.Throttle, Log: e.Log, Processor: e.Processor, Agent: e.Agent,
+		}
+		if e.Agent != nil {
+			d.knownAgent(path+".agent.name", e.Agent.Name, agents)
+		}
+		for j, c := range e.Where {
+			if at := fmt.Sprintf("%s.where[%d]", path, j); !d.failedBelow(at) {
+				d.invalid(at, c.Validate())
+			}
+		}
+		valid[i] = !d.failedBelow(path) && !d.invalid(path, rules[i].Validate())
+	}
+	lines, clean := map[string]int{}, !d.failedBelow("rules")
+	for i, r := range rules {
+		if !valid[i] {
+			continue
+		}
+		path := fmt.Sprintf("rules[%d]", i)
+		d.uniqueName(path, "rule", r.Spec().Name, lines)
+		if !d.failedBelow(path) {
+			d.invalid(path, rule.Reachable(r, rules))
+		}
+		clean = clean && !d.failedBelow(path)
+	}
+	var field *event.FieldError
+	if _, err := rule.NewSet(rules, nil); clean && errors.As(err, &field) {
+		d.fieldErrorf("rules", KindLimit, "%s", field.Problem) // of all of them together
+	}
+	if entries == nil {
+		return nil
+	}
+	return rules
+}
+
+func (d *document) webhooks(entries []webhookEntry, agents agent.Fixed) []webhook.Source {
+	var sources []webhook.Source
+	lines := map[string]int{}
+	for i, e := range entries {
+		path := fmt.Sprintf("webhooks[%d]", i)
+		s := webhook.Source{Name: e.Name, Signature: e.Signature, Unsigned: e.Unsigned, Event: e.Event}
+		for j, name := range e.SecretEnv {
+			at := fmt.Sprintf("%s.secretEnv[%d]", path, j)
+			if !d.has(at) {
+				at = path + ".secretEnv"
+			}
+			if secret := d.secret(at, name); secret != "" {
+				s.Secrets = append(s.Secrets, webhook.Secret(secret))
+			}
+		}
+		d.uniqueName(path, "webhook", s.Name, lines)
+		d.knownAgents(path+".event.agents", e.Event.Agents, agents)
+		// A switch that failed to decode may have been on: then nothing else is missing.
+		s.Unsigned = s.Unsigned || d.failed[path+".unsigned"]
+		s.Event.Open = s.Event.Open || d.failed[path+".event.open"]
+		if !s.Unsigned && !d.has(path+".signature") {
+			d.fieldErrorf(path+".signature", KindMissing, "is missing: how requests are signed, such as github, stripe, slack or hmac")
+		}
+		for _, err := range all(s.Validate()) {
+			var field *event.FieldError
+			if errors.As(err, &field) && field.Field == "secrets" {
+				if d.has(path + ".secretEnv") {
+					continue
+				}
+				err = &event.FieldError{Field: "secretEnv", Problem: field.Problem}
+			}
+			d.invalid(path, err)
+		}
+		sources = append(sources, s)
+	}
+	return sources
+}
+
+// secret returns what a variable is set to.
+func (d *document) secret(path, name string) string {
+	secret := strings.TrimSpace(d.getenv(name))
+	if name != "" && secret == "" {
+		d.fieldErrorf(path, KindUnset, "the environment variable %s is not set: set it before starting", name)
+	}
+	return secret
+}
+
+func (d *document) apiKeys(entries []keyEntry) []auth.Key {
+	var keys []auth.Key
+	for i, e := range entries {
+		path := fmt.Sprintf("apiKeys[%d]", i)
+		k := auth.Key{Name: e.Name, Namespace: e.Namespace, Roles: e.Roles, Hash: e.Hash}
+		if e.Expires != "" {
+			k.ExpiresAt, _ = moment(e.Expires)
+		}
+		switch secret := d.secret(path+".secretEnv", e.SecretEnv); {
+		case d.has(path+".hash") && d.has(path+".secretEnv"):
+			d.fieldErrorf(path+".hash", KindInvalid, "goes without secretEnv: keep one of them")
+		case !d.has(path+".hash") && !d.has(path+".secretEnv"):
+			d.fieldErrorf(path+".hash", KindMissing, "is missing, and so is secretEnv: set the hash of the key, which \"starter keys generate\" prints, or the variable that holds the key")
+		case secret != "":
+			_, token, err := auth.ParseToken(secret)
+			if err != nil {
+				d.fieldErrorf(path+".secretEnv", KindInvalid, "the environment variable %s %s", e.SecretEnv, err)
+			}
+			k.Hash = token.Hash()
+		}
+		if d.failedBelow(path) || d.invalid(path, k.Validate()) {
+			continue
+		}
+		keys = append(keys, k)
+		if err := auth.CheckKeys(keys); err != nil {
+			d.fieldErrorf(path, KindDuplicate, "%s", err)
+			keys = keys[:len(keys)-1]
+		}
+	}
+	return keys
+}

@@ -1,0 +1,369 @@
+package config
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/approval"
+	"github.com/threadmill/threadmill/auth"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/guard"
+	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/rule"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tool"
+	"github.com/threadmill/threadmill/webhook"
+)
+
+// configFile is the file as it is written.
+type configFile struct {
+	Version       any
+	Models        map[string]providerEntry
+	TitleModel    string
+	Agents        []agentEntry
+	Tools         toolsEntry
+	Limits        agent.Limits
+	Hooks         []hook.Hook
+	Rules         []ruleEntry
+	ApprovalRules []approval.Rule
+	Webhooks      []webhookEntry
+	APIKeys       []keyEntry
+	Temporal      temporalEntry
+	HTTP          httpEntry
+}
+
+type agentEntry struct {
+	Name             string
+	Description      string
+	Instructions     string
+	InstructionsFile string
+	Model            string
+	Temperature      *float64
+	MaxOutputTokens  int
+	ReasoningEffort  string
+	Tools            []string
+	Approvals        map[string]agent.Policy
+	ApprovalRules    []approval.Rule
+	ApprovalTerms    approval.Terms
+	OnWaiting        event.OnWaiting
+	WorkingDirectory string
+	AutoMention      *bool
+	Limits           agent.Limits
+}
+
+type toolsEntry struct {
+	Shell  shellEntry `yaml:"shell_cmd"`
+	Clock  clockEntry `yaml:"current_time"`
+	Client []clientEntry
+}
+
+type shellEntry struct {
+	Root        string
+	Timeout     time.Duration
+	MaxOutput   size
+	MaxProgress size
+	Env         []string
+	Runner      []string
+}
+
+type clockEntry struct{ Timezone string }
+
+type clientEntry struct {
+	Name           string
+	Description    string
+	Parameters     json.RawMessage
+	Deadline       time.Duration
+	NeedsApproval  bool
+	ApprovalReason string
+	PathArguments  []string
+}
+
+type ruleEntry struct {
+	Name      string
+	Events    []string
+	Where     []rule.Condition
+	Priority  int
+	Enabled   *bool
+	Debounce  time.Duration
+	Throttle  time.Duration
+	Log       bool
+	Processor string
+	Agent     *rule.Agent
+}
+
+type webhookEntry struct {
+	Name      string
+	Signature webhook.Signature
+	SecretEnv []string
+	Unsigned  bool
+	Event     webhook.Event
+}
+
+type keyEntry struct {
+	Name      string
+	Roles     []auth.Role
+	Hash      string
+	SecretEnv string
+	Namespace string
+	Expires   string
+}
+
+type temporalEntry struct{ StaleAfter time.Duration }
+
+type httpEntry struct{ AllowedHosts []string }
+
+// Bounds. Those of agents, tools and hooks are the bounds of the packages that enforce them, and
+// those of staleAfter are the runtime's, which tests compare.
+const (
+	maxSteps        = 1000
+	maxModelTimeout = time.Hour
+	maxContext      = 100_000
+	maxOutputTokens = 10_000_000
+
+	maxShellTimeout = 12 * time.Hour
+	minOutput       = 256
+	maxOutput       = 16 << 20
+
+	maxClientDeadline = 365 * 24 * time.Hour
+	maxHookTimeout    = 365 * 24 * time.Hour
+	maxHookAttempts   = 100
+
+	minStaleAfter = 10 * time.Second
+	maxStaleAfter = time.Hour
+)
+
+const (
+	needsAgent = "the file needs at least one agent, with a name and a model"
+	selectsAll = "name at least one, or remove the field, which selects all"
+	leaveOut   = "name at least one, or leave it out "
+	notNull    = "write exists: false for a field that does not exist, or is null"
+)
+
+// fieldRules are those of the fields, by type and field in Go.
+var fieldRules = map[string]fieldRule{
+	"config.configFile.Agents":        {required: needsAgent, nonEmpty: needsAgent, null: needsAgent},
+	"config.configFile.ApprovalRules": {max: approval.MaxRules},
+
+	"config.providerEntry.Type":       {required: "write type: openai (OpenAI, and everything compatible with it) or type: demo"},
+	"config.providerEntry.APIKeyEnv":  {check: variableProblem(EnvAPIKey), secret: true},
+	"config.providerEntry.BaseURL":    {check: urlProblem},
+	"config.providerEntry.BaseURLEnv": {check: variableProblem(EnvBaseURL)},
+
+	"llm.Retry.For":             {max: float64(llm.MaxRetryFor), unset: byDefault(llm.DefaultRetryFor)},
+	"llm.Retry.InitialInterval": {min: float64(llm.MinRetryInterval), max: float64(llm.MaxRetryInterval), unset: byDefault(llm.DefaultRetryInitial)},
+	"llm.Retry.MaxInterval":     {min: float64(llm.MinRetryInterval), max: float64(llm.MaxRetryInterval), unset: byDefault(llm.DefaultRetryInterval)},
+	"llm.Retry.Backoff":         {min: 1, max: llm.MaxRetryBackoff},
+	"llm.Retry.MaxAttempts":     {min: 1, max: 1_000_000, unset: "no limit but for"},
+
+	"config.agentEntry.Name":            {required: "every agent needs one", check: checkIdentifier},
+	"config.agentEntry.Description":     {text: true},
+	"config.agentEntry.Instructions":    {text: true},
+	"config.agentEntry.Model":           {required: "write it as provider/model, such as openai/gpt-4.1-mini"},
+	"config.agentEntry.Temperature":     {max: 2},
+	"config.agentEntry.MaxOutputTokens": {min: 1, max: maxOutputTokens, unset: "the provider's default"},
+	"config.agentEntry.ApprovalRules":   {max: approval.MaxRules},
+
+	"agent.Limits.MaxSteps":        {min: 1, max: maxSteps, unset: fmt.Sprintf("the default, %d", agent.DefaultMaxSteps)},
+	"agent.Limits.ModelTimeout":    {max: float64(maxModelTimeout), unset: byDefault(agent.DefaultModelTimeout)},
+	"agent.Limits.ContextMessages": {min: 1, max: maxContext, unset: fmt.Sprintf("the default, %d", agent.DefaultContextMessages)},
+
+	"approval.Rule.Name":       {required: "people see it, and it is stored with each decision of the rule"},
+	"approval.Rule.Effect":     {required: "allow, ask or deny"},
+	"approval.Rule.Tools":      {nonEmpty: leaveOut + "for all"},
+	"approval.Rule.Agents":     {nonEmpty: leaveOut + "for all"},
+	"approval.Rule.When":       {text: true, check: expressionProblem},
+	"approval.Rule.Reason":     {text: true},
+	"approval.Terms.Approvers": {nonEmpty: leaveOut + "if anybody may decide"},
+	"approval.Terms.Quorum":    {min: 1, max: approval.MaxApprovers, unset: "the default, 1"},
+	"approval.Terms.Expires":   {min: float64(approval.MinExpires), max: float64(approval.MaxExpires), unset: "no end"},
+	"approval.Terms.Remind":    {min: float64(approval.MinExpires), max: float64(approval.MaxExpires), unset: "no reminders"},
+
+	"config.toolsEntry.Client":          {single: true},
+	"config.shellEntry.Timeout":         {max: float64(maxShellTimeout), unset: "the default, 2m"},
+	"config.shellEntry.MaxOutput":       {min: minOutput, max: maxOutput, unset: "the default, 64KiB"},
+	"config.shellEntry.MaxProgress":     {min: minOutput, max: maxOutput, unset: "the default, 1MiB"},
+	"config.shellEntry.Env":             {check: anyVariableProblem},
+	"config.shellEntry.Runner":          {nonEmpty: leaveOut + "for sh -c"},
+	"config.clockEntry.Timezone":        {check: timezoneProblem},
+	"config.clientEntry.Name":           {required: "every tool needs one", check: toolNameProblem},
+	"config.clientEntry.Description":    {text: true},
+	"config.clientEntry.Deadline":       {max: float64(maxClientDeadline), unset: byDefault(tool.DefaultDeadline)},
+	"config.clientEntry.ApprovalReason": {text: true},
+
+	"hook.Hook.Name":          {required: "every hook needs one", check: checkIdentifier},
+	"hook.Hook.Workflow":      {required: "say which workflow decides, by its type and taskQueue"},
+	"hook.Workflow.Type":      {required: "write the name of the workflow, as its worker registers it"},
+	"hook.Workflow.TaskQueue": {required: "write the task queue on which the workflow's worker listens"},
+	"hook.Filter.Types":       {nonEmpty: selectsAll, check: eventTypeProblem},
+	"hook.Filter.CreatedBy":   {nonEmpty: selectsAll},
+	"hook.Filter.Agents":      {nonEmpty: selectsAll},
+	"hook.Filter.Tools":       {nonEmpty: selectsAll},
+	"hook.Filter.Namespaces":  {nonEmpty: selectsAll, check: namespaceProblem},
+	"hook.Hook.Timeout":       {max: float64(maxHookTimeout), unset: "no limit"},
+	"hook.Hook.MaxAttempts":   {min: 1, max: maxHookAttempts, unset: "the default, 1"},
+
+	"config.ruleEntry.Name": {check: ruleNameProblem},
+	"config.ruleEntry.Events": {
+		required: `name the types of events, such as file.changed, "github.*" or "*"`,
+		single:   true, nonEmpty: selectsAll, check: patternProblem,
+	},
+	"config.ruleEntry.Priority": {min: -rule.MaxPriority, max: rule.MaxPriority},
+	"config.ruleEntry.Debounce": {max: float64(rule.MaxHold), unset: "none"},
+	"config.ruleEntry.Throttle": {max: float64(rule.MaxHold), unset: "none"},
+	"config.ruleEntry.Agent":    {null: "write {} for the agent that takes part in the thread, or its name, or a prompt"},
+	"rule.Agent.Prompt":         {text: true},
+	"rule.Agent.SystemPrompt":   {text: true},
+	"rule.Condition.Equals":     {null: notNull},
+	"rule.Condition.Not":        {null: notNull},
+	"rule.Condition.Contains":   {null: notNull},
+	"rule.Condition.Prefix":     {text: true},
+
+	"config.webhookEntry.Signature": {short: "Scheme"},
+	"config.webhookEntry.SecretEnv": {
+		single: true, secret: true, nonEmpty: "name at least one variable", check: variableProblem("GITHUB_WEBHOOK_SECRET"),
+	},
+	"config.webhookEntry.Event":   {required: "what becomes of a request, by its type and thread"},
+	"webhook.Signature.Prefix":    {text: true},
+	"webhook.Signature.Tolerance": {max: float64(webhook.MaxTolerance), unset: byDefault(webhook.DefaultTolerance)},
+
+	"config.keyEntry.SecretEnv": {secret: true, check: variableProblem("CI_API_KEY")},
+	"config.keyEntry.Namespace": {check: namespaceProblem},
+	"config.keyEntry.Expires":   {check: momentProblem},
+
+	"config.temporalEntry.StaleAfter": {min: float64(minStaleAfter), max: float64(maxStaleAfter), unset: "the default, 12s"},
+	"config.httpEntry.AllowedHosts":   {check: hostProblem},
+}
+
+// enums are the texts of the types that have a few.
+var enums = map[reflect.Type][]string{
+	reflect.TypeFor[providerType]():      {OpenAI, Demo},
+	reflect.TypeFor[agent.Policy]():      {string(agent.Never), string(agent.Always), string(agent.Forbidden)},
+	reflect.TypeFor[approval.Effect]():   {string(approval.Allow), string(approval.Ask), string(approval.Deny)},
+	reflect.TypeFor[approval.OnExpiry](): {string(approval.DenyCall), string(approval.EndTurn)},
+	reflect.TypeFor[event.OnWaiting]():   {string(event.OnWaitingAnswer), string(event.OnWaitingHold), string(event.OnWaitingCancel)},
+	reflect.TypeFor[event.CreatedBy]():   {string(event.User), string(event.Agent), string(event.Tool), string(event.System)},
+	reflect.TypeFor[hook.FailureMode]():  {string(hook.Closed), string(hook.Open)},
+	reflect.TypeFor[auth.Role]():         auth.Roles(auth.AllRoles()).Strings(),
+	reflect.TypeFor[webhook.Scheme]():    {string(webhook.GitHub), string(webhook.Stripe), string(webhook.Slack), string(webhook.HMAC)},
+	reflect.TypeFor[webhook.Encoding]():  {string(webhook.Hex), string(webhook.Base64)},
+	reflect.TypeFor[webhook.Algorithm](): {string(webhook.SHA256), string(webhook.SHA512)},
+}
+
+func byDefault(t time.Duration) string { return "the default, " + short(t) }
+
+var identifier = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
+
+func checkIdentifier(s string) string {
+	if identifier.MatchString(s) {
+		return ""
+	}
+	return fmt.Sprintf("%q: use 1 to 64 letters, digits, - and _, beginning with a letter or digit", s)
+}
+
+func toolNameProblem(s string) string {
+	if (tool.Definition{Name: s}).Validate() == nil {
+		return ""
+	}
+	return fmt.Sprintf("%q: use 1 to 64 letters, digits, _ and -", s)
+}
+
+// variableProblem does not repeat the text, which may be the secret itself.
+func variableProblem(example string) func(string) string {
+	return func(s string) string {
+		if variable.MatchString(s) {
+			return ""
+		}
+		return "must be the name of an environment variable (capitals, digits and _), such as " + example + ", not its value"
+	}
+}
+
+func anyVariableProblem(s string) string {
+	if anyVariable.MatchString(s) {
+		return ""
+	}
+	return "must be the name of an environment variable (letters, digits and _), without a value"
+}
+
+func timezoneProblem(s string) string {
+	if _, err := time.LoadLocation(s); err == nil && s != "Local" {
+		return ""
+	}
+	return fmt.Sprintf("%q is not the IANA name of a time zone, such as Europe/Berlin or UTC", s)
+}
+
+func hostProblem(s string) string {
+	if err := (guard.Hosts{Allowed: []string{s}}).Validate(); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+func namespaceProblem(s string) string { return problem(signals.CheckID("namespace", s)) }
+
+func expressionProblem(s string) string {
+	return problem(approval.Rule{Name: "x", Effect: approval.Ask, When: strings.TrimSpace(s)}.Validate())
+}
+
+func ruleNameProblem(s string) string {
+	return problem(rule.Rule{Name: s, Events: []string{event.TypeUserQuery}}.Validate())
+}
+
+func patternProblem(s string) string {
+	return problem(rule.Rule{Name: "x", Events: []string{s}}.Validate())
+}
+
+func problem(err error) string {
+	var field *event.FieldError
+	if errors.As(err, &field) {
+		return field.Problem
+	}
+	return ""
+}
+
+// moment reads a day, which begins in UTC, or a time.
+func moment(s string) (time.Time, error) {
+	if t, err := time.Parse(time.DateOnly, s); err == nil {
+		return t, nil
+	}
+	t, err := time.Parse(time.RFC3339, s)
+	return t.UTC(), err
+}
+
+func momentProblem(s string) string {
+	if _, err := moment(s); err == nil {
+		return ""
+	}
+	return "is not a day or a time: write it like 2027-01-31 or 2027-01-31T12:00:00Z"
+}
+
+var builtInTypes = []string{event.TypeMessage, event.TypeToolCall, event.TypeLLMCall}
+
+// eventTypeProblem looks at a type, or at a pattern that ends in a star. Any name may be a custom
+// type, but one that looks like a built-in one is more likely a mistake.
+func eventTypeProblem(s string) string {
+	prefix, wild := strings.CutSuffix(s, "*")
+	switch {
+	case strings.Contains(prefix, "*"):
+		return fmt.Sprintf("%q: a * can stand at the end only, where it matches every type that begins like it", s)
+	case wild && prefix == event.TypeLLMCall:
+		return fmt.Sprintf("%q: only the full name selects model calls: write %s", s, prefix)
+	case wild || slices.Contains(builtInTypes, s):
+		return ""
+	case event.Reserved(s):
+		return fmt.Sprintf("hooks do not receive %q, which the thread records itself; they receive message, tool_call, llm_call and custom types", s)
+	}
+	for _, known := range builtInTypes {
+		if distance(plain(s), plain(known)) <= 1 {
+			return fmt.Sprintf("%q is not a type of a thread; did you mean %q? (write a custom type of that name as %[1]s*)", s, known)
+		}
+	}
+	return ""
+}
