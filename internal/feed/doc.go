@@ -28,18 +28,8 @@
 // Pieces of an attempt that a later one has replaced, and pieces that come after
 // their message, are dropped.
 //
-// # Environment events
+// # Projections
 //
-// [EnvReader] and [Feed.EnvPage] deliver the same sequence as environment events: those
-// that were published, and those that are made of everything else. Nothing of it is
-// stored, so an event's id is derived from what it is made of. An item can make several
-// events, and each has its place among them, so that an [EnvCursor] is exact. A message
-// begins once for each viewer and attempt: what of it the viewer has had before the cursor
-// is known from the live log, as far as that is kept.
-//
-// # Worlds
-//
-// [WorldReader] and [Feed.WorldPage] deliver it as the events of a world of agents, in the
-// same way; [Feed.WorldMessages] has the messages alone, as they stand now. A request for
-// approval is a message there, with a call that the decision answers.
+// Other views of a thread are derived from its items: see package projection. What they need
+// beyond the events stands in each [Item].
 package feed

@@ -14,13 +14,13 @@ import (
 
 // Reader delivers a thread's sequence from a place on. It is for one goroutine.
 type Reader struct {
-	cfg    *Config
-	key    store.Key
-	view   View
-	seen   *seen
-	finite bool
-	whole  bool
-	env    bool
+	cfg     *Config
+	key     store.Key
+	view    View
+	seen    *seen
+	finite  bool
+	whole   bool
+	records []string
 
 	// The place: all records up to last, part events of the next one, and the log up
 	// to offset have been queued.
@@ -75,6 +75,11 @@ func (r *Reader) place() Cursor {
 	return c
 }
 
+// Show returns what the reader's viewer sees of an event that the reader does not deliver.
+func (r *Reader) Show(ctx context.Context, e event.AgentEvent) event.AgentEvent {
+	return r.view(ctx, e)
+}
+
 // Buffered reports whether Next has an item at hand.
 func (r *Reader) Buffered() bool { return r.next < len(r.queue) }
 
@@ -96,7 +101,7 @@ func (r *Reader) Next(ctx context.Context) (Item, error) {
 			item := r.queue[r.next]
 			r.queue[r.next] = Item{} // its viewer may not read for long
 			r.next++
-			item.Event = shownBy(ctx, r.view, item.Event)
+			item.Event = r.view(ctx, item.Event)
 			return item, nil
 		}
 		if err := r.step(ctx); err != nil {
@@ -165,7 +170,7 @@ func (r *Reader) fill(ctx context.Context) error {
 		}
 		r.ahead = records
 	}
-	if r.env && r.unsure {
+	if r.unsure {
 		r.recall(ctx)
 		r.unsure = false
 	}
@@ -175,7 +180,7 @@ func (r *Reader) fill(ctx context.Context) error {
 	}
 	n, part := 0, r.part
 	for ; n < len(r.ahead) && r.ahead[n].Seq <= r.due; n++ {
-		r.queue = appendItems(r.queue, r.ahead[n], r.events(r.ahead[n]), part, offset)
+		r.queue = appendItems(r.queue, r.ahead[n], r.records, part, offset)
 		part = 0
 	}
 	if err := date(ctx, r.cfg.Store, r.key, r.queue); err != nil {
@@ -184,7 +189,7 @@ func (r *Reader) fill(ctx context.Context) error {
 	}
 	for i := range r.queue {
 		item := &r.queue[i]
-		item.begun = r.seen.begun[item.messageID()]
+		item.Streamed = r.seen.begun[item.MessageID()]
 		r.seen.finish(&item.Event)
 	}
 	if n > 0 {
@@ -195,14 +200,6 @@ func (r *Reader) fill(ctx context.Context) error {
 		r.ahead = nil
 	}
 	return nil
-}
-
-// events are what the reader delivers of a record.
-func (r *Reader) events(rec event.Record) []event.AgentEvent {
-	if r.env {
-		return envSources(rec)
-	}
-	return Events(rec)
 }
 
 // release handles the held entry, now that the records it implies are queued.
@@ -225,7 +222,7 @@ func (r *Reader) release(ctx context.Context) error {
 	}
 	begins := (e.Begins || r.anew) && r.seen.begins(e.Event)
 	if r.seen.fresh(e.Event) && !(r.whole && isText(e.Event)) {
-		r.queue = append(r.queue, Item{Cursor: r.place(), Event: *e.Event, TraceID: e.TraceID, begins: begins})
+		r.queue = append(r.queue, Item{Cursor: r.place(), Event: *e.Event, TraceID: e.TraceID, Begins: begins})
 	}
 	return nil
 }

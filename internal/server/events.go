@@ -16,6 +16,8 @@ import (
 
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/internal/feed"
+	"github.com/threadmill/threadmill/internal/projection"
+	"github.com/threadmill/threadmill/internal/projection/envview"
 	"github.com/threadmill/threadmill/store"
 )
 
@@ -85,7 +87,7 @@ func (s *server) events(ctx context.Context, in *eventsInput) (*huma.StreamRespo
 	default:
 		return s.page(ctx, in, at.Cursor)
 	}
-	from := feed.EnvFrom{
+	from := projection.From{
 		Cursor: at, Now: in.From == "now" && !in.resumes(), Finite: thread.Status == store.ThreadClosed,
 	}
 	return s.watch(ctx, in.ID, in.View, from)
@@ -96,7 +98,7 @@ const viewEnv = "env"
 
 // cursor is where to begin; the header wins, since browsers repeat the query when
 // they reconnect.
-func (in *eventsInput) cursor() (feed.EnvCursor, error) {
+func (in *eventsInput) cursor() (projection.Cursor, error) {
 	for _, at := range []struct{ location, text string }{
 		{"header.Last-Event-ID", in.LastEventID}, {"query.lastEventId", in.LastID}, {"query.cursor", in.Cursor},
 	} {
@@ -109,7 +111,7 @@ func (in *eventsInput) cursor() (feed.EnvCursor, error) {
 		}
 		return c, nil
 	}
-	return feed.EnvCursor{}, nil
+	return projection.Cursor{}, nil
 }
 
 // resumes reports whether a place is named, be it the beginning.
@@ -117,12 +119,12 @@ func (in *eventsInput) resumes() bool { return in.LastEventID+in.LastID+in.Curso
 
 // parse reads an id of the view. One from between the events of another view that are made
 // of one event is no place among agent events.
-func (in *eventsInput) parse(text string) (feed.EnvCursor, error) {
+func (in *eventsInput) parse(text string) (projection.Cursor, error) {
 	if in.View == viewEnv || in.View == viewWorld {
-		return feed.ParseEnvCursor(text)
+		return projection.ParseCursor(text)
 	}
 	c, err := feed.ParseCursor(text)
-	return feed.EnvCursor{Cursor: c}, err
+	return projection.Cursor{Cursor: c}, err
 }
 
 // wantsStream reports whether an Accept header prefers server-sent events to JSON.
@@ -164,8 +166,8 @@ func (s *server) page(ctx context.Context, in *eventsInput, at feed.Cursor) (*hu
 	return s.writePage(in.ID, page), nil
 }
 
-func (s *server) envPage(ctx context.Context, in *eventsInput, at feed.EnvCursor) (*huma.StreamResponse, error) {
-	items, next, err := s.feed.EnvPage(ctx, s.key(in.ID), at, in.Limit)
+func (s *server) envPage(ctx context.Context, in *eventsInput, at projection.Cursor) (*huma.StreamResponse, error) {
+	items, next, err := envview.New(s.feed, s.Store).Page(ctx, s.key(in.ID), at, in.Limit)
 	if err != nil {
 		return nil, s.problem(ctx, in.ID, err)
 	}
@@ -193,7 +195,7 @@ func (s *server) writePage(id string, page any) *huma.StreamResponse {
 
 // watch opens the reader before the answer begins, so that what fails is a problem
 // document.
-func (s *server) watch(ctx context.Context, id, view string, from feed.EnvFrom) (_ *huma.StreamResponse, err error) {
+func (s *server) watch(ctx context.Context, id, view string, from projection.From) (_ *huma.StreamResponse, err error) {
 	leave, err := s.enter()
 	if err != nil {
 		return nil, err

@@ -5,6 +5,9 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/feed"
+	"github.com/threadmill/threadmill/internal/projection"
+	"github.com/threadmill/threadmill/internal/projection/envview"
+	"github.com/threadmill/threadmill/internal/projection/worldview"
 )
 
 // source is what a stream of events is read from, in one view.
@@ -33,13 +36,13 @@ type sent struct {
 	closed bool
 }
 
-func (s *server) open(ctx context.Context, id, view string, from feed.EnvFrom) (source, error) {
+func (s *server) open(ctx context.Context, id, view string, from projection.From) (source, error) {
 	switch view {
 	case viewEnv:
-		r, err := s.feed.OpenEnv(ctx, s.key(id), from)
+		r, err := envview.New(s.feed, s.Store).Open(ctx, s.key(id), from)
 		return madeSource[event.EnvEvent]{r}, err
 	case viewWorld:
-		r, err := s.feed.OpenWorld(ctx, s.key(id), from)
+		r, err := worldview.New(s.feed, s.Store).Open(ctx, s.key(id), from)
 		return madeSource[event.WorldEvent]{r}, err
 	}
 	r, err := s.feed.Open(ctx, s.key(id), feed.From{Cursor: from.Cursor.Cursor, Now: from.Now, Finite: from.Finite})
@@ -56,10 +59,10 @@ func (s agentSource) Next(ctx context.Context) (sent, error) {
 func (s agentSource) begun() place { return s.Start() }
 
 // madeSource is that of the views whose events are made of others.
-type madeSource[E any] struct{ *feed.MadeReader[E] }
+type madeSource[E any] struct{ *projection.Reader[E] }
 
 func (s madeSource[E]) Next(ctx context.Context) (sent, error) {
-	item, err := s.MadeReader.Next(ctx)
+	item, err := s.Reader.Next(ctx)
 	return sent{item.Cursor.String(), item.Event, item.Closed}, err
 }
 

@@ -13,7 +13,8 @@ import (
 
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/feed"
+	"github.com/threadmill/threadmill/internal/projection"
+	"github.com/threadmill/threadmill/internal/projection/worldview"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/world"
 )
@@ -173,7 +174,7 @@ func (s *server) listWorldMessages(ctx context.Context, in *messagesInput) (*wor
 	if _, err := s.thread(ctx, in.ID); err != nil {
 		return nil, err
 	}
-	messages, next, err := s.feed.WorldMessages(ctx, s.key(in.ID), after, in.Limit)
+	messages, next, err := worldview.Messages(ctx, s.Store, s.key(in.ID), after, in.Limit)
 	if err != nil {
 		return nil, s.problem(ctx, in.ID, err)
 	}
@@ -185,8 +186,8 @@ func (s *server) listWorldMessages(ctx context.Context, in *messagesInput) (*wor
 	return out, nil
 }
 
-func (s *server) worldPage(ctx context.Context, in *eventsInput, at feed.EnvCursor) (*huma.StreamResponse, error) {
-	items, next, err := s.feed.WorldPage(ctx, s.key(in.ID), at, in.Limit)
+func (s *server) worldPage(ctx context.Context, in *eventsInput, at projection.Cursor) (*huma.StreamResponse, error) {
+	items, next, err := worldview.New(s.feed, s.Store).Page(ctx, s.key(in.ID), at, in.Limit)
 	if err != nil {
 		return nil, s.problem(ctx, in.ID, err)
 	}

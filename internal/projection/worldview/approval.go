@@ -1,4 +1,4 @@
-package feed
+package worldview
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/feed"
 	"github.com/threadmill/threadmill/store"
 )
 
@@ -36,45 +37,45 @@ func ApprovalMessage(q event.ApprovalRequest, messageID, chatID string, at time.
 
 // request is made of a request for approval. A call that was approved before, but is asked
 // about again, is open again.
-func (m *worldMaker) request(item Item) worldMade {
+func (pr *projector) request(item feed.Item) events {
 	q := item.Event.ApprovalRequest
 	if q.Reminder > 0 {
-		return worldMade{m.system(item, fmt.Sprintf("%s (%s) still waits for a decision", q.ToolName, q.ToolCallID))}
+		return events{pr.system(item, fmt.Sprintf("%s (%s) still waits for a decision", q.ToolName, q.ToolCallID))}
 	}
-	msg, err := ApprovalMessage(*q, item.record.ID, m.key.ThreadID, m.at(item))
+	msg, err := ApprovalMessage(*q, item.Record.ID, pr.Key.ThreadID, pr.at(item))
 	if err != nil {
 		return nil
 	}
-	out := worldMade{m.sent(item, msg), nil}
+	out := events{pr.sent(item, msg), nil}
 	if q.Round > 1 {
-		out[1] = m.stands(item, q.MessageID, q.ToolCallID, event.ToolCallStatus{})
+		out[1] = pr.stands(item, q.MessageID, q.ToolCallID, event.ToolCallStatus{})
 	}
 	return out
 }
 
 // decision is made of what was decided on a call.
-func (m *worldMaker) decision(ctx context.Context, item Item) (worldMade, error) {
+func (pr *projector) decision(ctx context.Context, item feed.Item) (events, error) {
 	a := item.Event.Approval
 	call := fmt.Sprintf("%s (%s)", a.ToolName, a.ToolCallID)
 	switch {
 	case a.Decision == event.ApprovalRevoked:
-		return worldMade{m.system(item, fmt.Sprintf("%s takes the approval of %s back", a.By, a.ToolCallID))}, nil
+		return events{pr.system(item, fmt.Sprintf("%s takes the approval of %s back", a.By, a.ToolCallID))}, nil
 	case a.Missing > 0:
-		return worldMade{m.system(item, fmt.Sprintf("%s approves %s; %d more have to", a.By, call, a.Missing))}, nil
+		return events{pr.system(item, fmt.Sprintf("%s approves %s; %d more have to", a.By, call, a.Missing))}, nil
 	}
-	q, asked, err := m.requestOf(ctx, *a)
+	q, asked, err := pr.requestOf(ctx, *a)
 	if err != nil {
 		return nil, err
 	}
 	if !asked {
-		return worldMade{m.activity(item, "approval", a.By, unasked(*a, call))}, nil
+		return events{pr.activity(item, "approval", a.By, unasked(*a, call))}, nil
 	}
-	msg := decisionMessage(*a, q, item.record.ID, m.key.ThreadID, m.at(item))
+	msg := decisionMessage(*a, q, item.Record.ID, pr.Key.ThreadID, pr.at(item))
 	status := msg.ToolCallStatus[msg.ToolCallID]
-	return worldMade{
-		m.sent(item, msg),
-		m.stands(item, event.RequestID(q), msg.ToolCallID, status),
-		m.stands(item, q.MessageID, q.ToolCallID, status),
+	return events{
+		pr.sent(item, msg),
+		pr.stands(item, event.RequestID(q), msg.ToolCallID, status),
+		pr.stands(item, q.MessageID, q.ToolCallID, status),
 	}, nil
 }
 
@@ -87,8 +88,8 @@ func unasked(a event.Approval, call string) string {
 }
 
 // requestOf is the request that a decision is on, if anybody was asked.
-func (p *past) requestOf(ctx context.Context, a event.Approval) (q event.ApprovalRequest, asked bool, err error) {
-	records, err := p.records(ctx, event.RequestID(event.ApprovalRequest{ToolCallID: a.ToolCallID, Round: a.Round}))
+func (pr *projector) requestOf(ctx context.Context, a event.Approval) (q event.ApprovalRequest, asked bool, err error) {
+	records, err := pr.Records(ctx, event.RequestID(event.ApprovalRequest{ToolCallID: a.ToolCallID, Round: a.Round}))
 	if err != nil || len(records) == 0 {
 		return q, false, err
 	}
@@ -167,7 +168,7 @@ func (s standing) status(round int) event.ToolCallStatus {
 }
 
 // standing looks up how calls stand now. A call has one round of approval after the other.
-func (p *past) standing(ctx context.Context, calls ...string) (map[string]standing, error) {
+func (pr *projector) standing(ctx context.Context, calls ...string) (map[string]standing, error) {
 	out := map[string]standing{}
 	for round := 1; len(calls) > 0; round++ {
 		ids := make([]string, 0, 2*len(calls))
@@ -180,7 +181,7 @@ func (p *past) standing(ctx context.Context, calls ...string) (map[string]standi
 		}
 		calls = nil
 		for some := range slices.Chunk(ids, store.MaxLimit) {
-			records, err := p.records(ctx, some...)
+			records, err := pr.Records(ctx, some...)
 			if err != nil {
 				return nil, err
 			}
