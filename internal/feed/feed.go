@@ -102,26 +102,6 @@ type From struct {
 	Records []string
 }
 
-// Open opens a reader of a thread's sequence. It does not ask whether the thread exists.
-func (f *Feed) Open(ctx context.Context, key store.Key, from From) (*Reader, error) {
-	r := &Reader{
-		cfg: &f.cfg, key: key, seen: newSeen(),
-		last: from.Cursor.done(), part: from.Cursor.Part, offset: from.Cursor.Offset,
-		finite: from.Finite, whole: from.Whole, begun: from.Cursor, view: f.View(key),
-		records: from.Records, anew: from.Cursor.IsZero() && !from.Now,
-	}
-	var err error
-	if from.Now {
-		err = r.beginNow(ctx)
-	} else {
-		err = r.begin(ctx)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("opening the feed of %s: %w", key, err)
-	}
-	return r, nil
-}
-
 // View returns the view of one viewer of a thread. What has no type is no agent event, and
 // stays as it is.
 func (f *Feed) View(key store.Key) View {
