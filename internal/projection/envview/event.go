@@ -73,7 +73,7 @@ func (pr *projector) failure(item feed.Item, problem string) *event.EnvEvent {
 	return pr.stream(item, streamEvent{Type: "error", Error: problem, EventID: item.Record.ParentEventID})
 }
 
-// result is made of what a tool has returned.
+// result derives the event of a result of a tool.
 func (pr *projector) result(item feed.Item) events {
 	e := item.Event
 	if e.ToolCallID == event.InfoCallID(item.Record.ParentEventID) {
@@ -91,7 +91,7 @@ func (pr *projector) result(item feed.Item) events {
 	return events{out}
 }
 
-// progress is made of the progress of background tasks only.
+// progress derives the event of the progress of a background task. Other calls have none.
 func (pr *projector) progress(item feed.Item) events {
 	p, ok := item.Event.TaskProgress()
 	if !ok {
@@ -104,8 +104,7 @@ func (pr *projector) progress(item feed.Item) events {
 	return events{pr.event(item, event.SourceTool, event.TypeBackgroundTaskProgress, payload)}
 }
 
-// status is made of the changes of the thread itself, and of the end of what was
-// interrupted.
+// status derives the event of a change of the thread itself, or of an interruption.
 func (pr *projector) status(item feed.Item) events {
 	s := item.Event.Status
 	var typ string

@@ -24,7 +24,7 @@ func (pr *projector) Project(ctx context.Context, item feed.Item) (events, error
 	case event.EventMessage:
 		return pr.message(ctx, item)
 	case event.EventFinal:
-		return pr.silence(ctx, item)
+		return pr.emptyReply(ctx, item)
 	case event.EventToolCall:
 		if e.ToolCallID == event.InfoCallID(item.Record.ParentEventID) {
 			// No model has asked for it: so agents are shown the event itself.
@@ -62,7 +62,7 @@ func (pr *projector) live(item feed.Item) events {
 	}
 }
 
-// stored is what is made of a record that viewers of agent events do not see.
+// stored derives the events of a record that has no agent events.
 func (pr *projector) stored(r *event.Record) events {
 	switch r.Type {
 	case event.TypeEnv:
@@ -77,7 +77,7 @@ func (pr *projector) stored(r *event.Record) events {
 	return nil
 }
 
-// piece is made of live text. The first piece of an attempt begins the message.
+// piece derives the events of live text. The first piece of an attempt begins the message.
 func (pr *projector) piece(item feed.Item, typ string) events {
 	e, out := item.Event, make(events, 2)
 	if item.Begins {
@@ -89,7 +89,7 @@ func (pr *projector) piece(item feed.Item, typ string) events {
 	return out
 }
 
-// message is made of an agent's message as a whole: what the viewer has not had as pieces,
+// message derives the events of an agent's whole message: what the viewer did not get as pieces,
 // and the end of the reply, unless it asks for tools.
 func (pr *projector) message(ctx context.Context, item feed.Item) (events, error) {
 	msg := item.Event.Message
@@ -111,8 +111,7 @@ func (pr *projector) message(ctx context.Context, item feed.Item) (events, error
 		// The thread itself has put it there, for the model to see.
 		return nil, nil
 	}
-	had := item.Streamed >= attempt
-	if out[0] == nil && !had {
+	if out[0] == nil && item.Streamed < attempt {
 		out[0] = pr.start(item, msg.ID, attempt)
 	}
 	if out[0] != nil && msg.Content != "" {
@@ -124,8 +123,8 @@ func (pr *projector) message(ctx context.Context, item feed.Item) (events, error
 	return out, nil
 }
 
-// silence is the end of a reply that has no message, since it says nothing.
-func (pr *projector) silence(ctx context.Context, item feed.Item) (events, error) {
+// emptyReply derives the end of a reply that has no message, since it says nothing.
+func (pr *projector) emptyReply(ctx context.Context, item feed.Item) (events, error) {
 	if item.Event.MessageID != "" {
 		return nil, nil
 	}

@@ -35,7 +35,7 @@ func ApprovalMessage(q event.ApprovalRequest, messageID, chatID string, at time.
 	}, err
 }
 
-// request is made of a request for approval. A call that was approved before, but is asked
+// request derives the events of a request for approval. A call that was approved before, but is asked
 // about again, is open again.
 func (pr *projector) request(item feed.Item) events {
 	q := item.Event.ApprovalRequest
@@ -46,14 +46,14 @@ func (pr *projector) request(item feed.Item) events {
 	if err != nil {
 		return nil
 	}
-	out := events{pr.sent(item, msg), nil}
+	out := events{pr.worldMessageEvent(item, msg), nil}
 	if q.Round > 1 {
-		out[1] = pr.stands(item, q.MessageID, q.ToolCallID, event.ToolCallStatus{})
+		out[1] = pr.statusUpdate(item, q.MessageID, q.ToolCallID, event.ToolCallStatus{})
 	}
 	return out
 }
 
-// decision is made of what was decided on a call.
+// decision derives the events of a decision on a call.
 func (pr *projector) decision(ctx context.Context, item feed.Item) (events, error) {
 	a := item.Event.Approval
 	call := fmt.Sprintf("%s (%s)", a.ToolName, a.ToolCallID)
@@ -63,32 +63,32 @@ func (pr *projector) decision(ctx context.Context, item feed.Item) (events, erro
 	case a.Missing > 0:
 		return events{pr.system(item, fmt.Sprintf("%s approves %s; %d more have to", a.By, call, a.Missing))}, nil
 	}
-	q, asked, err := pr.requestOf(ctx, *a)
+	q, found, err := pr.requestOf(ctx, *a)
 	if err != nil {
 		return nil, err
 	}
-	if !asked {
-		return events{pr.activity(item, "approval", a.By, unasked(*a, call))}, nil
+	if !found {
+		return events{pr.activity(item, "approval", a.By, automaticDecision(*a, call))}, nil
 	}
 	msg := decisionMessage(*a, q, item.Record.ID, pr.Key.ThreadID, pr.at(item))
 	status := msg.ToolCallStatus[msg.ToolCallID]
 	return events{
-		pr.sent(item, msg),
-		pr.stands(item, event.RequestID(q), msg.ToolCallID, status),
-		pr.stands(item, q.MessageID, q.ToolCallID, status),
+		pr.worldMessageEvent(item, msg),
+		pr.statusUpdate(item, event.RequestID(q), msg.ToolCallID, status),
+		pr.statusUpdate(item, q.MessageID, q.ToolCallID, status),
 	}, nil
 }
 
-// unasked says what became of a call about which nobody was asked.
-func unasked(a event.Approval, call string) string {
+// automaticDecision says how a call was decided without a request.
+func automaticDecision(a event.Approval, call string) string {
 	if a.Decision == event.Approve {
 		return fmt.Sprintf("%s runs, as the approval of %s grants", call, a.Grant)
 	}
 	return fmt.Sprintf("%s is denied: %s", call, a.Reason)
 }
 
-// requestOf is the request that a decision is on, if anybody was asked.
-func (pr *projector) requestOf(ctx context.Context, a event.Approval) (q event.ApprovalRequest, asked bool, err error) {
+// requestOf is the request that a decision answers, if there was one.
+func (pr *projector) requestOf(ctx context.Context, a event.Approval) (q event.ApprovalRequest, found bool, err error) {
 	records, err := pr.Records(ctx, event.RequestID(event.ApprovalRequest{ToolCallID: a.ToolCallID, Round: a.Round}))
 	if err != nil || len(records) == 0 {
 		return q, false, err
@@ -132,8 +132,8 @@ func decided(a *event.Approval) *event.ToolCallDecision {
 	return &out
 }
 
-// standing says how a call stands.
-type standing struct {
+// callState is the state of the approval of a call, and whether it has its result.
+type callState struct {
 	// decisions are one for each round of approval.
 	decisions []event.Approval
 
@@ -142,7 +142,7 @@ type standing struct {
 }
 
 // approval is the last decision, nil if there is none, or if people are asked again.
-func (s standing) approval() *event.Approval {
+func (s callState) approval() *event.Approval {
 	if s.again {
 		return nil
 	}
@@ -150,7 +150,7 @@ func (s standing) approval() *event.Approval {
 }
 
 // in is the decision of a round, nil if there is none.
-func (s standing) in(round int) *event.Approval {
+func (s callState) in(round int) *event.Approval {
 	if round < 1 || round > len(s.decisions) {
 		return nil
 	}
@@ -158,7 +158,7 @@ func (s standing) in(round int) *event.Approval {
 }
 
 // status is how the call stands, or, with a round, how the request for its approval does.
-func (s standing) status(round int) event.ToolCallStatus {
+func (s callState) status(round int) event.ToolCallStatus {
 	if round > 0 {
 		a := s.in(round)
 		return event.ToolCallStatus{Complete: a != nil, Result: decided(a)}
@@ -167,9 +167,9 @@ func (s standing) status(round int) event.ToolCallStatus {
 	return event.ToolCallStatus{Complete: s.done || a != nil, Result: decided(a)}
 }
 
-// standing looks up how calls stand now. A call has one round of approval after the other.
-func (pr *projector) standing(ctx context.Context, calls ...string) (map[string]standing, error) {
-	out := map[string]standing{}
+// callStates looks up the current states of calls. A call has one round of approval after the other.
+func (pr *projector) callStates(ctx context.Context, calls ...string) (map[string]callState, error) {
+	out := map[string]callState{}
 	for round := 1; len(calls) > 0; round++ {
 		ids := make([]string, 0, 2*len(calls))
 		for _, call := range calls {
@@ -197,7 +197,7 @@ func (pr *projector) standing(ctx context.Context, calls ...string) (map[string]
 
 // advance takes in what a record says of a call, and reports whether there may be another
 // round. A request comes before the decision on it.
-func advance(stands map[string]standing, r event.Record) (call string, more bool) {
+func advance(stands map[string]callState, r event.Record) (call string, more bool) {
 	var a event.Approval // of the others, as much as is asked for
 	if json.Unmarshal(r.Payload, &a) != nil {
 		return "", false

@@ -10,8 +10,8 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// event makes an event of an item. part tells apart those of one type that are made of
-// one.
+// event makes an event of an item. part tells apart those of one type that are derived
+// from one.
 func (pr *projector) event(item feed.Item, typ event.WorldEventType, part string, data any) *event.WorldEvent {
 	out := &event.WorldEvent{Type: typ, Timestamp: pr.at(item), ChatID: pr.Key.ThreadID, Data: data}
 	origin := "live " + strconv.FormatInt(item.Cursor.Offset, 10)
@@ -34,7 +34,7 @@ func (pr *projector) at(item feed.Item) time.Time {
 	return time.Now().UTC()
 }
 
-// metaOf says where an event belongs that is made of a record.
+// metaOf says where an event belongs that is derived from a record.
 func metaOf(item feed.Item) *event.WorldMeta {
 	e, out := item.Event, &event.WorldMeta{TraceID: item.TraceID, ThreadRootID: item.Record.ParentEventID}
 	if out.ThreadRootID == "" {
@@ -107,9 +107,9 @@ func (pr *projector) update(item feed.Item, messageID string, data any) *event.W
 	})
 }
 
-// stands says that a call of a message stands in another way. There is no such message if
-// its id is empty.
-func (pr *projector) stands(item feed.Item, messageID, callID string, status event.ToolCallStatus) *event.WorldEvent {
+// statusUpdate says that the status of a call of a message has changed, nil if the message has
+// no id.
+func (pr *projector) statusUpdate(item feed.Item, messageID, callID string, status event.ToolCallStatus) *event.WorldEvent {
 	if messageID == "" {
 		return nil
 	}
@@ -118,12 +118,12 @@ func (pr *projector) stands(item feed.Item, messageID, callID string, status eve
 	})
 }
 
-// said is the event of a message.
-func (pr *projector) said(item feed.Item, msg event.Message) *event.WorldEvent {
-	return pr.sent(item, pr.messageOf(msg, pr.at(item)))
+// messageEvent is the event of a message.
+func (pr *projector) messageEvent(item feed.Item, msg event.Message) *event.WorldEvent {
+	return pr.worldMessageEvent(item, pr.messageOf(msg, pr.at(item)))
 }
 
-func (pr *projector) sent(item feed.Item, msg event.WorldMessage) *event.WorldEvent {
+func (pr *projector) worldMessageEvent(item feed.Item, msg event.WorldMessage) *event.WorldEvent {
 	out := pr.event(item, event.WorldMessageEvent, "", msg)
 	if out.Meta != nil {
 		out.Meta.ReplyToMessageID = msg.ReplyToMessageID

@@ -43,7 +43,7 @@ func Messages(ctx context.Context, s Store, key store.Key, after int64, limit in
 			settled = settled[1:]
 			continue
 		}
-		msg, ok, err := pr.spoken(ctx, r)
+		msg, ok, err := pr.approvalMessageOf(ctx, r)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -51,11 +51,11 @@ func Messages(ctx context.Context, s Store, key store.Key, after int64, limit in
 			messages = append(messages, msg)
 		}
 	}
-	return messages, next, pr.settle(ctx, messages)
+	return messages, next, pr.setStatuses(ctx, messages)
 }
 
-// spoken is the message that is made of a request for approval, or of a decision.
-func (pr *projector) spoken(ctx context.Context, r event.Record) (msg event.WorldMessage, ok bool, err error) {
+// approvalMessageOf is the message of a request for approval, or of a decision.
+func (pr *projector) approvalMessageOf(ctx context.Context, r event.Record) (msg event.WorldMessage, ok bool, err error) {
 	for _, e := range feed.Events(r) {
 		derived, err := pr.Project(ctx, feed.Item{Event: e, Record: &r})
 		if err != nil {
@@ -73,8 +73,8 @@ func (pr *projector) spoken(ctx context.Context, r event.Record) (msg event.Worl
 	return msg, false, nil
 }
 
-// settle says of all calls how they stand now.
-func (pr *projector) settle(ctx context.Context, messages []event.WorldMessage) error {
+// setStatuses sets the current statuses of all calls.
+func (pr *projector) setStatuses(ctx context.Context, messages []event.WorldMessage) error {
 	var calls []string
 	for _, msg := range messages {
 		for _, about := range callsAbout(msg) {
@@ -82,7 +82,7 @@ func (pr *projector) settle(ctx context.Context, messages []event.WorldMessage) 
 		}
 	}
 	slices.Sort(calls)
-	stands, err := pr.standing(ctx, slices.Compact(calls)...)
+	stands, err := pr.callStates(ctx, slices.Compact(calls)...)
 	if err != nil {
 		return err
 	}

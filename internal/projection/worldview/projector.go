@@ -95,7 +95,7 @@ func (pr *projector) live(item feed.Item) events {
 	}
 }
 
-// stored is what is made of a record that viewers of agent events do not see.
+// stored derives the events of a record that has no agent events.
 func (pr *projector) stored(item feed.Item) events {
 	switch item.Record.Type {
 	case event.TypeEnv:
@@ -109,8 +109,8 @@ func (pr *projector) stored(item feed.Item) events {
 	return nil
 }
 
-// message is made of a message as a whole. That of a model comes behind its start, if the
-// viewer has not had that, and its end.
+// message derives the events of a whole message. That of a model comes behind its start, if the
+// viewer did not get that, and its end.
 func (pr *projector) message(ctx context.Context, item feed.Item) (events, error) {
 	msg := *item.Event.Message
 	if item.Record.Type == event.TypeHook {
@@ -119,7 +119,7 @@ func (pr *projector) message(ctx context.Context, item feed.Item) (events, error
 	if attempt, known := pr.Attempt(msg.ID); known {
 		return pr.reply(item, msg, attempt, pr.Call.Usage), nil
 	}
-	return events{pr.said(item, msg)}, nil
+	return events{pr.messageEvent(item, msg)}, nil
 }
 
 func (pr *projector) reply(item feed.Item, msg event.Message, attempt int, usage event.Usage) events {
@@ -127,11 +127,11 @@ func (pr *projector) reply(item feed.Item, msg event.Message, attempt int, usage
 	if item.Streamed < attempt {
 		out[0] = pr.start(item, msg.ID, attempt)
 	}
-	out[1], out[2] = pr.end(item, msg.ID, usage), pr.said(item, msg)
+	out[1], out[2] = pr.end(item, msg.ID, usage), pr.messageEvent(item, msg)
 	return out
 }
 
-// changed is made of a message as hooks have left it: one that was held until then comes
+// changed derives the events of a message as hooks have left it: one that was held until then comes
 // now, and of another one the change.
 func (pr *projector) changed(ctx context.Context, item feed.Item, msg event.Message) (events, error) {
 	was, there, err := pr.Original(ctx, msg.ID)
@@ -146,7 +146,7 @@ func (pr *projector) changed(ctx context.Context, item feed.Item, msg event.Mess
 		return nil, err
 	}
 	if !there {
-		return events{pr.said(item, msg)}, nil
+		return events{pr.messageEvent(item, msg)}, nil
 	}
 	return pr.reply(item, msg, call.Attempt, call.Usage), nil
 }
@@ -178,8 +178,7 @@ func (pr *projector) callOf(ctx context.Context, messageID string) (call event.L
 	return call, json.Unmarshal(records[0].Payload, &call) == nil, nil
 }
 
-// status is made of the changes of the thread itself, and of the end of what was
-// interrupted.
+// status derives the events of a change of the thread itself, or of an interruption.
 func (pr *projector) status(item feed.Item) events {
 	s := item.Event.Status
 	chat := event.WorldChat{Status: store.ThreadOpen, Agents: s.Agents, Detail: s.Detail, By: s.By}

@@ -47,7 +47,7 @@ func resultMessage(item feed.Item) (event.Message, bool) {
 	return msg, true
 }
 
-// result is made of what a tool has returned, or of what the world says by itself.
+// result derives the events of a result of a tool, or of a message of the world itself.
 func (pr *projector) result(ctx context.Context, item feed.Item) (events, error) {
 	msg, ok := resultMessage(item)
 	switch {
@@ -56,9 +56,9 @@ func (pr *projector) result(ctx context.Context, item feed.Item) (events, error)
 	case item.Record.Type == event.TypeHook:
 		return events{pr.update(item, msg.ID, pr.messageOf(msg, pr.at(item)))}, nil
 	case msg.ToolCallID == "":
-		return events{pr.said(item, msg)}, nil
+		return events{pr.messageEvent(item, msg)}, nil
 	}
-	stands, err := pr.standing(ctx, msg.ToolCallID)
+	stands, err := pr.callStates(ctx, msg.ToolCallID)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func (pr *projector) result(ctx context.Context, item feed.Item) (events, error)
 	status := event.ToolCallStatus{Complete: true, Result: decided(approval)}
 	said := pr.messageOf(msg, pr.at(item))
 	said.ToolCallStatus = map[string]event.ToolCallStatus{msg.ToolCallID: status}
-	out[2], out[3] = pr.sent(item, said), pr.stands(item, msg.ReplyToMessageID, msg.ToolCallID, status)
+	out[2], out[3] = pr.worldMessageEvent(item, said), pr.statusUpdate(item, msg.ReplyToMessageID, msg.ToolCallID, status)
 	return out, nil
 }
 
@@ -85,7 +85,7 @@ func (pr *projector) executed(ctx context.Context, item feed.Item, msg event.Mes
 	if not, err := pr.notRun(ctx, msg); err != nil || not {
 		return nil, err
 	}
-	arguments, err := pr.ran(ctx, msg, approval)
+	arguments, err := pr.runArguments(ctx, msg, approval)
 	if err != nil {
 		return nil, err
 	}
@@ -119,8 +119,8 @@ func (pr *projector) notRun(ctx context.Context, msg event.Message) (bool, error
 	return log.Status == store.ToolDenied, nil
 }
 
-// ran are the arguments that the call of a result ran with.
-func (pr *projector) ran(ctx context.Context, msg event.Message, approval event.Approval) (string, error) {
+// runArguments are the arguments that the call of a result ran with.
+func (pr *projector) runArguments(ctx context.Context, msg event.Message, approval event.Approval) (string, error) {
 	if approval.Arguments != "" {
 		return approval.Arguments, nil
 	}
