@@ -34,11 +34,11 @@ type Config struct {
 	Stream stream.Stream
 
 	// HeartbeatInterval is the time between two looks for records that the live log
-	// did not speak of. Default [DefaultHeartbeatInterval].
+	// did not announce. Default [DefaultHeartbeatInterval].
 	HeartbeatInterval time.Duration
 
-	// Grace is how long the word of a record that is in the store may take, before the
-	// record is sent without it. Default 250 ms.
+	// Grace is how long the announcement of a record that is in the store may take, before
+	// the record is sent without it. Default 250 ms.
 	Grace time.Duration
 
 	// View, if set, is called once for each reader and each page. What it returns gets

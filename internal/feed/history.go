@@ -76,7 +76,7 @@ func finished(rec event.Record) event.AgentEvent {
 }
 
 // noteAttempts reads the log up to the reader's position, to know the attempts made so far.
-// What cannot be read is let be: pieces carry their attempt.
+// What cannot be read is left out: pieces carry their attempt.
 func (r *Reader) noteAttempts(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.Grace)
 	defer cancel()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
 )
@@ -13,7 +14,7 @@ import (
 func TestPosition(t *testing.T) {
 	for _, text := range []string{"0", "12", "12.3", "12:7", "0:5", "12.3:5"} {
 		c, err := ParseCursor(text)
-		assert.NoError(t, err)
+		require.NoError(t, err)
 		assert.Equal(t, c, positionOf(c).cursor())
 	}
 	assert.EqualValues(t, 11, positionOf(Cursor{Seq: 12, Part: 3}).seq, "a record in part is not done")

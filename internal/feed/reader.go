@@ -158,7 +158,7 @@ func (r *Reader) deliverRecords(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("reading the records of %s after %d: %w", r.key, r.at.seq, err)
 		}
-		if len(records) == 0 { // the log spoke too early: the next look will find them
+		if len(records) == 0 { // announced too early: the next look will find them
 			r.backlog.due = r.at.seq
 			return nil
 		}

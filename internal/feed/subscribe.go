@@ -41,7 +41,7 @@ func (r *Reader) resume() {
 // beginNow subscribes to what is new.
 func (r *Reader) beginNow(ctx context.Context) error {
 	// The head before the subscription: no piece of the messages up to it comes
-	// after. Records between the two have no word to come.
+	// after. Records between the two are not announced any more.
 	head, err := r.storeHead(ctx)
 	if err != nil {
 		return err

@@ -21,10 +21,7 @@ const (
 	following
 )
 
-// tail is a reader's end of the live log.
-//
-//	attach → seeking → joining → following
-//	          ↑______lost and attached again: joining, or seeking if it was
+// tail is a reader's end of the live log: see the package.
 type tail struct {
 	sub   stream.Subscription // nil while there is none
 	phase phase

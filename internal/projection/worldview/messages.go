@@ -37,7 +37,7 @@ func Messages(ctx context.Context, s Store, key store.Key, after int64, limit in
 	}
 	for _, r := range records {
 		if r.Type == event.TypeMessage {
-			if now := settled[0]; !now.Hidden && !isInfoCall(&r, now.Message.ToolCallID, now.Message.ToolCalls) {
+			if now := settled[0]; !now.Hidden && !isInfoCall(&r, now.ToolCallID, now.ToolCalls) {
 				messages = append(messages, pr.messageOf(now.Message, r.CreatedAt))
 			}
 			settled = settled[1:]
