@@ -66,7 +66,7 @@ func TestReplyThatIsNothingButADirective(t *testing.T) {
 	require.Equal(t, []string{"thought", "stream", "reset"}, w.shown(), "S4-42 viewers discard what they have seen of it")
 
 	in := modelStep()
-	in.MessageID, in.Quiet, in.Hold = "e1.0.2", true, true
+	in.MessageID, in.Quiet, in.Gated = "e1.0.2", true, true
 	_, err = w.callModel(in)
 	require.NoError(t, err)
 	require.Equal(t, []string{"thought", "stream", "reset"}, w.shown(), "nothing was seen of this one")

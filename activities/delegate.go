@@ -25,7 +25,7 @@ func (a *Activities) EndDelegate(ctx context.Context, in thread.EndStep) (thread
 	}
 	text, failed := answerOf(in, text)
 	if in.Parent.Background == nil {
-		text = in.Parent.Told + text
+		text = in.Parent.EditedPrefix + text
 		out := thread.EndReply{Failed: failed}
 		out.Answer, out.Truncated = thread.CarryText(text)
 		return out, a.answerAbove(ctx, in.Parent, in.Thread, text, failed)

@@ -70,7 +70,7 @@ func (a *Activities) callRule(ctx context.Context, in thread.EventStep, e event.
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errTimeout)
 	defer cancel()
 	about := rule.Context{Rule: in.Rule, Namespace: in.Thread.Namespace, ThreadID: in.Thread.ThreadID, TraceID: in.TraceID, Attempt: attempt}
-	_, err := untilDeaf(ctx, a.grace, func() (_ struct{}, err error) {
+	_, err := runWithGrace(ctx, a.grace, func() (_ struct{}, err error) {
 		defer func() {
 			if p := recover(); p != nil {
 				a.log.Error("rule panicked", "thread", in.Thread.ThreadID, "event", in.EventID, "rule", in.Rule, "stack", string(debug.Stack()))

@@ -147,7 +147,7 @@ func (h *hearing) ask(ctx context.Context, spec hook.Spec, deps hook.Deps) (hook
 	if !ok {
 		return hook.Answer{}, thread.ErrUnregistered
 	}
-	answer, err := untilDeaf(ctx, h.a.grace, func() (hook.Answer, error) { return call(ctx, h.seen, deps) })
+	answer, err := runWithGrace(ctx, h.a.grace, func() (hook.Answer, error) { return call(ctx, h.seen, deps) })
 	if err != nil && errors.Is(context.Cause(ctx), errTimeout) {
 		err = fmt.Errorf("it took longer than its limit of %s", limit(spec))
 	}

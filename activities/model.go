@@ -128,7 +128,7 @@ func (c *modelCall) ids() []string {
 func (c *modelCall) askMissing(ctx context.Context, records []event.Record, reply thread.ModelReply) error {
 	var batch store.Batch
 	for _, p := range reply.Calls {
-		if !p.NeedsApproval || c.in.Hold || reply.Held {
+		if !p.NeedsApproval || c.in.Gated || reply.Gated {
 			continue
 		}
 		for _, r := range records {
@@ -185,8 +185,8 @@ func (c *modelCall) decide(out *thread.ModelReply, m event.Message) {
 	if len(c.in.Inline) == 0 {
 		return
 	}
-	out.OnMessage, out.OnCalls = c.inline(m)
-	out.Held = !out.OnMessage.Silent || !out.OnCalls.Silent
+	out.MessageDecision, out.CallsDecision = c.inline(m)
+	out.Gated = !out.MessageDecision.Silent || !out.CallsDecision.Silent
 }
 
 func (c *modelCall) inline(m event.Message) (onMessage, onCalls *thread.Decision) {
@@ -355,7 +355,7 @@ func (c *modelCall) records(ctx context.Context, res llm.Response, interrupted b
 		Usage: res.Usage, Messages: len(c.context), FinishReason: res.FinishReason, DurationMS: now.Sub(c.started).Milliseconds(),
 	})}
 	final := event.Final{Agent: c.agent.Name}
-	hold := c.in.Hold
+	hold := c.in.Gated
 	if res.Content != "" || len(res.ToolCalls) > 0 {
 		final.MessageID = c.in.MessageID
 		m := event.Message{
@@ -365,7 +365,7 @@ func (c *modelCall) records(ctx context.Context, res llm.Response, interrupted b
 		}
 		var decided thread.ModelReply
 		c.decide(&decided, m)
-		hold = hold || decided.Held
+		hold = hold || decided.Gated
 		out = append(out, record(m.ID, event.TypeMessage, m).WithUndecided(c.undecided(decided, m)...))
 	}
 	switch {
@@ -405,8 +405,8 @@ func (c *modelCall) undecided(decided thread.ModelReply, m event.Message) []stri
 			types = append(types, typ)
 		}
 	}
-	waits(event.TypeMessage, decided.OnMessage, m.Content != "")
-	waits(event.TypeToolCall, decided.OnCalls, len(m.ToolCalls) > 0)
+	waits(event.TypeMessage, decided.MessageDecision, m.Content != "")
+	waits(event.TypeToolCall, decided.CallsDecision, len(m.ToolCalls) > 0)
 	return types
 }
 

@@ -116,7 +116,7 @@ func (a *Activities) PlanCalls(ctx context.Context, in thread.PlanStep) (thread.
 		}
 		p := planner.plan(ctx, call)
 		if id := in.Decisions[call.ID]; id != "" {
-			if p, err = a.again(ctx, planner, call, id); err != nil {
+			if p, err = a.replan(ctx, planner, call, id); err != nil {
 				return thread.PlanReply{}, err
 			}
 		}

@@ -40,7 +40,7 @@ func (w *world) shown() []string {
 func TestHeldStep(t *testing.T) {
 	w := newWorld(t, cautious, add)
 	in := modelStep()
-	in.Hold = true
+	in.Gated = true
 	w.replies("all said")
 	_, err := w.callModel(in)
 	require.NoError(t, err)
@@ -58,7 +58,7 @@ func TestHeldStep(t *testing.T) {
 func TestQuietStep(t *testing.T) {
 	w := newWorld(t, nil)
 	in := modelStep()
-	in.Hold, in.Quiet = true, true
+	in.Gated, in.Quiet = true, true
 	long := strings.Repeat("x", thread.MaxCarriedContent+1)
 	w.replies(long)
 	for range 2 {
@@ -79,7 +79,7 @@ func TestQuietStep(t *testing.T) {
 func TestQuietStepIsInterrupted(t *testing.T) {
 	w := newWorld(t, nil)
 	in := modelStep()
-	in.Hold, in.Quiet = true, true
+	in.Gated, in.Quiet = true, true
 	w.model.answer = func(ctx context.Context, _ llm.Request, onDelta func(llm.Delta)) (llm.Response, error) {
 		onDelta(llm.Delta{Text: "half"})
 		w.interrupt(ctx)
@@ -146,9 +146,9 @@ func TestInlineHooksOfAReply(t *testing.T) {
 	w.replies("fine")
 	reply, err := w.callModel(in)
 	require.NoError(t, err)
-	require.True(t, reply.OnMessage.Silent, "S0-11")
-	require.True(t, reply.OnCalls.Silent)
-	require.False(t, reply.Held)
+	require.True(t, reply.MessageDecision.Silent, "S0-11")
+	require.True(t, reply.CallsDecision.Silent)
+	require.False(t, reply.Gated)
 	require.Contains(t, w.ids(), "e1.0.1.final", "a pass costs nothing: the step writes the end")
 	require.Equal(t, hook.Context{
 		Hook: "guard", Namespace: "ns", ThreadID: "t1", EventID: "e1.0.1", TraceID: "e1", ParentEventID: "e1", Agent: "assistant", Attempt: 1,
@@ -159,11 +159,11 @@ func TestInlineHooksOfAReply(t *testing.T) {
 	for range 2 {
 		reply, err = w.callModel(in)
 		require.NoError(t, err)
-		require.Equal(t, event.Replaced, reply.OnMessage.Outcome, "they see all of it, however long")
-		require.Equal(t, "[gone]", contentOf(t, reply.OnMessage.Event))
-		require.Equal(t, event.Replaced, reply.OnCalls.Outcome)
-		require.Len(t, reply.OnMessage.Hooks, 1, "the other hook is for another agent")
-		require.True(t, reply.Held)
+		require.Equal(t, event.Replaced, reply.MessageDecision.Outcome, "they see all of it, however long")
+		require.Equal(t, "[gone]", contentOf(t, reply.MessageDecision.Event))
+		require.Equal(t, event.Replaced, reply.CallsDecision.Outcome)
+		require.Len(t, reply.MessageDecision.Hooks, 1, "the other hook is for another agent")
+		require.True(t, reply.Gated)
 	}
 	require.Equal(t, "e1.0.2.calls", contexts[len(contexts)-1].EventID)
 	require.NotContains(t, strings.Join(w.ids(), " "), ".request", "what they change is the thread's to write")

@@ -110,7 +110,7 @@ func (a *Activities) askForTitle(ctx context.Context, in thread.TitleStep, said 
 	}
 	step := a.begin(ctx, in.Thread, "", titleTimeout)
 	defer step.done()
-	res, err := untilDeaf(step.ctx, a.grace, func() (llm.Response, error) {
+	res, err := runWithGrace(step.ctx, a.grace, func() (llm.Response, error) {
 		return generateWhole(step.ctx, provider, titleRequest(model, said))
 	})
 	switch {

@@ -315,8 +315,8 @@ const stopGrace = 30 * time.Second
 // within runs a tool until it ends, or until it has been told to stop and does not:
 // one that ignores its context must not hold up the thread.
 func (r *toolRun) within(ctx context.Context, t tool.Tool, call tool.Call) (tool.Result, error) {
-	res, err := untilDeaf(ctx, r.a.grace, func() (tool.Result, error) { return r.safely(ctx, t, call) })
-	if errors.Is(err, errDeaf) {
+	res, err := runWithGrace(ctx, r.a.grace, func() (tool.Result, error) { return r.safely(ctx, t, call) })
+	if errors.Is(err, errIgnoredCancel) {
 		r.a.log.WarnContext(ctx, "tool does not stop; its run is given up", "thread", call.ThreadID, "agent", call.Agent,
 			"event", r.in.EventID, "traceId", r.in.TraceID, "toolCall", call.ID, "attempt", call.Attempt)
 	}

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -9,144 +10,177 @@ import (
 	"github.com/threadmill/threadmill/internal/strictjson"
 )
 
-// The JSON form of an agent is that of the configuration file: camelCase, durations as
-// text. What has its default is left out.
-type agentJSON struct {
-	Name             string            `json:"name"`
-	Description      string            `json:"description,omitempty"`
-	Instructions     string            `json:"instructions,omitempty"`
-	Model            string            `json:"model,omitempty"`
-	Temperature      *float64          `json:"temperature,omitempty"`
-	MaxOutputTokens  int               `json:"maxOutputTokens,omitempty"`
-	ReasoningEffort  string            `json:"reasoningEffort,omitempty"`
-	Tools            []string          `json:"tools,omitempty"`
-	Approvals        map[string]Policy `json:"approvals,omitempty"`
-	ApprovalRules    []ruleJSON        `json:"approvalRules,omitempty"`
-	ApprovalTerms    *termsJSON        `json:"approvalTerms,omitempty"`
-	OnWaiting        event.OnWaiting   `json:"onWaiting,omitempty"`
-	WorkingDirectory string            `json:"workingDirectory,omitempty"`
-	AutoMention      *bool             `json:"autoMention,omitempty"`
-	Limits           *limitsJSON       `json:"limits,omitempty"`
+// Definition is the JSON form of an [Agent]: that of the configuration file, with durations
+// as text. What has its default is left out.
+type Definition struct {
+	Name             string            `json:"name,omitempty" maxLength:"64" doc:"1 to 64 letters, digits, - and _, beginning with a letter or digit. Default: the name in the path"`
+	Description      string            `json:"description,omitempty" doc:"What the agent is for"`
+	Instructions     string            `json:"instructions,omitempty" doc:"The system prompt"`
+	Model            string            `json:"model,omitempty" required:"true" doc:"provider/model, such as openai/gpt-4.1-mini"`
+	Temperature      *float64          `json:"temperature,omitempty" minimum:"0" maximum:"2" doc:"Default: the provider's"`
+	MaxOutputTokens  int               `json:"maxOutputTokens,omitempty" minimum:"0" doc:"Of one reply. Default, and 0: the provider's"`
+	ReasoningEffort  string            `json:"reasoningEffort,omitempty" doc:"low, medium, high or a value of the provider. Default: the provider's"`
+	Tools            []string          `json:"tools,omitempty" doc:"The names of the tools that it may call. Default: none"`
+	Approvals        map[string]Policy `json:"approvals,omitempty" doc:"never, always or deny by tool name; * is for all others. Default: as the tool declares"`
+	ApprovalRules    []RuleDefinition  `json:"approvalRules,omitempty" doc:"Look at the arguments of calls before approvals do. A rule that denies always wins"`
+	ApprovalTerms    *TermsDefinition  `json:"approvalTerms,omitempty" doc:"How approvals are requested where a rule has no terms"`
+	OnWaiting        event.OnWaiting   `json:"onWaiting,omitempty" enum:"answer,hold,cancel" doc:"What a person's message does while a call of the agent waits for a decision or a client. Default: answer"`
+	WorkingDirectory string            `json:"workingDirectory,omitempty" doc:"Where its tools work; workingDirectory in a thread's metadata takes precedence"`
+	AutoMention      *bool             `json:"autoMention,omitempty" doc:"Whether an answer to another agent that addresses nobody begins with a mention of that agent. Default: true"`
+	Limits           *LimitsDefinition `json:"limits,omitempty"`
 }
 
-type ruleJSON struct {
-	Name   string          `json:"name,omitempty"`
-	Tools  []string        `json:"tools,omitempty"`
-	Agents []string        `json:"agents,omitempty"`
-	When   string          `json:"when,omitempty"`
-	Effect approval.Effect `json:"effect,omitempty"`
-	Reason string          `json:"reason,omitempty"`
-	Terms  *termsJSON      `json:"terms,omitempty"`
+// RuleDefinition is the JSON form of an [approval.Rule].
+type RuleDefinition struct {
+	Name   string           `json:"name,omitempty" required:"true" doc:"Shown to people, and stored with the rule's decisions; unique"`
+	Tools  []string         `json:"tools,omitzero" doc:"The tools whose calls it looks at. Default: all"`
+	Agents []string         `json:"agents,omitzero" doc:"The agents whose calls it looks at. Default: all"`
+	When   string           `json:"when,omitempty" doc:"A CEL expression that is true for the calls to match. Default: all"`
+	Effect approval.Effect  `json:"effect,omitempty" required:"true" enum:"allow,ask,deny"`
+	Reason string           `json:"reason,omitempty" doc:"For the person who decides, or the model whose call is denied"`
+	Terms  *TermsDefinition `json:"terms,omitempty"`
 }
 
-type termsJSON struct {
-	Approvers []string          `json:"approvers,omitempty"`
-	Quorum    int               `json:"quorum,omitempty"`
-	Expires   duration          `json:"expires,omitempty"`
-	Remind    duration          `json:"remind,omitempty"`
-	OnExpiry  approval.OnExpiry `json:"onExpiry,omitempty"`
+// TermsDefinition is the JSON form of [approval.Terms].
+type TermsDefinition struct {
+	Approvers []string          `json:"approvers,omitzero" doc:"The only people who may decide. Default: anybody"`
+	Quorum    int               `json:"quorum,omitempty" minimum:"0" doc:"How many have to approve. Default: 1"`
+	Expires   string            `json:"expires,omitempty" doc:"After how long a request ends without a decision, such as 30m. Default: never"`
+	Remind    string            `json:"remind,omitempty" doc:"How often people are reminded until then, such as 10m. Default: never"`
+	OnExpiry  approval.OnExpiry `json:"onExpiry,omitempty" enum:"deny,interrupt" doc:"What an expired request means: the call does not run, or the turn ends. Default: deny"`
 }
 
-type limitsJSON struct {
-	MaxSteps        int      `json:"maxSteps,omitempty"`
-	ModelTimeout    duration `json:"modelTimeout,omitempty"`
-	ContextMessages int      `json:"contextMessages,omitempty"`
+// LimitsDefinition is the JSON form of [Limits].
+type LimitsDefinition struct {
+	MaxSteps        int    `json:"maxSteps,omitempty" minimum:"0" maximum:"1000" doc:"Model calls in one turn. Default, and 0: 25"`
+	ModelTimeout    string `json:"modelTimeout,omitempty" doc:"For one model call, such as 90s, at most 1h. Default: 10m"`
+	ContextMessages int    `json:"contextMessages,omitempty" minimum:"0" maximum:"100000" doc:"How many of the newest messages the model is shown. Default, and 0: 200"`
 }
 
-// MarshalJSON writes the agent as it stands in a configuration.
-func (a Agent) MarshalJSON() ([]byte, error) {
-	out := agentJSON{
+// Definition returns the agent's JSON form.
+func (a Agent) Definition() Definition {
+	out := Definition{
 		Name: a.Name, Description: a.Description, Instructions: a.Instructions, Model: a.Model,
 		Temperature: a.Temperature, MaxOutputTokens: a.MaxOutputTokens, ReasoningEffort: a.ReasoningEffort,
 		Tools: a.Tools, Approvals: a.Approvals, ApprovalTerms: termsOf(a.ApprovalTerms), OnWaiting: a.OnWaiting, WorkingDirectory: a.WorkingDirectory,
 	}
 	for _, r := range a.ApprovalRules {
-		out.ApprovalRules = append(out.ApprovalRules, ruleJSON{r.Name, r.Tools, r.Agents, r.When, r.Effect, r.Reason, termsOf(r.Terms)})
+		out.ApprovalRules = append(out.ApprovalRules, RuleDefinition{r.Name, r.Tools, r.Agents, r.When, r.Effect, r.Reason, termsOf(r.Terms)})
 	}
 	if a.NoAutoMention {
 		out.AutoMention = new(bool)
 	}
 	if a.Limits != (Limits{}) {
-		out.Limits = &limitsJSON{a.Limits.MaxSteps, duration(a.Limits.ModelTimeout), a.Limits.ContextMessages}
+		out.Limits = &LimitsDefinition{a.Limits.MaxSteps, durationText(a.Limits.ModelTimeout), a.Limits.ContextMessages}
 	}
-	return strictjson.Encode(out)
+	return out
 }
 
-func termsOf(t approval.Terms) *termsJSON {
+func termsOf(t approval.Terms) *TermsDefinition {
 	if t.IsZero() {
 		return nil
 	}
-	return &termsJSON{t.Approvers, t.Quorum, duration(t.Expires), duration(t.Remind), t.OnExpiry}
+	return &TermsDefinition{t.Approvers, t.Quorum, durationText(t.Expires), durationText(t.Remind), t.OnExpiry}
 }
 
-// UnmarshalJSON reads an agent. Fields that are not known, values of another kind, and empty
-// lists that would stand for all are refused with a [*event.FieldError]; null is as if left
-// out. Whether the agent is possible is for [Check] to say.
-func (a *Agent) UnmarshalJSON(data []byte) error {
-	var out Agent
-	mention := true
-	err := readObject("", data, members{
-		"name":             into(&out.Name, "text"),
-		"description":      into(&out.Description, "text"),
-		"instructions":     into(&out.Instructions, "text"),
-		"model":            into(&out.Model, "text"),
-		"temperature":      into(&out.Temperature, "a number"),
-		"maxOutputTokens":  into(&out.MaxOutputTokens, "a whole number"),
-		"reasoningEffort":  into(&out.ReasoningEffort, "text"),
-		"tools":            into(&out.Tools, "a list of names"),
-		"approvals":        into(&out.Approvals, "an object with the policies by the names of tools"),
-		"approvalRules":    each(&out.ApprovalRules, readRule),
-		"approvalTerms":    readTerms(&out.ApprovalTerms),
-		"onWaiting":        into(&out.OnWaiting, "text: answer, hold or cancel"),
-		"workingDirectory": into(&out.WorkingDirectory, "text"),
-		"autoMention":      into(&mention, "true or false"),
-		"limits": object(members{
-			"maxSteps":        into(&out.Limits.MaxSteps, "a whole number"),
-			"modelTimeout":    readDuration(&out.Limits.ModelTimeout),
-			"contextMessages": into(&out.Limits.ContextMessages, "a whole number"),
-		}),
-	})
-	if err != nil {
-		return err
+// Agent returns the agent that is defined. It rejects texts that are no durations, and empty
+// lists that would stand for all, with a [*event.FieldError]. Whether the agent is possible is
+// for [Check] to say.
+func (d Definition) Agent() (Agent, error) {
+	out := Agent{
+		Name: d.Name, Description: d.Description, Instructions: d.Instructions, Model: d.Model,
+		Temperature: d.Temperature, MaxOutputTokens: d.MaxOutputTokens, ReasoningEffort: d.ReasoningEffort,
+		Tools: d.Tools, Approvals: d.Approvals, OnWaiting: d.OnWaiting, WorkingDirectory: d.WorkingDirectory,
+		NoAutoMention: d.AutoMention != nil && !*d.AutoMention,
 	}
-	out.NoAutoMention = !mention
-	*a = out
-	return nil
+	var wrong firstMistake
+	for i, r := range d.ApprovalRules {
+		at := fmt.Sprintf("approvalRules[%d].", i)
+		out.ApprovalRules = append(out.ApprovalRules, approval.Rule{
+			Name: r.Name, Tools: wrong.names(at+"tools", r.Tools, "for all"), Agents: wrong.names(at+"agents", r.Agents, "for all"),
+			When: r.When, Effect: r.Effect, Reason: r.Reason, Terms: wrong.terms(at+"terms.", r.Terms),
+		})
+	}
+	out.ApprovalTerms = wrong.terms("approvalTerms.", d.ApprovalTerms)
+	if l := d.Limits; l != nil {
+		out.Limits = Limits{MaxSteps: l.MaxSteps, ModelTimeout: wrong.duration("limits.modelTimeout", l.ModelTimeout), ContextMessages: l.ContextMessages}
+	}
+	if wrong.err != nil {
+		return Agent{}, wrong.err
+	}
+	return out, nil
 }
 
-func readRule(r *approval.Rule) reader {
-	return object(members{
-		"name":   into(&r.Name, "text"),
-		"tools":  namesOr(&r.Tools, "for all"),
-		"agents": namesOr(&r.Agents, "for all"),
-		"when":   into(&r.When, "text, an expression in CEL"),
-		"effect": into(&r.Effect, "text: allow, ask or deny"),
-		"reason": into(&r.Reason, "text"),
-		"terms":  readTerms(&r.Terms),
-	})
+// firstMistake converts fields, and keeps the first mistake in them.
+type firstMistake struct{ err error }
+
+func (m *firstMistake) add(field, problem string) {
+	if m.err == nil {
+		m.err = mistake(field, problem)
+	}
 }
 
-func readTerms(t *approval.Terms) reader {
-	return object(members{
-		"approvers": namesOr(&t.Approvers, "if anybody may decide"),
-		"quorum":    into(&t.Quorum, "a whole number"),
-		"expires":   readDuration(&t.Expires),
-		"remind":    readDuration(&t.Remind),
-		"onExpiry":  into(&t.OnExpiry, "text: deny or interrupt"),
-	})
+func (m *firstMistake) terms(at string, t *TermsDefinition) approval.Terms {
+	if t == nil {
+		return approval.Terms{}
+	}
+	return approval.Terms{
+		Approvers: m.names(at+"approvers", t.Approvers, "if anybody may decide"), Quorum: t.Quorum,
+		Expires: m.duration(at+"expires", t.Expires), Remind: m.duration(at+"remind", t.Remind), OnExpiry: t.OnExpiry,
+	}
 }
 
-// duration is written as text, in the shortest form.
-type duration time.Duration
+// names is a list that stands for all if it is left out. An empty one would do so as well,
+// which nobody means.
+func (m *firstMistake) names(field string, names []string, leaveOut string) []string {
+	if names != nil && len(names) == 0 {
+		m.add(field, "is empty: name at least one, or leave it out "+leaveOut)
+	}
+	return names
+}
 
-// MarshalText implements [encoding.TextMarshaler].
-func (d duration) MarshalText() ([]byte, error) {
-	s := time.Duration(d).String()
+func (m *firstMistake) duration(field, text string) time.Duration {
+	if text == "" {
+		return 0
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		m.add(field, fmt.Sprintf("%.64q is not a duration such as 30s, 10m or 1h30m", text))
+	}
+	return d
+}
+
+func mistake(field, problem string) error { return &event.FieldError{Field: field, Problem: problem} }
+
+// durationText is the shortest form, and empty for 0.
+func durationText(d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
 		s = strings.TrimSuffix(s, "0s")
 	}
 	if strings.HasSuffix(s, "h0m") {
 		s = strings.TrimSuffix(s, "0m")
 	}
-	return []byte(s), nil
+	return s
+}
+
+// MarshalJSON writes the agent's [Definition].
+func (a Agent) MarshalJSON() ([]byte, error) { return strictjson.Encode(a.Definition()) }
+
+// UnmarshalJSON reads a [Definition]. Fields that are not known are rejected with a
+// [*event.FieldError], as are those that [Definition.Agent] rejects; null is as if left out.
+func (a *Agent) UnmarshalJSON(data []byte) error {
+	var d Definition
+	if err := event.DecodeKnownJSON("", data, &d); err != nil {
+		return err
+	}
+	out, err := d.Agent()
+	if err != nil {
+		return err
+	}
+	*a = out
+	return nil
 }

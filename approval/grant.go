@@ -6,25 +6,22 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
-// Grant is an approval that covers more calls than the one that it was given for.
+// Grant is an approval that covers more calls than the one it was given for.
 type Grant struct {
-	// ID is the call that it was given for.
-	ID               string            `json:"id"`
-	Scope            event.Scope       `json:"scope"`
-	Agent            string            `json:"agent"`
-	ToolName         string            `json:"toolName"`
-	Digest           string            `json:"digest,omitempty"`
-	Pattern          map[string]string `json:"pattern,omitempty"`
-	Rest             string            `json:"rest,omitempty"`
-	Definition       string            `json:"definition,omitempty"`
+	ID               string            `json:"id" doc:"The tool call it was given for"`
+	Scope            event.Scope       `json:"scope" enum:"session,pattern"`
+	Agent            string            `json:"agent" doc:"The agent whose calls it covers"`
+	ToolName         string            `json:"toolName" doc:"The tool whose calls it covers"`
+	Digest           string            `json:"digest,omitempty" doc:"With scope session: digest of tool, arguments and working directory"`
+	Pattern          map[string]string `json:"pattern,omitempty" doc:"With scope pattern: globs by argument name"`
+	Rest             string            `json:"rest,omitempty" doc:"With scope pattern: digest of tool, working directory and all other arguments"`
+	Definition       string            `json:"definition,omitempty" doc:"Digest of the tool's definition: when that changes, the grant covers nothing"`
 	WorkingDirectory string            `json:"workingDirectory,omitempty"`
 	Reason           string            `json:"reason,omitempty"`
-	By               string            `json:"by"`
+	By               string            `json:"by" doc:"Who gave it"`
 	GrantedAt        time.Time         `json:"grantedAt"`
-
-	// RevokedAt and RevokedBy are set once it holds no more.
-	RevokedAt *time.Time `json:"revokedAt,omitempty"`
-	RevokedBy string     `json:"revokedBy,omitempty"`
+	RevokedAt        *time.Time        `json:"revokedAt,omitempty" doc:"Since when it covers nothing"`
+	RevokedBy        string            `json:"revokedBy,omitempty"`
 }
 
 // grantOf returns what an approval grants beyond its own call.

@@ -32,6 +32,24 @@ type Key struct {
 	ExpiresAt time.Time
 }
 
+// APIKey is an API key as the API shows it.
+type APIKey struct {
+	store.APIKey
+	Source string `json:"source" enum:"stored,configured" doc:"configured: in the server's configuration file or environment, and changed there"`
+}
+
+// The sources of an [APIKey].
+const (
+	SourceStored     = "stored"
+	SourceConfigured = "configured"
+)
+
+// NewAPIKey is an API key with its secret, right after it was created or rotated.
+type NewAPIKey struct {
+	Key   APIKey `json:"key"`
+	Token string `json:"token" doc:"The secret. Only its hash is stored: it is not shown again"`
+}
+
 // Validate reports the first field that is wrong, as an [*event.FieldError].
 func (k Key) Validate() error {
 	if err := CheckName("name", k.Name); err != nil {

@@ -3,6 +3,7 @@ package event
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 )
 
@@ -10,58 +11,26 @@ import (
 // their fields are the base protocol; the others extend it. Unset fields are left
 // out; [AgentEvent.MarshalJSON] keeps those that a type must have.
 type AgentEvent struct {
-	Type AgentEventType
-
-	// EventID is the event whose turn this is part of: the id under which it was posted. A
-	// message that joined another turn has the id of that turn's event.
-	EventID string
-
-	// CreatedAt is when it was stored; live events have none.
-	CreatedAt time.Time
-
-	// Content of thought and stream: a piece of text.
-	Content string
-
-	// ToolName, and ToolArgs of tool_call: the raw JSON arguments.
-	ToolName string
-	ToolArgs string
-
-	// Data of tool_progress: any JSON, passed through untouched.
-	Data json.RawMessage
-
-	// Output and IsError of tool_result.
-	Output  string
-	IsError bool
-
-	// Error of error, for people.
-	Error string
-
-	// MessageID is the message that the event belongs to: of thought, stream and reset the
-	// one that is being produced, in this Attempt, from 1; of tool calls and their results the
-	// reply that asks for them; of final the reply that ended the agent's run, of error the one
-	// that failed.
-	MessageID string
-	Attempt   int
-
-	// Agent and ToolCallID tell parallel replies and calls apart.
-	Agent      string
-	ToolCallID string
-
-	// Message of message: it supersedes the pieces with its id.
-	Message *Message
-
-	// Approval of approval_request and approval.
-	ApprovalRequest *ApprovalRequest
-	Approval        *Approval
-
-	// ClientCall of client_call.
-	ClientCall *ClientCall
-
-	// Status of status.
-	Status *StatusChange
-
-	// Detail of gap says what was lost.
-	Detail string
+	Type            AgentEventType   `json:"type" enum:"thought,tool_call,tool_progress,tool_result,stream,final,error,message,approval_request,approval,client_call,status,reset,gap"`
+	EventID         string           `json:"eventId,omitempty" doc:"The event whose turn this is part of: the id under which it was posted. A message that joined a turn has the id of that turn's event"`
+	CreatedAt       time.Time        `json:"createdAt,omitzero" doc:"When it was stored. Live events have none"`
+	Content         string           `json:"content,omitempty" doc:"Of thought and stream: a piece of text"`
+	ToolName        string           `json:"toolName,omitempty"`
+	ToolArgs        string           `json:"toolArgs,omitempty" doc:"Of tool_call: the raw JSON arguments"`
+	Data            json.RawMessage  `json:"data,omitempty" doc:"Of tool_progress: any JSON"`
+	Output          string           `json:"output,omitempty" doc:"Of tool_result"`
+	IsError         bool             `json:"isError,omitempty" doc:"Of tool_result"`
+	Error           string           `json:"error,omitempty" doc:"Of error"`
+	MessageID       string           `json:"messageId,omitempty" doc:"The message that the event belongs to. Of thought, stream and reset: the one that the piece is part of; a message event with this id supersedes its pieces. Of tool calls, results and approvals: the reply that asks for them. Of final: the reply that ended the run of the agent; of error: the one that failed"`
+	Attempt         int              `json:"attempt,omitempty" doc:"Of thought, stream and reset: which attempt to produce the message, from 1. A reset begins one: pieces of earlier attempts are void"`
+	Agent           string           `json:"agent,omitempty"`
+	ToolCallID      string           `json:"toolCallId,omitempty" doc:"A tool_call or tool_result with a known id supersedes that one: a hook has changed it"`
+	Message         *Message         `json:"message,omitempty" doc:"A message with a known id supersedes that one: a hook has changed it"`
+	ApprovalRequest *ApprovalRequest `json:"request,omitempty" doc:"Of approval_request: a call waits for a decision, at the first request, in a new round or at a reminder"`
+	Approval        *Approval        `json:"approval,omitempty" doc:"Of approval: the decision on a call. While missing is not 0 the call still waits"`
+	ClientCall      *ClientCall      `json:"call,omitempty" doc:"Of client_call: a call waits for a connected client to run it"`
+	Status          *StatusChange    `json:"status,omitempty" doc:"Of status. turn_ended announces the end of a turn, once, after its last record: turn says how it ended. When its status is intercepted, detail says what hooks did"`
+	Detail          string           `json:"detail,omitempty" doc:"Of gap: what was lost"`
 }
 
 // AgentEventType discriminates an [AgentEvent].
@@ -100,34 +69,24 @@ func (e AgentEvent) EndsTurn() bool {
 	return e.Type == EventStatus && e.Status != nil && e.Status.Status == StatusTurnEnded
 }
 
-// agentEventJSON is the superset of all fields on the wire. Pointers mark fields
-// that some type must show even when they are empty.
-type agentEventJSON struct {
-	Type       AgentEventType   `json:"type"`
-	EventID    string           `json:"eventId,omitempty"`
-	CreatedAt  time.Time        `json:"createdAt,omitzero"`
-	Content    *string          `json:"content,omitempty"`
-	ToolName   *string          `json:"toolName,omitempty"`
-	ToolArgs   *string          `json:"toolArgs,omitempty"`
-	Data       json.RawMessage  `json:"data,omitempty"`
-	Output     *string          `json:"output,omitempty"`
-	IsError    bool             `json:"isError,omitempty"`
-	Error      *string          `json:"error,omitempty"`
-	MessageID  string           `json:"messageId,omitempty"`
-	Attempt    int              `json:"attempt,omitempty"`
-	Agent      string           `json:"agent,omitempty"`
-	ToolCallID string           `json:"toolCallId,omitempty"`
-	Message    *Message         `json:"message,omitempty"`
-	Request    *ApprovalRequest `json:"request,omitempty"`
-	Approval   *Approval        `json:"approval,omitempty"`
-	Call       *ClientCall      `json:"call,omitempty"`
-	Status     *StatusChange    `json:"status,omitempty"`
-	Detail     string           `json:"detail,omitempty"`
-}
-
 // MarshalJSON writes the fields that the type has, and no others.
 func (e AgentEvent) MarshalJSON() ([]byte, error) {
-	out := agentEventJSON{Type: e.Type, EventID: e.EventID, CreatedAt: e.CreatedAt, Agent: e.Agent, MessageID: e.MessageID}
+	type fields AgentEvent
+	// These hide the fields of the same names. The pointers are for those that a type must
+	// have, even empty.
+	out := struct {
+		Type      AgentEventType  `json:"type"`
+		EventID   string          `json:"eventId,omitempty"`
+		CreatedAt time.Time       `json:"createdAt,omitzero"`
+		Content   *string         `json:"content,omitempty"`
+		ToolName  *string         `json:"toolName,omitempty"`
+		ToolArgs  *string         `json:"toolArgs,omitempty"`
+		Data      json.RawMessage `json:"data,omitempty"`
+		Output    *string         `json:"output,omitempty"`
+		IsError   bool            `json:"isError,omitempty"`
+		Error     *string         `json:"error,omitempty"`
+		fields
+	}{Type: e.Type, EventID: e.EventID, CreatedAt: e.CreatedAt, fields: fields{Agent: e.Agent, MessageID: e.MessageID}}
 	switch e.Type {
 	case EventFinal:
 	case EventThought, EventStream:
@@ -146,11 +105,11 @@ func (e AgentEvent) MarshalJSON() ([]byte, error) {
 	case EventMessage:
 		out.Message = e.Message
 	case EventApprovalRequest:
-		out.Request = e.ApprovalRequest
+		out.ApprovalRequest = e.ApprovalRequest
 	case EventApproval:
 		out.Approval = e.Approval
 	case EventClientCall:
-		out.Call = e.ClientCall
+		out.ClientCall = e.ClientCall
 	case EventStatus:
 		out.Status = e.Status
 	case EventReset:
@@ -161,26 +120,23 @@ func (e AgentEvent) MarshalJSON() ([]byte, error) {
 	return json.Marshal(out)
 }
 
-// UnmarshalJSON reads any agent event; fields that it does not know are ignored,
-// so that an older client survives a newer server.
-func (e *AgentEvent) UnmarshalJSON(data []byte) error {
-	var in agentEventJSON
-	if err := json.Unmarshal(data, &in); err != nil {
-		return err
+// PagedEvent is a stored [AgentEvent] on a page, with its place.
+type PagedEvent struct {
+	ID string `json:"id" doc:"Where a page or a stream can begin: cursor, lastEventId, Last-Event-ID"`
+	AgentEvent
+}
+
+// MarshalJSON writes the id before the fields of the event.
+func (e PagedEvent) MarshalJSON() ([]byte, error) {
+	data, err := json.Marshal(e.AgentEvent)
+	if err != nil {
+		return nil, err
 	}
-	text := func(s *string) string {
-		if s == nil {
-			return ""
-		}
-		return *s
+	id, err := json.Marshal(e.ID)
+	if err != nil {
+		return nil, err
 	}
-	*e = AgentEvent{
-		Type: in.Type, EventID: in.EventID, CreatedAt: in.CreatedAt, Content: text(in.Content), ToolName: text(in.ToolName), ToolArgs: text(in.ToolArgs),
-		Data: in.Data, Output: text(in.Output), IsError: in.IsError, Error: text(in.Error),
-		MessageID: in.MessageID, Attempt: in.Attempt, Agent: in.Agent, ToolCallID: in.ToolCallID,
-		Message: in.Message, ApprovalRequest: in.Request, Approval: in.Approval, ClientCall: in.Call, Status: in.Status, Detail: in.Detail,
-	}
-	return nil
+	return slices.Concat([]byte(`{"id":`), id, []byte(","), data[1:]), nil
 }
 
 // ToolEvent is what a tool yields while it runs. It never goes over the wire: the

@@ -2,48 +2,25 @@ package event
 
 import "time"
 
-// ApprovalRequest is the payload of an "approval_request" record: a tool call waits for a
-// person. When a person is reminded, or asked anew, there is another record of it.
+// ApprovalRequest is a tool call that waits for a decision: the payload of an
+// "approval_request" record. A reminder, or another round, is another record of it.
 type ApprovalRequest struct {
-	ToolCallID string `json:"toolCallId"`
-	ToolName   string `json:"toolName"`
-
-	// Arguments are the raw JSON arguments of the stored call.
-	Arguments string `json:"arguments"`
-	Agent     string `json:"agent"`
-
-	// MessageID is the reply that holds the call.
-	MessageID string `json:"messageId,omitempty"`
-
-	// WorkingDirectory is where the call would work, if that is known.
-	WorkingDirectory string `json:"workingDirectory,omitempty"`
-
-	// Digest is of what is to be approved: tool, arguments and working directory.
-	// Definition is of the tool's definition at that time.
-	Digest     string `json:"digest,omitempty"`
-	Definition string `json:"definition,omitempty"`
-
-	// Reason says why a person is asked.
-	Reason      string    `json:"reason,omitempty"`
-	RequestedAt time.Time `json:"requestedAt"`
-
-	// Round counts how often the call was asked about, when that is more than once: it
-	// was approved, but that no longer held when it was to run. A decision names it.
-	Round int `json:"round,omitempty"`
-
-	// Approvers are the only ones who may decide. Empty = anybody.
-	Approvers []string `json:"approvers,omitempty"`
-
-	// Quorum is how many of them have to approve, when that is more than one. Votes are
-	// those who have.
-	Quorum int    `json:"quorum,omitempty"`
-	Votes  []Vote `json:"votes,omitempty"`
-
-	// ExpiresAt is when the request ends without a decision. Nil = never.
-	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
-
-	// Reminder counts the reminders, of which this is one.
-	Reminder int `json:"reminder,omitempty"`
+	ToolCallID       string     `json:"toolCallId"`
+	ToolName         string     `json:"toolName"`
+	Arguments        string     `json:"arguments" doc:"The raw JSON of the stored call. Above 16 KiB they are shortened and marked as such; the thread's events have them whole"`
+	Agent            string     `json:"agent" doc:"The agent that made the call"`
+	MessageID        string     `json:"messageId,omitempty" doc:"The reply that holds the call"`
+	WorkingDirectory string     `json:"workingDirectory,omitempty" doc:"Where the call would work, if that is known"`
+	Digest           string     `json:"digest,omitempty" doc:"Digest of tool, arguments and working directory: what is to be approved"`
+	Definition       string     `json:"definition,omitempty" doc:"Digest of the tool's definition at that time"`
+	Reason           string     `json:"reason,omitempty" doc:"Why a decision is needed"`
+	RequestedAt      time.Time  `json:"requestedAt"`
+	Round            int        `json:"round,omitempty" doc:"Counts the requests for the same call, from 2: an approval that no longer holds when the call is to run is requested again. A decision must name the round"`
+	Approvers        []string   `json:"approvers,omitempty" doc:"The only people who may decide. Left out: anybody"`
+	Quorum           int        `json:"quorum,omitempty" doc:"How many have to approve, if more than one. One denial denies"`
+	Votes            []Vote     `json:"votes,omitempty" doc:"The approvals so far"`
+	ExpiresAt        *time.Time `json:"expiresAt,omitempty" doc:"When the request ends without a decision. Left out: never"`
+	Reminder         int        `json:"reminder,omitempty" doc:"Counts the reminders"`
 }
 
 // Vote is one of several approvals that a call needs.
@@ -53,44 +30,27 @@ type Vote struct {
 	Reason string    `json:"reason,omitempty"`
 }
 
-// Approval is the payload of an "approval" record: what was decided on a call, by whom.
+// Approval is a decision on a tool call: the payload of an "approval" record.
 type Approval struct {
-	ToolCallID string    `json:"toolCallId"`
-	ToolName   string    `json:"toolName"`
-	Agent      string    `json:"agent"`
-	Decision   Decision  `json:"decision"`
-	Scope      Scope     `json:"scope"`
-	Reason     string    `json:"reason,omitempty"`
-	By         string    `json:"by"`
-	DecidedAt  time.Time `json:"decidedAt"`
-
-	// Digest, Definition, WorkingDirectory and Round are those of the request: what was
-	// decided on.
-	Digest           string `json:"digest,omitempty"`
-	Definition       string `json:"definition,omitempty"`
-	WorkingDirectory string `json:"workingDirectory,omitempty"`
-	Round            int    `json:"round,omitempty"`
-
-	// Arguments, if set, were put in the place of the call's own, which stay as they are
-	// in the stored call.
-	Arguments string `json:"arguments,omitempty"`
-
-	// Pattern of an approval with scope "pattern": globs by the names of arguments.
-	// Rest is the digest of tool, working directory and all other arguments.
-	Pattern map[string]string `json:"pattern,omitempty"`
-	Rest    string            `json:"rest,omitempty"`
-
-	// ThreadID is the thread of the sub-agent whose call it is, in the thread above: that is
-	// where it holds, and what it grants.
-	ThreadID string `json:"threadId,omitempty"`
-
-	// Grant is the call whose approval covers this one, when nobody was asked.
-	Grant string `json:"grant,omitempty"`
-
-	// Missing is how many more have to approve: the call still waits. Votes are all of
-	// them, once it does no more.
-	Missing int    `json:"missing,omitempty"`
-	Votes   []Vote `json:"votes,omitempty"`
+	ToolCallID       string            `json:"toolCallId"`
+	ToolName         string            `json:"toolName"`
+	Agent            string            `json:"agent" doc:"The agent that made the call"`
+	Decision         Decision          `json:"decision" enum:"approve,deny,expired,revoked" doc:"expired: nobody decided in time. revoked: the approval, with all that it grants, no longer holds"`
+	Scope            Scope             `json:"scope" enum:"once,session,pattern"`
+	Reason           string            `json:"reason,omitempty"`
+	By               string            `json:"by" doc:"Who decided"`
+	DecidedAt        time.Time         `json:"decidedAt"`
+	Digest           string            `json:"digest,omitempty" doc:"Digest of tool, arguments and working directory: what was decided on"`
+	Definition       string            `json:"definition,omitempty" doc:"Digest of the tool's definition"`
+	WorkingDirectory string            `json:"workingDirectory,omitempty"`
+	Round            int               `json:"round,omitempty" doc:"The round of the request, from 2"`
+	Arguments        string            `json:"arguments,omitempty" doc:"The arguments that ran instead of the call's own, which the stored call keeps"`
+	Pattern          map[string]string `json:"pattern,omitempty" doc:"With scope pattern: globs by argument name"`
+	Rest             string            `json:"rest,omitempty" doc:"With scope pattern: digest of tool, working directory and all other arguments"`
+	ThreadID         string            `json:"threadId,omitempty" doc:"The sub-agent's thread, if it is a sub-agent's call: the approval and what it grants hold there"`
+	Grant            string            `json:"grant,omitempty" doc:"The grant that covers the call, if nobody was asked"`
+	Missing          int               `json:"missing,omitempty" doc:"How many more have to approve: the call still waits"`
+	Votes            []Vote            `json:"votes,omitempty" doc:"All approvals, once none is missing"`
 }
 
 // Decision is what was decided on a tool call.
@@ -125,16 +85,14 @@ const (
 	Pattern Scope = "pattern"
 )
 
-// ClientCall is the payload of a "client_call" record: a tool call waits for a connected
-// client to run it.
+// ClientCall is a tool call that waits for a connected client to run it: the payload of a
+// "client_call" record.
 type ClientCall struct {
 	ToolCallID  string    `json:"toolCallId"`
 	ToolName    string    `json:"toolName"`
-	Arguments   string    `json:"arguments"`
-	Agent       string    `json:"agent"`
-	MessageID   string    `json:"messageId,omitempty"`
+	Arguments   string    `json:"arguments" doc:"The raw JSON of the stored call"`
+	Agent       string    `json:"agent" doc:"The agent that made the call"`
+	MessageID   string    `json:"messageId,omitempty" doc:"The reply that holds the call"`
 	RequestedAt time.Time `json:"requestedAt"`
-
-	// ExpiresAt is when the call fails if no client has answered.
-	ExpiresAt time.Time `json:"expiresAt"`
+	ExpiresAt   time.Time `json:"expiresAt" doc:"When the call fails unless a client has answered"`
 }

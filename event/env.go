@@ -41,17 +41,11 @@ const (
 // EnvEvent is an environment event: something has happened in the world around a
 // thread. A rule says what becomes of it.
 type EnvEvent struct {
-	// ID is the idempotency key, by convention a UUID: publishing the same id twice has
-	// the effect of once.
-	ID   string `json:"id"`
-	Type string `json:"type"`
-
-	// Timestamp is when it happened, in milliseconds since 1970 (UTC).
-	Timestamp int64       `json:"timestamp"`
-	Metadata  EnvMetadata `json:"metadata"`
-
-	// Payload is any JSON.
-	Payload json.RawMessage `json:"payload"`
+	ID        string          `json:"id" doc:"Idempotency key, by convention a UUID: publishing a known id changes nothing"`
+	Type      string          `json:"type" doc:"What has happened"`
+	Timestamp int64           `json:"timestamp" doc:"When it happened, in milliseconds since 1970 (UTC); of a live event, when it is sent"`
+	Metadata  EnvMetadata     `json:"metadata" doc:"trigger_session_id, trigger_agent_id, trigger_agent_name, env_name, source, and any other keys"`
+	Payload   json.RawMessage `json:"payload" doc:"Any JSON"`
 }
 
 // Source says where an environment event comes from.

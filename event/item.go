@@ -21,38 +21,22 @@ const (
 
 // Item is an event in a thread's queue.
 type Item struct {
-	// ID identifies the event; posting the same id twice has the effect of once.
-	ID       string `json:"id"`
-	ThreadID string `json:"threadId"`
-	Type     string `json:"type"`
-
-	// Payload of a "message" is a [NewMessage]; of other types, any JSON.
-	Payload json.RawMessage `json:"payload"`
-	Status  Status          `json:"status"`
-
-	// Priority: higher first, ties in order of arrival. Default 0.
-	Priority int `json:"priority,omitempty"`
-
-	// TTL in milliseconds from CreatedAt; an item that is still pending then is
-	// expired and never processed. 0 = no limit.
-	TTL int64 `json:"ttl,omitempty"`
-
-	// TraceID is shared by everything that follows from one trigger.
-	TraceID       string    `json:"traceId"`
-	ParentEventID string    `json:"parentEventId,omitempty"`
-	Namespace     string    `json:"namespace"`
-	CreatedAt     time.Time `json:"createdAt"`
-	UpdatedAt     time.Time `json:"updatedAt"`
-
-	// Timestamp and Metadata are those of an [EnvEvent]: see [Item.Env].
-	Timestamp int64           `json:"timestamp,omitempty"`
-	Metadata  json.RawMessage `json:"metadata,omitempty"`
-
-	// Attempt counts how often a failed item was retried by hand.
-	Attempt int `json:"attempt,omitempty"`
-
-	// Error says why the item failed.
-	Error string `json:"error,omitempty"`
+	ID            string          `json:"id" doc:"Idempotency key: a post with a known id changes nothing"`
+	ThreadID      string          `json:"threadId"`
+	Type          string          `json:"type" doc:"message, or a custom type"`
+	Payload       json.RawMessage `json:"payload,omitempty" doc:"Of a message: threadId, senderId, senderType and content; of other types, any JSON"`
+	Status        Status          `json:"status" enum:"pending,processing,completed,failed,expired,overwritten"`
+	Priority      int             `json:"priority" doc:"Higher first, ties in order of arrival"`
+	TTL           int64           `json:"ttl,omitempty" doc:"Milliseconds from createdAt after which a pending event expires. Left out: no limit"`
+	TraceID       string          `json:"traceId" doc:"Shared by everything that follows from one event"`
+	ParentEventID string          `json:"parentEventId,omitempty" doc:"The event that caused this one"`
+	Namespace     string          `json:"namespace"`
+	CreatedAt     time.Time       `json:"createdAt"`
+	UpdatedAt     time.Time       `json:"updatedAt"`
+	Timestamp     int64           `json:"timestamp,omitempty" doc:"Of an environment event: when it happened, in milliseconds since 1970"`
+	Metadata      json.RawMessage `json:"metadata,omitempty" doc:"Of an environment event: what it is about"`
+	Attempt       int             `json:"attempt,omitempty" doc:"How often it was retried by hand"`
+	Error         string          `json:"error,omitempty" doc:"Why it failed, expired, or was given its status by hand"`
 }
 
 // Env returns the item as an environment event, if it is one.

@@ -119,6 +119,13 @@ type Message struct {
 	CreatedAt time.Time `json:"createdAt,omitzero"`
 }
 
+// StoredMessage is a message with its place in the thread.
+type StoredMessage struct {
+	Message
+	Seq       int64     `json:"seq"`
+	CreatedAt time.Time `json:"createdAt"`
+}
+
 // Part is a piece of a message, in OpenAI's shape.
 type Part struct {
 	// Type is "text".

@@ -8,35 +8,21 @@ import (
 // Task is a background task: work that an agent has started and does not wait for.
 // It is also the payload of a "task" record.
 type Task struct {
-	// ID is unique in the namespace: the thread's id, "~t" and a number in base 36.
-	ID string `json:"id"`
-
-	// Title is for people: what the task is about.
-	Title string    `json:"title,omitempty"`
-	State TaskState `json:"state"`
-	Tool  string    `json:"tool,omitempty"`
-	Agent string    `json:"agent"` // who started it
-
-	// ToolCallID is the call that started it, TraceID that of its turn.
-	ToolCallID string `json:"toolCallId"`
-	TraceID    string `json:"traceId"`
-
-	// SubAgent does the work in ThreadID, if it is an agent that does.
-	SubAgent string `json:"subAgent,omitempty"`
-	ThreadID string `json:"threadId,omitempty"`
-
-	// Detached: it goes on when the thread is closed.
-	Detached bool `json:"detached,omitempty"`
-
-	StartedAt time.Time `json:"startedAt"`
-
-	// Deadline is when it fails, unless it has ended before.
-	Deadline time.Time  `json:"deadline"`
-	EndedAt  *time.Time `json:"endedAt,omitempty"`
-
-	// By is who completed or cancelled it, if that came from outside.
-	By    string `json:"by,omitempty"`
-	Error string `json:"error,omitempty"`
+	ID         string     `json:"id" doc:"Unique in the namespace: the thread's id, ~t and a number in base 36"`
+	Title      string     `json:"title,omitempty" doc:"For people: what it is about"`
+	State      TaskState  `json:"state" enum:"running,completed,failed,cancelled"`
+	Tool       string     `json:"tool,omitempty"`
+	Agent      string     `json:"agent" doc:"The agent that started it"`
+	ToolCallID string     `json:"toolCallId" doc:"The call that started it"`
+	TraceID    string     `json:"traceId" doc:"Trace of the turn in which it was started"`
+	SubAgent   string     `json:"subAgent,omitempty" doc:"The sub-agent that does the work, if one does"`
+	ThreadID   string     `json:"threadId,omitempty" doc:"The sub-agent's thread"`
+	Detached   bool       `json:"detached,omitempty" doc:"The task outlives its thread"`
+	StartedAt  time.Time  `json:"startedAt"`
+	Deadline   time.Time  `json:"deadline" doc:"When it fails unless it has ended"`
+	EndedAt    *time.Time `json:"endedAt,omitempty"`
+	By         string     `json:"by,omitempty" doc:"Who completed or cancelled it from outside"`
+	Error      string     `json:"error,omitempty" doc:"Why it failed or was cancelled"`
 }
 
 // TaskState says how a [Task] stands.

@@ -9,19 +9,15 @@ import (
 // it: those that call a thread a chat. It is made of records and of live pieces, and not
 // stored itself. Its JSON names are those of that protocol.
 type WorldEvent struct {
-	ID   string         `json:"id"`
-	Type WorldEventType `json:"type"`
-
-	// Timestamp of what is live only is when the viewer is shown it.
-	Timestamp time.Time `json:"timestamp"`
-	ChatID    string    `json:"chatId"`
+	ID        string         `json:"id"`
+	Type      WorldEventType `json:"type" enum:"message,sse,tool-start,tool-progress,tool-result,tool-error,tool-execution,crud,system,activity"`
+	Timestamp time.Time      `json:"timestamp" doc:"When it was stored; of a live event, when it is sent"`
+	ChatID    string         `json:"chatId" doc:"The thread"`
 
 	// Data is a [WorldMessage], [WorldSSE], [WorldTool], [WorldToolExecution], [WorldCRUD],
 	// [WorldSystem] or [WorldActivity], as Type says.
-	Data any `json:"data"`
-
-	// Meta says where the event belongs, if it is made of a record.
-	Meta *WorldMeta `json:"meta,omitempty"`
+	Data any        `json:"data" doc:"Depends on the type"`
+	Meta *WorldMeta `json:"meta,omitempty" doc:"Where it belongs; live events have none"`
 }
 
 // WorldEventType says what a [WorldEvent] is about.

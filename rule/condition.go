@@ -81,7 +81,7 @@ func (c Condition) tests() []test {
 // Validate reports the first field that is missing or wrong, as an [*event.FieldError].
 func (c Condition) Validate() error {
 	if problem := fieldProblem(c.Field); problem != "" {
-		return wrong("field", "%s", problem)
+		return fieldErrorf("field", "%s", problem)
 	}
 	var set, others []string
 	for _, t := range c.tests() {
@@ -93,33 +93,33 @@ func (c Condition) Validate() error {
 	}
 	switch len(set) {
 	case 0:
-		return wrong(others[0], "is required, or another test: one of %s", strings.Join(others[1:], ", "))
+		return fieldErrorf(others[0], "is required, or another test: one of %s", strings.Join(others[1:], ", "))
 	case 1:
 		return c.validateTest(set[0])
 	}
-	return wrong(set[1], "stands beside %s: a condition has one test, write two conditions", set[0])
+	return fieldErrorf(set[1], "stands beside %s: a condition has one test, write two conditions", set[0])
 }
 
 // validateTest checks the one test that is set.
 func (c Condition) validateTest(name string) error {
 	for _, bound := range []*float64{c.Above, c.Below} {
 		if bound != nil && (math.IsNaN(*bound) || math.IsInf(*bound, 0)) {
-			return wrong(name, "is %g, must be a number", *bound)
+			return fieldErrorf(name, "is %g, must be a number", *bound)
 		}
 	}
 	if c.In != nil && len(c.In) == 0 {
-		return wrong(name, "is empty: name at least one value")
+		return fieldErrorf(name, "is empty: name at least one value")
 	}
 	if !utf8.ValidString(c.Prefix) {
-		return wrong(name, "is not UTF-8 text")
+		return fieldErrorf(name, "is not UTF-8 text")
 	}
 	for _, v := range append([]any{c.Equals, c.Not, c.Contains}, c.In...) {
 		got, err := plain(v)
 		switch {
 		case err != nil:
-			return wrong(name, "has no JSON form: %s", err)
+			return fieldErrorf(name, "has no JSON form: %s", err)
 		case got == nil && v != nil:
-			return wrong(name, "is null: ask with exists whether there is a value")
+			return fieldErrorf(name, "is null: ask with exists whether there is a value")
 		}
 	}
 	return nil

@@ -180,7 +180,7 @@ func (s *Set) defaults(declared []Rule) []Rule { return defaults(s.bare, names(d
 func at(i int) string { return fmt.Sprintf("rules[%d]", i) }
 
 func taken(name string) error {
-	return wrong("name", "%q is taken by another rule: choose another", name)
+	return fieldErrorf("name", "%q is taken by another rule: choose another", name)
 }
 
 // fits reports rules that are too large together.
@@ -191,10 +191,10 @@ func fits(all []Rule) error {
 	}
 	raw, err := json.Marshal(specs)
 	if err != nil {
-		return wrong("rules", "have no JSON form: %s", err)
+		return fieldErrorf("rules", "have no JSON form: %s", err)
 	}
 	if len(raw) > MaxRules {
-		return wrong("rules", "are %d bytes as JSON, at most %d are taken: shorten prompts and lists", len(raw), MaxRules)
+		return fieldErrorf("rules", "are %d bytes as JSON, at most %d are taken: shorten prompts and lists", len(raw), MaxRules)
 	}
 	return nil
 }

@@ -26,7 +26,7 @@ const (
 	maxWord     = 128 // bytes, as of the types of events
 )
 
-func wrong(field, format string, args ...any) error {
+func fieldErrorf(field, format string, args ...any) error {
 	return &event.FieldError{Field: field, Problem: fmt.Sprintf(format, args...)}
 }
 
@@ -34,7 +34,7 @@ func wrong(field, format string, args ...any) error {
 func within(place string, err error) error {
 	var field *event.FieldError
 	if errors.As(err, &field) {
-		return wrong(place+"."+field.Field, "%s", field.Problem)
+		return fieldErrorf(place+"."+field.Field, "%s", field.Problem)
 	}
 	return err
 }
@@ -43,21 +43,21 @@ func within(place string, err error) error {
 // [*event.FieldError]. Fields are called as in configuration files: "where[0].field".
 func (r Rule) Validate() error {
 	if len(r.Events) == 0 {
-		return wrong("events", "is required: the types of events, such as file.changed, github.* or *")
+		return fieldErrorf("events", "is required: the types of events, such as file.changed, github.* or *")
 	}
 	for i, pattern := range r.Events {
 		if problem := patternProblem(pattern); problem != "" {
-			return wrong(fmt.Sprintf("events[%d]", i), "%s", problem)
+			return fieldErrorf(fmt.Sprintf("events[%d]", i), "%s", problem)
 		}
 	}
 	if problem := wordProblem(r.name()); problem != "" {
-		return wrong("name", "%s", problem)
+		return fieldErrorf("name", "%s", problem)
 	}
 	if r.name() == Stream && !r.passesStream() {
-		return wrong("name", "%q is that of the rule that keeps stream.* from agents, and stays: choose another name; with a priority above %d it comes before that rule", Stream, priorityStream)
+		return fieldErrorf("name", "%q is that of the rule that keeps stream.* from agents, and stays: choose another name; with a priority above %d it comes before that rule", Stream, priorityStream)
 	}
 	if r.Priority < -MaxPriority || r.Priority > MaxPriority {
-		return wrong("priority", "is %d, must be %d to %d", r.Priority, -MaxPriority, MaxPriority)
+		return fieldErrorf("priority", "is %d, must be %d to %d", r.Priority, -MaxPriority, MaxPriority)
 	}
 	for i, c := range r.Where {
 		if err := c.Validate(); err != nil {
@@ -76,11 +76,11 @@ func (r Rule) validateHold() error {
 		time time.Duration
 	}{{"debounce", r.Debounce}, {"throttle", r.Throttle}} {
 		if hold.time < 0 || hold.time > MaxHold {
-			return wrong(hold.name, "is %s, must be 0 to %s", hold.time, MaxHold)
+			return fieldErrorf(hold.name, "is %s, must be 0 to %s", hold.time, MaxHold)
 		}
 	}
 	if r.Debounce > 0 && r.Throttle > 0 {
-		return wrong("throttle", "and debounce exclude each other: set one of them to 0")
+		return fieldErrorf("throttle", "and debounce exclude each other: set one of them to 0")
 	}
 	return nil
 }
@@ -100,18 +100,18 @@ func (r Rule) validateHandler() error {
 	both := len(set) == 2 && set[0] == "function" && set[1] == "agent"
 	switch {
 	case r.message && (len(r.Events) != 1 || r.Events[0] != event.TypeUserQuery):
-		return wrong("events", "of a rule that makes messages must be %s alone", event.TypeUserQuery)
+		return fieldErrorf("events", "of a rule that makes messages must be %s alone", event.TypeUserQuery)
 	case len(set) > 1 && !both:
-		return wrong(set[1], "and %s exclude each other: an event is handled by one of function, processor and agent, or by a function before an agent", set[0])
+		return fieldErrorf(set[1], "and %s exclude each other: an event is handled by one of function, processor and agent, or by a function before an agent", set[0])
 	case r.Function == nil && (r.Timeout != 0 || r.MaxAttempts != 0):
-		return wrong("function", "is required with timeout or maxAttempts: they bound it, and nothing else")
+		return fieldErrorf("function", "is required with timeout or maxAttempts: they bound it, and nothing else")
 	case r.Timeout < 0 || r.Timeout > MaxHold:
-		return wrong("timeout", "is %s, must be positive and at most %s; 0 is the default, %s", r.Timeout, MaxHold, DefaultTimeout)
+		return fieldErrorf("timeout", "is %s, must be positive and at most %s; 0 is the default, %s", r.Timeout, MaxHold, DefaultTimeout)
 	case r.MaxAttempts < 0 || r.MaxAttempts > maxAttempts:
-		return wrong("maxAttempts", "is %d, must be 1 to %d; 0 is the default, %d", r.MaxAttempts, maxAttempts, DefaultMaxAttempts)
+		return fieldErrorf("maxAttempts", "is %d, must be 1 to %d; 0 is the default, %d", r.MaxAttempts, maxAttempts, DefaultMaxAttempts)
 	case r.Processor != "":
 		if problem := wordProblem(r.Processor); problem != "" {
-			return wrong("processor", "%s", problem)
+			return fieldErrorf("processor", "%s", problem)
 		}
 	case r.Agent != nil:
 		return r.Agent.validate()
@@ -122,15 +122,15 @@ func (r Rule) validateHandler() error {
 func (a Agent) validate() error {
 	if a.Name != "" {
 		if problem := wordProblem(a.Name); problem != "" {
-			return wrong("agent.name", "%s", problem)
+			return fieldErrorf("agent.name", "%s", problem)
 		}
 	}
 	for _, prompt := range []struct{ name, text string }{{"agent.prompt", a.Prompt}, {"agent.systemPrompt", a.SystemPrompt}} {
 		switch {
 		case len(prompt.text) > MaxPrompt:
-			return wrong(prompt.name, "is %d bytes, at most %d are taken: put what is long into the instructions of an agent", len(prompt.text), MaxPrompt)
+			return fieldErrorf(prompt.name, "is %d bytes, at most %d are taken: put what is long into the instructions of an agent", len(prompt.text), MaxPrompt)
 		case !utf8.ValidString(prompt.text):
-			return wrong(prompt.name, "is not UTF-8 text")
+			return fieldErrorf(prompt.name, "is not UTF-8 text")
 		}
 	}
 	return nil

@@ -32,18 +32,18 @@ func CheckPost(threadID string, p Post) error {
 		}
 	}
 	if len(p.Payload) > MaxPayload {
-		return wrong("payload", "is %d bytes, at most %d are taken; put large data elsewhere and refer to it", len(p.Payload), MaxPayload)
+		return fieldErrorf("payload", "is %d bytes, at most %d are taken; put large data elsewhere and refer to it", len(p.Payload), MaxPayload)
 	}
 	if len(p.Payload)+len(p.Metadata) > MaxPayload {
-		return wrong("metadata", "is %d bytes, at most %d are taken together with the payload", len(p.Metadata), MaxPayload)
+		return fieldErrorf("metadata", "is %d bytes, at most %d are taken together with the payload", len(p.Metadata), MaxPayload)
 	}
 	if p.TTL < 0 || p.TTL > MaxTTL {
-		return wrong("ttl", "must be 0 to %d (milliseconds; 0 = no limit)", MaxTTL)
+		return fieldErrorf("ttl", "must be 0 to %d (milliseconds; 0 = no limit)", MaxTTL)
 	}
-	if err := checkWord("traceId", p.TraceID); err != nil {
+	if err := checkIdentifier("traceId", p.TraceID); err != nil {
 		return err
 	}
-	if err := checkWord("parentEventId", p.ParentEventID); err != nil {
+	if err := checkIdentifier("parentEventId", p.ParentEventID); err != nil {
 		return err
 	}
 	if err := checkTurn(p); err != nil {
@@ -52,11 +52,11 @@ func CheckPost(threadID string, p Post) error {
 	switch p.Type {
 	case "", event.TypeMessage:
 		if p.IsEnv() {
-			return wrong("metadata", "and timestamp are those of environment events, whose type is required; a message has its metadata in its payload")
+			return fieldErrorf("metadata", "and timestamp are those of environment events, whose type is required; a message has its metadata in its payload")
 		}
 		return checkMessage(threadID, p.Payload)
 	}
-	if err := firstOf(checkWord("type", p.Type), event.CheckType("type", p.Type)); err != nil {
+	if err := firstOf(checkIdentifier("type", p.Type), event.CheckType("type", p.Type)); err != nil {
 		return err
 	}
 	if p.IsEnv() {
@@ -71,7 +71,7 @@ func CheckPost(threadID string, p Post) error {
 // checkTurn checks what a post says about its turn.
 func checkTurn(p Post) error {
 	if len(p.Agents) > MaxPostAgents {
-		return wrong("agents", "are %d, at most %d are taken", len(p.Agents), MaxPostAgents)
+		return fieldErrorf("agents", "are %d, at most %d are taken", len(p.Agents), MaxPostAgents)
 	}
 	for i, agent := range p.Agents {
 		if err := CheckID(fmt.Sprintf("agents[%d]", i), agent); err != nil {
@@ -80,10 +80,10 @@ func checkTurn(p Post) error {
 	}
 	if p.Tools != nil {
 		if len(*p.Tools) > MaxPostTools {
-			return wrong("tools", "are %d, at most %d are taken", len(*p.Tools), MaxPostTools)
+			return fieldErrorf("tools", "are %d, at most %d are taken", len(*p.Tools), MaxPostTools)
 		}
 		for i, tool := range *p.Tools {
-			if err := checkWord(fmt.Sprintf("tools[%d]", i), tool); err != nil {
+			if err := checkIdentifier(fmt.Sprintf("tools[%d]", i), tool); err != nil {
 				return err
 			}
 		}
@@ -91,17 +91,17 @@ func checkTurn(p Post) error {
 	switch p.OnBusy {
 	case "", Enqueue, Steer, Interrupt, Reject:
 	default:
-		return wrong("onBusy", "%q is not one of enqueue, steer, interrupt, reject", p.OnBusy)
+		return fieldErrorf("onBusy", "%q is not one of enqueue, steer, interrupt, reject", p.OnBusy)
 	}
 	if p.OnWaiting != "" && !p.OnWaiting.Valid() {
-		return wrong("onWaiting", "%q is not one of answer, hold, cancel", p.OnWaiting)
+		return fieldErrorf("onWaiting", "%q is not one of answer, hold, cancel", p.OnWaiting)
 	}
 	return nil
 }
 
 func checkMessage(threadID string, payload json.RawMessage) error {
 	if len(payload) == 0 {
-		return wrong("payload", "is required: an object with senderId, senderType and content")
+		return fieldErrorf("payload", "is required: an object with senderId, senderType and content")
 	}
 	var m event.NewMessage
 	if err := event.DecodeKnownJSON("payload", payload, &m); err != nil {
@@ -109,18 +109,18 @@ func checkMessage(threadID string, payload json.RawMessage) error {
 	}
 	var field *event.FieldError
 	if err := m.Validate(); errors.As(err, &field) {
-		return wrong("payload."+field.Field, "%s", field.Problem)
+		return fieldErrorf("payload."+field.Field, "%s", field.Problem)
 	}
 	if m.ThreadID != threadID {
-		return wrong("payload.threadId", "is %q, but this thread is %q", m.ThreadID, threadID)
+		return fieldErrorf("payload.threadId", "is %q, but this thread is %q", m.ThreadID, threadID)
 	}
 	return nil
 }
 
-// checkWord rejects text that cannot be an identifier of a store. It may be left out.
-func checkWord(field, s string) error {
+// checkIdentifier rejects text that cannot be an identifier of a store. It may be left out.
+func checkIdentifier(field, s string) error {
 	if len(s) > maxWord {
-		return wrong(field, "is %d bytes long, at most %d are taken", len(s), maxWord)
+		return fieldErrorf(field, "is %d bytes long, at most %d are taken", len(s), maxWord)
 	}
 	return checkBy(field, s)
 }
@@ -138,7 +138,7 @@ const maxReason = 4 << 10
 
 func checkReason(s string) error {
 	if len(s) > maxReason {
-		return wrong("reason", "must be at most %d bytes long", maxReason)
+		return fieldErrorf("reason", "must be at most %d bytes long", maxReason)
 	}
 	return event.CheckText("reason", s)
 }
@@ -149,18 +149,18 @@ func CheckControl(c Control) error {
 	switch c.Action {
 	case ControlInterrupt, ControlClose, ControlRetry:
 	default:
-		return wrong("action", "must be interrupt, close or retry")
+		return fieldErrorf("action", "must be interrupt, close or retry")
 	}
-	return firstOf(checkBy("by", c.By), checkReason(c.Reason), checkWord("eventId", c.EventID))
+	return firstOf(checkBy("by", c.By), checkReason(c.Reason), checkIdentifier("eventId", c.EventID))
 }
 
 // CheckSetStatus reports the first field of a change of status that is wrong in itself.
 func CheckSetStatus(c SetStatus) error {
 	if c.EventID == "" {
-		return wrong("eventId", "is required")
+		return fieldErrorf("eventId", "is required")
 	}
 	if c.By == "" {
-		return wrong("by", "is required: who changes a status is kept")
+		return fieldErrorf("by", "is required: who changes a status is kept")
 	}
 	return firstOf(event.CheckName("by", c.By), checkReason(c.Reason))
 }
@@ -174,6 +174,6 @@ func firstOf(errs ...error) error {
 	return nil
 }
 
-func wrong(field, format string, args ...any) error {
+func fieldErrorf(field, format string, args ...any) error {
 	return &event.FieldError{Field: field, Problem: fmt.Sprintf(format, args...)}
 }

@@ -187,7 +187,7 @@ type Post struct {
 	Metadata  json.RawMessage `json:"metadata,omitempty"`
 
 	// Payload of a message is an event.NewMessage; of other types, any JSON.
-	Payload json.RawMessage `json:"payload"`
+	Payload json.RawMessage `json:"payload,omitempty"`
 
 	// Priority: higher first. Default 0; of background events, event.BackgroundPriority.
 	Priority int `json:"priority,omitempty"`
@@ -233,9 +233,7 @@ func NewPost(id string, m event.NewMessage) Post {
 // PostResult answers update "post".
 type PostResult struct {
 	EventID string `json:"eventId"`
-
-	// Status is "queued", or "duplicate" when the thread has had this id before.
-	Status string `json:"status"`
+	Status  string `json:"status" enum:"queued,duplicate" doc:"duplicate: the thread already has this id, and nothing was added"`
 }
 
 // Statuses of a [PostResult].
@@ -277,14 +275,14 @@ type PostOutcome struct {
 // CheckBatch reports why a batch is rejected as a whole.
 func CheckBatch(b PostBatch) error {
 	if n := len(b.Posts); n == 0 || n > MaxBatchPosts {
-		return wrong("posts", "are %d, must be 1 to %d", n, MaxBatchPosts)
+		return fieldErrorf("posts", "are %d, must be 1 to %d", n, MaxBatchPosts)
 	}
 	size := 0
 	for _, p := range b.Posts {
 		size += p.Size()
 	}
 	if len(b.Posts) > 1 && size > MaxBatchBytes {
-		return wrong("posts", "are %d bytes together, must be at most %d", size, MaxBatchBytes)
+		return fieldErrorf("posts", "are %d bytes together, must be at most %d", size, MaxBatchBytes)
 	}
 	return nil
 }
@@ -343,20 +341,15 @@ const (
 
 // TurnResult answers update "turn".
 type TurnResult struct {
-	EventID string     `json:"eventId"`
-	Status  TurnStatus `json:"status"`
-
-	// Message is the final message of the turn, if there is one.
-	Message *event.Message `json:"message,omitempty"`
-
-	// Replies are the final messages of all agents that took part, if there are several.
-	// Message is the last of them.
-	Replies []event.Message `json:"replies,omitempty"`
-	Error   string          `json:"error,omitempty"`
+	EventID string          `json:"eventId"`
+	Status  TurnStatus      `json:"status,omitempty" doc:"How the turn ended: completed, failed, interrupted, expired, unanswered or unhandled; processed if that is no longer kept"`
+	Message *event.Message  `json:"message,omitempty" doc:"The final message of the turn, if there is one"`
+	Replies []event.Message `json:"replies,omitempty" doc:"The final messages of all agents that took part, if there are several; message is the last of them"`
+	Error   string          `json:"error,omitempty" doc:"Why the turn failed"`
 
 	// LastRecord is the id of the turn's last record, if that was still to be stored when
 	// the turn ended. Everything of the turn is in the store once this record is.
-	LastRecord string `json:"lastRecord,omitempty"`
+	LastRecord string `json:"lastRecord,omitempty" hidden:"true"`
 }
 
 // AllReplies are the final messages of the turn, however many there are.
@@ -479,21 +472,11 @@ type Retrying struct {
 
 // Queue answers query "queue".
 type Queue struct {
-	// Processing is the item being processed, if any.
-	Processing *event.Item `json:"processing,omitempty"`
-
-	// Waiting are further ones whose turns wait for people.
-	Waiting []event.Item `json:"waiting,omitempty"`
-
-	// Items wait, in the order in which they will be processed: the first is next.
-	Items []event.Item `json:"items"`
-
-	// Failed can be retried, the newest last.
-	Failed []event.Item `json:"failed"`
-
-	// Ended are the last items, at most 32, that are done with, the newest last, without
-	// their payloads. What has ended before is in the thread's records only.
-	Ended []event.Item `json:"ended"`
+	Processing *event.Item  `json:"processing,omitempty" doc:"The event that is being processed, if there is one"`
+	Waiting    []event.Item `json:"waiting,omitempty" doc:"Further events whose turns wait for people"`
+	Items      []event.Item `json:"items" nullable:"false" doc:"Pending events, in the order in which they will be processed"`
+	Failed     []event.Item `json:"failed" nullable:"false" doc:"Failed events that can be retried, the newest last"`
+	Ended      []event.Item `json:"ended" nullable:"false" doc:"The last 32 ended events, the newest last. The thread keeps no payloads of them; its records have all events"`
 }
 
 // Find returns the item of an event, if the thread still knows it.
@@ -532,11 +515,11 @@ func (q Queue) Next(now time.Time) (event.Item, bool) {
 //     with.
 type SetStatus struct {
 	EventID string       `json:"eventId"`
-	Status  event.Status `json:"status"`
+	Status  event.Status `json:"status" enum:"pending,completed,failed,expired,overwritten" doc:"pending processes the event again; the others end it"`
 
-	// By is the person. Required: who did it is kept.
-	By     string `json:"by"`
-	Reason string `json:"reason,omitempty"`
+	// By is required; the HTTP API fills it in.
+	By     string `json:"by" required:"false" maxLength:"128" doc:"Who does it; it is stored. Default: api"`
+	Reason string `json:"reason,omitempty" maxLength:"1000"`
 }
 
 // SetStatusResult answers update "set_status".

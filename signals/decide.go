@@ -25,33 +25,24 @@ const (
 // payload of signal and update "decide".
 type Decide struct {
 	ToolCallID string         `json:"toolCallId"`
-	Decision   event.Decision `json:"decision"`
+	Decision   event.Decision `json:"decision" enum:"approve,deny"`
+	Scope      event.Scope    `json:"scope,omitempty" enum:"once,session,pattern" doc:"How far an approval reaches: this call; the same call again, by the same agent in this thread; or calls that match the pattern. Default: once. A denial is for once"`
+	Reason     string         `json:"reason,omitempty" maxLength:"4096" doc:"Of a denial: the agent is told"`
 
-	// Scope is "once", the default, "session" or "pattern". Only approvals have another
-	// than "once".
-	Scope  event.Scope `json:"scope,omitempty"`
-	Reason string      `json:"reason,omitempty"`
+	// By is required; the HTTP API fills it in.
+	By string `json:"by" required:"false" maxLength:"200" doc:"Who decides; it is stored. The name of the API key, or without one what the client sends. Default: api"`
 
-	// By is the person. Required: who allowed what is kept.
-	By string `json:"by"`
+	Args    json.RawMessage   `json:"args,omitempty" doc:"An object: the arguments that run instead of the call's own. They are checked like those, and stored beside them. With scope once only"`
+	Pattern map[string]string `json:"pattern,omitempty" doc:"With scope pattern: globs by argument name. All other arguments must be equal"`
+	Round   int               `json:"round,omitempty" minimum:"0" doc:"The round of the request, if it has one"`
 
-	// Args, a JSON object, are to run in the place of the call's own. They are checked
-	// like those, and kept beside them. Such an approval is for once.
-	Args json.RawMessage `json:"args,omitempty"`
-
-	// Pattern of scope "pattern": globs by the names of arguments, see package approval.
-	Pattern map[string]string `json:"pattern,omitempty"`
-
-	// Round is that of the request, when the call was asked about more than once.
-	Round int `json:"round,omitempty"`
-
-	// What follows, if given, must be as in the request, or the decision is a mismatch:
-	// whoever decides has seen another call. None of it changes what runs.
-	Agent            string          `json:"agent,omitempty"`
-	ToolName         string          `json:"toolName,omitempty"`
-	ToolArgs         json.RawMessage `json:"toolArgs,omitempty"`
-	WorkingDirectory string          `json:"workingDirectory,omitempty"`
-	Digest           string          `json:"digest,omitempty"`
+	// The decision is a mismatch unless the request has these values. None of them changes
+	// what runs.
+	Agent            string          `json:"agent,omitempty" doc:"If given, the call must be this agent's"`
+	ToolName         string          `json:"toolName,omitempty" doc:"If given, the call must be of this tool"`
+	ToolArgs         json.RawMessage `json:"toolArgs,omitempty" doc:"If given, the call's arguments must be these: an object, or the text of the request. They never replace them"`
+	WorkingDirectory string          `json:"workingDirectory,omitempty" doc:"If given, the call must work there"`
+	Digest           string          `json:"digest,omitempty" doc:"If given, the request's digest must be this"`
 }
 
 // Checked names the field that has to be checked against the call before the decision has
@@ -68,10 +59,8 @@ func (d Decide) Checked() string {
 
 // DecideResult answers updates "decide", "revoke" and "tool_result".
 type DecideResult struct {
-	Result DecideOutcome `json:"result"`
-
-	// Missing is how many more have to approve, of a call that needs several.
-	Missing int `json:"missing,omitempty"`
+	Result  DecideOutcome `json:"result" enum:"accepted,already_resolved"`
+	Missing int           `json:"missing,omitempty" doc:"How many more have to approve: the call still waits"`
 }
 
 // DecideOutcome says what became of a decision.
@@ -105,15 +94,15 @@ const (
 func CheckDecide(d Decide) error {
 	switch {
 	case d.ToolCallID == "":
-		return wrong("toolCallId", "is required")
+		return fieldErrorf("toolCallId", "is required")
 	case d.Decision != event.Approve && d.Decision != event.Deny:
-		return wrong("decision", "%q is neither approve nor deny", d.Decision)
+		return fieldErrorf("decision", "%q is neither approve nor deny", d.Decision)
 	case !slices.Contains([]event.Scope{"", event.Once, event.Session, event.Pattern}, d.Scope):
-		return wrong("scope", "%q is not one of once, session, pattern", d.Scope)
+		return fieldErrorf("scope", "%q is not one of once, session, pattern", d.Scope)
 	case d.By == "":
-		return wrong("by", "is required: who decides is kept")
+		return fieldErrorf("by", "is required: who decides is kept")
 	case d.Round < 0:
-		return wrong("round", "must not be negative")
+		return fieldErrorf("round", "must not be negative")
 	}
 	if err := firstOf(event.CheckName("by", d.By), checkReason(d.Reason)); err != nil {
 		return err
@@ -124,7 +113,7 @@ func CheckDecide(d Decide) error {
 		}
 	}
 	if d.Decision == event.Deny && d.Scope != "" && d.Scope != event.Once {
-		return wrong("scope", "of a denial is once; deny what is never to run by a rule of the policy")
+		return fieldErrorf("scope", "of a denial is once; deny what is never to run by a rule of the policy")
 	}
 	if err := checkEdit(d); err != nil {
 		return err
@@ -138,17 +127,17 @@ func checkEdit(d Decide) error {
 	case len(d.Args) == 0:
 		return nil
 	case len(d.Args) > maxEdited:
-		return wrong("args", "are %d bytes, at most %d are taken", len(d.Args), maxEdited)
+		return fieldErrorf("args", "are %d bytes, at most %d are taken", len(d.Args), maxEdited)
 	case d.Decision != event.Approve:
-		return wrong("args", "go with an approval only: a denied call does not run")
+		return fieldErrorf("args", "go with an approval only: a denied call does not run")
 	case d.Scope != "" && d.Scope != event.Once:
-		return wrong("args", "go with scope once only: what is granted is the call as it was asked for")
+		return fieldErrorf("args", "go with scope once only: what is granted is the call as it was asked for")
 	}
 	if err := event.CheckJSON("args", d.Args); err != nil {
 		return err
 	}
 	if json.Unmarshal(d.Args, &object) != nil || object == nil {
-		return wrong("args", "must be a JSON object, the arguments that are to run")
+		return fieldErrorf("args", "must be a JSON object, the arguments that are to run")
 	}
 	return nil
 }
@@ -156,9 +145,9 @@ func checkEdit(d Decide) error {
 func checkPattern(d Decide) error {
 	switch {
 	case (d.Scope == event.Pattern) != (len(d.Pattern) > 0):
-		return wrong("pattern", "goes with scope pattern, which needs one: globs by the names of arguments")
+		return fieldErrorf("pattern", "goes with scope pattern, which needs one: globs by the names of arguments")
 	case len(d.Pattern) > maxGlobs:
-		return wrong("pattern", "has %d globs, at most %d are taken", len(d.Pattern), maxGlobs)
+		return fieldErrorf("pattern", "has %d globs, at most %d are taken", len(d.Pattern), maxGlobs)
 	}
 	bad := ""
 	for name, glob := range d.Pattern {
@@ -168,7 +157,7 @@ func checkPattern(d Decide) error {
 		}
 	}
 	if bad != "" {
-		return wrong("pattern."+bad, "must be a glob of 1 to %d bytes", maxGlob)
+		return fieldErrorf("pattern."+bad, "must be a glob of 1 to %d bytes", maxGlob)
 	}
 	return nil
 }
@@ -188,11 +177,11 @@ type Revoke struct {
 func CheckRevoke(r Revoke) error {
 	switch {
 	case r.ToolCallID == "":
-		return wrong("toolCallId", "is required: the id of the grant")
+		return fieldErrorf("toolCallId", "is required: the id of the grant")
 	case len(r.ToolCallID) > maxWord:
-		return wrong("toolCallId", "must be at most %d bytes long", maxWord)
+		return fieldErrorf("toolCallId", "must be at most %d bytes long", maxWord)
 	case r.By == "":
-		return wrong("by", "is required: who revokes is kept")
+		return fieldErrorf("by", "is required: who revokes is kept")
 	}
 	return firstOf(event.CheckName("by", r.By), checkReason(r.Reason))
 }
@@ -202,35 +191,31 @@ func CheckRevoke(r Revoke) error {
 type ToolResult struct {
 	ToolCallID string `json:"toolCallId"`
 	Output     string `json:"output"`
-	IsError    bool   `json:"isError,omitempty"`
+	IsError    bool   `json:"isError,omitempty" doc:"The output says why the call failed"`
 
-	// By is the client or the person who has run it. Required.
-	By string `json:"by"`
-
-	// Agent and ToolName, if given, must be those of the call.
-	Agent    string `json:"agent,omitempty"`
-	ToolName string `json:"toolName,omitempty"`
+	// By is required; the HTTP API fills it in.
+	By       string `json:"by" required:"false" maxLength:"200" doc:"The client or person who ran it; it is stored. Default: api"`
+	Agent    string `json:"agent,omitempty" doc:"If given, the call must be this agent's"`
+	ToolName string `json:"toolName,omitempty" doc:"If given, the call must be of this tool"`
 }
 
 // CheckToolResult reports the first field that is wrong.
 func CheckToolResult(r ToolResult) error {
 	switch {
 	case r.ToolCallID == "":
-		return wrong("toolCallId", "is required")
+		return fieldErrorf("toolCallId", "is required")
 	case r.By == "":
-		return wrong("by", "is required: who has run the call is kept")
+		return fieldErrorf("by", "is required: who has run the call is kept")
 	case len(r.Output) > MaxPayload:
-		return wrong("output", "is %d bytes, at most %d are taken; put large data elsewhere and refer to it", len(r.Output), MaxPayload)
+		return fieldErrorf("output", "is %d bytes, at most %d are taken; put large data elsewhere and refer to it", len(r.Output), MaxPayload)
 	}
 	return event.CheckName("by", r.By)
 }
 
 // Approvals answers query "approvals".
 type Approvals struct {
-	Approvals []event.ApprovalRequest `json:"approvals"`
-
-	// ClientCalls wait for a connected client to run them.
-	ClientCalls []event.ClientCall `json:"clientCalls"`
+	Approvals   []event.ApprovalRequest `json:"approvals" nullable:"false" doc:"Calls that wait for a decision"`
+	ClientCalls []event.ClientCall      `json:"clientCalls" nullable:"false" doc:"Calls that wait for a connected client to run them"`
 }
 
 // Bounds of a thread's turn limit.
@@ -242,7 +227,7 @@ const (
 // CheckTurnLimit reports whether n can be a thread's turn limit; 0 is the default.
 func CheckTurnLimit(n int) error {
 	if n < 0 || n > MaxTurnLimit {
-		return wrong("turnLimit", "is %d, must be 1 to %d LLM calls (default %d)", n, MaxTurnLimit, DefaultTurnLimit)
+		return fieldErrorf("turnLimit", "is %d, must be 1 to %d LLM calls (default %d)", n, MaxTurnLimit, DefaultTurnLimit)
 	}
 	return nil
 }

@@ -94,14 +94,14 @@ func TestCheckRevokeAndToolResult(t *testing.T) {
 
 func TestCheckParticipants(t *testing.T) {
 	for want, c := range map[string]signals.ThreadChange{
-		"":                                {AddAgents: []string{"a"}, RemoveAgents: []string{"b"}, TurnLimit: 1000},
-		"title: or agents, addAgents":     {By: "ann"},
-		"agents: are all that take part":  {Agents: []string{"a"}, RemoveAgents: []string{"b"}},
-		"turnLimit: is 1001, must be 1":   {TurnLimit: 1001},
-		"turnLimit: is -1, must be 1":     {TurnLimit: -1},
-		`addAgents[1]: "no good" must be`: {AddAgents: []string{"a", "no good"}},
-		`removeAgents[0]: "" must be`:     {RemoveAgents: []string{""}},
-		"addAgents: are 101, at most 100": {AddAgents: make([]string, 101)},
+		"": {AddAgents: []string{"a"}, RemoveAgents: []string{"b"}, TurnLimit: 1000},
+		"title: set at least one of title, agents, addAgents": {By: "ann"},
+		"agents: replace all agents":                          {Agents: []string{"a"}, RemoveAgents: []string{"b"}},
+		"turnLimit: is 1001, must be 1":                       {TurnLimit: 1001},
+		"turnLimit: is -1, must be 1":                         {TurnLimit: -1},
+		`addAgents[1]: "no good" must be`:                     {AddAgents: []string{"a", "no good"}},
+		`removeAgents[0]: "" must be`:                         {RemoveAgents: []string{""}},
+		"addAgents: are 101, at most 100":                     {AddAgents: make([]string, 101)},
 	} {
 		refused(t, signals.CheckThreadChange(c), want)
 	}

@@ -40,13 +40,13 @@ func (s Schedule) Delivery(r Run) (Delivery, error) {
 	var err error
 	switch {
 	case s.Event != nil && s.Message != nil:
-		return d, wrong("event", "and message exclude each other: a schedule posts one of them")
+		return d, fieldErrorf("event", "and message exclude each other: a schedule posts one of them")
 	case s.Event != nil:
 		d.Post, err = s.eventPost(r)
 	case s.Message != nil:
 		d.Post, err = s.messagePost(r)
 	default:
-		return d, wrong("event", "or message is required: what the schedule posts")
+		return d, fieldErrorf("event", "or message is required: what the schedule posts")
 	}
 	return d, err
 }
@@ -56,9 +56,9 @@ func (s Schedule) eventPost(r Run) (Post, error) {
 	e := *s.Event
 	switch {
 	case e.ID != "":
-		return Post{}, wrong("event.id", "is given by the run: leave it out")
+		return Post{}, fieldErrorf("event.id", "is given by the run: leave it out")
 	case e.Timestamp != 0:
-		return Post{}, wrong("event.timestamp", "is given by the run: leave it out")
+		return Post{}, fieldErrorf("event.timestamp", "is given by the run: leave it out")
 	}
 	if err := e.Validate(); err != nil {
 		return Post{}, within("event", err) // a post without a type would be a message
@@ -76,13 +76,13 @@ func (s Schedule) eventPost(r Run) (Post, error) {
 	}
 	for _, m := range runMetadata(r) {
 		if _, taken := extra[m.key]; taken {
-			return Post{}, wrong("event.metadata."+m.key, "is given by the run: leave it out")
+			return Post{}, fieldErrorf("event.metadata."+m.key, "is given by the run: leave it out")
 		}
 		extra[m.key] = json.RawMessage(`"` + m.value + `"`)
 	}
 	e.Metadata.Extra = extra
 	if _, err := json.Marshal(e.Metadata); err != nil {
-		return Post{}, wrong("event.metadata", "has no JSON form: %s", err)
+		return Post{}, fieldErrorf("event.metadata", "has no JSON form: %s", err)
 	}
 	p := EnvPost(e)
 	return p, within("event", CheckPost(s.ThreadID, p))
@@ -106,13 +106,13 @@ func (s Schedule) messagePost(r Run) (Post, error) {
 	}
 	for _, m := range runMetadata(r) {
 		if _, taken := metadata[m.key]; taken {
-			return Post{}, wrong("message.metadata."+m.key, "is given by the run: leave it out")
+			return Post{}, fieldErrorf("message.metadata."+m.key, "is given by the run: leave it out")
 		}
 		metadata[m.key] = m.value
 	}
 	m.Metadata = metadata
 	if _, err := json.Marshal(m); err != nil {
-		return Post{}, wrong("message.metadata", "has no JSON form: %s", err)
+		return Post{}, fieldErrorf("message.metadata", "has no JSON form: %s", err)
 	}
 	p := NewPost(r.EventID(), m)
 	return p, within("message", CheckPost(s.ThreadID, p))
@@ -139,5 +139,5 @@ func within(part string, err error) error {
 	if name != "" {
 		part += "." + name
 	}
-	return wrong(part, "%s", field.Problem)
+	return fieldErrorf(part, "%s", field.Problem)
 }

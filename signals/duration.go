@@ -24,8 +24,12 @@ func (d Duration) String() string {
 // MarshalText writes the duration as text.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
-// UnmarshalText reads what time.ParseDuration does.
+// UnmarshalText reads what time.ParseDuration does, and no text as 0.
 func (d *Duration) UnmarshalText(text []byte) error {
+	if len(text) == 0 {
+		*d = 0
+		return nil
+	}
 	parsed, err := time.ParseDuration(string(text))
 	if err != nil {
 		return fmt.Errorf("%.64q is not a duration such as 90s, 15m or 1h30m", text)

@@ -9,7 +9,7 @@ var (
 	// ErrClosed: the thread has been closed.
 	ErrClosed = errors.New("the thread is closed")
 	// ErrExists: a thread of that id is there already.
-	ErrExists = errors.New("the thread exists already")
+	ErrExists = errors.New("the thread already exists")
 	// ErrFull: the queue of the thread is full. The same post is accepted when the thread has
 	// processed some of what waits.
 	ErrFull = errors.New("the queue is full")

@@ -26,56 +26,27 @@ const (
 // Schedule publishes an environment event, or posts a message, again and again. It is a
 // Temporal Schedule; see [ScheduleID].
 type Schedule struct {
-	// ID is unique in the namespace. Left out when it is created: a new one.
-	ID string `json:"id,omitempty"`
+	ID        string    `json:"id,omitempty" maxLength:"128" doc:"1 to 128 letters, digits and . _ : @ -, beginning with a letter or digit; unique in the namespace. Default: a new ULID"`
+	ThreadID  string    `json:"threadId" maxLength:"128" doc:"The thread to which it posts"`
+	Cron      []string  `json:"cron,omitempty" maxItems:"20" example:"[\"0 8 * * 1-5\"]" doc:"Expressions of five fields (minute, hour, day of month, month, day of week), or @hourly, @daily, @weekly, @monthly, @yearly. Where both days are restricted, both must match. At least one of cron and every is required; with both, the times of both count"`
+	Every     Duration  `json:"every,omitempty" pattern:"^(0?|[+-]?([0-9.]+(ns|us|µs|ms|s|m|h))+)$" patternDescription:"a duration such as 90s, 15m or 1h30m" example:"15m" doc:"An interval of whole seconds, counted from 1970 (UTC) and not from the creation"`
+	Offset    Duration  `json:"offset,omitempty" pattern:"^(0?|[+-]?([0-9.]+(ns|us|µs|ms|s|m|h))+)$" patternDescription:"a duration such as 90s, 15m or 1h30m" example:"5m" doc:"Shifts the interval; less than every"`
+	Timezone  string    `json:"timezone,omitempty" example:"Europe/Berlin" doc:"Time zone of cron, an IANA name. Default: UTC"`
+	Jitter    Duration  `json:"jitter,omitempty" pattern:"^(0?|[+-]?([0-9.]+(ns|us|µs|ms|s|m|h))+)$" patternDescription:"a duration such as 90s, 15m or 1h30m" example:"30s" doc:"Delays each run by a random time up to this, at most 24h and never beyond the next run. Default: none"`
+	StartAt   time.Time `json:"startAt,omitzero" doc:"No run is before this"`
+	EndAt     time.Time `json:"endAt,omitzero" doc:"No run is after this"`
+	Remaining int       `json:"remaining,omitempty" minimum:"0" doc:"Number of remaining runs, manual runs not counted. Default: 0, no limit"`
+	Missed    Missed    `json:"missed,omitempty" enum:"skip,once,all" doc:"What to make up for after an outage: nothing that is more than a minute late, one run, or all. Default: once"`
 
-	// ThreadID is the thread to which it posts. Required.
-	ThreadID string `json:"threadId"`
-
-	// Cron are expressions of five fields (minute, hour, day of month, month, day of week),
-	// or @hourly, @daily, @weekly, @monthly, @yearly. Where both days are restricted, both
-	// must match.
-	Cron []string `json:"cron,omitempty"`
-
-	// Every is an interval of whole seconds, at least one, counted from 1970 (UTC) and not
-	// from the creation; Offset shifts it. Of Cron and Every at least one is required; with
-	// both, the times of both count.
-	Every  Duration `json:"every,omitempty"`
-	Offset Duration `json:"offset,omitempty"`
-
-	// Timezone in which Cron is read, by its IANA name. Default "UTC".
-	Timezone string `json:"timezone,omitempty"`
-
-	// Jitter delays each run by a random time up to this, at most a day, and never beyond
-	// the next run. Default none.
-	Jitter Duration `json:"jitter,omitempty"`
-
-	// StartAt and EndAt bound the times, both inclusive. Zero = no bound.
-	StartAt time.Time `json:"startAt,omitzero"`
-	EndAt   time.Time `json:"endAt,omitzero"`
-
-	// Remaining is how many runs there still are. 0 = no limit. Those by hand do not count.
-	Remaining int `json:"remaining,omitempty"`
-
-	// Missed says what is made up for after an outage. Default [MissedOnce].
-	Missed Missed `json:"missed,omitempty"`
-
-	// Event or Message is what is posted: exactly one. The run gives the event its id and
-	// its timestamp. A message needs its content only; by default it is a user's, whose
-	// id is "schedule".
+	// Exactly one of Event and Message is posted. The run gives the event its id and its
+	// timestamp. A message needs its content only; its default sender is the user "schedule".
 	Event   *event.EnvEvent   `json:"event,omitempty"`
 	Message *event.NewMessage `json:"message,omitempty"`
 
-	// Open opens the thread if it is not there, with these agents. Without agents, that is
-	// the default agent.
-	Open   bool     `json:"open,omitempty"`
-	Agents []string `json:"agents,omitempty"`
-
-	// Paused schedules run by hand only. The times that pass meanwhile are not made up for.
-	Paused bool `json:"paused,omitempty"`
-
-	// Note is for people: what the schedule is for, or why it is paused.
-	Note string `json:"note,omitempty"`
+	Open   bool     `json:"open,omitempty" doc:"Open the thread if it does not exist"`
+	Agents []string `json:"agents,omitempty" maxItems:"100" doc:"The agents of a thread that it opens. Default: the default agent"`
+	Paused bool     `json:"paused,omitempty" doc:"Run only by hand. Missed times are not made up for"`
+	Note   string   `json:"note,omitempty" maxLength:"1000" doc:"For people"`
 }
 
 // Missed says what a schedule makes up for after an outage.
@@ -103,48 +74,28 @@ const (
 	CatchUpWindow = 365 * 24 * time.Hour
 )
 
-// ScheduleView is a schedule as it stands. Paused, Note and Remaining are those of now.
+// ScheduleView is a schedule with its state. Paused, Note and Remaining are current.
 type ScheduleView struct {
 	Schedule
-
-	// Next are the next times, at most ten; of a paused schedule, as if it were not.
-	Next []time.Time `json:"next"`
-
-	// Done: there are no more times, or no more runs remain. Temporal forgets such a
-	// schedule after a week.
-	Done bool `json:"done,omitempty"`
-
-	// Recent are the last runs, at most ten, the newest last.
-	Recent []ScheduleRun `json:"recent"`
-
-	// Runs counts those that began; LateRuns those that were left out because they would
-	// have been too late; OverlappedRuns those left out because another was not done yet.
-	Runs           int `json:"runs"`
-	LateRuns       int `json:"lateRuns,omitempty"`
-	OverlappedRuns int `json:"overlappedRuns,omitempty"`
-
-	CreatedAt time.Time `json:"createdAt"`
-	UpdatedAt time.Time `json:"updatedAt,omitzero"`
+	Next           []time.Time   `json:"next" nullable:"false" doc:"The next times, at most ten; of a paused schedule, as if it were not"`
+	Done           bool          `json:"done,omitempty" doc:"No times or runs remain. Temporal deletes such a schedule after a week"`
+	Recent         []ScheduleRun `json:"recent" nullable:"false" doc:"The last runs, at most ten, the newest last"`
+	Runs           int           `json:"runs" doc:"Number of runs that began"`
+	LateRuns       int           `json:"lateRuns,omitempty" doc:"Number of runs skipped because they would have been too late"`
+	OverlappedRuns int           `json:"overlappedRuns,omitempty" doc:"Number of runs skipped because another was still in progress"`
+	CreatedAt      time.Time     `json:"createdAt,omitzero"`
+	UpdatedAt      time.Time     `json:"updatedAt,omitzero"`
 }
 
 // ScheduleRun is a run of a schedule.
 type ScheduleRun struct {
-	// ScheduledAt is its time, without jitter, or when it was started by hand; StartedAt is
-	// when it began.
-	ScheduledAt time.Time `json:"scheduledAt"`
+	ScheduledAt time.Time `json:"scheduledAt" doc:"Its time, without jitter, or when it was started by hand"`
 	StartedAt   time.Time `json:"startedAt"`
-
-	// EventID is the id of the event or message.
-	EventID string `json:"eventId"`
-
-	WorkflowID string `json:"workflowId"`
-	RunID      string `json:"runId"`
-
-	// Status is "running", "completed", "failed", "timed_out", "canceled" or "terminated".
-	// Error is why it failed. Both are empty in a list of schedules, and once Temporal has
-	// forgotten the run.
-	Status string `json:"status,omitempty"`
-	Error  string `json:"error,omitempty"`
+	EventID     string    `json:"eventId" doc:"The id of the event or message that it posts"`
+	WorkflowID  string    `json:"workflowId"`
+	RunID       string    `json:"runId"`
+	Status      string    `json:"status,omitempty" enum:"running,completed,failed,timed_out,canceled,terminated" doc:"Left out in lists, and once Temporal has deleted the run"`
+	Error       string    `json:"error,omitempty" doc:"Why it failed"`
 }
 
 // ScheduleID is the id of a Temporal Schedule.

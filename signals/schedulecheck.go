@@ -42,16 +42,16 @@ func CheckSchedule(s Schedule) error {
 	switch s.Missed {
 	case MissedSkip, MissedOnce, MissedAll:
 	default:
-		return wrong("missed", "%q is not one of skip, once, all", s.Missed)
+		return fieldErrorf("missed", "%q is not one of skip, once, all", s.Missed)
 	}
 	if err := CheckNote(s.Note); err != nil {
 		return err
 	}
 	if len(s.Agents) > 0 && !s.Open {
-		return wrong("agents", "are those of a thread that the schedule opens: set open too")
+		return fieldErrorf("agents", "are those of a thread that the schedule opens: set open too")
 	}
 	if len(s.Agents) > MaxPostAgents {
-		return wrong("agents", "are %d, at most %d are taken", len(s.Agents), MaxPostAgents)
+		return fieldErrorf("agents", "are %d, at most %d are taken", len(s.Agents), MaxPostAgents)
 	}
 	for i, agent := range s.Agents {
 		if err := CheckID(fmt.Sprintf("agents[%d]", i), agent); err != nil {
@@ -66,7 +66,7 @@ func CheckSchedule(s Schedule) error {
 // CheckNote reports a note that is too long.
 func CheckNote(note string) error {
 	if len(note) > MaxNote {
-		return wrong("note", "must be at most %d bytes of text", MaxNote)
+		return fieldErrorf("note", "must be at most %d bytes of text", MaxNote)
 	}
 	return event.CheckText("note", note)
 }
@@ -75,25 +75,25 @@ func checkTimes(s Schedule) error {
 	every, offset, jitter := time.Duration(s.Every), time.Duration(s.Offset), time.Duration(s.Jitter)
 	switch {
 	case len(s.Cron) == 0 && every == 0:
-		return wrong("cron", "or every is required: when the schedule runs")
+		return fieldErrorf("cron", "or every is required: when the schedule runs")
 	case len(s.Cron) > MaxCron:
-		return wrong("cron", "has %d expressions, at most %d are taken", len(s.Cron), MaxCron)
+		return fieldErrorf("cron", "has %d expressions, at most %d are taken", len(s.Cron), MaxCron)
 	case every != 0 && (every < time.Second || every%time.Second != 0):
-		return wrong("every", "is %s, must be whole seconds, at least 1s", s.Every)
+		return fieldErrorf("every", "is %s, must be whole seconds, at least 1s", s.Every)
 	case offset != 0 && every == 0:
-		return wrong("offset", "is that of an interval: set every too")
+		return fieldErrorf("offset", "is that of an interval: set every too")
 	case offset < 0 || offset%time.Second != 0 || every != 0 && offset >= every:
-		return wrong("offset", "is %s, must be whole seconds, 0s or more and less than every", s.Offset)
+		return fieldErrorf("offset", "is %s, must be whole seconds, 0s or more and less than every", s.Offset)
 	case jitter < 0 || jitter > MaxJitter || jitter%time.Millisecond != 0:
-		return wrong("jitter", "is %s, must be whole milliseconds, 0s to %s", s.Jitter, Duration(MaxJitter))
+		return fieldErrorf("jitter", "is %s, must be whole milliseconds, 0s to %s", s.Jitter, Duration(MaxJitter))
 	case s.Remaining < 0:
-		return wrong("remaining", "is %d, must be positive, or 0 for no limit", s.Remaining)
+		return fieldErrorf("remaining", "is %d, must be positive, or 0 for no limit", s.Remaining)
 	case !s.EndAt.IsZero() && !s.EndAt.After(s.StartAt):
-		return wrong("endAt", "must be after startAt")
+		return fieldErrorf("endAt", "must be after startAt")
 	}
 	for i, c := range s.Cron {
 		if err := checkCron(c); err != nil {
-			return wrong(fmt.Sprintf("cron[%d]", i), "%s", err)
+			return fieldErrorf(fmt.Sprintf("cron[%d]", i), "%s", err)
 		}
 	}
 	return checkZone(s.Timezone)
@@ -107,7 +107,7 @@ func checkZone(name string) error {
 	_, err := time.LoadLocation(name)
 	_, none := time.LoadLocation("Europe/London")
 	if !zoneForm.MatchString(name) || name == "Local" || err != nil && none == nil {
-		return wrong("timezone", "%.64q is not the name of a time zone, such as UTC or Europe/Berlin", name)
+		return fieldErrorf("timezone", "%.64q is not the name of a time zone, such as UTC or Europe/Berlin", name)
 	}
 	return nil
 }

@@ -52,22 +52,16 @@ func TaskWorkflowID(namespace, taskID string) string { return "task/" + namespac
 // CompleteTask ends a background task from outside: the payload of signal and update
 // "complete_task". With Error the task has failed.
 type CompleteTask struct {
-	TaskID string `json:"taskId"`
-
-	// Result is any JSON, at most [MaxPayload] bytes.
-	Result json.RawMessage `json:"result,omitempty"`
-	Error  string          `json:"error,omitempty"`
-
-	// By says who or what completed it.
-	By string `json:"by,omitempty"`
+	TaskID string          `json:"taskId"`
+	Result json.RawMessage `json:"result,omitempty" doc:"Any JSON, at most 256 KiB; null is none"`
+	Error  string          `json:"error,omitempty" maxLength:"16384" doc:"Why it failed, at most 16 KiB. Cannot be combined with a result"`
+	By     string          `json:"by,omitempty" maxLength:"128" doc:"Who or what completes it; it is stored. Default: api"`
 }
 
 // CompleteTaskResult answers updates "complete_task" and "cancel_task".
 type CompleteTaskResult struct {
-	Result TaskOutcome `json:"result"`
-
-	// Task is as it stands then.
-	Task event.Task `json:"task"`
+	Result TaskOutcome `json:"result" enum:"accepted,already_ended"`
+	Task   event.Task  `json:"task" doc:"The task after the request"`
 }
 
 // TaskOutcome says what became of an attempt to end a task.
@@ -89,16 +83,14 @@ const (
 type CancelTask struct {
 	TaskID string `json:"taskId"`
 
-	// By is who cancels it. Required.
-	By     string `json:"by"`
-	Reason string `json:"reason,omitempty"`
+	// By is required; the HTTP API fills it in.
+	By     string `json:"by" required:"false" maxLength:"128" doc:"Who cancels it; it is stored. Required where the server does not authenticate requests"`
+	Reason string `json:"reason,omitempty" maxLength:"4096"`
 }
 
 // Tasks answers query "tasks".
 type Tasks struct {
-	// Tasks are those that have ended, the last 50, and behind them those that run; the
-	// newest last.
-	Tasks []event.Task `json:"tasks"`
+	Tasks []event.Task `json:"tasks" nullable:"false" doc:"The last 50 that have ended, then those that run; the newest last"`
 }
 
 // MaxTaskError bounds the error of a task, in bytes.
@@ -111,11 +103,11 @@ func CheckCompleteTask(c CompleteTask) error {
 	}
 	switch {
 	case len(c.Result) > MaxPayload:
-		return wrong("result", "is %d bytes, at most %d are taken; put large data elsewhere and refer to it", len(c.Result), MaxPayload)
+		return fieldErrorf("result", "is %d bytes, at most %d are taken; put large data elsewhere and refer to it", len(c.Result), MaxPayload)
 	case len(c.Error) > MaxTaskError || !utf8.ValidString(c.Error):
-		return wrong("error", "must be at most %d bytes of text", MaxTaskError)
+		return fieldErrorf("error", "must be at most %d bytes of text", MaxTaskError)
 	case c.Error != "" && len(c.Result) > 0:
-		return wrong("error", "and result exclude each other: a task has failed, or it has a result")
+		return fieldErrorf("error", "and result exclude each other: a task has failed, or it has a result")
 	}
 	if len(c.Result) > 0 {
 		if err := event.CheckJSON("result", c.Result); err != nil {
@@ -131,7 +123,7 @@ func CheckCancelTask(c CancelTask) error {
 		return err
 	}
 	if c.By == "" {
-		return wrong("by", "is required: who cancels is kept")
+		return fieldErrorf("by", "is required: who cancels is kept")
 	}
 	return firstOf(event.CheckName("by", c.By), checkReason(c.Reason))
 }

@@ -20,34 +20,22 @@ const (
 // ThreadChange changes a thread: the payload of update "update_thread". What is left out
 // stays as it is.
 type ThreadChange struct {
-	Title string `json:"title,omitempty"`
-
-	// Agents that take part from the next turn on. They replace those that did.
-	Agents []string `json:"agents,omitempty"`
-
-	// AddAgents join those that take part, RemoveAgents leave them. They do not go
-	// together with Agents.
-	AddAgents    []string `json:"addAgents,omitempty"`
-	RemoveAgents []string `json:"removeAgents,omitempty"`
-
-	// TurnLimit is how many LLM calls an agent may make before a person or the world
-	// speaks again.
-	TurnLimit int `json:"turnLimit,omitempty"`
-
-	// Metadata replaces the thread's own. Any JSON object.
-	Metadata json.RawMessage `json:"metadata,omitempty"`
-
-	// By says who changes it.
-	By string `json:"by,omitempty"`
+	Title        string          `json:"title,omitempty" maxLength:"400"`
+	Agents       []string        `json:"agents,omitempty" maxItems:"100" doc:"The thread's agents from the next turn on. They replace all current ones"`
+	AddAgents    []string        `json:"addAgents,omitempty" maxItems:"100" doc:"Agents to add. Cannot be combined with agents"`
+	RemoveAgents []string        `json:"removeAgents,omitempty" maxItems:"100" doc:"Agents to remove, except the last one. Cannot be combined with agents"`
+	TurnLimit    int             `json:"turnLimit,omitempty" minimum:"1" maximum:"1000" doc:"How many model calls an agent may make until the next user message or environment event"`
+	Metadata     json.RawMessage `json:"metadata,omitempty" doc:"A JSON object that replaces the thread's own"`
+	By           string          `json:"by,omitempty" maxLength:"128" doc:"Who changes it"`
 }
 
 // CheckThreadChange reports the first field that is wrong.
 func CheckThreadChange(c ThreadChange) error {
 	if c.Title == "" && len(c.Agents)+len(c.AddAgents)+len(c.RemoveAgents) == 0 && len(c.Metadata) == 0 && c.TurnLimit == 0 {
-		return &event.FieldError{Field: "title", Problem: "or agents, addAgents, removeAgents, turnLimit or metadata is required: what is to be changed"}
+		return fieldErrorf("title", "set at least one of title, agents, addAgents, removeAgents, turnLimit and metadata")
 	}
 	if len(c.Agents) > 0 && len(c.AddAgents)+len(c.RemoveAgents) > 0 {
-		return wrong("agents", "are all that take part from then on; give them, or addAgents and removeAgents")
+		return fieldErrorf("agents", "replace all agents of the thread: they cannot be combined with addAgents or removeAgents")
 	}
 	if err := errors.Join(CheckTurnLimit(c.TurnLimit), checkNames("addAgents", c.AddAgents), checkNames("removeAgents", c.RemoveAgents)); err != nil {
 		return err
@@ -70,13 +58,13 @@ func CheckThread(agents []string, title string, metadata json.RawMessage) error 
 		return err
 	}
 	if len(title) > MaxTitle {
-		return wrong("title", "is %d bytes, at most %d are taken", len(title), MaxTitle)
+		return fieldErrorf("title", "is %d bytes, at most %d are taken", len(title), MaxTitle)
 	}
 	if len(metadata) > MaxPayload {
-		return wrong("metadata", "is %d bytes, at most %d are taken", len(metadata), MaxPayload)
+		return fieldErrorf("metadata", "is %d bytes, at most %d are taken", len(metadata), MaxPayload)
 	}
 	if title != "" && event.Blank(title) {
-		return wrong("title", "has nothing that can be seen; leave it out")
+		return fieldErrorf("title", "has no visible characters; omit it")
 	}
 	if err := event.CheckLine("title", title); err != nil || len(metadata) == 0 {
 		return err
@@ -88,7 +76,7 @@ func CheckThread(agents []string, title string, metadata json.RawMessage) error 
 // checkNames reports which name of an agent cannot be one.
 func checkNames(field string, agents []string) error {
 	if len(agents) > MaxAgents {
-		return wrong(field, "are %d, at most %d are taken", len(agents), MaxAgents)
+		return fieldErrorf(field, "are %d, at most %d are taken", len(agents), MaxAgents)
 	}
 	for i, agent := range agents {
 		if err := CheckID(fmt.Sprintf("%s[%d]", field, i), agent); err != nil {

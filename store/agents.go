@@ -81,8 +81,8 @@ type AgentVersion struct {
 // namespace, from 1, without gaps, in the order of commits: a reader that has seen n never
 // finds a late n-1.
 type AgentChange struct {
-	Seq     int64           `json:"seq"`
-	Type    AgentChangeType `json:"type"`
+	Seq     int64           `json:"seq" doc:"From 1, without gaps, in order"`
+	Type    AgentChangeType `json:"type" enum:"agent.created,agent.updated,agent.deleted"`
 	Name    string          `json:"name"`
 	Version int             `json:"version"`
 	By      string          `json:"by,omitempty"`

@@ -39,30 +39,25 @@ type APIKeys interface {
 	HasAPIKeys(ctx context.Context) (bool, error)
 }
 
-// APIKey is an API key as it is stored.
+// APIKey is an API key as it is stored. Its JSON form leaves out the hashes.
 type APIKey struct {
-	// ID is the public part of the key, by which it is found.
-	ID        string
-	Namespace string
-
-	// Name is the principal's.
-	Name  string
-	Roles []string
+	ID        string   `json:"id,omitempty" doc:"The public part of the key. A configured key has none"`
+	Name      string   `json:"name" doc:"The name of the principal: sender and by of the requests that carry the key"`
+	Namespace string   `json:"namespace,omitempty" doc:"The only namespace in which the key is valid. Left out: any"`
+	Roles     []string `json:"roles" nullable:"false" enum:"read,post,approve,operate,admin"`
 
 	// Hash is that of the whole key. PreviousHash is that of the key before the last rotation,
 	// which is valid until PreviousUntil.
-	Hash          string
-	PreviousHash  string
-	PreviousUntil time.Time
+	Hash         string `json:"-"`
+	PreviousHash string `json:"-"`
 
-	CreatedAt time.Time
-	CreatedBy string
-
-	// The zero time means never.
-	ExpiresAt time.Time
-	RotatedAt time.Time
-	RevokedAt time.Time
-	RevokedBy string
+	CreatedAt     time.Time `json:"createdAt,omitzero"`
+	CreatedBy     string    `json:"createdBy,omitempty"`
+	ExpiresAt     time.Time `json:"expiresAt,omitzero" doc:"Left out: never"`
+	RotatedAt     time.Time `json:"rotatedAt,omitzero"`
+	PreviousUntil time.Time `json:"previousUntil,omitzero" doc:"Until when the key before the last rotation is valid"`
+	RevokedAt     time.Time `json:"revokedAt,omitzero"`
+	RevokedBy     string    `json:"revokedBy,omitempty"`
 }
 
 // CheckAPIKey returns the key in the form in which every driver stores it, or an error, which

@@ -143,15 +143,15 @@ const MaxLimit = 1000
 
 // Thread is a thread's row.
 type Thread struct {
-	Namespace string          `json:"namespace"`
 	ID        string          `json:"id"`
+	Namespace string          `json:"namespace"`
 	Title     string          `json:"title,omitempty"`
-	Status    string          `json:"status"`
-	Agents    []string        `json:"agents"`
+	Status    string          `json:"status" enum:"open,closed"`
+	Agents    []string        `json:"agents" nullable:"false"`
 	Metadata  json.RawMessage `json:"metadata,omitempty"`
-	Head      int64           `json:"head"`
-	CreatedAt time.Time       `json:"createdAt"`
-	UpdatedAt time.Time       `json:"updatedAt"`
+	Head      int64           `json:"head" doc:"Seq of the newest record"`
+	CreatedAt time.Time       `json:"createdAt,omitzero"`
+	UpdatedAt time.Time       `json:"updatedAt,omitzero"`
 }
 
 // Statuses of a thread's row.

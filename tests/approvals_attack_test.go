@@ -212,7 +212,7 @@ func TestConflictingDecisions(t *testing.T) {
 			d := []signals.Decide{approving(q), denying(q)}[i%2]
 			out, err := c.Threads.Decide(context.Background(), c.id, d)
 			assert.NoError(t, err)
-			all <- said{d.Decision, out}
+			all <- said{d.Decision, out.Result}
 		})
 	}
 	wg.Wait()

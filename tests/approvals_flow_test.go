@@ -242,7 +242,7 @@ func TestDecisionsAtOnce(t *testing.T) {
 		wg.Go(func() {
 			out, err := c.Threads.Decide(context.Background(), c.id, approving(q))
 			assert.NoError(t, err)
-			outcomes <- out
+			outcomes <- out.Result
 		})
 		wg.Go(func() {
 			assert.NoError(t, c.Temporal.SignalWorkflow(context.Background(), workflowID, "", signals.SignalDecide, approving(q)))

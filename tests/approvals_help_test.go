@@ -126,7 +126,7 @@ func granting(q event.ApprovalRequest) signals.Decide {
 // decides decides by update, and expects an outcome.
 func (c talk) decides(want signals.DecideOutcome, d signals.Decide) signals.DecideResult {
 	c.t.Helper()
-	out, err := c.Threads.DecideResult(c.Ctx(), c.id, d)
+	out, err := c.Threads.Decide(c.Ctx(), c.id, d)
 	require.NoError(c.t, err)
 	require.Equal(c.t, want, out.Result)
 	return out

@@ -32,7 +32,7 @@ func (c talk) speaks() map[string]func(sender, content string) {
 		},
 		"update": func(sender, content string) {
 			// A decision without effect is refused: the test looks at what it has done.
-			_, _ = c.Threads.PostUpdate(c.Ctx(), c.id, signals.UserMessage(c.id, sender, content))
+			_, _ = c.Threads.Post(c.Ctx(), c.id, signals.UserMessage(c.id, sender, content))
 		},
 		"HTTP": func(sender, content string) {
 			status, out := request(c.t, c.World, http.MethodPost, "/v1/threads/"+c.id+"/messages", map[string]any{"sender": sender, "content": content})
@@ -129,13 +129,13 @@ func TestDecisionMessageIsHeardOnce(t *testing.T) {
 	posted, q := c.asks("use spied {}")
 	said := signals.UserMessage(c.id, "ann", c.spoken("", event.ToolResultData{ToolCallID: q.ToolCallID, Decision: event.Approve, ToolName: "spied"}))
 	said.ID = "decision-1"
-	out, err := c.Threads.PostUpdate(c.Ctx(), c.id, said)
+	out, err := c.Threads.Post(c.Ctx(), c.id, said)
 	require.NoError(t, err)
 	require.Equal(t, signals.PostResult{EventID: "decision-1", Status: signals.PostQueued}, out)
 	c.completes(posted)
 	for _, id := range []string{"decision-1", "decision-2"} {
 		said.ID = id
-		out, err := c.Threads.PostUpdate(c.Ctx(), c.id, said)
+		out, err := c.Threads.Post(c.Ctx(), c.id, said)
 		require.NoError(t, err)
 		require.Equal(t, signals.PostDuplicate, out.Status)
 		c.signals(signals.SignalPost, said)
@@ -163,7 +163,7 @@ func TestOnlyPeopleDecide(t *testing.T) {
 		{SenderType: event.System, SenderID: "system"},
 	} {
 		m.ThreadID, m.Content = c.id, content
-		out, err := c.Threads.PostUpdate(c.Ctx(), c.id, signals.NewPost("", m))
+		out, err := c.Threads.Post(c.Ctx(), c.id, signals.NewPost("", m))
 		require.NoError(t, err)
 		ids = append(ids, out.EventID)
 		c.signals(signals.SignalPost, signals.NewPost("", m))

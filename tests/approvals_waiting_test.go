@@ -191,7 +191,7 @@ func TestTwoTurnsWait(t *testing.T) {
 	}}})
 	c := o.talk(t)
 	posted, first := c.asks(`use spied {"n":"a"}`)
-	_, err := c.Threads.PostUpdate(c.Ctx(), c.id, signals.EnvPost(event.EnvEvent{ID: "changed", Type: "file.changed", Timestamp: 1_700_000_000_000, Payload: json.RawMessage(`{}`)}))
+	_, err := c.Threads.Post(c.Ctx(), c.id, signals.EnvPost(event.EnvEvent{ID: "changed", Type: "file.changed", Timestamp: 1_700_000_000_000, Payload: json.RawMessage(`{}`)}))
 	require.NoError(t, err)
 	waiting := c.AwaitApproval(c.id, 2)
 	second := waiting[slices.IndexFunc(waiting, func(q event.ApprovalRequest) bool { return q.ToolCallID != first.ToolCallID })]

@@ -92,9 +92,9 @@ func subRuns(w *world.World, events []*history.HistoryEvent) (runs [][]*history.
 	return runs
 }
 
-// beginAndEnd is what a thread costs beside its turns: its start, what it knows of versions,
-// hooks and rules, and, of a sub-agent's, the answer and the end.
-const beginAndEnd = 5 + 3
+// beginAndEnd is what a sub-agent's thread costs beside its turn, in events: its start, the
+// snapshots of hooks and rules, the answer and the end.
+const beginAndEnd = 6
 
 // TestBudgetsOfSubAgents asserts what a sub-agent costs the thread that asks it, beside its
 // two model calls, and what it costs itself, beside its own turn.
@@ -110,8 +110,8 @@ func TestBudgetsOfSubAgents(t *testing.T) {
 		want     cost
 		children []cost
 	}{
-		{"a sub-agent that answers", asks("helper", "hello"), cost{16 + 9, 3 + 1}, []cost{{beginAndEnd + 9, 1 + 6}}},
-		{"a sub-agent that uses a tool", asks("helper", "use note {}"), cost{16 + 9, 3 + 1}, []cost{{beginAndEnd + 21, 3 + 6}}},
+		{"a sub-agent that answers", asks("helper", "hello"), cost{16 + 9, 3 + 1}, []cost{{beginAndEnd + 9, 1 + 4}}},
+		{"a sub-agent that uses a tool", asks("helper", "use note {}"), cost{16 + 9, 3 + 1}, []cost{{beginAndEnd + 21, 3 + 4}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			id := w.Open()
@@ -189,7 +189,7 @@ func TestBudgetsOfHandledEvents(t *testing.T) {
 			require.NoError(t, err)
 		}, cost{10, 2}},
 		{"by update", func(id string) {
-			_, err := w.Threads.PostUpdate(w.Ctx(), id, changed())
+			_, err := w.Threads.Post(w.Ctx(), id, changed())
 			require.NoError(t, err)
 		}, cost{11, 2}},
 		{"by update, and waited for", func(id string) {

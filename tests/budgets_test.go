@@ -173,7 +173,7 @@ func TestBudgets(t *testing.T) {
 		{"model, quick tool, model", func(id string) { w.Post(id, "use current_time {}") }, cost{17, 4}},
 		{"model, approved tool, model", approved(w, bySignal(w)), cost{28, 7}},
 		{"posted by update", func(id string) {
-			_, err := w.Threads.PostUpdate(w.Ctx(), id, signals.UserMessage(id, "ann", "hello"))
+			_, err := w.Threads.Post(w.Ctx(), id, signals.UserMessage(id, "ann", "hello"))
 			require.NoError(t, err)
 		}, cost{11, 2}},
 		{"posted and waited for by update", func(id string) { w.Say(id, "hello") }, cost{11, 2}},

@@ -53,7 +53,7 @@ func TestContinueAsNew(t *testing.T) {
 	for i := range queued {
 		p := message(id, fmt.Sprintf("q%d", i), fmt.Sprintf("message %d", i))
 		p.OnWaiting = event.OnWaitingHold
-		_, err := w.Threads.PostUpdate(w.Ctx(), id, p)
+		_, err := w.Threads.Post(w.Ctx(), id, p)
 		require.NoError(t, err)
 	}
 	require.NotEqual(t, first, run(w, id), "the thread has moved to a new run while it waits")
@@ -69,7 +69,7 @@ func TestContinueAsNew(t *testing.T) {
 
 	outcome, err := w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: call.ToolCallID, Decision: event.Approve, By: "ann"})
 	require.NoError(t, err)
-	require.Equal(t, signals.Accepted, outcome)
+	require.Equal(t, signals.Accepted, outcome.Result)
 	require.Equal(t, signals.TurnCompleted, w.Await(id, fmt.Sprintf("q%d", queued-1)).Status)
 	waited := <-waiting
 	require.NoError(t, waited.err)
@@ -78,11 +78,11 @@ func TestContinueAsNew(t *testing.T) {
 	t.Run("decisions and posts are remembered", func(t *testing.T) {
 		outcome, err := w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: call.ToolCallID, Decision: event.Approve, By: "ann"})
 		require.NoError(t, err)
-		require.Equal(t, signals.AlreadyResolved, outcome)
+		require.Equal(t, signals.AlreadyResolved, outcome.Result)
 		outcome, err = w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: call.ToolCallID, Decision: event.Deny, By: "bob"})
 		require.NoError(t, err)
-		require.Equal(t, signals.Conflict, outcome)
-		again, err := w.Threads.PostUpdate(w.Ctx(), id, message(id, "q3", "message 3"))
+		require.Equal(t, signals.Conflict, outcome.Result)
+		again, err := w.Threads.Post(w.Ctx(), id, message(id, "q3", "message 3"))
 		require.NoError(t, err)
 		require.Equal(t, signals.PostDuplicate, again.Status)
 	})

@@ -82,7 +82,7 @@ func (l lived) decide(want signals.DecideOutcome, d signals.Decide) {
 	if d.By == "" {
 		d.By = "ann"
 	}
-	out, err := l.Threads.DecideResult(l.Ctx(), l.id, d)
+	out, err := l.Threads.Decide(l.Ctx(), l.id, d)
 	require.NoError(l.T, err)
 	require.Equal(l.T, want, out.Result)
 }
@@ -111,7 +111,7 @@ func liveGrants(l lived) {
 func liveEdited(l lived) {
 	posted := l.Post(l.id, echo)
 	call := l.AwaitApproval(l.id, 1)[0]
-	_, err := l.Threads.DecideResult(l.Ctx(), l.id, signals.Decide{ToolCallID: call.ToolCallID, Decision: event.Approve, Args: json.RawMessage(`{"nonsense":1}`), By: "ann"})
+	_, err := l.Threads.Decide(l.Ctx(), l.id, signals.Decide{ToolCallID: call.ToolCallID, Decision: event.Approve, Args: json.RawMessage(`{"nonsense":1}`), By: "ann"})
 	require.Error(l.T, err)
 	l.decide(signals.Accepted, signals.Decide{ToolCallID: call.ToolCallID, Decision: event.Approve, Args: json.RawMessage(`{"command":"echo other"}`)})
 	require.Equal(l.T, signals.TurnCompleted, l.Await(l.id, posted).Status)

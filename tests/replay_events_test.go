@@ -166,7 +166,7 @@ func (l lived) moves() {
 	l.T.Helper()
 	first := run(l.World, l.id)
 	require.Eventually(l.T, func() bool {
-		_, err := l.Threads.PostUpdate(l.Ctx(), l.id, signals.UserMessage(l.id, "ann", "more"))
+		_, err := l.Threads.Post(l.Ctx(), l.id, signals.UserMessage(l.id, "ann", "more"))
 		return err == nil && run(l.World, l.id) != first
 	}, waitLong, waitTick)
 }
@@ -300,7 +300,7 @@ func approveAll(l lived, n int) {
 	for _, call := range l.AwaitApproval(l.id, n) {
 		out, err := l.Threads.Decide(l.Ctx(), l.id, signals.Decide{ToolCallID: call.ToolCallID, Decision: event.Approve, By: "ann"})
 		require.NoError(l.T, err)
-		require.Equal(l.T, signals.Accepted, out)
+		require.Equal(l.T, signals.Accepted, out.Result)
 	}
 }
 

@@ -200,7 +200,7 @@ func (r review) inTurn(thread string, said ...string) {
 // post posts an event of another type than a message.
 func (r review) post(thread, id, typ, payload string) {
 	r.T.Helper()
-	_, err := r.Threads.PostUpdate(r.Ctx(), thread, signals.Post{ID: id, Type: typ, Payload: []byte(payload)})
+	_, err := r.Threads.Post(r.Ctx(), thread, signals.Post{ID: id, Type: typ, Payload: []byte(payload)})
 	require.NoError(r.T, err)
 }
 
@@ -288,7 +288,7 @@ func liveStatuses(t *testing.T, r review, id string) {
 	r.arrived(id, "c1")
 	for i, status := range []event.Status{event.Completed, event.Failed, event.Expired, event.Overwritten} {
 		posted := fmt.Sprintf("m%d", i)
-		_, err := r.Threads.PostUpdate(r.Ctx(), id, message(id, posted, "a secret"))
+		_, err := r.Threads.Post(r.Ctx(), id, message(id, posted, "a secret"))
 		require.NoError(t, err)
 		set(posted, status)
 	}
@@ -306,7 +306,7 @@ func liveSteered(t *testing.T, r review, id string) {
 	for _, text := range []string{"a secret", "refuse this", "fail"} {
 		p := signals.UserMessage(id, "ann", text)
 		p.OnBusy = signals.Steer
-		_, err := r.Threads.PostUpdate(r.Ctx(), id, p)
+		_, err := r.Threads.Post(r.Ctx(), id, p)
 		require.NoError(t, err)
 	}
 	approve(t, r.World, id, call.ToolCallID)

@@ -133,7 +133,7 @@ func liveLong(t *testing.T, w *world.World, id string) {
 	w.AwaitApproval(id, 1)
 	first := run(w, id)
 	require.Eventually(t, func() bool {
-		_, err := w.Threads.PostUpdate(w.Ctx(), id, signals.UserMessage(id, "ann", "more"))
+		_, err := w.Threads.Post(w.Ctx(), id, signals.UserMessage(id, "ann", "more"))
 		return err == nil && run(w, id) != first
 	}, waitLong, waitTick)
 	_, err := w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: w.AwaitApproval(id, 1)[0].ToolCallID, Decision: event.Approve, By: "ann"})

@@ -110,7 +110,7 @@ func TestDecisionsOnSubAgents(t *testing.T) {
 		d.By = "ann"
 		out, err := w.Threads.Decide(w.Ctx(), thread, d)
 		require.NoError(t, err)
-		return out
+		return out.Result
 	}
 	// settled checks that both threads know of one decision, and of the same.
 	settled := func(t *testing.T, id, call string, want event.Decision) {
@@ -214,7 +214,7 @@ func TestDecisionsOnSubAgents(t *testing.T) {
 					assert.NoError(t, err)
 				}
 				if err == nil {
-					outcomes <- out
+					outcomes <- out.Result
 				}
 			})
 		}
@@ -245,7 +245,7 @@ func TestApprovalsOfMany(t *testing.T) {
 	decide := func(agent string, d event.Decision) {
 		out, err := w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: by[agent].ToolCallID, Decision: d, By: "ann"})
 		require.NoError(t, err)
-		require.Equal(t, signals.Accepted, out)
+		require.Equal(t, signals.Accepted, out.Result)
 	}
 	decide("manager", event.Approve)
 	decide("assistant", event.Deny)
@@ -296,7 +296,7 @@ func TestApprovalOfTheCall(t *testing.T) {
 	posted = w.Post(id, asks("helper", "hello"))
 	out, err := w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: w.AwaitApproval(id, 1)[0].ToolCallID, Decision: event.Deny, By: "ann"})
 	require.NoError(t, err)
-	require.Equal(t, signals.Accepted, out)
+	require.Equal(t, signals.Accepted, out.Result)
 	require.Equal(t, signals.TurnCompleted, w.Await(id, posted).Status)
 	require.Equal(t, thread.DeniedText, resultsOf(w, id, "call-agent")[1].Content)
 	require.Len(t, subs(w, id), 1)

@@ -23,7 +23,7 @@ func TestPeopleSpeakToASubAgent(t *testing.T) {
 	steers := message(below, "steers", "and this")
 	steers.OnBusy = signals.Steer
 	for _, p := range []signals.Post{message(below, "waits", "never answered"), steers} {
-		_, err := w.Threads.PostUpdate(w.Ctx(), below, p)
+		_, err := w.Threads.Post(w.Ctx(), below, p)
 		require.NoError(t, err)
 	}
 	g.release()

@@ -70,7 +70,7 @@ func TestSubAgentIsStopped(t *testing.T) {
 		w.AwaitApproval(id, 0)
 		out, err := w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: call, Decision: event.Approve, By: "ann"})
 		require.NoError(t, err)
-		require.Equal(t, signals.NotPending, out)
+		require.Equal(t, signals.NotPending, out.Result)
 		awaitClosed(w, sub(w, id, 1))
 		require.Empty(t, made(w, id))
 	})
@@ -166,7 +166,7 @@ func TestSubAgentIsLost(t *testing.T) {
 		w.AwaitApproval(id, 0)
 		out, err := w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: call, Decision: event.Approve, By: "ann"})
 		require.NoError(t, err)
-		require.Equal(t, signals.NotPending, out)
+		require.Equal(t, signals.NotPending, out.Result)
 	})
 }
 

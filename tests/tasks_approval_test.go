@@ -73,7 +73,7 @@ func TestTaskApproval(t *testing.T) {
 		request := w.AwaitApproval(id, 1)[0]
 		out, err := w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: request.ToolCallID, Decision: event.Deny, By: "ann", Reason: "not on a Friday"})
 		require.NoError(t, err)
-		require.Equal(t, signals.Accepted, out)
+		require.Equal(t, signals.Accepted, out.Result)
 		require.Contains(t, w.Await(id, posted).Message.Content, "not on a Friday")
 		require.Empty(t, tasksOf(w, id))
 		require.Empty(t, work.of("a").begun)

@@ -53,7 +53,7 @@ func (s Source) Map(header http.Header, body []byte) (e event.EnvEvent, threadID
 func valid(e event.EnvEvent) error {
 	var field *event.FieldError
 	if err := e.Validate(); errors.As(err, &field) {
-		return wrong("event."+field.Field, "%s", field.Problem)
+		return fieldErrorf("event."+field.Field, "%s", field.Problem)
 	}
 	return nil
 }
@@ -88,9 +88,9 @@ func decode(header http.Header, body []byte) (json.RawMessage, error) {
 	case json.Valid(body):
 		return bytes.Clone(body), event.CheckJSON(payloadField, body)
 	case mediaType == "application/json" || strings.HasSuffix(mediaType, "+json"):
-		return nil, wrong(payloadField, "is not valid JSON, as the header Content-Type says it is")
+		return nil, fieldErrorf(payloadField, "is not valid JSON, as the header Content-Type says it is")
 	case !utf8.Valid(body):
-		return nil, wrong(payloadField, "is neither JSON, nor a form, nor text in UTF-8")
+		return nil, fieldErrorf(payloadField, "is neither JSON, nor a form, nor text in UTF-8")
 	}
 	return json.Marshal(string(body))
 }
@@ -106,7 +106,7 @@ func isObject(body []byte) bool {
 func decodeForm(body []byte) (json.RawMessage, error) {
 	form, err := url.ParseQuery(string(body))
 	if err != nil {
-		return nil, wrong(payloadField, "is not a form, as the header Content-Type says it is")
+		return nil, fieldErrorf(payloadField, "is not a form, as the header Content-Type says it is")
 	}
 	if payload := form.Get(payloadField); json.Valid([]byte(payload)) {
 		return json.RawMessage(payload), event.CheckJSON(payloadField, []byte(payload))
@@ -140,7 +140,7 @@ func (s Source) eventID(r request, body []byte) (string, error) {
 		}
 		return signals.EventID("webhook", s.Name, "id", id), nil
 	case text != "":
-		return "", wrong("event.id", "is empty for this request")
+		return "", fieldErrorf("event.id", "is empty for this request")
 	}
 	return signals.EventID("webhook", s.Name, "body", string(body)), nil
 }
@@ -157,7 +157,7 @@ func (r request) threadID(text string) (string, error) {
 	case err != nil:
 		return "", err
 	case whole == "":
-		return "", wrong("event.thread", "is empty for this request")
+		return "", fieldErrorf("event.thread", "is empty for this request")
 	case signals.CheckID("thread", whole) == nil:
 		return whole, nil
 	}
@@ -196,7 +196,7 @@ func (r request) timestamp(text string) (int64, error) {
 	}
 	at, ok := instant(value)
 	if !ok {
-		return 0, wrong("event.timestamp", "is no time: seconds or milliseconds since 1970, or RFC 3339, are expected")
+		return 0, fieldErrorf("event.timestamp", "is no time: seconds or milliseconds since 1970, or RFC 3339, are expected")
 	}
 	return at.UnixMilli(), nil
 }

@@ -108,7 +108,7 @@ func (s Source) Verify(header http.Header, body []byte, now time.Time) error {
 		return err
 	}
 	if !slices.ContainsFunc(s.Secrets, func(secret Secret) bool { return sig.holds(c, secret, body) }) {
-		return wrong("header."+sig.Header, "does not fit the body and any secret of this webhook")
+		return fieldErrorf("header."+sig.Header, "does not fit the body and any secret of this webhook")
 	}
 	return sig.fresh(c, now)
 }
@@ -117,7 +117,7 @@ func (s Signature) claim(header http.Header) (claim, error) {
 	field := "header." + s.Header
 	value := strings.TrimSpace(header.Get(s.Header))
 	if value == "" {
-		return claim{}, wrong(field, "is missing: requests to this webhook have to be signed")
+		return claim{}, fieldErrorf(field, "is missing: requests to this webhook have to be signed")
 	}
 	if s.Scheme == Stripe {
 		return stripeClaim(field, value)
@@ -127,7 +127,7 @@ func (s Signature) claim(header http.Header) (claim, error) {
 		c.field = "header." + s.TimestampHeader
 		c.sent = strings.TrimSpace(header.Get(s.TimestampHeader))
 		if c.sent == "" {
-			return claim{}, wrong(c.field, "is missing: the time of sending is signed too")
+			return claim{}, fieldErrorf(c.field, "is missing: the time of sending is signed too")
 		}
 		c.before = c.sent + "."
 		if s.Scheme == Slack {
@@ -136,11 +136,11 @@ func (s Signature) claim(header http.Header) (claim, error) {
 	}
 	encoded, ok := strings.CutPrefix(value, s.Prefix)
 	if !ok {
-		return claim{}, wrong(field, "must begin with %q", s.Prefix)
+		return claim{}, fieldErrorf(field, "must begin with %q", s.Prefix)
 	}
 	mac, err := s.decode(encoded)
 	if err != nil {
-		return claim{}, wrong(field, "is no signature in %s", s.Encoding)
+		return claim{}, fieldErrorf(field, "is no signature in %s", s.Encoding)
 	}
 	c.macs = [][]byte{mac}
 	return c, nil
@@ -163,9 +163,9 @@ func stripeClaim(field, value string) (claim, error) {
 	}
 	switch {
 	case c.sent == "":
-		return claim{}, wrong(field, "has no t: the time of sending is signed too")
+		return claim{}, fieldErrorf(field, "has no t: the time of sending is signed too")
 	case len(c.macs) == 0:
-		return claim{}, wrong(field, "has no v1 with a signature in hex")
+		return claim{}, fieldErrorf(field, "has no v1 with a signature in hex")
 	}
 	return c, nil
 }
@@ -206,10 +206,10 @@ func (s Signature) fresh(c claim, now time.Time) error {
 	sent, ok := instant(c.sent)
 	// Digits alone: with a dot in it, nobody could tell where the time ends and the body begins.
 	if !ok || strings.Trim(c.sent, "0123456789") != "" {
-		return wrong(c.field, "is no time: seconds since 1970 are expected")
+		return fieldErrorf(c.field, "is no time: seconds since 1970 are expected")
 	}
 	if off := now.Sub(sent).Abs(); off > s.Tolerance {
-		return wrong(c.field, "is stale: %s from this server's time, at most %s are taken; if the request is no old one, set the clocks",
+		return fieldErrorf(c.field, "is stale: %s from this server's time, at most %s are taken; if the request is no old one, set the clocks",
 			off.Round(time.Second), s.Tolerance)
 	}
 	return nil

@@ -192,9 +192,9 @@ func Check(sources []Source) error {
 type mistakes []error
 
 func (m *mistakes) add(field, format string, args ...any) {
-	*m = append(*m, wrong(field, format, args...))
+	*m = append(*m, fieldErrorf(field, format, args...))
 }
 
-func wrong(field, format string, args ...any) error {
+func fieldErrorf(field, format string, args ...any) error {
 	return &event.FieldError{Field: field, Problem: fmt.Sprintf(format, args...)}
 }

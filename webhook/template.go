@@ -143,7 +143,7 @@ type request struct {
 func (r request) fill(purpose, text string) (string, error) {
 	t, err := parse(text)
 	if err != nil {
-		return "", wrong(purpose, "%v", err)
+		return "", fieldErrorf(purpose, "%v", err)
 	}
 	var b strings.Builder
 	for _, p := range t {
@@ -164,7 +164,7 @@ func (r request) fill(purpose, text string) (string, error) {
 func needed(purpose string, err error) error {
 	var field *event.FieldError
 	if errors.As(err, &field) {
-		return wrong(field.Field, "%s; %s is made of it", field.Problem, purpose)
+		return fieldErrorf(field.Field, "%s; %s is made of it", field.Problem, purpose)
 	}
 	return err
 }
@@ -176,7 +176,7 @@ func (r request) text(field string) (string, error) {
 	if name, ok := strings.CutPrefix(field, headerPrefix); ok {
 		values := r.header.Values(name)
 		if len(values) == 0 {
-			return "", wrong(field, "is missing in the request")
+			return "", fieldErrorf(field, "is missing in the request")
 		}
 		return values[0], nil
 	}
@@ -194,7 +194,7 @@ func (r request) value(field string) (json.RawMessage, error) {
 	for i, key := range keys[1:] {
 		next, ok := child(at, key)
 		if !ok {
-			return nil, wrong(field, "is missing: %s has no %q", strings.Join(keys[:i+1], "."), key)
+			return nil, fieldErrorf(field, "is missing: %s has no %q", strings.Join(keys[:i+1], "."), key)
 		}
 		at = next
 	}
@@ -240,11 +240,11 @@ func scalar(field string, raw json.RawMessage) (string, error) {
 		err := json.Unmarshal(raw, &s)
 		return s, err
 	case '{':
-		return "", wrong(field, "is an object, must be a text, a number or a boolean")
+		return "", fieldErrorf(field, "is an object, must be a text, a number or a boolean")
 	case '[':
-		return "", wrong(field, "is a list, must be a text, a number or a boolean")
+		return "", fieldErrorf(field, "is a list, must be a text, a number or a boolean")
 	case 'n', 0:
-		return "", wrong(field, "is null, must be a text, a number or a boolean")
+		return "", fieldErrorf(field, "is null, must be a text, a number or a boolean")
 	}
 	return strings.TrimSpace(string(raw)), nil
 }

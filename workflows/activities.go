@@ -26,7 +26,7 @@ const (
 // must not go on says so with an error that is not retryable.
 var retry = &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 30 * time.Second}
 
-func (t *conversation) callModel(ctx workflow.Context, r *thread.Run, step thread.ModelStep) (thread.ModelReply, error) {
+func (t *activeTurn) callModel(ctx workflow.Context, r *thread.Run, step thread.ModelStep) (thread.ModelReply, error) {
 	who := r.Agent
 	if who == "" {
 		who = "default agent"
@@ -41,7 +41,7 @@ func (t *conversation) callModel(ctx workflow.Context, r *thread.Run, step threa
 	return reply, err
 }
 
-func (t *conversation) runTool(ctx workflow.Context, c *thread.Call, step thread.ToolStep) (thread.ToolReply, error) {
+func (t *activeTurn) runTool(ctx workflow.Context, c *thread.Call, step thread.ToolStep) (thread.ToolReply, error) {
 	defer t.step()()
 	var reply thread.ToolReply
 	summary := fmt.Sprintf("%s · %s", step.Agent, c.Plan.Name)
@@ -56,7 +56,7 @@ func (t *conversation) runTool(ctx workflow.Context, c *thread.Call, step thread
 }
 
 // planCalls plans the calls that hooks have changed or made.
-func (t *conversation) planCalls(ctx workflow.Context, r *thread.Run, step thread.PlanStep) (thread.PlanReply, error) {
+func (t *activeTurn) planCalls(ctx workflow.Context, r *thread.Run, step thread.PlanStep) (thread.PlanReply, error) {
 	defer t.step()()
 	var reply thread.PlanReply
 	summary := fmt.Sprintf("%s · plan %d calls", r.Agent, len(step.Only))
@@ -70,8 +70,8 @@ func (t *conversation) planCalls(ctx workflow.Context, r *thread.Run, step threa
 // step counts a step that has taken along what waited to be stored. The caller calls end when
 // the step has ended.
 func (t *conversation) step() (end func()) {
-	t.underWay++
-	return func() { t.underWay-- }
+	t.stepsUnderWay++
+	return func() { t.stepsUnderWay-- }
 }
 
 // storeOverdue stores at once what people wait to see, and what is more than should wait,
@@ -80,7 +80,7 @@ func (t *conversation) storeOverdue(ctx workflow.Context) {
 	workflow.GoNamed(ctx, "overdue", func(ctx workflow.Context) {
 		ctx, cancel := workflow.NewDisconnectedContext(ctx)
 		defer cancel()
-		due := func() bool { return t.state.Overdue(t.underWay, t.rollover(ctx)) || t.state.Heavy() }
+		due := func() bool { return t.state.Overdue(t.stepsUnderWay, t.rollover(ctx)) || t.state.Heavy() }
 		for workflow.Await(ctx, due) == nil {
 			t.show(ctx)
 			t.record(ctx)
@@ -104,8 +104,8 @@ func (t *conversation) record(ctx workflow.Context) {
 	}
 }
 
-// unburden stores what waits for it, when that is more than the next step takes.
-func (t *conversation) unburden(ctx workflow.Context) {
+// flushIfOverloaded stores what waits for it, when that is more than the next step takes.
+func (t *conversation) flushIfOverloaded(ctx workflow.Context) {
 	for t.state.Overloaded() && ctx.Err() == nil {
 		t.record(ctx)
 	}
@@ -113,8 +113,8 @@ func (t *conversation) unburden(ctx workflow.Context) {
 
 // notify tells the running step to stop at once. Cancellation tells it too, with
 // its next heartbeat, so a failure here only costs time.
-func (t *conversation) notify(ctx workflow.Context) {
-	step := thread.NotifyStep{Thread: t.state.Ref(), TraceID: t.state.Turn.Item.TraceID, Reason: t.state.Turn.Interrupted.Reason}
+func (t *activeTurn) notify(ctx workflow.Context) {
+	step := thread.NotifyStep{Thread: t.state.Ref(), TraceID: t.turn.Item.TraceID, Reason: t.turn.Interrupted.Reason}
 	if err := workflow.ExecuteLocalActivity(local(ctx, "stop running steps"), signals.ActivityNotify, step).Get(ctx, nil); err != nil {
 		workflow.GetLogger(ctx).Warn("telling running steps to stop", "thread", t.state.ThreadID, "error", err)
 	}
@@ -150,8 +150,8 @@ func bounded(ctx workflow.Context, summary string) workflow.Context {
 
 const boundedTime = time.Minute
 
-// unhurried is for an activity that gives way to all others on its task queue.
-func unhurried(ctx workflow.Context, summary string) workflow.Context {
+// lowPriorityOptions is for an activity that gives way to all others on its task queue.
+func lowPriorityOptions(ctx workflow.Context, summary string) workflow.Context {
 	ctx = activity(ctx, summary)
 	opts := workflow.GetActivityOptions(ctx)
 	opts.Priority = temporal.Priority{PriorityKey: lowestPriority}

@@ -11,17 +11,32 @@ import (
 	"github.com/threadmill/threadmill/signals/threadclient"
 )
 
+// approvals takes in decisions of people.
+type approvals struct{ *conversation }
+
+func (t approvals) handlers() []handler {
+	return []handler{
+		onSignal(t.conversation, signals.SignalDecide, t.decide),
+		onSignal(t.conversation, signals.SignalRevoke, t.revoke),
+		onUpdate(t.conversation, signals.UpdateDecide, "decide on a tool call", signals.CheckDecide, t.updateDecide),
+		onUpdate(t.conversation, signals.UpdateRevoke, "take an approval back", signals.CheckRevoke, t.updateRevoke),
+		onQuery(signals.QueryApprovals, "the tool calls that wait for approval, or for a client", func(workflow.Context) signals.Approvals {
+			return signals.Approvals{Approvals: t.state.Approvals(), ClientCalls: t.state.ClientCalls()}
+		}),
+	}
+}
+
 // decide takes in a decision by signal.
-func (t *conversation) decide(ctx workflow.Context, name string, d signals.Decide) {
+func (t approvals) decide(ctx workflow.Context, name string, d signals.Decide) {
 	if err := signals.CheckDecide(d); err != nil {
 		t.state.Reject(workflow.Now(ctx), name, d, err)
 		return
 	}
-	if _, _, below := t.state.AskedBelow(d.ToolCallID); below {
-		t.decideBelowBySignal(ctx, name, d)
+	if _, _, below := t.state.ChildRequest(d.ToolCallID); below {
+		children(t).decideForChildBySignal(ctx, name, d)
 		return
 	}
-	if !t.state.Early(d.ToolCallID) || !t.state.Hold(d) {
+	if !t.state.IsEarly(d.ToolCallID) || !t.state.BufferEarly(d) {
 		t.state.TakeDecision(workflow.Now(ctx), d)
 	}
 }
@@ -29,16 +44,16 @@ func (t *conversation) decide(ctx workflow.Context, name string, d signals.Decid
 // earlyPatience is how long a decision waits for the thread to hear of its call.
 const earlyPatience = 5 * time.Second
 
-func (t *conversation) updateDecide(ctx workflow.Context, d signals.Decide) (signals.DecideResult, error) {
-	if _, _, below := t.state.AskedBelow(d.ToolCallID); below {
-		return t.decideBelow(ctx, d)
+func (t approvals) updateDecide(ctx workflow.Context, d signals.Decide) (signals.DecideResult, error) {
+	if _, _, below := t.state.ChildRequest(d.ToolCallID); below {
+		return children(t).decideForChild(ctx, d)
 	}
-	if t.state.Early(d.ToolCallID) {
-		_, err := workflow.AwaitWithTimeout(ctx, earlyPatience, func() bool { return t.moving || !t.state.Early(d.ToolCallID) })
+	if t.state.IsEarly(d.ToolCallID) {
+		_, err := workflow.AwaitWithTimeout(ctx, earlyPatience, func() bool { return t.continuingAsNew || !t.state.IsEarly(d.ToolCallID) })
 		if err != nil {
 			return signals.DecideResult{}, err
 		}
-		if t.moving && t.state.Early(d.ToolCallID) && t.state.Hold(d) {
+		if t.continuingAsNew && t.state.IsEarly(d.ToolCallID) && t.state.BufferEarly(d) {
 			// The next run hears of the call, and takes it in.
 			return signals.DecideResult{Result: signals.Accepted}, nil
 		}
@@ -54,7 +69,7 @@ func (t *conversation) updateDecide(ctx workflow.Context, d signals.Decide) (sig
 }
 
 // check checks what a decision would have run, or granted, if that is not the call as it is.
-func (t *conversation) check(ctx workflow.Context, d signals.Decide) thread.CheckReply {
+func (t approvals) check(ctx workflow.Context, d signals.Decide) thread.CheckReply {
 	step, ok := t.state.Unchecked(d)
 	if !ok {
 		return thread.CheckReply{}
@@ -73,14 +88,14 @@ func (t *conversation) check(ctx workflow.Context, d signals.Decide) thread.Chec
 
 // watchDecisions checks the decisions that came by signal, cancels calls in whose place a
 // message has come, and lets calls run that a new grant covers.
-func (t *conversation) watchDecisions(ctx workflow.Context) {
+func (t approvals) watchDecisions(ctx workflow.Context) {
 	workflow.GoNamed(ctx, "decisions", func(ctx workflow.Context) {
 		ctx, cancel := workflow.NewDisconnectedContext(ctx)
 		defer cancel()
 		s := t.state
 		due := func() bool { return len(s.ToCheck) > 0 || s.Cascading() != nil || s.Superseded() }
 		for workflow.Await(ctx, due) == nil {
-			t.telling++
+			t.pendingSends++
 			s.Supersede(workflow.Now(ctx))
 			for len(s.ToCheck) > 0 {
 				d := s.ToCheck[0]
@@ -91,46 +106,32 @@ func (t *conversation) watchDecisions(ctx workflow.Context) {
 			for turn := s.Cascading(); turn != nil; turn = s.Cascading() {
 				t.cascade(ctx, turn)
 			}
-			t.telling--
+			t.pendingSends--
 		}
 	})
 }
 
 // cascade looks again at calls that wait, and that a new grant may cover.
-func (t *conversation) cascade(ctx workflow.Context, turn *thread.Turn) {
+func (t approvals) cascade(ctx workflow.Context, turn *thread.Turn) {
 	s := t.state
 	// The grant has to be stored before it is looked for.
-	t.unburden(ctx)
-	r, step, ok := s.NextCascade(turn)
+	t.flushIfOverloaded(ctx)
+	r, step, ok := turn.NextCascade()
 	if !ok {
 		turn.Cascaded()
 		return
 	}
-	reply, err := t.planCalls(ctx, r, step)
+	reply, err := (&activeTurn{t.conversation, turn}).planCalls(ctx, r, step)
 	turn.Cascaded()
 	if err != nil {
 		workflow.GetLogger(ctx).Warn("looking at calls that a new grant may cover", "thread", s.ThreadID, "error", err)
 		return
 	}
 	s.Flushed(step.Flush)
-	s.Cover(workflow.Now(ctx), turn, r, reply)
+	r.Cover(workflow.Now(ctx), reply)
 }
 
-// watchStatus says to all who look for it whether the thread waits for approval.
-func (t *conversation) watchStatus(ctx workflow.Context) {
-	workflow.GoNamed(ctx, "status", func(ctx workflow.Context) {
-		s := t.state
-		changed := func() bool { return s.Closing == nil && s.Listable() != s.Listed }
-		for workflow.Await(ctx, changed) == nil {
-			s.Listed = s.Listable()
-			if err := workflow.UpsertTypedSearchAttributes(ctx, threadclient.WaitingUpdate(s.Listed)); err != nil {
-				workflow.GetLogger(ctx).Error("setting the search attribute of a thread that waits", "thread", s.ThreadID, "error", err)
-			}
-		}
-	})
-}
-
-func (t *conversation) revoke(ctx workflow.Context, name string, v signals.Revoke) {
+func (t approvals) revoke(ctx workflow.Context, name string, v signals.Revoke) {
 	if err := signals.CheckRevoke(v); err != nil {
 		t.state.Reject(workflow.Now(ctx), name, v, err)
 		return
@@ -140,7 +141,7 @@ func (t *conversation) revoke(ctx workflow.Context, name string, v signals.Revok
 
 // updateRevoke takes an approval back. It answers once that is stored: from then on no call
 // runs by it.
-func (t *conversation) updateRevoke(ctx workflow.Context, v signals.Revoke) (signals.DecideResult, error) {
+func (t approvals) updateRevoke(ctx workflow.Context, v signals.Revoke) (signals.DecideResult, error) {
 	if id := t.state.Revoke(workflow.Now(ctx), v); t.state.Unwritten(id) {
 		t.record(ctx)
 		if err := workflow.Await(ctx, func() bool { return !t.state.Unwritten(id) }); err != nil {
@@ -150,30 +151,8 @@ func (t *conversation) updateRevoke(ctx workflow.Context, v signals.Revoke) (sig
 	return signals.DecideResult{Result: signals.Accepted}, nil
 }
 
-// toolResult gives a call the result that came by signal.
-func (t *conversation) toolResult(ctx workflow.Context, name string, r signals.ToolResult) {
-	if err := signals.CheckToolResult(r); err != nil {
-		t.state.Reject(workflow.Now(ctx), name, r, err)
-		return
-	}
-	t.state.TakeResult(workflow.Now(ctx), r)
-}
-
-func (t *conversation) updateToolResult(ctx workflow.Context, r signals.ToolResult) (signals.DecideResult, error) {
-	if t.state.EarlyResult(r.ToolCallID) {
-		if _, err := awaitFor(ctx, earlyPatience, func() bool { return t.moving || !t.state.EarlyResult(r.ToolCallID) }); err != nil {
-			return signals.DecideResult{}, err
-		}
-	}
-	if t.moving && t.state.EarlyResult(r.ToolCallID) {
-		// The next run asks for the call, and has the result by then.
-		return signals.DecideResult{Result: t.state.HoldResult(r)}, nil
-	}
-	return signals.DecideResult{Result: t.state.ToolResult(workflow.Now(ctx), r)}, nil
-}
-
 // postDecision takes in a decision that came as a message.
-func (t *conversation) postDecision(ctx workflow.Context, p signals.Post, d signals.Decide) (signals.PostResult, error) {
+func (t approvals) postDecision(ctx workflow.Context, p signals.Post, d signals.Decide) (signals.PostResult, error) {
 	if err := signals.CheckDecide(d); err != nil {
 		return signals.PostResult{}, refuse(err)
 	}
@@ -191,40 +170,16 @@ func (t *conversation) postDecision(ctx workflow.Context, p signals.Post, d sign
 	return signals.PostResult{}, refuse(&event.FieldError{Field: "payload.content", Problem: "is a decision that has no effect: " + string(out.Result)})
 }
 
-// nameThread gives a thread that has fallen idle without a title one, beside its turns.
-func (t *conversation) nameThread(ctx workflow.Context) {
-	workflow.GoNamed(ctx, "title", func(ctx workflow.Context) {
+// watchStatus says to all who look for it whether the thread waits for approval.
+func (t approvals) watchStatus(ctx workflow.Context) {
+	workflow.GoNamed(ctx, "status", func(ctx workflow.Context) {
 		s := t.state
-		// A thread that moves tries it in its next run.
-		for workflow.Await(ctx, func() bool { return !t.moving && s.WantsTitle() }) == nil {
-			t.telling++
-			t.title(ctx)
-			t.telling--
+		changed := func() bool { return s.Closing == nil && s.Listable() != s.Listed }
+		for workflow.Await(ctx, changed) == nil {
+			s.Listed = s.Listable()
+			if err := workflow.UpsertTypedSearchAttributes(ctx, threadclient.WaitingUpdate(s.Listed)); err != nil {
+				workflow.GetLogger(ctx).Error("setting the search attribute of a thread that waits", "thread", s.ThreadID, "error", err)
+			}
 		}
 	})
-}
-
-func (t *conversation) title(ctx workflow.Context) {
-	s := t.state
-	step := s.TitleStep(workflow.Now(ctx))
-	var reply thread.TitleReply
-	own, cancel := workflow.WithCancel(ctx)
-	defer cancel()
-	found := workflow.ExecuteActivity(unhurried(own, "title"), signals.ActivityTitleThread, step)
-	if workflow.Await(ctx, func() bool { return found.IsReady() || s.Closing != nil || t.moving }) != nil || !found.IsReady() {
-		// A thread that is closed, or moves, does not wait for it. The next run tries again.
-		s.TitleTried = s.Closing != nil
-		return
-	}
-	if err := found.Get(ctx, &reply); err != nil {
-		workflow.GetLogger(ctx).Warn("finding a title for a thread", "thread", s.ThreadID, "error", err)
-		return
-	}
-	if !s.Titled(reply) {
-		return
-	}
-	if err := workflow.UpsertMemo(ctx, map[string]any{signals.MemoTitle: reply.Title}); err != nil {
-		workflow.GetLogger(ctx).Warn("setting the memo of a thread", "thread", s.ThreadID, "error", err)
-	}
-	t.lifecycle(ctx, event.TypeSessionUpdated, step.RecordID)
 }

@@ -76,11 +76,11 @@ func TestAgentsOfAChainDecideNothing(t *testing.T) {
 			lost = w.update(signals.UpdateDecide, decide("dave"))
 			deny := decide("ann")
 			deny.Decision = event.Deny
-			w.RegisterDelayedCallback(func() { early = w.update(signals.UpdateDecide, deny) }, thread.PassPatience-time.Second)
+			w.RegisterDelayedCallback(func() { early = w.update(signals.UpdateDecide, deny) }, thread.ForwardTimeout-time.Second)
 			w.RegisterDelayedCallback(func() {
 				require.Len(t, w.approvals().Approvals, 1)
 				late = w.update(signals.UpdateDecide, deny)
-			}, thread.PassPatience+12*time.Second)
+			}, thread.ForwardTimeout+12*time.Second)
 		})
 		w.run(alice)
 		require.ErrorContains(t, lost.err, "look whether it still waits")

@@ -207,7 +207,7 @@ func moving(t *testing.T, f *fakes) workflows.Input {
 	w.then(func() { w.suggestWith(signals.SignalPost, says("e2", "later")) })
 	next := w.leave(workflows.Input{})
 	require.Len(t, next.State.Subs, 1)
-	require.True(t, next.State.Subs[0].Called)
+	require.True(t, next.State.Subs[0].ReportRequested)
 	require.Len(t, next.State.Subs[0].Asks, 1)
 	return next
 }
@@ -387,7 +387,7 @@ func TestMessagesWhileASubAgentWaits(t *testing.T) {
 			w.then(func() { w.suggestWith(signals.SignalControl, signals.Control{Action: "dance"}) })
 			next := w.leave(workflows.Input{})
 			require.Len(t, next.State.Parked, 1)
-			require.True(t, next.State.Subs[0].Called)
+			require.True(t, next.State.Subs[0].ReportRequested)
 
 			w = delegating(t, f, answering)
 			box[signals.Decide](w, subWorkflowID, signals.SignalDecide, gone)

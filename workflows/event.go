@@ -45,16 +45,16 @@ func (t *conversation) log(ctx workflow.Context) {
 
 // handle does what the rule of an environment event asks for before its agent, if it has
 // one, has its run.
-func (t *conversation) handle(ctx workflow.Context) {
+func (t *activeTurn) handle(ctx workflow.Context) {
 	s := t.state
-	h := s.Turn.Handling
+	h := t.turn.Handling
 	if h == nil || t.interrupted(ctx) {
 		return
 	}
 	switch h.Stage {
 	case thread.ByFunction:
-		t.unburden(ctx)
-		step := s.EventStep()
+		t.flushIfOverloaded(ctx)
+		step := t.turn.EventStep()
 		end := t.step()
 		err := workflow.ExecuteActivity(activity(ctx, "rule "+h.Rule.Name), signals.ActivityHandleEvent, step).Get(ctx, nil)
 		end()
@@ -64,33 +64,33 @@ func (t *conversation) handle(ctx workflow.Context) {
 		}
 		if err != nil {
 			why, _ := explain(err)
-			s.FunctionFailed(workflow.Now(ctx), why)
+			t.turn.FunctionFailed(workflow.Now(ctx), why)
 			break
 		}
 		s.Flushed(step.Flush)
-		s.FunctionDone(ended)
+		t.turn.FunctionDone(ended)
 	case thread.ByProcessor:
 		d, ok := t.byProcessor(ctx, h.Rule)
 		if !ok {
 			return
 		}
-		s.ProcessorHeard(workflow.Now(ctx), d)
+		t.turn.ApplyProcessorDecision(workflow.Now(ctx), d)
 	case thread.Handled:
 	}
 	t.log(ctx)
 }
 
 // byProcessor asks the processor that a rule names, whatever type it declares.
-func (t *conversation) byProcessor(ctx workflow.Context, by rule.Spec) (thread.Decision, bool) {
-	e := t.state.SeenByRule()
-	if _, asked := t.state.Asked(e); asked {
+func (t *activeTurn) byProcessor(ctx workflow.Context, by rule.Spec) (thread.Decision, bool) {
+	e := t.turn.RuleEvent()
+	if _, asked := t.turn.HooksPending(e); asked {
 		return t.resume(ctx, e)
 	}
 	for _, spec := range t.specs(ctx) {
 		if spec.Kind == hook.KindProcessor && spec.Name == by.Processor {
 			// When it fails, nothing else handles the event: it has failed as well.
 			spec.Filter, spec.OnFailure = hook.Filter{}, hook.Closed
-			return t.ask(ctx, e, []hook.Spec{spec})
+			return t.askHooks(ctx, e, []hook.Spec{spec})
 		}
 	}
 	return missing(by), true

@@ -113,7 +113,7 @@ func (f *fakes) callModel(ctx context.Context, in thread.ModelStep) (thread.Mode
 		}
 		stored = append(stored, event.NewRecord(event.CallsID(in.MessageID), event.TypeToolCall, in.TraceID, in.EventID, time.Now(), calls))
 	}
-	if len(reply.Calls) == 0 && !reply.Message.Interrupted && !in.Hold && !reply.Held {
+	if len(reply.Calls) == 0 && !reply.Message.Interrupted && !in.Gated && !reply.Gated {
 		stored = append(stored, event.NewRecord(in.MessageID+".final", event.TypeFinal, in.TraceID, in.EventID, time.Now(), event.Final{}))
 		m := event.Message{SenderID: reply.Agent, SenderType: event.Agent, AgentID: reply.Agent, Content: reply.Message.Content}
 		if in.Ends != "" && len(thread.Answering(in.Agents, m)) == 0 {

@@ -21,7 +21,7 @@ import (
 // has settled it.
 func (w *Workflows) Hook(ctx workflow.Context, in thread.HookStep) (thread.Decision, error) {
 	ctx = staleAfter(ctx, w.StaleAfter)
-	h := &hearing{in: in, decision: thread.Decision{Outcome: event.Passed}}
+	h := &hookRun{in: in, decision: thread.Decision{Outcome: event.Passed}}
 	for len(h.in.Hooks) > 0 && !h.settled() {
 		h.show(ctx)
 		var err error
@@ -42,8 +42,8 @@ func (w *Workflows) Hook(ctx workflow.Context, in thread.HookStep) (thread.Decis
 	return h.decision, h.report(ctx)
 }
 
-// hearing is an event while hooks are being asked about it.
-type hearing struct {
+// hookRun is an event while hooks are being asked about it.
+type hookRun struct {
 	in       thread.HookStep
 	decision thread.Decision
 	changed  bool
@@ -51,7 +51,7 @@ type hearing struct {
 }
 
 // show describes the hearing in Temporal's Web UI. It writes nothing to history.
-func (h *hearing) show(ctx workflow.Context) {
+func (h *hookRun) show(ctx workflow.Context) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "**%s** `%s`: %s\n", h.in.EventType, h.in.EventID, h.decision.Outcome)
 	for _, done := range h.decision.Hooks {
@@ -67,12 +67,12 @@ func (h *hearing) show(ctx workflow.Context) {
 	workflow.SetCurrentDetails(ctx, b.String())
 }
 
-func (h *hearing) settled() bool {
+func (h *hookRun) settled() bool {
 	return h.decision.Outcome != event.Passed && h.decision.Outcome != event.Replaced
 }
 
 // functions asks the functions that come next in one activity.
-func (h *hearing) functions(ctx workflow.Context) error {
+func (h *hookRun) functions(ctx workflow.Context) error {
 	batch := h.next()
 	reply, err := h.run(ctx, batch)
 	if err != nil {
@@ -98,7 +98,7 @@ func (h *hearing) functions(ctx workflow.Context) error {
 
 // next are the functions that come next, as many as one activity has the time for, which
 // is a little more than the longest that one may take.
-func (h *hearing) next() []hook.Spec {
+func (h *hookRun) next() []hook.Spec {
 	var longest time.Duration
 	for n, spec := range h.in.Hooks {
 		longest += spec.Timeout
@@ -110,7 +110,7 @@ func (h *hearing) next() []hook.Spec {
 }
 
 // run runs functions, or none only to have the event at hand.
-func (h *hearing) run(ctx workflow.Context, batch []hook.Spec) (thread.HookReply, error) {
+func (h *hookRun) run(ctx workflow.Context, batch []hook.Spec) (thread.HookReply, error) {
 	step := h.in
 	step.Hooks, step.Attempt = batch, h.attempt+1
 	summary := thread.Names(batch)
@@ -127,7 +127,7 @@ func (h *hearing) run(ctx workflow.Context, batch []hook.Spec) (thread.HookReply
 }
 
 // took notes what a hook has made of the event.
-func (h *hearing) took(spec hook.Spec, done event.HookOutcome) {
+func (h *hookRun) took(spec hook.Spec, done event.HookOutcome) {
 	h.decision.Hooks = append(h.decision.Hooks, done)
 	switch done.Outcome {
 	case event.Passed:
@@ -146,13 +146,13 @@ func (h *hearing) took(spec hook.Spec, done event.HookOutcome) {
 
 // takes reports whether a processor was asked at all: hooks, which come before processors,
 // may have made another event of the one that it is for.
-func (h *hearing) takes(spec hook.Spec) bool {
+func (h *hookRun) takes(spec hook.Spec) bool {
 	seen, err := event.Unmarshal(h.in.Event)
 	return err == nil && spec.Takes(seen)
 }
 
 // failed tries the next hook again, or goes on as it declares.
-func (h *hearing) failed(ctx workflow.Context, why string) error {
+func (h *hookRun) failed(ctx workflow.Context, why string) error {
 	spec := h.in.Hooks[0]
 	why = thread.Why(why)
 	h.attempt++
@@ -183,7 +183,7 @@ func backoff(failures int) time.Duration {
 }
 
 // workflow asks a hook workflow of the application.
-func (h *hearing) workflow(ctx workflow.Context) error {
+func (h *hookRun) workflow(ctx workflow.Context) error {
 	if h.in.Event == nil || len(h.in.Flush.Records) > 0 || h.in.Flush.Row != nil {
 		if _, err := h.run(ctx, nil); err != nil {
 			return err
@@ -246,7 +246,7 @@ func noVerdict(spec hook.Spec, err error) string {
 }
 
 // report tells a thread that has moved to a new run meanwhile what was decided.
-func (h *hearing) report(ctx workflow.Context) error {
+func (h *hookRun) report(ctx workflow.Context) error {
 	asked := workflow.GetSignalChannel(ctx, signals.SignalReport)
 	if !asked.ReceiveAsync(nil) {
 		return nil

@@ -21,16 +21,16 @@ import (
 	"github.com/threadmill/threadmill/workflows"
 )
 
-// hearing is the hook workflow of one message, by itself.
-type hearing struct {
+// hookRun is the hook workflow of one message, by itself.
+type hookRun struct {
 	*world
 	set *hook.Set
 	in  thread.HookStep
 }
 
-func newHearing(t *testing.T, set *hook.Set) *hearing {
+func newHearing(t *testing.T, set *hook.Set) *hookRun {
 	t.Helper()
-	h := &hearing{world: hookedWorld(t, newFakes(t), set), set: set}
+	h := &hookRun{world: hookedWorld(t, newFakes(t), set), set: set}
 	h.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: signals.HookWorkflowID("ns", "t1", "e1"), TaskQueue: "q"})
 	m := event.Message{ID: "e1", ThreadID: "t1", SenderID: "ann", SenderType: event.User, Role: event.RoleUser, Content: "hello"}
 	h.in = thread.HookStep{
@@ -41,7 +41,7 @@ func newHearing(t *testing.T, set *hook.Set) *hearing {
 	return h
 }
 
-func (h *hearing) decide() (d thread.Decision) {
+func (h *hookRun) decide() (d thread.Decision) {
 	h.t.Helper()
 	h.ExecuteWorkflow(signals.HookWorkflow, h.in)
 	require.True(h.t, h.IsWorkflowCompleted())

@@ -99,14 +99,14 @@ func TestInlineHooksOfSteps(t *testing.T) {
 	pass := &thread.Decision{Outcome: event.Passed, Silent: true}
 	w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
 		require.Equal(t, "guard", thread.Names(in.Inline))
-		require.False(t, in.Hold, "nothing waits for hooks that are asked at once")
+		require.False(t, in.Gated, "nothing waits for hooks that are asked at once")
 		if in.Step == 1 {
 			out := reply(in, "", plain("c1"), plain("c2"))
-			out.OnMessage, out.OnCalls, out.Held = pass, replaced(event.ToolCallEvent{ThreadID: "t1", AgentName: "assistant", ToolCalls: []event.ToolCall{{ID: "c1", Function: event.Function{Name: "note"}}}}), true
+			out.MessageDecision, out.CallsDecision, out.Gated = pass, replaced(event.ToolCallEvent{ThreadID: "t1", AgentName: "assistant", ToolCalls: []event.ToolCall{{ID: "c1", Function: event.Function{Name: "note"}}}}), true
 			return out, nil
 		}
 		out := reply(in, "done")
-		out.OnMessage, out.OnCalls, out.Held = replaced(message(event.Agent, "assistant", "well done")), pass, true
+		out.MessageDecision, out.CallsDecision, out.Gated = replaced(message(event.Agent, "assistant", "well done")), pass, true
 		return out, nil
 	}
 	w.result = func(in thread.ToolStep) *thread.Decision {

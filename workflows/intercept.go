@@ -22,6 +22,17 @@ var passed = thread.Decision{Outcome: event.Passed, Silent: true}
 // unmatched is the decision on an event that no hook or processor matches.
 var unmatched = thread.Decision{Outcome: event.Passed, Silent: true, Unmatched: true}
 
+// hookHandlers take in the decisions of hook workflows that report by signal.
+func (t *conversation) hookHandlers() []handler {
+	return []handler{onSignal(t, signals.SignalHookDecided, t.hookDecided)}
+}
+
+func (t *conversation) hookDecided(ctx workflow.Context, name string, d thread.HookDecided) {
+	if err := t.state.HookDecided(d); err != nil {
+		t.state.Reject(workflow.Now(ctx), name, d, err)
+	}
+}
+
 // specs are the hooks and processors that there are. They enter history when they have
 // changed, so that what a worker registers tomorrow does not change what was decided
 // today.
@@ -52,8 +63,8 @@ func plain(v any) (out any, err error) {
 // intercept lets the hooks and processors that match an event decide on it, before it
 // has any effect. It returns false when the turn has to stop first: it was interrupted,
 // or the thread moves to a new run, which then hears the decision.
-func (t *conversation) intercept(ctx workflow.Context, e thread.Seen) (thread.Decision, bool) {
-	if _, asked := t.state.Asked(e); asked {
+func (t *activeTurn) intercept(ctx workflow.Context, e thread.HookEvent) (thread.Decision, bool) {
+	if _, asked := t.turn.HooksPending(e); asked {
 		return t.resume(ctx, e)
 	}
 	matching := e.Processing(hook.Matching(t.specs(ctx), t.state.Subject(e)))
@@ -63,12 +74,12 @@ func (t *conversation) intercept(ctx workflow.Context, e thread.Seen) (thread.De
 	case e.Event != nil && thread.Only(hook.KindInline, matching):
 		return t.inline(ctx, e, matching), true
 	}
-	return t.ask(ctx, e, matching)
+	return t.askHooks(ctx, e, matching)
 }
 
 // decided is [conversation.intercept] for an event on which the step that made it may
 // have asked inline hooks already.
-func (t *conversation) decided(ctx workflow.Context, by *thread.Decision, e thread.Seen) (thread.Decision, bool) {
+func (t *activeTurn) decided(ctx workflow.Context, by *thread.Decision, e thread.HookEvent) (thread.Decision, bool) {
 	if by != nil {
 		return *by, true
 	}
@@ -83,9 +94,9 @@ type lastInline struct {
 
 // inline asks hooks within this workflow. Only what they change enters history: when
 // it is replayed, whatever has no decision there was passed.
-func (t *conversation) inline(ctx workflow.Context, e thread.Seen, specs []hook.Spec) thread.Decision {
+func (t *activeTurn) inline(ctx workflow.Context, e thread.HookEvent, specs []hook.Spec) thread.Decision {
 	decide := func(workflow.Context) any {
-		d := thread.Inline(t.hooks, specs, t.state.Context(e), e.Event)
+		d := thread.Inline(t.hooks, specs, t.turn.Context(e), e.Event)
 		if d.Outcome == event.Passed && d.Silent {
 			return t.lastInline
 		}
@@ -104,31 +115,31 @@ func (t *conversation) inline(ctx workflow.Context, e thread.Seen, specs []hook.
 	return passed
 }
 
-// ask starts a hook workflow for an event and waits for its decision.
-func (t *conversation) ask(ctx workflow.Context, e thread.Seen, specs []hook.Spec) (thread.Decision, bool) {
+// askHooks starts a hook workflow for an event and waits for its decision.
+func (t *activeTurn) askHooks(ctx workflow.Context, e thread.HookEvent, specs []hook.Spec) (thread.Decision, bool) {
 	s := t.state
-	t.unburden(ctx)
+	t.flushIfOverloaded(ctx)
 	defer t.step()()
-	step := s.HookStep(e, specs)
-	s.Asking(e, specs...)
+	step := t.turn.HookStep(e, specs)
+	t.turn.HooksStarted(e, specs...)
 	t.show(ctx)
 	defer t.show(ctx)
 	// It goes on when the turn moves to a new run with the thread.
 	own, cancel := workflow.NewDisconnectedContext(ctx)
 	child := workflow.ExecuteChildWorkflow(hookOptions(own, s.Ref(), e, specs), signals.HookWorkflow, step)
 	_ = workflow.Await(ctx, func() bool { return child.IsReady() || t.rollover(ctx) })
-	left := !t.interrupted(ctx) && !child.IsReady() && t.leave(ctx, e, child)
+	left := !t.interrupted(ctx) && !child.IsReady() && t.requestReport(ctx, e, child)
 	switch {
 	case t.interrupted(ctx):
 		cancel()
-		s.Answered(e)
+		t.turn.HooksFinished(e)
 		return thread.Decision{}, false
 	case left:
 		return thread.Decision{}, false
 	}
 	var d thread.Decision
 	err := child.Get(ctx, &d)
-	s.Answered(e)
+	t.turn.HooksFinished(e)
 	if t.interrupted(ctx) {
 		return thread.Decision{}, false
 	}
@@ -139,9 +150,9 @@ func (t *conversation) ask(ctx workflow.Context, e thread.Seen, specs []hook.Spe
 	return d, true
 }
 
-// leave asks a hook workflow to report to the run that follows this one. It returns
+// requestReport asks a hook workflow to report to the run that follows this one. It returns
 // false if it has ended meanwhile.
-func (t *conversation) leave(ctx workflow.Context, e thread.Seen, child workflow.ChildWorkflowFuture) bool {
+func (t *activeTurn) requestReport(ctx workflow.Context, e thread.HookEvent, child workflow.ChildWorkflowFuture) bool {
 	ctx, cancel := workflow.NewDisconnectedContext(ctx)
 	defer cancel()
 	if err := child.GetChildWorkflowExecution().Get(ctx, nil); err != nil {
@@ -150,30 +161,30 @@ func (t *conversation) leave(ctx workflow.Context, e thread.Seen, child workflow
 	if err := child.SignalChildWorkflow(ctx, signals.SignalReport, nil).Get(ctx, nil); err != nil {
 		return false
 	}
-	t.state.Calling(e)
+	t.turn.ReportRequested(e)
 	return !child.IsReady()
 }
 
 // resume waits for a decision that a run before this one has asked for.
-func (t *conversation) resume(ctx workflow.Context, e thread.Seen) (thread.Decision, bool) {
+func (t *activeTurn) resume(ctx workflow.Context, e thread.HookEvent) (thread.Decision, bool) {
 	s := t.state
 	defer t.show(ctx)
 	defer t.step()()
 	id := childID(s.Ref(), e)
-	gone := t.awaitReport(ctx, id, func() bool { d, _ := s.Asked(e); return d != nil || s.Turn.Interrupted != nil })
-	switch d, _ := s.Asked(e); {
+	gone := t.awaitReport(ctx, id, func() bool { d, _ := t.turn.HooksPending(e); return d != nil || t.turn.Interrupted != nil })
+	switch d, _ := t.turn.HooksPending(e); {
 	case t.interrupted(ctx):
-		s.Answered(e)
+		t.turn.HooksFinished(e)
 		stopped, cancel := workflow.NewDisconnectedContext(ctx)
 		defer cancel()
 		_ = workflow.RequestCancelExternalWorkflow(stopped, id, "").Get(stopped, nil)
 		return thread.Decision{}, false
 	case d != nil:
-		s.Answered(e)
+		t.turn.HooksFinished(e)
 		return *d, true
 	case gone != nil:
-		asked := s.AskedHooks(e, t.specs(ctx))
-		s.Answered(e)
+		asked := t.turn.PendingHooks(e, t.specs(ctx))
+		t.turn.HooksFinished(e)
 		return lost(asked, gone), true
 	}
 	return thread.Decision{}, false
@@ -188,7 +199,7 @@ const (
 
 // awaitReport waits until a hook workflow has reported, or the thread has to move again.
 // It fails when the workflow is gone.
-func (t *conversation) awaitReport(ctx workflow.Context, id string, reported func() bool) error {
+func (t *activeTurn) awaitReport(ctx workflow.Context, id string, reported func() bool) error {
 	for wait := firstLook; ; wait = min(2*wait, lastLook) {
 		if err := workflow.SignalExternalWorkflow(ctx, id, "", signals.SignalReport, nil).Get(ctx, nil); err != nil {
 			// What it has said before it ended counts.
@@ -202,14 +213,14 @@ func (t *conversation) awaitReport(ctx workflow.Context, id string, reported fun
 	}
 }
 
-// dismiss ends the sub-agents and the hook workflows that nobody waits for any more,
+// cancelOutstanding ends the sub-agents and the hook workflows that nobody waits for any more,
 // because the turn was interrupted meanwhile. Hook workflows of this run have ended already.
-func (t *conversation) dismiss(ctx workflow.Context) {
+func (t *activeTurn) cancelOutstanding(ctx workflow.Context) {
 	ctx, cancel := workflow.NewDisconnectedContext(ctx)
 	defer cancel()
 	t.stopSubs(ctx)
 	s := t.state
-	for _, in := range s.Turn.Intercepting {
+	for _, in := range t.turn.Intercepting {
 		id := signals.HookWorkflowID(s.Namespace, s.ThreadID, in.EventID)
 		// One that has ended needs no end.
 		_ = workflow.RequestCancelExternalWorkflow(ctx, id, "").Get(ctx, nil)
@@ -251,11 +262,11 @@ func reason(err error) string {
 	return err.Error()
 }
 
-func childID(ref thread.Ref, e thread.Seen) string {
+func childID(ref thread.Ref, e thread.HookEvent) string {
 	return signals.HookWorkflowID(ref.Namespace, ref.ThreadID, e.Key)
 }
 
-func hookOptions(ctx workflow.Context, ref thread.Ref, e thread.Seen, specs []hook.Spec) workflow.Context {
+func hookOptions(ctx workflow.Context, ref thread.Ref, e thread.HookEvent, specs []hook.Spec) workflow.Context {
 	return workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
 		WorkflowID: childID(ref, e),
 		// It outlives this run of the thread, and reports to the next.
@@ -266,7 +277,7 @@ func hookOptions(ctx workflow.Context, ref thread.Ref, e thread.Seen, specs []ho
 }
 
 // about names an event for people.
-func about(e thread.Seen) string {
+func about(e thread.HookEvent) string {
 	switch {
 	case e.Type == event.TypeMessage && e.Agent != "" && e.CreatedBy == event.Agent:
 		return "message of " + e.Agent

@@ -29,7 +29,8 @@ func (w *world) asksBob(deadline time.Duration) workflows.Input {
 	parent := &thread.Parent{
 		ThreadID: "t1", Agent: "alice", ToolName: "call_agent", ToolCallID: "c1", MessageID: "go.0.1", TraceID: "go", EventID: "go", Depth: 1,
 	}
-	sub := thread.State{Namespace: "ns", ThreadID: subThread, Parent: parent}
+	sub := thread.New("ns", subThread, signals.Start{}, w.Now())
+	sub.Parent = parent
 	post := signals.NewPost(sub.FirstID(), event.NewMessage{ThreadID: subThread, SenderID: "alice", SenderType: event.User, Content: "do it"})
 	in := workflows.Input{Start: signals.Start{Agents: []string{"bob"}, First: &post}, Parent: parent}
 	if deadline != 0 {

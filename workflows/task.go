@@ -10,7 +10,6 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 )
@@ -137,53 +136,6 @@ func (j *job) report(ctx workflow.Context, reply thread.TaskReply) error {
 	return workflow.ExecuteActivity(activity(ctx, "store the result"), signals.ActivityRecord, step).Get(ctx, nil)
 }
 
-// startTask starts a background task, and gives its call a result at once.
-func (t *conversation) startTask(ctx workflow.Context, r *thread.Run, c *thread.Call) {
-	s := t.state
-	if refusal := s.CheckTask(); refusal != "" {
-		s.Refused(workflow.Now(ctx), r, c, refusal)
-		return
-	}
-	if c.Plan.Sub != nil {
-		t.delegateTask(ctx, r, c)
-		return
-	}
-	if r.Edited && s.Unstored() {
-		// What hooks have made of the call is read from the store.
-		t.record(ctx)
-	}
-	step := s.StartTask(workflow.Now(ctx), r, c)
-	// It goes on when the turn is interrupted: to cancel this context would cancel it.
-	own, _ := workflow.NewDisconnectedContext(ctx)
-	child := workflow.ExecuteChildWorkflow(taskOptions(own, step), signals.TaskWorkflow, step)
-	if err := child.GetChildWorkflowExecution().Get(own, nil); err != nil {
-		s.TaskNotStarted(workflow.Now(ctx), r, c, step.Task, reason(err))
-		return
-	}
-	s.TaskStarted(workflow.Now(ctx), r, c, step.Task)
-	t.watchTask(ctx, child, step.Task)
-}
-
-// watchTask hears it when the workflow of a task ends without a report, as when somebody
-// has terminated it. The run of the thread that follows this one does not: there the task
-// fails when it is overdue.
-func (t *conversation) watchTask(ctx workflow.Context, child workflow.Future, task event.Task) {
-	// The turn ends before the task does.
-	ctx, _ = workflow.NewDisconnectedContext(ctx)
-	workflow.GoNamed(ctx, "task", func(ctx workflow.Context) {
-		err := child.Get(ctx, nil)
-		if err == nil {
-			return
-		}
-		// What it has said before it ended counts.
-		t.drain(ctx)
-		why := "its workflow ended without a report: " + reason(err)
-		// One that is not known any more has ended long ago.
-		_ = t.state.TaskReported(workflow.Now(ctx), thread.TaskReport{TaskID: task.ID, TaskReply: thread.TaskReply{Error: why}})
-		t.state.ForgetSub(task.ThreadID)
-	})
-}
-
 func taskOptions(ctx workflow.Context, step thread.TaskStep) workflow.Context {
 	return workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
 		WorkflowID: signals.TaskWorkflowID(step.Thread.Namespace, step.Task.ID),
@@ -192,73 +144,4 @@ func taskOptions(ctx workflow.Context, step thread.TaskStep) workflow.Context {
 		StaticSummary:     brief(fmt.Sprintf("%s · task: %s", step.Task.Agent, step.Task.Title)),
 		StaticDetails:     fmt.Sprintf("Runs in the background for thread `%s`.", step.Thread.ThreadID),
 	})
-}
-
-// answer gives a call its result that the thread itself knows.
-func (t *conversation) answer(ctx workflow.Context, r *thread.Run, c *thread.Call) {
-	if stop := t.state.Answer(workflow.Now(ctx), r, c, t.specs(ctx)...); stop != nil {
-		t.stopTask(ctx, *stop)
-	}
-}
-
-// stopTask ends the workflow of a task. One that has ended meanwhile needs no end.
-func (t *conversation) stopTask(ctx workflow.Context, task event.Task) {
-	if task.ThreadID != "" {
-		t.state.ForgetSub(task.ThreadID)
-		t.cancelThread(ctx, task.ThreadID)
-		return
-	}
-	ctx, cancel := workflow.NewDisconnectedContext(ctx)
-	defer cancel()
-	_ = t.tell(ctx, workflow.RequestCancelExternalWorkflow(ctx, signals.TaskWorkflowID(t.state.Namespace, task.ID), ""))
-}
-
-func (t *conversation) taskReported(ctx workflow.Context, name string, rep thread.TaskReport) {
-	if err := t.state.TaskReported(workflow.Now(ctx), rep); err != nil {
-		t.state.Reject(workflow.Now(ctx), name, rep, err)
-	}
-}
-
-func (t *conversation) completeTask(ctx workflow.Context, name string, c signals.CompleteTask) {
-	err := signals.CheckCompleteTask(c)
-	if err == nil {
-		switch out := t.state.CompleteTask(workflow.Now(ctx), c); out.Result {
-		case signals.TaskAccepted:
-			t.dismissTask(ctx, out.Task)
-		case signals.TaskAlreadyEnded:
-		case signals.TaskConflict, signals.TaskNotFound:
-			err = errors.New(string(out.Result))
-		}
-	}
-	if err != nil {
-		t.state.Reject(workflow.Now(ctx), name, c, err)
-	}
-}
-
-func (t *conversation) updateCompleteTask(ctx workflow.Context, c signals.CompleteTask) (signals.CompleteTaskResult, error) {
-	out := t.state.CompleteTask(workflow.Now(ctx), c)
-	if out.Result == signals.TaskAccepted {
-		t.dismissTask(ctx, out.Task)
-	}
-	return out, nil
-}
-
-func (t *conversation) updateCancelTask(ctx workflow.Context, c signals.CancelTask) (signals.CompleteTaskResult, error) {
-	out := t.state.CancelTask(workflow.Now(ctx), c, true)
-	if out.Result == signals.TaskAccepted {
-		t.stopTask(ctx, out.Task)
-	}
-	return out, nil
-}
-
-// dismissTask tells the workflow of a task that it was completed from outside: there is
-// no more to wait for.
-func (t *conversation) dismissTask(ctx workflow.Context, task event.Task) {
-	if task.ThreadID != "" {
-		t.stopTask(ctx, task)
-		return
-	}
-	to := signals.TaskWorkflowID(t.state.Namespace, task.ID)
-	// One that has ended meanwhile need not know.
-	_ = t.tell(ctx, workflow.SignalExternalWorkflow(ctx, to, "", signals.SignalTaskReport, thread.TaskReport{TaskID: task.ID}))
 }

@@ -93,9 +93,9 @@ func (t *conversation) live(ctx workflow.Context, typ string) error {
 		return err
 	}
 	t.watchTime(ctx)
-	t.watchDecisions(ctx)
-	t.watchStatus(ctx)
-	t.nameThread(ctx)
+	approvals{t}.watchDecisions(ctx)
+	approvals{t}.watchStatus(ctx)
+	t.watchTitle(ctx)
 	t.storeOverdue(ctx)
 	for {
 		_ = workflow.Await(ctx, t.hasWork)
@@ -111,13 +111,13 @@ func (t *conversation) live(ctx workflow.Context, typ string) error {
 			return t.continueAsNew(ctx, typ)
 		case t.state.Park():
 		case t.state.Turn != nil:
-			t.turn(ctx)
+			(&activeTurn{t, t.state.Turn}).run(ctx)
 		case t.state.Unpark():
 		case t.state.Heavy():
 			t.record(ctx)
 		case t.load(ctx):
 		case t.begin(ctx):
-			t.turn(ctx)
+			(&activeTurn{t, t.state.Turn}).run(ctx)
 		case t.state.Unstored():
 			t.record(ctx)
 		}
@@ -129,6 +129,9 @@ func (t *conversation) live(ctx workflow.Context, typ string) error {
 type conversation struct {
 	state *thread.State
 
+	// signals are the handlers of signals.
+	signals []handler
+
 	// hooks and ruleSet are the application's.
 	hooks      *hook.Set
 	ruleSet    *rule.Set
@@ -137,8 +140,8 @@ type conversation struct {
 	// stop ends what the current turn has in flight.
 	stop workflow.CancelFunc
 
-	// moving is set when the thread only waits for its handlers to continue as new.
-	moving bool
+	// continuingAsNew is set when the thread only waits for its handlers to continue as new.
+	continuingAsNew bool
 
 	// over says that the thread ends by itself.
 	over func() bool
@@ -146,11 +149,11 @@ type conversation struct {
 	// subs are the sub-agents that this run has asked, and that work.
 	subs map[string]workflow.ChildWorkflowFuture
 
-	// underWay counts the steps of turns that have begun and have not ended.
-	underWay int
+	// stepsUnderWay counts the steps of turns that have begun and have not ended.
+	stepsUnderWay int
 
-	// telling counts what other workflows are being told.
-	telling int
+	// pendingSends counts what other workflows are being told.
+	pendingSends int
 }
 
 func never() bool { return false }
@@ -174,7 +177,7 @@ func (w *Workflows) open(ctx workflow.Context, in Input) (*conversation, error) 
 	}
 	t.lifecycle(ctx, event.TypeSessionCreated, event.OpenedID(t.state.ThreadID))
 	if in.First != nil {
-		t.post(ctx, signals.SignalPost, *in.First)
+		posts{t}.post(ctx, signals.SignalPost, *in.First)
 	}
 	return t, nil
 }
@@ -245,14 +248,14 @@ func (t *conversation) rollover(ctx workflow.Context) bool {
 
 // continueAsNew moves the thread to a new run, with all that it remembers.
 func (t *conversation) continueAsNew(ctx workflow.Context, typ string) error {
-	t.moving = true
-	t.leaveSubs(ctx)
+	t.continuingAsNew = true
+	t.requestSubReports(ctx)
 	// What arrives while the last of it is being stored may again be more than the next run takes.
 	for again := true; again; again = t.state.Heavy() {
 		if t.state.Unstored() {
 			t.record(ctx)
 		}
-		if err := workflow.Await(ctx, func() bool { return t.told(ctx) }); err != nil {
+		if err := workflow.Await(ctx, func() bool { return t.sendsDrained(ctx) }); err != nil {
 			t.close(ctx)
 			return err
 		}
@@ -272,7 +275,7 @@ func (t *conversation) close(ctx workflow.Context) {
 	}
 	t.state.Interrupt(*t.state.Closing)
 	for t.state.Turn != nil || t.state.Unpark() {
-		t.turn(ctx)
+		(&activeTurn{t, t.state.Turn}).run(ctx)
 	}
 	t.settle(ctx)
 	t.record(ctx)
@@ -294,7 +297,7 @@ func (t *conversation) conclude(ctx workflow.Context) {
 		workflow.GetLogger(ctx).Error("setting the search attribute of a closed thread", "thread", t.state.ThreadID, "error", err)
 	}
 	t.show(ctx)
-	_ = workflow.Await(ctx, func() bool { return t.told(ctx) })
+	_ = workflow.Await(ctx, func() bool { return t.sendsDrained(ctx) })
 	// What has come since the last records were stored.
 	for t.drain(ctx); t.state.Unstored(); t.drain(ctx) {
 		t.record(ctx)
@@ -343,4 +346,17 @@ func (t *conversation) watchTime(ctx workflow.Context) {
 			}
 		}
 	})
+}
+
+// awaitSent waits until another workflow has taken what this one has to tell it: the thread
+// does not move or end before. What it has not taken is lost.
+func (t *conversation) awaitSent(ctx workflow.Context, sent workflow.Future) error {
+	t.pendingSends++
+	defer func() { t.pendingSends-- }()
+	return sent.Get(ctx, nil)
+}
+
+// sendsDrained reports whether all is told, and no handler is at work.
+func (t *conversation) sendsDrained(ctx workflow.Context) bool {
+	return t.pendingSends == 0 && workflow.AllHandlersFinished(ctx)
 }

@@ -49,12 +49,12 @@ func (f *threads) Open(_ context.Context, id string, start signals.Start, _ *sig
 	return nil
 }
 
-func (f *threads) Post(_ context.Context, id string, p signals.Post) (string, error) {
+func (f *threads) Post(_ context.Context, id string, p signals.Post) (signals.PostResult, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var m event.NewMessage
 	if err := json.Unmarshal(p.Payload, &m); err != nil {
-		return "", err
+		return signals.PostResult{}, err
 	}
 	f.posts = append(f.posts, m)
 	out := event.Message{ID: p.ID, ThreadID: id, SenderID: m.SenderID, SenderType: m.SenderType, Role: m.SenderType.Role(), Content: m.Content}
@@ -62,10 +62,10 @@ func (f *threads) Post(_ context.Context, id string, p signals.Post) (string, er
 		out.AgentID = m.SenderID
 	}
 	f.t.put(id, store.ThreadUpdate{}, record(p.ID, event.TypeMessage, out))
-	return p.ID, nil
+	return signals.PostResult{EventID: p.ID, Status: signals.PostQueued}, nil
 }
 
-func (f *threads) DecideResult(_ context.Context, id string, d signals.Decide) (signals.DecideResult, error) {
+func (f *threads) Decide(_ context.Context, id string, d signals.Decide) (signals.DecideResult, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.says = append(f.says, d)

@@ -46,12 +46,9 @@ type Said struct {
 
 // Published is what became of it.
 type Published struct {
-	MessageID string
-
-	// Result of a decision is accepted, or already_resolved if the same was decided before.
-	// Missing is how many more have to approve: the message comes with the last of them.
-	Result  signals.DecideOutcome
-	Missing int
+	MessageID string                `json:"messageId"`
+	Result    signals.DecideOutcome `json:"result,omitempty" enum:"accepted,already_resolved" doc:"Of a decision: already_resolved if the same was decided before"`
+	Missing   int                   `json:"missing,omitempty" doc:"Of a decision: how many more have to approve. The message comes with the last of them"`
 }
 
 // Publish publishes what somebody says in a chat, which must be there: see [World.Start].
@@ -80,8 +77,8 @@ func (w *World) Publish(ctx context.Context, said Said) (Published, error) {
 	if err := threadclient.Prepare(said.ChatID, &post); err != nil {
 		return Published{}, err
 	}
-	id, err := w.cfg.Client.Post(ctx, said.ChatID, post)
-	return Published{MessageID: id}, err
+	posted, err := w.cfg.Client.Post(ctx, said.ChatID, post)
+	return Published{MessageID: posted.EventID}, err
 }
 
 // PublishMessage is [World.Publish] of a message with a new id.
@@ -122,7 +119,7 @@ func (w *World) decide(ctx context.Context, chatID string, by sender, d signals.
 	got := signals.DecideResult{Result: signals.NotAllowed}
 	if by.kind == event.User {
 		var err error
-		if got, err = w.cfg.Client.DecideResult(ctx, chatID, d); err != nil {
+		if got, err = w.cfg.Client.Decide(ctx, chatID, d); err != nil {
 			return Published{}, err
 		}
 	}

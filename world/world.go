@@ -21,8 +21,8 @@ import (
 // Threads is what a world needs of a [threadclient.Client].
 type Threads interface {
 	Open(ctx context.Context, threadID string, start signals.Start, first *signals.Post) error
-	Post(ctx context.Context, threadID string, p signals.Post) (string, error)
-	DecideResult(ctx context.Context, threadID string, d signals.Decide) (signals.DecideResult, error)
+	Post(ctx context.Context, threadID string, p signals.Post) (signals.PostResult, error)
+	Decide(ctx context.Context, threadID string, d signals.Decide) (signals.DecideResult, error)
 	State(ctx context.Context, threadID string) (signals.State, error)
 }
 

@@ -212,9 +212,9 @@ func (s session) decide(ctx context.Context, command, toolCallID string) error {
 		decision = signals.Decide{Decision: event.Deny, Reason: "What for?"}
 	}
 	decision.ToolCallID, decision.By = toolCallID, "bob"
-	outcome, err := s.runtime.Client().Decide(ctx, s.id, decision)
-	if err == nil && outcome != signals.Accepted {
-		err = fmt.Errorf("deciding on %q: %s", command, outcome)
+	out, err := s.runtime.Client().Decide(ctx, s.id, decision)
+	if err == nil && out.Result != signals.Accepted {
+		err = fmt.Errorf("deciding on %q: %s", command, out.Result)
 	}
 	return err
 }

@@ -136,11 +136,11 @@ func decide(ctx context.Context, threads *threadclient.Client, id string, calls 
 			if in.Euros > 100 {
 				decision.Decision, decision.Reason = event.Deny, "ask a manager"
 			}
-			outcome, err := threads.Decide(ctx, id, decision)
+			out, err := threads.Decide(ctx, id, decision)
 			if err != nil {
 				return err
 			}
-			fmt.Printf("%s %s: %s, %s\n", call.ToolName, call.Arguments, decision.Decision, outcome)
+			fmt.Printf("%s %s: %s, %s\n", call.ToolName, call.Arguments, decision.Decision, out.Result)
 			calls--
 		}
 		select {

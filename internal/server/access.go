@@ -6,10 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -20,7 +22,7 @@ import (
 )
 
 // public stands for the role of a route that anybody may use. Its handler can ask for the
-// principal with [server.principal].
+// principal with [access.principal].
 const public auth.Role = "public"
 
 // securityScheme is the name of API keys in the API's description.
@@ -34,9 +36,23 @@ type route struct {
 	refuse func(w http.ResponseWriter, status int, detail string)
 }
 
+// access decides who may use which route.
+type access struct {
+	authenticator auth.Authenticator // nil = anybody may do anything
+	namespace     string
+	interval      time.Duration
+	logger        *slog.Logger
+
+	// routes say who may use the patterns of the mux.
+	routes map[string]route
+
+	// failing: the last request could not be authenticated, which is in the log.
+	failing atomic.Bool
+}
+
 // handle adds a handler that is none of huma's.
-func (s *server) handle(mux *http.ServeMux, to route, pattern string, handler http.HandlerFunc) {
-	s.routes[pattern] = to
+func (a *access) handle(mux *http.ServeMux, to route, pattern string, handler http.HandlerFunc) {
+	a.routes[pattern] = to
 	mux.HandleFunc(pattern, handler)
 }
 
@@ -57,28 +73,28 @@ func secure(op *huma.Operation, role auth.Role) {
 
 // authorize lets requests to a pattern through whose principal may use it, for as long as the
 // principal may.
-func (s *server) authorize(w http.ResponseWriter, r *http.Request, pattern string, next http.Handler) {
-	to, known := s.routes[pattern]
+func (a *access) authorize(w http.ResponseWriter, r *http.Request, pattern string, next http.Handler) {
+	to, known := a.routes[pattern]
 	if to.refuse == nil {
 		to.refuse = writeProblem
 	}
 	if !known {
-		s.Logger.Error("a route has no role, and is closed to everybody", "pattern", pattern)
-		to.refuse(w, http.StatusForbidden, "nobody may use this route")
+		a.logger.Error("a route has no role, and is closed to everybody", "pattern", pattern)
+		to.refuse(w, http.StatusForbidden, "this route is closed to everybody")
 		return
 	}
 	if to.role == public {
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), requestKey{}, r)))
 		return
 	}
-	p, err := s.authenticate(r, to.role)
+	p, err := a.authenticate(r, to.role)
 	if err != nil {
-		s.deny(w, to, err)
+		a.deny(w, to, err)
 		return
 	}
 	ctx, cancel := context.WithCancelCause(auth.NewContext(r.Context(), p))
 	defer cancel(nil)
-	defer s.recheck(r, to.role, cancel)()
+	defer a.recheck(r, to.role, cancel)()
 	next.ServeHTTP(w, r.WithContext(ctx))
 }
 
@@ -87,12 +103,12 @@ type requestKey struct{}
 
 // principal is who sends the request of a public route, who may be nobody. It fails if the
 // request has no role, with a problem document.
-func (s *server) principal(ctx context.Context, role auth.Role) (auth.Principal, error) {
+func (a *access) principal(ctx context.Context, role auth.Role) (auth.Principal, error) {
 	r, ok := ctx.Value(requestKey{}).(*http.Request)
 	if !ok {
 		return auth.Principal{}, problemOf(fmt.Errorf("%w: there is no request", auth.ErrUnauthenticated))
 	}
-	p, err := s.authenticate(r, role)
+	p, err := a.authenticate(r, role)
 	if err != nil {
 		return p, problemOf(err)
 	}
@@ -105,24 +121,24 @@ type forbiddenError struct{ detail string }
 func (e *forbiddenError) Error() string { return e.detail }
 
 // authenticate returns the principal of a request if it has the role, here.
-func (s *server) authenticate(r *http.Request, role auth.Role) (auth.Principal, error) {
-	if s.Authenticator == nil {
+func (a *access) authenticate(r *http.Request, role auth.Role) (auth.Principal, error) {
+	if a.authenticator == nil {
 		return auth.Local(), nil
 	}
-	p, err := s.Authenticator.Authenticate(r)
+	p, err := a.authenticator.Authenticate(r)
 	if errors.Is(err, auth.ErrUnauthenticated) {
 		return p, err
 	}
 	if err != nil {
-		if r.Context().Err() == nil && !s.authFailing.Swap(true) {
-			s.Logger.Error("requests cannot be authenticated", "request", requestID(r.Context()), "error", err)
+		if r.Context().Err() == nil && !a.failing.Swap(true) {
+			a.logger.Error("requests cannot be authenticated", "request", requestID(r.Context()), "error", err)
 		}
 		return p, err
 	}
-	s.authFailing.Store(false)
+	a.failing.Store(false)
 	switch {
-	case p.Namespace != "" && p.Namespace != s.Namespace:
-		return p, &forbiddenError{fmt.Sprintf("%s is of another namespace than the one that this API serves", who(p))}
+	case p.Namespace != "" && p.Namespace != a.namespace:
+		return p, &forbiddenError{fmt.Sprintf("%s belongs to another namespace than this API", who(p))}
 	case !p.Roles.Has(role):
 		return p, &forbiddenError{fmt.Sprintf("this needs the role %s; %s has %s", role, who(p), cmp.Or(strings.Join(p.Roles.Strings(), ", "), "none"))}
 	}
@@ -159,7 +175,7 @@ func denialHeaders(status int) http.Header {
 	return nil
 }
 
-func (s *server) deny(w http.ResponseWriter, to route, err error) {
+func (a *access) deny(w http.ResponseWriter, to route, err error) {
 	status, detail := denial(err)
 	for name, values := range denialHeaders(status) {
 		w.Header()[name] = values
@@ -176,8 +192,8 @@ func problemOf(err error) error {
 // recheck authenticates a request again for as long as it lasts, and cancels it when its
 // principal may not use the route any more. A check that fails otherwise changes nothing: what
 // a stream or a thread says comes from the same store.
-func (s *server) recheck(r *http.Request, role auth.Role, cancel context.CancelCauseFunc) (stop func()) {
-	if s.Authenticator == nil {
+func (a *access) recheck(r *http.Request, role auth.Role, cancel context.CancelCauseFunc) (stop func()) {
+	if a.authenticator == nil {
 		return func() {}
 	}
 	ctx, done := context.WithCancel(r.Context())
@@ -187,17 +203,17 @@ func (s *server) recheck(r *http.Request, role auth.Role, cancel context.CancelC
 		if ctx.Err() != nil {
 			return
 		}
-		_, err := s.authenticate(r, role)
+		_, err := a.authenticate(r, role)
 		var forbidden *forbiddenError
 		switch {
 		case ctx.Err() != nil:
 		case errors.Is(err, auth.ErrUnauthenticated), errors.As(err, &forbidden):
 			cancel(&endedError{err})
 		default:
-			time.AfterFunc(s.AuthCheckInterval, check)
+			time.AfterFunc(a.interval, check)
 		}
 	}
-	timer := time.AfterFunc(s.AuthCheckInterval, check)
+	timer := time.AfterFunc(a.interval, check)
 	return func() {
 		done()
 		timer.Stop()
@@ -220,7 +236,7 @@ func actor(ctx context.Context, location, given, byDefault string) (string, erro
 	case name == "":
 		return given, refuseField(location, event.CheckName("", given))
 	case given != "" && given != name:
-		return "", refuse(http.StatusForbidden, location, fmt.Sprintf("must be %q, as whom the request is authenticated: leave it out", name))
+		return "", refuse(http.StatusForbidden, location, fmt.Sprintf("must be %q, the authenticated principal; omit it", name))
 	}
 	return name, nil
 }
@@ -257,8 +273,8 @@ func attributed(ctx context.Context, at string, e event.EnvEvent) (event.EnvEven
 	return e, err
 }
 
-// signedBy makes the principal the sender of what a schedule posts.
-func signedBy(ctx context.Context, s *signals.Schedule) (err error) {
+// attributeSchedule makes the principal the sender of what a schedule posts.
+func attributeSchedule(ctx context.Context, s *signals.Schedule) (err error) {
 	if s.Message != nil {
 		if s.Message.SenderID, err = actor(ctx, "body.message.sender", s.Message.SenderID, ""); err != nil {
 			return err

@@ -19,14 +19,14 @@ import (
 
 // AgentPath is the input of operations on one agent.
 type AgentPath struct {
-	Name string `path:"name" doc:"The agent's name; upper and lower case do not differ"`
+	Name string `path:"name" doc:"The agent's name, case-insensitive"`
 }
 
 // AgentEdit says who changes an agent, and which version. It stands in the query, so that
 // the body is a definition and nothing else.
 type AgentEdit struct {
-	IfVersion string `query:"ifVersion" pattern:"^[0-9]{1,9}$" patternDescription:"a whole number" doc:"Only if this is the newest version that is stored; 0 if none is. Default: whatever it is"`
-	By        string `query:"by" maxLength:"128" doc:"Who changes it; it is kept. Default: api"`
+	IfVersion string `query:"ifVersion" pattern:"^[0-9]{1,9}$" patternDescription:"a whole number" doc:"Only if this is the newest stored version; 0 if none is stored. Default: any version"`
+	By        string `query:"by" maxLength:"128" doc:"Who changes it; it is stored. Default: api"`
 }
 
 func (c AgentEdit) change(ctx context.Context) (registry.Change, error) {
@@ -47,7 +47,7 @@ func (c AgentEdit) change(ctx context.Context) (registry.Change, error) {
 type putAgentInput struct {
 	AgentPath
 	AgentEdit
-	Body AgentDefinition
+	Body agent.Definition
 }
 
 type deleteAgentInput struct {
@@ -57,74 +57,83 @@ type deleteAgentInput struct {
 
 type agentVersionsInput struct {
 	AgentPath
-	Before int `query:"before" minimum:"1" doc:"The next of the page before. Default: begin with the newest"`
+	Before int `query:"before" minimum:"1" doc:"The next of the previous page. Default: the newest"`
 	Limit  int `query:"limit" minimum:"1" maximum:"100" default:"20"`
 }
 
 type agentsOutput struct {
 	Body struct {
-		Agents []AgentSummary `json:"agents" nullable:"false" doc:"Those that are configured first, then those that are only stored, by name"`
+		Agents []agent.Summary `json:"agents" nullable:"false" doc:"Configured agents first, then those that are only stored, by name"`
 	}
 }
 
 type agentOutput struct {
 	Status int
-	Body   AgentDetail
+	Body   agent.Detail
 }
 
 type agentVersionsOutput struct {
 	Body struct {
-		Versions []AgentVersion `json:"versions" nullable:"false" doc:"The newest first"`
-		Next     int            `json:"next,omitempty" doc:"The before of the next page, if there is one"`
+		Versions []agent.Version `json:"versions" nullable:"false" doc:"The newest first"`
+		Next     int             `json:"next,omitempty" doc:"The before of the next page, if there is one"`
 	}
 }
 
-func (s *server) registerAgents() {
+// agentHandlers serve the definitions of agents.
+type agentHandlers struct {
+	*core
+	agents        *registry.Registry
+	store         store.Store
+	viewers       *viewers
+	tools, models []string // nil = not known
+}
+
+func (h *agentHandlers) registerAgents() {
 	tags := []string{"agents"}
 	const path, one = "/v1/agents", "/v1/agents/{name}"
-	register(s, auth.Read, huma.Operation{
+	register(h.core, auth.Read, huma.Operation{
 		OperationID: "listAgents", Method: http.MethodGet, Path: path, Tags: tags,
-		Summary: "List the agents: those that are configured, and those that are stored",
+		Summary: "List the configured and the stored agents",
 		Errors:  []int{503},
-	}, s.listAgents)
-	register(s, auth.Read, huma.Operation{
+	}, h.listAgents)
+	register(h.core, auth.Read, huma.Operation{
 		OperationID: "getAgent", Method: http.MethodGet, Path: one, Tags: tags,
 		Summary: "Get an agent, with its definition", Errors: []int{404, 503},
-	}, s.getAgent)
-	register(s, auth.Admin, huma.Operation{
+	}, h.getAgent)
+	register(h.core, auth.Admin, huma.Operation{
 		OperationID: "putAgent", Method: http.MethodPut, Path: one, Tags: tags,
-		Summary: "Store an agent's definition, in place of the one before",
-		Description: "It holds from the next model call on, also in threads that run, and comes before a configured agent of the same name. " +
-			"What is left out gets its default. A definition that is stored already makes no new version. " +
+		Summary: "Store an agent's definition, replacing the previous one",
+		Description: "It takes effect with the next model call, also in running threads, and overrides a configured agent of the same name. " +
+			"Omitted fields get their defaults. Storing the current definition again makes no new version. " +
 			"Tools and providers of models are not made by it: warnings say which the workers do not have.",
 		Errors:    []int{400, 409, 413, 503},
-		Responses: map[string]*huma.Response{"201": {Description: "None was stored before"}},
-	}, s.putAgent)
-	put := s.api.OpenAPI().Paths[one].Put
+		Responses: map[string]*huma.Response{"201": {Description: "Created: none was stored before"}},
+	}, h.putAgent)
+	put := h.api.OpenAPI().Paths[one].Put
 	put.Responses["201"].Content = put.Responses["200"].Content
-	register(s, auth.Admin, huma.Operation{
+	register(h.core, auth.Admin, huma.Operation{
 		OperationID: "deleteAgent", Method: http.MethodDelete, Path: one, Tags: tags,
 		Summary: "Delete a stored agent", DefaultStatus: http.StatusNoContent,
-		Description: "A configured agent of that name shows again. The versions stay.",
+		Description: "A configured agent of that name takes effect again. The versions stay.",
 		Errors:      []int{404, 409, 503},
-	}, s.deleteAgent)
-	register(s, auth.Read, huma.Operation{
+	}, h.deleteAgent)
+	register(h.core, auth.Read, huma.Operation{
 		OperationID: "listAgentVersions", Method: http.MethodGet, Path: one + "/versions", Tags: tags,
-		Summary: "List the versions of a stored agent, also of one that is deleted", Errors: []int{404, 503},
-	}, s.listAgentVersions)
-	s.registerAgentChanges()
+		Summary: "List the versions of a stored agent, deleted agents included", Errors: []int{404, 503},
+	}, h.listAgentVersions)
+	h.registerAgentChanges()
 }
 
-func (s *server) listAgents(ctx context.Context, _ *struct{}) (*agentsOutput, error) {
-	all, err := s.agents.List(ctx, s.Namespace)
+func (h *agentHandlers) listAgents(ctx context.Context, _ *struct{}) (*agentsOutput, error) {
+	all, err := h.agents.List(ctx, h.namespace)
 	if err != nil {
-		return nil, s.agentProblem(ctx, "", err)
+		return nil, h.agentProblem(ctx, "", err)
 	}
 	out := &agentsOutput{}
-	out.Body.Agents = make([]AgentSummary, 0, len(all))
-	first, err := s.agents.Find(ctx, s.Namespace, "")
+	out.Body.Agents = make([]agent.Summary, 0, len(all))
+	first, err := h.agents.Find(ctx, h.namespace, "")
 	if err != nil && !errors.Is(err, agent.ErrUnknown) {
-		return nil, s.agentProblem(ctx, "", err)
+		return nil, h.agentProblem(ctx, "", err)
 	}
 	for _, e := range all {
 		summary := agentSummary(e)
@@ -134,36 +143,28 @@ func (s *server) listAgents(ctx context.Context, _ *struct{}) (*agentsOutput, er
 	return out, nil
 }
 
-func (s *server) getAgent(ctx context.Context, in *AgentPath) (*agentOutput, error) {
-	e, err := s.agents.Find(ctx, s.Namespace, in.Name)
+func (h *agentHandlers) getAgent(ctx context.Context, in *AgentPath) (*agentOutput, error) {
+	e, err := h.agents.Find(ctx, h.namespace, in.Name)
 	if err != nil {
-		return nil, s.agentProblem(ctx, in.Name, err)
+		return nil, h.agentProblem(ctx, in.Name, err)
 	}
-	detail, err := s.agentDetail(e)
-	if err != nil {
-		return nil, s.agentProblem(ctx, in.Name, err)
-	}
-	return &agentOutput{Status: http.StatusOK, Body: detail}, nil
+	return &agentOutput{Status: http.StatusOK, Body: h.agentDetail(e)}, nil
 }
 
-func (s *server) putAgent(ctx context.Context, in *putAgentInput) (*agentOutput, error) {
+func (h *agentHandlers) putAgent(ctx context.Context, in *putAgentInput) (*agentOutput, error) {
 	change, err := in.change(ctx)
 	if err != nil {
 		return nil, err
 	}
 	a, err := in.agent()
 	if err != nil {
-		return nil, s.agentProblem(ctx, in.Name, err)
+		return nil, h.agentProblem(ctx, in.Name, err)
 	}
-	e, created, err := s.agents.Save(ctx, s.Namespace, a, change)
+	e, created, err := h.agents.Save(ctx, h.namespace, a, change)
 	if err != nil {
-		return nil, s.agentProblem(ctx, in.Name, err)
+		return nil, h.agentProblem(ctx, in.Name, err)
 	}
-	detail, err := s.agentDetail(e)
-	if err != nil {
-		return nil, s.agentProblem(ctx, in.Name, err)
-	}
-	out := &agentOutput{Status: http.StatusOK, Body: detail}
+	out := &agentOutput{Status: http.StatusOK, Body: h.agentDetail(e)}
 	if created {
 		out.Status = http.StatusCreated
 	}
@@ -178,45 +179,45 @@ const changesName = "changes"
 func (in *putAgentInput) agent() (agent.Agent, error) {
 	switch {
 	case strings.EqualFold(in.Name, changesName):
-		return agent.Agent{}, refuse(http.StatusUnprocessableEntity, "path.name", "is taken by the list of changes: choose another name")
+		return agent.Agent{}, refuse(http.StatusUnprocessableEntity, "path.name", "is reserved: choose another name")
 	case in.Body.Name == "":
 		in.Body.Name = in.Name
 	case !strings.EqualFold(in.Body.Name, in.Name):
-		return agent.Agent{}, refuse(http.StatusUnprocessableEntity, "body.name", "is not that of the path; leave it out")
+		return agent.Agent{}, refuse(http.StatusUnprocessableEntity, "body.name", "differs from the path; omit it")
 	}
-	return in.Body.agent()
+	return in.Body.Agent()
 }
 
-func (s *server) deleteAgent(ctx context.Context, in *deleteAgentInput) (*struct{}, error) {
+func (h *agentHandlers) deleteAgent(ctx context.Context, in *deleteAgentInput) (*struct{}, error) {
 	change, err := in.change(ctx)
 	if err != nil {
 		return nil, err
 	}
-	err = s.agents.Delete(ctx, s.Namespace, in.Name, change)
+	err = h.agents.Delete(ctx, h.namespace, in.Name, change)
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, s.notStored(ctx, in.Name)
+		return nil, h.notStored(ctx, in.Name)
 	}
-	return nil, s.agentProblem(ctx, in.Name, err)
+	return nil, h.agentProblem(ctx, in.Name, err)
 }
 
 // notStored is the problem of an agent that is not stored, but perhaps configured.
-func (s *server) notStored(ctx context.Context, name string) error {
-	if _, err := s.agents.Find(ctx, s.Namespace, name); err == nil {
-		return huma.Error404NotFound(fmt.Sprintf("agent %.128q is configured, not stored: it is changed where it is configured", name))
+func (h *agentHandlers) notStored(ctx context.Context, name string) error {
+	if _, err := h.agents.Find(ctx, h.namespace, name); err == nil {
+		return huma.Error404NotFound(fmt.Sprintf("agent %.128q is configured, not stored: change its configuration", name))
 	}
 	return huma.Error404NotFound(fmt.Sprintf("no agent %.128q is stored", name))
 }
 
-func (s *server) listAgentVersions(ctx context.Context, in *agentVersionsInput) (*agentVersionsOutput, error) {
-	versions, err := s.Store.AgentVersions(ctx, s.Namespace, in.Name, in.Before, in.Limit)
+func (h *agentHandlers) listAgentVersions(ctx context.Context, in *agentVersionsInput) (*agentVersionsOutput, error) {
+	versions, err := h.store.AgentVersions(ctx, h.namespace, in.Name, in.Before, in.Limit)
 	if err != nil {
-		return nil, s.agentProblem(ctx, in.Name, err)
+		return nil, h.agentProblem(ctx, in.Name, err)
 	}
 	if len(versions) == 0 && in.Before == 0 {
-		return nil, s.notStored(ctx, in.Name)
+		return nil, h.notStored(ctx, in.Name)
 	}
 	out := &agentVersionsOutput{}
-	out.Body.Versions = make([]AgentVersion, 0, len(versions))
+	out.Body.Versions = make([]agent.Version, 0, len(versions))
 	for _, v := range versions {
 		out.Body.Versions = append(out.Body.Versions, agentVersion(v))
 	}
@@ -228,7 +229,7 @@ func (s *server) listAgentVersions(ctx context.Context, in *agentVersionsInput) 
 }
 
 // agentProblem turns the error of an operation on an agent into a problem document.
-func (s *server) agentProblem(ctx context.Context, name string, err error) error {
+func (c *core) agentProblem(ctx context.Context, name string, err error) error {
 	var (
 		already  huma.StatusError
 		field    *event.FieldError
@@ -247,12 +248,12 @@ func (s *server) agentProblem(ctx context.Context, name string, err error) error
 	case errors.As(err, &large):
 		return refuse(http.StatusRequestEntityTooLarge, "body", large.Error())
 	case errors.As(err, &conflict):
-		return huma.Error409Conflict(conflict.Error() + "; read it, and make the change to that")
+		return huma.Error409Conflict(conflict.Error() + "; read the newest version and retry")
 	case errors.Is(err, agent.ErrUnknown):
 		return huma.Error404NotFound(err.Error())
 	case errors.Is(err, store.ErrUnavailable), ctx.Err() != nil:
 		return storeUnavailable(ctx)
 	}
-	s.Logger.Error("request failed", "agent", name, "request", requestID(ctx), "error", err)
-	return huma.Error500InternalServerError("the server failed; its log says why, request " + requestID(ctx))
+	c.logger.Error("request failed", "agent", name, "request", requestID(ctx), "error", err)
+	return huma.Error500InternalServerError("internal error; see the server log for request " + requestID(ctx))
 }

@@ -96,7 +96,7 @@ func TestAgents(t *testing.T) {
 		require.Equal(t, "configured", w.call("GET", "/v1/agents/bot", nil).body["source"])
 		got := w.call("DELETE", "/v1/agents/bot", nil)
 		got.problem(t, 404)
-		require.Contains(t, got.body["detail"], "it is changed where it is configured")
+		require.Contains(t, got.body["detail"], "change its configuration")
 		require.Equal(t, http.StatusNoContent, w.call("DELETE", "/v1/agents/zoe?ifVersion=1", nil).status)
 		got = w.call("GET", "/v1/agents/zoe", nil)
 		got.problem(t, 404)
@@ -157,7 +157,7 @@ func TestAgentConflicts(t *testing.T) {
 	w.putAgent("bot?ifVersion=1", model(2), 200)
 	got = w.call("PUT", "/v1/agents/bot?ifVersion=1", model(2))
 	got.problem(t, 409)
-	require.Equal(t, `agent "bot" has been changed meanwhile: its newest version is 2, not 1; read it, and make the change to that`, got.body["detail"])
+	require.Equal(t, `agent "bot" has been changed meanwhile: its newest version is 2, not 1; read the newest version and retry`, got.body["detail"])
 	w.call("DELETE", "/v1/agents/bot?ifVersion=1", nil).problem(t, 409)
 	require.Equal(t, http.StatusNoContent, w.call("DELETE", "/v1/agents/bot?ifVersion=2", nil).status)
 }

@@ -32,7 +32,7 @@ type approvalsFake struct {
 	refusing error
 }
 
-func (f *threads) DecideResult(_ context.Context, id string, d signals.Decide) (signals.DecideResult, error) {
+func (f *threads) Decide(_ context.Context, id string, d signals.Decide) (signals.DecideResult, error) {
 	f.approvals.decided = append(f.approvals.decided, d)
 	if err := f.said(id); err != nil {
 		return signals.DecideResult{}, err

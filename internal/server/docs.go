@@ -9,9 +9,9 @@ import (
 var docs embed.FS
 
 // registerDocs serves a page that shows /openapi.json and needs nothing from elsewhere.
-func (s *server) registerDocs(mux *http.ServeMux) {
+func (c *core) registerDocs(mux *http.ServeMux) {
 	for _, format := range []string{".json", ".yaml", "-3.0.json", "-3.0.yaml"} {
-		s.routes["GET "+openAPIPath+format] = route{role: public} // which huma serves
+		c.access.routes["GET "+openAPIPath+format] = route{role: public} // which huma serves
 	}
 	for path, file := range map[string]struct{ name, contentType string }{
 		"GET /docs":          {"docs/index.html", "text/html; charset=utf-8"},
@@ -22,7 +22,7 @@ func (s *server) registerDocs(mux *http.ServeMux) {
 		if err != nil {
 			panic("server: embedded file is missing: " + err.Error())
 		}
-		s.handle(mux, route{role: public}, path, func(w http.ResponseWriter, _ *http.Request) {
+		c.access.handle(mux, route{role: public}, path, func(w http.ResponseWriter, _ *http.Request) {
 			h := w.Header()
 			h.Set("Content-Type", file.contentType)
 			h.Set("Cache-Control", "no-cache")

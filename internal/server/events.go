@@ -15,27 +15,29 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/threadmill/threadmill/auth"
+	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/feed"
 	"github.com/threadmill/threadmill/internal/projection"
 	"github.com/threadmill/threadmill/internal/projection/envview"
+	"github.com/threadmill/threadmill/internal/projection/worldview"
 	"github.com/threadmill/threadmill/store"
 )
 
 type eventsInput struct {
 	ThreadPath
 	Accept      string `header:"Accept" hidden:"true"`
-	LastEventID string `header:"Last-Event-ID" doc:"Resume a stream behind this event"`
+	LastEventID string `header:"Last-Event-ID" doc:"Resume a stream after this event"`
 	LastID      string `query:"lastEventId" doc:"The same, for clients that cannot set headers"`
 	From        string `query:"from" enum:"start,now" doc:"Where a stream begins without Last-Event-ID. Default: start"`
-	View        string `query:"view" enum:"agent,env,world" doc:"agent: agent events; env: environment events, those that were published and those that all else is told as; world: the events of a world of agents. Default: agent"`
-	Cursor      string `query:"cursor" doc:"Of a page: the next of the page before, or the id of any event"`
+	View        string `query:"view" enum:"agent,env,world" doc:"agent: agent events; env: environment events, published ones and all others in that form; world: the events of a world of agents. Default: agent"`
+	Cursor      string `query:"cursor" doc:"For pages: the next of the previous page, or the id of any event"`
 	Limit       int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"Of a page"`
 }
 
 // eventPage is a page of stored events.
 type eventPage struct {
-	Events []pagedEvent `json:"events" nullable:"false"`
-	Next   string       `json:"next,omitempty" doc:"The cursor of the next page, if there is one"`
+	Events []event.PagedEvent `json:"events" nullable:"false"`
+	Next   string             `json:"next,omitempty" doc:"The cursor of the next page, if there is one"`
 }
 
 const (
@@ -43,14 +45,23 @@ const (
 	typeSSE  = "text/event-stream"
 )
 
-func (s *server) registerEvents() {
-	registry := s.api.OpenAPI().Components.Schemas
+// eventHandlers serve the events of threads: pages and streams, in each view.
+type eventHandlers struct {
+	*lookup
+	feed    *feed.Feed
+	env     envview.Projection
+	chats   worldview.Projection
+	viewers *viewers
+}
+
+func (h *eventHandlers) registerEvents() {
+	registry := h.api.OpenAPI().Components.Schemas
 	page := registry.Schema(reflect.TypeFor[eventPage](), true, "EventPage")
-	one := registry.Schema(reflect.TypeFor[AgentEvent](), true, "AgentEvent")
+	one := registry.Schema(reflect.TypeFor[event.AgentEvent](), true, "AgentEvent")
 	envPage := registry.Schema(reflect.TypeFor[envPage](), true, "EnvPage")
-	env := registry.Schema(reflect.TypeFor[EnvEvent](), true, "EnvEvent")
+	env := registry.Schema(reflect.TypeFor[event.EnvEvent](), true, "EnvEvent")
 	worldPage := registry.Schema(reflect.TypeFor[worldPage](), true, "WorldPage")
-	ofWorld := registry.Schema(reflect.TypeFor[WorldEvent](), true, "WorldEvent")
+	ofWorld := registry.Schema(reflect.TypeFor[event.WorldEvent](), true, "WorldEvent")
 	op := huma.Operation{
 		OperationID: "events", Method: http.MethodGet, Path: "/v1/threads/{id}/events", Tags: []string{"events"},
 		Summary: "Read a page of events, or watch",
@@ -66,31 +77,31 @@ func (s *server) registerEvents() {
 			"204": {Description: "The thread is closed, and everything has been sent"},
 		},
 	}
-	register(s, auth.Read, op, s.events)
+	register(h.core, auth.Read, op, h.events)
 }
 
-func (s *server) events(ctx context.Context, in *eventsInput) (*huma.StreamResponse, error) {
+func (h *eventHandlers) events(ctx context.Context, in *eventsInput) (*huma.StreamResponse, error) {
 	at, err := in.cursor()
 	if err != nil {
 		return nil, err
 	}
-	thread, err := s.thread(ctx, in.ID)
+	thread, err := h.thread(ctx, in.ID)
 	if err != nil {
 		return nil, err
 	}
 	switch {
 	case wantsStream(in.Accept):
 	case in.View == viewEnv:
-		return s.envPage(ctx, in, at)
+		return h.envPage(ctx, in, at)
 	case in.View == viewWorld:
-		return s.worldPage(ctx, in, at)
+		return h.worldPage(ctx, in, at)
 	default:
-		return s.page(ctx, in, at.Cursor)
+		return h.page(ctx, in, at.Cursor)
 	}
 	from := projection.From{
 		Cursor: at, Now: in.From == "now" && !in.resumes(), Finite: thread.Status == store.ThreadClosed,
 	}
-	return s.watch(ctx, in.ID, in.View, from)
+	return h.watch(ctx, in.ID, in.View, from)
 }
 
 // viewEnv is the view of a thread as environment events.
@@ -151,52 +162,57 @@ func wantsStream(accept string) bool {
 	return sse > json || sse > 0 && sse == json && sseAt < jsonAt
 }
 
-func (s *server) page(ctx context.Context, in *eventsInput, at feed.Cursor) (*huma.StreamResponse, error) {
-	items, next, err := s.feed.Page(ctx, s.key(in.ID), at, in.Limit)
+func (h *eventHandlers) page(ctx context.Context, in *eventsInput, at feed.Cursor) (*huma.StreamResponse, error) {
+	items, next, err := h.feed.Page(ctx, h.key(in.ID), at, in.Limit)
 	if err != nil {
-		return nil, s.problem(ctx, in.ID, err)
+		return nil, h.problem(ctx, in.ID, err)
 	}
-	page := eventPage{Events: make([]pagedEvent, len(items))}
+	page := eventPage{Events: make([]event.PagedEvent, len(items))}
 	for i, item := range items {
-		page.Events[i] = pagedEvent{item}
+		page.Events[i] = event.PagedEvent{ID: item.Cursor.String(), AgentEvent: item.Event}
 	}
 	if next != nil {
 		page.Next = next.String()
 	}
-	return s.writePage(in.ID, page), nil
+	return h.writePage(in.ID, page), nil
 }
 
-func (s *server) envPage(ctx context.Context, in *eventsInput, at projection.Cursor) (*huma.StreamResponse, error) {
-	items, next, err := envview.New(s.feed, s.Store).Page(ctx, s.key(in.ID), at, in.Limit)
+func (h *eventHandlers) envPage(ctx context.Context, in *eventsInput, at projection.Cursor) (*huma.StreamResponse, error) {
+	items, next, err := h.env.Page(ctx, h.key(in.ID), at, in.Limit)
 	if err != nil {
-		return nil, s.problem(ctx, in.ID, err)
+		return nil, h.problem(ctx, in.ID, err)
 	}
-	page := envPage{Events: make([]envEvent, len(items))}
+	page := envPage{Events: make([]event.EnvEvent, len(items))}
 	for i, item := range items {
-		page.Events[i] = envEvent{item.Event}
+		page.Events[i] = item.Event
 		page.LastEventID = item.Cursor.String()
 	}
 	if next != nil {
 		page.Next = next.String()
 	}
-	return s.writePage(in.ID, page), nil
+	return h.writePage(in.ID, page), nil
 }
 
-func (s *server) writePage(id string, page any) *huma.StreamResponse {
-	return &huma.StreamResponse{Body: func(hctx huma.Context) {
-		hctx.SetHeader("Content-Type", typeJSON)
-		hctx.SetHeader("Vary", "Accept")
-		hctx.SetStatus(http.StatusOK)
-		if err := s.api.Marshal(hctx.BodyWriter(), typeJSON, page); err != nil {
-			s.Logger.Warn("writing a page of events failed", "thread", id, "error", err)
-		}
-	}}
+func (h *eventHandlers) worldPage(ctx context.Context, in *eventsInput, at projection.Cursor) (*huma.StreamResponse, error) {
+	items, next, err := h.chats.Page(ctx, h.key(in.ID), at, in.Limit)
+	if err != nil {
+		return nil, h.problem(ctx, in.ID, err)
+	}
+	page := worldPage{Events: make([]event.WorldEvent, len(items))}
+	for i, item := range items {
+		page.Events[i] = item.Event
+		page.LastEventID = item.Cursor.String()
+	}
+	if next != nil {
+		page.Next = next.String()
+	}
+	return h.writePage(in.ID, page), nil
 }
 
 // watch opens the reader before the answer begins, so that what fails is a problem
 // document.
-func (s *server) watch(ctx context.Context, id, view string, from projection.From) (_ *huma.StreamResponse, err error) {
-	leave, err := s.enter()
+func (h *eventHandlers) watch(ctx context.Context, id, view string, from projection.From) (_ *huma.StreamResponse, err error) {
+	leave, err := h.viewers.enter()
 	if err != nil {
 		return nil, err
 	}
@@ -206,11 +222,11 @@ func (s *server) watch(ctx context.Context, id, view string, from projection.Fro
 			leave()
 		}
 	}()
-	reader, err := s.open(ctx, id, view, from)
+	reader, err := h.open(ctx, id, view, from)
 	if err != nil {
-		return nil, s.problem(ctx, id, err)
+		return nil, h.problem(ctx, id, err)
 	}
-	var first []sent
+	var first []streamed
 	if from.Finite { // there may be nothing left
 		e, err := reader.Next(ctx)
 		for errors.Is(err, feed.ErrIdle) { // opening took long; nobody waits for a heartbeat yet
@@ -223,9 +239,9 @@ func (s *server) watch(ctx context.Context, id, view string, from projection.Fro
 			return noContent(), nil
 		}
 		if err != nil {
-			return nil, s.problem(ctx, id, err)
+			return nil, h.problem(ctx, id, err)
 		}
-		first = []sent{e}
+		first = []streamed{e}
 	}
 	watching = true
 	return &huma.StreamResponse{Body: func(hctx huma.Context) {
@@ -234,10 +250,10 @@ func (s *server) watch(ctx context.Context, id, view string, from projection.Fro
 		r, w := humago.Unwrap(hctx)
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
-		defer context.AfterFunc(s.Closing, cancel)()
+		defer context.AfterFunc(h.viewers.closing, cancel)()
 		out := newEventWriter(w)
 		if out.begin(from.Now, reader.begun()) {
-			s.send(ctx, id, reader, first, out)
+			h.send(ctx, id, reader, first, out)
 		}
 	}}, nil
 }
@@ -262,7 +278,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 }
 
 // send writes events until the client goes, the server closes or the thread ends.
-func (s *server) send(ctx context.Context, id string, reader source, first []sent, out *eventWriter) {
+func (h *eventHandlers) send(ctx context.Context, id string, reader source, first []streamed, out *eventWriter) {
 	for _, e := range first {
 		if !out.event(e, !reader.Buffered()) {
 			return
@@ -290,7 +306,7 @@ func (s *server) send(ctx context.Context, id string, reader source, first []sen
 				return
 			}
 		default:
-			s.Logger.Warn("event stream ends; the client resumes", "thread", id, "error", err)
+			h.logger.Warn("event stream ends; the client resumes", "thread", id, "error", err)
 			return
 		}
 	}

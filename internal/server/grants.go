@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -16,87 +15,68 @@ import (
 	"github.com/threadmill/threadmill/store"
 )
 
-// Grant is an approval that covers more calls than its own: an [approval.Grant] with the
-// words that describe it in the API.
-type Grant struct {
-	ID               string            `json:"id" doc:"The tool call with whose approval it came"`
-	Scope            event.Scope       `json:"scope" enum:"session,pattern"`
-	Agent            string            `json:"agent" doc:"Whose calls it covers"`
-	ToolName         string            `json:"toolName" doc:"The tool whose calls it covers"`
-	Digest           string            `json:"digest,omitempty" doc:"Of scope session: of tool, arguments and working directory"`
-	Pattern          map[string]string `json:"pattern,omitempty" doc:"Of scope pattern: globs by the names of arguments"`
-	Rest             string            `json:"rest,omitempty" doc:"Of scope pattern: digest of tool, working directory and all other arguments"`
-	Definition       string            `json:"definition,omitempty" doc:"Digest of the tool's definition: once that is another, the grant covers nothing"`
-	WorkingDirectory string            `json:"workingDirectory,omitempty"`
-	Reason           string            `json:"reason,omitempty"`
-	By               string            `json:"by" doc:"Who gave it"`
-	GrantedAt        time.Time         `json:"grantedAt"`
-	RevokedAt        *time.Time        `json:"revokedAt,omitempty" doc:"Since when it covers nothing any more"`
-	RevokedBy        string            `json:"revokedBy,omitempty"`
-}
-
 type grantsInput struct {
 	ThreadPath
-	Revoked bool `query:"revoked" doc:"Those that were revoked, too"`
+	Revoked bool `query:"revoked" doc:"Include revoked grants"`
 }
 
 type grantsOutput struct {
 	Body struct {
-		Grants []Grant `json:"grants" nullable:"false" doc:"The oldest first"`
+		Grants []approval.Grant `json:"grants" nullable:"false" doc:"The oldest first"`
 	}
 }
 
 type revokeInput struct {
 	ToolCallPath
-	By     string `query:"by" maxLength:"200" doc:"Who revokes; it is kept. The name of the API key, or without one as the client says it. Default: api"`
+	By     string `query:"by" maxLength:"200" doc:"Who revokes; it is stored. The name of the API key, or without one what the client sends. Default: api"`
 	Reason string `query:"reason" maxLength:"4096"`
 }
 
-func (s *server) registerGrants() {
+func (h *approvalHandlers) registerGrants() {
 	tags := []string{"approvals"}
-	register(s, auth.Read, huma.Operation{
+	register(h.core, auth.Read, huma.Operation{
 		OperationID: "listGrants", Method: http.MethodGet, Path: "/v1/threads/{id}/grants", Tags: tags,
 		Summary:     "List the approvals that cover more calls than their own",
-		Description: "They are what the thread's records say; one that was given this moment may be missing.",
+		Description: "From the thread's records; one given just now may be missing.",
 		Errors:      []int{404, 503},
-	}, s.listGrants)
-	register(s, auth.Approve, huma.Operation{
+	}, h.listGrants)
+	register(h.core, auth.Approve, huma.Operation{
 		OperationID: "revokeGrant", Method: http.MethodDelete, Path: "/v1/threads/{id}/grants/{toolCallId}", Tags: tags,
-		Summary: "Take an approval back, with all that it grants",
-		Description: "What has run stays done; a call that was approved and has not begun to run asks again. Any approval can be revoked by the id of its call. " +
+		Summary: "Revoke an approval and what it grants",
+		Description: "Completed calls are not undone; an approved call that has not started needs a new approval. Any approval can be revoked by the id of its call. " +
 			"Revoking again is already_resolved, unless people have been asked about the call again and no decision is stored yet: then the thread takes it.",
 		Errors: []int{403, 404, 409, 503},
-	}, s.revokeGrant)
+	}, h.revokeGrant)
 }
 
-func (s *server) listGrants(ctx context.Context, in *grantsInput) (*grantsOutput, error) {
-	if _, err := s.thread(ctx, in.ID); err != nil {
+func (h *approvalHandlers) listGrants(ctx context.Context, in *grantsInput) (*grantsOutput, error) {
+	if _, err := h.thread(ctx, in.ID); err != nil {
 		return nil, err
 	}
-	records, err := s.approvalRecords(ctx, in.ID)
+	records, err := h.approvalRecords(ctx, in.ID)
 	if err != nil {
-		return nil, s.problem(ctx, in.ID, err)
+		return nil, h.problem(ctx, in.ID, err)
 	}
 	history := approval.ReadHistory(records)
 	if bad := history.Unreadable(); len(bad) > 0 {
-		s.Logger.Warn("approvals cannot be read: none from before them holds", "thread", in.ID, "records", bad)
+		h.logger.Warn("approvals cannot be read: none from before them holds", "thread", in.ID, "records", bad)
 	}
 	out := &grantsOutput{}
-	out.Body.Grants = []Grant{}
+	out.Body.Grants = []approval.Grant{}
 	for _, g := range history.Grants() {
 		if in.Revoked || g.RevokedAt == nil {
-			out.Body.Grants = append(out.Body.Grants, Grant(g))
+			out.Body.Grants = append(out.Body.Grants, g)
 		}
 	}
 	return out, nil
 }
 
 // approvalRecords are all of a thread's, in order.
-func (s *server) approvalRecords(ctx context.Context, threadID string) ([]event.Record, error) {
+func (h *approvalHandlers) approvalRecords(ctx context.Context, threadID string) ([]event.Record, error) {
 	var all []event.Record
 	q := store.Query{Types: []string{event.TypeApproval}, Limit: store.MaxLimit}
 	for {
-		page, err := s.Store.Records(ctx, s.key(threadID), q)
+		page, err := h.store.Records(ctx, h.key(threadID), q)
 		if err != nil {
 			return nil, err
 		}
@@ -108,54 +88,54 @@ func (s *server) approvalRecords(ctx context.Context, threadID string) ([]event.
 	}
 }
 
-func (s *server) revokeGrant(ctx context.Context, in *revokeInput) (*resultOutput, error) {
+func (h *approvalHandlers) revokeGrant(ctx context.Context, in *revokeInput) (*output[signals.DecideResult], error) {
 	by, err := actor(ctx, "query.by", in.By, byAPI)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.thread(ctx, in.ID); err != nil {
+	if _, err := h.thread(ctx, in.ID); err != nil {
 		return nil, err
 	}
 	// A thread takes any revocation: which approvals there are, its records know.
-	records, err := s.approvalRecords(ctx, in.ID)
+	records, err := h.approvalRecords(ctx, in.ID)
 	if err != nil {
-		return nil, s.problem(ctx, in.ID, err)
+		return nil, h.problem(ctx, in.ID, err)
 	}
 	approved, holds, round := approvalOf(records, in.ToolCallID)
 	if !approved {
 		return nil, noApproval(in.ToolCallPath)
 	}
 	if !holds {
-		again, err := s.askedAgain(ctx, in.ID, in.ToolCallID, round)
+		again, err := h.requestedAgain(ctx, in.ID, in.ToolCallID, round)
 		if err != nil {
-			return nil, s.problem(ctx, in.ID, err)
+			return nil, h.problem(ctx, in.ID, err)
 		}
 		if !again {
-			return resulted(signals.AlreadyResolved), nil
+			return decided(signals.AlreadyResolved), nil
 		}
 	}
 	r := signals.Revoke{ToolCallID: in.ToolCallID, By: by, Reason: in.Reason}
-	within, cancel := s.answer(ctx)
+	within, cancel := h.answer(ctx)
 	defer cancel()
-	got, err := s.Threads.Revoke(within, in.ID, r)
+	got, err := h.approvals.Revoke(within, in.ID, r)
 	if !holds && errors.Is(err, signals.ErrClosed) {
 		// Nothing is on its way to the store any more.
-		return resulted(signals.AlreadyResolved), nil
+		return decided(signals.AlreadyResolved), nil
 	}
 	if err == nil {
 		err = refusedRevocation(in.ToolCallPath, got)
 	}
 	if err != nil {
-		return nil, s.problem(ctx, in.ID, err)
+		return nil, h.problem(ctx, in.ID, err)
 	}
-	return resulted(got), nil
+	return decided(got), nil
 }
 
-// askedAgain reports whether people were asked about a call after the last round on which a
+// requestedAgain reports whether people were asked about a call after the last round on which a
 // decision is stored. Then they may have approved it anew, and only the thread knows.
-func (s *server) askedAgain(ctx context.Context, threadID, toolCallID string, round int) (bool, error) {
+func (h *approvalHandlers) requestedAgain(ctx context.Context, threadID, toolCallID string, round int) (bool, error) {
 	next := event.ApprovalRequest{ToolCallID: toolCallID, Round: max(round, 1) + 1}
-	records, err := s.Store.RecordsByID(ctx, s.key(threadID), event.RequestID(next))
+	records, err := h.store.RecordsByID(ctx, h.key(threadID), event.RequestID(next))
 	return len(records) > 0, err
 }
 
@@ -183,7 +163,7 @@ func approvalOf(records []event.Record, toolCallID string) (approved, holds bool
 
 func noApproval(call ToolCallPath) error {
 	return decisionRefused(http.StatusNotFound, signals.NotPending,
-		"thread %q has no approval of a tool call %q, or not yet: one that was given this moment is there a moment later; GET /v1/threads/%s/grants lists what is granted",
+		"thread %q has no approval of a tool call %q, or it was given just now and is not stored yet; GET /v1/threads/%s/grants lists what is granted",
 		call.ID, call.ToolCallID, call.ID)
 }
 

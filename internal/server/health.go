@@ -3,12 +3,15 @@ package server
 import (
 	"context"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/internal/outage"
+	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/stream"
 )
 
 type healthOutput struct {
@@ -30,27 +33,36 @@ const (
 	readyWithin = 2 * time.Second
 )
 
-func (s *server) registerHealth() {
+// healthHandlers say whether the process and what it needs are up.
+type healthHandlers struct {
+	*core
+	store      store.Store
+	stream     stream.Stream
+	ready      func(ctx context.Context) map[string]error
+	components sync.Map // the *outage.Log of each component, by its name
+}
+
+func (h *healthHandlers) registerHealth() {
 	tags := []string{"health"}
-	register(s, public, huma.Operation{
+	register(h.core, public, huma.Operation{
 		OperationID: "healthz", Method: http.MethodGet, Path: "/healthz", Tags: tags,
 		Summary: "The process is up",
 	}, func(context.Context, *struct{}) (*healthOutput, error) {
 		return &healthOutput{Status: http.StatusOK, CacheControl: "no-store", Body: health{Status: up}}, nil
 	})
-	register(s, public, huma.Operation{
+	register(h.core, public, huma.Operation{
 		OperationID: "readyz", Method: http.MethodGet, Path: "/readyz", Tags: tags,
-		Summary: "Store, stream and Temporal answer", Description: "503 with the same body when one does not. Components are for those who may read.",
-	}, s.readyz)
+		Summary: "Store, stream and Temporal answer", Description: "503 with the same body when one does not. Components are listed for principals with the role read.",
+	}, h.readyz)
 }
 
 // noteComponent logs that a component is unavailable once for each outage. That of the store
 // is logged by whoever calls it.
-func (s *server) noteComponent(name string, err error) {
+func (h *healthHandlers) noteComponent(name string, err error) {
 	if name == "store" {
 		return
 	}
-	log, _ := s.components.LoadOrStore(name, outage.New(s.Logger, name))
+	log, _ := h.components.LoadOrStore(name, outage.New(h.logger, name))
 	if err != nil {
 		log.(*outage.Log).Down(err)
 	} else {
@@ -58,25 +70,25 @@ func (s *server) noteComponent(name string, err error) {
 	}
 }
 
-func (s *server) readyz(ctx context.Context, _ *struct{}) (*healthOutput, error) {
+func (h *healthHandlers) readyz(ctx context.Context, _ *struct{}) (*healthOutput, error) {
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
 	answers := make(chan map[string]error, 3)
 	ask := func(f func() map[string]error) { go func() { answers <- f() }() }
-	ask(func() map[string]error { return map[string]error{"store": s.Store.Ping(ctx)} })
-	ask(func() map[string]error { return map[string]error{"stream": s.Stream.Ping(ctx)} })
+	ask(func() map[string]error { return map[string]error{"store": h.store.Ping(ctx)} })
+	ask(func() map[string]error { return map[string]error{"stream": h.stream.Ping(ctx)} })
 	ask(func() map[string]error {
-		if s.Ready == nil {
+		if h.ready == nil {
 			return nil
 		}
-		return s.Ready(ctx)
+		return h.ready(ctx)
 	})
 	out := &healthOutput{Status: http.StatusOK, CacheControl: "no-store", Body: health{Status: up, Components: map[string]string{}}}
-	_, unknown := s.principal(ctx, auth.Read)
+	_, unknown := h.access.principal(ctx, auth.Read)
 	for range cap(answers) {
 		for name, err := range <-answers {
 			out.Body.Components[name] = up
-			s.noteComponent(name, err)
+			h.noteComponent(name, err)
 			if err != nil {
 				out.Status, out.Body.Status, out.Body.Components[name] = http.StatusServiceUnavailable, down, down
 			}

@@ -24,6 +24,7 @@ type schema struct {
 	MinLength  int               `json:"minLength"`
 	Minimum    float64           `json:"minimum"`
 	Format     string            `json:"format"`
+	Examples   []any             `json:"examples"`
 }
 
 type document struct {
@@ -58,6 +59,8 @@ func (d document) sample(s schema) any {
 		return s.Enum[0]
 	case len(s.OneOf) > 0:
 		return d.sample(s.OneOf[0])
+	case len(s.Examples) > 0:
+		return s.Examples[0]
 	case s.Format == "date-time":
 		return "2026-01-02T03:04:05Z"
 	case s.Type == "string":

@@ -16,103 +16,80 @@ import (
 	"github.com/threadmill/threadmill/store"
 )
 
-// APIKey is an API key, without its secret.
-type APIKey struct {
-	ID            string     `json:"id,omitempty" doc:"The public part of the key. A configured key has none"`
-	Name          string     `json:"name" doc:"The sender and the by of the requests that carry the key"`
-	Namespace     string     `json:"namespace,omitempty" doc:"The only namespace in which the key is valid. Left out: any"`
-	Roles         []string   `json:"roles" nullable:"false" enum:"read,post,approve,operate,admin"`
-	Source        string     `json:"source" enum:"stored,configured" doc:"configured: in the server's configuration file or environment, and changed there"`
-	CreatedAt     *time.Time `json:"createdAt,omitempty"`
-	CreatedBy     string     `json:"createdBy,omitempty"`
-	ExpiresAt     *time.Time `json:"expiresAt,omitempty" doc:"Left out: never"`
-	RotatedAt     *time.Time `json:"rotatedAt,omitempty"`
-	PreviousUntil *time.Time `json:"previousUntil,omitempty" doc:"Until when the key before the last rotation is valid"`
-	RevokedAt     *time.Time `json:"revokedAt,omitempty"`
-	RevokedBy     string     `json:"revokedBy,omitempty"`
-}
-
-func storedKey(k store.APIKey) APIKey {
-	return APIKey{
-		ID: k.ID, Name: k.Name, Namespace: k.Namespace, Roles: k.Roles, Source: "stored",
-		CreatedAt: ref(k.CreatedAt), CreatedBy: k.CreatedBy, ExpiresAt: ref(k.ExpiresAt), RotatedAt: ref(k.RotatedAt),
-		PreviousUntil: ref(k.PreviousUntil), RevokedAt: ref(k.RevokedAt), RevokedBy: k.RevokedBy,
-	}
-}
-
 // KeyPath is the input of operations on one API key.
 type KeyPath struct {
 	ID string `path:"id" doc:"The key's id"`
 }
 
 type keysInput struct {
-	Revoked bool `query:"revoked" doc:"Those that are revoked, too"`
+	Revoked bool `query:"revoked" doc:"Include revoked keys"`
 }
 
 type keysOutput struct {
 	Body struct {
-		Keys []APIKey `json:"keys" nullable:"false" doc:"Configured ones first, then by name, at most 1000"`
+		Keys []auth.APIKey `json:"keys" nullable:"false" doc:"Configured ones first, then by name, at most 1000"`
 	}
 }
 
 type createKeyInput struct {
 	Body struct {
-		Name      string     `json:"name" minLength:"1" maxLength:"128" doc:"The sender and the by of the requests that carry the key. Upper and lower case do not make names differ"`
-		Roles     []string   `json:"roles" maxItems:"5" enum:"read,post,approve,operate,admin" doc:"What the key may do, at least one. admin implies all others"`
-		ExpiresAt *time.Time `json:"expiresAt,omitempty" doc:"Default: never"`
+		Name      string    `json:"name" minLength:"1" maxLength:"128" doc:"The sender and the by of the requests that carry the key. Names are case-insensitive"`
+		Roles     []string  `json:"roles" maxItems:"5" enum:"read,post,approve,operate,admin" doc:"What the key may do, at least one role. admin implies all others"`
+		ExpiresAt time.Time `json:"expiresAt,omitzero" doc:"Default: never"`
 	}
 }
 
 type rotateKeyInput struct {
 	KeyPath
 	Body *struct {
-		Overlap string `json:"overlap,omitempty" example:"1h" doc:"How long the key before remains valid, at most 168h. Default: it ends at once"`
+		Overlap string `json:"overlap,omitempty" example:"1h" doc:"How long the previous secret remains valid, at most 168h. Default: it ends at once"`
 	} `required:"false"`
 }
 
 // newKeyOutput has the token of a key, this once.
 type newKeyOutput struct {
 	CacheControl string `header:"Cache-Control"`
-	Body         struct {
-		Key   APIKey `json:"key"`
-		Token string `json:"token" doc:"The secret. Only its hash is stored: it is not shown again"`
-	}
+	Body         auth.NewAPIKey
 }
 
 func newKey(k store.APIKey, token auth.Token) *newKeyOutput {
-	out := &newKeyOutput{CacheControl: "no-store"}
-	out.Body.Key, out.Body.Token = storedKey(k), token.Reveal()
-	return out
+	return &newKeyOutput{"no-store", auth.NewAPIKey{Key: auth.APIKey{APIKey: k, Source: auth.SourceStored}, Token: token.Reveal()}}
 }
 
 // maxOverlap bounds how long two secrets of a key are valid.
 const maxOverlap = 7 * 24 * time.Hour
 
-func (s *server) registerKeys() {
+// keyHandlers serve API keys.
+type keyHandlers struct {
+	*core
+	store store.Store
+}
+
+func (h *keyHandlers) registerKeys() {
 	tags := []string{"keys"}
 	const path, one = "/v1/keys", "/v1/keys/{id}"
-	register(s, auth.Admin, huma.Operation{
+	register(h.core, auth.Admin, huma.Operation{
 		OperationID: "listKeys", Method: http.MethodGet, Path: path, Tags: tags,
 		Summary: "List the API keys of the namespace",
-	}, s.listKeys)
-	register(s, auth.Admin, huma.Operation{
+	}, h.listKeys)
+	register(h.core, auth.Admin, huma.Operation{
 		OperationID: "createKey", Method: http.MethodPost, Path: path, Tags: tags,
 		Summary: "Create an API key", DefaultStatus: http.StatusCreated,
-		Description: "The answer has the secret, which is not shown again. The first key needs the role admin: from then on every request needs a key.",
+		Description: "The response has the secret, which is not shown again. The first key needs the role admin: from then on every request needs a key.",
 		Errors:      []int{400, 409, 413},
-	}, s.createKey)
-	register(s, auth.Admin, huma.Operation{
+	}, h.createKey)
+	register(h.core, auth.Admin, huma.Operation{
 		OperationID: "rotateKey", Method: http.MethodPost, Path: one + "/rotate", Tags: tags,
-		Summary: "Give an API key a new secret", Description: "The answer has the secret, which is not shown again.",
+		Summary: "Rotate the secret of an API key", Description: "The response has the secret, which is not shown again.",
 		Errors: []int{400, 404, 409, 413},
-	}, s.rotateKey)
-	register(s, auth.Admin, huma.Operation{
+	}, h.rotateKey)
+	register(h.core, auth.Admin, huma.Operation{
 		OperationID: "revokeKey", Method: http.MethodDelete, Path: one, Tags: tags,
 		Summary: "Revoke an API key", DefaultStatus: http.StatusNoContent,
-		Description: "It ends in all processes within seconds, with the event streams that it has opened. Revoking it again changes nothing. " +
+		Description: "It ends in all processes within seconds, with its open event streams. Revoking it again changes nothing. " +
 			"A key cannot revoke itself, so that an administrator remains.",
 		Errors: []int{404, 409},
-	}, s.revokeKey)
+	}, h.revokeKey)
 }
 
 // keyRing is an authenticator that accepts API keys of the store.
@@ -120,54 +97,53 @@ type keyRing interface {
 	Configured() []auth.Key
 }
 
-func (s *server) listKeys(ctx context.Context, in *keysInput) (*keysOutput, error) {
-	stored, err := s.Store.APIKeys(ctx, s.Namespace)
+func (h *keyHandlers) listKeys(ctx context.Context, in *keysInput) (*keysOutput, error) {
+	stored, err := h.store.APIKeys(ctx, h.namespace)
 	if err != nil {
-		return nil, s.keyProblem(ctx, err)
+		return nil, h.keyProblem(ctx, err)
 	}
 	out := &keysOutput{}
-	out.Body.Keys = []APIKey{}
-	for _, k := range s.configuredKeys() {
-		out.Body.Keys = append(out.Body.Keys, APIKey{
-			Name: k.Name, Namespace: k.Namespace, Roles: k.Roles.Strings(), Source: "configured", ExpiresAt: ref(k.ExpiresAt),
-		})
+	out.Body.Keys = []auth.APIKey{}
+	for _, k := range h.configuredKeys() {
+		shown := store.APIKey{Name: k.Name, Namespace: k.Namespace, Roles: k.Roles.Strings(), ExpiresAt: k.ExpiresAt}
+		out.Body.Keys = append(out.Body.Keys, auth.APIKey{APIKey: shown, Source: auth.SourceConfigured})
 	}
 	for _, k := range stored {
 		if in.Revoked || k.RevokedAt.IsZero() {
-			out.Body.Keys = append(out.Body.Keys, storedKey(k))
+			out.Body.Keys = append(out.Body.Keys, auth.APIKey{APIKey: k, Source: auth.SourceStored})
 		}
 	}
 	return out, nil
 }
 
 // configuredKeys are those that are valid in this namespace.
-func (s *server) configuredKeys() []auth.Key {
-	ring, ok := s.Authenticator.(keyRing)
+func (h *keyHandlers) configuredKeys() []auth.Key {
+	ring, ok := h.access.authenticator.(keyRing)
 	if !ok {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(ring.Configured()), func(k auth.Key) bool { return k.Namespace != "" && k.Namespace != s.Namespace })
+	return slices.DeleteFunc(slices.Clone(ring.Configured()), func(k auth.Key) bool { return k.Namespace != "" && k.Namespace != h.namespace })
 }
 
-func (s *server) createKey(ctx context.Context, in *createKeyInput) (*newKeyOutput, error) {
-	if err := s.needKeyRing(); err != nil {
+func (h *keyHandlers) createKey(ctx context.Context, in *createKeyInput) (*newKeyOutput, error) {
+	if err := h.needKeyRing(); err != nil {
 		return nil, err
 	}
-	k := store.APIKey{Namespace: s.Namespace, Name: in.Body.Name, ExpiresAt: deref(in.Body.ExpiresAt)}
+	k := store.APIKey{Namespace: h.namespace, Name: in.Body.Name, ExpiresAt: in.Body.ExpiresAt}
 	roles, err := auth.ParseRoles(in.Body.Roles)
 	if err == nil {
 		err = auth.CheckName("name", k.Name)
 	}
 	if err != nil {
-		return nil, s.keyProblem(ctx, err)
+		return nil, h.keyProblem(ctx, err)
 	}
 	switch {
 	case auth.FromContext(ctx).Kind == auth.KindLocal && !roles.Has(auth.Admin):
 		return nil, refuse(http.StatusUnprocessableEntity, "body.roles",
 			"must have admin: this is the first key, and from now on every request needs one")
 	case !k.ExpiresAt.IsZero() && !k.ExpiresAt.After(time.Now()):
-		return nil, refuse(http.StatusUnprocessableEntity, "body.expiresAt", "is over")
-	case slices.ContainsFunc(s.configuredKeys(), func(c auth.Key) bool { return strings.EqualFold(c.Name, k.Name) }):
+		return nil, refuse(http.StatusUnprocessableEntity, "body.expiresAt", "is in the past")
+	case slices.ContainsFunc(h.configuredKeys(), func(c auth.Key) bool { return strings.EqualFold(c.Name, k.Name) }):
 		return nil, huma.Error409Conflict(fmt.Sprintf("an API key %q is configured: choose another name", k.Name))
 	}
 	if k.CreatedBy, err = actor(ctx, "", "", byAPI); err != nil {
@@ -176,27 +152,27 @@ func (s *server) createKey(ctx context.Context, in *createKeyInput) (*newKeyOutp
 	var token auth.Token
 	k.ID, token = auth.NewToken()
 	k.Roles, k.Hash = roles.Strings(), token.Hash()
-	made, err := s.Store.CreateAPIKey(ctx, k)
+	made, err := h.store.CreateAPIKey(ctx, k)
 	if errors.Is(err, store.ErrExists) {
 		return nil, huma.Error409Conflict(fmt.Sprintf("an API key %q already exists: rotate it, revoke it, or choose another name", k.Name))
 	}
 	if err != nil {
-		return nil, s.keyProblem(ctx, err)
+		return nil, h.keyProblem(ctx, err)
 	}
-	s.Logger.Info("API key created", "key", made.ID, "name", made.Name, "roles", made.Roles, "by", made.CreatedBy)
+	h.logger.Info("API key created", "key", made.ID, "name", made.Name, "roles", made.Roles, "by", made.CreatedBy)
 	return newKey(made, token), nil
 }
 
 // needKeyRing fails where keys of the store are not accepted: they would do nothing.
-func (s *server) needKeyRing() error {
-	if _, ok := s.Authenticator.(keyRing); !ok {
+func (h *keyHandlers) needKeyRing() error {
+	if _, ok := h.access.authenticator.(keyRing); !ok {
 		return huma.Error409Conflict("this server does not authenticate requests by API keys")
 	}
 	return nil
 }
 
-func (s *server) rotateKey(ctx context.Context, in *rotateKeyInput) (*newKeyOutput, error) {
-	if err := s.needKeyRing(); err != nil {
+func (h *keyHandlers) rotateKey(ctx context.Context, in *rotateKeyInput) (*newKeyOutput, error) {
+	if err := h.needKeyRing(); err != nil {
 		return nil, err
 	}
 	var until time.Time
@@ -211,15 +187,15 @@ func (s *server) rotateKey(ctx context.Context, in *rotateKeyInput) (*newKeyOutp
 	if _, _, err := auth.ParseToken(token.Reveal()); err != nil {
 		return nil, unknownKey(in.ID)
 	}
-	k, err := s.Store.RotateAPIKey(ctx, s.Namespace, in.ID, token.Hash(), until)
+	k, err := h.store.RotateAPIKey(ctx, h.namespace, in.ID, token.Hash(), until)
 	if err != nil {
-		return nil, s.keyProblem(ctx, err, in.ID)
+		return nil, h.keyProblem(ctx, err, in.ID)
 	}
-	s.Logger.Info("API key rotated", "key", k.ID, "name", k.Name, "by", auth.FromContext(ctx).Name)
+	h.logger.Info("API key rotated", "key", k.ID, "name", k.Name, "by", auth.FromContext(ctx).Name)
 	return newKey(k, token), nil
 }
 
-func (s *server) revokeKey(ctx context.Context, in *KeyPath) (*struct{}, error) {
+func (h *keyHandlers) revokeKey(ctx context.Context, in *KeyPath) (*struct{}, error) {
 	if p := auth.FromContext(ctx); p.KeyID != "" && p.KeyID == in.ID {
 		return nil, huma.Error409Conflict("the request is authenticated by this key: rotate it, or revoke it with another one")
 	}
@@ -227,11 +203,11 @@ func (s *server) revokeKey(ctx context.Context, in *KeyPath) (*struct{}, error) 
 	if err != nil {
 		return nil, err
 	}
-	k, err := s.Store.RevokeAPIKey(ctx, s.Namespace, in.ID, by)
+	k, err := h.store.RevokeAPIKey(ctx, h.namespace, in.ID, by)
 	if err != nil {
-		return nil, s.keyProblem(ctx, err, in.ID)
+		return nil, h.keyProblem(ctx, err, in.ID)
 	}
-	s.Logger.Info("API key revoked", "key", k.ID, "name", k.Name, "by", k.RevokedBy)
+	h.logger.Info("API key revoked", "key", k.ID, "name", k.Name, "by", k.RevokedBy)
 	return nil, nil
 }
 
@@ -240,7 +216,7 @@ func unknownKey(id string) error {
 }
 
 // keyProblem turns the error of an operation on API keys into a problem document.
-func (s *server) keyProblem(ctx context.Context, err error, id ...string) error {
+func (h *keyHandlers) keyProblem(ctx context.Context, err error, id ...string) error {
 	var field *event.FieldError
 	switch {
 	case errors.As(err, &field):
@@ -248,5 +224,5 @@ func (s *server) keyProblem(ctx context.Context, err error, id ...string) error 
 	case errors.Is(err, store.ErrNotFound) && len(id) > 0:
 		return unknownKey(id[0])
 	}
-	return s.agentProblem(ctx, "", err)
+	return h.agentProblem(ctx, "", err)
 }

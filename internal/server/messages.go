@@ -28,61 +28,59 @@ type postBody struct {
 	PostOptions
 }
 
+// postOutput answers a message: 202 with its event id, or 200 after the turn.
 type postOutput struct {
 	Status int
-	Body   posted
-}
-
-// posted answers a message: 202 with its event id, or 200 after the turn.
-type posted struct {
-	EventID string         `json:"eventId"`
-	Status  string         `json:"status,omitempty" doc:"How the turn ended: completed, failed, interrupted, expired, unanswered or unhandled; processed if that is no longer kept"`
-	Message *event.Message `json:"message,omitempty" doc:"The final message of the turn, if there is one"`
-
-	Replies []event.Message `json:"replies,omitempty" doc:"The final messages of all agents that took part, if there are several; message is the last of them"`
-	Error   string          `json:"error,omitempty" doc:"Why the turn failed"`
-}
-
-// StoredMessage is a message with its place in the thread.
-type StoredMessage struct {
-	event.Message
-	Seq       int64     `json:"seq"`
-	CreatedAt time.Time `json:"createdAt"`
+	Body   signals.TurnResult
 }
 
 type messagesInput struct {
 	ThreadPath
 	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"50"`
-	Cursor string `query:"cursor" doc:"The next of the page before"`
+	Cursor string `query:"cursor" doc:"The next of the previous page"`
 }
 
 type messagesOutput struct {
 	Body struct {
-		Messages []StoredMessage `json:"messages" nullable:"false"`
-		Next     string          `json:"next,omitempty" doc:"The cursor of the next page, if there is one"`
+		Messages []event.StoredMessage `json:"messages" nullable:"false"`
+		Next     string                `json:"next,omitempty" doc:"The cursor of the next page, if there is one"`
 	}
 }
 
-func (s *server) registerMessages() {
+// Messenger is what the API needs of a client of threads for messages.
+type Messenger interface {
+	Post(ctx context.Context, threadID string, p signals.Post) (signals.PostResult, error)
+	Turn(ctx context.Context, threadID string, p signals.Post) (signals.TurnResult, error)
+	State(ctx context.Context, threadID string) (signals.State, error)
+}
+
+// messageHandlers serve the messages of threads.
+type messageHandlers struct {
+	*lookup
+	messenger Messenger
+	waitLimit time.Duration
+}
+
+func (h *messageHandlers) registerMessages() {
 	tags := []string{"messages"}
-	register(s, auth.Post, huma.Operation{
+	register(h.core, auth.Post, huma.Operation{
 		OperationID: "postMessage", Method: http.MethodPost, Path: "/v1/threads/{id}/messages", Tags: tags,
 		Summary: "Post a message", DefaultStatus: http.StatusAccepted,
-		Description: "Answers 202 with the event's id once the thread has accepted the message, or Temporal keeps it for a thread whose workers are away; with wait=true 200 after the turn, or 202 when the turn takes longer than the server waits. " +
+		Description: "202 with the event's id once the thread has accepted the message, or Temporal keeps it because no worker runs; with wait=true 200 after the turn, or 202 if the turn takes longer than the server waits. " +
 			"A turn that failed is a 200 with status and error. The status processed means that the turn ended too long ago for the thread to know how: read its messages.",
 		Errors:    []int{400, 404, 409, 413, 429, 503},
 		Responses: map[string]*huma.Response{"200": {Description: "The turn has ended"}},
-	}, s.postMessage)
-	op := s.api.OpenAPI().Paths["/v1/threads/{id}/messages"].Post
+	}, h.postMessage)
+	op := h.api.OpenAPI().Paths["/v1/threads/{id}/messages"].Post
 	op.Responses["200"].Content = op.Responses["202"].Content
-	register(s, auth.Read, huma.Operation{
+	register(h.core, auth.Read, huma.Operation{
 		OperationID: "listMessages", Method: http.MethodGet, Path: "/v1/threads/{id}/messages", Tags: tags,
 		Summary: "List messages, the oldest first", Errors: []int{404, 503},
-		Description: "Messages are as hooks have left them; those that a hook keeps from people are left out, so that a page with a next may be short.",
-	}, s.listMessages)
+		Description: "Messages as changed by hooks. Messages that a hook hides are left out, so that a page with a next may be short.",
+	}, h.listMessages)
 }
 
-func (s *server) postMessage(ctx context.Context, in *postInput) (*postOutput, error) {
+func (h *messageHandlers) postMessage(ctx context.Context, in *postInput) (*postOutput, error) {
 	if in.Wait {
 		if err := needs(ctx, auth.Read, "query.wait"); err != nil {
 			return nil, err
@@ -92,17 +90,17 @@ func (s *server) postMessage(ctx context.Context, in *postInput) (*postOutput, e
 	if err != nil {
 		return nil, err
 	}
-	if err := s.prepare(ctx, in.ID, &post, in.Body.PostOptions); err != nil {
+	if err := h.prepare(ctx, in.ID, &post, in.Body.PostOptions); err != nil {
 		return nil, err
 	}
-	out := &postOutput{Status: http.StatusAccepted, Body: posted{EventID: post.ID}}
+	out := &postOutput{Status: http.StatusAccepted, Body: signals.TurnResult{EventID: post.ID}}
 	if in.Wait {
 		var turn signals.TurnResult
-		turn, err = s.turn(ctx, in.ID, post)
+		turn, err = h.turn(ctx, in.ID, post)
 		switch {
 		case err == nil:
 			out.Status = http.StatusOK
-			out.Body = posted{EventID: post.ID, Status: string(turn.Status), Message: turn.Message, Replies: turn.Replies, Error: turn.Error}
+			out.Body, out.Body.EventID, out.Body.LastRecord = turn, post.ID, ""
 		case errors.Is(err, errTurnGoesOn):
 			err = nil
 		case errors.Is(err, signals.ErrProcessed):
@@ -110,10 +108,10 @@ func (s *server) postMessage(ctx context.Context, in *postInput) (*postOutput, e
 			out.Status, out.Body.Status, err = http.StatusOK, signals.ProcessedType, nil
 		}
 	} else {
-		err = s.post(ctx, in.ID, post)
+		err = h.post(ctx, in.ID, post)
 	}
 	if err != nil {
-		return nil, s.problem(ctx, in.ID, err)
+		return nil, h.problem(ctx, in.ID, err)
 	}
 	return out, nil
 }
@@ -152,10 +150,10 @@ func tooLarge(location string, size int) error {
 }
 
 // post posts a message, and returns once its thread has accepted it.
-func (s *server) post(ctx context.Context, id string, p signals.Post) error {
-	ctx, cancel := s.answer(ctx)
+func (h *messageHandlers) post(ctx context.Context, id string, p signals.Post) error {
+	ctx, cancel := h.answer(ctx)
 	defer cancel()
-	_, err := s.Threads.PostUpdate(ctx, id, p)
+	_, err := h.messenger.Post(ctx, id, p)
 	return err
 }
 
@@ -164,8 +162,8 @@ var errTurnGoesOn = errors.New("the turn goes on")
 
 // turn posts and waits for the turn. A turn may take long, a worker's first word may
 // not: after a while the thread is asked whether anybody is there.
-func (s *server) turn(ctx context.Context, id string, p signals.Post) (signals.TurnResult, error) {
-	wait, cancel := context.WithTimeout(ctx, s.WaitLimit)
+func (h *messageHandlers) turn(ctx context.Context, id string, p signals.Post) (signals.TurnResult, error) {
+	wait, cancel := context.WithTimeout(ctx, h.waitLimit)
 	defer cancel()
 	type ended struct {
 		result signals.TurnResult
@@ -173,10 +171,10 @@ func (s *server) turn(ctx context.Context, id string, p signals.Post) (signals.T
 	}
 	done := make(chan ended, 1)
 	go func() {
-		result, err := s.Threads.Turn(wait, id, p)
+		result, err := h.messenger.Turn(wait, id, p)
 		done <- ended{result, err}
 	}()
-	patience := time.NewTimer(s.AnswerWithin)
+	patience := time.NewTimer(h.answerWithin)
 	defer patience.Stop()
 	asked := make(chan error, 1)
 	for {
@@ -188,7 +186,7 @@ func (s *server) turn(ctx context.Context, id string, p signals.Post) (signals.T
 			return end.result, end.err
 		case <-patience.C:
 			// Beside the wait: the turn may end before the thread answers.
-			go func() { asked <- s.ask(wait, id) }()
+			go func() { asked <- h.ask(wait, id) }()
 		case err := <-asked:
 			if err != nil {
 				return signals.TurnResult{}, err
@@ -198,27 +196,27 @@ func (s *server) turn(ctx context.Context, id string, p signals.Post) (signals.T
 }
 
 // ask returns an error if nobody answers for the thread.
-func (s *server) ask(ctx context.Context, id string) error {
-	within, cancel := s.answer(ctx)
+func (h *messageHandlers) ask(ctx context.Context, id string) error {
+	within, cancel := h.answer(ctx)
 	defer cancel()
-	if _, err := s.Threads.State(within, id); err != nil && unanswered(err) && ctx.Err() == nil {
+	if _, err := h.messenger.State(within, id); err != nil && unanswered(err) && ctx.Err() == nil {
 		return err
 	}
 	return nil
 }
 
-func (s *server) listMessages(ctx context.Context, in *messagesInput) (*messagesOutput, error) {
-	after, err := behind(in.Cursor)
+func (h *messageHandlers) listMessages(ctx context.Context, in *messagesInput) (*messagesOutput, error) {
+	after, err := recordCursor(in.Cursor)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.thread(ctx, in.ID); err != nil {
+	if _, err := h.thread(ctx, in.ID); err != nil {
 		return nil, err
 	}
 	q := store.Query{After: after, Limit: in.Limit + 1, MaxBytes: pageBytes}
-	stored, err := store.Messages(ctx, s.Store, s.key(in.ID), q)
+	stored, err := store.Messages(ctx, h.store, h.key(in.ID), q)
 	if err != nil {
-		return nil, s.problem(ctx, in.ID, err)
+		return nil, h.problem(ctx, in.ID, err)
 	}
 	out := &messagesOutput{}
 	records := make([]event.Record, len(stored))
@@ -229,26 +227,26 @@ func (s *server) listMessages(ctx context.Context, in *messagesInput) (*messages
 		stored = stored[:min(len(stored), in.Limit)]
 		out.Body.Next = strconv.FormatInt(stored[len(stored)-1].Record.Seq, 10)
 	}
-	out.Body.Messages = make([]StoredMessage, 0, len(stored))
+	out.Body.Messages = make([]event.StoredMessage, 0, len(stored))
 	for _, m := range stored {
 		if m.Problem != nil {
-			s.Logger.Warn("a message cannot be read, and is left out", "thread", in.ID, "record", m.Record.ID, "error", m.Problem)
+			h.logger.Warn("a message cannot be read, and is left out", "thread", in.ID, "record", m.Record.ID, "error", m.Problem)
 		}
 		if !m.Hidden {
-			shown := StoredMessage{Message: m.Message, Seq: m.Record.Seq, CreatedAt: m.Record.CreatedAt}
+			shown := event.StoredMessage{Message: m.Message, Seq: m.Record.Seq, CreatedAt: m.Record.CreatedAt}
 			out.Body.Messages = append(out.Body.Messages, shown)
 		}
 	}
 	return out, nil
 }
 
-// behind reads the cursor of a page of records: the seq of the last one of the page before.
-func behind(cursor string) (seq int64, err error) {
+// recordCursor reads the cursor of a page of records: the seq of the last one of the page before.
+func recordCursor(cursor string) (seq int64, err error) {
 	if cursor == "" {
 		return 0, nil
 	}
 	if seq, err = strconv.ParseInt(cursor, 10, 64); err != nil || seq < 0 {
-		return 0, refuse(http.StatusUnprocessableEntity, "query.cursor", "is not the next of a page before")
+		return 0, refuse(http.StatusUnprocessableEntity, "query.cursor", badCursor)
 	}
 	return seq, nil
 }

@@ -17,9 +17,9 @@ import (
 // openBody is the body of POST /v1/threads.
 type openBody struct {
 	ID        string         `json:"id,omitempty" maxLength:"128" doc:"1 to 128 letters, digits and . _ : @ -, beginning with a letter or digit. Default: a new ULID"`
-	Agent     string         `json:"agent,omitempty" maxLength:"128" doc:"The agent that answers. Default: the first that is configured"`
-	Agents    []string       `json:"agents,omitempty" maxItems:"100" doc:"Those that take part, if several do; not beside agent"`
-	TurnLimit int            `json:"turnLimit,omitempty" minimum:"1" maximum:"1000" doc:"How many LLM calls an agent may make before a person or the world speaks again. Default: 5"`
+	Agent     string         `json:"agent,omitempty" maxLength:"128" doc:"The agent that answers. Default: the first configured one"`
+	Agents    []string       `json:"agents,omitempty" maxItems:"100" doc:"The agents of the thread, if several. Cannot be combined with agent"`
+	TurnLimit int            `json:"turnLimit,omitempty" minimum:"1" maximum:"1000" doc:"How many model calls an agent may make until the next user message or environment event. Default: 5"`
 	Metadata  map[string]any `json:"metadata,omitempty" doc:"Kept with the thread and never shown to a model"`
 	Message   *firstMessage  `json:"message,omitempty" doc:"The message that the thread begins with"`
 }
@@ -30,8 +30,8 @@ type firstMessage struct{ NewMessage }
 // NewMessage is a person's message.
 type NewMessage struct {
 	Content string `json:"content" minLength:"1"`
-	ID      string `json:"id,omitempty" maxLength:"128" doc:"Posting the same id twice has the effect of once. Default: a new ULID"`
-	Sender  string `json:"sender,omitempty" maxLength:"128" doc:"Who says it. Default: user"`
+	ID      string `json:"id,omitempty" maxLength:"128" doc:"Idempotency key: duplicates are ignored. Default: a new ULID"`
+	Sender  string `json:"sender,omitempty" maxLength:"128" doc:"The sender. Default: user"`
 }
 
 func (m *firstMessage) UnmarshalJSON(data []byte) error {
@@ -57,19 +57,19 @@ type openOutput struct {
 	}
 }
 
-func (s *server) openThread(ctx context.Context, in *struct{ Body openBody }) (*openOutput, error) {
-	start, first, err := s.startOf(ctx, &in.Body)
+func (h *threadHandlers) openThread(ctx context.Context, in *struct{ Body openBody }) (*openOutput, error) {
+	start, first, err := h.startOf(ctx, &in.Body)
 	if err != nil {
 		return nil, err
 	}
 	id := in.Body.ID
-	within, cancel := s.answer(ctx)
+	within, cancel := h.answer(ctx)
 	defer cancel()
-	if err := s.Threads.Open(within, id, start, first); err != nil {
-		return nil, s.problem(ctx, id, err)
+	if err := h.threads.Open(within, id, start, first); err != nil {
+		return nil, h.problem(ctx, id, err)
 	}
 	out := &openOutput{Location: "/v1/threads/" + id}
-	out.Body.Thread = s.storeThread(ctx, id, start)
+	out.Body.Thread = h.storeThread(ctx, id, start)
 	if first != nil {
 		out.Body.EventID = first.ID
 	}
@@ -77,7 +77,7 @@ func (s *server) openThread(ctx context.Context, in *struct{ Body openBody }) (*
 }
 
 // startOf checks the body and makes the thread's input of it.
-func (s *server) startOf(ctx context.Context, body *openBody) (signals.Start, *signals.Post, error) {
+func (h *threadHandlers) startOf(ctx context.Context, body *openBody) (signals.Start, *signals.Post, error) {
 	start := signals.Start{TurnLimit: body.TurnLimit}
 	if body.ID == "" {
 		body.ID = signals.NewID()
@@ -86,7 +86,7 @@ func (s *server) startOf(ctx context.Context, body *openBody) (signals.Start, *s
 		return start, nil, err
 	}
 	var err error
-	if start.Agents, err = s.agentsOf(ctx, body); err != nil {
+	if start.Agents, err = h.agentsOf(ctx, body); err != nil {
 		return start, nil, err
 	}
 	if len(body.Metadata) > 0 {
@@ -108,31 +108,31 @@ func (s *server) startOf(ctx context.Context, body *openBody) (signals.Start, *s
 }
 
 // agentsOf are the agents that take part.
-func (s *server) agentsOf(ctx context.Context, body *openBody) ([]string, error) {
+func (h *threadHandlers) agentsOf(ctx context.Context, body *openBody) ([]string, error) {
 	switch {
 	case body.Agent == "":
-		return body.Agents, s.checkAgents(ctx, "body.agents", body.Agents)
+		return body.Agents, h.checkAgents(ctx, "body.agents", body.Agents)
 	case len(body.Agents) > 0:
-		return nil, refuse(http.StatusUnprocessableEntity, "body.agent", "goes without agents: name those that take part in one of the two")
+		return nil, refuse(http.StatusUnprocessableEntity, "body.agent", "cannot be combined with agents")
 	}
-	return []string{body.Agent}, s.checkAgent(ctx, "body.agent", body.Agent)
+	return []string{body.Agent}, h.checkAgent(ctx, "body.agent", body.Agent)
 }
 
 // storeThread gives the new thread its row, so that it is found at once. The thread
 // runs by now: without a row it is found by asking it.
-func (s *server) storeThread(ctx context.Context, id string, start signals.Start) Thread {
+func (h *threadHandlers) storeThread(ctx context.Context, id string, start signals.Start) Thread {
 	row := &store.ThreadUpdate{Agents: start.Agents, Metadata: start.Metadata}
-	_, err := s.Store.Append(ctx, s.key(id), store.Batch{Thread: row})
+	_, err := h.store.Append(ctx, h.key(id), store.Batch{Thread: row})
 	if err == nil {
 		var t store.Thread
-		if t, err = s.Store.Thread(ctx, s.key(id)); err == nil {
+		if t, err = h.store.Thread(ctx, h.key(id)); err == nil {
 			return threadView(t)
 		}
 	}
 	if !errors.Is(err, store.ErrUnavailable) {
-		s.Logger.Warn("storing a new thread failed; its first record will", "thread", id, "error", err)
+		h.logger.Warn("storing a new thread failed; its first record will", "thread", id, "error", err)
 	}
 	return stateView(signals.State{
-		Namespace: s.Namespace, ThreadID: id, Agents: start.Agents, Metadata: start.Metadata, Status: signals.Idle,
+		Namespace: h.namespace, ThreadID: id, Agents: start.Agents, Metadata: start.Metadata, Status: signals.Idle,
 	})
 }

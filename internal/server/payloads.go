@@ -8,31 +8,30 @@ import (
 	"github.com/threadmill/threadmill/store"
 )
 
-// itemsOf shows items. A thread forgets the payloads of events that have ended: they come from
-// the store, as far as it can be read.
-func (s *server) itemsOf(ctx context.Context, threadID string, items ...event.Item) []QueueItem {
-	out := itemViews(items)
+// withPayloads adds the payloads of ended events, which their thread does not keep, from the
+// store.
+func (h *queueHandlers) withPayloads(ctx context.Context, threadID string, items ...event.Item) []event.Item {
 	var ids []string
-	for _, it := range out {
+	for _, it := range items {
 		if len(it.Payload) == 0 && len(it.Metadata) == 0 {
 			ids = append(ids, it.ID)
 		}
 	}
 	if len(ids) == 0 {
-		return out
+		return items
 	}
-	contents, err := store.Contents(ctx, s.Store, s.key(threadID), ids...)
+	contents, err := store.Contents(ctx, h.store, h.key(threadID), ids...)
 	if err != nil {
 		// An outage of the store is logged once, where it begins.
 		if !errors.Is(err, store.ErrUnavailable) {
-			s.Logger.Warn("the payloads of ended events are left out: the store does not have them", "thread", threadID, "error", err)
+			h.logger.Warn("the payloads of ended events are left out: the store does not have them", "thread", threadID, "error", err)
 		}
-		return out
+		return items
 	}
-	for i := range out {
-		if kept, ok := contents[out[i].ID]; ok && len(out[i].Payload) == 0 {
-			out[i].Payload, out[i].Metadata = kept.Payload, kept.Metadata
+	for i := range items {
+		if kept, ok := contents[items[i].ID]; ok && len(items[i].Payload) == 0 {
+			items[i].Payload, items[i].Metadata = kept.Payload, kept.Metadata
 		}
 	}
-	return out
+	return items
 }

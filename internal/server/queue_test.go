@@ -76,7 +76,7 @@ func queueWorld(t *testing.T, change ...func(*server.Config)) *world {
 	w.open("t1")
 	w.threads.known["gone"] = false
 	current, ended := queued("e1", event.Processing), queued("e4", event.Completed)
-	ended.Payload = json.RawMessage("null")
+	ended.Payload = nil
 	full := event.Item{
 		ID: "e2", ThreadID: "t1", Type: "deploy", Payload: json.RawMessage(`{"n":12345678901234567890}`), Status: event.Pending,
 		Priority: 7, TTL: 60000, TraceID: "e1", ParentEventID: "e1", Namespace: "default", CreatedAt: current.CreatedAt, UpdatedAt: current.UpdatedAt,

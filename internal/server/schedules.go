@@ -41,15 +41,13 @@ type replaceScheduleInput struct {
 type noteInput struct {
 	SchedulePath
 	Body *struct {
-		Note string `json:"note,omitempty" maxLength:"1000" doc:"Replaces that of the schedule. Default: it stays"`
+		Note string `json:"note,omitempty" maxLength:"1000" doc:"Replaces the note of the schedule. Default: unchanged"`
 	} `required:"false"`
 }
 
 type schedulesInput struct {
 	Limit int `query:"limit" minimum:"1" maximum:"1000" default:"100"`
 }
-
-type scheduleOutput struct{ Body Schedule }
 
 type createScheduleOutput struct {
 	Location string `header:"Location"`
@@ -62,121 +60,127 @@ type schedulesOutput struct {
 	}
 }
 
-func (s *server) registerSchedules() {
-	tags := []string{"schedules"}
-	const path, one = "/v1/schedules", "/v1/schedules/{id}"
-	register(s, auth.Operate, huma.Operation{
-		OperationID: "createSchedule", Method: http.MethodPost, Path: path, Tags: tags,
-		Summary: "Create a schedule, which posts to a thread again and again", DefaultStatus: http.StatusCreated,
-		Description: "Exactly one of event and message is what it posts; at least one of cron and every is when.",
-		Errors:      []int{400, 409, 413, 503},
-	}, s.createSchedule)
-	register(s, auth.Read, huma.Operation{
-		OperationID: "listSchedules", Method: http.MethodGet, Path: path, Tags: tags,
-		Summary:     "List schedules, by their ids",
-		Description: "A schedule that was created this moment may be missing. What became of the runs is told of one schedule only.",
-		Errors:      []int{503},
-	}, s.listSchedules)
-	register(s, auth.Read, huma.Operation{
-		OperationID: "getSchedule", Method: http.MethodGet, Path: one, Tags: tags,
-		Summary: "Get a schedule, with its next and last runs", Errors: []int{404, 503},
-	}, s.getSchedule)
-	register(s, auth.Operate, huma.Operation{
-		OperationID: "replaceSchedule", Method: http.MethodPut, Path: one, Tags: tags,
-		Summary:     "Replace a schedule",
-		Description: "What is left out gets its default: a schedule that is paused goes on unless paused is set.",
-		Errors:      []int{400, 404, 413, 503},
-	}, s.replaceSchedule)
-	register(s, auth.Operate, huma.Operation{
-		OperationID: "deleteSchedule", Method: http.MethodDelete, Path: one, Tags: tags,
-		Summary: "Delete a schedule", DefaultStatus: http.StatusNoContent,
-		Description: "A run that has begun goes on.", Errors: []int{404, 503},
-	}, s.deleteSchedule)
-	register(s, auth.Operate, huma.Operation{
-		OperationID: "pauseSchedule", Method: http.MethodPost, Path: one + "/pause", Tags: tags,
-		Summary: "Pause a schedule", Errors: []int{400, 404, 413, 503},
-	}, s.changeSchedule(Schedules.PauseSchedule))
-	register(s, auth.Operate, huma.Operation{
-		OperationID: "resumeSchedule", Method: http.MethodPost, Path: one + "/resume", Tags: tags,
-		Summary:     "Let a schedule go on that is paused",
-		Description: "The times that have passed meanwhile are not made up for.",
-		Errors:      []int{400, 404, 413, 503},
-	}, s.changeSchedule(Schedules.ResumeSchedule))
-	register(s, auth.Operate, huma.Operation{
-		OperationID: "triggerSchedule", Method: http.MethodPost, Path: one + "/trigger", Tags: tags,
-		Summary: "Start a run now", DefaultStatus: http.StatusAccepted,
-		Description: "Also of a schedule that is paused, or has no runs left. Runs of the same second post once.",
-		Errors:      []int{404, 503},
-	}, s.triggerSchedule)
+// scheduleHandlers serve schedules.
+type scheduleHandlers struct {
+	*lookup
+	schedules Schedules
 }
 
-func (s *server) createSchedule(ctx context.Context, in *createScheduleInput) (*createScheduleOutput, error) {
-	schedule, err := s.scheduleOf(ctx, in.Body)
+func (h *scheduleHandlers) registerSchedules() {
+	tags := []string{"schedules"}
+	const path, one = "/v1/schedules", "/v1/schedules/{id}"
+	register(h.core, auth.Operate, huma.Operation{
+		OperationID: "createSchedule", Method: http.MethodPost, Path: path, Tags: tags,
+		Summary: "Create a schedule that posts to a thread", DefaultStatus: http.StatusCreated,
+		Description: "It posts exactly one of event and message, at the times of cron, every or both.",
+		Errors:      []int{400, 409, 413, 503},
+	}, h.createSchedule)
+	register(h.core, auth.Read, huma.Operation{
+		OperationID: "listSchedules", Method: http.MethodGet, Path: path, Tags: tags,
+		Summary:     "List schedules, by their ids",
+		Description: "A schedule created just now may be missing. The list leaves out the outcomes of runs.",
+		Errors:      []int{503},
+	}, h.listSchedules)
+	register(h.core, auth.Read, huma.Operation{
+		OperationID: "getSchedule", Method: http.MethodGet, Path: one, Tags: tags,
+		Summary: "Get a schedule, with its next and last runs", Errors: []int{404, 503},
+	}, h.getSchedule)
+	register(h.core, auth.Operate, huma.Operation{
+		OperationID: "replaceSchedule", Method: http.MethodPut, Path: one, Tags: tags,
+		Summary:     "Replace a schedule",
+		Description: "Omitted fields get their defaults: a paused schedule resumes unless paused is set.",
+		Errors:      []int{400, 404, 413, 503},
+	}, h.replaceSchedule)
+	register(h.core, auth.Operate, huma.Operation{
+		OperationID: "deleteSchedule", Method: http.MethodDelete, Path: one, Tags: tags,
+		Summary: "Delete a schedule", DefaultStatus: http.StatusNoContent,
+		Description: "A run in progress continues.", Errors: []int{404, 503},
+	}, h.deleteSchedule)
+	register(h.core, auth.Operate, huma.Operation{
+		OperationID: "pauseSchedule", Method: http.MethodPost, Path: one + "/pause", Tags: tags,
+		Summary: "Pause a schedule", Errors: []int{400, 404, 413, 503},
+	}, h.changeSchedule(Schedules.PauseSchedule))
+	register(h.core, auth.Operate, huma.Operation{
+		OperationID: "resumeSchedule", Method: http.MethodPost, Path: one + "/resume", Tags: tags,
+		Summary:     "Resume a paused schedule",
+		Description: "Missed times are not made up for.",
+		Errors:      []int{400, 404, 413, 503},
+	}, h.changeSchedule(Schedules.ResumeSchedule))
+	register(h.core, auth.Operate, huma.Operation{
+		OperationID: "triggerSchedule", Method: http.MethodPost, Path: one + "/trigger", Tags: tags,
+		Summary: "Start a run now", DefaultStatus: http.StatusAccepted,
+		Description: "Works for paused schedules and those without remaining runs. Runs of the same second post once.",
+		Errors:      []int{404, 503},
+	}, h.triggerSchedule)
+}
+
+func (h *scheduleHandlers) createSchedule(ctx context.Context, in *createScheduleInput) (*createScheduleOutput, error) {
+	schedule, err := h.scheduleOf(ctx, in.Body)
 	if err != nil {
 		return nil, err
 	}
-	within, cancel := s.answer(ctx)
+	within, cancel := h.answer(ctx)
 	defer cancel()
-	made, err := s.Threads.CreateSchedule(within, schedule)
+	made, err := h.schedules.CreateSchedule(within, schedule)
 	if err != nil {
-		return nil, s.scheduleProblem(ctx, made.ID, err)
+		return nil, h.scheduleProblem(ctx, made.ID, err)
 	}
-	return &createScheduleOutput{Location: "/v1/schedules/" + made.ID, Body: s.made(within, made)}, nil
+	return &createScheduleOutput{Location: "/v1/schedules/" + made.ID, Body: h.created(within, made)}, nil
 }
 
-// made is a schedule that is there by now. If Temporal does not say any more when it runs,
+// created is a schedule that exists by now. If Temporal does not say any more when it runs,
 // that is left out: a request that has done its work does not fail.
-func (s *server) made(ctx context.Context, schedule signals.Schedule) Schedule {
-	view, err := s.Threads.Schedule(ctx, schedule.ID)
+func (h *scheduleHandlers) created(ctx context.Context, schedule signals.Schedule) Schedule {
+	view, err := h.schedules.Schedule(ctx, schedule.ID)
 	if err != nil {
-		s.Logger.Warn("asking for a new schedule", "schedule", schedule.ID, "error", err)
+		h.logger.Warn("asking for a new schedule", "schedule", schedule.ID, "error", err)
 		view = signals.ScheduleView{Schedule: schedule}
 	}
 	return scheduleView(view)
 }
 
-func (s *server) replaceSchedule(ctx context.Context, in *replaceScheduleInput) (*scheduleOutput, error) {
+func (h *scheduleHandlers) replaceSchedule(ctx context.Context, in *replaceScheduleInput) (*output[Schedule], error) {
 	if in.Body.ID != "" && in.Body.ID != in.ID {
-		return nil, refuse(http.StatusUnprocessableEntity, "body.id", "is not that of the path; leave it out")
+		return nil, refuse(http.StatusUnprocessableEntity, "body.id", "differs from the path; omit it")
 	}
 	in.Body.ID = in.ID
 	if signals.CheckID("id", in.ID) != nil {
-		return nil, s.scheduleProblem(ctx, in.ID, &threadclient.ScheduleError{ID: in.ID, Err: signals.ErrNotFound})
+		return nil, h.scheduleProblem(ctx, in.ID, &threadclient.ScheduleError{ID: in.ID, Err: signals.ErrNotFound})
 	}
-	schedule, err := s.scheduleOf(ctx, in.Body)
+	schedule, err := h.scheduleOf(ctx, in.Body)
 	if err != nil {
 		return nil, err
 	}
-	within, cancel := s.answer(ctx)
+	within, cancel := h.answer(ctx)
 	defer cancel()
-	made, err := s.Threads.UpdateSchedule(within, schedule)
+	made, err := h.schedules.UpdateSchedule(within, schedule)
 	if err != nil {
-		return nil, s.scheduleProblem(ctx, in.ID, err)
+		return nil, h.scheduleProblem(ctx, in.ID, err)
 	}
-	return &scheduleOutput{s.made(within, made)}, nil
+	return &output[Schedule]{h.created(within, made)}, nil
 }
 
 // scheduleOf is the schedule of a body. The error is a problem document.
-func (s *server) scheduleOf(ctx context.Context, body NewSchedule) (signals.Schedule, error) {
+func (h *scheduleHandlers) scheduleOf(ctx context.Context, body NewSchedule) (signals.Schedule, error) {
 	schedule, err := body.schedule()
 	if err == nil {
-		err = signedBy(ctx, &schedule)
+		err = attributeSchedule(ctx, &schedule)
 	}
 	if err == nil {
 		err = signals.CheckSchedule(schedule)
 	}
 	if err != nil {
-		return schedule, s.scheduleProblem(ctx, body.ID, err)
+		return schedule, h.scheduleProblem(ctx, body.ID, err)
 	}
-	return schedule, s.checkAgents(ctx, "body.agents", body.Agents)
+	return schedule, h.checkAgents(ctx, "body.agents", body.Agents)
 }
 
-func (s *server) listSchedules(ctx context.Context, in *schedulesInput) (*schedulesOutput, error) {
-	within, cancel := s.answer(ctx)
+func (h *scheduleHandlers) listSchedules(ctx context.Context, in *schedulesInput) (*schedulesOutput, error) {
+	within, cancel := h.answer(ctx)
 	defer cancel()
-	all, err := s.Threads.Schedules(within, in.Limit)
+	all, err := h.schedules.Schedules(within, in.Limit)
 	if err != nil {
-		return nil, s.scheduleProblem(ctx, "", err)
+		return nil, h.scheduleProblem(ctx, "", err)
 	}
 	out := &schedulesOutput{}
 	out.Body.Schedules = make([]Schedule, 0, len(all))
@@ -186,57 +190,57 @@ func (s *server) listSchedules(ctx context.Context, in *schedulesInput) (*schedu
 	return out, nil
 }
 
-func (s *server) getSchedule(ctx context.Context, in *SchedulePath) (*scheduleOutput, error) {
-	within, cancel := s.answer(ctx)
+func (h *scheduleHandlers) getSchedule(ctx context.Context, in *SchedulePath) (*output[Schedule], error) {
+	within, cancel := h.answer(ctx)
 	defer cancel()
-	view, err := s.Threads.Schedule(within, in.ID)
+	view, err := h.schedules.Schedule(within, in.ID)
 	if err != nil {
-		return nil, s.onSchedule(ctx, in.ID, err)
+		return nil, h.onSchedule(ctx, in.ID, err)
 	}
-	return &scheduleOutput{scheduleView(view)}, nil
+	return &output[Schedule]{scheduleView(view)}, nil
 }
 
 // changeSchedule handles a change that may carry a note, and answers with the schedule as
 // it stands then.
-func (s *server) changeSchedule(change func(t Schedules, ctx context.Context, id, note string) error) func(context.Context, *noteInput) (*scheduleOutput, error) {
-	return func(ctx context.Context, in *noteInput) (*scheduleOutput, error) {
-		within, cancel := s.answer(ctx)
+func (h *scheduleHandlers) changeSchedule(change func(t Schedules, ctx context.Context, id, note string) error) func(context.Context, *noteInput) (*output[Schedule], error) {
+	return func(ctx context.Context, in *noteInput) (*output[Schedule], error) {
+		within, cancel := h.answer(ctx)
 		defer cancel()
 		note := ""
 		if in.Body != nil {
 			note = in.Body.Note
 		}
-		if err := change(s.Threads, within, in.ID, note); err != nil {
-			return nil, s.onSchedule(ctx, in.ID, err)
+		if err := change(h.schedules, within, in.ID, note); err != nil {
+			return nil, h.onSchedule(ctx, in.ID, err)
 		}
-		return s.getSchedule(ctx, &in.SchedulePath)
+		return h.getSchedule(ctx, &in.SchedulePath)
 	}
 }
 
-func (s *server) triggerSchedule(ctx context.Context, in *SchedulePath) (*struct{}, error) {
-	within, cancel := s.answer(ctx)
+func (h *scheduleHandlers) triggerSchedule(ctx context.Context, in *SchedulePath) (*struct{}, error) {
+	within, cancel := h.answer(ctx)
 	defer cancel()
-	return nil, s.onSchedule(ctx, in.ID, s.Threads.TriggerSchedule(within, in.ID))
+	return nil, h.onSchedule(ctx, in.ID, h.schedules.TriggerSchedule(within, in.ID))
 }
 
-func (s *server) deleteSchedule(ctx context.Context, in *SchedulePath) (*struct{}, error) {
-	within, cancel := s.answer(ctx)
+func (h *scheduleHandlers) deleteSchedule(ctx context.Context, in *SchedulePath) (*struct{}, error) {
+	within, cancel := h.answer(ctx)
 	defer cancel()
-	return nil, s.onSchedule(ctx, in.ID, s.Threads.DeleteSchedule(within, in.ID))
+	return nil, h.onSchedule(ctx, in.ID, h.schedules.DeleteSchedule(within, in.ID))
 }
 
 // onSchedule is the problem of an operation on a schedule that the path names: an id that
 // is none is that of no schedule.
-func (s *server) onSchedule(ctx context.Context, id string, err error) error {
+func (h *scheduleHandlers) onSchedule(ctx context.Context, id string, err error) error {
 	var field *event.FieldError
 	if errors.As(err, &field) && field.Field == "id" {
 		err = &threadclient.ScheduleError{ID: id, Err: signals.ErrNotFound}
 	}
-	return s.scheduleProblem(ctx, id, err)
+	return h.scheduleProblem(ctx, id, err)
 }
 
 // scheduleProblem turns the error of an operation on a schedule into a problem document.
-func (s *server) scheduleProblem(ctx context.Context, id string, err error) error {
+func (h *scheduleHandlers) scheduleProblem(ctx context.Context, id string, err error) error {
 	var field *event.FieldError
 	var which *threadclient.ScheduleError
 	switch {
@@ -249,9 +253,9 @@ func (s *server) scheduleProblem(ctx context.Context, id string, err error) erro
 	case errors.As(err, &which):
 		return huma.Error404NotFound(which.Error())
 	case unanswered(err) && ctx.Err() == nil:
-		s.Logger.Warn("Temporal did not answer for a schedule", "schedule", id, "error", err)
+		h.logger.Warn("Temporal did not answer for a schedule", "schedule", id, "error", err)
 		return huma.ErrorWithHeaders(huma.Error503ServiceUnavailable(fmt.Sprintf(
-			"Temporal did not answer within %v", s.AnswerWithin)), http.Header{"Retry-After": {"5"}})
+			"Temporal did not answer within %v", h.answerWithin)), http.Header{"Retry-After": {"5"}})
 	}
-	return s.problem(ctx, "", err)
+	return h.problem(ctx, "", err)
 }

@@ -183,7 +183,7 @@ func TestCreateSchedule(t *testing.T) {
 	t.Run("an id that is taken", func(t *testing.T) {
 		got := w.call("POST", "/v1/schedules", morning(nil))
 		got.problem(t, 409)
-		assert.Contains(t, got.text, `schedule \"daily\" exists already`)
+		assert.Contains(t, got.text, `schedule \"daily\" already exists`)
 	})
 	t.Run("one that Temporal cannot describe any more is made all the same", func(t *testing.T) {
 		w.threads.schedules.fail = serviceerror.NewUnavailable("down")

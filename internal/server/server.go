@@ -6,8 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"sync"
-	"sync/atomic"
+	"reflect"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -19,6 +18,8 @@ import (
 	"github.com/threadmill/threadmill/internal/feed"
 	"github.com/threadmill/threadmill/internal/guard"
 	"github.com/threadmill/threadmill/internal/outage"
+	"github.com/threadmill/threadmill/internal/projection/envview"
+	"github.com/threadmill/threadmill/internal/projection/worldview"
 	"github.com/threadmill/threadmill/internal/registry"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
@@ -38,30 +39,17 @@ const (
 	DefaultMaxViewers        = 10_000
 )
 
-// Threads is what the API needs of a [threadclient.Client].
+// Threads is what the API needs of a [threadclient.Client]. Each group of operations has an
+// interface of its own.
 type Threads interface {
-	Open(ctx context.Context, threadID string, start signals.Start, first *signals.Post) error
-	Post(ctx context.Context, threadID string, p signals.Post) (string, error)
-	PostUpdate(ctx context.Context, threadID string, p signals.Post) (signals.PostResult, error)
-	Publish(ctx context.Context, threadID string, e event.EnvEvent, o threadclient.PublishOptions) (threadclient.PublishResult, error)
-	Turn(ctx context.Context, threadID string, p signals.Post) (signals.TurnResult, error)
-	DecideResult(ctx context.Context, threadID string, d signals.Decide) (signals.DecideResult, error)
-	Revoke(ctx context.Context, threadID string, r signals.Revoke) (signals.DecideOutcome, error)
-	ToolResult(ctx context.Context, threadID string, r signals.ToolResult) (signals.DecideOutcome, error)
-	Control(ctx context.Context, threadID string, c signals.Control) error
-	Update(ctx context.Context, threadID string, c signals.ThreadChange) (signals.State, error)
-	State(ctx context.Context, threadID string) (signals.State, error)
-	Queue(ctx context.Context, threadID string) (signals.Queue, error)
-	Item(ctx context.Context, threadID, eventID string) (event.Item, error)
-	SetStatus(ctx context.Context, threadID string, s signals.SetStatus) (event.Item, error)
-	Retry(ctx context.Context, threadID, eventID, by string) (event.Item, error)
-	Approvals(ctx context.Context, threadID string) (signals.Approvals, error)
-	ListApprovals(ctx context.Context, q threadclient.ApprovalsQuery) (threadclient.Waiting, error)
-	Tasks(ctx context.Context, threadID string) (signals.Tasks, error)
-	Task(ctx context.Context, taskID string) (event.Task, error)
-	CompleteTask(ctx context.Context, c signals.CompleteTask) (signals.CompleteTaskResult, error)
-	CancelTask(ctx context.Context, c signals.CancelTask) (signals.CompleteTaskResult, error)
+	Lifecycle
+	Messenger
+	Queues
+	Publisher
+	Approvals
+	Tasks
 	Schedules
+	world.Threads
 }
 
 var _ Threads = (*threadclient.Client)(nil)
@@ -197,68 +185,60 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// server holds what the handlers share.
-type server struct {
-	Config
-	agents *registry.Registry
-	feed   *feed.Feed
-	world  *world.World
-	api    huma.API
-
-	// routes say who may use the patterns of the mux.
-	routes map[string]route
-
-	// authFailing: the last request could not be authenticated, which is in the log.
-	authFailing atomic.Bool
-
-	viewers    atomic.Int64
-	components sync.Map // the *outage.Log of each component of /readyz, by its name
-}
-
 // New makes the handler of the API.
 func New(cfg Config) (http.Handler, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	cfg.Store = &patientStore{Store: cfg.Store, within: cfg.AnswerWithin, log: outage.New(cfg.Logger, "store")}
-	s := &server{Config: cfg, routes: map[string]route{}, agents: registry.New(cfg.Agents, cfg.Store)}
-	if cfg.Agents != nil {
-		s.Agents = s.agents
-	}
-	s.feed, err = feed.New(feed.Config{
+	cfg.Store = &timedStore{Store: cfg.Store, within: cfg.AnswerWithin, log: outage.New(cfg.Logger, "store")}
+	agents := registry.New(cfg.Agents, cfg.Store)
+	events, err := feed.New(feed.Config{
 		Store: cfg.Store, Stream: cfg.Stream, HeartbeatInterval: cfg.Heartbeat, View: cfg.View, Logger: cfg.Logger,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
-	s.world, err = world.New(world.Config{
-		Client: cfg.Threads, Store: cfg.Store, Stream: cfg.Stream, Namespace: cfg.Namespace, Registry: s.agents, Logger: cfg.Logger,
+	chats, err := world.New(world.Config{
+		Client: cfg.Threads, Store: cfg.Store, Stream: cfg.Stream, Namespace: cfg.Namespace, Registry: agents, Logger: cfg.Logger,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
 	mux := http.NewServeMux()
-	s.api = humago.New(mux, describe(cfg.Version))
-	s.registerThreads()
-	s.registerMessages()
-	s.registerQueue()
-	s.registerEvents()
-	s.registerPublish()
-	s.registerSessions(mux)
-	s.registerWorld()
-	s.registerApprovals()
-	s.registerGrants()
-	s.registerDecisions()
-	s.registerToolResults()
-	s.registerAgents()
-	s.registerTasks()
-	s.registerSchedules()
-	s.registerWebhooks()
-	s.registerKeys()
-	s.registerHealth()
-	s.registerDocs(mux)
-	return s.Limits.Handler(s.protect(s.explainUnmatched(mux))), nil
+	a := &access{
+		authenticator: cfg.Authenticator, namespace: cfg.Namespace, interval: cfg.AuthCheckInterval, logger: cfg.Logger, routes: map[string]route{},
+	}
+	c := &core{
+		access: a, api: humago.New(mux, describe(cfg.Version)), namespace: cfg.Namespace,
+		answerWithin: cfg.AnswerWithin, maxBody: cfg.MaxBody, logger: cfg.Logger,
+	}
+	l := &lookup{core: c, store: cfg.Store, state: cfg.Threads}
+	if cfg.Agents != nil {
+		l.registry = agents
+	}
+	v := &viewers{max: cfg.MaxViewers, heartbeat: cfg.Heartbeat, closing: cfg.Closing}
+
+	(&threadHandlers{l, cfg.Threads}).registerThreads()
+	(&messageHandlers{l, cfg.Threads, cfg.WaitLimit}).registerMessages()
+	(&queueHandlers{l, cfg.Threads}).registerQueue()
+	(&eventHandlers{l, events, envview.New(events, cfg.Store), worldview.New(events, cfg.Store), v}).registerEvents()
+	(&publishHandlers{c, cfg.Threads}).registerPublish()
+	(&promptHandlers{c, cfg.Threads}).registerSessions(mux)
+	(&worldHandlers{l, chats}).registerWorld()
+	approvals := &approvalHandlers{l, cfg.Threads}
+	approvals.registerApprovals()
+	approvals.registerGrants()
+	approvals.registerDecisions()
+	approvals.registerToolResults()
+	(&agentHandlers{c, agents, cfg.Store, v, cfg.Tools, cfg.Models}).registerAgents()
+	(&taskHandlers{c, cfg.Threads, cfg.Store, cfg.Stream}).registerTasks()
+	(&scheduleHandlers{l, cfg.Threads}).registerSchedules()
+	(&webhookHandlers{c, cfg.Threads, cfg.Webhooks}).registerWebhooks()
+	(&keyHandlers{c, cfg.Store}).registerKeys()
+	(&healthHandlers{core: c, store: cfg.Store, stream: cfg.Stream, ready: cfg.Ready}).registerHealth()
+	c.registerDocs(mux)
+	return cfg.Limits.Handler(a.protect(a.explainUnmatched(mux), cfg.AllowedHosts)), nil
 }
 
 const openAPIPath = "/openapi"
@@ -270,25 +250,37 @@ func describe(version string) huma.Config {
 	cfg.OpenAPIPath, cfg.DocsPath, cfg.SchemasPath, cfg.CreateHooks = openAPIPath, "", "", nil
 	cfg.Components.SecuritySchemes = map[string]*huma.SecurityScheme{securityScheme: { //nolint:gosec // it has no credentials
 		Type: "http", Scheme: "bearer", BearerFormat: "tmk_<id>_<secret>",
-		Description: "An API key, where the server wants one. The role that an operation needs stands beside it.",
+		Description: "An API key, if the server requires one. Each operation names the role it needs.",
 	}}
-	cfg.Transformers = []huma.Transformer{tidyProblem}
+	cfg.Transformers = []huma.Transformer{completeProblem}
+	cfg.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
+	// Metadata is one object with names of its own.
+	cfg.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[event.EnvMetadata](), reflect.TypeFor[map[string]any]())
 	strict := huma.DefaultJSONFormat
 	strict.Unmarshal = func(data []byte, v any) error { return event.DecodeJSON("", data, v) }
 	cfg.Formats = map[string]huma.Format{typeJSON: strict, "json": strict}
 	return cfg
 }
 
-// register adds an operation that principals with the role may use, with the limits and errors
-// that all of them have.
-func register[I, O any](s *server, role auth.Role, op huma.Operation, handler func(context.Context, *I) (*O, error)) {
-	op.MaxBodyBytes = s.MaxBody + 1 // the limit itself counts as exceeded
-	op.RejectUnknownQueryParameters = true
-	secure(&op, role)
-	s.routes[op.Method+" "+op.Path] = route{role: role}
-	huma.Register(s.api, op, handler)
+// schemaNames are the schemas that are not called as their types are, whose packages say what
+// they are of.
+var schemaNames = map[reflect.Type]string{
+	reflect.TypeFor[event.Item]():             "QueueItem",
+	reflect.TypeFor[agent.Definition]():       "AgentDefinition",
+	reflect.TypeFor[agent.RuleDefinition]():   "AgentApprovalRule",
+	reflect.TypeFor[agent.TermsDefinition]():  "AgentApprovalTerms",
+	reflect.TypeFor[agent.LimitsDefinition](): "AgentDefinitionLimit",
+	reflect.TypeFor[agent.Summary]():          "AgentSummary",
+	reflect.TypeFor[agent.Detail]():           "AgentDetail",
+	reflect.TypeFor[agent.Version]():          "AgentVersion",
 }
 
-func (s *server) key(threadID string) store.Key {
-	return store.Key{Namespace: s.Namespace, ThreadID: threadID}
+func schemaName(t reflect.Type, hint string) string {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if name, ok := schemaNames[t]; ok {
+		return name
+	}
+	return huma.DefaultSchemaNamer(t, hint)
 }

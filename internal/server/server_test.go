@@ -82,22 +82,17 @@ func (f *threads) Open(_ context.Context, id string, start signals.Start, first 
 	return nil
 }
 
-func (f *threads) Post(_ context.Context, id string, p signals.Post) (string, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.posts = append(f.posts, p)
-	return p.ID, f.check(id)
-}
-
-func (f *threads) PostUpdate(ctx context.Context, id string, p signals.Post) (signals.PostResult, error) {
+func (f *threads) Post(_ context.Context, id string, p signals.Post) (signals.PostResult, error) {
 	if f.postUpdate != nil {
 		return signals.PostResult{}, f.postUpdate()
 	}
-	_, err := f.Post(ctx, id, p)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.posts = append(f.posts, p)
 	if f.duplicate {
-		return signals.PostResult{EventID: p.ID, Status: signals.PostDuplicate}, err
+		return signals.PostResult{EventID: p.ID, Status: signals.PostDuplicate}, f.check(id)
 	}
-	return signals.PostResult{EventID: p.ID, Status: signals.PostQueued}, err
+	return signals.PostResult{EventID: p.ID, Status: signals.PostQueued}, f.check(id)
 }
 
 func (f *threads) Turn(ctx context.Context, id string, p signals.Post) (signals.TurnResult, error) {

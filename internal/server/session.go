@@ -48,52 +48,58 @@ type promptError struct {
 	Error string `json:"error"`
 }
 
+// promptHandlers serve the route of prompts.
+type promptHandlers struct {
+	*core
+	threads Publisher
+}
+
 // registerSessions registers the route by which a person's words become a user_query. It
 // is none of huma's, whose errors are problem documents.
-func (s *server) registerSessions(mux *http.ServeMux) {
+func (h *promptHandlers) registerSessions(mux *http.ServeMux) {
 	for name, path := range promptPaths {
-		s.handle(mux, route{role: auth.Post, refuse: func(w http.ResponseWriter, status int, detail string) {
-			s.answerPrompt(w, status, promptError{detail})
-		}}, "POST "+path, s.prompt)
-		s.describePrompt(name, path)
+		h.access.handle(mux, route{role: auth.Post, refuse: func(w http.ResponseWriter, status int, detail string) {
+			h.answerPrompt(w, status, promptError{detail})
+		}}, "POST "+path, h.prompt)
+		h.describePrompt(name, path)
 	}
 }
 
-func (s *server) prompt(w http.ResponseWriter, r *http.Request) {
+func (h *promptHandlers) prompt(w http.ResponseWriter, r *http.Request) {
 	id := r.PathValue("id")
 	if r.URL.RawQuery != "" {
-		s.answerPrompt(w, http.StatusUnprocessableEntity, promptError{"there are no query parameters"})
+		h.answerPrompt(w, http.StatusUnprocessableEntity, promptError{"there are no query parameters"})
 		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.MaxBody))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, h.maxBody))
 	var tooLong *http.MaxBytesError
 	if errors.As(err, &tooLong) {
-		s.refusePrompt(w, refuse(http.StatusRequestEntityTooLarge, "content",
-			fmt.Sprintf("is too large: the body is more than %d bytes", s.MaxBody)))
+		h.refusePrompt(w, refuse(http.StatusRequestEntityTooLarge, "content",
+			fmt.Sprintf("is too large: the body is more than %d bytes", h.maxBody)))
 		return
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		s.answerPrompt(w, http.StatusRequestTimeout, promptError{"the body took too long to arrive"})
+		h.answerPrompt(w, http.StatusRequestTimeout, promptError{"the body took too long to arrive"})
 		return
 	}
 	var p prompt
 	if err != nil || json.Unmarshal(body, &p) != nil || event.Blank(p.Content) {
-		s.answerPrompt(w, http.StatusBadRequest, promptError{promptEmpty})
+		h.answerPrompt(w, http.StatusBadRequest, promptError{promptEmpty})
 		return
 	}
 	if err := event.DecodeJSON("", body, &p); err != nil {
-		s.answerPrompt(w, http.StatusBadRequest, promptError{err.Error()})
+		h.answerPrompt(w, http.StatusBadRequest, promptError{err.Error()})
 		return
 	}
-	if err := s.publishQuery(r.Context(), id, p.Content); err != nil {
-		s.refusePrompt(w, s.problem(r.Context(), id, err))
+	if err := h.publishQuery(r.Context(), id, p.Content); err != nil {
+		h.refusePrompt(w, h.problem(r.Context(), id, err))
 		return
 	}
-	s.answerPrompt(w, http.StatusOK, prompted{Success: true, SessionID: id, Message: promptStarted})
+	h.answerPrompt(w, http.StatusOK, prompted{Success: true, SessionID: id, Message: promptStarted})
 }
 
 // publishQuery publishes what a person has said. A session that is not there begins with it.
-func (s *server) publishQuery(ctx context.Context, id, content string) error {
+func (h *promptHandlers) publishQuery(ctx context.Context, id, content string) error {
 	payload, err := json.Marshal(event.UserQuery{SessionID: id, Content: content})
 	if err != nil {
 		return err
@@ -104,7 +110,7 @@ func (s *server) publishQuery(ctx context.Context, id, content string) error {
 	if err := signals.CheckID("threadId", id); err != nil {
 		return err
 	}
-	within, cancel := s.answer(ctx)
+	within, cancel := h.answer(ctx)
 	defer cancel()
 	e, err := attributed(ctx, "", event.EnvEvent{
 		ID: signals.NewEventID(), Type: event.TypeUserQuery, Timestamp: time.Now().UnixMilli(),
@@ -113,12 +119,12 @@ func (s *server) publishQuery(ctx context.Context, id, content string) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.Threads.Publish(within, id, e, threadclient.PublishOptions{Open: true})
+	_, err = h.threads.Publish(within, id, e, threadclient.PublishOptions{Open: true})
 	return err
 }
 
 // refusePrompt answers with what a problem document would say.
-func (s *server) refusePrompt(w http.ResponseWriter, problem error) {
+func (h *promptHandlers) refusePrompt(w http.ResponseWriter, problem error) {
 	status, text := http.StatusInternalServerError, problem.Error()
 	var known *huma.ErrorModel
 	if errors.As(problem, &known) {
@@ -131,10 +137,10 @@ func (s *server) refusePrompt(w http.ResponseWriter, problem error) {
 	if status == http.StatusServiceUnavailable {
 		text = promptNoSession
 	}
-	s.answerPrompt(w, status, promptError{text})
+	h.answerPrompt(w, status, promptError{text})
 }
 
-func (s *server) answerPrompt(w http.ResponseWriter, status int, body any) {
+func (h *promptHandlers) answerPrompt(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", typeJSON)
 	w.WriteHeader(status)
 	// The client may have gone: nothing to do then.
@@ -142,22 +148,22 @@ func (s *server) answerPrompt(w http.ResponseWriter, status int, body any) {
 }
 
 // describePrompt adds a path that the mux serves to the API's description.
-func (s *server) describePrompt(name, path string) {
-	registry := s.api.OpenAPI().Components.Schemas
+func (h *promptHandlers) describePrompt(name, path string) {
+	registry := h.api.OpenAPI().Components.Schemas
 	content := func(of reflect.Type) map[string]*huma.MediaType {
 		return map[string]*huma.MediaType{typeJSON: {Schema: registry.Schema(of, true, "")}}
 	}
 	failed := content(reflect.TypeFor[promptError]())
 	op := &huma.Operation{
 		OperationID: name, Method: http.MethodPost, Path: path, Tags: []string{"events"},
-		Summary:     "Publish what a person says as a user_query",
-		Description: "Answers before an agent does: its reply is among the events. A session is a thread; one that is not there is opened.",
+		Summary:     "Publish a user_query from a prompt",
+		Description: "Responds before the agent does: its reply is among the events. A session is a thread, which is opened if it does not exist.",
 		Parameters: []*huma.Param{{
 			Name: "id", In: "path", Required: true, Description: "The thread's id", Schema: &huma.Schema{Type: huma.TypeString},
 		}},
 		RequestBody: &huma.RequestBody{Required: true, Content: content(reflect.TypeFor[prompt]())},
 		Responses: map[string]*huma.Response{
-			"200": {Description: "It is published", Content: content(reflect.TypeFor[prompted]())},
+			"200": {Description: "Published", Content: content(reflect.TypeFor[prompted]())},
 			"400": {Description: promptEmpty, Content: failed},
 			"422": {Description: "There are query parameters", Content: failed},
 			"409": {Description: "The session is closed", Content: failed},
@@ -170,5 +176,5 @@ func (s *server) describePrompt(name, path string) {
 		},
 	}
 	secure(op, auth.Post)
-	s.api.OpenAPI().AddOperation(op)
+	h.api.OpenAPI().AddOperation(op)
 }

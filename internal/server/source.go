@@ -6,14 +6,12 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/feed"
 	"github.com/threadmill/threadmill/internal/projection"
-	"github.com/threadmill/threadmill/internal/projection/envview"
-	"github.com/threadmill/threadmill/internal/projection/worldview"
 )
 
 // source is what a stream of events is read from, in one view.
 type source interface {
 	// Next, Buffered and Close are those of [feed.Reader].
-	Next(ctx context.Context) (sent, error)
+	Next(ctx context.Context) (streamed, error)
 	Buffered() bool
 	Close()
 
@@ -27,8 +25,8 @@ type place interface {
 	String() string
 }
 
-// sent is an event on its way to a client.
-type sent struct {
+// streamed is an event on its way to a client.
+type streamed struct {
 	id    string
 	event any
 
@@ -36,34 +34,34 @@ type sent struct {
 	closed bool
 }
 
-func (s *server) open(ctx context.Context, id, view string, from projection.From) (source, error) {
+func (h *eventHandlers) open(ctx context.Context, id, view string, from projection.From) (source, error) {
 	switch view {
 	case viewEnv:
-		r, err := envview.New(s.feed, s.Store).Open(ctx, s.key(id), from)
-		return madeSource[event.EnvEvent]{r}, err
+		r, err := h.env.Open(ctx, h.key(id), from)
+		return derivedSource[event.EnvEvent]{r}, err
 	case viewWorld:
-		r, err := worldview.New(s.feed, s.Store).Open(ctx, s.key(id), from)
-		return madeSource[event.WorldEvent]{r}, err
+		r, err := h.chats.Open(ctx, h.key(id), from)
+		return derivedSource[event.WorldEvent]{r}, err
 	}
-	r, err := s.feed.Open(ctx, s.key(id), feed.From{Cursor: from.Cursor.Cursor, Now: from.Now, Finite: from.Finite})
+	r, err := h.feed.Open(ctx, h.key(id), feed.From{Cursor: from.Cursor.Cursor, Now: from.Now, Finite: from.Finite})
 	return agentSource{r}, err
 }
 
 type agentSource struct{ *feed.Reader }
 
-func (s agentSource) Next(ctx context.Context) (sent, error) {
+func (s agentSource) Next(ctx context.Context) (streamed, error) {
 	item, err := s.Reader.Next(ctx)
-	return sent{item.Cursor.String(), item.Event, isClosed(item)}, err
+	return streamed{item.Cursor.String(), item.Event, item.Closes()}, err
 }
 
 func (s agentSource) begun() place { return s.Start() }
 
-// madeSource is that of the views whose events are made of others.
-type madeSource[E any] struct{ *projection.Reader[E] }
+// derivedSource is that of the views whose events are made of others.
+type derivedSource[E any] struct{ *projection.Reader[E] }
 
-func (s madeSource[E]) Next(ctx context.Context) (sent, error) {
+func (s derivedSource[E]) Next(ctx context.Context) (streamed, error) {
 	item, err := s.Reader.Next(ctx)
-	return sent{item.Cursor.String(), item.Event, item.Closed}, err
+	return streamed{item.Cursor.String(), item.Event, item.Closed}, err
 }
 
-func (s madeSource[E]) begun() place { return s.Start() }
+func (s derivedSource[E]) begun() place { return s.Start() }

@@ -11,16 +11,16 @@ import (
 	"github.com/threadmill/threadmill/store"
 )
 
-// patientStore is a store whose calls fail with [store.ErrUnavailable] after a while, and
+// timedStore is a store whose calls fail with [store.ErrUnavailable] after a while, and
 // whose outages are logged once.
-type patientStore struct {
+type timedStore struct {
 	store.Store
 	within time.Duration
 	log    *outage.Log
 }
 
 // call makes one call of the store.
-func call[T any](ctx context.Context, s *patientStore, do func(context.Context) (T, error)) (T, error) {
+func call[T any](ctx context.Context, s *timedStore, do func(context.Context) (T, error)) (T, error) {
 	within, cancel := context.WithTimeout(ctx, s.within)
 	defer cancel()
 	out, err := do(within)
@@ -37,87 +37,87 @@ func call[T any](ctx context.Context, s *patientStore, do func(context.Context) 
 	return out, err
 }
 
-func (s *patientStore) Append(ctx context.Context, key store.Key, b store.Batch) (store.Appended, error) {
+func (s *timedStore) Append(ctx context.Context, key store.Key, b store.Batch) (store.Appended, error) {
 	return call(ctx, s, func(ctx context.Context) (store.Appended, error) { return s.Store.Append(ctx, key, b) })
 }
 
-func (s *patientStore) Records(ctx context.Context, key store.Key, q store.Query) ([]event.Record, error) {
+func (s *timedStore) Records(ctx context.Context, key store.Key, q store.Query) ([]event.Record, error) {
 	return call(ctx, s, func(ctx context.Context) ([]event.Record, error) { return s.Store.Records(ctx, key, q) })
 }
 
-func (s *patientStore) RecordsByID(ctx context.Context, key store.Key, ids ...string) ([]event.Record, error) {
+func (s *timedStore) RecordsByID(ctx context.Context, key store.Key, ids ...string) ([]event.Record, error) {
 	return call(ctx, s, func(ctx context.Context) ([]event.Record, error) { return s.Store.RecordsByID(ctx, key, ids...) })
 }
 
-func (s *patientStore) Thread(ctx context.Context, key store.Key) (store.Thread, error) {
+func (s *timedStore) Thread(ctx context.Context, key store.Key) (store.Thread, error) {
 	return call(ctx, s, func(ctx context.Context) (store.Thread, error) { return s.Store.Thread(ctx, key) })
 }
 
-func (s *patientStore) Threads(ctx context.Context, namespace string, page store.ThreadPage) ([]store.Thread, error) {
+func (s *timedStore) Threads(ctx context.Context, namespace string, page store.ThreadPage) ([]store.Thread, error) {
 	return call(ctx, s, func(ctx context.Context) ([]store.Thread, error) { return s.Store.Threads(ctx, namespace, page) })
 }
 
-func (s *patientStore) ToolLog(ctx context.Context, key store.Key, toolCallID string) (store.ToolLog, error) {
+func (s *timedStore) ToolLog(ctx context.Context, key store.Key, toolCallID string) (store.ToolLog, error) {
 	return call(ctx, s, func(ctx context.Context) (store.ToolLog, error) { return s.Store.ToolLog(ctx, key, toolCallID) })
 }
 
-func (s *patientStore) ToolLogs(ctx context.Context, key store.Key) ([]store.ToolLog, error) {
+func (s *timedStore) ToolLogs(ctx context.Context, key store.Key) ([]store.ToolLog, error) {
 	return call(ctx, s, func(ctx context.Context) ([]store.ToolLog, error) { return s.Store.ToolLogs(ctx, key) })
 }
 
-func (s *patientStore) SaveAgent(ctx context.Context, namespace string, v store.AgentVersion, after int) (store.AgentVersion, error) {
+func (s *timedStore) SaveAgent(ctx context.Context, namespace string, v store.AgentVersion, after int) (store.AgentVersion, error) {
 	return call(ctx, s, func(ctx context.Context) (store.AgentVersion, error) {
 		return s.Store.SaveAgent(ctx, namespace, v, after)
 	})
 }
 
-func (s *patientStore) Agent(ctx context.Context, namespace, name string) (store.AgentVersion, error) {
+func (s *timedStore) Agent(ctx context.Context, namespace, name string) (store.AgentVersion, error) {
 	return call(ctx, s, func(ctx context.Context) (store.AgentVersion, error) { return s.Store.Agent(ctx, namespace, name) })
 }
 
-func (s *patientStore) Agents(ctx context.Context, namespace string) ([]store.AgentVersion, error) {
+func (s *timedStore) Agents(ctx context.Context, namespace string) ([]store.AgentVersion, error) {
 	return call(ctx, s, func(ctx context.Context) ([]store.AgentVersion, error) { return s.Store.Agents(ctx, namespace) })
 }
 
-func (s *patientStore) AgentVersions(ctx context.Context, namespace, name string, before, limit int) ([]store.AgentVersion, error) {
+func (s *timedStore) AgentVersions(ctx context.Context, namespace, name string, before, limit int) ([]store.AgentVersion, error) {
 	return call(ctx, s, func(ctx context.Context) ([]store.AgentVersion, error) {
 		return s.Store.AgentVersions(ctx, namespace, name, before, limit)
 	})
 }
 
-func (s *patientStore) AgentChanges(ctx context.Context, namespace string, after int64, limit int) ([]store.AgentChange, error) {
+func (s *timedStore) AgentChanges(ctx context.Context, namespace string, after int64, limit int) ([]store.AgentChange, error) {
 	return call(ctx, s, func(ctx context.Context) ([]store.AgentChange, error) {
 		return s.Store.AgentChanges(ctx, namespace, after, limit)
 	})
 }
 
-func (s *patientStore) Ping(ctx context.Context) error {
+func (s *timedStore) Ping(ctx context.Context) error {
 	_, err := call(ctx, s, func(ctx context.Context) (struct{}, error) { return struct{}{}, s.Store.Ping(ctx) })
 	return err
 }
 
-func (s *patientStore) CreateAPIKey(ctx context.Context, k store.APIKey) (store.APIKey, error) {
+func (s *timedStore) CreateAPIKey(ctx context.Context, k store.APIKey) (store.APIKey, error) {
 	return call(ctx, s, func(ctx context.Context) (store.APIKey, error) { return s.Store.CreateAPIKey(ctx, k) })
 }
 
-func (s *patientStore) APIKey(ctx context.Context, id string) (store.APIKey, error) {
+func (s *timedStore) APIKey(ctx context.Context, id string) (store.APIKey, error) {
 	return call(ctx, s, func(ctx context.Context) (store.APIKey, error) { return s.Store.APIKey(ctx, id) })
 }
 
-func (s *patientStore) APIKeys(ctx context.Context, namespace string) ([]store.APIKey, error) {
+func (s *timedStore) APIKeys(ctx context.Context, namespace string) ([]store.APIKey, error) {
 	return call(ctx, s, func(ctx context.Context) ([]store.APIKey, error) { return s.Store.APIKeys(ctx, namespace) })
 }
 
-func (s *patientStore) RotateAPIKey(ctx context.Context, namespace, id, hash string, until time.Time) (store.APIKey, error) {
+func (s *timedStore) RotateAPIKey(ctx context.Context, namespace, id, hash string, until time.Time) (store.APIKey, error) {
 	return call(ctx, s, func(ctx context.Context) (store.APIKey, error) {
 		return s.Store.RotateAPIKey(ctx, namespace, id, hash, until)
 	})
 }
 
-func (s *patientStore) RevokeAPIKey(ctx context.Context, namespace, id, by string) (store.APIKey, error) {
+func (s *timedStore) RevokeAPIKey(ctx context.Context, namespace, id, by string) (store.APIKey, error) {
 	return call(ctx, s, func(ctx context.Context) (store.APIKey, error) { return s.Store.RevokeAPIKey(ctx, namespace, id, by) })
 }
 
-func (s *patientStore) HasAPIKeys(ctx context.Context) (bool, error) {
+func (s *timedStore) HasAPIKeys(ctx context.Context) (bool, error) {
 	return call(ctx, s, s.Store.HasAPIKeys)
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -14,69 +13,35 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
+	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/stream"
 )
-
-// Task is a background task: an [event.Task] with the words that describe it in the API.
-type Task struct {
-	ID         string          `json:"id" doc:"The thread's id, ~t and a number"`
-	Title      string          `json:"title,omitempty" doc:"For people: what it is about"`
-	State      event.TaskState `json:"state" enum:"running,completed,failed,cancelled"`
-	Tool       string          `json:"tool,omitempty"`
-	Agent      string          `json:"agent" doc:"Who started it"`
-	ToolCallID string          `json:"toolCallId" doc:"The call that started it"`
-	TraceID    string          `json:"traceId" doc:"That of the turn in which it was started"`
-	SubAgent   string          `json:"subAgent,omitempty" doc:"The agent that does the work, if it is one that does"`
-	ThreadID   string          `json:"threadId,omitempty" doc:"The thread in which that agent works"`
-	Detached   bool            `json:"detached,omitempty" doc:"It goes on when the thread is closed"`
-	StartedAt  time.Time       `json:"startedAt"`
-	Deadline   time.Time       `json:"deadline" doc:"When it fails, unless it has ended before"`
-	EndedAt    *time.Time      `json:"endedAt,omitempty"`
-	By         string          `json:"by,omitempty" doc:"Who completed or cancelled it, if that came from outside"`
-	Error      string          `json:"error,omitempty" doc:"Why it failed or was cancelled"`
-}
 
 // TaskPath is the input of operations on one background task.
 type TaskPath struct {
 	ID string `path:"id" doc:"The task's id"`
 }
 
-type tasksOutput struct {
-	Body struct {
-		Tasks []Task `json:"tasks" nullable:"false" doc:"Those that run, and the last that have ended, at most 50; the newest last"`
-	}
-}
-
-type taskOutput struct{ Body Task }
-
 type completeInput struct {
 	TaskPath
 	Body struct {
-		Result json.RawMessage `json:"result,omitempty" doc:"Any JSON, at most 256 KiB; null is none"`
-		Error  string          `json:"error,omitempty" maxLength:"16384" doc:"Why it failed, at most 16 KiB. Not beside a result"`
-		By     string          `json:"by,omitempty" maxLength:"128" doc:"Who or what completes it; it is kept. Default: api"`
+		signals.CompleteTask
+		TaskID string `json:"-"`
 	}
 }
 
 type cancelInput struct {
 	TaskPath
 	Body struct {
-		By     string `json:"by,omitempty" maxLength:"128" doc:"Who cancels it; it is kept. Required where the server does not authenticate requests"`
-		Reason string `json:"reason,omitempty" maxLength:"4096"`
+		signals.CancelTask
+		TaskID string `json:"-"`
 	}
 }
 
 type progressInput struct {
 	TaskPath
 	Body struct {
-		Data json.RawMessage `json:"data" doc:"Any JSON, at most 256 KiB: viewers get it as it is"`
-	}
-}
-
-type endOutput struct {
-	Body struct {
-		Result string `json:"result" enum:"accepted,already_ended"`
-		Task   Task   `json:"task" doc:"As it stands then"`
+		Data json.RawMessage `json:"data" doc:"Any JSON, at most 256 KiB, passed to viewers unchanged"`
 	}
 }
 
@@ -87,100 +52,114 @@ type endProblem struct {
 	Result signals.TaskOutcome `json:"result"`
 
 	// Task is as it stands, if the thread knows it.
-	Task *Task `json:"task,omitempty"`
+	Task *event.Task `json:"task,omitempty"`
 }
 
-func (s *server) registerTasks() {
+// Tasks is what the API needs of a client of threads for background tasks.
+type Tasks interface {
+	Tasks(ctx context.Context, threadID string) (signals.Tasks, error)
+	Task(ctx context.Context, taskID string) (event.Task, error)
+	CompleteTask(ctx context.Context, c signals.CompleteTask) (signals.CompleteTaskResult, error)
+	CancelTask(ctx context.Context, c signals.CancelTask) (signals.CompleteTaskResult, error)
+}
+
+// taskHandlers serve background tasks.
+type taskHandlers struct {
+	*core
+	tasks  Tasks
+	store  store.Store
+	stream stream.Stream
+}
+
+func (h *taskHandlers) registerTasks() {
 	tags := []string{"tasks"}
 	const path = "/v1/tasks/{id}"
-	register(s, auth.Read, huma.Operation{
+	register(h.core, auth.Read, huma.Operation{
 		OperationID: "listTasks", Method: http.MethodGet, Path: "/v1/threads/{id}/tasks", Tags: tags,
 		Summary: "List the background tasks of a thread", Errors: []int{404, 503},
-	}, s.listTasks)
-	register(s, auth.Read, huma.Operation{
+	}, h.listTasks)
+	register(h.core, auth.Read, huma.Operation{
 		OperationID: "getTask", Method: http.MethodGet, Path: path, Tags: tags,
 		Summary:     "Get a background task",
-		Description: "Tasks that have ended are known as long as the store keeps the thread.",
+		Description: "Ended tasks are available as long as the store keeps the thread.",
 		Errors:      []int{404, 503},
-	}, s.getTask)
-	register(s, auth.Post, huma.Operation{
+	}, h.getTask)
+	register(h.core, auth.Post, huma.Operation{
 		OperationID: "completeTask", Method: http.MethodPost, Path: path + "/complete", Tags: tags,
-		Summary: "Complete a background task, or let it fail",
-		Description: "With an error the task has failed. The agent that started it is told. Completing it again in the same way is already_ended; " +
-			"a task that has ended otherwise is a 409, and the problem document has result: conflict.",
+		Summary: "Complete or fail a background task",
+		Description: "With an error the task fails. The agent that started it is notified. Repeating the request is already_ended; " +
+			"a task that ended differently is a 409, and the problem document has result: conflict.",
 		Errors: []int{400, 404, 409, 413, 503},
-	}, s.completeTask)
-	register(s, auth.Operate, huma.Operation{
+	}, h.completeTask)
+	register(h.core, auth.Operate, huma.Operation{
 		OperationID: "cancelTask", Method: http.MethodPost, Path: path + "/cancel", Tags: tags,
 		Summary:     "Cancel a background task",
-		Description: "Cancelling it again is already_ended; a task that has ended otherwise is a 409, and the problem document has result: conflict.",
+		Description: "Cancelling it again is already_ended; a task that ended differently is a 409, and the problem document has result: conflict.",
 		Errors:      []int{400, 404, 409, 413, 503},
-	}, s.cancelTask)
-	register(s, auth.Post, huma.Operation{
+	}, h.cancelTask)
+	register(h.core, auth.Post, huma.Operation{
 		OperationID: "reportProgress", Method: http.MethodPost, Path: path + "/progress", Tags: tags,
-		Summary: "Show viewers how far a background task is", DefaultStatus: http.StatusAccepted,
+		Summary: "Report progress of a background task to viewers", DefaultStatus: http.StatusAccepted,
 		Description: "A live event tool_progress, whose data has subtype: task_progress, the taskId, and what was sent as data. " +
 			"Nothing of it is stored, and no agent is told.",
 		Errors: []int{400, 404, 409, 413, 503},
-	}, s.reportProgress)
+	}, h.reportProgress)
 }
 
-func (s *server) listTasks(ctx context.Context, in *ThreadPath) (*tasksOutput, error) {
-	within, cancel := s.answer(ctx)
+func (h *taskHandlers) listTasks(ctx context.Context, in *ThreadPath) (*output[signals.Tasks], error) {
+	within, cancel := h.answer(ctx)
 	defer cancel()
-	all, err := s.Threads.Tasks(within, in.ID)
+	all, err := h.tasks.Tasks(within, in.ID)
 	if err != nil {
-		return nil, s.problem(ctx, in.ID, err)
+		return nil, h.problem(ctx, in.ID, err)
 	}
-	out := &tasksOutput{}
-	out.Body.Tasks = make([]Task, 0, len(all.Tasks))
-	for _, task := range all.Tasks {
-		if task, err = s.outlived(ctx, in.ID, task); err != nil {
+	out := signals.Tasks{Tasks: make([]event.Task, len(all.Tasks))}
+	for i, task := range all.Tasks {
+		if out.Tasks[i], err = h.upToDate(ctx, in.ID, task); err != nil {
 			return nil, err
 		}
-		out.Body.Tasks = append(out.Body.Tasks, Task(task))
 	}
-	return out, nil
+	return &output[signals.Tasks]{out}, nil
 }
 
-func (s *server) getTask(ctx context.Context, in *TaskPath) (*taskOutput, error) {
-	task, err := s.task(ctx, in.ID)
+func (h *taskHandlers) getTask(ctx context.Context, in *TaskPath) (*output[event.Task], error) {
+	task, err := h.task(ctx, in.ID)
 	if err != nil {
 		return nil, err
 	}
-	return &taskOutput{Task(task)}, nil
+	return &output[event.Task]{task}, nil
 }
 
 // task asks the thread for a task, and the store for one that the thread has forgotten,
 // or Temporal the thread. The error is a problem document.
-func (s *server) task(ctx context.Context, id string) (event.Task, error) {
+func (h *taskHandlers) task(ctx context.Context, id string) (event.Task, error) {
 	threadID, _, err := signals.ParseTaskID(id)
 	if err != nil {
 		return event.Task{}, huma.Error404NotFound(unknownTask(id))
 	}
-	within, cancel := s.answer(ctx)
+	within, cancel := h.answer(ctx)
 	defer cancel()
-	task, err := s.Threads.Task(within, id)
+	task, err := h.tasks.Task(within, id)
 	switch {
 	case err == nil:
-		return s.outlived(ctx, threadID, task)
+		return h.upToDate(ctx, threadID, task)
 	case !errors.Is(err, signals.ErrNotFound):
-		return task, s.taskProblem(ctx, id, err)
+		return task, h.taskProblem(ctx, id, err)
 	}
-	stored, seq, problem := s.storedTask(ctx, threadID, id)
+	stored, seq, problem := h.storedTask(ctx, threadID, id)
 	if problem == nil && seq == 0 {
-		problem = s.taskProblem(ctx, id, err)
+		problem = h.taskProblem(ctx, id, err)
 	}
 	return stored, problem
 }
 
-// outlived brings a detached task up to date: if its thread was closed before it ended,
+// upToDate brings a detached task up to date: if its thread was closed before it ended,
 // only the store knows that it has. The error is a problem document.
-func (s *server) outlived(ctx context.Context, threadID string, task event.Task) (event.Task, error) {
+func (h *taskHandlers) upToDate(ctx context.Context, threadID string, task event.Task) (event.Task, error) {
 	if !task.Detached || task.State.Ended() {
 		return task, nil
 	}
-	stored, seq, err := s.storedTask(ctx, threadID, task.ID)
+	stored, seq, err := h.storedTask(ctx, threadID, task.ID)
 	if err != nil || seq == 0 || !stored.State.Ended() {
 		return task, err
 	}
@@ -189,23 +168,24 @@ func (s *server) outlived(ctx context.Context, threadID string, task event.Task)
 
 // storedTask finds a task in the store: seq is that of its newest record, 0 if there is
 // none. The error is a problem document.
-func (s *server) storedTask(ctx context.Context, threadID, id string) (task event.Task, seq int64, err error) {
-	records, err := s.Store.RecordsByID(ctx, s.key(threadID), id, event.TaskEndedID(id))
+func (h *taskHandlers) storedTask(ctx context.Context, threadID, id string) (task event.Task, seq int64, err error) {
+	records, err := h.store.RecordsByID(ctx, h.key(threadID), id, event.TaskEndedID(id))
 	if err != nil {
-		return task, 0, s.problem(ctx, threadID, err)
+		return task, 0, h.problem(ctx, threadID, err)
 	}
 	if len(records) == 0 {
 		return task, 0, nil
 	}
 	newest := records[len(records)-1]
 	if err := json.Unmarshal(newest.Payload, &task); err != nil {
-		return task, 0, s.problem(ctx, threadID, fmt.Errorf("reading record %q: %w", newest.ID, err))
+		return task, 0, h.problem(ctx, threadID, fmt.Errorf("reading record %q: %w", newest.ID, err))
 	}
 	return task, newest.Seq, nil
 }
 
-func (s *server) completeTask(ctx context.Context, in *completeInput) (*endOutput, error) {
-	c := signals.CompleteTask{TaskID: in.ID, Result: in.Body.Result, Error: in.Body.Error, By: in.Body.By}
+func (h *taskHandlers) completeTask(ctx context.Context, in *completeInput) (*output[signals.CompleteTaskResult], error) {
+	c := in.Body.CompleteTask
+	c.TaskID = in.ID
 	if string(c.Result) == "null" {
 		c.Result = nil
 	}
@@ -220,58 +200,57 @@ func (s *server) completeTask(ctx context.Context, in *completeInput) (*endOutpu
 	if c.Error != "" {
 		state = event.TaskFailed
 	}
-	return s.ended(ctx, in.ID, state, func(ctx context.Context) (signals.CompleteTaskResult, error) {
-		return s.Threads.CompleteTask(ctx, c)
+	return h.endTask(ctx, in.ID, state, func(ctx context.Context) (signals.CompleteTaskResult, error) {
+		return h.tasks.CompleteTask(ctx, c)
 	})
 }
 
-func (s *server) cancelTask(ctx context.Context, in *cancelInput) (*endOutput, error) {
-	by, err := actor(ctx, "body.by", in.Body.By, "")
-	switch {
-	case err != nil:
+func (h *taskHandlers) cancelTask(ctx context.Context, in *cancelInput) (*output[signals.CompleteTaskResult], error) {
+	c := in.Body.CancelTask
+	c.TaskID = in.ID
+	var err error
+	if c.By, err = actor(ctx, "body.by", c.By, ""); err != nil {
 		return nil, err
-	case by == "":
+	}
+	if c.By == "" {
 		return nil, refuse(http.StatusUnprocessableEntity, "body.by", "is required: who cancels it")
 	}
-	c := signals.CancelTask{TaskID: in.ID, By: by, Reason: in.Body.Reason}
-	return s.ended(ctx, in.ID, event.TaskCancelled, func(ctx context.Context) (signals.CompleteTaskResult, error) {
-		return s.Threads.CancelTask(ctx, c)
+	return h.endTask(ctx, in.ID, event.TaskCancelled, func(ctx context.Context) (signals.CompleteTaskResult, error) {
+		return h.tasks.CancelTask(ctx, c)
 	})
 }
 
-// ended answers with what became of an attempt to end a task in a state.
-func (s *server) ended(ctx context.Context, id string, state event.TaskState, end func(context.Context) (signals.CompleteTaskResult, error)) (*endOutput, error) {
-	within, cancel := s.answer(ctx)
+// endTask answers with the outcome of an attempt to end a task in a state.
+func (h *taskHandlers) endTask(ctx context.Context, id string, state event.TaskState, end func(context.Context) (signals.CompleteTaskResult, error)) (*output[signals.CompleteTaskResult], error) {
+	within, cancel := h.answer(ctx)
 	defer cancel()
 	got, err := end(within)
 	if errors.Is(err, signals.ErrClosed) {
-		got, err = s.endedBefore(ctx, id, state, err)
+		got, err = h.storedEnd(ctx, id, state, err)
 	}
 	if err != nil {
-		return nil, s.taskProblem(ctx, id, err)
+		return nil, h.taskProblem(ctx, id, err)
 	}
-	task := Task(got.Task)
+	task := got.Task
 	switch got.Result {
 	case signals.TaskAccepted, signals.TaskAlreadyEnded:
-		out := &endOutput{}
-		out.Body.Result, out.Body.Task = string(got.Result), task
-		return out, nil
+		return &output[signals.CompleteTaskResult]{got}, nil
 	case signals.TaskConflict:
-		return nil, unended(http.StatusConflict, got.Result, fmt.Sprintf("task %q has ended otherwise: it is %s", id, task.State), &task)
+		return nil, endRefused(http.StatusConflict, got.Result, fmt.Sprintf("task %q has ended otherwise: it is %s", id, task.State), &task)
 	case signals.TaskNotFound:
-		return nil, unended(http.StatusNotFound, got.Result, unknownTask(id), nil)
+		return nil, endRefused(http.StatusNotFound, got.Result, unknownTask(id), nil)
 	}
-	return nil, s.problem(ctx, id, fmt.Errorf("ending task %q: unknown result %q", id, got.Result))
+	return nil, h.problem(ctx, id, fmt.Errorf("ending task %q: unknown result %q", id, got.Result))
 }
 
-// endedBefore says what an attempt comes to when the thread is closed and the task does
+// storedEnd says what an attempt comes to when the thread is closed and the task does
 // not run any more: the store knows how it ended. If that is not so, the error is closed.
-func (s *server) endedBefore(ctx context.Context, id string, state event.TaskState, closed error) (signals.CompleteTaskResult, error) {
+func (h *taskHandlers) storedEnd(ctx context.Context, id string, state event.TaskState, closed error) (signals.CompleteTaskResult, error) {
 	threadID, _, err := signals.ParseTaskID(id)
 	if err != nil {
 		return signals.CompleteTaskResult{}, err
 	}
-	task, _, err := s.storedTask(ctx, threadID, id)
+	task, _, err := h.storedTask(ctx, threadID, id)
 	switch {
 	case err != nil:
 		return signals.CompleteTaskResult{}, err
@@ -283,14 +262,14 @@ func (s *server) endedBefore(ctx context.Context, id string, state event.TaskSta
 	return signals.CompleteTaskResult{}, closed
 }
 
-func unended(status int, result signals.TaskOutcome, detail string, task *Task) error {
+func endRefused(status int, result signals.TaskOutcome, detail string, task *event.Task) error {
 	return &endProblem{huma.ErrorModel{Title: http.StatusText(status), Status: status, Detail: detail}, result, task}
 }
 
 func unknownTask(id string) string { return fmt.Sprintf("there is no task %.200q", id) }
 
 // taskProblem turns the error of an operation on a task into a problem document.
-func (s *server) taskProblem(ctx context.Context, id string, err error) error {
+func (h *taskHandlers) taskProblem(ctx context.Context, id string, err error) error {
 	threadID, _, parseErr := signals.ParseTaskID(id)
 	var unknown *threadclient.UnknownTaskError
 	switch {
@@ -299,10 +278,10 @@ func (s *server) taskProblem(ctx context.Context, id string, err error) error {
 	case errors.As(err, &unknown):
 		return huma.Error404NotFound(unknown.Error())
 	}
-	return s.problem(ctx, threadID, err)
+	return h.problem(ctx, threadID, err)
 }
 
-func (s *server) reportProgress(ctx context.Context, in *progressInput) (*struct{}, error) {
+func (h *taskHandlers) reportProgress(ctx context.Context, in *progressInput) (*struct{}, error) {
 	if len(in.Body.Data) > signals.MaxPayload {
 		return nil, tooLarge("body.data", len(in.Body.Data))
 	}
@@ -312,21 +291,21 @@ func (s *server) reportProgress(ctx context.Context, in *progressInput) (*struct
 	}
 	// The thread is not asked if the store knows the task: it would cost an action for
 	// each piece of progress.
-	task, seq, err := s.storedTask(ctx, threadID, in.ID)
+	task, seq, err := h.storedTask(ctx, threadID, in.ID)
 	if err == nil && seq == 0 {
-		task, err = s.task(ctx, in.ID)
+		task, err = h.task(ctx, in.ID)
 	}
 	if err != nil {
 		return nil, err
 	}
 	if task.State.Ended() {
-		return nil, unended(http.StatusConflict, signals.TaskConflict, fmt.Sprintf("task %q makes no progress any more: it is %s", in.ID, task.State), new(Task(task)))
+		return nil, endRefused(http.StatusConflict, signals.TaskConflict, fmt.Sprintf("task %q makes no progress any more: it is %s", in.ID, task.State), &task)
 	}
 	piece, err := task.Progress(in.Body.Data)
 	if err != nil {
 		return nil, refuse(http.StatusUnprocessableEntity, "body.data", "is not valid JSON")
 	}
-	err = s.Stream.Publish(ctx, stream.Key{Namespace: s.Namespace, ThreadID: threadID},
+	err = h.stream.Publish(ctx, stream.Key{Namespace: h.namespace, ThreadID: threadID},
 		stream.Entry{After: seq, TraceID: task.TraceID, Event: &piece})
 	switch {
 	case err == nil:
@@ -334,8 +313,8 @@ func (s *server) reportProgress(ctx context.Context, in *progressInput) (*struct
 	case errors.Is(err, stream.ErrTooLarge):
 		return nil, refuse(http.StatusRequestEntityTooLarge, "body.data", "is too large for the live stream; send less, or a reference to it")
 	case errors.Is(err, stream.ErrClosed), ctx.Err() != nil:
-		return nil, s.problem(ctx, threadID, err)
+		return nil, h.problem(ctx, threadID, err)
 	}
-	s.Logger.Warn("progress of a task did not reach the live stream", "thread", threadID, "task", in.ID, "error", err)
+	h.logger.Warn("progress of a task did not reach the live stream", "thread", threadID, "task", in.ID, "error", err)
 	return nil, huma.Error503ServiceUnavailable("the live stream did not take it; send it again")
 }

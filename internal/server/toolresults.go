@@ -14,29 +14,25 @@ import (
 type toolResultInput struct {
 	ToolCallPath
 	Body struct {
-		Output   json.RawMessage `json:"output" doc:"What has come of it: a text as it is; other JSON is given to the model as its text. At most 256 KiB"`
-		IsError  bool            `json:"isError,omitempty" doc:"The output says why the call has failed"`
-		By       string          `json:"by,omitempty" maxLength:"200" doc:"The client or the person who has run it; it is kept. Default: api"`
-		Agent    string          `json:"agent,omitempty" doc:"If given, the call must be this agent's"`
-		ToolName string          `json:"toolName,omitempty" doc:"If given, the call must be of this tool"`
+		signals.ToolResult
+		ToolCallID string          `json:"-"`
+		Output     json.RawMessage `json:"output" doc:"The result: text as it is; other JSON is given to the model as its text. At most 256 KiB"`
 	}
 }
 
-func (s *server) registerToolResults() {
-	register(s, auth.Post, huma.Operation{
+func (h *approvalHandlers) registerToolResults() {
+	register(h.core, auth.Post, huma.Operation{
 		OperationID: "postToolResult", Method: http.MethodPost, Path: "/v1/threads/{id}/tool-calls/{toolCallId}/result", Tags: []string{"approvals"},
-		Summary: "Answer a tool call that a connected client runs",
+		Summary: "Post the result of a tool call that a connected client runs",
 		Description: "The result counts once: sending it again is already_resolved. A call that has another result, such as that it took too long, " +
 			"or that is not of the agent or tool that the request names, is a 409; the problem document then has result: conflict or mismatch.",
 		Errors: []int{400, 403, 404, 409, 413, 503},
-	}, s.postToolResult)
+	}, h.postToolResult)
 }
 
-func (s *server) postToolResult(ctx context.Context, in *toolResultInput) (*resultOutput, error) {
-	r := signals.ToolResult{
-		ToolCallID: in.ToolCallID, Output: outputText(in.Body.Output), IsError: in.Body.IsError, By: in.Body.By,
-		Agent: in.Body.Agent, ToolName: in.Body.ToolName,
-	}
+func (h *approvalHandlers) postToolResult(ctx context.Context, in *toolResultInput) (*output[signals.DecideResult], error) {
+	r := in.Body.ToolResult
+	r.ToolCallID, r.Output = in.ToolCallID, outputText(in.Body.Output)
 	var err error
 	if r.By, err = actor(ctx, "body.by", r.By, byAPI); err != nil {
 		return nil, err
@@ -44,16 +40,16 @@ func (s *server) postToolResult(ctx context.Context, in *toolResultInput) (*resu
 	if len(r.Output) > signals.MaxPayload {
 		return nil, tooLarge("body.output", len(r.Output))
 	}
-	within, cancel := s.answer(ctx)
+	within, cancel := h.answer(ctx)
 	defer cancel()
-	got, err := s.Threads.ToolResult(within, in.ID, r)
+	got, err := h.approvals.ToolResult(within, in.ID, r)
 	if err == nil {
 		err = refusedResult(in.ToolCallPath, got)
 	}
 	if err != nil {
-		return nil, s.problem(ctx, in.ID, err)
+		return nil, h.problem(ctx, in.ID, err)
 	}
-	return resulted(got), nil
+	return decided(got), nil
 }
 
 // outputText is a result as the model reads it.

@@ -41,33 +41,40 @@ type webhookOutput struct {
 type webhookAnswer struct {
 	EventID  string `json:"eventId,omitempty"`
 	ThreadID string `json:"threadId,omitempty"`
-	Status   string `json:"status,omitempty" doc:"queued, or duplicate when the thread has had the event before; ignored has a warning"`
+	Status   string `json:"status,omitempty" doc:"queued, or duplicate if the thread already has the event; ignored has a warning"`
 	Warning  string `json:"warning,omitempty" doc:"Why the event is ignored"`
 
-	Challenge string `json:"challenge,omitempty" doc:"What Slack wants to hear before it sends events; there is no event then"`
+	Challenge string `json:"challenge,omitempty" doc:"The challenge that Slack sends before events; there is no event then"`
 }
 
-func (s *server) registerWebhooks() {
-	register(s, public, huma.Operation{
+// webhookHandlers receive requests of other systems.
+type webhookHandlers struct {
+	*core
+	threads Publisher
+	sources func() []webhook.Source
+}
+
+func (h *webhookHandlers) registerWebhooks() {
+	register(h.core, public, huma.Operation{
 		OperationID: "receiveWebhook", Method: http.MethodPost, Path: "/v1/webhooks/{source}", Tags: []string{"webhooks"},
-		Summary: "Receive a request of another system, as an environment event", DefaultStatus: http.StatusAccepted,
-		Description: "The webhook says how requests are signed, and which event for which thread becomes of them. " +
+		Summary: "Receive a request from another system as an environment event", DefaultStatus: http.StatusAccepted,
+		Description: "The webhook's configuration says how requests are signed, and which event they become for which thread. " +
 			"200 answers the challenge of Slack. The signature takes the place of an API key; a webhook that is unsigned needs one with the role post, " +
 			"where the server wants API keys.",
 		Errors: []int{400, 401, 403, 404, 409, 413, 429, 503},
-	}, s.receiveWebhook)
+	}, h.receiveWebhook)
 }
 
-func (s *server) receiveWebhook(ctx context.Context, in *webhookInput) (*webhookOutput, error) {
-	source, err := s.webhook(in.Source)
+func (h *webhookHandlers) receiveWebhook(ctx context.Context, in *webhookInput) (*webhookOutput, error) {
+	source, err := h.webhook(in.Source)
 	if err != nil {
 		return nil, err
 	}
 	if err := source.Verify(in.header, in.RawBody, time.Now()); err != nil {
-		return nil, s.refuseWebhook(ctx, source, http.StatusUnauthorized, err)
+		return nil, h.refuseWebhook(ctx, source, http.StatusUnauthorized, err)
 	}
 	if source.Unsigned {
-		p, err := s.principal(ctx, auth.Post)
+		p, err := h.access.principal(ctx, auth.Post)
 		if err != nil {
 			return nil, err
 		}
@@ -78,7 +85,7 @@ func (s *server) receiveWebhook(ctx context.Context, in *webhookInput) (*webhook
 	}
 	e, threadID, err := source.Map(in.header, in.RawBody)
 	if err != nil {
-		return nil, s.refuseWebhook(ctx, source, http.StatusUnprocessableEntity, err)
+		return nil, h.refuseWebhook(ctx, source, http.StatusUnprocessableEntity, err)
 	}
 	if e, err = attributed(ctx, "event.", e); err != nil {
 		return nil, err
@@ -86,22 +93,22 @@ func (s *server) receiveWebhook(ctx context.Context, in *webhookInput) (*webhook
 	if len(e.Payload) > signals.MaxPayload {
 		return nil, tooLarge("event.payload", len(e.Payload))
 	}
-	within, cancel := s.answer(ctx)
+	within, cancel := h.answer(ctx)
 	defer cancel()
-	out, err := s.Threads.Publish(within, threadID, e, threadclient.PublishOptions{
+	out, err := h.threads.Publish(within, threadID, e, threadclient.PublishOptions{
 		Open: source.Event.Open, Start: signals.Start{Agents: source.Event.Agents},
 	})
 	if err != nil {
-		return nil, s.problem(ctx, threadID, err)
+		return nil, h.problem(ctx, threadID, err)
 	}
 	return &webhookOutput{Status: http.StatusAccepted, Body: webhookAnswer{
 		EventID: out.EventID, ThreadID: threadID, Status: out.Status, Warning: out.Warning,
 	}}, nil
 }
 
-func (s *server) webhook(name string) (webhook.Source, error) {
-	if s.Webhooks != nil {
-		sources := s.Webhooks()
+func (h *webhookHandlers) webhook(name string) (webhook.Source, error) {
+	if h.sources != nil {
+		sources := h.sources()
 		if i := slices.IndexFunc(sources, func(w webhook.Source) bool { return w.Name == name }); i >= 0 {
 			return sources[i], nil
 		}
@@ -110,8 +117,8 @@ func (s *server) webhook(name string) (webhook.Source, error) {
 }
 
 // refuseWebhook also logs, since whoever has set the webhook up does not see the answer.
-func (s *server) refuseWebhook(ctx context.Context, source webhook.Source, status int, err error) error {
-	s.Logger.Warn("a webhook was refused", "webhook", source.Name, "request", requestID(ctx), "error", err)
+func (h *webhookHandlers) refuseWebhook(ctx context.Context, source webhook.Source, status int, err error) error {
+	h.logger.Warn("a webhook was refused", "webhook", source.Name, "request", requestID(ctx), "error", err)
 	var field *event.FieldError
 	if errors.As(err, &field) {
 		return refuse(status, cmp.Or(field.Field, "body"), field.Problem)

@@ -30,50 +30,50 @@ func TestDecisionAheadOfItsCall(t *testing.T) {
 
 	t.Run("it is held, and applied once the call is known", func(t *testing.T) {
 		s, r := begin(t)
-		require.True(t, s.Early("c1"))
-		require.True(t, s.Hold(decision))
+		require.True(t, s.IsEarly("c1"))
+		require.True(t, s.BufferEarly(decision))
 		s.took(now, r, reply)
 		require.Equal(t, Ready, r.Calls[0].Stage)
-		require.False(t, s.Early("c1"))
-		require.Empty(t, s.Ahead)
+		require.False(t, s.IsEarly("c1"))
+		require.Empty(t, s.EarlyDecisions)
 	})
 	t.Run("S4-91 one that meets no call leaves an audit record", func(t *testing.T) {
 		s, r := begin(t)
-		require.True(t, s.Hold(signals.Decide{ToolCallID: "c2", Decision: event.Approve, By: "ann"}))
+		require.True(t, s.BufferEarly(signals.Decide{ToolCallID: "c2", Decision: event.Approve, By: "ann"}))
 		s.took(now, r, reply)
 		require.Equal(t, Waiting, r.Calls[0].Stage)
-		require.Empty(t, s.Ahead)
+		require.Empty(t, s.EarlyDecisions)
 		require.Equal(t, event.TypeRejected, s.Pending[len(s.Pending)-1].Type)
 	})
 	t.Run("none is held while no model is asked", func(t *testing.T) {
 		s, r := begin(t)
 		s.took(now, r, reply)
-		require.False(t, s.Early("c2"))
+		require.False(t, s.IsEarly("c2"))
 		require.Equal(t, signals.NotPending, s.Decide(now, signals.Decide{ToolCallID: "c2", Decision: event.Approve, By: "ann"}))
 	})
 	t.Run("it does not outlive the turn", func(t *testing.T) {
 		s, r := begin(t)
-		require.True(t, s.Hold(decision))
-		s.Fail(now, r, "no", false)
-		s.End(now)
-		require.Empty(t, s.Ahead)
+		require.True(t, s.BufferEarly(decision))
+		r.Fail(now, "no", false)
+		s.Turn.End(now)
+		require.Empty(t, s.EarlyDecisions)
 		require.Equal(t, event.TypeRejected, s.Pending[len(s.Pending)-2].Type)
 	})
 	t.Run("only so many are held", func(t *testing.T) {
 		s, _ := begin(t)
-		for s.Hold(decision) {
-			require.LessOrEqual(t, len(s.Ahead), 100)
+		for s.BufferEarly(decision) {
+			require.LessOrEqual(t, len(s.EarlyDecisions), 100)
 		}
-		require.Len(t, s.Ahead, 100)
+		require.Len(t, s.EarlyDecisions, 100)
 	})
 	t.Run("and only so much of them", func(t *testing.T) {
 		s, _ := begin(t)
 		large := decision
 		large.Args = json.RawMessage(`"` + strings.Repeat("x", maxDecisionBytes/3) + `"`)
-		require.True(t, s.Hold(large))
-		require.True(t, s.Hold(large))
-		require.False(t, s.Hold(large))
-		require.True(t, s.Hold(decision), "small ones go on")
+		require.True(t, s.BufferEarly(large))
+		require.True(t, s.BufferEarly(large))
+		require.False(t, s.BufferEarly(large))
+		require.True(t, s.BufferEarly(decision), "small ones go on")
 	})
 }
 
@@ -93,8 +93,8 @@ func TestStateFitsIntoTheNextRun(t *testing.T) {
 		item, ok := s.Next(now)
 		require.True(t, ok)
 		r := s.entered(now, item).Runs[0]
-		s.Fail(now, r, "no", true)
-		s.End(now)
+		r.Fail(now, "no", true)
+		s.Turn.End(now)
 		s.Flushed(s.Flush())
 		_, err := s.Post(now, signals.UserMessage("t1", "ann", large))
 		require.NoError(t, err)
@@ -146,20 +146,20 @@ func TestResultAheadOfItsCall(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, r := early(t, tc.results...)
-			require.NotEmpty(t, s.AheadResults)
+			require.NotEmpty(t, s.EarlyResults)
 			step(t, s, r, "", tc.calls...)
 			s = copied(t, s)
 			for _, r := range s.Turn.Runs {
 				for _, c := range r.Calls {
 					if c.Plan.By == ByClient && c.Stage == Ready {
-						s.AskClient(at(1), r, c)
+						c.AskClient(at(1))
 					}
 				}
 			}
 			if len(tc.calls) == 0 {
-				s.End(t0)
+				s.Turn.End(t0)
 			}
-			require.Empty(t, s.AheadResults)
+			require.Empty(t, s.EarlyResults)
 			var problems, answers string
 			for _, rec := range pending(s, event.TypeRejected) {
 				problems += payload[event.Rejected](t, rec).Problem
@@ -179,9 +179,9 @@ func TestResultAheadOfItsCall(t *testing.T) {
 		byAgent := res
 		byAgent.By = " Assistant"
 		s, _ := early(t)
-		require.Equal(t, signals.NotAllowed, s.HoldResult(byAgent))
+		require.Equal(t, signals.NotAllowed, s.BufferEarlyResult(byAgent))
 		s.TakeResult(t0, byAgent)
-		require.Empty(t, s.AheadResults)
+		require.Empty(t, s.EarlyResults)
 		require.Equal(t, "not_allowed", payload[event.Rejected](t, s.Pending[0]).Problem)
 	})
 	t.Run("one from before people were asked again is of another call", func(t *testing.T) {
@@ -190,48 +190,48 @@ func TestResultAheadOfItsCall(t *testing.T) {
 		c := r.Calls[0]
 		require.Equal(t, signals.Accepted, s.Decide(t0, decision("c1", event.Approve)))
 		s.TakeResult(t0, res)
-		require.Len(t, s.AheadResults, 1)
-		s.AskAgain(t0, r, c, asked)
+		require.Len(t, s.EarlyResults, 1)
+		c.AskAgain(t0, asked)
 		again := decision("c1", event.Approve)
 		again.Round = 2
 		require.Equal(t, signals.Accepted, s.Decide(t0, again))
-		require.False(t, s.EarlyResult("c1"), "a client that is asked again waits to be")
-		s.AskClient(t0, r, c)
-		require.Empty(t, s.AheadResults)
+		require.False(t, s.IsEarlyResult("c1"), "a client that is asked again waits to be")
+		c.AskClient(t0)
+		require.Empty(t, s.EarlyResults)
 		require.Equal(t, AtClient, c.Stage)
 		require.Len(t, pending(s, event.TypeRejected), 1)
 	})
 	t.Run("none is held of a call that has its result", func(t *testing.T) {
 		s, r, _ := clientCall(t)
 		require.Equal(t, signals.Accepted, s.ToolResult(at(2), res))
-		s.ResultHeard(at(2), r, r.Calls[0], pass)
-		s.ToolsDone(at(2), r)
+		r.Calls[0].ApplyResultDecision(at(2), pass)
+		r.ToolsDone(at(2))
 		step(t, s, r, "", atClient("c2"))
 		r.Phase = PhaseModel
-		require.True(t, s.EarlyResult("c3"), "a model is asked")
-		require.False(t, s.EarlyResult("c1"))
+		require.True(t, s.IsEarlyResult("c3"), "a model is asked")
+		require.False(t, s.IsEarlyResult("c1"))
 		s.TakeResult(at(3), second)
 		require.Equal(t, "conflict", payload[event.Rejected](t, s.Pending[len(s.Pending)-1]).Problem)
 	})
 	t.Run("only so many are held", func(t *testing.T) {
 		s, _ := early(t)
-		for n := range maxAhead + 1 {
+		for n := range maxEarly + 1 {
 			s.TakeResult(t0, signals.ToolResult{ToolCallID: name(n), By: "editor"})
 		}
-		require.Len(t, s.AheadResults, maxAhead)
+		require.Len(t, s.EarlyResults, maxEarly)
 		require.Equal(t, "not_pending", payload[event.Rejected](t, s.Pending[0]).Problem)
 	})
 	t.Run("only as much is held as the next run takes", func(t *testing.T) {
 		s, _ := early(t)
 		large := res
 		large.Output = strings.Repeat("<", signals.MaxPayload)
-		require.Equal(t, signals.NotPending, s.HoldResult(large), "as JSON it is six times as long")
+		require.Equal(t, signals.NotPending, s.BufferEarlyResult(large), "as JSON it is six times as long")
 		large.Output = strings.Repeat("x", signals.MaxPayload)
-		require.Equal(t, signals.Accepted, s.HoldResult(large), "one finds room")
+		require.Equal(t, signals.Accepted, s.BufferEarlyResult(large), "one finds room")
 		large.Output = strings.Repeat("y", signals.MaxPayload)
-		require.Equal(t, signals.NotPending, s.HoldResult(large))
-		require.Equal(t, signals.Accepted, s.HoldResult(second), "a small one, too")
-		require.Len(t, s.AheadResults, 2)
+		require.Equal(t, signals.NotPending, s.BufferEarlyResult(large))
+		require.Equal(t, signals.Accepted, s.BufferEarlyResult(second), "a small one, too")
+		require.Len(t, s.EarlyResults, 2)
 		for {
 			if _, err := s.Post(t0, says("", strings.Repeat("z", signals.MaxPayload-200))); err != nil {
 				require.ErrorIs(t, err, ErrFull)

@@ -9,6 +9,8 @@ import (
 
 // Call is a tool call on its way to its result.
 type Call struct {
+	run *Run
+
 	Plan      PlannedCall            `json:"plan"`
 	Stage     Stage                  `json:"stage"`
 	Requested *event.ApprovalRequest `json:"requested,omitempty"`
@@ -43,9 +45,9 @@ type Call struct {
 	Undecided bool `json:"undecided,omitempty"`
 }
 
-// told is what goes before the result of a call whose arguments a person has changed: its
+// editedPrefix is what goes before the result of a call whose arguments a person has changed: its
 // model sees those that it wrote itself.
-func (c *Call) told() string {
+func (c *Call) editedPrefix() string {
 	if c.Edited == "" {
 		return ""
 	}

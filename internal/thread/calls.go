@@ -9,30 +9,30 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
-// CallsHeard goes on with the calls of a reply, now that hooks have decided on them:
+// ApplyCallsDecision goes on with the calls of a reply, now that hooks have decided on them:
 // they are to run, or have results that say why not. Run.Plan names those that have to be
 // planned first.
-func (s *State) CallsHeard(now time.Time, r *Run, d Decision) {
-	seen := s.SeenCalls(r)
-	d = s.heard(now, seen, d, &r.Deferred)
+func (r *Run) ApplyCallsDecision(now time.Time, d Decision) {
+	seen := r.CallsEvent()
+	d = r.turn.applyDecision(now, seen, d, &r.Deferred)
 	calls := r.Reply.Calls
 	switch {
 	case d.Outcome == event.HookFailed:
-		s.refuse(now, r, calls, "Error: "+d.Error)
-		s.Fail(now, r, d.Error, true)
+		r.refuse(now, calls, "Error: "+d.Error)
+		r.Fail(now, d.Error, true)
 		return
 	case d.stopped():
 		text := "Not run: %s answered in place of the tool."
 		if d.Outcome == event.Dropped {
 			text = "Not run: %s dropped the calls."
 		}
-		s.answerCalls(now, r, calls, fmt.Sprintf(text, d.By))
+		r.answerCalls(now, calls, fmt.Sprintf(text, d.By))
 		return
 	case d.Outcome == event.Replaced:
 		got, _ := readEvent(d.Event).(event.ToolCallEvent)
-		calls = s.edit(now, r, got, d)
+		calls = r.edit(now, got, d)
 	}
-	s.begin(now, r, calls)
+	r.begin(now, calls)
 }
 
 // by names the hook that changed an event.
@@ -47,29 +47,29 @@ func by(d Decision) string {
 
 // answerCalls ends a run in whose place hooks have answered: its calls have results,
 // and never run.
-func (s *State) answerCalls(now time.Time, r *Run, calls []PlannedCall, text string) {
-	s.refuse(now, r, calls, text)
+func (r *Run) answerCalls(now time.Time, calls []PlannedCall, text string) {
+	r.refuse(now, calls, text)
 	r.Answered = true
-	s.release(now, r)
+	r.release(now)
 	r.Phase, r.Reply = PhaseDone, nil
-	s.answerMissed(now, r)
+	r.answerMissed(now)
 }
 
 // refuse gives calls that never run their results.
-func (s *State) refuse(now time.Time, r *Run, calls []PlannedCall, text string) {
+func (r *Run) refuse(now time.Time, calls []PlannedCall, text string) {
 	for _, p := range calls {
-		s.settleWithout(now, r, &Call{Plan: p}, text)
+		(&Call{run: r, Plan: p}).settleWithoutRunning(now, text)
 	}
 }
 
 // edit takes out the calls that hooks have taken out, and has those planned anew that
 // they have changed.
-func (s *State) edit(now time.Time, r *Run, got event.ToolCallEvent, d Decision) []PlannedCall {
+func (r *Run) edit(now time.Time, got event.ToolCallEvent, d Decision) []PlannedCall {
 	r.Edited = true
 	var kept []PlannedCall
 	for _, p := range r.Reply.Calls {
 		if !slices.ContainsFunc(got.ToolCalls, func(c event.ToolCall) bool { return c.ID == p.ID }) {
-			s.settleWithout(now, r, &Call{Plan: p}, fmt.Sprintf("Not run: %s took the call out.", by(d)))
+			(&Call{run: r, Plan: p}).settleWithoutRunning(now, fmt.Sprintf("Not run: %s took the call out.", by(d)))
 			continue
 		}
 		kept = append(kept, p)
@@ -79,15 +79,15 @@ func (s *State) edit(now time.Time, r *Run, got event.ToolCallEvent, d Decision)
 
 // begin lets calls run, unless they have to be planned first: when their arguments
 // have changed, and when people have yet to be shown what they are asked about.
-func (s *State) begin(now time.Time, r *Run, calls []PlannedCall) {
+func (r *Run) begin(now time.Time, calls []PlannedCall) {
 	r.Plan = nil
-	if len(calls) > 0 && (r.Edited || r.Held && slices.ContainsFunc(calls, plannedLate)) {
+	if len(calls) > 0 && (r.Edited || r.Gated && slices.ContainsFunc(calls, plannedLate)) {
 		for _, p := range calls {
 			r.Plan = append(r.Plan, p.ID)
 		}
 		return
 	}
-	s.planned(now, r, calls)
+	r.planned(now, calls)
 }
 
 // plannedLate reports whether a call of a reply that hooks have held is planned once they let
@@ -98,42 +98,45 @@ func plannedLate(p PlannedCall) bool {
 }
 
 // PlanStep is the input of the planning of a run's calls.
-func (s *State) PlanStep(r *Run) PlanStep {
+func (r *Run) PlanStep() PlanStep {
+	t, s := r.turn, r.turn.thread
 	return PlanStep{
-		Thread: s.Ref(), Agent: r.Agent, TraceID: s.Turn.Item.TraceID, EventID: s.Turn.Item.ID,
-		Root: s.Turn.foreign(), MessageID: r.MessageID, Only: r.Plan, Tools: s.Turn.Tools, WorkingDirectory: s.workingDirectory(), Flush: s.Flush(),
-		Pending: s.pendingCalls(r),
+		Thread: s.Ref(), Agent: r.Agent, TraceID: t.Item.TraceID, EventID: t.Item.ID,
+		Root: t.foreign(), MessageID: r.MessageID, Only: r.Plan, Tools: t.Tools, WorkingDirectory: s.workingDirectory(), Flush: s.Flush(),
+		Pending: r.pendingCalls(),
 	}
 }
 
 // Planned takes in the plans of calls that hooks have changed or made.
-func (s *State) Planned(now time.Time, r *Run, reply PlanReply) {
+func (r *Run) Planned(now time.Time, reply PlanReply) {
+	s := r.turn.thread
 	r.Agent, r.Model, r.MaxSteps, r.OnWaiting = reply.Agent, reply.Model, s.maxSteps(reply.MaxSteps), reply.OnWaiting
-	s.planned(now, r, reply.Calls)
+	r.planned(now, reply.Calls)
 }
 
 // PlanFailed ends a run whose calls cannot be planned: its agent may be gone.
-func (s *State) PlanFailed(now time.Time, r *Run, why string, retryable bool) {
-	s.refuse(now, r, r.open(), "Error: "+why)
-	s.Fail(now, r, why, retryable)
+func (r *Run) PlanFailed(now time.Time, why string, retryable bool) {
+	r.refuse(now, r.open(), "Error: "+why)
+	r.Fail(now, why, retryable)
 }
 
-func (s *State) planned(now time.Time, r *Run, calls []PlannedCall) {
+func (r *Run) planned(now time.Time, calls []PlannedCall) {
+	s := r.turn.thread
 	r.Phase, r.Plan, r.Calls, r.Reply = PhaseTools, nil, nil, nil
 	for _, p := range calls {
-		c := &Call{Plan: p, Stage: Ready}
-		s.accept(now, r, c)
+		c := &Call{run: r, Plan: p, Stage: Ready}
+		c.accept(now)
 		r.Calls = append(r.Calls, c)
 	}
-	s.catchUp(now)
+	s.applyEarly(now)
 }
 
 // adopt runs calls that hooks have put in the place of a message, as if the agent had
 // asked for them: the agent goes on with their results.
-func (s *State) adopt(now time.Time, of string, e event.ToolCallEvent) {
-	t := s.Turn
-	r := &Run{Agent: e.AgentName, Slot: len(t.Runs), Phase: PhaseCalls, ReplyTo: of}
-	r.MessageID = fmt.Sprintf("%s.%d.0", s.turnID(), r.Slot)
+func (t *Turn) adopt(now time.Time, of string, e event.ToolCallEvent) {
+	s := t.thread
+	r := t.addRun(&Run{Agent: e.AgentName, Phase: PhaseCalls, ReplyTo: of})
+	r.MessageID = fmt.Sprintf("%s.%d.0", t.turnID(), r.Slot)
 	r.Reply = &ModelReply{Agent: e.AgentName, Message: event.Message{ID: r.MessageID}}
 	calls := make([]event.ToolCall, len(e.ToolCalls))
 	for i, c := range e.ToolCalls {
@@ -143,19 +146,19 @@ func (s *State) adopt(now time.Time, of string, e event.ToolCallEvent) {
 		r.Plan = append(r.Plan, c.ID)
 		r.Reply.Calls = append(r.Reply.Calls, PlannedCall{ID: c.ID, Name: c.Function.Name})
 	}
-	s.record(r.MessageID, event.TypeMessage, t.Item.TraceID, t.Item.ID, now, event.Message{
+	t.record(now, r.MessageID, event.TypeMessage, event.Message{
 		ID: r.MessageID, ThreadID: s.ThreadID, SenderID: e.AgentName, SenderType: event.Agent, Role: event.RoleAssistant,
 		ToolCalls: calls, AgentID: e.AgentName, ReplyToMessageID: of,
 	})
-	s.record(event.CallsID(r.MessageID), event.TypeToolCall, t.Item.TraceID, t.Item.ID, now,
+	t.record(now, event.CallsID(r.MessageID), event.TypeToolCall,
 		event.ToolCallEvent{ThreadID: s.ThreadID, AgentName: e.AgentName, ToolCalls: calls})
-	t.Runs = append(t.Runs, r)
 }
 
-// turned is what is queued when hooks have put an event of another type in the place
+// asOtherType is what is queued when hooks have put an event of another type in the place
 // of one: it is processed as what it has become, by itself. Calls in the place of an item
 // are not queued: they run at once.
-func (s *State) turned(now time.Time, e Seen, d Decision) (Deferred, bool) {
+func (t *Turn) asOtherType(now time.Time, e HookEvent, d Decision) (Deferred, bool) {
+	s := t.thread
 	made := Deferred{ID: s.newID(now), By: by(d), Parent: e.ID, Hooked: true}
 	switch got := readEvent(d.Event).(type) {
 	case event.MessageEvent:

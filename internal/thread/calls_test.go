@@ -41,7 +41,7 @@ func TestCallsHeard(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s, r := called(t, runs("c1"), runs("c2"), runs("c3"))
-			s.CallsHeard(t0, r, tc.decision)
+			r.ApplyCallsDecision(t0, tc.decision)
 			require.Equal(t, tc.phase, r.Phase)
 			require.Equal(t, tc.plan, r.Plan)
 			var started []string
@@ -57,10 +57,10 @@ func TestCallsHeard(t *testing.T) {
 			require.Equal(t, append([]string{}, tc.queued...), contents(t, s))
 			require.Equal(t, tc.answered, r.Answered)
 			if tc.answered {
-				require.Equal(t, signals.TurnCompleted, s.End(t0).Status, "S0-22 the agent is not run again")
+				require.Equal(t, signals.TurnCompleted, s.Turn.End(t0).Status, "S0-22 the agent is not run again")
 			}
 			if tc.decision.Outcome == event.HookFailed {
-				require.Equal(t, signals.TurnFailed, s.End(t0).Status)
+				require.Equal(t, signals.TurnFailed, s.Turn.End(t0).Status)
 			}
 		})
 	}
@@ -68,48 +68,48 @@ func TestCallsHeard(t *testing.T) {
 
 func TestEditedCallsInTheRecord(t *testing.T) {
 	s, r := called(t, runs("c1"), runs("c2"))
-	s.CallsHeard(t0, r, replaces("guard", calling("assistant", "c2")))
+	r.ApplyCallsDecision(t0, replaces("guard", calling("assistant", "c2")))
 	rec := heardOn(t, s, "e1.0.1.calls.hook")
 	require.Equal(t, calling("assistant", "c2").ToolCalls, rec.ToolCalls, "S0-13 what runs is in the record")
 	require.Equal(t, "assistant", rec.Agent)
 	require.Equal(t, event.TypeToolCall, rec.EventType)
 
-	step := s.PlanStep(r)
+	step := r.PlanStep()
 	require.Equal(t, "e1.0.1", step.MessageID)
 	require.Equal(t, []string{"c2"}, step.Only)
 	require.Equal(t, s.Flush(), step.Flush, "the record is stored before it is read")
 	s.Flushed(step.Flush)
-	s.Planned(t0, r, PlanReply{Agent: "assistant", Model: "demo/demo", MaxSteps: 7, Calls: []PlannedCall{runs("c2")}})
+	r.Planned(t0, PlanReply{Agent: "assistant", Model: "demo/demo", MaxSteps: 7, Calls: []PlannedCall{runs("c2")}})
 	require.Equal(t, PhaseTools, r.Phase)
 	require.Equal(t, 7, r.MaxSteps)
-	require.True(t, s.ToolStep(r, r.Calls[0], nil).Edited, "the tool reads what runs from the record")
+	require.True(t, r.Calls[0].ToolStep(nil).Edited, "the tool reads what runs from the record")
 	s.ran(t0, r, r.Calls[0])
-	s.ToolsDone(t0, r)
+	r.ToolsDone(t0)
 	step2 := reply(t, s, r, nil, "", runs("c3"))
 	require.Equal(t, "e1.0.2", step2.MessageID)
-	s.CallsHeard(t0, r, pass)
-	require.False(t, s.ToolStep(r, r.Calls[0], nil).Edited)
+	r.ApplyCallsDecision(t0, pass)
+	require.False(t, r.Calls[0].ToolStep(nil).Edited)
 }
 
 func TestAllCallsTakenOut(t *testing.T) {
 	s, r := called(t, runs("c1"))
-	s.CallsHeard(t0, r, replaces("guard", calling("assistant")))
-	s.ToolsDone(t0, r)
+	r.ApplyCallsDecision(t0, replaces("guard", calling("assistant")))
+	r.ToolsDone(t0)
 	require.Equal(t, PhaseModel, r.Phase, "S0-34 the model hears that nothing ran, and goes on")
 	step(t, s, r, "I see")
-	require.Equal(t, signals.TurnCompleted, s.End(t0).Status)
+	require.Equal(t, signals.TurnCompleted, s.Turn.End(t0).Status)
 }
 
 // TestApprovalsAfterHooks: people are asked about what will run.
 func TestApprovalsAfterHooks(t *testing.T) {
 	t.Run("a reply that hooks may see has its requests planned after them", func(t *testing.T) {
 		s, r := called(t, asks("c1"), runs("c2"))
-		require.True(t, r.Held)
+		require.True(t, r.Gated)
 		require.Empty(t, s.Approvals())
-		s.CallsHeard(t0, r, pass)
+		r.ApplyCallsDecision(t0, pass)
 		require.Equal(t, []string{"c1", "c2"}, r.Plan)
 		require.Empty(t, s.Approvals())
-		s.Planned(t0, r, PlanReply{Agent: "assistant", MaxSteps: 3, Calls: []PlannedCall{asks("c1"), runs("c2")}})
+		r.Planned(t0, PlanReply{Agent: "assistant", MaxSteps: 3, Calls: []PlannedCall{asks("c1"), runs("c2")}})
 		require.Len(t, s.Approvals(), 1)
 		require.Equal(t, []Stage{Waiting, Ready}, []Stage{r.Calls[0].Stage, r.Calls[1].Stage})
 	})
@@ -117,36 +117,36 @@ func TestApprovalsAfterHooks(t *testing.T) {
 		for by, plans := range map[RunBy]bool{ByAgent: true, ByClient: true, "": false} {
 			p := runs("c1")
 			p.By = by
-			s, r := called(t, p)
-			s.CallsHeard(t0, r, pass)
+			_, r := called(t, p)
+			r.ApplyCallsDecision(t0, pass)
 			require.Equal(t, plans, len(r.Plan) == 1, by)
 		}
 	})
 	t.Run("edited arguments need an approval of their own", func(t *testing.T) {
 		s, r := called(t, runs("c1"))
-		s.CallsHeard(t0, r, replaces("guard", calling("assistant", "c1")))
+		r.ApplyCallsDecision(t0, replaces("guard", calling("assistant", "c1")))
 		edited := asks("c1")
 		edited.Arguments = `{"text":"edited"}`
-		s.Planned(t0, r, PlanReply{Agent: "assistant", MaxSteps: 3, Calls: []PlannedCall{edited}})
+		r.Planned(t0, PlanReply{Agent: "assistant", MaxSteps: 3, Calls: []PlannedCall{edited}})
 		require.Equal(t, `{"text":"edited"}`, s.Approvals()[0].Arguments, "S4-93")
 	})
 	t.Run("a decision that came ahead meets the call once it is planned", func(t *testing.T) {
 		s, r := called(t, asks("c1"), runs("c2"))
-		require.True(t, s.Early("c1"))
-		require.True(t, s.Hold(decision("c1", event.Approve)))
-		s.CallsHeard(t0, r, pass)
-		require.True(t, s.Early("c1"))
+		require.True(t, s.IsEarly("c1"))
+		require.True(t, s.BufferEarly(decision("c1", event.Approve)))
+		r.ApplyCallsDecision(t0, pass)
+		require.True(t, s.IsEarly("c1"))
 		s = copied(t, s)
 		r = s.Turn.Runs[0]
-		s.Planned(t0, r, PlanReply{Agent: "assistant", MaxSteps: 3, Calls: []PlannedCall{asks("c1"), runs("c2")}})
+		r.Planned(t0, PlanReply{Agent: "assistant", MaxSteps: 3, Calls: []PlannedCall{asks("c1"), runs("c2")}})
 		require.Equal(t, Ready, r.Calls[0].Stage)
-		require.Empty(t, s.Ahead)
+		require.Empty(t, s.EarlyDecisions)
 	})
 	t.Run("one on a call that was taken out meets none", func(t *testing.T) {
 		s, r := called(t, asks("c1"))
-		require.True(t, s.Hold(decision("c1", event.Approve)))
-		s.CallsHeard(t0, r, replaces("guard", calling("assistant")))
-		require.Empty(t, s.Ahead)
+		require.True(t, s.BufferEarly(decision("c1", event.Approve)))
+		r.ApplyCallsDecision(t0, replaces("guard", calling("assistant")))
+		require.Empty(t, s.EarlyDecisions)
 		require.Len(t, pending(s, event.TypeRejected), 1, "S4-91")
 		require.Empty(t, r.Calls)
 	})
@@ -154,10 +154,10 @@ func TestApprovalsAfterHooks(t *testing.T) {
 
 func TestPlanFailed(t *testing.T) {
 	s, r := called(t, runs("c1"), runs("c2"))
-	s.CallsHeard(t0, r, replaces("guard", calling("assistant", "c2")))
-	s.PlanFailed(t0, r, "agent assistant is gone", false)
+	r.ApplyCallsDecision(t0, replaces("guard", calling("assistant", "c2")))
+	r.PlanFailed(t0, "agent assistant is gone", false)
 	require.Equal(t, map[string]string{"c1": "Not run: guard took the call out.", "c2": "Error: agent assistant is gone"}, results(t, s), "S4-71")
-	out := s.End(t0)
+	out := s.Turn.End(t0)
 	require.Equal(t, signals.TurnFailed, out.Status)
 	require.Equal(t, "agent assistant is gone", out.Error)
 }
@@ -165,12 +165,12 @@ func TestPlanFailed(t *testing.T) {
 // TestDeferredResponses: S0-21.
 func TestDeferredResponses(t *testing.T) {
 	ran := func(s *State, r *Run, i int, d Decision) {
-		s.CallRan(r.Calls[i], ToolReply{Status: "succeeded"})
-		s.ResultHeard(t0, r, r.Calls[i], d)
+		r.Calls[i].CallRan(ToolReply{Status: "succeeded"})
+		r.Calls[i].ApplyResultDecision(t0, d)
 	}
 	start := func(t *testing.T) (*State, *Run) {
 		s, r := called(t, runs("c1"), runs("c2"))
-		s.CallsHeard(t0, r, pass)
+		r.ApplyCallsDecision(t0, pass)
 		return s, r
 	}
 	both := responds("guard", hook.Response{Content: "after"}, hook.Response{Content: "now", EnqueueAfter: hook.Immediately}, hook.Response{Content: "too", EnqueueAfter: hook.ToolResults})
@@ -182,19 +182,19 @@ func TestDeferredResponses(t *testing.T) {
 		require.Len(t, rec.Produced, 3, "S0-24 the record names all of them, in the order of the calls")
 		s = copied(t, s)
 		r = s.Turn.Runs[0]
-		s.ToolsDone(t0, r)
+		r.ToolsDone(t0)
 		require.Equal(t, []string{"now"}, contents(t, s), "the other call still runs")
 		ran(s, r, 1, pass)
-		s.ToolsDone(t0, r)
+		r.ToolsDone(t0)
 		require.Equal(t, []string{"now", "after", "too"}, contents(t, s))
 		require.ElementsMatch(t, rec.Produced, ids(s.Ordered()))
 		require.Equal(t, PhaseDone, r.Phase, "S0-22 the agent is not run again on the results")
-		require.Equal(t, signals.TurnCompleted, s.End(t0).Status)
+		require.Equal(t, signals.TurnCompleted, s.Turn.End(t0).Status)
 		require.True(t, s.Awaits("e1"))
 	})
 	t.Run("S0-21 on the calls themselves, which have results at once", func(t *testing.T) {
 		s, r := called(t, runs("c1"))
-		s.CallsHeard(t0, r, both)
+		r.ApplyCallsDecision(t0, both)
 		require.Equal(t, []string{"now", "after", "too"}, contents(t, s))
 		require.Len(t, results(t, s), 1, "S0-42")
 	})
@@ -202,7 +202,7 @@ func TestDeferredResponses(t *testing.T) {
 		s, r := start(t)
 		ran(s, r, 0, both)
 		s.Interrupt(signals.Control{})
-		s.StopRun(t0, r)
+		r.StopRun(t0)
 		require.Equal(t, map[string]string{"c2": NotBegunText}, results(t, s), "S4-71")
 		require.Equal(t, []string{"now", "after", "too"}, contents(t, s))
 	})
@@ -211,18 +211,18 @@ func TestDeferredResponses(t *testing.T) {
 		ran(s, r, 0, both)
 		ran(s, r, 1, refuses("other", "hook other failed: no"))
 		require.Equal(t, PhaseTools, r.Phase)
-		s.ToolsDone(t0, r)
+		r.ToolsDone(t0)
 		require.Equal(t, []string{"now", "after", "too"}, contents(t, s))
-		require.Equal(t, "hook other failed: no", s.End(t0).Error)
+		require.Equal(t, "hook other failed: no", s.Turn.End(t0).Error)
 	})
 	t.Run("S0-23 the first failure counts, once all calls have results", func(t *testing.T) {
 		s, r := start(t)
 		ran(s, r, 1, refuses("one", "first"))
-		s.ToolsDone(t0, r)
+		r.ToolsDone(t0)
 		require.Equal(t, PhaseTools, r.Phase)
 		ran(s, r, 0, refuses("two", "second"))
-		s.ToolsDone(t0, r)
-		out := s.End(t0)
+		r.ToolsDone(t0)
+		out := s.Turn.End(t0)
 		require.Equal(t, signals.TurnFailed, out.Status)
 		require.Equal(t, "first", out.Error)
 		require.Len(t, terminals(s), 1)
@@ -231,16 +231,16 @@ func TestDeferredResponses(t *testing.T) {
 		s, r := start(t)
 		ran(s, r, 0, swallows("p"))
 		ran(s, r, 1, pass)
-		s.ToolsDone(t0, r)
+		r.ToolsDone(t0)
 		require.Equal(t, PhaseDone, r.Phase)
-		require.Equal(t, signals.TurnCompleted, s.End(t0).Status)
+		require.Equal(t, signals.TurnCompleted, s.Turn.End(t0).Status)
 		require.Equal(t, []string{"e1.final"}, terminals(s))
 	})
 	t.Run("S0-14 a result that becomes another event", func(t *testing.T) {
 		s, r := start(t)
 		ran(s, r, 0, replaces("guard", event.CustomEvent{Type: "note.taken", ThreadID: "t1"}))
 		ran(s, r, 1, pass)
-		s.ToolsDone(t0, r)
+		r.ToolsDone(t0)
 		require.Equal(t, PhaseDone, r.Phase)
 		require.Equal(t, []string{"note.taken"}, contents(t, s))
 	})
@@ -252,7 +252,7 @@ func TestAdopt(t *testing.T) {
 	s := newState("alice")
 	turn := arrive(t, s, says("e1", "note this"))
 	d := replaces("route", calling("alice", "x1", "x2"))
-	s.Enter(t0, d)
+	s.Turn.Enter(t0, d)
 	r := turn.Runs[0]
 	require.Equal(t, PhaseCalls, r.Phase)
 	require.Len(t, r.Plan, 2)
@@ -273,44 +273,44 @@ func TestAdopt(t *testing.T) {
 
 	s = copied(t, s)
 	r = s.Turn.Runs[0]
-	step1 := s.PlanStep(r)
+	step1 := r.PlanStep()
 	require.Equal(t, "alice", step1.Agent)
 	require.Equal(t, "e1.0.0", step1.MessageID)
 	s.Flushed(step1.Flush)
 	calls := []PlannedCall{runs(r.Plan[0]), asks(r.Plan[1])}
-	s.Planned(t0, r, PlanReply{Agent: "alice", Model: "demo/demo", MaxSteps: 3, Calls: calls})
+	r.Planned(t0, PlanReply{Agent: "alice", Model: "demo/demo", MaxSteps: 3, Calls: calls})
 	require.Len(t, s.Approvals(), 1)
 	s.ran(t0, r, r.Calls[0])
 	require.Equal(t, signals.Accepted, s.Decide(t0, decision(calls[1].ID, event.Deny)))
-	s.ToolsDone(t0, r)
+	r.ToolsDone(t0)
 	in := step(t, s, r, "noted")
 	require.Equal(t, "e1.0.1", in.MessageID, "S0-34 the agent goes on with the results")
-	require.Equal(t, signals.TurnCompleted, s.End(t0).Status)
+	require.Equal(t, signals.TurnCompleted, s.Turn.End(t0).Status)
 }
 
 func TestAdoptOfUnknownAgent(t *testing.T) {
 	s := newState()
 	turn := arrive(t, s, says("e1", "note this"))
-	s.Enter(t0, replaces("route", calling("nobody", "x1")))
+	s.Turn.Enter(t0, replaces("route", calling("nobody", "x1")))
 	r := turn.Runs[0]
 	id := r.Plan[0]
-	s.PlanFailed(t0, r, `unknown agent "nobody"`, false)
+	r.PlanFailed(t0, `unknown agent "nobody"`, false)
 	require.Equal(t, map[string]string{id: `Error: unknown agent "nobody"`}, results(t, s), "S4-71")
-	require.Equal(t, signals.TurnFailed, s.End(t0).Status)
+	require.Equal(t, signals.TurnFailed, s.Turn.End(t0).Status)
 
 	require.NoError(t, s.Retry(t0, signals.Control{}))
 	next(t, s)
-	d, seen := s.Turn.SeenBefore()
+	d, seen := s.Turn.DecidedBefore()
 	require.True(t, seen)
-	s.Enter(t0, d)
+	s.Turn.Enter(t0, d)
 	require.Len(t, s.Turn.Runs, 1, "the calls are made again, as calls of their own")
 	require.NotEqual(t, id, s.Turn.Runs[0].Plan[0])
 	require.Equal(t, "e1~1.0.0", s.Turn.Runs[0].MessageID)
 }
 
 func TestLongReasons(t *testing.T) {
-	s, r := called(t, runs("c1"))
-	s.Fail(t0, r, strings.Repeat("ü", maxWhy), true)
+	_, r := called(t, runs("c1"))
+	r.Fail(t0, strings.Repeat("ü", maxWhy), true)
 	require.LessOrEqual(t, len(r.Error), maxWhy+len("…"))
 	require.True(t, strings.HasSuffix(r.Error, "ü…"))
 	require.Equal(t, "short", Why("short"))

@@ -24,7 +24,7 @@ func TestCascade(t *testing.T) {
 	forTheSession(t, s, "c1")
 	turn := s.Cascading()
 	require.Same(t, s.Turn, turn)
-	run, in, ok := s.NextCascade(turn)
+	run, in, ok := turn.NextCascade()
 	require.True(t, ok)
 	require.Same(t, r, run)
 	require.Equal(t, []string{"c2", "c3"}, in.Only, "those of the same tool")
@@ -32,7 +32,7 @@ func TestCascade(t *testing.T) {
 	require.Contains(t, recordIDs(in.Flush.Records), "c1.decision", "the grant is stored before")
 
 	turn.Cascaded()
-	s.Cover(at(7), turn, run, PlanReply{Calls: []PlannedCall{covered("c2", "ls", "c1"), careful("c3", "rm", AskPlan{})}})
+	run.Cover(at(7), PlanReply{Calls: []PlannedCall{covered("c2", "ls", "c1"), careful("c3", "rm", AskPlan{})}})
 	require.Nil(t, s.Cascading())
 	require.Equal(t, []Stage{Ready, Ready, Waiting, Waiting}, stages(r))
 	require.Equal(t, "c1", approvals(t, s)["c2.decision"].Grant, "S4-95")
@@ -88,34 +88,34 @@ func TestCascadeTooLate(t *testing.T) {
 	t.Run("denied", func(t *testing.T) {
 		s, r := cascading(t)
 		s.Decide(t0, decision("c2", event.Deny))
-		s.Cover(t0, s.Turn, r, reply)
+		r.Cover(t0, reply)
 		require.Equal(t, CallSettled, r.Calls[1].Stage)
 		require.Len(t, results(t, s), 1)
 	})
 	t.Run("interrupted", func(t *testing.T) {
 		s, r := cascading(t)
-		turn := s.Turn
+		_ = s.Turn
 		s.Interrupt(signals.Control{})
-		s.Cover(t0, turn, r, reply)
+		r.Cover(t0, reply)
 		require.Equal(t, Waiting, r.Calls[1].Stage)
-		s.StopRun(t0, r)
-		s.End(t0)
+		r.StopRun(t0)
+		s.Turn.End(t0)
 		before := asJSON(t, s)
-		s.Cover(t0, turn, r, reply)
+		r.Cover(t0, reply)
 		require.Equal(t, before, asJSON(t, s))
 	})
 	t.Run("the grant was taken back, and the policy denies", func(t *testing.T) {
-		s, r := cascading(t)
+		_, r := cascading(t)
 		denied := covered("c2", "ls", "c1")
 		denied.Denied = "closed"
-		s.Cover(t0, s.Turn, r, PlanReply{Calls: []PlannedCall{denied}})
-		s.Cover(t0, s.Turn, r, PlanReply{Calls: []PlannedCall{careful("c2", "ls", AskPlan{})}})
+		r.Cover(t0, PlanReply{Calls: []PlannedCall{denied}})
+		r.Cover(t0, PlanReply{Calls: []PlannedCall{careful("c2", "ls", AskPlan{})}})
 		require.Equal(t, Waiting, r.Calls[1].Stage)
 	})
 	t.Run("the run is not there any more", func(t *testing.T) {
 		s, _ := cascading(t)
 		s.Turn.Cascades[0].Run = 9
-		_, _, ok := s.NextCascade(s.Turn)
+		_, _, ok := s.Turn.NextCascade()
 		require.False(t, ok)
 	})
 }
@@ -130,7 +130,7 @@ func TestCascadeInOtherTurns(t *testing.T) {
 			forTheSession(t, s, first)
 			looked := map[string][]string{}
 			for turn := s.Cascading(); turn != nil; turn = s.Cascading() {
-				_, in, ok := s.NextCascade(turn)
+				_, in, ok := turn.NextCascade()
 				require.True(t, ok)
 				require.Equal(t, turn.Item.ID, in.EventID)
 				looked[turn.Item.ID] = append(looked[turn.Item.ID], in.Only...)

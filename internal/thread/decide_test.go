@@ -86,7 +86,7 @@ func TestDecideDeny(t *testing.T) {
 		require.Equal(t, text, m.Content, "S4-82")
 		require.Equal(t, "c1", m.ToolCallID)
 		require.True(t, m.IsError)
-		s.ToolsDone(t0, r)
+		r.ToolsDone(t0)
 		require.Equal(t, PhaseModel, r.Phase, "S4-82 the model goes on")
 		require.Equal(t, signals.AlreadyResolved, s.Decide(t0, decision("c1", event.Deny)))
 		require.Equal(t, signals.Conflict, s.Decide(t0, decision("c1", event.Approve)))
@@ -130,7 +130,7 @@ func TestStoredCallRuns(t *testing.T) {
 	require.Equal(t, []string{"Args", "ToolArgs"}, carry, "S4-93 what is edited is said openly, all else has only to be as it was")
 	s, r := waiting(t, asks("c1"))
 	s.Decide(t0, decision("c1", event.Approve))
-	raw := asJSON(t, s.ToolStep(r, r.Calls[0], nil))
+	raw := asJSON(t, r.Calls[0].ToolStep(nil))
 	require.NotContains(t, strings.ReplaceAll(raw, asJSON(t, s.Flush()), ""), "rm", "S4-93 a tool step names the stored call")
 }
 
@@ -140,9 +140,9 @@ func TestDecideDuringInterrupt(t *testing.T) {
 	require.Empty(t, s.Approvals(), "nobody is asked any more")
 	require.Equal(t, signals.NotPending, s.Decide(t0, decision("c1", event.Approve)))
 	require.Equal(t, Waiting, r.Calls[0].Stage)
-	s.StopRun(t0, r)
+	r.StopRun(t0)
 	require.Equal(t, signals.Conflict, s.Decide(t0, decision("c1", event.Approve)), "it was settled otherwise")
-	s.End(t0)
+	s.Turn.End(t0)
 	require.Equal(t, signals.Conflict, s.Decide(t0, decision("c1", event.Deny)))
 	require.Empty(t, pending(s, event.TypeApproval))
 }

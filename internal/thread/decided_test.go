@@ -188,7 +188,7 @@ func TestEditedArguments(t *testing.T) {
 		require.Equal(t, "digest of rm -i a", made.Digest, "that is what was approved")
 		require.Equal(t, "definition", made.Definition, "an edit may be about another tool within the call's own")
 		require.Equal(t, event.Once, made.Scope)
-		require.Equal(t, fits.Guard, s.ToolStep(r, r.Calls[0], nil).Guard)
+		require.Equal(t, fits.Guard, r.Calls[0].ToolStep(nil).Guard)
 	})
 	t.Run("they read as they were written", func(t *testing.T) {
 		s, _ := waiting(t, careful("c1", "rm", AskPlan{}))
@@ -216,10 +216,10 @@ func TestEditedArguments(t *testing.T) {
 	})
 	t.Run("too many to be checked", func(t *testing.T) {
 		s, _ := waiting(t, careful("c1", "rm", AskPlan{}))
-		for range maxAhead + 1 {
+		for range maxEarly + 1 {
 			s.TakeDecision(t0, edit)
 		}
-		require.Len(t, s.ToCheck, maxAhead)
+		require.Len(t, s.ToCheck, maxEarly)
 		require.Len(t, pending(s, event.TypeRejected), 1)
 		require.Len(t, s.Approvals(), 1)
 	})
@@ -239,7 +239,7 @@ func TestEditedArguments(t *testing.T) {
 	t.Run("another round has begun while they were checked", func(t *testing.T) {
 		s, r := waiting(t, careful("c1", "rm", AskPlan{}))
 		s.Decide(t0, votes("bea", event.Approve))
-		s.AskAgain(t0, r, r.Calls[0], careful("c1", "rm", AskPlan{}))
+		r.Calls[0].AskAgain(t0, careful("c1", "rm", AskPlan{}))
 		require.Equal(t, signals.Mismatch, s.DecideChecked(t0, edit, fits).Result)
 	})
 }

@@ -84,10 +84,10 @@ var watch = []hook.Spec{{Name: "watch", Kind: hook.KindFunc}}
 // reply gives the run a reply on which hooks have still to decide.
 func reply(t *testing.T, s *State, r *Run, specs []hook.Spec, content string, calls ...PlannedCall) ModelStep {
 	t.Helper()
-	require.False(t, s.AtLimit(t0, r))
-	in := s.NextModelStep(r, specs)
+	require.False(t, r.AtLimit(t0))
+	in := r.NextModelStep(specs)
 	s.Flushed(in.Flush)
-	s.Replied(t0, r, ModelReply{
+	r.Replied(t0, ModelReply{
 		Agent: "assistant", Model: "demo/demo", MaxSteps: 3, Calls: calls,
 		Message: event.Message{
 			ID: in.MessageID, ThreadID: "t1", SenderID: "assistant", SenderType: event.Agent, Role: event.RoleAssistant,

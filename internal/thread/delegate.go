@@ -38,8 +38,8 @@ type Parent struct {
 	ToolCallID string `json:"toolCallId"`
 	MessageID  string `json:"messageId"`
 
-	// Told goes before the answer: what the agent is to be told about its call.
-	Told string `json:"told,omitempty"`
+	// EditedPrefix goes before the answer: what the agent is to be told about its call.
+	EditedPrefix string `json:"told,omitempty"`
 
 	// Undecided: hooks of that thread decide on the answer.
 	Undecided bool `json:"undecided,omitempty"`
@@ -59,9 +59,26 @@ type Parent struct {
 	// Background is the task that it works on, if it does in the background.
 	Background *event.Task `json:"background,omitempty"`
 
-	// Called says that the thread has moved since, and wants to hear by signal how the
+	// ReportRequested says that the thread has moved since, and wants to hear by signal how the
 	// sub-agent has ended.
-	Called bool `json:"called,omitempty"`
+	ReportRequested bool `json:"called,omitempty"`
+}
+
+// ParentLink connects the thread of a sub-agent with the thread above.
+type ParentLink struct {
+	thread *State
+
+	// Parent is set in the thread of a sub-agent. Notes are for the thread above.
+	Parent  *Parent        `json:"parent,omitempty"`
+	Notices []ParentNotice `json:"notes,omitempty"`
+}
+
+// Children are the sub-agents at work for the thread. SubCount numbers them.
+type Children struct {
+	thread *State
+
+	Subs     []Sub `json:"subs,omitempty"`
+	SubCount int   `json:"subCount,omitempty"`
 }
 
 // Sub is a sub-agent at work for the thread.
@@ -71,21 +88,21 @@ type Sub struct {
 	// ToolCallID waits for it, unless it is the task TaskID. Called says that it was asked
 	// to report by signal, because the thread moves; Reply is how it has ended. Gone says why
 	// it will never say so.
-	ToolCallID string         `json:"toolCallId,omitempty"`
-	TaskID     string         `json:"taskId,omitempty"`
-	Called     bool           `json:"called,omitempty"`
-	Reply      *DelegateReply `json:"reply,omitempty"`
-	Gone       string         `json:"gone,omitempty"`
+	ToolCallID      string         `json:"toolCallId,omitempty"`
+	TaskID          string         `json:"taskId,omitempty"`
+	ReportRequested bool           `json:"called,omitempty"`
+	Reply           *DelegateReply `json:"reply,omitempty"`
+	Gone            string         `json:"gone,omitempty"`
 
 	// Asks are its calls that wait for approval, and those of its own sub-agents.
 	// Listed says that they are for all to find. Passed are the decisions on them that were
 	// passed on, by the id of the call, and PassedAt when; Voted are those of several who have
 	// approved, behind that id.
-	Asks     []event.ApprovalRequest   `json:"asks,omitempty"`
-	Listed   bool                      `json:"listed,omitempty"`
-	Passed   map[string]event.Decision `json:"passed,omitempty"`
-	PassedAt map[string]time.Time      `json:"passedAt,omitempty"`
-	Voted    []string                  `json:"voted,omitempty"`
+	Asks        []event.ApprovalRequest   `json:"asks,omitempty"`
+	Listed      bool                      `json:"listed,omitempty"`
+	Forwarded   map[string]event.Decision `json:"passed,omitempty"`
+	ForwardedAt map[string]time.Time      `json:"passedAt,omitempty"`
+	Voted       []string                  `json:"voted,omitempty"`
 
 	// Agents are those of the threads below that have asked: none of them decides.
 	Agents []string `json:"agents,omitempty"`
@@ -177,7 +194,8 @@ type SubPlan struct {
 }
 
 // CheckDelegate says why a sub-agent cannot be asked.
-func (s *State) CheckDelegate() string {
+func (t *Turn) CheckDelegate() string {
+	s := t.thread
 	depth := 0
 	if s.Parent != nil {
 		depth = s.Parent.Depth
@@ -187,7 +205,7 @@ func (s *State) CheckDelegate() string {
 		return fmt.Sprintf("Error: %d agents work for one another in a row, the limit. Do it yourself.", maxSubDepth)
 	case len(s.Subs) >= maxSubs:
 		return fmt.Sprintf("Error: %d sub-agents work for this thread, the limit. Wait for one of them.", maxSubs)
-	case s.Turn.Delegated >= maxSubsInTurn:
+	case t.Delegated >= maxSubsInTurn:
 		return fmt.Sprintf("Error: %d sub-agents were asked in this turn, the limit.", maxSubsInTurn)
 	}
 	return ""
@@ -195,22 +213,24 @@ func (s *State) CheckDelegate() string {
 
 // Delegate makes the thread of the sub-agent that a call asks.
 // specs are the hooks that there are.
-func (s *State) Delegate(r *Run, c *Call, specs ...hook.Spec) (threadID string, start DelegateStart) {
-	c.Undecided = len(s.decidingOnResult(r, c, specs)) > 0
-	threadID, start = s.newSub(r, c)
+func (c *Call) Delegate(specs ...hook.Spec) (threadID string, start DelegateStart) {
+	s := c.run.turn.thread
+	c.Undecided = len(c.decidingOnResult(specs)) > 0
+	threadID, start = c.newSub()
 	s.Subs = append(s.Subs, Sub{ThreadID: threadID, ToolCallID: c.Plan.ID})
 	c.Stage, c.Sub = Delegated, threadID
 	return threadID, start
 }
 
-func (s *State) newSub(r *Run, c *Call) (threadID string, start DelegateStart) {
+func (c *Call) newSub() (threadID string, start DelegateStart) {
+	r, t, s := c.run, c.run.turn, c.run.turn.thread
 	s.SubCount++
-	s.Turn.Delegated++
-	t, plan := s.Turn, c.Plan.Sub
+	t.Delegated++
+	t, plan := t, c.Plan.Sub
 	threadID = signals.SubThreadID(s.Namespace, s.ThreadID, s.SubCount)
 	parent := Parent{
 		ThreadID: s.ThreadID, Agent: r.Agent, ToolName: c.Plan.Name, ToolCallID: c.Plan.ID, MessageID: r.MessageID,
-		TraceID: t.Item.TraceID, EventID: t.Item.ID, Root: t.foreign(), Depth: 1, Told: c.told(), Undecided: c.Undecided,
+		TraceID: t.Item.TraceID, EventID: t.Item.ID, Root: t.foreign(), Depth: 1, EditedPrefix: c.editedPrefix(), Undecided: c.Undecided,
 	}
 	if s.Parent != nil {
 		parent.Depth = s.Parent.Depth + 1
@@ -230,18 +250,22 @@ func (s *State) newSub(r *Run, c *Call) (threadID string, start DelegateStart) {
 }
 
 // DelegateTask makes the thread of the sub-agent that works as a background task.
-func (s *State) DelegateTask(now time.Time, r *Run, c *Call) (TaskStep, DelegateStart) {
-	threadID, start := s.newSub(r, c)
-	task := s.newTask(now, r, c)
+func (c *Call) DelegateTask(now time.Time) (TaskStep, DelegateStart) {
+	s := c.run.turn.thread
+	threadID, start := c.newSub()
+	task := c.newTask(now)
 	task.Title, task.SubAgent, task.ThreadID = start.Title, c.Plan.Sub.Agent, threadID
 	s.Subs = append(s.Subs, Sub{ThreadID: threadID, TaskID: task.ID})
 	start.Parent.Background = &task
 	start.Parent.MaxSteps = 0
-	return s.startTask(now, r, c, task), start
+	return c.startTask(now, task), start
 }
 
 // FirstID is the id of the event with which a sub-agent's thread begins.
-func (s *State) FirstID() string { return firstID(s.Namespace, s.ThreadID, *s.Parent) }
+func (p *ParentLink) FirstID() string {
+	s := p.thread
+	return firstID(s.Namespace, s.ThreadID, *p.Parent)
+}
 
 // firstID has the call in it: a thread that was terminated and opened again numbers its
 // sub-agents anew, and what one of them said before is no answer to what it is asked now.
@@ -251,30 +275,35 @@ func firstID(namespace, threadID string, parent Parent) string {
 
 // SubAnswered reports whether the turn of a sub-agent's thread has ended, or will never
 // begin, since what was asked was refused. No turn is left in the middle.
-func (s *State) SubAnswered() bool { return len(s.turns()) == 0 && !s.Awaits(s.FirstID()) }
+func (p *ParentLink) SubAnswered() bool {
+	s := p.thread
+	return len(s.turns()) == 0 && !s.Awaits(p.FirstID())
+}
 
 // SubLost gives a call a result whose sub-agent has ended without an answer.
-func (s *State) SubLost(now time.Time, r *Run, c *Call, why string) {
+func (c *Call) SubLost(now time.Time, why string) {
+	s := c.run.turn.thread
 	s.dropSub(c.Sub)
-	s.Refused(now, r, c, Why("Error: the sub-agent ended without an answer: "+why))
+	c.Refused(now, Why("Error: the sub-agent ended without an answer: "+why))
 }
 
 // ForgetSub forgets a sub-agent that was stopped.
-func (s *State) ForgetSub(threadID string) { s.dropSub(threadID) }
+func (ch *Children) ForgetSub(threadID string) { ch.dropSub(threadID) }
 
 // EndStep is the input of what ends a sub-agent's thread.
-func (s *State) EndStep() EndStep {
-	out, ended := s.Outcome(s.FirstID())
+func (p *ParentLink) EndStep() EndStep {
+	s := p.thread
+	out, ended := s.Outcome(p.FirstID())
 	if !ended {
-		out = signals.TurnResult{EventID: s.FirstID(), Status: signals.TurnFailed, Error: "its thread has refused the message"}
+		out = signals.TurnResult{EventID: p.FirstID(), Status: signals.TurnFailed, Error: "its thread has refused the message"}
 	}
-	return EndStep{Thread: s.Ref(), Parent: *s.Parent, EventID: out.EventID, Status: out.Status, Error: out.Error, Flush: s.Flush()}
+	return EndStep{Thread: s.Ref(), Parent: *p.Parent, EventID: out.EventID, Status: out.Status, Error: out.Error, Flush: s.Flush()}
 }
 
-func (s *State) sub(threadID string) *Sub {
-	for i := range s.Subs {
-		if s.Subs[i].ThreadID == threadID {
-			return &s.Subs[i]
+func (ch *Children) sub(threadID string) *Sub {
+	for i := range ch.Subs {
+		if ch.Subs[i].ThreadID == threadID {
+			return &ch.Subs[i]
 		}
 	}
 	return nil
@@ -284,8 +313,8 @@ func (sub *Sub) ended() bool { return sub.Reply != nil || sub.Gone != "" }
 
 // SubEnd is how a sub-agent has ended that a call waits for, or why it will never say so. ok is
 // false while it works.
-func (s *State) SubEnd(threadID string) (reply *DelegateReply, gone string, ok bool) {
-	sub := s.sub(threadID)
+func (ch *Children) SubEnd(threadID string) (reply *DelegateReply, gone string, ok bool) {
+	sub := ch.sub(threadID)
 	if sub == nil {
 		return nil, "it is not known any more", true
 	}
@@ -293,32 +322,33 @@ func (s *State) SubEnd(threadID string) (reply *DelegateReply, gone string, ok b
 }
 
 // SubGone takes in that a sub-agent for which a call waits will not say how it has ended.
-func (s *State) SubGone(threadID, why string) {
-	if sub := s.sub(threadID); sub != nil && sub.TaskID == "" && !sub.ended() {
+func (ch *Children) SubGone(threadID, why string) {
+	if sub := ch.sub(threadID); sub != nil && sub.TaskID == "" && !sub.ended() {
 		sub.Gone = why
 	}
 }
 
-// Uncalled are the sub-agents for which calls wait, and which were not asked to report by signal.
-func (s *State) Uncalled() (threadIDs []string) {
-	for _, sub := range s.Subs {
-		if sub.TaskID == "" && !sub.Called && !sub.ended() {
+// SubsToRequest are the sub-agents for which calls wait, and which were not asked to report by signal.
+func (ch *Children) SubsToRequest() (threadIDs []string) {
+	for _, sub := range ch.Subs {
+		if sub.TaskID == "" && !sub.ReportRequested && !sub.ended() {
 			threadIDs = append(threadIDs, sub.ThreadID)
 		}
 	}
 	return threadIDs
 }
 
-// CallSub remembers that a sub-agent was asked to report by signal.
-func (s *State) CallSub(threadID string) {
-	if sub := s.sub(threadID); sub != nil {
-		sub.Called = true
+// SubReportRequested remembers that a sub-agent was asked to report by signal.
+func (ch *Children) SubReportRequested(threadID string) {
+	if sub := ch.sub(threadID); sub != nil {
+		sub.ReportRequested = true
 	}
 }
 
 // SubEnded takes in how a sub-agent has ended, which came by signal.
-func (s *State) SubEnded(now time.Time, e SubEnded) {
-	sub := s.sub(e.ThreadID)
+func (ch *Children) SubEnded(now time.Time, e SubEnded) {
+	s := ch.thread
+	sub := ch.sub(e.ThreadID)
 	if sub == nil {
 		// It was interrupted, and is not waited for any more.
 		return
@@ -331,24 +361,26 @@ func (s *State) SubEnded(now time.Time, e SubEnded) {
 		s.endTask(now, i, e.Task())
 	}
 	s.Usage = s.Usage.Add(e.Usage)
-	s.dropSub(e.ThreadID)
+	ch.dropSub(e.ThreadID)
 }
 
-// Heard gives a call the result that its sub-agent has stored.
-func (s *State) Heard(c *Call, reply DelegateReply) {
+// SubAgentReplied gives a call the result that its sub-agent has stored.
+func (c *Call) SubAgentReplied(reply DelegateReply) {
+	s := c.run.turn.thread
 	s.Usage = s.Usage.Add(reply.Usage)
 	s.dropSub(c.Sub)
 	c.Stage, c.Failed = Ran, reply.Failed
 }
 
 // dropSub forgets a sub-agent that has ended, and what it has asked.
-func (s *State) dropSub(threadID string) {
-	s.Subs = slices.DeleteFunc(s.Subs, func(sub Sub) bool {
+func (ch *Children) dropSub(threadID string) {
+	s := ch.thread
+	ch.Subs = slices.DeleteFunc(ch.Subs, func(sub Sub) bool {
 		if sub.ThreadID != threadID {
 			return false
 		}
 		for _, ask := range sub.Asks {
-			s.passUp(SubDecided{ToolCallID: ask.ToolCallID})
+			s.notifyParentDecided(SubDecided{ToolCallID: ask.ToolCallID})
 		}
 		return true
 	})
@@ -356,10 +388,11 @@ func (s *State) dropSub(threadID string) {
 
 // StopSubs ends the sub-agents for which a call of the turn waits, and which nobody waits
 // for any more. It returns their threads.
-func (s *State) StopSubs() []string {
+func (t *Turn) StopSubs() []string {
+	s := t.thread
 	var stop []string
 	for _, sub := range s.Subs {
-		if sub.TaskID == "" && s.Turn.delegatedTo(sub.ThreadID) {
+		if sub.TaskID == "" && t.delegatedTo(sub.ThreadID) {
 			stop = append(stop, sub.ThreadID)
 		}
 	}

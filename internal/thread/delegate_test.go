@@ -27,9 +27,9 @@ func subTask(id string) *Call {
 func delegated(t *testing.T) (s *State, r *Run, c *Call) {
 	t.Helper()
 	s, r = tasking(t)
-	c = subCall("c1")
+	c = of(s, subCall("c1"))
 	r.Phase, r.Calls = PhaseTools, []*Call{c}
-	s.Delegate(r, c)
+	c.Delegate()
 	return s, r, c
 }
 
@@ -61,8 +61,8 @@ func TestDelegate(t *testing.T) {
 	tools := []string{"note"}
 	s.Turn.Tools = &tools
 	r.MaxSteps, r.Step = 10, 3
-	c := subCall("c1")
-	id, start := s.Delegate(r, c)
+	c := of(s, subCall("c1"))
+	id, start := c.Delegate()
 	require.Equal(t, "t1.s1", id)
 	require.NoError(t, signals.CheckID("threadId", id))
 	require.Equal(t, &Parent{
@@ -79,12 +79,12 @@ func TestDelegate(t *testing.T) {
 	sub := subOf(t, id, start)
 	require.Equal(t, sub.FirstID(), start.First.ID)
 	turn := next(t, sub)
-	sub.Enter(t0, pass)
-	require.Equal(t, []*Run{{Agent: "bob", Phase: PhaseModel, ReplyTo: sub.FirstID()}}, turn.Runs)
+	sub.Turn.Enter(t0, pass)
+	require.Equal(t, []*Run{{Agent: "bob", Phase: PhaseModel, ReplyTo: sub.FirstID()}}, bare(turn.Runs))
 	require.Equal(t, "do it", sub.said(turn.Item).Content)
 	require.Equal(t, "alice", sub.said(turn.Item).SenderID)
 	require.Equal(t, "t1", sub.View().Parent)
-	require.Equal(t, start.Parent, sub.NextModelStep(turn.Runs[0], nil).Parent, "S1-28 those who watch the thread above see what it says")
+	require.Equal(t, start.Parent, turn.Runs[0].NextModelStep(nil).Parent, "S1-28 those who watch the thread above see what it says")
 
 	require.Equal(t, Delegated, c.Stage)
 	require.Equal(t, []Sub{{ThreadID: "t1.s1", ToolCallID: "c1"}}, s.Subs)
@@ -92,7 +92,7 @@ func TestDelegate(t *testing.T) {
 	state := s.View().Turn.Runs[0]
 	require.Equal(t, []string{"t1.s1"}, state.Threads)
 	require.Equal(t, "tools", state.Doing)
-	again, _ := copied(t, s).Delegate(r, subCall("c2"))
+	again, _ := of(s, subCall("c2")).Delegate()
 	require.Equal(t, "t1.s2", again, "no thread is asked twice")
 }
 
@@ -104,44 +104,44 @@ func TestWhatASubAgentIsAsked(t *testing.T) {
 		"control characters": strings.Repeat("\x01", 128<<10/6-1) + "x", "NUL": "a\x00b", "not UTF-8": "a\xffb",
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, r := tasking(t)
-			c := subCall("c1")
+			s, _ := tasking(t)
+			c := of(s, subCall("c1"))
 			c.Plan.Sub.Message = message
-			id, start := s.Delegate(r, c)
+			id, start := c.Delegate()
 			require.NoError(t, signals.CheckPost(id, *start.First))
 		})
 	}
 }
 
 func TestBoundsOnSubAgents(t *testing.T) {
-	s, r := tasking(t)
+	s, _ := tasking(t)
 	for i := range maxSubsInTurn {
-		require.Empty(t, s.CheckDelegate())
-		id, _ := s.Delegate(r, subCall(name(i)))
+		require.Empty(t, s.Turn.CheckDelegate())
+		id, _ := of(s, subCall(name(i))).Delegate()
 		if len(s.Subs) == maxSubs {
-			require.Equal(t, "Error: 10 sub-agents work for this thread, the limit. Wait for one of them.", s.CheckDelegate())
+			require.Equal(t, "Error: 10 sub-agents work for this thread, the limit. Wait for one of them.", s.Turn.CheckDelegate())
 		}
 		if i >= maxSubs-1 {
 			s.ForgetSub(id)
 		}
 	}
 	s.Subs = nil
-	require.Equal(t, "Error: 50 sub-agents were asked in this turn, the limit.", s.CheckDelegate())
-	require.NotEmpty(t, copied(t, s).CheckDelegate(), "also in the next run of the workflow")
+	require.Equal(t, "Error: 50 sub-agents were asked in this turn, the limit.", s.Turn.CheckDelegate())
+	require.NotEmpty(t, copied(t, s).Turn.CheckDelegate(), "also in the next run of the workflow")
 	s.Turn.Delegated = 0
-	require.Empty(t, s.CheckDelegate(), "another turn may ask others")
+	require.Empty(t, s.Turn.CheckDelegate(), "another turn may ask others")
 
 	for depth := 1; depth <= maxSubDepth; depth++ {
-		require.Empty(t, s.CheckDelegate(), depth)
-		id, start := s.Delegate(r, subCall("c1"))
+		require.Empty(t, s.Turn.CheckDelegate(), depth)
+		id, start := of(s, subCall("c1")).Delegate()
 		require.Equal(t, depth, start.Parent.Depth)
 		s = subOf(t, id, start)
 		next(t, s)
-		s.Enter(t0, pass)
-		r = s.Turn.Runs[0]
+		s.Turn.Enter(t0, pass)
+		_ = s.Turn.Runs[0]
 	}
 	require.Equal(t, signals.SubThreadID("ns", "t1", 51)+".s1.s1.s1.s1", s.ThreadID)
-	require.Equal(t, "Error: 5 agents work for one another in a row, the limit. Do it yourself.", s.CheckDelegate())
+	require.Equal(t, "Error: 5 agents work for one another in a row, the limit. Do it yourself.", s.Turn.CheckDelegate())
 }
 
 // TestStepsOfSubAgents: a sub-agent has no more than is left to the one that asked it.
@@ -154,13 +154,13 @@ func TestStepsOfSubAgents(t *testing.T) {
 	} {
 		s, r := tasking(t)
 		r.MaxSteps, r.Step = tc.limit, tc.step
-		id, start := s.Delegate(r, subCall("c1"))
+		id, start := of(s, subCall("c1")).Delegate()
 		sub := subOf(t, id, start)
 		next(t, sub)
-		sub.Enter(t0, pass)
+		sub.Turn.Enter(t0, pass)
 		run := sub.Turn.Runs[0]
-		in := sub.NextModelStep(run, nil)
-		sub.Replied(t0, run, ModelReply{Agent: "bob", MaxSteps: tc.own, Message: event.Message{ID: in.MessageID}, Calls: []PlannedCall{runs("c2")}})
+		in := run.NextModelStep(nil)
+		run.Replied(t0, ModelReply{Agent: "bob", MaxSteps: tc.own, Message: event.Message{ID: in.MessageID}, Calls: []PlannedCall{runs("c2")}})
 		require.Equal(t, tc.want, run.MaxSteps, "%+v", tc)
 	}
 }
@@ -169,23 +169,23 @@ func TestStepsOfSubAgents(t *testing.T) {
 func TestSubAgentEnds(t *testing.T) {
 	usage := event.Usage{InputTokens: 3, OutputTokens: 4}
 	t.Run("it answers", func(t *testing.T) {
-		s, r, c := delegated(t)
-		s.Heard(c, DelegateReply{Status: signals.TurnCompleted, Usage: usage})
+		s, _, c := delegated(t)
+		c.SubAgentReplied(DelegateReply{Status: signals.TurnCompleted, Usage: usage})
 		require.Equal(t, Ran, c.Stage)
 		require.False(t, c.Failed)
 		require.Equal(t, usage, s.Usage, "its tokens count")
 		require.Empty(t, s.Subs)
 		require.Empty(t, pending(s, event.TypeMessage), "it has stored the result itself")
-		require.Equal(t, event.Tool, s.SeenResult(r, c).CreatedBy, "hooks see it as any result")
+		require.Equal(t, event.Tool, c.ResultEvent().CreatedBy, "hooks see it as any result")
 	})
 	t.Run("it fails", func(t *testing.T) {
-		s, _, c := delegated(t)
-		s.Heard(c, DelegateReply{Failed: true})
+		_, _, c := delegated(t)
+		c.SubAgentReplied(DelegateReply{Failed: true})
 		require.True(t, c.Failed)
 	})
 	t.Run("it is lost", func(t *testing.T) {
-		s, r, c := delegated(t)
-		s.SubLost(t0, r, c, strings.Repeat("terminated ", 1000))
+		s, _, c := delegated(t)
+		c.SubLost(t0, strings.Repeat("terminated ", 1000))
 		require.Equal(t, Ran, c.Stage)
 		require.True(t, c.Failed)
 		require.Empty(t, s.Subs)
@@ -195,9 +195,9 @@ func TestSubAgentEnds(t *testing.T) {
 	})
 	t.Run("its report comes by signal", func(t *testing.T) {
 		s, _, _ := delegated(t)
-		s.CallSub("t1.s1")
+		s.SubReportRequested("t1.s1")
 		s = copied(t, s)
-		require.True(t, s.Subs[0].Called)
+		require.True(t, s.Subs[0].ReportRequested)
 		_, _, ended := s.SubEnd("t1.s1")
 		require.False(t, ended)
 		s.SubEnded(t0, SubEnded{ThreadID: "t1.s1", DelegateReply: DelegateReply{Usage: usage}})
@@ -205,7 +205,7 @@ func TestSubAgentEnds(t *testing.T) {
 		require.Equal(t, Delegated, c.Stage, "the run takes it in")
 		reply, _, ended := s.SubEnd("t1.s1")
 		require.True(t, ended)
-		s.Heard(c, *reply)
+		c.SubAgentReplied(*reply)
 		require.Equal(t, usage, s.Usage)
 		s.SubEnded(t0, SubEnded{ThreadID: "t1.s1", DelegateReply: DelegateReply{Usage: usage}})
 		require.Equal(t, usage, s.Usage, "once, however often it reports")
@@ -213,22 +213,22 @@ func TestSubAgentEnds(t *testing.T) {
 	t.Run("nobody waits for it any more", func(t *testing.T) {
 		s, r, c := delegated(t)
 		s.Interrupt(signals.Control{Action: signals.ControlInterrupt})
-		s.StopRun(t0, r)
+		r.StopRun(t0)
 		require.Equal(t, map[string]string{"c1": InterruptedText}, results(t, s), "S4-71")
 		require.Equal(t, CallSettled, c.Stage)
-		require.Equal(t, []string{"t1.s1"}, s.StopSubs())
-		require.Empty(t, s.StopSubs())
+		require.Equal(t, []string{"t1.s1"}, s.Turn.StopSubs())
+		require.Empty(t, s.Turn.StopSubs())
 		s.SubEnded(t0, SubEnded{ThreadID: "t1.s1", DelegateReply: DelegateReply{Usage: usage}})
 		require.Empty(t, s.Subs)
-		require.Equal(t, signals.TurnInterrupted, s.End(t0).Status)
+		require.Equal(t, signals.TurnInterrupted, s.Turn.End(t0).Status)
 	})
 }
 
 func TestSubAgentInTheBackground(t *testing.T) {
 	s, r := tasking(t)
 	r.MaxSteps, r.Step = 10, 9
-	c := subTask("c1")
-	in, start := s.DelegateTask(at(5), r, c)
+	c := of(s, subTask("c1"))
+	in, start := c.DelegateTask(at(5))
 	task := event.Task{
 		ID: "t1~t1", Title: "bob for alice", State: event.TaskRunning, Agent: "alice", ToolCallID: "c1", TraceID: "trace",
 		SubAgent: "bob", ThreadID: "t1.s1", StartedAt: at(5), Deadline: at(3605),
@@ -237,10 +237,10 @@ func TestSubAgentInTheBackground(t *testing.T) {
 	require.Equal(t, &task, start.Parent.Background)
 	require.Zero(t, start.Parent.MaxSteps, "it has its own limit: nobody waits for it")
 	require.Equal(t, []Sub{{ThreadID: "t1.s1", TaskID: "t1~t1"}}, s.Subs)
-	s.TaskStarted(at(5), r, c, in.Task)
+	c.TaskStarted(at(5), in.Task)
 	s.Flushed(s.Flush())
 
-	require.Empty(t, s.StopSubs(), "it goes on when the turn is interrupted")
+	require.Empty(t, s.Turn.StopSubs(), "it goes on when the turn is interrupted")
 	s = copied(t, s)
 	for range 2 {
 		s.SubEnded(at(60), SubEnded{ThreadID: "t1.s1", DelegateReply: DelegateReply{Result: json.RawMessage(`"done"`), Usage: event.Usage{InputTokens: 3}}})
@@ -252,18 +252,18 @@ func TestSubAgentInTheBackground(t *testing.T) {
 	require.Len(t, s.Queue, 1, "S3-02 its agent is told once")
 	require.JSONEq(t, `{"taskId":"t1~t1","title":"bob for alice","result":"done"}`, string(envs(s)[0].Payload))
 
-	s, r = tasking(t)
-	s.DelegateTask(t0, r, subTask("c1"))
+	s, _ = tasking(t)
+	of(s, subTask("c1")).DelegateTask(t0)
 	s.SubEnded(t0, SubEnded{ThreadID: "t1.s1", DelegateReply: DelegateReply{Error: "no"}})
 	require.Equal(t, event.TaskFailed, s.TasksEnded[0].State)
 }
 
 // TestSubAgentThatCouldNotBeStarted: it takes no place from others.
 func TestSubAgentThatCouldNotBeStarted(t *testing.T) {
-	s, r := tasking(t)
-	c := subTask("c1")
-	in, _ := s.DelegateTask(t0, r, c)
-	s.TaskNotStarted(t0, r, c, in.Task, "there is such a thread already")
+	s, _ := tasking(t)
+	c := of(s, subTask("c1"))
+	in, _ := c.DelegateTask(t0)
+	c.TaskNotStarted(t0, in.Task, "there is such a thread already")
 	require.Empty(t, s.Subs)
 	require.Empty(t, s.Tasks)
 }
@@ -281,49 +281,49 @@ func TestSubAgentAsksPeople(t *testing.T) {
 	require.Equal(t, []event.ApprovalRequest{wants("t1.s1", "x1").Request}, s.Approvals())
 	require.Equal(t, signals.WaitingApproval, s.View().Status)
 	s = copied(t, s)
-	id, ask, ok := s.AskedBelow("x1")
+	id, ask, ok := s.ChildRequest("x1")
 	require.True(t, ok)
 	require.Equal(t, "t1.s1", id)
 	require.Equal(t, "bob", ask.Agent)
-	_, _, ok = s.AskedBelow("c1")
+	_, _, ok = s.ChildRequest("c1")
 	require.False(t, ok)
-	require.Equal(t, signals.NotPending, s.DecidedBelow(signals.Decide{ToolCallID: "x1", Decision: event.Approve}))
+	require.Equal(t, signals.NotPending, s.ForwardedOutcome(signals.Decide{ToolCallID: "x1", Decision: event.Approve}))
 
 	for range 2 {
-		s.SubHasDecided(at(9), decided("t1.s1", "x1", event.Approve))
+		s.SubDecided(at(9), decided("t1.s1", "x1", event.Approve))
 	}
 	require.Equal(t, []string{"x1.request", "x1.decision"}, recordIDs(s.Pending))
 	require.Empty(t, s.Approvals())
-	require.Equal(t, signals.Accepted, s.DecidedBelow(signals.Decide{ToolCallID: "x1", Decision: event.Approve}))
-	require.Equal(t, signals.Conflict, s.DecidedBelow(signals.Decide{ToolCallID: "x1", Decision: event.Deny}))
-	require.Empty(t, s.Notes, "there is nobody above")
+	require.Equal(t, signals.Accepted, s.ForwardedOutcome(signals.Decide{ToolCallID: "x1", Decision: event.Approve}))
+	require.Equal(t, signals.Conflict, s.ForwardedOutcome(signals.Decide{ToolCallID: "x1", Decision: event.Deny}))
+	require.Empty(t, s.Notices, "there is nobody above")
 
 	s.SubAsked(wants("t1.s1", "x2"))
-	s.SubHasDecided(at(9), SubDecided{ThreadID: "t1.s1", ToolCallID: "x2"})
+	s.SubDecided(at(9), SubDecided{ThreadID: "t1.s1", ToolCallID: "x2"})
 	require.Empty(t, s.Approvals())
 	require.Len(t, pending(s, event.TypeApproval), 1, "nobody has decided")
-	require.Equal(t, signals.Conflict, s.DecidedBelow(signals.Decide{ToolCallID: "x2", Decision: event.Deny}))
+	require.Equal(t, signals.Conflict, s.ForwardedOutcome(signals.Decide{ToolCallID: "x2", Decision: event.Deny}))
 
 	s.SubAsked(wants("t1.s9", "x3"))
-	s.SubHasDecided(at(9), decided("t1.s9", "x3", event.Deny))
+	s.SubDecided(at(9), decided("t1.s9", "x3", event.Deny))
 	require.Empty(t, s.Approvals(), "it is no sub-agent of this thread")
 }
 
 func TestNotesForTheThreadAbove(t *testing.T) {
-	s, r, c := delegated(t)
+	s, _, c := delegated(t)
 	s.Parent = &Parent{ThreadID: "t0", Depth: 1}
-	other := subCall("c2")
-	s.Delegate(r, other)
+	other := of(s, subCall("c2"))
+	other.Delegate()
 	s.SubAsked(wants("t1.s1", "x1"))
 	s.SubAsked(wants("t1.s2", "x2"))
 	s.SubAsked(wants("t1.s1", "x3"))
-	s.SubHasDecided(t0, decided("t1.s1", "x1", event.Deny))
-	s.Heard(c, DelegateReply{})
+	s.SubDecided(t0, decided("t1.s1", "x1", event.Deny))
+	c.SubAgentReplied(DelegateReply{})
 	s = copied(t, s)
 	tell := func(asks, decides string) string { return asks + "/" + decides }
 	var got []string
-	for len(s.Notes) > 0 {
-		n := s.Notes[0]
+	for len(s.Notices) > 0 {
+		n := s.Notices[0]
 		if n.Asks != nil {
 			require.Equal(t, "t1", n.Asks.ThreadID, "each thread speaks of what is below as of its own")
 			got = append(got, tell(n.Asks.Request.ToolCallID, ""))
@@ -332,7 +332,7 @@ func TestNotesForTheThreadAbove(t *testing.T) {
 			got = append(got, tell("", n.Decided.ToolCallID))
 			require.Equal(t, n.Decided.ToolCallID == "x1", n.Decided.Approval != nil)
 		}
-		s.NoteSent()
+		s.NoticeSent()
 	}
 	require.Equal(t, []string{"x1/", "x2/", "x3/", "/x1", "/x3"}, got, "in order; and what an agent has asked that has ended waits no more")
 	require.Equal(t, "x2", s.Approvals()[0].ToolCallID)
@@ -343,20 +343,20 @@ func TestOwnApprovalsAreToldAbove(t *testing.T) {
 	for name, end := range map[string]func(*State, *Run){
 		"approved":    func(s *State, _ *Run) { s.Decide(t0, decision("c1", event.Approve)) },
 		"denied":      func(s *State, _ *Run) { s.Decide(t0, decision("c1", event.Deny)) },
-		"interrupted": func(s *State, r *Run) { s.StopRun(t0, r) },
+		"interrupted": func(s *State, r *Run) { r.StopRun(t0) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, r := called(t, asks("c1"))
 			s.Parent = &Parent{ThreadID: "t0", Depth: 1}
-			s.CallsHeard(t0, r, pass)
-			s.Planned(t0, r, PlanReply{Agent: "assistant", MaxSteps: 5, Calls: []PlannedCall{asks("c1")}})
-			require.Len(t, s.Notes, 1)
-			require.Equal(t, "c1", s.Notes[0].Asks.Request.ToolCallID)
-			require.JSONEq(t, `{"command":"rm"}`, s.Notes[0].Asks.Request.Arguments, "people are shown what it is about")
+			r.ApplyCallsDecision(t0, pass)
+			r.Planned(t0, PlanReply{Agent: "assistant", MaxSteps: 5, Calls: []PlannedCall{asks("c1")}})
+			require.Len(t, s.Notices, 1)
+			require.Equal(t, "c1", s.Notices[0].Asks.Request.ToolCallID)
+			require.JSONEq(t, `{"command":"rm"}`, s.Notices[0].Asks.Request.Arguments, "people are shown what it is about")
 			end(s, r)
-			require.Len(t, s.Notes, 2)
-			require.Equal(t, "c1", s.Notes[1].Decided.ToolCallID)
-			require.Equal(t, name == "interrupted", s.Notes[1].Decided.Approval == nil)
+			require.Len(t, s.Notices, 2)
+			require.Equal(t, "c1", s.Notices[1].Decided.ToolCallID)
+			require.Equal(t, name == "interrupted", s.Notices[1].Decided.Approval == nil)
 		})
 	}
 }

@@ -61,7 +61,7 @@ func TestRequestExpires(t *testing.T) {
 			require.False(t, ok)
 			require.Nil(t, s.Turn.Interrupted)
 			s.ran(at(61), r, r.Calls[1])
-			s.ToolsDone(at(61), r)
+			r.ToolsDone(at(61))
 			require.Equal(t, PhaseModel, r.Phase, "the model goes on")
 		})
 	}
@@ -84,8 +84,8 @@ func TestExpiryEndsTheTurn(t *testing.T) {
 	require.True(t, s.Park(), "it ends now, whatever waits")
 	require.True(t, s.Unpark())
 	require.Equal(t, "e1", s.Turn.Item.ID)
-	s.StopRun(at(60), s.Turn.Runs[0])
-	require.Equal(t, signals.TurnInterrupted, s.End(at(60)).Status)
+	s.Turn.Runs[0].StopRun(at(60))
+	require.Equal(t, signals.TurnInterrupted, s.Turn.End(at(60)).Status)
 	require.Equal(t, NotBegunText, results(t, s)["c2"], "S4-71")
 	require.Len(t, results(t, s), 2)
 }
@@ -127,7 +127,7 @@ func TestRemindersGoOnCounting(t *testing.T) {
 	s, r := waiting(t, careful("c1", "rm", terms))
 	s.Release(at(60))
 	s.Decide(at(61), decision("c1", event.Approve))
-	s.AskAgain(at(62), r, r.Calls[0], careful("c1", "rm", terms))
+	r.Calls[0].AskAgain(at(62), careful("c1", "rm", terms))
 	s.Flushed(s.Flush())
 	s.Release(at(121))
 	require.Empty(t, s.Pending, "the time begins anew")
@@ -169,7 +169,7 @@ func TestListed(t *testing.T) {
 	ask.Request.ToolCallID, ask.Listed = "x2", true
 	above.SubAsked(ask)
 	require.True(t, above.Listable())
-	above.SubHasDecided(t0, decided("t1.s1", "x1", event.Deny))
-	above.SubHasDecided(t0, decided("t1.s1", "x2", event.Deny))
+	above.SubDecided(t0, decided("t1.s1", "x1", event.Deny))
+	above.SubDecided(t0, decided("t1.s1", "x2", event.Deny))
 	require.False(t, above.Listable())
 }

@@ -22,7 +22,7 @@ var (
 func TestFunctionOfARule(t *testing.T) {
 	s := newState("alice")
 	turn := routed(t, s, happens("e1", "file.changed", `1`), byFunction)
-	in := s.EventStep()
+	in := s.Turn.EventStep()
 	require.Equal(t, EventStep{
 		Thread: s.Ref(), TraceID: "e1", EventID: "e1", Ends: "e1.turn_ended", Rule: "f", Timeout: time.Minute, MaxAttempts: 3, Flush: s.Flush(),
 	}, in)
@@ -32,12 +32,12 @@ func TestFunctionOfARule(t *testing.T) {
 	t.Run("it goes on in the next run of the workflow", func(t *testing.T) {
 		moved := copied(t, s)
 		require.True(t, moved.Turn.Unhandled())
-		require.Equal(t, s.EventStep(), moved.EventStep())
+		require.Equal(t, s.Turn.EventStep(), moved.Turn.EventStep())
 	})
-	s.FunctionDone(true)
+	s.Turn.FunctionDone(true)
 	require.False(t, turn.Unhandled())
 	require.Empty(t, turn.Runs, "nobody else has a part in it")
-	require.Equal(t, signals.TurnCompleted, s.End(t0).Status)
+	require.Equal(t, signals.TurnCompleted, s.Turn.End(t0).Status)
 	require.Equal(t, event.Completed, s.Ended[0].Status)
 	require.False(t, s.Unstored())
 }
@@ -48,11 +48,11 @@ func TestFunctionBeforeAnAgent(t *testing.T) {
 	s := newState("alice")
 	turn := routed(t, s, happens("e1", "file.changed", `1`), spec)
 	require.Empty(t, turn.Runs, "the agent waits for the function")
-	s.FunctionDone(true)
+	s.Turn.FunctionDone(true)
 	require.Equal(t, []*Run{{
 		Agent: "alice", Phase: PhaseModel, ReplyTo: "e1.observed", Instructions: "Go on.",
 		Observe: &Observe{EventID: "e1", Type: "file.changed", Query: "Process event: file.changed"},
-	}}, turn.Runs)
+	}}, bare(turn.Runs))
 }
 
 // TestFunctionOfAChangedEvent: what hooks have made of the event holds for the
@@ -64,9 +64,9 @@ func TestFunctionOfAChangedEvent(t *testing.T) {
 	turn := arrive(t, s, happens("e1", "file.changed", `1`))
 	e, _ := turn.Item.Env()
 	e.Type, e.Metadata.TriggerAgentName = "file.removed", "bob"
-	s.Enter(t0, replaces("guard", e), spec)
+	s.Turn.Enter(t0, replaces("guard", e), spec)
 	s = copied(t, s)
-	s.FunctionDone(true)
+	s.Turn.FunctionDone(true)
 	r := s.Turn.Runs[0]
 	require.Equal(t, "bob", r.Agent)
 	require.Equal(t, "Process event: file.removed", r.Observe.Query)
@@ -78,7 +78,7 @@ func TestFunctionFails(t *testing.T) {
 	spec.Agent = &rule.Agent{}
 	s := newState("alice")
 	turn := routed(t, s, happens("e1", "file.changed", `1`), spec)
-	s.FunctionFailed(t0, strings.Repeat("no ", maxWhy))
+	s.Turn.FunctionFailed(t0, strings.Repeat("no ", maxWhy))
 	require.Equal(t, LogError, s.TakeLog()[0].Level, "S3-24")
 	require.Empty(t, turn.Runs, "the agent has no part in it")
 	failure := payload[event.Failure](t, pending(s, event.TypeError)[0])
@@ -88,29 +88,29 @@ func TestFunctionFails(t *testing.T) {
 	require.Less(t, len(failure.Error), maxWhy+10)
 	require.Equal(t, []string{"e1.error"}, terminals(s))
 	post(t, s, happens("e2", "file.changed", `2`))
-	require.Equal(t, signals.TurnFailed, s.End(t0).Status)
-	require.Equal(t, event.Failed, s.Failed[0].Status, "S2-16")
+	require.Equal(t, signals.TurnFailed, s.Turn.End(t0).Status)
+	require.Equal(t, event.Failed, s.Failed[0].Item.Status, "S2-16")
 
 	turn = next(t, s)
 	require.Equal(t, "e2", turn.Item.ID, "S3-24 the events behind it are handled")
-	s.Enter(t0, pass)
-	s.End(t0)
+	s.Turn.Enter(t0, pass)
+	s.Turn.End(t0)
 	s.Flushed(s.Flush())
 
 	require.NoError(t, s.Retry(t0, signals.Control{EventID: "e1"}))
 	turn = next(t, s)
-	d, known := turn.SeenBefore()
+	d, known := turn.DecidedBefore()
 	require.True(t, known)
-	s.Enter(t0, d, spec)
+	s.Turn.Enter(t0, d, spec)
 	require.True(t, turn.Unhandled(), "S2-17 the function is asked again")
-	s.FunctionFailed(t0, "still not")
+	s.Turn.FunctionFailed(t0, "still not")
 	require.Equal(t, []string{"e1~1.error"}, terminals(s), "it fails anew")
-	s.End(t0)
+	s.Turn.End(t0)
 	require.NoError(t, s.Retry(t0, signals.Control{EventID: "e1"}))
 	turn = next(t, s)
-	s.Enter(t0, pass, spec)
-	s.FunctionDone(true)
-	require.Equal(t, "e1~2.0.1", s.NextModelStep(turn.Runs[0], nil).MessageID)
+	s.Turn.Enter(t0, pass, spec)
+	s.Turn.FunctionDone(true)
+	require.Equal(t, "e1~2.0.1", turn.Runs[0].NextModelStep(nil).MessageID)
 }
 
 // TestStoppedBeforeTheHandler: who interrupts does so also while a function runs or a
@@ -121,7 +121,7 @@ func TestStoppedBeforeTheHandler(t *testing.T) {
 			s := newState("alice")
 			routed(t, s, happens("e1", "file.changed", `1`), spec)
 			require.True(t, s.Interrupt(signals.Control{Action: signals.ControlInterrupt, By: "ann", Reason: "enough"}))
-			out := s.End(t0)
+			out := s.Turn.End(t0)
 			require.Equal(t, signals.TurnInterrupted, out.Status)
 			require.Equal(t, "enough", out.Error)
 			require.Len(t, s.Ended, 1)
@@ -134,10 +134,10 @@ func TestStoppedBeforeTheHandler(t *testing.T) {
 			require.NoError(t, err)
 			require.True(t, interrupt)
 			s.Interrupt(signals.Control{Action: signals.ControlInterrupt})
-			s.End(t0)
+			s.Turn.End(t0)
 			turn := next(t, s)
 			require.Equal(t, 1, turn.Item.Attempt)
-			s.Enter(t0, pass, spec)
+			s.Turn.Enter(t0, pass, spec)
 			require.True(t, turn.Unhandled())
 		})
 	}
@@ -167,12 +167,12 @@ func TestProcessorOfARule(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			s := newState("alice")
 			turn := arrive(t, s, happens("e1", "file.changed", `1`))
-			s.Enter(t0, decides("guard", event.Passed), byProcessor)
-			seen := s.SeenByRule()
+			s.Turn.Enter(t0, decides("guard", event.Passed), byProcessor)
+			seen := s.Turn.RuleEvent()
 			require.Equal(t, "e1.rule", seen.Key, "it is another question than that of the hooks")
 			require.Equal(t, "e1", seen.ID)
-			require.Nil(t, s.HookStep(seen, nil).Event, "it is in the record")
-			s.ProcessorHeard(t0, tc.decision)
+			require.Nil(t, s.Turn.HookStep(seen, nil).Event, "it is in the record")
+			s.Turn.ApplyProcessorDecision(t0, tc.decision)
 			require.False(t, turn.Unhandled())
 			require.Equal(t, tc.made, contents(t, s))
 			decisions := recordIDs(pending(s, event.TypeHook))
@@ -180,7 +180,7 @@ func TestProcessorOfARule(t *testing.T) {
 			if tc.record != "" {
 				require.Equal(t, []string{"e1.hook", tc.record}, decisions)
 			}
-			out := s.End(t0)
+			out := s.Turn.End(t0)
 			if len(tc.made) == 0 {
 				require.Equal(t, tc.status, out.Status)
 			} else {
@@ -202,10 +202,10 @@ func TestProcessorSeesWhatHooksHaveChanged(t *testing.T) {
 	turn := arrive(t, s, happens("e1", "file.changed", `1`))
 	e, _ := turn.Item.Env()
 	e.Payload = json.RawMessage(`2`)
-	s.Enter(t0, replaces("guard", e), byProcessor)
-	seen := s.SeenByRule()
+	s.Turn.Enter(t0, replaces("guard", e), byProcessor)
+	seen := s.Turn.RuleEvent()
 	require.True(t, seen.Changed)
-	step := s.HookStep(seen, nil)
+	step := s.Turn.HookStep(seen, nil)
 	require.True(t, step.Replaced)
 	require.Empty(t, step.Event, "all of it is in that record only")
 }
@@ -218,7 +218,7 @@ func TestHooksAnswerAnEvent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newState("alice")
 			turn := arrive(t, s, happens("e1", "file.changed", `1`))
-			s.Enter(t0, d, woken("w", "*"))
+			s.Turn.Enter(t0, d, woken("w", "*"))
 			require.Nil(t, turn.Handling)
 			require.Empty(t, turn.Runs)
 			require.Empty(t, s.TakeLog(), "it was not for want of a rule")
@@ -227,12 +227,12 @@ func TestHooksAnswerAnEvent(t *testing.T) {
 	t.Run("fail", func(t *testing.T) {
 		s := newState("alice")
 		turn := arrive(t, s, happens("e1", "file.changed", `1`))
-		s.Enter(t0, refuses("guard", "no"), woken("w", "*"))
+		s.Turn.Enter(t0, refuses("guard", "no"), woken("w", "*"))
 		require.Nil(t, turn.Handling)
-		require.Equal(t, signals.TurnFailed, s.End(t0).Status)
+		require.Equal(t, signals.TurnFailed, s.Turn.End(t0).Status)
 		require.NoError(t, s.Retry(t0, signals.Control{}))
 		turn = next(t, s)
-		_, known := turn.SeenBefore()
+		_, known := turn.DecidedBefore()
 		require.False(t, known, "hooks are asked again")
 	})
 }

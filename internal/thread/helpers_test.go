@@ -122,7 +122,7 @@ var pass = Decision{Outcome: event.Passed, Silent: true, Unmatched: true}
 // entered begins the turn of an item that no hook sees.
 func (s *State) entered(now time.Time, q Queued) *Turn {
 	t := s.Begin(now, q)
-	s.Enter(now, pass)
+	s.Turn.Enter(now, pass)
 	return t
 }
 
@@ -130,8 +130,8 @@ func (s *State) entered(now time.Time, q Queued) *Turn {
 // were any.
 func (s *State) joined(now time.Time) bool {
 	any := false
-	for q, ok := s.NextSteered(now); ok; q, ok = s.NextSteered(now) {
-		s.Join(now, q, pass)
+	for q, ok := s.Turn.NextSteered(now); ok; q, ok = s.Turn.NextSteered(now) {
+		s.Turn.Join(now, q, pass)
 		any = true
 	}
 	return any
@@ -139,28 +139,28 @@ func (s *State) joined(now time.Time) bool {
 
 // stepped returns the input of a model call that no hook sees.
 func (s *State) stepped(now time.Time, r *Run) (ModelStep, bool) {
-	if s.AtLimit(now, r) {
+	if r.AtLimit(now) {
 		return ModelStep{}, false
 	}
 	s.joined(now)
-	return s.NextModelStep(r, nil), true
+	return r.NextModelStep(nil), true
 }
 
 // took takes in a reply that no hook sees.
 func (s *State) took(now time.Time, r *Run, reply ModelReply) {
-	s.Replied(now, r, reply)
+	r.Replied(now, reply)
 	if r.Phase == PhaseReply {
-		s.ReplyHeard(now, r, pass)
+		r.ApplyReplyDecision(now, pass)
 	}
 	if r.Phase == PhaseCalls {
-		s.CallsHeard(now, r, pass)
+		r.ApplyCallsDecision(now, pass)
 	}
 }
 
 // ran takes in a result that no hook sees.
 func (s *State) ran(now time.Time, r *Run, c *Call) {
-	s.CallRan(c, ToolReply{ToolCallID: c.Plan.ID, Status: "succeeded"})
-	s.ResultHeard(now, r, c, pass)
+	c.CallRan(ToolReply{ToolCallID: c.Plan.ID, Status: "succeeded"})
+	c.ApplyResultDecision(now, pass)
 }
 
 // hookEvent is an environment event that a hook or processor makes.
@@ -168,4 +168,20 @@ func hookEvent(typ string) hook.Produced {
 	p := hook.NewProduced(typ, 1)
 	p.Metadata = &event.EnvMetadata{Source: event.SourceSystem}
 	return p
+}
+
+// of makes a call one of the first run of the current turn.
+func of(s *State, c *Call) *Call {
+	c.run = s.Turn.Runs[0]
+	return c
+}
+
+// bare are runs without their turn.
+func bare(runs []*Run) (out []*Run) {
+	for _, r := range runs {
+		alone := *r
+		alone.turn = nil
+		out = append(out, &alone)
+	}
+	return out
 }

@@ -13,29 +13,29 @@ func TestLateReports(t *testing.T) {
 	next, ok := s.Next(t0)
 	require.True(t, ok)
 	s.Begin(t0, next)
-	seen := s.SeenItem()
+	seen := s.Turn.ItemEvent()
 	report := HookDecided{EventID: seen.Key}
 
-	s.Asking(seen)
-	s.Answered(seen)
+	s.Turn.HooksStarted(seen)
+	s.Turn.HooksFinished(seen)
 	require.Error(t, s.HookDecided(report), "it was not called upon to report")
 
-	s.Asking(seen)
-	s.Calling(seen)
-	s.Answered(seen)
+	s.Turn.HooksStarted(seen)
+	s.Turn.ReportRequested(seen)
+	s.Turn.HooksFinished(seen)
 	require.NoError(t, s.HookDecided(report), "it ended at the moment when it was called upon")
 	require.Error(t, s.HookDecided(report), "it reports once")
 
-	s.Asking(seen)
-	s.Calling(seen)
+	s.Turn.HooksStarted(seen)
+	s.Turn.ReportRequested(seen)
 	require.NoError(t, s.HookDecided(report))
-	s.Answered(seen)
+	s.Turn.HooksFinished(seen)
 	require.Error(t, s.HookDecided(report), "it has been heard")
 
-	for range 2 * maxLate {
-		s.Asking(seen)
-		s.Calling(seen)
-		s.Answered(seen)
+	for range 2 * maxAbandonedHooks {
+		s.Turn.HooksStarted(seen)
+		s.Turn.ReportRequested(seen)
+		s.Turn.HooksFinished(seen)
 	}
-	require.Len(t, s.Late, maxLate)
+	require.Len(t, s.AbandonedHooks, maxAbandonedHooks)
 }

@@ -23,13 +23,13 @@ type Outage struct {
 }
 
 // Unavailable takes in that the model of a run has not answered.
-func (s *State) Unavailable(r *Run, o Outage) {
+func (r *Run) Unavailable(o Outage) {
 	o.Error = Why(o.Error)
 	r.Outage, r.Calling = &o, false
 }
 
 // RetryDue is how long a run has to wait before its model is called again.
-func (s *State) RetryDue(now time.Time, r *Run) time.Duration {
+func (r *Run) RetryDue(now time.Time) time.Duration {
 	if r.Outage == nil {
 		return 0
 	}
@@ -37,9 +37,9 @@ func (s *State) RetryDue(now time.Time, r *Run) time.Duration {
 }
 
 // HasSteered reports whether a message waits to join the turn.
-func (s *State) HasSteered() bool {
-	for _, q := range s.Queue {
-		if s.joinsTurn(q) {
+func (in *Inbox) HasSteered() bool {
+	for _, q := range in.Queue {
+		if in.joinsTurn(q) {
 			return true
 		}
 	}
@@ -48,8 +48,9 @@ func (s *State) HasSteered() bool {
 
 // joinsTurn reports whether a queued message asks to join the turn. One that says who answers
 // it, or with which tools, waits for a turn of its own.
-func (s *State) joinsTurn(q Queued) bool {
-	if s.Turn.IsEnv() && len(s.Parked) > 0 && s.waitsFor(q, event.OnWaitingHold) {
+func (in *Inbox) joinsTurn(q Queued) bool {
+	s := in.thread
+	if s.Turn.IsEnv() && len(s.Parked) > 0 && in.waitsFor(q, event.OnWaitingHold) {
 		// It is meant for the turn that waits, not for what is handled meanwhile.
 		return false
 	}

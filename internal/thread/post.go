@@ -25,17 +25,18 @@ func CheckStart(start signals.Start) error {
 }
 
 // CheckPost reports why a post would be refused. It changes nothing.
-func (s *State) CheckPost(p signals.Post) error {
+func (in *Inbox) CheckPost(p signals.Post) error {
+	s := in.thread
 	if err := signals.CheckPost(s.ThreadID, p); err != nil {
 		return err
 	}
 	if s.Closing != nil {
 		return ErrClosed
 	}
-	if s.queued()+len(p.Payload)+len(p.Metadata) > maxQueueBytes {
+	if in.queued()+len(p.Payload)+len(p.Metadata) > maxQueueBytes {
 		return ErrFull
 	}
-	if p.OnBusy == signals.Reject && s.busy(p) && !s.HasSeen(p.ID) {
+	if p.OnBusy == signals.Reject && in.busy(p) && !in.WasPosted(p.ID) {
 		return ErrBusy
 	}
 	return nil
@@ -46,9 +47,10 @@ const itemBytes = 400
 
 // queued is about how many bytes wait, with what is still to be queued, and what is kept
 // about the turns that go on with it.
-func (s *State) queued() int {
+func (in *Inbox) queued() int {
+	s := in.thread
 	n := len(s.Roots) * (itemBytes + maxCarriedOutcome)
-	for _, q := range s.Queue {
+	for _, q := range in.Queue {
 		n += q.bytes()
 	}
 	for _, t := range s.turns() {
@@ -89,26 +91,28 @@ type Posted struct {
 
 // Post puts an event into the queue, unless it was there before. A post that does
 // not fit changes nothing.
-func (s *State) Post(now time.Time, p signals.Post) (Posted, error) {
-	if p.ID != "" && s.HasSeen(p.ID) {
+func (in *Inbox) Post(now time.Time, p signals.Post) (Posted, error) {
+	s := in.thread
+	if p.ID != "" && in.WasPosted(p.ID) {
 		return Posted{EventID: p.ID, Duplicate: true}, nil
 	}
-	if err := s.CheckPost(p); err != nil {
+	if err := in.CheckPost(p); err != nil {
 		return Posted{}, err
 	}
-	q := s.queue(now, p)
+	q := in.queue(now, p)
 	p.ID = q.Item.ID
 	if p.OnBusy == signals.Interrupt && len(s.turns()) > 0 {
 		// Ahead of its equals: who interrupts wants to be heard next.
-		s.Queue = append([]Queued{q}, s.Queue...)
+		in.Queue = append([]Queued{q}, in.Queue...)
 		return Posted{EventID: p.ID, Interrupt: true}, nil
 	}
-	s.Queue = append(s.Queue, q)
+	in.Queue = append(in.Queue, q)
 	return Posted{EventID: p.ID}, nil
 }
 
 // queue makes the item of a post that has been checked, and remembers its id.
-func (s *State) queue(now time.Time, p signals.Post) Queued {
+func (in *Inbox) queue(now time.Time, p signals.Post) Queued {
+	s := in.thread
 	if p.ID == "" {
 		p.ID = s.newID(now)
 		if p.IsEnv() {
@@ -127,7 +131,7 @@ func (s *State) queue(now time.Time, p signals.Post) Queued {
 	if p.IsEnv() {
 		p = s.envItem(now, p)
 	}
-	s.remember(p.ID)
+	in.rememberPosted(p.ID)
 	return Queued{OnBusy: p.OnBusy, OnWaiting: p.OnWaiting, Options: Options{Agents: p.Agents, Tools: p.Tools}, Item: event.Item{
 		ID: p.ID, ThreadID: s.ThreadID, Type: p.Type, Payload: p.Payload, Timestamp: p.Timestamp, Metadata: p.Metadata, Status: event.Pending,
 		Priority: p.Priority, TTL: p.TTL, TraceID: p.TraceID, ParentEventID: p.ParentEventID,
@@ -137,23 +141,24 @@ func (s *State) queue(now time.Time, p signals.Post) Queued {
 
 // PostFailed keeps a valid post that cannot be queued, and whose sender cannot be told, as a
 // failed event: it can be retried. Its content is in its record, and not in the state.
-func (s *State) PostFailed(now time.Time, p signals.Post, problem error) {
-	q := s.queue(now, p)
+func (in *Inbox) PostFailed(now time.Time, p signals.Post, problem error) {
+	s := in.thread
+	q := in.queue(now, p)
 	if s.Closing != nil {
 		if s.closed {
-			s.unprocessed(now, q)
+			in.unprocessed(now, q)
 			return
 		}
 		// It ends with what waits.
-		s.Queue = append(s.Queue, q)
+		in.Queue = append(in.Queue, q)
 		return
 	}
 	it := q.Item
 	it.Status, it.Error, it.UpdatedAt = event.Failed, problem.Error(), now
 	s.recordIn(q.root(), event.UnqueuedID(it.ID), event.TypeUnqueued, it.TraceID, it.ID, now, event.Unqueued{Event: it, Error: it.Error})
 	s.recordIn(q.root(), event.ErrorID(it.ID), event.TypeError, it.TraceID, it.ID, now, event.Failure{EventID: it.ID, Error: it.Error, Retryable: true})
-	s.Failed = keepFailed(append(s.Failed, q.as(it).failed().stored()))
-	s.overUnprocessed(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnFailed, Error: it.Error})
+	in.fail(q.as(it).withoutContent())
+	s.announceUnprocessed(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnFailed, Error: it.Error})
 }
 
 // maxAudit is how much of a rejected input an audit record keeps, in bytes.
@@ -179,114 +184,118 @@ func (s *State) Reject(now time.Time, signal string, input any, problem error) {
 
 // Next takes the item to process out of the queue: the highest priority, and of
 // equals the one that came first. Items whose time has run out are expired on the way.
-func (s *State) Next(now time.Time) (Queued, bool) {
-	best := s.pick(now)
+func (in *Inbox) Next(now time.Time) (Queued, bool) {
+	best := in.pick(now)
 	if best < 0 {
 		return Queued{}, false
 	}
-	next := s.Queue[best]
+	next := in.Queue[best]
 	if best == 0 {
-		s.Queue[0] = Queued{}
-		s.Queue = s.Queue[1:]
+		in.Queue[0] = Queued{}
+		in.Queue = in.Queue[1:]
 	} else {
-		s.Queue = slices.Delete(s.Queue, best, best+1)
+		in.Queue = slices.Delete(in.Queue, best, best+1)
 	}
 	next.Item.Status, next.Item.UpdatedAt = event.Processing, now
 	return next, true
 }
 
 // pick finds the item to process next, or -1.
-func (s *State) pick(now time.Time) int {
-	s.expire(now)
+func (in *Inbox) pick(now time.Time) int {
+	s := in.thread
+	in.expire(now)
 	if len(s.Parked) > 0 {
-		return s.nextBeside()
+		return in.nextPassingWaiting()
 	}
-	return s.best(func(*Queued) bool { return true })
+	return in.best(func(*Queued) bool { return true })
 }
 
 // NextStored is the item to process next, if its content has to be loaded first.
-func (s *State) NextStored(now time.Time) (LoadStep, bool) {
-	best := s.pick(now)
-	if best < 0 || !s.Queue[best].Unloaded {
+func (in *Inbox) NextStored(now time.Time) (LoadStep, bool) {
+	s := in.thread
+	best := in.pick(now)
+	if best < 0 || !in.Queue[best].Unloaded {
 		return LoadStep{}, false
 	}
-	return LoadStep{Thread: s.Ref(), EventID: s.Queue[best].Item.ID}, true
+	return LoadStep{Thread: s.Ref(), EventID: in.Queue[best].Item.ID}, true
 }
 
 // Loaded gives an item of the queue its content. An item that has been taken out of the queue
 // meanwhile needs none.
-func (s *State) Loaded(eventID string, content LoadReply) {
-	for i := range s.Queue {
-		if q := &s.Queue[i]; q.Item.ID == eventID && q.Unloaded {
+func (in *Inbox) Loaded(eventID string, content LoadReply) {
+	for i := range in.Queue {
+		if q := &in.Queue[i]; q.Item.ID == eventID && q.Unloaded {
 			q.Item.Payload, q.Item.Metadata, q.Unloaded = content.Payload, content.Metadata, false
 		}
 	}
 }
 
 // NotLoaded fails an item of the queue whose content cannot be loaded.
-func (s *State) NotLoaded(now time.Time, eventID, why string) {
-	for i, q := range s.Queue {
+func (in *Inbox) NotLoaded(now time.Time, eventID, why string) {
+	s := in.thread
+	for i, q := range in.Queue {
 		if q.Item.ID != eventID {
 			continue
 		}
-		s.Queue = slices.Delete(s.Queue, i, i+1)
+		in.Queue = slices.Delete(in.Queue, i, i+1)
 		it := q.Item
 		it.Status, it.Error, it.UpdatedAt = event.Failed, Why(why), now
 		s.recordIn(q.root(), event.ErrorID(event.TurnID(it.ID, it.Attempt)), event.TypeError, it.TraceID, it.ID, now,
 			event.Failure{EventID: it.ID, Error: it.Error, Retryable: true})
-		s.Failed = keepFailed(append(s.Failed, q.as(it).failed()))
-		s.dropped(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnFailed, Error: it.Error})
+		in.fail(q.as(it))
+		in.endDropped(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnFailed, Error: it.Error})
 		return
 	}
 }
 
-func (s *State) expire(now time.Time) {
-	if !slices.ContainsFunc(s.Queue, func(q Queued) bool { return q.Item.TTL > 0 }) {
+func (in *Inbox) expire(now time.Time) {
+	s := in.thread
+	if !slices.ContainsFunc(in.Queue, func(q Queued) bool { return q.Item.TTL > 0 }) {
 		s.settleRoots(now)
 		return
 	}
-	kept := s.Queue[:0:0]
-	for _, q := range s.Queue {
+	kept := in.Queue[:0:0]
+	for _, q := range in.Queue {
 		it := q.Item
 		if it.TTL > 0 && now.Sub(it.CreatedAt) > time.Duration(it.TTL)*time.Millisecond {
 			// Its message is not stored: agents would be shown it.
 			detail := fmt.Sprintf("event %s waited longer than its ttl of %d ms", it.ID, it.TTL)
 			s.recordIn(q.root(), event.ExpiredID(it.ID), event.TypeStatus, it.TraceID, it.ID, now, event.StatusChange{Status: string(event.Expired), Detail: detail})
-			s.overUnprocessed(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnExpired, Error: detail})
+			s.announceUnprocessed(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnExpired, Error: detail})
 			it.Status, it.Error, it.UpdatedAt = event.Expired, detail, now
-			s.end(it)
+			in.rememberEnded(it)
 			continue
 		}
 		kept = append(kept, q)
 	}
-	s.Queue = kept
+	in.Queue = kept
 	s.settleRoots(now)
 }
 
 // Ordered returns the queue in the order in which it will be processed.
-func (s *State) Ordered() []event.Item {
-	out := make([]event.Item, 0, len(s.Queue))
-	for _, q := range s.ordered() {
+func (in *Inbox) Ordered() []event.Item {
+	out := make([]event.Item, 0, len(in.Queue))
+	for _, q := range in.ordered() {
 		out = append(out, q.Item)
 	}
 	return out
 }
 
-func (s *State) ordered() []Queued {
-	out := slices.Clone(s.Queue)
+func (in *Inbox) ordered() []Queued {
+	out := slices.Clone(in.Queue)
 	slices.SortStableFunc(out, func(a, b Queued) int { return cmp.Compare(b.Item.Priority, a.Item.Priority) })
 	return out
 }
 
 // Retry puts a failed event back into the queue; "" is the one that failed last.
-func (s *State) Retry(now time.Time, ctl signals.Control) error {
-	for i := len(s.Failed) - 1; i >= 0; i-- {
-		it := s.Failed[i]
-		if ctl.EventID != "" && it.ID != ctl.EventID {
+func (in *Inbox) Retry(now time.Time, ctl signals.Control) error {
+	for i := len(in.Failed) - 1; i >= 0; i-- {
+		q := in.Failed[i]
+		if ctl.EventID != "" && q.Item.ID != ctl.EventID {
 			continue
 		}
-		s.Failed = append(s.Failed[:i:i], s.Failed[i+1:]...)
-		s.again(now, it.queued(), ctl.By)
+		in.Failed = append(in.Failed[:i:i], in.Failed[i+1:]...)
+		in.requeue(now, q, ctl.By)
 		return nil
 	}
 	if ctl.EventID == "" {
@@ -295,20 +304,21 @@ func (s *State) Retry(now time.Time, ctl signals.Control) error {
 	return &event.FieldError{Field: "eventId", Problem: fmt.Sprintf("no failed event %q in this thread", ctl.EventID)}
 }
 
-// again queues an item anew.
-func (s *State) again(now time.Time, q Queued, by string) {
+// requeue queues an item anew.
+func (in *Inbox) requeue(now time.Time, q Queued, by string) {
+	s := in.thread
 	it := q.Item
 	it.Status, it.Error, it.UpdatedAt = event.Pending, "", now
 	it.Attempt++
 	// Its time may be long over, but somebody wants it now.
 	it.TTL = 0
-	s.forget(it.ID)
+	s.forgetOutcome(it.ID)
 	q = q.as(it)
 	if q.Origin != nil && s.rootOf(q.Origin.Root) == nil {
 		// The turn that it was part of is over.
 		q = q.onItsOwn()
 	}
-	s.Queue = append(s.Queue, q)
+	in.Queue = append(in.Queue, q)
 	s.recordIn(q.root(), event.RetriedID(it.ID, it.Attempt), event.TypeStatus, it.TraceID, it.ID, now,
 		event.StatusChange{Status: event.StatusRetried, Detail: it.ID, By: by})
 }

@@ -108,15 +108,15 @@ func TestPostQueues(t *testing.T) {
 	})
 	t.Run("the memory of ids is bounded", func(t *testing.T) {
 		s := newState()
-		for i := range maxSeen + 1 {
+		for i := range maxPostedIDs + 1 {
 			post(t, s, says(name(i), "x"))
 			_, ok := s.Next(t0)
 			require.True(t, ok)
 		}
-		require.Len(t, s.Seen, maxSeen)
-		require.False(t, s.HasSeen(name(0)))
-		require.True(t, s.HasSeen(name(1)))
-		require.True(t, s.HasSeen(name(maxSeen)))
+		require.Len(t, s.PostedIDs, maxPostedIDs)
+		require.False(t, s.WasPosted(name(0)))
+		require.True(t, s.WasPosted(name(1)))
+		require.True(t, s.WasPosted(name(maxPostedIDs)))
 	})
 }
 
@@ -155,7 +155,7 @@ func TestOnBusy(t *testing.T) {
 		s := busy(t)
 		_, err := s.Post(t0, with("e3", signals.Reject))
 		require.ErrorIs(t, err, ErrBusy)
-		require.False(t, s.HasSeen("e3"))
+		require.False(t, s.WasPosted("e3"))
 		require.Equal(t, Posted{EventID: "e2", Duplicate: true}, post(t, s, with("e2", signals.Reject)), "a duplicate is not busy")
 		require.NoError(t, s.CheckPost(with("e2", signals.Reject)))
 		post(t, newState(), with("e3", signals.Reject))
@@ -194,7 +194,7 @@ func TestOnBusy(t *testing.T) {
 		post(t, s, with("e3", signals.Steer))
 		step(t, s, s.Turn.Runs[0], "done")
 		require.True(t, s.Awaits("e3"))
-		s.End(t0)
+		s.Turn.End(t0)
 		for _, id := range []string{"e1", "e3"} {
 			out, known := s.Outcome(id)
 			require.True(t, known)

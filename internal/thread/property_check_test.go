@@ -102,7 +102,7 @@ func (m *machine) checkEvent(id string, seen map[string]int, waits, places int) 
 // checkOrder is what holds of the event that is processed next, given those that waited.
 func (m *machine) checkOrder(q Queued, waiting []event.Item) {
 	for _, other := range m.s.Queue {
-		if len(m.s.Parked) > 0 && !m.s.beside(&other) {
+		if len(m.s.Parked) > 0 && !m.s.mayPassWaiting(&other) {
 			continue // it waits for the turn that waits for people
 		}
 		require.LessOrEqual(m.t, other.Item.Priority, q.Item.Priority, "S2-38")
@@ -138,7 +138,7 @@ func (m *machine) checkEnds(t *Turn) int {
 		}
 		ends += want
 		got := 0
-		prefix := fmt.Sprintf("%s.%d.", m.s.turnID(), r.Slot)
+		prefix := fmt.Sprintf("%s.%d.", m.s.Turn.turnID(), r.Slot)
 		all := append([]event.Record{}, m.s.Pending...)
 		for id, r := range m.store {
 			if !containsRecord(m.s.Pending, id) {
@@ -153,7 +153,7 @@ func (m *machine) checkEnds(t *Turn) int {
 		if r.Interrupted && r.Error == "" {
 			got++ // the end of the turn writes it
 		}
-		require.Equal(m.t, want, got, "S1-23 run %d of %s: %+v", r.Slot, m.s.turnID(), r)
+		require.Equal(m.t, want, got, "S1-23 run %d of %s: %+v", r.Slot, m.s.Turn.turnID(), r)
 	}
 	return ends
 }

@@ -108,18 +108,18 @@ func (m *machine) converse() {
 
 func (m *machine) speak(r *Run, calls int) {
 	c := m.crowd
-	if m.s.AtLimit(m.now, r) {
+	if r.AtLimit(m.now) {
 		return
 	}
 	m.s.joined(m.now)
 	if m.one(12) {
-		m.s.Fail(m.now, r, "no", true)
+		r.Fail(m.now, "no", true)
 		return
 	}
 	if m.s.LLMCalls == nil {
 		c.talked = 0
 	}
-	in := m.s.NextModelStep(r, nil)
+	in := r.NextModelStep(nil)
 	c.talked++
 	require.Less(m.t, c.talked, maxTalk, "S4-46 agents do not talk for ever")
 	require.NotContains(m.t, m.store, in.MessageID, "every model call has an id of its own")
@@ -130,7 +130,7 @@ func (m *machine) speak(r *Run, calls int) {
 	}
 	if calls == 0 {
 		reply.Message.Content = []string{"@alice what do you say?", "@bob what do you say?", "@bob\n@carol\n@alice hm", "all said"}[m.rnd.IntN(4)]
-		key := fmt.Sprintf("%s %s %s", m.s.turnID(), in.ReplyTo, strings.ToLower(r.Agent))
+		key := fmt.Sprintf("%s %s %s", m.s.Turn.turnID(), in.ReplyTo, strings.ToLower(r.Agent))
 		require.NotContains(m.t, c.answered, key, "no agent answers a message twice: %s and", in.MessageID)
 		c.answered[key] = in.MessageID
 	}
@@ -189,15 +189,15 @@ func (m *machine) carryOut(r *Run, c *Call) {
 		if again.By == ByClient {
 			again.By = ""
 		}
-		if m.s.Guarded(c) {
-			m.s.Guard(m.now, r, c, again)
+		if c.Guarded() {
+			c.Guard(m.now, again)
 		} else {
-			m.s.AskAgain(m.now, r, c, again)
+			c.AskAgain(m.now, again)
 		}
 		return
 	}
 	require.True(m.t, !m.crowd.needs[id] || m.crowd.approved[id], "call %s runs without approval", id)
-	in := m.s.ToolStep(r, c, nil)
+	in := c.ToolStep(nil)
 	require.NotContains(m.t, m.store, event.ResultID(id), "S4-94 no call runs that has its result")
 	m.flush(in.Flush)
 	if m.crowd.needs[id] {
@@ -208,7 +208,7 @@ func (m *machine) carryOut(r *Run, c *Call) {
 		require.Equal(m.t, m.crowd.rounds[id], max(made.Round, 1), "S4-94 an approval is for its round")
 	}
 	if c.Plan.By == ByClient {
-		m.s.AskClient(m.now, r, c)
+		c.AskClient(m.now)
 		return
 	}
 	m.keep([]event.Record{event.NewRecord(event.ResultID(id), event.TypeMessage, in.TraceID, in.EventID, m.now, event.Message{ToolCallID: id})})
@@ -226,10 +226,10 @@ func (m *machine) goOn() {
 		}
 		for _, c := range r.Calls {
 			if c.Stage == Ran {
-				m.s.ResultHeard(m.now, r, c, pass)
+				c.ApplyResultDecision(m.now, pass)
 			}
 		}
-		m.s.ToolsDone(m.now, r)
+		r.ToolsDone(m.now)
 	}
 }
 
@@ -280,9 +280,9 @@ func (m *machine) settle() {
 // satisfy gives one of all that wait for people or clients what it waits for.
 func (m *machine) satisfy() {
 	for _, t := range m.s.turns() {
-		require.True(m.t, m.s.waitsForPeople(t), "the turn of %s can go on, and does not", t.Item.ID)
+		require.True(m.t, t.waitsForPeople(), "the turn of %s can go on, and does not", t.Item.ID)
 	}
-	require.True(m.t, m.s.nextBeside() < 0 || len(m.s.Parked) == maxParked, "what happens is handled")
+	require.True(m.t, m.s.nextPassingWaiting() < 0 || len(m.s.Parked) == maxParked, "what happens is handled")
 	if all := m.s.ClientCalls(); len(all) > 0 {
 		require.Equal(m.t, signals.Accepted, m.s.ToolResult(m.now, signals.ToolResult{ToolCallID: all[0].ToolCallID, By: "editor"}))
 		return
@@ -298,7 +298,7 @@ func (m *machine) satisfy() {
 func (m *machine) moment() string {
 	var out strings.Builder
 	for _, t := range m.s.turns() {
-		fmt.Fprintf(&out, "%s(%t):", t.Item.ID, t.Arrived)
+		fmt.Fprintf(&out, "%s(%t):", t.Item.ID, t.Stage == ItemArrived)
 		for _, r := range t.Runs {
 			fmt.Fprintf(&out, " %s %d", r.Phase, r.Step)
 			for _, c := range r.Calls {

@@ -100,7 +100,7 @@ func (m *machine) lookAgain() {
 	if t == nil {
 		return
 	}
-	r, in, ok := m.s.NextCascade(t)
+	r, in, ok := t.NextCascade()
 	require.True(m.t, ok)
 	m.flush(in.Flush)
 	t.Cascaded()
@@ -114,6 +114,6 @@ func (m *machine) lookAgain() {
 		}
 		reply.Calls = append(reply.Calls, p)
 	}
-	m.s.Cover(m.now, t, r, reply)
+	r.Cover(m.now, reply)
 	m.goOn()
 }

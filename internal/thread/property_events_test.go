@@ -41,7 +41,7 @@ func (m *machine) happen() {
 		p.Type, p.Payload = event.TypeUserQuery, []byte(`{"content":"@bob hello"}`)
 	}
 	p.Priority, p.TTL = m.rnd.IntN(3), int64(m.rnd.IntN(2)*5000)
-	seen := m.s.HasSeen(p.ID)
+	seen := m.s.WasPosted(p.ID)
 	out, err := m.s.Post(m.now, p)
 	require.NoError(m.t, err)
 	require.Equal(m.t, seen, out.Duplicate, "S3-10")
@@ -57,18 +57,18 @@ func (m *machine) handle() {
 		return
 	}
 	if t.Handling.Stage == ByProcessor {
-		if d, ok := m.hears(m.s.SeenByRule()); ok {
-			m.s.ProcessorHeard(m.now, d)
+		if d, ok := m.hears(m.s.Turn.RuleEvent()); ok {
+			m.s.Turn.ApplyProcessorDecision(m.now, d)
 		}
 		return
 	}
-	in := m.s.EventStep()
+	in := m.s.Turn.EventStep()
 	m.flush(in.Flush)
 	if m.one(3) {
-		m.s.FunctionFailed(m.now, "no")
+		m.s.Turn.FunctionFailed(m.now, "no")
 		return
 	}
-	m.s.FunctionDone(false)
+	m.s.Turn.FunctionDone(false)
 }
 
 // release lets the thread do what is due.
@@ -81,24 +81,24 @@ func (m *machine) release() {
 // startTask lets a call start a background task, which may be a sub-agent.
 func (m *machine) startTask() {
 	r, c := m.call(Ready)
-	if r == nil || m.s.CheckTask() != "" || m.s.CheckDelegate() != "" {
+	if r == nil || m.s.CheckTask() != "" || m.s.Turn.CheckDelegate() != "" {
 		return
 	}
 	c.Plan.Task = &TaskPlan{Tool: "build", Deadline: time.Hour, Detached: m.one(2)}
 	var in TaskStep
 	if m.one(3) {
 		c.Plan.Sub = &SubPlan{Agent: "bob", Message: "do it"}
-		in, _ = m.s.DelegateTask(m.now, r, c)
+		in, _ = c.DelegateTask(m.now)
 	} else {
-		in = m.s.StartTask(m.now, r, c)
+		in = c.StartTask(m.now)
 	}
 	require.False(m.t, m.tasks[in.Task.ID], "no id is used twice")
 	m.tasks[in.Task.ID] = true
 	if m.one(5) {
-		m.s.TaskNotStarted(m.now, r, c, in.Task, "no")
+		c.TaskNotStarted(m.now, in.Task, "no")
 		return
 	}
-	m.s.TaskStarted(m.now, r, c, in.Task)
+	c.TaskStarted(m.now, in.Task)
 }
 
 // endTask ends a task in one of the ways in which one can, also one that has ended.
@@ -127,11 +127,11 @@ func (m *machine) endTask() {
 // delegate lets a call ask a sub-agent.
 func (m *machine) delegate() {
 	r, c := m.call(Ready)
-	if r == nil || m.s.CheckDelegate() != "" {
+	if r == nil || m.s.Turn.CheckDelegate() != "" {
 		return
 	}
 	c.Plan.Sub = &SubPlan{Agent: "bob", Message: "do it"}
-	id, start := m.s.Delegate(r, c)
+	id, start := c.Delegate()
 	require.NoError(m.t, signals.CheckPost(id, *start.First))
 }
 
@@ -142,11 +142,11 @@ func (m *machine) subEnds() {
 		return
 	}
 	if m.one(4) {
-		m.s.SubLost(m.now, r, c, "gone")
+		c.SubLost(m.now, "gone")
 		return
 	}
 	m.keep([]event.Record{event.NewRecord(event.ResultID(c.Plan.ID), event.TypeMessage, "", "", m.now, event.Message{ToolCallID: c.Plan.ID})})
-	m.s.Heard(c, DelegateReply{Failed: m.one(3)})
+	c.SubAgentReplied(DelegateReply{Failed: m.one(3)})
 }
 
 // subAsks lets a sub-agent ask for an approval, and people decide.
@@ -157,13 +157,13 @@ func (m *machine) subAsks() {
 	id := m.s.Subs[m.rnd.IntN(len(m.s.Subs))].ThreadID
 	callID := fmt.Sprintf("%s.x%d", id, m.rnd.IntN(3))
 	m.s.SubAsked(wants(id, callID))
-	_, _, asks := m.s.AskedBelow(callID)
+	_, _, asks := m.s.ChildRequest(callID)
 	require.True(m.t, asks)
 	if m.one(2) {
 		m.asked[callID] = true
 		m.keep([]event.Record{event.NewRecord(event.ResultID(callID), event.TypeMessage, "", "", m.now, event.Message{ToolCallID: callID})})
-		m.s.SubHasDecided(m.now, decided(id, callID, event.Approve))
-		_, _, asks = m.s.AskedBelow(callID)
+		m.s.SubDecided(m.now, decided(id, callID, event.Approve))
+		_, _, asks = m.s.ChildRequest(callID)
 		require.False(m.t, asks)
 	}
 }

@@ -50,44 +50,44 @@ func (m *machine) decision(instead ...event.Event) Decision {
 
 // hears asks hooks about an event, by a hook workflow or not. It reports false when the
 // turn has to stop before they have decided.
-func (m *machine) hears(e Seen, instead ...event.Event) (Decision, bool) {
+func (m *machine) hears(e HookEvent, instead ...event.Event) (Decision, bool) {
 	if !m.hooked {
 		return pass, true
 	}
 	if m.s.Turn.Interrupted != nil {
 		return Decision{}, false
 	}
-	d, asked := m.s.Asked(e)
+	d, asked := m.s.Turn.HooksPending(e)
 	if !asked && m.one(2) {
 		return m.decision(instead...), true
 	}
-	m.s.Asking(e, watch...)
+	m.s.Turn.HooksStarted(e, watch...)
 	if d == nil && m.one(2) {
 		require.NoError(m.t, m.s.HookDecided(HookDecided{EventID: e.Key, Decision: m.decision(instead...)}))
-		d, _ = m.s.Asked(e)
+		d, _ = m.s.Turn.HooksPending(e)
 	}
 	if d == nil {
 		return Decision{}, false
 	}
-	m.s.Answered(e)
+	m.s.Turn.HooksFinished(e)
 	return *d, true
 }
 
 func (m *machine) enter() {
 	t := m.s.Turn
-	if t == nil || !t.Arrived || t.Interrupted != nil {
+	if t == nil || t.Stage != ItemArrived || t.Interrupted != nil {
 		return
 	}
-	d, seen := t.SeenBefore()
+	d, seen := t.DecidedBefore()
 	if !seen {
 		var ok bool
-		if d, ok = m.hears(m.s.SeenItem(), saying(event.User, "ann", "@alice other"), calling("alice", "x1", "x2")); !ok {
+		if d, ok = m.hears(m.s.Turn.ItemEvent(), saying(event.User, "ann", "@alice other"), calling("alice", "x1", "x2")); !ok {
 			return
 		}
 	}
-	m.s.Enter(m.now, d, m.rules()...)
+	m.s.Turn.Enter(m.now, d, m.rules()...)
 	m.adopted()
-	if t.Held {
+	if t.Stage == ItemDebounced {
 		m.end() // nothing comes between
 	}
 }
@@ -107,29 +107,29 @@ func (m *machine) adopted() {
 // steer lets messages join the turn. It reports false when one has to wait for hooks.
 func (m *machine) steer() bool {
 	for {
-		q, ok := m.s.NextSteered(m.now)
+		q, ok := m.s.Turn.NextSteered(m.now)
 		if !ok {
 			return true
 		}
 		require.True(m.t, m.s.Awaits(q.Item.ID))
-		d, ok := m.hears(m.s.SeenSteered(q), saying(event.User, "ann", "other"), calling("bob", "x3"))
+		d, ok := m.hears(m.s.Turn.SteeredEvent(q), saying(event.User, "ann", "other"), calling("bob", "x3"))
 		if !ok {
-			m.s.PutBack(m.now, q)
+			m.s.Turn.PutBack(m.now, q)
 			return false
 		}
-		m.s.Join(m.now, q, d)
+		m.s.Turn.Join(m.now, q, d)
 		m.adopted()
 	}
 }
 
 func (m *machine) askModelCall(r *Run) bool {
-	d, ok := m.hears(m.s.SeenModelCall(r), event.LLMCallEvent{ThreadID: "t1", AgentName: m.s.agentOf(r), Step: r.Step + 1, Instructions: "Be brief."})
+	d, ok := m.hears(r.ModelCallEvent(), event.LLMCallEvent{ThreadID: "t1", AgentName: r.agentOf(), Step: r.Step + 1, Instructions: "Be brief."})
 	if d.Outcome == event.Replaced {
 		if _, ok := readEvent(d.Event).(event.LLMCallEvent); !ok {
 			d = pass // a model call can become nothing else
 		}
 	}
-	return ok && m.s.ModelCallHeard(m.now, r, d)
+	return ok && r.ApplyModelCallDecision(m.now, d)
 }
 
 // inline asks inline hooks about a reply, as the step does that makes it.
@@ -144,7 +144,7 @@ func (m *machine) inline(in ModelStep, reply *ModelReply) {
 	if len(reply.Calls) > 0 {
 		asked = m.decision(m.someOf(reply.Calls))
 	}
-	reply.OnMessage, reply.OnCalls, reply.Held = &said, &asked, !said.Silent || !asked.Silent
+	reply.MessageDecision, reply.CallsDecision, reply.Gated = &said, &asked, !said.Silent || !asked.Silent
 }
 
 // someOf are calls as hooks may leave them.
@@ -164,11 +164,11 @@ func (m *machine) heardReply() {
 		return
 	}
 	if r.Decided() {
-		m.s.ReplyHeard(m.now, r, *r.Reply.OnMessage)
-	} else if !r.Held {
-		m.s.ReplyHeard(m.now, r, pass) // there was no hook that might see it
-	} else if d, ok := m.hears(m.s.SeenReply(r), saying(event.Agent, "assistant", "@alice other")); ok {
-		m.s.ReplyHeard(m.now, r, d)
+		r.ApplyReplyDecision(m.now, *r.Reply.MessageDecision)
+	} else if !r.Gated {
+		r.ApplyReplyDecision(m.now, pass) // there was no hook that might see it
+	} else if d, ok := m.hears(r.ReplyEvent(), saying(event.Agent, "assistant", "@alice other")); ok {
+		r.ApplyReplyDecision(m.now, d)
 	}
 }
 
@@ -178,12 +178,12 @@ func (m *machine) heardCalls() {
 		return
 	}
 	if r.Decided() {
-		m.s.CallsHeard(m.now, r, *r.Reply.OnCalls)
-	} else if d, ok := m.hears(m.s.SeenCalls(r), m.someOf(r.Reply.Calls), saying(event.System, "watch", "denied")); ok {
-		m.s.CallsHeard(m.now, r, d)
+		r.ApplyCallsDecision(m.now, *r.Reply.CallsDecision)
+	} else if d, ok := m.hears(r.CallsEvent(), m.someOf(r.Reply.Calls), saying(event.System, "watch", "denied")); ok {
+		r.ApplyCallsDecision(m.now, d)
 	}
 	if r.Phase == PhaseTools {
-		m.s.ToolsDone(m.now, r)
+		r.ToolsDone(m.now)
 	}
 }
 
@@ -192,10 +192,10 @@ func (m *machine) plan() {
 	if r == nil || len(r.Plan) == 0 {
 		return
 	}
-	in := m.s.PlanStep(r)
+	in := r.PlanStep()
 	require.Equal(m.t, r.Plan, in.Only)
 	if m.one(6) {
-		m.s.PlanFailed(m.now, r, "no such agent", false)
+		r.PlanFailed(m.now, "no such agent", false)
 		return
 	}
 	m.flush(in.Flush)
@@ -207,7 +207,7 @@ func (m *machine) plan() {
 		}
 		reply.Calls = append(reply.Calls, p)
 	}
-	m.s.Planned(m.now, r, reply)
+	r.Planned(m.now, reply)
 }
 
 func (m *machine) heardResult() {
@@ -216,11 +216,11 @@ func (m *machine) heardResult() {
 		return
 	}
 	if c.Decision != nil {
-		m.s.ResultHeard(m.now, r, c, *c.Decision)
-	} else if d, ok := m.hears(m.s.SeenResult(r, c), saying(event.Tool, "note", "[gone]")); ok {
-		m.s.ResultHeard(m.now, r, c, d)
+		c.ApplyResultDecision(m.now, *c.Decision)
+	} else if d, ok := m.hears(c.ResultEvent(), saying(event.Tool, "note", "[gone]")); ok {
+		c.ApplyResultDecision(m.now, d)
 	}
-	m.s.ToolsDone(m.now, r)
+	r.ToolsDone(m.now)
 }
 
 // some is an event that the thread may know.
@@ -265,7 +265,7 @@ func (m *machine) stop() {
 	}
 	for _, r := range m.s.Turn.Runs {
 		if r.Phase != PhaseDone && m.one(2) {
-			m.s.StopRun(m.now, r)
+			r.StopRun(m.now)
 		}
 	}
 }

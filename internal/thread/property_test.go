@@ -136,7 +136,7 @@ func (m *machine) post() {
 	}
 	p.Priority = m.rnd.IntN(3)
 	p.TTL = int64(m.rnd.IntN(2) * 5000)
-	seen := m.s.HasSeen(p.ID)
+	seen := m.s.WasPosted(p.ID)
 	out, err := m.s.Post(m.now, p)
 	switch {
 	case err != nil:
@@ -165,19 +165,19 @@ func (m *machine) begin() {
 	m.checkOrder(q, waiting)
 	m.s.Begin(m.now, q)
 	if !m.hooked {
-		m.s.Enter(m.now, pass, m.rules()...)
+		m.s.Turn.Enter(m.now, pass, m.rules()...)
 	}
 }
 
 func (m *machine) model() {
 	r := m.run(PhaseModel)
-	if r == nil || m.s.AtLimit(m.now, r) || !m.steer() || !r.Asked && !m.askModelCall(r) {
+	if r == nil || r.AtLimit(m.now) || !m.steer() || !r.Asked && !m.askModelCall(r) {
 		return
 	}
-	in := m.s.NextModelStep(r, m.specs())
+	in := r.NextModelStep(m.specs())
 	require.NotContains(m.t, m.store, in.MessageID, "every model call has an id of its own")
 	if m.one(8) {
-		m.s.Fail(m.now, r, "no", true)
+		r.Fail(m.now, "no", true)
 		return
 	}
 	m.flush(in.Flush)
@@ -199,17 +199,17 @@ func (m *machine) model() {
 	}
 	m.inline(in, &reply)
 	said := event.Message{SenderID: reply.Agent, SenderType: event.Agent, AgentID: reply.Agent, Content: reply.Message.Content}
-	reply.Ended = in.Ends != "" && len(reply.Calls) == 0 && !reply.Held && len(Answering(in.Agents, said)) == 0
+	reply.Ended = in.Ends != "" && len(reply.Calls) == 0 && !reply.Gated && len(Answering(in.Agents, said)) == 0
 	m.stored(in, reply)
-	m.s.Replied(m.now, r, reply)
+	r.Replied(m.now, reply)
 	if m.hooked {
 		return
 	}
 	if r.Phase == PhaseReply {
-		m.s.ReplyHeard(m.now, r, pass)
+		r.ApplyReplyDecision(m.now, pass)
 	}
 	if r.Phase == PhaseCalls {
-		m.s.CallsHeard(m.now, r, pass)
+		r.ApplyCallsDecision(m.now, pass)
 	}
 }
 
@@ -221,7 +221,7 @@ func (m *machine) stored(in ModelStep, reply ModelReply) {
 	if reply.Message.Content != "" || len(reply.Calls) > 0 {
 		record(in.MessageID, event.TypeMessage, reply.Message)
 	}
-	if len(reply.Calls) == 0 && !in.Hold && !reply.Held {
+	if len(reply.Calls) == 0 && !in.Gated && !reply.Gated {
 		record(in.MessageID+".final", event.TypeFinal, event.Final{})
 		if reply.Ended {
 			record(in.Ends, event.TypeTurnEnded, event.TurnEnded{EventID: Of(in.Root, in.EventID), Joined: in.Joined, Status: "completed"})
@@ -234,11 +234,11 @@ func (m *machine) tool() {
 	if r == nil {
 		return
 	}
-	in := m.s.ToolStep(r, c, m.specs())
+	in := c.ToolStep(m.specs())
 	require.NotContains(m.t, m.store, event.ResultID(in.ToolCallID), "no call runs that has its result")
 	if m.one(5) {
-		m.s.CallFailed(m.now, r, c, "lost")
-		m.s.ToolsDone(m.now, r)
+		c.CallFailed(m.now, "lost")
+		r.ToolsDone(m.now)
 		return
 	}
 	m.flush(in.Flush)
@@ -248,10 +248,10 @@ func (m *machine) tool() {
 		d := m.decision(saying(event.Tool, "note", "[gone]"))
 		reply.Decision = &d
 	}
-	m.s.CallRan(c, reply)
+	c.CallRan(reply)
 	if !m.hooked {
-		m.s.ResultHeard(m.now, r, c, pass)
-		m.s.ToolsDone(m.now, r)
+		c.ApplyResultDecision(m.now, pass)
+		r.ToolsDone(m.now)
 	}
 }
 
@@ -263,7 +263,7 @@ func (m *machine) decide() {
 	d := []event.Decision{event.Approve, event.Deny}[m.rnd.IntN(2)]
 	m.s.Decide(m.now, decision(id, d))
 	if r := m.run(PhaseTools); r != nil {
-		m.s.ToolsDone(m.now, r)
+		r.ToolsDone(m.now)
 	}
 }
 
@@ -275,7 +275,7 @@ func (m *machine) interrupt() {
 
 func (m *machine) end() {
 	t := m.s.Turn
-	if t == nil || (t.Arrived || t.Unhandled()) && t.Interrupted == nil {
+	if t == nil || (t.Stage == ItemArrived || t.Unhandled()) && t.Interrupted == nil {
 		return
 	}
 	for _, r := range t.Runs {
@@ -285,11 +285,11 @@ func (m *machine) end() {
 		if t.Interrupted == nil {
 			return
 		}
-		m.s.StopRun(m.now, r)
+		r.StopRun(m.now)
 	}
 	m.ended += m.checkEnds(t)
-	m.s.StopSubs()
-	m.s.End(m.now)
+	m.s.Turn.StopSubs()
+	m.s.Turn.End(m.now)
 }
 
 func (m *machine) retry() { _ = m.s.Retry(m.now, signals.Control{}) }

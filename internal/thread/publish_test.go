@@ -82,13 +82,13 @@ func TestToolDone(t *testing.T) {
 			p := tc.trigger
 			p.TraceID = "trace"
 			turn := arrive(t, s, p)
-			s.Enter(t0, pass, append(tc.rules, woken("x", "tool.*"))...)
+			s.Turn.Enter(t0, pass, append(tc.rules, woken("x", "tool.*"))...)
 			r := turn.Runs[0]
 			step(t, s, r, "", runs("c1"))
 			c := r.Calls[0]
 			c.Failed = tc.failed
 			for range 2 {
-				s.ToolDone(t0, r, c, tc.rules)
+				c.ToolDone(t0, tc.rules)
 			}
 			got := envs(s)
 			if tc.want == "" {
@@ -129,7 +129,7 @@ func TestPublishedEventIsNeverRefused(t *testing.T) {
 
 	s.Queue = s.Queue[waiting:]
 	turn := next(t, s)
-	s.Enter(t0, pass, rule.Spec{Name: "ok", Events: []string{"*"}, Where: []rule.Condition{{Field: "payload.ok", Equals: true}}, Agent: &rule.Agent{}})
+	s.Turn.Enter(t0, pass, rule.Spec{Name: "ok", Events: []string{"*"}, Where: []rule.Condition{{Field: "payload.ok", Equals: true}}, Agent: &rule.Agent{}})
 	require.NotNil(t, turn.Handling, "rules go by what the queue keeps")
 	require.Empty(t, pending(s, event.TypeEnv), "the record is not made again of what the queue keeps")
 }
@@ -153,24 +153,24 @@ func TestEventsFitIntoTheNextRun(t *testing.T) {
 	}
 	for range maxEnded {
 		fill(1)
-		s.Enter(t0, withBegun(t, s), rule.Spec{Name: "keep", Events: []string{"*"}})
-		s.End(t0)
+		s.Turn.Enter(t0, withBegun(t, s), rule.Spec{Name: "keep", Events: []string{"*"}})
+		s.Turn.End(t0)
 		s.Flushed(s.Flush())
 	}
 	require.Len(t, s.Ended, maxEnded)
 	require.Less(t, len(asJSON(t, s.Ended)), maxEnded*2*itemBytes, "without what they carried")
 	for range 8 {
 		fill(1)
-		s.Enter(t0, withBegun(t, s), byFunction)
-		s.FunctionFailed(t0, large)
-		s.End(t0)
+		s.Turn.Enter(t0, withBegun(t, s), byFunction)
+		s.Turn.FunctionFailed(t0, large)
+		s.Turn.End(t0)
 		s.Flushed(s.Flush())
 	}
 	require.Less(t, len(asJSON(t, s.Failed)), 2*signals.MaxPayload, "what failed is kept as far as there is room")
 
 	fill(1)
-	s.Enter(t0, withBegun(t, s), debounced)
-	s.End(t0)
+	s.Turn.Enter(t0, withBegun(t, s), debounced)
+	s.Turn.End(t0)
 	r := begin(t, s, "go", "go").Runs[0]
 	fill(5)
 	for range maxTasks {
@@ -187,7 +187,7 @@ func TestEventsFitIntoTheNextRun(t *testing.T) {
 		startTask(t, s, r, "build")
 	}
 	for range maxSubs {
-		id, _ := s.Delegate(r, subCall("c"+s.newID(t0)))
+		id, _ := of(s, subCall("c"+s.newID(t0))).Delegate()
 		for range 3 {
 			s.SubAsked(SubAsks{ThreadID: id, Request: event.ApprovalRequest{ToolCallID: s.newID(t0), Arguments: CarryArguments(large)}})
 		}

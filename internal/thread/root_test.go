@@ -14,25 +14,25 @@ import (
 func TestTurnGoesOnWithWhatWasMade(t *testing.T) {
 	s := newState()
 	arrive(t, s, says("e1", "hello"))
-	s.Enter(t0, responds("guard", hook.Response{Content: "please ask", SenderType: event.User}, hook.Response{Content: "bye", SenderType: event.System}))
-	s.End(t0)
+	s.Turn.Enter(t0, responds("guard", hook.Response{Content: "please ask", SenderType: event.User}, hook.Response{Content: "bye", SenderType: event.System}))
+	s.Turn.End(t0)
 	_, known := s.Outcome("e1")
 	require.False(t, known, "its turn has not ended")
 	require.True(t, s.Awaits("e1"))
 	require.Empty(t, terminals(s))
 
 	s = copied(t, s)
-	r := func() *Run { next(t, s); s.Enter(t0, pass); return s.Turn.Runs[0] }()
+	r := func() *Run { next(t, s); s.Turn.Enter(t0, pass); return s.Turn.Runs[0] }()
 	made := s.Turn.Item.ID
 	require.True(t, s.InTurn("e1"), "an interrupt of the event ends what follows from it")
 	step(t, s, r, "an answer")
-	s.End(t0)
+	s.Turn.End(t0)
 	require.Equal(t, "an answer", ended(t, s, made).Message.Content)
 	require.True(t, s.Awaits("e1"))
 	s = copied(t, s)
 	next(t, s)
-	s.Enter(t0, pass)
-	s.End(t0)
+	s.Turn.Enter(t0, pass)
+	s.Turn.End(t0)
 	out := ended(t, s, "e1")
 	require.Equal(t, signals.TurnCompleted, out.Status)
 	require.Equal(t, "bye", out.Message.Content, "the last that was said")
@@ -49,12 +49,16 @@ func TestEndOfRoot(t *testing.T) {
 		want  signals.TurnStatus
 		final bool
 	}{
-		{"it is processed", func(t *testing.T, s *State, _ string) { next(t, s); s.Enter(t0, pass); s.End(t0) }, signals.TurnCompleted, true},
-		{"it fails", func(t *testing.T, s *State, _ string) { next(t, s); s.Enter(t0, refuses("h", "no")); s.End(t0) }, signals.TurnFailed, false},
+		{"it is processed", func(t *testing.T, s *State, _ string) { next(t, s); s.Turn.Enter(t0, pass); s.Turn.End(t0) }, signals.TurnCompleted, true},
+		{"it fails", func(t *testing.T, s *State, _ string) {
+			next(t, s)
+			s.Turn.Enter(t0, refuses("h", "no"))
+			s.Turn.End(t0)
+		}, signals.TurnFailed, false},
 		{"it is interrupted", func(t *testing.T, s *State, _ string) {
 			next(t, s)
 			require.True(t, s.Interrupt(signals.Control{Reason: "stop"}))
-			s.End(t0)
+			s.Turn.End(t0)
 		}, signals.TurnInterrupted, true},
 		{"it is cancelled", func(t *testing.T, s *State, made string) {
 			require.True(t, s.Cancel(t0, signals.Control{EventID: made}))
@@ -70,14 +74,14 @@ func TestEndOfRoot(t *testing.T) {
 			require.NoError(t, err)
 			require.True(t, interrupt)
 			s.Interrupt(signals.Control{})
-			s.End(t0)
+			s.Turn.End(t0)
 			require.True(t, s.Awaits(made), "it is processed again")
 			_, known := s.Outcome("e1")
 			require.False(t, known, "and is part of the same turn")
 			require.Empty(t, withEvent(s.Outcomes, made), "how that ends is open")
 			next(t, s)
-			s.Enter(t0, pass)
-			s.End(t0)
+			s.Turn.Enter(t0, pass)
+			s.Turn.End(t0)
 			require.Equal(t, signals.TurnUnhandled, ended(t, s, made).Status)
 		}, signals.TurnCompleted, true},
 		{"the thread is closed", func(_ *testing.T, s *State, _ string) {
@@ -88,8 +92,8 @@ func TestEndOfRoot(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			s := newState()
 			arrive(t, s, says("e1", "hello"))
-			s.Enter(t0, produces("p", hook.Produced{Type: "note.taken", Payload: json.RawMessage(`1`), TTL: 50_000}))
-			s.End(t0)
+			s.Turn.Enter(t0, produces("p", hook.Produced{Type: "note.taken", Payload: json.RawMessage(`1`), TTL: 50_000}))
+			s.Turn.End(t0)
 			made := s.Ordered()[0].ID
 			s = copied(t, s)
 			tc.end(t, s, made)
@@ -126,18 +130,18 @@ func TestSteeredRoot(t *testing.T) {
 	r := begin(t, s, "e1", "hello").Runs[0]
 	post(t, s, steer("e2"))
 	require.True(t, s.joined(t0))
-	require.False(t, s.ModelCallHeard(t0, r, responds("guard", hook.Response{Content: "no", SenderType: event.User})))
-	s.End(t0)
+	require.False(t, r.ApplyModelCallDecision(t0, responds("guard", hook.Response{Content: "no", SenderType: event.User})))
+	s.Turn.End(t0)
 	require.True(t, s.Awaits("e1"))
 	require.True(t, s.Awaits("e2"))
 
 	s = copied(t, s)
 	next(t, s)
-	s.Enter(t0, pass)
+	s.Turn.Enter(t0, pass)
 	post(t, s, steer("e3"))
 	require.True(t, s.joined(t0), "also one that joins what was made")
 	step(t, s, s.Turn.Runs[0], "fine")
-	s.End(t0)
+	s.Turn.End(t0)
 	for _, id := range []string{"e1", "e2", "e3"} {
 		require.Equal(t, "fine", ended(t, s, id).Message.Content, id)
 		require.Len(t, withEvent(s.Outcomes, id), 1)
@@ -154,23 +158,23 @@ func TestRetriedRoot(t *testing.T) {
 	post(t, s, steered)
 	require.True(t, s.joined(t0))
 	low := -5
-	require.False(t, s.ModelCallHeard(t0, turn.Runs[0], produces("p", hook.Produced{Type: "note.taken", Payload: json.RawMessage(`1`), Priority: &low})))
-	s.Fail(t0, turn.Runs[1], "no such model", false)
-	s.End(t0)
+	require.False(t, turn.Runs[0].ApplyModelCallDecision(t0, produces("p", hook.Produced{Type: "note.taken", Payload: json.RawMessage(`1`), Priority: &low})))
+	turn.Runs[1].Fail(t0, "no such model", false)
+	s.Turn.End(t0)
 	require.True(t, s.Awaits("e1"))
 	require.NoError(t, s.Retry(t0, signals.Control{}))
 	s = copied(t, s)
 
 	require.Equal(t, "e1", next(t, s).Item.ID)
-	s.Enter(t0, pass)
+	s.Turn.Enter(t0, pass)
 	for _, r := range s.Turn.Runs {
 		step(t, s, r, "fine")
 	}
-	s.End(t0)
+	s.Turn.End(t0)
 	require.True(t, s.Awaits("e1"))
 	next(t, s)
-	s.Enter(t0, pass)
-	s.End(t0)
+	s.Turn.Enter(t0, pass)
+	s.Turn.End(t0)
 	for _, id := range []string{"e1", "e2"} {
 		require.Equal(t, signals.TurnCompleted, ended(t, s, id).Status, "what counts is how it ended in the end")
 		require.Len(t, withEvent(s.Outcomes, id), 1)
@@ -181,27 +185,27 @@ func TestRetriedRoot(t *testing.T) {
 func TestRootWaitsForItsOwnRetry(t *testing.T) {
 	s := newState("alice", "bob")
 	turn := begin(t, s, "e1", "hello")
-	require.False(t, s.ModelCallHeard(t0, turn.Runs[0], produces("p", hook.NewProduced("note.taken", 1))))
-	s.Fail(t0, turn.Runs[1], "no such model", false)
-	s.End(t0)
+	require.False(t, turn.Runs[0].ApplyModelCallDecision(t0, produces("p", hook.NewProduced("note.taken", 1))))
+	turn.Runs[1].Fail(t0, "no such model", false)
+	s.Turn.End(t0)
 	require.NoError(t, s.Retry(t0, signals.Control{}))
 	require.Equal(t, "note.taken", next(t, s).Item.Type)
-	s.Enter(t0, pass)
-	s.End(t0)
+	s.Turn.Enter(t0, pass)
+	s.Turn.End(t0)
 	_, known := s.Outcome("e1")
 	require.False(t, known, "it is to be processed again")
 	require.True(t, s.Awaits("e1"))
 	next(t, s)
-	s.Enter(t0, pass)
+	s.Turn.Enter(t0, pass)
 	for _, r := range s.Turn.Runs {
-		require.False(t, s.ModelCallHeard(t0, r, answers("guard", "no")))
+		require.False(t, r.ApplyModelCallDecision(t0, answers("guard", "no")))
 	}
-	s.End(t0)
+	s.Turn.End(t0)
 	for range 2 {
 		require.True(t, s.Awaits("e1"))
 		next(t, s)
-		s.Enter(t0, pass)
-		s.End(t0)
+		s.Turn.Enter(t0, pass)
+		s.Turn.End(t0)
 	}
 	require.Equal(t, signals.TurnCompleted, ended(t, s, "e1").Status)
 	require.Empty(t, s.Roots)
@@ -217,17 +221,17 @@ func TestDroppedRoot(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newState("alice", "bob")
 			turn := begin(t, s, "e1", "hello")
-			require.False(t, s.ModelCallHeard(t0, turn.Runs[0], produces("p", hook.NewProduced("note.taken", 1))))
-			s.Fail(t0, turn.Runs[1], "no such model", false)
-			s.End(t0)
+			require.False(t, turn.Runs[0].ApplyModelCallDecision(t0, produces("p", hook.NewProduced("note.taken", 1))))
+			turn.Runs[1].Fail(t0, "no such model", false)
+			s.Turn.End(t0)
 			require.NoError(t, s.Retry(t0, signals.Control{}))
 			drop(s)
 			require.True(t, s.Awaits("e1"))
 			_, known := s.Outcome("e1")
 			require.False(t, known)
 			next(t, s)
-			s.Enter(t0, pass)
-			s.End(t0)
+			s.Turn.Enter(t0, pass)
+			s.Turn.End(t0)
 			require.NotEqual(t, signals.TurnFailed, ended(t, s, "e1").Status)
 			require.Len(t, withEvent(s.Outcomes, "e1"), 1)
 			require.Empty(t, s.Roots)

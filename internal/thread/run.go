@@ -24,104 +24,130 @@ const (
 
 // Run is one agent's part in a turn.
 type Run struct {
+	turn *Turn
+
 	// Agent is as it was addressed until the first reply, "" for the default agent;
 	// then the agent's registered name.
 	Agent string `json:"agent,omitempty"`
-	Slot  int    `json:"slot,omitempty"`
-	Phase Phase  `json:"phase"`
+	AgentTerms
 
-	// Step counts the model calls; MaxSteps is the limit, known from the first reply on.
-	Step     int    `json:"step,omitempty"`
-	MaxSteps int    `json:"maxSteps,omitempty"`
-	Model    string `json:"model,omitempty"`
+	// Slot is the run's place in the turn.
+	Slot  int   `json:"slot,omitempty"`
+	Phase Phase `json:"phase"`
 
-	// OnWaiting is the agent's, known from the first reply on.
-	OnWaiting event.OnWaiting `json:"onWaiting,omitempty"`
+	// Step counts the model calls.
+	Step int `json:"step,omitempty"`
 
-	// ReplyTo is what the next reply answers; MessageID is the last reply.
-	ReplyTo   string  `json:"replyTo,omitempty"`
-	MessageID string  `json:"messageId,omitempty"`
-	Calls     []*Call `json:"calls,omitempty"`
-
-	// Answers is the agent whose message the next reply answers, if it is one's.
+	// ReplyTo is the message that the next reply answers, Answers the agent that wrote it, if
+	// an agent did.
+	ReplyTo string `json:"replyTo,omitempty"`
 	Answers string `json:"answers,omitempty"`
-
-	// Calling: the model is being asked. Missed is a message that has joined the turn since,
-	// for the next model call, or for a run that follows if there is none.
-	Calling bool    `json:"calling,omitempty"`
-	Missed  *Missed `json:"missed,omitempty"`
-
-	// Outage is set while the model does not answer.
-	Outage *Outage `json:"outage,omitempty"`
 
 	// Observe is the environment event that the agent handles, and Instructions are what
 	// the rule adds to its own.
 	Observe      *Observe `json:"observe,omitempty"`
 	Instructions string   `json:"instructions,omitempty"`
 
-	// Reply is the model's, until the hooks have decided on it. Held says that the
-	// thread itself writes what ends the run, Edited that hooks have changed its calls.
+	// MessageID is the last reply, Calls are its calls once they may run.
+	MessageID string  `json:"messageId,omitempty"`
+	Calls     []*Call `json:"calls,omitempty"`
+
+	ModelCall
+	UndecidedReply
+	HookAnswer
+	RunEnd
+}
+
+// AgentTerms are what the thread learns of a run's agent with its first reply.
+type AgentTerms struct {
+	Model     string          `json:"model,omitempty"`
+	MaxSteps  int             `json:"maxSteps,omitempty"`
+	OnWaiting event.OnWaiting `json:"onWaiting,omitempty"`
+}
+
+// ModelCall is a run's next model call.
+type ModelCall struct {
+	// Asked says that hooks have decided on it, Next is the call as they changed it.
+	Asked bool                `json:"asked,omitempty"`
+	Next  *event.LLMCallEvent `json:"next,omitempty"`
+
+	// Calling: the model is being called. Missed is a message that has joined the turn since,
+	// for the call after this one, or for a run that follows if there is none.
+	Calling bool    `json:"calling,omitempty"`
+	Missed  *Missed `json:"missed,omitempty"`
+
+	// Outage is set while the model is unavailable.
+	Outage *Outage `json:"outage,omitempty"`
+}
+
+// UndecidedReply is a model's reply on which hooks are deciding.
+type UndecidedReply struct {
 	Reply *ModelReply `json:"reply,omitempty"`
-	Held  bool        `json:"held,omitempty"`
-	Quiet bool        `json:"quiet,omitempty"`
+
+	// Gated says that the thread itself writes what ends the run, Quiet that viewers see
+	// nothing of the reply before hooks have decided.
+	Gated bool `json:"held,omitempty"`
+	Quiet bool `json:"quiet,omitempty"`
 
 	// Undecided are the types of the events in the reply that were stored before hooks decide.
 	Undecided []string `json:"undecided,omitempty"`
 
-	Edited bool `json:"edited,omitempty"`
+	// Edited says that hooks have changed the calls, Plan are those to be planned again.
+	Edited bool     `json:"edited,omitempty"`
+	Plan   []string `json:"plan,omitempty"`
+}
 
-	// Plan are the calls that have to be planned anew, Asked says that hooks have decided
-	// on the next model call, Next what they have said about it.
-	Plan  []string            `json:"plan,omitempty"`
-	Asked bool                `json:"asked,omitempty"`
-	Next  *event.LLMCallEvent `json:"next,omitempty"`
+// HookAnswer is set when a hook answers instead of the run's agent.
+type HookAnswer struct {
+	Answered bool `json:"answered,omitempty"`
 
-	// Answered: a hook answers in place of this agent, with what is Deferred until the
-	// calls have their results.
-	// Refused says why a result failed.
-	Answered bool       `json:"answered,omitempty"`
+	// Deferred is queued when the calls have their results.
 	Deferred []Deferred `json:"deferred,omitempty"`
-	Refused  string     `json:"refused,omitempty"`
 
-	// Final is the reply that ended the run; Error why it failed.
+	// Refused says why the hooks failed that decided on a result.
+	Refused string `json:"refused,omitempty"`
+}
+
+// RunEnd is how a run has ended: with a final reply, with an error or interrupted.
+type RunEnd struct {
 	Final       *event.Message `json:"final,omitempty"`
 	Error       string         `json:"error,omitempty"`
-	Retryable   bool           `json:"retryable,omitempty"`
 	Interrupted bool           `json:"interrupted,omitempty"`
 }
 
 // AtLimit ends a run that has made as many model calls as it may. It reports whether
 // that is so.
-func (s *State) AtLimit(now time.Time, r *Run) bool {
+func (r *Run) AtLimit(now time.Time) bool {
 	if r.MaxSteps == 0 || r.Step < r.MaxSteps {
 		return false
 	}
 	text := fmt.Sprintf("Stopped after %d model calls in one turn, the limit of agent %s (limits.maxSteps). Send a message to go on.", r.Step, r.Agent)
-	s.notice(now, event.StepLimitID(s.messageID(r)), text)
-	s.Fail(now, r, text, true)
+	r.turn.notice(now, event.StepLimitID(r.messageID()), text)
+	r.Fail(now, text, true)
 	return true
 }
 
 // NextModelStep returns the input of the run's next model call. specs are the hooks that
 // there are.
-func (s *State) NextModelStep(r *Run, specs []hook.Spec) ModelStep {
+func (r *Run) NextModelStep(specs []hook.Spec) ModelStep {
+	t, s := r.turn, r.turn.thread
 	r.takeMissed()
 	step := ModelStep{
-		Thread: s.Ref(), Agent: r.Agent, TraceID: s.Turn.Item.TraceID, EventID: s.Turn.Item.ID,
-		Root: s.Turn.foreign(), MessageID: s.messageID(r), ReplyTo: r.ReplyTo, Step: r.Step + 1, Tools: s.Turn.Tools, Agents: s.Agents, Answers: r.Answers,
-		WorkingDirectory: s.workingDirectory(), OpenCalls: s.openCalls(r), Pending: s.pendingCalls(r), Flush: s.Flush(),
+		Thread: s.Ref(), Agent: r.Agent, TraceID: t.Item.TraceID, EventID: t.Item.ID,
+		Root: t.foreign(), MessageID: r.messageID(), ReplyTo: r.ReplyTo, Step: r.Step + 1, Tools: t.Tools, Agents: s.Agents, Answers: r.Answers,
+		WorkingDirectory: s.workingDirectory(), OpenCalls: r.othersOpenCalls(), Pending: r.pendingCalls(), Flush: s.Flush(),
 	}
 	if r.Outage == nil {
-		s.countCall(r)
+		r.countCall()
 	}
 	r.Calling = true
-	step.Hold, step.Quiet, step.Inline, step.Undecided = s.foresee(r, specs)
-	if step.Ends = s.endsWith(r); step.Hold || step.Ends == "" {
+	step.Gated, step.Quiet, step.Inline, step.Undecided = r.hookRequirements(specs)
+	if step.Ends = t.endsWith(r); step.Gated || step.Ends == "" {
 		step.Ends = ""
 	} else {
-		step.Joined = s.Turn.Steered
+		step.Joined = t.Steered
 	}
-	r.Held, r.Quiet, r.Undecided = step.Hold, step.Quiet, step.Undecided
+	r.Gated, r.Quiet, r.Undecided = step.Gated, step.Quiet, step.Undecided
 	if o := r.Outage; o != nil {
 		step.Outage = &Outage{Since: o.Since, Attempts: o.Attempts}
 	}
@@ -132,13 +158,13 @@ func (s *State) NextModelStep(r *Run, specs []hook.Spec) ModelStep {
 	return step
 }
 
-// ModelCallHeard goes on with a model call, now that hooks have decided on it. It
+// ApplyModelCallDecision goes on with a model call, now that hooks have decided on it. It
 // reports whether the call is to be made.
-func (s *State) ModelCallHeard(now time.Time, r *Run, d Decision) bool {
-	d = s.heard(now, s.SeenModelCall(r), d, nil)
+func (r *Run) ApplyModelCallDecision(now time.Time, d Decision) bool {
+	d = r.turn.applyDecision(now, r.ModelCallEvent(), d, nil)
 	switch {
 	case d.Outcome == event.HookFailed:
-		s.Fail(now, r, d.Error, true)
+		r.Fail(now, d.Error, true)
 		return false
 	case d.stopped():
 		r.Phase, r.Answered = PhaseDone, true
@@ -152,58 +178,60 @@ func (s *State) ModelCallHeard(now time.Time, r *Run, d Decision) bool {
 }
 
 // messageID derives the id of the run's next reply.
-func (s *State) messageID(r *Run) string {
-	return event.ReplyID(s.turnID(), r.Slot, r.Step+1)
+func (r *Run) messageID() string {
+	return event.ReplyID(r.turn.turnID(), r.Slot, r.Step+1)
 }
 
 // Replied takes in a model's reply, which hooks see before it has any effect.
-func (s *State) Replied(now time.Time, r *Run, reply ModelReply) {
+func (r *Run) Replied(now time.Time, reply ModelReply) {
+	t, s := r.turn, r.turn.thread
 	if r.Agent == "" {
 		s.Default = reply.Agent
-		s.countAs(reply.Agent)
+		s.nameDefaultAgent(reply.Agent)
 	}
 	r.Agent, r.Model, r.MaxSteps, r.OnWaiting = reply.Agent, reply.Model, s.maxSteps(reply.MaxSteps), reply.OnWaiting
 	r.Step++
 	r.Calling, r.Outage = false, nil
 	r.MessageID, r.Calls = reply.Message.ID, nil
 	r.Asked, r.Next, r.Edited, r.Plan = false, nil, false, nil
-	s.Turn.Ended = s.Turn.Ended || reply.Ended
+	t.Ended = t.Ended || reply.Ended
 	s.Usage = s.Usage.Add(reply.Usage)
 	s.Titles = s.Titles || reply.Titles
 	r.Interrupted = reply.Message.Interrupted
-	r.Held = r.Held || reply.Held
+	r.Gated = r.Gated || reply.Gated
 	r.Reply, r.Phase = &reply, PhaseReply
 	switch {
 	case r.Interrupted:
-		s.finish(now, r, reply.Message)
+		r.finish(now, reply.Message)
 	case reply.Message.Content != "":
 	case len(reply.Calls) > 0:
 		// It says nothing: the calls are all there is to see.
 		r.Phase = PhaseCalls
 	default:
-		s.finish(now, r, reply.Message)
+		r.finish(now, reply.Message)
 	}
 }
 
 // maxSteps is the limit of an agent in this thread: a sub-agent has no more than is left
 // to the one that asked it.
-func (s *State) maxSteps(own int) int {
-	if s.Parent != nil && s.Parent.MaxSteps > 0 {
-		return min(own, s.Parent.MaxSteps)
+func (p *ParentLink) maxSteps(own int) int {
+	if p.Parent != nil && p.Parent.MaxSteps > 0 {
+		return min(own, p.Parent.MaxSteps)
 	}
 	return own
 }
 
-// ReplyHeard goes on with what a reply says, now that hooks have decided on it. Its
+// ApplyReplyDecision goes on with what a reply says, now that hooks have decided on it. Its
 // calls, if it has any, are an event of their own.
-func (s *State) ReplyHeard(now time.Time, r *Run, d Decision) {
-	seen := s.SeenReply(r)
-	d = s.heard(now, seen, d, nil)
+func (r *Run) ApplyReplyDecision(now time.Time, d Decision) {
+	s := r.turn.thread
+	seen := r.ReplyEvent()
+	d = r.turn.applyDecision(now, seen, d, nil)
 	m := r.Reply.Message
 	switch {
 	case d.Outcome == event.HookFailed:
-		s.refuse(now, r, r.Reply.Calls, "Error: "+d.Error)
-		s.Fail(now, r, d.Error, true)
+		r.refuse(now, r.Reply.Calls, "Error: "+d.Error)
+		r.Fail(now, d.Error, true)
 		return
 	case d.stopped():
 		r.Answered = true
@@ -215,26 +243,27 @@ func (s *State) ReplyHeard(now time.Time, r *Run, d Decision) {
 		r.Phase = PhaseCalls
 		return
 	}
-	s.finish(now, r, m)
+	r.finish(now, m)
 }
 
 // Decided reports whether hooks have decided on what the run has to go on with.
 func (r *Run) Decided() bool {
 	switch r.Phase {
 	case PhaseReply:
-		return r.Reply.OnMessage != nil
+		return r.Reply.MessageDecision != nil
 	case PhaseCalls:
-		return r.Reply.OnCalls != nil && len(r.Plan) == 0
+		return r.Reply.CallsDecision != nil && len(r.Plan) == 0
 	case PhaseModel, PhaseTools, PhaseDone:
 	}
 	return false
 }
 
 // finish ends a run with its last reply.
-func (s *State) finish(now time.Time, r *Run, m event.Message) {
-	held := r.Held && !r.Interrupted
+func (r *Run) finish(now time.Time, m event.Message) {
+	t := r.turn
+	held := r.Gated && !r.Interrupted
 	r.Phase, r.Reply = PhaseDone, nil
-	defer s.answerMissed(now, r)
+	defer r.answerMissed(now)
 	if r.Answered {
 		return
 	}
@@ -246,23 +275,25 @@ func (s *State) finish(now time.Time, r *Run, m event.Message) {
 		r.Final, final.MessageID = &m, m.ID
 	}
 	if held {
-		s.record(event.FinalID(r.MessageID), event.TypeFinal, s.Turn.Item.TraceID, s.Turn.Item.ID, now, final)
+		t.record(now, event.FinalID(r.MessageID), event.TypeFinal, final)
 	}
-	if r.Final != nil && !s.Turn.Ended {
-		s.handOn(now, r, m)
+	if r.Final != nil && !t.Ended {
+		r.routeReply(now, m)
 	}
 }
 
 // notice tells the people in the thread what the thread itself has done.
-func (s *State) notice(now time.Time, id, text string) {
-	s.record(id, event.TypeMessage, s.Turn.Item.TraceID, s.Turn.Item.ID, now, event.Message{
+func (t *Turn) notice(now time.Time, id string, text string) {
+	s := t.thread
+	t.record(now, id, event.TypeMessage, event.Message{
 		ID: id, ThreadID: s.ThreadID, SenderID: "threadmill", SenderType: event.System, Role: event.RoleSystem, Content: text,
 	})
 }
 
 // ToolStep returns the input of the call's run. specs are the hooks that there are.
-func (s *State) ToolStep(r *Run, c *Call, specs []hook.Spec) ToolStep {
-	matching := s.decidingOnResult(r, c, specs)
+func (c *Call) ToolStep(specs []hook.Spec) ToolStep {
+	r, t, s := c.run, c.run.turn, c.run.turn.thread
+	matching := c.decidingOnResult(specs)
 	// Beside others, inline hooks see it in the hook workflow.
 	var inline []hook.Spec
 	if Only(hook.KindInline, matching) {
@@ -271,9 +302,9 @@ func (s *State) ToolStep(r *Run, c *Call, specs []hook.Spec) ToolStep {
 	}
 	c.Undecided = len(matching) > len(inline)
 	step := ToolStep{
-		Thread: s.Ref(), Agent: r.Agent, TraceID: s.Turn.Item.TraceID, EventID: s.Turn.Item.ID,
-		Root: s.Turn.foreign(), MessageID: r.MessageID, ToolCallID: c.Plan.ID, ToolName: c.Plan.Name, Unfit: c.Plan.Unfit,
-		Tools: s.Turn.Tools, Edited: r.Edited, WorkingDirectory: s.workingDirectory(), Inline: inline, Undecided: c.Undecided, Flush: s.Flush(),
+		Thread: s.Ref(), Agent: r.Agent, TraceID: t.Item.TraceID, EventID: t.Item.ID,
+		Root: t.foreign(), MessageID: r.MessageID, ToolCallID: c.Plan.ID, ToolName: c.Plan.Name, Unfit: c.Plan.Unfit,
+		Tools: t.Tools, Edited: r.Edited, WorkingDirectory: s.workingDirectory(), Inline: inline, Undecided: c.Undecided, Flush: s.Flush(),
 	}
 	c.Begun = true
 	if c.DecisionID != "" {
@@ -283,22 +314,24 @@ func (s *State) ToolStep(r *Run, c *Call, specs []hook.Spec) ToolStep {
 }
 
 // decidingOnResult are the hooks that decide on a call's result.
-func (s *State) decidingOnResult(r *Run, c *Call, specs []hook.Spec) []hook.Spec {
+func (c *Call) decidingOnResult(specs []hook.Spec) []hook.Spec {
+	r, s := c.run, c.run.turn.thread
 	return hook.Matching(specs, hook.Subject{
 		Namespace: s.Namespace, Type: event.TypeMessage, CreatedBy: event.Tool, Agent: r.Agent, Tools: []string{c.Plan.Name},
 	})
 }
 
 // CallRan takes in that a call has its result in the store, which hooks see next.
-func (s *State) CallRan(c *Call, reply ToolReply) {
+func (c *Call) CallRan(reply ToolReply) {
 	c.Stage, c.Decision = Ran, reply.Decision
 	c.Failed = reply.Status != "succeeded"
 }
 
-// ResultHeard goes on with a call's result, now that hooks have decided on it.
-func (s *State) ResultHeard(now time.Time, r *Run, c *Call, d Decision) {
-	seen := s.SeenResult(r, c)
-	d = s.heard(now, seen, d, &r.Deferred)
+// ApplyResultDecision goes on with a call's result, now that hooks have decided on it.
+func (c *Call) ApplyResultDecision(now time.Time, d Decision) {
+	r := c.run
+	seen := c.ResultEvent()
+	d = c.run.turn.applyDecision(now, seen, d, &r.Deferred)
 	c.Stage, c.Decision = CallSettled, nil
 	switch {
 	case d.Outcome == event.HookFailed:
@@ -311,9 +344,9 @@ func (s *State) ResultHeard(now time.Time, r *Run, c *Call, d Decision) {
 }
 
 // CallFailed gives a call whose run was lost for good its result.
-func (s *State) CallFailed(now time.Time, r *Run, c *Call, why string) {
+func (c *Call) CallFailed(now time.Time, why string) {
 	c.Failed = true
-	s.settleWithout(now, r, c, "Error: "+why)
+	c.settleWithoutRunning(now, "Error: "+why)
 }
 
 // Why a call got a result without running.
@@ -323,18 +356,20 @@ const (
 	NotBegunText    = "Tool execution was interrupted before it began: the tool did not run."
 )
 
-// settleWithout gives a call that will not run its result.
-func (s *State) settleWithout(now time.Time, r *Run, c *Call, text string) {
+// settleWithoutRunning gives a call that will not run its result.
+func (c *Call) settleWithoutRunning(now time.Time, text string) {
+	t, s := c.run.turn, c.run.turn.thread
 	c.Stage = CallSettled
 	if c.Client != nil {
 		// A client's answer comes too late.
 		s.Settled = keepLast(append(s.Settled, Settled{ToolCallID: answerKey(c.Plan.ID), Decision: "settled"}), maxDecided)
 	}
-	s.record(event.ResultID(c.Plan.ID), event.TypeMessage, s.Turn.Item.TraceID, s.Turn.Item.ID, now, s.result(r, c, text, true))
+	t.record(now, event.ResultID(c.Plan.ID), event.TypeMessage, c.result(text, true))
 }
 
 // result is the message of a result that the thread itself has for a call.
-func (s *State) result(r *Run, c *Call, text string, isError bool) event.Message {
+func (c *Call) result(text string, isError bool) event.Message {
+	r, s := c.run, c.run.turn.thread
 	return event.Message{
 		ID: event.ResultID(c.Plan.ID), ThreadID: s.ThreadID, SenderID: c.Plan.Name, SenderType: event.Tool, Role: event.RoleTool, Content: text,
 		ToolCallID: c.Plan.ID, ToolName: c.Plan.Name, IsError: isError, AgentID: r.Agent, ReplyToMessageID: r.MessageID,
@@ -343,40 +378,41 @@ func (s *State) result(r *Run, c *Call, text string, isError bool) event.Message
 
 // ToolsDone sends the run back to its model, once every call has its result, unless
 // hooks have answered in its place.
-func (s *State) ToolsDone(now time.Time, r *Run) {
+func (r *Run) ToolsDone(now time.Time) {
 	for _, c := range r.Calls {
 		if c.Stage != CallSettled {
 			return
 		}
 	}
 	r.Calls, r.Reply, r.Phase = nil, nil, PhaseModel
-	s.release(now, r)
+	r.release(now)
 	switch {
 	case r.Refused != "":
-		s.Fail(now, r, r.Refused, true)
+		r.Fail(now, r.Refused, true)
 	case r.Answered:
 		r.Phase = PhaseDone
-		s.answerMissed(now, r)
+		r.answerMissed(now)
 	}
 }
 
 // release queues what had to wait for the results of calls.
-func (s *State) release(now time.Time, r *Run) {
+func (r *Run) release(now time.Time) {
 	for _, made := range r.Deferred {
-		s.produce(now, made)
+		r.turn.produce(now, made)
 	}
 	r.Deferred = nil
 }
 
 // StopRun ends a run that was interrupted: calls without a result get one.
-func (s *State) StopRun(now time.Time, r *Run) {
-	if r.Phase == PhaseReply && (!r.Held || r.Decided()) {
+func (r *Run) StopRun(now time.Time) {
+	s := r.turn.thread
+	if r.Phase == PhaseReply && (!r.Gated || r.Decided()) {
 		// It was said, and no hook has still to see it: it stands, and may be the end.
 		d := Decision{Outcome: event.Passed, Silent: true}
 		if r.Decided() {
-			d = *r.Reply.OnMessage
+			d = *r.Reply.MessageDecision
 		}
-		s.ReplyHeard(now, r, d)
+		r.ApplyReplyDecision(now, d)
 		if r.Phase == PhaseDone {
 			return
 		}
@@ -386,22 +422,22 @@ func (s *State) StopRun(now time.Time, r *Run) {
 			continue
 		}
 		if c.Requested != nil && c.Stage == Waiting {
-			s.settled(c.Plan.ID, "")
-			s.passUp(SubDecided{ToolCallID: c.Plan.ID})
+			s.rememberSettled(c.Plan.ID, "")
+			s.notifyParentDecided(SubDecided{ToolCallID: c.Plan.ID})
 		}
 		if c.Stage == Ran {
 			if c.Decision != nil {
-				s.ResultHeard(now, r, c, *c.Decision)
+				c.ApplyResultDecision(now, *c.Decision)
 			}
 			c.Stage = CallSettled
 			continue
 		}
-		s.settleWithout(now, r, c, c.cutOff())
+		c.settleWithoutRunning(now, c.cutOff())
 	}
 	if r.Phase == PhaseReply || r.Phase == PhaseCalls {
-		s.refuse(now, r, r.open(), NotBegunText)
+		r.refuse(now, r.open(), NotBegunText)
 	}
-	s.release(now, r)
+	r.release(now)
 	r.Phase, r.Interrupted, r.Reply, r.Outage = PhaseDone, true, nil, nil
 }
 
@@ -414,9 +450,10 @@ func (r *Run) open() []PlannedCall {
 }
 
 // Fail ends a run that cannot go on.
-func (s *State) Fail(now time.Time, r *Run, why string, retryable bool) {
+func (r *Run) Fail(now time.Time, why string, retryable bool) {
+	t := r.turn
 	why = Why(why)
-	r.Phase, r.Error, r.Retryable, r.Reply, r.Outage = PhaseDone, why, retryable, nil, nil
-	s.record(event.ErrorID(s.messageID(r)), event.TypeError, s.Turn.Item.TraceID, s.Turn.Item.ID, now,
-		event.Failure{Agent: r.Agent, EventID: s.Turn.Item.ID, MessageID: s.messageID(r), Error: why, Retryable: retryable})
+	r.Phase, r.Error, r.Reply, r.Outage = PhaseDone, why, nil, nil
+	t.record(now, event.ErrorID(r.messageID()), event.TypeError,
+		event.Failure{Agent: r.Agent, EventID: t.Item.ID, MessageID: r.messageID(), Error: why, Retryable: retryable})
 }

@@ -27,20 +27,20 @@ func TestHookedStateFitsIntoTheNextRun(t *testing.T) {
 	fill()
 	for range 3 {
 		turn := next(t, s)
-		s.Enter(t0, replaces("guard", saying(event.User, "ann", long)))
-		s.Fail(t0, turn.Runs[0], strings.Repeat("y", 100<<10), true)
+		s.Turn.Enter(t0, replaces("guard", saying(event.User, "ann", long)))
+		turn.Runs[0].Fail(t0, strings.Repeat("y", 100<<10), true)
 		require.Less(t, len(turn.Runs[0].Error), 5<<10)
-		s.End(t0)
+		s.Turn.End(t0)
 		s.Flushed(s.Flush())
 		fill()
 	}
 	turn := next(t, s)
-	s.Enter(t0, replaces("guard", saying(event.User, "ann", long)))
+	s.Turn.Enter(t0, replaces("guard", saying(event.User, "ann", long)))
 	require.True(t, s.Heavy(), "what waits to be stored is stored before the next run begins")
 	s.Flushed(s.Flush())
 	in := reply(t, s, turn.Runs[0], []hook.Spec{{Name: "i", HoldOutput: true}}, strings.Repeat("z", MaxWholeContent))
 	require.True(t, in.Quiet)
-	s.Asking(s.SeenReply(turn.Runs[0]), watch...)
+	s.Turn.HooksStarted(turn.Runs[0].ReplyEvent(), watch...)
 	require.NoError(t, s.HookDecided(HookDecided{EventID: in.MessageID, Decision: replaces("guard", saying(event.Agent, "assistant", long))}))
 	fill()
 	require.Less(t, len(asJSON(t, s.Carried())), 2<<20)
@@ -53,16 +53,16 @@ func TestOverloaded(t *testing.T) {
 		calls = append(calls, runs(name(i)))
 	}
 	s, r := called(t, calls...)
-	s.CallsHeard(t0, r, pass)
+	r.ApplyCallsDecision(t0, pass)
 	stored := 0
 	for _, c := range r.Calls {
-		s.CallRan(c, ToolReply{Status: "succeeded"})
-		s.ResultHeard(t0, r, c, replaces("guard", saying(event.Tool, "note", strings.Repeat("x", 200<<10))))
+		c.CallRan(ToolReply{Status: "succeeded"})
+		c.ApplyResultDecision(t0, replaces("guard", saying(event.Tool, "note", strings.Repeat("x", 200<<10))))
 		if s.Overloaded() {
 			stored++
 			s.Flushed(s.Flush())
 		}
-		require.Less(t, len(asJSON(t, s.ToolStep(r, c, nil))), 2<<20)
+		require.Less(t, len(asJSON(t, c.ToolStep(nil))), 2<<20)
 	}
 	require.Equal(t, 2, stored)
 }
@@ -95,8 +95,8 @@ func TestLongFailuresFitIntoTheNextRun(t *testing.T) {
 	s := newState()
 	for range maxFailed {
 		r := begin(t, s, "", "x").Runs[0]
-		s.Fail(t0, r, strings.Repeat("y", 100<<10), true)
-		s.End(t0)
+		r.Fail(t0, strings.Repeat("y", 100<<10), true)
+		s.Turn.End(t0)
 		s.Flushed(s.Flush())
 	}
 	require.Less(t, len(asJSON(t, s.Failed)), maxFailedBytes+maxFailed*itemBytes)

@@ -18,11 +18,11 @@ import (
 // Bounds on what a thread remembers. An event that is posted again after its id was
 // forgotten finds its records in the store, and has no effect either.
 const (
-	maxSeen     = 2000
-	maxEnded    = 32
-	maxOutcomes = 32
-	maxDecided  = 200
-	maxFailed   = 500
+	maxPostedIDs = 2000
+	maxEnded     = 32
+	maxOutcomes  = 32
+	maxDecided   = 200
+	maxFailed    = 500
 
 	// The next run of the workflow takes at most 2 MiB.
 	maxQueueBytes  = 768 << 10
@@ -30,117 +30,37 @@ const (
 	maxParkedBytes = 128 << 10
 )
 
-// State is all that a thread workflow remembers.
+// State is all that a thread workflow remembers. Its parts have their own fields and methods;
+// State itself has what takes several of them.
 type State struct {
 	Namespace string          `json:"namespace"`
 	ThreadID  string          `json:"threadId"`
-	Agents    []string        `json:"agents,omitempty"`
 	Title     string          `json:"title,omitempty"`
 	Metadata  json.RawMessage `json:"metadata,omitempty"`
 
-	// Queue waits, in order of arrival.
-	Queue []Queued `json:"queue,omitempty"`
-	Turn  *Turn    `json:"turn,omitempty"`
-
-	// Parked are turns that wait for people while the thread does something else.
-	Parked []*Turn `json:"parked,omitempty"`
-
-	// Late are events whose hook workflows may yet report, though nobody waits for it.
-	Late []string `json:"late,omitempty"`
-
-	// Held are the events that rules hold back.
-	Held []Held `json:"held,omitempty"`
-
-	// Tasks run in the background, TasksEnded are the last ones that have ended. TaskCount
-	// numbers them.
-	Tasks      []event.Task `json:"tasks,omitempty"`
-	TasksEnded []event.Task `json:"tasksEnded,omitempty"`
-	TaskCount  int          `json:"taskCount,omitempty"`
-
-	// TasksPassed are the events about failed tasks that hooks have passed unchanged.
-	TasksPassed []string `json:"tasksPassed,omitempty"`
-
-	// Parent is set in the thread of a sub-agent. Notes are for the thread above.
-	Parent *Parent `json:"parent,omitempty"`
-	Notes  []Note  `json:"notes,omitempty"`
-
-	// Subs work for this thread. SubCount numbers them.
-	Subs     []Sub `json:"subs,omitempty"`
-	SubCount int   `json:"subCount,omitempty"`
-
-	// Roots are events whose turns go on with what hooks and processors have made.
-	Roots []Root `json:"roots,omitempty"`
-
-	// Failed can be retried, oldest first. Ended are done with, without their payloads.
-	Failed   []FailedItem         `json:"failed,omitempty"`
-	Ended    []event.Item         `json:"ended,omitempty"`
-	Seen     []string             `json:"seen,omitempty"`
-	Outcomes []signals.TurnResult `json:"outcomes,omitempty"`
-	Settled  []Settled            `json:"settled,omitempty"`
-
-	// Ahead are decisions that came before the thread knew of their calls.
-	Ahead []signals.Decide `json:"ahead,omitempty"`
-
-	// AheadResults are results of clients that came before their calls waited for them.
-	AheadResults []signals.ToolResult `json:"aheadResults,omitempty"`
-
-	// Pending records and Row have not been stored yet.
-	Pending []event.Record `json:"pending,omitempty"`
-	Row     *Row           `json:"row,omitempty"`
-
-	// Handed counts the first records of Pending that were handed to an activity, which may
-	// have stored them.
-	Handed int `json:"handed,omitempty"`
+	Roster
+	Inbox
+	Turns
+	Decisions
+	Background
+	Children
+	ParentLink
+	Titling
+	Outbox
 
 	Usage event.Usage `json:"usage"`
 
-	// RowNumber is that of the newest row.
-	RowNumber int64 `json:"rowNumber,omitempty"`
-
-	// TurnLimit is how many LLM calls an agent may make before a person or the world
-	// speaks again, 0 the default; LLMCalls counts them, by the agent's name in lower case.
-	TurnLimit int            `json:"turnLimit,omitempty"`
-	LLMCalls  map[string]int `json:"llmCalls,omitempty"`
-
-	// ToCheck are decisions to be checked before they have an effect.
-	ToCheck []signals.Decide `json:"toCheck,omitempty"`
-
-	// Listed says that the thread is to be found among those that wait for approval.
-	Listed bool `json:"listed,omitempty"`
-
-	// Titles says that a thread without a title is given one, TitleTried that it was tried.
-	Titles     bool `json:"titles,omitempty"`
-	TitleTried bool `json:"titleTried,omitempty"`
-
-	// TitleLater: there was nothing to find a title by, so that it is tried after the next
-	// turn again.
-	TitleLater bool `json:"titleLater,omitempty"`
-
-	// Default is what the default agent was called when it last answered.
-	Default string `json:"default,omitempty"`
-
-	// Derived counts the ids that the thread made.
+	// Derived counts the ids that the thread has derived.
 	Derived int64 `json:"derived,omitempty"`
 
 	// Closing is set once the thread has been told to end.
 	Closing *signals.Control `json:"closing,omitempty"`
 
-	// inTransit are the records, and rowInTransit is the row, that a step has taken along.
-	inTransit    map[string]bool
-	rowInTransit *Row
-
-	// log is for the worker's log; it is taken at once.
-	log []LogLine
-
-	// seen has the ids of Seen.
-	seen map[string]bool
-
-	// closed says that the records of the thread's end are made.
+	// closed is set once the records of the thread's end are made.
 	closed bool
 
-	// watched are the tasks that this run of the workflow has started: it hears how their
-	// workflows end.
-	watched map[string]bool
+	// log is for the worker's log.
+	log []LogLine
 }
 
 // Queued is an item that waits.
@@ -164,29 +84,10 @@ type Queued struct {
 	Stored bool `json:"stored,omitempty"`
 }
 
-// FailedItem is an item that can be retried.
-type FailedItem struct {
-	event.Item
-	Options
-
-	// Origin, Hooked and Replaced are as in [Queued].
-	Origin   *Origin         `json:"origin,omitempty"`
-	Hooked   bool            `json:"hooked,omitempty"`
-	Replaced json.RawMessage `json:"replaced,omitempty"`
-}
-
 // as is the same with its item changed.
 func (q Queued) as(it event.Item) Queued {
 	q.Item = it
 	return q
-}
-
-func (q Queued) failed() FailedItem {
-	return FailedItem{Item: q.Item, Options: q.Options, Origin: q.Origin, Hooked: q.Hooked, Replaced: q.Replaced}
-}
-
-func (f FailedItem) queued() Queued {
-	return Queued{Item: f.Item, Options: f.Options, Origin: f.Origin, Hooked: f.Hooked, Replaced: f.Replaced}
 }
 
 // Settled remembers how a tool call that asked for approval was settled.
@@ -201,13 +102,40 @@ type Settled struct {
 func New(namespace, threadID string, start signals.Start, now time.Time) *State {
 	s := &State{
 		Namespace: namespace, ThreadID: threadID,
-		Agents: start.Agents, Title: start.Title, Metadata: start.Metadata, TurnLimit: start.TurnLimit,
-		Row: &Row{Title: start.Title, Status: "open", Agents: start.Agents, Metadata: start.Metadata},
+		Title: start.Title, Metadata: start.Metadata,
+		Roster: Roster{Agents: start.Agents, TurnLimit: start.TurnLimit},
+		Outbox: Outbox{Row: &Row{Title: start.Title, Status: "open", Agents: start.Agents, Metadata: start.Metadata}},
 	}
+	s.bind()
 	s.Row.Number = s.nextRow(now)
 	s.record(event.OpenedID(s.ThreadID), event.TypeStatus, "", "", now,
 		event.StatusChange{Status: event.StatusOpened, Agents: start.Agents})
 	return s
+}
+
+// UnmarshalJSON reads the state that the run before has carried over.
+func (s *State) UnmarshalJSON(data []byte) error {
+	type plain State // without this method
+	if err := json.Unmarshal(data, (*plain)(s)); err != nil {
+		return err
+	}
+	s.bind()
+	return nil
+}
+
+// bind lets the parts find the state that they are parts of.
+func (s *State) bind() {
+	s.Inbox.thread, s.Turns.thread, s.Decisions.thread, s.Background.thread = s, s, s, s
+	s.Children.thread, s.ParentLink.thread, s.Titling.thread = s, s, s
+	for _, t := range s.turns() {
+		t.thread = s
+		for _, r := range t.Runs {
+			r.turn = t
+			for _, c := range r.Calls {
+				c.run = r
+			}
+		}
+	}
 }
 
 // firstOpened is what the numbers of tasks and sub-agents count from.
@@ -224,13 +152,16 @@ func (s *State) Number(opened time.Time) {
 func (s *State) Ref() Ref { return Ref{s.Namespace, s.ThreadID} }
 
 // Idle reports whether the thread has nothing to process.
-func (s *State) Idle() bool { return len(s.turns()) == 0 && len(s.Queue) == 0 }
+func (ts *Turns) Idle() bool {
+	s := ts.thread
+	return len(ts.turns()) == 0 && len(s.Queue) == 0
+}
 
 // Outcome returns how the turn of an event ended, if that is known.
-func (s *State) Outcome(eventID string) (signals.TurnResult, bool) {
-	for i := len(s.Outcomes) - 1; i >= 0; i-- {
-		if s.Outcomes[i].EventID == eventID {
-			return s.Outcomes[i], true
+func (ts *Turns) Outcome(eventID string) (signals.TurnResult, bool) {
+	for i := len(ts.Outcomes) - 1; i >= 0; i-- {
+		if ts.Outcomes[i].EventID == eventID {
+			return ts.Outcomes[i], true
 		}
 	}
 	return signals.TurnResult{}, false
@@ -238,18 +169,19 @@ func (s *State) Outcome(eventID string) (signals.TurnResult, bool) {
 
 // Awaits reports whether the event waits or is being processed, so that its outcome
 // is still to come.
-func (s *State) Awaits(eventID string) bool {
+func (ts *Turns) Awaits(eventID string) bool {
+	s := ts.thread
 	for _, q := range s.Queue {
 		if q.Item.ID == eventID {
 			return true
 		}
 	}
-	for _, r := range s.Roots {
+	for _, r := range ts.Roots {
 		if r.EventID == eventID || slices.Contains(r.Joined, eventID) {
 			return true
 		}
 	}
-	return slices.ContainsFunc(s.turns(), func(t *Turn) bool {
+	return slices.ContainsFunc(ts.turns(), func(t *Turn) bool {
 		return t.Item.ID == eventID || slices.Contains(t.Steered, eventID) || slices.Contains(t.Joining, eventID)
 	})
 }
@@ -295,73 +227,90 @@ func (s *State) recordUndecided(eventID, id, typ, traceID, parent string, at tim
 	s.Pending = append(s.Pending, event.NewRecord(id, typ, traceID, parent, at, payload).In(eventID).WithUndecided(typ))
 }
 
+// record records what belongs to the turn.
+func (t *Turn) record(now time.Time, id, typ string, payload any) {
+	t.recordCausedBy(now, id, typ, t.Item.ID, payload)
+}
+
+// recordCausedBy records what belongs to the turn and has another cause than its item.
+func (t *Turn) recordCausedBy(now time.Time, id, typ, parent string, payload any) {
+	t.thread.recordIn(t.root(), id, typ, t.Item.TraceID, parent, now, payload)
+}
+
+// recordUndecided records an event of the turn that models are not shown before it has passed,
+// see [event.Record.WithUndecided].
+func (t *Turn) recordUndecided(now time.Time, id, typ string, payload any) {
+	t.thread.recordUndecided(t.root(), id, typ, t.Item.TraceID, t.Item.ID, now, payload)
+}
+
 func (s *State) record(id, typ, traceID, parent string, at time.Time, payload any) {
 	s.recordIn(s.eventOf(traceID, parent), id, typ, traceID, parent, at, payload)
 }
 
 // recordIn records what belongs to the turn of an event.
-func (s *State) recordIn(eventID, id, typ, traceID, parent string, at time.Time, payload any) {
-	s.Pending = append(s.Pending, event.NewRecord(id, typ, traceID, parent, at, payload).In(eventID))
+func (o *Outbox) recordIn(eventID, id, typ, traceID, parent string, at time.Time, payload any) {
+	o.Pending = append(o.Pending, event.NewRecord(id, typ, traceID, parent, at, payload).In(eventID))
 }
 
 // eventOf is the event from outside whose turn in progress has something as its cause, or
 // has that trace.
-func (s *State) eventOf(traceID, parent string) string {
-	for _, t := range s.turns() {
+func (ts *Turns) eventOf(traceID, parent string) string {
+	for _, t := range ts.turns() {
 		if parent == t.Item.ID {
 			return t.root()
 		}
 	}
-	if t := s.Turn; t != nil && traceID != "" && traceID == t.Item.TraceID {
+	if t := ts.Turn; t != nil && traceID != "" && traceID == t.Item.TraceID {
 		return t.root()
 	}
 	return ""
 }
 
-func (s *State) outcome(o signals.TurnResult) {
+func (ts *Turns) addOutcome(o signals.TurnResult) {
+	s := ts.thread
 	if n := len(s.Pending); n > 0 && o.LastRecord == "" {
 		o.LastRecord = s.Pending[n-1].ID
 	}
-	s.Outcomes = keepLast(append(s.Outcomes, o), maxOutcomes)
+	ts.Outcomes = keepLast(append(ts.Outcomes, o), maxOutcomes)
 }
 
-// forget drops the outcome of an event that is to be processed again.
-func (s *State) forget(eventID string) {
-	kept := s.Outcomes[:0:0]
-	for _, o := range s.Outcomes {
+// forgetOutcome drops the outcome of an event that is to be processed again.
+func (ts *Turns) forgetOutcome(eventID string) {
+	kept := ts.Outcomes[:0:0]
+	for _, o := range ts.Outcomes {
 		if o.EventID != eventID {
 			kept = append(kept, o)
 		}
 	}
-	s.Outcomes = kept
+	ts.Outcomes = kept
 }
 
-func (s *State) settled(callID string, d event.Decision) {
-	s.Settled = keepLast(append(s.Settled, Settled{callID, d}), maxDecided)
+func (ds *Decisions) rememberSettled(callID string, d event.Decision) {
+	ds.Settled = keepLast(append(ds.Settled, Settled{callID, d}), maxDecided)
 }
 
-// HasSeen reports whether an event of that id has been posted, as far as the thread
+// WasPosted reports whether an event of that id has been posted, as far as the thread
 // remembers.
-func (s *State) HasSeen(id string) bool {
-	if s.seen == nil {
-		s.seen = make(map[string]bool, len(s.Seen))
-		for _, known := range s.Seen {
-			s.seen[known] = true
+func (in *Inbox) WasPosted(id string) bool {
+	if in.posted == nil {
+		in.posted = make(map[string]bool, len(in.PostedIDs))
+		for _, known := range in.PostedIDs {
+			in.posted[known] = true
 		}
 	}
-	return s.seen[id]
+	return in.posted[id]
 }
 
-// remember adds an event to those that have been posted.
-func (s *State) remember(id string) {
-	if s.HasSeen(id) {
+// rememberPosted adds an event to those that have been posted.
+func (in *Inbox) rememberPosted(id string) {
+	if in.WasPosted(id) {
 		return
 	}
-	s.seen[id] = true
-	s.Seen = append(s.Seen, id)
-	if n := len(s.Seen) - maxSeen; n > 0 {
-		delete(s.seen, s.Seen[0])
-		s.Seen = s.Seen[n:]
+	in.posted[id] = true
+	in.PostedIDs = append(in.PostedIDs, id)
+	if n := len(in.PostedIDs) - maxPostedIDs; n > 0 {
+		delete(in.posted, in.PostedIDs[0])
+		in.PostedIDs = in.PostedIDs[n:]
 	}
 }
 
@@ -376,31 +325,6 @@ func (s *State) newID(now time.Time) string {
 	_ = id.SetTime(uint64(now.UnixMilli()))
 	_ = id.SetEntropy(sum[:10])
 	return id.String()
-}
-
-// keepFailed keeps the failed items within what the thread remembers: the oldest lose their
-// content, which is in the store, and in the end are forgotten.
-func keepFailed(items []FailedItem) []FailedItem {
-	items = keepLast(items, maxFailed)
-	size := 0
-	for _, it := range items {
-		size += it.queued().bytes() + len(it.Error)
-	}
-	for i := 0; size > maxFailedBytes && i < len(items)-1; i++ {
-		size -= len(items[i].Payload) + len(items[i].Metadata)
-		items[i] = items[i].stored()
-	}
-	for size > maxFailedBytes && len(items) > 1 {
-		size -= items[0].queued().bytes() + len(items[0].Error)
-		items = items[1:]
-	}
-	return items
-}
-
-// stored is the same without its content, which is in the store.
-func (f FailedItem) stored() FailedItem {
-	f.Payload, f.Metadata, f.Unloaded = nil, nil, true
-	return f
 }
 
 func keepLast[T any](list []T, n int) []T {

@@ -26,8 +26,8 @@ func TestCarried(t *testing.T) {
 	post(t, s, says("e2", "waits"))
 	s.Reject(t0, "decide", "x", event.ErrInvalid)
 	long := strings.Repeat("ü", maxCarriedOutcome)
-	s.outcome(signals.TurnResult{EventID: "e0", Message: &event.Message{ID: "m0", Content: long}})
-	s.outcome(signals.TurnResult{EventID: "short", Message: &event.Message{ID: "m1", Content: "short"}})
+	s.addOutcome(signals.TurnResult{EventID: "e0", Message: &event.Message{ID: "m0", Content: long}})
+	s.addOutcome(signals.TurnResult{EventID: "short", Message: &event.Message{ID: "m1", Content: "short"}})
 	c := s.Carried()
 	out, _ := c.Outcome("e0")
 	require.True(t, out.Message.Truncated)
@@ -58,8 +58,8 @@ func TestCarry(t *testing.T) {
 func TestBounds(t *testing.T) {
 	s := newState()
 	for i := range 250 {
-		s.outcome(signals.TurnResult{EventID: name(i)})
-		s.settled(name(i), event.Approve)
+		s.addOutcome(signals.TurnResult{EventID: name(i)})
+		s.rememberSettled(name(i), event.Approve)
 	}
 	require.Len(t, s.Outcomes, maxOutcomes)
 	require.Len(t, s.Settled, maxDecided)
@@ -82,7 +82,7 @@ func TestView(t *testing.T) {
 	for _, word := range []string{"waiting approval", "1 in queue", "assistant: step 1", "`shell_cmd` (c1)"} {
 		require.Contains(t, details, word)
 	}
-	s.Fail(t0, r, "it broke", true)
-	s.End(t0)
+	r.Fail(t0, "it broke", true)
+	s.Turn.End(t0)
 	require.Contains(t, s.Details(), "failed: event e1: it broke")
 }

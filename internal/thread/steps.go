@@ -77,11 +77,11 @@ type ModelStep struct {
 	// WorkingDirectory is the thread's, if it has one of its own.
 	WorkingDirectory string `json:"workingDirectory,omitempty"`
 
-	// Hold says that hooks may see the reply: the thread itself then writes what ends
+	// Gated says that hooks may see the reply: the thread itself then writes what ends
 	// the run and who has to approve. Quiet keeps the reply from viewers until then, and
 	// asks for all its text. Inline are hooks to be asked about it at once: there are no
 	// others.
-	Hold   bool        `json:"hold,omitempty"`
+	Gated  bool        `json:"hold,omitempty"`
 	Quiet  bool        `json:"quiet,omitempty"`
 	Inline []hook.Spec `json:"inline,omitempty"`
 
@@ -128,11 +128,11 @@ type ModelReply struct {
 	Calls   []PlannedCall `json:"calls,omitempty"`
 	Usage   event.Usage   `json:"usage"`
 
-	// OnMessage and OnCalls are what inline hooks have made of it, if they were asked.
+	// MessageDecision and OnCalls are what inline hooks have made of it, if they were asked.
 	// Held says that the thread itself writes what ends the run and who has to approve.
-	OnMessage *Decision `json:"onMessage,omitempty"`
-	OnCalls   *Decision `json:"onCalls,omitempty"`
-	Held      bool      `json:"held,omitempty"`
+	MessageDecision *Decision `json:"onMessage,omitempty"`
+	CallsDecision   *Decision `json:"onCalls,omitempty"`
+	Gated           bool      `json:"held,omitempty"`
 
 	// Ended says that the end of the turn has been announced.
 	Ended bool `json:"ended,omitempty"`

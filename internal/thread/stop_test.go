@@ -33,12 +33,12 @@ func TestStopInEveryPhase(t *testing.T) {
 		{"the model is asked", start, nil},
 		{"hooks decide on the model call", func(t *testing.T) (*State, *Run) {
 			s, r := start(t)
-			s.Asking(s.SeenModelCall(r), watch...)
+			s.Turn.HooksStarted(r.ModelCallEvent(), watch...)
 			return s, r
 		}, nil},
 		{"hooks have decided on the model call", func(t *testing.T) (*State, *Run) {
 			s, r := start(t)
-			require.True(t, s.ModelCallHeard(t0, r, pass))
+			require.True(t, r.ApplyModelCallDecision(t0, pass))
 			return s, r
 		}, nil},
 		{"hooks decide on the reply", withReply("let me see", watch), []string{"c1", "c2"}},
@@ -46,33 +46,33 @@ func TestStopInEveryPhase(t *testing.T) {
 		{"hooks decide on the calls", withReply("", watch), []string{"c1", "c2"}},
 		{"the calls are to be planned", func(t *testing.T) (*State, *Run) {
 			s, r := withReply("", watch)(t)
-			s.CallsHeard(t0, r, replaces("guard", calling("assistant", "c2")))
+			r.ApplyCallsDecision(t0, replaces("guard", calling("assistant", "c2")))
 			require.Equal(t, []string{"c2"}, r.Plan)
 			return s, r
 		}, []string{"c1", "c2"}},
 		{"the calls are planned", func(t *testing.T) (*State, *Run) {
 			s, r := withReply("", watch)(t)
-			s.CallsHeard(t0, r, pass)
-			s.Planned(t0, r, PlanReply{Agent: "assistant", MaxSteps: 3, Calls: []PlannedCall{runs("c1"), asks("c2")}})
+			r.ApplyCallsDecision(t0, pass)
+			r.Planned(t0, PlanReply{Agent: "assistant", MaxSteps: 3, Calls: []PlannedCall{runs("c1"), asks("c2")}})
 			return s, r
 		}, []string{"c1", "c2"}},
 		{"a person was asked, and a call has run", func(t *testing.T) (*State, *Run) {
 			s, r := withReply("", nil)(t)
-			s.CallsHeard(t0, r, pass)
-			s.CallRan(r.Calls[0], ToolReply{Status: "succeeded"})
+			r.ApplyCallsDecision(t0, pass)
+			r.Calls[0].CallRan(ToolReply{Status: "succeeded"})
 			require.Equal(t, []Stage{Ran, Waiting}, []Stage{r.Calls[0].Stage, r.Calls[1].Stage})
 			return s, r
 		}, []string{"c2"}},
 		{"a result was heard", func(t *testing.T) (*State, *Run) {
 			s, r := withReply("", nil)(t)
-			s.CallsHeard(t0, r, pass)
+			r.ApplyCallsDecision(t0, pass)
 			s.ran(t0, r, r.Calls[0])
 			return s, r
 		}, []string{"c2"}},
 		{"a hook has put calls in the place of the message", func(t *testing.T) (*State, *Run) {
 			s := newState()
 			turn := arrive(t, s, says("e1", "go"))
-			s.Enter(t0, replaces("route", calling("assistant", "x1")))
+			s.Turn.Enter(t0, replaces("route", calling("assistant", "x1")))
 			return s, turn.Runs[0]
 		}, []string{""}},
 	} {
@@ -86,7 +86,7 @@ func TestStopInEveryPhase(t *testing.T) {
 				want = r.Plan
 			}
 			require.True(t, s.Interrupt(signals.Control{By: "ann"}))
-			s.StopRun(t0, r)
+			r.StopRun(t0)
 			require.Equal(t, PhaseDone, r.Phase)
 			require.Nil(t, r.Reply)
 			got := []string{}
@@ -108,7 +108,7 @@ func TestStopInEveryPhase(t *testing.T) {
 				}
 			}
 			require.ElementsMatch(t, missing, got)
-			require.Equal(t, signals.TurnInterrupted, s.End(t0).Status)
+			require.Equal(t, signals.TurnInterrupted, s.Turn.End(t0).Status)
 			require.Len(t, terminals(s), 1, "S1-37")
 			require.True(t, s.Idle())
 		})
@@ -125,8 +125,8 @@ func TestInterruptOfTheLastReply(t *testing.T) {
 		reply(t, s, r, nil, "all said")
 		s.Flushed(s.Flush())
 		s.Interrupt(signals.Control{By: "ann"})
-		s.StopRun(t0, r)
-		out := s.End(t0)
+		r.StopRun(t0)
+		out := s.Turn.End(t0)
 		require.Equal(t, signals.TurnCompleted, out.Status, "there was nothing left to interrupt")
 		require.Equal(t, "all said", out.Message.Content)
 		require.Empty(t, terminals(s), "S1-23 the model call has written the end")
@@ -136,37 +136,37 @@ func TestInterruptOfTheLastReply(t *testing.T) {
 		r := begin(t, s, "e1", "@assistant go").Runs[0]
 		reply(t, s, r, nil, "@bob your turn")
 		s.Interrupt(signals.Control{By: "ann"})
-		s.StopRun(t0, r)
+		r.StopRun(t0)
 		require.Len(t, s.Turn.Runs, 1)
-		require.Equal(t, signals.TurnInterrupted, s.End(t0).Status)
+		require.Equal(t, signals.TurnInterrupted, s.Turn.End(t0).Status)
 		require.Empty(t, terminals(s))
 	})
 	t.Run("S0-24 what hooks have decided before that stands", func(t *testing.T) {
 		s := newState()
 		r := begin(t, s, "e1", "go").Runs[0]
-		in := s.NextModelStep(r, inlineHooks)
+		in := r.NextModelStep(inlineHooks)
 		require.NotEmpty(t, in.Inline)
 		s.Flushed(in.Flush)
 		said := replaces("redact", saying(event.Agent, "assistant", "[gone]"))
-		s.Replied(t0, r, ModelReply{
-			Agent: "assistant", MaxSteps: 3, OnMessage: &said, OnCalls: &pass, Held: true,
+		r.Replied(t0, ModelReply{
+			Agent: "assistant", MaxSteps: 3, MessageDecision: &said, CallsDecision: &pass, Gated: true,
 			Message: event.Message{ID: in.MessageID, ThreadID: "t1", Content: "a secret"},
 		})
 		s.Interrupt(signals.Control{By: "ann"})
-		s.StopRun(t0, r)
+		r.StopRun(t0)
 		require.Equal(t, "[gone]", heardOn(t, s, "e1.0.1.hook").Message.Content)
-		out := s.End(t0)
+		out := s.Turn.End(t0)
 		require.Equal(t, signals.TurnCompleted, out.Status)
 		require.Equal(t, "[gone]", out.Message.Content)
 		require.Len(t, terminals(s), 1)
 	})
 	t.Run("S0-24 also on a result", func(t *testing.T) {
 		s, r := called(t, runs("c1"), runs("c2"))
-		s.CallsHeard(t0, r, pass)
+		r.ApplyCallsDecision(t0, pass)
 		redacted := replaces("redact", saying(event.Tool, "note", "[gone]"))
-		s.CallRan(r.Calls[0], ToolReply{Status: "succeeded", Decision: &redacted})
+		r.Calls[0].CallRan(ToolReply{Status: "succeeded", Decision: &redacted})
 		s.Interrupt(signals.Control{By: "ann"})
-		s.StopRun(t0, r)
+		r.StopRun(t0)
 		require.Equal(t, "[gone]", heardOn(t, s, "c1.result.hook").Message.Content)
 		require.Equal(t, map[string]string{"c2": NotBegunText}, results(t, s), "S4-71")
 	})
@@ -175,8 +175,8 @@ func TestInterruptOfTheLastReply(t *testing.T) {
 		r := begin(t, s, "e1", "go").Runs[0]
 		reply(t, s, r, watch, "all said")
 		s.Interrupt(signals.Control{By: "ann"})
-		s.StopRun(t0, r)
-		out := s.End(t0)
+		r.StopRun(t0)
+		out := s.Turn.End(t0)
 		require.Equal(t, signals.TurnInterrupted, out.Status)
 		require.Nil(t, out.Message)
 		require.Len(t, terminals(s), 1)
@@ -186,9 +186,9 @@ func TestInterruptOfTheLastReply(t *testing.T) {
 func TestInterruptWhileHooksDecideOnTheItem(t *testing.T) {
 	s := newState()
 	arrive(t, s, says("e1", "go"))
-	s.Asking(s.SeenItem(), watch...)
+	s.Turn.HooksStarted(s.Turn.ItemEvent(), watch...)
 	s.Interrupt(signals.Control{By: "ann", Reason: "enough"})
-	out := s.End(t0)
+	out := s.Turn.End(t0)
 	require.Equal(t, signals.TurnInterrupted, out.Status)
 	require.Equal(t, "enough", out.Error)
 	it, _ := s.QueueView().Find("e1")
@@ -202,11 +202,11 @@ func TestRetryAfterHooks(t *testing.T) {
 	fail := func(t *testing.T, d Decision) *State {
 		s := newState("alice", "bob")
 		turn := arrive(t, s, says("e1", "@alice hello"))
-		s.Enter(t0, d)
+		s.Turn.Enter(t0, d)
 		for _, r := range turn.Runs {
-			s.Fail(t0, r, "no such model", false)
+			r.Fail(t0, "no such model", false)
 		}
-		require.Equal(t, signals.TurnFailed, s.End(t0).Status)
+		require.Equal(t, signals.TurnFailed, s.Turn.End(t0).Status)
 		s.Flushed(s.Flush())
 		s = copied(t, s)
 		require.NoError(t, s.Retry(t0, signals.Control{}))
@@ -214,9 +214,9 @@ func TestRetryAfterHooks(t *testing.T) {
 	}
 	again := func(t *testing.T, s *State) *Turn {
 		turn := next(t, s)
-		d, seen := turn.SeenBefore()
+		d, seen := turn.DecidedBefore()
 		require.True(t, seen, "S0-24 they are not asked again")
-		s.Enter(t0, d)
+		s.Turn.Enter(t0, d)
 		require.Empty(t, pending(s, event.TypeHook), "S0-24 nothing is recorded twice")
 		return turn
 	}
@@ -238,8 +238,8 @@ func TestRetryAfterHooks(t *testing.T) {
 	t.Run("a second time", func(t *testing.T) {
 		s := fail(t, replaces("guard", saying(event.User, "ann", "@bob hello")))
 		turn := again(t, s)
-		s.Fail(t0, turn.Runs[0], "no such model", false)
-		s.End(t0)
+		turn.Runs[0].Fail(t0, "no such model", false)
+		s.Turn.End(t0)
 		_, _, err := s.SetStatus(t0, setTo("e1", event.Pending))
 		require.NoError(t, err)
 		require.Equal(t, "bob", again(t, s).Runs[0].Agent)
@@ -248,28 +248,28 @@ func TestRetryAfterHooks(t *testing.T) {
 	t.Run("S2-46 also when it is put back while it is processed", func(t *testing.T) {
 		s := newState("alice", "bob")
 		arrive(t, s, says("e1", "@alice hello"))
-		s.Enter(t0, replaces("guard", saying(event.User, "ann", "@bob hello")))
+		s.Turn.Enter(t0, replaces("guard", saying(event.User, "ann", "@bob hello")))
 		_, _, err := s.SetStatus(t0, setTo("e1", event.Pending))
 		require.NoError(t, err)
 		s.Interrupt(signals.Control{})
-		s.StopRun(t0, s.Turn.Runs[0])
-		s.End(t0)
+		s.Turn.Runs[0].StopRun(t0)
+		s.Turn.End(t0)
 		s.Flushed(s.Flush())
 		require.Equal(t, "bob", again(t, copied(t, s)).Runs[0].Agent)
 	})
 	t.Run("S0-23 but hooks that failed are asked again", func(t *testing.T) {
 		s := newState()
 		arrive(t, s, says("e1", "hello"))
-		s.Enter(t0, refuses("guard", "it broke"))
-		s.End(t0)
+		s.Turn.Enter(t0, refuses("guard", "it broke"))
+		s.Turn.End(t0)
 		require.Equal(t, []string{"e1.error"}, terminals(s))
 		require.NoError(t, s.Retry(t0, signals.Control{}))
 		turn := next(t, s)
-		_, seen := turn.SeenBefore()
+		_, seen := turn.DecidedBefore()
 		require.False(t, seen)
-		require.Equal(t, "e1~1", s.SeenItem().Key, "in a hook workflow of their own")
-		s.Enter(t0, answers("guard", "no"))
-		s.End(t0)
+		require.Equal(t, "e1~1", s.Turn.ItemEvent().Key, "in a hook workflow of their own")
+		s.Turn.Enter(t0, answers("guard", "no"))
+		s.Turn.End(t0)
 		records := recordIDs(pending(s, event.TypeHook))
 		require.Equal(t, []string{"e1.hook.failed", "e1.hook"}, records, "the failure stays, the decision is the event's")
 	})
@@ -283,79 +283,79 @@ func TestEveryPointSurvivesANewRun(t *testing.T) {
 	story := []func(t *testing.T, s *State){
 		func(t *testing.T, s *State) { post(t, s, says("e1", "@alice go")); post(t, s, says("e9", "waits")) },
 		func(t *testing.T, s *State) { next(t, s) },
-		func(_ *testing.T, s *State) { s.Asking(s.SeenItem(), watch...) },
+		func(_ *testing.T, s *State) { s.Turn.HooksStarted(s.Turn.ItemEvent(), watch...) },
 		func(t *testing.T, s *State) {
 			require.NoError(t, s.HookDecided(HookDecided{EventID: "e1", Decision: replaces("guard", saying(event.User, "ann", "@bob go"))}))
 		},
 		func(t *testing.T, s *State) {
-			d, asked := s.Asked(s.SeenItem())
+			d, asked := s.Turn.HooksPending(s.Turn.ItemEvent())
 			require.True(t, asked)
-			s.Answered(s.SeenItem())
-			s.Enter(t0, *d)
+			s.Turn.HooksFinished(s.Turn.ItemEvent())
+			s.Turn.Enter(t0, *d)
 		},
 		func(t *testing.T, s *State) {
 			p := says("e2", "and mind the gap")
 			p.OnBusy = signals.Steer
 			post(t, s, p)
-			q, ok := s.NextSteered(t0)
+			q, ok := s.Turn.NextSteered(t0)
 			require.True(t, ok)
-			s.Asking(s.SeenSteered(q), watch...)
-			s.PutBack(t0, q)
+			s.Turn.HooksStarted(s.Turn.SteeredEvent(q), watch...)
+			s.Turn.PutBack(t0, q)
 		},
 		func(t *testing.T, s *State) {
-			q, ok := s.NextSteered(t0)
+			q, ok := s.Turn.NextSteered(t0)
 			require.True(t, ok)
-			_, asked := s.Asked(s.SeenSteered(q))
+			_, asked := s.Turn.HooksPending(s.Turn.SteeredEvent(q))
 			require.True(t, asked)
-			s.Answered(s.SeenSteered(q))
-			s.Join(t0, q, decides("guard", event.Passed))
+			s.Turn.HooksFinished(s.Turn.SteeredEvent(q))
+			s.Turn.Join(t0, q, decides("guard", event.Passed))
 		},
 		func(t *testing.T, s *State) {
-			require.True(t, s.ModelCallHeard(t0, first(s), replaces("tune", event.LLMCallEvent{ThreadID: "t1", AgentName: "bob", Step: 1, Instructions: "Be brief."})))
+			require.True(t, first(s).ApplyModelCallDecision(t0, replaces("tune", event.LLMCallEvent{ThreadID: "t1", AgentName: "bob", Step: 1, Instructions: "Be brief."})))
 		},
 		func(t *testing.T, s *State) {
 			in := reply(t, s, first(s), watch, "let me see", runs("c1"), asks("c2"), runs("c3"))
 			require.Equal(t, "Be brief.", in.Instructions)
 		},
-		func(_ *testing.T, s *State) { s.Asking(s.SeenReply(first(s)), watch...) },
+		func(_ *testing.T, s *State) { s.Turn.HooksStarted(first(s).ReplyEvent(), watch...) },
 		func(_ *testing.T, s *State) {
-			s.Answered(s.SeenReply(first(s)))
-			s.ReplyHeard(t0, first(s), replaces("guard", saying(event.Agent, "assistant", "wait")))
+			s.Turn.HooksFinished(first(s).ReplyEvent())
+			first(s).ApplyReplyDecision(t0, replaces("guard", saying(event.Agent, "assistant", "wait")))
 		},
 		func(_ *testing.T, s *State) {
-			s.CallsHeard(t0, first(s), replaces("guard", calling("assistant", "c1", "c2")))
+			first(s).ApplyCallsDecision(t0, replaces("guard", calling("assistant", "c1", "c2")))
 		},
 		func(_ *testing.T, s *State) {
-			s.Planned(t0, first(s), PlanReply{Agent: "assistant", MaxSteps: 3, Calls: []PlannedCall{runs("c1"), asks("c2")}})
+			first(s).Planned(t0, PlanReply{Agent: "assistant", MaxSteps: 3, Calls: []PlannedCall{runs("c1"), asks("c2")}})
 		},
 		func(_ *testing.T, s *State) {
-			s.CallRan(first(s).Calls[0], ToolReply{ToolCallID: "c1", Status: "succeeded"})
+			first(s).Calls[0].CallRan(ToolReply{ToolCallID: "c1", Status: "succeeded"})
 		},
-		func(_ *testing.T, s *State) { s.Asking(s.SeenResult(first(s), first(s).Calls[0]), watch...) },
+		func(_ *testing.T, s *State) { s.Turn.HooksStarted(first(s).Calls[0].ResultEvent(), watch...) },
 		func(_ *testing.T, s *State) {
 			c := first(s).Calls[0]
-			s.Answered(s.SeenResult(first(s), c))
-			s.ResultHeard(t0, first(s), c, responds("guard", hook.Response{Content: "later"}, hook.Response{Content: "now", EnqueueAfter: hook.Immediately}))
+			s.Turn.HooksFinished(c.ResultEvent())
+			c.ApplyResultDecision(t0, responds("guard", hook.Response{Content: "later"}, hook.Response{Content: "now", EnqueueAfter: hook.Immediately}))
 		},
 		func(_ *testing.T, s *State) { s.Decide(t0, decision("c2", event.Deny)) },
-		func(_ *testing.T, s *State) { s.ToolsDone(t0, first(s)) },
-		func(_ *testing.T, s *State) { s.End(t0) },
+		func(_ *testing.T, s *State) { first(s).ToolsDone(t0) },
+		func(_ *testing.T, s *State) { s.Turn.End(t0) },
 		func(t *testing.T, s *State) { next(t, s) },
 		func(_ *testing.T, s *State) {
-			s.Enter(t0, produces("p", hook.Produced{Type: "note.taken", Payload: []byte(`1`), Priority: &low}))
+			s.Turn.Enter(t0, produces("p", hook.Produced{Type: "note.taken", Payload: []byte(`1`), Priority: &low}))
 		},
-		func(_ *testing.T, s *State) { s.End(t0) },
-		func(t *testing.T, s *State) { next(t, s); s.Enter(t0, pass); s.End(t0) },
+		func(_ *testing.T, s *State) { s.Turn.End(t0) },
+		func(t *testing.T, s *State) { next(t, s); s.Turn.Enter(t0, pass); s.Turn.End(t0) },
 		func(t *testing.T, s *State) {
 			require.Equal(t, "e9", next(t, s).Item.ID)
-			s.Enter(t0, refuses("guard", "it broke"))
-			s.End(t0)
+			s.Turn.Enter(t0, refuses("guard", "it broke"))
+			s.Turn.End(t0)
 		},
 		func(t *testing.T, s *State) {
 			require.True(t, s.Awaits("e1"))
 			next(t, s)
-			s.Enter(t0, pass)
-			s.End(t0)
+			s.Turn.Enter(t0, pass)
+			s.Turn.End(t0)
 		},
 	}
 	one, many := newState("alice", "bob"), newState("alice", "bob")

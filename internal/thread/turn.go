@@ -1,7 +1,6 @@
 package thread
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -13,22 +12,17 @@ import (
 
 // Turn is all that follows from one item.
 type Turn struct {
-	Item      event.Item `json:"item"`
-	StartedAt time.Time  `json:"startedAt"`
+	thread *State
 
-	// Origin is set when hooks or processors made the item.
-	Origin *Origin `json:"origin,omitempty"`
-	Options
+	// Queued is the item that the turn processes.
+	Queued
+	StartedAt time.Time `json:"startedAt"`
 
-	// Arrived until the hooks have decided on the item itself; the runs follow. Replaced
-	// is what they put in its place, By who kept it from its default processing.
-	Arrived  bool            `json:"arrived,omitempty"`
-	Hooked   bool            `json:"hooked,omitempty"`
-	Replaced json.RawMessage `json:"replaced,omitempty"`
-	Outcome  event.Outcome   `json:"outcome,omitempty"`
+	// Stage says what has become of the item, Outcome what hooks decided on it.
+	Stage   ItemStage     `json:"stage,omitempty"`
+	Outcome event.Outcome `json:"outcome,omitempty"`
 
-	// Intercepting are the events that a hook workflow is deciding on.
-	Intercepting []Intercepting `json:"intercepting,omitempty"`
+	Interceptions
 
 	// Runs are the agents' parts, in the order in which they were addressed.
 	Runs []*Run `json:"runs,omitempty"`
@@ -59,18 +53,24 @@ type Turn struct {
 	// Error says why the item failed before any agent had a part.
 	Error string `json:"error,omitempty"`
 
-	// Handling is what a rule does with the item, an environment event; EnvReplaced says
-	// that hooks have changed that, Held that the rule holds it back.
-	Handling    *Handling `json:"handling,omitempty"`
-	EnvReplaced bool      `json:"envReplaced,omitempty"`
-
-	// Stored is as in [Queued].
-	Stored bool `json:"stored,omitempty"`
-	Held   bool `json:"held,omitempty"`
-
-	// Ignored says that no hook or processor matches the item, a custom event.
-	Ignored bool `json:"ignored,omitempty"`
+	// Handling is what a rule does with the item, an environment event.
+	Handling *Handling `json:"handling,omitempty"`
 }
+
+// ItemStage is what has become of a turn's item.
+type ItemStage string
+
+// The stages of a turn's item.
+const (
+	// ItemArrived: hooks are deciding on the item itself.
+	ItemArrived ItemStage = "arrived"
+	// ItemEntered: the item is processed, by the turn's runs if it has any.
+	ItemEntered ItemStage = "entered"
+	// ItemDebounced: a rule debounces the item, an environment event.
+	ItemDebounced ItemStage = "debounced"
+	// ItemUnhandled: no hook or processor matches the item, a custom event.
+	ItemUnhandled ItemStage = "unhandled"
+)
 
 // Options are what a post says about its turn.
 type Options struct {
@@ -96,9 +96,11 @@ type Options struct {
 
 // Begin starts the turn of an item, which becomes a record. Hooks see it before [State.Enter]
 // goes on with it.
-func (s *State) Begin(now time.Time, q Queued) *Turn {
-	t := &Turn{Item: q.Item, StartedAt: now, Origin: q.Origin, Options: q.Options, Arrived: true, Hooked: q.Hooked, Replaced: q.Replaced, Stored: q.Stored || q.Item.Attempt > 0}
-	s.Turn = t
+func (ts *Turns) Begin(now time.Time, q Queued) *Turn {
+	s := ts.thread
+	t := &Turn{thread: s, Queued: q, StartedAt: now, Stage: ItemArrived}
+	t.OnBusy, t.OnWaiting, t.Stored = "", "", q.Stored || q.Item.Attempt > 0
+	ts.Turn = t
 	if s.TitleLater {
 		s.TitleLater, s.TitleTried = false, false
 	}
@@ -112,16 +114,24 @@ func (s *State) Begin(now time.Time, q Queued) *Turn {
 	return t
 }
 
+// addRun appends a run to the turn.
+func (t *Turn) addRun(r *Run) *Run {
+	r.turn, r.Slot = t, len(t.Runs)
+	t.Runs = append(t.Runs, r)
+	return r
+}
+
 // recordItem records an item before any hook has seen it.
-func (s *State) recordItem(now time.Time, q Queued) {
+func (in *Inbox) recordItem(now time.Time, q Queued) {
 	if !q.Unloaded {
-		s.recordItemIn(now, q.root(), q.Item)
+		in.recordItemIn(now, q.root(), q.Item)
 	}
 }
 
-func (s *State) recordItemIn(now time.Time, eventID string, it event.Item) {
+func (in *Inbox) recordItemIn(now time.Time, eventID string, it event.Item) {
+	s := in.thread
 	if it.Type == event.TypeMessage {
-		s.recordUndecided(eventID, it.ID, it.Type, it.TraceID, it.ParentEventID, now, s.said(it))
+		s.recordUndecided(eventID, it.ID, it.Type, it.TraceID, it.ParentEventID, now, in.said(it))
 		return
 	}
 	if e, ok := it.Env(); ok {
@@ -131,9 +141,9 @@ func (s *State) recordItemIn(now time.Time, eventID string, it event.Item) {
 	s.recordIn(eventID, it.ID, it.Type, it.TraceID, it.ParentEventID, now, it.Payload)
 }
 
-// SeenBefore reports whether hooks have decided on the turn's item already, when it
+// DecidedBefore reports whether hooks have decided on the turn's item already, when it
 // is retried by hand; then this is what they decided.
-func (t *Turn) SeenBefore() (Decision, bool) {
+func (t *Turn) DecidedBefore() (Decision, bool) {
 	if t.Hooked && t.Replaced != nil {
 		return Decision{Outcome: event.Replaced, Event: t.Replaced}, true
 	}
@@ -142,16 +152,16 @@ func (t *Turn) SeenBefore() (Decision, bool) {
 
 // Enter goes on with the turn's item, now that hooks have decided on it: each agent
 // that it addresses gets a run. rules are those that there are, for an environment event.
-func (s *State) Enter(now time.Time, d Decision, rules ...rule.Spec) {
-	t := s.Turn
-	seen := s.SeenItem()
+func (t *Turn) Enter(now time.Time, d Decision, rules ...rule.Spec) {
+	s := t.thread
+	seen := t.ItemEvent()
 	unhandled := !t.Hooked && d.Unmatched
 	if !t.Hooked {
-		d = s.heard(now, seen, d, nil)
+		d = t.applyDecision(now, seen, d, nil)
 	}
-	t.Arrived, t.Outcome = false, d.Outcome
+	t.Stage, t.Outcome = ItemEntered, d.Outcome
 	if d.Outcome == event.HookFailed {
-		s.failItem(now, d.Error)
+		t.failItem(now, d.Error)
 		return
 	}
 	if d.Outcome == event.Replaced {
@@ -165,40 +175,42 @@ func (s *State) Enter(now time.Time, d Decision, rules ...rule.Spec) {
 		return
 	}
 	if calls, ok := readEvent(d.Event).(event.ToolCallEvent); ok && t.IsEnv() {
-		s.adopt(now, t.Item.ID, calls)
+		t.adopt(now, t.Item.ID, calls)
 		return
 	}
 	if t.IsEnv() {
-		s.route(now, d, rules)
+		t.applyRule(now, d, rules)
 		return
 	}
-	if t.Ignored = unhandled && t.Item.Type != event.TypeMessage; t.Ignored {
-		s.unhandled(now)
+	if unhandled && t.Item.Type != event.TypeMessage {
+		t.Stage = ItemUnhandled
+		t.unhandled(now)
 		return
 	}
-	s.process(now, seen, d)
+	t.process(now, seen, d)
 }
 
 // unhandled tells of an event that nothing takes.
-func (s *State) unhandled(now time.Time) {
-	it := s.Turn.Item
-	s.tell(LogWarn, "No hook or processor matches event: "+it.Type, "event", it.ID)
-	s.record(event.UnhandledID(s.turnID()), event.TypeStatus, it.TraceID, it.ID, now, event.StatusChange{
+func (t *Turn) unhandled(now time.Time) {
+	s := t.thread
+	it := t.Item
+	s.logLine(LogWarn, "No hook or processor matches event: "+it.Type, "event", it.ID)
+	t.record(now, event.UnhandledID(t.turnID()), event.TypeStatus, event.StatusChange{
 		Status: event.StatusUnhandled,
 		Detail: fmt.Sprintf("nothing handles events of type %s: no hook or processor of the worker matches it; check the type, or register one", it.Type),
 	})
 }
 
 // process is the default processing of an item: what it is decides.
-func (s *State) process(now time.Time, seen Seen, d Decision) {
-	t := s.Turn
+func (t *Turn) process(now time.Time, seen HookEvent, d Decision) {
+	s := t.thread
 	m := seen.message
 	if d.Outcome == event.Replaced {
 		switch got := readEvent(d.Event).(type) {
 		case event.MessageEvent:
 			m = s.replaced(seen, got)
 		case event.ToolCallEvent:
-			s.adopt(now, t.Item.ID, got)
+			t.adopt(now, t.Item.ID, got)
 			return
 		default:
 			return
@@ -212,16 +224,17 @@ func (s *State) process(now time.Time, seen Seen, d Decision) {
 		t.Said = &said
 	}
 	m.ID = t.Item.ID
-	s.heardFrom(m.SenderType)
-	for _, agent := range s.answering(m) {
-		s.address(now, agent, m)
+	s.resetTurnLimit(m.SenderType)
+	for _, agent := range t.answering(m) {
+		t.address(now, agent, m)
 	}
 }
 
 // answering says who answers a message.
-func (s *State) answering(m event.Message) []string {
-	if s.Turn != nil && len(s.Turn.Agents) > 0 {
-		return distinct(s.Turn.Agents)
+func (t *Turn) answering(m event.Message) []string {
+	s := t.thread
+	if t != nil && len(t.Agents) > 0 {
+		return distinct(t.Agents)
 	}
 	return s.addressed(m)
 }
@@ -237,24 +250,25 @@ func distinct(names []string) (out []string) {
 }
 
 // failItem ends the turn of an item that no agent had a part in.
-func (s *State) failItem(now time.Time, why string) {
-	s.Turn.Error = why
-	s.record(event.ErrorID(s.turnID()), event.TypeError, s.Turn.Item.TraceID, s.Turn.Item.ID, now,
-		event.Failure{EventID: s.Turn.Item.ID, Error: why, Retryable: true})
+func (t *Turn) failItem(now time.Time, why string) {
+	t.Error = why
+	t.record(now, event.ErrorID(t.turnID()), event.TypeError,
+		event.Failure{EventID: t.Item.ID, Error: why, Retryable: true})
 }
 
 // NextSteered takes the next message out of the queue that asks to join the turn. One that
 // says who answers it, or with which tools, waits for a turn of its own.
-func (s *State) NextSteered(now time.Time) (Queued, bool) {
+func (t *Turn) NextSteered(now time.Time) (Queued, bool) {
+	s := t.thread
 	s.expire(now)
 	for i, q := range s.Queue {
 		if !s.joinsTurn(q) {
 			continue
 		}
 		s.Queue = slices.Delete(s.Queue, i, i+1)
-		q.Item.TraceID = s.Turn.Item.TraceID
-		s.recordItemIn(now, s.Turn.root(), q.Item)
-		s.Turn.Joining = append(s.Turn.Joining, q.Item.ID)
+		q.Item.TraceID = t.Item.TraceID
+		s.recordItemIn(now, t.root(), q.Item)
+		t.Joining = append(t.Joining, q.Item.ID)
 		return q, true
 	}
 	return Queued{}, false
@@ -263,8 +277,9 @@ func (s *State) NextSteered(now time.Time) (Queued, bool) {
 // PutBack undoes [State.NextSteered] for a message on which hooks had no time to decide:
 // it waits where it did, behind what has gone ahead of its equals meanwhile, unless it is
 // what was interrupted.
-func (s *State) PutBack(now time.Time, q Queued) {
-	s.joins(q)
+func (t *Turn) PutBack(now time.Time, q Queued) {
+	s := t.thread
+	t.joins(q)
 	q.Stored = true
 	at := slices.IndexFunc(s.Queue, func(other Queued) bool {
 		return other.Origin == nil && other.OnBusy != signals.Interrupt && other.Item.CreatedAt.After(q.Item.CreatedAt)
@@ -273,65 +288,67 @@ func (s *State) PutBack(now time.Time, q Queued) {
 		at = len(s.Queue)
 	}
 	s.Queue = slices.Insert(s.Queue, at, q)
-	if ctl := s.Turn.Interrupted; ctl != nil && ctl.EventID == q.Item.ID {
+	if ctl := t.Interrupted; ctl != nil && ctl.EventID == q.Item.ID {
 		s.Cancel(now, *ctl)
 	}
 }
 
 // joins forgets that hooks are deciding on a message that asks to join the turn.
-func (s *State) joins(q Queued) {
-	s.Turn.Joining = slices.DeleteFunc(s.Turn.Joining, func(id string) bool { return id == q.Item.ID })
+func (t *Turn) joins(q Queued) {
+	t.Joining = slices.DeleteFunc(t.Joining, func(id string) bool { return id == q.Item.ID })
 }
 
-// SeenSteered is a message that joins the turn, as hooks see it. They are asked again if
+// SteeredEvent is a message that joins the turn, as hooks see it. They are asked again if
 // it comes to join another turn.
-func (s *State) SeenSteered(q Queued) Seen {
-	e := s.seenItem(q.Item, event.SteerID(q.Item.ID, s.turnID()))
+func (t *Turn) SteeredEvent(q Queued) HookEvent {
+	s := t.thread
+	e := s.itemEvent(q.Item, event.SteerID(q.Item.ID, t.turnID()))
 	e.stored = q.Stored || q.Item.Attempt > 0
 	return e
 }
 
 // Join lets a message join the turn, as hooks have decided.
-func (s *State) Join(now time.Time, q Queued, d Decision) {
-	d = s.heard(now, s.SeenSteered(q), d, nil)
-	s.joins(q)
+func (t *Turn) Join(now time.Time, q Queued, d Decision) {
+	s := t.thread
+	d = t.applyDecision(now, t.SteeredEvent(q), d, nil)
+	t.joins(q)
 	it := q.Item
 	it.Status, it.UpdatedAt = event.Completed, now
 	if d.Outcome == event.HookFailed {
 		it.Status, it.Error = event.Failed, d.Error
 		s.recordIn(it.ID, event.ErrorID(it.ID), event.TypeError, it.TraceID, it.ID, now, event.Failure{EventID: it.ID, Error: d.Error, Retryable: true})
-		s.Failed = keepFailed(append(s.Failed, q.as(it).failed()))
-		s.over(now, event.TurnID(it.ID, it.Attempt), it.TraceID, signals.TurnResult{EventID: it.ID, Status: signals.TurnFailed, Error: d.Error}, nil)
+		s.fail(q.as(it))
+		s.announceEnd(now, event.TurnID(it.ID, it.Attempt), it.TraceID, signals.TurnResult{EventID: it.ID, Status: signals.TurnFailed, Error: d.Error}, nil)
 		return
 	}
 	if d.Outcome == event.Produced {
 		it.Status = event.Overwritten
 	}
-	s.end(it)
-	s.Turn.Steered = append(s.Turn.Steered, it.ID)
+	s.rememberEnded(it)
+	t.Steered = append(t.Steered, it.ID)
 	if d.stopped() {
 		return
 	}
 	if calls, ok := readEvent(d.Event).(event.ToolCallEvent); ok {
-		s.adopt(now, it.ID, calls)
+		t.adopt(now, it.ID, calls)
 		return
 	}
 	m := s.said(it)
 	if got, ok := readEvent(d.Event).(event.MessageEvent); ok {
-		m = s.replaced(s.SeenSteered(q), got)
+		m = s.replaced(t.SteeredEvent(q), got)
 	}
-	s.heardFrom(m.SenderType)
-	s.steer(now, m)
+	s.resetTurnLimit(m.SenderType)
+	t.steer(now, m)
 }
 
 // Interrupt asks for the end of the turns in progress: of the one that the event is about,
 // or of all. It reports whether the current one is among them, and had not been asked to end
 // before.
-func (s *State) Interrupt(ctl signals.Control) (current bool) {
-	for _, t := range s.turns() {
+func (ts *Turns) Interrupt(ctl signals.Control) (current bool) {
+	for _, t := range ts.turns() {
 		if t.means(ctl) {
 			t.Interrupted = &ctl
-			current = current || t == s.Turn
+			current = current || t == ts.Turn
 		}
 	}
 	return current
@@ -339,46 +356,45 @@ func (s *State) Interrupt(ctl signals.Control) (current bool) {
 
 // End closes the books on the turn: its outcome, the terminal records that no
 // activity has written, and, if it failed, the event to be retried.
-func (s *State) End(now time.Time) signals.TurnResult {
-	t := s.Turn
+func (t *Turn) End(now time.Time) signals.TurnResult {
+	s := t.thread
 	out := signals.TurnResult{EventID: t.Item.ID, Status: signals.TurnCompleted, Message: t.Said}
 	if len(t.Runs) == 0 && t.Outcome != event.Responded && t.Outcome != event.Produced {
 		out.Status = signals.TurnUnanswered
 	}
-	if t.Ignored {
+	if t.Stage == ItemUnhandled {
 		out.Status = signals.TurnUnhandled
 	}
 	switch {
-	case t.Held:
+	case t.Stage == ItemDebounced:
 		out.Status = signals.TurnHeld
 	case t.Handling != nil && len(t.Runs) == 0:
 		out.Status = signals.TurnCompleted
 	}
-	s.endInterrupted(now, &out)
-	terminal := s.endRuns(now, &out)
+	t.endInterrupted(now, &out)
+	terminal := t.endRuns(now, &out)
 	if t.Error != "" {
 		out.Status, out.Error, terminal = signals.TurnFailed, t.Error, true
 	}
-	s.endItem(now, out)
+	t.endItem(now, out)
 	if !terminal && len(t.Runs) > 0 && s.rootOf(t.root()) == nil {
 		// A processor took the place of what an agent said, and nothing follows.
-		s.record(event.FinalID(s.turnID()), event.TypeFinal, t.Item.TraceID, t.Item.ID, now, event.Final{})
+		t.record(now, event.FinalID(t.turnID()), event.TypeFinal, event.Final{})
 	}
 	for _, in := range t.Intercepting {
-		s.late(in)
+		s.abandonHook(in)
 	}
 	s.Turn = nil
-	s.catchUp(now)
-	if !s.follow(now, t, out, terminal) {
-		s.overTurn(now, t, out)
+	s.applyEarly(now)
+	if !t.continueRoot(now, out, terminal) {
+		t.announceTurnEnd(now, out)
 	}
 	return out
 }
 
 // endInterrupted says who ended the turn, if anybody did before all had been said.
-func (s *State) endInterrupted(now time.Time, out *signals.TurnResult) {
-	t := s.Turn
-	switch cut := t.Arrived || t.Cut || t.Unhandled() || slices.ContainsFunc(t.Runs, func(r *Run) bool { return r.Interrupted }); {
+func (t *Turn) endInterrupted(now time.Time, out *signals.TurnResult) {
+	switch cut := t.Stage == ItemArrived || t.Cut || t.Unhandled() || slices.ContainsFunc(t.Runs, func(r *Run) bool { return r.Interrupted }); {
 	case cut && t.Interrupted == nil:
 		// The step heard of it before the thread did.
 		t.Interrupted = &signals.Control{Action: signals.ControlInterrupt}
@@ -390,13 +406,12 @@ func (s *State) endInterrupted(now time.Time, out *signals.TurnResult) {
 		return
 	}
 	out.Status, out.Error = signals.TurnInterrupted, t.Interrupted.Reason
-	s.record(event.InterruptedID(s.turnID()), event.TypeStatus, t.Item.TraceID, t.Item.ID, now,
+	t.record(now, event.InterruptedID(t.turnID()), event.TypeStatus,
 		event.StatusChange{Status: event.StatusInterrupted, By: t.Interrupted.By, Detail: t.Interrupted.Reason})
 }
 
 // endRuns sums up the runs. It reports whether viewers are told of an end.
-func (s *State) endRuns(now time.Time, out *signals.TurnResult) (terminal bool) {
-	t := s.Turn
+func (t *Turn) endRuns(now time.Time, out *signals.TurnResult) (terminal bool) {
 	for _, r := range t.Runs {
 		if r.Final != nil {
 			addReply(out, *r.Final)
@@ -406,7 +421,7 @@ func (s *State) endRuns(now time.Time, out *signals.TurnResult) (terminal bool) 
 			out.Status, out.Error, terminal = signals.TurnFailed, r.Error, true
 		case r.Interrupted:
 			terminal = true
-			s.record(event.FinalID(s.messageID(r)), event.TypeFinal, t.Item.TraceID, t.Item.ID, now,
+			t.record(now, event.FinalID(r.messageID()), event.TypeFinal,
 				event.Final{Agent: r.Agent, MessageID: r.MessageID})
 		case !r.Answered:
 			terminal = true
@@ -438,42 +453,45 @@ func addReply(out *signals.TurnResult, m event.Message) {
 }
 
 // endItem gives the item its last status; one that failed can be retried.
-func (s *State) endItem(now time.Time, out signals.TurnResult) {
-	t := s.Turn
+func (t *Turn) endItem(now time.Time, out signals.TurnResult) {
+	s := t.thread
 	it := t.Item
 	it.Status, it.Error, it.UpdatedAt = event.Completed, out.Error, now
 	switch {
 	case t.SetStatus != nil:
-		s.setEnd(now, t, it)
+		t.setEnd(now, it)
 		return
 	case out.Status == signals.TurnFailed:
 		it.Status = event.Failed
-		s.Failed = keepFailed(append(s.Failed, t.queued(it).failed()))
+		s.fail(t.queued(it))
 		return
 	case t.Outcome == event.Produced:
 		it.Status = event.Overwritten
 	}
-	s.end(it)
+	s.rememberEnded(it)
 }
 
 // queued is the turn's item as it waits to be processed again.
 func (t *Turn) queued(it event.Item) Queued {
-	return Queued{Item: it, Options: t.Options, Origin: t.Origin, Hooked: t.Hooked, Replaced: t.Replaced, Stored: true}
+	q := t.as(it)
+	q.Stored = true
+	return q
 }
 
-func (s *State) turnID() string { return s.Turn.id() }
+func (t *Turn) turnID() string { return t.id() }
 
 func (t *Turn) id() string { return event.TurnID(t.Item.ID, t.Item.Attempt) }
 
 // unprocessed ends an event whose turn does not come: it is a failed event, and its record
 // has its content.
-func (s *State) unprocessed(now time.Time, q Queued) {
+func (in *Inbox) unprocessed(now time.Time, q Queued) {
+	s := in.thread
 	const why = "the thread was closed before its turn came"
-	s.recordItem(now, q)
+	in.recordItem(now, q)
 	it := q.Item
 	it.Status, it.Error, it.UpdatedAt = event.Failed, why, now
-	s.Failed = keepFailed(append(s.Failed, q.as(it).failed().stored()))
-	s.overUnprocessed(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnInterrupted, Error: why})
+	in.fail(q.as(it).withoutContent())
+	s.announceUnprocessed(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnInterrupted, Error: why})
 }
 
 // Close ends the thread: what still waits is kept as records, unanswered.

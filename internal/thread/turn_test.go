@@ -15,7 +15,7 @@ func TestTurn(t *testing.T) {
 	s := newState()
 	turn := begin(t, s, "e1", "hello")
 	require.False(t, s.Idle())
-	require.Equal(t, []*Run{{Phase: PhaseModel, ReplyTo: "e1"}}, turn.Runs)
+	require.Equal(t, []*Run{{Phase: PhaseModel, ReplyTo: "e1"}}, bare(turn.Runs))
 
 	in, ok := s.stepped(t0, turn.Runs[0])
 	require.True(t, ok)
@@ -35,19 +35,19 @@ func TestTurn(t *testing.T) {
 	r := turn.Runs[0]
 	require.Equal(t, PhaseTools, r.Phase)
 	require.Equal(t, "assistant", r.Agent)
-	first := s.ToolStep(r, r.Calls[0], nil)
+	first := r.Calls[0].ToolStep(nil)
 	require.Equal(t, ToolStep{Thread: s.Ref(), Agent: "assistant", TraceID: "e1", EventID: "e1", MessageID: "e1.0.1", ToolCallID: "c1", ToolName: "note"}, first)
 	s.ran(t0, r, r.Calls[0])
-	s.ToolsDone(t0, r)
+	r.ToolsDone(t0)
 	require.Equal(t, PhaseTools, r.Phase, "S2-13 the model waits for the last call")
 	s.ran(t0, r, r.Calls[1])
-	s.ToolsDone(t0, r)
+	r.ToolsDone(t0)
 	require.Equal(t, PhaseModel, r.Phase)
 
 	in = step(t, s, r, "the end")
 	require.Equal(t, "e1.0.2", in.MessageID)
 	require.Equal(t, PhaseDone, r.Phase)
-	out := s.End(t0)
+	out := s.Turn.End(t0)
 	require.Equal(t, signals.TurnCompleted, out.Status)
 	require.Equal(t, "the end", out.Message.Content)
 	require.Equal(t, 3, s.Usage.InputTokens)
@@ -77,7 +77,7 @@ func TestUnansweredTurns(t *testing.T) {
 		if p.Type != event.TypeMessage {
 			want, at = signals.TurnUnhandled, 3
 		}
-		require.Equal(t, signals.TurnResult{EventID: "e1", Status: want}, s.End(t0), "S0-26")
+		require.Equal(t, signals.TurnResult{EventID: "e1", Status: want}, s.Turn.End(t0), "S0-26")
 		last := s.Pending[len(s.Pending)-at]
 		require.Equal(t, "e1", last.ID, "it is recorded all the same")
 		require.True(t, json.Valid(last.Payload))
@@ -90,7 +90,7 @@ func TestStepLimit(t *testing.T) {
 	for range 3 {
 		step(t, s, r, "", runs("c"+name(r.Step)))
 		s.ran(t0, r, r.Calls[0])
-		s.ToolsDone(t0, r)
+		r.ToolsDone(t0)
 	}
 	_, ok := s.stepped(t0, r)
 	require.False(t, ok)
@@ -103,7 +103,7 @@ func TestStepLimit(t *testing.T) {
 	}
 	failure := payload[event.Failure](t, pending(s, event.TypeError)[0])
 	require.Equal(t, limit.Content, failure.Error)
-	out := s.End(t0)
+	out := s.Turn.End(t0)
 	require.Equal(t, signals.TurnFailed, out.Status)
 	require.Equal(t, limit.Content, out.Error)
 }
@@ -117,13 +117,13 @@ func TestFailureAndRetry(t *testing.T) {
 	r := s.entered(t0, item).Runs[0]
 	in, _ := s.stepped(t0, r)
 	s.Flushed(in.Flush)
-	s.Fail(t0, r, "no such model", false)
-	out := s.End(t0)
+	r.Fail(t0, "no such model", false)
+	out := s.Turn.End(t0)
 	require.Equal(t, signals.TurnResult{EventID: "e1", Status: signals.TurnFailed, Error: "no such model"}, out)
 	require.Equal(t, event.Failure{EventID: "e1", MessageID: "e1.0.1", Error: "no such model"}, payload[event.Failure](t, pending(s, event.TypeError)[0]))
 	require.Empty(t, pending(s, event.TypeFinal), "S1-23 one terminal event")
-	require.Equal(t, event.Failed, s.Failed[0].Status, "S2-16")
-	require.Equal(t, "no such model", s.Failed[0].Error)
+	require.Equal(t, event.Failed, s.Failed[0].Item.Status, "S2-16")
+	require.Equal(t, "no such model", s.Failed[0].Item.Error)
 
 	require.Equal(t, Posted{EventID: "e1", Duplicate: true}, post(t, s, says("e1", "go")), "posting again does not retry")
 	requireField(t, "eventId", s.Retry(at(60), signals.Control{EventID: "e9"}))
@@ -142,15 +142,15 @@ func TestFailureAndRetry(t *testing.T) {
 	r = s.entered(at(61), item).Runs[0]
 	in = step(t, s, r, "fine")
 	require.Equal(t, "e1~1.0.1", in.MessageID, "a new call of the model")
-	require.Equal(t, signals.TurnCompleted, s.End(at(62)).Status)
+	require.Equal(t, signals.TurnCompleted, s.Turn.End(at(62)).Status)
 }
 
 func TestRetryPicks(t *testing.T) {
 	s := newState()
 	for i := range 3 {
 		r := begin(t, s, name(i), "x").Runs[0]
-		s.Fail(t0, r, "no", true)
-		s.End(t0)
+		r.Fail(t0, "no", true)
+		s.Turn.End(t0)
 	}
 	require.NoError(t, s.Retry(t0, signals.Control{EventID: "e1"}))
 	require.NoError(t, s.Retry(t0, signals.Control{}))
@@ -164,10 +164,10 @@ func TestInterruptWhileToolsRun(t *testing.T) {
 	r := begin(t, s, "e1", "go").Runs[0]
 	step(t, s, r, "", runs("done"), runs("running"), asks("waiting"))
 	s.ran(t0, r, r.Calls[0])
-	s.ToolStep(r, r.Calls[1], nil)
+	r.Calls[1].ToolStep(nil)
 	require.True(t, s.Interrupt(signals.Control{By: "ann", Reason: "enough"}))
 	require.False(t, s.Interrupt(signals.Control{By: "bob"}), "once is enough")
-	s.StopRun(t0, r)
+	r.StopRun(t0)
 	var settled []string
 	for _, rec := range pending(s, event.TypeMessage) {
 		m := payload[event.Message](t, rec)
@@ -176,7 +176,7 @@ func TestInterruptWhileToolsRun(t *testing.T) {
 		require.True(t, m.IsError)
 	}
 	require.Equal(t, []string{"running", "waiting"}, settled, "S4-71 every call has a result, none has two")
-	out := s.End(t0)
+	out := s.Turn.End(t0)
 	require.Equal(t, signals.TurnInterrupted, out.Status)
 	require.Equal(t, "enough", out.Error)
 	require.Len(t, pending(s, event.TypeFinal), 1, "S1-37 the stream ends with a terminal event")
@@ -197,7 +197,7 @@ func TestInterruptedReply(t *testing.T) {
 			s.Interrupt(signals.Control{})
 			s.took(t0, r, ModelReply{Agent: "assistant", MaxSteps: 3, Message: event.Message{ID: in.MessageID, Content: tc.content, Interrupted: true}})
 			require.Equal(t, PhaseDone, r.Phase)
-			out := s.End(t0)
+			out := s.Turn.End(t0)
 			require.Equal(t, signals.TurnInterrupted, out.Status)
 			if tc.content == "" {
 				require.Nil(t, out.Message)
@@ -228,11 +228,11 @@ func TestSeveralAgents(t *testing.T) {
 	reply(alice, a.MessageID, "@bob what do you think?")
 	reply(bob, b.MessageID, "nothing")
 	require.Len(t, turn.Runs, 3, "an agent that is addressed has another run")
-	require.Equal(t, &Run{Agent: "bob", Slot: 2, Phase: PhaseModel, ReplyTo: a.MessageID, Answers: "alice"}, turn.Runs[2])
+	require.Equal(t, &Run{turn: turn, Agent: "bob", Slot: 2, Phase: PhaseModel, ReplyTo: a.MessageID, Answers: "alice"}, turn.Runs[2])
 	c, _ := s.stepped(t0, turn.Runs[2])
 	require.Equal(t, "e1.2.1", c.MessageID)
-	s.Fail(t0, turn.Runs[2], "no", true)
-	out := s.End(t0)
+	turn.Runs[2].Fail(t0, "no", true)
+	out := s.Turn.End(t0)
 	require.Equal(t, signals.TurnFailed, out.Status, "a turn in which one run failed has failed")
 	require.Equal(t, b.MessageID, out.Message.ID)
 	require.Len(t, out.Replies, 2)
@@ -268,7 +268,7 @@ func TestAgentsNamedTwice(t *testing.T) {
 	p.Agents = []string{"bob", "carol", "Bob"}
 	post(t, s, p)
 	turn := next(t, s)
-	s.Enter(t0, pass)
+	s.Turn.Enter(t0, pass)
 	require.Len(t, turn.Runs, 2, "each answers once")
 }
 
@@ -295,7 +295,7 @@ func TestTwoAgentsDoNotTalkForEver(t *testing.T) {
 		last := payload[event.Message](t, said[len(said)-1])
 		require.Equal(t, event.System, last.SenderType)
 		require.Equal(t, TurnLimitText(signals.DefaultTurnLimit), last.Content, "the end is not silent")
-		require.Equal(t, signals.TurnCompleted, s.End(t0).Status)
+		require.Equal(t, signals.TurnCompleted, s.Turn.End(t0).Status)
 	})
 }
 
@@ -304,7 +304,7 @@ func TestInterruptAfterTheLastReply(t *testing.T) {
 	r := begin(t, s, "e1", "go").Runs[0]
 	step(t, s, r, "all said")
 	require.True(t, s.Interrupt(signals.Control{By: "ann"}))
-	require.Equal(t, signals.TurnCompleted, s.End(t0).Status, "there was nothing left to interrupt")
+	require.Equal(t, signals.TurnCompleted, s.Turn.End(t0).Status, "there was nothing left to interrupt")
 	require.Empty(t, pending(s, event.TypeStatus))
 
 	s = newState("alice", "bob")
@@ -312,7 +312,7 @@ func TestInterruptAfterTheLastReply(t *testing.T) {
 	require.True(t, s.Interrupt(signals.Control{By: "ann"}))
 	step(t, s, r, "@bob your turn")
 	require.Len(t, s.Turn.Runs, 1)
-	require.Equal(t, signals.TurnInterrupted, s.End(t0).Status, "bob was not asked")
+	require.Equal(t, signals.TurnInterrupted, s.Turn.End(t0).Status, "bob was not asked")
 }
 
 func TestClose(t *testing.T) {
@@ -353,8 +353,8 @@ func TestCallFailed(t *testing.T) {
 	s := newState()
 	r := begin(t, s, "e1", "go").Runs[0]
 	step(t, s, r, "", runs("c1"))
-	s.CallFailed(t0, r, r.Calls[0], "lost")
-	s.ToolsDone(t0, r)
+	r.Calls[0].CallFailed(t0, "lost")
+	r.ToolsDone(t0)
 	require.Equal(t, PhaseModel, r.Phase, "S1-25 the run goes on")
 	m := payload[event.Message](t, pending(s, event.TypeMessage)[0])
 	require.Equal(t, event.Message{

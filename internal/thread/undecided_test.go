@@ -38,7 +38,7 @@ func TestModelsWaitForHooks(t *testing.T) {
 		s := newState()
 		arrives(t, s, "e1")
 		require.Equal(t, []string{event.TypeMessage}, recordOf(t, s, "e1").Undecided(), "nobody has decided")
-		s.Enter(t0, silent)
+		s.Turn.Enter(t0, silent)
 		require.Empty(t, recordOf(t, s, "e1").Undecided())
 		require.Empty(t, pending(s, event.TypeHook))
 	})
@@ -46,12 +46,12 @@ func TestModelsWaitForHooks(t *testing.T) {
 		for name, flush := range map[string]func(s *State){
 			"stored":          func(s *State) { s.Flushed(s.Flush()) },
 			"perhaps":         func(s *State) { s.Flush() },
-			"in the next run": func(s *State) { s.Flush(); *s = *copied(t, s) },
+			"in the next run": func(s *State) { s.Flush(); *s = *copied(t, s); s.bind() },
 		} {
 			s := newState()
 			arrives(t, s, "e1")
 			flush(s)
-			s.Enter(t0, silent)
+			s.Turn.Enter(t0, silent)
 			passed := payload[event.Interception](t, recordOf(t, s, decisionID))
 			require.Equal(t, event.Passed, passed.Outcome, name)
 			require.Empty(t, passed.Hooks, name)
@@ -62,20 +62,20 @@ func TestModelsWaitForHooks(t *testing.T) {
 		arrives(t, s, "e1")
 		s.Flushed(s.Flush())
 		require.Zero(t, s.Handed)
-		s.notice(t0, "n1", "note")
+		s.Turn.notice(t0, "n1", "note")
 		require.Zero(t, s.Handed)
 	})
 	t.Run("a retry passes what has failed", func(t *testing.T) {
 		s := newState()
 		arrives(t, s, "e1")
-		s.Enter(t0, Decision{Outcome: event.HookFailed, Error: "no"})
-		s.End(t0)
+		s.Turn.Enter(t0, Decision{Outcome: event.HookFailed, Error: "no"})
+		s.Turn.End(t0)
 		s.Flushed(s.Flush())
 		require.NoError(t, s.Retry(t0, signals.Control{Action: signals.ControlRetry, EventID: "e1"}))
 		q, ok := s.Next(t0)
 		require.True(t, ok)
 		s.Begin(t0, q)
-		s.Enter(t0, silent)
+		s.Turn.Enter(t0, silent)
 		require.Equal(t, event.Passed, payload[event.Interception](t, recordOf(t, s, decisionID)).Outcome, "what is stored has the mark")
 	})
 	t.Run("no turn takes it on", func(t *testing.T) {
@@ -101,8 +101,8 @@ func TestModelsWaitForHooks(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, interrupts)
 		s.Interrupt(signals.Control{Action: signals.ControlInterrupt, By: "ann"})
-		s.StopRun(t0, turn.Runs[0])
-		s.End(t0)
+		turn.Runs[0].StopRun(t0)
+		s.Turn.End(t0)
 		require.Equal(t, event.Withdrawn, payload[event.Interception](t, recordOf(t, s, event.WithdrawalID("e1"))).Outcome)
 	})
 	t.Run("why a task has failed", func(t *testing.T) {
@@ -112,7 +112,7 @@ func TestModelsWaitForHooks(t *testing.T) {
 		s.CompleteTask(t0, signals.CompleteTask{TaskID: task.ID, Error: "swordfish"})
 		answer := func(specs ...hook.Spec) string {
 			s.Flushed(s.Flush())
-			s.Answer(t0, r, &Call{Plan: PlannedCall{ID: "c9", Name: ToolListTasks, By: ByThread}}, specs...)
+			of(s, &Call{Plan: PlannedCall{ID: "c9", Name: ToolListTasks, By: ByThread}}).Answer(t0, specs...)
 			return payload[event.Message](t, recordOf(t, s, "c9.result")).Content
 		}
 		require.Contains(t, answer(), "swordfish", "no hook has a say in it")

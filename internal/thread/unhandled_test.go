@@ -30,8 +30,8 @@ func TestEventsThatNothingHandles(t *testing.T) {
 			next, ok := s.Next(t0)
 			require.True(t, ok)
 			s.Begin(t0, next)
-			s.Enter(t0, c.decided)
-			require.Equal(t, c.want, s.End(t0).Status)
+			s.Turn.Enter(t0, c.decided)
+			require.Equal(t, c.want, s.Turn.End(t0).Status)
 			told := ""
 			for _, r := range s.Flush().Records {
 				var change event.StatusChange

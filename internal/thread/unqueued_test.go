@@ -21,7 +21,7 @@ func TestPostFailed(t *testing.T) {
 	require.JSONEq(t, string(p.Payload), string(u.Event.Payload))
 	require.Equal(t, ErrFull.Error(), u.Error)
 	require.Equal(t, event.Failure{EventID: "e1", Error: ErrFull.Error(), Retryable: true}, payload[event.Failure](t, pending(s, event.TypeError)[0]))
-	require.True(t, s.HasSeen("e1"), "posted again it has no effect")
+	require.True(t, s.WasPosted("e1"), "posted again it has no effect")
 	require.Less(t, len(asJSON(t, s.Failed)), 1000, "the state does not keep the content")
 
 	require.NoError(t, s.Retry(t0, signals.Control{EventID: "e1", By: "ann"}))
@@ -74,8 +74,8 @@ func TestFailedEventsStay(t *testing.T) {
 	s := newState()
 	for i := range 20 {
 		begin(t, s, name(i), strings.Repeat("x", 100<<10))
-		s.Fail(t0, s.Turn.Runs[0], "no", true)
-		s.End(t0)
+		s.Turn.Runs[0].Fail(t0, "no", true)
+		s.Turn.End(t0)
 		s.Flushed(s.Flush())
 	}
 	require.Len(t, s.Failed, 20)
@@ -91,14 +91,14 @@ func TestFailedEventsStay(t *testing.T) {
 
 func TestSeenForgetsTheOldest(t *testing.T) {
 	s := newState()
-	for i := range maxSeen + 10 {
-		s.remember(name(i))
+	for i := range maxPostedIDs + 10 {
+		s.rememberPosted(name(i))
 	}
-	require.Len(t, s.Seen, maxSeen)
-	require.False(t, s.HasSeen(name(9)))
-	require.True(t, s.HasSeen(name(10)))
+	require.Len(t, s.PostedIDs, maxPostedIDs)
+	require.False(t, s.WasPosted(name(9)))
+	require.True(t, s.WasPosted(name(10)))
 	var back State
 	require.NoError(t, json.Unmarshal([]byte(asJSON(t, s)), &back))
-	require.False(t, back.HasSeen(name(9)))
-	require.True(t, back.HasSeen(name(maxSeen+9)))
+	require.False(t, back.WasPosted(name(9)))
+	require.True(t, back.WasPosted(name(maxPostedIDs+9)))
 }

@@ -14,7 +14,7 @@ func (s *State) View() signals.State {
 		Namespace: s.Namespace, ThreadID: s.ThreadID, Status: signals.Idle, Title: s.Title,
 		Agents: append([]string{}, s.Agents...), Metadata: s.Metadata, QueueLength: len(s.Queue),
 		Approvals: len(s.Approvals()), Failed: s.failed(), Usage: s.Usage,
-		Tasks: len(s.Tasks), Held: s.viewHeld(), TurnLimit: s.turnLimit(), LLMCalls: s.LLMCalls,
+		Tasks: len(s.Tasks), Held: s.viewDebounced(), TurnLimit: s.turnLimit(), LLMCalls: s.LLMCalls,
 	}
 	switch {
 	case s.Closing != nil:
@@ -25,7 +25,7 @@ func (s *State) View() signals.State {
 		v.Status = signals.Running
 	}
 	if turns := s.turns(); len(turns) > 0 {
-		s.within(turns[0], func() { v.Turn = s.viewTurn() })
+		v.Turn = turns[0].viewTurn()
 	}
 	if s.Parent != nil {
 		v.Parent = s.Parent.ThreadID
@@ -33,11 +33,11 @@ func (s *State) View() signals.State {
 	return v
 }
 
-func (s *State) viewTurn() *signals.TurnState {
-	t := s.Turn
+func (t *Turn) viewTurn() *signals.TurnState {
+	s := t.thread
 	v := &signals.TurnState{EventID: t.Item.ID, TraceID: t.Item.TraceID, StartedAt: t.StartedAt, Runs: []signals.RunState{}}
 	for _, r := range t.Runs {
-		v.Runs = append(v.Runs, signals.RunState{Agent: r.Agent, Step: r.Step, Doing: s.doing(r), Tools: r.unsettled(), Threads: r.subs(), Retrying: r.retrying()})
+		v.Runs = append(v.Runs, signals.RunState{Agent: r.Agent, Step: r.Step, Doing: r.doing(), Tools: r.unsettled(), Threads: r.subs(), Retrying: r.retrying()})
 	}
 	for _, in := range t.Intercepting {
 		v.Deciding = append(v.Deciding, signals.Deciding{
@@ -56,10 +56,10 @@ const (
 	doingDone  = "done"
 )
 
-func (s *State) doing(r *Run) string {
+func (r *Run) doing() string {
 	switch r.Phase {
 	case PhaseModel:
-		if s.asked(s.SeenModelCall(r).Key) == nil {
+		if r.turn.find(r.ModelCallEvent().Key) == nil {
 			return doingModel
 		}
 	case PhaseCalls:
@@ -145,7 +145,7 @@ func (s *State) Details() string {
 		fmt.Fprintf(&b, "\n- rule %s holds %d events back until %s", h.Rule, h.Count, h.Until.UTC().Format("15:04:05Z"))
 	}
 	for _, f := range s.Failed {
-		fmt.Fprintf(&b, "\n- failed: event %s: %s", f.ID, f.Error)
+		fmt.Fprintf(&b, "\n- failed: event %s: %s", f.Item.ID, f.Item.Error)
 	}
 	return b.String()
 }

@@ -19,10 +19,10 @@ func deciding(id, key, typ string) signals.Deciding {
 
 // requireDecides asks guards about an event: the view and the details say so until
 // they have answered.
-func requireDecides(t *testing.T, s *State, e Seen, doing []string) {
+func requireDecides(t *testing.T, s *State, e HookEvent, doing []string) {
 	t.Helper()
 	require.Empty(t, s.View().Turn.Deciding)
-	s.Asking(e, guards...)
+	s.Turn.HooksStarted(e, guards...)
 	v := copied(t, s).View()
 	require.Equal(t, []signals.Deciding{deciding(e.ID, e.Key, e.Type)}, v.Turn.Deciding)
 	require.Equal(t, signals.Running, v.Status)
@@ -32,7 +32,7 @@ func requireDecides(t *testing.T, s *State, e Seen, doing []string) {
 	}
 	require.Equal(t, doing, now)
 	require.Contains(t, s.Details(), "- waits for hooks: guard, audit on "+e.Type+" `"+e.ID+"`")
-	s.Answered(e)
+	s.Turn.HooksFinished(e)
 	require.Empty(t, s.View().Turn.Deciding)
 	require.NotContains(t, s.Details(), "waits for hooks")
 }
@@ -45,35 +45,35 @@ func TestViewOfHooks(t *testing.T) {
 	post(t, s, says("e1", "hello"))
 	item, _ := s.Next(t0)
 	turn := s.Begin(t0, item)
-	requireDecides(t, s, s.SeenItem(), []string{})
+	requireDecides(t, s, s.Turn.ItemEvent(), []string{})
 
-	s.Enter(t0, pass)
+	s.Turn.Enter(t0, pass)
 	r := turn.Runs[0]
 	require.Equal(t, []signals.RunState{{Doing: "model"}}, runsOf(s))
-	requireDecides(t, s, s.SeenModelCall(r), []string{"hooks"})
+	requireDecides(t, s, r.ModelCallEvent(), []string{"hooks"})
 	require.Equal(t, []signals.RunState{{Doing: "model"}}, runsOf(s), "the hooks have decided on the call")
 
 	in, ok := s.stepped(t0, r)
 	require.True(t, ok)
-	s.Replied(t0, r, ModelReply{
+	r.Replied(t0, ModelReply{
 		Agent: "assistant", MaxSteps: 3, Calls: []PlannedCall{runs("c1"), {ID: "c2", Name: "clock"}},
 		Message: event.Message{ID: in.MessageID, ThreadID: "t1", Content: "Let me see."},
 	})
-	requireDecides(t, s, s.SeenReply(r), []string{"hooks"})
-	s.ReplyHeard(t0, r, pass)
-	requireDecides(t, s, s.SeenCalls(r), []string{"hooks"})
+	requireDecides(t, s, r.ReplyEvent(), []string{"hooks"})
+	r.ApplyReplyDecision(t0, pass)
+	requireDecides(t, s, r.CallsEvent(), []string{"hooks"})
 	require.Equal(t, []signals.RunState{{Agent: "assistant", Step: 1, Doing: "hooks", Tools: []string{"note", "clock"}}}, runsOf(s))
 
-	s.CallsHeard(t0, r, pass)
+	r.ApplyCallsDecision(t0, pass)
 	require.Equal(t, "tools", runsOf(s)[0].Doing)
-	s.CallRan(r.Calls[0], ToolReply{ToolCallID: "c1", Status: "succeeded"})
-	requireDecides(t, s, s.SeenResult(r, r.Calls[0]), []string{"tools"})
-	s.CallRan(r.Calls[1], ToolReply{ToolCallID: "c2", Status: "succeeded"})
-	requireDecides(t, s, s.SeenResult(r, r.Calls[1]), []string{"hooks"})
+	r.Calls[0].CallRan(ToolReply{ToolCallID: "c1", Status: "succeeded"})
+	requireDecides(t, s, r.Calls[0].ResultEvent(), []string{"tools"})
+	r.Calls[1].CallRan(ToolReply{ToolCallID: "c2", Status: "succeeded"})
+	requireDecides(t, s, r.Calls[1].ResultEvent(), []string{"hooks"})
 
-	s.ResultHeard(t0, r, r.Calls[0], pass)
-	s.ResultHeard(t0, r, r.Calls[1], pass)
-	s.ToolsDone(t0, r)
+	r.Calls[0].ApplyResultDecision(t0, pass)
+	r.Calls[1].ApplyResultDecision(t0, pass)
+	r.ToolsDone(t0)
 	step(t, s, r, "Done.")
 	require.Equal(t, []signals.RunState{{Agent: "assistant", Step: 2, Doing: "done"}}, runsOf(s))
 }
@@ -85,8 +85,8 @@ func TestViewOfPlanning(t *testing.T) {
 	turn := begin(t, s, "e1", "hello")
 	r := turn.Runs[0]
 	in, _ := s.stepped(t0, r)
-	s.Replied(t0, r, ModelReply{Agent: "assistant", MaxSteps: 3, Calls: []PlannedCall{runs("c1"), runs("c2")}, Message: event.Message{ID: in.MessageID}})
-	s.CallsHeard(t0, r, Decision{
+	r.Replied(t0, ModelReply{Agent: "assistant", MaxSteps: 3, Calls: []PlannedCall{runs("c1"), runs("c2")}, Message: event.Message{ID: in.MessageID}})
+	r.ApplyCallsDecision(t0, Decision{
 		Outcome: event.Replaced, Hooks: []event.HookOutcome{{Name: "guard", Outcome: event.Replaced}},
 		Event: rawJSON(event.ToolCallEvent{ThreadID: "t1", AgentName: "assistant", ToolCalls: []event.ToolCall{{ID: "c2", Function: event.Function{Name: "note"}}}}),
 	})
@@ -100,7 +100,7 @@ func TestViewOfRetriedEvent(t *testing.T) {
 	item, _ := s.Next(t0)
 	item.Item.Attempt = 1
 	s.Begin(t0, item)
-	s.Asking(s.SeenItem(), guards...)
-	s.Asking(s.SeenItem(), guards[0])
+	s.Turn.HooksStarted(s.Turn.ItemEvent(), guards...)
+	s.Turn.HooksStarted(s.Turn.ItemEvent(), guards[0])
 	require.Equal(t, []signals.Deciding{deciding("e1", "e1~1", "message")}, s.View().Turn.Deciding, "asked once")
 }

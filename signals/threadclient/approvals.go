@@ -13,15 +13,9 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// Decide decides on a tool call that waits, and returns what became of the decision.
-func (c *Client) Decide(ctx context.Context, threadID string, d signals.Decide) (signals.DecideOutcome, error) {
-	out, err := c.DecideResult(ctx, threadID, d)
-	return out.Result, err
-}
-
-// DecideResult is [Client.Decide] with all that the thread answers: of a call that needs
+// Decide decides on a tool call that waits. The result is the outcome and, of a call that needs
 // several approvals, how many are missing.
-func (c *Client) DecideResult(ctx context.Context, threadID string, d signals.Decide) (signals.DecideResult, error) {
+func (c *Client) Decide(ctx context.Context, threadID string, d signals.Decide) (signals.DecideResult, error) {
 	var out signals.DecideResult
 	err := c.update(ctx, threadID, signals.UpdateDecide, d, &out)
 	return out, err
@@ -79,29 +73,23 @@ type ApprovalsQuery struct {
 
 // Waiting is what waits in the threads of a namespace, the longest first.
 type Waiting struct {
-	Approvals   []WaitingApproval `json:"approvals"`
-	ClientCalls []WaitingCall     `json:"clientCalls"`
-
-	// Unanswered are threads that wait too, but did not answer in time.
-	Unanswered []string `json:"unanswered,omitempty"`
-
-	// More says that there are more threads that wait than were asked.
-	More bool `json:"more,omitempty"`
+	Approvals   []WaitingApproval `json:"approvals" nullable:"false" doc:"Calls that wait for a decision, the longest wait first"`
+	ClientCalls []WaitingCall     `json:"clientCalls" nullable:"false" doc:"Calls that wait for a connected client, in threads that also wait for a decision"`
+	Unanswered  []string          `json:"unanswered,omitempty" doc:"Waiting threads that did not answer in time"`
+	More        bool              `json:"more,omitempty" doc:"More threads wait than were asked"`
 }
 
-// WaitingApproval is a tool call that waits for approval.
+// WaitingApproval is a tool call that waits for a decision.
 type WaitingApproval struct {
-	// ThreadID is where it can be decided on. Of a sub-agent's call that is the thread
-	// for which it works in the end.
-	ThreadID string                `json:"threadId"`
-	Title    string                `json:"title,omitempty"`
+	ThreadID string                `json:"threadId" doc:"Where to decide on it. Of a sub-agent's call: the thread for which it works"`
+	Title    string                `json:"title,omitempty" doc:"The thread's title"`
 	Request  event.ApprovalRequest `json:"request"`
 }
 
 // WaitingCall is a tool call that waits for a connected client to run it.
 type WaitingCall struct {
-	ThreadID string           `json:"threadId"`
-	Title    string           `json:"title,omitempty"`
+	ThreadID string           `json:"threadId" doc:"Where to answer it"`
+	Title    string           `json:"title,omitempty" doc:"The thread's title"`
 	Call     event.ClientCall `json:"call"`
 }
 

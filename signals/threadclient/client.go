@@ -9,17 +9,15 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/temporal"
 
 	"github.com/threadmill/threadmill/signals"
 )
 
 // Client talks to threads through a Temporal client.
 type Client struct {
-	temporal  client.Client
-	namespace string
-	taskQueue string
-	lanes     *lanes
+	*conn
+	*schedules
+	posts *posts
 }
 
 // Config configures a [Client].
@@ -48,26 +46,15 @@ func New(cfg Config) (*Client, error) {
 	if err := signals.CheckID("namespace", cfg.Namespace); err != nil {
 		return nil, err
 	}
-	return &Client{cfg.Temporal, cfg.Namespace, cfg.TaskQueue, &lanes{of: map[string]*lane{}}}, nil
+	return newClient(&conn{cfg.Temporal, cfg.Namespace, cfg.TaskQueue}, &lanes{of: map[string]*lane{}}), nil
+}
+
+func newClient(c *conn, l *lanes) *Client {
+	return &Client{conn: c, posts: &posts{c, l}, schedules: &schedules{c}}
 }
 
 // Namespace is the namespace of the client's threads.
 func (c *Client) Namespace() string { return c.namespace }
-
-func (c *Client) startOptions(threadID string, start signals.Start, policy enumspb.WorkflowIdReusePolicy) client.StartWorkflowOptions {
-	opts := client.StartWorkflowOptions{
-		ID:                       signals.WorkflowID(c.namespace, threadID),
-		TaskQueue:                c.taskQueue,
-		WorkflowIDReusePolicy:    policy,
-		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
-		// The default answers an id that is taken with that workflow, silently.
-		WorkflowExecutionErrorWhenAlreadyStarted: true,
-		StaticSummary:                            staticSummary(threadID, start.Title),
-		Memo:                                     memo(start.Title, start.Agents),
-		TypedSearchAttributes:                    temporal.NewSearchAttributes(AttributeUpdates(c.namespace, start.Agents)...),
-	}
-	return opts
-}
 
 // Open starts a thread. With a post, the thread begins with it. A thread that
 // exists already gives ErrExists, one that was closed ErrClosed.
@@ -97,6 +84,7 @@ func (c *Client) Open(ctx context.Context, threadID string, start signals.Start,
 	return nil
 }
 
+// checkStart checks with what a thread begins: its workflow would fail after it was started.
 func checkStart(threadID string, start signals.Start) error {
 	if err := signals.CheckID("threadId", threadID); err != nil {
 		return err
@@ -104,13 +92,7 @@ func checkStart(threadID string, start signals.Start) error {
 	return signals.CheckStart(start)
 }
 
-// Post is [Client.PostUpdate]. It returns the event's id, which it makes when the post has none.
-func (c *Client) Post(ctx context.Context, threadID string, p signals.Post) (string, error) {
-	out, err := c.PostUpdate(ctx, threadID, p)
-	return out.EventID, err
-}
-
-// PostUpdate adds an event, a message or one of another type, to the queue of a thread, and
+// Post adds an event, a message or one of another type, to the queue of a thread, and
 // returns once the thread has accepted or rejected it. The error wraps [signals.ErrFull] if too
 // much waits in the thread, and [signals.ErrOverloaded] if too many posts of this process wait for
 // its answer: the same post is accepted later.
@@ -119,17 +101,12 @@ func (c *Client) Post(ctx context.Context, threadID string, p signals.Post) (str
 // as a signal, which the thread processes when it can. The status is "queued" then, also of a
 // duplicate, which changes nothing; a post that finds the queue full when it arrives becomes a
 // failed event that can be retried.
-func (c *Client) PostUpdate(ctx context.Context, threadID string, p signals.Post) (signals.PostResult, error) {
+func (c *Client) Post(ctx context.Context, threadID string, p signals.Post) (signals.PostResult, error) {
 	return c.post(ctx, threadID, p, nil)
 }
 
 // PostOrOpen is [Client.Post] to a thread that is opened first if it does not exist.
-func (c *Client) PostOrOpen(ctx context.Context, threadID string, start signals.Start, p signals.Post) (string, error) {
-	out, err := c.postOrOpen(ctx, threadID, start, p)
-	return out.EventID, err
-}
-
-func (c *Client) postOrOpen(ctx context.Context, threadID string, start signals.Start, p signals.Post) (signals.PostResult, error) {
+func (c *Client) PostOrOpen(ctx context.Context, threadID string, start signals.Start, p signals.Post) (signals.PostResult, error) {
 	if err := checkStart(threadID, start); err != nil {
 		return signals.PostResult{}, err
 	}
@@ -148,7 +125,7 @@ func (c *Client) post(ctx context.Context, threadID string, p signals.Post, open
 	if err := signals.CheckPost(threadID, p); err != nil {
 		return signals.PostResult{EventID: p.ID}, err
 	}
-	return c.submit(ctx, threadID, p, open)
+	return c.posts.submit(ctx, threadID, p, open)
 }
 
 // PostSignal signals an event to a thread that exists, and returns its id as soon as Temporal has
@@ -161,18 +138,6 @@ func (c *Client) PostSignal(ctx context.Context, threadID string, p signals.Post
 	return p.ID, c.signal(ctx, threadID, signals.SignalPost, p)
 }
 
-// signalOrOpen signals an event to a thread, which is started first if it does not exist.
-func (c *Client) signalOrOpen(ctx context.Context, threadID string, start signals.Start, p signals.Post) error {
-	opts := c.startOptions(threadID, start, enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE_FAILED_ONLY)
-	opts.WorkflowIDConflictPolicy = enumspb.WORKFLOW_ID_CONFLICT_POLICY_UNSPECIFIED
-	_, err := c.temporal.SignalWithStartWorkflow(ctx, opts.ID, signals.SignalPost, p, opts, signals.ThreadWorkflow, start)
-	var started *serviceerror.WorkflowExecutionAlreadyStarted
-	if errors.As(err, &started) {
-		err = signals.ErrClosed
-	}
-	return c.explain(ctx, signals.SignalPost, threadID, err)
-}
-
 // Turn posts an event and waits until the turn that it triggers has ended, also
 // across continue-as-new. Posting an event that was posted before waits for its
 // turn and posts nothing; how a turn ended is kept for the last 32 events, after which the
@@ -181,11 +146,11 @@ func (c *Client) Turn(ctx context.Context, threadID string, p signals.Post) (sig
 	if err := named(&p); err != nil {
 		return signals.TurnResult{}, err
 	}
-	slot := c.takeTurn(threadID)
+	slot := c.posts.takeTurn(threadID)
 	defer slot.leave()
 	if !slot.direct() {
 		// It takes its place in the queue before it waits.
-		if _, err := c.PostUpdate(ctx, threadID, p); err != nil {
+		if _, err := c.Post(ctx, threadID, p); err != nil {
 			return signals.TurnResult{}, err
 		}
 		if err := slot.wait(ctx); err != nil {
@@ -254,90 +219,6 @@ type Summary struct {
 	StartTime time.Time `json:"startTime"`
 }
 
-func (c *Client) isOpen(ctx context.Context, threadID string) (bool, error) {
-	d, err := c.temporal.DescribeWorkflowExecution(ctx, signals.WorkflowID(c.namespace, threadID), "")
-	if err != nil {
-		return false, err
-	}
-	return d.GetWorkflowExecutionInfo().GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, nil
-}
-
-func (c *Client) signal(ctx context.Context, threadID, name string, arg any) error {
-	if err := signals.CheckID("threadId", threadID); err != nil {
-		return err
-	}
-	err := c.temporal.SignalWorkflow(ctx, signals.WorkflowID(c.namespace, threadID), "", name, arg)
-	return c.explain(ctx, name, threadID, err)
-}
-
-func (c *Client) update(ctx context.Context, threadID, name string, arg, out any) error {
-	if err := signals.CheckID("threadId", threadID); err != nil {
-		return err
-	}
-	h, err := sent(ctx, func() (client.WorkflowUpdateHandle, error) {
-		return c.temporal.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
-			WorkflowID:   signals.WorkflowID(c.namespace, threadID),
-			UpdateName:   name,
-			Args:         []any{arg},
-			WaitForStage: client.WorkflowUpdateStageCompleted,
-		})
-	})
-	if err == nil {
-		err = h.Get(ctx, out)
-	}
-	return c.explain(ctx, name, threadID, c.reasoned(ctx, threadID, err))
-}
-
-func (c *Client) query(ctx context.Context, threadID, name string, out any) error {
-	if err := signals.CheckID("threadId", threadID); err != nil {
-		return err
-	}
-	v, err := c.temporal.QueryWorkflow(ctx, signals.WorkflowID(c.namespace, threadID), "", name)
-	if err == nil {
-		err = v.Get(out)
-	}
-	return c.explain(ctx, name, threadID, err)
-}
-
-// explain turns Temporal's errors into this package's.
-func (c *Client) explain(ctx context.Context, name, threadID string, err error) error {
-	if err == nil {
-		return nil
-	}
-	var notFound *serviceerror.NotFound
-	var app *temporal.ApplicationError
-	switch {
-	case errors.As(err, &notFound):
-		if open, derr := c.isOpen(ctx, threadID); derr == nil && !open {
-			return fmt.Errorf("%s to thread %q: %w", name, threadID, signals.ErrClosed)
-		}
-		return fmt.Errorf("%s to thread %q: %w", name, threadID, signals.ErrNotFound)
-	case errors.As(err, &app):
-		if rejected := rejection(name, threadID, app.Type(), app.Message()); rejected != nil {
-			return rejected
-		}
-	}
-	return fmt.Errorf("%s to thread %q: %w", name, threadID, err)
-}
-
-// rejection is the error for the type of error with which a thread rejects an update, or nil.
-func rejection(name, threadID, typ, message string) error {
-	switch typ {
-	case signals.RefusedType:
-		return fmt.Errorf("%s to thread %q: %w: %s", name, threadID, signals.ErrRefused, message)
-	case signals.ClosedType:
-		return fmt.Errorf("%s to thread %q: %w", name, threadID, signals.ErrClosed)
-	case signals.BusyType:
-		return fmt.Errorf("%s to thread %q: %w", name, threadID, signals.ErrBusy)
-	case signals.FullType:
-		return fmt.Errorf("%s to thread %q: %w", name, threadID, signals.ErrFull)
-	case signals.ProcessedType:
-		return fmt.Errorf("%s to thread %q: %w", name, threadID, signals.ErrProcessed)
-	}
-	return nil
-}
-
-// checkStart checks with what a thread begins: its workflow would fail after it was started.
 // named makes sure that a post has an id, and one that the thread will take: a
 // signal that it rejects would only leave an audit record.
 func named(p *signals.Post) error {

@@ -13,11 +13,11 @@ func (c *Client) Deliver(ctx context.Context, d signals.Delivery) (signals.PostR
 	if err := signals.CheckID("namespace", d.Namespace); err != nil {
 		return signals.PostResult{}, err
 	}
-	in := &Client{c.temporal, d.Namespace, c.taskQueue, c.lanes}
-	out, err := in.PostUpdate(ctx, d.ThreadID, d.Post)
+	in := newClient(&conn{c.temporal, d.Namespace, c.taskQueue}, c.posts.lanes)
+	out, err := in.Post(ctx, d.ThreadID, d.Post)
 	if !d.Open || !errors.Is(err, signals.ErrNotFound) && !errors.Is(err, signals.ErrClosed) {
 		return out, err
 	}
 	// Not there; or its workflow has failed, and it can begin again.
-	return in.postOrOpen(ctx, d.ThreadID, signals.Start{Agents: d.Agents}, d.Post)
+	return in.PostOrOpen(ctx, d.ThreadID, signals.Start{Agents: d.Agents}, d.Post)
 }

@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
@@ -158,12 +156,18 @@ func (l *lanes) next(ln *lane) []*posting {
 	return batch
 }
 
+// posts sends what is posted to threads.
+type posts struct {
+	*conn
+	lanes *lanes
+}
+
 // submit posts by update, together with what others post at the same time. The post of a caller
 // whose context ends before it was sent is not sent.
 //
 // A thread that does not answer, because no worker runs, is sent a signal instead: Temporal keeps
 // it, and a thread never drops a signal that is a valid post.
-func (c *Client) submit(ctx context.Context, threadID string, p signals.Post, open *signals.Start) (signals.PostResult, error) {
+func (c *posts) submit(ctx context.Context, threadID string, p signals.Post, open *signals.Start) (signals.PostResult, error) {
 	id := signals.WorkflowID(c.namespace, threadID)
 	ln := c.lanes.enter(id)
 	defer c.lanes.leave(id, ln)
@@ -194,18 +198,18 @@ func (c *Client) submit(ctx context.Context, threadID string, p signals.Post, op
 			if !unanswered(out.err) || p.OnBusy == signals.Reject {
 				return out.result, out.err
 			}
-			return c.leaveSignal(ctx, threadID, p, open, ln.look(c, threadID), out.err)
+			return c.leaveSignal(ctx, threadID, p, open, ln.look(c.conn, threadID), out.err)
 		case <-ctx.Done():
 			c.lanes.withdraw(ln, in)
 			err := ctx.Err()
 			if !errors.Is(err, context.Canceled) {
-				err = &UnansweredError{ThreadID: threadID, Reason: ln.look(c, threadID).reason, Err: err}
+				err = &UnansweredError{ThreadID: threadID, Reason: ln.look(c.conn, threadID).reason, Err: err}
 			}
 			return signals.PostResult{}, c.explain(ctx, signals.UpdatePost, threadID, err)
 		case <-timer.C:
 			// A signal could not say that the thread is busy. What cannot be looked at may be
 			// slow only: the update goes on.
-			if state := ln.look(c, threadID); p.OnBusy != signals.Reject && state.reachable && !state.working {
+			if state := ln.look(c.conn, threadID); p.OnBusy != signals.Reject && state.reachable && !state.working {
 				c.lanes.withdraw(ln, in)
 				return c.leaveSignal(ctx, threadID, p, open, state, context.DeadlineExceeded)
 			}
@@ -223,7 +227,7 @@ const (
 
 // leaveSignal lets Temporal keep a post for a thread for which no worker runs. silence is the error
 // of the update.
-func (c *Client) leaveSignal(ctx context.Context, threadID string, p signals.Post, open *signals.Start, state condition, silence error) (signals.PostResult, error) {
+func (c *posts) leaveSignal(ctx context.Context, threadID string, p signals.Post, open *signals.Start, state condition, silence error) (signals.PostResult, error) {
 	var err error
 	switch {
 	case ctx.Err() != nil || !state.reachable || state.working || state.historyEvents > maxSilentEvents || state.historyBytes > maxSilentBytes:
@@ -244,7 +248,7 @@ func (c *Client) leaveSignal(ctx context.Context, threadID string, p signals.Pos
 }
 
 // send sends one batch and tells each of its posts what became of it.
-func (c *Client) send(threadID string, batch []*posting) {
+func (c *posts) send(threadID string, batch []*posting) {
 	ctx, cancel := context.WithTimeout(context.Background(), sendWithin)
 	defer cancel()
 	results, err := c.sendBatch(ctx, threadID, batch)
@@ -262,7 +266,7 @@ func (c *Client) send(threadID string, batch []*posting) {
 
 // sendBatch sends one update. A single post needs no batch: it looks in Temporal's Web UI as what
 // it is.
-func (c *Client) sendBatch(ctx context.Context, threadID string, batch []*posting) ([]signals.PostOutcome, error) {
+func (c *posts) sendBatch(ctx context.Context, threadID string, batch []*posting) ([]signals.PostOutcome, error) {
 	opts := client.UpdateWorkflowOptions{
 		WorkflowID: signals.WorkflowID(c.namespace, threadID), WaitForStage: client.WorkflowUpdateStageCompleted,
 	}
@@ -293,34 +297,6 @@ func (c *Client) sendBatch(ctx context.Context, threadID string, batch []*postin
 	return out.Results, c.explain(ctx, signals.UpdatePostBatch, threadID, c.reasoned(ctx, threadID, err))
 }
 
-// sendUpdate sends an update, with open to a thread that it opens if need be.
-func (c *Client) sendUpdate(ctx context.Context, threadID string, opts client.UpdateWorkflowOptions, open *signals.Start, out any) error {
-	h, err := c.startUpdate(ctx, threadID, opts, open)
-	if err != nil {
-		return err
-	}
-	return h.Get(ctx, out)
-}
-
-func (c *Client) startUpdate(ctx context.Context, threadID string, opts client.UpdateWorkflowOptions, open *signals.Start) (client.WorkflowUpdateHandle, error) {
-	if open == nil {
-		return sent(ctx, func() (client.WorkflowUpdateHandle, error) { return c.temporal.UpdateWorkflow(ctx, opts) })
-	}
-	start := c.startOptions(threadID, *open, enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE_FAILED_ONLY)
-	start.WorkflowIDConflictPolicy = enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING
-	h, err := sent(ctx, func() (client.WorkflowUpdateHandle, error) {
-		return c.temporal.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
-			StartWorkflowOperation: c.temporal.NewWithStartWorkflowOperation(start, signals.ThreadWorkflow, *open),
-			UpdateOptions:          opts,
-		})
-	})
-	var started *serviceerror.WorkflowExecutionAlreadyStarted
-	if errors.As(err, &started) {
-		return nil, signals.ErrClosed
-	}
-	return h, err
-}
-
 // outcome is the result of a post of a batch as that of update "post".
 func outcome(threadID, eventID string, o signals.PostOutcome) (signals.PostResult, error) {
 	if o.Status == signals.PostQueued || o.Status == signals.PostDuplicate {
@@ -331,7 +307,7 @@ func outcome(threadID, eventID string, o signals.PostOutcome) (signals.PostResul
 
 // takeTurn bounds the updates "turn" of this process in a thread. A caller that may not send its
 // own at once posts first, and then waits. It calls leave when its update has ended.
-func (c *Client) takeTurn(threadID string) *turnSlot {
+func (c *posts) takeTurn(threadID string) *turnSlot {
 	id := signals.WorkflowID(c.namespace, threadID)
 	t := &turnSlot{lane: c.lanes.enter(id)}
 	t.leave = sync.OnceFunc(func() {

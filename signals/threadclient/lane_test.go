@@ -164,7 +164,7 @@ func TestPostsGoTogether(t *testing.T) {
 		var posts sync.WaitGroup
 		post := func(id string) {
 			posts.Go(func() {
-				got, err := c.PostUpdate(t.Context(), "t1", hello(id))
+				got, err := c.Post(t.Context(), "t1", hello(id))
 				assert.NoError(t, err) //nolint:testifylint // not on the goroutine of the test
 				assert.Equal(t, signals.PostResult{EventID: id, Status: signals.PostQueued}, got)
 			})
@@ -183,8 +183,8 @@ func TestPostsGoTogether(t *testing.T) {
 		n := signals.MaxBatchPosts
 		require.Equal(t, [][]string{want[:1], want[1 : 1+n], want[1+n:]}, o.batches, "one update at a time, in order")
 		synctest.Wait()
-		require.Empty(t, c.lanes.of, "nothing is left of it")
-		require.Zero(t, c.lanes.bytes)
+		require.Empty(t, c.posts.lanes.of, "nothing is left of it")
+		require.Zero(t, c.posts.lanes.bytes)
 	})
 }
 
@@ -207,7 +207,7 @@ func TestPostsOfABatchHaveResultsOfTheirOwn(t *testing.T) {
 		got := map[string]error{}
 		for id := range status {
 			go func() {
-				_, err := c.PostUpdate(t.Context(), "t1", hello(id))
+				_, err := c.Post(t.Context(), "t1", hello(id))
 				mu.Lock()
 				defer mu.Unlock()
 				got[id] = err
@@ -289,12 +289,12 @@ func TestPostsToAThreadWithoutAWorker(t *testing.T) {
 				p := hello("e1")
 				p.OnBusy = test.onBusy
 				begun := time.Now()
-				got, err := c.PostUpdate(ctx, "t1", p)
+				got, err := c.Post(ctx, "t1", p)
 				if test.kept {
 					require.NoError(t, err)
 					require.Equal(t, signals.PostResult{EventID: "e1", Status: signals.PostQueued}, got)
 					require.Equal(t, answerPatience, time.Since(begun))
-					_, err = c.PostUpdate(ctx, "t1", hello("e2"))
+					_, err = c.Post(ctx, "t1", hello("e2"))
 					require.NoError(t, err)
 					require.Equal(t, answerPatience, time.Since(begun), "the next one need not wait as long")
 					require.Equal(t, []string{"e1", "e2"}, test.thread.kept)
@@ -313,7 +313,7 @@ func TestPostsToAThreadWithoutAWorker(t *testing.T) {
 			o := &oneThread{gate: make(chan struct{}), hidden: true}
 			c := laneClient(t, o)
 			time.AfterFunc(2*answerPatience, func() { close(o.gate) })
-			got, err := c.PostUpdate(t.Context(), "t1", hello("e1"))
+			got, err := c.Post(t.Context(), "t1", hello("e1"))
 			require.NoError(t, err)
 			require.Equal(t, signals.PostResult{EventID: "e1", Status: signals.PostQueued}, got)
 			require.Empty(t, o.kept)
@@ -325,7 +325,7 @@ func TestPostsToAThreadWithoutAWorker(t *testing.T) {
 			c := laneClient(t, o)
 			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(time.Second, cancel)
-			_, err := c.PostUpdate(ctx, "t1", hello("e1"))
+			_, err := c.Post(ctx, "t1", hello("e1"))
 			require.ErrorIs(t, err, context.Canceled)
 			<-time.After(sendWithin)
 			require.Empty(t, o.kept)
@@ -352,7 +352,7 @@ func TestTurnsUnderWayAreBounded(t *testing.T) {
 		turns.Wait()
 		require.Equal(t, turnsInFlight, o.most)
 		synctest.Wait()
-		require.Empty(t, c.lanes.of)
+		require.Empty(t, c.posts.lanes.of)
 	})
 }
 

@@ -20,15 +20,10 @@ type PublishOptions struct {
 
 // PublishResult says what became of an environment event.
 type PublishResult struct {
-	EventID string `json:"eventId"`
-
-	// ThreadID is the thread that the event is for, if it says one.
-	ThreadID string `json:"threadId,omitempty"`
-
-	// Status is "queued", "duplicate" when the thread has had this id before, or
-	// "ignored": Warning says why.
-	Status  string `json:"status"`
-	Warning string `json:"warning,omitempty"`
+	EventID  string `json:"eventId"`
+	ThreadID string `json:"threadId,omitempty" doc:"The thread that the event is for, if it names one"`
+	Status   string `json:"status" enum:"queued,duplicate,ignored" doc:"duplicate: the thread already has this id; ignored: warning says why"`
+	Warning  string `json:"warning,omitempty"`
 }
 
 // PublishIgnored is the status of an event that no thread was given. The others are those
@@ -76,10 +71,10 @@ func (c *Client) Publish(ctx context.Context, threadID string, e event.EnvEvent,
 
 func (c *Client) publish(ctx context.Context, threadID string, p signals.Post, o PublishOptions) (status string, err error) {
 	if o.Open {
-		result, err := c.postOrOpen(ctx, threadID, o.Start, p)
+		result, err := c.PostOrOpen(ctx, threadID, o.Start, p)
 		return result.Status, err
 	}
-	result, err := c.PostUpdate(ctx, threadID, p)
+	result, err := c.Post(ctx, threadID, p)
 	return result.Status, err
 }
 

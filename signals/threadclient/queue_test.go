@@ -260,7 +260,7 @@ func TestPrepare(t *testing.T) {
 			require.ErrorAs(t, err, &field)
 			require.Equal(t, c.field, field.Field)
 			if c.field != "threadId" {
-				idle := thread.State{ThreadID: c.thread}
+				idle := thread.New("ns", c.thread, signals.Start{}, time.Now())
 				require.Equal(t, err, idle.CheckPost(c.post), "a thread says the same")
 			}
 		})

@@ -26,7 +26,7 @@ type ScheduleError struct {
 
 func (e *ScheduleError) Error() string {
 	if errors.Is(e.Err, signals.ErrExists) {
-		return fmt.Sprintf("schedule %q exists already", e.ID)
+		return fmt.Sprintf("schedule %q already exists", e.ID)
 	}
 	return fmt.Sprintf("there is no schedule %.128q", e.ID)
 }
@@ -34,9 +34,12 @@ func (e *ScheduleError) Error() string {
 // Unwrap returns signals.ErrNotFound or signals.ErrExists.
 func (e *ScheduleError) Unwrap() error { return e.Err }
 
+// schedules are the methods of a [Client] on schedules.
+type schedules struct{ *conn }
+
 // CreateSchedule creates a schedule and returns it with its id and defaults. The error is
 // an [*event.FieldError], or a [*ScheduleError] if there is one of that id.
-func (c *Client) CreateSchedule(ctx context.Context, s signals.Schedule) (signals.Schedule, error) {
+func (c *schedules) CreateSchedule(ctx context.Context, s signals.Schedule) (signals.Schedule, error) {
 	s = s.WithDefaults()
 	if err := signals.CheckSchedule(s); err != nil {
 		return s, err
@@ -54,7 +57,7 @@ func (c *Client) CreateSchedule(ctx context.Context, s signals.Schedule) (signal
 // schedule that is paused goes on unless s is. Its runs so far stay as they are. The error
 // is an [*event.FieldError], or a [*ScheduleError] if there is no such schedule. Of
 // updates at the same time the last one wins.
-func (c *Client) UpdateSchedule(ctx context.Context, s signals.Schedule) (signals.Schedule, error) {
+func (c *schedules) UpdateSchedule(ctx context.Context, s signals.Schedule) (signals.Schedule, error) {
 	if s.ID == "" {
 		return s, &event.FieldError{Field: "id", Problem: "is required: which schedule is replaced"}
 	}
@@ -71,7 +74,7 @@ func (c *Client) UpdateSchedule(ctx context.Context, s signals.Schedule) (signal
 }
 
 // Schedule returns a schedule as it stands, and what became of its last runs.
-func (c *Client) Schedule(ctx context.Context, id string) (signals.ScheduleView, error) {
+func (c *schedules) Schedule(ctx context.Context, id string) (signals.ScheduleView, error) {
 	view, err := c.describe(ctx, id)
 	if err != nil {
 		return view, err
@@ -86,7 +89,7 @@ func (c *Client) Schedule(ctx context.Context, id string) (signals.ScheduleView,
 
 // PauseSchedule stops a schedule until it is resumed. A note replaces that of the
 // schedule; without one, it stays.
-func (c *Client) PauseSchedule(ctx context.Context, id, note string) error {
+func (c *schedules) PauseSchedule(ctx context.Context, id, note string) error {
 	note, err := c.note(ctx, id, note, "paused")
 	if err != nil {
 		return err
@@ -96,7 +99,7 @@ func (c *Client) PauseSchedule(ctx context.Context, id, note string) error {
 
 // ResumeSchedule lets a schedule go on that was paused. The times that have passed are not
 // made up for. A note replaces that of the schedule; without one, it stays.
-func (c *Client) ResumeSchedule(ctx context.Context, id, note string) error {
+func (c *schedules) ResumeSchedule(ctx context.Context, id, note string) error {
 	note, err := c.note(ctx, id, note, "resumed")
 	if err != nil {
 		return err
@@ -105,7 +108,7 @@ func (c *Client) ResumeSchedule(ctx context.Context, id, note string) error {
 }
 
 // note is what Temporal is given with a change, which may not be empty.
-func (c *Client) note(ctx context.Context, id, note, fallback string) (string, error) {
+func (c *schedules) note(ctx context.Context, id, note, fallback string) (string, error) {
 	if err := signals.CheckID("id", id); err != nil {
 		return "", err
 	}
@@ -122,7 +125,7 @@ func (c *Client) note(ctx context.Context, id, note, fallback string) (string, e
 // TriggerSchedule starts a run now, also of a schedule that is paused or has no runs left;
 // it begins once the run in progress, if there is one, is done. Two in the same second,
 // with that of the schedule itself, have the effect of one.
-func (c *Client) TriggerSchedule(ctx context.Context, id string) error {
+func (c *schedules) TriggerSchedule(ctx context.Context, id string) error {
 	if err := signals.CheckID("id", id); err != nil {
 		return err
 	}
@@ -131,19 +134,19 @@ func (c *Client) TriggerSchedule(ctx context.Context, id string) error {
 }
 
 // DeleteSchedule deletes a schedule. A run that has begun goes on.
-func (c *Client) DeleteSchedule(ctx context.Context, id string) error {
+func (c *schedules) DeleteSchedule(ctx context.Context, id string) error {
 	if err := signals.CheckID("id", id); err != nil {
 		return err
 	}
 	return explainSchedule("deleting", id, c.schedule(ctx, id).Delete(ctx))
 }
 
-func (c *Client) schedule(ctx context.Context, id string) client.ScheduleHandle {
+func (c *schedules) schedule(ctx context.Context, id string) client.ScheduleHandle {
 	return c.temporal.ScheduleClient().GetHandle(ctx, signals.ScheduleID(c.namespace, id))
 }
 
 // temporalSchedule is what Temporal is told of a schedule.
-func (c *Client) temporalSchedule(s signals.Schedule) *client.Schedule {
+func (c *schedules) temporalSchedule(s signals.Schedule) *client.Schedule {
 	spec := &client.ScheduleSpec{
 		CronExpressions: s.Cron, TimeZoneName: s.Timezone, Jitter: time.Duration(s.Jitter), StartAt: s.StartAt, EndAt: s.EndAt,
 	}
@@ -197,7 +200,7 @@ const (
 // Schedules returns the schedules of the client's namespace, by their ids; at most limit,
 // by default [DefaultScheduleLimit]. Temporal's visibility, which may lag behind by
 // moments, says which there are.
-func (c *Client) Schedules(ctx context.Context, limit int) ([]signals.ScheduleView, error) {
+func (c *schedules) Schedules(ctx context.Context, limit int) ([]signals.ScheduleView, error) {
 	if limit == 0 {
 		limit = DefaultScheduleLimit
 	}

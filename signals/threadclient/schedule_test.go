@@ -146,7 +146,7 @@ func TestScheduleErrors(t *testing.T) {
 		schedules.On("Create", mock.Anything, mock.Anything).Return(nil, temporal.ErrScheduleAlreadyRunning)
 		_, err := c.CreateSchedule(t.Context(), daily())
 		require.ErrorIs(t, err, signals.ErrExists)
-		require.EqualError(t, err, `schedule "daily" exists already`)
+		require.EqualError(t, err, `schedule "daily" already exists`)
 	})
 	t.Run("it is not there", func(t *testing.T) {
 		c, _, schedules := scheduleClient(t)

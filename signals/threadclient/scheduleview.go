@@ -19,7 +19,7 @@ import (
 
 // scheduleIDs asks visibility for the schedules of the namespace. In its query, some
 // characters of an id stand for any.
-func (c *Client) scheduleIDs(ctx context.Context, limit int) ([]string, error) {
+func (c *schedules) scheduleIDs(ctx context.Context, limit int) ([]string, error) {
 	query := fmt.Sprintf("ScheduleId STARTS_WITH %q", signals.ScheduleID(c.namespace, ""))
 	it, err := c.temporal.ScheduleClient().List(ctx, client.ScheduleListOptions{PageSize: min(limit, listPage), Query: query})
 	if err != nil {
@@ -43,7 +43,7 @@ var errForeign = errors.New("it is not one of Threadmill's")
 
 // describeAll asks for several schedules. Those that were deleted meanwhile are left out,
 // and foreign ones.
-func (c *Client) describeAll(ctx context.Context, ids []string) ([]signals.ScheduleView, error) {
+func (c *schedules) describeAll(ctx context.Context, ids []string) ([]signals.ScheduleView, error) {
 	views, errs := make([]signals.ScheduleView, len(ids)), make([]error, len(ids))
 	free := make(chan struct{}, describers)
 	var all sync.WaitGroup
@@ -69,7 +69,7 @@ func (c *Client) describeAll(ctx context.Context, ids []string) ([]signals.Sched
 }
 
 // describe asks for a schedule. What became of its runs is not in the answer.
-func (c *Client) describe(ctx context.Context, id string) (signals.ScheduleView, error) {
+func (c *schedules) describe(ctx context.Context, id string) (signals.ScheduleView, error) {
 	if err := signals.CheckID("id", id); err != nil {
 		return signals.ScheduleView{}, err
 	}
@@ -108,7 +108,7 @@ func content(action client.ScheduleAction) (signals.Schedule, error) {
 	return s, nil
 }
 
-func (c *Client) runs(actions []client.ScheduleActionResult) []signals.ScheduleRun {
+func (c *schedules) runs(actions []client.ScheduleActionResult) []signals.ScheduleRun {
 	out := make([]signals.ScheduleRun, 0, len(actions))
 	for _, a := range actions {
 		if a.StartWorkflowResult == nil {
@@ -128,7 +128,7 @@ func (c *Client) runs(actions []client.ScheduleActionResult) []signals.ScheduleR
 }
 
 // outcome asks what became of a run.
-func (c *Client) outcome(ctx context.Context, run *signals.ScheduleRun) error {
+func (c *schedules) outcome(ctx context.Context, run *signals.ScheduleRun) error {
 	d, err := c.temporal.DescribeWorkflowExecution(ctx, run.WorkflowID, run.RunID)
 	var notFound *serviceerror.NotFound
 	if errors.As(err, &notFound) {

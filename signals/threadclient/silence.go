@@ -50,7 +50,7 @@ const (
 )
 
 // reasoned adds to the error of an update that was not answered why that is.
-func (c *Client) reasoned(ctx context.Context, threadID string, err error) error {
+func (c *conn) reasoned(ctx context.Context, threadID string, err error) error {
 	var known *UnansweredError
 	if err == nil || !unanswered(err) || errors.Is(ctx.Err(), context.Canceled) || errors.As(err, &known) {
 		return err
@@ -70,7 +70,7 @@ type condition struct {
 }
 
 // look finds out how a thread is that does not answer, once for all who wait for it.
-func (ln *lane) look(c *Client, threadID string) condition {
+func (ln *lane) look(c *conn, threadID string) condition {
 	ln.seeing.Lock()
 	defer ln.seeing.Unlock()
 	if time.Since(ln.seen.at) > lookAgain {
@@ -79,7 +79,7 @@ func (ln *lane) look(c *Client, threadID string) condition {
 	return ln.seen
 }
 
-func (c *Client) look(threadID string) condition {
+func (c *conn) look(threadID string) condition {
 	ctx, cancel := context.WithTimeout(context.Background(), askWhy)
 	defer cancel()
 	out := condition{at: time.Now(), reason: "Temporal cannot be reached"}

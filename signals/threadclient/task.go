@@ -104,7 +104,7 @@ func (c *Client) CancelTask(ctx context.Context, in signals.CancelTask) (signals
 
 // cancelWorkflow cancels a workflow. For Temporal that is a success also when it has ended
 // already, in whatever way.
-func (c *Client) cancelWorkflow(ctx context.Context, id string) error {
+func (c *conn) cancelWorkflow(ctx context.Context, id string) error {
 	if err := c.temporal.CancelWorkflow(ctx, id, ""); err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ type PendingTurn struct {
 }
 
 // StartTurn posts an event like [Client.Turn], but returns as soon as the thread has
-// taken it. The error says why it has not, as that of [Client.PostUpdate] does.
+// taken it. The error says why it has not, as that of [Client.Post] does.
 func (c *Client) StartTurn(ctx context.Context, threadID string, p signals.Post) (*PendingTurn, error) {
 	return c.startTurn(ctx, threadID, nil, p)
 }
@@ -41,7 +41,7 @@ func (c *Client) startTurn(ctx context.Context, threadID string, open *signals.S
 	if err := Prepare(threadID, &p); err != nil {
 		return nil, err
 	}
-	t := &PendingTurn{client: c, threadID: threadID, post: p, slot: c.takeTurn(threadID)}
+	t := &PendingTurn{client: c, threadID: threadID, post: p, slot: c.posts.takeTurn(threadID)}
 	// Nobody may ask for the result.
 	context.AfterFunc(ctx, t.slot.leave)
 	var err error
@@ -61,7 +61,7 @@ func (c *Client) startTurn(ctx context.Context, threadID string, open *signals.S
 	return t, nil
 }
 
-func (c *Client) turnUpdate(threadID string, p signals.Post) client.UpdateWorkflowOptions {
+func (c *conn) turnUpdate(threadID string, p signals.Post) client.UpdateWorkflowOptions {
 	return client.UpdateWorkflowOptions{
 		WorkflowID:   signals.WorkflowID(c.namespace, threadID),
 		UpdateName:   signals.UpdateTurn,

@@ -8,12 +8,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 
 	"github.com/goccy/go-yaml"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/internal/strictyaml"
 	"github.com/threadmill/threadmill/starter/internal/api"
 	"github.com/threadmill/threadmill/starter/internal/render"
@@ -25,8 +25,11 @@ const maxAgentFile = 4 << 20
 // maxAgentVersions is the most that the API returns at once.
 const maxAgentVersions = 100
 
+// agentCommands are those on agents.
+type agentCommands struct{ *app }
+
 // agentsCommand has the commands on agents.
-func (a *app) agentsCommand() *cobra.Command {
+func (a agentCommands) agentsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "agents",
 		Short: "Look at agents, and define them while the workers run",
@@ -41,27 +44,14 @@ configuration, from the next model call on, also in threads that run. Every vers
 	return cmd
 }
 
-// onAgents runs fn with the API. Ctrl-C ends it, and --timeout.
-func (a *app) onAgents(cmd *cobra.Command, fn func(ctx context.Context, stored *api.Client) error) error {
-	stored, err := a.api()
-	if err != nil {
-		return err
-	}
-	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
-	defer stop()
-	ctx, cancel := context.WithTimeout(ctx, a.flags.timeout)
-	defer cancel()
-	return fn(ctx, stored)
-}
-
-func (a *app) agentListCommand() *cobra.Command {
+func (a agentCommands) agentListCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List the agents: those that are configured, and those that are stored",
+		Short: "List the configured and the stored agents",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.onAgents(cmd, func(ctx context.Context, stored *api.Client) error {
+			return a.onAPI(cmd.Context(), func(ctx context.Context, stored *api.Client) error {
 				all, err := stored.Agents(ctx)
 				switch {
 				case err != nil:
@@ -80,14 +70,14 @@ func (a *app) agentListCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) agentShowCommand() *cobra.Command {
+func (a agentCommands) agentShowCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "show <agent>",
-		Short: "Show an agent's definition, in the form in which it is set",
+		Short: "Show an agent's definition, as a file for \"agents set\"",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.onAgents(cmd, func(ctx context.Context, stored *api.Client) error {
+			return a.onAPI(cmd.Context(), func(ctx context.Context, stored *api.Client) error {
 				one, err := stored.Agent(ctx, args[0])
 				if err != nil {
 					return err
@@ -127,7 +117,7 @@ func (e *agentEdit) change(a *app) (api.AgentChange, error) {
 	return api.AgentChange{By: who, IfVersion: e.ifVersion}, err
 }
 
-func (a *app) agentSetCommand() *cobra.Command {
+func (a agentCommands) agentSetCommand() *cobra.Command {
 	var edit agentEdit
 	var file string
 	var asJSON bool
@@ -145,7 +135,7 @@ configuration; "-" is stdin. What is left out gets its default.`,
 			if file == "" {
 				return usagef("--file is required: the definition, or - for stdin")
 			}
-			change, err := edit.change(a)
+			change, err := edit.change(a.app)
 			if err != nil {
 				return err
 			}
@@ -153,7 +143,7 @@ configuration; "-" is stdin. What is left out gets its default.`,
 			if err != nil {
 				return err
 			}
-			return a.onAgents(cmd, func(ctx context.Context, stored *api.Client) error {
+			return a.onAPI(cmd.Context(), func(ctx context.Context, stored *api.Client) error {
 				set, err := stored.SetAgent(ctx, name, definition, change)
 				if err != nil {
 					return err
@@ -168,7 +158,7 @@ configuration; "-" is stdin. What is left out gets its default.`,
 	return cmd
 }
 
-func (a *app) printAgentSet(set api.Agent, asJSON bool) error {
+func (a agentCommands) printAgentSet(set agent.Detail, asJSON bool) error {
 	if asJSON {
 		return a.printJSON(set)
 	}
@@ -180,7 +170,7 @@ func (a *app) printAgentSet(set api.Agent, asJSON bool) error {
 }
 
 // readAgent reads the definition of one agent, and returns it as JSON with its name.
-func (a *app) readAgent(file string) (name string, definition json.RawMessage, err error) {
+func (a agentCommands) readAgent(file string) (name string, definition json.RawMessage, err error) {
 	raw, err := a.readFile(file)
 	if err != nil {
 		return "", nil, err
@@ -203,7 +193,7 @@ func (a *app) readAgent(file string) (name string, definition json.RawMessage, e
 	return head.Name, definition, nil
 }
 
-func (a *app) readFile(file string) ([]byte, error) {
+func (a agentCommands) readFile(file string) ([]byte, error) {
 	from := a.stdin
 	if file != "-" {
 		opened, err := os.Open(file)
@@ -235,18 +225,18 @@ func yamlToJSON(raw []byte) (json.RawMessage, error) {
 	return json.Marshal(fields)
 }
 
-func (a *app) agentDeleteCommand() *cobra.Command {
+func (a agentCommands) agentDeleteCommand() *cobra.Command {
 	var edit agentEdit
 	cmd := &cobra.Command{
 		Use:   "delete <agent>",
 		Short: "Delete a stored agent; a configured one of that name shows again",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			change, err := edit.change(a)
+			change, err := edit.change(a.app)
 			if err != nil {
 				return err
 			}
-			return a.onAgents(cmd, func(ctx context.Context, stored *api.Client) error {
+			return a.onAPI(cmd.Context(), func(ctx context.Context, stored *api.Client) error {
 				if err := stored.DeleteAgent(ctx, args[0], change); err != nil {
 					return err
 				}
@@ -259,7 +249,7 @@ func (a *app) agentDeleteCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) agentHistoryCommand() *cobra.Command {
+func (a agentCommands) agentHistoryCommand() *cobra.Command {
 	var limit int
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -270,7 +260,7 @@ func (a *app) agentHistoryCommand() *cobra.Command {
 			if limit < 1 || limit > maxAgentVersions {
 				return usagef("--limit is %d, must be 1 to %d", limit, maxAgentVersions)
 			}
-			return a.onAgents(cmd, func(ctx context.Context, stored *api.Client) error {
+			return a.onAPI(cmd.Context(), func(ctx context.Context, stored *api.Client) error {
 				versions, err := stored.AgentVersions(ctx, args[0], limit)
 				if err != nil {
 					return err

@@ -14,7 +14,18 @@ import (
 // overviewWidth is how many characters of a call's arguments the list of all threads shows.
 const overviewWidth = 60
 
-func (a *app) approvalsCommand() *cobra.Command {
+// approvals is what they need of a client of threads.
+type approvals interface {
+	Approvals(ctx context.Context, threadID string) (signals.Approvals, error)
+	ListApprovals(ctx context.Context, q threadclient.ApprovalsQuery) (threadclient.Waiting, error)
+	Decide(ctx context.Context, threadID string, d signals.Decide) (signals.DecideResult, error)
+	ToolResult(ctx context.Context, threadID string, r signals.ToolResult) (signals.DecideOutcome, error)
+}
+
+// approvalCommands are those on tool calls that wait, and on what was decided.
+type approvalCommands struct{ *app }
+
+func (a approvalCommands) approvalsCommand() *cobra.Command {
 	q := threadclient.ApprovalsQuery{}
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -45,7 +56,7 @@ A thread that began to wait this moment may be missing.`,
 	return cmd
 }
 
-func (a *app) threadApprovals(ctx context.Context, t threads, thread string, asJSON bool) error {
+func (a approvalCommands) threadApprovals(ctx context.Context, t approvals, thread string, asJSON bool) error {
 	found, err := t.Approvals(ctx, thread)
 	if err != nil {
 		return err
@@ -53,21 +64,20 @@ func (a *app) threadApprovals(ctx context.Context, t threads, thread string, asJ
 	if asJSON {
 		return a.printJSON(found)
 	}
-	var waiting []render.Waiting
+	var waiting threadclient.Waiting
 	for _, r := range found.Approvals {
-		waiting = append(waiting, render.Waiting{Thread: thread, Request: r})
+		waiting.Approvals = append(waiting.Approvals, threadclient.WaitingApproval{ThreadID: thread, Request: r})
 	}
-	var calls []render.WaitingCall
 	for _, c := range found.ClientCalls {
-		calls = append(calls, render.WaitingCall{Thread: thread, Call: c})
+		waiting.ClientCalls = append(waiting.ClientCalls, threadclient.WaitingCall{ThreadID: thread, Call: c})
 	}
-	if !a.printWaiting(waiting, calls, 0) {
+	if !a.printWaiting(waiting, 0) {
 		a.warn("no tool calls wait in thread %q", thread)
 	}
 	return nil
 }
 
-func (a *app) allApprovals(ctx context.Context, t threads, q threadclient.ApprovalsQuery, asJSON bool) error {
+func (a approvalCommands) allApprovals(ctx context.Context, t approvals, q threadclient.ApprovalsQuery, asJSON bool) error {
 	found, err := t.ListApprovals(ctx, q)
 	if err != nil {
 		return err
@@ -75,15 +85,7 @@ func (a *app) allApprovals(ctx context.Context, t threads, q threadclient.Approv
 	if asJSON {
 		return a.printJSON(found)
 	}
-	var waiting []render.Waiting
-	for _, w := range found.Approvals {
-		waiting = append(waiting, render.Waiting{Thread: w.ThreadID, Request: w.Request})
-	}
-	var calls []render.WaitingCall
-	for _, w := range found.ClientCalls {
-		calls = append(calls, render.WaitingCall{Thread: w.ThreadID, Call: w.Call})
-	}
-	if !a.printWaiting(waiting, calls, overviewWidth) && len(found.Unanswered) == 0 {
+	if !a.printWaiting(found, overviewWidth) && len(found.Unanswered) == 0 {
 		a.warn("no tool calls wait in namespace %q", a.flags.namespace)
 	}
 	for _, thread := range found.Unanswered {
@@ -96,9 +98,9 @@ func (a *app) allApprovals(ctx context.Context, t threads, q threadclient.Approv
 }
 
 // printWaiting reports whether there was anything to print.
-func (a *app) printWaiting(waiting []render.Waiting, calls []render.WaitingCall, width int) bool {
+func (a approvalCommands) printWaiting(found threadclient.Waiting, width int) bool {
 	opts := render.ApprovalOptions{Width: width}
-	approvals, clients := render.Approvals(waiting, opts), render.ClientCalls(calls, opts)
+	approvals, clients := render.Approvals(found.Approvals, opts), render.ClientCalls(found.ClientCalls, opts)
 	between := ""
 	if approvals != "" && clients != "" {
 		between = "\n"
@@ -107,14 +109,14 @@ func (a *app) printWaiting(waiting []render.Waiting, calls []render.WaitingCall,
 	return approvals+clients != ""
 }
 
-func (a *app) toolResultCommand() *cobra.Command {
+func (a approvalCommands) toolResultCommand() *cobra.Command {
 	var r signals.ToolResult
 	var by string
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "tool-result <thread> <toolCallId> <output>",
-		Short: "Answer a tool call that a connected client runs",
-		Long: `Answer a tool call that a connected client runs: "starter approvals" lists them. The agent goes
+		Short: "Post the result of a tool call that a connected client runs",
+		Long: `Post the result of a tool call that a connected client runs: "starter approvals" lists them. The agent goes
 on with the output, any text; "-" is read from stdin. A call is answered once.`,
 		Example: `  starter tool-result t1 call_2 "42 degrees"
   starter tool-result t1 call_2 "no sensor found" --error`,

@@ -39,7 +39,7 @@ func outcomeOf(call string) signals.DecideOutcome {
 	return signals.Accepted
 }
 
-func (w *world) DecideResult(_ context.Context, id string, d signals.Decide) (signals.DecideResult, error) {
+func (w *world) Decide(_ context.Context, id string, d signals.Decide) (signals.DecideResult, error) {
 	if err := w.known(id); err != nil {
 		return signals.DecideResult{}, err
 	}
@@ -217,10 +217,10 @@ func TestDecideInFull(t *testing.T) {
 		"approvals --limit 0":                        "--limit is 0, must be 1 to 1000 threads",
 		"approvals a/b":                              `thread: "a/b" must be`,
 		"grants a/b":                                 `thread: "a/b" must be`,
-		"revoke t1":                                  "revoke takes <thread> <grant>: <grant> is missing",
-		"tool-result t1 c":                           "tool-result takes <thread> <toolCallId> <output>: <output> is missing",
+		"revoke t1":                                  "revoke takes <thread> <grant>: missing <grant>",
+		"tool-result t1 c":                           "tool-result takes <thread> <toolCallId> <output>: missing <output>",
 		"open t1 --turn-limit 1001":                  "turnLimit: is 1001, must be 1 to 1000",
-		"update t1 --agent a --add-agent b":          "agents: are all that take part",
+		"update t1 --agent a --add-agent b":          "agents: replace all agents",
 		"update t1 --add-agent no/slash":             `addAgents[0]: "no/slash" must be`,
 		"update t1 --turn-limit -1":                  "turnLimit: is -1, must be 1 to 1000",
 	} {
@@ -261,7 +261,7 @@ func TestEmptyFlags(t *testing.T) {
 // TestOutcomes says what is wrong with what does not stand, and what to do.
 func TestOutcomes(t *testing.T) {
 	for args, want := range map[string]string{
-		"approve t1 settled":       `tool call "settled" has been settled otherwise already`,
+		"approve t1 settled":       `tool call "settled" already has a conflicting decision`,
 		"approve t1 other":         `which needs its --round; "starter approvals t1" shows it`,
 		"approve t1 boss":          `ann may not decide on tool call "boss": the request names its approvers`,
 		"deny t1 odd":              `the thread answers "odd"`,
@@ -339,7 +339,7 @@ func TestParticipants(t *testing.T) {
 	require.Equal(t, []signals.ThreadChange{{AddAgents: []string{"c", "d"}, RemoveAgents: []string{"a"}, TurnLimit: 7, By: "ann"}}, w.changes)
 	w.state.TurnLimit, w.state.LLMCalls = 7, map[string]int{"demo": 7, "": 2}
 	_, out, _ := w.run("", "show", "t1")
-	require.Contains(t, out, "\n  LLM calls since somebody spoke: default agent 2 of 7, demo 7 of 7\n")
+	require.Contains(t, out, "\n  model calls since the last user message: default agent 2/7, demo 7/7 (turn limit)\n")
 }
 
 func TestWaitingThreads(t *testing.T) {

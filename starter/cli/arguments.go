@@ -3,12 +3,14 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/threadmill/threadmill/internal/term"
+	"github.com/threadmill/threadmill/signals"
 )
 
 // explainArguments makes cmd, and the commands below it, name the arguments that are missing
@@ -49,13 +51,13 @@ func wrongArguments(cmd *cobra.Command, args []string) error {
 	takes := parameter.FindAllString(cmd.Use, -1)
 	name := strings.TrimPrefix(cmd.CommandPath(), "starter ")
 	if len(takes) == 0 {
-		return fmt.Errorf("%s takes no arguments, and was given %s", name, quoted(args))
+		return fmt.Errorf("%s takes no arguments, got %s", name, quoted(args))
 	}
 	form := strings.Join(takes, " ")
 	if len(args) < len(takes) {
-		return fmt.Errorf("%s takes %s: %s is missing", name, form, takes[len(args)])
+		return fmt.Errorf("%s takes %s: missing %s", name, form, takes[len(args)])
 	}
-	return fmt.Errorf("%s takes %s, and was given %s as well: text with spaces needs quotes", name, form, quoted(args[len(takes):]))
+	return fmt.Errorf("%s takes %s: unexpected %s (text with spaces needs quotes)", name, form, quoted(args[len(takes):]))
 }
 
 func quoted(args []string) string {
@@ -75,4 +77,29 @@ func shellWord(arg string) string {
 		return arg
 	}
 	return "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
+}
+
+// argument is the text of an argument, which "-" takes from stdin.
+func (a *app) argument(what, text string) (string, error) {
+	if text != "-" {
+		return text, nil
+	}
+	raw, err := io.ReadAll(io.LimitReader(a.stdin, signals.MaxPayload+1))
+	if err != nil {
+		return "", fmt.Errorf("reading the %s from stdin: %w", what, err)
+	}
+	return strings.TrimRight(string(raw), "\r\n"), nil
+}
+
+// pairs reads key=value flags of metadata.
+func pairs(flags []string) (map[string]string, error) {
+	out := map[string]string{}
+	for _, pair := range flags {
+		key, value, ok := strings.Cut(pair, "=")
+		if !ok || key == "" {
+			return nil, usagef("--metadata is %q, must be key=value", pair)
+		}
+		out[key] = value
+	}
+	return out, nil
 }

@@ -34,7 +34,10 @@ type chatting struct {
 	again string
 }
 
-func (a *app) chatCommand() *cobra.Command {
+// chatCommands is the chat.
+type chatCommands struct{ *app }
+
+func (a chatCommands) chatCommand() *cobra.Command {
 	var c chatting
 	cmd := &cobra.Command{
 		Use:   "chat [thread]",
@@ -61,7 +64,7 @@ the program leaves when its input and the last turn have ended.`,
 	c.register(cmd)
 	cmd.Flags().StringVar(&c.as, "as", "", "your name (default $USER)")
 	cmd.Flags().StringVar(&c.thoughts, "thoughts", "show", "what to do with thoughts: show, collapse or hide")
-	cmd.Flags().BoolVar(&c.create, "create", false, "open the thread if it is not there")
+	cmd.Flags().BoolVar(&c.create, "create", false, "open the thread if it does not exist")
 	return cmd
 }
 
@@ -80,7 +83,7 @@ func chatAgain(cmd *cobra.Command, id string) string {
 	return text
 }
 
-func (a *app) chat(ctx context.Context, c chatting, id string, isNew bool) error {
+func (a chatCommands) chat(ctx context.Context, c chatting, id string, isNew bool) error {
 	s, start, err := a.newSession(c, id)
 	if err != nil {
 		return err
@@ -106,7 +109,7 @@ func (a *app) chat(ctx context.Context, c chatting, id string, isNew bool) error
 	return s.loop(ctx, interrupts)
 }
 
-func (a *app) newSession(c chatting, id string) (*session, signals.Start, error) {
+func (a chatCommands) newSession(c chatting, id string) (*session, signals.Start, error) {
 	start, err := c.start()
 	if err != nil {
 		return nil, start, err
@@ -124,9 +127,11 @@ func (a *app) newSession(c chatting, id string) (*session, signals.Start, error)
 		return nil, start, err
 	}
 	return &session{
-		app: a, stream: stream, view: r, thread: id, again: c.again, me: me, interactive: a.terminal, settle: a.settle,
-		lines: make(chan string), items: make(chan event.AgentEvent), done: make(chan func()),
-		own: map[string]int{}, decided: map[string]int{}, lost: map[string]bool{}, swallow: map[string]int{},
+		app: a.app, stream: stream, thread: id, again: c.again, me: me, settle: a.settle,
+		screen: screen{out: a.stdout, view: r, interactive: a.terminal},
+		input:  input{lines: make(chan string)}, questions: questions{decided: map[string]int{}},
+		items: make(chan event.AgentEvent), done: make(chan func()),
+		own: map[string]int{}, lost: map[string]bool{}, swallow: map[string]int{},
 	}, start, nil
 }
 
@@ -164,7 +169,7 @@ func (s *session) resume(ctx context.Context) error {
 	s.active = state.Turn != nil
 	messages, err := s.stream.Messages(ctx, s.thread)
 	if err != nil && !isNotFound(err) {
-		s.print(s.view.Warn("the earlier messages come later: " + s.app.explain(err)))
+		s.print(s.view.Warn("earlier messages are not available yet: " + s.app.explain(err)))
 	}
 	s.showTail(messages)
 	if state.Approvals == 0 && state.Turn == nil {
@@ -178,7 +183,7 @@ func (s *session) resume(ctx context.Context) error {
 	return nil
 }
 
-func (s *session) showTail(messages []api.Message) {
+func (s *session) showTail(messages []event.StoredMessage) {
 	if len(messages) == 0 {
 		return
 	}

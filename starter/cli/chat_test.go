@@ -110,7 +110,7 @@ func TestChatInterrupts(t *testing.T) {
 		p.interrupts <- os.Interrupt
 		p.interrupts <- os.Interrupt
 		p.exits(exitOK)
-		require.Contains(t, p.out.String(), "the turn goes on without you; come back with: starter chat")
+		require.Contains(t, p.out.String(), "the turn continues without you; come back with: starter chat")
 	})
 }
 

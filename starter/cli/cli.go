@@ -15,11 +15,7 @@ import (
 	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
 
-	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/term"
-	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/signals/threadclient"
-	"github.com/threadmill/threadmill/starter/internal/api"
 	"github.com/threadmill/threadmill/starter/internal/render"
 )
 
@@ -30,32 +26,15 @@ const (
 	exitUsage  = 2
 )
 
-// threads is what the commands need of [threadclient.Client].
+// threads is a [threadclient.Client], as the groups of commands need it.
 type threads interface {
-	Open(ctx context.Context, threadID string, start signals.Start, first *signals.Post) error
-	Post(ctx context.Context, threadID string, p signals.Post) (string, error)
-	PostOrOpen(ctx context.Context, threadID string, start signals.Start, p signals.Post) (string, error)
-	PostUpdate(ctx context.Context, threadID string, p signals.Post) (signals.PostResult, error)
-	Publish(ctx context.Context, threadID string, e event.EnvEvent, o threadclient.PublishOptions) (threadclient.PublishResult, error)
-	Turn(ctx context.Context, threadID string, p signals.Post) (signals.TurnResult, error)
-	DecideResult(ctx context.Context, threadID string, d signals.Decide) (signals.DecideResult, error)
-	ToolResult(ctx context.Context, threadID string, r signals.ToolResult) (signals.DecideOutcome, error)
-	Control(ctx context.Context, threadID string, c signals.Control) error
-	Update(ctx context.Context, threadID string, c signals.ThreadChange) (signals.State, error)
-	State(ctx context.Context, threadID string) (signals.State, error)
-	Queue(ctx context.Context, threadID string) (signals.Queue, error)
-	Item(ctx context.Context, threadID, eventID string) (event.Item, error)
-	SetStatus(ctx context.Context, threadID string, s signals.SetStatus) (event.Item, error)
-	Retry(ctx context.Context, threadID, eventID, by string) (event.Item, error)
-	Approvals(ctx context.Context, threadID string) (signals.Approvals, error)
-	ListApprovals(ctx context.Context, q threadclient.ApprovalsQuery) (threadclient.Waiting, error)
-	Tasks(ctx context.Context, threadID string) (signals.Tasks, error)
-	Task(ctx context.Context, taskID string) (event.Task, error)
-	CompleteTask(ctx context.Context, c signals.CompleteTask) (signals.CompleteTaskResult, error)
-	CancelTask(ctx context.Context, c signals.CancelTask) (signals.CompleteTaskResult, error)
-	List(ctx context.Context, q threadclient.ListQuery) ([]threadclient.Summary, error)
-	Workers(ctx context.Context, threadID string) (threadclient.Workers, error)
+	lifecycle
+	poster
+	queues
+	approvals
+	tasks
 	schedules
+	workers
 }
 
 // app is one run of the program.
@@ -139,10 +118,14 @@ messages, by --api or THREADMILL_API, with the API key in THREADMILL_API_KEY or 
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	a.flags.register(root.PersistentFlags())
+	thread, message, approval, queue := threadCommands{a}, messageCommands{a}, approvalCommands{a}, queueCommands{a}
 	root.AddCommand(
-		a.openCommand(), a.sendCommand(), a.chatCommand(), a.watchCommand(), a.showCommand(), a.listCommand(),
-		a.approvalsCommand(), a.decideCommand("approve"), a.decideCommand("deny"), a.grantsCommand(), a.revokeCommand(), a.toolResultCommand(),
-		a.updateCommand(), a.interruptCommand(), a.closeCommand(), a.retryCommand(), a.queueCommand(), a.publishCommand(), a.taskCommand(), a.scheduleCommand(), a.agentsCommand(), a.keysCommand(),
+		thread.openCommand(), message.sendCommand(), chatCommands{a}.chatCommand(), thread.watchCommand(), thread.showCommand(), thread.listCommand(),
+		approval.approvalsCommand(), approval.decideCommand("approve"), approval.decideCommand("deny"),
+		approval.grantsCommand(), approval.revokeCommand(), approval.toolResultCommand(),
+		thread.updateCommand(), thread.interruptCommand(), thread.closeCommand(),
+		queue.retryCommand(), queue.queueCommand(), message.publishCommand(),
+		taskCommands{a}.taskCommand(), scheduleCommands{a}.scheduleCommand(), agentCommands{a}.agentsCommand(), keyCommands{a}.keysCommand(),
 	)
 	explainArguments(root)
 	return root
@@ -157,36 +140,6 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 type silentError struct{}
 
 func (silentError) Error() string { return "failed" }
-
-// withThreads connects to Temporal and calls fn. Ctrl-C ends it, and --timeout
-// unless wait is set.
-func (a *app) withThreads(ctx context.Context, wait bool, fn func(ctx context.Context, t threads) error) error {
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
-	defer stop()
-	t, hangUp, err := a.dial(ctx, a.flags)
-	if err != nil {
-		return err
-	}
-	defer hangUp()
-	if wait {
-		return a.diagnosed(ctx, t, fn(ctx, t))
-	}
-	within, cancel := context.WithTimeout(ctx, a.flags.timeout)
-	defer cancel()
-	return a.diagnosed(ctx, t, fn(within, t))
-}
-
-func (a *app) api() (*api.Client, error) {
-	key, err := a.flags.apiKey()
-	if err != nil {
-		return nil, err
-	}
-	c, err := api.New(api.Config{Base: a.flags.api, Namespace: a.flags.namespace, Key: key})
-	if err != nil {
-		return nil, usageError{err}
-	}
-	return c, nil
-}
 
 func (a *app) renderer(thoughts string) (*render.Renderer, error) {
 	t := render.Thoughts(thoughts)
@@ -232,7 +185,7 @@ func actor(flag string) (string, error) {
 	if u, err := user.Current(); err == nil && u.Username != "" {
 		return u.Username, nil
 	}
-	return "", usagef("say who you are with --by or USER: who decided what is kept")
+	return "", usagef("set --by or USER: the name is stored with what you do")
 }
 
 func isTerminal(stream any) bool {

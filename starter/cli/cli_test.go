@@ -34,8 +34,8 @@ func TestUsageErrors(t *testing.T) {
 	for _, c := range []struct{ args, problem string }{
 		{"sing", `unknown command "sing"; did you mean send?`},
 		{"lst", `unknown command "lst"; did you mean list?`},
-		{"send t1", "send takes <thread> <text>: <text> is missing"},
-		{"open a b", `open takes [id], and was given "b" as well: text with spaces needs quotes`},
+		{"send t1", "send takes <thread> <text>: missing <text>"},
+		{"open a b", `open takes [id]: unexpected "b" (text with spaces needs quotes)`},
 		{"list --sideways", "unknown flag: --sideways"},
 		{"list --limit 0", "--limit is 0, must be 1 to 10000"},
 		{"send t1 hi --on-busy shout", `--on-busy is "shout", must be enqueue, steer, interrupt or reject`},
@@ -48,12 +48,12 @@ func TestUsageErrors(t *testing.T) {
 		{"send t1 hi --tool a --no-tools", "--no-tools and --tool exclude each other"},
 		{"interrupt t1 e/7", `eventId: "e/7" must be 1 to 128 letters`},
 		{"queue sing", `unknown command "queue sing"`},
-		{"queue list", "queue list takes <thread>: <thread> is missing"},
-		{"queue show t1", "queue show takes <thread> <eventId>: <eventId> is missing"},
+		{"queue list", "queue list takes <thread>: missing <thread>"},
+		{"queue show t1", "queue show takes <thread> <eventId>: missing <eventId>"},
 		{"queue next no/slash", `thread: "no/slash" must be 1 to 128 letters`},
-		{"queue add t1", "queue add takes <thread> <type> [payload]: <type> is missing"},
+		{"queue add t1", "queue add takes <thread> <type> [payload]: missing <type>"},
 		{"queue add t1 llm_call", `type: "llm_call" events are made by the thread itself`},
-		{"queue add t1 deploy prod", "the payload is not JSON: a text has quotes too"},
+		{"queue add t1 deploy prod", "the payload is not JSON (text needs quotes)"},
 		{"queue add t1 message", "payload: is required"},
 		{"queue add t1 message {}", "payload.senderId: is required"},
 		{"send t1 hi --on-waiting shout", `--on-waiting is "shout", must be answer, hold or cancel`},
@@ -63,12 +63,12 @@ func TestUsageErrors(t *testing.T) {
 		{"open t1 --metadata x", `--metadata is "x", must be key=value`},
 		{"watch t1 --from yesterday", `--from is "yesterday", must be start or now`},
 		{"chat --thoughts loud", `--thoughts is "loud", must be show, collapse or hide`},
-		{"approve t1", "approve takes <thread> <toolCallId>: <toolCallId> is missing"},
+		{"approve t1", "approve takes <thread> <toolCallId>: missing <toolCallId>"},
 		{"show t1 --api localhost", "must be a URL such as"},
 		{"list --timeout soon", "invalid argument"},
 		{"list --timeout 0", "--timeout is 0s, must be more than 0, such as 20s"},
 		{"list --timeout -1s", "--timeout is -1s, must be more than 0"},
-		{"list t1 t2", `list takes no arguments, and was given "t1" "t2"`},
+		{"list t1 t2", `list takes no arguments, got "t1" "t2"`},
 		{"open t1 --agent nobody", `--agent: unknown agent: "nobody"; known are [demo]`},
 		{"chat --agent demo --agent nobody", `--agent: unknown agent: "nobody"; known are [demo]`},
 		{"send t1 hi --create --agent nobody", `--agent: unknown agent: "nobody"`},
@@ -114,7 +114,7 @@ func TestOpen(t *testing.T) {
 
 	code, _, errs := w.run("", "open", "taken")
 	require.Equal(t, exitFailed, code)
-	require.Equal(t, `starter: thread "taken" is there already: "starter send taken …" or "starter chat taken" talks to it`+"\n", errs)
+	require.Equal(t, `starter: thread "taken" already exists: "starter send taken …" or "starter chat taken" talks to it`+"\n", errs)
 }
 
 func TestSend(t *testing.T) {
@@ -397,6 +397,6 @@ func TestAgentsAreTakenUnchecked(t *testing.T) {
 	code, out, errs := w.run("", "open", "t1", "--agent", "demo")
 	require.Equal(t, exitOK, code, errs)
 	require.Equal(t, "t1\n", out)
-	require.Contains(t, errs, "whether the agents exist was not checked: the Threadmill API does not answer at ")
+	require.Contains(t, errs, "could not check whether the agents exist: the Threadmill API does not answer at ")
 	require.Equal(t, []string{"demo"}, w.opened[0].Agents)
 }

@@ -7,8 +7,10 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/signal"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/contrib/envconfig"
@@ -104,3 +106,64 @@ func (e *dialError) Error() string {
 }
 
 func (e *dialError) Unwrap() error { return e.err }
+
+// withThreads connects to Temporal and calls fn. Ctrl-C ends it, and --timeout
+// unless wait is set.
+func (a *app) withThreads(ctx context.Context, wait bool, fn func(ctx context.Context, t threads) error) error {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
+	defer stop()
+	t, hangUp, err := a.dial(ctx, a.flags)
+	if err != nil {
+		return err
+	}
+	defer hangUp()
+	if wait {
+		return a.diagnosed(ctx, t, fn(ctx, t))
+	}
+	within, cancel := context.WithTimeout(ctx, a.flags.timeout)
+	defer cancel()
+	return a.diagnosed(ctx, t, fn(within, t))
+}
+
+// onThread runs fn for a thread, whose id it checks. Errors are about that thread.
+func (a *app) onThread(cmd *cobra.Command, thread string, fn func(ctx context.Context, t threads) error) error {
+	if err := checkThread(thread); err != nil {
+		return err
+	}
+	return a.withThreads(cmd.Context(), false, func(ctx context.Context, t threads) error {
+		return about(thread, fn(ctx, t))
+	})
+}
+
+func (a *app) api() (*api.Client, error) {
+	key, err := a.flags.apiKey()
+	if err != nil {
+		return nil, err
+	}
+	c, err := api.New(api.Config{Base: a.flags.api, Namespace: a.flags.namespace, Key: key})
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return c, nil
+}
+
+// onAPI runs fn with the API. Ctrl-C ends it, and --timeout.
+func (a *app) onAPI(ctx context.Context, fn func(ctx context.Context, stored *api.Client) error) error {
+	stored, err := a.api()
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, a.flags.timeout)
+	defer cancel()
+	return fn(ctx, stored)
+}
+
+// withAPI is [app.onAPI] for a thread, whose id it checks. Errors are about that thread.
+func (a *app) withAPI(ctx context.Context, thread string, fn func(ctx context.Context, stored *api.Client) error) error {
+	if err := checkThread(thread); err != nil {
+		return err
+	}
+	return about(thread, a.onAPI(ctx, fn))
+}

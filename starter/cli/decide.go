@@ -26,11 +26,11 @@ type deciding struct {
 }
 
 // decideCommand makes the commands approve and deny.
-func (a *app) decideCommand(verb string) *cobra.Command {
+func (a approvalCommands) decideCommand(verb string) *cobra.Command {
 	var f deciding
 	cmd := &cobra.Command{
 		Use:   verb + " <thread> <toolCallId>",
-		Short: "Refuse a tool call that waits for approval; the agent is told the reason",
+		Short: "Deny a tool call that waits for approval; the agent is told the reason",
 		Args:  cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			d, err := a.decision(cmd.Flags(), f, args[1], event.Decision(verb))
@@ -38,7 +38,7 @@ func (a *app) decideCommand(verb string) *cobra.Command {
 				return err
 			}
 			return a.onThread(cmd, args[0], func(ctx context.Context, t threads) error {
-				got, err := t.DecideResult(ctx, args[0], d)
+				got, err := t.Decide(ctx, args[0], d)
 				if err != nil {
 					return err
 				}
@@ -47,7 +47,7 @@ func (a *app) decideCommand(verb string) *cobra.Command {
 		},
 	}
 	if verb == string(event.Approve) {
-		cmd.Short = "Let a tool call run that waits for approval"
+		cmd.Short = "Approve a tool call that waits"
 		cmd.Long = cmd.Short + `.
 
 By default the approval is for this one call. With --scope session it covers every call of
@@ -64,7 +64,7 @@ What runs is the call as it was asked for, unless --args gives other arguments.`
 	}
 	cmd.Flags().StringVar(&f.by, "by", "", "who decides (default $USER)")
 	cmd.Flags().StringVar(&f.reason, "reason", "", "why")
-	cmd.Flags().IntVar(&f.round, "round", 0, "round of the request, if the call was asked about more than once")
+	cmd.Flags().IntVar(&f.round, "round", 0, "round of the request, if there was more than one")
 	cmd.Flags().StringVar(&f.digest, "digest", "", "decide only if the request still has this digest")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print JSON")
 	return cmd
@@ -72,12 +72,12 @@ What runs is the call as it was asked for, unless --args gives other arguments.`
 
 func (f *deciding) approveFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.scope, "scope", "", "how far the approval reaches: once, session or pattern (default once; with --pattern, pattern)")
-	cmd.Flags().StringVar(&f.args, "args", "", `JSON object: arguments that run in the place of the call's own ("-" is read from stdin)`)
-	cmd.Flags().StringArrayVar(&f.pattern, "pattern", nil, "name=glob: calls are covered whose argument of that name fits (repeatable); other arguments have to be the same")
+	cmd.Flags().StringVar(&f.args, "args", "", `JSON object: arguments to run instead of the call's own ("-" is read from stdin)`)
+	cmd.Flags().StringArrayVar(&f.pattern, "pattern", nil, "name=glob: cover calls whose argument of that name matches (repeatable); other arguments must be equal")
 }
 
 // decision makes a decision of the flags, and checks it.
-func (a *app) decision(given *pflag.FlagSet, f deciding, call string, decision event.Decision) (signals.Decide, error) {
+func (a approvalCommands) decision(given *pflag.FlagSet, f deciding, call string, decision event.Decision) (signals.Decide, error) {
 	d := signals.Decide{
 		ToolCallID: call, Decision: decision, Scope: event.Scope(f.scope), Reason: f.reason, Round: f.round, Digest: f.digest,
 	}
@@ -97,7 +97,7 @@ func (a *app) decision(given *pflag.FlagSet, f deciding, call string, decision e
 	}
 	// A file or a variable that happens to be empty must not approve another call than the one meant.
 	if given.Changed("digest") && strings.TrimSpace(f.digest) == "" {
-		return d, usagef("--digest is empty, must be the request's; without it whatever the request is now is decided on")
+		return d, usagef("--digest is empty, must be the request's digest; omit it to decide on the request as it is now")
 	}
 	if given.Changed("args") {
 		text, err := a.argument("arguments", f.args)
@@ -105,7 +105,7 @@ func (a *app) decision(given *pflag.FlagSet, f deciding, call string, decision e
 			return d, err
 		}
 		if strings.TrimSpace(text) == "" {
-			return d, usagef("--args is empty, must be a JSON object; without it the call runs as it was asked for")
+			return d, usagef("--args is empty, must be a JSON object; omit it to run the call unchanged")
 		}
 		d.Args = json.RawMessage(text)
 	}
@@ -133,7 +133,7 @@ func patternOf(pairs []string) (map[string]string, error) {
 
 // printOutcome prints what became of what was said about a tool call. A problem, if there is
 // one, says why it does not stand.
-func (a *app) printOutcome(problem string, got signals.DecideResult, asJSON bool) error {
+func (a approvalCommands) printOutcome(problem string, got signals.DecideResult, asJSON bool) error {
 	if asJSON {
 		if err := a.printJSON(got); err != nil {
 			return err
@@ -161,9 +161,9 @@ func outcomeProblem(thread string, d signals.Decide, outcome signals.DecideOutco
 	case signals.Accepted, signals.AlreadyResolved:
 		return ""
 	case signals.Conflict:
-		return fmt.Sprintf("tool call %q has been settled otherwise already", d.ToolCallID)
+		return fmt.Sprintf("tool call %q already has a conflicting decision", d.ToolCallID)
 	case signals.Mismatch:
-		return fmt.Sprintf(`tool call %q is not the one that was decided on: another agent's or tool's, or asked about anew, `+
+		return fmt.Sprintf(`tool call %q does not match the decision: its agent or tool differs, or it has a new request, `+
 			`which needs its --round; "starter approvals %s" shows it`, d.ToolCallID, thread)
 	case signals.NotPending:
 		return fmt.Sprintf("no tool call %q waits for approval in this thread", d.ToolCallID)

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -62,7 +63,7 @@ type world struct {
 	tasks     []event.Task
 	taskEnds  []any
 	schedules schedulesFake
-	accepts   bool // posts by update
+	refuses   bool // posts
 	polled    bool // by a worker
 }
 
@@ -244,34 +245,24 @@ func (w *world) known(id string) error {
 	return nil
 }
 
-func (w *world) Post(_ context.Context, id string, p signals.Post) (string, error) {
-	if p.OnBusy == signals.Reject {
-		return "", fmt.Errorf("post to thread %q: %w: a turn runs", id, signals.ErrRefused)
-	}
-	w.change(func() { w.posts = append(w.posts, p) })
-	return p.ID, w.known(id)
-}
-
-func (w *world) PostOrOpen(_ context.Context, _ string, start signals.Start, p signals.Post) (string, error) {
+func (w *world) PostOrOpen(_ context.Context, _ string, start signals.Start, p signals.Post) (signals.PostResult, error) {
 	w.change(func() { w.posts, w.opened = append(w.posts, p), append(w.opened, start) })
-	return p.ID, nil
+	return signals.PostResult{EventID: p.ID, Status: signals.PostQueued}, nil
 }
 
-func (w *world) PostUpdate(_ context.Context, id string, p signals.Post) (signals.PostResult, error) {
+func (w *world) Post(_ context.Context, id string, p signals.Post) (signals.PostResult, error) {
 	if err := w.known(id); err != nil {
 		return signals.PostResult{}, err
 	}
-	if w.accepts {
-		status := signals.PostQueued
-		for _, before := range w.posts {
-			if before.ID == p.ID {
-				status = signals.PostDuplicate
-			}
-		}
-		w.change(func() { w.posts = append(w.posts, p) })
-		return signals.PostResult{EventID: p.ID, Status: status}, nil
+	if w.refuses || p.OnBusy == signals.Reject {
+		return signals.PostResult{}, fmt.Errorf("post to thread %q: %w: a turn runs", id, signals.ErrRefused)
 	}
-	return signals.PostResult{}, fmt.Errorf("post to thread %q: %w: a turn runs", id, signals.ErrRefused)
+	status := signals.PostQueued
+	if slices.ContainsFunc(w.posts, func(before signals.Post) bool { return before.ID == p.ID }) {
+		status = signals.PostDuplicate
+	}
+	w.change(func() { w.posts = append(w.posts, p) })
+	return signals.PostResult{EventID: p.ID, Status: status}, nil
 }
 
 // Turn answers by the first word of the message: tool, wait, fail, redact; all else is

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"os"
-	"os/signal"
 
 	"github.com/spf13/cobra"
 
@@ -14,7 +12,7 @@ import (
 	"github.com/threadmill/threadmill/starter/internal/render"
 )
 
-func (a *app) grantsCommand() *cobra.Command {
+func (a approvalCommands) grantsCommand() *cobra.Command {
 	var revoked, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "grants <thread>",
@@ -36,19 +34,19 @@ func (a *app) grantsCommand() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&revoked, "revoked", false, "those that were revoked, too")
+	cmd.Flags().BoolVar(&revoked, "revoked", false, "include revoked approvals")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
-func (a *app) revokeCommand() *cobra.Command {
+func (a approvalCommands) revokeCommand() *cobra.Command {
 	var r signals.Revoke
 	var by string
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "revoke <thread> <grant>",
-		Short: "Take an approval back, with all that it grants",
-		Long: `Take an approval back, with all that it grants: "starter grants" lists them. The id is that of
+		Short: "Revoke an approval and what it grants",
+		Long: `Revoke an approval and what it grants: "starter grants" lists them. The id is that of
 the call with whose approval it came; an approval of one call that has not begun to run can be
 revoked, too. What has run stays done; what has not asks again.`,
 		Args: cobra.ExactArgs(2),
@@ -77,22 +75,6 @@ revoked, too. What has run stays done; what has not asks again.`,
 	cmd.Flags().StringVar(&r.Reason, "reason", "", "why")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
-}
-
-// withAPI runs fn for a thread, whose id it checks. Errors are about that thread.
-func (a *app) withAPI(ctx context.Context, thread string, fn func(ctx context.Context, stored *api.Client) error) error {
-	if err := checkThread(thread); err != nil {
-		return err
-	}
-	stored, err := a.api()
-	if err != nil {
-		return err
-	}
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
-	defer stop()
-	ctx, cancel := context.WithTimeout(ctx, a.flags.timeout)
-	defer cancel()
-	return about(thread, fn(ctx, stored))
 }
 
 // revokeProblem says why an approval was not revoked; empty if it was.

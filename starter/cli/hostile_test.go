@@ -171,15 +171,11 @@ func done(h *hostile) error {
 
 func (h *hostile) Open(context.Context, string, signals.Start, *signals.Post) error { return done(h) }
 
-func (h *hostile) Post(context.Context, string, signals.Post) (string, error) {
-	return answer[string](h)
+func (h *hostile) PostOrOpen(context.Context, string, signals.Start, signals.Post) (signals.PostResult, error) {
+	return answer[signals.PostResult](h)
 }
 
-func (h *hostile) PostOrOpen(context.Context, string, signals.Start, signals.Post) (string, error) {
-	return answer[string](h)
-}
-
-func (h *hostile) PostUpdate(context.Context, string, signals.Post) (signals.PostResult, error) {
+func (h *hostile) Post(context.Context, string, signals.Post) (signals.PostResult, error) {
 	return answer[signals.PostResult](h)
 }
 
@@ -191,7 +187,7 @@ func (h *hostile) Turn(context.Context, string, signals.Post) (signals.TurnResul
 	return answer[signals.TurnResult](h)
 }
 
-func (h *hostile) DecideResult(context.Context, string, signals.Decide) (signals.DecideResult, error) {
+func (h *hostile) Decide(context.Context, string, signals.Decide) (signals.DecideResult, error) {
 	return answer[signals.DecideResult](h)
 }
 

@@ -23,7 +23,10 @@ import (
 // envDatabase is the variable that names the workers' PostgreSQL.
 const envDatabase = "DATABASE_URL"
 
-func (a *app) keysCommand() *cobra.Command {
+// keyCommands are those on API keys.
+type keyCommands struct{ *app }
+
+func (a keyCommands) keysCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "keys",
 		Short: "Create, list, rotate and revoke API keys",
@@ -39,14 +42,14 @@ Secrets are printed once, and stored as hashes only.`,
 	return cmd
 }
 
-func (a *app) keyListCommand() *cobra.Command {
+func (a keyCommands) keyListCommand() *cobra.Command {
 	var revoked, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the API keys, without their secrets",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.onAgents(cmd, func(ctx context.Context, client *api.Client) error {
+			return a.onAPI(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				keys, err := client.Keys(ctx, revoked)
 				switch {
 				case err != nil:
@@ -98,7 +101,7 @@ func (k *keyTerms) check() (auth.Roles, *time.Time, error) {
 	return nil, nil, usagef("--expires is %q, must be a day such as 2027-01-31, a time such as 2027-01-31T12:00:00Z, or a duration such as 720h", k.expires)
 }
 
-func (a *app) keyCreateCommand() *cobra.Command {
+func (a keyCommands) keyCreateCommand() *cobra.Command {
 	var terms keyTerms
 	var file string
 	var database, asJSON bool
@@ -108,8 +111,8 @@ func (a *app) keyCreateCommand() *cobra.Command {
 		Long: `Create an API key, and print its secret, which is not shown again.
 
 The name becomes the sender of messages and the "by" of decisions. With --database or --sqlite
-the key is written to the database itself, which whoever may do so can do anyway: that is how
-the first key is created, and the way out when no key of an administrator is left.`,
+the key is written to the database itself: that is how the first key is created, and the way out
+when no administrator's key is left.`,
 		Example: `  starter keys create ann --roles read,post,approve
   starter keys create root --roles admin --sqlite .threadmill/threadmill.db`,
 		Args: cobra.ExactArgs(1),
@@ -122,7 +125,7 @@ the first key is created, and the way out when no key of an administrator is lef
 				return usageError{err}
 			}
 			if file == "" && !database {
-				return a.onAgents(cmd, func(ctx context.Context, client *api.Client) error {
+				return a.onAPI(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 					made, err := client.CreateKey(ctx, args[0], roles.Strings(), expires)
 					if err != nil {
 						return err
@@ -178,10 +181,10 @@ func openKeyStore(ctx context.Context, file string, database bool) (store.Store,
 	return db, nil
 }
 
-func (a *app) createStoredKey(ctx context.Context, db store.APIKeys, name string, roles auth.Roles, expires *time.Time) (api.NewKey, error) {
+func (a keyCommands) createStoredKey(ctx context.Context, db store.APIKeys, name string, roles auth.Roles, expires *time.Time) (auth.NewAPIKey, error) {
 	by, err := actor("")
 	if err != nil {
-		return api.NewKey{}, err
+		return auth.NewAPIKey{}, err
 	}
 	id, token := auth.NewToken()
 	k := store.APIKey{ID: id, Namespace: a.flags.namespace, Name: name, Roles: roles.Strings(), Hash: token.Hash(), CreatedBy: by}
@@ -190,20 +193,16 @@ func (a *app) createStoredKey(ctx context.Context, db store.APIKeys, name string
 	}
 	made, err := db.CreateAPIKey(ctx, k)
 	if errors.Is(err, store.ErrExists) {
-		return api.NewKey{}, fmt.Errorf("an API key %q already exists in namespace %q: choose another name", name, k.Namespace)
+		return auth.NewAPIKey{}, fmt.Errorf("an API key %q already exists in namespace %q: choose another name", name, k.Namespace)
 	}
 	if err != nil {
-		return api.NewKey{}, err
+		return auth.NewAPIKey{}, err
 	}
-	shown := api.Key{
-		ID: made.ID, Name: made.Name, Namespace: made.Namespace, Roles: made.Roles, Source: "stored",
-		CreatedAt: &made.CreatedAt, CreatedBy: made.CreatedBy, ExpiresAt: expires,
-	}
-	return api.NewKey{Key: shown, Token: token.Reveal()}, nil
+	return auth.NewAPIKey{Key: auth.APIKey{APIKey: made, Source: auth.SourceStored}, Token: token.Reveal()}, nil
 }
 
 // printNewKey prints the secret alone on stdout, so that it can be put into a file.
-func (a *app) printNewKey(made api.NewKey, asJSON bool) error {
+func (a keyCommands) printNewKey(made auth.NewAPIKey, asJSON bool) error {
 	if asJSON {
 		return a.printJSON(made)
 	}
@@ -214,33 +213,33 @@ func (a *app) printNewKey(made api.NewKey, asJSON bool) error {
 }
 
 // keyNamed finds a key by its name or id.
-func keyNamed(ctx context.Context, client *api.Client, name string) (api.Key, error) {
+func keyNamed(ctx context.Context, client *api.Client, name string) (auth.APIKey, error) {
 	keys, err := client.Keys(ctx, false)
 	if err != nil {
-		return api.Key{}, err
+		return auth.APIKey{}, err
 	}
-	i := slices.IndexFunc(keys, func(k api.Key) bool { return strings.EqualFold(k.Name, name) || k.ID == name })
+	i := slices.IndexFunc(keys, func(k auth.APIKey) bool { return strings.EqualFold(k.Name, name) || k.ID == name })
 	switch {
 	case i < 0:
-		return api.Key{}, fmt.Errorf(`there is no API key %q: "starter keys list" shows those that there are`, name)
+		return auth.APIKey{}, fmt.Errorf(`there is no API key %q: "starter keys list" shows those that there are`, name)
 	case keys[i].ID == "":
-		return api.Key{}, fmt.Errorf("API key %q is configured, not stored: change it in the server's configuration", name)
+		return auth.APIKey{}, fmt.Errorf("API key %q is configured, not stored: change it in the server's configuration", name)
 	}
 	return keys[i], nil
 }
 
-func (a *app) keyRotateCommand() *cobra.Command {
+func (a keyCommands) keyRotateCommand() *cobra.Command {
 	var overlap time.Duration
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "rotate <name>",
-		Short: "Give an API key a new secret, and print it",
+		Short: "Rotate the secret of an API key, and print it",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if overlap < 0 {
 				return usagef("--overlap is %s, must not be negative", overlap)
 			}
-			return a.onAgents(cmd, func(ctx context.Context, client *api.Client) error {
+			return a.onAPI(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				k, err := keyNamed(ctx, client, args[0])
 				if err != nil {
 					return err
@@ -258,13 +257,13 @@ func (a *app) keyRotateCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) keyRevokeCommand() *cobra.Command {
+func (a keyCommands) keyRevokeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "revoke <name>",
 		Short: "Revoke an API key: it ends within seconds, with its streams",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.onAgents(cmd, func(ctx context.Context, client *api.Client) error {
+			return a.onAPI(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				k, err := keyNamed(ctx, client, args[0])
 				if err != nil {
 					return err
@@ -279,12 +278,12 @@ func (a *app) keyRevokeCommand() *cobra.Command {
 	}
 }
 
-func (a *app) keyGenerateCommand() *cobra.Command {
+func (a keyCommands) keyGenerateCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "generate",
 		Short: "Print a new secret and its hash, for a key that is configured",
 		Long: `Print a new secret and its hash. Nothing is stored: the hash goes into apiKeys of the
-configuration file or into THREADMILL_API_KEYS of the server, the secret to whoever uses the API.`,
+configuration file or into THREADMILL_API_KEYS of the server, the secret to the user of the API.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			_, token := auth.NewToken()

@@ -23,7 +23,7 @@ type publishing struct {
 	open, json      bool
 }
 
-func (a *app) publishCommand() *cobra.Command {
+func (a messageCommands) publishCommand() *cobra.Command {
 	var p publishing
 	cmd := &cobra.Command{
 		Use:   "publish <thread>",
@@ -55,16 +55,16 @@ accepted or refused the event.`,
 	f.StringVar(&p.typ, "type", "", "what has happened, such as file.changed (required)")
 	f.StringVar(&p.payload, "payload", "", `what is known about it, as JSON; "-" is read from stdin (default: nothing)`)
 	f.StringVar(&p.file, "payload-file", "", "file with the payload")
-	f.StringVar(&p.id, "id", "", "id of the event: publishing the same id twice has the effect of once (default: a new UUID)")
+	f.StringVar(&p.id, "id", "", "id of the event, an idempotency key: duplicates are ignored (default: a new UUID)")
 	f.StringVar(&p.source, "source", string(event.SourceEnv), "where it comes from: tool, env, user, system or llm")
 	f.StringArrayVar(&p.metadata, "metadata", nil, "key=value of the event's metadata, such as trigger_agent_name=bot; the value is text (repeatable)")
-	f.BoolVar(&p.open, "open", false, "open the thread if it is not there; nobody is told of duplicates then")
+	f.BoolVar(&p.open, "open", false, "open the thread if it does not exist; duplicates are not reported then")
 	f.BoolVar(&p.json, "json", false, "print JSON")
 	return cmd
 }
 
 // envEvent makes the event from flags, stdin and file, and checks it.
-func (a *app) envEvent(p publishing, thread string) (event.EnvEvent, error) {
+func (a messageCommands) envEvent(p publishing, thread string) (event.EnvEvent, error) {
 	e := event.EnvEvent{ID: p.id, Type: p.typ}
 	if e.ID == "" {
 		e.ID = signals.NewEventID()
@@ -84,7 +84,7 @@ func (a *app) envEvent(p publishing, thread string) (event.EnvEvent, error) {
 	case len(payload) > signals.MaxPayload:
 		return e, usagef("the payload is more than %d bytes; put large data elsewhere and refer to it", signals.MaxPayload)
 	case !json.Valid([]byte(payload)):
-		return e, usagef("the payload is not JSON: a text has quotes too")
+		return e, usagef("the payload is not JSON (text needs quotes)")
 	default:
 		e.Payload = json.RawMessage(payload)
 	}
@@ -100,13 +100,9 @@ func (a *app) envEvent(p publishing, thread string) (event.EnvEvent, error) {
 
 // describe reads the flags that say what the event is about.
 func (p publishing) describe(m *event.EnvMetadata) error {
-	fields := map[string]string{}
-	for _, pair := range p.metadata {
-		key, value, ok := strings.Cut(pair, "=")
-		if !ok || key == "" {
-			return usagef("--metadata is %q, must be key=value", pair)
-		}
-		fields[key] = value
+	fields, err := pairs(p.metadata)
+	if err != nil {
+		return err
 	}
 	if fields["source"] == "" {
 		fields["source"] = p.source
@@ -118,7 +114,7 @@ func (p publishing) describe(m *event.EnvMetadata) error {
 	return json.Unmarshal(raw, m)
 }
 
-func (a *app) eventPayload(p publishing) (string, error) {
+func (a messageCommands) eventPayload(p publishing) (string, error) {
 	if p.file == "" {
 		return a.argument("payload", p.payload)
 	}
@@ -137,13 +133,13 @@ func (a *app) eventPayload(p publishing) (string, error) {
 	return strings.TrimSpace(string(raw)), nil
 }
 
-func (a *app) printPublished(result threadclient.PublishResult, asJSON bool) error {
+func (a messageCommands) printPublished(result threadclient.PublishResult, asJSON bool) error {
 	if asJSON {
 		return a.printJSON(result)
 	}
 	a.say("%s", result.EventID)
 	if result.Status == signals.PostDuplicate {
-		a.warn("the thread has had this event before: nothing was published")
+		a.warn("the thread already has this event: nothing was published")
 	}
 	return nil
 }

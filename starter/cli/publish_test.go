@@ -27,14 +27,13 @@ func (w *world) Publish(ctx context.Context, id string, e event.EnvEvent, o thre
 		_, err := w.PostOrOpen(ctx, id, o.Start, signals.EnvPost(e))
 		return out, err
 	}
-	result, err := w.PostUpdate(ctx, id, signals.EnvPost(e))
+	result, err := w.Post(ctx, id, signals.EnvPost(e))
 	out.Status = result.Status
 	return out, err
 }
 
 func TestPublish(t *testing.T) {
 	w := newWorld(t)
-	w.accepts = true
 	t.Run("S3-29 S3-55 with everything", func(t *testing.T) {
 		code, out, errs := w.run("", "publish", "t1", "--type", "file.changed", "--payload", `{"n": 12345678901234567890}`, "--id", "e7",
 			"--metadata", "trigger_agent_name=bot", "--metadata", "repo=a=b", "--source", "tool")
@@ -61,7 +60,7 @@ func TestPublish(t *testing.T) {
 		code, out, errs := w.run("", "publish", "t1", "--type", "ping", "--id", "e7")
 		require.Equal(t, exitOK, code)
 		require.Equal(t, "e7\n", out)
-		require.Equal(t, "the thread has had this event before: nothing was published\n", errs)
+		require.Equal(t, "the thread already has this event: nothing was published\n", errs)
 	})
 	t.Run("a payload from stdin, or from a file", func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "push.json")
@@ -90,7 +89,7 @@ func TestPublishUsage(t *testing.T) {
 	large := filepath.Join(t.TempDir(), "large.json")
 	require.NoError(t, os.WriteFile(large, []byte(`"`+strings.Repeat("x", signals.MaxPayload)+`"`), 0o600))
 	for _, c := range []struct{ args, problem string }{
-		{"publish", "publish takes <thread>: <thread> is missing"},
+		{"publish", "publish takes <thread>: missing <thread>"},
 		{"publish t1", "--type is required"},
 		{"publish no/slash --type x", `thread: "no/slash" must be 1 to 128 letters`},
 		{"publish t1 --type status", `type: "status" is no type of an environment event`},
@@ -98,7 +97,7 @@ func TestPublishUsage(t *testing.T) {
 		{"publish t1 --type x --source moon", `metadata.source: "moon" is not one of tool, env, user, system, llm`},
 		{"publish t1 --type x --metadata x", `--metadata is "x", must be key=value`},
 		{"publish t1 --type x --metadata trigger_session_id=t2", `metadata.trigger_session_id: is "t2", but this thread is "t1"`},
-		{"publish t1 --type x --payload prod", "the payload is not JSON: a text has quotes too"},
+		{"publish t1 --type x --payload prod", "the payload is not JSON (text needs quotes)"},
 		{"publish t1 --type user_query --payload {}", "payload.content: is required"},
 		{"publish t1 --type x --payload 1 --payload-file x", "--payload and --payload-file exclude each other"},
 		{"publish t1 --type x --payload-file " + large, "the payload is more than 262144 bytes"},
@@ -107,7 +106,6 @@ func TestPublishUsage(t *testing.T) {
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			w := newWorld(t)
-			w.accepts = true
 			code, out, errs := w.run("", strings.Fields(c.args)...)
 			require.Equal(t, exitUsage, code)
 			require.Empty(t, out)

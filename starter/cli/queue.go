@@ -12,8 +12,20 @@ import (
 	"github.com/threadmill/threadmill/starter/internal/render"
 )
 
+// queues is what they need of a client of threads.
+type queues interface {
+	Queue(ctx context.Context, threadID string) (signals.Queue, error)
+	Item(ctx context.Context, threadID, eventID string) (event.Item, error)
+	Post(ctx context.Context, threadID string, p signals.Post) (signals.PostResult, error)
+	SetStatus(ctx context.Context, threadID string, s signals.SetStatus) (event.Item, error)
+	Retry(ctx context.Context, threadID, eventID, by string) (event.Item, error)
+}
+
+// queueCommands are those on the queues of threads.
+type queueCommands struct{ *app }
+
 // queueCommand has the commands on a thread's queue.
-func (a *app) queueCommand() *cobra.Command {
+func (a queueCommands) queueCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "queue",
 		Short: "Look at the events of a thread's queue, add to them and change them",
@@ -36,7 +48,7 @@ another status; of those that have ended the thread knows the last 32.`,
 	return cmd
 }
 
-func (a *app) queueListCommand() *cobra.Command {
+func (a queueCommands) queueListCommand() *cobra.Command {
 	var all, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "list <thread>",
@@ -65,17 +77,7 @@ func (a *app) queueListCommand() *cobra.Command {
 	return cmd
 }
 
-// onThread runs fn for a thread, whose id it checks. Errors are about that thread.
-func (a *app) onThread(cmd *cobra.Command, thread string, fn func(ctx context.Context, t threads) error) error {
-	if err := checkThread(thread); err != nil {
-		return err
-	}
-	return a.withThreads(cmd.Context(), false, func(ctx context.Context, t threads) error {
-		return about(thread, fn(ctx, t))
-	})
-}
-
-func (a *app) printQueue(q signals.Queue, thread string, all bool) error {
+func (a queueCommands) printQueue(q signals.Queue, thread string, all bool) error {
 	table := render.Queue(q, render.QueueOptions{Ended: all})
 	if table == "" {
 		a.warn("no events in the queue of thread %q", thread)
@@ -85,7 +87,7 @@ func (a *app) printQueue(q signals.Queue, thread string, all bool) error {
 	return err
 }
 
-func (a *app) queueShowCommand() *cobra.Command {
+func (a queueCommands) queueShowCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "show <thread> <eventId>",
@@ -111,7 +113,7 @@ func (a *app) queueShowCommand() *cobra.Command {
 
 // addPayloads adds the payloads of events that have ended, which the API has. Without an answer
 // of the API they are left out.
-func (a *app) addPayloads(ctx context.Context, thread string, items []event.Item) error {
+func (a queueCommands) addPayloads(ctx context.Context, thread string, items []event.Item) error {
 	ended := func(it event.Item) bool {
 		return (len(it.Payload) == 0 || string(it.Payload) == "null") && it.Status != event.Pending && it.Status != event.Processing
 	}
@@ -124,7 +126,7 @@ func (a *app) addPayloads(ctx context.Context, thread string, items []event.Item
 	}
 	known, err := stored.Ended(ctx, thread)
 	if err != nil {
-		a.warn("the payloads of events that have ended are left out: %s", a.explain(err))
+		a.warn("the payloads of ended events are missing: %s", a.explain(err))
 	}
 	for i, it := range items {
 		at := slices.IndexFunc(known, func(other event.Item) bool { return other.ID == it.ID })
@@ -135,7 +137,7 @@ func (a *app) addPayloads(ctx context.Context, thread string, items []event.Item
 	return nil
 }
 
-func (a *app) printItem(item event.Item, asJSON bool) error {
+func (a queueCommands) printItem(item event.Item, asJSON bool) error {
 	if asJSON {
 		return a.printJSON(item)
 	}
@@ -153,7 +155,7 @@ func next(q signals.Queue) *event.Item {
 }
 
 // queuePlaceCommand shows the event at a place of the queue. With --json, none is null.
-func (a *app) queuePlaceCommand(name, short, none string, place func(signals.Queue) *event.Item) *cobra.Command {
+func (a queueCommands) queuePlaceCommand(name, short, none string, place func(signals.Queue) *event.Item) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   name + " <thread>",

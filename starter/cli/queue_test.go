@@ -147,7 +147,6 @@ func TestQueueShow(t *testing.T) {
 
 func TestQueueAdd(t *testing.T) {
 	w := queueWorld(t)
-	w.accepts = true
 	t.Run("S2-43 S2-36 a custom event with everything", func(t *testing.T) {
 		code, out, errs := w.run("", "queue", "add", "t1", "deploy", `{"n": 12345678901234567890}`, "--id", "e7", "--priority", "3", "--ttl", "500ms",
 			"--trace", "trace", "--parent", "e1", "--on-busy", "steer", "--agent", "a", "--tool", "x")
@@ -175,7 +174,7 @@ func TestQueueAdd(t *testing.T) {
 		code, out, errs := w.run("", "queue", "add", "t1", "ping", "--id", "e7")
 		require.Equal(t, exitOK, code)
 		require.Equal(t, "e7\n", out)
-		require.Equal(t, "the thread has had this event before: nothing was added\n", errs)
+		require.Equal(t, "the thread already has this event: nothing was added\n", errs)
 	})
 	t.Run("refused", func(t *testing.T) {
 		code, _, errs := w.run("", "queue", "add", "gone", "ping")
@@ -184,7 +183,7 @@ func TestQueueAdd(t *testing.T) {
 		code, _, errs = w.run(`"`+strings.Repeat("x", signals.MaxPayload), "queue", "add", "t1", "ping", "-")
 		require.Equal(t, exitUsage, code)
 		require.Contains(t, errs, "at most 262144 are taken")
-		w.accepts = false
+		w.refuses = true
 		code, _, errs = w.run("", "queue", "add", "t1", "ping")
 		require.Equal(t, exitFailed, code)
 		require.Contains(t, errs, "refused: a turn runs")
@@ -254,5 +253,5 @@ func TestQueueOfThePast(t *testing.T) {
 	code, out, errs := w.run("", "queue", "show", "t1", "e4")
 	require.Equal(t, exitOK, code)
 	require.Contains(t, out, "deploy")
-	require.Contains(t, errs, "the payloads of events that have ended are left out: the Threadmill API does not answer")
+	require.Contains(t, errs, "the payloads of ended events are missing: the Threadmill API does not answer")
 }

@@ -19,7 +19,7 @@ type adding struct {
 	json          bool
 }
 
-func (a *app) queueAddCommand() *cobra.Command {
+func (a queueCommands) queueAddCommand() *cobra.Command {
 	var q adding
 	cmd := &cobra.Command{
 		Use:   "add <thread> <type> [payload]",
@@ -45,7 +45,7 @@ content.`,
 				return err
 			}
 			return a.onThread(cmd, args[0], func(ctx context.Context, t threads) error {
-				result, err := t.PostUpdate(ctx, args[0], post)
+				result, err := t.Post(ctx, args[0], post)
 				if err != nil {
 					return err
 				}
@@ -54,7 +54,7 @@ content.`,
 		},
 	}
 	q.addFlags(cmd.Flags())
-	cmd.Flags().StringArrayVar(&q.agents, "agent", nil, "agent that answers a message, whoever is addressed in it (repeatable; default: as the thread routes it)")
+	cmd.Flags().StringArrayVar(&q.agents, "agent", nil, "agent that answers a message, whatever it mentions (repeatable; default: as the thread routes it)")
 	cmd.Flags().StringVar(&q.trace, "trace", "", "trace id, shared by all that follows from one event (default: the event's id)")
 	cmd.Flags().StringVar(&q.parent, "parent", "", "id of the event that caused this one (default: none)")
 	cmd.Flags().BoolVar(&q.json, "json", false, "print JSON")
@@ -62,7 +62,7 @@ content.`,
 }
 
 // event makes the post of an event from flags, arguments and stdin.
-func (a *app) event(q adding, args []string) (signals.Post, error) {
+func (a queueCommands) event(q adding, args []string) (signals.Post, error) {
 	post := signals.Post{Type: args[1], TraceID: q.trace, ParentEventID: q.parent}
 	if post.Type == "" {
 		return post, usagef(`the type is empty, must be "message" or one of your own`)
@@ -73,20 +73,20 @@ func (a *app) event(q adding, args []string) (signals.Post, error) {
 			return post, err
 		}
 		if post.Payload = json.RawMessage(payload); !json.Valid(post.Payload) && len(payload) <= signals.MaxPayload {
-			return post, usagef("the payload is not JSON: a text has quotes too")
+			return post, usagef("the payload is not JSON (text needs quotes)")
 		}
 	}
 	err := q.apply(args[0], q.agents, &post)
 	return post, err
 }
 
-func (a *app) printAdded(result signals.PostResult, asJSON bool) error {
+func (a queueCommands) printAdded(result signals.PostResult, asJSON bool) error {
 	if asJSON {
 		return a.printJSON(result)
 	}
 	a.say("%s", result.EventID)
 	if result.Status == signals.PostDuplicate {
-		a.warn("the thread has had this event before: nothing was added")
+		a.warn("the thread already has this event: nothing was added")
 	}
 	return nil
 }
@@ -94,7 +94,7 @@ func (a *app) printAdded(result signals.PostResult, asJSON bool) error {
 // settable are the statuses that a person can give to an event.
 var settable = []event.Status{event.Pending, event.Completed, event.Failed, event.Expired, event.Overwritten}
 
-func (a *app) queueSetStatusCommand() *cobra.Command {
+func (a queueCommands) queueSetStatusCommand() *cobra.Command {
 	var by, reason string
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -131,12 +131,12 @@ again, and the one that is being processed once more.`,
 }
 
 // retryCommand is a command by itself, and one of those of the queue.
-func (a *app) retryCommand() *cobra.Command {
+func (a queueCommands) retryCommand() *cobra.Command {
 	var by string
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "retry <thread> [eventId]",
-		Short: "Process a failed event again, the one that failed last if none is named",
+		Short: "Retry a failed event, the one that failed last if none is named",
 		Args:  cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			who, err := actor(by)
@@ -161,7 +161,7 @@ func (a *app) retryCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) printChanged(item event.Item, asJSON bool) error {
+func (a queueCommands) printChanged(item event.Item, asJSON bool) error {
 	if asJSON {
 		return a.printJSON(item)
 	}

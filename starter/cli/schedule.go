@@ -24,12 +24,15 @@ type schedules interface {
 	DeleteSchedule(ctx context.Context, id string) error
 }
 
+// scheduleCommands are those on schedules.
+type scheduleCommands struct{ *app }
+
 // scheduleCommand has the commands on schedules.
-func (a *app) scheduleCommand() *cobra.Command {
+func (a scheduleCommands) scheduleCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "schedule",
-		Short: "Post to threads again and again, by the clock",
-		Long: `Post to threads again and again, by the clock.
+		Short: "Post to threads on a schedule",
+		Long: `Post to threads on a schedule.
 
 A schedule posts a message, or publishes an environment event, at the times of a cron
 expression or an interval. It is a Temporal Schedule: it needs no process of its own, and
@@ -40,7 +43,7 @@ posts each time once.`,
 	cmd.AddCommand(
 		a.scheduleAddCommand(), a.scheduleListCommand(), a.scheduleShowCommand(),
 		a.scheduleNoteCommand("pause", "Stop a schedule until it is resumed", "paused", schedules.PauseSchedule),
-		a.scheduleNoteCommand("resume", "Let a schedule go on; the times that have passed are not made up for", "resumed", schedules.ResumeSchedule),
+		a.scheduleNoteCommand("resume", "Resume a schedule; missed times are not made up for", "resumed", schedules.ResumeSchedule),
 		a.scheduleDoCommand("trigger", "Start a run now, also of a schedule that is paused", "triggered", schedules.TriggerSchedule),
 		a.scheduleDoCommand("delete", "Delete a schedule", "deleted", schedules.DeleteSchedule),
 	)
@@ -48,7 +51,7 @@ posts each time once.`,
 }
 
 // onSchedule runs fn for a schedule, whose id it checks.
-func (a *app) onSchedule(cmd *cobra.Command, id string, fn func(ctx context.Context, t threads) error) error {
+func (a scheduleCommands) onSchedule(cmd *cobra.Command, id string, fn func(ctx context.Context, t threads) error) error {
 	if err := signals.CheckID("schedule", id); err != nil {
 		return usageError{err}
 	}
@@ -58,7 +61,7 @@ func (a *app) onSchedule(cmd *cobra.Command, id string, fn func(ctx context.Cont
 }
 
 // hinted adds to an error what a person can do about it.
-func (a *app) hinted(err error) error {
+func (a scheduleCommands) hinted(err error) error {
 	var which *threadclient.ScheduleError
 	switch {
 	case !errors.As(err, &which):
@@ -69,7 +72,7 @@ func (a *app) hinted(err error) error {
 	return fmt.Errorf(`%w in namespace %q: "starter schedule list" shows those that there are`, err, a.flags.namespace)
 }
 
-func (a *app) scheduleListCommand() *cobra.Command {
+func (a scheduleCommands) scheduleListCommand() *cobra.Command {
 	var limit int
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -97,7 +100,7 @@ func (a *app) scheduleListCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) printSchedules(all []signals.ScheduleView) error {
+func (a scheduleCommands) printSchedules(all []signals.ScheduleView) error {
 	table := render.Schedules(all, render.ScheduleOptions{})
 	if table == "" {
 		a.warn("no schedules in namespace %q", a.flags.namespace)
@@ -107,7 +110,7 @@ func (a *app) printSchedules(all []signals.ScheduleView) error {
 	return err
 }
 
-func (a *app) scheduleShowCommand() *cobra.Command {
+func (a scheduleCommands) scheduleShowCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "show <schedule>",
@@ -132,7 +135,7 @@ func (a *app) scheduleShowCommand() *cobra.Command {
 }
 
 // scheduleDoCommand does something with a schedule, and says what it has done.
-func (a *app) scheduleDoCommand(name, short, done string, do func(t schedules, ctx context.Context, id string) error) *cobra.Command {
+func (a scheduleCommands) scheduleDoCommand(name, short, done string, do func(t schedules, ctx context.Context, id string) error) *cobra.Command {
 	return &cobra.Command{
 		Use:   name + " <schedule>",
 		Short: short,
@@ -150,7 +153,7 @@ func (a *app) scheduleDoCommand(name, short, done string, do func(t schedules, c
 }
 
 // scheduleNoteCommand is a [app.scheduleDoCommand] that takes a note.
-func (a *app) scheduleNoteCommand(name, short, done string, do func(t schedules, ctx context.Context, id, note string) error) *cobra.Command {
+func (a scheduleCommands) scheduleNoteCommand(name, short, done string, do func(t schedules, ctx context.Context, id, note string) error) *cobra.Command {
 	var note string
 	cmd := a.scheduleDoCommand(name, short, done, func(t schedules, ctx context.Context, id string) error {
 		return do(t, ctx, id, note)

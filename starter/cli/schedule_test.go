@@ -123,7 +123,7 @@ func TestScheduleAdd(t *testing.T) {
 		w.schedules.views = []signals.ScheduleView{{Schedule: signals.Schedule{ID: "never"}, Done: true}}
 		_, out, errs := w.run("", "schedule", "add", "t1", "--id", "never", "--cron", "0 0 31 2 *", "-m", "hi")
 		require.Equal(t, "never\n", out)
-		require.Equal(t, "it has no times to come\n", errs)
+		require.Equal(t, "it has no further runs\n", errs)
 	})
 	t.Run("paused, it runs not yet", func(t *testing.T) {
 		w.schedules.views = []signals.ScheduleView{{Schedule: signals.Schedule{ID: "p", Paused: true}, Next: []time.Time{time.Now()}}}
@@ -136,7 +136,7 @@ func TestScheduleAdd(t *testing.T) {
 		code, out, errs := w.run("", "schedule", "add", "t1", "--id", "x", "--cron", "@daily", "-m", "hi")
 		require.Equal(t, exitOK, code)
 		require.Equal(t, "x\n", out)
-		require.Equal(t, "when it runs is not known: down\n", errs)
+		require.Equal(t, "its next run is not known: down\n", errs)
 	})
 	t.Run("replaced", func(t *testing.T) {
 		code, out, errs := w.run("", "schedule", "add", "t1", "--id", "x", "--cron", "@daily", "-m", "hi", "--replace")
@@ -147,7 +147,7 @@ func TestScheduleAdd(t *testing.T) {
 	t.Run("taken", func(t *testing.T) {
 		code, _, errs := w.run("", "schedule", "add", "t1", "--id", "taken", "--cron", "@daily", "-m", "hi")
 		require.Equal(t, exitFailed, code)
-		require.Equal(t, `starter: schedule "taken" exists already: "starter schedule show taken" shows it, --replace replaces it`+"\n", errs)
+		require.Equal(t, `starter: schedule "taken" already exists: "starter schedule show taken" shows it, --replace replaces it`+"\n", errs)
 	})
 }
 
@@ -156,7 +156,7 @@ func TestScheduleUsage(t *testing.T) {
 		args    []string
 		problem string
 	}{
-		{[]string{"add"}, "schedule add takes <thread>: <thread> is missing"},
+		{[]string{"add"}, "schedule add takes <thread>: missing <thread>"},
 		{[]string{"add", "t1", "--cron", "@daily"}, "by either --message or --event"},
 		{[]string{"add", "t1", "--cron", "@daily", "-m", "hi", "--event", "x"}, "by either --message or --event"},
 		{[]string{"add", "t1", "-m", "hi"}, "cron: or every is required"},

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -25,7 +24,7 @@ type scheduling struct {
 	replace, json         bool
 }
 
-func (a *app) scheduleAddCommand() *cobra.Command {
+func (a scheduleCommands) scheduleAddCommand() *cobra.Command {
 	var s scheduling
 	cmd := &cobra.Command{
 		Use:   "add <thread>",
@@ -79,7 +78,7 @@ func (s *scheduling) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&s.event, "event", "", "type of the environment event to publish, such as day.begun")
 	f.StringVar(&s.payload, "payload", "", "the event's payload, as JSON")
 	f.StringArrayVar(&s.metadata, "metadata", nil, "key=value kept with the message or event (repeatable)")
-	f.BoolVar(&s.Open, "open", false, "open the thread if it is not there")
+	f.BoolVar(&s.Open, "open", false, "open the thread if it does not exist")
 	f.StringArrayVar(&s.Agents, "agent", nil, "agent that takes part in a thread that --open opens (repeatable; default: the server's first)")
 	f.BoolVar(&s.Paused, "paused", false, "do not begin before it is resumed")
 	f.StringVar(&s.Note, "note", "", "what the schedule is for")
@@ -88,7 +87,7 @@ func (s *scheduling) addFlags(f *pflag.FlagSet) {
 }
 
 // schedule makes a schedule of the flags, and checks it.
-func (a *app) schedule(f *pflag.FlagSet, in scheduling, thread string) (signals.Schedule, error) {
+func (a scheduleCommands) schedule(f *pflag.FlagSet, in scheduling, thread string) (signals.Schedule, error) {
 	s := in.Schedule
 	s.ThreadID, s.Missed = thread, signals.Missed(in.missed)
 	s.Every, s.Offset, s.Jitter = signals.Duration(in.every), signals.Duration(in.offset), signals.Duration(in.jitter)
@@ -131,7 +130,7 @@ func timeFlag(name, text string) (time.Time, error) {
 	return t, nil
 }
 
-func (a *app) scheduledMessage(in scheduling) (*event.NewMessage, error) {
+func (a scheduleCommands) scheduledMessage(in scheduling) (*event.NewMessage, error) {
 	if in.payload != "" {
 		return nil, usagef("--payload is that of an event: a message is its text")
 	}
@@ -150,7 +149,7 @@ func (a *app) scheduledMessage(in scheduling) (*event.NewMessage, error) {
 	return m, err
 }
 
-func (a *app) scheduledEvent(in scheduling) (*event.EnvEvent, error) {
+func (a scheduleCommands) scheduledEvent(in scheduling) (*event.EnvEvent, error) {
 	if in.as != "" {
 		return nil, usagef("--as is the sender of a message: an event has none")
 	}
@@ -160,7 +159,7 @@ func (a *app) scheduledEvent(in scheduling) (*event.EnvEvent, error) {
 	}
 	e := &event.EnvEvent{Type: in.event, Payload: json.RawMessage(payload)}
 	if payload != "" && !json.Valid(e.Payload) && len(payload) <= signals.MaxPayload {
-		return nil, usagef("the payload is not JSON: a text has quotes too")
+		return nil, usagef("the payload is not JSON (text needs quotes)")
 	}
 	fields, err := pairs(in.metadata)
 	if err != nil {
@@ -173,22 +172,9 @@ func (a *app) scheduledEvent(in scheduling) (*event.EnvEvent, error) {
 	return e, json.Unmarshal(raw, &e.Metadata)
 }
 
-// pairs reads key=value flags of metadata.
-func pairs(flags []string) (map[string]string, error) {
-	out := map[string]string{}
-	for _, pair := range flags {
-		key, value, ok := strings.Cut(pair, "=")
-		if !ok || key == "" {
-			return nil, usagef("--metadata is %q, must be key=value", pair)
-		}
-		out[key] = value
-	}
-	return out, nil
-}
-
 // printMade says which schedule there is now, and when it runs. It is there, also if
 // Temporal does not say any more how it stands.
-func (a *app) printMade(ctx context.Context, t threads, made signals.Schedule, asJSON bool) error {
+func (a scheduleCommands) printMade(ctx context.Context, t schedules, made signals.Schedule, asJSON bool) error {
 	view, err := t.Schedule(ctx, made.ID)
 	if err != nil {
 		view = signals.ScheduleView{Schedule: made, Next: []time.Time{}, Recent: []signals.ScheduleRun{}}
@@ -199,9 +185,9 @@ func (a *app) printMade(ctx context.Context, t threads, made signals.Schedule, a
 	a.say("%s", made.ID)
 	switch {
 	case err != nil:
-		a.warn("when it runs is not known: %v", err)
+		a.warn("its next run is not known: %v", err)
 	case len(view.Next) == 0:
-		a.warn("it has no times to come")
+		a.warn("it has no further runs")
 	case view.Paused:
 		a.warn("it is paused")
 	default:

@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/term"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/signals/threadclient"
 )
 
 // newMessage makes the post of a person's message and checks it, so that a signal,
@@ -40,7 +39,18 @@ type sending struct {
 	wait, create, json bool
 }
 
-func (a *app) sendCommand() *cobra.Command {
+// poster is what they need of a client of threads.
+type poster interface {
+	Post(ctx context.Context, threadID string, p signals.Post) (signals.PostResult, error)
+	PostOrOpen(ctx context.Context, threadID string, start signals.Start, p signals.Post) (signals.PostResult, error)
+	Turn(ctx context.Context, threadID string, p signals.Post) (signals.TurnResult, error)
+	Publish(ctx context.Context, threadID string, e event.EnvEvent, o threadclient.PublishOptions) (threadclient.PublishResult, error)
+}
+
+// messageCommands are those that post to threads.
+type messageCommands struct{ *app }
+
+func (a messageCommands) sendCommand() *cobra.Command {
 	var s sending
 	cmd := &cobra.Command{
 		Use:   "send <thread> <text>",
@@ -73,17 +83,17 @@ names of those who said them.`,
 		},
 	}
 	s.register(cmd)
-	cmd.Flags().Lookup("agent").Usage = "agent that answers the message, whoever is addressed in it, and that a new thread gets (repeatable; default: as the thread routes it)"
+	cmd.Flags().Lookup("agent").Usage = "agent that answers the message, whatever it mentions, and that a new thread gets (repeatable; default: as the thread routes it)"
 	s.addFlags(cmd.Flags())
 	cmd.Flags().BoolVar(&s.wait, "wait", false, "wait for the end of the turn and print the reply")
 	cmd.Flags().StringVar(&s.as, "as", "", "name of the sender (default $USER)")
-	cmd.Flags().BoolVar(&s.create, "create", false, "open the thread if it is not there")
+	cmd.Flags().BoolVar(&s.create, "create", false, "open the thread if it does not exist")
 	cmd.Flags().BoolVar(&s.json, "json", false, "print JSON")
 	return cmd
 }
 
 // post makes the message's post from flags, argument and stdin.
-func (a *app) post(s sending, thread, text string) (signals.Post, error) {
+func (a messageCommands) post(s sending, thread, text string) (signals.Post, error) {
 	text, err := a.argument("message", text)
 	if err != nil {
 		return signals.Post{}, err
@@ -96,19 +106,7 @@ func (a *app) post(s sending, thread, text string) (signals.Post, error) {
 	return post, err
 }
 
-// argument is the text of an argument, which "-" takes from stdin.
-func (a *app) argument(what, text string) (string, error) {
-	if text != "-" {
-		return text, nil
-	}
-	raw, err := io.ReadAll(io.LimitReader(a.stdin, signals.MaxPayload+1))
-	if err != nil {
-		return "", fmt.Errorf("reading the %s from stdin: %w", what, err)
-	}
-	return strings.TrimRight(string(raw), "\r\n"), nil
-}
-
-func (a *app) send(ctx context.Context, t threads, s sending, thread string, start signals.Start, post signals.Post) error {
+func (a messageCommands) send(ctx context.Context, t threads, s sending, thread string, start signals.Start, post signals.Post) error {
 	if s.create {
 		if _, err := t.PostOrOpen(ctx, thread, start, post); err != nil {
 			return err
@@ -132,7 +130,7 @@ func (a *app) send(ctx context.Context, t threads, s sending, thread string, sta
 
 // await waits for the end of the turn, also across a restart of the servers: the
 // thread processes an event once, however often its turn is asked for.
-func (a *app) await(ctx context.Context, t threads, s sending, thread string, post signals.Post) error {
+func (a messageCommands) await(ctx context.Context, t threads, s sending, thread string, post signals.Post) error {
 	var result signals.TurnResult
 	err := persist(ctx, func(ctx context.Context) (err error) {
 		result, err = t.Turn(ctx, thread, post)
@@ -147,7 +145,7 @@ func (a *app) await(ctx context.Context, t threads, s sending, thread string, po
 }
 
 // printTurn prints how a turn ended. A turn without a completed reply is a failure.
-func (a *app) printTurn(result signals.TurnResult, asJSON bool) error {
+func (a messageCommands) printTurn(result signals.TurnResult, asJSON bool) error {
 	if asJSON {
 		if err := a.printJSON(result); err != nil {
 			return err
@@ -162,14 +160,14 @@ func (a *app) printTurn(result signals.TurnResult, asJSON bool) error {
 }
 
 // printReplies prints what was said: of several, with the names of those who said it.
-func (a *app) printReplies(replies []event.Message) {
+func (a messageCommands) printReplies(replies []event.Message) {
 	for _, m := range replies {
 		text := m.Content
 		if len(replies) > 1 {
 			text = term.Line(m.SenderID) + " › " + text
 		}
 		if m.Truncated {
-			text += " … [shortened; `starter show` has the whole]"
+			text += " … [shortened; `starter show` shows all of it]"
 		}
 		if text != "" {
 			fmt.Fprintln(a.stdout, text)
@@ -187,7 +185,7 @@ func turnText(result signals.TurnResult) string {
 	case signals.TurnExpired:
 		return "the message expired before its turn came"
 	case signals.TurnUnanswered:
-		return "nobody answers: the message addresses no agent of the thread"
+		return "no agent answers: the message mentions no agent of the thread"
 	case signals.TurnUnhandled:
 		return "nothing handles events of this type: no hook or processor matches it"
 	case signals.TurnHeld:

@@ -18,50 +18,83 @@ import (
 // session is one chat. All fields but the channels belong to the loop; everything
 // slow runs beside it and hands its outcome over as a function.
 type session struct {
-	app         *app
-	threads     threads
-	stream      *api.Client
-	view        *render.Renderer
-	thread, me  string
-	interactive bool
-	settle      time.Duration
-	after       string
-	again       string // the command that comes back
+	app        *app
+	threads    threads
+	stream     *api.Client
+	thread, me string
+	settle     time.Duration
+	after      string
+	again      string // the command that comes back
 
-	lines chan string
+	screen
+	input
+	questions
+	progress
+
 	items chan event.AgentEvent
 	done  chan func()
 
-	// backlog is a line that waits until the turn has ended.
-	backlog *string
-	eof     bool
-	quit    bool
-	failed  bool // the last turn failed
-
-	turns    int            // own turns that run
-	settling []ended        // own turns that have ended, and whose reply is on its way
-	retrying bool           // a retried event is being processed
-	active   bool           // events say that a turn runs, whoever began it
-	asks     []request      // tool calls that wait for an answer, the first being asked
-	decided  map[string]int // the last round of each call that needs no answer from here
-	deciding int
-
-	stopping bool // the turn has been interrupted from here
+	quit     bool
+	failed   bool // the last turn failed
 	closed   bool
 	noStream bool
-	prompted bool
 	lost     map[string]bool // servers that do not answer
-
-	errorsShown int
-	cutsShown   int // interruptions
-	finalsShown int // ends of replies
-
-	// changing: a hook has changed a message; its word on that follows.
-	changing bool
 
 	own     map[string]int // texts that were sent from here and have not come back
 	swallow map[string]int // errors that were shown before the stream brought them
 }
+
+// screen is where the chat stands on the terminal.
+type screen struct {
+	out         *term.Writer
+	view        *render.Renderer
+	interactive bool
+	prompted    bool
+}
+
+// print writes text where the prompt stands, which comes back after it.
+func (s *screen) print(text term.Text) {
+	if len(text) == 0 {
+		return
+	}
+	if s.prompted {
+		_ = s.out.EraseLine()
+		s.prompted = false
+	}
+	_ = s.out.Print(text)
+}
+
+// input is what a person types.
+type input struct {
+	lines   chan string
+	backlog *string // a line that waits until the turn has ended
+	eof     bool
+}
+
+// next is where lines come from, unless one waits already.
+func (i *input) next() <-chan string {
+	if i.eof || i.backlog != nil {
+		return nil
+	}
+	return i.lines
+}
+
+// progress is what is known of the turns.
+type progress struct {
+	turns    int     // own turns that run
+	settling []ended // own turns that have ended, and whose reply is on its way
+	retrying bool    // a retried event is being processed
+	active   bool    // events say that a turn runs, whoever began it
+	stopping bool    // the turn has been interrupted from here
+	changing bool    // a hook has changed a message; its word on that follows
+	ends     ends
+}
+
+// ends counts the ends of turns and replies that have been shown.
+type ends struct{ errors, cuts, finals int }
+
+// atRest says that a turn has ended, as far as the events tell.
+func (p *progress) atRest() { p.active, p.retrying, p.stopping = false, false, false }
 
 type request = event.ApprovalRequest
 
@@ -70,7 +103,7 @@ func (s *session) loop(ctx context.Context, interrupts <-chan os.Signal) error {
 	for !s.over() {
 		s.prompt()
 		select {
-		case line, ok := <-s.input():
+		case line, ok := <-s.next():
 			s.prompted = false
 			if !ok {
 				s.eof = true
@@ -112,14 +145,6 @@ func (s *session) busy() bool {
 // ready reports whether the next line may be taken for what it is.
 func (s *session) ready() bool {
 	return s.interactive || !s.busy() || len(s.asks) > 0 && s.deciding == 0
-}
-
-// input is where lines come from, unless one waits already.
-func (s *session) input() <-chan string {
-	if s.eof || s.backlog != nil {
-		return nil
-	}
-	return s.lines
 }
 
 // accept takes a line that has just been read.
@@ -166,7 +191,7 @@ func (s *session) event(e event.AgentEvent) {
 		return
 	case event.EventFinal:
 		s.atRest()
-		s.finalsShown++
+		s.ends.finals++
 	case event.EventStatus:
 		s.status(e)
 	case event.EventStream, event.EventThought, event.EventToolCall, event.EventToolProgress, event.EventClientCall:
@@ -195,7 +220,7 @@ func (s *session) status(e event.AgentEvent) {
 	switch e.Status.Status {
 	case event.StatusInterrupted:
 		s.atRest()
-		s.cutsShown++
+		s.ends.cuts++
 	case event.StatusClosed:
 		s.closed = true
 	case event.StatusTurnEnded:
@@ -211,13 +236,10 @@ func (s *session) failure(e event.AgentEvent) {
 		s.swallow[e.Error]--
 		return
 	}
-	s.errorsShown++
+	s.ends.errors++
 	s.print(s.view.Event(e))
 	s.print(s.view.Note("/retry tries it again"))
 }
-
-// atRest says that a turn has ended, as far as the events tell.
-func (s *session) atRest() { s.active, s.retrying, s.stopping = false, false, false }
 
 // isOwn reports messages that were typed here: the terminal shows them already.
 func (s *session) isOwn(m *event.Message) bool {
@@ -283,32 +305,20 @@ func (s *session) prompt() {
 		s.print(s.view.Break())
 	}
 	s.prompted = true
-	fmt.Fprint(s.app.stdout, text)
-}
-
-// print writes text where the prompt stands, which comes back after it.
-func (s *session) print(text term.Text) {
-	if len(text) == 0 {
-		return
-	}
-	if s.prompted {
-		_ = s.app.stdout.EraseLine()
-		s.prompted = false
-	}
-	s.app.print(text)
+	fmt.Fprint(s.out, text)
 }
 
 // leave says good-bye, and how to come back.
 func (s *session) leave() error {
 	if s.prompted {
-		fmt.Fprintln(s.app.stdout)
+		fmt.Fprintln(s.out)
 		s.prompted = false
 	}
 	s.print(s.view.Break())
 	if !s.closed {
 		text := "come back with: " + s.again
 		if s.busy() || s.active {
-			text = "the turn goes on without you; " + text
+			text = "the turn continues without you; " + text
 		}
 		s.print(s.view.Note(text))
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/threadmill/threadmill/starter/internal/render"
 )
 
-func (a *app) listCommand() *cobra.Command {
+func (a threadCommands) listCommand() *cobra.Command {
 	var q threadclient.ListQuery
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -55,7 +55,7 @@ func (a *app) listCommand() *cobra.Command {
 
 // knowAgent finds out what the agent of a query is called exactly, and whether it is the
 // default agent: Temporal knows neither. The API may be down.
-func (a *app) knowAgent(ctx context.Context, q *threadclient.ListQuery) error {
+func (a threadCommands) knowAgent(ctx context.Context, q *threadclient.ListQuery) error {
 	if q.Agent == "" {
 		return nil
 	}
@@ -67,7 +67,7 @@ func (a *app) knowAgent(ctx context.Context, q *threadclient.ListQuery) error {
 	defer cancel()
 	all, err := stored.Agents(ctx)
 	if err != nil {
-		a.warn("threads of the default agent are not among these: %s", a.explain(err))
+		a.warn("the list lacks threads of the default agent: %s", a.explain(err))
 	}
 	for _, one := range all {
 		if strings.EqualFold(one.Name, q.Agent) {
@@ -77,7 +77,7 @@ func (a *app) knowAgent(ctx context.Context, q *threadclient.ListQuery) error {
 	return nil
 }
 
-func (a *app) printList(q threadclient.ListQuery, found []threadclient.Summary) error {
+func (a threadCommands) printList(q threadclient.ListQuery, found []threadclient.Summary) error {
 	if len(found) == 0 {
 		a.warn("%s in namespace %q", none(q), a.flags.namespace)
 		return nil
@@ -108,11 +108,11 @@ type shown struct {
 	Calls   []event.ClientCall      `json:"clientCalls"`
 
 	// Messages are as hooks have left them; Decisions are what hooks did.
-	Messages  []api.Message  `json:"messages"`
-	Decisions []api.Decision `json:"decisions"`
+	Messages  []event.StoredMessage `json:"messages"`
+	Decisions []api.Decision        `json:"decisions"`
 }
 
-func (a *app) showCommand() *cobra.Command {
+func (a threadCommands) showCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "show <thread>",
@@ -136,8 +136,8 @@ func (a *app) showCommand() *cobra.Command {
 }
 
 // show prints the state even if the messages cannot be had.
-func (a *app) show(ctx context.Context, t threads, stored *api.Client, thread string, asJSON bool) error {
-	out := shown{Pending: []event.ApprovalRequest{}, Calls: []event.ClientCall{}, Messages: []api.Message{}, Decisions: []api.Decision{}}
+func (a threadCommands) show(ctx context.Context, t threads, stored *api.Client, thread string, asJSON bool) error {
+	out := shown{Pending: []event.ApprovalRequest{}, Calls: []event.ClientCall{}, Messages: []event.StoredMessage{}, Decisions: []api.Decision{}}
 	var err error
 	if out.State, err = t.State(ctx, thread); err != nil {
 		return err
@@ -178,7 +178,7 @@ func (out *shown) read(ctx context.Context, stored *api.Client, thread string) e
 	return nil
 }
 
-func (a *app) printShown(out shown) {
+func (a threadCommands) printShown(out shown) {
 	for _, line := range stateLines(out.State) {
 		a.say("%s", line)
 	}
@@ -245,7 +245,7 @@ func stateLines(s signals.State) []string {
 	lines = append(lines, fmt.Sprintf("  waiting: %d events, %d approvals · tokens: %d in, %d out · history: %d events",
 		s.QueueLength, s.Approvals, s.Usage.InputTokens, s.Usage.OutputTokens, s.HistoryEvents))
 	if len(s.LLMCalls) > 0 {
-		lines = append(lines, "  LLM calls since somebody spoke: "+llmCalls(s))
+		lines = append(lines, "  model calls since the last user message: "+modelCalls(s)+" (turn limit)")
 	}
 	for _, item := range s.Failed {
 		lines = append(lines, fmt.Sprintf("  failed: %s: %s", item.ID, strings.Join(strings.Fields(item.Error), " ")))
@@ -253,11 +253,11 @@ func stateLines(s signals.State) []string {
 	return lines
 }
 
-// llmCalls is how many LLM calls agents have made of those that they may.
-func llmCalls(s signals.State) string {
+// modelCalls counts the model calls of each agent, of those that it may make.
+func modelCalls(s signals.State) string {
 	var out []string
 	for _, agent := range slices.Sorted(maps.Keys(s.LLMCalls)) {
-		out = append(out, fmt.Sprintf("%s %d of %d", cmp.Or(agent, "default agent"), s.LLMCalls[agent], s.TurnLimit))
+		out = append(out, fmt.Sprintf("%s %d/%d", cmp.Or(agent, "default agent"), s.LLMCalls[agent], s.TurnLimit))
 	}
 	return strings.Join(out, ", ")
 }

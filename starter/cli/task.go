@@ -8,12 +8,24 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/starter/internal/render"
 )
 
+// tasks is what they need of a client of threads.
+type tasks interface {
+	Tasks(ctx context.Context, threadID string) (signals.Tasks, error)
+	Task(ctx context.Context, taskID string) (event.Task, error)
+	CompleteTask(ctx context.Context, c signals.CompleteTask) (signals.CompleteTaskResult, error)
+	CancelTask(ctx context.Context, c signals.CancelTask) (signals.CompleteTaskResult, error)
+}
+
+// taskCommands are those on background tasks.
+type taskCommands struct{ *app }
+
 // taskCommand has the commands on background tasks.
-func (a *app) taskCommand() *cobra.Command {
+func (a taskCommands) taskCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "task",
 		Short: "Look at the background tasks of a thread, complete them and cancel them",
@@ -29,7 +41,7 @@ knows those that run, and the last that have ended.`,
 	return cmd
 }
 
-func (a *app) taskListCommand() *cobra.Command {
+func (a taskCommands) taskListCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "list <thread>",
@@ -52,7 +64,7 @@ func (a *app) taskListCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) printTasks(all signals.Tasks, thread string) error {
+func (a taskCommands) printTasks(all signals.Tasks, thread string) error {
 	table := render.Tasks(all.Tasks, render.TaskOptions{})
 	if table == "" {
 		a.warn("no background tasks in thread %q", thread)
@@ -62,7 +74,7 @@ func (a *app) printTasks(all signals.Tasks, thread string) error {
 	return err
 }
 
-func (a *app) taskShowCommand() *cobra.Command {
+func (a taskCommands) taskShowCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "show <task>",
@@ -87,7 +99,7 @@ func (a *app) taskShowCommand() *cobra.Command {
 }
 
 // onTask runs fn for a task, whose id it checks. Errors are about the task's thread.
-func (a *app) onTask(cmd *cobra.Command, id string, fn func(ctx context.Context, t threads) error) error {
+func (a taskCommands) onTask(cmd *cobra.Command, id string, fn func(ctx context.Context, t threads) error) error {
 	thread, _, err := signals.ParseTaskID(id)
 	if err != nil {
 		return usageError{err}
@@ -95,7 +107,7 @@ func (a *app) onTask(cmd *cobra.Command, id string, fn func(ctx context.Context,
 	return a.onThread(cmd, thread, fn)
 }
 
-func (a *app) taskCompleteCommand() *cobra.Command {
+func (a taskCommands) taskCompleteCommand() *cobra.Command {
 	var result, problem, by string
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -123,7 +135,7 @@ The result is any JSON; "-" is read from stdin.`,
 					return err
 				}
 				if c.Result = json.RawMessage(text); !json.Valid(c.Result) && len(text) <= signals.MaxPayload {
-					return usagef("the result is not JSON: a text has quotes too")
+					return usagef("the result is not JSON (text needs quotes)")
 				}
 			}
 			if err := signals.CheckCompleteTask(c); err != nil {
@@ -145,7 +157,7 @@ The result is any JSON; "-" is read from stdin.`,
 	return cmd
 }
 
-func (a *app) taskCancelCommand() *cobra.Command {
+func (a taskCommands) taskCancelCommand() *cobra.Command {
 	var by, reason string
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -176,7 +188,7 @@ func (a *app) taskCancelCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) printEnded(id string, got signals.CompleteTaskResult, asJSON bool) error {
+func (a taskCommands) printEnded(id string, got signals.CompleteTaskResult, asJSON bool) error {
 	problem := endProblem(id, got)
 	if asJSON {
 		if err := a.printJSON(got); err != nil {
@@ -197,7 +209,7 @@ func endProblem(id string, got signals.CompleteTaskResult) string {
 	case signals.TaskAccepted, signals.TaskAlreadyEnded:
 		return ""
 	case signals.TaskConflict:
-		return fmt.Sprintf(`task %q has ended otherwise already: it is %s; "starter task show %s" says more`, id, got.Task.State, id)
+		return fmt.Sprintf(`task %q already ended differently: it is %s; "starter task show %s" says more`, id, got.Task.State, id)
 	case signals.TaskNotFound:
 		return fmt.Sprintf("the thread of task %q does not know it, or not any more", id)
 	}

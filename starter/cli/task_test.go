@@ -190,7 +190,7 @@ func TestTaskOutcomes(t *testing.T) {
 	for _, end := range [][]string{{"complete", "--result", "1"}, {"cancel"}} {
 		w := taskWorld(t)
 		for id, problem := range map[string]string{
-			"t1~t1":     `task "t1~t1" has ended otherwise already: it is failed; "starter task show t1~t1" says more`,
+			"t1~t1":     `task "t1~t1" already ended differently: it is failed; "starter task show t1~t1" says more`,
 			"t1~t9":     `the thread of task "t1~t9" does not know it, or not any more`,
 			"closed~t1": `thread "closed" is closed`,
 			"gone~t1":   `there is no thread "gone"`,

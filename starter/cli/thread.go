@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/starter/internal/api"
 )
 
@@ -26,7 +28,7 @@ func (o *opening) register(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVar(&o.agents, "agent", nil, "agent that takes part in a new thread (repeatable; default: the server's first)")
 	cmd.Flags().StringVar(&o.title, "title", "", "title of a new thread")
 	cmd.Flags().StringArrayVar(&o.metadata, "metadata", nil, "key=value kept with a new thread (repeatable)")
-	cmd.Flags().IntVar(&o.turnLimit, "turn-limit", 0, fmt.Sprintf("how many LLM calls an agent of a new thread may make before a person or the world speaks again (default %d)", signals.DefaultTurnLimit))
+	cmd.Flags().IntVar(&o.turnLimit, "turn-limit", 0, fmt.Sprintf("model calls an agent of a new thread may make until the next user message or environment event (default %d)", signals.DefaultTurnLimit))
 }
 
 func (o *opening) start() (signals.Start, error) {
@@ -37,13 +39,9 @@ func (o *opening) start() (signals.Start, error) {
 	if len(o.metadata) == 0 {
 		return start, nil
 	}
-	fields := map[string]string{}
-	for _, pair := range o.metadata {
-		key, value, ok := strings.Cut(pair, "=")
-		if !ok || key == "" {
-			return start, usagef("--metadata is %q, must be key=value", pair)
-		}
-		fields[key] = value
+	fields, err := pairs(o.metadata)
+	if err != nil {
+		return start, err
 	}
 	raw, err := json.Marshal(fields)
 	start.Metadata = raw
@@ -79,14 +77,26 @@ func (a *app) checkAgents(ctx context.Context, flag string, names ...string) err
 		case isNotFound(err) && errors.As(err, &status):
 			return usagef("--%s: %s", flag, status.Detail)
 		default:
-			a.warn("whether the agents exist was not checked: %s", a.explain(err))
+			a.warn("could not check whether the agents exist: %s", a.explain(err))
 			return nil
 		}
 	}
 	return nil
 }
 
-func (a *app) openCommand() *cobra.Command {
+// lifecycle is what they need of a client of threads.
+type lifecycle interface {
+	Open(ctx context.Context, threadID string, start signals.Start, first *signals.Post) error
+	Update(ctx context.Context, threadID string, c signals.ThreadChange) (signals.State, error)
+	Control(ctx context.Context, threadID string, c signals.Control) error
+	State(ctx context.Context, threadID string) (signals.State, error)
+	List(ctx context.Context, q threadclient.ListQuery) ([]threadclient.Summary, error)
+}
+
+// threadCommands are those on threads as a whole.
+type threadCommands struct{ *app }
+
+func (a threadCommands) openCommand() *cobra.Command {
 	var o opening
 	var message, as string
 	var asJSON bool
@@ -136,14 +146,17 @@ func (a *app) openCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) updateCommand() *cobra.Command {
+// changeFlags are the flags of update that say what to change.
+var changeFlags = []string{"title", "agent", "add-agent", "remove-agent", "turn-limit", "metadata"}
+
+func (a threadCommands) updateCommand() *cobra.Command {
 	var o opening
 	var add, remove []string
 	var by string
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "update <thread>",
-		Short: "Change a thread's title, agents, turn limit or metadata; what is left out stays as it is",
+		Short: "Change a thread's title, agents, turn limit or metadata; omitted fields stay unchanged",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			who, err := actor(by)
@@ -157,6 +170,9 @@ func (a *app) updateCommand() *cobra.Command {
 			change := signals.ThreadChange{
 				Title: start.Title, Agents: start.Agents, AddAgents: add, RemoveAgents: remove, TurnLimit: start.TurnLimit,
 				Metadata: start.Metadata, By: who,
+			}
+			if flags := cmd.Flags(); !slices.ContainsFunc(changeFlags, flags.Changed) {
+				return usagef("set at least one of --%s", strings.Join(changeFlags, ", --"))
 			}
 			if err := signals.CheckThreadChange(change); err != nil {
 				return usageError{err}
@@ -183,7 +199,7 @@ func (a *app) updateCommand() *cobra.Command {
 	cmd.Flags().StringArrayVar(&o.agents, "agent", nil, "agent that takes part from the next turn on (repeatable; replaces those that did)")
 	cmd.Flags().StringArrayVar(&add, "add-agent", nil, "agent that joins those that take part (repeatable)")
 	cmd.Flags().StringArrayVar(&remove, "remove-agent", nil, "agent that leaves them (repeatable; the last one cannot)")
-	cmd.Flags().IntVar(&o.turnLimit, "turn-limit", 0, "how many LLM calls an agent may make before a person or the world speaks again")
+	cmd.Flags().IntVar(&o.turnLimit, "turn-limit", 0, "model calls an agent may make until the next user message or environment event")
 	cmd.Flags().StringVar(&o.title, "title", "", "new title")
 	cmd.Flags().StringArrayVar(&o.metadata, "metadata", nil, "key=value (repeatable; replaces all metadata)")
 	cmd.Flags().StringVar(&by, "as", "", "who changes it (default $USER)")
@@ -191,7 +207,7 @@ func (a *app) updateCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) interruptCommand() *cobra.Command {
+func (a threadCommands) interruptCommand() *cobra.Command {
 	cmd := a.controlCommand("interrupt <thread> [eventId]", "Interrupt the turn in progress, or one event; what was said so far is kept", signals.ControlInterrupt)
 	cmd.Long = cmd.Short + `.
 
@@ -201,11 +217,11 @@ waits there. Without one, the turn in progress ends, whatever it is.`
 	return cmd
 }
 
-func (a *app) closeCommand() *cobra.Command {
+func (a threadCommands) closeCommand() *cobra.Command {
 	return a.controlCommand("close <thread>", "Close a thread for good; its records stay", signals.ControlClose)
 }
 
-func (a *app) controlCommand(use, short string, action signals.ControlAction) *cobra.Command {
+func (a threadCommands) controlCommand(use, short string, action signals.ControlAction) *cobra.Command {
 	var by, reason string
 	cmd := &cobra.Command{
 		Use:   use,

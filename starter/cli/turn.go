@@ -15,9 +15,8 @@ import (
 type ended struct {
 	result signals.TurnResult
 
-	// errorsBefore, cutsBefore and finalsBefore are how many errors, interruptions and
-	// ends of replies had been shown when the turn began.
-	errorsBefore, cutsBefore, finalsBefore int
+	// before is what had been shown when the turn began.
+	before ends
 
 	// late says that the stream has had its time.
 	late bool
@@ -69,7 +68,7 @@ func (s *session) send(ctx context.Context, text string) {
 	}
 	s.turns++
 	s.own[text]++
-	end := ended{errorsBefore: s.errorsShown, cutsBefore: s.cutsShown, finalsBefore: s.finalsShown}
+	end := ended{before: s.ends}
 	go func() {
 		err := s.persist(ctx, func(ctx context.Context) error {
 			var err error
@@ -111,15 +110,15 @@ func (s *session) settled(end ended) bool {
 	if m := end.result.Message; m != nil && !s.view.Seen(*m) {
 		// What was shown may be what a hook has changed since, or what viewers are shown
 		// in its place: the end of the reply follows either.
-		if !s.view.Begun(m.ID) || s.finalsShown == end.finalsBefore {
+		if !s.view.Begun(m.ID) || s.ends.finals == end.before.finals {
 			return false
 		}
 	}
 	switch end.result.Status {
 	case signals.TurnFailed:
-		return s.errorsShown > end.errorsBefore
+		return s.ends.errors > end.before.errors
 	case signals.TurnInterrupted:
-		return s.cutsShown > end.cutsBefore
+		return s.ends.cuts > end.before.cuts
 	case signals.TurnCompleted, signals.TurnExpired, signals.TurnUnanswered, signals.TurnUnhandled, signals.TurnHeld, signals.TurnContinues:
 	}
 	return true
@@ -155,7 +154,7 @@ func (s *session) showResult(end ended) {
 	if m := end.result.Message; m != nil {
 		s.print(s.view.Event(event.AgentEvent{Type: event.EventMessage, Message: m}))
 	}
-	if end.result.Status == signals.TurnFailed && s.errorsShown == end.errorsBefore {
+	if end.result.Status == signals.TurnFailed && s.ends.errors == end.before.errors {
 		s.failure(event.AgentEvent{Type: event.EventError, Error: end.result.Error})
 		s.swallow[end.result.Error]++
 	}

@@ -30,7 +30,7 @@ func isNotFound(err error) bool {
 // errClosed ends a watch when the thread has been closed: nothing will follow.
 var errClosed = errors.New("the thread has been closed")
 
-func (a *app) watchCommand() *cobra.Command {
+func (a threadCommands) watchCommand() *cobra.Command {
 	var from, thoughts, view string
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -54,7 +54,7 @@ func (a *app) watchCommand() *cobra.Command {
 			if _, err := a.renderer(thoughts); err != nil {
 				return err
 			}
-			v := viewer{app: a, thread: args[0], env: view == viewEnv, json: asJSON, thoughts: render.Thoughts(thoughts)}
+			v := viewer{app: a.app, thread: args[0], env: view == viewEnv, json: asJSON, thoughts: render.Thoughts(thoughts)}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
 			defer stop()
 			return about(args[0], v.watch(ctx, stream, from == "now"))

@@ -1,51 +1,15 @@
 package api
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strconv"
-	"time"
 
 	"github.com/threadmill/threadmill/agent"
 )
-
-// Agent is an agent as the API returns it.
-type Agent struct {
-	Name        string     `json:"name"`
-	Model       string     `json:"model,omitempty"`
-	Description string     `json:"description,omitempty"`
-	Source      string     `json:"source"`
-	Version     int        `json:"version,omitempty"`
-	By          string     `json:"by,omitempty"`
-	At          *time.Time `json:"at,omitempty"`
-
-	// Default, of a list: threads that name no agents have this one.
-	Default bool `json:"default,omitempty"`
-
-	// Problem says why a stored definition cannot be used.
-	Problem string `json:"problem,omitempty"`
-
-	// Definition is nil in a list, and of one that cannot be read. Warnings are about it.
-	Definition *agent.Agent `json:"definition,omitempty"`
-	Warnings   []string     `json:"warnings,omitempty"`
-}
-
-// AgentVersion is one version of a stored agent.
-type AgentVersion struct {
-	Name       string       `json:"name"`
-	Version    int          `json:"version"`
-	Deleted    bool         `json:"deleted,omitempty"`
-	By         string       `json:"by,omitempty"`
-	At         time.Time    `json:"at"`
-	Seq        int64        `json:"seq"`
-	Definition *agent.Agent `json:"definition,omitempty"`
-	Problem    string       `json:"problem,omitempty"`
-}
 
 // AgentChange says who changes an agent. IfVersion is the version that is changed, 0 if none
 // is stored, negative if it may be any.
@@ -63,9 +27,9 @@ func (c AgentChange) query() url.Values {
 }
 
 // Agents lists the agents, without their definitions.
-func (c *Client) Agents(ctx context.Context) ([]Agent, error) {
+func (c *Client) Agents(ctx context.Context) ([]agent.Summary, error) {
 	var out struct {
-		Agents []Agent `json:"agents"`
+		Agents []agent.Summary `json:"agents"`
 	}
 	if err := c.exchange(ctx, http.MethodGet, c.agentURL(), nil, nil, &out); err != nil {
 		return nil, fmt.Errorf("listing the agents: %w", err)
@@ -74,8 +38,8 @@ func (c *Client) Agents(ctx context.Context) ([]Agent, error) {
 }
 
 // Agent returns an agent.
-func (c *Client) Agent(ctx context.Context, name string) (Agent, error) {
-	var out Agent
+func (c *Client) Agent(ctx context.Context, name string) (agent.Detail, error) {
+	var out agent.Detail
 	if err := c.exchange(ctx, http.MethodGet, c.agentURL(name), nil, nil, &out); err != nil {
 		return out, fmt.Errorf("reading agent %q: %w", name, err)
 	}
@@ -83,8 +47,8 @@ func (c *Client) Agent(ctx context.Context, name string) (Agent, error) {
 }
 
 // SetAgent stores a definition, which is JSON.
-func (c *Client) SetAgent(ctx context.Context, name string, definition json.RawMessage, change AgentChange) (Agent, error) {
-	var out Agent
+func (c *Client) SetAgent(ctx context.Context, name string, definition json.RawMessage, change AgentChange) (agent.Detail, error) {
+	var out agent.Detail
 	if err := c.exchange(ctx, http.MethodPut, c.agentURL(name), change.query(), definition, &out); err != nil {
 		return out, fmt.Errorf("storing agent %q: %w", name, err)
 	}
@@ -100,9 +64,9 @@ func (c *Client) DeleteAgent(ctx context.Context, name string, change AgentChang
 }
 
 // AgentVersions returns the newest versions of a stored agent, the newest first.
-func (c *Client) AgentVersions(ctx context.Context, name string, limit int) ([]AgentVersion, error) {
+func (c *Client) AgentVersions(ctx context.Context, name string, limit int) ([]agent.Version, error) {
 	var out struct {
-		Versions []AgentVersion `json:"versions"`
+		Versions []agent.Version `json:"versions"`
 	}
 	query := url.Values{"limit": {strconv.Itoa(limit)}}
 	if err := c.exchange(ctx, http.MethodGet, c.agentURL(name, "versions"), query, nil, &out); err != nil {
@@ -117,32 +81,4 @@ func (c *Client) agentURL(below ...string) *url.URL {
 		path = append(path, url.PathEscape(part))
 	}
 	return c.base.JoinPath(path...)
-}
-
-// exchange sends JSON, if in is any, and reads what is answered into out, unless that is
-// nil.
-func (c *Client) exchange(ctx context.Context, method string, u *url.URL, query url.Values, in json.RawMessage, out any) error {
-	ctx, cancel := context.WithTimeout(ctx, messageTimeout)
-	defer cancel()
-	var body io.Reader
-	header := http.Header{}
-	if in != nil {
-		body = bytes.NewReader(in)
-		header.Set("Content-Type", "application/json")
-	}
-	resp, err := c.send(ctx, method, u, query, header, body)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode/100 != 2 {
-		return problem(resp)
-	}
-	if out == nil {
-		return nil
-	}
-	if err := json.NewDecoder(io.LimitReader(resp.Body, maxBody)).Decode(out); err != nil {
-		return fmt.Errorf("reading the answer of %s: %w", c.base, err)
-	}
-	return nil
 }

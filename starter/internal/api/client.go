@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -108,68 +109,75 @@ func New(cfg Config) (*Client, error) {
 // Base is the API's URL.
 func (c *Client) Base() string { return c.base.String() }
 
-// Message is a message as the API returns it.
-type Message struct {
-	event.Message
-	Seq       int64     `json:"seq"`
-	CreatedAt time.Time `json:"createdAt"`
-}
-
 // Messages returns all messages of a thread in order.
-func (c *Client) Messages(ctx context.Context, threadID string) ([]Message, error) {
-	ctx, cancel := context.WithTimeout(ctx, messageTimeout)
-	defer cancel()
-	var all []Message
-	query := url.Values{"limit": {strconv.Itoa(pageSize)}}
-	for {
-		page, err := readPage[messagePage](ctx, c, threadID, "messages", query)
-		if err != nil {
-			return nil, fmt.Errorf("reading the messages of thread %q: %w", threadID, err)
-		}
-		all = append(all, page.Messages...)
-		if page.Next == "" || page.Next == query.Get("cursor") {
-			break
-		}
-		query.Set("cursor", page.Next)
+func (c *Client) Messages(ctx context.Context, threadID string) ([]event.StoredMessage, error) {
+	all, err := pages(ctx, c, c.threadURL(threadID, "messages"), pageSize, func(p messagePage) ([]event.StoredMessage, string) {
+		return p.Messages, p.Next
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading the messages of thread %q: %w", threadID, err)
 	}
 	sort.SliceStable(all, func(i, j int) bool { return all[i].Seq < all[j].Seq })
 	return all, nil
 }
 
 type messagePage struct {
-	Messages []Message `json:"messages"`
-	Next     string    `json:"next"`
+	Messages []event.StoredMessage `json:"messages"`
+	Next     string                `json:"next"`
 }
 
-// readPage asks for a page of a part of a thread.
-func readPage[P any](ctx context.Context, c *Client, threadID, part string, query url.Values) (P, error) {
-	var page P
-	resp, err := c.get(ctx, threadID, part, query, nil)
+// pages reads all pages of a list, within the time for one request.
+func pages[P, E any](ctx context.Context, c *Client, u *url.URL, limit int, content func(P) (items []E, next string)) ([]E, error) {
+	ctx, cancel := context.WithTimeout(ctx, messageTimeout)
+	defer cancel()
+	var all []E
+	query := url.Values{"limit": {strconv.Itoa(limit)}}
+	for {
+		var page P
+		if err := c.exchange(ctx, http.MethodGet, u, query, nil, &page); err != nil {
+			return nil, err
+		}
+		items, next := content(page)
+		all = append(all, items...)
+		if next == "" || next == query.Get("cursor") {
+			return all, nil
+		}
+		query.Set("cursor", next)
+	}
+}
+
+// threadURL is the address of a part of a thread.
+func (c *Client) threadURL(threadID string, part ...string) *url.URL {
+	path := []string{"v1", "threads", url.PathEscape(threadID)}
+	return c.base.JoinPath(append(path, part...)...)
+}
+
+// exchange sends JSON, if in is any, and reads what is answered into out, unless that is
+// nil.
+func (c *Client) exchange(ctx context.Context, method string, u *url.URL, query url.Values, in json.RawMessage, out any) error {
+	ctx, cancel := context.WithTimeout(ctx, messageTimeout)
+	defer cancel()
+	var body io.Reader
+	header := http.Header{}
+	if in != nil {
+		body = bytes.NewReader(in)
+		header.Set("Content-Type", "application/json")
+	}
+	resp, err := c.send(ctx, method, u, query, header, body)
 	if err != nil {
-		return page, err
+		return err
 	}
 	defer resp.Body.Close()
-	if err := json.NewDecoder(io.LimitReader(resp.Body, maxBody)).Decode(&page); err != nil {
-		return page, fmt.Errorf("reading the answer of %s: %w", c.base, err)
+	if resp.StatusCode/100 != 2 {
+		return problem(resp)
 	}
-	return page, nil
-}
-
-// get asks for a part of a thread. Anything but 200 comes back as an error.
-func (c *Client) get(ctx context.Context, threadID, part string, query url.Values, header http.Header) (*http.Response, error) {
-	return c.do(ctx, http.MethodGet, c.base.JoinPath("v1", "threads", url.PathEscape(threadID), part), query, header)
-}
-
-func (c *Client) do(ctx context.Context, method string, u *url.URL, query url.Values, header http.Header) (*http.Response, error) {
-	resp, err := c.send(ctx, method, u, query, header, nil)
-	if err != nil {
-		return nil, err
+	if out == nil {
+		return nil
 	}
-	if resp.StatusCode != http.StatusOK {
-		defer resp.Body.Close()
-		return nil, problem(resp)
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxBody)).Decode(out); err != nil {
+		return fmt.Errorf("reading the answer of %s: %w", c.base, err)
 	}
-	return resp, nil
+	return nil
 }
 
 // send returns whatever the API answers.

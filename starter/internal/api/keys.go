@@ -7,34 +7,14 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"github.com/threadmill/threadmill/auth"
 )
 
-// Key is an API key as the API returns it, without its secret.
-type Key struct {
-	ID            string     `json:"id,omitempty"`
-	Name          string     `json:"name"`
-	Namespace     string     `json:"namespace,omitempty"`
-	Roles         []string   `json:"roles"`
-	Source        string     `json:"source"`
-	CreatedAt     *time.Time `json:"createdAt,omitempty"`
-	CreatedBy     string     `json:"createdBy,omitempty"`
-	ExpiresAt     *time.Time `json:"expiresAt,omitempty"`
-	RotatedAt     *time.Time `json:"rotatedAt,omitempty"`
-	PreviousUntil *time.Time `json:"previousUntil,omitempty"`
-	RevokedAt     *time.Time `json:"revokedAt,omitempty"`
-	RevokedBy     string     `json:"revokedBy,omitempty"`
-}
-
-// NewKey is a key with its secret.
-type NewKey struct {
-	Key   Key    `json:"key"`
-	Token string `json:"token"`
-}
-
 // Keys lists the API keys, those that are revoked only if asked for.
-func (c *Client) Keys(ctx context.Context, revoked bool) ([]Key, error) {
+func (c *Client) Keys(ctx context.Context, revoked bool) ([]auth.APIKey, error) {
 	var out struct {
-		Keys []Key `json:"keys"`
+		Keys []auth.APIKey `json:"keys"`
 	}
 	query := url.Values{}
 	if revoked {
@@ -47,8 +27,8 @@ func (c *Client) Keys(ctx context.Context, revoked bool) ([]Key, error) {
 }
 
 // CreateKey creates an API key.
-func (c *Client) CreateKey(ctx context.Context, name string, roles []string, expires *time.Time) (NewKey, error) {
-	var out NewKey
+func (c *Client) CreateKey(ctx context.Context, name string, roles []string, expires *time.Time) (auth.NewAPIKey, error) {
+	var out auth.NewAPIKey
 	body, err := json.Marshal(struct {
 		Name      string     `json:"name"`
 		Roles     []string   `json:"roles"`
@@ -64,8 +44,8 @@ func (c *Client) CreateKey(ctx context.Context, name string, roles []string, exp
 }
 
 // RotateKey gives a key a new secret. The one before is valid for overlap.
-func (c *Client) RotateKey(ctx context.Context, id string, overlap time.Duration) (NewKey, error) {
-	var out NewKey
+func (c *Client) RotateKey(ctx context.Context, id string, overlap time.Duration) (auth.NewAPIKey, error) {
+	var out auth.NewAPIKey
 	body, err := json.Marshal(map[string]string{"overlap": overlap.String()})
 	if err != nil {
 		return out, err

@@ -115,11 +115,14 @@ func (w *watch) connect(ctx context.Context) error {
 	if w.opts.Env {
 		query.Set("view", "env")
 	}
-	resp, err := w.client.get(ctx, w.thread, "events", query, header)
+	resp, err := w.client.send(ctx, http.MethodGet, w.client.threadURL(w.thread, "events"), query, header, nil)
 	if err != nil {
 		return connectError{err}
 	}
 	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return connectError{problem(resp)}
+	}
 	w.connected()
 	frames := frameReader{r: bufio.NewReaderSize(resp.Body, 32<<10), alive: func() { idle.Reset(w.client.cfg.Idle) }}
 	return w.read(&frames)

@@ -13,7 +13,6 @@ import (
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/internal/term"
-	"github.com/threadmill/threadmill/starter/internal/api"
 )
 
 // AgentOptions say how agents are written.
@@ -28,7 +27,7 @@ type AgentOptions struct {
 func (o AgentOptions) time(at time.Time) string { return QueueOptions{Location: o.Location}.time(at) }
 
 // Agents writes agents as a table, in the order given. It is empty if there is none.
-func Agents(all []api.Agent, opts AgentOptions) string {
+func Agents(all []agent.Summary, opts AgentOptions) string {
 	t := table{head: []string{"AGENT", "MODEL", "SOURCE", "VERSION", "DESCRIPTION"}}
 	for _, a := range all {
 		version, about := "-", a.Description
@@ -45,7 +44,7 @@ func Agents(all []api.Agent, opts AgentOptions) string {
 
 // Agent writes an agent as a file that defines it: in YAML, with comments that say where it
 // is from.
-func Agent(a api.Agent, opts AgentOptions) (string, error) {
+func Agent(a agent.Detail, opts AgentOptions) (string, error) {
 	var out strings.Builder
 	from := a.Source
 	if a.Version > 0 {
@@ -54,8 +53,8 @@ func Agent(a api.Agent, opts AgentOptions) (string, error) {
 	if a.By != "" {
 		from += ", by " + a.By
 	}
-	if a.At != nil {
-		from += ", " + opts.time(*a.At)
+	if !a.At.IsZero() {
+		from += ", " + opts.time(a.At)
 	}
 	fmt.Fprintf(&out, "# %s: %s\n", visible(a.Name), visible(from))
 	if a.Problem != "" {
@@ -73,7 +72,7 @@ func Agent(a api.Agent, opts AgentOptions) (string, error) {
 
 // definition writes an agent in YAML, or in JSON, which is YAML too, where people would not
 // see all of it, or a reader would find something else.
-func definition(a agent.Agent) (string, error) {
+func definition(a agent.Definition) (string, error) {
 	raw, err := json.MarshalIndent(a, "", "  ")
 	if err != nil {
 		return "", err
@@ -110,7 +109,7 @@ func sameJSON(a, b []byte) bool {
 }
 
 // AgentVersions writes the versions of an agent as a table, in the order given.
-func AgentVersions(all []api.AgentVersion, opts AgentOptions) string {
+func AgentVersions(all []agent.Version, opts AgentOptions) string {
 	t := table{head: []string{"VERSION", "AT", "BY", "MODEL", "INSTRUCTIONS"}}
 	for _, v := range all {
 		model, about := "", ""

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/agent"
-	"github.com/threadmill/threadmill/starter/internal/api"
 	"github.com/threadmill/threadmill/starter/internal/render"
 )
 
@@ -22,7 +21,7 @@ func TestAgents(t *testing.T) {
 AGENT   MODEL      SOURCE      VERSION  DESCRIPTION
 helper  demo/demo  configured  -        what it is: \u001b[…
 clerk   -          stored      3        cannot be used: lim…
-`, "\n"), render.Agents([]api.Agent{
+`, "\n"), render.Agents([]agent.Summary{
 		{Name: "helper", Model: "demo/demo", Source: "configured", Description: "what it is: \x1b[31mred"},
 		{Name: "clerk", Source: "stored", Version: 3, Problem: "limits: too many"},
 	}, inUTC))
@@ -35,10 +34,10 @@ VERSION  AT                   BY   MODEL      INSTRUCTIONS
 3        2026-01-02 03:04:05  bob  -          deleted
 2        2026-01-02 03:04:05  -    -          cannot be used: odd
 1        2026-01-02 03:04:05  ann  demo/demo  Be brief. Be kind.
-`, "\n"), render.AgentVersions([]api.AgentVersion{
+`, "\n"), render.AgentVersions([]agent.Version{
 		{Version: 3, At: at, By: "bob", Deleted: true},
 		{Version: 2, At: at, Problem: "odd"},
-		{Version: 1, At: at, By: "ann", Definition: &agent.Agent{Model: "demo/demo", Instructions: "Be brief.\nBe kind.\n"}},
+		{Version: 1, At: at, By: "ann", Definition: &agent.Definition{Model: "demo/demo", Instructions: "Be brief.\nBe kind.\n"}},
 	}, inUTC))
 }
 
@@ -62,7 +61,8 @@ func TestAgentIsWhatIsShown(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			given := agent.Agent{Name: "clerk", Model: "demo/demo", Instructions: test.instructions, Tools: []string{"a", "b"}, NoAutoMention: true}
-			text, err := render.Agent(api.Agent{Name: "clerk", Source: "configured", Definition: &given}, inUTC)
+			definition := given.Definition()
+			text, err := render.Agent(agent.Detail{Summary: agent.Summary{Name: "clerk", Source: "configured"}, Definition: &definition}, inUTC)
 			require.NoError(t, err)
 			head, body, _ := strings.Cut(text, "\n")
 			require.Equal(t, "# clerk: configured", head)
@@ -83,8 +83,9 @@ func TestAgentIsWhatIsShown(t *testing.T) {
 
 func TestAgentHead(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	text, err := render.Agent(api.Agent{
-		Name: "clerk", Source: "stored", Version: 3, By: "ann\nmodel: evil", At: &at, Problem: "odd", Warnings: []string{"no tool\nrm"},
+	text, err := render.Agent(agent.Detail{
+		Summary:  agent.Summary{Name: "clerk", Source: "stored", Version: 3, By: "ann\nmodel: evil", At: at, Problem: "odd"},
+		Warnings: []string{"no tool\nrm"},
 	}, inUTC)
 	require.NoError(t, err)
 	require.Equal(t, "# clerk: stored, version 3, by ann model: evil, 2026-01-02 03:04:05\n# It cannot be used: odd\n# Warning: no tool rm\n", text)

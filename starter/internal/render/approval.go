@@ -50,7 +50,7 @@ func (r *Renderer) wants(a event.ApprovalRequest) string {
 		text += " wants to run"
 	}
 	if a.Round > 1 {
-		text += fmt.Sprintf(", asked about anew (round %d)", a.Round)
+		text += fmt.Sprintf(", asked again (round %d)", a.Round)
 	}
 	var notes []string
 	if a.Reason != "" {
@@ -96,7 +96,7 @@ func (r *Renderer) decision(a event.Approval) {
 	case event.Deny:
 		r.line(yellow, "✗ "+tool+" denied"+by+reason)
 	case event.ApprovalExpired:
-		r.line(yellow, "✗ "+tool+" expired: nobody has decided in time")
+		r.line(yellow, "✗ "+tool+" expired: no decision in time")
 	case event.ApprovalRevoked:
 		r.line(yellow, "✗ the approval of "+cmp.Or(tool, visible(a.ToolCallID))+" was revoked"+by+reason)
 	}
@@ -108,7 +108,7 @@ func approved(a event.Approval) string {
 	case a.Missing > 0:
 		return fmt.Sprintf(" approved by %s, %d more to approve", visible(a.By), a.Missing)
 	case a.Grant != "":
-		return fmt.Sprintf(" runs unasked, as %s has granted with %s", visible(a.By), visible(a.Grant))
+		return fmt.Sprintf(" runs without asking: granted by %s with %s", visible(a.By), visible(a.Grant))
 	}
 	by := visible(a.By)
 	if len(a.Votes) > 1 {

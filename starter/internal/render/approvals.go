@@ -6,21 +6,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/starter/internal/api"
+	"github.com/threadmill/threadmill/signals/threadclient"
 )
-
-// Waiting is a tool call that waits for approval in a thread.
-type Waiting struct {
-	Thread  string
-	Request event.ApprovalRequest
-}
-
-// WaitingCall is a tool call that waits in a thread for a client to run it.
-type WaitingCall struct {
-	Thread string
-	Call   event.ClientCall
-}
 
 // ApprovalOptions say how approvals are written.
 type ApprovalOptions struct {
@@ -46,7 +35,7 @@ func (o ApprovalOptions) arguments(text string) string {
 
 // Approvals writes calls that wait for approval as a table, in the order given. It is empty
 // if there is none. Of round, directory and approvers there is a column if a call has them.
-func Approvals(calls []Waiting, opts ApprovalOptions) string {
+func Approvals(calls []threadclient.WaitingApproval, opts ApprovalOptions) string {
 	t := table{head: []string{"THREAD", "CALL", "TOOL", "ARGUMENTS", "AGENT", "REASON", "SINCE", "EXPIRES", "VOTES", "ROUND", "DIRECTORY", "APPROVERS"}}
 	t.rare = t.head[9:]
 	for _, c := range calls {
@@ -61,7 +50,7 @@ func Approvals(calls []Waiting, opts ApprovalOptions) string {
 		if r.Round > 1 {
 			round = strconv.Itoa(r.Round)
 		}
-		t.row(visible(c.Thread), visible(r.ToolCallID), visible(r.ToolName), opts.arguments(r.Arguments), visible(r.Agent), visible(r.Reason),
+		t.row(visible(c.ThreadID), visible(r.ToolCallID), visible(r.ToolName), opts.arguments(r.Arguments), visible(r.Agent), visible(r.Reason),
 			opts.time(r.RequestedAt), expires, votes, round, visible(r.WorkingDirectory), visible(strings.Join(r.Approvers, ", ")))
 	}
 	return t.String()
@@ -69,10 +58,10 @@ func Approvals(calls []Waiting, opts ApprovalOptions) string {
 
 // ClientCalls writes calls that wait for a client as a table, in the order given. It is
 // empty if there is none.
-func ClientCalls(calls []WaitingCall, opts ApprovalOptions) string {
+func ClientCalls(calls []threadclient.WaitingCall, opts ApprovalOptions) string {
 	t := table{head: []string{"THREAD", "CLIENT CALL", "TOOL", "ARGUMENTS", "AGENT", "SINCE", "EXPIRES"}}
 	for _, c := range calls {
-		t.row(visible(c.Thread), visible(c.Call.ToolCallID), visible(c.Call.ToolName), opts.arguments(c.Call.Arguments), visible(c.Call.Agent),
+		t.row(visible(c.ThreadID), visible(c.Call.ToolCallID), visible(c.Call.ToolName), opts.arguments(c.Call.Arguments), visible(c.Call.Agent),
 			opts.time(c.Call.RequestedAt), opts.time(c.Call.ExpiresAt))
 	}
 	return t.String()
@@ -80,7 +69,7 @@ func ClientCalls(calls []WaitingCall, opts ApprovalOptions) string {
 
 // Grants writes grants as a table, in the order given. It is empty if there is none. Those
 // that were revoked have columns of their own.
-func Grants(grants []api.Grant, opts ApprovalOptions) string {
+func Grants(grants []approval.Grant, opts ApprovalOptions) string {
 	t := table{head: []string{"GRANT", "SCOPE", "TOOL", "AGENT", "COVERS", "BY", "GRANTED", "REASON", "DIRECTORY", "REVOKED", "REVOKED BY"}}
 	t.rare = t.head[7:]
 	for _, g := range grants {

@@ -5,11 +5,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/threadmill/threadmill/starter/internal/api"
+	"github.com/threadmill/threadmill/auth"
 )
 
 // Keys is a table of API keys.
-func Keys(keys []api.Key) string {
+func Keys(keys []auth.APIKey) string {
 	t := &table{head: []string{"NAME", "ID", "ROLES", "SOURCE", "CREATED", "BY", "EXPIRES", "ROTATED", "REVOKED"}, rare: []string{"EXPIRES", "ROTATED", "REVOKED"}}
 	for _, k := range keys {
 		t.row(k.Name, cmp.Or(k.ID, "-"), strings.Join(k.Roles, ","), k.Source, day(k.CreatedAt), k.CreatedBy, day(k.ExpiresAt), day(k.RotatedAt), day(k.RevokedAt))
@@ -17,8 +17,8 @@ func Keys(keys []api.Key) string {
 	return t.String()
 }
 
-func day(at *time.Time) string {
-	if at == nil {
+func day(at time.Time) string {
+	if at.IsZero() {
 		return ""
 	}
 	return at.UTC().Format(time.DateOnly)

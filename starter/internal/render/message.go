@@ -152,7 +152,7 @@ func (r *Renderer) restart(m *message, attempt int) {
 	m.waiting, m.begun, m.mode, m.thoughtWords = nil, false, "", 0
 	m.attempt = max(m.attempt, attempt)
 	if written {
-		r.line(yellow, fmt.Sprintf("↻ %s begins this reply anew; what stands above of it does not count", name(m.agent)))
+		r.line(yellow, fmt.Sprintf("↻ %s is restarting this reply; ignore the partial text above", name(m.agent)))
 	}
 }
 
@@ -224,7 +224,7 @@ func (r *Renderer) complete(m *message, msg event.Message) {
 	case msg.Truncated:
 	default:
 		r.closeThought(m)
-		r.line(yellow, "↻ the reply as it was stored, in whole:")
+		r.line(yellow, "↻ the complete reply:")
 		r.heading(m)
 		r.write(plain, msg.Content)
 	}
@@ -268,7 +268,7 @@ func (r *Renderer) block(s style, msg event.Message, news novel) {
 	}
 	r.write(plain, msg.Content)
 	if msg.Truncated {
-		r.write(dim, " … [shortened; `starter show` has the whole]")
+		r.write(dim, " … [shortened; `starter show` shows all of it]")
 	}
 	if msg.Interrupted {
 		r.interrupted()

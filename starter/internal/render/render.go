@@ -130,7 +130,7 @@ func (r *Renderer) Event(e event.AgentEvent) term.Text {
 			r.status(*e.Status)
 		}
 	case event.EventGap:
-		r.line(yellow, "… some of the output was lost"+suffix(": ", oneLine(e.Detail)))
+		r.line(yellow, "… some streamed output was lost; the complete messages follow")
 	}
 	return r.take()
 }
@@ -250,7 +250,7 @@ func (r *Renderer) status(s event.StatusChange) {
 		r.line(dim, "· "+cmp.Or(oneLine(s.Detail), "thread")+" set"+suffix(" by ", visible(s.By))+suffix(": ", visible(cmp.Or(strings.Join(s.Agents, ", "), s.Title))))
 		return
 	case event.StatusRetrying:
-		text = "the model is asked again"
+		text = "the model is called again"
 	case event.StatusTurnEnded:
 		r.endAll()
 		return

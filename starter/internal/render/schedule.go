@@ -136,9 +136,9 @@ func Schedule(s signals.ScheduleView, opts ScheduleOptions) string {
 // opening tells how a schedule opens its thread.
 func opening(agents []string) string {
 	if len(agents) == 0 {
-		return "if the thread is not there"
+		return "if the thread does not exist"
 	}
-	return "if the thread is not there, with " + strings.Join(agents, ", ")
+	return "if the thread does not exist, with " + strings.Join(agents, ", ")
 }
 
 // runCounts tells of the runs that began, and of those that did not.

@@ -97,7 +97,7 @@ func Task(task event.Task, opts TaskOptions) string {
 	line("call", task.ToolCallID)
 	line("trace", task.TraceID)
 	if task.Detached {
-		line("detached", "yes: it goes on when the thread is closed")
+		line("detached", "yes: it outlives the thread")
 	}
 	at("started", &task.StartedAt)
 	at("deadline", &task.Deadline)

@@ -114,7 +114,7 @@ func (p *player) decides(ctx context.Context, l Line, toolName string, decision 
 		ToolCallID: call.ToolCallID, ToolName: toolName, Decision: decision,
 		Scope: event.Scope(cmp.Or(l.Scope, string(event.Once))), Reason: l.Reason, By: l.Who,
 	})
-	return accepted(out, err)
+	return accepted(out.Result, err)
 }
 
 // answers runs the one call that waits for a client.

@@ -1,0 +1,236 @@
+package activities
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/threadmill/threadmill/approval"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/store"
+)
+
+// replan plans a call that was approved as it stands now, with the arguments that were
+// approved. If the approval does not hold, the plan asks anew, about the stored call.
+func (a *Activities) replan(ctx context.Context, p *planner, stored event.ToolCall, decisionID string) (thread.PlannedCall, error) {
+	decision, err := a.decision(ctx, p.ref, decisionID)
+	if err != nil {
+		return thread.PlannedCall{}, err
+	}
+	call := withArguments(stored, decision.Arguments)
+	now := p.plan(ctx, call)
+	if p.unread != nil {
+		return thread.PlannedCall{}, readError(p.unread)
+	}
+	why := ""
+	switch {
+	case now.Denied != "" || now.Unfit || now.Guard == nil:
+		// It never runs, or runs without asking.
+		return now, nil
+	case now.Guard.Definition != decision.Definition:
+		why = "the tool has changed since the call was approved"
+	case now.Guard.Digest != decision.Digest:
+		why = "what the call would work on has changed since it was approved"
+	case decision.Grant != "" && now.Grant == nil:
+		why = "the approval that covered the call holds no more"
+	case decision.Grant == "":
+		if _, holds := p.history.FindOnce(stored.ID); !holds {
+			why = "the approval was taken back"
+		} else if now.Ask != nil && !enough(*now.Ask, p.who.Name, approvers(decision)...) {
+			why = "others have to approve it by now, or more of them"
+		}
+	}
+	if why == "" {
+		now.NeedsApproval = false
+		if now.By == thread.ByClient {
+			// The client runs it with all of them.
+			now.Arguments = call.Function.Arguments
+		}
+		return now, nil
+	}
+	now = p.plan(ctx, stored)
+	now.Reason, now.Lapsed = sentence(why, now.Reason), true
+	return now, nil
+}
+
+// decision reads what was decided on a call.
+func (a *Activities) decision(ctx context.Context, ref thread.Ref, id string) (event.Approval, error) {
+	var out event.Approval
+	records, err := a.cfg.Store.RecordsByID(ctx, store.Key(ref), id)
+	switch {
+	case err != nil:
+		return out, readError(err)
+	case len(records) == 0:
+		return out, configError(fmt.Errorf("the decision %s is not stored", id))
+	}
+	if err := json.Unmarshal(records[0].Payload, &out); err != nil {
+		return out, configError(fmt.Errorf("reading stored record %s: %w", id, err))
+	}
+	return out, nil
+}
+
+func withArguments(call event.ToolCall, arguments string) event.ToolCall {
+	if arguments != "" {
+		call.Function.Arguments = arguments
+	}
+	return call
+}
+
+// lapsedText is the result of a task that is not run after all.
+const lapsedText = "Error: the approval of this call does not hold any more (%s). It was not run."
+
+// rechecked is what a call comes to right before it runs.
+type rechecked struct {
+	// ask is set when people are to be asked about it, refused when it never runs, and unfit
+	// when its arguments do not fit the tool as it is now.
+	ask     *thread.PlannedCall
+	refused string
+	unfit   bool
+}
+
+// recheck looks at a call right before it runs: what was planned, and approved, may not
+// hold any more.
+func (r *toolRun) recheck(ctx context.Context, p *planner) (rechecked, error) {
+	var now thread.PlannedCall
+	if r.in.DecisionID == "" {
+		if now = p.plan(ctx, r.stored); p.unread != nil {
+			return rechecked{}, readError(p.unread)
+		}
+	} else {
+		var err error
+		if now, err = r.a.replan(ctx, p, r.stored, r.in.DecisionID); err != nil {
+			return rechecked{}, err
+		}
+	}
+	switch {
+	case now.Unfit:
+		return rechecked{unfit: true}, nil
+	case now.Denied != "":
+		return rechecked{refused: thread.DeniedByPolicy(now.Denied)}, nil
+	case now.NeedsApproval, now.Lapsed, now.Grant != nil && r.in.DecisionID == "":
+		return rechecked{ask: &now}, nil
+	}
+	return rechecked{}, nil
+}
+
+// edit learns what a person has put in the place of the call's arguments, if anything.
+func (r *toolRun) edit(ctx context.Context) error {
+	if r.in.DecisionID == "" {
+		return nil
+	}
+	decision, err := r.a.decision(ctx, r.in.Thread, r.in.DecisionID)
+	r.edited = decision.Arguments
+	return err
+}
+
+// CheckDecision checks what a decision would have run in the place of the stored call, or
+// what it grants.
+func (a *Activities) CheckDecision(ctx context.Context, in thread.CheckStep) (thread.CheckReply, error) {
+	who, err := a.agentFor(ctx, in.Thread, in.Agent, in.Tools)
+	if err != nil {
+		return thread.CheckReply{}, err
+	}
+	stored, err := a.callOf(ctx, in)
+	if err != nil {
+		return thread.CheckReply{}, err
+	}
+	if _, ok := a.toolOf(who, stored.Function.Name); !ok {
+		return thread.CheckReply{Field: "toolCallId", Problem: fmt.Sprintf("the tool %q is there no more", stored.Function.Name)}, nil
+	}
+	p := a.planner(in.Thread, who, in.WorkingDirectory)
+	if in.Guard != nil && !p.isStill(ctx, stored, *in.Guard) {
+		return thread.CheckReply{
+			Field:   "toolCallId",
+			Problem: "is a call that has changed since people were asked; approve it as it is, once, and they are asked about what it is now",
+		}, nil
+	}
+	now, parts, err := p.draft(ctx, withArguments(stored, in.Args))
+	if err != nil {
+		return thread.CheckReply{Field: "args", Problem: err.Error()}, nil
+	}
+	p.policy(ctx, &now, parts...)
+	switch {
+	case now.Denied != "":
+		return thread.CheckReply{Field: "args", Problem: "are denied by " + now.DeniedBy + ": " + now.Denied}, nil
+	case now.Ask != nil && in.Args != "" && !enough(*now.Ask, who.Name, in.By):
+		return thread.CheckReply{Field: "args", Problem: "make a call that others have to approve, or several"}, nil
+	}
+	whole := wholeOf(parts)
+	guard, err := guardOf(whole)
+	if err != nil {
+		return thread.CheckReply{Field: "args", Problem: err.Error()}, nil
+	}
+	return granted(whole, in, guard)
+}
+
+// isStill reports whether a call is what people were asked about: of the same tool, which works
+// on the same. Whoever edits or widens it has seen that, and nothing else.
+func (p *planner) isStill(ctx context.Context, call event.ToolCall, asked thread.Guard) bool {
+	_, parts, err := p.draft(ctx, call)
+	if err != nil {
+		return false
+	}
+	now, err := guardOf(wholeOf(parts))
+	return err == nil && now.Digest == asked.Digest && now.Definition == asked.Definition
+}
+
+// approvers are those who have approved a call.
+func approvers(d event.Approval) []string {
+	if len(d.Votes) == 0 {
+		return []string{d.By}
+	}
+	names := make([]string, len(d.Votes))
+	for i, v := range d.Votes {
+		names[i] = v.By
+	}
+	return names
+}
+
+// enough reports whether an agent's call may run when these have approved it. The agent itself
+// never counts. Whoever else the thread lets decide does, or else people would be asked for ever.
+func enough(ask thread.AskPlan, agentName string, by ...string) bool {
+	count := 0
+	for _, name := range by {
+		asked := len(ask.Approvers) == 0 || slices.Contains(ask.Approvers, name)
+		if asked && !thread.SamePerson(name, agentName) {
+			count++
+		}
+	}
+	return count >= max(ask.Quorum, 1)
+}
+
+// granted checks what is granted beyond the call itself: the call has to be covered by it.
+func granted(call approval.Call, in thread.CheckStep, guard thread.Guard) (thread.CheckReply, error) {
+	out := thread.CheckReply{Guard: &guard}
+	if len(in.Pattern) == 0 {
+		return out, nil
+	}
+	err := call.Matches(in.Pattern)
+	if err == nil {
+		out.Rest, err = call.Rest(in.Pattern)
+	}
+	var field *event.FieldError
+	switch {
+	case errors.As(err, &field):
+		return thread.CheckReply{Field: field.Field, Problem: field.Problem}, nil
+	case err != nil:
+		return thread.CheckReply{Field: "pattern", Problem: err.Error()}, nil
+	}
+	return out, nil
+}
+
+func (a *Activities) callOf(ctx context.Context, in thread.CheckStep) (event.ToolCall, error) {
+	calls, err := a.callsOf(ctx, in.Thread, in.MessageID)
+	if err != nil {
+		return event.ToolCall{}, err
+	}
+	for _, call := range calls {
+		if call.ID == in.ToolCallID {
+			return call, nil
+		}
+	}
+	return event.ToolCall{}, configError(fmt.Errorf("tool call %s is not in message %s", in.ToolCallID, in.MessageID))
+}

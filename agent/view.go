@@ -1,0 +1,35 @@
+package agent
+
+import "time"
+
+// Summary is an agent in a list of the API.
+type Summary struct {
+	Name        string    `json:"name"`
+	Model       string    `json:"model,omitempty"`
+	Description string    `json:"description,omitempty"`
+	Source      string    `json:"source" enum:"configured,stored" doc:"Where its definition is from: code or file, or the API"`
+	Version     int       `json:"version,omitempty" doc:"Of a stored definition, from 1"`
+	By          string    `json:"by,omitempty" doc:"Who stored the version"`
+	At          time.Time `json:"at,omitzero" doc:"When it was stored"`
+	Default     bool      `json:"default,omitempty" doc:"In a list: threads that name no agents have this one"`
+	Problem     string    `json:"problem,omitempty" doc:"Why the stored definition cannot be used. The agent fails until it is replaced or deleted"`
+}
+
+// Detail is an agent with its definition.
+type Detail struct {
+	Summary
+	Definition *Definition `json:"definition,omitempty" doc:"As it can be stored. Left out if it cannot be read"`
+	Warnings   []string    `json:"warnings,omitempty" doc:"What the definition names and the workers do not have, as far as that is known here"`
+}
+
+// Version is one version of a stored agent.
+type Version struct {
+	Name       string      `json:"name" doc:"As this version writes it"`
+	Version    int         `json:"version"`
+	Deleted    bool        `json:"deleted,omitempty" doc:"The agent was deleted with this version"`
+	By         string      `json:"by,omitempty"`
+	At         time.Time   `json:"at"`
+	Seq        int64       `json:"seq" doc:"Of the change, among those of all agents"`
+	Definition *Definition `json:"definition,omitempty"`
+	Problem    string      `json:"problem,omitempty" doc:"Why the definition cannot be read"`
+}

@@ -1,0 +1,64 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/threadmill/threadmill/auth"
+	"github.com/threadmill/threadmill/store"
+)
+
+// core is what all handlers share.
+type core struct {
+	access       *access
+	api          huma.API
+	namespace    string
+	answerWithin time.Duration
+	maxBody      int64
+	logger       *slog.Logger
+}
+
+// output is a response with a body.
+type output[T any] struct{ Body T }
+
+// register adds an operation that principals with the role may use, with the limits and errors
+// that all of them have.
+func register[I, O any](c *core, role auth.Role, op huma.Operation, handler func(context.Context, *I) (*O, error)) {
+	op.MaxBodyBytes = c.maxBody + 1 // the limit itself counts as exceeded
+	op.RejectUnknownQueryParameters = true
+	secure(&op, role)
+	c.access.routes[op.Method+" "+op.Path] = route{role: role}
+	huma.Register(c.api, op, handler)
+}
+
+func (c *core) key(threadID string) store.Key {
+	return store.Key{Namespace: c.namespace, ThreadID: threadID}
+}
+
+// answer bounds how long a thread may take to answer.
+func (c *core) answer(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, c.answerWithin)
+}
+
+func (c *core) writePage(id string, page any) *huma.StreamResponse {
+	return &huma.StreamResponse{Body: func(hctx huma.Context) {
+		hctx.SetHeader("Content-Type", typeJSON)
+		hctx.SetHeader("Vary", "Accept")
+		hctx.SetStatus(http.StatusOK)
+		if err := c.api.Marshal(hctx.BodyWriter(), typeJSON, page); err != nil {
+			c.logger.Warn("writing a page failed", "thread", id, "error", err)
+		}
+	}}
+}
+
+// nonNil is a list in JSON too when it is nil.
+func nonNil[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}

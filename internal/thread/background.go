@@ -1,0 +1,371 @@
+package thread
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/signals"
+)
+
+// Bounds on background tasks.
+const (
+	maxTasks       = 100
+	maxTasksEnded  = 50
+	maxTasksListed = 20
+)
+
+// Background are the background tasks.
+type Background struct {
+	thread *State
+
+	// Tasks run, TasksEnded are the last ones that have ended. TaskCount numbers them.
+	Tasks      []event.Task `json:"tasks,omitempty"`
+	TasksEnded []event.Task `json:"tasksEnded,omitempty"`
+	TaskCount  int          `json:"taskCount,omitempty"`
+
+	// TasksPassed are the events about failed tasks that hooks have passed unchanged.
+	TasksPassed []string `json:"tasksPassed,omitempty"`
+
+	// watched are the tasks that this run of the workflow has started: it hears how their
+	// workflows end.
+	watched map[string]bool
+}
+
+// CheckTask says why no more background tasks can be started.
+func (b *Background) CheckTask() string {
+	if len(b.Tasks) >= maxTasks {
+		return fmt.Sprintf("Error: %d background tasks run in this thread, the limit. Wait for one of them, or cancel one.", maxTasks)
+	}
+	return ""
+}
+
+// StartTask makes a background task of a call.
+func (c *Call) StartTask(now time.Time) TaskStep {
+	plan := c.Plan.Task
+	task := c.newTask(now)
+	task.Title, task.Tool = cmp.Or(plan.Title, plan.Tool), plan.Tool
+	return c.startTask(now, task)
+}
+
+func (c *Call) newTask(now time.Time) event.Task {
+	r, t, s := c.run, c.run.turn, c.run.turn.thread
+	s.TaskCount++
+	return event.Task{
+		ID: signals.TaskID(s.ThreadID, s.TaskCount), State: event.TaskRunning, Agent: r.Agent, ToolCallID: c.Plan.ID,
+		TraceID: t.Item.TraceID, Detached: c.Plan.Task.Detached, StartedAt: now, Deadline: now.Add(c.Plan.Task.Deadline),
+	}
+}
+
+func (c *Call) startTask(now time.Time, task event.Task) TaskStep {
+	r, t, s := c.run, c.run.turn, c.run.turn.thread
+	s.Tasks = append(s.Tasks, task)
+	if s.watched == nil {
+		s.watched = map[string]bool{}
+	}
+	s.watched[task.ID] = true
+	t.record(now, task.ID, event.TypeTask, task)
+	step := TaskStep{
+		Thread: s.Ref(), Task: task, EventID: t.Item.ID, Root: t.foreign(), MessageID: r.MessageID, Tools: t.Tools, Edited: r.Edited,
+		WorkingDirectory: s.workingDirectory(),
+	}
+	if c.Guarded() {
+		// That has stored the decision.
+		step.DecisionID = c.DecisionID
+	}
+	return step
+}
+
+// TaskStarted gives the call that started a task its result: the agent goes on at once.
+func (c *Call) TaskStarted(now time.Time, task event.Task) {
+	text := fmt.Sprintf("Started in the background as task %s. Do not wait for it: you will be told when it has completed or failed (by %s at the latest).",
+		task.ID, task.Deadline.UTC().Format(time.RFC3339))
+	c.answered(now, text, false)
+}
+
+// TaskNotStarted takes back a task whose workflow could not be started.
+func (c *Call) TaskNotStarted(now time.Time, task event.Task, why string) {
+	s := c.run.turn.thread
+	if i := s.taskAt(task.ID); i >= 0 {
+		s.settleTask(now, i, event.TaskFailed, why, "")
+	}
+	s.dropSub(task.ThreadID)
+	c.Refused(now, "Error: the task could not be started: "+why)
+}
+
+// Refused gives a call that is not run a result that says why.
+func (c *Call) Refused(now time.Time, why string) {
+	c.answered(now, why, true)
+}
+
+// answered gives a call the result that the thread itself has for it. Hooks see it next.
+func (c *Call) answered(now time.Time, text string, isError bool) {
+	t := c.run.turn
+	c.Stage, c.Failed, c.Undecided = Ran, isError, true
+	t.recordUndecided(now, event.ResultID(c.Plan.ID), event.TypeMessage, c.result(c.editedPrefix()+text, isError))
+}
+
+// TaskReported takes in how a task has ended. One that has ended before stays as it is.
+func (b *Background) TaskReported(now time.Time, rep TaskReport) error {
+	if i := b.taskAt(rep.TaskID); i >= 0 {
+		b.endTask(now, i, rep.TaskReply)
+		return nil
+	}
+	if _, ended := b.endedTask(rep.TaskID); ended {
+		return nil
+	}
+	if rep.Task != nil && rep.Task.Detached && rep.Task.ID == rep.TaskID {
+		b.Tasks = append(b.Tasks, *rep.Task)
+		b.endTask(now, len(b.Tasks)-1, rep.TaskReply)
+		return nil
+	}
+	return fmt.Errorf("no background task %q in this thread", rep.TaskID)
+}
+
+// CompleteTask ends a task from outside.
+func (b *Background) CompleteTask(now time.Time, c signals.CompleteTask) signals.CompleteTaskResult {
+	if i := b.taskAt(c.TaskID); i >= 0 {
+		b.endTask(now, i, TaskReply{Result: c.Result, Error: c.Error, By: cmp.Or(c.By, "outside")})
+		task, _ := b.endedTask(c.TaskID)
+		return signals.CompleteTaskResult{Result: signals.TaskAccepted, Task: task}
+	}
+	task, ended := b.endedTask(c.TaskID)
+	switch {
+	case !ended:
+		return signals.CompleteTaskResult{Result: signals.TaskNotFound}
+	case c.Error == "" && task.State == event.TaskCompleted, c.Error != "" && task.State == event.TaskFailed:
+		return signals.CompleteTaskResult{Result: signals.TaskAlreadyEnded, Task: task}
+	}
+	return signals.CompleteTaskResult{Result: signals.TaskConflict, Task: task}
+}
+
+// CancelTask cancels a task. An agent that cancels its own is not told again.
+func (b *Background) CancelTask(now time.Time, c signals.CancelTask, tell bool) signals.CompleteTaskResult {
+	i := b.taskAt(c.TaskID)
+	if i < 0 {
+		task, ended := b.endedTask(c.TaskID)
+		switch {
+		case !ended:
+			return signals.CompleteTaskResult{Result: signals.TaskNotFound}
+		case task.State == event.TaskCancelled:
+			return signals.CompleteTaskResult{Result: signals.TaskAlreadyEnded, Task: task}
+		}
+		return signals.CompleteTaskResult{Result: signals.TaskConflict, Task: task}
+	}
+	why := "cancelled by " + c.By
+	if c.Reason != "" {
+		why += ": " + c.Reason
+	}
+	task := b.settleTask(now, i, event.TaskCancelled, why, c.By)
+	if tell {
+		b.publishTaskEnd(now, task, event.TypeBackgroundTaskFailed, nil)
+	}
+	return signals.CompleteTaskResult{Result: signals.TaskAccepted, Task: task}
+}
+
+func (b *Background) taskAt(id string) int {
+	return slices.IndexFunc(b.Tasks, func(t event.Task) bool { return t.ID == id })
+}
+
+func (b *Background) endedTask(id string) (event.Task, bool) {
+	for i := len(b.TasksEnded) - 1; i >= 0; i-- {
+		if b.TasksEnded[i].ID == id {
+			return b.TasksEnded[i], true
+		}
+	}
+	return event.Task{}, false
+}
+
+// endTask ends a task, and tells the thread's agent.
+func (b *Background) endTask(now time.Time, i int, reply TaskReply) {
+	state, typ := reply.state()
+	b.publishTaskEnd(now, b.settleTask(now, i, state, reply.Error, reply.By), typ, reply.Result)
+}
+
+// state is how a task has ended, and the type of the event that tells so.
+func (r TaskReply) state() (event.TaskState, string) {
+	switch {
+	case r.Cancelled:
+		return event.TaskCancelled, event.TypeBackgroundTaskFailed
+	case r.Error != "":
+		return event.TaskFailed, event.TypeBackgroundTaskFailed
+	}
+	return event.TaskCompleted, event.TypeBackgroundTaskCompleted
+}
+
+// settleTask takes a task out of those that run.
+func (b *Background) settleTask(now time.Time, i int, state event.TaskState, why, by string) event.Task {
+	s := b.thread
+	task := b.Tasks[i]
+	task.State, task.Error, task.By, task.EndedAt = state, Why(why), by, &now
+	b.Tasks = slices.Delete(b.Tasks, i, i+1)
+	s.recordIn("", event.TaskEndedID(task.ID), event.TypeTask, task.TraceID, task.ToolCallID, now, task)
+	kept := task
+	kept.Error = shortWhy(kept.Error)
+	b.TasksEnded = keepLast(append(b.TasksEnded, kept), maxTasksEnded)
+	return task
+}
+
+// publishTaskEnd publishes how a task has ended.
+func (b *Background) publishTaskEnd(now time.Time, task event.Task, typ string, result json.RawMessage) {
+	s := b.thread
+	short := task
+	short.Error = shortWhy(short.Error)
+	brief := TaskEvent(s.Ref(), short, typ, nil, now).Payload
+	s.publish(now, TaskEvent(s.Ref(), task, typ, result, now), brief, task.TraceID, task.ToolCallID)
+}
+
+// TaskEvent is the environment event that tells how a task has ended. Its id is the same
+// however often, and by whom, it is told.
+func TaskEvent(ref Ref, task event.Task, typ string, result json.RawMessage, now time.Time) event.EnvEvent {
+	end := event.TaskEnd{TaskID: task.ID, Title: task.Title, Tool: task.Tool, Error: task.Error, Result: result}
+	if typ == event.TypeBackgroundTaskCompleted && len(bytes.TrimSpace(result)) == 0 {
+		end.Result = json.RawMessage("null")
+	}
+	return event.EnvEvent{
+		ID: taskEventID(ref, task), Type: typ, Timestamp: now.UnixMilli(),
+		Metadata: event.EnvMetadata{TriggerSessionID: ref.ThreadID, TriggerAgentName: task.Agent, Source: event.SourceTool},
+		Payload:  rawJSON(end),
+	}
+}
+
+func taskEventID(ref Ref, task event.Task) string {
+	return signals.EventID(ref.Namespace, task.ID, "ended")
+}
+
+// TaskRecords tell how a task has ended in a thread that is closed: nobody is woken.
+func TaskRecords(ref Ref, task event.Task, reply TaskReply, now time.Time) []event.Record {
+	state, typ := reply.state()
+	task.State, task.Error, task.By, task.EndedAt = state, Why(reply.Error), reply.By, &now
+	ended := event.NewRecord(event.TaskEndedID(task.ID), event.TypeTask, task.TraceID, task.ToolCallID, now, task)
+	if reply.Cancelled && !task.Detached {
+		// Because the thread was closed: that is no event.
+		return []event.Record{ended}
+	}
+	e := TaskEvent(ref, task, typ, reply.Result, now)
+	return []event.Record{ended, event.NewRecord(e.ID, event.TypeEnv, task.TraceID, task.ToolCallID, now, e).In(e.ID).WithUndecided(event.TypeEnv)}
+}
+
+// shortWhy is what the thread itself keeps of why a task has failed: the record has more.
+func shortWhy(why string) string {
+	if len(why) > maxShortWhy {
+		return cutText(why, maxShortWhy) + "…"
+	}
+	return why
+}
+
+const maxShortWhy = 512 // bytes
+
+// Overdue fails the tasks whose workflows have not reported in time: somebody may have
+// terminated them.
+func (b *Background) failOverdueTasks(now time.Time) {
+	s := b.thread
+	for i := 0; i < len(b.Tasks); {
+		task := b.Tasks[i]
+		if b.watched[task.ID] || task.Deadline.Add(taskGrace).After(now) {
+			i++
+			continue
+		}
+		b.endTask(now, i, TaskReply{Error: "nothing was heard of it by its deadline: its workflow has ended without a report"})
+		if task.ThreadID != "" {
+			s.dropSub(task.ThreadID)
+		}
+	}
+}
+
+// taskGrace is how long after a task's deadline its own report of that may take.
+const taskGrace = 5 * time.Minute
+
+// TasksView is the answer to query "tasks".
+func (b *Background) TasksView() signals.Tasks {
+	return signals.Tasks{Tasks: append(append([]event.Task{}, b.TasksEnded...), b.Tasks...)}
+}
+
+// The tools about tasks that the thread answers itself.
+const (
+	ToolListTasks  = "list_tasks"
+	ToolGetTask    = "get_task"
+	ToolCancelTask = "cancel_task"
+)
+
+// Answer gives a call about tasks its result. It returns the task that is to be stopped,
+// if there is one.
+// specs are the hooks that there are.
+func (c *Call) Answer(now time.Time, specs ...hook.Spec) (stop *event.Task) {
+	r, s := c.run, c.run.turn.thread
+	id := s.wholeTaskID(c.Plan.TaskID)
+	switch c.Plan.Name {
+	case ToolListTasks:
+		// Not more than a model wants to read.
+		list := signals.Tasks{Tasks: append(append([]event.Task{}, keepLast(s.TasksEnded, maxTasksListed)...), s.Tasks...)}
+		for i, task := range list.Tasks {
+			list.Tasks[i] = s.forModels(task, specs)
+		}
+		c.answered(now, string(rawJSON(list)), false)
+		return nil
+	case ToolCancelTask:
+		out := s.CancelTask(now, signals.CancelTask{TaskID: id, By: cmp.Or(r.Agent, "agent")}, false)
+		switch out.Result {
+		case signals.TaskAccepted:
+			c.answered(now, fmt.Sprintf("Task %s was cancelled.", id), false)
+			return &out.Task
+		case signals.TaskNotFound:
+			c.noTask(now)
+		case signals.TaskAlreadyEnded, signals.TaskConflict:
+			c.answered(now, fmt.Sprintf("Task %s has ended already: it is %s.", id, out.Task.State), false)
+		}
+		return nil
+	}
+	for _, task := range s.TasksView().Tasks {
+		if task.ID == id {
+			c.answered(now, string(rawJSON(s.forModels(task, specs))), false)
+			return nil
+		}
+	}
+	c.noTask(now)
+	return nil
+}
+
+// forModels is a task as models are shown it: why it has failed is left out unless hooks have
+// passed the event that says so, unchanged.
+func (b *Background) forModels(task event.Task, specs []hook.Spec) event.Task {
+	s := b.thread
+	about := hook.Subject{Namespace: s.Namespace, Type: event.TypeBackgroundTaskFailed}
+	if task.Error != "" && len(hook.Matching(specs, about)) > 0 && !slices.Contains(b.TasksPassed, taskEventID(s.Ref(), task)) {
+		task.Error = "withheld"
+	}
+	return task
+}
+
+// wholeTaskID lets agents leave out the thread, and what is before the "~".
+func (b *Background) wholeTaskID(id string) string {
+	s := b.thread
+	if strings.Contains(id, "~") {
+		return id
+	}
+	return s.ThreadID + "~" + id
+}
+
+func (c *Call) noTask(now time.Time) {
+	c.answered(now, fmt.Sprintf("Error: no task %.200q in this thread, or it ended long ago. Use %s.", c.Plan.TaskID, ToolListTasks), true)
+}
+
+// CloseTasks ends the tasks of a thread that is closed, but for those that outlive it. It
+// returns those that are to be stopped.
+func (b *Background) CloseTasks(now time.Time) []event.Task {
+	var stop []event.Task
+	for i := 0; i < len(b.Tasks); {
+		if b.Tasks[i].Detached {
+			i++
+			continue
+		}
+		stop = append(stop, b.settleTask(now, i, event.TaskCancelled, "the thread was closed", ""))
+	}
+	return stop
+}

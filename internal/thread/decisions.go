@@ -1,0 +1,342 @@
+package thread
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/strictjson"
+	"github.com/threadmill/threadmill/signals"
+)
+
+// Decisions are those on tool calls: of people, and, on calls that they run, of clients.
+type Decisions struct {
+	thread *State
+
+	// Settled remembers how the last calls were settled.
+	Settled []Settled `json:"settled,omitempty"`
+
+	// EarlyDecisions are decisions that came before the thread knew of their calls, and AheadResults
+	// results of clients that came before their calls waited for them.
+	EarlyDecisions []signals.Decide     `json:"ahead,omitempty"`
+	EarlyResults   []signals.ToolResult `json:"aheadResults,omitempty"`
+
+	// ToCheck are decisions to be checked before they have an effect.
+	ToCheck []signals.Decide `json:"toCheck,omitempty"`
+
+	// Listed says that the thread is to be found among those that wait for approval.
+	Listed bool `json:"listed,omitempty"`
+}
+
+// Decide applies a decision to the call that it names, if that call waits for one.
+// Whatever else comes back changes nothing. The call that then runs is the stored one,
+// unless the decision says openly what is to run in its place: then it has to have been
+// checked, see [State.DecideChecked].
+func (ds *Decisions) Decide(now time.Time, d signals.Decide) signals.DecideOutcome {
+	return ds.DecideChecked(now, d, CheckReply{}).Result
+}
+
+// Unchecked reports whether a decision would have something run, or granted, that has to be
+// checked first, and whether there is a call that it could be about.
+func (ds *Decisions) Unchecked(d signals.Decide) (CheckStep, bool) {
+	s := ds.thread
+	if d.Checked() == "" {
+		return CheckStep{}, false
+	}
+	c := s.waiting(d.ToolCallID)
+	if c == nil || c.differs(d) {
+		return CheckStep{}, false
+	}
+	return CheckStep{
+		Thread: s.Ref(), Agent: c.run.Agent, MessageID: c.run.MessageID, ToolCallID: d.ToolCallID, Tools: c.run.turn.Tools,
+		WorkingDirectory: s.workingDirectory(), Guard: c.Plan.Guard, By: d.By, Args: string(d.Args), Pattern: d.Pattern,
+	}, true
+}
+
+// CheckAlone refuses to edit or to widen what several people have to approve: each of them
+// is asked about the same.
+func (ds *Decisions) CheckAlone(d signals.Decide) error {
+	s := ds.thread
+	if c := s.waiting(d.ToolCallID); c != nil {
+		return checkAlone(d, *c.Requested)
+	}
+	return nil
+}
+
+func checkAlone(d signals.Decide, q event.ApprovalRequest) error {
+	if q.Quorum <= 1 {
+		return nil
+	}
+	field := "args"
+	switch {
+	case len(d.Args) > 0:
+	case d.Scope == event.Session || d.Scope == event.Pattern:
+		field = "scope"
+	default:
+		return nil
+	}
+	return &event.FieldError{Field: field, Problem: "goes with a call that one person decides on; several have to approve this one, each the same: once, as it is"}
+}
+
+// DecideChecked is [State.Decide] with what the check of the decision has come to.
+func (ds *Decisions) DecideChecked(now time.Time, d signals.Decide, checked CheckReply) (out signals.DecideResult) {
+	s := ds.thread
+	c := s.waiting(d.ToolCallID)
+	switch {
+	case c == nil:
+		return signals.DecideResult{Result: ds.settledAs(d)}
+	case c.expired(now):
+		// The timer has not rung yet, as when no worker ran in time to hear it.
+		c.expireCall(now)
+		return signals.DecideResult{Result: ds.settledAs(d)}
+	case c.differs(d):
+		return signals.DecideResult{Result: signals.Mismatch}
+	case !ds.mayDecide(d.By, *c.Requested):
+		return signals.DecideResult{Result: signals.NotAllowed}
+	case d.Checked() != "" && checked.Guard == nil:
+		// What was to run, or to be granted, is not known to fit. The call as it is was not approved.
+		return signals.DecideResult{Result: signals.Mismatch}
+	}
+	out = c.decide(now, d, checked)
+	if c.Stage == Ready && (d.Scope == event.Session || d.Scope == event.Pattern) {
+		c.cascade()
+	}
+	return out
+}
+
+// decide applies a decision to the call that it is about.
+func (c *Call) decide(now time.Time, d signals.Decide, checked CheckReply) signals.DecideResult {
+	t := c.run.turn
+	made := c.approvalOf(now)
+	made.Decision, made.Reason, made.By = d.Decision, d.Reason, d.By
+	if d.Decision == event.Deny {
+		made.Votes = c.Votes
+		c.decided(now, made)
+		text := DeniedText
+		if d.Reason != "" {
+			text += " Reason: " + d.Reason
+		}
+		c.settleWithoutRunning(now, text)
+		return signals.DecideResult{Result: signals.Accepted}
+	}
+	if quorum := c.Requested.Quorum; quorum > 1 {
+		if slices.ContainsFunc(c.Votes, func(v event.Vote) bool { return SamePerson(v.By, d.By) }) {
+			return signals.DecideResult{Result: signals.AlreadyResolved, Missing: quorum - len(c.Votes)}
+		}
+		c.Votes = append(c.Votes, event.Vote{By: d.By, At: now, Reason: d.Reason})
+		c.Requested.Votes = c.Votes
+		if made.Missing = quorum - len(c.Votes); made.Missing > 0 {
+			t.record(now, event.VoteID(c.Plan.ID, c.Round, len(c.Votes)), event.TypeApproval, made)
+			return signals.DecideResult{Result: signals.Accepted, Missing: made.Missing}
+		}
+		made.Votes = c.Votes
+	}
+	if len(d.Args) > 0 {
+		edited := plain(d.Args)
+		made.Arguments, c.Plan.Guard, c.Edited = edited, checked.Guard, edited
+		made.Digest, made.Definition = checked.Guard.Digest, checked.Guard.Definition
+	}
+	if d.Scope != "" {
+		made.Scope, made.Pattern, made.Rest = d.Scope, d.Pattern, checked.Rest
+	}
+	c.Stage, c.DecisionID = Ready, event.DecisionID(c.Plan.ID, c.Round)
+	c.decided(now, made)
+	return signals.DecideResult{Result: signals.Accepted}
+}
+
+// decided records the end of a request.
+func (c *Call) decided(now time.Time, made event.Approval) {
+	t, s := c.run.turn, c.run.turn.thread
+	t.record(now, event.DecisionID(c.Plan.ID, c.Round), event.TypeApproval, made)
+	s.notifyParentDecided(SubDecided{ToolCallID: c.Plan.ID, Approval: &made})
+	s.rememberSettled(c.Plan.ID, made.Decision)
+	c.RemindAt = nil
+}
+
+// differs reports whether a decision is about another call than the one that waits.
+func (c *Call) differs(d signals.Decide) bool {
+	if len(d.ToolArgs) > 0 && (c.Plan.Guard == nil || ArgumentsSum(string(d.ToolArgs)) != c.Plan.Guard.Arguments) {
+		return true
+	}
+	return differs(d, *c.Requested)
+}
+
+func differs(d signals.Decide, q event.ApprovalRequest) bool {
+	return d.Agent != "" && !strings.EqualFold(d.Agent, q.Agent) ||
+		d.ToolName != "" && !strings.EqualFold(d.ToolName, q.ToolName) ||
+		d.WorkingDirectory != "" && d.WorkingDirectory != q.WorkingDirectory ||
+		d.Digest != "" && d.Digest != q.Digest ||
+		max(d.Round, event.FirstRound) != max(q.Round, event.FirstRound)
+}
+
+// mayDecide reports whether somebody may decide on a call: one of those who were asked, and
+// never an agent.
+func (ds *Decisions) mayDecide(by string, q event.ApprovalRequest) bool {
+	s := ds.thread
+	if len(q.Approvers) > 0 && !slices.Contains(q.Approvers, by) {
+		return false
+	}
+	return !SamePerson(q.Agent, by) && !s.isAgent(by)
+}
+
+// isAgent reports whether a name is that of one of the thread's agents, or of one that works
+// in it.
+func (s *State) isAgent(by string) bool {
+	return slices.ContainsFunc(s.agentNames(), func(name string) bool { return SamePerson(name, by) })
+}
+
+// SamePerson reports whether two names are somebody's: nobody becomes another one by case,
+// or by a space that nobody sees.
+func SamePerson(a, b string) bool {
+	return strings.EqualFold(strings.TrimSpace(a), strings.TrimSpace(b))
+}
+
+// plain is JSON without the escapes that Go gives to text on its way here, such as \u003e
+// for >: people and models read it.
+func plain(raw json.RawMessage) string {
+	if text, err := strictjson.Canonical(string(raw)); err == nil {
+		return string(text)
+	}
+	return string(raw)
+}
+
+// IsEarly reports whether a decision may be ahead of its call: people see a request as
+// soon as the reply that makes it is stored, which is before the thread hears of it.
+func (ds *Decisions) IsEarly(toolCallID string) bool {
+	s := ds.thread
+	if s.Turn == nil || s.Turn.Interrupted != nil || ds.knows(toolCallID) {
+		return false
+	}
+	return slices.ContainsFunc(s.Turn.Runs, func(r *Run) bool {
+		return r.Phase == PhaseModel || r.Phase == PhaseReply || r.Phase == PhaseCalls
+	})
+}
+
+func (ds *Decisions) knows(toolCallID string) bool {
+	s := ds.thread
+	c := s.waiting(toolCallID)
+	return c != nil || slices.ContainsFunc(ds.Settled, func(x Settled) bool { return x.ToolCallID == toolCallID })
+}
+
+// maxAhead bounds the decisions that are held back, and maxDecisionBytes all that they carry, as
+// the next run of the workflow takes them along.
+const (
+	maxEarly         = 100
+	maxDecisionBytes = 160 << 10
+)
+
+// hasRoom reports whether another decision can be kept beside some.
+func (ds *Decisions) hasRoom(kept []signals.Decide, d signals.Decide) bool {
+	if len(kept) >= maxEarly {
+		return false
+	}
+	size := len(rawJSON(d))
+	for _, one := range kept {
+		size += len(rawJSON(one))
+	}
+	return size <= maxDecisionBytes
+}
+
+// BufferEarly keeps a decision until its call is known. It reports whether there was room.
+func (ds *Decisions) BufferEarly(d signals.Decide) bool {
+	if !ds.hasRoom(ds.EarlyDecisions, d) {
+		return false
+	}
+	ds.EarlyDecisions = append(ds.EarlyDecisions, d)
+	return true
+}
+
+// applyEarly applies the decisions, and results, that were held back, as far as their calls are
+// known by now. Those that can no longer meet a call are rejected.
+func (ds *Decisions) applyEarly(now time.Time) {
+	release(&ds.EarlyDecisions, func(d signals.Decide) bool { return ds.IsEarly(d.ToolCallID) }, func(d signals.Decide) { ds.TakeDecision(now, d) })
+	ds.applyEarlyResults(now)
+}
+
+// release takes in what was held back, but for what is early still.
+func release[T any](held *[]T, early func(T) bool, take func(T)) {
+	all := *held
+	*held = nil
+	for _, one := range all {
+		if early(one) {
+			*held = append(*held, one)
+		} else {
+			take(one)
+		}
+	}
+}
+
+// TakeDecision applies a decision that nobody waits for an answer to, or has it checked
+// first.
+func (ds *Decisions) TakeDecision(now time.Time, d signals.Decide) {
+	s := ds.thread
+	if err := ds.CheckAlone(d); err != nil {
+		s.Reject(now, signals.SignalDecide, d, err)
+		return
+	}
+	if _, ok := ds.Unchecked(d); ok && ds.hasRoom(ds.ToCheck, d) {
+		ds.ToCheck = append(ds.ToCheck, d)
+		return
+	}
+	ds.DecideOrReject(now, d, CheckReply{})
+}
+
+// DecideOrReject applies a decision that nobody waits for an answer to: one that
+// changes nothing leaves an audit record.
+func (ds *Decisions) DecideOrReject(now time.Time, d signals.Decide, checked CheckReply) {
+	s := ds.thread
+	if checked.Problem != "" {
+		s.Reject(now, signals.SignalDecide, d, checked.Err())
+		return
+	}
+	if _, ok := ds.Unchecked(d); ok && checked.Guard == nil && checked.Rest == "" {
+		s.Reject(now, signals.SignalDecide, d, errors.New("too many decisions wait to be checked; decide again"))
+		return
+	}
+	switch outcome := ds.DecideChecked(now, d, checked).Result; outcome {
+	case signals.Accepted, signals.AlreadyResolved:
+	case signals.Conflict, signals.Mismatch, signals.NotPending, signals.NotAllowed:
+		s.Reject(now, signals.SignalDecide, d, errors.New(string(outcome)))
+	}
+}
+
+// waiting finds a call that waits for a decision.
+func (ts *Turns) waiting(toolCallID string) (found *Call) {
+	ts.eachCall(func(c *Call) {
+		if c.Plan.ID == toolCallID && c.Stage == Waiting {
+			found = c
+		}
+	})
+	return found
+}
+
+func (ds *Decisions) settledAs(d signals.Decide) signals.DecideOutcome {
+	for i := len(ds.Settled) - 1; i >= 0; i-- {
+		if ds.Settled[i].ToolCallID != d.ToolCallID {
+			continue
+		}
+		if ds.Settled[i].Decision == d.Decision {
+			return signals.AlreadyResolved
+		}
+		return signals.Conflict
+	}
+	return signals.NotPending
+}
+
+// Approvals lists the calls that wait for a decision.
+func (ds *Decisions) Approvals() []event.ApprovalRequest {
+	s := ds.thread
+	out := []event.ApprovalRequest{}
+	for _, sub := range s.Subs {
+		out = append(out, sub.Asks...)
+	}
+	s.eachCall(func(c *Call) {
+		if c.Stage == Waiting {
+			out = append(out, *c.Requested)
+		}
+	})
+	return out
+}

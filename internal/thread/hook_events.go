@@ -1,0 +1,145 @@
+package thread
+
+import (
+	"slices"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/hook"
+)
+
+// ItemEvent is the turn's item as hooks see it.
+func (t *Turn) ItemEvent() HookEvent {
+	s := t.thread
+	e := s.itemEvent(t.Item, t.turnID())
+	if t.Recorded {
+		// All of it is in the record only.
+		e.Event = nil
+	}
+	e.Hooked = t.Origin != nil && t.Origin.Hooked
+	e.stored = t.Stored
+	return e
+}
+
+func (s *State) itemEvent(it event.Item, key string) HookEvent {
+	e := HookEvent{ID: it.ID, Key: key, Type: it.Type, Parent: it.ParentEventID}
+	if env, ok := it.Env(); ok {
+		e.Event, e.Env, e.undecided = env, true, true
+		return e
+	}
+	if it.Type != event.TypeMessage {
+		e.Event = event.CustomEvent{Type: it.Type, ThreadID: s.ThreadID, Payload: it.Payload}
+		return e
+	}
+	m := s.said(it)
+	e.CreatedBy, e.message, e.undecided = m.SenderType, m, true
+	switch m.SenderType {
+	case event.Agent:
+		e.Agent = m.SenderID
+	case event.Tool:
+		e.Tools = []string{m.SenderID}
+	case event.User, event.System:
+	}
+	e.Event = MessageEvent(m)
+	return e
+}
+
+// ReplyEvent is the run's reply as hooks see it.
+func (r *Run) ReplyEvent() HookEvent {
+	t := r.turn
+	m := r.Reply.Message
+	m.SenderID, m.SenderType, m.Role, m.AgentID, m.ReplyToMessageID = r.Agent, event.Agent, event.RoleAssistant, r.Agent, r.ReplyTo
+	m.Held = r.Quiet && m.Content != ""
+	e := HookEvent{ID: m.ID, Key: m.ID, Type: event.TypeMessage, Parent: t.Item.ID, CreatedBy: event.Agent, Agent: r.Agent, message: m}
+	e.undecided = slices.Contains(r.Undecided, event.TypeMessage)
+	return e
+}
+
+// CallsEvent are the reply's calls as hooks see them.
+func (r *Run) CallsEvent() HookEvent {
+	t := r.turn
+	id := event.CallsID(r.MessageID)
+	e := HookEvent{ID: id, Key: id, Type: event.TypeToolCall, Parent: t.Item.ID, CreatedBy: event.Agent, Agent: r.Agent}
+	e.undecided = slices.Contains(r.Undecided, event.TypeToolCall)
+	for _, c := range r.Reply.Calls {
+		e.Tools = append(e.Tools, c.Name)
+	}
+	return e
+}
+
+// ResultEvent is a call's result as hooks see it.
+func (c *Call) ResultEvent() HookEvent {
+	r, t, s := c.run, c.run.turn, c.run.turn.thread
+	id := event.ResultID(c.Plan.ID)
+	m := event.Message{
+		ID: id, ThreadID: s.ThreadID, SenderID: c.Plan.Name, SenderType: event.Tool, Role: event.RoleTool,
+		ToolCallID: c.Plan.ID, ToolName: c.Plan.Name, IsError: c.Failed, AgentID: r.Agent, ReplyToMessageID: r.MessageID,
+	}
+	e := HookEvent{
+		ID: id, Key: id, Type: event.TypeMessage, Parent: t.Item.ID, CreatedBy: event.Tool, Agent: r.Agent,
+		Tools: []string{c.Plan.Name}, message: m, undecided: c.Undecided,
+	}
+	return e
+}
+
+// ModelCallEvent is the run's next model call as hooks see it.
+func (r *Run) ModelCallEvent() HookEvent {
+	t, s := r.turn, r.turn.thread
+	id := event.LLMCallID(r.messageID())
+	return HookEvent{
+		ID: id, Key: id, Type: event.TypeLLMCall, Parent: t.Item.ID, CreatedBy: event.Agent, Agent: r.agentOf(),
+		Event: event.LLMCallEvent{ThreadID: s.ThreadID, AgentName: r.agentOf(), Step: r.Step + 1},
+	}
+}
+
+// agentOf is the run's agent, also before it has answered for the first time, if the
+// thread knows what its default agent is called.
+func (r *Run) agentOf() string {
+	s := r.turn.thread
+	if r.Agent == "" {
+		return s.Default
+	}
+	return r.Agent
+}
+
+// MessageEvent is a stored message as hooks see it.
+func MessageEvent(m event.Message) event.MessageEvent {
+	return event.MessageEvent{CreatedBy: m.SenderType, ThreadID: m.ThreadID, Message: event.NewMessage{
+		ThreadID: m.ThreadID, SenderID: m.SenderID, SenderType: m.SenderType, Content: m.Content, ToolCalls: m.ToolCalls, Metadata: m.Metadata,
+	}}
+}
+
+// hookRequirements says what a model call has to leave to hooks that may see its reply, undecided
+// the types of the events in the reply on which they decide once it is stored. The agent's
+// name, if it is not known yet, may be any.
+func (r *Run) hookRequirements(specs []hook.Spec) (hold, quiet bool, inline []hook.Spec, undecided []string) {
+	s := r.turn.thread
+	saysAny, callsAny := false, false
+	agent := r.agentOf()
+	for _, spec := range specs {
+		f := spec.Filter
+		if agent == "" {
+			f.Agents = nil
+		}
+		f.Tools = nil
+		about := hook.Subject{Namespace: s.Namespace, Type: event.TypeMessage, CreatedBy: event.Agent, Agent: agent}
+		// A filter on tools never selects what an agent says.
+		says := len(spec.Filter.Tools) == 0 && f.Matches(about)
+		about.Type = event.TypeToolCall
+		calls := f.Matches(about)
+		saysAny, callsAny = saysAny || says, callsAny || calls
+		if says || calls {
+			inline = append(inline, spec)
+		}
+		quiet = quiet || says && spec.HoldOutput
+	}
+	if Only(hook.KindInline, inline) {
+		return quiet, quiet, inline, nil
+	}
+	if saysAny {
+		undecided = append(undecided, event.TypeMessage)
+	}
+	if callsAny {
+		undecided = append(undecided, event.TypeToolCall)
+	}
+	return true, quiet, nil, undecided
+}

@@ -1,0 +1,259 @@
+package thread
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals"
+)
+
+// Inbox is what has been posted: the events that wait, and those that the thread remembers.
+type Inbox struct {
+	thread *State
+
+	// Queue waits, in order of arrival.
+	Queue []Queued `json:"queue,omitempty"`
+
+	// Debounced are the events that rules debounce.
+	Debounced []Debounced `json:"held,omitempty"`
+
+	// Failed can be retried, oldest first. Ended are done with, without their payloads.
+	Failed []Queued     `json:"failed,omitempty"`
+	Ended  []event.Item `json:"ended,omitempty"`
+
+	// PostedIDs are the ids of the events that were posted last; seen has them, too.
+	PostedIDs []string `json:"seen,omitempty"`
+	posted    map[string]bool
+}
+
+// QueueView is the answer to query "queue".
+func (in *Inbox) QueueView() signals.Queue {
+	s := in.thread
+	q := signals.Queue{Items: in.Ordered(), Failed: in.failed(), Ended: append([]event.Item{}, in.Ended...)}
+	if turns := s.turns(); len(turns) > 0 {
+		q.Processing = &turns[0].Item
+	}
+	for _, t := range s.Parked {
+		if q.Processing != &t.Item {
+			q.Waiting = append(q.Waiting, t.Item)
+		}
+	}
+	return q
+}
+
+// fail keeps an item that can be retried. The oldest ones lose their content, which is in the
+// store, when there is too much of it, and in the end are forgotten.
+func (in *Inbox) fail(q Queued) {
+	q.OnBusy, q.OnWaiting = "", ""
+	items := keepLast(append(in.Failed, q), maxFailed)
+	size := 0
+	for _, it := range items {
+		size += it.bytes() + len(it.Item.Error)
+	}
+	for i := 0; size > maxFailedBytes && i < len(items)-1; i++ {
+		size -= len(items[i].Item.Payload) + len(items[i].Item.Metadata)
+		items[i] = items[i].withoutContent()
+	}
+	for size > maxFailedBytes && len(items) > 1 {
+		size -= items[0].bytes() + len(items[0].Item.Error)
+		items = items[1:]
+	}
+	in.Failed = items
+}
+
+// withoutContent is the same without its content, which is in the store.
+func (q Queued) withoutContent() Queued {
+	q.Item.Payload, q.Item.Metadata, q.Unloaded = nil, nil, true
+	return q
+}
+
+func (in *Inbox) failed() []event.Item {
+	out := make([]event.Item, len(in.Failed))
+	for i, f := range in.Failed {
+		out[i] = f.Item
+	}
+	return out
+}
+
+// rememberEnded remembers an item that is done with, without what it carried.
+func (in *Inbox) rememberEnded(it event.Item) {
+	it.Payload, it.Metadata = nil, nil
+	in.Ended = slices.DeleteFunc(in.Ended, func(e event.Item) bool { return e.ID == it.ID })
+	in.Ended = keepLast(append(in.Ended, it), maxEnded)
+}
+
+// CheckSetStatus reports why a change of status would be refused.
+func (in *Inbox) CheckSetStatus(c signals.SetStatus) error {
+	s := in.thread
+	if err := signals.CheckSetStatus(c); err != nil {
+		return err
+	}
+	if s.Closing != nil {
+		return ErrClosed
+	}
+	switch c.Status {
+	case event.Pending, event.Completed, event.Failed, event.Expired, event.Overwritten:
+	case event.Processing:
+		return &event.FieldError{Field: "status", Problem: "cannot be set to processing: the thread takes events on by itself"}
+	default:
+		return &event.FieldError{Field: "status", Problem: fmt.Sprintf("%q is not one of pending, completed, failed, expired, overwritten", c.Status)}
+	}
+	it, ok := in.QueueView().Find(c.EventID)
+	switch {
+	case !ok:
+		return &event.FieldError{Field: "eventId", Problem: fmt.Sprintf("%q is neither queued nor among the events that ended last; if it ever came, its records are in the store", c.EventID)}
+	case it.Status == c.Status:
+		return &event.FieldError{Field: "status", Problem: fmt.Sprintf("of event %q is %s already", c.EventID, c.Status)}
+	case it.Status != event.Pending && it.Status != event.Processing && it.Status != event.Failed:
+		return &event.FieldError{Field: "status", Problem: fmt.Sprintf("of event %q is %s: it is done with; post it anew under another id", c.EventID, it.Status)}
+	}
+	return nil
+}
+
+// SetStatus changes the status of a queued event by hand. It reports whether the turn
+// in progress has to end for that.
+func (in *Inbox) SetStatus(now time.Time, c signals.SetStatus) (it event.Item, interrupt bool, err error) {
+	s := in.thread
+	if err := in.CheckSetStatus(c); err != nil {
+		return event.Item{}, false, err
+	}
+	for _, t := range s.turns() {
+		if t.Item.ID == c.EventID {
+			t.SetStatus = &c
+			it = t.Item
+			it.Status = c.Status
+			return it, true, nil
+		}
+	}
+	for i, f := range in.Failed {
+		if f.Item.ID != c.EventID {
+			continue
+		}
+		if c.Status == event.Pending {
+			err := in.Retry(now, signals.Control{Action: signals.ControlRetry, EventID: c.EventID, By: c.By})
+			it, _ = in.QueueView().Find(c.EventID)
+			return it, false, err
+		}
+		in.Failed = slices.Delete(in.Failed, i, i+1)
+		return in.setStatusOf(now, f, c), false, nil
+	}
+	for i, q := range in.Queue {
+		if q.Item.ID == c.EventID {
+			in.Queue = slices.Delete(in.Queue, i, i+1)
+			it = in.setStatusOf(now, q, c)
+			in.endDropped(now, q, signals.TurnResult{EventID: it.ID, Status: turnStatus(c.Status), Error: it.Error})
+			return it, false, nil
+		}
+	}
+	return event.Item{}, false, &event.FieldError{Field: "eventId", Problem: "is not known"}
+}
+
+// setEnd gives the item of a turn that was ended by hand the status that it shall have.
+func (t *Turn) setEnd(now time.Time, it event.Item) {
+	s := t.thread
+	if t.SetStatus.Status != event.Pending {
+		s.setStatusOf(now, t.queued(it), *t.SetStatus)
+		return
+	}
+	s.requeue(now, t.queued(it), t.SetStatus.By)
+}
+
+// setStatusOf gives an item that is not processed any further its status.
+func (in *Inbox) setStatusOf(now time.Time, q Queued, c signals.SetStatus) event.Item {
+	s := in.thread
+	it := q.Item
+	it.Status, it.Error, it.UpdatedAt = c.Status, c.Reason, now
+	// It may not have been recorded yet; what was is not recorded twice.
+	in.recordItem(now, q.as(it))
+	s.recordIn(q.root(), event.StatusSetID(it.ID, s.newID(now)), event.TypeStatus, it.TraceID, it.ID, now,
+		event.StatusChange{Status: string(c.Status), Detail: it.ID, By: c.By})
+	if q.Hooked && (c.Status == event.Overwritten || c.Status == event.Expired) {
+		s.record(event.WithdrawalID(it.ID), event.TypeHook, it.TraceID, it.ID, now,
+			event.Interception{EventID: it.ID, EventType: it.Type, Outcome: event.Withdrawn, Hooks: []event.HookOutcome{}})
+	}
+	if c.Status == event.Failed {
+		in.fail(q.as(it))
+		return it
+	}
+	in.rememberEnded(it)
+	return it
+}
+
+// endDropped ends an event that was taken out of the queue. One that was to be processed
+// again may still have something to wait for.
+func (in *Inbox) endDropped(now time.Time, q Queued, out signals.TurnResult) {
+	s := in.thread
+	if root := s.rootOf(out.EventID); root != nil {
+		root.Result = out
+	} else {
+		s.announceUnprocessed(now, q, out)
+	}
+	s.settleRoots(now)
+}
+
+// turnStatus is what those are told who wait for the turn of an event that never had one.
+func turnStatus(st event.Status) signals.TurnStatus {
+	switch st {
+	case event.Failed:
+		return signals.TurnFailed
+	case event.Expired:
+		return signals.TurnExpired
+	case event.Completed, event.Overwritten:
+		return signals.TurnCompleted
+	case event.Pending, event.Processing:
+	}
+	return signals.TurnInterrupted
+}
+
+// Cancel takes an event that waits out of the queue or, if that has had its turn, what
+// hooks and processors have made of it. It reports whether there was any of that.
+func (in *Inbox) Cancel(now time.Time, ctl signals.Control) bool {
+	s := in.thread
+	waits := slices.ContainsFunc(in.Queue, func(q Queued) bool { return q.Item.ID == ctl.EventID })
+	var taken []Queued
+	in.Queue = slices.DeleteFunc(in.Queue, func(q Queued) bool {
+		meant := q.Item.ID == ctl.EventID || !waits && q.holds(ctl.EventID)
+		if meant {
+			taken = append(taken, q)
+		}
+		return meant
+	})
+	if q, held := in.cancelDebounced(ctl.EventID); held {
+		s.forgetOutcome(q.Item.ID)
+		taken = append(taken, q)
+	}
+	const why = "it was interrupted before its turn came"
+	if root := s.rootOf(ctl.EventID); root != nil && !waits && len(taken) > 0 {
+		root.join(signals.TurnResult{Status: signals.TurnInterrupted, Error: why})
+	}
+	for _, q := range taken {
+		it := q.Item
+		it.Status, it.UpdatedAt, it.Error = event.Completed, now, why
+		in.recordItem(now, q)
+		s.recordIn(q.root(), event.InterruptedID(it.ID), event.TypeStatus, it.TraceID, it.ID, now,
+			event.StatusChange{Status: event.StatusInterrupted, By: ctl.By, Detail: ctl.Reason})
+		in.rememberEnded(it)
+		in.endDropped(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnInterrupted, Error: it.Error})
+	}
+	return len(taken) > 0
+}
+
+// CancelMade takes out of the queue what hooks and processors have made of the events that
+// the turns in progress are about, as far as they are meant.
+func (in *Inbox) CancelMade(now time.Time, ctl signals.Control) {
+	s := in.thread
+	for _, t := range s.turns() {
+		if ctl.EventID == "" || t.has(ctl.EventID) {
+			made := ctl
+			made.EventID = t.root()
+			in.Cancel(now, made)
+		}
+	}
+}
+
+// InTurn reports whether an event is what a turn in progress is about, or joins it.
+func (ts *Turns) InTurn(eventID string) bool {
+	return slices.ContainsFunc(ts.turns(), func(t *Turn) bool { return t.has(eventID) })
+}

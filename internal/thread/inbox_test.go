@@ -1,0 +1,442 @@
+package thread
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/signals"
+)
+
+func setTo(id string, st event.Status) signals.SetStatus {
+	return signals.SetStatus{EventID: id, Status: st, By: "ann", Reason: "test"}
+}
+
+// known is a thread with an event in every status: each is called as its status.
+func known(t *testing.T) *State {
+	t.Helper()
+	s := newState()
+	p := says("expired", "x")
+	p.TTL = 1
+	post(t, s, p)
+	_, ok := s.Next(at(1))
+	require.False(t, ok)
+	begin(t, s, "failed", "x").Runs[0].Fail(t0, "no such model", false)
+	s.Turn.End(t0)
+	arrive(t, s, says("completed", "x"))
+	s.Turn.Enter(t0, swallows("p"))
+	s.Turn.End(t0)
+	post(t, s, says("overwritten", "x"))
+	_, _, err := s.SetStatus(t0, setTo("overwritten", event.Overwritten))
+	require.NoError(t, err)
+	begin(t, s, "processing", "x")
+	post(t, s, says("pending", "x"))
+	return s
+}
+
+// TestSetStatusTransitions: S2-46.
+func TestSetStatusTransitions(t *testing.T) {
+	all := []event.Status{event.Pending, event.Processing, event.Completed, event.Failed, event.Expired, event.Overwritten}
+	open := map[event.Status]bool{event.Pending: true, event.Processing: true, event.Failed: true}
+	for _, from := range all {
+		for _, to := range all {
+			t.Run("S2-46 "+string(from)+" to "+string(to), func(t *testing.T) {
+				s := known(t)
+				before, there := s.QueueView().Find(string(from))
+				require.True(t, there)
+				require.Equal(t, from, before.Status)
+				state := asJSON(t, s)
+				it, interrupt, err := s.SetStatus(at(1), setTo(string(from), to))
+				if !open[from] || to == event.Processing || to == from {
+					requireField(t, "status", err)
+					require.Equal(t, state, asJSON(t, s), "a refusal changes nothing")
+					return
+				}
+				require.NoError(t, err)
+				require.Equal(t, to, it.Status)
+				require.Equal(t, from == event.Processing, interrupt)
+				if interrupt {
+					s.Interrupt(signals.Control{By: "ann"})
+					s = copied(t, s)
+					s.Turn.Runs[0].StopRun(at(1))
+					s.Turn.End(at(1))
+				}
+				after, there := s.QueueView().Find(string(from))
+				require.True(t, there)
+				require.Equal(t, to, after.Status)
+				require.Equal(t, to == event.Pending, s.Awaits(string(from)))
+				require.Equal(t, 1, occurrences(s, string(from)), "S2-47 it is in one place")
+				if to == event.Pending {
+					require.Equal(t, 1, after.Attempt)
+					require.Empty(t, withEvent(s.Outcomes, string(from)), "how it ended is open again")
+					return
+				}
+				require.Len(t, withEvent(s.Outcomes, string(from)), 1)
+				require.Equal(t, "test", after.Error)
+				status := pending(s, event.TypeStatus)
+				require.Contains(t, asJSON(t, payloads(t, status)), asJSON(t, event.StatusChange{Status: string(to), Detail: string(from), By: "ann"}), "who did it is kept")
+				require.Contains(t, recordIDs(s.Pending), string(from), "S2-46 the event itself is kept, though it was never processed")
+			})
+		}
+	}
+}
+
+func payloads(t *testing.T, records []event.Record) []event.StatusChange {
+	t.Helper()
+	out := []event.StatusChange{}
+	for _, r := range records {
+		out = append(out, payload[event.StatusChange](t, r))
+	}
+	return out
+}
+
+// occurrences counts in how many places a thread has an event.
+func occurrences(s *State, id string) int { return places(s)[id] }
+
+// places counts in how many places a thread has its events.
+func places(s *State) map[string]int {
+	v, n := s.QueueView(), map[string]int{}
+	for _, items := range [][]event.Item{v.Items, v.Waiting, v.Failed, v.Ended} {
+		for _, it := range items {
+			n[it.ID]++
+		}
+	}
+	if v.Processing != nil {
+		n[v.Processing.ID]++
+	}
+	return n
+}
+
+func TestSetStatusRefused(t *testing.T) {
+	for _, tc := range []struct {
+		field  string
+		change func(*signals.SetStatus)
+	}{
+		{"eventId", func(c *signals.SetStatus) { c.EventID = "" }},
+		{"eventId", func(c *signals.SetStatus) { c.EventID = "e9" }},
+		{"by", func(c *signals.SetStatus) { c.By = "" }},
+		{"reason", func(c *signals.SetStatus) { c.Reason = strings.Repeat("x", 4097) }},
+		{"status", func(c *signals.SetStatus) { c.Status = "" }},
+		{"status", func(c *signals.SetStatus) { c.Status = "done" }},
+	} {
+		s := known(t)
+		before := asJSON(t, s)
+		c := setTo("pending", event.Completed)
+		tc.change(&c)
+		_, _, err := s.SetStatus(t0, c)
+		requireField(t, tc.field, err)
+		require.Equal(t, before, asJSON(t, s))
+	}
+	s := known(t)
+	s.Closing = &signals.Control{}
+	_, _, err := s.SetStatus(t0, setTo("pending", event.Completed))
+	require.ErrorIs(t, err, ErrClosed)
+}
+
+func TestSetStatusOfWaitingEvent(t *testing.T) {
+	for st, want := range map[event.Status]signals.TurnStatus{
+		event.Completed: signals.TurnCompleted, event.Overwritten: signals.TurnCompleted, event.Failed: signals.TurnFailed, event.Expired: signals.TurnExpired,
+	} {
+		s := newState()
+		post(t, s, says("e1", "x"))
+		_, _, err := s.SetStatus(t0, setTo("e1", st))
+		require.NoError(t, err)
+		require.Equal(t, signals.TurnResult{EventID: "e1", Status: want, Error: "test", LastRecord: s.Pending[len(s.Pending)-1].ID}, ended(t, s, "e1"), "who waits for its turn is told")
+		_, ok := s.Next(t0)
+		require.False(t, ok, "it is never processed")
+		if st == event.Failed {
+			require.NoError(t, s.Retry(t0, signals.Control{EventID: "e1"}), "S2-17")
+			require.True(t, s.Awaits("e1"))
+		}
+	}
+}
+
+func TestSetStatusWhileHooksDecide(t *testing.T) {
+	s := newState()
+	arrive(t, s, says("e1", "x"))
+	s.Turn.HooksStarted(s.Turn.ItemEvent(), watch...)
+	_, interrupt, err := s.SetStatus(t0, setTo("e1", event.Pending))
+	require.NoError(t, err)
+	require.True(t, interrupt)
+	s.Interrupt(signals.Control{})
+	require.Equal(t, signals.TurnInterrupted, s.Turn.End(t0).Status)
+	turn := next(t, s)
+	_, seen := turn.DecidedBefore()
+	require.False(t, seen, "they had not decided: they are asked anew")
+	require.Equal(t, "e1~1", s.Turn.ItemEvent().Key)
+	require.Empty(t, turn.Intercepting)
+	s.Turn.Enter(t0, pass)
+	step(t, s, turn.Runs[0], "fine")
+	s.Turn.End(t0)
+	require.Equal(t, signals.TurnCompleted, ended(t, s, "e1").Status)
+}
+
+// TestSetStatusTooLate: the turn is over before the interrupt reaches it.
+func TestSetStatusTooLate(t *testing.T) {
+	s := newState()
+	r := begin(t, s, "e1", "x").Runs[0]
+	step(t, s, r, "all said")
+	_, interrupt, err := s.SetStatus(t0, setTo("e1", event.Failed))
+	require.NoError(t, err)
+	require.True(t, interrupt)
+	s.Interrupt(signals.Control{})
+	require.Equal(t, signals.TurnCompleted, s.Turn.End(t0).Status)
+	it, _ := s.QueueView().Find("e1")
+	require.Equal(t, event.Completed, it.Status)
+}
+
+func TestCancel(t *testing.T) {
+	s := newState()
+	begin(t, s, "e1", "x")
+	post(t, s, says("e2", "waits"))
+	require.False(t, s.Cancel(t0, signals.Control{EventID: "e1"}), "it does not wait")
+	require.False(t, s.Cancel(t0, signals.Control{EventID: "e9"}))
+	require.True(t, s.Cancel(t0, signals.Control{EventID: "e2", By: "ann", Reason: "never mind"}))
+	require.Equal(t, signals.TurnInterrupted, ended(t, s, "e2").Status)
+	it, _ := s.QueueView().Find("e2")
+	require.Equal(t, event.Completed, it.Status)
+	require.NotEmpty(t, it.Error)
+	require.Contains(t, recordIDs(s.Pending), "e2", "what was said is kept")
+	require.Equal(t, event.StatusChange{Status: event.StatusInterrupted, By: "ann", Detail: "never mind"}, payload[event.StatusChange](t, s.Pending[len(s.Pending)-2]))
+	require.Empty(t, s.Queue)
+	require.Equal(t, Posted{EventID: "e2", Duplicate: true}, post(t, s, says("e2", "waits")))
+}
+
+// TestCancelWhatWasMade: the turn of an event goes on with what hooks have made of it,
+// also while another event is processed.
+func TestCancelWhatWasMade(t *testing.T) {
+	s := newState()
+	arrive(t, s, says("e1", "hello"))
+	s.Turn.Enter(t0, answers("guard", "one"))
+	urgent := says("e2", "first")
+	urgent.Priority = 9
+	post(t, s, urgent)
+	s.Turn.End(t0)
+	next(t, s)
+	require.Equal(t, "e2", s.Turn.Item.ID)
+	require.True(t, s.Awaits("e1"))
+	require.True(t, s.Cancel(t0, signals.Control{EventID: "e1", By: "ann"}))
+	require.Empty(t, s.Queue)
+	require.Equal(t, signals.TurnInterrupted, ended(t, s, "e1").Status)
+	require.False(t, s.Awaits("e1"))
+	require.Empty(t, s.Roots)
+}
+
+// TestInterruptEndsWhatWasMade: a turn is all that was made of its event, whichever part of
+// that is being processed.
+func TestInterruptEndsWhatWasMade(t *testing.T) {
+	three := []hook.Response{{Content: "one", SenderType: event.User}, {Content: "two", SenderType: event.User}, {Content: "three", SenderType: event.User}}
+	for _, processed := range []string{"a part of it", "the event itself"} {
+		t.Run(processed, func(t *testing.T) {
+			s := newState()
+			stop := signals.Control{Action: signals.ControlInterrupt, By: "ann", Reason: "enough"}
+			if processed == "a part of it" {
+				arrive(t, s, says("e1", "hello"))
+				s.Turn.Enter(t0, responds("guard", three...))
+				s.Turn.End(t0)
+				next(t, s)
+				s.Turn.Enter(t0, pass)
+			} else {
+				s, _ = called(t, runs("c1"), runs("c2"))
+				r := s.Turn.Runs[0]
+				r.ApplyCallsDecision(t0, pass)
+				r.Calls[0].CallRan(ToolReply{ToolCallID: "c1", Status: "succeeded"})
+				for i := range three {
+					three[i].EnqueueAfter = hook.Immediately
+				}
+				r.Calls[0].ApplyResultDecision(t0, responds("guard", three...))
+				require.Len(t, s.Queue, 3)
+			}
+			post(t, s, says("e2", "of somebody else"))
+			s.Interrupt(stop)
+			s.CancelMade(t0, stop)
+			require.Equal(t, []string{"e2"}, ids(s.Ordered()))
+			s.Turn.Runs[0].StopRun(t0)
+			s.Turn.End(t0)
+			out := ended(t, s, "e1")
+			require.Equal(t, signals.TurnInterrupted, out.Status)
+			require.Empty(t, s.Roots)
+			require.Equal(t, "e2", next(t, s).Item.ID)
+		})
+	}
+}
+
+// TestInterruptWhileJoining: a message that is about to join a turn is interrupted with it.
+func TestInterruptWhileJoining(t *testing.T) {
+	s := newState()
+	r := begin(t, s, "e1", "hello").Runs[0]
+	for _, id := range []string{"e2", "e3"} {
+		p := says(id, "and mind the gap")
+		p.OnBusy = signals.Steer
+		post(t, s, p)
+	}
+	q, ok := s.Turn.NextSteered(t0)
+	require.True(t, ok)
+	require.True(t, s.InTurn("e2"))
+	s.Interrupt(signals.Control{EventID: "e2", By: "ann", Reason: "never mind"})
+	s.Turn.PutBack(t0, q)
+	require.Equal(t, []string{"e3"}, ids(s.Ordered()))
+	r.StopRun(t0)
+	s.Turn.End(t0)
+	for _, id := range []string{"e1", "e2"} {
+		require.Equal(t, signals.TurnInterrupted, ended(t, s, id).Status)
+	}
+	require.True(t, s.Awaits("e3"))
+}
+
+// TestSteerWithOptions: what a post says about its turn holds for a turn of its own.
+func TestSteerWithOptions(t *testing.T) {
+	for name, say := range map[string]func(*signals.Post){
+		"agents": func(p *signals.Post) { p.Agents = []string{"bob"} },
+		"tools":  func(p *signals.Post) { p.Tools = &[]string{} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newState()
+			begin(t, s, "e1", "hello")
+			p := says("e2", "and mind the gap")
+			p.OnBusy = signals.Steer
+			say(&p)
+			post(t, s, p)
+			_, ok := s.Turn.NextSteered(t0)
+			require.False(t, ok)
+			require.Equal(t, []string{"e2"}, ids(s.Ordered()))
+		})
+	}
+}
+
+func TestInTurn(t *testing.T) {
+	s := newState()
+	require.False(t, s.InTurn("e1"))
+	begin(t, s, "e1", "x")
+	p := says("e2", "joins")
+	p.OnBusy = signals.Steer
+	post(t, s, p)
+	require.False(t, s.InTurn("e2"))
+	require.True(t, s.joined(t0))
+	require.True(t, s.InTurn("e1"))
+	require.True(t, s.InTurn("e2"))
+	require.False(t, s.InTurn("e3"))
+}
+
+func TestEndedItems(t *testing.T) {
+	s := newState()
+	for i := range maxEnded + 3 {
+		arrive(t, s, says(name(i), "x"))
+		s.Turn.Enter(t0, swallows("p"))
+		s.Turn.End(t0)
+	}
+	require.Len(t, s.Ended, maxEnded)
+	require.Equal(t, name(3), s.Ended[0].ID, "the oldest are forgotten")
+	require.Equal(t, name(maxEnded+2), s.Ended[maxEnded-1].ID)
+	for _, it := range s.Ended {
+		require.Nil(t, it.Payload, "payloads are in the store")
+		require.Equal(t, "e", it.TraceID[:1])
+	}
+	view := copied(t, s).QueueView()
+	require.Equal(t, asJSON(t, s.Ended), asJSON(t, view.Ended))
+	require.NotNil(t, newState().QueueView().Ended, "a list, also when it is empty")
+}
+
+// TestSteeredItem: who joins a turn has a place at every moment, and a status in the end.
+func TestSteeredItem(t *testing.T) {
+	steered := func(t *testing.T) (*State, Queued) {
+		s := newState()
+		begin(t, s, "e1", "x")
+		p := says("e2", "joins")
+		p.OnBusy = signals.Steer
+		post(t, s, p)
+		q, ok := s.Turn.NextSteered(t0)
+		require.True(t, ok)
+		return s, q
+	}
+	for _, tc := range []struct {
+		decision Decision
+		status   event.Status
+		replyTo  string
+	}{
+		{pass, event.Completed, "e2"},
+		{replaces("guard", saying(event.User, "ann", "other")), event.Completed, "e2"},
+		{replaces("route", calling("assistant", "x1")), event.Completed, "e1"},
+		{answers("guard", "no"), event.Completed, "e1"},
+		{produces("p", hook.NewProduced("note.taken", 1)), event.Overwritten, "e1"},
+		{refuses("guard", "it broke"), event.Failed, "e1"},
+	} {
+		t.Run("S2-37 "+string(tc.decision.Outcome), func(t *testing.T) {
+			s, q := steered(t)
+			require.True(t, s.Awaits("e2"), "also while hooks decide on it")
+			require.Equal(t, "e1", q.Item.TraceID, "S2-40")
+			s.Turn.Join(t0, q, tc.decision)
+			it, ok := s.QueueView().Find("e2")
+			require.True(t, ok)
+			require.Equal(t, tc.status, it.Status)
+			require.Equal(t, 1, occurrences(s, "e2"))
+			require.Equal(t, tc.replyTo, s.Turn.Runs[0].ReplyTo)
+			require.Empty(t, s.Turn.Joining)
+			if tc.status != event.Failed {
+				require.True(t, s.Awaits("e2"))
+				return
+			}
+			out := ended(t, s, "e2")
+			require.Equal(t, signals.TurnFailed, out.Status, "S2-16")
+			require.Equal(t, "it broke", out.Error)
+			require.NoError(t, s.Retry(t0, signals.Control{EventID: "e2"}), "S2-17 nothing is lost")
+			step(t, s, s.Turn.Runs[0], "done")
+			s.Turn.End(t0)
+			require.Equal(t, signals.TurnCompleted, ended(t, s, "e1").Status, "the turn itself has not failed")
+			require.Equal(t, "e2", next(t, s).Item.ID)
+		})
+	}
+	t.Run("S0-14 what became calls is run in the turn", func(t *testing.T) {
+		s, q := steered(t)
+		s.Turn.Join(t0, q, replaces("route", calling("assistant", "x1")))
+		require.Len(t, s.Turn.Runs, 2)
+		r := s.Turn.Runs[1]
+		require.Equal(t, PhaseCalls, r.Phase)
+		require.Len(t, r.Plan, 1)
+		said := pending(s, event.TypeMessage)
+		m := payload[event.Message](t, said[len(said)-1])
+		require.Equal(t, "e1.1.0", m.ID)
+		require.Equal(t, "e2", m.ReplyToMessageID)
+	})
+	t.Run("S2-38 it goes back to its place", func(t *testing.T) {
+		s := newState()
+		begin(t, s, "e1", "x")
+		put := func(now int, id string, busy signals.OnBusy) {
+			p := says(id, "x")
+			p.OnBusy = busy
+			_, err := s.Post(at(now), p)
+			require.NoError(t, err)
+		}
+		put(1, "e2", "")
+		put(2, "e3", signals.Steer)
+		put(3, "e4", "")
+		q, ok := s.Turn.NextSteered(at(3))
+		require.True(t, ok)
+		put(4, "e5", signals.Interrupt)
+		s.Turn.PutBack(t0, q)
+		require.Equal(t, []string{"e5", "e2", "e3", "e4"}, ids(s.Ordered()), "who interrupts is heard next")
+	})
+	t.Run("S2-50 it goes back when the turn stops before they have decided", func(t *testing.T) {
+		s, q := steered(t)
+		key := s.Turn.SteeredEvent(q).Key
+		s.Turn.PutBack(t0, q)
+		require.True(t, s.Awaits("e2"))
+		require.Empty(t, s.Turn.Joining)
+		s = copied(t, s)
+		q, ok := s.Turn.NextSteered(t0)
+		require.True(t, ok)
+		require.Equal(t, key, s.Turn.SteeredEvent(q).Key, "what the same turn has asked is heard in the next run")
+		s.Turn.PutBack(t0, q)
+		s.Interrupt(signals.Control{})
+		s.Turn.Runs[0].StopRun(t0)
+		s.Turn.End(t0)
+		post(t, s, says("e3", "x"))
+		s.Queue[0].Item.Priority = -1
+		require.Equal(t, "e3", next(t, s).Item.ID)
+		q, _ = s.Turn.NextSteered(t0)
+		require.NotEqual(t, key, s.Turn.SteeredEvent(q).Key, "another turn asks anew: the first hook workflow may still be on its way to its end")
+	})
+}

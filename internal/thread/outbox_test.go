@@ -1,0 +1,203 @@
+package thread
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals"
+)
+
+func TestFlushed(t *testing.T) {
+	s := newState()
+	post(t, s, says("e1", "x"))
+	item, _ := s.Next(t0)
+	s.entered(t0, item)
+	first := s.Flush()
+	require.Len(t, first.Records, 2)
+	s.Reject(t0, "post", "x", event.ErrInvalid)
+	s.Flushed(first)
+	require.Len(t, s.Pending, 1, "what came after stays")
+	require.Equal(t, event.TypeRejected, s.Pending[0].Type)
+	require.Nil(t, s.Row)
+	require.Len(t, first.Records, 2, "what was handed over is not touched")
+	require.Equal(t, "e1", first.Records[1].ID)
+	s.Flushed(first)
+	require.Len(t, s.Pending, 1, "twice is once")
+	s.Flushed(Flush{})
+	require.True(t, s.Unstored())
+}
+
+func TestFlushedRow(t *testing.T) {
+	s := newState()
+	before := s.Flush()
+	s.Closing = &signals.Control{}
+	s.Close(t0)
+	s.Flushed(before)
+	require.NotNil(t, s.Row, "a row that changed meanwhile is still to be stored")
+	require.Equal(t, "closed", s.Row.Status)
+}
+
+// TestRowNumbers: a row has a greater number than all that were handed over before it, so
+// that a late retry of a step that took one of those along does not take the store back.
+func TestRowNumbers(t *testing.T) {
+	rename := func(s *State, at time.Time) { s.Change(at, signals.ThreadChange{Title: "Another"}) }
+	for _, tc := range []struct {
+		name string
+		then func(*State) *State
+	}{
+		{"changed", func(s *State) *State { rename(s, t0.Add(time.Second)); return s }},
+		{"changed at the same time", func(s *State) *State { rename(s, t0); return s }},
+		{"changed when the clock was put back", func(s *State) *State { rename(s, t0.Add(-time.Hour)); return s }},
+		{"changed once the first is stored", func(s *State) *State { s.Flushed(s.Flush()); rename(s, t0); return s }},
+		{"changed twice before it is handed over", func(s *State) *State { rename(s, t0); rename(s, t0); return s }},
+		{"changed in the next run", func(s *State) *State { s = copied(t, s); rename(s, t0); return s }},
+
+		{"closed", func(s *State) *State { s.Closing = &signals.Control{}; s.Close(t0); return s }},
+		{"of a thread of the same id", func(*State) *State { return New("ns", "t1", signals.Start{}, t0.Add(time.Second)) }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := newState("alice")
+			before := s.Flush().Row
+			as := *before
+			after := tc.then(s).Flush().Row
+			require.Positive(t, before.Number)
+			require.Greater(t, after.Number, before.Number)
+			require.Equal(t, as, *before, "what was handed over is not touched")
+		})
+	}
+}
+
+// TestOverdue: what people wait to see is stored by itself when no step takes it along.
+func TestOverdue(t *testing.T) {
+	ask := func(id string) PlannedCall { return careful(id, "ls", AskPlan{Quorum: 2, EndsTurn: true}) }
+	for _, tc := range []struct {
+		name     string
+		calls    []PlannedCall
+		then     func(*State, *Run)
+		underWay int
+		leaving  bool
+		want     bool
+	}{
+		{name: "nothing has happened", calls: []PlannedCall{ask("c1")}},
+		{name: "the only call is denied: the model is next", calls: []PlannedCall{ask("c1")}, then: func(s *State, _ *Run) {
+			s.Decide(t0, decision("c1", event.Deny))
+		}},
+		{name: "the only call has one vote", calls: []PlannedCall{ask("c1")}, want: true, then: func(s *State, _ *Run) {
+			s.Decide(t0, votes("ann", event.Approve))
+		}},
+		{name: "one of two is denied", calls: []PlannedCall{ask("c1"), ask("c2")}, want: true, then: func(s *State, _ *Run) {
+			s.Decide(t0, decision("c1", event.Deny))
+		}},
+		{name: "one of two is approved: it runs", calls: []PlannedCall{asks("c1"), ask("c2")}, then: func(s *State, _ *Run) {
+			s.Decide(t0, decision("c1", event.Approve))
+		}},
+		{name: "the other runs already", calls: []PlannedCall{ask("c1"), runs("c2")}, underWay: 1, want: true, then: func(s *State, _ *Run) {
+			s.Decide(t0, decision("c1", event.Deny))
+		}},
+		{name: "the other runs, and has taken it along", calls: []PlannedCall{ask("c1"), runs("c2")}, underWay: 1, then: func(s *State, _ *Run) {
+			s.Decide(t0, decision("c1", event.Deny))
+			s.Flush()
+		}},
+		{name: "the step that took it along has failed", calls: []PlannedCall{ask("c1"), ask("c2")}, want: true, then: func(s *State, _ *Run) {
+			s.Decide(t0, decision("c1", event.Deny))
+			s.Flush()
+		}},
+		{name: "the result of the other is next", calls: []PlannedCall{ask("c1"), runs("c2")}, then: func(s *State, r *Run) {
+			r.Calls[1].CallRan(ToolReply{ToolCallID: "c2", Status: "succeeded"})
+			s.Decide(t0, decision("c1", event.Deny))
+		}},
+		{name: "a client runs the other", calls: []PlannedCall{runs("c1"), ask("c2")}, want: true, then: func(s *State, r *Run) {
+			r.Calls[0].AskClient(t0)
+		}},
+		{name: "a sub-agent runs the other", calls: []PlannedCall{runs("c1"), ask("c2")}, want: true, then: func(s *State, r *Run) {
+			r.Calls[0].Stage = Delegated
+			s.Decide(t0, decision("c2", event.Deny))
+		}},
+		{name: "an approval is revoked", calls: []PlannedCall{ask("c1")}, want: true, then: func(s *State, _ *Run) {
+			s.Revoke(t0, signals.Revoke{ToolCallID: "c0", By: "ann"})
+		}},
+		{name: "the thread has a new title", calls: []PlannedCall{ask("c1")}, want: true, then: func(s *State, _ *Run) {
+			s.Change(t0, signals.ThreadChange{Title: "new", By: "ann"})
+		}},
+		{name: "a new title that a step has taken along", calls: []PlannedCall{ask("c1"), runs("c2")}, underWay: 1, then: func(s *State, _ *Run) {
+			s.Change(t0, signals.ThreadChange{Title: "new", By: "ann"})
+			s.Flush()
+		}},
+		{name: "another row than the one that a step has taken along", calls: []PlannedCall{ask("c1"), runs("c2")}, underWay: 1, want: true, then: func(s *State, _ *Run) {
+			s.changeRow(t0)
+			s.Flush()
+			s.changeRow(t0)
+		}},
+		{name: "the turn is interrupted: it ends", calls: []PlannedCall{ask("c1"), ask("c2")}, then: func(s *State, _ *Run) {
+			s.Decide(t0, decision("c1", event.Deny))
+			s.Interrupt(signals.Control{})
+		}},
+		{name: "the turn is interrupted, and a step has yet to hear it", calls: []PlannedCall{ask("c1"), runs("c2")}, underWay: 1, want: true, then: func(s *State, _ *Run) {
+			s.Decide(t0, decision("c1", event.Deny))
+			s.Interrupt(signals.Control{})
+		}},
+		{name: "the thread leaves: it stores by itself", calls: []PlannedCall{ask("c1"), ask("c2")}, leaving: true, then: func(s *State, _ *Run) {
+			s.Decide(t0, decision("c1", event.Deny))
+		}},
+		{name: "the thread leaves once a step has ended", calls: []PlannedCall{asks("c1"), runs("c2")}, leaving: true, underWay: 1, want: true, then: func(s *State, _ *Run) {
+			s.Decide(t0, decision("c1", event.Approve))
+		}},
+		{name: "a grant is looked for", calls: []PlannedCall{ask("c1"), ask("c2")}, then: func(s *State, r *Run) {
+			s.Decide(t0, decision("c1", event.Deny))
+			r.Calls[0].cascade()
+		}},
+		{name: "the model speaks", underWay: 1, want: true, calls: []PlannedCall{runs("c1")}, then: func(s *State, r *Run) {
+			s.ran(t0, r, r.Calls[0])
+			r.ToolsDone(t0)
+			s.Reject(t0, "decide", 1, errors.New("no"))
+		}},
+		{name: "the model is about to speak", calls: []PlannedCall{runs("c1")}, then: func(s *State, r *Run) {
+			s.ran(t0, r, r.Calls[0])
+			r.ToolsDone(t0)
+			s.Reject(t0, "decide", 1, errors.New("no"))
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := newState()
+			r := begin(t, s, "e1", "go").Runs[0]
+			step(t, s, r, "", tc.calls...)
+			s.Flushed(s.Flush())
+			if tc.then != nil {
+				tc.then(s, r)
+			}
+			require.Equal(t, tc.want, s.Overdue(tc.underWay, tc.leaving))
+		})
+	}
+	t.Run("hooks see the item", func(t *testing.T) {
+		s := newState()
+		arrive(t, s, says("e1", "go"))
+		require.False(t, s.Overdue(0, false), "they are about to")
+		s.Flush()
+		require.False(t, s.Overdue(1, false), "they have taken it along")
+		s.Reject(t0, "decide", 1, errors.New("no"))
+		require.True(t, s.Overdue(1, false))
+	})
+	t.Run("the turn ends", func(t *testing.T) {
+		s := newState()
+		step(t, s, begin(t, s, "e1", "go").Runs[0], "done")
+		s.Reject(t0, "decide", 1, errors.New("no"))
+		require.False(t, s.Overdue(0, false))
+	})
+	t.Run("between turns", func(t *testing.T) {
+		s := newState()
+		require.True(t, s.Unstored())
+		require.False(t, s.Overdue(0, false))
+	})
+	t.Run("before another turn", func(t *testing.T) {
+		s, _ := waiting(t, careful("c1", "ls", AskPlan{Quorum: 2}))
+		s.Flushed(s.Flush())
+		s.Decide(t0, votes("ann", event.Approve))
+		post(t, s, happens("v1", "file.changed", `1`))
+		require.True(t, s.CanPark())
+		require.False(t, s.Overdue(0, false))
+	})
+}

@@ -1,0 +1,120 @@
+package thread
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals"
+)
+
+// CheckChange reports why a change of the thread would be refused.
+func (s *State) CheckChange(c signals.ThreadChange) error {
+	if s.Closing != nil {
+		return ErrClosed
+	}
+	if err := signals.CheckThreadChange(c); err != nil {
+		return err
+	}
+	if agents := s.changed(c); len(agents) > signals.MaxAgents {
+		return &event.FieldError{Field: "addAgents", Problem: fmt.Sprintf("would make them %d, at most %d take part", len(agents), signals.MaxAgents)}
+	} else if len(agents) == 0 && len(c.RemoveAgents) > 0 {
+		return &event.FieldError{Field: "removeAgents", Problem: "would leave nobody: the thread would be the default agent's; add another one first"}
+	}
+	return nil
+}
+
+// changed are the agents that take part after a change.
+func (ro *Roster) changed(c signals.ThreadChange) []string {
+	if len(c.Agents) > 0 {
+		return c.Agents
+	}
+	among := func(list []string, name string) bool {
+		return slices.ContainsFunc(list, func(other string) bool { return strings.EqualFold(other, name) })
+	}
+	out := slices.DeleteFunc(slices.Clone(ro.Agents), func(name string) bool { return among(c.RemoveAgents, name) })
+	for _, name := range c.AddAgents {
+		if !among(out, name) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// withParent keeps what says for which thread a sub-agent works.
+func (p *ParentLink) withParent(metadata json.RawMessage) json.RawMessage {
+	fields := map[string]json.RawMessage{}
+	if p.Parent == nil || json.Unmarshal(metadata, &fields) != nil {
+		return metadata
+	}
+	fields[signals.MetadataParent], fields[signals.MetadataParentCall] = rawJSON(p.Parent.ThreadID), rawJSON(p.Parent.ToolCallID)
+	return rawJSON(fields)
+}
+
+// Change changes the thread itself. It returns the id of the record that tells of it.
+func (s *State) Change(now time.Time, c signals.ThreadChange) (recordID string) {
+	var what []string
+	row := s.changeRow(now)
+	if c.Title != "" {
+		s.Title, row.Title, what = c.Title, c.Title, append(what, "title")
+	}
+	var agents []string
+	if len(c.Agents)+len(c.AddAgents)+len(c.RemoveAgents) > 0 {
+		agents = s.changed(c)
+		s.Agents, row.Agents, what = agents, agents, append(what, "agents")
+	}
+	if c.TurnLimit > 0 {
+		s.TurnLimit, what = c.TurnLimit, append(what, "turnLimit")
+	}
+	if len(c.Metadata) > 0 {
+		c.Metadata = s.withParent(c.Metadata)
+		s.Metadata, row.Metadata, what = c.Metadata, c.Metadata, append(what, "metadata")
+	}
+	recordID = event.UpdatedID(s.ThreadID, s.newID(now))
+	s.record(recordID, event.TypeStatus, "", "", now,
+		event.StatusChange{Status: event.StatusUpdated, Agents: agents, Title: c.Title, Detail: strings.Join(what, ", "), By: c.By})
+	return recordID
+}
+
+// Titling says whether the thread is to be given a title.
+type Titling struct {
+	thread *State
+
+	// Titles says that a thread without a title is given one, TitleTried that it was tried.
+	Titles     bool `json:"titles,omitempty"`
+	TitleTried bool `json:"titleTried,omitempty"`
+
+	// TitleLater: there was nothing to find a title by, so that it is tried after the next
+	// turn again.
+	TitleLater bool `json:"titleLater,omitempty"`
+}
+
+// WantsTitle reports whether the thread has fallen idle without a title and is to be given
+// one.
+func (ti *Titling) WantsTitle() bool {
+	s := ti.thread
+	return ti.Titles && !ti.TitleTried && s.Title == "" && s.Parent == nil && s.Closing == nil && s.Idle()
+}
+
+// TitleStep is the input of the activity that finds a title. It is tried once.
+func (ti *Titling) TitleStep(now time.Time) TitleStep {
+	s := ti.thread
+	ti.TitleTried = true
+	return TitleStep{Thread: s.Ref(), RecordID: event.TitledID(s.ThreadID, s.newID(now))}
+}
+
+// Titled takes in the title that was found. It reports whether it is the thread's: somebody
+// may have given it another one meanwhile.
+func (ti *Titling) Titled(reply TitleReply) bool {
+	s := ti.thread
+	s.Usage = s.Usage.Add(reply.Usage)
+	if reply.Title == "" || s.Title != "" {
+		ti.TitleLater = s.Title == ""
+		return false
+	}
+	s.Title = reply.Title
+	return true
+}

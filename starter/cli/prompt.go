@@ -1,0 +1,173 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals"
+)
+
+// everyRound is that of a call that nobody is asked about any more.
+const everyRound = math.MaxInt
+
+// roundOf counts from 1.
+func roundOf(round int) int { return max(round, 1) }
+
+// questions are the tool calls that wait for an answer.
+type questions struct {
+	asks     []request      // the first is being asked
+	decided  map[string]int // the last round of each call that needs no answer from here
+	deciding int
+}
+
+// add lines a question up, and reports whether it is the one to ask now.
+func (q *questions) add(req request) bool {
+	known := func(other request) bool { return other.ToolCallID == req.ToolCallID }
+	if roundOf(req.Round) <= q.decided[req.ToolCallID] || slices.ContainsFunc(q.asks, known) {
+		return false
+	}
+	q.asks = append(q.asks, req)
+	return len(q.asks) == 1
+}
+
+// settle takes back the question about a call that needs no answer from here, up to a round.
+// It returns the question to ask instead, if that was the one being asked.
+func (q *questions) settle(toolCallID string, round int) *request {
+	if toolCallID == "" {
+		return nil
+	}
+	q.decided[toolCallID] = max(q.decided[toolCallID], round)
+	i := slices.IndexFunc(q.asks, func(req request) bool { return req.ToolCallID == toolCallID && roundOf(req.Round) <= round })
+	if i < 0 {
+		return nil
+	}
+	q.asks = slices.Delete(q.asks, i, i+1)
+	if i > 0 || len(q.asks) == 0 {
+		return nil
+	}
+	return &q.asks[0]
+}
+
+// asked takes in that people are asked about a call: for the first time, anew, or reminded.
+func (s *session) asked(e event.AgentEvent) {
+	if e.ApprovalRequest == nil {
+		return
+	}
+	req := *e.ApprovalRequest
+	at := slices.IndexFunc(s.asks, func(known request) bool { return known.ToolCallID == req.ToolCallID })
+	switch {
+	case req.Reminder == 0:
+		s.ask(req)
+	case roundOf(req.Round) <= s.decided[req.ToolCallID]:
+		s.print(s.view.Event(e)) // others have not answered
+	case at < 0:
+		s.ask(req)
+	case at == 0:
+		s.print(s.view.Question(req))
+	}
+}
+
+// approval takes in what somebody has decided.
+func (s *session) approval(e event.AgentEvent) {
+	a := e.Approval
+	if a == nil {
+		return
+	}
+	s.print(s.view.Event(e))
+	if a.Missing == 0 && a.Decision != event.ApprovalRevoked {
+		s.settleAsk(a.ToolCallID, roundOf(a.Round))
+	}
+}
+
+// ask puts a tool call's question, or lines it up behind the one that is asked.
+func (s *session) ask(req request) {
+	if s.add(req) {
+		s.print(s.view.Question(req))
+	}
+}
+
+// settleAsk takes back the question about a call, and asks the next one.
+func (s *session) settleAsk(toolCallID string, round int) {
+	if next := s.questions.settle(toolCallID, round); next != nil {
+		s.print(s.view.Question(*next))
+	}
+}
+
+// answer takes a line as the answer to the question that is asked.
+func (s *session) answer(ctx context.Context, text string) {
+	req := s.asks[0]
+	d := signals.Decide{
+		ToolCallID: req.ToolCallID, Scope: event.Once, By: s.me, Agent: req.Agent, ToolName: req.ToolName, Round: req.Round, Digest: req.Digest,
+	}
+	switch strings.ToLower(text) {
+	case "":
+		s.print(s.view.Question(req))
+		return
+	case "y", "yes":
+		d.Decision = event.Approve
+	case "s", "session":
+		d.Decision, d.Scope = event.Approve, event.Session
+	case "n", "no":
+		d.Decision = event.Deny
+	default:
+		d.Decision, d.Reason = event.Deny, text
+	}
+	s.decide(ctx, d)
+}
+
+func (s *session) decide(ctx context.Context, d signals.Decide) {
+	s.deciding++
+	round := roundOf(d.Round)
+	s.settleAsk(d.ToolCallID, round)
+	go func() {
+		var got signals.DecideResult
+		err := s.persist(ctx, func(ctx context.Context) error {
+			var err error
+			got, err = s.threads.Decide(ctx, s.thread, d)
+			return err
+		})
+		s.hand(ctx, func() {
+			s.deciding--
+			if err != nil {
+				s.decided[d.ToolCallID] = round - 1 // so that it can be asked again
+				s.print(s.view.Fail(s.app.explain(about(s.thread, err))))
+			} else if problem := outcomeProblem(s.thread, d, got.Result); problem != "" {
+				s.print(s.view.Warn(problem))
+			}
+		})
+	}()
+}
+
+func (s *session) listApprovals(ctx context.Context) {
+	var waiting signals.Approvals
+	s.beside(ctx, func(ctx context.Context) (err error) {
+		waiting, err = s.threads.Approvals(ctx, s.thread)
+		return err
+	}, func() {
+		if len(waiting.Approvals)+len(waiting.ClientCalls) == 0 {
+			s.print(s.view.Note("nothing waits for an answer"))
+			return
+		}
+		s.showWaiting(waiting)
+		if len(s.asks) == 0 {
+			s.print(s.view.Note(fmt.Sprintf("%d waiting, for others", len(waiting.Approvals)+len(waiting.ClientCalls))))
+			return
+		}
+		s.print(s.view.Note(fmt.Sprintf("%d waiting", len(waiting.Approvals))))
+		s.print(s.view.Question(s.asks[0]))
+	})
+}
+
+// showWaiting asks what waits for people, and shows what waits for a client.
+func (s *session) showWaiting(waiting signals.Approvals) {
+	for _, req := range waiting.Approvals {
+		s.ask(req)
+	}
+	for _, call := range waiting.ClientCalls {
+		s.print(s.view.Event(event.AgentEvent{Type: event.EventClientCall, ClientCall: &call}))
+	}
+}

@@ -1,0 +1,293 @@
+package tests
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/history/v1"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/workflows"
+)
+
+// TestHooksOutliveWorkers replaces the worker while hooks decide.
+func TestHooksOutliveWorkers(t *testing.T) {
+	t.Parallel()
+	d := newDesk()
+	w := d.open(t, world.Options{NoWorker: true, Configure: func(c *threadmill.Config) { c.StopTimeout = 10 * time.Millisecond }},
+		[]hook.Hook{d.hook("first"), d.inline("inline")})
+	play := func(t *testing.T, disturb func()) []string {
+		id := w.Open("assistant")
+		stages := map[string]*halt{"message user": newHalt(), "tool_call": newHalt(), "message tool": newHalt()}
+		rule := func(ctx context.Context, e event.Event, respond hook.Respond) (event.Event, error) {
+			switch e := e.(type) {
+			case event.ToolCallEvent:
+				e.ToolCalls[0].Function.Arguments = `{"text":"edited"}`
+				return e, nil
+			case event.MessageEvent:
+				if e.CreatedBy == event.Tool {
+					respond(hook.Response{Content: "one"})
+					respond(hook.Response{Content: "two", SenderType: event.System})
+				}
+			}
+			return nil, nil
+		}
+		for what, h := range stages {
+			rule = h.before(what, rule)
+		}
+		d.set(id, "first", rule)
+		d.set(id, "inline", saying(event.User, "text", "words"))
+		_, err := w.Threads.Post(w.Ctx(), id, message(id, "e1", "well\nuse note {\"text\":\"x\"}"))
+		require.NoError(t, err)
+		for _, what := range []string{"message user", "tool_call", "message tool"} {
+			h := stages[what]
+			<-h.reached
+			if disturb != nil {
+				disturb()
+				<-h.reached
+			}
+			h.release()
+		}
+		require.Equal(t, signals.TurnCompleted, wholly(w, id, w.Await(id, "e1")).Status)
+		var out []string
+		for _, r := range w.Records(id) {
+			line := r.Type
+			switch r.Type {
+			case event.TypeMessage:
+				m := world.Payload[event.Message](w, r)
+				line += fmt.Sprint(" ", m.SenderID, ": ", m.Content)
+			case event.TypeHook:
+				decided := world.Payload[event.Interception](w, r)
+				line += fmt.Sprint(" ", decided.EventType, " ", decided.Outcome, " ", len(decided.Produced))
+			}
+			out = append(out, line)
+		}
+		for _, e := range historyOf(w, id, "") {
+			require.NotEqual(t, enumspb.EVENT_TYPE_WORKFLOW_TASK_FAILED, e.GetEventType())
+		}
+		return out
+	}
+	stop := w.StartWorker()
+	want := play(t, nil)
+	require.Len(t, want, 16, strings.Join(want, "\n"))
+	t.Run("S0-36 S0-24 S2-51 the same order, and one effect each, with a new worker in mid-hook", func(t *testing.T) {
+		require.Equal(t, want, play(t, func() {
+			stop()
+			stop = w.StartWorker()
+		}))
+	})
+}
+
+// TestHooksChange runs one thread with workers whose hooks are others each time.
+func TestHooksChange(t *testing.T) {
+	t.Parallel()
+	var base threadmill.Config
+	w := world.New(t, world.Options{NoWorker: true, Configure: func(c *threadmill.Config) {
+		c.StopTimeout = 10 * time.Millisecond
+		base = *c
+	}})
+	h := &hookVersions{t: t, w: w, base: base, wait: newHalt()}
+	h.start("one")
+	id := w.Open("assistant")
+	require.Equal(t, "hello one inline-one", say(w, id, "hello").Message.Content)
+
+	t.Run("a hook is changed, another removed", func(t *testing.T) {
+		h.start("two")
+		require.Equal(t, "hello two", say(w, id, "hello").Message.Content)
+	})
+	t.Run("all are removed", func(t *testing.T) {
+		h.start("none")
+		require.Equal(t, "hello", say(w, id, "hello").Message.Content)
+	})
+	t.Run("hooks come back in the middle of a turn, others with them", func(t *testing.T) {
+		posted := w.Post(id, `use shell_cmd {"command":"true"}`)
+		call := w.AwaitApproval(id, 1)[0].ToolCallID
+		h.start("one")
+		require.Equal(t, signals.Accepted, approve(t, w, id, call))
+		out := wholly(w, id, await(t, w, id, posted))
+		require.Equal(t, signals.TurnCompleted, out.Status, out.Error)
+		require.Equal(t, event.Passed, decisionOn(w, id, call+".result").Outcome, "what comes from then on, they see")
+	})
+	t.Run("S0-23 one goes that is to decide: the event fails, and is there when it comes back", func(t *testing.T) {
+		posted := w.Post(id, "wait")
+		<-h.wait.reached
+		h.start("none")
+		out := wholly(w, id, await(t, w, id, posted))
+		require.Equal(t, signals.TurnFailed, out.Status)
+		require.Contains(t, out.Error, "hook first failed: this worker does not have it")
+		require.Equal(t, out.Error, failedEvent(w, id, posted).Error)
+		h.wait.release()
+		h.start("one")
+		_, err := w.Threads.Retry(w.Ctx(), id, posted, "ann")
+		require.NoError(t, err)
+		require.Equal(t, "wait one inline-one", wholly(w, id, w.Await(id, posted)).Message.Content)
+	})
+	t.Run("one that held a reply goes: the reply is shown", func(t *testing.T) {
+		h.start("holding")
+		half := w.Provider.Block(2)
+		posted := w.Post(id, "count 5")
+		<-half.Reached()
+		h.start("none")
+		half.Release()
+		require.Equal(t, "1 2 3 4 5", wholly(w, id, await(t, w, id, posted)).Message.Content)
+		said := page(t, w, id)
+		require.Equal(t, "1 2 3 4 5", said[len(said)-1]["content"])
+	})
+	h.start("two")
+	require.Equal(t, "bye two", say(w, id, "bye").Message.Content)
+	h.stop()
+
+	t.Run("nothing had to be replayed otherwise than it was", func(t *testing.T) { h.requireReplays(t, id) })
+}
+
+// hookVersions starts workers with different hooks on one task queue.
+type hookVersions struct {
+	t    *testing.T
+	w    *world.World
+	base threadmill.Config
+	wait *halt
+	stop func()
+}
+
+// hooks of a version. They say their version after what people say.
+func (h *hookVersions) hooks(version string) []hook.Hook {
+	adding := func(what string) hook.Func {
+		return onMessage(event.User, func(m event.MessageEvent, _ hook.Respond) event.Event {
+			m.Message.Content += " " + what
+			return m
+		})
+	}
+	first := hook.OnEvent("first", adding(version))
+	first.MaxAttempts = 1
+	inline := hook.Inline("inline", func(_ hook.Context, e event.Event, respond hook.Respond) (event.Event, error) {
+		return adding("inline-"+version)(context.Background(), e, respond)
+	})
+	switch version {
+	case "one":
+		first.Func = func(ctx context.Context, e event.Event, respond hook.Respond) (event.Event, error) {
+			if m, ok := e.(event.MessageEvent); ok && m.Message.Content == "wait" {
+				return h.wait.before("message user", adding(version))(ctx, e, respond)
+			}
+			return adding(version)(ctx, e, respond)
+		}
+		return []hook.Hook{first, inline}
+	case "two":
+		inline.Inline = func(_ hook.Context, e event.Event, respond hook.Respond) (event.Event, error) {
+			return adding("two")(context.Background(), e, respond)
+		}
+		return []hook.Hook{inline}
+	case "holding":
+		first.HoldOutput, first.Filter = true, hook.Filter{Types: []string{"message"}, CreatedBy: []event.CreatedBy{event.Agent}}
+		return []hook.Hook{first}
+	}
+	return nil
+}
+
+// start replaces the worker by one with the hooks of a version.
+func (h *hookVersions) start(version string) {
+	h.t.Helper()
+	if h.stop != nil {
+		h.stop()
+	}
+	cfg := h.base
+	cfg.Hooks = h.hooks(version)
+	h.stop = work(h.t, cfg)
+}
+
+// work runs a worker until stop is called or the test ends.
+func work(t *testing.T, cfg threadmill.Config) (stop func()) {
+	t.Helper()
+	r, err := threadmill.New(cfg)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		assert.NoError(t, r.Work(ctx))
+	}()
+	stop = func() {
+		cancel()
+		<-done
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+// requireReplays replays what has happened with the hooks of every version.
+func (h *hookVersions) requireReplays(t *testing.T, thread string) {
+	t.Helper()
+	events := historyOf(h.w, thread, "")
+	histories := map[string]*history.History{signals.WorkflowID(h.w.TaskQueue, thread): {Events: events}}
+	for _, e := range events {
+		require.NotEqual(t, enumspb.EVENT_TYPE_WORKFLOW_TASK_FAILED, e.GetEventType(), e.GetWorkflowTaskFailedEventAttributes().GetFailure())
+		if child := e.GetChildWorkflowExecutionStartedEventAttributes().GetWorkflowExecution(); child != nil {
+			decided, err := runHistory(h.w.Ctx(), h.w.Temporal, child.GetWorkflowId(), child.GetRunId())
+			require.NoError(t, err)
+			histories[child.GetWorkflowId()] = &history.History{Events: decided}
+		}
+	}
+	require.Greater(t, len(histories), 3, "hook workflows ran")
+	for _, version := range []string{"none", "one", "two", "holding"} {
+		set, err := hook.NewSet(h.hooks(version), nil)
+		require.NoError(t, err)
+		for id, hist := range histories {
+			r := worker.NewWorkflowReplayer()
+			(&workflows.Workflows{Hooks: set}).Register(r)
+			require.NoError(t, r.ReplayWorkflowHistoryWithOptions(nil, hist, worker.ReplayWorkflowHistoryOptions{
+				OriginalExecution: workflow.Execution{ID: id, RunID: "replay"},
+			}), "%s with the hooks of %q", id, version)
+		}
+	}
+}
+
+// TestHooksAcrossContinueAsNew moves a thread to new runs of its workflow while a hook
+// decides.
+func TestHooksAcrossContinueAsNew(t *testing.T) {
+	t.Parallel()
+	d := newDesk()
+	w := d.open(t, world.Options{Dynamic: map[string]any{"limit.historyCount.suggestContinueAsNew": 40}}, []hook.Hook{d.hook("first")})
+	moves := func(id string) {
+		before := run(w, id)
+		require.Eventually(t, func() bool {
+			_, err := w.Threads.Post(w.Ctx(), id, custom("", "time.passes", 1))
+			return err == nil && run(w, id) != before
+		}, waitLong, waitTick)
+	}
+	id, wait := w.Open("assistant"), newHalt()
+	d.set(id, "first", wait.before("message user", saying(event.User, "hello", "good day")))
+	e := w.Post(id, "hello\nuse note {\"text\":\"x\"}")
+	<-wait.reached
+	moves(id)
+	t.Run("S0-24 S0-36 its decision holds, and it is asked once", func(t *testing.T) {
+		moves(id)
+		wait.release()
+		out := wholly(w, id, w.Await(id, e))
+		require.Equal(t, signals.TurnCompleted, out.Status, out.Error)
+		require.Equal(t, []int{1}, attemptsOn(d.asked(id, "first"), e))
+		require.Equal(t, event.Replaced, decisionOn(w, id, e).Outcome)
+		require.Contains(t, w.Messages(id)[1].Content, "good day")
+		requireSettled(t, w, id)
+	})
+	t.Run("an interrupt ends it there, too", func(t *testing.T) {
+		id, wait := w.Open("assistant"), newHalt()
+		d.set(id, "first", wait.before("message user", nil))
+		e := w.Post(id, "hello")
+		<-wait.reached
+		moves(id)
+		require.NoError(t, w.Threads.Control(w.Ctx(), id, signals.Control{Action: signals.ControlInterrupt, By: "ann"}))
+		require.Equal(t, signals.TurnInterrupted, wholly(w, id, w.Await(id, e)).Status)
+		require.NotContains(t, w.Transcript(id), "assistant:")
+	})
+}

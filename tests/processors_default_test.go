@@ -1,0 +1,184 @@
+package tests
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tool"
+)
+
+// TestProcessorsReplaceDefault leaves built-in processing out, whatever is produced.
+func TestProcessorsReplaceDefault(t *testing.T) {
+	d, spied := newDesk(), newSpy("spied")
+	replacing := func(name, typ string) hook.Processor {
+		p := d.processor(name, typ)
+		p.ShouldProcess, p.ReplaceDefault = nil, true
+		return p
+	}
+	w := d.open(t, world.Options{Tools: []tool.Tool{spied}}, []hook.Hook{d.hook("first")},
+		replacing("tools", event.TypeToolCall), replacing("messages", "message"))
+	quiet := func(id string) {
+		d.make(id, "messages", nothing)
+		d.make(id, "tools", nothing)
+	}
+
+	t.Run("S2-34 of messages", func(t *testing.T) {
+		id, calls := w.Open("assistant"), w.Provider.Calls()
+		quiet(id)
+		out := turn(w, id, message(id, "e1", "hello"))
+		require.NotEqual(t, signals.TurnFailed, out.Status, out.Error)
+		require.Equal(t, calls, w.Provider.Calls())
+		require.Equal(t, []string{"ann: hello"}, saidIn(w, id))
+		require.Equal(t, []string{"message user"}, d.whats(id, "messages"))
+	})
+	t.Run("S2-33 S2-34 of messages that a hook has changed", func(t *testing.T) {
+		id, calls := w.Open("assistant"), w.Provider.Calls()
+		quiet(id)
+		d.set(id, "first", saying(event.User, "hello", "good day"))
+		turn(w, id, message(id, "e1", "hello"))
+		require.Equal(t, calls, w.Provider.Calls())
+		require.Equal(t, []string{"ann: hello"}, saidIn(w, id))
+	})
+}
+
+// TestToolsReplaced has a processor in the place of all tools.
+func TestToolsReplaced(t *testing.T) {
+	d, spied := newDesk(), newSpy("spied")
+	p := d.processor("sandbox", event.TypeToolCall)
+	p.ShouldProcess, p.ReplaceDefault = nil, true
+	w := d.open(t, world.Options{Tools: []tool.Tool{spied}}, []hook.Hook{d.hook("first")}, p)
+	for name, rule := range map[string]hook.Func{
+		"as they are": nil,
+		"that a hook has changed": onCalls(func(c event.ToolCallEvent, _ hook.Respond) event.Event {
+			c.ToolCalls[0].Function.Arguments = `{"n":2}`
+			return c
+		}),
+	} {
+		t.Run("S2-34 calls "+name, func(t *testing.T) {
+			id, calls := w.Open("assistant"), w.Provider.Calls()
+			d.make(id, "sandbox", nothing)
+			d.set(id, "first", rule)
+			out := say(w, id, "use spied {}")
+			require.NotEqual(t, signals.TurnFailed, out.Status, out.Error)
+			require.Empty(t, spied.seen())
+			require.Equal(t, calls+1, w.Provider.Calls())
+			requireSettled(t, w, id)
+			for _, m := range results(w, id) {
+				require.Contains(t, m.Content, "sandbox", "the result says who kept it from running")
+			}
+		})
+	}
+}
+
+func processorsUrgent(t *testing.T, d *desk, w *world.World) {
+	id, low := w.Open("assistant"), -1
+	urgent, late := system("urgent"), system("low")
+	five := 5
+	urgent.Priority, late.Priority = &five, &low
+	late.TTL = 1
+	keep := system("as it was")
+	keep.TTL = 3_600_000
+	d.make(id, "orders", func(context.Context, event.Event, hook.Deps) ([]hook.Produced, error) {
+		return []hook.Produced{late, keep, urgent}, nil
+	})
+	post := custom("e1", "order.placed", 1)
+	post.Priority = 2
+	out := turn(w, id, post)
+	require.Equal(t, signals.TurnCompleted, out.Status, out.Error)
+	require.Equal(t, []string{"System: urgent", "System: as it was"}, saidIn(w, id))
+	made := decisionOn(w, id, "e1").Produced
+	require.Len(t, made, 3)
+	statuses := []event.Status{}
+	for _, eventID := range made {
+		statuses = append(statuses, itemOf(w, id, eventID).Status)
+	}
+	require.Equal(t, []event.Status{event.Expired, event.Completed, event.Completed}, statuses)
+	require.Equal(t, 2, itemOf(w, id, made[1]).Priority)
+	require.EqualValues(t, 3_600_000, itemOf(w, id, made[1]).TTL)
+}
+
+// waitForPerson is a hook workflow: a person decides, and it answers for them.
+const waitForPerson = "wait_for_person"
+
+func personDecides(ctx workflow.Context, _ hook.Request) (hook.Verdict, error) {
+	var approved bool
+	workflow.GetSignalChannel(ctx, "approved").Receive(ctx, &approved)
+	if approved {
+		return hook.Verdict{}, nil
+	}
+	return hook.Verdict{Responses: []hook.Response{{Content: "no", SenderID: "desk", SenderType: event.System}}}, nil
+}
+
+// TestOneMechanism answers the same event in the three ways that there are.
+func TestOneMechanism(t *testing.T) {
+	d := newDesk()
+	w := d.open(t, world.Options{Configure: func(c *threadmill.Config) {
+		person := hook.InWorkflow("person", waitForPerson, "")
+		person.Filter.Types = []string{"message"}
+		person.Filter.CreatedBy = []event.CreatedBy{event.User}
+		person.Filter.Namespaces = []string{c.Namespace}
+		c.Hooks = append(c.Hooks, person)
+		c.RegisterWith = func(r worker.Registry) {
+			r.RegisterWorkflowWithOptions(personDecides, workflow.RegisterOptions{Name: waitForPerson})
+		}
+	}}, []hook.Hook{d.hook("guard")}, d.processor("maker", "message"))
+
+	decide := func(id, eventID string, approved bool) {
+		child := signals.HookWorkflowID(w.TaskQueue, id, eventID) + "/person"
+		require.Eventually(t, func() bool {
+			return w.Temporal.SignalWorkflow(w.Ctx(), child, "", "approved", approved) == nil
+		}, waitLong, waitTick)
+	}
+	ways := map[string]struct {
+		outcome event.Outcome
+		status  event.Status
+		rules   func(id string)
+		asks    bool
+	}{
+		"guard": {event.Responded, event.Completed, func(id string) {
+			d.set(id, "guard", responding(event.User, hook.Response{Content: "no", SenderID: "desk", SenderType: event.System}))
+		}, false},
+		"maker": {event.Produced, event.Overwritten, func(id string) {
+			d.make(id, "maker", producing(hook.Message(event.System, "desk", "no")))
+		}, true},
+		"person": {event.Responded, event.Completed, func(string) {}, true},
+	}
+	for by, way := range ways {
+		t.Run("X15 "+by, func(t *testing.T) {
+			id, calls := w.Open("assistant"), w.Provider.Calls()
+			way.rules(id)
+			p := message(id, "e1", "hello")
+			p.Priority = 4
+			_, err := w.Threads.Post(w.Ctx(), id, p)
+			require.NoError(t, err)
+			if way.asks {
+				decide(id, "e1", by != "person")
+			}
+			out := turn(w, id, p)
+			require.Equal(t, signals.TurnCompleted, out.Status, out.Error)
+			require.Equal(t, calls, w.Provider.Calls())
+			require.Equal(t, []string{"ann: hello", "desk: no"}, saidIn(w, id))
+			require.Equal(t, []string{"status", "message", "hook", "message", "hook", "final", "turn_ended"}, w.Types(id), "the records are the same")
+			decided := decisionOn(w, id, "e1")
+			require.Equal(t, way.outcome, decided.Outcome)
+			require.Equal(t, by, decided.Hooks[len(decided.Hooks)-1].Name)
+			made := only(t, decided.Produced)
+			require.Equal(t, made, out.Message.ID)
+			require.Equal(t, way.status, itemOf(w, id, "e1").Status)
+			it := itemOf(w, id, made)
+			require.Equal(t, "e1 e1 completed 4", fmt.Sprint(it.ParentEventID, " ", it.TraceID, " ", it.Status, " ", it.Priority))
+			require.Equal(t, event.Passed, decisionOn(w, id, made).Outcome, "the answer passes the hooks")
+			require.Equal(t, []string{"message user", "message system"}, d.whats(id, "guard"))
+		})
+	}
+}

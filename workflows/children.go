@@ -1,0 +1,237 @@
+package workflows
+
+import (
+	"errors"
+	"fmt"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/signals/threadclient"
+)
+
+// children takes in what the threads of sub-agents report, and decisions on their calls.
+type children struct{ *conversation }
+
+func (t children) handlers() []handler {
+	all := []handler{
+		onSignal(t.conversation, signals.SignalSubEnded, t.subEnded),
+		onSignal(t.conversation, signals.SignalSubAsks, t.subAsks),
+		onSignal(t.conversation, signals.SignalSubDecided, t.subDecided),
+	}
+	if t.state.Parent != nil {
+		all = append(all, handler{signal: signals.SignalReport, receive: subAgent(t).reportRequested})
+	}
+	return all
+}
+
+// delegate asks a sub-agent, whose answer is the result of the call.
+func (t *activeTurn) delegate(ctx workflow.Context, r *thread.Run, c *thread.Call) {
+	if refusal := t.turn.CheckDelegate(); refusal != "" {
+		c.Refused(workflow.Now(ctx), refusal)
+		return
+	}
+	id, start := c.Delegate(t.specs(ctx)...)
+	t.show(ctx)
+	child, err := t.startSub(ctx, id, start)
+	if err != nil {
+		c.SubLost(workflow.Now(ctx), reason(err))
+		return
+	}
+	t.watchSub(ctx, id, child)
+}
+
+// watchSub hears how a sub-agent has ended that this run has asked.
+func (t *conversation) watchSub(ctx workflow.Context, id string, child workflow.ChildWorkflowFuture) {
+	if t.subs == nil {
+		t.subs = map[string]workflow.ChildWorkflowFuture{}
+	}
+	t.subs[id] = child
+	ctx, _ = workflow.NewDisconnectedContext(ctx)
+	workflow.GoNamed(ctx, "sub-agent", func(ctx workflow.Context) {
+		var reply thread.DelegateReply
+		if err := child.Get(ctx, &reply); err != nil {
+			t.state.SubGone(id, reason(err))
+		} else {
+			t.state.SubEnded(workflow.Now(ctx), thread.SubEnded{ThreadID: id, DelegateReply: reply})
+		}
+		delete(t.subs, id)
+	})
+}
+
+// awaitSub waits for the answer of a sub-agent. It returns early when the turn is interrupted,
+// when the thread has to move first, and when it has something else to do while the sub-agent
+// waits for people.
+func (t *activeTurn) awaitSub(ctx workflow.Context, r *thread.Run, c *thread.Call) {
+	s := t.state
+	ended := func() bool { _, _, ok := s.SubEnd(c.Sub); return ok }
+	if t.subs[c.Sub] != nil || ended() {
+		_ = workflow.Await(ctx, func() bool { return ended() || t.rollover(ctx) || s.CanPark() })
+	} else {
+		to := signals.WorkflowID(s.Namespace, c.Sub)
+		gone := t.awaitReport(ctx, to, func() bool { return ended() || t.turn.Interrupted != nil || s.CanPark() })
+		if gone != nil {
+			s.SubGone(c.Sub, reason(gone))
+		}
+	}
+	reply, gone, ok := s.SubEnd(c.Sub)
+	switch {
+	case !ok || t.interrupted(ctx):
+	case reply == nil:
+		c.SubLost(workflow.Now(ctx), gone)
+	case reply.Cancelled:
+		c.SubLost(workflow.Now(ctx), "it was cancelled")
+	case reply.Status == "":
+		c.SubLost(workflow.Now(ctx), reply.Error)
+	default:
+		c.SubAgentReplied(*reply)
+	}
+}
+
+// startSub starts the thread of a sub-agent. It goes on when the turn moves to a new run
+// with the thread.
+func (t *conversation) startSub(ctx workflow.Context, id string, start thread.DelegateStart) (workflow.ChildWorkflowFuture, error) {
+	// To cancel this context would cancel the sub-agent.
+	own, _ := workflow.NewDisconnectedContext(ctx)
+	s := t.state
+	opts := workflow.ChildWorkflowOptions{
+		WorkflowID:        signals.WorkflowID(s.Namespace, id),
+		ParentClosePolicy: enumspb.PARENT_CLOSE_POLICY_ABANDON,
+		StaticSummary:     brief(start.Title),
+		StaticDetails:     fmt.Sprintf("Sub-agent `%s` works for thread `%s`.", start.Agents[0], s.ThreadID),
+		Memo:              map[string]any{signals.MemoTitle: start.Title, signals.MemoAgents: start.Agents, signals.MemoParent: s.ThreadID},
+
+		TypedSearchAttributes: temporal.NewSearchAttributes(threadclient.AttributeUpdates(s.Namespace, start.Agents)...),
+	}
+	child := workflow.ExecuteChildWorkflow(workflow.WithChildOptions(own, opts), signals.DelegateWorkflow, start)
+	return child, child.GetChildWorkflowExecution().Get(own, nil)
+}
+
+// requestSubReports asks the threads of sub-agents to report to the run that follows this one.
+func (t *conversation) requestSubReports(ctx workflow.Context) {
+	ctx, cancel := workflow.NewDisconnectedContext(ctx)
+	defer cancel()
+	for _, id := range t.state.SubsToRequest() {
+		child := t.subs[id]
+		if child == nil {
+			continue
+		}
+		if child.SignalChildWorkflow(ctx, signals.SignalReport, nil).Get(ctx, nil) == nil {
+			t.state.SubReportRequested(id)
+		}
+		if child.IsReady() {
+			// Only this run hears what it has said before it was asked.
+			_ = workflow.Await(ctx, func() bool { return t.subs[id] == nil })
+		}
+	}
+}
+
+// delegateTask lets a sub-agent work as a background task.
+func (t *activeTurn) delegateTask(ctx workflow.Context, r *thread.Run, c *thread.Call) {
+	s := t.state
+	if refusal := t.turn.CheckDelegate(); refusal != "" {
+		c.Refused(workflow.Now(ctx), refusal)
+		return
+	}
+	step, start := c.DelegateTask(workflow.Now(ctx))
+	child, err := t.startSub(ctx, step.Task.ThreadID, start)
+	if err != nil {
+		c.TaskNotStarted(workflow.Now(ctx), step.Task, reason(err))
+		s.ForgetSub(step.Task.ThreadID)
+		return
+	}
+	c.TaskStarted(workflow.Now(ctx), step.Task)
+	t.watchTask(ctx, child, step.Task)
+}
+
+// stopSubs ends the sub-agents that nobody waits for any more.
+func (t *activeTurn) stopSubs(ctx workflow.Context) {
+	for _, id := range t.turn.StopSubs() {
+		t.cancelThread(ctx, id)
+	}
+}
+
+func (t *conversation) cancelThread(ctx workflow.Context, threadID string) {
+	ctx, cancel := workflow.NewDisconnectedContext(ctx)
+	defer cancel()
+	// One that has ended needs no end.
+	_ = t.awaitSent(ctx, workflow.RequestCancelExternalWorkflow(ctx, signals.WorkflowID(t.state.Namespace, threadID), ""))
+}
+
+func (t children) subEnded(ctx workflow.Context, _ string, e thread.SubEnded) {
+	t.state.SubEnded(workflow.Now(ctx), e)
+}
+
+func (t children) subAsks(_ workflow.Context, _ string, a thread.SubAsks) {
+	t.state.SubAsked(a)
+}
+
+func (t children) subDecided(ctx workflow.Context, _ string, d thread.SubDecided) {
+	t.state.SubDecided(workflow.Now(ctx), d)
+}
+
+// decideForChild passes a decision on to the sub-agent whose call it is about, and says what
+// became of it there.
+func (t children) decideForChild(ctx workflow.Context, d signals.Decide) (signals.DecideResult, error) {
+	id, out, err := t.state.ForwardDecision(workflow.Now(ctx), d)
+	switch {
+	case err != nil:
+		return signals.DecideResult{}, refuse(err)
+	case out == signals.Mismatch || out == signals.NotAllowed:
+		return signals.DecideResult{Result: out}, nil
+	case out == signals.Accepted && t.forwardDecision(ctx, id, d) != nil:
+		return signals.DecideResult{Result: signals.NotPending}, nil
+	case t.state.NeedsSeveral(d.ToolCallID):
+		// Whether it settles the call is known there.
+		return signals.DecideResult{Result: out}, nil
+	}
+	done, err := awaitFor(ctx, thread.ForwardTimeout, func() bool {
+		_, _, waits := t.state.ChildRequest(d.ToolCallID)
+		return !waits
+	})
+	switch {
+	case err != nil:
+		return signals.DecideResult{}, err
+	case !done:
+		return signals.DecideResult{}, refuse(&event.FieldError{Field: "toolCallId", Problem: "is a call of a sub-agent that has not answered yet; look whether it still waits"})
+	}
+	if out != signals.Accepted {
+		// Another one was passed on before it.
+		return signals.DecideResult{Result: t.state.Decide(workflow.Now(ctx), d)}, nil
+	}
+	return signals.DecideResult{Result: t.state.ForwardedOutcome(d)}, nil
+}
+
+// decideForChildBySignal is [children.decideBelow] when nobody waits for an answer.
+func (t children) decideForChildBySignal(ctx workflow.Context, name string, d signals.Decide) {
+	id, out, err := t.state.ForwardDecision(workflow.Now(ctx), d)
+	if err != nil {
+		t.state.Reject(workflow.Now(ctx), name, d, err)
+		return
+	}
+	switch out {
+	case signals.Accepted:
+		// A sub-agent that has ended meanwhile waits for no decision.
+		_ = t.forwardDecision(ctx, id, d)
+	case signals.AlreadyResolved:
+	case signals.Conflict, signals.Mismatch, signals.NotPending, signals.NotAllowed:
+		t.state.Reject(workflow.Now(ctx), name, d, errors.New(string(out)))
+	}
+}
+
+func (t children) forwardDecision(ctx workflow.Context, threadID string, d signals.Decide) error {
+	err := t.awaitSent(ctx, workflow.SignalExternalWorkflow(ctx, signals.WorkflowID(t.state.Namespace, threadID), "", signals.SignalDecide, d))
+	if err != nil {
+		t.state.DecisionNotForwarded(threadID, d.ToolCallID)
+		if t.subs[threadID] == nil && ctx.Err() == nil {
+			// What it has said before it ended counts.
+			t.drain(ctx)
+			t.state.SubGone(threadID, reason(err))
+		}
+	}
+	return err
+}

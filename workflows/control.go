@@ -1,0 +1,99 @@
+package workflows
+
+import (
+	"fmt"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/signals/threadclient"
+)
+
+// controlHandlers interrupt, close and change the thread.
+func (t *conversation) controlHandlers() []handler {
+	return []handler{
+		onSignal(t, signals.SignalControl, t.control),
+		onUpdate(t, signals.UpdateThread, "change the thread's title, agents or metadata", t.state.CheckChange, t.updateThread),
+	}
+}
+
+func (t *conversation) control(ctx workflow.Context, name string, c signals.Control) {
+	err := signals.CheckControl(c)
+	switch {
+	case err != nil:
+	case c.Action == signals.ControlInterrupt:
+		err = t.interruptEvent(ctx, c)
+	case c.Action == signals.ControlClose:
+		if t.state.Closing == nil {
+			c.EventID = ""
+			t.state.Closing = &c
+			t.interrupt(c)
+		}
+	case c.Action == signals.ControlRetry:
+		err = t.state.Retry(workflow.Now(ctx), c)
+	}
+	if err != nil {
+		t.state.Reject(workflow.Now(ctx), name, c, err)
+	}
+}
+
+// interruptEvent ends the turn that is meant, or takes its event out of the queue.
+func (t *conversation) interruptEvent(ctx workflow.Context, c signals.Control) error {
+	switch {
+	case c.EventID == "" || t.state.InTurn(c.EventID):
+		t.interruptTurn(ctx, c)
+	case !t.state.Cancel(workflow.Now(ctx), c):
+		return &event.FieldError{Field: "eventId", Problem: fmt.Sprintf("event %q is neither processed nor queued", c.EventID)}
+	}
+	return nil
+}
+
+// interruptTurn ends the turn in progress, if there is one, with all that was made of its
+// event and waits.
+func (t *conversation) interruptTurn(ctx workflow.Context, c signals.Control) {
+	t.interrupt(c)
+	t.state.CancelMade(workflow.Now(ctx), c)
+}
+
+// interrupt ends what is being processed, if anything is.
+func (t *conversation) interrupt(c signals.Control) {
+	if t.state.Interrupt(c) && t.stop != nil {
+		t.stop()
+	}
+}
+
+// updateThread changes the thread itself.
+func (t *conversation) updateThread(ctx workflow.Context, c signals.ThreadChange) (signals.State, error) {
+	s := t.state
+	// It may have been closed since it was checked.
+	if err := s.CheckChange(c); err != nil {
+		return signals.State{}, refuse(err)
+	}
+	changed := s.Change(workflow.Now(ctx), c)
+	if err := t.describe(ctx, c); err != nil {
+		return signals.State{}, err
+	}
+	t.lifecycle(ctx, event.TypeSessionUpdated, changed)
+	return s.View(), nil
+}
+
+// describe makes a thread that was changed easy to find as what it is now.
+func (t *conversation) describe(ctx workflow.Context, c signals.ThreadChange) error {
+	memo := map[string]any{}
+	if c.Title != "" {
+		memo[signals.MemoTitle] = c.Title
+	}
+	if len(c.Agents)+len(c.AddAgents)+len(c.RemoveAgents) > 0 {
+		memo[signals.MemoAgents] = t.state.Agents
+		if err := workflow.UpsertTypedSearchAttributes(ctx, threadclient.AttributeUpdates(t.state.Namespace, t.state.Agents)...); err != nil {
+			return err
+		}
+		// These say that it is open.
+		t.state.Listed = false
+	}
+	if len(memo) == 0 {
+		return nil
+	}
+	return workflow.UpsertMemo(ctx, memo)
+}

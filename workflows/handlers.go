@@ -1,0 +1,146 @@
+package workflows
+
+import (
+	"errors"
+	"slices"
+
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/signals"
+)
+
+// handler handles a signal, an update or a query of the thread. Each concern declares its own,
+// in its file.
+type handler struct {
+	// set registers an update or a query.
+	set func(workflow.Context) error
+
+	// receive takes one signal of this name from its channel, if one is there.
+	signal  string
+	channel workflow.ReceiveChannel
+	receive func(workflow.Context, workflow.ReceiveChannel) bool
+}
+
+// allHandlers are those of all concerns. Signals that wait together are taken in this order.
+func (t *conversation) allHandlers() []handler {
+	return slices.Concat(
+		posts{t}.handlers(), approvals{t}.handlers(), clientCalls{t}.handlers(), t.controlHandlers(),
+		t.hookHandlers(), tasks{t}.handlers(), children{t}.handlers(), t.viewHandlers(),
+	)
+}
+
+// listen answers queries and updates, and takes in signals as they come, whatever
+// the thread is doing.
+func (t *conversation) listen(ctx workflow.Context) error {
+	for _, h := range t.allHandlers() {
+		if h.set == nil {
+			h.channel = workflow.GetSignalChannel(ctx, h.signal)
+			t.signals = append(t.signals, h)
+		} else if err := h.set(ctx); err != nil {
+			return err
+		}
+	}
+	workflow.GoNamed(ctx, "signals", func(ctx workflow.Context) {
+		// Not a Selector: one that waits takes a signal out of its channel before this
+		// coroutine runs, where drain does not find it, and continue-as-new would lose it.
+		ctx, cancel := workflow.NewDisconnectedContext(ctx)
+		defer cancel()
+		arrived := func() bool {
+			return slices.ContainsFunc(t.signals, func(h handler) bool { return h.channel.Len() > 0 })
+		}
+		for workflow.Await(ctx, arrived) == nil {
+			t.drain(ctx)
+		}
+	})
+	return nil
+}
+
+// drain takes in every signal that has arrived, also while it takes others in.
+func (t *conversation) drain(ctx workflow.Context) {
+	for again := true; again; {
+		again = false
+		for _, h := range t.signals {
+			for h.receive(ctx, h.channel) {
+				again = true
+			}
+		}
+	}
+}
+
+// onSignal handles a signal. A payload that cannot be read leaves an audit record: the
+// sender of a signal gets no answer.
+func onSignal[T any](t *conversation, name string, handle func(workflow.Context, string, T)) handler {
+	return handler{signal: name, receive: func(ctx workflow.Context, c workflow.ReceiveChannel) bool {
+		var raw converter.RawValue
+		if !c.ReceiveAsync(&raw) {
+			return false
+		}
+		var in exact[T]
+		if err := errors.Join(converter.GetDefaultDataConverter().FromPayload(raw.Payload(), &in), in.problem); err != nil {
+			t.state.Reject(workflow.Now(ctx), name, string(raw.Payload().GetData()), err)
+			return true
+		}
+		handle(ctx, name, in.value)
+		return true
+	}}
+}
+
+// onUpdate handles an update. It takes in first the signals that were sent before it: the SDK
+// runs the handlers of a workflow task's updates ahead of all else, and so a signal would come
+// after an update that was sent later.
+func onUpdate[A, R any](t *conversation, name, description string, check func(A) error, handle func(workflow.Context, A) (R, error)) handler {
+	return handler{set: func(ctx workflow.Context) error {
+		inOrder := func(ctx workflow.Context, arg exact[A]) (R, error) {
+			t.drain(ctx)
+			return handle(ctx, arg.value)
+		}
+		validate := func(_ workflow.Context, arg exact[A]) error {
+			if arg.problem != nil {
+				return refuse(arg.problem)
+			}
+			return refuse(check(arg.value))
+		}
+		return workflow.SetUpdateHandlerWithOptions(ctx, name, inOrder, workflow.UpdateHandlerOptions{Description: description, Validator: validate})
+	}}
+}
+
+// onQuery answers a query.
+func onQuery[R any](name, description string, answer func(workflow.Context) R) handler {
+	return handler{set: func(ctx workflow.Context) error {
+		return workflow.SetQueryHandlerWithOptions(ctx, name, func() (R, error) { return answer(ctx), nil }, workflow.QueryHandlerOptions{Description: description})
+	}}
+}
+
+// viewHandlers answer what the thread is doing.
+func (t *conversation) viewHandlers() []handler {
+	return []handler{
+		onQuery(signals.QueryState, "what the thread is doing", func(ctx workflow.Context) signals.State {
+			v := t.state.View()
+			v.HistoryEvents = workflow.GetInfo(ctx).GetCurrentHistoryLength()
+			return v
+		}),
+	}
+}
+
+// refuse turns a refusal into the error that an update's caller gets.
+func refuse(err error) error {
+	var known *temporal.ApplicationError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &known):
+		return err
+	case errors.Is(err, thread.ErrClosed):
+		return temporal.NewNonRetryableApplicationError(err.Error(), signals.ClosedType, nil)
+	case errors.Is(err, thread.ErrFull):
+		return temporal.NewNonRetryableApplicationError(err.Error(), signals.FullType, nil)
+	case errors.Is(err, signals.ErrProcessed):
+		return temporal.NewNonRetryableApplicationError(err.Error(), signals.ProcessedType, nil)
+	case errors.Is(err, thread.ErrBusy):
+		return temporal.NewNonRetryableApplicationError(err.Error(), signals.BusyType, nil)
+	}
+	return temporal.NewNonRetryableApplicationError(err.Error(), signals.RefusedType, nil)
+}

@@ -1,0 +1,167 @@
+package workflows
+
+import (
+	"errors"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/signals"
+)
+
+// posts takes in events, and changes of those that wait.
+type posts struct{ *conversation }
+
+func (t posts) handlers() []handler {
+	return []handler{
+		onSignal(t.conversation, signals.SignalPost, t.post),
+		onUpdate(t.conversation, signals.UpdatePost, "post an event", t.validatePost, t.updatePost),
+		onUpdate(t.conversation, signals.UpdatePostBatch, "post several events, in order", t.validatePostBatch, t.updatePostBatch),
+		onUpdate(t.conversation, signals.UpdateTurn, "post an event and wait for the end of its turn", t.validateTurn, t.updateTurn),
+		onUpdate(t.conversation, signals.UpdateSetStatus, "change the status of a queued event", t.state.CheckSetStatus, t.updateSetStatus),
+		onQuery(signals.QueryQueue, "the events that wait, in order", func(workflow.Context) signals.Queue { return t.state.QueueView() }),
+	}
+}
+
+func (t posts) post(ctx workflow.Context, name string, p signals.Post) {
+	if d, ok := t.state.DecisionIn(p); ok {
+		t.state.SawDecision(p)
+		approvals(t).decide(ctx, name, d)
+		return
+	}
+	posted, err := t.state.Post(workflow.Now(ctx), p)
+	switch {
+	case errors.Is(err, thread.ErrFull), errors.Is(err, thread.ErrClosed):
+		// Nobody can be told to post again.
+		t.state.PostFailed(workflow.Now(ctx), p, err)
+		return
+	case err != nil:
+		t.state.Reject(workflow.Now(ctx), name, p, err)
+		return
+	}
+	if posted.Interrupt {
+		t.interruptTurn(ctx, signals.Control{Action: signals.ControlInterrupt, Reason: "interrupted by message " + posted.EventID})
+	}
+}
+
+func (t posts) updatePost(ctx workflow.Context, p signals.Post) (signals.PostResult, error) {
+	if d, ok := t.state.DecisionIn(p); ok {
+		return approvals(t).postDecision(ctx, p, d)
+	}
+	posted, err := t.state.Post(workflow.Now(ctx), p)
+	if err != nil {
+		return signals.PostResult{}, refuse(err)
+	}
+	if posted.Interrupt {
+		t.interruptTurn(ctx, signals.Control{Action: signals.ControlInterrupt, Reason: "interrupted by message " + posted.EventID})
+	}
+	if posted.Duplicate {
+		return signals.PostResult{EventID: posted.EventID, Status: signals.PostDuplicate}, nil
+	}
+	return signals.PostResult{EventID: posted.EventID, Status: signals.PostQueued}, nil
+}
+
+// updatePostBatch takes the posts of a batch in order. Decisions among them are looked into
+// beside the others.
+func (t posts) updatePostBatch(ctx workflow.Context, b signals.PostBatch) (signals.PostBatchResult, error) {
+	out := signals.PostBatchResult{Results: make([]signals.PostOutcome, len(b.Posts))}
+	decisions := workflow.NewWaitGroup(ctx)
+	for i, p := range b.Posts {
+		if _, decides := t.state.DecisionIn(p); !decides {
+			out.Results[i] = outcome(t.updatePost(ctx, p))
+			continue
+		}
+		decisions.Add(1)
+		workflow.GoNamed(ctx, "decision "+p.ID, func(ctx workflow.Context) {
+			defer decisions.Done()
+			out.Results[i] = outcome(t.updatePost(ctx, p))
+		})
+	}
+	decisions.Wait(ctx)
+	return out, nil
+}
+
+// outcome is the answer of update "post" as part of a batch.
+func outcome(r signals.PostResult, err error) signals.PostOutcome {
+	var app *temporal.ApplicationError
+	switch {
+	case errors.As(err, &app):
+		return signals.PostOutcome{Status: app.Type(), Error: app.Message()}
+	case err != nil:
+		return signals.PostOutcome{Status: signals.RefusedType, Error: err.Error()}
+	}
+	return signals.PostOutcome{EventID: r.EventID, Status: r.Status}
+}
+
+// validatePostBatch rejects a batch in which no post changes anything.
+func (t posts) validatePostBatch(b signals.PostBatch) error {
+	if err := signals.CheckBatch(b); err != nil {
+		return refuse(err)
+	}
+	out := signals.PostBatchResult{Results: make([]signals.PostOutcome, len(b.Posts))}
+	for i, p := range b.Posts {
+		err := t.validatePost(p)
+		if err == nil {
+			return nil
+		}
+		if out.Results[i] = outcome(signals.PostResult{}, err); out.Results[i].Status == signals.DuplicateType {
+			out.Results[i] = signals.PostOutcome{EventID: p.ID, Status: signals.PostDuplicate}
+		}
+	}
+	return temporal.NewNonRetryableApplicationError("no post of the batch is accepted", signals.NothingPostedType, nil, out)
+}
+
+// updateTurn waits for the end of the turn of an event, which it posts unless the
+// thread has it already. It sends the caller away only when the thread is about to
+// move: a caller that asks again at once must not find it still there.
+func (t posts) updateTurn(ctx workflow.Context, p signals.Post) (signals.TurnResult, error) {
+	if _, err := t.updatePost(ctx, p); err != nil {
+		return signals.TurnResult{}, err
+	}
+	var out signals.TurnResult
+	err := workflow.Await(ctx, func() bool {
+		var ended bool
+		out, ended = t.state.Outcome(p.ID)
+		return ended || t.continuingAsNew || !t.state.Awaits(p.ID)
+	})
+	switch {
+	case err != nil || out.Status != "":
+		return out, err
+	case !t.state.Awaits(p.ID):
+		return out, refuse(signals.ErrProcessed)
+	}
+	return signals.TurnResult{EventID: p.ID, Status: signals.TurnContinues}, nil
+}
+
+func (t posts) validatePost(p signals.Post) error {
+	if t.state.WasPosted(p.ID) {
+		return temporal.NewNonRetryableApplicationError("event "+p.ID+" was posted before", signals.DuplicateType, nil)
+	}
+	return refuse(t.state.CheckPost(p))
+}
+
+func (t posts) validateTurn(p signals.Post) error {
+	if p.ID == "" {
+		return refuse(&event.FieldError{Field: "id", Problem: "is required to wait for a turn"})
+	}
+	if t.state.WasPosted(p.ID) {
+		if _, known := t.state.Outcome(p.ID); !known && !t.state.Awaits(p.ID) {
+			return refuse(signals.ErrProcessed)
+		}
+		return nil
+	}
+	return refuse(t.state.CheckPost(p))
+}
+
+func (t posts) updateSetStatus(ctx workflow.Context, c signals.SetStatus) (signals.SetStatusResult, error) {
+	it, interrupt, err := t.state.SetStatus(workflow.Now(ctx), c)
+	if err != nil {
+		return signals.SetStatusResult{}, refuse(err)
+	}
+	if interrupt {
+		t.interrupt(signals.Control{Action: signals.ControlInterrupt, By: c.By, Reason: c.Reason, EventID: c.EventID})
+	}
+	return signals.SetStatusResult{Item: it}, nil
+}

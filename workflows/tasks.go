@@ -1,0 +1,140 @@
+package workflows
+
+import (
+	"errors"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/signals"
+)
+
+// tasks takes in how background tasks end.
+type tasks struct{ *conversation }
+
+func (t tasks) handlers() []handler {
+	return []handler{
+		onSignal(t.conversation, signals.SignalCompleteTask, t.completeTask),
+		onSignal(t.conversation, signals.SignalTaskReport, t.taskReported),
+		onUpdate(t.conversation, signals.UpdateCompleteTask, "complete a background task", signals.CheckCompleteTask, t.updateCompleteTask),
+		onUpdate(t.conversation, signals.UpdateCancelTask, "cancel a background task", signals.CheckCancelTask, t.updateCancelTask),
+		onQuery(signals.QueryTasks, "the background tasks", func(workflow.Context) signals.Tasks { return t.state.TasksView() }),
+	}
+}
+
+// startTask starts a background task, and gives its call a result at once.
+func (t *activeTurn) startTask(ctx workflow.Context, r *thread.Run, c *thread.Call) {
+	s := t.state
+	if refusal := s.CheckTask(); refusal != "" {
+		c.Refused(workflow.Now(ctx), refusal)
+		return
+	}
+	if c.Plan.Sub != nil {
+		t.delegateTask(ctx, r, c)
+		return
+	}
+	if r.Edited && s.Unstored() {
+		// What hooks have made of the call is read from the store.
+		t.record(ctx)
+	}
+	step := c.StartTask(workflow.Now(ctx))
+	// It goes on when the turn is interrupted: to cancel this context would cancel it.
+	own, _ := workflow.NewDisconnectedContext(ctx)
+	child := workflow.ExecuteChildWorkflow(taskOptions(own, step), signals.TaskWorkflow, step)
+	if err := child.GetChildWorkflowExecution().Get(own, nil); err != nil {
+		c.TaskNotStarted(workflow.Now(ctx), step.Task, reason(err))
+		return
+	}
+	c.TaskStarted(workflow.Now(ctx), step.Task)
+	t.watchTask(ctx, child, step.Task)
+}
+
+// watchTask hears it when the workflow of a task ends without a report, as when somebody
+// has terminated it. The run of the thread that follows this one does not: there the task
+// fails when it is overdue.
+func (t *conversation) watchTask(ctx workflow.Context, child workflow.Future, task event.Task) {
+	// The turn ends before the task does.
+	ctx, _ = workflow.NewDisconnectedContext(ctx)
+	workflow.GoNamed(ctx, "task", func(ctx workflow.Context) {
+		err := child.Get(ctx, nil)
+		if err == nil {
+			return
+		}
+		// What it has said before it ended counts.
+		t.drain(ctx)
+		why := "its workflow ended without a report: " + reason(err)
+		// One that is not known any more has ended long ago.
+		_ = t.state.TaskReported(workflow.Now(ctx), thread.TaskReport{TaskID: task.ID, TaskReply: thread.TaskReply{Error: why}})
+		t.state.ForgetSub(task.ThreadID)
+	})
+}
+
+// answer gives a call its result that the thread itself knows.
+func (t *activeTurn) answer(ctx workflow.Context, r *thread.Run, c *thread.Call) {
+	if stop := c.Answer(workflow.Now(ctx), t.specs(ctx)...); stop != nil {
+		t.stopTask(ctx, *stop)
+	}
+}
+
+// stopTask ends the workflow of a task. One that has ended meanwhile needs no end.
+func (t *conversation) stopTask(ctx workflow.Context, task event.Task) {
+	if task.ThreadID != "" {
+		t.state.ForgetSub(task.ThreadID)
+		t.cancelThread(ctx, task.ThreadID)
+		return
+	}
+	ctx, cancel := workflow.NewDisconnectedContext(ctx)
+	defer cancel()
+	_ = t.awaitSent(ctx, workflow.RequestCancelExternalWorkflow(ctx, signals.TaskWorkflowID(t.state.Namespace, task.ID), ""))
+}
+
+func (t tasks) taskReported(ctx workflow.Context, name string, rep thread.TaskReport) {
+	if err := t.state.TaskReported(workflow.Now(ctx), rep); err != nil {
+		t.state.Reject(workflow.Now(ctx), name, rep, err)
+	}
+}
+
+func (t tasks) completeTask(ctx workflow.Context, name string, c signals.CompleteTask) {
+	err := signals.CheckCompleteTask(c)
+	if err == nil {
+		switch out := t.state.CompleteTask(workflow.Now(ctx), c); out.Result {
+		case signals.TaskAccepted:
+			t.dismissTask(ctx, out.Task)
+		case signals.TaskAlreadyEnded:
+		case signals.TaskConflict, signals.TaskNotFound:
+			err = errors.New(string(out.Result))
+		}
+	}
+	if err != nil {
+		t.state.Reject(workflow.Now(ctx), name, c, err)
+	}
+}
+
+func (t tasks) updateCompleteTask(ctx workflow.Context, c signals.CompleteTask) (signals.CompleteTaskResult, error) {
+	out := t.state.CompleteTask(workflow.Now(ctx), c)
+	if out.Result == signals.TaskAccepted {
+		t.dismissTask(ctx, out.Task)
+	}
+	return out, nil
+}
+
+func (t tasks) updateCancelTask(ctx workflow.Context, c signals.CancelTask) (signals.CompleteTaskResult, error) {
+	out := t.state.CancelTask(workflow.Now(ctx), c, true)
+	if out.Result == signals.TaskAccepted {
+		t.stopTask(ctx, out.Task)
+	}
+	return out, nil
+}
+
+// dismissTask tells the workflow of a task that it was completed from outside: there is
+// no more to wait for.
+func (t *conversation) dismissTask(ctx workflow.Context, task event.Task) {
+	if task.ThreadID != "" {
+		t.stopTask(ctx, task)
+		return
+	}
+	to := signals.TaskWorkflowID(t.state.Namespace, task.ID)
+	// One that has ended meanwhile need not know.
+	_ = t.awaitSent(ctx, workflow.SignalExternalWorkflow(ctx, to, "", signals.SignalTaskReport, thread.TaskReport{TaskID: task.ID}))
+}

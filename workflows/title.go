@@ -1,0 +1,47 @@
+package workflows
+
+import (
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/signals"
+)
+
+// watchTitle gives a thread that has fallen idle without a title one, beside its turns.
+func (t *conversation) watchTitle(ctx workflow.Context) {
+	workflow.GoNamed(ctx, "title", func(ctx workflow.Context) {
+		s := t.state
+		// A thread that moves tries it in its next run.
+		for workflow.Await(ctx, func() bool { return !t.continuingAsNew && s.WantsTitle() }) == nil {
+			t.pendingSends++
+			t.title(ctx)
+			t.pendingSends--
+		}
+	})
+}
+
+func (t *conversation) title(ctx workflow.Context) {
+	s := t.state
+	step := s.TitleStep(workflow.Now(ctx))
+	var reply thread.TitleReply
+	own, cancel := workflow.WithCancel(ctx)
+	defer cancel()
+	found := workflow.ExecuteActivity(lowPriorityOptions(own, "title"), signals.ActivityTitleThread, step)
+	if workflow.Await(ctx, func() bool { return found.IsReady() || s.Closing != nil || t.continuingAsNew }) != nil || !found.IsReady() {
+		// A thread that is closed, or moves, does not wait for it. The next run tries again.
+		s.TitleTried = s.Closing != nil
+		return
+	}
+	if err := found.Get(ctx, &reply); err != nil {
+		workflow.GetLogger(ctx).Warn("finding a title for a thread", "thread", s.ThreadID, "error", err)
+		return
+	}
+	if !s.Titled(reply) {
+		return
+	}
+	if err := workflow.UpsertMemo(ctx, map[string]any{signals.MemoTitle: reply.Title}); err != nil {
+		workflow.GetLogger(ctx).Warn("setting the memo of a thread", "thread", s.ThreadID, "error", err)
+	}
+	t.lifecycle(ctx, event.TypeSessionUpdated, step.RecordID)
+}
