@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/feed"
+	"github.com/threadmill/threadmill/internal/projection/worldview"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -30,7 +30,7 @@ func (w *World) PublishCRUDEvent(e CRUD) {
 // to be approved. No call waits for that, and nothing is stored: a thread asks by itself
 // when a call of its own does.
 func (w *World) PublishApprovalRequest(q event.ApprovalRequest, chatID string) (messageID string, err error) {
-	m, err := feed.ApprovalMessage(q, signals.NewID(), chatID, now())
+	m, err := worldview.ApprovalMessage(q, signals.NewID(), chatID, now())
 	if err != nil {
 		return "", err
 	}

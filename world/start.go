@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/internal/feed"
+	"github.com/threadmill/threadmill/internal/projection"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/stream"
 )
@@ -61,7 +62,7 @@ func (w *World) Start(ctx context.Context, chat Chat) error {
 		return fmt.Errorf("world: chat %q is started already; stop the world first", chat.ID)
 	}
 	// Before the chat is opened, so that nothing is missed.
-	reader, err := w.feed.OpenWorld(ctx, w.key(chat.ID), feed.EnvFrom{Now: true})
+	reader, err := w.view.Open(ctx, w.key(chat.ID), projection.From{Now: true})
 	if err != nil {
 		return err
 	}
@@ -133,7 +134,7 @@ func (w *World) letGo(ctx context.Context, chatID string, chat *started) {
 }
 
 // follow tells the subscribers what happens in a chat.
-func (w *World) follow(ctx context.Context, chatID string, reader *feed.WorldReader) {
+func (w *World) follow(ctx context.Context, chatID string, reader *projection.Reader[Event]) {
 	defer reader.Close()
 	closed := false
 	for pause := firstPause; ; {

@@ -11,6 +11,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/feed"
+	"github.com/threadmill/threadmill/internal/projection/worldview"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/store"
@@ -50,7 +51,7 @@ type Config struct {
 // World publishes to chats, and tells of them. It is safe for concurrent use.
 type World struct {
 	cfg  Config
-	feed *feed.Feed
+	view worldview.Projection
 	log  *slog.Logger
 
 	events   subscribers[Event]
@@ -78,11 +79,11 @@ func New(cfg Config) (*World, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	w := &World{cfg: cfg, log: cfg.Logger.With("worldId", cfg.Namespace), chats: map[string]*started{}}
-	var err error
-	w.feed, err = feed.New(feed.Config{Store: cfg.Store, Stream: cfg.Stream, View: cfg.view(), Logger: cfg.Logger})
+	chats, err := feed.New(feed.Config{Store: cfg.Store, Stream: cfg.Stream, View: cfg.show(), Logger: cfg.Logger})
 	if err != nil {
 		return nil, fmt.Errorf("world: %w", err)
 	}
+	w.view = worldview.New(chats, cfg.Store)
 	w.events.failed = func(e Event, problem error) {
 		w.log.Error("event handler failed", "event", e.ID, "type", e.Type, "thread", e.ChatID, "error", problem)
 	}
@@ -95,7 +96,7 @@ func New(cfg Config) (*World, error) {
 	return w, nil
 }
 
-func (cfg Config) view() func(store.Key) feed.View {
+func (cfg Config) show() func(store.Key) feed.View {
 	if cfg.View == nil {
 		return nil
 	}

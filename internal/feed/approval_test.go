@@ -11,6 +11,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/feed"
+	"github.com/threadmill/threadmill/internal/feedtest"
 )
 
 // TestApprovalEvents has every record that a call can leave on its way to being run.
@@ -20,12 +21,12 @@ func TestApprovalEvents(t *testing.T) {
 	request := func(change func(*event.ApprovalRequest)) event.Record {
 		r := event.ApprovalRequest{ToolCallID: "c", ToolName: "x", Arguments: "{}", Agent: "bot", RequestedAt: at}
 		change(&r)
-		return record(event.TypeApprovalRequest, r)
+		return feedtest.Record(event.TypeApprovalRequest, r)
 	}
 	approval := func(change func(*event.Approval)) event.Record {
 		a := event.Approval{ToolCallID: "c", ToolName: "x", Agent: "bot", Decision: event.Approve, Scope: event.Once, By: "ann", DecidedAt: at}
 		change(&a)
-		return record(event.TypeApproval, a)
+		return feedtest.Record(event.TypeApproval, a)
 	}
 	const (
 		asked   = `{"type":"approval_request","agent":"bot","request":{"toolCallId":"c","toolName":"x","arguments":"{}","agent":"bot",`
@@ -60,7 +61,7 @@ func TestApprovalEvents(t *testing.T) {
 			approval(func(a *event.Approval) { a.Decision, a.By, a.Reason = event.ApprovalRevoked, "bob", "too wide" }),
 			decided + `"decision":"revoked","scope":"once","reason":"too wide","by":"bob","decidedAt":"2023-11-14T22:13:20Z"}}`,
 		},
-		"a call for a client": {record(event.TypeClientCall, event.ClientCall{
+		"a call for a client": {feedtest.Record(event.TypeClientCall, event.ClientCall{
 			ToolCallID: "c", ToolName: "camera", Arguments: "{}", Agent: "bot", MessageID: "m1", RequestedAt: at, ExpiresAt: later,
 		}), `{"type":"client_call","agent":"bot","call":{"toolCallId":"c","toolName":"camera","arguments":"{}","agent":"bot","messageId":"m1",` +
 			when + `,"expiresAt":"2023-11-14T23:13:20Z"}}`},
@@ -71,12 +72,12 @@ func TestApprovalEvents(t *testing.T) {
 			assert.Equal(t, "c", events[0].ToolCallID)
 			raw, err := json.Marshal(events[0])
 			require.NoError(t, err)
-			assert.Equal(t, test.want, undated(raw))
+			assert.Equal(t, test.want, feedtest.Undated(raw))
 			var back event.AgentEvent
 			require.NoError(t, json.Unmarshal(raw, &back), "a client can read it")
 			again, err := json.Marshal(back)
 			require.NoError(t, err)
-			assert.Equal(t, test.want, undated(again))
+			assert.Equal(t, test.want, feedtest.Undated(again))
 		})
 	}
 	assert.Empty(t, feed.Events(event.Record{Type: event.TypeClientCall, Payload: json.RawMessage(`[]`)}), "what cannot be read is nothing")

@@ -13,8 +13,8 @@ import (
 //	<seq>.<n>       the first n events of record seq, which has more of them
 //	<seq>:<offset>  records up to seq, and the live log up to offset
 //
-// A record that came without the log's word carries the offset as well, since the
-// log does not say where it stands.
+// A record that the log did not announce carries the offset as well, since the log does
+// not say where it stands.
 type Cursor struct {
 	// Seq of the last record sent, or of the one sent in part.
 	Seq int64
@@ -64,11 +64,11 @@ func ParseCursor(text string) (Cursor, error) {
 	seq, part, partial := strings.Cut(rest, ".")
 	var c Cursor
 	var err error
-	if c.Seq, err = number(text, "seq", seq); err != nil {
+	if c.Seq, err = ParseCursorNumber(text, "seq", seq); err != nil {
 		return Cursor{}, err
 	}
 	if partial {
-		n, err := number(text, "n", part)
+		n, err := ParseCursorNumber(text, "n", part)
 		if err != nil {
 			return Cursor{}, err
 		}
@@ -78,7 +78,7 @@ func ParseCursor(text string) (Cursor, error) {
 		c.Part = int(n)
 	}
 	if live {
-		if c.Offset, err = number(text, "offset", offset); err != nil {
+		if c.Offset, err = ParseCursorNumber(text, "offset", offset); err != nil {
 			return Cursor{}, err
 		}
 	}
@@ -88,7 +88,8 @@ func ParseCursor(text string) (Cursor, error) {
 // maxParts bounds the n of <seq>.<n>: no record has so many events.
 const maxParts = 1 << 20
 
-func number(text, name, digits string) (int64, error) {
+// ParseCursorNumber reads the digits of one part of a cursor's text. Its error is a [*CursorError].
+func ParseCursorNumber(text, name, digits string) (int64, error) {
 	if digits == "" {
 		return 0, &CursorError{text, name + " is missing"}
 	}

@@ -4,15 +4,15 @@
 // # Order
 //
 // The live log decides where a record stands among the pieces: record n comes at
-// the first entry of the log that implies it, which is the word that records up to n
-// or beyond are stored, or a piece whose publisher knew of n. Every reader therefore
+// the first entry of the log that implies it, which announces that records up to n
+// or beyond are stored, or is a piece whose publisher knew of n. Every reader therefore
 // sees the same sequence, and a cursor is a place in it:
 //
 //   - all pieces of a message come before its record, and none after;
 //   - records come in the order of Seq, each once;
 //   - pieces come in the order of the log, each once.
 //
-// A record of which the log knows nothing (its word was lost, or has expired) comes
+// A record that the log does not announce (that was lost, or has expired) comes
 // when the reader has caught up with the log, or at the next look into the store,
 // which it takes every [Config.HeartbeatInterval]. Records are not polled otherwise,
 // and a piece costs no read of the store.
@@ -28,18 +28,23 @@
 // Pieces of an attempt that a later one has replaced, and pieces that come after
 // their message, are dropped.
 //
-// # Environment events
+// # Joining
 //
-// [EnvReader] and [Feed.EnvPage] deliver the same sequence as environment events: those
-// that were published, and those that are made of everything else. Nothing of it is
-// stored, so an event's id is derived from what it is made of. An item can make several
-// events, and each has its place among them, so that an [EnvCursor] is exact. A message
-// begins once for each viewer and attempt: what of it the viewer has had before the cursor
-// is known from the live log, as far as that is kept.
+// A [Reader] attaches a subscription to the live log in one of two ways. With an offset it reads
+// on behind it. Without one it reads the log from its beginning: a reader that resumes behind a
+// record seeks the entry that implies the record, and drops the pieces before it; if no entry
+// does, all of them follow.
 //
-// # Worlds
+//	attach ─→ seeking ─→ joining ─→ following
+//	  │                    ↑
+//	  └────────────────────┘  a place in the log, or the thread's beginning
 //
-// [WorldReader] and [Feed.WorldPage] deliver it as the events of a world of agents, in the
-// same way; [Feed.WorldMessages] has the messages alone, as they stand now. A request for
-// approval is a message there, with a call that the decision answers.
+// It joins until it has read what the log had when the subscription began: then the records that
+// were stored at that time, and were not announced, are due. A subscription that breaks is
+// attached again where it was read to.
+//
+// # Projections
+//
+// Other views of a thread are derived from its items: see package projection. What they need
+// beyond the events stands in each [Item].
 package feed

@@ -2,6 +2,7 @@ package feed_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -13,29 +14,36 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/feed"
+	"github.com/threadmill/threadmill/internal/feedtest"
 	"github.com/threadmill/threadmill/stream"
 	"github.com/threadmill/threadmill/stream/memory"
 )
 
 // perform runs a script while a reader watches, and returns what it saw.
-func perform(w *world, s script) []feed.Item {
-	r := w.open(feed.From{})
-	done := make(chan []feed.Item, 1)
-	go func() {
-		defer close(done) // also when the reader fails
-		done <- w.untilClosed(r)
-	}()
-	for _, step := range s {
-		step(w)
+func perform(w *feedtest.Thread, s feedtest.Script) (items []feed.Item) {
+	r := w.Open(feed.From{})
+	w.Run(s, func() { items = w.UntilClosed(r) })
+	return items
+}
+
+// show makes sequences comparable and failures readable.
+func show(items []feed.Item) []string {
+	out := make([]string, len(items))
+	for i, item := range items {
+		raw, err := json.Marshal(item.Event)
+		if err != nil {
+			panic(err)
+		}
+		out[i] = string(raw)
 	}
-	return <-done
+	return out
 }
 
 func TestSequence(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
-			w := newWorld(t, options{})
-			items := perform(w, runs(rand.New(rand.NewPCG(seed, 1)), 1+int(seed%3)))
+			w := feedtest.New(t, feedtest.Options{})
+			items := perform(w, feedtest.Runs(rand.New(rand.NewPCG(seed, 1)), 1+int(seed%3)))
 			t.Run("S1-24 the pieces of the last attempt are the message", func(t *testing.T) { checkContent(t, items) })
 			t.Run("S1-26 progress lies between its call and its result", func(t *testing.T) { checkProgress(t, items) })
 			t.Run("S1-23 one terminal event for each run, nothing of the run after it", func(t *testing.T) { checkFinal(t, items) })
@@ -100,8 +108,8 @@ func checkFinal(t *testing.T, items []feed.Item) {
 	}
 }
 
-func checkRecords(t *testing.T, w *world, items []feed.Item) {
-	stored, next, err := w.feed.Page(w.ctx, w.key, feed.Cursor{}, 1000)
+func checkRecords(t *testing.T, w *feedtest.Thread, items []feed.Item) {
+	stored, next, err := w.Feed.Page(w.Ctx, w.Key, feed.Cursor{}, 1000)
 	require.NoError(t, err)
 	require.Nil(t, next)
 	assert.Equal(t, show(stored), show(facts(items)))
@@ -120,20 +128,20 @@ func facts(items []feed.Item) []feed.Item {
 	return out
 }
 
-func checkCuts(t *testing.T, w *world, items []feed.Item) {
+func checkCuts(t *testing.T, w *feedtest.Thread, items []feed.Item) {
 	for i, item := range items {
 		cursor, err := feed.ParseCursor(item.Cursor.String())
 		require.NoError(t, err)
 		require.Equal(t, item.Cursor, cursor)
-		require.Equal(t, show(items[i+1:]), show(w.rest(feed.From{Cursor: cursor})), "resumed at %d, id %s", i, cursor)
+		require.Equal(t, show(items[i+1:]), show(w.Rest(feed.From{Cursor: cursor})), "resumed at %d, id %s", i, cursor)
 	}
 }
 
-func checkLate(t *testing.T, w *world, items []feed.Item) {
-	late := w.rest(feed.From{})
+func checkLate(t *testing.T, w *feedtest.Thread, items []feed.Item) {
+	late := w.Rest(feed.From{})
 	require.Equal(t, show(facts(items)), show(late))
 	for i, item := range late {
-		got := w.rest(feed.From{Cursor: item.Cursor})
+		got := w.Rest(feed.From{Cursor: item.Cursor})
 		require.Equal(t, show(late[i+1:]), show(facts(got)), "resumed at id %s", item.Cursor)
 	}
 }
@@ -141,18 +149,18 @@ func checkLate(t *testing.T, w *world, items []feed.Item) {
 func TestCutWhileRunning(t *testing.T) {
 	for seed := range uint64(12) {
 		t.Run(fmt.Sprintf("each piece once, seed %d", seed), func(t *testing.T) {
-			w := newWorld(t, options{})
+			w := feedtest.New(t, feedtest.Options{})
 			rng := rand.New(rand.NewPCG(seed, 2))
 			got := make(chan []feed.Item, 1)
 			// The first connection is there before anything is said, like the reference.
-			r := w.open(feed.From{})
+			r := w.Open(feed.From{})
 			go func() {
 				defer close(got)
 				got <- cutAtRandom(w, r, rand.New(rand.NewPCG(seed, 3)))
 			}()
-			s := runs(rng, 1+rng.IntN(3))
+			s := feedtest.Runs(rng, 1+rng.IntN(3))
 			for i, step := range s {
-				s[i] = func(w *world) { runtime.Gosched(); step(w) }
+				s[i] = func(w *feedtest.Thread) { runtime.Gosched(); step(w) }
 			}
 			assert.Equal(t, show(perform(w, s)), show(<-got))
 		})
@@ -160,18 +168,18 @@ func TestCutWhileRunning(t *testing.T) {
 }
 
 // cutAtRandom reads to the end, but reconnects all the time.
-func cutAtRandom(w *world, r *feed.Reader, rng *rand.Rand) []feed.Item {
+func cutAtRandom(w *feedtest.Thread, r *feed.Reader, rng *rand.Rand) []feed.Item {
 	var out []feed.Item
 	for {
 		for range 1 + rng.IntN(4) {
-			out = append(out, w.next(r))
-			if isClosed(out[len(out)-1]) {
+			out = append(out, w.Next(r))
+			if out[len(out)-1].Closes() {
 				r.Close()
 				return out
 			}
 		}
 		r.Close()
-		r = w.open(feed.From{Cursor: out[len(out)-1].Cursor})
+		r = w.Open(feed.From{Cursor: out[len(out)-1].Cursor})
 	}
 }
 
@@ -205,19 +213,19 @@ func (s *flakySub) Next(ctx context.Context) (stream.Entry, error) {
 func TestBrokenSubscription(t *testing.T) {
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
-			w := newWorld(t, options{})
-			want := perform(w, runs(rand.New(rand.NewPCG(seed, 4)), 2))
-			w.stream = &flaky{w.stream, rand.New(rand.NewPCG(seed, 5))}
+			w := feedtest.New(t, feedtest.Options{})
+			want := perform(w, feedtest.Runs(rand.New(rand.NewPCG(seed, 4)), 2))
+			w.Stream = &flaky{w.Stream, rand.New(rand.NewPCG(seed, 5))}
 			var err error
-			w.feed, err = feed.New(feed.Config{Store: w.store, Stream: w.stream, HeartbeatInterval: 2 * patience, Grace: patience / 2})
+			w.Feed, err = feed.New(feed.Config{Store: w.Store, Stream: w.Stream, HeartbeatInterval: 2 * feedtest.Patience, Grace: feedtest.Patience / 2})
 			require.NoError(t, err)
 			for _, at := range []int{0, len(want) / 3, len(want) / 2} {
 				var r *feed.Reader
 				require.Eventually(t, func() bool {
-					r, err = w.feed.Open(w.ctx, w.key, feed.From{Cursor: want[at].Cursor})
+					r, err = w.Feed.Open(w.Ctx, w.Key, feed.From{Cursor: want[at].Cursor})
 					return err == nil
-				}, patience, 1)
-				assert.Equal(t, show(want[at+1:]), show(w.untilClosed(r)))
+				}, feedtest.Patience, 1)
+				assert.Equal(t, show(want[at+1:]), show(w.UntilClosed(r)))
 				r.Close()
 			}
 		})
@@ -226,9 +234,9 @@ func TestBrokenSubscription(t *testing.T) {
 
 func TestClosedStream(t *testing.T) {
 	s := memory.New(memory.Config{})
-	w := newWorld(t, options{stream: func() stream.Stream { return s }})
-	r := w.open(feed.From{})
+	w := feedtest.New(t, feedtest.Options{Stream: func() stream.Stream { return s }})
+	r := w.Open(feed.From{})
 	require.NoError(t, s.Close())
-	_, err := r.Next(w.ctx)
+	_, err := r.Next(w.Ctx)
 	assert.ErrorIs(t, err, stream.ErrClosed)
 }

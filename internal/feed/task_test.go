@@ -8,27 +8,28 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/feed"
+	"github.com/threadmill/threadmill/internal/feedtest"
 	"github.com/threadmill/threadmill/stream"
 )
 
 // TestProgressOfTask has a call that started a background task: it has its result at once,
 // and the task goes on.
 func TestProgressOfTask(t *testing.T) {
-	w := newWorld(t, options{})
-	head := w.storeAll(calls("c1"), result("c1", "the task has started"))
+	w := feedtest.New(t, feedtest.Options{})
+	head := w.StoreAll(feedtest.Calls("c1"), feedtest.Result("c1", "the task has started"))
 	e, err := event.Task{ID: "t1~t1", Tool: "shell_cmd", Agent: "bot", ToolCallID: "c1"}.Progress(40)
 	require.NoError(t, err)
 	begun := map[string]*feed.Reader{
-		"from the start": w.open(feed.From{}), "behind the result": w.open(feed.From{Cursor: feed.Cursor{Seq: head}}),
+		"from the start": w.Open(feed.From{}), "behind the result": w.Open(feed.From{Cursor: feed.Cursor{Seq: head}}),
 	}
-	w.publish(stream.Entry{After: head, Event: &e})
-	w.publish(progress(head, "c1", "the call's own"))
-	w.storeAll(closed())
-	begun["when it is over"] = w.open(feed.From{Cursor: feed.Cursor{Seq: head}})
+	w.Publish(stream.Entry{After: head, Event: &e})
+	w.Publish(feedtest.Progress(head, "c1", "the call's own"))
+	w.StoreAll(feedtest.Closed())
+	begun["when it is over"] = w.Open(feed.From{Cursor: feed.Cursor{Seq: head}})
 	for name, r := range begun {
 		t.Run("S3-54 a viewer who began "+name, func(t *testing.T) {
 			var got []event.AgentEvent
-			for _, item := range w.untilClosed(r) {
+			for _, item := range w.UntilClosed(r) {
 				if item.Event.Type == event.EventToolProgress {
 					got = append(got, item.Event)
 				}

@@ -2,8 +2,6 @@ package feed_test
 
 import (
 	"context"
-	"errors"
-	"io"
 	"strings"
 	"testing"
 	"time"
@@ -12,35 +10,16 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/feed"
+	"github.com/threadmill/threadmill/internal/feedtest"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/stream"
 )
 
-// toEnd reads until io.EOF, over heartbeats.
-func (w *world) toEnd(r *feed.Reader) []feed.Item {
-	w.t.Helper()
-	var out []feed.Item
-	for {
-		item, err := r.Next(w.ctx)
-		switch {
-		case errors.Is(err, io.EOF):
-			return out
-		case errors.Is(err, feed.ErrIdle):
-		default:
-			require.NoError(w.t, err)
-			out = append(out, item)
-		}
-	}
-}
-
 func TestView(t *testing.T) {
-	w := newWorld(t, options{})
 	made := 0
-	var err error
-	w.feed, err = feed.New(feed.Config{
-		Store: w.store, Stream: w.stream, HeartbeatInterval: 2 * patience, Grace: patience / 2,
+	w := feedtest.New(t, feedtest.Options{
 		View: func(key store.Key) feed.View {
-			require.Equal(t, w.key, key)
+			require.Equal(t, "t1", key.ThreadID)
 			made++
 			n := 0
 			return func(_ context.Context, e event.AgentEvent) event.AgentEvent {
@@ -56,61 +35,60 @@ func TestView(t *testing.T) {
 			}
 		},
 	})
-	require.NoError(t, err)
 
 	t.Run("S0-10 pieces and messages are replaced for each reader", func(t *testing.T) {
-		first, second := w.open(feed.From{}), w.open(feed.From{})
-		w.storeAll(said("hello"))
-		w.piece(1, "m1", 1, "se")
-		w.storeAll(message("m1", "secret"))
+		first, second := w.Open(feed.From{}), w.Open(feed.From{})
+		w.StoreAll(feedtest.Said("hello"))
+		w.Piece(1, "m1", 1, "se")
+		w.StoreAll(feedtest.Message("m1", "secret"))
 		for _, r := range []*feed.Reader{first, second} {
-			require.Equal(t, "HELLO", w.next(r).Event.Message.Content)
-			piece := w.next(r).Event
+			require.Equal(t, "HELLO", w.Next(r).Event.Message.Content)
+			piece := w.Next(r).Event
 			require.Equal(t, "SE", piece.Content)
 			require.Equal(t, "xx", piece.Detail)
-			require.Equal(t, "SECRET", w.next(r).Event.Message.Content)
+			require.Equal(t, "SECRET", w.Next(r).Event.Message.Content)
 		}
 		require.Equal(t, 2, made)
 	})
 	t.Run("S0-10 so are those of a page", func(t *testing.T) {
-		items, _, err := w.feed.Page(w.ctx, w.key, feed.Cursor{}, 10)
+		items, _, err := w.Feed.Page(w.Ctx, w.Key, feed.Cursor{}, 10)
 		require.NoError(t, err)
 		require.Len(t, items, 2)
 		require.Equal(t, "SECRET", items[1].Event.Message.Content)
 	})
 	t.Run("S0-10 and the store keeps what was said", func(t *testing.T) {
-		records, err := w.store.Records(w.ctx, w.key, store.Query{})
+		records, err := w.Store.Records(w.Ctx, w.Key, store.Query{})
 		require.NoError(t, err)
 		require.Contains(t, string(records[1].Payload), `"secret"`)
 	})
 }
 
 func TestTrace(t *testing.T) {
-	w := newWorld(t, options{})
-	r := w.open(feed.From{})
-	w.storeAll(said("hello"))
-	entry := piece(1, "m1", 1, "a")
+	w := feedtest.New(t, feedtest.Options{})
+	r := w.Open(feed.From{})
+	w.StoreAll(feedtest.Said("hello"))
+	entry := feedtest.Piece(1, "m1", 1, "a")
 	entry.TraceID = "trace"
-	w.publish(entry)
-	w.publish(stream.Entry{After: 1, Event: piece(1, "m1", 1, "b").Event})
+	w.Publish(entry)
+	w.Publish(stream.Entry{After: 1, Event: feedtest.Piece(1, "m1", 1, "b").Event})
 	for _, want := range []string{"trace", "trace", ""} {
-		require.Equal(t, want, w.next(r).TraceID, "S2-40")
+		require.Equal(t, want, w.Next(r).TraceID, "S2-40")
 	}
 }
 
 func TestWhole(t *testing.T) {
-	w := newWorld(t, options{})
-	r := w.open(feed.From{Whole: true})
-	w.storeAll(said("hello"))
-	w.publish(stream.Entry{After: 1, Event: &event.AgentEvent{Type: event.EventThought, Content: "hm", MessageID: "m1", Attempt: 1}})
-	w.piece(1, "m1", 1, "a")
-	w.publish(reset(1, "m1", 2))
-	w.piece(1, "m1", 2, "b")
-	w.storeAll(message("m1", "b"), calls("c1"))
-	w.publish(progress(3, "c1", "half"))
-	w.storeAll(result("c1", "done"), closed())
+	w := feedtest.New(t, feedtest.Options{})
+	r := w.Open(feed.From{Whole: true})
+	w.StoreAll(feedtest.Said("hello"))
+	w.Publish(stream.Entry{After: 1, Event: &event.AgentEvent{Type: event.EventThought, Content: "hm", MessageID: "m1", Attempt: 1}})
+	w.Piece(1, "m1", 1, "a")
+	w.Publish(feedtest.Reset(1, "m1", 2))
+	w.Piece(1, "m1", 2, "b")
+	w.StoreAll(feedtest.Message("m1", "b"), feedtest.Calls("c1"))
+	w.Publish(feedtest.Progress(3, "c1", "half"))
+	w.StoreAll(feedtest.Result("c1", "done"), feedtest.Closed())
 	var types []event.AgentEventType
-	for _, item := range w.untilClosed(r) {
+	for _, item := range w.UntilClosed(r) {
 		types = append(types, item.Event.Type)
 	}
 	require.Equal(t, []event.AgentEventType{
@@ -120,43 +98,43 @@ func TestWhole(t *testing.T) {
 
 func TestEnd(t *testing.T) {
 	t.Run("after what leads up to it, and no later", func(t *testing.T) {
-		w := newWorld(t, options{})
-		r := w.open(feed.From{Now: true})
-		w.storeAll(said("hello"))
-		w.piece(1, "m1", 1, "a")
-		head := w.storeAll(message("m1", "a"))
-		w.piece(head, "m2", 1, "of another turn")
-		w.storeAll(message("m2", "of another turn"))
+		w := feedtest.New(t, feedtest.Options{})
+		r := w.Open(feed.From{Now: true})
+		w.StoreAll(feedtest.Said("hello"))
+		w.Piece(1, "m1", 1, "a")
+		head := w.StoreAll(feedtest.Message("m1", "a"))
+		w.Piece(head, "m2", 1, "of another turn")
+		w.StoreAll(feedtest.Message("m2", "of another turn"))
 		r.End(head)
-		require.Equal(t, []string{"hello", "a", "a"}, contents(w.toEnd(r)))
+		require.Equal(t, []string{"hello", "a", "a"}, contents(w.ToEnd(r)))
 	})
 	t.Run("once its record is there", func(t *testing.T) {
-		w := newWorld(t, options{})
-		r := w.open(feed.From{Now: true})
-		head := w.append(said("hello"))
+		w := feedtest.New(t, feedtest.Options{})
+		r := w.Open(feed.From{Now: true})
+		head := w.Append(feedtest.Said("hello"))
 		r.End(head)
-		w.word(head)
-		require.Equal(t, []string{"hello"}, contents(w.toEnd(r)))
+		w.Word(head)
+		require.Equal(t, []string{"hello"}, contents(w.ToEnd(r)))
 	})
 	t.Run("though the log never speaks of it", func(t *testing.T) {
-		w := newWorld(t, options{grace: time.Millisecond})
-		r := w.open(feed.From{Now: true})
-		w.append(said("hello"))
-		r.End(w.append(message("m1", "a")))
-		require.Equal(t, []string{"hello", "a"}, contents(w.toEnd(r)))
+		w := feedtest.New(t, feedtest.Options{Grace: time.Millisecond})
+		r := w.Open(feed.From{Now: true})
+		w.Append(feedtest.Said("hello"))
+		r.End(w.Append(feedtest.Message("m1", "a")))
+		require.Equal(t, []string{"hello", "a"}, contents(w.ToEnd(r)))
 	})
 	t.Run("at once, when all of it has been delivered", func(t *testing.T) {
-		w := newWorld(t, options{})
-		r := w.open(feed.From{Now: true})
-		head := w.storeAll(said("hello"))
-		w.next(r)
+		w := feedtest.New(t, feedtest.Options{})
+		r := w.Open(feed.From{Now: true})
+		head := w.StoreAll(feedtest.Said("hello"))
+		w.Next(r)
 		r.End(head)
-		require.Empty(t, w.toEnd(r))
+		require.Empty(t, w.ToEnd(r))
 	})
 	t.Run("also when the wait for more was left before", func(t *testing.T) {
-		w := newWorld(t, options{})
-		r := w.open(feed.From{Now: true})
-		ctx, cancel := context.WithCancel(w.ctx)
+		w := feedtest.New(t, feedtest.Options{})
+		r := w.Open(feed.From{Now: true})
+		ctx, cancel := context.WithCancel(w.Ctx)
 		left := make(chan error, 1)
 		go func() {
 			_, err := r.Next(ctx)
@@ -164,8 +142,8 @@ func TestEnd(t *testing.T) {
 		}()
 		cancel()
 		require.ErrorIs(t, <-left, context.Canceled)
-		r.End(w.storeAll(said("hello"), closed()))
-		require.Len(t, w.toEnd(r), 2)
+		r.End(w.StoreAll(feedtest.Said("hello"), feedtest.Closed()))
+		require.Len(t, w.ToEnd(r), 2)
 	})
 }
 

@@ -17,6 +17,9 @@ import (
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/feed"
+	"github.com/threadmill/threadmill/internal/projection"
+	"github.com/threadmill/threadmill/internal/projection/envview"
+	"github.com/threadmill/threadmill/internal/projection/worldview"
 	"github.com/threadmill/threadmill/store"
 )
 
@@ -46,6 +49,8 @@ const (
 type eventHandlers struct {
 	*lookup
 	feed    *feed.Feed
+	env     envview.Projection
+	chats   worldview.Projection
 	viewers *viewers
 }
 
@@ -93,7 +98,7 @@ func (h *eventHandlers) events(ctx context.Context, in *eventsInput) (*huma.Stre
 	default:
 		return h.page(ctx, in, at.Cursor)
 	}
-	from := feed.EnvFrom{
+	from := projection.From{
 		Cursor: at, Now: in.From == "now" && !in.resumes(), Finite: thread.Status == store.ThreadClosed,
 	}
 	return h.watch(ctx, in.ID, in.View, from)
@@ -104,7 +109,7 @@ const viewEnv = "env"
 
 // cursor is where to begin; the header wins, since browsers repeat the query when
 // they reconnect.
-func (in *eventsInput) cursor() (feed.EnvCursor, error) {
+func (in *eventsInput) cursor() (projection.Cursor, error) {
 	for _, at := range []struct{ location, text string }{
 		{"header.Last-Event-ID", in.LastEventID}, {"query.lastEventId", in.LastID}, {"query.cursor", in.Cursor},
 	} {
@@ -117,7 +122,7 @@ func (in *eventsInput) cursor() (feed.EnvCursor, error) {
 		}
 		return c, nil
 	}
-	return feed.EnvCursor{}, nil
+	return projection.Cursor{}, nil
 }
 
 // resumes reports whether a place is named, be it the beginning.
@@ -125,12 +130,12 @@ func (in *eventsInput) resumes() bool { return in.LastEventID+in.LastID+in.Curso
 
 // parse reads an id of the view. One from between the events of another view that are made
 // of one event is no place among agent events.
-func (in *eventsInput) parse(text string) (feed.EnvCursor, error) {
+func (in *eventsInput) parse(text string) (projection.Cursor, error) {
 	if in.View == viewEnv || in.View == viewWorld {
-		return feed.ParseEnvCursor(text)
+		return projection.ParseCursor(text)
 	}
 	c, err := feed.ParseCursor(text)
-	return feed.EnvCursor{Cursor: c}, err
+	return projection.Cursor{Cursor: c}, err
 }
 
 // wantsStream reports whether an Accept header prefers server-sent events to JSON.
@@ -172,8 +177,8 @@ func (h *eventHandlers) page(ctx context.Context, in *eventsInput, at feed.Curso
 	return h.writePage(in.ID, page), nil
 }
 
-func (h *eventHandlers) envPage(ctx context.Context, in *eventsInput, at feed.EnvCursor) (*huma.StreamResponse, error) {
-	items, next, err := h.feed.EnvPage(ctx, h.key(in.ID), at, in.Limit)
+func (h *eventHandlers) envPage(ctx context.Context, in *eventsInput, at projection.Cursor) (*huma.StreamResponse, error) {
+	items, next, err := h.env.Page(ctx, h.key(in.ID), at, in.Limit)
 	if err != nil {
 		return nil, h.problem(ctx, in.ID, err)
 	}
@@ -188,8 +193,8 @@ func (h *eventHandlers) envPage(ctx context.Context, in *eventsInput, at feed.En
 	return h.writePage(in.ID, page), nil
 }
 
-func (h *eventHandlers) worldPage(ctx context.Context, in *eventsInput, at feed.EnvCursor) (*huma.StreamResponse, error) {
-	items, next, err := h.feed.WorldPage(ctx, h.key(in.ID), at, in.Limit)
+func (h *eventHandlers) worldPage(ctx context.Context, in *eventsInput, at projection.Cursor) (*huma.StreamResponse, error) {
+	items, next, err := h.chats.Page(ctx, h.key(in.ID), at, in.Limit)
 	if err != nil {
 		return nil, h.problem(ctx, in.ID, err)
 	}
@@ -206,7 +211,7 @@ func (h *eventHandlers) worldPage(ctx context.Context, in *eventsInput, at feed.
 
 // watch opens the reader before the answer begins, so that what fails is a problem
 // document.
-func (h *eventHandlers) watch(ctx context.Context, id, view string, from feed.EnvFrom) (_ *huma.StreamResponse, err error) {
+func (h *eventHandlers) watch(ctx context.Context, id, view string, from projection.From) (_ *huma.StreamResponse, err error) {
 	leave, err := h.viewers.enter()
 	if err != nil {
 		return nil, err

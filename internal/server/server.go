@@ -18,6 +18,8 @@ import (
 	"github.com/threadmill/threadmill/internal/feed"
 	"github.com/threadmill/threadmill/internal/guard"
 	"github.com/threadmill/threadmill/internal/outage"
+	"github.com/threadmill/threadmill/internal/projection/envview"
+	"github.com/threadmill/threadmill/internal/projection/worldview"
 	"github.com/threadmill/threadmill/internal/registry"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
@@ -220,10 +222,10 @@ func New(cfg Config) (http.Handler, error) {
 	(&threadHandlers{l, cfg.Threads}).registerThreads()
 	(&messageHandlers{l, cfg.Threads, cfg.WaitLimit}).registerMessages()
 	(&queueHandlers{l, cfg.Threads}).registerQueue()
-	(&eventHandlers{l, events, v}).registerEvents()
+	(&eventHandlers{l, events, envview.New(events, cfg.Store), worldview.New(events, cfg.Store), v}).registerEvents()
 	(&publishHandlers{c, cfg.Threads}).registerPublish()
 	(&promptHandlers{c, cfg.Threads}).registerSessions(mux)
-	(&worldHandlers{l, chats, events}).registerWorld()
+	(&worldHandlers{l, chats}).registerWorld()
 	approvals := &approvalHandlers{l, cfg.Threads}
 	approvals.registerApprovals()
 	approvals.registerGrants()

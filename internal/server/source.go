@@ -5,6 +5,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/feed"
+	"github.com/threadmill/threadmill/internal/projection"
 )
 
 // source is what a stream of events is read from, in one view.
@@ -33,13 +34,13 @@ type streamed struct {
 	closed bool
 }
 
-func (h *eventHandlers) open(ctx context.Context, id, view string, from feed.EnvFrom) (source, error) {
+func (h *eventHandlers) open(ctx context.Context, id, view string, from projection.From) (source, error) {
 	switch view {
 	case viewEnv:
-		r, err := h.feed.OpenEnv(ctx, h.key(id), from)
+		r, err := h.env.Open(ctx, h.key(id), from)
 		return derivedSource[event.EnvEvent]{r}, err
 	case viewWorld:
-		r, err := h.feed.OpenWorld(ctx, h.key(id), from)
+		r, err := h.chats.Open(ctx, h.key(id), from)
 		return derivedSource[event.WorldEvent]{r}, err
 	}
 	r, err := h.feed.Open(ctx, h.key(id), feed.From{Cursor: from.Cursor.Cursor, Now: from.Now, Finite: from.Finite})
@@ -50,16 +51,16 @@ type agentSource struct{ *feed.Reader }
 
 func (s agentSource) Next(ctx context.Context) (streamed, error) {
 	item, err := s.Reader.Next(ctx)
-	return streamed{item.Cursor.String(), item.Event, isClosed(item)}, err
+	return streamed{item.Cursor.String(), item.Event, item.Closes()}, err
 }
 
 func (s agentSource) begun() place { return s.Start() }
 
 // derivedSource is that of the views whose events are made of others.
-type derivedSource[E any] struct{ *feed.MadeReader[E] }
+type derivedSource[E any] struct{ *projection.Reader[E] }
 
 func (s derivedSource[E]) Next(ctx context.Context) (streamed, error) {
-	item, err := s.MadeReader.Next(ctx)
+	item, err := s.Reader.Next(ctx)
 	return streamed{item.Cursor.String(), item.Event, item.Closed}, err
 }
 

@@ -8,9 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/feed"
 )
 
 // retryAfter is how long a client waits before it reconnects, in milliseconds.
@@ -97,8 +94,4 @@ func (o *eventWriter) write(flush bool) bool {
 		return false
 	}
 	return !flush || o.rc.Flush() == nil
-}
-
-func isClosed(item feed.Item) bool {
-	return item.Event.Type == event.EventStatus && item.Event.Status.Status == event.StatusClosed
 }

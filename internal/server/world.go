@@ -11,7 +11,7 @@ import (
 
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/feed"
+	"github.com/threadmill/threadmill/internal/projection/worldview"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/world"
 )
@@ -60,7 +60,6 @@ type worldMessagesOutput struct {
 type worldHandlers struct {
 	*lookup
 	world *world.World
-	feed  *feed.Feed
 }
 
 func (h *worldHandlers) registerWorld() {
@@ -151,7 +150,7 @@ func (h *worldHandlers) listWorldMessages(ctx context.Context, in *messagesInput
 	if _, err := h.thread(ctx, in.ID); err != nil {
 		return nil, err
 	}
-	messages, next, err := h.feed.WorldMessages(ctx, h.key(in.ID), after, in.Limit)
+	messages, next, err := worldview.Messages(ctx, h.store, h.key(in.ID), after, in.Limit)
 	if err != nil {
 		return nil, h.problem(ctx, in.ID, err)
 	}

@@ -1,4 +1,4 @@
-package feed
+package envview
 
 import (
 	"encoding/json"
@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/feed"
+	"github.com/threadmill/threadmill/internal/projection"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -51,30 +53,30 @@ type sessionEvent struct {
 	By        string   `json:"by,omitempty"`
 }
 
-func (m *envMaker) stream(item Item, p streamEvent) *event.EnvEvent {
+func (pr *projector) stream(item feed.Item, p streamEvent) *event.EnvEvent {
 	if p.Agent == "" {
 		p.Agent = item.Event.Agent
 	}
-	return m.event(item, event.SourceLLM, "stream."+p.Type, p)
+	return pr.event(item, event.SourceLLM, "stream."+p.Type, p)
 }
 
 // start begins a message. Its id is the same whether pieces of the message follow or all
 // of it.
-func (m *envMaker) start(item Item, messageID string, attempt int) *event.EnvEvent {
-	e := m.stream(item, streamEvent{Type: "start", MessageID: messageID, Attempt: attempt})
-	e.ID = signals.EventID(m.key.Namespace, m.key.ThreadID, e.Type, messageID, strconv.Itoa(attempt))
+func (pr *projector) start(item feed.Item, messageID string, attempt int) *event.EnvEvent {
+	e := pr.stream(item, streamEvent{Type: "start", MessageID: messageID, Attempt: attempt})
+	e.ID = signals.EventID(pr.Key.Namespace, pr.Key.ThreadID, e.Type, messageID, strconv.Itoa(attempt))
 	return e
 }
 
 // failure says that what followed from an event has ended before its time.
-func (m *envMaker) failure(item Item, problem string) *event.EnvEvent {
-	return m.stream(item, streamEvent{Type: "error", Error: problem, EventID: item.record.ParentEventID})
+func (pr *projector) failure(item feed.Item, problem string) *event.EnvEvent {
+	return pr.stream(item, streamEvent{Type: "error", Error: problem, EventID: item.Record.ParentEventID})
 }
 
-// result is made of what a tool has returned.
-func (m *envMaker) result(item Item) made {
+// result derives the event of a result of a tool.
+func (pr *projector) result(item feed.Item) events {
 	e := item.Event
-	if e.ToolCallID == "call_"+item.record.ParentEventID {
+	if e.ToolCallID == event.InfoCallID(item.Record.ParentEventID) {
 		// Nobody has called it: it shows the model the event that the turn is about.
 		return nil
 	}
@@ -82,15 +84,15 @@ func (m *envMaker) result(item Item) made {
 	if e.IsError {
 		typ = event.TypeToolError
 	}
-	out := m.event(item, event.SourceTool, typ, toolEvent{e.ToolCallID, e.ToolName, e.Agent, e.Output, e.IsError})
-	if item.record.Type == event.TypeMessage {
-		out.ID = m.resultID(e.ToolCallID, typ)
+	out := pr.event(item, event.SourceTool, typ, toolEvent{e.ToolCallID, e.ToolName, e.Agent, e.Output, e.IsError})
+	if item.Record.Type == event.TypeMessage {
+		out.ID = pr.resultID(e.ToolCallID, typ)
 	}
-	return made{out}
+	return events{out}
 }
 
-// progress is made of the progress of background tasks only.
-func (m *envMaker) progress(item Item) made {
+// progress derives the event of the progress of a background task. Other calls have none.
+func (pr *projector) progress(item feed.Item) events {
 	p, ok := item.Event.TaskProgress()
 	if !ok {
 		return nil
@@ -99,12 +101,11 @@ func (m *envMaker) progress(item Item) made {
 		p.Data = json.RawMessage("null")
 	}
 	payload := progressEvent{p.TaskID, item.Event.ToolName, item.Event.Agent, p.Data}
-	return made{m.event(item, event.SourceTool, event.TypeBackgroundTaskProgress, payload)}
+	return events{pr.event(item, event.SourceTool, event.TypeBackgroundTaskProgress, payload)}
 }
 
-// status is made of the changes of the thread itself, and of the end of what was
-// interrupted.
-func (m *envMaker) status(item Item) made {
+// status derives the event of a change of the thread itself, or of an interruption.
+func (pr *projector) status(item feed.Item) events {
 	s := item.Event.Status
 	var typ string
 	switch s.Status {
@@ -115,41 +116,29 @@ func (m *envMaker) status(item Item) made {
 	case event.StatusClosed:
 		typ = event.TypeSessionDeleted
 	case event.StatusInterrupted:
-		return made{m.failure(item, interruption(*s))}
+		return events{pr.failure(item, projection.Interruption(*s))}
 	default:
 		return nil
 	}
-	return made{m.event(item, event.SourceSystem, typ, sessionEvent{m.key.ThreadID, s.Agents, s.Detail, s.By})}
-}
-
-// interruption says who has interrupted a turn, and why.
-func interruption(s event.StatusChange) string {
-	text := "interrupted"
-	if s.By != "" {
-		text += " by " + s.By
-	}
-	if s.Detail != "" {
-		text += ": " + s.Detail
-	}
-	return text
+	return events{pr.event(item, event.SourceSystem, typ, sessionEvent{pr.Key.ThreadID, s.Agents, s.Detail, s.By})}
 }
 
 // event makes an event of an item. A piece carries no time: that of its event is when the
 // viewer is shown it.
-func (m *envMaker) event(item Item, source event.Source, typ string, payload any) *event.EnvEvent {
+func (pr *projector) event(item feed.Item, source event.Source, typ string, payload any) *event.EnvEvent {
 	raw, err := json.Marshal(payload)
 	if err != nil {
 		raw = json.RawMessage("null") // data of a tool that is no JSON
 	}
 	at, origin := time.Now(), "live "+strconv.FormatInt(item.Cursor.Offset, 10)
-	if item.record != nil {
-		at, origin = item.record.CreatedAt, item.record.ID
+	if item.Record != nil {
+		at, origin = item.Record.CreatedAt, item.Record.ID
 	}
 	return &event.EnvEvent{
-		ID:        signals.EventID(m.key.Namespace, m.key.ThreadID, typ, origin, item.Event.ToolCallID),
+		ID:        signals.EventID(pr.Key.Namespace, pr.Key.ThreadID, typ, origin, item.Event.ToolCallID),
 		Type:      typ,
 		Timestamp: at.UnixMilli(),
-		Metadata:  event.EnvMetadata{TriggerSessionID: m.key.ThreadID, Source: source},
+		Metadata:  event.EnvMetadata{TriggerSessionID: pr.Key.ThreadID, Source: source},
 		Payload:   raw,
 	}
 }

@@ -1,40 +1,38 @@
-package feed_test
+package worldview_test
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
-	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/feed"
-	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/internal/feedtest"
+	"github.com/threadmill/threadmill/internal/projection"
 )
 
 // approved is a turn with a call that is approved, a reply that is streamed, and what else
 // a thread tells of.
-func approved() script {
-	put := func(records ...event.Record) func(*world) {
-		return func(w *world) { w.storeAll(records...) }
+func approved() feedtest.Script {
+	put := func(records ...event.Record) func(*feedtest.Thread) {
+		return func(w *feedtest.Thread) { w.StoreAll(records...) }
 	}
-	last := message("m2", "it is done")
-	return script{
-		put(record(event.TypeStatus, event.StatusChange{Status: event.StatusOpened, Agents: []string{"bot"}})),
-		put(envRecord(fileChanged), said("go")),
+	last := feedtest.Message("m2", "it is done")
+	return feedtest.Script{
+		put(feedtest.Record(event.TypeStatus, event.StatusChange{Status: event.StatusOpened, Agents: []string{"bot"}})),
+		put(feedtest.EnvRecord(feedtest.FileChanged), feedtest.Said("go")),
 		put(asked("m1", "c1", `{"command":"ls -la","directory":"src"}`)...),
 		put(approval("c1", nil)),
-		func(w *world) { w.publish(progress(8, "c1", "half")) },
+		func(w *feedtest.Thread) { w.Publish(feedtest.Progress(8, "c1", "half")) },
 		put(returned("m1", "c1", `{"stdout":"a","stderr":"","exitCode":0}`, false)),
-		func(w *world) { w.publish(thought(9, "m2", "hm")) },
-		func(w *world) { w.piece(9, "m2", 1, "it is ") },
-		func(w *world) { w.piece(9, "m2", 1, "done") },
-		put(callOf("m2", 1), last, record(event.TypeFinal, event.Final{Agent: "bot", MessageID: "m2"})),
-		put(record(event.TypeError, event.Failure{Agent: "bot", Error: "no key"})),
-		put(closed()),
+		func(w *feedtest.Thread) { w.Publish(feedtest.Thought(9, "m2", "hm")) },
+		func(w *feedtest.Thread) { w.Piece(9, "m2", 1, "it is ") },
+		func(w *feedtest.Thread) { w.Piece(9, "m2", 1, "done") },
+		put(feedtest.CallOf("m2", 1), last, feedtest.Record(event.TypeFinal, event.Final{Agent: "bot", MessageID: "m2"})),
+		put(feedtest.Record(event.TypeError, event.Failure{Agent: "bot", Error: "no key"})),
+		put(feedtest.Closed()),
 	}
 }
 
@@ -44,8 +42,8 @@ const (
 )
 
 func TestWorldView(t *testing.T) {
-	w := newWorld(t, options{stream: newMarking})
-	live := performWorld(w, approved())
+	w := newThread(t, feedtest.Options{Stream: feedtest.NewMarking})
+	live := w.Perform(approved())
 	stored := []string{
 		"crud create chat t1", "activity file.changed env file-1", "message user said go go",
 		"sse start m1", "sse end m1", "message assistant m1", "tool-start c1", "message assistant c1.request",
@@ -58,14 +56,14 @@ func TestWorldView(t *testing.T) {
 		got := append([]string{}, stored[:11]...)
 		got = append(got, `tool-progress c1 "half"`)
 		got = append(append(got, stored[11:16]...), "sse chunk m2 it is", "sse chunk m2 done")
-		assert.Equal(t, append(got, stored[16:]...), tellWorld(live))
+		assert.Equal(t, append(got, stored[16:]...), tell(live))
 	})
-	pages := w.worldPages(100)
+	pages := w.Pages(100)
 	t.Run("S4-98 what is stored can be read again", func(t *testing.T) {
-		assert.Equal(t, stored, tellWorld(pages))
-		assert.Equal(t, sameWorld(pages), sameWorld(w.restWorld(feed.EnvCursor{})), "a late reader gets the same")
+		assert.Equal(t, stored, tell(pages))
+		assert.Equal(t, same(pages), same(w.Rest(projection.Cursor{})), "a late reader gets the same")
 		for limit := 1; limit < 8; limit++ {
-			assert.Equal(t, sameWorld(pages), sameWorld(w.worldPages(limit)), "pages of %d", limit)
+			assert.Equal(t, same(pages), same(w.Pages(limit)), "pages of %d", limit)
 		}
 	})
 	t.Run("S4-99 chunks and progress are not stored", func(t *testing.T) {
@@ -83,45 +81,37 @@ func TestWorldView(t *testing.T) {
 	})
 	t.Run("an event has one id, however it is read", func(t *testing.T) {
 		seen := map[string]string{}
-		for _, item := range live {
-			assert.NotContains(t, seen, item.Event.ID)
-			seen[item.Event.ID] = jsonOf(item.Event)
+		for _, i := range live {
+			assert.NotContains(t, seen, i.Event.ID)
+			seen[i.Event.ID] = jsonOf(i.Event)
 		}
-		for _, item := range pages {
-			if s, ok := item.Event.Data.(event.WorldSSE); !ok || s.Type == event.WorldSSEEnd {
-				assert.Equal(t, seen[item.Event.ID], jsonOf(item.Event))
+		for _, i := range pages {
+			if s, ok := i.Event.Data.(event.WorldSSE); !ok || s.Type == event.WorldSSEEnd {
+				assert.Equal(t, seen[i.Event.ID], jsonOf(i.Event))
 			}
-			assert.Contains(t, seen, item.Event.ID)
+			assert.Contains(t, seen, i.Event.ID)
 		}
 	})
-	t.Run("cut at every position", func(t *testing.T) { checkWorldCuts(t, w, live) })
-}
-
-func checkWorldCuts(t *testing.T, w *world, items []feed.WorldItem) {
-	for i, item := range items {
-		at, err := feed.ParseEnvCursor(item.Cursor.String())
-		require.NoError(t, err)
-		require.Equal(t, sameWorld(items[i+1:]), sameWorld(w.restWorld(at)), "resumed at %d, id %s", i, at)
-	}
+	t.Run("cut at every position", func(t *testing.T) { w.CheckCuts(live, same) })
 }
 
 func TestWorldSequence(t *testing.T) {
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprintf("cut at every position, seed %d", seed), func(t *testing.T) {
-			w := newWorld(t, options{stream: newMarking})
-			items := performWorld(w, runs(rand.New(rand.NewPCG(seed, 9)), 1+int(seed%3)))
-			checkWorldCuts(t, w, items)
-			require.Equal(t, sameWorld(w.worldPages(3)), sameWorld(w.restWorld(feed.EnvCursor{})))
+			w := newThread(t, feedtest.Options{Stream: feedtest.NewMarking})
+			items := w.Perform(feedtest.Runs(rand.New(rand.NewPCG(seed, 9)), 1+int(seed%3)))
+			w.CheckCuts(items, same)
+			require.Equal(t, same(w.Pages(3)), same(w.Rest(projection.Cursor{})))
 		})
 	}
 }
 
 func TestWorldShapes(t *testing.T) {
-	w := newWorld(t, options{stream: newMarking})
-	live := performWorld(w, approved())
+	w := newThread(t, feedtest.Options{Stream: feedtest.NewMarking})
+	live := w.Perform(approved())
 	data := map[string]string{}
-	for i, item := range live {
-		data[tellWorld(live)[i]] = jsonOf(item.Event.Data)
+	for n, i := range live {
+		data[tell(live)[n]] = jsonOf(i.Event.Data)
 	}
 	for name, test := range map[string]struct{ event, want string }{
 		"S4-18 a person's message": {
@@ -185,46 +175,29 @@ func TestWorldShapes(t *testing.T) {
 }
 
 func TestWorldStoreFails(t *testing.T) {
-	w := newWorld(t, options{stream: newMarking})
-	failing := &failingLookup{countingStore: w.store}
-	var err error
-	w.feed, err = feed.New(feed.Config{Store: failing, Stream: w.stream, HeartbeatInterval: 2 * patience, Grace: patience / 2})
-	require.NoError(t, err)
-	r := w.openWorld(feed.EnvFrom{})
-	w.storeAll(said("go"))
-	w.storeAll(asked("m1", "c1", "{}")...)
+	w := newThread(t, feedtest.Options{Stream: feedtest.NewMarking})
+	r := w.Open(projection.From{})
+	w.StoreAll(feedtest.Said("go"))
+	w.StoreAll(asked("m1", "c1", "{}")...)
 	for range 6 {
-		w.nextWorld(r)
+		w.Next(r)
 	}
 	t.Run("S4-101 a piece needs no store", func(t *testing.T) {
-		failing.failures.Store(1)
-		w.piece(5, "m2", 1, "still here")
-		assert.Equal(t, []string{"sse start m2", "sse chunk m2 still here"}, tellWorld([]feed.WorldItem{w.nextWorld(r), w.nextWorld(r)}))
+		w.Store.FailLookups.Store(1)
+		w.Piece(5, "m2", 1, "still here")
+		assert.Equal(t, []string{"sse start m2", "sse chunk m2 still here"}, tell([]item{w.Next(r), w.Next(r)}))
 	})
 	t.Run("S4-101 what could not be looked up comes at the next try, and nothing is lost", func(t *testing.T) {
-		w.storeAll(approval("c1", nil))
-		w.piece(6, "m2", 1, "and on")
-		_, err := r.Next(w.ctx)
-		require.ErrorIs(t, err, errLookup)
-		var got []feed.WorldItem
+		w.StoreAll(approval("c1", nil))
+		w.Piece(6, "m2", 1, "and on")
+		_, err := r.Next(w.Ctx)
+		require.ErrorIs(t, err, feedtest.ErrLookup)
+		var got []item
 		for range 4 {
-			got = append(got, w.nextWorld(r))
+			got = append(got, w.Next(r))
 		}
-		told := tellWorld(got)
+		told := tell(got)
 		assert.Contains(t, told[0], "message tool c1.decision")
 		assert.Equal(t, "sse chunk m2 and on", told[3])
 	})
-}
-
-// failingLookup is a store that fails so many times to find records by their ids.
-type failingLookup struct {
-	*countingStore
-	failures atomic.Int64
-}
-
-func (s *failingLookup) RecordsByID(ctx context.Context, key store.Key, ids ...string) ([]event.Record, error) {
-	if s.failures.Add(-1) >= 0 {
-		return nil, errLookup
-	}
-	return s.countingStore.RecordsByID(ctx, key, ids...)
 }

@@ -1,4 +1,4 @@
-package feed
+package worldview
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/feed"
 	"github.com/threadmill/threadmill/store"
 )
 
@@ -34,61 +35,61 @@ func ApprovalMessage(q event.ApprovalRequest, messageID, chatID string, at time.
 	}, err
 }
 
-// request is made of a request for approval. A call that was approved before, but is asked
+// request derives the events of a request for approval. A call that was approved before, but is asked
 // about again, is open again.
-func (m *worldMaker) request(item Item) worldMade {
+func (pr *projector) request(item feed.Item) events {
 	q := item.Event.ApprovalRequest
 	if q.Reminder > 0 {
-		return worldMade{m.system(item, fmt.Sprintf("%s (%s) still waits for a decision", q.ToolName, q.ToolCallID))}
+		return events{pr.system(item, fmt.Sprintf("%s (%s) still waits for a decision", q.ToolName, q.ToolCallID))}
 	}
-	msg, err := ApprovalMessage(*q, item.record.ID, m.key.ThreadID, m.at(item))
+	msg, err := ApprovalMessage(*q, item.Record.ID, pr.Key.ThreadID, pr.at(item))
 	if err != nil {
 		return nil
 	}
-	out := worldMade{m.sent(item, msg), nil}
+	out := events{pr.worldMessageEvent(item, msg), nil}
 	if q.Round > 1 {
-		out[1] = m.stands(item, q.MessageID, q.ToolCallID, event.ToolCallStatus{})
+		out[1] = pr.statusUpdate(item, q.MessageID, q.ToolCallID, event.ToolCallStatus{})
 	}
 	return out
 }
 
-// decision is made of what was decided on a call.
-func (m *worldMaker) decision(ctx context.Context, item Item) (worldMade, error) {
+// decision derives the events of a decision on a call.
+func (pr *projector) decision(ctx context.Context, item feed.Item) (events, error) {
 	a := item.Event.Approval
 	call := fmt.Sprintf("%s (%s)", a.ToolName, a.ToolCallID)
 	switch {
 	case a.Decision == event.ApprovalRevoked:
-		return worldMade{m.system(item, fmt.Sprintf("%s takes the approval of %s back", a.By, a.ToolCallID))}, nil
+		return events{pr.system(item, fmt.Sprintf("%s takes the approval of %s back", a.By, a.ToolCallID))}, nil
 	case a.Missing > 0:
-		return worldMade{m.system(item, fmt.Sprintf("%s approves %s; %d more have to", a.By, call, a.Missing))}, nil
+		return events{pr.system(item, fmt.Sprintf("%s approves %s; %d more have to", a.By, call, a.Missing))}, nil
 	}
-	q, asked, err := m.requestOf(ctx, *a)
+	q, found, err := pr.requestOf(ctx, *a)
 	if err != nil {
 		return nil, err
 	}
-	if !asked {
-		return worldMade{m.activity(item, "approval", a.By, unasked(*a, call))}, nil
+	if !found {
+		return events{pr.activity(item, "approval", a.By, automaticDecision(*a, call))}, nil
 	}
-	msg := decisionMessage(*a, q, item.record.ID, m.key.ThreadID, m.at(item))
+	msg := decisionMessage(*a, q, item.Record.ID, pr.Key.ThreadID, pr.at(item))
 	status := msg.ToolCallStatus[msg.ToolCallID]
-	return worldMade{
-		m.sent(item, msg),
-		m.stands(item, event.RequestID(q), msg.ToolCallID, status),
-		m.stands(item, q.MessageID, q.ToolCallID, status),
+	return events{
+		pr.worldMessageEvent(item, msg),
+		pr.statusUpdate(item, event.RequestID(q), msg.ToolCallID, status),
+		pr.statusUpdate(item, q.MessageID, q.ToolCallID, status),
 	}, nil
 }
 
-// unasked says what became of a call about which nobody was asked.
-func unasked(a event.Approval, call string) string {
+// automaticDecision says how a call was decided without a request.
+func automaticDecision(a event.Approval, call string) string {
 	if a.Decision == event.Approve {
 		return fmt.Sprintf("%s runs, as the approval of %s grants", call, a.Grant)
 	}
 	return fmt.Sprintf("%s is denied: %s", call, a.Reason)
 }
 
-// requestOf is the request that a decision is on, if anybody was asked.
-func (p *past) requestOf(ctx context.Context, a event.Approval) (q event.ApprovalRequest, asked bool, err error) {
-	records, err := p.records(ctx, event.RequestID(event.ApprovalRequest{ToolCallID: a.ToolCallID, Round: a.Round}))
+// requestOf is the request that a decision answers, if there was one.
+func (pr *projector) requestOf(ctx context.Context, a event.Approval) (q event.ApprovalRequest, found bool, err error) {
+	records, err := pr.Records(ctx, event.RequestID(event.ApprovalRequest{ToolCallID: a.ToolCallID, Round: a.Round}))
 	if err != nil || len(records) == 0 {
 		return q, false, err
 	}
@@ -131,8 +132,8 @@ func decided(a *event.Approval) *event.ToolCallDecision {
 	return &out
 }
 
-// standing says how a call stands.
-type standing struct {
+// callState is the state of the approval of a call, and whether it has its result.
+type callState struct {
 	// decisions are one for each round of approval.
 	decisions []event.Approval
 
@@ -141,7 +142,7 @@ type standing struct {
 }
 
 // approval is the last decision, nil if there is none, or if people are asked again.
-func (s standing) approval() *event.Approval {
+func (s callState) approval() *event.Approval {
 	if s.again {
 		return nil
 	}
@@ -149,7 +150,7 @@ func (s standing) approval() *event.Approval {
 }
 
 // in is the decision of a round, nil if there is none.
-func (s standing) in(round int) *event.Approval {
+func (s callState) in(round int) *event.Approval {
 	if round < 1 || round > len(s.decisions) {
 		return nil
 	}
@@ -157,7 +158,7 @@ func (s standing) in(round int) *event.Approval {
 }
 
 // status is how the call stands, or, with a round, how the request for its approval does.
-func (s standing) status(round int) event.ToolCallStatus {
+func (s callState) status(round int) event.ToolCallStatus {
 	if round > 0 {
 		a := s.in(round)
 		return event.ToolCallStatus{Complete: a != nil, Result: decided(a)}
@@ -166,9 +167,9 @@ func (s standing) status(round int) event.ToolCallStatus {
 	return event.ToolCallStatus{Complete: s.done || a != nil, Result: decided(a)}
 }
 
-// standing looks up how calls stand now. A call has one round of approval after the other.
-func (p *past) standing(ctx context.Context, calls ...string) (map[string]standing, error) {
-	out := map[string]standing{}
+// callStates looks up the current states of calls. A call has one round of approval after the other.
+func (pr *projector) callStates(ctx context.Context, calls ...string) (map[string]callState, error) {
+	out := map[string]callState{}
 	for round := 1; len(calls) > 0; round++ {
 		ids := make([]string, 0, 2*len(calls))
 		for _, call := range calls {
@@ -180,7 +181,7 @@ func (p *past) standing(ctx context.Context, calls ...string) (map[string]standi
 		}
 		calls = nil
 		for some := range slices.Chunk(ids, store.MaxLimit) {
-			records, err := p.records(ctx, some...)
+			records, err := pr.Records(ctx, some...)
 			if err != nil {
 				return nil, err
 			}
@@ -196,7 +197,7 @@ func (p *past) standing(ctx context.Context, calls ...string) (map[string]standi
 
 // advance takes in what a record says of a call, and reports whether there may be another
 // round. A request comes before the decision on it.
-func advance(stands map[string]standing, r event.Record) (call string, more bool) {
+func advance(stands map[string]callState, r event.Record) (call string, more bool) {
 	var a event.Approval // of the others, as much as is asked for
 	if json.Unmarshal(r.Payload, &a) != nil {
 		return "", false

@@ -1,89 +1,47 @@
-package feed_test
+package worldview_test
 
 import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/feed"
+	"github.com/threadmill/threadmill/internal/feedtest"
+	"github.com/threadmill/threadmill/internal/projection"
+	"github.com/threadmill/threadmill/internal/projection/worldview"
 )
 
-func (w *world) openWorld(from feed.EnvFrom) *feed.WorldReader {
-	w.t.Helper()
-	r, err := w.feed.OpenWorld(w.ctx, w.key, from)
-	require.NoError(w.t, err)
-	w.t.Cleanup(r.Close)
-	return r
-}
+type item = projection.Item[event.WorldEvent]
 
-func (w *world) nextWorld(r *feed.WorldReader) feed.WorldItem {
-	w.t.Helper()
-	return next[feed.WorldItem](w, r)
-}
-
-// restWorld reads a finite reader to its end.
-func (w *world) restWorld(at feed.EnvCursor) []feed.WorldItem {
-	w.t.Helper()
-	r := w.openWorld(feed.EnvFrom{Cursor: at, Finite: true})
-	defer r.Close()
-	return rest[feed.WorldItem](w, r)
-}
-
-// worldPages reads all pages of a size.
-func (w *world) worldPages(limit int) []feed.WorldItem {
-	w.t.Helper()
-	var out []feed.WorldItem
-	var at feed.EnvCursor
-	for next := &at; next != nil; {
-		items, more, err := w.feed.WorldPage(w.ctx, w.key, *next, limit)
-		require.NoError(w.t, err)
-		require.LessOrEqual(w.t, len(items), limit)
-		out, next = append(out, items...), more
-	}
-	return out
+// newThread makes a thread that is read as the events of a world.
+func newThread(t *testing.T, o feedtest.Options) *feedtest.Projected[event.WorldEvent] {
+	w := feedtest.New(t, o)
+	return &feedtest.Projected[event.WorldEvent]{Thread: w, Projection: worldview.New(w.Feed, w.Store)}
 }
 
 // worldMessages reads all pages of messages of a size.
-func (w *world) worldMessages(limit int) []event.WorldMessage {
-	w.t.Helper()
+func worldMessages(w *feedtest.Projected[event.WorldEvent], limit int) []event.WorldMessage {
+	w.T.Helper()
 	var out []event.WorldMessage
 	for after, more := int64(0), true; more; {
-		messages, next, err := w.feed.WorldMessages(w.ctx, w.key, after, limit)
-		require.NoError(w.t, err)
+		messages, next, err := worldview.Messages(w.Ctx, w.Store, w.Key, after, limit)
+		require.NoError(w.T, err)
 		out = append(out, messages...)
 		after, more = next, next > 0
 	}
 	return out
 }
 
-// performWorld runs a script while a reader watches, and returns what it saw.
-func performWorld(w *world, s script) []feed.WorldItem {
-	r := w.openWorld(feed.EnvFrom{})
-	done := make(chan []feed.WorldItem, 1)
-	go func() {
-		defer close(done) // also when the reader fails
-		var out []feed.WorldItem
-		for len(out) == 0 || !out[len(out)-1].Closed {
-			out = append(out, w.nextWorld(r))
-		}
-		done <- out
-	}()
-	for _, step := range s {
-		step(w)
-	}
-	return <-done
-}
-
-// tellWorld makes sequences readable: the type, and what it is about.
-func tellWorld(items []feed.WorldItem) []string {
+// tell makes sequences readable: the type, and what it is about.
+func tell(items []item) []string {
 	var out []string
-	for _, item := range items {
-		text := []string{string(item.Event.Type)}
-		switch d := item.Event.Data.(type) {
+	for _, i := range items {
+		text := []string{string(i.Event.Type)}
+		switch d := i.Event.Data.(type) {
 		case event.WorldMessage:
 			text = append(text, d.Role, d.MessageID, d.ToolCallID, d.Content)
 		case event.WorldSSE:
@@ -104,12 +62,12 @@ func tellWorld(items []feed.WorldItem) []string {
 	return out
 }
 
-// sameWorld makes sequences comparable: events have the same id and say the same whenever
+// same makes sequences comparable: events have the same id and say the same whenever
 // they are read. What is live only has no time of its own.
-func sameWorld(items []feed.WorldItem) []string {
+func same(items []item) []string {
 	var out []string
-	for _, item := range items {
-		e := item.Event
+	for _, i := range items {
+		e := i.Event
 		if e.Meta == nil {
 			e.Timestamp = time.Time{}
 			switch d := e.Data.(type) {
@@ -138,17 +96,17 @@ var decidedAt = time.Unix(1700000100, 0).UTC()
 
 // asked is a reply that asks for a call, and the request for its approval.
 func asked(message, call, arguments string) []event.Record {
-	reply := reply(message, "")
+	reply := feedtest.Reply(message, "")
 	reply.ReplyToMessageID = "said go"
 	reply.ToolCalls = []event.ToolCall{{ID: call, Function: event.Function{Name: "shell_cmd", Arguments: arguments}}}
-	calls := record(event.TypeToolCall, event.ToolCallEvent{AgentName: "bot", ToolCalls: reply.ToolCalls})
+	calls := feedtest.Record(event.TypeToolCall, event.ToolCallEvent{AgentName: "bot", ToolCalls: reply.ToolCalls})
 	calls.ID = message + ".calls"
 	used := event.LLMCall{Agent: "bot", MessageID: message, Attempt: 1, Usage: event.Usage{InputTokens: 12, OutputTokens: 3}}
-	return []event.Record{record(event.TypeLLMCall, used), record(event.TypeMessage, reply), calls, requested(message, call, arguments, 0)}
+	return []event.Record{feedtest.Record(event.TypeLLMCall, used), feedtest.Record(event.TypeMessage, reply), calls, requested(message, call, arguments, 0)}
 }
 
 func requested(message, call, arguments string, round int) event.Record {
-	r := record(event.TypeApprovalRequest, event.ApprovalRequest{
+	r := feedtest.Record(event.TypeApprovalRequest, event.ApprovalRequest{
 		ToolCallID: call, ToolName: "shell_cmd", Arguments: arguments, Agent: "bot", MessageID: message,
 		WorkingDirectory: "/desk", Reason: "runs a command", Round: round,
 	})
@@ -168,7 +126,7 @@ func approval(call string, change func(*event.Approval)) event.Record {
 	if change != nil {
 		change(&a)
 	}
-	r := record(event.TypeApproval, a)
+	r := feedtest.Record(event.TypeApproval, a)
 	r.ID = call + ".decision"
 	if a.Round > 1 {
 		r.ID = fmt.Sprintf("%s.decision.%d", call, a.Round)

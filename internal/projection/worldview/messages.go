@@ -1,4 +1,4 @@
-package feed
+package worldview
 
 import (
 	"context"
@@ -6,19 +6,21 @@ import (
 	"slices"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/feed"
+	"github.com/threadmill/threadmill/internal/projection"
 	"github.com/threadmill/threadmill/store"
 )
 
-// WorldMessages returns the messages of at most limit records of a thread that follow one,
+// Messages returns the messages of at most limit records of a thread that follow one,
 // as they stand now, and, if there are more, the record behind which they are. Requests
 // for approval and decisions are among them.
-func (f *Feed) WorldMessages(ctx context.Context, key store.Key, after int64, limit int) (messages []event.WorldMessage, next int64, err error) {
-	m := newWorldMaker(f.cfg.Store, key)
+func Messages(ctx context.Context, s Store, key store.Key, after int64, limit int) (messages []event.WorldMessage, next int64, err error) {
+	pr := newProjector(s, projection.Viewer{Key: key})
 	q := store.Query{
 		After: after, Limit: limit + 1, Types: []string{event.TypeMessage, event.TypeApprovalRequest, event.TypeApproval},
-		MaxBytes: pageBytes,
+		MaxBytes: feed.PageBytes,
 	}
-	records, err := m.store.Records(ctx, key, q)
+	records, err := s.Records(ctx, key, q)
 	if err != nil {
 		return nil, 0, fmt.Errorf("reading the messages of %s: %w", key, err)
 	}
@@ -29,19 +31,19 @@ func (f *Feed) WorldMessages(ctx context.Context, key store.Key, after int64, li
 	if len(records) == 0 {
 		return nil, 0, nil
 	}
-	settled, err := store.Messages(ctx, m.store, key, store.Query{After: after, Before: records[len(records)-1].Seq + 1, Limit: limit})
+	settled, err := store.Messages(ctx, s, key, store.Query{After: after, Before: records[len(records)-1].Seq + 1, Limit: limit})
 	if err != nil {
 		return nil, 0, fmt.Errorf("reading the messages of %s: %w", key, err)
 	}
 	for _, r := range records {
 		if r.Type == event.TypeMessage {
-			if now := settled[0]; !now.Hidden && !ofThread(messageItem(r, now.Message)) {
-				messages = append(messages, m.messageOf(now.Message, r.CreatedAt))
+			if now := settled[0]; !now.Hidden && !isInfoCall(&r, now.ToolCallID, now.ToolCalls) {
+				messages = append(messages, pr.messageOf(now.Message, r.CreatedAt))
 			}
 			settled = settled[1:]
 			continue
 		}
-		msg, ok, err := m.spoken(ctx, r)
+		msg, ok, err := pr.approvalMessageOf(ctx, r)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -49,26 +51,21 @@ func (f *Feed) WorldMessages(ctx context.Context, key store.Key, after int64, li
 			messages = append(messages, msg)
 		}
 	}
-	return messages, next, m.settle(ctx, messages)
+	return messages, next, pr.setStatuses(ctx, messages)
 }
 
-// messageItem is what would be made of a message.
-func messageItem(r event.Record, msg event.Message) Item {
-	return Item{Event: messageEvent(msg), record: &r}
-}
-
-// spoken is the message that is made of a request for approval, or of a decision.
-func (m *worldMaker) spoken(ctx context.Context, r event.Record) (msg event.WorldMessage, ok bool, err error) {
-	for _, e := range Events(r) {
-		made, err := m.events(ctx, Item{Event: e, record: &r})
+// approvalMessageOf is the message of a request for approval, or of a decision.
+func (pr *projector) approvalMessageOf(ctx context.Context, r event.Record) (msg event.WorldMessage, ok bool, err error) {
+	for _, e := range feed.Events(r) {
+		derived, err := pr.Project(ctx, feed.Item{Event: e, Record: &r})
 		if err != nil {
 			return msg, false, err
 		}
-		for _, made := range made {
-			if made == nil {
+		for _, d := range derived {
+			if d == nil {
 				continue
 			}
-			if msg, ok := made.Data.(event.WorldMessage); ok {
+			if msg, ok := d.Data.(event.WorldMessage); ok {
 				return msg, true, nil
 			}
 		}
@@ -76,8 +73,8 @@ func (m *worldMaker) spoken(ctx context.Context, r event.Record) (msg event.Worl
 	return msg, false, nil
 }
 
-// settle says of all calls how they stand now.
-func (m *worldMaker) settle(ctx context.Context, messages []event.WorldMessage) error {
+// setStatuses sets the current statuses of all calls.
+func (pr *projector) setStatuses(ctx context.Context, messages []event.WorldMessage) error {
 	var calls []string
 	for _, msg := range messages {
 		for _, about := range callsAbout(msg) {
@@ -85,7 +82,7 @@ func (m *worldMaker) settle(ctx context.Context, messages []event.WorldMessage) 
 		}
 	}
 	slices.Sort(calls)
-	stands, err := m.standing(ctx, slices.Compact(calls)...)
+	stands, err := pr.callStates(ctx, slices.Compact(calls)...)
 	if err != nil {
 		return err
 	}

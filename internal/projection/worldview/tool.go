@@ -1,4 +1,4 @@
-package feed
+package worldview
 
 import (
 	"context"
@@ -8,18 +8,19 @@ import (
 	"strings"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/feed"
 	"github.com/threadmill/threadmill/store"
 )
 
 // callsMessage is the message whose call an item is about, if the item says so.
-func callsMessage(item Item) string {
-	if item.record == nil {
+func callsMessage(item feed.Item) string {
+	if item.Record == nil {
 		return ""
 	}
 	if msg, ok := resultMessage(item); ok {
 		return msg.ReplyToMessageID
 	}
-	id := strings.TrimSuffix(item.record.ID, event.InterceptionID(""))
+	id := strings.TrimSuffix(item.Record.ID, event.InterceptionID(""))
 	if reply, ok := event.ReplyOfCalls(id); ok {
 		return reply
 	}
@@ -27,18 +28,18 @@ func callsMessage(item Item) string {
 }
 
 // resultMessage is the message of a tool's result.
-func resultMessage(item Item) (event.Message, bool) {
+func resultMessage(item feed.Item) (event.Message, bool) {
 	if item.Event.Type != event.EventToolResult {
 		return event.Message{}, false
 	}
 	var msg event.Message
-	if item.record.Type == event.TypeHook {
+	if item.Record.Type == event.TypeHook {
 		var decided event.Interception
-		if json.Unmarshal(item.record.Payload, &decided) != nil || decided.Message == nil {
+		if json.Unmarshal(item.Record.Payload, &decided) != nil || decided.Message == nil {
 			return msg, false
 		}
 		msg = *decided.Message
-	} else if json.Unmarshal(item.record.Payload, &msg) != nil {
+	} else if json.Unmarshal(item.Record.Payload, &msg) != nil {
 		return msg, false
 	}
 	// As the viewer is to see it.
@@ -46,64 +47,64 @@ func resultMessage(item Item) (event.Message, bool) {
 	return msg, true
 }
 
-// result is made of what a tool has returned, or of what the world says by itself.
-func (m *worldMaker) result(ctx context.Context, item Item) (worldMade, error) {
+// result derives the events of a result of a tool, or of a message of the world itself.
+func (pr *projector) result(ctx context.Context, item feed.Item) (events, error) {
 	msg, ok := resultMessage(item)
 	switch {
 	case !ok:
 		return nil, nil
-	case item.record.Type == event.TypeHook:
-		return worldMade{m.update(item, msg.ID, m.messageOf(msg, m.at(item)))}, nil
+	case item.Record.Type == event.TypeHook:
+		return events{pr.update(item, msg.ID, pr.messageOf(msg, pr.at(item)))}, nil
 	case msg.ToolCallID == "":
-		return worldMade{m.said(item, msg)}, nil
+		return events{pr.messageEvent(item, msg)}, nil
 	}
-	stands, err := m.standing(ctx, msg.ToolCallID)
+	stands, err := pr.callStates(ctx, msg.ToolCallID)
 	if err != nil {
 		return nil, err
 	}
-	approval, out := stands[msg.ToolCallID].approval(), make(worldMade, 4)
+	approval, out := stands[msg.ToolCallID].approval(), make(events, 4)
 	if approval != nil && approval.Decision == event.Approve {
-		if out[0], err = m.executed(ctx, item, msg, *approval); err != nil {
+		if out[0], err = pr.executed(ctx, item, msg, *approval); err != nil {
 			return nil, err
 		}
 	}
 	if msg.IsError {
-		out[1] = m.tool(item, event.WorldToolError, event.WorldToolCall{Error: msg.Content})
+		out[1] = pr.tool(item, event.WorldToolError, event.WorldToolCall{Error: msg.Content})
 	} else {
-		out[1] = m.tool(item, event.WorldToolResult, event.WorldToolCall{Result: msg.Content})
+		out[1] = pr.tool(item, event.WorldToolResult, event.WorldToolCall{Result: msg.Content})
 	}
 	status := event.ToolCallStatus{Complete: true, Result: decided(approval)}
-	said := m.messageOf(msg, m.at(item))
+	said := pr.messageOf(msg, pr.at(item))
 	said.ToolCallStatus = map[string]event.ToolCallStatus{msg.ToolCallID: status}
-	out[2], out[3] = m.sent(item, said), m.stands(item, msg.ReplyToMessageID, msg.ToolCallID, status)
+	out[2], out[3] = pr.worldMessageEvent(item, said), pr.statusUpdate(item, msg.ReplyToMessageID, msg.ToolCallID, status)
 	return out, nil
 }
 
 // executed is the event of a call that has run with approval, nil if it was not run after all.
-func (m *worldMaker) executed(ctx context.Context, item Item, msg event.Message, approval event.Approval) (*event.WorldEvent, error) {
-	if not, err := m.notRun(ctx, msg); err != nil || not {
+func (pr *projector) executed(ctx context.Context, item feed.Item, msg event.Message, approval event.Approval) (*event.WorldEvent, error) {
+	if not, err := pr.notRun(ctx, msg); err != nil || not {
 		return nil, err
 	}
-	arguments, err := m.ran(ctx, msg, approval)
+	arguments, err := pr.runArguments(ctx, msg, approval)
 	if err != nil {
 		return nil, err
 	}
 	// As the viewer is to see it: a call that a grant covers stands in no request.
-	shown := shownBy(ctx, m.view, event.AgentEvent{
+	shown := pr.show(ctx, event.AgentEvent{
 		Type: event.EventToolCall, ToolName: msg.ToolName, ToolArgs: arguments, ToolCallID: msg.ToolCallID, Agent: msg.AgentID,
 	})
 	msg.ToolName = shown.ToolName
-	return m.event(item, event.WorldToolExecutionEvent, "", m.execution(msg, approval, shown.ToolArgs)), nil
+	return pr.event(item, event.WorldToolExecutionEvent, "", pr.execution(msg, approval, shown.ToolArgs)), nil
 }
 
 // notRun reports whether it is on record that the call of a result has not run: it was denied
 // right before, or no client has answered. Of other errors that is not known.
-func (m *worldMaker) notRun(ctx context.Context, msg event.Message) (bool, error) {
+func (pr *projector) notRun(ctx context.Context, msg event.Message) (bool, error) {
 	if !msg.IsError {
 		// The log of a call that has begun a task is the task's, and may come later.
 		return false, nil
 	}
-	asked, err := m.records(ctx, event.ClientCallID(msg.ToolCallID))
+	asked, err := pr.Records(ctx, event.ClientCallID(msg.ToolCallID))
 	if err != nil {
 		return false, err
 	}
@@ -111,20 +112,20 @@ func (m *worldMaker) notRun(ctx context.Context, msg event.Message) (bool, error
 		_, answered := msg.Metadata["by"]
 		return !answered, nil
 	}
-	log, err := m.store.ToolLog(ctx, m.key, msg.ToolCallID)
+	log, err := pr.store.ToolLog(ctx, pr.Key, msg.ToolCallID)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return false, fmt.Errorf("reading the log of call %s of %s: %w", msg.ToolCallID, m.key, err)
+		return false, fmt.Errorf("reading the log of call %s of %s: %w", msg.ToolCallID, pr.Key, err)
 	}
 	return log.Status == store.ToolDenied, nil
 }
 
-// ran are the arguments that the call of a result ran with.
-func (m *worldMaker) ran(ctx context.Context, msg event.Message, approval event.Approval) (string, error) {
+// runArguments are the arguments that the call of a result ran with.
+func (pr *projector) runArguments(ctx context.Context, msg event.Message, approval event.Approval) (string, error) {
 	if approval.Arguments != "" {
 		return approval.Arguments, nil
 	}
 	of := msg.ReplyToMessageID
-	records, err := m.records(ctx, of, event.InterceptionID(event.CallsID(of)))
+	records, err := pr.Records(ctx, of, event.InterceptionID(event.CallsID(of)))
 	if err != nil {
 		return "", err
 	}
@@ -149,10 +150,10 @@ func callsIn(r event.Record) []event.ToolCall {
 }
 
 // execution tells of a call that has run with approval.
-func (m *worldMaker) execution(msg event.Message, approval event.Approval, arguments string) event.WorldToolExecution {
+func (pr *projector) execution(msg event.Message, approval event.Approval, arguments string) event.WorldToolExecution {
 	out := event.WorldToolExecution{
 		AgentID: msg.AgentID, ToolName: msg.ToolName, Command: msg.ToolName, Parameters: parameters(arguments),
-		Directory: approval.WorkingDirectory, ExitCode: exitCode(msg), ChatID: m.key.ThreadID,
+		Directory: approval.WorkingDirectory, ExitCode: exitCode(msg), ChatID: pr.Key.ThreadID,
 	}
 	var known struct{ Command, Directory string }
 	_ = json.Unmarshal([]byte(arguments), &known) // of other tools there is neither

@@ -1,4 +1,4 @@
-package feed_test
+package worldview_test
 
 import (
 	"context"
@@ -11,6 +11,9 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/feed"
+	"github.com/threadmill/threadmill/internal/feedtest"
+	"github.com/threadmill/threadmill/internal/projection"
+	"github.com/threadmill/threadmill/internal/projection/worldview"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/stream"
 )
@@ -33,21 +36,21 @@ func TestWorldOfRecords(t *testing.T) {
 	once := func(d event.Decision) func(*event.Approval) {
 		return func(a *event.Approval) { a.Decision, a.Scope = d, event.Once }
 	}
-	reminder := record(event.TypeApprovalRequest, event.ApprovalRequest{ToolCallID: "c1", ToolName: "shell_cmd", Reminder: 1})
+	reminder := feedtest.Record(event.TypeApprovalRequest, event.ApprovalRequest{ToolCallID: "c1", ToolName: "shell_cmd", Reminder: 1})
 	vote := approval("c1", func(a *event.Approval) { a.Missing = 1 })
 	vote.ID = "c1.decision.vote.1"
-	revoked := record(event.TypeApproval, event.Approval{ToolCallID: "c1", Decision: event.ApprovalRevoked, By: "bob"})
+	revoked := feedtest.Record(event.TypeApproval, event.Approval{ToolCallID: "c1", Decision: event.ApprovalRevoked, By: "bob"})
 	revoked.ID = "c1.revoked"
-	noArgs := record(event.TypeToolCall, event.ToolCallEvent{AgentName: "bot", ToolCalls: []event.ToolCall{{ID: "c1", Function: event.Function{Name: "x", Arguments: "{broken"}}}})
-	final := record(event.TypeFinal, event.Final{Agent: "bot"})
+	noArgs := feedtest.Record(event.TypeToolCall, event.ToolCallEvent{AgentName: "bot", ToolCalls: []event.ToolCall{{ID: "c1", Function: event.Function{Name: "x", Arguments: "{broken"}}}})
+	final := feedtest.Record(event.TypeFinal, event.Final{Agent: "bot"})
 	final.ID = "m1.final"
-	cutOff := reply("m1", "half of")
+	cutOff := feedtest.Reply("m1", "half of")
 	cutOff.Interrupted = true
-	shown := reply("file-1.asked", "")
+	shown := feedtest.Reply("file-1.asked", "")
 	shown.ToolCalls = []event.ToolCall{{ID: "call_file-1", Function: event.Function{Name: "get_event_info"}}}
-	shownMessage := event.NewRecord("file-1.asked", event.TypeMessage, "trace", "file-1", fileChanged.Time(), shown)
-	shownCalls := event.NewRecord("file-1.asked.calls", event.TypeToolCall, "trace", "file-1", fileChanged.Time(), event.ToolCallEvent{AgentName: "bot", ToolCalls: shown.ToolCalls})
-	shownResult := event.NewRecord("call_file-1.result", event.TypeMessage, "trace", "file-1", fileChanged.Time(), event.Message{
+	shownMessage := event.NewRecord("file-1.asked", event.TypeMessage, "trace", "file-1", feedtest.FileChanged.Time(), shown)
+	shownCalls := event.NewRecord("file-1.asked.calls", event.TypeToolCall, "trace", "file-1", feedtest.FileChanged.Time(), event.ToolCallEvent{AgentName: "bot", ToolCalls: shown.ToolCalls})
+	shownResult := event.NewRecord("call_file-1.result", event.TypeMessage, "trace", "file-1", feedtest.FileChanged.Time(), event.Message{
 		ID: "call_file-1.result", SenderType: event.Tool, Role: event.RoleTool, ToolCallID: "call_file-1", Content: "{}",
 	})
 	for name, test := range map[string]struct {
@@ -89,42 +92,42 @@ func TestWorldOfRecords(t *testing.T) {
 		},
 		"arguments that are no JSON": {one(noArgs), []string{"tool-start c1"}},
 		"S4-32 the world says something": {
-			one(record(event.TypeMessage, event.Message{ID: "m0", SenderID: "world", SenderType: event.Tool, Role: event.RoleTool, Content: "it rains"})),
+			one(feedtest.Record(event.TypeMessage, event.Message{ID: "m0", SenderID: "world", SenderType: event.Tool, Role: event.RoleTool, Content: "it rains"})),
 			[]string{"message user m0 it rains"},
 		},
 		"X9 an agent is one by what it is": {
-			one(record(event.TypeMessage, event.Message{ID: "m0", SenderID: "user-support", SenderType: event.Agent, AgentID: "user-support", Content: "hi"})),
+			one(feedtest.Record(event.TypeMessage, event.Message{ID: "m0", SenderID: "user-support", SenderType: event.Agent, AgentID: "user-support", Content: "hi"})),
 			[]string{"message assistant m0 hi"},
 		},
-		"S4-59 a reply that says nothing": {[]event.Record{callOf("m1", 1), final}, []string{"sse start m1", "sse end m1", "activity response-end bot"}},
+		"S4-59 a reply that says nothing": {[]event.Record{feedtest.CallOf("m1", 1), final}, []string{"sse start m1", "sse end m1", "activity response-end bot"}},
 		"a reply that was cut off": {
-			[]event.Record{callOf("m1", 1), record(event.TypeMessage, cutOff), record(event.TypeStatus, event.StatusChange{Status: event.StatusInterrupted, By: "ann", Detail: "enough"})},
+			[]event.Record{feedtest.CallOf("m1", 1), feedtest.Record(event.TypeMessage, cutOff), feedtest.Record(event.TypeStatus, event.StatusChange{Status: event.StatusInterrupted, By: "ann", Detail: "enough"})},
 			[]string{"sse start m1", "sse end m1", "message assistant m1 half of", "system interrupted by ann: enough"},
 		},
-		"what the model is shown of an event": {[]event.Record{envRecord(fileChanged), shownMessage, shownCalls, shownResult}, []string{"activity file.changed env file-1"}},
-		"what is unreadable":                  {[]event.Record{record(event.TypeEnv, 7), record("order.created", 7), record(event.TypeApproval, 7)}, nil},
+		"what the model is shown of an event": {[]event.Record{feedtest.EnvRecord(feedtest.FileChanged), shownMessage, shownCalls, shownResult}, []string{"activity file.changed env file-1"}},
+		"what is unreadable":                  {[]event.Record{feedtest.Record(event.TypeEnv, 7), feedtest.Record("order.created", 7), feedtest.Record(event.TypeApproval, 7)}, nil},
 		"a call for a client": {
-			one(record(event.TypeClientCall, event.ClientCall{ToolCallID: "c1", ToolName: "camera", Agent: "bot"})),
+			one(feedtest.Record(event.TypeClientCall, event.ClientCall{ToolCallID: "c1", ToolName: "camera", Agent: "bot"})),
 			[]string{"activity client-call bot camera (c1)"},
 		},
 		"S4-07 changes of the thread": {
 			[]event.Record{
-				record(event.TypeStatus, event.StatusChange{Status: event.StatusUpdated, Agents: []string{"bot", "eve"}, By: "ann"}),
-				record(event.TypeStatus, event.StatusChange{Status: event.StatusRetried, By: "ann", Detail: "again"}),
+				feedtest.Record(event.TypeStatus, event.StatusChange{Status: event.StatusUpdated, Agents: []string{"bot", "eve"}, By: "ann"}),
+				feedtest.Record(event.TypeStatus, event.StatusChange{Status: event.StatusRetried, By: "ann", Detail: "again"}),
 			},
 			[]string{"crud update chat t1", "activity retried ann again"},
 		},
 		"a message as hooks left it": {
-			[]event.Record{said("hi"), decided("message", event.Replaced, did("guard", "replaced"), with(reply("said hi", "hello")))},
+			[]event.Record{feedtest.Said("hi"), feedtest.Decided("message", event.Replaced, feedtest.Did("guard", "replaced"), feedtest.With(feedtest.Reply("said hi", "hello")))},
 			[]string{"message user said hi hi", "crud update message said hi", "activity intercepted guard replaced the message"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, options{})
-			w.storeAll(test.records...)
-			items := w.restWorld(feed.EnvCursor{})
-			assert.Equal(t, test.want, tellWorld(items))
-			assert.Equal(t, sameWorld(items), sameWorld(w.worldPages(1)))
+			w := newThread(t, feedtest.Options{})
+			w.StoreAll(test.records...)
+			items := w.Rest(projection.Cursor{})
+			assert.Equal(t, test.want, tell(items))
+			assert.Equal(t, same(items), same(w.Pages(1)))
 		})
 	}
 }
@@ -133,7 +136,7 @@ func TestWorldExecutions(t *testing.T) {
 	ended := func(status store.ToolStatus) store.Batch {
 		return store.Batch{ToolFinish: &store.ToolLog{ToolCallID: "c1", ToolName: "shell_cmd", Agent: "bot", Status: status}}
 	}
-	toClient := record(event.TypeClientCall, event.ClientCall{ToolCallID: "c1", ToolName: "shell_cmd", Agent: "bot"})
+	toClient := feedtest.Record(event.TypeClientCall, event.ClientCall{ToolCallID: "c1", ToolName: "shell_cmd", Agent: "bot"})
 	toClient.ID = "c1.client"
 	answer := func(metadata map[string]any) event.Record {
 		r := returned("m1", "c1", "no", true)
@@ -156,26 +159,23 @@ func TestWorldExecutions(t *testing.T) {
 		"no client has answered in time":     {store.Batch{}, []event.Record{toClient}, answer(nil), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, options{})
-			w.storeAll(append(asked("m1", "c1", "{}"), approval("c1", nil))...)
-			w.storeAll(append(test.before, test.result)...)
-			_, err := w.store.Append(w.ctx, w.key, test.log)
+			w := newThread(t, feedtest.Options{})
+			w.StoreAll(append(asked("m1", "c1", "{}"), approval("c1", nil))...)
+			w.StoreAll(append(test.before, test.result)...)
+			_, err := w.Store.Append(w.Ctx, w.Key, test.log)
 			require.NoError(t, err)
-			items := w.restWorld(feed.EnvCursor{})
-			told := strings.Join(tellWorld(items), "\n")
+			items := w.Rest(projection.Cursor{})
+			told := strings.Join(tell(items), "\n")
 			assert.Equal(t, test.ran, strings.Contains(told, "tool-execution"), told)
 			assert.Contains(t, told, "message tool c1.result", "the result comes all the same")
-			assert.Equal(t, sameWorld(items), sameWorld(w.worldPages(1)))
+			assert.Equal(t, same(items), same(w.Pages(1)))
 		})
 	}
 }
 
 func TestWorldExecutionAsShown(t *testing.T) {
-	w := newWorld(t, options{})
-	var err error
 	views := 0
-	w.feed, err = feed.New(feed.Config{
-		Store: w.store, Stream: w.stream, HeartbeatInterval: 2 * patience, Grace: patience / 2,
+	w := newThread(t, feedtest.Options{
 		View: func(store.Key) feed.View {
 			views++
 			return func(_ context.Context, e event.AgentEvent) event.AgentEvent {
@@ -189,13 +189,12 @@ func TestWorldExecutionAsShown(t *testing.T) {
 			}
 		},
 	})
-	require.NoError(t, err)
 	records := asked("m1", "c1", `{"command":"echo secret"}`)[:3] // nobody is asked
-	w.storeAll(append(records, approval("c1", func(a *event.Approval) { a.Grant = "c0" }), returned("m1", "c1", "7", false))...)
-	for name, read := range map[string]func() []feed.WorldItem{
-		"a stream": func() []feed.WorldItem { return w.restWorld(feed.EnvCursor{}) },
-		"a page": func() []feed.WorldItem {
-			items, _, err := w.feed.WorldPage(w.ctx, w.key, feed.EnvCursor{}, 100)
+	w.StoreAll(append(records, approval("c1", func(a *event.Approval) { a.Grant = "c0" }), returned("m1", "c1", "7", false))...)
+	for name, read := range map[string]func() []item{
+		"a stream": func() []item { return w.Rest(projection.Cursor{}) },
+		"a page": func() []item {
+			items, _, err := w.Projection.Page(w.Ctx, w.Key, projection.Cursor{}, 100)
 			require.NoError(t, err)
 			return items
 		},
@@ -203,9 +202,9 @@ func TestWorldExecutionAsShown(t *testing.T) {
 		t.Run("S0-10 the arguments of a call that a grant covers, in "+name, func(t *testing.T) {
 			views = 0
 			items := read()
-			assert.Contains(t, tellWorld(items), "tool-execution shell_cmd echo *** 0")
-			for _, item := range items {
-				assert.NotContains(t, jsonOf(item.Event), "secret")
+			assert.Contains(t, tell(items), "tool-execution shell_cmd echo *** 0")
+			for _, i := range items {
+				assert.NotContains(t, jsonOf(i.Event), "secret")
 			}
 			assert.Equal(t, 1, views, "a reader has one view")
 		})
@@ -213,16 +212,18 @@ func TestWorldExecutionAsShown(t *testing.T) {
 }
 
 func TestWorldOfDecisions(t *testing.T) {
-	w := newWorld(t, options{stream: newMarking})
-	letOut := record(event.TypeHook, event.Interception{
+	w := newThread(t, feedtest.Options{Stream: feedtest.NewMarking})
+	letOut := feedtest.Record(event.TypeHook, event.Interception{
 		EventID: "m5", EventType: "message", Outcome: event.Passed, Message: &event.Message{ID: "m5", SenderID: "bot", AgentID: "bot", SenderType: event.Agent, Content: "let out"},
 	})
-	call := callOf("m5", 1)
+	call := feedtest.CallOf("m5", 1)
 	call.ID = "m5.llm"
-	s := intercepted()
-	s = append(s[:len(s)-1], func(w *world) { w.storeAll(call, held("m5", "let out"), said("in between")) },
-		func(w *world) { w.storeAll(letOut) }, s[len(s)-1])
-	items := performWorld(w, s)
+	s := feedtest.Intercepted()
+	s = append(s[:len(s)-1], func(w *feedtest.Thread) {
+		w.StoreAll(call, feedtest.Held("m5", "let out"), feedtest.Said("in between"))
+	},
+		func(w *feedtest.Thread) { w.StoreAll(letOut) }, s[len(s)-1])
+	items := w.Perform(s)
 	assert.Equal(t, []string{
 		"message user said go go", "activity intercepted audit let the message pass",
 		"sse start m1", "sse chunk m1 a sec", "sse chunk m1 ret", "message assistant m1 a secret", "tool-start c1", "tool-start c2",
@@ -236,72 +237,69 @@ func TestWorldOfDecisions(t *testing.T) {
 		"message user said in between in between",
 		"sse start m5", "sse end m5", "message assistant m5 let out", "activity intercepted hooks let the message pass",
 		"crud update chat t1",
-	}, tellWorld(items), "what is held back comes once it is let out")
-	checkWorldCuts(t, w, items)
+	}, tell(items), "what is held back comes once it is let out")
+	w.CheckCuts(items, same)
 	for limit := 1; limit < 5; limit++ {
-		require.Equal(t, sameWorld(w.restWorld(feed.EnvCursor{})), sameWorld(w.worldPages(limit)), "pages of %d", limit)
+		require.Equal(t, same(w.Rest(projection.Cursor{})), same(w.Pages(limit)), "pages of %d", limit)
 	}
 }
 
 func TestWorldOfPieces(t *testing.T) {
-	w := newWorld(t, options{stream: newMarking})
-	head := w.storeAll(said("go"))
-	r := w.openWorld(feed.EnvFrom{})
-	w.piece(head, "m1", 1, "old")
-	w.publish(stream.Entry{After: head, Event: &event.AgentEvent{
+	w := newThread(t, feedtest.Options{Stream: feedtest.NewMarking})
+	head := w.StoreAll(feedtest.Said("go"))
+	r := w.Open(projection.From{})
+	w.Piece(head, "m1", 1, "old")
+	w.Publish(stream.Entry{After: head, Event: &event.AgentEvent{
 		Type: event.EventStatus, Agent: "bot", Status: &event.StatusChange{Status: event.StatusRetrying, Detail: "busy"},
 	}})
-	w.publish(reset(head, "m1", 2))
-	w.piece(head, "m1", 2, "new")
-	w.storeAll(callOf("m1", 2), message("m1", "new"), closed())
-	var items []feed.WorldItem
-	for len(items) == 0 || !items[len(items)-1].Closed {
-		items = append(items, w.nextWorld(r))
-	}
+	w.Publish(feedtest.Reset(head, "m1", 2))
+	w.Piece(head, "m1", 2, "new")
+	w.StoreAll(feedtest.CallOf("m1", 2), feedtest.Message("m1", "new"), feedtest.Closed())
+	items := w.UntilClosed(r)
 	assert.Equal(t, []string{
 		"message user said go go", "sse start m1", "sse chunk m1 old", "activity retrying bot busy",
 		"sse start m1", "sse start m1", "sse chunk m1 new", "sse end m1", "message assistant m1 new", "crud update chat t1",
-	}, tellWorld(items), "a start makes void what came before")
-	checkWorldCuts(t, w, items)
+	}, tell(items), "a start makes void what came before")
+	w.CheckCuts(items, same)
 }
 
 func TestWorldMessages(t *testing.T) {
-	w := newWorld(t, options{})
+	w := newThread(t, feedtest.Options{})
 	decision := func(d event.Decision) event.ToolCallStatus {
 		return event.ToolCallStatus{Complete: true, Result: &event.ToolCallDecision{Decision: d, Scope: event.Session, Timestamp: decidedAt}}
 	}
 	told := func() []string {
 		var out []string
-		for _, m := range w.worldMessages(100) {
+		for _, m := range worldMessages(w, 100) {
 			out = append(out, m.Role+" "+m.MessageID+" "+jsonOf(m.ToolCallStatus))
 		}
 		return out
 	}
 	status := func(id string, s event.ToolCallStatus) string { return jsonOf(map[string]event.ToolCallStatus{id: s}) }
-	w.storeAll(said("go"), held("m0", "a secret"))
-	w.storeAll(asked("m1", "c1", "{}")...)
+	w.StoreAll(feedtest.Said("go"), feedtest.Held("m0", "a secret"))
+	w.StoreAll(asked("m1", "c1", "{}")...)
 	t.Run("S4-21 a call waits", func(t *testing.T) {
 		assert.Equal(t, []string{
 			"user said go null", "assistant m1 " + status("c1", event.ToolCallStatus{}), "assistant c1.request " + status("approval_c1", event.ToolCallStatus{}),
 		}, told(), "and nobody is shown what is held back")
 	})
-	w.storeAll(approval("c1", nil))
+	w.StoreAll(approval("c1", nil))
 	t.Run("S4-89 it is decided on", func(t *testing.T) {
 		assert.Equal(t, []string{
 			"user said go null", "assistant m1 " + status("c1", decision(event.Approve)), "assistant c1.request " + status("approval_c1", decision(event.Approve)),
 			"tool c1.decision " + status("approval_c1", decision(event.Approve)),
 		}, told())
 	})
-	w.storeAll(requested("m1", "c1", "{}", 2))
+	w.StoreAll(requested("m1", "c1", "{}", 2))
 	t.Run("asked again, it waits again", func(t *testing.T) {
 		got := told()
 		assert.Equal(t, "assistant m1 "+status("c1", event.ToolCallStatus{}), got[1])
 		assert.Equal(t, "assistant c1.request "+status("approval_c1", decision(event.Approve)), got[2])
 		assert.Equal(t, "assistant c1.request.2 "+status("approval2_c1", event.ToolCallStatus{}), got[4])
 	})
-	w.storeAll(approval("c1", func(a *event.Approval) { a.Round, a.Decision = 2, event.Deny }), returned("m1", "c1", "denied", true))
-	w.storeAll(asked("m2", "c2", "{}")[:3]...)
-	w.storeAll(returned("m2", "c2", "7", false))
+	w.StoreAll(approval("c1", func(a *event.Approval) { a.Round, a.Decision = 2, event.Deny }), returned("m1", "c1", "denied", true))
+	w.StoreAll(asked("m2", "c2", "{}")[:3]...)
+	w.StoreAll(returned("m2", "c2", "7", false))
 	whole := told()
 	t.Run("S4-89 the last decision counts", func(t *testing.T) {
 		assert.Equal(t, "assistant m1 "+status("c1", decision(event.Deny)), whole[1])
@@ -316,11 +314,11 @@ func TestWorldMessages(t *testing.T) {
 	})
 	t.Run("in pages", func(t *testing.T) {
 		for limit := 1; limit < 6; limit++ {
-			assert.Equal(t, jsonOf(w.worldMessages(100)), jsonOf(w.worldMessages(limit)), "of %d", limit)
+			assert.Equal(t, jsonOf(worldMessages(w, 100)), jsonOf(worldMessages(w, limit)), "of %d", limit)
 		}
 	})
 	t.Run("S4-23 all have their id, chat and role", func(t *testing.T) {
-		for _, m := range w.worldMessages(100) {
+		for _, m := range worldMessages(w, 100) {
 			assert.NotEmpty(t, m.MessageID)
 			assert.Equal(t, "t1", m.ChatID)
 			assert.NotEmpty(t, m.Role)
@@ -328,9 +326,8 @@ func TestWorldMessages(t *testing.T) {
 		}
 	})
 	t.Run("a store that fails", func(t *testing.T) {
-		f, err := feed.New(feed.Config{Store: &brokenLookup{countingStore: w.store}, Stream: w.stream})
-		require.NoError(t, err)
-		_, _, err = f.WorldMessages(w.ctx, w.key, 0, 10)
-		require.ErrorIs(t, err, errLookup)
+		w.Store.FailLookups.Store(1)
+		_, _, err := worldview.Messages(w.Ctx, w.Store, w.Key, 0, 10)
+		require.ErrorIs(t, err, feedtest.ErrLookup)
 	})
 }

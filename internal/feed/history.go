@@ -1,0 +1,118 @@
+package feed
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/stream"
+)
+
+// recent is how many messages before the cursor a resuming reader knows as finished.
+const recent = 100
+
+// noteDelivered notes the messages just before the position as finished.
+func (r *Reader) noteDelivered(ctx context.Context) error {
+	if r.at.seq == 0 {
+		return nil
+	}
+	var subjects []event.AgentEvent
+	q := store.Query{Before: r.at.seq + 1, Types: []string{event.TypeMessage}, Newest: true, MaxBytes: readBytes}
+	for {
+		q.Limit = recent - len(subjects)
+		records, err := r.cfg.Store.Records(ctx, r.key, q)
+		if err != nil {
+			return err
+		}
+		for _, rec := range records {
+			subjects = append(subjects, finished(rec))
+			q.Before = rec.Seq
+		}
+		if len(subjects) == recent || q.Complete(records) {
+			break
+		}
+	}
+	for _, e := range slices.Backward(subjects) {
+		r.pieces.finish(&e)
+	}
+	return nil
+}
+
+// noteStored notes the messages that are stored but not delivered yet as finished: they come
+// whole.
+func (r *Reader) noteStored(ctx context.Context) error {
+	head := r.tail.head
+	for after := r.at.seq; after < head; {
+		q := store.Query{After: after, Before: head + 1, Types: []string{event.TypeMessage}, MaxBytes: readBytes}
+		records, err := r.cfg.Store.Records(ctx, r.key, q)
+		if err != nil {
+			return fmt.Errorf("reading the messages of %s after %d: %w", r.key, after, err)
+		}
+		for _, rec := range records {
+			e := finished(rec)
+			r.pieces.finish(&e)
+		}
+		if q.Complete(records) {
+			return nil
+		}
+		after = records[len(records)-1].Seq
+	}
+	return nil
+}
+
+// finished is what [pieces.finish] needs to know of the record of a message, also if nobody is
+// shown it.
+func finished(rec event.Record) event.AgentEvent {
+	var m event.Message
+	if json.Unmarshal(rec.Payload, &m) != nil {
+		return event.AgentEvent{}
+	}
+	e := messageEvent(m)
+	return event.AgentEvent{Type: e.Type, MessageID: strings.Clone(e.MessageID), ToolCallID: strings.Clone(e.ToolCallID)}
+}
+
+// noteAttempts reads the log up to the reader's position, to know the attempts made so far.
+// What cannot be read is left out: pieces carry their attempt.
+func (r *Reader) noteAttempts(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.Grace)
+	defer cancel()
+	sub, err := r.cfg.Stream.Subscribe(ctx, stream.Key(r.key), stream.From{})
+	if err != nil {
+		return
+	}
+	defer sub.Close()
+	for end := min(r.at.offset, sub.Start().Last); end > 0; {
+		e, err := sub.Next(ctx)
+		if err != nil || e.Offset > end {
+			return
+		}
+		if e.Event != nil {
+			r.pieces.note(e.Event)
+		}
+		if e.Offset == end {
+			return
+		}
+	}
+}
+
+// lookUp looks up what has to be known before an item is delivered.
+func (r *Reader) lookUp(ctx context.Context, want lookup) error {
+	if r.pieces.unknown != want {
+		return nil
+	}
+	switch want {
+	case storedMessages:
+		if err := r.noteStored(ctx); err != nil {
+			return err
+		}
+	case earlierAttempts:
+		r.noteAttempts(ctx)
+	case nothing:
+	}
+	r.pieces.unknown = nothing
+	return nil
+}

@@ -1,0 +1,163 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/stream"
+)
+
+// begin subscribes behind the reader's position.
+func (r *Reader) begin(ctx context.Context) error {
+	if r.start.Seq > 0 {
+		switch head, err := r.storeHead(ctx); {
+		case err != nil:
+			return err
+		case r.start.Seq > head:
+			r.startOver()
+			r.start = Cursor{}
+		}
+	}
+	if err := r.noteDelivered(ctx); err != nil {
+		return err
+	}
+	r.checkAt = time.Now().Add(r.cfg.HeartbeatInterval)
+	r.resume()
+	return r.subscribe(ctx)
+}
+
+// resume has the log read on from the reader's position.
+func (r *Reader) resume() {
+	r.tail.read = r.at.offset
+	if r.at.offset > 0 {
+		r.pieces.unknown = earlierAttempts
+	}
+}
+
+// beginNow subscribes to what is new.
+func (r *Reader) beginNow(ctx context.Context) error {
+	// The head before the subscription: no piece of the messages up to it comes
+	// after. Records between the two are not announced any more.
+	head, err := r.storeHead(ctx)
+	if err != nil {
+		return err
+	}
+	r.at = position{seq: head}
+	r.checkAt = time.Now().Add(r.cfg.HeartbeatInterval)
+	if err := r.noteDelivered(ctx); err != nil {
+		return err
+	}
+	sub, err := r.cfg.Stream.Subscribe(ctx, stream.Key(r.key), stream.From{Now: true})
+	if err != nil {
+		return err
+	}
+	r.tail.sub, r.tail.head, r.tail.phase = sub, head, following
+	r.at.offset = sub.Start().Last
+	r.resume()
+	r.start = r.at.cursor()
+	if head, err = r.storeHead(ctx); err != nil {
+		r.Close()
+		return err
+	}
+	r.want(head, true)
+	return nil
+}
+
+// subscribe opens the live log at the reader's position. The head of the store is read
+// first: pieces of the messages up to it are in the log by then.
+func (r *Reader) subscribe(ctx context.Context) error {
+	head, err := r.storeHead(ctx)
+	if err != nil {
+		return err
+	}
+	fromStart := r.tail.read == 0
+	sub, err := r.cfg.Stream.Subscribe(ctx, stream.Key(r.key), stream.From{Offset: r.tail.read})
+	if err != nil {
+		return err
+	}
+	r.grace = grace{}
+	at := r.at.cursor()
+	switch gap := r.tail.attach(sub, head, at); {
+	case gap:
+		r.buffer.push(Item{Cursor: at, Event: gapEvent("live pieces were lost; the messages they belong to follow whole")})
+		r.at.offset = 0
+		r.pieces.restart()
+	case fromStart && at.IsZero():
+		r.pieces.unknown = storedMessages
+	case fromStart:
+		r.pieces.unknown = nothing
+	}
+	return nil
+}
+
+// startOver begins again with the first record: the store is not the one that the position is
+// of, since it has fewer records. The gap has the zero cursor, so that a viewer that is cut
+// behind it starts over, too.
+func (r *Reader) startOver() {
+	r.tail.detach()
+	r.tail = tail{retry: r.tail.retry}
+	r.at, r.backlog, r.grace, r.pending = position{}, backlog{}, grace{}, nil
+	r.pieces = newPieces()
+	r.pieces.restart()
+	r.buffer.push(Item{Event: beyondHead()})
+}
+
+func beyondHead() event.AgentEvent {
+	return gapEvent("the thread does not have the event that the id names: its records were removed or restored since; everything that is stored follows from the beginning")
+}
+
+func gapEvent(detail string) event.AgentEvent {
+	return event.AgentEvent{Type: event.EventGap, Detail: detail}
+}
+
+// lose drops a broken subscription.
+func (r *Reader) lose(err error) {
+	if errors.Is(err, stream.ErrLagged) {
+		r.cfg.Logger.Debug("reader fell behind the live log", "thread", r.key.ThreadID, "error", err)
+	} else {
+		r.cfg.outage.Down(err)
+	}
+	r.tail.detach()
+	r.tail.retry.failed(time.Now())
+}
+
+// reopen subscribes again, now or when it is time to.
+func (r *Reader) reopen(ctx context.Context, now time.Time) error {
+	if until := r.tail.retry.until; now.Before(until) {
+		if r.checkAt.Before(until) {
+			until = r.checkAt
+		}
+		return sleep(ctx, until.Sub(now))
+	}
+	err := r.subscribe(ctx)
+	switch {
+	case err == nil:
+		r.cfg.outage.Up()
+		return nil
+	case errors.Is(err, store.ErrUnavailable):
+		r.tail.retry.failed(time.Now())
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, stream.ErrClosed):
+		return fmt.Errorf("reading the feed of %s: %w", r.key, err)
+	}
+	r.cfg.outage.Down(err)
+	r.tail.retry.failed(time.Now())
+	return nil
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,59 @@
+package envview_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/feedtest"
+	"github.com/threadmill/threadmill/internal/projection"
+	"github.com/threadmill/threadmill/internal/projection/envview"
+)
+
+type item = projection.Item[event.EnvEvent]
+
+// newThread makes a thread that is read as environment events.
+func newThread(t *testing.T, o feedtest.Options) *feedtest.Projected[event.EnvEvent] {
+	w := feedtest.New(t, o)
+	return &feedtest.Projected[event.EnvEvent]{Thread: w, Projection: envview.New(w.Feed, w.Store)}
+}
+
+// payload is what the tests look at of a payload.
+type payload struct {
+	Type, Content, MessageID, ToolCallID, ToolName, Output, Error, SessionID string
+	Attempt                                                                  int
+}
+
+func payloadOf(i item) (p payload) {
+	if err := json.Unmarshal(i.Event.Payload, &p); err != nil {
+		panic(err)
+	}
+	return p
+}
+
+// tell makes sequences readable: the type, and what it is about.
+func tell(items []item) []string {
+	var out []string
+	for _, i := range items {
+		p := payloadOf(i)
+		text := i.Event.Type
+		for _, part := range []string{p.MessageID, p.ToolCallID, p.Content, p.Output, p.Error, p.SessionID} {
+			if part != "" {
+				text += " " + part
+			}
+		}
+		out = append(out, text)
+	}
+	return out
+}
+
+// same makes sequences comparable: events have the same id and say the same whenever they
+// are read.
+func same(items []item) []string {
+	var out []string
+	for _, i := range items {
+		out = append(out, fmt.Sprintf("%s %s %s", i.Event.ID, i.Event.Type, i.Event.Payload))
+	}
+	return out
+}

@@ -1,0 +1,156 @@
+package envview
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/feed"
+	"github.com/threadmill/threadmill/internal/projection"
+	"github.com/threadmill/threadmill/signals"
+)
+
+// events are the environment events of one item.
+type events = projection.Events[event.EnvEvent]
+
+type projector struct{ projection.Past }
+
+// Project derives the events of an item.
+func (pr *projector) Project(ctx context.Context, item feed.Item) (events, error) {
+	if item.Record == nil {
+		return pr.live(item), nil
+	}
+	switch e := item.Event; e.Type {
+	case event.EventMessage:
+		return pr.message(ctx, item)
+	case event.EventFinal:
+		return pr.emptyReply(ctx, item)
+	case event.EventToolCall:
+		if e.ToolCallID == event.InfoCallID(item.Record.ParentEventID) {
+			// No model has asked for it: so agents are shown the event itself.
+			return nil, nil
+		}
+		return events{pr.stream(item, streamEvent{Type: "tool_call", ToolName: e.ToolName, ToolArgs: &e.ToolArgs, ToolCallID: e.ToolCallID})}, nil
+	case event.EventToolResult:
+		return pr.result(item), nil
+	case event.EventError:
+		return events{pr.failure(item, e.Error)}, nil
+	case event.EventStatus:
+		return pr.status(item), nil
+	case "":
+		return pr.stored(item.Record), nil
+	default: // approvals are for those who decide, client calls for those who run them
+		return nil, nil
+	}
+}
+
+// live makes the events of a piece.
+func (pr *projector) live(item feed.Item) events {
+	switch e := item.Event; e.Type {
+	case event.EventThought:
+		return pr.piece(item, "reasoning")
+	case event.EventStream:
+		return pr.piece(item, "text")
+	case event.EventToolProgress:
+		return pr.progress(item)
+	case event.EventReset:
+		return events{pr.stream(item, streamEvent{Type: "reset", MessageID: e.MessageID, Attempt: e.Attempt})}
+	case event.EventGap:
+		return events{pr.stream(item, streamEvent{Type: "gap", Detail: e.Detail})}
+	default:
+		return nil
+	}
+}
+
+// stored derives the events of a record that has no agent events.
+func (pr *projector) stored(r *event.Record) events {
+	switch r.Type {
+	case event.TypeEnv:
+		var e event.EnvEvent
+		if json.Unmarshal(r.Payload, &e) != nil || pr.ofResult(e) {
+			return nil
+		}
+		return events{&e}
+	case event.TypeLLMCall:
+		pr.NoteCall(r)
+	}
+	return nil
+}
+
+// piece derives the events of live text. The first piece of an attempt begins the message.
+func (pr *projector) piece(item feed.Item, typ string) events {
+	e, out := item.Event, make(events, 2)
+	if item.Begins {
+		out[0] = pr.start(item, e.MessageID, e.Attempt)
+	}
+	if e.Content != "" {
+		out[1] = pr.stream(item, streamEvent{Type: typ, Content: &e.Content, MessageID: e.MessageID, Attempt: e.Attempt})
+	}
+	return out
+}
+
+// message derives the events of an agent's whole message: what the viewer did not get as pieces,
+// and the end of the reply, unless it asks for tools.
+func (pr *projector) message(ctx context.Context, item feed.Item) (events, error) {
+	msg := item.Event.Message
+	if msg.SenderType != event.Agent {
+		return nil, nil
+	}
+	attempt, known := pr.Attempt(msg.ID)
+	out := make(events, 3)
+	if item.Record.Type == event.TypeHook {
+		was, there, err := pr.Original(ctx, msg.ID)
+		if err != nil || !there || was.SenderType != event.Agent {
+			return nil, err
+		}
+		if attempt, known = 1, true; !was.Held {
+			out[0] = pr.stream(item, streamEvent{Type: "reset", MessageID: msg.ID})
+		}
+	}
+	if !known && msg.Content == "" {
+		// The thread itself has put it there, for the model to see.
+		return nil, nil
+	}
+	if out[0] == nil && item.Streamed < attempt {
+		out[0] = pr.start(item, msg.ID, attempt)
+	}
+	if out[0] != nil && msg.Content != "" {
+		out[1] = pr.stream(item, streamEvent{Type: "text", Content: &msg.Content, MessageID: msg.ID})
+	}
+	if len(msg.ToolCalls) == 0 && !msg.Interrupted {
+		out[2] = pr.stream(item, streamEvent{Type: "completed", Content: &msg.Content, MessageID: msg.ID})
+	}
+	return out, nil
+}
+
+// emptyReply derives the end of a reply that has no message, since it says nothing.
+func (pr *projector) emptyReply(ctx context.Context, item feed.Item) (events, error) {
+	if item.Event.MessageID != "" {
+		return nil, nil
+	}
+	id, nothing := item.MessageID(), ""
+	if _, there, err := pr.Original(ctx, id); err != nil || there {
+		return nil, err
+	}
+	out := make(events, 2)
+	if attempt, _ := pr.Attempt(id); item.Streamed < attempt {
+		out[0] = pr.start(item, id, attempt)
+	}
+	out[1] = pr.stream(item, streamEvent{Type: "completed", Content: &nothing, MessageID: id})
+	return out, nil
+}
+
+// ofResult reports whether the thread has made an event of a tool's result, which tells
+// the same.
+func (pr *projector) ofResult(e event.EnvEvent) bool {
+	if e.Type != event.TypeToolExecuted && e.Type != event.TypeToolError {
+		return false
+	}
+	var p toolEvent
+	return json.Unmarshal(e.Payload, &p) == nil && p.ToolCallID != "" && e.ID == pr.resultID(p.ToolCallID, e.Type)
+}
+
+// resultID is the id that the thread itself gives to the event of a call's result.
+func (pr *projector) resultID(callID, typ string) string {
+	return signals.EventID(pr.Key.Namespace, pr.Key.ThreadID, callID, typ)
+}

@@ -1,0 +1,63 @@
+package projection
+
+import (
+	"context"
+
+	"github.com/threadmill/threadmill/internal/feed"
+)
+
+// Reader delivers the events that are derived from a thread's feed. It is for one goroutine.
+type Reader[E any] struct {
+	feed      *feed.Reader
+	projector Projector[E]
+	place     Cursor
+
+	item  *feed.Item // read, but not projected yet
+	queue []Item[E]  // the items from next on are ready to be delivered
+	next  int
+}
+
+// Start is where the reader began: before its first item.
+func (r *Reader[E]) Start() Cursor { return Cursor{Cursor: r.feed.Start()} }
+
+// Buffered reports whether Next has an item at hand.
+func (r *Reader[E]) Buffered() bool { return r.next < len(r.queue) }
+
+// Close releases the reader.
+func (r *Reader[E]) Close() { r.feed.Close() }
+
+// Next waits for the next event. Its errors are those of [feed.Reader.Next]. When the store
+// fails, it can be called again.
+func (r *Reader[E]) Next(ctx context.Context) (Item[E], error) {
+	for !r.Buffered() {
+		r.queue, r.next = r.queue[:0], 0
+		// All that is at hand, so that Buffered is true only if an event follows.
+		for first := true; first || r.feed.Buffered(); first = false {
+			if err := r.project(ctx); err != nil {
+				return Item[E]{}, err
+			}
+		}
+	}
+	item := r.queue[r.next]
+	r.queue[r.next] = Item[E]{} // its viewer may not read for long
+	r.next++
+	return item, nil
+}
+
+// project derives the events of the next item.
+func (r *Reader[E]) project(ctx context.Context) error {
+	if r.item == nil {
+		item, err := r.feed.Next(ctx)
+		if err != nil {
+			return err
+		}
+		r.item = &item
+	}
+	events, err := r.projector.Project(ctx, *r.item)
+	if err != nil {
+		return err
+	}
+	r.queue = appendEvents(&r.place, r.queue, *r.item, events)
+	r.item = nil
+	return nil
+}

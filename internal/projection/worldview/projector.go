@@ -1,0 +1,200 @@
+package worldview
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/feed"
+	"github.com/threadmill/threadmill/internal/projection"
+	"github.com/threadmill/threadmill/store"
+)
+
+// events are the events of a world that are derived from one item.
+type events = projection.Events[event.WorldEvent]
+
+type projector struct {
+	projection.Past
+	store Store
+
+	// show is that of [projection.Viewer]. [Messages] shows all as it is stored, and has none.
+	show feed.View
+}
+
+func newProjector(s Store, v projection.Viewer) *projector {
+	return &projector{Past: projection.Past{Store: s, Key: v.Key}, store: s, show: v.Show}
+}
+
+// Project derives the events of an item.
+func (pr *projector) Project(ctx context.Context, item feed.Item) (events, error) {
+	if item.Record == nil {
+		return pr.live(item), nil
+	}
+	var calls []event.ToolCall
+	if msg := item.Event.Message; msg != nil {
+		calls = msg.ToolCalls
+	}
+	if isInfoCall(item.Record, item.Event.ToolCallID, calls) {
+		return nil, nil
+	}
+	switch e := item.Event; e.Type {
+	case event.EventMessage:
+		return pr.message(ctx, item)
+	case event.EventFinal:
+		return pr.final(ctx, item)
+	case event.EventToolCall:
+		return events{pr.tool(item, event.WorldToolStart, event.WorldToolCall{Input: parameters(e.ToolArgs)})}, nil
+	case event.EventToolResult:
+		return pr.result(ctx, item)
+	case event.EventApprovalRequest:
+		return pr.request(item), nil
+	case event.EventApproval:
+		return pr.decision(ctx, item)
+	case event.EventClientCall:
+		return events{pr.activity(item, "client-call", e.Agent, e.ClientCall.ToolName+" ("+e.ToolCallID+")")}, nil
+	case event.EventError:
+		return events{pr.system(item, e.Error)}, nil
+	case event.EventStatus:
+		return pr.status(item), nil
+	case "":
+		return pr.stored(item), nil
+	default:
+		return nil, nil
+	}
+}
+
+// isInfoCall reports whether a record tells of a call for which no agent has asked: so agents
+// are shown an event, which people see as it is.
+func isInfoCall(r *event.Record, callID string, calls []event.ToolCall) bool {
+	id := event.InfoCallID(r.ParentEventID)
+	return callID == id || len(calls) == 1 && calls[0].ID == id
+}
+
+// live makes the events of a piece.
+func (pr *projector) live(item feed.Item) events {
+	switch e := item.Event; e.Type {
+	case event.EventThought, event.EventStream:
+		out := make(events, 2)
+		if item.Begins {
+			out[0] = pr.start(item, e.MessageID, e.Attempt)
+		}
+		if e.Type == event.EventStream && e.Content != "" {
+			out[1] = pr.sse(item, event.WorldSSE{Type: event.WorldSSEChunk, Content: e.Content, MessageID: e.MessageID})
+		}
+		return out
+	case event.EventReset:
+		return events{pr.sse(item, event.WorldSSE{Type: event.WorldSSEStart, MessageID: e.MessageID})}
+	case event.EventToolProgress:
+		return events{pr.tool(item, event.WorldToolProgress, event.WorldToolCall{Progress: orNull(e.Data)})}
+	case event.EventGap:
+		return events{pr.system(item, e.Detail)}
+	case event.EventStatus:
+		return events{pr.activity(item, e.Status.Status, e.Agent, e.Status.Detail)}
+	default:
+		return nil
+	}
+}
+
+// stored derives the events of a record that has no agent events.
+func (pr *projector) stored(item feed.Item) events {
+	switch item.Record.Type {
+	case event.TypeEnv:
+		var e event.EnvEvent
+		if json.Unmarshal(item.Record.Payload, &e) == nil {
+			return events{pr.activity(item, e.Type, string(e.Metadata.Source), e.ID)}
+		}
+	case event.TypeLLMCall:
+		pr.NoteCall(item.Record)
+	}
+	return nil
+}
+
+// message derives the events of a whole message. That of a model comes behind its start, if the
+// viewer did not get that, and its end.
+func (pr *projector) message(ctx context.Context, item feed.Item) (events, error) {
+	msg := *item.Event.Message
+	if item.Record.Type == event.TypeHook {
+		return pr.changed(ctx, item, msg)
+	}
+	if attempt, known := pr.Attempt(msg.ID); known {
+		return pr.reply(item, msg, attempt, pr.Call.Usage), nil
+	}
+	return events{pr.messageEvent(item, msg)}, nil
+}
+
+func (pr *projector) reply(item feed.Item, msg event.Message, attempt int, usage event.Usage) events {
+	out := make(events, 3)
+	if item.Streamed < attempt {
+		out[0] = pr.start(item, msg.ID, attempt)
+	}
+	out[1], out[2] = pr.end(item, msg.ID, usage), pr.messageEvent(item, msg)
+	return out
+}
+
+// changed derives the events of a message as hooks have left it: one that was held until then comes
+// now, and of another one the change.
+func (pr *projector) changed(ctx context.Context, item feed.Item, msg event.Message) (events, error) {
+	was, there, err := pr.Original(ctx, msg.ID)
+	switch {
+	case err != nil:
+		return nil, err
+	case !there || !was.Held:
+		return events{pr.update(item, msg.ID, pr.messageOf(msg, pr.at(item)))}, nil
+	}
+	call, there, err := pr.callOf(ctx, msg.ID)
+	if err != nil {
+		return nil, err
+	}
+	if !there {
+		return events{pr.messageEvent(item, msg)}, nil
+	}
+	return pr.reply(item, msg, call.Attempt, call.Usage), nil
+}
+
+// final is the end of what an agent does, and of a reply that says nothing.
+func (pr *projector) final(ctx context.Context, item feed.Item) (events, error) {
+	id, out := item.MessageID(), make(events, 3)
+	out[2] = pr.activity(item, "response-end", item.Event.Agent, "")
+	attempt, known := pr.Attempt(id)
+	if item.Event.MessageID != "" || !known {
+		return out, nil
+	}
+	if _, there, err := pr.Original(ctx, id); err != nil || there {
+		return out, err
+	}
+	if item.Streamed < attempt {
+		out[0] = pr.start(item, id, attempt)
+	}
+	out[1] = pr.end(item, id, pr.Call.Usage)
+	return out, nil
+}
+
+// callOf is the model call that has made a message, if one has.
+func (pr *projector) callOf(ctx context.Context, messageID string) (call event.LLMCall, there bool, err error) {
+	records, err := pr.Records(ctx, event.LLMCallID(messageID))
+	if err != nil || len(records) == 0 {
+		return call, false, err
+	}
+	return call, json.Unmarshal(records[0].Payload, &call) == nil, nil
+}
+
+// status derives the events of a change of the thread itself, or of an interruption.
+func (pr *projector) status(item feed.Item) events {
+	s := item.Event.Status
+	chat := event.WorldChat{Status: store.ThreadOpen, Agents: s.Agents, Detail: s.Detail, By: s.By}
+	operation := event.WorldUpdate
+	switch s.Status {
+	case event.StatusOpened:
+		operation = event.WorldCreate
+	case event.StatusUpdated:
+	case event.StatusClosed:
+		chat.Status = store.ThreadClosed
+	case event.StatusInterrupted:
+		return events{pr.system(item, projection.Interruption(*s))}
+	default:
+		return events{pr.activity(item, s.Status, s.By, s.Detail)}
+	}
+	return events{pr.crud(item, event.WorldCRUD{
+		Operation: operation, EntityType: event.EntityChat, EntityID: pr.Key.ThreadID, EntityData: chat,
+	})}
+}
