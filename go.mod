@@ -3,6 +3,7 @@ module github.com/threadmill/threadmill
 go 1.26.8
 
 require (
+	github.com/cockroachdb/datadriven v1.0.3
 	github.com/danielgtaylor/huma/v2 v2.37.2
 	github.com/goccy/go-yaml v1.19.2
 	github.com/google/cel-go v0.29.2
@@ -23,6 +24,8 @@ require (
 	google.golang.org/protobuf v1.36.12
 	modernc.org/sqlite v1.60.1
 )
+
+require github.com/pmezard/go-difflib v1.0.0 // indirect
 
 require (
 	cel.dev/expr v0.25.2 // indirect

@@ -222,11 +222,15 @@ func readTests(tree fs.FS) (testSources, error) {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && name != "." && (strings.HasPrefix(entry.Name(), ".") || entry.Name() == "testdata"):
+		case path.Base(folder) == "transcripts" && strings.HasSuffix(name, ".txt"):
+			return s.readTranscript(tree, name)
+		case entry.IsDir() && name != "." && (strings.HasPrefix(entry.Name(), ".") || path.Base(folder) == "testdata" && entry.Name() != "transcripts"):
 			return fs.SkipDir
 		case entry.Name() == "conformance_test.go":
 			// The rows that stand here are examples.
 			s.folders["TestConformance"] = []string{folder}
+			return nil
+		case strings.Contains(name, "/testdata/"):
 			return nil
 		case strings.HasSuffix(name, "_test.go"), strings.HasSuffix(name, ".go") && forTests(folder):
 			return s.read(tree, name, folder)
@@ -260,6 +264,17 @@ func (s testSources) read(tree fs.FS, name, folder string) error {
 		return true
 	})
 	return nil
+}
+
+// readTranscript notes the cases of a transcript, which are subtests of the package that has it.
+func (s testSources) readTranscript(tree fs.FS, name string) error {
+	text, err := fs.ReadFile(tree, name)
+	for line := range strings.Lines(string(text)) {
+		if test, ok := strings.CutPrefix(line, "subtest "); ok {
+			s.note(strings.ReplaceAll(test, "_", " "), path.Dir(path.Dir(path.Dir(name))))
+		}
+	}
+	return err
 }
 
 // note keeps the rows that a name has in it: S0-01, or S0_01_Why in the name of a

@@ -136,20 +136,6 @@ func heardOn(t *testing.T, s *State, id string) event.Interception {
 	return event.Interception{}
 }
 
-// queued are the items that wait, in the order in which they are processed.
-func contents(t *testing.T, s *State) []string {
-	t.Helper()
-	out := []string{}
-	for _, it := range s.Ordered() {
-		if it.Type == event.TypeMessage {
-			out = append(out, s.said(it).Content)
-			continue
-		}
-		out = append(out, it.Type)
-	}
-	return out
-}
-
 // outcome is how the turn of an event ended.
 func ended(t *testing.T, s *State, id string) signals.TurnResult {
 	t.Helper()

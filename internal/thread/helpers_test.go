@@ -10,6 +10,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -176,12 +177,121 @@ func of(s *State, c *Call) *Call {
 	return c
 }
 
-// bare are runs without their turn.
-func bare(runs []*Run) (out []*Run) {
-	for _, r := range runs {
-		alone := *r
-		alone.turn = nil
-		out = append(out, &alone)
+// careful is a call that people are asked about in these terms, and that is known by all
+// that an approval is of.
+func careful(id, command string, terms AskPlan) PlannedCall {
+	args := fmt.Sprintf(`{"command":%q}`, command)
+	return PlannedCall{
+		ID: id, Name: "shell_cmd", NeedsApproval: true, Arguments: args, Reason: "it is a shell", Ask: &terms,
+		Guard: &Guard{Digest: "digest of " + command, Definition: "definition", WorkingDirectory: "/desk", Arguments: ArgumentsSum(args)},
+	}
+}
+
+// happens is the post of an environment event.
+func happens(id, typ, payload string) signals.Post {
+	return signals.EnvPost(event.EnvEvent{ID: id, Type: typ, Timestamp: happened, Payload: json.RawMessage(payload)})
+}
+
+func recordIDs(records []event.Record) []string {
+	out := []string{}
+	for _, r := range records {
+		out = append(out, r.ID)
 	}
 	return out
 }
+
+// saidBy is the post of somebody's message.
+func saidBy(id string, by event.CreatedBy, sender, content string) signals.Post {
+	return signals.NewPost(id, event.NewMessage{ThreadID: "t1", SenderID: sender, SenderType: by, Content: content})
+}
+
+func subCall(id string) *Call {
+	return &Call{Stage: Ready, Plan: PlannedCall{ID: id, Name: "call_agent", By: ByAgent, Sub: &SubPlan{Agent: "bob", Message: "do it"}}}
+}
+
+// tasking is a thread whose agent is in its turn, with nothing left to store.
+func tasking(t *testing.T) (*State, *Run) {
+	t.Helper()
+	s := newState("alice")
+	p := says("e1", "go")
+	p.TraceID = "trace"
+	arrive(t, s, p)
+	s.Turn.Enter(t0, pass)
+	s.Flushed(s.Flush())
+	r := s.Turn.Runs[0]
+	r.MessageID = "e1.0.1"
+	return s, r
+}
+
+// atClient is a call that a connected client runs.
+func atClient(id string) PlannedCall {
+	return PlannedCall{ID: id, Name: "open_file", By: ByClient, Arguments: `{"path":"a.go"}`, ClientTime: time.Minute}
+}
+
+// covered is how a call is planned that was approved before, with another.
+func covered(id, command, by string) PlannedCall {
+	p := careful(id, command, AskPlan{})
+	p.NeedsApproval, p.Ask, p.Grant = false, nil, &GrantedCall{ID: by, Scope: event.Session, By: "ann"}
+	return p
+}
+
+func decided(threadID, callID string, d event.Decision) SubDecided {
+	return SubDecided{ThreadID: threadID, ToolCallID: callID, Approval: &event.Approval{
+		ToolCallID: callID, ToolName: "shell_cmd", Agent: "bob", Decision: d, Scope: event.Once, By: "ann", DecidedAt: t0,
+	}}
+}
+
+// wants is a sub-agent's call that waits for approval.
+func wants(threadID, callID string) SubAsks {
+	return SubAsks{ThreadID: threadID, Request: event.ApprovalRequest{
+		ToolCallID: callID, ToolName: "shell_cmd", Arguments: `{"command":"rm"}`, Agent: "bob", RequestedAt: t0,
+	}}
+}
+
+func decision(id string, d event.Decision) signals.Decide {
+	return signals.Decide{ToolCallID: id, Decision: d, By: "ann"}
+}
+
+func withEvent(outcomes []signals.TurnResult, id string) (out []signals.TurnResult) {
+	for _, o := range outcomes {
+		if o.EventID == id {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+// woken is a rule that wakes an agent.
+func woken(name string, events ...string) rule.Spec {
+	return rule.Spec{Name: name, Events: events, Agent: &rule.Agent{}}
+}
+
+// routed posts an event and lets its rule begin to handle it.
+func routed(t *testing.T, s *State, p signals.Post, rules ...rule.Spec) *Turn {
+	t.Helper()
+	turn := arrive(t, s, p)
+	s.Turn.Enter(t0, pass, rules...)
+	return turn
+}
+
+// votes is a decision of somebody.
+func votes(by string, d event.Decision) signals.Decide {
+	return signals.Decide{ToolCallID: "c1", Decision: d, By: by, Reason: by + " says so"}
+}
+
+func waiting(t *testing.T, calls ...PlannedCall) (*State, *Run) {
+	t.Helper()
+	s := newState()
+	r := begin(t, s, "e1", "go").Runs[0]
+	step(t, s, r, "", calls...)
+	return s, r
+}
+
+// wakes is a rule that has the thread's agent handle what happens.
+var wakes = rule.Spec{Name: "w", Events: []string{"file.*"}, Agent: &rule.Agent{}}
+
+// defaults are the rules that there are unless others come before them.
+var defaults = (*rule.Set)(nil).Specs()
+
+// happened is the time of the events of these tests, in milliseconds.
+const happened = 1_700_000_000_000
