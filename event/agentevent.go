@@ -6,68 +6,68 @@ import (
 	"time"
 )
 
-// AgentEvent is the one type on the wire to viewers. The first seven types and
-// their fields are the base protocol; the others extend it. Unset fields are left
-// out; [AgentEvent.MarshalJSON] keeps those that a type must have.
+// AgentEvent is what viewers receive over the wire. The first seven types and their fields are the
+// base protocol; the others extend it. [AgentEvent.MarshalJSON] omits the fields that a type does
+// not have.
 type AgentEvent struct {
 	Type AgentEventType
 
-	// EventID is the event whose turn this is part of: the id under which it was posted. A
-	// message that joined another turn has the id of that turn's event.
+	// EventID is the id of the posted event whose turn this is part of. For a message that joined
+	// another turn, it is the id of that turn's event.
 	EventID string
 
-	// CreatedAt is when it was stored; live events have none.
+	// CreatedAt is when the record was stored. Live events have none.
 	CreatedAt time.Time
 
-	// Content of thought and stream: a piece of text.
+	// Content is the text fragment of a thought or stream event.
 	Content string
 
-	// ToolName, and ToolArgs of tool_call: the raw JSON arguments.
+	// ToolName is the name of the tool, ToolArgs the raw JSON arguments of a tool_call.
 	ToolName string
 	ToolArgs string
 
-	// Data of tool_progress: any JSON, passed through untouched.
+	// Data is the JSON of a tool_progress event, passed through unchanged.
 	Data json.RawMessage
 
-	// Output and IsError of tool_result.
+	// Output and IsError are set on a tool_result.
 	Output  string
 	IsError bool
 
-	// Error of error, for people.
+	// Error is the human-readable message of an error event.
 	Error string
 
-	// MessageID is the message that the event belongs to: of thought, stream and reset the
-	// one that is being produced, in this Attempt, from 1; of tool calls and their results the
-	// reply that asks for them; of final the reply that ended the agent's run, of error the one
-	// that failed.
+	// MessageID is the message that the event belongs to. For thought, stream and reset it is the
+	// message being generated; for tool calls and results, the reply that contains the call; for
+	// final, the reply that ended the agent's run; for error, the reply that failed. Attempt counts
+	// the attempts at generating it, from 1.
 	MessageID string
 	Attempt   int
 
-	// Agent and ToolCallID tell parallel replies and calls apart.
+	// Agent and ToolCallID distinguish parallel replies and tool calls.
 	Agent      string
 	ToolCallID string
 
-	// Message of message: it supersedes the pieces with its id.
+	// Message is set on a message event. It supersedes the fragments with the same message id.
 	Message *Message
 
-	// Approval of approval_request and approval.
+	// ApprovalRequest is set on an approval_request event, Approval on an approval event.
 	ApprovalRequest *ApprovalRequest
 	Approval        *Approval
 
-	// ClientCall of client_call.
+	// ClientCall is set on a client_call event.
 	ClientCall *ClientCall
 
-	// Status of status.
+	// Status is set on a status event.
 	Status *StatusChange
 
-	// Detail of gap says what was lost.
+	// Detail describes what a gap event lost.
 	Detail string
 }
 
 // AgentEventType discriminates an [AgentEvent].
 type AgentEventType string
 
-// The types of agent event: the seven of the base protocol, then the extensions.
+// The types of agent event: the seven types of the base protocol, then the extensions.
 const (
 	EventThought      AgentEventType = "thought"
 	EventToolCall     AgentEventType = "tool_call"
@@ -94,14 +94,14 @@ var BaseEventTypes = []AgentEventType{
 // Terminal reports whether e ends an agent's run.
 func (e AgentEvent) Terminal() bool { return e.Type == EventFinal || e.Type == EventError }
 
-// EndsTurn reports whether e announces the end of a turn. It comes once for each turn, after
-// everything else of it.
+// EndsTurn reports whether e announces the end of a turn. Each turn has exactly one such event, its
+// last.
 func (e AgentEvent) EndsTurn() bool {
 	return e.Type == EventStatus && e.Status != nil && e.Status.Status == StatusTurnEnded
 }
 
-// agentEventJSON is the superset of all fields on the wire. Pointers mark fields
-// that some type must show even when they are empty.
+// agentEventJSON has all fields on the wire. Pointers mark fields that some type writes even if
+// they are empty.
 type agentEventJSON struct {
 	Type       AgentEventType   `json:"type"`
 	EventID    string           `json:"eventId,omitempty"`
@@ -125,7 +125,7 @@ type agentEventJSON struct {
 	Detail     string           `json:"detail,omitempty"`
 }
 
-// MarshalJSON writes the fields that the type has, and no others.
+// MarshalJSON writes only the fields of the event's type.
 func (e AgentEvent) MarshalJSON() ([]byte, error) {
 	out := agentEventJSON{Type: e.Type, EventID: e.EventID, CreatedAt: e.CreatedAt, Agent: e.Agent, MessageID: e.MessageID}
 	switch e.Type {
@@ -161,8 +161,8 @@ func (e AgentEvent) MarshalJSON() ([]byte, error) {
 	return json.Marshal(out)
 }
 
-// UnmarshalJSON reads any agent event; fields that it does not know are ignored,
-// so that an older client survives a newer server.
+// UnmarshalJSON reads an agent event of any type. It ignores unknown fields, so older clients can
+// read events from newer servers.
 func (e *AgentEvent) UnmarshalJSON(data []byte) error {
 	var in agentEventJSON
 	if err := json.Unmarshal(data, &in); err != nil {
@@ -183,8 +183,8 @@ func (e *AgentEvent) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// ToolEvent is what a tool yields while it runs. It never goes over the wire: the
-// agent adapts it to an [AgentEvent] first.
+// ToolEvent is an event that a tool emits while it runs. It is never sent to viewers: the agent
+// converts it to an [AgentEvent] first.
 type ToolEvent struct {
 	// Type is "progress" or "result".
 	Type     ToolEventType   `json:"type"`
@@ -203,25 +203,26 @@ const (
 	ToolResult   ToolEventType = "result"
 )
 
-// ExecutionContext is what one run of an agent shares with its tools and its
-// sub-agents: the trace, and the signal that stops them.
+// ExecutionContext is shared by one run of an agent, its tools and its sub-agents. It carries the
+// trace id and the cancellation signal.
 type ExecutionContext struct {
 	ctx     context.Context
 	traceID string
 }
 
-// NewExecutionContext makes the context of a run that ends when ctx does.
+// NewExecutionContext returns the context of a run that stops when ctx is done.
 func NewExecutionContext(ctx context.Context, traceID string) ExecutionContext {
 	return ExecutionContext{ctx: ctx, traceID: traceID}
 }
 
-// TraceID is the same in the agent, its tools, its sub-agents and the logs of one run.
+// TraceID returns the trace id, which is the same in the agent, its tools, its sub-agents and the
+// logs of a run.
 func (x ExecutionContext) TraceID() string { return x.traceID }
 
-// Signal is closed when the run must stop.
+// Signal returns a channel that is closed when the run must stop.
 func (x ExecutionContext) Signal() <-chan struct{} { return x.ctx.Done() }
 
-// Context carries the same signal, for calls that take a context.
+// Context returns a context that is cancelled when the run must stop.
 func (x ExecutionContext) Context() context.Context { return x.ctx }
 
 // AgentEvent returns its argument.
@@ -230,8 +231,8 @@ func (ExecutionContext) AgentEvent(e AgentEvent) AgentEvent { return e }
 // ToolEvent returns its argument.
 func (ExecutionContext) ToolEvent(e ToolEvent) ToolEvent { return e }
 
-// AdaptToolEvent turns a tool's event into the agent's: progress becomes
-// tool_progress, result becomes tool_result, and every other field is kept.
+// AdaptToolEvent converts a tool event to an agent event: progress becomes tool_progress, result
+// becomes tool_result, and the other fields are copied.
 func (ExecutionContext) AdaptToolEvent(e ToolEvent) AgentEvent {
 	out := AgentEvent{Type: EventToolResult, ToolName: e.ToolName, Data: e.Data, Output: e.Output, IsError: e.IsError}
 	if e.Type == ToolProgress {

@@ -2,8 +2,8 @@ package event
 
 import "time"
 
-// ApprovalRequest is the payload of an "approval_request" record: a tool call waits for a
-// person. When a person is reminded, or asked anew, there is another record of it.
+// ApprovalRequest is the payload of an "approval_request" record: a tool call waits for approval.
+// Every reminder and every further round adds another record.
 type ApprovalRequest struct {
 	ToolCallID string `json:"toolCallId"`
 	ToolName   string `json:"toolName"`
@@ -12,48 +12,48 @@ type ApprovalRequest struct {
 	Arguments string `json:"arguments"`
 	Agent     string `json:"agent"`
 
-	// MessageID is the reply that holds the call.
+	// MessageID is the reply that contains the call.
 	MessageID string `json:"messageId,omitempty"`
 
-	// WorkingDirectory is where the call would work, if that is known.
+	// WorkingDirectory is the directory in which the call would run, if known.
 	WorkingDirectory string `json:"workingDirectory,omitempty"`
 
-	// Digest is of what is to be approved: tool, arguments and working directory.
-	// Definition is of the tool's definition at that time.
+	// Digest identifies the tool, the arguments and the working directory of the call. Definition
+	// is the digest of the tool's definition at the time of the request.
 	Digest     string `json:"digest,omitempty"`
 	Definition string `json:"definition,omitempty"`
 
-	// Reason says why a person is asked.
+	// Reason says why the call needs approval.
 	Reason      string    `json:"reason,omitempty"`
 	RequestedAt time.Time `json:"requestedAt"`
 
-	// Round counts how often the call was asked about, when that is more than once: it
-	// was approved, but that no longer held when it was to run. A decision names it.
+	// Round counts the approval requests for the call, if there is more than one: a call needs a
+	// new request if its approval is no longer valid when it is about to run. A decision names the
+	// round.
 	Round int `json:"round,omitempty"`
 
-	// Approvers are the only ones who may decide. Empty = anybody.
+	// Approvers are the only people who may decide. Empty = anyone.
 	Approvers []string `json:"approvers,omitempty"`
 
-	// Quorum is how many of them have to approve, when that is more than one. Votes are
-	// those who have.
+	// Quorum is the number of approvals required, if more than one. Votes are the approvals so far.
 	Quorum int    `json:"quorum,omitempty"`
 	Votes  []Vote `json:"votes,omitempty"`
 
-	// ExpiresAt is when the request ends without a decision. Nil = never.
+	// ExpiresAt is when the request expires without a decision. Nil = never.
 	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
 
-	// Reminder counts the reminders, of which this is one.
+	// Reminder is the number of this reminder, from 1. 0 = the request itself.
 	Reminder int `json:"reminder,omitempty"`
 }
 
-// Vote is one of several approvals that a call needs.
+// Vote is one of several approvals that a call requires.
 type Vote struct {
 	By     string    `json:"by"`
 	At     time.Time `json:"at"`
 	Reason string    `json:"reason,omitempty"`
 }
 
-// Approval is the payload of an "approval" record: what was decided on a call, by whom.
+// Approval is the payload of an "approval" record: a decision on a tool call and who made it.
 type Approval struct {
 	ToolCallID string    `json:"toolCallId"`
 	ToolName   string    `json:"toolName"`
@@ -64,36 +64,34 @@ type Approval struct {
 	By         string    `json:"by"`
 	DecidedAt  time.Time `json:"decidedAt"`
 
-	// Digest, Definition, WorkingDirectory and Round are those of the request: what was
-	// decided on.
+	// Digest, Definition, WorkingDirectory and Round are copied from the request that was decided.
 	Digest           string `json:"digest,omitempty"`
 	Definition       string `json:"definition,omitempty"`
 	WorkingDirectory string `json:"workingDirectory,omitempty"`
 	Round            int    `json:"round,omitempty"`
 
-	// Arguments, if set, were put in the place of the call's own, which stay as they are
-	// in the stored call.
+	// Arguments, if set, replace the arguments of the call. The stored call keeps its own.
 	Arguments string `json:"arguments,omitempty"`
 
-	// Pattern of an approval with scope "pattern": globs by the names of arguments.
-	// Rest is the digest of tool, working directory and all other arguments.
+	// Pattern maps argument names to globs, for scope "pattern". Rest is the digest of the tool,
+	// the working directory and all other arguments.
 	Pattern map[string]string `json:"pattern,omitempty"`
 	Rest    string            `json:"rest,omitempty"`
 
-	// ThreadID is the thread of the sub-agent whose call it is, in the thread above: that is
-	// where it holds, and what it grants.
+	// ThreadID is the thread of the sub-agent that made the call, if the record is in a parent
+	// thread. The decision and its grant apply to that thread.
 	ThreadID string `json:"threadId,omitempty"`
 
-	// Grant is the call whose approval covers this one, when nobody was asked.
+	// Grant is the id of the call whose approval covers this one, if nobody was asked.
 	Grant string `json:"grant,omitempty"`
 
-	// Missing is how many more have to approve: the call still waits. Votes are all of
-	// them, once it does no more.
+	// Missing is the number of approvals still required; the call waits until it is 0. Votes are
+	// all approvals, once none are missing.
 	Missing int    `json:"missing,omitempty"`
 	Votes   []Vote `json:"votes,omitempty"`
 }
 
-// Decision is what was decided on a tool call.
+// Decision is the decision on a tool call.
 type Decision string
 
 // The decisions that people make.
@@ -102,31 +100,31 @@ const (
 	Deny    Decision = "deny"
 )
 
-// What else an "approval" record can say.
+// Further values of [Decision] in "approval" records.
 const (
-	// ApprovalExpired: nobody has decided in time.
+	// ApprovalExpired means that nobody decided in time.
 	ApprovalExpired Decision = "expired"
-	// ApprovalRevoked: an approval, and what it grants, holds no more.
+	// ApprovalRevoked means that an approval and its grant were revoked.
 	ApprovalRevoked Decision = "revoked"
 )
 
-// Scope is how far an approval reaches.
+// Scope is the set of calls that an approval covers.
 type Scope string
 
-// The scopes.
+// The scopes of an approval.
 const (
-	// Once is for this one call.
+	// Once covers this call only.
 	Once Scope = "once"
-	// Session is for every call of the same tool with the same arguments in the same
-	// working directory, by the same agent in the same thread.
+	// Session covers every call of the same tool with the same arguments in the same working
+	// directory, by the same agent in the same thread.
 	Session Scope = "session"
-	// Pattern is for every call of the same tool whose arguments fit the globs, by the
-	// same agent in the same thread.
+	// Pattern covers every call of the same tool whose arguments match the globs, by the same agent
+	// in the same thread.
 	Pattern Scope = "pattern"
 )
 
-// ClientCall is the payload of a "client_call" record: a tool call waits for a connected
-// client to run it.
+// ClientCall is the payload of a "client_call" record: a tool call waits for a connected client to
+// run it.
 type ClientCall struct {
 	ToolCallID  string    `json:"toolCallId"`
 	ToolName    string    `json:"toolName"`
@@ -135,6 +133,6 @@ type ClientCall struct {
 	MessageID   string    `json:"messageId,omitempty"`
 	RequestedAt time.Time `json:"requestedAt"`
 
-	// ExpiresAt is when the call fails if no client has answered.
+	// ExpiresAt is when the call fails if no client has returned a result.
 	ExpiresAt time.Time `json:"expiresAt"`
 }

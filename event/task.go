@@ -5,41 +5,41 @@ import (
 	"time"
 )
 
-// Task is a background task: work that an agent has started and does not wait for.
-// It is also the payload of a "task" record.
+// Task is a background task: work that an agent started without waiting for its result. It is also
+// the payload of a "task" record.
 type Task struct {
 	// ID is unique in the namespace: the thread's id, "~t" and a number in base 36.
 	ID string `json:"id"`
 
-	// Title is for people: what the task is about.
+	// Title is a short description for users.
 	Title string    `json:"title,omitempty"`
 	State TaskState `json:"state"`
 	Tool  string    `json:"tool,omitempty"`
-	Agent string    `json:"agent"` // who started it
+	Agent string    `json:"agent"` // the agent that started it
 
-	// ToolCallID is the call that started it, TraceID that of its turn.
+	// ToolCallID is the tool call that started the task, TraceID the trace of its turn.
 	ToolCallID string `json:"toolCallId"`
 	TraceID    string `json:"traceId"`
 
-	// SubAgent does the work in ThreadID, if it is an agent that does.
+	// SubAgent is the agent that works on the task in ThreadID, if a sub-agent does.
 	SubAgent string `json:"subAgent,omitempty"`
 	ThreadID string `json:"threadId,omitempty"`
 
-	// Detached: it goes on when the thread is closed.
+	// Detached means that the task continues when the thread is closed.
 	Detached bool `json:"detached,omitempty"`
 
 	StartedAt time.Time `json:"startedAt"`
 
-	// Deadline is when it fails, unless it has ended before.
+	// Deadline is when the task fails if it has not ended.
 	Deadline time.Time  `json:"deadline"`
 	EndedAt  *time.Time `json:"endedAt,omitempty"`
 
-	// By is who completed or cancelled it, if that came from outside.
+	// By is the person or client that completed or cancelled the task, if any.
 	By    string `json:"by,omitempty"`
 	Error string `json:"error,omitempty"`
 }
 
-// TaskState says how a [Task] stands.
+// TaskState is the state of a [Task].
 type TaskState string
 
 // The states of a task.
@@ -50,7 +50,7 @@ const (
 	TaskCancelled TaskState = "cancelled"
 )
 
-// Ended reports whether the task is done with.
+// Ended reports whether the task has ended.
 func (s TaskState) Ended() bool { return s != TaskRunning }
 
 // TaskEnd is the payload of background_task.completed and background_task.failed.
@@ -59,10 +59,10 @@ type TaskEnd struct {
 	Title  string `json:"title,omitempty"`
 	Tool   string `json:"tool,omitempty"`
 
-	// Result of a task that has completed: what the tool returned, as JSON if it is
-	// JSON, else as text.
+	// Result is the output of the tool, if the task completed: JSON if the output is JSON,
+	// otherwise a JSON string.
 	Result json.RawMessage `json:"result,omitempty"`
 
-	// Error of one that has failed.
+	// Error is the error message, if the task failed.
 	Error string `json:"error,omitempty"`
 }
