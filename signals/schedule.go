@@ -10,115 +10,115 @@ import (
 
 // Names for schedules.
 const (
-	// DeliverWorkflow is one run of a schedule: it posts to the schedule's thread. Its input
-	// is the [Schedule], and its id a [DeliverWorkflowID] with the time of the run behind
-	// it, which Temporal adds.
+	// DeliverWorkflow is one run of a schedule: it posts to the schedule's thread. Its input is the
+	// [Schedule], and its id a [DeliverWorkflowID] followed by the time of the run, which Temporal
+	// appends.
 	DeliverWorkflow = "deliver"
 
 	ActivityDeliver = "deliver"
 
-	// NotFoundType is the type of the application error with which a run ends whose thread
-	// is not there. Of a closed thread it is [ClosedType], of a post that no thread takes
-	// [RefusedType].
+	// NotFoundType is the type of the application error of a run whose thread does not exist. For a
+	// closed thread, the type is [ClosedType]; for an invalid post, [RefusedType].
 	NotFoundType = "not_found"
 )
 
-// Schedule publishes an environment event, or posts a message, again and again. It is a
-// Temporal Schedule; see [ScheduleID].
+// Schedule posts an environment event or a message repeatedly. It is stored as a Temporal Schedule:
+// see
+// [ScheduleID].
 type Schedule struct {
-	// ID is unique in the namespace. Left out when it is created: a new one.
+	// ID is unique in the namespace. Default: a new id.
 	ID string `json:"id,omitempty"`
 
-	// ThreadID is the thread to which it posts. Required.
+	// ThreadID is the thread that receives the posts. Required.
 	ThreadID string `json:"threadId"`
 
-	// Cron are expressions of five fields (minute, hour, day of month, month, day of week),
-	// or @hourly, @daily, @weekly, @monthly, @yearly. Where both days are restricted, both
-	// must match.
+	// Cron are expressions of five fields (minute, hour, day of month, month, day of week), or
+	// @hourly, @daily, @weekly, @monthly, @yearly. If both days are restricted, both must match.
 	Cron []string `json:"cron,omitempty"`
 
-	// Every is an interval of whole seconds, at least one, counted from 1970 (UTC) and not
-	// from the creation; Offset shifts it. Of Cron and Every at least one is required; with
-	// both, the times of both count.
+	// Every is an interval of whole seconds, at least one, counted from 1970 (UTC); Offset shifts
+	// it. At least one of Cron and Every is required. With both, the schedule runs at the times of
+	// both.
 	Every  Duration `json:"every,omitempty"`
 	Offset Duration `json:"offset,omitempty"`
 
-	// Timezone in which Cron is read, by its IANA name. Default "UTC".
+	// Timezone is the IANA name of the time zone of Cron. Default "UTC".
 	Timezone string `json:"timezone,omitempty"`
 
-	// Jitter delays each run by a random time up to this, at most a day, and never beyond
+	// Jitter delays each run by a random time up to this duration, at most a day and never beyond
 	// the next run. Default none.
 	Jitter Duration `json:"jitter,omitempty"`
 
-	// StartAt and EndAt bound the times, both inclusive. Zero = no bound.
+	// StartAt and EndAt limit the times of runs, both inclusive. Zero = no limit.
 	StartAt time.Time `json:"startAt,omitzero"`
 	EndAt   time.Time `json:"endAt,omitzero"`
 
-	// Remaining is how many runs there still are. 0 = no limit. Those by hand do not count.
+	// Remaining is the number of runs left, without manual runs. 0 = no limit.
 	Remaining int `json:"remaining,omitempty"`
 
-	// Missed says what is made up for after an outage. Default [MissedOnce].
+	// Missed says which runs are made up for after an outage. Default [MissedOnce].
 	Missed Missed `json:"missed,omitempty"`
 
-	// Event or Message is what is posted: exactly one. The run gives the event its id and
-	// its timestamp. A message needs its content only; by default it is a user's, whose
-	// id is "schedule".
+	// Event or Message is the content of the posts; exactly one is required. Each run sets the
+	// event's id and timestamp. A message requires only its content; its default sender is the user
+	// "schedule".
 	Event   *event.EnvEvent   `json:"event,omitempty"`
 	Message *event.NewMessage `json:"message,omitempty"`
 
-	// Open opens the thread if it is not there, with these agents. Without agents, that is
-	// the default agent.
+	// Open opens the thread with these agents if it does not exist. Without agents, it has the
+	// default agent.
 	Open   bool     `json:"open,omitempty"`
 	Agents []string `json:"agents,omitempty"`
 
-	// Paused schedules run by hand only. The times that pass meanwhile are not made up for.
+	// Paused schedules run only by hand. Runs missed while paused are not made up for.
 	Paused bool `json:"paused,omitempty"`
 
-	// Note is for people: what the schedule is for, or why it is paused.
+	// Note is a comment for people.
 	Note string `json:"note,omitempty"`
 }
 
-// Missed says what a schedule makes up for after an outage.
+// Missed says which runs a schedule makes up for after an outage.
 type Missed string
 
-// What a schedule can make up for. An outage is one of Temporal, when no run begins, or
-// one of the workers or the thread, when a run has begun and cannot deliver.
+// The values of [Missed]. In an outage of Temporal, no runs start; in an outage of the workers or
+// the thread, runs start but cannot deliver.
 const (
-	// MissedSkip leaves out what is late: a run begins within [SkipWindow] of its time, and
-	// delivers within as much again, or not at all.
+	// MissedSkip skips late runs: a run must start within [SkipWindow] of its time and deliver
+	// within another SkipWindow.
 	MissedSkip Missed = "skip"
 
-	// MissedOnce makes up for one run, the first that was missed: while a run waits or is
-	// late, the times that pass are left out. At most [CatchUpWindow] late.
+	// MissedOnce makes up for the first missed run only: times that pass while a run is waiting or
+	// late are skipped. A run is at most [CatchUpWindow] late.
 	MissedOnce Missed = "once"
 
-	// MissedAll makes up for every run, in order and one after the other. At most
-	// [CatchUpWindow] late; Temporal keeps about 1,000 that wait, and drops what exceeds that.
+	// MissedAll makes up for every run, in order, one at a time, at most [CatchUpWindow] late.
+	// Temporal buffers about 1,000 runs and drops the rest.
 	MissedAll Missed = "all"
 )
 
-// How late a run may begin.
+// Limits on how late a run may start.
 const (
 	SkipWindow    = time.Minute
 	CatchUpWindow = 365 * 24 * time.Hour
 )
 
-// ScheduleView is a schedule as it stands. Paused, Note and Remaining are those of now.
+// ScheduleView is the current state of a schedule, including Paused, Note and Remaining.
 type ScheduleView struct {
 	Schedule
 
-	// Next are the next times, at most ten; of a paused schedule, as if it were not.
+	// Next are the next times, at most ten. For a paused schedule, they are the times without the
+	// pause.
 	Next []time.Time `json:"next"`
 
-	// Done: there are no more times, or no more runs remain. Temporal forgets such a
-	// schedule after a week.
+	// Done means that there are no more times or no runs remain. Temporal deletes such a schedule
+	// after a week.
 	Done bool `json:"done,omitempty"`
 
-	// Recent are the last runs, at most ten, the newest last.
+	// Recent are the last runs, at most ten, newest last.
 	Recent []ScheduleRun `json:"recent"`
 
-	// Runs counts those that began; LateRuns those that were left out because they would
-	// have been too late; OverlappedRuns those left out because another was not done yet.
+	// Runs counts the runs that started, LateRuns those skipped because they were too late, and
+	// OverlappedRuns those skipped because another run was in progress.
 	Runs           int `json:"runs"`
 	LateRuns       int `json:"lateRuns,omitempty"`
 	OverlappedRuns int `json:"overlappedRuns,omitempty"`
@@ -129,33 +129,33 @@ type ScheduleView struct {
 
 // ScheduleRun is a run of a schedule.
 type ScheduleRun struct {
-	// ScheduledAt is its time, without jitter, or when it was started by hand; StartedAt is
-	// when it began.
+	// ScheduledAt is the time of the run, without jitter, or the time at which it was started by
+	// hand. StartedAt is when it started.
 	ScheduledAt time.Time `json:"scheduledAt"`
 	StartedAt   time.Time `json:"startedAt"`
 
-	// EventID is the id of the event or message.
+	// EventID is the id of the posted event or message.
 	EventID string `json:"eventId"`
 
 	WorkflowID string `json:"workflowId"`
 	RunID      string `json:"runId"`
 
-	// Status is "running", "completed", "failed", "timed_out", "canceled" or "terminated".
-	// Error is why it failed. Both are empty in a list of schedules, and once Temporal has
-	// forgotten the run.
+	// Status is "running", "completed", "failed", "timed_out", "canceled" or "terminated". Error is
+	// the reason of a failure. Both are empty in a list of schedules, and after Temporal has
+	// deleted the run.
 	Status string `json:"status,omitempty"`
 	Error  string `json:"error,omitempty"`
 }
 
-// ScheduleID is the id of a Temporal Schedule.
+// ScheduleID returns the id of the Temporal Schedule.
 func ScheduleID(namespace, id string) string { return "schedule/" + namespace + "/" + id }
 
-// ParseScheduleID splits the id of a Temporal Schedule.
+// ParseScheduleID returns the namespace and the schedule id in the id of a Temporal Schedule.
 func ParseScheduleID(scheduleID string) (namespace, id string, err error) {
 	return parseScheduled("schedule/", scheduleID)
 }
 
-// DeliverWorkflowID is the id that a schedule gives its runs; Temporal adds "-" and the
+// DeliverWorkflowID returns the workflow id of a schedule's runs. Temporal appends "-" and the
 // time.
 func DeliverWorkflowID(namespace, id string) string { return "deliver/" + namespace + "/" + id }
 
@@ -176,14 +176,14 @@ type Run struct {
 	Namespace  string
 	ScheduleID string
 
-	// At is its time, to the second.
+	// At is the time of the run, in whole seconds.
 	At time.Time
 }
 
-// runTime is how Temporal writes the time of a run, in UTC.
+// runTime is Temporal's format for the time of a run, in UTC.
 const runTime = "2006-01-02T15:04:05Z"
 
-// ParseRun reads the id of a run's workflow.
+// ParseRun parses the workflow id of a run.
 func ParseRun(workflowID string) (Run, error) {
 	dash := len(workflowID) - len(runTime) - 1
 	if dash < 0 || workflowID[dash] != '-' {
@@ -197,8 +197,8 @@ func ParseRun(workflowID string) (Run, error) {
 	return Run{Namespace: namespace, ScheduleID: id, At: at}, err
 }
 
-// EventID is the id of what the run posts: the same however often it is tried, so that
-// the thread takes it once.
+// EventID returns the id of the run's post. It is the same for every retry, so the thread ignores
+// duplicates.
 func (r Run) EventID() string {
 	return EventID(ScheduleID(r.Namespace, r.ScheduleID), r.At.Format(runTime))
 }
