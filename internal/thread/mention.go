@@ -10,11 +10,10 @@ import (
 // Mentions returns the names that a message addresses: @name at the start of a line, in lower case,
 // in order and without duplicates.
 //
-// Only white space may precede the @. A name begins with an ASCII letter or digit, followed by
-// letters, digits,
-//   - and _. It must end there: @a@b.c, @a.b and @a/b are not mentions, but a full stop may follow. Lines in fenced
-//
-// code blocks (``` or ~~~) are ignored, since they may begin with decorators and the like.
+// Only white space may precede the @. A name consists of ASCII letters, digits, - and _, and begins
+// with a letter or digit. It must end there: @a@b.c, @a.b and @a/b are not mentions, but a full stop
+// may follow. Lines in fenced code blocks (``` or ~~~) are ignored, since they may begin with
+// decorators and the like.
 func Mentions(content string) []string {
 	var out []string
 	prose(content, func(line string) (string, bool) {
