@@ -9,8 +9,8 @@ import (
 	"github.com/threadmill/threadmill/internal/strictjson"
 )
 
-// The JSON form of an agent is that of the configuration file: camelCase, durations as
-// text. What has its default is left out.
+// The JSON form of an agent is that of the configuration file: camelCase names, and durations as
+// strings. Defaults are omitted.
 type agentJSON struct {
 	Name             string            `json:"name"`
 	Description      string            `json:"description,omitempty"`
@@ -53,7 +53,7 @@ type limitsJSON struct {
 	ContextMessages int      `json:"contextMessages,omitempty"`
 }
 
-// MarshalJSON writes the agent as it stands in a configuration.
+// MarshalJSON returns the agent in the form of the configuration file.
 func (a Agent) MarshalJSON() ([]byte, error) {
 	out := agentJSON{
 		Name: a.Name, Description: a.Description, Instructions: a.Instructions, Model: a.Model,
@@ -79,9 +79,9 @@ func termsOf(t approval.Terms) *termsJSON {
 	return &termsJSON{t.Approvers, t.Quorum, duration(t.Expires), duration(t.Remind), t.OnExpiry}
 }
 
-// UnmarshalJSON reads an agent. Fields that are not known, values of another kind, and empty
-// lists that would stand for all are refused with a [*event.FieldError]; null is as if left
-// out. Whether the agent is possible is for [Check] to say.
+// UnmarshalJSON decodes an agent. It rejects unknown fields, values of the wrong type, and empty
+// lists that would mean all, with a [*event.FieldError]; null is the same as an omitted field. It
+// does not validate the agent: see [Check].
 func (a *Agent) UnmarshalJSON(data []byte) error {
 	var out Agent
 	mention := true
@@ -136,7 +136,7 @@ func readTerms(t *approval.Terms) reader {
 	})
 }
 
-// duration is written as text, in the shortest form.
+// duration is a string in JSON, in its shortest form.
 type duration time.Duration
 
 // MarshalText implements [encoding.TextMarshaler].

@@ -12,8 +12,8 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
-// What package json says of a mistake in JSON leaves out where it stands, or what would be
-// right. These readers know.
+// These readers report the place of a mistake and the expected value, which errors of package json
+// omit.
 
 // reader reads the value at a path. It fails with a [*event.FieldError].
 type reader func(path string, raw json.RawMessage) error
@@ -43,7 +43,7 @@ func readObject(path string, raw json.RawMessage, known members) error {
 	return nil
 }
 
-// each reads a list, one item after the other.
+// each reads a list item by item.
 func each[T any](list *[]T, item func(*T) reader) reader {
 	return func(path string, raw json.RawMessage) error {
 		var given []json.RawMessage
@@ -63,7 +63,7 @@ func each[T any](list *[]T, item func(*T) reader) reader {
 	}
 }
 
-// into reads a value of Go's own, which is to be what it says.
+// into reads a value of a basic type. what describes the type.
 func into[T any](value *T, what string) reader {
 	return func(path string, raw json.RawMessage) error {
 		if err := json.Unmarshal(raw, value); err != nil {
@@ -73,8 +73,8 @@ func into[T any](value *T, what string) reader {
 	}
 }
 
-// namesOr reads a list of names that stands for all if it is left out. One that is empty
-// would do so as well, which nobody means.
+// namesOr reads a list of names that means all if omitted. It rejects an empty list, which would
+// mean all too.
 func namesOr(names *[]string, leaveOut string) reader {
 	read := into(names, "a list of names")
 	return func(path string, raw json.RawMessage) error {
@@ -88,7 +88,7 @@ func namesOr(names *[]string, leaveOut string) reader {
 	}
 }
 
-// readDuration reads text such as 10m.
+// readDuration reads a string such as 10m.
 func readDuration(d *time.Duration) reader {
 	return func(path string, raw json.RawMessage) error {
 		var text *string

@@ -29,7 +29,7 @@ const (
 	pause = 250 * time.Millisecond
 )
 
-// Subscribe delivers the log of a thread from a place on.
+// Subscribe returns a subscription to a thread's log from a position.
 func (s *Stream) Subscribe(ctx context.Context, key stream.Key, from stream.From) (stream.Subscription, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
