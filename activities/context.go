@@ -23,7 +23,7 @@ func prepare(who agent.Agent, in thread.ModelStep, newest []store.Message) []llm
 		out = append(out, llm.Message{Role: event.RoleSystem, Content: who.Instructions})
 	}
 	v := newView(who.Name, in, newest)
-	for _, m := range v.told(newest) {
+	for _, m := range v.chronological(newest) {
 		if !v.concerns(m) {
 			continue
 		}
@@ -103,11 +103,11 @@ func (v view) ofRun(m store.Message) bool {
 	return v.own(m) && (strings.HasPrefix(m.Record.ID, run) || strings.HasPrefix(m.ReplyToMessageID, run))
 }
 
-// told returns the messages, given newest first, in the order of the context, oldest first. That is
+// chronological returns the messages, given newest first, in the order of the context, oldest first. That is
 // the order in which they were stored, except that the agent's messages in other runs since the
 // question of this run precede the question: a model continues at the end of the conversation,
 // which must not be its own message.
-func (v view) told(newest []store.Message) []store.Message {
+func (v view) chronological(newest []store.Message) []store.Message {
 	all := slices.Clone(newest)
 	slices.Reverse(all)
 	asked := slices.IndexFunc(all, v.asks)

@@ -19,7 +19,7 @@ func (a *Activities) EndDelegate(ctx context.Context, in thread.EndStep) (thread
 	if _, err := a.append(ctx, in.Thread, store.Batch{}, in.Flush); err != nil {
 		return thread.EndReply{}, err
 	}
-	text, err := a.saidIn(ctx, in.Thread, in.Parent.TraceID)
+	text, err := a.repliesIn(ctx, in.Thread, in.Parent.TraceID)
 	if err != nil {
 		return thread.EndReply{}, err
 	}
@@ -28,7 +28,7 @@ func (a *Activities) EndDelegate(ctx context.Context, in thread.EndStep) (thread
 		text = in.Parent.EditedPrefix + text
 		out := thread.EndReply{Failed: failed}
 		out.Answer, out.Truncated = thread.CarryText(text)
-		return out, a.answerAbove(ctx, in.Parent, in.Thread, text, failed)
+		return out, a.storeAnswer(ctx, in.Parent, in.Thread, text, failed)
 	}
 	if failed {
 		return thread.EndReply{Error: thread.Why(text)}, nil
@@ -59,9 +59,9 @@ func answerOf(in thread.EndStep, said string) (text string, failed bool) {
 	return why, true
 }
 
-// saidIn joins the replies of a thread's agents to the call. Other turns of the thread have other
+// repliesIn joins the replies of a thread's agents to the call. Other turns of the thread have other
 // traces.
-func (a *Activities) saidIn(ctx context.Context, ref thread.Ref, traceID string) (string, error) {
+func (a *Activities) repliesIn(ctx context.Context, ref thread.Ref, traceID string) (string, error) {
 	var b strings.Builder
 	for q := (store.Query{}); ; {
 		page, err := store.Messages(ctx, a.cfg.Store, store.Key(ref), q)
@@ -80,8 +80,8 @@ func (a *Activities) saidIn(ctx context.Context, ref thread.Ref, traceID string)
 	}
 }
 
-// answerAbove stores the result of a call in the parent thread.
-func (a *Activities) answerAbove(ctx context.Context, to thread.Parent, by thread.Ref, text string, failed bool) error {
+// storeAnswer stores the result of a call in the parent thread.
+func (a *Activities) storeAnswer(ctx context.Context, to thread.Parent, by thread.Ref, text string, failed bool) error {
 	now, status := time.Now(), store.ToolSucceeded
 	if failed {
 		status = store.ToolFailed
@@ -105,20 +105,20 @@ func (a *Activities) answerAbove(ctx context.Context, to thread.Parent, by threa
 	return err
 }
 
-// above shows a sub-agent's output to viewers of the parent thread, as progress of the call.
-type above struct {
+// parentViewers shows a sub-agent's output to viewers of the parent thread, as progress of the call.
+type parentViewers struct {
 	a    *Activities
 	to   thread.Parent
 	ref  thread.Ref
 	head int64
 }
 
-// aboveOf returns nil, which shows nothing, if the agent is not a sub-agent.
-func (a *Activities) aboveOf(ctx context.Context, in thread.ModelStep) *above {
+// parentViewersOf returns nil, which shows nothing, if the agent is not a sub-agent.
+func (a *Activities) parentViewersOf(ctx context.Context, in thread.ModelStep) *parentViewers {
 	if in.Parent == nil {
 		return nil
 	}
-	out := &above{a: a, to: *in.Parent, ref: thread.Ref{Namespace: in.Thread.Namespace, ThreadID: in.Parent.ThreadID}}
+	out := &parentViewers{a: a, to: *in.Parent, ref: thread.Ref{Namespace: in.Thread.Namespace, ThreadID: in.Parent.ThreadID}}
 	row, err := a.cfg.Store.Thread(ctx, store.Key(out.ref))
 	if err != nil {
 		// Viewers receive the fragments, but may receive them again when they reconnect.
@@ -129,7 +129,7 @@ func (a *Activities) aboveOf(ctx context.Context, in thread.ModelStep) *above {
 }
 
 // say shows a fragment of text.
-func (s *above) say(ctx context.Context, text string) {
+func (s *parentViewers) say(ctx context.Context, text string) {
 	if s == nil || text == "" {
 		return
 	}
@@ -142,7 +142,7 @@ func (s *above) say(ctx context.Context, text string) {
 
 // progress returns the event for a fragment of text. For a background task it is the task's
 // progress, since the call already has its result.
-func (s *above) progress(text string) (event.AgentEvent, error) {
+func (s *parentViewers) progress(text string) (event.AgentEvent, error) {
 	if task := s.to.Background; task != nil {
 		e, err := task.Progress(text)
 		e.ToolName = s.to.ToolName

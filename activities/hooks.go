@@ -29,7 +29,7 @@ func (a *Activities) RunHooks(ctx context.Context, in thread.HookStep) (thread.H
 	if err != nil {
 		return thread.HookReply{}, err
 	}
-	h := &hearing{a: a, in: in, seen: seen}
+	h := &hookBatch{a: a, in: in, seen: seen}
 	if len(in.Hooks) > 0 {
 		if err := h.askAll(ctx); err != nil {
 			return thread.HookReply{}, err
@@ -88,15 +88,15 @@ func eventOf(ref thread.Ref, r event.Record) (event.Event, error) {
 	return event.CustomEvent{Type: r.Type, ThreadID: ref.ThreadID, Payload: r.Payload}, nil
 }
 
-// hearing is a run of hooks for one event.
-type hearing struct {
+// hookBatch is a run of hooks for one event.
+type hookBatch struct {
 	a     *Activities
 	in    thread.HookStep
 	seen  event.Event
 	reply thread.HookReply
 }
 
-func (h *hearing) askAll(ctx context.Context) error {
+func (h *hookBatch) askAll(ctx context.Context) error {
 	deps, err := h.a.deps(ctx, h.in)
 	if err != nil {
 		return err
@@ -140,7 +140,7 @@ func (h *hearing) askAll(ctx context.Context) error {
 }
 
 // ask runs one hook or processor within its timeout.
-func (h *hearing) ask(ctx context.Context, spec hook.Spec, deps hook.Deps) (hook.Answer, error) {
+func (h *hookBatch) ask(ctx context.Context, spec hook.Spec, deps hook.Deps) (hook.Answer, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit(spec), errTimeout)
 	defer cancel()
 	call, ok := h.a.asker(spec.Name)
@@ -172,7 +172,7 @@ func (a *Activities) asker(name string) (func(context.Context, event.Event, hook
 	return p.Ask, ok
 }
 
-func (h *hearing) log(ctx context.Context, spec hook.Spec, deps hook.Deps, err error) {
+func (h *hookBatch) log(ctx context.Context, spec hook.Spec, deps hook.Deps, err error) {
 	args := []any{
 		"thread", h.in.Thread.ThreadID, "event", h.in.EventID, "traceId", h.in.TraceID, "hook", spec.Name,
 		"attempt", deps.Context.Attempt, "error", err,

@@ -46,7 +46,7 @@ func (a *Activities) CallModel(ctx context.Context, in thread.ModelStep) (thread
 	call.agent.Limits = who.Limits.WithDefaults()
 	call.planner = a.planner(in.Thread, who, in.WorkingDirectory)
 	call.planner.pending = in.Pending
-	call.above = a.aboveOf(ctx, in)
+	call.parent = a.parentViewersOf(ctx, in)
 	if reply, ok, err := call.stored(ctx); ok || err != nil {
 		return reply, err
 	}
@@ -92,8 +92,8 @@ type modelCall struct {
 	// planner plans the calls of the reply.
 	planner *planner
 
-	// above shows the reply to viewers of the parent thread, for a sub-agent.
-	above *above
+	// parent shows the reply to viewers of the parent thread, for a sub-agent.
+	parent *parentViewers
 }
 
 // stored returns the reply if it is already stored: an earlier attempt made this call, and its
@@ -292,7 +292,7 @@ func (c *modelCall) show(ctx context.Context, d llm.Delta) {
 	}
 	c.thought.WriteString(d.Thought)
 	c.text.WriteString(d.Text)
-	c.above.say(ctx, d.Text)
+	c.parent.say(ctx, d.Text)
 	if !c.piece(ctx, d) {
 		return
 	}

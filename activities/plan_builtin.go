@@ -83,17 +83,17 @@ func (a *Activities) planAgent(ctx context.Context, ref thread.Ref, out *ownPlan
 	if event.Blank(in.Message) {
 		return errors.New("message is required: what the agent is to do")
 	}
-	if size := len(jsonText(in.Message)); size > maxAsked {
-		return fmt.Errorf("message is %d bytes as JSON, at most %d are taken", size, maxAsked)
+	if size := len(jsonText(in.Message)); size > maxSubMessage {
+		return fmt.Errorf("message is %d bytes as JSON, at most %d are taken", size, maxSubMessage)
 	}
 	out.asks = in.Agent
 	out.Sub = &thread.SubPlan{Agent: in.Agent, Message: in.Message, Title: shortTitle(in.Title)}
 	return nil
 }
 
-// maxAsked is the maximum size of a message to a sub-agent, in bytes as posted, since it enters
+// maxSubMessage is the maximum size of a message to a sub-agent, in bytes as posted, since it enters
 // history.
-const maxAsked = 128 << 10
+const maxSubMessage = 128 << 10
 
 // jsonText returns text as JSON.
 func jsonText(s string) []byte {

@@ -84,15 +84,15 @@ func (a *Activities) opening(ctx context.Context, ref thread.Ref) ([]statement, 
 	var said []statement
 	for _, m := range messages {
 		shown, ok := m.ForModels()
-		if text := strings.TrimSpace(shown.Content); ok && text != "" && isSaid(shown) && len(said) < titleTexts {
+		if text := strings.TrimSpace(shown.Content); ok && text != "" && isStatement(shown) && len(said) < titleTexts {
 			said = append(said, statement{who: shown.SenderID, text: text, person: shown.SenderType == event.User})
 		}
 	}
 	return said, nil
 }
 
-// isSaid reports whether a message is neither a tool result nor a system message.
-func isSaid(m event.Message) bool {
+// isStatement reports whether a message is neither a tool result nor a system message.
+func isStatement(m event.Message) bool {
 	return m.SenderType != event.System && m.ToolCallID == ""
 }
 

@@ -142,7 +142,7 @@ func contents(t *testing.T, s *State) []string {
 	out := []string{}
 	for _, it := range s.Ordered() {
 		if it.Type == event.TypeMessage {
-			out = append(out, s.said(it).Content)
+			out = append(out, s.itemMessage(it).Content)
 			continue
 		}
 		out = append(out, it.Type)

@@ -20,12 +20,12 @@ const (
 	// maxSubsInTurn the maximum number in one turn.
 	maxSubs       = 10
 	maxSubsInTurn = 50
-	// maxAgentsBelow is the maximum number of agents of child threads whose names the thread keeps.
-	maxAgentsBelow = 100
-	// maxAskedArguments is the maximum size of the arguments kept for a sub-agent's call that waits
-	// for approval, in bytes, and maxAskedTotal that of all such arguments.
-	maxAskedArguments = 4 << 10
-	maxAskedTotal     = 64 << 10
+	// maxChildAgents is the maximum number of agents of child threads whose names the thread keeps.
+	maxChildAgents = 100
+	// maxRequestArguments is the maximum size of the arguments kept for a sub-agent's call that waits
+	// for approval, in bytes, and maxRequestTotal that of all such arguments.
+	maxRequestArguments = 4 << 10
+	maxRequestTotal     = 64 << 10
 )
 
 // Parent is the parent thread of a sub-agent.

@@ -81,8 +81,8 @@ func TestDelegate(t *testing.T) {
 	turn := next(t, sub)
 	sub.Turn.Enter(t0, pass)
 	require.Equal(t, []*Run{{Agent: "bob", Phase: PhaseModel, ReplyTo: sub.FirstID()}}, bare(turn.Runs))
-	require.Equal(t, "do it", sub.said(turn.Item).Content)
-	require.Equal(t, "alice", sub.said(turn.Item).SenderID)
+	require.Equal(t, "do it", sub.itemMessage(turn.Item).Content)
+	require.Equal(t, "alice", sub.itemMessage(turn.Item).SenderID)
 	require.Equal(t, "t1", sub.View().Parent)
 	require.Equal(t, start.Parent, turn.Runs[0].NextModelStep(nil).Parent, "S1-28 those who watch the thread above see what it says")
 

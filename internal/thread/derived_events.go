@@ -16,8 +16,8 @@ import (
 // Limits on the events that hooks and processors derive from one posted event, so that a hook that
 // answers itself does not loop forever.
 const (
-	maxDepth = 10
-	maxMade  = 100
+	maxDepth   = 10
+	maxDerived = 100
 )
 
 // Origin describes how a hook or processor derived an event.
@@ -111,8 +111,8 @@ func (t *Turn) tooMany(d Decision) string {
 	switch {
 	case t.depth() >= maxDepth:
 		return fmt.Sprintf("hook %s answers what hooks have made themselves: %d events in a row were made of one another, the limit. Let it pass what it has made itself.", d.By, maxDepth)
-	case made > maxMade:
-		return fmt.Sprintf("hooks and processors have made %d events of one, the last of them %s; the limit is %d.", made, d.By, maxMade)
+	case made > maxDerived:
+		return fmt.Sprintf("hooks and processors have made %d events of one, the last of them %s; the limit is %d.", made, d.By, maxDerived)
 	case size > maxQueueBytes:
 		return fmt.Sprintf("what %s made does not fit into the queue, which takes %d KiB; retry the event when some of it has been processed.", d.By, maxQueueBytes>>10)
 	}
@@ -273,8 +273,8 @@ func (ts *Turns) settleRoots(now time.Time) {
 	}
 }
 
-// said returns an item's message as it is stored.
-func (in *Inbox) said(it event.Item) event.Message {
+// itemMessage returns an item's message as it is stored.
+func (in *Inbox) itemMessage(it event.Item) event.Message {
 	s := in.thread
 	var m event.NewMessage
 	// The payload was validated when it was posted.

@@ -40,7 +40,7 @@ func TestRespondDefaults(t *testing.T) {
 			arrive(t, s, tc.post)
 			tc.response.Content, tc.response.Metadata = "no", map[string]any{"why": "policy"}
 			s.Turn.Enter(t0, responds("guard", tc.response))
-			m := s.said(s.Ordered()[0])
+			m := s.itemMessage(s.Ordered()[0])
 			require.Equal(t, tc.wantSender, m.SenderID)
 			require.Equal(t, tc.wantSentType, m.SenderType)
 			require.Equal(t, "no", m.Content)
@@ -51,7 +51,7 @@ func TestRespondDefaults(t *testing.T) {
 	t.Run("S0-18 the agent whose calls they are", func(t *testing.T) {
 		s, r := called(t, runs("c1"))
 		r.ApplyCallsDecision(t0, answers("guard", "no"))
-		require.Equal(t, "assistant", s.said(s.Ordered()[0]).SenderID)
+		require.Equal(t, "assistant", s.itemMessage(s.Ordered()[0]).SenderID)
 	})
 }
 
@@ -331,7 +331,7 @@ func TestDepthOfMadeItems(t *testing.T) {
 }
 
 func TestNumberOfMadeItems(t *testing.T) {
-	many := make([]hook.Produced, maxMade)
+	many := make([]hook.Produced, maxDerived)
 	for i := range many {
 		many[i] = hook.NewProduced("note.taken", i)
 	}
@@ -339,10 +339,10 @@ func TestNumberOfMadeItems(t *testing.T) {
 	arrive(t, s, says("e1", "hello"))
 	s.Turn.Enter(t0, produces("p", many...))
 	s.Turn.End(t0)
-	require.Len(t, s.Queue, maxMade)
+	require.Len(t, s.Queue, maxDerived)
 	next(t, s)
 	s.Turn.Enter(t0, produces("p", many[0]))
-	require.Len(t, s.Queue, maxMade-1, "not one more, by whatever it was made of")
+	require.Len(t, s.Queue, maxDerived-1, "not one more, by whatever it was made of")
 	s.Turn.End(t0)
 	require.Contains(t, s.Failed[0].Item.Error, "have made 101 events of one")
 
@@ -355,7 +355,7 @@ func TestNumberOfMadeItems(t *testing.T) {
 
 // TestNumberOfDeferredItems counts responses too that wait for the results of other calls.
 func TestNumberOfDeferredItems(t *testing.T) {
-	many := make([]hook.Response, maxMade/2+1)
+	many := make([]hook.Response, maxDerived/2+1)
 	for i := range many {
 		many[i] = hook.Response{Content: "no"}
 	}

@@ -30,7 +30,7 @@ func (s *State) itemEvent(it event.Item, key string) HookEvent {
 		e.Event = event.CustomEvent{Type: it.Type, ThreadID: s.ThreadID, Payload: it.Payload}
 		return e
 	}
-	m := s.said(it)
+	m := s.itemMessage(it)
 	e.CreatedBy, e.message, e.undecided = m.SenderType, m, true
 	switch m.SenderType {
 	case event.Agent:

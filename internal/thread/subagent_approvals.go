@@ -32,14 +32,14 @@ func (ch *Children) SubAsked(a SubAsks) {
 	}
 	sub.Listed = sub.Listed || a.Listed
 	kept := a.Request
-	if limit := min(maxAskedArguments, max(maxAskedTotal-ch.askedBytes(), 0)); len(kept.Arguments) > limit {
+	if limit := min(maxRequestArguments, max(maxRequestTotal-ch.requestBytes(), 0)); len(kept.Arguments) > limit {
 		kept.Arguments = fmt.Sprintf("%s… (%d bytes in all; the approval_request record has them)", cutText(kept.Arguments, limit), len(kept.Arguments))
 	}
 	sub.Asks = append(sub.Asks, kept)
 }
 
-// askedBytes returns the size of the arguments that the thread keeps for sub-agents' calls.
-func (ch *Children) askedBytes() int {
+// requestBytes returns the size of the arguments that the thread keeps for sub-agents' calls.
+func (ch *Children) requestBytes() int {
 	n := 0
 	for _, sub := range ch.Subs {
 		for _, ask := range sub.Asks {
@@ -234,7 +234,7 @@ func withNames(list []string, names ...string) []string {
 	out := slices.Clone(list)
 	for _, name := range names {
 		among := func(other string) bool { return SamePerson(name, other) }
-		if name != "" && len(out) < maxAgentsBelow && !slices.ContainsFunc(out, among) {
+		if name != "" && len(out) < maxChildAgents && !slices.ContainsFunc(out, among) {
 			out = append(out, name)
 		}
 	}

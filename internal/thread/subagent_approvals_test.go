@@ -61,7 +61,7 @@ func TestDecisionsArePassedDown(t *testing.T) {
 // call waits for a right one.
 // TestLongArgumentsBelow: what is kept cut here is compared where it is known whole.
 func TestLongArgumentsBelow(t *testing.T) {
-	long := `{"command":"` + strings.Repeat("x", maxAskedArguments) + `"}`
+	long := `{"command":"` + strings.Repeat("x", maxRequestArguments) + `"}`
 	s := asksAbove(t, func(q *event.ApprovalRequest) { q.Arguments = long })
 	d := below("ann", event.Approve)
 	d.ToolArgs = json.RawMessage(long)
@@ -253,10 +253,10 @@ func TestRefusedBelow(t *testing.T) {
 // TestNamesOfAgentsBelow: only so many are kept.
 func TestNamesOfAgentsBelow(t *testing.T) {
 	s := asksAbove(t, nil)
-	for n := range 3 * maxAgentsBelow {
+	for n := range 3 * maxChildAgents {
 		ask := wants("t1.s1", "x1")
 		ask.Request.Reminder, ask.Agents = n+1, []string{"", name(n), name(n)}
 		s.SubAsked(ask)
 	}
-	require.Len(t, s.Subs[0].Agents, maxAgentsBelow)
+	require.Len(t, s.Subs[0].Agents, maxChildAgents)
 }

@@ -107,7 +107,7 @@ func (ts *Turns) Begin(now time.Time, q Queued) *Turn {
 		s.recordItem(now, q)
 	}
 	if q.Item.Type == event.TypeMessage && q.Origin != nil {
-		m := Carry(s.said(q.Item))
+		m := Carry(s.itemMessage(q.Item))
 		t.Said = &m
 	}
 	return t
@@ -130,7 +130,7 @@ func (in *Inbox) recordItem(now time.Time, q Queued) {
 func (in *Inbox) recordItemIn(now time.Time, eventID string, it event.Item) {
 	s := in.thread
 	if it.Type == event.TypeMessage {
-		s.recordUndecided(eventID, it.ID, it.Type, it.TraceID, it.ParentEventID, now, in.said(it))
+		s.recordUndecided(eventID, it.ID, it.Type, it.TraceID, it.ParentEventID, now, in.itemMessage(it))
 		return
 	}
 	if e, ok := it.Env(); ok {
@@ -330,7 +330,7 @@ func (t *Turn) Join(now time.Time, q Queued, d Decision) {
 		t.adopt(now, it.ID, calls)
 		return
 	}
-	m := s.said(it)
+	m := s.itemMessage(it)
 	if got, ok := readEvent(d.Event).(event.MessageEvent); ok {
 		m = s.replaced(t.SteeredEvent(q), got)
 	}

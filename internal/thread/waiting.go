@@ -191,7 +191,7 @@ func (in *Inbox) fromPerson(q Queued) bool {
 	if q.Item.Type == event.TypeUserQuery {
 		return true
 	}
-	return q.Item.Type == event.TypeMessage && q.Origin == nil && in.said(q.Item).SenderType == event.User
+	return q.Item.Type == event.TypeMessage && q.Origin == nil && in.itemMessage(q.Item).SenderType == event.User
 }
 
 // cancelledText is the result of a call that a message cancelled.
@@ -225,7 +225,7 @@ func (in *Inbox) Supersede(now time.Time) {
 func (r *Run) cancelCalls(now time.Time, by event.Item) {
 	s := r.turn.thread
 	who := "somebody"
-	if m := s.said(by); by.Type == event.TypeMessage && m.SenderID != "" {
+	if m := s.itemMessage(by); by.Type == event.TypeMessage && m.SenderID != "" {
 		who = m.SenderID
 	}
 	for _, c := range r.Calls {

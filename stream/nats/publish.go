@@ -119,7 +119,7 @@ func (s *Stream) publishFailed(_ jetstream.JetStream, m *natsgo.Msg, err error) 
 	}
 }
 
-// losses remembers the subjects whose publishers have yet to hear of a loss.
+// losses contains the subjects whose publishers have not been told of a loss yet.
 type losses struct {
 	keep  time.Duration
 	count atomic.Int64
