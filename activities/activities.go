@@ -25,45 +25,42 @@ import (
 
 // Config configures [Activities].
 type Config struct {
-	// Agents, Store, Stream are required.
+	// Agents, Store and Stream are required.
 	Agents agent.Registry
 	Store  store.Store
 	Stream stream.Stream
 
-	// Models are the providers by the name that stands before the slash of an agent's
-	// model.
+	// Models maps provider names, the part before the slash in an agent's model, to providers.
 	Models map[string]llm.Provider
 
-	// Tools are all tools; an agent uses those that it names.
+	// Tools are all tools. An agent uses those that it names.
 	Tools *tool.Set
 
-	// Hooks and processors of the application.
+	// Hooks are the application's hooks and processors.
 	Hooks *hook.Set
 
-	// Rules of the application, for their functions.
+	// Rules are the application's rules, for their functions.
 	Rules *rule.Set
 
-	// TitleModel, "provider/model", gives threads that have no title one when they fall
-	// idle. Default: they are given none.
+	// TitleModel, "provider/model", generates titles for idle threads without one. Default: no
+	// titles.
 	TitleModel string
 
-	// ApprovalRules are asked about the calls of all agents, before their own.
+	// ApprovalRules apply to the calls of all agents, before the agents' own rules.
 	ApprovalRules []approval.Rule
 
-	// UnlistedApprovals leaves threads that wait for approval unmarked in Temporal.
+	// UnlistedApprovals disables the search attribute of threads that wait for approval.
 	UnlistedApprovals bool
 
-	// ModelRetries say how calls that fail are made again, by the names of Models. Default:
-	// as [llm.Retry] says.
+	// ModelRetries maps the names of Models to the retry policies of failed calls. Default: see
+	// [llm.Retry].
 	ModelRetries map[string]llm.Retry
 
-	// StopTimeout is how long a step goes on when its worker stops; then it ends, for
-	// another worker to retry. The worker has to wait a little longer for that.
-	// Default 10 seconds.
+	// StopTimeout is how long a step continues when its worker stops; then the step fails, and
+	// another worker retries it. The worker must wait slightly longer. Default 10 seconds.
 	StopTimeout time.Duration
 
-	// Deliver posts what a run of a schedule delivers. Default: nothing is delivered, and
-	// runs fail.
+	// Deliver posts the post of a schedule's run. Default: runs fail.
 	Deliver func(context.Context, signals.Delivery) (signals.PostResult, error)
 
 	// Logger defaults to slog.Default().
@@ -73,13 +70,12 @@ type Config struct {
 // DefaultStopTimeout is the default of [Config].StopTimeout.
 const DefaultStopTimeout = 10 * time.Second
 
-// HeartbeatEvery is how often a running activity tells the server that it lives. A
-// step that is shorter does not beat at all.
+// HeartbeatEvery is the interval of heartbeats. A shorter step sends none.
 const HeartbeatEvery = 4 * time.Second
 
-// HeartbeatThrottle is how long a worker may hold a heartbeat back: half of the time
-// after which it counts as lost. The SDK's default is four fifths of that, and then a
-// worker that a busy machine stops for a moment is taken for dead.
+// HeartbeatThrottle is the maximum time for which a worker may hold back a heartbeat: half of the
+// heartbeat timeout. The SDK's default is four fifths of it, with which a worker that is paused
+// briefly on a busy machine counts as lost.
 const HeartbeatThrottle = 6 * time.Second
 
 // Activities are the activities of a thread.
@@ -89,7 +85,7 @@ type Activities struct {
 	grace time.Duration
 }
 
-// New makes the activities.
+// New returns the activities, or an error that names an invalid field.
 func New(cfg Config) (*Activities, error) {
 	switch {
 	case cfg.Agents == nil:
@@ -128,7 +124,7 @@ func New(cfg Config) (*Activities, error) {
 	return &Activities{cfg: cfg, log: cfg.Logger, grace: stopGrace}, nil
 }
 
-// Registrar is what activities register with: a Temporal worker or test environment.
+// Registrar registers activities: a Temporal worker or test environment.
 type Registrar interface {
 	RegisterActivityWithOptions(a any, options activity.RegisterOptions)
 }
@@ -155,18 +151,18 @@ func (a *Activities) Register(r Registrar) {
 	}
 }
 
-// Record stores what nothing else will.
+// Record stores records that no other activity stores.
 func (a *Activities) Record(ctx context.Context, step thread.RecordStep) error {
 	_, err := a.append(ctx, step.Thread, store.Batch{}, step.Flush)
 	return err
 }
 
-// Notify tells the steps that run in a turn to stop.
+// Notify tells the running steps of a turn to stop.
 func (a *Activities) Notify(ctx context.Context, step thread.NotifyStep) error {
 	return a.cfg.Stream.Notify(ctx, stream.Key(step.Thread), stream.Notice{TraceID: step.TraceID, Reason: step.Reason})
 }
 
-// append stores a batch behind what was handed over, and tells viewers about it.
+// append stores a batch after the workflow's unstored records, and notifies viewers.
 func (a *Activities) append(ctx context.Context, ref thread.Ref, batch store.Batch, flush thread.Flush) (store.Appended, error) {
 	batch.Records = append(append([]event.Record(nil), flush.Records...), batch.Records...)
 	if row := flush.Row; row != nil {
@@ -186,9 +182,8 @@ func (a *Activities) append(ctx context.Context, ref thread.Ref, batch store.Bat
 	return done, nil
 }
 
-// publish shows an entry to viewers. Its loss costs them time, never a record, so a
-// failure is logged and the step goes on. It reports whether pieces before this one
-// were lost, and this one with them.
+// publish shows an entry to viewers. A failure delays viewers but loses no record, so it is only
+// logged. It reports whether this entry and earlier ones were lost.
 func (a *Activities) publish(ctx context.Context, ref thread.Ref, e stream.Entry) (lost bool) {
 	err := a.cfg.Stream.Publish(ctx, stream.Key(ref), e)
 	if err != nil && ctx.Err() == nil {
@@ -197,7 +192,7 @@ func (a *Activities) publish(ctx context.Context, ref thread.Ref, e stream.Entry
 	return errors.Is(err, stream.ErrLost)
 }
 
-// configError is an error that only a change of the configuration can mend.
+// configError returns a non-retryable error: only a change of the configuration can help.
 func configError(err error) error {
 	return temporal.NewNonRetryableApplicationError(err.Error(), thread.ErrTypeConfig, err)
 }

@@ -7,9 +7,8 @@ import (
 	"github.com/threadmill/threadmill/llm"
 )
 
-// addressed is a reply as it is stored: a final one is settled as to whom it addresses.
-// One that was cut off stays as it arrived, and so does one that asks for tools, since it
-// does not end the agent's part.
+// addressed rewrites a final reply to show whom it addresses. Interrupted replies and replies with
+// tool calls are unchanged.
 func (c *modelCall) addressed(ctx context.Context, res llm.Response, interrupted bool) llm.Response {
 	if interrupted || len(res.ToolCalls) > 0 {
 		return res
@@ -17,7 +16,7 @@ func (c *modelCall) addressed(ctx context.Context, res llm.Response, interrupted
 	said := res.Content
 	res.Content = thread.Addressing(said, c.agent.Name, c.in.Answers, c.in.Answers != "", !c.agent.NoAutoMention)
 	if said != "" && res.Content == "" && !c.in.Quiet {
-		// No message will come that takes the place of the pieces that viewers have seen.
+		// No stored message will supersede the fragments that viewers have received.
 		c.reset(ctx)
 	}
 	return res

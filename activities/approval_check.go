@@ -13,8 +13,8 @@ import (
 	"github.com/threadmill/threadmill/store"
 )
 
-// replan plans a call that was approved as it stands now, with the arguments that were
-// approved. If the approval does not hold, the plan asks anew, about the stored call.
+// replan plans an approved call again with the approved arguments. If the approval is no longer
+// valid, the plan requires approval of the stored call.
 func (a *Activities) replan(ctx context.Context, p *planner, stored event.ToolCall, decisionID string) (thread.PlannedCall, error) {
 	decision, err := a.decision(ctx, p.ref, decisionID)
 	if err != nil {
@@ -28,7 +28,7 @@ func (a *Activities) replan(ctx context.Context, p *planner, stored event.ToolCa
 	why := ""
 	switch {
 	case now.Denied != "" || now.Unfit || now.Guard == nil:
-		// It never runs, or runs without asking.
+		// The call is denied, or needs no approval.
 		return now, nil
 	case now.Guard.Definition != decision.Definition:
 		why = "the tool has changed since the call was approved"
@@ -46,7 +46,7 @@ func (a *Activities) replan(ctx context.Context, p *planner, stored event.ToolCa
 	if why == "" {
 		now.NeedsApproval = false
 		if now.By == thread.ByClient {
-			// The client runs it with all of them.
+			// The client runs the call with the full arguments.
 			now.Arguments = call.Function.Arguments
 		}
 		return now, nil
@@ -56,7 +56,7 @@ func (a *Activities) replan(ctx context.Context, p *planner, stored event.ToolCa
 	return now, nil
 }
 
-// decision reads what was decided on a call.
+// decision reads the decision on a call.
 func (a *Activities) decision(ctx context.Context, ref thread.Ref, id string) (event.Approval, error) {
 	var out event.Approval
 	records, err := a.cfg.Store.RecordsByID(ctx, store.Key(ref), id)
@@ -79,20 +79,20 @@ func withArguments(call event.ToolCall, arguments string) event.ToolCall {
 	return call
 }
 
-// lapsedText is the result of a task that is not run after all.
+// lapsedText is the result of a task whose approval is no longer valid.
 const lapsedText = "Error: the approval of this call does not hold any more (%s). It was not run."
 
-// rechecked is what a call comes to right before it runs.
+// rechecked is the result of checking a call immediately before it runs.
 type rechecked struct {
-	// ask is set when people are to be asked about it, refused when it never runs, and unfit
-	// when its arguments do not fit the tool as it is now.
+	// ask is set if the call needs approval, refused if it never runs, and unfit if its arguments
+	// do not match the tool's current parameters.
 	ask     *thread.PlannedCall
 	refused string
 	unfit   bool
 }
 
-// recheck looks at a call right before it runs: what was planned, and approved, may not
-// hold any more.
+// recheck checks a call immediately before it runs, since its plan or its approval may no longer be
+// valid.
 func (r *toolRun) recheck(ctx context.Context, p *planner) (rechecked, error) {
 	var now thread.PlannedCall
 	if r.in.DecisionID == "" {
@@ -116,7 +116,7 @@ func (r *toolRun) recheck(ctx context.Context, p *planner) (rechecked, error) {
 	return rechecked{}, nil
 }
 
-// edit learns what a person has put in the place of the call's arguments, if anything.
+// edit reads the arguments with which a person replaced the call's own, if any.
 func (r *toolRun) edit(ctx context.Context) error {
 	if r.in.DecisionID == "" {
 		return nil
@@ -126,8 +126,7 @@ func (r *toolRun) edit(ctx context.Context) error {
 	return err
 }
 
-// CheckDecision checks what a decision would have run in the place of the stored call, or
-// what it grants.
+// CheckDecision validates the edited arguments or the pattern of a decision.
 func (a *Activities) CheckDecision(ctx context.Context, in thread.CheckStep) (thread.CheckReply, error) {
 	who, err := a.agentFor(ctx, in.Thread, in.Agent, in.Tools)
 	if err != nil {
@@ -166,8 +165,8 @@ func (a *Activities) CheckDecision(ctx context.Context, in thread.CheckStep) (th
 	return granted(whole, in, guard)
 }
 
-// isStill reports whether a call is what people were asked about: of the same tool, which works
-// on the same. Whoever edits or widens it has seen that, and nothing else.
+// isStill reports whether a call is still the one in the approval request: the same tool, working
+// directory and paths.
 func (p *planner) isStill(ctx context.Context, call event.ToolCall, asked thread.Guard) bool {
 	_, parts, err := p.draft(ctx, call)
 	if err != nil {
@@ -177,7 +176,7 @@ func (p *planner) isStill(ctx context.Context, call event.ToolCall, asked thread
 	return err == nil && now.Digest == asked.Digest && now.Definition == asked.Definition
 }
 
-// approvers are those who have approved a call.
+// approvers returns the people who approved a call.
 func approvers(d event.Approval) []string {
 	if len(d.Votes) == 0 {
 		return []string{d.By}
@@ -189,8 +188,7 @@ func approvers(d event.Approval) []string {
 	return names
 }
 
-// enough reports whether an agent's call may run when these have approved it. The agent itself
-// never counts. Whoever else the thread lets decide does, or else people would be asked for ever.
+// enough reports whether these approvals suffice for an agent's call. The agent's own never counts.
 func enough(ask thread.AskPlan, agentName string, by ...string) bool {
 	count := 0
 	for _, name := range by {
@@ -202,7 +200,7 @@ func enough(ask thread.AskPlan, agentName string, by ...string) bool {
 	return count >= max(ask.Quorum, 1)
 }
 
-// granted checks what is granted beyond the call itself: the call has to be covered by it.
+// granted validates a pattern: it must match the call itself.
 func granted(call approval.Call, in thread.CheckStep, guard thread.Guard) (thread.CheckReply, error) {
 	out := thread.CheckReply{Guard: &guard}
 	if len(in.Pattern) == 0 {

@@ -11,19 +11,19 @@ import (
 	"github.com/threadmill/threadmill/store"
 )
 
-// prepare turns a thread's newest messages, newest first, into what the agent's model is
-// shown: instructions first, then the conversation as it concerns the agent, valid for
-// every provider. Other agents speak as participants, by name; their tool calls are their
-// own affair. The messages are those of [store.Transcript].
+// prepare converts a thread's newest messages, newest first, to the context of an agent's model:
+// the instructions, then the conversation as the agent sees it, valid for every provider. Other
+// agents appear as participants with names, without their tool calls. The messages are those of
+// [store.Transcript].
 //
-// It reads nothing else and changes nothing of what it is given.
+// It is a pure function.
 func prepare(who agent.Agent, in thread.ModelStep, newest []store.Message) []llm.Message {
 	out := make([]llm.Message, 0, len(newest)+1)
 	if hasInstructions(who) {
 		out = append(out, llm.Message{Role: event.RoleSystem, Content: who.Instructions})
 	}
 	v := newView(who.Name, in, newest)
-	for _, m := range v.told(newest) {
+	for _, m := range v.chronological(newest) {
 		if !v.concerns(m) {
 			continue
 		}
@@ -32,21 +32,21 @@ func prepare(who agent.Agent, in thread.ModelStep, newest []store.Message) []llm
 		}
 	}
 	for _, id := range in.OpenCalls {
-		// Without a word about it the model would call again.
+		// Without a result, the model would repeat the call.
 		out = append(out, llm.Message{Role: event.RoleTool, ToolCallID: id, Content: openCall})
 	}
 	return framed(llm.Repair(out), v.question(newest))
 }
 
-// openCall stands for the result of a call in another run of the agent.
+// openCall is the placeholder for the result of a call in another run of the agent.
 const openCall = "This call is not done yet: it runs, or waits for a person. Its result comes later, in the conversation that it belongs to. Do not repeat the call."
 
-// view is how a thread looks to one agent in one run.
+// view is the view of one agent's run on a thread.
 type view struct {
 	name string
 	in   thread.ModelStep
 
-	// answered are the messages that the agent has answered.
+	// answered are the ids of the messages that the agent has answered.
 	answered map[string]bool
 }
 
@@ -60,14 +60,13 @@ func newView(name string, in thread.ModelStep, messages []store.Message) view {
 	return v
 }
 
-// own reports whether a message is the agent's, or the result of a call of its.
+// own reports whether a message is the agent's, or the result of its call.
 func (v view) own(m store.Message) bool { return strings.EqualFold(m.AgentID, v.name) }
 
-// concerns reports whether the agent is shown a message: its own, those that it answers
-// now or has answered, and those that it would answer if they were said now. What the
-// system says is for all, though nobody answers it; but that people are to take over is
-// for people. In a thread without named agents there is nobody else whom a message could
-// be for.
+// concerns reports whether the agent sees a message: its own messages, those that it answers now or
+// has answered, and those that it would answer if they were posted now. System messages are for
+// all, except for the notice of the turn limit. In a thread without named agents, every message is
+// for the default agent.
 func (v view) concerns(m store.Message) bool {
 	if m.SenderType == event.System {
 		return !thread.IsTurnLimit(m.Content)
@@ -79,8 +78,8 @@ func (v view) concerns(m store.Message) bool {
 	return id == v.in.ReplyTo || id == v.in.EventID || v.answered[id] || thread.Responds(v.name, v.in.Agents, m.Message)
 }
 
-// asks reports whether a message is what the run is about: the question about an event,
-// which has no record, or else the message that is answered.
+// asks reports whether a message is the question of the run: the question about an event, which has
+// no record, or the message that is answered.
 func (v view) asks(m store.Message) bool {
 	if v.in.Observe != nil {
 		return m.Record.ID == ""
@@ -88,7 +87,7 @@ func (v view) asks(m store.Message) bool {
 	return m.Record.ID == v.in.ReplyTo
 }
 
-// question is what the run is about, as the model is shown it.
+// question returns the question of the run in the form for the model.
 func (v view) question(messages []store.Message) llm.Message {
 	if i := slices.IndexFunc(messages, v.asks); i >= 0 {
 		if m, ok := asSeenBy(v.name, messages[i].Message); ok && m.Role == event.RoleUser && !blank(m) {
@@ -98,18 +97,17 @@ func (v view) question(messages []store.Message) llm.Message {
 	return llm.Message{Role: event.RoleUser, Content: goOnText}
 }
 
-// ofRun reports whether a message is the agent's and was said in this run.
+// ofRun reports whether a message is the agent's and belongs to this run.
 func (v view) ofRun(m store.Message) bool {
 	run := v.in.MessageID[:strings.LastIndex(v.in.MessageID, ".")+1]
 	return v.own(m) && (strings.HasPrefix(m.Record.ID, run) || strings.HasPrefix(m.ReplyToMessageID, run))
 }
 
-// told returns the messages, newest first, in the order in which the agent is told of
-// them, oldest first. That is the order in which they were stored, but for what the agent
-// has said in other runs since the message that it answers here: it has answered two at a
-// time, or answers this one late or once more. All that goes before what is asked here, for
-// a model goes on where the conversation ends, which must not be with words of its own.
-func (v view) told(newest []store.Message) []store.Message {
+// chronological returns the messages, given newest first, in the order of the context, oldest first. That is
+// the order in which they were stored, except that the agent's messages in other runs since the
+// question of this run precede the question: a model continues at the end of the conversation,
+// which must not be its own message.
+func (v view) chronological(newest []store.Message) []store.Message {
 	all := slices.Clone(newest)
 	slices.Reverse(all)
 	asked := slices.IndexFunc(all, v.asks)
@@ -120,7 +118,7 @@ func (v view) told(newest []store.Message) []store.Message {
 	if begun < 0 {
 		begun = len(all)
 	}
-	// What was said in other runs, and what these have answered.
+	// Messages of other runs, and the messages that they answer.
 	others := map[string]bool{}
 	for _, m := range all {
 		if v.own(m) && !v.ofRun(m) {
@@ -147,7 +145,7 @@ func (v view) told(newest []store.Message) []store.Message {
 	return slices.Concat(before, all[asked:asked+1], after)
 }
 
-// asSeenBy returns a message as one agent's model sees it.
+// asSeenBy returns a message in the form for one agent's model.
 func asSeenBy(agentName string, m event.Message) (llm.Message, bool) {
 	own := strings.EqualFold(m.AgentID, agentName)
 	switch m.SenderType {
@@ -169,17 +167,17 @@ func asSeenBy(agentName string, m event.Message) (llm.Message, bool) {
 	return llm.Message{}, false
 }
 
-// blank reports whether a message says nothing, which providers refuse. Replies and results
-// are no affair of this: see [llm.Repair].
+// blank reports whether a message is empty, which providers reject. Replies and results are handled
+// by [llm.Repair].
 func blank(m llm.Message) bool {
 	return (m.Role == event.RoleUser || m.Role == event.RoleSystem) && strings.TrimSpace(m.Content) == ""
 }
 
-// clientCall begins the names of calls that are for clients to show, such as
-// client.requestApproval. No tool can be called that.
+// clientCall is the prefix of calls that clients show, such as client.requestApproval. No tool has
+// such a name.
 const clientCall = "client."
 
-// byTools are the calls that tools answer. Those for clients are no affair of a model's.
+// byTools returns the calls that tools run. Models do not see the others.
 func byTools(calls []event.ToolCall) []event.ToolCall {
 	var out []event.ToolCall
 	for _, call := range calls {
@@ -190,7 +188,7 @@ func byTools(calls []event.ToolCall) []event.ToolCall {
 	return out
 }
 
-// partTexts are the texts that a message is made of, if it has parts.
+// partTexts returns the text parts of a message, if it has parts.
 func partTexts(m event.Message) []string {
 	var texts []string
 	for _, p := range m.Parts {
@@ -201,15 +199,15 @@ func partTexts(m event.Message) []string {
 	return texts
 }
 
-// What a model is told where providers insist on a word of somebody else.
+// Placeholders where providers require a message that is not the model's.
 const (
 	earlierText = "(What was said before is not shown.)"
 	goOnText    = "(Go on.)"
 )
 
-// framed makes the conversation begin with somebody else than the model, also when what
-// was said to it has left the context, and end with the question if the last to speak, but
-// for the system, would be the model itself: no provider has it answer itself.
+// framed makes the conversation begin with a message that is not the model's, even if earlier ones
+// have left the context. It repeats the question at the end if the last message, other than system
+// messages, would be the model's own.
 func framed(messages []llm.Message, question llm.Message) []llm.Message {
 	first := slices.IndexFunc(messages, func(m llm.Message) bool { return m.Role != event.RoleSystem })
 	if first >= 0 && messages[first].Role != event.RoleUser {

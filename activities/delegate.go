@@ -13,13 +13,13 @@ import (
 	"github.com/threadmill/threadmill/stream"
 )
 
-// EndDelegate stores what is left of a sub-agent's thread and, in the thread above, what
-// the sub-agent has said as the result of the call that waits for it.
+// EndDelegate stores the remaining records of a sub-agent's thread and, in the parent thread, the
+// sub-agent's answer as the result of the waiting call.
 func (a *Activities) EndDelegate(ctx context.Context, in thread.EndStep) (thread.EndReply, error) {
 	if _, err := a.append(ctx, in.Thread, store.Batch{}, in.Flush); err != nil {
 		return thread.EndReply{}, err
 	}
-	text, err := a.saidIn(ctx, in.Thread, in.Parent.TraceID)
+	text, err := a.repliesIn(ctx, in.Thread, in.Parent.TraceID)
 	if err != nil {
 		return thread.EndReply{}, err
 	}
@@ -28,7 +28,7 @@ func (a *Activities) EndDelegate(ctx context.Context, in thread.EndStep) (thread
 		text = in.Parent.EditedPrefix + text
 		out := thread.EndReply{Failed: failed}
 		out.Answer, out.Truncated = thread.CarryText(text)
-		return out, a.answerAbove(ctx, in.Parent, in.Thread, text, failed)
+		return out, a.storeAnswer(ctx, in.Parent, in.Thread, text, failed)
 	}
 	if failed {
 		return thread.EndReply{Error: thread.Why(text)}, nil
@@ -36,8 +36,8 @@ func (a *Activities) EndDelegate(ctx context.Context, in thread.EndStep) (thread
 	return thread.EndReply{Result: carryResult(asJSON(text))}, nil
 }
 
-// answerOf is the result of the call: all that the sub-agent has said or, if its turn has
-// not completed, why.
+// answerOf returns the result of the call: the sub-agent's replies or, if its turn has not
+// completed, the reason.
 func answerOf(in thread.EndStep, said string) (text string, failed bool) {
 	why := ""
 	switch in.Status {
@@ -59,9 +59,9 @@ func answerOf(in thread.EndStep, said string) (text string, failed bool) {
 	return why, true
 }
 
-// saidIn joins what the agents of a thread have said in answer to the call. What else they
-// were asked there is of other turns, which have traces of their own.
-func (a *Activities) saidIn(ctx context.Context, ref thread.Ref, traceID string) (string, error) {
+// repliesIn joins the replies of a thread's agents to the call. Other turns of the thread have other
+// traces.
+func (a *Activities) repliesIn(ctx context.Context, ref thread.Ref, traceID string) (string, error) {
 	var b strings.Builder
 	for q := (store.Query{}); ; {
 		page, err := store.Messages(ctx, a.cfg.Store, store.Key(ref), q)
@@ -80,8 +80,8 @@ func (a *Activities) saidIn(ctx context.Context, ref thread.Ref, traceID string)
 	}
 }
 
-// answerAbove stores the result of a call that a sub-agent has answered.
-func (a *Activities) answerAbove(ctx context.Context, to thread.Parent, by thread.Ref, text string, failed bool) error {
+// storeAnswer stores the result of a call in the parent thread.
+func (a *Activities) storeAnswer(ctx context.Context, to thread.Parent, by thread.Ref, text string, failed bool) error {
 	now, status := time.Now(), store.ToolSucceeded
 	if failed {
 		status = store.ToolFailed
@@ -105,32 +105,31 @@ func (a *Activities) answerAbove(ctx context.Context, to thread.Parent, by threa
 	return err
 }
 
-// above shows the viewers of the thread for which a sub-agent works what it says, as
-// progress of the call.
-type above struct {
+// parentViewers shows a sub-agent's output to viewers of the parent thread, as progress of the call.
+type parentViewers struct {
 	a    *Activities
 	to   thread.Parent
 	ref  thread.Ref
 	head int64
 }
 
-// aboveOf makes it. Nil, when the agent is no sub-agent, shows nothing.
-func (a *Activities) aboveOf(ctx context.Context, in thread.ModelStep) *above {
+// parentViewersOf returns nil, which shows nothing, if the agent is not a sub-agent.
+func (a *Activities) parentViewersOf(ctx context.Context, in thread.ModelStep) *parentViewers {
 	if in.Parent == nil {
 		return nil
 	}
-	out := &above{a: a, to: *in.Parent, ref: thread.Ref{Namespace: in.Thread.Namespace, ThreadID: in.Parent.ThreadID}}
+	out := &parentViewers{a: a, to: *in.Parent, ref: thread.Ref{Namespace: in.Thread.Namespace, ThreadID: in.Parent.ThreadID}}
 	row, err := a.cfg.Store.Thread(ctx, store.Key(out.ref))
 	if err != nil {
-		// Viewers see the pieces then, but may see them again when they reconnect.
+		// Viewers receive the fragments, but may receive them again when they reconnect.
 		a.log.WarnContext(ctx, "reading the thread of a sub-agent's call", "thread", out.ref.ThreadID, "error", err)
 	}
 	out.head = row.Head
 	return out
 }
 
-// say shows a piece of text.
-func (s *above) say(ctx context.Context, text string) {
+// say shows a fragment of text.
+func (s *parentViewers) say(ctx context.Context, text string) {
 	if s == nil || text == "" {
 		return
 	}
@@ -141,9 +140,9 @@ func (s *above) say(ctx context.Context, text string) {
 	s.a.publish(ctx, s.ref, stream.Entry{After: s.head, TraceID: s.to.TraceID, Event: &e})
 }
 
-// progress is a piece of text as viewers see it. Of a background task it says so: the call
-// that started it has its result already.
-func (s *above) progress(text string) (event.AgentEvent, error) {
+// progress returns the event for a fragment of text. For a background task it is the task's
+// progress, since the call already has its result.
+func (s *parentViewers) progress(text string) (event.AgentEvent, error) {
 	if task := s.to.Background; task != nil {
 		e, err := task.Progress(text)
 		e.ToolName = s.to.ToolName

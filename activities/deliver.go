@@ -10,8 +10,7 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// Deliver posts what a run of a schedule delivers. Whoever tries it again posts nothing
-// new.
+// Deliver posts the post of a schedule's run. It is idempotent.
 func (a *Activities) Deliver(ctx context.Context, d signals.Delivery) (signals.PostResult, error) {
 	if a.cfg.Deliver == nil {
 		return signals.PostResult{}, configError(errors.New("this worker delivers nothing for schedules: activities.Config.Deliver is not set"))
@@ -23,8 +22,8 @@ func (a *Activities) Deliver(ctx context.Context, d signals.Delivery) (signals.P
 	return out, undeliverable(err)
 }
 
-// undeliverable ends the retries where no later attempt can do better. A thread that
-// refuses a post which is right is full: that passes, as outages do.
+// undeliverable makes errors non-retryable that a retry cannot fix. A thread that rejects a valid
+// post is full, which a retry can fix.
 func undeliverable(err error) error {
 	switch {
 	case errors.Is(err, signals.ErrThreadClosed):

@@ -52,15 +52,15 @@ func (a *Activities) HandleEvent(ctx context.Context, in thread.EventStep) error
 		temporal.ApplicationErrorOptions{NonRetryable: attempt >= in.MaxAttempts, Cause: err})
 }
 
-// ended is the record that announces the end of a turn that has come to its end as it should.
+// ended returns the record that announces the end of a completed turn.
 func ended(id, eventID, traceID string, joined []string, at time.Time) event.Record {
 	return event.NewRecord(id, event.TypeTurnEnded, traceID, eventID, at, event.TurnEnded{
 		EventID: eventID, Joined: joined, Status: string(signals.TurnCompleted),
 	}).In(eventID)
 }
 
-// callRule calls the function within its time. One that ignores its context must not hold
-// up the thread, and one that panics has failed.
+// callRule calls the function within its timeout. A function that ignores its context does not
+// block the thread; a panic is a failure.
 func (a *Activities) callRule(ctx context.Context, in thread.EventStep, e event.EnvEvent, attempt int) error {
 	r, ok := a.cfg.Rules.Rule(in.Rule)
 	if !ok || r.Function == nil {
@@ -85,7 +85,7 @@ func (a *Activities) callRule(ctx context.Context, in thread.EventStep, e event.
 	return err
 }
 
-// envEvent reads an environment event, as hooks have left it.
+// envEvent reads an environment event with the changes of hooks.
 func (a *Activities) envEvent(ctx context.Context, ref thread.Ref, eventID string) (event.EnvEvent, error) {
 	records, err := a.cfg.Store.RecordsByID(ctx, store.Key(ref), eventID, event.InterceptionID(eventID), event.WithdrawalID(eventID))
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/threadmill/threadmill/store"
 )
 
-// arrive stores what was handed over and, in the same transaction, the messages that show
-// the agent its event. What was handed over is stored also when those cannot be made.
+// arrive stores the workflow's records and, in the same transaction, the messages that describe the
+// agent's event. The records are stored even if the messages cannot be created.
 func (a *Activities) arrive(ctx context.Context, in thread.ModelStep) (store.Appended, error) {
 	shown, failed := a.observe(ctx, in)
 	done, err := a.append(ctx, in.Thread, store.Batch{Records: shown}, in.Flush)
@@ -25,9 +25,9 @@ func (a *Activities) arrive(ctx context.Context, in thread.ModelStep) (store.App
 	return done, failed
 }
 
-// observe makes the messages that show the agent its event, unless they are stored. An
-// event that has just been handed over is not looked up: messages that are there already
-// stay as they are when they are stored again.
+// observe returns the messages that describe the agent's event, unless they are stored. An event
+// that the workflow has just passed is not looked up: storing existing messages again changes
+// nothing.
 func (a *Activities) observe(ctx context.Context, in thread.ModelStep) ([]event.Record, error) {
 	if in.Observe == nil {
 		return nil, nil
@@ -55,7 +55,7 @@ func (a *Activities) observe(ctx context.Context, in thread.ModelStep) ([]event.
 	return observation(in, who.Name, e, time.Now()), nil
 }
 
-// observedBefore reads an event that was stored before this step.
+// observedBefore reads an event that an earlier step stored.
 func (a *Activities) observedBefore(ctx context.Context, in thread.ModelStep) (event.EnvEvent, error) {
 	id := in.Observe.EventID
 	records, err := a.cfg.Store.RecordsByID(ctx, store.Key(in.Thread), id, event.InterceptionID(id), event.WithdrawalID(id))
@@ -72,8 +72,8 @@ func (a *Activities) observedBefore(ctx context.Context, in thread.ModelStep) (e
 	return e, nil
 }
 
-// observed finds the event among records. One that hooks have changed is found only
-// together with what they made of it: they may have kept something from the model.
+// observed finds the event among records. If hooks changed it, their decision must be among the
+// records too, since they may have hidden content from the model.
 func observed(o thread.Observe, records []event.Record) (event.EnvEvent, bool, error) {
 	decisionID := event.InterceptionID(o.EventID)
 	var about []event.Record
@@ -91,9 +91,9 @@ func observed(o thread.Observe, records []event.Record) (event.EnvEvent, bool, e
 	return e, ok, nil
 }
 
-// observation is what an agent sees of an event: that it was observed, that the agent
-// asks for it, and what it is. The agent has never made that call, but for models this is
-// how facts come into a conversation.
+// observation returns an agent's messages about an event: that it was observed, a call for its
+// content, and the result. The agent never made that call, but it is the form in which models
+// accept facts.
 func observation(in thread.ModelStep, agentName string, e event.EnvEvent, now time.Time) []event.Record {
 	seen := observedTexts(*in.Observe, e)
 	asks := event.ToolCall{ID: event.InfoCallID(e.ID), Function: event.Function{Name: builtin.GetEventInfo, Arguments: encode(eventIDs{[]string{e.ID}})}}
@@ -116,7 +116,7 @@ func observation(in thread.ModelStep, agentName string, e event.EnvEvent, now ti
 		m.ThreadID, m.Role = in.Thread.ThreadID, m.SenderType.Role()
 		records = append(records, event.NewRecord(m.ID, event.TypeMessage, in.TraceID, e.ID, now, m).In(thread.Of(in.Root, in.EventID)))
 		if len(m.ToolCalls) > 0 {
-			// As with a reply that a model has made: viewers see the call before its result.
+			// As for a model's reply: viewers receive the call before its result.
 			records = append(records, event.NewRecord(event.CallsID(m.ID), event.TypeToolCall, in.TraceID, e.ID, now,
 				event.ToolCallEvent{ThreadID: m.ThreadID, AgentName: agentName, ToolCalls: m.ToolCalls}).In(thread.Of(in.Root, in.EventID)))
 		}
@@ -124,7 +124,7 @@ func observation(in thread.ModelStep, agentName string, e event.EnvEvent, now ti
 	return records
 }
 
-// observedTexts are the parts of the first message.
+// observedTexts returns the parts of the first message.
 func observedTexts(o thread.Observe, e event.EnvEvent) []string {
 	texts := []string{"Observed event: " + e.Type, "Event ID: " + e.ID, "Time: " + jsTime(e.Time())}
 	if o.Held == 0 {
@@ -144,13 +144,12 @@ func observedTexts(o thread.Observe, e event.EnvEvent) []string {
 	return append(texts, text)
 }
 
-// jsTime writes a time as JavaScript's toISOString does.
+// jsTime formats a time like JavaScript's toISOString.
 func jsTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// asking puts the query of an event before the first message of the run that handles it,
-// or last. That is behind the event's own messages, and stays its place while the run goes
-// on, also when the event itself has left the context. When the event is handled again,
-// after others, it is asked about again at the end. Messages are the newest first.
+// asking inserts the query of an event before the first message of the run that handles it, or at
+// the end. It keeps this place during the run, even after the event has left the context. When the
+// event is handled again, the query is at the end again. Messages are newest first.
 func asking(in thread.ModelStep, newest []store.Message) []store.Message {
 	if in.Observe == nil || in.Observe.Query == "" {
 		return newest

@@ -16,18 +16,18 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// Bounds of one call of get_event_info.
+// Limits of one call of get_event_info.
 const (
-	// maxEventIDs is how many events are shown at most.
+	// maxEventIDs is the maximum number of events.
 	maxEventIDs = 20
-	// maxEventInfo is the most that they take together, in bytes.
+	// maxEventInfo is the maximum total size of the output, in bytes.
 	maxEventInfo = 64 << 10
-	// maxEventStart is how much is shown of a single event that takes more, in bytes. In a
-	// JSON string it can grow to twice that.
+	// maxEventStart is the size of the part of an event that alone exceeds maxEventInfo, in bytes.
+	// As a JSON string it can grow to twice that.
 	maxEventStart = 24 << 10
 )
 
-// lookup finds a tool by its name: the application's, or else a built-in one.
+// lookup returns a tool by name: the application's, or else a built-in one.
 func (a *Activities) lookup(name string) (tool.Tool, bool) {
 	if t, ok := a.cfg.Tools.Lookup(name); ok {
 		return t, true
@@ -38,8 +38,8 @@ func (a *Activities) lookup(name string) (tool.Tool, bool) {
 	return a.builtIn(name)
 }
 
-// builtIn finds the tool that every agent may call, get_event_info. An application's own
-// tool of that name takes its place for the agents that list it.
+// builtIn returns get_event_info, which every agent may call. An application's tool with this name
+// replaces it for agents that list it.
 func (a *Activities) builtIn(name string) (tool.Tool, bool) {
 	if name == builtin.GetEventInfo {
 		return getEventInfo(a.cfg.Store), true
@@ -47,8 +47,8 @@ func (a *Activities) builtIn(name string) (tool.Tool, bool) {
 	return nil, false
 }
 
-// tools describes the tools of the call. Providers refuse calls of a tool that they are
-// not told about, also those that were made before.
+// tools describes the tools of the model call. Providers reject earlier calls of tools that are not
+// described.
 func (c *modelCall) tools() []llm.Tool {
 	tools := c.a.toolsOf(c.agent)
 	if slices.ContainsFunc(tools, func(t llm.Tool) bool { return t.Name == builtin.GetEventInfo }) {
@@ -69,7 +69,7 @@ type eventIDs struct {
 	EventIDs []string `json:"event_ids"`
 }
 
-// getEventInfo makes the tool over a store.
+// getEventInfo returns the tool for a store.
 func getEventInfo(s store.Reader) tool.Tool {
 	parameters := fmt.Sprintf(`{"type":"object","properties":{"event_ids":{"type":"array","items":{"type":"string"},`+
 		`"minItems":1,"maxItems":%d,"description":"ids of events of this thread"}},"required":["event_ids"],"additionalProperties":false}`, maxEventIDs)
@@ -83,11 +83,11 @@ func getEventInfo(s store.Reader) tool.Tool {
 		}, tool.Parameters(json.RawMessage(parameters)), tool.Quick())
 }
 
-// readEvents returns those of the events that the thread has, by their ids.
+// readEvents returns the thread's events with these ids, by id.
 func readEvents(ctx context.Context, s store.Reader, key store.Key, ids []string) (map[string]event.EnvEvent, error) {
 	var wanted []string
 	for _, id := range ids {
-		// No event has another id, and stores do not take any.
+		// Other ids are not event ids, and stores may reject them.
 		if signals.CheckEventID("event_ids", id) == nil {
 			wanted = append(wanted, id, event.InterceptionID(id), event.WithdrawalID(id))
 		}
@@ -102,9 +102,9 @@ func readEvents(ctx context.Context, s store.Reader, key store.Key, ids []string
 	return envEvents(records), nil
 }
 
-// envEvents returns the environment events among records that hooks have passed, by their
-// ids, as they have passed them. What the hooks decided must be among the records, too. One that
-// cannot be read is left out, and so is one with such a decision.
+// envEvents returns the environment events among records that hooks have passed, by id, with the
+// changes of hooks. The records of the decisions must be among the records. It omits events that
+// are unreadable or have an unreadable decision.
 func envEvents(records []event.Record) map[string]event.EnvEvent {
 	out := map[string]event.EnvEvent{}
 	for _, r := range records {
@@ -123,7 +123,7 @@ func envEvents(records []event.Record) map[string]event.EnvEvent {
 	return out
 }
 
-// passedEnv returns an environment event as hooks have passed it, if they have.
+// passedEnv returns an environment event with the changes of hooks, if they have passed it.
 func passedEnv(r event.Record, e event.EnvEvent, records []event.Record) (event.EnvEvent, bool) {
 	passed := len(r.Undecided()) == 0
 	for _, about := range records {
@@ -146,7 +146,7 @@ func passedEnv(r event.Record, e event.EnvEvent, records []event.Record) (event.
 	return e, passed
 }
 
-// eventInfo is an event as models are shown it.
+// eventInfo is an event in the form for models.
 type eventInfo struct {
 	EventID   string            `json:"event_id"`
 	EventType string            `json:"event_type"`
@@ -155,13 +155,13 @@ type eventInfo struct {
 	Payload   json.RawMessage   `json:"payload"`
 }
 
-// noEventInfo says why there is nothing about an event.
+// noEventInfo says why there is no information about an event.
 type noEventInfo struct {
 	EventID string `json:"event_id"`
 	Error   string `json:"error"`
 }
 
-// someEventInfo is what can be shown of an event that is too large.
+// someEventInfo is the beginning of an event that is too large.
 type someEventInfo struct {
 	EventID   string `json:"event_id"`
 	EventType string `json:"event_type"`
@@ -174,9 +174,9 @@ func describeEvent(e event.EnvEvent) string {
 	return encode(eventInfo{e.ID, e.Type, e.Timestamp, e.Metadata, e.Payload})
 }
 
-// describeEvents is the tool's output: an object about one event, a list about several, in
-// the order of ids. It takes at most [maxEventInfo] bytes: later events are left out, and
-// the list says so.
+// describeEvents returns the tool's output: an object for one event, an array for several, in the
+// order of ids. It has at most
+// [maxEventInfo] bytes: later events are omitted, and the array says so.
 func describeEvents(ids []string, found map[string]event.EnvEvent) string {
 	if len(ids) == 1 {
 		return describeAlone(ids[0], found)
@@ -202,7 +202,7 @@ func describeFound(id string, found map[string]event.EnvEvent) string {
 	return encode(noEventInfo{named(id), "not found in this thread"})
 }
 
-// describeAlone shows how an event begins that takes too much even alone.
+// describeAlone cuts an event that alone exceeds the limit.
 func describeAlone(id string, found map[string]event.EnvEvent) string {
 	whole := describeFound(id, found)
 	if len(whole) <= maxEventInfo {
@@ -216,8 +216,7 @@ func describeAlone(id string, found map[string]event.EnvEvent) string {
 	})
 }
 
-// named repeats an id to the model that has asked for it. No event has one as long as what
-// is cut here.
+// named returns an id for the model, cut to a length that exceeds any event id.
 func named(id string) string {
 	const most = 200
 	if len(id) > most {
@@ -226,8 +225,7 @@ func named(id string) string {
 	return id
 }
 
-// encode writes JSON for models, in which <, > and & stand as they are: package json
-// escapes them, and what comes from a record was escaped when it was stored.
+// encode marshals JSON for models without escaping <, > and &, which stored records escape.
 func encode(v any) string {
 	raw, err := json.Marshal(v)
 	if err != nil {
@@ -246,6 +244,6 @@ func encode(v any) string {
 	})
 }
 
-// escape matches every escape in JSON, so that what follows an escaped backslash is not
-// taken for one.
+// escape matches every escape in JSON, so that the text after an escaped backslash is not taken for
+// one.
 var escape = regexp.MustCompile(`\\(u[0-9a-f]{4}|.)`)

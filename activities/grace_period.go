@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// errIgnoredCancel is returned for what has been told to stop and does not.
+// errIgnoredCancel is the error of a function that does not return after cancellation.
 var errIgnoredCancel = errors.New("it does not stop")
 
-// runWithGrace runs f until it ends, or until its context has ended and it has not stopped
-// within the grace: one that ignores its context must not hold up the thread. The error
-// then wraps errDeaf and the cause of the context's end.
+// runWithGrace runs f until it returns, or until its context is done and it has not returned within
+// the grace period, so that a function that ignores its context does not block the thread. The
+// error then wraps errIgnoredCancel and the cause.
 func runWithGrace[T any](ctx context.Context, grace time.Duration, f func() (T, error)) (T, error) {
 	type end struct {
 		out T
@@ -38,7 +38,7 @@ func runWithGrace[T any](ctx context.Context, grace time.Duration, f func() (T, 
 	}
 }
 
-// ignoredCancelError reads like the cause.
+// ignoredCancelError has the message of the cause.
 type ignoredCancelError struct{ cause error }
 
 func (e *ignoredCancelError) Error() string   { return e.cause.Error() }

@@ -16,9 +16,9 @@ import (
 	"github.com/threadmill/threadmill/store"
 )
 
-// RunHooks asks hooks and processors that are functions about one event, one after the
-// other, until one has settled it or has failed. It stores what was handed over first:
-// hooks find the event in the store.
+// RunHooks runs hooks and processors that are Go functions for one event, in order, until one
+// settles it or fails. It first stores the workflow's records, since hooks read the event from the
+// store.
 func (a *Activities) RunHooks(ctx context.Context, in thread.HookStep) (thread.HookReply, error) {
 	if len(in.Flush.Records) > 0 || in.Flush.Row != nil {
 		if _, err := a.append(ctx, in.Thread, store.Batch{}, in.Flush); err != nil {
@@ -29,7 +29,7 @@ func (a *Activities) RunHooks(ctx context.Context, in thread.HookStep) (thread.H
 	if err != nil {
 		return thread.HookReply{}, err
 	}
-	h := &hearing{a: a, in: in, seen: seen}
+	h := &hookBatch{a: a, in: in, seen: seen}
 	if len(in.Hooks) > 0 {
 		if err := h.askAll(ctx); err != nil {
 			return thread.HookReply{}, err
@@ -42,7 +42,7 @@ func (a *Activities) RunHooks(ctx context.Context, in thread.HookStep) (thread.H
 	return h.reply, nil
 }
 
-// seen is the event that the hooks see: the one handed over, or the record.
+// seen returns the event for the hooks: the one in the input, or the record.
 func (a *Activities) seen(ctx context.Context, in thread.HookStep) (event.Event, error) {
 	if len(in.Event) > 0 {
 		e, err := event.Unmarshal(in.Event)
@@ -68,7 +68,7 @@ func (a *Activities) seen(ctx context.Context, in thread.HookStep) (event.Event,
 	return e, nil
 }
 
-// eventOf is a record as the event that hooks see.
+// eventOf returns the event of a record.
 func eventOf(ref thread.Ref, r event.Record) (event.Event, error) {
 	switch r.Type {
 	case event.TypeMessage:
@@ -88,29 +88,29 @@ func eventOf(ref thread.Ref, r event.Record) (event.Event, error) {
 	return event.CustomEvent{Type: r.Type, ThreadID: ref.ThreadID, Payload: r.Payload}, nil
 }
 
-// hearing is an event while hooks are being asked about it.
-type hearing struct {
+// hookBatch is a run of hooks for one event.
+type hookBatch struct {
 	a     *Activities
 	in    thread.HookStep
 	seen  event.Event
 	reply thread.HookReply
 }
 
-func (h *hearing) askAll(ctx context.Context) error {
+func (h *hookBatch) askAll(ctx context.Context) error {
 	deps, err := h.a.deps(ctx, h.in)
 	if err != nil {
 		return err
 	}
 	var longest time.Duration
 	for _, spec := range h.in.Hooks {
-		// Above the limits that ask keeps, whose time starts later.
+		// Exceeds the limits of the hooks, whose time starts later.
 		longest += limit(spec) + 2*h.a.grace
 	}
 	step := h.a.begin(ctx, h.in.Thread, h.in.TraceID, longest)
 	defer step.done()
 	for i, spec := range h.in.Hooks {
 		if !spec.Takes(h.seen) {
-			// A hook before it has made another event of it, which it will be asked about.
+			// An earlier hook replaced the event, so the processor does not apply.
 			h.reply.Done = append(h.reply.Done, event.HookOutcome{Name: spec.Name, Outcome: event.Passed})
 			continue
 		}
@@ -139,8 +139,8 @@ func (h *hearing) askAll(ctx context.Context) error {
 	return nil
 }
 
-// ask asks one hook or processor, within its time.
-func (h *hearing) ask(ctx context.Context, spec hook.Spec, deps hook.Deps) (hook.Answer, error) {
+// ask runs one hook or processor within its timeout.
+func (h *hookBatch) ask(ctx context.Context, spec hook.Spec, deps hook.Deps) (hook.Answer, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit(spec), errTimeout)
 	defer cancel()
 	call, ok := h.a.asker(spec.Name)
@@ -154,8 +154,8 @@ func (h *hearing) ask(ctx context.Context, spec hook.Spec, deps hook.Deps) (hook
 	return answer, err
 }
 
-// limit is how long one attempt may take. Inline hooks, which come here beside others,
-// have no limit of their own.
+// limit returns the timeout of one attempt. Inline hooks, which run here together with others, have
+// the default.
 func limit(spec hook.Spec) time.Duration {
 	if spec.Timeout == 0 {
 		return hook.DefaultTimeout
@@ -163,7 +163,7 @@ func limit(spec hook.Spec) time.Duration {
 	return spec.Timeout
 }
 
-// asker finds a hook or processor.
+// asker returns a hook or processor by name.
 func (a *Activities) asker(name string) (func(context.Context, event.Event, hook.Deps) (hook.Answer, error), bool) {
 	if h, ok := a.cfg.Hooks.Hook(name); ok && h.Workflow == nil {
 		return h.Ask, true
@@ -172,7 +172,7 @@ func (a *Activities) asker(name string) (func(context.Context, event.Event, hook
 	return p.Ask, ok
 }
 
-func (h *hearing) log(ctx context.Context, spec hook.Spec, deps hook.Deps, err error) {
+func (h *hookBatch) log(ctx context.Context, spec hook.Spec, deps hook.Deps, err error) {
 	args := []any{
 		"thread", h.in.Thread.ThreadID, "event", h.in.EventID, "traceId", h.in.TraceID, "hook", spec.Name,
 		"attempt", deps.Context.Attempt, "error", err,
@@ -184,7 +184,7 @@ func (h *hearing) log(ctx context.Context, spec hook.Spec, deps hook.Deps, err e
 	h.a.log.WarnContext(ctx, "hook failed", args...)
 }
 
-// deps is what hooks can work with.
+// deps returns the dependencies of hooks.
 func (a *Activities) deps(ctx context.Context, in thread.HookStep) (hook.Deps, error) {
 	key := store.Key(in.Thread)
 	row, err := a.cfg.Store.Thread(ctx, key)
@@ -207,7 +207,7 @@ type reader struct {
 	key   store.Key
 }
 
-// defaultMessages is how many messages a hook gets that does not say how many it wants.
+// defaultMessages is the default number of messages for a hook.
 const defaultMessages = 200
 
 func (r reader) Messages(ctx context.Context, limit int) ([]event.Message, error) {

@@ -11,7 +11,7 @@ import (
 	"github.com/threadmill/threadmill/store"
 )
 
-// LoadEvent loads the content of an event that the thread's state does not have.
+// LoadEvent loads the content of an event that only the store has.
 func (a *Activities) LoadEvent(ctx context.Context, step thread.LoadStep) (thread.LoadReply, error) {
 	it, err := store.Content(ctx, a.cfg.Store, store.Key(step.Thread), step.EventID)
 	switch {

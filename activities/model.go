@@ -24,9 +24,9 @@ import (
 	"github.com/threadmill/threadmill/stream"
 )
 
-// CallModel makes one model call of a turn: it stores what was handed over, loads
-// the context, streams the reply to viewers, stores it with all that follows from
-// it, and returns it with a plan for each tool call.
+// CallModel makes one model call of a turn: it stores the workflow's records, loads the context,
+// streams the reply to viewers, stores the reply and its records, and returns it with a plan for
+// each tool call.
 func (a *Activities) CallModel(ctx context.Context, in thread.ModelStep) (thread.ModelReply, error) {
 	head, err := a.arrive(ctx, in)
 	if err != nil {
@@ -46,7 +46,7 @@ func (a *Activities) CallModel(ctx context.Context, in thread.ModelStep) (thread
 	call.agent.Limits = who.Limits.WithDefaults()
 	call.planner = a.planner(in.Thread, who, in.WorkingDirectory)
 	call.planner.pending = in.Pending
-	call.above = a.aboveOf(ctx, in)
+	call.parent = a.parentViewersOf(ctx, in)
 	if reply, ok, err := call.stored(ctx); ok || err != nil {
 		return reply, err
 	}
@@ -61,8 +61,7 @@ func (a *Activities) CallModel(ctx context.Context, in thread.ModelStep) (thread
 	return call.generate(ctx, provider, req)
 }
 
-// provider finds the driver for an agent's model, and the model's name without the
-// provider's.
+// provider returns the provider of an agent's model, and the model's name without the provider.
 func (a *Activities) provider(who agent.Agent) (llm.Provider, string, error) {
 	name, model, ok := strings.Cut(who.Model, "/")
 	if !ok {
@@ -75,7 +74,7 @@ func (a *Activities) provider(who agent.Agent) (llm.Provider, string, error) {
 	return p, model, nil
 }
 
-// modelCall is one model call under way.
+// modelCall is one model call.
 type modelCall struct {
 	a       *Activities
 	in      thread.ModelStep
@@ -85,19 +84,20 @@ type modelCall struct {
 	started time.Time
 	context []llm.Message
 
-	// thought and text are what viewers have been shown, begun says that there was any.
+	// thought and text are what viewers have received. begun reports whether they have received
+	// anything.
 	thought, text strings.Builder
 	begun         bool
 
 	// planner plans the calls of the reply.
 	planner *planner
 
-	// above are the viewers of the thread for which a sub-agent works.
-	above *above
+	// parent shows the reply to viewers of the parent thread, for a sub-agent.
+	parent *parentViewers
 }
 
-// stored returns the reply if it is in the store already: this call was made
-// before, and what became of it was lost on the way back.
+// stored returns the reply if it is already stored: an earlier attempt made this call, and its
+// result was lost.
 func (c *modelCall) stored(ctx context.Context) (thread.ModelReply, bool, error) {
 	records, err := c.a.cfg.Store.RecordsByID(ctx, store.Key(c.in.Thread), c.ids()...)
 	if err != nil {
@@ -114,7 +114,7 @@ func (c *modelCall) stored(ctx context.Context) (thread.ModelReply, bool, error)
 	return reply, true, err
 }
 
-// ids are those of the records by which a reply is recognised.
+// ids returns the ids of the records that identify a reply.
 func (c *modelCall) ids() []string {
 	ids := []string{c.in.MessageID, c.llmCallID()}
 	if c.in.Ends != "" {
@@ -123,8 +123,8 @@ func (c *modelCall) ids() []string {
 	return ids
 }
 
-// askMissing stores the requests of calls that wait for approval, if there are none: when
-// the reply was made, an approval covered them that does no more.
+// askMissing stores the missing approval requests of calls: when the reply was generated, an
+// approval covered them that is no longer valid.
 func (c *modelCall) askMissing(ctx context.Context, records []event.Record, reply thread.ModelReply) error {
 	var batch store.Batch
 	for _, p := range reply.Calls {
@@ -150,8 +150,8 @@ func (c *modelCall) askMissing(ctx context.Context, records []event.Record, repl
 	return err
 }
 
-// reply builds the activity's result from the records of the reply. A reply that says
-// nothing and asks for nothing has no message among them.
+// reply builds the activity's result from the records of the reply. An empty reply has no message
+// among them.
 func (c *modelCall) reply(ctx context.Context, records []event.Record) (thread.ModelReply, error) {
 	out := thread.ModelReply{Agent: c.agent.Name, Model: c.agent.Model, MaxSteps: c.agent.Limits.MaxSteps, OnWaiting: c.agent.OnWaiting, Titles: c.a.cfg.TitleModel != ""}
 	out.Message = event.Message{ID: c.in.MessageID, ThreadID: c.in.Thread.ThreadID}
@@ -180,7 +180,7 @@ func (c *modelCall) reply(ctx context.Context, records []event.Record) (thread.M
 	return out, nil
 }
 
-// decide asks inline hooks about the reply. What they change is the thread's to write.
+// decide runs inline hooks on the reply. The thread records their changes.
 func (c *modelCall) decide(out *thread.ModelReply, m event.Message) {
 	if len(c.in.Inline) == 0 {
 		return
@@ -211,7 +211,7 @@ func (c *modelCall) inline(m event.Message) (onMessage, onCalls *thread.Decision
 	return &said, &asked
 }
 
-// carry is the message as the workflow hears of it.
+// carry returns the message for the workflow.
 func (c *modelCall) carry(m event.Message) event.Message {
 	if c.in.Quiet {
 		return thread.CarryWhole(m)
@@ -221,12 +221,12 @@ func (c *modelCall) carry(m event.Message) event.Message {
 
 func (c *modelCall) llmCallID() string { return event.LLMCallID(c.in.MessageID) }
 
-// request builds what the model is shown: the agent's instructions, the thread's
-// newest messages as hooks have passed them, the agent's tools.
+// request returns the request to the model: the agent's instructions, the thread's newest messages
+// with the changes of hooks, and the agent's tools.
 func (c *modelCall) request(ctx context.Context, model string) (llm.Request, error) {
 	var question []string
 	if c.in.Observe == nil {
-		// An event that was retried may have been stored long ago.
+		// The event of a retry may have been stored long ago.
 		question = append(question, c.in.ReplyTo)
 	}
 	messages, err := store.Transcript(ctx, c.a.cfg.Store, store.Key(c.in.Thread), c.agent.Limits.ContextMessages, question...)
@@ -247,7 +247,7 @@ func (c *modelCall) request(ctx context.Context, model string) (llm.Request, err
 func (c *modelCall) generate(ctx context.Context, provider llm.Provider, req llm.Request) (thread.ModelReply, error) {
 	a := c.a
 	if c.attempt > 1 && !c.in.Quiet {
-		// An attempt before this one may have shown a part of its reply.
+		// An earlier attempt may have shown a part of its reply.
 		c.reset(ctx)
 	}
 	c.started = time.Now()
@@ -272,7 +272,7 @@ func (c *modelCall) generate(ctx context.Context, provider llm.Provider, req llm
 	return c.failed(ctx, err)
 }
 
-// safely calls the model; a driver that panics has failed, like any other call.
+// safely calls the model. A driver that panics has failed.
 func (c *modelCall) safely(ctx context.Context, p llm.Provider, req llm.Request, onDelta func(llm.Delta)) (res llm.Response, err error) {
 	defer func() {
 		if problem := recover(); problem != nil {
@@ -284,15 +284,15 @@ func (c *modelCall) safely(ctx context.Context, p llm.Provider, req llm.Request,
 	return p.Generate(ctx, req, onDelta)
 }
 
-// show publishes a piece of the reply. If the stream has lost pieces before it,
-// viewers begin the message anew with all of it.
+// show publishes a fragment of the reply. If the stream lost earlier fragments, it resets the
+// message and publishes all of it.
 func (c *modelCall) show(ctx context.Context, d llm.Delta) {
 	if c.in.Quiet {
 		return
 	}
 	c.thought.WriteString(d.Thought)
 	c.text.WriteString(d.Text)
-	c.above.say(ctx, d.Text)
+	c.parent.say(ctx, d.Text)
 	if !c.piece(ctx, d) {
 		return
 	}
@@ -310,21 +310,21 @@ func (c *modelCall) piece(ctx context.Context, d llm.Delta) (lost bool) {
 		e.Type, e.Content = event.EventThought, d.Thought
 	}
 	lost = c.a.publish(ctx, c.in.Thread, stream.Entry{After: c.head, TraceID: c.in.TraceID, Event: &e, Begins: !c.begun})
-	// The piece that was marked may be among those that are lost.
+	// The fragment marked as the first may have been lost.
 	c.begun = !lost
 	return lost
 }
 
-// reset tells viewers to discard what they have seen of the message.
+// reset tells viewers to discard the fragments of the message.
 func (c *modelCall) reset(ctx context.Context) {
 	c.a.publish(ctx, c.in.Thread, stream.Entry{After: c.head, TraceID: c.in.TraceID, Event: &event.AgentEvent{
 		Type: event.EventReset, EventID: c.eventID(), Agent: c.agent.Name, MessageID: c.in.MessageID, Attempt: c.attempt,
 	}})
 }
 
-// keep stores a reply and everything that follows from it, in one transaction.
+// keep stores a reply and its records in one transaction.
 func (c *modelCall) keep(ctx context.Context, res llm.Response, interrupted bool) (thread.ModelReply, error) {
-	// What was said is kept even when the step has just been told to end.
+	// Store the text even if the step has just been cancelled.
 	ctx = context.WithoutCancel(ctx)
 	if interrupted && res.Content == "" {
 		m := event.Message{ID: c.in.MessageID, ThreadID: c.in.Thread.ThreadID, Interrupted: true}
@@ -336,7 +336,7 @@ func (c *modelCall) keep(ctx context.Context, res llm.Response, interrupted bool
 	if err != nil {
 		return thread.ModelReply{}, err
 	}
-	// As stored: another attempt may have come first, and then its reply stands.
+	// As stored: the reply of another attempt may have been first.
 	return c.reply(ctx, done.Records)
 }
 
@@ -387,17 +387,17 @@ func (c *modelCall) records(ctx context.Context, res llm.Response, interrupted b
 	return out
 }
 
-// handsOn reports whether a reply addresses agents of the thread, so that the turn goes on.
+// handsOn reports whether a reply addresses agents of the thread, so the turn continues.
 func (c *modelCall) handsOn(content string) bool {
 	m := event.Message{SenderID: c.agent.Name, SenderType: event.Agent, AgentID: c.agent.Name, Content: content}
 	return len(thread.Answering(c.in.Agents, thread.Carry(m))) > 0
 }
 
-// eventID is the event whose turn the call is part of.
+// eventID returns the event whose turn the call belongs to.
 func (c *modelCall) eventID() string { return thread.Of(c.in.Root, c.in.EventID) }
 
-// undecided are the types of the events in a reply on which hooks have still to decide, or
-// whose decision the thread has still to write.
+// undecided returns the types of the events in a reply that hooks have not decided on, or whose
+// decision is not recorded yet.
 func (c *modelCall) undecided(decided thread.ModelReply, m event.Message) []string {
 	var types []string
 	waits := func(typ string, by *thread.Decision, is bool) {
@@ -410,10 +410,9 @@ func (c *modelCall) undecided(decided thread.ModelReply, m event.Message) []stri
 	return types
 }
 
-// nameCalls gives each call an id that no other call of the thread has, whatever the
-// provider called it: some number their calls anew in each reply. The id is the key
-// by which the call's result, its approval and its log are found, and all providers
-// accept its form.
+// nameCalls gives each call an id that is unique in the thread, since some providers number the
+// calls of each reply. Results, approvals and logs refer to this id, and all providers accept its
+// form.
 func (c *modelCall) nameCalls(calls []event.ToolCall) {
 	for i := range calls {
 		sum := sha256.Sum256(fmt.Appendf(nil, "%s/%s/%s/%d", c.in.Thread.Namespace, c.in.Thread.ThreadID, c.in.MessageID, i))
@@ -421,7 +420,8 @@ func (c *modelCall) nameCalls(calls []event.ToolCall) {
 	}
 }
 
-// agentError: an unknown agent is a mistake, a registry that does not answer an outage.
+// agentError: an unknown agent is a configuration error; any other error of the registry is
+// retried.
 func agentError(err error) error {
 	if errors.Is(err, agent.ErrUnknown) {
 		return configError(err)

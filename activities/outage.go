@@ -16,12 +16,12 @@ import (
 )
 
 const (
-	// soon is the delay up to which Temporal itself retries a model call. Before a longer one
-	// the thread waits: history then shows it, and whatever comes is heard meanwhile.
+	// soon is the maximum delay for which Temporal itself retries a model call. For a longer delay
+	// the thread waits, so history shows it and the thread handles other events meanwhile.
 	soon = 5 * time.Second
 
-	// maxUnclassified bounds the attempts at a call that failed in a way that its driver does
-	// not know: it may be a mistake in the driver.
+	// maxUnclassified is the maximum number of attempts at a call whose failure the driver does not
+	// classify: it may be a bug in the driver.
 	maxUnclassified = 6
 )
 
@@ -32,7 +32,7 @@ func attemptsBefore(in thread.ModelStep) int {
 	return in.Outage.Attempts
 }
 
-// retryPolicy is that of the agent's provider.
+// retryPolicy returns the retry policy of the agent's provider.
 func (c *modelCall) retryPolicy(classified bool) llm.Retry {
 	provider, _, _ := strings.Cut(c.agent.Model, "/")
 	r := c.a.cfg.ModelRetries[provider].WithDefaults()
@@ -42,8 +42,8 @@ func (c *modelCall) retryPolicy(classified bool) llm.Retry {
 	return r
 }
 
-// failed says how it goes on after a failed call: it is retried soon, by Temporal; or later,
-// by the thread; or not. Viewers hear of it in any case.
+// failed decides how to retry a failed call: soon by Temporal, later by the thread, or not at all.
+// Viewers are notified.
 func (c *modelCall) failed(ctx context.Context, err error) (thread.ModelReply, error) {
 	var e *llm.Error
 	classified := errors.As(err, &e)

@@ -13,19 +13,19 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// maxLinks bounds how many links one path leads through.
+// maxLinks is the maximum number of links in one path.
 const maxLinks = 100
 
-// unresolved begins what stands for a directory that cannot be followed: it is no path, so
-// nothing can be worked on there. Stores take it.
+// unresolved is the prefix of the placeholder for a directory that cannot be resolved. It is not a
+// path, so no call can run there, and stores accept it.
 const unresolved = "?unresolved: "
 
-// place is where calls work.
+// place is the directory in which calls run.
 type place struct {
-	// dir has its links resolved. Empty if no directory is set.
+	// dir is the directory with links resolved. Empty if none is set.
 	dir string
 
-	// lost says why the directory cannot be followed. Then dir begins with [unresolved].
+	// lost is the reason why the directory cannot be resolved. dir then begins with [unresolved].
 	lost error
 }
 
@@ -40,15 +40,14 @@ func placeOf(dir string) place {
 	return place{dir: followed}
 }
 
-// pathsOf are the arguments of a call that are paths, with what they lead to. The error names
-// one that could be taken for another path than it is, for the model: rules, grants and people
-// must see what the tool opens, however the model writes it.
+// pathsOf returns the arguments that are paths, resolved. The error, for the model, names an
+// ambiguous path: rules, grants and people must see the file that the tool opens.
 func (p place) pathsOf(d tool.Definition, arguments string) (map[string]string, error) {
 	if len(d.PathArguments) == 0 {
 		return nil, nil
 	}
 	var args map[string]any
-	// Arguments that are no object do not fit the tool.
+	// Arguments that are not an object do not match the tool.
 	_ = json.Unmarshal([]byte(arguments), &args)
 	paths := map[string]string{}
 	for _, name := range d.PathArguments {
@@ -65,8 +64,8 @@ func (p place) pathsOf(d tool.Definition, arguments string) (map[string]string, 
 	return paths, nil
 }
 
-// leadsTo is what a path leads to. Programs read one with ".." in two ways: by what it leads
-// through, or by the names alone. Both have to come to the same.
+// leadsTo resolves a path. Programs resolve ".." either after following links or by the names
+// alone; both must give the same result.
 func (p place) leadsTo(path string) (string, error) {
 	byName := filepath.Clean(path)
 	if !filepath.IsAbs(path) {
@@ -85,15 +84,15 @@ func (p place) leadsTo(path string) (string, error) {
 	return followed, nil
 }
 
-// follow is what a path leads to, seen from a directory, as a program that opens it comes
-// there: links are followed before "..", also those that lead to nothing yet.
+// follow resolves a path from a directory as a program that opens it does: it follows links before
+// "..", including links to missing files.
 func follow(dir, path string) (string, error) {
 	if !filepath.IsAbs(path) {
 		base, err := filepath.Abs(dir)
 		if err != nil {
 			return "", lostBy(err)
 		}
-		// Not Join, which takes ".." for the folder above by the names alone.
+		// Not Join, which resolves ".." by the names alone.
 		path = base + string(filepath.Separator) + path
 	}
 	root := filepath.VolumeName(path) + string(filepath.Separator)
@@ -129,8 +128,8 @@ func follow(dir, path string) (string, error) {
 	return at, nil
 }
 
-// lostBy says why a path cannot be followed. It does not say where: the path may lead
-// through what a model is not to know.
+// lostBy returns the reason why a path cannot be resolved, without the path, which the model may
+// not know.
 func lostBy(err error) error {
 	var at *fs.PathError
 	if errors.As(err, &at) {
@@ -139,7 +138,7 @@ func lostBy(err error) error {
 	return fmt.Errorf("cannot be followed (%w)", err)
 }
 
-// names are the steps of a path.
+// names returns the elements of a path.
 func names(path string) []string {
 	path = filepath.ToSlash(path[len(filepath.VolumeName(path)):])
 	return slices.DeleteFunc(strings.Split(path, "/"), func(name string) bool { return name == "" || name == "." })

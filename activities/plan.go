@@ -14,8 +14,8 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// plan tells the workflow how a call is to be run. A call that cannot run asks
-// nobody: running it gives the model its error.
+// plan plans a call. A call that cannot run needs no approval: running it gives the model its
+// error.
 func (p *planner) plan(ctx context.Context, call event.ToolCall) thread.PlannedCall {
 	out, parts, err := p.draft(ctx, call)
 	if err != nil {
@@ -28,8 +28,8 @@ func (p *planner) plan(ctx context.Context, call event.ToolCall) thread.PlannedC
 	return out
 }
 
-// draft is the plan of a call before anybody is asked about it, and what it would have run.
-// The error says why it cannot run, for the model.
+// draft returns the plan of a call before approvals are checked, and its parts. The error, for the
+// model, says why the call cannot run.
 func (p *planner) draft(ctx context.Context, call event.ToolCall) (thread.PlannedCall, []part, error) {
 	out, arguments := thread.PlannedCall{ID: call.ID, Name: call.Function.Name}, call.Function.Arguments
 	t, ok := p.a.toolOf(p.who, out.Name)
@@ -62,7 +62,7 @@ func (p *planner) draft(ctx context.Context, call event.ToolCall) (thread.Planne
 		}
 		out.Quick, out.By, out.Task, out.TaskID, out.Sub = false, todo.By, todo.Task, todo.TaskID, todo.Sub
 		if todo.runs != nil {
-			// What runs in the end is looked at as well as the task itself.
+			// The tool that the task runs is checked as well as the task itself.
 			inner, err := p.part(*todo.runs, todo.arguments)
 			if err != nil {
 				return out, nil, err
@@ -76,21 +76,20 @@ func (p *planner) draft(ctx context.Context, call event.ToolCall) (thread.Planne
 	return out, parts, nil
 }
 
-// withAgent are arguments with the agent in them as it is registered: names are found in any
-// case, and a rule for one must not be got around that way.
+// withAgent returns arguments with the agent's registered name: names are case-insensitive, and
+// rules must not be bypassed with another spelling.
 func withAgent(arguments, agentName string) string {
 	var fields map[string]any
 	if agentName == "" || json.Unmarshal([]byte(arguments), &fields) != nil || fields["agent"] == nil {
 		return ""
 	}
 	fields["agent"] = agentName
-	// What was read from JSON has a JSON form.
+	// Decoded JSON can always be marshalled.
 	raw, _ := json.Marshal(fields)
 	return string(raw)
 }
 
-// PlanCalls plans calls that hooks have changed or made, and stores who has to approve:
-// people are asked about what will run.
+// PlanCalls plans calls that hooks changed or created, and stores their approval requests.
 func (a *Activities) PlanCalls(ctx context.Context, in thread.PlanStep) (thread.PlanReply, error) {
 	if _, err := a.append(ctx, in.Thread, store.Batch{}, in.Flush); err != nil {
 		return thread.PlanReply{}, err
@@ -136,13 +135,13 @@ func (a *Activities) PlanCalls(ctx context.Context, in thread.PlanStep) (thread.
 	return out, nil
 }
 
-// request is the record that asks people about a call.
+// request returns the record of an approval request.
 func request(call event.ToolCall, p thread.PlannedCall, agentName, messageID, traceID, eventID string, now time.Time) event.Record {
 	q := p.Request(agentName, messageID, call.Function.Arguments, now)
 	return event.NewRecord(event.RequestID(q), event.TypeApprovalRequest, traceID, eventID, now, q)
 }
 
-// callsOf returns the calls of a stored message as hooks have left them.
+// callsOf returns the calls of a stored message with the changes of hooks.
 func (a *Activities) callsOf(ctx context.Context, ref thread.Ref, messageID string) ([]event.ToolCall, error) {
 	decisionID := event.InterceptionID(event.CallsID(messageID))
 	records, err := a.cfg.Store.RecordsByID(ctx, store.Key(ref), messageID, decisionID)
@@ -158,8 +157,8 @@ func (a *Activities) callsOf(ctx context.Context, ref thread.Ref, messageID stri
 	return calls, nil
 }
 
-// edited applies a record to the calls of a message: the message itself, or what hooks
-// have decided on its calls.
+// edited applies a record to the calls of a message: the message itself, or a decision of hooks on
+// its calls.
 func edited(calls []event.ToolCall, rec event.Record) ([]event.ToolCall, error) {
 	if rec.Type != event.TypeHook {
 		var m event.Message
@@ -176,7 +175,7 @@ func edited(calls []event.ToolCall, rec event.Record) ([]event.ToolCall, error) 
 	return calls, nil
 }
 
-// agentFor reads an agent, with no more tools than the turn allows.
+// agentFor returns an agent with only the tools that the turn allows.
 func (a *Activities) agentFor(ctx context.Context, ref thread.Ref, name string, tools *[]string) (agent.Agent, error) {
 	who, err := a.cfg.Agents.Agent(ctx, ref.Namespace, name)
 	if err != nil {
@@ -185,7 +184,7 @@ func (a *Activities) agentFor(ctx context.Context, ref thread.Ref, name string, 
 	return allowed(who, tools), nil
 }
 
-// allowed takes away the tools that a turn does not allow.
+// allowed removes the tools that a turn does not allow.
 func allowed(who agent.Agent, tools *[]string) agent.Agent {
 	if tools != nil {
 		who.Tools = slices.DeleteFunc(slices.Clone(who.Tools), func(name string) bool { return !slices.Contains(*tools, name) })

@@ -18,7 +18,7 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// byThread is a tool whose calls the thread itself sees to: nothing of it runs here.
+// byThread is a tool whose calls the thread itself runs.
 type byThread struct{ definition tool.Definition }
 
 // Definition implements [tool.Tool].
@@ -29,20 +29,19 @@ func (byThread) Call(context.Context, tool.Call) (tool.Result, error) {
 	return tool.Result{}, errors.New("this tool runs in a thread only")
 }
 
-// ownPlan is what the thread is to do with a call that it sees to.
+// ownPlan is the plan of a call that the thread itself runs.
 type ownPlan struct {
 	thread.PlannedCall
 
-	// runs is the tool that a background task runs, with arguments.
+	// runs is the tool that a background task runs, and arguments its arguments.
 	runs      *tool.Definition
 	arguments string
 
-	// asks is whom a sub-agent is asked to be, by the registered name.
+	// asks is the registered name of the agent that a sub-agent call names.
 	asks string
 }
 
-// planOwn plans a call that the thread sees to. The error says why it cannot be, for the
-// model.
+// planOwn plans a call that the thread itself runs. The error is for the model.
 func (a *Activities) planOwn(ctx context.Context, ref thread.Ref, who agent.Agent, call event.ToolCall) (ownPlan, error) {
 	var out ownPlan
 	out.By = thread.ByThread
@@ -84,18 +83,19 @@ func (a *Activities) planAgent(ctx context.Context, ref thread.Ref, out *ownPlan
 	if event.Blank(in.Message) {
 		return errors.New("message is required: what the agent is to do")
 	}
-	if size := len(jsonText(in.Message)); size > maxAsked {
-		return fmt.Errorf("message is %d bytes as JSON, at most %d are taken", size, maxAsked)
+	if size := len(jsonText(in.Message)); size > maxSubMessage {
+		return fmt.Errorf("message is %d bytes as JSON, at most %d are taken", size, maxSubMessage)
 	}
 	out.asks = in.Agent
 	out.Sub = &thread.SubPlan{Agent: in.Agent, Message: in.Message, Title: shortTitle(in.Title)}
 	return nil
 }
 
-// maxAsked bounds what a sub-agent is asked, in bytes as it is posted: it enters history.
-const maxAsked = 128 << 10
+// maxSubMessage is the maximum size of a message to a sub-agent, in bytes as posted, since it enters
+// history.
+const maxSubMessage = 128 << 10
 
-// jsonText is text as JSON has it.
+// jsonText returns text as JSON.
 func jsonText(s string) []byte {
 	raw, _ := json.Marshal(s) // text has a JSON form
 	return raw
@@ -119,7 +119,7 @@ func (a *Activities) planTask(ctx context.Context, ref thread.Ref, who agent.Age
 		}
 		out.runs, out.Task = &asks, &thread.TaskPlan{Title: shortTitle(in.Title), Deadline: tool.DefaultDeadline}
 		asked := builtin.AgentArguments{Agent: in.Agent, Message: in.Message, Title: in.Title}
-		// Text has a JSON form.
+		// Text can always be marshalled.
 		inner, _ := json.Marshal(asked)
 		out.arguments = string(inner)
 		return out, a.planAgent(ctx, ref, &out, asked)
@@ -134,7 +134,7 @@ func (a *Activities) planTask(ctx context.Context, ref thread.Ref, who agent.Age
 	return out, tool.CheckArguments(d, out.arguments)
 }
 
-// mayAsk is the tool with which an agent asks others, if it has one.
+// mayAsk returns the tool with which an agent calls other agents, if it has one.
 func (a *Activities) mayAsk(who agent.Agent) (tool.Definition, bool) {
 	for _, name := range []string{builtin.CallAgent, builtin.CallAgentHyphen} {
 		if slices.Contains(who.Tools, name) {
@@ -151,7 +151,7 @@ func taskPlan(d tool.Definition, title string) *thread.TaskPlan {
 
 const maxTaskTitle = 200 // bytes
 
-// shortTitle keeps what a model calls its work within what is shown of it.
+// shortTitle cuts a model's title to the length that is shown.
 func shortTitle(title string) string {
 	title = event.CleanLine(title)
 	if event.Blank(title) {

@@ -24,13 +24,13 @@ type planner struct {
 	ref thread.Ref
 	who agent.Agent
 
-	// place is where the calls work, unless it is empty: a tool may have a place of its own.
+	// place is the directory of the calls. If it is empty, a tool may have its own.
 	place
 
-	// pending are calls that wait for approval, by their digests.
+	// pending maps the digests of calls that wait for approval to their ids.
 	pending map[string]string
 
-	// history is read when the first call needs it.
+	// history is read for the first call that needs it.
 	history *approval.History
 	unread  error
 }
@@ -39,18 +39,18 @@ func (a *Activities) planner(ref thread.Ref, who agent.Agent, directory string) 
 	return &planner{a: a, ref: ref, who: who, place: placeOf(cmp.Or(directory, who.WorkingDirectory))}
 }
 
-// part is what a call would have run: the tool itself, and behind a background task what
-// that runs.
+// part is a tool call to be checked: the call itself or, for a background task, the call that it
+// runs.
 type part struct {
 	definition tool.Definition
 	call       approval.Call
 
-	// resolved are the arguments with the names in them as they are registered, for rules.
+	// resolved are the arguments with registered names, for rules.
 	resolved string
 }
 
-// policy says whether a call may run, by what the agent's policy says of all its parts and
-// what people have approved before.
+// policy decides whether a call may run, from the agent's policy for all its parts and earlier
+// approvals.
 func (p *planner) policy(ctx context.Context, out *thread.PlannedCall, parts ...part) {
 	verdict := approval.Verdict{Effect: approval.Allow}
 	for _, one := range parts {
@@ -73,7 +73,7 @@ func (p *planner) policy(ctx context.Context, out *thread.PlannedCall, parts ...
 		err = p.read(ctx)
 	}
 	if err != nil {
-		// What cannot be checked asks.
+		// A call that cannot be checked needs approval.
 		p.ask(out, parts[0], verdict, "earlier approvals could not be checked: "+err.Error())
 		return
 	}
@@ -84,8 +84,7 @@ func (p *planner) policy(ctx context.Context, out *thread.PlannedCall, parts ...
 	p.ask(out, parts[0], verdict, "")
 }
 
-// wholeOf is the one call that people approve: with the tool behind a background task, where
-// that works and what it works on.
+// wholeOf merges the parts into the one call that people approve.
 func wholeOf(parts []part) approval.Call {
 	whole := parts[0].call
 	paths := maps.Clone(whole.Paths)
@@ -103,8 +102,8 @@ func wholeOf(parts []part) approval.Call {
 	return whole
 }
 
-// stricter is the stricter of two verdicts on parts of the same call. Of two that ask, people
-// are asked on the terms of both.
+// stricter returns the stricter of two verdicts on parts of the same call. If both require
+// approval, the terms of both apply.
 func stricter(a, b approval.Verdict) approval.Verdict {
 	rank := map[approval.Effect]int{approval.Deny: 2, approval.Ask: 1}
 	if a.Effect == approval.Ask && b.Effect == approval.Ask {
@@ -116,8 +115,8 @@ func stricter(a, b approval.Verdict) approval.Verdict {
 	return a
 }
 
-// both asks on the terms of two: those may approve who may by both, as many as either asks
-// for, and the request ends as soon as either does. Terms that nobody can meet deny.
+// both merges the terms of two verdicts: the approvers in both, the larger quorum and the earlier
+// expiry. Terms that cannot be met deny the call.
 func both(a, b approval.Verdict) approval.Verdict {
 	a.Reason = sentence(a.Reason, b.Reason)
 	t := &a.Terms
@@ -139,7 +138,7 @@ func both(a, b approval.Verdict) approval.Verdict {
 	return a
 }
 
-// sooner is the shorter of two times, of which 0 is none.
+// sooner returns the shorter of two durations, where 0 means none.
 func sooner(a, b time.Duration) time.Duration {
 	if a == 0 || b == 0 {
 		return max(a, b)
@@ -147,7 +146,7 @@ func sooner(a, b time.Duration) time.Duration {
 	return min(a, b)
 }
 
-// ask notes that a person has to approve the call.
+// ask marks the call as one that needs approval.
 func (p *planner) ask(out *thread.PlannedCall, asked part, v approval.Verdict, why string) {
 	out.NeedsApproval, out.Grant = true, nil
 	out.Arguments = thread.CarryArguments(asked.call.Arguments)
@@ -158,14 +157,13 @@ func (p *planner) ask(out *thread.PlannedCall, asked part, v approval.Verdict, w
 	}
 }
 
-// sentence joins reasons, as far as there are any.
+// sentence joins the reasons that are not empty.
 func sentence(reasons ...string) string {
 	return strings.Join(slices.DeleteFunc(reasons, func(r string) bool { return r == "" }), "; ")
 }
 
-// verdict is what the policy makes of a call: the rules of the runtime and of the agent,
-// then what the agent says of the tool, then what the tool says of itself. What denies
-// always wins.
+// verdict returns the verdict of the policy on a call: the rules of the runtime and of the agent,
+// then the agent's policy for the tool, then the tool's own. A denial always wins.
 func (p *planner) verdict(c approval.Call, d tool.Definition) approval.Verdict {
 	policy := policyFor(p.who, d)
 	if policy == agent.Forbidden {
@@ -174,7 +172,7 @@ func (p *planner) verdict(c approval.Call, d tool.Definition) approval.Verdict {
 	rules := append(append([]approval.Rule{}, p.a.cfg.ApprovalRules...), p.who.ApprovalRules...)
 	v := approval.Decide(rules, c)
 	if other, ok := otherName[d.Name]; ok {
-		// A rule for one of a tool's names is for both.
+		// A rule for one of a tool's names applies to both.
 		c.Tool = other
 		if also := approval.Decide(rules, c); v.Effect == "" {
 			v = also
@@ -197,10 +195,10 @@ func (p *planner) verdict(c approval.Call, d tool.Definition) approval.Verdict {
 	return v
 }
 
-// otherName are the names of tools that have two.
+// otherName maps the names of tools that have two names.
 var otherName = map[string]string{builtin.CallAgent: builtin.CallAgentHyphen, builtin.CallAgentHyphen: builtin.CallAgent}
 
-// policyFor is the agent's policy for a tool. The names of call_agent stand for each other.
+// policyFor returns the agent's policy for a tool. Both names of call_agent are equivalent.
 func policyFor(who agent.Agent, d tool.Definition) agent.Policy {
 	own := who.Approval(d.Name, d.NeedsApproval)
 	if d.Name != builtin.CallAgent && d.Name != builtin.CallAgentHyphen {
@@ -216,8 +214,8 @@ func policyFor(who agent.Agent, d tool.Definition) agent.Policy {
 	return own
 }
 
-// part is a call of a tool, as policies and grants see it. The error says which of its paths
-// is refused, for the model.
+// part returns a tool call for policies and grants. The error, for the model, names a path that is
+// rejected.
 func (p *planner) part(d tool.Definition, arguments string) (part, error) {
 	at := p.place
 	if at.dir == "" {
@@ -241,7 +239,7 @@ func guardOf(c approval.Call) (thread.Guard, error) {
 	}, err
 }
 
-// read reads what people have decided in the thread, once.
+// read reads the approvals in the thread, once.
 func (p *planner) read(ctx context.Context) error {
 	if p.history != nil || p.unread != nil {
 		return p.unread
@@ -258,7 +256,7 @@ func (p *planner) read(ctx context.Context) error {
 	return err
 }
 
-// approvals are a thread's approval records.
+// approvals returns a thread's approval records.
 func (a *Activities) approvals(ctx context.Context, ref thread.Ref) ([]event.Record, error) {
 	var out []event.Record
 	q := store.Query{Types: []string{event.TypeApproval}, Limit: store.MaxLimit}

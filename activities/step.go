@@ -14,23 +14,22 @@ import (
 )
 
 var (
-	// errInterrupted is the cause of a step's end when somebody asked for it.
+	// errInterrupted is the cause of an interrupt.
 	errInterrupted = errors.New("interrupted")
-	// errShutdown is the cause when the worker stops; the step is for another to retry.
+	// errShutdown is the cause when the worker stops; another worker retries the step.
 	errShutdown = errors.New("the worker is shutting down")
-	// errTimeout is the cause when the step has used up its own time limit.
+	// errTimeout is the cause when the step exceeds its own time limit.
 	errTimeout = errors.New("time limit reached")
 )
 
-// step is a model call or a tool run while it is under way. Its context ends, with
-// one of the causes above, when the step has to.
+// step is a running model call or tool call. Its context is cancelled with one of the causes above.
 type step struct {
 	ctx  context.Context
 	done func()
 }
 
-// begin watches over a step: it beats while the step runs, and ends it when a
-// notice comes over the live stream, when the server cancels it, or after timeout.
+// begin starts a step: it sends heartbeats while the step runs, and cancels it on a notice from the
+// live stream, on cancellation by the server, and after timeout.
 func (a *Activities) begin(ctx context.Context, ref thread.Ref, traceID string, timeout time.Duration) *step {
 	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stopListening, err := a.cfg.Stream.Listen(ctx, stream.Key(ref), func(n stream.Notice) {
@@ -39,7 +38,7 @@ func (a *Activities) begin(ctx context.Context, ref thread.Ref, traceID string, 
 		}
 	})
 	if err != nil {
-		// Cancellation still comes with a heartbeat, only later.
+		// Without notices, cancellation arrives later, with a heartbeat.
 		a.log.WarnContext(ctx, "listening for interrupts", "thread", ref.ThreadID, "error", err)
 		stopListening = func() {}
 	}
@@ -72,8 +71,8 @@ func (a *Activities) watch(ctx context.Context, cancel context.CancelCauseFunc, 
 		case <-limit.C:
 			cancel(errTimeout)
 		case <-stopping:
-			// The worker would cancel ctx in the end, but then waits for nobody: what
-			// became of the step would be lost.
+			// The worker cancels ctx in the end, but then does not wait, and the result of the step
+			// would be lost.
 			stopping = nil
 			drained := time.NewTimer(a.cfg.StopTimeout)
 			defer drained.Stop()
@@ -87,8 +86,8 @@ func (a *Activities) watch(ctx context.Context, cancel context.CancelCauseFunc, 
 	}
 }
 
-// whyCancelled tells an interrupt from a worker that stops, and from an attempt
-// that the server has given up.
+// whyCancelled distinguishes an interrupt from a worker that stops and from an attempt that the
+// server has given up.
 func whyCancelled(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	switch {

@@ -20,8 +20,8 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// RunTask runs the tool of a background task. How it ends is kept in the log of the call
-// that started it, so that a run which is tried again finds it.
+// RunTask runs the tool of a background task. The result is stored in the log of the call that
+// started it, so a retry finds it.
 func (a *Activities) RunTask(ctx context.Context, in thread.TaskStep) (thread.TaskReply, error) {
 	run := &toolRun{a: a, background: true, attempt: int(activity.GetInfo(ctx).Attempt), started: time.Now(), in: thread.ToolStep{
 		Thread: in.Thread, Agent: in.Task.Agent, TraceID: in.Task.TraceID, EventID: in.EventID, MessageID: in.MessageID,
@@ -35,17 +35,17 @@ func (a *Activities) RunTask(ctx context.Context, in thread.TaskStep) (thread.Ta
 	return t.run(ctx)
 }
 
-// taskRun is a run of a tool as a background task.
+// taskRun is a tool run as a background task.
 type taskRun struct {
 	*toolRun
 	task event.Task
 
-	// begun says that an attempt before this one has begun to run the tool.
+	// begun means that an earlier attempt started the tool.
 	begun bool
 }
 
-// before returns how the task has ended, if an attempt before this one has kept that.
-// Otherwise it learns whether one has begun, and loads the call.
+// before returns the result of the task if an earlier attempt stored it. Otherwise it loads the
+// call, and determines whether an earlier attempt started the tool.
 func (t *taskRun) before(ctx context.Context) (thread.TaskReply, bool, error) {
 	log, err := t.a.cfg.Store.ToolLog(ctx, store.Key(t.in.Thread), t.in.ToolCallID)
 	switch {
@@ -70,7 +70,7 @@ func (t *taskRun) before(ctx context.Context) (thread.TaskReply, bool, error) {
 	return thread.TaskReply{}, false, configError(fmt.Errorf("tool call %s is not in message %s", t.in.ToolCallID, t.in.MessageID))
 }
 
-// reported is how a task has ended whose tool has returned.
+// reported returns the result of a task from its log.
 func reported(log store.ToolLog) thread.TaskReply {
 	switch log.Status { //nolint:exhaustive // all others are failures
 	case store.ToolPending:
@@ -85,7 +85,7 @@ func reported(log store.ToolLog) thread.TaskReply {
 	return thread.TaskReply{Error: thread.Why(text)}
 }
 
-// carryResult keeps the result of a task within what a signal and an event take.
+// carryResult cuts the result of a task to the maximum size of a signal and an event.
 func carryResult(output json.RawMessage) json.RawMessage {
 	if len(output) <= maxTaskResult {
 		return output
@@ -96,7 +96,7 @@ func carryResult(output json.RawMessage) json.RawMessage {
 	return raw
 }
 
-// maxTaskResult bounds what an event tells of a result, in bytes: the log has it whole.
+// maxTaskResult is the maximum size of a result in an event, in bytes. The log has all of it.
 const maxTaskResult = signals.MaxPayload / 2
 
 // run runs the tool.
@@ -139,12 +139,12 @@ func (t *taskRun) run(ctx context.Context) (thread.TaskReply, error) {
 	return t.work(ctx, todo)
 }
 
-// recheck looks at the task before it begins: it may have waited long for a worker. People
-// are not asked again: the agent has its result already.
+// recheck checks the task before it starts, since it may have waited long for a worker. It requests
+// no new approval, since the agent already has its result.
 func (t *taskRun) recheck(ctx context.Context, p *planner) (rechecked, error) {
 	t.dir = p.dir
 	if t.begun {
-		// Whether it may run is no question any more.
+		// The tool has already started.
 		return rechecked{}, nil
 	}
 	found, err := t.toolRun.recheck(ctx, p)
@@ -154,8 +154,7 @@ func (t *taskRun) recheck(ctx context.Context, p *planner) (rechecked, error) {
 	return found, err
 }
 
-// unfit is the result of a task whose call does not fit the agent's tools any more. The tool
-// "task" is one of them: without it, the policy cannot be asked about what it runs.
+// unfit returns the result of a task whose call no longer matches the agent's tools.
 func (t *taskRun) unfit(ctx context.Context, who agent.Agent) tool.Result {
 	called, ok := t.a.toolOf(who, t.stored.Function.Name)
 	if !ok {
@@ -169,8 +168,8 @@ func unknownTool(name string, who agent.Agent) tool.Result {
 	return failure(fmt.Errorf("unknown tool %q; the tools are %v", name, who.Tools))
 }
 
-// unwrap returns the tool that the call runs, and its arguments: those of a call of the
-// tool "task" name another, unless the application has a tool of that name.
+// unwrap returns the tool that the call runs and its arguments: a call of the tool "task" names
+// another tool, unless the application has a tool with that name.
 func (t *taskRun) unwrap() (name, arguments string, err error) {
 	f := t.stored.Function
 	if f.Name != builtin.Task || f.Name == t.task.Tool {
@@ -186,8 +185,8 @@ func (t *taskRun) unwrap() (name, arguments string, err error) {
 	return in.Tool, string(in.Arguments), nil
 }
 
-// begin stores that the tool is about to run. If it was started before and never
-// finished, only an idempotent tool goes on.
+// begin stores the start of the tool. If an earlier attempt started it and did not finish, only an
+// idempotent tool continues.
 func (t *taskRun) begin(ctx context.Context) (done bool, err error) {
 	log := t.log(store.ToolStarted)
 	stored, err := t.a.append(ctx, t.in.Thread, store.Batch{ToolStart: &log}, thread.Flush{})
@@ -220,7 +219,7 @@ func (t *taskRun) work(ctx context.Context, todo tool.Tool) (thread.TaskReply, e
 		return t.end(ctx, status(res), res)
 	case errors.Is(cause, errInterrupted):
 		reply, err := t.end(ctx, store.ToolInterrupted, cutShort(res, "The task was cancelled."))
-		// No error: it would be logged as one.
+		// Not an error, which would be logged.
 		reply.Cancelled = true
 		return reply, err
 	case errors.Is(cause, errTimeout):
@@ -235,7 +234,7 @@ func (t *taskRun) work(ctx context.Context, todo tool.Tool) (thread.TaskReply, e
 	return t.end(ctx, store.ToolFailed, failure(err))
 }
 
-// end keeps how the task has ended.
+// end stores the result of the task.
 func (t *taskRun) end(ctx context.Context, status store.ToolStatus, res tool.Result) (thread.TaskReply, error) {
 	log, now := t.log(status), time.Now()
 	log.Output, log.FinishedAt = asJSON(res.Output), &now
@@ -244,7 +243,7 @@ func (t *taskRun) end(ctx context.Context, status store.ToolStatus, res tool.Res
 		return thread.TaskReply{}, err
 	}
 	if done.ToolLog != nil {
-		// Another attempt may have come first, and then what it kept stands.
+		// Another attempt may have been first; its result stands.
 		log = *done.ToolLog
 	}
 	return reported(log), nil

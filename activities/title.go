@@ -17,23 +17,21 @@ import (
 )
 
 const (
-	// titleTimeout is how long the model may take. A title that comes late is worth less
-	// than one that is not as good.
+	// titleTimeout is the limit of the model call. A late title is worse than a plain one.
 	titleTimeout = 30 * time.Second
 
-	// titleMessages and titleTexts are how many of a thread's first messages are looked at,
-	// and how many texts of those the model is shown, each cut to titleTextBytes.
+	// titleMessages is the number of first messages to read, and titleTexts the number of texts in
+	// the request, each cut to titleTextBytes.
 	titleMessages  = 50
 	titleTexts     = 10
 	titleTextBytes = 1 << 10
 )
 
-// titledBy is who gives a thread its title, for people.
+// titledBy is the author of generated titles.
 const titledBy = "threadmill"
 
-// TitleThread gives a thread a title by what was said first. The model is asked once: when
-// it fails, the title is the beginning of what a person said. A thread that has a title
-// keeps it.
+// TitleThread generates a title from a thread's first messages. It calls the model once; if that
+// fails, the title is the start of a user's message. It does not change an existing title.
 func (a *Activities) TitleThread(ctx context.Context, in thread.TitleStep) (thread.TitleReply, error) {
 	if _, err := a.append(ctx, in.Thread, store.Batch{}, in.Flush); err != nil {
 		return thread.TitleReply{}, err
@@ -58,8 +56,8 @@ func (a *Activities) TitleThread(ctx context.Context, in thread.TitleStep) (thre
 	return a.keepTitle(context.WithoutCancel(ctx), in, out)
 }
 
-// titleOf returns the title that a thread has. It is stored together with the record that
-// tells of it, so that a retried activity finds what it has done.
+// titleOf returns the thread's title. It is stored together with its record, so a retried activity
+// finds it.
 func (a *Activities) titleOf(ctx context.Context, ref thread.Ref) (string, error) {
 	row, err := a.cfg.Store.Thread(ctx, store.Key(ref))
 	switch {
@@ -71,13 +69,13 @@ func (a *Activities) titleOf(ctx context.Context, ref thread.Ref) (string, error
 	return row.Title, nil
 }
 
-// statement is a text of a conversation, and whose it is.
+// statement is a text of a conversation and its author.
 type statement struct {
 	who, text string
 	person    bool
 }
 
-// opening returns what was said first in a thread, as hooks have passed it.
+// opening returns the first messages of a thread, with the changes of hooks.
 func (a *Activities) opening(ctx context.Context, ref thread.Ref) ([]statement, error) {
 	messages, err := store.Messages(ctx, a.cfg.Store, store.Key(ref), store.Query{Limit: titleMessages})
 	if err != nil {
@@ -86,25 +84,24 @@ func (a *Activities) opening(ctx context.Context, ref thread.Ref) ([]statement, 
 	var said []statement
 	for _, m := range messages {
 		shown, ok := m.ForModels()
-		if text := strings.TrimSpace(shown.Content); ok && text != "" && isSaid(shown) && len(said) < titleTexts {
+		if text := strings.TrimSpace(shown.Content); ok && text != "" && isStatement(shown) && len(said) < titleTexts {
 			said = append(said, statement{who: shown.SenderID, text: text, person: shown.SenderType == event.User})
 		}
 	}
 	return said, nil
 }
 
-// isSaid tells what people, agents and the world say from the results of tools, and from
-// what the runtime says itself.
-func isSaid(m event.Message) bool {
+// isStatement reports whether a message is neither a tool result nor a system message.
+func isStatement(m event.Message) bool {
 	return m.SenderType != event.System && m.ToolCallID == ""
 }
 
-// askForTitle asks the model. There is no title if it fails or says nothing that can be
-// one; an error means that the step is for another worker to retry.
+// askForTitle calls the model. There is no title if the call fails or returns nothing usable. An
+// error means that another worker must retry the step.
 func (a *Activities) askForTitle(ctx context.Context, in thread.TitleStep, said []statement) (thread.TitleReply, error) {
 	provider, model, err := titleModel(a.cfg.TitleModel, a.cfg.Models)
 	if err != nil {
-		// A worker that is configured otherwise than the one that wanted a title.
+		// This worker's configuration differs from that of the worker that requested the title.
 		a.log.WarnContext(ctx, "naming the thread", "thread", in.Thread.ThreadID, "error", err)
 		return thread.TitleReply{}, nil
 	}
@@ -123,8 +120,7 @@ func (a *Activities) askForTitle(ctx context.Context, in thread.TitleStep, said 
 	return thread.TitleReply{Title: modelTitle(res.Content), Usage: res.Usage}, nil
 }
 
-// generateWhole calls a model without showing anybody the pieces of its reply. A driver
-// that panics has failed.
+// generateWhole calls a model without streaming. A driver that panics has failed.
 func generateWhole(ctx context.Context, p llm.Provider, req llm.Request) (res llm.Response, err error) {
 	defer func() {
 		if problem := recover(); problem != nil {
@@ -134,8 +130,8 @@ func generateWhole(ctx context.Context, p llm.Provider, req llm.Request) (res ll
 	return p.Generate(ctx, req, nil)
 }
 
-// titleRequest asks for a title. The conversation is one text, so that no model takes it
-// for its own.
+// titleRequest returns the request for a title. The conversation is one text, so the model does not
+// continue it.
 func titleRequest(model string, said []statement) llm.Request {
 	texts := make([]string, len(said))
 	for i, s := range said {
@@ -147,7 +143,7 @@ func titleRequest(model string, said []statement) llm.Request {
 	}}
 }
 
-// keepTitle stores a title, unless the thread was given one meanwhile.
+// keepTitle stores a title, unless the thread has one by now.
 func (a *Activities) keepTitle(ctx context.Context, in thread.TitleStep, out thread.TitleReply) (thread.TitleReply, error) {
 	title, err := a.titleOf(ctx, in.Thread)
 	if err != nil {
@@ -166,7 +162,7 @@ func (a *Activities) keepTitle(ctx context.Context, in thread.TitleStep, out thr
 	return out, nil
 }
 
-// titleModel finds the driver for the model that gives threads their titles.
+// titleModel returns the provider and the name of the model for titles.
 func titleModel(name string, models map[string]llm.Provider) (llm.Provider, string, error) {
 	prefix, model, ok := strings.Cut(name, "/")
 	if !ok || prefix == "" || model == "" {

@@ -10,24 +10,24 @@ import (
 )
 
 const (
-	// maxTitle is how long a title is at most, in bytes.
+	// maxTitle is the maximum length of a title, in bytes.
 	maxTitle = 80
 
-	// maxTitleWords is how much a model may say that it was asked for a title of 3 to 6
-	// words. More is no title, but an answer to something else.
+	// maxTitleWords is the maximum number of words of a usable title. The model is asked for 3 to
+	// 6; a longer text is an answer to something else.
 	maxTitleWords = 12
 )
 
-// thinking is what some servers leave in a reply of what the model thought before.
+// thinking matches the reasoning that some servers leave in a reply.
 var thinking = regexp.MustCompile(`(?s)<think(?:ing)?>.*?(?:</think(?:ing)?>|$)`)
 
-// modelTitle is the title in what a model has said, "" if there is none.
+// modelTitle returns the title in a model's reply, or "".
 func modelTitle(reply string) string {
 	for line := range strings.Lines(thinking.ReplaceAllString(reply, "")) {
 		title := oneLine(line)
 		switch {
 		case strings.HasSuffix(title, ":"), !readable(title):
-			// What leads up to a title, and what stands around it.
+			// An introduction of the title, or text around it.
 			continue
 		case len(strings.Fields(title)) > maxTitleWords:
 			return ""
@@ -37,11 +37,11 @@ func modelTitle(reply string) string {
 	return ""
 }
 
-// leadingMentions say whom a text is for, not what it is about.
+// leadingMentions matches mentions at the start, which are not part of the topic.
 var leadingMentions = regexp.MustCompile(`^(@[\w-]+[,:]?\s+)+`)
 
-// plainTitle is the title of a conversation that no model has named: what a person said
-// first or, if only others have spoken, what they did.
+// plainTitle returns a title without a model: the start of the first user's message or, if there is
+// none, of the first message.
 func plainTitle(said []statement) string {
 	for _, people := range []bool{true, false} {
 		for _, s := range said {
@@ -67,8 +67,8 @@ var (
 	titleLabel    = regexp.MustCompile(`(?i)^title:\s+`)
 )
 
-// oneLine is a line as a title: without markdown, quotes and a period at its end, and
-// with nothing that would not be seen as it is.
+// oneLine returns a line as a title: without Markdown, quotes, a final period and invisible
+// characters.
 func oneLine(line string) string {
 	if strings.HasPrefix(strings.TrimSpace(line), "```") {
 		return ""
@@ -88,7 +88,7 @@ func oneLine(line string) string {
 
 func withoutPeriod(s string) string { return strings.TrimRight(s, " .。") }
 
-// withoutDirection drops what turns the direction of text.
+// withoutDirection removes characters that change the direction of text.
 func withoutDirection(r rune) rune {
 	if unicode.Is(unicode.Bidi_Control, r) {
 		return -1
@@ -96,7 +96,7 @@ func withoutDirection(r rune) rune {
 	return r
 }
 
-// unquoted drops quotation marks. Single ones may be apostrophes, and stay.
+// unquoted removes quotation marks, except single ones, which may be apostrophes.
 func unquoted(r rune) rune {
 	if strings.ContainsRune("\"“”„‟«»「」『』", r) {
 		return -1
@@ -104,13 +104,13 @@ func unquoted(r rune) rune {
 	return r
 }
 
-// readable reports whether there is a word in a text.
+// readable reports whether a text has a letter or digit.
 func readable(s string) bool {
 	return strings.ContainsFunc(s, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) })
 }
 
-// cutAtWord returns the beginning of a text, at most n bytes long: whole words, if there
-// is more than one.
+// cutAtWord returns the start of a text, at most n bytes long, and whole words if there is more
+// than one.
 func cutAtWord(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -120,7 +120,7 @@ func cutAtWord(s string, n int) string {
 		end--
 	}
 	head := s[:end]
-	// The next character says whether the last word is whole.
+	// The next character tells whether the last word is complete.
 	if next, _ := utf8.DecodeRuneInString(s[end:]); !unicode.IsSpace(next) {
 		if at := strings.LastIndexFunc(head, unicode.IsSpace); at > 0 {
 			head = head[:at]

@@ -26,7 +26,7 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// toolOf finds a tool that the agent may call.
+// toolOf returns a tool that the agent may call.
 func (a *Activities) toolOf(who agent.Agent, name string) (tool.Tool, bool) {
 	if !slices.Contains(who.Tools, name) {
 		return a.builtIn(name)
@@ -34,7 +34,7 @@ func (a *Activities) toolOf(who agent.Agent, name string) (tool.Tool, bool) {
 	return a.lookup(name)
 }
 
-// toolsOf describes an agent's tools to its model.
+// toolsOf describes an agent's tools for its model.
 func (a *Activities) toolsOf(who agent.Agent) []llm.Tool {
 	var out []llm.Tool
 	for _, name := range who.Tools {
@@ -53,8 +53,8 @@ func described(t tool.Tool) llm.Tool {
 // RunTool runs one stored tool call and stores its result.
 func (a *Activities) RunTool(ctx context.Context, in thread.ToolStep) (thread.ToolReply, error) {
 	if in.Edited || in.DecisionID != "" {
-		// What hooks have made of the calls, and what people have decided on them, may be
-		// among what is handed over.
+		// The decisions of hooks and people on the calls may be among the workflow's unstored
+		// records.
 		if _, err := a.append(ctx, in.Thread, store.Batch{}, in.Flush); err != nil {
 			return thread.ToolReply{}, err
 		}
@@ -105,7 +105,7 @@ func (a *Activities) RunTool(ctx context.Context, in thread.ToolStep) (thread.To
 	return run.call(ctx, t)
 }
 
-// unfit is the result of a call that was planned not to run.
+// unfit returns the result of a call that cannot run.
 func (r *toolRun) unfit(ctx context.Context, who agent.Agent) tool.Result {
 	if _, _, err := r.a.planner(r.in.Thread, who, r.in.WorkingDirectory).draft(ctx, r.stored); err != nil {
 		return failure(err)
@@ -113,7 +113,7 @@ func (r *toolRun) unfit(ctx context.Context, who agent.Agent) tool.Result {
 	return failure(fmt.Errorf("the tool %q was not ready when it was called; call it again", r.in.ToolName))
 }
 
-// toolRun is one run of a tool under way.
+// toolRun is one run of a tool.
 type toolRun struct {
 	a       *Activities
 	in      thread.ToolStep
@@ -123,16 +123,16 @@ type toolRun struct {
 	started time.Time
 	head    int64
 
-	// edited are the arguments that a person has put in the place of the call's own, dir is
-	// where it works.
+	// edited are the arguments with which a person replaced the call's own. dir is the working
+	// directory.
 	edited string
 	dir    string
 
-	// background: it goes on beside its turn.
+	// background means that the call runs as a background task.
 	background bool
 }
 
-// arguments are what the tool runs with.
+// arguments returns the arguments for the tool.
 func (r *toolRun) arguments() string {
 	return cmp.Or(r.edited, r.stored.Function.Arguments)
 }
@@ -141,7 +141,7 @@ func failure(err error) tool.Result {
 	return tool.Result{Output: "Error: " + err.Error(), IsError: true}
 }
 
-// load finds the stored call, and its result if it has one already.
+// load reads the stored call, and its result if there is one.
 func (r *toolRun) load(ctx context.Context) (thread.ToolReply, bool, error) {
 	r.started = time.Now()
 	resultID := event.ResultID(r.in.ToolCallID)
@@ -178,13 +178,13 @@ func (r *toolRun) load(ctx context.Context) (thread.ToolReply, bool, error) {
 	return thread.ToolReply{}, false, nil
 }
 
-// askAgain returns a call that is not to run as it was approved.
+// askAgain returns a call whose approval is no longer valid.
 func (r *toolRun) askAgain(ctx context.Context, ask *thread.PlannedCall) (thread.ToolReply, error) {
 	_, err := r.a.append(ctx, r.in.Thread, store.Batch{}, r.in.Flush)
 	return thread.ToolReply{ToolCallID: r.in.ToolCallID, Ask: ask}, err
 }
 
-// resume returns the result of a call that has one already.
+// resume returns the result of a call that already has one.
 func (r *toolRun) resume(ctx context.Context, rec event.Record) (thread.ToolReply, bool, error) {
 	var m event.Message
 	if err := json.Unmarshal(rec.Payload, &m); err != nil {
@@ -195,7 +195,7 @@ func (r *toolRun) resume(ctx context.Context, rec event.Record) (thread.ToolRepl
 	return r.reply(resultStatus(m.IsError), m), true, err
 }
 
-// reply is what the workflow hears of the result.
+// reply returns the result for the workflow.
 func (r *toolRun) reply(status string, m event.Message) thread.ToolReply {
 	out := thread.ToolReply{ToolCallID: r.in.ToolCallID, Status: status}
 	var cut bool
@@ -222,8 +222,7 @@ func resultStatus(isError bool) string {
 // unknownText is the result of a call whose run was lost with its worker.
 const unknownText = "Error: the worker was lost while the tool ran. The outcome is unknown: it may have taken effect. It was not run again."
 
-// lost finishes a call that an attempt before this one has begun, if it must not run again:
-// whether it may run is no question any more.
+// lost finishes a call that an earlier attempt started, if it must not run again.
 func (r *toolRun) lost(ctx context.Context) (thread.ToolReply, bool, error) {
 	if r.attempt == 1 || r.def.Idempotent {
 		return thread.ToolReply{}, false, nil
@@ -239,9 +238,8 @@ func (r *toolRun) lost(ctx context.Context) (thread.ToolReply, bool, error) {
 	return reply, true, err
 }
 
-// start stores that the tool is about to run, unless it is quick: then it is
-// idempotent, and may simply run again. If it was started before and never
-// finished, only an idempotent tool goes on.
+// start stores the start of the tool, unless it is quick and so idempotent. If an earlier attempt
+// started it and did not finish, only an idempotent tool continues.
 func (r *toolRun) start(ctx context.Context) (thread.ToolReply, bool, error) {
 	if r.def.Quick {
 		return thread.ToolReply{}, false, nil
@@ -266,7 +264,7 @@ func (r *toolRun) log(status store.ToolStatus) store.ToolLog {
 	}
 }
 
-// call runs the tool and stores what came of it.
+// call runs the tool and stores its result.
 func (r *toolRun) call(ctx context.Context, t tool.Tool) (thread.ToolReply, error) {
 	step := r.a.begin(ctx, r.in.Thread, r.in.TraceID, r.def.Timeout)
 	defer step.done()
@@ -296,7 +294,7 @@ func (r *toolRun) call(ctx context.Context, t tool.Tool) (thread.ToolReply, erro
 	return r.finish(ctx, status(res), res)
 }
 
-// safely runs a tool; one that panics has failed. Temporal would run it again, for ever.
+// safely runs a tool. A tool that panics has failed; Temporal would retry it forever.
 func (r *toolRun) safely(ctx context.Context, t tool.Tool, call tool.Call) (res tool.Result, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -308,12 +306,11 @@ func (r *toolRun) safely(ctx context.Context, t tool.Tool, call tool.Call) (res 
 	return t.Call(ctx, call)
 }
 
-// stopGrace is how long a tool or a hook that was told to stop may take to do so, before
-// its run is given up as it is.
+// stopGrace is the time within which a cancelled tool or hook must return before it is abandoned.
 const stopGrace = 30 * time.Second
 
-// within runs a tool until it ends, or until it has been told to stop and does not:
-// one that ignores its context must not hold up the thread.
+// within runs a tool, and abandons it if it ignores cancellation, so that it does not block the
+// thread.
 func (r *toolRun) within(ctx context.Context, t tool.Tool, call tool.Call) (tool.Result, error) {
 	res, err := runWithGrace(ctx, r.a.grace, func() (tool.Result, error) { return r.safely(ctx, t, call) })
 	if errors.Is(err, errIgnoredCancel) {
@@ -323,7 +320,7 @@ func (r *toolRun) within(ctx context.Context, t tool.Tool, call tool.Call) (tool
 	return res, err
 }
 
-// storable makes a name that a model wrote fit for every store.
+// storable makes a name that a model wrote valid for every store.
 func storable(name string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(name, "\uFFFD"), "\x00", "\uFFFD")
 }
@@ -335,7 +332,7 @@ func status(res tool.Result) store.ToolStatus {
 	return store.ToolSucceeded
 }
 
-// cutShort is the result of a run that was stopped: why, and what it had said.
+// cutShort returns the result of a stopped run: the reason and the output so far.
 func cutShort(res tool.Result, why string) tool.Result {
 	if res.Output != "" {
 		why += "\n" + res.Output
@@ -343,13 +340,13 @@ func cutShort(res tool.Result, why string) tool.Result {
 	return tool.Result{Output: why, IsError: true, Details: res.Details}
 }
 
-// finish stores the result of the call: its log and its message, in one transaction.
+// finish stores the log and the message of the call's result, in one transaction.
 func (r *toolRun) finish(ctx context.Context, status store.ToolStatus, res tool.Result) (thread.ToolReply, error) {
 	ctx = context.WithoutCancel(ctx)
 	now := time.Now()
 	log := r.log(status)
 	if r.edited != "" {
-		// The model sees the arguments that it wrote itself.
+		// The model sees only its own arguments.
 		res.Output = thread.EditedText(r.edited) + res.Output
 	}
 	log.Output, log.FinishedAt = asJSON(res.Output), &now
@@ -372,7 +369,7 @@ func (r *toolRun) finish(ctx context.Context, status store.ToolStatus, res tool.
 	return reply, err
 }
 
-// progress shows what a tool reports while it runs, and nothing after it has ended.
+// progress returns the recorder of a tool's progress. It shows nothing after the tool has returned.
 func (r *toolRun) progress(ctx context.Context) *progress {
 	exec := event.NewExecutionContext(ctx, r.in.TraceID)
 	return &progress{run: r, ctx: ctx, shown: func(data any) (event.AgentEvent, error) {
@@ -387,7 +384,7 @@ type progress struct {
 	run *toolRun
 	ctx context.Context
 
-	// shown is what viewers see of it.
+	// shown returns the event for viewers.
 	shown func(data any) (event.AgentEvent, error)
 
 	mu      sync.Mutex
@@ -413,8 +410,7 @@ func (p *progress) stop() {
 	p.stopped = true
 }
 
-// asJSON keeps JSON as it is that everybody can read, and makes a JSON string of anything
-// else.
+// asJSON returns unambiguous JSON unchanged, and any other text as a JSON string.
 func asJSON(s string) json.RawMessage {
 	if strictjson.Check([]byte(s)) == nil {
 		return json.RawMessage(s)

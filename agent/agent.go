@@ -15,7 +15,7 @@ import (
 
 // Agent is a named role in a thread.
 type Agent struct {
-	// Name is what people and other agents call it: letters, digits, - and _.
+	// Name is unique among agents. It consists of letters, digits, - and _.
 	Name        string
 	Description string
 
@@ -25,7 +25,7 @@ type Agent struct {
 	// Model is "provider/model", such as "openai/gpt-4.1-mini" or "demo/demo".
 	Model string
 
-	// Temperature nil, MaxOutputTokens 0 and ReasoningEffort "" leave it to the provider.
+	// Temperature, MaxOutputTokens and ReasoningEffort are the provider's defaults if nil, 0 or "".
 	Temperature     *float64
 	MaxOutputTokens int
 	ReasoningEffort string
@@ -33,54 +33,55 @@ type Agent struct {
 	// Tools are the names of the tools that the agent may call.
 	Tools []string
 
-	// Approvals maps a tool's name to the policy for it; "*" is for all others. A tool
-	// that is not named here asks if it declares so itself.
+	// Approvals maps the names of tools to their approval policies; "*" applies to all others. A
+	// tool without a policy here follows its own NeedsApproval.
 	Approvals map[string]Policy
 
-	// ApprovalRules look at the arguments of calls, before Approvals do, and after those
-	// of the runtime. One that denies always wins.
+	// ApprovalRules are evaluated before Approvals, and after the rules of the runtime. A rule that
+	// denies always wins.
 	ApprovalRules []approval.Rule
 
-	// ApprovalTerms are how people are asked, where a rule does not say it.
+	// ApprovalTerms are the terms of approval requests for which no rule sets any.
 	ApprovalTerms approval.Terms
 
-	// OnWaiting says what becomes of a person's message while a call of the agent waits for
-	// people. Default [event.OnWaitingAnswer]. A post can say otherwise.
+	// OnWaiting says how the thread handles a user's message while a call of the agent waits for
+	// people. Default
+	// [event.OnWaitingAnswer]. A post can override it.
 	OnWaiting event.OnWaiting
 
-	// WorkingDirectory is where the agent's tools work. The thread's metadata
-	// ("workingDirectory") comes before it.
+	// WorkingDirectory is the directory of the agent's tools. The thread's metadata
+	// ("workingDirectory") overrides it.
 	WorkingDirectory string
 
-	// NoAutoMention leaves the agent's answers to other agents as they are. Otherwise one
-	// that addresses nobody begins with a mention of the agent that it answers.
+	// NoAutoMention disables automatic mentions: by default, an answer to another agent that
+	// mentions nobody begins with a mention of that agent.
 	NoAutoMention bool
 
 	Limits Limits
 }
 
-// Policy says whether a person is asked before a tool runs.
+// Policy says whether a tool needs approval.
 type Policy string
 
 // The policies.
 const (
-	// Never runs the tool without asking.
+	// Never runs the tool without approval.
 	Never Policy = "never"
-	// Always asks a person before each run, unless an approval before it covers the call.
+	// Always requires approval of each call, unless an earlier approval covers it.
 	Always Policy = "always"
 	// Forbidden never runs the tool.
 	Forbidden Policy = "deny"
 )
 
-// Limits bound one turn of an agent.
+// Limits are limits of one turn of an agent.
 type Limits struct {
-	// MaxSteps is how many times the model may be called in one turn. Default 25.
+	// MaxSteps is the maximum number of model calls. Default 25.
 	MaxSteps int
 
-	// ModelTimeout bounds one model call. Default 10 minutes.
+	// ModelTimeout is the limit of one model call. Default 10 minutes.
 	ModelTimeout time.Duration
 
-	// ContextMessages is how many of the newest messages the model is shown. Default 200.
+	// ContextMessages is the maximum number of messages in a model's context. Default 200.
 	ContextMessages int
 }
 
@@ -91,7 +92,7 @@ const (
 	DefaultContextMessages = 200
 )
 
-// WithDefaults returns l with every zero field replaced by its default.
+// WithDefaults returns l with the defaults of zero fields.
 func (l Limits) WithDefaults() Limits {
 	if l.MaxSteps == 0 {
 		l.MaxSteps = DefaultMaxSteps
@@ -107,7 +108,7 @@ func (l Limits) WithDefaults() Limits {
 
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 
-// Validate reports the first field that is missing or out of bounds.
+// Validate reports the first field that is missing or invalid.
 func (a Agent) Validate() error {
 	switch {
 	case !nameForm.MatchString(a.Name):
@@ -134,7 +135,8 @@ func (a Agent) Validate() error {
 	return nil
 }
 
-// Approval returns the policy for a tool, given what the tool declares itself.
+// Approval returns the policy for a tool. toolAsks says whether the tool's definition requires
+// approval.
 func (a Agent) Approval(toolName string, toolAsks bool) Policy {
 	if p, ok := a.Approvals[toolName]; ok {
 		return p
@@ -148,20 +150,20 @@ func (a Agent) Approval(toolName string, toolAsks bool) Policy {
 	return Never
 }
 
-// ErrUnknown is returned for an agent that the registry does not have.
+// ErrUnknown means that the registry does not have the agent.
 var ErrUnknown = errors.New("unknown agent")
 
 // Registry finds agents by name. Implementations are safe for concurrent use.
 type Registry interface {
-	// Agent returns the agent of that name; "" names the default agent. An unknown
-	// name gives an error that wraps [ErrUnknown].
+	// Agent returns the agent with a name; "" is the default agent. For an unknown name, the error
+	// wraps [ErrUnknown].
 	Agent(ctx context.Context, namespace, name string) (Agent, error)
 }
 
-// Fixed is a [Registry] over a list; the first is the default agent.
+// Fixed is a [Registry] of a list of agents. The first is the default agent.
 type Fixed []Agent
 
-// Agent implements [Registry]. Names are compared without regard to case.
+// Agent implements [Registry]. Names are case-insensitive.
 func (f Fixed) Agent(_ context.Context, _, name string) (Agent, error) {
 	if name == "" && len(f) > 0 {
 		return f[0], nil

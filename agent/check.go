@@ -11,7 +11,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
-// Bounds of what a definition holds, beside those of [Agent.Validate].
+// Limits of a definition, in addition to those of [Agent.Validate].
 const (
 	maxTemperature     = 2
 	maxMaxOutputTokens = 10_000_000
@@ -19,9 +19,9 @@ const (
 	maxTools           = 500
 )
 
-// Check reports the first field of a definition that is wrong, as a [*event.FieldError]. It
-// refuses what [Agent.Validate] does and, since whoever writes JSON has no compiler, what
-// nobody can mean.
+// Check reports the first invalid field of a definition, as a [*event.FieldError]. It rejects what
+// [Agent.Validate] rejects and, for definitions in JSON, further mistakes that a compiler would
+// find.
 func Check(a Agent) error {
 	if err := checkMeant(a); err != nil {
 		return err
@@ -63,8 +63,8 @@ func checkMeant(a Agent) error {
 	return nil
 }
 
-// part is an agent with no more than one field of another, so that it can be wrong in
-// nothing else.
+// part is an agent with at most one field of another agent, so that Validate can only report that
+// field.
 type part struct {
 	field string
 	only  Agent
@@ -91,8 +91,7 @@ func parts(a Agent) []part {
 	return all
 }
 
-// located says where the error of the part's Validate stands, once: the error may say so
-// as well.
+// located adds the field to an error of the part's Validate, unless the error already names it.
 func (p part) located(err error) error {
 	field := p.field
 	var known *event.FieldError

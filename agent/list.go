@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Lister is what a [Registry] can be as well: one that knows all of its agents.
+// Lister is an optional interface of a [Registry] that can list its agents.
 type Lister interface {
 	// Agents returns the agents of a namespace, the default agent first.
 	Agents(ctx context.Context, namespace string) ([]Agent, error)

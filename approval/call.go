@@ -13,48 +13,47 @@ import (
 	"github.com/threadmill/threadmill/internal/strictjson"
 )
 
-// Call is a tool call as policies and grants see it.
+// Call is a tool call for policies and grants.
 type Call struct {
 	Namespace string
 	ThreadID  string
 	Agent     string
 	Tool      string
 
-	// Arguments are the raw JSON.
+	// Arguments are the raw JSON arguments.
 	Arguments string
 
-	// WorkingDirectory is where it works, with links resolved. Empty if there is none.
+	// WorkingDirectory is the directory in which the call runs, with links resolved. Empty = none.
 	WorkingDirectory string
 
-	// Unclear says why it is not known where the call works, if it is not. No rule can be
-	// evaluated then.
+	// Unclear is the reason why the working directory is unknown, or "". If it is set, no rule can
+	// be evaluated.
 	Unclear string
 
-	// Paths are the arguments that name files, with links resolved, by the arguments'
-	// names.
+	// Paths maps the names of arguments that are file paths to the paths with links resolved.
 	Paths map[string]string
 
 	// Definition is the digest of the tool's definition.
 	Definition string
 }
 
-// Digest identifies what is approved: the tool, its arguments and where it works.
+// Digest identifies the tool, its arguments and its working directory.
 func (c Call) Digest() (string, error) { return c.digest(nil) }
 
-// Rest is the digest of the call without the arguments that a pattern has globs for.
+// Rest returns the digest of the call without the arguments that a pattern has globs for.
 func (c Call) Rest(pattern map[string]string) (string, error) {
 	return c.digest(slices.Sorted(maps.Keys(pattern)))
 }
 
-// identity is what a digest is of, with its names sorted: canonical JSON that others can
-// make as well. It must not change: grants are kept by it.
+// identity is the input of a digest, with sorted names: canonical JSON that others can produce too.
+// It must not change, since grants are stored with digests.
 type identity struct {
 	Arguments map[string]any    `json:"arguments"`
 	Paths     map[string]string `json:"paths"`
 	Tool      string            `json:"tool"`
 
-	// Without are the arguments that are left out, so that the digest of a whole call is
-	// never that of a part.
+	// Without are the names of the omitted arguments, so that the digest of a whole call never
+	// equals that of a part.
 	Without          []string `json:"without,omitempty"`
 	WorkingDirectory string   `json:"workingDirectory"`
 }
@@ -75,7 +74,7 @@ func (c Call) digest(without []string) (string, error) {
 	for _, name := range without {
 		delete(id.Arguments, name)
 		if _, isPath := c.Paths[name]; isPath {
-			id.Paths[name] = "" // wherever it leads to; but it stays a path
+			id.Paths[name] = "" // the path may vary, but must remain a path
 		}
 	}
 	raw, err := strictjson.Encode(id)
@@ -86,8 +85,8 @@ func (c Call) digest(without []string) (string, error) {
 	return "sha256:" + hex.EncodeToString(sum[:]), nil
 }
 
-// checkText refuses what has no JSON form of its own: bytes that are no text would all
-// become the same character.
+// checkText rejects text that is not valid UTF-8, since all invalid bytes would become the same
+// character in JSON.
 func (c Call) checkText() error {
 	texts := map[string]string{"tool": c.Tool, "workingDirectory": c.WorkingDirectory}
 	for name, path := range c.Paths {
@@ -101,10 +100,10 @@ func (c Call) checkText() error {
 	return nil
 }
 
-// Canonical is the one form of arguments that mean the same: the names of objects are
-// sorted and nothing stands between values, while numbers and texts are as they were
-// written. Empty arguments are the empty object. Arguments that are no object, that name
-// a field twice or that go on behind the object are refused, as a [*event.FieldError].
+// Canonical returns the canonical form of arguments: names are sorted, there is no white space, and
+// numbers and strings are unchanged. Empty arguments are the empty object. It rejects, with a
+// [*event.FieldError], arguments that are not an object, have duplicate names, or have trailing
+// data.
 func Canonical(arguments string) ([]byte, error) {
 	raw, err := strictjson.Canonical(arguments)
 	return raw, unreadable(err)
@@ -122,9 +121,9 @@ func unreadable(err error) error {
 	return &event.FieldError{Field: "arguments", Problem: "cannot be read, or not in one way only: " + err.Error()}
 }
 
-// Matches reports, as a [*event.FieldError], which glob of a pattern the call does not fit.
-// A glob is compared with the argument of its name, which must be text; of an argument
-// that names a file, with the path that it leads to.
+// Matches reports, as a [*event.FieldError], which glob of a pattern the call does not match. A
+// glob is compared with the argument of its name, which must be a string; for a file path, with the
+// resolved path.
 func (c Call) Matches(pattern map[string]string) error {
 	if len(pattern) == 0 {
 		return &event.FieldError{Field: "pattern", Problem: "is empty: name at least one argument, with its glob"}
@@ -161,7 +160,7 @@ func (c Call) matches(name, glob string, arguments map[string]any) error {
 	return nil
 }
 
-// shown is a text for an error, cut if it is long.
+// shown returns a text for an error, cut if it is long.
 func shown(text string) string {
 	const most = 200
 	if len(text) > most {
@@ -170,8 +169,8 @@ func shown(text string) string {
 	return fmt.Sprintf("%q", text)
 }
 
-// lower folds ASCII letters only: names consist of those, and other letters that Unicode
-// folds to them make another name.
+// lower converts ASCII letters to lower case only: names consist of those, and other letters that
+// Unicode folds to them belong to other names.
 func lower(name string) string {
 	return strings.Map(func(r rune) rune {
 		if 'A' <= r && r <= 'Z' {
@@ -181,5 +180,5 @@ func lower(name string) string {
 	}, name)
 }
 
-// sameName reports whether names of tools or agents are the same.
+// sameName reports whether two names of tools or agents are equal, ignoring case.
 func sameName(a, b string) bool { return lower(a) == lower(b) }

@@ -12,21 +12,22 @@ import (
 	"github.com/google/cel-go/common/types"
 )
 
-// Bounds of one evaluation. The cost is CEL's own count of the work, which is the same
-// wherever it is done; the time is for what that count does not see.
+// Limits of one evaluation. The cost is CEL's own deterministic measure; the time limits what that
+// does not measure.
 const (
 	maxCost   = 2_000_000
 	maxTime   = time.Second
-	checkTime = 100 // steps of a loop between two looks at the clock
+	checkTime = 100 // loop iterations between two checks of the time
 	maxNested = 100
 )
 
-// visible is what expressions see, for people. CEL keeps the word namespace for itself.
+// visible lists the variables and functions of expressions, for people. CEL reserves the word
+// namespace.
 const visible = "there are tool, agent, ns (the namespace), thread, workingDirectory, args and paths, " +
 	"the standard functions of CEL, and the macros has, all, exists and exists_one"
 
-// language is CEL with its standard functions. Of its macros, those that make new lists
-// are left out: they are what makes evaluations explode.
+// language is CEL with its standard functions. It excludes the macros that create lists, since they
+// can make evaluations explode.
 var language = sync.OnceValues(func() (*cel.Env, error) {
 	return cel.NewEnv(
 		cel.ClearMacros(),
@@ -43,8 +44,8 @@ var language = sync.OnceValues(func() (*cel.Env, error) {
 	)
 })
 
-// programs are the expressions that were compiled before. What an expression means never
-// changes, so they are shared by all.
+// programs caches compiled expressions. The meaning of an expression never changes, so all rules
+// share them.
 var programs = cache{entries: map[string]entry{}}
 
 type cache struct {
@@ -57,10 +58,11 @@ type entry struct {
 	err     error
 }
 
-// maxCached bounds the cache: agents that are edited at run time leave expressions behind.
+// maxCached is the maximum number of cached programs, since agents that are edited at run time
+// leave old expressions.
 const maxCached = 1000
 
-// compiled returns the program of an expression, or what is wrong with it and where.
+// compiled returns the program of an expression, or the error and its position.
 func compiled(when string) (cel.Program, error) {
 	if len(when) > MaxWhen {
 		return nil, fmt.Errorf("it is %d bytes, at most %d are taken", len(when), MaxWhen)
@@ -91,17 +93,17 @@ func compile(when string) (cel.Program, error) {
 		return nil, fmt.Errorf("it is %s, must be true or false: compare it with something", t)
 	}
 	program, err := env.Program(ast,
-		cel.EvalOptions(cel.OptOptimize), // which compiles regular expressions, so that they are checked
+		cel.EvalOptions(cel.OptOptimize), // compiles constant regular expressions, so errors in them are reported
 		cel.CostLimit(maxCost),
 		cel.InterruptCheckFrequency(checkTime),
 	)
 	if err != nil {
-		return nil, errors.New(oneLineOf(err.Error())) // a constant that is none: a pattern, a time
+		return nil, errors.New(oneLineOf(err.Error())) // an invalid constant, such as a pattern or a time
 	}
 	return program, nil
 }
 
-// explain says what is wrong first, and where.
+// explain returns the first problem and its position.
 func explain(issues *cel.Issues) error {
 	problems := issues.Errors()
 	if len(problems) == 0 {
@@ -126,7 +128,7 @@ func explain(issues *cel.Issues) error {
 
 func oneLineOf(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// activation is what expressions see of a call, or why they cannot.
+// activation contains the variables of expressions for a call, or the error of reading them.
 type activation struct {
 	variables map[string]any
 	err       error

@@ -11,7 +11,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
-// Bounds of rules.
+// Limits of rules.
 const (
 	MaxRules     = 1000
 	MaxWhen      = 4 << 10 // bytes
@@ -25,7 +25,7 @@ const (
 	maxNames  = 1000
 )
 
-// Check reports the first rule that is wrong, as a [*event.FieldError] with its place:
+// Check reports the first invalid rule, as a [*event.FieldError] with its place:
 // approvalRules[0].when.
 func Check(rules []Rule) error {
 	if len(rules) > MaxRules {
@@ -45,14 +45,14 @@ func Check(rules []Rule) error {
 	return nil
 }
 
-// CheckTerms reports, as a [*event.FieldError], what is wrong with terms: approvalTerms.quorum.
+// CheckTerms reports invalid terms, as a [*event.FieldError] with its place: approvalTerms.quorum.
 func CheckTerms(t Terms) error { return within("approvalTerms", "", t.validate()) }
 
 func wrong(field, format string, args ...any) error {
 	return &event.FieldError{Field: field, Problem: fmt.Sprintf(format, args...)}
 }
 
-// within puts the place of a rule, and its name, before what is wrong with it.
+// within prefixes an error with the place and the name of a rule.
 func within(field, name string, err error) error {
 	var problem *event.FieldError
 	if !errors.As(err, &problem) {
@@ -64,7 +64,7 @@ func within(field, name string, err error) error {
 	return wrong(field+"."+problem.Field, "%s", problem.Problem)
 }
 
-// Validate reports the first field that is wrong, as a [*event.FieldError]: when, terms.quorum.
+// Validate reports the first invalid field, as a [*event.FieldError]: when, terms.quorum.
 func (r Rule) Validate() error {
 	switch err := event.CheckName("name", r.Name); {
 	case strings.TrimSpace(r.Name) == "":
@@ -104,7 +104,7 @@ func (r Rule) checkWhen() error {
 	return nil
 }
 
-// nameForm is that of tools and of agents.
+// nameForm is the form of the names of tools and agents.
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
 func checkNames(field string, names []string) error {

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Decide asks rules about a call. One that denies always wins. One that cannot be
-// evaluated makes the call ask. Of the others, the first that matches decides.
+// Decide evaluates rules for a call. A rule that denies always wins. A rule that cannot be
+// evaluated requires approval. Otherwise the first rule that matches decides.
 func Decide(rules []Rule, c Call) Verdict {
 	in := input(c)
 	var first, asks, broken *Rule
@@ -39,7 +39,7 @@ func Decide(rules []Rule, c Call) Verdict {
 			Reason: fmt.Sprintf("rule %q cannot be evaluated, so a person decides: %v", broken.Name, problem),
 		}
 		if asks != nil {
-			// Those who would be asked if all of them could be evaluated, or nobody in particular.
+			// The terms that would apply if all rules could be evaluated, or the default terms.
 			v.Terms = asks.Terms
 		}
 		return v
@@ -53,14 +53,14 @@ func (r *Rule) verdict() Verdict {
 	return Verdict{Effect: r.Effect, Rule: r.Name, Reason: r.Reason, Terms: r.Terms}
 }
 
-// looksAt reports whether the rule is for the call's tool and agent.
+// looksAt reports whether the rule applies to the call's tool and agent.
 func (r *Rule) looksAt(c Call) bool { return named(r.Tools, c.Tool) && named(r.Agents, c.Agent) }
 
 func named(names []string, name string) bool {
 	return len(names) == 0 || slices.ContainsFunc(names, func(n string) bool { return n == "*" || sameName(n, name) })
 }
 
-// matches reports whether the rule's condition is true. What [Check] would refuse cannot be
+// matches reports whether the rule's condition is true. Rules that [Check] rejects cannot be
 // evaluated.
 func (r *Rule) matches(in activation) (bool, error) {
 	if r.Effect != Allow && r.Effect != Ask && r.Effect != Deny {

@@ -1,20 +1,20 @@
-// Package approval says which tool calls run, which wait for a person and which never run,
-// and what an approval covers.
+// Package approval decides which tool calls run, which need approval and which never run, and which
+// calls an approval covers.
 //
-// A [Rule] looks at a call and its arguments. [Decide] asks all of them: one that denies
-// always wins, one that cannot be evaluated makes the call ask, and of the others the
-// first that matches decides. What people have decided is read from a thread's records,
-// see [History]: there is no other state. All of it is pure.
+// A [Rule] matches calls by tool, agent and arguments. [Decide] evaluates all rules: one that
+// denies always wins, one that cannot be evaluated requires approval, and otherwise the first that
+// matches decides. The decisions of people are read from a thread's records: see [History]. There
+// is no other state, and all functions are pure.
 //
-// # What it guarantees
+// # Guarantees
 //
-//   - What is denied never runs, whoever has approved it.
-//   - What cannot be checked asks: an expression that fails, arguments that two readers
-//     could read in two ways, a digest that cannot be made.
-//   - A [Grant] covers what it was given for and no more. Session: the same tool, arguments,
-//     paths and working directory, to the byte. Pattern: the same but for the arguments that
-//     have globs, of which a wildcard covers a short list of harmless characters. Both: the
-//     same agent, and a tool that still says the same of itself.
-//   - An approval is of one round of asking about one call. What was decided in an earlier
-//     round does not count in the next.
+//   - A denied call never runs, even if it was approved.
+//   - A call that cannot be checked needs approval: an expression that fails, ambiguous arguments, a
+//     digest that cannot be computed.
+//   - A [Grant] covers nothing beyond its scope. Session: the same tool, arguments, paths and working
+//     directory, byte for byte. Pattern: the same except for the arguments with globs, whose wildcards
+//     match a short list of harmless characters. Both: the same agent, and an unchanged tool
+//     definition.
+//   - An approval belongs to one round of requests for one call. A decision in an earlier round does
+//     not count in the next.
 package approval

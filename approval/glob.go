@@ -9,27 +9,26 @@ import (
 	"unicode/utf8"
 )
 
-// A glob covers a value literally, byte by byte, but for its wildcards:
+// A glob matches a value literally, byte by byte, except for its wildcards:
 //
 //   - any run of letters, digits, spaces and - _ . = : , + % @
-//     **   the same, with / among them
+//     **   the same, and /
 //
-// That is all that a wildcard stands for: nothing by which a shell ends one command and
-// begins another, no quotes, no control characters. What is not on this list is not
-// covered, so a character that nobody thought of asks a person.
+// Wildcards match nothing else: no characters that end a shell command and begin another, no
+// quotes, no control characters. A character that is not listed requires approval.
 const (
 	inSegment = `[\p{L}\p{Nd} \-_.=:,+%@]*`
 	inPath    = `[\p{L}\p{Nd} \-_.=:,+%@/]*`
 )
 
-// Bounds of a match, which takes time by both.
+// Limits of a match, whose time depends on both.
 const (
 	maxGlob      = 1 << 10
 	maxWildcards = 20
 	maxCovered   = 64 << 10
 )
 
-// match says why a glob does not cover a value.
+// match returns the reason why a glob does not match a value, or nil.
 func match(glob, value string) error {
 	if !strings.Contains(glob, "*") {
 		if glob != value {
@@ -59,12 +58,12 @@ func match(glob, value string) error {
 	return nil
 }
 
-// wildcards counts runs of stars.
+// wildcards counts the runs of stars.
 func wildcards(glob string) int {
 	return len(strings.FieldsFunc(glob, func(r rune) bool { return r != '*' }))
 }
 
-// expression writes a glob as a regular expression. More than two stars are as two.
+// expression converts a glob to a regular expression. More than two stars are equivalent to two.
 func expression(glob string) string {
 	var b strings.Builder
 	b.WriteString(`\A`)
@@ -87,8 +86,8 @@ func expression(glob string) string {
 	return b.String()
 }
 
-// leadsUp reports whether two dots may be the parent of a directory: two of them, without
-// a third, and without letters or digits on both sides, as main..topic has them.
+// leadsUp reports whether two dots in a value may denote a parent directory: exactly two, and not
+// between letters or digits as in main..topic.
 func leadsUp(value string) bool {
 	runes := []rune(value)
 	for i := 0; i < len(runes); i++ {
@@ -108,6 +107,7 @@ func leadsUp(value string) bool {
 
 func inName(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r) }
 
-// encoded finds what makes another path for who decodes addresses: control characters, the dot, the slash, the backslash and the percent sign, and what
-// old readers take for a dot or a slash.
+// encoded matches percent-encodings that change a path after decoding: control characters, the dot,
+// the slash, the backslash, the percent sign, and the overlong encodings that old decoders accept
+// for a dot or a slash.
 var encoded = regexp.MustCompile(`(?i)%(?:[01][0-9a-f]|7f|2e|2f|5c|25|c[01])`)

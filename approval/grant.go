@@ -24,9 +24,9 @@ type Grant struct {
 	RevokedBy        string            `json:"revokedBy,omitempty"`
 }
 
-// grantOf returns what an approval grants beyond its own call.
+// grantOf returns the grant of an approval, if it has one.
 func grantOf(a event.Approval) (Grant, bool) {
-	// One that was itself covered by a grant adds nothing to it.
+	// An approval that was itself covered by a grant grants nothing.
 	if a.Decision != event.Approve || a.Grant != "" || a.Scope != event.Session && a.Scope != event.Pattern {
 		return Grant{}, false
 	}
@@ -36,14 +36,14 @@ func grantOf(a event.Approval) (Grant, bool) {
 	}, true
 }
 
-// Covers reports whether the grant holds for a call.
+// Covers reports whether the grant covers a call.
 func (g Grant) Covers(c Call) bool {
 	if g.RevokedAt != nil || !sameName(g.Agent, c.Agent) || !sameName(g.ToolName, c.Tool) || g.Definition != c.Definition {
 		return false
 	}
 	switch g.Scope {
 	case event.Once:
-		return false // for its own call only
+		return false // covers its own call only
 	case event.Session:
 		digest, err := c.Digest()
 		return err == nil && g.Digest == digest

@@ -11,12 +11,11 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
-// History is what a thread's records say of approvals. There is no other state: it is the
-// same whenever and wherever it is read.
+// History contains the approvals in a thread's records. There is no other state.
 type History struct {
 	calls map[string]standing
 
-	// grants in the order in which they were given.
+	// grants are the grants, oldest first.
 	grants []Grant
 
 	// ran are the calls that have a result.
@@ -25,23 +24,23 @@ type History struct {
 	unreadable []string
 }
 
-// standing is how a call stands after the last time that people were asked about it.
+// standing is the state of a call's last approval request.
 type standing struct {
 	round int
 
-	// decision ends the round; nil while it goes on, with these votes.
+	// decision is the decision in the round; nil if the round is open, with the votes so far.
 	decision *event.Approval
 	votes    []event.Vote
 
-	// revoked says that the decision was taken back.
+	// revoked reports whether the decision was revoked.
 	revoked bool
 }
 
-// ReadHistory reads records of types approval and, for which calls have run, message;
-// others are passed over. They are of one thread, in any order.
+// ReadHistory reads the records of type approval and, to detect which calls have run, message; it
+// ignores others. The records must be of one thread, in any order.
 //
-// A record of an approval that cannot be read may have taken back any that came before: none
-// of those holds any more, and people are asked again. See [History.Unreadable].
+// An unreadable approval record may have revoked any earlier approval, so none of those counts any
+// more and calls need new approvals. See [History.Unreadable].
 func ReadHistory(records []event.Record) History {
 	h := History{calls: map[string]standing{}, ran: map[string]bool{}}
 	for _, rec := range inOrder(records) {
@@ -57,7 +56,7 @@ func ReadHistory(records []event.Record) History {
 				continue
 			}
 			if a.ThreadID == "" {
-				// Otherwise it is of a sub-agent's thread, and holds there.
+				// Otherwise it belongs to a sub-agent's thread and counts there.
 				h.add(a)
 			}
 		}
@@ -65,14 +64,13 @@ func ReadHistory(records []event.Record) History {
 	return h
 }
 
-// Unreadable are the ids of records of approvals that cannot be read.
+// Unreadable returns the ids of unreadable approval records.
 func (h History) Unreadable() []string { return slices.Clone(h.unreadable) }
 
-// resultSuffix makes the id of a call's result of the call's.
+// resultSuffix is the suffix of the id of a call's result.
 const resultSuffix = ".result"
 
-// inOrder sorts records as they were stored. Those that are still to be stored have no
-// place yet, and come last.
+// inOrder sorts records by Seq. Records that are not stored yet have none and come last.
 func inOrder(records []event.Record) []event.Record {
 	place := func(r event.Record) int64 {
 		if r.Seq == 0 {
@@ -93,7 +91,7 @@ func (h *History) add(a event.Approval) {
 		s.revoked = s.decision != nil
 		h.revoke(a)
 	case round < s.round || round == s.round && s.decision != nil:
-		return // late: the round has ended
+		return // too late: the round has ended
 	case a.Missing > 0:
 		if round > s.round {
 			s = standing{round: round}
@@ -102,9 +100,9 @@ func (h *History) add(a event.Approval) {
 	default:
 		s = standing{round: round, decision: &a}
 		if a.Grant == id {
-			break // by what the call itself was granted, which goes on
+			break // covered by the call's own grant, which remains
 		}
-		// What is decided now takes the place of what the same call was granted before.
+		// A new decision replaces the grant of an earlier one on the same call.
 		h.revoke(a)
 		if g, ok := grantOf(a); ok {
 			h.grants = append(h.grants, g)
@@ -113,7 +111,7 @@ func (h *History) add(a event.Approval) {
 	h.calls[id] = s
 }
 
-// revoke ends the grants that came with the call's approval.
+// revoke ends the grants of the call's approval.
 func (h *History) revoke(a event.Approval) {
 	for i := range h.grants {
 		if g := &h.grants[i]; g.ID == a.ToolCallID && g.RevokedAt == nil {
@@ -123,12 +121,11 @@ func (h *History) revoke(a event.Approval) {
 	}
 }
 
-// Grants are all that were given, the oldest first. A grant that another decision on its
-// call has replaced counts as revoked by it.
+// Grants returns all grants, oldest first. A grant that a later decision on the same call replaced
+// counts as revoked.
 func (h History) Grants() []Grant { return slices.Clone(h.grants) }
 
-// FindSession returns a grant that covers the call, if there is one. Of several, it is the
-// oldest.
+// FindSession returns the oldest grant that covers the call, if any.
 func (h History) FindSession(c Call) (Grant, bool) {
 	for _, g := range h.grants {
 		if g.Covers(c) {
@@ -138,9 +135,8 @@ func (h History) FindSession(c Call) (Grant, bool) {
 	return Grant{}, false
 }
 
-// FindFor is [History.FindSession] for a call about which people are asked on these terms:
-// what one person has granted does not stand for several, nor for others who have to
-// approve.
+// FindFor is [History.FindSession] for a call that needs approval on these terms: a grant by one
+// person does not count if several people, or others, must approve.
 func (h History) FindFor(c Call, t Terms) (Grant, bool) {
 	if t.Quorum > 1 {
 		return Grant{}, false
@@ -153,8 +149,7 @@ func (h History) FindFor(c Call, t Terms) (Grant, bool) {
 	return Grant{}, false
 }
 
-// FindOnce returns the approval of one call that has not been consumed: it holds, and the
-// call has no result.
+// FindOnce returns the approval of one call that has not run, if there is a valid one.
 func (h History) FindOnce(toolCallID string) (event.Approval, bool) {
 	s := h.calls[toolCallID]
 	if h.ran[toolCallID] || s.decision == nil || s.revoked || s.decision.Decision != event.Approve {
@@ -166,16 +161,16 @@ func (h History) FindOnce(toolCallID string) (event.Approval, bool) {
 	return *s.decision, true
 }
 
-// Revoked reports whether the approval of one call was taken back, and none given since. No
-// grant covers such a call.
+// Revoked reports whether the approval of one call was revoked and not given again. No grant covers
+// such a call.
 func (h History) Revoked(toolCallID string) bool { return h.calls[toolCallID].revoked }
 
-// holds reports whether a grant was not revoked.
+// holds reports whether a grant has not been revoked.
 func (h History) holds(id string) bool {
 	return slices.ContainsFunc(h.grants, func(g Grant) bool { return g.ID == id && g.RevokedAt == nil })
 }
 
-// ConsumeOnce is the history after the call has run.
+// ConsumeOnce returns the history after the call has run.
 func (h History) ConsumeOnce(toolCallID string) History {
 	ran := maps.Clone(h.ran)
 	if ran == nil {

@@ -7,24 +7,24 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
-// Outcome is what a check comes to.
+// Outcome is the result of a check.
 type Outcome struct {
 	NeedsApproval bool
 	CanExecute    bool
 
-	// Grant is what covers the call, Request whom to ask about it otherwise.
+	// Grant is the grant that covers the call, if any. Request is the approval request otherwise.
 	Grant   *Grant
 	Request *event.ApprovalRequest
 
-	// Denied says why it never runs.
+	// Denied is the reason why the call never runs, or "".
 	Denied string
 }
 
-// CheckTool says whether a call runs, by what rules and records say. One that cannot be
-// checked needs approval.
+// CheckTool decides whether a call runs, from the verdict of the rules and the history. A call that
+// cannot be checked needs approval.
 //
-// The request has no times: whoever asks knows what time it is. A call that was asked
-// about before, and whose approval does not hold, is asked about in the next round.
+// The caller sets the times of the request. A call that was requested before, and whose approval is
+// not valid, is requested in the next round.
 func (h History) CheckTool(toolCallID string, c Call, v Verdict) Outcome {
 	if v.Effect == Deny {
 		return Outcome{Denied: cmp.Or(v.Reason, fmt.Sprintf("rule %q denies it", v.Rule))}
@@ -50,12 +50,12 @@ func (h History) CheckTool(toolCallID string, c Call, v Verdict) Outcome {
 	return Outcome{NeedsApproval: true, Request: s.request(toolCallID, c, v, digest)}
 }
 
-// isOf reports whether an approval is of this very call.
+// isOf reports whether an approval is for exactly this call.
 func isOf(a event.Approval, c Call, digest string) bool {
 	return a.Digest == digest && a.Definition == c.Definition && sameName(a.ToolName, c.Tool) && sameName(a.Agent, c.Agent)
 }
 
-// refused says why a call is not to be asked about again.
+// refused returns the reason why a call must not be requested again, or "".
 func (s standing) refused() string {
 	if s.decision == nil {
 		return ""

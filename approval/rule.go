@@ -4,86 +4,85 @@ import (
 	"time"
 )
 
-// Effect is what a rule makes of a call.
+// Effect is the effect of a rule on a call.
 type Effect string
 
 // The effects.
 const (
-	// Allow runs the call without asking.
+	// Allow runs the call without approval.
 	Allow Effect = "allow"
-	// Ask waits for a person.
+	// Ask requires approval.
 	Ask Effect = "ask"
-	// Deny never runs it, whoever has approved it.
+	// Deny never runs the call, even if it was approved.
 	Deny Effect = "deny"
 )
 
-// Rule says what becomes of the calls that it matches.
+// Rule decides on the calls that it matches.
 type Rule struct {
-	// Name is shown to people, and kept with what the rule has denied.
+	// Name is shown to people, and recorded with denied calls.
 	Name string
 
-	// Tools and Agents are the names of those whose calls the rule looks at, compared
-	// without regard to case. Empty, or "*" among them: all.
+	// Tools and Agents are the names of tools and agents that the rule applies to, ignoring case.
+	// Empty, or containing "*" = all.
 	Tools  []string
 	Agents []string
 
-	// When is an expression in CEL that is true of the calls that match. Empty = always.
-	// It sees tool, agent, ns (the namespace), thread and workingDirectory as text, args as
-	// a map, and paths as a map from argument to resolved path.
+	// When is a CEL expression that is true for the calls that match. Empty = always. Its variables
+	// are the strings tool, agent, ns (the namespace), thread and workingDirectory, the map args,
+	// and the map paths from argument to resolved path.
 	When string
 
 	Effect Effect
 
-	// Reason tells the person who is asked, or the model whose call is denied, why.
+	// Reason is shown to the approvers, or to the model whose call is denied.
 	Reason string
 
-	// Terms of asking.
+	// Terms are the terms of an approval request.
 	Terms Terms
 }
 
-// Terms are how people are asked. The zero value asks anybody, once, without an end.
+// Terms are the terms of an approval request. With the zero value, anyone may approve, and the
+// request never expires.
 type Terms struct {
-	// Approvers are the only ones who may decide, as they call themselves in "by". Empty =
-	// anybody.
+	// Approvers are the only people who may decide, by their names in "by". Empty = anyone.
 	Approvers []string
 
-	// Quorum is how many of them have to approve. Default 1. One denial denies.
+	// Quorum is the number of approvals required. Default 1. One denial denies the call.
 	Quorum int
 
-	// Expires is after how long a request ends without a decision. Default never; at
-	// least a second, at most 365 days.
+	// Expires is the time after which a request expires. Default never; at least a second, at most
+	// 365 days.
 	Expires time.Duration
 
-	// Remind is how often people are reminded until then. Default never; at least a
-	// second.
+	// Remind is the interval of reminders. Default never; at least a second.
 	Remind time.Duration
 
-	// OnExpiry says what the end of a request means. Default [DenyCall].
+	// OnExpiry says what happens when a request expires. Default [DenyCall].
 	OnExpiry OnExpiry
 }
 
-// OnExpiry says what the end of a request without a decision means.
+// OnExpiry says what happens when a request expires.
 type OnExpiry string
 
-// What it can mean. Nothing ever runs because nobody has answered.
+// The values of [OnExpiry]. A call never runs because a request expired.
 const (
-	// DenyCall does not run the call; the agent is told so and goes on.
+	// DenyCall denies the call; the agent is told and continues.
 	DenyCall OnExpiry = "deny"
 	// EndTurn interrupts the agent's turn.
 	EndTurn OnExpiry = "interrupt"
 )
 
-// IsZero reports whether nothing is said.
+// IsZero reports whether all terms have their zero value.
 func (t Terms) IsZero() bool {
 	return len(t.Approvers) == 0 && t.Quorum == 0 && t.Expires == 0 && t.Remind == 0 && t.OnExpiry == ""
 }
 
-// Verdict is what rules make of a call.
+// Verdict is the decision of rules on a call.
 type Verdict struct {
 	// Effect is empty if no rule matches.
 	Effect Effect
 
-	// Rule is the name of the one that decided.
+	// Rule is the name of the rule that decided.
 	Rule   string
 	Reason string
 	Terms  Terms

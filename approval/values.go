@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// values are arguments as CEL compares them.
+// values converts arguments for comparison in CEL.
 func values(arguments map[string]any) (map[string]any, error) {
 	out := make(map[string]any, len(arguments))
 	for name, argument := range arguments {
@@ -40,8 +40,8 @@ func value(v any) (any, error) {
 	return v, nil
 }
 
-// number is an integer if it is whole, however it is written, so that 3.0 and 3e2 compare
-// like the 3 and the 300 that the tool is given.
+// number returns an integer for a whole number in any notation, so that 3.0 and 3e2 equal the 3 and
+// 300 that the tool receives.
 func number(text string) (any, error) {
 	if i, err := strconv.ParseInt(text, 10, 64); err == nil {
 		return i, nil
@@ -53,7 +53,7 @@ func number(text string) (any, error) {
 	if f != math.Trunc(f) || math.Abs(f) > math.MaxUint64 {
 		return f, nil
 	}
-	// As a double, the last digits of a large number would be lost.
+	// A double would lose the last digits of a large number.
 	if exact, ok := new(big.Rat).SetString(text); ok && exact.IsInt() {
 		switch n := exact.Num(); {
 		case n.IsInt64():

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// AgentEvent is the one type on the wire to viewers. The first seven types and
-// their fields are the base protocol; the others extend it. Unset fields are left
-// out; [AgentEvent.MarshalJSON] keeps those that a type must have.
+// AgentEvent is what viewers receive over the wire. The first seven types and their fields are the
+// base protocol; the others extend it. [AgentEvent.MarshalJSON] omits the fields that a type does
+// not have.
 type AgentEvent struct {
 	Type            AgentEventType   `json:"type" enum:"thought,tool_call,tool_progress,tool_result,stream,final,error,message,approval_request,approval,client_call,status,reset,gap"`
 	EventID         string           `json:"eventId,omitempty" doc:"The event whose turn this is part of: the id under which it was posted. A message that joined a turn has the id of that turn's event"`
@@ -36,7 +36,7 @@ type AgentEvent struct {
 // AgentEventType discriminates an [AgentEvent].
 type AgentEventType string
 
-// The types of agent event: the seven of the base protocol, then the extensions.
+// The types of agent event: the seven types of the base protocol, then the extensions.
 const (
 	EventThought      AgentEventType = "thought"
 	EventToolCall     AgentEventType = "tool_call"
@@ -63,8 +63,8 @@ var BaseEventTypes = []AgentEventType{
 // Terminal reports whether e ends an agent's run.
 func (e AgentEvent) Terminal() bool { return e.Type == EventFinal || e.Type == EventError }
 
-// EndsTurn reports whether e announces the end of a turn. It comes once for each turn, after
-// everything else of it.
+// EndsTurn reports whether e announces the end of a turn. Each turn has exactly one such event, its
+// last.
 func (e AgentEvent) EndsTurn() bool {
 	return e.Type == EventStatus && e.Status != nil && e.Status.Status == StatusTurnEnded
 }
@@ -139,8 +139,8 @@ func (e PagedEvent) MarshalJSON() ([]byte, error) {
 	return slices.Concat([]byte(`{"id":`), id, []byte(","), data[1:]), nil
 }
 
-// ToolEvent is what a tool yields while it runs. It never goes over the wire: the
-// agent adapts it to an [AgentEvent] first.
+// ToolEvent is an event that a tool emits while it runs. It is never sent to viewers: the agent
+// converts it to an [AgentEvent] first.
 type ToolEvent struct {
 	// Type is "progress" or "result".
 	Type     ToolEventType   `json:"type"`
@@ -159,25 +159,26 @@ const (
 	ToolResult   ToolEventType = "result"
 )
 
-// ExecutionContext is what one run of an agent shares with its tools and its
-// sub-agents: the trace, and the signal that stops them.
+// ExecutionContext is shared by one run of an agent, its tools and its sub-agents. It carries the
+// trace id and the cancellation signal.
 type ExecutionContext struct {
 	ctx     context.Context
 	traceID string
 }
 
-// NewExecutionContext makes the context of a run that ends when ctx does.
+// NewExecutionContext returns the context of a run that stops when ctx is done.
 func NewExecutionContext(ctx context.Context, traceID string) ExecutionContext {
 	return ExecutionContext{ctx: ctx, traceID: traceID}
 }
 
-// TraceID is the same in the agent, its tools, its sub-agents and the logs of one run.
+// TraceID returns the trace id, which is the same in the agent, its tools, its sub-agents and the
+// logs of a run.
 func (x ExecutionContext) TraceID() string { return x.traceID }
 
-// Signal is closed when the run must stop.
+// Signal returns a channel that is closed when the run must stop.
 func (x ExecutionContext) Signal() <-chan struct{} { return x.ctx.Done() }
 
-// Context carries the same signal, for calls that take a context.
+// Context returns a context that is cancelled when the run must stop.
 func (x ExecutionContext) Context() context.Context { return x.ctx }
 
 // AgentEvent returns its argument.
@@ -186,8 +187,8 @@ func (ExecutionContext) AgentEvent(e AgentEvent) AgentEvent { return e }
 // ToolEvent returns its argument.
 func (ExecutionContext) ToolEvent(e ToolEvent) ToolEvent { return e }
 
-// AdaptToolEvent turns a tool's event into the agent's: progress becomes
-// tool_progress, result becomes tool_result, and every other field is kept.
+// AdaptToolEvent converts a tool event to an agent event: progress becomes tool_progress, result
+// becomes tool_result, and the other fields are copied.
 func (ExecutionContext) AdaptToolEvent(e ToolEvent) AgentEvent {
 	out := AgentEvent{Type: EventToolResult, ToolName: e.ToolName, Data: e.Data, Output: e.Output, IsError: e.IsError}
 	if e.Type == ToolProgress {

@@ -23,7 +23,7 @@ type ApprovalRequest struct {
 	Reminder         int        `json:"reminder,omitempty" doc:"Counts the reminders"`
 }
 
-// Vote is one of several approvals that a call needs.
+// Vote is one of several approvals that a call requires.
 type Vote struct {
 	By     string    `json:"by"`
 	At     time.Time `json:"at"`
@@ -53,7 +53,7 @@ type Approval struct {
 	Votes            []Vote            `json:"votes,omitempty" doc:"All approvals, once none is missing"`
 }
 
-// Decision is what was decided on a tool call.
+// Decision is the decision on a tool call.
 type Decision string
 
 // The decisions that people make.
@@ -62,26 +62,26 @@ const (
 	Deny    Decision = "deny"
 )
 
-// What else an "approval" record can say.
+// Further values of [Decision] in "approval" records.
 const (
-	// ApprovalExpired: nobody has decided in time.
+	// ApprovalExpired means that nobody decided in time.
 	ApprovalExpired Decision = "expired"
-	// ApprovalRevoked: an approval, and what it grants, holds no more.
+	// ApprovalRevoked means that an approval and its grant were revoked.
 	ApprovalRevoked Decision = "revoked"
 )
 
-// Scope is how far an approval reaches.
+// Scope is the set of calls that an approval covers.
 type Scope string
 
-// The scopes.
+// The scopes of an approval.
 const (
-	// Once is for this one call.
+	// Once covers this call only.
 	Once Scope = "once"
-	// Session is for every call of the same tool with the same arguments in the same
-	// working directory, by the same agent in the same thread.
+	// Session covers every call of the same tool with the same arguments in the same working
+	// directory, by the same agent in the same thread.
 	Session Scope = "session"
-	// Pattern is for every call of the same tool whose arguments fit the globs, by the
-	// same agent in the same thread.
+	// Pattern covers every call of the same tool whose arguments match the globs, by the same agent
+	// in the same thread.
 	Pattern Scope = "pattern"
 )
 

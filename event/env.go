@@ -9,11 +9,12 @@ import (
 	"time"
 )
 
-// TypeEnv is the type of the record of an [EnvEvent], which has a type of its own.
+// TypeEnv is the type of the records of environment events. The [EnvEvent] itself keeps its own
+// type.
 const TypeEnv = "env"
 
-// The types of environment events that Threadmill knows. Any other type is as good:
-// "file.changed", "github.push".
+// The types of environment events that Threadmill handles itself. Applications may publish any
+// other type, such as "file.changed" or "github.push".
 const (
 	TypeUserQuery               = "user_query"
 	TypeSessionCreated          = "session.created"
@@ -29,17 +30,17 @@ const (
 	TypeStreamError             = "stream.error"
 )
 
-// Types beyond those that the sources name.
+// Further types of environment events.
 const (
-	// TypeBackgroundTaskProgress is live only: it is never stored, and wakes no agent.
+	// TypeBackgroundTaskProgress is live only: it is never stored and starts no turn.
 	TypeBackgroundTaskProgress = "background_task.progress"
 
 	TypeStreamReasoning = "stream.reasoning"
 	TypeStreamToolCall  = "stream.tool_call"
 )
 
-// EnvEvent is an environment event: something has happened in the world around a
-// thread. A rule says what becomes of it.
+// EnvEvent is an environment event: something that happened outside the thread. Rules decide what
+// the thread does with it.
 type EnvEvent struct {
 	ID        string          `json:"id" doc:"Idempotency key, by convention a UUID: publishing a known id changes nothing"`
 	Type      string          `json:"type" doc:"What has happened"`
@@ -48,7 +49,7 @@ type EnvEvent struct {
 	Payload   json.RawMessage `json:"payload" doc:"Any JSON"`
 }
 
-// Source says where an environment event comes from.
+// Source is the kind of system that an environment event comes from.
 type Source string
 
 // The sources.
@@ -65,25 +66,25 @@ func (s Source) Valid() bool {
 	return slices.Contains([]Source{SourceTool, SourceEnv, SourceUser, SourceSystem, SourceLLM}, s)
 }
 
-// EnvMetadata says what an environment event is about. All of it is optional.
+// EnvMetadata describes the origin of an environment event. All fields are optional.
 type EnvMetadata struct {
-	// TriggerSessionID is the thread that the event is for.
+	// TriggerSessionID is the id of the thread that the event is for.
 	TriggerSessionID string
 
-	// TriggerAgentID and TriggerAgentName are the agent that it is for, or whose doing
-	// it is.
+	// TriggerAgentID and TriggerAgentName identify the agent that the event is for or that caused
+	// it.
 	TriggerAgentID   string
 	TriggerAgentName string
 
-	// EnvName names the environment, and Source says what kind of thing it comes from.
+	// EnvName is the name of the environment, and Source its kind.
 	EnvName string
 	Source  Source
 
-	// Extra are all other keys, as they came.
+	// Extra contains all other keys, unchanged.
 	Extra map[string]json.RawMessage
 }
 
-// known are the keys of metadata that have a field.
+// known maps the JSON keys that have a field to that field.
 func (m *EnvMetadata) known() map[string]*string {
 	return map[string]*string{
 		"trigger_session_id": &m.TriggerSessionID, "trigger_agent_id": &m.TriggerAgentID,
@@ -91,7 +92,7 @@ func (m *EnvMetadata) known() map[string]*string {
 	}
 }
 
-// MarshalJSON writes the fields that are set beside the extra keys, in one object.
+// MarshalJSON writes the fields that are set and the extra keys as one object.
 func (m EnvMetadata) MarshalJSON() ([]byte, error) {
 	out := map[string]any{}
 	for key, raw := range m.Extra {
@@ -105,7 +106,7 @@ func (m EnvMetadata) MarshalJSON() ([]byte, error) {
 	return json.Marshal(out)
 }
 
-// UnmarshalJSON keeps keys that it does not know in Extra.
+// UnmarshalJSON stores unknown keys in Extra.
 func (m *EnvMetadata) UnmarshalJSON(data []byte) error {
 	*m = EnvMetadata{}
 	var in map[string]json.RawMessage
@@ -134,7 +135,7 @@ func (m *EnvMetadata) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Time is when the event happened.
+// Time returns the time of the event in UTC.
 func (e EnvEvent) Time() time.Time { return time.UnixMilli(e.Timestamp).UTC() }
 
 // EventType returns the event's own type.
@@ -142,14 +143,13 @@ func (e EnvEvent) EventType() string { return e.Type }
 
 func (EnvEvent) sealed() {}
 
-// Bounds of an event's time, in milliseconds: years 1 to 9999.
+// Bounds of a timestamp, in milliseconds: years 1 to 9999.
 const (
 	minTimestamp = -62135596800000
 	maxTimestamp = 253402300799999
 )
 
-// Validate reports the first field that is wrong, as a [*FieldError]. It does not look at
-// the id.
+// Validate reports the first invalid field as a [*FieldError]. It does not check the id.
 func (e EnvEvent) Validate() error {
 	switch {
 	case e.Type == "":
@@ -173,15 +173,15 @@ func (e EnvEvent) Validate() error {
 
 // UserQuery is the payload of a user_query event.
 type UserQuery struct {
-	// SessionID is the thread. It may be left out.
+	// SessionID is the id of the thread. Optional.
 	SessionID string `json:"sessionId"`
 	Content   string `json:"content"`
 
-	// UserID is who asks. Default "user".
+	// UserID is the sender of the query. Default "user".
 	UserID string `json:"userId,omitempty"`
 }
 
-// Query reads the payload of a user_query.
+// Query decodes the payload of a user_query event.
 func (e EnvEvent) Query() (UserQuery, error) {
 	var q UserQuery
 	if err := DecodeJSON("payload", e.Payload, &q); err != nil {

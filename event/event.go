@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Types of events that a thread knows. Any other type is a custom event.
+// The types of events that a thread handles itself. Any other type is a custom event.
 const (
 	TypeMessage         = "message"
 	TypeLLMCall         = "llm_call"
@@ -16,10 +16,10 @@ const (
 	TypeStatus          = "status"
 	TypeFinal           = "final"
 
-	// TypeTurnEnded is the last record of a turn: it says how the turn ended.
+	// TypeTurnEnded is the last record of a turn: see [TurnEnded].
 	TypeTurnEnded = "turn_ended"
 
-	// TypeClientCall is the record of a call that a connected client is to run.
+	// TypeClientCall is the record of a tool call that waits for a connected client to run it.
 	TypeClientCall = "client_call"
 	TypeError      = "error"
 
@@ -29,24 +29,23 @@ const (
 	// TypeUnqueued is the record of a valid post that the thread could not queue: see [Unqueued].
 	TypeUnqueued = "unqueued"
 
-	// TypeTask is the record of a background task: that it runs, and how it ended.
+	// TypeTask is the record of the start or the end of a background task.
 	TypeTask = "task"
 
-	// TypeHook is the record of what hooks and processors decided on an event.
+	// TypeHook is the record of the decision of hooks and processors on an event.
 	TypeHook = "hook"
 
-	// TypeRAGIngest and TypeEntityExtract are work of the background: documents to be read
-	// and entities to be found. They wait for people's work, see [Background].
+	// TypeRAGIngest and TypeEntityExtract are background work: documents to index and entities to
+	// extract. They have a lower priority than messages: see [Background].
 	TypeRAGIngest     = "rag_ingest"
 	TypeEntityExtract = "entity_extract"
 
-	// TypeToken is the one type that is never stored or queued: tokens go to the
-	// live stream.
+	// TypeToken is never stored or queued: tokens go to the live stream.
 	TypeToken = "token"
 )
 
-// Reserved reports whether events of this type are made by the thread itself, or
-// never queued at all: everybody else may use any other type for their own.
+// Reserved reports whether only the thread creates events of this type, or nobody queues them.
+// Applications may use any other type.
 func Reserved(typ string) bool {
 	switch typ {
 	case TypeLLMCall, TypeToolCall, TypeApprovalRequest, TypeApproval, TypeStatus, TypeFinal,
@@ -56,14 +55,13 @@ func Reserved(typ string) bool {
 	return false
 }
 
-// otherWords are names of other systems for types that a thread knows.
+// otherWords maps the type names of other systems to types that a thread handles.
 var otherWords = map[string]string{
 	"new_message": TypeMessage, "message": TypeMessage, "rag_ingest": TypeRAGIngest, "entity_extract": TypeEntityExtract,
 }
 
-// CheckType reports, as a [*FieldError], why events of a type cannot be posted: it is no
-// name, the thread makes such events itself, or it is another word for a type that a thread
-// knows, which nothing would handle.
+// CheckType reports, as a [*FieldError], why events of a type cannot be posted: the type is not a
+// valid name, it is reserved, or it is another system's name for a type that a thread handles.
 func CheckType(field, typ string) error {
 	if err := CheckName(field, typ); err != nil {
 		return err
@@ -80,36 +78,36 @@ func CheckType(field, typ string) error {
 	return nil
 }
 
-// BackgroundPriority is the priority of events of the background, unless they say another.
+// BackgroundPriority is the default priority of background events.
 const BackgroundPriority = -100
 
-// Background reports whether events of this type are work that nobody waits for.
+// Background reports whether events of this type are background work.
 func Background(typ string) bool { return typ == TypeRAGIngest || typ == TypeEntityExtract }
 
-// Event is what hooks, processors and default processing see. It is a closed union
-// of [MessageEvent] and [ToolCallEvent], and, beyond those, of [LLMCallEvent],
-// [EnvEvent] and [CustomEvent].
+// Event is the input of hooks, processors and default processing. It is a closed union of
+// [MessageEvent],
+// [ToolCallEvent], [LLMCallEvent], [EnvEvent] and [CustomEvent].
 type Event interface {
 	// EventType is the discriminator "type" of the JSON form.
 	EventType() string
 	sealed()
 }
 
-// MessageEvent says that somebody said something in a thread.
+// MessageEvent is a message that was posted to a thread or written by an agent.
 type MessageEvent struct {
 	CreatedBy CreatedBy  `json:"createdBy"`
 	ThreadID  string     `json:"threadId"`
 	Message   NewMessage `json:"message"`
 }
 
-// ToolCallEvent says that an agent asks for tools: all calls of one reply together.
+// ToolCallEvent contains all tool calls of one reply of an agent.
 type ToolCallEvent struct {
 	ThreadID  string     `json:"threadId"`
 	AgentName string     `json:"agentName"`
 	ToolCalls []ToolCall `json:"toolCalls"`
 }
 
-// LLMCallEvent says that an agent's model is about to be called.
+// LLMCallEvent announces a model call of an agent.
 type LLMCallEvent struct {
 	ThreadID  string `json:"threadId"`
 	AgentName string `json:"agentName"`
@@ -117,16 +115,16 @@ type LLMCallEvent struct {
 	// Step counts the agent's model calls in this turn, from 1.
 	Step int `json:"step"`
 
-	// Instructions are added to the agent's own for this call. Empty when hooks see it
-	// first.
+	// Instructions are added to the agent's instructions for this call. Empty before the first
+	// hook.
 	Instructions string `json:"instructions,omitempty"`
 
-	// Model replaces the agent's model for this call, as "provider/model". Empty when
-	// hooks see it first.
+	// Model replaces the agent's model for this call, as "provider/model". Empty before the first
+	// hook.
 	Model string `json:"model,omitempty"`
 }
 
-// CustomEvent is an event of a type that Threadmill does not know.
+// CustomEvent is an event of a type that the application defines.
 type CustomEvent struct {
 	Type     string          `json:"type"`
 	ThreadID string          `json:"threadId"`
@@ -150,7 +148,7 @@ func (ToolCallEvent) sealed() {}
 func (LLMCallEvent) sealed()  {}
 func (CustomEvent) sealed()   {}
 
-// MarshalJSON adds the discriminator.
+// MarshalJSON adds the field "type".
 func (e MessageEvent) MarshalJSON() ([]byte, error) {
 	type fields MessageEvent
 	return json.Marshal(struct {
@@ -159,7 +157,7 @@ func (e MessageEvent) MarshalJSON() ([]byte, error) {
 	}{TypeMessage, fields(e)})
 }
 
-// MarshalJSON adds the discriminator, and createdBy, which is always "agent".
+// MarshalJSON adds the fields "type" and "createdBy", which is always "agent".
 func (e ToolCallEvent) MarshalJSON() ([]byte, error) {
 	type fields ToolCallEvent
 	return json.Marshal(struct {
@@ -169,7 +167,7 @@ func (e ToolCallEvent) MarshalJSON() ([]byte, error) {
 	}{TypeToolCall, Agent, fields(e)})
 }
 
-// MarshalJSON adds the discriminator, and createdBy, which is always "agent".
+// MarshalJSON adds the fields "type" and "createdBy", which is always "agent".
 func (e LLMCallEvent) MarshalJSON() ([]byte, error) {
 	type fields LLMCallEvent
 	return json.Marshal(struct {
@@ -179,9 +177,8 @@ func (e LLMCallEvent) MarshalJSON() ([]byte, error) {
 	}{TypeLLMCall, Agent, fields(e)})
 }
 
-// Unmarshal reads an [Event] from its JSON form. It refuses types that the thread
-// keeps for its own records, and a tool_call or llm_call that was not created by an
-// agent.
+// Unmarshal reads an [Event] from JSON. It rejects reserved types, and a tool_call or llm_call
+// whose createdBy is not "agent".
 func Unmarshal(data []byte) (Event, error) {
 	var head struct {
 		Type      string          `json:"type"`
@@ -214,7 +211,7 @@ func Unmarshal(data []byte) (Event, error) {
 		return nil, &FieldError{"type", fmt.Sprintf("%q is not message, tool_call, llm_call or a type of your own", head.Type)}
 	}
 	if len(head.Timestamp) > 0 {
-		// A custom event has no time of its own.
+		// A custom event has no timestamp.
 		return decode[EnvEvent](data, head.Type)
 	}
 	return decode[CustomEvent](data, head.Type)

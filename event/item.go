@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Status is where an item stands in its thread's queue.
+// Status is the status of an item in its thread's queue.
 type Status string
 
 // The statuses of a queue item.
@@ -39,13 +39,13 @@ type Item struct {
 	Error         string          `json:"error,omitempty" doc:"Why it failed, expired, or was given its status by hand"`
 }
 
-// Env returns the item as an environment event, if it is one.
+// Env returns the item as an environment event. ok is false if it is not one.
 func (it Item) Env() (EnvEvent, bool) {
 	if len(it.Metadata) == 0 {
 		return EnvEvent{}, false
 	}
 	e := EnvEvent{ID: it.ID, Type: it.Type, Timestamp: it.Timestamp, Payload: it.Payload}
-	// It was checked when it was published.
+	// The metadata was validated when the event was posted.
 	_ = json.Unmarshal(it.Metadata, &e.Metadata)
 	if len(e.Payload) == 0 {
 		e.Payload = json.RawMessage("null")
@@ -53,31 +53,29 @@ func (it Item) Env() (EnvEvent, bool) {
 	return e, true
 }
 
-// Record is an event as stored.
+// Record is a stored event.
 type Record struct {
-	// ID is unique in the thread. The workflow derives it, so that a retry of the
-	// activity that stores the record finds it there.
+	// ID is unique in the thread. The workflow derives it, so a retried activity finds the record
+	// that its first attempt stored.
 	ID string `json:"id"`
 
-	// Seq is the place in the thread, from 1, without gaps. The store gives it.
+	// Seq is the number of the record in the thread, from 1, without gaps. The store assigns it.
 	Seq  int64  `json:"seq"`
 	Type string `json:"type"`
 
-	// Payload of a "message" is a [Message]; for the other types see the payload
-	// types of this package.
+	// Payload of a "message" is a [Message]. This package declares the payloads of the other types.
 	Payload json.RawMessage `json:"payload"`
 
 	TraceID       string `json:"traceId,omitempty"`
 	ParentEventID string `json:"parentEventId,omitempty"`
 
-	// EventID is the event whose turn the record belongs to: the one that came from
-	// outside. Empty outside turns.
+	// EventID is the posted event whose turn the record belongs to. Empty outside turns.
 	EventID   string    `json:"eventId,omitempty"`
 	CreatedAt time.Time `json:"createdAt"`
 }
 
-// NewRecord makes a record with the JSON form of payload. It panics if payload
-// has no JSON form, which is a mistake in the program.
+// NewRecord returns a record with payload as JSON. It panics if payload cannot be marshalled, which
+// is a programming error.
 func NewRecord(id, typ, traceID, parent string, at time.Time, payload any) Record {
 	raw, err := json.Marshal(payload)
 	if err != nil {
@@ -86,22 +84,21 @@ func NewRecord(id, typ, traceID, parent string, at time.Time, payload any) Recor
 	return Record{ID: id, Type: typ, Payload: raw, TraceID: traceID, ParentEventID: parent, CreatedAt: at.UTC()}
 }
 
-// In returns the record as one of the turn of an event.
+// In returns a copy of the record that belongs to the turn of an event.
 func (r Record) In(eventID string) Record {
 	r.EventID = eventID
 	return r
 }
 
-// undecided is the first field of the payload of a record on which hooks have still to decide.
+// undecided is the first field in the payload of a record that waits for a decision of hooks.
 type undecided struct {
 	Undecided []string `json:"undecided,omitempty"`
 }
 
-// WithUndecided marks a record of a message or an environment event as one that models are
-// not shown until the record of a decision lets it pass: hooks have still to decide on it,
-// or no turn has taken it on. Of a message, types says which events in it are meant,
-// "message" or "tool_call". The mark is a field of the payload that the payload's type does
-// not have.
+// WithUndecided returns a copy of the record of a message or an environment event that models do
+// not see until the record of a decision passes it: either hooks have not decided on it yet, or no
+// turn has processed it. For a message, types names the events that are undecided: "message",
+// "tool_call" or both. The mark is an extra field of the payload.
 func (r Record) WithUndecided(types ...string) Record {
 	if len(types) == 0 {
 		return r
@@ -122,7 +119,7 @@ func (r Record) WithUndecided(types ...string) Record {
 	return r
 }
 
-// Decided is the record without the mark of [Record.WithUndecided].
+// Decided returns a copy of the record without the mark of [Record.WithUndecided].
 func (r Record) Decided() Record {
 	types := r.Undecided()
 	if len(types) == 0 {
@@ -135,18 +132,18 @@ func (r Record) Decided() Record {
 	return r
 }
 
-// Undecided returns the types of [Record.WithUndecided].
+// Undecided returns the types that [Record.WithUndecided] marked.
 func (r Record) Undecided() []string {
 	if !bytes.Contains(r.Payload, []byte(`"undecided"`)) {
 		return nil
 	}
 	var mark undecided
-	// A payload of another form has no mark.
+	// A payload that cannot be decoded has no mark.
 	_ = json.Unmarshal(r.Payload, &mark)
 	return mark.Undecided
 }
 
-// LLMCall is the payload of an "llm_call" record: one successful call of a model.
+// LLMCall is the payload of an "llm_call" record: one successful model call.
 type LLMCall struct {
 	Agent     string `json:"agent"`
 	Model     string `json:"model"`
@@ -155,13 +152,13 @@ type LLMCall struct {
 	Attempt   int    `json:"attempt"`
 	Usage     Usage  `json:"usage"`
 
-	// Messages is how many messages the model was shown.
+	// Messages is the number of messages in the request.
 	Messages int `json:"messages"`
 
-	// FinishReason is the provider's word for why the reply ended.
+	// FinishReason is the provider's finish reason.
 	FinishReason string `json:"finishReason,omitempty"`
 
-	// DurationMS is the time from request to last token, in milliseconds.
+	// DurationMS is the time from the request to the last token, in milliseconds.
 	DurationMS int64 `json:"durationMs"`
 }
 
@@ -173,7 +170,7 @@ type Usage struct {
 	CachedTokens    int `json:"cachedTokens,omitempty"`
 }
 
-// Add returns the sum.
+// Add returns the sum of u and v.
 func (u Usage) Add(v Usage) Usage {
 	return Usage{
 		InputTokens:     u.InputTokens + v.InputTokens,
@@ -185,37 +182,38 @@ func (u Usage) Add(v Usage) Usage {
 
 // StatusChange is the payload of a "status" record.
 type StatusChange struct {
-	// Status is one of the Status… words below.
+	// Status is one of the Status constants.
 	Status string   `json:"status"`
 	Agents []string `json:"agents,omitempty"`
 
-	// Title of "updated" is the thread's new title, if that changed.
+	// Title is the thread's new title, on "updated", if the title changed.
 	Title  string `json:"title,omitempty"`
 	Detail string `json:"detail,omitempty"`
 	By     string `json:"by,omitempty"`
 
-	// Turn of "turn_ended" says how the turn ended: completed, failed, interrupted, expired,
-	// held or unanswered. Detail has the error, if there is one. Joined are the events that
-	// joined the turn: it was theirs, too.
+	// Turn is the result of the turn, on "turn_ended": completed, failed, interrupted, expired,
+	// held or unanswered. Detail contains the error, if any. Joined are the ids of the events that
+	// joined the turn.
 	Turn   string   `json:"turn,omitempty"`
 	Joined []string `json:"joined,omitempty"`
 
-	// Retry of "retrying" says how often the model has failed, and when it is called again.
+	// Retry says, on "retrying", how often the model call has failed and when the next attempt
+	// starts.
 	Retry *Retry `json:"retry,omitempty"`
 }
 
-// Retry says when something that failed is tried again.
+// Retry describes the retries of a failed operation.
 type Retry struct {
-	// Attempts is how many have failed, the first one at Since.
+	// Attempts counts the failed attempts, Since is the time of the first.
 	Attempts int       `json:"attempts"`
 	Since    time.Time `json:"since"`
 
-	// Class is rate_limit, server_error or unreachable; empty if the failure has none.
+	// Class is rate_limit, server_error or unreachable, or empty.
 	Class         string    `json:"class,omitempty"`
 	NextAttemptAt time.Time `json:"nextAttemptAt"`
 }
 
-// What a "status" record can say.
+// The values of [StatusChange.Status].
 const (
 	StatusOpened      = "opened"
 	StatusInterrupted = "interrupted"
@@ -223,23 +221,23 @@ const (
 	StatusRetried     = "retried"
 	StatusUpdated     = "updated"
 
-	// StatusUnmatched: no rule matched an environment event.
+	// StatusUnmatched means that no rule matched an environment event.
 	StatusUnmatched = "unmatched"
 
-	// StatusUnhandled: no hook or processor matched an event of a custom type.
+	// StatusUnhandled means that no hook or processor matched a custom event.
 	StatusUnhandled = "unhandled"
 
-	// StatusIntercepted: hooks or processors have decided on an event.
+	// StatusIntercepted means that hooks or processors decided on an event.
 	StatusIntercepted = "intercepted"
 
 	// StatusTurnEnded announces the end of a turn, once, after its last record.
 	StatusTurnEnded = "turn_ended"
 
-	// StatusRetrying is live only: a model did not answer, and is asked again.
+	// StatusRetrying is live only: a model call failed and will be retried.
 	StatusRetrying = "retrying"
 )
 
-// Final is the payload of a "final" record: an agent has finished its reply.
+// Final is the payload of a "final" record: an agent finished its reply.
 type Final struct {
 	Agent     string `json:"agent"`
 	MessageID string `json:"messageId,omitempty"`
@@ -247,12 +245,12 @@ type Final struct {
 
 // TurnEnded is the payload of a "turn_ended" record, the last one of a turn.
 type TurnEnded struct {
-	// EventID is the event whose turn ended. Joined are those that joined it.
+	// EventID is the event whose turn ended. Joined are the ids of the events that joined the turn.
 	EventID string   `json:"eventId"`
 	Joined  []string `json:"joined,omitempty"`
 
-	// Status is that of the turn's result: completed, failed, interrupted, expired, held or
-	// unanswered. Error says why it is not completed.
+	// Status is the result of the turn: completed, failed, interrupted, expired, held or
+	// unanswered. Error says why the turn did not complete.
 	Status string `json:"status"`
 	Error  string `json:"error,omitempty"`
 }
@@ -262,95 +260,95 @@ type Failure struct {
 	Agent   string `json:"agent,omitempty"`
 	EventID string `json:"eventId"`
 
-	// MessageID is the reply that failed, if a model was to make it.
+	// MessageID is the reply that failed, if a model call failed.
 	MessageID string `json:"messageId,omitempty"`
 	Error     string `json:"error"`
 
-	// Retryable says that retrying the event may help without any change.
+	// Retryable reports whether a retry may succeed without any change.
 	Retryable bool `json:"retryable"`
 }
 
-// Rejected is the payload of a "rejected" record: a signal that changed nothing.
+// Rejected is the payload of a "rejected" record: a signal that failed validation and changed
+// nothing.
 type Rejected struct {
 	Signal  string `json:"signal"`
 	Problem string `json:"problem"`
 
-	// Input is the start of what was sent, at most 1 KiB.
+	// Input is the start of the signal's payload, at most 1 KiB.
 	Input string `json:"input,omitempty"`
 }
 
-// Unqueued is the payload of an "unqueued" record: a valid event that arrived by signal when
-// the thread could not queue it. It is a failed event that can be retried, and this is its
+// Unqueued is the payload of an "unqueued" record: a valid event that arrived by signal when the
+// thread could not queue it. It is a failed event that can be retried; the record keeps its
 // content.
 type Unqueued struct {
 	Event Item   `json:"event"`
 	Error string `json:"error"`
 }
 
-// Interception is the payload of a "hook" record: what the hooks and processors that
-// saw an event made of it. [InterceptionID] is its record id.
+// Interception is the payload of a "hook" record: the decision of hooks and processors on an event.
+// Its record id is [InterceptionID].
 type Interception struct {
-	// EventID is the record that they saw, and EventType its type.
+	// EventID is the record of the intercepted event, and EventType its type.
 	EventID   string  `json:"eventId"`
 	EventType string  `json:"eventType"`
 	Outcome   Outcome `json:"outcome"`
 
-	// Hooks are those that ran, in their order. Error says why the event failed.
+	// Hooks are the hooks that ran, in order. Error says why the event failed.
 	Hooks []HookOutcome `json:"hooks"`
 	Error string        `json:"error,omitempty"`
 
-	// Message holds in place of the stored one, if that was replaced or held back.
+	// Message replaces the stored message, if it was replaced or held back.
 	Message *Message `json:"message,omitempty"`
 
-	// ToolCalls are the calls that run in place of the stored ones, when Outcome of a
-	// tool_call is replaced.
+	// ToolCalls replace the stored tool calls, if the Outcome of a tool_call is replaced.
 	ToolCalls []ToolCall `json:"toolCalls,omitempty"`
 
-	// Agent is the one whose ToolCalls they are.
+	// Agent is the agent that made the ToolCalls.
 	Agent string `json:"agent,omitempty"`
 
-	// LLMCall is what holds for a model call that was changed.
+	// LLMCall is the changed model call.
 	LLMCall *LLMCallEvent `json:"llmCall,omitempty"`
 
-	// Custom is the event that holds in place of the stored one, when that is neither
-	// of the above.
+	// Custom is a custom event that replaces the stored event.
 	Custom *CustomEvent `json:"custom,omitempty"`
 
-	// Env is the environment event that holds in place of the stored one.
+	// Env is an environment event that replaces the stored event.
 	Env *EnvEvent `json:"env,omitempty"`
 
 	// Produced are the ids of the events that were queued instead.
 	Produced []string `json:"produced,omitempty"`
 }
 
-// HookOutcome is what one hook or processor did.
+// HookOutcome is the outcome of one hook or processor.
 type HookOutcome struct {
 	Name    string  `json:"name"`
 	Outcome Outcome `json:"outcome"`
 
-	// Error says why it failed.
+	// Error says why the hook failed.
 	Error    string `json:"error,omitempty"`
 	Attempts int    `json:"attempts,omitempty"`
 }
 
-// Outcome says what became of an event, or what one hook made of it.
+// Outcome is the outcome of an event, or of one hook for it.
 type Outcome string
 
 // The outcomes.
 const (
-	// Passed: default processing goes on with the event as it was.
+	// Passed means that default processing continues with the unchanged event.
 	Passed Outcome = "passed"
-	// Replaced: it goes on with another event.
+	// Replaced means that processing continues with a different event.
 	Replaced Outcome = "replaced"
-	// Responded: messages were sent instead.
+	// Responded means that messages were sent instead.
 	Responded Outcome = "responded"
-	// Produced: a processor made other events of it, which overwrites it.
+	// Produced means that a processor replaced the event by other events.
 	Produced Outcome = "overwritten"
-	// Dropped: nothing follows from it.
+	// Dropped means that the event is ignored.
 	Dropped Outcome = "dropped"
-	// Withdrawn: somebody has set the status of an event that had been passed, so that
-	// models are shown it no more.
+	// Withdrawn means that the status of a passed event was set by hand, so models no longer see
+	// it.
 	Withdrawn Outcome = "withdrawn"
-	// HookFailed: the hook failed. An event of which this is said did not go on.
+	// HookFailed means that the hook failed. If it is the outcome of an event, the event was not
+	// processed.
 	HookFailed Outcome = "failed"
 )

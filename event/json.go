@@ -8,23 +8,22 @@ import (
 	"github.com/threadmill/threadmill/internal/strictjson"
 )
 
-// MaxDepth is how deep objects and lists of JSON may be nested that comes from outside.
+// MaxDepth is the maximum nesting depth of objects and arrays in JSON input.
 const MaxDepth = strictjson.MaxDepth
 
-// CheckJSON reports, as a [*FieldError], why data, the value of a field, is not JSON that
-// means the same to every reader: names are given once, the text is Unicode, objects and
-// lists are at most [MaxDepth] deep.
+// CheckJSON reports, as a [*FieldError], why data, the value of a field, is not unambiguous JSON:
+// names must be unique, text must be valid Unicode, and objects and arrays at most [MaxDepth] deep.
 func CheckJSON(field string, data []byte) error { return jsonError(field, strictjson.Check(data)) }
 
-// DecodeJSON reads data, the value of a field, into v. It has to pass [CheckJSON], and the
-// names of v have to be written exactly: package json would take By for by. Other names that
-// are not known are ignored. The error is a [*FieldError]. The field "" is a whole input,
-// which may be deeper by a few levels than the values in it.
+// DecodeJSON decodes data, the value of a field, into v. data must pass [CheckJSON], and names must
+// match exactly: package json would accept By for by. Unknown names are ignored. The error is a
+// [*FieldError]. The field "" denotes a whole input, which may be a few levels deeper than the
+// values in it.
 func DecodeJSON(field string, data []byte, v any) error {
 	return jsonError(field, strictjson.Decode(data, v, modeOf(field)))
 }
 
-// DecodeKnownJSON is [DecodeJSON], but rejects every name that is not known.
+// DecodeKnownJSON is [DecodeJSON], but rejects unknown names.
 func DecodeKnownJSON(field string, data []byte, v any) error {
 	return jsonError(field, strictjson.Decode(data, v, modeOf(field)|strictjson.Known))
 }

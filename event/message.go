@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// CreatedBy says what kind of participant caused an event or sent a message.
+// CreatedBy is the kind of participant that caused an event or sent a message.
 type CreatedBy string
 
 // The kinds of participant.
@@ -26,7 +26,7 @@ func (c CreatedBy) Valid() bool {
 	return false
 }
 
-// NewMessage is a message on its way into a thread.
+// NewMessage is a message that has not been stored yet.
 type NewMessage struct {
 	ThreadID   string     `json:"threadId"`
 	SenderID   string     `json:"senderId"`
@@ -34,14 +34,14 @@ type NewMessage struct {
 	Content    string     `json:"content"`
 	ToolCalls  []ToolCall `json:"toolCalls,omitempty"`
 
-	// Metadata is kept with the message and never shown to a model.
+	// Metadata is stored with the message and never shown to a model.
 	Metadata map[string]any `json:"metadata,omitempty"`
 }
 
-// ErrInvalid marks every validation error of this package.
+// ErrInvalid matches every validation error of this package.
 var ErrInvalid = errors.New("invalid event")
 
-// FieldError names the field of an event that is wrong, and what is wrong with it.
+// FieldError names an invalid field of an event and the problem.
 type FieldError struct {
 	Field   string
 	Problem string
@@ -52,8 +52,8 @@ func (e *FieldError) Error() string { return fmt.Sprintf("%s: %s", e.Field, e.Pr
 // Unwrap makes errors.Is(err, ErrInvalid) true.
 func (e *FieldError) Unwrap() error { return ErrInvalid }
 
-// Validate reports the first missing or impossible field as a [*FieldError].
-// An agent's message may be empty when it carries tool calls.
+// Validate reports the first missing or invalid field as a [*FieldError]. An agent's message may be
+// empty if it has tool calls.
 func (m NewMessage) Validate() error {
 	if m.ThreadID == "" {
 		return &FieldError{"threadId", "is required"}
@@ -72,50 +72,51 @@ func (m NewMessage) Validate() error {
 	return nil
 }
 
-// Message is a message as stored and as sent to the clients of the API.
+// Message is a message as stored and as sent to API clients.
 type Message struct {
 	ID         string    `json:"id"`
 	ThreadID   string    `json:"threadId"`
 	SenderID   string    `json:"senderId"`
 	SenderType CreatedBy `json:"senderType"`
 
-	// Role is the model's view of the sender: user, assistant, tool or system.
+	// Role is the role of the sender in a model's transcript: user, assistant, tool or system.
 	Role    string `json:"role"`
 	Content string `json:"content"`
 
-	// Parts are the pieces of text that Content is made of, when a model is shown them
-	// one by one. Content then is all of them, a line each.
+	// Parts are the text parts of the message, if models receive them separately. Content then
+	// contains all parts, one per line.
 	Parts []Part `json:"parts,omitempty"`
 
-	// ToolCalls are the calls that an agent's reply asks for.
+	// ToolCalls are the tool calls in an agent's reply.
 	ToolCalls []ToolCall `json:"toolCalls,omitempty"`
 
-	// ToolCallID, ToolName and IsError describe a tool's result.
+	// ToolCallID, ToolName and IsError describe a tool result.
 	ToolCallID string `json:"toolCallId,omitempty"`
 	ToolName   string `json:"toolName,omitempty"`
 	IsError    bool   `json:"isError,omitempty"`
 
-	// AgentID is the agent that wrote the message or, of a tool's result, the
-	// agent that asked for it. Empty for messages of people.
+	// AgentID is the agent that wrote the message or, for a tool result, that made the call. Empty
+	// for messages of users.
 	AgentID string `json:"agentId,omitempty"`
 
 	// ReplyToMessageID is the message that this one answers.
 	ReplyToMessageID string `json:"replyToMessageId,omitempty"`
 
-	// Interrupted marks a reply that was cut off: Content is what had arrived.
+	// Interrupted marks a partial reply: the model call was cut off.
 	Interrupted bool `json:"interrupted,omitempty"`
 
-	// Held marks an agent's reply that nobody is shown until the hooks have decided on
-	// it: their decision then carries the message that people see.
+	// Held marks an agent's reply that is not shown until hooks have decided on it. Their decision
+	// contains the message that viewers see.
 	Held bool `json:"held,omitempty"`
 
-	// Truncated marks a copy whose content was shortened; the stored message is whole.
+	// Truncated marks a copy whose content was shortened. The stored message is complete.
 	Truncated bool `json:"truncated,omitempty"`
 
 	Metadata map[string]any `json:"metadata,omitempty"`
 
-	// CreatedAt is when the message was stored. Only events on their way to viewers carry it:
-	// elsewhere the record has it.
+	// CreatedAt is when the message was stored. It is set only in events for viewers; elsewhere,
+	// see
+	// [Record.CreatedAt].
 	CreatedAt time.Time `json:"createdAt,omitzero"`
 }
 
@@ -133,10 +134,10 @@ type Part struct {
 	Text string `json:"text"`
 }
 
-// PartText is the type of a [Part] of text.
+// PartText is the type of a text [Part].
 const PartText = "text"
 
-// TextParts makes parts of text.
+// TextParts returns a text part for each string.
 func TextParts(texts ...string) []Part {
 	out := make([]Part, len(texts))
 	for i, text := range texts {
@@ -153,7 +154,7 @@ const (
 	RoleSystem    = "system"
 )
 
-// Role is the role that a message of this sender has for a model.
+// Role returns the model role of this kind of sender.
 func (c CreatedBy) Role() string {
 	switch c {
 	case User:
@@ -168,8 +169,8 @@ func (c CreatedBy) Role() string {
 	return ""
 }
 
-// ToolCall is one call that a model asked for, in OpenAI's shape. Arguments stays
-// the unparsed string that the model wrote, through store, events and callbacks.
+// ToolCall is a tool call of a model, in OpenAI's format. Arguments remains the unparsed string
+// that the model wrote, in the store, in events and in callbacks.
 type ToolCall struct {
 	ID       string   `json:"id"`
 	Function Function `json:"function"`

@@ -7,17 +7,16 @@ import (
 	"unicode/utf8"
 )
 
-// MaxName is the longest name of a person or a thing, in bytes.
+// MaxName is the maximum length of a name, in bytes.
 const MaxName = 200
 
-// CheckName reports, as a [*FieldError], why s cannot be the name of a person or a thing: the
-// sender of a message, who decides on a call, an agent, a tool, an API key. Two names that
-// look the same are the same name, so a name has no characters that cannot be seen, no white
-// space but single spaces between words, and letters in their composed form (NFC) and
-// ordinary width. Letters of different scripts that look alike remain different: an
-// authenticated name is the only proof of identity.
+// CheckName reports, as a [*FieldError], why s is not a valid name of a person or a thing: the
+// sender of a message, an approver, an agent, a tool, an API key. Names that look the same must be
+// the same, so a name has no invisible characters, no white space except single spaces between
+// words, and its letters are composed (NFC) and of ordinary width. Similar letters of different
+// scripts remain different: only an authenticated name proves an identity.
 //
-// An empty name is an error: whether a name is optional is the caller's decision.
+// An empty name is an error; the caller decides whether a name is optional.
 func CheckName(field, s string) error {
 	switch {
 	case s == "":
@@ -52,15 +51,15 @@ func CheckName(field, s string) error {
 	return nil
 }
 
-// CheckLine reports, as a [*FieldError], why s cannot be a title, or another line that people
-// read: it has control characters, line breaks or direction overrides, or is not text. It may
-// be empty, and has no bound.
+// CheckLine reports, as a [*FieldError], why s is not a valid title or other single line of text:
+// it has control characters, line breaks or direction overrides, or is not valid UTF-8. It may be
+// empty and has no maximum length.
 func CheckLine(field, s string) error {
 	return checkReadable(field, s, "")
 }
 
-// CheckText is [CheckLine] for text of several lines, such as a reason: it may have line
-// breaks and tabs.
+// CheckText is [CheckLine] for text of several lines, such as a reason: it allows line breaks and
+// tabs.
 func CheckText(field, s string) error {
 	return checkReadable(field, s, "\n\r\t")
 }
@@ -83,8 +82,8 @@ func checkReadable(field, s, allowed string) error {
 	return nil
 }
 
-// CleanLine makes a line of text that [CheckLine] accepts: control characters become spaces,
-// of which one is kept, and other characters that it rejects are dropped.
+// CleanLine converts s to a line that [CheckLine] accepts: each run of control characters becomes
+// one space, and other invalid characters are removed.
 func CleanLine(s string) string {
 	clean := func(r rune) rune {
 		switch {
@@ -98,29 +97,28 @@ func CleanLine(s string) string {
 	return strings.Join(strings.Fields(strings.Map(clean, strings.ToValidUTF8(s, ""))), " ")
 }
 
-// Blank reports whether s has nothing that can be seen: it is empty, or only white space and
-// invisible characters.
+// Blank reports whether s is empty or contains only white space and invisible characters.
 func Blank(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsSpace(r) && visible(r) })
 }
 
-// visible reports whether a character by itself shows that it is there.
+// visible reports whether a character is visible by itself.
 func visible(r rune) bool {
 	return unicode.IsGraphic(r) && !unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector) &&
 		r != '\u2800' // a braille pattern without dots
 }
 
-// directs reports whether a character embeds, isolates or overrides the direction of text.
-// The marks of a direction, which have no range, are common in right-to-left text.
+// directs reports whether a character embeds, isolates or overrides the direction of text. It
+// allows the direction marks, which have no range and are common in right-to-left text.
 func directs(r rune) bool {
 	return unicode.Is(unicode.Bidi_Control, r) && r != '\u061c' && r != '\u200e' && r != '\u200f'
 }
 
-// tags are a hidden copy of ASCII.
+// tags are an invisible copy of ASCII.
 var tags = &unicode.RangeTable{R32: []unicode.Range32{{Lo: 0xE0000, Hi: 0xE007F, Stride: 1}}}
 
-// composable are marks and letters' parts that Unicode composes with what stands before them.
-// Scripts of India, whose vowel signs are such too, are left out: they need them.
+// composable are combining marks and parts of letters that Unicode composes with the preceding
+// character. It excludes the vowel signs of Indic scripts, which are required there.
 var composable = &unicode.RangeTable{
 	R16: []unicode.Range16{
 		{Lo: 0x0300, Hi: 0x036F, Stride: 1}, // diacritical marks
@@ -136,7 +134,7 @@ var composable = &unicode.RangeTable{
 	},
 }
 
-// compatibility are blocks of other forms of ordinary characters.
+// compatibility are blocks with alternative forms of ordinary characters.
 var compatibility = &unicode.RangeTable{
 	R16: []unicode.Range16{
 		{Lo: 0x02B0, Hi: 0x02B8, Stride: 1}, // raised letters

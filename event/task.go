@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Task is a background task: work that an agent has started and does not wait for.
-// It is also the payload of a "task" record.
+// Task is a background task: work that an agent started without waiting for its result. It is also
+// the payload of a "task" record.
 type Task struct {
 	ID         string     `json:"id" doc:"Unique in the namespace: the thread's id, ~t and a number in base 36"`
 	Title      string     `json:"title,omitempty" doc:"For people: what it is about"`
@@ -25,7 +25,7 @@ type Task struct {
 	Error      string     `json:"error,omitempty" doc:"Why it failed or was cancelled"`
 }
 
-// TaskState says how a [Task] stands.
+// TaskState is the state of a [Task].
 type TaskState string
 
 // The states of a task.
@@ -36,7 +36,7 @@ const (
 	TaskCancelled TaskState = "cancelled"
 )
 
-// Ended reports whether the task is done with.
+// Ended reports whether the task has ended.
 func (s TaskState) Ended() bool { return s != TaskRunning }
 
 // TaskEnd is the payload of background_task.completed and background_task.failed.
@@ -45,10 +45,10 @@ type TaskEnd struct {
 	Title  string `json:"title,omitempty"`
 	Tool   string `json:"tool,omitempty"`
 
-	// Result of a task that has completed: what the tool returned, as JSON if it is
-	// JSON, else as text.
+	// Result is the output of the tool, if the task completed: JSON if the output is JSON,
+	// otherwise a JSON string.
 	Result json.RawMessage `json:"result,omitempty"`
 
-	// Error of one that has failed.
+	// Error is the error message, if the task failed.
 	Error string `json:"error,omitempty"`
 }

@@ -2,11 +2,11 @@ package event
 
 import "encoding/json"
 
-// SubtypeTaskProgress marks the data of progress that a background task has made.
+// SubtypeTaskProgress is the subtype of [TaskProgress].
 const SubtypeTaskProgress = "task_progress"
 
-// TaskProgress is the data of a tool_progress event of a background task. Such an event
-// names the call that started the task, and may come after that call has its result.
+// TaskProgress is the data of a tool_progress event of a background task. Such an event names the
+// call that started the task, and may follow that call's result.
 type TaskProgress struct {
 	// Subtype is always [SubtypeTaskProgress].
 	Subtype string `json:"subtype"`
@@ -16,8 +16,8 @@ type TaskProgress struct {
 	Data json.RawMessage `json:"data"`
 }
 
-// Progress makes the live event that tells viewers how far the task is. Data is any value
-// with a JSON form.
+// Progress returns the live event that reports the task's progress to viewers. Data is any value
+// that can be marshalled to JSON.
 func (t Task) Progress(data any) (AgentEvent, error) {
 	raw, err := json.Marshal(data)
 	if err != nil {
@@ -30,8 +30,7 @@ func (t Task) Progress(data any) (AgentEvent, error) {
 	return AgentEvent{Type: EventToolProgress, ToolName: t.Tool, ToolCallID: t.ToolCallID, Agent: t.Agent, Data: whole}, nil
 }
 
-// TaskProgress reads the data of a background task's progress. It returns false for all
-// other events.
+// TaskProgress decodes the progress of a background task. It returns false for all other events.
 func (e AgentEvent) TaskProgress() (TaskProgress, bool) {
 	var p TaskProgress
 	ok := e.Type == EventToolProgress && json.Unmarshal(e.Data, &p) == nil && p.Subtype == SubtypeTaskProgress

@@ -9,28 +9,27 @@ import (
 	"github.com/threadmill/threadmill/internal/strictjson"
 )
 
-// toolResultType is the "__type" of a message that is a decision on a tool call.
+// toolResultType is the "__type" of a message that contains a decision on a tool call.
 const toolResultType = "tool_result"
 
-// ToolResultData is a decision on a tool call as clients of a world send it: see package
+// ToolResultData is a decision on a tool call in the format of clients of a world: see package
 // world.
 type ToolResultData struct {
-	// ToolCallID is that of the call, or of the request for its approval: see
-	// [ApprovalCallID].
+	// ToolCallID is the id of the call or of its approval request: see [ApprovalCallID].
 	ToolCallID string   `json:"tool_call_id"`
 	Decision   Decision `json:"decision"`
 
-	// Scope of an approval: once, the default, or session.
+	// Scope of an approval is once (the default) or session.
 	Scope Scope `json:"scope,omitempty"`
 
-	// ToolName, ToolArgs and WorkingDirectory say what was decided on, as the person has
-	// seen it. None of it changes what runs.
+	// ToolName, ToolArgs and WorkingDirectory are the call as the person saw it. They do not change
+	// what runs.
 	ToolName         string          `json:"toolName"`
 	ToolArgs         json.RawMessage `json:"toolArgs,omitempty"`
 	WorkingDirectory string          `json:"workingDirectory,omitempty"`
 }
 
-// toolResultContent is what the message has of the decision, beside the call's id.
+// toolResultContent is the decision in the message, without the call's id.
 type toolResultContent struct {
 	Decision         Decision        `json:"decision"`
 	Scope            Scope           `json:"scope,omitempty"`
@@ -39,7 +38,7 @@ type toolResultContent struct {
 	WorkingDirectory string          `json:"workingDirectory,omitempty"`
 }
 
-// Text is the decision in words that a program reads: the content of a tool message.
+// Text returns the decision as JSON: the content of a tool message.
 func (d ToolResultData) Text() (string, error) {
 	if len(d.ToolArgs) > 0 {
 		if err := CheckJSON("toolArgs", d.ToolArgs); err != nil {
@@ -53,7 +52,7 @@ func (d ToolResultData) Text() (string, error) {
 	return out, nil
 }
 
-// Content is the content of a message that carries the decision to an agent, any if
+// Content returns the content of a message that sends the decision to an agent, or to any agent if
 // agentID is empty. [ParseContent] reads it.
 func (d ToolResultData) Content(agentID string) (string, error) {
 	text, err := d.Text()
@@ -63,7 +62,7 @@ func (d ToolResultData) Content(agentID string) (string, error) {
 	return encode(toolResultText{toolResultType, d.ToolCallID, agentID, text})
 }
 
-// toolResultText is the content of the message.
+// toolResultText is the content of a message that contains a decision.
 type toolResultText struct {
 	Type       string `json:"__type"`
 	ToolCallID string `json:"tool_call_id"`
@@ -71,7 +70,7 @@ type toolResultText struct {
 	Content    string `json:"content"`
 }
 
-// encode is json.Marshal without escapes for HTML: people read the text, too.
+// encode is json.Marshal without HTML escapes, since people read the text too.
 func encode(v any) (string, error) {
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
@@ -80,25 +79,25 @@ func encode(v any) (string, error) {
 	return strings.TrimSuffix(out.String(), "\n"), err
 }
 
-// ToolResultMessage is a message that is a decision on a tool call. Its role is "tool",
-// whoever has sent it.
+// ToolResultMessage is a message that contains a decision on a tool call. Its role is "tool" for
+// every sender.
 type ToolResultMessage struct {
 	ToolCallID string
 
-	// TargetAgentID is the agent whose call it is, if the message says so.
+	// TargetAgentID is the agent that made the call, if the message names it.
 	TargetAgentID string
 
-	// Content is what the message says to a model.
+	// Content is the text that models see.
 	Content string
 
-	// Data is the decision in Content. It has none if anything of it is not as it must
-	// be: then there is nothing that could be carried out.
+	// Data is the decision in Content. It is zero, except for the call's id, if Content is not a
+	// valid decision.
 	Data ToolResultData
 }
 
-// ParseContent reads the content of a message that may be a decision on a tool call: a JSON
-// object with the "__type" tool_result. All else is not ok, and is a message like any
-// other; warning says what is missing of one that was meant to be a decision.
+// ParseContent reads the content of a message that may be a decision on a tool call: a JSON object
+// with the "__type" tool_result. ok is false for any other content, which is an ordinary message;
+// warning then names the defect if the message was meant to be a decision.
 func ParseContent(content string) (m ToolResultMessage, ok bool, warning string) {
 	fields, isObject := objectOf([]byte(content))
 	typ, _ := textOf(fields["__type"])
@@ -121,7 +120,7 @@ func ParseContent(content string) (m ToolResultMessage, ok bool, warning string)
 	return m, true, ""
 }
 
-// contentOf is a text, or the text of any other value.
+// contentOf returns a JSON string's text, or the JSON of any other value.
 func contentOf(data json.RawMessage) string {
 	if text, isText := textOf(data); isText || isNull(data) {
 		return text
@@ -129,7 +128,7 @@ func contentOf(data json.RawMessage) string {
 	return string(data)
 }
 
-// decisionOf reads the content of a decision.
+// decisionOf reads the content of a decision. fits is false if it is invalid.
 func decisionOf(content string) (d ToolResultData, fits bool) {
 	fields, fits := objectOf([]byte(content))
 	fits = fits && strictjson.CheckAs([]byte(content), toolResultContent{}, strictjson.Envelope) == nil
@@ -148,7 +147,7 @@ func decisionOf(content string) (d ToolResultData, fits bool) {
 	return d, fits
 }
 
-// objectOf reads an object. Unlike those of a struct, names count with their case.
+// objectOf reads a JSON object. Unlike struct fields, its names are case-sensitive.
 func objectOf(data []byte) (fields map[string]json.RawMessage, isObject bool) {
 	err := json.Unmarshal(data, &fields)
 	return fields, err == nil && fields != nil
@@ -161,15 +160,14 @@ func textOf(data json.RawMessage) (text string, isText bool) {
 	return text, json.Unmarshal(data, &text) == nil
 }
 
-// isNull reports whether a field is left out.
+// isNull reports whether a field is missing or null.
 func isNull(data json.RawMessage) bool { return len(data) == 0 || string(data) == "null" }
 
-// approvalWord begins the id of a request for approval, as a call of its own.
+// approvalWord is the prefix of the ids of approval calls.
 const approvalWord = "approval"
 
-// ApprovalCallID is the id of the call by which clients of a world are asked to approve a
-// tool call: "approval_" and the call's id. When they are asked again, the round stands
-// behind the word.
+// ApprovalCallID returns the id of the call that asks clients of a world to approve a tool call:
+// "approval_" and the call's id. From round 2, the round follows the word "approval".
 func ApprovalCallID(toolCallID string, round int) string {
 	if round > 1 {
 		return approvalWord + strconv.Itoa(round) + "_" + toolCallID
@@ -177,8 +175,8 @@ func ApprovalCallID(toolCallID string, round int) string {
 	return approvalWord + "_" + toolCallID
 }
 
-// ParseApprovalCallID returns the call that an id is about: the one that is to be approved,
-// in which round, or the one with that id itself, in round 0.
+// ParseApprovalCallID returns the tool call and the round of an id of [ApprovalCallID]. Any other
+// id is the tool call's own, with round 0.
 func ParseApprovalCallID(id string) (toolCallID string, round int) {
 	rest, isApproval := strings.CutPrefix(id, approvalWord)
 	digits, toolCallID, cut := strings.Cut(rest, "_")

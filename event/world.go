@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// WorldEvent is something that happens in a thread as clients of a world of agents are told
-// it: those that call a thread a chat. It is made of records and of live pieces, and not
-// stored itself. Its JSON names are those of that protocol.
+// WorldEvent is an event for clients of a world of agents, which call a thread a chat. It is
+// derived from records and the live stream and is not stored. Its JSON names are those of that
+// protocol.
 type WorldEvent struct {
 	ID        string         `json:"id"`
 	Type      WorldEventType `json:"type" enum:"message,sse,tool-start,tool-progress,tool-result,tool-error,tool-execution,crud,system,activity"`
@@ -20,7 +20,7 @@ type WorldEvent struct {
 	Meta *WorldMeta `json:"meta,omitempty" doc:"Where it belongs; live events have none"`
 }
 
-// WorldEventType says what a [WorldEvent] is about.
+// WorldEventType is the type of a [WorldEvent].
 type WorldEventType string
 
 // The types of a [WorldEvent].
@@ -37,33 +37,33 @@ const (
 	WorldActivityEvent      WorldEventType = "activity"
 )
 
-// WorldMeta is what is known of a [WorldEvent] beside its data.
+// WorldMeta is the context of a [WorldEvent].
 type WorldMeta struct {
 	TraceID string `json:"traceId,omitempty"`
 
-	// ThreadRootID is the event that all of the turn follows from, ReplyToMessageID the
-	// message that this one answers.
+	// ThreadRootID is the event that started the turn, ReplyToMessageID the message that this one
+	// answers.
 	ThreadRootID     string `json:"threadRootId,omitempty"`
 	ReplyToMessageID string `json:"replyToMessageId,omitempty"`
 
-	// Agents have to do with it, and so have the calls.
+	// Agents and ToolCallIDs are the agents and tool calls that the event is about.
 	Agents      []string `json:"agents,omitempty"`
 	ToolCallIDs []string `json:"toolCallIds,omitempty"`
 }
 
-// WorldMessage is a message. One with an id that has come before supersedes that one.
+// WorldMessage is a message. It supersedes an earlier one with the same id.
 type WorldMessage struct {
 	Sender  string `json:"sender"`
 	Content string `json:"content"`
 
-	// Role is user, assistant, tool or system: by who the sender is known to be, never by
-	// the sender's name.
+	// Role is user, assistant, tool or system. It depends on the type of the sender, never on the
+	// sender's name.
 	Role      string    `json:"role"`
 	Timestamp time.Time `json:"timestamp"`
 	MessageID string    `json:"messageId"`
 	ChatID    string    `json:"chatId"`
 
-	// AgentName and AgentID are the agent that wrote it, or whose call it is about.
+	// AgentName and AgentID identify the agent that wrote the message or made the call.
 	AgentName string `json:"agentName,omitempty"`
 	AgentID   string `json:"agentId,omitempty"`
 
@@ -71,28 +71,28 @@ type WorldMessage struct {
 	ReplyToMessageID string     `json:"replyToMessageId,omitempty"`
 	ToolCalls        []ToolCall `json:"tool_calls,omitempty"`
 
-	// ToolCallStatus says how calls stand, by their ids.
+	// ToolCallStatus maps ids of tool calls to their status.
 	ToolCallStatus map[string]ToolCallStatus `json:"toolCallStatus,omitempty"`
 }
 
-// ToolCallStatus says how a tool call stands.
+// ToolCallStatus is the status of a tool call.
 type ToolCallStatus struct {
-	// Complete: it has been decided on, or has its result.
+	// Complete means that the call was decided or has its result.
 	Complete bool `json:"complete"`
 
-	// Result is what was decided, if anything was.
+	// Result is the decision, if there is one.
 	Result *ToolCallDecision `json:"result"`
 }
 
-// ToolCallDecision is what was decided on a tool call.
+// ToolCallDecision is a decision on a tool call.
 type ToolCallDecision struct {
 	Decision  Decision  `json:"decision"`
 	Scope     Scope     `json:"scope"`
 	Timestamp time.Time `json:"timestamp"`
 }
 
-// RequestApproval is the name of the call by which clients of a world are asked to approve
-// another: see [ApprovalCallID]. Its arguments are a [RequestApprovalArgs].
+// RequestApproval is the name of the call that asks clients of a world to approve another call: see
+// [ApprovalCallID]. Its arguments are a [RequestApprovalArgs].
 const RequestApproval = "client.requestApproval"
 
 // RequestApprovalArgs are the arguments of a call of [RequestApproval].
@@ -102,44 +102,44 @@ type RequestApprovalArgs struct {
 	Options          []string         `json:"options"`
 }
 
-// OriginalToolCall is a call that is to be approved.
+// OriginalToolCall is a call that needs approval.
 type OriginalToolCall struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
 
-	// Args are a JSON object, or the text that the model wrote in place of one.
+	// Args is a JSON object, or the text that the model wrote instead.
 	Args             json.RawMessage `json:"args"`
 	WorkingDirectory string          `json:"workingDirectory,omitempty"`
 }
 
-// ApprovalOptions are what can be answered to a request for approval.
+// ApprovalOptions returns the possible answers to an approval request.
 func ApprovalOptions() []string { return []string{"deny", "approve_once", "approve_session"} }
 
-// WorldSSE is a piece of a reply, its start or its end.
+// WorldSSE is a fragment of a reply, its start or its end.
 type WorldSSE struct {
 	AgentName string       `json:"agentName"`
 	Type      WorldSSEType `json:"type"`
 
-	// Content of a chunk.
+	// Content is the text of a chunk.
 	Content   string `json:"content,omitempty"`
 	MessageID string `json:"messageId"`
 
-	// Usage, of the end, is what the reply has cost.
+	// Usage is the token usage of the reply, on its end.
 	Usage  *Usage `json:"usage,omitempty"`
 	ChatID string `json:"chatId,omitempty"`
 }
 
-// WorldSSEType says what a [WorldSSE] is.
+// WorldSSEType is the type of a [WorldSSE].
 type WorldSSEType string
 
-// The types of a [WorldSSE]. A start makes void what has come of the message before.
+// The types of a [WorldSSE]. A start invalidates the earlier chunks of the message.
 const (
 	WorldSSEStart WorldSSEType = "start"
 	WorldSSEChunk WorldSSEType = "chunk"
 	WorldSSEEnd   WorldSSEType = "end"
 )
 
-// WorldTool is what a tool does: its start, its progress, its result or its error.
+// WorldTool is the start, the progress, the result or the error of a tool call.
 type WorldTool struct {
 	AgentName     string         `json:"agentName"`
 	Type          WorldEventType `json:"type"`
@@ -148,48 +148,48 @@ type WorldTool struct {
 	ChatID        string         `json:"chatId,omitempty"`
 }
 
-// WorldToolCall is the call that a [WorldTool] is about.
+// WorldToolCall is the tool call of a [WorldTool].
 type WorldToolCall struct {
 	ToolName   string `json:"toolName"`
 	ToolCallID string `json:"toolCallId"`
 
-	// Input of a start are the arguments, Progress is any JSON.
+	// Input contains the arguments, on a start. Progress is any JSON.
 	Input    json.RawMessage `json:"input,omitempty"`
 	Progress json.RawMessage `json:"progress,omitempty"`
 	Result   string          `json:"result,omitempty"`
 	Error    string          `json:"error,omitempty"`
 }
 
-// WorldToolExecution says that a call has run that was approved.
+// WorldToolExecution reports that an approved call ran.
 type WorldToolExecution struct {
 	AgentID  string `json:"agentId"`
 	ToolName string `json:"toolName"`
 
-	// Command is the argument of that name, or the tool's name.
+	// Command is the argument "command", or the tool's name.
 	Command    string          `json:"command"`
 	Parameters json.RawMessage `json:"parameters"`
 	Directory  string          `json:"directory"`
 
-	// ExitCode is that of the result, or 1 if it is an error, or 0.
+	// ExitCode is the exit code in the result; otherwise 1 for an error and 0 for success.
 	ExitCode int    `json:"exitCode"`
 	ChatID   string `json:"chatId"`
 }
 
-// WorldCRUD says that something was created, updated or deleted.
+// WorldCRUD reports that an entity was created, updated or deleted.
 type WorldCRUD struct {
 	Operation WorldOperation `json:"operation"`
 
-	// EntityType is chat, agent, message or a word of the publisher's.
+	// EntityType is chat, agent, message or a type that the publisher defines.
 	EntityType string `json:"entityType"`
 	EntityID   string `json:"entityId"`
 
-	// EntityData is what it is now, or those fields of it that have changed.
+	// EntityData is the entity, or those of its fields that changed.
 	EntityData any       `json:"entityData,omitempty"`
 	Timestamp  time.Time `json:"timestamp"`
 	ChatID     string    `json:"chatId,omitempty"`
 }
 
-// WorldOperation is what a [WorldCRUD] tells of.
+// WorldOperation is the operation of a [WorldCRUD].
 type WorldOperation string
 
 // The operations.
@@ -199,17 +199,17 @@ const (
 	WorldDelete WorldOperation = "delete"
 )
 
-// The types of entity that a thread makes events of.
+// The entity types that a thread uses.
 const (
 	EntityChat    = "chat"
 	EntityMessage = "message"
 )
 
-// WorldMessageStatus is the EntityData of a message whose calls stand in another way now.
+// WorldMessageStatus is the EntityData of a message whose tool calls changed their status.
 type WorldMessageStatus struct {
 	MessageID string `json:"messageId"`
 
-	// ToolCallStatus has only the calls that have changed.
+	// ToolCallStatus contains only the calls that changed.
 	ToolCallStatus map[string]ToolCallStatus `json:"toolCallStatus"`
 }
 
@@ -221,7 +221,7 @@ type WorldChat struct {
 	By     string   `json:"by,omitempty"`
 }
 
-// WorldSystem is what people are told by nobody in particular.
+// WorldSystem is a message from the system to users.
 type WorldSystem struct {
 	Content   string    `json:"content"`
 	MessageID string    `json:"messageId"`
@@ -229,13 +229,13 @@ type WorldSystem struct {
 	ChatID    string    `json:"chatId,omitempty"`
 }
 
-// WorldActivity says what goes on in a world.
+// WorldActivity reports an activity in a world.
 type WorldActivity struct {
-	// Type is response-end, approval, client-call, a status of the thread, or the type of
-	// an environment event.
+	// Type is response-end, approval, client-call, a status of the thread, or the type of an
+	// environment event.
 	Type string `json:"type"`
 
-	// Source is who does it.
+	// Source is the participant that caused the activity.
 	Source    string    `json:"source,omitempty"`
 	MessageID string    `json:"messageId,omitempty"`
 	Detail    string    `json:"detail,omitempty"`

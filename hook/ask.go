@@ -13,26 +13,26 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
-// MaxEvent is the largest event that a hook may return, and the largest sum of what it
-// responds or produces, in bytes of JSON.
+// MaxEvent is the maximum size of an event that a hook returns, and of all its responses or
+// produced events together, in bytes of JSON.
 const MaxEvent = 256 << 10
 
-// Answer is what one hook or processor made of an event.
+// Answer is the decision of one hook or processor on an event.
 type Answer struct {
 	Outcome event.Outcome
 
-	// Event holds in place of the one that was seen, if Outcome is replaced.
+	// Event replaces the original event, if Outcome is replaced.
 	Event     event.Event
 	Responses []Response
 	Produced  []Produced
 }
 
-// Settles reports whether the event goes no further: the hooks behind are not asked.
+// Settles reports whether the decision is final: later hooks do not run.
 func (a Answer) Settles() bool {
 	return a.Outcome == event.Responded || a.Outcome == event.Produced || a.Outcome == event.Dropped
 }
 
-// PanicError is a panic of a hook or processor.
+// PanicError is the error of a hook or processor that panicked.
 type PanicError struct {
 	Value any
 	Stack string
@@ -40,12 +40,12 @@ type PanicError struct {
 
 func (e *PanicError) Error() string { return fmt.Sprintf("it panicked: %v", e.Value) }
 
-// AskInline asks an inline hook.
+// AskInline runs an inline hook.
 func (h Hook) AskInline(c Context, e event.Event) (Answer, error) {
 	return ask(e, func(e event.Event, respond Respond) (event.Event, error) { return h.Inline(c, e, respond) })
 }
 
-// Ask asks a hook that is a function, inline or not.
+// Ask runs a hook that is a Go function, inline or not.
 func (h Hook) Ask(ctx context.Context, e event.Event, deps Deps) (Answer, error) {
 	if h.Inline != nil {
 		return h.AskInline(deps.Context, e)
@@ -54,8 +54,8 @@ func (h Hook) Ask(ctx context.Context, e event.Event, deps Deps) (Answer, error)
 	return ask(e, func(e event.Event, respond Respond) (event.Event, error) { return h.Func(ctx, e, respond) })
 }
 
-// ask calls a hook with a copy of the event, which it may change as it likes. What it
-// responds after it has returned is not heard.
+// ask calls a hook with a copy of the event, which the hook may change. Responses after the hook
+// has returned are ignored.
 func ask(seen event.Event, call func(event.Event, Respond) (event.Event, error)) (out Answer, err error) {
 	defer caught(&err)
 	given, err := clone(seen)
@@ -101,7 +101,7 @@ func caught(err *error) {
 	}
 }
 
-// answer checks what a hook decided. got is the event that it returned, if any.
+// answer validates the decision of a hook. got is the event that it returned, if any.
 func (v Verdict) answer(seen, got event.Event) (Answer, error) {
 	if err := v.check(got != nil); err != nil {
 		return Answer{}, err
@@ -130,7 +130,7 @@ func (v Verdict) answer(seen, got event.Event) (Answer, error) {
 	return Answer{Outcome: event.Replaced, Event: got}, fits("event", got)
 }
 
-// check reports what a verdict has that does not go together.
+// check reports the fields of a verdict that exclude each other.
 func (v Verdict) check(replaces bool) error {
 	others := func(field string, is ...bool) error {
 		if slices.Contains(is, true) {
@@ -149,7 +149,7 @@ func (v Verdict) check(replaces bool) error {
 	return nil
 }
 
-// Read checks what a hook workflow returned.
+// Read validates the result of a hook workflow.
 func (v Verdict) Read(seen event.Event) (Answer, error) {
 	var got event.Event
 	if len(v.Event) > 0 && string(v.Event) != "null" {
@@ -161,7 +161,7 @@ func (v Verdict) Read(seen event.Event) (Answer, error) {
 	return v.answer(seen, got)
 }
 
-// Ask asks a processor.
+// Ask runs a processor.
 func (p Processor) Ask(ctx context.Context, e event.Event, deps Deps) (out Answer, err error) {
 	defer caught(&err)
 	if e, err = clone(e); err != nil {
@@ -180,7 +180,7 @@ func (p Processor) Ask(ctx context.Context, e event.Event, deps Deps) (out Answe
 	return produced(e, events)
 }
 
-// produced checks the events that are made of another.
+// produced validates the events that a processor produces.
 func produced(seen event.Event, events []Produced) (Answer, error) {
 	events = slices.Clone(events)
 	for i := range events {
@@ -192,7 +192,7 @@ func produced(seen event.Event, events []Produced) (Answer, error) {
 	return Answer{Outcome: event.Produced, Produced: events}, fits("produced", events)
 }
 
-// whole checks an event, and fills in what it can be without.
+// whole validates an event and sets its defaults.
 func (p Produced) whole(of event.Event) (Produced, error) {
 	if p.Type == "" {
 		p.Type = event.TypeMessage
@@ -259,7 +259,7 @@ func threadOf(e event.Event) string {
 	return ""
 }
 
-// checkReplacement reports why one event cannot hold in place of another.
+// checkReplacement reports why one event cannot replace another.
 func checkReplacement(seen, got event.Event) error {
 	if threadOf(got) != threadOf(seen) {
 		return &event.FieldError{Field: "threadId", Problem: fmt.Sprintf("is %q, but the event's is %q", threadOf(got), threadOf(seen))}
@@ -301,7 +301,8 @@ func checkReplacement(seen, got event.Event) error {
 	return &event.FieldError{Field: "type", Problem: fmt.Sprintf("an llm_call cannot become a %s; respond instead", got.EventType())}
 }
 
-// checkMessage: what is said can be changed, who is asked to do what cannot.
+// checkMessage validates a replacement of a message: the content may change, the tool calls may
+// not.
 func checkMessage(seen event.Event, got event.MessageEvent) error {
 	was, _ := seen.(event.MessageEvent)
 	if !slices.Equal(was.Message.ToolCalls, got.Message.ToolCalls) {
@@ -318,8 +319,8 @@ func checkMessage(seen event.Event, got event.MessageEvent) error {
 	return nil
 }
 
-// checkCalls: calls that an agent has made can be edited or taken out. Others cannot be
-// added to them: the model would not know them.
+// checkCalls validates a replacement of tool calls: calls may be edited or removed, but not added,
+// since the model would not know them.
 func checkCalls(seen event.Event, got event.ToolCallEvent) error {
 	if m, ok := seen.(event.MessageEvent); ok && (m.CreatedBy == event.Agent || m.CreatedBy == event.Tool) {
 		return &event.FieldError{Field: "type", Problem: "what an agent or a tool says cannot become a tool_call; respond instead"}

@@ -7,33 +7,33 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
-// Deps is what hooks and processors can work with, beside the event itself.
+// Deps are the dependencies of hooks and processors.
 type Deps struct {
 	// Store reads the event's thread.
 	Store Store
 
-	// Thread describes it.
+	// Thread is the event's thread.
 	Thread Thread
 
-	// Context tells about the event.
+	// Context describes the event.
 	Context Context
 }
 
-// Store reads one thread. It fails when the store does.
+// Store reads one thread. Its errors are those of the underlying store.
 type Store interface {
-	// Messages returns the thread's newest messages as hooks have left them, at most
-	// limit (0 = 200, at most 1000), the oldest first.
+	// Messages returns the thread's newest messages with the changes of hooks, at most limit
+	// (default 200, at most 1000), oldest first.
 	Messages(ctx context.Context, limit int) ([]event.Message, error)
 
-	// Records returns records with a greater Seq, at most limit (0 = 1000, which is the
-	// most), the oldest first; only those of the types given, if any.
+	// Records returns records with Seq > after, at most limit (default and maximum 1000), oldest
+	// first. If types are given, it returns only records of these types.
 	Records(ctx context.Context, after int64, limit int, types ...string) ([]event.Record, error)
 
-	// RecordsByID returns those of the records that exist, in order of Seq.
+	// RecordsByID returns the records with these ids that exist, in order of Seq.
 	RecordsByID(ctx context.Context, ids ...string) ([]event.Record, error)
 }
 
-// Thread is a thread as the store has it.
+// Thread is a thread in the store.
 type Thread struct {
 	Namespace string
 	ID        string
@@ -49,7 +49,7 @@ func WithDeps(ctx context.Context, deps Deps) context.Context {
 	return context.WithValue(ctx, depsKey{}, deps)
 }
 
-// DepsOf returns what a [Func] can work with. It is empty outside of one.
+// DepsOf returns the dependencies in the context of a [Func]. They are empty in any other context.
 func DepsOf(ctx context.Context) Deps {
 	deps, _ := ctx.Value(depsKey{}).(Deps)
 	return deps

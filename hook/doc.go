@@ -1,5 +1,5 @@
-// Package hook is how an application sees every event of every thread before it has
-// any effect: it may change the event, answer in its place, or let it pass.
+// Package hook lets an application intercept every event of every thread before it takes effect: a
+// hook may change the event, answer it, or let it pass.
 //
 //	guard := hook.OnMessage("guard", func(ctx context.Context, m event.MessageEvent, respond hook.Respond) (event.Event, error) {
 //		if strings.Contains(m.Message.Content, "password") {
@@ -9,41 +9,41 @@
 //	})
 //	guard.Filter.CreatedBy = []event.CreatedBy{event.User}
 //
-// # What hooks see
+// # Events
 //
-//   - "message": what people, agents, tools and the system say. A reply that says
-//     nothing but asks for tools is a tool_call alone.
-//   - "tool_call": all calls of one reply, before any of them runs.
-//   - "llm_call": a model call, before it is made. Only a [Filter] that names the type
-//     matches it.
-//   - every other type that somebody posts.
+// Hooks intercept these types of events:
 //
-// The record of an event is stored before a hook sees it. Tokens are no events.
+//   - "message": a message of a user, an agent, a tool or the system. A reply without text is a
+//     tool_call only.
+//   - "tool_call": all tool calls of one reply, before any of them runs.
+//   - "llm_call": a model call, before it is made. Only a [Filter] that names the type matches it.
+//   - every other type that is posted.
 //
-// # What is decided
+// The record of an event is stored before a hook runs. Tokens are not events.
 //
-// Hooks are asked in the order in which they are declared, each seeing what the one
-// before it returned; processors follow, then the default.
+// # Decisions
 //
-//   - Nil is returned: the event passes as it is.
-//   - An event is returned: it holds in place of the stored one, which stays as it is.
-//     Its type decides what happens next.
-//   - respond is called: nothing else happens to the event, and each response becomes
-//     an event of its own, which passes the hooks as well. That wins over what is
-//     returned, and over the hooks that would have followed.
-//   - A [Processor] produces events: they take the place of the event, whose status is
-//     then "overwritten".
+// Hooks run in the order in which they are declared, each with the event that the previous one
+// returned. Processors follow, then default processing.
 //
-// A decision is made once. It is part of the workflow's history, is the same on
-// replay, and is kept as a "hook" record unless an inline hook let the event pass. The
-// function itself may run more than once, when it fails, or when its worker is lost
-// before its result has been reported: [Context].Key is the same in every run.
+//   - A hook that returns nil lets the event pass.
+//   - A hook that returns an event replaces the stored one, which remains unchanged in the store. The
+//     type of the new event decides how it is processed.
+//   - A hook that calls respond ends the processing of the event. Each response becomes a separate
+//     event, which hooks intercept too. Responses win over a returned event, and later hooks do not
+//     run.
+//   - A [Processor] produces events that replace the event, whose status is then "overwritten".
 //
-// # Where they run
+// A decision is made once. It is part of the workflow's history and the same on replay, and is
+// stored as a "hook" record unless an inline hook let the event pass. The function itself may run
+// more than once, when it fails or when its worker is lost before the result is reported:
+// [Context].Key is the same in every run.
 //
-// A [Func] runs as an activity of a hook workflow, of which there is one per event
-// for all hooks that match. A [Workflow] is started by it, and may take days. An
-// [InlineFunc] runs in the thread's workflow, or in the step that made a reply or a
-// result, and costs nothing unless it changes something: it must be deterministic and do
-// no I/O.
+// # Execution
+//
+// A [Func] runs as an activity of a hook workflow; each event has one hook workflow for all hooks
+// that match. A
+// [Workflow] is started by the hook workflow and may take days. An [InlineFunc] runs in the thread's workflow, or in
+// the activity that created a reply or a result, and costs nothing unless it changes something. It
+// must be deterministic and do no I/O.
 package hook

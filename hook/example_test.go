@@ -10,14 +10,14 @@ import (
 	"github.com/threadmill/threadmill/hook"
 )
 
-// said is a message as hooks see it.
+// said returns a message for hooks.
 func said(by event.CreatedBy, sender, content string) event.MessageEvent {
 	return event.MessageEvent{CreatedBy: by, ThreadID: "t1", Message: event.NewMessage{
 		ThreadID: "t1", SenderID: sender, SenderType: by, Content: content,
 	}}
 }
 
-// show asks a hook as a thread does, and prints what it has decided.
+// show runs a hook as a thread does and prints its decision.
 func show(h hook.Hook, e event.Event) {
 	answer, err := h.Ask(context.Background(), e, hook.Deps{})
 	if err != nil {
@@ -37,7 +37,7 @@ func show(h hook.Hook, e event.Event) {
 	}
 }
 
-// A hook that answers in place of the agent. Responding means that no model is called.
+// A hook that answers instead of the agent. After a response, no model is called.
 func ExampleOnMessage() {
 	guard := hook.OnMessage("guard", func(_ context.Context, m event.MessageEvent, respond hook.Respond) (event.Event, error) {
 		if strings.Contains(m.Message.Content, "password") {
@@ -55,8 +55,7 @@ func ExampleOnMessage() {
 	//   I do not talk about passwords.
 }
 
-// A hook that keeps something out of replies. With HoldOutput nobody sees a reply before
-// the hook has.
+// A hook that redacts replies. With HoldOutput, nobody sees a reply before the hook has run.
 func ExampleOnMessage_redact() {
 	redact := hook.OnMessage("redact", func(_ context.Context, m event.MessageEvent, _ hook.Respond) (event.Event, error) {
 		m.Message.Content = strings.ReplaceAll(m.Message.Content, "4711", "…")
@@ -73,7 +72,7 @@ func ExampleOnMessage_redact() {
 	// passed
 }
 
-// A hook that takes a call out of those that an agent asks for, before any of them runs.
+// A hook that removes a tool call of an agent before it runs.
 func ExampleOnToolCall() {
 	noDeletes := hook.OnToolCall("no-deletes", func(_ context.Context, c event.ToolCallEvent, _ hook.Respond) (event.Event, error) {
 		var kept []event.ToolCall
@@ -111,8 +110,7 @@ func ExampleOnLLMCall() {
 	//   {"type":"llm_call","createdBy":"agent","threadId":"t1","agentName":"clerk","step":3,"instructions":"Come to an end."}
 }
 
-// An inline hook runs in the thread's workflow. It costs nothing while it lets events
-// pass.
+// An inline hook runs in the thread's workflow. It costs nothing while it lets events pass.
 func ExampleInline() {
 	polite := hook.Inline("polite", func(_ hook.Context, e event.Event, respond hook.Respond) (event.Event, error) {
 		if m, ok := e.(event.MessageEvent); ok && strings.ToUpper(m.Message.Content) == m.Message.Content {
@@ -128,8 +126,7 @@ func ExampleInline() {
 	//   Please do not shout.
 }
 
-// A hook that calls a service gives it its key, so that a second attempt does not count
-// twice.
+// A hook sends its idempotency key to a service, so that a second attempt does not count twice.
 func ExampleDepsOf() {
 	audit := hook.OnEvent("audit", func(ctx context.Context, e event.Event, _ hook.Respond) (event.Event, error) {
 		deps := hook.DepsOf(ctx)
@@ -145,7 +142,7 @@ func ExampleDepsOf() {
 	// PUT /audit/default/t1/e1/audit message, attempt 2
 }
 
-// A processor of a type of one's own makes a message of its events.
+// A processor for a custom type turns its events into messages.
 func ExampleProcess() {
 	type order struct {
 		Customer string `json:"customer"`
@@ -170,8 +167,8 @@ func ExampleProcess() {
 	// message {"threadId":"t1","senderId":"shop","senderType":"user","content":"ann has ordered a kettle. Thank them."}
 }
 
-// A hook workflow, which may be written in any language, is named by its type. This is
-// what it returns to answer in place of a message.
+// A hook workflow, in any language, is registered by its type. This is the result with which it
+// answers a message.
 func ExampleInWorkflow() {
 	review := hook.InWorkflow("review", "Review", "reviews")
 	review.Filter.CreatedBy = []event.CreatedBy{event.Agent}

@@ -10,10 +10,9 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
-// Hook sees the events that its filter matches. One of Func, Inline and Workflow is
-// required.
+// Hook intercepts the events that match its filter. One of Func, Inline and Workflow is required.
 type Hook struct {
-	// Name is unique among hooks and processors: letters, digits, - and _.
+	// Name is unique among hooks and processors. It consists of letters, digits, - and _.
 	Name   string
 	Filter Filter
 
@@ -21,73 +20,73 @@ type Hook struct {
 	Inline   InlineFunc
 	Workflow *Workflow
 
-	// OnFailure says what a failure means, after the last attempt. Default [Closed].
+	// OnFailure is the failure mode after the last attempt. Default [Closed].
 	OnFailure FailureMode
 
-	// Timeout bounds one attempt. Default: 30 seconds for a Func, no limit for a
-	// Workflow. At most a day, and a year for a Workflow. An inline hook has none.
+	// Timeout is the limit of one attempt. Default 30 seconds for a Func, no limit for a Workflow.
+	// At most a day for a Func and a year for a Workflow. It does not apply to an inline hook.
 	Timeout time.Duration
 
-	// MaxAttempts is how often it is tried in all, at most 100. Default 3. A Workflow is
-	// started once by default; its activities have retries of their own.
+	// MaxAttempts is the maximum number of attempts, at most 100. Default 3 for a Func, 1 for a
+	// Workflow, whose activities have their own retries.
 	MaxAttempts int
 
-	// HoldOutput keeps an agent's reply from those who watch, its tokens included,
-	// until the hooks have decided on it.
+	// HoldOutput hides an agent's reply and its tokens from viewers until the hooks have decided on
+	// it.
 	HoldOutput bool
 }
 
-// Func sees an event. It returns nil to let it pass, or the event that holds in its
-// place; or it calls respond. [DepsOf] tells more about the event. It must stop when ctx
-// ends.
+// Func handles an event. It returns nil to let the event pass or an event to replace it, or calls
+// respond. [DepsOf] returns its dependencies. It must return when ctx is done.
 type Func func(ctx context.Context, e event.Event, respond Respond) (event.Event, error)
 
-// InlineFunc is a [Func] within the thread's workflow: deterministic, fast, without I/O.
+// InlineFunc is a [Func] that runs in the thread's workflow. It must be deterministic, fast and
+// without I/O.
 type InlineFunc func(c Context, e event.Event, respond Respond) (event.Event, error)
 
-// Workflow is a hook workflow in any language: it is given a [Request], and returns a
-// [Verdict].
+// Workflow is a hook workflow in any language. Its input is a [Request] and its result a [Verdict].
 type Workflow struct {
-	// Type of the workflow.
+	// Type is the workflow type.
 	Type string
 
-	// TaskQueue on which its worker listens. Default: that of the threads.
+	// TaskQueue is the task queue of its worker. Default: the task queue of threads.
 	TaskQueue string
 }
 
-// Filter selects events. An empty field selects all; fields that do not apply to an
-// event do not select it unless they are empty.
+// Filter selects events. An empty field selects all events; a field that is set does not select
+// events to which it does not apply.
 type Filter struct {
-	// Types of events; one that ends in * matches what begins like it. Empty = all but
-	// "llm_call".
+	// Types are types of events. A type that ends in * matches all types with that prefix. Empty =
+	// all except "llm_call".
 	Types []string `json:"types,omitempty"`
 
-	// CreatedBy of messages: user, agent, tool, system. Tool calls and model calls are
-	// created by agents.
+	// CreatedBy are the creators of messages: user, agent, tool, system. Tool calls and model calls
+	// are created by agents.
 	CreatedBy []event.CreatedBy `json:"createdBy,omitempty"`
 
-	// Agents that made the reply or the calls; of a tool's result, that asked for it.
+	// Agents are the agents that made the reply or the tool calls or, for a tool result, the call.
 	Agents []string `json:"agents,omitempty"`
 
-	// Tools that are called, or whose result it is. One of several calls is enough.
+	// Tools are the tools that are called or that returned the result. One of several calls is
+	// enough.
 	Tools []string `json:"tools,omitempty"`
 
-	// Namespaces of Threadmill.
+	// Namespaces are Threadmill namespaces.
 	Namespaces []string `json:"namespaces,omitempty"`
 }
 
-// FailureMode says what the failure of a hook or processor means for its event.
+// FailureMode is the effect of a failed hook or processor on its event.
 type FailureMode string
 
 // The failure modes.
 const (
-	// Closed fails the event, for all to see. It can be retried.
+	// Closed fails the event visibly. It can be retried.
 	Closed FailureMode = "closed"
-	// Open goes on without the hook. The failure is recorded.
+	// Open continues without the hook. The failure is recorded.
 	Open FailureMode = "open"
 )
 
-// Defaults and bounds of hooks and processors.
+// Defaults and limits of hooks and processors.
 const (
 	DefaultTimeout     = 30 * time.Second
 	DefaultMaxAttempts = 3
@@ -97,30 +96,30 @@ const (
 	maxAttempts        = 100
 )
 
-// OnMessage makes a hook for messages.
+// OnMessage returns a hook for messages.
 func OnMessage(name string, f func(ctx context.Context, m event.MessageEvent, respond Respond) (event.Event, error)) Hook {
 	return on(name, event.TypeMessage, f)
 }
 
-// OnToolCall makes a hook for tool calls, before they run. It may return the event with
-// other arguments or with fewer calls: those that are left out never run, and have a
-// result that says so.
+// OnToolCall returns a hook for tool calls, before they run. It may return the event with other
+// arguments or with fewer calls. Removed calls never run, and get a result that says so.
 func OnToolCall(name string, f func(ctx context.Context, c event.ToolCallEvent, respond Respond) (event.Event, error)) Hook {
 	return on(name, event.TypeToolCall, f)
 }
 
-// OnLLMCall makes a hook for model calls, before they are made.
+// OnLLMCall returns a hook for model calls, before they are made.
 func OnLLMCall(name string, f func(ctx context.Context, c event.LLMCallEvent, respond Respond) (event.Event, error)) Hook {
 	return on(name, event.TypeLLMCall, f)
 }
 
-// OnCustom makes a hook for events of a type of your own, or, with a * behind it, of
-// several.
+// OnCustom returns a hook for custom events of a type or, if typ ends in *, of all types with that
+// prefix.
 func OnCustom(name, typ string, f func(ctx context.Context, e event.CustomEvent, respond Respond) (event.Event, error)) Hook {
 	return on(name, typ, f)
 }
 
-// OnEnv makes a hook for environment events of a type or, with a * behind it, of several.
+// OnEnv returns a hook for environment events of a type or, if typ ends in *, of all types with
+// that prefix.
 func OnEnv(name, typ string, f func(ctx context.Context, e event.EnvEvent, respond Respond) (event.Event, error)) Hook {
 	return on(name, typ, f)
 }
@@ -128,12 +127,12 @@ func OnEnv(name, typ string, f func(ctx context.Context, e event.EnvEvent, respo
 func on[E event.Event](name, typ string, f func(context.Context, E, Respond) (event.Event, error)) Hook {
 	h := Hook{Name: name, Filter: Filter{Types: []string{typ}}}
 	if f == nil {
-		return h // which does not validate
+		return h // invalid: Validate reports it
 	}
 	h.Func = func(ctx context.Context, e event.Event, respond Respond) (event.Event, error) {
 		typed, ok := e.(E)
 		if !ok {
-			// Another hook has made an event of another type of it.
+			// An earlier hook replaced the event by one of another type.
 			return nil, nil
 		}
 		return f(ctx, typed, respond)
@@ -141,14 +140,13 @@ func on[E event.Event](name, typ string, f func(context.Context, E, Respond) (ev
 	return h
 }
 
-// OnEvent makes a hook for all events but model calls.
+// OnEvent returns a hook for all events except model calls.
 func OnEvent(name string, f Func) Hook { return Hook{Name: name, Func: f} }
 
-// Inline makes a hook that runs within the thread's workflow, for all events but model
-// calls.
+// Inline returns a hook that runs in the thread's workflow, for all events except model calls.
 func Inline(name string, f InlineFunc) Hook { return Hook{Name: name, Inline: f} }
 
-// InWorkflow makes a hook of a workflow, for all events but model calls.
+// InWorkflow returns a hook that is a workflow, for all events except model calls.
 func InWorkflow(name, workflowType, taskQueue string) Hook {
 	return Hook{Name: name, Workflow: &Workflow{Type: workflowType, TaskQueue: taskQueue}}
 }
@@ -162,7 +160,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// Validate reports the first field that is missing or out of bounds.
+// Validate reports the first field that is missing or invalid.
 func (h Hook) Validate() error {
 	if err := checkName(h.Name); err != nil {
 		return fmt.Errorf("hook %w", err)
@@ -194,7 +192,7 @@ func (h Hook) Validate() error {
 	return nil
 }
 
-// validate refuses what could never match: that is a mistake.
+// validate rejects filters that can never match.
 func (f Filter) validate() error {
 	for _, typ := range f.Types {
 		if typ == "" {
@@ -212,7 +210,7 @@ func (f Filter) validate() error {
 	return nil
 }
 
-// neverSeen reports types that neither hooks nor processors are asked about.
+// neverSeen reports whether hooks and processors never handle a type.
 func neverSeen(typ string) bool {
 	return event.Reserved(typ) && typ != event.TypeToolCall && typ != event.TypeLLMCall
 }

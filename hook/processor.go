@@ -9,67 +9,65 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
-// Processor replaces the default processing of a type of event. Processors are asked
-// in the order in which they are declared, after the hooks; the first that produces
-// events is the last one asked.
+// Processor replaces the default processing of a type of event. Processors run in the order in
+// which they are declared, after the hooks. After the first that produces events, no other runs.
 type Processor struct {
-	// Name is unique among hooks and processors. Default: EventType with "-processor"
-	// behind it, dots replaced.
+	// Name is unique among hooks and processors. Default: EventType with dots replaced, followed by
+	// "-processor".
 	Name string
 
-	// EventType is the type that it processes, built-in or your own. Required.
+	// EventType is the type that it processes, built-in or custom. Required.
 	EventType string
 
-	// ShouldProcess says whether it wants the event. Nil = always.
+	// ShouldProcess reports whether to process the event. Nil = always.
 	ShouldProcess func(ctx context.Context, e event.Event, deps Deps) (bool, error)
 
-	// Process says what becomes of it. No events = the next processor, then the default,
-	// goes on with it. Required.
+	// Process processes the event and returns the events that replace it. If it returns none, the
+	// next processor or default processing continues. Required.
 	Process func(ctx context.Context, e event.Event, deps Deps) ([]Produced, error)
 
-	// ReplaceDefault leaves the built-in processing of the type out, also when nothing
-	// was produced.
+	// ReplaceDefault skips default processing even if no events are produced.
 	ReplaceDefault bool
 
-	// OnFailure says what a failure means, after the last attempt. Default [Open]: the
-	// failure is recorded, and the next processor goes on with the event.
+	// OnFailure is the failure mode after the last attempt. Default [Open]: the failure is
+	// recorded, and the next processor continues.
 	OnFailure FailureMode
 
-	// Timeout bounds one attempt. Default 30 seconds, at most a day.
+	// Timeout is the limit of one attempt. Default 30 seconds, at most a day.
 	Timeout time.Duration
 
-	// MaxAttempts is how often it is tried in all. Default 3, at most 100.
+	// MaxAttempts is the maximum number of attempts. Default 3, at most 100.
 	MaxAttempts int
 }
 
-// Produced is an event that a processor makes of another.
+// Produced is an event that a processor produces.
 type Produced struct {
-	// Type is "message" (the default) or a type of your own.
+	// Type is "message" (the default) or a custom type.
 	Type string `json:"type,omitempty"`
 
-	// Payload of a message is an [event.NewMessage], whose thread may be left out; of
-	// other types, any JSON.
+	// Payload is an [event.NewMessage] for messages, whose thread id is optional, and any JSON for
+	// other types.
 	Payload json.RawMessage `json:"payload"`
 
-	// Priority: higher first. Default: that of the event it was made of; of background
-	// events, [event.BackgroundPriority].
+	// Priority orders the queue: higher first. Default: the priority of the original event, or
+	// [event.BackgroundPriority] for background events.
 	Priority *int `json:"priority,omitempty"`
 
-	// TTL in milliseconds: an event that still waits then is expired. 0 = no limit.
+	// TTL is in milliseconds. An event that is still queued after it expires. 0 = no limit.
 	TTL int64 `json:"ttl,omitempty"`
 
-	// Metadata makes it an environment event, which rules route; its time is that of its
-	// making.
+	// Metadata makes it an environment event, which rules route. Its timestamp is the time at which
+	// it is queued.
 	Metadata *event.EnvMetadata `json:"metadata,omitempty"`
 }
 
-// Message makes the [Produced] of a message.
+// Message returns a produced message.
 func Message(by event.CreatedBy, sender, content string) Produced {
 	return NewProduced(event.TypeMessage, event.NewMessage{SenderID: sender, SenderType: by, Content: content})
 }
 
-// NewProduced makes a [Produced] with the JSON form of payload. It panics if payload
-// has none, which is a mistake in the program.
+// NewProduced returns a produced event with payload as JSON. It panics if payload cannot be
+// marshalled, which is a programming error.
 func NewProduced(typ string, payload any) Produced {
 	raw, err := json.Marshal(payload)
 	if err != nil {
@@ -78,14 +76,14 @@ func NewProduced(typ string, payload any) Produced {
 	return Produced{Type: typ, Payload: raw}
 }
 
-// Process makes a processor for events of a type of your own, custom or of the
-// environment, with their payload read into T. Names are exact: a field without a json tag is
-// called as in Go, with a capital letter. A payload that does not fit T is a failure; none at
-// all leaves T as it is.
+// Process returns a processor for custom or environment events of a type, with their payload
+// decoded into T. Names must match exactly: a field without a json tag has its Go name, with a
+// capital letter. A payload that does not match T is a failure; without a payload, T has its zero
+// value.
 func Process[T any](typ string, f func(ctx context.Context, payload T, deps Deps) ([]Produced, error)) Processor {
 	p := Processor{EventType: typ}
 	if f == nil {
-		return p // which does not validate
+		return p // invalid: Validate reports it
 	}
 	p.Process = func(ctx context.Context, e event.Event, deps Deps) ([]Produced, error) {
 		raw, ok := payloadOf(e)
@@ -113,7 +111,7 @@ func payloadOf(e event.Event) (json.RawMessage, bool) {
 	return nil, false
 }
 
-// Validate reports the first field that is missing or out of bounds.
+// Validate reports the first field that is missing or invalid.
 func (p Processor) Validate() error {
 	if p.EventType == "" {
 		return fmt.Errorf("processor %q: EventType is required", p.Name)

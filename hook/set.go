@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// Set is the hooks and processors of an application. A nil set is empty.
+// Set contains the hooks and processors of an application. A nil set is empty.
 type Set struct {
 	specs      []Spec
 	hooks      map[string]Hook
 	processors map[string]Processor
 }
 
-// NewSet checks hooks and processors, and puts them in their order: hooks first.
+// NewSet validates hooks and processors, and returns the set with hooks before processors.
 func NewSet(hooks []Hook, processors []Processor) (*Set, error) {
 	s := &Set{hooks: map[string]Hook{}, processors: map[string]Processor{}}
 	for i, h := range hooks {
@@ -47,7 +47,7 @@ func (s *Set) has(name string) bool {
 	return hook || processor
 }
 
-// Specs describes the set, in the order in which its members are asked.
+// Specs returns the specs of hooks and processors, in the order in which they run.
 func (s *Set) Specs() []Spec {
 	if s == nil {
 		return nil
@@ -55,7 +55,7 @@ func (s *Set) Specs() []Spec {
 	return append([]Spec(nil), s.specs...)
 }
 
-// Hook returns a hook by its name.
+// Hook returns a hook by name.
 func (s *Set) Hook(name string) (Hook, bool) {
 	if s == nil {
 		return Hook{}, false
@@ -64,7 +64,7 @@ func (s *Set) Hook(name string) (Hook, bool) {
 	return h, ok
 }
 
-// Processor returns a processor by its name.
+// Processor returns a processor by name.
 func (s *Set) Processor(name string) (Processor, bool) {
 	if s == nil {
 		return Processor{}, false

@@ -8,7 +8,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
-// Kind says how a hook runs.
+// Kind is the way in which a hook runs.
 type Kind string
 
 // The kinds.
@@ -19,7 +19,7 @@ const (
 	KindProcessor Kind = "processor"
 )
 
-// Spec is a hook or processor as plain data: what a thread knows of it.
+// Spec is the serializable description of a hook or processor that a thread uses.
 type Spec struct {
 	Name        string        `json:"name"`
 	Kind        Kind          `json:"kind"`
@@ -30,11 +30,11 @@ type Spec struct {
 	MaxAttempts int           `json:"maxAttempts,omitempty"`
 	HoldOutput  bool          `json:"holdOutput,omitempty"`
 
-	// ReplaceDefault of a processor.
+	// ReplaceDefault is that of a processor.
 	ReplaceDefault bool `json:"replaceDefault,omitempty"`
 }
 
-// Subject is what a [Filter] goes by.
+// Subject contains the properties of an event that a [Filter] matches.
 type Subject struct {
 	Namespace string
 	Type      string
@@ -52,8 +52,8 @@ func (f Filter) Matches(s Subject) bool {
 		(len(f.Namespaces) == 0 || slices.Contains(f.Namespaces, s.Namespace))
 }
 
-// Takes reports whether a processor processes events of this type; a hook sees whatever
-// an event has become.
+// Takes reports whether the hook handles an event after earlier hooks changed it: a processor
+// handles only its type, other hooks any.
 func (s Spec) Takes(e event.Event) bool {
 	return s.Kind != KindProcessor || s.Filter.matchesType(e.EventType())
 }
@@ -72,7 +72,7 @@ func containsFold(list []string, s string) bool {
 	return slices.ContainsFunc(list, func(x string) bool { return strings.EqualFold(x, s) })
 }
 
-// Matching returns the specs that select an event, in their order.
+// Matching returns the specs whose filters select an event, in order.
 func Matching(specs []Spec, s Subject) []Spec {
 	var out []Spec
 	for _, spec := range specs {

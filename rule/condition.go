@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// UnmarshalJSON keeps numbers as they are written: as float64 they would lose digits, and
-// a rule would not be the same after it has been stored.
+// UnmarshalJSON keeps numbers as written: as float64 they would lose digits, and a rule would
+// change when it is stored.
 func (c *Condition) UnmarshalJSON(data []byte) error {
 	type fields Condition
 	var f fields
@@ -22,15 +22,15 @@ func (c *Condition) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// decode reads JSON with its numbers as [json.Number].
+// decode decodes JSON with numbers as [json.Number].
 func decode(data []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
 	return d.Decode(into)
 }
 
-// holds reports whether the condition holds for an event. Of a field that is not there,
-// only Not and Exists can.
+// holds reports whether the condition holds for an event. For a missing field, only Not and Exists
+// can hold.
 func (c Condition) holds(seen *view) bool {
 	v, there := seen.at(c.Field)
 	switch {
@@ -59,7 +59,7 @@ func (c Condition) holds(seen *view) bool {
 	return false
 }
 
-// test is one of the tests of a condition, by its name in JSON.
+// test is one of the tests of a condition. name is its name in JSON.
 type test struct {
 	name string
 	set  bool
@@ -78,7 +78,7 @@ func (c Condition) tests() []test {
 	}
 }
 
-// Validate reports the first field that is missing or wrong, as an [*event.FieldError].
+// Validate reports the first missing or invalid field, as an [*event.FieldError].
 func (c Condition) Validate() error {
 	if problem := fieldProblem(c.Field); problem != "" {
 		return fieldErrorf("field", "%s", problem)
@@ -100,7 +100,7 @@ func (c Condition) Validate() error {
 	return fieldErrorf(set[1], "stands beside %s: a condition has one test, write two conditions", set[0])
 }
 
-// validateTest checks the one test that is set.
+// validateTest validates the one test that is set.
 func (c Condition) validateTest(name string) error {
 	for _, bound := range []*float64{c.Above, c.Below} {
 		if bound != nil && (math.IsNaN(*bound) || math.IsInf(*bound, 0)) {
@@ -125,7 +125,7 @@ func (c Condition) validateTest(name string) error {
 	return nil
 }
 
-// fieldProblem says what is wrong with the path of a field.
+// fieldProblem returns the problem of a field path, or "".
 func fieldProblem(path string) string {
 	head, rest, deeper := strings.Cut(path, ".")
 	switch head {

@@ -13,7 +13,7 @@ const (
 	Session        = "session"
 	Fallback       = "fallback"
 
-	// Stream is no default that can be replaced: see [Defaults].
+	// Stream is the name of a default rule that cannot be replaced: see [Defaults].
 	Stream = "stream"
 
 	priorityUserQuery      = 100
@@ -29,12 +29,12 @@ const (
 	FallbackPrompt       = "You are an event handling expert. Analyze event content and decide: 1) respond to user; 2) continue execution; 3) interact with user for confirmation."
 )
 
-// Defaults returns the rules that there are unless others come before them: four that
-// handle events, and the one that lets stream.* pass.
+// Defaults returns the default rules: four that handle events, and one that ignores stream.*
+// events.
 //
-// A rule of the same name replaces one of the four, or, disabled, takes it away. The
-// pass-through stays: what agents say must not wake the agent that handles what no other
-// rule does, since that would say something too, and so on without an end.
+// A rule with the same name replaces one of the four or, if disabled, removes it. The stream rule
+// always remains: agents' own output must not start the agent of the fallback rule, since its
+// output would start it again without end.
 func Defaults() []Rule {
 	return []Rule{
 		{
@@ -43,8 +43,8 @@ func Defaults() []Rule {
 			message: true,
 		},
 		{
-			// Code comes before the agent here as well: the thread keeps account of its
-			// tasks by itself, and has noted the end of one before it publishes the event.
+			// Code runs before the agent here too: the thread tracks its tasks, and has recorded
+			// the end of a task before it publishes the event.
 			Name: BackgroundTask, Priority: priorityBackgroundTask,
 			Events: []string{event.TypeBackgroundTaskCompleted, event.TypeBackgroundTaskFailed},
 			Agent:  &Agent{Prompt: BackgroundTaskPrompt},
@@ -63,8 +63,7 @@ func Defaults() []Rule {
 	}
 }
 
-// defaults are those that rules of these names leave in place; bare leaves only the
-// pass-through.
+// defaults returns the default rules whose names are not taken; bare returns only the stream rule.
 func defaults(bare bool, taken map[string]bool) []Rule {
 	var kept []Rule
 	for _, d := range Defaults() {

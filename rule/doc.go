@@ -1,7 +1,7 @@
-// Package rule says what becomes of environment events: a rule matches types of events
-// and has them logged, or handled by a function, by a processor, or by an agent.
+// Package rule routes environment events: a rule matches types of events and logs them or handles
+// them with a function, a processor or an agent.
 //
-// Of the rules that match an event the one with the highest priority handles it, and no
-// other. A thread asks a snapshot of the rules, so adding, changing and removing them
-// never breaks one that runs.
+// Of the rules that match an event, only the one with the highest priority handles it. A thread
+// uses a snapshot of the rules, so rules can be added, changed and removed without affecting the
+// replay of running threads.
 package rule

@@ -7,9 +7,8 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
-// Match returns the rule that handles an event: of those that match it the one with the
-// highest priority, and of equals the first. It depends on nothing else, so a workflow
-// may ask it.
+// Match returns the rule that handles an event: of those that match it, the one with the highest
+// priority, and of equals the first. It is deterministic, so workflows may call it.
 func Match(specs []Spec, e event.EnvEvent) (Spec, bool) {
 	seen := &view{event: e}
 	best := -1
@@ -29,7 +28,7 @@ func (s Spec) matches(seen *view) bool {
 		!slices.ContainsFunc(s.Where, func(c Condition) bool { return !c.holds(seen) })
 }
 
-// covers reports whether a pattern matches a type, or all that another pattern matches.
+// covers reports whether a pattern matches a type, or everything that another pattern matches.
 func covers(pattern, typ string) bool {
 	if prefix, wild := strings.CutSuffix(pattern, "*"); wild {
 		return strings.HasPrefix(typ, prefix)

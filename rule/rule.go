@@ -7,61 +7,61 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
-// Rule routes environment events. It has at most one of Function, Processor and Agent, or
-// a Function before an Agent. With none of them, the event is stored, and that is all.
+// Rule routes environment events. It has at most one of Function, Processor and Agent, or a
+// Function followed by an Agent. With none of them, the event is only stored.
 type Rule struct {
-	// Name is unique among the rules. Default: the first of Events. A rule that is called
-	// like one of the [Defaults] replaces it.
+	// Name is unique among the rules. Default: the first of Events. A rule with the name of one of
+	// the [Defaults] replaces it.
 	Name string
 
-	// Events are the types that it matches: "file.changed", "background_task.*", or "*"
-	// for every type. At least one.
+	// Events are the types that the rule matches: "file.changed", "background_task.*", or "*" for
+	// every type. At least one.
 	Events []string
 
-	// Where are conditions on the event, all of which must hold.
+	// Where are conditions on the event. All of them must hold.
 	Where []Condition
 
-	// Priority: of the rules that match, the highest handles the event; of equals, the
-	// one that was registered first. Default 0.
+	// Priority decides which of the matching rules handles the event: the highest and, of equals,
+	// the one registered first. Default 0.
 	Priority int
 
 	// Disabled rules match nothing.
 	Disabled bool
 
-	// Debounce holds events back until none has come for this long, but for ten times as
-	// long at most; then the last of them is handled. Throttle handles one event, and then
-	// the last of those that have come within this time. Either is at most a day; 0 = none.
+	// Debounce delays events until none has arrived for this duration, but at most ten times as
+	// long; then the last one is handled. Throttle handles one event, and then the last of those
+	// that arrive within this duration. Each is at most a day; 0 = none.
 	Debounce time.Duration
 	Throttle time.Duration
 
 	// Log writes the event to the worker's log.
 	Log bool
 
-	// Function handles the event. If Agent is set too, that comes after it.
+	// Function handles the event. If Agent is set too, the agent runs afterwards.
 	Function Func
 
-	// Timeout bounds one attempt of the function. Default 30 seconds, at most a day.
-	// MaxAttempts is how often it is tried in all. Default 3, at most 100.
+	// Timeout is the limit of one attempt of the function. Default 30 seconds, at most a day.
+	// MaxAttempts is the maximum number of attempts. Default 3, at most 100.
 	Timeout     time.Duration
 	MaxAttempts int
 
-	// Processor is the name of a processor of the application that handles the event,
-	// whatever type it declares.
+	// Processor is the name of a registered processor that handles the event, regardless of its
+	// event type.
 	Processor string
 
-	// Agent wakes an agent.
+	// Agent handles the event with an agent.
 	Agent *Agent
 
-	// message makes a message of a user_query. It is for the default rule.
+	// message turns a user_query into a message. Only the default rule sets it.
 	message bool
 }
 
-// Func handles an event. It may be called again with the same event, when it fails or its
-// worker is lost: Context.Key is the same then. What fails after the last attempt is
-// recorded, and can be retried; the thread goes on with the events that follow.
+// Func handles an event. It may be called again with the same event when it fails or its worker is
+// lost; Context.Key is then the same. After the last failed attempt the event is recorded as failed
+// and can be retried; the thread continues with the next events.
 type Func func(ctx context.Context, c Context, e event.EnvEvent) error
 
-// Context is what a function is told beside the event.
+// Context describes the call of a function.
 type Context struct {
 	Rule      string
 	Namespace string
@@ -72,31 +72,30 @@ type Context struct {
 	Attempt int
 }
 
-// Key is the idempotency key of a call: the same in every attempt.
+// Key returns the idempotency key of a call. It is the same in every attempt.
 func (c Context) Key(e event.EnvEvent) string {
 	return c.Namespace + "/" + c.ThreadID + "/" + e.ID + "/" + c.Rule
 }
 
-// Agent is an agent that handles events. It sees what has happened as three messages in
-// its thread, the last of which is the result of get_event_info, and is asked to process
-// the event.
+// Agent is an agent that handles events. It sees the event as three messages in its thread, the
+// last of which is the result of get_event_info, and is asked to process it.
 type Agent struct {
-	// Name of the agent. Default: the one in the event's metadata (trigger_agent_name or
-	// trigger_agent_id) if it takes part in the thread, else the thread's first, or the
-	// default agent.
+	// Name is the name of the agent. Default: the agent in the event's metadata (trigger_agent_name
+	// or trigger_agent_id) if it is an agent of the thread, otherwise the thread's first agent or
+	// the default agent.
 	Name string `json:"name,omitempty"`
 
-	// Prompt says what to do with the event, and SystemPrompt whom the agent is to be.
-	// Both are added to its instructions while it handles the event.
+	// Prompt says how to handle the event, and SystemPrompt describes the agent's role. Both are
+	// added to the agent's instructions while it handles the event.
 	Prompt       string `json:"prompt,omitempty"`
 	SystemPrompt string `json:"systemPrompt,omitempty"`
 }
 
-// Condition is a condition on one field of an event. Exactly one of the tests is set. Of
-// a field that is not there, only Not and Exists can hold.
+// Condition is a condition on one field of an event. Exactly one of the tests is set. For a missing
+// field, only Not and Exists can hold.
 type Condition struct {
-	// Field is a path with dots into the event: "payload.branch", "metadata.source",
-	// "type", "payload.commits.0.author".
+	// Field is a dotted path into the event: "payload.branch", "metadata.source", "type",
+	// "payload.commits.0.author".
 	Field string `json:"field"`
 
 	// Equals and Not compare with any JSON value, In with several.
@@ -108,15 +107,15 @@ type Condition struct {
 	Above *float64 `json:"above,omitempty"`
 	Below *float64 `json:"below,omitempty"`
 
-	// Prefix and Contains look into text; Contains also into lists.
+	// Prefix and Contains search in strings; Contains also searches in arrays.
 	Prefix   string `json:"prefix,omitempty"`
 	Contains any    `json:"contains,omitempty"`
 
-	// Exists says whether the field is there at all, and is not null.
+	// Exists tests whether the field exists and is not null.
 	Exists *bool `json:"exists,omitempty"`
 }
 
-// Spec is a rule as plain data: what a thread knows of it.
+// Spec is the serializable description of a rule that a thread uses.
 type Spec struct {
 	Name        string        `json:"name"`
 	Events      []string      `json:"events"`
@@ -132,6 +131,6 @@ type Spec struct {
 	Agent       *Agent        `json:"agent,omitempty"`
 	Message     bool          `json:"message,omitempty"`
 
-	// Default marks the rules that there are unless others come before them.
+	// Default marks the default rules.
 	Default bool `json:"default,omitempty"`
 }

@@ -8,47 +8,45 @@ import (
 	"sync"
 )
 
-// MaxRules bounds the rules of an application together, in bytes of JSON: each thread
-// keeps them in its history.
+// MaxRules is the maximum total size of an application's rules, in bytes of JSON: each thread
+// stores them in its history.
 const MaxRules = 256 << 10
 
-// Source has rules that may change while the program runs, such as those of a file. They
-// have been checked: what does not validate is left out, and so is a rule whose name is
-// taken by one before it.
+// Source provides rules that may change at run time, such as those of a file. A set ignores rules
+// of a source that are invalid or whose name is already taken.
 type Source interface {
-	// Rules returns the rules as they are now. The list is never changed: where there
-	// are other rules, there is another list.
+	// Rules returns the current rules. It must not change a list that it has returned: changed
+	// rules are a new list.
 	Rules() []Rule
 }
 
-// Set is the rules of an application: its own, then those of a source, then the default
-// rules that none of them replaces. It is safe for concurrent use. A nil set has the
-// default rules.
+// Set contains the rules of an application: its own, then those of a source, then the default rules
+// that none of them replaces. It is safe for concurrent use. A nil set contains the default rules.
 type Set struct {
 	source Source
 	bare   bool
 
 	mu   sync.Mutex
 	own  []Rule
-	seen []Rule    // what the source returned last
-	now  *snapshot // nil when own or seen have changed since
+	seen []Rule    // the last list of the source
+	now  *snapshot // nil if own or seen have changed since it was built
 }
 
-// snapshot is the rules of a set at one time.
+// snapshot contains the rules of a set at one time.
 type snapshot struct {
 	specs  []Spec
 	byName map[string]Rule
 }
 
-// Option sets what few need.
+// Option configures a [Set].
 type Option func(*Set)
 
-// WithoutDefaults leaves the default rules out, but for the one that lets stream.* pass.
-// Events that no rule matches are stored then, with a warning.
+// WithoutDefaults removes the default rules, except the one that ignores stream.* events. Events
+// that no rule matches are then stored with a warning.
 func WithoutDefaults() Option { return func(s *Set) { s.bare = true } }
 
-// NewSet checks the rules. An error is an [*event.FieldError] that begins with the rule's
-// place, such as "rules[2].priority". A nil source has no rules.
+// NewSet validates the rules. An error is an [*event.FieldError] whose field begins with the index
+// of the rule, such as "rules[2].priority". A nil source has no rules.
 func NewSet(own []Rule, source Source, opts ...Option) (*Set, error) {
 	s := &Set{source: source}
 	for _, opt := range opts {
@@ -76,8 +74,7 @@ func NewSet(own []Rule, source Source, opts ...Option) (*Set, error) {
 	return s, nil
 }
 
-// Register adds a rule, which holds for the next event. Its name must be new, or that of a
-// default rule.
+// Register adds a rule for the next events. Its name must be new or that of a default rule.
 func (s *Set) Register(r Rule) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,18 +97,18 @@ func (s *Set) Register(r Rule) error {
 	return nil
 }
 
-// Specs describes the rules that are not disabled, the highest priority first, and of
-// equals those of the application before those of the source and the default rules. The
-// list is shared and must not be changed.
+// Specs returns the rules that are not disabled, by descending priority and, for equals, those of
+// the application before those of the source and the default rules. The list is shared and must not
+// be changed.
 func (s *Set) Specs() []Spec { return s.current().specs }
 
-// Rule returns a rule by its name, as it is now and with its defaults. It may be disabled.
+// Rule returns the current rule with a name, with its defaults. It may be disabled.
 func (s *Set) Rule(name string) (Rule, bool) {
 	r, ok := s.current().byName[name]
 	return r, ok
 }
 
-// standard is what a nil set has.
+// standard contains the rules of a nil set.
 var standard = sync.OnceValue(func() *snapshot { return (&Set{}).build() })
 
 func (s *Set) current() *snapshot {
@@ -127,7 +124,7 @@ func (s *Set) current() *snapshot {
 	return s.now
 }
 
-// refresh asks the source for its rules.
+// refresh reads the rules of the source.
 func (s *Set) refresh() {
 	if s.source == nil {
 		return
@@ -137,7 +134,7 @@ func (s *Set) refresh() {
 	}
 }
 
-// sameList reports whether two lists are one.
+// sameList reports whether two lists are the same slice.
 func sameList(a, b []Rule) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
@@ -160,7 +157,7 @@ func (s *Set) build() *snapshot {
 	return out
 }
 
-// declared are rules of the application, and those of the source that stand beside them.
+// declared returns the rules of the application and those of the source whose names are not taken.
 func (s *Set) declared(own []Rule) []Rule {
 	all := slices.Clone(own)
 	known := names(own)
@@ -173,17 +170,17 @@ func (s *Set) declared(own []Rule) []Rule {
 	return all
 }
 
-// defaults are the default rules that the declared ones leave in place.
+// defaults returns the default rules that the declared rules do not replace.
 func (s *Set) defaults(declared []Rule) []Rule { return defaults(s.bare, names(declared)) }
 
-// at is the place of a rule in the list.
+// at returns the field name of the rule at an index.
 func at(i int) string { return fmt.Sprintf("rules[%d]", i) }
 
 func taken(name string) error {
 	return fieldErrorf("name", "%q is taken by another rule: choose another", name)
 }
 
-// fits reports rules that are too large together.
+// fits reports rules that are too large in total.
 func fits(all []Rule) error {
 	specs := make([]Spec, len(all))
 	for i, r := range all {

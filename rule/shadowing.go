@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// Reachable reports, as an [*event.FieldError] of its priority, that a rule can never
-// handle an event: whatever the event, a default rule comes before it. The rules beside it
-// may have replaced that one. A disabled rule is not meant to handle any.
+// Reachable reports, as an [*event.FieldError] of its priority, that a rule can never handle an
+// event because a default rule always comes first. The rules in beside may replace default rules. A
+// disabled rule is always valid.
 func Reachable(r Rule, beside []Rule) error {
 	return reachable(r, defaults(false, names(append(slices.Clip(beside), r))))
 }
 
-// reachable looks at the default rules that are in place, the highest first.
+// reachable checks the default rules in inPlace, highest priority first.
 func reachable(r Rule, inPlace []Rule) error {
 	if r.Disabled {
 		return nil
@@ -34,8 +34,8 @@ func reachable(r Rule, inPlace []Rule) error {
 		r.Priority, first.Name, strings.Join(first.Events, ", "), first.Priority)
 }
 
-// before returns the first rule that takes everything a pattern matches from rules of a
-// priority, if there is one.
+// before returns the first rule above a priority that matches everything that a pattern matches, or
+// nil.
 func before(pattern string, priority int, inPlace []Rule) *Rule {
 	for i, d := range inPlace {
 		if d.Priority <= priority || len(d.Where) > 0 {
@@ -50,7 +50,7 @@ func before(pattern string, priority int, inPlace []Rule) *Rule {
 	return nil
 }
 
-// names are those of the rules, which replace the default rules that are called so.
+// names returns the names of the rules.
 func names(rules []Rule) map[string]bool {
 	taken := map[string]bool{}
 	for _, r := range rules {

@@ -11,8 +11,8 @@ const (
 	DefaultMaxAttempts = 3
 )
 
-// Spec describes the rule as plain data: what it leaves out has its default, and it is
-// the same after it has been written as JSON and read again.
+// Spec returns the spec of the rule with its defaults. It is unchanged by marshalling to JSON and
+// back.
 func (r Rule) Spec() Spec {
 	r = r.complete()
 	return Spec{
@@ -22,7 +22,7 @@ func (r Rule) Spec() Spec {
 	}
 }
 
-// complete is a copy of the rule with its defaults.
+// complete returns a copy of the rule with its defaults.
 func (r Rule) complete() Rule {
 	r.Name = r.name()
 	r.Events = slices.Clone(r.Events)
@@ -51,8 +51,8 @@ func (r Rule) name() string {
 	return r.Name
 }
 
-// plain is a copy of the condition whose values are as they are read from JSON. One that
-// has no JSON form, which does not validate, is left out.
+// plain returns a copy of the condition whose values are as decoded from JSON. Values that cannot
+// be marshalled, which Validate rejects, are omitted.
 func (c Condition) plain() Condition {
 	c.Equals, _ = plain(c.Equals)
 	c.Not, _ = plain(c.Not)

@@ -11,15 +11,15 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
-// Bounds of a rule.
+// Limits of a rule.
 const (
-	// MaxHold is the longest that Debounce, Throttle and Timeout may be.
+	// MaxHold is the maximum of Debounce, Throttle and Timeout.
 	MaxHold = 24 * time.Hour
 
-	// MaxPriority bounds Priority, above and below zero.
+	// MaxPriority is the maximum absolute value of Priority.
 	MaxPriority = 1_000_000
 
-	// MaxPrompt bounds each of an agent's two prompts, in bytes.
+	// MaxPrompt is the maximum length of each of an agent's two prompts, in bytes.
 	MaxPrompt = 16 << 10
 
 	maxAttempts = 100
@@ -30,7 +30,7 @@ func fieldErrorf(field, format string, args ...any) error {
 	return &event.FieldError{Field: field, Problem: fmt.Sprintf(format, args...)}
 }
 
-// within puts the place of what is wrong before the field.
+// within prefixes the field of an error with its place.
 func within(place string, err error) error {
 	var field *event.FieldError
 	if errors.As(err, &field) {
@@ -39,8 +39,8 @@ func within(place string, err error) error {
 	return err
 }
 
-// Validate reports the first field that is missing or out of bounds, as an
-// [*event.FieldError]. Fields are called as in configuration files: "where[0].field".
+// Validate reports the first field that is missing or invalid, as an [*event.FieldError]. Field
+// names are those of configuration files: "where[0].field".
 func (r Rule) Validate() error {
 	if len(r.Events) == 0 {
 		return fieldErrorf("events", "is required: the types of events, such as file.changed, github.* or *")
@@ -85,8 +85,8 @@ func (r Rule) validateHold() error {
 	return nil
 }
 
-// validateHandler: what handles an event is one of function, processor and agent, or a
-// function before an agent.
+// validateHandler reports a rule with more than one handler, other than a function followed by an
+// agent.
 func (r Rule) validateHandler() error {
 	var set []string
 	for _, handler := range []struct {
@@ -136,7 +136,7 @@ func (a Agent) validate() error {
 	return nil
 }
 
-// patternProblem says what is wrong with a type of events, or a pattern of types.
+// patternProblem returns the problem of a type or a pattern of types, or "".
 func patternProblem(pattern string) string {
 	begin, wild := strings.CutSuffix(pattern, "*")
 	switch {
@@ -150,7 +150,7 @@ func patternProblem(pattern string) string {
 	return wordProblem(pattern)
 }
 
-// wordProblem says what is wrong with a name. All of them go into histories and logs.
+// wordProblem returns the problem of a name, or "". Names are written to histories and logs.
 func wordProblem(s string) string {
 	switch {
 	case s == "" || len(s) > maxWord || !utf8.ValidString(s):

@@ -10,7 +10,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
-// view is an event as JSON, of which no more is read than conditions ask for.
+// view is an event as JSON, which is decoded only as far as conditions require.
 type view struct {
 	event             event.EnvEvent
 	metadata, payload *any
@@ -36,7 +36,7 @@ func (s *view) at(path string) (any, bool) {
 	case "payload":
 		if s.payload == nil {
 			s.payload = new(any)
-			_ = decode(s.event.Payload, s.payload) // what is not JSON has no fields
+			_ = decode(s.event.Payload, s.payload) // invalid JSON has no fields
 		}
 		v = *s.payload
 	default:
@@ -48,7 +48,7 @@ func (s *view) at(path string) (any, bool) {
 	return inside(v, rest)
 }
 
-// inside follows a path into objects and, by index, into lists.
+// inside follows a path into objects and, by index, into arrays.
 func inside(v any, path string) (any, bool) {
 	for part := range strings.SplitSeq(path, ".") {
 		switch in := v.(type) {
@@ -71,7 +71,7 @@ func inside(v any, path string) (any, bool) {
 	return v, true
 }
 
-// plain returns a value as it is read from its JSON form.
+// plain returns a value as decoded from its JSON form.
 func plain(v any) (any, error) {
 	switch s, text := v.(string); {
 	case v == nil, text && utf8.ValidString(s):
@@ -86,13 +86,13 @@ func plain(v any) (any, error) {
 	return out, err
 }
 
-// equals compares a value of an event with one of a condition.
+// equals compares a value of an event with a value of a condition.
 func equals(v, want any) bool {
 	want, err := plain(want)
 	return err == nil && same(v, want)
 }
 
-// contains reports whether text has a part, or a list an element.
+// contains reports whether a string contains a substring, or an array an element.
 func contains(v, want any) bool {
 	switch v := v.(type) {
 	case string:
@@ -104,8 +104,7 @@ func contains(v, want any) bool {
 	return false
 }
 
-// same compares two values that were read from JSON. Numbers are the same if they are so
-// as numbers.
+// same compares two values that were decoded from JSON. Numbers are compared by value.
 func same(a, b any) bool {
 	switch a := a.(type) {
 	case json.Number:
@@ -139,8 +138,8 @@ func sameObjects(a, b map[string]any) bool {
 	return true
 }
 
-// decimal writes a number in one way only: 1, 1.0 and 10e-1 are all the same. As float64,
-// large ids that differ would be the same too.
+// decimal returns the one normal form of a number: 1, 1.0 and 10e-1 are equal. As float64,
+// different large ids would be equal too.
 func decimal(n json.Number) string {
 	mantissa, exponent, _ := strings.Cut(strings.ToLower(string(n)), "e")
 	mantissa, negative := strings.CutPrefix(mantissa, "-")
@@ -149,7 +148,7 @@ func decimal(n json.Number) string {
 	if exponent != "" {
 		shift, err := strconv.Atoi(exponent)
 		if err != nil {
-			return string(n) // too large to be written otherwise
+			return string(n) // too large for the normal form
 		}
 		point += shift
 	}
@@ -166,8 +165,7 @@ func decimal(n json.Number) string {
 	return digits + "e" + strconv.Itoa(point)
 }
 
-// number returns a number that may be compared with a bound. One that is out of range is
-// infinite.
+// number returns a number for comparison with a bound. A number out of range is infinite.
 func number(v any) (float64, bool) {
 	n, ok := v.(json.Number)
 	if !ok {

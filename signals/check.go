@@ -14,17 +14,17 @@ const (
 	// MaxTTL is the longest TTL, in milliseconds: a hundred years.
 	MaxTTL = int64(100 * 365 * 24 * time.Hour / time.Millisecond)
 
-	// MaxPostAgents and MaxPostTools are how many may be named.
+	// MaxPostAgents and MaxPostTools are the maximum lengths of [Post.Agents] and [Post.Tools].
 	MaxPostAgents = 100
 	MaxPostTools  = 200
 
-	// maxWord bounds what stores keep as an identifier, in bytes.
+	// maxWord is the maximum length of an identifier in stores, in bytes.
 	maxWord = 128
 )
 
-// CheckPost reports, as a [*event.FieldError], why a thread refuses a post in whatever
-// state it is. That it is closed, busy, full or has had the event before, only the
-// thread can say.
+// CheckPost reports, as a [*event.FieldError], why a post is invalid for the thread, independent of
+// the thread's state. Only the thread itself detects that it is closed, busy or full, or that the
+// id is a duplicate.
 func CheckPost(threadID string, p Post) error {
 	if p.ID != "" {
 		if err := CheckEventID("id", p.ID); err != nil {
@@ -68,7 +68,7 @@ func CheckPost(threadID string, p Post) error {
 	return event.CheckJSON("payload", p.Payload)
 }
 
-// checkTurn checks what a post says about its turn.
+// checkTurn checks the fields of a post that configure its turn.
 func checkTurn(p Post) error {
 	if len(p.Agents) > MaxPostAgents {
 		return fieldErrorf("agents", "are %d, at most %d are taken", len(p.Agents), MaxPostAgents)
@@ -117,7 +117,7 @@ func checkMessage(threadID string, payload json.RawMessage) error {
 	return nil
 }
 
-// checkIdentifier rejects text that cannot be an identifier of a store. It may be left out.
+// checkIdentifier rejects text that stores cannot keep as an identifier. Empty is valid.
 func checkIdentifier(field, s string) error {
 	if len(s) > maxWord {
 		return fieldErrorf(field, "is %d bytes long, at most %d are taken", len(s), maxWord)
@@ -125,7 +125,7 @@ func checkIdentifier(field, s string) error {
 	return checkBy(field, s)
 }
 
-// checkBy rejects text that cannot be a name. It may be left out.
+// checkBy rejects text that is not a valid name. Empty is valid.
 func checkBy(field, s string) error {
 	if s == "" {
 		return nil
@@ -133,7 +133,7 @@ func checkBy(field, s string) error {
 	return event.CheckName(field, s)
 }
 
-// maxReason bounds why somebody does something, in bytes.
+// maxReason is the maximum length of a reason, in bytes.
 const maxReason = 4 << 10
 
 func checkReason(s string) error {
@@ -143,8 +143,8 @@ func checkReason(s string) error {
 	return event.CheckText("reason", s)
 }
 
-// CheckControl reports, as a [*event.FieldError], why a thread refuses to be steered so,
-// whatever it is doing.
+// CheckControl reports, as a [*event.FieldError], why a control is invalid, independent of the
+// thread's state.
 func CheckControl(c Control) error {
 	switch c.Action {
 	case ControlInterrupt, ControlClose, ControlRetry:
@@ -154,7 +154,7 @@ func CheckControl(c Control) error {
 	return firstOf(checkBy("by", c.By), checkReason(c.Reason), checkIdentifier("eventId", c.EventID))
 }
 
-// CheckSetStatus reports the first field of a change of status that is wrong in itself.
+// CheckSetStatus reports the first invalid field of a change of status.
 func CheckSetStatus(c SetStatus) error {
 	if c.EventID == "" {
 		return fieldErrorf("eventId", "is required")

@@ -12,7 +12,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
-// Names of the workflows and their activities.
+// Names of the thread and hook workflows and their activities.
 const (
 	ThreadWorkflow = "thread"
 
@@ -26,20 +26,20 @@ const (
 	ActivityRunHooks  = "run_hooks"
 	ActivityPlanCalls = "plan_calls"
 
-	// ActivityLoadEvent loads the content of an event that only the store has.
+	// ActivityLoadEvent loads the content of an event whose payload is only in the store.
 	ActivityLoadEvent = "load_event"
 
-	// ActivityHandleEvent runs the function of a rule.
+	// ActivityHandleEvent runs the Go function of a rule.
 	ActivityHandleEvent = "handle_event"
 
-	// ActivityTitleThread gives a thread a title.
+	// ActivityTitleThread generates a title for a thread.
 	ActivityTitleThread = "title_thread"
 )
 
-// DefaultTaskQueue is where threads run unless configured otherwise.
+// DefaultTaskQueue is the default task queue of threads.
 const DefaultTaskQueue = "threadmill"
 
-// DefaultNamespace is the namespace of threads when none is given.
+// DefaultNamespace is the namespace of threads that do not name one.
 const DefaultNamespace = "default"
 
 // Names of signals.
@@ -48,11 +48,11 @@ const (
 	SignalDecide  = "decide"
 	SignalControl = "control"
 
-	// SignalHookDecided comes from a hook workflow to a thread that has moved to a new
-	// run since it started it. It is not for clients.
+	// SignalHookDecided is sent by a hook workflow to a thread that has continued as new since it
+	// started the workflow. It is not for clients.
 	SignalHookDecided = "hook_decided"
 
-	// SignalReport asks a hook workflow for [SignalHookDecided]. It is not for clients.
+	// SignalReport requests [SignalHookDecided] from a hook workflow. It is not for clients.
 	SignalReport = "report"
 )
 
@@ -72,8 +72,8 @@ const (
 	QueryApprovals = "approvals"
 )
 
-// Search attributes, all of type Keyword or KeywordList. They change only when a
-// person would filter on them: created, waiting for approval, closed.
+// Search attributes. They change only when a person would filter on them: when a thread is created,
+// waits for approval or is closed.
 const (
 	AttributeNamespace = "ThreadmillNamespace" // Keyword
 	AttributeAgents    = "ThreadmillAgents"    // KeywordList
@@ -87,30 +87,30 @@ const (
 	StatusClosed          = "closed"
 )
 
-// Fields of a thread's memo. The thread of a sub-agent names the one that it works for.
+// Fields of a thread's memo. MemoParent is set in a sub-agent's thread and names its parent thread.
 const (
 	MemoTitle  = "title"
 	MemoAgents = "agents"
 	MemoParent = "parent"
 )
 
-// MaxPayload is the largest payload of a post, in bytes. Temporal itself refuses
-// more than 2 MiB.
+// MaxPayload is the maximum size of a post's payload, in bytes. Temporal itself rejects more than 2
+// MiB.
 const MaxPayload = 256 << 10
 
-// WorkflowID is the id of a thread's workflow.
+// WorkflowID returns the id of a thread's workflow.
 func WorkflowID(namespace, threadID string) string { return "thread/" + namespace + "/" + threadID }
 
-// HookWorkflowID is the id of the workflow that runs the hooks of an event. A hook
-// workflow of your own that it starts has "/" and the hook's name behind that.
+// HookWorkflowID returns the id of the workflow that runs the hooks of an event. A custom hook
+// workflow that it starts has this id followed by "/" and the hook's name.
 func HookWorkflowID(namespace, threadID, eventID string) string {
 	return "hook/" + namespace + "/" + threadID + "/" + eventID
 }
 
 var idForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$`)
 
-// CheckID reports whether s can be a namespace, thread, or event id: 1 to 128
-// letters, digits and . _ : @ -, beginning with a letter or digit.
+// CheckID reports whether s is a valid id of a namespace or a thread: 1 to 128 letters, digits and
+// . _ : @ -, beginning with a letter or digit.
 func CheckID(field, s string) error {
 	if !idForm.MatchString(s) {
 		return &event.FieldError{Field: field, Problem: fmt.Sprintf("%q must be 1 to 128 letters, digits and . _ : @ -, beginning with a letter or digit", s)}
@@ -120,8 +120,8 @@ func CheckID(field, s string) error {
 
 var eventIDForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_:@-]{0,127}$`)
 
-// CheckEventID reports whether s can be the id of a posted event. Unlike other ids
-// it has no dots: ids with dots are derived from it.
+// CheckEventID reports whether s is a valid id of a posted event. Unlike other ids it has no dots,
+// since ids with dots are derived from it.
 func CheckEventID(field, s string) error {
 	if !eventIDForm.MatchString(s) {
 		return &event.FieldError{Field: field, Problem: fmt.Sprintf("%q must be 1 to 128 letters, digits and _ : @ -, beginning with a letter or digit", s)}
@@ -129,7 +129,7 @@ func CheckEventID(field, s string) error {
 	return nil
 }
 
-// ParseWorkflowID splits a thread's workflow id.
+// ParseWorkflowID returns the namespace and the thread id in a thread's workflow id.
 func ParseWorkflowID(id string) (namespace, threadID string, err error) {
 	rest, ok := strings.CutPrefix(id, "thread/")
 	namespace, threadID, found := strings.Cut(rest, "/")
@@ -142,78 +142,79 @@ func ParseWorkflowID(id string) (namespace, threadID string, err error) {
 	return namespace, threadID, CheckID("threadId", threadID)
 }
 
-// Start is the input of a thread workflow. All of it is optional.
+// Start is the input of a thread workflow. All fields are optional.
 type Start struct {
-	// Agents take part in the thread. Empty = the default agent.
+	// Agents are the agents of the thread. Empty = the default agent.
 	Agents   []string        `json:"agents,omitempty"`
 	Title    string          `json:"title,omitempty"`
 	Metadata json.RawMessage `json:"metadata,omitempty"`
 
-	// TurnLimit is how many LLM calls an agent may make before a person or the world
-	// speaks again. Default [DefaultTurnLimit].
+	// TurnLimit is the number of model calls that an agent may make between messages of users or
+	// external events. Default [DefaultTurnLimit].
 	TurnLimit int `json:"turnLimit,omitempty"`
 
-	// First is the event with which the thread begins, if any.
+	// First is the first event of the thread, if any.
 	First *Post `json:"first,omitempty"`
 }
 
-// OnBusy says what a message does to a turn in progress.
+// OnBusy says how a thread handles a message while a turn is in progress.
 type OnBusy string
 
-// What a message can do to a turn in progress.
+// The values of [OnBusy].
 const (
-	// Enqueue waits for the turn to end. The default.
+	// Enqueue processes the message after the turn. The default.
 	Enqueue OnBusy = "enqueue"
-	// Steer joins the turn before its next model call.
+	// Steer adds the message to the turn before its next model call.
 	Steer OnBusy = "steer"
-	// Interrupt ends the turn, keeping what it has said so far.
+	// Interrupt ends the turn and keeps its partial output.
 	Interrupt OnBusy = "interrupt"
-	// Reject refuses the message.
+	// Reject rejects the message.
 	Reject OnBusy = "reject"
 )
 
-// Post puts an event into a thread's queue: the payload of signal and update
-// "post" and of update "turn".
+// Post adds an event to a thread's queue: the payload of signal and update "post" and of update
+// "turn".
 type Post struct {
-	// ID makes the post idempotent. Left out, the thread derives one.
+	// ID makes the post idempotent. Default: the thread derives an id.
 	ID string `json:"id,omitempty"`
 
-	// Type is "message" (the default) or another type of event.
+	// Type is the type of the event. Default "message".
 	Type string `json:"type,omitempty"`
 
-	// Timestamp, in milliseconds since 1970, and Metadata make the post an environment
-	// event: see [EnvPost]. With either, the other has a default: now, and {}.
+	// Timestamp, in milliseconds since 1970, and Metadata make the post an environment event: see
+	// [EnvPost]. If only one is set, the other defaults to now or {}.
 	Timestamp int64           `json:"timestamp,omitempty"`
 	Metadata  json.RawMessage `json:"metadata,omitempty"`
 
 	// Payload of a message is an event.NewMessage; of other types, any JSON.
 	Payload json.RawMessage `json:"payload,omitempty"`
 
-	// Priority: higher first. Default 0; of background events, event.BackgroundPriority.
+	// Priority orders the queue: higher first. Default 0, or [event.BackgroundPriority] for
+	// background events.
 	Priority int `json:"priority,omitempty"`
 
-	// TTL in milliseconds: an event that still waits then is expired. 0 = no limit.
+	// TTL is in milliseconds. An event that is still queued after it expires. 0 = no limit.
 	TTL           int64  `json:"ttl,omitempty"`
 	TraceID       string `json:"traceId,omitempty"`
 	ParentEventID string `json:"parentEventId,omitempty"`
 
-	// OnBusy of a message. Default "enqueue".
+	// OnBusy of a message. Default [Enqueue].
 	OnBusy OnBusy `json:"onBusy,omitempty"`
 
-	// OnWaiting of a message: what it does to turns that wait for people. Default: as the
-	// agents that wait are configured.
+	// OnWaiting says how a message affects turns that wait for people. Default: as the waiting
+	// agents are configured.
 	OnWaiting event.OnWaiting `json:"onWaiting,omitempty"`
 
-	// Agents that answer a message, whoever is addressed in it. They need not take part
-	// in the thread. Empty = as the thread routes it.
+	// Agents answer the message instead of those that it addresses. They need not be agents of the
+	// thread. Empty = the thread's routing.
 	Agents []string `json:"agents,omitempty"`
 
-	// Tools are the only ones that agents may call in the turn of this event, as far as
-	// they have them. Nil = all that they have; empty = none.
+	// Tools restricts the tools that agents may call in this turn. Nil = no restriction; empty = no
+	// tools.
 	Tools *[]string `json:"tools,omitempty"`
 }
 
-// UserMessage makes the post of a person's message.
+// UserMessage returns the post of a user's message.
 func UserMessage(threadID, sender, content string) Post {
 	return NewPost("", event.NewMessage{ThreadID: threadID, SenderID: sender, SenderType: event.User, Content: content})
 }
@@ -221,7 +222,7 @@ func UserMessage(threadID, sender, content string) Post {
 // NewID returns a new id for a thread or an event: a ULID, which sorts by time.
 func NewID() string { return ulid.Make().String() }
 
-// NewPost makes the post of a message.
+// NewPost returns the post of a message. It panics if the metadata cannot be marshalled to JSON.
 func NewPost(id string, m event.NewMessage) Post {
 	raw, err := json.Marshal(m)
 	if err != nil {
@@ -230,7 +231,7 @@ func NewPost(id string, m event.NewMessage) Post {
 	return Post{ID: id, Type: event.TypeMessage, Payload: raw}
 }
 
-// PostResult answers update "post".
+// PostResult is the result of update "post".
 type PostResult struct {
 	EventID string `json:"eventId"`
 	Status  string `json:"status" enum:"queued,duplicate" doc:"duplicate: the thread already has this id, and nothing was added"`
@@ -248,31 +249,32 @@ const (
 	MaxBatchBytes = 512 << 10
 )
 
-// PostBatch is the payload of update "post_batch": posts that the thread takes in order, as if
-// each had come alone. At most [MaxBatchPosts], with payloads and metadata of [MaxBatchBytes]
-// together, unless there is only one.
+// PostBatch is the payload of update "post_batch": posts that the thread handles in order, as if
+// each were posted alone. It has at most [MaxBatchPosts] posts. Unless there is only one, their
+// payloads and metadata have at most [MaxBatchBytes] in total.
 type PostBatch struct {
 	Posts []Post `json:"posts"`
 }
 
-// PostBatchResult answers update "post_batch": a result for each post, in order. If no post
+// PostBatchResult is the result of update "post_batch": one result per post, in order. If no post
 // changes anything, the update is rejected with an application error of type [NothingPostedType],
 // and this is its details.
 type PostBatchResult struct {
 	Results []PostOutcome `json:"results"`
 }
 
-// PostOutcome is what became of one post of a batch.
+// PostOutcome is the result of one post of a batch.
 type PostOutcome struct {
 	EventID string `json:"eventId,omitempty"`
 
-	// Status is that of a [PostResult], or the type of the error that update "post" would have
-	// returned: [RefusedType], [FullType], [BusyType], [ClosedType]. Error is its message.
+	// Status is a status of [PostResult], or the type of the error that update "post" would have
+	// returned:
+	// [RefusedType], [FullType], [BusyType], [ClosedType]. Error is its message.
 	Status string `json:"status"`
 	Error  string `json:"error,omitempty"`
 }
 
-// CheckBatch reports why a batch is rejected as a whole.
+// CheckBatch reports why an entire batch is rejected.
 func CheckBatch(b PostBatch) error {
 	if n := len(b.Posts); n == 0 || n > MaxBatchPosts {
 		return fieldErrorf("posts", "are %d, must be 1 to %d", n, MaxBatchPosts)
@@ -287,59 +289,59 @@ func CheckBatch(b PostBatch) error {
 	return nil
 }
 
-// Size is the size of a post's content, in bytes.
+// Size returns the size of a post's content, in bytes.
 func (p Post) Size() int { return len(p.Payload) + len(p.Metadata) }
 
-// Control steers a thread: the payload of signal "control".
+// Control controls a thread: the payload of signal "control".
 type Control struct {
 	Action ControlAction `json:"action"`
 	By     string        `json:"by,omitempty"`
 	Reason string        `json:"reason,omitempty"`
 
-	// EventID of retry: the failed event. Empty = the one that failed last. Of interrupt:
-	// the event whose turn ends, or which is taken out of the queue. Empty = the turn in
-	// progress, whatever it is.
+	// EventID of retry is the failed event; empty = the one that failed last. EventID of interrupt
+	// is the event whose turn ends or that is removed from the queue; empty = the current turn.
 	EventID string `json:"eventId,omitempty"`
 }
 
-// ControlAction is what a [Control] does.
+// ControlAction is the action of a [Control].
 type ControlAction string
 
 // The control actions.
 const (
 	// ControlInterrupt ends the current turn and keeps the partial reply.
 	ControlInterrupt ControlAction = "interrupt"
-	// ControlClose ends the thread. What waits is settled as interrupted.
+	// ControlClose closes the thread. Pending work ends as interrupted.
 	ControlClose ControlAction = "close"
 	// ControlRetry puts a failed event back into the queue.
 	ControlRetry ControlAction = "retry"
 )
 
-// TurnStatus says how a turn ended.
+// TurnStatus is the result of a turn.
 type TurnStatus string
 
-// How a turn can end.
+// The values of [TurnStatus].
 const (
 	TurnCompleted   TurnStatus = "completed"
 	TurnFailed      TurnStatus = "failed"
 	TurnInterrupted TurnStatus = "interrupted"
 	TurnExpired     TurnStatus = "expired"
 
-	// TurnUnanswered: no agent was addressed.
+	// TurnUnanswered means that no agent was addressed.
 	TurnUnanswered TurnStatus = "unanswered"
 
-	// TurnUnhandled: no hook or processor matches an event of this custom type.
+	// TurnUnhandled means that no hook or processor matched a custom event.
 	TurnUnhandled TurnStatus = "unhandled"
 
-	// TurnHeld: a rule holds the event back. What follows from it is a turn of its own.
+	// TurnHeld means that a rule debounces or throttles the event. It is processed in a separate
+	// turn later.
 	TurnHeld TurnStatus = "held"
 
-	// TurnContinues is not an end: the thread has moved to a new run, and the caller
-	// asks again with the same event id. [Client.Turn] does.
+	// TurnContinues is not a result: the thread has continued as new, and the caller must repeat
+	// the update with the same event id. [Client.Turn] does so.
 	TurnContinues TurnStatus = "continues"
 )
 
-// TurnResult answers update "turn".
+// TurnResult is the result of update "turn".
 type TurnResult struct {
 	EventID string          `json:"eventId"`
 	Status  TurnStatus      `json:"status,omitempty" doc:"How the turn ended: completed, failed, interrupted, expired, unanswered or unhandled; processed if that is no longer kept"`
@@ -352,7 +354,7 @@ type TurnResult struct {
 	LastRecord string `json:"lastRecord,omitempty" hidden:"true"`
 }
 
-// AllReplies are the final messages of the turn, however many there are.
+// AllReplies returns all final messages of the turn.
 func (r TurnResult) AllReplies() []event.Message {
 	if len(r.Replies) == 0 && r.Message != nil {
 		return []event.Message{*r.Message}
@@ -360,10 +362,10 @@ func (r TurnResult) AllReplies() []event.Message {
 	return r.Replies
 }
 
-// ThreadStatus says what a thread is doing.
+// ThreadStatus is the current status of a thread.
 type ThreadStatus string
 
-// What a thread can be doing.
+// The values of [ThreadStatus].
 const (
 	Idle            ThreadStatus = "idle"
 	Running         ThreadStatus = "running"
@@ -371,7 +373,7 @@ const (
 	Closed          ThreadStatus = "closed"
 )
 
-// State answers query "state".
+// State is the result of query "state".
 type State struct {
 	Namespace   string          `json:"namespace"`
 	ThreadID    string          `json:"threadId"`
@@ -383,94 +385,93 @@ type State struct {
 	QueueLength int             `json:"queueLength"`
 	Approvals   int             `json:"approvals"`
 
-	// Tasks counts the background tasks that run.
+	// Tasks is the number of running background tasks.
 	Tasks int `json:"tasks,omitempty"`
 
-	// Held are events that rules hold back, by debounce or throttle.
+	// Held are the events that rules debounce or throttle.
 	Held []HeldEvents `json:"held,omitempty"`
 
-	// Parent is the thread for which this one works, if it is that of a sub-agent.
+	// Parent is the id of the parent thread, in a sub-agent's thread.
 	Parent string `json:"parent,omitempty"`
 
-	// Failed are the events that failed and can be retried, the newest last.
+	// Failed are the failed events that can be retried, newest last.
 	Failed []event.Item `json:"failed,omitempty"`
 	Usage  event.Usage  `json:"usage"`
 
-	// TurnLimit is the thread's. LLMCalls counts the LLM calls of each agent since a person
-	// or the world last spoke.
+	// TurnLimit is the thread's turn limit. LLMCalls counts each agent's model calls since the last
+	// message of a user or external event.
 	TurnLimit int            `json:"turnLimit"`
 	LLMCalls  map[string]int `json:"llmCalls,omitempty"`
 
-	// HistoryEvents is the length of the workflow's current run.
+	// HistoryEvents is the history length of the current workflow run.
 	HistoryEvents int `json:"historyEvents"`
 }
 
-// HeldEvents are the events that one rule holds back.
+// HeldEvents are the events that one rule debounces or throttles.
 type HeldEvents struct {
 	Rule string `json:"rule"`
 
-	// Count is how many there are, EventID the last of them.
+	// Count is the number of events, EventID the newest.
 	Count   int       `json:"count"`
 	EventID string    `json:"eventId,omitempty"`
 	Until   time.Time `json:"until"`
 }
 
-// TurnState describes the turn in progress.
+// TurnState describes the current turn.
 type TurnState struct {
 	EventID   string     `json:"eventId"`
 	TraceID   string     `json:"traceId"`
 	StartedAt time.Time  `json:"startedAt"`
 	Runs      []RunState `json:"runs"`
 
-	// Deciding are the events on which hook workflows decide. Nothing else happens to
-	// them before they have.
+	// Deciding are the events that wait for the decision of a hook workflow.
 	Deciding []Deciding `json:"deciding,omitempty"`
 }
 
-// Deciding is an event on which a hook workflow decides.
+// Deciding is an event that waits for the decision of a hook workflow.
 type Deciding struct {
 	EventID   string `json:"eventId"`
 	EventType string `json:"eventType"`
 
-	// Hooks and processors that match the event, in the order in which they are asked.
+	// Hooks are the matching hooks and processors, in the order in which they run.
 	Hooks []string `json:"hooks"`
 
-	// WorkflowID is the hook workflow's: it shows which of them it waits for.
+	// WorkflowID is the id of the hook workflow, whose details show the hook that it waits for.
 	WorkflowID string `json:"workflowId"`
 }
 
-// RunState describes what one agent does in a turn.
+// RunState describes the current step of one agent in a turn.
 type RunState struct {
 	Agent string `json:"agent"`
 	Step  int    `json:"step"`
 
-	// Doing is "model", "tools", "hooks" while the run can do nothing before these have
-	// decided, or "done".
+	// Doing is "model", "tools", "hooks" (the run waits for hooks to decide) or "done".
 	Doing string `json:"doing"`
 
-	// Tools of the calls that have no result yet.
+	// Tools are the names of the tools whose calls have no result yet.
 	Tools []string `json:"tools,omitempty"`
 
-	// Threads of the sub-agents that the run waits for.
+	// Threads are the threads of the sub-agents that the run waits for.
 	Threads []string `json:"threads,omitempty"`
 
-	// Retrying is set while the model does not answer.
+	// Retrying is set while the model is unavailable.
 	Retrying *Retrying `json:"retrying,omitempty"`
 }
 
-// Retrying says that a model has not answered for a while, and is called again.
+// Retrying describes a model call that failed and will be retried.
 type Retrying struct {
-	// Since is when the first attempt failed, Attempts is how many have.
+	// Since is the time of the first failed attempt, Attempts the number of failed attempts.
 	Since    time.Time `json:"since"`
 	Attempts int       `json:"attempts"`
 
-	// Class of the last failure: rate_limit, server_error, unreachable. Error is for people.
+	// Class is the class of the last failure: rate_limit, server_error or unreachable. Error is for
+	// people.
 	Class         string    `json:"class,omitempty"`
 	Error         string    `json:"error"`
 	NextAttemptAt time.Time `json:"nextAttemptAt"`
 }
 
-// Queue answers query "queue".
+// Queue is the result of query "queue".
 type Queue struct {
 	Processing *event.Item  `json:"processing,omitempty" doc:"The event that is being processed, if there is one"`
 	Waiting    []event.Item `json:"waiting,omitempty" doc:"Further events whose turns wait for people"`
@@ -479,7 +480,7 @@ type Queue struct {
 	Ended      []event.Item `json:"ended" nullable:"false" doc:"The last 32 ended events, the newest last. The thread keeps no payloads of them; its records have all events"`
 }
 
-// Find returns the item of an event, if the thread still knows it.
+// Find returns the item of an event, if the thread still has it.
 func (q Queue) Find(eventID string) (event.Item, bool) {
 	if q.Processing != nil && q.Processing.ID == eventID {
 		return *q.Processing, true
@@ -494,8 +495,8 @@ func (q Queue) Find(eventID string) (event.Item, bool) {
 	return event.Item{}, false
 }
 
-// Next returns what is processed next: the first of Items whose time has not run out. The
-// thread marks the others as expired once it comes to them.
+// Next returns the item that is processed next: the first of Items that has not expired. The thread
+// marks expired items only when it reaches them.
 func (q Queue) Next(now time.Time) (event.Item, bool) {
 	for _, it := range q.Items {
 		if it.TTL == 0 || now.Sub(it.CreatedAt) <= time.Duration(it.TTL)*time.Millisecond {
@@ -505,14 +506,12 @@ func (q Queue) Next(now time.Time) (event.Item, bool) {
 	return event.Item{}, false
 }
 
-// SetStatus changes the status of a queued event by hand: the payload of update
-// "set_status".
+// SetStatus sets the status of a queued event by hand: the payload of update "set_status".
 //
-//   - pending: a failed event is retried; the one that is being processed is interrupted,
-//     and processed again.
-//   - completed, failed, expired, overwritten: an event that waits is never processed;
-//     the turn of the one that is being processed is interrupted; a failed one is done
-//     with.
+//   - pending: a failed event is retried; the turn of the current event is interrupted and the event
+//     is processed again.
+//   - completed, failed, expired, overwritten: a pending event is never processed; the turn of the
+//     current event is interrupted; a failed event can no longer be retried.
 type SetStatus struct {
 	EventID string       `json:"eventId"`
 	Status  event.Status `json:"status" enum:"pending,completed,failed,expired,overwritten" doc:"pending processes the event again; the others end it"`
@@ -522,8 +521,8 @@ type SetStatus struct {
 	Reason string `json:"reason,omitempty" maxLength:"1000"`
 }
 
-// SetStatusResult answers update "set_status".
+// SetStatusResult is the result of update "set_status".
 type SetStatusResult struct {
-	// Item is the event as it stands then.
+	// Item is the event after the change.
 	Item event.Item `json:"item"`
 }

@@ -12,7 +12,7 @@ import (
 type cronField struct {
 	name     string
 	min, max int
-	names    []string // for min and what follows it
+	names    []string // names of the values, from min
 }
 
 var cronFields = []cronField{
@@ -25,8 +25,8 @@ var cronFields = []cronField{
 
 var cronShorthands = []string{"@hourly", "@daily", "@midnight", "@weekly", "@monthly", "@yearly", "@annually"}
 
-// checkCron reports why an expression is none. Temporal takes more: years, seconds, time
-// zones and intervals, for all of which a schedule has fields or no use.
+// checkCron reports why a cron expression is invalid. Temporal also accepts years, seconds, time
+// zones and intervals, which have separate fields in a schedule or no use.
 func checkCron(c string) error {
 	if strings.HasPrefix(c, "@") {
 		if !slices.Contains(cronShorthands, c) {
@@ -48,7 +48,7 @@ func checkCron(c string) error {
 	return nil
 }
 
-// check checks one part of a list: *, 5, 1-5, */10, 1-30/10.
+// check checks one element of a list: *, 5, 1-5, */10, 1-30/10.
 func (f cronField) check(part string) error {
 	part, step, stepped := strings.Cut(part, "/")
 	if stepped {

@@ -7,22 +7,22 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
-// Names of what people and clients say about tool calls, beside [SignalDecide].
+// Names of further signals, updates and activities for tool calls.
 const (
-	// SignalRevoke and UpdateRevoke take a [Revoke].
+	// SignalRevoke and UpdateRevoke have a [Revoke] as payload.
 	SignalRevoke = "revoke"
 	UpdateRevoke = "revoke"
 
-	// SignalToolResult and UpdateToolResult take a [ToolResult].
+	// SignalToolResult and UpdateToolResult have a [ToolResult] as payload.
 	SignalToolResult = "tool_result"
 	UpdateToolResult = "tool_result"
 
-	// ActivityCheckDecision checks what a decision would have run or granted.
+	// ActivityCheckDecision validates the edited arguments or the pattern of a decision.
 	ActivityCheckDecision = "check_decision"
 )
 
-// Decide is a person's decision on a tool call that waits for approval: the
-// payload of signal and update "decide".
+// Decide is a decision on a tool call that waits for approval: the payload of signal and update
+// "decide".
 type Decide struct {
 	ToolCallID string         `json:"toolCallId"`
 	Decision   event.Decision `json:"decision" enum:"approve,deny"`
@@ -45,8 +45,8 @@ type Decide struct {
 	Digest           string          `json:"digest,omitempty" doc:"If given, the request's digest must be this"`
 }
 
-// Checked names the field that has to be checked against the call before the decision has
-// an effect, if there is one.
+// Checked returns the name of the field that must be validated against the call before the decision
+// takes effect, or "".
 func (d Decide) Checked() string {
 	switch {
 	case len(d.Args) > 0:
@@ -57,28 +57,28 @@ func (d Decide) Checked() string {
 	return ""
 }
 
-// DecideResult answers updates "decide", "revoke" and "tool_result".
+// DecideResult is the result of updates "decide", "revoke" and "tool_result".
 type DecideResult struct {
 	Result  DecideOutcome `json:"result" enum:"accepted,already_resolved"`
 	Missing int           `json:"missing,omitempty" doc:"How many more have to approve: the call still waits"`
 }
 
-// DecideOutcome says what became of a decision.
+// DecideOutcome is the result of a decision.
 type DecideOutcome string
 
-// What can become of a decision.
+// The values of [DecideOutcome].
 const (
-	// Accepted: the decision stands.
+	// Accepted means that the decision took effect.
 	Accepted DecideOutcome = "accepted"
-	// AlreadyResolved: the same was decided before.
+	// AlreadyResolved means that the same decision was made before.
 	AlreadyResolved DecideOutcome = "already_resolved"
-	// Conflict: the call was settled otherwise.
+	// Conflict means that a different decision was made before.
 	Conflict DecideOutcome = "conflict"
-	// Mismatch: the call is not the one that the decision says.
+	// Mismatch means that the call differs from the one in the decision.
 	Mismatch DecideOutcome = "mismatch"
-	// NotPending: no such call waits in this thread.
+	// NotPending means that no such call is pending in this thread.
 	NotPending DecideOutcome = "not_pending"
-	// NotAllowed: this one may not decide on the call.
+	// NotAllowed means that this person may not decide on the call.
 	NotAllowed DecideOutcome = "not_allowed"
 )
 
@@ -89,8 +89,8 @@ const (
 	maxEdited = 64 << 10
 )
 
-// CheckDecide reports, as a [*event.FieldError], why a decision would be refused whatever
-// call it names.
+// CheckDecide reports, as a [*event.FieldError], why a decision is invalid, independent of the
+// call.
 func CheckDecide(d Decide) error {
 	switch {
 	case d.ToolCallID == "":
@@ -151,7 +151,7 @@ func checkPattern(d Decide) error {
 	}
 	bad := ""
 	for name, glob := range d.Pattern {
-		// The same one, whatever the order of a map.
+		// Report the same name for every map order.
 		if (glob == "" || len(glob) > maxGlob) && (bad == "" || name < bad) {
 			bad = name
 		}
@@ -162,18 +162,18 @@ func checkPattern(d Decide) error {
 	return nil
 }
 
-// Revoke takes an approval back, with all that it grants: the payload of signal and update
-// "revoke". What has run stays done; what has not asks again.
+// Revoke revokes an approval and its grant: the payload of signal and update "revoke". Calls that
+// have run are not affected; those that have not run need a new approval.
 type Revoke struct {
-	// ToolCallID is the call with whose approval the grant came: the grant's id.
+	// ToolCallID is the call whose approval created the grant: the grant's id.
 	ToolCallID string `json:"toolCallId"`
 
-	// By is the person. Required.
+	// By is the person who revokes the approval. Required.
 	By     string `json:"by"`
 	Reason string `json:"reason,omitempty"`
 }
 
-// CheckRevoke reports the first field that is wrong.
+// CheckRevoke reports the first invalid field.
 func CheckRevoke(r Revoke) error {
 	switch {
 	case r.ToolCallID == "":
@@ -186,8 +186,8 @@ func CheckRevoke(r Revoke) error {
 	return firstOf(event.CheckName("by", r.By), checkReason(r.Reason))
 }
 
-// ToolResult is the result of a call that a connected client has run: the payload of
-// signal and update "tool_result".
+// ToolResult is the result of a call that a connected client ran: the payload of signal and update
+// "tool_result".
 type ToolResult struct {
 	ToolCallID string `json:"toolCallId"`
 	Output     string `json:"output"`
@@ -199,7 +199,7 @@ type ToolResult struct {
 	ToolName string `json:"toolName,omitempty" doc:"If given, the call must be of this tool"`
 }
 
-// CheckToolResult reports the first field that is wrong.
+// CheckToolResult reports the first invalid field.
 func CheckToolResult(r ToolResult) error {
 	switch {
 	case r.ToolCallID == "":
@@ -212,7 +212,7 @@ func CheckToolResult(r ToolResult) error {
 	return event.CheckName("by", r.By)
 }
 
-// Approvals answers query "approvals".
+// Approvals is the result of query "approvals".
 type Approvals struct {
 	Approvals   []event.ApprovalRequest `json:"approvals" nullable:"false" doc:"Calls that wait for a decision"`
 	ClientCalls []event.ClientCall      `json:"clientCalls" nullable:"false" doc:"Calls that wait for a connected client to run them"`
@@ -224,7 +224,7 @@ const (
 	MaxTurnLimit     = 1000
 )
 
-// CheckTurnLimit reports whether n can be a thread's turn limit; 0 is the default.
+// CheckTurnLimit reports whether n is a valid turn limit. 0 = the default.
 func CheckTurnLimit(n int) error {
 	if n < 0 || n > MaxTurnLimit {
 		return fieldErrorf("turnLimit", "is %d, must be 1 to %d LLM calls (default %d)", n, MaxTurnLimit, DefaultTurnLimit)

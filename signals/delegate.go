@@ -1,31 +1,29 @@
 package signals
 
-// DelegateWorkflow is the workflow of a thread in which a sub-agent works for another
-// thread. It has the id of a thread, and takes the same signals, updates and queries.
+// DelegateWorkflow is the workflow of a sub-agent's thread. It has a thread's workflow id and
+// accepts the same signals, updates and queries.
 const DelegateWorkflow = "delegate"
 
-// Names of what the threads of agents and their sub-agents tell each other. They are not
-// for clients.
+// Names of signals and activities between parent and child threads. They are not for clients.
 const (
-	// SignalSubEnded tells a thread how a sub-agent has ended.
+	// SignalSubEnded reports to the parent thread how a sub-agent ended.
 	SignalSubEnded = "sub_ended"
-	// SignalSubAsks tells it that a call of the sub-agent waits for approval, and
-	// SignalSubDecided that it does no more.
+	// SignalSubAsks reports to the parent thread that a call of the sub-agent needs approval, and
+	// SignalSubDecided that it no longer does.
 	SignalSubAsks    = "sub_asks"
 	SignalSubDecided = "sub_decided"
 
 	ActivityEndDelegate = "end_delegate"
 )
 
-// Fields of the metadata of a sub-agent's thread: the thread and the tool call for which
-// it works.
+// Metadata fields of a sub-agent's thread: the parent thread and the tool call that started it.
 const (
 	MetadataParent     = "parentThreadId"
 	MetadataParentCall = "parentToolCallId"
 )
 
-// SubThreadID is the id of the thread in which a thread's sub-agent works: the thread's
-// own id with ".s" and a number behind it. An id that would be too long is derived.
+// SubThreadID returns the id of a sub-agent's thread: the parent thread's id, ".s" and a number. If
+// that is too long, the id is a hash.
 func SubThreadID(namespace, threadID string, number int) string {
 	id := threadID + ".s" + shortNumber(number)
 	if CheckID("threadId", id) != nil {

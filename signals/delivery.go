@@ -9,29 +9,28 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
-// The keys of metadata that say which run has posted an event or message.
+// Metadata keys that identify the run that posted an event or message.
 const (
 	MetadataScheduleID  = "schedule_id"
 	MetadataScheduledAt = "scheduled_at"
 )
 
-// ScheduleSender is the sender of a schedule's message that does not name another.
+// ScheduleSender is the default sender of a schedule's message.
 const ScheduleSender = "schedule"
 
-// Delivery is what a run posts: the input of activity "deliver", which answers with a
-// [PostResult].
+// Delivery is the post of a run: the input of activity "deliver", whose result is a [PostResult].
 type Delivery struct {
 	Namespace string `json:"namespace"`
 	ThreadID  string `json:"threadId"`
 	Post      Post   `json:"post"`
 
-	// Open opens the thread if it is not there, with these agents.
+	// Open opens the thread with these agents if it does not exist.
 	Open   bool     `json:"open,omitempty"`
 	Agents []string `json:"agents,omitempty"`
 }
 
-// Delivery is what a run of the schedule posts. The error is the first mistake in what
-// there is to post, as a [*event.FieldError].
+// Delivery returns the post of a run of the schedule. It reports the first invalid field as a
+// [*event.FieldError].
 func (s Schedule) Delivery(r Run) (Delivery, error) {
 	d := Delivery{Namespace: r.Namespace, ThreadID: s.ThreadID, Open: s.Open, Agents: s.Agents}
 	if err := CheckID("threadId", s.ThreadID); err != nil {
@@ -51,7 +50,7 @@ func (s Schedule) Delivery(r Run) (Delivery, error) {
 	return d, err
 }
 
-// eventPost makes the run's event of the schedule's.
+// eventPost returns the post of the schedule's event for a run.
 func (s Schedule) eventPost(r Run) (Post, error) {
 	e := *s.Event
 	switch {
@@ -88,7 +87,7 @@ func (s Schedule) eventPost(r Run) (Post, error) {
 	return p, within("event", CheckPost(s.ThreadID, p))
 }
 
-// messagePost makes the run's message of the schedule's.
+// messagePost returns the post of the schedule's message for a run.
 func (s Schedule) messagePost(r Run) (Post, error) {
 	m := *s.Message
 	if m.ThreadID == "" {
@@ -118,15 +117,15 @@ func (s Schedule) messagePost(r Run) (Post, error) {
 	return p, within("message", CheckPost(s.ThreadID, p))
 }
 
-// pair is a key of metadata and its value.
+// pair is a metadata key and its value.
 type pair struct{ key, value string }
 
-// runMetadata says which run it is. Ids and times need no escapes in JSON.
+// runMetadata returns the metadata that identifies a run. Ids and times need no escaping in JSON.
 func runMetadata(r Run) []pair {
 	return []pair{{MetadataScheduleID, r.ScheduleID}, {MetadataScheduledAt, r.At.Format(runTime)}}
 }
 
-// within says where in a schedule the field of a post stands.
+// within prefixes the field of an error with its place in the schedule.
 func within(part string, err error) error {
 	var field *event.FieldError
 	if !errors.As(err, &field) {

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Duration is a time.Duration that is text in JSON: "90s", "15m", "1h30m".
+// Duration is a time.Duration that is a string in JSON: "90s", "15m", "1h30m".
 type Duration time.Duration
 
-// String is the shortest form: without units of which there are none at the end.
+// String returns the shortest form, without trailing zero units.
 func (d Duration) String() string {
 	s := time.Duration(d).String()
 	if strings.HasSuffix(s, "m0s") {
@@ -21,7 +21,7 @@ func (d Duration) String() string {
 	return s
 }
 
-// MarshalText writes the duration as text.
+// MarshalText returns the duration in the form of [Duration.String].
 func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
 // UnmarshalText reads what time.ParseDuration does, and no text as 0.

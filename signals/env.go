@@ -9,8 +9,9 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
-// EnvPost makes the post of an environment event. The JSON forms of both are the same:
-// an event that is sent to a thread as signal "post" as it is has the same effect.
+// EnvPost returns the post of an environment event. Both have the same JSON form, so an event can
+// also be sent as the payload of signal "post". It panics if the metadata cannot be marshalled to
+// JSON.
 func EnvPost(e event.EnvEvent) Post {
 	metadata, err := json.Marshal(e.Metadata)
 	if err != nil {
@@ -19,8 +20,8 @@ func EnvPost(e event.EnvEvent) Post {
 	return Post{ID: e.ID, Type: e.Type, Payload: e.Payload, Timestamp: e.Timestamp, Metadata: metadata}
 }
 
-// IsEnv reports whether the post is an environment event, which rules route, and not a
-// custom event, which only hooks and processors see: it has a timestamp or metadata.
+// IsEnv reports whether the post is an environment event, which rules route, rather than a custom
+// event, which only hooks and processors handle. An environment event has a timestamp or metadata.
 func (p Post) IsEnv() bool {
 	return p.Timestamp != 0 || len(p.Metadata) > 0 && string(p.Metadata) != "null"
 }
@@ -28,16 +29,16 @@ func (p Post) IsEnv() bool {
 // NewEventID returns a new id for an environment event: a UUID.
 func NewEventID() string { return uuid.NewString() }
 
-// eventIDs is the UUID namespace of ids that are derived.
+// eventIDs is the UUID namespace of derived event ids.
 var eventIDs = uuid.MustParse("6f1d3c0e-7f0a-5b58-9d3e-0b2c8a5f4e11")
 
-// EventID derives the id of an environment event from what it is about: a UUID, the same
-// for the same parts.
+// EventID derives the id of an environment event from its parts: a UUID that is the same for the
+// same parts.
 func EventID(parts ...string) string {
 	return uuid.NewSHA1(eventIDs, []byte(strings.Join(parts, "\x00"))).String()
 }
 
-// checkEnv reports why a thread refuses an environment event.
+// checkEnv reports why an environment event is invalid.
 func checkEnv(threadID string, p Post) error {
 	e := event.EnvEvent{ID: p.ID, Type: p.Type, Timestamp: p.Timestamp, Payload: p.Payload}
 	if len(p.Metadata) > 0 {

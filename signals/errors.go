@@ -2,7 +2,7 @@ package signals
 
 import "errors"
 
-// What a thread, or the lack of one, can answer. Clients wrap these.
+// Errors of threads and their clients. Clients wrap these.
 var (
 	// ErrThreadNotFound means that there is no such thread.
 	ErrThreadNotFound = errors.New("no such thread")
@@ -23,19 +23,19 @@ var (
 	// ErrFull: the queue of the thread is full. The same post is accepted when the thread has
 	// processed some of what waits.
 	ErrFull = errors.New("the queue is full")
-	// ErrOverloaded: more posts wait for the thread's answer than the client holds. The same post
-	// is accepted later.
+	// ErrOverloaded means that too many posts of this client wait for the thread. The caller can
+	// retry later.
 	ErrOverloaded = errors.New("too many posts are waiting for the thread")
-	// ErrBusy: a turn is in progress, and the post did not want to wait.
+	// ErrBusy means that a turn is in progress and the post's onBusy is [Reject].
 	ErrBusy = errors.New("a turn is in progress")
-	// ErrProcessed: the event was processed so long ago that the thread no longer keeps how its
-	// turn ended. Its records tell.
+	// ErrProcessed means that the event was processed too long ago for the thread to remember the
+	// result of its turn. The thread's records contain it.
 	ErrProcessed = errors.New("the event was processed long ago, and how its turn ended is no longer kept: read the thread's records")
-	// ErrRefused: the thread refused the request; the error says why.
+	// ErrRefused means that the thread rejected the request. The error gives the reason.
 	ErrRefused = errors.New("refused")
 )
 
-// Types of the application errors with which a thread refuses an update.
+// Types of the application errors with which a thread rejects an update.
 const (
 	RefusedType   = "refused"
 	ClosedType    = "closed"
@@ -43,9 +43,9 @@ const (
 	DuplicateType = "duplicate"
 	FullType      = "full"
 
-	// ProcessedType: see [ErrProcessed].
+	// ProcessedType is the type of [ErrProcessed].
 	ProcessedType = "processed"
 
-	// NothingPostedType: see [PostBatchResult].
+	// NothingPostedType is the type of the error of a batch: see [PostBatchResult].
 	NothingPostedType = "nothing_posted"
 )

@@ -10,21 +10,21 @@ import (
 
 // Names for schedules.
 const (
-	// DeliverWorkflow is one run of a schedule: it posts to the schedule's thread. Its input
-	// is the [Schedule], and its id a [DeliverWorkflowID] with the time of the run behind
-	// it, which Temporal adds.
+	// DeliverWorkflow is one run of a schedule: it posts to the schedule's thread. Its input is the
+	// [Schedule], and its id a [DeliverWorkflowID] followed by the time of the run, which Temporal
+	// appends.
 	DeliverWorkflow = "deliver"
 
 	ActivityDeliver = "deliver"
 
-	// NotFoundType is the type of the application error with which a run ends whose thread
-	// is not there. Of a closed thread it is [ClosedType], of a post that no thread takes
-	// [RefusedType].
+	// NotFoundType is the type of the application error of a run whose thread does not exist. For a
+	// closed thread, the type is [ClosedType]; for an invalid post, [RefusedType].
 	NotFoundType = "not_found"
 )
 
-// Schedule publishes an environment event, or posts a message, again and again. It is a
-// Temporal Schedule; see [ScheduleID].
+// Schedule posts an environment event or a message repeatedly. It is stored as a Temporal Schedule:
+// see
+// [ScheduleID].
 type Schedule struct {
 	ID        string    `json:"id,omitempty" maxLength:"128" doc:"1 to 128 letters, digits and . _ : @ -, beginning with a letter or digit; unique in the namespace. Default: a new ULID"`
 	ThreadID  string    `json:"threadId" maxLength:"128" doc:"The thread to which it posts"`
@@ -49,26 +49,26 @@ type Schedule struct {
 	Note   string   `json:"note,omitempty" maxLength:"1000" doc:"For people"`
 }
 
-// Missed says what a schedule makes up for after an outage.
+// Missed says which runs a schedule makes up for after an outage.
 type Missed string
 
-// What a schedule can make up for. An outage is one of Temporal, when no run begins, or
-// one of the workers or the thread, when a run has begun and cannot deliver.
+// The values of [Missed]. In an outage of Temporal, no runs start; in an outage of the workers or
+// the thread, runs start but cannot deliver.
 const (
-	// MissedSkip leaves out what is late: a run begins within [SkipWindow] of its time, and
-	// delivers within as much again, or not at all.
+	// MissedSkip skips late runs: a run must start within [SkipWindow] of its time and deliver
+	// within another SkipWindow.
 	MissedSkip Missed = "skip"
 
-	// MissedOnce makes up for one run, the first that was missed: while a run waits or is
-	// late, the times that pass are left out. At most [CatchUpWindow] late.
+	// MissedOnce makes up for the first missed run only: times that pass while a run is waiting or
+	// late are skipped. A run is at most [CatchUpWindow] late.
 	MissedOnce Missed = "once"
 
-	// MissedAll makes up for every run, in order and one after the other. At most
-	// [CatchUpWindow] late; Temporal keeps about 1,000 that wait, and drops what exceeds that.
+	// MissedAll makes up for every run, in order, one at a time, at most [CatchUpWindow] late.
+	// Temporal buffers about 1,000 runs and drops the rest.
 	MissedAll Missed = "all"
 )
 
-// How late a run may begin.
+// Limits on how late a run may start.
 const (
 	SkipWindow    = time.Minute
 	CatchUpWindow = 365 * 24 * time.Hour
@@ -98,15 +98,15 @@ type ScheduleRun struct {
 	Error       string    `json:"error,omitempty" doc:"Why it failed"`
 }
 
-// ScheduleID is the id of a Temporal Schedule.
+// ScheduleID returns the id of the Temporal Schedule.
 func ScheduleID(namespace, id string) string { return "schedule/" + namespace + "/" + id }
 
-// ParseScheduleID splits the id of a Temporal Schedule.
+// ParseScheduleID returns the namespace and the schedule id in the id of a Temporal Schedule.
 func ParseScheduleID(scheduleID string) (namespace, id string, err error) {
 	return parseScheduled("schedule/", scheduleID)
 }
 
-// DeliverWorkflowID is the id that a schedule gives its runs; Temporal adds "-" and the
+// DeliverWorkflowID returns the workflow id of a schedule's runs. Temporal appends "-" and the
 // time.
 func DeliverWorkflowID(namespace, id string) string { return "deliver/" + namespace + "/" + id }
 
@@ -127,14 +127,14 @@ type Run struct {
 	Namespace  string
 	ScheduleID string
 
-	// At is its time, to the second.
+	// At is the time of the run, in whole seconds.
 	At time.Time
 }
 
-// runTime is how Temporal writes the time of a run, in UTC.
+// runTime is Temporal's format for the time of a run, in UTC.
 const runTime = "2006-01-02T15:04:05Z"
 
-// ParseRun reads the id of a run's workflow.
+// ParseRun parses the workflow id of a run.
 func ParseRun(workflowID string) (Run, error) {
 	dash := len(workflowID) - len(runTime) - 1
 	if dash < 0 || workflowID[dash] != '-' {
@@ -148,8 +148,8 @@ func ParseRun(workflowID string) (Run, error) {
 	return Run{Namespace: namespace, ScheduleID: id, At: at}, err
 }
 
-// EventID is the id of what the run posts: the same however often it is tried, so that
-// the thread takes it once.
+// EventID returns the id of the run's post. It is the same for every retry, so the thread ignores
+// duplicates.
 func (r Run) EventID() string {
 	return EventID(ScheduleID(r.Namespace, r.ScheduleID), r.At.Format(runTime))
 }

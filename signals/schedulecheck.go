@@ -12,10 +12,10 @@ import (
 const (
 	MaxCron   = 20
 	MaxJitter = 24 * time.Hour
-	MaxNote   = 1000 // bytes; what Temporal takes
+	MaxNote   = 1000 // bytes; Temporal's limit
 )
 
-// WithDefaults fills in what was left out.
+// WithDefaults returns a copy with the defaults of empty fields.
 func (s Schedule) WithDefaults() Schedule {
 	if s.ID == "" {
 		s.ID = NewID()
@@ -29,8 +29,8 @@ func (s Schedule) WithDefaults() Schedule {
 	return s
 }
 
-// CheckSchedule reports the first field that is wrong, as a [*event.FieldError]. Whether
-// the thread is there, only its runs find out.
+// CheckSchedule reports the first invalid field as a [*event.FieldError]. It does not check that
+// the thread exists.
 func CheckSchedule(s Schedule) error {
 	s = s.WithDefaults()
 	if err := CheckID("id", s.ID); err != nil {
@@ -58,12 +58,12 @@ func CheckSchedule(s Schedule) error {
 			return err
 		}
 	}
-	// Any run will do: what they post differs in ids and times only.
+	// Any run will do: posts of different runs differ only in ids and times.
 	_, err := s.Delivery(Run{Namespace: DefaultNamespace, ScheduleID: s.ID, At: time.Unix(0, 0).UTC()})
 	return err
 }
 
-// CheckNote reports a note that is too long.
+// CheckNote reports a note that is too long or not text.
 func CheckNote(note string) error {
 	if len(note) > MaxNote {
 		return fieldErrorf("note", "must be at most %d bytes of text", MaxNote)
@@ -101,8 +101,8 @@ func checkTimes(s Schedule) error {
 
 var zoneForm = regexp.MustCompile(`^[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+){0,2}$`)
 
-// checkZone asks the machine's database of time zones, if it has one. Without one, as in
-// an image from scratch, Temporal alone says whether it knows the name.
+// checkZone checks the name in the machine's time zone database, if there is one. Without one, as
+// in an image built from scratch, only Temporal can validate the name.
 func checkZone(name string) error {
 	_, err := time.LoadLocation(name)
 	_, none := time.LoadLocation("Europe/London")

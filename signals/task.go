@@ -10,32 +10,31 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
-// Names for background tasks.
+// Names of workflows, signals, updates and queries of background tasks.
 const (
 	// TaskWorkflow runs one background task.
 	TaskWorkflow = "task"
 
 	ActivityRunTask = "run_task"
 
-	// SignalCompleteTask and UpdateCompleteTask complete a task from outside.
+	// SignalCompleteTask and UpdateCompleteTask complete a task from outside its workflow.
 	SignalCompleteTask = "complete_task"
 	UpdateCompleteTask = "complete_task"
 	UpdateCancelTask   = "cancel_task"
 
-	// SignalTaskReport comes from the workflow of a task to its thread. It is not for
-	// clients.
+	// SignalTaskReport is sent by a task's workflow to its thread. It is not for clients.
 	SignalTaskReport = "task_report"
 
 	QueryTasks = "tasks"
 )
 
-// TaskID is the id of a thread's task.
+// TaskID returns the id of a thread's task.
 func TaskID(threadID string, number int) string { return threadID + "~t" + shortNumber(number) }
 
-// shortNumber writes a number with digits and small letters.
+// shortNumber formats a number in base 36.
 func shortNumber(n int) string { return strconv.FormatInt(int64(n), 36) }
 
-// ParseTaskID returns the thread and the number of a task.
+// ParseTaskID returns the thread id and the number in a task id.
 func ParseTaskID(id string) (threadID string, number int, err error) {
 	threadID, rest, ok := strings.Cut(id, "~t")
 	parsed, nerr := strconv.ParseInt(rest, 36, 32)
@@ -46,11 +45,11 @@ func ParseTaskID(id string) (threadID string, number int, err error) {
 	return threadID, number, nil
 }
 
-// TaskWorkflowID is the id of the workflow that runs a task.
+// TaskWorkflowID returns the id of the workflow that runs a task.
 func TaskWorkflowID(namespace, taskID string) string { return "task/" + namespace + "/" + taskID }
 
-// CompleteTask ends a background task from outside: the payload of signal and update
-// "complete_task". With Error the task has failed.
+// CompleteTask completes a background task from outside: the payload of signal and update
+// "complete_task". If Error is set, the task fails.
 type CompleteTask struct {
 	TaskID string          `json:"taskId"`
 	Result json.RawMessage `json:"result,omitempty" doc:"Any JSON, at most 256 KiB; null is none"`
@@ -58,24 +57,24 @@ type CompleteTask struct {
 	By     string          `json:"by,omitempty" maxLength:"128" doc:"Who or what completes it; it is stored. Default: api"`
 }
 
-// CompleteTaskResult answers updates "complete_task" and "cancel_task".
+// CompleteTaskResult is the result of updates "complete_task" and "cancel_task".
 type CompleteTaskResult struct {
 	Result TaskOutcome `json:"result" enum:"accepted,already_ended"`
 	Task   event.Task  `json:"task" doc:"The task after the request"`
 }
 
-// TaskOutcome says what became of an attempt to end a task.
+// TaskOutcome is the result of completing or cancelling a task.
 type TaskOutcome string
 
-// What can become of it.
+// The values of [TaskOutcome].
 const (
-	// TaskAccepted: the task has ended so.
+	// TaskAccepted means that the task has ended as requested.
 	TaskAccepted TaskOutcome = "accepted"
-	// TaskAlreadyEnded: it had ended so before.
+	// TaskAlreadyEnded means that the task had already ended the same way.
 	TaskAlreadyEnded TaskOutcome = "already_ended"
-	// TaskConflict: it had ended otherwise before.
+	// TaskConflict means that the task had already ended differently.
 	TaskConflict TaskOutcome = "conflict"
-	// TaskNotFound: the thread does not know such a task, or not any more.
+	// TaskNotFound means that the thread does not have such a task, or no longer remembers it.
 	TaskNotFound TaskOutcome = "not_found"
 )
 
@@ -88,15 +87,15 @@ type CancelTask struct {
 	Reason string `json:"reason,omitempty" maxLength:"4096"`
 }
 
-// Tasks answers query "tasks".
+// Tasks is the result of query "tasks".
 type Tasks struct {
 	Tasks []event.Task `json:"tasks" nullable:"false" doc:"The last 50 that have ended, then those that run; the newest last"`
 }
 
-// MaxTaskError bounds the error of a task, in bytes.
+// MaxTaskError is the maximum length of a task's error, in bytes.
 const MaxTaskError = 16 << 10
 
-// CheckCompleteTask reports the first field that is wrong.
+// CheckCompleteTask reports the first invalid field.
 func CheckCompleteTask(c CompleteTask) error {
 	if _, _, err := ParseTaskID(c.TaskID); err != nil {
 		return err
@@ -117,7 +116,7 @@ func CheckCompleteTask(c CompleteTask) error {
 	return checkBy("by", c.By)
 }
 
-// CheckCancelTask reports the first field that is wrong.
+// CheckCancelTask reports the first invalid field.
 func CheckCancelTask(c CancelTask) error {
 	if _, _, err := ParseTaskID(c.TaskID); err != nil {
 		return err

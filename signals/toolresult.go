@@ -2,9 +2,8 @@ package signals
 
 import "github.com/threadmill/threadmill/event"
 
-// DecideOf is the decision that a message carries, made by its sender: see
-// [event.ParseContent]. What it says of the call must be as in the request. It has still to
-// be checked, as any other.
+// DecideOf returns the decision that a message contains, made by its sender: see
+// [event.ParseContent]. The caller must still validate it with [CheckDecide].
 func DecideOf(m event.ToolResultMessage, sender string) Decide {
 	d := Decide{
 		Decision: m.Data.Decision, Scope: m.Data.Scope, By: sender, Agent: m.TargetAgentID,
@@ -12,7 +11,7 @@ func DecideOf(m event.ToolResultMessage, sender string) Decide {
 	}
 	d.ToolCallID, d.Round = event.ParseApprovalCallID(m.ToolCallID)
 	if d.Round == 1 {
-		d.Round = 0 // as clients say it that know of no rounds
+		d.Round = 0 // Clients that do not know rounds send none for the first.
 	}
 	return d
 }

@@ -11,14 +11,14 @@ import (
 // UpdateThread is the update that changes a thread itself.
 const UpdateThread = "update_thread"
 
-// Bounds on what a thread begins with, or is changed to.
+// Limits on the agents and the title of a thread.
 const (
 	MaxAgents = 100
 	MaxTitle  = 400 // bytes
 )
 
-// ThreadChange changes a thread: the payload of update "update_thread". What is left out
-// stays as it is.
+// ThreadChange changes a thread: the payload of update "update_thread". Empty fields leave the
+// thread unchanged.
 type ThreadChange struct {
 	Title        string          `json:"title,omitempty" maxLength:"400"`
 	Agents       []string        `json:"agents,omitempty" maxItems:"100" doc:"The thread's agents from the next turn on. They replace all current ones"`
@@ -29,7 +29,7 @@ type ThreadChange struct {
 	By           string          `json:"by,omitempty" maxLength:"128" doc:"Who changes it"`
 }
 
-// CheckThreadChange reports the first field that is wrong.
+// CheckThreadChange reports the first invalid field.
 func CheckThreadChange(c ThreadChange) error {
 	if c.Title == "" && len(c.Agents)+len(c.AddAgents)+len(c.RemoveAgents) == 0 && len(c.Metadata) == 0 && c.TurnLimit == 0 {
 		return fieldErrorf("title", "set at least one of title, agents, addAgents, removeAgents, turnLimit and metadata")
@@ -46,13 +46,13 @@ func CheckThreadChange(c ThreadChange) error {
 	return CheckThread(c.Agents, c.Title, c.Metadata)
 }
 
-// CheckStart reports, as a [*event.FieldError], why a thread cannot begin like this. A thread that
-// is started nevertheless is closed at once.
+// CheckStart reports, as a [*event.FieldError], why the input of a thread workflow is invalid. A
+// thread that is started with an invalid input is closed immediately.
 func CheckStart(s Start) error {
 	return errors.Join(CheckThread(s.Agents, s.Title, s.Metadata), CheckTurnLimit(s.TurnLimit))
 }
 
-// CheckThread reports which of a thread's own fields is wrong.
+// CheckThread reports the first invalid field of a thread.
 func CheckThread(agents []string, title string, metadata json.RawMessage) error {
 	if err := checkNames("agents", agents); err != nil {
 		return err
@@ -73,7 +73,7 @@ func CheckThread(agents []string, title string, metadata json.RawMessage) error 
 	return event.DecodeJSON("metadata", metadata, &object)
 }
 
-// checkNames reports which name of an agent cannot be one.
+// checkNames reports the first invalid agent name.
 func checkNames(field string, agents []string) error {
 	if len(agents) > MaxAgents {
 		return fieldErrorf(field, "are %d, at most %d are taken", len(agents), MaxAgents)

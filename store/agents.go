@@ -10,14 +10,14 @@ import (
 	"unicode"
 )
 
-// ErrConflict marks a [ConflictError].
+// ErrConflict matches a [ConflictError].
 var ErrConflict = errors.New("has been changed meanwhile")
 
-// ConflictError is returned for a change of a version that is not the newest.
+// ConflictError is the error of a change to a version that is not the newest.
 type ConflictError struct {
 	Name string
 
-	// After is the version that was to be changed, Newest the one that there is. 0 = none.
+	// After is the version to be changed, Newest the newest version. 0 = none.
 	After, Newest int
 }
 
@@ -28,58 +28,57 @@ func (e *ConflictError) Error() string {
 // Unwrap makes errors.Is(err, ErrConflict) true.
 func (e *ConflictError) Unwrap() error { return ErrConflict }
 
-// Agents keeps the definitions of agents that are made while the runtime runs. It does
-// not look into them: package agent says what they hold.
+// Agents stores the definitions of agents that are created at run time. It does not interpret them:
+// package agent does.
 //
-// Each change of an agent is a version of it: versions count from 1, per agent and without
-// gaps, and none of them is ever changed. Being deleted is a version as well, so that an
-// agent of the same name later goes on counting. Names are compared without regard to case.
+// Each change of an agent is a new version: versions count from 1, per agent and without gaps, and
+// never change. A deletion is a version too, so an agent that is created later under the same name
+// continues the numbers. Names are case-insensitive.
 type Agents interface {
-	// SaveAgent appends the version after+1 of an agent; after 0 is for an agent that has
-	// none. If the newest version is another one, it fails with a *ConflictError. A negative
-	// after appends whatever the newest is. Of v only Name, Definition, Deleted and By
-	// count. To delete an agent that is not there is ErrNotFound.
+	// SaveAgent appends version after+1 of an agent; after is 0 for a new agent. If the newest
+	// version is another one, it fails with a *ConflictError. A negative after appends to any
+	// version. Of v, it uses only Name, Definition, Deleted and By. Deleting an agent that does not
+	// exist is ErrNotFound.
 	SaveAgent(ctx context.Context, namespace string, v AgentVersion, after int) (AgentVersion, error)
 
-	// Agent returns the newest version of an agent, which may say that it is deleted; or
-	// ErrNotFound if there never was one.
+	// Agent returns the newest version of an agent, which may be a deletion, or ErrNotFound if
+	// there never was one.
 	Agent(ctx context.Context, namespace, name string) (AgentVersion, error)
 
 	// Agents returns the newest versions of all agents that are not deleted, by name.
 	Agents(ctx context.Context, namespace string) ([]AgentVersion, error)
 
-	// AgentVersions returns versions of an agent before that one, the newest first.
-	// Before 0 begins with the newest of all. The limit is 20 by default, at most 100.
+	// AgentVersions returns the versions of an agent before a version, newest first. Before 0
+	// starts with the newest. The default limit is 20, the maximum 100.
 	AgentVersions(ctx context.Context, namespace, name string, before, limit int) ([]AgentVersion, error)
 
-	// AgentChanges returns the namespace's changes with Seq > after in order of Seq, at
-	// most limit. 0 = 1000, which is the most.
+	// AgentChanges returns the changes of a namespace with Seq > after, in order of Seq, at most
+	// limit. 0 = 1000, which is the maximum.
 	AgentChanges(ctx context.Context, namespace string, after int64, limit int) ([]AgentChange, error)
 }
 
 // AgentVersion is a version of an agent's definition.
 type AgentVersion struct {
-	// Name is the agent's, as this version writes it.
+	// Name is the agent's name, as spelled in this version.
 	Name    string
 	Version int
 
-	// Definition is a JSON value of at most [MaxAgentDefinition] bytes. It comes back to
-	// the byte. One that is deleted has none.
+	// Definition is a JSON value of at most [MaxAgentDefinition] bytes, returned byte for byte. A
+	// deletion has none.
 	Definition json.RawMessage
 	Deleted    bool
 
-	// By says who has made the version. At is when.
+	// By is the author of the version, At its time.
 	By string
 	At time.Time
 
-	// Seq is the place of the change in the namespace, Change what it was.
+	// Seq is the number of the change in the namespace, Change its type.
 	Seq    int64
 	Change AgentChangeType
 }
 
-// AgentChange is an entry in a namespace's log of changes to its agents. Seq is per
-// namespace, from 1, without gaps, in the order of commits: a reader that has seen n never
-// finds a late n-1.
+// AgentChange is an entry in a namespace's log of agent changes. Seq is per namespace, from 1,
+// without gaps, in commit order: a reader that has seen n never finds a late n-1.
 type AgentChange struct {
 	Seq     int64           `json:"seq" doc:"From 1, without gaps, in order"`
 	Type    AgentChangeType `json:"type" enum:"agent.created,agent.updated,agent.deleted"`
@@ -89,28 +88,27 @@ type AgentChange struct {
 	At      time.Time       `json:"at"`
 }
 
-// AgentChangeType says what has happened to an agent.
+// AgentChangeType is the type of a change of an agent.
 type AgentChangeType string
 
-// What can happen to an agent.
+// The types of change.
 const (
-	// AgentCreated: there was none of that name, or it was deleted.
+	// AgentCreated means that there was no agent with this name, or that it was deleted.
 	AgentCreated AgentChangeType = "agent.created"
 	AgentUpdated AgentChangeType = "agent.updated"
 	AgentDeleted AgentChangeType = "agent.deleted"
 )
 
-// Bounds of what [Agents] keeps and returns.
+// Limits of [Agents].
 const (
-	// MaxAgentDefinition is in bytes.
+	// MaxAgentDefinition is the maximum size of a definition, in bytes.
 	MaxAgentDefinition = 256 << 10
 
 	DefaultAgentVersions = 20
 	MaxAgentVersions     = 100
 )
 
-// CheckAgent returns the version in the form in which every driver stores it, or an error,
-// which is [ErrInvalid].
+// CheckAgent returns the version in the form that every driver stores, or an [ErrInvalid] error.
 func CheckAgent(namespace string, v AgentVersion) (AgentVersion, error) {
 	if err := checkWord("namespace", namespace); err != nil {
 		return v, err
@@ -135,8 +133,8 @@ func CheckAgent(namespace string, v AgentVersion) (AgentVersion, error) {
 	return v, nil
 }
 
-// NextAgent is what [Agents].SaveAgent appends behind the newest version, which is nil if
-// there is none. Seq and At are left to the driver.
+// NextAgent returns the version that [Agents].SaveAgent appends after the newest one, which is nil
+// if there is none. The driver sets Seq and At.
 func NextAgent(v AgentVersion, newest *AgentVersion, after int) (AgentVersion, error) {
 	there := newest != nil && !newest.Deleted
 	before := 0
@@ -159,8 +157,8 @@ func NextAgent(v AgentVersion, newest *AgentVersion, after int) (AgentVersion, e
 	return v, nil
 }
 
-// AgentKey is what names that differ in their case only have in common: drivers find
-// agents by it. ok is false if nothing can be kept under such a name, or in the namespace.
+// AgentKey returns the key by which drivers find agents: it is equal for names that differ only in
+// case. ok is false if the name or the namespace cannot be stored.
 func AgentKey(namespace, name string) (key string, ok bool) {
 	if !Storable(namespace) || !Storable(name) {
 		return "", false
@@ -168,7 +166,7 @@ func AgentKey(namespace, name string) (key string, ok bool) {
 	return strings.Map(folded, name), true
 }
 
-// folded is the least of the letters that [strings.EqualFold] takes for the same.
+// folded returns the smallest of the letters that [strings.EqualFold] treats as equal to r.
 func folded(r rune) rune {
 	least := r
 	for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {
@@ -177,7 +175,7 @@ func folded(r rune) rune {
 	return least
 }
 
-// AgentVersionBounds makes the bounds of [Agents].AgentVersions explicit.
+// AgentVersionBounds applies the defaults and limits of [Agents].AgentVersions.
 func AgentVersionBounds(before, limit int) (int, int) {
 	if before <= 0 || before > maxVersion {
 		before = maxVersion
@@ -188,10 +186,10 @@ func AgentVersionBounds(before, limit int) (int, int) {
 	return before, min(limit, MaxAgentVersions)
 }
 
-// maxVersion is the greatest that a driver's column holds.
+// maxVersion is the maximum value of a driver's column.
 const maxVersion = 1<<31 - 1
 
-// AgentChangeLimit makes the limit of [Agents].AgentChanges explicit.
+// AgentChangeLimit applies the default and the maximum of [Agents].AgentChanges.
 func AgentChangeLimit(limit int) int {
 	if limit <= 0 || limit > MaxLimit {
 		return MaxLimit

@@ -7,32 +7,30 @@ import (
 	"time"
 )
 
-// ErrExists marks an API key whose id, or whose name in its namespace, is taken.
+// ErrExists means that the id of an API key, or its name in the namespace, already exists.
 var ErrExists = errors.New("already exists")
 
-// APIKeys keeps the API keys that are created at run time: their hashes, never their secrets.
-// Package auth says what a key allows.
+// APIKeys stores the API keys that are created at run time: their hashes, never their secrets.
+// Package auth defines the permissions of a key.
 type APIKeys interface {
-	// CreateAPIKey stores a new key. It fails with [ErrExists] if there is a key of that id, or
-	// one of that name in the namespace that is not revoked; upper and lower case do not make
-	// names differ. Of k, PreviousHash, RotatedAt and RevokedAt do not count; CreatedAt is set.
+	// CreateAPIKey stores a new key. It fails with [ErrExists] if a key with this id exists, or one
+	// with this name in the namespace that is not revoked; names are case-insensitive. It ignores
+	// PreviousHash, RotatedAt and RevokedAt, and sets CreatedAt.
 	CreateAPIKey(ctx context.Context, k APIKey) (APIKey, error)
 
-	// APIKey returns a key by its id, in whatever namespace and also if it is revoked; or
-	// [ErrNotFound].
+	// APIKey returns the key with an id in any namespace, even if it is revoked, or [ErrNotFound].
 	APIKey(ctx context.Context, id string) (APIKey, error)
 
-	// APIKeys lists the keys of a namespace by name, those that are revoked last; at most
-	// [MaxLimit].
+	// APIKeys returns the keys of a namespace by name, revoked keys last; at most [MaxLimit].
 	APIKeys(ctx context.Context, namespace string) ([]APIKey, error)
 
-	// RotateAPIKey gives a key that is not revoked a new hash. The one before remains valid
-	// until previousUntil; the zero time ends it at once. A key that is revoked, or in another
-	// namespace, is [ErrNotFound].
+	// RotateAPIKey sets a new hash for a key. The previous hash remains valid until previousUntil;
+	// the zero time invalidates it immediately. If the key is revoked or in another namespace, it
+	// returns [ErrNotFound].
 	RotateAPIKey(ctx context.Context, namespace, id, hash string, previousUntil time.Time) (APIKey, error)
 
-	// RevokeAPIKey revokes a key for good. One that is revoked already stays as it is. A key in
-	// another namespace is [ErrNotFound].
+	// RevokeAPIKey revokes a key permanently. It does not change a key that is already revoked. If
+	// the key is in another namespace, it returns [ErrNotFound].
 	RevokeAPIKey(ctx context.Context, namespace, id, by string) (APIKey, error)
 
 	// HasAPIKeys reports whether a key has ever been created, in any namespace.
@@ -60,8 +58,7 @@ type APIKey struct {
 	RevokedBy     string    `json:"revokedBy,omitempty"`
 }
 
-// CheckAPIKey returns the key in the form in which every driver stores it, or an error, which
-// is [ErrInvalid].
+// CheckAPIKey returns the key in the form that every driver stores, or an [ErrInvalid] error.
 func CheckAPIKey(k APIKey) (APIKey, error) {
 	for _, word := range []struct{ field, text string }{
 		{"id", k.ID}, {"namespace", k.Namespace}, {"name", k.Name}, {"hash", k.Hash},
@@ -83,7 +80,7 @@ func CheckAPIKey(k APIKey) (APIKey, error) {
 	return k, nil
 }
 
-// truncated is a time as precise as drivers keep it.
+// truncated returns a time with the precision of the drivers.
 func truncated(t time.Time) time.Time {
 	if t.IsZero() {
 		return t

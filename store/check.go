@@ -14,11 +14,10 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
-// ErrInvalid marks a batch or a key that no driver stores: retrying it cannot help.
+// ErrInvalid matches the error for data or a key that no driver can store. A retry cannot help.
 var ErrInvalid = errors.New("cannot be stored")
 
-// CheckKey returns an error, which is [ErrInvalid], unless both parts of the key are
-// present and [Storable].
+// CheckKey returns an [ErrInvalid] error unless both parts of the key are set and [Storable].
 func CheckKey(key Key) error {
 	if err := checkWord("namespace", key.Namespace); err != nil {
 		return err
@@ -26,27 +25,26 @@ func CheckKey(key Key) error {
 	return checkWord("threadId", key.ThreadID)
 }
 
-// Storable reports whether s can be an identifier in every driver: it is valid UTF-8
-// and has no NUL character.
+// Storable reports whether s can be an identifier in every driver: it is valid UTF-8 without NUL
+// characters.
 func Storable(s string) bool {
 	return utf8.ValidString(s) && !strings.Contains(s, "\x00")
 }
 
-// CheckBatch returns the batch in the form in which every driver stores it, so that
-// what an append returns is what a query finds later; or an error, which is
-// [ErrInvalid]. It does not touch what it was given.
+// CheckBatch returns the batch in the form that every driver stores, so that an append returns the
+// same data as later queries, or an [ErrInvalid] error. It does not modify b.
 //
-// Refused are: records of type "token" (tokens go to the live stream); records
-// without id or type; identifiers that are not [Storable]; payloads and metadata that
-// are not JSON; two records with one id and different types; an update of the thread
-// with a negative number; a ToolStart and a ToolFinish of different calls; a ToolStart
-// that is not "started", a ToolFinish that is.
+// It rejects: records of type "token" (tokens go to the live stream); records without id or type;
+// identifiers that are not [Storable]; payloads and metadata that are not JSON; two records with
+// the same id and different types; an update of the thread with a negative number; a ToolStart and
+// a ToolFinish of different calls; a ToolStart whose status is not "started", and a ToolFinish
+// whose status is.
 //
-// Changed are: times, to UTC and whole microseconds; bytes in JSON and in titles that
-// are not UTF-8, to U+FFFD each run, and NUL characters in titles likewise (in JSON
-// they are written \u0000, and stay); an empty payload or tool input, to null; tool
-// input and output that are not JSON, to a JSON string of the same text; a
-// ToolFinish without FinishedAt, to now, and without StartedAt, to FinishedAt.
+// It changes: times, to UTC and whole microseconds; each run of bytes in JSON and titles that is
+// not UTF-8, to U+FFFD, and NUL characters in titles likewise (in JSON they are written \u0000 and
+// remain); an empty payload or tool input, to null; tool input and output that is not JSON, to a
+// JSON string of the same text; a ToolFinish without FinishedAt, to now, and without StartedAt, to
+// FinishedAt.
 func CheckBatch(key Key, b Batch) (Batch, error) {
 	if err := CheckKey(key); err != nil {
 		return Batch{}, err
@@ -222,8 +220,8 @@ func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)
 }
 
-// asJSON keeps JSON as it is and makes a string of anything else: a model's
-// arguments need not be JSON, and are worth keeping then above all.
+// asJSON keeps valid JSON and converts anything else to a JSON string: a model's arguments may be
+// invalid JSON and must still be stored.
 func asJSON(raw json.RawMessage) json.RawMessage {
 	if len(raw) == 0 {
 		return nil
@@ -242,10 +240,10 @@ func validUTF8(raw json.RawMessage) json.RawMessage {
 	return bytes.ToValidUTF8(raw, []byte("\uFFFD"))
 }
 
-// stamp is the precision that all drivers have.
+// stamp returns a time with the precision that all drivers have.
 func stamp(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
 
-// WithDefaults returns the query with its bounds made explicit.
+// WithDefaults returns the query with its default limits.
 func (q Query) WithDefaults() Query {
 	if q.Limit <= 0 || q.Limit > MaxLimit {
 		q.Limit = MaxLimit
@@ -256,13 +254,13 @@ func (q Query) WithDefaults() Query {
 	return q
 }
 
-// Bounds of [ThreadPage.Limit].
+// Limits of [ThreadPage.Limit].
 const (
 	DefaultThreads = 50
 	MaxThreads     = 200
 )
 
-// WithDefaults returns the page with its limit made explicit.
+// WithDefaults returns the page with its default limit.
 func (p ThreadPage) WithDefaults() ThreadPage {
 	switch {
 	case p.Limit <= 0:

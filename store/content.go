@@ -9,8 +9,8 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
-// Content reads the payload, and of an environment event timestamp and metadata, of an event
-// that a thread has accepted, as it was posted. An event that is not stored is [ErrNotFound].
+// Content returns the payload of an event that a thread accepted and, for an environment event, its
+// timestamp and metadata, as posted. If the event is not stored, it returns [ErrNotFound].
 func Content(ctx context.Context, s Reader, key Key, eventID string) (event.Item, error) {
 	all, err := Contents(ctx, s, key, eventID)
 	if err != nil {
@@ -23,8 +23,8 @@ func Content(ctx context.Context, s Reader, key Key, eventID string) (event.Item
 	return it, nil
 }
 
-// Contents is [Content] of several events, by their ids. Those that are not stored, or whose
-// records are unreadable, are left out; one that is asked for alone is [ErrUnreadable] then.
+// Contents is [Content] for several events, by their ids. It omits events that are not stored or
+// unreadable; a single unreadable event is an [ErrUnreadable] error.
 func Contents(ctx context.Context, s Reader, key Key, eventIDs ...string) (map[string]event.Item, error) {
 	ids := make([]string, 0, 2*len(eventIDs))
 	for _, id := range eventIDs {
@@ -47,7 +47,7 @@ func Contents(ctx context.Context, s Reader, key Key, eventIDs ...string) (map[s
 	return out, nil
 }
 
-// content is the inverse of how a thread records an item.
+// content reconstructs the item that a thread recorded.
 func content(r event.Record) (it event.Item, err error) {
 	switch r.Type {
 	case event.TypeUnqueued:

@@ -1,20 +1,19 @@
-// Package store is the port to what Threadmill keeps: threads, their records, the log of
-// their tools, and agents that are made while it runs, see [Agents].
+// Package store is the port to the database of Threadmill: threads, their records, the logs of
+// their tool calls, and the agents and API keys that are created at run time.
 //
 // # Invariants
 //
-//   - Records are append-only. Seq is per thread, from 1, without gaps, and given
-//     inside the appending transaction under a lock on the thread: commit order is
-//     read order, so that a reader that has seen n never finds a late n-1.
-//   - A record's id is unique in its thread. Appending an id that is there already
-//     changes nothing and returns the stored record: it is the retry of an append
-//     that succeeded.
-//   - A late retry does not take a thread's row back: of updates with numbers, the one
-//     with the greatest stays, in whatever order they come.
-//   - One [Batch] is one transaction: all of it is visible, or none.
-//   - Nothing crosses a namespace.
-//   - What an append returns is what queries return later: [CheckBatch] says what is
-//     refused, and brings the rest into the form in which all drivers store it.
+//   - Records are append-only. Seq is per thread, from 1, without gaps, and assigned inside the
+//     appending transaction under a lock on the thread. Commit order is read order: a reader that has
+//     seen n never finds a late n-1.
+//   - A record's id is unique in its thread. Appends are idempotent by id: appending an existing id
+//     changes nothing and returns the stored record.
+//   - A late retry does not revert a thread's row: of several numbered updates, the one with the
+//     greatest number wins, in any order.
+//   - A [Batch] is one transaction: either all of it is visible or none.
+//   - No operation crosses namespaces.
+//   - An append returns the same data as later queries: [CheckBatch] rejects invalid data and
+//     normalizes the rest.
 //
-// Drivers lie beside this package; store/storetest is the suite that all of them run.
+// Drivers are subpackages of this package. They all run the conformance suite in store/storetest.
 package store

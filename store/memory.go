@@ -7,13 +7,12 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
-// Memory is what an agent knows of a thread: of the messages that q selects, in the order
-// of q, what the agent has said, with its tool calls and their results; and what everybody
-// else has said, without calls and results of theirs. Names are compared without regard to
-// case. Messages are as models are shown them, see [Message.ForModels].
+// Memory returns an agent's memory of a thread: of the messages that q selects, in the order of q,
+// the agent's own messages with tool calls and results, and the messages of others without theirs.
+// Names are case-insensitive. The messages are in the form for models: see [Message.ForModels].
 //
-// The bounds of q are of what is read; what is returned may be less. Whether the agent is
-// meant by a message, and so is to be shown it, is decided elsewhere.
+// The limits of q apply before this selection, so there may be fewer messages. Memory does not
+// decide which messages are addressed to the agent.
 func Memory(ctx context.Context, s Reader, key Key, agent string, q Query) ([]Message, error) {
 	all, err := Messages(ctx, s, key, q)
 	if err != nil {
@@ -37,7 +36,7 @@ func Memory(ctx context.Context, s Reader, key Key, agent string, q Query) ([]Me
 	return known, nil
 }
 
-// isOwn reports whether the agent has said the message, or it is the result of its call.
+// isOwn reports whether the agent wrote the message, or it is the result of the agent's call.
 func isOwn(m Message, agent string) bool {
 	return strings.EqualFold(m.AgentID, agent) && (m.SenderType == event.Agent || m.SenderType == event.Tool)
 }

@@ -11,63 +11,62 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
-// ErrUnreadable marks a record whose payload is not what its type says: reading it
-// again cannot help.
+// ErrUnreadable means that a record's payload does not have the form of its type. A retry cannot
+// help.
 var ErrUnreadable = errors.New("is not readable")
 
-// Reader is the part of a [Store] that [Messages] needs.
+// Reader is the part of a [Store] that reads records.
 type Reader interface {
 	Records(ctx context.Context, key Key, q Query) ([]event.Record, error)
 	RecordsByID(ctx context.Context, key Key, ids ...string) ([]event.Record, error)
 }
 
-// Message is a message as hooks have left it.
+// Message is a message with the decisions of hooks.
 type Message struct {
-	// Message is what holds: the stored one, or what a hook put in its place. The
-	// content of one that is hidden is left out.
+	// Message is the effective message: the stored one or its replacement. The content of a hidden
+	// message is omitted.
 	event.Message
 
 	// Record is the message's record as stored.
 	Record event.Record
 
-	// Decision is what the hooks made of it, nil if they saw nothing or have not
-	// decided.
+	// Decision is the decision of hooks on the message, or nil.
 	Decision *event.Interception
 
-	// Hidden: it was held for a hook that has not let it pass, or there is a Problem. People
-	// are not shown the message at all, models no more of it than its tool calls.
+	// Hidden means that the message was held for a hook that has not passed it, or that there is a
+	// Problem. People do not see the message, and models see only its tool calls.
 	Hidden bool
 
-	// Problem is [ErrUnreadable]: the record, or a decision on it, cannot be read.
+	// Problem is an [ErrUnreadable] error if the record or a decision on it cannot be read.
 	Problem error
 
-	// stored is the message of the record, undecided what hooks had still to decide on then;
-	// decided and calls are the decisions on what it
-	// says and on its tool calls, and withdrawn the change of status that took it back.
+	// stored is the message in the record, and undecided the event types that hooks had not decided
+	// on when it was stored. decided and calls are the decisions on its text and its tool calls,
+	// and withdrawn the change of status that withdrew it.
 	stored                    event.Message
 	undecided                 []string
 	decided, calls, withdrawn decision
 
-	// broken says that the record itself cannot be read.
+	// broken means that the record itself is unreadable.
 	broken bool
 }
 
-// decision is an [event.Interception] and the Seq of its record. One that cannot be read has
-// a problem, and counts as the failure of a hook.
+// decision is an [event.Interception] and the Seq of its record. An unreadable decision has a
+// problem and counts as a failed hook.
 type decision struct {
 	*event.Interception
 	seq     int64
 	problem error
 }
 
-// Messages reads the records of type message that q selects, whatever q.Types says, in
-// the order of q, and with them what hooks have decided on them, however much later.
-// Hidden messages are among them. It costs one query more than the records alone.
+// Messages returns the messages that q selects, in the order of q, with the decisions of hooks on
+// them, even later ones. It ignores q.Types. Hidden messages are included. It needs one more query
+// than the records alone.
 //
-// This is what people see. Models are shown [Message.ForModels], see also [Transcript].
+// These are the messages for people. For models, see [Message.ForModels] and [Transcript].
 //
-// A message whose payload cannot be read is hidden and has a Problem, and so has one with
-// such a decision: what it keeps from people would be shown otherwise.
+// A message that is unreadable, or that has an unreadable decision, is hidden and has a Problem:
+// otherwise people might see what the decision hides.
 func Messages(ctx context.Context, s Reader, key Key, q Query) ([]Message, error) {
 	q.Types = []string{event.TypeMessage}
 	records, err := s.Records(ctx, key, q)
@@ -85,10 +84,10 @@ func Messages(ctx context.Context, s Reader, key Key, q Query) ([]Message, error
 	return out, nil
 }
 
-// decisions are the decisions of hooks by the ids of their records.
+// decisions maps the ids of records to the decisions of hooks in them.
 type decisions map[string]decision
 
-// add takes in a record of type hook.
+// add adds a record of type hook.
 func (d decisions) add(r event.Record) {
 	var made event.Interception
 	err := read(r, &made)
@@ -98,7 +97,7 @@ func (d decisions) add(r event.Record) {
 	d[r.ID] = decision{&made, r.Seq, err}
 }
 
-// decisionsOn returns what hooks have decided on the messages in the records.
+// decisionsOn returns the decisions of hooks on the messages in the records.
 func decisionsOn(ctx context.Context, s Reader, key Key, records []event.Record) (decisions, error) {
 	ids := make([]string, 0, 3*len(records))
 	for _, r := range records {
@@ -120,12 +119,12 @@ func decisionsOn(ctx context.Context, s Reader, key Key, records []event.Record)
 	return out, nil
 }
 
-// decisionIDs are the ids of the records that decide on a message.
+// decisionIDs returns the ids of the records that decide on a message.
 func decisionIDs(messageID string) []string {
 	return []string{event.InterceptionID(messageID), event.InterceptionID(event.CallsID(messageID)), event.WithdrawalID(messageID)}
 }
 
-// settle makes the message that holds of the stored one and the decisions.
+// settle returns the effective message for a stored message and the decisions.
 func settle(r event.Record, found decisions) Message {
 	ids := decisionIDs(r.ID)
 	m := Message{Record: r, decided: found[ids[0]], calls: found[ids[1]], withdrawn: found[ids[2]]}
@@ -147,7 +146,7 @@ func settle(r event.Record, found decisions) Message {
 		calls := m.ToolCalls
 		m.Message = *replacement
 		if m.ToolCalls == nil {
-			// A decision on what is said leaves the calls as they are.
+			// A decision on the text does not change the calls.
 			m.ToolCalls = calls
 		}
 	}
@@ -155,9 +154,8 @@ func settle(r event.Record, found decisions) Message {
 	return m
 }
 
-// holding returns the message that a decision puts in place of the stored one, if any,
-// and whether one that was held is shown now. What was let out is the stored one: the
-// decision has a copy of it, which may be cut.
+// holding returns the message that replaces the stored one, if any, and whether a held message is
+// now shown. A passed message is the stored one, since the decision may contain only a part of it.
 func holding(d *event.Interception) (replacement *event.Message, shown bool) {
 	if d == nil || d.Message == nil {
 		return nil, false

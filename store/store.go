@@ -9,7 +9,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
-// Key names a thread.
+// Key identifies a thread.
 type Key struct {
 	Namespace string
 	ThreadID  string
@@ -17,14 +17,14 @@ type Key struct {
 
 func (k Key) String() string { return k.Namespace + "/" + k.ThreadID }
 
-// ErrNotFound is returned for a thread, or an agent, that is not there.
+// ErrNotFound means that a thread, an agent or a key does not exist.
 var ErrNotFound = errors.New("not found")
 
-// ErrUnavailable marks an error of a store that could not be reached, or did not answer before
-// the context's deadline: a later call may succeed. Whether an append took effect is not known.
+// ErrUnavailable means that the store could not be reached, or did not answer before the context's
+// deadline. A retry may succeed. An append may or may not have taken effect.
 var ErrUnavailable = errors.New("store is unavailable")
 
-// Unavailable returns err marked as [ErrUnavailable], with its message unchanged.
+// Unavailable returns err as an [ErrUnavailable] error with the same message.
 func Unavailable(err error) error { return &unavailableError{err} }
 
 type unavailableError struct{ err error }
@@ -33,68 +33,67 @@ func (e *unavailableError) Error() string { return e.err.Error() }
 
 func (e *unavailableError) Unwrap() []error { return []error{ErrUnavailable, e.err} }
 
-// Store keeps threads. Implementations are safe for concurrent use.
+// Store stores threads. Implementations are safe for concurrent use.
 type Store interface {
-	// Append writes a batch in one transaction and returns the records as stored, in
-	// the order given, with those that were there already as they were. The thread
-	// is created if need be.
+	// Append writes a batch in one transaction and returns the records as stored, in the given
+	// order. Records that already exist are returned unchanged. It creates the thread if necessary.
 	Append(ctx context.Context, key Key, batch Batch) (Appended, error)
 
-	// Records returns records with Seq > q.After in order of Seq (or the newest first),
-	// at most q.Limit. A thread that is not there has none.
+	// Records returns the records that q selects, in order of Seq or newest first, at most q.Limit.
+	// A thread that does not exist has none.
 	Records(ctx context.Context, key Key, q Query) ([]event.Record, error)
 
-	// RecordsByID returns those of the records that exist, in order of Seq.
+	// RecordsByID returns the records with these ids that exist, in order of Seq.
 	RecordsByID(ctx context.Context, key Key, ids ...string) ([]event.Record, error)
 
 	// Thread returns a thread, or ErrNotFound.
 	Thread(ctx context.Context, key Key) (Thread, error)
 
-	// Threads lists a namespace's threads, the last active first.
+	// Threads returns the threads of a namespace, most recently active first.
 	Threads(ctx context.Context, namespace string, page ThreadPage) ([]Thread, error)
 
 	// ToolLog returns the log of one tool call, or ErrNotFound.
 	ToolLog(ctx context.Context, key Key, toolCallID string) (ToolLog, error)
 
-	// ToolLogs returns a thread's tool logs by start.
+	// ToolLogs returns the tool logs of a thread, in order of their start.
 	ToolLogs(ctx context.Context, key Key) ([]ToolLog, error)
 
-	// Agents keeps agents that are made while the runtime runs.
+	// Agents stores agents that are created at run time.
 	Agents
 
-	// APIKeys keeps API keys that are created at run time.
+	// APIKeys stores API keys that are created at run time.
 	APIKeys
 
-	// Ping reports whether the store answers.
+	// Ping reports whether the store is available.
 	Ping(ctx context.Context) error
 
 	Close() error
 }
 
-// Batch is what one transaction writes.
+// Batch contains the data that one transaction writes.
 type Batch struct {
 	Records []event.Record
 
-	// Once, if set, is the id of one of Records: if the thread has it already, none of
-	// Records is stored, and Appended.Records are those of them that are there. It is
-	// for records that stand or fall together, when two attempts to make them differ.
+	// Once, if set, is the id of one of Records. If the thread already has it, none of Records is
+	// stored, and Appended.Records are those that exist. It keeps records consistent that two
+	// attempts would create differently.
 	Once string
 
-	// Thread, if set, changes the thread's row.
+	// Thread, if set, updates the thread's row.
 	Thread *ThreadUpdate
 
-	// ToolStart stores the start of a tool call unless the call has a log already;
-	// what is stored then comes back in Appended.ToolLog, with Started false.
+	// ToolStart stores the start of a tool call, unless the call already has a log, which is then
+	// returned in Appended.ToolLog with Started false.
 	ToolStart *ToolLog
 
-	// ToolFinish completes the log of a call, by ToolCallID; the log is made if there
-	// is none. A log that is finished already stays as it is.
+	// ToolFinish completes the log of a call, by ToolCallID, or creates it. It does not change a
+	// finished log.
 	ToolFinish *ToolLog
 }
 
-// Appended is what became of a [Batch].
+// Appended is the result of appending a [Batch].
 type Appended struct {
-	// Records are the batch's, as stored, in the order given.
+	// Records are the records of the batch, as stored, in the given order.
 	Records []event.Record
 
 	// Head is the Seq of the thread's newest record.
@@ -103,33 +102,33 @@ type Appended struct {
 	// ToolLog is the stored log of the call in ToolStart or ToolFinish.
 	ToolLog *ToolLog
 
-	// Started says that this batch stored the start in ToolStart.
+	// Started reports whether this batch stored ToolStart.
 	Started bool
 }
 
 // Query selects records.
 type Query struct {
-	// After: only records with a greater Seq.
+	// After selects records with a greater Seq.
 	After int64
 
-	// Before: only records with a smaller Seq. 0 = no bound.
+	// Before selects records with a smaller Seq. 0 = no bound.
 	Before int64
 
-	// Types: only records of these types. Empty = all.
+	// Types selects records of these types. Empty = all.
 	Types []string
 
-	// Limit bounds the result. 0 = 1000, which is the most.
+	// Limit is the maximum number of records. 0 = 1000, which is the maximum.
 	Limit int
 
-	// MaxBytes ends the result with the record whose payload brings the payloads to this
-	// many bytes together, so that a large record is returned as well. 0 = no bound.
+	// MaxBytes limits the total size of payloads: the result ends with the record that reaches it,
+	// so a single large record is returned too. 0 = no limit.
 	MaxBytes int
 
-	// Newest returns the newest first.
+	// Newest returns the newest records first.
 	Newest bool
 }
 
-// Complete reports whether the records that q returned are all that it selects.
+// Complete reports whether records, the result of q, are all records that q selects.
 func (q Query) Complete(records []event.Record) bool {
 	bytes := 0
 	for _, r := range records {
@@ -138,7 +137,7 @@ func (q Query) Complete(records []event.Record) bool {
 	return len(records) < q.WithDefaults().Limit && (q.MaxBytes <= 0 || bytes < q.MaxBytes)
 }
 
-// MaxLimit is the most records that one query returns.
+// MaxLimit is the maximum number of records that a query returns.
 const MaxLimit = 1000
 
 // Thread is a thread's row.
@@ -160,11 +159,11 @@ const (
 	ThreadClosed = "closed"
 )
 
-// ThreadUpdate changes a thread's row: nil and empty fields stay as they are.
+// ThreadUpdate changes a thread's row. Nil and empty fields leave it unchanged.
 type ThreadUpdate struct {
-	// Number places the update among the thread's others: it is passed over if the row has
-	// had this one or a later one. So it has all that the ones before it may not have
-	// stored. 0 = none: such an update is always written.
+	// Number orders the updates of a thread: an update is ignored if the row already has one with
+	// the same or a greater number. Each update therefore includes the changes of earlier ones that
+	// may not have been stored. 0 = always applied.
 	Number int64
 
 	Title    *string
@@ -175,19 +174,19 @@ type ThreadUpdate struct {
 
 // ThreadPage selects threads.
 type ThreadPage struct {
-	// Status: only threads of this status. Empty = all.
+	// Status selects threads with this status. Empty = all.
 	Status string
 
-	// Limit: default 50, at most 200.
+	// Limit is the maximum number of threads. Default 50, at most 200.
 	Limit int
 
-	// Cursor is the UpdatedAt and ID of the last thread of the page before.
+	// CursorUpdatedAt and CursorID are the UpdatedAt and the ID of the last thread of the previous
+	// page.
 	CursorUpdatedAt time.Time
 	CursorID        string
 }
 
-// ToolLog is the log of one tool call: the raw input and output, and whether the
-// run is known to have ended.
+// ToolLog is the log of one tool call: its raw input and output, and its status.
 type ToolLog struct {
 	ToolCallID string          `json:"toolCallId"`
 	ToolName   string          `json:"toolName"`
@@ -201,7 +200,7 @@ type ToolLog struct {
 	FinishedAt *time.Time      `json:"finishedAt,omitempty"`
 }
 
-// ToolStatus says how a tool call stands.
+// ToolStatus is the status of a tool call.
 type ToolStatus string
 
 // The statuses of a tool call.
@@ -213,6 +212,7 @@ const (
 	ToolInterrupted ToolStatus = "interrupted"
 	ToolUnknown     ToolStatus = "unknown"
 
-	// ToolPending: the call goes on as a background task that is completed from outside.
+	// ToolPending means that the call continues as a background task that is completed from
+	// outside.
 	ToolPending ToolStatus = "pending"
 )

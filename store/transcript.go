@@ -8,17 +8,16 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
-// WithheldText is the content of a tool result that models are not shown.
+// WithheldText is the content of a withheld tool result.
 const WithheldText = "The result of this call was withheld."
 
-// ForModels returns the message as models are shown it in this and every later turn,
-// summary and title, and whether they are shown it at all. This is the only place that
-// decides so: models see what hooks have passed, as they passed it. What hooks had still
-// to decide on when it was stored, and what a turn has never taken on, is not shown until
-// a decision lets it pass.
+// ForModels returns the message as models see it in this and every later turn, summary and title.
+// ok is false if they do not see it. This is the only function that decides so: models see what
+// hooks passed, as they passed it. A message that hooks had not decided on when it was stored, or
+// that no turn has processed, is hidden until a decision passes it.
 //
-// A tool call that was not passed keeps its name, for its result says why it did not run;
-// its arguments are left out. So is the content of a result that was not passed.
+// A tool call that hooks did not pass keeps its name, since its result says why it did not run, but
+// not its arguments. A result that hooks did not pass has the content [WithheldText].
 func (m Message) ForModels() (event.Message, bool) {
 	if m.broken {
 		return event.Message{}, false
@@ -37,7 +36,7 @@ func (m Message) ForModels() (event.Message, bool) {
 	return out, said || len(out.ToolCalls) > 0
 }
 
-// said returns the message without regard to its tool calls.
+// said returns the message without its tool calls.
 func (m Message) said() (event.Message, bool) {
 	switch d := m.decided.Interception; {
 	case m.withdrawn.Interception != nil:
@@ -52,14 +51,13 @@ func (m Message) said() (event.Message, bool) {
 	return event.Message{}, false
 }
 
-// waited reports whether hooks had still to decide on a part of the message when it was
-// stored.
+// waited reports whether hooks had not decided on an event of the message when it was stored.
 func (m Message) waited(eventType string) bool { return slices.Contains(m.undecided, eventType) }
 
 func (m Message) callsForModels(said bool) []event.ToolCall {
 	reply := m.stored.ReplyToMessageID != "" || m.stored.Held
 	if m.withdrawn.Interception != nil || !said && !reply {
-		// Whoever posted the message made the calls part of it.
+		// The calls are part of a posted message.
 		return nil
 	}
 	var out []event.ToolCall
@@ -85,8 +83,8 @@ func (m Message) callForModels(call event.ToolCall) event.ToolCall {
 	return call
 }
 
-// place is where models are shown the message: behind the records up to this Seq. A message
-// that hooks pass late, such as one whose event was retried, stands where it was passed.
+// place returns the Seq after which models see the message. A message that hooks passed late, for
+// example because its event was retried, follows the record of that decision.
 func (m Message) place() int64 {
 	_, said := m.said()
 	switch {
@@ -98,11 +96,11 @@ func (m Message) place() int64 {
 	return m.Record.Seq
 }
 
-// Transcript returns the newest messages that models may be shown, at most limit, the
-// newest first, as models are shown them: see [Message.ForModels]. The messages of also are
-// among them, however old they are.
+// Transcript returns the newest messages that models may see, at most limit, newest first, in the
+// form of
+// [Message.ForModels]. It includes the messages with the ids in also, however old.
 //
-// It costs one query, and more where much was not passed, or was passed late.
+// It needs one query, and more if many messages were not passed or were passed late.
 func Transcript(ctx context.Context, s Reader, key Key, limit int, also ...string) ([]Message, error) {
 	t := transcript{found: decisions{}, seen: map[string]bool{}}
 	q := Query{Types: []string{event.TypeMessage, event.TypeHook}, Newest: true, Limit: min(max(limit, 1), MaxLimit)}
@@ -126,7 +124,7 @@ func Transcript(ctx context.Context, s Reader, key Key, limit int, also ...strin
 	return newest(t.shown, limit, also), nil
 }
 
-// newest returns the first messages, and those of also.
+// newest returns the first limit messages, and those with the ids in also.
 func newest(shown []Message, limit int, also []string) []Message {
 	out := shown[:0]
 	for i, m := range shown {
@@ -137,16 +135,15 @@ func newest(shown []Message, limit int, also []string) []Message {
 	return out
 }
 
-// transcript is what was read of a thread: the decisions, the ids of the messages, and those
-// of them that models are shown.
+// transcript contains the decisions, the ids of messages, and the visible messages that were read.
 type transcript struct {
 	found decisions
 	seen  map[string]bool
 	shown []Message
 }
 
-// add takes in records, and all decisions on the messages among them that were not taken in
-// before: a decision follows its message, so whoever reads the newest first meets it first.
+// add adds records, and all new decisions on their messages: a decision follows its message, so a
+// reader of the newest records finds the decision first.
 func (t *transcript) add(records []event.Record) {
 	for _, r := range records {
 		if r.Type == event.TypeHook {
@@ -166,8 +163,8 @@ func (t *transcript) add(records []event.Record) {
 	}
 }
 
-// complete reads the messages that were passed within the records read so far, but stored
-// before them, and those of also.
+// complete reads the messages that were passed within the records read so far but stored before
+// them, and those with the ids in also.
 func (t *transcript) complete(ctx context.Context, s Reader, key Key, also []string) error {
 	var ids []string
 	want := func(messageID string) {
@@ -190,7 +187,7 @@ func (t *transcript) complete(ctx context.Context, s Reader, key Key, also []str
 	for _, id := range also {
 		want(id)
 	}
-	// A message and its decisions, four records, are in one chunk.
+	// The chunk size keeps the four records of a message together.
 	for some := range slices.Chunk(ids, MaxLimit) {
 		records, err := s.RecordsByID(ctx, key, some...)
 		if err != nil {

@@ -10,30 +10,30 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
-// DefaultRetention is how long the live log keeps its entries.
+// DefaultRetention is the time for which the live log keeps its entries.
 const DefaultRetention = 10 * time.Minute
 
-// MaxEntryBytes is the largest entry that a stream takes, in bytes of its JSON.
+// MaxEntryBytes is the maximum size of an entry, in bytes of JSON.
 const MaxEntryBytes = 512 << 10
 
 var (
-	// ErrClosed is returned by a stream or a subscription that has been closed.
+	// ErrClosed means that the stream or the subscription is closed.
 	ErrClosed = errors.New("stream is closed")
 
-	// ErrTooLarge refuses an entry above [MaxEntryBytes]. The stream goes on without it.
+	// ErrTooLarge rejects an entry above [MaxEntryBytes]. The stream remains usable.
 	ErrTooLarge = errors.New("entry is too large for the live stream")
 
-	// ErrLagged breaks a subscription whose next entry is gone, or may be: the reader
-	// was slower than the log's retention.
+	// ErrLagged ends a subscription whose next entry was, or may have been, removed: the reader was
+	// too slow for the log's retention.
 	ErrLagged = errors.New("reader fell behind the live log")
 
-	// ErrLost tells a publisher that entries which it published to this thread before
-	// may not have reached the log. The entry of this call, always a piece, was not
-	// published; the next call starts afresh. Reset the message and send it whole.
+	// ErrLost tells a publisher that earlier entries for this thread may not have reached the log.
+	// The entry of this call was not published; the next call is unaffected. Reset the message and
+	// publish all of it again.
 	ErrLost = errors.New("entries published earlier may be lost")
 )
 
-// Key names a thread.
+// Key identifies a thread.
 type Key struct {
 	Namespace string
 	ThreadID  string
@@ -41,31 +41,29 @@ type Key struct {
 
 func (k Key) String() string { return k.Namespace + "/" + k.ThreadID }
 
-// Entry is one entry of a thread's live log: either a piece for viewers, or the
-// word that records have been stored.
+// Entry is an entry of a thread's live log: a piece for viewers, or a notice that records were
+// stored.
 type Entry struct {
-	// Offset is given by the stream.
+	// Offset is assigned by the stream.
 	Offset int64 `json:"-"`
 
-	// After is the Seq of the newest record that the publisher knew of when it
-	// published a piece.
+	// After is the Seq of the newest record that the publisher of a piece knew of.
 	After int64 `json:"after,omitempty"`
 
-	// TraceID is that of the turn which a piece belongs to.
+	// TraceID is the trace of the turn that a piece belongs to.
 	TraceID string `json:"traceId,omitempty"`
 
-	// Event is a piece: thought, stream, tool_progress or reset.
+	// Event is the piece: an event of type thought, stream, tool_progress or reset.
 	Event *event.AgentEvent `json:"event,omitempty"`
 
-	// Begins marks the first piece of an attempt to produce a message. It may come again,
-	// when pieces were lost.
+	// Begins marks the first piece of an attempt at a message. It may be repeated after a loss.
 	Begins bool `json:"begins,omitempty"`
 
 	// Stored is set instead of Event: all records up to this Seq are in the store.
 	Stored int64 `json:"stored,omitempty"`
 }
 
-// Size returns a lower bound of the entry's size as JSON, in bytes, at next to no cost.
+// Size returns a lower bound of the entry's size as JSON, in bytes. It is cheap.
 func (e Entry) Size() int {
 	if e.Event == nil {
 		return 0
@@ -75,7 +73,7 @@ func (e Entry) Size() int {
 		len(v.ToolName) + len(v.MessageID) + len(v.Agent) + len(v.ToolCallID) + len(e.TraceID)
 }
 
-// Encode returns the entry as JSON, or [ErrTooLarge]. The offset is not part of it.
+// Encode returns the entry without its offset as JSON, or [ErrTooLarge].
 func (e Entry) Encode() ([]byte, error) {
 	data, err := json.Marshal(e)
 	if err != nil {
@@ -87,68 +85,66 @@ func (e Entry) Encode() ([]byte, error) {
 	return data, nil
 }
 
-// Notice tells the steps that run in a thread to stop.
+// Notice tells the running steps of a thread to stop.
 type Notice struct {
 	// TraceID limits the notice to one turn. Empty = every turn of the thread.
 	TraceID string `json:"traceId,omitempty"`
 	Reason  string `json:"reason,omitempty"`
 }
 
-// Stream carries live entries. Implementations are safe for concurrent use.
+// Stream is the live stream. Implementations are safe for concurrent use.
 type Stream interface {
-	// Publish appends an entry to the thread's log. Entries published one after the
-	// other by one caller keep their order. Nobody changes what e.Event points to any
-	// more. An entry above [MaxEntryBytes] is refused with [ErrTooLarge].
+	// Publish appends an entry to the thread's log. Entries that one caller publishes one after
+	// another keep their order. The caller must not change e.Event afterwards. An entry above
+	// [MaxEntryBytes] is rejected with [ErrTooLarge].
 	Publish(ctx context.Context, key Key, e Entry) error
 
-	// Subscribe delivers the log of a thread from a place on.
+	// Subscribe returns a subscription to a thread's log from a position.
 	Subscribe(ctx context.Context, key Key, from From) (Subscription, error)
 
-	// Notify tells whoever listens to the thread. It is not kept.
+	// Notify sends a notice to the listeners of the thread. Notices are not stored.
 	Notify(ctx context.Context, key Key, n Notice) error
 
-	// Listen calls fn for each notice until stop is called. fn must not block. ctx is
-	// for the call itself: it does not end the listening.
+	// Listen calls fn for each notice until stop is called. fn must not block. ctx applies to the
+	// call only: when it is done, fn is still called.
 	Listen(ctx context.Context, key Key, fn func(Notice)) (stop func(), err error)
 
-	// Ping reports whether the stream works.
+	// Ping reports whether the stream is available.
 	Ping(ctx context.Context) error
 
 	Close() error
 }
 
-// From says where a subscription begins.
+// From is the position at which a subscription starts.
 type From struct {
-	// Offset: deliver the entries that follow it. 0 = from the oldest entry kept.
+	// Offset starts after the entry with this offset. 0 = the oldest entry.
 	Offset int64
 
-	// Now: only entries published from now on; Offset is ignored.
+	// Now starts with the entries published from now on, and ignores Offset.
 	Now bool
 }
 
 // Subscription delivers the entries of a thread's log in order, each once.
 type Subscription interface {
-	// Start says how the subscription began.
+	// Start describes the start of the subscription.
 	Start() Start
 
-	// Next waits for the next entry. It returns ctx's error when ctx ends, and
-	// another error when the subscription is broken; the caller then subscribes anew
-	// after the last offset it has seen. A reader too slow for the log gets a broken
-	// subscription ([ErrLagged]), never a hole. After ctx's error it can be called again.
-	// Only one goroutine at a time may call it.
+	// Next waits for the next entry. When ctx is done it returns ctx's error, and may be called
+	// again. Any other error ends the subscription; the caller then subscribes again after the last
+	// offset it received. A reader that is too slow gets
+	// [ErrLagged], never a silent gap. Next must not be called concurrently.
 	Next(ctx context.Context) (Entry, error)
 
 	Close()
 }
 
-// Start says how a [Subscription] began.
+// Start describes the start of a [Subscription].
 type Start struct {
-	// Gap: entries that follow the asked offset are gone, or nobody can say that they
-	// are not; the asked offset may also be one that this log never gave. The
-	// subscription then begins with the oldest entry kept.
+	// Gap means that entries after the requested offset are, or may be, missing, or that the log
+	// never had that offset. The subscription then starts with the oldest entry.
 	Gap bool
 
-	// Last is the offset of the newest entry kept at that moment; entries up to it were
-	// published before the subscription began. 0 = the log was empty.
+	// Last is the offset of the newest entry when the subscription started; entries up to it were
+	// published before. 0 = the log was empty.
 	Last int64
 }

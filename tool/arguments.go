@@ -16,11 +16,11 @@ import (
 	"github.com/threadmill/threadmill/internal/strictjson"
 )
 
-// ArgumentError says why the arguments of a call do not fit the tool's parameters.
+// ArgumentError reports arguments of a call that do not match the tool's parameters.
 type ArgumentError struct {
 	Tool string
 
-	// Reason names each field that is wrong, for the model to mend.
+	// Reason names each invalid field, so that the model can correct it.
 	Reason string
 }
 
@@ -28,18 +28,17 @@ func (e *ArgumentError) Error() string {
 	return fmt.Sprintf("Tool parameter validation failed for %s: %s", e.Tool, e.Reason)
 }
 
-// Result is the error as the result that the model sees.
+// Result returns the error as the call's result for the model.
 func (e *ArgumentError) Result() Result {
 	return Result{Output: "Error: " + e.Error(), IsError: true}
 }
 
-// CheckArguments checks raw arguments against what d declares, without running
-// anything. Arguments that do not fit give an [*ArgumentError]; any other error
-// means that d's parameters are no usable schema.
+// CheckArguments validates raw arguments against the parameters of d without running anything. For
+// invalid arguments it returns an [*ArgumentError]; any other error means that d's parameters are
+// not a valid schema.
 //
-// Empty arguments are the empty object. A name that is given twice does not fit, nor does
-// one that differs from a declared one in case only: who approves a call has to see what
-// it does.
+// Empty arguments are the empty object. Duplicate names, and names that differ from declared ones
+// only in case, are invalid: approvers must see what the call does.
 func CheckArguments(d Definition, arguments string) error {
 	c, err := newChecker(d.Name, d.WithDefaults().Parameters)
 	if err != nil {
@@ -49,7 +48,7 @@ func CheckArguments(d Definition, arguments string) error {
 	return err
 }
 
-// checker holds a schema that was resolved once.
+// checker contains a schema that was resolved once.
 type checker struct {
 	tool     string
 	schema   *jsonschema.Schema
@@ -68,15 +67,15 @@ func newChecker(tool string, parameters json.RawMessage) (*checker, error) {
 	return &checker{tool: tool, schema: schema, resolved: resolved}, nil
 }
 
-// check returns the arguments in a form that means the same to every decoder:
-// no name twice, and whole numbers without fraction or exponent.
+// check returns the arguments in a form that every decoder reads the same way: without duplicate
+// names, and with whole numbers without fraction or exponent.
 func (c *checker) check(arguments string) (json.RawMessage, error) {
 	value, err := parse(arguments)
 	if err != nil {
 		return nil, &ArgumentError{c.tool, "the arguments are not valid JSON: " + err.Error()}
 	}
 	if strings.TrimSpace(arguments) != "" {
-		// Whoever approves the call reads what the tool does.
+		// Approvers must read what the tool does.
 		if _, err := strictjson.Parse(arguments); err != nil {
 			return nil, &ArgumentError{c.tool, err.Error()}
 		}
@@ -118,9 +117,9 @@ func parse(arguments string) (any, error) {
 	return value, nil
 }
 
-// exactNames refuses names that differ from declared ones in case only, where the schema
-// takes any other: Go's decoder would take Path for path, and rules that look at path would
-// not see it.
+// exactNames rejects names that differ from declared ones only in case, if the schema allows
+// additional names: Go's decoder would accept Path for path, and rules that check path would miss
+// it.
 func exactNames(s *jsonschema.Schema, value any, path string) error {
 	switch v := value.(type) {
 	case map[string]any:
@@ -158,8 +157,8 @@ func otherCase(s *jsonschema.Schema, field string) string {
 	return ""
 }
 
-// twin is one value twice: with Go numbers, as the schema library wants it, and
-// with every digit that the model wrote.
+// twin is a value in two forms: with Go numbers for the schema library, and with all digits that
+// the model wrote.
 type twin struct{ check, exact any }
 
 func normalize(value any, path string) (twin, error) {
@@ -205,8 +204,8 @@ func number(n json.Number, path string) (twin, error) {
 	return twin{f, json.Number(lit)}, nil
 }
 
-// whole writes 3.0 and 3e2, which a schema counts as integers, as Go's decoder
-// wants an integer: 3 and 300. Other numbers stay as they are.
+// whole writes 3.0 and 3e2, which are integers for a schema, as Go's decoder requires: 3 and 300.
+// Other numbers remain unchanged.
 func whole(lit string) string {
 	i := strings.IndexAny(lit, "eE")
 	if i >= 0 {

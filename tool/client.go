@@ -8,7 +8,7 @@ import (
 	"errors"
 )
 
-// Client makes a tool of a definition whose calls a connected client runs.
+// Client returns a tool whose calls a connected client runs.
 func Client(d Definition) Tool {
 	d.Client = true
 	return clientSide{d}
@@ -24,8 +24,7 @@ func (clientSide) Call(context.Context, Call) (Result, error) {
 	return Result{}, errors.New("this tool runs in a connected client only")
 }
 
-// Digest identifies what a tool is to those who approve its calls: its name, what it says
-// that it does, and its arguments.
+// Digest identifies what approvers know about a tool: its name, its description and its parameters.
 func (d Definition) Digest() string {
 	// Text and valid JSON have a JSON form.
 	raw, _ := json.Marshal([]any{d.Name, d.Description, d.WithDefaults().Parameters, d.PathArguments, d.Client})

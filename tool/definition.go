@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// Defaults and bounds of a [Definition].
+// Defaults and limits of a [Definition].
 const (
 	DefaultTimeout     = 2 * time.Minute
 	DefaultMaxAttempts = 3
 
-	// DefaultDeadline is that of background tasks.
+	// DefaultDeadline is the default deadline of background tasks.
 	DefaultDeadline = 24 * time.Hour
 
 	maxTimeout  = 24 * time.Hour
@@ -23,9 +23,8 @@ const (
 
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// WithDefaults returns d with every zero field replaced by its default. A quick
-// tool is idempotent, so it comes back as such; a tool that is not idempotent has
-// one attempt.
+// WithDefaults returns d with the defaults of zero fields. A quick tool becomes idempotent, and a
+// tool that is not idempotent has one attempt.
 func (d Definition) WithDefaults() Definition {
 	if d.Deadline == 0 {
 		d.Deadline = DefaultDeadline
@@ -51,7 +50,7 @@ func (d Definition) WithDefaults() Definition {
 	return d
 }
 
-// Validate reports the first field that is missing or out of bounds.
+// Validate reports the first field that is missing or invalid.
 func (d Definition) Validate() error {
 	switch {
 	case !nameForm.MatchString(d.Name):

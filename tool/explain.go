@@ -11,10 +11,9 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// explain puts a refusal of the schema library into words that a model can act
-// on: every mistake at once, each with the field's name and never with its value,
-// which may be long. The library decides what is wrong; where this knows no
-// better, its own words are used.
+// explain converts an error of the schema library to a text that a model can act on: it lists all
+// mistakes with the names of the fields, but not their values, which may be long. It falls back to
+// the library's text.
 func explain(schema *jsonschema.Schema, value any, refusal error) string {
 	problems := mistakes(schema, value, "")
 	if len(problems) == 0 {
@@ -156,7 +155,7 @@ func article(typ string) string {
 	return "a " + typ
 }
 
-// alternatives names null last: what the field is for comes first.
+// alternatives lists null last.
 func alternatives(want []string) string {
 	var words []string
 	for _, w := range want {
@@ -189,8 +188,8 @@ func quoteAll(values []any) string {
 	return strings.Join(words, ", ")
 }
 
-// libraryReason drops the library's trail of "validating …" but keeps its last
-// step, which holds the field's name.
+// libraryReason removes the library's chain of "validating …" except for its last step, which names
+// the field.
 func libraryReason(err error) string {
 	field, text := "", err.Error()
 	for inner := err; inner != nil; inner = errors.Unwrap(inner) {

@@ -16,17 +16,16 @@ import (
 	"github.com/threadmill/threadmill/internal/strictjson"
 )
 
-// Func makes a tool of a function. The parameters are inferred from In, a struct
-// or a map with string keys: `json` tags name the fields, a field without
-// omitempty or omitzero is required, a `jsonschema:"…"` tag describes it, and
-// fields that In does not have are refused.
+// Func returns a tool that calls a function. The parameters are inferred from In, a struct or a map
+// with string keys: `json` tags name the fields, fields without omitempty or omitzero are required,
+// `jsonschema:"…"` tags describe them, and unknown fields are rejected.
 //
-// Arguments that do not fit are answered without running fn, see [ArgumentError].
-// Numbers keep all their digits: a field of type any holds a [json.Number].
+// Invalid arguments become an error result without a call of fn: see [ArgumentError]. Numbers keep
+// all their digits: a field of type any contains a [json.Number].
 //
-// Of Out, a string or []byte becomes the output as it is, a [Result] is passed on,
-// and anything else becomes JSON. An error of fn is returned as it is. If fn
-// panics, the call fails and the stack goes to the log.
+// If Out is string or []byte, it becomes the output; a [Result] is returned unchanged; any other
+// type is marshalled to JSON. Errors of fn are returned unchanged. If fn panics, the call fails and
+// the stack is logged.
 func Func[In, Out any](
 	name, description string, fn func(ctx context.Context, call Call, in In) (Out, error), opts ...Option,
 ) (Tool, error) {
@@ -57,8 +56,7 @@ func Func[In, Out any](
 	return &function[In, Out]{definition: cfg.definition.WithDefaults(), check: check, fn: fn, log: cfg.log}, nil
 }
 
-// MustFunc is [Func] for tools that are declared in variables: it panics instead
-// of returning an error.
+// MustFunc is [Func] for tools in variables: it panics instead of returning an error.
 func MustFunc[In, Out any](
 	name, description string, fn func(ctx context.Context, call Call, in In) (Out, error), opts ...Option,
 ) Tool {
@@ -69,7 +67,7 @@ func MustFunc[In, Out any](
 	return t
 }
 
-// Option sets what few tools need.
+// Option configures a tool of [Func].
 type Option func(*config)
 
 type config struct {
@@ -78,7 +76,7 @@ type config struct {
 	problems   []error
 }
 
-// Timeout bounds one run: more than 0, at most 24 h. Default 2 minutes.
+// Timeout sets the limit of one run: more than 0, at most 24 h. Default 2 minutes.
 func Timeout(d time.Duration) Option {
 	return func(c *config) {
 		if d <= 0 {
@@ -88,24 +86,23 @@ func Timeout(d time.Duration) Option {
 	}
 }
 
-// Idempotent declares that running the same call twice does no harm. It is run at
-// most maxAttempts times in all, 1 to 100; 0 means 3.
+// Idempotent declares that a call may run twice without harm. It runs at most maxAttempts times, 1
+// to 100; 0 means 3.
 func Idempotent(maxAttempts int) Option {
 	return func(c *config) { c.definition.Idempotent, c.definition.MaxAttempts = true, maxAttempts }
 }
 
-// Quick declares that the tool is short, needs nothing but this process, and is
-// idempotent.
+// Quick declares that the tool is short, needs only this process, and is idempotent.
 func Quick() Option {
 	return func(c *config) { c.definition.Quick, c.definition.Idempotent = true, true }
 }
 
-// Background says that a call returns at once, and runs as a background task.
+// Background makes calls return immediately and run as background tasks.
 func Background() Option {
 	return func(c *config) { c.definition.Background = true }
 }
 
-// Deadline bounds a background task in all. Default 24 hours.
+// Deadline sets the limit of a background task. Default 24 hours.
 func Deadline(d time.Duration) Option {
 	return func(c *config) {
 		if d <= 0 {
@@ -115,24 +112,25 @@ func Deadline(d time.Duration) Option {
 	}
 }
 
-// Detached says that a background task goes on when its thread is closed.
+// Detached makes a background task continue when its thread is closed.
 func Detached() Option {
 	return func(c *config) { c.definition.Detached = true }
 }
 
-// Paths declares which arguments are paths of files, seen from a directory unless the agent
-// has a working directory. See [Definition] for what becomes of them.
+// Paths declares the arguments that are file paths, relative to root unless the agent has a working
+// directory. See
+// [Definition.PathArguments].
 func Paths(root string, arguments ...string) Option {
 	return func(c *config) { c.definition.PathRoot, c.definition.PathArguments = root, arguments }
 }
 
-// NeedsApproval asks a person before each run, with the reason why.
+// NeedsApproval requires approval of each call, for the given reason.
 func NeedsApproval(reason string) Option {
 	return func(c *config) { c.definition.NeedsApproval, c.definition.ApprovalReason = true, reason }
 }
 
-// Parameters replaces the inferred JSON Schema, for what a Go type cannot say,
-// such as the values that a field may have. What it accepts must decode into In.
+// Parameters replaces the inferred JSON Schema, for constraints that a Go type cannot express, such
+// as enumerations. Arguments that match it must decode into In.
 func Parameters(schema json.RawMessage) Option {
 	return func(c *config) {
 		if len(schema) == 0 {
@@ -186,8 +184,8 @@ func (f *function[In, Out]) decode(arguments string) (in In, err error) {
 	return in, nil
 }
 
-// decodeReason covers what a schema does not: an integer too large for its Go
-// type, and the checks of a type's own UnmarshalJSON or UnmarshalText.
+// decodeReason describes errors beyond the schema: an integer too large for its Go type, or an
+// error of a type's own UnmarshalJSON or UnmarshalText.
 func decodeReason(err error) string {
 	var mismatch *json.UnmarshalTypeError
 	if errors.As(err, &mismatch) {
@@ -206,7 +204,7 @@ func (f *function[In, Out]) run(ctx context.Context, call Call, in In) (result R
 	}()
 	out, err := f.fn(ctx, call, in)
 	if err != nil {
-		// A run that was stopped may return what it had so far beside the error.
+		// A stopped run may return its partial result with the error.
 		soFar, _ := any(out).(Result)
 		return soFar, err
 	}

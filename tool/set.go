@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// Set is an ordered collection of tools with unique names. It does not change once
-// made, and the zero value is empty.
+// Set is an ordered collection of tools with unique names. It is immutable, and the zero value is
+// empty.
 type Set struct {
 	tools  []Tool
 	names  []string
 	byName map[string]Tool
 }
 
-// NewSet collects tools, in the order given. The error names every tool that is
-// nil, that has an invalid definition, or whose name another one has already.
+// NewSet returns a set of tools in the given order. The error names every tool that is nil, that
+// has an invalid definition, or whose name is already used.
 func NewSet(tools ...Tool) (*Set, error) {
 	s := &Set{byName: make(map[string]Tool, len(tools))}
 	var problems []error
@@ -31,7 +31,7 @@ func NewSet(tools ...Tool) (*Set, error) {
 			problems = append(problems, err)
 			continue
 		}
-		// Approvals do not tell names apart by their case.
+		// Approvals compare names without regard to case.
 		name := strings.ToLower(d.Name)
 		if at, taken := first[name]; taken {
 			problems = append(problems, fmt.Errorf("tool %q: the name is used twice, by tools %d and %d (names are told apart without regard to case)", d.Name, at, i+1))
@@ -46,7 +46,7 @@ func NewSet(tools ...Tool) (*Set, error) {
 	return s, nil
 }
 
-// Lookup finds a tool by its exact name.
+// Lookup returns the tool with exactly this name.
 func (s *Set) Lookup(name string) (Tool, bool) {
 	if s == nil {
 		return nil, false
@@ -55,7 +55,7 @@ func (s *Set) Lookup(name string) (Tool, bool) {
 	return t, ok
 }
 
-// Names lists the names, in order.
+// Names returns the names of the tools, in order.
 func (s *Set) Names() []string {
 	if s == nil {
 		return nil
@@ -63,7 +63,7 @@ func (s *Set) Names() []string {
 	return slices.Clone(s.names)
 }
 
-// Tools lists the tools, in order.
+// Tools returns the tools, in order.
 func (s *Set) Tools() []Tool {
 	if s == nil {
 		return nil

@@ -9,118 +9,116 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
-// Tool is something that an agent can call. Implementations are safe for
-// concurrent use.
+// Tool is a tool that agents can call. Implementations are safe for concurrent use.
 type Tool interface {
 	Definition() Definition
 
-	// Call runs the tool. An error is shown to the model as the call's result, unless
-	// it is marked with [Retryable] and the tool is idempotent. It stops soon after
-	// ctx ends; the result beside its error then is what there was so far.
+	// Call runs the tool. An error becomes the call's result for the model, unless it is marked
+	// with [Retryable] and the tool is idempotent. Call must return soon after ctx is done; the
+	// result with its error is then the partial result.
 	Call(ctx context.Context, call Call) (Result, error)
 }
 
-// Definition is what a tool declares about itself.
+// Definition describes a tool.
 type Definition struct {
-	// Name is unique among an agent's tools: letters, digits, _ and -, at most 64.
+	// Name is unique among an agent's tools. It consists of at most 64 letters, digits, _ and -.
 	Name        string
 	Description string
 
-	// Parameters is the JSON Schema of the arguments, an object.
+	// Parameters is the JSON Schema of the arguments, of type object.
 	Parameters json.RawMessage
 
-	// Timeout bounds one run. Default 2 minutes.
+	// Timeout is the limit of one run. Default 2 minutes.
 	Timeout time.Duration
 
-	// Idempotent says that running the same call twice does no harm. Only such tools
-	// are retried, at most MaxAttempts times in all (default 3).
+	// Idempotent declares that a call may run twice without harm. Only idempotent tools are
+	// retried, with at most MaxAttempts attempts (default 3).
 	Idempotent  bool
 	MaxAttempts int
 
-	// Quick says that the tool is short (well below a second), needs nothing but this
-	// process, and is idempotent. It then runs as a local activity.
+	// Quick declares that the tool is short (well below a second), needs only this process, and is
+	// idempotent. It then runs as a local activity.
 	Quick bool
 
-	// Background says that a call returns at once, with the id of a background task in
-	// which the tool runs. The thread's agent is told when it has ended: by the event
-	// background_task.completed or background_task.failed. Such a tool is not quick.
+	// Background makes a call return immediately with the id of a background task that runs the
+	// tool. The event background_task.completed or background_task.failed tells the thread's agent
+	// when it has ended. Such a tool cannot be quick.
 	Background bool
 
-	// Deadline bounds a background task in all, with what is completed from outside; then
-	// it fails. Default 24 hours, at most 365 days. A background run of the tool itself is
-	// bounded by Timeout, whose default then is Deadline, at most a day.
+	// Deadline is the limit of a background task, including work that is completed from outside;
+	// then the task fails. Default 24 hours, at most 365 days. Timeout limits a background run of
+	// the tool itself; its default is then Deadline, at most a day.
 	Deadline time.Duration
 
-	// Detached says that a background task goes on when its thread is closed.
+	// Detached makes a background task continue when its thread is closed.
 	Detached bool
 
-	// Client says that a connected client runs the calls, and answers them by signal or
-	// update "tool_result", within Deadline. Call is never called. See [Client].
+	// Client makes a connected client run the calls and return the results by signal or update
+	// "tool_result", within Deadline.
+	// [Tool].Call is then never called. See [Client].
 	Client bool
 
-	// PathArguments are the names of arguments that are paths of files. Approvals go by
-	// what they lead to, links resolved, from the working directory, or from PathRoot if
-	// there is none: then people see that as where the call works. A call is refused whose
-	// path can be read in two ways, or cannot be followed.
+	// PathArguments are the names of arguments that are file paths. Approvals apply to the resolved
+	// paths, relative to the working directory or, without one, to PathRoot, which approvers then
+	// see as the working directory. Calls with paths that are ambiguous or cannot be resolved are
+	// rejected.
 	PathArguments []string
 	PathRoot      string
 
-	// NeedsApproval asks a person before each run, unless the agent's policy says
-	// otherwise. ApprovalReason tells that person why.
+	// NeedsApproval requires approval of each call, unless the agent's policy says otherwise.
+	// ApprovalReason is shown to the approvers.
 	NeedsApproval  bool
 	ApprovalReason string
 }
 
-// Call is one run of a tool.
+// Call is a call of a tool.
 type Call struct {
-	// ID is the tool call's id: unique in its thread, the same on every retry.
+	// ID is the id of the tool call. It is unique in its thread and the same on every retry.
 	ID string
 
-	// Arguments is the raw JSON that the model wrote.
+	// Arguments are the raw JSON arguments that the model wrote.
 	Arguments string
 
 	Namespace string
 	ThreadID  string
 	Agent     string
 
-	// WorkingDirectory is where the agent works, if that is set: the thread's metadata
-	// says so ("workingDirectory"), or the agent.
+	// WorkingDirectory is the working directory in the thread's metadata ("workingDirectory") or of
+	// the agent, if set.
 	WorkingDirectory string
 
-	// TaskID is the id of the background task that the run is, if it is one.
+	// TaskID is the id of the background task, if the call runs as one.
 	TaskID string
 
-	// Attempt counts from 1.
+	// Attempt is the number of the attempt, from 1.
 	Attempt int
 
-	// Exec carries the trace and the signal that stops the run.
+	// Exec contains the trace id and the cancellation signal.
 	Exec event.ExecutionContext
 
-	// Progress shows data, which may be any value with a JSON form, to those who
-	// watch. It never blocks for long, and nothing of it is stored. Never nil when
-	// Threadmill calls the tool.
+	// Progress shows data, any value that can be marshalled to JSON, to viewers. It never blocks
+	// for long, and the data is not stored. It is never nil when Threadmill calls the tool.
 	Progress func(data any)
 }
 
-// Result is what a tool returns to the model.
+// Result is the result of a tool call.
 type Result struct {
-	// Output is what the model sees.
+	// Output is the text for the model.
 	Output string
 
-	// IsError tells the model that the call failed.
+	// IsError reports to the model that the call failed.
 	IsError bool
 
-	// Details is kept in the tool log and never shown to the model.
+	// Details are stored in the tool log and never shown to the model.
 	Details map[string]any
 }
 
-// ErrPending is what a tool returns that runs as a background task, when the work goes on
-// elsewhere: the task is completed from outside, by its id (Call.TaskID), or fails at its
-// deadline. In the foreground it is a failure.
+// ErrPending is returned by a tool that runs as a background task and whose work continues
+// elsewhere. The task is completed from outside by its id (Call.TaskID), or fails at its deadline.
+// Outside a background task, it is a failure.
 var ErrPending = errors.New("the work goes on elsewhere, but this call does not run as a background task: set Background")
 
-// Retryable marks an error of an idempotent tool as one that running again may
-// mend.
+// Retryable marks an error of an idempotent tool as one for which a retry may succeed.
 func Retryable(err error) error { return &retryableError{err} }
 
 // IsRetryable reports whether err was marked by [Retryable].

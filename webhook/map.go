@@ -17,10 +17,9 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// Map makes an event of a request that has been verified, and says which thread it is for.
-// A request without what is needed is an [*event.FieldError], which names the field. The
-// event has no timestamp if the source says nothing of that. That a thread takes no event
-// of that size is not looked at.
+// Map returns the event of a verified request, and the id of its thread. If the request lacks a
+// required value, the error is an [*event.FieldError] that names the field. The event has no
+// timestamp if the source does not define one. Map does not check the size of the event.
 func (s Source) Map(header http.Header, body []byte) (e event.EnvEvent, threadID string, err error) {
 	r := request{source: s.Name, header: header}
 	if r.body, err = decode(header, body); err != nil {
@@ -49,7 +48,7 @@ func (s Source) Map(header http.Header, body []byte) (e event.EnvEvent, threadID
 	return e, threadID, valid(e)
 }
 
-// valid is e.Validate, about the fields of [Event].
+// valid is e.Validate with errors about the fields of [Event].
 func valid(e event.EnvEvent) error {
 	var field *event.FieldError
 	if err := e.Validate(); errors.As(err, &field) {
@@ -58,7 +57,7 @@ func valid(e event.EnvEvent) error {
 	return nil
 }
 
-// Challenge returns what Slack wants to hear before it sends events to an address.
+// Challenge returns the response to Slack's URL verification. ok is false for any other request.
 func (s Source) Challenge(header http.Header, body []byte) (string, bool) {
 	if s.Signature.Scheme != Slack {
 		return "", false
@@ -77,7 +76,7 @@ func (s Source) Challenge(header http.Header, body []byte) (string, bool) {
 	return v.Challenge, true
 }
 
-// decode returns the body as JSON, in memory of its own.
+// decode returns the body as JSON, in a new buffer.
 func decode(header http.Header, body []byte) (json.RawMessage, error) {
 	mediaType, _, _ := mime.ParseMediaType(header.Get("Content-Type"))
 	switch {
@@ -95,14 +94,14 @@ func decode(header http.Header, body []byte) (json.RawMessage, error) {
 	return json.Marshal(string(body))
 }
 
-// isObject reports whether a body is a JSON object, whatever its header says: that is how
-// curl -d sends one. No form is.
+// isObject reports whether a body is a JSON object, regardless of its header: curl -d sends JSON as
+// a form.
 func isObject(body []byte) bool {
 	return bytes.HasPrefix(bytes.TrimSpace(body), []byte("{")) && json.Valid(body)
 }
 
-// decodeForm returns the JSON in the field "payload", or else an object of the fields. One
-// that is there several times is a list.
+// decodeForm returns the JSON in the field "payload", or an object of the fields. Repeated fields
+// become arrays.
 func decodeForm(body []byte) (json.RawMessage, error) {
 	form, err := url.ParseQuery(string(body))
 	if err != nil {
@@ -121,7 +120,7 @@ func decodeForm(body []byte) (json.RawMessage, error) {
 	return json.Marshal(object)
 }
 
-// given is where the senders of known schemes put the id of what they send.
+// given maps the known schemes to the templates of their event ids.
 var given = map[Scheme]string{
 	GitHub: "{header.X-GitHub-Delivery}",
 	Stripe: "{payload.id}",
@@ -165,7 +164,7 @@ func (r request) threadID(text string) (string, error) {
 	if id != "" && len(whole) <= maxThreadID && ascii(whole) {
 		return id, nil
 	}
-	// So much is lost of it that others would become the same.
+	// Otherwise different texts might get the same id.
 	derived := signals.EventID("webhook", "thread", whole)
 	if id == "" {
 		return derived, nil
@@ -173,7 +172,7 @@ func (r request) threadID(text string) (string, error) {
 	return id[:min(len(id), maxThreadID-uuidLength-1)] + "-" + derived, nil
 }
 
-// threadChar returns the character that stands for c in the id of a thread.
+// threadChar returns the character for c in a thread id.
 func threadChar(c rune) rune {
 	if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("._:@-", c) {
 		return c
@@ -208,7 +207,7 @@ const (
 	lastMilli  = 253_402_300_799_999
 )
 
-// instant reads a time as senders write it.
+// instant parses a time in the formats of senders.
 func instant(s string) (time.Time, bool) {
 	if n, err := strconv.ParseFloat(s, 64); err == nil {
 		if n < firstMilli {
@@ -220,7 +219,7 @@ func instant(s string) (time.Time, bool) {
 	return at, err == nil
 }
 
-// payload returns the part of the body that becomes the payload.
+// payload returns the part of the body that is the payload.
 func (r request) payload(text string) (json.RawMessage, error) {
 	if text == "" {
 		return r.body, nil

@@ -14,13 +14,13 @@ import (
 	"time"
 )
 
-// Defaults and bounds of [Signature].
+// Defaults and limits of [Signature].
 const (
 	DefaultTolerance = 5 * time.Minute
 	MaxTolerance     = 24 * time.Hour
 )
 
-// schemes are what the schemes fix.
+// schemes are the fixed settings of the schemes.
 var schemes = map[Scheme]Signature{
 	GitHub: {Header: "X-Hub-Signature-256", Prefix: "sha256="},
 	Stripe: {Header: "Stripe-Signature"},
@@ -83,21 +83,22 @@ func (s Signature) check(m *mistakes) {
 	}
 }
 
-// claim is what a request says of its signature.
+// claim contains the signatures of a request.
 type claim struct {
-	// macs are the signatures, one of which must hold.
+	// macs are the signatures, one of which must be valid.
 	macs [][]byte
 
-	// before is what is signed in front of the body.
+	// before is the signed text before the body.
 	before string
 
-	// sent is the time of sending, and field what holds it. Empty if the scheme has none.
+	// sent is the time of sending, and field the header that contains it. Both are empty if the
+	// scheme has none.
 	sent  string
 	field string
 }
 
-// Verify reports why a request is not to be trusted, as an [*event.FieldError]. It never
-// says what the signature should have been.
+// Verify reports why a request is not authentic, as an [*event.FieldError]. The error never
+// contains the expected signature.
 func (s Source) Verify(header http.Header, body []byte, now time.Time) error {
 	if s.Unsigned {
 		return nil
@@ -146,8 +147,8 @@ func (s Signature) claim(header http.Header) (claim, error) {
 	return c, nil
 }
 
-// stripeClaim reads "t=1492774577,v1=5257a8…,v1=6ffbb5…,v0=…". While Stripe rolls a secret
-// it signs with both. What is no v1, v0 for one, is not to be relied on.
+// stripeClaim parses "t=1492774577,v1=5257a8…,v1=6ffbb5…,v0=…". While Stripe rotates a secret, it
+// signs with both. Versions other than v1 are ignored.
 func stripeClaim(field, value string) (claim, error) {
 	c := claim{field: field}
 	for part := range strings.SplitSeq(value, ",") {
@@ -177,8 +178,7 @@ func (s Signature) decode(text string) ([]byte, error) {
 	return hex.DecodeString(text)
 }
 
-// holds takes the same time whatever the signature. With an empty secret, which anybody
-// has, none holds.
+// holds compares in constant time. An empty secret is always invalid.
 func (s Signature) holds(c claim, secret Secret, body []byte) bool {
 	if secret == "" {
 		return false
@@ -197,14 +197,14 @@ func (s Signature) hash() func() hash.Hash {
 	return sha256.New
 }
 
-// fresh refuses what was sent too long ago: somebody may have recorded it. A clock that is
-// wrong has to be noticed as well, so the future counts like the past.
+// fresh rejects requests that were sent too long ago, since they may be replayed, or too far in the
+// future, so that a wrong clock is noticed.
 func (s Signature) fresh(c claim, now time.Time) error {
 	if c.field == "" {
 		return nil
 	}
 	sent, ok := instant(c.sent)
-	// Digits alone: with a dot in it, nobody could tell where the time ends and the body begins.
+	// Digits only: with a dot, the boundary between time and body would be ambiguous.
 	if !ok || strings.Trim(c.sent, "0123456789") != "" {
 		return fieldErrorf(c.field, "is no time: seconds since 1970 are expected")
 	}

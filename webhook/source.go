@@ -11,22 +11,21 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
-// Source is another system whose requests become environment events.
+// Source is a system whose requests become environment events.
 type Source struct {
-	// Name is unique among the sources, and the end of the address: /v1/webhooks/<name>.
-	// 1 to 64 letters, digits, - and _, beginning with a letter or digit.
+	// Name is unique among the sources and the last element of the path: /v1/webhooks/<name>. It
+	// has 1 to 64 letters, digits, - and _, beginning with a letter or digit.
 	Name string
 
-	// Signature says how requests are signed, and Secrets with what. Any of the secrets
-	// will do: while one is replaced, both the old and the new hold.
+	// Signature describes how requests are signed, and Secrets are the keys. Any of the secrets is
+	// valid, so that a secret can be rotated.
 	Signature Signature
 	Secrets   []Secret
 
-	// Unsigned takes requests from whoever knows the address. Without it a secret is
-	// required.
+	// Unsigned accepts requests without a signature. Otherwise a secret is required.
 	Unsigned bool
 
-	// Event says what becomes of a request.
+	// Event describes how a request becomes an event.
 	Event Event
 }
 
@@ -35,29 +34,29 @@ type Scheme string
 
 // The schemes.
 const (
-	// GitHub signs the body: X-Hub-Signature-256, SHA-256 in hex behind "sha256=".
+	// GitHub signs the body: X-Hub-Signature-256 is "sha256=" and a SHA-256 HMAC in hex.
 	GitHub Scheme = "github"
 
-	// Stripe signs time and body: Stripe-Signature, with t and v1.
+	// Stripe signs the time and the body: Stripe-Signature contains t and v1.
 	Stripe Scheme = "stripe"
 
-	// Slack signs time and body: X-Slack-Signature, SHA-256 in hex behind "v0=".
+	// Slack signs the time and the body: X-Slack-Signature is "v0=" and a SHA-256 HMAC in hex.
 	Slack Scheme = "slack"
 
-	// HMAC is any other that signs the body, or the time, a dot and the body.
+	// HMAC is any other scheme that signs the body, or the time, a dot and the body.
 	HMAC Scheme = "hmac"
 )
 
-// Encoding is how a signature is written.
+// Encoding is the encoding of a signature.
 type Encoding string
 
 // The encodings.
 const (
 	Hex    Encoding = "hex"
-	Base64 Encoding = "base64" // the standard one, with padding
+	Base64 Encoding = "base64" // standard encoding with padding
 )
 
-// Algorithm is the hash of a signature.
+// Algorithm is the hash algorithm of a signature.
 type Algorithm string
 
 // The algorithms.
@@ -66,66 +65,66 @@ const (
 	SHA512 Algorithm = "sha512"
 )
 
-// Signature says how a source signs its requests.
+// Signature describes how a source signs its requests.
 type Signature struct {
-	// Scheme is required.
+	// Scheme is the signature scheme. Required.
 	Scheme Scheme
 
-	// Header holds the signature. Required for HMAC, and the scheme's own otherwise.
+	// Header is the header with the signature. Required for HMAC, fixed for other schemes.
 	Header string
 
-	// Prefix stands before the signature in its header, such as "sha256=". Default none.
-	// It is for HMAC only, as are the next three.
+	// Prefix precedes the signature in its header, such as "sha256=". Default none. Prefix,
+	// Encoding, Algorithm and TimestampHeader apply to HMAC only.
 	Prefix string
 
-	// Encoding of the signature. Default Hex.
+	// Encoding is the encoding of the signature. Default Hex.
 	Encoding Encoding
 
-	// Algorithm of the signature. Default SHA256.
+	// Algorithm is the hash algorithm. Default SHA256.
 	Algorithm Algorithm
 
-	// TimestampHeader holds the time of sending, which is then signed as well, with a dot
-	// between it and the body. Default: requests have no time, and do not become stale.
+	// TimestampHeader is the header with the time of sending, which is then signed too, with a dot
+	// between it and the body. Default: requests have no time and never expire.
 	TimestampHeader string
 
-	// Tolerance is how far the time of sending may be from the server's. Default 5
-	// minutes, at most a day.
+	// Tolerance is the maximum difference between the time of sending and the server's time.
+	// Default 5 minutes, at most a day.
 	Tolerance time.Duration
 }
 
-// Event says how a request becomes an event. All but Open and Agents are templates.
+// Event describes how a request becomes an event. All fields except Open and Agents are templates.
 type Event struct {
-	// Type of the event. Required: "github.{header.X-GitHub-Event}".
+	// Type is the type of the event. Required: "github.{header.X-GitHub-Event}".
 	Type string
 
-	// Thread is the id of the thread that the event is for. Required.
+	// Thread is the id of the event's thread. Required.
 	Thread string
 
-	// ID makes the event idempotent. Default: the one that the sender gives, or one
-	// derived from source and body.
+	// ID is the idempotency key of the event. Default: the sender's id, or one derived from the
+	// source and the body.
 	ID string
 
-	// EnvName names the environment in the event's metadata. Default "{source}".
+	// EnvName is the environment in the event's metadata. Default "{source}".
 	EnvName string
 
 	// Payload is the part of the body that becomes the payload: a single field, such as
 	// "{payload.data.object}". Default: the whole body.
 	Payload string
 
-	// Timestamp is when it happened: seconds or milliseconds since 1970, or RFC 3339.
-	// Default: when it came in.
+	// Timestamp is the time of the event: seconds or milliseconds since 1970, or RFC 3339. Default:
+	// the time of the request.
 	Timestamp string
 
-	// Open opens a thread that is not there, with these Agents. Default: requests for it
-	// are refused. Without Agents, the default agent takes part.
+	// Open opens the thread with these Agents if it does not exist. Otherwise such requests are
+	// rejected. Without Agents, the thread has the default agent.
 	Open   bool
 	Agents []string
 }
 
-// Secret is a string that does not show itself when it is printed, logged or encoded.
+// Secret is a string that is hidden when it is printed, logged or encoded.
 type Secret string
 
-// String returns stars, or nothing if there is no secret.
+// String returns stars, or "" if the secret is empty.
 func (s Secret) String() string {
 	if s == "" {
 		return ""
@@ -144,7 +143,7 @@ func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 
-// Validate reports all fields that are wrong, each as an [*event.FieldError].
+// Validate reports all invalid fields, each as an [*event.FieldError].
 func (s Source) Validate() error {
 	var m mistakes
 	if s.Name == "" {
@@ -169,8 +168,8 @@ func (s Source) Validate() error {
 	return errors.Join(m...)
 }
 
-// Check validates the sources, and that no two have the same name. An error names the
-// source by its place in the list.
+// Check validates the sources and the uniqueness of their names. An error names the source by its
+// index.
 func Check(sources []Source) error {
 	var errs []error
 	names := map[string]bool{}
@@ -188,7 +187,7 @@ func Check(sources []Source) error {
 	return errors.Join(errs...)
 }
 
-// mistakes collects what is wrong with a source.
+// mistakes collects the errors of a source.
 type mistakes []error
 
 func (m *mistakes) add(field, format string, args ...any) {

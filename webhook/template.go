@@ -13,7 +13,7 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// Fields of templates, and the beginnings of those that go on.
+// Fields of templates, and the prefixes of those with a name or path.
 const (
 	sourceField  = "source"
 	payloadField = "payload"
@@ -25,10 +25,10 @@ var (
 	payloadForm = regexp.MustCompile(`^payload(\.[^.]+)*$`)
 )
 
-// template is text with fields, in turn.
+// template is a sequence of texts and fields.
 type template []part
 
-// part is either text or a field.
+// part is a text or a field.
 type part struct {
 	text  string
 	field string
@@ -110,8 +110,7 @@ func (e Event) check(m *mistakes) {
 	e.checkAgents(m)
 }
 
-// checkType checks a type that is the same for all requests. What else an event needs,
-// only a request can tell.
+// checkType validates a type that is the same for all requests.
 func checkType(m *mistakes, typ string) {
 	var field *event.FieldError
 	if err := valid(event.EnvEvent{Type: typ}); errors.As(err, &field) && field.Field == "event.type" {
@@ -132,14 +131,14 @@ func (e Event) checkAgents(m *mistakes) {
 	}
 }
 
-// request is what templates are filled from.
+// request contains the values for templates.
 type request struct {
 	source string
 	header http.Header
 	body   json.RawMessage
 }
 
-// fill returns the text of a template. The purpose is the field that holds it.
+// fill returns the text of a template. purpose is the field that contains the template.
 func (r request) fill(purpose, text string) (string, error) {
 	t, err := parse(text)
 	if err != nil {
@@ -160,7 +159,7 @@ func (r request) fill(purpose, text string) (string, error) {
 	return b.String(), nil
 }
 
-// needed says what a field is missed for.
+// needed adds the purpose of a field to an error about it.
 func needed(purpose string, err error) error {
 	var field *event.FieldError
 	if errors.As(err, &field) {
@@ -187,7 +186,7 @@ func (r request) text(field string) (string, error) {
 	return scalar(field, raw)
 }
 
-// value walks a path of the body.
+// value returns the value at a path of the body.
 func (r request) value(field string) (json.RawMessage, error) {
 	at := r.body
 	keys := strings.Split(field, ".")
@@ -201,7 +200,7 @@ func (r request) value(field string) (json.RawMessage, error) {
 	return at, nil
 }
 
-// child returns a field of an object or an item of a list. The first item is 0.
+// child returns a field of an object or an item of an array. Indexes start at 0.
 func child(raw json.RawMessage, key string) (json.RawMessage, bool) {
 	switch kind(raw) {
 	case '{':
@@ -222,7 +221,7 @@ func child(raw json.RawMessage, key string) (json.RawMessage, bool) {
 	return nil, false
 }
 
-// kind is the first character of a value of JSON, which tells what it is.
+// kind returns the first character of a JSON value, which determines its type.
 func kind(raw json.RawMessage) byte {
 	for _, c := range raw {
 		if c != ' ' && c != '\t' && c != '\n' && c != '\r' {
@@ -232,7 +231,7 @@ func kind(raw json.RawMessage) byte {
 	return 0
 }
 
-// scalar returns a value as text. A number is written as it came.
+// scalar returns a value as text. Numbers are unchanged.
 func scalar(field string, raw json.RawMessage) (string, error) {
 	switch kind(raw) {
 	case '"':

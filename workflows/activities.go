@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	// longestStep is above every limit that an agent or a tool may have: the activity
-	// itself keeps to those.
+	// longestStep exceeds every limit of an agent or a tool, which the activities enforce
+	// themselves.
 	longestStep = 25 * time.Hour
 
-	// localTimeout bounds a local activity and its retries; what takes longer becomes
-	// an activity.
+	// localTimeout limits a local activity and its retries. A call that takes longer becomes an
+	// activity.
 	localTimeout = 5 * time.Second
 )
 
-// retry has no limit on attempts: an outage is waited out, and an activity that
-// must not go on says so with an error that is not retryable.
+// retry does not limit the attempts: activities are retried through an outage, and return a
+// non-retryable error if a retry cannot help.
 var retry = &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 30 * time.Second}
 
 func (t *activeTurn) callModel(ctx workflow.Context, r *thread.Run, step thread.ModelStep) (thread.ModelReply, error) {
@@ -55,7 +55,7 @@ func (t *activeTurn) runTool(ctx workflow.Context, c *thread.Call, step thread.T
 	return reply, err
 }
 
-// planCalls plans the calls that hooks have changed or made.
+// planCalls plans the calls that hooks changed or created.
 func (t *activeTurn) planCalls(ctx workflow.Context, r *thread.Run, step thread.PlanStep) (thread.PlanReply, error) {
 	defer t.step()()
 	var reply thread.PlanReply
@@ -67,15 +67,15 @@ func (t *activeTurn) planCalls(ctx workflow.Context, r *thread.Run, step thread.
 	return reply, err
 }
 
-// step counts a step that has taken along what waited to be stored. The caller calls end when
-// the step has ended.
+// step counts a step that has received the unstored records. The caller must call end when the step
+// has ended.
 func (t *conversation) step() (end func()) {
 	t.stepsUnderWay++
 	return func() { t.stepsUnderWay-- }
 }
 
-// storeOverdue stores at once what people wait to see, and what is more than should wait,
-// whatever the thread is waiting for.
+// storeOverdue stores records immediately if viewers wait for them or there are too many, while the
+// thread waits for something else.
 func (t *conversation) storeOverdue(ctx workflow.Context) {
 	workflow.GoNamed(ctx, "overdue", func(ctx workflow.Context) {
 		ctx, cancel := workflow.NewDisconnectedContext(ctx)
@@ -88,7 +88,7 @@ func (t *conversation) storeOverdue(ctx workflow.Context) {
 	})
 }
 
-// record stores what no other activity will. It waits out any outage of the store.
+// record stores what no other activity stores. It retries through any outage of the store.
 func (t *conversation) record(ctx workflow.Context) {
 	for more := true; more; {
 		step := thread.RecordStep{Thread: t.state.Ref(), Flush: t.state.Flush()}
@@ -104,15 +104,15 @@ func (t *conversation) record(ctx workflow.Context) {
 	}
 }
 
-// flushIfOverloaded stores what waits for it, when that is more than the next step takes.
+// flushIfOverloaded stores records first if the next step cannot take all of them.
 func (t *conversation) flushIfOverloaded(ctx workflow.Context) {
 	for t.state.Overloaded() && ctx.Err() == nil {
 		t.record(ctx)
 	}
 }
 
-// notify tells the running step to stop at once. Cancellation tells it too, with
-// its next heartbeat, so a failure here only costs time.
+// notify tells the running step to stop immediately. Cancellation does so too, with its next
+// heartbeat, so a failure here only costs time.
 func (t *activeTurn) notify(ctx workflow.Context) {
 	step := thread.NotifyStep{Thread: t.state.Ref(), TraceID: t.turn.Item.TraceID, Reason: t.turn.Interrupted.Reason}
 	if err := workflow.ExecuteLocalActivity(local(ctx, "stop running steps"), signals.ActivityNotify, step).Get(ctx, nil); err != nil {
@@ -120,9 +120,9 @@ func (t *activeTurn) notify(ctx workflow.Context) {
 	}
 }
 
-// brief keeps a summary within what the server takes: names may come from a model.
+// brief cuts a summary to the server's limit, since it may contain names from a model.
 func brief(summary string) string {
-	const limit = 200 // bytes; the server takes 400
+	const limit = 200 // bytes; the server's limit is 400
 	if len(summary) > limit {
 		summary = summary[:limit] + "…"
 	}
@@ -139,8 +139,8 @@ func activity(ctx workflow.Context, summary string) workflow.Context {
 	})
 }
 
-// bounded is for an activity that is given up when it fails for long: somebody waits to hear
-// of it.
+// bounded returns the options of an activity that fails after a while, because a caller waits for
+// it.
 func bounded(ctx workflow.Context, summary string) workflow.Context {
 	ctx = activity(ctx, summary)
 	opts := workflow.GetActivityOptions(ctx)
@@ -150,7 +150,8 @@ func bounded(ctx workflow.Context, summary string) workflow.Context {
 
 const boundedTime = time.Minute
 
-// lowPriorityOptions is for an activity that gives way to all others on its task queue.
+// lowPriorityOptions returns the options of an activity that runs after all others on its task
+// queue.
 func lowPriorityOptions(ctx workflow.Context, summary string) workflow.Context {
 	ctx = activity(ctx, summary)
 	opts := workflow.GetActivityOptions(ctx)
@@ -161,15 +162,15 @@ func lowPriorityOptions(ctx workflow.Context, summary string) workflow.Context {
 }
 
 const (
-	// lowestPriority is Temporal's.
+	// lowestPriority is Temporal's lowest priority.
 	lowestPriority = 5
 
-	// titleTime is above what the activity takes by itself.
+	// titleTime exceeds the activity's own limit.
 	titleTime = 2 * time.Minute
 )
 
-// staleAfter sets how long a dead worker goes unnoticed. Activities beat more often
-// (activities.HeartbeatEvery).
+// staleAfter sets the time after which a silent worker counts as lost. Activities send heartbeats
+// more often (activities.HeartbeatEvery).
 func staleAfter(ctx workflow.Context, limit time.Duration) workflow.Context {
 	if limit == 0 {
 		limit = DefaultStaleAfter

@@ -11,7 +11,7 @@ import (
 	"github.com/threadmill/threadmill/signals/threadclient"
 )
 
-// approvals takes in decisions of people.
+// approvals handles decisions of people.
 type approvals struct{ *conversation }
 
 func (t approvals) handlers() []handler {
@@ -26,7 +26,7 @@ func (t approvals) handlers() []handler {
 	}
 }
 
-// decide takes in a decision by signal.
+// decide handles a decision by signal.
 func (t approvals) decide(ctx workflow.Context, name string, d signals.Decide) {
 	if err := signals.CheckDecide(d); err != nil {
 		t.state.Reject(workflow.Now(ctx), name, d, err)
@@ -41,7 +41,7 @@ func (t approvals) decide(ctx workflow.Context, name string, d signals.Decide) {
 	}
 }
 
-// earlyPatience is how long a decision waits for the thread to hear of its call.
+// earlyPatience is the time that a decision by update waits until the thread knows its call.
 const earlyPatience = 5 * time.Second
 
 func (t approvals) updateDecide(ctx workflow.Context, d signals.Decide) (signals.DecideResult, error) {
@@ -54,7 +54,7 @@ func (t approvals) updateDecide(ctx workflow.Context, d signals.Decide) (signals
 			return signals.DecideResult{}, err
 		}
 		if t.continuingAsNew && t.state.IsEarly(d.ToolCallID) && t.state.BufferEarly(d) {
-			// The next run hears of the call, and takes it in.
+			// The next workflow run will know the call and apply the decision.
 			return signals.DecideResult{Result: signals.Accepted}, nil
 		}
 	}
@@ -68,7 +68,7 @@ func (t approvals) updateDecide(ctx workflow.Context, d signals.Decide) (signals
 	return t.state.DecideChecked(workflow.Now(ctx), d, checked), nil
 }
 
-// check checks what a decision would have run, or granted, if that is not the call as it is.
+// check validates the edited arguments or the pattern of a decision, if it has any.
 func (t approvals) check(ctx workflow.Context, d signals.Decide) thread.CheckReply {
 	step, ok := t.state.Unchecked(d)
 	if !ok {
@@ -86,8 +86,8 @@ func (t approvals) check(ctx workflow.Context, d signals.Decide) thread.CheckRep
 	return reply
 }
 
-// watchDecisions checks the decisions that came by signal, cancels calls in whose place a
-// message has come, and lets calls run that a new grant covers.
+// watchDecisions validates the decisions that arrived by signal, cancels the calls that a message
+// supersedes, and runs the calls that a new grant covers.
 func (t approvals) watchDecisions(ctx workflow.Context) {
 	workflow.GoNamed(ctx, "decisions", func(ctx workflow.Context) {
 		ctx, cancel := workflow.NewDisconnectedContext(ctx)
@@ -111,10 +111,10 @@ func (t approvals) watchDecisions(ctx workflow.Context) {
 	})
 }
 
-// cascade looks again at calls that wait, and that a new grant may cover.
+// cascade checks waiting calls again that a new grant may cover.
 func (t approvals) cascade(ctx workflow.Context, turn *thread.Turn) {
 	s := t.state
-	// The grant has to be stored before it is looked for.
+	// The activity reads the grant from the store.
 	t.flushIfOverloaded(ctx)
 	r, step, ok := turn.NextCascade()
 	if !ok {
@@ -139,8 +139,8 @@ func (t approvals) revoke(ctx workflow.Context, name string, v signals.Revoke) {
 	t.state.Revoke(workflow.Now(ctx), v)
 }
 
-// updateRevoke takes an approval back. It answers once that is stored: from then on no call
-// runs by it.
+// updateRevoke revokes an approval. It returns once the record is stored: from then on, no call
+// runs because of the approval.
 func (t approvals) updateRevoke(ctx workflow.Context, v signals.Revoke) (signals.DecideResult, error) {
 	if id := t.state.Revoke(workflow.Now(ctx), v); t.state.Unwritten(id) {
 		t.record(ctx)
@@ -151,7 +151,7 @@ func (t approvals) updateRevoke(ctx workflow.Context, v signals.Revoke) (signals
 	return signals.DecideResult{Result: signals.Accepted}, nil
 }
 
-// postDecision takes in a decision that came as a message.
+// postDecision handles a decision that arrived as a message.
 func (t approvals) postDecision(ctx workflow.Context, p signals.Post, d signals.Decide) (signals.PostResult, error) {
 	if err := signals.CheckDecide(d); err != nil {
 		return signals.PostResult{}, refuse(err)
@@ -170,7 +170,8 @@ func (t approvals) postDecision(ctx workflow.Context, p signals.Post, d signals.
 	return signals.PostResult{}, refuse(&event.FieldError{Field: "payload.content", Problem: "is a decision that has no effect: " + string(out.Result)})
 }
 
-// watchStatus says to all who look for it whether the thread waits for approval.
+// watchStatus keeps the search attribute that says whether the thread waits for approval up to
+// date.
 func (t approvals) watchStatus(ctx workflow.Context) {
 	workflow.GoNamed(ctx, "status", func(ctx workflow.Context) {
 		s := t.state

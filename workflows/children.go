@@ -14,7 +14,7 @@ import (
 	"github.com/threadmill/threadmill/signals/threadclient"
 )
 
-// children takes in what the threads of sub-agents report, and decisions on their calls.
+// children handles reports of sub-agents' threads, and decisions on their calls.
 type children struct{ *conversation }
 
 func (t children) handlers() []handler {
@@ -29,7 +29,7 @@ func (t children) handlers() []handler {
 	return all
 }
 
-// delegate asks a sub-agent, whose answer is the result of the call.
+// delegate starts a sub-agent, whose answer is the result of the call.
 func (t *activeTurn) delegate(ctx workflow.Context, r *thread.Run, c *thread.Call) {
 	if refusal := t.turn.CheckDelegate(); refusal != "" {
 		c.Refused(workflow.Now(ctx), refusal)
@@ -45,7 +45,7 @@ func (t *activeTurn) delegate(ctx workflow.Context, r *thread.Run, c *thread.Cal
 	t.watchSub(ctx, id, child)
 }
 
-// watchSub hears how a sub-agent has ended that this run has asked.
+// watchSub waits in a coroutine for the end of a sub-agent that this workflow run started.
 func (t *conversation) watchSub(ctx workflow.Context, id string, child workflow.ChildWorkflowFuture) {
 	if t.subs == nil {
 		t.subs = map[string]workflow.ChildWorkflowFuture{}
@@ -63,9 +63,9 @@ func (t *conversation) watchSub(ctx workflow.Context, id string, child workflow.
 	})
 }
 
-// awaitSub waits for the answer of a sub-agent. It returns early when the turn is interrupted,
-// when the thread has to move first, and when it has something else to do while the sub-agent
-// waits for people.
+// awaitSub waits for the answer of a sub-agent. It returns early when the turn is interrupted, when
+// the thread must continue as new, and when the thread has other work while the sub-agent waits for
+// people.
 func (t *activeTurn) awaitSub(ctx workflow.Context, r *thread.Run, c *thread.Call) {
 	s := t.state
 	ended := func() bool { _, _, ok := s.SubEnd(c.Sub); return ok }
@@ -92,10 +92,9 @@ func (t *activeTurn) awaitSub(ctx workflow.Context, r *thread.Run, c *thread.Cal
 	}
 }
 
-// startSub starts the thread of a sub-agent. It goes on when the turn moves to a new run
-// with the thread.
+// startSub starts the thread of a sub-agent. The child workflow outlives this workflow run.
 func (t *conversation) startSub(ctx workflow.Context, id string, start thread.DelegateStart) (workflow.ChildWorkflowFuture, error) {
-	// To cancel this context would cancel the sub-agent.
+	// Cancelling ctx must not cancel the sub-agent.
 	own, _ := workflow.NewDisconnectedContext(ctx)
 	s := t.state
 	opts := workflow.ChildWorkflowOptions{
@@ -111,7 +110,7 @@ func (t *conversation) startSub(ctx workflow.Context, id string, start thread.De
 	return child, child.GetChildWorkflowExecution().Get(own, nil)
 }
 
-// requestSubReports asks the threads of sub-agents to report to the run that follows this one.
+// requestSubReports asks the threads of sub-agents to report to the next workflow run.
 func (t *conversation) requestSubReports(ctx workflow.Context) {
 	ctx, cancel := workflow.NewDisconnectedContext(ctx)
 	defer cancel()
@@ -124,13 +123,13 @@ func (t *conversation) requestSubReports(ctx workflow.Context) {
 			t.state.SubReportRequested(id)
 		}
 		if child.IsReady() {
-			// Only this run hears what it has said before it was asked.
+			// Only this run receives a result that was returned before the request.
 			_ = workflow.Await(ctx, func() bool { return t.subs[id] == nil })
 		}
 	}
 }
 
-// delegateTask lets a sub-agent work as a background task.
+// delegateTask starts a sub-agent as a background task.
 func (t *activeTurn) delegateTask(ctx workflow.Context, r *thread.Run, c *thread.Call) {
 	s := t.state
 	if refusal := t.turn.CheckDelegate(); refusal != "" {
@@ -148,7 +147,7 @@ func (t *activeTurn) delegateTask(ctx workflow.Context, r *thread.Run, c *thread
 	t.watchTask(ctx, child, step.Task)
 }
 
-// stopSubs ends the sub-agents that nobody waits for any more.
+// stopSubs cancels the sub-agents whose answers are no longer needed.
 func (t *activeTurn) stopSubs(ctx workflow.Context) {
 	for _, id := range t.turn.StopSubs() {
 		t.cancelThread(ctx, id)
@@ -158,7 +157,7 @@ func (t *activeTurn) stopSubs(ctx workflow.Context) {
 func (t *conversation) cancelThread(ctx workflow.Context, threadID string) {
 	ctx, cancel := workflow.NewDisconnectedContext(ctx)
 	defer cancel()
-	// One that has ended needs no end.
+	// A failure means that the thread has already ended.
 	_ = t.awaitSent(ctx, workflow.RequestCancelExternalWorkflow(ctx, signals.WorkflowID(t.state.Namespace, threadID), ""))
 }
 
@@ -174,8 +173,7 @@ func (t children) subDecided(ctx workflow.Context, _ string, d thread.SubDecided
 	t.state.SubDecided(workflow.Now(ctx), d)
 }
 
-// decideForChild passes a decision on to the sub-agent whose call it is about, and says what
-// became of it there.
+// decideForChild forwards a decision to the child thread of its call and returns the outcome.
 func (t children) decideForChild(ctx workflow.Context, d signals.Decide) (signals.DecideResult, error) {
 	id, out, err := t.state.ForwardDecision(workflow.Now(ctx), d)
 	switch {
@@ -186,7 +184,7 @@ func (t children) decideForChild(ctx workflow.Context, d signals.Decide) (signal
 	case out == signals.Accepted && t.forwardDecision(ctx, id, d) != nil:
 		return signals.DecideResult{Result: signals.NotPending}, nil
 	case t.state.NeedsSeveral(d.ToolCallID):
-		// Whether it settles the call is known there.
+		// Only the child thread knows whether the decision settles the call.
 		return signals.DecideResult{Result: out}, nil
 	}
 	done, err := awaitFor(ctx, thread.ForwardTimeout, func() bool {
@@ -200,13 +198,13 @@ func (t children) decideForChild(ctx workflow.Context, d signals.Decide) (signal
 		return signals.DecideResult{}, refuse(&event.FieldError{Field: "toolCallId", Problem: "is a call of a sub-agent that has not answered yet; look whether it still waits"})
 	}
 	if out != signals.Accepted {
-		// Another one was passed on before it.
+		// Another decision was forwarded first.
 		return signals.DecideResult{Result: t.state.Decide(workflow.Now(ctx), d)}, nil
 	}
 	return signals.DecideResult{Result: t.state.ForwardedOutcome(d)}, nil
 }
 
-// decideForChildBySignal is [children.decideBelow] when nobody waits for an answer.
+// decideForChildBySignal is [children.decideForChild] for a decision by signal.
 func (t children) decideForChildBySignal(ctx workflow.Context, name string, d signals.Decide) {
 	id, out, err := t.state.ForwardDecision(workflow.Now(ctx), d)
 	if err != nil {
@@ -215,7 +213,7 @@ func (t children) decideForChildBySignal(ctx workflow.Context, name string, d si
 	}
 	switch out {
 	case signals.Accepted:
-		// A sub-agent that has ended meanwhile waits for no decision.
+		// A failure means that the sub-agent has ended.
 		_ = t.forwardDecision(ctx, id, d)
 	case signals.AlreadyResolved:
 	case signals.Conflict, signals.Mismatch, signals.NotPending, signals.NotAllowed:
@@ -228,7 +226,7 @@ func (t children) forwardDecision(ctx workflow.Context, threadID string, d signa
 	if err != nil {
 		t.state.DecisionNotForwarded(threadID, d.ToolCallID)
 		if t.subs[threadID] == nil && ctx.Err() == nil {
-			// What it has said before it ended counts.
+			// Handle the signals that it sent before it ended.
 			t.drain(ctx)
 			t.state.SubGone(threadID, reason(err))
 		}

@@ -6,7 +6,7 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// clientCalls takes in the results of calls that connected clients run.
+// clientCalls handles the results of calls that connected clients run.
 type clientCalls struct{ *conversation }
 
 func (t clientCalls) handlers() []handler {
@@ -16,7 +16,7 @@ func (t clientCalls) handlers() []handler {
 	}
 }
 
-// toolResult gives a call the result that came by signal.
+// toolResult handles the result of a call by signal.
 func (t clientCalls) toolResult(ctx workflow.Context, name string, r signals.ToolResult) {
 	if err := signals.CheckToolResult(r); err != nil {
 		t.state.Reject(workflow.Now(ctx), name, r, err)
@@ -32,7 +32,7 @@ func (t clientCalls) updateToolResult(ctx workflow.Context, r signals.ToolResult
 		}
 	}
 	if t.continuingAsNew && t.state.IsEarlyResult(r.ToolCallID) {
-		// The next run asks for the call, and has the result by then.
+		// The next workflow run will make the call wait for the client, and apply the result.
 		return signals.DecideResult{Result: t.state.BufferEarlyResult(r)}, nil
 	}
 	return signals.DecideResult{Result: t.state.ToolResult(workflow.Now(ctx), r)}, nil

@@ -10,7 +10,7 @@ import (
 	"github.com/threadmill/threadmill/signals/threadclient"
 )
 
-// controlHandlers interrupt, close and change the thread.
+// controlHandlers returns the handlers that interrupt, close and change the thread.
 func (t *conversation) controlHandlers() []handler {
 	return []handler{
 		onSignal(t, signals.SignalControl, t.control),
@@ -38,7 +38,7 @@ func (t *conversation) control(ctx workflow.Context, name string, c signals.Cont
 	}
 }
 
-// interruptEvent ends the turn that is meant, or takes its event out of the queue.
+// interruptEvent interrupts the turn of an event, or removes the event from the queue.
 func (t *conversation) interruptEvent(ctx workflow.Context, c signals.Control) error {
 	switch {
 	case c.EventID == "" || t.state.InTurn(c.EventID):
@@ -49,14 +49,14 @@ func (t *conversation) interruptEvent(ctx workflow.Context, c signals.Control) e
 	return nil
 }
 
-// interruptTurn ends the turn in progress, if there is one, with all that was made of its
-// event and waits.
+// interruptTurn interrupts the current turn, if there is one, and removes the events derived from
+// its event from the queue.
 func (t *conversation) interruptTurn(ctx workflow.Context, c signals.Control) {
 	t.interrupt(c)
 	t.state.CancelMade(workflow.Now(ctx), c)
 }
 
-// interrupt ends what is being processed, if anything is.
+// interrupt interrupts the turns that c names, and cancels the steps of the current one.
 func (t *conversation) interrupt(c signals.Control) {
 	if t.state.Interrupt(c) && t.stop != nil {
 		t.stop()
@@ -66,7 +66,7 @@ func (t *conversation) interrupt(c signals.Control) {
 // updateThread changes the thread itself.
 func (t *conversation) updateThread(ctx workflow.Context, c signals.ThreadChange) (signals.State, error) {
 	s := t.state
-	// It may have been closed since it was checked.
+	// The thread may have been closed since the validation.
 	if err := s.CheckChange(c); err != nil {
 		return signals.State{}, refuse(err)
 	}
@@ -78,7 +78,7 @@ func (t *conversation) updateThread(ctx workflow.Context, c signals.ThreadChange
 	return s.View(), nil
 }
 
-// describe makes a thread that was changed easy to find as what it is now.
+// describe updates the memo and the search attributes of a changed thread.
 func (t *conversation) describe(ctx workflow.Context, c signals.ThreadChange) error {
 	memo := map[string]any{}
 	if c.Title != "" {
@@ -89,7 +89,7 @@ func (t *conversation) describe(ctx workflow.Context, c signals.ThreadChange) er
 		if err := workflow.UpsertTypedSearchAttributes(ctx, threadclient.AttributeUpdates(t.state.Namespace, t.state.Agents)...); err != nil {
 			return err
 		}
-		// These say that it is open.
+		// The new attributes say that the thread is open.
 		t.state.Listed = false
 	}
 	if len(memo) == 0 {

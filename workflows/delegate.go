@@ -12,7 +12,7 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// Delegate is the thread of a sub-agent: it ends when the agent has answered.
+// Delegate is the workflow of a sub-agent's thread. It ends when the agent has answered.
 func (w *Workflows) Delegate(ctx workflow.Context, in Input) (thread.DelegateReply, error) {
 	ctx = staleAfter(ctx, w.StaleAfter)
 	if in.State == nil && (in.Parent == nil || in.First == nil) {
@@ -39,8 +39,8 @@ func (w *Workflows) Delegate(ctx workflow.Context, in Input) (thread.DelegateRep
 // subAgent is the thread of a sub-agent.
 type subAgent struct{ *conversation }
 
-// endLost reports a sub-agent that ends without an answer to a thread that cannot see it.
-// It may not have been that thread which cancelled it.
+// endLost reports a sub-agent that ended without an answer to a parent thread that does not wait
+// for the child workflow, since it may have been cancelled by someone else.
 func (t subAgent) endLost(ctx workflow.Context, reply thread.DelegateReply, err error) (thread.DelegateReply, error) {
 	ctx, cancel := workflow.NewDisconnectedContext(ctx)
 	defer cancel()
@@ -50,7 +50,7 @@ func (t subAgent) endLost(ctx workflow.Context, reply thread.DelegateReply, err 
 	return thread.DelegateReply{}, err
 }
 
-// watchDeadline ends the work of a sub-agent that takes too long.
+// watchDeadline cancels a sub-agent's work at the deadline of its task.
 func (t subAgent) watchDeadline(ctx workflow.Context) {
 	task := t.state.Parent.Background
 	if task == nil {
@@ -67,8 +67,7 @@ func (t subAgent) watchDeadline(ctx workflow.Context) {
 	})
 }
 
-// notifyParent tells the thread above, in order, which calls wait for approval and which do no
-// more.
+// notifyParent sends the notices about approval requests to the parent thread, in order.
 func (t subAgent) notifyParent(ctx workflow.Context) {
 	above := signals.WorkflowID(t.state.Namespace, t.state.Parent.ThreadID)
 	workflow.GoNamed(ctx, "notes", func(ctx workflow.Context) {
@@ -81,23 +80,23 @@ func (t subAgent) notifyParent(ctx workflow.Context) {
 			} else {
 				sent = workflow.SignalExternalWorkflow(ctx, above, "", signals.SignalSubDecided, note.Decided)
 			}
-			// A thread that is gone asks nobody.
+			// A failure means that the parent thread is gone.
 			_ = sent.Get(ctx, nil)
 			t.state.NoticeSent()
 		}
 	})
 }
 
-// endDelegate closes the thread of a sub-agent that has answered, and gives the call that
-// waits for it its result.
+// endDelegate closes the thread of a sub-agent that has answered, and stores the result of the call
+// that waits for it.
 func (t subAgent) endDelegate(ctx workflow.Context) (thread.DelegateReply, error) {
 	ctx, cancel := workflow.NewDisconnectedContext(ctx)
 	defer cancel()
 	s := t.state
 	t.drain(ctx)
-	// Before the thread is closed: how its first turn ended is soon forgotten among many.
+	// Before the thread is closed, since the outcome of its first turn is soon forgotten.
 	step := s.EndStep()
-	// Somebody may have closed it before it had answered.
+	// The thread may have been closed before the sub-agent answered.
 	closed := s.Closing != nil
 	if !closed {
 		s.Closing = &signals.Control{Action: signals.ControlClose, By: s.Parent.Agent, Reason: "the sub-agent has answered"}
@@ -121,7 +120,7 @@ func (t subAgent) endDelegate(ctx workflow.Context) (thread.DelegateReply, error
 	return reply, t.reportToParent(ctx, reply)
 }
 
-// reportToParent reports to a thread that has moved to a new run meanwhile, or that does not
+// reportToParent reports by signal to a parent thread that has continued as new, or that does not
 // wait.
 func (t subAgent) reportToParent(ctx workflow.Context, reply thread.DelegateReply) error {
 	s := t.state
@@ -141,14 +140,14 @@ func (t subAgent) reportToParent(ctx workflow.Context, reply thread.DelegateRepl
 	above := thread.Ref{Namespace: s.Namespace, ThreadID: s.Parent.ThreadID}
 	records := thread.TaskRecords(above, *s.Parent.Background, reply.Task(), workflow.Now(ctx))
 	if reply.Cancelled {
-		// Because the thread was closed: that is no event.
+		// The task was cancelled because the thread was closed, which is not an event.
 		records = records[:1]
 	}
 	step := thread.RecordStep{Thread: above, Flush: thread.Flush{Records: records}}
 	return workflow.ExecuteActivity(activity(ctx, "store the result"), signals.ActivityRecord, step).Get(ctx, nil)
 }
 
-// reportRequested hears from the thread above that it moves, and wants to be told by signal.
+// reportRequested handles the parent thread's request to report by signal.
 func (t subAgent) reportRequested(_ workflow.Context, c workflow.ReceiveChannel) bool {
 	heard := c.ReceiveAsync(nil)
 	t.state.Parent.ReportRequested = t.state.Parent.ReportRequested || heard

@@ -12,7 +12,7 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// rules are the rules that there are. They enter history when they have changed.
+// rules returns the registered rules. They enter history when they change.
 func (t *conversation) rules(ctx workflow.Context) []rule.Spec {
 	read := func(workflow.Context) any { return t.ruleSet.Specs() }
 	var specs []rule.Spec
@@ -22,13 +22,13 @@ func (t *conversation) rules(ctx workflow.Context) []rule.Spec {
 	return specs
 }
 
-// lifecycle tells of a change of the thread itself.
+// lifecycle publishes a change of the thread itself.
 func (t *conversation) lifecycle(ctx workflow.Context, typ, recordID string) {
 	t.state.Lifecycle(workflow.Now(ctx), typ, recordID, t.rules(ctx))
 	t.log(ctx)
 }
 
-// log writes to the worker's log what the thread has to tell.
+// log writes the thread's log lines to the worker's log.
 func (t *conversation) log(ctx workflow.Context) {
 	logger := workflow.GetLogger(ctx)
 	for _, line := range t.state.TakeLog() {
@@ -43,8 +43,8 @@ func (t *conversation) log(ctx workflow.Context) {
 	}
 }
 
-// handle does what the rule of an environment event asks for before its agent, if it has
-// one, has its run.
+// handle runs the function or the processor of the rule that matches an environment event, before
+// the rule's agent runs.
 func (t *activeTurn) handle(ctx workflow.Context) {
 	s := t.state
 	h := t.turn.Handling
@@ -80,7 +80,7 @@ func (t *activeTurn) handle(ctx workflow.Context) {
 	t.log(ctx)
 }
 
-// byProcessor asks the processor that a rule names, whatever type it declares.
+// byProcessor runs the processor that a rule names, regardless of the types that it declares.
 func (t *activeTurn) byProcessor(ctx workflow.Context, by rule.Spec) (thread.Decision, bool) {
 	e := t.turn.RuleEvent()
 	if _, asked := t.turn.HooksPending(e); asked {
@@ -88,7 +88,7 @@ func (t *activeTurn) byProcessor(ctx workflow.Context, by rule.Spec) (thread.Dec
 	}
 	for _, spec := range t.specs(ctx) {
 		if spec.Kind == hook.KindProcessor && spec.Name == by.Processor {
-			// When it fails, nothing else handles the event: it has failed as well.
+			// No default processing follows, so a failure always fails the event.
 			spec.Filter, spec.OnFailure = hook.Filter{}, hook.Closed
 			return t.askHooks(ctx, e, []hook.Spec{spec})
 		}

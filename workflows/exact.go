@@ -6,9 +6,9 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
-// exact is input from outside, which has to pass [event.DecodeJSON]. What does not leaves a
-// problem instead of a failure to decode: an update is then rejected, and a signal leaves an
-// audit record, with the reason.
+// exact is external input that must pass [event.DecodeJSON]. Invalid input sets problem instead of
+// failing to decode, so an update is rejected, and a signal leaves an audit record, with the
+// reason.
 type exact[T any] struct {
 	value   T
 	problem error

@@ -12,19 +12,20 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// handler handles a signal, an update or a query of the thread. Each concern declares its own,
-// in its file.
+// handler handles a signal, an update or a query of the thread. Each concern declares its own in
+// its file.
 type handler struct {
-	// set registers an update or a query.
+	// set registers an update or a query handler.
 	set func(workflow.Context) error
 
-	// receive takes one signal of this name from its channel, if one is there.
+	// receive handles one signal from channel. It returns false if there is none.
 	signal  string
 	channel workflow.ReceiveChannel
 	receive func(workflow.Context, workflow.ReceiveChannel) bool
 }
 
-// allHandlers are those of all concerns. Signals that wait together are taken in this order.
+// allHandlers returns the handlers of all concerns. Signals that arrived together are handled in
+// this order.
 func (t *conversation) allHandlers() []handler {
 	return slices.Concat(
 		posts{t}.handlers(), approvals{t}.handlers(), clientCalls{t}.handlers(), t.controlHandlers(),
@@ -32,8 +33,7 @@ func (t *conversation) allHandlers() []handler {
 	)
 }
 
-// listen answers queries and updates, and takes in signals as they come, whatever
-// the thread is doing.
+// listen registers the queries and updates, and starts the coroutine that handles signals.
 func (t *conversation) listen(ctx workflow.Context) error {
 	for _, h := range t.allHandlers() {
 		if h.set == nil {
@@ -44,7 +44,7 @@ func (t *conversation) listen(ctx workflow.Context) error {
 		}
 	}
 	workflow.GoNamed(ctx, "signals", func(ctx workflow.Context) {
-		// Not a Selector: one that waits takes a signal out of its channel before this
+		// Not a Selector: a waiting Selector takes a signal out of its channel before this
 		// coroutine runs, where drain does not find it, and continue-as-new would lose it.
 		ctx, cancel := workflow.NewDisconnectedContext(ctx)
 		defer cancel()
@@ -58,7 +58,7 @@ func (t *conversation) listen(ctx workflow.Context) error {
 	return nil
 }
 
-// drain takes in every signal that has arrived, also while it takes others in.
+// drain handles all signals that have arrived, including those that arrive while it handles others.
 func (t *conversation) drain(ctx workflow.Context) {
 	for again := true; again; {
 		again = false
@@ -70,8 +70,8 @@ func (t *conversation) drain(ctx workflow.Context) {
 	}
 }
 
-// onSignal handles a signal. A payload that cannot be read leaves an audit record: the
-// sender of a signal gets no answer.
+// onSignal returns the handler of a signal. An invalid payload leaves an audit record, since the
+// sender of a signal gets no response.
 func onSignal[T any](t *conversation, name string, handle func(workflow.Context, string, T)) handler {
 	return handler{signal: name, receive: func(ctx workflow.Context, c workflow.ReceiveChannel) bool {
 		var raw converter.RawValue
@@ -88,9 +88,9 @@ func onSignal[T any](t *conversation, name string, handle func(workflow.Context,
 	}}
 }
 
-// onUpdate handles an update. It takes in first the signals that were sent before it: the SDK
-// runs the handlers of a workflow task's updates ahead of all else, and so a signal would come
-// after an update that was sent later.
+// onUpdate returns the handler of an update. It first handles the signals that were sent before the
+// update, since the SDK runs update handlers at the start of a workflow task, before all other
+// coroutines.
 func onUpdate[A, R any](t *conversation, name, description string, check func(A) error, handle func(workflow.Context, A) (R, error)) handler {
 	return handler{set: func(ctx workflow.Context) error {
 		inOrder := func(ctx workflow.Context, arg exact[A]) (R, error) {
@@ -107,14 +107,14 @@ func onUpdate[A, R any](t *conversation, name, description string, check func(A)
 	}}
 }
 
-// onQuery answers a query.
+// onQuery returns the handler of a query.
 func onQuery[R any](name, description string, answer func(workflow.Context) R) handler {
 	return handler{set: func(ctx workflow.Context) error {
 		return workflow.SetQueryHandlerWithOptions(ctx, name, func() (R, error) { return answer(ctx), nil }, workflow.QueryHandlerOptions{Description: description})
 	}}
 }
 
-// viewHandlers answer what the thread is doing.
+// viewHandlers returns the handlers of queries about the thread's state.
 func (t *conversation) viewHandlers() []handler {
 	return []handler{
 		onQuery(signals.QueryState, "what the thread is doing", func(ctx workflow.Context) signals.State {
@@ -125,7 +125,7 @@ func (t *conversation) viewHandlers() []handler {
 	}
 }
 
-// refuse turns a refusal into the error that an update's caller gets.
+// refuse converts an error of the thread to the application error for an update's caller.
 func refuse(err error) error {
 	var known *temporal.ApplicationError
 	switch {

@@ -17,8 +17,7 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// Hook asks the hooks and processors of one event, in their order, until one of them
-// has settled it.
+// Hook runs the hooks and processors of one event, in order, until one of them settles it.
 func (w *Workflows) Hook(ctx workflow.Context, in thread.HookStep) (thread.Decision, error) {
 	ctx = staleAfter(ctx, w.StaleAfter)
 	h := &hookRun{in: in, decision: thread.Decision{Outcome: event.Passed}}
@@ -42,7 +41,7 @@ func (w *Workflows) Hook(ctx workflow.Context, in thread.HookStep) (thread.Decis
 	return h.decision, h.report(ctx)
 }
 
-// hookRun is an event while hooks are being asked about it.
+// hookRun is a run of the hooks of one event.
 type hookRun struct {
 	in       thread.HookStep
 	decision thread.Decision
@@ -50,7 +49,7 @@ type hookRun struct {
 	attempt  int
 }
 
-// show describes the hearing in Temporal's Web UI. It writes nothing to history.
+// show describes the hook run in Temporal's Web UI. It adds nothing to history.
 func (h *hookRun) show(ctx workflow.Context) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "**%s** `%s`: %s\n", h.in.EventType, h.in.EventID, h.decision.Outcome)
@@ -71,7 +70,7 @@ func (h *hookRun) settled() bool {
 	return h.decision.Outcome != event.Passed && h.decision.Outcome != event.Replaced
 }
 
-// functions asks the functions that come next in one activity.
+// functions runs the next Go functions in one activity.
 func (h *hookRun) functions(ctx workflow.Context) error {
 	batch := h.next()
 	reply, err := h.run(ctx, batch)
@@ -96,8 +95,7 @@ func (h *hookRun) functions(ctx workflow.Context) error {
 	return h.failed(ctx, reply.Failed)
 }
 
-// next are the functions that come next, as many as one activity has the time for, which
-// is a little more than the longest that one may take.
+// next returns the next Go functions, as many as one activity can run within longestStep.
 func (h *hookRun) next() []hook.Spec {
 	var longest time.Duration
 	for n, spec := range h.in.Hooks {
@@ -109,7 +107,7 @@ func (h *hookRun) next() []hook.Spec {
 	return h.in.Hooks
 }
 
-// run runs functions, or none only to have the event at hand.
+// run runs functions. An empty batch only loads the event.
 func (h *hookRun) run(ctx workflow.Context, batch []hook.Spec) (thread.HookReply, error) {
 	step := h.in
 	step.Hooks, step.Attempt = batch, h.attempt+1
@@ -126,7 +124,7 @@ func (h *hookRun) run(ctx workflow.Context, batch []hook.Spec) (thread.HookReply
 	return reply, err
 }
 
-// took notes what a hook has made of the event.
+// took records the outcome of a hook.
 func (h *hookRun) took(spec hook.Spec, done event.HookOutcome) {
 	h.decision.Hooks = append(h.decision.Hooks, done)
 	switch done.Outcome {
@@ -144,14 +142,14 @@ func (h *hookRun) took(spec hook.Spec, done event.HookOutcome) {
 	}
 }
 
-// takes reports whether a processor was asked at all: hooks, which come before processors,
-// may have made another event of the one that it is for.
+// takes reports whether a processor handles the current event: earlier hooks may have replaced the
+// event that it matched.
 func (h *hookRun) takes(spec hook.Spec) bool {
 	seen, err := event.Unmarshal(h.in.Event)
 	return err == nil && spec.Takes(seen)
 }
 
-// failed tries the next hook again, or goes on as it declares.
+// failed retries the next hook, or continues as it declares for failures.
 func (h *hookRun) failed(ctx workflow.Context, why string) error {
 	spec := h.in.Hooks[0]
 	why = thread.Why(why)
@@ -176,13 +174,13 @@ func (h *hookRun) failed(ctx workflow.Context, why string) error {
 	return nil
 }
 
-// backoff is how long to wait after so many failures.
+// backoff returns the delay after a number of failures.
 func backoff(failures int) time.Duration {
 	wait := time.Second << min(failures-1, 5)
 	return min(wait, 30*time.Second)
 }
 
-// workflow asks a hook workflow of the application.
+// workflow runs a custom hook workflow.
 func (h *hookRun) workflow(ctx workflow.Context) error {
 	if h.in.Event == nil || len(h.in.Flush.Records) > 0 || h.in.Flush.Row != nil {
 		if _, err := h.run(ctx, nil); err != nil {
@@ -230,7 +228,7 @@ func (h *hookRun) workflow(ctx workflow.Context) error {
 	return nil
 }
 
-// noVerdict says for people why a hook workflow has not decided.
+// noVerdict returns the reason why a hook workflow has not decided, for people.
 func noVerdict(spec hook.Spec, err error) string {
 	var child *temporal.ChildWorkflowExecutionError
 	if errors.As(err, &child) {
@@ -245,7 +243,7 @@ func noVerdict(spec hook.Spec, err error) string {
 	return reason(err)
 }
 
-// report tells a thread that has moved to a new run meanwhile what was decided.
+// report sends the decision to a thread that has continued as new.
 func (h *hookRun) report(ctx workflow.Context) error {
 	asked := workflow.GetSignalChannel(ctx, signals.SignalReport)
 	if !asked.ReceiveAsync(nil) {

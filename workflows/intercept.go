@@ -22,7 +22,7 @@ var passed = thread.Decision{Outcome: event.Passed, Silent: true}
 // unmatched is the decision on an event that no hook or processor matches.
 var unmatched = thread.Decision{Outcome: event.Passed, Silent: true, Unmatched: true}
 
-// hookHandlers take in the decisions of hook workflows that report by signal.
+// hookHandlers returns the handler for the reports of hook workflows.
 func (t *conversation) hookHandlers() []handler {
 	return []handler{onSignal(t, signals.SignalHookDecided, t.hookDecided)}
 }
@@ -33,9 +33,8 @@ func (t *conversation) hookDecided(ctx workflow.Context, name string, d thread.H
 	}
 }
 
-// specs are the hooks and processors that there are. They enter history when they have
-// changed, so that what a worker registers tomorrow does not change what was decided
-// today.
+// specs returns the registered hooks and processors. They enter history when they change, so a new
+// registration does not change past decisions.
 func (t *conversation) specs(ctx workflow.Context) []hook.Spec {
 	read := func(workflow.Context) any { return t.hooks.Specs() }
 	var specs []hook.Spec
@@ -45,7 +44,7 @@ func (t *conversation) specs(ctx workflow.Context) []hook.Spec {
 	return specs
 }
 
-// equalJSON compares what a side effect was with what it is.
+// equalJSON compares the recorded and the current value of a side effect.
 func equalJSON(a, b any) bool {
 	x, errX := plain(a)
 	y, errY := plain(b)
@@ -60,9 +59,9 @@ func plain(v any) (out any, err error) {
 	return out, err
 }
 
-// intercept lets the hooks and processors that match an event decide on it, before it
-// has any effect. It returns false when the turn has to stop first: it was interrupted,
-// or the thread moves to a new run, which then hears the decision.
+// intercept lets the hooks and processors that match an event decide on it before it takes effect.
+// It returns false if the turn must stop first: it was interrupted, or the thread continues as new
+// and the next run receives the decision.
 func (t *activeTurn) intercept(ctx workflow.Context, e thread.HookEvent) (thread.Decision, bool) {
 	if _, asked := t.turn.HooksPending(e); asked {
 		return t.resume(ctx, e)
@@ -77,8 +76,8 @@ func (t *activeTurn) intercept(ctx workflow.Context, e thread.HookEvent) (thread
 	return t.askHooks(ctx, e, matching)
 }
 
-// decided is [conversation.intercept] for an event on which the step that made it may
-// have asked inline hooks already.
+// decided is [activeTurn.intercept] for an event that the activity's inline hooks may already have
+// decided on.
 func (t *activeTurn) decided(ctx workflow.Context, by *thread.Decision, e thread.HookEvent) (thread.Decision, bool) {
 	if by != nil {
 		return *by, true
@@ -92,8 +91,8 @@ type lastInline struct {
 	Decision thread.Decision `json:"decision"`
 }
 
-// inline asks hooks within this workflow. Only what they change enters history: when
-// it is replayed, whatever has no decision there was passed.
+// inline runs inline hooks within this workflow. Only decisions other than a pass enter history: on
+// replay, an event without a recorded decision was passed.
 func (t *activeTurn) inline(ctx workflow.Context, e thread.HookEvent, specs []hook.Spec) thread.Decision {
 	decide := func(workflow.Context) any {
 		d := thread.Inline(t.hooks, specs, t.turn.Context(e), e.Event)
@@ -102,7 +101,7 @@ func (t *activeTurn) inline(ctx workflow.Context, e thread.HookEvent, specs []ho
 		}
 		return lastInline{e.Key, d}
 	}
-	// Not into lastInline: what a decision leaves out would stay as it was in the one before.
+	// A new variable, since decoding into lastInline would keep fields that the decision omits.
 	var last lastInline
 	shown := workflow.MutableSideEffectOptions{Summary: brief(fmt.Sprintf("%s · inline hooks: %s", about(e), thread.Names(specs)))}
 	if err := workflow.MutableSideEffectWithOptions(ctx, "inline", shown, decide, equalJSON).Get(&last); err != nil {
@@ -124,7 +123,7 @@ func (t *activeTurn) askHooks(ctx workflow.Context, e thread.HookEvent, specs []
 	t.turn.HooksStarted(e, specs...)
 	t.show(ctx)
 	defer t.show(ctx)
-	// It goes on when the turn moves to a new run with the thread.
+	// The hook workflow outlives this run of the thread.
 	own, cancel := workflow.NewDisconnectedContext(ctx)
 	child := workflow.ExecuteChildWorkflow(hookOptions(own, s.Ref(), e, specs), signals.HookWorkflow, step)
 	_ = workflow.Await(ctx, func() bool { return child.IsReady() || t.rollover(ctx) })
@@ -150,8 +149,8 @@ func (t *activeTurn) askHooks(ctx workflow.Context, e thread.HookEvent, specs []
 	return d, true
 }
 
-// requestReport asks a hook workflow to report to the run that follows this one. It returns
-// false if it has ended meanwhile.
+// requestReport asks a hook workflow to report to the next workflow run. It returns false if the
+// hook workflow has ended.
 func (t *activeTurn) requestReport(ctx workflow.Context, e thread.HookEvent, child workflow.ChildWorkflowFuture) bool {
 	ctx, cancel := workflow.NewDisconnectedContext(ctx)
 	defer cancel()
@@ -165,7 +164,7 @@ func (t *activeTurn) requestReport(ctx workflow.Context, e thread.HookEvent, chi
 	return !child.IsReady()
 }
 
-// resume waits for a decision that a run before this one has asked for.
+// resume waits for a decision that an earlier workflow run requested.
 func (t *activeTurn) resume(ctx workflow.Context, e thread.HookEvent) (thread.Decision, bool) {
 	s := t.state
 	defer t.show(ctx)
@@ -190,19 +189,19 @@ func (t *activeTurn) resume(ctx workflow.Context, e thread.HookEvent) (thread.De
 	return thread.Decision{}, false
 }
 
-// How often a thread that has moved looks whether a hook workflow is still there: one
-// that was terminated does not report. The wait doubles from the first to the last.
+// The interval at which a thread that has continued as new checks that a hook workflow still
+// exists, since a terminated one does not report. It doubles from firstLook to lastLook.
 const (
 	firstLook = 10 * time.Second
 	lastLook  = time.Hour
 )
 
-// awaitReport waits until a hook workflow has reported, or the thread has to move again.
-// It fails when the workflow is gone.
+// awaitReport waits until a hook workflow has reported or the thread must continue as new again. It
+// fails if the workflow is gone.
 func (t *activeTurn) awaitReport(ctx workflow.Context, id string, reported func() bool) error {
 	for wait := firstLook; ; wait = min(2*wait, lastLook) {
 		if err := workflow.SignalExternalWorkflow(ctx, id, "", signals.SignalReport, nil).Get(ctx, nil); err != nil {
-			// What it has said before it ended counts.
+			// Handle the signals that it sent before it ended.
 			t.drain(ctx)
 			return err
 		}
@@ -213,8 +212,8 @@ func (t *activeTurn) awaitReport(ctx workflow.Context, id string, reported func(
 	}
 }
 
-// cancelOutstanding ends the sub-agents and the hook workflows that nobody waits for any more,
-// because the turn was interrupted meanwhile. Hook workflows of this run have ended already.
+// cancelOutstanding cancels the sub-agents and hook workflows of earlier runs whose results are no
+// longer needed, because the turn was interrupted. Hook workflows of this run have already ended.
 func (t *activeTurn) cancelOutstanding(ctx workflow.Context) {
 	ctx, cancel := workflow.NewDisconnectedContext(ctx)
 	defer cancel()
@@ -222,13 +221,13 @@ func (t *activeTurn) cancelOutstanding(ctx workflow.Context) {
 	s := t.state
 	for _, in := range t.turn.Intercepting {
 		id := signals.HookWorkflowID(s.Namespace, s.ThreadID, in.EventID)
-		// One that has ended needs no end.
+		// A failure means that the workflow has ended.
 		_ = workflow.RequestCancelExternalWorkflow(ctx, id, "").Get(ctx, nil)
 	}
 }
 
-// lost is the decision when a hook workflow has ended without one, as when somebody
-// terminated it.
+// lost returns the decision for a hook workflow that ended without one, for example because it was
+// terminated.
 func lost(specs []hook.Spec, err error) thread.Decision {
 	why := thread.Why("the hook workflow ended without a decision: " + reason(err))
 	d := thread.Decision{Outcome: event.Passed}
@@ -241,7 +240,7 @@ func lost(specs []hook.Spec, err error) thread.Decision {
 	return d
 }
 
-// reason is an error without what Temporal puts around it.
+// reason returns an error without the layers that Temporal adds.
 func reason(err error) string {
 	var child *temporal.ChildWorkflowExecutionError
 	if errors.As(err, &child) && child.Unwrap() != nil {
@@ -269,14 +268,14 @@ func childID(ref thread.Ref, e thread.HookEvent) string {
 func hookOptions(ctx workflow.Context, ref thread.Ref, e thread.HookEvent, specs []hook.Spec) workflow.Context {
 	return workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
 		WorkflowID: childID(ref, e),
-		// It outlives this run of the thread, and reports to the next.
+		// The hook workflow outlives this run of the thread and reports to the next.
 		ParentClosePolicy: enumspb.PARENT_CLOSE_POLICY_ABANDON,
 		StaticSummary:     brief(fmt.Sprintf("%s · hooks: %s", about(e), thread.Names(specs))),
 		StaticDetails:     fmt.Sprintf("Decides on event `%s` of thread `%s`.", e.ID, ref.ThreadID),
 	})
 }
 
-// about names an event for people.
+// about describes an event for people.
 func about(e thread.HookEvent) string {
 	switch {
 	case e.Type == event.TypeMessage && e.Agent != "" && e.CreatedBy == event.Agent:

@@ -11,7 +11,7 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// posts takes in events, and changes of those that wait.
+// posts handles posted events and changes of queued events.
 type posts struct{ *conversation }
 
 func (t posts) handlers() []handler {
@@ -34,7 +34,7 @@ func (t posts) post(ctx workflow.Context, name string, p signals.Post) {
 	posted, err := t.state.Post(workflow.Now(ctx), p)
 	switch {
 	case errors.Is(err, thread.ErrFull), errors.Is(err, thread.ErrClosed):
-		// Nobody can be told to post again.
+		// The sender of a signal cannot be told to retry.
 		t.state.PostFailed(workflow.Now(ctx), p, err)
 		return
 	case err != nil:
@@ -63,8 +63,8 @@ func (t posts) updatePost(ctx workflow.Context, p signals.Post) (signals.PostRes
 	return signals.PostResult{EventID: posted.EventID, Status: signals.PostQueued}, nil
 }
 
-// updatePostBatch takes the posts of a batch in order. Decisions among them are looked into
-// beside the others.
+// updatePostBatch handles the posts of a batch in order. Decisions among them are handled
+// concurrently.
 func (t posts) updatePostBatch(ctx workflow.Context, b signals.PostBatch) (signals.PostBatchResult, error) {
 	out := signals.PostBatchResult{Results: make([]signals.PostOutcome, len(b.Posts))}
 	decisions := workflow.NewWaitGroup(ctx)
@@ -83,7 +83,7 @@ func (t posts) updatePostBatch(ctx workflow.Context, b signals.PostBatch) (signa
 	return out, nil
 }
 
-// outcome is the answer of update "post" as part of a batch.
+// outcome converts the result of update "post" to a result of a batch.
 func outcome(r signals.PostResult, err error) signals.PostOutcome {
 	var app *temporal.ApplicationError
 	switch {
@@ -113,9 +113,10 @@ func (t posts) validatePostBatch(b signals.PostBatch) error {
 	return temporal.NewNonRetryableApplicationError("no post of the batch is accepted", signals.NothingPostedType, nil, out)
 }
 
-// updateTurn waits for the end of the turn of an event, which it posts unless the
-// thread has it already. It sends the caller away only when the thread is about to
-// move: a caller that asks again at once must not find it still there.
+// updateTurn waits for the end of an event's turn, and posts the event if the thread does not have
+// it yet. It returns
+// [signals.TurnContinues] only immediately before the thread continues as new, so that a caller that repeats the
+// update reaches the next run.
 func (t posts) updateTurn(ctx workflow.Context, p signals.Post) (signals.TurnResult, error) {
 	if _, err := t.updatePost(ctx, p); err != nil {
 		return signals.TurnResult{}, err

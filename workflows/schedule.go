@@ -9,11 +9,11 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// deliverTimeout bounds one attempt to deliver, which waits for the thread's worker.
+// deliverTimeout limits one attempt to deliver a post, which waits for the thread's worker.
 const deliverTimeout = 30 * time.Second
 
-// Deliver is one run of a schedule: it posts the schedule's event or message to its
-// thread. It waits out outages, and fails if the thread will never take it.
+// Deliver is one run of a schedule: it posts the schedule's event or message to its thread. It
+// retries through outages, and fails if the thread will never accept the post.
 func Deliver(ctx workflow.Context, s signals.Schedule) (signals.PostResult, error) {
 	var out signals.PostResult
 	run, err := signals.ParseRun(workflow.GetInfo(ctx).WorkflowExecution.ID)

@@ -14,8 +14,8 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// Task runs one background task, and reports to its thread how it has ended. It outlives
-// the turn that started it, and the runs of the thread.
+// Task runs one background task and reports its end to the thread. It outlives the turn that
+// started it and the workflow runs of the thread.
 func (w *Workflows) Task(ctx workflow.Context, in thread.TaskStep) (thread.TaskReply, error) {
 	ctx = staleAfter(ctx, w.StaleAfter)
 	j := &job{in: in}
@@ -23,12 +23,12 @@ func (w *Workflows) Task(ctx workflow.Context, in thread.TaskStep) (thread.TaskR
 	j.listen(ctx)
 	reply, err := j.work(ctx)
 	if j.settled {
-		// The thread knows already.
+		// The thread already knows.
 		j.show(ctx, "ended elsewhere")
 		return reply, err
 	}
 	j.show(ctx, "reports")
-	// One that was cancelled reports, too: it may not have been the thread that did it.
+	// A cancelled task reports too, since someone other than the thread may have cancelled it.
 	ctx, cancel := workflow.NewDisconnectedContext(ctx)
 	defer cancel()
 	if lost := j.report(ctx, reply); lost != nil {
@@ -37,11 +37,12 @@ func (w *Workflows) Task(ctx workflow.Context, in thread.TaskStep) (thread.TaskR
 	return reply, err
 }
 
-// job is a background task while its workflow runs.
+// job is a background task in its workflow.
 type job struct {
 	in thread.TaskStep
 
-	// done is what came from outside, settled says that the thread knows how it has ended.
+	// done is the result that was reported from outside. settled means that the thread knows that
+	// the task has ended.
 	done    *thread.TaskReply
 	settled bool
 }
@@ -51,8 +52,8 @@ func (j *job) show(ctx workflow.Context, doing string) {
 		j.in.Task.Title, j.in.Task.ID, doing, j.in.Thread.ThreadID, j.in.Task.Tool, j.in.Task.Agent, j.in.Task.Deadline.UTC().Format(time.RFC3339)))
 }
 
-// listen hears from the thread that the task was completed from outside, or, when the
-// thread is closed, from outside.
+// listen handles the completion of the task from outside, which the thread or, if the thread is
+// closed, a client reports.
 func (j *job) listen(ctx workflow.Context) {
 	workflow.GoNamed(ctx, "thread", func(ctx workflow.Context) {
 		workflow.GetSignalChannel(ctx, signals.SignalTaskReport).Receive(ctx, nil)
@@ -69,10 +70,10 @@ func (j *job) listen(ctx workflow.Context) {
 	})
 }
 
-// over reports whether there is nothing more to wait for.
+// over reports whether the task was completed from outside.
 func (j *job) over() bool { return j.done != nil || j.settled }
 
-// work runs the tool, and waits for what is completed from outside.
+// work runs the tool, and waits for the completion from outside if the tool requires it.
 func (j *job) work(ctx workflow.Context) (thread.TaskReply, error) {
 	left := j.in.Task.Deadline.Sub(workflow.Now(ctx))
 	running, stop := workflow.WithCancel(ctx)
@@ -80,7 +81,7 @@ func (j *job) work(ctx workflow.Context) (thread.TaskReply, error) {
 	ran := workflow.ExecuteActivity(activity(running, j.in.Task.Title), signals.ActivityRunTask, j.in)
 	inTime, err := workflow.AwaitWithTimeout(ctx, left, func() bool { return j.over() || ran.IsReady() })
 	if err != nil {
-		// The activity is told by its own context, which is cancelled as well.
+		// The activity's context is cancelled too.
 		_ = ran.Get(ctx, nil)
 		return cancelled, err
 	}
@@ -110,10 +111,10 @@ func (j *job) work(ctx workflow.Context) (thread.TaskReply, error) {
 	return j.ended(), nil
 }
 
-// cancelled is how a task has ended whose workflow was cancelled.
+// cancelled is the result of a task whose workflow was cancelled.
 var cancelled = thread.TaskReply{Cancelled: true, Error: "the task was cancelled"}
 
-// ended is how a task has ended that was completed from outside, or not in time.
+// ended returns the result of a task that was completed from outside or missed its deadline.
 func (j *job) ended() thread.TaskReply {
 	if j.done != nil {
 		return *j.done
@@ -121,8 +122,8 @@ func (j *job) ended() thread.TaskReply {
 	return thread.TaskReply{Error: fmt.Sprintf("it had not completed by its deadline, %s", j.in.Task.Deadline.UTC().Format(time.RFC3339))}
 }
 
-// report tells the thread how the task has ended. A thread that is closed keeps the record
-// of it all the same.
+// report sends the result to the thread. If the thread is closed, it stores the records of the
+// task's end instead.
 func (j *job) report(ctx workflow.Context, reply thread.TaskReply) error {
 	to := signals.WorkflowID(j.in.Thread.Namespace, j.in.Thread.ThreadID)
 	rep := thread.TaskReport{TaskID: j.in.Task.ID, TaskReply: reply, Task: &j.in.Task}
@@ -139,7 +140,7 @@ func (j *job) report(ctx workflow.Context, reply thread.TaskReply) error {
 func taskOptions(ctx workflow.Context, step thread.TaskStep) workflow.Context {
 	return workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
 		WorkflowID: signals.TaskWorkflowID(step.Thread.Namespace, step.Task.ID),
-		// It outlives this run of the thread, and the thread itself if it is detached.
+		// The task outlives this run of the thread, and the thread itself if it is detached.
 		ParentClosePolicy: enumspb.PARENT_CLOSE_POLICY_ABANDON,
 		StaticSummary:     brief(fmt.Sprintf("%s · task: %s", step.Task.Agent, step.Task.Title)),
 		StaticDetails:     fmt.Sprintf("Runs in the background for thread `%s`.", step.Thread.ThreadID),

@@ -10,7 +10,7 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// tasks takes in how background tasks end.
+// tasks handles the ends of background tasks.
 type tasks struct{ *conversation }
 
 func (t tasks) handlers() []handler {
@@ -23,7 +23,7 @@ func (t tasks) handlers() []handler {
 	}
 }
 
-// startTask starts a background task, and gives its call a result at once.
+// startTask starts a background task and sets the result of its call immediately.
 func (t *activeTurn) startTask(ctx workflow.Context, r *thread.Run, c *thread.Call) {
 	s := t.state
 	if refusal := s.CheckTask(); refusal != "" {
@@ -35,11 +35,11 @@ func (t *activeTurn) startTask(ctx workflow.Context, r *thread.Run, c *thread.Ca
 		return
 	}
 	if r.Edited && s.Unstored() {
-		// What hooks have made of the call is read from the store.
+		// The task's activity reads the decision of hooks from the store.
 		t.record(ctx)
 	}
 	step := c.StartTask(workflow.Now(ctx))
-	// It goes on when the turn is interrupted: to cancel this context would cancel it.
+	// The task continues when the turn is interrupted: cancelling ctx must not cancel it.
 	own, _ := workflow.NewDisconnectedContext(ctx)
 	child := workflow.ExecuteChildWorkflow(taskOptions(own, step), signals.TaskWorkflow, step)
 	if err := child.GetChildWorkflowExecution().Get(own, nil); err != nil {
@@ -50,34 +50,34 @@ func (t *activeTurn) startTask(ctx workflow.Context, r *thread.Run, c *thread.Ca
 	t.watchTask(ctx, child, step.Task)
 }
 
-// watchTask hears it when the workflow of a task ends without a report, as when somebody
-// has terminated it. The run of the thread that follows this one does not: there the task
-// fails when it is overdue.
+// watchTask handles the end of a task's workflow without a report, for example because it was
+// terminated. The next run of the thread does not watch it: there, the task fails when it is
+// overdue.
 func (t *conversation) watchTask(ctx workflow.Context, child workflow.Future, task event.Task) {
-	// The turn ends before the task does.
+	// The turn may end before the task.
 	ctx, _ = workflow.NewDisconnectedContext(ctx)
 	workflow.GoNamed(ctx, "task", func(ctx workflow.Context) {
 		err := child.Get(ctx, nil)
 		if err == nil {
 			return
 		}
-		// What it has said before it ended counts.
+		// Handle the signals that it sent before it ended.
 		t.drain(ctx)
 		why := "its workflow ended without a report: " + reason(err)
-		// One that is not known any more has ended long ago.
+		// A failure means that the task ended long ago.
 		_ = t.state.TaskReported(workflow.Now(ctx), thread.TaskReport{TaskID: task.ID, TaskReply: thread.TaskReply{Error: why}})
 		t.state.ForgetSub(task.ThreadID)
 	})
 }
 
-// answer gives a call its result that the thread itself knows.
+// answer sets the result of a call that the thread itself answers.
 func (t *activeTurn) answer(ctx workflow.Context, r *thread.Run, c *thread.Call) {
 	if stop := c.Answer(workflow.Now(ctx), t.specs(ctx)...); stop != nil {
 		t.stopTask(ctx, *stop)
 	}
 }
 
-// stopTask ends the workflow of a task. One that has ended meanwhile needs no end.
+// stopTask cancels the workflow of a task. It ignores one that has already ended.
 func (t *conversation) stopTask(ctx workflow.Context, task event.Task) {
 	if task.ThreadID != "" {
 		t.state.ForgetSub(task.ThreadID)
@@ -127,14 +127,13 @@ func (t tasks) updateCancelTask(ctx workflow.Context, c signals.CancelTask) (sig
 	return out, nil
 }
 
-// dismissTask tells the workflow of a task that it was completed from outside: there is
-// no more to wait for.
+// dismissTask tells the workflow of a task that the task was completed from outside.
 func (t *conversation) dismissTask(ctx workflow.Context, task event.Task) {
 	if task.ThreadID != "" {
 		t.stopTask(ctx, task)
 		return
 	}
 	to := signals.TaskWorkflowID(t.state.Namespace, task.ID)
-	// One that has ended meanwhile need not know.
+	// A failure means that the workflow has ended.
 	_ = t.awaitSent(ctx, workflow.SignalExternalWorkflow(ctx, to, "", signals.SignalTaskReport, thread.TaskReport{TaskID: task.ID}))
 }

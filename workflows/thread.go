@@ -17,20 +17,20 @@ import (
 	"github.com/threadmill/threadmill/signals/threadclient"
 )
 
-// Input starts a thread, or, with State, goes on with one.
+// Input starts a thread or, with State, continues one.
 type Input struct {
 	signals.Start
 
-	// Parent is the thread for which a sub-agent works.
+	// Parent is the parent thread, in a sub-agent's thread.
 	Parent *thread.Parent `json:"parent,omitempty"`
 	State  *thread.State  `json:"state,omitempty"`
 
-	// problem says why the input of a new thread cannot be read.
+	// problem is the error of decoding the input of a new thread.
 	problem error
 }
 
-// UnmarshalJSON reads the input of a new thread, which anybody may start, with
-// [event.DecodeJSON], and that of one that goes on as it was written.
+// UnmarshalJSON decodes the input of a new thread, which any client may start, with
+// [event.DecodeJSON], and the input of a continued thread leniently.
 func (in *Input) UnmarshalJSON(data []byte) error {
 	type plain Input // without this method
 	var head struct {
@@ -45,23 +45,24 @@ func (in *Input) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Workflows are the workflows of threads.
+// Workflows contains the workflows of threads.
 type Workflows struct {
-	// Hooks and processors of the application.
+	// Hooks are the application's hooks and processors.
 	Hooks *hook.Set
 
-	// Rules for environment events. Nil has the default rules.
+	// Rules are the rules for environment events. Nil = the default rules.
 	Rules *rule.Set
 
-	// StaleAfter is how long a step may be silent before it counts as lost with its
-	// worker, and is run again. Default [DefaultStaleAfter].
+	// StaleAfter is the time after which a silent step counts as lost with its worker and is
+	// retried. Default
+	// [DefaultStaleAfter].
 	StaleAfter time.Duration
 }
 
 // DefaultStaleAfter is the default of [Workflows].StaleAfter.
 const DefaultStaleAfter = 12 * time.Second
 
-// Registrar is what workflows register with: a Temporal worker or test environment.
+// Registrar registers workflows: a Temporal worker or test environment.
 type Registrar interface {
 	RegisterWorkflowWithOptions(w any, options workflow.RegisterOptions)
 }
@@ -75,7 +76,7 @@ func (w *Workflows) Register(r Registrar) {
 	r.RegisterWorkflowWithOptions(w.Task, workflow.RegisterOptions{Name: signals.TaskWorkflow})
 }
 
-// Thread is one conversation, from its first event until it is closed.
+// Thread is the workflow of one conversation, from its first event until it is closed.
 func (w *Workflows) Thread(ctx workflow.Context, in Input) error {
 	ctx = staleAfter(ctx, w.StaleAfter)
 	in.Parent = nil
@@ -86,8 +87,7 @@ func (w *Workflows) Thread(ctx workflow.Context, in Input) error {
 	return t.live(ctx, signals.ThreadWorkflow)
 }
 
-// live processes what comes, until the thread is closed, has to go on in a new run, or is
-// over by itself.
+// live processes events until the thread is closed, must continue as new, or is over.
 func (t *conversation) live(ctx workflow.Context, typ string) error {
 	if err := t.listen(ctx); err != nil {
 		return err
@@ -99,7 +99,7 @@ func (t *conversation) live(ctx workflow.Context, typ string) error {
 	t.storeOverdue(ctx)
 	for {
 		_ = workflow.Await(ctx, t.hasWork)
-		// A workflow that is cancelled closes the thread, also when there is work left.
+		// A cancelled workflow closes the thread, even if there is work left.
 		cancelled := ctx.Err()
 		switch {
 		case cancelled != nil || t.state.Closing != nil:
@@ -125,34 +125,35 @@ func (t *conversation) live(ctx workflow.Context, typ string) error {
 	}
 }
 
-// conversation is a thread while its workflow runs.
+// conversation is a thread in its workflow.
 type conversation struct {
 	state *thread.State
 
 	// signals are the handlers of signals.
 	signals []handler
 
-	// hooks and ruleSet are the application's.
+	// hooks and ruleSet are those of the application.
 	hooks      *hook.Set
 	ruleSet    *rule.Set
 	lastInline lastInline
 
-	// stop ends what the current turn has in flight.
+	// stop cancels the running steps of the current turn.
 	stop workflow.CancelFunc
 
-	// continuingAsNew is set when the thread only waits for its handlers to continue as new.
+	// continuingAsNew is set when the thread only waits for its handlers before it continues as
+	// new.
 	continuingAsNew bool
 
-	// over says that the thread ends by itself.
+	// over reports whether the thread ends without being closed.
 	over func() bool
 
-	// subs are the sub-agents that this run has asked, and that work.
+	// subs are the running sub-agents that this workflow run started.
 	subs map[string]workflow.ChildWorkflowFuture
 
-	// stepsUnderWay counts the steps of turns that have begun and have not ended.
+	// stepsUnderWay counts the running steps of turns.
 	stepsUnderWay int
 
-	// pendingSends counts what other workflows are being told.
+	// pendingSends counts the running signals and requests to other workflows.
 	pendingSends int
 }
 
@@ -182,7 +183,7 @@ func (w *Workflows) open(ctx workflow.Context, in Input) (*conversation, error) 
 	return t, nil
 }
 
-// announce makes a thread that a plain client started as easy to find as any other.
+// announce sets the search attributes and the memo of a thread that a plain client started.
 func announce(ctx workflow.Context, s *thread.State) error {
 	if workflow.GetTypedSearchAttributes(ctx).Size() == 0 {
 		if err := workflow.UpsertTypedSearchAttributes(ctx, threadclient.AttributeUpdates(s.Namespace, s.Agents)...); err != nil {
@@ -198,14 +199,13 @@ func (t *conversation) hasWork() bool {
 	return s.Closing != nil || s.Turn != nil || s.HasNext() || s.Unstored() || t.over()
 }
 
-// load loads the content of the next event, if only the store has it. It reports whether that
-// was so.
+// load loads the content of the next event, if only the store has it. It reports whether it did.
 func (t *conversation) load(ctx workflow.Context) bool {
 	step, ok := t.state.NextStored(workflow.Now(ctx))
 	if !ok {
 		return false
 	}
-	// The content may still be on its way to the store.
+	// The content may not have been stored yet.
 	t.record(ctx)
 	var content thread.LoadReply
 	err := workflow.ExecuteLocalActivity(local(ctx, "load an event"), signals.ActivityLoadEvent, step).Get(ctx, &content)
@@ -224,7 +224,7 @@ func (t *conversation) load(ctx workflow.Context) bool {
 	return true
 }
 
-// begin takes the next event from the queue.
+// begin starts the turn of the next event in the queue.
 func (t *conversation) begin(ctx workflow.Context) bool {
 	next, ok := t.state.Next(workflow.Now(ctx))
 	if ok {
@@ -233,24 +233,22 @@ func (t *conversation) begin(ctx workflow.Context) bool {
 	return ok
 }
 
-// maxHistory is the length of history, in events, at which a thread goes on in a new
-// run, if the server has not suggested it before: turns get slower as history grows,
-// and a worker that takes the thread over replays all of it. It is about a hundred
-// plain turns.
+// maxHistory is the length of history, in events, at which a thread continues as new if the server
+// has not suggested it before: turns get slower as history grows, and a worker that takes over the
+// thread replays all of it. It is about a hundred plain turns.
 const maxHistory = 1000
 
-// rollover reports whether history has grown so long that the thread should go on
-// in a new run.
+// rollover reports whether history is so long that the thread should continue as new.
 func (t *conversation) rollover(ctx workflow.Context) bool {
 	info := workflow.GetInfo(ctx)
 	return info.GetContinueAsNewSuggested() || info.GetCurrentHistoryLength() >= maxHistory
 }
 
-// continueAsNew moves the thread to a new run, with all that it remembers.
+// continueAsNew continues the thread in a new workflow run, with its entire state.
 func (t *conversation) continueAsNew(ctx workflow.Context, typ string) error {
 	t.continuingAsNew = true
 	t.requestSubReports(ctx)
-	// What arrives while the last of it is being stored may again be more than the next run takes.
+	// What arrives during the last activity may again exceed the next run's input.
 	for again := true; again; again = t.state.Heavy() {
 		if t.state.Unstored() {
 			t.record(ctx)
@@ -264,9 +262,9 @@ func (t *conversation) continueAsNew(ctx workflow.Context, typ string) error {
 	return workflow.NewContinueAsNewError(ctx, typ, Input{State: t.state.Carried()})
 }
 
-// close settles what waits, stores what is left, and ends the thread.
+// close ends pending work, stores the remaining records, and ends the thread.
 func (t *conversation) close(ctx workflow.Context) {
-	// The thread ends properly also when its workflow was cancelled.
+	// The thread is also closed properly when its workflow was cancelled.
 	ctx, cancel := workflow.NewDisconnectedContext(ctx)
 	defer cancel()
 	t.drain(ctx)
@@ -282,7 +280,7 @@ func (t *conversation) close(ctx workflow.Context) {
 	t.conclude(ctx)
 }
 
-// settle ends all that goes on beside the turns of a thread that is closed.
+// settle ends the background tasks and sub-agents of a closed thread.
 func (t *conversation) settle(ctx workflow.Context) {
 	t.lifecycle(ctx, event.TypeSessionDeleted, "")
 	for _, task := range t.state.CloseTasks(workflow.Now(ctx)) {
@@ -298,20 +296,19 @@ func (t *conversation) conclude(ctx workflow.Context) {
 	}
 	t.show(ctx)
 	_ = workflow.Await(ctx, func() bool { return t.sendsDrained(ctx) })
-	// What has come since the last records were stored.
+	// Signals that arrived since the last records were stored.
 	for t.drain(ctx); t.state.Unstored(); t.drain(ctx) {
 		t.record(ctx)
 	}
 }
 
-// show describes the thread in Temporal's Web UI. It writes nothing to history.
+// show describes the thread in Temporal's Web UI. It adds nothing to history.
 func (t *conversation) show(ctx workflow.Context) {
 	workflow.SetCurrentDetails(ctx, t.state.Details())
 }
 
-// awaitFor waits until a condition holds, or until so much time has passed, and takes its
-// timer back, which workflow.AwaitWithTimeout leaves running. It reports whether the
-// condition holds.
+// awaitFor waits until a condition holds or the time is over, and reports whether the condition
+// holds. Unlike workflow.AwaitWithTimeout, it cancels its timer.
 func awaitFor(ctx workflow.Context, patience time.Duration, holds func() bool) (bool, error) {
 	timed, cancel := workflow.WithCancel(ctx)
 	defer cancel()
@@ -320,8 +317,7 @@ func awaitFor(ctx workflow.Context, patience time.Duration, holds func() bool) (
 	return holds(), err
 }
 
-// watchTime lets the thread do what is due at some time: a durable timer runs while there
-// is anything.
+// watchTime runs a durable timer for the next time at which the thread must act.
 func (t *conversation) watchTime(ctx workflow.Context) {
 	workflow.GoNamed(ctx, "timers", func(ctx workflow.Context) {
 		for {
@@ -348,15 +344,15 @@ func (t *conversation) watchTime(ctx workflow.Context) {
 	})
 }
 
-// awaitSent waits until another workflow has taken what this one has to tell it: the thread
-// does not move or end before. What it has not taken is lost.
+// awaitSent waits until a signal or request to another workflow is delivered. The thread does not
+// continue as new or end before, which would lose it.
 func (t *conversation) awaitSent(ctx workflow.Context, sent workflow.Future) error {
 	t.pendingSends++
 	defer func() { t.pendingSends-- }()
 	return sent.Get(ctx, nil)
 }
 
-// sendsDrained reports whether all is told, and no handler is at work.
+// sendsDrained reports whether all sends are delivered and no handler is running.
 func (t *conversation) sendsDrained(ctx workflow.Context) bool {
 	return t.pendingSends == 0 && workflow.AllHandlersFinished(ctx)
 }

@@ -8,11 +8,11 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// watchTitle gives a thread that has fallen idle without a title one, beside its turns.
+// watchTitle generates a title for an idle thread without one, concurrently to its turns.
 func (t *conversation) watchTitle(ctx workflow.Context) {
 	workflow.GoNamed(ctx, "title", func(ctx workflow.Context) {
 		s := t.state
-		// A thread that moves tries it in its next run.
+		// A thread that continues as new tries it in its next run.
 		for workflow.Await(ctx, func() bool { return !t.continuingAsNew && s.WantsTitle() }) == nil {
 			t.pendingSends++
 			t.title(ctx)
@@ -29,7 +29,8 @@ func (t *conversation) title(ctx workflow.Context) {
 	defer cancel()
 	found := workflow.ExecuteActivity(lowPriorityOptions(own, "title"), signals.ActivityTitleThread, step)
 	if workflow.Await(ctx, func() bool { return found.IsReady() || s.Closing != nil || t.continuingAsNew }) != nil || !found.IsReady() {
-		// A thread that is closed, or moves, does not wait for it. The next run tries again.
+		// A thread that is closed or continues as new does not wait for the title. The next run
+		// tries again.
 		s.TitleTried = s.Closing != nil
 		return
 	}

@@ -12,14 +12,13 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// activeTurn is a turn while it runs.
+// activeTurn is a turn in progress.
 type activeTurn struct {
 	*conversation
 	turn *thread.Turn
 }
 
-// run goes on with the turn until all its runs are done, or until the
-// thread has to move to a new run of its workflow first.
+// run continues the turn until all its runs are done, or until the thread must continue as new.
 func (t *activeTurn) run(ctx workflow.Context) {
 	turnCtx, stop := workflow.WithCancel(ctx)
 	defer stop()
@@ -34,8 +33,8 @@ func (t *activeTurn) run(ctx workflow.Context) {
 	workflow.GoNamed(ctx, "notify", func(ctx workflow.Context) {
 		_ = workflow.Await(ctx, func() bool { return finished || t.turn.Interrupted != nil })
 		if !finished && t.interrupted(ctx) {
-			// Running steps are told also when the workflow itself was cancelled. Nothing cancels
-			// this context: the thread may have ended by then, and the result come meanwhile.
+			// Running steps are notified even when the workflow itself was cancelled. Nothing
+			// cancels this context, since the thread may have ended when the result arrives.
 			ctx, _ = workflow.NewDisconnectedContext(ctx)
 			t.notify(ctx)
 		}
@@ -59,7 +58,7 @@ func (t *activeTurn) run(ctx workflow.Context) {
 	t.turn.End(workflow.Now(ctx))
 }
 
-// enter takes on the turn's item, once hooks have decided on it.
+// enter processes the turn's item, once hooks have decided on it.
 func (t *activeTurn) enter(ctx workflow.Context) {
 	d, seen := t.turn.DecidedBefore()
 	if !seen {
@@ -76,12 +75,12 @@ func (t *activeTurn) enter(ctx workflow.Context) {
 	t.log(ctx)
 }
 
-// runs lets the turn's runs run side by side. One that ends may address other agents: their
-// runs begin at once, whoever else still waits for a person.
+// runs runs the turn's agents concurrently. A run that ends may address other agents, whose runs
+// start immediately, even while others wait for people.
 func (t *activeTurn) runs(ctx workflow.Context) {
 	turn := t.turn
 	started, running := 0, 0
-	// A turn that is interrupted waits for its runs, too.
+	// An interrupted turn waits for its runs too.
 	wait, cancel := workflow.NewDisconnectedContext(ctx)
 	defer cancel()
 	for started < len(turn.Runs) || running > 0 {
@@ -97,8 +96,7 @@ func (t *activeTurn) runs(ctx workflow.Context) {
 	}
 }
 
-// runAgent takes an agent from model call to tool calls and back, until its reply asks
-// for no more tools.
+// runAgent alternates model calls and tool calls of an agent, until a reply has no tool calls.
 func (t *activeTurn) runAgent(ctx workflow.Context, r *thread.Run) {
 	s := t.state
 	for r.Phase != thread.PhaseDone {
@@ -127,8 +125,7 @@ func (t *activeTurn) runAgent(ctx workflow.Context, r *thread.Run) {
 	}
 }
 
-// interrupted reports whether the turn has to end. A workflow that is cancelled
-// interrupts its turn.
+// interrupted reports whether the turn must end. Cancelling the workflow interrupts its turn.
 func (t *activeTurn) interrupted(ctx workflow.Context) bool {
 	if ctx.Err() != nil && t.turn.Interrupted == nil {
 		t.state.Interrupt(signals.Control{Action: signals.ControlInterrupt, By: "temporal", Reason: "the workflow was cancelled"})
@@ -142,14 +139,14 @@ func (t *activeTurn) model(ctx workflow.Context, r *thread.Run) {
 	if !t.awaitModel(ctx, r) {
 		return
 	}
-	// First, so that nothing joins a turn, and no hook is asked, for a call that is not made.
+	// First, so that no message joins the turn and no hook runs for a call that is not made.
 	if r.AtLimit(workflow.Now(ctx)) || !t.steer(ctx) || !r.Asked && !t.askModelCall(ctx, r) {
 		return
 	}
 	t.flushIfOverloaded(ctx)
 	step := r.NextModelStep(t.specs(ctx))
 	reply, err := t.callModel(ctx, r, step)
-	// What came while the model spoke, an interrupt above all, takes effect first.
+	// Signals that arrived during the call, such as an interrupt, take effect first.
 	t.drain(ctx)
 	switch {
 	case err == nil && reply.Outage != nil:
@@ -166,8 +163,8 @@ func (t *activeTurn) model(ctx workflow.Context, r *thread.Run) {
 	}
 }
 
-// awaitModel waits until a model that has not answered is called again: at once, if a message
-// joins the turn. It returns false when there is something else to do first.
+// awaitModel waits until the next attempt at a model that was unavailable; a message that joins the
+// turn ends the wait. It returns false if there is other work first.
 func (t *activeTurn) awaitModel(ctx workflow.Context, r *thread.Run) bool {
 	due := r.RetryDue(workflow.Now(ctx))
 	if due == 0 {
@@ -180,8 +177,7 @@ func (t *activeTurn) awaitModel(ctx workflow.Context, r *thread.Run) bool {
 	return !t.rollover(ctx)
 }
 
-// steer lets the messages join the turn that ask for it. It returns false when the
-// turn has to stop first.
+// steer adds the queued messages that join the turn. It returns false if the turn must stop first.
 func (t *activeTurn) steer(ctx workflow.Context) bool {
 	for {
 		q, ok := t.turn.NextSteered(workflow.Now(ctx))
@@ -197,13 +193,13 @@ func (t *activeTurn) steer(ctx workflow.Context) bool {
 	}
 }
 
-// askModelCall asks the hooks of model calls. It reports whether the call is to be made.
+// askModelCall runs the hooks of a model call. It reports whether to make the call.
 func (t *activeTurn) askModelCall(ctx workflow.Context, r *thread.Run) bool {
 	d, ok := t.intercept(ctx, r.ModelCallEvent())
 	return ok && r.ApplyModelCallDecision(workflow.Now(ctx), d)
 }
 
-// plan plans the calls that hooks have changed or made.
+// plan plans the calls that hooks changed or created.
 func (t *activeTurn) plan(ctx workflow.Context, r *thread.Run) {
 	s := t.state
 	t.flushIfOverloaded(ctx)
@@ -221,9 +217,9 @@ func (t *activeTurn) plan(ctx workflow.Context, r *thread.Run) {
 	}
 }
 
-// call brings one tool call to its result: a person decides if need be, then it
-// runs. It returns early when the turn is interrupted, or when the thread has to
-// move to a new run, or has something else to do, while it waits for the decision.
+// call completes one tool call: it waits for a decision if necessary, then runs the call. It
+// returns early when the turn is interrupted, and when the thread must continue as new or has other
+// work while the call waits.
 func (t *activeTurn) call(ctx workflow.Context, r *thread.Run, c *thread.Call) {
 	s := t.state
 	for again := true; again; {
@@ -249,15 +245,15 @@ func (t *activeTurn) call(ctx workflow.Context, r *thread.Run, c *thread.Call) {
 	}
 }
 
-// leaves reports whether a call that waits for people is left alone, because the thread moves
-// to a new run or has something else to do. It is not while steps are under way: they have to
-// end first, and until then the call may be decided on.
+// leaves reports whether to stop waiting for people, because the thread must continue as new or has
+// other work. It does not continue as new while steps are running, so the call may still be
+// decided.
 func (t *activeTurn) leaves(ctx workflow.Context) bool {
 	return t.stepsUnderWay == 0 && t.rollover(ctx) || t.state.CanPark()
 }
 
-// execute runs a tool, or has it run. It returns false when the call did not run because
-// its approval does not hold: then people may have been asked again.
+// execute runs a tool call. It returns false if the call did not run because its approval is no
+// longer valid; the call may then need another approval.
 func (t *activeTurn) execute(ctx workflow.Context, r *thread.Run, c *thread.Call) bool {
 	s := t.state
 	if c.Guarded() {
@@ -286,7 +282,7 @@ func (t *activeTurn) execute(ctx workflow.Context, r *thread.Run, c *thread.Call
 	step := c.ToolStep(t.specs(ctx))
 	reply, err := t.runTool(ctx, c, step)
 	if err != nil {
-		// The activity of a tool that runs is waited for: this one was cancelled before.
+		// A tool's activity was awaited, so a cancelled one has never started.
 		c.Begun = c.Plan.Quick || !temporal.IsCanceledError(err)
 		t.callFailed(ctx, r, c, err)
 		return true
@@ -300,8 +296,8 @@ func (t *activeTurn) execute(ctx workflow.Context, r *thread.Run, c *thread.Call
 	return true
 }
 
-// callFailed gives a call its result that could not be run: the run goes on, the model sees
-// that this call failed.
+// callFailed sets an error as the result of a call that could not be run. The run continues, and
+// the model sees the error.
 func (t *activeTurn) callFailed(ctx workflow.Context, r *thread.Run, c *thread.Call, err error) {
 	if t.interrupted(ctx) {
 		return
@@ -311,8 +307,8 @@ func (t *activeTurn) callFailed(ctx workflow.Context, r *thread.Run, c *thread.C
 	t.toolDone(ctx, r, c)
 }
 
-// guard looks again at an approved call that no activity of its own runs. ok is false when
-// there is nothing more to do for the call here.
+// guard checks the approval of a call that no activity checks. ok is false if there is nothing more
+// to do for the call.
 func (t *activeTurn) guard(ctx workflow.Context, r *thread.Run, c *thread.Call) (holds, ok bool) {
 	s := t.state
 	t.flushIfOverloaded(ctx)
@@ -326,13 +322,13 @@ func (t *activeTurn) guard(ctx workflow.Context, r *thread.Run, c *thread.Call) 
 	return c.Guard(workflow.Now(ctx), reply.Calls[0]), true
 }
 
-// toolDone tells how a tool call has ended, if a rule wants to know.
+// toolDone publishes the end of a tool call, if a rule handles such events.
 func (t *activeTurn) toolDone(ctx workflow.Context, r *thread.Run, c *thread.Call) {
 	c.ToolDone(workflow.Now(ctx), t.rules(ctx))
 }
 
-// each runs f for all items at the same time and waits for all of them. A single
-// item runs in the calling coroutine.
+// each runs f for all items concurrently and waits for all of them. A single item runs in the
+// calling coroutine.
 func each[T any](ctx workflow.Context, items []T, f func(workflow.Context, T)) {
 	if len(items) == 1 {
 		f(ctx, items[0])
@@ -349,7 +345,7 @@ func each[T any](ctx workflow.Context, items []T, f func(workflow.Context, T)) {
 	wg.Wait(ctx)
 }
 
-// explain says for people why a step failed, and whether trying again may help.
+// explain returns the reason of a step's failure for people, and whether a retry may help.
 func explain(err error) (why string, retryable bool) {
 	var app *temporal.ApplicationError
 	var timeout *temporal.TimeoutError

@@ -10,18 +10,18 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// expiredText is the result of a call that nobody has decided on in time.
+// expiredText is the result of a call whose approval request expired.
 const expiredText = "Nobody has decided on this call within %s. It was not run."
 
-// duplicateText is the result of a call that the agent has made before.
+// duplicateText is the result of a call that the agent has already made.
 const duplicateText = "Not run: this very call was made before, as call %s, and waits for a person. Its result comes later, in the conversation that it belongs to. Do not repeat it."
 
-// DeniedByPolicy is the result of a call that a rule denies.
+// DeniedByPolicy returns the result of a call that a rule denies.
 func DeniedByPolicy(why string) string {
 	return fmt.Sprintf("Error: the policy denies this call (%s). It was not run.", why)
 }
 
-// Request is how people are asked about a planned call.
+// Request returns the approval request for a planned call.
 func (p PlannedCall) Request(agent, messageID, arguments string, now time.Time) event.ApprovalRequest {
 	q := event.ApprovalRequest{
 		ToolCallID: p.ID, ToolName: p.Name, Arguments: arguments, Agent: agent, MessageID: messageID,
@@ -43,8 +43,8 @@ func (p PlannedCall) Request(agent, messageID, arguments string, now time.Time) 
 	return q
 }
 
-// accept takes in how a call is to be run: it has to be approved, or was, or is denied, or
-// may simply run.
+// accept starts a call as its plan says: it is denied, waits for approval, was already approved, or
+// runs.
 func (c *Call) accept(now time.Time) {
 	t, s := c.run.turn, c.run.turn.thread
 	switch p := c.Plan; {
@@ -63,7 +63,7 @@ func (c *Call) accept(now time.Time) {
 	}
 }
 
-// request lets a call wait for a decision. Its record is the planning step's.
+// request makes a call wait for a decision. The step that planned the call stores the request.
 func (c *Call) request(now time.Time) {
 	r := c.run
 	q := c.Plan.Request(r.Agent, r.MessageID, c.Plan.Arguments, now)
@@ -78,8 +78,7 @@ func (c *Call) request(now time.Time) {
 	c.forwardRequest(*c.Requested)
 }
 
-// granted lets a call run that an approval before it covers. Nobody is asked, and the record
-// says why.
+// granted lets a call run that an earlier approval covers. The record names that approval.
 func (c *Call) granted(now time.Time) {
 	t, s := c.run.turn, c.run.turn.thread
 	g := c.Plan.Grant
@@ -93,8 +92,8 @@ func (c *Call) granted(now time.Time) {
 	}
 }
 
-// AskAgain lets a call wait that was approved, but whose approval did not hold when it was
-// to run: p is how it is planned now.
+// AskAgain makes an approved call wait again, because its approval was no longer valid when it was
+// about to run. p is its new plan.
 func (c *Call) AskAgain(now time.Time, p PlannedCall) {
 	t := c.run.turn
 	c.Plan, c.DecisionID, c.Edited, c.Votes, c.Stage, c.Begun = p, "", "", nil, Ready, false
@@ -108,7 +107,7 @@ func (c *Call) AskAgain(now time.Time, p PlannedCall) {
 	t.record(now, event.RequestID(q), event.TypeApprovalRequest, q)
 }
 
-// approvalOf is the record of a decision on a call, as far as the call goes.
+// approvalOf returns an approval record with the fields that depend on the call.
 func (c *Call) approvalOf(now time.Time) event.Approval {
 	r := c.run
 	out := event.Approval{ToolCallID: c.Plan.ID, ToolName: c.Plan.Name, Agent: r.Agent, Scope: event.Once, DecidedAt: now}
@@ -121,13 +120,13 @@ func (c *Call) approvalOf(now time.Time) event.Approval {
 	return out
 }
 
-// Guarded reports whether a call that is not run by an activity of its own has to be looked at
-// again before it has an effect: it was approved.
+// Guarded reports whether the approval of a call must be checked again before it takes effect.
+// Calls that an activity runs are checked by that activity.
 func (c *Call) Guarded() bool {
 	return c.Plan.Guard != nil && c.Plan.By != "" && c.DecisionID != ""
 }
 
-// GuardStep is the input of the planning that looks at an approved call again.
+// GuardStep returns the input of the planning step that checks an approved call again.
 func (c *Call) GuardStep() PlanStep {
 	r := c.run
 	step := r.PlanStep()
@@ -135,8 +134,8 @@ func (c *Call) GuardStep() PlanStep {
 	return step
 }
 
-// Guard goes on with a call that was looked at again: p is how it is planned now. It
-// reports whether its approval holds.
+// Guard continues a call whose approval was checked again. p is its new plan. Guard reports whether
+// the approval is still valid.
 func (c *Call) Guard(now time.Time, p PlannedCall) bool {
 	if p.Denied != "" || p.NeedsApproval || p.Lapsed {
 		c.AskAgain(now, p)
@@ -147,8 +146,7 @@ func (c *Call) Guard(now time.Time, p PlannedCall) bool {
 	return true
 }
 
-// waiters are the calls of a run that a new grant of one of them may cover: those of the
-// same tool that wait, too.
+// waiters returns the run's waiting calls that a new grant may cover: those of the same tool.
 func (r *Run) waiters(granted *Call) []string {
 	var ids []string
 	for _, c := range r.Calls {
@@ -159,14 +157,14 @@ func (r *Run) waiters(granted *Call) []string {
 	return ids
 }
 
-// Cascade is a run with calls that a new grant may cover.
+// Cascade is a run with waiting calls that a new grant may cover.
 type Cascade struct {
 	Run   int      `json:"run"`
 	Calls []string `json:"calls"`
 }
 
-// cascade has the calls of the same agent looked at anew that wait, in whatever turn, when
-// more than itself was approved for one.
+// cascade schedules another check of the agent's waiting calls in all turns, because a grant may
+// cover them.
 func (c *Call) cascade() {
 	for _, t := range c.run.turn.thread.turns() {
 		for _, r := range t.Runs {
@@ -180,7 +178,7 @@ func (c *Call) cascade() {
 	}
 }
 
-// Cascading is a turn in progress in which a new grant may cover calls, if there is one.
+// Cascading returns a turn with pending cascades, or nil.
 func (ts *Turns) Cascading() *Turn {
 	for _, t := range ts.turns() {
 		if len(t.Cascades) > 0 {
@@ -190,7 +188,8 @@ func (ts *Turns) Cascading() *Turn {
 	return nil
 }
 
-// NextCascade is the turn's next run with calls to be looked at anew.
+// NextCascade returns the run and the planning step of the turn's next cascade. ok is false if its
+// run is gone.
 func (t *Turn) NextCascade() (run *Run, step PlanStep, ok bool) {
 	next := t.Cascades[0]
 	for _, r := range t.Runs {
@@ -203,11 +202,11 @@ func (t *Turn) NextCascade() (run *Run, step PlanStep, ok bool) {
 	return nil, step, false
 }
 
-// Cascaded forgets the first of the turn's cascades.
+// Cascaded removes the turn's first cascade.
 func (t *Turn) Cascaded() { t.Cascades = slices.Delete(t.Cascades, 0, 1) }
 
-// Cover lets the calls run that a new grant covers, if their turn is still in progress. The
-// others go on waiting.
+// Cover lets the calls run that a new grant covers, if their turn is still in progress. The other
+// calls keep waiting.
 func (r *Run) Cover(now time.Time, reply PlanReply) {
 	t, s := r.turn, r.turn.thread
 	if t.Interrupted == nil && slices.Contains(s.turns(), t) {
@@ -226,8 +225,8 @@ func (r *Run) cover(now time.Time, reply PlanReply) {
 	}
 }
 
-// Revoke takes an approval back. What was approved by it and has not run asks again: that
-// is seen right before it runs. It returns the id of the record.
+// Revoke revokes an approval. Calls that it covers and that have not run need a new approval, which
+// is checked immediately before they run. Revoke returns the id of the record.
 func (ds *Decisions) Revoke(now time.Time, v signals.Revoke) (recordID string) {
 	s := ds.thread
 	recordID = event.RevocationID(v.ToolCallID, s.newID(now))
@@ -237,7 +236,8 @@ func (ds *Decisions) Revoke(now time.Time, v signals.Revoke) (recordID string) {
 	return recordID
 }
 
-// dueCalls is when the next thing is due about a call that waits, if ever.
+// dueCalls returns the time of the next reminder or expiry of a waiting call. ok is false if there
+// is none.
 func (ts *Turns) dueCalls() (at time.Time, ok bool) {
 	sooner := func(t *time.Time) {
 		if t != nil && (!ok || t.Before(at)) {
@@ -256,8 +256,7 @@ func (ts *Turns) dueCalls() (at time.Time, ok bool) {
 	return at, ok
 }
 
-// eachCall visits the calls of the turns in progress, those that people are asked about
-// among them.
+// eachCall visits the calls of all turns that were not interrupted. visit may change or end them.
 func (ts *Turns) eachCall(visit func(*Call)) {
 	for _, t := range slices.Clone(ts.turns()) {
 		if t.Interrupted != nil {
@@ -271,14 +270,14 @@ func (ts *Turns) eachCall(visit func(*Call)) {
 	}
 }
 
-// releaseCalls reminds people, and ends what has waited for its time.
+// releaseCalls sends due reminders and ends the calls that have expired.
 func (ts *Turns) releaseCalls(now time.Time) {
 	ts.eachCall(func(c *Call) {
 		switch {
 		case c.expired(now):
 			c.expireCall(now)
 		case c.run.turn.Interrupted != nil:
-			// One that expired has just ended the turn.
+			// The expiry ended the turn.
 		case c.Stage == Waiting && c.RemindAt != nil && !c.RemindAt.After(now):
 			c.remind(now)
 		case c.Stage == AtClient && !c.Client.ExpiresAt.After(now):
@@ -287,7 +286,7 @@ func (ts *Turns) releaseCalls(now time.Time) {
 	})
 }
 
-// expired reports whether people have had their time to decide on a call.
+// expired reports whether the approval request of a call has expired.
 func (c *Call) expired(now time.Time) bool {
 	return c.Stage == Waiting && c.Requested.ExpiresAt != nil && !c.Requested.ExpiresAt.After(now)
 }
@@ -306,7 +305,7 @@ func (c *Call) expireCall(now time.Time) {
 	}
 }
 
-// remind asks people again, who have not answered yet.
+// remind repeats the approval request to those who have not decided yet.
 func (c *Call) remind(now time.Time) {
 	t := c.run.turn
 	c.Reminders++
@@ -318,8 +317,8 @@ func (c *Call) remind(now time.Time) {
 	c.forwardRequest(q)
 }
 
-// Listable reports whether the thread is to be found among those that wait for approval. A
-// sub-agent's is found as the one that it works for.
+// Listable reports whether the thread's search attribute says that it waits for approval. A
+// sub-agent's thread is never listed; its parent thread is.
 func (ds *Decisions) Listable() bool {
 	s := ds.thread
 	if s.Parent != nil {

@@ -14,31 +14,32 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// Bounds on background tasks.
+// Limits on background tasks.
 const (
 	maxTasks       = 100
 	maxTasksEnded  = 50
 	maxTasksListed = 20
 )
 
-// Background are the background tasks.
+// Background contains the thread's background tasks.
 type Background struct {
 	thread *State
 
-	// Tasks run, TasksEnded are the last ones that have ended. TaskCount numbers them.
+	// Tasks are the running tasks, TasksEnded the last ones that ended. TaskCount is the number of
+	// the last task.
 	Tasks      []event.Task `json:"tasks,omitempty"`
 	TasksEnded []event.Task `json:"tasksEnded,omitempty"`
 	TaskCount  int          `json:"taskCount,omitempty"`
 
-	// TasksPassed are the events about failed tasks that hooks have passed unchanged.
+	// TasksPassed are the events of failed tasks that hooks passed unchanged.
 	TasksPassed []string `json:"tasksPassed,omitempty"`
 
-	// watched are the tasks that this run of the workflow has started: it hears how their
-	// workflows end.
+	// watched are the tasks that this workflow run started: it is notified when their workflows
+	// end.
 	watched map[string]bool
 }
 
-// CheckTask says why no more background tasks can be started.
+// CheckTask returns the reason why no more background tasks can be started, or "".
 func (b *Background) CheckTask() string {
 	if len(b.Tasks) >= maxTasks {
 		return fmt.Sprintf("Error: %d background tasks run in this thread, the limit. Wait for one of them, or cancel one.", maxTasks)
@@ -46,7 +47,7 @@ func (b *Background) CheckTask() string {
 	return ""
 }
 
-// StartTask makes a background task of a call.
+// StartTask creates a background task for a call.
 func (c *Call) StartTask(now time.Time) TaskStep {
 	plan := c.Plan.Task
 	task := c.newTask(now)
@@ -76,20 +77,20 @@ func (c *Call) startTask(now time.Time, task event.Task) TaskStep {
 		WorkingDirectory: s.workingDirectory(),
 	}
 	if c.Guarded() {
-		// That has stored the decision.
+		// The step that checked the approval again has stored the decision.
 		step.DecisionID = c.DecisionID
 	}
 	return step
 }
 
-// TaskStarted gives the call that started a task its result: the agent goes on at once.
+// TaskStarted sets the result of the call that started a task, so the agent continues immediately.
 func (c *Call) TaskStarted(now time.Time, task event.Task) {
 	text := fmt.Sprintf("Started in the background as task %s. Do not wait for it: you will be told when it has completed or failed (by %s at the latest).",
 		task.ID, task.Deadline.UTC().Format(time.RFC3339))
 	c.answered(now, text, false)
 }
 
-// TaskNotStarted takes back a task whose workflow could not be started.
+// TaskNotStarted removes a task whose workflow could not be started.
 func (c *Call) TaskNotStarted(now time.Time, task event.Task, why string) {
 	s := c.run.turn.thread
 	if i := s.taskAt(task.ID); i >= 0 {
@@ -99,19 +100,20 @@ func (c *Call) TaskNotStarted(now time.Time, task event.Task, why string) {
 	c.Refused(now, "Error: the task could not be started: "+why)
 }
 
-// Refused gives a call that is not run a result that says why.
+// Refused sets an error as the result of a call that does not run.
 func (c *Call) Refused(now time.Time, why string) {
 	c.answered(now, why, true)
 }
 
-// answered gives a call the result that the thread itself has for it. Hooks see it next.
+// answered sets a result that the thread itself produced. Hooks decide on it next.
 func (c *Call) answered(now time.Time, text string, isError bool) {
 	t := c.run.turn
 	c.Stage, c.Failed, c.Undecided = Ran, isError, true
 	t.recordUndecided(now, event.ResultID(c.Plan.ID), event.TypeMessage, c.result(c.editedPrefix()+text, isError))
 }
 
-// TaskReported takes in how a task has ended. One that has ended before stays as it is.
+// TaskReported handles the report of a task's end. It does not change a task that has already
+// ended.
 func (b *Background) TaskReported(now time.Time, rep TaskReport) error {
 	if i := b.taskAt(rep.TaskID); i >= 0 {
 		b.endTask(now, i, rep.TaskReply)
@@ -128,7 +130,7 @@ func (b *Background) TaskReported(now time.Time, rep TaskReport) error {
 	return fmt.Errorf("no background task %q in this thread", rep.TaskID)
 }
 
-// CompleteTask ends a task from outside.
+// CompleteTask completes a task from outside its workflow.
 func (b *Background) CompleteTask(now time.Time, c signals.CompleteTask) signals.CompleteTaskResult {
 	if i := b.taskAt(c.TaskID); i >= 0 {
 		b.endTask(now, i, TaskReply{Result: c.Result, Error: c.Error, By: cmp.Or(c.By, "outside")})
@@ -145,7 +147,8 @@ func (b *Background) CompleteTask(now time.Time, c signals.CompleteTask) signals
 	return signals.CompleteTaskResult{Result: signals.TaskConflict, Task: task}
 }
 
-// CancelTask cancels a task. An agent that cancels its own is not told again.
+// CancelTask cancels a task. tell notifies the thread's agents; an agent that cancels its own task
+// is not notified.
 func (b *Background) CancelTask(now time.Time, c signals.CancelTask, tell bool) signals.CompleteTaskResult {
 	i := b.taskAt(c.TaskID)
 	if i < 0 {
@@ -182,13 +185,13 @@ func (b *Background) endedTask(id string) (event.Task, bool) {
 	return event.Task{}, false
 }
 
-// endTask ends a task, and tells the thread's agent.
+// endTask ends a task and notifies the thread's agent.
 func (b *Background) endTask(now time.Time, i int, reply TaskReply) {
 	state, typ := reply.state()
 	b.publishTaskEnd(now, b.settleTask(now, i, state, reply.Error, reply.By), typ, reply.Result)
 }
 
-// state is how a task has ended, and the type of the event that tells so.
+// state returns the final state of a task and the type of the event that reports it.
 func (r TaskReply) state() (event.TaskState, string) {
 	switch {
 	case r.Cancelled:
@@ -199,7 +202,7 @@ func (r TaskReply) state() (event.TaskState, string) {
 	return event.TaskCompleted, event.TypeBackgroundTaskCompleted
 }
 
-// settleTask takes a task out of those that run.
+// settleTask moves a task from the running to the ended tasks.
 func (b *Background) settleTask(now time.Time, i int, state event.TaskState, why, by string) event.Task {
 	s := b.thread
 	task := b.Tasks[i]
@@ -212,7 +215,7 @@ func (b *Background) settleTask(now time.Time, i int, state event.TaskState, why
 	return task
 }
 
-// publishTaskEnd publishes how a task has ended.
+// publishTaskEnd publishes the event of a task's end.
 func (b *Background) publishTaskEnd(now time.Time, task event.Task, typ string, result json.RawMessage) {
 	s := b.thread
 	short := task
@@ -221,8 +224,8 @@ func (b *Background) publishTaskEnd(now time.Time, task event.Task, typ string, 
 	s.publish(now, TaskEvent(s.Ref(), task, typ, result, now), brief, task.TraceID, task.ToolCallID)
 }
 
-// TaskEvent is the environment event that tells how a task has ended. Its id is the same
-// however often, and by whom, it is told.
+// TaskEvent returns the environment event of a task's end. Its id is derived from the task, so
+// duplicates are ignored.
 func TaskEvent(ref Ref, task event.Task, typ string, result json.RawMessage, now time.Time) event.EnvEvent {
 	end := event.TaskEnd{TaskID: task.ID, Title: task.Title, Tool: task.Tool, Error: task.Error, Result: result}
 	if typ == event.TypeBackgroundTaskCompleted && len(bytes.TrimSpace(result)) == 0 {
@@ -239,20 +242,20 @@ func taskEventID(ref Ref, task event.Task) string {
 	return signals.EventID(ref.Namespace, task.ID, "ended")
 }
 
-// TaskRecords tell how a task has ended in a thread that is closed: nobody is woken.
+// TaskRecords returns the records of a task's end in a closed thread. They start no turn.
 func TaskRecords(ref Ref, task event.Task, reply TaskReply, now time.Time) []event.Record {
 	state, typ := reply.state()
 	task.State, task.Error, task.By, task.EndedAt = state, Why(reply.Error), reply.By, &now
 	ended := event.NewRecord(event.TaskEndedID(task.ID), event.TypeTask, task.TraceID, task.ToolCallID, now, task)
 	if reply.Cancelled && !task.Detached {
-		// Because the thread was closed: that is no event.
+		// The task was cancelled because the thread was closed, which is not an event.
 		return []event.Record{ended}
 	}
 	e := TaskEvent(ref, task, typ, reply.Result, now)
 	return []event.Record{ended, event.NewRecord(e.ID, event.TypeEnv, task.TraceID, task.ToolCallID, now, e).In(e.ID).WithUndecided(event.TypeEnv)}
 }
 
-// shortWhy is what the thread itself keeps of why a task has failed: the record has more.
+// shortWhy cuts a task's error to the length that the state keeps. The record has more of it.
 func shortWhy(why string) string {
 	if len(why) > maxShortWhy {
 		return cutText(why, maxShortWhy) + "…"
@@ -262,8 +265,8 @@ func shortWhy(why string) string {
 
 const maxShortWhy = 512 // bytes
 
-// Overdue fails the tasks whose workflows have not reported in time: somebody may have
-// terminated them.
+// failOverdueTasks fails the tasks whose workflows have not reported in time, for example because
+// they were terminated.
 func (b *Background) failOverdueTasks(now time.Time) {
 	s := b.thread
 	for i := 0; i < len(b.Tasks); {
@@ -279,30 +282,29 @@ func (b *Background) failOverdueTasks(now time.Time) {
 	}
 }
 
-// taskGrace is how long after a task's deadline its own report of that may take.
+// taskGrace is the time after a task's deadline within which its workflow must report.
 const taskGrace = 5 * time.Minute
 
-// TasksView is the answer to query "tasks".
+// TasksView returns the result of query "tasks".
 func (b *Background) TasksView() signals.Tasks {
 	return signals.Tasks{Tasks: append(append([]event.Task{}, b.TasksEnded...), b.Tasks...)}
 }
 
-// The tools about tasks that the thread answers itself.
+// The tools for tasks that the thread itself runs.
 const (
 	ToolListTasks  = "list_tasks"
 	ToolGetTask    = "get_task"
 	ToolCancelTask = "cancel_task"
 )
 
-// Answer gives a call about tasks its result. It returns the task that is to be stopped,
-// if there is one.
-// specs are the hooks that there are.
+// Answer sets the result of a call of one of the task tools. It returns the task to stop, if any.
+// specs are the registered hooks.
 func (c *Call) Answer(now time.Time, specs ...hook.Spec) (stop *event.Task) {
 	r, s := c.run, c.run.turn.thread
 	id := s.wholeTaskID(c.Plan.TaskID)
 	switch c.Plan.Name {
 	case ToolListTasks:
-		// Not more than a model wants to read.
+		// Keep the list short for the model.
 		list := signals.Tasks{Tasks: append(append([]event.Task{}, keepLast(s.TasksEnded, maxTasksListed)...), s.Tasks...)}
 		for i, task := range list.Tasks {
 			list.Tasks[i] = s.forModels(task, specs)
@@ -332,8 +334,8 @@ func (c *Call) Answer(now time.Time, specs ...hook.Spec) (stop *event.Task) {
 	return nil
 }
 
-// forModels is a task as models are shown it: why it has failed is left out unless hooks have
-// passed the event that says so, unchanged.
+// forModels returns a task for models. The error is withheld unless hooks passed the event of the
+// failure unchanged.
 func (b *Background) forModels(task event.Task, specs []hook.Spec) event.Task {
 	s := b.thread
 	about := hook.Subject{Namespace: s.Namespace, Type: event.TypeBackgroundTaskFailed}
@@ -343,7 +345,7 @@ func (b *Background) forModels(task event.Task, specs []hook.Spec) event.Task {
 	return task
 }
 
-// wholeTaskID lets agents leave out the thread, and what is before the "~".
+// wholeTaskID completes an abbreviated task id: agents may omit the thread id and the "~".
 func (b *Background) wholeTaskID(id string) string {
 	s := b.thread
 	if strings.Contains(id, "~") {
@@ -356,8 +358,8 @@ func (c *Call) noTask(now time.Time) {
 	c.answered(now, fmt.Sprintf("Error: no task %.200q in this thread, or it ended long ago. Use %s.", c.Plan.TaskID, ToolListTasks), true)
 }
 
-// CloseTasks ends the tasks of a thread that is closed, but for those that outlive it. It
-// returns those that are to be stopped.
+// CloseTasks ends the tasks of a closed thread, except for detached ones. It returns the tasks to
+// stop.
 func (b *Background) CloseTasks(now time.Time) []event.Task {
 	var stop []event.Task
 	for i := 0; i < len(b.Tasks); {

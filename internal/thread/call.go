@@ -7,7 +7,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
-// Call is a tool call on its way to its result.
+// Call is a tool call of a run.
 type Call struct {
 	run *Run
 
@@ -15,38 +15,39 @@ type Call struct {
 	Stage     Stage                  `json:"stage"`
 	Requested *event.ApprovalRequest `json:"requested,omitempty"`
 
-	// Round counts how often people were asked about it, from 1, Reminders how often they
-	// were reminded; RemindAt is when they are next. Votes have approved it.
+	// Round counts the approval requests, from 1, and Reminders the reminders of the current one.
+	// RemindAt is the time of the next reminder. Votes are the approvals so far.
 	Round     int          `json:"round,omitempty"`
 	Reminders int          `json:"reminders,omitempty"`
 	RemindAt  *time.Time   `json:"remindAt,omitempty"`
 	Votes     []event.Vote `json:"votes,omitempty"`
 
-	// DecisionID is the record by which it may run. Other arguments may be in there.
+	// DecisionID is the record of the approval. It may contain edited arguments.
 	DecisionID string `json:"decisionId,omitempty"`
 
-	// Edited are the arguments that a person has put in the place of the call's own.
+	// Edited are the arguments with which a person replaced the call's own.
 	Edited string `json:"edited,omitempty"`
 
-	// Begun: it has been given to a worker to run.
+	// Begun means that a worker has started the call.
 	Begun bool `json:"begun,omitempty"`
 
-	// Client is how a connected client was asked to run it.
+	// Client is the record that asks connected clients to run the call.
 	Client *event.ClientCall `json:"client,omitempty"`
 
-	// Sub is the thread of the sub-agent that the call asks.
+	// Sub is the thread of the sub-agent that works on the call.
 	Sub string `json:"sub,omitempty"`
 
-	// Failed says what its result is, Decision what inline hooks have made of that.
+	// Failed reports whether the result is an error. Decision is the decision of inline hooks on
+	// the result.
 	Failed   bool      `json:"failed,omitempty"`
 	Decision *Decision `json:"decision,omitempty"`
 
-	// Undecided: its result is stored before hooks decide on it.
+	// Undecided means that the result is stored before hooks decide on it.
 	Undecided bool `json:"undecided,omitempty"`
 }
 
-// editedPrefix is what goes before the result of a call whose arguments a person has changed: its
-// model sees those that it wrote itself.
+// editedPrefix returns the text that precedes the result of a call whose arguments a person edited,
+// since the model sees only its own arguments.
 func (c *Call) editedPrefix() string {
 	if c.Edited == "" {
 		return ""
@@ -54,7 +55,7 @@ func (c *Call) editedPrefix() string {
 	return EditedText(c.Edited)
 }
 
-// cutOff is the result of a call that was interrupted.
+// cutOff returns the result of an interrupted call.
 func (c *Call) cutOff() string {
 	if c.Begun || c.Sub != "" || c.Client != nil {
 		return InterruptedText
@@ -62,7 +63,7 @@ func (c *Call) cutOff() string {
 	return NotBegunText
 }
 
-// EditedText tells a model that a person has changed the arguments of its call.
+// EditedText returns the text that tells a model that a person edited the arguments of its call.
 func EditedText(arguments string) string {
 	const limit = 4 << 10 // bytes
 	if len(arguments) > limit {
@@ -71,21 +72,21 @@ func EditedText(arguments string) string {
 	return fmt.Sprintf("(A person has changed the arguments of this call to %s)\n", arguments)
 }
 
-// Stage is where a call stands.
+// Stage is the stage of a call.
 type Stage string
 
 // The stages of a call.
 const (
-	// Waiting for a person's decision.
+	// Waiting means that the call waits for a decision.
 	Waiting Stage = "waiting"
-	// Ready to run, or running.
+	// Ready means that the call may run or is running.
 	Ready Stage = "ready"
-	// Delegated: a sub-agent works on it.
+	// Delegated means that a sub-agent works on the call.
 	Delegated Stage = "delegated"
-	// AtClient: a connected client runs it.
+	// AtClient means that the call waits for a connected client to run it.
 	AtClient Stage = "client"
-	// Ran: the result is stored, and hooks decide on it.
+	// Ran means that the result is stored and hooks decide on it.
 	Ran Stage = "ran"
-	// CallSettled: the call has its result.
+	// CallSettled means that the call has its final result.
 	CallSettled Stage = "settled"
 )

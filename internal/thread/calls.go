@@ -9,9 +9,8 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
-// ApplyCallsDecision goes on with the calls of a reply, now that hooks have decided on them:
-// they are to run, or have results that say why not. Run.Plan names those that have to be
-// planned first.
+// ApplyCallsDecision applies the decision of hooks on the tool calls of a reply: the calls run, or
+// get results that say why they do not. Run.Plan names the calls that must be planned first.
 func (r *Run) ApplyCallsDecision(now time.Time, d Decision) {
 	seen := r.CallsEvent()
 	d = r.turn.applyDecision(now, seen, d, &r.Deferred)
@@ -35,7 +34,7 @@ func (r *Run) ApplyCallsDecision(now time.Time, d Decision) {
 	r.begin(now, calls)
 }
 
-// by names the hook that changed an event.
+// by returns the name of the hook that changed an event.
 func by(d Decision) string {
 	for i := len(d.Hooks) - 1; i >= 0; i-- {
 		if d.Hooks[i].Outcome == event.Replaced {
@@ -45,8 +44,7 @@ func by(d Decision) string {
 	return "a hook"
 }
 
-// answerCalls ends a run in whose place hooks have answered: its calls have results,
-// and never run.
+// answerCalls ends a run whose calls hooks answered instead: the calls get results and never run.
 func (r *Run) answerCalls(now time.Time, calls []PlannedCall, text string) {
 	r.refuse(now, calls, text)
 	r.Answered = true
@@ -55,15 +53,15 @@ func (r *Run) answerCalls(now time.Time, calls []PlannedCall, text string) {
 	r.answerMissed(now)
 }
 
-// refuse gives calls that never run their results.
+// refuse sets the results of calls that never run.
 func (r *Run) refuse(now time.Time, calls []PlannedCall, text string) {
 	for _, p := range calls {
 		(&Call{run: r, Plan: p}).settleWithoutRunning(now, text)
 	}
 }
 
-// edit takes out the calls that hooks have taken out, and has those planned anew that
-// they have changed.
+// edit removes the calls that hooks removed, and marks the calls that they changed for planning. It
+// returns the remaining calls.
 func (r *Run) edit(now time.Time, got event.ToolCallEvent, d Decision) []PlannedCall {
 	r.Edited = true
 	var kept []PlannedCall
@@ -77,8 +75,8 @@ func (r *Run) edit(now time.Time, got event.ToolCallEvent, d Decision) []Planned
 	return kept
 }
 
-// begin lets calls run, unless they have to be planned first: when their arguments
-// have changed, and when people have yet to be shown what they are asked about.
+// begin starts calls. It marks them for planning first if hooks changed their arguments or if their
+// approval requests have not been recorded yet.
 func (r *Run) begin(now time.Time, calls []PlannedCall) {
 	r.Plan = nil
 	if len(calls) > 0 && (r.Edited || r.Gated && slices.ContainsFunc(calls, plannedLate)) {
@@ -90,14 +88,14 @@ func (r *Run) begin(now time.Time, calls []PlannedCall) {
 	r.planned(now, calls)
 }
 
-// plannedLate reports whether a call of a reply that hooks have held is planned once they let
-// it go: people are asked no sooner, and what no activity of its own looks at again is to
-// meet the policy of then.
+// plannedLate reports whether a call of a gated reply is planned after hooks have passed it: its
+// approval must not be requested earlier, and calls that no activity checks again must be checked
+// against the current policy.
 func plannedLate(p PlannedCall) bool {
 	return p.NeedsApproval || p.By == ByAgent || p.By == ByClient
 }
 
-// PlanStep is the input of the planning of a run's calls.
+// PlanStep returns the input of the planning of the run's calls.
 func (r *Run) PlanStep() PlanStep {
 	t, s := r.turn, r.turn.thread
 	return PlanStep{
@@ -107,14 +105,14 @@ func (r *Run) PlanStep() PlanStep {
 	}
 }
 
-// Planned takes in the plans of calls that hooks have changed or made.
+// Planned applies the plans of calls that hooks changed or created.
 func (r *Run) Planned(now time.Time, reply PlanReply) {
 	s := r.turn.thread
 	r.Agent, r.Model, r.MaxSteps, r.OnWaiting = reply.Agent, reply.Model, s.maxSteps(reply.MaxSteps), reply.OnWaiting
 	r.planned(now, reply.Calls)
 }
 
-// PlanFailed ends a run whose calls cannot be planned: its agent may be gone.
+// PlanFailed ends a run whose calls cannot be planned, for example because its agent was removed.
 func (r *Run) PlanFailed(now time.Time, why string, retryable bool) {
 	r.refuse(now, r.open(), "Error: "+why)
 	r.Fail(now, why, retryable)
@@ -131,8 +129,8 @@ func (r *Run) planned(now time.Time, calls []PlannedCall) {
 	s.applyEarly(now)
 }
 
-// adopt runs calls that hooks have put in the place of a message, as if the agent had
-// asked for them: the agent goes on with their results.
+// adopt starts a run for the tool calls with which hooks replaced a message. The agent continues
+// with their results as if it had made the calls.
 func (t *Turn) adopt(now time.Time, of string, e event.ToolCallEvent) {
 	s := t.thread
 	r := t.addRun(&Run{Agent: e.AgentName, Phase: PhaseCalls, ReplyTo: of})
@@ -140,7 +138,7 @@ func (t *Turn) adopt(now time.Time, of string, e event.ToolCallEvent) {
 	r.Reply = &ModelReply{Agent: e.AgentName, Message: event.Message{ID: r.MessageID}}
 	calls := make([]event.ToolCall, len(e.ToolCalls))
 	for i, c := range e.ToolCalls {
-		// Every provider takes such an id.
+		// All providers accept such an id.
 		c.ID = "call_" + strings.ToLower(s.newID(now))
 		calls[i] = c
 		r.Plan = append(r.Plan, c.ID)
@@ -154,9 +152,8 @@ func (t *Turn) adopt(now time.Time, of string, e event.ToolCallEvent) {
 		event.ToolCallEvent{ThreadID: s.ThreadID, AgentName: e.AgentName, ToolCalls: calls})
 }
 
-// asOtherType is what is queued when hooks have put an event of another type in the place
-// of one: it is processed as what it has become, by itself. Calls in the place of an item
-// are not queued: they run at once.
+// asOtherType returns the event to queue when hooks replaced an event by one of another type. It is
+// processed separately. Tool calls that replace an item are not queued: they run immediately.
 func (t *Turn) asOtherType(now time.Time, e HookEvent, d Decision) (Deferred, bool) {
 	s := t.thread
 	made := Deferred{ID: s.newID(now), By: by(d), Parent: e.ID, Hooked: true}

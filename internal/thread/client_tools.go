@@ -13,11 +13,11 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// AskClient lets a call wait for a connected client that runs it. A result that is ahead of
-// it counts at once.
+// AskClient makes a call wait for a connected client to run it. It first applies early results for
+// the call.
 func (c *Call) AskClient(now time.Time) {
 	r, t, s := c.run, c.run.turn, c.run.turn.thread
-	// First those from before people were asked again: they are about the call as it was then.
+	// Apply results of earlier rounds first: they are about the call as it was then.
 	s.applyEarlyResults(now)
 	c.Stage = AtClient
 	c.Client = &event.ClientCall{
@@ -28,7 +28,7 @@ func (c *Call) AskClient(now time.Time) {
 	s.applyEarlyResults(now)
 }
 
-// ClientCalls lists the calls that wait for a connected client.
+// ClientCalls returns the calls that wait for a connected client.
 func (ts *Turns) ClientCalls() []event.ClientCall {
 	out := []event.ClientCall{}
 	ts.eachCall(func(c *Call) {
@@ -39,8 +39,8 @@ func (ts *Turns) ClientCalls() []event.ClientCall {
 	return out
 }
 
-// IsEarlyResult reports whether a result may be ahead of its call: a client sees the call as
-// soon as the reply that makes it is stored, which is before the thread hears of it.
+// IsEarlyResult reports whether a result may arrive before its call: clients see a call as soon as
+// the reply is stored, before the thread receives the reply.
 func (ds *Decisions) IsEarlyResult(toolCallID string) bool {
 	s := ds.thread
 	found, waits := false, false
@@ -53,11 +53,11 @@ func (ds *Decisions) IsEarlyResult(toolCallID string) bool {
 	return waits || !found && ds.IsEarly(toolCallID) && !slices.ContainsFunc(ds.Settled, answered)
 }
 
-// maxEarlyResultBytes bounds the results that are held back, as the next run of the workflow takes
-// them: one that is as large as results may be, and some small ones.
+// maxEarlyResultBytes limits the early results, since the state carries them over continue-as-new:
+// there is room for one result of maximum size and some small ones.
 const maxEarlyResultBytes = signals.MaxPayload + 64<<10
 
-// BufferEarlyResult keeps a result that is ahead of its call, and says what becomes of it.
+// BufferEarlyResult keeps a result until its call is known, and returns the outcome.
 func (ds *Decisions) BufferEarlyResult(res signals.ToolResult) signals.DecideOutcome {
 	s := ds.thread
 	size := len(rawJSON(res))
@@ -77,8 +77,8 @@ func (ds *Decisions) BufferEarlyResult(res signals.ToolResult) signals.DecideOut
 	return signals.Accepted
 }
 
-// TakeResult takes in a result that nobody waits for an answer to: one that changes nothing
-// leaves an audit record.
+// TakeResult applies a result that was sent by signal. A result that changes nothing leaves an
+// audit record.
 func (ds *Decisions) TakeResult(now time.Time, res signals.ToolResult) {
 	s := ds.thread
 	var out signals.DecideOutcome
@@ -92,14 +92,14 @@ func (ds *Decisions) TakeResult(now time.Time, res signals.ToolResult) {
 	}
 }
 
-// applyEarlyResults is [State.applyEarly] for the results of clients.
+// applyEarlyResults is [Decisions.applyEarly] for results of clients.
 func (ds *Decisions) applyEarlyResults(now time.Time) {
 	early := func(res signals.ToolResult) bool { return ds.IsEarlyResult(res.ToolCallID) }
 	release(&ds.EarlyResults, early, func(res signals.ToolResult) { ds.TakeResult(now, res) })
 }
 
-// ToolResult takes in the result of a call that a connected client has run, if that call
-// waits for one. Whatever else comes back changes nothing.
+// ToolResult applies the result of a call that a connected client ran. If no such call waits for a
+// client, it changes nothing and returns the reason.
 func (ds *Decisions) ToolResult(now time.Time, res signals.ToolResult) signals.DecideOutcome {
 	s := ds.thread
 	var call *Call
@@ -125,7 +125,7 @@ func (ds *Decisions) ToolResult(now time.Time, res signals.ToolResult) signals.D
 	return signals.Accepted
 }
 
-// answeredAs says what a result is to a call that waits for none.
+// answeredAs returns the outcome of a result for a call that does not wait for one.
 func (ds *Decisions) answeredAs(res signals.ToolResult) signals.DecideOutcome {
 	at := slices.IndexFunc(ds.Settled, func(x Settled) bool { return x.ToolCallID == answerKey(res.ToolCallID) })
 	switch {
@@ -137,7 +137,7 @@ func (ds *Decisions) answeredAs(res signals.ToolResult) signals.DecideOutcome {
 	return signals.Conflict
 }
 
-// answerKey keeps the results of clients apart from what people have decided.
+// answerKey returns the key of a client's result in Settled, distinct from that of a decision.
 func answerKey(toolCallID string) string { return event.ResultID(toolCallID) }
 
 func answerSum(res signals.ToolResult) event.Decision {

@@ -9,31 +9,30 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// maxDebounce bounds how long a debounce goes on when events keep coming, as a multiple
-// of its time.
+// maxDebounce limits how long repeated events can extend a debounce, as a multiple of its duration.
 const maxDebounce = 10
 
-// Debounced are the events that one rule holds back.
+// Debounced are the events that one rule debounces or throttles.
 type Debounced struct {
 	Rule string `json:"rule"`
 
-	// Until is when the last of them is handled, Since when the first one came.
+	// Until is the time at which the last event is handled, Since the time of the first.
 	Until time.Time `json:"until"`
 	Since time.Time `json:"since"`
 
-	// Count counts them. Last is nil while a throttle has handled one event, and none has
-	// come since.
+	// Count is the number of events. Last is nil if a throttle has handled an event and no other
+	// has arrived since.
 	Count int     `json:"count,omitempty"`
 	Last  *Queued `json:"last,omitempty"`
 
 	// Before are the ids of the last events before Last.
 	Before []string `json:"before,omitempty"`
 
-	// Throttle is set when the rule throttles.
+	// Throttle is the interval of a throttle; 0 for a debounce.
 	Throttle time.Duration `json:"throttle,omitempty"`
 }
 
-// debounce reports whether a rule holds the turn's event back.
+// debounce reports whether a rule debounces or throttles the turn's event.
 func (t *Turn) debounce(now time.Time, spec rule.Spec) bool {
 	s := t.thread
 	if spec.Debounce == 0 && spec.Throttle == 0 {
@@ -64,7 +63,7 @@ func (t *Turn) debounce(now time.Time, spec rule.Spec) bool {
 	last := t.queued(t.Item)
 	h.Last = &last
 	if s.debouncedBytes() > maxHeldBytes {
-		// What is held waits no longer than there is room for it.
+		// Above the limit, release all events immediately.
 		for i := range s.Debounced {
 			s.Debounced[i].Until = now
 		}
@@ -72,11 +71,11 @@ func (t *Turn) debounce(now time.Time, spec rule.Spec) bool {
 	return true
 }
 
-// maxHeldIDs is how many ids of events before the last one are kept: with that, as many as
-// an agent can look up at once.
+// maxHeldIDs is the number of ids of earlier events to keep. With the last event, an agent can look
+// up all of them at once.
 const maxHeldIDs = 19
 
-// maxHeldBytes is how much is held back at most, in bytes.
+// maxHeldBytes is the maximum size of all debounced events, in bytes.
 const maxHeldBytes = 256 << 10
 
 func (in *Inbox) debouncedBytes() int {
@@ -89,8 +88,7 @@ func (in *Inbox) debouncedBytes() int {
 	return n
 }
 
-// cancelDebounced takes an event that a rule holds back from it. A throttle goes on for those
-// that come.
+// cancelDebounced removes a debounced event. A throttle continues for later events.
 func (in *Inbox) cancelDebounced(eventID string) (Queued, bool) {
 	for i, h := range in.Debounced {
 		if h.Last == nil || h.Last.Item.ID != eventID {
@@ -105,7 +103,8 @@ func (in *Inbox) cancelDebounced(eventID string) (Queued, bool) {
 	return Queued{}, false
 }
 
-// NextDue is when the thread has to do something by itself, if ever.
+// NextDue returns the next time at which the thread must act without an external event. ok is false
+// if there is none.
 func (s *State) NextDue() (at time.Time, ok bool) {
 	for _, h := range s.Debounced {
 		if !ok || h.Until.Before(at) {
@@ -126,8 +125,8 @@ func (s *State) NextDue() (at time.Time, ok bool) {
 	return at, ok
 }
 
-// Release queues the events whose time has come, in the order in which it has, and fails
-// the tasks whose time is over.
+// Release queues the debounced events that are due, in order, and ends the calls and tasks whose
+// time is over.
 func (s *State) Release(now time.Time) {
 	s.failOverdueTasks(now)
 	s.releaseCalls(now)
@@ -145,7 +144,7 @@ func (s *State) Release(now time.Time) {
 		q := *h.Last
 		q.Released = &Released{Count: h.Count - 1, Since: h.Since, IDs: h.Before}
 		q.Item.Status, q.Item.UpdatedAt = event.Pending, now
-		// It has waited for what it was to wait for.
+		// The TTL does not apply to the time of the debounce.
 		q.Item.TTL = 0
 		s.forgetOutcome(q.Item.ID)
 		s.Ended = slices.DeleteFunc(s.Ended, func(it event.Item) bool { return it.ID == q.Item.ID })
@@ -157,7 +156,7 @@ func (s *State) Release(now time.Time) {
 	s.Debounced = kept
 }
 
-// viewDebounced describes what is held back.
+// viewDebounced returns the debounced events for query "state".
 func (in *Inbox) viewDebounced() []signals.HeldEvents {
 	var out []signals.HeldEvents
 	for _, h := range in.Debounced {

@@ -7,9 +7,8 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// DecisionIn is the decision that a posted message is, if it is one: a person's message
-// whose content says that it is the result of an approval. An agent's or a tool's word
-// decides nothing.
+// DecisionIn returns the decision in a posted message: a user's message whose content is the result
+// of an approval call. Messages of agents and tools are never decisions.
 func (ds *Decisions) DecisionIn(p signals.Post) (signals.Decide, bool) {
 	s := ds.thread
 	if s.Closing != nil || p.Type != "" && p.Type != event.TypeMessage || p.ID != "" && s.WasPosted(p.ID) {
@@ -26,7 +25,7 @@ func (ds *Decisions) DecisionIn(p signals.Post) (signals.Decide, bool) {
 	return signals.DecideOf(said, m.SenderID), true
 }
 
-// SawDecision remembers a post that was a decision: posted again it has no effect.
+// SawDecision remembers the id of a post that was a decision, so that duplicates are ignored.
 func (ds *Decisions) SawDecision(p signals.Post) {
 	s := ds.thread
 	if p.ID != "" {

@@ -12,35 +12,34 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// Decisions are those on tool calls: of people, and, on calls that they run, of clients.
+// Decisions contains the decisions of people, and the results of clients, on tool calls.
 type Decisions struct {
 	thread *State
 
-	// Settled remembers how the last calls were settled.
+	// Settled are the outcomes of the last calls.
 	Settled []Settled `json:"settled,omitempty"`
 
-	// EarlyDecisions are decisions that came before the thread knew of their calls, and AheadResults
-	// results of clients that came before their calls waited for them.
+	// EarlyDecisions are decisions that arrived before the thread knew their calls. EarlyResults
+	// are results of clients that arrived before their calls waited for them.
 	EarlyDecisions []signals.Decide     `json:"ahead,omitempty"`
 	EarlyResults   []signals.ToolResult `json:"aheadResults,omitempty"`
 
-	// ToCheck are decisions to be checked before they have an effect.
+	// ToCheck are decisions that must be validated before they take effect.
 	ToCheck []signals.Decide `json:"toCheck,omitempty"`
 
-	// Listed says that the thread is to be found among those that wait for approval.
+	// Listed reports whether the thread's search attribute says that it waits for approval.
 	Listed bool `json:"listed,omitempty"`
 }
 
-// Decide applies a decision to the call that it names, if that call waits for one.
-// Whatever else comes back changes nothing. The call that then runs is the stored one,
-// unless the decision says openly what is to run in its place: then it has to have been
-// checked, see [State.DecideChecked].
+// Decide applies a decision to its call, if that call waits for one; any other outcome changes
+// nothing. The stored call runs, unless the decision contains edited arguments, which need
+// [Decisions.DecideChecked].
 func (ds *Decisions) Decide(now time.Time, d signals.Decide) signals.DecideOutcome {
 	return ds.DecideChecked(now, d, CheckReply{}).Result
 }
 
-// Unchecked reports whether a decision would have something run, or granted, that has to be
-// checked first, and whether there is a call that it could be about.
+// Unchecked returns the step that validates the edited arguments or the pattern of a decision. ok
+// is false if the decision has neither or its call is not waiting.
 func (ds *Decisions) Unchecked(d signals.Decide) (CheckStep, bool) {
 	s := ds.thread
 	if d.Checked() == "" {
@@ -56,8 +55,8 @@ func (ds *Decisions) Unchecked(d signals.Decide) (CheckStep, bool) {
 	}, true
 }
 
-// CheckAlone refuses to edit or to widen what several people have to approve: each of them
-// is asked about the same.
+// CheckAlone rejects edited arguments and wider scopes for a call that several people must approve:
+// all of them must approve the same call.
 func (ds *Decisions) CheckAlone(d signals.Decide) error {
 	s := ds.thread
 	if c := s.waiting(d.ToolCallID); c != nil {
@@ -81,7 +80,7 @@ func checkAlone(d signals.Decide, q event.ApprovalRequest) error {
 	return &event.FieldError{Field: field, Problem: "goes with a call that one person decides on; several have to approve this one, each the same: once, as it is"}
 }
 
-// DecideChecked is [State.Decide] with what the check of the decision has come to.
+// DecideChecked is [Decisions.Decide] with the result of the decision's validation.
 func (ds *Decisions) DecideChecked(now time.Time, d signals.Decide, checked CheckReply) (out signals.DecideResult) {
 	s := ds.thread
 	c := s.waiting(d.ToolCallID)
@@ -89,7 +88,7 @@ func (ds *Decisions) DecideChecked(now time.Time, d signals.Decide, checked Chec
 	case c == nil:
 		return signals.DecideResult{Result: ds.settledAs(d)}
 	case c.expired(now):
-		// The timer has not rung yet, as when no worker ran in time to hear it.
+		// The timer has not fired yet, for example because no worker was running.
 		c.expireCall(now)
 		return signals.DecideResult{Result: ds.settledAs(d)}
 	case c.differs(d):
@@ -97,7 +96,8 @@ func (ds *Decisions) DecideChecked(now time.Time, d signals.Decide, checked Chec
 	case !ds.mayDecide(d.By, *c.Requested):
 		return signals.DecideResult{Result: signals.NotAllowed}
 	case d.Checked() != "" && checked.Guard == nil:
-		// What was to run, or to be granted, is not known to fit. The call as it is was not approved.
+		// The edited arguments or the pattern were not validated, and the unedited call was not
+		// approved.
 		return signals.DecideResult{Result: signals.Mismatch}
 	}
 	out = c.decide(now, d, checked)
@@ -107,7 +107,7 @@ func (ds *Decisions) DecideChecked(now time.Time, d signals.Decide, checked Chec
 	return out
 }
 
-// decide applies a decision to the call that it is about.
+// decide applies a decision to its call.
 func (c *Call) decide(now time.Time, d signals.Decide, checked CheckReply) signals.DecideResult {
 	t := c.run.turn
 	made := c.approvalOf(now)
@@ -147,7 +147,7 @@ func (c *Call) decide(now time.Time, d signals.Decide, checked CheckReply) signa
 	return signals.DecideResult{Result: signals.Accepted}
 }
 
-// decided records the end of a request.
+// decided records the end of an approval request.
 func (c *Call) decided(now time.Time, made event.Approval) {
 	t, s := c.run.turn, c.run.turn.thread
 	t.record(now, event.DecisionID(c.Plan.ID, c.Round), event.TypeApproval, made)
@@ -156,7 +156,7 @@ func (c *Call) decided(now time.Time, made event.Approval) {
 	c.RemindAt = nil
 }
 
-// differs reports whether a decision is about another call than the one that waits.
+// differs reports whether a decision describes a different call than the waiting one.
 func (c *Call) differs(d signals.Decide) bool {
 	if len(d.ToolArgs) > 0 && (c.Plan.Guard == nil || ArgumentsSum(string(d.ToolArgs)) != c.Plan.Guard.Arguments) {
 		return true
@@ -172,8 +172,8 @@ func differs(d signals.Decide, q event.ApprovalRequest) bool {
 		max(d.Round, event.FirstRound) != max(q.Round, event.FirstRound)
 }
 
-// mayDecide reports whether somebody may decide on a call: one of those who were asked, and
-// never an agent.
+// mayDecide reports whether a person may decide on a call: they must be one of its approvers, if it
+// has any, and not an agent.
 func (ds *Decisions) mayDecide(by string, q event.ApprovalRequest) bool {
 	s := ds.thread
 	if len(q.Approvers) > 0 && !slices.Contains(q.Approvers, by) {
@@ -182,20 +182,20 @@ func (ds *Decisions) mayDecide(by string, q event.ApprovalRequest) bool {
 	return !SamePerson(q.Agent, by) && !s.isAgent(by)
 }
 
-// isAgent reports whether a name is that of one of the thread's agents, or of one that works
-// in it.
+// isAgent reports whether a name is that of an agent of the thread, or of an agent with a run in
+// it.
 func (s *State) isAgent(by string) bool {
 	return slices.ContainsFunc(s.agentNames(), func(name string) bool { return SamePerson(name, by) })
 }
 
-// SamePerson reports whether two names are somebody's: nobody becomes another one by case,
-// or by a space that nobody sees.
+// SamePerson reports whether two names identify the same person, ignoring case and surrounding
+// spaces.
 func SamePerson(a, b string) bool {
 	return strings.EqualFold(strings.TrimSpace(a), strings.TrimSpace(b))
 }
 
-// plain is JSON without the escapes that Go gives to text on its way here, such as \u003e
-// for >: people and models read it.
+// plain returns JSON without the escapes that Go adds, such as \u003e for >, since people and
+// models read it.
 func plain(raw json.RawMessage) string {
 	if text, err := strictjson.Canonical(string(raw)); err == nil {
 		return string(text)
@@ -203,8 +203,8 @@ func plain(raw json.RawMessage) string {
 	return string(raw)
 }
 
-// IsEarly reports whether a decision may be ahead of its call: people see a request as
-// soon as the reply that makes it is stored, which is before the thread hears of it.
+// IsEarly reports whether a decision may arrive before its call: people see an approval request as
+// soon as the reply is stored, before the thread receives the reply.
 func (ds *Decisions) IsEarly(toolCallID string) bool {
 	s := ds.thread
 	if s.Turn == nil || s.Turn.Interrupted != nil || ds.knows(toolCallID) {
@@ -221,14 +221,14 @@ func (ds *Decisions) knows(toolCallID string) bool {
 	return c != nil || slices.ContainsFunc(ds.Settled, func(x Settled) bool { return x.ToolCallID == toolCallID })
 }
 
-// maxAhead bounds the decisions that are held back, and maxDecisionBytes all that they carry, as
-// the next run of the workflow takes them along.
+// maxEarly is the maximum number of early decisions, and maxDecisionBytes the maximum size of all
+// kept decisions, since the state carries them over continue-as-new.
 const (
 	maxEarly         = 100
 	maxDecisionBytes = 160 << 10
 )
 
-// hasRoom reports whether another decision can be kept beside some.
+// hasRoom reports whether one more decision can be kept.
 func (ds *Decisions) hasRoom(kept []signals.Decide, d signals.Decide) bool {
 	if len(kept) >= maxEarly {
 		return false
@@ -249,14 +249,14 @@ func (ds *Decisions) BufferEarly(d signals.Decide) bool {
 	return true
 }
 
-// applyEarly applies the decisions, and results, that were held back, as far as their calls are
-// known by now. Those that can no longer meet a call are rejected.
+// applyEarly applies the early decisions and results whose calls are now known. It rejects those
+// whose calls can no longer appear.
 func (ds *Decisions) applyEarly(now time.Time) {
 	release(&ds.EarlyDecisions, func(d signals.Decide) bool { return ds.IsEarly(d.ToolCallID) }, func(d signals.Decide) { ds.TakeDecision(now, d) })
 	ds.applyEarlyResults(now)
 }
 
-// release takes in what was held back, but for what is early still.
+// release passes the held values that are no longer early to take, and keeps the others.
 func release[T any](held *[]T, early func(T) bool, take func(T)) {
 	all := *held
 	*held = nil
@@ -269,8 +269,7 @@ func release[T any](held *[]T, early func(T) bool, take func(T)) {
 	}
 }
 
-// TakeDecision applies a decision that nobody waits for an answer to, or has it checked
-// first.
+// TakeDecision applies a decision that was sent by signal, or schedules its validation.
 func (ds *Decisions) TakeDecision(now time.Time, d signals.Decide) {
 	s := ds.thread
 	if err := ds.CheckAlone(d); err != nil {
@@ -284,8 +283,8 @@ func (ds *Decisions) TakeDecision(now time.Time, d signals.Decide) {
 	ds.DecideOrReject(now, d, CheckReply{})
 }
 
-// DecideOrReject applies a decision that nobody waits for an answer to: one that
-// changes nothing leaves an audit record.
+// DecideOrReject applies a decision that was sent by signal. A decision that changes nothing leaves
+// an audit record.
 func (ds *Decisions) DecideOrReject(now time.Time, d signals.Decide, checked CheckReply) {
 	s := ds.thread
 	if checked.Problem != "" {
@@ -303,7 +302,7 @@ func (ds *Decisions) DecideOrReject(now time.Time, d signals.Decide, checked Che
 	}
 }
 
-// waiting finds a call that waits for a decision.
+// waiting returns the call with this id if it waits for a decision, or nil.
 func (ts *Turns) waiting(toolCallID string) (found *Call) {
 	ts.eachCall(func(c *Call) {
 		if c.Plan.ID == toolCallID && c.Stage == Waiting {
@@ -326,7 +325,7 @@ func (ds *Decisions) settledAs(d signals.Decide) signals.DecideOutcome {
 	return signals.NotPending
 }
 
-// Approvals lists the calls that wait for a decision.
+// Approvals returns the approval requests that are pending, including those of sub-agents.
 func (ds *Decisions) Approvals() []event.ApprovalRequest {
 	s := ds.thread
 	out := []event.ApprovalRequest{}

@@ -12,68 +12,70 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// Bounds on sub-agents.
+// Limits on sub-agents.
 const (
-	// maxSubDepth is how many threads may work for one another in a row.
+	// maxSubDepth is the maximum depth of nested child threads.
 	maxSubDepth = 5
-	// maxSubs is how many sub-agents work for one thread at the same time, and
-	// maxSubsInTurn how many in one turn.
+	// maxSubs is the maximum number of sub-agents that work for a thread at the same time, and
+	// maxSubsInTurn the maximum number in one turn.
 	maxSubs       = 10
 	maxSubsInTurn = 50
-	// maxAgentsBelow is how many agents of the threads below are known by their names.
-	maxAgentsBelow = 100
-	// maxAskedArguments is how much the thread keeps of the arguments of a sub-agent's call
-	// that waits for approval, in bytes, and of all of them.
-	maxAskedArguments = 4 << 10
-	maxAskedTotal     = 64 << 10
+	// maxChildAgents is the maximum number of agents of child threads whose names the thread keeps.
+	maxChildAgents = 100
+	// maxRequestArguments is the maximum size of the arguments kept for a sub-agent's call that waits
+	// for approval, in bytes, and maxRequestTotal that of all such arguments.
+	maxRequestArguments = 4 << 10
+	maxRequestTotal     = 64 << 10
 )
 
-// Parent is the thread for which a sub-agent works.
+// Parent is the parent thread of a sub-agent.
 type Parent struct {
 	ThreadID string `json:"threadId"`
 
-	// Agent has called the tool ToolName, with ToolCallID in message MessageID.
+	// Agent called the tool ToolName with ToolCallID in message MessageID.
 	Agent      string `json:"agent"`
 	ToolName   string `json:"toolName"`
 	ToolCallID string `json:"toolCallId"`
 	MessageID  string `json:"messageId"`
 
-	// EditedPrefix goes before the answer: what the agent is to be told about its call.
+	// EditedPrefix precedes the answer. It tells the agent that a person edited the arguments of
+	// its call.
 	EditedPrefix string `json:"told,omitempty"`
 
-	// Undecided: hooks of that thread decide on the answer.
+	// Undecided means that hooks of the parent thread decide on the answer.
 	Undecided bool `json:"undecided,omitempty"`
 
-	// TraceID and EventID are those of its turn.
+	// TraceID and EventID identify the turn of the parent thread.
 	TraceID string `json:"traceId"`
 	EventID string `json:"eventId"`
 
-	// Root is as in [ModelStep].
+	// Root has the meaning of [ModelStep.Root].
 	Root string `json:"root,omitempty"`
 
-	// Depth counts the threads above. MaxSteps bounds the model calls of each of the
-	// sub-agent's runs; 0 = its own limit alone.
+	// Depth is the number of ancestor threads. MaxSteps limits the model calls of each run of the
+	// sub-agent, in addition to its own limit; 0 = no further limit.
 	Depth    int `json:"depth"`
 	MaxSteps int `json:"maxSteps,omitempty"`
 
-	// Background is the task that it works on, if it does in the background.
+	// Background is the task that the sub-agent works on, if it works in the background.
 	Background *event.Task `json:"background,omitempty"`
 
-	// ReportRequested says that the thread has moved since, and wants to hear by signal how the
-	// sub-agent has ended.
+	// ReportRequested means that the parent thread has continued as new and must be notified of the
+	// sub-agent's end by signal.
 	ReportRequested bool `json:"called,omitempty"`
 }
 
-// ParentLink connects the thread of a sub-agent with the thread above.
+// ParentLink connects a sub-agent's thread to its parent thread.
 type ParentLink struct {
 	thread *State
 
-	// Parent is set in the thread of a sub-agent. Notes are for the thread above.
+	// Parent is set in a sub-agent's thread. Notices are pending notices for the parent thread.
 	Parent  *Parent        `json:"parent,omitempty"`
 	Notices []ParentNotice `json:"notes,omitempty"`
 }
 
-// Children are the sub-agents at work for the thread. SubCount numbers them.
+// Children contains the sub-agents that work for the thread. SubCount is the number of the last
+// one.
 type Children struct {
 	thread *State
 
@@ -81,57 +83,58 @@ type Children struct {
 	SubCount int   `json:"subCount,omitempty"`
 }
 
-// Sub is a sub-agent at work for the thread.
+// Sub is a sub-agent that works for the thread.
 type Sub struct {
 	ThreadID string `json:"threadId"`
 
-	// ToolCallID waits for it, unless it is the task TaskID. Called says that it was asked
-	// to report by signal, because the thread moves; Reply is how it has ended. Gone says why
-	// it will never say so.
+	// ToolCallID is the call that waits for the sub-agent, unless it works on the task TaskID.
+	// ReportRequested means that it was asked to report by signal, because the thread continues as
+	// new. Reply is its report. Gone says why it will never report.
 	ToolCallID      string         `json:"toolCallId,omitempty"`
 	TaskID          string         `json:"taskId,omitempty"`
 	ReportRequested bool           `json:"called,omitempty"`
 	Reply           *DelegateReply `json:"reply,omitempty"`
 	Gone            string         `json:"gone,omitempty"`
 
-	// Asks are its calls that wait for approval, and those of its own sub-agents.
-	// Listed says that they are for all to find. Passed are the decisions on them that were
-	// passed on, by the id of the call, and PassedAt when; Voted are those of several who have
-	// approved, behind that id.
+	// Asks are the pending approval requests of the sub-agent and of its own sub-agents. Listed
+	// reports whether they list the parent thread as waiting for approval. Forwarded maps the ids
+	// of calls to the decisions that were forwarded to the child thread, ForwardedAt to the times;
+	// Voted identifies the approvals that were forwarded for calls that need several.
 	Asks        []event.ApprovalRequest   `json:"asks,omitempty"`
 	Listed      bool                      `json:"listed,omitempty"`
 	Forwarded   map[string]event.Decision `json:"passed,omitempty"`
 	ForwardedAt map[string]time.Time      `json:"passedAt,omitempty"`
 	Voted       []string                  `json:"voted,omitempty"`
 
-	// Agents are those of the threads below that have asked: none of them decides.
+	// Agents are the agents of the child threads, which may not decide.
 	Agents []string `json:"agents,omitempty"`
 }
 
-// DelegateStart is the input of a sub-agent's thread.
+// DelegateStart is the input of a sub-agent's workflow.
 type DelegateStart struct {
 	signals.Start
 	Parent *Parent `json:"parent,omitempty"`
 }
 
-// DelegateReply is the result of a sub-agent's thread.
+// DelegateReply is the result of a sub-agent's workflow.
 type DelegateReply struct {
 	Status signals.TurnStatus `json:"status"`
 	Usage  event.Usage        `json:"usage"`
 
-	// Answer is the result of the call, cut at MaxCarriedContent if Truncated; the store has
-	// it whole. Failed says what the result is.
+	// Answer is the result of the call. It is cut to MaxCarriedContent if Truncated; the store has
+	// all of it. Failed reports whether it is an error.
 	Answer    string `json:"answer,omitempty"`
 	Truncated bool   `json:"truncated,omitempty"`
 	Failed    bool   `json:"failed,omitempty"`
 
-	// Result and Error are those of a background task; Cancelled, that its workflow was.
+	// Result and Error are the result of a background task. Cancelled reports whether its workflow
+	// was cancelled.
 	Result    json.RawMessage `json:"result,omitempty"`
 	Error     string          `json:"error,omitempty"`
 	Cancelled bool            `json:"cancelled,omitempty"`
 }
 
-// Task is how the background task has ended that the sub-agent worked on.
+// Task returns the result of the background task that the sub-agent worked on.
 func (r DelegateReply) Task() TaskReply {
 	return TaskReply{Result: r.Result, Error: r.Error, Cancelled: r.Cancelled}
 }
@@ -147,35 +150,35 @@ type SubAsks struct {
 	ThreadID string                `json:"threadId"`
 	Request  event.ApprovalRequest `json:"request"`
 
-	// Listed says that it is for all to find.
+	// Listed reports whether the request lists the parent thread as waiting for approval.
 	Listed bool `json:"listed,omitempty"`
 
-	// Agents are those of the threads that the request has come through: none of them decides.
+	// Agents are the agents of the threads that forwarded the request. None of them may decide.
 	Agents []string `json:"agents,omitempty"`
 }
 
-// SubDecided is the payload of signal "sub_decided". Approval is nil when the call waits
-// no more without a decision.
+// SubDecided is the payload of signal "sub_decided". Approval is nil if the call no longer waits
+// although nobody decided.
 type SubDecided struct {
 	ThreadID   string          `json:"threadId"`
 	ToolCallID string          `json:"toolCallId"`
 	Approval   *event.Approval `json:"approval,omitempty"`
 }
 
-// EndStep is the input of end_delegate: it stores what is left of a sub-agent's thread
-// and, in the thread above, the result of the call that waits for it.
+// EndStep is the input of end_delegate, which stores the remaining records of a sub-agent's thread
+// and, in the parent thread, the result of the waiting call.
 type EndStep struct {
 	Thread Ref    `json:"thread"`
 	Parent Parent `json:"parent"`
 
-	// EventID is the event whose turn it was, Status and Error how it has ended.
+	// EventID is the event of the sub-agent's turn. Status and Error are the turn's result.
 	EventID string             `json:"eventId"`
 	Status  signals.TurnStatus `json:"status"`
 	Error   string             `json:"error,omitempty"`
 	Flush   Flush              `json:"flush"`
 }
 
-// EndReply is the result of end_delegate.
+// EndReply is the result of end_delegate: see [DelegateReply] for Answer, Truncated and Failed.
 type EndReply struct {
 	// Answer, Truncated and Failed are as in [DelegateReply].
 	Answer    string `json:"answer,omitempty"`
@@ -186,14 +189,14 @@ type EndReply struct {
 	Error  string          `json:"error,omitempty"`
 }
 
-// SubPlan is the sub-agent that a call asks.
+// SubPlan is the sub-agent that a call delegates to.
 type SubPlan struct {
 	Agent   string `json:"agent"`
 	Message string `json:"message"`
 	Title   string `json:"title,omitempty"`
 }
 
-// CheckDelegate says why a sub-agent cannot be asked.
+// CheckDelegate returns the reason why the turn cannot delegate to another sub-agent, or "".
 func (t *Turn) CheckDelegate() string {
 	s := t.thread
 	depth := 0
@@ -211,8 +214,8 @@ func (t *Turn) CheckDelegate() string {
 	return ""
 }
 
-// Delegate makes the thread of the sub-agent that a call asks.
-// specs are the hooks that there are.
+// Delegate creates the thread of the sub-agent that a call delegates to. specs are the registered
+// hooks.
 func (c *Call) Delegate(specs ...hook.Spec) (threadID string, start DelegateStart) {
 	s := c.run.turn.thread
 	c.Undecided = len(c.decidingOnResult(specs)) > 0
@@ -249,7 +252,7 @@ func (c *Call) newSub() (threadID string, start DelegateStart) {
 	return threadID, start
 }
 
-// DelegateTask makes the thread of the sub-agent that works as a background task.
+// DelegateTask creates the thread of the sub-agent that works on a background task.
 func (c *Call) DelegateTask(now time.Time) (TaskStep, DelegateStart) {
 	s := c.run.turn.thread
 	threadID, start := c.newSub()
@@ -261,36 +264,36 @@ func (c *Call) DelegateTask(now time.Time) (TaskStep, DelegateStart) {
 	return c.startTask(now, task), start
 }
 
-// FirstID is the id of the event with which a sub-agent's thread begins.
+// FirstID returns the id of the first event of a sub-agent's thread.
 func (p *ParentLink) FirstID() string {
 	s := p.thread
 	return firstID(s.Namespace, s.ThreadID, *p.Parent)
 }
 
-// firstID has the call in it: a thread that was terminated and opened again numbers its
-// sub-agents anew, and what one of them said before is no answer to what it is asked now.
+// firstID depends on the call: a thread that was terminated and opened again may reuse the numbers
+// of its sub-agents, and must not take an old answer for a new one.
 func firstID(namespace, threadID string, parent Parent) string {
 	return signals.EventID(namespace, threadID, "first", parent.ToolCallID)
 }
 
-// SubAnswered reports whether the turn of a sub-agent's thread has ended, or will never
-// begin, since what was asked was refused. No turn is left in the middle.
+// SubAnswered reports whether the sub-agent's turn has ended, or will never start because its
+// message was rejected.
 func (p *ParentLink) SubAnswered() bool {
 	s := p.thread
 	return len(s.turns()) == 0 && !s.Awaits(p.FirstID())
 }
 
-// SubLost gives a call a result whose sub-agent has ended without an answer.
+// SubLost sets the result of a call whose sub-agent ended without an answer.
 func (c *Call) SubLost(now time.Time, why string) {
 	s := c.run.turn.thread
 	s.dropSub(c.Sub)
 	c.Refused(now, Why("Error: the sub-agent ended without an answer: "+why))
 }
 
-// ForgetSub forgets a sub-agent that was stopped.
+// ForgetSub removes a sub-agent that was stopped.
 func (ch *Children) ForgetSub(threadID string) { ch.dropSub(threadID) }
 
-// EndStep is the input of what ends a sub-agent's thread.
+// EndStep returns the input of the activity that ends a sub-agent's thread.
 func (p *ParentLink) EndStep() EndStep {
 	s := p.thread
 	out, ended := s.Outcome(p.FirstID())
@@ -311,8 +314,8 @@ func (ch *Children) sub(threadID string) *Sub {
 
 func (sub *Sub) ended() bool { return sub.Reply != nil || sub.Gone != "" }
 
-// SubEnd is how a sub-agent has ended that a call waits for, or why it will never say so. ok is
-// false while it works.
+// SubEnd returns the report of a sub-agent that a call waits for, or the reason why it will never
+// report. ok is false while the sub-agent works.
 func (ch *Children) SubEnd(threadID string) (reply *DelegateReply, gone string, ok bool) {
 	sub := ch.sub(threadID)
 	if sub == nil {
@@ -321,14 +324,15 @@ func (ch *Children) SubEnd(threadID string) (reply *DelegateReply, gone string, 
 	return sub.Reply, sub.Gone, sub.ended()
 }
 
-// SubGone takes in that a sub-agent for which a call waits will not say how it has ended.
+// SubGone records that a sub-agent will never report.
 func (ch *Children) SubGone(threadID, why string) {
 	if sub := ch.sub(threadID); sub != nil && sub.TaskID == "" && !sub.ended() {
 		sub.Gone = why
 	}
 }
 
-// SubsToRequest are the sub-agents for which calls wait, and which were not asked to report by signal.
+// SubsToRequest returns the sub-agents that calls wait for and that were not asked to report by
+// signal.
 func (ch *Children) SubsToRequest() (threadIDs []string) {
 	for _, sub := range ch.Subs {
 		if sub.TaskID == "" && !sub.ReportRequested && !sub.ended() {
@@ -338,19 +342,19 @@ func (ch *Children) SubsToRequest() (threadIDs []string) {
 	return threadIDs
 }
 
-// SubReportRequested remembers that a sub-agent was asked to report by signal.
+// SubReportRequested records that a sub-agent was asked to report by signal.
 func (ch *Children) SubReportRequested(threadID string) {
 	if sub := ch.sub(threadID); sub != nil {
 		sub.ReportRequested = true
 	}
 }
 
-// SubEnded takes in how a sub-agent has ended, which came by signal.
+// SubEnded handles the report of a sub-agent's end by signal.
 func (ch *Children) SubEnded(now time.Time, e SubEnded) {
 	s := ch.thread
 	sub := ch.sub(e.ThreadID)
 	if sub == nil {
-		// It was interrupted, and is not waited for any more.
+		// It was interrupted, and nothing waits for it.
 		return
 	}
 	if sub.TaskID == "" {
@@ -364,7 +368,7 @@ func (ch *Children) SubEnded(now time.Time, e SubEnded) {
 	ch.dropSub(e.ThreadID)
 }
 
-// SubAgentReplied gives a call the result that its sub-agent has stored.
+// SubAgentReplied continues a call whose sub-agent has stored its result.
 func (c *Call) SubAgentReplied(reply DelegateReply) {
 	s := c.run.turn.thread
 	s.Usage = s.Usage.Add(reply.Usage)
@@ -372,7 +376,7 @@ func (c *Call) SubAgentReplied(reply DelegateReply) {
 	c.Stage, c.Failed = Ran, reply.Failed
 }
 
-// dropSub forgets a sub-agent that has ended, and what it has asked.
+// dropSub removes a sub-agent that has ended, and its approval requests.
 func (ch *Children) dropSub(threadID string) {
 	s := ch.thread
 	ch.Subs = slices.DeleteFunc(ch.Subs, func(sub Sub) bool {
@@ -386,8 +390,8 @@ func (ch *Children) dropSub(threadID string) {
 	})
 }
 
-// StopSubs ends the sub-agents for which a call of the turn waits, and which nobody waits
-// for any more. It returns their threads.
+// StopSubs removes the sub-agents for which calls of the turn wait. It returns their threads, which
+// the caller must stop.
 func (t *Turn) StopSubs() []string {
 	s := t.thread
 	var stop []string
@@ -402,7 +406,7 @@ func (t *Turn) StopSubs() []string {
 	return stop
 }
 
-// delegatedTo reports whether a call of the turn has asked a sub-agent.
+// delegatedTo reports whether a call of the turn delegated to a sub-agent.
 func (t *Turn) delegatedTo(threadID string) bool {
 	return slices.ContainsFunc(t.Runs, func(r *Run) bool {
 		return slices.ContainsFunc(r.Calls, func(c *Call) bool { return c.Sub == threadID })

@@ -13,45 +13,43 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// Bounds on what hooks and processors make of one event that came from outside: a hook
-// that answers itself must not go on for ever.
+// Limits on the events that hooks and processors derive from one posted event, so that a hook that
+// answers itself does not loop forever.
 const (
-	maxDepth = 10
-	maxMade  = 100
+	maxDepth   = 10
+	maxDerived = 100
 )
 
-// Origin says which hook or processor made an event, and what it follows from.
+// Origin describes how a hook or processor derived an event.
 type Origin struct {
-	// Root is the event from outside from which it follows, Depth how many were made of
-	// one another on the way.
+	// Root is the posted event that the event follows from, and Depth the number of derivations.
 	Root  string `json:"root"`
 	Depth int    `json:"depth"`
 	By    string `json:"by"`
 
-	// Hooked says that hooks do not see it: they have seen what it was made of, and put
-	// it in its place.
+	// Hooked means that hooks do not process the event: they replaced the original event by it.
 	Hooked bool `json:"hooked,omitempty"`
 }
 
-// Root is an event from outside while events that were made of it are still to be
-// processed: its turn has ended when theirs have.
+// Root is a posted event from which events were derived. Its turn ends when all of them are
+// processed.
 type Root struct {
 	EventID string `json:"eventId"`
 	TurnID  string `json:"turnId"`
 
-	// Made counts them. Ended is set, with the Result so far, once the event's own
-	// processing is over.
+	// Made is the number of derived events. Ended is set when the event's own processing is over;
+	// Result is the result so far.
 	Made   int                `json:"made"`
 	Ended  bool               `json:"ended,omitempty"`
 	Result signals.TurnResult `json:"result"`
 	Joined []string           `json:"joined,omitempty"`
 
-	// Terminal says that viewers have been told of an end.
+	// Terminal reports whether viewers received a final or error record.
 	Terminal bool   `json:"terminal,omitempty"`
 	TraceID  string `json:"traceId,omitempty"`
 }
 
-// Deferred is an event that a hook or processor has made.
+// Deferred is an event that a hook or processor derived and that is to be queued.
 type Deferred struct {
 	ID     string        `json:"id"`
 	By     string        `json:"by"`
@@ -67,10 +65,10 @@ func (t *Turn) depth() int {
 	return 0
 }
 
-// maxType bounds the type of an event, in bytes: stores keep it as an identifier.
+// maxType is the maximum length of an event's type, in bytes: stores keep it as an identifier.
 const maxType = 128
 
-// unstorable says which event a decision makes that no store takes.
+// unstorable returns the reason why a store would reject an event that a decision derives, or "".
 func unstorable(d Decision) string {
 	types := []string{}
 	for _, p := range d.Produced {
@@ -90,7 +88,7 @@ func unstorable(d Decision) string {
 	return ""
 }
 
-// tooMany says why a decision makes more events than it may.
+// tooMany returns the reason why a decision derives too many events, or "".
 func (t *Turn) tooMany(d Decision) string {
 	s := t.thread
 	n := len(d.Responses) + len(d.Produced)
@@ -113,8 +111,8 @@ func (t *Turn) tooMany(d Decision) string {
 	switch {
 	case t.depth() >= maxDepth:
 		return fmt.Sprintf("hook %s answers what hooks have made themselves: %d events in a row were made of one another, the limit. Let it pass what it has made itself.", d.By, maxDepth)
-	case made > maxMade:
-		return fmt.Sprintf("hooks and processors have made %d events of one, the last of them %s; the limit is %d.", made, d.By, maxMade)
+	case made > maxDerived:
+		return fmt.Sprintf("hooks and processors have made %d events of one, the last of them %s; the limit is %d.", made, d.By, maxDerived)
 	case size > maxQueueBytes:
 		return fmt.Sprintf("what %s made does not fit into the queue, which takes %d KiB; retry the event when some of it has been processed.", d.By, maxQueueBytes>>10)
 	}
@@ -130,7 +128,7 @@ func (ts *Turns) rootOf(eventID string) *Root {
 	return nil
 }
 
-// response is the message that a hook has answered with.
+// response returns the message with which a hook answers.
 func (t *Turn) response(e HookEvent, by string, r hook.Response) hook.Produced {
 	s := t.thread
 	if r.SenderType == "" {
@@ -144,8 +142,8 @@ func (t *Turn) response(e HookEvent, by string, r hook.Response) hook.Produced {
 	})
 }
 
-// speaker is whom a response is from unless it says: the agent that the event belongs
-// to, else the one that would have answered it, else the hook.
+// speaker returns the default sender of a hook's response: the agent of the event, or the agent
+// that would have answered it, or the hook.
 func (t *Turn) speaker(e HookEvent, by string) string {
 	s := t.thread
 	if e.Agent != "" {
@@ -164,8 +162,8 @@ func (t *Turn) speaker(e HookEvent, by string) string {
 	return by
 }
 
-// produce queues an event that a hook or processor has made: behind what else was made
-// of the same event, ahead of its equals that came from outside.
+// produce queues an event that a hook or processor derived: after the events derived from the same
+// event, and before posted events of the same priority.
 func (t *Turn) produce(now time.Time, made Deferred) {
 	s := t.thread
 	root := s.rootOf(t.root())
@@ -192,7 +190,7 @@ func (t *Turn) produce(now time.Time, made Deferred) {
 	}
 	q := Queued{Item: it, Options: Options{Tools: t.Tools}, Origin: &Origin{Root: t.root(), Depth: t.depth() + 1, By: made.By, Hooked: made.Hooked}}
 	if event.Background(it.Type) {
-		// Nobody waits for it: what follows from it is a turn of its own.
+		// Nothing waits for it, so it gets a separate turn.
 		q.Origin.Root = it.ID
 		s.Queue = append(s.Queue, q)
 		return
@@ -206,8 +204,8 @@ func (t *Turn) produce(now time.Time, made Deferred) {
 	s.Queue = slices.Insert(s.Queue, at, q)
 }
 
-// continueRoot joins how a part of a turn has ended with how the turn has. It reports whether
-// the turn goes on with events that were made meanwhile.
+// continueRoot merges the result of a turn into that of its root. It reports whether events derived
+// from the root are still to be processed.
 func (t *Turn) continueRoot(now time.Time, out signals.TurnResult, terminal bool) bool {
 	s := t.thread
 	root := s.rootOf(t.root())
@@ -218,7 +216,7 @@ func (t *Turn) continueRoot(now time.Time, out signals.TurnResult, terminal bool
 	root.Joined = append(root.Joined, t.Steered...)
 	switch before := root.Result; {
 	case t.Item.ID == root.EventID && !root.Ended:
-		// What was made of it may have been interrupted already.
+		// Derived events may already have been interrupted.
 		root.Ended, root.Result = true, out
 		root.join(before)
 	case t.Item.ID == root.EventID:
@@ -231,7 +229,7 @@ func (t *Turn) continueRoot(now time.Time, out signals.TurnResult, terminal bool
 	return true
 }
 
-// join adds what an event that was made has come to.
+// join merges the result of a derived event.
 func (r *Root) join(out signals.TurnResult) {
 	for _, m := range out.AllReplies() {
 		addReply(&r.Result, m)
@@ -241,13 +239,13 @@ func (r *Root) join(out signals.TurnResult) {
 	}
 }
 
-// holds reports whether a turn goes on for an item that waits: one that was made of its
-// event, or the event itself, when it is to be processed again.
+// holds reports whether a queued item keeps the turn of a root open: the item is derived from the
+// root, or is the root itself, which is to be processed again.
 func (q Queued) holds(root string) bool {
 	return q.Item.ID == root || q.Origin != nil && q.Origin.Root == root
 }
 
-// settleRoots ends the turns of which nothing is left to be processed.
+// settleRoots ends the turns of the roots that have no events left to process.
 func (ts *Turns) settleRoots(now time.Time) {
 	s := ts.thread
 	kept := ts.Roots[:0:0]
@@ -275,11 +273,11 @@ func (ts *Turns) settleRoots(now time.Time) {
 	}
 }
 
-// said is an item's message as it is stored.
-func (in *Inbox) said(it event.Item) event.Message {
+// itemMessage returns an item's message as it is stored.
+func (in *Inbox) itemMessage(it event.Item) event.Message {
 	s := in.thread
 	var m event.NewMessage
-	// The payload was checked when it was posted.
+	// The payload was validated when it was posted.
 	_ = json.Unmarshal(it.Payload, &m)
 	msg := event.Message{
 		ID: it.ID, ThreadID: s.ThreadID, SenderID: m.SenderID, SenderType: m.SenderType, Role: m.SenderType.Role(),

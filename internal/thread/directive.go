@@ -8,19 +8,19 @@ import (
 	"unicode"
 )
 
-// Direction is what the directives in an agent's reply say about who answers it.
+// Direction is the content of the directives in an agent's reply: who answers it.
 type Direction struct {
-	// Ends: <world>STOP</world>, DONE or PASS. Nobody is to answer, whoever is mentioned.
+	// Ends is true for <world>STOP</world>, DONE and PASS: nobody answers, despite mentions.
 	Ends bool
 
-	// To are those whom <world>TO:a,b</world> names, in lower case, in order and without
-	// duplicates: they are to answer, and no others.
+	// To are the names in <world>TO:a,b</world>, in lower case, in order and without duplicates:
+	// only they answer.
 	To []string
 }
 
-// Directed takes the directives out of a reply. A directive stands on one line, in any
-// case; what is none, such as <world>HELLO</world>, stays as it is, and so does what stands
-// in a fenced code block. Names that TO cannot mean are passed over.
+// Directed removes the directives from a reply. A directive is on one line, in any case. Unknown
+// ones, such as <world>HELLO</world>, and fenced code blocks remain unchanged. Invalid names in TO
+// are ignored.
 func Directed(content string) (text string, how Direction) {
 	text = prose(content, func(line string) (string, bool) {
 		left := how.take(line)
@@ -43,8 +43,8 @@ var (
 	directive = regexp.MustCompile(`(?i)^<world>\s*(stop|done|pass|to:([^<>]*))\s*</world>$`)
 )
 
-// take takes the directives of a line in, and returns what else it says. Tags that meet
-// only once a directive between them is out are read as well: nothing that is left is one.
+// take reads the directives of a line and returns the rest of the line. It repeats until no
+// directive is left: removing one may join the parts of another.
 func (d *Direction) take(line string) string {
 	var out []byte
 	for {
@@ -84,15 +84,15 @@ func (d *Direction) read(found [][]byte) {
 	}
 }
 
-// Addressing settles whom an agent's final reply addresses, before it is stored. self is
-// the agent; sender is the one that it answers, senderIsAgent says that this is an agent.
+// Addressing rewrites an agent's final reply to show whom it addresses, before it is stored. self
+// is the agent, sender the participant that it answers, and senderIsAgent whether that is an agent.
 //
-//   - A directive holds over all mentions: they go, and those whom TO names take their
-//     place, one to a line. STOP, DONE and PASS leave none, also beside a TO.
-//   - The agent's mentions of itself go.
-//   - If auto says so, an answer to an agent gets its mention ([AutoMention]).
+//   - A directive overrides all mentions: they are replaced by mentions of the names in TO, one per
+//     line. STOP, DONE and PASS leave no mentions, even with a TO.
+//   - The agent's mentions of itself are removed.
+//   - If auto is set, an answer to an agent mentions it ([AutoMention]).
 //
-// What is left may be empty: a reply that was nothing but <world>PASS</world>.
+// The result may be empty, for a reply that was only <world>PASS</world>.
 func Addressing(content, self, sender string, senderIsAgent, auto bool) string {
 	text, how := Directed(content)
 	to := others(how.To, self)

@@ -1,27 +1,27 @@
-// Package thread holds the decisions that a thread takes: what a post does, who
-// answers, which event is next, what a decision on a tool call means, how a turn
-// goes on after each step, and how it ends.
+// Package thread contains the decisions of a thread: the effect of a post, the agents that answer,
+// the next event, the effect of a decision on a tool call, and how a turn continues after each step
+// and ends.
 //
-// All of it is plain Go over plain data: no Temporal, no I/O, no clock, no
-// randomness. The thread workflow calls these functions and acts on what they
-// return; [State] is all that it remembers, and survives continue-as-new as JSON.
+// It is plain Go on plain data: no Temporal, no I/O, no clock, no randomness. The thread workflow
+// calls these functions and acts on their results. [State] is the workflow's entire state, and
+// survives continue-as-new as JSON.
 //
 // # Parts
 //
 // A state consists of parts. Each has its own fields and methods, and its own file:
 //
-//   - [Inbox]: events that wait, are debounced, have failed or have ended (inbox.go, post.go)
+//   - [Inbox]: events that are queued, debounced, failed or ended (inbox.go, post.go)
 //   - [Turns]: the current [Turn], turns that wait for people, and outcomes (turn.go, waiting.go)
 //   - [Decisions]: decisions of people and results of clients (decisions.go, client_tools.go)
 //   - [Background]: background tasks (background.go)
-//   - [Children] and [ParentLink]: sub-agents of the thread, and the thread that it works for
-//     as a sub-agent (delegate.go, subagent_approvals.go)
+//   - [Children] and [ParentLink]: the sub-agents of the thread, and the parent thread of a
+//     sub-agent's thread (delegate.go, subagent_approvals.go)
 //   - [Roster]: the agents, and the turn limit (roster.go, route.go, mention.go)
 //   - [Outbox]: records that are not stored yet (outbox.go)
 //   - [Titling]: whether the thread needs a title (thread_update.go)
 //
-// A [Turn] consists of the [Run] of each agent that has a part in it, and a run of its tool
-// calls, each a [Call]. What happens to one of them is a method of it.
+// A [Turn] consists of a [Run] for each agent that takes part, and a run of its tool calls, each a
+// [Call]. The functions that change a turn, a run or a call are its methods.
 //
 // # A turn
 //
@@ -32,8 +32,8 @@
 //	                             │                                   │         └─deny───────────────────────▶ settled
 //	                             └─ failed, interrupted, step limit ─▶ done
 //
-// Where a ◆ stands, hooks and processors see an event ([HookEvent]) before it has any effect,
-// and what they have decided ([Decision]) says how it goes on. What they respond or
-// produce becomes items of their own, which follow in the same trace ([Origin]); the turn
-// of the event that they follow from has ended when they have been processed ([Root]).
+// At each ◆, hooks and processors intercept an event ([HookEvent]) before it takes effect, and
+// their [Decision] says how the turn continues. The events that they derive from it are queued as
+// separate items with the same trace ([Origin]); the turn of the posted event ends when all of them
+// are processed ([Root]).
 package thread

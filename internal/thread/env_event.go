@@ -13,40 +13,40 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// Handling is what a rule does with the turn's item, an environment event.
+// Handling is the state of a rule that handles the turn's item, an environment event.
 type Handling struct {
 	Rule  rule.Spec     `json:"rule"`
 	Stage HandlingStage `json:"stage"`
 
-	// Replaced says that hooks have changed the item.
+	// Replaced reports whether hooks changed the item.
 	Replaced bool `json:"replaced,omitempty"`
 }
 
-// HandlingStage is where a handling stands. What comes after it is an agent's run, or
-// nothing.
+// HandlingStage is the stage of a handling. After the last stage, the rule's agent runs, if there
+// is one.
 type HandlingStage string
 
 // The stages of a handling.
 const (
-	// ByFunction: the rule's function has to run.
+	// ByFunction means that the rule's function must run.
 	ByFunction HandlingStage = "function"
-	// ByProcessor: the rule's processor has to decide.
+	// ByProcessor means that the rule's processor must decide.
 	ByProcessor HandlingStage = "processor"
-	// Handled: there is no more to do before the agent's run.
+	// Handled means that only the agent's run remains.
 	Handled HandlingStage = "handled"
 )
 
-// Released says that a rule has held an event back until its time came.
+// Released describes the debounce or throttle of an event that is now handled.
 type Released struct {
-	// Count is how many others were held back before it, since Since.
+	// Count is the number of events that were held back before this one, since Since.
 	Count int       `json:"count"`
 	Since time.Time `json:"since"`
 
-	// IDs are the last of them.
+	// IDs are the ids of the last of them.
 	IDs []string `json:"ids,omitempty"`
 }
 
-// LogLevel is how much a [LogLine] matters.
+// LogLevel is the level of a [LogLine].
 type LogLevel string
 
 // The levels.
@@ -56,14 +56,14 @@ const (
 	LogError LogLevel = "error"
 )
 
-// LogLine is something that the worker's log is to tell of.
+// LogLine is a line for the worker's log.
 type LogLine struct {
 	Level LogLevel
 	Text  string
 	Args  []any
 }
 
-// TakeLog returns what the log is to be told, once.
+// TakeLog returns the new log lines and clears them.
 func (s *State) TakeLog() []LogLine {
 	lines := s.log
 	s.log = nil
@@ -74,14 +74,14 @@ func (s *State) logLine(level LogLevel, text string, args ...any) {
 	s.log = append(s.log, LogLine{level, text, append([]any{"thread", s.ThreadID}, args...)})
 }
 
-// envItem gives a post that is an environment event what it may leave out.
+// envItem sets the defaults of a post that is an environment event.
 func (s *State) envItem(now time.Time, p signals.Post) signals.Post {
 	if p.Timestamp == 0 {
 		p.Timestamp = now.UnixMilli()
 	}
 	var m event.EnvMetadata
 	if len(p.Metadata) > 0 {
-		// It was checked before.
+		// The metadata was validated before.
 		_ = json.Unmarshal(p.Metadata, &m)
 	}
 	m.TriggerSessionID = s.ThreadID
@@ -89,9 +89,9 @@ func (s *State) envItem(now time.Time, p signals.Post) signals.Post {
 	return p
 }
 
-// publish queues an environment event that the thread itself has made. It is never
-// refused: what it tells of has happened. brief is its payload as the queue keeps it, if
-// all of it is too much; nil, if it never is.
+// publish queues an environment event that the thread itself derived. It ignores the limits of the
+// queue, since the event has already happened. brief is a shorter payload for a full queue; nil if
+// the payload is always short.
 func (in *Inbox) publish(now time.Time, e event.EnvEvent, brief json.RawMessage, traceID, parent string) {
 	s := in.thread
 	if in.WasPosted(e.ID) {
@@ -104,17 +104,17 @@ func (in *Inbox) publish(now time.Time, e event.EnvEvent, brief json.RawMessage,
 		Status: event.Pending, TraceID: traceID, ParentEventID: parent, Namespace: s.Namespace, CreatedAt: now, UpdatedAt: now,
 	}}
 	if brief != nil && (len(e.Payload) > MaxCarriedContent || in.queued()+q.bytes() > maxQueueBytes) {
-		// Nobody can be told to wait until there is room in the queue: the record has the
-		// payload, and the queue what rules go by.
+		// The queue is full: the record keeps the payload, and the queue only the fields that rules
+		// need.
 		in.recordItem(now, q)
 		q.Recorded, q.Item.Payload = true, brief
 	}
 	in.Queue = append(in.Queue, q)
 }
 
-// Lifecycle tells of a change of the thread itself: created, updated, deleted. The status
-// record of the change, which gives the event its id, is all there is of it, but for a rule of the application's own
-// that handles such events.
+// Lifecycle publishes a change of the thread itself: created, updated or deleted. The status record
+// of the change, from whose id the event's id is derived, is its only record. Without an
+// application rule that names the type, Lifecycle does nothing.
 func (s *State) Lifecycle(now time.Time, typ, recordID string, rules []rule.Spec) {
 	e := event.EnvEvent{
 		ID: signals.EventID(s.Namespace, s.ThreadID, typ, recordID, ""), Type: typ, Timestamp: now.UnixMilli(),
@@ -133,8 +133,8 @@ func (s *State) Lifecycle(now time.Time, typ, recordID string, rules []rule.Spec
 	}
 }
 
-// named reports whether a rule names a type, alone or with others of its kind: a rule for
-// all types does not ask to be woken for each tool call.
+// named reports whether a rule names a type or its kind. A rule for all types does not match, since
+// it would run for every tool call.
 func named(spec rule.Spec, typ string) bool {
 	kind, _, _ := strings.Cut(typ, ".")
 	return slices.Contains(spec.Events, typ) || slices.Contains(spec.Events, kind+".*")
@@ -144,7 +144,7 @@ func (s *State) logEvent(e event.EnvEvent) {
 	s.logLine(LogInfo, "environment event "+e.Type, "event", e.ID, "source", string(e.Metadata.Source))
 }
 
-// env is the turn's item as an environment event, as hooks have left it.
+// env returns the turn's item as an environment event, with the changes of hooks.
 func (t *Turn) env(d Decision) (e event.EnvEvent, replaced, ok bool) {
 	e, ok = t.Item.Env()
 	if !ok {
@@ -158,11 +158,10 @@ func (t *Turn) env(d Decision) (e event.EnvEvent, replaced, ok bool) {
 	return e, false, true
 }
 
-// IsEnv reports whether the turn's item is an environment event: rules say what becomes
-// of it.
+// IsEnv reports whether the turn's item is an environment event, which rules handle.
 func (t *Turn) IsEnv() bool { return len(t.Item.Metadata) > 0 }
 
-// applyRule lets the rule that matches an environment event begin to handle it.
+// applyRule starts the rule that matches an environment event.
 func (t *Turn) applyRule(now time.Time, d Decision, rules []rule.Spec) {
 	s := t.thread
 	e, replaced, _ := t.env(d)
@@ -173,7 +172,7 @@ func (t *Turn) applyRule(now time.Time, d Decision, rules []rule.Spec) {
 			event.StatusChange{Status: event.StatusUnmatched, Detail: "No rule matched for event: " + e.Type})
 		return
 	}
-	// What is retried by hand is wanted now.
+	// A manual retry is not debounced.
 	t.Rule = spec.Name
 	if t.Released == nil && t.Item.Attempt == 0 && t.debounce(now, spec) {
 		t.Stage = ItemDebounced
@@ -195,8 +194,8 @@ func (t *Turn) applyRule(now time.Time, d Decision, rules []rule.Spec) {
 	}
 }
 
-// ruleFor is the rule that handles an event: the same again when it was held back, or is
-// retried. All of the event may not be at hand any more by then.
+// ruleFor returns the rule that handles an event. A debounced or retried event keeps its rule,
+// since the state may no longer have all fields that the rule matched.
 func (t *Turn) ruleFor(e event.EnvEvent, rules []rule.Spec) (rule.Spec, bool) {
 	for _, spec := range rules {
 		if t.Rule != "" && spec.Name == t.Rule {
@@ -206,7 +205,7 @@ func (t *Turn) ruleFor(e event.EnvEvent, rules []rule.Spec) (rule.Spec, bool) {
 	return rule.Match(rules, e)
 }
 
-// queueUserQuery makes a message of a user_query, which is answered like any other.
+// queueUserQuery queues the message of a user_query, which is answered like any other message.
 func (t *Turn) queueUserQuery(now time.Time, e event.EnvEvent) {
 	s := t.thread
 	q, err := e.Query()
@@ -214,7 +213,7 @@ func (t *Turn) queueUserQuery(now time.Time, e event.EnvEvent) {
 		t.failItem(now, err.Error())
 		return
 	}
-	// Hooks see the message as any other.
+	// Hooks process the message like any other.
 	id := event.QueryMessageID(e.ID)
 	t.produce(now, Deferred{ID: id, By: t.Handling.Rule.Name, Parent: e.ID, Event: hook.NewProduced(event.TypeMessage, event.NewMessage{
 		ThreadID: s.ThreadID, SenderID: q.UserID, SenderType: event.User, Content: q.Content,
@@ -226,7 +225,7 @@ func (t *Turn) queueUserQuery(now time.Time, e event.EnvEvent) {
 	}
 }
 
-// startRuleAgent gives the agent of the rule its run, if it has one.
+// startRuleAgent starts the run of the rule's agent, if the rule has one.
 func (t *Turn) startRuleAgent(e event.EnvEvent) {
 	s := t.thread
 	handler := t.Handling.Rule.Agent
@@ -246,13 +245,13 @@ func (t *Turn) startRuleAgent(e event.EnvEvent) {
 	}
 }
 
-// ofAgents reports whether an agent has brought an event about, with a tool or a task: then
-// it is not the world that speaks, and agents might go on for ever.
+// ofAgents reports whether an agent caused an event, with a tool or a task. Such an event does not
+// reset the turn limit, or agents could continue forever.
 func ofAgents(e event.EnvEvent) bool {
 	return e.Metadata.Source == event.SourceTool || e.Metadata.Source == event.SourceLLM
 }
 
-// handlerOf is the agent that handles an event.
+// handlerOf returns the name of the agent that handles an event.
 func (t *Turn) handlerOf(a *rule.Agent, e event.EnvEvent) string {
 	s := t.thread
 	if len(t.Agents) > 0 {
@@ -278,7 +277,7 @@ func joined(texts ...string) string {
 	return strings.Join(slices.DeleteFunc(texts, func(t string) bool { return t == "" }), "\n\n")
 }
 
-// EventStep is the input of the function of the rule that handles the turn's event.
+// EventStep returns the input of the function of the rule that handles the turn's event.
 func (t *Turn) EventStep() EventStep {
 	s := t.thread
 	step := EventStep{
@@ -291,16 +290,16 @@ func (t *Turn) EventStep() EventStep {
 	return step
 }
 
-// FunctionDone goes on after the function of a rule. Ended says that this was announced as
-// the end of the turn.
+// FunctionDone continues the turn after the function of a rule. ended reports whether the activity
+// stored the end of the turn.
 func (t *Turn) FunctionDone(ended bool) {
 	t.Handling.Stage, t.Ended = Handled, ended
 	e, _, _ := t.env(t.decision())
 	t.startRuleAgent(e)
 }
 
-// FunctionFailed ends the turn of an event that a rule's function has failed to handle. It
-// can be retried; the thread goes on with the events behind it.
+// FunctionFailed ends the turn of an event whose rule function failed. The event can be retried;
+// the thread continues with the next one.
 func (t *Turn) FunctionFailed(now time.Time, why string) {
 	s := t.thread
 	t.Handling.Stage = Handled
@@ -308,8 +307,8 @@ func (t *Turn) FunctionFailed(now time.Time, why string) {
 	t.failItem(now, Why(fmt.Sprintf("the function of rule %s failed: %s", t.Handling.Rule.Name, why)))
 }
 
-// RuleEvent is the turn's event as the processor of a rule sees it. It is another
-// question than that of the hooks before it.
+// RuleEvent returns the turn's event for the processor of a rule. Its key differs from that of the
+// hooks' event.
 func (t *Turn) RuleEvent() HookEvent {
 	s := t.thread
 	e := s.itemEvent(t.Item, event.RuleID(t.turnID()))
@@ -318,7 +317,7 @@ func (t *Turn) RuleEvent() HookEvent {
 	return e
 }
 
-// ApplyProcessorDecision goes on after the processor of a rule.
+// ApplyProcessorDecision applies the decision of a rule's processor.
 func (t *Turn) ApplyProcessorDecision(now time.Time, d Decision) {
 	t.Handling.Stage = Handled
 	d = t.applyDecision(now, t.RuleEvent(), d, nil)
@@ -331,7 +330,7 @@ func (t *Turn) ApplyProcessorDecision(now time.Time, d Decision) {
 	}
 }
 
-// decision is what hooks have put in the place of the turn's item, if anything.
+// decision returns the decision of hooks on the turn's item.
 func (t *Turn) decision() Decision {
 	if t.Replaced != nil {
 		return Decision{Outcome: event.Replaced, Event: t.Replaced}
@@ -339,12 +338,11 @@ func (t *Turn) decision() Decision {
 	return Decision{Outcome: event.Passed}
 }
 
-// Unhandled reports whether the function or the processor of a rule has still to act.
+// Unhandled reports whether the function or the processor of a rule has not finished.
 func (t *Turn) Unhandled() bool { return t.Handling != nil && t.Handling.Stage != Handled }
 
-// ToolDone publishes how a tool call has ended, if a rule of the application's own handles
-// that. The agent that made the call has the result anyway. What a handler's own tools do
-// is not told in turn: that might go on for ever.
+// ToolDone publishes the end of a tool call, if an application rule names such events. The tool
+// calls of an agent that handles such an event are not published, or they could loop forever.
 func (c *Call) ToolDone(now time.Time, rules []rule.Spec) {
 	r, t, s := c.run, c.run.turn, c.run.turn.thread
 	switch t.Item.Type {

@@ -7,12 +7,12 @@ import (
 	"github.com/threadmill/threadmill/hook"
 )
 
-// ItemEvent is the turn's item as hooks see it.
+// ItemEvent returns the turn's item for hooks.
 func (t *Turn) ItemEvent() HookEvent {
 	s := t.thread
 	e := s.itemEvent(t.Item, t.turnID())
 	if t.Recorded {
-		// All of it is in the record only.
+		// Only the record has all of it.
 		e.Event = nil
 	}
 	e.Hooked = t.Origin != nil && t.Origin.Hooked
@@ -30,7 +30,7 @@ func (s *State) itemEvent(it event.Item, key string) HookEvent {
 		e.Event = event.CustomEvent{Type: it.Type, ThreadID: s.ThreadID, Payload: it.Payload}
 		return e
 	}
-	m := s.said(it)
+	m := s.itemMessage(it)
 	e.CreatedBy, e.message, e.undecided = m.SenderType, m, true
 	switch m.SenderType {
 	case event.Agent:
@@ -43,7 +43,7 @@ func (s *State) itemEvent(it event.Item, key string) HookEvent {
 	return e
 }
 
-// ReplyEvent is the run's reply as hooks see it.
+// ReplyEvent returns the run's reply for hooks.
 func (r *Run) ReplyEvent() HookEvent {
 	t := r.turn
 	m := r.Reply.Message
@@ -54,7 +54,7 @@ func (r *Run) ReplyEvent() HookEvent {
 	return e
 }
 
-// CallsEvent are the reply's calls as hooks see them.
+// CallsEvent returns the tool calls of the run's reply for hooks.
 func (r *Run) CallsEvent() HookEvent {
 	t := r.turn
 	id := event.CallsID(r.MessageID)
@@ -66,7 +66,7 @@ func (r *Run) CallsEvent() HookEvent {
 	return e
 }
 
-// ResultEvent is a call's result as hooks see it.
+// ResultEvent returns the result of a call for hooks.
 func (c *Call) ResultEvent() HookEvent {
 	r, t, s := c.run, c.run.turn, c.run.turn.thread
 	id := event.ResultID(c.Plan.ID)
@@ -81,7 +81,7 @@ func (c *Call) ResultEvent() HookEvent {
 	return e
 }
 
-// ModelCallEvent is the run's next model call as hooks see it.
+// ModelCallEvent returns the run's next model call for hooks.
 func (r *Run) ModelCallEvent() HookEvent {
 	t, s := r.turn, r.turn.thread
 	id := event.LLMCallID(r.messageID())
@@ -91,8 +91,8 @@ func (r *Run) ModelCallEvent() HookEvent {
 	}
 }
 
-// agentOf is the run's agent, also before it has answered for the first time, if the
-// thread knows what its default agent is called.
+// agentOf returns the name of the run's agent. Before the default agent's first reply, it is the
+// name under which the default agent replied last, if any.
 func (r *Run) agentOf() string {
 	s := r.turn.thread
 	if r.Agent == "" {
@@ -101,16 +101,17 @@ func (r *Run) agentOf() string {
 	return r.Agent
 }
 
-// MessageEvent is a stored message as hooks see it.
+// MessageEvent returns a stored message for hooks.
 func MessageEvent(m event.Message) event.MessageEvent {
 	return event.MessageEvent{CreatedBy: m.SenderType, ThreadID: m.ThreadID, Message: event.NewMessage{
 		ThreadID: m.ThreadID, SenderID: m.SenderID, SenderType: m.SenderType, Content: m.Content, ToolCalls: m.ToolCalls, Metadata: m.Metadata,
 	}}
 }
 
-// hookRequirements says what a model call has to leave to hooks that may see its reply, undecided
-// the types of the events in the reply on which they decide once it is stored. The agent's
-// name, if it is not known yet, may be any.
+// hookRequirements returns what a model call must do for hooks that match its reply: hold back the
+// end of the run (hold), hide the reply from viewers (quiet), run inline hooks itself (inline), and
+// mark the records of events that hooks decide on after they are stored (undecided). An unknown
+// agent name matches all hooks.
 func (r *Run) hookRequirements(specs []hook.Spec) (hold, quiet bool, inline []hook.Spec, undecided []string) {
 	s := r.turn.thread
 	saysAny, callsAny := false, false
@@ -122,7 +123,7 @@ func (r *Run) hookRequirements(specs []hook.Spec) (hold, quiet bool, inline []ho
 		}
 		f.Tools = nil
 		about := hook.Subject{Namespace: s.Namespace, Type: event.TypeMessage, CreatedBy: event.Agent, Agent: agent}
-		// A filter on tools never selects what an agent says.
+		// A filter on tools never matches an agent's message.
 		says := len(spec.Filter.Tools) == 0 && f.Matches(about)
 		about.Type = event.TypeToolCall
 		calls := f.Matches(about)

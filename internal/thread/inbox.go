@@ -9,26 +9,27 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// Inbox is what has been posted: the events that wait, and those that the thread remembers.
+// Inbox contains the posted events: those that are queued, and those that the thread remembers.
 type Inbox struct {
 	thread *State
 
-	// Queue waits, in order of arrival.
+	// Queue contains the pending items, in order of arrival.
 	Queue []Queued `json:"queue,omitempty"`
 
 	// Debounced are the events that rules debounce.
 	Debounced []Debounced `json:"held,omitempty"`
 
-	// Failed can be retried, oldest first. Ended are done with, without their payloads.
+	// Failed are the items that can be retried, oldest first. Ended are the last items that ended,
+	// without payloads.
 	Failed []Queued     `json:"failed,omitempty"`
 	Ended  []event.Item `json:"ended,omitempty"`
 
-	// PostedIDs are the ids of the events that were posted last; seen has them, too.
+	// PostedIDs are the ids of the last posted events; posted is their index.
 	PostedIDs []string `json:"seen,omitempty"`
 	posted    map[string]bool
 }
 
-// QueueView is the answer to query "queue".
+// QueueView returns the result of query "queue".
 func (in *Inbox) QueueView() signals.Queue {
 	s := in.thread
 	q := signals.Queue{Items: in.Ordered(), Failed: in.failed(), Ended: append([]event.Item{}, in.Ended...)}
@@ -43,8 +44,8 @@ func (in *Inbox) QueueView() signals.Queue {
 	return q
 }
 
-// fail keeps an item that can be retried. The oldest ones lose their content, which is in the
-// store, when there is too much of it, and in the end are forgotten.
+// fail keeps an item that can be retried. If the failed items are too large, the oldest lose their
+// content, which the store has; if there are too many, the oldest are removed.
 func (in *Inbox) fail(q Queued) {
 	q.OnBusy, q.OnWaiting = "", ""
 	items := keepLast(append(in.Failed, q), maxFailed)
@@ -63,7 +64,7 @@ func (in *Inbox) fail(q Queued) {
 	in.Failed = items
 }
 
-// withoutContent is the same without its content, which is in the store.
+// withoutContent returns the item without its content, which the store has.
 func (q Queued) withoutContent() Queued {
 	q.Item.Payload, q.Item.Metadata, q.Unloaded = nil, nil, true
 	return q
@@ -77,14 +78,14 @@ func (in *Inbox) failed() []event.Item {
 	return out
 }
 
-// rememberEnded remembers an item that is done with, without what it carried.
+// rememberEnded keeps an item that ended, without its content.
 func (in *Inbox) rememberEnded(it event.Item) {
 	it.Payload, it.Metadata = nil, nil
 	in.Ended = slices.DeleteFunc(in.Ended, func(e event.Item) bool { return e.ID == it.ID })
 	in.Ended = keepLast(append(in.Ended, it), maxEnded)
 }
 
-// CheckSetStatus reports why a change of status would be refused.
+// CheckSetStatus reports why a change of status is invalid.
 func (in *Inbox) CheckSetStatus(c signals.SetStatus) error {
 	s := in.thread
 	if err := signals.CheckSetStatus(c); err != nil {
@@ -112,8 +113,8 @@ func (in *Inbox) CheckSetStatus(c signals.SetStatus) error {
 	return nil
 }
 
-// SetStatus changes the status of a queued event by hand. It reports whether the turn
-// in progress has to end for that.
+// SetStatus sets the status of a queued event by hand. It reports whether the current turn must be
+// interrupted.
 func (in *Inbox) SetStatus(now time.Time, c signals.SetStatus) (it event.Item, interrupt bool, err error) {
 	s := in.thread
 	if err := in.CheckSetStatus(c); err != nil {
@@ -150,7 +151,7 @@ func (in *Inbox) SetStatus(now time.Time, c signals.SetStatus) (it event.Item, i
 	return event.Item{}, false, &event.FieldError{Field: "eventId", Problem: "is not known"}
 }
 
-// setEnd gives the item of a turn that was ended by hand the status that it shall have.
+// setEnd sets the requested status of the item of a turn that was ended by hand.
 func (t *Turn) setEnd(now time.Time, it event.Item) {
 	s := t.thread
 	if t.SetStatus.Status != event.Pending {
@@ -160,12 +161,12 @@ func (t *Turn) setEnd(now time.Time, it event.Item) {
 	s.requeue(now, t.queued(it), t.SetStatus.By)
 }
 
-// setStatusOf gives an item that is not processed any further its status.
+// setStatusOf sets the status of an item that is not processed any further.
 func (in *Inbox) setStatusOf(now time.Time, q Queued, c signals.SetStatus) event.Item {
 	s := in.thread
 	it := q.Item
 	it.Status, it.Error, it.UpdatedAt = c.Status, c.Reason, now
-	// It may not have been recorded yet; what was is not recorded twice.
+	// Record the item in case its turn has never started.
 	in.recordItem(now, q.as(it))
 	s.recordIn(q.root(), event.StatusSetID(it.ID, s.newID(now)), event.TypeStatus, it.TraceID, it.ID, now,
 		event.StatusChange{Status: string(c.Status), Detail: it.ID, By: c.By})
@@ -181,8 +182,8 @@ func (in *Inbox) setStatusOf(now time.Time, q Queued, c signals.SetStatus) event
 	return it
 }
 
-// endDropped ends an event that was taken out of the queue. One that was to be processed
-// again may still have something to wait for.
+// endDropped ends an event that was removed from the queue. If it was to be processed again, its
+// derived events may still be pending.
 func (in *Inbox) endDropped(now time.Time, q Queued, out signals.TurnResult) {
 	s := in.thread
 	if root := s.rootOf(out.EventID); root != nil {
@@ -193,7 +194,7 @@ func (in *Inbox) endDropped(now time.Time, q Queued, out signals.TurnResult) {
 	s.settleRoots(now)
 }
 
-// turnStatus is what those are told who wait for the turn of an event that never had one.
+// turnStatus returns the turn status of an event that ended without a turn.
 func turnStatus(st event.Status) signals.TurnStatus {
 	switch st {
 	case event.Failed:
@@ -207,8 +208,8 @@ func turnStatus(st event.Status) signals.TurnStatus {
 	return signals.TurnInterrupted
 }
 
-// Cancel takes an event that waits out of the queue or, if that has had its turn, what
-// hooks and processors have made of it. It reports whether there was any of that.
+// Cancel removes an event from the queue and, if it was already processed, the events derived from
+// it. It reports whether it removed anything.
 func (in *Inbox) Cancel(now time.Time, ctl signals.Control) bool {
 	s := in.thread
 	waits := slices.ContainsFunc(in.Queue, func(q Queued) bool { return q.Item.ID == ctl.EventID })
@@ -240,8 +241,7 @@ func (in *Inbox) Cancel(now time.Time, ctl signals.Control) bool {
 	return len(taken) > 0
 }
 
-// CancelMade takes out of the queue what hooks and processors have made of the events that
-// the turns in progress are about, as far as they are meant.
+// CancelMade removes from the queue the events derived from those of the turns that ctl interrupts.
 func (in *Inbox) CancelMade(now time.Time, ctl signals.Control) {
 	s := in.thread
 	for _, t := range s.turns() {
@@ -253,7 +253,7 @@ func (in *Inbox) CancelMade(now time.Time, ctl signals.Control) {
 	}
 }
 
-// InTurn reports whether an event is what a turn in progress is about, or joins it.
+// InTurn reports whether an event is the item of a turn in progress or has joined it.
 func (ts *Turns) InTurn(eventID string) bool {
 	return slices.ContainsFunc(ts.turns(), func(t *Turn) bool { return t.has(eventID) })
 }

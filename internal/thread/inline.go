@@ -9,8 +9,7 @@ import (
 	"github.com/threadmill/threadmill/hook"
 )
 
-// Inline asks inline hooks, in their order, about an event. It is the same wherever
-// and how often it runs.
+// Inline runs inline hooks on an event, in order. It is deterministic.
 func Inline(hooks *hook.Set, specs []hook.Spec, c hook.Context, seen event.Event) Decision {
 	d := Decision{Outcome: event.Passed, Silent: true}
 	for _, spec := range specs {
@@ -34,7 +33,7 @@ func Inline(hooks *hook.Set, specs []hook.Spec, c hook.Context, seen event.Event
 		case answer.Outcome == event.Replaced:
 			raw, err := json.Marshal(answer.Event)
 			if err != nil {
-				panic("thread: event has no JSON form: " + err.Error()) // it was written as JSON before
+				panic("thread: event has no JSON form: " + err.Error()) // it was unmarshalled from JSON
 			}
 			d.Outcome, d.Event, d.Silent, seen = event.Replaced, raw, false, answer.Event
 		case answer.Settles():
@@ -46,7 +45,8 @@ func Inline(hooks *hook.Set, specs []hook.Spec, c hook.Context, seen event.Event
 	return d
 }
 
-// ErrUnregistered fails a hook that another worker had, and this one has not.
+// ErrUnregistered is the failure of a hook that is registered on another worker but not on this
+// one.
 var ErrUnregistered = errors.New("this worker does not have it; register it, or retry the event once it is gone everywhere")
 
 func refused(d Decision, spec hook.Spec, why string) Decision {

@@ -12,9 +12,9 @@ import (
 	"github.com/threadmill/threadmill/hook"
 )
 
-// HookEvent is an event as the thread shows it to hooks.
+// HookEvent is an event that hooks and processors decide on.
 type HookEvent struct {
-	// ID is the record that holds it, Type its type, Parent its cause.
+	// ID is the id of the event's record, Type its type, Parent the id of its cause.
 	ID     string
 	Type   string
 	Parent string
@@ -23,39 +23,38 @@ type HookEvent struct {
 	Agent     string
 	Tools     []string
 
-	// Key is the same as ID, but differs when an event is seen again because it is
-	// retried by hand.
+	// Key equals ID, except that it differs for each manual retry.
 	Key string
 
-	// Hooked says that hooks have put it in the place of another.
+	// Hooked means that hooks replaced another event by this one.
 	Hooked bool
 
-	// ByRule says that the processor of a rule sees it, after the hooks; Changed, that
-	// these have changed it.
+	// ByRule means that the processor of a rule decides on the event, after the hooks. Changed
+	// means that the hooks changed it.
 	ByRule, Changed bool
 
-	// Env says that it is an environment event.
+	// Env reports whether the event is an environment event.
 	Env bool
 
-	// Event is the event itself, if the thread has all of it at hand: nil means that it
-	// is in the record, and that inline hooks see it in a hook workflow, too.
+	// Event is the event itself. Nil means that only the record has all of it, so inline hooks run
+	// in a hook workflow too.
 	Event event.Event
 
-	// message is what the thread knows of it, if it is a message.
+	// message is the message, as far as the thread has it, if the event is one.
 	message event.Message
 
-	// undecided: its record may be marked, see [event.Record.WithUndecided]. stored: that may
-	// be in the store, whatever the thread still has of it.
+	// undecided means that the record may be marked: see [event.Record.WithUndecided]. stored means
+	// that the record may already be in the store.
 	undecided, stored bool
 }
 
-// Subject is what filters go by.
+// Subject returns the properties of an event that filters match.
 func (s *State) Subject(e HookEvent) hook.Subject {
 	return hook.Subject{Namespace: s.Namespace, Type: e.Type, CreatedBy: e.CreatedBy, Agent: e.Agent, Tools: e.Tools}
 }
 
-// Processing leaves only processors for an event that hooks have put in the place of
-// another: they have seen it.
+// Processing returns the hooks that apply to an event: only processors if hooks replaced another
+// event by it.
 func (e HookEvent) Processing(specs []hook.Spec) []hook.Spec {
 	if !e.Hooked {
 		return specs
@@ -63,7 +62,7 @@ func (e HookEvent) Processing(specs []hook.Spec) []hook.Spec {
 	return slices.DeleteFunc(specs, func(spec hook.Spec) bool { return spec.Kind != hook.KindProcessor })
 }
 
-// Context is what an inline hook is told.
+// Context returns the context of an inline hook.
 func (t *Turn) Context(e HookEvent) hook.Context {
 	s := t.thread
 	return hook.Context{
@@ -72,7 +71,7 @@ func (t *Turn) Context(e HookEvent) hook.Context {
 	}
 }
 
-// HookStep is the input of the hook workflow that decides on an event.
+// HookStep returns the input of the hook workflow that decides on an event.
 func (t *Turn) HookStep(e HookEvent, specs []hook.Spec) HookStep {
 	s := t.thread
 	step := HookStep{
@@ -81,37 +80,37 @@ func (t *Turn) HookStep(e HookEvent, specs []hook.Spec) HookStep {
 	}
 	step.Replaced = e.Changed
 	if e.Type == event.TypeLLMCall {
-		// It has no record.
+		// A model call has no record.
 		step.Event = rawJSON(e.Event)
 	}
 	return step
 }
 
-// Intercepting is an event that a hook workflow is deciding on.
+// Intercepting is an event that a hook workflow decides on.
 type Intercepting struct {
 	EventID string `json:"eventId"`
 
-	// Record holds the event, Type is its type, and Hooks are asked about it: for people.
+	// Record is the id of the event's record, Type its type, and Hooks the names of the hooks, for
+	// people.
 	Record string   `json:"record,omitempty"`
 	Type   string   `json:"type,omitempty"`
 	Hooks  []string `json:"hooks,omitempty"`
 
-	// ReportRequested says that it was asked to report by signal, because the thread moves. Decision
-	// came so.
+	// ReportRequested means that the hook workflow was asked to report by signal, because the
+	// thread continues as new. Decision is that report.
 	ReportRequested bool      `json:"called,omitempty"`
 	Decision        *Decision `json:"decision,omitempty"`
 }
 
-// Interceptions are the events of a turn that hook workflows are deciding on.
+// Interceptions are the events of a turn that hook workflows decide on.
 type Interceptions struct {
 	Intercepting []Intercepting `json:"intercepting,omitempty"`
 }
 
-// maxAbandonedHooks is how many reports a thread expects at most that it does not need any more.
+// maxAbandonedHooks is the maximum number of reports that the thread expects but no longer needs.
 const maxAbandonedHooks = 32
 
-// HooksStarted remembers that a hook workflow has been started, which asks these hooks about
-// an event.
+// HooksStarted records that a hook workflow with these hooks was started for an event.
 func (in *Interceptions) HooksStarted(e HookEvent, specs ...hook.Spec) {
 	if in.find(e.Key) != nil {
 		return
@@ -123,8 +122,8 @@ func (in *Interceptions) HooksStarted(e HookEvent, specs ...hook.Spec) {
 	in.Intercepting = append(in.Intercepting, next)
 }
 
-// HooksPending reports whether a hook workflow has been started for an event and was not heard,
-// and its decision if that has come by signal.
+// HooksPending reports whether a hook workflow was started for an event and has not finished.
+// decision is its decision, if that has arrived by signal.
 func (in *Interceptions) HooksPending(e HookEvent) (decision *Decision, asked bool) {
 	found := in.find(e.Key)
 	if found == nil {
@@ -133,8 +132,8 @@ func (in *Interceptions) HooksPending(e HookEvent) (decision *Decision, asked bo
 	return found.Decision, true
 }
 
-// PendingHooks are the hooks that are being asked about an event, as they are today. One that
-// is gone since may not be passed by for that.
+// PendingHooks returns the hooks that decide on an event, with their current specs. It keeps hooks
+// that have been removed since, so that they are not skipped.
 func (in *Interceptions) PendingHooks(e HookEvent, specs []hook.Spec) []hook.Spec {
 	found := in.find(e.Key)
 	if found == nil {
@@ -153,15 +152,14 @@ func (in *Interceptions) PendingHooks(e HookEvent, specs []hook.Spec) []hook.Spe
 	return asked
 }
 
-// ReportRequested remembers that the hook workflow of an event was asked to report by signal.
+// ReportRequested records that the hook workflow of an event was asked to report by signal.
 func (in *Interceptions) ReportRequested(e HookEvent) {
 	if found := in.find(e.Key); found != nil {
 		found.ReportRequested = true
 	}
 }
 
-// HooksFinished forgets that a hook workflow was asked. Its report may be on the way, though
-// the thread has the decision already, or does not need it any more.
+// HooksFinished removes the hook workflow of an event. Its report may still arrive.
 func (t *Turn) HooksFinished(e HookEvent) {
 	s := t.thread
 	t.Intercepting = slices.DeleteFunc(t.Intercepting, func(in Intercepting) bool {
@@ -178,7 +176,7 @@ func (ts *Turns) abandonHook(in Intercepting) {
 	}
 }
 
-// HookDecided takes in a decision that came by signal.
+// HookDecided handles a decision that arrived by signal.
 func (ts *Turns) HookDecided(d HookDecided) error {
 	var in *Intercepting
 	if ts.Turn != nil {
@@ -206,9 +204,9 @@ func (in *Interceptions) find(key string) *Intercepting {
 	return nil
 }
 
-// applyDecision takes in what hooks and processors have decided on an event: it is recorded,
-// and what they have made is queued, but for what waits for tool results. It returns
-// the decision as it stands: one that goes too far has failed.
+// applyDecision applies the decision of hooks and processors on an event: it records the decision
+// and queues the derived events, or adds them to deferred if they wait for tool results. It returns
+// the decision, which fails if it exceeds a limit.
 func (t *Turn) applyDecision(now time.Time, e HookEvent, d Decision, deferred *[]Deferred) Decision {
 	s := t.thread
 	if problem := cmp.Or(unstorable(d), t.tooMany(d)); problem != "" {
@@ -250,7 +248,7 @@ func (t *Turn) applyDecision(now time.Time, e HookEvent, d Decision, deferred *[
 		id = event.InterceptionID(event.RuleID(e.ID))
 	}
 	if d.Outcome == event.HookFailed {
-		// What is retried may yet be decided.
+		// A retry may get another decision.
 		id = event.FailedInterceptionID(e.Key)
 	}
 	write := !d.Silent && (len(d.Hooks) > 0 || rec.Message != nil)
@@ -260,8 +258,8 @@ func (t *Turn) applyDecision(now time.Time, e HookEvent, d Decision, deferred *[
 	return d
 }
 
-// pass takes the mark off the record of an event that hooks had no say in, if no activity has
-// had the record. Otherwise it takes the record of a decision.
+// pass removes the undecided mark from the record of an event, if no activity has received the
+// record. It reports whether it did; otherwise the record of a decision is needed.
 func (o *Outbox) pass(e HookEvent) bool {
 	if e.stored {
 		return false
@@ -275,7 +273,7 @@ func (o *Outbox) pass(e HookEvent) bool {
 	return false
 }
 
-// fillIn records what holds in place of the event.
+// fillIn sets the event with which hooks replaced e.
 func (t *Turn) fillIn(rec *event.Interception, e HookEvent, raw json.RawMessage) {
 	s := t.thread
 	switch got := readEvent(raw).(type) {
@@ -297,7 +295,7 @@ func (t *Turn) fillIn(rec *event.Interception, e HookEvent, raw json.RawMessage)
 	}
 }
 
-// replaced is a message as hooks have left it.
+// replaced returns a message with the changes of hooks.
 func (s *State) replaced(e HookEvent, got event.MessageEvent) event.Message {
 	m := e.message
 	m.ID, m.ThreadID = e.ID, s.ThreadID
@@ -314,7 +312,7 @@ func (s *State) replaced(e HookEvent, got event.MessageEvent) event.Message {
 	return m
 }
 
-// readEvent reads an event that was checked where it was made.
+// readEvent decodes an event that was validated when it was created.
 func readEvent(raw json.RawMessage) event.Event {
 	e, err := event.Unmarshal(raw)
 	if err != nil {
@@ -323,8 +321,8 @@ func readEvent(raw json.RawMessage) event.Event {
 	return e
 }
 
-// remembered is what hooks have put in the place of an item, as far as it takes to
-// process that again: all of it is in the record of their decision.
+// remembered returns the part of a replacement that the state needs to process an item again. The
+// record of the decision has all of it.
 func remembered(raw json.RawMessage) json.RawMessage {
 	switch e := readEvent(raw).(type) {
 	case event.MessageEvent:
@@ -337,7 +335,7 @@ func remembered(raw json.RawMessage) json.RawMessage {
 		e.Payload = nil
 		return rawJSON(e)
 	case event.EnvEvent:
-		// Rules may look into a payload of some size; all of it is in the record, too.
+		// Rules may match payloads up to this size; the record has all of it.
 		if len(e.Payload) > MaxCarriedContent {
 			e.Payload = json.RawMessage("null")
 		}
@@ -354,17 +352,17 @@ func rawJSON(v any) json.RawMessage {
 	return raw
 }
 
-// stopped reports whether a decision leaves nothing to be done with the event itself.
+// stopped reports whether a decision ends the processing of the event itself.
 func (d Decision) stopped() bool {
 	return d.Outcome == event.Responded || d.Outcome == event.Produced || d.Outcome == event.Dropped || d.NoDefault && d.Outcome != event.HookFailed
 }
 
-// Only reports whether all of some hooks are of one kind.
+// Only reports whether all specs are of one kind.
 func Only(kind hook.Kind, specs []hook.Spec) bool {
 	return !slices.ContainsFunc(specs, func(s hook.Spec) bool { return s.Kind != kind })
 }
 
-// Names lists hooks for people.
+// Names returns the names of hooks, for people.
 func Names(specs []hook.Spec) string {
 	names := make([]string, len(specs))
 	for i, s := range specs {

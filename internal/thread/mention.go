@@ -7,13 +7,13 @@ import (
 	"unicode/utf8"
 )
 
-// Mentions are those whom a message addresses: each name that a line begins with, as
-// @name, in lower case, in order and without duplicates.
+// Mentions returns the names that a message addresses: @name at the start of a line, in lower case,
+// in order and without duplicates.
 //
-// Only whitespace may stand before the @. A name begins with a letter or a digit and goes
-// on with letters, digits, - and _, all of ASCII. What goes on beyond that is no mention,
-// such as @a@b.c, @a.b or @a/b; a full stop that ends a sentence does not matter. Lines of
-// a fenced code block (``` or ~~~) address nobody: they begin with decorators and the like.
+// Only white space may precede the @. A name consists of ASCII letters, digits, - and _, and begins
+// with a letter or digit. It must end there: @a@b.c, @a.b and @a/b are not mentions, but a full stop
+// may follow. Lines in fenced code blocks (``` or ~~~) are ignored, since they may begin with
+// decorators and the like.
 func Mentions(content string) []string {
 	var out []string
 	prose(content, func(line string) (string, bool) {
@@ -28,8 +28,8 @@ func Mentions(content string) []string {
 // HasMentionAtStart reports whether a line of the content begins with a mention.
 func HasMentionAtStart(content string) bool { return len(Mentions(content)) > 0 }
 
-// mentionsInText reports whether the content mentions one of the names anywhere. An @ that
-// goes on a word, as in an e-mail address, is no mention.
+// mentionsInText reports whether the content mentions one of the names anywhere. An @ inside a
+// word, as in an e-mail address, is not a mention.
 func mentionsInText(content string, names []string) bool {
 	found := false
 	prose(content, func(line string) (string, bool) {
@@ -45,9 +45,9 @@ func mentionsInText(content string, names []string) bool {
 	return found
 }
 
-// ShouldAutoMention reports whether an agent's answer has to be given a mention of the
-// sender that it answers. That is so when the sender is another agent, which would not
-// hear it otherwise, and the answer addresses nobody but perhaps the agent itself.
+// ShouldAutoMention reports whether an agent's answer needs a mention of its sender: the sender is
+// another agent, which would not answer otherwise, and the answer mentions nobody except perhaps
+// the agent itself.
 func ShouldAutoMention(content, self, sender string, senderIsAgent bool) bool {
 	if !senderIsAgent || !isName(sender) || strings.EqualFold(self, sender) {
 		return false
@@ -56,8 +56,8 @@ func ShouldAutoMention(content, self, sender string, senderIsAgent bool) bool {
 	return strings.TrimSpace(content) != "" && !HasMentionAtStart(content)
 }
 
-// AutoMention makes sure that an answer to the agent sender addresses somebody other than
-// the agent that gives it: the sender, if nobody else. The agent's mentions of itself go.
+// AutoMention returns an answer to the agent sender with a mention of it, if the answer mentions
+// nobody else. It removes the agent's mentions of itself.
 func AutoMention(content, self, sender string) string {
 	content = withoutSelf(content, self)
 	if !ShouldAutoMention(content, self, sender, true) {
@@ -66,19 +66,19 @@ func AutoMention(content, self, sender string) string {
 	content = strings.TrimLeftFunc(content, unicode.IsSpace)
 	first, _, _ := strings.Cut(content, "\n")
 	if fenceOf(first) != "" {
-		// On the same line, it would make text of the code.
+		// On the same line, the mention would break the code block.
 		return "@" + sender + "\n" + content
 	}
 	return "@" + sender + " " + content
 }
 
-// withoutSelf takes the agent's mentions of itself off the start of lines.
+// withoutSelf removes the agent's mentions of itself from the start of lines.
 func withoutSelf(content, self string) string {
 	return withoutMentions(content, func(name string) bool { return strings.EqualFold(name, self) })
 }
 
-// withoutMentions takes mentions off the start of lines, if they are to go. A line that
-// says nothing else goes with them.
+// withoutMentions removes the mentions for which goes returns true from the start of lines, and
+// lines that are then empty.
 func withoutMentions(content string, goes func(name string) bool) string {
 	out := prose(content, func(line string) (string, bool) {
 		text := strings.TrimLeftFunc(line, unicode.IsSpace)
@@ -101,8 +101,8 @@ func withoutMentions(content string, goes func(name string) bool) string {
 	return strings.Trim(out, "\r\n")
 }
 
-// unaddressed is text without the mention that it begins with, of which rest is left. A
-// name that is part of what is said, as in @bob's, stays as a name.
+// unaddressed returns text without its first mention; rest is the text after that mention. A name
+// that is part of a word, as in @bob's, remains without the @.
 func unaddressed(text, rest string) string {
 	said := strings.TrimLeft(rest, ",:;.!?")
 	bare := strings.TrimLeftFunc(said, unicode.IsSpace)
@@ -112,7 +112,7 @@ func unaddressed(text, rest string) string {
 	return bare
 }
 
-// cutMention takes a mention off the start of text.
+// cutMention splits a mention off the start of text.
 func cutMention(text string) (name, rest string, ok bool) {
 	after, ok := strings.CutPrefix(text, "@")
 	n := nameLength(after)
@@ -122,7 +122,7 @@ func cutMention(text string) (name, rest string, ok bool) {
 	return strings.ToLower(after[:n]), after[n:], true
 }
 
-// nameLength is how much of the start of text is a name.
+// nameLength returns the length of the name at the start of text.
 func nameLength(text string) int {
 	for i, c := range []byte(text) {
 		letter := c|0x20 >= 'a' && c|0x20 <= 'z' || c >= '0' && c <= '9'
@@ -135,8 +135,8 @@ func nameLength(text string) int {
 
 func isName(text string) bool { return text != "" && nameLength(text) == len(text) }
 
-// nameMayEnd reports whether a name is all there is before rest, not the start of a longer
-// word, of an address or of a path.
+// nameMayEnd reports whether a name may end before rest: it is not the start of a longer word, an
+// address or a path.
 func nameMayEnd(rest string) bool {
 	if rest != "" && (rest[0] == '.' || rest[0] == '/') {
 		rest = rest[1:]
@@ -145,7 +145,7 @@ func nameMayEnd(rest string) bool {
 	return !inWord(next) && next != '@'
 }
 
-// mentionMayBegin reports whether an @ behind text begins a word.
+// mentionMayBegin reports whether an @ after text begins a word.
 func mentionMayBegin(text string) bool {
 	before, _ := utf8.DecodeLastRuneInString(text)
 	return !inWord(before) && !strings.ContainsRune("@._-+%/", before)
@@ -153,19 +153,19 @@ func mentionMayBegin(text string) bool {
 
 func inWord(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r) }
 
-// hasName reports whether name is among names, in any case.
+// hasName reports whether names contains name, ignoring case.
 func hasName(names []string, name string) bool {
 	return slices.ContainsFunc(names, func(other string) bool { return strings.EqualFold(other, name) })
 }
 
-// others are the names but one.
+// others returns the names except one.
 func others(names []string, but string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return strings.EqualFold(name, but) })
 }
 
-// prose passes the lines of content that are not in a fenced code block to edit, which
-// returns what becomes of the line, and whether it stays at all. Whether a line is code is
-// decided on the lines as edit has left them, so the result is read as it was meant.
+// prose calls edit for the lines of content outside fenced code blocks. edit returns the new line,
+// and whether to keep it. Code blocks are detected in the edited lines, so the result is parsed the
+// same way.
 func prose(content string, edit func(line string) (string, bool)) string {
 	var lines []string
 	fence := ""
@@ -186,8 +186,8 @@ func prose(content string, edit func(line string) (string, bool)) string {
 	return strings.Join(lines, "\n")
 }
 
-// fenceOf is the fence with which a line opens a block of code, if it does. As in Markdown,
-// a line of backquotes that ends on itself is code within a text.
+// fenceOf returns the fence with which a line opens a code block, or "". As in Markdown, backquotes
+// that close on the same line are inline code.
 func fenceOf(line string) string {
 	line = strings.TrimLeftFunc(line, unicode.IsSpace)
 	for _, mark := range []string{"`", "~"} {
@@ -200,7 +200,7 @@ func fenceOf(line string) string {
 	return ""
 }
 
-// endsFence reports whether a line closes the block that the fence has opened.
+// endsFence reports whether a line closes the code block that the fence opened.
 func endsFence(line, fence string) bool {
 	line = strings.TrimSpace(line)
 	return len(line) >= len(fence) && strings.Trim(line, fence[:1]) == ""

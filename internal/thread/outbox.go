@@ -8,18 +8,17 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
-// Flush is what the workflow hands to the next activity to store before it acts.
+// Flush contains the records and the row that the next activity stores before it acts.
 type Flush struct {
 	Records []event.Record `json:"records,omitempty"`
 	Row     *Row           `json:"row,omitempty"`
 }
 
-// Row changes the thread's row in the store. It has all changes that have not been stored
-// for certain.
+// Row is a change of the thread's row in the store. It includes all changes that may not have been
+// stored yet.
 type Row struct {
-	// Number is greater than that of every row before. Several steps may have taken a row
-	// along, and one of them may be retried when a later row is stored: the store then
-	// passes over the older one.
+	// Number increases with every row. A retried step may try to store an older row after a newer
+	// one; the store ignores the older one.
 	Number int64 `json:"number,omitempty"`
 
 	Title    string          `json:"title,omitempty"`
@@ -28,26 +27,26 @@ type Row struct {
 	Metadata json.RawMessage `json:"metadata,omitempty"`
 }
 
-// Outbox is what has not been stored yet.
+// Outbox contains the records and the row that have not been stored yet.
 type Outbox struct {
-	// Pending records and Row have not been stored yet.
+	// Pending and Row have not been stored yet.
 	Pending []event.Record `json:"pending,omitempty"`
 	Row     *Row           `json:"row,omitempty"`
 
-	// RowNumber is that of the newest row.
+	// RowNumber is the number of the newest row.
 	RowNumber int64 `json:"rowNumber,omitempty"`
 
-	// Handed counts the first records of Pending that were handed to an activity, which may
-	// have stored them.
+	// Handed is the number of records at the start of Pending that an activity has received and may
+	// have stored.
 	Handed int `json:"handed,omitempty"`
 
-	// inTransit are the records, and rowInTransit is the row, that a step has taken along.
+	// inTransit and rowInTransit are the records and the row that a running step has received.
 	inTransit    map[string]bool
 	rowInTransit *Row
 }
 
-// changeRow returns the row to be stored next, for a change of it: what was handed to an
-// activity stays as it is.
+// changeRow returns a copy of the next row, to be changed: a row that an activity has received must
+// not change.
 func (o *Outbox) changeRow(now time.Time) *Row {
 	row := Row{}
 	if o.Row != nil {
@@ -58,14 +57,14 @@ func (o *Outbox) changeRow(now time.Time) *Row {
 	return o.Row
 }
 
-// nextRow numbers the next row. Numbers go by time, in microseconds, so that they come
-// after those of a deleted thread that had the same id, and of a run that was reset.
+// nextRow numbers the next row. Numbers start at the time in microseconds, so they exceed those of
+// a deleted thread with the same id and of a run that was reset.
 func (o *Outbox) nextRow(now time.Time) int64 {
 	o.RowNumber = max(o.RowNumber+1, now.UnixMicro())
 	return o.RowNumber
 }
 
-// Flush returns what the next activity has to store: all of it, or as much as it takes.
+// Flush returns the records and the row that the next activity stores, up to its maximum size.
 func (o *Outbox) Flush() Flush {
 	n, size := 0, 0
 	for ; n < len(o.Pending); n++ {
@@ -85,7 +84,7 @@ func (o *Outbox) Flush() Flush {
 	return Flush{Records: append([]event.Record(nil), o.Pending[:n]...), Row: o.Row}
 }
 
-// Flushed forgets what an activity has stored.
+// Flushed removes the records and the row that an activity has stored.
 func (o *Outbox) Flushed(f Flush) {
 	if f.Row != nil && f.Row == o.Row {
 		o.Row = nil
@@ -110,13 +109,12 @@ func (o *Outbox) Flushed(f Flush) {
 	o.Pending = kept
 }
 
-// Unstored reports whether anything waits to be stored.
+// Unstored reports whether anything is waiting to be stored.
 func (o *Outbox) Unstored() bool { return len(o.Pending) > 0 || o.Row != nil }
 
-// Overdue reports whether something has to be stored by itself, because people wait to see it
-// and no step of the turn takes it along: those under way, which are so many, began before, and
-// none is about to begin. Leaving says that none begins, because the thread moves to a new run.
-// Between turns the thread stores whatever there is.
+// Overdue reports whether a separate activity must store something that viewers wait for: the
+// underWay running steps began earlier, and no step is about to begin. leaving means that no step
+// begins because the thread continues as new. Between turns, the thread stores everything.
 func (ts *Turns) Overdue(underWay int, leaving bool) bool {
 	s := ts.thread
 	switch {
@@ -128,13 +126,13 @@ func (ts *Turns) Overdue(underWay int, leaving bool) bool {
 	return ts.Turn.steps() <= underWay && !ts.CanPark()
 }
 
-// unsent reports whether something waits to be stored that no step under way has taken along.
+// unsent reports whether anything is waiting to be stored that no running step has received.
 func (o *Outbox) unsent() bool {
 	return o.Row != o.rowInTransit || slices.ContainsFunc(o.Pending, func(r event.Record) bool { return !o.inTransit[r.ID] })
 }
 
-// steps counts the steps of the current turn that are under way or about to begin. Calls that
-// wait for people, for clients or for sub-agents have none.
+// steps counts the steps of the current turn that are running or about to begin. Calls that wait
+// for people, clients or sub-agents have none.
 func (t *Turn) steps() (n int) {
 	if len(t.Cascades) > 0 {
 		n++
@@ -177,30 +175,29 @@ func (r *Run) steps() (n int, waits bool) {
 		}
 	}
 	if n == 0 && !waits {
-		return 1, false // the model is next
+		return 1, false // the model call is next
 	}
 	return n, waits
 }
 
-// Unwritten reports whether a record waits to be stored.
+// Unwritten reports whether a record is waiting to be stored.
 func (o *Outbox) Unwritten(id string) bool {
 	return slices.ContainsFunc(o.Pending, func(r event.Record) bool { return r.ID == id })
 }
 
-// maxUnstored is how much, in bytes, waits at most to be stored when the next event is
-// taken on: an activity takes at most 2 MiB.
+// maxUnstored is the maximum size of unstored data when the next event starts, in bytes. An
+// activity's input has at most 2 MiB.
 const maxUnstored = 256 << 10
 
-// Heavy reports whether what waits to be stored should be, before there is more.
+// Heavy reports whether the unstored data should be stored before there is more.
 func (o *Outbox) Heavy() bool {
 	return o.unstored() > maxUnstored
 }
 
-// maxHandedOver is how much of it, in bytes, is handed to an activity or a child
-// workflow.
+// maxHandedOver is the maximum size of a flush, in bytes.
 const maxHandedOver = 1 << 20
 
-// Overloaded reports whether what waits to be stored is more than the next step takes.
+// Overloaded reports whether the unstored data exceeds a flush.
 func (o *Outbox) Overloaded() bool { return o.unstored() > maxHandedOver }
 
 func (o *Outbox) unstored() int {

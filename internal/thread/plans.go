@@ -9,73 +9,71 @@ import (
 	"github.com/threadmill/threadmill/internal/strictjson"
 )
 
-// PlannedCall tells the workflow how a tool call is to be run. What runs is the
-// stored call; this names it.
+// PlannedCall tells the workflow how to run a stored tool call.
 type PlannedCall struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
 
-	// NeedsApproval asks a person first, showing Arguments and Reason. Arguments over
-	// MaxCarriedContent are cut, and say so: the approval_request record has them whole.
-	// Ask says how.
+	// NeedsApproval means that a person must approve the call, given Arguments and Reason.
+	// Arguments over MaxCarriedContent are cut and say so; the approval_request record has them in
+	// full. Ask contains the options of the request.
 	NeedsApproval bool     `json:"needsApproval,omitempty"`
 	Arguments     string   `json:"arguments,omitempty"`
 	Reason        string   `json:"reason,omitempty"`
 	Ask           *AskPlan `json:"ask,omitempty"`
 
-	// Guard says what an approval has to be of: it is looked at again right before the
-	// call runs. Grant is the one that covers the call, so that nobody is asked.
+	// Guard identifies the call that an approval is valid for; it is compared again immediately
+	// before the call runs. Grant is an earlier approval that covers the call, if any.
 	Guard *Guard       `json:"guard,omitempty"`
 	Grant *GrantedCall `json:"grant,omitempty"`
 
-	// Lapsed says that the approval by which the call was to run does not hold any more.
+	// Lapsed means that the approval of the call is no longer valid.
 	Lapsed bool `json:"lapsed,omitempty"`
 
-	// Denied says why a rule denies the call, DeniedBy is the rule. It never runs.
+	// Denied is the reason why the rule DeniedBy denies the call. The call never runs.
 	Denied   string `json:"denied,omitempty"`
 	DeniedBy string `json:"deniedBy,omitempty"`
 
-	// Duplicate is the same call, which the agent has made in another turn and which waits for
-	// approval. This one never runs, and nobody is asked about it.
+	// Duplicate is an identical call of the agent in another turn that waits for approval. This
+	// call never runs and needs no approval.
 	Duplicate string `json:"duplicate,omitempty"`
 
-	// Unfit says that the call cannot run, for want of the tool or for arguments that
-	// do not fit it. It never runs, whatever changes meanwhile: nobody was asked about
-	// it. Its result is the model's error.
+	// Unfit means that the call cannot run, because the tool does not exist or the arguments are
+	// invalid. It never runs, even if the configuration changes, since nobody was asked to approve
+	// it. Its result is an error.
 	Unfit bool `json:"unfit,omitempty"`
 
 	// Quick runs the call as a local activity.
 	Quick bool `json:"quick,omitempty"`
 
-	// By says who runs the call if that is no activity of the turn. Task is the
-	// background task that it starts, TaskID the one that it is about.
-	// Sub is the sub-agent that it asks.
+	// By says who runs the call, if not an activity of the turn. Task is the background task that
+	// it starts, TaskID the task that it is about, and Sub the sub-agent that it delegates to.
 	By     RunBy     `json:"by,omitempty"`
 	Task   *TaskPlan `json:"task,omitempty"`
 	TaskID string    `json:"taskId,omitempty"`
 	Sub    *SubPlan  `json:"sub,omitempty"`
 
-	// ClientTime is how long a call waits for the client that runs it.
+	// ClientTime is the time within which a client must return the result.
 	ClientTime time.Duration `json:"clientTime,omitempty"`
 }
 
-// RunBy says who runs a tool call.
+// RunBy is the kind of worker that runs a tool call.
 type RunBy string
 
-// Who can run a call, beside an activity of the turn.
+// The values of [RunBy]. Empty = an activity of the turn.
 const (
-	// ByTask: it goes on in the background.
+	// ByTask means that the call runs in the background.
 	ByTask RunBy = "task"
-	// ByAgent: a sub-agent does the work, in a thread of its own. Of a call that is a
-	// background task it is the task that does.
+	// ByAgent means that a sub-agent works on the call in a child thread. If the call starts a
+	// background task, the task does.
 	ByAgent RunBy = "agent"
-	// ByThread: the thread answers it itself.
+	// ByThread means that the thread itself returns the result.
 	ByThread RunBy = "thread"
-	// ByClient: a connected client runs it, within ClientTime.
+	// ByClient means that a connected client runs the call, within ClientTime.
 	ByClient RunBy = "client"
 )
 
-// AskPlan says how people are asked about a call.
+// AskPlan contains the options of an approval request.
 type AskPlan struct {
 	Approvers []string      `json:"approvers,omitempty"`
 	Quorum    int           `json:"quorum,omitempty"`
@@ -85,32 +83,32 @@ type AskPlan struct {
 	// EndsTurn interrupts the turn when the request expires. Otherwise the call is denied.
 	EndsTurn bool `json:"endsTurn,omitempty"`
 
-	// Listed marks the thread as one that waits for approval, for all to find.
+	// Listed lists the thread as waiting for approval, by search attribute.
 	Listed bool `json:"listed,omitempty"`
 }
 
-// Guard is what an approval of a call is of.
+// Guard identifies the call that an approval is valid for.
 type Guard struct {
-	// Digest is of tool, arguments and working directory; Definition of what the tool says
-	// of itself.
+	// Digest is the digest of the tool, the arguments and the working directory; Definition is the
+	// digest of the tool's definition.
 	Digest           string `json:"digest"`
 	Definition       string `json:"definition"`
 	WorkingDirectory string `json:"workingDirectory,omitempty"`
 
-	// Arguments is of the arguments alone, see [ArgumentsSum].
+	// Arguments is the digest of the arguments alone: see [ArgumentsSum].
 	Arguments string `json:"arguments,omitempty"`
 }
 
-// GrantedCall is an approval given before that covers a call.
+// GrantedCall is an earlier approval that covers a call.
 type GrantedCall struct {
-	// ID is the call that it was given for.
+	// ID is the id of the call that was approved.
 	ID    string      `json:"id"`
 	Scope event.Scope `json:"scope"`
 	By    string      `json:"by"`
 }
 
-// CheckStep is the input of check_decision: it checks what a decision would have run in
-// place of the stored call, or grants beyond it.
+// CheckStep is the input of check_decision, which validates the edited arguments or the pattern of
+// a decision.
 type CheckStep struct {
 	Thread           Ref       `json:"thread"`
 	Agent            string    `json:"agent"`
@@ -119,29 +117,29 @@ type CheckStep struct {
 	Tools            *[]string `json:"tools,omitempty"`
 	WorkingDirectory string    `json:"workingDirectory,omitempty"`
 
-	// By decides. Args are edited arguments, Pattern what is granted.
+	// By is the person who decides. Args are the edited arguments, Pattern is the granted pattern.
 	By      string            `json:"by"`
 	Args    string            `json:"args,omitempty"`
 	Pattern map[string]string `json:"pattern,omitempty"`
 
-	// Guard is of the call that people were asked about.
+	// Guard identifies the call in the approval request.
 	Guard *Guard `json:"guard,omitempty"`
 }
 
 // CheckReply is the result of check_decision.
 type CheckReply struct {
-	// Field and Problem say what is wrong with the decision, if anything is.
+	// Field and Problem describe the invalid field of the decision, if there is one.
 	Field   string `json:"field,omitempty"`
 	Problem string `json:"problem,omitempty"`
 
-	// Guard is of the call with the edited arguments.
+	// Guard identifies the call with the edited arguments.
 	Guard *Guard `json:"guard,omitempty"`
 
-	// Rest is the digest of what the pattern leaves as it is.
+	// Rest is the digest of the arguments that the pattern does not contain.
 	Rest string `json:"rest,omitempty"`
 }
 
-// Err is what is wrong with the decision, if anything is.
+// Err returns the problem of the decision as an error, or nil.
 func (c CheckReply) Err() error {
 	if c.Problem == "" {
 		return nil
@@ -149,30 +147,31 @@ func (c CheckReply) Err() error {
 	return &event.FieldError{Field: c.Field, Problem: c.Problem}
 }
 
-// TitleStep is the input of title_thread: it gives a thread a title by what was said.
+// TitleStep is the input of title_thread, which generates a title from the messages of a thread.
 type TitleStep struct {
 	Thread Ref    `json:"thread"`
 	Agent  string `json:"agent,omitempty"`
 
-	// RecordID is that of the status record that tells of it. Flush goes before it.
+	// RecordID is the id of the status record of the title. Flush is stored before it.
 	RecordID string `json:"recordId"`
 	Flush    Flush  `json:"flush"`
 }
 
-// TitleReply is the result of title_thread. Without a title there was nothing to go by.
+// TitleReply is the result of title_thread. Title is empty if there was nothing to generate it
+// from.
 type TitleReply struct {
 	Title string      `json:"title,omitempty"`
 	Usage event.Usage `json:"usage"`
 }
 
-// sameArguments reports whether arguments mean the same, however they are written.
+// sameArguments reports whether arguments are equal as JSON.
 func sameArguments(a, b string) bool {
 	sum := ArgumentsSum(a)
 	return sum != "" && sum == ArgumentsSum(b)
 }
 
-// ArgumentsSum identifies arguments that mean the same, however they are written. Empty for
-// what are no arguments.
+// ArgumentsSum returns a digest of arguments that is equal for equal JSON. It is empty if the
+// arguments are not valid JSON.
 func ArgumentsSum(arguments string) string {
 	canonical, err := strictjson.Canonical(arguments)
 	if err != nil {

@@ -12,19 +12,19 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// Reasons to refuse a post, apart from mistakes in its fields.
+// Reasons to reject a valid post.
 var (
 	ErrClosed = errors.New("the thread is closed")
 	ErrFull   = fmt.Errorf("the queue is full: %d KiB wait; post again when some of it has been processed", maxQueueBytes>>10)
 	ErrBusy   = errors.New("a turn is in progress and onBusy is reject")
 )
 
-// CheckStart reports why a thread cannot begin like this.
+// CheckStart reports why the input of a thread workflow is invalid.
 func CheckStart(start signals.Start) error {
 	return signals.CheckStart(start)
 }
 
-// CheckPost reports why a post would be refused. It changes nothing.
+// CheckPost reports why a post would be rejected. It changes nothing.
 func (in *Inbox) CheckPost(p signals.Post) error {
 	s := in.thread
 	if err := signals.CheckPost(s.ThreadID, p); err != nil {
@@ -42,11 +42,11 @@ func (in *Inbox) CheckPost(p signals.Post) error {
 	return nil
 }
 
-// itemBytes is about what an item takes beside its payload.
+// itemBytes is the approximate size of an item without its payload.
 const itemBytes = 400
 
-// queued is about how many bytes wait, with what is still to be queued, and what is kept
-// about the turns that go on with it.
+// queued returns the approximate size of the queue in bytes, including events still to be queued
+// and the results of the turns that they belong to.
 func (in *Inbox) queued() int {
 	s := in.thread
 	n := len(s.Roots) * (itemBytes + maxCarriedOutcome)
@@ -80,17 +80,17 @@ func (o Options) bytes() int {
 	return n
 }
 
-// Posted is what a post did.
+// Posted is the result of a post.
 type Posted struct {
 	EventID   string
 	Duplicate bool
 
-	// Interrupt asks for the end of the turn in progress.
+	// Interrupt requests the end of the current turn.
 	Interrupt bool
 }
 
-// Post puts an event into the queue, unless it was there before. A post that does
-// not fit changes nothing.
+// Post adds an event to the queue, unless its id was posted before. A rejected post changes
+// nothing.
 func (in *Inbox) Post(now time.Time, p signals.Post) (Posted, error) {
 	s := in.thread
 	if p.ID != "" && in.WasPosted(p.ID) {
@@ -102,7 +102,7 @@ func (in *Inbox) Post(now time.Time, p signals.Post) (Posted, error) {
 	q := in.queue(now, p)
 	p.ID = q.Item.ID
 	if p.OnBusy == signals.Interrupt && len(s.turns()) > 0 {
-		// Ahead of its equals: who interrupts wants to be heard next.
+		// An interrupting message goes before others of the same priority.
 		in.Queue = append([]Queued{q}, in.Queue...)
 		return Posted{EventID: p.ID, Interrupt: true}, nil
 	}
@@ -110,7 +110,7 @@ func (in *Inbox) Post(now time.Time, p signals.Post) (Posted, error) {
 	return Posted{EventID: p.ID}, nil
 }
 
-// queue makes the item of a post that has been checked, and remembers its id.
+// queue returns the item of a validated post and remembers its id.
 func (in *Inbox) queue(now time.Time, p signals.Post) Queued {
 	s := in.thread
 	if p.ID == "" {
@@ -139,8 +139,8 @@ func (in *Inbox) queue(now time.Time, p signals.Post) Queued {
 	}}
 }
 
-// PostFailed keeps a valid post that cannot be queued, and whose sender cannot be told, as a
-// failed event: it can be retried. Its content is in its record, and not in the state.
+// PostFailed keeps a valid post that cannot be queued, and whose sender cannot be notified, as a
+// failed event that can be retried. Its record has its content; the state does not.
 func (in *Inbox) PostFailed(now time.Time, p signals.Post, problem error) {
 	s := in.thread
 	q := in.queue(now, p)
@@ -149,7 +149,7 @@ func (in *Inbox) PostFailed(now time.Time, p signals.Post, problem error) {
 			in.unprocessed(now, q)
 			return
 		}
-		// It ends with what waits.
+		// The thread is about to close and ends its queued events.
 		in.Queue = append(in.Queue, q)
 		return
 	}
@@ -161,10 +161,10 @@ func (in *Inbox) PostFailed(now time.Time, p signals.Post, problem error) {
 	s.announceUnprocessed(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnFailed, Error: it.Error})
 }
 
-// maxAudit is how much of a rejected input an audit record keeps, in bytes.
+// maxAudit is the maximum size of the input in an audit record, in bytes.
 const maxAudit = 1 << 10
 
-// Reject leaves the audit record of a signal that changed nothing.
+// Reject adds the audit record of a signal that changed nothing.
 func (s *State) Reject(now time.Time, signal string, input any, problem error) {
 	raw, err := json.Marshal(input)
 	if err != nil {
@@ -182,8 +182,8 @@ func (s *State) Reject(now time.Time, signal string, input any, problem error) {
 		event.Rejected{Signal: signal, Problem: why, Input: text})
 }
 
-// Next takes the item to process out of the queue: the highest priority, and of
-// equals the one that came first. Items whose time has run out are expired on the way.
+// Next removes the next item from the queue: the oldest of those with the highest priority. It
+// first expires the items whose TTL is over.
 func (in *Inbox) Next(now time.Time) (Queued, bool) {
 	best := in.pick(now)
 	if best < 0 {
@@ -200,7 +200,7 @@ func (in *Inbox) Next(now time.Time) (Queued, bool) {
 	return next, true
 }
 
-// pick finds the item to process next, or -1.
+// pick returns the index of the next item, or -1.
 func (in *Inbox) pick(now time.Time) int {
 	s := in.thread
 	in.expire(now)
@@ -210,7 +210,7 @@ func (in *Inbox) pick(now time.Time) int {
 	return in.best(func(*Queued) bool { return true })
 }
 
-// NextStored is the item to process next, if its content has to be loaded first.
+// NextStored returns the step that loads the next item's content, if only the store has it.
 func (in *Inbox) NextStored(now time.Time) (LoadStep, bool) {
 	s := in.thread
 	best := in.pick(now)
@@ -220,8 +220,7 @@ func (in *Inbox) NextStored(now time.Time) (LoadStep, bool) {
 	return LoadStep{Thread: s.Ref(), EventID: in.Queue[best].Item.ID}, true
 }
 
-// Loaded gives an item of the queue its content. An item that has been taken out of the queue
-// meanwhile needs none.
+// Loaded sets the content of a queued item. It ignores items that have left the queue.
 func (in *Inbox) Loaded(eventID string, content LoadReply) {
 	for i := range in.Queue {
 		if q := &in.Queue[i]; q.Item.ID == eventID && q.Unloaded {
@@ -230,7 +229,7 @@ func (in *Inbox) Loaded(eventID string, content LoadReply) {
 	}
 }
 
-// NotLoaded fails an item of the queue whose content cannot be loaded.
+// NotLoaded fails a queued item whose content cannot be loaded.
 func (in *Inbox) NotLoaded(now time.Time, eventID, why string) {
 	s := in.thread
 	for i, q := range in.Queue {
@@ -258,7 +257,7 @@ func (in *Inbox) expire(now time.Time) {
 	for _, q := range in.Queue {
 		it := q.Item
 		if it.TTL > 0 && now.Sub(it.CreatedAt) > time.Duration(it.TTL)*time.Millisecond {
-			// Its message is not stored: agents would be shown it.
+			// Its message is not stored, since agents would see it.
 			detail := fmt.Sprintf("event %s waited longer than its ttl of %d ms", it.ID, it.TTL)
 			s.recordIn(q.root(), event.ExpiredID(it.ID), event.TypeStatus, it.TraceID, it.ID, now, event.StatusChange{Status: string(event.Expired), Detail: detail})
 			s.announceUnprocessed(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnExpired, Error: detail})
@@ -272,7 +271,7 @@ func (in *Inbox) expire(now time.Time) {
 	s.settleRoots(now)
 }
 
-// Ordered returns the queue in the order in which it will be processed.
+// Ordered returns the queue in processing order.
 func (in *Inbox) Ordered() []event.Item {
 	out := make([]event.Item, 0, len(in.Queue))
 	for _, q := range in.ordered() {
@@ -287,7 +286,7 @@ func (in *Inbox) ordered() []Queued {
 	return out
 }
 
-// Retry puts a failed event back into the queue; "" is the one that failed last.
+// Retry returns a failed event to the queue. Without an EventID, it is the one that failed last.
 func (in *Inbox) Retry(now time.Time, ctl signals.Control) error {
 	for i := len(in.Failed) - 1; i >= 0; i-- {
 		q := in.Failed[i]
@@ -304,18 +303,18 @@ func (in *Inbox) Retry(now time.Time, ctl signals.Control) error {
 	return &event.FieldError{Field: "eventId", Problem: fmt.Sprintf("no failed event %q in this thread", ctl.EventID)}
 }
 
-// requeue queues an item anew.
+// requeue queues an item again.
 func (in *Inbox) requeue(now time.Time, q Queued, by string) {
 	s := in.thread
 	it := q.Item
 	it.Status, it.Error, it.UpdatedAt = event.Pending, "", now
 	it.Attempt++
-	// Its time may be long over, but somebody wants it now.
+	// The TTL does not apply to a manual retry.
 	it.TTL = 0
 	s.forgetOutcome(it.ID)
 	q = q.as(it)
 	if q.Origin != nil && s.rootOf(q.Origin.Root) == nil {
-		// The turn that it was part of is over.
+		// The turn that it was part of has ended.
 		q = q.onItsOwn()
 	}
 	in.Queue = append(in.Queue, q)
@@ -323,7 +322,7 @@ func (in *Inbox) requeue(now time.Time, q Queued, by string) {
 		event.StatusChange{Status: event.StatusRetried, Detail: it.ID, By: by})
 }
 
-// onItsOwn is the same as a turn of its own, whatever it was made of.
+// onItsOwn returns the item with a turn of its own, separate from that of its root.
 func (q Queued) onItsOwn() Queued {
 	if q.Origin != nil {
 		origin := *q.Origin

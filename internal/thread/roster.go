@@ -9,26 +9,26 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// Roster are the agents of the thread.
+// Roster contains the agents of the thread.
 type Roster struct {
 	Agents []string `json:"agents,omitempty"`
 
-	// Default is what the default agent was called when it last answered.
+	// Default is the name under which the default agent last replied.
 	Default string `json:"default,omitempty"`
 
-	// TurnLimit is how many LLM calls an agent may make before a person or the world
-	// speaks again, 0 the default; LLMCalls counts them, by the agent's name in lower case.
+	// TurnLimit is the number of model calls that an agent may make between messages of users or
+	// external events; 0 = the default. LLMCalls counts them by the agent's name in lower case.
 	TurnLimit int            `json:"turnLimit,omitempty"`
 	LLMCalls  map[string]int `json:"llmCalls,omitempty"`
 }
 
-// addressed are the agents that answer a message.
+// addressed returns the agents that answer a message.
 func (ro *Roster) addressed(m event.Message) []string {
 	return Answering(ro.Agents, m)
 }
 
-// address gives an agent that a message addresses its run, unless it has made as many LLM
-// calls as it may: then people are asked to go on.
+// address starts a run for an agent that a message addresses. If the agent has reached the turn
+// limit, it asks people to continue instead.
 func (t *Turn) address(now time.Time, agent string, m event.Message) {
 	s := t.thread
 	t.addressRun(now, Run{Agent: agent, ReplyTo: m.ID, Answers: s.participant(m)})
@@ -44,9 +44,8 @@ func (t *Turn) addressRun(now time.Time, r Run) {
 	t.addRun(&r)
 }
 
-// steer has a message that joins the turn answered by the runs in progress, once by each
-// agent. One that mentions some of the agents is for them only, and those that have no run
-// get theirs.
+// steer adds a message to the turn's runs, once per agent. A message that mentions agents is only
+// for them; those without a run get one.
 func (t *Turn) steer(now time.Time, m event.Message) {
 	s := t.thread
 	everybody := len(s.Agents) == 0 || len(t.Agents) > 0 || !HasMentionAtStart(m.Content)
@@ -68,22 +67,21 @@ func (t *Turn) steer(now time.Time, m event.Message) {
 	}
 }
 
-// Missed is a message that a run has not answered yet, and the agent that wrote it, if one
-// did.
+// Missed is a message that a run has not answered yet, and the agent that wrote it, if any.
 type Missed struct {
 	ID      string `json:"id"`
 	Answers string `json:"answers,omitempty"`
 }
 
-// takeMissed has the next reply answer what the run has missed.
+// takeMissed makes the next reply answer the missed message.
 func (r *Run) takeMissed() {
 	if r.Missed != nil {
 		r.ReplyTo, r.Answers, r.Missed = r.Missed.ID, r.Missed.Answers, nil
 	}
 }
 
-// answerMissed gives the agent of a run that is done another one for what joined the turn
-// when its last reply was on its way.
+// answerMissed starts another run for the agent of a finished run, if a message joined the turn
+// during its last model call.
 func (r *Run) answerMissed(now time.Time) {
 	t := r.turn
 	missed := r.Missed
@@ -93,7 +91,7 @@ func (r *Run) answerMissed(now time.Time) {
 	t.addressRun(now, Run{Agent: r.Agent, ReplyTo: missed.ID, Answers: missed.Answers})
 }
 
-// routeReply gives the agents that a final reply addresses their runs.
+// routeReply starts runs for the agents that a final reply addresses.
 func (r *Run) routeReply(now time.Time, m event.Message) {
 	t, s := r.turn, r.turn.thread
 	m.SenderID, m.SenderType, m.AgentID = r.Agent, event.Agent, r.Agent
@@ -106,7 +104,7 @@ func (r *Run) routeReply(now time.Time, m event.Message) {
 	}
 }
 
-// participant is the agent that wrote a message, if it takes part in the thread.
+// participant returns the agent of the thread that wrote a message, or "".
 func (ro *Roster) participant(m event.Message) string {
 	if m.SenderType != event.Agent {
 		return ""
@@ -119,14 +117,14 @@ func (ro *Roster) participant(m event.Message) string {
 	return ""
 }
 
-// resetTurnLimit lets agents speak to each other again, once a person or the world has spoken.
+// resetTurnLimit resets the counters of the turn limit after a message of a user or a tool.
 func (ro *Roster) resetTurnLimit(by event.CreatedBy) {
 	if by == event.User || by == event.Tool {
 		ro.LLMCalls = nil
 	}
 }
 
-// countCall counts an LLM call of a run's agent, before it is made.
+// countCall counts a model call of a run's agent, before the call.
 func (r *Run) countCall() {
 	s := r.turn.thread
 	if s.LLMCalls == nil {
@@ -135,7 +133,7 @@ func (r *Run) countCall() {
 	s.LLMCalls[key(r.agentOf())]++
 }
 
-// nameDefaultAgent counts for the default agent by its name what was counted before that was known.
+// nameDefaultAgent moves the default agent's count to its name, once that is known.
 func (ro *Roster) nameDefaultAgent(name string) {
 	if n := ro.LLMCalls[""]; n > 0 {
 		delete(ro.LLMCalls, "")
@@ -152,10 +150,10 @@ func (ro *Roster) turnLimit() int {
 	return signals.DefaultTurnLimit
 }
 
-// maxDirectory bounds the path of a working directory, in bytes.
+// maxDirectory is the maximum length of a working directory's path, in bytes.
 const maxDirectory = 4 << 10
 
-// workingDirectory is where the thread's tools work, if its metadata says so.
+// workingDirectory returns the working directory in the thread's metadata, or "".
 func (s *State) workingDirectory() string {
 	var fields struct {
 		WorkingDirectory string `json:"workingDirectory"`

@@ -7,8 +7,8 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
-// Answering says which of a thread's agents answer a message, each once and in the
-// thread's order. A thread without named agents has the default agent, whose name is "".
+// Answering returns the agents of a thread that answer a message, each once, in the thread's order.
+// A thread without named agents has the default agent, whose name is "".
 func Answering(agents []string, m event.Message) []string {
 	if len(agents) == 0 {
 		agents = []string{""}
@@ -22,20 +22,19 @@ func Answering(agents []string, m event.Message) []string {
 	return out
 }
 
-// Responds reports whether an agent answers a message in a thread with these agents. It is
-// the one rule of routing, for what is said now and for what an agent is shown of what was
-// said before.
+// Responds reports whether an agent answers a message in a thread with these agents. Routing of new
+// messages and the visibility of old ones both follow this function.
 //
-//   - Nobody answers the system, a tool's result, or that the turn limit is reached.
-//   - No agent answers what it has said itself, or what is said in its name.
-//   - An agent is answered only by those whom it mentions at the start of a line.
-//   - People and the world around are answered by those whom they mention at the start of
-//     a line: by no agent, if they mention people only. Without such a mention every agent
-//     answers, unless an agent of the thread is mentioned in the middle of a text: then it
-//     is spoken of, and nobody is addressed.
+//   - Nobody answers system messages, tool results and the notice of the turn limit.
+//   - No agent answers its own messages, or messages sent under its name.
+//   - An agent's message is answered only by the agents that it mentions at the start of a line.
+//   - A message of a user or an external event is answered by the agents that it mentions at the start
+//     of a line, and by no agent if it mentions only people. Without such a mention every agent
+//     answers, unless the text mentions an agent of the thread elsewhere: then it talks about the
+//     agent and addresses nobody.
 //
-// In a thread without named agents there is nobody to choose from: the default agent
-// answers all that people and the world say.
+// In a thread without named agents, the default agent answers all messages of users and external
+// events.
 func Responds(agent string, agents []string, m event.Message) bool {
 	if m.ToolCallID != "" || wrote(agent, m) || IsTurnLimit(m.Content) {
 		return false
@@ -56,21 +55,21 @@ func Responds(agent string, agents []string, m event.Message) bool {
 	return false
 }
 
-// wrote reports whether a message is the agent's own.
+// wrote reports whether the agent wrote a message.
 func wrote(agent string, m event.Message) bool {
 	return agent != "" && (strings.EqualFold(m.SenderID, agent) || strings.EqualFold(m.AgentID, agent))
 }
 
 const turnLimitReached = "Turn limit reached"
 
-// TurnLimitText hands the conversation over to people, after an agent's n LLM calls
-// without a word of theirs.
+// TurnLimitText returns the notice that hands the conversation over to people after n model calls
+// of an agent.
 func TurnLimitText(n int) string {
 	return fmt.Sprintf("@human %s (%d LLM calls). Please take control of the conversation.", turnLimitReached, n)
 }
 
-// IsTurnLimit reports whether a message says that the turn limit is reached, as
-// [TurnLimitText] does, with or without somebody whom it addresses.
+// IsTurnLimit reports whether a message is the notice of [TurnLimitText], with or without its
+// mention.
 func IsTurnLimit(content string) bool {
 	text := strings.TrimSpace(content)
 	if _, rest, ok := cutMention(text); ok {

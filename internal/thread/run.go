@@ -9,46 +9,46 @@ import (
 	"github.com/threadmill/threadmill/hook"
 )
 
-// Phase is what a run does next.
+// Phase is the next step of a run.
 type Phase string
 
 // The phases of a run.
 const (
 	PhaseModel Phase = "model"
-	// PhaseReply: hooks decide on the model's reply, then on its calls.
+	// PhaseReply and PhaseCalls: hooks decide on the model's reply, then on its tool calls.
 	PhaseReply Phase = "reply"
 	PhaseCalls Phase = "calls"
 	PhaseTools Phase = "tools"
 	PhaseDone  Phase = "done"
 )
 
-// Run is one agent's part in a turn.
+// Run is the part of one agent in a turn.
 type Run struct {
 	turn *Turn
 
-	// Agent is as it was addressed until the first reply, "" for the default agent;
-	// then the agent's registered name.
+	// Agent is the name by which the agent was addressed ("" for the default agent) until its first
+	// reply, then its registered name.
 	Agent string `json:"agent,omitempty"`
 	AgentTerms
 
-	// Slot is the run's place in the turn.
+	// Slot is the index of the run in the turn.
 	Slot  int   `json:"slot,omitempty"`
 	Phase Phase `json:"phase"`
 
-	// Step counts the model calls.
+	// Step is the number of model calls so far.
 	Step int `json:"step,omitempty"`
 
-	// ReplyTo is the message that the next reply answers, Answers the agent that wrote it, if
-	// an agent did.
+	// ReplyTo is the message that the next reply answers. Answers is the agent that wrote it, if
+	// any.
 	ReplyTo string `json:"replyTo,omitempty"`
 	Answers string `json:"answers,omitempty"`
 
-	// Observe is the environment event that the agent handles, and Instructions are what
-	// the rule adds to its own.
+	// Observe is the environment event that the agent handles. Instructions are the rule's
+	// additional instructions.
 	Observe      *Observe `json:"observe,omitempty"`
 	Instructions string   `json:"instructions,omitempty"`
 
-	// MessageID is the last reply, Calls are its calls once they may run.
+	// MessageID is the id of the last reply. Calls are its tool calls, once they may run.
 	MessageID string  `json:"messageId,omitempty"`
 	Calls     []*Call `json:"calls,omitempty"`
 
@@ -58,21 +58,21 @@ type Run struct {
 	RunEnd
 }
 
-// AgentTerms are what the thread learns of a run's agent with its first reply.
+// AgentTerms are the settings of a run's agent, which the thread receives with the first reply.
 type AgentTerms struct {
 	Model     string          `json:"model,omitempty"`
 	MaxSteps  int             `json:"maxSteps,omitempty"`
 	OnWaiting event.OnWaiting `json:"onWaiting,omitempty"`
 }
 
-// ModelCall is a run's next model call.
+// ModelCall is the state of a run's next model call.
 type ModelCall struct {
-	// Asked says that hooks have decided on it, Next is the call as they changed it.
+	// Asked means that hooks have decided on the call. Next is the call as they changed it.
 	Asked bool                `json:"asked,omitempty"`
 	Next  *event.LLMCallEvent `json:"next,omitempty"`
 
-	// Calling: the model is being called. Missed is a message that has joined the turn since,
-	// for the call after this one, or for a run that follows if there is none.
+	// Calling means that the model is being called. Missed is a message that has joined the turn
+	// since, for the next model call or, if there is none, for another run.
 	Calling bool    `json:"calling,omitempty"`
 	Missed  *Missed `json:"missed,omitempty"`
 
@@ -80,43 +80,43 @@ type ModelCall struct {
 	Outage *Outage `json:"outage,omitempty"`
 }
 
-// UndecidedReply is a model's reply on which hooks are deciding.
+// UndecidedReply is a model's reply that hooks are deciding on.
 type UndecidedReply struct {
 	Reply *ModelReply `json:"reply,omitempty"`
 
-	// Gated says that the thread itself writes what ends the run, Quiet that viewers see
-	// nothing of the reply before hooks have decided.
+	// Gated means that the thread, and not the model's activity, records the end of the run. Quiet
+	// means that viewers do not see the reply until hooks have decided.
 	Gated bool `json:"held,omitempty"`
 	Quiet bool `json:"quiet,omitempty"`
 
 	// Undecided are the types of the events in the reply that were stored before hooks decide.
 	Undecided []string `json:"undecided,omitempty"`
 
-	// Edited says that hooks have changed the calls, Plan are those to be planned again.
+	// Edited means that hooks have changed the tool calls. Plan are the ids of the calls to plan
+	// again.
 	Edited bool     `json:"edited,omitempty"`
 	Plan   []string `json:"plan,omitempty"`
 }
 
-// HookAnswer is set when a hook answers instead of the run's agent.
+// HookAnswer is the state of a run that a hook answers instead of the agent.
 type HookAnswer struct {
 	Answered bool `json:"answered,omitempty"`
 
-	// Deferred is queued when the calls have their results.
+	// Deferred are the events to queue when the calls have their results.
 	Deferred []Deferred `json:"deferred,omitempty"`
 
-	// Refused says why the hooks failed that decided on a result.
+	// Refused is the error of the hooks that failed to decide on a result.
 	Refused string `json:"refused,omitempty"`
 }
 
-// RunEnd is how a run has ended: with a final reply, with an error or interrupted.
+// RunEnd is the end of a run: a final reply, an error or an interrupt.
 type RunEnd struct {
 	Final       *event.Message `json:"final,omitempty"`
 	Error       string         `json:"error,omitempty"`
 	Interrupted bool           `json:"interrupted,omitempty"`
 }
 
-// AtLimit ends a run that has made as many model calls as it may. It reports whether
-// that is so.
+// AtLimit ends a run that has reached its limit of model calls. It reports whether it did.
 func (r *Run) AtLimit(now time.Time) bool {
 	if r.MaxSteps == 0 || r.Step < r.MaxSteps {
 		return false
@@ -127,8 +127,7 @@ func (r *Run) AtLimit(now time.Time) bool {
 	return true
 }
 
-// NextModelStep returns the input of the run's next model call. specs are the hooks that
-// there are.
+// NextModelStep returns the input of the run's next model call. specs are the registered hooks.
 func (r *Run) NextModelStep(specs []hook.Spec) ModelStep {
 	t, s := r.turn, r.turn.thread
 	r.takeMissed()
@@ -158,8 +157,8 @@ func (r *Run) NextModelStep(specs []hook.Spec) ModelStep {
 	return step
 }
 
-// ApplyModelCallDecision goes on with a model call, now that hooks have decided on it. It
-// reports whether the call is to be made.
+// ApplyModelCallDecision applies the decision of hooks on a model call. It reports whether to make
+// the call.
 func (r *Run) ApplyModelCallDecision(now time.Time, d Decision) bool {
 	d = r.turn.applyDecision(now, r.ModelCallEvent(), d, nil)
 	switch {
@@ -177,12 +176,12 @@ func (r *Run) ApplyModelCallDecision(now time.Time, d Decision) bool {
 	return true
 }
 
-// messageID derives the id of the run's next reply.
+// messageID returns the id of the run's next reply.
 func (r *Run) messageID() string {
 	return event.ReplyID(r.turn.turnID(), r.Slot, r.Step+1)
 }
 
-// Replied takes in a model's reply, which hooks see before it has any effect.
+// Replied handles a model's reply. Hooks decide on it before it takes effect.
 func (r *Run) Replied(now time.Time, reply ModelReply) {
 	t, s := r.turn, r.turn.thread
 	if r.Agent == "" {
@@ -205,15 +204,15 @@ func (r *Run) Replied(now time.Time, reply ModelReply) {
 		r.finish(now, reply.Message)
 	case reply.Message.Content != "":
 	case len(reply.Calls) > 0:
-		// It says nothing: the calls are all there is to see.
+		// The reply has no text, so hooks decide on the calls only.
 		r.Phase = PhaseCalls
 	default:
 		r.finish(now, reply.Message)
 	}
 }
 
-// maxSteps is the limit of an agent in this thread: a sub-agent has no more than is left
-// to the one that asked it.
+// maxSteps returns an agent's limit of model calls in this thread: its own limit or, if lower, the
+// limit of the parent thread.
 func (p *ParentLink) maxSteps(own int) int {
 	if p.Parent != nil && p.Parent.MaxSteps > 0 {
 		return min(own, p.Parent.MaxSteps)
@@ -221,8 +220,8 @@ func (p *ParentLink) maxSteps(own int) int {
 	return own
 }
 
-// ApplyReplyDecision goes on with what a reply says, now that hooks have decided on it. Its
-// calls, if it has any, are an event of their own.
+// ApplyReplyDecision applies the decision of hooks on the text of a reply. Its tool calls are a
+// separate event.
 func (r *Run) ApplyReplyDecision(now time.Time, d Decision) {
 	s := r.turn.thread
 	seen := r.ReplyEvent()
@@ -246,7 +245,7 @@ func (r *Run) ApplyReplyDecision(now time.Time, d Decision) {
 	r.finish(now, m)
 }
 
-// Decided reports whether hooks have decided on what the run has to go on with.
+// Decided reports whether hooks have already decided on the reply or its tool calls.
 func (r *Run) Decided() bool {
 	switch r.Phase {
 	case PhaseReply:
@@ -269,7 +268,7 @@ func (r *Run) finish(now time.Time, m event.Message) {
 	}
 	final := event.Final{Agent: r.Agent}
 	if m.Content != "" && !(r.Quiet && r.Interrupted) {
-		// What hooks have not let out is for nobody to see. Without content nothing was said, so nothing was stored.
+		// Hide what hooks have not passed. A reply without content was not stored.
 		m = Carry(m)
 		m.Held = false
 		r.Final, final.MessageID = &m, m.ID
@@ -282,7 +281,7 @@ func (r *Run) finish(now time.Time, m event.Message) {
 	}
 }
 
-// notice tells the people in the thread what the thread itself has done.
+// notice records a system message of the thread itself.
 func (t *Turn) notice(now time.Time, id string, text string) {
 	s := t.thread
 	t.record(now, id, event.TypeMessage, event.Message{
@@ -290,11 +289,11 @@ func (t *Turn) notice(now time.Time, id string, text string) {
 	})
 }
 
-// ToolStep returns the input of the call's run. specs are the hooks that there are.
+// ToolStep returns the input of the activity that runs the call. specs are the registered hooks.
 func (c *Call) ToolStep(specs []hook.Spec) ToolStep {
 	r, t, s := c.run, c.run.turn, c.run.turn.thread
 	matching := c.decidingOnResult(specs)
-	// Beside others, inline hooks see it in the hook workflow.
+	// If there are hooks of other kinds, the hook workflow runs the inline hooks too.
 	var inline []hook.Spec
 	if Only(hook.KindInline, matching) {
 		// Otherwise a hook workflow asks them all.
@@ -313,7 +312,7 @@ func (c *Call) ToolStep(specs []hook.Spec) ToolStep {
 	return step
 }
 
-// decidingOnResult are the hooks that decide on a call's result.
+// decidingOnResult returns the hooks that decide on a call's result.
 func (c *Call) decidingOnResult(specs []hook.Spec) []hook.Spec {
 	r, s := c.run, c.run.turn.thread
 	return hook.Matching(specs, hook.Subject{
@@ -321,13 +320,13 @@ func (c *Call) decidingOnResult(specs []hook.Spec) []hook.Spec {
 	})
 }
 
-// CallRan takes in that a call has its result in the store, which hooks see next.
+// CallRan records that a call's result is stored. Hooks decide on it next.
 func (c *Call) CallRan(reply ToolReply) {
 	c.Stage, c.Decision = Ran, reply.Decision
 	c.Failed = reply.Status != "succeeded"
 }
 
-// ApplyResultDecision goes on with a call's result, now that hooks have decided on it.
+// ApplyResultDecision applies the decision of hooks on a call's result.
 func (c *Call) ApplyResultDecision(now time.Time, d Decision) {
 	r := c.run
 	seen := c.ResultEvent()
@@ -343,31 +342,31 @@ func (c *Call) ApplyResultDecision(now time.Time, d Decision) {
 	}
 }
 
-// CallFailed gives a call whose run was lost for good its result.
+// CallFailed sets an error as the result of a call that could not be completed.
 func (c *Call) CallFailed(now time.Time, why string) {
 	c.Failed = true
 	c.settleWithoutRunning(now, "Error: "+why)
 }
 
-// Why a call got a result without running.
+// Results of calls that did not run, or did not finish.
 const (
 	DeniedText      = "Tool execution was denied by the user."
 	InterruptedText = "Tool execution was interrupted before it finished."
 	NotBegunText    = "Tool execution was interrupted before it began: the tool did not run."
 )
 
-// settleWithoutRunning gives a call that will not run its result.
+// settleWithoutRunning sets the result of a call that will not run.
 func (c *Call) settleWithoutRunning(now time.Time, text string) {
 	t, s := c.run.turn, c.run.turn.thread
 	c.Stage = CallSettled
 	if c.Client != nil {
-		// A client's answer comes too late.
+		// Remember the call, so that a late result of a client is recognised.
 		s.Settled = keepLast(append(s.Settled, Settled{ToolCallID: answerKey(c.Plan.ID), Decision: "settled"}), maxDecided)
 	}
 	t.record(now, event.ResultID(c.Plan.ID), event.TypeMessage, c.result(text, true))
 }
 
-// result is the message of a result that the thread itself has for a call.
+// result returns the message of a result that the thread itself produced.
 func (c *Call) result(text string, isError bool) event.Message {
 	r, s := c.run, c.run.turn.thread
 	return event.Message{
@@ -376,8 +375,8 @@ func (c *Call) result(text string, isError bool) event.Message {
 	}
 }
 
-// ToolsDone sends the run back to its model, once every call has its result, unless
-// hooks have answered in its place.
+// ToolsDone continues the run with its next model call when every call has its result, unless hooks
+// answered instead.
 func (r *Run) ToolsDone(now time.Time) {
 	for _, c := range r.Calls {
 		if c.Stage != CallSettled {
@@ -395,7 +394,7 @@ func (r *Run) ToolsDone(now time.Time) {
 	}
 }
 
-// release queues what had to wait for the results of calls.
+// release queues the events that waited for the results of calls.
 func (r *Run) release(now time.Time) {
 	for _, made := range r.Deferred {
 		r.turn.produce(now, made)
@@ -403,11 +402,12 @@ func (r *Run) release(now time.Time) {
 	r.Deferred = nil
 }
 
-// StopRun ends a run that was interrupted: calls without a result get one.
+// StopRun ends an interrupted run. Calls without a result get one.
 func (r *Run) StopRun(now time.Time) {
 	s := r.turn.thread
 	if r.Phase == PhaseReply && (!r.Gated || r.Decided()) {
-		// It was said, and no hook has still to see it: it stands, and may be the end.
+		// The reply was shown and no hook has to decide on it, so it stands and may be the final
+		// reply.
 		d := Decision{Outcome: event.Passed, Silent: true}
 		if r.Decided() {
 			d = *r.Reply.MessageDecision
@@ -441,7 +441,7 @@ func (r *Run) StopRun(now time.Time) {
 	r.Phase, r.Interrupted, r.Reply, r.Outage = PhaseDone, true, nil, nil
 }
 
-// open are the calls of a reply that are not on their way yet.
+// open returns the calls of a reply that have not been started yet.
 func (r *Run) open() []PlannedCall {
 	if len(r.Plan) == 0 {
 		return r.Reply.Calls
@@ -449,7 +449,7 @@ func (r *Run) open() []PlannedCall {
 	return slices.DeleteFunc(slices.Clone(r.Reply.Calls), func(p PlannedCall) bool { return !slices.Contains(r.Plan, p.ID) })
 }
 
-// Fail ends a run that cannot go on.
+// Fail ends a run with an error.
 func (r *Run) Fail(now time.Time, why string, retryable bool) {
 	t := r.turn
 	why = Why(why)

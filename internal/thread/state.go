@@ -15,8 +15,8 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// Bounds on what a thread remembers. An event that is posted again after its id was
-// forgotten finds its records in the store, and has no effect either.
+// Limits on the ids and items that a thread remembers. A post whose id was forgotten is still
+// ignored: its records exist in the store.
 const (
 	maxPostedIDs = 2000
 	maxEnded     = 32
@@ -24,14 +24,14 @@ const (
 	maxDecided   = 200
 	maxFailed    = 500
 
-	// The next run of the workflow takes at most 2 MiB.
+	// The input of a workflow run has at most 2 MiB.
 	maxQueueBytes  = 768 << 10
 	maxFailedBytes = 256 << 10
 	maxParkedBytes = 128 << 10
 )
 
-// State is all that a thread workflow remembers. Its parts have their own fields and methods;
-// State itself has what takes several of them.
+// State is the entire state of a thread workflow. Its parts have their own fields and methods;
+// State has the methods that need several parts.
 type State struct {
 	Namespace string          `json:"namespace"`
 	ThreadID  string          `json:"threadId"`
@@ -50,55 +50,55 @@ type State struct {
 
 	Usage event.Usage `json:"usage"`
 
-	// Derived counts the ids that the thread has derived.
+	// Derived is the number of ids that the thread has derived.
 	Derived int64 `json:"derived,omitempty"`
 
-	// Closing is set once the thread has been told to end.
+	// Closing is the request to close the thread, if there is one.
 	Closing *signals.Control `json:"closing,omitempty"`
 
-	// closed is set once the records of the thread's end are made.
+	// closed is set when the records of the thread's end have been added.
 	closed bool
 
-	// log is for the worker's log.
+	// log contains lines for the worker's log.
 	log []LogLine
 }
 
-// Queued is an item that waits.
+// Queued is an item in the queue.
 type Queued struct {
 	Item   event.Item     `json:"item"`
 	OnBusy signals.OnBusy `json:"onBusy,omitempty"`
 
-	// OnWaiting is what the post says of turns that wait for people.
+	// OnWaiting is the post's setting for turns that wait for people.
 	OnWaiting event.OnWaiting `json:"onWaiting,omitempty"`
 	Options
 
-	// Origin is set when hooks or processors made the item.
+	// Origin is set if hooks or processors derived the item.
 	Origin *Origin `json:"origin,omitempty"`
 
-	// Hooked says that hooks have decided on it before it failed, Replaced what they put
-	// in its place.
+	// Hooked means that hooks have already decided on the item. Replaced is the event with which
+	// they replaced it.
 	Hooked   bool            `json:"hooked,omitempty"`
 	Replaced json.RawMessage `json:"replaced,omitempty"`
 
-	// Stored says that its record may be in the store, where it stays as it is.
+	// Stored means that the item's record may be in the store, so it cannot be changed.
 	Stored bool `json:"stored,omitempty"`
 }
 
-// as is the same with its item changed.
+// as returns a copy with another item.
 func (q Queued) as(it event.Item) Queued {
 	q.Item = it
 	return q
 }
 
-// Settled remembers how a tool call that asked for approval was settled.
+// Settled is the outcome of a tool call that needed approval.
 type Settled struct {
 	ToolCallID string `json:"toolCallId"`
 
-	// Decision is empty if the call was settled without one, by an interrupt.
+	// Decision is empty if the call ended without a decision, by an interrupt.
 	Decision event.Decision `json:"decision,omitempty"`
 }
 
-// New makes the state of a thread that begins now.
+// New returns the state of a new thread.
 func New(namespace, threadID string, start signals.Start, now time.Time) *State {
 	s := &State{
 		Namespace: namespace, ThreadID: threadID,
@@ -113,7 +113,7 @@ func New(namespace, threadID string, start signals.Start, now time.Time) *State 
 	return s
 }
 
-// UnmarshalJSON reads the state that the run before has carried over.
+// UnmarshalJSON reads the state that the previous workflow run carried over.
 func (s *State) UnmarshalJSON(data []byte) error {
 	type plain State // without this method
 	if err := json.Unmarshal(data, (*plain)(s)); err != nil {
@@ -123,7 +123,7 @@ func (s *State) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// bind lets the parts find the state that they are parts of.
+// bind connects the parts to the state.
 func (s *State) bind() {
 	s.Inbox.thread, s.Turns.thread, s.Decisions.thread, s.Background.thread = s, s, s, s
 	s.Children.thread, s.ParentLink.thread, s.Titling.thread = s, s, s
@@ -138,17 +138,17 @@ func (s *State) bind() {
 	}
 }
 
-// firstOpened is what the numbers of tasks and sub-agents count from.
+// firstOpened is the time from which the numbers of tasks and sub-agents count.
 var firstOpened = time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
 
-// Number lets the numbers of tasks and sub-agents begin where no thread that had the same
-// id before, and was terminated or forgotten, has come to: what is stored goes by them.
+// Number sets the first numbers of tasks and sub-agents, above those of an earlier thread with the
+// same id: record ids depend on them.
 func (s *State) Number(opened time.Time) {
 	first := int(max(opened.Sub(firstOpened), 0) / time.Second)
 	s.TaskCount, s.SubCount = first, first
 }
 
-// Ref names the thread.
+// Ref returns the reference to the thread.
 func (s *State) Ref() Ref { return Ref{s.Namespace, s.ThreadID} }
 
 // Idle reports whether the thread has nothing to process.
@@ -157,7 +157,7 @@ func (ts *Turns) Idle() bool {
 	return len(ts.turns()) == 0 && len(s.Queue) == 0
 }
 
-// Outcome returns how the turn of an event ended, if that is known.
+// Outcome returns the result of an event's turn, if it is known.
 func (ts *Turns) Outcome(eventID string) (signals.TurnResult, bool) {
 	for i := len(ts.Outcomes) - 1; i >= 0; i-- {
 		if ts.Outcomes[i].EventID == eventID {
@@ -167,8 +167,7 @@ func (ts *Turns) Outcome(eventID string) (signals.TurnResult, bool) {
 	return signals.TurnResult{}, false
 }
 
-// Awaits reports whether the event waits or is being processed, so that its outcome
-// is still to come.
+// Awaits reports whether the event is queued or in progress, so its result is still to come.
 func (ts *Turns) Awaits(eventID string) bool {
 	s := ts.thread
 	for _, q := range s.Queue {
@@ -186,11 +185,11 @@ func (ts *Turns) Awaits(eventID string) bool {
 	})
 }
 
-// maxCarriedOutcome is how much of a final message's text an outcome keeps across
+// maxCarriedOutcome is the maximum length of a final message that an outcome carries over
 // continue-as-new, in bytes.
 const maxCarriedOutcome = 1 << 10
 
-// Carried returns the state as the next run of the workflow begins with it.
+// Carried returns the state that the next workflow run starts with.
 func (s *State) Carried() *State {
 	c := *s
 	c.Outcomes = append([]signals.TurnResult(nil), s.Outcomes...)
@@ -221,24 +220,26 @@ func carried(m *event.Message) *event.Message {
 	return &short
 }
 
-// recordUndecided records an event that models are not shown before it has passed, see
+// recordUndecided adds the record of an event that models do not see until hooks have passed it:
+// see
 // [event.Record.WithUndecided].
 func (s *State) recordUndecided(eventID, id, typ, traceID, parent string, at time.Time, payload any) {
 	s.Pending = append(s.Pending, event.NewRecord(id, typ, traceID, parent, at, payload).In(eventID).WithUndecided(typ))
 }
 
-// record records what belongs to the turn.
+// record adds a record to the turn.
 func (t *Turn) record(now time.Time, id, typ string, payload any) {
 	t.recordCausedBy(now, id, typ, t.Item.ID, payload)
 }
 
-// recordCausedBy records what belongs to the turn and has another cause than its item.
+// recordCausedBy adds a record to the turn whose parent is not the turn's item.
 func (t *Turn) recordCausedBy(now time.Time, id, typ, parent string, payload any) {
 	t.thread.recordIn(t.root(), id, typ, t.Item.TraceID, parent, now, payload)
 }
 
-// recordUndecided records an event of the turn that models are not shown before it has passed,
-// see [event.Record.WithUndecided].
+// recordUndecided adds the record of an event of the turn that models do not see until hooks have
+// passed it: see
+// [event.Record.WithUndecided].
 func (t *Turn) recordUndecided(now time.Time, id, typ string, payload any) {
 	t.thread.recordUndecided(t.root(), id, typ, t.Item.TraceID, t.Item.ID, now, payload)
 }
@@ -247,13 +248,13 @@ func (s *State) record(id, typ, traceID, parent string, at time.Time, payload an
 	s.recordIn(s.eventOf(traceID, parent), id, typ, traceID, parent, at, payload)
 }
 
-// recordIn records what belongs to the turn of an event.
+// recordIn adds a record to the turn of an event.
 func (o *Outbox) recordIn(eventID, id, typ, traceID, parent string, at time.Time, payload any) {
 	o.Pending = append(o.Pending, event.NewRecord(id, typ, traceID, parent, at, payload).In(eventID))
 }
 
-// eventOf is the event from outside whose turn in progress has something as its cause, or
-// has that trace.
+// eventOf returns the posted event of the turn in progress that has the trace or contains the
+// parent, or "".
 func (ts *Turns) eventOf(traceID, parent string) string {
 	for _, t := range ts.turns() {
 		if parent == t.Item.ID {
@@ -274,7 +275,7 @@ func (ts *Turns) addOutcome(o signals.TurnResult) {
 	ts.Outcomes = keepLast(append(ts.Outcomes, o), maxOutcomes)
 }
 
-// forgetOutcome drops the outcome of an event that is to be processed again.
+// forgetOutcome removes the outcome of an event that will be processed again.
 func (ts *Turns) forgetOutcome(eventID string) {
 	kept := ts.Outcomes[:0:0]
 	for _, o := range ts.Outcomes {
@@ -289,8 +290,7 @@ func (ds *Decisions) rememberSettled(callID string, d event.Decision) {
 	ds.Settled = keepLast(append(ds.Settled, Settled{callID, d}), maxDecided)
 }
 
-// WasPosted reports whether an event of that id has been posted, as far as the thread
-// remembers.
+// WasPosted reports whether the thread remembers an event with this id.
 func (in *Inbox) WasPosted(id string) bool {
 	if in.posted == nil {
 		in.posted = make(map[string]bool, len(in.PostedIDs))
@@ -301,7 +301,7 @@ func (in *Inbox) WasPosted(id string) bool {
 	return in.posted[id]
 }
 
-// rememberPosted adds an event to those that have been posted.
+// rememberPosted adds an event to the posted events.
 func (in *Inbox) rememberPosted(id string) {
 	if in.WasPosted(id) {
 		return
@@ -314,14 +314,14 @@ func (in *Inbox) rememberPosted(id string) {
 	}
 }
 
-// newID derives a ULID from the thread and a counter: the same on replay.
+// newID derives a ULID from the thread and a counter. It is deterministic.
 func (s *State) newID(now time.Time) string {
 	s.Derived++
 	var n [8]byte
 	binary.BigEndian.PutUint64(n[:], uint64(s.Derived))
 	sum := sha256.Sum256([]byte(s.Namespace + "/" + s.ThreadID + "/" + string(n[:])))
 	var id ulid.ULID
-	// A time before 1970 cannot come from a Temporal server.
+	// Times from a Temporal server are never before 1970.
 	_ = id.SetTime(uint64(now.UnixMilli()))
 	_ = id.SetEntropy(sum[:10])
 	return id.String()
@@ -334,10 +334,10 @@ func keepLast[T any](list []T, n int) []T {
 	return list
 }
 
-// maxWhy is how much is kept of why something has failed, in bytes.
+// maxWhy is the maximum length of the reason of a failure, in bytes.
 const maxWhy = 4 << 10
 
-// Why returns the reason of a failure as it is kept: what programs say may be long.
+// Why returns the reason of a failure, cut to the length that the state keeps.
 func Why(text string) string {
 	if len(text) > maxWhy {
 		return cutText(text, maxWhy) + "…"
@@ -345,7 +345,7 @@ func Why(text string) string {
 	return text
 }
 
-// cutText cuts s to at most n bytes without splitting a character.
+// cutText returns at most the first n bytes of s, without splitting a character.
 func cutText(s string, n int) string {
 	for n > 0 && !utf8.RuneStart(s[n]) {
 		n--

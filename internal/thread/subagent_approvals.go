@@ -12,8 +12,8 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// SubAsked takes in that a call of a sub-agent waits for approval: people are asked here,
-// too.
+// SubAsked handles an approval request of a sub-agent: it becomes an approval request of this
+// thread too.
 func (ch *Children) SubAsked(a SubAsks) {
 	s := ch.thread
 	sub := ch.sub(a.ThreadID)
@@ -32,14 +32,14 @@ func (ch *Children) SubAsked(a SubAsks) {
 	}
 	sub.Listed = sub.Listed || a.Listed
 	kept := a.Request
-	if limit := min(maxAskedArguments, max(maxAskedTotal-ch.askedBytes(), 0)); len(kept.Arguments) > limit {
+	if limit := min(maxRequestArguments, max(maxRequestTotal-ch.requestBytes(), 0)); len(kept.Arguments) > limit {
 		kept.Arguments = fmt.Sprintf("%s… (%d bytes in all; the approval_request record has them)", cutText(kept.Arguments, limit), len(kept.Arguments))
 	}
 	sub.Asks = append(sub.Asks, kept)
 }
 
-// askedBytes is how much the thread keeps of the arguments of sub-agents' calls.
-func (ch *Children) askedBytes() int {
+// requestBytes returns the size of the arguments that the thread keeps for sub-agents' calls.
+func (ch *Children) requestBytes() int {
 	n := 0
 	for _, sub := range ch.Subs {
 		for _, ask := range sub.Asks {
@@ -49,7 +49,7 @@ func (ch *Children) askedBytes() int {
 	return n
 }
 
-// SubDecided takes in that a call of a sub-agent waits no more.
+// SubDecided handles the notice that a call of a sub-agent no longer waits.
 func (ch *Children) SubDecided(now time.Time, d SubDecided) {
 	s := ch.thread
 	sub := ch.sub(d.ThreadID)
@@ -65,7 +65,7 @@ func (ch *Children) SubDecided(now time.Time, d SubDecided) {
 	var decision event.Decision
 	if d.Approval != nil {
 		decision = d.Approval.Decision
-		// What it grants, it grants there.
+		// The grant applies to the sub-agent's thread.
 		d.Approval.ThreadID = cmp.Or(d.Approval.ThreadID, d.ThreadID)
 		s.record(event.DecisionID(d.ToolCallID, d.Approval.Round), event.TypeApproval, ch.traceOf(sub), sub.ToolCallID, now, *d.Approval)
 	}
@@ -73,7 +73,7 @@ func (ch *Children) SubDecided(now time.Time, d SubDecided) {
 	s.notifyParentDecided(SubDecided{ToolCallID: d.ToolCallID, Approval: d.Approval})
 }
 
-// traceOf is the trace of what a sub-agent works for.
+// traceOf returns the trace of the call or task that a sub-agent works on.
 func (ch *Children) traceOf(sub *Sub) string {
 	s := ch.thread
 	if i := s.taskAt(sub.TaskID); i >= 0 {
@@ -87,7 +87,8 @@ func (ch *Children) traceOf(sub *Sub) string {
 	return ""
 }
 
-// ChildRequest finds the sub-agent whose call waits for approval.
+// ChildRequest returns the approval request for a sub-agent's call, and the child thread that sent
+// it.
 func (ch *Children) ChildRequest(toolCallID string) (threadID string, request event.ApprovalRequest, ok bool) {
 	for _, sub := range ch.Subs {
 		for _, ask := range sub.Asks {
@@ -99,13 +100,13 @@ func (ch *Children) ChildRequest(toolCallID string) (threadID string, request ev
 	return "", event.ApprovalRequest{}, false
 }
 
-// ForwardTimeout is how long a decision waits for the sub-agent that it is for.
+// ForwardTimeout is the time that a decision waits for the outcome in the child thread.
 const ForwardTimeout = 10 * time.Second
 
-// ForwardDecision says whether a decision is to be passed on to the sub-agent whose call it is
-// about: it is if it is accepted. Signals between threads may overtake each other, so the
-// first decision that comes here is the only one that goes there. One that has not settled
-// the call in its time was refused there, which nobody hears of: then another one goes.
+// ForwardDecision decides whether to forward a decision to the child thread of its call: Accepted
+// means to forward it. Signals between threads may arrive out of order, so only the first decision
+// is forwarded. The parent thread is not told if the child thread rejects it; if the call still
+// waits after [ForwardTimeout], another decision is forwarded.
 func (ch *Children) ForwardDecision(now time.Time, d signals.Decide) (threadID string, out signals.DecideOutcome, err error) {
 	s := ch.thread
 	threadID, ask, ok := ch.ChildRequest(d.ToolCallID)
@@ -113,8 +114,8 @@ func (ch *Children) ForwardDecision(now time.Time, d signals.Decide) (threadID s
 	case !ok:
 		return "", signals.NotPending, nil
 	case differs(d, ask), len(d.ToolArgs) > 0 && json.Valid([]byte(ask.Arguments)) && !sameArguments(string(d.ToolArgs), ask.Arguments):
-		// The thread below would say the same, but to nobody. What is kept cut here is
-		// compared there.
+		// The child thread would reject it too, but without telling anyone. It compares what was
+		// cut here.
 		return threadID, signals.Mismatch, nil
 	case !s.mayDecide(d.By, ask) || ch.sub(threadID).isAgent(d.By):
 		return threadID, signals.NotAllowed, nil
@@ -127,7 +128,7 @@ func (ch *Children) ForwardDecision(now time.Time, d signals.Decide) (threadID s
 	}
 	sub := ch.sub(threadID)
 	if ask.Quorum > 1 && d.Decision == event.Approve {
-		// Each of several is passed on.
+		// All approvals are forwarded if several are required.
 		if slices.Contains(sub.Voted, vote(d)) {
 			return threadID, signals.AlreadyResolved, nil
 		}
@@ -154,22 +155,22 @@ func (ch *Children) ForwardDecision(now time.Time, d signals.Decide) (threadID s
 	return threadID, signals.Accepted, nil
 }
 
-// isAgent reports whether a name is that of an agent of the threads below.
+// isAgent reports whether a name is that of an agent of the child threads.
 func (sub *Sub) isAgent(by string) bool {
 	return slices.ContainsFunc(sub.Agents, func(name string) bool { return SamePerson(name, by) })
 }
 
 func vote(d signals.Decide) string { return d.ToolCallID + "/" + d.By }
 
-// NeedsSeveral reports whether a call of a sub-agent needs more than one approval: a decision
-// need not settle it.
+// NeedsSeveral reports whether a sub-agent's call needs more than one approval, so a single
+// decision may not settle it.
 func (ch *Children) NeedsSeveral(toolCallID string) bool {
 	_, ask, _ := ch.ChildRequest(toolCallID)
 	return ask.Quorum > 1
 }
 
-// DecisionNotForwarded takes back what was passed on of a call, when it could not be: the sub-agent is
-// gone.
+// DecisionNotForwarded undoes the forwarding of decisions on a call that could not be sent: the
+// child thread is gone.
 func (ch *Children) DecisionNotForwarded(threadID, toolCallID string) {
 	if sub := ch.sub(threadID); sub != nil {
 		sub.forgetPassed(toolCallID)
@@ -182,7 +183,7 @@ func (sub *Sub) forgetPassed(toolCallID string) {
 	sub.Voted = slices.DeleteFunc(sub.Voted, func(v string) bool { return strings.HasPrefix(v, toolCallID+"/") })
 }
 
-// ForwardedOutcome says what became of a decision that was passed on to a sub-agent.
+// ForwardedOutcome returns the outcome of a decision that was forwarded to a child thread.
 func (ch *Children) ForwardedOutcome(d signals.Decide) signals.DecideOutcome {
 	s := ch.thread
 	if out := s.settledAs(d); out != signals.AlreadyResolved {
@@ -191,20 +192,21 @@ func (ch *Children) ForwardedOutcome(d signals.Decide) signals.DecideOutcome {
 	return signals.Accepted
 }
 
-// ParentNotice is what a sub-agent's thread has to tell the thread above.
+// ParentNotice is a notice of a sub-agent's thread for its parent thread.
 type ParentNotice struct {
 	Asks    *SubAsks    `json:"asks,omitempty"`
 	Decided *SubDecided `json:"decided,omitempty"`
 }
 
-// forwardRequest has people asked in the thread above, if there is one.
+// forwardRequest sends an approval request to the parent thread, if there is one.
 func (c *Call) forwardRequest(q event.ApprovalRequest) {
 	s := c.run.turn.thread
 	s.notifyParentAsked(SubAsks{ThreadID: s.ThreadID, Request: q, Listed: c.listed()})
 }
 
-// notifyParentAsked has a request told above, with those who may not decide on it here: the thread
-// above is to refuse them, since it does not hear what is refused here.
+// notifyParentAsked sends an approval request to the parent thread, with the names that may not
+// decide on it: the parent thread must reject their decisions, since it is not told when this
+// thread rejects them.
 func (p *ParentLink) notifyParentAsked(asks SubAsks) {
 	s := p.thread
 	if p.Parent != nil {
@@ -213,7 +215,7 @@ func (p *ParentLink) notifyParentAsked(asks SubAsks) {
 	}
 }
 
-// agentNames are those of the thread's agents, and of all that work in it.
+// agentNames returns the names of the thread's agents and of all agents with a run in it.
 func (s *State) agentNames() []string {
 	names := append([]string{s.Default}, s.Agents...)
 	if s.Parent != nil {
@@ -227,12 +229,12 @@ func (s *State) agentNames() []string {
 	return names
 }
 
-// withNames adds names to a list, each once, as far as there is room.
+// withNames adds names to a list, without duplicates, up to its maximum length.
 func withNames(list []string, names ...string) []string {
 	out := slices.Clone(list)
 	for _, name := range names {
 		among := func(other string) bool { return SamePerson(name, other) }
-		if name != "" && len(out) < maxAgentsBelow && !slices.ContainsFunc(out, among) {
+		if name != "" && len(out) < maxChildAgents && !slices.ContainsFunc(out, among) {
 			out = append(out, name)
 		}
 	}
@@ -247,5 +249,5 @@ func (p *ParentLink) notifyParentDecided(d SubDecided) {
 	}
 }
 
-// NoticeSent forgets the first note.
+// NoticeSent removes the first notice.
 func (p *ParentLink) NoticeSent() { p.Notices = slices.Delete(p.Notices, 0, 1) }

@@ -11,7 +11,7 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// CheckChange reports why a change of the thread would be refused.
+// CheckChange reports why a change of the thread would be rejected.
 func (s *State) CheckChange(c signals.ThreadChange) error {
 	if s.Closing != nil {
 		return ErrClosed
@@ -27,7 +27,7 @@ func (s *State) CheckChange(c signals.ThreadChange) error {
 	return nil
 }
 
-// changed are the agents that take part after a change.
+// changed returns the agents after a change.
 func (ro *Roster) changed(c signals.ThreadChange) []string {
 	if len(c.Agents) > 0 {
 		return c.Agents
@@ -44,7 +44,7 @@ func (ro *Roster) changed(c signals.ThreadChange) []string {
 	return out
 }
 
-// withParent keeps what says for which thread a sub-agent works.
+// withParent adds the metadata that names the parent thread and call of a sub-agent.
 func (p *ParentLink) withParent(metadata json.RawMessage) json.RawMessage {
 	fields := map[string]json.RawMessage{}
 	if p.Parent == nil || json.Unmarshal(metadata, &fields) != nil {
@@ -54,7 +54,7 @@ func (p *ParentLink) withParent(metadata json.RawMessage) json.RawMessage {
 	return rawJSON(fields)
 }
 
-// Change changes the thread itself. It returns the id of the record that tells of it.
+// Change changes the thread itself. It returns the id of the record of the change.
 func (s *State) Change(now time.Time, c signals.ThreadChange) (recordID string) {
 	var what []string
 	row := s.changeRow(now)
@@ -79,35 +79,35 @@ func (s *State) Change(now time.Time, c signals.ThreadChange) (recordID string) 
 	return recordID
 }
 
-// Titling says whether the thread is to be given a title.
+// Titling is the state of the thread's title.
 type Titling struct {
 	thread *State
 
-	// Titles says that a thread without a title is given one, TitleTried that it was tried.
+	// Titles means that a title is to be generated for a thread without one. TitleTried means that
+	// this was tried.
 	Titles     bool `json:"titles,omitempty"`
 	TitleTried bool `json:"titleTried,omitempty"`
 
-	// TitleLater: there was nothing to find a title by, so that it is tried after the next
-	// turn again.
+	// TitleLater means that there was nothing to generate a title from, so it is tried again after
+	// the next turn.
 	TitleLater bool `json:"titleLater,omitempty"`
 }
 
-// WantsTitle reports whether the thread has fallen idle without a title and is to be given
-// one.
+// WantsTitle reports whether the thread is idle and needs a title.
 func (ti *Titling) WantsTitle() bool {
 	s := ti.thread
 	return ti.Titles && !ti.TitleTried && s.Title == "" && s.Parent == nil && s.Closing == nil && s.Idle()
 }
 
-// TitleStep is the input of the activity that finds a title. It is tried once.
+// TitleStep returns the input of the activity that generates a title, and marks it as tried.
 func (ti *Titling) TitleStep(now time.Time) TitleStep {
 	s := ti.thread
 	ti.TitleTried = true
 	return TitleStep{Thread: s.Ref(), RecordID: event.TitledID(s.ThreadID, s.newID(now))}
 }
 
-// Titled takes in the title that was found. It reports whether it is the thread's: somebody
-// may have given it another one meanwhile.
+// Titled applies a generated title. It reports whether the thread accepted it: it may have got
+// another title meanwhile.
 func (ti *Titling) Titled(reply TitleReply) bool {
 	s := ti.thread
 	s.Usage = s.Usage.Add(reply.Usage)

@@ -10,7 +10,7 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// Turn is all that follows from one item.
+// Turn is the processing of one item.
 type Turn struct {
 	thread *State
 
@@ -18,25 +18,25 @@ type Turn struct {
 	Queued
 	StartedAt time.Time `json:"startedAt"`
 
-	// Stage says what has become of the item, Outcome what hooks decided on it.
+	// Stage is the stage of the item, Outcome the decision of hooks on it.
 	Stage   ItemStage     `json:"stage,omitempty"`
 	Outcome event.Outcome `json:"outcome,omitempty"`
 
 	Interceptions
 
-	// Runs are the agents' parts, in the order in which they were addressed.
+	// Runs are the runs of agents, in the order in which they were addressed.
 	Runs []*Run `json:"runs,omitempty"`
 
-	// Said is the item itself, when it is a message that hooks or processors made.
+	// Said is the item itself, if it is a message that hooks or processors derived.
 	Said *event.Message `json:"said,omitempty"`
 
-	// Steered are the events that joined the turn; on those of Joining hooks are deciding.
+	// Steered are the events that joined the turn. Joining are those that hooks are still deciding
+	// on.
 	Steered []string `json:"steered,omitempty"`
 	Joining []string `json:"joining,omitempty"`
 
-	// Interrupted is set once somebody has asked for the end of the turn; Cut when
-	// agents that a reply addresses had no part in the turn for that. SetStatus is the
-	// status that the item shall have then.
+	// Interrupted is the request to end the turn. Cut means that, because of it, agents that a
+	// reply addresses got no run. SetStatus is the status to set on the item.
 	Interrupted *signals.Control   `json:"interrupted,omitempty"`
 	Cut         bool               `json:"cut,omitempty"`
 	SetStatus   *signals.SetStatus `json:"setStatus,omitempty"`
@@ -44,58 +44,57 @@ type Turn struct {
 	// Cascades are calls that a new grant may cover.
 	Cascades []Cascade `json:"cascades,omitempty"`
 
-	// Delegated counts the sub-agents that were asked.
+	// Delegated is the number of sub-agents that the turn has started.
 	Delegated int `json:"delegated,omitempty"`
 
-	// Ended says that the last step of the turn has stored the record of its end.
+	// Ended means that the last step of the turn stored the record of its end.
 	Ended bool `json:"ended,omitempty"`
 
-	// Error says why the item failed before any agent had a part.
+	// Error is the reason why the item failed before any agent ran.
 	Error string `json:"error,omitempty"`
 
-	// Handling is what a rule does with the item, an environment event.
+	// Handling is the state of the rule that handles the item, if it is an environment event.
 	Handling *Handling `json:"handling,omitempty"`
 }
 
-// ItemStage is what has become of a turn's item.
+// ItemStage is the stage of a turn's item.
 type ItemStage string
 
 // The stages of a turn's item.
 const (
-	// ItemArrived: hooks are deciding on the item itself.
+	// ItemArrived means that hooks are deciding on the item.
 	ItemArrived ItemStage = "arrived"
-	// ItemEntered: the item is processed, by the turn's runs if it has any.
+	// ItemEntered means that the item is being processed.
 	ItemEntered ItemStage = "entered"
-	// ItemDebounced: a rule debounces the item, an environment event.
+	// ItemDebounced means that a rule debounces or throttles the item, an environment event.
 	ItemDebounced ItemStage = "debounced"
-	// ItemUnhandled: no hook or processor matches the item, a custom event.
+	// ItemUnhandled means that no hook or processor matches the item, a custom event.
 	ItemUnhandled ItemStage = "unhandled"
 )
 
-// Options are what a post says about its turn.
+// Options are the settings of a post for its turn.
 type Options struct {
-	// Agents answer, whoever is addressed. Empty = as the thread routes it.
+	// Agents answer instead of those that the message addresses. Empty = the thread's routing.
 	Agents []string `json:"agents,omitempty"`
 
-	// Tools are the only ones that may be called. Nil = all.
+	// Tools restricts the tools that agents may call. Nil = no restriction.
 	Tools *[]string `json:"tools,omitempty"`
 
-	// Released says that a rule has held the event back before.
+	// Released is set if a rule has debounced or throttled the event.
 	Released *Released `json:"released,omitempty"`
 
-	// Rule is the rule that handles the event: also when it is handled again.
+	// Rule is the name of the rule that handles the event, also in a retry.
 	Rule string `json:"rule,omitempty"`
 
-	// Recorded says that the event is recorded already.
+	// Recorded means that the event already has its record.
 	Recorded bool `json:"recorded,omitempty"`
 
-	// Unloaded says that the event's content is in the store only: it is loaded when its turn
-	// comes.
+	// Unloaded means that only the store has the event's content. It is loaded before the event's
+	// turn.
 	Unloaded bool `json:"unloaded,omitempty"`
 }
 
-// Begin starts the turn of an item, which becomes a record. Hooks see it before [State.Enter]
-// goes on with it.
+// Begin starts the turn of an item and records the item. Hooks decide on it before [Turn.Enter].
 func (ts *Turns) Begin(now time.Time, q Queued) *Turn {
 	s := ts.thread
 	t := &Turn{thread: s, Queued: q, StartedAt: now, Stage: ItemArrived}
@@ -108,7 +107,7 @@ func (ts *Turns) Begin(now time.Time, q Queued) *Turn {
 		s.recordItem(now, q)
 	}
 	if q.Item.Type == event.TypeMessage && q.Origin != nil {
-		m := Carry(s.said(q.Item))
+		m := Carry(s.itemMessage(q.Item))
 		t.Said = &m
 	}
 	return t
@@ -121,7 +120,7 @@ func (t *Turn) addRun(r *Run) *Run {
 	return r
 }
 
-// recordItem records an item before any hook has seen it.
+// recordItem adds the record of an item, before hooks decide on it.
 func (in *Inbox) recordItem(now time.Time, q Queued) {
 	if !q.Unloaded {
 		in.recordItemIn(now, q.root(), q.Item)
@@ -131,7 +130,7 @@ func (in *Inbox) recordItem(now time.Time, q Queued) {
 func (in *Inbox) recordItemIn(now time.Time, eventID string, it event.Item) {
 	s := in.thread
 	if it.Type == event.TypeMessage {
-		s.recordUndecided(eventID, it.ID, it.Type, it.TraceID, it.ParentEventID, now, in.said(it))
+		s.recordUndecided(eventID, it.ID, it.Type, it.TraceID, it.ParentEventID, now, in.itemMessage(it))
 		return
 	}
 	if e, ok := it.Env(); ok {
@@ -141,8 +140,8 @@ func (in *Inbox) recordItemIn(now time.Time, eventID string, it event.Item) {
 	s.recordIn(eventID, it.ID, it.Type, it.TraceID, it.ParentEventID, now, it.Payload)
 }
 
-// DecidedBefore reports whether hooks have decided on the turn's item already, when it
-// is retried by hand; then this is what they decided.
+// DecidedBefore returns the earlier decision of hooks on the turn's item, if this is a manual retry
+// of an item that they have already decided on.
 func (t *Turn) DecidedBefore() (Decision, bool) {
 	if t.Hooked && t.Replaced != nil {
 		return Decision{Outcome: event.Replaced, Event: t.Replaced}, true
@@ -150,8 +149,8 @@ func (t *Turn) DecidedBefore() (Decision, bool) {
 	return Decision{Outcome: event.Passed}, t.Hooked
 }
 
-// Enter goes on with the turn's item, now that hooks have decided on it: each agent
-// that it addresses gets a run. rules are those that there are, for an environment event.
+// Enter processes the turn's item as hooks have decided: each agent that it addresses gets a run.
+// rules are the registered rules, for an environment event.
 func (t *Turn) Enter(now time.Time, d Decision, rules ...rule.Spec) {
 	s := t.thread
 	seen := t.ItemEvent()
@@ -190,7 +189,7 @@ func (t *Turn) Enter(now time.Time, d Decision, rules ...rule.Spec) {
 	t.process(now, seen, d)
 }
 
-// unhandled tells of an event that nothing takes.
+// unhandled records and logs that nothing handles a custom event.
 func (t *Turn) unhandled(now time.Time) {
 	s := t.thread
 	it := t.Item
@@ -201,7 +200,7 @@ func (t *Turn) unhandled(now time.Time) {
 	})
 }
 
-// process is the default processing of an item: what it is decides.
+// process is the default processing of an item.
 func (t *Turn) process(now time.Time, seen HookEvent, d Decision) {
 	s := t.thread
 	m := seen.message
@@ -230,7 +229,7 @@ func (t *Turn) process(now time.Time, seen HookEvent, d Decision) {
 	}
 }
 
-// answering says who answers a message.
+// answering returns the agents that answer a message.
 func (t *Turn) answering(m event.Message) []string {
 	s := t.thread
 	if t != nil && len(t.Agents) > 0 {
@@ -239,7 +238,7 @@ func (t *Turn) answering(m event.Message) []string {
 	return s.addressed(m)
 }
 
-// distinct are names without those that were there before: each agent answers once.
+// distinct returns names without duplicates, ignoring case.
 func distinct(names []string) (out []string) {
 	for _, name := range names {
 		if !hasName(out, name) {
@@ -249,15 +248,14 @@ func distinct(names []string) (out []string) {
 	return out
 }
 
-// failItem ends the turn of an item that no agent had a part in.
+// failItem ends the turn of an item before any agent ran.
 func (t *Turn) failItem(now time.Time, why string) {
 	t.Error = why
 	t.record(now, event.ErrorID(t.turnID()), event.TypeError,
 		event.Failure{EventID: t.Item.ID, Error: why, Retryable: true})
 }
 
-// NextSteered takes the next message out of the queue that asks to join the turn. One that
-// says who answers it, or with which tools, waits for a turn of its own.
+// NextSteered removes the next queued message that joins the turn.
 func (t *Turn) NextSteered(now time.Time) (Queued, bool) {
 	s := t.thread
 	s.expire(now)
@@ -274,9 +272,8 @@ func (t *Turn) NextSteered(now time.Time) (Queued, bool) {
 	return Queued{}, false
 }
 
-// PutBack undoes [State.NextSteered] for a message on which hooks had no time to decide:
-// it waits where it did, behind what has gone ahead of its equals meanwhile, unless it is
-// what was interrupted.
+// PutBack undoes [Turn.NextSteered] for a message that hooks have not decided on yet. The message
+// returns to its place in the queue, after the messages that interrupted the turn.
 func (t *Turn) PutBack(now time.Time, q Queued) {
 	s := t.thread
 	t.joins(q)
@@ -293,13 +290,13 @@ func (t *Turn) PutBack(now time.Time, q Queued) {
 	}
 }
 
-// joins forgets that hooks are deciding on a message that asks to join the turn.
+// joins removes a message from Joining.
 func (t *Turn) joins(q Queued) {
 	t.Joining = slices.DeleteFunc(t.Joining, func(id string) bool { return id == q.Item.ID })
 }
 
-// SteeredEvent is a message that joins the turn, as hooks see it. They are asked again if
-// it comes to join another turn.
+// SteeredEvent returns a message that joins the turn for hooks. Its key depends on the turn, so
+// hooks decide again if the message joins another turn.
 func (t *Turn) SteeredEvent(q Queued) HookEvent {
 	s := t.thread
 	e := s.itemEvent(q.Item, event.SteerID(q.Item.ID, t.turnID()))
@@ -307,7 +304,7 @@ func (t *Turn) SteeredEvent(q Queued) HookEvent {
 	return e
 }
 
-// Join lets a message join the turn, as hooks have decided.
+// Join adds a message to the turn as hooks have decided.
 func (t *Turn) Join(now time.Time, q Queued, d Decision) {
 	s := t.thread
 	d = t.applyDecision(now, t.SteeredEvent(q), d, nil)
@@ -333,7 +330,7 @@ func (t *Turn) Join(now time.Time, q Queued, d Decision) {
 		t.adopt(now, it.ID, calls)
 		return
 	}
-	m := s.said(it)
+	m := s.itemMessage(it)
 	if got, ok := readEvent(d.Event).(event.MessageEvent); ok {
 		m = s.replaced(t.SteeredEvent(q), got)
 	}
@@ -341,9 +338,8 @@ func (t *Turn) Join(now time.Time, q Queued, d Decision) {
 	t.steer(now, m)
 }
 
-// Interrupt asks for the end of the turns in progress: of the one that the event is about,
-// or of all. It reports whether the current one is among them, and had not been asked to end
-// before.
+// Interrupt requests the end of the turns that ctl names. It reports whether the current turn is
+// one of them and was not interrupted before.
 func (ts *Turns) Interrupt(ctl signals.Control) (current bool) {
 	for _, t := range ts.turns() {
 		if t.means(ctl) {
@@ -354,8 +350,8 @@ func (ts *Turns) Interrupt(ctl signals.Control) (current bool) {
 	return current
 }
 
-// End closes the books on the turn: its outcome, the terminal records that no
-// activity has written, and, if it failed, the event to be retried.
+// End ends the turn: it adds the outcome, the terminal records that no activity has stored and, if
+// the turn failed, the event that can be retried.
 func (t *Turn) End(now time.Time) signals.TurnResult {
 	s := t.thread
 	out := signals.TurnResult{EventID: t.Item.ID, Status: signals.TurnCompleted, Message: t.Said}
@@ -378,7 +374,7 @@ func (t *Turn) End(now time.Time) signals.TurnResult {
 	}
 	t.endItem(now, out)
 	if !terminal && len(t.Runs) > 0 && s.rootOf(t.root()) == nil {
-		// A processor took the place of what an agent said, and nothing follows.
+		// A processor replaced an agent's message, and nothing follows.
 		t.record(now, event.FinalID(t.turnID()), event.TypeFinal, event.Final{})
 	}
 	for _, in := range t.Intercepting {
@@ -392,14 +388,14 @@ func (t *Turn) End(now time.Time) signals.TurnResult {
 	return out
 }
 
-// endInterrupted says who ended the turn, if anybody did before all had been said.
+// endInterrupted records who interrupted the turn, if it was interrupted before it was finished.
 func (t *Turn) endInterrupted(now time.Time, out *signals.TurnResult) {
 	switch cut := t.Stage == ItemArrived || t.Cut || t.Unhandled() || slices.ContainsFunc(t.Runs, func(r *Run) bool { return r.Interrupted }); {
 	case cut && t.Interrupted == nil:
-		// The step heard of it before the thread did.
+		// The running step was notified of the interrupt before the thread was.
 		t.Interrupted = &signals.Control{Action: signals.ControlInterrupt}
 	case !cut:
-		// It came when all had been said.
+		// The interrupt arrived after the turn was finished.
 		t.Interrupted, t.SetStatus = nil, nil
 	}
 	if t.Interrupted == nil {
@@ -410,7 +406,8 @@ func (t *Turn) endInterrupted(now time.Time, out *signals.TurnResult) {
 		event.StatusChange{Status: event.StatusInterrupted, By: t.Interrupted.By, Detail: t.Interrupted.Reason})
 }
 
-// endRuns sums up the runs. It reports whether viewers are told of an end.
+// endRuns merges the ends of the runs into the result. It reports whether viewers receive a final
+// or error record.
 func (t *Turn) endRuns(now time.Time, out *signals.TurnResult) (terminal bool) {
 	for _, r := range t.Runs {
 		if r.Final != nil {
@@ -430,11 +427,11 @@ func (t *Turn) endRuns(now time.Time, out *signals.TurnResult) (terminal bool) {
 	return terminal
 }
 
-// maxReplies bounds the text of all replies of a turn, in bytes: each of those beyond it is
+// maxReplies is the maximum total length of a turn's replies, in bytes. Replies beyond it are
 // shortened.
 const maxReplies = 256 << 10
 
-// addReply adds a reply to those of a turn.
+// addReply adds a reply to the result of a turn.
 func addReply(out *signals.TurnResult, m event.Message) {
 	if before := out.Message; len(out.Replies) == 0 && before != nil && before.SenderType == event.Agent {
 		out.Replies = []event.Message{*before}
@@ -452,7 +449,7 @@ func addReply(out *signals.TurnResult, m event.Message) {
 	out.Message = &m
 }
 
-// endItem gives the item its last status; one that failed can be retried.
+// endItem sets the final status of the item. A failed item can be retried.
 func (t *Turn) endItem(now time.Time, out signals.TurnResult) {
 	s := t.thread
 	it := t.Item
@@ -471,7 +468,7 @@ func (t *Turn) endItem(now time.Time, out signals.TurnResult) {
 	s.rememberEnded(it)
 }
 
-// queued is the turn's item as it waits to be processed again.
+// queued returns the turn's item for the queue, to be processed again.
 func (t *Turn) queued(it event.Item) Queued {
 	q := t.as(it)
 	q.Stored = true
@@ -482,8 +479,7 @@ func (t *Turn) turnID() string { return t.id() }
 
 func (t *Turn) id() string { return event.TurnID(t.Item.ID, t.Item.Attempt) }
 
-// unprocessed ends an event whose turn does not come: it is a failed event, and its record
-// has its content.
+// unprocessed fails an event that was never processed. Its record has its content.
 func (in *Inbox) unprocessed(now time.Time, q Queued) {
 	s := in.thread
 	const why = "the thread was closed before its turn came"
@@ -494,7 +490,7 @@ func (in *Inbox) unprocessed(now time.Time, q Queued) {
 	s.announceUnprocessed(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnInterrupted, Error: why})
 }
 
-// Close ends the thread: what still waits is kept as records, unanswered.
+// Close ends the thread. Events in the queue are recorded as failed.
 func (s *State) Close(now time.Time) {
 	for _, q := range s.ordered() {
 		s.unprocessed(now, q)

@@ -7,8 +7,8 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// announceEnd announces the end of the turn of an event, and of those that joined it: everything
-// else of the turn has been recorded before.
+// announceEnd records the end of the turn of an event and of the events that joined it. It must be
+// the turn's last record.
 func (ts *Turns) announceEnd(now time.Time, turnID, traceID string, out signals.TurnResult, joined []string) {
 	s := ts.thread
 	out.LastRecord = event.TurnEndedID(turnID)
@@ -25,8 +25,7 @@ func (ts *Turns) addOutcomes(out signals.TurnResult, joined []string) {
 	}
 }
 
-// announceTurnEnd announces the end of a turn. A model call or a function that was its last step
-// has announced it already.
+// announceTurnEnd records the end of a turn, unless the activity of its last step has stored it.
 func (t *Turn) announceTurnEnd(now time.Time, out signals.TurnResult) {
 	s := t.thread
 	switch id := t.id(); {
@@ -34,30 +33,30 @@ func (t *Turn) announceTurnEnd(now time.Time, out signals.TurnResult) {
 		out.LastRecord = event.TurnEndedID(id)
 		s.addOutcomes(out, t.Steered)
 	case t.Stage == ItemDebounced:
-		// What the rule does with the event is still to come.
+		// The rule has not handled the event yet.
 		s.announceEnd(now, event.DebouncedTurnID(id), t.Item.TraceID, out, t.Steered)
 	default:
 		s.announceEnd(now, id, t.Item.TraceID, out, t.Steered)
 	}
 	if s.Awaits(t.Item.ID) {
-		// It is to be processed again: those who wait for its outcome go on waiting.
+		// The event will be processed again, so callers keep waiting for its outcome.
 		s.forgetOutcome(t.Item.ID)
 	}
 }
 
-// announceUnprocessed announces the end of an event that had no turn.
+// announceUnprocessed records the end of an event that had no turn.
 func (ts *Turns) announceUnprocessed(now time.Time, q Queued, out signals.TurnResult) {
 	if q.Origin != nil && ts.rootOf(q.Origin.Root) != nil {
-		// The turn of the event that it was made of ends when nothing is left of it.
+		// The turn of the root ends when all of its events are processed.
 		ts.addOutcome(out)
 		return
 	}
 	ts.announceEnd(now, event.TurnID(q.Item.ID, q.Item.Attempt), q.Item.TraceID, out, nil)
 }
 
-// endsWith returns the id of the record that announces the end of the turn, if that is over
-// when the run's next reply asks for nothing and addresses nobody: the model call then stores
-// the record with its reply.
+// endsWith returns the id of the record of the turn's end, if the turn would end with a reply of
+// the run that has no tool calls and addresses nobody. The model's activity then stores the record
+// with its reply.
 func (t *Turn) endsWith(r *Run) string {
 	s := t.thread
 	if t.Interrupted != nil || t.SetStatus != nil || t.Cut || t.Error != "" || len(t.Joining) > 0 || s.rootOf(t.root()) != nil {
@@ -71,7 +70,7 @@ func (t *Turn) endsWith(r *Run) string {
 	return event.TurnEndedID(t.turnID())
 }
 
-// root is the event from outside that a queued item follows from.
+// root returns the posted event that a queued item follows from.
 func (q Queued) root() string {
 	if q.Origin != nil {
 		return q.Origin.Root

@@ -8,7 +8,7 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// View is the answer to query "state".
+// View returns the result of query "state".
 func (s *State) View() signals.State {
 	v := signals.State{
 		Namespace: s.Namespace, ThreadID: s.ThreadID, Status: signals.Idle, Title: s.Title,
@@ -48,7 +48,7 @@ func (t *Turn) viewTurn() *signals.TurnState {
 	return v
 }
 
-// What a run can be doing.
+// The values of [signals.RunState.Doing].
 const (
 	doingModel = "model"
 	doingTools = "tools"
@@ -79,7 +79,7 @@ func (r *Run) doing() string {
 	return doingHooks
 }
 
-// subs are the threads of the sub-agents that the run waits for.
+// subs returns the threads of the sub-agents that the run waits for.
 func (r *Run) subs() []string {
 	var ids []string
 	for _, c := range r.Calls {
@@ -90,8 +90,8 @@ func (r *Run) subs() []string {
 	return ids
 }
 
-// unsettled are the tools of the run's calls that have no result yet, or one that hooks
-// have still to decide on.
+// unsettled returns the tools of the run's calls that have no result yet, or whose result waits for
+// hooks.
 func (r *Run) unsettled() []string {
 	var names []string
 	if r.Reply != nil && r.Phase != PhaseDone {
@@ -107,7 +107,7 @@ func (r *Run) unsettled() []string {
 	return names
 }
 
-// Details describes the thread for a person, as Markdown.
+// Details returns a description of the thread for people, in Markdown.
 func (s *State) Details() string {
 	v := s.View()
 	var b strings.Builder

@@ -11,32 +11,32 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// While a turn waits for people and for nothing else, the thread handles environment
-// events, and what people say: the turn is parked, and goes on once it can.
+// While a turn only waits for people, the thread parks it and processes environment events and
+// messages. The turn continues when it can.
 
-// maxParked bounds how many turns wait for people at the same time.
+// maxParked is the maximum number of parked turns.
 const maxParked = 8
 
-// Turns are the turns in progress and the outcomes of those that have ended.
+// Turns contains the turns in progress and the outcomes of those that have ended.
 type Turns struct {
 	thread *State
 
-	// Turn is the current one. Parked are turns that wait for people while the thread does
-	// something else.
+	// Turn is the current turn. Parked are the turns that wait for people.
 	Turn   *Turn   `json:"turn,omitempty"`
 	Parked []*Turn `json:"parked,omitempty"`
 
-	// AbandonedHooks are events whose hook workflows may yet report, though nobody waits for it.
+	// AbandonedHooks are the events whose hook workflows may still report although the decision is
+	// no longer needed.
 	AbandonedHooks []string `json:"late,omitempty"`
 
-	// Roots are events whose turns go on with what hooks and processors have made.
+	// Roots are the posted events whose derived events are not all processed.
 	Roots []Root `json:"roots,omitempty"`
 
-	// Outcomes are those of the turns that have ended last.
+	// Outcomes are the results of the last turns.
 	Outcomes []signals.TurnResult `json:"outcomes,omitempty"`
 }
 
-// turns are those in progress: the current one, and those that are parked.
+// turns returns the turns in progress: the current one and the parked ones.
 func (ts *Turns) turns() []*Turn {
 	if ts.Turn == nil {
 		return ts.Parked
@@ -44,8 +44,8 @@ func (ts *Turns) turns() []*Turn {
 	return append([]*Turn{ts.Turn}, ts.Parked...)
 }
 
-// CanPark reports whether the current turn only waits for people, while there is something
-// else to do: a parked turn that can go on, or an item that may be processed meanwhile.
+// CanPark reports whether the current turn only waits for people while there is other work: a
+// parked turn that can continue, or an item that may be processed meanwhile.
 func (ts *Turns) CanPark() bool {
 	s := ts.thread
 	t := ts.Turn
@@ -55,8 +55,8 @@ func (ts *Turns) CanPark() bool {
 	return ts.unparks() >= 0 || s.nextPassingWaiting() >= 0 && ts.hasRoomFor(t)
 }
 
-// hasRoomFor reports whether another turn can be parked. One that is not keeps the events
-// in the queue, which is bounded, too.
+// hasRoomFor reports whether the turn can be parked. If not, events stay in the queue, whose size
+// is limited too.
 func (ts *Turns) hasRoomFor(t *Turn) bool {
 	if len(ts.Parked) == maxParked {
 		return false
@@ -68,8 +68,7 @@ func (ts *Turns) hasRoomFor(t *Turn) bool {
 	return size <= maxParkedBytes
 }
 
-// Park puts the current turn aside, if it waits for people only, and there is something
-// else to do.
+// Park parks the current turn if it only waits for people and there is other work.
 func (ts *Turns) Park() bool {
 	if !ts.CanPark() {
 		return false
@@ -79,7 +78,7 @@ func (ts *Turns) Park() bool {
 	return true
 }
 
-// Unpark goes on with a turn that waits for people no more.
+// Unpark continues a parked turn that no longer waits for people.
 func (ts *Turns) Unpark() bool {
 	at := ts.unparks()
 	if ts.Turn != nil || at < 0 {
@@ -94,8 +93,8 @@ func (ts *Turns) unparks() int {
 	return slices.IndexFunc(ts.Parked, func(t *Turn) bool { return !t.waitsForPeople() })
 }
 
-// waitsForPeople reports whether there is nothing to do in a turn before people have
-// decided, here or in the thread of a sub-agent, or clients have answered.
+// waitsForPeople reports whether the turn can only continue when people have decided, here or in a
+// child thread, or clients have returned results.
 func (t *Turn) waitsForPeople() bool {
 	if t.Interrupted != nil || t.Stage == ItemArrived || t.Unhandled() || len(t.Intercepting)+len(t.Joining)+len(t.Cascades) > 0 {
 		return false
@@ -133,19 +132,17 @@ func (r *Run) runWaits() bool {
 }
 
 // mayPassWaiting reports whether an item may be processed while turns wait for people. Environment
-// events always may; what people say may unless an agent that waits, or the post itself, wants
-// otherwise.
+// events always may; messages may unless a waiting agent or the post says otherwise.
 func (in *Inbox) mayPassWaiting(q *Queued) bool {
 	return q.isEnv() || !in.waitsFor(*q, event.OnWaitingHold) && !in.waitsFor(*q, event.OnWaitingCancel)
 }
 
-// isEnv reports whether an item is an environment event, and not what a person asks by one.
+// isEnv reports whether an item is an environment event other than a user_query.
 func (q *Queued) isEnv() bool {
 	return len(q.Item.Metadata) > 0 && q.Item.Type != event.TypeUserQuery
 }
 
-// waitsFor reports whether an item meets a run that waits for people, and that is to do this
-// with it.
+// waitsFor reports whether the item affects a run that waits for people by the given policy.
 func (in *Inbox) waitsFor(q Queued, policy event.OnWaiting) bool {
 	s := in.thread
 	for _, t := range s.turns() {
@@ -156,7 +153,8 @@ func (in *Inbox) waitsFor(q Queued, policy event.OnWaiting) bool {
 	return false
 }
 
-// waits reports whether a call of the run waits for a person or a client, here or below.
+// waits reports whether a call of the run waits for a person or a client, here or in a child
+// thread.
 func (r *Run) waits() bool {
 	return r.cancellable() || slices.ContainsFunc(r.Calls, (*Call).subWaits)
 }
@@ -168,15 +166,15 @@ func (c *Call) subWaits() bool {
 	return c.Stage == Delegated && sub != nil && len(sub.Asks) > 0 && !sub.ended()
 }
 
-// cancellable reports whether the run has calls that a message can cancel. The calls of a
-// sub-agent are its own.
+// cancellable reports whether the run has calls that a message can cancel. Calls of sub-agents
+// cannot be cancelled.
 func (r *Run) cancellable() bool {
 	return slices.ContainsFunc(r.Calls, func(c *Call) bool { return c.Stage == Waiting || c.Stage == AtClient })
 }
 
-// onWaiting says what an item does to a run that waits for people: as its post says, or else
-// the run's agent. Only a person cancels, and what was made of the turn's own event keeps its
-// order.
+// onWaiting returns the effect of an item on a run that waits for people: the setting of its post
+// or, by default, of the run's agent. Only users' messages cancel, and events derived from the
+// turn's own root keep their order.
 func (r *Run) onWaiting(q Queued) event.OnWaiting {
 	t, s := r.turn, r.turn.thread
 	if q.Origin != nil && q.Origin.Root == t.root() {
@@ -193,19 +191,19 @@ func (in *Inbox) fromPerson(q Queued) bool {
 	if q.Item.Type == event.TypeUserQuery {
 		return true
 	}
-	return q.Item.Type == event.TypeMessage && q.Origin == nil && in.said(q.Item).SenderType == event.User
+	return q.Item.Type == event.TypeMessage && q.Origin == nil && in.itemMessage(q.Item).SenderType == event.User
 }
 
-// cancelledText is the result of a call that a message has cancelled.
+// cancelledText is the result of a call that a message cancelled.
 const cancelledText = "This call was cancelled before anybody had decided on it, because %s wrote a message instead. It was not run."
 
-// Superseded reports whether a message has come that cancels calls which wait for people.
+// Superseded reports whether a queued message cancels calls that wait for people.
 func (in *Inbox) Superseded() bool {
 	return slices.ContainsFunc(in.Queue, func(q Queued) bool { return in.waitsFor(q, event.OnWaitingCancel) })
 }
 
-// Supersede cancels the calls that messages in the queue cancel. The first of these joins the
-// turn that goes on, unless it says who answers it, or with which tools.
+// Supersede cancels the calls that queued messages cancel. The first of the messages joins the turn
+// that continues, unless it names its agents or tools.
 func (in *Inbox) Supersede(now time.Time) {
 	s := in.thread
 	for i := range in.Queue {
@@ -227,7 +225,7 @@ func (in *Inbox) Supersede(now time.Time) {
 func (r *Run) cancelCalls(now time.Time, by event.Item) {
 	s := r.turn.thread
 	who := "somebody"
-	if m := s.said(by); by.Type == event.TypeMessage && m.SenderID != "" {
+	if m := s.itemMessage(by); by.Type == event.TypeMessage && m.SenderID != "" {
 		who = m.SenderID
 	}
 	for _, c := range r.Calls {
@@ -256,13 +254,13 @@ func (in *Inbox) busy(p signals.Post) bool {
 	return !free || s.unparks() >= 0 || in.nextPassingWaiting() >= 0 || !in.mayPassWaiting(&q)
 }
 
-// nextPassingWaiting finds the item to be processed next while a turn waits for people, or -1.
+// nextPassingWaiting returns the index of the next item to process while turns wait for people, or
+// -1.
 func (in *Inbox) nextPassingWaiting() int {
 	return in.best(in.mayPassWaiting)
 }
 
-// best finds the item of the highest priority that may be processed, and of equals the one
-// that came first, or -1.
+// best returns the index of the oldest item with the highest priority that may be processed, or -1.
 func (in *Inbox) best(may func(*Queued) bool) int {
 	best := -1
 	for i := range in.Queue {
@@ -274,8 +272,8 @@ func (in *Inbox) best(may func(*Queued) bool) int {
 	return best
 }
 
-// HasNext reports whether there is something to be processed next: an item, or a turn that
-// waits for people no more.
+// HasNext reports whether there is something to process: an item, or a parked turn that can
+// continue.
 func (in *Inbox) HasNext() bool {
 	s := in.thread
 	if len(s.Parked) == 0 {
@@ -284,17 +282,18 @@ func (in *Inbox) HasNext() bool {
 	return s.unparks() >= 0 || in.nextPassingWaiting() >= 0
 }
 
-// has reports whether a turn is about an event, or the event joins it.
+// has reports whether an event is the turn's item or its root, or has joined the turn.
 func (t *Turn) has(eventID string) bool {
 	return t.Item.ID == eventID || t.root() == eventID || slices.Contains(t.Steered, eventID) || slices.Contains(t.Joining, eventID)
 }
 
-// means reports whether a control is about a turn.
+// means reports whether a control applies to a turn.
 func (t *Turn) means(ctl signals.Control) bool {
 	return t.Interrupted == nil && (ctl.EventID == "" || t.has(ctl.EventID))
 }
 
-// othersOpenCalls are the calls of other runs, parked ones among them, that have no result yet.
+// othersOpenCalls returns the calls of other runs, including those in parked turns, that have no
+// result yet.
 func (r *Run) othersOpenCalls() (ids []string) {
 	for _, t := range r.turn.thread.turns() {
 		for _, other := range t.Runs {
@@ -320,8 +319,8 @@ func (r *Run) openCalls() (ids []string) {
 	return ids
 }
 
-// pendingCalls are the calls that a run's agent has made in other runs and that wait for
-// approval, by their digests.
+// pendingCalls maps the digests of the calls of the run's agent in other runs that wait for
+// approval to their ids.
 func (r *Run) pendingCalls() map[string]string {
 	var ids map[string]string
 	for _, t := range r.turn.thread.turns() {

@@ -1,9 +1,9 @@
-// Package storetest is the suite that every [store.Store] passes: the invariants of
-// package store, as tests. A driver runs it on itself:
+// Package storetest is the conformance suite for implementations of [store.Store]: it tests the
+// invariants of package store. A driver runs it in a test:
 //
 //	func TestStore(t *testing.T) {
 //		storetest.Run(t, func(t *testing.T) store.Store { … })
 //	}
 //
-// What survives a crash is the driver's own to test.
+// Drivers test crash recovery themselves.
 package storetest

@@ -16,17 +16,17 @@ const (
 	DefaultMaxBytes   = 64 << 20
 )
 
-// Config configures a [Stream]. The zero value is ready to use; a field that is not
-// positive has its default.
+// Config configures a [Stream]. The zero value is ready to use; fields that are not positive have
+// their defaults.
 type Config struct {
 	// Retention is how long entries are kept. Default [stream.DefaultRetention].
 	Retention time.Duration
 
-	// MaxEntries limits the entries kept per thread. Default [DefaultMaxEntries].
+	// MaxEntries is the maximum number of entries per thread. Default [DefaultMaxEntries].
 	MaxEntries int
 
-	// MaxBytes limits the text kept per thread. Default [DefaultMaxBytes]; at least
-	// the newest entry is always kept.
+	// MaxBytes is the maximum size of the entries per thread. Default [DefaultMaxBytes]. The newest
+	// entry is always kept.
 	MaxBytes int
 
 	// Now is the clock. Default [time.Now].
@@ -102,16 +102,16 @@ func (s *Stream) Publish(ctx context.Context, key stream.Key, e stream.Entry) er
 	}
 }
 
-// maxGrowth is how many bytes of JSON one byte of text becomes at most (\u0000).
+// maxGrowth is the maximum number of bytes in JSON per byte of text (\u0000).
 const maxGrowth = 6
 
-// opaque reports whether [stream.Entry.Size] does not see all of the entry.
+// opaque reports whether [stream.Entry.Size] does not include all of the entry.
 func opaque(e stream.Entry) bool {
 	v := e.Event
 	return v.Message != nil || v.ApprovalRequest != nil || v.Approval != nil || v.Status != nil
 }
 
-// Subscribe delivers the log of a thread from a place on.
+// Subscribe returns a subscription to a thread's log from a position.
 func (s *Stream) Subscribe(ctx context.Context, key stream.Key, from stream.From) (stream.Subscription, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -127,7 +127,7 @@ func (s *Stream) Subscribe(ctx context.Context, key stream.Key, from stream.From
 	}
 }
 
-// log returns the log of a thread, making it if need be.
+// log returns the log of a thread and creates it if necessary.
 func (s *Stream) log(key stream.Key) (*log, error) {
 	s.mu.RLock()
 	l, closed := s.logs[key], s.closed
@@ -151,8 +151,8 @@ func (s *Stream) log(key stream.Key) (*log, error) {
 	return l, nil
 }
 
-// sweep lets entries expire everywhere and drops the logs that nobody needs. It runs
-// within a publish now and then, so that the stream needs no goroutine of its own.
+// sweep removes expired entries and unused logs. It runs occasionally within a publish, so the
+// stream needs no goroutine.
 func (s *Stream) sweep(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,7 +168,7 @@ func (s *Stream) sweep(now time.Time) {
 	}
 }
 
-// Notify calls those who listen to the thread, one after the other.
+// Notify calls the listeners of the thread one after another.
 func (s *Stream) Notify(ctx context.Context, key stream.Key, n stream.Notice) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -189,8 +189,8 @@ func (s *Stream) Notify(ctx context.Context, key stream.Key, n stream.Notice) er
 	return nil
 }
 
-// Listen calls fn for each notice until stop is called. A notice that is already
-// under way when stop is called may still arrive.
+// Listen calls fn for each notice until stop is called. A notice in progress may still arrive after
+// stop.
 func (s *Stream) Listen(ctx context.Context, key stream.Key, fn func(stream.Notice)) (stop func(), err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -217,7 +217,7 @@ func (s *Stream) unlisten(key stream.Key, l *listener) {
 	}
 }
 
-// Ping fails when the stream is closed.
+// Ping fails if the stream is closed.
 func (s *Stream) Ping(ctx context.Context) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -227,7 +227,7 @@ func (s *Stream) Ping(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Close ends all subscriptions with [stream.ErrClosed] and forgets everything.
+// Close ends all subscriptions with [stream.ErrClosed] and deletes all logs.
 func (s *Stream) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

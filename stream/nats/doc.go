@@ -5,11 +5,11 @@
 //
 // # Offsets
 //
-// An offset is the time at which the JetStream stream was made, in microseconds, plus
-// the sequence number of the entry in it. A server that lost its memory makes the
-// stream anew, with a later time, so the offsets of the lost log are below all new
-// ones. In a cluster the time of a stream outlives the memory of its only replica:
-// there, set [Config.Replicas] to 3.
+// An offset is the creation time of the JetStream stream, in microseconds, plus the sequence number
+// of the entry. A server that lost its memory creates the stream again with a later time, so the
+// offsets of the lost log are below all new ones. In a cluster the creation time of a stream
+// outlives the memory of its only replica: there, set
+// [Config.Replicas] to 3.
 //
 // Entries of all threads share the sequence numbers, and the oldest are removed first,
 // whosever they are. For an offset below the oldest entry kept nobody can say whether

@@ -34,32 +34,33 @@ const (
 
 // Config configures [Open]. The zero value connects to a server on this machine.
 type Config struct {
-	// URL of the servers, separated by commas. Default nats://127.0.0.1:4222.
+	// URL lists the servers, separated by commas. Default nats://127.0.0.1:4222.
 	URL string
 
-	// Stream is the name of the JetStream stream, made if it does not exist and
-	// changed if it differs. Default [DefaultStream].
+	// Stream is the name of the JetStream stream, which [Open] creates or updates. Default
+	// [DefaultStream].
 	Stream string
 
-	// Prefix of all subjects. Installations that share a NATS account need a Prefix and
-	// a Stream each. Default [DefaultPrefix].
+	// Prefix is the prefix of all subjects. Installations that share a NATS account need different
+	// values of Prefix and Stream. Default [DefaultPrefix].
 	Prefix string
 
 	// Retention is how long entries are kept. Default [stream.DefaultRetention].
 	Retention time.Duration
 
-	// MaxBytes is the memory that the log of all threads may take in NATS; the oldest
-	// entries give way. Default [DefaultMaxBytes], at least [MinMaxBytes].
+	// MaxBytes is the maximum memory of the log of all threads in NATS; the oldest entries are
+	// removed first. Default
+	// [DefaultMaxBytes], at least [MinMaxBytes].
 	MaxBytes int64
 
-	// Replicas in a cluster: 1, 3 or 5. Default 1.
+	// Replicas is the number of replicas in a cluster: 1, 3 or 5. Default 1.
 	Replicas int
 
-	// Options for the connection, such as credentials and TLS. The handlers of
-	// connection events are the driver's own.
+	// Options are options of the connection, such as credentials and TLS. The driver sets the
+	// handlers of connection events.
 	Options []natsgo.Option
 
-	// Logger hears about lost connections and lost entries. Default [slog.Default].
+	// Logger logs lost connections and lost entries. Default [slog.Default].
 	Logger *slog.Logger
 }
 
@@ -125,7 +126,7 @@ type Stream struct {
 
 var _ stream.Stream = (*Stream)(nil)
 
-// Open connects to NATS and makes the JetStream stream.
+// Open connects to NATS and creates the JetStream stream.
 func Open(ctx context.Context, cfg Config) (*Stream, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -215,7 +216,7 @@ func (s *Stream) disconnected(_ *natsgo.Conn, err error) {
 	}
 }
 
-// ensure makes the stream if it may be gone.
+// ensure creates the stream if it may be gone.
 func (s *Stream) ensure(ctx context.Context) error {
 	if !s.stale.Load() {
 		return nil
@@ -233,7 +234,7 @@ func (s *Stream) ensure(ctx context.Context) error {
 	return nil
 }
 
-// info asks for the state of the stream, making it if it is gone.
+// info returns the state of the stream, and creates it if it is gone.
 func (s *Stream) info(ctx context.Context) (jetstream.Stream, *jetstream.StreamInfo, error) {
 	h, err := s.js.Stream(ctx, s.cfg.Stream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -265,7 +266,7 @@ func (s *Stream) connection() <-chan struct{} {
 	return s.lost
 }
 
-// Ping asks NATS for the stream, and makes it if it is gone.
+// Ping checks the stream in NATS, and creates it if it is gone.
 func (s *Stream) Ping(ctx context.Context) error {
 	if err := s.usable(ctx); err != nil {
 		return err
@@ -274,8 +275,8 @@ func (s *Stream) Ping(ctx context.Context) error {
 	return err
 }
 
-// Close ends all subscriptions with [stream.ErrClosed], waits up to two seconds for
-// what has been published to be acknowledged, and closes the connection.
+// Close ends all subscriptions with [stream.ErrClosed], waits up to two seconds for pending
+// acknowledgements, and closes the connection.
 func (s *Stream) Close() error {
 	s.mu.Lock()
 	if s.closed {

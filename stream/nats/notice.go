@@ -10,8 +10,8 @@ import (
 	"github.com/threadmill/threadmill/stream"
 )
 
-// Notify tells whoever listens to the thread, in any process. When it returns nil the
-// server has the notice.
+// Notify notifies the listeners of the thread in all processes. It returns nil when the server has
+// the notice.
 func (s *Stream) Notify(ctx context.Context, key stream.Key, n stream.Notice) error {
 	if err := s.usable(ctx); err != nil {
 		return err
@@ -29,9 +29,8 @@ func (s *Stream) Notify(ctx context.Context, key stream.Key, n stream.Notice) er
 	return nil
 }
 
-// Listen calls fn for each notice until stop is called. A notice that is already
-// under way when stop is called may still arrive; those sent while the connection to
-// NATS is lost do not arrive.
+// Listen calls fn for each notice until stop is called. A notice in progress may still arrive after
+// stop. Notices that are sent while the connection to NATS is lost do not arrive.
 func (s *Stream) Listen(ctx context.Context, key stream.Key, fn func(stream.Notice)) (stop func(), err error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err

@@ -19,8 +19,8 @@ const (
 	storedPause   = 50 * time.Millisecond
 )
 
-// Publish appends an entry to the thread's log: see the package's description of what
-// it waits for and how a loss is reported.
+// Publish appends an entry to the thread's log. The package documentation describes how it reports
+// losses.
 func (s *Stream) Publish(ctx context.Context, key stream.Key, e stream.Entry) error {
 	if err := s.usable(ctx); err != nil {
 		return err
@@ -109,7 +109,7 @@ func (s *Stream) named(err error) error {
 	return err
 }
 
-// publishFailed hears of every piece that was not acknowledged.
+// publishFailed handles a piece that was not acknowledged.
 func (s *Stream) publishFailed(_ jetstream.JetStream, m *natsgo.Msg, err error) {
 	if errors.Is(err, jetstream.ErrNoStreamResponse) {
 		s.stale.Store(true)
@@ -119,7 +119,7 @@ func (s *Stream) publishFailed(_ jetstream.JetStream, m *natsgo.Msg, err error) 
 	}
 }
 
-// losses remembers the subjects whose publishers have yet to hear of a loss.
+// losses contains the subjects whose publishers have not been told of a loss yet.
 type losses struct {
 	keep  time.Duration
 	count atomic.Int64

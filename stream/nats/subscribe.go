@@ -29,7 +29,7 @@ const (
 	pause = 250 * time.Millisecond
 )
 
-// Subscribe delivers the log of a thread from a place on.
+// Subscribe returns a subscription to a thread's log from a position.
 func (s *Stream) Subscribe(ctx context.Context, key stream.Key, from stream.From) (stream.Subscription, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func (s *Stream) subscribe(ctx context.Context, key stream.Key, from stream.From
 		prev: p.seq - 1, claimed: p.claimed,
 	}
 	sub.ctx, sub.cancel = context.WithCancel(context.Background())
-	// If the stream was made anew meanwhile, the consumer begins at a place of the old.
+	// If the stream has been created again, the consumer starts at a position in the old one.
 	if err := sub.sameStream(ctx, info.State.LastSeq); err != nil {
 		sub.Close()
 		return nil, err

@@ -9,8 +9,7 @@ import (
 	"github.com/threadmill/threadmill/stream"
 )
 
-// Bench measures a driver: the way of one entry from Publish to Next, and what a
-// publisher alone can do.
+// Bench measures a driver: the latency from Publish to Next, and the throughput of a publisher.
 func Bench(b *testing.B, s stream.Stream) {
 	token := Piece("token ")
 	b.Run("publish to next", func(b *testing.B) {

@@ -1,5 +1,5 @@
-// Package streamtest is the conformance suite of the live stream: every driver runs
-// it, and what it asserts is what callers of package stream may rely on.
+// Package streamtest is the conformance suite for implementations of [stream.Stream]. A driver runs
+// it in a test:
 //
 //	func TestConformance(t *testing.T) {
 //		streamtest.Run(t, func(t *testing.T) stream.Stream { return memory.New(memory.Config{}) })

@@ -325,7 +325,7 @@ func testSubscribeWhilePublishing(t *testing.T, s stream.Stream) {
 	}
 }
 
-// readInParts reads the log up to n, subscribing anew after every few entries.
+// readInParts reads the log up to n, and subscribes again after every few entries.
 func readInParts(ctx context.Context, s stream.Stream, key stream.Key, n int) error {
 	var last int64
 	for want := 0; want <= n; {

@@ -1,7 +1,6 @@
-// Package clock is the tool current_time: models do not know what time it is.
+// Package clock is the tool current_time, since models do not know the time.
 //
-// The names of time zones are embedded (about 450 KB of the program), so that the
-// tool works in an image without them.
+// The time zone database is embedded (about 450 KB), so the tool works in images without one.
 package clock
 
 import (
@@ -18,22 +17,22 @@ const Name = "current_time"
 
 // Time is the tool's result.
 type Time struct {
-	// Time is in the form of RFC 3339, to the second.
+	// Time is in RFC 3339 format, to the second.
 	Time     string `json:"time"`
 	Weekday  string `json:"weekday"`
 	Timezone string `json:"timezone"`
 }
 
-// Option sets what few need.
+// Option configures the tool.
 type Option func(*clock)
 
-// Now replaces the clock, for tests. Default [time.Now].
+// Now sets the clock, for tests. Default [time.Now].
 func Now(now func() time.Time) Option { return func(c *clock) { c.now = now } }
 
-// Timezone is the zone of calls that name none. Default UTC.
+// Timezone sets the time zone of calls that name none. Default UTC.
 func Timezone(zone *time.Location) Option { return func(c *clock) { c.zone = zone } }
 
-// New makes the tool. It is quick.
+// New returns the tool. It is quick.
 func New(opts ...Option) tool.Tool {
 	c := &clock{now: time.Now, zone: time.UTC}
 	for _, opt := range opts {
@@ -55,7 +54,7 @@ func (c *clock) tell(_ context.Context, _ tool.Call, in arguments) (Time, error)
 	zone := c.zone
 	if in.Timezone != "" {
 		var err error
-		// "Local" would be the zone of the machine, which says nothing to a model.
+		// "Local" would be the machine's time zone, which means nothing to a model.
 		if zone, err = time.LoadLocation(in.Timezone); err != nil || in.Timezone == "Local" {
 			return Time{}, fmt.Errorf("timezone: %q is not the IANA name of a time zone; "+
 				"use one such as Europe/Berlin or America/New_York, or leave it out for %s", in.Timezone, c.zone)

@@ -1,35 +1,36 @@
-// Package shell is the tool shell_cmd: it runs a command on the machine of the
-// worker and shows its output while it runs.
+// Package shell is the tool shell_cmd, which runs a command on the worker's machine and shows its
+// output at run time.
 //
 //	cmd, err := shell.New(shell.Config{Root: "/srv/project"})
 //
-// The result is the JSON form of [Output]; a command that does not exit with 0 is
-// an error result. Progress is a series of [Chunk].
+// The result is an [Output] as JSON; a command whose exit code is not 0 is an error result.
+// Progress is a series of
+// [Chunk].
 //
-// # What it guarantees
+// # Guarantees
 //
-//   - A person is asked before each run.
-//   - The command starts in Root or below it, also where symbolic links are followed.
-//   - It sees only the environment variables on the list ([DefaultEnv] and
-//     Config.Env), so no key of the worker's.
+//   - Each run needs approval.
+//   - The command starts in Root or below, with symbolic links resolved.
+//   - It sees only the environment variables in [DefaultEnv] and Config.Env, and so none of the
+//     worker's keys.
 //   - No process of the command outlives the call, even one that starts its own session: on timeout,
-//     cancellation, at the end, and when the worker dies, what is left gets SIGTERM and, 2 seconds
-//     later, SIGKILL. On other systems than Linux this holds for the process group of the command
-//     only, and not when the worker is killed.
+//     on cancellation, at the end, and when the worker dies, remaining processes get SIGTERM and, 2
+//     seconds later, SIGKILL. On systems other than Linux this applies only to the command's process
+//     group, and not when the worker is killed.
 //   - Output is bounded in memory, in the result and on the live stream.
 //
-// # What it is not
+// # Limits
 //
-// It is not a sandbox. The command has the rights of the worker's user: it can read and write
-// outside Root, and stop other processes of that user. Two means limit that: [ProtectProcess] hides
-// the environment and the memory of the worker, and Config.Runner takes commands to another user or
-// into a container.
+// The tool is not a sandbox. The command has the rights of the worker's user: it can read and write
+// outside Root, and stop other processes of that user. Two options restrict it: [ProtectProcess]
+// protects the environment and the memory of the worker, and Config.Runner runs commands as another
+// user or in a container.
 //
 // # Supervisors
 //
-// On Linux a command runs below a supervisor, which is the program of the worker, started again from
-// /proc/self/exe with another name. The initialization of this package takes over there, before
-// main. A supervisor has the environment of its command, and nothing else of the worker.
+// On Linux a command runs under a supervisor, which is the worker's own program, started again from
+// /proc/self/exe under another name. The init function of this package takes over there, before
+// main. A supervisor has the environment of its command and nothing else of the worker.
 //
 // The tool needs a Unix system.
 package shell

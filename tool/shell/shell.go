@@ -40,30 +40,29 @@ var DefaultEnv = []string{
 
 // Config of [New].
 type Config struct {
-	// Root is the directory that commands start in. Required.
+	// Root is the directory in which commands start. Required.
 	Root string
 
-	// Name of the tool. Default "shell_cmd".
+	// Name is the name of the tool. Default "shell_cmd".
 	Name string
 
-	// Timeout of one command, at most 12 h. Default 2 minutes.
+	// Timeout is the limit of one command, at most 12 h. Default 2 minutes.
 	Timeout time.Duration
 
-	// MaxOutput bounds the result, in bytes per stream, at least 256: of more, the
-	// middle is cut. Default 64 KiB.
+	// MaxOutput is the maximum size of the result, in bytes per stream, at least 256; the middle of
+	// longer output is cut. Default 64 KiB.
 	MaxOutput int
 
-	// MaxProgress bounds what viewers are shown while the command runs, in bytes per
+	// MaxProgress is the maximum size of the output that viewers see at run time, in bytes per
 	// stream. Default 1 MiB.
 	MaxProgress int
 
-	// Env names the environment variables that a command sees besides [DefaultEnv].
+	// Env names environment variables that a command sees in addition to [DefaultEnv].
 	Env []string
 
-	// Runner is the program that runs a command line, with its arguments; the command line follows as
-	// the last one. {directory} stands for the directory of the command. A runner takes commands
-	// elsewhere: to another user or into a container. It has to end its command when it gets
-	// SIGTERM. Default sh -c.
+	// Runner is the program that runs a command line, with its arguments; the command line is
+	// appended. {directory} stands for the directory of the command. A runner can run commands as
+	// another user or in a container. It must end its command on SIGTERM. Default sh -c.
 	Runner []string
 }
 
@@ -72,19 +71,18 @@ type Output struct {
 	Stdout string `json:"stdout"`
 	Stderr string `json:"stderr"`
 
-	// ExitCode is 128 plus the signal's number if a signal ended the command.
+	// ExitCode is the exit code, or 128 plus the number of the signal that ended the command.
 	ExitCode int `json:"exitCode"`
 
-	// StdoutTruncated and StderrTruncated say that the middle was cut out.
+	// StdoutTruncated and StderrTruncated report that the middle of the output was cut.
 	StdoutTruncated bool `json:"stdoutTruncated,omitempty"`
 	StderrTruncated bool `json:"stderrTruncated,omitempty"`
 
-	// Error says what ended the command, if it did not end by itself.
+	// Error is the reason why the command was ended, if it did not end by itself.
 	Error string `json:"error,omitempty"`
 }
 
-// Chunk is a piece of output, as shown while the command runs. Content is whole
-// UTF-8; bytes that are not become U+FFFD.
+// Chunk is a piece of output at run time. Content is valid UTF-8; invalid bytes become U+FFFD.
 type Chunk struct {
 	// Subtype is [Stdout] or [Stderr].
 	Subtype string `json:"subtype"`
@@ -97,7 +95,7 @@ const (
 	Stderr = "stderr_chunk"
 )
 
-// New makes the tool.
+// New returns the tool.
 func New(cfg Config) (tool.Tool, error) { return newTool(cfg, grace) }
 
 func newTool(cfg Config, grace time.Duration) (tool.Tool, error) {

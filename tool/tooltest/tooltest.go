@@ -17,15 +17,15 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// patience bounds a wait in a test that is about to fail.
+// patience is the maximum wait in a test that is about to fail.
 const patience = time.Minute
 
-// Outcome is what came of one run.
+// Outcome is the outcome of one run.
 type Outcome struct {
 	Result tool.Result
 	Err    error
 
-	// Progress has everything that the tool showed, in order.
+	// Progress contains everything that the tool showed, in order.
 	Progress *Progress
 }
 
@@ -37,8 +37,8 @@ func Run(t testing.TB, tl tool.Tool, arguments string) Outcome {
 	return Outcome{Result: result, Err: err, Progress: progress}
 }
 
-// Start calls a tool in the background. The channel gets one outcome; cancel ends
-// the context of the run.
+// Start calls a tool in the background. The channel receives one outcome; cancel cancels the
+// context of the run.
 func Start(t testing.TB, tl tool.Tool, arguments string) (<-chan Outcome, *Progress, context.CancelFunc) {
 	t.Helper()
 	call, progress := NewCall(t, arguments)
@@ -53,7 +53,7 @@ func Start(t testing.TB, tl tool.Tool, arguments string) (<-chan Outcome, *Progr
 	return done, progress, cancel
 }
 
-// Wait receives from a channel of [Start], and fails the test if nothing comes.
+// Wait receives from a channel of [Start], and fails the test if nothing arrives.
 func Wait(t testing.TB, done <-chan Outcome) Outcome {
 	t.Helper()
 	select {
@@ -65,8 +65,8 @@ func Wait(t testing.TB, done <-chan Outcome) Outcome {
 	}
 }
 
-// NewCall makes a call with the given arguments and every other field set, and
-// what records its progress.
+// NewCall returns a call with the given arguments and all other fields set, and the recorder of its
+// progress.
 func NewCall(t testing.TB, arguments string) (tool.Call, *Progress) {
 	t.Helper()
 	p := &Progress{t: t, changed: make(chan struct{})}
@@ -105,22 +105,22 @@ func (p *Progress) add(data any) {
 	p.changed = make(chan struct{})
 }
 
-// Items returns what the tool has shown so far, as it was given.
+// Items returns the progress so far, as passed by the tool.
 func (p *Progress) Items() []any {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return append([]any(nil), p.items...)
 }
 
-// JSON returns what the tool has shown so far, as viewers get it.
+// JSON returns the progress so far as JSON.
 func (p *Progress) JSON() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return append([]string(nil), p.texts...)
 }
 
-// Await waits until an item for which match returns true was shown, and returns
-// it. It fails the test if none comes.
+// Await waits for an item for which match returns true, and returns it. It fails the test if none
+// arrives.
 func (p *Progress) Await(match func(item any) bool) any {
 	p.t.Helper()
 	timeout := time.After(patience)
@@ -141,8 +141,8 @@ func (p *Progress) Await(match func(item any) bool) any {
 	}
 }
 
-// Conforms checks what holds for every tool: its definition is valid and does not
-// change, and arguments that are not JSON are refused. It runs nothing else.
+// Conforms checks requirements on every tool: its definition is valid and constant, and arguments
+// that are not JSON are rejected. It runs nothing else.
 func Conforms(t *testing.T, tl tool.Tool) {
 	t.Helper()
 	d := tl.Definition()
