@@ -1,8 +1,8 @@
 package tests
 
 import (
+	"io/fs"
 	"os"
-	"path/filepath"
 	"regexp"
 	"testing"
 
@@ -17,7 +17,7 @@ func TestContributingPath(t *testing.T) {
 	hops := regexp.MustCompile("`([a-z/_]+[.]go)` `([A-Za-z]+)`").FindAllStringSubmatch(string(guide), -1)
 	require.GreaterOrEqual(t, len(hops), 25)
 	for _, hop := range hops {
-		code, err := os.ReadFile(filepath.Join("..", hop[1]))
+		code, err := fs.ReadFile(os.DirFS(".."), hop[1])
 		require.NoError(t, err)
 		require.Regexp(t, `(?m)^func (\([^)]+\) )?`+hop[2]+`\(`, string(code), "%s in %s", hop[2], hop[1])
 	}
