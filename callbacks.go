@@ -119,7 +119,7 @@ func (v *callbackView) see(ctx context.Context, e event.AgentEvent) event.AgentE
 	case event.EventThought, event.EventStream:
 		return v.piece(ctx, e)
 	case event.EventMessage:
-		if e.Message != nil && e.Message.SenderType == event.Agent {
+		if e.Message != nil && e.Message.SenderType == event.CreatedByAgent {
 			return v.message(ctx, e)
 		}
 	case event.EventToolCall:

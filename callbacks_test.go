@@ -25,7 +25,7 @@ func text(content string) event.AgentEvent {
 
 func reply(content string, calls ...event.ToolCall) event.AgentEvent {
 	return event.AgentEvent{Type: event.EventMessage, Agent: "bot", MessageID: "m1", Message: &event.Message{
-		ID: "m1", SenderID: "bot", SenderType: event.Agent, AgentID: "bot", Content: content, ToolCalls: calls,
+		ID: "m1", SenderID: "bot", SenderType: event.CreatedByAgent, AgentID: "bot", Content: content, ToolCalls: calls,
 	}}
 }
 
@@ -61,7 +61,7 @@ func TestTokens(t *testing.T) {
 		},
 		"people and tools have none": {
 			[]event.AgentEvent{
-				{Type: event.EventMessage, MessageID: "u", Message: &event.Message{ID: "u", SenderType: event.User, Content: "hello"}},
+				{Type: event.EventMessage, MessageID: "u", Message: &event.Message{ID: "u", SenderType: event.CreatedByUser, Content: "hello"}},
 				{Type: event.EventToolResult, Output: "42"},
 			}, "",
 		},

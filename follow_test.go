@@ -110,7 +110,7 @@ func (s *stage) key() store.Key {
 // put stores a message of a turn, and lets the live log speak of it or not.
 func (s *stage) put(id, trace string, told bool) {
 	s.t.Helper()
-	rec := event.NewRecord(id, event.TypeMessage, trace, "", time.Now(), event.Message{ID: id, SenderType: event.User, Content: id})
+	rec := event.NewRecord(id, event.TypeMessage, trace, "", time.Now(), event.Message{ID: id, SenderType: event.CreatedByUser, Content: id})
 	done, err := s.store.Append(s.ctx, s.key(), store.Batch{Records: []event.Record{rec}})
 	require.NoError(s.t, err)
 	if told {

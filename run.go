@@ -47,7 +47,7 @@ type RunOptions struct {
 	// Priority in the thread's queue: higher first. Default 0.
 	Priority int
 
-	// OnBusy says what the message does to a turn in progress. Default [signals.Enqueue].
+	// OnBusy says what the message does to a turn in progress. Default [signals.OnBusyEnqueue].
 	OnBusy signals.OnBusy
 
 	// OnWaiting says what the message does to turns that wait for people. Default: as the
@@ -187,7 +187,7 @@ func (r *Runtime) newFollower(m event.NewMessage, o RunOptions) (*follower, erro
 		m.ThreadID = signals.NewID()
 	}
 	if m.SenderType == "" {
-		m.SenderType = event.User
+		m.SenderType = event.CreatedByUser
 	}
 	if m.SenderID == "" {
 		m.SenderID = "user"

@@ -119,7 +119,7 @@ func TestMemory(t *testing.T) {
 	in := modelStep()
 	in.Agents = []string{"assistant", "bob"}
 	in.Flush.Records = append(in.Flush.Records, message(event.Message{
-		ID: "b1", ThreadID: "t1", SenderID: "bob", SenderType: event.Agent, AgentID: "bob", Content: "between us", Metadata: map[string]any{"secret": "kept"},
+		ID: "b1", ThreadID: "t1", SenderID: "bob", SenderType: event.CreatedByAgent, AgentID: "bob", Content: "between us", Metadata: map[string]any{"secret": "kept"},
 	}))
 	_, err = w.callModel(in)
 	require.NoError(t, err)

@@ -25,7 +25,7 @@ type registry struct {
 // newRegistry has an agent that asks before it uses one of its tools.
 func newRegistry(tools ...string) *registry {
 	return &registry{who: agent.Agent{
-		Name: "assistant", Model: "fake/small", Tools: tools, Approvals: map[string]agent.Policy{"*": agent.Always},
+		Name: "assistant", Model: "fake/small", Tools: tools, Approvals: map[string]agent.Policy{"*": agent.PolicyAlways},
 	}}
 }
 
@@ -66,7 +66,7 @@ func decisionOn(callID string, a event.Approval) event.Record {
 	if a.Round > 1 {
 		id += ".2"
 	}
-	a.ToolCallID, a.Agent, a.Scope, a.DecidedAt = callID, "assistant", event.Once, time.Now()
+	a.ToolCallID, a.Agent, a.Scope, a.DecidedAt = callID, "assistant", event.ScopeOnce, time.Now()
 	return event.NewRecord(id, event.TypeApproval, "e1", "e1", a.DecidedAt, a)
 }
 
@@ -103,7 +103,7 @@ func TestTermsOfToday(t *testing.T) {
 			in := w.asked(call("c1", "pay", "{}"))
 			agents.who.ApprovalTerms = tc.today
 			approve := func(round int, names []string) {
-				made := event.Approval{Decision: event.Approve, By: names[len(names)-1], Round: round, Digest: digestOf(t, "pay", "{}"), Definition: pay.def.Digest()}
+				made := event.Approval{Decision: event.DecisionApprove, By: names[len(names)-1], Round: round, Digest: digestOf(t, "pay", "{}"), Definition: pay.def.Digest()}
 				for _, name := range names {
 					if len(names) > 1 {
 						made.Votes = append(made.Votes, event.Vote{By: name, At: time.Now()})
@@ -140,14 +140,14 @@ func TestRevokedThoughCovered(t *testing.T) {
 	pay := &raw{def: tool.Definition{Name: "pay"}, do: returns("paid")}
 	w := newWorld(t, func(c *activities.Config) { c.Agents = newRegistry("pay") }, pay)
 	in := w.asked(call("c1", "pay", "{}"), call("c2", "pay", "{}"))
-	made := event.Approval{Decision: event.Approve, By: "ann", ToolName: "pay", Digest: digestOf(t, "pay", "{}"), Definition: pay.def.Digest()}
+	made := event.Approval{Decision: event.DecisionApprove, By: "ann", ToolName: "pay", Digest: digestOf(t, "pay", "{}"), Definition: pay.def.Digest()}
 	given := made
-	given.ToolCallID, given.Agent, given.Scope = "c1", "assistant", event.Session
+	given.ToolCallID, given.Agent, given.Scope = "c1", "assistant", event.ScopeSession
 	covered := made
 	covered.Grant = "c1"
 	decision := decisionOn("c2", covered)
 	w.append(store.Batch{Records: []event.Record{event.NewRecord("c1.decision", event.TypeApproval, "e1", "e1", time.Now(), given), decision}})
-	revoked := event.Approval{ToolCallID: "c2", Decision: event.ApprovalRevoked, By: "bob"}
+	revoked := event.Approval{ToolCallID: "c2", Decision: event.DecisionRevoked, By: "bob"}
 	w.append(store.Batch{Records: []event.Record{event.NewRecord("c2.revoked", event.TypeApproval, "e1", "e1", time.Now(), revoked)}})
 
 	in.ToolCallID, in.DecisionID = "c2", decision.ID

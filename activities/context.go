@@ -53,7 +53,7 @@ type view struct {
 func newView(name string, in thread.ModelStep, messages []store.Message) view {
 	v := view{name: name, in: in, answered: map[string]bool{}}
 	for _, m := range messages {
-		if v.own(m) && m.SenderType == event.Agent {
+		if v.own(m) && m.SenderType == event.CreatedByAgent {
 			v.answered[m.ReplyToMessageID] = true
 		}
 	}
@@ -68,7 +68,7 @@ func (v view) own(m store.Message) bool { return strings.EqualFold(m.AgentID, v.
 // all, except for the notice of the turn limit. In a thread without named agents, every message is
 // for the default agent.
 func (v view) concerns(m store.Message) bool {
-	if m.SenderType == event.System {
+	if m.SenderType == event.CreatedBySystem {
 		return !thread.IsTurnLimit(m.Content)
 	}
 	if len(v.in.Agents) == 0 || v.own(m) || v.asks(m) {
@@ -149,16 +149,16 @@ func (v view) chronological(newest []store.Message) []store.Message {
 func asSeenBy(agentName string, m event.Message) (llm.Message, bool) {
 	own := strings.EqualFold(m.AgentID, agentName)
 	switch m.SenderType {
-	case event.User:
+	case event.CreatedByUser:
 		return llm.Message{Role: event.RoleUser, Name: m.SenderID, Content: m.Content, Parts: partTexts(m)}, true
-	case event.System:
+	case event.CreatedBySystem:
 		return llm.Message{Role: event.RoleSystem, Content: m.Content}, true
-	case event.Agent:
+	case event.CreatedByAgent:
 		if own {
 			return llm.Message{Role: event.RoleAssistant, Content: m.Content, ToolCalls: byTools(m.ToolCalls)}, true
 		}
 		return llm.Message{Role: event.RoleUser, Name: m.SenderID, Content: m.SenderID + ": " + m.Content}, m.Content != ""
-	case event.Tool:
+	case event.CreatedByTool:
 		if m.ToolCallID == "" {
 			return llm.Message{Role: event.RoleUser, Name: m.SenderID, Content: m.SenderID + ": " + m.Content}, true
 		}

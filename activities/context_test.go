@@ -30,12 +30,12 @@ func said(messages ...event.Message) []store.Message {
 }
 
 func human(id, content string) event.Message {
-	return event.Message{ID: id, SenderType: event.User, SenderID: "ann", Role: event.RoleUser, Content: content}
+	return event.Message{ID: id, SenderType: event.CreatedByUser, SenderID: "ann", Role: event.RoleUser, Content: content}
 }
 
 func says(id, who, replyTo, content string, calls ...event.ToolCall) event.Message {
 	return event.Message{
-		ID: id, SenderType: event.Agent, SenderID: who, AgentID: who, Role: event.RoleAssistant,
+		ID: id, SenderType: event.CreatedByAgent, SenderID: who, AgentID: who, Role: event.RoleAssistant,
 		Content: content, ToolCalls: calls, ReplyToMessageID: replyTo,
 	}
 }
@@ -46,7 +46,7 @@ func toolCall(id, name string) event.ToolCall {
 
 func resultOf(id, who, replyTo string) event.Message {
 	return event.Message{
-		ID: id + ".result", SenderType: event.Tool, SenderID: "add", AgentID: who, Role: event.RoleTool,
+		ID: id + ".result", SenderType: event.CreatedByTool, SenderID: "add", AgentID: who, Role: event.RoleTool,
 		Content: "result of " + id, ToolCallID: id, ReplyToMessageID: replyTo,
 	}
 }
@@ -97,13 +97,13 @@ func TestPrepare(t *testing.T) {
 		},
 		{
 			"S4-50 the system, but not that people are to take over", inRun("e1.0.1", "m3"),
-			said(event.Message{ID: "m1", SenderType: event.System, SenderID: "threadmill", Content: "Stopped."},
-				event.Message{ID: "m2", SenderType: event.System, SenderID: "threadmill", Content: thread.TurnLimitText(5)}, human("m3", "go on")),
+			said(event.Message{ID: "m1", SenderType: event.CreatedBySystem, SenderID: "threadmill", Content: "Stopped."},
+				event.Message{ID: "m2", SenderType: event.CreatedBySystem, SenderID: "threadmill", Content: thread.TurnLimitText(5)}, human("m3", "go on")),
 			[]string{"system: Stopped.", "user: go on"},
 		},
 		{
 			"S4-50 the world", inRun("e1.0.1", "m2"),
-			said(event.Message{ID: "m1", SenderType: event.Tool, SenderID: "clock", Content: "noon"}, human("m2", "so?")),
+			said(event.Message{ID: "m1", SenderType: event.CreatedByTool, SenderID: "clock", Content: "noon"}, human("m2", "so?")),
 			[]string{"user: clock: noon", "user: so?"},
 		},
 		{
@@ -134,7 +134,7 @@ func TestPrepare(t *testing.T) {
 		},
 		{
 			"S4-29 what is said in its name is not to it", inRun("e1.0.1", "m2"),
-			said(event.Message{ID: "m1", SenderType: event.User, SenderID: "Alice", Content: "one"}, human("m2", "two")),
+			said(event.Message{ID: "m1", SenderType: event.CreatedByUser, SenderID: "Alice", Content: "one"}, human("m2", "two")),
 			[]string{"user: two"},
 		},
 		{
@@ -347,7 +347,7 @@ func happened(rnd *rand.Rand) []store.Message {
 	}
 	stored := said(out...)
 	for i := range stored {
-		stored[i].Hidden = stored[i].SenderType == event.Agent && rnd.IntN(6) == 0
+		stored[i].Hidden = stored[i].SenderType == event.CreatedByAgent && rnd.IntN(6) == 0
 	}
 	// Parallel replies and their results come in any order.
 	for i := 1; i < len(stored); i++ {

@@ -69,7 +69,7 @@ func (a *Activities) repliesIn(ctx context.Context, ref thread.Ref, traceID stri
 			return "", readError(err)
 		}
 		for _, m := range page {
-			if shown, ok := m.ForModels(); ok && m.Record.TraceID == traceID && shown.SenderType == event.Agent {
+			if shown, ok := m.ForModels(); ok && m.Record.TraceID == traceID && shown.SenderType == event.CreatedByAgent {
 				b.WriteString(shown.Content)
 			}
 			q.After = m.Record.Seq
@@ -88,7 +88,7 @@ func (a *Activities) storeAnswer(ctx context.Context, to thread.Parent, by threa
 	}
 	id := event.ResultID(to.ToolCallID)
 	m := event.Message{
-		ID: id, ThreadID: to.ThreadID, SenderID: to.ToolName, SenderType: event.Tool, Role: event.RoleTool, Content: text,
+		ID: id, ThreadID: to.ThreadID, SenderID: to.ToolName, SenderType: event.CreatedByTool, Role: event.RoleTool, Content: text,
 		ToolCallID: to.ToolCallID, ToolName: to.ToolName, IsError: failed, AgentID: to.Agent, ReplyToMessageID: to.MessageID,
 		Metadata: map[string]any{"threadId": by.ThreadID},
 	}

@@ -35,7 +35,7 @@ func (w *world) spoke(messages ...event.Message) {
 			m.ID = fmt.Sprintf("m%d", i)
 		}
 		if m.SenderType == "" {
-			m.SenderType, m.AgentID = event.Agent, "bob"
+			m.SenderType, m.AgentID = event.CreatedByAgent, "bob"
 		}
 		records = append(records, event.NewRecord(m.ID, event.TypeMessage, "e1", "", time.Now(), m))
 	}
@@ -60,9 +60,9 @@ func (w *world) endDelegate(in thread.EndStep) (thread.EndReply, error) {
 func TestEndDelegate(t *testing.T) {
 	w := newWorld(t, nil)
 	w.spoke(
-		event.Message{SenderType: event.User, SenderID: "assistant", Content: "do it"},
+		event.Message{SenderType: event.CreatedByUser, SenderID: "assistant", Content: "do it"},
 		event.Message{Content: "Let me see. "},
-		event.Message{SenderType: event.Tool, Content: "noted", ToolCallID: "x1"},
+		event.Message{SenderType: event.CreatedByTool, Content: "noted", ToolCallID: "x1"},
 		event.Message{Content: "Done."},
 	)
 	in := endStep(signals.TurnCompleted)
@@ -74,7 +74,7 @@ func TestEndDelegate(t *testing.T) {
 	}
 	require.Equal(t, []string{"c1.result"}, w.ids(), "S2-51 once, however often it is tried")
 	require.Equal(t, event.Message{
-		ID: "c1.result", ThreadID: "t1", SenderID: "call-agent", SenderType: event.Tool, Role: event.RoleTool, Content: "Let me see. Done.",
+		ID: "c1.result", ThreadID: "t1", SenderID: "call-agent", SenderType: event.CreatedByTool, Role: event.RoleTool, Content: "Let me see. Done.",
 		ToolCallID: "c1", ToolName: "call-agent", AgentID: "assistant", ReplyToMessageID: "e1.0.1", Metadata: map[string]any{"threadId": "t1.s1"},
 	}, stored[event.Message](w, "c1.result"), "S1-30 all that it has said, and nothing else")
 	require.Equal(t, "e1", w.records()[0].ParentEventID)
@@ -91,11 +91,11 @@ func TestEndDelegate(t *testing.T) {
 func TestWhatASubAgentHasSaid(t *testing.T) {
 	w := newWorld(t, nil)
 	w.spoke(event.Message{Content: "Let me see. "}, event.Message{ID: "hidden", Content: "a secret", Held: true}, event.Message{ID: "changed", Content: "rude"})
-	kept := event.Message{ID: "changed", SenderType: event.Agent, AgentID: "bob", Content: "polite"}
+	kept := event.Message{ID: "changed", SenderType: event.CreatedByAgent, AgentID: "bob", Content: "polite"}
 	_, err := w.store.Append(context.Background(), store.Key(subRef), store.Batch{Records: []event.Record{
-		decided("hidden", event.Interception{Outcome: event.Responded}),
-		decided("changed", event.Interception{Outcome: event.Replaced, Message: &kept}),
-		event.NewRecord("other", event.TypeMessage, "another", "", time.Now(), event.Message{ID: "other", SenderType: event.Agent, Content: "to somebody else"}),
+		decided("hidden", event.Interception{Outcome: event.OutcomeResponded}),
+		decided("changed", event.Interception{Outcome: event.OutcomeReplaced, Message: &kept}),
+		event.NewRecord("other", event.TypeMessage, "another", "", time.Now(), event.Message{ID: "other", SenderType: event.CreatedByAgent, Content: "to somebody else"}),
 	}})
 	require.NoError(t, err)
 	_, err = w.endDelegate(endStep(signals.TurnCompleted))
@@ -180,7 +180,7 @@ func TestEndOfABackgroundSubAgent(t *testing.T) {
 // TestAnswerThatComesTooLate: the call was interrupted, and has a result.
 func TestAnswerThatComesTooLate(t *testing.T) {
 	w := newWorld(t, nil)
-	w.append(store.Batch{Records: []event.Record{message(event.Message{ID: "c1.result", SenderType: event.Tool, ToolCallID: "c1", Content: thread.InterruptedText})}})
+	w.append(store.Batch{Records: []event.Record{message(event.Message{ID: "c1.result", SenderType: event.CreatedByTool, ToolCallID: "c1", Content: thread.InterruptedText})}})
 	w.spoke(event.Message{Content: "Done."})
 	_, err := w.endDelegate(endStep(signals.TurnCompleted))
 	require.NoError(t, err)
@@ -205,7 +205,7 @@ func TestViewersAboveSeeWhatASubAgentSays(t *testing.T) {
 		onDelta(llm.Delta{Text: " see."})
 		return llm.Response{Content: "Let me see."}, nil
 	}
-	w.append(store.Batch{Records: []event.Record{message(event.Message{ID: "e1.0.1", SenderType: event.Agent, ToolCalls: []event.ToolCall{call("c1", "call-agent", "{}")}})}})
+	w.append(store.Batch{Records: []event.Record{message(event.Message{ID: "e1.0.1", SenderType: event.CreatedByAgent, ToolCalls: []event.ToolCall{call("c1", "call-agent", "{}")}})}})
 	in := modelStep()
 	in.Thread, in.MessageID = subRef, "first.0.1"
 	up := parent()

@@ -99,15 +99,15 @@ func observation(in thread.ModelStep, agentName string, e event.EnvEvent, now ti
 	asks := event.ToolCall{ID: event.InfoCallID(e.ID), Function: event.Function{Name: builtin.GetEventInfo, Arguments: encode(eventIDs{[]string{e.ID}})}}
 	messages := []event.Message{
 		{
-			ID: event.ObservedID(e.ID), SenderID: cmp.Or(e.Metadata.EnvName, "environment"), SenderType: event.User,
+			ID: event.ObservedID(e.ID), SenderID: cmp.Or(e.Metadata.EnvName, "environment"), SenderType: event.CreatedByUser,
 			Content: strings.Join(seen, "\n"), Parts: event.TextParts(seen...),
 		},
 		{
-			ID: event.AskedID(e.ID), SenderID: agentName, SenderType: event.Agent, AgentID: agentName,
+			ID: event.AskedID(e.ID), SenderID: agentName, SenderType: event.CreatedByAgent, AgentID: agentName,
 			ToolCalls: []event.ToolCall{asks}, ReplyToMessageID: event.ObservedID(e.ID),
 		},
 		{
-			ID: event.ResultID(asks.ID), SenderID: builtin.GetEventInfo, SenderType: event.Tool, AgentID: agentName,
+			ID: event.ResultID(asks.ID), SenderID: builtin.GetEventInfo, SenderType: event.CreatedByTool, AgentID: agentName,
 			Content: describeEvent(e), ToolCallID: asks.ID, ToolName: builtin.GetEventInfo, ReplyToMessageID: event.AskedID(e.ID),
 		},
 	}
@@ -161,6 +161,6 @@ func asking(in thread.ModelStep, newest []store.Message) []store.Message {
 			at = i + 1
 		}
 	}
-	query := store.Message{Message: event.Message{SenderType: event.User, Role: event.RoleUser, Content: in.Observe.Query}}
+	query := store.Message{Message: event.Message{SenderType: event.CreatedByUser, Role: event.RoleUser, Content: in.Observe.Query}}
 	return slices.Insert(slices.Clone(newest), at, query)
 }

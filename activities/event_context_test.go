@@ -86,19 +86,19 @@ func TestObservation(t *testing.T) {
 	shown := observation()
 	t.Run("S3-38 what was observed", func(t *testing.T) {
 		require.Equal(t, event.Message{
-			ID: uuid + ".observed", ThreadID: "t1", SenderID: "os", SenderType: event.User, Role: "user",
+			ID: uuid + ".observed", ThreadID: "t1", SenderID: "os", SenderType: event.CreatedByUser, Role: "user",
 			Content: shown[0].Content, Parts: event.TextParts(shown[0].Parts...),
 		}, stored[event.Message](w, uuid+".observed"))
 	})
 	t.Run("S3-39 X6 the call", func(t *testing.T) {
 		require.Equal(t, event.Message{
-			ID: uuid + ".asked", ThreadID: "t1", SenderID: "assistant", SenderType: event.Agent, Role: "assistant",
+			ID: uuid + ".asked", ThreadID: "t1", SenderID: "assistant", SenderType: event.CreatedByAgent, Role: "assistant",
 			ToolCalls: shown[1].ToolCalls, AgentID: "assistant", ReplyToMessageID: uuid + ".observed",
 		}, stored[event.Message](w, uuid+".asked"))
 	})
 	t.Run("S3-40 X6 its result", func(t *testing.T) {
 		require.Equal(t, event.Message{
-			ID: "call_" + uuid + ".result", ThreadID: "t1", SenderID: "get_event_info", SenderType: event.Tool, Role: "tool",
+			ID: "call_" + uuid + ".result", ThreadID: "t1", SenderID: "get_event_info", SenderType: event.CreatedByTool, Role: "tool",
 			Content: shown[2].Content, ToolCallID: "call_" + uuid, ToolName: "get_event_info", AgentID: "assistant", ReplyToMessageID: uuid + ".asked",
 		}, stored[event.Message](w, "call_"+uuid+".result"))
 	})
@@ -302,7 +302,7 @@ func TestObservationIsStoredOnce(t *testing.T) {
 func TestObservationAsHooksHaveLeftIt(t *testing.T) {
 	redacted := changed()
 	redacted.ID, redacted.Type, redacted.Payload = "", "file.changed.safely", json.RawMessage(`{"path":"a.go"}`)
-	decision := decided(uuid, event.Interception{EventID: uuid, EventType: "file.changed", Outcome: event.Replaced, Env: &redacted})
+	decision := decided(uuid, event.Interception{EventID: uuid, EventType: "file.changed", Outcome: event.OutcomeReplaced, Env: &redacted})
 	for name, before := range map[string][]event.Record{
 		"all is handed over":     {},
 		"the event was stored":   {envRecord(changed())},

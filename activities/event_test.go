@@ -78,7 +78,7 @@ func TestRuleHandlesWhatHooksHaveLeft(t *testing.T) {
 	left := changed()
 	left.Payload = json.RawMessage(`"[redacted]"`)
 	in.Flush.Records = append(in.Flush.Records, event.NewRecord(event.InterceptionID(uuid), event.TypeHook, "trace", uuid, time.Now(),
-		event.Interception{EventID: uuid, EventType: left.Type, Outcome: event.Replaced, Env: &left}))
+		event.Interception{EventID: uuid, EventType: left.Type, Outcome: event.OutcomeReplaced, Env: &left}))
 	require.NoError(t, w.handle(in))
 	requireEvent(t, left, got)
 }
@@ -176,7 +176,7 @@ func TestRuleThatIsInterruptedTooLate(t *testing.T) {
 
 func TestRuleThatIsNotThere(t *testing.T) {
 	w, in := ruled(t, func(context.Context, rule.Context, event.EnvEvent) error { return nil })
-	for _, name := range []string{"g", rule.Fallback} {
+	for _, name := range []string{"g", rule.NameFallback} {
 		in.Rule, in.MaxAttempts = name, 1
 		app := appError(t, w.handle(in))
 		require.Equal(t, thread.ErrTypeRule, app.Type())

@@ -135,9 +135,9 @@ func passedEnv(r event.Record, e event.EnvEvent, records []event.Record) (event.
 			return e, false
 		}
 		switch {
-		case decision.Outcome == event.Passed:
+		case decision.Outcome == event.OutcomePassed:
 			passed = true
-		case decision.Outcome == event.Replaced && decision.Env != nil:
+		case decision.Outcome == event.OutcomeReplaced && decision.Env != nil:
 			e, passed = *decision.Env, true
 		default:
 			return e, false

@@ -25,7 +25,7 @@ func (w *world) eventInfo(arguments string) event.Message {
 	w.t.Helper()
 	id := fmt.Sprintf("c%d", len(w.records()))
 	w.append(store.Batch{Records: []event.Record{message(event.Message{
-		ID: "asks." + id, SenderType: event.Agent, AgentID: "assistant", ToolCalls: []event.ToolCall{call(id, "get_event_info", arguments)},
+		ID: "asks." + id, SenderType: event.CreatedByAgent, AgentID: "assistant", ToolCalls: []event.ToolCall{call(id, "get_event_info", arguments)},
 	})}})
 	_, err := w.runTool(thread.ToolStep{
 		Thread: ref, Agent: "assistant", TraceID: "e1", EventID: "e1", MessageID: "asks." + id, ToolCallID: id, ToolName: "get_event_info",
@@ -40,9 +40,9 @@ func TestEventInfo(t *testing.T) {
 	shown := event.EnvEvent{Type: "mail.received", Payload: json.RawMessage(`"[redacted]"`)}
 	w.append(store.Batch{Records: []event.Record{
 		envRecord(changed()), envRecord(event.EnvEvent{ID: "e2", Type: "ping"}), envRecord(hidden),
-		decided("hidden", event.Interception{EventID: "hidden", Outcome: event.Replaced, Env: &shown}),
-		decided("e2", event.Interception{EventID: "e2", Outcome: event.Passed}),
-		message(event.Message{ID: "m1", SenderType: event.User, SenderID: "ann", Content: "hello"}),
+		decided("hidden", event.Interception{EventID: "hidden", Outcome: event.OutcomeReplaced, Env: &shown}),
+		decided("e2", event.Interception{EventID: "e2", Outcome: event.OutcomePassed}),
+		message(event.Message{ID: "m1", SenderType: event.CreatedByUser, SenderID: "ann", Content: "hello"}),
 	}})
 	_, err := w.store.Append(context.Background(), store.Key{Namespace: "ns", ThreadID: "t2"}, store.Batch{Records: []event.Record{envRecord(event.EnvEvent{ID: "others", Type: "ping"})}})
 	require.NoError(t, err)

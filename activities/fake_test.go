@@ -93,7 +93,7 @@ func newWorld(t *testing.T, change func(*activities.Config), tools ...tool.Tool)
 // says is what the workflow hands over when a person has said something.
 func says(id, content string) thread.Flush {
 	return thread.Flush{Records: []event.Record{message(event.Message{
-		ID: id, ThreadID: "t1", SenderID: "ann", SenderType: event.User, Role: event.RoleUser, Content: content,
+		ID: id, ThreadID: "t1", SenderID: "ann", SenderType: event.CreatedByUser, Role: event.RoleUser, Content: content,
 	})}}
 }
 
@@ -145,7 +145,7 @@ func (w *world) retried(name string, in any) error {
 func (w *world) asked(calls ...event.ToolCall) thread.ToolStep {
 	w.t.Helper()
 	w.append(store.Batch{Records: []event.Record{message(event.Message{
-		ID: "e1.0.1", ThreadID: "t1", SenderID: "assistant", SenderType: event.Agent, AgentID: "assistant", ToolCalls: calls,
+		ID: "e1.0.1", ThreadID: "t1", SenderID: "assistant", SenderType: event.CreatedByAgent, AgentID: "assistant", ToolCalls: calls,
 	})}})
 	return thread.ToolStep{
 		Thread: ref, Agent: "assistant", TraceID: "e1", EventID: "e1", MessageID: "e1.0.1", ToolCallID: calls[0].ID, ToolName: calls[0].Function.Name,

@@ -23,23 +23,23 @@ func TestModelSeesMessagesAsHooksHaveLeftThem(t *testing.T) {
 	w := newWorld(t, nil, add)
 	held := func(id, content string, calls ...event.ToolCall) event.Record {
 		return message(event.Message{
-			ID: id, SenderType: event.Agent, SenderID: "assistant", AgentID: "assistant", Content: content, ToolCalls: calls, Held: true,
+			ID: id, SenderType: event.CreatedByAgent, SenderID: "assistant", AgentID: "assistant", Content: content, ToolCalls: calls, Held: true,
 		})
 	}
 	w.append(store.Batch{Records: []event.Record{
-		message(event.Message{ID: "m1", SenderType: event.User, SenderID: "ann", Content: "my password is 1234"}),
+		message(event.Message{ID: "m1", SenderType: event.CreatedByUser, SenderID: "ann", Content: "my password is 1234"}),
 		held("m2", "hidden for good", call("a1", "add", "{}")),
-		message(event.Message{ID: "a1.result", SenderType: event.Tool, SenderID: "add", AgentID: "assistant", ToolCallID: "a1", Content: "a secret"}),
+		message(event.Message{ID: "a1.result", SenderType: event.CreatedByTool, SenderID: "add", AgentID: "assistant", ToolCallID: "a1", Content: "a secret"}),
 		held("m3", "hidden altogether"),
 		held("m4", "let out"),
 		held("m5", "not decided yet"),
-		message(event.Message{ID: "m6", SenderType: event.Agent, SenderID: "bob", AgentID: "bob", Content: "bob's, hidden", ToolCalls: []event.ToolCall{call("b1", "add", "{}")}, Held: true}),
-		decided("m1", event.Interception{Outcome: event.Replaced, Message: &event.Message{ID: "m1", SenderType: event.User, SenderID: "ann", Content: "my password is …"}}),
-		decided("m2", event.Interception{Outcome: event.Responded}),
-		decided("m3", event.Interception{Outcome: event.Produced}),
-		decided("m4", event.Interception{Outcome: event.Passed, Message: &event.Message{ID: "m4", SenderType: event.Agent, SenderID: "assistant", AgentID: "assistant", Content: "let out"}}),
-		decided("a1.result", event.Interception{Outcome: event.Replaced, Message: &event.Message{
-			ID: "a1.result", SenderType: event.Tool, SenderID: "add", AgentID: "assistant", ToolCallID: "a1", Content: "[redacted]",
+		message(event.Message{ID: "m6", SenderType: event.CreatedByAgent, SenderID: "bob", AgentID: "bob", Content: "bob's, hidden", ToolCalls: []event.ToolCall{call("b1", "add", "{}")}, Held: true}),
+		decided("m1", event.Interception{Outcome: event.OutcomeReplaced, Message: &event.Message{ID: "m1", SenderType: event.CreatedByUser, SenderID: "ann", Content: "my password is …"}}),
+		decided("m2", event.Interception{Outcome: event.OutcomeResponded}),
+		decided("m3", event.Interception{Outcome: event.OutcomeOverwritten}),
+		decided("m4", event.Interception{Outcome: event.OutcomePassed, Message: &event.Message{ID: "m4", SenderType: event.CreatedByAgent, SenderID: "assistant", AgentID: "assistant", Content: "let out"}}),
+		decided("a1.result", event.Interception{Outcome: event.OutcomeReplaced, Message: &event.Message{
+			ID: "a1.result", SenderType: event.CreatedByTool, SenderID: "add", AgentID: "assistant", ToolCallID: "a1", Content: "[redacted]",
 		}}),
 	}})
 	_, err := w.callModel(modelStep())
@@ -58,7 +58,7 @@ func TestModelSeesMessagesAsHooksHaveLeftThem(t *testing.T) {
 func TestDecisionThatCannotBeRead(t *testing.T) {
 	w := newWorld(t, nil)
 	w.append(store.Batch{Records: []event.Record{
-		message(event.Message{ID: "m1", SenderType: event.User, SenderID: "ann", Content: "a secret"}),
+		message(event.Message{ID: "m1", SenderType: event.CreatedByUser, SenderID: "ann", Content: "a secret"}),
 		event.NewRecord(event.InterceptionID("m1"), event.TypeHook, "", "", time.Now(), "no decision"),
 	}})
 	_, err := w.callModel(modelStep())
@@ -73,7 +73,7 @@ func TestMessageThatCannotBeRead(t *testing.T) {
 	w := newWorld(t, nil)
 	for i, payload := range []string{`"no message"`, `{"content":7}`, `[]`, strings.Repeat("[", 9_000) + strings.Repeat("]", 9_000)} {
 		w.append(store.Batch{Records: []event.Record{
-			message(event.Message{ID: fmt.Sprint("m", i), SenderType: event.User, SenderID: "ann", Content: fmt.Sprint("said ", i)}),
+			message(event.Message{ID: fmt.Sprint("m", i), SenderType: event.CreatedByUser, SenderID: "ann", Content: fmt.Sprint("said ", i)}),
 			{ID: fmt.Sprint("bad", i), Type: event.TypeMessage, Payload: json.RawMessage(payload), CreatedAt: time.Now()},
 		}})
 	}

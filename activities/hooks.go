@@ -111,7 +111,7 @@ func (h *hookBatch) askAll(ctx context.Context) error {
 	for i, spec := range h.in.Hooks {
 		if !spec.Takes(h.seen) {
 			// An earlier hook replaced the event, so the processor does not apply.
-			h.reply.Done = append(h.reply.Done, event.HookOutcome{Name: spec.Name, Outcome: event.Passed})
+			h.reply.Done = append(h.reply.Done, event.HookOutcome{Name: spec.Name, Outcome: event.OutcomePassed})
 			continue
 		}
 		deps.Context.Hook, deps.Context.Attempt = spec.Name, 1

@@ -88,7 +88,7 @@ func TestHookResponds(t *testing.T) {
 	w, in := hooked(t, []hook.Hook{
 		does("guard", func(_ context.Context, m event.MessageEvent, respond hook.Respond) (event.Event, error) {
 			respond(hook.Response{Content: "1"})
-			respond(hook.Response{Content: "2", EnqueueAfter: hook.Immediately})
+			respond(hook.Response{Content: "2", EnqueueAfter: hook.EnqueueImmediately})
 			return m, nil
 		}),
 		does("late", func(context.Context, event.MessageEvent, hook.Respond) (event.Event, error) {
@@ -98,7 +98,7 @@ func TestHookResponds(t *testing.T) {
 	out, err := w.runHooks(in)
 	require.NoError(t, err)
 	require.Equal(t, "guard responded", outcomes(out), "S0-24 S0-25")
-	require.Equal(t, []hook.Response{{Content: "1"}, {Content: "2", EnqueueAfter: hook.Immediately}}, out.Responses, "S0-17 S0-20")
+	require.Equal(t, []hook.Response{{Content: "1"}, {Content: "2", EnqueueAfter: hook.EnqueueImmediately}}, out.Responses, "S0-17 S0-20")
 }
 
 // TestProcessorsOfTheTypeThatItIs: what hooks have made another type of is shown to none of
@@ -135,7 +135,7 @@ func TestPartialAnswers(t *testing.T) {
 	out, err := w.runHooks(in)
 	require.NoError(t, err, "S0-23 the failure of a hook is an answer, which the workflow deals with")
 	require.Equal(t, "it broke", out.Failed)
-	require.Equal(t, []event.HookOutcome{{Name: "a", Outcome: event.Replaced}}, out.Done)
+	require.Equal(t, []event.HookOutcome{{Name: "a", Outcome: event.OutcomeReplaced}}, out.Done)
 	require.Equal(t, "hello a", contentOf(t, out.Event))
 
 	in.Flush, in.Event, in.Hooks, in.Attempt = thread.Flush{}, out.Event, in.Hooks[1:], 2
@@ -257,7 +257,7 @@ func TestWhatHooksSee(t *testing.T) {
 	watch.Filter.Types = []string{"*", event.TypeLLMCall}
 	w, in := hooked(t, []hook.Hook{watch})
 	calls := event.ToolCallEvent{ThreadID: "t1", AgentName: "assistant", ToolCalls: []event.ToolCall{call("c1", "add", `{ "a":1 }`)}}
-	held := event.Message{ID: "m1", ThreadID: "t1", SenderID: "assistant", SenderType: event.Agent, AgentID: "assistant", Content: "hm", ToolCalls: calls.ToolCalls, Held: true, Metadata: map[string]any{"a": 1.0}}
+	held := event.Message{ID: "m1", ThreadID: "t1", SenderID: "assistant", SenderType: event.CreatedByAgent, AgentID: "assistant", Content: "hm", ToolCalls: calls.ToolCalls, Held: true, Metadata: map[string]any{"a": 1.0}}
 	in.Flush.Records = append(in.Flush.Records, message(held),
 		event.NewRecord("m1.calls", event.TypeToolCall, "", "", time.Now(), calls),
 		event.NewRecord("f1", "file.changed", "", "", time.Now(), map[string]string{"path": "a"}))
@@ -268,8 +268,8 @@ func TestWhatHooksSee(t *testing.T) {
 		raw  event.Event
 		want event.Event
 	}{
-		{"e1", nil, event.MessageEvent{CreatedBy: event.User, ThreadID: "t1", Message: event.NewMessage{ThreadID: "t1", SenderID: "ann", SenderType: event.User, Content: "hello"}}},
-		{"m1", nil, event.MessageEvent{CreatedBy: event.Agent, ThreadID: "t1", Message: event.NewMessage{ThreadID: "t1", SenderID: "assistant", SenderType: event.Agent, Content: "hm", ToolCalls: calls.ToolCalls, Metadata: map[string]any{"a": 1.0}}}},
+		{"e1", nil, event.MessageEvent{CreatedBy: event.CreatedByUser, ThreadID: "t1", Message: event.NewMessage{ThreadID: "t1", SenderID: "ann", SenderType: event.CreatedByUser, Content: "hello"}}},
+		{"m1", nil, event.MessageEvent{CreatedBy: event.CreatedByAgent, ThreadID: "t1", Message: event.NewMessage{ThreadID: "t1", SenderID: "assistant", SenderType: event.CreatedByAgent, Content: "hm", ToolCalls: calls.ToolCalls, Metadata: map[string]any{"a": 1.0}}}},
 		{"m1.calls", nil, calls},
 		{"f1", nil, event.CustomEvent{Type: "file.changed", ThreadID: "t1", Payload: json.RawMessage(`{"path":"a"}`)}},
 		{"e1.0.2.llm", llm, llm},
@@ -357,10 +357,10 @@ func TestWhatHooksCanWorkWith(t *testing.T) {
 		Thread: &store.ThreadUpdate{Agents: []string{"alice"}, Metadata: json.RawMessage(`{"a":1}`)},
 		Records: []event.Record{
 			event.NewRecord("n1", "note", "", "", time.Now(), 1),
-			message(event.Message{ID: "m1", SenderType: event.User, SenderID: "ann", Content: "first"}),
-			message(event.Message{ID: "m2", SenderType: event.User, SenderID: "ann", Content: "a secret"}),
+			message(event.Message{ID: "m1", SenderType: event.CreatedByUser, SenderID: "ann", Content: "first"}),
+			message(event.Message{ID: "m2", SenderType: event.CreatedByUser, SenderID: "ann", Content: "a secret"}),
 			event.NewRecord("n2", "note", "", "", time.Now(), 2),
-			decided("m2", event.Interception{Outcome: event.Replaced, Message: &event.Message{ID: "m2", SenderType: event.User, SenderID: "ann", Content: "redacted"}}),
+			decided("m2", event.Interception{Outcome: event.OutcomeReplaced, Message: &event.Message{ID: "m2", SenderType: event.CreatedByUser, SenderID: "ann", Content: "redacted"}}),
 		},
 	})
 	in.Attempt = 3
@@ -386,7 +386,7 @@ func TestProcessorsProduce(t *testing.T) {
 		}
 	}
 	made := hook.NewProduced("note.taken", 1)
-	w, in := hooked(t, []hook.Hook{appends("a")}, processor("unwilling", false, made), processor("idle", true), processor("first", true, hook.Message(event.System, "p", "needs approval"), made), processor("second", true, made))
+	w, in := hooked(t, []hook.Hook{appends("a")}, processor("unwilling", false, made), processor("idle", true), processor("first", true, hook.Message(event.CreatedBySystem, "p", "needs approval"), made), processor("second", true, made))
 	out, err := w.runHooks(in)
 	require.NoError(t, err)
 	require.Equal(t, []string{"idle", "first"}, asked, "S2-28 S2-29 S2-30")

@@ -190,12 +190,12 @@ func (c *modelCall) decide(out *thread.ModelReply, m event.Message) {
 }
 
 func (c *modelCall) inline(m event.Message) (onMessage, onCalls *thread.Decision) {
-	about := hook.Subject{Namespace: c.in.Thread.Namespace, Type: event.TypeMessage, CreatedBy: event.Agent, Agent: c.agent.Name}
+	about := hook.Subject{Namespace: c.in.Thread.Namespace, Type: event.TypeMessage, CreatedBy: event.CreatedByAgent, Agent: c.agent.Name}
 	info := hook.Context{
 		Namespace: c.in.Thread.Namespace, ThreadID: c.in.Thread.ThreadID, EventID: c.in.MessageID, TraceID: c.in.TraceID,
 		ParentEventID: c.in.EventID, Agent: c.agent.Name,
 	}
-	said := thread.Decision{Outcome: event.Passed, Silent: true}
+	said := thread.Decision{Outcome: event.OutcomePassed, Silent: true}
 	asked := said
 	if m.Content != "" {
 		said = thread.Inline(c.a.cfg.Hooks, hook.Matching(c.in.Inline, about), info, thread.MessageEvent(m))
@@ -359,7 +359,7 @@ func (c *modelCall) records(ctx context.Context, res llm.Response, interrupted b
 	if res.Content != "" || len(res.ToolCalls) > 0 {
 		final.MessageID = c.in.MessageID
 		m := event.Message{
-			ID: c.in.MessageID, ThreadID: c.in.Thread.ThreadID, SenderID: c.agent.Name, SenderType: event.Agent,
+			ID: c.in.MessageID, ThreadID: c.in.Thread.ThreadID, SenderID: c.agent.Name, SenderType: event.CreatedByAgent,
 			Role: event.RoleAssistant, Content: res.Content, ToolCalls: res.ToolCalls, AgentID: c.agent.Name,
 			ReplyToMessageID: c.in.ReplyTo, Interrupted: interrupted, Held: c.in.Quiet && res.Content != "",
 		}
@@ -389,7 +389,7 @@ func (c *modelCall) records(ctx context.Context, res llm.Response, interrupted b
 
 // handsOn reports whether a reply addresses agents of the thread, so the turn continues.
 func (c *modelCall) handsOn(content string) bool {
-	m := event.Message{SenderID: c.agent.Name, SenderType: event.Agent, AgentID: c.agent.Name, Content: content}
+	m := event.Message{SenderID: c.agent.Name, SenderType: event.CreatedByAgent, AgentID: c.agent.Name, Content: content}
 	return len(thread.Answering(c.in.Agents, thread.Carry(m))) > 0
 }
 

@@ -27,7 +27,7 @@ func TestReply(t *testing.T) {
 	require.Equal(t, []string{"e1", "e1.0.1.llm", "e1.0.1", "e1.0.1.final"}, w.ids(), "S0-28 S0-29 S0-38")
 	m := stored[event.Message](w, "e1.0.1")
 	require.Equal(t, event.Message{
-		ID: "e1.0.1", ThreadID: "t1", SenderID: "assistant", SenderType: event.Agent, Role: "assistant", Content: "ok",
+		ID: "e1.0.1", ThreadID: "t1", SenderID: "assistant", SenderType: event.CreatedByAgent, Role: "assistant", Content: "ok",
 		AgentID: "assistant", ReplyToMessageID: "e1",
 	}, m, "S4-19 S4-23")
 	require.Equal(t, thread.ModelReply{Agent: "assistant", Model: "fake/small-1", Message: m, Usage: event.Usage{InputTokens: 3, OutputTokens: 1}, MaxSteps: agent.DefaultMaxSteps}, reply)
@@ -49,7 +49,7 @@ func TestReply(t *testing.T) {
 
 func TestReplyWithCalls(t *testing.T) {
 	w := newWorld(t, func(c *activities.Config) {
-		c.Agents = agent.Fixed{{Name: "assistant", Model: "fake/small", Tools: []string{"add"}, Approvals: map[string]agent.Policy{"*": agent.Always}}}
+		c.Agents = agent.Fixed{{Name: "assistant", Model: "fake/small", Tools: []string{"add"}, Approvals: map[string]agent.Policy{"*": agent.PolicyAlways}}}
 	}, add)
 	w.model.answer = func(context.Context, llm.Request, func(llm.Delta)) (llm.Response, error) {
 		return llm.Response{Type: llm.TypeToolCalls, ToolCalls: []event.ToolCall{
@@ -99,7 +99,7 @@ func TestReplyOfAnotherAttemptStands(t *testing.T) {
 		// While this attempt was thought lost, another one has stored its reply.
 		w.append(store.Batch{Records: []event.Record{
 			event.NewRecord("e1.0.1.llm", event.TypeLLMCall, "", "e1", time.Now(), event.LLMCall{Agent: "assistant", MessageID: "e1.0.1"}),
-			message(event.Message{ID: "e1.0.1", SenderType: event.Agent, AgentID: "assistant", Content: "the other's"}),
+			message(event.Message{ID: "e1.0.1", SenderType: event.CreatedByAgent, AgentID: "assistant", Content: "the other's"}),
 		}})
 		return llm.Response{Type: llm.TypeToolCalls, ToolCalls: []event.ToolCall{call("c1", "add", `{"a":1,"b":2}`)}}, nil
 	}
@@ -113,14 +113,14 @@ func TestReplyOfAnotherAttemptStands(t *testing.T) {
 func TestTranscript(t *testing.T) {
 	w := newWorld(t, nil, add)
 	records := []event.Record{
-		message(event.Message{ID: "m1", SenderType: event.User, SenderID: "ann", Content: "hello all"}),
-		message(event.Message{ID: "m2", SenderType: event.Agent, SenderID: "bob", AgentID: "bob", Content: "let me see", ToolCalls: []event.ToolCall{call("b1", "add", "{}")}}),
-		message(event.Message{ID: "b1.result", SenderType: event.Tool, SenderID: "add", AgentID: "bob", ToolCallID: "b1", Content: "bob's"}),
-		message(event.Message{ID: "m3", SenderType: event.Agent, SenderID: "bob", AgentID: "bob", ToolCalls: []event.ToolCall{call("b2", "add", "{}")}}),
-		message(event.Message{ID: "m4", SenderType: event.Agent, SenderID: "assistant", AgentID: "assistant", ToolCalls: []event.ToolCall{call("a1", "add", "{}"), call("a2", "add", "{}")}}),
-		message(event.Message{ID: "a1.result", SenderType: event.Tool, SenderID: "add", AgentID: "assistant", ToolCallID: "a1", Content: "3"}),
-		message(event.Message{ID: "m5", SenderType: event.Tool, SenderID: "cron", Content: "it is noon"}),
-		message(event.Message{ID: "m6", SenderType: event.System, SenderID: "threadmill", Content: "Stopped."}),
+		message(event.Message{ID: "m1", SenderType: event.CreatedByUser, SenderID: "ann", Content: "hello all"}),
+		message(event.Message{ID: "m2", SenderType: event.CreatedByAgent, SenderID: "bob", AgentID: "bob", Content: "let me see", ToolCalls: []event.ToolCall{call("b1", "add", "{}")}}),
+		message(event.Message{ID: "b1.result", SenderType: event.CreatedByTool, SenderID: "add", AgentID: "bob", ToolCallID: "b1", Content: "bob's"}),
+		message(event.Message{ID: "m3", SenderType: event.CreatedByAgent, SenderID: "bob", AgentID: "bob", ToolCalls: []event.ToolCall{call("b2", "add", "{}")}}),
+		message(event.Message{ID: "m4", SenderType: event.CreatedByAgent, SenderID: "assistant", AgentID: "assistant", ToolCalls: []event.ToolCall{call("a1", "add", "{}"), call("a2", "add", "{}")}}),
+		message(event.Message{ID: "a1.result", SenderType: event.CreatedByTool, SenderID: "add", AgentID: "assistant", ToolCallID: "a1", Content: "3"}),
+		message(event.Message{ID: "m5", SenderType: event.CreatedByTool, SenderID: "cron", Content: "it is noon"}),
+		message(event.Message{ID: "m6", SenderType: event.CreatedBySystem, SenderID: "threadmill", Content: "Stopped."}),
 		event.NewRecord("x1", "file.changed", "", "", time.Now(), "x"),
 	}
 	w.append(store.Batch{Records: records})

@@ -51,9 +51,9 @@ func TestBentPaths(t *testing.T) {
 	require.NoError(t, os.MkdirAll(filepath.Join(desk, "packages/x/src"), 0o755))
 	require.NoError(t, os.Symlink("packages/x/src", filepath.Join(desk, "deep")))
 	require.NoError(t, os.WriteFile(filepath.Join(desk, "file"), nil, 0o600))
-	deny := approval.Rule{Name: "not there", Effect: approval.Deny, When: `has(paths.path) && paths.path.startsWith("` + desk + `/")`}
-	allow := approval.Rule{Name: "there only", Effect: approval.Allow, When: `has(paths.path) && paths.path.startsWith("` + desk + `/")`}
-	ask := approval.Rule{Name: "all else", Tools: []string{"write"}, Effect: approval.Ask}
+	deny := approval.Rule{Name: "not there", Effect: approval.EffectDeny, When: `has(paths.path) && paths.path.startsWith("` + desk + `/")`}
+	allow := approval.Rule{Name: "there only", Effect: approval.EffectAllow, When: `has(paths.path) && paths.path.startsWith("` + desk + `/")`}
+	ask := approval.Rule{Name: "all else", Tools: []string{"write"}, Effect: approval.EffectAsk}
 	const unclear = "Error: Tool parameter validation failed for write: path: "
 	for name, c := range map[string]struct {
 		path   string
@@ -64,7 +64,7 @@ func TestBentPaths(t *testing.T) {
 		"denied as it is":                       {desk + "/x", []approval.Rule{deny}, store.ToolDenied, "the policy denies"},
 		"denied, below a file and up":           {desk + "/file/x/../../x", []approval.Rule{deny}, store.ToolFailed, unclear + "cannot be followed"},
 		"denied, in the directory as it is":     {"x", []approval.Rule{deny}, store.ToolDenied, "the policy denies"},
-		"denied, without a name":                {"", []approval.Rule{{Name: "not here", Effect: approval.Deny, When: `paths.path == "` + desk + `"`}}, store.ToolDenied, "the policy denies"},
+		"denied, without a name":                {"", []approval.Rule{{Name: "not here", Effect: approval.EffectDeny, When: `paths.path == "` + desk + `"`}}, store.ToolDenied, "the policy denies"},
 		"allowed as it is":                      {"x", []approval.Rule{allow, ask}, store.ToolSucceeded, "written"},
 		"allowed, up and down":                  {"packages/../x", []approval.Rule{allow, ask}, store.ToolSucceeded, "written"},
 		"allowed by its beginning, and is not":  {"deep/../../secret", []approval.Rule{allow, ask}, store.ToolFailed, unclear + "leads to one file by the links"},
@@ -174,9 +174,9 @@ func TestLostWorkingDirectory(t *testing.T) {
 		denied bool
 	}{
 		"without rules":          {},
-		"a rule that denies":     {rules: []approval.Rule{rule(approval.Deny, `workingDirectory.startsWith("`+desk+`")`)}, reason: `rule "there" cannot be evaluated, so a person decides: the working directory cannot be followed (not a directory)`},
-		"a rule that allows":     {rules: []approval.Rule{rule(approval.Allow, `true`)}, reason: "cannot be followed"},
-		"a rule for all of them": {rules: []approval.Rule{rule(approval.Deny, "")}, denied: true},
+		"a rule that denies":     {rules: []approval.Rule{rule(approval.EffectDeny, `workingDirectory.startsWith("`+desk+`")`)}, reason: `rule "there" cannot be evaluated, so a person decides: the working directory cannot be followed (not a directory)`},
+		"a rule that allows":     {rules: []approval.Rule{rule(approval.EffectAllow, `true`)}, reason: "cannot be followed"},
+		"a rule for all of them": {rules: []approval.Rule{rule(approval.EffectDeny, "")}, denied: true},
 	} {
 		t.Run("S4-88 "+name, func(t *testing.T) {
 			w := newWorld(t, ruledAt(desk+"/file/x", c.rules...), note)
@@ -199,7 +199,7 @@ func TestGrantOfAnotherRoot(t *testing.T) {
 		"a task runs a command": call("c1", "task", `{"tool":"shell_cmd","arguments":{"command":"touch was-here"}}`),
 	} {
 		for scope, pattern := range map[event.Scope]map[string]string{
-			event.Session: nil, event.Once: nil, event.Pattern: {"command": "touch *"},
+			event.ScopeSession: nil, event.ScopeOnce: nil, event.ScopePattern: {"command": "touch *"},
 		} {
 			if pattern != nil && c.Function.Name == "task" {
 				pattern = map[string]string{"tool": "shell*"}
@@ -220,7 +220,7 @@ func TestGrantOfAnotherRoot(t *testing.T) {
 				require.NoError(t, checked.Err())
 				require.Equal(t, plan.Calls[0].Guard, checked.Guard)
 				approved := event.NewRecord("c1.decision", event.TypeApproval, "e1", "e1", time.Now(), event.Approval{
-					ToolCallID: "c1", ToolName: c.Function.Name, Agent: "assistant", Decision: event.Approve, Scope: scope, By: "ann",
+					ToolCallID: "c1", ToolName: c.Function.Name, Agent: "assistant", Decision: event.DecisionApprove, Scope: scope, By: "ann",
 					Digest: checked.Guard.Digest, Definition: checked.Guard.Definition, Pattern: pattern, Rest: checked.Rest,
 				})
 				for root, asks := range map[string]bool{seen: false, other: true} {
@@ -229,7 +229,7 @@ func TestGrantOfAnotherRoot(t *testing.T) {
 					w.append(store.Batch{Records: []event.Record{approved}})
 					again := step
 					again.Again = true
-					if scope == event.Once {
+					if scope == event.ScopeOnce {
 						again.Decisions = map[string]string{"c1": "c1.decision"}
 					}
 					plan, err := w.planCalls(again)

@@ -169,7 +169,7 @@ func edited(calls []event.ToolCall, rec event.Record) ([]event.ToolCall, error) 
 	if err := json.Unmarshal(rec.Payload, &decision); err != nil {
 		return nil, err
 	}
-	if decision.Outcome == event.Replaced && decision.ToolCalls != nil {
+	if decision.Outcome == event.OutcomeReplaced && decision.ToolCalls != nil {
 		return decision.ToolCalls, nil
 	}
 	return calls, nil

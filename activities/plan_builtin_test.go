@@ -77,7 +77,7 @@ func TestPlanOfOwnTools(t *testing.T) {
 			thread.PlannedCall{By: thread.ByAgent, Sub: &thread.SubPlan{Agent: "bob", Message: "do it"}},
 		},
 		{
-			"a sub-agent that people have to allow", "call_agent", `{"agent":"bob","message":"do it"}`, policy("call_agent", agent.Always),
+			"a sub-agent that people have to allow", "call_agent", `{"agent":"bob","message":"do it"}`, policy("call_agent", agent.PolicyAlways),
 			thread.PlannedCall{
 				By: thread.ByAgent, Sub: &thread.SubPlan{Agent: "bob", Message: "do it"},
 				NeedsApproval: true, Arguments: `{"agent":"bob","message":"do it"}`,
@@ -99,11 +99,11 @@ func TestPlanOfOwnTools(t *testing.T) {
 			},
 		},
 		{
-			"a task of a tool that need not ask any more", "task", `{"tool":"risky"}`, policy("risky", agent.Never),
+			"a task of a tool that need not ask any more", "task", `{"tool":"risky"}`, policy("risky", agent.PolicyNever),
 			thread.PlannedCall{By: thread.ByTask, Task: &thread.TaskPlan{Tool: "risky", Title: "risky", Deadline: day}},
 		},
 		{
-			"tasks of which people are asked", "task", `{"tool":"add","arguments":{"a":1,"b":2}}`, policy("task", agent.Always),
+			"tasks of which people are asked", "task", `{"tool":"add","arguments":{"a":1,"b":2}}`, policy("task", agent.PolicyAlways),
 			thread.PlannedCall{
 				By: thread.ByTask, Task: &thread.TaskPlan{Tool: "add", Title: "add", Deadline: day},
 				NeedsApproval: true, Arguments: `{"tool":"add","arguments":{"a":1,"b":2}}`,
@@ -116,7 +116,7 @@ func TestPlanOfOwnTools(t *testing.T) {
 			},
 		},
 		{
-			"a sub-agent in the background that people have to allow", "task", `{"agent":"bob","message":"do it"}`, policy("call_agent", agent.Always),
+			"a sub-agent in the background that people have to allow", "task", `{"agent":"bob","message":"do it"}`, policy("call_agent", agent.PolicyAlways),
 			thread.PlannedCall{
 				By: thread.ByTask, Task: &thread.TaskPlan{Deadline: day}, Sub: &thread.SubPlan{Agent: "bob", Message: "do it"},
 				NeedsApproval: true, Arguments: `{"agent":"bob","message":"do it"}`,
@@ -162,7 +162,7 @@ func TestOwnToolsThatCannotRun(t *testing.T) {
 		{"no task", "get_task", `{}`, "Error: Tool parameter validation failed for get_task"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			p, why := planOf(t, policy(tc.tool, agent.Always), call("c1", tc.tool, tc.arguments))
+			p, why := planOf(t, policy(tc.tool, agent.PolicyAlways), call("c1", tc.tool, tc.arguments))
 			require.Equal(t, thread.PlannedCall{ID: "c1", Name: tc.tool, Unfit: true, Quick: true}, p)
 			require.True(t, strings.HasPrefix(why, tc.want), why)
 		})
@@ -178,7 +178,7 @@ func TestOwnToolsAreForThoseThatListThem(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w.append(store.Batch{Records: []event.Record{message(event.Message{
-				ID: "m." + name, SenderType: event.Agent, AgentID: "assistant", ToolCalls: []event.ToolCall{call("c."+name, name, arguments)},
+				ID: "m." + name, SenderType: event.CreatedByAgent, AgentID: "assistant", ToolCalls: []event.ToolCall{call("c."+name, name, arguments)},
 			})}})
 			out, err := w.planCalls(thread.PlanStep{Thread: ref, Agent: "assistant", MessageID: "m." + name, Only: []string{"c." + name}})
 			require.NoError(t, err)

@@ -27,7 +27,7 @@ func (w *world) planCalls(in thread.PlanStep) (thread.PlanReply, error) {
 
 // cautious lets the assistant use a tool that has to be approved.
 func cautious(c *activities.Config) {
-	c.Agents = agent.Fixed{{Name: "assistant", Model: "fake/small", Tools: []string{"add", "quickly"}, Limits: agent.Limits{MaxSteps: 7}, Approvals: map[string]agent.Policy{"add": agent.Always}}}
+	c.Agents = agent.Fixed{{Name: "assistant", Model: "fake/small", Tools: []string{"add", "quickly"}, Limits: agent.Limits{MaxSteps: 7}, Approvals: map[string]agent.Policy{"add": agent.PolicyAlways}}}
 }
 
 var quickly = &raw{def: tool.Definition{Name: "quickly", Quick: true}, do: func(context.Context, tool.Call) (tool.Result, error) { return tool.Result{}, nil }}
@@ -38,7 +38,7 @@ func approve(w *world, id string) thread.Flush {
 	out, err := w.planCalls(thread.PlanStep{Thread: ref, Agent: "assistant", TraceID: "trace", EventID: "e1", MessageID: "e1.0.1", Only: []string{id}})
 	require.NoError(w.t, err)
 	return thread.Flush{Records: []event.Record{event.NewRecord(id+".decision", event.TypeApproval, "trace", "e1", time.Now(), event.Approval{
-		ToolCallID: id, ToolName: "add", Agent: "assistant", Decision: event.Approve, Scope: event.Once, By: "ann",
+		ToolCallID: id, ToolName: "add", Agent: "assistant", Decision: event.DecisionApprove, Scope: event.ScopeOnce, By: "ann",
 		Digest: out.Calls[0].Guard.Digest, Definition: out.Calls[0].Guard.Definition,
 	})}}
 }
@@ -46,7 +46,7 @@ func approve(w *world, id string) thread.Flush {
 // editedCalls stores a reply with calls of which hooks have changed some.
 func editedCalls(w *world) (thread.PlanStep, event.Record) {
 	w.asked(call("c1", "add", `{"a":1,"b":2}`), call("c2", "add", `{"a":1,"b":2}`), call("c3", "quickly", `{}`), call("c4", "nothing", `{}`), call("c5", "add", `{"a":1,"b":2}`))
-	decision := decided("e1.0.1.calls", event.Interception{Outcome: event.Replaced, ToolCalls: []event.ToolCall{
+	decision := decided("e1.0.1.calls", event.Interception{Outcome: event.OutcomeReplaced, ToolCalls: []event.ToolCall{
 		call("c1", "add", `{"a":5,"b":5}`), call("c3", "quickly", `{}`), call("c4", "nothing", `{}`), call("c5", "add", `{"a":"x"}`),
 	}})
 	return thread.PlanStep{
@@ -177,7 +177,7 @@ func TestEditedCallRuns(t *testing.T) {
 	t.Run("a decision that changed nothing", func(t *testing.T) {
 		w := newWorld(t, nil, add)
 		in, _ := step(w, "c1")
-		w.append(store.Batch{Records: []event.Record{decided("e1.0.1.calls", event.Interception{Outcome: event.Passed})}})
+		w.append(store.Batch{Records: []event.Record{decided("e1.0.1.calls", event.Interception{Outcome: event.OutcomePassed})}})
 		_, err := w.runTool(in)
 		require.NoError(t, err)
 		require.Equal(t, "3", stored[event.Message](w, "c1.result").Content)

@@ -52,18 +52,18 @@ type part struct {
 // policy decides whether a call may run, from the agent's policy for all its parts and earlier
 // approvals.
 func (p *planner) policy(ctx context.Context, out *thread.PlannedCall, parts ...part) {
-	verdict := approval.Verdict{Effect: approval.Allow}
+	verdict := approval.Verdict{Effect: approval.EffectAllow}
 	for _, one := range parts {
 		seen := one.call
 		seen.Arguments = cmp.Or(one.resolved, seen.Arguments)
 		verdict = stricter(verdict, p.verdict(seen, one.definition))
 	}
 	switch verdict.Effect {
-	case approval.Deny:
+	case approval.EffectDeny:
 		out.Denied, out.DeniedBy = cmp.Or(verdict.Reason, "no reason is given"), "policy "+verdict.Rule
 		return
-	case approval.Ask:
-	case approval.Allow:
+	case approval.EffectAsk:
+	case approval.EffectAllow:
 		return
 	}
 	whole := wholeOf(parts)
@@ -105,8 +105,8 @@ func wholeOf(parts []part) approval.Call {
 // stricter returns the stricter of two verdicts on parts of the same call. If both require
 // approval, the terms of both apply.
 func stricter(a, b approval.Verdict) approval.Verdict {
-	rank := map[approval.Effect]int{approval.Deny: 2, approval.Ask: 1}
-	if a.Effect == approval.Ask && b.Effect == approval.Ask {
+	rank := map[approval.Effect]int{approval.EffectDeny: 2, approval.EffectAsk: 1}
+	if a.Effect == approval.EffectAsk && b.Effect == approval.EffectAsk {
 		return both(a, b)
 	}
 	if rank[b.Effect] > rank[a.Effect] {
@@ -129,10 +129,10 @@ func both(a, b approval.Verdict) approval.Verdict {
 	}
 	t.Quorum = max(t.Quorum, b.Terms.Quorum)
 	if !anybody && len(t.Approvers) < max(t.Quorum, 1) {
-		return approval.Verdict{Effect: approval.Deny, Rule: a.Rule, Reason: "too few may approve both the task and what it runs"}
+		return approval.Verdict{Effect: approval.EffectDeny, Rule: a.Rule, Reason: "too few may approve both the task and what it runs"}
 	}
 	t.Expires, t.Remind = sooner(t.Expires, b.Terms.Expires), sooner(t.Remind, b.Terms.Remind)
-	if b.Terms.OnExpiry == approval.EndTurn {
+	if b.Terms.OnExpiry == approval.OnExpiryInterrupt {
 		t.OnExpiry = b.Terms.OnExpiry
 	}
 	return a
@@ -153,7 +153,7 @@ func (p *planner) ask(out *thread.PlannedCall, asked part, v approval.Verdict, w
 	out.Reason = sentence(v.Reason, why)
 	out.Ask = &thread.AskPlan{
 		Approvers: v.Terms.Approvers, Quorum: v.Terms.Quorum, Expires: v.Terms.Expires, Remind: v.Terms.Remind,
-		EndsTurn: v.Terms.OnExpiry == approval.EndTurn, Listed: !p.a.cfg.UnlistedApprovals,
+		EndsTurn: v.Terms.OnExpiry == approval.OnExpiryInterrupt, Listed: !p.a.cfg.UnlistedApprovals,
 	}
 }
 
@@ -166,8 +166,8 @@ func sentence(reasons ...string) string {
 // then the agent's policy for the tool, then the tool's own. A denial always wins.
 func (p *planner) verdict(c approval.Call, d tool.Definition) approval.Verdict {
 	policy := policyFor(p.who, d)
-	if policy == agent.Forbidden {
-		return approval.Verdict{Effect: approval.Deny, Rule: "approvals." + d.Name, Reason: fmt.Sprintf("agent %s may not use %s", p.who.Name, d.Name)}
+	if policy == agent.PolicyDeny {
+		return approval.Verdict{Effect: approval.EffectDeny, Rule: "approvals." + d.Name, Reason: fmt.Sprintf("agent %s may not use %s", p.who.Name, d.Name)}
 	}
 	rules := append(append([]approval.Rule{}, p.a.cfg.ApprovalRules...), p.who.ApprovalRules...)
 	v := approval.Decide(rules, c)
@@ -181,12 +181,12 @@ func (p *planner) verdict(c approval.Call, d tool.Definition) approval.Verdict {
 		}
 	}
 	if v.Effect == "" {
-		v = approval.Verdict{Effect: approval.Allow}
-		if policy == agent.Always {
-			v = approval.Verdict{Effect: approval.Ask, Rule: "approvals"}
+		v = approval.Verdict{Effect: approval.EffectAllow}
+		if policy == agent.PolicyAlways {
+			v = approval.Verdict{Effect: approval.EffectAsk, Rule: "approvals"}
 		}
 	}
-	if v.Effect == approval.Ask {
+	if v.Effect == approval.EffectAsk {
 		v.Reason = cmp.Or(v.Reason, d.ApprovalReason)
 		if v.Terms.IsZero() {
 			v.Terms = p.who.ApprovalTerms
@@ -204,7 +204,7 @@ func policyFor(who agent.Agent, d tool.Definition) agent.Policy {
 	if d.Name != builtin.CallAgent && d.Name != builtin.CallAgentHyphen {
 		return own
 	}
-	for _, strict := range []agent.Policy{agent.Forbidden, agent.Always} {
+	for _, strict := range []agent.Policy{agent.PolicyDeny, agent.PolicyAlways} {
 		for _, name := range []string{builtin.CallAgent, builtin.CallAgentHyphen} {
 			if who.Approvals[name] == strict {
 				return strict

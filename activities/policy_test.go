@@ -34,8 +34,8 @@ func TestTermsOfBoth(t *testing.T) {
 			w := newWorld(t, func(c *activities.Config) {
 				withOwnTools(c)
 				c.ApprovalRules = []approval.Rule{
-					{Name: "tasks", Tools: of("task"), Effect: approval.Ask, Terms: tc.task},
-					{Name: "builds", Tools: of("build"), Effect: approval.Ask, Terms: tc.build},
+					{Name: "tasks", Tools: of("task"), Effect: approval.EffectAsk, Terms: tc.task},
+					{Name: "builds", Tools: of("build"), Effect: approval.EffectAsk, Terms: tc.build},
 				}
 			}, backgroundTool(returns("built")))
 			w.asked(call("c1", "task", `{"tool":"build","arguments":{}}`))

@@ -159,9 +159,9 @@ func TestInlineHooksOfAReply(t *testing.T) {
 	for range 2 {
 		reply, err = w.callModel(in)
 		require.NoError(t, err)
-		require.Equal(t, event.Replaced, reply.MessageDecision.Outcome, "they see all of it, however long")
+		require.Equal(t, event.OutcomeReplaced, reply.MessageDecision.Outcome, "they see all of it, however long")
 		require.Equal(t, "[gone]", contentOf(t, reply.MessageDecision.Event))
-		require.Equal(t, event.Replaced, reply.CallsDecision.Outcome)
+		require.Equal(t, event.OutcomeReplaced, reply.CallsDecision.Outcome)
 		require.Len(t, reply.MessageDecision.Hooks, 1, "the other hook is for another agent")
 		require.True(t, reply.Gated)
 	}
@@ -174,7 +174,7 @@ func TestInlineHooksOfAReply(t *testing.T) {
 func TestInlineHooksOfAResult(t *testing.T) {
 	w, specs := inlineWorld(t, func(c hook.Context, e event.Event, respond hook.Respond) (event.Event, error) {
 		assert.Equal(t, "c1.result", c.EventID)
-		assert.Equal(t, event.Tool, e.(event.MessageEvent).CreatedBy)
+		assert.Equal(t, event.CreatedByTool, e.(event.MessageEvent).CreatedBy)
 		respond(hook.Response{Content: "it is " + e.(event.MessageEvent).Message.Content})
 		return nil, nil
 	})
@@ -188,7 +188,7 @@ func TestInlineHooksOfAResult(t *testing.T) {
 	for range 2 {
 		out, err := w.runTool(in)
 		require.NoError(t, err)
-		require.Equal(t, event.Responded, out.Decision.Outcome)
+		require.Equal(t, event.OutcomeResponded, out.Decision.Outcome)
 		require.Equal(t, []hook.Response{{Content: "it is 3"}}, out.Decision.Responses, "S0-36 the same when the step is run again")
 	}
 	in.ToolCallID = "c1"

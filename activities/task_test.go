@@ -236,8 +236,8 @@ func TestTaskIsLookedAtBeforeItBegins(t *testing.T) {
 			in := w.taskStep(call("c1", "build", "{}"), "build")
 			in.DecisionID = "c1.decision"
 			w.append(store.Batch{Records: []event.Record{
-				decisionOn("c1", event.Approval{Decision: event.Approve, By: "ann", Digest: digestOf(t, "build", "{}"), Definition: build.def.Digest()}),
-				event.NewRecord("c1.revoked.1", event.TypeApproval, "e1", "e1", time.Now(), event.Approval{ToolCallID: "c1", Decision: event.ApprovalRevoked, By: "ben"}),
+				decisionOn("c1", event.Approval{Decision: event.DecisionApprove, By: "ann", Digest: digestOf(t, "build", "{}"), Definition: build.def.Digest()}),
+				event.NewRecord("c1.revoked.1", event.TypeApproval, "e1", "e1", time.Now(), event.Approval{ToolCallID: "c1", Decision: event.DecisionRevoked, By: "ben"}),
 			}})
 			require.NoError(t, w.retried(signals.ActivityRunTask, in))
 			require.Zero(t, build.runs.Load())
@@ -270,7 +270,7 @@ func TestTaskIsTakenAway(t *testing.T) {
 }
 
 func denyBuilds(c *activities.Config) {
-	c.ApprovalRules = []approval.Rule{{Name: "no builds", Tools: []string{"build"}, Effect: approval.Deny}}
+	c.ApprovalRules = []approval.Rule{{Name: "no builds", Tools: []string{"build"}, Effect: approval.EffectDeny}}
 }
 
 func TestAttemptsOfATask(t *testing.T) {

@@ -85,7 +85,7 @@ func (a *Activities) opening(ctx context.Context, ref thread.Ref) ([]statement, 
 	for _, m := range messages {
 		shown, ok := m.ForModels()
 		if text := strings.TrimSpace(shown.Content); ok && text != "" && isStatement(shown) && len(said) < titleTexts {
-			said = append(said, statement{who: shown.SenderID, text: text, person: shown.SenderType == event.User})
+			said = append(said, statement{who: shown.SenderID, text: text, person: shown.SenderType == event.CreatedByUser})
 		}
 	}
 	return said, nil
@@ -93,7 +93,7 @@ func (a *Activities) opening(ctx context.Context, ref thread.Ref) ([]statement, 
 
 // isStatement reports whether a message is neither a tool result nor a system message.
 func isStatement(m event.Message) bool {
-	return m.SenderType != event.System && m.ToolCallID == ""
+	return m.SenderType != event.CreatedBySystem && m.ToolCallID == ""
 }
 
 // askForTitle calls the model. There is no title if the call fails or returns nothing usable. An

@@ -85,19 +85,19 @@ func TestTitle(t *testing.T) {
 func TestTitleIsOfWhatWasSaid(t *testing.T) {
 	w := newWorld(t, titles, add)
 	w.model.answer = replies("A title of four")
-	hidden := message(event.Message{ID: "m0", SenderType: event.User, SenderID: "ann", Content: "the secret", Held: true})
-	refused := event.NewRecord(event.InterceptionID("m0"), event.TypeHook, "", "", hidden.CreatedAt, event.Interception{EventID: "m0", Outcome: event.Responded})
+	hidden := message(event.Message{ID: "m0", SenderType: event.CreatedByUser, SenderID: "ann", Content: "the secret", Held: true})
+	refused := event.NewRecord(event.InterceptionID("m0"), event.TypeHook, "", "", hidden.CreatedAt, event.Interception{EventID: "m0", Outcome: event.OutcomeResponded})
 	records := []event.Record{
 		hidden, refused,
-		message(event.Message{ID: "m1", SenderType: event.System, SenderID: "guard", Content: "refused"}),
-		message(event.Message{ID: "m2", SenderType: event.Tool, SenderID: "clock", Content: "it is noon"}),
-		message(event.Message{ID: "m3", SenderType: event.User, SenderID: "ann", Content: "hello\nthere"}),
-		message(event.Message{ID: "m4", SenderType: event.Agent, SenderID: "bob", AgentID: "bob", ToolCalls: []event.ToolCall{call("b1", "add", "{}")}}),
-		message(event.Message{ID: "m5", SenderType: event.Tool, SenderID: "add", AgentID: "bob", ToolCallID: "b1", Content: "3"}),
-		message(event.Message{ID: "m6", SenderType: event.Agent, SenderID: "bob", AgentID: "bob", Content: strings.Repeat("well ", 300)}),
+		message(event.Message{ID: "m1", SenderType: event.CreatedBySystem, SenderID: "guard", Content: "refused"}),
+		message(event.Message{ID: "m2", SenderType: event.CreatedByTool, SenderID: "clock", Content: "it is noon"}),
+		message(event.Message{ID: "m3", SenderType: event.CreatedByUser, SenderID: "ann", Content: "hello\nthere"}),
+		message(event.Message{ID: "m4", SenderType: event.CreatedByAgent, SenderID: "bob", AgentID: "bob", ToolCalls: []event.ToolCall{call("b1", "add", "{}")}}),
+		message(event.Message{ID: "m5", SenderType: event.CreatedByTool, SenderID: "add", AgentID: "bob", ToolCallID: "b1", Content: "3"}),
+		message(event.Message{ID: "m6", SenderType: event.CreatedByAgent, SenderID: "bob", AgentID: "bob", Content: strings.Repeat("well ", 300)}),
 	}
 	for range 20 {
-		records = append(records, message(event.Message{ID: "x" + signals.NewID(), SenderType: event.User, SenderID: "cid", Content: "yes"}))
+		records = append(records, message(event.Message{ID: "x" + signals.NewID(), SenderType: event.CreatedByUser, SenderID: "cid", Content: "yes"}))
 	}
 	in := titleStep()
 	in.Flush = thread.Flush{Records: records}
@@ -136,7 +136,7 @@ func TestTitleWithoutTheModel(t *testing.T) {
 		w := newWorld(t, titles)
 		w.model.answer = fails
 		in := titleStep()
-		in.Flush.Records = append([]event.Record{message(event.Message{ID: "m0", SenderType: event.Tool, SenderID: "clock", Content: "It is noon."})}, in.Flush.Records...)
+		in.Flush.Records = append([]event.Record{message(event.Message{ID: "m0", SenderType: event.CreatedByTool, SenderID: "clock", Content: "It is noon."})}, in.Flush.Records...)
 		out, err := w.title(in)
 		require.NoError(t, err)
 		require.Equal(t, fallback, out.Title)

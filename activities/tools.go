@@ -356,7 +356,7 @@ func (r *toolRun) finish(ctx context.Context, status store.ToolStatus, res tool.
 	}
 	id := event.ResultID(r.in.ToolCallID)
 	m := event.Message{
-		ID: id, ThreadID: r.in.Thread.ThreadID, SenderID: r.in.ToolName, SenderType: event.Tool, Role: event.RoleTool,
+		ID: id, ThreadID: r.in.Thread.ThreadID, SenderID: r.in.ToolName, SenderType: event.CreatedByTool, Role: event.RoleTool,
 		Content: res.Output, ToolCallID: r.in.ToolCallID, ToolName: r.in.ToolName, IsError: res.IsError, AgentID: r.in.Agent,
 		ReplyToMessageID: r.in.MessageID, Metadata: res.Details,
 	}

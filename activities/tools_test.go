@@ -50,7 +50,7 @@ func TestToolRun(t *testing.T) {
 	require.Equal(t, thread.ToolReply{ToolCallID: "c1", Status: "succeeded", Arguments: `{ "a":1, "b":2 }`, Result: "3"}, out, "history has what ran and what it returned")
 	require.Equal(t, []string{"e1.0.1", "e2", "c1.result"}, w.ids())
 	require.Equal(t, event.Message{
-		ID: "c1.result", ThreadID: "t1", SenderID: "add", SenderType: event.Tool, Role: "tool", Content: "3",
+		ID: "c1.result", ThreadID: "t1", SenderID: "add", SenderType: event.CreatedByTool, Role: "tool", Content: "3",
 		ToolCallID: "c1", ToolName: "add", AgentID: "assistant", ReplyToMessageID: "e1.0.1",
 	}, stored[event.Message](w, "c1.result"), "S0-32 S4-22")
 	log := w.toolLog("c1")

@@ -65,12 +65,12 @@ type Policy string
 
 // The policies.
 const (
-	// Never runs the tool without approval.
-	Never Policy = "never"
-	// Always requires approval of each call, unless an earlier approval covers it.
-	Always Policy = "always"
-	// Forbidden never runs the tool.
-	Forbidden Policy = "deny"
+	// PolicyNever runs the tool without approval.
+	PolicyNever Policy = "never"
+	// PolicyAlways requires approval of each call, unless an earlier approval covers it.
+	PolicyAlways Policy = "always"
+	// PolicyDeny never runs the tool.
+	PolicyDeny Policy = "deny"
 )
 
 // Limits are limits of one turn of an agent.
@@ -125,7 +125,7 @@ func (a Agent) Validate() error {
 		return fmt.Errorf("agent %q: onWaiting is %q, must be answer, hold or cancel", a.Name, a.OnWaiting)
 	}
 	for tool, p := range a.Approvals {
-		if p != Never && p != Always && p != Forbidden {
+		if p != PolicyNever && p != PolicyAlways && p != PolicyDeny {
 			return fmt.Errorf("agent %q: approvals.%s is %q, must be never, always or deny", a.Name, tool, p)
 		}
 	}
@@ -145,9 +145,9 @@ func (a Agent) Approval(toolName string, toolAsks bool) Policy {
 		return p
 	}
 	if toolAsks {
-		return Always
+		return PolicyAlways
 	}
-	return Never
+	return PolicyNever
 }
 
 // ErrUnknown means that the registry does not have the agent.

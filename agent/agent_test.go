@@ -33,11 +33,11 @@ func TestApproval(t *testing.T) {
 		toolAsks bool
 		want     agent.Policy
 	}{
-		"the tool asks":                    {nil, true, agent.Always},
-		"the tool does not ask":            {nil, false, agent.Never},
-		"the agent's word counts more":     {map[string]agent.Policy{"rm": agent.Never}, true, agent.Never},
-		"a star is for all others":         {map[string]agent.Policy{"*": agent.Always}, false, agent.Always},
-		"a name counts more than the star": {map[string]agent.Policy{"*": agent.Never, "rm": agent.Always}, false, agent.Always},
+		"the tool asks":                    {nil, true, agent.PolicyAlways},
+		"the tool does not ask":            {nil, false, agent.PolicyNever},
+		"the agent's word counts more":     {map[string]agent.Policy{"rm": agent.PolicyNever}, true, agent.PolicyNever},
+		"a star is for all others":         {map[string]agent.Policy{"*": agent.PolicyAlways}, false, agent.PolicyAlways},
+		"a name counts more than the star": {map[string]agent.Policy{"*": agent.PolicyNever, "rm": agent.PolicyAlways}, false, agent.PolicyAlways},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.Equal(t, tc.want, agent.Agent{Approvals: tc.policies}.Approval("rm", tc.toolAsks))

@@ -20,13 +20,13 @@ func full() agent.Agent {
 		Name: "clerk", Description: "keeps the books", Instructions: "Be brief.\n<b> & \U0001F9F5", Model: "openai/gpt-4.1/mini",
 		Temperature: &temperature, MaxOutputTokens: 1000, ReasoningEffort: "low",
 		Tools:     []string{"shell_cmd", "current_time"},
-		Approvals: map[string]agent.Policy{"*": agent.Always, "current_time": agent.Never, "rm": agent.Forbidden},
+		Approvals: map[string]agent.Policy{"*": agent.PolicyAlways, "current_time": agent.PolicyNever, "rm": agent.PolicyDeny},
 		ApprovalRules: []approval.Rule{{
-			Name: "no root", Tools: []string{"shell_cmd"}, Agents: []string{"*"}, When: `args.command == "sudo"`, Effect: approval.Ask,
+			Name: "no root", Tools: []string{"shell_cmd"}, Agents: []string{"*"}, When: `args.command == "sudo"`, Effect: approval.EffectAsk,
 			Reason: "it is root's", Terms: approval.Terms{
-				Approvers: []string{"ann", "bob"}, Quorum: 2, Expires: 90 * time.Minute, Remind: 1500 * time.Millisecond, OnExpiry: approval.EndTurn,
+				Approvers: []string{"ann", "bob"}, Quorum: 2, Expires: 90 * time.Minute, Remind: 1500 * time.Millisecond, OnExpiry: approval.OnExpiryInterrupt,
 			},
-		}, {Effect: approval.Allow}},
+		}, {Effect: approval.EffectAllow}},
 		ApprovalTerms:    approval.Terms{Expires: 24 * time.Hour},
 		OnWaiting:        event.OnWaitingHold,
 		WorkingDirectory: "/desk", NoAutoMention: true,
@@ -146,14 +146,14 @@ func TestCheck(t *testing.T) {
 		"limits.modelTimeout":    func(a *agent.Agent) { a.Limits.ModelTimeout = 2 * time.Hour },
 		"limits.contextMessages": func(a *agent.Agent) { a.Limits.ContextMessages = -1 },
 		"approvalRules[1].when": func(a *agent.Agent) {
-			a.ApprovalRules = []approval.Rule{{Name: "a", Effect: approval.Deny}, {Name: "b", Effect: approval.Deny, When: "args.("}}
+			a.ApprovalRules = []approval.Rule{{Name: "a", Effect: approval.EffectDeny}, {Name: "b", Effect: approval.EffectDeny, When: "args.("}}
 		},
 		"approvalRules[0].terms.quorum": func(a *agent.Agent) {
-			a.ApprovalRules = []approval.Rule{{Name: "a", Effect: approval.Ask, Terms: approval.Terms{Quorum: -1}}}
+			a.ApprovalRules = []approval.Rule{{Name: "a", Effect: approval.EffectAsk, Terms: approval.Terms{Quorum: -1}}}
 		},
 		"approvalTerms.remind": func(a *agent.Agent) { a.ApprovalTerms.Remind = time.Millisecond },
 		"approvals.shell_cmd": func(a *agent.Agent) {
-			a.Approvals = map[string]agent.Policy{"a": agent.Never, "shell_cmd": "sometimes"}
+			a.Approvals = map[string]agent.Policy{"a": agent.PolicyNever, "shell_cmd": "sometimes"}
 		},
 	} {
 		t.Run(field, func(t *testing.T) {

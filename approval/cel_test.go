@@ -14,9 +14,9 @@ import (
 
 func TestCheck(t *testing.T) {
 	ask := func(change func(*Rule)) []Rule {
-		r := Rule{Name: "r", Effect: Ask}
+		r := Rule{Name: "r", Effect: EffectAsk}
 		change(&r)
-		return []Rule{{Name: "first", Effect: Deny, When: "args.x == 1"}, r}
+		return []Rule{{Name: "first", Effect: EffectDeny, When: "args.x == 1"}, r}
 	}
 	when := func(expression string) []Rule { return ask(func(r *Rule) { r.When = expression }) }
 	terms := func(t Terms) []Rule { return ask(func(r *Rule) { r.Terms = t }) }
@@ -34,7 +34,7 @@ func TestCheck(t *testing.T) {
 		"part of a name":   {ask(func(r *Rule) { r.Tools = []string{"a", "shell*"} }), "tools[1]", `"shell*" is neither a name`},
 		"agent look-alike": {ask(func(r *Rule) { r.Agents = []string{"\u0430ssistant"} }), "agents[0]", "is neither a name"},
 		"long reason":      {ask(func(r *Rule) { r.Reason = strings.Repeat("a", maxReason+1) }), "reason", "is 4097 bytes, at most 4096"},
-		"terms of allow":   {ask(func(r *Rule) { r.Effect, r.Terms.Quorum = Allow, 2 }), "terms", "go with the effect ask only"},
+		"terms of allow":   {ask(func(r *Rule) { r.Effect, r.Terms.Quorum = EffectAllow, 2 }), "terms", "go with the effect ask only"},
 
 		"unknown variable":    {when("args.x == 1 &&\n arg.y == 2"), "when", `line 2, column 2: undeclared reference to 'arg'; there are tool, agent, ns (the namespace), thread, workingDirectory, args and paths`},
 		"the namespace":       {when(`namespace == "a"`), "when", "line 1, column 1: reserved identifier: namespace is a word of CEL; the namespace is called ns"},
@@ -74,9 +74,9 @@ func TestCheck(t *testing.T) {
 	require.ErrorContains(t, Check(make([]Rule, MaxRules+1)), "approvalRules: are 1001, at most 1000 are taken")
 	require.NoError(t, Check(nil))
 	require.NoError(t, Check([]Rule{{
-		Name: "everything", Tools: []string{"*", "shell_cmd"}, Agents: []string{"Ops-2"}, Effect: Ask, Reason: "Costs money.",
+		Name: "everything", Tools: []string{"*", "shell_cmd"}, Agents: []string{"Ops-2"}, Effect: EffectAsk, Reason: "Costs money.",
 		When:  `has(args.amount) && args.amount > 100 || ["a"].exists(x, x in args) && ns == "default" && thread != "" && workingDirectory.startsWith("/") && paths.size() == 0`,
-		Terms: Terms{Approvers: []string{"ann", "bob"}, Quorum: 2, Expires: MaxExpires, Remind: time.Second, OnExpiry: EndTurn},
+		Terms: Terms{Approvers: []string{"ann", "bob"}, Quorum: 2, Expires: MaxExpires, Remind: time.Second, OnExpiry: OnExpiryInterrupt},
 	}}))
 
 	t.Run("terms of an agent", func(t *testing.T) {

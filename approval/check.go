@@ -75,11 +75,11 @@ func (r Rule) Validate() error {
 		return err
 	case r.Effect == "":
 		return wrong("effect", "is required: allow, ask or deny")
-	case r.Effect != Allow && r.Effect != Ask && r.Effect != Deny:
+	case r.Effect != EffectAllow && r.Effect != EffectAsk && r.Effect != EffectDeny:
 		return wrong("effect", "%q is not allow, ask or deny", r.Effect)
 	case len(r.Reason) > maxReason:
 		return wrong("reason", "is %d bytes, at most %d are taken", len(r.Reason), maxReason)
-	case r.Effect != Ask && !r.Terms.IsZero():
+	case r.Effect != EffectAsk && !r.Terms.IsZero():
 		return wrong("terms", "go with the effect ask only: nobody is asked otherwise")
 	}
 	if err := checkNames("tools", r.Tools); err != nil {
@@ -141,7 +141,7 @@ func (t Terms) validate() error {
 		return wrong("expires", "is %s, must be %s to %s (or 0: never)", t.Expires, MinExpires, MaxExpires)
 	case t.Remind != 0 && (t.Remind < MinExpires || t.Remind > MaxExpires):
 		return wrong("remind", "is %s, must be %s to %s (or 0: never)", t.Remind, MinExpires, MaxExpires)
-	case t.OnExpiry != "" && t.OnExpiry != DenyCall && t.OnExpiry != EndTurn:
+	case t.OnExpiry != "" && t.OnExpiry != OnExpiryDeny && t.OnExpiry != OnExpiryInterrupt:
 		return wrong("onExpiry", "%q is not deny or interrupt", t.OnExpiry)
 	}
 	return nil

@@ -23,19 +23,19 @@ func Decide(rules []Rule, c Call) Verdict {
 		case err != nil:
 		case !matches:
 			continue
-		case r.Effect == Deny:
+		case r.Effect == EffectDeny:
 			return r.verdict()
 		case first == nil:
 			first = r
 		}
-		if r.Effect == Ask && asks == nil {
+		if r.Effect == EffectAsk && asks == nil {
 			asks = r
 		}
 	}
 	switch {
 	case broken != nil:
 		v := Verdict{
-			Effect: Ask, Rule: broken.Name,
+			Effect: EffectAsk, Rule: broken.Name,
 			Reason: fmt.Sprintf("rule %q cannot be evaluated, so a person decides: %v", broken.Name, problem),
 		}
 		if asks != nil {
@@ -63,7 +63,7 @@ func named(names []string, name string) bool {
 // matches reports whether the rule's condition is true. Rules that [Check] rejects cannot be
 // evaluated.
 func (r *Rule) matches(in activation) (bool, error) {
-	if r.Effect != Allow && r.Effect != Ask && r.Effect != Deny {
+	if r.Effect != EffectAllow && r.Effect != EffectAsk && r.Effect != EffectDeny {
 		return false, fmt.Errorf("its effect is %q, not allow, ask or deny", r.Effect)
 	}
 	if r.When == "" {

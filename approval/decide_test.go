@@ -9,12 +9,12 @@ import (
 
 func TestDecide(t *testing.T) {
 	two := Terms{Approvers: []string{"ann", "bob"}, Quorum: 2}
-	git := Rule{Name: "git", Tools: []string{"shell_cmd"}, When: `args.command.startsWith("git ")`, Effect: Allow}
-	force := Rule{Name: "force", When: `args.command.contains("--force")`, Effect: Deny, Reason: "It rewrites history."}
-	prod := Rule{Name: "prod", When: `args.env == "prod"`, Effect: Ask, Reason: "Touches production.", Terms: two}
-	all := Rule{Name: "all", Effect: Ask, Terms: Terms{Quorum: 1}}
-	never := Rule{Name: "never", Agents: []string{"intern"}, Effect: Deny}
-	broken := Rule{Name: "broken", When: `args.missing > 1`, Effect: Allow}
+	git := Rule{Name: "git", Tools: []string{"shell_cmd"}, When: `args.command.startsWith("git ")`, Effect: EffectAllow}
+	force := Rule{Name: "force", When: `args.command.contains("--force")`, Effect: EffectDeny, Reason: "It rewrites history."}
+	prod := Rule{Name: "prod", When: `args.env == "prod"`, Effect: EffectAsk, Reason: "Touches production.", Terms: two}
+	all := Rule{Name: "all", Effect: EffectAsk, Terms: Terms{Quorum: 1}}
+	never := Rule{Name: "never", Agents: []string{"intern"}, Effect: EffectDeny}
+	broken := Rule{Name: "broken", When: `args.missing > 1`, Effect: EffectAllow}
 
 	for name, c := range map[string]struct {
 		rules []Rule
@@ -23,48 +23,48 @@ func TestDecide(t *testing.T) {
 	}{
 		"no rules":            {nil, shellCall(), Verdict{}},
 		"none matches":        {[]Rule{force, never}, shellCall(), Verdict{}},
-		"one matches":         {[]Rule{git}, shellCall(), Verdict{Effect: Allow, Rule: "git"}},
-		"the first decides":   {[]Rule{git, all}, shellCall(), Verdict{Effect: Allow, Rule: "git"}},
-		"in their order":      {[]Rule{all, git}, shellCall(), Verdict{Effect: Ask, Rule: "all", Terms: all.Terms}},
-		"deny wins, last":     {[]Rule{git, all, force}, shellCall(arguments(`{"command":"git push --force"}`)), Verdict{Effect: Deny, Rule: "force", Reason: "It rewrites history."}},
-		"deny wins, first":    {[]Rule{force, git}, shellCall(arguments(`{"command":"git push --force"}`)), Verdict{Effect: Deny, Rule: "force", Reason: "It rewrites history."}},
-		"terms come along":    {[]Rule{prod}, shellCall(arguments(`{"env":"prod"}`)), Verdict{Effect: Ask, Rule: "prod", Reason: "Touches production.", Terms: two}},
+		"one matches":         {[]Rule{git}, shellCall(), Verdict{Effect: EffectAllow, Rule: "git"}},
+		"the first decides":   {[]Rule{git, all}, shellCall(), Verdict{Effect: EffectAllow, Rule: "git"}},
+		"in their order":      {[]Rule{all, git}, shellCall(), Verdict{Effect: EffectAsk, Rule: "all", Terms: all.Terms}},
+		"deny wins, last":     {[]Rule{git, all, force}, shellCall(arguments(`{"command":"git push --force"}`)), Verdict{Effect: EffectDeny, Rule: "force", Reason: "It rewrites history."}},
+		"deny wins, first":    {[]Rule{force, git}, shellCall(arguments(`{"command":"git push --force"}`)), Verdict{Effect: EffectDeny, Rule: "force", Reason: "It rewrites history."}},
+		"terms come along":    {[]Rule{prod}, shellCall(arguments(`{"env":"prod"}`)), Verdict{Effect: EffectAsk, Rule: "prod", Reason: "Touches production.", Terms: two}},
 		"another tool":        {[]Rule{git}, shellCall(func(c *Call) { c.Tool = "other" }), Verdict{}},
-		"a tool in capitals":  {[]Rule{git}, shellCall(func(c *Call) { c.Tool = "SHELL_cmd" }), Verdict{Effect: Allow, Rule: "git"}},
+		"a tool in capitals":  {[]Rule{git}, shellCall(func(c *Call) { c.Tool = "SHELL_cmd" }), Verdict{Effect: EffectAllow, Rule: "git"}},
 		"a tool's look-alike": {[]Rule{git}, shellCall(func(c *Call) { c.Tool = "\u017fhell_cmd" }), Verdict{}},
 		"another agent":       {[]Rule{never}, shellCall(), Verdict{}},
-		"the agent":           {[]Rule{git, never}, shellCall(func(c *Call) { c.Agent = "Intern" }), Verdict{Effect: Deny, Rule: "never"}},
-		"a star among names":  {[]Rule{{Name: "star", Tools: []string{"x", "*"}, Agents: []string{"*"}, Effect: Deny}}, shellCall(), Verdict{Effect: Deny, Rule: "star"}},
+		"the agent":           {[]Rule{git, never}, shellCall(func(c *Call) { c.Agent = "Intern" }), Verdict{Effect: EffectDeny, Rule: "never"}},
+		"a star among names":  {[]Rule{{Name: "star", Tools: []string{"x", "*"}, Agents: []string{"*"}, Effect: EffectDeny}}, shellCall(), Verdict{Effect: EffectDeny, Rule: "star"}},
 
 		"S4-88 what cannot be evaluated asks": {[]Rule{broken}, shellCall(), Verdict{
-			Effect: Ask, Rule: "broken", Reason: `rule "broken" cannot be evaluated, so a person decides: no such key: missing`,
+			Effect: EffectAsk, Rule: "broken", Reason: `rule "broken" cannot be evaluated, so a person decides: no such key: missing`,
 		}},
 		"S4-88 though another allows": {[]Rule{git, broken}, shellCall(), Verdict{
-			Effect: Ask, Rule: "broken", Reason: `rule "broken" cannot be evaluated, so a person decides: no such key: missing`,
+			Effect: EffectAsk, Rule: "broken", Reason: `rule "broken" cannot be evaluated, so a person decides: no such key: missing`,
 		}},
 		"S4-88 and whom another would ask": {[]Rule{broken, git, all}, shellCall(), Verdict{
-			Effect: Ask, Rule: "broken", Terms: all.Terms, Reason: `rule "broken" cannot be evaluated, so a person decides: no such key: missing`,
+			Effect: EffectAsk, Rule: "broken", Terms: all.Terms, Reason: `rule "broken" cannot be evaluated, so a person decides: no such key: missing`,
 		}},
 		"S4-88 the same as if it matched": {[]Rule{prod, all}, shellCall(), Verdict{
-			Effect: Ask, Rule: "prod", Terms: two, Reason: `rule "prod" cannot be evaluated, so a person decides: no such key: env`,
+			Effect: EffectAsk, Rule: "prod", Terms: two, Reason: `rule "prod" cannot be evaluated, so a person decides: no such key: env`,
 		}},
 		"deny wins over what cannot be evaluated": {[]Rule{broken, force}, shellCall(arguments(`{"command":"git push --force"}`)), Verdict{
-			Effect: Deny, Rule: "force", Reason: "It rewrites history.",
+			Effect: EffectDeny, Rule: "force", Reason: "It rewrites history.",
 		}},
-		"S4-88 a rule that was not checked": {[]Rule{{Name: "typo", When: "arg.x", Effect: Deny}}, shellCall(), Verdict{
-			Effect: Ask, Rule: "typo", Reason: `rule "typo" cannot be evaluated, so a person decides: line 1, column 1: undeclared reference to 'arg'; ` + visible,
+		"S4-88 a rule that was not checked": {[]Rule{{Name: "typo", When: "arg.x", Effect: EffectDeny}}, shellCall(), Verdict{
+			Effect: EffectAsk, Rule: "typo", Reason: `rule "typo" cannot be evaluated, so a person decides: line 1, column 1: undeclared reference to 'arg'; ` + visible,
 		}},
 		"S4-88 an effect that is none": {[]Rule{{Name: "typo", Effect: "alow"}}, shellCall(), Verdict{
-			Effect: Ask, Rule: "typo", Reason: `rule "typo" cannot be evaluated, so a person decides: its effect is "alow", not allow, ask or deny`,
+			Effect: EffectAsk, Rule: "typo", Reason: `rule "typo" cannot be evaluated, so a person decides: its effect is "alow", not allow, ask or deny`,
 		}},
 		"S4-88 arguments that can be read in two ways": {[]Rule{git}, shellCall(arguments(`{"command":"git status","command":"rm"}`)), Verdict{
-			Effect: Ask, Rule: "git", Reason: `rule "git" cannot be evaluated, so a person decides: arguments: cannot be read, or not in one way only: command: is given twice, keep one of them`,
+			Effect: EffectAsk, Rule: "git", Reason: `rule "git" cannot be evaluated, so a person decides: arguments: cannot be read, or not in one way only: command: is given twice, keep one of them`,
 		}},
 		"S4-88 a call of which nobody knows where it works": {[]Rule{git, never}, shellCall(func(c *Call) { c.Unclear = "the working directory is away" }), Verdict{
-			Effect: Ask, Rule: "git", Reason: `rule "git" cannot be evaluated, so a person decides: the working directory is away`,
+			Effect: EffectAsk, Rule: "git", Reason: `rule "git" cannot be evaluated, so a person decides: the working directory is away`,
 		}},
-		"a rule without a condition needs no arguments": {[]Rule{never}, shellCall(arguments(`[`), func(c *Call) { c.Agent = "intern" }), Verdict{Effect: Deny, Rule: "never"}},
-		"a rule of another tool is not asked":           {[]Rule{{Name: "x", Tools: []string{"x"}, When: `args.missing`, Effect: Deny}, git}, shellCall(), Verdict{Effect: Allow, Rule: "git"}},
+		"a rule without a condition needs no arguments": {[]Rule{never}, shellCall(arguments(`[`), func(c *Call) { c.Agent = "intern" }), Verdict{Effect: EffectDeny, Rule: "never"}},
+		"a rule of another tool is not asked":           {[]Rule{{Name: "x", Tools: []string{"x"}, When: `args.missing`, Effect: EffectDeny}, git}, shellCall(), Verdict{Effect: EffectAllow, Rule: "git"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.Equal(t, c.want, Decide(c.rules, c.call))
@@ -92,16 +92,16 @@ func FuzzDecide(f *testing.F) {
 		f.Add(seed[0], seed[1])
 	}
 	f.Fuzz(func(t *testing.T, when, raw string) {
-		r := Rule{Name: "r", When: when, Effect: Allow}
+		r := Rule{Name: "r", When: when, Effect: EffectAllow}
 		c := shellCall(arguments(raw))
 		verdict := Decide([]Rule{r}, c)
-		require.Contains(t, []Effect{"", Allow, Ask}, verdict.Effect)
+		require.Contains(t, []Effect{"", EffectAllow, EffectAsk}, verdict.Effect)
 		if r.Validate() != nil {
-			require.Equal(t, Ask, verdict.Effect, "a mistake never allows")
+			require.Equal(t, EffectAsk, verdict.Effect, "a mistake never allows")
 		}
 		if _, err := Canonical(raw); err != nil && strings.TrimSpace(when) != "" {
-			require.Equal(t, Ask, verdict.Effect, "nor do arguments that cannot be read")
+			require.Equal(t, EffectAsk, verdict.Effect, "nor do arguments that cannot be read")
 		}
-		require.Equal(t, Deny, Decide([]Rule{r, {Name: "d", Effect: Deny}}, c).Effect)
+		require.Equal(t, EffectDeny, Decide([]Rule{r, {Name: "d", Effect: EffectDeny}}, c).Effect)
 	})
 }

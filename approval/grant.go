@@ -27,7 +27,7 @@ type Grant struct {
 // grantOf returns the grant of an approval, if it has one.
 func grantOf(a event.Approval) (Grant, bool) {
 	// An approval that was itself covered by a grant grants nothing.
-	if a.Decision != event.Approve || a.Grant != "" || a.Scope != event.Session && a.Scope != event.Pattern {
+	if a.Decision != event.DecisionApprove || a.Grant != "" || a.Scope != event.ScopeSession && a.Scope != event.ScopePattern {
 		return Grant{}, false
 	}
 	return Grant{
@@ -42,12 +42,12 @@ func (g Grant) Covers(c Call) bool {
 		return false
 	}
 	switch g.Scope {
-	case event.Once:
+	case event.ScopeOnce:
 		return false // covers its own call only
-	case event.Session:
+	case event.ScopeSession:
 		digest, err := c.Digest()
 		return err == nil && g.Digest == digest
-	case event.Pattern:
+	case event.ScopePattern:
 		rest, err := c.Rest(g.Pattern)
 		return err == nil && g.Rest == rest && c.Matches(g.Pattern) == nil
 	}

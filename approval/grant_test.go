@@ -14,7 +14,7 @@ var then = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 // sessionGrant is the grant that an approval of the call with scope session gives.
 func sessionGrant(t *testing.T, c Call) Grant {
 	t.Helper()
-	g, ok := grantOf(approvalOf(t, "call_1", c, event.Session))
+	g, ok := grantOf(approvalOf(t, "call_1", c, event.ScopeSession))
 	require.True(t, ok)
 	return g
 }
@@ -22,7 +22,7 @@ func sessionGrant(t *testing.T, c Call) Grant {
 func patternGrant(t *testing.T, c Call, pattern map[string]string) Grant {
 	t.Helper()
 	require.NoError(t, c.Matches(pattern))
-	a := approvalOf(t, "call_1", c, event.Pattern)
+	a := approvalOf(t, "call_1", c, event.ScopePattern)
 	rest, err := c.Rest(pattern)
 	require.NoError(t, err)
 	a.Pattern, a.Rest = pattern, rest
@@ -34,7 +34,7 @@ func patternGrant(t *testing.T, c Call, pattern map[string]string) Grant {
 func approvalOf(t *testing.T, id string, c Call, scope event.Scope) event.Approval {
 	t.Helper()
 	return event.Approval{
-		ToolCallID: id, ToolName: c.Tool, Agent: c.Agent, Decision: event.Approve, Scope: scope, By: "ann", DecidedAt: then,
+		ToolCallID: id, ToolName: c.Tool, Agent: c.Agent, Decision: event.DecisionApprove, Scope: scope, By: "ann", DecidedAt: then,
 		Digest: digestOf(t, c), Definition: c.Definition, WorkingDirectory: c.WorkingDirectory,
 	}
 }
@@ -71,11 +71,11 @@ func TestSessionGrant(t *testing.T) {
 	t.Run("a grant of another form covers nothing", func(t *testing.T) {
 		for name, change := range map[string]func(*Grant){
 			"revoked":     func(g *Grant) { g.RevokedAt = &then },
-			"once":        func(g *Grant) { g.Scope = event.Once },
+			"once":        func(g *Grant) { g.Scope = event.ScopeOnce },
 			"no scope":    func(g *Grant) { g.Scope = "" },
 			"no digest":   func(g *Grant) { g.Digest = "" },
-			"a pattern":   func(g *Grant) { g.Scope = event.Pattern },
-			"no pattern":  func(g *Grant) { g.Scope, g.Pattern = event.Pattern, map[string]string{} },
+			"a pattern":   func(g *Grant) { g.Scope = event.ScopePattern },
+			"no pattern":  func(g *Grant) { g.Scope, g.Pattern = event.ScopePattern, map[string]string{} },
 			"digest swap": func(g *Grant) { g.Digest, g.Rest = "", g.Digest },
 		} {
 			g := g

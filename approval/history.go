@@ -87,7 +87,7 @@ func (h *History) add(a event.Approval) {
 	id, round := a.ToolCallID, max(a.Round, 1)
 	s := h.calls[id]
 	switch {
-	case a.Decision == event.ApprovalRevoked:
+	case a.Decision == event.DecisionRevoked:
 		s.revoked = s.decision != nil
 		h.revoke(a)
 	case round < s.round || round == s.round && s.decision != nil:
@@ -152,7 +152,7 @@ func (h History) FindFor(c Call, t Terms) (Grant, bool) {
 // FindOnce returns the approval of one call that has not run, if there is a valid one.
 func (h History) FindOnce(toolCallID string) (event.Approval, bool) {
 	s := h.calls[toolCallID]
-	if h.ran[toolCallID] || s.decision == nil || s.revoked || s.decision.Decision != event.Approve {
+	if h.ran[toolCallID] || s.decision == nil || s.revoked || s.decision.Decision != event.DecisionApprove {
 		return event.Approval{}, false
 	}
 	if id := s.decision.Grant; id != "" && !h.holds(id) {

@@ -18,7 +18,7 @@ func records(approvals ...event.Approval) []event.Record {
 	for i, a := range approvals {
 		suffix := ".decision"
 		switch {
-		case a.Decision == event.ApprovalRevoked:
+		case a.Decision == event.DecisionRevoked:
 			suffix = ".revoked"
 		case a.Missing > 0:
 			suffix = ".vote." + a.By
@@ -41,14 +41,14 @@ func read(t *testing.T, records []event.Record) History {
 }
 
 func TestFindOnce(t *testing.T) {
-	once := approvalOf(t, "call_1", shellCall(), event.Once)
+	once := approvalOf(t, "call_1", shellCall(), event.ScopeOnce)
 	with := func(change func(*event.Approval)) event.Approval {
 		a := once
 		change(&a)
 		return a
 	}
-	denied := with(func(a *event.Approval) { a.Decision = event.Deny })
-	revoked := event.Approval{ToolCallID: "call_1", Decision: event.ApprovalRevoked, By: "bob", DecidedAt: then.Add(time.Minute)}
+	denied := with(func(a *event.Approval) { a.Decision = event.DecisionDeny })
+	revoked := event.Approval{ToolCallID: "call_1", Decision: event.DecisionRevoked, By: "bob", DecidedAt: then.Add(time.Minute)}
 	vote := func(by string, missing int) event.Approval {
 		return with(func(a *event.Approval) { a.By, a.Missing = by, missing })
 	}
@@ -95,7 +95,7 @@ func TestFindOnce(t *testing.T) {
 	}{
 		"another call's":                {records(with(func(a *event.Approval) { a.ToolCallID = "call_2" })), false},
 		"S4-82 a denial":                {records(denied), false},
-		"nobody has answered":           {records(with(func(a *event.Approval) { a.Decision = event.ApprovalExpired })), false},
+		"nobody has answered":           {records(with(func(a *event.Approval) { a.Decision = event.DecisionExpired })), false},
 		"a word that is no decision":    {records(with(func(a *event.Approval) { a.Decision = "approved" })), false},
 		"one of two votes":              {records(vote("ann", 1)), false},
 		"both votes":                    {records(vote("ann", 1), with(func(a *event.Approval) { a.By = "bob" })), true},
@@ -107,11 +107,11 @@ func TestFindOnce(t *testing.T) {
 		"revoked, and approved again":   {records(once, revoked, round2), true},
 		"the same round again, revoked": {records(once, revoked, once), false},
 		"revoked twice":                 {records(once, revoked, round2, revoked), false},
-		"a later round was denied":      {records(once, with(func(a *event.Approval) { a.Round, a.Decision = 2, event.Deny })), false},
+		"a later round was denied":      {records(once, with(func(a *event.Approval) { a.Round, a.Decision = 2, event.DecisionDeny })), false},
 		"a later round goes on":         {records(once, with(func(a *event.Approval) { a.Round, a.Missing = 2, 1 })), false},
 		"the round before, replayed":    {records(round2, revoked, once), false},
 		"revoked before there was one":  {records(revoked, once), true},
-		"session is for this call too":  {records(with(func(a *event.Approval) { a.Scope = event.Session })), true},
+		"session is for this call too":  {records(with(func(a *event.Approval) { a.Scope = event.ScopeSession })), true},
 		"other records":                 {append(records(once), event.NewRecord("x", event.TypeStatus, "", "", then, 1)), true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -144,11 +144,11 @@ func TestFindOnce(t *testing.T) {
 		}
 	})
 	t.Run("by a grant, as long as that holds", func(t *testing.T) {
-		given := approvalOf(t, "call_0", shellCall(), event.Session)
-		covered := with(func(a *event.Approval) { a.Grant, a.Scope = "call_0", event.Session })
+		given := approvalOf(t, "call_0", shellCall(), event.ScopeSession)
+		covered := with(func(a *event.Approval) { a.Grant, a.Scope = "call_0", event.ScopeSession })
 		_, ok := read(t, records(given, covered)).FindOnce("call_1")
 		require.True(t, ok)
-		_, ok = read(t, records(given, covered, event.Approval{ToolCallID: "call_0", Decision: event.ApprovalRevoked})).FindOnce("call_1")
+		_, ok = read(t, records(given, covered, event.Approval{ToolCallID: "call_0", Decision: event.DecisionRevoked})).FindOnce("call_1")
 		require.False(t, ok)
 		_, ok = read(t, records(covered)).FindOnce("call_1")
 		require.False(t, ok)
@@ -156,8 +156,8 @@ func TestFindOnce(t *testing.T) {
 }
 
 func TestFindSession(t *testing.T) {
-	session := approvalOf(t, "call_1", shellCall(), event.Session)
-	revoked := event.Approval{ToolCallID: "call_1", Decision: event.ApprovalRevoked, By: "bob", DecidedAt: then.Add(time.Minute)}
+	session := approvalOf(t, "call_1", shellCall(), event.ScopeSession)
+	revoked := event.Approval{ToolCallID: "call_1", Decision: event.DecisionRevoked, By: "bob", DecidedAt: then.Add(time.Minute)}
 	with := func(a event.Approval, change func(*event.Approval)) event.Approval {
 		change(&a)
 		return a
@@ -168,7 +168,7 @@ func TestFindSession(t *testing.T) {
 		g, ok := h.FindSession(shellCall())
 		require.True(t, ok, "that its own call has run changes nothing")
 		require.Equal(t, Grant{
-			ID: "call_1", Scope: event.Session, Agent: "assistant", ToolName: "shell_cmd", Digest: session.Digest, Definition: "sha256:d1",
+			ID: "call_1", Scope: event.ScopeSession, Agent: "assistant", ToolName: "shell_cmd", Digest: session.Digest, Definition: "sha256:d1",
 			WorkingDirectory: "/desk", By: "ann", GrantedAt: then,
 		}, g)
 		require.Equal(t, []Grant{g}, h.Grants())
@@ -176,7 +176,7 @@ func TestFindSession(t *testing.T) {
 		require.False(t, ok)
 	})
 	t.Run("it outlives another round of its own call", func(t *testing.T) {
-		round := approvalOf(t, "call_1", shellCall(), event.Once)
+		round := approvalOf(t, "call_1", shellCall(), event.ScopeOnce)
 		round.Round, round.Grant = 2, "call_1"
 		again := event.NewRecord("call_1.decision.2", event.TypeApproval, "", "", then, round)
 		again.Seq = 2
@@ -187,7 +187,7 @@ func TestFindSession(t *testing.T) {
 		require.True(t, ok)
 	})
 	t.Run("S4-79 an approval for once covers no other call", func(t *testing.T) {
-		h := read(t, records(approvalOf(t, "call_1", shellCall(), event.Once)))
+		h := read(t, records(approvalOf(t, "call_1", shellCall(), event.ScopeOnce)))
 		_, ok := h.FindSession(shellCall())
 		require.False(t, ok)
 		require.Empty(t, h.Grants())
@@ -201,10 +201,10 @@ func TestFindSession(t *testing.T) {
 		require.Equal(t, then.Add(time.Minute), *h.Grants()[0].RevokedAt)
 	})
 	for name, a := range map[string]event.Approval{
-		"a denial":                   with(session, func(a *event.Approval) { a.Decision = event.Deny }),
+		"a denial":                   with(session, func(a *event.Approval) { a.Decision = event.DecisionDeny }),
 		"a vote":                     with(session, func(a *event.Approval) { a.Missing = 1 }),
 		"what another grant covered": with(session, func(a *event.Approval) { a.Grant = "call_0" }),
-		"expired":                    with(session, func(a *event.Approval) { a.Decision = event.ApprovalExpired }),
+		"expired":                    with(session, func(a *event.Approval) { a.Decision = event.DecisionExpired }),
 		"an approval of before, without a digest": with(session, func(a *event.Approval) { a.Digest = "" }),
 	} {
 		t.Run("nothing is granted by "+name, func(t *testing.T) {
@@ -213,7 +213,7 @@ func TestFindSession(t *testing.T) {
 		})
 	}
 	t.Run("what is decided on the same call later takes its place", func(t *testing.T) {
-		h := read(t, records(session, with(session, func(a *event.Approval) { a.Round, a.Decision, a.By = 2, event.Deny, "eve" })))
+		h := read(t, records(session, with(session, func(a *event.Approval) { a.Round, a.Decision, a.By = 2, event.DecisionDeny, "eve" })))
 		_, ok := h.FindSession(shellCall())
 		require.False(t, ok)
 		require.Equal(t, "eve", h.Grants()[0].RevokedBy)
@@ -228,7 +228,7 @@ func TestFindSession(t *testing.T) {
 		require.Equal(t, then.Add(time.Minute), *h.Grants()[0].RevokedAt)
 	})
 	t.Run("of several the oldest that covers", func(t *testing.T) {
-		other := with(approvalOf(t, "call_0", shellCall(arguments(`{}`)), event.Session), func(a *event.Approval) { a.By = "bob" })
+		other := with(approvalOf(t, "call_0", shellCall(arguments(`{}`)), event.ScopeSession), func(a *event.Approval) { a.By = "bob" })
 		h := read(t, records(other, session, with(session, func(a *event.Approval) { a.ToolCallID = "call_2" })))
 		g, ok := h.FindSession(shellCall())
 		require.True(t, ok)

@@ -26,14 +26,14 @@ type Outcome struct {
 // The caller sets the times of the request. A call that was requested before, and whose approval is
 // not valid, is requested in the next round.
 func (h History) CheckTool(toolCallID string, c Call, v Verdict) Outcome {
-	if v.Effect == Deny {
+	if v.Effect == EffectDeny {
 		return Outcome{Denied: cmp.Or(v.Reason, fmt.Sprintf("rule %q denies it", v.Rule))}
 	}
 	s := h.calls[toolCallID]
 	if why := s.refused(); why != "" {
 		return Outcome{Denied: why}
 	}
-	if v.Effect == Allow || v.Effect == "" {
+	if v.Effect == EffectAllow || v.Effect == "" {
 		return Outcome{CanExecute: true}
 	}
 	digest, err := c.Digest()
@@ -61,11 +61,11 @@ func (s standing) refused() string {
 		return ""
 	}
 	switch s.decision.Decision {
-	case event.Approve, event.ApprovalRevoked:
+	case event.DecisionApprove, event.DecisionRevoked:
 		return ""
-	case event.ApprovalExpired:
+	case event.DecisionExpired:
 		return "nobody has decided on it in time"
-	case event.Deny:
+	case event.DecisionDeny:
 		return cmp.Or(s.decision.Reason, s.decision.By+" has denied it")
 	}
 	return fmt.Sprintf("what was decided on it, %q, is no approval", s.decision.Decision)

@@ -11,9 +11,9 @@ import (
 // TestCheckTool is row S4-83, and of S4-74 what is pure: a call that needs approval and has
 // none is not run, and what comes back says whom to ask. Nothing is run or stored.
 func TestCheckTool(t *testing.T) {
-	ask := Verdict{Effect: Ask, Rule: "r", Reason: "Costs money.", Terms: Terms{Approvers: []string{"ann", "bob"}, Quorum: 2}}
-	once := approvalOf(t, "call_1", shellCall(), event.Once)
-	session := approvalOf(t, "call_0", shellCall(), event.Session)
+	ask := Verdict{Effect: EffectAsk, Rule: "r", Reason: "Costs money.", Terms: Terms{Approvers: []string{"ann", "bob"}, Quorum: 2}}
+	once := approvalOf(t, "call_1", shellCall(), event.ScopeOnce)
+	session := approvalOf(t, "call_0", shellCall(), event.ScopeSession)
 	with := func(a event.Approval, change func(*event.Approval)) event.Approval {
 		change(&a)
 		return a
@@ -35,7 +35,7 @@ func TestCheckTool(t *testing.T) {
 	grant, ok := grantOf(session)
 	require.True(t, ok)
 	covered := Outcome{CanExecute: true, Grant: &grant}
-	revoked := func(id string) event.Approval { return event.Approval{ToolCallID: id, Decision: event.ApprovalRevoked} }
+	revoked := func(id string) event.Approval { return event.Approval{ToolCallID: id, Decision: event.DecisionRevoked} }
 
 	for name, c := range map[string]struct {
 		records []event.Record
@@ -45,7 +45,7 @@ func TestCheckTool(t *testing.T) {
 	}{
 		"S4-74 none found":                       {nil, shellCall(), ask, request()},
 		"no policy asks":                         {nil, shellCall(), Verdict{}, runs},
-		"a rule allows":                          {nil, shellCall(), Verdict{Effect: Allow}, runs},
+		"a rule allows":                          {nil, shellCall(), Verdict{Effect: EffectAllow}, runs},
 		"S4-88 an effect that is none asks":      {nil, shellCall(), Verdict{Effect: "x", Reason: "Costs money.", Terms: ask.Terms}, request()},
 		"S4-83 approved once":                    {records(once), shellCall(), ask, runs},
 		"S4-79 once is consumed":                 {append(records(once), result("call_1")), shellCall(), ask, request(round2)},
@@ -54,18 +54,18 @@ func TestCheckTool(t *testing.T) {
 		"a session of one is not for two":        {append(records(session), result("call_0")), shellCall(), ask, request()},
 		"nor for another approver": {
 			append(records(session), result("call_0")), shellCall(),
-			Verdict{Effect: Ask, Rule: ask.Rule, Reason: ask.Reason, Terms: Terms{Approvers: []string{"cleo"}}},
+			Verdict{Effect: EffectAsk, Rule: ask.Rule, Reason: ask.Reason, Terms: Terms{Approvers: []string{"cleo"}}},
 			request(func(q *event.ApprovalRequest) { q.Approvers, q.Quorum, q.ExpiresAt = []string{"cleo"}, 0, nil }),
 		},
 		"S4-80 its own session":              {records(with(session, func(a *event.Approval) { a.ToolCallID = "call_1" })), shellCall(), ask, runs},
-		"S4-81 a session of other arguments": {records(approvalOf(t, "call_0", shellCall(arguments(`{}`)), event.Session)), shellCall(), ask, request()},
+		"S4-81 a session of other arguments": {records(approvalOf(t, "call_0", shellCall(arguments(`{}`)), event.ScopeSession)), shellCall(), ask, request()},
 		"a session that was revoked":         {records(session, revoked("call_0")), shellCall(), ask, request()},
-		"a rule denies what was approved":    {records(session, once), shellCall(), Verdict{Effect: Deny, Rule: "no", Reason: "Never."}, Outcome{Denied: "Never."}},
-		"a rule denies without a reason":     {nil, shellCall(), Verdict{Effect: Deny, Rule: "no"}, Outcome{Denied: `rule "no" denies it`}},
-		"S4-82 a person has denied it":       {records(with(once, func(a *event.Approval) { a.Decision = event.Deny })), shellCall(), ask, Outcome{Denied: "ann has denied it"}},
-		"S4-82 and a session does not help":  {records(session, with(once, func(a *event.Approval) { a.Decision, a.Reason = event.Deny, "No." })), shellCall(), ask, Outcome{Denied: "No."}},
-		"S4-82 nor does a rule that allows":  {records(with(once, func(a *event.Approval) { a.Decision, a.Reason = event.Deny, "No." })), shellCall(), Verdict{Effect: Allow}, Outcome{Denied: "No."}},
-		"nobody has decided in time":         {records(with(once, func(a *event.Approval) { a.Decision = event.ApprovalExpired })), shellCall(), ask, Outcome{Denied: "nobody has decided on it in time"}},
+		"a rule denies what was approved":    {records(session, once), shellCall(), Verdict{Effect: EffectDeny, Rule: "no", Reason: "Never."}, Outcome{Denied: "Never."}},
+		"a rule denies without a reason":     {nil, shellCall(), Verdict{Effect: EffectDeny, Rule: "no"}, Outcome{Denied: `rule "no" denies it`}},
+		"S4-82 a person has denied it":       {records(with(once, func(a *event.Approval) { a.Decision = event.DecisionDeny })), shellCall(), ask, Outcome{Denied: "ann has denied it"}},
+		"S4-82 and a session does not help":  {records(session, with(once, func(a *event.Approval) { a.Decision, a.Reason = event.DecisionDeny, "No." })), shellCall(), ask, Outcome{Denied: "No."}},
+		"S4-82 nor does a rule that allows":  {records(with(once, func(a *event.Approval) { a.Decision, a.Reason = event.DecisionDeny, "No." })), shellCall(), Verdict{Effect: EffectAllow}, Outcome{Denied: "No."}},
+		"nobody has decided in time":         {records(with(once, func(a *event.Approval) { a.Decision = event.DecisionExpired })), shellCall(), ask, Outcome{Denied: "nobody has decided on it in time"}},
 
 		"a word that is no decision": {records(with(once, func(a *event.Approval) { a.Decision = "yes" })), shellCall(), ask, Outcome{Denied: `what was decided on it, "yes", is no approval`}},
 

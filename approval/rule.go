@@ -9,12 +9,12 @@ type Effect string
 
 // The effects.
 const (
-	// Allow runs the call without approval.
-	Allow Effect = "allow"
-	// Ask requires approval.
-	Ask Effect = "ask"
-	// Deny never runs the call, even if it was approved.
-	Deny Effect = "deny"
+	// EffectAllow runs the call without approval.
+	EffectAllow Effect = "allow"
+	// EffectAsk requires approval.
+	EffectAsk Effect = "ask"
+	// EffectDeny never runs the call, even if it was approved.
+	EffectDeny Effect = "deny"
 )
 
 // Rule decides on the calls that it matches.
@@ -57,7 +57,7 @@ type Terms struct {
 	// Remind is the interval of reminders. Default never; at least a second.
 	Remind time.Duration
 
-	// OnExpiry says what happens when a request expires. Default [DenyCall].
+	// OnExpiry says what happens when a request expires. Default [OnExpiryDeny].
 	OnExpiry OnExpiry
 }
 
@@ -66,10 +66,10 @@ type OnExpiry string
 
 // The values of [OnExpiry]. A call never runs because a request expired.
 const (
-	// DenyCall denies the call; the agent is told and continues.
-	DenyCall OnExpiry = "deny"
-	// EndTurn interrupts the agent's turn.
-	EndTurn OnExpiry = "interrupt"
+	// OnExpiryDeny denies the call; the agent is told and continues.
+	OnExpiryDeny OnExpiry = "deny"
+	// OnExpiryInterrupt interrupts the agent's turn.
+	OnExpiryInterrupt OnExpiry = "interrupt"
 )
 
 // IsZero reports whether all terms have their zero value.

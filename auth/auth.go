@@ -16,32 +16,32 @@ type Role string
 
 // The roles. None but Admin implies another.
 const (
-	// Read allows reading threads, agents and schedules, and watching events.
-	Read Role = "read"
+	// RoleRead allows reading threads, agents and schedules, and watching events.
+	RoleRead Role = "read"
 
-	// Post allows opening threads, posting messages and events, and answering tool calls and
+	// RolePost allows opening threads, posting messages and events, and answering tool calls and
 	// tasks.
-	Post Role = "post"
+	RolePost Role = "post"
 
-	// Approve allows deciding on tool calls and revoking grants.
-	Approve Role = "approve"
+	// RoleApprove allows deciding on tool calls and revoking grants.
+	RoleApprove Role = "approve"
 
-	// Operate allows changing, interrupting and closing threads, and managing queues and
+	// RoleOperate allows changing, interrupting and closing threads, and managing queues and
 	// schedules.
-	Operate Role = "operate"
+	RoleOperate Role = "operate"
 
-	// Admin allows everything, and alone managing agents and API keys.
-	Admin Role = "admin"
+	// RoleAdmin allows everything, and alone managing agents and API keys.
+	RoleAdmin Role = "admin"
 )
 
 // AllRoles returns all roles.
-func AllRoles() []Role { return []Role{Read, Post, Approve, Operate, Admin} }
+func AllRoles() []Role { return []Role{RoleRead, RolePost, RoleApprove, RoleOperate, RoleAdmin} }
 
 // Roles is a set of roles.
 type Roles []Role
 
 // Has reports whether the set allows what role allows.
-func (r Roles) Has(role Role) bool { return slices.Contains(r, role) || slices.Contains(r, Admin) }
+func (r Roles) Has(role Role) bool { return slices.Contains(r, role) || slices.Contains(r, RoleAdmin) }
 
 // Strings returns the names of the roles.
 func (r Roles) Strings() []string {
@@ -106,7 +106,7 @@ type Principal struct {
 }
 
 // Local is the principal of a listener without authentication. It may do everything.
-func Local() Principal { return Principal{Roles: Roles{Admin}, Kind: KindLocal} }
+func Local() Principal { return Principal{Roles: Roles{RoleAdmin}, Kind: KindLocal} }
 
 // Errors of an [Authenticator]. Any other error means that it could not be checked who sends
 // the request.
@@ -157,7 +157,7 @@ func (p *proxy) Authenticate(r *http.Request) (Principal, error) {
 	if err := CheckName("the header "+p.header, names[0]); err != nil {
 		return Principal{}, fmt.Errorf("%w: %w", ErrUnauthenticated, err)
 	}
-	return Principal{Name: names[0], Roles: Roles{Admin}, Kind: KindProxy}, nil
+	return Principal{Name: names[0], Roles: Roles{RoleAdmin}, Kind: KindProxy}, nil
 }
 
 // reserved are names of senders that Threadmill gives to itself, or to somebody without a name.

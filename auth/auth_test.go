@@ -99,7 +99,7 @@ func TestStoredKeys(t *testing.T) {
 	k, token := v.create(t, "ann")
 	p, err := keys.Authenticate(with(token.Reveal()))
 	require.NoError(t, err)
-	require.Equal(t, auth.Principal{Name: "ann", Namespace: "default", Roles: auth.Roles{auth.Read, auth.Post}, Kind: auth.KindKey, KeyID: k.ID}, p)
+	require.Equal(t, auth.Principal{Name: "ann", Namespace: "default", Roles: auth.Roles{auth.RoleRead, auth.RolePost}, Kind: auth.KindKey, KeyID: k.ID}, p)
 
 	other := auth.TokenFor(k.ID).Reveal()
 	basic, twice := with(""), with(token.Reveal())
@@ -222,7 +222,7 @@ func TestKeysAreNotRequired(t *testing.T) {
 	_, err = newVault(t).keys(t, true).Authenticate(with(""))
 	require.ErrorIs(t, err, auth.ErrUnauthenticated, "required")
 	hash := auth.TokenFor("x").Hash()
-	_, err = newVault(t).keys(t, false, auth.Key{Name: "ci", Roles: auth.Roles{auth.Read}, Hash: hash}).Authenticate(with(""))
+	_, err = newVault(t).keys(t, false, auth.Key{Name: "ci", Roles: auth.Roles{auth.RoleRead}, Hash: hash}).Authenticate(with(""))
 	require.ErrorIs(t, err, auth.ErrUnauthenticated, "configured")
 }
 
@@ -231,11 +231,11 @@ func TestConfiguredKeys(t *testing.T) {
 	v.fail = errors.New("the store is down")
 	ci, old := auth.TokenFor("ci"), auth.TokenFor("old")
 	keys := v.keys(t, true,
-		auth.Key{Name: "old", Roles: auth.Roles{auth.Admin}, Hash: old.Hash(), ExpiresAt: v.now},
-		auth.Key{Name: "ci", Namespace: "default", Roles: auth.Roles{auth.Read}, Hash: ci.Hash()})
+		auth.Key{Name: "old", Roles: auth.Roles{auth.RoleAdmin}, Hash: old.Hash(), ExpiresAt: v.now},
+		auth.Key{Name: "ci", Namespace: "default", Roles: auth.Roles{auth.RoleRead}, Hash: ci.Hash()})
 	p, err := keys.Authenticate(with(ci.Reveal()))
 	require.NoError(t, err, "without the store")
-	require.Equal(t, auth.Principal{Name: "ci", Namespace: "default", Roles: auth.Roles{auth.Read}, Kind: auth.KindKey}, p)
+	require.Equal(t, auth.Principal{Name: "ci", Namespace: "default", Roles: auth.Roles{auth.RoleRead}, Kind: auth.KindKey}, p)
 	_, err = keys.Authenticate(with(old.Reveal()))
 	require.ErrorIs(t, err, auth.ErrUnauthenticated)
 	require.ErrorContains(t, err, "expired")
@@ -254,7 +254,7 @@ func TestProxy(t *testing.T) {
 	}
 	p, err := proxy.Authenticate(named("ann"))
 	require.NoError(t, err)
-	require.Equal(t, auth.Principal{Name: "ann", Roles: auth.Roles{auth.Admin}, Kind: auth.KindProxy}, p)
+	require.Equal(t, auth.Principal{Name: "ann", Roles: auth.Roles{auth.RoleAdmin}, Kind: auth.KindProxy}, p)
 	for name, r := range map[string]*http.Request{
 		"nobody": named(), "empty": named(""), "two": named("ann", "eve"), "invisible": named("ann\u200b"), "reserved": named("System"),
 	} {
@@ -274,13 +274,13 @@ func TestProxy(t *testing.T) {
 func TestRoles(t *testing.T) {
 	for _, role := range auth.AllRoles() {
 		for _, other := range auth.AllRoles() {
-			require.Equal(t, role == other || role == auth.Admin, auth.Roles{role}.Has(other), "%s: %s", role, other)
+			require.Equal(t, role == other || role == auth.RoleAdmin, auth.Roles{role}.Has(other), "%s: %s", role, other)
 		}
 		require.False(t, auth.Roles{}.Has(role))
 	}
 	roles, err := auth.ParseRoles([]string{"approve", "read"})
 	require.NoError(t, err)
-	require.Equal(t, auth.Roles{auth.Read, auth.Approve}, roles)
+	require.Equal(t, auth.Roles{auth.RoleRead, auth.RoleApprove}, roles)
 	for _, names := range [][]string{nil, {"root"}, {"Read"}, {""}, {"read", "read"}} {
 		_, err := auth.ParseRoles(names)
 		var field *event.FieldError
@@ -294,8 +294,8 @@ func TestParseKeys(t *testing.T) {
 	keys, err := auth.ParseKeys("ops:admin:" + token.Reveal() + ",\n ci:read+post:" + auth.TokenFor("ci").Hash())
 	require.NoError(t, err)
 	require.Len(t, keys, 2)
-	require.Equal(t, auth.Key{Name: "ops", Roles: auth.Roles{auth.Admin}, Hash: token.Hash()}, keys[0])
-	require.Equal(t, auth.Roles{auth.Read, auth.Post}, keys[1].Roles)
+	require.Equal(t, auth.Key{Name: "ops", Roles: auth.Roles{auth.RoleAdmin}, Hash: token.Hash()}, keys[0])
+	require.Equal(t, auth.Roles{auth.RoleRead, auth.RolePost}, keys[1].Roles)
 	none, err := auth.ParseKeys(" ")
 	require.NoError(t, err)
 	require.Empty(t, none)

@@ -247,7 +247,7 @@ func (m *meter) awaitIdle(ctx context.Context, id string) error {
 		if err != nil {
 			return err
 		}
-		if s.Status == signals.Idle && s.QueueLength == 0 {
+		if s.Status == signals.ThreadIdle && s.QueueLength == 0 {
 			return nil
 		}
 		if err := pause(ctx, 50*time.Millisecond); err != nil {

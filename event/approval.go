@@ -58,16 +58,16 @@ type Decision string
 
 // The decisions that people make.
 const (
-	Approve Decision = "approve"
-	Deny    Decision = "deny"
+	DecisionApprove Decision = "approve"
+	DecisionDeny    Decision = "deny"
 )
 
 // Further values of [Decision] in "approval" records.
 const (
-	// ApprovalExpired means that nobody decided in time.
-	ApprovalExpired Decision = "expired"
-	// ApprovalRevoked means that an approval and its grant were revoked.
-	ApprovalRevoked Decision = "revoked"
+	// DecisionExpired means that nobody decided in time.
+	DecisionExpired Decision = "expired"
+	// DecisionRevoked means that an approval and its grant were revoked.
+	DecisionRevoked Decision = "revoked"
 )
 
 // Scope is the set of calls that an approval covers.
@@ -75,14 +75,14 @@ type Scope string
 
 // The scopes of an approval.
 const (
-	// Once covers this call only.
-	Once Scope = "once"
-	// Session covers every call of the same tool with the same arguments in the same working
+	// ScopeOnce covers this call only.
+	ScopeOnce Scope = "once"
+	// ScopeSession covers every call of the same tool with the same arguments in the same working
 	// directory, by the same agent in the same thread.
-	Session Scope = "session"
-	// Pattern covers every call of the same tool whose arguments match the globs, by the same agent
+	ScopeSession Scope = "session"
+	// ScopePattern covers every call of the same tool whose arguments match the globs, by the same agent
 	// in the same thread.
-	Pattern Scope = "pattern"
+	ScopePattern Scope = "pattern"
 )
 
 // ClientCall is a tool call that waits for a connected client to run it: the payload of a

@@ -191,7 +191,7 @@ func (e EnvEvent) Query() (UserQuery, error) {
 		return q, &FieldError{"payload.content", "is required"}
 	}
 	if q.UserID == "" {
-		q.UserID = string(User)
+		q.UserID = string(CreatedByUser)
 	}
 	return q, CheckName("payload.userId", q.UserID)
 }

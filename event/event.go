@@ -164,7 +164,7 @@ func (e ToolCallEvent) MarshalJSON() ([]byte, error) {
 		Type      string    `json:"type"`
 		CreatedBy CreatedBy `json:"createdBy"`
 		fields
-	}{TypeToolCall, Agent, fields(e)})
+	}{TypeToolCall, CreatedByAgent, fields(e)})
 }
 
 // MarshalJSON adds the fields "type" and "createdBy", which is always "agent".
@@ -174,7 +174,7 @@ func (e LLMCallEvent) MarshalJSON() ([]byte, error) {
 		Type      string    `json:"type"`
 		CreatedBy CreatedBy `json:"createdBy"`
 		fields
-	}{TypeLLMCall, Agent, fields(e)})
+	}{TypeLLMCall, CreatedByAgent, fields(e)})
 }
 
 // Unmarshal reads an [Event] from JSON. It rejects reserved types, and a tool_call or llm_call
@@ -199,7 +199,7 @@ func Unmarshal(data []byte) (Event, error) {
 		}
 		return e, nil
 	case TypeToolCall, TypeLLMCall:
-		if head.CreatedBy != Agent {
+		if head.CreatedBy != CreatedByAgent {
 			return nil, &FieldError{"createdBy", fmt.Sprintf("a %s is created by an agent only, not by %q", head.Type, head.CreatedBy)}
 		}
 		if head.Type == TypeLLMCall {

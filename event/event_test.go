@@ -41,15 +41,15 @@ func TestEventJSON(t *testing.T) {
 	}{
 		{
 			"S0-02 message",
-			event.MessageEvent{CreatedBy: event.User, ThreadID: "t1", Message: event.NewMessage{
-				ThreadID: "t1", SenderID: "ann", SenderType: event.User, Content: "hello",
+			event.MessageEvent{CreatedBy: event.CreatedByUser, ThreadID: "t1", Message: event.NewMessage{
+				ThreadID: "t1", SenderID: "ann", SenderType: event.CreatedByUser, Content: "hello",
 			}},
 			`{"type":"message","createdBy":"user","threadId":"t1","message":{"threadId":"t1","senderId":"ann","senderType":"user","content":"hello"}}`,
 		},
 		{
 			"S0-02 message with tool calls",
-			event.MessageEvent{CreatedBy: event.Agent, ThreadID: "t1", Message: event.NewMessage{
-				ThreadID: "t1", SenderID: "bot", SenderType: event.Agent, ToolCalls: []event.ToolCall{call},
+			event.MessageEvent{CreatedBy: event.CreatedByAgent, ThreadID: "t1", Message: event.NewMessage{
+				ThreadID: "t1", SenderID: "bot", SenderType: event.CreatedByAgent, ToolCalls: []event.ToolCall{call},
 			}},
 			`{"type":"message","createdBy":"agent","threadId":"t1","message":{"threadId":"t1","senderId":"bot","senderType":"agent","content":"",` +
 				`"toolCalls":[{"id":"call_1","function":{"name":"add","arguments":"{\"a\":1}"}}]}}`,
@@ -146,15 +146,15 @@ func TestInterception(t *testing.T) {
 	}{
 		{
 			"passed",
-			event.Interception{EventID: "e1", EventType: "message", Outcome: event.Passed, Hooks: []event.HookOutcome{{Name: "audit", Outcome: event.Passed, Attempts: 1}}},
+			event.Interception{EventID: "e1", EventType: "message", Outcome: event.OutcomePassed, Hooks: []event.HookOutcome{{Name: "audit", Outcome: event.OutcomePassed, Attempts: 1}}},
 			`{"eventId":"e1","eventType":"message","outcome":"passed","hooks":[{"name":"audit","outcome":"passed","attempts":1}]}`,
 		},
 		{
 			"a message was replaced, after a failure",
 			event.Interception{
-				EventID: "e1", EventType: "message", Outcome: event.Replaced,
-				Hooks:   []event.HookOutcome{{Name: "audit", Outcome: event.HookFailed, Error: "no connection", Attempts: 3}, {Name: "guard", Outcome: event.Replaced}},
-				Message: &event.Message{ID: "e1", ThreadID: "t1", SenderID: "ann", SenderType: event.User, Role: event.RoleUser, Content: "…"},
+				EventID: "e1", EventType: "message", Outcome: event.OutcomeReplaced,
+				Hooks:   []event.HookOutcome{{Name: "audit", Outcome: event.OutcomeFailed, Error: "no connection", Attempts: 3}, {Name: "guard", Outcome: event.OutcomeReplaced}},
+				Message: &event.Message{ID: "e1", ThreadID: "t1", SenderID: "ann", SenderType: event.CreatedByUser, Role: event.RoleUser, Content: "…"},
 			},
 			`{"eventId":"e1","eventType":"message","outcome":"replaced","hooks":[{"name":"audit","outcome":"failed","error":"no connection","attempts":3},` +
 				`{"name":"guard","outcome":"replaced"}],"message":{"id":"e1","threadId":"t1","senderId":"ann","senderType":"user","role":"user","content":"…"}}`,
@@ -162,7 +162,7 @@ func TestInterception(t *testing.T) {
 		{
 			"calls were edited",
 			event.Interception{
-				EventID: "e1.0.1.calls", EventType: "tool_call", Outcome: event.Replaced, Hooks: []event.HookOutcome{{Name: "dry", Outcome: event.Replaced}},
+				EventID: "e1.0.1.calls", EventType: "tool_call", Outcome: event.OutcomeReplaced, Hooks: []event.HookOutcome{{Name: "dry", Outcome: event.OutcomeReplaced}},
 				ToolCalls: []event.ToolCall{{ID: "c1", Function: event.Function{Name: "sh", Arguments: ` {"dry":true}`}}}, Agent: "bot",
 			},
 			`{"eventId":"e1.0.1.calls","eventType":"tool_call","outcome":"replaced","hooks":[{"name":"dry","outcome":"replaced"}],` +
@@ -171,7 +171,7 @@ func TestInterception(t *testing.T) {
 		{
 			"a model call was changed",
 			event.Interception{
-				EventID: "e1.0.1.llm", EventType: "llm_call", Outcome: event.Replaced, Hooks: []event.HookOutcome{{Name: "cheap", Outcome: event.Replaced}},
+				EventID: "e1.0.1.llm", EventType: "llm_call", Outcome: event.OutcomeReplaced, Hooks: []event.HookOutcome{{Name: "cheap", Outcome: event.OutcomeReplaced}},
 				LLMCall: &event.LLMCallEvent{ThreadID: "t1", AgentName: "bot", Step: 1, Model: "openai/small"},
 			},
 			`{"eventId":"e1.0.1.llm","eventType":"llm_call","outcome":"replaced","hooks":[{"name":"cheap","outcome":"replaced"}],` +
@@ -180,7 +180,7 @@ func TestInterception(t *testing.T) {
 		{
 			"it became an event of another type",
 			event.Interception{
-				EventID: "e1", EventType: "message", Outcome: event.Replaced, Hooks: []event.HookOutcome{{Name: "h", Outcome: event.Replaced}},
+				EventID: "e1", EventType: "message", Outcome: event.OutcomeReplaced, Hooks: []event.HookOutcome{{Name: "h", Outcome: event.OutcomeReplaced}},
 				Custom: &event.CustomEvent{Type: "order.created", ThreadID: "t1", Payload: json.RawMessage(`{"n":1}`)},
 			},
 			`{"eventId":"e1","eventType":"message","outcome":"replaced","hooks":[{"name":"h","outcome":"replaced"}],` +
@@ -188,7 +188,7 @@ func TestInterception(t *testing.T) {
 		},
 		{
 			"S2-24 S2-29 others were produced",
-			event.Interception{EventID: "e1", EventType: "order.created", Outcome: event.Produced, Hooks: []event.HookOutcome{{Name: "p", Outcome: event.Produced}}, Produced: []string{"a", "b"}},
+			event.Interception{EventID: "e1", EventType: "order.created", Outcome: event.OutcomeOverwritten, Hooks: []event.HookOutcome{{Name: "p", Outcome: event.OutcomeOverwritten}}, Produced: []string{"a", "b"}},
 			`{"eventId":"e1","eventType":"order.created","outcome":"overwritten","hooks":[{"name":"p","outcome":"overwritten"}],"produced":["a","b"]}`,
 		},
 	} {
@@ -203,7 +203,7 @@ func TestInterception(t *testing.T) {
 }
 
 func TestNewMessageValidate(t *testing.T) {
-	whole := event.NewMessage{ThreadID: "t1", SenderID: "ann", SenderType: event.User, Content: "hello"}
+	whole := event.NewMessage{ThreadID: "t1", SenderID: "ann", SenderType: event.CreatedByUser, Content: "hello"}
 	calls := []event.ToolCall{{ID: "c1"}}
 	for _, tc := range []struct {
 		name   string
@@ -211,7 +211,7 @@ func TestNewMessageValidate(t *testing.T) {
 		field  string
 	}{
 		{"whole", func(*event.NewMessage) {}, ""},
-		{"an agent's calls without text", func(m *event.NewMessage) { m.SenderType, m.Content, m.ToolCalls = event.Agent, "", calls }, ""},
+		{"an agent's calls without text", func(m *event.NewMessage) { m.SenderType, m.Content, m.ToolCalls = event.CreatedByAgent, "", calls }, ""},
 		{"no thread", func(m *event.NewMessage) { m.ThreadID = "" }, "threadId"},
 		{"no sender", func(m *event.NewMessage) { m.SenderID = "" }, "senderId"},
 		{"no sender type", func(m *event.NewMessage) { m.SenderType = "" }, "senderType"},
@@ -310,9 +310,9 @@ func TestAgentEventExtensions(t *testing.T) {
 	for _, e := range []event.AgentEvent{
 		{Type: event.EventStream, Content: "x", MessageID: "m1", Attempt: 2, Agent: "bot"},
 		{Type: event.EventToolResult, ToolName: "n", Output: "o", ToolCallID: "c1", Agent: "bot"},
-		{Type: event.EventMessage, Agent: "bot", Message: &event.Message{ID: "m1", SenderType: event.Agent, Content: "hi"}},
+		{Type: event.EventMessage, Agent: "bot", Message: &event.Message{ID: "m1", SenderType: event.CreatedByAgent, Content: "hi"}},
 		{Type: event.EventApprovalRequest, ApprovalRequest: &event.ApprovalRequest{ToolCallID: "c1", Arguments: "{}"}},
-		{Type: event.EventApproval, Approval: &event.Approval{ToolCallID: "c1", Decision: event.Deny, By: "ann"}},
+		{Type: event.EventApproval, Approval: &event.Approval{ToolCallID: "c1", Decision: event.DecisionDeny, By: "ann"}},
 		{Type: event.EventStatus, Status: &event.StatusChange{Status: event.StatusOpened, Agents: []string{"a"}}},
 		{Type: event.EventReset, MessageID: "m1", Attempt: 2},
 		{Type: event.EventGap, Detail: "some"},
@@ -382,7 +382,7 @@ func TestExecutionContext(t *testing.T) {
 }
 
 func TestRoles(t *testing.T) {
-	for by, role := range map[event.CreatedBy]string{event.User: "user", event.Agent: "assistant", event.Tool: "tool", event.System: "system", "robot": ""} {
+	for by, role := range map[event.CreatedBy]string{event.CreatedByUser: "user", event.CreatedByAgent: "assistant", event.CreatedByTool: "tool", event.CreatedBySystem: "system", "robot": ""} {
 		require.Equal(t, role, by.Role())
 		require.Equal(t, role != "", by.Valid())
 	}
@@ -399,7 +399,7 @@ func TestItemJSON(t *testing.T) {
 		golden := `{"id":"e1","threadId":"t1","type":"order.placed","payload":{"a":1},"status":"pending","priority":7,"ttl":3600000,` +
 			`"traceId":"e0","parentEventId":"e0","namespace":"default","createdAt":"2026-01-02T03:04:05Z","updatedAt":"2026-01-02T03:04:05Z"}`
 		it := event.Item{
-			ID: "e1", ThreadID: "t1", Type: "order.placed", Payload: json.RawMessage(`{"a":1}`), Status: event.Pending, Priority: 7,
+			ID: "e1", ThreadID: "t1", Type: "order.placed", Payload: json.RawMessage(`{"a":1}`), Status: event.ItemPending, Priority: 7,
 			TTL: 3600000, TraceID: "e0", ParentEventID: "e0", Namespace: "default", CreatedAt: at, UpdatedAt: at,
 		}
 		require.Equal(t, golden, asJSON(t, it))

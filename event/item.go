@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// Status is the status of an item in its thread's queue.
-type Status string
+// ItemStatus is the status of an item in its thread's queue.
+type ItemStatus string
 
 // The statuses of a queue item.
 const (
-	Pending     Status = "pending"
-	Processing  Status = "processing"
-	Completed   Status = "completed"
-	Failed      Status = "failed"
-	Expired     Status = "expired"
-	Overwritten Status = "overwritten"
+	ItemPending     ItemStatus = "pending"
+	ItemProcessing  ItemStatus = "processing"
+	ItemCompleted   ItemStatus = "completed"
+	ItemFailed      ItemStatus = "failed"
+	ItemExpired     ItemStatus = "expired"
+	ItemOverwritten ItemStatus = "overwritten"
 )
 
 // Item is an event in a thread's queue.
@@ -25,7 +25,7 @@ type Item struct {
 	ThreadID      string          `json:"threadId"`
 	Type          string          `json:"type" doc:"message, or a custom type"`
 	Payload       json.RawMessage `json:"payload,omitempty" doc:"Of a message: threadId, senderId, senderType and content; of other types, any JSON"`
-	Status        Status          `json:"status" enum:"pending,processing,completed,failed,expired,overwritten"`
+	Status        ItemStatus      `json:"status" enum:"pending,processing,completed,failed,expired,overwritten"`
 	Priority      int             `json:"priority" doc:"Higher first, ties in order of arrival"`
 	TTL           int64           `json:"ttl,omitempty" doc:"Milliseconds from createdAt after which a pending event expires. Left out: no limit"`
 	TraceID       string          `json:"traceId" doc:"Shared by everything that follows from one event"`
@@ -182,7 +182,7 @@ func (u Usage) Add(v Usage) Usage {
 
 // StatusChange is the payload of a "status" record.
 type StatusChange struct {
-	// Status is one of the Status constants.
+	// Status is one of the Item constants.
 	Status string   `json:"status"`
 	Agents []string `json:"agents,omitempty"`
 
@@ -335,20 +335,20 @@ type Outcome string
 
 // The outcomes.
 const (
-	// Passed means that default processing continues with the unchanged event.
-	Passed Outcome = "passed"
-	// Replaced means that processing continues with a different event.
-	Replaced Outcome = "replaced"
-	// Responded means that messages were sent instead.
-	Responded Outcome = "responded"
-	// Produced means that a processor replaced the event by other events.
-	Produced Outcome = "overwritten"
-	// Dropped means that the event is ignored.
-	Dropped Outcome = "dropped"
-	// Withdrawn means that the status of a passed event was set by hand, so models no longer see
+	// OutcomePassed means that default processing continues with the unchanged event.
+	OutcomePassed Outcome = "passed"
+	// OutcomeReplaced means that processing continues with a different event.
+	OutcomeReplaced Outcome = "replaced"
+	// OutcomeResponded means that messages were sent instead.
+	OutcomeResponded Outcome = "responded"
+	// OutcomeOverwritten means that a processor replaced the event by other events.
+	OutcomeOverwritten Outcome = "overwritten"
+	// OutcomeDropped means that the event is ignored.
+	OutcomeDropped Outcome = "dropped"
+	// OutcomeWithdrawn means that the status of a passed event was set by hand, so models no longer see
 	// it.
-	Withdrawn Outcome = "withdrawn"
-	// HookFailed means that the hook failed. If it is the outcome of an event, the event was not
+	OutcomeWithdrawn Outcome = "withdrawn"
+	// OutcomeFailed means that the hook failed. If it is the outcome of an event, the event was not
 	// processed.
-	HookFailed Outcome = "failed"
+	OutcomeFailed Outcome = "failed"
 )

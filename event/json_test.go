@@ -62,7 +62,7 @@ func TestUserQueryHasOneMeaning(t *testing.T) {
 }
 
 func TestMessagesHaveSendersAndContent(t *testing.T) {
-	m := event.NewMessage{ThreadID: "t", SenderID: "ann", SenderType: event.User, Content: "hello"}
+	m := event.NewMessage{ThreadID: "t", SenderID: "ann", SenderType: event.CreatedByUser, Content: "hello"}
 	require.NoError(t, m.Validate())
 	for _, content := range []string{" \n\t", "\u200b", "\ufeff \u2060"} {
 		blank := m

@@ -11,16 +11,16 @@ type CreatedBy string
 
 // The kinds of participant.
 const (
-	User   CreatedBy = "user"
-	Agent  CreatedBy = "agent"
-	Tool   CreatedBy = "tool"
-	System CreatedBy = "system"
+	CreatedByUser   CreatedBy = "user"
+	CreatedByAgent  CreatedBy = "agent"
+	CreatedByTool   CreatedBy = "tool"
+	CreatedBySystem CreatedBy = "system"
 )
 
 // Valid reports whether c is one of the four kinds.
 func (c CreatedBy) Valid() bool {
 	switch c {
-	case User, Agent, Tool, System:
+	case CreatedByUser, CreatedByAgent, CreatedByTool, CreatedBySystem:
 		return true
 	}
 	return false
@@ -66,7 +66,7 @@ func (m NewMessage) Validate() error {
 		return &FieldError{"senderType", "is required: user, agent, tool or system"}
 	case !m.SenderType.Valid():
 		return &FieldError{"senderType", fmt.Sprintf("%q is not one of user, agent, tool, system", m.SenderType)}
-	case Blank(m.Content) && (m.SenderType != Agent || len(m.ToolCalls) == 0):
+	case Blank(m.Content) && (m.SenderType != CreatedByAgent || len(m.ToolCalls) == 0):
 		return &FieldError{"content", "is required"}
 	}
 	return nil
@@ -157,13 +157,13 @@ const (
 // Role returns the model role of this kind of sender.
 func (c CreatedBy) Role() string {
 	switch c {
-	case User:
+	case CreatedByUser:
 		return RoleUser
-	case Agent:
+	case CreatedByAgent:
 		return RoleAssistant
-	case Tool:
+	case CreatedByTool:
 		return RoleTool
-	case System:
+	case CreatedBySystem:
 		return RoleSystem
 	}
 	return ""

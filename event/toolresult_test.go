@@ -21,7 +21,7 @@ func TestParseContent(t *testing.T) {
 				ToolCallID: "approval_c1", TargetAgentID: "bot",
 				Content: `{"decision":"approve","scope":"session","toolName":"shell_cmd","toolArgs":{"command":"ls"},"workingDirectory":"/desk"}`,
 				Data: event.ToolResultData{
-					ToolCallID: "approval_c1", Decision: event.Approve, Scope: event.Session, ToolName: "shell_cmd",
+					ToolCallID: "approval_c1", Decision: event.DecisionApprove, Scope: event.ScopeSession, ToolName: "shell_cmd",
 					ToolArgs: json.RawMessage(`{"command":"ls"}`), WorkingDirectory: "/desk",
 				},
 			},
@@ -30,14 +30,14 @@ func TestParseContent(t *testing.T) {
 			`{"__type":"tool_result","tool_call_id":"c1","content":{"decision":"deny","toolName":"x"}}`,
 			event.ToolResultMessage{
 				ToolCallID: "c1", Content: `{"decision":"deny","toolName":"x"}`,
-				Data: event.ToolResultData{ToolCallID: "c1", Decision: event.Deny, ToolName: "x"},
+				Data: event.ToolResultData{ToolCallID: "c1", Decision: event.DecisionDeny, ToolName: "x"},
 			},
 		},
 		"null is nothing": {
 			`{"__type":"tool_result","tool_call_id":"c1","agentId":null,"content":"{\"decision\":\"deny\",\"scope\":null,\"toolArgs\":null}"}`,
 			event.ToolResultMessage{
 				ToolCallID: "c1", Content: `{"decision":"deny","scope":null,"toolArgs":null}`,
-				Data: event.ToolResultData{ToolCallID: "c1", Decision: event.Deny},
+				Data: event.ToolResultData{ToolCallID: "c1", Decision: event.DecisionDeny},
 			},
 		},
 		"words decide nothing":           {`{"__type":"tool_result","tool_call_id":"c1","content":"approve"}`, nothing("approve")},
@@ -85,7 +85,7 @@ func nothing(content string) event.ToolResultMessage {
 
 func TestToolResultContent(t *testing.T) {
 	d := event.ToolResultData{
-		ToolCallID: "c1", Decision: event.Approve, Scope: event.Session, ToolName: "shell_cmd",
+		ToolCallID: "c1", Decision: event.DecisionApprove, Scope: event.ScopeSession, ToolName: "shell_cmd",
 		ToolArgs: json.RawMessage(`{"command":"a && b","env":{"list":[1,{"deep":true}]}}`), WorkingDirectory: "/desk",
 	}
 	content, err := d.Content("bot")
@@ -107,7 +107,7 @@ func TestToolResultContent(t *testing.T) {
 		assert.Equal(t, "bot", m.TargetAgentID)
 	})
 	t.Run("S4-T8 as little as a denial", func(t *testing.T) {
-		content, err := event.ToolResultData{ToolCallID: "c1", Decision: event.Deny, ToolName: "x"}.Content("")
+		content, err := event.ToolResultData{ToolCallID: "c1", Decision: event.DecisionDeny, ToolName: "x"}.Content("")
 		require.NoError(t, err)
 		assert.Equal(t, `{"__type":"tool_result","tool_call_id":"c1","content":"{\"decision\":\"deny\",\"toolName\":\"x\"}"}`, content)
 	})

@@ -29,7 +29,7 @@ type Answer struct {
 
 // Settles reports whether the decision is final: later hooks do not run.
 func (a Answer) Settles() bool {
-	return a.Outcome == event.Responded || a.Outcome == event.Produced || a.Outcome == event.Dropped
+	return a.Outcome == event.OutcomeResponded || a.Outcome == event.OutcomeOverwritten || a.Outcome == event.OutcomeDropped
 }
 
 // PanicError is the error of a hook or processor that panicked.
@@ -113,21 +113,21 @@ func (v Verdict) answer(seen, got event.Event) (Answer, error) {
 				return Answer{}, fmt.Errorf("responses[%d].%w", i, err)
 			}
 		}
-		return Answer{Outcome: event.Responded, Responses: v.Responses}, fits("responses", v.Responses)
+		return Answer{Outcome: event.OutcomeResponded, Responses: v.Responses}, fits("responses", v.Responses)
 	case len(v.Produced) > 0:
 		return produced(seen, v.Produced)
 	case v.Drop:
-		return Answer{Outcome: event.Dropped}, nil
+		return Answer{Outcome: event.OutcomeDropped}, nil
 	case got == nil:
-		return Answer{Outcome: event.Passed}, nil
+		return Answer{Outcome: event.OutcomePassed}, nil
 	}
 	if err := checkReplacement(seen, got); err != nil {
 		return Answer{}, fmt.Errorf("the event that it returned: %w", err)
 	}
 	if same(seen, got) {
-		return Answer{Outcome: event.Passed}, nil
+		return Answer{Outcome: event.OutcomePassed}, nil
 	}
-	return Answer{Outcome: event.Replaced, Event: got}, fits("event", got)
+	return Answer{Outcome: event.OutcomeReplaced, Event: got}, fits("event", got)
 }
 
 // check reports the fields of a verdict that exclude each other.
@@ -170,12 +170,12 @@ func (p Processor) Ask(ctx context.Context, e event.Event, deps Deps) (out Answe
 	if p.ShouldProcess != nil {
 		wanted, err := p.ShouldProcess(ctx, e, deps)
 		if err != nil || !wanted {
-			return Answer{Outcome: event.Passed}, err
+			return Answer{Outcome: event.OutcomePassed}, err
 		}
 	}
 	events, err := p.Process(ctx, e, deps)
 	if err != nil || len(events) == 0 {
-		return Answer{Outcome: event.Passed}, err
+		return Answer{Outcome: event.OutcomePassed}, err
 	}
 	return produced(e, events)
 }
@@ -189,7 +189,7 @@ func produced(seen event.Event, events []Produced) (Answer, error) {
 			return Answer{}, fmt.Errorf("produced[%d].%w", i, err)
 		}
 	}
-	return Answer{Outcome: event.Produced, Produced: events}, fits("produced", events)
+	return Answer{Outcome: event.OutcomeOverwritten, Produced: events}, fits("produced", events)
 }
 
 // whole validates an event and sets its defaults.
@@ -322,7 +322,7 @@ func checkMessage(seen event.Event, got event.MessageEvent) error {
 // checkCalls validates a replacement of tool calls: calls may be edited or removed, but not added,
 // since the model would not know them.
 func checkCalls(seen event.Event, got event.ToolCallEvent) error {
-	if m, ok := seen.(event.MessageEvent); ok && (m.CreatedBy == event.Agent || m.CreatedBy == event.Tool) {
+	if m, ok := seen.(event.MessageEvent); ok && (m.CreatedBy == event.CreatedByAgent || m.CreatedBy == event.CreatedByTool) {
 		return &event.FieldError{Field: "type", Problem: "what an agent or a tool says cannot become a tool_call; respond instead"}
 	}
 	was, ok := seen.(event.ToolCallEvent)

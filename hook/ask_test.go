@@ -38,10 +38,10 @@ func TestAskPasses(t *testing.T) {
 			return nil, nil
 		})
 		require.NoError(t, err)
-		require.Equal(t, hook.Answer{Outcome: event.Passed}, got, "S0-11")
+		require.Equal(t, hook.Answer{Outcome: event.OutcomePassed}, got, "S0-11")
 		got, err = asked(t, e, func(seen event.Event, _ hook.Respond) (event.Event, error) { return seen, nil })
 		require.NoError(t, err)
-		require.Equal(t, hook.Answer{Outcome: event.Passed}, got, "the same event is no other")
+		require.Equal(t, hook.Answer{Outcome: event.OutcomePassed}, got, "the same event is no other")
 	}
 }
 
@@ -78,7 +78,7 @@ func TestAskReplaces(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			got, err := asked(t, tc.seen, func(e event.Event, _ hook.Respond) (event.Event, error) { return tc.change(e), nil })
 			require.NoError(t, err)
-			require.Equal(t, event.Replaced, got.Outcome)
+			require.Equal(t, event.OutcomeReplaced, got.Outcome)
 			require.NotEqual(t, tc.seen, got.Event)
 		})
 	}
@@ -93,7 +93,7 @@ func TestAskRefuses(t *testing.T) {
 		return c
 	}
 	ofAgent := aMessage
-	ofAgent.CreatedBy = event.Agent
+	ofAgent.CreatedBy = event.CreatedByAgent
 	empty, elsewhere := aMessage, aMessage
 	empty.Message.Content = ""
 	elsewhere.ThreadID = "t2"
@@ -125,7 +125,7 @@ func TestAskRefuses(t *testing.T) {
 }
 
 func TestAskResponds(t *testing.T) {
-	first, second := hook.Response{Content: "one"}, hook.Response{Content: "two", SenderType: event.System}
+	first, second := hook.Response{Content: "one"}, hook.Response{Content: "two", SenderType: event.CreatedBySystem}
 	var kept hook.Respond
 	got, err := asked(t, aMessage, func(_ event.Event, respond hook.Respond) (event.Event, error) {
 		respond(first)
@@ -135,7 +135,7 @@ func TestAskResponds(t *testing.T) {
 	})
 	require.NoError(t, err)
 	kept(hook.Response{Content: "too late"})
-	require.Equal(t, hook.Answer{Outcome: event.Responded, Responses: []hook.Response{first, second}}, got,
+	require.Equal(t, hook.Answer{Outcome: event.OutcomeResponded, Responses: []hook.Response{first, second}}, got,
 		"S0-17 responding wins over what is returned; S0-20 in the order of the calls")
 
 	_, err = asked(t, aMessage, func(_ event.Event, respond hook.Respond) (event.Event, error) {

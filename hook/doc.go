@@ -3,11 +3,11 @@
 //
 //	guard := hook.OnMessage("guard", func(ctx context.Context, m event.MessageEvent, respond hook.Respond) (event.Event, error) {
 //		if strings.Contains(m.Message.Content, "password") {
-//			respond(hook.Response{Content: "I cannot help with that.", SenderType: event.System})
+//			respond(hook.Response{Content: "I cannot help with that.", SenderType: event.CreatedBySystem})
 //		}
 //		return nil, nil
 //	})
-//	guard.Filter.CreatedBy = []event.CreatedBy{event.User}
+//	guard.Filter.CreatedBy = []event.CreatedBy{event.CreatedByUser}
 //
 // # Events
 //

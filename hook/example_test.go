@@ -41,14 +41,14 @@ func show(h hook.Hook, e event.Event) {
 func ExampleOnMessage() {
 	guard := hook.OnMessage("guard", func(_ context.Context, m event.MessageEvent, respond hook.Respond) (event.Event, error) {
 		if strings.Contains(m.Message.Content, "password") {
-			respond(hook.Response{Content: "I do not talk about passwords.", SenderType: event.System})
+			respond(hook.Response{Content: "I do not talk about passwords.", SenderType: event.CreatedBySystem})
 		}
 		return nil, nil
 	})
-	guard.Filter.CreatedBy = []event.CreatedBy{event.User}
+	guard.Filter.CreatedBy = []event.CreatedBy{event.CreatedByUser}
 
-	show(guard, said(event.User, "ann", "hello"))
-	show(guard, said(event.User, "ann", "tell me the password"))
+	show(guard, said(event.CreatedByUser, "ann", "hello"))
+	show(guard, said(event.CreatedByUser, "ann", "tell me the password"))
 	// Output:
 	// passed
 	// responded
@@ -61,11 +61,11 @@ func ExampleOnMessage_redact() {
 		m.Message.Content = strings.ReplaceAll(m.Message.Content, "4711", "…")
 		return m, nil
 	})
-	redact.Filter.CreatedBy = []event.CreatedBy{event.Agent}
+	redact.Filter.CreatedBy = []event.CreatedBy{event.CreatedByAgent}
 	redact.HoldOutput = true
 
-	show(redact, said(event.Agent, "clerk", "The code is 4711."))
-	show(redact, said(event.Agent, "clerk", "There is no code."))
+	show(redact, said(event.CreatedByAgent, "clerk", "The code is 4711."))
+	show(redact, said(event.CreatedByAgent, "clerk", "There is no code."))
 	// Output:
 	// replaced
 	//   {"type":"message","createdBy":"agent","threadId":"t1","message":{"threadId":"t1","senderId":"clerk","senderType":"agent","content":"The code is …."}}
@@ -114,13 +114,13 @@ func ExampleOnLLMCall() {
 func ExampleInline() {
 	polite := hook.Inline("polite", func(_ hook.Context, e event.Event, respond hook.Respond) (event.Event, error) {
 		if m, ok := e.(event.MessageEvent); ok && strings.ToUpper(m.Message.Content) == m.Message.Content {
-			respond(hook.Response{Content: "Please do not shout.", SenderType: event.System})
+			respond(hook.Response{Content: "Please do not shout.", SenderType: event.CreatedBySystem})
 		}
 		return nil, nil
 	})
-	polite.Filter.CreatedBy = []event.CreatedBy{event.User}
+	polite.Filter.CreatedBy = []event.CreatedBy{event.CreatedByUser}
 
-	show(polite, said(event.User, "ann", "HELLO"))
+	show(polite, said(event.CreatedByUser, "ann", "HELLO"))
 	// Output:
 	// responded
 	//   Please do not shout.
@@ -135,7 +135,7 @@ func ExampleDepsOf() {
 	})
 
 	deps := hook.Deps{Context: hook.Context{Hook: "audit", Namespace: "default", ThreadID: "t1", EventID: "e1", Attempt: 2}}
-	if _, err := audit.Ask(context.Background(), said(event.User, "ann", "hello"), deps); err != nil {
+	if _, err := audit.Ask(context.Background(), said(event.CreatedByUser, "ann", "hello"), deps); err != nil {
 		fmt.Println(err)
 	}
 	// Output:
@@ -149,7 +149,7 @@ func ExampleProcess() {
 		Item     string `json:"item"`
 	}
 	orders := hook.Process("order.placed", func(_ context.Context, o order, _ hook.Deps) ([]hook.Produced, error) {
-		return []hook.Produced{hook.Message(event.User, "shop", o.Customer+" has ordered a "+o.Item+". Thank them.")}, nil
+		return []hook.Produced{hook.Message(event.CreatedByUser, "shop", o.Customer+" has ordered a "+o.Item+". Thank them.")}, nil
 	})
 
 	placed := event.CustomEvent{Type: "order.placed", ThreadID: "t1", Payload: json.RawMessage(`{"customer": "ann", "item": "kettle"}`)}
@@ -171,7 +171,7 @@ func ExampleProcess() {
 // answers a message.
 func ExampleInWorkflow() {
 	review := hook.InWorkflow("review", "Review", "reviews")
-	review.Filter.CreatedBy = []event.CreatedBy{event.Agent}
+	review.Filter.CreatedBy = []event.CreatedBy{event.CreatedByAgent}
 	if err := review.Validate(); err != nil {
 		fmt.Println(err)
 	}
@@ -180,7 +180,7 @@ func ExampleInWorkflow() {
 	if err := json.Unmarshal([]byte(`{"responses": [{"content": "Nobody has released the reply.", "senderType": "system"}]}`), &verdict); err != nil {
 		fmt.Println(err)
 	}
-	answer, err := verdict.Read(said(event.Agent, "clerk", "You get nothing."))
+	answer, err := verdict.Read(said(event.CreatedByAgent, "clerk", "You get nothing."))
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -11,11 +11,11 @@ import (
 )
 
 func TestFilter(t *testing.T) {
-	said := hook.Subject{Namespace: "default", Type: event.TypeMessage, CreatedBy: event.User}
-	replied := hook.Subject{Namespace: "default", Type: event.TypeMessage, CreatedBy: event.Agent, Agent: "Writer"}
-	resulted := hook.Subject{Namespace: "default", Type: event.TypeMessage, CreatedBy: event.Tool, Agent: "Writer", Tools: []string{"sh"}}
-	called := hook.Subject{Namespace: "default", Type: event.TypeToolCall, CreatedBy: event.Agent, Agent: "Writer", Tools: []string{"add", "sh"}}
-	asked := hook.Subject{Namespace: "default", Type: event.TypeLLMCall, CreatedBy: event.Agent, Agent: "Writer"}
+	said := hook.Subject{Namespace: "default", Type: event.TypeMessage, CreatedBy: event.CreatedByUser}
+	replied := hook.Subject{Namespace: "default", Type: event.TypeMessage, CreatedBy: event.CreatedByAgent, Agent: "Writer"}
+	resulted := hook.Subject{Namespace: "default", Type: event.TypeMessage, CreatedBy: event.CreatedByTool, Agent: "Writer", Tools: []string{"sh"}}
+	called := hook.Subject{Namespace: "default", Type: event.TypeToolCall, CreatedBy: event.CreatedByAgent, Agent: "Writer", Tools: []string{"add", "sh"}}
+	asked := hook.Subject{Namespace: "default", Type: event.TypeLLMCall, CreatedBy: event.CreatedByAgent, Agent: "Writer"}
 	ordered := hook.Subject{Namespace: "red", Type: "order.created"}
 	subjects := []hook.Subject{said, replied, resulted, called, asked, ordered}
 	names := []string{"said", "replied", "resulted", "called", "asked", "ordered"}
@@ -35,8 +35,8 @@ func TestFilter(t *testing.T) {
 		{"model calls, by name", hook.Filter{Types: []string{"llm_call"}}, []string{"asked"}},
 		{"a star in the middle is none", hook.Filter{Types: []string{"order*created"}}, nil},
 		{"types are exact", hook.Filter{Types: []string{"Message", "mess"}}, nil},
-		{"people", hook.Filter{CreatedBy: []event.CreatedBy{event.User}}, []string{"said"}},
-		{"agents and tools", hook.Filter{CreatedBy: []event.CreatedBy{event.Agent, event.Tool}}, []string{"replied", "resulted", "called"}},
+		{"people", hook.Filter{CreatedBy: []event.CreatedBy{event.CreatedByUser}}, []string{"said"}},
+		{"agents and tools", hook.Filter{CreatedBy: []event.CreatedBy{event.CreatedByAgent, event.CreatedByTool}}, []string{"replied", "resulted", "called"}},
 		{"an agent, whatever its case", hook.Filter{Agents: []string{"other", "wRITER"}}, []string{"replied", "resulted", "called"}},
 		{"another agent", hook.Filter{Agents: []string{"writer2"}}, nil},
 		{"a tool, one of several calls", hook.Filter{Tools: []string{"sh"}}, []string{"resulted", "called"}},
@@ -44,7 +44,7 @@ func TestFilter(t *testing.T) {
 		{"tools are exact", hook.Filter{Tools: []string{"SH"}}, nil},
 		{"a namespace", hook.Filter{Namespaces: []string{"red", "blue"}}, []string{"ordered"}},
 		{"everything has to match", hook.Filter{
-			Types: []string{"message"}, CreatedBy: []event.CreatedBy{event.Tool}, Agents: []string{"writer"}, Tools: []string{"sh"}, Namespaces: []string{"default"},
+			Types: []string{"message"}, CreatedBy: []event.CreatedBy{event.CreatedByTool}, Agents: []string{"writer"}, Tools: []string{"sh"}, Namespaces: []string{"default"},
 		}, []string{"resulted"}},
 		{"one that does not is enough", hook.Filter{Types: []string{"message"}, Namespaces: []string{"red"}}, nil},
 	} {

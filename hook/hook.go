@@ -20,7 +20,7 @@ type Hook struct {
 	Inline   InlineFunc
 	Workflow *Workflow
 
-	// OnFailure is the failure mode after the last attempt. Default [Closed].
+	// OnFailure is the failure mode after the last attempt. Default [FailClosed].
 	OnFailure FailureMode
 
 	// Timeout is the limit of one attempt. Default 30 seconds for a Func, no limit for a Workflow.
@@ -80,10 +80,10 @@ type FailureMode string
 
 // The failure modes.
 const (
-	// Closed fails the event visibly. It can be retried.
-	Closed FailureMode = "closed"
-	// Open continues without the hook. The failure is recorded.
-	Open FailureMode = "open"
+	// FailClosed fails the event visibly. It can be retried.
+	FailClosed FailureMode = "closed"
+	// FailOpen continues without the hook. The failure is recorded.
+	FailOpen FailureMode = "open"
 )
 
 // Defaults and limits of hooks and processors.
@@ -217,7 +217,7 @@ func neverSeen(typ string) bool {
 
 func checkBounds(mode FailureMode, timeout, longest time.Duration, attempts int) error {
 	switch {
-	case mode != "" && mode != Closed && mode != Open:
+	case mode != "" && mode != FailClosed && mode != FailOpen:
 		return fmt.Errorf("OnFailure is %q, must be closed or open", mode)
 	case timeout < 0 || timeout > longest:
 		return fmt.Errorf("its Timeout is %s, must be positive and at most %s (or 0 for the default)", timeout, longest)

@@ -24,9 +24,9 @@ func TestHookValidate(t *testing.T) {
 		{"", hook.OnEvent("a", pass)},
 		{"", hook.Inline("a-b_C9", passInline)},
 		{"", hook.InWorkflow("a", "approval", "")},
-		{"", hook.Hook{Name: "a", Func: pass, OnFailure: hook.Open, Timeout: 24 * time.Hour, MaxAttempts: 100}},
-		{"", hook.Hook{Name: "a", Workflow: &hook.Workflow{Type: "approval"}, OnFailure: hook.Closed, Timeout: 30 * 24 * time.Hour}},
-		{"", hook.Hook{Name: "a", Func: pass, Filter: hook.Filter{Types: []string{"tool_call", "llm_call", "order.*", "*"}, CreatedBy: []event.CreatedBy{event.User}}}},
+		{"", hook.Hook{Name: "a", Func: pass, OnFailure: hook.FailOpen, Timeout: 24 * time.Hour, MaxAttempts: 100}},
+		{"", hook.Hook{Name: "a", Workflow: &hook.Workflow{Type: "approval"}, OnFailure: hook.FailClosed, Timeout: 30 * 24 * time.Hour}},
+		{"", hook.Hook{Name: "a", Func: pass, Filter: hook.Filter{Types: []string{"tool_call", "llm_call", "order.*", "*"}, CreatedBy: []event.CreatedBy{event.CreatedByUser}}}},
 		{`name ""`, hook.OnEvent("", pass)},
 		{`name "a b": use 1 to 64 letters, digits, - and _`, hook.OnEvent("a b", pass)},
 		{`name "a/b"`, hook.OnEvent("a/b", pass)},
@@ -62,7 +62,7 @@ func TestHookValidate(t *testing.T) {
 func nothing(context.Context, event.CustomEvent, hook.Respond) (event.Event, error) { return nil, nil }
 
 var (
-	aMessage  = event.MessageEvent{CreatedBy: event.User, ThreadID: "t1", Message: event.NewMessage{ThreadID: "t1", SenderID: "ann", SenderType: event.User, Content: "hello"}}
+	aMessage  = event.MessageEvent{CreatedBy: event.CreatedByUser, ThreadID: "t1", Message: event.NewMessage{ThreadID: "t1", SenderID: "ann", SenderType: event.CreatedByUser, Content: "hello"}}
 	aToolCall = event.ToolCallEvent{ThreadID: "t1", AgentName: "bot", ToolCalls: []event.ToolCall{
 		{ID: "c1", Function: event.Function{Name: "sh", Arguments: `{"command":"ls"}`}}, {ID: "c2", Function: event.Function{Name: "add", Arguments: "{}"}},
 	}}

@@ -29,7 +29,7 @@ type Processor struct {
 	// ReplaceDefault skips default processing even if no events are produced.
 	ReplaceDefault bool
 
-	// OnFailure is the failure mode after the last attempt. Default [Open]: the failure is
+	// OnFailure is the failure mode after the last attempt. Default [FailOpen]: the failure is
 	// recorded, and the next processor continues.
 	OnFailure FailureMode
 

@@ -24,7 +24,7 @@ func TestProcess(t *testing.T) {
 		if o.N == 0 {
 			return nil, problem
 		}
-		return []hook.Produced{hook.NewProduced("order.accepted", o), hook.Message(event.System, "shop", "thanks")}, nil
+		return []hook.Produced{hook.NewProduced("order.accepted", o), hook.Message(event.CreatedBySystem, "shop", "thanks")}, nil
 	})
 	require.Equal(t, "order.created", p.EventType)
 
@@ -70,13 +70,13 @@ func TestAskProcessor(t *testing.T) {
 
 	got, err := ask()
 	require.NoError(t, err)
-	require.Equal(t, event.Passed, got.Outcome, "S2-30 nothing was produced")
+	require.Equal(t, event.OutcomePassed, got.Outcome, "S2-30 nothing was produced")
 	require.Equal(t, 1, asked)
 
 	wanted = false
 	got, err = ask()
 	require.NoError(t, err)
-	require.Equal(t, event.Passed, got.Outcome)
+	require.Equal(t, event.OutcomePassed, got.Outcome)
 	require.Equal(t, 1, asked, "S2-28 it is skipped")
 
 	wanted, doubt = true, problem
@@ -91,7 +91,7 @@ func TestAskProcessor(t *testing.T) {
 	made = []hook.Produced{{Payload: []byte(`{"senderId":"shop","senderType":"system","content":"thanks"}`)}, {Type: "order.accepted"}}
 	got, err = ask()
 	require.NoError(t, err)
-	require.Equal(t, event.Produced, got.Outcome, "S2-24 S2-29")
+	require.Equal(t, event.OutcomeOverwritten, got.Outcome, "S2-24 S2-29")
 	require.Equal(t, []hook.Produced{
 		{Type: "message", Payload: []byte(`{"threadId":"t1","senderId":"shop","senderType":"system","content":"thanks"}`)},
 		{Type: "order.accepted", Payload: []byte("null")},
@@ -102,8 +102,8 @@ func TestAskProcessor(t *testing.T) {
 		"produced[0].payload: is not valid JSON":                         {Type: "tick", Payload: []byte("{")},
 		"produced[0].ttl: must not be negative":                          {Type: "tick", TTL: -1},
 		"produced[0].payload: cannot be of type array":                   {Payload: []byte("[]")},
-		"produced[0].payload.content: is required":                       hook.Message(event.System, "shop", ""),
-		`produced[0].payload.threadId: is "t2", but the event's is "t1"`: hook.NewProduced("", event.NewMessage{ThreadID: "t2", SenderID: "a", SenderType: event.User, Content: "x"}),
+		"produced[0].payload.content: is required":                       hook.Message(event.CreatedBySystem, "shop", ""),
+		`produced[0].payload.threadId: is "t2", but the event's is "t1"`: hook.NewProduced("", event.NewMessage{ThreadID: "t2", SenderID: "a", SenderType: event.CreatedByUser, Content: "x"}),
 		"bytes, at most 262144 are taken":                                hook.NewProduced("tick", strings.Repeat("x", hook.MaxEvent+35)),
 	} {
 		made = []hook.Produced{bad}

@@ -22,7 +22,7 @@ type Response struct {
 	SenderType event.CreatedBy `json:"senderType,omitempty"`
 
 	// EnqueueAfter says when the response is queued, if the event belongs to tool calls. Default
-	// [ToolResults].
+	// [EnqueueAfterToolResults].
 	EnqueueAfter EnqueueAfter `json:"enqueueAfter,omitempty"`
 
 	// Metadata is stored with the message and never shown to a model.
@@ -34,10 +34,10 @@ type EnqueueAfter string
 
 // The values of [EnqueueAfter].
 const (
-	// Immediately queues the response without waiting for tools.
-	Immediately EnqueueAfter = "immediately"
-	// ToolResults queues the response when every call of the reply has its result.
-	ToolResults EnqueueAfter = "toolResults"
+	// EnqueueImmediately queues the response without waiting for tools.
+	EnqueueImmediately EnqueueAfter = "immediately"
+	// EnqueueAfterToolResults queues the response when every call of the reply has its result.
+	EnqueueAfterToolResults EnqueueAfter = "toolResults"
 )
 
 // Validate reports the first field that is missing or invalid.
@@ -47,7 +47,7 @@ func (r Response) Validate() error {
 		return &event.FieldError{Field: "content", Problem: "is required in a response"}
 	case r.SenderType != "" && !r.SenderType.Valid():
 		return &event.FieldError{Field: "senderType", Problem: fmt.Sprintf("%q is not one of user, agent, tool, system", r.SenderType)}
-	case r.EnqueueAfter != "" && r.EnqueueAfter != Immediately && r.EnqueueAfter != ToolResults:
+	case r.EnqueueAfter != "" && r.EnqueueAfter != EnqueueImmediately && r.EnqueueAfter != EnqueueAfterToolResults:
 		return &event.FieldError{Field: "enqueueAfter", Problem: fmt.Sprintf("%q is neither immediately nor toolResults", r.EnqueueAfter)}
 	}
 	return nil

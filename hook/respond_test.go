@@ -19,9 +19,9 @@ func TestResponseValidate(t *testing.T) {
 		response hook.Response
 	}{
 		{"", hook.Response{Content: "no"}},
-		{"", hook.Response{Content: "no", SenderID: "guard", SenderType: event.System, EnqueueAfter: hook.Immediately, Metadata: map[string]any{"a": 1}}},
-		{"", hook.Response{Content: "no", SenderType: event.Tool, EnqueueAfter: hook.ToolResults}},
-		{"content", hook.Response{SenderID: "guard", SenderType: event.System}},
+		{"", hook.Response{Content: "no", SenderID: "guard", SenderType: event.CreatedBySystem, EnqueueAfter: hook.EnqueueImmediately, Metadata: map[string]any{"a": 1}}},
+		{"", hook.Response{Content: "no", SenderType: event.CreatedByTool, EnqueueAfter: hook.EnqueueAfterToolResults}},
+		{"content", hook.Response{SenderID: "guard", SenderType: event.CreatedBySystem}},
 		{"senderType", hook.Response{Content: "no", SenderType: "robot"}},
 		{"enqueueAfter", hook.Response{Content: "no", EnqueueAfter: "tool_results"}},
 	} {
@@ -51,7 +51,7 @@ func TestContract(t *testing.T) {
 		`{}`:             {},
 		`{"event":null}`: {Event: json.RawMessage("null")},
 		`{"responses":[{"content":"no","senderId":"guard","senderType":"system","enqueueAfter":"immediately","metadata":{"a":1}}]}`: {
-			Responses: []hook.Response{{Content: "no", SenderID: "guard", SenderType: event.System, EnqueueAfter: hook.Immediately, Metadata: map[string]any{"a": 1.0}}},
+			Responses: []hook.Response{{Content: "no", SenderID: "guard", SenderType: event.CreatedBySystem, EnqueueAfter: hook.EnqueueImmediately, Metadata: map[string]any{"a": 1.0}}},
 		},
 	} {
 		var got hook.Verdict
@@ -86,15 +86,15 @@ func TestVerdictRead(t *testing.T) {
 		outcome event.Outcome
 		problem string
 	}{
-		{"null lets it pass", `null`, event.Passed, ""},
-		{"no event lets it pass", `{"event":null,"responses":[]}`, event.Passed, ""},
-		{"S0-11 S0-12 an event", `{"event":` + changed + `}`, event.Replaced, ""},
-		{"S0-17 responses win", `{"event":` + changed + `,"responses":[{"content":"no"}]}`, event.Responded, ""},
+		{"null lets it pass", `null`, event.OutcomePassed, ""},
+		{"no event lets it pass", `{"event":null,"responses":[]}`, event.OutcomePassed, ""},
+		{"S0-11 S0-12 an event", `{"event":` + changed + `}`, event.OutcomeReplaced, ""},
+		{"S0-17 responses win", `{"event":` + changed + `,"responses":[{"content":"no"}]}`, event.OutcomeResponded, ""},
 		{"no event at all", `{"event":7}`, "", "the event that it returned"},
 		{"an event of another thread", `{"event":{"type":"order.created","threadId":"t2","payload":1}}`, "", `threadId: is "t2", but the event's is "t1"`},
-		{"events", `{"produced":[{"payload":{"senderId":"ann","senderType":"user","content":"x"}},{"type":"order.placed","payload":1}]}`, event.Produced, ""},
-		{"nothing at all", `{"drop":true}`, event.Dropped, ""},
-		{"not dropped after all", `{"drop":false}`, event.Passed, ""},
+		{"events", `{"produced":[{"payload":{"senderId":"ann","senderType":"user","content":"x"}},{"type":"order.placed","payload":1}]}`, event.OutcomeOverwritten, ""},
+		{"nothing at all", `{"drop":true}`, event.OutcomeDropped, ""},
+		{"not dropped after all", `{"drop":false}`, event.OutcomePassed, ""},
 		{"no events", `{"produced":[]}`, "", "produced: is empty"},
 		{"an event that is none", `{"produced":[{"type":"order.placed"},{"type":"status"}]}`, "", `produced[1].type: "status" events are made by the thread itself`},
 		{"a message for another thread", `{"produced":[{"payload":{"threadId":"t2","senderId":"ann","senderType":"user","content":"x"}}]}`, "", `payload.threadId: is "t2"`},
@@ -115,7 +115,7 @@ func TestVerdictRead(t *testing.T) {
 			}
 			require.NoError(t, err)
 			require.Equal(t, tc.outcome, got.Outcome)
-			require.Equal(t, tc.outcome == event.Replaced, got.Event != nil)
+			require.Equal(t, tc.outcome == event.OutcomeReplaced, got.Event != nil)
 		})
 	}
 }
@@ -129,9 +129,9 @@ func TestFunctionsDropAndProduce(t *testing.T) {
 		outcome  event.Outcome
 		problem  string
 	}{
-		"drop":                 {hook.Drop(), false, event.Dropped, ""},
-		"drop, wrapped":        {fmt.Errorf("spam: %w", hook.Drop()), false, event.Dropped, ""},
-		"produce":              {hook.Produce(order), false, event.Produced, ""},
+		"drop":                 {hook.Drop(), false, event.OutcomeDropped, ""},
+		"drop, wrapped":        {fmt.Errorf("spam: %w", hook.Drop()), false, event.OutcomeDropped, ""},
+		"produce":              {hook.Produce(order), false, event.OutcomeOverwritten, ""},
 		"produce nothing":      {hook.Produce(), false, "", "produced: is empty"},
 		"produce what is none": {hook.Produce(hook.Produced{Type: "status"}), false, "", "produced[0].type"},
 		"drop and respond":     {hook.Drop(), true, "", "drop: excludes everything else"},
@@ -157,7 +157,7 @@ func TestFunctionsDropAndProduce(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, tc.outcome, got.Outcome)
 				require.True(t, got.Settles())
-				require.Equal(t, tc.outcome == event.Produced, len(got.Produced) == 1)
+				require.Equal(t, tc.outcome == event.OutcomeOverwritten, len(got.Produced) == 1)
 			}
 		})
 	}

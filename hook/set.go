@@ -79,7 +79,7 @@ func (h Hook) spec() Spec {
 		Timeout: h.Timeout, MaxAttempts: h.MaxAttempts, HoldOutput: h.HoldOutput,
 	}
 	if out.OnFailure == "" {
-		out.OnFailure = Closed
+		out.OnFailure = FailClosed
 	}
 	switch {
 	case h.Inline != nil:
@@ -102,7 +102,7 @@ func (p Processor) spec() Spec {
 		Timeout: p.Timeout, MaxAttempts: p.MaxAttempts, ReplaceDefault: p.ReplaceDefault,
 	}
 	if out.OnFailure == "" {
-		out.OnFailure = Open
+		out.OnFailure = FailOpen
 	}
 	out.setDefaults()
 	return out

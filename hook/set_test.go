@@ -38,23 +38,23 @@ func TestSetOrderAndDefaults(t *testing.T) {
 		hook.OnEvent("z", pass),
 		hook.Inline("a", passInline),
 		hook.InWorkflow("m", "approval", "people"),
-		{Name: "whole", Func: pass, Filter: hook.Filter{Agents: []string{"bot"}}, OnFailure: hook.Open, Timeout: time.Second, MaxAttempts: 7, HoldOutput: true},
+		{Name: "whole", Func: pass, Filter: hook.Filter{Agents: []string{"bot"}}, OnFailure: hook.FailOpen, Timeout: time.Second, MaxAttempts: 7, HoldOutput: true},
 		{Name: "long", Workflow: &hook.Workflow{Type: "w"}, Timeout: 48 * time.Hour, MaxAttempts: 2},
 	}, []hook.Processor{
 		processor("z2", "order.created"),
 		processor("", "order.created"),
-		{EventType: event.TypeMessage, Process: produceNothing, ReplaceDefault: true, OnFailure: hook.Closed, Timeout: time.Minute, MaxAttempts: 1},
+		{EventType: event.TypeMessage, Process: produceNothing, ReplaceDefault: true, OnFailure: hook.FailClosed, Timeout: time.Minute, MaxAttempts: 1},
 	})
 	require.NoError(t, err)
 	require.Equal(t, []hook.Spec{
-		{Name: "z", Kind: hook.KindFunc, OnFailure: hook.Closed, Timeout: 30 * time.Second, MaxAttempts: 3},
-		{Name: "a", Kind: hook.KindInline, OnFailure: hook.Closed},
-		{Name: "m", Kind: hook.KindWorkflow, Workflow: &hook.Workflow{Type: "approval", TaskQueue: "people"}, OnFailure: hook.Closed, MaxAttempts: 1},
-		{Name: "whole", Kind: hook.KindFunc, Filter: hook.Filter{Agents: []string{"bot"}}, OnFailure: hook.Open, Timeout: time.Second, MaxAttempts: 7, HoldOutput: true},
-		{Name: "long", Kind: hook.KindWorkflow, Workflow: &hook.Workflow{Type: "w"}, OnFailure: hook.Closed, Timeout: 48 * time.Hour, MaxAttempts: 2},
-		{Name: "z2", Kind: hook.KindProcessor, Filter: hook.Filter{Types: []string{"order.created"}}, OnFailure: hook.Open, Timeout: 30 * time.Second, MaxAttempts: 3},
-		{Name: "order-created-processor", Kind: hook.KindProcessor, Filter: hook.Filter{Types: []string{"order.created"}}, OnFailure: hook.Open, Timeout: 30 * time.Second, MaxAttempts: 3},
-		{Name: "message-processor", Kind: hook.KindProcessor, Filter: hook.Filter{Types: []string{"message"}}, OnFailure: hook.Closed, Timeout: time.Minute, MaxAttempts: 1, ReplaceDefault: true},
+		{Name: "z", Kind: hook.KindFunc, OnFailure: hook.FailClosed, Timeout: 30 * time.Second, MaxAttempts: 3},
+		{Name: "a", Kind: hook.KindInline, OnFailure: hook.FailClosed},
+		{Name: "m", Kind: hook.KindWorkflow, Workflow: &hook.Workflow{Type: "approval", TaskQueue: "people"}, OnFailure: hook.FailClosed, MaxAttempts: 1},
+		{Name: "whole", Kind: hook.KindFunc, Filter: hook.Filter{Agents: []string{"bot"}}, OnFailure: hook.FailOpen, Timeout: time.Second, MaxAttempts: 7, HoldOutput: true},
+		{Name: "long", Kind: hook.KindWorkflow, Workflow: &hook.Workflow{Type: "w"}, OnFailure: hook.FailClosed, Timeout: 48 * time.Hour, MaxAttempts: 2},
+		{Name: "z2", Kind: hook.KindProcessor, Filter: hook.Filter{Types: []string{"order.created"}}, OnFailure: hook.FailOpen, Timeout: 30 * time.Second, MaxAttempts: 3},
+		{Name: "order-created-processor", Kind: hook.KindProcessor, Filter: hook.Filter{Types: []string{"order.created"}}, OnFailure: hook.FailOpen, Timeout: 30 * time.Second, MaxAttempts: 3},
+		{Name: "message-processor", Kind: hook.KindProcessor, Filter: hook.Filter{Types: []string{"message"}}, OnFailure: hook.FailClosed, Timeout: time.Minute, MaxAttempts: 1, ReplaceDefault: true},
 	}, set.Specs(), "S2-33 hooks before processors, each in the order declared; S2-34 a processor may replace the built-in or be for a new type")
 
 	set.Specs()[0].Name = "changed"

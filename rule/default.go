@@ -8,13 +8,13 @@ import (
 
 // Names and priorities of the default rules.
 const (
-	UserQuery      = "user_query"
-	BackgroundTask = "background_task"
-	Session        = "session"
-	Fallback       = "fallback"
+	NameUserQuery      = "user_query"
+	NameBackgroundTask = "background_task"
+	NameSession        = "session"
+	NameFallback       = "fallback"
 
-	// Stream is the name of a default rule that cannot be replaced: see [Defaults].
-	Stream = "stream"
+	// NameStream is the name of a default rule that cannot be replaced: see [Defaults].
+	NameStream = "stream"
 
 	priorityUserQuery      = 100
 	priorityBackgroundTask = 80
@@ -38,25 +38,25 @@ const (
 func Defaults() []Rule {
 	return []Rule{
 		{
-			Name: UserQuery, Priority: priorityUserQuery,
+			Name: NameUserQuery, Priority: priorityUserQuery,
 			Events:  []string{event.TypeUserQuery},
 			message: true,
 		},
 		{
 			// Code runs before the agent here too: the thread tracks its tasks, and has recorded
 			// the end of a task before it publishes the event.
-			Name: BackgroundTask, Priority: priorityBackgroundTask,
+			Name: NameBackgroundTask, Priority: priorityBackgroundTask,
 			Events: []string{event.TypeBackgroundTaskCompleted, event.TypeBackgroundTaskFailed},
 			Agent:  &Agent{Prompt: BackgroundTaskPrompt},
 		},
 		{
-			Name: Session, Priority: prioritySession,
+			Name: NameSession, Priority: prioritySession,
 			Events: []string{"session.*"},
 			Log:    true,
 		},
 		passThrough(),
 		{
-			Name: Fallback, Priority: priorityFallback,
+			Name: NameFallback, Priority: priorityFallback,
 			Events: []string{"*"},
 			Agent:  &Agent{Prompt: FallbackPrompt},
 		},
@@ -67,7 +67,7 @@ func Defaults() []Rule {
 func defaults(bare bool, taken map[string]bool) []Rule {
 	var kept []Rule
 	for _, d := range Defaults() {
-		if !taken[d.Name] && (!bare || d.Name == Stream) {
+		if !taken[d.Name] && (!bare || d.Name == NameStream) {
 			kept = append(kept, d)
 		}
 	}
@@ -75,7 +75,7 @@ func defaults(bare bool, taken map[string]bool) []Rule {
 }
 
 func passThrough() Rule {
-	return Rule{Name: Stream, Priority: priorityStream, Events: []string{"stream.*"}}
+	return Rule{Name: NameStream, Priority: priorityStream, Events: []string{"stream.*"}}
 }
 
 // passesStream reports whether the rule is the pass-through, from [Defaults].

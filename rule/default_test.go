@@ -80,7 +80,7 @@ func TestDefaultsAreReplaced(t *testing.T) {
 		return got.Name
 	}
 	t.Run("by rules of their names", func(t *testing.T) {
-		s, err := rule.NewSet([]rule.Rule{{Name: rule.Fallback, Events: []string{"*"}, Processor: "p"}}, nil)
+		s, err := rule.NewSet([]rule.Rule{{Name: rule.NameFallback, Events: []string{"*"}, Processor: "p"}}, nil)
 		require.NoError(t, err, "no other rule comes before it")
 		specs := s.Specs()
 		require.Len(t, specs, 5)
@@ -88,7 +88,7 @@ func TestDefaultsAreReplaced(t *testing.T) {
 	})
 	t.Run("by nothing, if that is disabled", func(t *testing.T) {
 		s, err := rule.NewSet([]rule.Rule{
-			{Name: rule.Fallback, Events: []string{"*"}, Disabled: true},
+			{Name: rule.NameFallback, Events: []string{"*"}, Disabled: true},
 			{Events: file}, // priority 0, which is below no rule then
 		}, nil)
 		require.NoError(t, err)
@@ -100,8 +100,8 @@ func TestDefaultsAreReplaced(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, s.Specs(), 2)
 		require.Equal(t, "all", match(s, event.TypeUserQuery))
-		require.Equal(t, rule.Stream, match(s, event.TypeStreamText), "X3")
-		_, ok := s.Rule(rule.Fallback)
+		require.Equal(t, rule.NameStream, match(s, event.TypeStreamText), "X3")
+		_, ok := s.Rule(rule.NameFallback)
 		require.False(t, ok)
 
 		s, err = rule.NewSet(nil, nil, rule.WithoutDefaults())

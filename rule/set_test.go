@@ -143,7 +143,7 @@ func TestRegister(t *testing.T) {
 		})
 	}
 	t.Run("replaces a default rule", func(t *testing.T) {
-		require.NoError(t, s.Register(rule.Rule{Name: rule.Fallback, Events: []string{"*"}, Disabled: true}))
+		require.NoError(t, s.Register(rule.Rule{Name: rule.NameFallback, Events: []string{"*"}, Disabled: true}))
 		_, ok := rule.Match(s.Specs(), of("other"))
 		require.False(t, ok)
 		require.NoError(t, s.Register(named("now it can", 0)))
@@ -160,15 +160,15 @@ func TestSource(t *testing.T) {
 	require.Equal(t, []string{"b", "a"}, order(s), "S3-58 at once")
 	source.set(named("b", 15))
 	require.Equal(t, []string{"a", "b"}, order(s))
-	source.set(rule.Rule{Events: file, Priority: 15}, rule.Rule{Name: rule.Session, Events: []string{"session.*"}, Agent: agent})
+	source.set(rule.Rule{Events: file, Priority: 15}, rule.Rule{Name: rule.NameSession, Events: []string{"session.*"}, Agent: agent})
 	require.Equal(t, []string{"a", "file.changed", "session"}, order(s))
 	source.set()
 	require.Equal(t, []string{"a"}, order(s))
-	r, ok := s.Rule(rule.Session)
+	r, ok := s.Rule(rule.NameSession)
 	require.True(t, ok)
 	require.Nil(t, r.Agent, "the default rule is back")
 
-	source.set(named("a", 90), named("b", 30), named("b", 40), rule.Rule{Name: "broken"}, named(rule.Stream, 50))
+	source.set(named("a", 90), named("b", 30), named("b", 40), rule.Rule{Name: "broken"}, named(rule.NameStream, 50))
 	require.Equal(t, []string{"b", "a"}, order(s), "names that are taken, and mistakes, are left out")
 	r, _ = s.Rule("a")
 	require.Equal(t, 20, r.Priority, "what is declared in Go wins")
@@ -177,7 +177,7 @@ func TestSource(t *testing.T) {
 
 func TestSetRefuses(t *testing.T) {
 	replaced := &list{}
-	replaced.set(rule.Rule{Name: rule.Fallback, Events: []string{"*"}})
+	replaced.set(rule.Rule{Name: rule.NameFallback, Events: []string{"*"}})
 	large := rule.Agent{Prompt: strings.Repeat("x", rule.MaxPrompt), SystemPrompt: strings.Repeat("x", rule.MaxPrompt)}
 	many := make([]rule.Rule, 8)
 	for i := range many {
@@ -236,8 +236,8 @@ func TestReachable(t *testing.T) {
 	r := named("a", 0)
 	require.ErrorContains(t, rule.Reachable(r, nil), "set a priority above 10")
 	require.ErrorContains(t, rule.Reachable(r, []rule.Rule{r, named("b", 0)}), "set a priority above 10")
-	require.NoError(t, rule.Reachable(r, []rule.Rule{r, {Name: rule.Fallback, Events: file}}))
-	require.NoError(t, rule.Reachable(rule.Rule{Name: rule.Fallback, Events: []string{"*"}}, nil), "it replaces the one that would hide it")
+	require.NoError(t, rule.Reachable(r, []rule.Rule{r, {Name: rule.NameFallback, Events: file}}))
+	require.NoError(t, rule.Reachable(rule.Rule{Name: rule.NameFallback, Events: []string{"*"}}, nil), "it replaces the one that would hide it")
 	require.NoError(t, rule.Reachable(rule.Rule{}, nil), "which is no rule")
 }
 
@@ -272,7 +272,7 @@ func TestSetForMany(t *testing.T) {
 						t.Errorf("%s stands before %s", specs[i-1].Name, specs[i].Name)
 					}
 				}
-				if _, ok := s.Rule(rule.Fallback); !ok {
+				if _, ok := s.Rule(rule.NameFallback); !ok {
 					t.Error("no fallback")
 				}
 			}

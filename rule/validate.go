@@ -53,8 +53,8 @@ func (r Rule) Validate() error {
 	if problem := wordProblem(r.name()); problem != "" {
 		return fieldErrorf("name", "%s", problem)
 	}
-	if r.name() == Stream && !r.passesStream() {
-		return fieldErrorf("name", "%q is that of the rule that keeps stream.* from agents, and stays: choose another name; with a priority above %d it comes before that rule", Stream, priorityStream)
+	if r.name() == NameStream && !r.passesStream() {
+		return fieldErrorf("name", "%q is that of the rule that keeps stream.* from agents, and stays: choose another name; with a priority above %d it comes before that rule", NameStream, priorityStream)
 	}
 	if r.Priority < -MaxPriority || r.Priority > MaxPriority {
 		return fieldErrorf("priority", "is %d, must be %d to %d", r.Priority, -MaxPriority, MaxPriority)

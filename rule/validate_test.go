@@ -111,8 +111,8 @@ func TestValidateRefuses(t *testing.T) {
 		{"null", where(rule.Condition{Field: "payload.x", Not: (*int)(nil)}), "where[0].not", "is null: ask with exists"},
 		{"the second condition", rule.Rule{Events: file, Where: []rule.Condition{{Field: "id", Equals: "x"}, {Field: "x"}}}, "where[1].field", "must begin with"},
 
-		{"X3 the name of the pass-through", rule.Rule{Name: rule.Stream, Events: file, Priority: 30}, "name", `"stream" is that of the rule that keeps stream.* from agents, and stays`},
-		{"X3 the pass-through, disabled", rule.Rule{Name: rule.Stream, Events: []string{"stream.*"}, Priority: 20, Disabled: true}, "name", "and stays"},
+		{"X3 the name of the pass-through", rule.Rule{Name: rule.NameStream, Events: file, Priority: 30}, "name", `"stream" is that of the rule that keeps stream.* from agents, and stays`},
+		{"X3 the pass-through, disabled", rule.Rule{Name: rule.NameStream, Events: []string{"stream.*"}, Priority: 20, Disabled: true}, "name", "and stays"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			err := tc.rule.Validate()

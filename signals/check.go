@@ -89,7 +89,7 @@ func checkTurn(p Post) error {
 		}
 	}
 	switch p.OnBusy {
-	case "", Enqueue, Steer, Interrupt, Reject:
+	case "", OnBusyEnqueue, OnBusySteer, OnBusyInterrupt, OnBusyReject:
 	default:
 		return fieldErrorf("onBusy", "%q is not one of enqueue, steer, interrupt, reject", p.OnBusy)
 	}

@@ -162,14 +162,14 @@ type OnBusy string
 
 // The values of [OnBusy].
 const (
-	// Enqueue processes the message after the turn. The default.
-	Enqueue OnBusy = "enqueue"
-	// Steer adds the message to the turn before its next model call.
-	Steer OnBusy = "steer"
-	// Interrupt ends the turn and keeps its partial output.
-	Interrupt OnBusy = "interrupt"
-	// Reject rejects the message.
-	Reject OnBusy = "reject"
+	// OnBusyEnqueue processes the message after the turn. The default.
+	OnBusyEnqueue OnBusy = "enqueue"
+	// OnBusySteer adds the message to the turn before its next model call.
+	OnBusySteer OnBusy = "steer"
+	// OnBusyInterrupt ends the turn and keeps its partial output.
+	OnBusyInterrupt OnBusy = "interrupt"
+	// OnBusyReject rejects the message.
+	OnBusyReject OnBusy = "reject"
 )
 
 // Post adds an event to a thread's queue: the payload of signal and update "post" and of update
@@ -198,7 +198,7 @@ type Post struct {
 	TraceID       string `json:"traceId,omitempty"`
 	ParentEventID string `json:"parentEventId,omitempty"`
 
-	// OnBusy of a message. Default [Enqueue].
+	// OnBusy of a message. Default [OnBusyEnqueue].
 	OnBusy OnBusy `json:"onBusy,omitempty"`
 
 	// OnWaiting says how a message affects turns that wait for people. Default: as the waiting
@@ -216,7 +216,7 @@ type Post struct {
 
 // UserMessage returns the post of a user's message.
 func UserMessage(threadID, sender, content string) Post {
-	return NewPost("", event.NewMessage{ThreadID: threadID, SenderID: sender, SenderType: event.User, Content: content})
+	return NewPost("", event.NewMessage{ThreadID: threadID, SenderID: sender, SenderType: event.CreatedByUser, Content: content})
 }
 
 // NewID returns a new id for a thread or an event: a ULID, which sorts by time.
@@ -367,10 +367,10 @@ type ThreadStatus string
 
 // The values of [ThreadStatus].
 const (
-	Idle            ThreadStatus = "idle"
-	Running         ThreadStatus = "running"
-	WaitingApproval ThreadStatus = "waiting_approval"
-	Closed          ThreadStatus = "closed"
+	ThreadIdle            ThreadStatus = "idle"
+	ThreadRunning         ThreadStatus = "running"
+	ThreadWaitingApproval ThreadStatus = "waiting_approval"
+	ThreadClosed          ThreadStatus = "closed"
 )
 
 // State is the result of query "state".
@@ -513,8 +513,8 @@ func (q Queue) Next(now time.Time) (event.Item, bool) {
 //   - completed, failed, expired, overwritten: a pending event is never processed; the turn of the
 //     current event is interrupted; a failed event can no longer be retried.
 type SetStatus struct {
-	EventID string       `json:"eventId"`
-	Status  event.Status `json:"status" enum:"pending,completed,failed,expired,overwritten" doc:"pending processes the event again; the others end it"`
+	EventID string           `json:"eventId"`
+	Status  event.ItemStatus `json:"status" enum:"pending,completed,failed,expired,overwritten" doc:"pending processes the event again; the others end it"`
 
 	// By is required; the HTTP API fills it in.
 	By     string `json:"by" required:"false" maxLength:"128" doc:"Who does it; it is stored. Default: api"`

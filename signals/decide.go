@@ -51,7 +51,7 @@ func (d Decide) Checked() string {
 	switch {
 	case len(d.Args) > 0:
 		return "args"
-	case d.Scope == event.Pattern:
+	case d.Scope == event.ScopePattern:
 		return "pattern"
 	}
 	return ""
@@ -68,18 +68,18 @@ type DecideOutcome string
 
 // The values of [DecideOutcome].
 const (
-	// Accepted means that the decision took effect.
-	Accepted DecideOutcome = "accepted"
-	// AlreadyResolved means that the same decision was made before.
-	AlreadyResolved DecideOutcome = "already_resolved"
-	// Conflict means that a different decision was made before.
-	Conflict DecideOutcome = "conflict"
-	// Mismatch means that the call differs from the one in the decision.
-	Mismatch DecideOutcome = "mismatch"
-	// NotPending means that no such call is pending in this thread.
-	NotPending DecideOutcome = "not_pending"
-	// NotAllowed means that this person may not decide on the call.
-	NotAllowed DecideOutcome = "not_allowed"
+	// DecideAccepted means that the decision took effect.
+	DecideAccepted DecideOutcome = "accepted"
+	// DecideAlreadyResolved means that the same decision was made before.
+	DecideAlreadyResolved DecideOutcome = "already_resolved"
+	// DecideConflict means that a different decision was made before.
+	DecideConflict DecideOutcome = "conflict"
+	// DecideMismatch means that the call differs from the one in the decision.
+	DecideMismatch DecideOutcome = "mismatch"
+	// DecideNotPending means that no such call is pending in this thread.
+	DecideNotPending DecideOutcome = "not_pending"
+	// DecideNotAllowed means that this person may not decide on the call.
+	DecideNotAllowed DecideOutcome = "not_allowed"
 )
 
 // Bounds of a [Decide].
@@ -95,9 +95,9 @@ func CheckDecide(d Decide) error {
 	switch {
 	case d.ToolCallID == "":
 		return fieldErrorf("toolCallId", "is required")
-	case d.Decision != event.Approve && d.Decision != event.Deny:
+	case d.Decision != event.DecisionApprove && d.Decision != event.DecisionDeny:
 		return fieldErrorf("decision", "%q is neither approve nor deny", d.Decision)
-	case !slices.Contains([]event.Scope{"", event.Once, event.Session, event.Pattern}, d.Scope):
+	case !slices.Contains([]event.Scope{"", event.ScopeOnce, event.ScopeSession, event.ScopePattern}, d.Scope):
 		return fieldErrorf("scope", "%q is not one of once, session, pattern", d.Scope)
 	case d.By == "":
 		return fieldErrorf("by", "is required: who decides is kept")
@@ -112,7 +112,7 @@ func CheckDecide(d Decide) error {
 			return err
 		}
 	}
-	if d.Decision == event.Deny && d.Scope != "" && d.Scope != event.Once {
+	if d.Decision == event.DecisionDeny && d.Scope != "" && d.Scope != event.ScopeOnce {
 		return fieldErrorf("scope", "of a denial is once; deny what is never to run by a rule of the policy")
 	}
 	if err := checkEdit(d); err != nil {
@@ -128,9 +128,9 @@ func checkEdit(d Decide) error {
 		return nil
 	case len(d.Args) > maxEdited:
 		return fieldErrorf("args", "are %d bytes, at most %d are taken", len(d.Args), maxEdited)
-	case d.Decision != event.Approve:
+	case d.Decision != event.DecisionApprove:
 		return fieldErrorf("args", "go with an approval only: a denied call does not run")
-	case d.Scope != "" && d.Scope != event.Once:
+	case d.Scope != "" && d.Scope != event.ScopeOnce:
 		return fieldErrorf("args", "go with scope once only: what is granted is the call as it was asked for")
 	}
 	if err := event.CheckJSON("args", d.Args); err != nil {
@@ -144,7 +144,7 @@ func checkEdit(d Decide) error {
 
 func checkPattern(d Decide) error {
 	switch {
-	case (d.Scope == event.Pattern) != (len(d.Pattern) > 0):
+	case (d.Scope == event.ScopePattern) != (len(d.Pattern) > 0):
 		return fieldErrorf("pattern", "goes with scope pattern, which needs one: globs by the names of arguments")
 	case len(d.Pattern) > maxGlobs:
 		return fieldErrorf("pattern", "has %d globs, at most %d are taken", len(d.Pattern), maxGlobs)

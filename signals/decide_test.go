@@ -37,33 +37,33 @@ func TestCheckDecide(t *testing.T) {
 		want   string
 	}{
 		"S4-78 once":                 {func(*signals.Decide) {}, ""},
-		"S4-80 for the session":      {func(d *signals.Decide) { d.Scope = event.Session }, ""},
-		"a pattern":                  {func(d *signals.Decide) { d.Scope, d.Pattern = event.Pattern, globs(20) }, ""},
+		"S4-80 for the session":      {func(d *signals.Decide) { d.Scope = event.ScopeSession }, ""},
+		"a pattern":                  {func(d *signals.Decide) { d.Scope, d.Pattern = event.ScopePattern, globs(20) }, ""},
 		"other arguments":            {func(d *signals.Decide) { d.Args = json.RawMessage(`{"a":1}`) }, ""},
-		"S4-82 a denial":             {func(d *signals.Decide) { d.Decision, d.Scope = event.Deny, event.Once }, ""},
+		"S4-82 a denial":             {func(d *signals.Decide) { d.Decision, d.Scope = event.DecisionDeny, event.ScopeOnce }, ""},
 		"no call":                    {func(d *signals.Decide) { d.ToolCallID = "" }, "toolCallId: is required"},
 		"no person":                  {func(d *signals.Decide) { d.By = "" }, "by: is required"},
 		"a person without end":       {func(d *signals.Decide) { d.By = strings.Repeat("x", 201) }, "by: is 201 bytes long, a name has at most 200"},
 		"a reason without end":       {func(d *signals.Decide) { d.Reason = strings.Repeat("x", 4097) }, "reason: must be at most 4096 bytes"},
-		"what people do not decide":  {func(d *signals.Decide) { d.Decision = event.ApprovalExpired }, `decision: "expired" is neither approve nor deny`},
+		"what people do not decide":  {func(d *signals.Decide) { d.Decision = event.DecisionExpired }, `decision: "expired" is neither approve nor deny`},
 		"an unknown scope":           {func(d *signals.Decide) { d.Scope = "ever" }, `scope: "ever" is not one of once, session, pattern`},
-		"a denial for the session":   {func(d *signals.Decide) { d.Decision, d.Scope = event.Deny, event.Session }, "scope: of a denial is once"},
+		"a denial for the session":   {func(d *signals.Decide) { d.Decision, d.Scope = event.DecisionDeny, event.ScopeSession }, "scope: of a denial is once"},
 		"a round before the first":   {func(d *signals.Decide) { d.Round = -1 }, "round: must not be negative"},
-		"arguments of a denial":      {func(d *signals.Decide) { d.Decision, d.Args = event.Deny, json.RawMessage(`{}`) }, "args: go with an approval only"},
-		"arguments that are granted": {func(d *signals.Decide) { d.Scope, d.Args = event.Session, json.RawMessage(`{}`) }, "args: go with scope once only"},
+		"arguments of a denial":      {func(d *signals.Decide) { d.Decision, d.Args = event.DecisionDeny, json.RawMessage(`{}`) }, "args: go with an approval only"},
+		"arguments that are granted": {func(d *signals.Decide) { d.Scope, d.Args = event.ScopeSession, json.RawMessage(`{}`) }, "args: go with scope once only"},
 		"arguments that are a list":  {func(d *signals.Decide) { d.Args = json.RawMessage(`[]`) }, "args: must be a JSON object"},
 		"arguments that are null":    {func(d *signals.Decide) { d.Args = json.RawMessage(`null`) }, "args: must be a JSON object"},
 		"arguments without end":      {func(d *signals.Decide) { d.Args = json.RawMessage(`{"a":"` + strings.Repeat("x", 64<<10) + `"}`) }, "args: are 65544 bytes, at most 65536 are taken"},
-		"a pattern without globs":    {func(d *signals.Decide) { d.Scope = event.Pattern }, "pattern: goes with scope pattern, which needs one"},
+		"a pattern without globs":    {func(d *signals.Decide) { d.Scope = event.ScopePattern }, "pattern: goes with scope pattern, which needs one"},
 		"globs without the scope":    {func(d *signals.Decide) { d.Pattern = globs(1) }, "pattern: goes with scope pattern"},
-		"globs without end":          {func(d *signals.Decide) { d.Scope, d.Pattern = event.Pattern, globs(21) }, "pattern: has 21 globs, at most 20 are taken"},
-		"an empty glob":              {func(d *signals.Decide) { d.Scope, d.Pattern = event.Pattern, map[string]string{"a": ""} }, "pattern.a: must be a glob of 1 to 1024 bytes"},
+		"globs without end":          {func(d *signals.Decide) { d.Scope, d.Pattern = event.ScopePattern, globs(21) }, "pattern: has 21 globs, at most 20 are taken"},
+		"an empty glob":              {func(d *signals.Decide) { d.Scope, d.Pattern = event.ScopePattern, map[string]string{"a": ""} }, "pattern.a: must be a glob of 1 to 1024 bytes"},
 		"a long glob": {func(d *signals.Decide) {
-			d.Scope, d.Pattern = event.Pattern, map[string]string{"a": strings.Repeat("x", 1025)}
+			d.Scope, d.Pattern = event.ScopePattern, map[string]string{"a": strings.Repeat("x", 1025)}
 		}, "pattern.a: must be a glob"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := signals.Decide{ToolCallID: "c", Decision: event.Approve, By: "ann"}
+			d := signals.Decide{ToolCallID: "c", Decision: event.DecisionApprove, By: "ann"}
 			c.change(&d)
 			refused(t, signals.CheckDecide(d), c.want)
 		})

@@ -97,7 +97,7 @@ func (s Schedule) messagePost(r Run) (Post, error) {
 		m.SenderID = ScheduleSender
 	}
 	if m.SenderType == "" {
-		m.SenderType = event.User
+		m.SenderType = event.CreatedByUser
 	}
 	metadata := maps.Clone(m.Metadata)
 	if metadata == nil {

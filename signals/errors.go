@@ -26,7 +26,7 @@ var (
 	// ErrOverloaded means that too many posts of this client wait for the thread. The caller can
 	// retry later.
 	ErrOverloaded = errors.New("too many posts are waiting for the thread")
-	// ErrBusy means that a turn is in progress and the post's onBusy is [Reject].
+	// ErrBusy means that a turn is in progress and the post's onBusy is [OnBusyReject].
 	ErrBusy = errors.New("a turn is in progress")
 	// ErrProcessed means that the event was processed too long ago for the thread to remember the
 	// result of its turn. The thread's records contain it.

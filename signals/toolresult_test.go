@@ -20,10 +20,10 @@ func TestDecideOf(t *testing.T) {
 		return m
 	}
 	approved := event.ToolResultData{
-		Decision: event.Approve, Scope: event.Session, ToolName: "shell_cmd", ToolArgs: json.RawMessage(`{"command":"ls"}`), WorkingDirectory: "/desk",
+		Decision: event.DecisionApprove, Scope: event.ScopeSession, ToolName: "shell_cmd", ToolArgs: json.RawMessage(`{"command":"ls"}`), WorkingDirectory: "/desk",
 	}
 	want := Decide{
-		ToolCallID: "call_1", Decision: event.Approve, Scope: event.Session, By: "ann", Agent: "bot",
+		ToolCallID: "call_1", Decision: event.DecisionApprove, Scope: event.ScopeSession, By: "ann", Agent: "bot",
 		ToolName: "shell_cmd", ToolArgs: json.RawMessage(`{"command":"ls"}`), WorkingDirectory: "/desk",
 	}
 	t.Run("S4-04 on the call itself", func(t *testing.T) {
@@ -42,8 +42,8 @@ func TestDecideOf(t *testing.T) {
 		assert.Empty(t, DecideOf(message("call_1", "bot", approved), "ann").Args)
 	})
 	t.Run("S4-T8 a denial", func(t *testing.T) {
-		got := DecideOf(message("call_1", "", event.ToolResultData{Decision: event.Deny, ToolName: "x"}), "ann")
-		assert.Equal(t, Decide{ToolCallID: "call_1", Decision: event.Deny, By: "ann", ToolName: "x"}, got)
+		got := DecideOf(message("call_1", "", event.ToolResultData{Decision: event.DecisionDeny, ToolName: "x"}), "ann")
+		assert.Equal(t, Decide{ToolCallID: "call_1", Decision: event.DecisionDeny, By: "ann", ToolName: "x"}, got)
 		assert.NoError(t, CheckDecide(got))
 	})
 	t.Run("what decides nothing is refused", func(t *testing.T) {

@@ -39,7 +39,7 @@ func TestContent(t *testing.T) {
 	}{
 		"not queued": {record("e1.unqueued", event.TypeUnqueued, event.Unqueued{Event: event.Item{Payload: json.RawMessage(said)}}), said, ""},
 		"a message": {record("e1", event.TypeMessage, event.Message{
-			ID: "e1", ThreadID: "t1", SenderID: "ann", SenderType: event.User, Role: "user", Content: "hi", Metadata: map[string]any{"a": 1},
+			ID: "e1", ThreadID: "t1", SenderID: "ann", SenderType: event.CreatedByUser, Role: "user", Content: "hi", Metadata: map[string]any{"a": 1},
 		}), said, ""},
 		"an environment event": {record("e1", event.TypeEnv, event.EnvEvent{
 			ID: "e1", Type: "file.changed", Timestamp: 7, Metadata: event.EnvMetadata{TriggerSessionID: "t1", Source: event.SourceEnv}, Payload: json.RawMessage(`{"n":1}`),

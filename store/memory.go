@@ -38,5 +38,5 @@ func Memory(ctx context.Context, s Reader, key Key, agent string, q Query) ([]Me
 
 // isOwn reports whether the agent wrote the message, or it is the result of the agent's call.
 func isOwn(m Message, agent string) bool {
-	return strings.EqualFold(m.AgentID, agent) && (m.SenderType == event.Agent || m.SenderType == event.Tool)
+	return strings.EqualFold(m.AgentID, agent) && (m.SenderType == event.CreatedByAgent || m.SenderType == event.CreatedByTool)
 }

@@ -92,7 +92,7 @@ func (d decisions) add(r event.Record) {
 	var made event.Interception
 	err := read(r, &made)
 	if err != nil {
-		made = event.Interception{Outcome: event.HookFailed}
+		made = event.Interception{Outcome: event.OutcomeFailed}
 	}
 	d[r.ID] = decision{&made, r.Seq, err}
 }
@@ -160,10 +160,10 @@ func holding(d *event.Interception) (replacement *event.Message, shown bool) {
 	if d == nil || d.Message == nil {
 		return nil, false
 	}
-	if d.Outcome == event.Passed {
+	if d.Outcome == event.OutcomePassed {
 		return nil, true
 	}
-	return d.Message, d.Outcome == event.Replaced
+	return d.Message, d.Outcome == event.OutcomeReplaced
 }
 
 func read(r event.Record, payload any) error {

@@ -59,7 +59,7 @@ func decision(on string, d event.Interception) event.Record {
 }
 
 func text(id, content string) event.Message {
-	return event.Message{ID: id, SenderType: event.Agent, Content: content}
+	return event.Message{ID: id, SenderType: event.CreatedByAgent, Content: content}
 }
 
 func TestMessagesAsHooksHaveLeftThem(t *testing.T) {
@@ -75,20 +75,20 @@ func TestMessagesAsHooksHaveLeftThem(t *testing.T) {
 		hidden   bool
 	}{
 		{"nothing was decided", false, nil, "stored", false},
-		{"passed", false, &event.Interception{Outcome: event.Passed}, "stored", false},
-		{"replaced", false, &event.Interception{Outcome: event.Replaced, Message: &redacted}, "redacted", false},
-		{"responded", false, &event.Interception{Outcome: event.Responded}, "stored", false},
-		{"replaced, and then responded to", false, &event.Interception{Outcome: event.Responded, Message: &redacted}, "redacted", false},
-		{"failed", false, &event.Interception{Outcome: event.HookFailed}, "stored", false},
+		{"passed", false, &event.Interception{Outcome: event.OutcomePassed}, "stored", false},
+		{"replaced", false, &event.Interception{Outcome: event.OutcomeReplaced, Message: &redacted}, "redacted", false},
+		{"responded", false, &event.Interception{Outcome: event.OutcomeResponded}, "stored", false},
+		{"replaced, and then responded to", false, &event.Interception{Outcome: event.OutcomeResponded, Message: &redacted}, "redacted", false},
+		{"failed", false, &event.Interception{Outcome: event.OutcomeFailed}, "stored", false},
 		{"held, nothing was decided", true, nil, "", true},
-		{"held, passed: what is stored is whole", true, &event.Interception{Outcome: event.Passed, Message: &redacted}, "stored", false},
-		{"held, passed, with a copy that still says so", true, &event.Interception{Outcome: event.Passed, Message: &heldCopy}, "stored", false},
-		{"held, replaced", true, &event.Interception{Outcome: event.Replaced, Message: &redacted}, "redacted", false},
-		{"held, passed without a message", true, &event.Interception{Outcome: event.Passed}, "", true},
-		{"held, responded", true, &event.Interception{Outcome: event.Responded}, "", true},
-		{"held, responded with a message", true, &event.Interception{Outcome: event.Responded, Message: &redacted}, "", true},
-		{"held, overwritten", true, &event.Interception{Outcome: event.Produced, Message: &redacted}, "", true},
-		{"held, failed", true, &event.Interception{Outcome: event.HookFailed, Message: &redacted}, "", true},
+		{"held, passed: what is stored is whole", true, &event.Interception{Outcome: event.OutcomePassed, Message: &redacted}, "stored", false},
+		{"held, passed, with a copy that still says so", true, &event.Interception{Outcome: event.OutcomePassed, Message: &heldCopy}, "stored", false},
+		{"held, replaced", true, &event.Interception{Outcome: event.OutcomeReplaced, Message: &redacted}, "redacted", false},
+		{"held, passed without a message", true, &event.Interception{Outcome: event.OutcomePassed}, "", true},
+		{"held, responded", true, &event.Interception{Outcome: event.OutcomeResponded}, "", true},
+		{"held, responded with a message", true, &event.Interception{Outcome: event.OutcomeResponded, Message: &redacted}, "", true},
+		{"held, overwritten", true, &event.Interception{Outcome: event.OutcomeOverwritten, Message: &redacted}, "", true},
+		{"held, failed", true, &event.Interception{Outcome: event.OutcomeFailed, Message: &redacted}, "", true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			asStored := text("m", "stored")
@@ -121,7 +121,7 @@ func TestMessagesOfAPage(t *testing.T) {
 	r := newReader(t, messageRecord(one), messageRecord(two), messageRecord(three),
 		event.NewRecord("x", "weather.changed", "", "", time.Unix(0, 0), 1),
 		event.NewRecord(event.InterceptionID("m2"), "mine", "", "", time.Unix(0, 0), 1),
-		decision("m1", event.Interception{Outcome: event.Replaced, Message: &changed}))
+		decision("m1", event.Interception{Outcome: event.OutcomeReplaced, Message: &changed}))
 	for _, tc := range []struct {
 		name string
 		q    store.Query
@@ -162,7 +162,7 @@ func (e *endless) Records(context.Context, store.Key, store.Query) ([]event.Reco
 func TestMessagesAskForNoMoreThanAQueryReturns(t *testing.T) {
 	last := fmt.Sprint("m", store.MaxLimit)
 	changed := text(last, "changed")
-	e := &endless{*newReader(t, decision(last, event.Interception{Outcome: event.Replaced, Message: &changed}))}
+	e := &endless{*newReader(t, decision(last, event.Interception{Outcome: event.OutcomeReplaced, Message: &changed}))}
 	got, err := store.Messages(t.Context(), e, key, store.Query{})
 	require.NoError(t, err)
 	require.Len(t, got, store.MaxLimit+1)

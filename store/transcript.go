@@ -43,9 +43,9 @@ func (m Message) said() (event.Message, bool) {
 		return event.Message{}, false
 	case d == nil:
 		return m.stored, !m.stored.Held && !m.waited(event.TypeMessage)
-	case d.Outcome == event.Passed:
+	case d.Outcome == event.OutcomePassed:
 		return m.stored, !m.stored.Held || d.Message != nil
-	case d.Outcome == event.Replaced && d.Message != nil:
+	case d.Outcome == event.OutcomeReplaced && d.Message != nil:
 		return *d.Message, true
 	}
 	return event.Message{}, false
@@ -70,9 +70,9 @@ func (m Message) callsForModels(said bool) []event.ToolCall {
 func (m Message) callForModels(call event.ToolCall) event.ToolCall {
 	d := m.calls.Interception
 	switch {
-	case d == nil && !m.waited(event.TypeToolCall), d != nil && d.Outcome == event.Passed:
+	case d == nil && !m.waited(event.TypeToolCall), d != nil && d.Outcome == event.OutcomePassed:
 		return call
-	case d != nil && d.Outcome == event.Replaced:
+	case d != nil && d.Outcome == event.OutcomeReplaced:
 		for _, kept := range d.ToolCalls {
 			if kept.ID == call.ID {
 				return kept
@@ -176,7 +176,7 @@ func (t *transcript) complete(ctx context.Context, s Reader, key Key, also []str
 	}
 	for _, d := range t.found {
 		switch {
-		case d.Outcome != event.Passed && d.Outcome != event.Replaced:
+		case d.Outcome != event.OutcomePassed && d.Outcome != event.OutcomeReplaced:
 		case d.EventType == event.TypeMessage:
 			want(d.EventID)
 		case d.EventType == event.TypeToolCall:

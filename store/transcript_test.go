@@ -17,11 +17,11 @@ func undecided(m event.Message, types ...string) event.Record {
 }
 
 func withdrawal(of string) event.Record {
-	return event.NewRecord(event.WithdrawalID(of), event.TypeHook, "", of, time.Unix(0, 0), event.Interception{EventID: of, Outcome: event.Withdrawn})
+	return event.NewRecord(event.WithdrawalID(of), event.TypeHook, "", of, time.Unix(0, 0), event.Interception{EventID: of, Outcome: event.OutcomeWithdrawn})
 }
 
 func person(id, content string) event.Message {
-	return event.Message{ID: id, SenderType: event.User, SenderID: "ann", Content: content}
+	return event.Message{ID: id, SenderType: event.CreatedByUser, SenderID: "ann", Content: content}
 }
 
 // transcript is what models are shown: id, text, and the arguments of calls, the oldest first.
@@ -47,27 +47,27 @@ func TestTranscriptOfOneMessage(t *testing.T) {
 	stored, waiting := messageRecord(person("m", "stored")), undecided(person("m", "stored"), event.TypeMessage)
 	held := person("m", "stored")
 	held.Held = true
-	failed := event.NewRecord("m.hook.failed", event.TypeHook, "", "m", time.Unix(0, 0), event.Interception{EventID: "m", Outcome: event.HookFailed})
+	failed := event.NewRecord("m.hook.failed", event.TypeHook, "", "m", time.Unix(0, 0), event.Interception{EventID: "m", Outcome: event.OutcomeFailed})
 	for name, tc := range map[string]struct {
 		records []event.Record
 		want    string
 	}{
 		"no hook has a say":                {[]event.Record{stored}, "m stored"},
 		"hooks have not decided":           {[]event.Record{waiting}, ""},
-		"passed":                           {[]event.Record{waiting, on(event.Passed, nil)}, "m stored"},
-		"replaced":                         {[]event.Record{waiting, on(event.Replaced, &changed)}, "m changed"},
-		"replaced by an event of its own":  {[]event.Record{waiting, on(event.Replaced, nil)}, ""},
-		"responded":                        {[]event.Record{waiting, on(event.Responded, nil)}, ""},
-		"responded, stored as passed":      {[]event.Record{stored, on(event.Responded, nil)}, ""},
-		"overwritten":                      {[]event.Record{waiting, on(event.Produced, nil)}, ""},
-		"dropped":                          {[]event.Record{waiting, on(event.Dropped, nil)}, ""},
+		"passed":                           {[]event.Record{waiting, on(event.OutcomePassed, nil)}, "m stored"},
+		"replaced":                         {[]event.Record{waiting, on(event.OutcomeReplaced, &changed)}, "m changed"},
+		"replaced by an event of its own":  {[]event.Record{waiting, on(event.OutcomeReplaced, nil)}, ""},
+		"responded":                        {[]event.Record{waiting, on(event.OutcomeResponded, nil)}, ""},
+		"responded, stored as passed":      {[]event.Record{stored, on(event.OutcomeResponded, nil)}, ""},
+		"overwritten":                      {[]event.Record{waiting, on(event.OutcomeOverwritten, nil)}, ""},
+		"dropped":                          {[]event.Record{waiting, on(event.OutcomeDropped, nil)}, ""},
 		"failed":                           {[]event.Record{waiting, failed}, ""},
-		"failed, then passed":              {[]event.Record{waiting, failed, on(event.Passed, nil)}, "m stored"},
+		"failed, then passed":              {[]event.Record{waiting, failed, on(event.OutcomePassed, nil)}, "m stored"},
 		"held":                             {[]event.Record{messageRecord(held)}, ""},
-		"held, passed":                     {[]event.Record{messageRecord(held), on(event.Passed, &held)}, "m stored"},
-		"held, passed without a message":   {[]event.Record{messageRecord(held), on(event.Passed, nil)}, ""},
+		"held, passed":                     {[]event.Record{messageRecord(held), on(event.OutcomePassed, &held)}, "m stored"},
+		"held, passed without a message":   {[]event.Record{messageRecord(held), on(event.OutcomePassed, nil)}, ""},
 		"withdrawn":                        {[]event.Record{stored, withdrawal("m")}, ""},
-		"passed, then withdrawn":           {[]event.Record{waiting, on(event.Passed, nil), withdrawal("m")}, ""},
+		"passed, then withdrawn":           {[]event.Record{waiting, on(event.OutcomePassed, nil), withdrawal("m")}, ""},
 		"a decision of another type":       {[]event.Record{waiting, event.NewRecord("m.hook", "mine", "", "", time.Unix(0, 0), 1)}, ""},
 		"an outcome that nobody knows yet": {[]event.Record{stored, on("later", nil)}, ""},
 	} {
@@ -102,7 +102,7 @@ func TestTranscriptOfCalls(t *testing.T) {
 	onCalls := func(o event.Outcome, calls ...event.ToolCall) event.Record {
 		return decision("m.calls", event.Interception{EventType: event.TypeToolCall, Outcome: o, ToolCalls: calls})
 	}
-	onText := decision("m", event.Interception{EventType: event.TypeMessage, Outcome: event.Responded})
+	onText := decision("m", event.Interception{EventType: event.TypeMessage, Outcome: event.OutcomeResponded})
 	posted := reply
 	posted.ReplyToMessageID = ""
 	both := undecided(reply, event.TypeMessage, event.TypeToolCall)
@@ -112,11 +112,11 @@ func TestTranscriptOfCalls(t *testing.T) {
 	}{
 		"no hook has a say":         {[]event.Record{messageRecord(reply)}, []string{`m says c1{"secret":1} c2{"secret":2}`}},
 		"hooks have not decided":    {[]event.Record{both}, []string{"m  c1{} c2{}"}},
-		"passed":                    {[]event.Record{undecided(reply, event.TypeToolCall), onCalls(event.Passed)}, []string{`m says c1{"secret":1} c2{"secret":2}`}},
-		"edited, and one taken out": {[]event.Record{undecided(reply, event.TypeToolCall), onCalls(event.Replaced, call("c2", `{"edited":2}`))}, []string{`m says c1{} c2{"edited":2}`}},
-		"answered instead":          {[]event.Record{undecided(reply, event.TypeToolCall), onCalls(event.Responded)}, []string{"m says c1{} c2{}"}},
-		"dropped":                   {[]event.Record{undecided(reply, event.TypeToolCall), onCalls(event.Dropped)}, []string{"m says c1{} c2{}"}},
-		"the text is answered":      {[]event.Record{both, onText, onCalls(event.Passed)}, []string{`m  c1{"secret":1} c2{"secret":2}`}},
+		"passed":                    {[]event.Record{undecided(reply, event.TypeToolCall), onCalls(event.OutcomePassed)}, []string{`m says c1{"secret":1} c2{"secret":2}`}},
+		"edited, and one taken out": {[]event.Record{undecided(reply, event.TypeToolCall), onCalls(event.OutcomeReplaced, call("c2", `{"edited":2}`))}, []string{`m says c1{} c2{"edited":2}`}},
+		"answered instead":          {[]event.Record{undecided(reply, event.TypeToolCall), onCalls(event.OutcomeResponded)}, []string{"m says c1{} c2{}"}},
+		"dropped":                   {[]event.Record{undecided(reply, event.TypeToolCall), onCalls(event.OutcomeDropped)}, []string{"m says c1{} c2{}"}},
+		"the text is answered":      {[]event.Record{both, onText, onCalls(event.OutcomePassed)}, []string{`m  c1{"secret":1} c2{"secret":2}`}},
 		"a posted message":          {[]event.Record{undecided(posted, event.TypeMessage)}, nil},
 		"withdrawn":                 {[]event.Record{messageRecord(reply), withdrawal("m")}, nil},
 	} {
@@ -125,7 +125,7 @@ func TestTranscriptOfCalls(t *testing.T) {
 		})
 	}
 	t.Run("a result that is withheld", func(t *testing.T) {
-		result := event.Message{ID: "c1.result", SenderType: event.Tool, ToolCallID: "c1", Content: "secret", ReplyToMessageID: "m"}
+		result := event.Message{ID: "c1.result", SenderType: event.CreatedByTool, ToolCallID: "c1", Content: "secret", ReplyToMessageID: "m"}
 		got, err := store.Transcript(t.Context(), newReader(t, undecided(result, event.TypeMessage)), key, 10)
 		require.NoError(t, err)
 		require.Len(t, got, 1, "its call is not left without a result")
@@ -141,7 +141,7 @@ func TestTranscriptOfLateDecisions(t *testing.T) {
 	for i := 1; i <= 5; i++ {
 		records = append(records, messageRecord(person(fmt.Sprint("m", i), "plain")))
 	}
-	records = append(records, decision("m0", event.Interception{EventType: event.TypeMessage, Outcome: event.Passed}), messageRecord(person("m6", "plain")))
+	records = append(records, decision("m0", event.Interception{EventType: event.TypeMessage, Outcome: event.OutcomePassed}), messageRecord(person("m6", "plain")))
 	r := newReader(t, records...)
 	require.Equal(t, []string{"m1 plain", "m2 plain", "m3 plain", "m4 plain", "m5 plain", "m0 retried", "m6 plain"}, transcript(t, r, 10))
 	require.Equal(t, []string{"m5 plain", "m0 retried", "m6 plain"}, transcript(t, r, 3), "also when its record is out of reach")

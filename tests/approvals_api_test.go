@@ -44,7 +44,7 @@ func waitingIn(t *testing.T, w *world.World, n int) map[string]string {
 // TestApprovalsOverTheAPI follows what people do about tool calls, as they do it over HTTP.
 func TestApprovalsOverTheAPI(t *testing.T) {
 	w := world.New(t, world.Options{Tools: []tool.Tool{camera}, Agents: []agent.Agent{{
-		Name: "careful", Model: "openai/stand-in", Tools: []string{"note", "camera"}, Approvals: map[string]agent.Policy{"note": agent.Always},
+		Name: "careful", Model: "openai/stand-in", Tools: []string{"note", "camera"}, Approvals: map[string]agent.Policy{"note": agent.PolicyAlways},
 	}}})
 	const note = `use note {"text":"x"}`
 	first, second, idle := w.Open(), w.Open(), w.Open()

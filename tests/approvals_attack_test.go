@@ -31,8 +31,8 @@ func TestDecisionsFromElsewhere(t *testing.T) {
 
 	t.Run("S4-91 in another thread", func(t *testing.T) {
 		for _, d := range []signals.Decide{approving(q), denying(q), granting(q)} {
-			other.decides(signals.NotPending, d)
-			other.decidesByHTTP(http.StatusNotFound, signals.NotPending, d)
+			other.decides(signals.DecideNotPending, d)
+			other.decidesByHTTP(http.StatusNotFound, signals.DecideNotPending, d)
 			other.signals(signals.SignalDecide, d)
 		}
 		require.Equal(t, []string{"not_pending", "not_pending", "not_pending"}, other.audited(3))
@@ -46,8 +46,8 @@ func TestDecisionsFromElsewhere(t *testing.T) {
 		_, err := twin.Threads.Decide(twin.Ctx(), twin.id, approving(q))
 		require.ErrorIs(t, err, signals.ErrThreadNotFound)
 		require.NoError(t, twin.Threads.Open(twin.Ctx(), twin.id, signals.Start{}, nil))
-		twin.decides(signals.NotPending, approving(q))
-		twin.decidesByHTTP(http.StatusNotFound, signals.NotPending, approving(q))
+		twin.decides(signals.DecideNotPending, approving(q))
+		twin.decidesByHTTP(http.StatusNotFound, signals.DecideNotPending, approving(q))
 		c.undecided(q)
 	})
 	c.undecided(q)
@@ -61,7 +61,7 @@ func TestGrantsOfOtherNamespaces(t *testing.T) {
 	o := newOffice(t, world.Options{Tools: []tool.Tool{s}})
 	c := o.talk(t)
 	posted, q := c.asks(`use spied {}`)
-	c.decides(signals.Accepted, granting(q))
+	c.decides(signals.DecideAccepted, granting(q))
 	c.completes(posted)
 
 	elsewhere := newOffice(t, world.Options{Tools: []tool.Tool{s}, Configure: func(cfg *threadmill.Config) { cfg.Store = o.Store }})
@@ -70,7 +70,7 @@ func TestGrantsOfOtherNamespaces(t *testing.T) {
 	require.NoError(t, twin.Threads.Open(twin.Ctx(), twin.id, signals.Start{}, nil))
 	posted, again := twin.asks(`use spied {}`)
 	require.Equal(t, q.Digest, again.Digest)
-	twin.decides(signals.Accepted, denying(again))
+	twin.decides(signals.DecideAccepted, denying(again))
 	twin.completes(posted)
 	require.Len(t, s.seen(), 1)
 	c.runsUnasked(`use spied {}`)
@@ -101,8 +101,8 @@ func TestSwappedCalls(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, d := range []signals.Decide{approving(q), denying(q)} {
 				swap(&d)
-				c.decides(signals.Mismatch, d)
-				c.decidesByHTTP(http.StatusConflict, signals.Mismatch, d)
+				c.decides(signals.DecideMismatch, d)
+				c.decidesByHTTP(http.StatusConflict, signals.DecideMismatch, d)
 			}
 			c.undecided(q)
 		})
@@ -110,7 +110,7 @@ func TestSwappedCalls(t *testing.T) {
 	t.Run("S4-92 S4-93 all that is right is no mismatch, and runs as it was stored", func(t *testing.T) {
 		d := approving(q)
 		d.Agent, d.ToolName, d.Digest, d.ToolArgs = "Alice", "Spied", q.Digest, json.RawMessage(`{ "n": 1, "path": "/tmp/x" }`)
-		c.decides(signals.Accepted, d)
+		c.decides(signals.DecideAccepted, d)
 		c.completes(posted)
 		require.Equal(t, []string{`{"path":"/tmp/x","n":1}`}, argumentsSeen(s, c.id))
 		require.Equal(t, "alice", only(t, s.seen()).Agent, "S4-92 the other agent never runs it")
@@ -124,21 +124,21 @@ func TestReplayedDecision(t *testing.T) {
 	c := newOffice(t, world.Options{Tools: []tool.Tool{s}}).talk(t)
 	posted, q := c.asks(`use spied {}`)
 	s.redefine(func(d *tool.Definition) { d.Description = "Does something else." })
-	c.decides(signals.Accepted, approving(q))
+	c.decides(signals.DecideAccepted, approving(q))
 	next := c.again(q)
 	require.Equal(t, 2, next.Round)
 	require.Empty(t, s.seen())
-	c.decides(signals.Mismatch, approving(q))
-	c.decides(signals.Mismatch, granting(q))
-	c.decidesByHTTP(http.StatusConflict, signals.Mismatch, approving(q))
+	c.decides(signals.DecideMismatch, approving(q))
+	c.decides(signals.DecideMismatch, granting(q))
+	c.decidesByHTTP(http.StatusConflict, signals.DecideMismatch, approving(q))
 	c.signals(signals.SignalDecide, approving(q))
 	c.signals(signals.SignalDecide, denying(q))
 	ahead := approving(q)
 	ahead.Round = 3
-	c.decides(signals.Mismatch, ahead)
+	c.decides(signals.DecideMismatch, ahead)
 	require.Equal(t, 2, c.AwaitApproval(c.id, 1)[0].Round, "it waits as before")
-	c.decides(signals.Accepted, approving(next))
-	c.decides(signals.AlreadyResolved, approving(next))
+	c.decides(signals.DecideAccepted, approving(next))
+	c.decides(signals.DecideAlreadyResolved, approving(next))
 	c.completes(posted)
 	require.Len(t, s.seen(), 1)
 	require.Equal(t, []string{"mismatch", "mismatch"}, c.audited(2))
@@ -154,15 +154,15 @@ func TestLateDecisions(t *testing.T) {
 	}
 	o := newOffice(t, world.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
 		with("patient", approval.Terms{}), with("hasty", approval.Terms{Expires: time.Second}),
-		with("touchy", approval.Terms{Expires: time.Second, OnExpiry: approval.EndTurn}),
+		with("touchy", approval.Terms{Expires: time.Second, OnExpiry: approval.OnExpiryInterrupt}),
 	}})
 	tooLate := func(t *testing.T, c talk, q event.ApprovalRequest) {
 		t.Helper()
 		c.result(q)
 		kept := results(c.World, c.id)
-		c.decides(signals.Conflict, approving(q))
-		c.decides(signals.Conflict, granting(q))
-		c.decidesByHTTP(http.StatusConflict, signals.Conflict, approving(q))
+		c.decides(signals.DecideConflict, approving(q))
+		c.decides(signals.DecideConflict, granting(q))
+		c.decidesByHTTP(http.StatusConflict, signals.DecideConflict, approving(q))
 		c.signals(signals.SignalDecide, approving(q))
 		require.Equal(t, []string{"conflict"}, c.audited(1))
 		c.Say(c.id, "are you well?")
@@ -223,9 +223,9 @@ func TestConflictingDecisions(t *testing.T) {
 	for one := range all {
 		tally[one]++
 	}
-	against := map[event.Decision]event.Decision{event.Approve: event.Deny, event.Deny: event.Approve}[stands]
-	require.Equal(t, map[said]int{{stands, signals.Accepted}: 1, {stands, signals.AlreadyResolved}: 3, {against, signals.Conflict}: 4}, tally)
-	require.Len(t, s.seen(), map[event.Decision]int{event.Approve: 1, event.Deny: 0}[stands])
+	against := map[event.Decision]event.Decision{event.DecisionApprove: event.DecisionDeny, event.DecisionDeny: event.DecisionApprove}[stands]
+	require.Equal(t, map[said]int{{stands, signals.DecideAccepted}: 1, {stands, signals.DecideAlreadyResolved}: 3, {against, signals.DecideConflict}: 4}, tally)
+	require.Len(t, s.seen(), map[event.Decision]int{event.DecisionApprove: 1, event.DecisionDeny: 0}[stands])
 }
 
 // TestWhoMayDecideOnCalls decides as somebody who may not.
@@ -242,8 +242,8 @@ func TestWhoMayDecideOnCalls(t *testing.T) {
 		for _, name := range who {
 			for _, d := range []signals.Decide{approving(q), denying(q)} {
 				d.By = name
-				c.decides(signals.NotAllowed, d)
-				c.decidesByHTTP(http.StatusForbidden, signals.NotAllowed, d)
+				c.decides(signals.DecideNotAllowed, d)
+				c.decidesByHTTP(http.StatusForbidden, signals.DecideNotAllowed, d)
 			}
 			c.undecided(q)
 		}
@@ -252,7 +252,7 @@ func TestWhoMayDecideOnCalls(t *testing.T) {
 		c.signals(signals.SignalDecide, d)
 		c.undecided(q)
 		d.By = "ann"
-		c.decides(signals.Accepted, d)
+		c.decides(signals.DecideAccepted, d)
 		require.Eventually(t, func() bool { return len(s.seen()) > 0 }, waitLong, waitTick)
 		require.Contains(t, c.audited(before+1), "not_allowed")
 	}
@@ -273,18 +273,18 @@ func TestSamePersonTwice(t *testing.T) {
 		{Name: "clerk", Model: "openai/stand-in", Tools: []string{"spied"}, ApprovalTerms: approval.Terms{Quorum: 2}},
 	}}).talk(t)
 	posted, q := c.asks(`use spied {}`)
-	require.Equal(t, 1, c.decides(signals.Accepted, approving(q)).Missing)
+	require.Equal(t, 1, c.decides(signals.DecideAccepted, approving(q)).Missing)
 	for _, by := range []string{"ann", "ANN"} {
 		d := approving(q)
 		d.By = by
-		require.Equal(t, 1, c.decides(signals.AlreadyResolved, d).Missing)
+		require.Equal(t, 1, c.decides(signals.DecideAlreadyResolved, d).Missing)
 		c.signals(signals.SignalDecide, d)
 	}
 	require.Equal(t, "ann", only(t, c.AwaitApproval(c.id, 1)[0].Votes).By)
 	require.Empty(t, s.seen())
 	d := approving(q)
 	d.By = "ben"
-	require.Zero(t, c.decides(signals.Accepted, d).Missing)
+	require.Zero(t, c.decides(signals.DecideAccepted, d).Missing)
 	c.completes(posted)
 	require.Len(t, s.seen(), 1)
 }

@@ -91,7 +91,7 @@ func TestApprovalHasNoEnd(t *testing.T) {
 func TestApproveOnce(t *testing.T) {
 	c := newOffice(t, world.Options{}).talk(t)
 	posted, q := c.asks(touches("once"))
-	c.decides(signals.Accepted, approving(q))
+	c.decides(signals.DecideAccepted, approving(q))
 	c.completes(posted)
 	t.Run("S4-78 it runs, and the agent goes on", func(t *testing.T) {
 		require.Equal(t, "made\n", made(c.World, "once"))
@@ -107,9 +107,9 @@ func TestApproveOnce(t *testing.T) {
 		require.NotEqual(t, q.ToolCallID, next.ToolCallID)
 		require.Equal(t, q.Digest, next.Digest, "it is the same")
 		require.Equal(t, "made\n", made(c.World, "once"), "and has not run")
-		c.decides(signals.AlreadyResolved, approving(q))
+		c.decides(signals.DecideAlreadyResolved, approving(q))
 		c.undecided(next)
-		c.decides(signals.Accepted, denying(next))
+		c.decides(signals.DecideAccepted, denying(next))
 		c.completes(posted)
 		require.Equal(t, "made\n", made(c.World, "once"))
 	})
@@ -123,7 +123,7 @@ func TestApproveForTheSession(t *testing.T) {
 	posted, q := c.asks(`use spied {"a":1,"b":"x"}`)
 	granted := granting(q)
 	granted.ToolName = "SPIED"
-	c.decides(signals.Accepted, granted)
+	c.decides(signals.DecideAccepted, granted)
 	c.completes(posted)
 
 	t.Run("S4-80 S4-81 the same call runs unasked, whatever the case of the tool's name", func(t *testing.T) {
@@ -162,7 +162,7 @@ func TestDenialIsTold(t *testing.T) {
 			posted, q := c.asks(touches("denied"))
 			d := denying(q)
 			d.Reason = reason
-			c.decides(signals.Accepted, d)
+			c.decides(signals.DecideAccepted, d)
 			c.completes(posted)
 			require.Equal(t, want, c.result(q).Content)
 			require.Contains(t, c.lastShown(), want, "the agent goes on, and knows")
@@ -178,7 +178,7 @@ func TestApprovalsAreRecords(t *testing.T) {
 	o := newOffice(t, world.Options{Tools: []tool.Tool{s}})
 	c := o.talk(t)
 	posted, q := c.asks(`use spied {}`)
-	c.decides(signals.Accepted, denying(q))
+	c.decides(signals.DecideAccepted, denying(q))
 	c.completes(posted)
 	stored := func(id string, a event.Approval) {
 		a.ToolCallID, a.ToolName, a.Agent, a.DecidedAt = "call_before", q.ToolName, q.Agent, time.Now()
@@ -187,13 +187,13 @@ func TestApprovalsAreRecords(t *testing.T) {
 	}
 	t.Run("S4-87 a grant that is stored covers the next call", func(t *testing.T) {
 		stored("call_before.decision", event.Approval{
-			Decision: event.Approve, Scope: event.Session, By: "bob", Digest: q.Digest, Definition: q.Definition,
+			Decision: event.DecisionApprove, Scope: event.ScopeSession, By: "bob", Digest: q.Digest, Definition: q.Definition,
 		})
 		c.runsUnasked(`use spied {}`)
 		require.Len(t, s.seen(), 1)
 	})
 	t.Run("S4-87 it ends when that is stored", func(t *testing.T) {
-		stored("call_before.revoked", event.Approval{Decision: event.ApprovalRevoked, By: "bob"})
+		stored("call_before.revoked", event.Approval{Decision: event.DecisionRevoked, By: "bob"})
 		c.denied(`use spied {}`)
 		require.Len(t, s.seen(), 1)
 	})
@@ -208,14 +208,14 @@ func TestStoredCallRuns(t *testing.T) {
 	t.Run("S4-93 other arguments are a mismatch", func(t *testing.T) {
 		swapped := approving(q)
 		swapped.ToolArgs = json.RawMessage(`{"as":"told"}`)
-		c.decides(signals.Mismatch, swapped)
-		c.decidesByHTTP(409, signals.Mismatch, swapped)
+		c.decides(signals.DecideMismatch, swapped)
+		c.decidesByHTTP(409, signals.DecideMismatch, swapped)
 		c.undecided(q)
 	})
 	t.Run("S4-93 the stored call runs", func(t *testing.T) {
 		same := approving(q)
 		same.ToolArgs = json.RawMessage(`{ "as": "stored" }`)
-		c.decides(signals.Accepted, same)
+		c.decides(signals.DecideAccepted, same)
 		c.completes(posted)
 		require.Equal(t, []string{`{"as":"stored"}`}, argumentsSeen(s, c.id))
 	})
@@ -224,7 +224,7 @@ func TestStoredCallRuns(t *testing.T) {
 		posted, q := c.asks(`use spied {"as":"stored"}`)
 		edit := approving(q)
 		edit.Args = json.RawMessage(`{"as":"edited"}`)
-		c.decides(signals.Accepted, edit)
+		c.decides(signals.DecideAccepted, edit)
 		c.completes(posted)
 		require.Equal(t, []string{`{"as":"edited"}`}, argumentsSeen(s, c.id))
 	})
@@ -260,8 +260,8 @@ func TestDecisionsAtOnce(t *testing.T) {
 	})
 	accepted := 0
 	for out := range outcomes {
-		require.Contains(t, []signals.DecideOutcome{signals.Accepted, signals.AlreadyResolved}, out)
-		if out == signals.Accepted {
+		require.Contains(t, []signals.DecideOutcome{signals.DecideAccepted, signals.DecideAlreadyResolved}, out)
+		if out == signals.DecideAccepted {
 			accepted++
 		}
 	}
@@ -275,7 +275,7 @@ func TestWhoAllowedWhat(t *testing.T) {
 	require.NoError(t, err)
 	o := newOffice(t, world.Options{Agents: []agent.Agent{{
 		Name: "careful", Model: "openai/stand-in", Tools: []string{"note"}, WorkingDirectory: dir,
-		Approvals:     map[string]agent.Policy{"note": agent.Always},
+		Approvals:     map[string]agent.Policy{"note": agent.PolicyAlways},
 		ApprovalTerms: approval.Terms{Approvers: []string{"ann", "bob"}},
 	}}})
 	c := o.talk(t)
@@ -283,7 +283,7 @@ func TestWhoAllowedWhat(t *testing.T) {
 	posted, q := c.asks(`use note {"text":"x"}`)
 	granted := granting(q)
 	granted.Reason = "notes are harmless"
-	c.decides(signals.Accepted, granted)
+	c.decides(signals.DecideAccepted, granted)
 	c.completes(posted)
 	t.Run("S4-95 request, decision and result, in this order", func(t *testing.T) {
 		var ids []string
@@ -298,8 +298,8 @@ func TestWhoAllowedWhat(t *testing.T) {
 	decided := only(t, approvalsOf(c.World, c.id, q.ToolCallID))
 	t.Run("S4-95 who, when, how far, on what", func(t *testing.T) {
 		require.Equal(t, "ann", decided.By)
-		require.Equal(t, event.Approve, decided.Decision)
-		require.Equal(t, event.Session, decided.Scope)
+		require.Equal(t, event.DecisionApprove, decided.Decision)
+		require.Equal(t, event.ScopeSession, decided.Scope)
 		require.Equal(t, "notes are harmless", decided.Reason)
 		require.Equal(t, []string{"careful", "note"}, []string{decided.Agent, decided.ToolName})
 		require.WithinRange(t, decided.DecidedAt, before, time.Now())
@@ -321,7 +321,7 @@ func TestWhoAllowedWhat(t *testing.T) {
 		covered := world.Payload[event.Approval](c.World, all[len(all)-1])
 		require.Equal(t, q.ToolCallID, covered.Grant)
 		require.NotEqual(t, q.ToolCallID, covered.ToolCallID)
-		require.Equal(t, []any{"ann", event.Approve, event.Once, decided.Digest}, []any{covered.By, covered.Decision, covered.Scope, covered.Digest})
+		require.Equal(t, []any{"ann", event.DecisionApprove, event.ScopeOnce, decided.Digest}, []any{covered.By, covered.Decision, covered.Scope, covered.Digest})
 	})
 }
 
@@ -330,7 +330,7 @@ func TestApprovedWorkGoesOn(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
 	c := newOffice(t, world.Options{Tools: []tool.Tool{s}}).talk(t)
 	posted, first := c.asks(`use spied {"step":1}`, "then", `use note {"text":"between"}`, "then", `use spied {"step":3}`, "then", "all done")
-	c.decides(signals.Accepted, approving(first))
+	c.decides(signals.DecideAccepted, approving(first))
 	var second event.ApprovalRequest
 	require.Eventually(t, func() bool {
 		out, err := c.Threads.Approvals(c.Ctx(), c.id)
@@ -344,7 +344,7 @@ func TestApprovedWorkGoesOn(t *testing.T) {
 		require.Equal(t, "noted: between", resultIn(t, c.World, c.id, "note").Content)
 		require.Equal(t, []string{`{"step":1}`}, argumentsSeen(s, c.id))
 	})
-	c.decides(signals.Accepted, approving(second))
+	c.decides(signals.DecideAccepted, approving(second))
 	c.completes(posted)
 	t.Run("S4-96 S4-97 X14 and with calls that do", func(t *testing.T) {
 		require.Equal(t, []string{`{"step":1}`, `{"step":3}`}, argumentsSeen(s, c.id))

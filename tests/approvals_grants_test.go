@@ -31,7 +31,7 @@ func (c talk) calls(name string, want int, arguments ...string) (asked []string)
 	posted := c.post(lines...)
 	for _, q := range c.AwaitApproval(c.id, want) {
 		asked = append(asked, q.Arguments)
-		c.decides(signals.Accepted, denying(q))
+		c.decides(signals.DecideAccepted, denying(q))
 	}
 	c.completes(posted)
 	return asked
@@ -55,7 +55,7 @@ func TestGrantForTheSessionDoesNotWiden(t *testing.T) {
 	c := newOffice(t, world.Options{Tools: []tool.Tool{s}}).talk(t)
 	const granted = `{"command":"cat Notes","path":"docs/a","n":1,"who":"café"}`
 	posted, q := c.asks("use spied " + granted)
-	c.decides(signals.Accepted, granting(q))
+	c.decides(signals.DecideAccepted, granting(q))
 	c.completes(posted)
 
 	change := func(old, now string) string {
@@ -93,8 +93,8 @@ func TestGrantByPatternDoesNotWiden(t *testing.T) {
 	c := o.talk(t)
 	posted, q := c.asks(`use spied {"command":"git log"}`)
 	d := approving(q)
-	d.Scope, d.Pattern = event.Pattern, map[string]string{"command": "git log*"}
-	c.decides(signals.Accepted, d)
+	d.Scope, d.Pattern = event.ScopePattern, map[string]string{"command": "git log*"}
+	c.decides(signals.DecideAccepted, d)
 	c.completes(posted)
 
 	t.Run("what fits runs unasked", func(t *testing.T) {
@@ -131,7 +131,7 @@ func TestGrantsAreOfOneAgent(t *testing.T) {
 		{Name: "alice", Model: "openai/stand-in", Tools: []string{"spied"}}, {Name: "bob", Model: "openai/stand-in", Tools: []string{"spied"}},
 	}}).talk(t, "alice", "bob")
 	posted, q := c.asks("@alice", "use spied {}")
-	c.decides(signals.Accepted, granting(q))
+	c.decides(signals.DecideAccepted, granting(q))
 	c.completes(posted)
 	c.runsUnasked("@alice", "use spied {}")
 	c.denied("@bob", "use spied {}")
@@ -151,13 +151,13 @@ func TestToolChangesAfterApproval(t *testing.T) {
 			c := newOffice(t, world.Options{Tools: []tool.Tool{s}}).talk(t)
 			posted, q := c.asks("use spied {}")
 			s.redefine(change)
-			c.decides(signals.Accepted, granting(q))
+			c.decides(signals.DecideAccepted, granting(q))
 			next := c.again(q)
 			require.Contains(t, next.Reason, "the tool has changed since the call was approved")
 			require.Equal(t, q.Digest, next.Digest, "it is the same call")
 			require.NotEqual(t, q.Definition, next.Definition)
 			require.Empty(t, s.seen())
-			c.decides(signals.Accepted, granting(next))
+			c.decides(signals.DecideAccepted, granting(next))
 			c.completes(posted)
 			require.Len(t, s.seen(), 1)
 			c.runsUnasked("use spied {}")
@@ -214,8 +214,8 @@ func TestRevokedBeforeItRuns(t *testing.T) {
 		next := c.again(q)
 		require.Contains(t, next.Reason, "the approval was taken back")
 		require.Empty(t, s.seen())
-		c.decides(signals.Mismatch, approving(q))
-		c.decides(signals.Accepted, denying(next))
+		c.decides(signals.DecideMismatch, approving(q))
+		c.decides(signals.DecideAccepted, denying(next))
 		c.completes(posted)
 		require.Empty(t, s.seen())
 	})
@@ -226,7 +226,7 @@ func TestRevokedBeforeItRuns(t *testing.T) {
 		<-b.reached
 		b.open <- struct{}{}
 		q := c.AwaitApproval(c.id, 1)[0]
-		c.decides(signals.Accepted, granting(q))
+		c.decides(signals.DecideAccepted, granting(q))
 		c.completes(posted)
 		require.Len(t, s.seen(), 1)
 
@@ -234,14 +234,14 @@ func TestRevokedBeforeItRuns(t *testing.T) {
 		<-b.reached
 		out, err := c.Threads.Revoke(c.Ctx(), c.id, signals.Revoke{ToolCallID: q.ToolCallID, By: "ben", Reason: "too wide"})
 		require.NoError(t, err)
-		require.Equal(t, signals.Accepted, out)
+		require.Equal(t, signals.DecideAccepted, out)
 		b.open <- struct{}{}
 		next := c.AwaitApproval(c.id, 1)[0]
 		require.NotEqual(t, q.ToolCallID, next.ToolCallID)
 		require.Equal(t, 2, next.Round, "it was covered, and is not any more")
 		require.Contains(t, next.Reason, "the approval that covered the call holds no more")
 		require.Len(t, s.seen(), 1)
-		c.decides(signals.Accepted, approving(next))
+		c.decides(signals.DecideAccepted, approving(next))
 		c.completes(posted)
 		require.Len(t, s.seen(), 2)
 	})
@@ -256,7 +256,7 @@ func TestDenyRuleAddedLater(t *testing.T) {
 	posted, q := c.asks("use spied {}")
 	callAPI(c.World, http.MethodPut, "/v1/agents/clerk", `{"model":"openai/stand-in","tools":["spied"],"approvalRules":[
 		{"name":"closed","effect":"deny","tools":["spied"],"reason":"nobody spies any more"}]}`, http.StatusCreated)
-	c.decides(signals.Accepted, granting(q))
+	c.decides(signals.DecideAccepted, granting(q))
 	c.completes(posted)
 	require.Empty(t, s.seen(), "it was approved, but the rule wins")
 	require.Contains(t, c.result(q).Content, "nobody spies any more")

@@ -85,7 +85,7 @@ func (c talk) over(posted string) bool {
 		return false
 	}
 	state, err := c.Threads.State(c.Ctx(), c.id)
-	return err == nil && state.Status == signals.Idle
+	return err == nil && state.Status == signals.ThreadIdle
 }
 
 // again waits until people are asked about a call anew.
@@ -106,20 +106,20 @@ func (c talk) again(q event.ApprovalRequest) event.ApprovalRequest {
 
 // approving is ann's approval of what she was asked.
 func approving(q event.ApprovalRequest) signals.Decide {
-	return signals.Decide{ToolCallID: q.ToolCallID, Decision: event.Approve, By: "ann", Round: q.Round}
+	return signals.Decide{ToolCallID: q.ToolCallID, Decision: event.DecisionApprove, By: "ann", Round: q.Round}
 }
 
 // denying is ann's.
 func denying(q event.ApprovalRequest) signals.Decide {
 	d := approving(q)
-	d.Decision = event.Deny
+	d.Decision = event.DecisionDeny
 	return d
 }
 
 // granting is ann's approval of all calls like this one.
 func granting(q event.ApprovalRequest) signals.Decide {
 	d := approving(q)
-	d.Scope = event.Session
+	d.Scope = event.ScopeSession
 	return d
 }
 
@@ -185,7 +185,7 @@ func (c talk) runsUnasked(lines ...string) {
 func (c talk) denied(lines ...string) {
 	c.t.Helper()
 	posted, q := c.asks(lines...)
-	c.decides(signals.Accepted, denying(q))
+	c.decides(signals.DecideAccepted, denying(q))
 	c.completes(posted)
 }
 

@@ -53,7 +53,7 @@ func (f files) work(path string) string { return `use work {"path":"` + path + `
 func (f files) grants(path string) {
 	f.t.Helper()
 	posted, q := f.asks(f.work(path))
-	f.decides(signals.Accepted, granting(q))
+	f.decides(signals.DecideAccepted, granting(q))
 	f.completes(posted)
 	f.runsUnasked(f.work(path))
 }
@@ -66,13 +66,13 @@ func TestLinksThatLeadElsewhere(t *testing.T) {
 		f.link("docs/a", "current")
 		posted, q := f.asks(f.work("current"))
 		f.link("secret/a", "current")
-		f.decides(signals.Accepted, approving(q))
+		f.decides(signals.DecideAccepted, approving(q))
 		next := f.again(q)
 		require.Contains(t, next.Reason, "what the call would work on has changed since it was approved")
 		require.Equal(t, q.Arguments, next.Arguments)
 		require.NotEqual(t, q.Digest, next.Digest)
 		require.Empty(t, f.spy.seen())
-		f.decides(signals.Accepted, denying(next))
+		f.decides(signals.DecideAccepted, denying(next))
 		f.completes(posted)
 		require.Empty(t, f.spy.seen())
 	})
@@ -130,8 +130,8 @@ func TestPatternsGoByWhatPathsLeadTo(t *testing.T) {
 	f.link("docs/deep", "deep")
 	posted, q := f.asks(f.work("docs/a"))
 	d := approving(q)
-	d.Scope, d.Pattern = event.Pattern, map[string]string{"path": filepath.Join(f.dir, "docs") + "/**"}
-	f.decides(signals.Accepted, d)
+	d.Scope, d.Pattern = event.ScopePattern, map[string]string{"path": filepath.Join(f.dir, "docs") + "/**"}
+	f.decides(signals.DecideAccepted, d)
 	f.completes(posted)
 
 	f.runsUnasked(f.work("docs/b"), f.work("in/b"), f.work("./docs/../docs/b"), f.work(filepath.Join(f.dir, "docs/b")))
@@ -181,7 +181,7 @@ func TestShellIsLedElsewhere(t *testing.T) {
 	f.link("docs", "current")
 	const call = `use shell_cmd {"command":"echo made >> out","directory":"current"}`
 	posted, q := f.asks(call)
-	f.decides(signals.Accepted, granting(q))
+	f.decides(signals.DecideAccepted, granting(q))
 	f.completes(posted)
 	f.runsUnasked(call)
 	require.Equal(t, "made\nmade\n", made(f.World, "docs/out"))

@@ -58,7 +58,7 @@ func TestDecisionsByMessage(t *testing.T) {
 		t.Run(way+": S4-T13 S4-T14 S4-T16 S4-T19 an approval runs the call, once, and the agent goes on", func(t *testing.T) {
 			c, posted, q, say := begins(t)
 			require.Len(t, c.Messages(c.id), 2)
-			say("ann", c.spoken("alice", event.ToolResultData{ToolCallID: event.ApprovalCallID(q.ToolCallID, q.Round), Decision: event.Approve, Scope: event.Once, ToolName: "spied"}))
+			say("ann", c.spoken("alice", event.ToolResultData{ToolCallID: event.ApprovalCallID(q.ToolCallID, q.Round), Decision: event.DecisionApprove, Scope: event.ScopeOnce, ToolName: "spied"}))
 			c.completes(posted)
 			require.Equal(t, []string{`{"n":1}`}, argumentsSeen(s, c.id))
 			messages := c.Messages(c.id)
@@ -66,12 +66,12 @@ func TestDecisionsByMessage(t *testing.T) {
 			require.Equal(t, q.ToolCallID, messages[2].ToolCallID)
 			require.Equal(t, "spied returned: seen", messages[3].Content)
 			decided := only(t, approvalsOf(c.World, c.id, q.ToolCallID))
-			require.Equal(t, []any{event.Approve, event.Once, "ann"}, []any{decided.Decision, decided.Scope, decided.By})
+			require.Equal(t, []any{event.DecisionApprove, event.ScopeOnce, "ann"}, []any{decided.Decision, decided.Scope, decided.By})
 			c.denied("@alice", `use spied {"n":1}`)
 		})
 		t.Run(way+": S4-T15 S4-T16 a denial does not", func(t *testing.T) {
 			c, posted, q, say := begins(t)
-			say("ann", c.spoken("", event.ToolResultData{ToolCallID: q.ToolCallID, Decision: event.Deny, ToolName: "spied"}))
+			say("ann", c.spoken("", event.ToolResultData{ToolCallID: q.ToolCallID, Decision: event.DecisionDeny, ToolName: "spied"}))
 			c.completes(posted)
 			require.Empty(t, argumentsSeen(s, c.id))
 			require.Equal(t, thread.DeniedText, c.result(q).Content)
@@ -80,16 +80,16 @@ func TestDecisionsByMessage(t *testing.T) {
 		t.Run(way+": S4-T18 an approval for the session covers the next call", func(t *testing.T) {
 			c, posted, q, say := begins(t)
 			say("ann", c.spoken("alice", event.ToolResultData{
-				ToolCallID: q.ToolCallID, Decision: event.Approve, Scope: event.Session, ToolName: "SPIED", ToolArgs: json.RawMessage(`{"n":1}`),
+				ToolCallID: q.ToolCallID, Decision: event.DecisionApprove, Scope: event.ScopeSession, ToolName: "SPIED", ToolArgs: json.RawMessage(`{"n":1}`),
 			}))
 			c.completes(posted)
-			require.Equal(t, event.Session, only(t, approvalsOf(c.World, c.id, q.ToolCallID)).Scope)
+			require.Equal(t, event.ScopeSession, only(t, approvalsOf(c.World, c.id, q.ToolCallID)).Scope)
 			c.runsUnasked("@alice", `use spied {"n":1}`)
 			c.denied("@alice", `use spied {"n":2}`)
 		})
 		t.Run(way+": S4-T11 S4-T12 S4-T17 S4-91 S4-92 S4-93 what does not fit decides nothing", func(t *testing.T) {
 			c, posted, q, say := begins(t)
-			yes := event.ToolResultData{ToolCallID: q.ToolCallID, Decision: event.Approve, ToolName: "spied"}
+			yes := event.ToolResultData{ToolCallID: q.ToolCallID, Decision: event.DecisionApprove, ToolName: "spied"}
 			other, args, tool, round, decision, scope := yes, yes, yes, yes, yes, yes
 			other.ToolCallID, args.ToolArgs, tool.ToolName = "call_of_nobody", json.RawMessage(`{"n":2}`), "note"
 			round.ToolCallID, decision.Decision, scope.Scope = event.ApprovalCallID(q.ToolCallID, 2), "yes", "always"
@@ -100,7 +100,7 @@ func TestDecisionsByMessage(t *testing.T) {
 			say("alice", c.spoken("", yes))
 			c.undecided(q)
 			require.Len(t, c.Messages(c.id), 2)
-			say("ann", c.spoken("alice", event.ToolResultData{ToolCallID: q.ToolCallID, Decision: event.Deny, ToolName: "spied"}))
+			say("ann", c.spoken("alice", event.ToolResultData{ToolCallID: q.ToolCallID, Decision: event.DecisionDeny, ToolName: "spied"}))
 			c.completes(posted)
 			require.Empty(t, argumentsSeen(s, c.id))
 			if way == "signal" { // the others say so to whom it concerns
@@ -114,7 +114,7 @@ func TestDecisionsByMessage(t *testing.T) {
 				say("ann", content)
 			}
 			c.undecided(q)
-			c.decides(signals.Accepted, denying(q))
+			c.decides(signals.DecideAccepted, denying(q))
 			c.completes(posted)
 			awaitMessages(c.World, c.id, 4+2*len(plain))
 			require.Empty(t, argumentsSeen(s, c.id))
@@ -127,7 +127,7 @@ func TestDecisionMessageIsHeardOnce(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
 	c := newOffice(t, world.Options{Tools: []tool.Tool{s}}).talk(t)
 	posted, q := c.asks("use spied {}")
-	said := signals.UserMessage(c.id, "ann", c.spoken("", event.ToolResultData{ToolCallID: q.ToolCallID, Decision: event.Approve, ToolName: "spied"}))
+	said := signals.UserMessage(c.id, "ann", c.spoken("", event.ToolResultData{ToolCallID: q.ToolCallID, Decision: event.DecisionApprove, ToolName: "spied"}))
 	said.ID = "decision-1"
 	out, err := c.Threads.Post(c.Ctx(), c.id, said)
 	require.NoError(t, err)
@@ -154,13 +154,13 @@ func TestOnlyPeopleDecide(t *testing.T) {
 		{Name: "alice", Model: "openai/stand-in", Tools: []string{"spied"}}, {Name: "bob", Model: "openai/stand-in"},
 	}}).talk(t, "alice", "bob")
 	posted, q := c.asks("@alice", "use spied {}")
-	content := c.spoken("alice", event.ToolResultData{ToolCallID: q.ToolCallID, Decision: event.Approve, ToolName: "spied"})
+	content := c.spoken("alice", event.ToolResultData{ToolCallID: q.ToolCallID, Decision: event.DecisionApprove, ToolName: "spied"})
 	var ids []string
 	for _, m := range []event.NewMessage{
-		{SenderType: event.Agent, SenderID: "bob"},
-		{SenderType: event.Agent, SenderID: "alice"},
-		{SenderType: event.Tool, SenderID: "spied"},
-		{SenderType: event.System, SenderID: "system"},
+		{SenderType: event.CreatedByAgent, SenderID: "bob"},
+		{SenderType: event.CreatedByAgent, SenderID: "alice"},
+		{SenderType: event.CreatedByTool, SenderID: "spied"},
+		{SenderType: event.CreatedBySystem, SenderID: "system"},
 	} {
 		m.ThreadID, m.Content = c.id, content
 		out, err := c.Threads.Post(c.Ctx(), c.id, signals.NewPost("", m))
@@ -169,7 +169,7 @@ func TestOnlyPeopleDecide(t *testing.T) {
 		c.signals(signals.SignalPost, signals.NewPost("", m))
 		c.undecided(q)
 	}
-	c.decides(signals.Accepted, denying(q))
+	c.decides(signals.DecideAccepted, denying(q))
 	c.completes(posted)
 	for _, id := range ids {
 		await(t, c.World, c.id, id)
@@ -219,7 +219,7 @@ func TestWorldApprovesOnce(t *testing.T) {
 		require.Empty(t, made(c.World, "once"))
 	})
 	_, err = chats.PublishToolResult(c.Ctx(), "assistant", agentworld.ToolResultData{
-		ToolCallID: request.ToolCalls[0].ID, Decision: event.Approve, Scope: event.Once, ToolName: args.OriginalToolCall.Name, ToolArgs: args.OriginalToolCall.Args,
+		ToolCallID: request.ToolCalls[0].ID, Decision: event.DecisionApprove, Scope: event.ScopeOnce, ToolName: args.OriginalToolCall.Name, ToolArgs: args.OriginalToolCall.Args,
 	}, c.id)
 	require.NoError(t, err)
 	t.Run("S4-T21 the tool has run, and its result is kept", func(t *testing.T) {
@@ -241,11 +241,11 @@ func TestWorldApprovesOnce(t *testing.T) {
 		again := hears("a request", requested)
 		require.NotEqual(t, request.ToolCalls[0].ID, again.ToolCalls[0].ID)
 		require.Equal(t, "made\n", made(c.World, "once"))
-		_, err = chats.PublishToolResult(c.Ctx(), "assistant", agentworld.ToolResultData{ToolCallID: request.ToolCalls[0].ID, Decision: event.Deny, ToolName: "shell_cmd"}, c.id)
+		_, err = chats.PublishToolResult(c.Ctx(), "assistant", agentworld.ToolResultData{ToolCallID: request.ToolCalls[0].ID, Decision: event.DecisionDeny, ToolName: "shell_cmd"}, c.id)
 		var refused *agentworld.DecisionError
 		require.ErrorAs(t, err, &refused)
-		require.Equal(t, signals.Conflict, refused.Outcome)
-		_, err = chats.PublishToolResult(c.Ctx(), "assistant", agentworld.ToolResultData{ToolCallID: again.ToolCalls[0].ID, Decision: event.Deny, ToolName: "shell_cmd"}, c.id)
+		require.Equal(t, signals.DecideConflict, refused.Outcome)
+		_, err = chats.PublishToolResult(c.Ctx(), "assistant", agentworld.ToolResultData{ToolCallID: again.ToolCalls[0].ID, Decision: event.DecisionDeny, ToolName: "shell_cmd"}, c.id)
 		require.NoError(t, err)
 		hears("a reply", func(m agentworld.Message) bool { return m.Role == event.RoleAssistant && len(m.ToolCalls) == 0 })
 		require.Equal(t, "made\n", made(c.World, "once"))

@@ -68,23 +68,25 @@ func TestDecidedBesideAPendingCall(t *testing.T) {
 		shown       []event.AgentEventType
 		ran         string
 	}{
-		{name: "denied", decide: func(c talk, q event.ApprovalRequest) { c.decides(signals.Accepted, denying(q)) }, shown: both},
-		{name: "approved", decide: func(c talk, q event.ApprovalRequest) { c.decidesByHTTP(http.StatusOK, signals.Accepted, approving(q)) }, shown: both, ran: `{"n":1}`},
+		{name: "denied", decide: func(c talk, q event.ApprovalRequest) { c.decides(signals.DecideAccepted, denying(q)) }, shown: both},
+		{name: "approved", decide: func(c talk, q event.ApprovalRequest) {
+			c.decidesByHTTP(http.StatusOK, signals.DecideAccepted, approving(q))
+		}, shown: both, ran: `{"n":1}`},
 		{name: "denied by signal", decide: func(c talk, q event.ApprovalRequest) { c.signals(signals.SignalDecide, denying(q)) }, shown: both},
 		{name: "edited", shown: both, ran: `{"n":9}`, decide: func(c talk, q event.ApprovalRequest) {
 			d := approving(q)
 			d.Args = json.RawMessage(`{"n":9}`)
-			c.decides(signals.Accepted, d)
+			c.decides(signals.DecideAccepted, d)
 		}},
-		{name: "one of several, by update", agent: "several", shown: both[:1], decide: func(c talk, q event.ApprovalRequest) { c.decides(signals.Accepted, approving(q)) }},
+		{name: "one of several, by update", agent: "several", shown: both[:1], decide: func(c talk, q event.ApprovalRequest) { c.decides(signals.DecideAccepted, approving(q)) }},
 		{name: "one of several, by signal", agent: "several", shown: both[:1], decide: func(c talk, q event.ApprovalRequest) { c.signals(signals.SignalDecide, approving(q)) }},
-		{name: "denied after a restart", before: restart, shown: both, decide: func(c talk, q event.ApprovalRequest) { c.decides(signals.Accepted, denying(q)) }},
+		{name: "denied after a restart", before: restart, shown: both, decide: func(c talk, q event.ApprovalRequest) { c.decides(signals.DecideAccepted, denying(q)) }},
 		{name: "denied while no worker runs", shown: both, decide: func(c talk, q event.ApprovalRequest) {
 			stop()
 			c.signals(signals.SignalDecide, denying(q))
 			stop = o.StartWorker()
 		}},
-		{name: "denied after the thread has moved", before: move, shown: both, decide: func(c talk, q event.ApprovalRequest) { c.decides(signals.Accepted, denying(q)) }},
+		{name: "denied after the thread has moved", before: move, shown: both, decide: func(c talk, q event.ApprovalRequest) { c.decides(signals.DecideAccepted, denying(q)) }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := o.talk(t, cmp.Or(tc.agent, "plain"))
@@ -104,7 +106,7 @@ func TestDecidedBesideAPendingCall(t *testing.T) {
 				require.Equal(t, []string{tc.ran}, argumentsSeen(s, c.id))
 			}
 			for _, q := range waiting {
-				c.decides(signals.Accepted, denying(q))
+				c.decides(signals.DecideAccepted, denying(q))
 			}
 			c.completes(posted)
 			require.Len(t, ofType(c.World, c.id, event.TypeLLMCall), 2, "the agent goes on once")
@@ -119,7 +121,7 @@ func TestDecidedBesideAPendingCall(t *testing.T) {
 		asked := world.Payload[event.ApprovalRequest](c.World, only(t, ofType(c.World, c.id, event.TypeApprovalRequest)))
 		viewer.shows(t, asked.ToolCallID, both...)
 		require.Len(t, c.awaitClient(1), 1, "the other waits")
-		c.answers(signals.Accepted, signals.ToolResult{ToolCallID: call.ToolCallID, Output: "a desk"})
+		c.answers(signals.DecideAccepted, signals.ToolResult{ToolCallID: call.ToolCallID, Output: "a desk"})
 		c.completes(posted)
 	})
 	t.Run("answered by a client", func(t *testing.T) {
@@ -127,22 +129,22 @@ func TestDecidedBesideAPendingCall(t *testing.T) {
 		viewer := watch(t, c.World, c.id, "")
 		posted := c.post(`use spied {"n":1}`, `use photo {}`)
 		call, asked := c.awaitClient(1)[0], c.AwaitApproval(c.id, 1)[0]
-		c.answers(signals.Accepted, signals.ToolResult{ToolCallID: call.ToolCallID, Output: "a desk"})
+		c.answers(signals.DecideAccepted, signals.ToolResult{ToolCallID: call.ToolCallID, Output: "a desk"})
 		viewer.shows(t, call.ToolCallID, event.EventToolResult)
-		c.decides(signals.Accepted, denying(asked))
+		c.decides(signals.DecideAccepted, denying(asked))
 		c.completes(posted)
 	})
 	t.Run("an approval from before is revoked", func(t *testing.T) {
 		c := o.talk(t, "plain")
 		posted, q := c.asks(`use spied {"n":1}`)
-		c.decides(signals.Accepted, granting(q))
+		c.decides(signals.DecideAccepted, granting(q))
 		c.completes(posted)
 		viewer := watch(t, c.World, c.id, "")
 		viewer.shows(t, q.ToolCallID, both...)
 		posted, other := c.asks(`use spied {"n":2}`)
 		c.signals(signals.SignalRevoke, signals.Revoke{ToolCallID: q.ToolCallID, By: "ann"})
 		viewer.shows(t, q.ToolCallID, event.EventApproval)
-		c.decides(signals.Accepted, denying(other))
+		c.decides(signals.DecideAccepted, denying(other))
 		c.completes(posted)
 	})
 }

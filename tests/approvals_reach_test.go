@@ -19,7 +19,7 @@ import (
 // boss on the real one, and only two people on all systems at once.
 func deploys() []approval.Rule {
 	on := func(where string, terms approval.Terms) approval.Rule {
-		return approval.Rule{Name: where, Tools: []string{"deploy"}, When: `args.to == "` + where + `"`, Effect: approval.Ask, Terms: terms}
+		return approval.Rule{Name: where, Tools: []string{"deploy"}, When: `args.to == "` + where + `"`, Effect: approval.EffectAsk, Terms: terms}
 	}
 	return []approval.Rule{
 		on("real", approval.Terms{Approvers: []string{"boss"}}), on("all", approval.Terms{Quorum: 2}),
@@ -38,20 +38,20 @@ func TestApprovalReachesNoFurtherThanItsApprover(t *testing.T) {
 		c := o.talk(t)
 		posted, q := c.asks(to("test"))
 		d := approving(q)
-		d.Scope, d.Pattern = event.Pattern, map[string]string{"to": "*"}
-		c.decides(signals.Accepted, d)
+		d.Scope, d.Pattern = event.ScopePattern, map[string]string{"to": "*"}
+		c.decides(signals.DecideAccepted, d)
 		c.completes(posted)
 		c.runsUnasked(to("another test"))
 
 		posted, q = c.asks(to("real"))
-		c.decides(signals.NotAllowed, approving(q))
+		c.decides(signals.DecideNotAllowed, approving(q))
 		boss := denying(q)
 		boss.By = "boss"
-		c.decides(signals.Accepted, boss)
+		c.decides(signals.DecideAccepted, boss)
 		c.completes(posted)
 		posted, q = c.asks(to("all"))
 		require.Equal(t, 2, q.Quorum)
-		c.decides(signals.Accepted, denying(q))
+		c.decides(signals.DecideAccepted, denying(q))
 		c.completes(posted)
 		require.Equal(t, []string{`{"to":"test"}`, `{"to":"another test"}`}, argumentsSeen(s, c.id))
 	})
@@ -63,13 +63,13 @@ func TestApprovalReachesNoFurtherThanItsApprover(t *testing.T) {
 			waiting[q.Arguments] = q
 		}
 		d := approving(waiting[`{"to":"test"}`])
-		d.Scope, d.Pattern = event.Pattern, map[string]string{"to": "*"}
-		c.decides(signals.Accepted, d)
+		d.Scope, d.Pattern = event.ScopePattern, map[string]string{"to": "*"}
+		c.decides(signals.DecideAccepted, d)
 		for _, q := range c.AwaitApproval(c.id, 2) {
 			require.Contains(t, []string{`{"to":"real"}`, `{"to":"all"}`}, q.Arguments)
 			no := denying(q)
 			no.By = "boss"
-			c.decides(signals.Accepted, no)
+			c.decides(signals.DecideAccepted, no)
 		}
 		c.completes(posted)
 		require.ElementsMatch(t, []string{`{"to":"test"}`, `{"to":"test 2"}`}, argumentsSeen(s, c.id))
@@ -83,7 +83,7 @@ func TestApprovalReachesNoFurtherThanItsApprover(t *testing.T) {
 			_, err := c.Threads.Decide(c.Ctx(), c.id, d)
 			require.ErrorContains(t, err, "args: ")
 			c.undecided(q)
-			c.decides(signals.Accepted, denying(q))
+			c.decides(signals.DecideAccepted, denying(q))
 			c.completes(posted)
 			require.Empty(t, argumentsSeen(s, c.id))
 		})
@@ -98,7 +98,7 @@ func TestTermsBecomeStricter(t *testing.T) {
 	}}).talk(t, "clerk")
 	const call = `use deploy {"to":"test"}`
 	posted, q := c.asks(call)
-	c.decides(signals.Accepted, granting(q))
+	c.decides(signals.DecideAccepted, granting(q))
 	c.completes(posted)
 	c.runsUnasked(call)
 	callAPI(c.World, http.MethodPut, "/v1/agents/clerk",
@@ -107,7 +107,7 @@ func TestTermsBecomeStricter(t *testing.T) {
 	require.Equal(t, []string{"boss"}, q.Approvers, "what ann has granted is not for her to grant any more")
 	boss := granting(q)
 	boss.By = "boss"
-	c.decides(signals.Accepted, boss)
+	c.decides(signals.DecideAccepted, boss)
 	c.completes(posted)
 	c.runsUnasked(call)
 	require.Len(t, s.seen(), 4)
@@ -117,7 +117,7 @@ func TestTermsBecomeStricter(t *testing.T) {
 // own runs: the model is told whatever runs them.
 func TestEditedCallsOfEveryKind(t *testing.T) {
 	agents := team("chore")
-	agents[0].Approvals = map[string]agent.Policy{"call-agent": agent.Always}
+	agents[0].Approvals = map[string]agent.Policy{"call-agent": agent.PolicyAlways}
 	chore := newSpy("chore", tool.Background(), tool.NeedsApproval(""))
 	o := newOffice(t, world.Options{Agents: agents, Tools: []tool.Tool{chore}})
 	edits := func(c talk, line, args string) event.Message {
@@ -125,7 +125,7 @@ func TestEditedCallsOfEveryKind(t *testing.T) {
 		posted, q := c.asks(line)
 		d := approving(q)
 		d.Args = json.RawMessage(args)
-		c.decides(signals.Accepted, d)
+		c.decides(signals.DecideAccepted, d)
 		c.completes(posted)
 		require.Equal(c.t, args, only(c.t, approvalsOf(c.World, c.id, q.ToolCallID)).Arguments)
 		return c.result(q)
@@ -158,11 +158,11 @@ func TestAgentsAboveDecideNothing(t *testing.T) {
 			for _, by := range []string{"assistant", "Assistant", "helper"} {
 				d := approving(q)
 				d.By = by
-				c.decides(signals.NotAllowed, d)
-				talk{o, t, sub(c.World, c.id, 1)}.decides(signals.NotAllowed, d)
+				c.decides(signals.DecideNotAllowed, d)
+				talk{o, t, sub(c.World, c.id, 1)}.decides(signals.DecideNotAllowed, d)
 			}
 			c.undecided(q)
-			c.decides(signals.Accepted, denying(q))
+			c.decides(signals.DecideAccepted, denying(q))
 			c.completes(posted)
 			require.Empty(t, made(c.World, c.id))
 		})

@@ -45,7 +45,7 @@ func TestStoredShapes(t *testing.T) {
 	id := w.Open()
 	e := w.Post(id, `use shell_cmd {"command":"echo hi"}`)
 	call := w.AwaitApproval(id, 1)[0].ToolCallID
-	require.Equal(t, signals.Accepted, approve(t, w, id, call))
+	require.Equal(t, signals.DecideAccepted, approve(t, w, id, call))
 	require.Equal(t, signals.TurnCompleted, w.Await(id, e).Status)
 	messages := page(t, w, id)
 	require.Len(t, messages, 4)
@@ -217,9 +217,9 @@ func TestEveryCallIsAnswered(t *testing.T) {
 		id := w.Open()
 		e := w.Post(id, "use shell_cmd {\"command\":\"touch ran\"}\nuse note {}")
 		call := w.AwaitApproval(id, 1)[0].ToolCallID
-		out, err := w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: call, Decision: event.Deny, By: "ann"})
+		out, err := w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: call, Decision: event.DecisionDeny, By: "ann"})
 		require.NoError(t, err)
-		require.Equal(t, signals.Accepted, out.Result)
+		require.Equal(t, signals.DecideAccepted, out.Result)
 		require.Equal(t, signals.TurnCompleted, w.Await(id, e).Status)
 		require.Equal(t, "Tool execution was denied by the user.", results(w, id)[call].Content)
 		require.NoFileExists(t, w.Shell+"/ran")
@@ -245,7 +245,7 @@ func TestDecisionsThatDoNotFit(t *testing.T) {
 
 	for _, id := range []string{call, "call_nobody_knows"} {
 		t.Run("S4-91 nothing is changed by "+map[bool]string{true: "another thread's call", false: "an unknown call"}[id == call], func(t *testing.T) {
-			require.Equal(t, signals.NotPending, approve(t, w, other, id))
+			require.Equal(t, signals.DecideNotPending, approve(t, w, other, id))
 			status, problem := request(t, w, http.MethodPost, "/v1/threads/"+other+"/approvals/"+id, map[string]any{"decision": "approve"})
 			require.Equal(t, http.StatusNotFound, status, problem)
 			require.Equal(t, "not_pending", problem["result"])
@@ -262,17 +262,17 @@ func TestDecisionsThatDoNotFit(t *testing.T) {
 	})
 	t.Run("S4-91 of another agent or tool neither", func(t *testing.T) {
 		for _, d := range []signals.Decide{{Agent: "another"}, {ToolName: "note"}} {
-			d.ToolCallID, d.Decision, d.By = call, event.Approve, "eve"
+			d.ToolCallID, d.Decision, d.By = call, event.DecisionApprove, "eve"
 			out, err := w.Threads.Decide(w.Ctx(), mine, d)
 			require.NoError(t, err)
-			require.Equal(t, signals.Mismatch, out.Result)
+			require.Equal(t, signals.DecideMismatch, out.Result)
 		}
 	})
 	t.Run("S4-91 the call still waits, and has not run", func(t *testing.T) {
 		require.Equal(t, call, w.AwaitApproval(mine, 1)[0].ToolCallID)
 		require.NoFileExists(t, w.Shell+"/ran")
 		require.Empty(t, toolLogs(w, mine))
-		require.Equal(t, signals.Accepted, approve(t, w, mine, call))
+		require.Equal(t, signals.DecideAccepted, approve(t, w, mine, call))
 		require.Equal(t, signals.TurnCompleted, w.Await(mine, e).Status)
 		require.FileExists(t, w.Shell+"/ran")
 	})
@@ -331,7 +331,7 @@ func TestManyDecisions(t *testing.T) {
 	}
 	for range 10 {
 		wg.Go(func() {
-			out, err := w.Threads.Decide(context.Background(), id, signals.Decide{ToolCallID: call, Decision: event.Approve, By: "ann"})
+			out, err := w.Threads.Decide(context.Background(), id, signals.Decide{ToolCallID: call, Decision: event.DecisionApprove, By: "ann"})
 			if assert.NoError(t, err) {
 				tally(out.Result)
 			}
@@ -349,7 +349,7 @@ func TestManyDecisions(t *testing.T) {
 	w.Say(id, "are you done?") // by now the thread has taken in the last signal
 	t.Run("S4-94 one execution", func(t *testing.T) {
 		require.Len(t, s.seen(), 1)
-		require.Equal(t, map[signals.DecideOutcome]int{signals.Accepted: 1, signals.AlreadyResolved: 19}, outcomes)
+		require.Equal(t, map[signals.DecideOutcome]int{signals.DecideAccepted: 1, signals.DecideAlreadyResolved: 19}, outcomes)
 	})
 	t.Run("S4-94 S4-95 one decision and one result are kept", func(t *testing.T) {
 		require.Len(t, ofType(w, id, event.TypeApproval), 1)
@@ -357,9 +357,9 @@ func TestManyDecisions(t *testing.T) {
 		require.Len(t, toolLogs(w, id), 1)
 	})
 	t.Run("S4-94 who decides otherwise is told so", func(t *testing.T) {
-		out, err := w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: call, Decision: event.Deny, By: "bob"})
+		out, err := w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: call, Decision: event.DecisionDeny, By: "bob"})
 		require.NoError(t, err)
-		require.Equal(t, signals.Conflict, out.Result)
+		require.Equal(t, signals.DecideConflict, out.Result)
 	})
 }
 
@@ -368,7 +368,7 @@ func TestAnyToolCanAsk(t *testing.T) {
 	s := newSpy("spied")
 	w := world.New(t, world.Options{NoWorker: true, Tools: []tool.Tool{s}, Agents: []agent.Agent{{
 		Name: "careful", Model: "openai/stand-in", Tools: []string{"spied", "note", "current_time", "shell_cmd"},
-		Approvals: map[string]agent.Policy{"*": agent.Always, "shell_cmd": agent.Never},
+		Approvals: map[string]agent.Policy{"*": agent.PolicyAlways, "shell_cmd": agent.PolicyNever},
 	}}})
 	stop := w.StartWorker()
 	id := w.Open()
@@ -401,7 +401,7 @@ func TestAnyToolCanAsk(t *testing.T) {
 		require.Equal(t, waiting, shown)
 	})
 	for _, a := range waiting {
-		require.Equal(t, signals.Accepted, approve(t, w, id, a.ToolCallID))
+		require.Equal(t, signals.DecideAccepted, approve(t, w, id, a.ToolCallID))
 	}
 	require.Equal(t, signals.TurnCompleted, w.Await(id, e).Status)
 	t.Run("S4-96 S4-78 X13 each runs once approved, under its own id", func(t *testing.T) {

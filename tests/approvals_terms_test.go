@@ -28,7 +28,7 @@ func TestTermsOfAsking(t *testing.T) {
 	}
 	o := newOffice(t, world.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
 		on("brief", approval.Terms{Expires: time.Second}),
-		on("touchy", approval.Terms{Expires: time.Second, OnExpiry: approval.EndTurn}),
+		on("touchy", approval.Terms{Expires: time.Second, OnExpiry: approval.OnExpiryInterrupt}),
 		on("eager", approval.Terms{Expires: 10 * time.Second, Remind: time.Second}),
 		on("calm", approval.Terms{Expires: time.Hour, Remind: time.Minute}),
 		on("careful", approval.Terms{Approvers: []string{"ann", "ben", "cleo"}, Quorum: 2}),
@@ -39,7 +39,7 @@ func TestTermsOfAsking(t *testing.T) {
 	t.Run("a decision in time ends it all", func(t *testing.T) {
 		c := o.talk(t, "calm")
 		posted, q := c.asks("use spied {}")
-		c.decides(signals.Accepted, approving(q))
+		c.decides(signals.DecideAccepted, approving(q))
 		c.completes(posted)
 		require.Equal(t, []string{`{}`}, argumentsSeen(s, c.id))
 	})
@@ -47,30 +47,30 @@ func TestTermsOfAsking(t *testing.T) {
 	t.Run("one denial denies", func(t *testing.T) {
 		c := o.talk(t, "careful")
 		posted, q := c.asks("use spied {}")
-		c.decides(signals.Accepted, approving(q))
+		c.decides(signals.DecideAccepted, approving(q))
 		d := denying(q)
 		d.By = "cleo"
-		c.decides(signals.Accepted, d)
+		c.decides(signals.DecideAccepted, d)
 		c.completes(posted)
 		require.Empty(t, argumentsSeen(s, c.id))
 		all := approvalsOf(c.World, c.id, q.ToolCallID)
 		require.Len(t, all, 2)
 		require.Equal(t, "ann", only(t, all[1].Votes).By, "the vote that it goes against is kept with it")
 		d.By = "ben"
-		c.decides(signals.AlreadyResolved, d)
-		d.Decision = event.Approve
-		c.decides(signals.Conflict, d)
+		c.decides(signals.DecideAlreadyResolved, d)
+		d.Decision = event.DecisionApprove
+		c.decides(signals.DecideConflict, d)
 	})
 	t.Run("several approve a call as it is, and no more", func(t *testing.T) {
 		c := o.talk(t, "careful")
 		posted, q := c.asks("use spied {}")
 		for field, d := range map[string]signals.Decide{
-			"scope": granting(q), "args": {ToolCallID: q.ToolCallID, Decision: event.Approve, By: "ann", Args: json.RawMessage(`{"a":1}`)},
+			"scope": granting(q), "args": {ToolCallID: q.ToolCallID, Decision: event.DecisionApprove, By: "ann", Args: json.RawMessage(`{"a":1}`)},
 		} {
 			_, err := c.Threads.Decide(c.Ctx(), c.id, d)
 			require.ErrorContains(t, err, field+": ")
 		}
-		c.decides(signals.Accepted, denying(q))
+		c.decides(signals.DecideAccepted, denying(q))
 		c.completes(posted)
 	})
 }
@@ -82,7 +82,7 @@ func expiresDenied(t *testing.T, c talk) {
 	require.Equal(t, "Nobody has decided on this call within 1s. It was not run.", c.result(q).Content)
 	require.Contains(t, c.lastShown(), "Nobody has decided on this call within 1s.", "the agent goes on, and knows")
 	decided := only(t, approvalsOf(c.World, c.id, q.ToolCallID))
-	require.Equal(t, event.ApprovalExpired, decided.Decision)
+	require.Equal(t, event.DecisionExpired, decided.Decision)
 	require.Equal(t, "threadmill", decided.By)
 	require.Equal(t, q.Digest, decided.Digest)
 	require.False(t, decided.DecidedAt.Before(*q.ExpiresAt))
@@ -94,7 +94,7 @@ func expiresInterrupts(t *testing.T, c talk) {
 	require.Equal(t, signals.TurnInterrupted, out.Status)
 	require.Equal(t, "Nobody has decided on this call within 1s. It was not run.", c.result(q).Content)
 	require.NotContains(t, c.lastShown(), "Nobody has decided on this call", "the model is not called again")
-	require.Equal(t, event.ApprovalExpired, only(t, approvalsOf(c.World, c.id, q.ToolCallID)).Decision)
+	require.Equal(t, event.DecisionExpired, only(t, approvalsOf(c.World, c.id, q.ToolCallID)).Decision)
 	requireSettled(t, c.World, c.id)
 	require.Equal(t, signals.TurnCompleted, c.Say(c.id, "hello").Status, "the thread goes on")
 }
@@ -119,18 +119,18 @@ func expiresReminded(t *testing.T, c talk) {
 	// One is due a second after the last one was made, which a busy machine makes late.
 	require.GreaterOrEqual(t, len(all), 1+2, "a reminder, and another one")
 	require.LessOrEqual(t, len(all), 1+9, "none after the end")
-	require.Equal(t, event.ApprovalExpired, only(t, approvalsOf(c.World, c.id, q.ToolCallID)).Decision)
+	require.Equal(t, event.DecisionExpired, only(t, approvalsOf(c.World, c.id, q.ToolCallID)).Decision)
 }
 
 func quorumApproves(t *testing.T, c talk, s *spy) {
 	posted, q := c.asks("use spied {}")
 	require.Equal(t, 2, q.Quorum)
-	require.Equal(t, 1, c.decides(signals.Accepted, approving(q)).Missing)
+	require.Equal(t, 1, c.decides(signals.DecideAccepted, approving(q)).Missing)
 	require.Equal(t, "ann", only(t, c.AwaitApproval(c.id, 1)[0].Votes).By)
 	require.Empty(t, argumentsSeen(s, c.id))
 	d := approving(q)
 	d.By, d.Reason = "cleo", "looks well"
-	require.Zero(t, c.decides(signals.Accepted, d).Missing)
+	require.Zero(t, c.decides(signals.DecideAccepted, d).Missing)
 	c.completes(posted)
 	require.Equal(t, []string{`{}`}, argumentsSeen(s, c.id))
 
@@ -154,17 +154,17 @@ func TestTermsTightenedLater(t *testing.T) {
 		"approvalTerms":{"approvers":["ann","eve"],"quorum":2}}`, http.StatusCreated)
 	d := approving(q)
 	d.By = "bob"
-	c.decides(signals.Accepted, d)
+	c.decides(signals.DecideAccepted, d)
 	next := c.again(q)
 	require.Contains(t, next.Reason, "others have to approve it by now")
 	require.Equal(t, []string{"ann", "eve"}, next.Approvers)
 	require.Equal(t, 2, next.Quorum)
 	require.Empty(t, s.seen())
 	d.Round = next.Round
-	c.decides(signals.NotAllowed, d)
-	c.decides(signals.Accepted, approving(next))
+	c.decides(signals.DecideNotAllowed, d)
+	c.decides(signals.DecideAccepted, approving(next))
 	d.By = "eve"
-	c.decides(signals.Accepted, d)
+	c.decides(signals.DecideAccepted, d)
 	c.completes(posted)
 	require.Len(t, s.seen(), 1, "and nobody is asked a third time")
 }
@@ -174,9 +174,9 @@ func TestRulesOverArguments(t *testing.T) {
 	s := newSpy("pay")
 	o := newOffice(t, world.Options{Tools: []tool.Tool{s}, Configure: func(cfg *threadmill.Config) {
 		cfg.ApprovalRules = []approval.Rule{
-			{Name: "small", Tools: []string{"PAY"}, When: `args.amount < 10`, Effect: approval.Allow},
-			{Name: "large", Tools: []string{"pay"}, When: `args.amount < 1000`, Effect: approval.Ask, Reason: "it is a lot"},
-			{Name: "huge", When: `has(args.amount) && args.amount >= 1000`, Effect: approval.Deny, Reason: "nobody pays that"},
+			{Name: "small", Tools: []string{"PAY"}, When: `args.amount < 10`, Effect: approval.EffectAllow},
+			{Name: "large", Tools: []string{"pay"}, When: `args.amount < 1000`, Effect: approval.EffectAsk, Reason: "it is a lot"},
+			{Name: "huge", When: `has(args.amount) && args.amount >= 1000`, Effect: approval.EffectDeny, Reason: "nobody pays that"},
 		}
 	}})
 	c := o.talk(t)
@@ -187,7 +187,7 @@ func TestRulesOverArguments(t *testing.T) {
 	t.Run("asks, and says why", func(t *testing.T) {
 		posted, q := c.asks(`use pay {"amount":50}`)
 		require.Equal(t, "it is a lot", q.Reason)
-		c.decides(signals.Accepted, approving(q))
+		c.decides(signals.DecideAccepted, approving(q))
 		c.completes(posted)
 		require.Len(t, s.seen(), 2)
 	})
@@ -199,15 +199,15 @@ func TestRulesOverArguments(t *testing.T) {
 		require.Contains(t, last.Content, "nobody pays that")
 		require.Contains(t, c.lastShown(), "nobody pays that")
 		decided := only(t, approvalsOf(c.World, c.id, last.ToolCallID))
-		require.Equal(t, event.Deny, decided.Decision)
+		require.Equal(t, event.DecisionDeny, decided.Decision)
 		require.Equal(t, "policy huge", decided.By)
-		c.decides(signals.Conflict, signals.Decide{ToolCallID: last.ToolCallID, Decision: event.Approve, By: "ann"})
+		c.decides(signals.DecideConflict, signals.Decide{ToolCallID: last.ToolCallID, Decision: event.DecisionApprove, By: "ann"})
 	})
 	for _, arguments := range []string{`{}`, `{"amount":"5"}`, `{"amount":null}`, `{"Amount":5}`, `{"amount":[5]}`} {
 		t.Run("S4-88 what cannot be evaluated asks: "+arguments, func(t *testing.T) {
 			posted, q := c.asks("use pay " + arguments)
 			require.Contains(t, q.Reason, `rule "small" cannot be evaluated, so a person decides`)
-			c.decides(signals.Accepted, denying(q))
+			c.decides(signals.DecideAccepted, denying(q))
 			c.completes(posted)
 			require.Len(t, s.seen(), 2)
 		})
@@ -222,16 +222,16 @@ func TestGrantCascades(t *testing.T) {
 	waiting := c.AwaitApproval(c.id, 3)
 	first, second, other := waiting[0], waiting[1], waiting[2]
 	require.Equal(t, first.Digest, second.Digest)
-	c.decides(signals.Accepted, granting(first))
+	c.decides(signals.DecideAccepted, granting(first))
 	require.Equal(t, other.ToolCallID, c.AwaitApproval(c.id, 1)[0].ToolCallID, "it is another call, and waits on")
 	require.Eventually(t, func() bool { return len(results(c.World, c.id)) == 2 }, waitLong, waitTick)
 	require.Equal(t, []string{`{"n":1}`, `{"n":1}`}, argumentsSeen(s, c.id))
 	covered := only(t, approvalsOf(c.World, c.id, second.ToolCallID))
 	require.Equal(t, first.ToolCallID, covered.Grant)
 	require.Equal(t, "ann", covered.By)
-	c.decides(signals.AlreadyResolved, approving(second))
-	c.decides(signals.Conflict, denying(second))
-	c.decides(signals.Accepted, denying(other))
+	c.decides(signals.DecideAlreadyResolved, approving(second))
+	c.decides(signals.DecideConflict, denying(second))
+	c.decides(signals.DecideAccepted, denying(other))
 	c.completes(posted)
 	require.Len(t, s.seen(), 2)
 }
@@ -239,7 +239,7 @@ func TestGrantCascades(t *testing.T) {
 // TestEditedArguments approves a call with other arguments.
 func TestEditedArguments(t *testing.T) {
 	c := newOffice(t, world.Options{Configure: func(cfg *threadmill.Config) {
-		cfg.ApprovalRules = []approval.Rule{{Name: "no removal", When: `args.command.contains("rm ")`, Effect: approval.Deny, Reason: "nothing is removed"}}
+		cfg.ApprovalRules = []approval.Rule{{Name: "no removal", When: `args.command.contains("rm ")`, Effect: approval.EffectDeny, Reason: "nothing is removed"}}
 	}}).talk(t)
 	const stored, edited = `{"command":"echo stored | tee -a out"}`, `{"command":"echo edited | tee -a out"}`
 	posted, q := c.asks("use shell_cmd " + stored)
@@ -258,7 +258,7 @@ func TestEditedArguments(t *testing.T) {
 			c.undecided(q)
 		}
 	})
-	c.decides(signals.Accepted, edit(edited))
+	c.decides(signals.DecideAccepted, edit(edited))
 	c.completes(posted)
 	t.Run("they run in the place of its own", func(t *testing.T) {
 		require.Equal(t, "edited\n", made(c.World, "out"))

@@ -35,12 +35,12 @@ func TestWhileACallWaits(t *testing.T) {
 	for name, begin := range map[string]func(c talk) (posted, call string, end func()){
 		"for approval": func(c talk) (string, string, func()) {
 			posted, q := c.asks("use spied {}")
-			return posted, q.ToolCallID, func() { c.decides(signals.Accepted, approving(q)) }
+			return posted, q.ToolCallID, func() { c.decides(signals.DecideAccepted, approving(q)) }
 		},
 		"for a client": func(c talk) (string, string, func()) {
 			posted, call := c.atClient("use photo {}")
 			return posted, call.ToolCallID, func() {
-				c.answers(signals.Accepted, signals.ToolResult{ToolCallID: call.ToolCallID, Output: "a photo"})
+				c.answers(signals.DecideAccepted, signals.ToolResult{ToolCallID: call.ToolCallID, Output: "a photo"})
 			}
 		},
 	} {
@@ -63,7 +63,7 @@ func TestWhileACallWaits(t *testing.T) {
 			require.Equal(t, signals.TurnCompleted, c.happens("changed", "file.changed").Status, "an event is handled meanwhile")
 			shownPending("file.changed")
 			steers := message(c.id, "steers", "are you there?")
-			steers.OnBusy = signals.Steer
+			steers.OnBusy = signals.OnBusySteer
 			for _, p := range []signals.Post{message(c.id, "says", "hello"), steers} {
 				out, err := c.Threads.Turn(c.Ctx(), c.id, p)
 				require.NoError(t, err)
@@ -108,10 +108,10 @@ func TestSameCallWhileItWaits(t *testing.T) {
 
 	other := c.post(`use spied {"a":2}`)
 	require.Len(t, c.AwaitApproval(c.id, 2), 2, "another call asks")
-	c.decides(signals.Accepted, approving(q))
+	c.decides(signals.DecideAccepted, approving(q))
 	c.completes(posted)
 	for _, waits := range c.AwaitApproval(c.id, 1) {
-		c.decides(signals.Accepted, denying(waits))
+		c.decides(signals.DecideAccepted, denying(waits))
 	}
 	c.completes(other)
 	require.Len(t, s.seen(), 1)
@@ -144,7 +144,7 @@ func TestOnWaiting(t *testing.T) {
 			queue, err := c.Threads.Queue(c.Ctx(), c.id)
 			require.NoError(t, err)
 			require.Equal(t, "m2", only(t, queue.Items).ID)
-			c.decides(signals.Accepted, approving(q))
+			c.decides(signals.DecideAccepted, approving(q))
 			c.completes(posted)
 			c.completes("m2")
 			requireSettled(t, c.World, c.id)
@@ -161,11 +161,11 @@ func TestOnWaiting(t *testing.T) {
 			c.completes(posted)
 			c.completes("m2")
 			made := only(t, approvalsOf(c.World, c.id, q.ToolCallID))
-			require.Equal(t, event.Deny, made.Decision)
+			require.Equal(t, event.DecisionDeny, made.Decision)
 			require.Contains(t, made.Reason, "m2")
 			require.Contains(t, c.result(q).Content, "because ann wrote a message instead")
 			require.Contains(t, c.lastShown(), "hello m2")
-			c.decides(signals.Conflict, approving(q))
+			c.decides(signals.DecideConflict, approving(q))
 			require.Len(t, s.seen(), seen)
 			require.Len(t, ofType(c.World, c.id, event.TypeLLMCall), 2, "one reply answers both")
 			requireSettled(t, c.World, c.id)
@@ -196,8 +196,8 @@ func TestTwoTurnsWait(t *testing.T) {
 	waiting := c.AwaitApproval(c.id, 2)
 	second := waiting[slices.IndexFunc(waiting, func(q event.ApprovalRequest) bool { return q.ToolCallID != first.ToolCallID })]
 	d := approving(first)
-	d.Scope, d.Pattern = event.Pattern, map[string]string{"n": "*"}
-	c.decides(signals.Accepted, d)
+	d.Scope, d.Pattern = event.ScopePattern, map[string]string{"n": "*"}
+	c.decides(signals.DecideAccepted, d)
 	c.completes(posted)
 	c.completes("changed")
 	require.Len(t, s.seen(), 2)
@@ -220,12 +220,12 @@ func TestWaitingIsListed(t *testing.T) {
 	quiet.hasStatus(signals.StatusOpen)
 	require.Equal(t, []string{first.id + " " + one.ToolCallID, second.id + " " + two.ToolCallID}, first.listed(2), "the longest first")
 
-	first.decides(signals.Accepted, denying(one))
+	first.decides(signals.DecideAccepted, denying(one))
 	first.completes(postedFirst)
 	first.hasStatus(signals.StatusOpen)
 	require.Equal(t, []string{second.id + " " + two.ToolCallID}, first.listed(1))
 
-	second.decides(signals.Accepted, approving(two))
+	second.decides(signals.DecideAccepted, approving(two))
 	second.completes(postedSecond)
 	require.Empty(t, second.listed(0))
 	second.hasStatus(signals.StatusOpen)
@@ -286,7 +286,7 @@ func TestRevokedMeansStored(t *testing.T) {
 	for n := range 3 {
 		call := fmt.Sprintf(`use spied {"n":%d}`, n)
 		posted, q := c.asks(call)
-		c.decides(signals.Accepted, granting(q))
+		c.decides(signals.DecideAccepted, granting(q))
 		c.completes(posted)
 		path := "/v1/threads/" + c.id + "/grants"
 		_, out := request(t, c.World, http.MethodGet, path, nil)
@@ -297,7 +297,7 @@ func TestRevokedMeansStored(t *testing.T) {
 		require.Equal(t, "accepted", out["result"])
 		all := approvalsOf(c.World, c.id, q.ToolCallID)
 		require.Len(t, all, 2, "by now it is stored")
-		require.Equal(t, []any{event.ApprovalRevoked, "ben", "too wide"}, []any{all[1].Decision, all[1].By, all[1].Reason})
+		require.Equal(t, []any{event.DecisionRevoked, "ben", "too wide"}, []any{all[1].Decision, all[1].By, all[1].Reason})
 		_, out = request(t, c.World, http.MethodGet, path, nil)
 		require.Empty(t, out["grants"])
 		c.denied(call)

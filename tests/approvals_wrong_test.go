@@ -21,13 +21,13 @@ import (
 func TestDecisionsThatAreWrong(t *testing.T) {
 	o := newOffice(t, world.Options{Configure: func(cfg *threadmill.Config) {
 		cfg.ApprovalRules = []approval.Rule{{
-			Name: "no removal", When: `args.command.contains("rm ")`, Effect: approval.Deny, Reason: "nothing is removed",
+			Name: "no removal", When: `args.command.contains("rm ")`, Effect: approval.EffectDeny, Reason: "nothing is removed",
 		}}
 	}})
 	c := o.talk(t)
 	posted, q := c.asks(`use shell_cmd {"command":"echo hello"}`)
 	pattern := func(globs map[string]string) func(*signals.Decide) {
-		return func(d *signals.Decide) { d.Scope, d.Pattern = event.Pattern, globs }
+		return func(d *signals.Decide) { d.Scope, d.Pattern = event.ScopePattern, globs }
 	}
 	args := func(raw string) func(*signals.Decide) {
 		return func(d *signals.Decide) { d.Args = json.RawMessage(raw) }
@@ -41,9 +41,9 @@ func TestDecisionsThatAreWrong(t *testing.T) {
 		mistake func(*signals.Decide)
 	}{
 		"a scope that is none":                   {"scope", func(d *signals.Decide) { d.Scope = "forever" }},
-		"a denial for the session":               {"scope", func(d *signals.Decide) { d.Decision, d.Scope = event.Deny, event.Session }},
+		"a denial for the session":               {"scope", func(d *signals.Decide) { d.Decision, d.Scope = event.DecisionDeny, event.ScopeSession }},
 		"a decision that is none":                {"decision", func(d *signals.Decide) { d.Decision = "approved" }},
-		"expiry, which nobody decides":           {"decision", func(d *signals.Decide) { d.Decision = event.ApprovalExpired }},
+		"expiry, which nobody decides":           {"decision", func(d *signals.Decide) { d.Decision = event.DecisionExpired }},
 		"a pattern for once":                     {"pattern", func(d *signals.Decide) { d.Pattern = map[string]string{"command": "*"} }},
 		"no pattern":                             {"pattern", pattern(nil)},
 		"an empty glob":                          {"pattern.command", pattern(map[string]string{"command": ""})},
@@ -51,8 +51,8 @@ func TestDecisionsThatAreWrong(t *testing.T) {
 		"a glob that does not cover the call":    {"pattern.command", pattern(map[string]string{"command": "ls *"})},
 		"a glob in another case":                 {"pattern.command", pattern(map[string]string{"command": "ECHO *"})},
 		"a glob for what the call does not have": {"pattern.directory", pattern(map[string]string{"command": "echo *", "directory": "*"})},
-		"arguments for the session":              {"args", func(d *signals.Decide) { d.Scope, d.Args = event.Session, json.RawMessage(`{"command":"ls"}`) }},
-		"arguments of a denial":                  {"args", func(d *signals.Decide) { d.Decision, d.Args = event.Deny, json.RawMessage(`{"command":"ls"}`) }},
+		"arguments for the session":              {"args", func(d *signals.Decide) { d.Scope, d.Args = event.ScopeSession, json.RawMessage(`{"command":"ls"}`) }},
+		"arguments of a denial":                  {"args", func(d *signals.Decide) { d.Decision, d.Args = event.DecisionDeny, json.RawMessage(`{"command":"ls"}`) }},
 		"arguments that are no object":           {"args", args(`["ls"]`)},
 		"arguments that are text":                {"args", args(`"{\"command\":\"ls\"}"`)},
 		"arguments of another type":              {"args", args(`{"command":7}`)},
@@ -88,7 +88,7 @@ func TestDecisionsThatAreWrong(t *testing.T) {
 			c.undecided(q)
 		})
 	}
-	c.decides(signals.Accepted, approving(q))
+	c.decides(signals.DecideAccepted, approving(q))
 	c.completes(posted)
 	require.Contains(t, c.result(q).Content, "hello")
 	audited := c.audited(len(wrong))

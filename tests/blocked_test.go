@@ -63,7 +63,7 @@ func TestBlockedStaysBlocked(t *testing.T) {
 	d := newDesk()
 	worlds := map[string]*world.World{}
 	for name, h := range map[string]hook.Hook{"function": d.hook("guard"), "inline": d.inline("guard")} {
-		h.OnFailure = hook.Closed
+		h.OnFailure = hook.FailClosed
 		if h.Func != nil {
 			h.MaxAttempts = 1
 		}
@@ -78,7 +78,7 @@ func TestBlockedStaysBlocked(t *testing.T) {
 		}
 	}
 	respond := func(_ event.MessageEvent, respond hook.Respond) (event.Event, error) {
-		respond(hook.Response{Content: "let us talk of trams", SenderType: event.System})
+		respond(hook.Response{Content: "let us talk of trams", SenderType: event.CreatedBySystem})
 		return nil, nil
 	}
 	replace := func(m event.MessageEvent, _ hook.Respond) (event.Event, error) {
@@ -88,7 +88,7 @@ func TestBlockedStaysBlocked(t *testing.T) {
 	drop := func(event.MessageEvent, hook.Respond) (event.Event, error) { return nil, hook.Drop() }
 	fail := func(event.MessageEvent, hook.Respond) (event.Event, error) { return nil, errors.New("no") }
 	produce := func(event.MessageEvent, hook.Respond) (event.Event, error) {
-		return nil, hook.Produce(hook.Message(event.User, "desk", "let us talk of trams"))
+		return nil, hook.Produce(hook.Message(event.CreatedByUser, "desk", "let us talk of trams"))
 	}
 	custom := func(m event.MessageEvent, _ hook.Respond) (event.Event, error) {
 		return event.CustomEvent{Type: "kept.quiet", ThreadID: m.ThreadID, Payload: json.RawMessage(`1`)}, nil
@@ -96,13 +96,13 @@ func TestBlockedStaysBlocked(t *testing.T) {
 	decisions := map[string]func(event.MessageEvent, hook.Respond) (event.Event, error){
 		"respond": respond, "replace": replace, "drop": drop, "fail": fail, "produce": produce, "another type": custom,
 	}
-	says := map[event.CreatedBy]string{event.User: "the word is " + secret, event.Tool: "use leaks {}"}
+	says := map[event.CreatedBy]string{event.CreatedByUser: "the word is " + secret, event.CreatedByTool: "use leaks {}"}
 	// All in one way, and the ones that differ in the others.
 	few := map[string]bool{"respond": true, "fail": true}
 	for kind, w := range worlds {
 		for by, content := range says {
 			for name, decide := range decisions {
-				if (kind == "inline" || by == event.Tool) && !few[name] {
+				if (kind == "inline" || by == event.CreatedByTool) && !few[name] {
 					continue
 				}
 				t.Run(kind+": "+name+" "+string(by), func(t *testing.T) {
@@ -132,7 +132,7 @@ func TestBlockedStaysBlocked(t *testing.T) {
 				}
 				id := w.Open("assistant")
 				d.set(id, "guard", func(_ context.Context, e event.Event, respond hook.Respond) (event.Event, error) {
-					if m, ok := e.(event.MessageEvent); ok && m.CreatedBy == event.Agent && m.Message.Content == "1 2 3" {
+					if m, ok := e.(event.MessageEvent); ok && m.CreatedBy == event.CreatedByAgent && m.Message.Content == "1 2 3" {
 						return decide(m, respond)
 					}
 					return nil, nil
@@ -171,7 +171,7 @@ func TestBlockedStaysBlocked(t *testing.T) {
 	t.Run("a retry passes what has failed", func(t *testing.T) {
 		for _, w := range worlds {
 			id := w.Open("assistant")
-			d.set(id, "guard", on(event.User, fail))
+			d.set(id, "guard", on(event.CreatedByUser, fail))
 			turn(w, id, message(id, "e1", "the word is "+secret))
 			d.set(id, "guard", nil)
 			requireBlocked(w, id, []string{secret})
@@ -254,8 +254,8 @@ func TestHookWorkflowDropsAndProduces(t *testing.T) {
 		out := r.Await(id, posted)
 		require.Equal(t, signals.TurnUnanswered, out.Status, out.Error)
 		require.Equal(t, calls, r.Provider.Calls(), "no model is called")
-		require.Equal(t, event.Dropped, r.decisionOn(id, posted).Outcome)
-		require.Equal(t, event.Completed, itemOf(r.World, id, posted).Status)
+		require.Equal(t, event.OutcomeDropped, r.decisionOn(id, posted).Outcome)
+		require.Equal(t, event.ItemCompleted, itemOf(r.World, id, posted).Status)
 		r.requireBlocked(id, "swordfish")
 	})
 	t.Run("produces", func(t *testing.T) {
@@ -266,9 +266,9 @@ func TestHookWorkflowDropsAndProduces(t *testing.T) {
 		out := r.Await(id, posted)
 		require.Equal(t, signals.TurnCompleted, out.Status, out.Error)
 		decided := r.decisionOn(id, posted)
-		require.Equal(t, event.Produced, decided.Outcome)
+		require.Equal(t, event.OutcomeOverwritten, decided.Outcome)
 		require.Len(t, decided.Produced, 2)
-		require.Equal(t, event.Overwritten, itemOf(r.World, id, posted).Status)
+		require.Equal(t, event.ItemOverwritten, itemOf(r.World, id, posted).Status)
 		require.JSONEq(t, `{"by":"bob"}`, string(recordOf(r.World, id, decided.Produced[1]).Payload))
 		r.requireBlocked(id, "swordfish", "this needs approval")
 	})

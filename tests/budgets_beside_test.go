@@ -43,7 +43,7 @@ func TestBudgetBesideAWait(t *testing.T) {
 		before := len(historyOf(w, id, ""))
 		publish(id)
 		beside = historyOf(w, id, "")[before:]
-		decision := signals.Decide{ToolCallID: call.ToolCallID, Decision: event.Approve, By: "ann"}
+		decision := signals.Decide{ToolCallID: call.ToolCallID, Decision: event.DecisionApprove, By: "ann"}
 		require.NoError(t, w.Temporal.SignalWorkflow(w.Ctx(), signals.WorkflowID(w.TaskQueue, id), "", signals.SignalDecide, decision))
 	})
 	require.Equal(t, cost{10, 2}, cost{len(beside), billed(beside)}, "events and actions:\n%s", describe(beside))
@@ -72,7 +72,7 @@ func TestBudgetTitle(t *testing.T) {
 		require.Fail(t, "the machine was too busy to measure a thread's first turn")
 		return cost{}
 	}
-	plain := first(world.New(t, world.Options{}), func(s signals.State) bool { return s.Usage.OutputTokens > 0 && s.Status == signals.Idle })
+	plain := first(world.New(t, world.Options{}), func(s signals.State) bool { return s.Usage.OutputTokens > 0 && s.Status == signals.ThreadIdle })
 	titled := first(named, func(s signals.State) bool { return s.Title != "" })
 	require.Equal(t, cost{plain.events + 7, plain.actions + 2}, titled)
 }

@@ -57,7 +57,7 @@ func inlineFor(name string, f func(event.MessageEvent) event.Event) hook.Hook {
 	h := hook.Inline(name, func(_ hook.Context, e event.Event, _ hook.Respond) (event.Event, error) {
 		return f(e.(event.MessageEvent)), nil
 	})
-	h.Filter = hook.Filter{Types: []string{event.TypeMessage}, CreatedBy: []event.CreatedBy{event.User}}
+	h.Filter = hook.Filter{Types: []string{event.TypeMessage}, CreatedBy: []event.CreatedBy{event.CreatedByUser}}
 	return h
 }
 
@@ -74,7 +74,7 @@ func noting(c *threadmill.Config) hook.Processor {
 		Text string `json:"text"`
 	}, deps hook.Deps,
 	) ([]hook.Produced, error) {
-		return []hook.Produced{hook.Message(event.System, "notes", in.Text)}, ready(ctx, temporal, deps)
+		return []hook.Produced{hook.Message(event.CreatedBySystem, "notes", in.Text)}, ready(ctx, temporal, deps)
 	})
 	p.Timeout = waitLong
 	return p
@@ -112,7 +112,7 @@ var hookShapes = []struct {
 		with: func(c *threadmill.Config) {
 			orders := passing(c, "orders")
 			orders.Filter.Types = []string{"order.*"}
-			c.Hooks = []hook.Hook{passing(c, "system", event.System), orders}
+			c.Hooks = []hook.Hook{passing(c, "system", event.CreatedBySystem), orders}
 		},
 		want: cost{10, 2},
 	},
@@ -135,7 +135,7 @@ var hookShapes = []struct {
 		with: func(c *threadmill.Config) {
 			c.Hooks = []hook.Hook{hook.Inline("sign", func(_ hook.Context, e event.Event, _ hook.Respond) (event.Event, error) {
 				m, ok := e.(event.MessageEvent)
-				if !ok || m.CreatedBy != event.Agent {
+				if !ok || m.CreatedBy != event.CreatedByAgent {
 					return nil, nil
 				}
 				m.Message.Content += " (signed)"
@@ -152,14 +152,14 @@ var hookShapes = []struct {
 	{
 		name: "three functions on a person's message: one hook workflow",
 		with: func(c *threadmill.Config) {
-			c.Hooks = []hook.Hook{passing(c, "one", event.User), passing(c, "two", event.User), passing(c, "three", event.User)}
+			c.Hooks = []hook.Hook{passing(c, "one", event.CreatedByUser), passing(c, "two", event.CreatedByUser), passing(c, "three", event.CreatedByUser)}
 		},
 		want: cost{10 + 9, 2 + 1}, children: []cost{{11, 1}},
 	},
 	{
 		name: "functions on an agent's reply: one hook workflow, and a marker for the end",
 		with: func(c *threadmill.Config) {
-			c.Hooks = []hook.Hook{passing(c, "one", event.Agent), passing(c, "two", event.Agent)}
+			c.Hooks = []hook.Hook{passing(c, "one", event.CreatedByAgent), passing(c, "two", event.CreatedByAgent)}
 		},
 		want: cost{10 + 9 + 1, 2 + 2}, children: []cost{{11, 1}},
 	},

@@ -143,7 +143,7 @@ func TestBudgetOfAnApprovalBelow(t *testing.T) {
 		w.Post(id, asks("helper", `use shell_cmd {"command":"true"}`))
 		call := w.AwaitApproval(id, 1)[0]
 		require.NoError(t, w.Temporal.SignalWorkflow(w.Ctx(), signals.WorkflowID(w.TaskQueue, id), "", signals.SignalDecide,
-			signals.Decide{ToolCallID: call.ToolCallID, Decision: event.Approve, By: "ann"}))
+			signals.Decide{ToolCallID: call.ToolCallID, Decision: event.DecisionApprove, By: "ann"}))
 	})
 	// Two more are the marks of a thread that waits for approval.
 	require.LessOrEqual(t, len(added), 16+9+20+2, describe(added))

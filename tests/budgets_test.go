@@ -29,7 +29,7 @@ func settle(w *world.World, thread string) []*history.HistoryEvent {
 		state, err := w.Threads.State(w.Ctx(), thread)
 		// Read after the state: what made the thread idle is in it.
 		out = historyOf(w, thread, "")
-		return err == nil && state.Status == signals.Idle && state.QueueLength == 0 && !taskOpen(out)
+		return err == nil && state.Status == signals.ThreadIdle && state.QueueLength == 0 && !taskOpen(out)
 	}, waitLong, waitTick)
 	return out
 }
@@ -127,7 +127,7 @@ func TestBudgets(t *testing.T) {
 			w.Post(id, `use shell_cmd {"command":"true"}`)
 			call := w.AwaitApproval(id, 1)[0]
 			awaitRest(w, id)
-			decide(id, signals.Decide{ToolCallID: call.ToolCallID, Decision: event.Approve, By: "ann"})
+			decide(id, signals.Decide{ToolCallID: call.ToolCallID, Decision: event.DecisionApprove, By: "ann"})
 		}
 	}
 	bySignal := func(w *world.World) func(string, signals.Decide) {
@@ -155,7 +155,7 @@ func TestBudgets(t *testing.T) {
 			for n := 2; n > 0; n-- {
 				call := unlisted.AwaitApproval(id, n)[0]
 				awaitRest(unlisted, id)
-				bySignal(unlisted)(id, signals.Decide{ToolCallID: call.ToolCallID, Decision: event.Deny, By: "ann"})
+				bySignal(unlisted)(id, signals.Decide{ToolCallID: call.ToolCallID, Decision: event.DecisionDeny, By: "ann"})
 			}
 		}, cost{25, 6}},
 	} {

@@ -82,7 +82,7 @@ func (s *scene) said(ctx context.Context, thread string) (n int, err error) {
 		if err := json.Unmarshal(r.Payload, &m); err != nil {
 			return 0, err
 		}
-		if m.SenderType == event.Agent {
+		if m.SenderType == event.CreatedByAgent {
 			n++
 		}
 	}

@@ -188,7 +188,7 @@ func eventAsks(t *testing.T, w *world.World) {
 	publish(w, thread, e)
 	request := w.AwaitApproval(thread, 1)[0]
 	require.Equal(t, "risky", request.ToolName)
-	require.Equal(t, signals.Accepted, approve(t, w, thread, request.ToolCallID))
+	require.Equal(t, signals.DecideAccepted, approve(t, w, thread, request.ToolCallID))
 	require.Equal(t, "risky returned: seen", awaitEvent(w, thread, e).Message.Content)
 
 	t.Run("in words", func(t *testing.T) {

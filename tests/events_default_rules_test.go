@@ -130,7 +130,7 @@ func queryAsked(t *testing.T, w *world.World) {
 	require.Equal(t, []string{"ann: good morning", "assistant: good morning", "carol: what is new?", "assistant: what is new?"}, saidIn(w, thread))
 	asked := world.Payload[event.Message](w, recordOf(w, thread, e.ID+".message"))
 	require.Equal(t, event.Message{
-		ID: e.ID + ".message", ThreadID: thread, SenderID: "carol", SenderType: event.User, Role: event.RoleUser, Content: "what is new?",
+		ID: e.ID + ".message", ThreadID: thread, SenderID: "carol", SenderType: event.CreatedByUser, Role: event.RoleUser, Content: "what is new?",
 	}, asked)
 	require.Equal(t, asked.ID, out.Message.ReplyToMessageID)
 	require.Equal(t, e.ID, only(t, published(w, thread)).ID, "the event is stored as well")

@@ -43,7 +43,7 @@ func TestEventHooks(t *testing.T) {
 	}
 	t.Run("a hook sees the message that a user_query becomes", func(t *testing.T) {
 		thread := w.Open()
-		d.set(thread, "function", saying(event.User, "hello", "good day"))
+		d.set(thread, "function", saying(event.CreatedByUser, "hello", "good day"))
 		require.Equal(t, "good day", handle(w, thread, userQuery("hello")).Message.Content)
 	})
 }
@@ -68,7 +68,7 @@ func eventChanged(t *testing.T, w *world.World, d *desk, l *ledger, name string)
 	e := happened("file.changed", map[string]string{"path": "a.go", "token": "hush"})
 	require.Equal(t, signals.TurnCompleted, handle(w, thread, e).Status)
 	require.JSONEq(t, `{"path":"a.go","token":"[redacted]"}`, string(only(t, l.calls(thread)).event.Payload))
-	require.Equal(t, event.Replaced, decisionOn(w, thread, e.ID).Outcome)
+	require.Equal(t, event.OutcomeReplaced, decisionOn(w, thread, e.ID).Outcome)
 	require.JSONEq(t, string(e.Payload), string(only(t, published(w, thread)).Payload), "the record is as it was published")
 
 	d.set(thread, name, nil)
@@ -175,7 +175,7 @@ func TestEventProcessors(t *testing.T) {
 				Item string `json:"item"`
 			}
 			err := json.Unmarshal(e.(event.EnvEvent).Payload, &order)
-			return []hook.Produced{hook.Message(event.User, "shop", "The "+order.Item+" is on its way.")}, err
+			return []hook.Produced{hook.Message(event.CreatedByUser, "shop", "The "+order.Item+" is on its way.")}, err
 		})
 	}
 	order := func() event.EnvEvent { return happened("order.placed", map[string]string{"item": "kettle"}) }
@@ -187,7 +187,7 @@ func TestEventProcessors(t *testing.T) {
 		require.Equal(t, signals.TurnCompleted, out.Status)
 		require.Equal(t, "The kettle is on its way.", out.Message.Content)
 		require.Equal(t, []string{"shop: The kettle is on its way.", "assistant: The kettle is on its way."}, saidIn(w, thread))
-		require.Equal(t, event.Overwritten, itemOf(w, thread, e.ID).Status)
+		require.Equal(t, event.ItemOverwritten, itemOf(w, thread, e.ID).Status)
 		for _, m := range ofType(w, thread, event.TypeMessage) {
 			require.Equal(t, e.ID, m.TraceID, "all of it follows from the event")
 		}
@@ -228,7 +228,7 @@ func TestEventProcessors(t *testing.T) {
 	t.Run("a processor of the event's type comes before rules", func(t *testing.T) {
 		thread, e, other := w.Open(), happened("own.type", nil), happened("own.other", nil)
 		d.make(thread, "own", func(context.Context, event.Event, hook.Deps) ([]hook.Produced, error) {
-			return []hook.Produced{hook.Message(event.User, "shop", "mine")}, nil
+			return []hook.Produced{hook.Message(event.CreatedByUser, "shop", "mine")}, nil
 		})
 		require.Equal(t, "mine", handle(w, thread, e).Message.Content)
 		require.Equal(t, signals.TurnCompleted, handle(w, thread, other).Status)

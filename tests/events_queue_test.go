@@ -60,7 +60,7 @@ func eventsWait(t *testing.T, w *world.World, l *ledger) {
 	require.Equal(t, first.ID, queue.Processing.ID, "its turn lasts until the function has returned")
 	waits := only(t, queue.Items)
 	require.Equal(t, second.ID, waits.ID)
-	require.Equal(t, event.Pending, waits.Status)
+	require.Equal(t, event.ItemPending, waits.Status)
 	require.Equal(t, []string{first.ID}, l.handled(thread))
 
 	halt.release()
@@ -147,7 +147,7 @@ func eventsExpire(t *testing.T, w *world.World, l *ledger) {
 	out := w.Await(thread, short.ID)
 	require.Equal(t, signals.TurnExpired, out.Status)
 	require.Equal(t, []string{first.ID, last.ID}, l.handled(thread))
-	require.Equal(t, string(event.Expired), world.Payload[event.StatusChange](w, recordOf(w, thread, short.ID+".expired")).Status)
+	require.Equal(t, string(event.ItemExpired), world.Payload[event.StatusChange](w, recordOf(w, thread, short.ID+".expired")).Status)
 	require.Len(t, published(w, thread), 2)
 }
 
@@ -241,7 +241,7 @@ func TestEventFails(t *testing.T) {
 func TestEventUnmatched(t *testing.T) {
 	l, log := newLedger(), &logbook{}
 	w := ruled(t, world.Options{Configure: func(c *threadmill.Config) { log.keep(t, c) }},
-		l.rule("fence", "fence"), rule.Rule{Name: rule.Fallback, Events: []string{"*"}, Disabled: true})
+		l.rule("fence", "fence"), rule.Rule{Name: rule.NameFallback, Events: []string{"*"}, Disabled: true})
 	t.Run("S3-13 S3-A3 S3-publish_unknown_type a warning, and no error", func(t *testing.T) {
 		thread, e := w.Open(), happened("moon.rises", 1)
 		out := handle(w, thread, e)

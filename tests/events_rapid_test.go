@@ -213,7 +213,7 @@ func TestEventsLiveOn(t *testing.T) {
 	})
 	t.Run("S3-12 events that come while a person is waited for are handled meanwhile, in order", func(t *testing.T) {
 		awaitCalls(t, l, thread, 1+len(waiting))
-		require.Equal(t, signals.Accepted, approve(t, w, thread, call))
+		require.Equal(t, signals.DecideAccepted, approve(t, w, thread, call))
 		require.Equal(t, "risky returned: seen", awaitEvent(w, thread, asks).Message.Content)
 		require.Equal(t, append([]string{handled.ID}, waiting...), l.handled(thread))
 	})

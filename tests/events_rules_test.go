@@ -22,7 +22,7 @@ import (
 // function was called.
 func TestRules(t *testing.T) {
 	l := newLedger()
-	high, disabled, mains, fallback := l.rule("high", "prio.high"), l.rule("disabled", "github.*"), l.rule("mains", "github.push"), l.rule(rule.Fallback, "*")
+	high, disabled, mains, fallback := l.rule("high", "prio.high"), l.rule("disabled", "github.*"), l.rule("mains", "github.push"), l.rule(rule.NameFallback, "*")
 	high.Priority, disabled.Priority, disabled.Disabled, mains.Priority, fallback.Priority = 40, 90, true, 50, 10
 	mains.Where = []rule.Condition{{Field: "payload.branch", Equals: "main"}, {Field: "metadata.source", Equals: "env"}}
 	w := ruled(t, world.Options{},
@@ -36,15 +36,15 @@ func TestRules(t *testing.T) {
 		want     string
 	}{
 		{"S3-15 S3-rule_matching_exact the type itself", "file.changed", nil, "exact"},
-		{"S3-15 no longer one", "file.changed.twice", nil, rule.Fallback},
-		{"S3-15 upper and lower case differ", "File.changed", nil, rule.Fallback},
+		{"S3-15 no longer one", "file.changed.twice", nil, rule.NameFallback},
+		{"S3-15 upper and lower case differ", "File.changed", nil, rule.NameFallback},
 		{"S3-16 S3-rule_matching_array the first of an array", "build.started", nil, "array"},
 		{"S3-16 the last of an array", "build.ended", nil, "array"},
-		{"S3-16 none of an array", "build.paused", nil, rule.Fallback},
+		{"S3-16 none of an array", "build.paused", nil, rule.NameFallback},
 		{"S3-17 what begins so", "github.issue", nil, "prefix"},
 		{"S3-17 and has more parts", "github.issue.closed", nil, "prefix"},
-		{"S3-17 what does not begin so", "githubs.issue", nil, rule.Fallback},
-		{"S3-18 S3-rule_matching_wildcard anything else", "moon.rises", nil, rule.Fallback},
+		{"S3-17 what does not begin so", "githubs.issue", nil, rule.NameFallback},
+		{"S3-18 S3-rule_matching_wildcard anything else", "moon.rises", nil, rule.NameFallback},
 		{"S3-19 S3-rule_priority of several the highest", "prio.high", nil, "high"},
 		{"S3-19 of equals the first", "prio.low", nil, "low"},
 		{"S3-20 a disabled one is not asked", "github.star", nil, "prefix"},
@@ -62,7 +62,7 @@ func TestRules(t *testing.T) {
 	t.Run("S3-21 one that is registered holds for the next event", func(t *testing.T) {
 		before, after := happened("late.one", nil), happened("late.two", nil)
 		handle(w, thread, before)
-		require.Equal(t, []string{rule.Fallback}, l.by(before.ID))
+		require.Equal(t, []string{rule.NameFallback}, l.by(before.ID))
 		late := l.rule("late", "late.*")
 		require.NoError(t, w.Runtime.RegisterRule(late))
 		handle(w, thread, after)

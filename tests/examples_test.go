@@ -115,9 +115,9 @@ func TestHooksGuide(t *testing.T) {
 		default:
 			var verdict hook.Verdict
 			readWhole(t, block, &verdict)
-			answer, err := verdict.Read(event.MessageEvent{CreatedBy: event.User, ThreadID: "t1"})
+			answer, err := verdict.Read(event.MessageEvent{CreatedBy: event.CreatedByUser, ThreadID: "t1"})
 			require.NoError(t, err, block)
-			require.NotEqual(t, event.Passed, answer.Outcome)
+			require.NotEqual(t, event.OutcomePassed, answer.Outcome)
 		}
 	}
 	require.Len(t, seen, 4, "a message, calls, a model call, an event of one's own")

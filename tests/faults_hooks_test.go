@@ -71,7 +71,7 @@ func (k *killing) requireGuarded(t *testing.T, thread, eventID, want string, ask
 	require.Equal(t, asked, k.asked("guard", k.hookKey(thread, eventID, "guard")))
 	made := world.Payload[event.Interception](k.World, only(t, ofType(k.World, thread, event.TypeHook)))
 	require.Equal(t, eventID, made.EventID)
-	require.Equal(t, event.Replaced, made.Outcome)
+	require.Equal(t, event.OutcomeReplaced, made.Outcome)
 	require.Equal(t, want, made.Message.Content)
 	require.Len(t, k.Messages(thread), 2)
 }
@@ -173,7 +173,7 @@ func (k *killing) requireSealed(t *testing.T, id string, asked int) event.Messag
 			made = append(made, world.Payload[event.Interception](k.World, r))
 		}
 	}
-	require.Equal(t, event.Replaced, only(t, made).Outcome)
+	require.Equal(t, event.OutcomeReplaced, only(t, made).Outcome)
 	require.Contains(t, messages[3].Content, made[0].Message.Content, "the stand-in repeats what it was shown")
 	return *made[0].Message
 }

@@ -129,7 +129,7 @@ func (s stage) requireConversation(db store.Store, thread string) (hits int) {
 	var turns [][]event.Message
 	for _, r := range records {
 		m := decode[event.Message](s.t, r.Payload)
-		if m.SenderType == event.User {
+		if m.SenderType == event.CreatedByUser {
 			turns = append(turns, nil)
 		}
 		turns[len(turns)-1] = append(turns[len(turns)-1], m)

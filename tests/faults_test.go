@@ -128,7 +128,7 @@ func requireWhole(t *testing.T, db store.Store, thread string) {
 			calls++
 		case event.TypeMessage:
 			m := decode[event.Message](t, r.Payload)
-			if m.SenderType == event.Agent {
+			if m.SenderType == event.CreatedByAgent {
 				replies++
 			}
 			if m.ToolCallID != "" {
@@ -268,7 +268,7 @@ func requireShown(t *testing.T, v *proc.Viewer) {
 	t.Helper()
 	events := v.Events()
 	at := slices.IndexFunc(events, func(e event.AgentEvent) bool {
-		return e.Type == event.EventMessage && e.Message.SenderType == event.Agent
+		return e.Type == event.EventMessage && e.Message.SenderType == event.CreatedByAgent
 	})
 	require.Positive(t, at)
 	whole, told := events[at].Message, false
@@ -303,7 +303,7 @@ func (f faults) afterReply(t *testing.T) {
 		if i == 0 {
 			s.Open("t", "round a")
 			s.Watch(t, "t", func(e event.AgentEvent) {
-				if e.Type == event.EventMessage && e.Message.SenderType == event.Agent {
+				if e.Type == event.EventMessage && e.Message.SenderType == event.CreatedByAgent {
 					seen <- struct{}{}
 				}
 			})

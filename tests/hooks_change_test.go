@@ -33,8 +33,8 @@ func TestHooksChangeEvents(t *testing.T) {
 	}
 	t.Run("S0-12 what agents and tools say", func(t *testing.T) {
 		id := w.Open("assistant")
-		d.set(id, "first", saying(event.Tool, "noted", "written down"))
-		d.set(id, "second", saying(event.Agent, "milk", "bread"))
+		d.set(id, "first", saying(event.CreatedByTool, "noted", "written down"))
+		d.set(id, "second", saying(event.CreatedByAgent, "milk", "bread"))
 		out := say(w, id, "use note {\"text\":\"milk\"}")
 		require.Equal(t, "note returned: written down: bread", out.Message.Content, "the turn's result is what holds")
 		shown := modelsOf(w, "written down: milk")
@@ -46,7 +46,7 @@ func TestHooksChangeEvents(t *testing.T) {
 	})
 	t.Run("S0-14 a message becomes a tool call", func(t *testing.T) {
 		id := w.Open("assistant")
-		d.set(id, "first", onMessage(event.User, func(_ event.MessageEvent, _ hook.Respond) event.Event {
+		d.set(id, "first", onMessage(event.CreatedByUser, func(_ event.MessageEvent, _ hook.Respond) event.Event {
 			return event.ToolCallEvent{ThreadID: id, AgentName: "assistant", ToolCalls: []event.ToolCall{
 				{ID: "mine", Function: event.Function{Name: "note", Arguments: `{"text":"instead"}`}},
 			}}
@@ -68,8 +68,8 @@ func TestHooksChangeEvents(t *testing.T) {
 	t.Run("S0-14 a tool call becomes a message", func(t *testing.T) {
 		id, ran := w.Open("assistant"), len(spied.seen())
 		d.set(id, "first", onCalls(func(_ event.ToolCallEvent, _ hook.Respond) event.Event {
-			return event.MessageEvent{CreatedBy: event.User, ThreadID: id, Message: event.NewMessage{
-				ThreadID: id, SenderID: "guard", SenderType: event.User, Content: "forget the tool",
+			return event.MessageEvent{CreatedBy: event.CreatedByUser, ThreadID: id, Message: event.NewMessage{
+				ThreadID: id, SenderID: "guard", SenderType: event.CreatedByUser, Content: "forget the tool",
 			}}
 		}))
 		before := w.Provider.Calls()
@@ -87,8 +87,8 @@ func TestHooksChangeEvents(t *testing.T) {
 			if _, ok := e.(event.CustomEvent); !ok {
 				return nil, nil
 			}
-			return event.MessageEvent{CreatedBy: event.User, ThreadID: id, Message: event.NewMessage{
-				ThreadID: id, SenderID: "cron", SenderType: event.User, Content: "it is noon",
+			return event.MessageEvent{CreatedBy: event.CreatedByUser, ThreadID: id, Message: event.NewMessage{
+				ThreadID: id, SenderID: "cron", SenderType: event.CreatedByUser, Content: "it is noon",
 			}}, nil
 		})
 		out := turn(w, id, custom("c1", "clock.struck", 12))
@@ -107,7 +107,7 @@ func TestHooksChangeEvents(t *testing.T) {
 
 func hooksRewrite(t *testing.T, d *desk, w *world.World, by string) {
 	id := w.Open("assistant")
-	d.set(id, by, saying(event.User, "1234", by+"-hidden"))
+	d.set(id, by, saying(event.CreatedByUser, "1234", by+"-hidden"))
 	before := w.Provider.Calls()
 	out := turn(w, id, message(id, "e1", "my pin is 1234"))
 	require.Equal(t, "my pin is "+by+"-hidden", out.Message.Content, "what the model was shown")
@@ -117,7 +117,7 @@ func hooksRewrite(t *testing.T, d *desk, w *world.World, by string) {
 	requireBlocked(w, id, []string{"1234"}, "my pin is "+by+"-hidden")
 	require.Equal(t, "my pin is 1234", w.Messages(id)[0].Content, "the record stays as it is")
 	decided := decisionOn(w, id, "e1")
-	require.Equal(t, event.Replaced, decided.Outcome)
+	require.Equal(t, event.OutcomeReplaced, decided.Outcome)
 	require.Equal(t, "my pin is "+by+"-hidden", decided.Message.Content, "and beside it is what holds")
 	require.Equal(t, "my pin is "+by+"-hidden", page(t, w, id)[0]["content"], "which is what people read")
 	if by == "first" {
@@ -174,7 +174,7 @@ func hooksEditAsked(t *testing.T, d *desk, w *world.World, by string) {
 	e := w.Post(id, `use shell_cmd {"command":"echo original"}`)
 	asks := w.AwaitApproval(id, 1)[0]
 	require.Equal(t, `{"command":"echo edited"}`, asks.Arguments)
-	require.Equal(t, signals.Accepted, approve(t, w, id, asks.ToolCallID))
+	require.Equal(t, signals.DecideAccepted, approve(t, w, id, asks.ToolCallID))
 	require.Equal(t, signals.TurnCompleted, wholly(w, id, await(t, w, id, e)).Status)
 	require.Contains(t, results(w, id)[asks.ToolCallID].Content, "edited")
 	require.NotContains(t, results(w, id)[asks.ToolCallID].Content, "original")
@@ -208,7 +208,7 @@ func hooksCustomInstead(t *testing.T, d *desk, w *world.World, what, says string
 		if c, ok := e.(event.CustomEvent); assert.True(t, ok, "%T", e) {
 			payloads = append(payloads, string(c.Payload))
 		}
-		return []hook.Produced{hook.Message(event.System, "desk", "a ticket was opened")}, nil
+		return []hook.Produced{hook.Message(event.CreatedBySystem, "desk", "a ticket was opened")}, nil
 	})
 	before := w.Provider.Calls()
 	out := say(w, id, says)
@@ -260,18 +260,18 @@ func hooksModelCall(t *testing.T, d *desk, w *world.World) {
 
 func hooksSteered(t *testing.T, d *desk, w *world.World) {
 	id, slow := w.Open("assistant"), newHalt()
-	d.set(id, "first", slow.before("message tool", saying(event.User, "secret", "…")))
+	d.set(id, "first", slow.before("message tool", saying(event.CreatedByUser, "secret", "…")))
 	e := w.Post(id, "use note {}")
 	<-slow.reached
 	for n, text := range []string{"the secret", "stop"} {
 		p := message(id, fmt.Sprintf("s%d", n), text)
-		p.OnBusy = signals.Steer
+		p.OnBusy = signals.OnBusySteer
 		_, err := w.Threads.Post(w.Ctx(), id, p)
 		require.NoError(t, err)
 	}
-	d.set(id, "second", onMessage(event.User, func(m event.MessageEvent, respond hook.Respond) event.Event {
+	d.set(id, "second", onMessage(event.CreatedByUser, func(m event.MessageEvent, respond hook.Respond) event.Event {
 		if m.Message.Content == "stop" {
-			respond(hook.Response{Content: "I do not stop.", SenderType: event.System})
+			respond(hook.Response{Content: "I do not stop.", SenderType: event.CreatedBySystem})
 		}
 		return nil
 	}))
@@ -280,7 +280,7 @@ func hooksSteered(t *testing.T, d *desk, w *world.World) {
 	last := modelCalls(w)[w.Provider.Calls()-1]
 	require.Contains(t, last.raw, "the …")
 	require.NotContains(t, last.raw, "the secret")
-	require.Equal(t, event.Responded, decisionOn(w, id, "s1").Outcome)
+	require.Equal(t, event.OutcomeResponded, decisionOn(w, id, "s1").Outcome)
 	require.Equal(t, "assistant: I do not stop.", saidIn(w, id)[len(saidIn(w, id))-1])
 	want := []string{"message user", "tool_call", "message tool", "message user", "message user", "message agent", "message system"}
 	require.Equal(t, want, d.whats(id, "first"), "S0-24 once each")

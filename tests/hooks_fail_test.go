@@ -27,7 +27,7 @@ func failsOn(what string) hook.Func {
 }
 
 // panics panics on what people say.
-var panics = onMessage(event.User, func(event.MessageEvent, hook.Respond) event.Event { panic("at the disco") })
+var panics = onMessage(event.CreatedByUser, func(event.MessageEvent, hook.Respond) event.Event { panic("at the disco") })
 
 // TestHooksFail has hooks that fail in every way.
 func TestHooksFail(t *testing.T) {
@@ -37,15 +37,15 @@ func TestHooksFail(t *testing.T) {
 		h.MaxAttempts, h.OnFailure = attempts, mode
 		return h
 	}
-	brief := with(d.hook("brief", "time.taken"), 1, hook.Closed)
+	brief := with(d.hook("brief", "time.taken"), 1, hook.FailClosed)
 	brief.Timeout = 20 * time.Millisecond
 	w := d.open(t, world.Options{Tools: []tool.Tool{spied}}, []hook.Hook{
-		d.hook("first"), with(d.inline("inline-open", "message"), 0, hook.Open),
-		with(d.hook("open"), 1, hook.Open), brief, with(d.hook("patient"), 2, ""),
+		d.hook("first"), with(d.inline("inline-open", "message"), 0, hook.FailOpen),
+		with(d.hook("open"), 1, hook.FailOpen), brief, with(d.hook("patient"), 2, ""),
 		with(d.hook("strict"), 1, ""), with(d.hook("strict-models", event.TypeLLMCall), 1, ""), d.hook("last"),
 	})
 	inline := d.open(t, world.Options{Tools: []tool.Tool{spied}}, []hook.Hook{
-		d.inline("strict"), with(d.inline("inline-open"), 0, hook.Open), d.inline("last"), d.inline("strict-models", event.TypeLLMCall),
+		d.inline("strict"), with(d.inline("inline-open"), 0, hook.FailOpen), d.inline("last"), d.inline("strict-models", event.TypeLLMCall),
 	})
 	for what, says := range map[string]string{
 		"message user": "hello", "llm_call": "hello", "message agent": "hello\nuse spied {}",
@@ -62,7 +62,7 @@ func TestHooksFail(t *testing.T) {
 	t.Run("S0-23 a message that was to join a turn fails, and the turn goes on", func(t *testing.T) {
 		id, wait := w.Open("assistant"), newHalt()
 		d.set(id, "first", wait.before("message tool", nil))
-		d.set(id, "strict", onMessageErr(event.User, func(m event.MessageEvent) error {
+		d.set(id, "strict", onMessageErr(event.CreatedByUser, func(m event.MessageEvent) error {
 			if m.Message.Content == "psst" {
 				return errors.New("no way")
 			}
@@ -71,7 +71,7 @@ func TestHooksFail(t *testing.T) {
 		add(w, id, message(id, "e1", "use note {}"))
 		<-wait.reached
 		joins := message(id, "e2", "psst")
-		joins.OnBusy = signals.Steer
+		joins.OnBusy = signals.OnBusySteer
 		add(w, id, joins)
 		wait.release()
 		require.Equal(t, signals.TurnCompleted, wholly(w, id, w.Await(id, "e1")).Status)
@@ -129,20 +129,20 @@ func hooksFailOpen(t *testing.T, d *desk, w *world.World, name string, rule hook
 	t.Helper()
 	id := w.Open("assistant")
 	d.set(id, name, rule)
-	d.set(id, "last", saying(event.User, "hello", "good day"))
+	d.set(id, "last", saying(event.CreatedByUser, "hello", "good day"))
 	out := turn(w, id, message(id, "e1", "hello"))
 	require.Equal(t, signals.TurnCompleted, out.Status, out.Error)
 	require.Equal(t, "good day", out.Message.Content, "with what the next one has made of it")
 	decided := decisionOn(w, id, "e1")
-	require.Equal(t, event.Replaced, decided.Outcome)
+	require.Equal(t, event.OutcomeReplaced, decided.Outcome)
 	outcomes := map[string]event.HookOutcome{}
 	for _, h := range decided.Hooks {
 		outcomes[h.Name] = h
 	}
 	require.Len(t, outcomes, hooks, "each is there")
-	require.Equal(t, event.HookFailed, outcomes[name].Outcome)
+	require.Equal(t, event.OutcomeFailed, outcomes[name].Outcome)
 	require.NotEmpty(t, outcomes[name].Error)
-	require.Equal(t, event.Replaced, outcomes["last"].Outcome)
+	require.Equal(t, event.OutcomeReplaced, outcomes["last"].Outcome)
 	require.Empty(t, ofType(w, id, event.TypeError))
 }
 
@@ -193,7 +193,7 @@ func hooksFailClosed(t *testing.T, d *desk, w *world.World, spied *spy, what, sa
 	})
 	retried, err := w.Threads.Retry(w.Ctx(), id, "e1", "ann")
 	require.NoError(t, err)
-	require.Equal(t, event.Pending, retried.Status)
+	require.Equal(t, event.ItemPending, retried.Status)
 	out = wholly(w, id, await(t, w, id, "e1"))
 	if says == "" {
 		require.Equal(t, signals.TurnUnanswered, out.Status)
@@ -203,7 +203,7 @@ func hooksFailClosed(t *testing.T, d *desk, w *world.World, spied *spy, what, sa
 	}
 	require.NotZero(t, seen, "the hook is asked again")
 	done := itemOf(w, id, "e1")
-	require.Equal(t, event.Completed, done.Status)
+	require.Equal(t, event.ItemCompleted, done.Status)
 	require.Empty(t, done.Error)
 	require.Equal(t, 1, done.Attempt)
 	require.Len(t, w.Records(id), len(uniqueIDs(w.Records(id))))
@@ -224,8 +224,8 @@ func uniqueIDs(records []event.Record) map[string]bool {
 func hooksTriedAgain(t *testing.T, d *desk, w *world.World) {
 	id := w.Open("assistant")
 	failures := 1
-	d.set(id, "first", saying(event.User, "hello", "good day"))
-	d.set(id, "patient", onMessageErr(event.User, func(m event.MessageEvent) error {
+	d.set(id, "first", saying(event.CreatedByUser, "hello", "good day"))
+	d.set(id, "patient", onMessageErr(event.CreatedByUser, func(m event.MessageEvent) error {
 		if m.Message.Content != "good day" {
 			return errors.New("it was not told what the first one did: " + m.Message.Content)
 		}
@@ -286,30 +286,30 @@ var invalidAnswers = map[string]struct {
 	rule    hook.Func
 	problem string
 }{
-	"another thread's message": {onMessage(event.User, func(m event.MessageEvent, _ hook.Respond) event.Event {
+	"another thread's message": {onMessage(event.CreatedByUser, func(m event.MessageEvent, _ hook.Respond) event.Event {
 		m.ThreadID = "elsewhere"
 		return m
 	}), "threadId"},
-	"a message without content": {onMessage(event.User, func(m event.MessageEvent, _ hook.Respond) event.Event {
+	"a message without content": {onMessage(event.CreatedByUser, func(m event.MessageEvent, _ hook.Respond) event.Event {
 		m.Message.Content = ""
 		return m
 	}), "content: is required"},
-	"a model call for a message": {onMessage(event.User, func(m event.MessageEvent, _ hook.Respond) event.Event {
+	"a model call for a message": {onMessage(event.CreatedByUser, func(m event.MessageEvent, _ hook.Respond) event.Event {
 		return event.LLMCallEvent{ThreadID: m.ThreadID, AgentName: "assistant"}
 	}), "cannot become an llm_call"},
-	"a type of the thread's own": {onMessage(event.User, func(m event.MessageEvent, _ hook.Respond) event.Event {
+	"a type of the thread's own": {onMessage(event.CreatedByUser, func(m event.MessageEvent, _ hook.Respond) event.Event {
 		return event.CustomEvent{Type: event.TypeFinal, ThreadID: m.ThreadID}
 	}), "is not a type of your own"},
-	"too much": {onMessage(event.User, func(m event.MessageEvent, _ hook.Respond) event.Event {
+	"too much": {onMessage(event.CreatedByUser, func(m event.MessageEvent, _ hook.Respond) event.Event {
 		m.Message.Content = strings.Repeat("x", hook.MaxEvent)
 		return m
 	}), "at most 262144"},
-	"an empty response": {responding(event.User, hook.Response{}), "responses[0].content: is required"},
+	"an empty response": {responding(event.CreatedByUser, hook.Response{}), "responses[0].content: is required"},
 	"a response at no known time": {
-		responding(event.User, hook.Response{Content: "x", EnqueueAfter: "later"}), `enqueueAfter: "later"`,
+		responding(event.CreatedByUser, hook.Response{Content: "x", EnqueueAfter: "later"}), `enqueueAfter: "later"`,
 	},
 	"a response from nobody known": {
-		responding(event.User, hook.Response{Content: "x", SenderType: "ghost"}), `senderType: "ghost"`,
+		responding(event.CreatedByUser, hook.Response{Content: "x", SenderType: "ghost"}), `senderType: "ghost"`,
 	},
 	"a call that the model did not make": {onCalls(func(c event.ToolCallEvent, _ hook.Respond) event.Event {
 		c.ToolCalls = append(c.ToolCalls, event.ToolCall{ID: "mine", Function: event.Function{Name: "spied", Arguments: "{}"}})

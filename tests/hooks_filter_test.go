@@ -43,15 +43,15 @@ func TestHookFilters(t *testing.T) {
 		"bobs-model":      {hook.Filter{Types: []string{"llm_call"}, Agents: []string{"bob"}}, models[2:4]},
 		"tickets":         {hook.Filter{Types: []string{"ticket.*"}}, which(12, 13)},
 		"one-or-another":  {hook.Filter{Types: []string{"order.placed", "tool_call"}}, which(1, 6, 14)},
-		"by-user":         {hook.Filter{CreatedBy: []event.CreatedBy{event.User}}, which(0, 5)},
-		"by-agent":        {hook.Filter{CreatedBy: []event.CreatedBy{event.Agent}}, which(1, 4, 6, 8, 11)},
-		"by-tool":         {hook.Filter{CreatedBy: []event.CreatedBy{event.Tool}}, which(2, 3, 7, 10)},
-		"by-system":       {hook.Filter{CreatedBy: []event.CreatedBy{event.System}}, which(9)},
+		"by-user":         {hook.Filter{CreatedBy: []event.CreatedBy{event.CreatedByUser}}, which(0, 5)},
+		"by-agent":        {hook.Filter{CreatedBy: []event.CreatedBy{event.CreatedByAgent}}, which(1, 4, 6, 8, 11)},
+		"by-tool":         {hook.Filter{CreatedBy: []event.CreatedBy{event.CreatedByTool}}, which(2, 3, 7, 10)},
+		"by-system":       {hook.Filter{CreatedBy: []event.CreatedBy{event.CreatedBySystem}}, which(9)},
 		"bob":             {hook.Filter{Agents: []string{"BOB"}}, which(6, 7, 8)},
 		"spied":           {hook.Filter{Tools: []string{"spied"}}, which(1, 2)},
 		"from-outside":    {hook.Filter{Tools: []string{"cron"}}, which(10)},
-		"bobs-notes":      {hook.Filter{Types: []string{"message"}, CreatedBy: []event.CreatedBy{event.Tool}, Agents: []string{"bob"}, Tools: []string{"note"}}, which(7)},
-		"nothing-at-once": {hook.Filter{Types: []string{"tool_call"}, CreatedBy: []event.CreatedBy{event.User}}, nil},
+		"bobs-notes":      {hook.Filter{Types: []string{"message"}, CreatedBy: []event.CreatedBy{event.CreatedByTool}, Agents: []string{"bob"}, Tools: []string{"note"}}, which(7)},
+		"nothing-at-once": {hook.Filter{Types: []string{"tool_call"}, CreatedBy: []event.CreatedBy{event.CreatedByUser}}, nil},
 		"elsewhere":       {hook.Filter{Namespaces: []string{"elsewhere"}}, nil},
 	}
 	w := d.open(t, world.Options{Tools: []tool.Tool{spied}, Agents: []agent.Agent{
@@ -72,8 +72,8 @@ func TestHookFilters(t *testing.T) {
 	say(w, id, "@assistant use spied {}\nuse note {}")
 	say(w, id, "@bob use note {}")
 	for _, m := range []event.NewMessage{
-		{ThreadID: id, SenderID: "house", SenderType: event.System, Content: "the rules have changed"},
-		{ThreadID: id, SenderID: "cron", SenderType: event.Tool, Content: "@assistant it is noon"},
+		{ThreadID: id, SenderID: "house", SenderType: event.CreatedBySystem, Content: "the rules have changed"},
+		{ThreadID: id, SenderID: "cron", SenderType: event.CreatedByTool, Content: "@assistant it is noon"},
 	} {
 		turn(w, id, signals.NewPost("", m))
 	}

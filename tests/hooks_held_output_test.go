@@ -24,7 +24,7 @@ const (
 func agentsSaid(frames []frame) []string {
 	var out []string
 	for _, f := range frames {
-		if f.event.Type == event.EventMessage && f.event.Message.SenderType == event.Agent {
+		if f.event.Type == event.EventMessage && f.event.Message.SenderType == event.CreatedByAgent {
 			out = append(out, f.event.Message.Content)
 		}
 	}
@@ -52,7 +52,7 @@ func TestHeldOutput(t *testing.T) {
 	}
 	keeper, inline := d.hook("keeper"), d.inline("keeper-inline")
 	keeper.HoldOutput, inline.HoldOutput, keeper.MaxAttempts = true, true, 1
-	keeper.Filter = hook.Filter{Types: []string{"message"}, CreatedBy: []event.CreatedBy{event.Agent}, Agents: []string{"guarded"}}
+	keeper.Filter = hook.Filter{Types: []string{"message"}, CreatedBy: []event.CreatedBy{event.CreatedByAgent}, Agents: []string{"guarded"}}
 	inline.Filter = keeper.Filter
 	inline.Filter.Agents = []string{"watched"}
 	w := d.open(t, world.Options{Agents: agents}, []hook.Hook{keeper, inline})
@@ -67,7 +67,7 @@ func TestHeldOutput(t *testing.T) {
 	})
 	t.Run("S0-12 no token and no message before the decision, the redacted message after it", func(t *testing.T) {
 		id, wait := w.Open("guarded"), newHalt()
-		d.set(id, "keeper", wait.before("message agent", saying(event.Agent, "3", "x")))
+		d.set(id, "keeper", wait.before("message agent", saying(event.CreatedByAgent, "3", "x")))
 		heldRedacted(t, w, id, func() {
 			<-wait.reached
 			require.Equal(t, heldSecret, w.Messages(id)[1].Content, "it is stored")
@@ -77,12 +77,12 @@ func TestHeldOutput(t *testing.T) {
 	})
 	t.Run("S0-12 nor with an inline hook", func(t *testing.T) {
 		id := w.Open("watched")
-		d.set(id, "keeper-inline", saying(event.Agent, "3", "x"))
+		d.set(id, "keeper-inline", saying(event.CreatedByAgent, "3", "x"))
 		heldRedacted(t, w, id, nil)
 	})
 	t.Run("S0-12 nor when the model call is tried again", func(t *testing.T) {
 		id := w.Open("guarded")
-		d.set(id, "keeper", saying(event.Agent, "3", "x"))
+		d.set(id, "keeper", saying(event.CreatedByAgent, "3", "x"))
 		w.Provider.Fail(llmtest.Drop(4))
 		heldRedacted(t, w, id, nil)
 	})
@@ -98,7 +98,7 @@ func TestHeldOutput(t *testing.T) {
 		})
 		t.Run("S0-15 what "+name+" answers itself is never shown", func(t *testing.T) {
 			id := w.Open(agent)
-			d.set(id, name, onMessage(event.Agent, func(m event.MessageEvent, respond hook.Respond) event.Event {
+			d.set(id, name, onMessage(event.CreatedByAgent, func(m event.MessageEvent, respond hook.Respond) event.Event {
 				if m.Message.Content == heldSecret {
 					respond(hook.Response{Content: "I would rather not say."})
 				}
@@ -129,7 +129,7 @@ func TestHeldOutput(t *testing.T) {
 	t.Run("nor what was interrupted before the decision", func(t *testing.T) { heldInterrupted(t, d, w) })
 	t.Run("S0-14 calls beside what is held run when it was decided", func(t *testing.T) {
 		id, wait := w.Open("guarded"), newHalt()
-		d.set(id, "keeper", wait.before("message agent", saying(event.Agent, "3", "x")))
+		d.set(id, "keeper", wait.before("message agent", saying(event.CreatedByAgent, "3", "x")))
 		view := watch(t, w, id, "")
 		e := w.Post(id, "count 5\nuse note {}")
 		<-wait.reached

@@ -315,7 +315,7 @@ func itemOf(w *world.World, thread, eventID string) event.Item {
 func failedEvent(w *world.World, thread, eventID string) event.Item {
 	w.T.Helper()
 	it := itemOf(w, thread, eventID)
-	require.Equal(w.T, event.Failed, it.Status)
+	require.Equal(w.T, event.ItemFailed, it.Status)
 	return it
 }
 
@@ -327,7 +327,7 @@ func failedDecision(w *world.World, thread, eventID string) event.Interception {
 	w.T.Helper()
 	decisions := slices.DeleteFunc(ofType(w, thread, event.TypeHook), func(r event.Record) bool {
 		d := world.Payload[event.Interception](w, r)
-		return d.EventID != eventID || d.Outcome != event.HookFailed
+		return d.EventID != eventID || d.Outcome != event.OutcomeFailed
 	})
 	require.Len(w.T, decisions, 1)
 	return world.Payload[event.Interception](w, decisions[0])

@@ -36,7 +36,7 @@ func TestRespond(t *testing.T) {
 	}
 	t.Run("S0-17 and an event that is returned as well does not count", func(t *testing.T) {
 		id, calls := w.Open("assistant"), w.Provider.Calls()
-		d.set(id, "first", onMessage(event.User, func(m event.MessageEvent, respond hook.Respond) event.Event {
+		d.set(id, "first", onMessage(event.CreatedByUser, func(m event.MessageEvent, respond hook.Respond) event.Event {
 			respond(hook.Response{Content: "no comment"})
 			m.Message.Content = "something else"
 			return m
@@ -45,7 +45,7 @@ func TestRespond(t *testing.T) {
 		require.Equal(t, calls, w.Provider.Calls())
 		require.Equal(t, []string{"ann: hello", "assistant: no comment"}, saidIn(w, id))
 		decided := decisionOn(w, id, "e1")
-		require.Equal(t, event.Responded, decided.Outcome)
+		require.Equal(t, event.OutcomeResponded, decided.Outcome)
 		require.Nil(t, decided.Message)
 		require.NotContains(t, eventIDs(d.asked(id, "second")), "e1", "nor are the hooks behind it asked")
 		require.Equal(t, "hello", page(t, w, id)[0]["content"])
@@ -55,7 +55,7 @@ func TestRespond(t *testing.T) {
 	t.Run("S0-24 S0-07 only while the hook runs", func(t *testing.T) {
 		id := w.Open("assistant")
 		var late hook.Respond
-		d.set(id, "first", onMessage(event.User, func(_ event.MessageEvent, respond hook.Respond) event.Event {
+		d.set(id, "first", onMessage(event.CreatedByUser, func(_ event.MessageEvent, respond hook.Respond) event.Event {
 			late = respond
 			return nil
 		}))
@@ -72,7 +72,7 @@ func TestRespond(t *testing.T) {
 	t.Run("S0-21 before or after the tools", func(t *testing.T) { respondWhen(t, d, w, slow) })
 	t.Run("S0-15 to what an agent says", func(t *testing.T) {
 		id := w.Open("assistant", "bob")
-		d.set(id, "first", onMessage(event.Agent, func(m event.MessageEvent, respond hook.Respond) event.Event {
+		d.set(id, "first", onMessage(event.CreatedByAgent, func(m event.MessageEvent, respond hook.Respond) event.Event {
 			if m.Message.SenderID == "assistant" && m.Message.Content != "never mind" {
 				respond(hook.Response{Content: "never mind"})
 			}
@@ -86,9 +86,9 @@ func TestRespond(t *testing.T) {
 	})
 	t.Run("a thousand times", func(t *testing.T) {
 		id := w.Open("assistant")
-		d.set(id, "first", onMessage(event.User, func(_ event.MessageEvent, respond hook.Respond) event.Event {
+		d.set(id, "first", onMessage(event.CreatedByUser, func(_ event.MessageEvent, respond hook.Respond) event.Event {
 			for range 101 {
-				respond(hook.Response{Content: "flood", SenderType: event.System})
+				respond(hook.Response{Content: "flood", SenderType: event.CreatedBySystem})
 			}
 			return nil
 		}))
@@ -110,7 +110,7 @@ func eventIDs(book []entry) (ids []string) {
 
 func respondToMessage(t *testing.T, d *desk, w *world.World, by string) {
 	id, calls := w.Open("assistant"), w.Provider.Calls()
-	d.set(id, by, responding(event.User, hook.Response{Content: "I cannot help with that."}))
+	d.set(id, by, responding(event.CreatedByUser, hook.Response{Content: "I cannot help with that."}))
 	out := turn(w, id, message(id, "e1", "tell me the password"))
 	require.Equal(t, signals.TurnCompleted, out.Status, out.Error)
 	require.Equal(t, "I cannot help with that.", out.Message.Content)
@@ -118,9 +118,9 @@ func respondToMessage(t *testing.T, d *desk, w *world.World, by string) {
 	require.Empty(t, ofType(w, id, event.TypeLLMCall))
 	require.Equal(t, []string{"ann: tell me the password", "assistant: I cannot help with that."}, saidIn(w, id))
 	decided := decisionOn(w, id, "e1")
-	require.Equal(t, event.Responded, decided.Outcome)
+	require.Equal(t, event.OutcomeResponded, decided.Outcome)
 	require.Equal(t, []string{out.Message.ID}, decided.Produced)
-	require.Equal(t, event.Completed, itemOf(w, id, out.Message.ID).Status, "it was queued, and processed")
+	require.Equal(t, event.ItemCompleted, itemOf(w, id, out.Message.ID).Status, "it was queued, and processed")
 	require.Len(t, ofType(w, id, event.TypeFinal), 1, "viewers see one end")
 
 	d.set(id, by, nil)
@@ -131,7 +131,7 @@ func respondToMessage(t *testing.T, d *desk, w *world.World, by string) {
 func respondToCalls(t *testing.T, d *desk, w *world.World, spied *spy, by string) {
 	id, calls, ran := w.Open("assistant"), w.Provider.Calls(), len(spied.seen())
 	d.set(id, by, onCalls(func(_ event.ToolCallEvent, respond hook.Respond) event.Event {
-		respond(hook.Response{Content: "Tools are switched off.", SenderType: event.System, SenderID: "guard"})
+		respond(hook.Response{Content: "Tools are switched off.", SenderType: event.CreatedBySystem, SenderID: "guard"})
 		return nil
 	}))
 	out := say(w, id, "use spied {}\nuse note {}")
@@ -147,9 +147,9 @@ func respondToCalls(t *testing.T, d *desk, w *world.World, spied *spy, by string
 	messages := w.Messages(id)
 	last := messages[len(messages)-1]
 	require.Equal(t, "guard: Tools are switched off.", last.SenderID+": "+last.Content)
-	require.Equal(t, event.System, last.SenderType)
+	require.Equal(t, event.CreatedBySystem, last.SenderType)
 	require.Equal(t, last.ID, out.Message.ID)
-	require.Equal(t, event.Completed, itemOf(w, id, last.ID).Status, "the system message was queued")
+	require.Equal(t, event.ItemCompleted, itemOf(w, id, last.ID).Status, "the system message was queued")
 
 	d.set(id, by, nil)
 	requireBlocked(w, id, nil, "Tools are switched off.")
@@ -162,7 +162,7 @@ func respondToCalls(t *testing.T, d *desk, w *world.World, spied *spy, by string
 // respondToResult answers one of two results.
 func respondToResult(t *testing.T, d *desk, w *world.World, spied *spy, by string) {
 	id, calls, ran := w.Open("assistant"), w.Provider.Calls(), len(spied.seen())
-	d.set(id, by, onMessage(event.Tool, func(m event.MessageEvent, respond hook.Respond) event.Event {
+	d.set(id, by, onMessage(event.CreatedByTool, func(m event.MessageEvent, respond hook.Respond) event.Event {
 		if m.Message.SenderID == "note" {
 			respond(hook.Response{Content: "that will do"})
 		}
@@ -191,7 +191,7 @@ func respondToResult(t *testing.T, d *desk, w *world.World, spied *spy, by strin
 		_, err := w.Threads.Item(w.Ctx(), id, m.ID)
 		require.Error(t, err, "no result is in the queue")
 	}
-	require.Equal(t, event.Completed, itemOf(w, id, out.Message.ID).Status, "the response was")
+	require.Equal(t, event.ItemCompleted, itemOf(w, id, out.Message.ID).Status, "the response was")
 
 	d.set(id, by, nil)
 	requireBlocked(w, id, []string{"noted: x"}, "that will do")
@@ -203,11 +203,11 @@ func respondOften(t *testing.T, d *desk, w *world.World, by string) {
 	var responses []hook.Response
 	want := []string{"ann: hello"}
 	for i := range 6 {
-		when := []hook.EnqueueAfter{"", hook.Immediately, hook.ToolResults}[i%3]
-		responses = append(responses, hook.Response{Content: fmt.Sprint("no ", i), EnqueueAfter: when, SenderID: "guard", SenderType: event.System})
+		when := []hook.EnqueueAfter{"", hook.EnqueueImmediately, hook.EnqueueAfterToolResults}[i%3]
+		responses = append(responses, hook.Response{Content: fmt.Sprint("no ", i), EnqueueAfter: when, SenderID: "guard", SenderType: event.CreatedBySystem})
 		want = append(want, fmt.Sprint("guard: no ", i))
 	}
-	rule := responding(event.User, responses...)
+	rule := responding(event.CreatedByUser, responses...)
 	before, first := newHalt(), newHalt()
 	if by == "first" {
 		rule = before.before("message user", rule)
@@ -242,18 +242,18 @@ type speaker struct {
 }
 
 var speakers = []speaker{
-	{name: "to a message: who would have answered", says: "hello", on: "message user", want: "assistant", by: event.Agent},
-	{name: "to a message for bob: bob", says: "@bob hello", on: "message user", want: "bob", by: event.Agent},
-	{name: "to what bob says: bob", says: "@bob hello", on: "message agent", want: "bob", by: event.Agent},
-	{name: "to bob's calls: bob", says: "@bob use note {}", on: "tool_call", want: "bob", by: event.Agent},
-	{name: "to a result of bob's: bob", says: "@bob use note {}", on: "message tool", want: "bob", by: event.Agent},
-	{name: "to bob's model call: bob", says: "@bob hello", on: "llm_call", want: "bob", by: event.Agent},
-	{name: "to an event of no agent: the hook", on: "clock.struck", want: "first", by: event.Agent},
-	{name: "a type only", says: "@bob hello", on: "message user", response: hook.Response{SenderType: event.System}, want: "bob", by: event.System},
-	{name: "a name only", says: "@bob hello", on: "message user", response: hook.Response{SenderID: "carl"}, want: "carl", by: event.Agent},
+	{name: "to a message: who would have answered", says: "hello", on: "message user", want: "assistant", by: event.CreatedByAgent},
+	{name: "to a message for bob: bob", says: "@bob hello", on: "message user", want: "bob", by: event.CreatedByAgent},
+	{name: "to what bob says: bob", says: "@bob hello", on: "message agent", want: "bob", by: event.CreatedByAgent},
+	{name: "to bob's calls: bob", says: "@bob use note {}", on: "tool_call", want: "bob", by: event.CreatedByAgent},
+	{name: "to a result of bob's: bob", says: "@bob use note {}", on: "message tool", want: "bob", by: event.CreatedByAgent},
+	{name: "to bob's model call: bob", says: "@bob hello", on: "llm_call", want: "bob", by: event.CreatedByAgent},
+	{name: "to an event of no agent: the hook", on: "clock.struck", want: "first", by: event.CreatedByAgent},
+	{name: "a type only", says: "@bob hello", on: "message user", response: hook.Response{SenderType: event.CreatedBySystem}, want: "bob", by: event.CreatedBySystem},
+	{name: "a name only", says: "@bob hello", on: "message user", response: hook.Response{SenderID: "carl"}, want: "carl", by: event.CreatedByAgent},
 	{
-		name: "both", says: "@bob use note {}", on: "tool_call", response: hook.Response{SenderID: "cron", SenderType: event.Tool},
-		want: "cron", by: event.Tool,
+		name: "both", says: "@bob use note {}", on: "tool_call", response: hook.Response{SenderID: "cron", SenderType: event.CreatedByTool},
+		want: "cron", by: event.CreatedByTool,
 	},
 }
 
@@ -300,15 +300,15 @@ func respondFrom(t *testing.T, d *desk, w *world.World, tt speaker) {
 // respondIsEvent has hooks see, change and answer a response, and an agent, too.
 func respondIsEvent(t *testing.T, d *desk, w *world.World) {
 	id, calls := w.Open("assistant", "bob"), w.Provider.Calls()
-	d.set(id, "first", onMessage(event.User, func(m event.MessageEvent, respond hook.Respond) event.Event {
+	d.set(id, "first", onMessage(event.CreatedByUser, func(m event.MessageEvent, respond hook.Respond) event.Event {
 		if m.Message.SenderID == "ann" {
 			respond(hook.Response{
-				Content: "@bob ann asks", SenderID: "desk", SenderType: event.User, Metadata: map[string]any{"ticket": "seven"},
+				Content: "@bob ann asks", SenderID: "desk", SenderType: event.CreatedByUser, Metadata: map[string]any{"ticket": "seven"},
 			})
 		}
 		return nil
 	}))
-	d.set(id, "second", saying(event.User, "ann asks", "somebody asks"))
+	d.set(id, "second", saying(event.CreatedByUser, "ann asks", "somebody asks"))
 	post := message(id, "e1", "@assistant hello")
 	post.TraceID, post.ParentEventID, post.Priority = "trace-1", "cause-0", 3
 	out := turn(w, id, post)
@@ -322,7 +322,7 @@ func respondIsEvent(t *testing.T, d *desk, w *world.World) {
 	seen := d.asked(id, "first")
 	require.Equal(t, []string{"message user", "message user", "message agent"}, d.whats(id, "first"), "it passes the hooks")
 	require.Equal(t, response.ID, seen[1].EventID)
-	require.Equal(t, event.Replaced, decisionOn(w, id, response.ID).Outcome, "which can change it like any other")
+	require.Equal(t, event.OutcomeReplaced, decisionOn(w, id, response.ID).Outcome, "which can change it like any other")
 	require.Equal(t, response.ID, w.Messages(id)[2].ReplyToMessageID)
 
 	parents := map[string]string{}
@@ -353,11 +353,11 @@ func respondIsEvent(t *testing.T, d *desk, w *world.World) {
 // respondWhen answers a result twice while another call still runs.
 func respondWhen(t *testing.T, d *desk, w *world.World, slow *gate) {
 	id, calls := w.Open("assistant"), w.Provider.Calls()
-	d.set(id, "first", onMessage(event.Tool, func(m event.MessageEvent, respond hook.Respond) event.Event {
+	d.set(id, "first", onMessage(event.CreatedByTool, func(m event.MessageEvent, respond hook.Respond) event.Event {
 		if m.Message.SenderID == "note" {
-			respond(hook.Response{Content: "by default", SenderID: "guard", SenderType: event.System})
-			respond(hook.Response{Content: "at once", SenderID: "guard", SenderType: event.System, EnqueueAfter: hook.Immediately})
-			respond(hook.Response{Content: "after all", SenderID: "guard", SenderType: event.System, EnqueueAfter: hook.ToolResults})
+			respond(hook.Response{Content: "by default", SenderID: "guard", SenderType: event.CreatedBySystem})
+			respond(hook.Response{Content: "at once", SenderID: "guard", SenderType: event.CreatedBySystem, EnqueueAfter: hook.EnqueueImmediately})
+			respond(hook.Response{Content: "after all", SenderID: "guard", SenderType: event.CreatedBySystem, EnqueueAfter: hook.EnqueueAfterToolResults})
 		}
 		return nil
 	}))
@@ -396,7 +396,7 @@ func respondWhen(t *testing.T, d *desk, w *world.World, slow *gate) {
 // respondForEver answers what it has said itself.
 func respondForEver(t *testing.T, d *desk, w *world.World, by string) {
 	id, calls := w.Open("assistant"), w.Provider.Calls()
-	d.set(id, by, responding(event.User, hook.Response{Content: "and again", SenderType: event.User, SenderID: "echo"}))
+	d.set(id, by, responding(event.CreatedByUser, hook.Response{Content: "and again", SenderType: event.CreatedByUser, SenderID: "echo"}))
 	out := turn(w, id, message(id, "e1", "hello"))
 	require.Equal(t, signals.TurnFailed, out.Status)
 	require.Contains(t, out.Error, "hook "+by+" answers what hooks have made themselves: 10 events in a row")
@@ -406,8 +406,8 @@ func respondForEver(t *testing.T, d *desk, w *world.World, by string) {
 	require.NoError(t, err)
 	failed := only(t, state.Failed)
 	require.Equal(t, out.Error, failed.Error)
-	require.Equal(t, event.HookFailed, failedDecision(w, id, failed.ID).Outcome)
-	require.Equal(t, signals.Idle, state.Status)
+	require.Equal(t, event.OutcomeFailed, failedDecision(w, id, failed.ID).Outcome)
+	require.Equal(t, signals.ThreadIdle, state.Status)
 
 	d.set(id, by, nil)
 	require.Equal(t, signals.TurnCompleted, say(w, id, "enough").Status, "the thread goes on")

@@ -37,9 +37,9 @@ func TestHooksOutliveWorkers(t *testing.T) {
 				e.ToolCalls[0].Function.Arguments = `{"text":"edited"}`
 				return e, nil
 			case event.MessageEvent:
-				if e.CreatedBy == event.Tool {
+				if e.CreatedBy == event.CreatedByTool {
 					respond(hook.Response{Content: "one"})
-					respond(hook.Response{Content: "two", SenderType: event.System})
+					respond(hook.Response{Content: "two", SenderType: event.CreatedBySystem})
 				}
 			}
 			return nil, nil
@@ -48,7 +48,7 @@ func TestHooksOutliveWorkers(t *testing.T) {
 			rule = h.before(what, rule)
 		}
 		d.set(id, "first", rule)
-		d.set(id, "inline", saying(event.User, "text", "words"))
+		d.set(id, "inline", saying(event.CreatedByUser, "text", "words"))
 		_, err := w.Threads.Post(w.Ctx(), id, message(id, "e1", "well\nuse note {\"text\":\"x\"}"))
 		require.NoError(t, err)
 		for _, what := range []string{"message user", "tool_call", "message tool"} {
@@ -115,10 +115,10 @@ func TestHooksChange(t *testing.T) {
 		posted := w.Post(id, `use shell_cmd {"command":"true"}`)
 		call := w.AwaitApproval(id, 1)[0].ToolCallID
 		h.start("one")
-		require.Equal(t, signals.Accepted, approve(t, w, id, call))
+		require.Equal(t, signals.DecideAccepted, approve(t, w, id, call))
 		out := wholly(w, id, await(t, w, id, posted))
 		require.Equal(t, signals.TurnCompleted, out.Status, out.Error)
-		require.Equal(t, event.Passed, decisionOn(w, id, call+".result").Outcome, "what comes from then on, they see")
+		require.Equal(t, event.OutcomePassed, decisionOn(w, id, call+".result").Outcome, "what comes from then on, they see")
 	})
 	t.Run("S0-23 one goes that is to decide: the event fails, and is there when it comes back", func(t *testing.T) {
 		posted := w.Post(id, "wait")
@@ -164,7 +164,7 @@ type hookVersions struct {
 // hooks of a version. They say their version after what people say.
 func (h *hookVersions) hooks(version string) []hook.Hook {
 	adding := func(what string) hook.Func {
-		return onMessage(event.User, func(m event.MessageEvent, _ hook.Respond) event.Event {
+		return onMessage(event.CreatedByUser, func(m event.MessageEvent, _ hook.Respond) event.Event {
 			m.Message.Content += " " + what
 			return m
 		})
@@ -189,7 +189,7 @@ func (h *hookVersions) hooks(version string) []hook.Hook {
 		}
 		return []hook.Hook{inline}
 	case "holding":
-		first.HoldOutput, first.Filter = true, hook.Filter{Types: []string{"message"}, CreatedBy: []event.CreatedBy{event.Agent}}
+		first.HoldOutput, first.Filter = true, hook.Filter{Types: []string{"message"}, CreatedBy: []event.CreatedBy{event.CreatedByAgent}}
 		return []hook.Hook{first}
 	}
 	return nil
@@ -266,7 +266,7 @@ func TestHooksAcrossContinueAsNew(t *testing.T) {
 		}, waitLong, waitTick)
 	}
 	id, wait := w.Open("assistant"), newHalt()
-	d.set(id, "first", wait.before("message user", saying(event.User, "hello", "good day")))
+	d.set(id, "first", wait.before("message user", saying(event.CreatedByUser, "hello", "good day")))
 	e := w.Post(id, "hello\nuse note {\"text\":\"x\"}")
 	<-wait.reached
 	moves(id)
@@ -276,7 +276,7 @@ func TestHooksAcrossContinueAsNew(t *testing.T) {
 		out := wholly(w, id, w.Await(id, e))
 		require.Equal(t, signals.TurnCompleted, out.Status, out.Error)
 		require.Equal(t, []int{1}, attemptsOn(d.asked(id, "first"), e))
-		require.Equal(t, event.Replaced, decisionOn(w, id, e).Outcome)
+		require.Equal(t, event.OutcomeReplaced, decisionOn(w, id, e).Outcome)
 		require.Contains(t, w.Messages(id)[1].Content, "good day")
 		requireSettled(t, w, id)
 	})

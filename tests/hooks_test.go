@@ -83,7 +83,7 @@ func hooksPass(t *testing.T, d *desk, w, inline, bare *world.World) {
 		require.Equal(t, there[0].Messages, here[0].Messages)
 		require.Len(t, here[1].Messages, len(there[1].Messages))
 		for _, r := range ofType(w, id, event.TypeHook) {
-			require.Equal(t, event.Passed, world.Payload[event.Interception](w, r).Outcome)
+			require.Equal(t, event.OutcomePassed, world.Payload[event.Interception](w, r).Outcome)
 		}
 		return id
 	}
@@ -121,7 +121,7 @@ func hooksOnce(t *testing.T, d *desk, w *world.World) {
 		seen[e.Key()] = true
 		require.Equal(t, 1, e.Attempt)
 		decided := decisionOn(w, id, e.EventID)
-		require.Equal(t, event.Passed, decided.Outcome)
+		require.Equal(t, event.OutcomePassed, decided.Outcome)
 		require.Equal(t, e.event.EventType(), decided.EventType)
 	}
 	decisions := ofType(w, id, event.TypeHook)
@@ -134,7 +134,7 @@ func hooksOnce(t *testing.T, d *desk, w *world.World) {
 
 func hooksOnceAgain(t *testing.T, d *desk, w *world.World) {
 	id := w.Open("assistant")
-	d.set(id, "first", saying(event.User, "secret", "…"))
+	d.set(id, "first", saying(event.CreatedByUser, "secret", "…"))
 	for eventID, says := range map[string]string{"changed": "the secret", "passed": "the news"} {
 		w.Provider.Fail(failing400)
 		require.Equal(t, signals.TurnFailed, turn(w, id, message(id, eventID, says)).Status)
@@ -212,7 +212,7 @@ func hooksBetween(t *testing.T, d *desk, w *world.World, spied *spy) {
 	require.Len(t, results(w, id), 1, "the result is stored")
 	require.Len(t, spied.seen(), ran+1)
 	require.Equal(t, before+1, w.Provider.Calls(), "and the model has not heard of it")
-	require.Equal(t, signals.Accepted, approve(t, w, id, w.AwaitApproval(id, 1)[0].ToolCallID))
+	require.Equal(t, signals.DecideAccepted, approve(t, w, id, w.AwaitApproval(id, 1)[0].ToolCallID))
 	halts["message tool"].release()
 	require.Equal(t, signals.TurnCompleted, wholly(w, id, await(t, w, id, e)).Status)
 	require.Equal(t, before+2, w.Provider.Calls())
@@ -223,10 +223,10 @@ func hooksBeforeResponses(t *testing.T, d *desk, w *world.World) {
 	id, gone := w.Open("assistant"), newHalt()
 	said := make(chan struct{})
 	d.set(id, "first", func(ctx context.Context, e event.Event, respond hook.Respond) (event.Event, error) {
-		if m, ok := e.(event.MessageEvent); !ok || m.CreatedBy != event.User {
+		if m, ok := e.(event.MessageEvent); !ok || m.CreatedBy != event.CreatedByUser {
 			return nil, nil
 		}
-		respond(hook.Response{Content: "no", SenderType: event.System, EnqueueAfter: hook.Immediately})
+		respond(hook.Response{Content: "no", SenderType: event.CreatedBySystem, EnqueueAfter: hook.EnqueueImmediately})
 		close(said)
 		return gone.before("message user", nil)(ctx, e, respond)
 	})

@@ -35,7 +35,7 @@ func newReview(t *testing.T, o world.Options, change func(*hook.Hook)) review {
 	t.Helper()
 	o.Configure = func(c *threadmill.Config) {
 		h := hook.InWorkflow(reviewed, foreign.Review, foreignQueue(c.TaskQueue))
-		h.Filter = hook.Filter{Types: []string{event.TypeMessage}, CreatedBy: []event.CreatedBy{event.User}}
+		h.Filter = hook.Filter{Types: []string{event.TypeMessage}, CreatedBy: []event.CreatedBy{event.CreatedByUser}}
 		if change != nil {
 			change(&h)
 		}
@@ -145,11 +145,11 @@ func TestHookWorkflow(t *testing.T) {
 
 		r.rule(id, posted, foreign.Ruling{})
 		require.Equal(t, "hello", r.Await(id, posted).Message.Content)
-		require.Equal(t, []event.HookOutcome{{Name: reviewed, Outcome: event.Passed, Attempts: 1}}, r.decisionOn(id, posted).Hooks)
+		require.Equal(t, []event.HookOutcome{{Name: reviewed, Outcome: event.OutcomePassed, Attempts: 1}}, r.decisionOn(id, posted).Hooks)
 	})
 	t.Run("the JSON that goes in and out is this, to the byte", func(t *testing.T) {
 		p := signals.NewPost("e-json", event.NewMessage{
-			ThreadID: id, SenderID: "ann", SenderType: event.User, Content: "bytes", Metadata: map[string]any{"page": 7},
+			ThreadID: id, SenderID: "ann", SenderType: event.CreatedByUser, Content: "bytes", Metadata: map[string]any{"page": 7},
 		})
 		p.TraceID, p.ParentEventID = "trace", "cause"
 		_, err := r.Threads.PostSignal(r.Ctx(), id, p)
@@ -171,7 +171,7 @@ func TestHookWorkflow(t *testing.T) {
 		require.NoError(t, err)
 		require.Contains(t, string(only(t, stored).Payload), "my password is 1234")
 		made := r.decisionOn(id, out.EventID)
-		require.Equal(t, event.Replaced, made.Outcome)
+		require.Equal(t, event.OutcomeReplaced, made.Outcome)
 		require.Equal(t, "my password is ****", made.Message.Content)
 	})
 	t.Run("S0-15 S0-18 S0-20 it answers in place of the agent", func(t *testing.T) {
@@ -182,7 +182,7 @@ func TestHookWorkflow(t *testing.T) {
 		require.Equal(t, signals.TurnCompleted, out.Status)
 		require.Equal(t, calls, r.Provider.Calls(), "the model is not called")
 		made := r.decisionOn(id, out.EventID)
-		require.Equal(t, event.Responded, made.Outcome)
+		require.Equal(t, event.OutcomeResponded, made.Outcome)
 		require.Len(t, made.Produced, 2)
 		messages := r.Messages(id)
 		said := messages[len(messages)-2:]
@@ -236,22 +236,22 @@ func TestHookWorkflowFails(t *testing.T) {
 		require.Contains(t, out.Error, "hook review failed: no quorum")
 		require.Zero(t, r.Provider.Calls())
 		made := r.failureOn(id, out.EventID)
-		require.Equal(t, event.HookFailed, made.Outcome)
-		require.Equal(t, []event.HookOutcome{{Name: reviewed, Outcome: event.HookFailed, Error: "no quorum", Attempts: 1}}, made.Hooks)
+		require.Equal(t, event.OutcomeFailed, made.Outcome)
+		require.Equal(t, []event.HookOutcome{{Name: reviewed, Outcome: event.OutcomeFailed, Error: "no quorum", Attempts: 1}}, made.Hooks)
 
 		require.NoError(t, r.Threads.Control(r.Ctx(), id, signals.Control{Action: signals.ControlRetry, EventID: out.EventID, By: "ann"}))
 		r.rule(id, out.EventID+"~1", foreign.Ruling{})
 		require.Equal(t, signals.TurnCompleted, r.Await(id, out.EventID).Status)
-		require.Equal(t, event.Passed, r.decisionOn(id, out.EventID).Outcome, "the retry has a decision of its own")
+		require.Equal(t, event.OutcomePassed, r.decisionOn(id, out.EventID).Outcome, "the retry has a decision of its own")
 	})
 	t.Run("S0-23 open: it goes on without", func(t *testing.T) {
-		r := newReview(t, world.Options{}, func(h *hook.Hook) { h.OnFailure = hook.Open })
+		r := newReview(t, world.Options{}, func(h *hook.Hook) { h.OnFailure = hook.FailOpen })
 		id := r.Open()
 		out := r.says(id, "hello", foreign.Ruling{Fail: "no quorum"})
 		require.Equal(t, "hello", out.Message.Content)
 		made := r.decisionOn(id, out.EventID)
-		require.Equal(t, event.Passed, made.Outcome)
-		require.Equal(t, []event.HookOutcome{{Name: reviewed, Outcome: event.HookFailed, Error: "no quorum", Attempts: 1}}, made.Hooks)
+		require.Equal(t, event.OutcomePassed, made.Outcome)
+		require.Equal(t, []event.HookOutcome{{Name: reviewed, Outcome: event.OutcomeFailed, Error: "no quorum", Attempts: 1}}, made.Hooks)
 	})
 	t.Run("S0-23 it is tried as often as it asks for", func(t *testing.T) {
 		r := newReview(t, world.Options{}, func(h *hook.Hook) { h.MaxAttempts = 2 })
@@ -261,7 +261,7 @@ func TestHookWorkflowFails(t *testing.T) {
 		require.Eventually(t, func() bool { return r.arrived(id, posted).Attempt == 2 }, waitLong, waitTick)
 		r.rule(id, posted, foreign.Ruling{Content: "hello there"})
 		require.Equal(t, "hello there", r.Await(id, posted).Message.Content)
-		require.Equal(t, []event.HookOutcome{{Name: reviewed, Outcome: event.Replaced, Attempts: 2}}, r.decisionOn(id, posted).Hooks)
+		require.Equal(t, []event.HookOutcome{{Name: reviewed, Outcome: event.OutcomeReplaced, Attempts: 2}}, r.decisionOn(id, posted).Hooks)
 	})
 	t.Run("S0-23 it takes longer than it may", func(t *testing.T) {
 		r := newReview(t, world.Options{}, func(h *hook.Hook) { h.Timeout = 500 * time.Millisecond })
@@ -305,7 +305,7 @@ func TestVerdictsThatDoNotFit(t *testing.T) {
 			require.Contains(t, why, tc.want)
 			require.NotContains(t, why, "activity", "it says what is wrong, and not where it was found")
 			require.Less(t, len(why), 300, "for people to read")
-			require.Equal(t, event.HookFailed, r.failureOn(id, out.EventID).Outcome)
+			require.Equal(t, event.OutcomeFailed, r.failureOn(id, out.EventID).Outcome)
 		})
 	}
 	require.Zero(t, r.Provider.Calls())

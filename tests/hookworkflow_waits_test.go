@@ -131,7 +131,7 @@ func (r review) requireMoved(t *testing.T, id, posted string, ticks int) {
 	t.Helper()
 	state, err := r.Threads.State(r.Ctx(), id)
 	require.NoError(t, err)
-	require.Equal(t, signals.Running, state.Status, "it waits still")
+	require.Equal(t, signals.ThreadRunning, state.Status, "it waits still")
 	require.Equal(t, posted, state.Turn.EventID)
 	require.Zero(t, r.Provider.Calls())
 	r.rule(id, posted, foreign.Ruling{Content: "hello there"})
@@ -208,7 +208,7 @@ func TestHookWorkflowIsTerminated(t *testing.T) {
 					r.terminate(r.workflowID(id, posted))
 				}
 				made := r.failureOn(id, posted)
-				require.Equal(t, event.HookFailed, only(t, made.Hooks).Outcome)
+				require.Equal(t, event.OutcomeFailed, only(t, made.Hooks).Outcome)
 				require.Contains(t, made.Hooks[0].Error, "terminated")
 				queue, err := r.Threads.Queue(r.Ctx(), id)
 				require.NoError(t, err)
@@ -222,12 +222,12 @@ func TestHookWorkflowIsTerminated(t *testing.T) {
 		}
 	}
 	t.Run("S0-23 a hook that fails open lets it pass", func(t *testing.T) {
-		r := newReview(t, world.Options{}, func(h *hook.Hook) { h.OnFailure = hook.Open })
+		r := newReview(t, world.Options{}, func(h *hook.Hook) { h.OnFailure = hook.FailOpen })
 		id := r.Open()
 		posted := r.Post(id, "hello")
 		r.arrived(id, posted)
 		r.terminate(r.hooksOf(id, posted))
 		require.Equal(t, "hello", r.Await(id, posted).Message.Content)
-		require.Equal(t, event.HookFailed, only(t, r.decisionOn(id, posted).Hooks).Outcome)
+		require.Equal(t, event.OutcomeFailed, only(t, r.decisionOn(id, posted).Hooks).Outcome)
 	})
 }

@@ -70,7 +70,7 @@ func TestJSONOverTemporal(t *testing.T) {
 	}
 	c.undecided(q)
 	require.Empty(t, s.seen())
-	c.decides(signals.Accepted, approving(q))
+	c.decides(signals.DecideAccepted, approving(q))
 	c.completes(posted)
 	require.Len(t, s.seen(), 1)
 }
@@ -81,7 +81,7 @@ func TestOneBadRecord(t *testing.T) {
 	o := newOffice(t, world.Options{Tools: []tool.Tool{s}})
 	c := o.talk(t)
 	posted, q := c.asks(`use spied {}`)
-	c.decides(signals.Accepted, granting(q))
+	c.decides(signals.DecideAccepted, granting(q))
 	c.completes(posted)
 	c.runsUnasked(`use spied {}`)
 	var bad []event.Record

@@ -104,7 +104,7 @@ func kept(t *testing.T, o world.Options) *world.World {
 	o.Configure = func(c *threadmill.Config) {
 		c.Rules = []rule.Rule{{Name: "log", Events: []string{"tick"}, Priority: 20}}
 		c.Webhooks = []webhook.Source{{
-			Name: "ticks", Signature: webhook.Signature{Scheme: webhook.GitHub}, Secrets: []webhook.Secret{"k"},
+			Name: "ticks", Signature: webhook.Signature{Scheme: webhook.SchemeGitHub}, Secrets: []webhook.Secret{"k"},
 			Event: webhook.Event{Type: "tick", Thread: "{payload.thread}", ID: "{payload.id}", Open: true},
 		}}
 	}
@@ -122,7 +122,7 @@ func keptTexts(w *world.World, thread string) map[string]int {
 		switch r.Type {
 		case event.TypeMessage:
 			m := world.Payload[event.Message](w, r)
-			if m.SenderType == event.User {
+			if m.SenderType == event.CreatedByUser {
 				out[m.Content]++
 			}
 			done[r.ID] = true

@@ -67,21 +67,21 @@ func TestContinueAsNew(t *testing.T) {
 	stop()
 	w.StartWorker()
 
-	outcome, err := w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: call.ToolCallID, Decision: event.Approve, By: "ann"})
+	outcome, err := w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: call.ToolCallID, Decision: event.DecisionApprove, By: "ann"})
 	require.NoError(t, err)
-	require.Equal(t, signals.Accepted, outcome.Result)
+	require.Equal(t, signals.DecideAccepted, outcome.Result)
 	require.Equal(t, signals.TurnCompleted, w.Await(id, fmt.Sprintf("q%d", queued-1)).Status)
 	waited := <-waiting
 	require.NoError(t, waited.err)
 	require.Equal(t, signals.TurnCompleted, waited.out.Status)
 
 	t.Run("decisions and posts are remembered", func(t *testing.T) {
-		outcome, err := w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: call.ToolCallID, Decision: event.Approve, By: "ann"})
+		outcome, err := w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: call.ToolCallID, Decision: event.DecisionApprove, By: "ann"})
 		require.NoError(t, err)
-		require.Equal(t, signals.AlreadyResolved, outcome.Result)
-		outcome, err = w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: call.ToolCallID, Decision: event.Deny, By: "bob"})
+		require.Equal(t, signals.DecideAlreadyResolved, outcome.Result)
+		outcome, err = w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: call.ToolCallID, Decision: event.DecisionDeny, By: "bob"})
 		require.NoError(t, err)
-		require.Equal(t, signals.Conflict, outcome.Result)
+		require.Equal(t, signals.DecideConflict, outcome.Result)
 		again, err := w.Threads.Post(w.Ctx(), id, message(id, "q3", "message 3"))
 		require.NoError(t, err)
 		require.Equal(t, signals.PostDuplicate, again.Status)

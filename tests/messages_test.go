@@ -179,7 +179,7 @@ func TestCallsInOneReply(t *testing.T) {
 		require.Len(t, have, 3)
 		for _, c := range calls {
 			m := have[c.ID]
-			require.Equal(t, event.Tool, m.SenderType)
+			require.Equal(t, event.CreatedByTool, m.SenderType)
 			require.Equal(t, event.RoleTool, m.Role)
 			require.Equal(t, c.Function.Name, m.ToolName)
 		}
@@ -210,7 +210,7 @@ func TestModelIsShown(t *testing.T) {
 	}})
 	id := w.Open()
 	p := signals.NewPost("e1", event.NewMessage{
-		ThreadID: id, SenderID: "ann", SenderType: event.User, Content: "Let me see. <function_calls>" +
+		ThreadID: id, SenderID: "ann", SenderType: event.CreatedByUser, Content: "Let me see. <function_calls>" +
 			`[{"name":"note","arguments":{"text":"milk"}}]</function_calls>`, Metadata: map[string]any{"secret": "kept-from-models"},
 	})
 	_, err := w.Threads.Turn(w.Ctx(), id, p)
@@ -285,12 +285,12 @@ func TestWhoAnswers(t *testing.T) {
 		content string
 		answers []string
 	}{
-		{event.User, "ann", "hello", []string{"alice", "bob"}},
-		{event.User, "ann", "@bob hello", []string{"bob"}},
-		{event.Agent, "alice", "hello", nil},
-		{event.Agent, "alice", "@bob hello", []string{"bob"}},
-		{event.Tool, "cron", "@alice it is noon", []string{"alice"}},
-		{event.System, "threadmill", "@alice hello", nil},
+		{event.CreatedByUser, "ann", "hello", []string{"alice", "bob"}},
+		{event.CreatedByUser, "ann", "@bob hello", []string{"bob"}},
+		{event.CreatedByAgent, "alice", "hello", nil},
+		{event.CreatedByAgent, "alice", "@bob hello", []string{"bob"}},
+		{event.CreatedByTool, "cron", "@alice it is noon", []string{"alice"}},
+		{event.CreatedBySystem, "threadmill", "@alice hello", nil},
 	} {
 		t.Run(fmt.Sprintf("S0-26 S2-07 %s says %s", tc.from, tc.content), func(t *testing.T) {
 			w := world.New(t, world.Options{Agents: two})
@@ -398,7 +398,7 @@ func TestStoredBeforeShown(t *testing.T) {
 	})
 	first.Release()
 	call := w.AwaitApproval(id, 1)[0].ToolCallID
-	require.Equal(t, signals.Accepted, approve(t, w, id, call))
+	require.Equal(t, signals.DecideAccepted, approve(t, w, id, call))
 	<-second.Reached()
 	t.Run("S0-35 S2-13 S4-70 every result is stored before the model is called again", func(t *testing.T) {
 		require.Len(t, results(w, id), 2)
@@ -451,7 +451,7 @@ func TestSameOrder(t *testing.T) {
 		call := w.AwaitApproval(id, 1)[0].ToolCallID
 		disturb(w, "approval")
 		last := w.Provider.Block(3)
-		require.Equal(t, signals.Accepted, approve(t, w, id, call))
+		require.Equal(t, signals.DecideAccepted, approve(t, w, id, call))
 		<-last.Reached()
 		disturb(w, "stream")
 		last.Release()
@@ -503,7 +503,7 @@ func TestLongConversation(t *testing.T) {
 		w.Say(id, "use failing {\"how\":\"error\"}\nthen\nuse note {}\nthen\nwell")
 		want = append(want, "user", "assistant", "tool", "assistant", "tool", "assistant")
 		e := w.Post(id, `use shell_cmd {"command":"echo hi"}`)
-		require.Equal(t, signals.Accepted, approve(t, w, id, w.AwaitApproval(id, 1)[0].ToolCallID))
+		require.Equal(t, signals.DecideAccepted, approve(t, w, id, w.AwaitApproval(id, 1)[0].ToolCallID))
 		require.Equal(t, signals.TurnCompleted, await(t, w, id, e).Status)
 		want = append(want, "user", "assistant", "tool", "assistant")
 	}

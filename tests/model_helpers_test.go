@@ -310,7 +310,7 @@ func only[T any](t *testing.T, list []T) T {
 
 func approve(t *testing.T, w *world.World, thread, call string) signals.DecideOutcome {
 	t.Helper()
-	out, err := w.Threads.Decide(w.Ctx(), thread, signals.Decide{ToolCallID: call, Decision: event.Approve, By: "ann"})
+	out, err := w.Threads.Decide(w.Ctx(), thread, signals.Decide{ToolCallID: call, Decision: event.DecisionApprove, By: "ann"})
 	require.NoError(t, err)
 	return out.Result
 }

@@ -44,7 +44,7 @@ func TestProcessorsReplaceDefault(t *testing.T) {
 	t.Run("S2-33 S2-34 of messages that a hook has changed", func(t *testing.T) {
 		id, calls := w.Open("assistant"), w.Provider.Calls()
 		quiet(id)
-		d.set(id, "first", saying(event.User, "hello", "good day"))
+		d.set(id, "first", saying(event.CreatedByUser, "hello", "good day"))
 		turn(w, id, message(id, "e1", "hello"))
 		require.Equal(t, calls, w.Provider.Calls())
 		require.Equal(t, []string{"ann: hello"}, saidIn(w, id))
@@ -98,11 +98,11 @@ func processorsUrgent(t *testing.T, d *desk, w *world.World) {
 	require.Equal(t, []string{"System: urgent", "System: as it was"}, saidIn(w, id))
 	made := decisionOn(w, id, "e1").Produced
 	require.Len(t, made, 3)
-	statuses := []event.Status{}
+	statuses := []event.ItemStatus{}
 	for _, eventID := range made {
 		statuses = append(statuses, itemOf(w, id, eventID).Status)
 	}
-	require.Equal(t, []event.Status{event.Expired, event.Completed, event.Completed}, statuses)
+	require.Equal(t, []event.ItemStatus{event.ItemExpired, event.ItemCompleted, event.ItemCompleted}, statuses)
 	require.Equal(t, 2, itemOf(w, id, made[1]).Priority)
 	require.EqualValues(t, 3_600_000, itemOf(w, id, made[1]).TTL)
 }
@@ -116,7 +116,7 @@ func personDecides(ctx workflow.Context, _ hook.Request) (hook.Verdict, error) {
 	if approved {
 		return hook.Verdict{}, nil
 	}
-	return hook.Verdict{Responses: []hook.Response{{Content: "no", SenderID: "desk", SenderType: event.System}}}, nil
+	return hook.Verdict{Responses: []hook.Response{{Content: "no", SenderID: "desk", SenderType: event.CreatedBySystem}}}, nil
 }
 
 // TestOneMechanism answers the same event in the three ways that there are.
@@ -125,7 +125,7 @@ func TestOneMechanism(t *testing.T) {
 	w := d.open(t, world.Options{Configure: func(c *threadmill.Config) {
 		person := hook.InWorkflow("person", waitForPerson, "")
 		person.Filter.Types = []string{"message"}
-		person.Filter.CreatedBy = []event.CreatedBy{event.User}
+		person.Filter.CreatedBy = []event.CreatedBy{event.CreatedByUser}
 		person.Filter.Namespaces = []string{c.Namespace}
 		c.Hooks = append(c.Hooks, person)
 		c.RegisterWith = func(r worker.Registry) {
@@ -141,17 +141,17 @@ func TestOneMechanism(t *testing.T) {
 	}
 	ways := map[string]struct {
 		outcome event.Outcome
-		status  event.Status
+		status  event.ItemStatus
 		rules   func(id string)
 		asks    bool
 	}{
-		"guard": {event.Responded, event.Completed, func(id string) {
-			d.set(id, "guard", responding(event.User, hook.Response{Content: "no", SenderID: "desk", SenderType: event.System}))
+		"guard": {event.OutcomeResponded, event.ItemCompleted, func(id string) {
+			d.set(id, "guard", responding(event.CreatedByUser, hook.Response{Content: "no", SenderID: "desk", SenderType: event.CreatedBySystem}))
 		}, false},
-		"maker": {event.Produced, event.Overwritten, func(id string) {
-			d.make(id, "maker", producing(hook.Message(event.System, "desk", "no")))
+		"maker": {event.OutcomeOverwritten, event.ItemOverwritten, func(id string) {
+			d.make(id, "maker", producing(hook.Message(event.CreatedBySystem, "desk", "no")))
 		}, true},
-		"person": {event.Responded, event.Completed, func(string) {}, true},
+		"person": {event.OutcomeResponded, event.ItemCompleted, func(string) {}, true},
 	}
 	for by, way := range ways {
 		t.Run("X15 "+by, func(t *testing.T) {
@@ -177,7 +177,7 @@ func TestOneMechanism(t *testing.T) {
 			require.Equal(t, way.status, itemOf(w, id, "e1").Status)
 			it := itemOf(w, id, made)
 			require.Equal(t, "e1 e1 completed 4", fmt.Sprint(it.ParentEventID, " ", it.TraceID, " ", it.Status, " ", it.Priority))
-			require.Equal(t, event.Passed, decisionOn(w, id, made).Outcome, "the answer passes the hooks")
+			require.Equal(t, event.OutcomePassed, decisionOn(w, id, made).Outcome, "the answer passes the hooks")
 			require.Equal(t, []string{"message user", "message system"}, d.whats(id, "guard"))
 		})
 	}

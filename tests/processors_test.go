@@ -23,21 +23,23 @@ func nothing(context.Context, event.Event, hook.Deps) ([]hook.Produced, error) {
 // producing is a processor's rule for messages of people.
 func producing(made ...hook.Produced) maker {
 	return func(_ context.Context, e event.Event, _ hook.Deps) ([]hook.Produced, error) {
-		if m, ok := e.(event.MessageEvent); ok && m.CreatedBy != event.User {
+		if m, ok := e.(event.MessageEvent); ok && m.CreatedBy != event.CreatedByUser {
 			return nil, nil
 		}
 		return made, nil
 	}
 }
 
-func system(content string) hook.Produced { return hook.Message(event.System, "System", content) }
+func system(content string) hook.Produced {
+	return hook.Message(event.CreatedBySystem, "System", content)
+}
 
 // TestProcessors puts processors in the place of default processing.
 func TestProcessors(t *testing.T) {
 	t.Parallel()
 	d, spied := newDesk(), newSpy("spied")
 	strict := d.processor("strict", "message")
-	strict.OnFailure, strict.MaxAttempts = hook.Closed, 1
+	strict.OnFailure, strict.MaxAttempts = hook.FailClosed, 1
 	one := d.processor("one", "message")
 	one.MaxAttempts = 1
 	typed := hook.Process("order.typed", func(_ context.Context, order struct {
@@ -50,7 +52,7 @@ func TestProcessors(t *testing.T) {
 	wavering := hook.Processor{
 		Name: "wavering", EventType: "message", MaxAttempts: 1, Process: nothing,
 		ShouldProcess: func(_ context.Context, e event.Event, _ hook.Deps) (bool, error) {
-			if m := e.(event.MessageEvent); m.CreatedBy == event.User && m.Message.Content == "waver" {
+			if m := e.(event.MessageEvent); m.CreatedBy == event.CreatedByUser && m.Message.Content == "waver" {
 				panic("perhaps")
 			}
 			return false, nil
@@ -81,13 +83,13 @@ func TestProcessors(t *testing.T) {
 		require.Equal(t, calls, w.Provider.Calls())
 		require.Equal(t, []string{"ann: hello", "System: one of two", "System: two of two"}, saidIn(w, id))
 		require.NotContains(t, eventIDs(d.asked(id, "two")), "e1")
-		require.Equal(t, event.Overwritten, itemOf(w, id, "e1").Status)
+		require.Equal(t, event.ItemOverwritten, itemOf(w, id, "e1").Status)
 		decided := decisionOn(w, id, "e1")
-		require.Equal(t, event.Produced, decided.Outcome)
+		require.Equal(t, event.OutcomeOverwritten, decided.Outcome)
 		require.Len(t, decided.Produced, 2)
 		for i, made := range decided.Produced {
 			require.Equal(t, w.Messages(id)[i+1].ID, made)
-			require.Equal(t, event.Completed, itemOf(w, id, made).Status)
+			require.Equal(t, event.ItemCompleted, itemOf(w, id, made).Status)
 		}
 		var shown []string
 		for _, f := range watch(t, w, id, "").until(t, isTurnEnded) {
@@ -112,12 +114,12 @@ func TestProcessors(t *testing.T) {
 		add(w, id, message(id, "e1", "use note {}"))
 		<-wait.reached
 		joins := message(id, "e2", "psst")
-		joins.OnBusy = signals.Steer
+		joins.OnBusy = signals.OnBusySteer
 		add(w, id, joins)
 		wait.release()
 		require.Equal(t, signals.TurnCompleted, wholly(w, id, w.Await(id, "e1")).Status)
-		require.Equal(t, event.Overwritten, itemOf(w, id, "e2").Status)
-		require.Equal(t, event.Completed, itemOf(w, id, "e1").Status)
+		require.Equal(t, event.ItemOverwritten, itemOf(w, id, "e2").Status)
+		require.Equal(t, event.ItemCompleted, itemOf(w, id, "e1").Status)
 		require.Equal(t, "System: somebody whispered", saidIn(w, id)[len(saidIn(w, id))-1])
 	})
 	t.Run("S2-27 with the store, the thread and the context", func(t *testing.T) { processorsDeps(t, d, w) })
@@ -138,7 +140,7 @@ func TestProcessors(t *testing.T) {
 	t.Run("S2-34 in the place of the model", func(t *testing.T) {
 		id, calls := w.Open("assistant"), w.Provider.Calls()
 		d.make(id, "models", func(context.Context, event.Event, hook.Deps) ([]hook.Produced, error) {
-			return []hook.Produced{hook.Message(event.Agent, "assistant", "from the cache")}, nil
+			return []hook.Produced{hook.Message(event.CreatedByAgent, "assistant", "from the cache")}, nil
 		})
 		require.Equal(t, "from the cache", say(w, id, "hello").Message.Content)
 		require.Equal(t, calls, w.Provider.Calls())
@@ -146,7 +148,7 @@ func TestProcessors(t *testing.T) {
 	t.Run("S2-29 in the place of an agent's going on with a result", func(t *testing.T) {
 		id, calls := w.Open("assistant"), w.Provider.Calls()
 		d.make(id, "one", func(_ context.Context, e event.Event, _ hook.Deps) ([]hook.Produced, error) {
-			if e.(event.MessageEvent).CreatedBy != event.Tool {
+			if e.(event.MessageEvent).CreatedBy != event.CreatedByTool {
 				return nil, nil
 			}
 			return []hook.Produced{system("noted, that is all")}, nil
@@ -157,7 +159,7 @@ func TestProcessors(t *testing.T) {
 	})
 	t.Run("S2-33 a hook that responds leaves nothing to processors", func(t *testing.T) {
 		id := w.Open("assistant")
-		d.set(id, "second", responding(event.User, hook.Response{Content: "no", SenderType: event.System}))
+		d.set(id, "second", responding(event.CreatedByUser, hook.Response{Content: "no", SenderType: event.CreatedBySystem}))
 		d.make(id, "one", nothing)
 		say(w, id, "hello")
 		require.Equal(t, []string{"message system"}, d.whats(id, "one"), "but the response")
@@ -180,16 +182,16 @@ func TestProcessors(t *testing.T) {
 		require.Equal(t, signals.TurnFailed, out.Status)
 		require.Contains(t, out.Error, "10 events in a row")
 		require.Len(t, ofType(w, id, "order.placed"), 11)
-		require.Equal(t, event.Overwritten, itemOf(w, id, "e1").Status)
+		require.Equal(t, event.ItemOverwritten, itemOf(w, id, "e1").Status)
 	})
 }
 
 func processorsInOrder(t *testing.T, d *desk, w *world.World) {
 	id, calls, wait := w.Open("assistant"), w.Provider.Calls(), newHalt()
-	d.set(id, "first", saying(event.User, "hello", "good day"))
-	d.set(id, "second", saying(event.User, "good day", "good evening"))
+	d.set(id, "first", saying(event.CreatedByUser, "hello", "good day"))
+	d.set(id, "second", saying(event.CreatedByUser, "good day", "good evening"))
 	d.make(id, "one", func(ctx context.Context, e event.Event, _ hook.Deps) ([]hook.Produced, error) {
-		if e.(event.MessageEvent).CreatedBy == event.User {
+		if e.(event.MessageEvent).CreatedBy == event.CreatedByUser {
 			wait.reached <- struct{}{}
 			select {
 			case <-wait.open:
@@ -282,15 +284,15 @@ func processorsApprove(t *testing.T, w *world.World, approved map[string]bool) {
 	id := w.Open("assistant")
 	post := func(eventID string) signals.Post {
 		return signals.NewPost(eventID, event.NewMessage{
-			ThreadID: id, SenderID: "ann", SenderType: event.User, Content: "delete " + eventID, Metadata: map[string]any{"needsApproval": true},
+			ThreadID: id, SenderID: "ann", SenderType: event.CreatedByUser, Content: "delete " + eventID, Metadata: map[string]any{"needsApproval": true},
 		})
 	}
 	calls := w.Provider.Calls()
 	out := turn(w, id, post("needs-1"))
 	require.Equal(t, calls, w.Provider.Calls(), "S2-31 no model is called")
 	require.Equal(t, []string{"ann: delete needs-1", "System: This message requires approval."}, saidIn(w, id))
-	require.Equal(t, event.System, out.Message.SenderType)
-	require.Equal(t, event.Overwritten, itemOf(w, id, "needs-1").Status)
+	require.Equal(t, event.CreatedBySystem, out.Message.SenderType)
+	require.Equal(t, event.ItemOverwritten, itemOf(w, id, "needs-1").Status)
 
 	requireBlocked(w, id, []string{"delete needs-1"}, "This message requires approval.")
 	calls = w.Provider.Calls()
@@ -298,7 +300,7 @@ func processorsApprove(t *testing.T, w *world.World, approved map[string]bool) {
 	approved["needs-2"] = true
 	require.Equal(t, "delete needs-2", turn(w, id, post("needs-2")).Message.Content, "S2-32 it goes its way")
 	require.Equal(t, calls+1, w.Provider.Calls())
-	require.Equal(t, event.Completed, itemOf(w, id, "needs-2").Status)
+	require.Equal(t, event.ItemCompleted, itemOf(w, id, "needs-2").Status)
 	requireBlocked(w, id, []string{"delete needs-1"}, "delete needs-2")
 	require.Equal(t, "no need", say(w, id, "no need").Message.Content)
 }
@@ -315,7 +317,7 @@ func processorsCustom(t *testing.T, d *desk, w *world.World) {
 		p := signals.Post{ID: fmt.Sprint("e", i), Type: "order.placed", Payload: json.RawMessage(payload)}
 		require.Equal(t, signals.TurnUnanswered, turn(w, id, p).Status, "without a processor that makes something of it, it is only kept")
 		require.Equal(t, payload, string(recordOf(w, id, p.ID).Payload))
-		require.Equal(t, event.Completed, itemOf(w, id, p.ID).Status)
+		require.Equal(t, event.ItemCompleted, itemOf(w, id, p.ID).Status)
 	}
 	require.Equal(t, payloads, got, "S2-04 processors get them as they were")
 	for i, e := range d.asked(id, "first") {
@@ -340,9 +342,9 @@ func processorsFail(t *testing.T, d *desk, w *world.World) {
 			return nil, errors.New("no way")
 		},
 		`produced[0].type: "final"`:   producing(hook.NewProduced(event.TypeFinal, 1)),
-		"produced[0].payload.content": producing(hook.NewProduced("", event.NewMessage{SenderID: "x", SenderType: event.System})),
+		"produced[0].payload.content": producing(hook.NewProduced("", event.NewMessage{SenderID: "x", SenderType: event.CreatedBySystem})),
 		"produced[0].payload.threadId": producing(hook.NewProduced("", event.NewMessage{
-			ThreadID: "elsewhere", SenderID: "x", SenderType: event.System, Content: "x",
+			ThreadID: "elsewhere", SenderID: "x", SenderType: event.CreatedBySystem, Content: "x",
 		})),
 	} {
 		id := w.Open("assistant")
@@ -353,9 +355,9 @@ func processorsFail(t *testing.T, d *desk, w *world.World) {
 		require.Equal(t, []string{"ann: hello", "System: two is here"}, saidIn(w, id), what)
 		hooks := decisionOn(w, id, "e1").Hooks
 		require.Equal(t, "one", hooks[3].Name)
-		require.Equal(t, event.HookFailed, hooks[3].Outcome)
+		require.Equal(t, event.OutcomeFailed, hooks[3].Outcome)
 		require.Contains(t, hooks[3].Error, what)
-		require.Equal(t, event.Overwritten, itemOf(w, id, "e1").Status)
+		require.Equal(t, event.ItemOverwritten, itemOf(w, id, "e1").Status)
 
 		d.make(id, "one", nil)
 		d.make(id, "two", nil)
@@ -379,7 +381,7 @@ func processorsChain(t *testing.T, d *desk, w *world.World) {
 	})
 	d.make(id, "bills", func(_ context.Context, e event.Event, _ hook.Deps) ([]hook.Produced, error) {
 		assert.JSONEq(t, `{"n":7}`, string(e.(event.CustomEvent).Payload))
-		return []hook.Produced{hook.Message(event.Tool, "shop", "use note {\"text\":\"billed\"}")}, nil
+		return []hook.Produced{hook.Message(event.CreatedByTool, "shop", "use note {\"text\":\"billed\"}")}, nil
 	})
 	post := custom("e1", "order.placed", 1)
 	post.TraceID, post.ParentEventID = "trace-1", "cause-0"

@@ -85,7 +85,7 @@ func TestStaleSteps(t *testing.T) {
 		}
 		return nil, nil
 	})
-	slow.Filter.CreatedBy, slow.Timeout = []event.CreatedBy{event.User}, time.Hour
+	slow.Filter.CreatedBy, slow.Timeout = []event.CreatedBy{event.CreatedByUser}, time.Hour
 	var base threadmill.Config
 	w := world.New(t, world.Options{NoWorker: true, Configure: func(c *threadmill.Config) {
 		c.Hooks = []hook.Hook{slow}

@@ -128,7 +128,7 @@ func queueStatuses(t *testing.T, d *desk, w *world.World) {
 	first, release := busy(t, w, id)
 	d.set(id, "first", wait.before("order.placed", nil))
 	add(w, id, custom("e1", "order.placed", 1))
-	require.Equal(t, event.Pending, itemOf(w, id, "e1").Status)
+	require.Equal(t, event.ItemPending, itemOf(w, id, "e1").Status)
 	now, _, err := w.Threads.Processing(w.Ctx(), id)
 	require.NoError(t, err)
 	require.Equal(t, first, now.ID)
@@ -137,11 +137,11 @@ func queueStatuses(t *testing.T, d *desk, w *world.World) {
 	require.Equal(t, "e1", next.ID)
 	release()
 	<-wait.reached
-	require.Equal(t, event.Processing, itemOf(w, id, "e1").Status)
-	require.Equal(t, event.Completed, itemOf(w, id, first).Status)
+	require.Equal(t, event.ItemProcessing, itemOf(w, id, "e1").Status)
+	require.Equal(t, event.ItemCompleted, itemOf(w, id, first).Status)
 	wait.release()
 	wholly(w, id, w.Await(id, "e1"))
-	require.Equal(t, event.Completed, itemOf(w, id, "e1").Status)
+	require.Equal(t, event.ItemCompleted, itemOf(w, id, "e1").Status)
 	q := queueOf(w, id)
 	require.Nil(t, q.Processing)
 	require.Empty(t, q.Items)
@@ -194,7 +194,7 @@ func queueOrder(t *testing.T, d *desk, w *world.World) {
 		assert.Equal(t, deps.Context.EventID, q.Processing.ID, "the one that is processed is the one that is hooked")
 		assert.Equal(t, order[len(now):], idsOf(q.Items), "and the others wait in their order")
 		for _, it := range q.Items {
-			assert.Equal(t, event.Pending, it.Status)
+			assert.Equal(t, event.ItemPending, it.Status)
 		}
 		return nil, nil
 	})
@@ -239,12 +239,12 @@ func queueExpires(t *testing.T, d *desk, w *world.World) {
 	out := wholly(w, id, w.Await(id, "short"))
 	require.Equal(t, signals.TurnExpired, out.Status, "who waits for it is told")
 	it := itemOf(w, id, "short")
-	require.Equal(t, event.Expired, it.Status)
+	require.Equal(t, event.ItemExpired, it.Status)
 	require.Contains(t, it.Error, "ttl of 1 ms")
 	require.NotContains(t, eventIDs(d.asked(id, "first")), "short", "no hook sees it")
 	requireBlocked(w, id, []string{"came too late"}, "in time")
 	status := world.Payload[event.StatusChange](w, recordOf(w, id, "short.expired"))
-	require.Equal(t, string(event.Expired), status.Status)
+	require.Equal(t, string(event.ItemExpired), status.Status)
 	again, err := w.Threads.Post(w.Ctx(), id, short)
 	require.NoError(t, err)
 	require.Equal(t, signals.PostDuplicate, again.Status)
@@ -261,7 +261,7 @@ func queueFails(t *testing.T, w *world.World) {
 	q := queueOf(w, id)
 	require.Equal(t, []string{"e0", "e1", "e2"}, idsOf(q.Failed))
 	for i, it := range q.Failed {
-		require.Equal(t, event.Failed, it.Status)
+		require.Equal(t, event.ItemFailed, it.Status)
 		require.Contains(t, it.Error, fmt.Sprint("reason ", i))
 		var m event.NewMessage
 		require.NoError(t, json.Unmarshal(it.Payload, &m), "it is all there")
@@ -280,13 +280,13 @@ func queueFails(t *testing.T, w *world.World) {
 		require.Equal(t, want, wholly(w, id, w.Await(id, "e0")).Status)
 	}
 	require.Equal(t, 2, itemOf(w, id, "e0").Attempt)
-	require.Equal(t, event.Completed, itemOf(w, id, "e0").Status)
+	require.Equal(t, event.ItemCompleted, itemOf(w, id, "e0").Status)
 	require.Equal(t, []string{"e1"}, idsOf(queueOf(w, id).Failed), "the other one stays")
 	_, err = w.Threads.Retry(w.Ctx(), id, "e0", "ann")
 	require.ErrorIs(t, err, signals.ErrRefused)
 	users := 0
 	for _, m := range w.Messages(id) {
-		if m.SenderType == event.User {
+		if m.SenderType == event.CreatedByUser {
 			users++
 		}
 	}
@@ -297,13 +297,13 @@ func queueFails(t *testing.T, w *world.World) {
 func queueSetStatus(t *testing.T, d *desk, w *world.World) {
 	id := w.Open("assistant")
 	_, release := busy(t, w, id)
-	set := func(eventID string, status event.Status) event.Item {
+	set := func(eventID string, status event.ItemStatus) event.Item {
 		it, err := w.Threads.SetStatus(w.Ctx(), id, signals.SetStatus{EventID: eventID, Status: status, By: "ann", Reason: "by hand"})
 		require.NoError(t, err)
 		require.Equal(t, status, it.Status)
 		return it
 	}
-	all := []event.Status{event.Completed, event.Failed, event.Expired, event.Overwritten}
+	all := []event.ItemStatus{event.ItemCompleted, event.ItemFailed, event.ItemExpired, event.ItemOverwritten}
 	for _, status := range all {
 		add(w, id, message(id, string(status), "set to "+string(status)))
 	}
@@ -328,21 +328,21 @@ func queueSetStatus(t *testing.T, d *desk, w *world.World) {
 	blocked := []string{"set to completed", "set to expired", "set to overwritten"}
 	requireBlocked(w, id, append(blocked, "set to failed"), "last")
 
-	set("failed", event.Pending)
+	set("failed", event.ItemPending)
 	require.Equal(t, signals.TurnCompleted, wholly(w, id, w.Await(id, "failed")).Status)
 	require.Equal(t, "failed", w.Messages(id)[len(w.Messages(id))-1].ReplyToMessageID, "what is pending again is processed")
 	require.Contains(t, eventIDs(d.asked(id, "first")), "failed")
-	require.Equal(t, event.Completed, itemOf(w, id, "failed").Status)
+	require.Equal(t, event.ItemCompleted, itemOf(w, id, "failed").Status)
 	requireBlocked(w, id, blocked, "set to failed")
 
 	for name, c := range map[string]signals.SetStatus{
-		"eventId":                {Status: event.Completed, By: "ann"},
-		"by":                     {EventID: "last", Status: event.Failed},
-		"cannot be set":          {EventID: "last", Status: event.Processing, By: "ann"},
+		"eventId":                {Status: event.ItemCompleted, By: "ann"},
+		"by":                     {EventID: "last", Status: event.ItemFailed},
+		"cannot be set":          {EventID: "last", Status: event.ItemProcessing, By: "ann"},
 		"is not one of":          {EventID: "last", Status: "lost", By: "ann"},
-		"is completed already":   {EventID: "last", Status: event.Completed, By: "ann"},
-		"it is done with":        {EventID: "last", Status: event.Pending, By: "ann"},
-		"neither queued nor amo": {EventID: "nobody", Status: event.Completed, By: "ann"},
+		"is completed already":   {EventID: "last", Status: event.ItemCompleted, By: "ann"},
+		"it is done with":        {EventID: "last", Status: event.ItemPending, By: "ann"},
+		"neither queued nor amo": {EventID: "nobody", Status: event.ItemCompleted, By: "ann"},
 	} {
 		before := len(w.Records(id))
 		_, err := w.Threads.SetStatus(w.Ctx(), id, c)
@@ -358,14 +358,14 @@ func queueSetProcessing(t *testing.T, w *world.World) {
 	t.Cleanup(gate.Release)
 	add(w, id, message(id, "e1", "hello"))
 	<-gate.Reached()
-	set := func(eventID string, status event.Status) {
+	set := func(eventID string, status event.ItemStatus) {
 		_, err := w.Threads.SetStatus(w.Ctx(), id, signals.SetStatus{EventID: eventID, Status: status, By: "ann"})
 		require.NoError(t, err)
 	}
-	set("e1", event.Pending)
+	set("e1", event.ItemPending)
 	require.Eventually(t, func() bool {
 		it, err := w.Threads.Item(w.Ctx(), id, "e1")
-		return err == nil && it.Status == event.Completed
+		return err == nil && it.Status == event.ItemCompleted
 	}, waitLong, waitTick, "it is processed again")
 	require.Equal(t, "hello", wholly(w, id, w.Await(id, "e1")).Message.Content)
 	require.Equal(t, []string{"ann: hello", "assistant: hello"}, saidIn(w, id), "with one effect")
@@ -373,10 +373,10 @@ func queueSetProcessing(t *testing.T, w *world.World) {
 	_, release := busy(t, w, id)
 	now, _, err := w.Threads.Processing(w.Ctx(), id)
 	require.NoError(t, err)
-	set(now.ID, event.Failed)
+	set(now.ID, event.ItemFailed)
 	require.Eventually(t, func() bool {
 		it, err := w.Threads.Item(w.Ctx(), id, now.ID)
-		return err == nil && it.Status == event.Failed
+		return err == nil && it.Status == event.ItemFailed
 	}, waitLong, waitTick)
 	release()
 	require.Equal(t, signals.TurnCompleted, say(w, id, "go on").Status)
@@ -412,7 +412,7 @@ func queueNamespaces(t *testing.T, w *world.World) {
 	require.Equal(t, []string{"a1"}, idsOf(queueOf(w, id).Items))
 	_, err = other.Item(w.Ctx(), id, "a1")
 	require.ErrorIs(t, err, signals.ErrEventNotFound)
-	_, err = other.SetStatus(w.Ctx(), id, signals.SetStatus{EventID: "a1", Status: event.Failed, By: "eve"})
+	_, err = other.SetStatus(w.Ctx(), id, signals.SetStatus{EventID: "a1", Status: event.ItemFailed, By: "eve"})
 	require.ErrorIs(t, err, signals.ErrRefused)
 	gate.Release()
 	release()

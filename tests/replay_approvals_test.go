@@ -50,7 +50,7 @@ func newApprovalWorld(t *testing.T, o world.Options) *world.World {
 	o.Configure = func(c *threadmill.Config) {
 		c.TitleModel = "openai/stand-in"
 		c.ApprovalRules = []approval.Rule{{
-			Name: "never-delete", Tools: []string{"shell_cmd"}, When: `args.command.contains("rm ")`, Effect: approval.Deny, Reason: "nothing is deleted",
+			Name: "never-delete", Tools: []string{"shell_cmd"}, When: `args.command.contains("rm ")`, Effect: approval.EffectDeny, Reason: "nothing is deleted",
 		}}
 	}
 	return world.New(t, o)
@@ -94,7 +94,7 @@ const echo = `use shell_cmd {"command":"echo hello"}`
 func liveGrants(l lived) {
 	posted := l.Post(l.id, echo+"\n"+echo+"\n"+`use shell_cmd {"command":"rm -r x"}`)
 	call := l.AwaitApproval(l.id, 2)[0]
-	l.decide(signals.Accepted, signals.Decide{ToolCallID: call.ToolCallID, Decision: event.Approve, Scope: event.Session})
+	l.decide(signals.DecideAccepted, signals.Decide{ToolCallID: call.ToolCallID, Decision: event.DecisionApprove, Scope: event.ScopeSession})
 	require.Equal(l.T, signals.TurnCompleted, l.Await(l.id, posted).Status)
 	l.say(echo)
 	_, err := l.Threads.Revoke(l.Ctx(), l.id, signals.Revoke{ToolCallID: call.ToolCallID, By: "ann"})
@@ -102,7 +102,7 @@ func liveGrants(l lived) {
 	posted = l.Post(l.id, echo)
 	call = l.AwaitApproval(l.id, 1)[0]
 	require.NoError(l.T, l.Temporal.SignalWorkflow(l.Ctx(), signals.WorkflowID(l.TaskQueue, l.id), "", signals.SignalDecide,
-		signals.Decide{ToolCallID: call.ToolCallID, Decision: event.Approve, Scope: event.Pattern, Pattern: map[string]string{"command": "echo *"}, By: "ann"}))
+		signals.Decide{ToolCallID: call.ToolCallID, Decision: event.DecisionApprove, Scope: event.ScopePattern, Pattern: map[string]string{"command": "echo *"}, By: "ann"}))
 	require.Equal(l.T, signals.TurnCompleted, l.Await(l.id, posted).Status)
 	l.say(`use shell_cmd {"command":"echo more"}`)
 }
@@ -111,9 +111,9 @@ func liveGrants(l lived) {
 func liveEdited(l lived) {
 	posted := l.Post(l.id, echo)
 	call := l.AwaitApproval(l.id, 1)[0]
-	_, err := l.Threads.Decide(l.Ctx(), l.id, signals.Decide{ToolCallID: call.ToolCallID, Decision: event.Approve, Args: json.RawMessage(`{"nonsense":1}`), By: "ann"})
+	_, err := l.Threads.Decide(l.Ctx(), l.id, signals.Decide{ToolCallID: call.ToolCallID, Decision: event.DecisionApprove, Args: json.RawMessage(`{"nonsense":1}`), By: "ann"})
 	require.Error(l.T, err)
-	l.decide(signals.Accepted, signals.Decide{ToolCallID: call.ToolCallID, Decision: event.Approve, Args: json.RawMessage(`{"command":"echo other"}`)})
+	l.decide(signals.DecideAccepted, signals.Decide{ToolCallID: call.ToolCallID, Decision: event.DecisionApprove, Args: json.RawMessage(`{"command":"echo other"}`)})
 	require.Equal(l.T, signals.TurnCompleted, l.Await(l.id, posted).Status)
 }
 
@@ -121,7 +121,7 @@ func liveQuorum(l lived) {
 	posted := l.Post(l.id, echo)
 	call := l.AwaitApproval(l.id, 1)[0]
 	for _, by := range []string{"ann", "ben"} {
-		l.decide(signals.Accepted, signals.Decide{ToolCallID: call.ToolCallID, Decision: event.Approve, By: by})
+		l.decide(signals.DecideAccepted, signals.Decide{ToolCallID: call.ToolCallID, Decision: event.DecisionApprove, By: by})
 	}
 	require.Equal(l.T, signals.TurnCompleted, l.Await(l.id, posted).Status)
 }
@@ -136,11 +136,11 @@ func liveAsksAgain(l lived) {
 	call := l.AwaitApproval(l.id, 1)[0]
 	settled := func() bool {
 		out, err := l.Threads.State(l.Ctx(), l.id)
-		return err == nil && out.Status == signals.Idle
+		return err == nil && out.Status == signals.ThreadIdle
 	}
 	workflowID := signals.WorkflowID(l.TaskQueue, l.id)
 	for name, payload := range map[string]any{
-		signals.SignalDecide: signals.Decide{ToolCallID: call.ToolCallID, Decision: event.Approve, By: "ann"},
+		signals.SignalDecide: signals.Decide{ToolCallID: call.ToolCallID, Decision: event.DecisionApprove, By: "ann"},
 		signals.SignalRevoke: signals.Revoke{ToolCallID: call.ToolCallID, By: "ann"},
 	} {
 		require.NoError(l.T, l.Temporal.SignalWorkflow(l.Ctx(), workflowID, "", name, payload))
@@ -148,7 +148,7 @@ func liveAsksAgain(l lived) {
 	require.Eventually(l.T, func() bool {
 		out, err := l.Threads.Approvals(l.Ctx(), l.id)
 		for _, q := range out.Approvals {
-			_, _ = l.Threads.Decide(l.Ctx(), l.id, signals.Decide{ToolCallID: q.ToolCallID, Decision: event.Approve, By: "ann", Round: q.Round})
+			_, _ = l.Threads.Decide(l.Ctx(), l.id, signals.Decide{ToolCallID: q.ToolCallID, Decision: event.DecisionApprove, By: "ann", Round: q.Round})
 		}
 		return err == nil && settled()
 	}, waitLong, waitTick)
@@ -173,7 +173,7 @@ func liveParked(l lived) {
 	posted := l.Post(l.id, echo)
 	call := l.AwaitApproval(l.id, 1)[0]
 	require.Equal(l.T, signals.TurnCompleted, l.turn("e1", "file.changed", `{"path":"a.go"}`).Status)
-	l.decide(signals.Accepted, signals.Decide{ToolCallID: call.ToolCallID, Decision: event.Approve})
+	l.decide(signals.DecideAccepted, signals.Decide{ToolCallID: call.ToolCallID, Decision: event.DecisionApprove})
 	require.Equal(l.T, signals.TurnCompleted, l.Await(l.id, posted).Status)
 }
 
@@ -185,7 +185,7 @@ func liveParkedMoved(l lived) {
 	for n := 0; run(l.World, l.id) == first; n++ {
 		l.turn("e"+strings.Repeat("x", n), "file.changed", `{}`)
 	}
-	l.decide(signals.Accepted, signals.Decide{ToolCallID: call.ToolCallID, Decision: event.Deny})
+	l.decide(signals.DecideAccepted, signals.Decide{ToolCallID: call.ToolCallID, Decision: event.DecisionDeny})
 	l.Await(l.id, posted)
 }
 

@@ -50,13 +50,13 @@ func recordedRules() []rule.Rule {
 // sorter makes messages of events, for the rule "sort".
 func sorter() hook.Processor {
 	return hook.Processor{
-		Name: "sorter", EventType: "nothing.else", OnFailure: hook.Closed, MaxAttempts: 1,
+		Name: "sorter", EventType: "nothing.else", OnFailure: hook.FailClosed, MaxAttempts: 1,
 		Process: func(_ context.Context, e event.Event, _ hook.Deps) ([]hook.Produced, error) {
 			said := string(e.(event.EnvEvent).Payload)
 			if strings.Contains(said, "fail") {
 				return nil, errors.New("it cannot be sorted")
 			}
-			return []hook.Produced{hook.Message(event.User, "sorter", "sorted "+said)}, nil
+			return []hook.Produced{hook.Message(event.CreatedByUser, "sorter", "sorted "+said)}, nil
 		},
 	}
 }
@@ -156,7 +156,7 @@ func (l lived) calm() {
 	l.T.Helper()
 	require.Eventually(l.T, func() bool {
 		s, err := l.Threads.State(context.Background(), l.id)
-		return err == nil && s.Status == signals.Idle && s.QueueLength == 0 && len(s.Held) == 0 && s.Tasks == 0
+		return err == nil && s.Status == signals.ThreadIdle && s.QueueLength == 0 && len(s.Held) == 0 && s.Tasks == 0
 	}, waitLong, waitTick)
 	settle(l.World, l.id)
 }
@@ -298,9 +298,9 @@ func liveSub(l lived) {
 func approveAll(l lived, n int) {
 	l.T.Helper()
 	for _, call := range l.AwaitApproval(l.id, n) {
-		out, err := l.Threads.Decide(l.Ctx(), l.id, signals.Decide{ToolCallID: call.ToolCallID, Decision: event.Approve, By: "ann"})
+		out, err := l.Threads.Decide(l.Ctx(), l.id, signals.Decide{ToolCallID: call.ToolCallID, Decision: event.DecisionApprove, By: "ann"})
 		require.NoError(l.T, err)
-		require.Equal(l.T, signals.Accepted, out.Result)
+		require.Equal(l.T, signals.DecideAccepted, out.Result)
 	}
 }
 

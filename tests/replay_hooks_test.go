@@ -41,7 +41,7 @@ func recordedHooks(queue string) []hook.Hook {
 	critic := hook.OnEvent("critic", func(_ context.Context, e event.Event, _ hook.Respond) (event.Event, error) {
 		return edited(e, "rude", func(string) string { return "(taken out)" })
 	})
-	critic.Filter, critic.HoldOutput = messagesOf(event.Agent, "critic"), true
+	critic.Filter, critic.HoldOutput = messagesOf(event.CreatedByAgent, "critic"), true
 	brief := hook.OnLLMCall("brief", func(_ context.Context, c event.LLMCallEvent, _ hook.Respond) (event.Event, error) {
 		c.Instructions = "Be brief."
 		return c, nil
@@ -50,11 +50,11 @@ func recordedHooks(queue string) []hook.Hook {
 	shaky := hook.OnMessage("shaky", func(context.Context, event.MessageEvent, hook.Respond) (event.Event, error) {
 		return nil, errors.New("it shakes")
 	})
-	shaky.Filter.CreatedBy, shaky.OnFailure, shaky.MaxAttempts = []event.CreatedBy{event.System}, hook.Open, 1
+	shaky.Filter.CreatedBy, shaky.OnFailure, shaky.MaxAttempts = []event.CreatedBy{event.CreatedBySystem}, hook.FailOpen, 1
 	sealed := hook.Inline("sealed", func(_ hook.Context, e event.Event, _ hook.Respond) (event.Event, error) {
 		return edited(e, "noted", func(said string) string { return said + ", sealed" })
 	})
-	sealed.Filter = messagesOf(event.Tool)
+	sealed.Filter = messagesOf(event.CreatedByTool)
 	return []hook.Hook{
 		sealed, shouting(), guarding(), hook.OnToolCall("tools", withTools), critic, brief, shaky, review,
 	}
@@ -69,10 +69,10 @@ func shouting() hook.Hook {
 		case `"fail"`:
 			return nil, errors.New("too loud")
 		case `"answer"`:
-			respond(hook.Response{Content: "heard", SenderType: event.System})
+			respond(hook.Response{Content: "heard", SenderType: event.CreatedBySystem})
 		case `"say"`:
-			return event.MessageEvent{CreatedBy: event.User, ThreadID: c.ThreadID, Message: event.NewMessage{
-				ThreadID: c.ThreadID, SenderID: "ann", SenderType: event.User, Content: "I shout",
+			return event.MessageEvent{CreatedBy: event.CreatedByUser, ThreadID: c.ThreadID, Message: event.NewMessage{
+				ThreadID: c.ThreadID, SenderID: "ann", SenderType: event.CreatedByUser, Content: "I shout",
 			}}, nil
 		}
 		return nil, nil
@@ -87,13 +87,13 @@ func guarding() hook.Hook {
 	h := hook.OnMessage("guard", func(_ context.Context, m event.MessageEvent, respond hook.Respond) (event.Event, error) {
 		switch said := m.Message.Content; {
 		case strings.Contains(said, "refuse"):
-			respond(hook.Response{Content: "refused", SenderType: event.System})
+			respond(hook.Response{Content: "refused", SenderType: event.CreatedBySystem})
 		case strings.Contains(said, "fail"):
 			return nil, errors.New("it cannot be")
 		}
 		return edited(m, "secret", func(s string) string { return strings.ReplaceAll(s, "secret", "hidden") })
 	})
-	h.Filter.CreatedBy, h.MaxAttempts = []event.CreatedBy{event.User}, 2
+	h.Filter.CreatedBy, h.MaxAttempts = []event.CreatedBy{event.CreatedByUser}, 2
 	return h
 }
 
@@ -103,7 +103,7 @@ func withTools(_ context.Context, e event.ToolCallEvent, respond hook.Respond) (
 	for i, c := range e.ToolCalls {
 		e.ToolCalls[i].Function.Arguments = strings.ReplaceAll(c.Function.Arguments, "this", "that")
 		if strings.Contains(c.Function.Arguments, "deny") {
-			respond(hook.Response{Content: "denied", SenderType: event.System})
+			respond(hook.Response{Content: "denied", SenderType: event.CreatedBySystem})
 		}
 	}
 	return e, nil
@@ -113,7 +113,7 @@ func withTools(_ context.Context, e event.ToolCallEvent, respond hook.Respond) (
 func recordedProcessors() []hook.Processor {
 	return []hook.Processor{hook.Process("job", func(_ context.Context, in struct{ Say []string }, _ hook.Deps) (out []hook.Produced, _ error) {
 		for _, text := range in.Say {
-			out = append(out, hook.Message(event.User, "jobs", text))
+			out = append(out, hook.Message(event.CreatedByUser, "jobs", text))
 		}
 		return out, nil
 	})}
@@ -280,22 +280,22 @@ func liveHookGone(_ *testing.T, r review, id string) {
 // liveStatuses changes the status of events by hand: of those that wait, of one that
 // failed, and of the one that is being processed.
 func liveStatuses(t *testing.T, r review, id string) {
-	set := func(eventID string, status event.Status) {
+	set := func(eventID string, status event.ItemStatus) {
 		_, err := r.Threads.SetStatus(r.Ctx(), id, signals.SetStatus{EventID: eventID, Status: status, By: "ann"})
 		require.NoError(t, err)
 	}
 	r.post(id, "c1", "case", `{}`)
 	r.arrived(id, "c1")
-	for i, status := range []event.Status{event.Completed, event.Failed, event.Expired, event.Overwritten} {
+	for i, status := range []event.ItemStatus{event.ItemCompleted, event.ItemFailed, event.ItemExpired, event.ItemOverwritten} {
 		posted := fmt.Sprintf("m%d", i)
 		_, err := r.Threads.Post(r.Ctx(), id, message(id, posted, "a secret"))
 		require.NoError(t, err)
 		set(posted, status)
 	}
-	set("m1", event.Pending)
-	set("c1", event.Pending)
+	set("m1", event.ItemPending)
+	set("c1", event.ItemPending)
 	r.arrived(id, "c1~1")
-	set("c1", event.Completed)
+	set("c1", event.ItemCompleted)
 	settle(r.World, id)
 }
 
@@ -305,7 +305,7 @@ func liveSteered(t *testing.T, r review, id string) {
 	call := r.AwaitApproval(id, 1)[0]
 	for _, text := range []string{"a secret", "refuse this", "fail"} {
 		p := signals.UserMessage(id, "ann", text)
-		p.OnBusy = signals.Steer
+		p.OnBusy = signals.OnBusySteer
 		_, err := r.Threads.Post(r.Ctx(), id, p)
 		require.NoError(t, err)
 	}

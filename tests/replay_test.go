@@ -88,7 +88,7 @@ var lives = map[string]func(t *testing.T, w *world.World, id string){
 }
 
 func liveApprovals(t *testing.T, w *world.World, id string) {
-	for i, d := range []event.Decision{event.Approve, event.Deny} {
+	for i, d := range []event.Decision{event.DecisionApprove, event.DecisionDeny} {
 		posted := w.Post(id, `use shell_cmd {"command":"true"}`)
 		call := w.AwaitApproval(id, 1)[0]
 		decision := signals.Decide{ToolCallID: call.ToolCallID, Decision: d, By: "ann"}
@@ -136,7 +136,7 @@ func liveLong(t *testing.T, w *world.World, id string) {
 		_, err := w.Threads.Post(w.Ctx(), id, signals.UserMessage(id, "ann", "more"))
 		return err == nil && run(w, id) != first
 	}, waitLong, waitTick)
-	_, err := w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: w.AwaitApproval(id, 1)[0].ToolCallID, Decision: event.Approve, By: "ann"})
+	_, err := w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: w.AwaitApproval(id, 1)[0].ToolCallID, Decision: event.DecisionApprove, By: "ann"})
 	require.NoError(t, err)
 	settle(w, id)
 }

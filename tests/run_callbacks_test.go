@@ -229,12 +229,12 @@ func TestRunWithHooks(t *testing.T) {
 		}
 		return nil, nil
 	})
-	guard.Filter.CreatedBy = []event.CreatedBy{event.User}
+	guard.Filter.CreatedBy = []event.CreatedBy{event.CreatedByUser}
 	redact := hook.OnMessage("redact", func(_ context.Context, m event.MessageEvent, _ hook.Respond) (event.Event, error) {
 		m.Message.Content = strings.ReplaceAll(m.Message.Content, "4711", "****")
 		return m, nil
 	})
-	redact.Filter.CreatedBy = []event.CreatedBy{event.Agent}
+	redact.Filter.CreatedBy = []event.CreatedBy{event.CreatedByAgent}
 	w := world.New(t, world.Options{Configure: func(c *threadmill.Config) { c.Hooks = []hook.Hook{guard, redact} }})
 	id := w.Open()
 

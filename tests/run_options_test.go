@@ -58,7 +58,7 @@ func runAcks(t *testing.T, w *world.World) {
 		r := begin(w, id, "hello", threadmill.RunOptions{Ack: threadmill.AckOnComplete})
 		state, err := w.Threads.State(w.Ctx(), id)
 		require.NoError(t, err)
-		require.Equal(t, signals.Idle, state.Status)
+		require.Equal(t, signals.ThreadIdle, state.Status)
 		require.Len(t, w.Messages(id), 2)
 		completes(t, r)
 	})
@@ -127,7 +127,7 @@ func runExpires(t *testing.T, w *world.World) {
 	require.NoError(t, err, "S2-39")
 	require.Equal(t, signals.TurnExpired, out.Status)
 	events := runEvents(t, r)
-	require.Equal(t, string(event.Expired), events[len(events)-1].Status.Turn)
+	require.Equal(t, string(event.ItemExpired), events[len(events)-1].Status.Turn)
 	completes(t, first)
 }
 
@@ -173,7 +173,7 @@ func runByPriority(t *testing.T, w *world.World) {
 	completes(t, high)
 	var said []string
 	for _, m := range w.Messages(id) {
-		if m.SenderType == event.User {
+		if m.SenderType == event.CreatedByUser {
 			said = append(said, m.Content)
 		}
 	}
@@ -182,7 +182,7 @@ func runByPriority(t *testing.T, w *world.World) {
 
 func runRejected(t *testing.T, w *world.World) {
 	id, free := occupied(t, w)
-	_, err := w.Runtime.Run(w.Ctx(), event.NewMessage{ThreadID: id, Content: "x"}, threadmill.RunOptions{OnBusy: signals.Reject})
+	_, err := w.Runtime.Run(w.Ctx(), event.NewMessage{ThreadID: id, Content: "x"}, threadmill.RunOptions{OnBusy: signals.OnBusyReject})
 	require.ErrorIs(t, err, signals.ErrBusy)
 	completes(t, free())
 }
@@ -190,7 +190,7 @@ func runRejected(t *testing.T, w *world.World) {
 func runUnanswered(t *testing.T, w *world.World) {
 	id := w.Open()
 	r, err := w.Runtime.Run(w.Ctx(), event.NewMessage{
-		ThreadID: id, SenderID: "clock", SenderType: event.System, Content: "noon",
+		ThreadID: id, SenderID: "clock", SenderType: event.CreatedBySystem, Content: "noon",
 	}, threadmill.RunOptions{})
 	require.NoError(t, err)
 	out, err := r.Done()

@@ -221,7 +221,7 @@ func TestRunIsSteered(t *testing.T) {
 	id := w.Open()
 	first := begin(w, id, "use slow {}", threadmill.RunOptions{})
 	<-slow.reached
-	second := begin(w, id, "joined", threadmill.RunOptions{OnBusy: signals.Steer})
+	second := begin(w, id, "joined", threadmill.RunOptions{OnBusy: signals.OnBusySteer})
 	slow.release()
 	events := completes(t, second)
 	require.Equal(t, "ann: joined", contentsOf(events)[0], "its events begin where it joins")

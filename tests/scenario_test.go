@@ -80,7 +80,7 @@ func (s scenario) approval(t *testing.T) {
 	call := s.w.AwaitApproval(id, 1)[0]
 	require.Equal(t, "shell_cmd", call.ToolName)
 	require.JSONEq(t, `{"command":"echo approved"}`, call.Arguments)
-	s.d.decide(t, id, call.ToolCallID, event.Approve, "")
+	s.d.decide(t, id, call.ToolCallID, event.DecisionApprove, "")
 	out := await(t, s.w, id, "e1")
 	require.Equal(t, signals.TurnCompleted, out.Status, out.Error)
 	messages := s.w.Messages(id)
@@ -97,7 +97,7 @@ func (s scenario) denial(t *testing.T) {
 	id := s.thread(t, "denial")
 	s.d.say(t, id, "e1", `use shell_cmd {"command":"touch ran"}`)
 	call := s.w.AwaitApproval(id, 1)[0]
-	s.d.decide(t, id, call.ToolCallID, event.Deny, "not today")
+	s.d.decide(t, id, call.ToolCallID, event.DecisionDeny, "not today")
 	out := await(t, s.w, id, "e1")
 	require.Equal(t, signals.TurnCompleted, out.Status, out.Error)
 	messages := s.w.Messages(id)

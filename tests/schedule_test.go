@@ -248,7 +248,7 @@ func scheduleFails(t *testing.T, w *world.World) {
 	require.NoError(t, w.Threads.Control(w.Ctx(), closed, signals.Control{Action: signals.ControlClose, By: "ann"}))
 	require.Eventually(t, func() bool {
 		state, err := w.Threads.State(context.Background(), closed)
-		return err == nil && state.Status == signals.Closed
+		return err == nil && state.Status == signals.ThreadClosed
 	}, waitLong, waitTick)
 	paused := func(open bool) func(s *signals.Schedule) {
 		return func(s *signals.Schedule) { s.Paused, s.Open = true, open }

@@ -184,7 +184,7 @@ func (s *soak) note(l *register, r event.Record, texts map[string]*found, ends m
 	}
 	switch r.Type {
 	case event.TypeMessage:
-		if m := decode[event.Message](s.t, r.Payload); m.SenderType == event.User {
+		if m := decode[event.Message](s.t, r.Payload); m.SenderType == event.CreatedByUser {
 			see(m.Content).stored++
 		}
 	case event.TypeEnv:
@@ -266,7 +266,7 @@ func (s *soak) requireShown(l *register, e *soakText, f *found) {
 		status := s.server.Try(s.t.Context(), http.MethodGet, "/v1/threads/"+l.id+"/queue/"+f.event, nil, &item)
 		return status != 0 && status < http.StatusInternalServerError
 	})
-	if item.Status != event.Failed || textOf(item.Payload) != e.text() {
+	if item.Status != event.ItemFailed || textOf(item.Payload) != e.text() {
 		s.wrong("changed", l, "the queue has %s as %q, with %d bytes", e.name, item.Status, len(item.Payload))
 	}
 }

@@ -90,7 +90,7 @@ func awaitCalm(w *world.World, thread string) {
 	w.T.Helper()
 	require.Eventually(w.T, func() bool {
 		s, err := w.Threads.State(context.Background(), thread)
-		return err == nil && s.Status == signals.Idle && s.QueueLength == 0 && len(s.Held) == 0
+		return err == nil && s.Status == signals.ThreadIdle && s.QueueLength == 0 && len(s.Held) == 0
 	}, waitLong, waitTick)
 }
 

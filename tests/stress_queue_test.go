@@ -271,12 +271,12 @@ func (k *killing) requireOrder(t *testing.T, thread string, want, expired []stri
 		case r.Type == event.TypeLLMCall:
 			calls++
 		case r.Type == event.TypeHook && strings.HasSuffix(r.ID, ".hook"):
-			if world.Payload[event.Interception](k.World, r).Outcome == event.Produced {
+			if world.Payload[event.Interception](k.World, r).Outcome == event.OutcomeOverwritten {
 				made++
 			}
 		case r.Type == event.TypeMessage:
 			m := world.Payload[event.Message](k.World, r)
-			if m.SenderType == event.User {
+			if m.SenderType == event.CreatedByUser {
 				got = append(got, r.ID)
 				continue
 			}

@@ -71,17 +71,17 @@ func TestApprovalOfASubAgent(t *testing.T) {
 			for _, at := range []string{id, below} {
 				state, err := w.Threads.State(w.Ctx(), at)
 				require.NoError(t, err)
-				require.Equal(t, signals.WaitingApproval, state.Status, at)
+				require.Equal(t, signals.ThreadWaitingApproval, state.Status, at)
 			}
 			asked := v.until(t, func(f frame) bool { return f.event.Type == event.EventApprovalRequest })
 			require.Equal(t, request.ToolCallID, asked[len(asked)-1].event.ApprovalRequest.ToolCallID, "viewers are asked")
 
-			d.decide(t, id, request.ToolCallID, event.Approve, "")
+			d.decide(t, id, request.ToolCallID, event.DecisionApprove, "")
 			require.Equal(t, signals.TurnCompleted, w.Await(id, posted).Status)
 			require.Equal(t, "made\n", made(w, id))
 			for _, at := range []string{id, below} {
 				got := awaitDecided(w, at, request.ToolCallID)
-				require.Equal(t, event.Approve, got.Decision)
+				require.Equal(t, event.DecisionApprove, got.Decision)
 				require.Equal(t, "ann", got.By)
 				require.Equal(t, posted, only(t, ofType(w, at, event.TypeApprovalRequest)).TraceID)
 				require.Equal(t, posted, only(t, ofType(w, at, event.TypeApproval)).TraceID)
@@ -123,28 +123,28 @@ func TestDecisionsOnSubAgents(t *testing.T) {
 
 	t.Run("above: settles both, and again is already_resolved or conflict", func(t *testing.T) {
 		id, posted, call := waiting(t)
-		require.Equal(t, signals.Accepted, decide(t, id, signals.Decide{ToolCallID: call, Decision: event.Approve}))
-		require.Equal(t, signals.AlreadyResolved, decide(t, id, signals.Decide{ToolCallID: call, Decision: event.Approve}))
-		require.Equal(t, signals.Conflict, decide(t, id, signals.Decide{ToolCallID: call, Decision: event.Deny}))
+		require.Equal(t, signals.DecideAccepted, decide(t, id, signals.Decide{ToolCallID: call, Decision: event.DecisionApprove}))
+		require.Equal(t, signals.DecideAlreadyResolved, decide(t, id, signals.Decide{ToolCallID: call, Decision: event.DecisionApprove}))
+		require.Equal(t, signals.DecideConflict, decide(t, id, signals.Decide{ToolCallID: call, Decision: event.DecisionDeny}))
 		require.Equal(t, signals.TurnCompleted, w.Await(id, posted).Status)
-		require.Equal(t, signals.Conflict, decide(t, id, signals.Decide{ToolCallID: call, Decision: event.Deny}), "after the end, too")
-		settled(t, id, call, event.Approve)
+		require.Equal(t, signals.DecideConflict, decide(t, id, signals.Decide{ToolCallID: call, Decision: event.DecisionDeny}), "after the end, too")
+		settled(t, id, call, event.DecisionApprove)
 		require.Equal(t, "made\n", made(w, id), "once")
 	})
 	t.Run("in its own: settles both", func(t *testing.T) {
 		id, posted, call := waiting(t)
-		require.Equal(t, signals.Accepted, decide(t, sub(w, id, 1), signals.Decide{ToolCallID: call, Decision: event.Approve}))
+		require.Equal(t, signals.DecideAccepted, decide(t, sub(w, id, 1), signals.Decide{ToolCallID: call, Decision: event.DecisionApprove}))
 		require.Equal(t, signals.TurnCompleted, w.Await(id, posted).Status)
-		settled(t, id, call, event.Approve)
-		require.Equal(t, signals.AlreadyResolved, decide(t, id, signals.Decide{ToolCallID: call, Decision: event.Approve}))
-		require.Equal(t, signals.Conflict, decide(t, id, signals.Decide{ToolCallID: call, Decision: event.Deny}))
+		settled(t, id, call, event.DecisionApprove)
+		require.Equal(t, signals.DecideAlreadyResolved, decide(t, id, signals.Decide{ToolCallID: call, Decision: event.DecisionApprove}))
+		require.Equal(t, signals.DecideConflict, decide(t, id, signals.Decide{ToolCallID: call, Decision: event.DecisionDeny}))
 		require.Equal(t, "made\n", made(w, id))
 	})
 	t.Run("deny: it never runs, and the sub-agent is told why", func(t *testing.T) {
 		id, posted, call := waiting(t)
-		require.Equal(t, signals.Accepted, decide(t, id, signals.Decide{ToolCallID: call, Decision: event.Deny, Reason: "not here"}))
+		require.Equal(t, signals.DecideAccepted, decide(t, id, signals.Decide{ToolCallID: call, Decision: event.DecisionDeny, Reason: "not here"}))
 		require.Equal(t, signals.TurnCompleted, w.Await(id, posted).Status)
-		settled(t, id, call, event.Deny)
+		settled(t, id, call, event.DecisionDeny)
 		denied := resultIn(t, w, sub(w, id, 1), "shell_cmd")
 		require.Equal(t, thread.DeniedText+" Reason: not here", denied.Content)
 		require.Contains(t, resultIn(t, w, id, "call-agent").Content, "not here")
@@ -153,16 +153,16 @@ func TestDecisionsOnSubAgents(t *testing.T) {
 	t.Run("another tool or agent: mismatch, and it waits on", func(t *testing.T) {
 		id, posted, call := waiting(t)
 		for _, d := range []signals.Decide{
-			{ToolCallID: call, Decision: event.Approve, ToolName: "note"},
-			{ToolCallID: call, Decision: event.Approve, Agent: "assistant"},
+			{ToolCallID: call, Decision: event.DecisionApprove, ToolName: "note"},
+			{ToolCallID: call, Decision: event.DecisionApprove, Agent: "assistant"},
 		} {
-			require.Equal(t, signals.Mismatch, decide(t, id, d))
-			require.Equal(t, signals.Mismatch, decide(t, sub(w, id, 1), d))
+			require.Equal(t, signals.DecideMismatch, decide(t, id, d))
+			require.Equal(t, signals.DecideMismatch, decide(t, sub(w, id, 1), d))
 		}
-		require.Equal(t, signals.NotPending, decide(t, id, signals.Decide{ToolCallID: "call_0", Decision: event.Approve}))
+		require.Equal(t, signals.DecideNotPending, decide(t, id, signals.Decide{ToolCallID: "call_0", Decision: event.DecisionApprove}))
 		require.Len(t, w.AwaitApproval(id, 1), 1)
 		require.Empty(t, approvalsOf(w, id, call))
-		require.Equal(t, signals.Accepted, decide(t, id, signals.Decide{ToolCallID: call, Decision: event.Approve, ToolName: "shell_cmd", Agent: "helper"}))
+		require.Equal(t, signals.DecideAccepted, decide(t, id, signals.Decide{ToolCallID: call, Decision: event.DecisionApprove, ToolName: "shell_cmd", Agent: "helper"}))
 		require.Equal(t, signals.TurnCompleted, w.Await(id, posted).Status)
 	})
 	t.Run("by signal: what does not fit changes nothing, and leaves a trace", func(t *testing.T) {
@@ -170,18 +170,18 @@ func TestDecisionsOnSubAgents(t *testing.T) {
 		signal := func(d signals.Decide) {
 			require.NoError(t, w.Temporal.SignalWorkflow(w.Ctx(), signals.WorkflowID(w.TaskQueue, id), "", signals.SignalDecide, d))
 		}
-		signal(signals.Decide{ToolCallID: call, Decision: event.Approve, ToolName: "note", By: "ann"})
-		signal(signals.Decide{ToolCallID: call, Decision: event.Deny, By: "bob"})
-		signal(signals.Decide{ToolCallID: call, Decision: event.Approve, By: "ann"})
+		signal(signals.Decide{ToolCallID: call, Decision: event.DecisionApprove, ToolName: "note", By: "ann"})
+		signal(signals.Decide{ToolCallID: call, Decision: event.DecisionDeny, By: "bob"})
+		signal(signals.Decide{ToolCallID: call, Decision: event.DecisionApprove, By: "ann"})
 		require.Equal(t, signals.TurnCompleted, w.Await(id, posted).Status)
-		settled(t, id, call, event.Deny)
+		settled(t, id, call, event.DecisionDeny)
 		// What came last may be stored after the turn.
 		require.Eventually(t, func() bool { return len(ofType(w, id, event.TypeRejected)) == 2 }, waitLong, waitTick)
 		var problems []string
 		for _, r := range ofType(w, id, event.TypeRejected) {
 			problems = append(problems, world.Payload[event.Rejected](w, r).Problem)
 		}
-		require.Equal(t, []string{string(signals.Mismatch), string(signals.Conflict)}, problems)
+		require.Equal(t, []string{string(signals.DecideMismatch), string(signals.DecideConflict)}, problems)
 		require.Empty(t, made(w, id), "the first decision that fits stands")
 	})
 	t.Run("by HTTP the problem says it", func(t *testing.T) {
@@ -207,7 +207,7 @@ func TestDecisionsOnSubAgents(t *testing.T) {
 		for i := range cap(outcomes) {
 			wg.Go(func() {
 				at := []string{id, sub(w, id, 1)}[i%2]
-				d := []event.Decision{event.Approve, event.Deny}[i/2%2]
+				d := []event.Decision{event.DecisionApprove, event.DecisionDeny}[i/2%2]
 				out, err := w.Threads.Decide(w.Ctx(), at, signals.Decide{ToolCallID: call, Decision: d, By: "ann"})
 				// The sub-agent's thread may be closed by then.
 				if at == id {
@@ -224,9 +224,9 @@ func TestDecisionsOnSubAgents(t *testing.T) {
 		stands := awaitDecided(w, id, call)
 		require.Equal(t, stands.Decision, awaitDecided(w, sub(w, id, 1), call).Decision)
 		for out := range outcomes {
-			require.Contains(t, []signals.DecideOutcome{signals.Accepted, signals.AlreadyResolved, signals.Conflict, signals.NotPending}, out)
+			require.Contains(t, []signals.DecideOutcome{signals.DecideAccepted, signals.DecideAlreadyResolved, signals.DecideConflict, signals.DecideNotPending}, out)
 		}
-		want := map[event.Decision]string{event.Approve: "made\n", event.Deny: ""}[stands.Decision]
+		want := map[event.Decision]string{event.DecisionApprove: "made\n", event.DecisionDeny: ""}[stands.Decision]
 		require.Equal(t, want, made(w, id))
 	})
 }
@@ -245,12 +245,12 @@ func TestApprovalsOfMany(t *testing.T) {
 	decide := func(agent string, d event.Decision) {
 		out, err := w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: by[agent].ToolCallID, Decision: d, By: "ann"})
 		require.NoError(t, err)
-		require.Equal(t, signals.Accepted, out.Result)
+		require.Equal(t, signals.DecideAccepted, out.Result)
 	}
-	decide("manager", event.Approve)
-	decide("assistant", event.Deny)
+	decide("manager", event.DecisionApprove)
+	decide("assistant", event.DecisionDeny)
 	require.Equal(t, by["helper"].ToolCallID, w.AwaitApproval(id, 1)[0].ToolCallID)
-	decide("helper", event.Approve)
+	decide("helper", event.DecisionApprove)
 	require.Equal(t, signals.TurnCompleted, w.Await(id, posted).Status)
 	require.Equal(t, []string{"made\n", "made\n", ""}, []string{made(w, id+"-a"), made(w, id+"-b"), made(w, id+"-c")})
 }
@@ -266,10 +266,10 @@ func TestApprovalTwoLevelsDown(t *testing.T) {
 			request := w.AwaitApproval(id, 1)[0]
 			require.Equal(t, "helper", request.Agent)
 			levels := []string{id, sub(w, id, 1), sub(w, sub(w, id, 1), 1)}
-			require.Equal(t, signals.Accepted, approve(t, w, levels[decider], request.ToolCallID))
+			require.Equal(t, signals.DecideAccepted, approve(t, w, levels[decider], request.ToolCallID))
 			require.Equal(t, signals.TurnCompleted, w.Await(id, posted).Status)
 			for _, at := range levels {
-				require.Equal(t, event.Approve, awaitDecided(w, at, request.ToolCallID).Decision)
+				require.Equal(t, event.DecisionApprove, awaitDecided(w, at, request.ToolCallID).Decision)
 				require.Len(t, ofType(w, at, event.TypeApprovalRequest), 1)
 			}
 			require.Equal(t, "made\n", made(w, id))
@@ -281,7 +281,7 @@ func TestApprovalTwoLevelsDown(t *testing.T) {
 // TestApprovalOfTheCall asks a person before an agent is asked at all.
 func TestApprovalOfTheCall(t *testing.T) {
 	agents := team()
-	agents[0].Approvals = map[string]agent.Policy{"call-agent": agent.Always}
+	agents[0].Approvals = map[string]agent.Policy{"call-agent": agent.PolicyAlways}
 	w := world.New(t, world.Options{Agents: agents})
 	id := w.Open()
 	posted := w.Post(id, asks("helper", "hello"))
@@ -294,9 +294,9 @@ func TestApprovalOfTheCall(t *testing.T) {
 	require.Equal(t, "hello", resultIn(t, w, id, "call-agent").Content)
 
 	posted = w.Post(id, asks("helper", "hello"))
-	out, err := w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: w.AwaitApproval(id, 1)[0].ToolCallID, Decision: event.Deny, By: "ann"})
+	out, err := w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: w.AwaitApproval(id, 1)[0].ToolCallID, Decision: event.DecisionDeny, By: "ann"})
 	require.NoError(t, err)
-	require.Equal(t, signals.Accepted, out.Result)
+	require.Equal(t, signals.DecideAccepted, out.Result)
 	require.Equal(t, signals.TurnCompleted, w.Await(id, posted).Status)
 	require.Equal(t, thread.DeniedText, resultsOf(w, id, "call-agent")[1].Content)
 	require.Len(t, subs(w, id), 1)
@@ -315,7 +315,7 @@ func TestMessagesWhileASubAgentWaits(t *testing.T) {
 	w.StartWorker()
 	require.Equal(t, signals.TurnCompleted, w.Say(id, "still?").Status)
 	require.Empty(t, made(w, id), "nobody has decided")
-	require.Equal(t, signals.Accepted, approve(t, w, id, call))
+	require.Equal(t, signals.DecideAccepted, approve(t, w, id, call))
 	require.Equal(t, signals.TurnCompleted, w.Await(id, posted).Status)
 	require.Equal(t, "made\n", made(w, id))
 	require.Contains(t, resultIn(t, w, id, "call-agent").Content, "shell_cmd returned")

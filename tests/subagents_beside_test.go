@@ -21,7 +21,7 @@ func TestPeopleSpeakToASubAgent(t *testing.T) {
 	arrives(t, g.reached, "the tool")
 	below := sub(w, id, 1)
 	steers := message(below, "steers", "and this")
-	steers.OnBusy = signals.Steer
+	steers.OnBusy = signals.OnBusySteer
 	for _, p := range []signals.Post{message(below, "waits", "never answered"), steers} {
 		_, err := w.Threads.Post(w.Ctx(), below, p)
 		require.NoError(t, err)
@@ -46,7 +46,7 @@ func TestSubAgentOutlivesItsThread(t *testing.T) {
 	below := sub(w, id, 1)
 	review{World: w}.terminate(signals.WorkflowID(w.TaskQueue, id))
 	g.release()
-	require.Equal(t, signals.Accepted, approve(t, w, below, call), "who asks is gone, who was asked is not")
+	require.Equal(t, signals.DecideAccepted, approve(t, w, below, call), "who asks is gone, who was asked is not")
 	awaitClosed(w, below)
 	endsAs(w, below, enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED)
 	require.Contains(t, resultIn(t, w, id, "call-agent").Content, "wait returned: open")

@@ -68,9 +68,9 @@ func TestSubAgentIsStopped(t *testing.T) {
 		interrupt(id)
 		require.Equal(t, signals.TurnInterrupted, await(t, w, id, posted).Status)
 		w.AwaitApproval(id, 0)
-		out, err := w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: call, Decision: event.Approve, By: "ann"})
+		out, err := w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: call, Decision: event.DecisionApprove, By: "ann"})
 		require.NoError(t, err)
-		require.Equal(t, signals.NotPending, out.Result)
+		require.Equal(t, signals.DecideNotPending, out.Result)
 		awaitClosed(w, sub(w, id, 1))
 		require.Empty(t, made(w, id))
 	})
@@ -98,7 +98,7 @@ func TestSubAgentIsStopped(t *testing.T) {
 		w.Post(id, asks("helper", "use wait {}"))
 		arrives(t, g.reached, "the tool")
 		p := signals.UserMessage(id, "ann", "hello")
-		p.OnBusy = signals.Interrupt
+		p.OnBusy = signals.OnBusyInterrupt
 		out, err := w.Threads.Turn(w.Ctx(), id, p)
 		require.NoError(t, err)
 		require.Equal(t, "hello", out.Message.Content)
@@ -164,9 +164,9 @@ func TestSubAgentIsLost(t *testing.T) {
 		require.NoError(t, w.Temporal.TerminateWorkflow(w.Ctx(), signals.WorkflowID(w.TaskQueue, sub(w, id, 1)), "", "it hangs"))
 		require.Equal(t, signals.TurnCompleted, w.Await(id, posted).Status)
 		w.AwaitApproval(id, 0)
-		out, err := w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: call, Decision: event.Approve, By: "ann"})
+		out, err := w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: call, Decision: event.DecisionApprove, By: "ann"})
 		require.NoError(t, err)
-		require.Equal(t, signals.NotPending, out.Result)
+		require.Equal(t, signals.DecideNotPending, out.Result)
 	})
 }
 

@@ -39,7 +39,7 @@ func TestProgressOfTools(t *testing.T) {
 		Tools: []tool.Tool{asksModel, copies},
 		Agents: []agent.Agent{{
 			Name: "assistant", Model: "openai/stand-in", Tools: []string{"shell_cmd", "llm_call", "FileTransfer"},
-			Approvals: map[string]agent.Policy{"*": agent.Never},
+			Approvals: map[string]agent.Policy{"*": agent.PolicyNever},
 		}},
 	})
 	// shown are the progress events of a turn, as JSON, until ended.

@@ -76,7 +76,7 @@ func TestSubAgentStreams(t *testing.T) {
 			t.Run("S1-30 the result is all that it has said, also between its tools", func(t *testing.T) {
 				said := ""
 				for _, m := range w.Messages(sub(w, id, 1)) {
-					if m.SenderType == event.Agent {
+					if m.SenderType == event.CreatedByAgent {
 						said += m.Content
 					}
 				}

@@ -100,19 +100,19 @@ func TestApprovalInTheBackground(t *testing.T) {
 	request := w.AwaitApproval(id, 1)[0]
 	state, err := w.Threads.State(w.Ctx(), id)
 	require.NoError(t, err)
-	require.Equal(t, signals.WaitingApproval, state.Status)
+	require.Equal(t, signals.ThreadWaitingApproval, state.Status)
 	require.Nil(t, state.Turn)
 	v.until(t, func(f frame) bool {
 		return f.event.Type == event.EventApprovalRequest && f.event.ApprovalRequest.ToolCallID == request.ToolCallID
 	})
 	require.Equal(t, "hello", say(w, id, "hello").Message.Content, "nobody has to decide first")
 
-	require.Equal(t, signals.Accepted, approve(t, w, id, request.ToolCallID))
+	require.Equal(t, signals.DecideAccepted, approve(t, w, id, request.ToolCallID))
 	require.Contains(t, string(awaitTold(t, w, task).end.Result), "shell_cmd returned")
 	require.Equal(t, "made\n", made(w, id))
 	w.AwaitApproval(id, 0)
 	for _, at := range []string{id, sub(w, id, 1)} {
-		require.Equal(t, event.Approve, awaitDecided(w, at, request.ToolCallID).Decision)
+		require.Equal(t, event.DecisionApprove, awaitDecided(w, at, request.ToolCallID).Decision)
 		for _, typ := range []string{event.TypeApprovalRequest, event.TypeApproval} {
 			require.Equal(t, task.TraceID, only(t, ofType(w, at, typ)).TraceID, "it is part of the turn that started the task")
 		}
@@ -123,14 +123,14 @@ func TestApprovalInTheBackground(t *testing.T) {
 // foreground.
 func TestApprovalOfAnAgentInTheBackground(t *testing.T) {
 	agents := team()
-	agents[0].Approvals = map[string]agent.Policy{"call_agent": agent.Always}
+	agents[0].Approvals = map[string]agent.Policy{"call_agent": agent.PolicyAlways}
 	w := world.New(t, world.Options{Agents: agents})
 	id := w.Open()
 	posted := w.Post(id, assigns("helper", "hello"))
 	request := w.AwaitApproval(id, 1)[0]
 	require.Equal(t, "task", request.ToolName)
 	require.Empty(t, tasksOf(w, id))
-	require.Equal(t, signals.Accepted, approve(t, w, id, request.ToolCallID))
+	require.Equal(t, signals.DecideAccepted, approve(t, w, id, request.ToolCallID))
 	require.Equal(t, signals.TurnCompleted, await(t, w, id, posted).Status)
 	require.JSONEq(t, `"hello"`, string(awaitTold(t, w, only(t, tasksOf(w, id))).end.Result))
 }
@@ -257,7 +257,7 @@ func TestAgentInTheBackgroundLasts(t *testing.T) {
 	stop()
 	stop = w.StartWorker()
 	require.Equal(t, call, w.AwaitApproval(id, 1)[0].ToolCallID)
-	require.Equal(t, signals.Accepted, approve(t, w, id, call))
+	require.Equal(t, signals.DecideAccepted, approve(t, w, id, call))
 	told := awaitTold(t, w, task)
 	require.Equal(t, event.TypeBackgroundTaskCompleted, told.event.Type)
 	require.True(t, strings.HasPrefix(string(told.end.Result), `"shell_cmd returned: `), "%s", told.end.Result)

@@ -36,7 +36,7 @@ func TestSubAgentThread(t *testing.T) {
 		state, err := w.Threads.State(w.Ctx(), below)
 		require.NoError(t, err)
 		require.Equal(t, id, state.Parent)
-		require.Equal(t, signals.Running, state.Status)
+		require.Equal(t, signals.ThreadRunning, state.Status)
 		require.Equal(t, []string{"helper"}, state.Agents)
 		require.JSONEq(t, `{"parentThreadId":"`+id+`","parentToolCallId":"`+call+`"}`, string(state.Metadata))
 		above, err := w.Threads.State(w.Ctx(), id)
@@ -193,8 +193,8 @@ func TestHooksOnSubAgents(t *testing.T) {
 	}
 	w := d.open(t, world.Options{Agents: team()}, []hook.Hook{guard})
 	require.NoError(t, w.Threads.Open(w.Ctx(), id, signals.Start{}, nil))
-	d.set("below", "guard", saying(event.Agent, "secret", "******"))
-	d.set(id, "guard", saying(event.Tool, "tell", "say"))
+	d.set("below", "guard", saying(event.CreatedByAgent, "secret", "******"))
+	d.set(id, "guard", saying(event.CreatedByTool, "tell", "say"))
 	out := say(w, id, asks("helper", "I tell you a secret"))
 	require.Equal(t, signals.TurnCompleted, out.Status)
 	require.Equal(t, []string{"message user", "tool_call", "message tool", "message agent"}, d.whats(id, "guard"))
@@ -204,7 +204,7 @@ func TestHooksOnSubAgents(t *testing.T) {
 	require.Equal(t, "I say you a ******", lastMessage(shown[len(shown)-1]).Content, "and what they make of the result is what the model sees")
 
 	t.Run("a hook answers in place of the sub-agent", func(t *testing.T) {
-		d.set("below", "guard", responding(event.User, hook.Response{Content: "not now"}))
+		d.set("below", "guard", responding(event.CreatedByUser, hook.Response{Content: "not now"}))
 		say(w, id, asks("helper", "hello"))
 		results := resultsOf(w, id, "call-agent")
 		require.Equal(t, "not now", results[len(results)-1].Content)

@@ -31,11 +31,11 @@ func TestTaskApproval(t *testing.T) {
 	const byTask = `use task {"tool":%q,"arguments":{"job":"a"}}`
 	w := openTasks(t, world.Options{Agents: []agent.Agent{
 		with("plain", nil),
-		with("strict", map[string]agent.Policy{"build": agent.Always}),
-		with("wary", map[string]agent.Policy{"task": agent.Always}),
-		with("bold", map[string]agent.Policy{"*": agent.Never, "build": agent.Always}),
-		with("bolder", map[string]agent.Policy{"task": agent.Never}),
-		with("reckless", map[string]agent.Policy{"deploy": agent.Never, "erase": agent.Never}),
+		with("strict", map[string]agent.Policy{"build": agent.PolicyAlways}),
+		with("wary", map[string]agent.Policy{"task": agent.PolicyAlways}),
+		with("bold", map[string]agent.Policy{"*": agent.PolicyNever, "build": agent.PolicyAlways}),
+		with("bolder", map[string]agent.Policy{"task": agent.PolicyNever}),
+		with("reckless", map[string]agent.Policy{"deploy": agent.PolicyNever, "erase": agent.PolicyNever}),
 	}}, deploy, erase, build)
 
 	for _, c := range []struct {
@@ -58,7 +58,7 @@ func TestTaskApproval(t *testing.T) {
 			require.Equal(t, c.reason, request.Reason)
 			require.JSONEq(t, strings.SplitN(c.says, " ", 3)[2], request.Arguments)
 			require.Empty(t, tasksOf(w, id), "nothing has started")
-			require.Equal(t, signals.Accepted, approve(t, w, id, request.ToolCallID))
+			require.Equal(t, signals.DecideAccepted, approve(t, w, id, request.ToolCallID))
 			require.Equal(t, signals.TurnCompleted, w.Await(id, posted).Status)
 			task := only(t, tasksOf(w, id))
 			require.Equal(t, request.ToolCallID, task.ToolCallID)
@@ -71,9 +71,9 @@ func TestTaskApproval(t *testing.T) {
 		id := w.Open("plain")
 		posted := w.Post(id, fmt.Sprintf(byTask, "deploy"))
 		request := w.AwaitApproval(id, 1)[0]
-		out, err := w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: request.ToolCallID, Decision: event.Deny, By: "ann", Reason: "not on a Friday"})
+		out, err := w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: request.ToolCallID, Decision: event.DecisionDeny, By: "ann", Reason: "not on a Friday"})
 		require.NoError(t, err)
-		require.Equal(t, signals.Accepted, out.Result)
+		require.Equal(t, signals.DecideAccepted, out.Result)
 		require.Contains(t, w.Await(id, posted).Message.Content, "not on a Friday")
 		require.Empty(t, tasksOf(w, id))
 		require.Empty(t, work.of("a").begun)
@@ -107,10 +107,10 @@ func TestTaskHooks(t *testing.T) {
 		w := open(t, h)
 		t.Run("S0-30 "+kind+" they see the result of the call that starts it", func(t *testing.T) {
 			id := w.Open()
-			d.set(id, "first", saying(event.Tool, "Started in the background", "Begun"))
+			d.set(id, "first", saying(event.CreatedByTool, "Started in the background", "Begun"))
 			task := startTask(t, w, id, use("build", "a"))
 			made := decisionOn(w, id, event.ResultID(task.ToolCallID))
-			require.Equal(t, event.Replaced, made.Outcome)
+			require.Equal(t, event.OutcomeReplaced, made.Outcome)
 			require.Contains(t, made.Message.Content, "Begun as task "+task.ID)
 			require.Contains(t, w.Messages(id)[3].Content, "Begun as task "+task.ID, "the model has seen what they made of it")
 			work.of("a").begins(t)
@@ -152,7 +152,7 @@ func TestTaskHooks(t *testing.T) {
 	t.Run("S0-30 one that answers in place of the call starts nothing", func(t *testing.T) {
 		id := w.Open()
 		d.set(id, "first", onCalls(func(_ event.ToolCallEvent, respond hook.Respond) event.Event {
-			respond(hook.Response{Content: "not today", SenderType: event.System})
+			respond(hook.Response{Content: "not today", SenderType: event.CreatedBySystem})
 			return nil
 		}))
 		require.Equal(t, "not today", say(w, id, use("build", "c")).Message.Content)

@@ -126,7 +126,7 @@ func requireShownEnd(t *testing.T, w *world.World, id string, got told) event.Me
 	require.NoError(t, json.Unmarshal([]byte(messages[2].Content), &shown))
 	require.Equal(t, got.end, shown.Payload)
 	for _, m := range messages[3:] {
-		require.NotEqual(t, event.User, m.SenderType, "no input of a user")
+		require.NotEqual(t, event.CreatedByUser, m.SenderType, "no input of a user")
 	}
 	asked := modelsOf(w, "Event ID: "+got.event.ID)
 	require.NotEmpty(t, asked)

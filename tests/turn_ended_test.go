@@ -43,7 +43,7 @@ func TestTurnEndIsAnnounced(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			id := w.Open(tc.agents...)
 			if tc.respond {
-				d.set(id, "guard", responding(event.User, hook.Response{Content: "no", SenderType: event.System}))
+				d.set(id, "guard", responding(event.CreatedByUser, hook.Response{Content: "no", SenderType: event.CreatedBySystem}))
 			}
 			live := watch(t, w, id, "")
 			post := message(id, "e1", tc.says)

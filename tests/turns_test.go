@@ -303,7 +303,7 @@ func TestOneTrace(t *testing.T) {
 	p.TraceID = trace
 	_, err := w.Threads.Post(w.Ctx(), id, p)
 	require.NoError(t, err)
-	require.Equal(t, signals.Accepted, approve(t, w, id, w.AwaitApproval(id, 1)[0].ToolCallID))
+	require.Equal(t, signals.DecideAccepted, approve(t, w, id, w.AwaitApproval(id, 1)[0].ToolCallID))
 	require.Equal(t, signals.TurnCompleted, w.Await(id, "e1").Status)
 
 	t.Run("S1-38 in every record of the turn", func(t *testing.T) {

@@ -223,7 +223,7 @@ func (v victim) job() hook.Processor {
 		Name string `json:"name"`
 	}
 	p := hook.Process("job", func(ctx context.Context, in payload, deps hook.Deps) ([]hook.Produced, error) {
-		return []hook.Produced{hook.Message(event.System, "jobs", "made of "+in.Name)}, v.tell(ctx, "job", deps.Context.Key())
+		return []hook.Produced{hook.Message(event.CreatedBySystem, "jobs", "made of "+in.Name)}, v.tell(ctx, "job", deps.Context.Key())
 	})
 	p.Timeout = world.Patience
 	return p
@@ -235,8 +235,8 @@ func (v victim) hooks() []hook.Hook {
 	if !v.Guarded {
 		return []hook.Hook{barrier}
 	}
-	guard := hook.Hook{Name: "guard", Timeout: world.Patience, Filter: hook.Filter{CreatedBy: []event.CreatedBy{event.User}}, Func: v.guard}
-	seal := hook.Hook{Name: "seal", Timeout: world.Patience, Filter: hook.Filter{CreatedBy: []event.CreatedBy{event.Tool}}, Func: v.seal}
+	guard := hook.Hook{Name: "guard", Timeout: world.Patience, Filter: hook.Filter{CreatedBy: []event.CreatedBy{event.CreatedByUser}}, Func: v.guard}
+	seal := hook.Hook{Name: "seal", Timeout: world.Patience, Filter: hook.Filter{CreatedBy: []event.CreatedBy{event.CreatedByTool}}, Func: v.seal}
 	return []hook.Hook{guard, seal, barrier}
 }
 
@@ -248,7 +248,7 @@ func (v victim) guard(ctx context.Context, e event.Event, respond hook.Respond) 
 	m, ok := e.(event.MessageEvent)
 	switch {
 	case ok && strings.HasPrefix(m.Message.Content, "refuse"):
-		respond(hook.Response{Content: "refused", SenderType: event.System, SenderID: "guard"})
+		respond(hook.Response{Content: "refused", SenderType: event.CreatedBySystem, SenderID: "guard"})
 	case ok && strings.Contains(m.Message.Content, "secret"):
 		// Put together here, so that the text is in nothing else that the process sends.
 		m.Message.Content = strings.ReplaceAll(m.Message.Content, "secret", strings.Repeat("hidden", 2))

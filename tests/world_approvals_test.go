@@ -80,14 +80,14 @@ func TestWorldApproval(t *testing.T) {
 		assert.JSONEq(t, `{"command":"echo hi"}`, string(args.OriginalToolCall.Args))
 	})
 	decision := world.ToolResultData{
-		ToolCallID: request.ToolCalls[0].ID, Decision: event.Approve, Scope: event.Session,
+		ToolCallID: request.ToolCalls[0].ID, Decision: event.DecisionApprove, Scope: event.ScopeSession,
 		ToolName: "shell_cmd", ToolArgs: json.RawMessage(`{ "command": "echo ho" }`),
 	}
 	t.Run("S4-93 a decision on other arguments is a mismatch", func(t *testing.T) {
 		_, err := w.Runtime.World().PublishToolResult(w.Ctx(), "assistant", decision, chat)
 		var refused *world.DecisionError
 		require.ErrorAs(t, err, &refused)
-		assert.Equal(t, signals.Mismatch, refused.Outcome)
+		assert.Equal(t, signals.DecideMismatch, refused.Outcome)
 	})
 	decision.ToolArgs = json.RawMessage(`{ "command": "echo hi" }`)
 	id, err := w.Runtime.World().PublishToolResult(w.Ctx(), "assistant", decision, chat)
@@ -97,7 +97,7 @@ func TestWorldApproval(t *testing.T) {
 		m := h.find(func(e world.Event) bool { m, ok := e.Data.(world.Message); return ok && m.MessageID == id }).Data.(world.Message)
 		assert.Equal(t, "tool", m.Role)
 		assert.Equal(t, "human", m.Sender)
-		assert.Equal(t, event.Session, m.ToolCallStatus[request.ToolCalls[0].ID].Result.Scope)
+		assert.Equal(t, event.ScopeSession, m.ToolCallStatus[request.ToolCalls[0].ID].Result.Scope)
 	})
 	t.Run("S4-90 the call has run", func(t *testing.T) {
 		ran := h.find(func(e world.Event) bool { return e.Type == event.WorldToolExecutionEvent }).Data.(world.ToolExecution)

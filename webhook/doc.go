@@ -7,7 +7,7 @@
 //
 //	github := webhook.Source{
 //		Name:      "github",
-//		Signature: webhook.Signature{Scheme: webhook.GitHub},
+//		Signature: webhook.Signature{Scheme: webhook.SchemeGitHub},
 //		Secrets:   []webhook.Secret{webhook.Secret(os.Getenv("GITHUB_WEBHOOK_SECRET"))},
 //		Event: webhook.Event{
 //			Type:   "github.{header.X-GitHub-Event}",

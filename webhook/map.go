@@ -59,7 +59,7 @@ func valid(e event.EnvEvent) error {
 
 // Challenge returns the response to Slack's URL verification. ok is false for any other request.
 func (s Source) Challenge(header http.Header, body []byte) (string, bool) {
-	if s.Signature.Scheme != Slack {
+	if s.Signature.Scheme != SchemeSlack {
 		return "", false
 	}
 	raw, err := decode(header, body)
@@ -122,9 +122,9 @@ func decodeForm(body []byte) (json.RawMessage, error) {
 
 // given maps the known schemes to the templates of their event ids.
 var given = map[Scheme]string{
-	GitHub: "{header.X-GitHub-Delivery}",
-	Stripe: "{payload.id}",
-	Slack:  "{payload.event_id}",
+	SchemeGitHub: "{header.X-GitHub-Delivery}",
+	SchemeStripe: "{payload.id}",
+	SchemeSlack:  "{payload.event_id}",
 }
 
 func (s Source) eventID(r request, body []byte) (string, error) {

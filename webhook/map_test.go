@@ -23,7 +23,7 @@ func mapped(scheme webhook.Scheme, e webhook.Event) webhook.Source {
 }
 
 func TestMap(t *testing.T) {
-	s := mapped(webhook.GitHub, webhook.Event{
+	s := mapped(webhook.SchemeGitHub, webhook.Event{
 		Type: "github.{header.x-github-event}", Thread: "{payload.repository.full_name}", EnvName: "{source}/{payload.size}",
 		Timestamp: "{payload.commits.1.at}", Payload: "{payload.commits.0}",
 	})
@@ -40,7 +40,7 @@ func TestMap(t *testing.T) {
 	require.NoError(t, signals.CheckPost(threadID, signals.EnvPost(e)))
 
 	t.Run("defaults", func(t *testing.T) {
-		s := mapped(webhook.HMAC, webhook.Event{Type: "webhook.received", Thread: "ops"})
+		s := mapped(webhook.SchemeHMAC, webhook.Event{Type: "webhook.received", Thread: "ops"})
 		body := []byte(push)
 		e, threadID, err := s.Map(http.Header{}, body)
 		require.NoError(t, err)
@@ -67,7 +67,7 @@ func TestTemplates(t *testing.T) {
 		{"x{header.X-Empty}y", "xy"},
 	} {
 		t.Run(c.template, func(t *testing.T) {
-			e, _, err := mapped(webhook.HMAC, webhook.Event{Type: c.template, Thread: "t"}).Map(header, []byte(push))
+			e, _, err := mapped(webhook.SchemeHMAC, webhook.Event{Type: c.template, Thread: "t"}).Map(header, []byte(push))
 			require.NoError(t, err)
 			require.Equal(t, c.want, e.Type)
 		})
@@ -87,7 +87,7 @@ func TestTemplates(t *testing.T) {
 		{"{payload.none", "event.type", "has a { without a }"},
 	} {
 		t.Run("not "+c.template, func(t *testing.T) {
-			_, _, err := mapped(webhook.HMAC, webhook.Event{Type: c.template, Thread: "t"}).Map(header, []byte(push))
+			_, _, err := mapped(webhook.SchemeHMAC, webhook.Event{Type: c.template, Thread: "t"}).Map(header, []byte(push))
 			refused(t, err, c.field, c.problem)
 		})
 	}
@@ -99,12 +99,12 @@ func TestTemplates(t *testing.T) {
 		"event.timestamp": {Type: "x", Thread: "t", Timestamp: "{payload.gone}"},
 	} {
 		t.Run("missing for "+field, func(t *testing.T) {
-			_, _, err := mapped(webhook.HMAC, e).Map(header, []byte(push))
+			_, _, err := mapped(webhook.SchemeHMAC, e).Map(header, []byte(push))
 			refused(t, err, "payload.gone", field+" is made of it")
 		})
 	}
 	t.Run("types that are no environment events", func(t *testing.T) {
-		_, _, err := mapped(webhook.HMAC, webhook.Event{Type: "{payload.t}", Thread: "t"}).Map(header, []byte(`{"t":"message"}`))
+		_, _, err := mapped(webhook.SchemeHMAC, webhook.Event{Type: "{payload.t}", Thread: "t"}).Map(header, []byte(`{"t":"message"}`))
 		refused(t, err, "event.type", `"message" is no type of an environment event`)
 	})
 }
@@ -119,37 +119,37 @@ func TestEventIDs(t *testing.T) {
 	}
 	delivery := map[string]string{"X-GitHub-Delivery": "d-1"}
 	t.Run("S3-55 the sender's own", func(t *testing.T) {
-		require.Equal(t, "d-1", id(t, webhook.GitHub, "", delivery, `{"a":1}`))
-		require.Equal(t, "evt_1", id(t, webhook.Stripe, "", nil, stripeBody))
-		require.Equal(t, "Ev08MFMKH6", id(t, webhook.Slack, "", nil, `{"event_id":"Ev08MFMKH6"}`))
-		require.Equal(t, "hub-7", id(t, webhook.HMAC, "{source}-{payload.n}", nil, `{"n":7}`))
+		require.Equal(t, "d-1", id(t, webhook.SchemeGitHub, "", delivery, `{"a":1}`))
+		require.Equal(t, "evt_1", id(t, webhook.SchemeStripe, "", nil, stripeBody))
+		require.Equal(t, "Ev08MFMKH6", id(t, webhook.SchemeSlack, "", nil, `{"event_id":"Ev08MFMKH6"}`))
+		require.Equal(t, "hub-7", id(t, webhook.SchemeHMAC, "{source}-{payload.n}", nil, `{"n":7}`))
 	})
 	t.Run("S3-55 the same request is the same event", func(t *testing.T) {
-		for _, scheme := range []webhook.Scheme{webhook.GitHub, webhook.Stripe, webhook.Slack, webhook.HMAC} {
+		for _, scheme := range []webhook.Scheme{webhook.SchemeGitHub, webhook.SchemeStripe, webhook.SchemeSlack, webhook.SchemeHMAC} {
 			a := id(t, scheme, "", nil, `{"a":1}`)
 			require.Equal(t, a, id(t, scheme, "", nil, `{"a":1}`))
 			require.NotEqual(t, a, id(t, scheme, "", nil, `{"a":2}`))
 		}
-		s := mapped(webhook.HMAC, webhook.Event{Type: "x", Thread: "t"})
+		s := mapped(webhook.SchemeHMAC, webhook.Event{Type: "x", Thread: "t"})
 		s.Name = "other"
 		e, _, err := s.Map(http.Header{}, []byte(`{"a":1}`))
 		require.NoError(t, err)
-		require.NotEqual(t, id(t, webhook.HMAC, "", nil, `{"a":1}`), e.ID)
+		require.NotEqual(t, id(t, webhook.SchemeHMAC, "", nil, `{"a":1}`), e.ID)
 	})
 	t.Run("one that no event can have is derived", func(t *testing.T) {
 		for _, given := range []string{"a.b", "a/b", "-a", strings.Repeat("a", 129), "é"} {
 			body, err := json.Marshal(map[string]string{"n": given})
 			require.NoError(t, err)
-			derived := id(t, webhook.HMAC, "{payload.n}", nil, string(body))
+			derived := id(t, webhook.SchemeHMAC, "{payload.n}", nil, string(body))
 			require.Len(t, derived, 36)
-			require.Equal(t, derived, id(t, webhook.HMAC, "{payload.n}", map[string]string{"X": "y"}, string(body)))
+			require.Equal(t, derived, id(t, webhook.SchemeHMAC, "{payload.n}", map[string]string{"X": "y"}, string(body)))
 		}
-		require.Len(t, id(t, webhook.GitHub, "", map[string]string{"X-GitHub-Delivery": "a.b"}, "{}"), 36)
+		require.Len(t, id(t, webhook.SchemeGitHub, "", map[string]string{"X-GitHub-Delivery": "a.b"}, "{}"), 36)
 	})
 	t.Run("one that is empty", func(t *testing.T) {
-		_, _, err := mapped(webhook.HMAC, webhook.Event{Type: "x", Thread: "t", ID: "{payload.n}"}).Map(nil, []byte(`{"n":""}`))
+		_, _, err := mapped(webhook.SchemeHMAC, webhook.Event{Type: "x", Thread: "t", ID: "{payload.n}"}).Map(nil, []byte(`{"n":""}`))
 		refused(t, err, "event.id", "is empty")
-		require.Len(t, id(t, webhook.Stripe, "", nil, `{"id":""}`), 36)
+		require.Len(t, id(t, webhook.SchemeStripe, "", nil, `{"id":""}`), 36)
 	})
 }
 
@@ -158,7 +158,7 @@ func TestThreadIDs(t *testing.T) {
 		t.Helper()
 		body, err := json.Marshal(map[string]string{"n": name})
 		require.NoError(t, err)
-		_, id, err := mapped(webhook.HMAC, webhook.Event{Type: "x", Thread: "{payload.n}"}).Map(nil, body)
+		_, id, err := mapped(webhook.SchemeHMAC, webhook.Event{Type: "x", Thread: "{payload.n}"}).Map(nil, body)
 		require.NoError(t, err)
 		require.NoError(t, signals.CheckID("threadId", id))
 		return id
@@ -190,14 +190,14 @@ func TestThreadIDs(t *testing.T) {
 		require.True(t, strings.HasPrefix(thread(t, "project-项目"), "project-"))
 	})
 	t.Run("none", func(t *testing.T) {
-		_, _, err := mapped(webhook.HMAC, webhook.Event{Type: "x", Thread: "{payload.n}"}).Map(nil, []byte(`{"n":""}`))
+		_, _, err := mapped(webhook.SchemeHMAC, webhook.Event{Type: "x", Thread: "{payload.n}"}).Map(nil, []byte(`{"n":""}`))
 		refused(t, err, "event.thread", "is empty")
 	})
 }
 
 func TestTimestamps(t *testing.T) {
 	at := func(value string) (event.EnvEvent, error) {
-		e, _, err := mapped(webhook.HMAC, webhook.Event{Type: "x", Thread: "t", Timestamp: "{payload.at}"}).Map(nil, []byte(`{"at":`+value+`}`))
+		e, _, err := mapped(webhook.SchemeHMAC, webhook.Event{Type: "x", Thread: "t", Timestamp: "{payload.at}"}).Map(nil, []byte(`{"at":`+value+`}`))
 		return e, err
 	}
 	for value, want := range map[string]int64{
@@ -234,7 +234,7 @@ func TestBodies(t *testing.T) {
 		{"nothing that is said to be JSON", "application/json", " \n", "null"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			e, _, err := mapped(webhook.HMAC, webhook.Event{Type: "x", Thread: "t"}).
+			e, _, err := mapped(webhook.SchemeHMAC, webhook.Event{Type: "x", Thread: "t"}).
 				Map(headers(map[string]string{"Content-Type": c.contentType}), []byte(c.body))
 			require.NoError(t, err)
 			require.Equal(t, c.want, string(e.Payload))
@@ -247,7 +247,7 @@ func TestBodies(t *testing.T) {
 		{"application/octet-stream", "\xff\xfe", "is neither JSON, nor a form, nor text"},
 	} {
 		t.Run("not "+c.contentType, func(t *testing.T) {
-			_, _, err := mapped(webhook.HMAC, webhook.Event{Type: "x", Thread: "t"}).
+			_, _, err := mapped(webhook.SchemeHMAC, webhook.Event{Type: "x", Thread: "t"}).
 				Map(headers(map[string]string{"Content-Type": c.contentType}), []byte(c.body))
 			refused(t, err, "payload", c.problem)
 		})
@@ -256,17 +256,17 @@ func TestBodies(t *testing.T) {
 
 func TestChallenge(t *testing.T) {
 	const body = `{"token":"x","challenge":"3eZbrw1a","type":"url_verification"}`
-	answer, ok := mapped(webhook.Slack, webhook.Event{}).Challenge(http.Header{}, []byte(body))
+	answer, ok := mapped(webhook.SchemeSlack, webhook.Event{}).Challenge(http.Header{}, []byte(body))
 	require.True(t, ok)
 	require.Equal(t, "3eZbrw1a", answer)
 	for name, s := range map[string]struct {
 		scheme webhook.Scheme
 		body   string
 	}{
-		"another scheme": {webhook.GitHub, body},
-		"an event":       {webhook.Slack, `{"type":"event_callback","challenge":"x"}`},
-		"text":           {webhook.Slack, "url_verification"},
-		"no text":        {webhook.Slack, "\xff"},
+		"another scheme": {webhook.SchemeGitHub, body},
+		"an event":       {webhook.SchemeSlack, `{"type":"event_callback","challenge":"x"}`},
+		"text":           {webhook.SchemeSlack, "url_verification"},
+		"no text":        {webhook.SchemeSlack, "\xff"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, ok := mapped(s.scheme, webhook.Event{}).Challenge(http.Header{}, []byte(s.body))
@@ -280,7 +280,7 @@ func FuzzMap(f *testing.F) {
 	f.Add("application/json", `{"t":"a/b","i":"c.d"}`)
 	f.Add("application/x-www-form-urlencoded", "t=%20&i=1")
 	f.Add("", `{"t":"\u0000","i":true}`)
-	s := mapped(webhook.HMAC, webhook.Event{Type: "x.{source}", Thread: "{payload.t}", ID: "{payload.i}"})
+	s := mapped(webhook.SchemeHMAC, webhook.Event{Type: "x.{source}", Thread: "{payload.t}", ID: "{payload.i}"})
 	f.Fuzz(func(t *testing.T, contentType, body string) {
 		e, threadID, err := s.Map(headers(map[string]string{"Content-Type": contentType}), []byte(body))
 		if err != nil {

@@ -22,18 +22,18 @@ const (
 
 // schemes are the fixed settings of the schemes.
 var schemes = map[Scheme]Signature{
-	GitHub: {Header: "X-Hub-Signature-256", Prefix: "sha256="},
-	Stripe: {Header: "Stripe-Signature"},
-	Slack:  {Header: "X-Slack-Signature", Prefix: "v0=", TimestampHeader: "X-Slack-Request-Timestamp"},
-	HMAC:   {},
+	SchemeGitHub: {Header: "X-Hub-Signature-256", Prefix: "sha256="},
+	SchemeStripe: {Header: "Stripe-Signature"},
+	SchemeSlack:  {Header: "X-Slack-Signature", Prefix: "v0=", TimestampHeader: "X-Slack-Request-Timestamp"},
+	SchemeHMAC:   {},
 }
 
 func (s Signature) withDefaults() Signature {
 	own := schemes[s.Scheme]
 	s.Header = cmp.Or(s.Header, own.Header)
 	s.Prefix = cmp.Or(s.Prefix, own.Prefix)
-	s.Encoding = cmp.Or(s.Encoding, Hex)
-	s.Algorithm = cmp.Or(s.Algorithm, SHA256)
+	s.Encoding = cmp.Or(s.Encoding, EncodingHex)
+	s.Algorithm = cmp.Or(s.Algorithm, AlgorithmSHA256)
 	s.TimestampHeader = cmp.Or(s.TimestampHeader, own.TimestampHeader)
 	s.Tolerance = cmp.Or(s.Tolerance, DefaultTolerance)
 	return s
@@ -41,7 +41,7 @@ func (s Signature) withDefaults() Signature {
 
 func (s Signature) check(m *mistakes) {
 	switch s.Scheme {
-	case GitHub, Stripe, Slack:
+	case SchemeGitHub, SchemeStripe, SchemeSlack:
 		for _, f := range []struct{ field, value string }{
 			{"prefix", s.Prefix},
 			{"encoding", string(s.Encoding)},
@@ -52,7 +52,7 @@ func (s Signature) check(m *mistakes) {
 				m.add("signature."+f.field, "is fixed by the scheme %s: leave it out, or use the scheme hmac", s.Scheme)
 			}
 		}
-	case HMAC:
+	case SchemeHMAC:
 		if s.Header == "" {
 			m.add("signature.header", "is required: the header that holds the signature")
 		}
@@ -68,13 +68,13 @@ func (s Signature) check(m *mistakes) {
 			m.add("signature."+h.field, "%q is not the name of a header", h.name)
 		}
 	}
-	if s.Encoding != "" && s.Encoding != Hex && s.Encoding != Base64 {
+	if s.Encoding != "" && s.Encoding != EncodingHex && s.Encoding != EncodingBase64 {
 		m.add("signature.encoding", "%q is not one of hex, base64", s.Encoding)
 	}
-	if s.Algorithm != "" && s.Algorithm != SHA256 && s.Algorithm != SHA512 {
+	if s.Algorithm != "" && s.Algorithm != AlgorithmSHA256 && s.Algorithm != AlgorithmSHA512 {
 		m.add("signature.algorithm", "%q is not one of sha256, sha512", s.Algorithm)
 	}
-	timed := s.Scheme == Stripe || s.withDefaults().TimestampHeader != ""
+	timed := s.Scheme == SchemeStripe || s.withDefaults().TimestampHeader != ""
 	switch {
 	case s.Tolerance < 0 || s.Tolerance > MaxTolerance:
 		m.add("signature.tolerance", "is %s, must be positive and at most 24h", s.Tolerance)
@@ -120,7 +120,7 @@ func (s Signature) claim(header http.Header) (claim, error) {
 	if value == "" {
 		return claim{}, fieldErrorf(field, "is missing: requests to this webhook have to be signed")
 	}
-	if s.Scheme == Stripe {
+	if s.Scheme == SchemeStripe {
 		return stripeClaim(field, value)
 	}
 	var c claim
@@ -131,7 +131,7 @@ func (s Signature) claim(header http.Header) (claim, error) {
 			return claim{}, fieldErrorf(c.field, "is missing: the time of sending is signed too")
 		}
 		c.before = c.sent + "."
-		if s.Scheme == Slack {
+		if s.Scheme == SchemeSlack {
 			c.before = "v0:" + c.sent + ":"
 		}
 	}
@@ -172,7 +172,7 @@ func stripeClaim(field, value string) (claim, error) {
 }
 
 func (s Signature) decode(text string) ([]byte, error) {
-	if s.Encoding == Base64 {
+	if s.Encoding == EncodingBase64 {
 		return base64.StdEncoding.DecodeString(text)
 	}
 	return hex.DecodeString(text)
@@ -191,7 +191,7 @@ func (s Signature) holds(c claim, secret Secret, body []byte) bool {
 }
 
 func (s Signature) hash() func() hash.Hash {
-	if s.Algorithm == SHA512 {
+	if s.Algorithm == AlgorithmSHA512 {
 		return sha512.New
 	}
 	return sha256.New

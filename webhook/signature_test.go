@@ -41,13 +41,13 @@ func with(secret string, s webhook.Signature) webhook.Source {
 // vectors are published by the senders or by RFC 4231, or made by openssl.
 var vectors = map[string]signed{
 	"github": {
-		with("It's a Secret to Everybody", webhook.Signature{Scheme: webhook.GitHub}),
+		with("It's a Secret to Everybody", webhook.Signature{Scheme: webhook.SchemeGitHub}),
 		map[string]string{"X-Hub-Signature-256": "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17"},
 		"Hello, World!",
 		time.Time{},
 	},
 	"slack": {
-		with("8f742231b10e8888abcd99yyyzzz85a5", webhook.Signature{Scheme: webhook.Slack}),
+		with("8f742231b10e8888abcd99yyyzzz85a5", webhook.Signature{Scheme: webhook.SchemeSlack}),
 		map[string]string{
 			"X-Slack-Request-Timestamp": "1531420618",
 			"X-Slack-Signature":         "v0=a2114d57b48eac39b9ad189dd8316235a7b4a8d21a10bd27519666489c69b503",
@@ -55,24 +55,24 @@ var vectors = map[string]signed{
 		slackBody, time.Unix(1531420618, 0),
 	},
 	"stripe": {
-		with("whsec_test", webhook.Signature{Scheme: webhook.Stripe}),
+		with("whsec_test", webhook.Signature{Scheme: webhook.SchemeStripe}),
 		map[string]string{"Stripe-Signature": "t=1492774577,v0=6ffbb59b,v1=a2f9680b7feeb431729bd8d607c4d671f9b61b57aa013ce54224930c04962ece"},
 		stripeBody, time.Unix(1492774577, 0),
 	},
 	"stripe while it rolls the secret": {
-		with("whsec_test", webhook.Signature{Scheme: webhook.Stripe}),
+		with("whsec_test", webhook.Signature{Scheme: webhook.SchemeStripe}),
 		map[string]string{"Stripe-Signature": "t=1492774577, v1=cce39f41e81b1bc47145dd664b32cada2d637518dc4e9d737a3649cfc7ec4c43, " +
 			"v1=a2f9680b7feeb431729bd8d607c4d671f9b61b57aa013ce54224930c04962ece"},
 		stripeBody, time.Unix(1492774577, 0),
 	},
 	"hmac": {
-		with("Jefe", webhook.Signature{Scheme: webhook.HMAC, Header: "X-Signature"}),
+		with("Jefe", webhook.Signature{Scheme: webhook.SchemeHMAC, Header: "X-Signature"}),
 		map[string]string{"X-Signature": "5BDCC146BF60754E6A042426089575C75A003F089D2739839DEC58B964EC3843"},
 		"what do ya want for nothing?",
 		time.Time{},
 	},
 	"hmac with sha512 and a prefix": {
-		with("Jefe", webhook.Signature{Scheme: webhook.HMAC, Header: "X-Signature", Algorithm: webhook.SHA512, Prefix: "sig "}),
+		with("Jefe", webhook.Signature{Scheme: webhook.SchemeHMAC, Header: "X-Signature", Algorithm: webhook.AlgorithmSHA512, Prefix: "sig "}),
 		map[string]string{"X-Signature": "sig 164b7a7bfcf819e2e395fbe73b56e0a387bd64222e831fd610270cd7ea250554" +
 			"9758bf75c05a994a6d034f65f8f0e6fdcaeab1a34d4a6b4b636e070a38bce737"},
 		"what do ya want for nothing?",
@@ -80,7 +80,7 @@ var vectors = map[string]signed{
 	},
 	"hmac with time and base64": {
 		with("sesame", webhook.Signature{
-			Scheme: webhook.HMAC, Header: "X-Signature", Algorithm: webhook.SHA512, Encoding: webhook.Base64,
+			Scheme: webhook.SchemeHMAC, Header: "X-Signature", Algorithm: webhook.AlgorithmSHA512, Encoding: webhook.EncodingBase64,
 			TimestampHeader: "X-Sent", Tolerance: time.Minute,
 		}),
 		map[string]string{
@@ -164,7 +164,7 @@ func TestEmptySecret(t *testing.T) {
 	mac := hmac.New(sha256.New, nil)
 	mac.Write([]byte("{}"))
 	header := headers(map[string]string{"X-Hub-Signature-256": "sha256=" + hex.EncodeToString(mac.Sum(nil))})
-	s := with("", webhook.Signature{Scheme: webhook.GitHub})
+	s := with("", webhook.Signature{Scheme: webhook.SchemeGitHub})
 	refused(t, s.Verify(header, []byte("{}"), time.Time{}), "header.X-Hub-Signature-256", "does not fit")
 	require.ErrorContains(t, s.Validate(), "secrets: must not be empty")
 }
@@ -200,7 +200,7 @@ func TestStale(t *testing.T) {
 		// What is signed is "1531420618.5.5" whether the time or the body has the 5 in the middle.
 		mac := hmac.New(sha256.New, []byte("k"))
 		mac.Write([]byte("1531420618.5.5"))
-		s := with("k", webhook.Signature{Scheme: webhook.HMAC, Header: "X-Signature", TimestampHeader: "X-Sent"})
+		s := with("k", webhook.Signature{Scheme: webhook.SchemeHMAC, Header: "X-Signature", TimestampHeader: "X-Sent"})
 		header := headers(map[string]string{"X-Signature": hex.EncodeToString(mac.Sum(nil)), "X-Sent": "1531420618"})
 		now := time.Unix(1531420618, 0)
 		require.NoError(t, s.Verify(header, []byte("5.5"), now))

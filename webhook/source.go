@@ -34,17 +34,17 @@ type Scheme string
 
 // The schemes.
 const (
-	// GitHub signs the body: X-Hub-Signature-256 is "sha256=" and a SHA-256 HMAC in hex.
-	GitHub Scheme = "github"
+	// SchemeGitHub signs the body: X-Hub-Signature-256 is "sha256=" and a SHA-256 HMAC in hex.
+	SchemeGitHub Scheme = "github"
 
-	// Stripe signs the time and the body: Stripe-Signature contains t and v1.
-	Stripe Scheme = "stripe"
+	// SchemeStripe signs the time and the body: Stripe-Signature contains t and v1.
+	SchemeStripe Scheme = "stripe"
 
-	// Slack signs the time and the body: X-Slack-Signature is "v0=" and a SHA-256 HMAC in hex.
-	Slack Scheme = "slack"
+	// SchemeSlack signs the time and the body: X-Slack-Signature is "v0=" and a SHA-256 HMAC in hex.
+	SchemeSlack Scheme = "slack"
 
-	// HMAC is any other scheme that signs the body, or the time, a dot and the body.
-	HMAC Scheme = "hmac"
+	// SchemeHMAC is any other scheme that signs the body, or the time, a dot and the body.
+	SchemeHMAC Scheme = "hmac"
 )
 
 // Encoding is the encoding of a signature.
@@ -52,8 +52,8 @@ type Encoding string
 
 // The encodings.
 const (
-	Hex    Encoding = "hex"
-	Base64 Encoding = "base64" // standard encoding with padding
+	EncodingHex    Encoding = "hex"
+	EncodingBase64 Encoding = "base64" // standard encoding with padding
 )
 
 // Algorithm is the hash algorithm of a signature.
@@ -61,8 +61,8 @@ type Algorithm string
 
 // The algorithms.
 const (
-	SHA256 Algorithm = "sha256"
-	SHA512 Algorithm = "sha512"
+	AlgorithmSHA256 Algorithm = "sha256"
+	AlgorithmSHA512 Algorithm = "sha512"
 )
 
 // Signature describes how a source signs its requests.

@@ -12,7 +12,7 @@ import (
 )
 
 func TestValidate(t *testing.T) {
-	good := with("k", webhook.Signature{Scheme: webhook.GitHub})
+	good := with("k", webhook.Signature{Scheme: webhook.SchemeGitHub})
 	require.NoError(t, good.Validate())
 	for _, c := range []struct {
 		change func(*webhook.Source)
@@ -26,26 +26,26 @@ func TestValidate(t *testing.T) {
 		{func(s *webhook.Source) { s.Signature = webhook.Signature{} }, "signature.scheme: is required"},
 		{func(s *webhook.Source) { s.Signature.Scheme = "gitlab" }, `signature.scheme: "gitlab" is not one of github, stripe, slack, hmac`},
 		{func(s *webhook.Source) { s.Signature.Prefix = "x" }, "signature.prefix: is fixed by the scheme github"},
-		{func(s *webhook.Source) { s.Signature.Encoding = webhook.Hex }, "signature.encoding: is fixed"},
-		{func(s *webhook.Source) { s.Signature.Algorithm = webhook.SHA256 }, "signature.algorithm: is fixed"},
+		{func(s *webhook.Source) { s.Signature.Encoding = webhook.EncodingHex }, "signature.encoding: is fixed"},
+		{func(s *webhook.Source) { s.Signature.Algorithm = webhook.AlgorithmSHA256 }, "signature.algorithm: is fixed"},
 		{func(s *webhook.Source) { s.Signature.TimestampHeader = "X" }, "signature.timestampHeader: is fixed"},
 		{func(s *webhook.Source) { s.Signature.Header = "a b" }, `signature.header: "a b" is not the name of a header`},
 		{func(s *webhook.Source) { s.Signature.Tolerance = time.Minute }, "signature.tolerance: means nothing where no time is signed"},
-		{func(s *webhook.Source) { s.Signature = webhook.Signature{Scheme: webhook.HMAC} }, "signature.header: is required"},
+		{func(s *webhook.Source) { s.Signature = webhook.Signature{Scheme: webhook.SchemeHMAC} }, "signature.header: is required"},
 		{func(s *webhook.Source) {
-			s.Signature = webhook.Signature{Scheme: webhook.HMAC, Header: "X", Tolerance: time.Minute}
+			s.Signature = webhook.Signature{Scheme: webhook.SchemeHMAC, Header: "X", Tolerance: time.Minute}
 		}, "signature.tolerance: means nothing"},
 		{func(s *webhook.Source) {
-			s.Signature = webhook.Signature{Scheme: webhook.HMAC, Header: "X", TimestampHeader: "a:b"}
+			s.Signature = webhook.Signature{Scheme: webhook.SchemeHMAC, Header: "X", TimestampHeader: "a:b"}
 		}, `signature.timestampHeader: "a:b" is not the name`},
 		{func(s *webhook.Source) {
-			s.Signature = webhook.Signature{Scheme: webhook.HMAC, Header: "X", Encoding: "base32", Algorithm: "md5"}
+			s.Signature = webhook.Signature{Scheme: webhook.SchemeHMAC, Header: "X", Encoding: "base32", Algorithm: "md5"}
 		}, "signature.encoding: \"base32\" is not one of hex, base64\nsignature.algorithm: \"md5\" is not one of sha256, sha512"},
 		{func(s *webhook.Source) {
-			s.Signature = webhook.Signature{Scheme: webhook.Stripe, Tolerance: 24*time.Hour + 1}
+			s.Signature = webhook.Signature{Scheme: webhook.SchemeStripe, Tolerance: 24*time.Hour + 1}
 		}, "signature.tolerance: is 24h0m0.000000001s, must be positive and at most 24h"},
 		{func(s *webhook.Source) {
-			s.Signature = webhook.Signature{Scheme: webhook.Slack, Tolerance: -1}
+			s.Signature = webhook.Signature{Scheme: webhook.SchemeSlack, Tolerance: -1}
 		}, "signature.tolerance: is -1ns"},
 		{func(s *webhook.Source) { s.Event.Type = "" }, "event.type: is required"},
 		{func(s *webhook.Source) { s.Event.Type = "message" }, `event.type: "message" is no type of an environment event`},
@@ -82,7 +82,7 @@ func TestValidate(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
-	a := with("k", webhook.Signature{Scheme: webhook.GitHub})
+	a := with("k", webhook.Signature{Scheme: webhook.SchemeGitHub})
 	b := a
 	b.Name = "b"
 	require.NoError(t, webhook.Check(nil))
@@ -93,7 +93,7 @@ func TestCheck(t *testing.T) {
 }
 
 func TestSecretStaysHidden(t *testing.T) {
-	s := with("whsec_verysecret", webhook.Signature{Scheme: webhook.Stripe})
+	s := with("whsec_verysecret", webhook.Signature{Scheme: webhook.SchemeStripe})
 	encoded, err := json.Marshal(s)
 	require.NoError(t, err)
 	for _, shown := range []string{

@@ -55,7 +55,7 @@ func (t approvals) updateDecide(ctx workflow.Context, d signals.Decide) (signals
 		}
 		if t.continuingAsNew && t.state.IsEarly(d.ToolCallID) && t.state.BufferEarly(d) {
 			// The next workflow run will know the call and apply the decision.
-			return signals.DecideResult{Result: signals.Accepted}, nil
+			return signals.DecideResult{Result: signals.DecideAccepted}, nil
 		}
 	}
 	if err := t.state.CheckAlone(d); err != nil {
@@ -148,7 +148,7 @@ func (t approvals) updateRevoke(ctx workflow.Context, v signals.Revoke) (signals
 			return signals.DecideResult{}, err
 		}
 	}
-	return signals.DecideResult{Result: signals.Accepted}, nil
+	return signals.DecideResult{Result: signals.DecideAccepted}, nil
 }
 
 // postDecision handles a decision that arrived as a message.
@@ -160,10 +160,10 @@ func (t approvals) postDecision(ctx workflow.Context, p signals.Post, d signals.
 	switch {
 	case err != nil:
 		return signals.PostResult{}, err
-	case out.Result == signals.Accepted:
+	case out.Result == signals.DecideAccepted:
 		t.state.SawDecision(p)
 		return signals.PostResult{EventID: p.ID, Status: signals.PostQueued}, nil
-	case out.Result == signals.AlreadyResolved:
+	case out.Result == signals.DecideAlreadyResolved:
 		t.state.SawDecision(p)
 		return signals.PostResult{EventID: p.ID, Status: signals.PostDuplicate}, nil
 	}

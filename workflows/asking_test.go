@@ -62,7 +62,7 @@ func TestRequestExpires(t *testing.T) {
 			w.then(func() {
 				require.Empty(t, w.approvals().Approvals)
 				require.Equal(t, tc.status, turn.result.(signals.TurnResult).Status)
-				w.decide("c1", event.Approve, "")
+				w.decide("c1", event.DecisionApprove, "")
 			})
 			w.run(workflows.Input{})
 			require.Empty(t, w.tools)
@@ -70,7 +70,7 @@ func TestRequestExpires(t *testing.T) {
 			require.Equal(t, tc.last, w.messages()[len(w.messages())-1])
 			made := stored[event.Approval](w.fakes, event.TypeApproval)
 			require.Len(t, made, 1)
-			require.Equal(t, event.ApprovalExpired, made[0].Decision)
+			require.Equal(t, event.DecisionExpired, made[0].Decision)
 			require.Equal(t, "conflict", stored[event.Rejected](w.fakes, event.TypeRejected)[0].Problem, "too late")
 		})
 	}
@@ -93,7 +93,7 @@ func TestExpiryAfterTheThreadHasMoved(t *testing.T) {
 	w.at = time.Hour
 	w.then(func() { require.Equal(t, []string{"c1.reminder.1"}, f.requestsOf()) })
 	w.at = 2 * time.Hour
-	w.then(func() { require.Equal(t, signals.Idle, w.state().Status) })
+	w.then(func() { require.Equal(t, signals.ThreadIdle, w.state().Status) })
 	w.run(next)
 	require.Empty(t, f.tools)
 	require.WithinDuration(t, expires, stored[event.Approval](f, event.TypeApproval)[0].DecidedAt, time.Second)
@@ -107,7 +107,7 @@ func TestReminders(t *testing.T) {
 	w.at = 2*time.Hour + 30*time.Minute
 	w.then(func() {
 		require.Equal(t, []string{"c1.reminder.1", "c1.reminder.2"}, w.requestsOf(), "stored, while the thread waits")
-		w.decide("c1", event.Approve, "")
+		w.decide("c1", event.DecisionApprove, "")
 	})
 	w.at = day
 	w.run(workflows.Input{})
@@ -132,18 +132,18 @@ func TestApprovalThatDoesNotHold(t *testing.T) {
 		return w.runTool(ctx, in)
 	}, activity.RegisterOptions{Name: signals.ActivityRunTool, DisableAlreadyRegisteredCheck: true})
 	w.then(func() { w.post("e1", "go") })
-	w.then(func() { w.decide("c1", event.Approve, "") })
+	w.then(func() { w.decide("c1", event.DecisionApprove, "") })
 	w.then(func() {
 		asked := w.approvals().Approvals
 		require.Len(t, asked, 1)
 		require.Equal(t, 2, asked[0].Round)
 		require.Equal(t, "the tool has changed", asked[0].Reason)
 		require.Equal(t, []string{"c1.request.2"}, w.requestsOf(), "people see it at once")
-		w.decide("c1", event.Approve, "")
+		w.decide("c1", event.DecisionApprove, "")
 	})
 	w.then(func() {
 		require.Len(t, w.approvals().Approvals, 1, "S4-94 the same decision once more")
-		w.SignalWorkflow(signals.SignalDecide, signals.Decide{ToolCallID: "c1", Decision: event.Approve, By: "ann", Round: 2})
+		w.SignalWorkflow(signals.SignalDecide, signals.Decide{ToolCallID: "c1", Decision: event.DecisionApprove, By: "ann", Round: 2})
 	})
 	w.run(workflows.Input{})
 	require.Equal(t, []string{"c1"}, w.tools)
@@ -173,7 +173,7 @@ func TestGuardedTask(t *testing.T) {
 				return thread.PlanReply{Agent: in.Agent, MaxSteps: 5, Calls: []thread.PlannedCall{again}}, nil
 			}
 			w.then(func() { w.post("e1", "go") })
-			w.then(func() { w.decide("c1", event.Approve, "") })
+			w.then(func() { w.decide("c1", event.DecisionApprove, "") })
 			w.then(func() {
 				require.Equal(t, map[string]string{"c1": "c1.decision"}, w.planned[0].Decisions)
 				require.Equal(t, holds, len(w.worked) == 1)
@@ -194,17 +194,17 @@ func TestCascade(t *testing.T) {
 	w.plan = func(in thread.PlanStep) (thread.PlanReply, error) {
 		require.True(t, w.has("c1.decision"), "the grant is stored before")
 		covered := asksWith("c2", thread.AskPlan{})
-		covered.NeedsApproval, covered.Grant = false, &thread.GrantedCall{ID: "c1", Scope: event.Session, By: "ann"}
+		covered.NeedsApproval, covered.Grant = false, &thread.GrantedCall{ID: "c1", Scope: event.ScopeSession, By: "ann"}
 		return thread.PlanReply{Agent: in.Agent, MaxSteps: 5, Calls: []thread.PlannedCall{covered, asksWith("c3", thread.AskPlan{})}}, nil
 	}
 	w.then(func() { w.post("e1", "go") })
 	w.then(func() {
-		w.SignalWorkflow(signals.SignalDecide, signals.Decide{ToolCallID: "c1", Decision: event.Approve, Scope: event.Session, By: "ann"})
+		w.SignalWorkflow(signals.SignalDecide, signals.Decide{ToolCallID: "c1", Decision: event.DecisionApprove, Scope: event.ScopeSession, By: "ann"})
 	})
 	w.then(func() {
 		require.ElementsMatch(t, []string{"c1", "c2"}, w.tools)
 		require.Len(t, w.approvals().Approvals, 1)
-		w.decide("c3", event.Deny, "")
+		w.decide("c3", event.DecisionDeny, "")
 	})
 	w.run(workflows.Input{})
 	require.Equal(t, []string{"c2", "c3"}, w.planned[0].Only)
@@ -215,7 +215,7 @@ func TestCascade(t *testing.T) {
 func TestEditedArguments(t *testing.T) {
 	edit := func(command string) signals.Decide {
 		args, _ := json.Marshal(map[string]string{"command": command})
-		return signals.Decide{ToolCallID: "c1", Decision: event.Approve, By: "ann", Args: args}
+		return signals.Decide{ToolCallID: "c1", Decision: event.DecisionApprove, By: "ann", Args: args}
 	}
 	check := func(in thread.CheckStep) thread.CheckReply {
 		if in.Args == `{"command":"rm"}` {
@@ -248,7 +248,7 @@ func TestEditedArguments(t *testing.T) {
 			require.Equal(t, `digest of {"command":"ls -l"}`, made[0].Digest)
 			if refused != nil {
 				require.ErrorContains(t, refused.err, "args: are denied by policy no-rm")
-				require.Equal(t, signals.DecideResult{Result: signals.Accepted}, taken.result)
+				require.Equal(t, signals.DecideResult{Result: signals.DecideAccepted}, taken.result)
 				return
 			}
 			require.Equal(t, "args: are denied by policy no-rm", stored[event.Rejected](w.fakes, event.TypeRejected)[0].Problem)
@@ -261,12 +261,12 @@ func TestVotes(t *testing.T) {
 	w := newWorld(t)
 	w.model = script(asksWith("c1", thread.AskPlan{Quorum: 2, Approvers: []string{"ann", "bea"}}))
 	vote := func(by string) *answer {
-		return w.update(signals.UpdateDecide, signals.Decide{ToolCallID: "c1", Decision: event.Approve, By: by})
+		return w.update(signals.UpdateDecide, signals.Decide{ToolCallID: "c1", Decision: event.DecisionApprove, By: by})
 	}
 	var wide, first, again, other, last *answer
 	w.then(func() { w.post("e1", "go") })
 	w.then(func() {
-		wide = w.update(signals.UpdateDecide, signals.Decide{ToolCallID: "c1", Decision: event.Approve, By: "ann", Scope: event.Session})
+		wide = w.update(signals.UpdateDecide, signals.Decide{ToolCallID: "c1", Decision: event.DecisionApprove, By: "ann", Scope: event.ScopeSession})
 		first, again, other = vote("ann"), vote("ann"), vote("eve")
 	})
 	w.then(func() {
@@ -276,9 +276,9 @@ func TestVotes(t *testing.T) {
 	})
 	w.run(workflows.Input{})
 	require.ErrorContains(t, wide.err, "scope: goes with a call that one person decides on")
-	require.Equal(t, signals.DecideResult{Result: signals.Accepted, Missing: 1}, first.result)
-	require.Equal(t, signals.DecideResult{Result: signals.AlreadyResolved, Missing: 1}, again.result)
-	require.Equal(t, signals.DecideResult{Result: signals.NotAllowed}, other.result)
-	require.Equal(t, signals.DecideResult{Result: signals.Accepted}, last.result)
+	require.Equal(t, signals.DecideResult{Result: signals.DecideAccepted, Missing: 1}, first.result)
+	require.Equal(t, signals.DecideResult{Result: signals.DecideAlreadyResolved, Missing: 1}, again.result)
+	require.Equal(t, signals.DecideResult{Result: signals.DecideNotAllowed}, other.result)
+	require.Equal(t, signals.DecideResult{Result: signals.DecideAccepted}, last.result)
 	require.Equal(t, []string{"c1"}, w.tools)
 }

@@ -42,7 +42,7 @@ func TestBackgroundTask(t *testing.T) {
 	f.work = pendingTask
 	w.then(func() { w.post("go", "go") })
 	w.then(func() {
-		require.Equal(t, signals.Idle, w.state().Status, "S3-01 the turn does not wait for it")
+		require.Equal(t, signals.ThreadIdle, w.state().Status, "S3-01 the turn does not wait for it")
 		require.Equal(t, 1, w.state().Tasks)
 		require.Equal(t, event.TaskRunning, w.tasks().Tasks[0].State)
 		require.Len(t, w.models, 2)

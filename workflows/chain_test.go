@@ -32,7 +32,7 @@ func chain(t *testing.T) *world {
 // waits for a person there.
 func TestAgentsOfAChainDecideNothing(t *testing.T) {
 	decide := func(by string) signals.Decide {
-		return signals.Decide{ToolCallID: "x1", Decision: event.Approve, By: by}
+		return signals.Decide{ToolCallID: "x1", Decision: event.DecisionApprove, By: by}
 	}
 	alice := workflows.Input{Start: signals.Start{Agents: []string{"alice"}}}
 	t.Run("S4-92 by update", func(t *testing.T) {
@@ -47,9 +47,9 @@ func TestAgentsOfAChainDecideNothing(t *testing.T) {
 		})
 		w.run(alice)
 		for _, a := range refused {
-			require.Equal(t, signals.DecideResult{Result: signals.NotAllowed}, a.result)
+			require.Equal(t, signals.DecideResult{Result: signals.DecideNotAllowed}, a.result)
 		}
-		require.Equal(t, signals.DecideResult{Result: signals.Accepted}, accepted.result)
+		require.Equal(t, signals.DecideResult{Result: signals.DecideAccepted}, accepted.result)
 		require.Equal(t, []string{"x1"}, w.tools)
 	})
 	t.Run("S4-92 by signal", func(t *testing.T) {
@@ -75,7 +75,7 @@ func TestAgentsOfAChainDecideNothing(t *testing.T) {
 		w.then(func() {
 			lost = w.update(signals.UpdateDecide, decide("dave"))
 			deny := decide("ann")
-			deny.Decision = event.Deny
+			deny.Decision = event.DecisionDeny
 			w.RegisterDelayedCallback(func() { early = w.update(signals.UpdateDecide, deny) }, thread.ForwardTimeout-time.Second)
 			w.RegisterDelayedCallback(func() {
 				require.Len(t, w.approvals().Approvals, 1)
@@ -85,7 +85,7 @@ func TestAgentsOfAChainDecideNothing(t *testing.T) {
 		w.run(alice)
 		require.ErrorContains(t, lost.err, "look whether it still waits")
 		require.ErrorContains(t, early.err, "look whether it still waits")
-		require.Equal(t, signals.DecideResult{Result: signals.Accepted}, late.result)
+		require.Equal(t, signals.DecideResult{Result: signals.DecideAccepted}, late.result)
 		require.Empty(t, w.tools)
 	})
 }

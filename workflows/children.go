@@ -179,10 +179,10 @@ func (t children) decideForChild(ctx workflow.Context, d signals.Decide) (signal
 	switch {
 	case err != nil:
 		return signals.DecideResult{}, refuse(err)
-	case out == signals.Mismatch || out == signals.NotAllowed:
+	case out == signals.DecideMismatch || out == signals.DecideNotAllowed:
 		return signals.DecideResult{Result: out}, nil
-	case out == signals.Accepted && t.forwardDecision(ctx, id, d) != nil:
-		return signals.DecideResult{Result: signals.NotPending}, nil
+	case out == signals.DecideAccepted && t.forwardDecision(ctx, id, d) != nil:
+		return signals.DecideResult{Result: signals.DecideNotPending}, nil
 	case t.state.NeedsSeveral(d.ToolCallID):
 		// Only the child thread knows whether the decision settles the call.
 		return signals.DecideResult{Result: out}, nil
@@ -197,7 +197,7 @@ func (t children) decideForChild(ctx workflow.Context, d signals.Decide) (signal
 	case !done:
 		return signals.DecideResult{}, refuse(&event.FieldError{Field: "toolCallId", Problem: "is a call of a sub-agent that has not answered yet; look whether it still waits"})
 	}
-	if out != signals.Accepted {
+	if out != signals.DecideAccepted {
 		// Another decision was forwarded first.
 		return signals.DecideResult{Result: t.state.Decide(workflow.Now(ctx), d)}, nil
 	}
@@ -212,11 +212,11 @@ func (t children) decideForChildBySignal(ctx workflow.Context, name string, d si
 		return
 	}
 	switch out {
-	case signals.Accepted:
+	case signals.DecideAccepted:
 		// A failure means that the sub-agent has ended.
 		_ = t.forwardDecision(ctx, id, d)
-	case signals.AlreadyResolved:
-	case signals.Conflict, signals.Mismatch, signals.NotPending, signals.NotAllowed:
+	case signals.DecideAlreadyResolved:
+	case signals.DecideConflict, signals.DecideMismatch, signals.DecideNotPending, signals.DecideNotAllowed:
 		t.state.Reject(workflow.Now(ctx), name, d, errors.New(string(out)))
 	}
 }

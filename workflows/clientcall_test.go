@@ -32,7 +32,7 @@ func TestClientRunsACall(t *testing.T) {
 			w.then(func() {
 				require.Equal(t, []string{"c1.client"}, w.idsOf(event.TypeClientCall), "clients see it at once")
 				require.Equal(t, "c1", w.approvals().ClientCalls[0].ToolCallID)
-				require.Equal(t, signals.Running, w.state().Status)
+				require.Equal(t, signals.ThreadRunning, w.state().Status)
 				if name == signals.SignalToolResult {
 					w.toolResult(signals.ToolResult{ToolCallID: "c1", By: "editor", ToolName: "other"})
 					w.toolResult(signals.ToolResult{ToolCallID: "c1"})
@@ -58,9 +58,9 @@ func TestClientRunsACall(t *testing.T) {
 				return
 			}
 			requireRefused(t, signals.RefusedType, bad.rejected)
-			require.Equal(t, signals.DecideResult{Result: signals.NotPending}, wrong.result)
-			require.Equal(t, signals.DecideResult{Result: signals.Accepted}, right.result)
-			require.Equal(t, signals.DecideResult{Result: signals.AlreadyResolved}, again.result)
+			require.Equal(t, signals.DecideResult{Result: signals.DecideNotPending}, wrong.result)
+			require.Equal(t, signals.DecideResult{Result: signals.DecideAccepted}, right.result)
+			require.Equal(t, signals.DecideResult{Result: signals.DecideAlreadyResolved}, again.result)
 		})
 	}
 }
@@ -105,7 +105,7 @@ func TestInterruptWhileAClientRuns(t *testing.T) {
 	w.model = script(atClient("c1"))
 	w.then(func() { w.post("e1", "go") })
 	w.then(func() { w.control(signals.ControlInterrupt) })
-	w.then(func() { require.Equal(t, signals.Idle, w.state().Status) })
+	w.then(func() { require.Equal(t, signals.ThreadIdle, w.state().Status) })
 	w.run(workflows.Input{})
 	require.Contains(t, w.messages(), "c1.result: Tool execution was interrupted before it finished.", "S4-71")
 }
@@ -144,11 +144,11 @@ func TestRevoke(t *testing.T) {
 	})
 	w.run(workflows.Input{})
 	require.NoError(t, one.err)
-	require.Equal(t, signals.DecideResult{Result: signals.Accepted}, one.result)
+	require.Equal(t, signals.DecideResult{Result: signals.DecideAccepted}, one.result)
 	require.Equal(t, 1, one.stored)
 	requireRefused(t, signals.RefusedType, bad.rejected)
 	for i, a := range stored[event.Approval](w.fakes, event.TypeApproval) {
-		require.Equal(t, event.ApprovalRevoked, a.Decision)
+		require.Equal(t, event.DecisionRevoked, a.Decision)
 		require.Equal(t, []string{"ann", "bea"}[i], a.By)
 	}
 	require.Equal(t, "toolCallId: is required: the id of the grant", stored[event.Rejected](w.fakes, event.TypeRejected)[0].Problem)
@@ -156,12 +156,12 @@ func TestRevoke(t *testing.T) {
 
 // TestSpokenDecisions: a person's message that says so is a decision; an agent's is not.
 func TestSpokenDecisions(t *testing.T) {
-	content, err := event.ToolResultData{ToolCallID: "c1", Decision: event.Approve, ToolName: "shell_cmd"}.Content("")
+	content, err := event.ToolResultData{ToolCallID: "c1", Decision: event.DecisionApprove, ToolName: "shell_cmd"}.Content("")
 	require.NoError(t, err)
 	say := func(id string, by event.CreatedBy, content string) signals.Post {
 		return signals.NewPost(id, event.NewMessage{ThreadID: "t1", SenderID: "ann", SenderType: by, Content: content})
 	}
-	unknown, err := event.ToolResultData{ToolCallID: "c9", Decision: event.Approve, ToolName: "shell_cmd"}.Content("")
+	unknown, err := event.ToolResultData{ToolCallID: "c9", Decision: event.DecisionApprove, ToolName: "shell_cmd"}.Content("")
 	require.NoError(t, err)
 	for _, by := range []string{"signal", "update"} {
 		t.Run("S4-15 S4-78 by "+by, func(t *testing.T) {
@@ -176,12 +176,12 @@ func TestSpokenDecisions(t *testing.T) {
 				answers = append(answers, w.update(signals.UpdatePost, p))
 			}
 			w.then(func() { w.post("e1", "go") })
-			w.then(func() { send(say("d0", event.User, unknown)) })
+			w.then(func() { send(say("d0", event.CreatedByUser, unknown)) })
 			w.then(func() {
 				require.Len(t, w.approvals().Approvals, 1, "S4-91")
-				send(say("d1", event.User, content))
+				send(say("d1", event.CreatedByUser, content))
 			})
-			w.then(func() { send(say("d1", event.User, content)) })
+			w.then(func() { send(say("d1", event.CreatedByUser, content)) })
 			w.run(workflows.Input{})
 			require.Equal(t, []string{"c1"}, w.tools, "S4-94")
 			require.False(t, w.has("d0"), "S4-91 it is not stored as a message")
@@ -199,7 +199,7 @@ func TestSpokenDecisions(t *testing.T) {
 		w := newWorld(t)
 		w.model = askingFor(map[string]string{"e1": "c1"})
 		w.then(func() { w.post("e1", "go") })
-		w.then(func() { w.SignalWorkflow(signals.SignalPost, say("d1", event.Agent, content)) })
+		w.then(func() { w.SignalWorkflow(signals.SignalPost, say("d1", event.CreatedByAgent, content)) })
 		w.then(func() { require.Len(t, w.approvals().Approvals, 1) })
 		w.run(workflows.Input{})
 		require.Empty(t, w.tools)
@@ -245,16 +245,16 @@ func TestResultAheadOfAThreadThatMoves(t *testing.T) {
 			require.Equal(t, []signals.ToolResult{res}, next.State.EarlyResults)
 			if early != nil {
 				require.NoError(t, early.err)
-				require.Equal(t, signals.DecideResult{Result: signals.Accepted}, early.result)
+				require.Equal(t, signals.DecideResult{Result: signals.DecideAccepted}, early.result)
 			}
 
 			w = worldWith(t, f)
 			w.then(func() {
-				require.Equal(t, signals.Idle, w.state().Status)
+				require.Equal(t, signals.ThreadIdle, w.state().Status)
 				early = w.update(signals.UpdateToolResult, res)
 			})
 			w.run(next)
-			require.Equal(t, signals.DecideResult{Result: signals.AlreadyResolved}, early.result, "S4-94 whoever asks again hears so")
+			require.Equal(t, signals.DecideResult{Result: signals.DecideAlreadyResolved}, early.result, "S4-94 whoever asks again hears so")
 			require.Equal(t, []string{"e1: go", "e1.0.1: ", "c1.result: package a", "e1.0.2: done"}, f.messages())
 			require.Equal(t, []string{"c1.client"}, f.idsOf(event.TypeClientCall), "what was asked is kept")
 			require.Empty(t, stored[event.Rejected](f, event.TypeRejected))
@@ -268,12 +268,12 @@ func TestDecisionAheadOfAThreadThatMoves(t *testing.T) {
 	w := worldWith(t, f)
 	var early *answer
 	w.ahead(asks("c1"), func() {
-		early = w.update(signals.UpdateDecide, signals.Decide{ToolCallID: "c1", Decision: event.Approve, By: "ann"})
+		early = w.update(signals.UpdateDecide, signals.Decide{ToolCallID: "c1", Decision: event.DecisionApprove, By: "ann"})
 	})
 	w.then(func() { w.post("e1", "go") })
 	next := w.leave(workflows.Input{})
 	require.NoError(t, early.err)
-	require.Equal(t, signals.DecideResult{Result: signals.Accepted}, early.result)
+	require.Equal(t, signals.DecideResult{Result: signals.DecideAccepted}, early.result)
 	worldWith(t, f).run(next)
 	require.Equal(t, []string{"c1"}, f.tools)
 }

@@ -67,7 +67,7 @@ func TestSubAgent(t *testing.T) {
 	w := delegating(t, f, answering, asked("c1"))
 	w.then(func() { w.post("go", "go") })
 	w.then(func() {
-		require.Equal(t, signals.Idle, w.state().Status)
+		require.Equal(t, signals.ThreadIdle, w.state().Status)
 		require.Equal(t, 3, w.state().Usage.OutputTokens, "the sub-agent's count")
 	})
 	w.run(workflows.Input{Start: signals.Start{Agents: []string{"alice"}}})
@@ -141,7 +141,7 @@ func TestInterruptWhileASubAgentWorks(t *testing.T) {
 		w.control(signals.ControlInterrupt)
 	})
 	w.then(func() {
-		require.Equal(t, signals.Idle, w.state().Status)
+		require.Equal(t, signals.ThreadIdle, w.state().Status)
 		require.Empty(t, w.approvals().Approvals, "nobody waits for that any more")
 		require.Error(t, w.SignalWorkflowByID(subWorkflowID, "x", nil), "the sub-agent's thread has ended")
 	})
@@ -151,22 +151,22 @@ func TestInterruptWhileASubAgentWorks(t *testing.T) {
 
 // TestSubAgentAsksPeople: they decide in the thread above, in one of three ways.
 func TestSubAgentAsksPeople(t *testing.T) {
-	decide := signals.Decide{ToolCallID: "x1", Decision: event.Approve, By: "ann"}
+	decide := signals.Decide{ToolCallID: "x1", Decision: event.DecisionApprove, By: "ann"}
 	for name, by := range map[string]func(t *testing.T, w *world){
 		"by signal": func(_ *testing.T, w *world) { w.SignalWorkflow(signals.SignalDecide, decide) },
 		"by update": func(t *testing.T, w *world) {
 			other := decide
 			other.Agent = "eve"
-			mismatch, missing := w.update(signals.UpdateDecide, other), w.update(signals.UpdateDecide, signals.Decide{ToolCallID: "x9", Decision: event.Deny, By: "ann"})
+			mismatch, missing := w.update(signals.UpdateDecide, other), w.update(signals.UpdateDecide, signals.Decide{ToolCallID: "x9", Decision: event.DecisionDeny, By: "ann"})
 			accepted := w.update(signals.UpdateDecide, decide)
 			// While an activity runs, this is real time.
 			w.RegisterDelayedCallback(func() {
-				require.Equal(t, signals.DecideResult{Result: signals.Mismatch}, mismatch.result)
-				require.Equal(t, signals.DecideResult{Result: signals.NotPending}, missing.result)
-				require.Equal(t, signals.DecideResult{Result: signals.Accepted}, accepted.result)
+				require.Equal(t, signals.DecideResult{Result: signals.DecideMismatch}, mismatch.result)
+				require.Equal(t, signals.DecideResult{Result: signals.DecideNotPending}, missing.result)
+				require.Equal(t, signals.DecideResult{Result: signals.DecideAccepted}, accepted.result)
 				again := w.update(signals.UpdateDecide, decide)
 				w.RegisterDelayedCallback(func() {
-					require.Equal(t, signals.DecideResult{Result: signals.AlreadyResolved}, again.result)
+					require.Equal(t, signals.DecideResult{Result: signals.DecideAlreadyResolved}, again.result)
 				}, 20*time.Second)
 			}, 20*time.Second)
 		},
@@ -181,11 +181,11 @@ func TestSubAgentAsksPeople(t *testing.T) {
 			}, asked("c1"))
 			w.then(func() { w.post("go", "go") })
 			w.then(func() {
-				require.Equal(t, signals.WaitingApproval, w.state().Status)
+				require.Equal(t, signals.ThreadWaitingApproval, w.state().Status)
 				require.True(t, w.has("x1.request"), "people see it at once")
 				by(t, w)
 			})
-			w.then(func() { require.Equal(t, signals.Idle, w.state().Status) })
+			w.then(func() { require.Equal(t, signals.ThreadIdle, w.state().Status) })
 			w.run(workflows.Input{})
 			require.Equal(t, []string{"x1"}, f.tools, "S4-94 it runs once")
 			require.True(t, f.has("x1.decision"))
@@ -222,11 +222,11 @@ func TestThreadMovesWhileASubAgentWorks(t *testing.T) {
 		require.NotEmpty(t, reports.all())
 		require.Equal(t, []string{"t1", subThread}, f.who(), "it is not asked again")
 		require.Equal(t, "x1", w.approvals().Approvals[0].ToolCallID)
-		w.decide("x1", event.Approve, "")
+		w.decide("x1", event.DecisionApprove, "")
 	})
 	w.then(func() {
 		require.Len(t, decisions.all(), 1)
-		w.SignalWorkflow(signals.SignalSubDecided, thread.SubDecided{ThreadID: subThread, ToolCallID: "x1", Approval: &event.Approval{ToolCallID: "x1", Decision: event.Approve}})
+		w.SignalWorkflow(signals.SignalSubDecided, thread.SubDecided{ThreadID: subThread, ToolCallID: "x1", Approval: &event.Approval{ToolCallID: "x1", Decision: event.DecisionApprove}})
 		for range 2 {
 			w.SignalWorkflow(signals.SignalSubEnded, thread.SubEnded{ThreadID: subThread, DelegateReply: thread.DelegateReply{Status: signals.TurnCompleted, Usage: event.Usage{InputTokens: 9}}})
 		}
@@ -303,11 +303,11 @@ func TestSubAgentInTheBackground(t *testing.T) {
 	}, inTheBackground("c1"))
 	w.then(func() { w.post("go", "go") })
 	w.then(func() {
-		require.Equal(t, signals.WaitingApproval, w.state().Status, "people are asked here, though the turn is over")
+		require.Equal(t, signals.ThreadWaitingApproval, w.state().Status, "people are asked here, though the turn is over")
 		require.Equal(t, subThread, w.tasks().Tasks[0].ThreadID)
 		require.Equal(t, "bob", w.tasks().Tasks[0].SubAgent)
 		w.control(signals.ControlInterrupt)
-		w.decide("x1", event.Approve, "")
+		w.decide("x1", event.DecisionApprove, "")
 	})
 	w.then(func() { require.Equal(t, event.TaskCompleted, w.tasks().Tasks[0].State) })
 	w.run(workflows.Input{Start: signals.Start{Agents: []string{"alice"}}})
@@ -345,7 +345,7 @@ func TestMessagesWhileASubAgentWaits(t *testing.T) {
 			said := w.update(signals.UpdateTurn, says("m2", "hello?"))
 			w.RegisterDelayedCallback(func() {
 				require.True(t, said.done, "it is answered")
-				require.Equal(t, signals.WaitingApproval, w.state().Status)
+				require.Equal(t, signals.ThreadWaitingApproval, w.state().Status)
 				require.Equal(t, "x1", w.approvals().Approvals[0].ToolCallID)
 			}, time.Second)
 		})
@@ -354,9 +354,9 @@ func TestMessagesWhileASubAgentWaits(t *testing.T) {
 		f := newFakes(t)
 		w := delegating(t, f, waits, asked("c1"))
 		begin(w)
-		w.then(func() { w.decide("x1", event.Approve, "") })
+		w.then(func() { w.decide("x1", event.DecisionApprove, "") })
 		w.then(func() {
-			require.Equal(t, signals.Idle, w.state().Status)
+			require.Equal(t, signals.ThreadIdle, w.state().Status)
 			require.Empty(t, w.approvals().Approvals)
 		})
 		w.run(workflows.Input{})
@@ -369,7 +369,7 @@ func TestMessagesWhileASubAgentWaits(t *testing.T) {
 		w := delegating(t, f, waits, asked("c1"))
 		begin(w)
 		w.then(func() { w.control(signals.ControlInterrupt) })
-		w.then(func() { require.Equal(t, signals.Idle, w.state().Status) })
+		w.then(func() { require.Equal(t, signals.ThreadIdle, w.state().Status) })
 		w.run(workflows.Input{})
 		require.Contains(t, f.messages(), "c1.result: Tool execution was interrupted before it finished.")
 	})
@@ -378,7 +378,7 @@ func TestMessagesWhileASubAgentWaits(t *testing.T) {
 			w.SignalWorkflow(signals.SignalSubDecided, thread.SubDecided{ThreadID: subThread, ToolCallID: "x1"})
 			w.SignalWorkflow(signals.SignalSubEnded, thread.SubEnded{ThreadID: subThread, DelegateReply: thread.DelegateReply{Status: signals.TurnCompleted}})
 		},
-		"it is gone after the thread has moved": func(w *world) { w.decide("x1", event.Approve, "") },
+		"it is gone after the thread has moved": func(w *world) { w.decide("x1", event.DecisionApprove, "") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFakes(t)
@@ -398,7 +398,7 @@ func TestMessagesWhileASubAgentWaits(t *testing.T) {
 				require.True(t, said.done)
 				ends(w)
 			})
-			w.then(func() { require.Equal(t, signals.Idle, w.state().Status) })
+			w.then(func() { require.Equal(t, signals.ThreadIdle, w.state().Status) })
 			w.run(next)
 			require.Contains(t, f.modelled(), "go.0.2")
 		})

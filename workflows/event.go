@@ -89,7 +89,7 @@ func (t *activeTurn) byProcessor(ctx workflow.Context, by rule.Spec) (thread.Dec
 	for _, spec := range t.specs(ctx) {
 		if spec.Kind == hook.KindProcessor && spec.Name == by.Processor {
 			// No default processing follows, so a failure always fails the event.
-			spec.Filter, spec.OnFailure = hook.Filter{}, hook.Closed
+			spec.Filter, spec.OnFailure = hook.Filter{}, hook.FailClosed
 			return t.askHooks(ctx, e, []hook.Spec{spec})
 		}
 	}
@@ -98,7 +98,7 @@ func (t *activeTurn) byProcessor(ctx workflow.Context, by rule.Spec) (thread.Dec
 
 func missing(by rule.Spec) thread.Decision {
 	return thread.Decision{
-		Outcome: event.HookFailed, By: by.Name,
+		Outcome: event.OutcomeFailed, By: by.Name,
 		Error: fmt.Sprintf("rule %s names processor %q, which there is not; register it, or change the rule, and retry the event", by.Name, by.Processor),
 	}
 }

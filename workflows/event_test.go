@@ -157,7 +157,7 @@ func TestInterruptWhileAFunctionRuns(t *testing.T) {
 }
 
 func TestProcessorOfARule(t *testing.T) {
-	sorter := hook.Processor{Name: "sorter", EventType: "anything.else", Process: noProcess, OnFailure: hook.Closed}
+	sorter := hook.Processor{Name: "sorter", EventType: "anything.else", Process: noProcess, OnFailure: hook.FailClosed}
 	set := &workflows.Workflows{
 		Hooks: setOf(t, nil, sorter),
 		Rules: rulesOf(t, rule.Rule{Name: "p", Events: []string{"file.*"}, Priority: 20, Processor: "sorter"},
@@ -167,7 +167,7 @@ func TestProcessorOfARule(t *testing.T) {
 	w.hook = func(in thread.HookStep, _ string) said {
 		switch in.EventID {
 		case "e1":
-			return said{produced: []hook.Produced{hook.Message(event.User, "sorter", "sorted")}}
+			return said{produced: []hook.Produced{hook.Message(event.CreatedByUser, "sorter", "sorted")}}
 		case "e2":
 			return said{failed: "it broke"}
 		}
@@ -219,8 +219,8 @@ func TestProcessorOfARuleWhileTheThreadMoves(t *testing.T) {
 	w.then(func() {
 		require.NotEmpty(t, asked.all())
 		w.SignalWorkflow(signals.SignalHookDecided, thread.HookDecided{EventID: "e1.rule", Decision: thread.Decision{
-			Outcome: event.Produced, By: "sorter", Produced: []hook.Produced{hook.Message(event.User, "sorter", "sorted")},
-			Hooks: []event.HookOutcome{outcome("sorter", event.Produced, 1)},
+			Outcome: event.OutcomeOverwritten, By: "sorter", Produced: []hook.Produced{hook.Message(event.CreatedByUser, "sorter", "sorted")},
+			Hooks: []event.HookOutcome{outcome("sorter", event.OutcomeOverwritten, 1)},
 		}})
 	})
 	w.run(next)

@@ -115,7 +115,7 @@ func (f *fakes) callModel(ctx context.Context, in thread.ModelStep) (thread.Mode
 	}
 	if len(reply.Calls) == 0 && !reply.Message.Interrupted && !in.Gated && !reply.Gated {
 		stored = append(stored, event.NewRecord(in.MessageID+".final", event.TypeFinal, in.TraceID, in.EventID, time.Now(), event.Final{}))
-		m := event.Message{SenderID: reply.Agent, SenderType: event.Agent, AgentID: reply.Agent, Content: reply.Message.Content}
+		m := event.Message{SenderID: reply.Agent, SenderType: event.CreatedByAgent, AgentID: reply.Agent, Content: reply.Message.Content}
 		if in.Ends != "" && len(thread.Answering(in.Agents, m)) == 0 {
 			reply.Ended = true
 			stored = append(stored, event.NewRecord(in.Ends, event.TypeTurnEnded, in.TraceID, in.EventID, time.Now(),
@@ -137,7 +137,7 @@ func (f *fakes) runTool(ctx context.Context, in thread.ToolStep) (thread.ToolRep
 		}
 	}
 	f.flush(thread.Flush{}, event.NewRecord(event.ResultID(in.ToolCallID), event.TypeMessage, in.TraceID, in.EventID, time.Now(),
-		event.Message{ID: event.ResultID(in.ToolCallID), SenderType: event.Tool, ToolCallID: in.ToolCallID, Content: "ran"}))
+		event.Message{ID: event.ResultID(in.ToolCallID), SenderType: event.CreatedByTool, ToolCallID: in.ToolCallID, Content: "ran"}))
 	out := thread.ToolReply{ToolCallID: in.ToolCallID, Status: "succeeded"}
 	if f.result != nil {
 		out.Decision = f.result(in)
@@ -187,7 +187,7 @@ func reply(in thread.ModelStep, content string, calls ...thread.PlannedCall) thr
 	}
 	return thread.ModelReply{
 		Agent: agent, Model: "demo/demo", MaxSteps: 5, Calls: calls, Usage: event.Usage{InputTokens: 1, OutputTokens: 1},
-		Message: event.Message{ID: in.MessageID, ThreadID: in.Thread.ThreadID, SenderType: event.Agent, SenderID: agent, AgentID: agent, Content: content},
+		Message: event.Message{ID: in.MessageID, ThreadID: in.Thread.ThreadID, SenderType: event.CreatedByAgent, SenderID: agent, AgentID: agent, Content: content},
 	}
 }
 
@@ -365,7 +365,7 @@ func (a *answer) Complete(result any, err error) {
 }
 
 func says(id, content string) signals.Post {
-	return signals.NewPost(id, event.NewMessage{ThreadID: "t1", SenderID: "ann", SenderType: event.User, Content: content})
+	return signals.NewPost(id, event.NewMessage{ThreadID: "t1", SenderID: "ann", SenderType: event.CreatedByUser, Content: content})
 }
 
 func asks(id string) thread.PlannedCall {

@@ -63,7 +63,7 @@ func (f *fakes) endDelegate(_ context.Context, in thread.EndStep) (thread.EndRep
 	if err == nil && in.Parent.Background == nil {
 		id := event.ResultID(in.Parent.ToolCallID)
 		f.flush(thread.Flush{}, event.NewRecord(id, event.TypeMessage, in.Parent.TraceID, in.Parent.EventID, time.Now(),
-			event.Message{ID: id, SenderType: event.Tool, ToolCallID: in.Parent.ToolCallID, Content: "answered: " + string(in.Status)}))
+			event.Message{ID: id, SenderType: event.CreatedByTool, ToolCallID: in.Parent.ToolCallID, Content: "answered: " + string(in.Status)}))
 	}
 	return reply, err
 }

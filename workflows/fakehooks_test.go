@@ -50,20 +50,20 @@ func (f *fakes) runHooks(_ context.Context, in thread.HookStep) (thread.HookRepl
 		if out.Failed = got.failed; out.Failed != "" {
 			return out, nil
 		}
-		done := event.HookOutcome{Name: spec.Name, Outcome: event.Passed}
+		done := event.HookOutcome{Name: spec.Name, Outcome: event.OutcomePassed}
 		if got.event != nil {
-			done.Outcome = event.Replaced
+			done.Outcome = event.OutcomeReplaced
 			out.Event, _ = json.Marshal(got.event)
 		}
 		out.Responses, out.Produced = got.responses, got.produced
 		switch {
 		case len(got.responses) > 0:
-			done.Outcome = event.Responded
+			done.Outcome = event.OutcomeResponded
 		case len(got.produced) > 0:
-			done.Outcome = event.Produced
+			done.Outcome = event.OutcomeOverwritten
 		}
 		out.Done = append(out.Done, done)
-		if done.Outcome == event.Responded || done.Outcome == event.Produced {
+		if done.Outcome == event.OutcomeResponded || done.Outcome == event.OutcomeOverwritten {
 			break
 		}
 	}

@@ -51,7 +51,7 @@ func TestDebounceForDays(t *testing.T) {
 	w.at = 2 * day
 	w.then(func() {
 		s := w.state()
-		require.Equal(t, signals.Idle, s.Status, "nothing waits in the queue")
+		require.Equal(t, signals.ThreadIdle, s.Status, "nothing waits in the queue")
 		require.Len(t, s.Held, 1)
 		require.Equal(t, 4, s.Held[0].Count)
 		w.post("m1", "still there?")
@@ -152,9 +152,9 @@ func TestEventDueWhileATurnWaits(t *testing.T) {
 	w.at = 3 * time.Hour
 	w.then(func() {
 		require.Zero(t, w.state().QueueLength, "it was due, and was handled")
-		require.Equal(t, signals.WaitingApproval, w.state().Status)
+		require.Equal(t, signals.ThreadWaitingApproval, w.state().Status)
 		require.Equal(t, "m1", w.state().Turn.EventID)
-		w.decide("c1", event.Approve, "")
+		w.decide("c1", event.DecisionApprove, "")
 	})
 	w.run(workflows.Input{})
 	require.Equal(t, []string{"e1"}, w.heardOf())

@@ -20,7 +20,7 @@ import (
 // Hook runs the hooks and processors of one event, in order, until one of them settles it.
 func (w *Workflows) Hook(ctx workflow.Context, in thread.HookStep) (thread.Decision, error) {
 	ctx = staleAfter(ctx, w.StaleAfter)
-	h := &hookRun{in: in, decision: thread.Decision{Outcome: event.Passed}}
+	h := &hookRun{in: in, decision: thread.Decision{Outcome: event.OutcomePassed}}
 	for len(h.in.Hooks) > 0 && !h.settled() {
 		h.show(ctx)
 		var err error
@@ -67,7 +67,7 @@ func (h *hookRun) show(ctx workflow.Context) {
 }
 
 func (h *hookRun) settled() bool {
-	return h.decision.Outcome != event.Passed && h.decision.Outcome != event.Replaced
+	return h.decision.Outcome != event.OutcomePassed && h.decision.Outcome != event.OutcomeReplaced
 }
 
 // functions runs the next Go functions in one activity.
@@ -128,17 +128,17 @@ func (h *hookRun) run(ctx workflow.Context, batch []hook.Spec) (thread.HookReply
 func (h *hookRun) took(spec hook.Spec, done event.HookOutcome) {
 	h.decision.Hooks = append(h.decision.Hooks, done)
 	switch done.Outcome {
-	case event.Passed:
+	case event.OutcomePassed:
 		if spec.ReplaceDefault && h.takes(spec) {
 			h.decision.NoDefault, h.decision.By = true, spec.Name
 		}
-	case event.Replaced:
+	case event.OutcomeReplaced:
 		h.changed = true
-		h.decision.Outcome = event.Replaced
-	case event.Responded, event.Produced, event.Dropped:
+		h.decision.Outcome = event.OutcomeReplaced
+	case event.OutcomeResponded, event.OutcomeOverwritten, event.OutcomeDropped:
 		h.decision.Outcome, h.decision.By = done.Outcome, spec.Name
 		h.changed = false
-	case event.HookFailed, event.Withdrawn:
+	case event.OutcomeFailed, event.OutcomeWithdrawn:
 	}
 }
 
@@ -157,15 +157,15 @@ func (h *hookRun) failed(ctx workflow.Context, why string) error {
 	if h.attempt < spec.MaxAttempts {
 		return workflow.Sleep(ctx, backoff(h.attempt))
 	}
-	done := event.HookOutcome{Name: spec.Name, Outcome: event.HookFailed, Error: why, Attempts: h.attempt}
+	done := event.HookOutcome{Name: spec.Name, Outcome: event.OutcomeFailed, Error: why, Attempts: h.attempt}
 	h.decision.Hooks = append(h.decision.Hooks, done)
 	h.in.Hooks, h.attempt = h.in.Hooks[1:], 0
-	if spec.OnFailure == hook.Closed {
+	if spec.OnFailure == hook.FailClosed {
 		kind := "hook"
 		if spec.Kind == hook.KindProcessor {
 			kind = "processor"
 		}
-		h.decision.Outcome, h.decision.By, h.changed = event.HookFailed, spec.Name, false
+		h.decision.Outcome, h.decision.By, h.changed = event.OutcomeFailed, spec.Name, false
 		h.decision.Error = fmt.Sprintf("%s %s failed: %s", kind, spec.Name, why)
 		if done.Attempts > 1 {
 			h.decision.Error += fmt.Sprintf(" (gave up after %d attempts)", done.Attempts)

@@ -32,7 +32,7 @@ func newHearing(t *testing.T, set *hook.Set) *hookRun {
 	t.Helper()
 	h := &hookRun{world: hookedWorld(t, newFakes(t), set), set: set}
 	h.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: signals.HookWorkflowID("ns", "t1", "e1"), TaskQueue: "q"})
-	m := event.Message{ID: "e1", ThreadID: "t1", SenderID: "ann", SenderType: event.User, Role: event.RoleUser, Content: "hello"}
+	m := event.Message{ID: "e1", ThreadID: "t1", SenderID: "ann", SenderType: event.CreatedByUser, Role: event.RoleUser, Content: "hello"}
 	h.in = thread.HookStep{
 		Thread: thread.Ref{Namespace: "ns", ThreadID: "t1"}, TraceID: "trace", EventID: "e1", EventType: event.TypeMessage, ParentEventID: "cause", Agent: "alice",
 		Hooks: set.Specs(),
@@ -57,7 +57,7 @@ func outcome(name string, o event.Outcome, attempts int) event.HookOutcome {
 func TestHooksAreAskedInOrder(t *testing.T) {
 	h := newHearing(t, setOf(t, []hook.Hook{function("a"), function("b"), personHook("p"), function("c")},
 		hook.Processor{Name: "last", EventType: event.TypeMessage, Process: noProcess}))
-	other := message(event.User, "ann", "other")
+	other := message(event.CreatedByUser, "ann", "other")
 	h.hook = func(in thread.HookStep, name string) said {
 		if name == "b" {
 			return said{event: other}
@@ -65,7 +65,7 @@ func TestHooksAreAskedInOrder(t *testing.T) {
 		return said{}
 	}
 	people := (&persons{}).register(h.world)
-	h.then(func() { h.says("p", hook.Verdict{Event: rawOf(t, message(event.User, "ann", "third"))}) })
+	h.then(func() { h.says("p", hook.Verdict{Event: rawOf(t, message(event.CreatedByUser, "ann", "third"))}) })
 	d := h.decide()
 	require.Equal(t, []string{"e1: a, b", "e1: c, last"}, h.names(), "S2-33 functions that follow one another share an activity")
 	require.Len(t, h.asked[0].Flush.Records, 1, "S0-35 the record is stored before any hook sees it")
@@ -74,12 +74,12 @@ func TestHooksAreAskedInOrder(t *testing.T) {
 	require.Equal(t, hook.Context{
 		Hook: "p", Namespace: "ns", ThreadID: "t1", EventID: "e1", TraceID: "trace", ParentEventID: "cause", Agent: "alice", Attempt: 1,
 	}, people.requests[0].Context)
-	third := rawOf(t, message(event.User, "ann", "third"))
+	third := rawOf(t, message(event.CreatedByUser, "ann", "third"))
 	require.JSONEq(t, string(third), string(h.asked[1].Event))
-	require.Equal(t, event.Replaced, d.Outcome)
+	require.Equal(t, event.OutcomeReplaced, d.Outcome)
 	require.JSONEq(t, string(third), string(d.Event))
 	require.Equal(t, []event.HookOutcome{
-		outcome("a", event.Passed, 1), outcome("b", event.Replaced, 1), outcome("p", event.Replaced, 1), outcome("c", event.Passed, 1), outcome("last", event.Passed, 1),
+		outcome("a", event.OutcomePassed, 1), outcome("b", event.OutcomeReplaced, 1), outcome("p", event.OutcomeReplaced, 1), outcome("c", event.OutcomePassed, 1), outcome("last", event.OutcomePassed, 1),
 	}, d.Hooks)
 }
 
@@ -94,16 +94,16 @@ func TestResponseSettles(t *testing.T) {
 	h := newHearing(t, setOf(t, []hook.Hook{function("a"), function("b"), function("c")}))
 	h.hook = func(_ thread.HookStep, name string) said {
 		if name == "a" {
-			return said{event: message(event.User, "ann", "other")}
+			return said{event: message(event.CreatedByUser, "ann", "other")}
 		}
 		return answers("no")
 	}
 	d := h.decide()
-	require.Equal(t, event.Responded, d.Outcome, "S0-17 S0-25")
+	require.Equal(t, event.OutcomeResponded, d.Outcome, "S0-17 S0-25")
 	require.Equal(t, "b", d.By)
 	require.Equal(t, []hook.Response{{Content: "no"}}, d.Responses)
 	require.Nil(t, d.Event)
-	require.Equal(t, []event.HookOutcome{outcome("a", event.Replaced, 1), outcome("b", event.Responded, 1)}, d.Hooks, "nobody is asked after that")
+	require.Equal(t, []event.HookOutcome{outcome("a", event.OutcomeReplaced, 1), outcome("b", event.OutcomeResponded, 1)}, d.Hooks, "nobody is asked after that")
 }
 
 func TestHookIsRetried(t *testing.T) {
@@ -127,8 +127,8 @@ func TestHookIsRetried(t *testing.T) {
 	}
 	require.Equal(t, []int{1, 2, 3, 4}, attempts)
 	require.Equal(t, 7*time.Second, h.Now().Sub(began), "it waits 1, 2 and 4 seconds")
-	require.Equal(t, event.Passed, d.Outcome)
-	require.Equal(t, []event.HookOutcome{outcome("first", event.Passed, 1), outcome("a", event.Passed, 4), outcome("c", event.Passed, 1)}, d.Hooks)
+	require.Equal(t, event.OutcomePassed, d.Outcome)
+	require.Equal(t, []event.HookOutcome{outcome("first", event.OutcomePassed, 1), outcome("a", event.OutcomePassed, 4), outcome("c", event.OutcomePassed, 1)}, d.Hooks)
 }
 
 func TestHookFailsForGood(t *testing.T) {
@@ -144,9 +144,9 @@ func TestHookFailsForGood(t *testing.T) {
 		want  event.Outcome
 		err   string
 	}{
-		{"closed, the default, fails the event", failing("", 0), 3, event.HookFailed, "hook a failed: it broke (gave up after 3 attempts)"},
-		{"closed, with one attempt", failing(hook.Closed, 1), 1, event.HookFailed, "hook a failed: it broke"},
-		{"open goes on without it", failing(hook.Open, 2), 2, event.Passed, ""},
+		{"closed, the default, fails the event", failing("", 0), 3, event.OutcomeFailed, "hook a failed: it broke (gave up after 3 attempts)"},
+		{"closed, with one attempt", failing(hook.FailClosed, 1), 1, event.OutcomeFailed, "hook a failed: it broke"},
+		{"open goes on without it", failing(hook.FailOpen, 2), 2, event.OutcomePassed, ""},
 	} {
 		t.Run("S0-23 "+tc.name, func(t *testing.T) {
 			h := newHearing(t, setOf(t, []hook.Hook{function("first"), tc.hook, function("c")}))
@@ -154,7 +154,7 @@ func TestHookFailsForGood(t *testing.T) {
 			h.hook = func(_ thread.HookStep, name string) said {
 				switch name {
 				case "first":
-					return said{event: message(event.User, "ann", "other")}
+					return said{event: message(event.CreatedByUser, "ann", "other")}
 				case "a":
 					asked++
 					return said{failed: "it broke"}
@@ -164,16 +164,16 @@ func TestHookFailsForGood(t *testing.T) {
 			d := h.decide()
 			require.Equal(t, tc.asked, asked)
 			require.Equal(t, tc.err, d.Error)
-			require.Equal(t, event.HookOutcome{Name: "a", Outcome: event.HookFailed, Error: "it broke", Attempts: tc.asked}, d.Hooks[1], "S2-35 it is recorded")
-			if tc.want == event.HookFailed {
-				require.Equal(t, event.HookFailed, d.Outcome)
+			require.Equal(t, event.HookOutcome{Name: "a", Outcome: event.OutcomeFailed, Error: "it broke", Attempts: tc.asked}, d.Hooks[1], "S2-35 it is recorded")
+			if tc.want == event.OutcomeFailed {
+				require.Equal(t, event.OutcomeFailed, d.Outcome)
 				require.Equal(t, "a", d.By)
 				require.Nil(t, d.Event)
 				require.Len(t, d.Hooks, 2)
 				return
 			}
-			require.Equal(t, event.Replaced, d.Outcome, "what the others made of it stands")
-			require.Equal(t, outcome("c", event.Passed, 1), d.Hooks[2], "S2-35 the next one still runs")
+			require.Equal(t, event.OutcomeReplaced, d.Outcome, "what the others made of it stands")
+			require.Equal(t, outcome("c", event.OutcomePassed, 1), d.Hooks[2], "S2-35 the next one still runs")
 		})
 	}
 }
@@ -196,12 +196,12 @@ func TestProcessors(t *testing.T) {
 		noDefault  bool
 		asked      []string
 	}{
-		{"S2-30 nothing is produced", []hook.Processor{processor("p", plain), processor("q", plain)}, nil, event.Passed, "", false, []string{"p", "q"}},
-		{"S2-29 the first production wins", []hook.Processor{processor("p", plain), processor("q", plain)}, map[string]said{"p": {produced: made}}, event.Produced, "p", false, []string{"p"}},
-		{"S2-34 in place of the default", []hook.Processor{processor("p", instead), processor("q", plain)}, nil, event.Passed, "p", true, []string{"p", "q"}},
-		{"S2-29 production after one in place of the default", []hook.Processor{processor("p", instead), processor("q", plain)}, map[string]said{"q": {produced: made}}, event.Produced, "q", true, []string{"p", "q"}},
-		{"S2-35 a failure is isolated", []hook.Processor{processor("p", func(p *hook.Processor) { p.MaxAttempts = 1 }), processor("q", plain)}, map[string]said{"p": {failed: "it broke"}, "q": {produced: made}}, event.Produced, "q", false, []string{"p", "q"}},
-		{"S2-35 unless it says otherwise", []hook.Processor{processor("p", func(p *hook.Processor) { p.MaxAttempts = 1; p.OnFailure = hook.Closed }), processor("q", plain)}, map[string]said{"p": {failed: "it broke"}}, event.HookFailed, "p", false, []string{"p"}},
+		{"S2-30 nothing is produced", []hook.Processor{processor("p", plain), processor("q", plain)}, nil, event.OutcomePassed, "", false, []string{"p", "q"}},
+		{"S2-29 the first production wins", []hook.Processor{processor("p", plain), processor("q", plain)}, map[string]said{"p": {produced: made}}, event.OutcomeOverwritten, "p", false, []string{"p"}},
+		{"S2-34 in place of the default", []hook.Processor{processor("p", instead), processor("q", plain)}, nil, event.OutcomePassed, "p", true, []string{"p", "q"}},
+		{"S2-29 production after one in place of the default", []hook.Processor{processor("p", instead), processor("q", plain)}, map[string]said{"q": {produced: made}}, event.OutcomeOverwritten, "q", true, []string{"p", "q"}},
+		{"S2-35 a failure is isolated", []hook.Processor{processor("p", func(p *hook.Processor) { p.MaxAttempts = 1 }), processor("q", plain)}, map[string]said{"p": {failed: "it broke"}, "q": {produced: made}}, event.OutcomeOverwritten, "q", false, []string{"p", "q"}},
+		{"S2-35 unless it says otherwise", []hook.Processor{processor("p", func(p *hook.Processor) { p.MaxAttempts = 1; p.OnFailure = hook.FailClosed }), processor("q", plain)}, map[string]said{"p": {failed: "it broke"}}, event.OutcomeFailed, "p", false, []string{"p"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			h := newHearing(t, setOf(t, nil, tc.processors...))
@@ -215,10 +215,10 @@ func TestProcessors(t *testing.T) {
 			require.Equal(t, tc.by, d.By)
 			require.Equal(t, tc.noDefault, d.NoDefault)
 			require.Equal(t, tc.asked, asked)
-			if tc.outcome == event.Produced {
+			if tc.outcome == event.OutcomeOverwritten {
 				require.Equal(t, made, d.Produced)
 			}
-			if tc.outcome == event.HookFailed {
+			if tc.outcome == event.OutcomeFailed {
 				require.Equal(t, "processor p failed: it broke", d.Error)
 			}
 		})
@@ -229,19 +229,19 @@ func TestProcessors(t *testing.T) {
 // hooks before have left it.
 func TestOpenFailureKeepsWhatWasChanged(t *testing.T) {
 	broken := function("broken")
-	broken.MaxAttempts, broken.OnFailure = 1, hook.Open
+	broken.MaxAttempts, broken.OnFailure = 1, hook.FailOpen
 	h := newHearing(t, setOf(t, []hook.Hook{function("redact"), broken, function("last")}))
 	h.hook = func(_ thread.HookStep, name string) said {
 		switch name {
 		case "redact":
-			return said{event: message(event.User, "ann", "[gone]")}
+			return said{event: message(event.CreatedByUser, "ann", "[gone]")}
 		case "broken":
 			return said{failed: "it broke"}
 		}
 		return said{}
 	}
 	d := h.decide()
-	require.Equal(t, event.Replaced, d.Outcome, "S0-12 S2-35")
+	require.Equal(t, event.OutcomeReplaced, d.Outcome, "S0-12 S2-35")
 	require.Equal(t, "[gone]", asMessage(t, d.Event))
 }
 
@@ -290,19 +290,19 @@ func TestHookWorkflowOfTheApplication(t *testing.T) {
 		runs    int
 		problem string
 	}{
-		{"null lets the event pass", inWorkflow(plain), nil, nil, event.Passed, 1, ""},
-		{"so does an empty verdict", inWorkflow(plain), hook.Verdict{}, nil, event.Passed, 1, ""},
-		{"an event in its place", inWorkflow(plain), json.RawMessage(`{"event":{"type":"message","createdBy":"user","threadId":"t1","message":{"threadId":"t1","senderId":"ann","senderType":"user","content":"other"}}}`), nil, event.Replaced, 1, ""},
-		{"the same event is a pass", inWorkflow(plain), json.RawMessage(`{"event":{"type":"message","createdBy":"user","threadId":"t1","message":{"threadId":"t1","senderId":"ann","senderType":"user","content":"hello"}}}`), nil, event.Passed, 1, ""},
-		{"responses", inWorkflow(plain), json.RawMessage(`{"responses":[{"content":"no"}]}`), nil, event.Responded, 1, ""},
-		{"an impossible event", inWorkflow(plain), json.RawMessage(`{"event":{"type":"token"}}`), nil, event.HookFailed, 1, "is not message, tool_call, llm_call or a type of your own"},
-		{"an event of another thread", inWorkflow(plain), json.RawMessage(`{"event":{"type":"note","threadId":"t2","payload":1}}`), nil, event.HookFailed, 1, "threadId"},
-		{"an empty response", inWorkflow(plain), json.RawMessage(`{"responses":[{}]}`), nil, event.HookFailed, 1, "responses[0].content: is required"},
-		{"a misspelled verdict", inWorkflow(plain), json.RawMessage(`{"response":[{"content":"no"}]}`), nil, event.HookFailed, 1, `response: is not known`},
-		{"no verdict at all", inWorkflow(plain), "yes", nil, event.HookFailed, 1, "is no verdict"},
-		{"a failure", inWorkflow(plain), nil, errors.New("it broke"), event.HookFailed, 1, "it broke"},
-		{"a failure that is tried again", inWorkflow(func(h *hook.Hook) { h.MaxAttempts = 3 }), nil, errors.New("it broke"), event.HookFailed, 3, "it broke (gave up after 3 attempts)"},
-		{"a failure that is open", inWorkflow(func(h *hook.Hook) { h.OnFailure = hook.Open }), nil, errors.New("it broke"), event.Passed, 1, ""},
+		{"null lets the event pass", inWorkflow(plain), nil, nil, event.OutcomePassed, 1, ""},
+		{"so does an empty verdict", inWorkflow(plain), hook.Verdict{}, nil, event.OutcomePassed, 1, ""},
+		{"an event in its place", inWorkflow(plain), json.RawMessage(`{"event":{"type":"message","createdBy":"user","threadId":"t1","message":{"threadId":"t1","senderId":"ann","senderType":"user","content":"other"}}}`), nil, event.OutcomeReplaced, 1, ""},
+		{"the same event is a pass", inWorkflow(plain), json.RawMessage(`{"event":{"type":"message","createdBy":"user","threadId":"t1","message":{"threadId":"t1","senderId":"ann","senderType":"user","content":"hello"}}}`), nil, event.OutcomePassed, 1, ""},
+		{"responses", inWorkflow(plain), json.RawMessage(`{"responses":[{"content":"no"}]}`), nil, event.OutcomeResponded, 1, ""},
+		{"an impossible event", inWorkflow(plain), json.RawMessage(`{"event":{"type":"token"}}`), nil, event.OutcomeFailed, 1, "is not message, tool_call, llm_call or a type of your own"},
+		{"an event of another thread", inWorkflow(plain), json.RawMessage(`{"event":{"type":"note","threadId":"t2","payload":1}}`), nil, event.OutcomeFailed, 1, "threadId"},
+		{"an empty response", inWorkflow(plain), json.RawMessage(`{"responses":[{}]}`), nil, event.OutcomeFailed, 1, "responses[0].content: is required"},
+		{"a misspelled verdict", inWorkflow(plain), json.RawMessage(`{"response":[{"content":"no"}]}`), nil, event.OutcomeFailed, 1, `response: is not known`},
+		{"no verdict at all", inWorkflow(plain), "yes", nil, event.OutcomeFailed, 1, "is no verdict"},
+		{"a failure", inWorkflow(plain), nil, errors.New("it broke"), event.OutcomeFailed, 1, "it broke"},
+		{"a failure that is tried again", inWorkflow(func(h *hook.Hook) { h.MaxAttempts = 3 }), nil, errors.New("it broke"), event.OutcomeFailed, 3, "it broke (gave up after 3 attempts)"},
+		{"a failure that is open", inWorkflow(func(h *hook.Hook) { h.OnFailure = hook.FailOpen }), nil, errors.New("it broke"), event.OutcomePassed, 1, ""},
 	} {
 		t.Run("S0-23 "+tc.name, func(t *testing.T) {
 			h := newHearing(t, setOf(t, []hook.Hook{tc.hook}))
@@ -319,10 +319,10 @@ func TestHookWorkflowOfTheApplication(t *testing.T) {
 			require.Equal(t, tc.outcome, d.Outcome)
 			require.Contains(t, d.Error, tc.problem)
 			require.Equal(t, tc.runs, d.Hooks[0].Attempts)
-			if tc.outcome == event.Responded {
+			if tc.outcome == event.OutcomeResponded {
 				require.Equal(t, []hook.Response{{Content: "no"}}, d.Responses)
 			}
-			if tc.outcome == event.Replaced {
+			if tc.outcome == event.OutcomeReplaced {
 				require.Contains(t, string(d.Event), "other")
 			}
 		})
@@ -338,7 +338,7 @@ func TestHookWorkflowThatTakesTooLong(t *testing.T) {
 	h.SetWorkflowRunTimeout(0)
 	(&persons{}).register(h.world)
 	d := h.decide()
-	require.Equal(t, event.HookFailed, d.Outcome)
+	require.Equal(t, event.OutcomeFailed, d.Outcome)
 	require.Contains(t, d.Error, "it took longer than its limit of 1h0m0s (workflow ")
 }
 
@@ -347,7 +347,7 @@ func TestHookWorkflowWaitsForDays(t *testing.T) {
 	(&persons{}).register(h.world)
 	h.at = 30 * 24 * time.Hour
 	h.then(func() { h.says("p", hook.Verdict{Responses: []hook.Response{{Content: "no"}}}) })
-	require.Equal(t, event.Responded, h.decide().Outcome, "it has no limit unless it says so")
+	require.Equal(t, event.OutcomeResponded, h.decide().Outcome, "it has no limit unless it says so")
 }
 
 // TestModelCallHasNoRecord: what is not stored yet is handed over, and nothing is read.
@@ -359,7 +359,7 @@ func TestModelCallHasNoRecord(t *testing.T) {
 			h.in.EventID, h.in.EventType, h.in.Event, h.in.Flush = "e1.0.1.llm", event.TypeLLMCall, rawOf(t, call), flush
 			people := (&persons{}).register(h.world)
 			h.then(func() { h.says("p", hook.Verdict{}) })
-			require.Equal(t, event.Passed, h.decide().Outcome)
+			require.Equal(t, event.OutcomePassed, h.decide().Outcome)
 			require.JSONEq(t, string(rawOf(t, call)), string(people.requests[0].Event))
 			require.Len(t, h.asked, map[bool]int{true: 1, false: 0}[flush.Row != nil], "what was handed over is stored all the same")
 			if flush.Row != nil {

@@ -21,7 +21,7 @@ func byContent(name string) hook.Hook {
 		m := e.(event.MessageEvent)
 		switch m.Message.Content {
 		case "respond":
-			respond(hook.Response{Content: "no", SenderType: event.System})
+			respond(hook.Response{Content: "no", SenderType: event.CreatedBySystem})
 		case "replace":
 			m.Message.Content = "replaced by " + c.Hook
 			return m, nil
@@ -32,7 +32,7 @@ func byContent(name string) hook.Hook {
 		}
 		return nil, nil
 	})
-	h.Filter.CreatedBy = []event.CreatedBy{event.User}
+	h.Filter.CreatedBy = []event.CreatedBy{event.CreatedByUser}
 	return h
 }
 
@@ -66,15 +66,15 @@ func TestInlineHooks(t *testing.T) {
 
 func TestInlineHooksOneAfterTheOther(t *testing.T) {
 	open := byContent("open")
-	open.OnFailure = hook.Open
+	open.OnFailure = hook.FailOpen
 	w := hookedWorld(t, newFakes(t), setOf(t, []hook.Hook{open, byContent("second")}))
 	w.then(func() { w.post("e1", "replace") })
 	w.then(func() { w.post("e2", "fail") })
 	w.run(workflows.Input{})
 	decisions := stored[event.Interception](w.fakes, event.TypeHook)
 	require.Equal(t, "replaced by open", decisions[0].Message.Content)
-	require.Equal(t, []event.HookOutcome{{Name: "open", Outcome: event.Replaced}, {Name: "second", Outcome: event.Passed}}, decisions[0].Hooks, "the second sees what the first has returned")
-	require.Equal(t, []event.HookOutcome{{Name: "open", Outcome: event.HookFailed, Error: "it broke"}, {Name: "second", Outcome: event.HookFailed, Error: "it broke"}}, decisions[1].Hooks)
+	require.Equal(t, []event.HookOutcome{{Name: "open", Outcome: event.OutcomeReplaced}, {Name: "second", Outcome: event.OutcomePassed}}, decisions[0].Hooks, "the second sees what the first has returned")
+	require.Equal(t, []event.HookOutcome{{Name: "open", Outcome: event.OutcomeFailed, Error: "it broke"}, {Name: "second", Outcome: event.OutcomeFailed, Error: "it broke"}}, decisions[1].Hooks)
 	require.Equal(t, "hook second failed: it broke", decisions[1].Error, "S2-35 the failure of the first is recorded, and does no more")
 }
 
@@ -90,13 +90,13 @@ func TestInlineBesideOthers(t *testing.T) {
 // them, and the thread goes by what they say.
 func TestInlineHooksOfSteps(t *testing.T) {
 	guard := hook.Inline("guard", func(hook.Context, event.Event, hook.Respond) (event.Event, error) { return nil, nil })
-	guard.Filter.CreatedBy = []event.CreatedBy{event.Agent, event.Tool}
+	guard.Filter.CreatedBy = []event.CreatedBy{event.CreatedByAgent, event.CreatedByTool}
 	f := newFakes(t)
 	w := hookedWorld(t, f, setOf(t, []hook.Hook{guard}))
 	replaced := func(e event.Event) *thread.Decision {
-		return &thread.Decision{Outcome: event.Replaced, Hooks: []event.HookOutcome{{Name: "guard", Outcome: event.Replaced}}, Event: rawOf(t, e)}
+		return &thread.Decision{Outcome: event.OutcomeReplaced, Hooks: []event.HookOutcome{{Name: "guard", Outcome: event.OutcomeReplaced}}, Event: rawOf(t, e)}
 	}
-	pass := &thread.Decision{Outcome: event.Passed, Silent: true}
+	pass := &thread.Decision{Outcome: event.OutcomePassed, Silent: true}
 	w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
 		require.Equal(t, "guard", thread.Names(in.Inline))
 		require.False(t, in.Gated, "nothing waits for hooks that are asked at once")
@@ -106,12 +106,12 @@ func TestInlineHooksOfSteps(t *testing.T) {
 			return out, nil
 		}
 		out := reply(in, "done")
-		out.MessageDecision, out.CallsDecision, out.Gated = replaced(message(event.Agent, "assistant", "well done")), pass, true
+		out.MessageDecision, out.CallsDecision, out.Gated = replaced(message(event.CreatedByAgent, "assistant", "well done")), pass, true
 		return out, nil
 	}
 	w.result = func(in thread.ToolStep) *thread.Decision {
 		require.Equal(t, "guard", thread.Names(in.Inline))
-		return replaced(message(event.Tool, "note", "[gone]"))
+		return replaced(message(event.CreatedByTool, "note", "[gone]"))
 	}
 	var turn *answer
 	w.then(func() { turn = w.update(signals.UpdateTurn, says("e1", "go")) })

@@ -17,10 +17,10 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-var passed = thread.Decision{Outcome: event.Passed, Silent: true}
+var passed = thread.Decision{Outcome: event.OutcomePassed, Silent: true}
 
 // unmatched is the decision on an event that no hook or processor matches.
-var unmatched = thread.Decision{Outcome: event.Passed, Silent: true, Unmatched: true}
+var unmatched = thread.Decision{Outcome: event.OutcomePassed, Silent: true, Unmatched: true}
 
 // hookHandlers returns the handler for the reports of hook workflows.
 func (t *conversation) hookHandlers() []handler {
@@ -96,7 +96,7 @@ type lastInline struct {
 func (t *activeTurn) inline(ctx workflow.Context, e thread.HookEvent, specs []hook.Spec) thread.Decision {
 	decide := func(workflow.Context) any {
 		d := thread.Inline(t.hooks, specs, t.turn.Context(e), e.Event)
-		if d.Outcome == event.Passed && d.Silent {
+		if d.Outcome == event.OutcomePassed && d.Silent {
 			return t.lastInline
 		}
 		return lastInline{e.Key, d}
@@ -230,11 +230,11 @@ func (t *activeTurn) cancelOutstanding(ctx workflow.Context) {
 // terminated.
 func lost(specs []hook.Spec, err error) thread.Decision {
 	why := thread.Why("the hook workflow ended without a decision: " + reason(err))
-	d := thread.Decision{Outcome: event.Passed}
+	d := thread.Decision{Outcome: event.OutcomePassed}
 	for _, spec := range specs {
-		d.Hooks = append(d.Hooks, event.HookOutcome{Name: spec.Name, Outcome: event.HookFailed, Error: why})
-		if spec.OnFailure == hook.Closed && d.Error == "" {
-			d.Outcome, d.By, d.Error = event.HookFailed, spec.Name, fmt.Sprintf("hook %s failed: %s", spec.Name, why)
+		d.Hooks = append(d.Hooks, event.HookOutcome{Name: spec.Name, Outcome: event.OutcomeFailed, Error: why})
+		if spec.OnFailure == hook.FailClosed && d.Error == "" {
+			d.Outcome, d.By, d.Error = event.OutcomeFailed, spec.Name, fmt.Sprintf("hook %s failed: %s", spec.Name, why)
 		}
 	}
 	return d
@@ -278,9 +278,9 @@ func hookOptions(ctx workflow.Context, ref thread.Ref, e thread.HookEvent, specs
 // about describes an event for people.
 func about(e thread.HookEvent) string {
 	switch {
-	case e.Type == event.TypeMessage && e.Agent != "" && e.CreatedBy == event.Agent:
+	case e.Type == event.TypeMessage && e.Agent != "" && e.CreatedBy == event.CreatedByAgent:
 		return "message of " + e.Agent
-	case e.Type == event.TypeMessage && e.CreatedBy == event.Tool && len(e.Tools) > 0:
+	case e.Type == event.TypeMessage && e.CreatedBy == event.CreatedByTool && len(e.Tools) > 0:
 		return "result of " + e.Tools[0]
 	case e.Type == event.TypeMessage:
 		return fmt.Sprintf("message of a %s", e.CreatedBy)

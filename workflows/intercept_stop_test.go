@@ -39,7 +39,7 @@ func asking(t *testing.T) (*world, *persons) {
 func askingWith(t *testing.T, f *fakes) (*world, *persons) {
 	t.Helper()
 	person := personHook("person", event.TypeMessage)
-	person.Filter.CreatedBy = []event.CreatedBy{event.User}
+	person.Filter.CreatedBy = []event.CreatedBy{event.CreatedByUser}
 	w := hookedWorld(t, f, setOf(t, []hook.Hook{person}))
 	return w, (&persons{}).register(w)
 }
@@ -110,10 +110,10 @@ func TestSteeringMessageGoesBackWhenTheTurnIsInterrupted(t *testing.T) {
 		return reply(in, "ok"), nil
 	}
 	steer := says("e2", "and mind the gap")
-	steer.OnBusy = signals.Steer
+	steer.OnBusy = signals.OnBusySteer
 	w.then(func() { w.post("e1", "go") })
 	w.then(func() { w.says("person", hook.Verdict{}) })
-	w.then(func() { w.SignalWorkflow(signals.SignalPost, steer); w.decide("c1", event.Approve, "") })
+	w.then(func() { w.SignalWorkflow(signals.SignalPost, steer); w.decide("c1", event.DecisionApprove, "") })
 	w.then(func() {
 		require.Equal(t, "hook/ns/t1/e2.steer.e1", w.state().Turn.Deciding[0].WorkflowID)
 		w.control(signals.ControlInterrupt)
@@ -147,8 +147,8 @@ func moved(t *testing.T, w *world) workflows.Input {
 // report is what a hook workflow tells a thread that has moved.
 func report(content string) thread.HookDecided {
 	return thread.HookDecided{EventID: "e1", Decision: thread.Decision{
-		Outcome: event.Responded, By: "person", Responses: []hook.Response{{Content: content, SenderType: event.System}},
-		Hooks: []event.HookOutcome{outcome("person", event.Responded, 1)},
+		Outcome: event.OutcomeResponded, By: "person", Responses: []hook.Response{{Content: content, SenderType: event.CreatedBySystem}},
+		Hooks: []event.HookOutcome{outcome("person", event.OutcomeResponded, 1)},
 	}}
 }
 
@@ -251,19 +251,19 @@ func TestInterruptEndsTheWholeTurn(t *testing.T) {
 		"without a name": func(w *world) { w.control(signals.ControlInterrupt) },
 		"by a message": func(w *world) {
 			p := says("e2", "wait")
-			p.OnBusy = signals.Interrupt
+			p.OnBusy = signals.OnBusyInterrupt
 			w.SignalWorkflow(signals.SignalPost, p)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			guard := function("guard", event.TypeMessage)
-			guard.Filter.CreatedBy = []event.CreatedBy{event.User}
+			guard.Filter.CreatedBy = []event.CreatedBy{event.CreatedByUser}
 			w := hookedWorld(t, newFakes(t), setOf(t, []hook.Hook{guard}))
 			w.hook = func(in thread.HookStep, _ string) said {
 				if in.EventID != "e1" {
 					return said{}
 				}
-				return said{responses: []hook.Response{{Content: "one", SenderType: event.User}, {Content: "two", SenderType: event.User}, {Content: "three", SenderType: event.User}}}
+				return said{responses: []hook.Response{{Content: "one", SenderType: event.CreatedByUser}, {Content: "two", SenderType: event.CreatedByUser}, {Content: "three", SenderType: event.CreatedByUser}}}
 			}
 			w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
 				if in.EventID == "e2" {
@@ -280,7 +280,7 @@ func TestInterruptEndsTheWholeTurn(t *testing.T) {
 			w.then(func() {
 				require.True(t, turn.done)
 				require.Equal(t, signals.TurnInterrupted, turn.result.(signals.TurnResult).Status)
-				require.Equal(t, signals.Idle, w.state().Status)
+				require.Equal(t, signals.ThreadIdle, w.state().Status)
 			})
 			w.run(workflows.Input{})
 			asked := 0
@@ -298,17 +298,17 @@ func TestInterruptEndsTheWholeTurn(t *testing.T) {
 // meanwhile.
 func TestLostHooks(t *testing.T) {
 	guard := function("guard", event.TypeMessage)
-	guard.OnFailure = hook.Closed
+	guard.OnFailure = hook.FailClosed
 	person := personHook("person", event.TypeMessage)
-	person.Filter.CreatedBy = []event.CreatedBy{event.User}
+	person.Filter.CreatedBy = []event.CreatedBy{event.CreatedByUser}
 	for name, tc := range map[string]struct {
 		mode hook.FailureMode
 		now  []hook.Hook
 		want string
 	}{
-		"one was added":   {hook.Open, []hook.Hook{guard, person}, "e1: passed"},
-		"it fails closed": {hook.Closed, []hook.Hook{guard, person}, "e1: failed"},
-		"it is gone":      {hook.Open, nil, "e1: failed"},
+		"one was added":   {hook.FailOpen, []hook.Hook{guard, person}, "e1: passed"},
+		"it fails closed": {hook.FailClosed, []hook.Hook{guard, person}, "e1: failed"},
+		"it is gone":      {hook.FailOpen, nil, "e1: failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFakes(t)

@@ -21,7 +21,7 @@ func TestHookRespondsInsteadOfTheAgent(t *testing.T) {
 	w := hookedWorld(t, newFakes(t), setOf(t, []hook.Hook{function("guard", event.TypeMessage)}))
 	w.hook = func(in thread.HookStep, _ string) said {
 		if in.EventID == "e1" {
-			return said{responses: []hook.Response{{Content: "1", SenderType: event.System}, {Content: "2", SenderType: event.System}}}
+			return said{responses: []hook.Response{{Content: "1", SenderType: event.CreatedBySystem}, {Content: "2", SenderType: event.CreatedBySystem}}}
 		}
 		return said{}
 	}
@@ -44,7 +44,7 @@ func TestHookReplacesTheMessage(t *testing.T) {
 	w := hookedWorld(t, newFakes(t), setOf(t, []hook.Hook{function("guard", event.TypeMessage)}))
 	w.hook = func(in thread.HookStep, _ string) said {
 		if in.EventID == "e1" {
-			return said{event: message(event.User, "ann", "@bob hello")}
+			return said{event: message(event.CreatedByUser, "ann", "@bob hello")}
 		}
 		return said{}
 	}
@@ -76,7 +76,7 @@ func TestClosedHookFailsTheEvent(t *testing.T) {
 	w.then(func() { w.post("e1", "hello") })
 	w.then(func() {
 		require.Equal(t, "hook guard failed: it broke (gave up after 3 attempts)", w.state().Failed[0].Error, "S2-16")
-		require.Equal(t, signals.Idle, w.state().Status)
+		require.Equal(t, signals.ThreadIdle, w.state().Status)
 		require.Empty(t, w.models)
 		broken = false
 		w.control(signals.ControlRetry)
@@ -88,9 +88,9 @@ func TestClosedHookFailsTheEvent(t *testing.T) {
 
 // TestHookWorkflowIsLost: an error of the hook workflow itself fails what is closed.
 func TestHookWorkflowIsLost(t *testing.T) {
-	for mode, models := range map[hook.FailureMode]int{hook.Closed: 0, hook.Open: 1} {
+	for mode, models := range map[hook.FailureMode]int{hook.FailClosed: 0, hook.FailOpen: 1} {
 		guard := function("guard", event.TypeMessage)
-		guard.Filter.CreatedBy, guard.OnFailure = []event.CreatedBy{event.User}, mode
+		guard.Filter.CreatedBy, guard.OnFailure = []event.CreatedBy{event.CreatedByUser}, mode
 		w := hookedWorld(t, newFakes(t), setOf(t, []hook.Hook{guard}))
 		w.hook = func(thread.HookStep, string) said { return said{err: notConfigured("event e1 is not in the store")} }
 		w.then(func() { w.post("e1", "hello") })
@@ -137,7 +137,7 @@ func TestToolCallIsDenied(t *testing.T) {
 	w := hookedWorld(t, newFakes(t), setOf(t, []hook.Hook{function("guard", event.TypeToolCall)}))
 	w.model = script(plain("c1"), asks("c2"))
 	w.hook = func(thread.HookStep, string) said {
-		return said{responses: []hook.Response{{Content: "not in this thread", SenderType: event.System}}}
+		return said{responses: []hook.Response{{Content: "not in this thread", SenderType: event.CreatedBySystem}}}
 	}
 	w.then(func() { w.post("e1", "go") })
 	w.then(func() { require.Empty(t, w.approvals().Approvals, "nobody is asked about what does not run") })
@@ -162,7 +162,7 @@ func TestApprovalAfterHooks(t *testing.T) {
 	w.then(func() { w.post("e1", "go") })
 	w.then(func() {
 		require.Equal(t, `{"command":"edited"}`, w.approvals().Approvals[0].Arguments)
-		w.decide("c1", event.Approve, "")
+		w.decide("c1", event.DecisionApprove, "")
 	})
 	w.run(workflows.Input{})
 	require.Len(t, w.planned, 1)
@@ -178,7 +178,7 @@ func TestPlanningFails(t *testing.T) {
 	w.then(func() { w.post("e1", "go") })
 	w.then(func() {
 		s := w.state()
-		require.Equal(t, signals.Idle, s.Status)
+		require.Equal(t, signals.ThreadIdle, s.Status)
 		require.Equal(t, "no such agent", s.Failed[0].Error)
 	})
 	w.run(workflows.Input{})
@@ -189,7 +189,7 @@ func TestPlanningFails(t *testing.T) {
 // TestResultsPassHooks: each result is an event; the agent goes on after the last.
 func TestResultsPassHooks(t *testing.T) {
 	guard := function("guard", event.TypeMessage)
-	guard.Filter.CreatedBy = []event.CreatedBy{event.Tool}
+	guard.Filter.CreatedBy = []event.CreatedBy{event.CreatedByTool}
 	w := hookedWorld(t, newFakes(t), setOf(t, []hook.Hook{guard}))
 	atSecondCall := []string{}
 	w.model = func(ctx context.Context, in thread.ModelStep) (thread.ModelReply, error) {
@@ -200,7 +200,7 @@ func TestResultsPassHooks(t *testing.T) {
 	}
 	w.hook = func(in thread.HookStep, _ string) said {
 		if in.EventID == "c1.result" {
-			return said{event: message(event.Tool, "note", "[gone]")}
+			return said{event: message(event.CreatedByTool, "note", "[gone]")}
 		}
 		return said{}
 	}
@@ -221,7 +221,7 @@ func TestResultsPassHooks(t *testing.T) {
 // takes, and is stored before.
 func TestLargeResults(t *testing.T) {
 	guard := function("guard", event.TypeMessage)
-	guard.Filter.CreatedBy = []event.CreatedBy{event.Tool}
+	guard.Filter.CreatedBy = []event.CreatedBy{event.CreatedByTool}
 	w := hookedWorld(t, newFakes(t), setOf(t, []hook.Hook{guard}))
 	var calls []thread.PlannedCall
 	for i := range 12 {
@@ -229,7 +229,7 @@ func TestLargeResults(t *testing.T) {
 	}
 	w.model = script(calls...)
 	w.hook = func(thread.HookStep, string) said {
-		return said{event: message(event.Tool, "note", strings.Repeat("x", 200<<10))}
+		return said{event: message(event.CreatedByTool, "note", strings.Repeat("x", 200<<10))}
 	}
 	w.then(func() { w.post("e1", "go") })
 	w.run(workflows.Input{})
@@ -255,7 +255,7 @@ func TestModelCallIsTuned(t *testing.T) {
 		if in.EventID == "e1.0.1.llm" {
 			return said{event: event.LLMCallEvent{ThreadID: "t1", AgentName: "assistant", Step: 1, Instructions: "Be brief.", Model: "demo/small"}}
 		}
-		return said{responses: []hook.Response{{Content: "that is enough", SenderType: event.System}}}
+		return said{responses: []hook.Response{{Content: "that is enough", SenderType: event.CreatedBySystem}}}
 	}
 	w.then(func() { w.post("e1", "go") })
 	w.run(workflows.Input{})
@@ -268,7 +268,7 @@ func TestModelCallIsTuned(t *testing.T) {
 // TestMessageBecomesCalls: a hook that knows what to do spares the model.
 func TestMessageBecomesCalls(t *testing.T) {
 	guard := function("route", event.TypeMessage)
-	guard.Filter.CreatedBy = []event.CreatedBy{event.User}
+	guard.Filter.CreatedBy = []event.CreatedBy{event.CreatedByUser}
 	w := hookedWorld(t, newFakes(t), setOf(t, []hook.Hook{guard}))
 	w.hook = func(thread.HookStep, string) said {
 		return said{event: event.ToolCallEvent{ThreadID: "t1", AgentName: "assistant", ToolCalls: []event.ToolCall{{ID: "x", Function: event.Function{Name: "note"}}}}}
@@ -289,14 +289,14 @@ func TestOneTurnAtATimeWhileHooksDecide(t *testing.T) {
 	w.then(func() {
 		w.post("e2", "waits")
 		s := w.state()
-		require.Equal(t, signals.Running, s.Status)
+		require.Equal(t, signals.ThreadRunning, s.Status)
 		require.Equal(t, "hook/ns/t1/e1", s.Turn.Deciding[0].WorkflowID)
 	})
 	w.at += 10 * 24 * time.Hour
 	w.then(func() {
 		require.Equal(t, 1, w.state().QueueLength)
 		require.Equal(t, "hello", asMessage(t, people.requests[0].Event))
-		w.says("person", hook.Verdict{Event: rawOf(t, message(event.User, "ann", "other"))})
+		w.says("person", hook.Verdict{Event: rawOf(t, message(event.CreatedByUser, "ann", "other"))})
 	})
 	w.then(func() { w.saysOn("e1.0.1", "person", hook.Verdict{}) })
 	w.then(func() { w.saysOn("e2", "person", hook.Verdict{}) })
@@ -316,9 +316,9 @@ func TestSteerWhileHooksDecide(t *testing.T) {
 	w.then(func() { w.post("e1", "go") })
 	w.then(func() { w.says("person", hook.Verdict{}) })
 	steer := says("e2", "and mind the gap")
-	steer.OnBusy = signals.Steer
+	steer.OnBusy = signals.OnBusySteer
 	w.then(func() { first = w.update(signals.UpdateTurn, steer) })
-	w.then(func() { w.decide("c1", event.Approve, "") })
+	w.then(func() { w.decide("c1", event.DecisionApprove, "") })
 	w.then(func() { w.saysOn("c1.result", "person", hook.Verdict{}) })
 	w.then(func() {
 		require.Len(t, people.requests, 3)
@@ -327,7 +327,7 @@ func TestSteerWhileHooksDecide(t *testing.T) {
 	})
 	w.then(func() {
 		require.NoError(t, again.rejected)
-		w.saysOn("e2.steer.e1", "person", hook.Verdict{Event: rawOf(t, message(event.User, "ann", "mind the gap"))})
+		w.saysOn("e2.steer.e1", "person", hook.Verdict{Event: rawOf(t, message(event.CreatedByUser, "ann", "mind the gap"))})
 	})
 	w.then(func() { w.saysOn("e1.0.2", "person", hook.Verdict{}) })
 	w.run(workflows.Input{})

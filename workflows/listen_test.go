@@ -43,7 +43,7 @@ func TestMalformedSignals(t *testing.T) {
 					require.Equal(t, signal, rejected[0].Signal)
 					require.NotEmpty(t, rejected[0].Problem)
 					require.LessOrEqual(t, len(rejected[0].Input), 1024)
-					require.Equal(t, signals.Idle, w.state().Status)
+					require.Equal(t, signals.ThreadIdle, w.state().Status)
 				})
 				w.then(func() { w.post("e1", "still there?") })
 				w.run(workflows.Input{})
@@ -86,7 +86,7 @@ func TestUpdateValidators(t *testing.T) {
 	w.onWaiting = event.OnWaitingHold
 	w.model = script(asks("c1"))
 	busy := says("e9", "x")
-	busy.OnBusy = signals.Reject
+	busy.OnBusy = signals.OnBusyReject
 	refused := map[string]*answer{}
 	w.then(func() {
 		posted := w.update(signals.UpdatePost, says("e1", "go"))
@@ -100,8 +100,8 @@ func TestUpdateValidators(t *testing.T) {
 		refused["duplicate"] = w.update(signals.UpdatePost, says("e1", "go"))
 		refused["busy"] = w.update(signals.UpdatePost, busy)
 		refused["turn without id"] = w.update(signals.UpdateTurn, says("", "x"))
-		refused["turn of another thread"] = w.update(signals.UpdateTurn, signals.NewPost("e2", event.NewMessage{ThreadID: "t2", SenderID: "a", SenderType: event.User, Content: "x"}))
-		refused["decide without by"] = w.update(signals.UpdateDecide, signals.Decide{ToolCallID: "c1", Decision: event.Approve})
+		refused["turn of another thread"] = w.update(signals.UpdateTurn, signals.NewPost("e2", event.NewMessage{ThreadID: "t2", SenderID: "a", SenderType: event.CreatedByUser, Content: "x"}))
+		refused["decide without by"] = w.update(signals.UpdateDecide, signals.Decide{ToolCallID: "c1", Decision: event.DecisionApprove})
 		refused["post of a list"] = w.update(signals.UpdatePost, []int{1})
 		refused["decide of a text"] = w.update(signals.UpdateDecide, "approve")
 	})
@@ -133,16 +133,20 @@ func TestUpdateDecide(t *testing.T) {
 	answers := map[signals.DecideOutcome]*answer{}
 	w.then(func() { w.post("e1", "go") })
 	w.then(func() {
-		answers[signals.NotPending] = decide(signals.Decide{ToolCallID: "c9", Decision: event.Approve})
+		answers[signals.DecideNotPending] = decide(signals.Decide{ToolCallID: "c9", Decision: event.DecisionApprove})
 	})
 	w.then(func() {
-		answers[signals.Mismatch] = decide(signals.Decide{ToolCallID: "c1", Decision: event.Approve, ToolName: "note"})
+		answers[signals.DecideMismatch] = decide(signals.Decide{ToolCallID: "c1", Decision: event.DecisionApprove, ToolName: "note"})
 	})
-	w.then(func() { answers[signals.Accepted] = decide(signals.Decide{ToolCallID: "c1", Decision: event.Approve}) })
 	w.then(func() {
-		answers[signals.AlreadyResolved] = decide(signals.Decide{ToolCallID: "c1", Decision: event.Approve})
+		answers[signals.DecideAccepted] = decide(signals.Decide{ToolCallID: "c1", Decision: event.DecisionApprove})
 	})
-	w.then(func() { answers[signals.Conflict] = decide(signals.Decide{ToolCallID: "c1", Decision: event.Deny}) })
+	w.then(func() {
+		answers[signals.DecideAlreadyResolved] = decide(signals.Decide{ToolCallID: "c1", Decision: event.DecisionApprove})
+	})
+	w.then(func() {
+		answers[signals.DecideConflict] = decide(signals.Decide{ToolCallID: "c1", Decision: event.DecisionDeny})
+	})
 	w.run(workflows.Input{})
 	require.Len(t, answers, 5)
 	for want, a := range answers {
@@ -157,7 +161,7 @@ func TestUpdateDecide(t *testing.T) {
 func TestDecisionByMessageAgain(t *testing.T) {
 	w := newWorld(t)
 	w.model = script(asks("c1"))
-	content, err := event.ToolResultData{ToolCallID: "c1", Decision: event.Approve}.Content("")
+	content, err := event.ToolResultData{ToolCallID: "c1", Decision: event.DecisionApprove}.Content("")
 	require.NoError(t, err)
 	answers := map[string]*answer{}
 	w.then(func() { w.post("e1", "go") })
@@ -182,7 +186,7 @@ func TestUpdateTurn(t *testing.T) {
 		require.False(t, first.done, "it waits for the end of the turn")
 		again = w.update(signals.UpdateTurn, says("e1", "go"))
 	})
-	w.then(func() { w.decide("c1", event.Approve, "") })
+	w.then(func() { w.decide("c1", event.DecisionApprove, "") })
 	w.then(func() { late = w.update(signals.UpdateTurn, says("e1", "go")) })
 	w.run(workflows.Input{})
 	for _, a := range []*answer{first, again, late} {

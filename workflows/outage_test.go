@@ -36,7 +36,7 @@ func TestLongOutage(t *testing.T) {
 	w.then(func() { w.post("e2", "anybody?") })
 	w.RegisterDelayedCallback(func() {
 		s := w.state()
-		require.Equal(t, signals.Running, s.Status)
+		require.Equal(t, signals.ThreadRunning, s.Status)
 		require.Equal(t, 1, s.QueueLength, "what comes meanwhile waits as always")
 		run := s.Turn.Runs[0]
 		require.Equal(t, "down", run.Retrying.Error)
@@ -89,7 +89,7 @@ func TestOutageIsSteered(t *testing.T) {
 	w.then(func() { w.post("e1", "hello") })
 	w.then(func() {
 		p := says("e2", "use the other one")
-		p.OnBusy = signals.Steer
+		p.OnBusy = signals.OnBusySteer
 		w.SignalWorkflow(signals.SignalPost, p)
 	})
 	w.then(func() { require.Nil(t, w.state().Turn) })

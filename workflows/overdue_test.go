@@ -21,7 +21,7 @@ func TestDecidedWhileAnotherCallWaits(t *testing.T) {
 	decided := func(d event.Decision) signals.Decide {
 		return signals.Decide{ToolCallID: "c1", Decision: d, By: "ann"}
 	}
-	edited := decided(event.Approve)
+	edited := decided(event.DecisionApprove)
 	edited.Args = json.RawMessage(`{"command":"pwd"}`)
 	bySignal := func(d signals.Decide) func(*world) {
 		return func(w *world) { w.SignalWorkflow(signals.SignalDecide, d) }
@@ -34,19 +34,19 @@ func TestDecidedWhileAnotherCallWaits(t *testing.T) {
 		want []string
 		runs bool
 	}{
-		"denied by signal":        {asks("c1"), bySignal(decided(event.Deny)), []string{"c1.decision", "c1.result"}, false},
-		"denied by update":        {asks("c1"), byUpdate(decided(event.Deny)), []string{"c1.decision", "c1.result"}, false},
-		"approved by signal":      {asks("c1"), bySignal(decided(event.Approve)), []string{"c1.decision", "c1.result"}, true},
-		"approved by update":      {asks("c1"), byUpdate(decided(event.Approve)), []string{"c1.decision", "c1.result"}, true},
+		"denied by signal":        {asks("c1"), bySignal(decided(event.DecisionDeny)), []string{"c1.decision", "c1.result"}, false},
+		"denied by update":        {asks("c1"), byUpdate(decided(event.DecisionDeny)), []string{"c1.decision", "c1.result"}, false},
+		"approved by signal":      {asks("c1"), bySignal(decided(event.DecisionApprove)), []string{"c1.decision", "c1.result"}, true},
+		"approved by update":      {asks("c1"), byUpdate(decided(event.DecisionApprove)), []string{"c1.decision", "c1.result"}, true},
 		"edited by signal":        {asksWith("c1", thread.AskPlan{}), bySignal(edited), []string{"c1.decision", "c1.result"}, true},
 		"edited by update":        {asksWith("c1", thread.AskPlan{}), byUpdate(edited), []string{"c1.decision", "c1.result"}, true},
-		"one of several, signal":  {quorum, bySignal(decided(event.Approve)), []string{"c1.decision.vote.1"}, false},
-		"one of several, update":  {quorum, byUpdate(decided(event.Approve)), []string{"c1.decision.vote.1"}, false},
+		"one of several, signal":  {quorum, bySignal(decided(event.DecisionApprove)), []string{"c1.decision.vote.1"}, false},
+		"one of several, update":  {quorum, byUpdate(decided(event.DecisionApprove)), []string{"c1.decision.vote.1"}, false},
 		"it expires":              {asksWith("c1", thread.AskPlan{Expires: time.Minute + time.Second}), func(*world) {}, []string{"c1.decision", "c1.result"}, false},
 		"people are reminded":     {asksWith("c1", thread.AskPlan{Remind: time.Minute + time.Second}), func(*world) {}, []string{"c1.reminder.1"}, false},
 		"an approval is revoked":  {asks("c1"), func(w *world) { w.SignalWorkflow(signals.SignalRevoke, signals.Revoke{ToolCallID: "c0", By: "ann"}) }, nil, false},
 		"a client answers":        {atClient("c1"), func(w *world) { w.toolResult(signals.ToolResult{ToolCallID: "c1", Output: "x", By: "editor"}) }, []string{"c1.client", "c1.result"}, false},
-		"a signal is refused":     {asks("c1"), bySignal(signals.Decide{ToolCallID: "c9", Decision: event.Deny, By: "ann"}), nil, false},
+		"a signal is refused":     {asks("c1"), bySignal(signals.Decide{ToolCallID: "c9", Decision: event.DecisionDeny, By: "ann"}), nil, false},
 		"the thread has a title":  {asks("c1"), func(w *world) { w.update(signals.UpdateThread, signals.ThreadChange{Title: "new", By: "ann"}) }, nil, false},
 		"the policy denies it":    {thread.PlannedCall{ID: "c1", Name: "shell_cmd", Denied: "no", DeniedBy: "policy"}, func(*world) {}, []string{"c1.decision", "c1.result"}, false},
 		"a grant before it holds": {thread.PlannedCall{ID: "c1", Name: "shell_cmd", Grant: &thread.GrantedCall{ID: "c0", By: "ann"}}, func(*world) {}, []string{"c1.decision", "c1.result"}, true},
@@ -70,8 +70,8 @@ func TestDecidedWhileAnotherCallWaits(t *testing.T) {
 				require.Len(t, w.models, 1, "the agent goes on with all results")
 				waiting := w.approvals().Approvals
 				require.Equal(t, "c2", waiting[len(waiting)-1].ToolCallID)
-				w.decide("c2", event.Deny, "")
-				w.decide("c1", event.Deny, "")
+				w.decide("c2", event.DecisionDeny, "")
+				w.decide("c1", event.DecisionDeny, "")
 			})
 			w.then(func() { require.Len(t, w.models, 2, "once") })
 			w.run(workflows.Input{})
@@ -90,8 +90,8 @@ func TestDecidedWhileAnotherCallRuns(t *testing.T) {
 			w.tool = func(_ context.Context, in thread.ToolStep) (thread.ToolReply, error) {
 				if in.ToolCallID == "long" {
 					w.SetContinueAsNewSuggested(leaving)
-					w.decide("c1", event.Deny, "")
-					w.decide("c2", event.Approve, "")
+					w.decide("c1", event.DecisionDeny, "")
+					w.decide("c2", event.DecisionApprove, "")
 					require.Eventually(t, func() bool {
 						return slices.Contains(f.recordIDs(), "c1.result") && slices.Contains(f.recordIDs(), "c2.result")
 					}, patience, time.Millisecond)
@@ -104,7 +104,7 @@ func TestDecidedWhileAnotherCallRuns(t *testing.T) {
 				in = w.leave(in)
 				w = worldWith(t, f)
 			}
-			w.then(func() { w.decide("c3", event.Deny, "") })
+			w.then(func() { w.decide("c3", event.DecisionDeny, "") })
 			w.run(in)
 			require.Equal(t, []string{"long", "c2"}, f.tools)
 			require.Equal(t, []string{"e1.0.1", "e1.0.2"}, f.modelled())

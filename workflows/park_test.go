@@ -54,12 +54,12 @@ func TestEventsWhileATurnWaits(t *testing.T) {
 		var q signals.Queue
 		w.query(signals.QueryQueue, &q)
 		require.Equal(t, "m2", q.Items[0].ID)
-		w.decide("c1", event.Approve, "")
+		w.decide("c1", event.DecisionApprove, "")
 	})
 	w.then(func() {
 		require.Equal(t, "m1.0.2", w.modelled()[3], "the turn that can go on does, though another one waits")
 		require.Len(t, w.modelled(), 4)
-		w.decide("c2", event.Deny, "")
+		w.decide("c2", event.DecisionDeny, "")
 	})
 	w.run(workflows.Input{})
 	require.Equal(t, []string{"v1.0.2", "m2.0.1"}, w.modelled()[4:])
@@ -78,8 +78,8 @@ func TestParkedTurnsMove(t *testing.T) {
 	require.Len(t, next.State.Parked, 1)
 
 	w = worldWith(t, f)
-	w.then(func() { w.decide("c1", event.Deny, "") })
-	w.then(func() { w.decide("c2", event.Deny, "") })
+	w.then(func() { w.decide("c1", event.DecisionDeny, "") })
+	w.then(func() { w.decide("c2", event.DecisionDeny, "") })
 	w.run(next)
 	require.Equal(t, []string{"m1.0.1", "v1.0.1", "m1.0.2", "v1.0.2"}, f.modelled())
 }
@@ -125,13 +125,13 @@ func TestWaitingThreadsAreFound(t *testing.T) {
 	w.then(func() { w.post("m1", "go") })
 	w.then(func() { w.publish(happens("v1", "file.changed", `1`)) })
 	w.then(func() { require.Equal(t, []string{"waiting_approval"}, said(), "once for both") })
-	w.then(func() { w.decide("c1", event.Approve, "") })
+	w.then(func() { w.decide("c1", event.DecisionApprove, "") })
 	w.then(func() { require.Len(t, said(), 1, "it still waits") })
 	w.then(func() { w.update(signals.UpdateThread, signals.ThreadChange{AddAgents: []string{"bob"}, By: "ann"}) })
 	w.then(func() {
 		require.Equal(t, []string{"waiting_approval", "open", "waiting_approval"}, said(), "also when the agents change, which says that it is open")
 	})
-	w.then(func() { w.decide("c2", event.Deny, "") })
+	w.then(func() { w.decide("c2", event.DecisionDeny, "") })
 	w.then(func() { w.post("m2", "once more") })
 	w.run(workflows.Input{})
 	require.Equal(t, []string{"waiting_approval", "open", "waiting_approval", "open", "waiting_approval", "closed"}, said())
@@ -159,7 +159,7 @@ func TestInterruptAParkedTurn(t *testing.T) {
 	w.then(func() {
 		require.Contains(t, w.messages(), "c1.result: Tool execution was interrupted before it began: the tool did not run.")
 		require.Equal(t, "c2", w.approvals().Approvals[0].ToolCallID)
-		w.decide("c2", event.Approve, "")
+		w.decide("c2", event.DecisionApprove, "")
 	})
 	w.run(workflows.Input{})
 	require.Equal(t, []string{"c2"}, w.tools)
@@ -192,7 +192,7 @@ func TestMessagesWhileATurnWaits(t *testing.T) {
 	w.then(func() {
 		require.Equal(t, signals.TurnCompleted, second.result.(signals.TurnResult).Status)
 		require.False(t, first.done)
-		w.decide("c1", event.Approve, "")
+		w.decide("c1", event.DecisionApprove, "")
 	})
 	w.then(func() { require.Equal(t, signals.TurnCompleted, first.result.(signals.TurnResult).Status) })
 	w.run(next)
@@ -214,13 +214,13 @@ func TestMessageCancelsWhatWaits(t *testing.T) {
 		w.then(func() { out = w.update(signals.UpdateTurn, says("m2", "stop")) })
 		w.then(func() {
 			require.Equal(t, signals.TurnCompleted, out.result.(signals.TurnResult).Status)
-			require.Equal(t, signals.Idle, w.state().Status)
-			w.decide("c1", event.Approve, "")
+			require.Equal(t, signals.ThreadIdle, w.state().Status)
+			w.decide("c1", event.DecisionApprove, "")
 		})
 		w.run(workflows.Input{})
 		require.Equal(t, "m2", w.models[len(w.models)-1].ReplyTo)
 		require.Empty(t, w.tools)
-		require.Equal(t, event.Deny, stored[event.Approval](w.fakes, event.TypeApproval)[0].Decision)
+		require.Equal(t, event.DecisionDeny, stored[event.Approval](w.fakes, event.TypeApproval)[0].Decision)
 		require.Equal(t, "conflict", stored[event.Rejected](w.fakes, event.TypeRejected)[0].Problem)
 	}
 }

@@ -17,28 +17,28 @@ func TestSetStatusByUpdate(t *testing.T) {
 	w := newWorld(t)
 	w.model = script(asks("c1"))
 	var waiting, processing, refused *answer
-	set := func(id string, st event.Status) *answer {
+	set := func(id string, st event.ItemStatus) *answer {
 		return w.update(signals.UpdateSetStatus, signals.SetStatus{EventID: id, Status: st, By: "ann", Reason: "test"})
 	}
 	w.then(func() { w.post("e1", "go"); w.post("e2", "waits") })
 	w.then(func() {
-		waiting = set("e2", event.Overwritten)
-		refused = set("e9", event.Completed)
+		waiting = set("e2", event.ItemOverwritten)
+		refused = set("e9", event.ItemCompleted)
 	})
-	w.then(func() { processing = set("e1", event.Failed) })
+	w.then(func() { processing = set("e1", event.ItemFailed) })
 	w.then(func() {
 		s := w.state()
-		require.Equal(t, signals.Idle, s.Status, "S2-46 its turn is interrupted")
+		require.Equal(t, signals.ThreadIdle, s.Status, "S2-46 its turn is interrupted")
 		require.Equal(t, "e1", s.Failed[0].ID)
 		var q signals.Queue
 		w.query(signals.QueryQueue, &q)
 		require.Equal(t, "e2", q.Ended[0].ID)
-		require.Equal(t, event.Overwritten, q.Ended[0].Status)
+		require.Equal(t, event.ItemOverwritten, q.Ended[0].Status)
 		require.Nil(t, q.Processing, "S2-44")
 	})
 	w.run(workflows.Input{})
-	require.Equal(t, event.Overwritten, waiting.result.(signals.SetStatusResult).Item.Status)
-	require.Equal(t, event.Failed, processing.result.(signals.SetStatusResult).Item.Status)
+	require.Equal(t, event.ItemOverwritten, waiting.result.(signals.SetStatusResult).Item.Status)
+	require.Equal(t, event.ItemFailed, processing.result.(signals.SetStatusResult).Item.Status)
 	requireRefused(t, signals.RefusedType, refused.rejected)
 	require.Empty(t, w.tools)
 	require.Contains(t, w.messages(), "c1.result: Tool execution was interrupted before it began: the tool did not run.")
@@ -54,7 +54,7 @@ func TestInterruptOfOneEvent(t *testing.T) {
 	w.then(func() { w.post("e1", "go"); w.post("e2", "waits"); w.post("e3", "waits, too") })
 	w.then(func() { interrupt("e2"); interrupt("e9") })
 	w.then(func() {
-		require.Equal(t, signals.WaitingApproval, w.state().Status, "the turn in progress is another's")
+		require.Equal(t, signals.ThreadWaitingApproval, w.state().Status, "the turn in progress is another's")
 		require.Equal(t, 1, w.state().QueueLength)
 		interrupt("e1")
 	})

@@ -55,7 +55,7 @@ func TestContinueAsNewWhileApprovalWaits(t *testing.T) {
 	var again, duplicate *answer
 	w.then(func() {
 		s := w.state()
-		require.Equal(t, signals.WaitingApproval, s.Status)
+		require.Equal(t, signals.ThreadWaitingApproval, s.Status)
 		require.Equal(t, 2, s.QueueLength)
 		require.Equal(t, 2, s.Usage.InputTokens+s.Usage.OutputTokens)
 		require.Equal(t, []string{"alice"}, s.Agents)
@@ -63,7 +63,7 @@ func TestContinueAsNewWhileApprovalWaits(t *testing.T) {
 		again = w.update(signals.UpdateTurn, says("e1", "go"))
 		duplicate = w.update(signals.UpdatePost, says("e3", "first"))
 	})
-	w.then(func() { w.decide("c2", event.Approve, "") })
+	w.then(func() { w.decide("c2", event.DecisionApprove, "") })
 	w.run(next)
 	requireRefused(t, signals.DuplicateType, duplicate.rejected)
 	require.Equal(t, signals.TurnCompleted, again.result.(signals.TurnResult).Status)
@@ -113,7 +113,7 @@ func TestContinueAsNewStoresWhatWaits(t *testing.T) {
 	w.then(func() { w.post("e1", "go") })
 	w.then(func() {
 		for range 300 {
-			w.decide("c9", event.Approve, strings.Repeat("x", 4000))
+			w.decide("c9", event.DecisionApprove, strings.Repeat("x", 4000))
 		}
 	})
 	w.then(func() { w.suggestWith(signals.SignalPost, says("e2", "later")) })

@@ -30,7 +30,7 @@ func TestSteerBesideAModelCall(t *testing.T) {
 				case in.MessageID == "m1.1.1":
 					<-inFlight
 					p := says("m2", "@alice no: the other database")
-					p.OnBusy = signals.Steer
+					p.OnBusy = signals.OnBusySteer
 					w.SignalWorkflow(signals.SignalPost, p)
 					return reply(in, "", plain("c1")), nil
 				case in.Agent == "bob":
@@ -71,7 +71,7 @@ func TestHandOnBesideAWait(t *testing.T) {
 		w.publish(happens("v1", "file.changed", `1`))
 	})
 	w.then(func() { require.Len(t, w.modelled(), 4, "the event's turn goes on beside the wait") })
-	w.then(func() { w.decide("c1", event.Deny, "") })
+	w.then(func() { w.decide("c1", event.DecisionDeny, "") })
 	w.run(workflows.Input{Start: signals.Start{Agents: []string{"alice", "bob", "carol"}}})
 	require.Contains(t, w.modelled(), "m1.0.2")
 }

@@ -31,7 +31,7 @@ func (w *world) asksBob(deadline time.Duration) workflows.Input {
 	}
 	sub := thread.New("ns", subThread, signals.Start{}, w.Now())
 	sub.Parent = parent
-	post := signals.NewPost(sub.FirstID(), event.NewMessage{ThreadID: subThread, SenderID: "alice", SenderType: event.User, Content: "do it"})
+	post := signals.NewPost(sub.FirstID(), event.NewMessage{ThreadID: subThread, SenderID: "alice", SenderType: event.CreatedByUser, Content: "do it"})
 	in := workflows.Input{Start: signals.Start{Agents: []string{"bob"}, First: &post}, Parent: parent}
 	if deadline != 0 {
 		in.Parent.Background = &event.Task{
@@ -158,12 +158,12 @@ func TestSubAgentMoves(t *testing.T) {
 	next := subMoves(t, f, 0)
 	w, reports := subWorld(t, f, nil)
 	decisions := box[thread.SubDecided](w, signals.WorkflowID("ns", "t1"), signals.SignalSubDecided, nil)
-	w.then(func() { w.decide("x1", event.Approve, "") })
+	w.then(func() { w.decide("x1", event.DecisionApprove, "") })
 	out, err := w.delegate(next)
 	require.NoError(t, err)
 	require.Equal(t, signals.TurnCompleted, out.Status)
 	require.Len(t, decisions.all(), 1)
-	require.Equal(t, event.Approve, decisions.all()[0].Approval.Decision)
+	require.Equal(t, event.DecisionApprove, decisions.all()[0].Approval.Decision)
 	require.Empty(t, reports.all())
 	require.Equal(t, "c1", f.ends[0].Parent.ToolCallID)
 }
@@ -178,7 +178,7 @@ func TestSubAgentReportsToAThreadThatHasMoved(t *testing.T) {
 		box[thread.SubDecided](w, signals.WorkflowID("ns", "t1"), signals.SignalSubDecided, nil)
 		f.model = script(asks("x1"))
 		w.then(func() { report(w); report(w) })
-		w.then(func() { w.decide("x1", event.Approve, "") })
+		w.then(func() { w.decide("x1", event.DecisionApprove, "") })
 		out, err := w.delegate(w.asksBob(0))
 		require.NoError(t, err)
 		require.Equal(t, []thread.SubEnded{{ThreadID: subThread, DelegateReply: out}}, reports.all())
@@ -189,7 +189,7 @@ func TestSubAgentReportsToAThreadThatHasMoved(t *testing.T) {
 		next := subMoves(t, f, 0, report)
 		w, reports := subWorld(t, f, nil)
 		box[thread.SubDecided](w, signals.WorkflowID("ns", "t1"), signals.SignalSubDecided, nil)
-		w.then(func() { w.decide("x1", event.Approve, "") })
+		w.then(func() { w.decide("x1", event.DecisionApprove, "") })
 		out, err := w.delegate(next)
 		require.NoError(t, err)
 		require.Equal(t, []thread.SubEnded{{ThreadID: subThread, DelegateReply: out}}, reports.all())
@@ -263,7 +263,7 @@ func TestBackgroundTasksOfASubAgent(t *testing.T) {
 	box[thread.SubDecided](w, signals.WorkflowID("ns", "t1"), signals.SignalSubDecided, nil)
 	// The task's activity has answered when it is cancelled, as in TestAgentCancelsItsTask.
 	w.model = script(background("x1", false), asks("x2"))
-	w.then(func() { w.decide("x2", event.Approve, "") })
+	w.then(func() { w.decide("x2", event.DecisionApprove, "") })
 	_, err := w.delegate(w.asksBob(0))
 	require.NoError(t, err)
 	require.Equal(t, "the thread was closed", stored[event.Task](w.fakes, event.TypeTask)[1].Error)

@@ -22,7 +22,7 @@ func TestPlainTurn(t *testing.T) {
 	w.then(func() { w.post("e1", "hello") })
 	w.then(func() {
 		s := w.state()
-		require.Equal(t, signals.Idle, s.Status)
+		require.Equal(t, signals.ThreadIdle, s.Status)
 		require.Equal(t, 2, s.Usage.InputTokens+s.Usage.OutputTokens)
 		require.Equal(t, []string{"status", "message", "message", "final", "turn_ended"}, w.types(), "S0-38 S0-28")
 	})
@@ -113,7 +113,7 @@ func TestModelFailure(t *testing.T) {
 	w.then(func() { w.post("e1", "hello") })
 	w.then(func() {
 		s := w.state()
-		require.Equal(t, signals.Idle, s.Status)
+		require.Equal(t, signals.ThreadIdle, s.Status)
 		require.Len(t, s.Failed, 1, "S2-16")
 		require.Equal(t, "openai answered 401: bad key", s.Failed[0].Error)
 		failures := stored[event.Failure](w.fakes, event.TypeError)
@@ -172,11 +172,11 @@ func TestSteerAtStepLimit(t *testing.T) {
 		if i == 4 {
 			w.then(func() {
 				p := says("e2", "mind the gap")
-				p.OnBusy = signals.Steer
+				p.OnBusy = signals.OnBusySteer
 				w.SignalWorkflow(signals.SignalPost, p)
 			})
 		}
-		w.then(func() { w.decide(fmt.Sprintf("e1.0.%d-call", i+1), event.Approve, "") })
+		w.then(func() { w.decide(fmt.Sprintf("e1.0.%d-call", i+1), event.DecisionApprove, "") })
 	}
 	w.run(workflows.Input{})
 	require.Equal(t, "e2.0.1: I shall", w.messages()[len(w.messages())-1])
@@ -201,7 +201,7 @@ func TestInterruptWhileModelRuns(t *testing.T) {
 	w.then(func() { turn = w.update(signals.UpdateTurn, says("e1", "hello")) })
 	w.then(func() {
 		require.Equal(t, signals.TurnResult{EventID: "e1", Status: signals.TurnInterrupted, Error: "test", LastRecord: "e1.turn_ended"}, turn.result)
-		require.Equal(t, signals.Idle, w.state().Status)
+		require.Equal(t, signals.ThreadIdle, w.state().Status)
 		w.post("e2", "go on")
 	})
 	w.run(workflows.Input{})
@@ -218,7 +218,7 @@ func TestInterruptByMessage(t *testing.T) {
 		}
 		w.post("e2", "can wait")
 		p := says("e3", "stop, do this")
-		p.OnBusy = signals.Interrupt
+		p.OnBusy = signals.OnBusyInterrupt
 		w.SignalWorkflow(signals.SignalPost, p)
 		return w.cutOff()
 	}
@@ -234,10 +234,10 @@ func TestSteer(t *testing.T) {
 	w.then(func() { w.post("e1", "go") })
 	w.then(func() {
 		p := says("e2", "and mind the gap")
-		p.OnBusy = signals.Steer
+		p.OnBusy = signals.OnBusySteer
 		w.SignalWorkflow(signals.SignalPost, p)
 	})
-	w.then(func() { w.decide("c1", event.Approve, "") })
+	w.then(func() { w.decide("c1", event.DecisionApprove, "") })
 	w.run(workflows.Input{})
 	require.Len(t, w.models, 2)
 	require.Equal(t, "e2", w.models[1].ReplyTo)

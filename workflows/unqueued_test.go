@@ -129,7 +129,7 @@ func TestPostBatch(t *testing.T) {
 	w := newWorld(t)
 	w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) { return reply(in, "ok"), nil }
 	busy := says("e4", "x")
-	busy.OnBusy = signals.Reject
+	busy.OnBusy = signals.OnBusyReject
 	var first, nothing, empty *answer
 	w.then(func() {
 		first = w.update(signals.UpdatePostBatch, signals.PostBatch{Posts: []signals.Post{

@@ -58,7 +58,7 @@ func (f *threads) Post(_ context.Context, id string, p signals.Post) (signals.Po
 	}
 	f.posts = append(f.posts, m)
 	out := event.Message{ID: p.ID, ThreadID: id, SenderID: m.SenderID, SenderType: m.SenderType, Role: m.SenderType.Role(), Content: m.Content}
-	if m.SenderType == event.Agent {
+	if m.SenderType == event.CreatedByAgent {
 		out.AgentID = m.SenderID
 	}
 	f.t.put(id, store.ThreadUpdate{}, record(p.ID, event.TypeMessage, out))
@@ -76,7 +76,7 @@ func (f *threads) Decide(_ context.Context, id string, d signals.Decide) (signal
 		ToolCallID: d.ToolCallID, ToolName: "shell_cmd", Agent: "bot", Decision: d.Decision, Scope: d.Scope, By: d.By,
 		DecidedAt: time.Unix(1700000000, 0).UTC(), WorkingDirectory: "/desk",
 	}))
-	return signals.DecideResult{Result: signals.Accepted}, nil
+	return signals.DecideResult{Result: signals.DecideAccepted}, nil
 }
 
 func (f *threads) State(context.Context, string) (signals.State, error) {

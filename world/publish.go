@@ -116,14 +116,14 @@ func (w *World) decide(ctx context.Context, chatID string, by sender, d signals.
 	if err := signals.CheckDecide(d); err != nil {
 		return Published{}, err
 	}
-	got := signals.DecideResult{Result: signals.NotAllowed}
-	if by.kind == event.User {
+	got := signals.DecideResult{Result: signals.DecideNotAllowed}
+	if by.kind == event.CreatedByUser {
 		var err error
 		if got, err = w.cfg.Client.Decide(ctx, chatID, d); err != nil {
 			return Published{}, err
 		}
 	}
-	if got.Result != signals.Accepted && got.Result != signals.AlreadyResolved {
+	if got.Result != signals.DecideAccepted && got.Result != signals.DecideAlreadyResolved {
 		return Published{}, &DecisionError{ChatID: chatID, ToolCallID: d.ToolCallID, Outcome: got.Result}
 	}
 	return Published{MessageID: event.DecisionID(d.ToolCallID, d.Round), Result: got.Result, Missing: got.Missing}, nil
@@ -141,19 +141,19 @@ func (w *World) sender(ctx context.Context, name, chatID string) (sender, error)
 	case name == "":
 		return sender{}, &event.FieldError{Field: "sender", Problem: "is required"}
 	case strings.EqualFold(name, senderSystem):
-		return sender{senderSystem, event.System}, nil
+		return sender{senderSystem, event.CreatedBySystem}, nil
 	case strings.EqualFold(name, senderWorld):
 		// It reports from outside, and answers no call.
-		return sender{senderWorld, event.Tool}, nil
+		return sender{senderWorld, event.CreatedByTool}, nil
 	}
 	known, isAgent, err := w.agent(ctx, name, chatID)
 	switch {
 	case err != nil:
 		return sender{}, fmt.Errorf("asking who %q is: %w", name, err)
 	case isAgent:
-		return sender{known, event.Agent}, nil
+		return sender{known, event.CreatedByAgent}, nil
 	}
-	return sender{name, event.User}, nil
+	return sender{name, event.CreatedByUser}, nil
 }
 
 // agent finds an agent of the registry or of the chat.

@@ -39,14 +39,14 @@ func TestPublishMessage(t *testing.T) {
 		id   string
 		role string
 	}{
-		"ann":          {event.User, "ann", "user"},
-		"human":        {event.User, "human", "user"},
-		"user-7":       {event.User, "user-7", "user"},
-		"user-support": {event.Agent, "user-support", "assistant"},
-		"BOT":          {event.Agent, "bot", "assistant"},
-		"planner":      {event.Agent, "Planner", "assistant"},
-		"system":       {event.System, "system", "system"},
-		"World":        {event.Tool, "world", "user"},
+		"ann":          {event.CreatedByUser, "ann", "user"},
+		"human":        {event.CreatedByUser, "human", "user"},
+		"user-7":       {event.CreatedByUser, "user-7", "user"},
+		"user-support": {event.CreatedByAgent, "user-support", "assistant"},
+		"BOT":          {event.CreatedByAgent, "bot", "assistant"},
+		"planner":      {event.CreatedByAgent, "Planner", "assistant"},
+		"system":       {event.CreatedBySystem, "system", "system"},
+		"World":        {event.CreatedByTool, "world", "user"},
 	} {
 		t.Run("S4-02 X9 the role of "+sender, func(t *testing.T) {
 			_, err := b.world.PublishMessage(b.ctx, "hi", sender, "t1")
@@ -95,7 +95,7 @@ func TestSender(t *testing.T) {
 		b.threads.agents = []string{"writer"}
 		_, err := b.world.PublishMessage(b.ctx, "hi", "Writer", "t2")
 		require.NoError(t, err)
-		assert.Equal(t, event.Agent, b.threads.posts[0].SenderType)
+		assert.Equal(t, event.CreatedByAgent, b.threads.posts[0].SenderType)
 		b.threads.stateErr = signals.ErrThreadNotFound
 		_, err = b.world.PublishMessage(b.ctx, "hi", "ann", "t3")
 		require.ErrorIs(t, err, signals.ErrThreadNotFound)
@@ -113,8 +113,8 @@ func TestSender(t *testing.T) {
 			_, err := b.world.PublishMessage(b.ctx, "hi", sender, "t1")
 			require.NoError(t, err)
 		}
-		assert.Equal(t, event.Agent, b.threads.posts[0].SenderType)
-		assert.Equal(t, event.User, b.threads.posts[1].SenderType)
+		assert.Equal(t, event.CreatedByAgent, b.threads.posts[0].SenderType)
+		assert.Equal(t, event.CreatedByUser, b.threads.posts[1].SenderType)
 	})
 }
 
@@ -133,7 +133,7 @@ func TestPublishToolResult(t *testing.T) {
 	messages := watch(b, b.world.SubscribeToMessages)
 	args := `{"command":"ls","env":{"list":[1,{"deep":true}]}}`
 	id, err := b.world.PublishToolResult(b.ctx, "bot", world.ToolResultData{
-		ToolCallID: "approval_c1", Decision: event.Approve, Scope: event.Session, ToolName: "shell_cmd",
+		ToolCallID: "approval_c1", Decision: event.DecisionApprove, Scope: event.ScopeSession, ToolName: "shell_cmd",
 		ToolArgs: json.RawMessage(args), WorkingDirectory: "/desk",
 	}, "t1")
 	require.NoError(t, err)
@@ -143,7 +143,7 @@ func TestPublishToolResult(t *testing.T) {
 	}
 	t.Run("S4-04 S4-T1 it decides on the call", func(t *testing.T) {
 		assert.Equal(t, []signals.Decide{{
-			ToolCallID: "c1", Decision: event.Approve, Scope: event.Session, By: "human", Agent: "bot", ToolName: "shell_cmd",
+			ToolCallID: "c1", Decision: event.DecisionApprove, Scope: event.ScopeSession, By: "human", Agent: "bot", ToolName: "shell_cmd",
 			ToolArgs: json.RawMessage(args), WorkingDirectory: "/desk",
 		}}, b.threads.says)
 		assert.Equal(t, "human", m.Sender)
@@ -166,30 +166,30 @@ func TestPublishToolResult(t *testing.T) {
 	t.Run("S4-T7 it can be parsed", func(t *testing.T) {
 		var d world.ToolResultData
 		require.NoError(t, json.Unmarshal([]byte(m.Content), &d))
-		assert.Equal(t, event.Approve, d.Decision)
+		assert.Equal(t, event.DecisionApprove, d.Decision)
 		assert.JSONEq(t, args, string(d.ToolArgs))
 	})
 	t.Run("S4-T9 the current chat", func(t *testing.T) { assert.Equal(t, "t1", m.ChatID) })
 	t.Run("S4-T8 as little as a denial", func(t *testing.T) {
-		out, err := b.world.PublishToolResultAs(b.ctx, "ann", "", world.ToolResultData{ToolCallID: "c1", Decision: event.Deny, ToolName: "shell_cmd"}, "t1")
+		out, err := b.world.PublishToolResultAs(b.ctx, "ann", "", world.ToolResultData{ToolCallID: "c1", Decision: event.DecisionDeny, ToolName: "shell_cmd"}, "t1")
 		require.NoError(t, err)
-		assert.Equal(t, world.Published{MessageID: "c1.decision", Result: signals.Accepted}, out)
-		assert.Equal(t, signals.Decide{ToolCallID: "c1", Decision: event.Deny, By: "ann", ToolName: "shell_cmd"}, b.threads.says[1])
+		assert.Equal(t, world.Published{MessageID: "c1.decision", Result: signals.DecideAccepted}, out)
+		assert.Equal(t, signals.Decide{ToolCallID: "c1", Decision: event.DecisionDeny, By: "ann", ToolName: "shell_cmd"}, b.threads.says[1])
 	})
 	t.Run("S4-15 the same as a message", func(t *testing.T) {
-		content, err := world.ToolResultData{ToolCallID: "c1", Decision: event.Deny, ToolName: "shell_cmd"}.Content("bot")
+		content, err := world.ToolResultData{ToolCallID: "c1", Decision: event.DecisionDeny, ToolName: "shell_cmd"}.Content("bot")
 		require.NoError(t, err)
 		_, err = b.world.PublishMessage(b.ctx, content, "bob", "t1")
 		require.NoError(t, err)
-		assert.Equal(t, signals.Decide{ToolCallID: "c1", Decision: event.Deny, By: "bob", Agent: "bot", ToolName: "shell_cmd"}, b.threads.says[2])
+		assert.Equal(t, signals.Decide{ToolCallID: "c1", Decision: event.DecisionDeny, By: "bob", Agent: "bot", ToolName: "shell_cmd"}, b.threads.says[2])
 	})
 }
 
 func TestDecisionsThatChangeNothing(t *testing.T) {
 	b := newBench(t)
 	b.start("bot")
-	approve := world.ToolResultData{ToolCallID: "c1", Decision: event.Approve, ToolName: "shell_cmd"}
-	for _, outcome := range []signals.DecideOutcome{signals.Mismatch, signals.Conflict, signals.NotPending, signals.NotAllowed} {
+	approve := world.ToolResultData{ToolCallID: "c1", Decision: event.DecisionApprove, ToolName: "shell_cmd"}
+	for _, outcome := range []signals.DecideOutcome{signals.DecideMismatch, signals.DecideConflict, signals.DecideNotPending, signals.DecideNotAllowed} {
 		t.Run("S4-91 S4-92 "+string(outcome), func(t *testing.T) {
 			b.threads.outcome = outcome
 			_, err := b.world.PublishToolResult(b.ctx, "eve", approve, "t1")
@@ -199,7 +199,7 @@ func TestDecisionsThatChangeNothing(t *testing.T) {
 		})
 	}
 	t.Run("S4-94 the same again is no error", func(t *testing.T) {
-		b.threads.outcome = signals.AlreadyResolved
+		b.threads.outcome = signals.DecideAlreadyResolved
 		id, err := b.world.PublishToolResult(b.ctx, "bot", approve, "t1")
 		require.NoError(t, err)
 		assert.Equal(t, "c1.decision", id)
@@ -210,7 +210,7 @@ func TestDecisionsThatChangeNothing(t *testing.T) {
 			_, err := b.world.PublishToolResultAs(b.ctx, sender, "bot", approve, "t1")
 			var refused *world.DecisionError
 			require.ErrorAs(t, err, &refused)
-			assert.Equal(t, signals.NotAllowed, refused.Outcome)
+			assert.Equal(t, signals.DecideNotAllowed, refused.Outcome)
 			assert.Len(t, b.threads.says, asked, "the thread is not even asked")
 		})
 	}
@@ -218,10 +218,10 @@ func TestDecisionsThatChangeNothing(t *testing.T) {
 		data world.ToolResultData
 		want string
 	}{
-		"no call":                    {world.ToolResultData{Decision: event.Deny}, "tool_call_id: is required"},
+		"no call":                    {world.ToolResultData{Decision: event.DecisionDeny}, "tool_call_id: is required"},
 		"no decision":                {world.ToolResultData{ToolCallID: "c1"}, `decision: "" is neither approve nor deny`},
-		"a scope that is none":       {world.ToolResultData{ToolCallID: "c1", Decision: event.Approve, Scope: "ever"}, `scope: "ever" is not`},
-		"arguments that are no JSON": {world.ToolResultData{ToolCallID: "c1", Decision: event.Deny, ToolArgs: json.RawMessage("{")}, "toolArgs: is not valid JSON"},
+		"a scope that is none":       {world.ToolResultData{ToolCallID: "c1", Decision: event.DecisionApprove, Scope: "ever"}, `scope: "ever" is not`},
+		"arguments that are no JSON": {world.ToolResultData{ToolCallID: "c1", Decision: event.DecisionDeny, ToolArgs: json.RawMessage("{")}, "toolArgs: is not valid JSON"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := b.world.PublishToolResult(b.ctx, "bot", test.data, "t1")

@@ -58,7 +58,7 @@ func TestStoreFails(t *testing.T) {
 	})
 	t.Run("S4-101 a failure is logged, and holds up nothing for long", func(t *testing.T) {
 		broken.failures.Store(2)
-		_, err := b.world.PublishToolResult(b.ctx, "bot", world.ToolResultData{ToolCallID: "c1", Decision: event.Deny}, "t1")
+		_, err := b.world.PublishToolResult(b.ctx, "bot", world.ToolResultData{ToolCallID: "c1", Decision: event.DecisionDeny}, "t1")
 		require.NoError(t, err)
 		b.piece("is done")
 		assert.Equal(t, "c1.decision", next(b, messages).MessageID)

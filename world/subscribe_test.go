@@ -115,7 +115,7 @@ func TestStreaming(t *testing.T) {
 		assert.False(t, b.world.IsStreamingEnabled())
 		b.piece("is ")
 		b.put("t1", store.ThreadUpdate{}, record("m9.llm", event.TypeLLMCall, event.LLMCall{Agent: "bot", MessageID: "m9", Attempt: 1}),
-			record("m9", event.TypeMessage, event.Message{ID: "m9", SenderID: "bot", AgentID: "bot", SenderType: event.Agent, Content: "it is"}))
+			record("m9", event.TypeMessage, event.Message{ID: "m9", SenderID: "bot", AgentID: "bot", SenderType: event.CreatedByAgent, Content: "it is"}))
 		assert.Equal(t, event.WorldSSEEnd, next(b, pieces).Type)
 	})
 	var types []event.WorldEventType
@@ -218,7 +218,7 @@ func TestStart(t *testing.T) {
 		assert.ElementsMatch(t, []heard{{"bot", "user", "hello"}, {"eve", "user", "hello"}}, []heard{next(b, said), next(b, said)})
 	})
 	t.Run("S4-24 and the one concerned of tools", func(t *testing.T) {
-		result := event.Message{ID: "c1.result", SenderID: "x", SenderType: event.Tool, ToolCallID: "c1", AgentID: "Bot", Content: "7"}
+		result := event.Message{ID: "c1.result", SenderID: "x", SenderType: event.CreatedByTool, ToolCallID: "c1", AgentID: "Bot", Content: "7"}
 		b.put("t1", store.ThreadUpdate{}, record("c1.result", event.TypeMessage, result))
 		assert.Equal(t, heard{"bot", "tool", "7"}, next(b, done))
 		_, err := b.world.PublishMessage(b.ctx, "next", "ann", "t1")

@@ -31,7 +31,7 @@ import (
 // responds is a system's message, which the filter leaves alone.
 func review() hook.Hook {
 	h := hook.InWorkflow("review", "Review", "")
-	h.Filter = hook.Filter{Types: []string{event.TypeMessage}, CreatedBy: []event.CreatedBy{event.Agent}}
+	h.Filter = hook.Filter{Types: []string{event.TypeMessage}, CreatedBy: []event.CreatedBy{event.CreatedByAgent}}
 	h.HoldOutput = true
 	return h
 }

@@ -45,5 +45,5 @@ func Review(ctx workflow.Context, _ hook.Request) (hook.Verdict, error) {
 }
 
 func instead(content string) hook.Verdict {
-	return hook.Verdict{Responses: []hook.Response{{SenderType: event.System, SenderID: "review", Content: content}}}
+	return hook.Verdict{Responses: []hook.Response{{SenderType: event.CreatedBySystem, SenderID: "review", Content: content}}}
 }

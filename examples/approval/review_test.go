@@ -15,7 +15,7 @@ import (
 // a workflow only waits: its day takes no time at all.
 func TestReview(t *testing.T) {
 	said := func(content string) []hook.Response {
-		return []hook.Response{{SenderType: event.System, SenderID: "review", Content: content}}
+		return []hook.Response{{SenderType: event.CreatedBySystem, SenderID: "review", Content: content}}
 	}
 	for name, tt := range map[string]struct {
 		ruling *Ruling
@@ -47,9 +47,9 @@ func TestReview(t *testing.T) {
 			require.Empty(t, verdict.Event)
 			require.Equal(t, tt.took, env.Now().Sub(began), "time of the workflow")
 
-			answer, err := verdict.Read(event.MessageEvent{CreatedBy: event.Agent, ThreadID: "t1"})
+			answer, err := verdict.Read(event.MessageEvent{CreatedBy: event.CreatedByAgent, ThreadID: "t1"})
 			require.NoError(t, err, "a thread takes the verdict")
-			require.Equal(t, tt.want == nil, answer.Outcome == event.Passed)
+			require.Equal(t, tt.want == nil, answer.Outcome == event.OutcomePassed)
 		})
 	}
 }

@@ -55,7 +55,7 @@ func newBuild(compile func(ctx context.Context, branch string) error) tool.Tool 
 // place of the default rule of that name, which wakes the agent as well.
 func report(ends chan<- event.EnvEvent) rule.Rule {
 	return rule.Rule{
-		Name: rule.BackgroundTask, Events: []string{"background_task.*"}, Priority: 80,
+		Name: rule.NameBackgroundTask, Events: []string{"background_task.*"}, Priority: 80,
 		Function: func(_ context.Context, _ rule.Context, e event.EnvEvent) error {
 			select {
 			case ends <- e:

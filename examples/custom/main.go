@@ -39,7 +39,7 @@ type order struct {
 // orders makes a message of an order, which takes its place in the queue.
 func orders() hook.Processor {
 	p := hook.Process(orderPlaced, func(_ context.Context, o order, _ hook.Deps) ([]hook.Produced, error) {
-		return []hook.Produced{hook.Message(event.User, "shop", fmt.Sprintf("Dear %s, your %s is on its way.", o.Customer, o.Item))}, nil
+		return []hook.Produced{hook.Message(event.CreatedByUser, "shop", fmt.Sprintf("Dear %s, your %s is on its way.", o.Customer, o.Item))}, nil
 	})
 	// Of a gift the customer hears elsewhere: the event is stored, and that is all.
 	p.ShouldProcess = func(_ context.Context, e event.Event, _ hook.Deps) (bool, error) {

@@ -240,7 +240,7 @@ func show(ctx context.Context, records store.Store, key store.Key) error {
 			fmt.Printf("%s: %s. %s\n", m.SenderID, m.Parts[0].Text, held)
 		case len(m.ToolCalls) > 0 && m.ToolCalls[0].Function.Name == "read_file":
 			fmt.Printf("%s calls read_file %s\n", m.SenderID, m.ToolCalls[0].Function.Arguments)
-		case m.SenderType == event.Agent && m.Content != "":
+		case m.SenderType == event.CreatedByAgent && m.Content != "":
 			fmt.Printf("%s: %s\n", m.SenderID, m.Content)
 		}
 	}

@@ -38,7 +38,7 @@ func hooks() []hook.Hook {
 		}
 		return nil, nil
 	})
-	block.Filter.CreatedBy = []event.CreatedBy{event.User}
+	block.Filter.CreatedBy = []event.CreatedBy{event.CreatedByUser}
 
 	// The event that is returned holds in place of the one that is stored. Until then
 	// nobody is shown the reply, not even its pieces.
@@ -46,11 +46,11 @@ func hooks() []hook.Hook {
 		m.Message.Content = card.ReplaceAllString(m.Message.Content, "[card number]")
 		return m, nil
 	})
-	redact.Filter.CreatedBy, redact.HoldOutput = []event.CreatedBy{event.Agent}, true
+	redact.Filter.CreatedBy, redact.HoldOutput = []event.CreatedBy{event.CreatedByAgent}, true
 
 	// Responding in place of tool calls means that none of them runs.
 	deny := hook.OnToolCall("deny", func(_ context.Context, _ event.ToolCallEvent, respond hook.Respond) (event.Event, error) {
-		respond(hook.Response{SenderType: event.System, SenderID: "policy", Content: "Orders are not deleted here."})
+		respond(hook.Response{SenderType: event.CreatedBySystem, SenderID: "policy", Content: "Orders are not deleted here."})
 		return nil, nil
 	})
 	deny.Filter.Tools = []string{"delete_order"}

@@ -37,24 +37,24 @@ import (
 var rules = []approval.Rule{{
 	Name:   "reading is free",
 	When:   `args.command.matches("^(ls|cat|wc)( [A-Za-z0-9._-]+)*$") && !args.command.contains("..")`,
-	Effect: approval.Allow,
+	Effect: approval.EffectAllow,
 }, {
 	Name:   "nothing is lost",
 	When:   `args.command.matches(r"\b(rm|rmdir|unlink|shred)\b|--output")`,
-	Effect: approval.Deny,
+	Effect: approval.EffectDeny,
 	Reason: "What is there stays there.",
 }, {
 	Name:   "all else asks",
-	Effect: approval.Ask,
+	Effect: approval.EffectAsk,
 	Terms:  approval.Terms{Approvers: []string{"bob"}},
 }}
 
 // answers are bob's, by command. Any other command he denies.
 var answers = map[string]signals.Decide{
 	// This very command may run again.
-	"echo hi | tee hi.txt": {Decision: event.Approve, Scope: event.Session},
+	"echo hi | tee hi.txt": {Decision: event.DecisionApprove, Scope: event.ScopeSession},
 	// So may others that fit. A wildcard covers options, but nothing that a shell would act on.
-	"git log --format=%s": {Decision: event.Approve, Scope: event.Pattern, Pattern: map[string]string{"command": "git log*"}},
+	"git log --format=%s": {Decision: event.DecisionApprove, Scope: event.ScopePattern, Pattern: map[string]string{"command": "git log*"}},
 }
 
 func main() {
@@ -192,7 +192,7 @@ func (s session) command(ctx context.Context, command string) error {
 				return err
 			}
 		case event.EventApproval:
-			denied = e.Approval.Decision == event.Deny
+			denied = e.Approval.Decision == event.DecisionDeny
 			fmt.Println("  " + decided(*e.Approval))
 		case event.EventToolResult:
 			if !denied {
@@ -209,11 +209,11 @@ func (s session) command(ctx context.Context, command string) error {
 func (s session) decide(ctx context.Context, command, toolCallID string) error {
 	decision, known := answers[command]
 	if !known {
-		decision = signals.Decide{Decision: event.Deny, Reason: "What for?"}
+		decision = signals.Decide{Decision: event.DecisionDeny, Reason: "What for?"}
 	}
 	decision.ToolCallID, decision.By = toolCallID, "bob"
 	out, err := s.runtime.Client().Decide(ctx, s.id, decision)
-	if err == nil && out.Result != signals.Accepted {
+	if err == nil && out.Result != signals.DecideAccepted {
 		err = fmt.Errorf("deciding on %q: %s", command, out.Result)
 	}
 	return err
@@ -221,7 +221,7 @@ func (s session) decide(ctx context.Context, command, toolCallID string) error {
 
 func decided(a event.Approval) string {
 	switch {
-	case a.Decision == event.Deny:
+	case a.Decision == event.DecisionDeny:
 		return fmt.Sprintf("denied by %s: %s", a.By, a.Reason)
 	case a.Grant != "":
 		return fmt.Sprintf("covered by what %s has granted", a.By)
@@ -255,7 +255,7 @@ func (s session) revokePatterns(ctx context.Context) error {
 		return err
 	}
 	for _, g := range grants {
-		if g.Scope != event.Pattern {
+		if g.Scope != event.ScopePattern {
 			continue
 		}
 		outcome, err := s.runtime.Client().Revoke(ctx, s.id, signals.Revoke{ToolCallID: g.ID, By: "bob"})
@@ -275,7 +275,7 @@ func (s session) showGrants(ctx context.Context) error {
 	fmt.Println("grants:")
 	for _, g := range grants {
 		covers, state := "the same call", "holds"
-		if g.Scope == event.Pattern {
+		if g.Scope == event.ScopePattern {
 			covers = g.Pattern["command"]
 		}
 		if g.RevokedAt != nil {

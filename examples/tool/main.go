@@ -132,9 +132,9 @@ func decide(ctx context.Context, threads *threadclient.Client, id string, calls 
 			if err := json.Unmarshal([]byte(call.Arguments), &in); err != nil {
 				return err
 			}
-			decision := signals.Decide{ToolCallID: call.ToolCallID, Decision: event.Approve, By: "policy"}
+			decision := signals.Decide{ToolCallID: call.ToolCallID, Decision: event.DecisionApprove, By: "policy"}
 			if in.Euros > 100 {
-				decision.Decision, decision.Reason = event.Deny, "ask a manager"
+				decision.Decision, decision.Reason = event.DecisionDeny, "ask a manager"
 			}
 			out, err := threads.Decide(ctx, id, decision)
 			if err != nil {

@@ -40,7 +40,7 @@ import (
 func source(secret string) webhook.Source {
 	return webhook.Source{
 		Name:      "github",
-		Signature: webhook.Signature{Scheme: webhook.GitHub},
+		Signature: webhook.Signature{Scheme: webhook.SchemeGitHub},
 		Secrets:   []webhook.Secret{webhook.Secret(secret)},
 		Event: webhook.Event{
 			Type:   "github.{header.X-GitHub-Event}",

@@ -55,23 +55,23 @@ approvalRules:
 	require.Equal(t, agent.Fixed{
 		{
 			Name: "assistant", Model: "demo/demo", Tools: []string{"shell_cmd", "current_time", "open_page"},
-			Approvals:        map[string]agent.Policy{"shell_cmd": agent.Always, "open_page": agent.Forbidden, "*": agent.Never},
+			Approvals:        map[string]agent.Policy{"shell_cmd": agent.PolicyAlways, "open_page": agent.PolicyDeny, "*": agent.PolicyNever},
 			WorkingDirectory: "/etc/threadmill/work", NoAutoMention: true, OnWaiting: event.OnWaitingCancel,
-			ApprovalTerms: approval.Terms{Expires: 8 * time.Hour, Remind: 90 * time.Second, OnExpiry: approval.EndTurn},
+			ApprovalTerms: approval.Terms{Expires: 8 * time.Hour, Remind: 90 * time.Second, OnExpiry: approval.OnExpiryInterrupt},
 			ApprovalRules: []approval.Rule{
 				{
 					Name: "pushes", Tools: []string{"shell_cmd", "*"}, When: "has(args.command) &&\nargs.command.startsWith(\"git push\")",
-					Effect: approval.Ask, Reason: "Others use that server.",
-					Terms: approval.Terms{Approvers: []string{"ann", "bob"}, Quorum: 2, Expires: time.Hour, Remind: 5 * time.Minute, OnExpiry: approval.DenyCall},
+					Effect: approval.EffectAsk, Reason: "Others use that server.",
+					Terms: approval.Terms{Approvers: []string{"ann", "bob"}, Quorum: 2, Expires: time.Hour, Remind: 5 * time.Minute, OnExpiry: approval.OnExpiryDeny},
 				},
-				{Name: "looks", When: `tool == "current_time"`, Effect: approval.Allow},
+				{Name: "looks", When: `tool == "current_time"`, Effect: approval.EffectAllow},
 			},
 		},
 		{Name: "Poet", Model: "demo/demo", WorkingDirectory: "/srv/poems"},
 	}, c.Agents)
 	require.Equal(t, []approval.Rule{
-		{Name: "no root", Agents: []string{"poet", "ASSISTANT"}, Tools: []string{"shell_cmd", "open_page", "task"}, When: `args.command.contains("sudo")`, Effect: approval.Deny, Reason: "No."},
-		{Name: "looks", Agents: []string{"*"}, Effect: approval.Ask},
+		{Name: "no root", Agents: []string{"poet", "ASSISTANT"}, Tools: []string{"shell_cmd", "open_page", "task"}, When: `args.command.contains("sudo")`, Effect: approval.EffectDeny, Reason: "No."},
+		{Name: "looks", Agents: []string{"*"}, Effect: approval.EffectAsk},
 	}, c.ApprovalRules)
 	require.NoError(t, approval.Check(c.ApprovalRules))
 	for _, a := range c.Agents {
@@ -135,16 +135,16 @@ func TestSourceFollowsApprovals(t *testing.T) {
 	}
 	f := follow(t, text("ask", "ask"))
 	f.write(f.path, text("deny", "ask"))
-	require.Equal(t, approval.Deny, f.later().ApprovalRules[0].Effect)
+	require.Equal(t, approval.EffectDeny, f.later().ApprovalRules[0].Effect)
 	require.Zero(t, f.logged("restart"), f.log.String())
 
 	f.write(f.path, text("allow", "deny"))
-	require.Equal(t, approval.Allow, f.later().ApprovalRules[0].Effect)
-	require.Equal(t, approval.Ask, f.source.Config().ApprovalRules[0].Effect)
+	require.Equal(t, approval.EffectAllow, f.later().ApprovalRules[0].Effect)
+	require.Equal(t, approval.EffectAsk, f.source.Config().ApprovalRules[0].Effect)
 	require.Equal(t, 1, f.logged("approvalRules have changed: restart to apply that"), f.log.String())
 
 	f.write(f.path, text("nothing", "deny"))
-	require.Equal(t, approval.Allow, f.later().ApprovalRules[0].Effect, "a broken file changes nothing")
+	require.Equal(t, approval.EffectAllow, f.later().ApprovalRules[0].Effect, "a broken file changes nothing")
 }
 
 var (
@@ -178,7 +178,7 @@ func TestApprovalsOfTheDocs(t *testing.T) {
 	expressions := 0
 	for _, block := range celBlock.FindAllStringSubmatch(text, -1) {
 		for _, line := range strings.Split(strings.TrimSpace(block[1]), "\n") {
-			require.NoError(t, approval.Rule{Name: "r", Effect: approval.Ask, When: line}.Validate(), line)
+			require.NoError(t, approval.Rule{Name: "r", Effect: approval.EffectAsk, When: line}.Validate(), line)
 			expressions++
 		}
 	}

@@ -125,7 +125,7 @@ func TestFull(t *testing.T) {
 				Name: "assistant", Description: "Helps.", Instructions: "Be brief.\nBe kind.\n",
 				Model: "openai/gpt-4.1-mini", Temperature: &half, MaxOutputTokens: 2000, ReasoningEffort: "low",
 				Tools:     []string{"shell_cmd", "current_time"},
-				Approvals: map[string]agent.Policy{"shell_cmd": agent.Always, "*": agent.Never},
+				Approvals: map[string]agent.Policy{"shell_cmd": agent.PolicyAlways, "*": agent.PolicyNever},
 				Limits:    agent.Limits{MaxSteps: 10, ModelTimeout: time.Hour, ContextMessages: 50},
 			},
 			{
@@ -152,17 +152,17 @@ func TestFull(t *testing.T) {
 		Hooks: []hook.Hook{
 			{
 				Name: "guard", Workflow: &hook.Workflow{Type: "BlockPrompt", TaskQueue: "guards"},
-				Filter: hook.Filter{Types: []string{"message"}, CreatedBy: []event.CreatedBy{event.User}, Namespaces: []string{"default", "acme"}},
+				Filter: hook.Filter{Types: []string{"message"}, CreatedBy: []event.CreatedBy{event.CreatedByUser}, Namespaces: []string{"default", "acme"}},
 			},
 			{
 				Name: "sign-off", Workflow: &hook.Workflow{Type: "SignOff", TaskQueue: "people"},
 				Filter: hook.Filter{
-					Types: []string{"tool_call", "message", "*"}, CreatedBy: []event.CreatedBy{event.Agent, event.Tool},
+					Types: []string{"tool_call", "message", "*"}, CreatedBy: []event.CreatedBy{event.CreatedByAgent, event.CreatedByTool},
 					Agents: []string{"poet", "assistant"}, Tools: []string{"shell_cmd"},
 				},
-				OnFailure: hook.Open, Timeout: 72 * time.Hour, MaxAttempts: 2, HoldOutput: true,
+				OnFailure: hook.FailOpen, Timeout: 72 * time.Hour, MaxAttempts: 2, HoldOutput: true,
 			},
-			{Name: "all", Workflow: &hook.Workflow{Type: "Watch", TaskQueue: "guards"}, OnFailure: hook.Closed},
+			{Name: "all", Workflow: &hook.Workflow{Type: "Watch", TaskQueue: "guards"}, OnFailure: hook.FailClosed},
 		},
 		StaleAfter:   20 * time.Second,
 		AllowedHosts: []string{"threadmill.example", "*.tunnel.example"},

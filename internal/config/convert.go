@@ -319,12 +319,12 @@ func selects(f hook.Filter) bool {
 		namespace = f.Namespaces[0]
 	}
 	subjects := []hook.Subject{
-		{Type: event.TypeMessage, CreatedBy: event.User},
-		{Type: event.TypeMessage, CreatedBy: event.System},
-		{Type: event.TypeMessage, CreatedBy: event.Agent, Agent: by},
-		{Type: event.TypeMessage, CreatedBy: event.Tool, Agent: by, Tools: f.Tools},
-		{Type: event.TypeToolCall, CreatedBy: event.Agent, Agent: by, Tools: f.Tools},
-		{Type: event.TypeLLMCall, CreatedBy: event.Agent, Agent: by},
+		{Type: event.TypeMessage, CreatedBy: event.CreatedByUser},
+		{Type: event.TypeMessage, CreatedBy: event.CreatedBySystem},
+		{Type: event.TypeMessage, CreatedBy: event.CreatedByAgent, Agent: by},
+		{Type: event.TypeMessage, CreatedBy: event.CreatedByTool, Agent: by, Tools: f.Tools},
+		{Type: event.TypeToolCall, CreatedBy: event.CreatedByAgent, Agent: by, Tools: f.Tools},
+		{Type: event.TypeLLMCall, CreatedBy: event.CreatedByAgent, Agent: by},
 	}
 	for _, custom := range f.Types {
 		subjects = append(subjects, hook.Subject{Type: custom})

@@ -245,16 +245,16 @@ var fieldRules = map[string]fieldRule{
 // enums are the texts of the types that have a few.
 var enums = map[reflect.Type][]string{
 	reflect.TypeFor[providerType]():      {OpenAI, Demo},
-	reflect.TypeFor[agent.Policy]():      {string(agent.Never), string(agent.Always), string(agent.Forbidden)},
-	reflect.TypeFor[approval.Effect]():   {string(approval.Allow), string(approval.Ask), string(approval.Deny)},
-	reflect.TypeFor[approval.OnExpiry](): {string(approval.DenyCall), string(approval.EndTurn)},
+	reflect.TypeFor[agent.Policy]():      {string(agent.PolicyNever), string(agent.PolicyAlways), string(agent.PolicyDeny)},
+	reflect.TypeFor[approval.Effect]():   {string(approval.EffectAllow), string(approval.EffectAsk), string(approval.EffectDeny)},
+	reflect.TypeFor[approval.OnExpiry](): {string(approval.OnExpiryDeny), string(approval.OnExpiryInterrupt)},
 	reflect.TypeFor[event.OnWaiting]():   {string(event.OnWaitingAnswer), string(event.OnWaitingHold), string(event.OnWaitingCancel)},
-	reflect.TypeFor[event.CreatedBy]():   {string(event.User), string(event.Agent), string(event.Tool), string(event.System)},
-	reflect.TypeFor[hook.FailureMode]():  {string(hook.Closed), string(hook.Open)},
+	reflect.TypeFor[event.CreatedBy]():   {string(event.CreatedByUser), string(event.CreatedByAgent), string(event.CreatedByTool), string(event.CreatedBySystem)},
+	reflect.TypeFor[hook.FailureMode]():  {string(hook.FailClosed), string(hook.FailOpen)},
 	reflect.TypeFor[auth.Role]():         auth.Roles(auth.AllRoles()).Strings(),
-	reflect.TypeFor[webhook.Scheme]():    {string(webhook.GitHub), string(webhook.Stripe), string(webhook.Slack), string(webhook.HMAC)},
-	reflect.TypeFor[webhook.Encoding]():  {string(webhook.Hex), string(webhook.Base64)},
-	reflect.TypeFor[webhook.Algorithm](): {string(webhook.SHA256), string(webhook.SHA512)},
+	reflect.TypeFor[webhook.Scheme]():    {string(webhook.SchemeGitHub), string(webhook.SchemeStripe), string(webhook.SchemeSlack), string(webhook.SchemeHMAC)},
+	reflect.TypeFor[webhook.Encoding]():  {string(webhook.EncodingHex), string(webhook.EncodingBase64)},
+	reflect.TypeFor[webhook.Algorithm](): {string(webhook.AlgorithmSHA256), string(webhook.AlgorithmSHA512)},
 }
 
 func byDefault(t time.Duration) string { return "the default, " + short(t) }
@@ -309,7 +309,7 @@ func hostProblem(s string) string {
 func namespaceProblem(s string) string { return problem(signals.CheckID("namespace", s)) }
 
 func expressionProblem(s string) string {
-	return problem(approval.Rule{Name: "x", Effect: approval.Ask, When: strings.TrimSpace(s)}.Validate())
+	return problem(approval.Rule{Name: "x", Effect: approval.EffectAsk, When: strings.TrimSpace(s)}.Validate())
 }
 
 func ruleNameProblem(s string) string {

@@ -51,11 +51,11 @@ webhooks:
 		Type: "github.{header.X-GitHub-Event}", Thread: "{payload.repository.full_name}", Open: true, Agents: []string{"Assistant"},
 	}
 	require.Equal(t, []webhook.Source{
-		{Name: "github", Signature: webhook.Signature{Scheme: webhook.GitHub}, Secrets: []webhook.Secret{"k1"}, Event: github},
+		{Name: "github", Signature: webhook.Signature{Scheme: webhook.SchemeGitHub}, Secrets: []webhook.Secret{"k1"}, Event: github},
 		{
 			Name: "shop",
 			Signature: webhook.Signature{
-				Scheme: webhook.HMAC, Header: "X-Shop-Signature", Prefix: "sig ", Encoding: webhook.Base64, Algorithm: webhook.SHA512,
+				Scheme: webhook.SchemeHMAC, Header: "X-Shop-Signature", Prefix: "sig ", Encoding: webhook.EncodingBase64, Algorithm: webhook.AlgorithmSHA512,
 				TimestampHeader: "X-Shop-Sent", Tolerance: 90 * time.Second,
 			},
 			Secrets: []webhook.Secret{"k2", "k3"},
@@ -66,7 +66,7 @@ webhooks:
 		},
 		{Name: "bell", Unsigned: true, Event: webhook.Event{Type: "bell.rung", Thread: "door"}},
 		{
-			Name: "again", Signature: webhook.Signature{Scheme: webhook.Stripe, Header: "X-Stripe"},
+			Name: "again", Signature: webhook.Signature{Scheme: webhook.SchemeStripe, Header: "X-Stripe"},
 			Secrets: []webhook.Secret{"k1"}, Event: github,
 		},
 	}, c.Webhooks)

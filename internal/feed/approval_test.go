@@ -24,7 +24,7 @@ func TestApprovalEvents(t *testing.T) {
 		return feedtest.Record(event.TypeApprovalRequest, r)
 	}
 	approval := func(change func(*event.Approval)) event.Record {
-		a := event.Approval{ToolCallID: "c", ToolName: "x", Agent: "bot", Decision: event.Approve, Scope: event.Once, By: "ann", DecidedAt: at}
+		a := event.Approval{ToolCallID: "c", ToolName: "x", Agent: "bot", Decision: event.DecisionApprove, Scope: event.ScopeOnce, By: "ann", DecidedAt: at}
 		change(&a)
 		return feedtest.Record(event.TypeApproval, a)
 	}
@@ -51,14 +51,14 @@ func TestApprovalEvents(t *testing.T) {
 			decided + `"decision":"approve","scope":"once","by":"ann","decidedAt":"2023-11-14T22:13:20Z","missing":1}}`,
 		},
 		"S4-95 a grant": {approval(func(a *event.Approval) {
-			a.Scope, a.Digest, a.Pattern, a.Rest = event.Pattern, "sha256:1", map[string]string{"path": "docs/**"}, "sha256:3"
+			a.Scope, a.Digest, a.Pattern, a.Rest = event.ScopePattern, "sha256:1", map[string]string{"path": "docs/**"}, "sha256:3"
 		}), decided + `"decision":"approve","scope":"pattern","by":"ann","decidedAt":"2023-11-14T22:13:20Z","digest":"sha256:1","pattern":{"path":"docs/**"},"rest":"sha256:3"}}`},
 		"nobody has decided": {
-			approval(func(a *event.Approval) { a.Decision, a.By = event.ApprovalExpired, "threadmill" }),
+			approval(func(a *event.Approval) { a.Decision, a.By = event.DecisionExpired, "threadmill" }),
 			decided + `"decision":"expired","scope":"once","by":"threadmill","decidedAt":"2023-11-14T22:13:20Z"}}`,
 		},
 		"taken back": {
-			approval(func(a *event.Approval) { a.Decision, a.By, a.Reason = event.ApprovalRevoked, "bob", "too wide" }),
+			approval(func(a *event.Approval) { a.Decision, a.By, a.Reason = event.DecisionRevoked, "bob", "too wide" }),
 			decided + `"decision":"revoked","scope":"once","reason":"too wide","by":"bob","decidedAt":"2023-11-14T22:13:20Z"}}`,
 		},
 		"a call for a client": {feedtest.Record(event.TypeClientCall, event.ClientCall{

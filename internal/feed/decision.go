@@ -28,7 +28,7 @@ func decisionEvents(r event.Record) []event.AgentEvent {
 // isSilent reports whether a decision is there for models only: no hook had a say in it, or
 // a status record tells people of it.
 func isSilent(d event.Interception) bool {
-	return d.Outcome == event.Withdrawn || d.Outcome == event.Passed && len(d.Hooks) == 0 && d.Message == nil
+	return d.Outcome == event.OutcomeWithdrawn || d.Outcome == event.OutcomePassed && len(d.Hooks) == 0 && d.Message == nil
 }
 
 // shown is the message that a decision shows. One that was held is shown only if it
@@ -38,7 +38,7 @@ func shown(d event.Interception) (event.Message, bool) {
 		return event.Message{}, false
 	}
 	m := *d.Message
-	out := d.Outcome == event.Passed || d.Outcome == event.Replaced
+	out := d.Outcome == event.OutcomePassed || d.Outcome == event.OutcomeReplaced
 	if m.Held && !out {
 		return event.Message{}, false
 	}
@@ -53,21 +53,21 @@ func sentence(d event.Interception) string {
 	var passed, did []string
 	for i, h := range d.Hooks {
 		switch h.Outcome {
-		case event.Passed:
+		case event.OutcomePassed:
 			passed = append(passed, h.Name)
-		case event.HookFailed:
+		case event.OutcomeFailed:
 			did = append(did, failure(h, i == ended))
-		case event.Replaced, event.Responded, event.Produced, event.Dropped, event.Withdrawn:
+		case event.OutcomeReplaced, event.OutcomeResponded, event.OutcomeOverwritten, event.OutcomeDropped, event.OutcomeWithdrawn:
 			did = append(did, h.Name+deed(h.Outcome, what))
 		}
 	}
 	if len(did) == 0 && len(passed) > 0 {
-		did = append(did, list(passed)+deed(event.Passed, what))
+		did = append(did, list(passed)+deed(event.OutcomePassed, what))
 	}
 	switch {
 	case len(did) == 0:
 		return "hooks" + deed(d.Outcome, what)
-	case d.Outcome == event.HookFailed && ended < 0:
+	case d.Outcome == event.OutcomeFailed && ended < 0:
 		// They went too far.
 		did = append(did, strings.TrimSuffix(what+" failed: "+d.Error, ": "))
 	}
@@ -78,7 +78,7 @@ func sentence(d event.Interception) string {
 // before it was open.
 func endedBy(d event.Interception) int {
 	for i, h := range slices.Backward(d.Hooks) {
-		if h.Outcome == event.HookFailed && d.Outcome == event.HookFailed {
+		if h.Outcome == event.OutcomeFailed && d.Outcome == event.OutcomeFailed {
 			return i
 		}
 	}
@@ -104,19 +104,19 @@ func subjectText(d event.Interception) string {
 
 func deed(o event.Outcome, what string) string {
 	switch o {
-	case event.Passed:
+	case event.OutcomePassed:
 		return " let " + what + " pass"
-	case event.Replaced:
+	case event.OutcomeReplaced:
 		return " replaced " + what
-	case event.Responded:
+	case event.OutcomeResponded:
 		return " responded in place of " + what
-	case event.Produced:
+	case event.OutcomeOverwritten:
 		return " made other events of " + what
-	case event.Dropped:
+	case event.OutcomeDropped:
 		return " dropped " + what
-	case event.Withdrawn:
+	case event.OutcomeWithdrawn:
 		return " took " + what + " back"
-	case event.HookFailed:
+	case event.OutcomeFailed:
 		return " failed on " + what
 	}
 	return " decided on " + what

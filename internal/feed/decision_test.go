@@ -17,7 +17,7 @@ func TestEventsOfDecisions(t *testing.T) {
 		return `{"type":"status","status":{"status":"intercepted","detail":"` + detail + `"}}`
 	}
 	toolResult := event.Message{
-		ID: "c1.result", SenderID: "sh", SenderType: event.Tool, Role: event.RoleTool, Content: "[redacted]", ToolCallID: "c1", ToolName: "sh", AgentID: "bot",
+		ID: "c1.result", SenderID: "sh", SenderType: event.CreatedByTool, Role: event.RoleTool, Content: "[redacted]", ToolCallID: "c1", ToolName: "sh", AgentID: "bot",
 	}
 	stillHeld := feedtest.Reply("m1", "a secret")
 	stillHeld.Held = true
@@ -26,22 +26,22 @@ func TestEventsOfDecisions(t *testing.T) {
 		want   []string
 	}{
 		"a held message": {feedtest.Held("m1", "a secret"), nil},
-		"a message that was replaced": {feedtest.Decided("message", event.Replaced, feedtest.Did("guard", "replaced"), feedtest.With(feedtest.Reply("m1", "redacted"))), []string{
+		"a message that was replaced": {feedtest.Decided("message", event.OutcomeReplaced, feedtest.Did("guard", "replaced"), feedtest.With(feedtest.Reply("m1", "redacted"))), []string{
 			`{"type":"message","messageId":"m1","agent":"bot","message":{"id":"m1","threadId":"t1","senderId":"bot","senderType":"agent","role":"assistant","content":"redacted","agentId":"bot"}}`,
 			status("guard replaced the message"),
 		}},
-		"a held message that was let out": {feedtest.Decided("message", event.Passed, feedtest.Did("guard", "passed"), feedtest.With(stillHeld)), []string{
+		"a held message that was let out": {feedtest.Decided("message", event.OutcomePassed, feedtest.Did("guard", "passed"), feedtest.With(stillHeld)), []string{
 			`{"type":"message","messageId":"m1","agent":"bot","message":{"id":"m1","threadId":"t1","senderId":"bot","senderType":"agent","role":"assistant","content":"a secret","agentId":"bot"}}`,
 			status("guard let the message pass"),
 		}},
-		"a held message that was responded to": {feedtest.Decided("message", event.Responded, feedtest.Did("guard", "responded"), feedtest.With(stillHeld)), []string{
+		"a held message that was responded to": {feedtest.Decided("message", event.OutcomeResponded, feedtest.Did("guard", "responded"), feedtest.With(stillHeld)), []string{
 			status("guard responded in place of the message"),
 		}},
-		"a tool's result that was replaced": {feedtest.Decided("message", event.Replaced, feedtest.Did("guard", "replaced"), feedtest.With(toolResult)), []string{
+		"a tool's result that was replaced": {feedtest.Decided("message", event.OutcomeReplaced, feedtest.Did("guard", "replaced"), feedtest.With(toolResult)), []string{
 			`{"type":"tool_result","toolName":"sh","output":"[redacted]","agent":"bot","toolCallId":"c1"}`,
 			status("guard replaced the tool result"),
 		}},
-		"tool calls that were edited": {feedtest.Decided("tool_call", event.Replaced, feedtest.Did("dry", "replaced"), func(d *event.Interception) {
+		"tool calls that were edited": {feedtest.Decided("tool_call", event.OutcomeReplaced, feedtest.Did("dry", "replaced"), func(d *event.Interception) {
 			d.Agent = "bot"
 			d.ToolCalls = []event.ToolCall{
 				{ID: "c1", Function: event.Function{Name: "sh", Arguments: `{"dry":true}`}}, {ID: "c2", Function: event.Function{Name: "sh", Arguments: `{}`}},
@@ -51,7 +51,7 @@ func TestEventsOfDecisions(t *testing.T) {
 			`{"type":"tool_call","toolName":"sh","toolArgs":"{}","messageId":"e","agent":"bot","toolCallId":"c2"}`,
 			status("dry replaced the tool calls"),
 		}},
-		"a model call that was changed": {feedtest.Decided("llm_call", event.Replaced, feedtest.Did("cheap", "replaced"), func(d *event.Interception) {
+		"a model call that was changed": {feedtest.Decided("llm_call", event.OutcomeReplaced, feedtest.Did("cheap", "replaced"), func(d *event.Interception) {
 			d.LLMCall = &event.LLMCallEvent{Model: "fake/small"}
 		}), []string{status("cheap replaced the model call")}},
 		"no decision": {event.Record{Type: event.TypeHook, Payload: json.RawMessage(`7`)}, nil},
@@ -70,22 +70,22 @@ func TestEventsOfDecisions(t *testing.T) {
 
 func TestSentences(t *testing.T) {
 	failed := func(name, problem string) event.HookOutcome {
-		return event.HookOutcome{Name: name, Outcome: event.HookFailed, Error: problem}
+		return event.HookOutcome{Name: name, Outcome: event.OutcomeFailed, Error: problem}
 	}
 	for want, r := range map[string]event.Record{
-		"guard responded in place of the tool calls":                   feedtest.Decided("tool_call", event.Responded, feedtest.Did("guard", "responded")),
-		"approve let the message pass":                                 feedtest.Decided("message", event.Passed, feedtest.Did("approve", "passed")),
-		"a and b let the message pass":                                 feedtest.Decided("message", event.Passed, feedtest.Did("a", "passed", "b", "passed")),
-		"a, b and c let the tool calls pass":                           feedtest.Decided("tool_call", event.Passed, feedtest.Did("a", "passed", "b", "passed", "c", "passed")),
-		"b replaced the message":                                       feedtest.Decided("message", event.Replaced, feedtest.Did("a", "passed", "b", "replaced", "c", "passed")),
-		"a replaced the message; b responded in place of the message":  feedtest.Decided("message", event.Responded, feedtest.Did("a", "replaced", "b", "responded")),
-		"order-processor made other events of the order.created event": feedtest.Decided("order.created", event.Produced, feedtest.Did("order-processor", "overwritten")),
-		"audit failed (open): no connection":                           feedtest.Decided("message", event.Passed, []event.HookOutcome{failed("audit", "no connection"), {Name: "b", Outcome: event.Passed}}),
-		"audit failed (open): x; guard replaced the message":           feedtest.Decided("message", event.Replaced, []event.HookOutcome{failed("audit", "x"), {Name: "guard", Outcome: event.Replaced}}),
-		"audit failed (open): x; guard failed (closed): y":             feedtest.Decided("message", event.HookFailed, []event.HookOutcome{failed("audit", "x"), failed("guard", "y")}),
-		"guard failed (closed)":                                        feedtest.Decided("message", event.HookFailed, []event.HookOutcome{failed("guard", "")}),
-		"echo responded in place of the message; the message failed":   feedtest.Decided("message", event.HookFailed, feedtest.Did("echo", "responded")),
-		"hooks failed on the message":                                  feedtest.Decided("message", event.HookFailed, nil),
+		"guard responded in place of the tool calls":                   feedtest.Decided("tool_call", event.OutcomeResponded, feedtest.Did("guard", "responded")),
+		"approve let the message pass":                                 feedtest.Decided("message", event.OutcomePassed, feedtest.Did("approve", "passed")),
+		"a and b let the message pass":                                 feedtest.Decided("message", event.OutcomePassed, feedtest.Did("a", "passed", "b", "passed")),
+		"a, b and c let the tool calls pass":                           feedtest.Decided("tool_call", event.OutcomePassed, feedtest.Did("a", "passed", "b", "passed", "c", "passed")),
+		"b replaced the message":                                       feedtest.Decided("message", event.OutcomeReplaced, feedtest.Did("a", "passed", "b", "replaced", "c", "passed")),
+		"a replaced the message; b responded in place of the message":  feedtest.Decided("message", event.OutcomeResponded, feedtest.Did("a", "replaced", "b", "responded")),
+		"order-processor made other events of the order.created event": feedtest.Decided("order.created", event.OutcomeOverwritten, feedtest.Did("order-processor", "overwritten")),
+		"audit failed (open): no connection":                           feedtest.Decided("message", event.OutcomePassed, []event.HookOutcome{failed("audit", "no connection"), {Name: "b", Outcome: event.OutcomePassed}}),
+		"audit failed (open): x; guard replaced the message":           feedtest.Decided("message", event.OutcomeReplaced, []event.HookOutcome{failed("audit", "x"), {Name: "guard", Outcome: event.OutcomeReplaced}}),
+		"audit failed (open): x; guard failed (closed): y":             feedtest.Decided("message", event.OutcomeFailed, []event.HookOutcome{failed("audit", "x"), failed("guard", "y")}),
+		"guard failed (closed)":                                        feedtest.Decided("message", event.OutcomeFailed, []event.HookOutcome{failed("guard", "")}),
+		"echo responded in place of the message; the message failed":   feedtest.Decided("message", event.OutcomeFailed, feedtest.Did("echo", "responded")),
+		"hooks failed on the message":                                  feedtest.Decided("message", event.OutcomeFailed, nil),
 		"hooks decided on the event":                                   feedtest.Decided("", "", nil),
 	} {
 		events := feed.Events(r)
@@ -148,7 +148,7 @@ func TestPiecesOfAStoredMessageThatIsHeld(t *testing.T) {
 	head = w.StoreAll(feedtest.Held("m1", "whole"))
 	fromStart, fromHead := w.Open(feed.From{}), w.Open(feed.From{Cursor: feed.Cursor{Seq: head}})
 	w.Piece(head, "m1", 1, "of an attempt that was given up")
-	w.StoreAll(feedtest.Decided("message", event.Replaced, feedtest.Did("guard", "replaced"), feedtest.With(feedtest.Reply("m1", "redacted"))), feedtest.Closed())
+	w.StoreAll(feedtest.Decided("message", event.OutcomeReplaced, feedtest.Did("guard", "replaced"), feedtest.With(feedtest.Reply("m1", "redacted"))), feedtest.Closed())
 	assert.Equal(t, "go", w.Next(fromStart).Event.Message.Content)
 	for _, r := range []*feed.Reader{fromStart, fromHead} {
 		got := w.UntilClosed(r)

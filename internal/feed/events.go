@@ -83,7 +83,7 @@ func messageEvents(r event.Record) []event.AgentEvent {
 }
 
 func messageEvent(m event.Message) event.AgentEvent {
-	if m.SenderType == event.Tool {
+	if m.SenderType == event.CreatedByTool {
 		return event.AgentEvent{
 			Type: event.EventToolResult, ToolName: m.ToolName, Output: m.Content, IsError: m.IsError,
 			ToolCallID: m.ToolCallID, Agent: m.AgentID, MessageID: m.ReplyToMessageID,

@@ -29,7 +29,7 @@ func TestEvents(t *testing.T) {
 			`{"type":"tool_result","toolName":"shell_cmd","output":"out","agent":"bot","toolCallId":"c1"}`,
 		}},
 		"S1-25 message of a tool that failed": {feedtest.Record(event.TypeMessage, event.Message{
-			SenderType: event.Tool, ToolName: "x", ToolCallID: "c", Content: "no", IsError: true,
+			SenderType: event.CreatedByTool, ToolName: "x", ToolCallID: "c", Content: "no", IsError: true,
 		}), []string{
 			`{"type":"tool_result","toolName":"x","output":"no","isError":true,"toolCallId":"c"}`,
 		}},
@@ -40,7 +40,7 @@ func TestEvents(t *testing.T) {
 		"approval_request": {feedtest.Record(event.TypeApprovalRequest, event.ApprovalRequest{ToolCallID: "c", ToolName: "x", Arguments: "{}", Agent: "bot", RequestedAt: at}), []string{
 			`{"type":"approval_request","agent":"bot","request":{"toolCallId":"c","toolName":"x","arguments":"{}","agent":"bot","requestedAt":"2023-11-14T22:13:20Z"}}`,
 		}},
-		"approval": {feedtest.Record(event.TypeApproval, event.Approval{ToolCallID: "c", ToolName: "x", Agent: "bot", Decision: event.Deny, Scope: event.Once, By: "ann", DecidedAt: at}), []string{
+		"approval": {feedtest.Record(event.TypeApproval, event.Approval{ToolCallID: "c", ToolName: "x", Agent: "bot", Decision: event.DecisionDeny, Scope: event.ScopeOnce, By: "ann", DecidedAt: at}), []string{
 			`{"type":"approval","agent":"bot","approval":{"toolCallId":"c","toolName":"x","agent":"bot","decision":"deny","scope":"once","by":"ann","decidedAt":"2023-11-14T22:13:20Z"}}`,
 		}},
 		"status":                      {feedtest.Closed(), []string{`{"type":"status","status":{"status":"closed"}}`}},

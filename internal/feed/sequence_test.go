@@ -63,7 +63,7 @@ func checkContent(t *testing.T, items []feed.Item) {
 			said[e.MessageID] = ""
 		case e.Type == event.EventStream:
 			said[e.MessageID] += e.Content
-		case e.Type == event.EventMessage && e.Message.SenderType == event.Agent:
+		case e.Type == event.EventMessage && e.Message.SenderType == event.CreatedByAgent:
 			messages++
 			assert.Equal(t, e.Message.Content, said[e.Message.ID])
 			said[e.Message.ID] = "nothing may follow"

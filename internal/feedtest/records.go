@@ -44,21 +44,21 @@ func Undated(raw []byte) string {
 // Message is the record of a reply.
 func Message(id, content string) event.Record {
 	return Record(event.TypeMessage, event.Message{
-		ID: id, ThreadID: "t1", SenderID: "bot", AgentID: "bot", SenderType: event.Agent, Role: event.RoleAssistant, Content: content,
+		ID: id, ThreadID: "t1", SenderID: "bot", AgentID: "bot", SenderType: event.CreatedByAgent, Role: event.RoleAssistant, Content: content,
 	})
 }
 
 // Said is the record of a person's message.
 func Said(content string) event.Record {
 	return Record(event.TypeMessage, event.Message{
-		ID: "said " + content, ThreadID: "t1", SenderID: "ann", SenderType: event.User, Role: event.RoleUser, Content: content,
+		ID: "said " + content, ThreadID: "t1", SenderID: "ann", SenderType: event.CreatedByUser, Role: event.RoleUser, Content: content,
 	})
 }
 
 // Result is the record of a call's result.
 func Result(call, output string) event.Record {
 	return Record(event.TypeMessage, event.Message{
-		ID: "m-" + call, ThreadID: "t1", SenderID: "shell_cmd", SenderType: event.Tool, Role: event.RoleTool,
+		ID: "m-" + call, ThreadID: "t1", SenderID: "shell_cmd", SenderType: event.CreatedByTool, Role: event.RoleTool,
 		Content: output, ToolCallID: call, ToolName: "shell_cmd", AgentID: "bot",
 	})
 }
@@ -137,7 +137,7 @@ func Did(pairs ...string) []event.HookOutcome {
 
 // Reply is an agent's message.
 func Reply(id, content string) event.Message {
-	return event.Message{ID: id, ThreadID: "t1", SenderID: "bot", AgentID: "bot", SenderType: event.Agent, Role: event.RoleAssistant, Content: content}
+	return event.Message{ID: id, ThreadID: "t1", SenderID: "bot", AgentID: "bot", SenderType: event.CreatedByAgent, Role: event.RoleAssistant, Content: content}
 }
 
 // Held is the record of a reply that hooks have to decide on.

@@ -114,21 +114,21 @@ func Intercepted() Script {
 	}
 	return Script{
 		put(Said("go")),
-		put(Decided("message", event.Passed, Did("audit", "passed"))),
+		put(Decided("message", event.OutcomePassed, Did("audit", "passed"))),
 		say(2, "m1", "a sec"), say(2, "m1", "ret"),
 		put(LLMCall(), Message("m1", "a secret"), Calls("c1", "c2")),
-		put(Decided("message", event.Replaced, Did("guard", "replaced"), With(Reply("m1", "redacted")))),
+		put(Decided("message", event.OutcomeReplaced, Did("guard", "replaced"), With(Reply("m1", "redacted")))),
 		say(6, "m1", "late"),
-		put(Decided("tool_call", event.Replaced, Did("dry", "replaced"), edited)),
+		put(Decided("tool_call", event.OutcomeReplaced, Did("dry", "replaced"), edited)),
 		func(w *Thread) { w.Publish(Progress(7, "c1", "half")) },
 		put(Result("c1", "a secret")),
-		put(Decided("message", event.Replaced, Did("guard", "replaced"), With(asResult))),
+		put(Decided("message", event.OutcomeReplaced, Did("guard", "replaced"), With(asResult))),
 		func(w *Thread) { w.Publish(Progress(9, "c1", "late")) },
 		put(Result("c2", "out")),
 		put(Held("m2", "held back")),
-		put(Decided("message", event.Responded, Did("guard", "responded"))),
+		put(Decided("message", event.OutcomeResponded, Did("guard", "responded"))),
 		put(Held("m3", "not let out yet")),
-		put(Decided("message", event.Passed, Did("guard", "passed"), With(Reply("m3", "let out"))), Record(event.TypeFinal, event.Final{Agent: "bot", MessageID: "m3"})),
+		put(Decided("message", event.OutcomePassed, Did("guard", "passed"), With(Reply("m3", "let out"))), Record(event.TypeFinal, event.Final{Agent: "bot", MessageID: "m3"})),
 		put(Closed()),
 	}
 }

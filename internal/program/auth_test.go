@@ -17,7 +17,7 @@ import (
 
 func TestAuthenticator(t *testing.T) {
 	const here, everywhere = "127.0.0.1", "::"
-	key := auth.Key{Name: "root", Roles: auth.Roles{auth.Admin}, Hash: auth.TokenFor("x").Hash()}
+	key := auth.Key{Name: "root", Roles: auth.Roles{auth.RoleAdmin}, Hash: auth.TokenFor("x").Hash()}
 	for _, c := range []struct {
 		name, ip, mode     string
 		configured, stored bool

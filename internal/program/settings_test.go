@@ -45,7 +45,7 @@ func TestSettingsApply(t *testing.T) {
 	s.Apply(&cfg)
 	require.Equal(t, []hook.Hook{
 		{Name: "guard", Workflow: &hook.Workflow{Type: "BlockPrompt", TaskQueue: "guards"}, Timeout: time.Hour},
-		{Name: "audit", Workflow: &hook.Workflow{Type: "Audit", TaskQueue: "audits"}, OnFailure: hook.Open},
+		{Name: "audit", Workflow: &hook.Workflow{Type: "Audit", TaskQueue: "audits"}, OnFailure: hook.FailOpen},
 	}, cfg.Hooks)
 	require.Equal(t, 10*time.Second, cfg.StaleAfter)
 
@@ -63,7 +63,7 @@ func TestApprovalsApply(t *testing.T) {
 	require.NoError(t, err)
 	cfg := threadmill.Config{}
 	s.Apply(&cfg)
-	require.Equal(t, []approval.Rule{{Name: "r", Effect: approval.Deny}}, cfg.ApprovalRules)
+	require.Equal(t, []approval.Rule{{Name: "r", Effect: approval.EffectDeny}}, cfg.ApprovalRules)
 	set, err := tool.NewSet(cfg.Tools...)
 	require.NoError(t, err)
 	page, ok := set.Lookup("open_page")

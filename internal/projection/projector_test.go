@@ -20,7 +20,7 @@ type letters struct{ got *[]string }
 func (p letters) Project(_ context.Context, item feed.Item) (projection.Events[string], error) {
 	text := func(s string) *string { return &s }
 	switch e := item.Event; {
-	case e.Type == event.EventMessage && e.Message.SenderType == event.Agent:
+	case e.Type == event.EventMessage && e.Message.SenderType == event.CreatedByAgent:
 		out := projection.Events[string]{text(e.MessageID + "a"), nil, text(e.MessageID + "c")}
 		if item.Streamed == 0 {
 			out[1] = text(e.MessageID + "b")

@@ -33,7 +33,7 @@ func badge(r *http.Request) (auth.Principal, error) {
 	case text == "broken":
 		return auth.Principal{}, errors.New("the store is down")
 	case text == "elsewhere":
-		return auth.Principal{Name: "eve", Namespace: "other", Roles: auth.Roles{auth.Admin}, Kind: auth.KindKey}, nil
+		return auth.Principal{Name: "eve", Namespace: "other", Roles: auth.Roles{auth.RoleAdmin}, Kind: auth.KindKey}, nil
 	case !ok:
 		return auth.Principal{}, fmt.Errorf("%w: show a badge", auth.ErrUnauthenticated)
 	}
@@ -95,13 +95,13 @@ func (o operation) target() string { return pathParam.ReplaceAllString(o.path, "
 // promises; an operation that is missing here fails the test.
 var roleTable = map[auth.Role]string{
 	"": "healthz readyz receiveWebhook",
-	auth.Read: "agentChanges events getAgent getCurrentEvent getEvent getNextEvent getQueue getSchedule getTask getThread listAgentVersions listAgents " +
+	auth.RoleRead: "agentChanges events getAgent getCurrentEvent getEvent getNextEvent getQueue getSchedule getTask getThread listAgentVersions listAgents " +
 		"listAllApprovals listApprovals listDecisions listGrants listMessages listSchedules listTasks listThreads listWorldMessages",
-	auth.Post:    "completeTask openThread postMessage postToolResult prompt promptUnversioned publish publishMessage publishToThread reportProgress",
-	auth.Approve: "decide publishToolResult revokeGrant",
-	auth.Operate: "addToQueue cancelTask closeThread createSchedule deleteSchedule interruptThread pauseSchedule replaceSchedule resumeSchedule " +
+	auth.RolePost:    "completeTask openThread postMessage postToolResult prompt promptUnversioned publish publishMessage publishToThread reportProgress",
+	auth.RoleApprove: "decide publishToolResult revokeGrant",
+	auth.RoleOperate: "addToQueue cancelTask closeThread createSchedule deleteSchedule interruptThread pauseSchedule replaceSchedule resumeSchedule " +
 		"retryEvent setEventStatus triggerSchedule updateThread",
-	auth.Admin: "createKey deleteAgent listKeys putAgent revokeKey rotateKey",
+	auth.RoleAdmin: "createKey deleteAgent listKeys putAgent revokeKey rotateKey",
 }
 
 // TestOperationsNeedTheirRoles calls every operation of the API's description without
@@ -145,7 +145,7 @@ func TestOperationsNeedTheirRoles(t *testing.T) {
 			denied(http.StatusForbidden, bearer("elsewhere")...)
 			denied(http.StatusServiceUnavailable, bearer("broken")...)
 			for _, role := range auth.AllRoles() {
-				if role != op.role && role != auth.Admin {
+				if role != op.role && role != auth.RoleAdmin {
 					denied(http.StatusForbidden, bearer("ann "+string(role))...)
 					continue
 				}

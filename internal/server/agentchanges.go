@@ -33,7 +33,7 @@ type agentChangePage struct {
 
 func (h *agentHandlers) registerAgentChanges() {
 	registry := h.api.OpenAPI().Components.Schemas
-	register(h.core, auth.Read, huma.Operation{
+	register(h.core, auth.RoleRead, huma.Operation{
 		OperationID: "agentChanges", Method: http.MethodGet, Path: "/v1/agents/" + changesName, Tags: []string{"agents"},
 		Summary: "Read or watch the changes to stored agents",
 		Description: "With Accept: text/event-stream a stream of server-sent events, at most a second late: the data of each is one change, " +

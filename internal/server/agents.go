@@ -91,16 +91,16 @@ type agentHandlers struct {
 func (h *agentHandlers) registerAgents() {
 	tags := []string{"agents"}
 	const path, one = "/v1/agents", "/v1/agents/{name}"
-	register(h.core, auth.Read, huma.Operation{
+	register(h.core, auth.RoleRead, huma.Operation{
 		OperationID: "listAgents", Method: http.MethodGet, Path: path, Tags: tags,
 		Summary: "List the configured and the stored agents",
 		Errors:  []int{503},
 	}, h.listAgents)
-	register(h.core, auth.Read, huma.Operation{
+	register(h.core, auth.RoleRead, huma.Operation{
 		OperationID: "getAgent", Method: http.MethodGet, Path: one, Tags: tags,
 		Summary: "Get an agent, with its definition", Errors: []int{404, 503},
 	}, h.getAgent)
-	register(h.core, auth.Admin, huma.Operation{
+	register(h.core, auth.RoleAdmin, huma.Operation{
 		OperationID: "putAgent", Method: http.MethodPut, Path: one, Tags: tags,
 		Summary: "Store an agent's definition, replacing the previous one",
 		Description: "It takes effect with the next model call, also in running threads, and overrides a configured agent of the same name. " +
@@ -111,13 +111,13 @@ func (h *agentHandlers) registerAgents() {
 	}, h.putAgent)
 	put := h.api.OpenAPI().Paths[one].Put
 	put.Responses["201"].Content = put.Responses["200"].Content
-	register(h.core, auth.Admin, huma.Operation{
+	register(h.core, auth.RoleAdmin, huma.Operation{
 		OperationID: "deleteAgent", Method: http.MethodDelete, Path: one, Tags: tags,
 		Summary: "Delete a stored agent", DefaultStatus: http.StatusNoContent,
 		Description: "A configured agent of that name takes effect again. The versions stay.",
 		Errors:      []int{404, 409, 503},
 	}, h.deleteAgent)
-	register(h.core, auth.Read, huma.Operation{
+	register(h.core, auth.RoleRead, huma.Operation{
 		OperationID: "listAgentVersions", Method: http.MethodGet, Path: one + "/versions", Tags: tags,
 		Summary: "List the versions of a stored agent, deleted agents included", Errors: []int{404, 503},
 	}, h.listAgentVersions)

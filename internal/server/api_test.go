@@ -142,7 +142,7 @@ func TestPostMessage(t *testing.T) {
 		require.Equal(t, http.StatusAccepted, got.status, got.text)
 		assert.Equal(t, object{"eventId": "e1"}, got.body)
 		post := w.threads.posts[0]
-		assert.Equal(t, signals.Steer, post.OnBusy)
+		assert.Equal(t, signals.OnBusySteer, post.OnBusy)
 		assert.JSONEq(t, `{"threadId":"t1","senderId":"ann","senderType":"user","content":"hi"}`, string(post.Payload))
 	})
 	t.Run("defaults", func(t *testing.T) {
@@ -320,8 +320,8 @@ func TestMessages(t *testing.T) {
 	w := newWorld(t)
 	w.open("t1")
 	call := event.ToolCall{ID: "c1", Function: event.Function{Name: "x", Arguments: "{}"}}
-	asks := record(event.TypeMessage, event.Message{ID: "m2", ThreadID: "t1", SenderID: "bot", SenderType: event.Agent, Role: event.RoleAssistant, ToolCalls: []event.ToolCall{call}})
-	out := record(event.TypeMessage, event.Message{ID: "m3", ThreadID: "t1", SenderID: "x", SenderType: event.Tool, Role: event.RoleTool, Content: "out", ToolCallID: "c1"})
+	asks := record(event.TypeMessage, event.Message{ID: "m2", ThreadID: "t1", SenderID: "bot", SenderType: event.CreatedByAgent, Role: event.RoleAssistant, ToolCalls: []event.ToolCall{call}})
+	out := record(event.TypeMessage, event.Message{ID: "m3", ThreadID: "t1", SenderID: "x", SenderType: event.CreatedByTool, Role: event.RoleTool, Content: "out", ToolCallID: "c1"})
 	w.put("t1", said("one"), record(event.TypeLLMCall, event.LLMCall{}), asks, out)
 	page := w.call("GET", "/v1/threads/t1/messages?limit=2", nil)
 	require.Equal(t, http.StatusOK, page.status, page.text)

@@ -56,18 +56,18 @@ type approvalHandlers struct {
 
 func (h *approvalHandlers) registerApprovals() {
 	tags := []string{"approvals"}
-	register(h.core, auth.Read, huma.Operation{
+	register(h.core, auth.RoleRead, huma.Operation{
 		OperationID: "listAllApprovals", Method: http.MethodGet, Path: "/v1/approvals", Tags: tags,
 		Summary: "List the tool calls that wait for a decision, of all threads",
 		Description: "Threads that began to wait just now may be missing. A call of a sub-agent is listed once, " +
 			"in the thread for which it works. The API queries each thread, which needs a running worker.",
 		Errors: []int{503},
 	}, h.listAllApprovals)
-	register(h.core, auth.Read, huma.Operation{
+	register(h.core, auth.RoleRead, huma.Operation{
 		OperationID: "listApprovals", Method: http.MethodGet, Path: "/v1/threads/{id}/approvals", Tags: tags,
 		Summary: "List the tool calls that wait for a decision, or for a client", Errors: []int{404, 503},
 	}, h.listApprovals)
-	register(h.core, auth.Approve, huma.Operation{
+	register(h.core, auth.RoleApprove, huma.Operation{
 		OperationID: "decide", Method: http.MethodPost, Path: "/v1/threads/{id}/approvals/{toolCallId}", Tags: tags,
 		Summary: "Approve or deny a tool call",
 		Description: "Repeating a decision is already_resolved. A call with a conflicting decision, or that is not the one that " +
@@ -145,17 +145,17 @@ type decisionProblem struct {
 // refusedDecision says what was wrong about a decision that changes nothing, or nil.
 func refusedDecision(call ToolCallPath, result signals.DecideOutcome) error {
 	switch result {
-	case signals.Accepted, signals.AlreadyResolved:
+	case signals.DecideAccepted, signals.DecideAlreadyResolved:
 		return nil
-	case signals.Conflict:
+	case signals.DecideConflict:
 		return decisionRefused(http.StatusConflict, result, "tool call %q already has a conflicting decision", call.ToolCallID)
-	case signals.Mismatch:
+	case signals.DecideMismatch:
 		return decisionRefused(http.StatusConflict, result,
 			"tool call %q is not the one that the decision describes, by its agent, tool, arguments, working directory, digest or round; look at the request again",
 			call.ToolCallID)
-	case signals.NotPending:
+	case signals.DecideNotPending:
 		return decisionRefused(http.StatusNotFound, result, "no tool call %q waits in thread %q", call.ToolCallID, call.ID)
-	case signals.NotAllowed:
+	case signals.DecideNotAllowed:
 		return decisionRefused(http.StatusForbidden, result,
 			"this person may not decide on tool call %q: the request names its approvers, and agents of the thread never may", call.ToolCallID)
 	}

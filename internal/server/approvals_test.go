@@ -87,7 +87,7 @@ const (
 
 // outcomes are the statuses with which they are answered.
 var outcomes = map[signals.DecideOutcome]int{
-	signals.Accepted: 200, signals.AlreadyResolved: 200, signals.Conflict: 409, signals.Mismatch: 409, signals.NotPending: 404, signals.NotAllowed: 403,
+	signals.DecideAccepted: 200, signals.DecideAlreadyResolved: 200, signals.DecideConflict: 409, signals.DecideMismatch: 409, signals.DecideNotPending: 404, signals.DecideNotAllowed: 403,
 }
 
 func TestApprovals(t *testing.T) {
@@ -119,8 +119,8 @@ func TestApprovals(t *testing.T) {
 		})
 	}
 	says := func() signals.Decide { return w.threads.approvals.decided[len(w.threads.approvals.decided)-1] }
-	assert.Equal(t, signals.Decide{ToolCallID: "c1", Decision: event.Deny, Reason: "no", By: "ann"}, says())
-	w.threads.approvals.outcome = signals.Accepted
+	assert.Equal(t, signals.Decide{ToolCallID: "c1", Decision: event.DecisionDeny, Reason: "no", By: "ann"}, says())
+	w.threads.approvals.outcome = signals.DecideAccepted
 	w.call("POST", path, object{"decision": "approve"})
 	assert.Equal(t, "api", says().By)
 	assert.Equal(t, []string{"body.decision"}, w.call("POST", path, object{"decision": "maybe"}).problem(t, 422))
@@ -133,7 +133,7 @@ func TestDecideInFull(t *testing.T) {
 	w := newWorld(t)
 	w.open("t1")
 	const path = "/v1/threads/t1/approvals/c1"
-	w.threads.approvals.outcome = signals.Accepted
+	w.threads.approvals.outcome = signals.DecideAccepted
 	says := func() signals.Decide { return w.threads.approvals.decided[len(w.threads.approvals.decided)-1] }
 	t.Run("S4-80 a session, and the request as it was seen", func(t *testing.T) {
 		got := w.call("POST", path, object{
@@ -142,14 +142,14 @@ func TestDecideInFull(t *testing.T) {
 		})
 		require.Equal(t, http.StatusOK, got.status, got.text)
 		assert.Equal(t, signals.Decide{
-			ToolCallID: "c1", Decision: event.Approve, Scope: event.Session, By: "ann", Round: 2, Agent: "bot", ToolName: "shell_cmd",
+			ToolCallID: "c1", Decision: event.DecisionApprove, Scope: event.ScopeSession, By: "ann", Round: 2, Agent: "bot", ToolName: "shell_cmd",
 			ToolArgs: []byte(`{"command":"ls"}`), WorkingDirectory: "/desk", Digest: "sha256:1",
 		}, says())
 	})
 	t.Run("a pattern", func(t *testing.T) {
 		got := w.call("POST", path, object{"decision": "approve", "scope": "pattern", "pattern": object{"path": "docs/**"}})
 		require.Equal(t, http.StatusOK, got.status, got.text)
-		assert.Equal(t, event.Pattern, says().Scope)
+		assert.Equal(t, event.ScopePattern, says().Scope)
 		assert.Equal(t, map[string]string{"path": "docs/**"}, says().Pattern)
 	})
 	t.Run("S4-93 other arguments, to the letter", func(t *testing.T) {
@@ -237,7 +237,7 @@ func TestToolResults(t *testing.T) {
 			assert.Equal(t, string(result), got.body["result"])
 		})
 	}
-	w.threads.approvals.outcome = signals.Accepted
+	w.threads.approvals.outcome = signals.DecideAccepted
 	for name, test := range map[string]struct {
 		body string
 		want signals.ToolResult

@@ -158,7 +158,7 @@ func requireRejected(t *testing.T, o target, got answer, statuses ...int) {
 func inhabited(t *testing.T, change ...func(*server.Config)) *world {
 	w := newWorld(t, append(change, withWebhook)...)
 	w.threads.known["none"] = true
-	w.threads.approvals.outcome = signals.Accepted
+	w.threads.approvals.outcome = signals.DecideAccepted
 	w.threads.queue.change = func() (event.Item, error) { return event.Item{}, nil }
 	w.threads.schedules.has = map[string]signals.ScheduleView{}
 	return w

@@ -33,7 +33,7 @@ type decisionsOutput struct {
 }
 
 func (h *approvalHandlers) registerDecisions() {
-	register(h.core, auth.Read, huma.Operation{
+	register(h.core, auth.RoleRead, huma.Operation{
 		OperationID: "listDecisions", Method: http.MethodGet, Path: "/v1/threads/{id}/decisions", Tags: []string{"approvals"},
 		Summary:     "List the decisions on tool calls, the oldest first",
 		Description: "Each with its person, time, scope and digest; including votes, expired requests, revoked approvals, and calls covered by a grant.",

@@ -77,7 +77,7 @@ func (h *eventHandlers) registerEvents() {
 			"204": {Description: "The thread is closed, and everything has been sent"},
 		},
 	}
-	register(h.core, auth.Read, op, h.events)
+	register(h.core, auth.RoleRead, op, h.events)
 }
 
 func (h *eventHandlers) events(ctx context.Context, in *eventsInput) (*huma.StreamResponse, error) {

@@ -119,7 +119,7 @@ func TestWireForms(t *testing.T) {
 		{ID: "c1", Function: event.Function{Name: "shell_cmd", Arguments: `{"command":"ls"}`}},
 	}}
 	result := event.Message{
-		ID: "m2", ThreadID: "t1", SenderID: "shell_cmd", SenderType: event.Tool, Role: event.RoleTool,
+		ID: "m2", ThreadID: "t1", SenderID: "shell_cmd", SenderType: event.CreatedByTool, Role: event.RoleTool,
 		Content: "a\nb", ToolCallID: "c1", ToolName: "shell_cmd", AgentID: "bot",
 	}
 	failed := result

@@ -34,13 +34,13 @@ type revokeInput struct {
 
 func (h *approvalHandlers) registerGrants() {
 	tags := []string{"approvals"}
-	register(h.core, auth.Read, huma.Operation{
+	register(h.core, auth.RoleRead, huma.Operation{
 		OperationID: "listGrants", Method: http.MethodGet, Path: "/v1/threads/{id}/grants", Tags: tags,
 		Summary:     "List the approvals that cover more calls than their own",
 		Description: "From the thread's records; one given just now may be missing.",
 		Errors:      []int{404, 503},
 	}, h.listGrants)
-	register(h.core, auth.Approve, huma.Operation{
+	register(h.core, auth.RoleApprove, huma.Operation{
 		OperationID: "revokeGrant", Method: http.MethodDelete, Path: "/v1/threads/{id}/grants/{toolCallId}", Tags: tags,
 		Summary: "Revoke an approval and what it grants",
 		Description: "Completed calls are not undone; an approved call that has not started needs a new approval. Any approval can be revoked by the id of its call. " +
@@ -111,7 +111,7 @@ func (h *approvalHandlers) revokeGrant(ctx context.Context, in *revokeInput) (*o
 			return nil, h.problem(ctx, in.ID, err)
 		}
 		if !again {
-			return decided(signals.AlreadyResolved), nil
+			return decided(signals.DecideAlreadyResolved), nil
 		}
 	}
 	r := signals.Revoke{ToolCallID: in.ToolCallID, By: by, Reason: in.Reason}
@@ -120,7 +120,7 @@ func (h *approvalHandlers) revokeGrant(ctx context.Context, in *revokeInput) (*o
 	got, err := h.approvals.Revoke(within, in.ID, r)
 	if !holds && errors.Is(err, signals.ErrThreadClosed) {
 		// Nothing is on its way to the store any more.
-		return decided(signals.AlreadyResolved), nil
+		return decided(signals.DecideAlreadyResolved), nil
 	}
 	if err == nil {
 		err = refusedRevocation(in.ToolCallPath, got)
@@ -149,10 +149,10 @@ func approvalOf(records []event.Record, toolCallID string) (approved, holds bool
 			continue
 		}
 		switch {
-		case a.Decision == event.ApprovalRevoked:
+		case a.Decision == event.DecisionRevoked:
 			holds = false
 		case a.Missing > 0:
-		case a.Decision == event.Approve:
+		case a.Decision == event.DecisionApprove:
 			approved, holds, round = true, true, max(round, a.Round)
 		default:
 			round = max(round, a.Round)
@@ -162,7 +162,7 @@ func approvalOf(records []event.Record, toolCallID string) (approved, holds bool
 }
 
 func noApproval(call ToolCallPath) error {
-	return decisionRefused(http.StatusNotFound, signals.NotPending,
+	return decisionRefused(http.StatusNotFound, signals.DecideNotPending,
 		"thread %q has no approval of a tool call %q, or it was given just now and is not stored yet; GET /v1/threads/%s/grants lists what is granted",
 		call.ID, call.ToolCallID, call.ID)
 }
@@ -170,15 +170,15 @@ func noApproval(call ToolCallPath) error {
 // refusedRevocation says what was wrong about a revocation that changes nothing, or nil.
 func refusedRevocation(call ToolCallPath, result signals.DecideOutcome) error {
 	switch result {
-	case signals.Accepted, signals.AlreadyResolved:
+	case signals.DecideAccepted, signals.DecideAlreadyResolved:
 		return nil
-	case signals.NotPending:
+	case signals.DecideNotPending:
 		return noApproval(call)
-	case signals.Conflict:
+	case signals.DecideConflict:
 		return decisionRefused(http.StatusConflict, result, "tool call %q was not approved: there is nothing to revoke", call.ToolCallID)
-	case signals.NotAllowed:
+	case signals.DecideNotAllowed:
 		return decisionRefused(http.StatusForbidden, result, "agents of the thread may not revoke the approval of tool call %q", call.ToolCallID)
-	case signals.Mismatch:
+	case signals.DecideMismatch:
 	}
 	return unknownOutcome(call, result)
 }

@@ -18,7 +18,7 @@ import (
 // approved is a record of an approval; id is that of its call.
 func approved(id string, scope event.Scope, change ...func(*event.Approval)) event.Record {
 	a := event.Approval{
-		ToolCallID: id, ToolName: "shell_cmd", Agent: "bot", Decision: event.Approve, Scope: scope, By: "ann", DecidedAt: asked,
+		ToolCallID: id, ToolName: "shell_cmd", Agent: "bot", Decision: event.DecisionApprove, Scope: scope, By: "ann", DecidedAt: asked,
 		Digest: "sha256:" + id, Definition: "sha256:def", WorkingDirectory: "/desk",
 	}
 	for _, c := range change {
@@ -30,8 +30,8 @@ func approved(id string, scope event.Scope, change ...func(*event.Approval)) eve
 }
 
 func taken(id, by string) event.Record {
-	r := approved(id, event.Session, func(a *event.Approval) {
-		a.Decision, a.By, a.DecidedAt = event.ApprovalRevoked, by, asked.Add(time.Minute)
+	r := approved(id, event.ScopeSession, func(a *event.Approval) {
+		a.Decision, a.By, a.DecidedAt = event.DecisionRevoked, by, asked.Add(time.Minute)
 	})
 	r.ID = id + ".revoked"
 	return r
@@ -42,14 +42,14 @@ func grantWorld(t *testing.T) *world {
 	w.open("t1")
 	w.put("t1",
 		said("hello"),
-		approved("c1", event.Once),
-		approved("c2", event.Session),
-		approved("c3", event.Pattern, func(a *event.Approval) {
+		approved("c1", event.ScopeOnce),
+		approved("c2", event.ScopeSession),
+		approved("c3", event.ScopePattern, func(a *event.Approval) {
 			a.Pattern, a.Rest, a.Reason = map[string]string{"path": "docs/**"}, "sha256:rest", "docs only"
 		}),
 		taken("c2", "bob"),
-		approved("c4", event.Once, func(a *event.Approval) { a.Decision, a.Reason = event.Deny, "no" }),
-		approved("c5", event.Once, func(a *event.Approval) { a.Missing = 1 }),
+		approved("c4", event.ScopeOnce, func(a *event.Approval) { a.Decision, a.Reason = event.DecisionDeny, "no" }),
+		approved("c5", event.ScopeOnce, func(a *event.Approval) { a.Missing = 1 }),
 	)
 	return w
 }
@@ -81,7 +81,7 @@ func TestGrants(t *testing.T) {
 func TestRevoke(t *testing.T) {
 	w := grantWorld(t)
 	for result, status := range map[signals.DecideOutcome]int{
-		signals.Accepted: 200, signals.AlreadyResolved: 200, signals.NotPending: 404, signals.Conflict: 409, signals.NotAllowed: 403,
+		signals.DecideAccepted: 200, signals.DecideAlreadyResolved: 200, signals.DecideNotPending: 404, signals.DecideConflict: 409, signals.DecideNotAllowed: 403,
 	} {
 		t.Run(string(result), func(t *testing.T) {
 			w.threads.approvals.outcome = result
@@ -95,7 +95,7 @@ func TestRevoke(t *testing.T) {
 			assert.Equal(t, signals.Revoke{ToolCallID: "c3", By: "bob", Reason: "too wide"}, said[len(said)-1])
 		})
 	}
-	w.threads.approvals.outcome = signals.Accepted
+	w.threads.approvals.outcome = signals.DecideAccepted
 	t.Run("an approval of one call, too", func(t *testing.T) {
 		require.Equal(t, http.StatusOK, w.call("DELETE", "/v1/threads/t1/grants/c1", nil).status)
 		said := w.threads.approvals.revoked
@@ -135,7 +135,7 @@ func TestRevoke(t *testing.T) {
 		said = len(w.threads.approvals.revoked)
 	})
 	t.Run("what was revoked and approved anew", func(t *testing.T) {
-		again := approved("c2", event.Session, func(a *event.Approval) { a.Round = 2 })
+		again := approved("c2", event.ScopeSession, func(a *event.Approval) { a.Round = 2 })
 		again.ID = "c2.decision.2"
 		w.put("t1", again)
 		require.Equal(t, http.StatusOK, w.call("DELETE", "/v1/threads/t1/grants/c2", nil).status)
@@ -154,11 +154,11 @@ func TestGrantsOfALongThread(t *testing.T) {
 	const many = 1001
 	records := make([]event.Record, many)
 	for i := range records {
-		records[i] = approved(fmt.Sprint("c", i), event.Session)
+		records[i] = approved(fmt.Sprint("c", i), event.ScopeSession)
 	}
 	w.put("t1", records...)
 	assert.Len(t, w.call("GET", "/v1/threads/t1/grants", nil).body["grants"], many)
-	w.threads.approvals.outcome = signals.Accepted
+	w.threads.approvals.outcome = signals.DecideAccepted
 	assert.Equal(t, http.StatusOK, w.call("DELETE", fmt.Sprint("/v1/threads/t1/grants/c", many-1), nil).status)
 }
 
@@ -192,7 +192,7 @@ func TestDecisions(t *testing.T) {
 	})
 	t.Run("S4-95 with all fields", func(t *testing.T) {
 		w.open("t2")
-		w.put("t2", approved("d1", event.Pattern, func(a *event.Approval) {
+		w.put("t2", approved("d1", event.ScopePattern, func(a *event.Approval) {
 			a.Reason, a.Round, a.Arguments, a.Grant = "fine", 2, `{"dry":true}`, "c3"
 			a.Pattern, a.Rest, a.Missing = map[string]string{"a": "b"}, "sha256:rest", 1
 			a.Votes = []event.Vote{{By: "ann", At: asked, Reason: "fine"}}

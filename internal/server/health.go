@@ -84,7 +84,7 @@ func (h *healthHandlers) readyz(ctx context.Context, _ *struct{}) (*healthOutput
 		return h.ready(ctx)
 	})
 	out := &healthOutput{Status: http.StatusOK, CacheControl: "no-store", Body: health{Status: up, Components: map[string]string{}}}
-	_, unknown := h.access.principal(ctx, auth.Read)
+	_, unknown := h.access.principal(ctx, auth.RoleRead)
 	for range cap(answers) {
 		for name, err := range <-answers {
 			out.Body.Components[name] = up

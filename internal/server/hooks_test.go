@@ -26,14 +26,14 @@ func decided(on string, d event.Interception) event.Record {
 
 func agentSays(id, content string, held bool) event.Message {
 	return event.Message{
-		ID: id, ThreadID: "t1", SenderID: "bot", SenderType: event.Agent, Role: event.RoleAssistant, Content: content, AgentID: "bot", Held: held,
+		ID: id, ThreadID: "t1", SenderID: "bot", SenderType: event.CreatedByAgent, Role: event.RoleAssistant, Content: content, AgentID: "bot", Held: held,
 	}
 }
 
 // decisions is a thread in which hooks have decided on most messages, the first of
 // which they decided on last.
 func decisions() []event.Record {
-	asked := event.Message{ID: "m1", ThreadID: "t1", SenderID: "ann", SenderType: event.User, Role: event.RoleUser, Content: "my password is 1234"}
+	asked := event.Message{ID: "m1", ThreadID: "t1", SenderID: "ann", SenderType: event.CreatedByUser, Role: event.RoleUser, Content: "my password is 1234"}
 	redacted, passed := asked, agentSays("m4", "let out", false)
 	redacted.Content = "my password is …"
 	return []event.Record{
@@ -43,12 +43,12 @@ func decisions() []event.Record {
 		of(agentSays("m4", "let out", true)),
 		of(agentSays("m5", "as it was", false)),
 		of(agentSays("m6", "not decided", true)),
-		decided("m2", event.Interception{Outcome: event.Responded, Hooks: []event.HookOutcome{{Name: "guard", Outcome: event.Responded}}}),
-		decided("m3", event.Interception{Outcome: event.Produced}),
-		decided("m4", event.Interception{Outcome: event.Passed, Message: &passed}),
+		decided("m2", event.Interception{Outcome: event.OutcomeResponded, Hooks: []event.HookOutcome{{Name: "guard", Outcome: event.OutcomeResponded}}}),
+		decided("m3", event.Interception{Outcome: event.OutcomeOverwritten}),
+		decided("m4", event.Interception{Outcome: event.OutcomePassed, Message: &passed}),
 		// No hook had a say: this one is for models only.
-		decided("m5", event.Interception{Outcome: event.Passed}),
-		decided("m1", event.Interception{Outcome: event.Replaced, Message: &redacted, Hooks: []event.HookOutcome{{Name: "guard", Outcome: event.Replaced}}}),
+		decided("m5", event.Interception{Outcome: event.OutcomePassed}),
+		decided("m1", event.Interception{Outcome: event.OutcomeReplaced, Message: &redacted, Hooks: []event.HookOutcome{{Name: "guard", Outcome: event.OutcomeReplaced}}}),
 	}
 }
 

@@ -179,7 +179,7 @@ func TestBlankMessagesAreRefused(t *testing.T) {
 		require.Equal(t, []string{"body.content"}, w.call("POST", "/v1/threads/t1/messages", object{"content": blank}).problem(t, 422))
 		require.Equal(t, []string{"body.message.content"}, w.call("POST", "/v1/threads", object{"message": blank}).problem(t, 422))
 		require.Equal(t, []string{"body.payload.content"}, w.call("POST", "/v1/threads/t1/queue", object{
-			"type": "message", "payload": event.NewMessage{ThreadID: "t1", SenderID: "ann", SenderType: event.User, Content: blank},
+			"type": "message", "payload": event.NewMessage{ThreadID: "t1", SenderID: "ann", SenderType: event.CreatedByUser, Content: blank},
 		}).problem(t, 422))
 		w.call("POST", "/v1/threads/t1/world/messages", object{"content": blank, "sender": "ann"}).problem(t, 422)
 		got := w.call("POST", "/v1/sessions/t1/prompt", object{"content": blank})

@@ -68,22 +68,22 @@ type keyHandlers struct {
 func (h *keyHandlers) registerKeys() {
 	tags := []string{"keys"}
 	const path, one = "/v1/keys", "/v1/keys/{id}"
-	register(h.core, auth.Admin, huma.Operation{
+	register(h.core, auth.RoleAdmin, huma.Operation{
 		OperationID: "listKeys", Method: http.MethodGet, Path: path, Tags: tags,
 		Summary: "List the API keys of the namespace",
 	}, h.listKeys)
-	register(h.core, auth.Admin, huma.Operation{
+	register(h.core, auth.RoleAdmin, huma.Operation{
 		OperationID: "createKey", Method: http.MethodPost, Path: path, Tags: tags,
 		Summary: "Create an API key", DefaultStatus: http.StatusCreated,
 		Description: "The response has the secret, which is not shown again. The first key needs the role admin: from then on every request needs a key.",
 		Errors:      []int{400, 409, 413},
 	}, h.createKey)
-	register(h.core, auth.Admin, huma.Operation{
+	register(h.core, auth.RoleAdmin, huma.Operation{
 		OperationID: "rotateKey", Method: http.MethodPost, Path: one + "/rotate", Tags: tags,
 		Summary: "Rotate the secret of an API key", Description: "The response has the secret, which is not shown again.",
 		Errors: []int{400, 404, 409, 413},
 	}, h.rotateKey)
-	register(h.core, auth.Admin, huma.Operation{
+	register(h.core, auth.RoleAdmin, huma.Operation{
 		OperationID: "revokeKey", Method: http.MethodDelete, Path: one, Tags: tags,
 		Summary: "Revoke an API key", DefaultStatus: http.StatusNoContent,
 		Description: "It ends in all processes within seconds, with its open event streams. Revoking it again changes nothing. " +
@@ -138,7 +138,7 @@ func (h *keyHandlers) createKey(ctx context.Context, in *createKeyInput) (*newKe
 		return nil, h.keyProblem(ctx, err)
 	}
 	switch {
-	case auth.FromContext(ctx).Kind == auth.KindLocal && !roles.Has(auth.Admin):
+	case auth.FromContext(ctx).Kind == auth.KindLocal && !roles.Has(auth.RoleAdmin):
 		return nil, refuse(http.StatusUnprocessableEntity, "body.roles",
 			"must have admin: this is the first key, and from now on every request needs one")
 	case !k.ExpiresAt.IsZero() && !k.ExpiresAt.After(time.Now()):

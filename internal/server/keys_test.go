@@ -57,8 +57,8 @@ func TestFirstKey(t *testing.T) {
 func TestKeys(t *testing.T) {
 	ops := auth.TokenFor("ops")
 	log := &bytes.Buffer{}
-	keys, pass := withKeys(t, true, auth.Key{Name: "ops", Roles: auth.Roles{auth.Admin}, Hash: ops.Hash()},
-		auth.Key{Name: "elsewhere", Namespace: "other", Roles: auth.Roles{auth.Admin}, Hash: auth.TokenFor("x").Hash()})
+	keys, pass := withKeys(t, true, auth.Key{Name: "ops", Roles: auth.Roles{auth.RoleAdmin}, Hash: ops.Hash()},
+		auth.Key{Name: "elsewhere", Namespace: "other", Roles: auth.Roles{auth.RoleAdmin}, Hash: auth.TokenFor("x").Hash()})
 	w := newWorld(t, keys, func(c *server.Config) {
 		c.Logger = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})

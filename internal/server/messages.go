@@ -63,7 +63,7 @@ type messageHandlers struct {
 
 func (h *messageHandlers) registerMessages() {
 	tags := []string{"messages"}
-	register(h.core, auth.Post, huma.Operation{
+	register(h.core, auth.RolePost, huma.Operation{
 		OperationID: "postMessage", Method: http.MethodPost, Path: "/v1/threads/{id}/messages", Tags: tags,
 		Summary: "Post a message", DefaultStatus: http.StatusAccepted,
 		Description: "202 with the event's id once the thread has accepted the message, or Temporal keeps it because no worker runs; with wait=true 200 after the turn, or 202 if the turn takes longer than the server waits. " +
@@ -73,7 +73,7 @@ func (h *messageHandlers) registerMessages() {
 	}, h.postMessage)
 	op := h.api.OpenAPI().Paths["/v1/threads/{id}/messages"].Post
 	op.Responses["200"].Content = op.Responses["202"].Content
-	register(h.core, auth.Read, huma.Operation{
+	register(h.core, auth.RoleRead, huma.Operation{
 		OperationID: "listMessages", Method: http.MethodGet, Path: "/v1/threads/{id}/messages", Tags: tags,
 		Summary: "List messages, the oldest first", Errors: []int{404, 503},
 		Description: "Messages as changed by hooks. Messages that a hook hides are left out, so that a page with a next may be short.",
@@ -82,7 +82,7 @@ func (h *messageHandlers) registerMessages() {
 
 func (h *messageHandlers) postMessage(ctx context.Context, in *postInput) (*postOutput, error) {
 	if in.Wait {
-		if err := needs(ctx, auth.Read, "query.wait"); err != nil {
+		if err := needs(ctx, auth.RoleRead, "query.wait"); err != nil {
 			return nil, err
 		}
 	}
@@ -131,12 +131,12 @@ func newPost(ctx context.Context, threadID, at string, m NewMessage) (signals.Po
 	if err := checkID(at+"id", m.ID, signals.CheckEventID); err != nil {
 		return signals.Post{}, err
 	}
-	sender, err := actor(ctx, at+"sender", m.Sender, string(event.User))
+	sender, err := actor(ctx, at+"sender", m.Sender, string(event.CreatedByUser))
 	if err != nil {
 		return signals.Post{}, err
 	}
 	post := signals.NewPost(m.ID, event.NewMessage{
-		ThreadID: threadID, SenderID: sender, SenderType: event.User, Content: m.Content,
+		ThreadID: threadID, SenderID: sender, SenderType: event.CreatedByUser, Content: m.Content,
 	})
 	if len(post.Payload) > signals.MaxPayload {
 		return post, tooLarge(at+"content", len(post.Payload))

@@ -133,6 +133,6 @@ func (h *threadHandlers) storeThread(ctx context.Context, id string, start signa
 		h.logger.Warn("storing a new thread failed; its first record will", "thread", id, "error", err)
 	}
 	return stateView(signals.State{
-		Namespace: h.namespace, ThreadID: id, Agents: start.Agents, Metadata: start.Metadata, Status: signals.Idle,
+		Namespace: h.namespace, ThreadID: id, Agents: start.Agents, Metadata: start.Metadata, Status: signals.ThreadIdle,
 	})
 }

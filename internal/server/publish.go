@@ -50,13 +50,13 @@ type publishHandlers struct {
 
 func (h *publishHandlers) registerPublish() {
 	tags := []string{"events"}
-	register(h.core, auth.Post, huma.Operation{
+	register(h.core, auth.RolePost, huma.Operation{
 		OperationID: "publishToThread", Method: http.MethodPost, Path: "/v1/threads/{id}/events", Tags: tags,
 		Summary: "Publish an environment event to a thread", DefaultStatus: http.StatusAccepted,
 		Description: "Rules route it. Responds when the thread has accepted or rejected it. A known id is a duplicate, which changes nothing.",
 		Errors:      []int{400, 404, 409, 413, 429, 503},
 	}, h.publishToThread)
-	register(h.core, auth.Post, huma.Operation{
+	register(h.core, auth.RolePost, huma.Operation{
 		OperationID: "publish", Method: http.MethodPost, Path: "/v1/events", Tags: tags,
 		Summary: "Publish an environment event to the thread that it names", DefaultStatus: http.StatusAccepted,
 		Description: "The thread is metadata.trigger_session_id. An event without a thread, or for one that does not exist or is closed, is ignored, and the response says so.",

@@ -85,11 +85,11 @@ type queueHandlers struct {
 func (h *queueHandlers) registerQueue() {
 	tags := []string{"queue"}
 	const path = "/v1/threads/{id}/queue"
-	register(h.core, auth.Read, huma.Operation{
+	register(h.core, auth.RoleRead, huma.Operation{
 		OperationID: "getQueue", Method: http.MethodGet, Path: path, Tags: tags,
 		Summary: "List the events of the queue", Errors: []int{404, 503},
 	}, h.getQueue)
-	register(h.core, auth.Operate, huma.Operation{
+	register(h.core, auth.RoleOperate, huma.Operation{
 		OperationID: "addToQueue", Method: http.MethodPost, Path: path, Tags: tags,
 		Summary: "Add an event of any type", DefaultStatus: http.StatusAccepted,
 		Description: "Responds when the thread has accepted or rejected it. A known id is a duplicate, which changes nothing.",
@@ -97,20 +97,20 @@ func (h *queueHandlers) registerQueue() {
 	}, h.addToQueue)
 	h.registerPlace("getCurrentEvent", path+"/current", "Get the event that is being processed", current)
 	h.registerPlace("getNextEvent", path+"/next", "Get the event that is processed next", next)
-	register(h.core, auth.Read, huma.Operation{
+	register(h.core, auth.RoleRead, huma.Operation{
 		OperationID: "getEvent", Method: http.MethodGet, Path: path + "/{eventId}", Tags: tags,
 		Summary:     "Get an event of the queue",
 		Description: "Ended events stay in the queue for a while; the thread's events have all of them.",
 		Errors:      []int{404, 503},
 	}, h.getItem)
-	register(h.core, auth.Operate, huma.Operation{
+	register(h.core, auth.RoleOperate, huma.Operation{
 		OperationID: "setEventStatus", Method: http.MethodPatch, Path: path + "/{eventId}", Tags: tags,
 		Summary: "Set the status of an event",
 		Description: "A pending event that gets another status is never processed; the turn of the event being processed is interrupted. " +
 			"pending retries a failed event, and processes the one that is being processed again. A change that is not possible is a 409.",
 		Errors: []int{400, 404, 409, 413, 503},
 	}, h.setStatus)
-	register(h.core, auth.Operate, huma.Operation{
+	register(h.core, auth.RoleOperate, huma.Operation{
 		OperationID: "retryEvent", Method: http.MethodPost, Path: path + "/{eventId}/retry", Tags: tags,
 		Summary:     "Retry a failed event",
 		Description: "Any other event is a 409.",
@@ -120,7 +120,7 @@ func (h *queueHandlers) registerQueue() {
 
 // registerPlace registers the get of an event by its place in the queue.
 func (h *queueHandlers) registerPlace(id, path, summary string, place func(signals.Queue) *event.Item) {
-	register(h.core, auth.Read, huma.Operation{
+	register(h.core, auth.RoleRead, huma.Operation{
 		OperationID: id, Method: http.MethodGet, Path: path, Tags: []string{"queue"}, Summary: summary,
 		Errors:    []int{404, 503},
 		Responses: map[string]*huma.Response{"204": {Description: "There is none"}},

@@ -63,7 +63,7 @@ func (f *threads) Retry(_ context.Context, id, eventID, by string) (event.Item, 
 	return f.queue.change()
 }
 
-func queued(id string, status event.Status) event.Item {
+func queued(id string, status event.ItemStatus) event.Item {
 	at := time.Unix(1700000000, 0).UTC()
 	return event.Item{
 		ID: id, ThreadID: "t1", Type: event.TypeMessage, Payload: json.RawMessage(`{"content":"hi"}`), Status: status,
@@ -75,16 +75,16 @@ func queueWorld(t *testing.T, change ...func(*server.Config)) *world {
 	w := newWorld(t, change...)
 	w.open("t1")
 	w.threads.known["gone"] = false
-	current, ended := queued("e1", event.Processing), queued("e4", event.Completed)
+	current, ended := queued("e1", event.ItemProcessing), queued("e4", event.ItemCompleted)
 	ended.Payload = nil
 	full := event.Item{
-		ID: "e2", ThreadID: "t1", Type: "deploy", Payload: json.RawMessage(`{"n":12345678901234567890}`), Status: event.Pending,
+		ID: "e2", ThreadID: "t1", Type: "deploy", Payload: json.RawMessage(`{"n":12345678901234567890}`), Status: event.ItemPending,
 		Priority: 7, TTL: 60000, TraceID: "e1", ParentEventID: "e1", Namespace: "default", CreatedAt: current.CreatedAt, UpdatedAt: current.UpdatedAt,
 	}
-	failed := queued("e3", event.Failed)
+	failed := queued("e3", event.ItemFailed)
 	failed.Error, failed.Attempt = "no key", 1
 	w.threads.queue.has = signals.Queue{
-		Processing: &current, Waiting: []event.Item{queued("e9", event.Processing)}, Items: []event.Item{full, queued("e5", event.Pending)},
+		Processing: &current, Waiting: []event.Item{queued("e9", event.ItemProcessing)}, Items: []event.Item{full, queued("e5", event.ItemPending)},
 		Failed: []event.Item{failed}, Ended: []event.Item{ended},
 	}
 	return w
@@ -113,14 +113,14 @@ func TestQueue(t *testing.T) {
 		at := time.Unix(1700000000, 0)
 		w.append("t1", store.Batch{Records: []event.Record{
 			event.NewRecord("e4", event.TypeMessage, "e4", "", at, event.Message{
-				ID: "e4", ThreadID: "t1", SenderID: "ann", SenderType: event.User, Role: event.RoleUser, Content: "hi", Metadata: map[string]any{"a": 1.0},
+				ID: "e4", ThreadID: "t1", SenderID: "ann", SenderType: event.CreatedByUser, Role: event.RoleUser, Content: "hi", Metadata: map[string]any{"a": 1.0},
 			}),
 			event.NewRecord("e6", event.TypeEnv, "e6", "", at, event.EnvEvent{
 				ID: "e6", Type: "file.changed", Timestamp: 7, Metadata: event.EnvMetadata{Source: event.SourceEnv}, Payload: json.RawMessage(`{"path":"a.go"}`),
 			}),
 			event.NewRecord("e7", "deploy", "e7", "", at, map[string]any{"n": 1}),
 		}})
-		env, custom := queued("e6", event.Completed), queued("e7", event.Failed)
+		env, custom := queued("e6", event.ItemCompleted), queued("e7", event.ItemFailed)
 		env.Type, env.Payload, env.Timestamp, custom.Type, custom.Payload = "file.changed", nil, 7, "deploy", nil
 		before := w.threads.queue.has.Ended
 		w.threads.queue.has.Ended = append(slices.Clone(before), env, custom)
@@ -204,7 +204,7 @@ func TestAddToQueue(t *testing.T) {
 		assert.Equal(t, object{"eventId": "e1", "status": "queued"}, got.body)
 		assert.Equal(t, signals.Post{
 			ID: "e1", Type: "deploy", Payload: json.RawMessage(`{"n":12345678901234567890}`), Priority: 7, TTL: 60000,
-			TraceID: "trace", ParentEventID: "e0", OnBusy: signals.Reject, Agents: []string{"bot"}, Tools: &[]string{},
+			TraceID: "trace", ParentEventID: "e0", OnBusy: signals.OnBusyReject, Agents: []string{"bot"}, Tools: &[]string{},
 		}, w.threads.posts[0])
 	})
 	t.Run("S2-43 with nothing but a type", func(t *testing.T) {
@@ -214,7 +214,7 @@ func TestAddToQueue(t *testing.T) {
 		assert.Equal(t, post.ID, got.body["eventId"])
 		assert.Len(t, post.ID, 26)
 	})
-	for _, by := range []event.CreatedBy{event.User, event.Tool, event.System, event.Agent} {
+	for _, by := range []event.CreatedBy{event.CreatedByUser, event.CreatedByTool, event.CreatedBySystem, event.CreatedByAgent} {
 		t.Run("S2-43 a message by "+string(by), func(t *testing.T) {
 			got := w.call("POST", path, object{"type": "message", "payload": object{"senderId": "x", "senderType": by, "content": "hi"}})
 			require.Equal(t, http.StatusAccepted, got.status, got.text)
@@ -286,9 +286,9 @@ func TestDuplicateInQueue(t *testing.T) {
 func TestSetStatus(t *testing.T) {
 	w := queueWorld(t)
 	const path = "/v1/threads/t1/queue/e2"
-	after := queued("e2", event.Completed)
+	after := queued("e2", event.ItemCompleted)
 	w.threads.queue.change = func() (event.Item, error) { return after, nil }
-	for _, status := range []event.Status{event.Pending, event.Completed, event.Failed, event.Expired, event.Overwritten} {
+	for _, status := range []event.ItemStatus{event.ItemPending, event.ItemCompleted, event.ItemFailed, event.ItemExpired, event.ItemOverwritten} {
 		t.Run("S2-46 S2-37 "+string(status), func(t *testing.T) {
 			got := w.call("PATCH", path, object{"status": status, "by": "ann", "reason": "stale"})
 			require.Equal(t, http.StatusOK, got.status, got.text)

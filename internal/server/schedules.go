@@ -69,44 +69,44 @@ type scheduleHandlers struct {
 func (h *scheduleHandlers) registerSchedules() {
 	tags := []string{"schedules"}
 	const path, one = "/v1/schedules", "/v1/schedules/{id}"
-	register(h.core, auth.Operate, huma.Operation{
+	register(h.core, auth.RoleOperate, huma.Operation{
 		OperationID: "createSchedule", Method: http.MethodPost, Path: path, Tags: tags,
 		Summary: "Create a schedule that posts to a thread", DefaultStatus: http.StatusCreated,
 		Description: "It posts exactly one of event and message, at the times of cron, every or both.",
 		Errors:      []int{400, 409, 413, 503},
 	}, h.createSchedule)
-	register(h.core, auth.Read, huma.Operation{
+	register(h.core, auth.RoleRead, huma.Operation{
 		OperationID: "listSchedules", Method: http.MethodGet, Path: path, Tags: tags,
 		Summary:     "List schedules, by their ids",
 		Description: "A schedule created just now may be missing. The list leaves out the outcomes of runs.",
 		Errors:      []int{503},
 	}, h.listSchedules)
-	register(h.core, auth.Read, huma.Operation{
+	register(h.core, auth.RoleRead, huma.Operation{
 		OperationID: "getSchedule", Method: http.MethodGet, Path: one, Tags: tags,
 		Summary: "Get a schedule, with its next and last runs", Errors: []int{404, 503},
 	}, h.getSchedule)
-	register(h.core, auth.Operate, huma.Operation{
+	register(h.core, auth.RoleOperate, huma.Operation{
 		OperationID: "replaceSchedule", Method: http.MethodPut, Path: one, Tags: tags,
 		Summary:     "Replace a schedule",
 		Description: "Omitted fields get their defaults: a paused schedule resumes unless paused is set.",
 		Errors:      []int{400, 404, 413, 503},
 	}, h.replaceSchedule)
-	register(h.core, auth.Operate, huma.Operation{
+	register(h.core, auth.RoleOperate, huma.Operation{
 		OperationID: "deleteSchedule", Method: http.MethodDelete, Path: one, Tags: tags,
 		Summary: "Delete a schedule", DefaultStatus: http.StatusNoContent,
 		Description: "A run in progress continues.", Errors: []int{404, 503},
 	}, h.deleteSchedule)
-	register(h.core, auth.Operate, huma.Operation{
+	register(h.core, auth.RoleOperate, huma.Operation{
 		OperationID: "pauseSchedule", Method: http.MethodPost, Path: one + "/pause", Tags: tags,
 		Summary: "Pause a schedule", Errors: []int{400, 404, 413, 503},
 	}, h.changeSchedule(Schedules.PauseSchedule))
-	register(h.core, auth.Operate, huma.Operation{
+	register(h.core, auth.RoleOperate, huma.Operation{
 		OperationID: "resumeSchedule", Method: http.MethodPost, Path: one + "/resume", Tags: tags,
 		Summary:     "Resume a paused schedule",
 		Description: "Missed times are not made up for.",
 		Errors:      []int{400, 404, 413, 503},
 	}, h.changeSchedule(Schedules.ResumeSchedule))
-	register(h.core, auth.Operate, huma.Operation{
+	register(h.core, auth.RoleOperate, huma.Operation{
 		OperationID: "triggerSchedule", Method: http.MethodPost, Path: one + "/trigger", Tags: tags,
 		Summary: "Start a run now", DefaultStatus: http.StatusAccepted,
 		Description: "Works for paused schedules and those without remaining runs. Runs of the same second post once.",

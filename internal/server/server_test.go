@@ -104,7 +104,7 @@ func (f *threads) Turn(ctx context.Context, id string, p signals.Post) (signals.
 
 func (f *threads) Update(_ context.Context, id string, c signals.ThreadChange) (signals.State, error) {
 	f.changes = append(f.changes, c)
-	st := signals.State{ThreadID: id, Namespace: "default", Title: c.Title, Agents: c.Agents, Metadata: c.Metadata, Status: signals.Idle}
+	st := signals.State{ThreadID: id, Namespace: "default", Title: c.Title, Agents: c.Agents, Metadata: c.Metadata, Status: signals.ThreadIdle}
 	st.TurnLimit, st.LLMCalls = f.limit, f.calls
 	return st, f.check(id)
 }
@@ -120,9 +120,9 @@ func (f *threads) State(ctx context.Context, id string) (signals.State, error) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	st := signals.State{Namespace: "default", ThreadID: id, Status: signals.Idle, Agents: []string{"bot"}, TurnLimit: f.limit, LLMCalls: f.calls}
+	st := signals.State{Namespace: "default", ThreadID: id, Status: signals.ThreadIdle, Agents: []string{"bot"}, TurnLimit: f.limit, LLMCalls: f.calls}
 	if open, there := f.known[id]; there && !open {
-		st.Status = signals.Closed
+		st.Status = signals.ThreadClosed
 		return st, nil
 	}
 	return st, f.check(id)
@@ -274,13 +274,13 @@ func undated(text string) string {
 
 func said(content string) event.Record {
 	return record(event.TypeMessage, event.Message{
-		ID: "m-" + content, ThreadID: "t1", SenderID: "ann", SenderType: event.User, Role: event.RoleUser, Content: content,
+		ID: "m-" + content, ThreadID: "t1", SenderID: "ann", SenderType: event.CreatedByUser, Role: event.RoleUser, Content: content,
 	})
 }
 
 func replied(id, content string) event.Record {
 	return record(event.TypeMessage, event.Message{
-		ID: id, ThreadID: "t1", SenderID: "bot", AgentID: "bot", SenderType: event.Agent, Role: event.RoleAssistant, Content: content,
+		ID: id, ThreadID: "t1", SenderID: "bot", AgentID: "bot", SenderType: event.CreatedByAgent, Role: event.RoleAssistant, Content: content,
 	})
 }
 

@@ -58,7 +58,7 @@ type promptHandlers struct {
 // is none of huma's, whose errors are problem documents.
 func (h *promptHandlers) registerSessions(mux *http.ServeMux) {
 	for name, path := range promptPaths {
-		h.access.handle(mux, route{role: auth.Post, refuse: func(w http.ResponseWriter, status int, detail string) {
+		h.access.handle(mux, route{role: auth.RolePost, refuse: func(w http.ResponseWriter, status int, detail string) {
 			h.answerPrompt(w, status, promptError{detail})
 		}}, "POST "+path, h.prompt)
 		h.describePrompt(name, path)
@@ -175,6 +175,6 @@ func (h *promptHandlers) describePrompt(name, path string) {
 			"503": {Description: promptNoSession + ": Temporal cannot be reached, or no worker runs", Content: failed},
 		},
 	}
-	secure(op, auth.Post)
+	secure(op, auth.RolePost)
 	h.api.OpenAPI().AddOperation(op)
 }

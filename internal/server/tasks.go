@@ -74,30 +74,30 @@ type taskHandlers struct {
 func (h *taskHandlers) registerTasks() {
 	tags := []string{"tasks"}
 	const path = "/v1/tasks/{id}"
-	register(h.core, auth.Read, huma.Operation{
+	register(h.core, auth.RoleRead, huma.Operation{
 		OperationID: "listTasks", Method: http.MethodGet, Path: "/v1/threads/{id}/tasks", Tags: tags,
 		Summary: "List the background tasks of a thread", Errors: []int{404, 503},
 	}, h.listTasks)
-	register(h.core, auth.Read, huma.Operation{
+	register(h.core, auth.RoleRead, huma.Operation{
 		OperationID: "getTask", Method: http.MethodGet, Path: path, Tags: tags,
 		Summary:     "Get a background task",
 		Description: "Ended tasks are available as long as the store keeps the thread.",
 		Errors:      []int{404, 503},
 	}, h.getTask)
-	register(h.core, auth.Post, huma.Operation{
+	register(h.core, auth.RolePost, huma.Operation{
 		OperationID: "completeTask", Method: http.MethodPost, Path: path + "/complete", Tags: tags,
 		Summary: "Complete or fail a background task",
 		Description: "With an error the task fails. The agent that started it is notified. Repeating the request is already_ended; " +
 			"a task that ended differently is a 409, and the problem document has result: conflict.",
 		Errors: []int{400, 404, 409, 413, 503},
 	}, h.completeTask)
-	register(h.core, auth.Operate, huma.Operation{
+	register(h.core, auth.RoleOperate, huma.Operation{
 		OperationID: "cancelTask", Method: http.MethodPost, Path: path + "/cancel", Tags: tags,
 		Summary:     "Cancel a background task",
 		Description: "Cancelling it again is already_ended; a task that ended differently is a 409, and the problem document has result: conflict.",
 		Errors:      []int{400, 404, 409, 413, 503},
 	}, h.cancelTask)
-	register(h.core, auth.Post, huma.Operation{
+	register(h.core, auth.RolePost, huma.Operation{
 		OperationID: "reportProgress", Method: http.MethodPost, Path: path + "/progress", Tags: tags,
 		Summary: "Report progress of a background task to viewers", DefaultStatus: http.StatusAccepted,
 		Description: "A live event tool_progress, whose data has subtype: task_progress, the taskId, and what was sent as data. " +

@@ -47,7 +47,7 @@ func stateView(st signals.State) Thread {
 		},
 		Parent: st.Parent, Metadata: metadataView(st.Metadata), TurnLimit: st.TurnLimit, LLMCalls: st.LLMCalls,
 	}
-	if st.Status == signals.Closed {
+	if st.Status == signals.ThreadClosed {
 		out.Status = store.ThreadClosed
 	}
 	return out
@@ -95,31 +95,31 @@ type threadHandlers struct {
 
 func (h *threadHandlers) registerThreads() {
 	tags := []string{"threads"}
-	register(h.core, auth.Post, huma.Operation{
+	register(h.core, auth.RolePost, huma.Operation{
 		OperationID: "openThread", Method: http.MethodPost, Path: "/v1/threads", Tags: tags,
 		Summary: "Open a thread", DefaultStatus: http.StatusCreated,
 		Errors: []int{400, 409, 413, 503},
 	}, h.openThread)
-	register(h.core, auth.Read, huma.Operation{
+	register(h.core, auth.RoleRead, huma.Operation{
 		OperationID: "listThreads", Method: http.MethodGet, Path: "/v1/threads", Tags: tags,
 		Summary: "List threads, the most recently active first",
 	}, h.listThreads)
-	register(h.core, auth.Read, huma.Operation{
+	register(h.core, auth.RoleRead, huma.Operation{
 		OperationID: "getThread", Method: http.MethodGet, Path: "/v1/threads/{id}", Tags: tags,
 		Summary: "Get a thread", Errors: []int{404, 503},
 	}, h.getThread)
-	register(h.core, auth.Operate, huma.Operation{
+	register(h.core, auth.RoleOperate, huma.Operation{
 		OperationID: "updateThread", Method: http.MethodPatch, Path: "/v1/threads/{id}", Tags: tags,
 		Summary: "Change a thread", Description: "Omitted fields stay unchanged. Publishes environment event session.updated.",
 		Errors: []int{404, 409, 422, 503},
 	}, h.updateThread)
-	register(h.core, auth.Operate, huma.Operation{
+	register(h.core, auth.RoleOperate, huma.Operation{
 		OperationID: "closeThread", Method: http.MethodDelete, Path: "/v1/threads/{id}", Tags: tags,
 		Summary: "Close a thread", DefaultStatus: http.StatusAccepted,
 		Description: "The thread ends when its pending work has ended; its records stay. Closing a closed thread changes nothing.",
 		Errors:      []int{404, 503},
 	}, h.closeThread)
-	register(h.core, auth.Operate, huma.Operation{
+	register(h.core, auth.RoleOperate, huma.Operation{
 		OperationID: "interruptThread", Method: http.MethodPost, Path: "/v1/threads/{id}/interrupt", Tags: tags,
 		Summary: "Interrupt a turn", DefaultStatus: http.StatusAccepted,
 		Description: "Running steps stop; the reply so far is stored. Without a turn, or when the event no longer exists, it changes nothing.",

@@ -21,7 +21,7 @@ type toolResultInput struct {
 }
 
 func (h *approvalHandlers) registerToolResults() {
-	register(h.core, auth.Post, huma.Operation{
+	register(h.core, auth.RolePost, huma.Operation{
 		OperationID: "postToolResult", Method: http.MethodPost, Path: "/v1/threads/{id}/tool-calls/{toolCallId}/result", Tags: []string{"approvals"},
 		Summary: "Post the result of a tool call that a connected client runs",
 		Description: "The result counts once: sending it again is already_resolved. A call that has another result, such as that it took too long, " +
@@ -64,15 +64,15 @@ func outputText(output json.RawMessage) string {
 // refusedResult says what was wrong about a result that changes nothing, or nil.
 func refusedResult(call ToolCallPath, result signals.DecideOutcome) error {
 	switch result {
-	case signals.Accepted, signals.AlreadyResolved:
+	case signals.DecideAccepted, signals.DecideAlreadyResolved:
 		return nil
-	case signals.Conflict:
+	case signals.DecideConflict:
 		return decisionRefused(http.StatusConflict, result, "tool call %q has another result already", call.ToolCallID)
-	case signals.Mismatch:
+	case signals.DecideMismatch:
 		return decisionRefused(http.StatusConflict, result, "tool call %q is of another agent or another tool than the result says", call.ToolCallID)
-	case signals.NotPending:
+	case signals.DecideNotPending:
 		return decisionRefused(http.StatusNotFound, result, "no tool call %q waits for a client in thread %q", call.ToolCallID, call.ID)
-	case signals.NotAllowed:
+	case signals.DecideNotAllowed:
 		return decisionRefused(http.StatusForbidden, result, "agents of the thread may not answer tool call %q", call.ToolCallID)
 	}
 	return unknownOutcome(call, result)

@@ -74,7 +74,7 @@ func (h *webhookHandlers) receiveWebhook(ctx context.Context, in *webhookInput) 
 		return nil, h.refuseWebhook(ctx, source, http.StatusUnauthorized, err)
 	}
 	if source.Unsigned {
-		p, err := h.access.principal(ctx, auth.Post)
+		p, err := h.access.principal(ctx, auth.RolePost)
 		if err != nil {
 			return nil, err
 		}

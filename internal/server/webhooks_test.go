@@ -28,7 +28,7 @@ import (
 const pushed = `{"repository":{"full_name":"acme/shop"},"n":1}`
 
 var github = webhook.Source{
-	Name: "github", Signature: webhook.Signature{Scheme: webhook.GitHub}, Secrets: []webhook.Secret{"k"},
+	Name: "github", Signature: webhook.Signature{Scheme: webhook.SchemeGitHub}, Secrets: []webhook.Secret{"k"},
 	Event: webhook.Event{Type: "github.{header.X-GitHub-Event}", Thread: "{payload.repository.full_name}", ID: "{source}-{payload.n}"},
 }
 
@@ -233,7 +233,7 @@ func TestWebhookSources(t *testing.T) {
 
 func TestSlackWebhook(t *testing.T) {
 	slack := webhook.Source{
-		Name: "slack", Signature: webhook.Signature{Scheme: webhook.Slack}, Secrets: []webhook.Secret{"k"},
+		Name: "slack", Signature: webhook.Signature{Scheme: webhook.SchemeSlack}, Secrets: []webhook.Secret{"k"},
 		Event: webhook.Event{Type: "slack.{payload.event.type}", Thread: "slack-{payload.event.channel}"},
 	}
 	h := newHooked(t, slack)

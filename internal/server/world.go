@@ -66,18 +66,18 @@ func (h *worldHandlers) registerWorld() {
 	tags := []string{"world"}
 	decides := "A decision that does not fit the call is a 409, one by somebody who may not decide a 403, and the problem document has result. " +
 		"sender and by are the name of the API key, or without one what the client says."
-	register(h.core, auth.Post, huma.Operation{
+	register(h.core, auth.RolePost, huma.Operation{
 		OperationID: "publishMessage", Method: http.MethodPost, Path: "/v1/threads/{id}/world/messages", Tags: tags,
 		Summary: "Publish a message in a world", DefaultStatus: http.StatusAccepted,
 		Description: "The sender's role depends on whether it is a known agent, never on the name. " + decides,
 		Errors:      []int{400, 403, 404, 409, 413, 429, 503},
 	}, h.publishMessage)
-	register(h.core, auth.Approve, huma.Operation{
+	register(h.core, auth.RoleApprove, huma.Operation{
 		OperationID: "publishToolResult", Method: http.MethodPost, Path: "/v1/threads/{id}/world/tool-results", Tags: tags,
 		Summary: "Publish a decision on a tool call in a world", Description: decides,
 		Errors: []int{400, 403, 404, 409, 413, 503},
 	}, h.publishDecision)
-	register(h.core, auth.Read, huma.Operation{
+	register(h.core, auth.RoleRead, huma.Operation{
 		OperationID: "listWorldMessages", Method: http.MethodGet, Path: "/v1/threads/{id}/world/messages", Tags: tags,
 		Summary: "List messages as a world has them, the oldest first", Errors: []int{404, 503},
 		Description: "Including approval requests and decisions; calls have their current status. " +
@@ -96,7 +96,7 @@ func (h *worldHandlers) publishMessage(ctx context.Context, in *worldMessageInpu
 		return nil, err
 	}
 	if _, decides, _ := event.ParseContent(in.Body.Content); decides {
-		if err := needs(ctx, auth.Approve, "body.content"); err != nil {
+		if err := needs(ctx, auth.RoleApprove, "body.content"); err != nil {
 			return nil, err
 		}
 	}

@@ -47,16 +47,16 @@ func TestPublishMessage(t *testing.T) {
 		assert.Equal(t, `{"__type":"tool_result"}`, payload(object{"content": `{"__type":"tool_result"}`})["content"])
 	})
 	t.Run("S4-15 a decision", func(t *testing.T) {
-		w.threads.approvals.outcome = signals.Accepted
+		w.threads.approvals.outcome = signals.DecideAccepted
 		got := w.call("POST", path, object{
 			"content": `{"__type":"tool_result","tool_call_id":"approval_c1","agentId":"bot","content":"{\"decision\":\"deny\",\"toolName\":\"x\"}"}`, "sender": "ann",
 		})
 		require.Equal(t, http.StatusAccepted, got.status, got.text)
 		assert.Equal(t, object{"messageId": "c1.decision", "result": "accepted"}, got.body)
-		assert.Equal(t, []signals.Decide{{ToolCallID: "c1", Decision: event.Deny, By: "ann", Agent: "bot", ToolName: "x"}}, w.threads.approvals.decided)
+		assert.Equal(t, []signals.Decide{{ToolCallID: "c1", Decision: event.DecisionDeny, By: "ann", Agent: "bot", ToolName: "x"}}, w.threads.approvals.decided)
 	})
 	t.Run("S4-91 one that changes nothing", func(t *testing.T) {
-		w.threads.approvals.outcome = signals.NotPending
+		w.threads.approvals.outcome = signals.DecideNotPending
 		got := w.call("POST", path, object{"content": `{"__type":"tool_result","tool_call_id":"c1","content":{"decision":"deny"}}`})
 		got.problem(t, 404)
 		assert.Equal(t, "not_pending", got.body["result"])
@@ -96,7 +96,7 @@ func TestPublishToolResult(t *testing.T) {
 		return out
 	}
 	t.Run("S4-04 a decision with everything", func(t *testing.T) {
-		w.threads.approvals.outcome, w.threads.approvals.missing = signals.Accepted, 1
+		w.threads.approvals.outcome, w.threads.approvals.missing = signals.DecideAccepted, 1
 		got := w.call("POST", path, body(object{
 			"scope": "session", "toolArgs": object{"command": "ls"}, "workingDirectory": "/desk", "by": "ann", "tool_call_id": "approval2_c1",
 		}))
@@ -106,17 +106,17 @@ func TestPublishToolResult(t *testing.T) {
 		assert.JSONEq(t, `{"command":"ls"}`, string(d.ToolArgs))
 		d.ToolArgs = nil
 		assert.Equal(t, signals.Decide{
-			ToolCallID: "c1", Decision: event.Approve, Scope: event.Session, By: "ann", Agent: "bot", ToolName: "shell_cmd", WorkingDirectory: "/desk", Round: 2,
+			ToolCallID: "c1", Decision: event.DecisionApprove, Scope: event.ScopeSession, By: "ann", Agent: "bot", ToolName: "shell_cmd", WorkingDirectory: "/desk", Round: 2,
 		}, d)
 	})
 	t.Run("S4-T8 as little as a denial", func(t *testing.T) {
-		w.threads.approvals.outcome, w.threads.approvals.missing = signals.AlreadyResolved, 0
+		w.threads.approvals.outcome, w.threads.approvals.missing = signals.DecideAlreadyResolved, 0
 		got := w.call("POST", path, object{"tool_call_id": "c1", "decision": "deny"})
 		assert.Equal(t, object{"messageId": "c1.decision", "result": "already_resolved"}, got.body)
-		assert.Equal(t, signals.Decide{ToolCallID: "c1", Decision: event.Deny, By: "human"}, w.threads.approvals.decided[1])
+		assert.Equal(t, signals.Decide{ToolCallID: "c1", Decision: event.DecisionDeny, By: "human"}, w.threads.approvals.decided[1])
 	})
 	for outcome, status := range map[signals.DecideOutcome]int{
-		signals.Conflict: 409, signals.Mismatch: 409, signals.NotPending: 404, signals.NotAllowed: 403,
+		signals.DecideConflict: 409, signals.DecideMismatch: 409, signals.DecideNotPending: 404, signals.DecideNotAllowed: 403,
 	} {
 		t.Run("S4-92 S4-93 "+string(outcome), func(t *testing.T) {
 			w.threads.approvals.outcome = outcome
@@ -156,7 +156,7 @@ func TestPublishToolResult(t *testing.T) {
 func (w *world) approved(thread string) {
 	request := record(event.TypeApprovalRequest, event.ApprovalRequest{ToolCallID: "c1", ToolName: "x", Arguments: "{}", Agent: "bot", MessageID: "m1"})
 	request.ID = "c1.request"
-	decision := record(event.TypeApproval, event.Approval{ToolCallID: "c1", ToolName: "x", Agent: "bot", Decision: event.Deny, Scope: event.Once, By: "ann"})
+	decision := record(event.TypeApproval, event.Approval{ToolCallID: "c1", ToolName: "x", Agent: "bot", Decision: event.DecisionDeny, Scope: event.ScopeOnce, By: "ann"})
 	decision.ID = "c1.decision"
 	w.put(thread, said("go"), request)
 	w.put(thread, decision)

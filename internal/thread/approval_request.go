@@ -50,9 +50,9 @@ func (c *Call) accept(now time.Time) {
 	switch p := c.Plan; {
 	case p.Denied != "":
 		made := c.approvalOf(now)
-		made.Decision, made.By, made.Reason = event.Deny, p.DeniedBy, p.Denied
+		made.Decision, made.By, made.Reason = event.DecisionDeny, p.DeniedBy, p.Denied
 		t.record(now, event.DecisionID(p.ID, c.Round), event.TypeApproval, made)
-		s.rememberSettled(p.ID, event.Deny)
+		s.rememberSettled(p.ID, event.DecisionDeny)
 		c.settleWithoutRunning(now, DeniedByPolicy(p.Denied))
 	case p.Duplicate != "":
 		c.settleWithoutRunning(now, fmt.Sprintf(duplicateText, p.Duplicate))
@@ -83,10 +83,10 @@ func (c *Call) granted(now time.Time) {
 	t, s := c.run.turn, c.run.turn.thread
 	g := c.Plan.Grant
 	made := c.approvalOf(now)
-	made.Decision, made.By, made.Grant = event.Approve, g.By, g.ID
+	made.Decision, made.By, made.Grant = event.DecisionApprove, g.By, g.ID
 	c.Stage, c.DecisionID, c.RemindAt = Ready, event.DecisionID(c.Plan.ID, c.Round), nil
 	t.record(now, c.DecisionID, event.TypeApproval, made)
-	s.rememberSettled(c.Plan.ID, event.Approve)
+	s.rememberSettled(c.Plan.ID, event.DecisionApprove)
 	if c.Requested != nil {
 		s.notifyParentDecided(SubDecided{ToolCallID: c.Plan.ID, Approval: &made})
 	}
@@ -110,7 +110,7 @@ func (c *Call) AskAgain(now time.Time, p PlannedCall) {
 // approvalOf returns an approval record with the fields that depend on the call.
 func (c *Call) approvalOf(now time.Time) event.Approval {
 	r := c.run
-	out := event.Approval{ToolCallID: c.Plan.ID, ToolName: c.Plan.Name, Agent: r.Agent, Scope: event.Once, DecidedAt: now}
+	out := event.Approval{ToolCallID: c.Plan.ID, ToolName: c.Plan.Name, Agent: r.Agent, Scope: event.ScopeOnce, DecidedAt: now}
 	if c.Round > event.FirstRound {
 		out.Round = c.Round
 	}
@@ -231,7 +231,7 @@ func (ds *Decisions) Revoke(now time.Time, v signals.Revoke) (recordID string) {
 	s := ds.thread
 	recordID = event.RevocationID(v.ToolCallID, s.newID(now))
 	s.record(recordID, event.TypeApproval, "", v.ToolCallID, now, event.Approval{
-		ToolCallID: v.ToolCallID, Decision: event.ApprovalRevoked, Scope: event.Once, By: v.By, Reason: v.Reason, DecidedAt: now,
+		ToolCallID: v.ToolCallID, Decision: event.DecisionRevoked, Scope: event.ScopeOnce, By: v.By, Reason: v.Reason, DecidedAt: now,
 	})
 	return recordID
 }
@@ -294,10 +294,10 @@ func (c *Call) expired(now time.Time) bool {
 func (c *Call) expireCall(now time.Time) {
 	t, s := c.run.turn, c.run.turn.thread
 	made := c.approvalOf(now)
-	made.Decision, made.By, made.Votes = event.ApprovalExpired, "threadmill", c.Votes
+	made.Decision, made.By, made.Votes = event.DecisionExpired, "threadmill", c.Votes
 	t.record(now, event.DecisionID(c.Plan.ID, c.Round), event.TypeApproval, made)
 	s.notifyParentDecided(SubDecided{ToolCallID: c.Plan.ID, Approval: &made})
-	s.rememberSettled(c.Plan.ID, event.ApprovalExpired)
+	s.rememberSettled(c.Plan.ID, event.DecisionExpired)
 	text := fmt.Sprintf(expiredText, c.Plan.Ask.Expires)
 	c.settleWithoutRunning(now, text)
 	if c.Plan.Ask.EndsTurn {

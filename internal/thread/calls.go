@@ -16,18 +16,18 @@ func (r *Run) ApplyCallsDecision(now time.Time, d Decision) {
 	d = r.turn.applyDecision(now, seen, d, &r.Deferred)
 	calls := r.Reply.Calls
 	switch {
-	case d.Outcome == event.HookFailed:
+	case d.Outcome == event.OutcomeFailed:
 		r.refuse(now, calls, "Error: "+d.Error)
 		r.Fail(now, d.Error, true)
 		return
 	case d.stopped():
 		text := "Not run: %s answered in place of the tool."
-		if d.Outcome == event.Dropped {
+		if d.Outcome == event.OutcomeDropped {
 			text = "Not run: %s dropped the calls."
 		}
 		r.answerCalls(now, calls, fmt.Sprintf(text, d.By))
 		return
-	case d.Outcome == event.Replaced:
+	case d.Outcome == event.OutcomeReplaced:
 		got, _ := readEvent(d.Event).(event.ToolCallEvent)
 		calls = r.edit(now, got, d)
 	}
@@ -37,7 +37,7 @@ func (r *Run) ApplyCallsDecision(now time.Time, d Decision) {
 // by returns the name of the hook that changed an event.
 func by(d Decision) string {
 	for i := len(d.Hooks) - 1; i >= 0; i-- {
-		if d.Hooks[i].Outcome == event.Replaced {
+		if d.Hooks[i].Outcome == event.OutcomeReplaced {
 			return d.Hooks[i].Name
 		}
 	}
@@ -145,7 +145,7 @@ func (t *Turn) adopt(now time.Time, of string, e event.ToolCallEvent) {
 		r.Reply.Calls = append(r.Reply.Calls, PlannedCall{ID: c.ID, Name: c.Function.Name})
 	}
 	t.record(now, r.MessageID, event.TypeMessage, event.Message{
-		ID: r.MessageID, ThreadID: s.ThreadID, SenderID: e.AgentName, SenderType: event.Agent, Role: event.RoleAssistant,
+		ID: r.MessageID, ThreadID: s.ThreadID, SenderID: e.AgentName, SenderType: event.CreatedByAgent, Role: event.RoleAssistant,
 		ToolCalls: calls, AgentID: e.AgentName, ReplyToMessageID: of,
 	})
 	t.record(now, event.CallsID(r.MessageID), event.TypeToolCall,

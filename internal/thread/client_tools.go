@@ -63,18 +63,18 @@ func (ds *Decisions) BufferEarlyResult(res signals.ToolResult) signals.DecideOut
 	size := len(rawJSON(res))
 	for _, held := range ds.EarlyResults {
 		if held == res {
-			return signals.Accepted
+			return signals.DecideAccepted
 		}
 		size += len(rawJSON(held))
 	}
 	switch {
 	case s.isAgent(res.By):
-		return signals.NotAllowed
+		return signals.DecideNotAllowed
 	case len(ds.EarlyResults) >= maxEarly || size > maxEarlyResultBytes:
-		return signals.NotPending
+		return signals.DecideNotPending
 	}
 	ds.EarlyResults = append(ds.EarlyResults, res)
-	return signals.Accepted
+	return signals.DecideAccepted
 }
 
 // TakeResult applies a result that was sent by signal. A result that changes nothing leaves an
@@ -87,7 +87,7 @@ func (ds *Decisions) TakeResult(now time.Time, res signals.ToolResult) {
 	} else {
 		out = ds.ToolResult(now, res)
 	}
-	if out != signals.Accepted && out != signals.AlreadyResolved {
+	if out != signals.DecideAccepted && out != signals.DecideAlreadyResolved {
 		s.Reject(now, signals.SignalToolResult, res, errors.New(string(out)))
 	}
 }
@@ -112,17 +112,17 @@ func (ds *Decisions) ToolResult(now time.Time, res signals.ToolResult) signals.D
 	case call == nil:
 		return ds.answeredAs(res)
 	case s.isAgent(res.By):
-		return signals.NotAllowed
+		return signals.DecideNotAllowed
 	case res.Agent != "" && !strings.EqualFold(res.Agent, call.run.Agent),
 		res.ToolName != "" && !strings.EqualFold(res.ToolName, call.Plan.Name):
-		return signals.Mismatch
+		return signals.DecideMismatch
 	}
 	m := call.result(call.editedPrefix()+res.Output, res.IsError)
 	m.Metadata = map[string]any{"by": res.By}
 	call.run.turn.recordUndecided(now, m.ID, event.TypeMessage, m)
 	call.Stage, call.Failed, call.Undecided = Ran, res.IsError, true
 	ds.Settled = keepLast(append(ds.Settled, Settled{answerKey(res.ToolCallID), answerSum(res)}), maxDecided)
-	return signals.Accepted
+	return signals.DecideAccepted
 }
 
 // answeredAs returns the outcome of a result for a call that does not wait for one.
@@ -130,11 +130,11 @@ func (ds *Decisions) answeredAs(res signals.ToolResult) signals.DecideOutcome {
 	at := slices.IndexFunc(ds.Settled, func(x Settled) bool { return x.ToolCallID == answerKey(res.ToolCallID) })
 	switch {
 	case at < 0:
-		return signals.NotPending
+		return signals.DecideNotPending
 	case ds.Settled[at].Decision == answerSum(res):
-		return signals.AlreadyResolved
+		return signals.DecideAlreadyResolved
 	}
-	return signals.Conflict
+	return signals.DecideConflict
 }
 
 // answerKey returns the key of a client's result in Settled, distinct from that of a decision.

@@ -143,7 +143,7 @@ func (s *State) Release(now time.Time) {
 	for _, h := range due {
 		q := *h.Last
 		q.Released = &Released{Count: h.Count - 1, Since: h.Since, IDs: h.Before}
-		q.Item.Status, q.Item.UpdatedAt = event.Pending, now
+		q.Item.Status, q.Item.UpdatedAt = event.ItemPending, now
 		// The TTL does not apply to the time of the debounce.
 		q.Item.TTL = 0
 		s.forgetOutcome(q.Item.ID)

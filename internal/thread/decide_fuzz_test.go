@@ -35,16 +35,16 @@ func FuzzDecision(f *testing.F) {
 		s.TakeDecision(t0, d)
 		switch {
 		case c.Stage == Ready:
-			if d.ToolCallID != "c1" || d.Decision != event.Approve || d.By == r.Agent || d.Checked() != "" || d.Round > 1 || c.DecisionID == "" {
+			if d.ToolCallID != "c1" || d.Decision != event.DecisionApprove || d.By == r.Agent || d.Checked() != "" || d.Round > 1 || c.DecisionID == "" {
 				t.Fatalf("%s lets the call run", payload)
 			}
-		case c.Stage == CallSettled && (d.ToolCallID != "c1" || d.Decision != event.Deny):
+		case c.Stage == CallSettled && (d.ToolCallID != "c1" || d.Decision != event.DecisionDeny):
 			t.Fatalf("%s settles the call", payload)
 		}
 		if c.Plan.ID != "c1" || c.Requested.Arguments != `{"command":"rm"}` {
 			t.Fatalf("%s changes the call", payload)
 		}
-		if again := s.Decide(t0, d); again == signals.Accepted && c.Stage != Waiting && len(s.ToCheck) == 0 && d.ToolCallID == "c1" && c.Requested.Quorum <= 1 {
+		if again := s.Decide(t0, d); again == signals.DecideAccepted && c.Stage != Waiting && len(s.ToCheck) == 0 && d.ToolCallID == "c1" && c.Requested.Quorum <= 1 {
 			t.Fatalf("%s is accepted twice", payload)
 		}
 	})

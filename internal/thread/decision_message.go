@@ -15,7 +15,7 @@ func (ds *Decisions) DecisionIn(p signals.Post) (signals.Decide, bool) {
 		return signals.Decide{}, false
 	}
 	var m event.NewMessage
-	if json.Unmarshal(p.Payload, &m) != nil || m.SenderType != event.User {
+	if json.Unmarshal(p.Payload, &m) != nil || m.SenderType != event.CreatedByUser {
 		return signals.Decide{}, false
 	}
 	said, ok, _ := event.ParseContent(m.Content)

@@ -72,7 +72,7 @@ func checkAlone(d signals.Decide, q event.ApprovalRequest) error {
 	field := "args"
 	switch {
 	case len(d.Args) > 0:
-	case d.Scope == event.Session || d.Scope == event.Pattern:
+	case d.Scope == event.ScopeSession || d.Scope == event.ScopePattern:
 		field = "scope"
 	default:
 		return nil
@@ -92,16 +92,16 @@ func (ds *Decisions) DecideChecked(now time.Time, d signals.Decide, checked Chec
 		c.expireCall(now)
 		return signals.DecideResult{Result: ds.settledAs(d)}
 	case c.differs(d):
-		return signals.DecideResult{Result: signals.Mismatch}
+		return signals.DecideResult{Result: signals.DecideMismatch}
 	case !ds.mayDecide(d.By, *c.Requested):
-		return signals.DecideResult{Result: signals.NotAllowed}
+		return signals.DecideResult{Result: signals.DecideNotAllowed}
 	case d.Checked() != "" && checked.Guard == nil:
 		// The edited arguments or the pattern were not validated, and the unedited call was not
 		// approved.
-		return signals.DecideResult{Result: signals.Mismatch}
+		return signals.DecideResult{Result: signals.DecideMismatch}
 	}
 	out = c.decide(now, d, checked)
-	if c.Stage == Ready && (d.Scope == event.Session || d.Scope == event.Pattern) {
+	if c.Stage == Ready && (d.Scope == event.ScopeSession || d.Scope == event.ScopePattern) {
 		c.cascade()
 	}
 	return out
@@ -112,7 +112,7 @@ func (c *Call) decide(now time.Time, d signals.Decide, checked CheckReply) signa
 	t := c.run.turn
 	made := c.approvalOf(now)
 	made.Decision, made.Reason, made.By = d.Decision, d.Reason, d.By
-	if d.Decision == event.Deny {
+	if d.Decision == event.DecisionDeny {
 		made.Votes = c.Votes
 		c.decided(now, made)
 		text := DeniedText
@@ -120,17 +120,17 @@ func (c *Call) decide(now time.Time, d signals.Decide, checked CheckReply) signa
 			text += " Reason: " + d.Reason
 		}
 		c.settleWithoutRunning(now, text)
-		return signals.DecideResult{Result: signals.Accepted}
+		return signals.DecideResult{Result: signals.DecideAccepted}
 	}
 	if quorum := c.Requested.Quorum; quorum > 1 {
 		if slices.ContainsFunc(c.Votes, func(v event.Vote) bool { return SamePerson(v.By, d.By) }) {
-			return signals.DecideResult{Result: signals.AlreadyResolved, Missing: quorum - len(c.Votes)}
+			return signals.DecideResult{Result: signals.DecideAlreadyResolved, Missing: quorum - len(c.Votes)}
 		}
 		c.Votes = append(c.Votes, event.Vote{By: d.By, At: now, Reason: d.Reason})
 		c.Requested.Votes = c.Votes
 		if made.Missing = quorum - len(c.Votes); made.Missing > 0 {
 			t.record(now, event.VoteID(c.Plan.ID, c.Round, len(c.Votes)), event.TypeApproval, made)
-			return signals.DecideResult{Result: signals.Accepted, Missing: made.Missing}
+			return signals.DecideResult{Result: signals.DecideAccepted, Missing: made.Missing}
 		}
 		made.Votes = c.Votes
 	}
@@ -144,7 +144,7 @@ func (c *Call) decide(now time.Time, d signals.Decide, checked CheckReply) signa
 	}
 	c.Stage, c.DecisionID = Ready, event.DecisionID(c.Plan.ID, c.Round)
 	c.decided(now, made)
-	return signals.DecideResult{Result: signals.Accepted}
+	return signals.DecideResult{Result: signals.DecideAccepted}
 }
 
 // decided records the end of an approval request.
@@ -296,8 +296,8 @@ func (ds *Decisions) DecideOrReject(now time.Time, d signals.Decide, checked Che
 		return
 	}
 	switch outcome := ds.DecideChecked(now, d, checked).Result; outcome {
-	case signals.Accepted, signals.AlreadyResolved:
-	case signals.Conflict, signals.Mismatch, signals.NotPending, signals.NotAllowed:
+	case signals.DecideAccepted, signals.DecideAlreadyResolved:
+	case signals.DecideConflict, signals.DecideMismatch, signals.DecideNotPending, signals.DecideNotAllowed:
 		s.Reject(now, signals.SignalDecide, d, errors.New(string(outcome)))
 	}
 }
@@ -318,11 +318,11 @@ func (ds *Decisions) settledAs(d signals.Decide) signals.DecideOutcome {
 			continue
 		}
 		if ds.Settled[i].Decision == d.Decision {
-			return signals.AlreadyResolved
+			return signals.DecideAlreadyResolved
 		}
-		return signals.Conflict
+		return signals.DecideConflict
 	}
-	return signals.NotPending
+	return signals.DecideNotPending
 }
 
 // Approvals returns the approval requests that are pending, including those of sub-agents.

@@ -16,7 +16,7 @@ func decides(name string, o event.Outcome) Decision {
 }
 
 func responds(name string, responses ...hook.Response) Decision {
-	d := decides(name, event.Responded)
+	d := decides(name, event.OutcomeResponded)
 	d.Responses = responses
 	return d
 }
@@ -25,26 +25,26 @@ func responds(name string, responses ...hook.Response) Decision {
 func answers(name, content string) Decision { return responds(name, hook.Response{Content: content}) }
 
 func produces(name string, produced ...hook.Produced) Decision {
-	d := decides(name, event.Produced)
+	d := decides(name, event.OutcomeOverwritten)
 	d.Produced = produced
 	return d
 }
 
 func replaces(name string, e event.Event) Decision {
-	d := decides(name, event.Replaced)
+	d := decides(name, event.OutcomeReplaced)
 	d.By, d.Event = "", rawJSON(e)
 	return d
 }
 
 func refuses(name, why string) Decision {
-	d := decides(name, event.HookFailed)
+	d := decides(name, event.OutcomeFailed)
 	d.Error = why
 	return d
 }
 
 // swallows is a processor in place of the default that makes nothing.
 func swallows(name string) Decision {
-	d := decides(name, event.Passed)
+	d := decides(name, event.OutcomePassed)
 	d.NoDefault = true
 	return d
 }
@@ -90,7 +90,7 @@ func reply(t *testing.T, s *State, r *Run, specs []hook.Spec, content string, ca
 	r.Replied(t0, ModelReply{
 		Agent: "assistant", Model: "demo/demo", MaxSteps: 3, Calls: calls,
 		Message: event.Message{
-			ID: in.MessageID, ThreadID: "t1", SenderID: "assistant", SenderType: event.Agent, Role: event.RoleAssistant,
+			ID: in.MessageID, ThreadID: "t1", SenderID: "assistant", SenderType: event.CreatedByAgent, Role: event.RoleAssistant,
 			Content: content, AgentID: "assistant", ReplyToMessageID: in.ReplyTo,
 		},
 	})

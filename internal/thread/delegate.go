@@ -242,7 +242,7 @@ func (c *Call) newSub() (threadID string, start DelegateStart) {
 		parent.MaxSteps = max(r.MaxSteps-r.Step, 1)
 	}
 	post := signals.NewPost(firstID(s.Namespace, threadID, parent), event.NewMessage{
-		ThreadID: threadID, SenderID: cmp.Or(r.Agent, "agent"), SenderType: event.User, Content: plan.Message,
+		ThreadID: threadID, SenderID: cmp.Or(r.Agent, "agent"), SenderType: event.CreatedByUser, Content: plan.Message,
 	})
 	post.TraceID, post.Agents, post.Tools = t.Item.TraceID, []string{plan.Agent}, t.Tools
 	start = DelegateStart{Parent: &parent, Start: signals.Start{

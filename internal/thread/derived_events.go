@@ -132,7 +132,7 @@ func (ts *Turns) rootOf(eventID string) *Root {
 func (t *Turn) response(e HookEvent, by string, r hook.Response) hook.Produced {
 	s := t.thread
 	if r.SenderType == "" {
-		r.SenderType = event.Agent
+		r.SenderType = event.CreatedByAgent
 	}
 	if r.SenderID == "" {
 		r.SenderID = t.speaker(e, by)
@@ -173,7 +173,7 @@ func (t *Turn) produce(now time.Time, made Deferred) {
 	}
 	root.Made++
 	it := event.Item{
-		ID: made.ID, ThreadID: s.ThreadID, Type: made.Event.Type, Payload: made.Event.Payload, Status: event.Pending,
+		ID: made.ID, ThreadID: s.ThreadID, Type: made.Event.Type, Payload: made.Event.Payload, Status: event.ItemPending,
 		Priority: t.Item.Priority, TTL: min(made.Event.TTL, signals.MaxTTL), TraceID: t.Item.TraceID, ParentEventID: made.Parent,
 		Namespace: s.Namespace, CreatedAt: now, UpdatedAt: now,
 	}
@@ -283,7 +283,7 @@ func (in *Inbox) itemMessage(it event.Item) event.Message {
 		ID: it.ID, ThreadID: s.ThreadID, SenderID: m.SenderID, SenderType: m.SenderType, Role: m.SenderType.Role(),
 		Content: m.Content, ToolCalls: m.ToolCalls, Metadata: m.Metadata,
 	}
-	if m.SenderType == event.Agent {
+	if m.SenderType == event.CreatedByAgent {
 		msg.AgentID = m.SenderID
 	}
 	return msg

@@ -101,7 +101,7 @@ func (in *Inbox) publish(now time.Time, e event.EnvEvent, brief json.RawMessage,
 	in.rememberPosted(e.ID)
 	q := Queued{Item: event.Item{
 		ID: e.ID, ThreadID: s.ThreadID, Type: e.Type, Payload: e.Payload, Timestamp: e.Timestamp, Metadata: rawJSON(e.Metadata),
-		Status: event.Pending, TraceID: traceID, ParentEventID: parent, Namespace: s.Namespace, CreatedAt: now, UpdatedAt: now,
+		Status: event.ItemPending, TraceID: traceID, ParentEventID: parent, Namespace: s.Namespace, CreatedAt: now, UpdatedAt: now,
 	}}
 	if brief != nil && (len(e.Payload) > MaxCarriedContent || in.queued()+q.bytes() > maxQueueBytes) {
 		// The queue is full: the record keeps the payload, and the queue only the fields that rules
@@ -150,7 +150,7 @@ func (t *Turn) env(d Decision) (e event.EnvEvent, replaced, ok bool) {
 	if !ok {
 		return e, false, false
 	}
-	if d.Outcome == event.Replaced {
+	if d.Outcome == event.OutcomeReplaced {
 		if got, is := readEvent(d.Event).(event.EnvEvent); is {
 			return got, true, true
 		}
@@ -216,7 +216,7 @@ func (t *Turn) queueUserQuery(now time.Time, e event.EnvEvent) {
 	// Hooks process the message like any other.
 	id := event.QueryMessageID(e.ID)
 	t.produce(now, Deferred{ID: id, By: t.Handling.Rule.Name, Parent: e.ID, Event: hook.NewProduced(event.TypeMessage, event.NewMessage{
-		ThreadID: s.ThreadID, SenderID: q.UserID, SenderType: event.User, Content: q.Content,
+		ThreadID: s.ThreadID, SenderID: q.UserID, SenderType: event.CreatedByUser, Content: q.Content,
 	})})
 	for i := range s.Queue {
 		if s.Queue[i].Item.ID == id {
@@ -233,7 +233,7 @@ func (t *Turn) startRuleAgent(e event.EnvEvent) {
 		return
 	}
 	if !ofAgents(e) {
-		s.resetTurnLimit(event.Tool)
+		s.resetTurnLimit(event.CreatedByTool)
 	}
 	r := t.addRun(&Run{
 		Agent: t.handlerOf(handler, e), Phase: PhaseModel, ReplyTo: event.ObservedID(t.Item.ID),
@@ -321,11 +321,11 @@ func (t *Turn) RuleEvent() HookEvent {
 func (t *Turn) ApplyProcessorDecision(now time.Time, d Decision) {
 	t.Handling.Stage = Handled
 	d = t.applyDecision(now, t.RuleEvent(), d, nil)
-	if d.Outcome == event.HookFailed {
+	if d.Outcome == event.OutcomeFailed {
 		t.failItem(now, d.Error)
 		return
 	}
-	if d.Outcome == event.Produced {
+	if d.Outcome == event.OutcomeOverwritten {
 		t.Outcome = d.Outcome
 	}
 }
@@ -333,9 +333,9 @@ func (t *Turn) ApplyProcessorDecision(now time.Time, d Decision) {
 // decision returns the decision of hooks on the turn's item.
 func (t *Turn) decision() Decision {
 	if t.Replaced != nil {
-		return Decision{Outcome: event.Replaced, Event: t.Replaced}
+		return Decision{Outcome: event.OutcomeReplaced, Event: t.Replaced}
 	}
-	return Decision{Outcome: event.Passed}
+	return Decision{Outcome: event.OutcomePassed}
 }
 
 // Unhandled reports whether the function or the processor of a rule has not finished.

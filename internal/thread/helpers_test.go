@@ -22,7 +22,7 @@ func newState(agents ...string) *State {
 
 // says is the post of a person's message.
 func says(id, content string) signals.Post {
-	return signals.NewPost(id, event.NewMessage{ThreadID: "t1", SenderID: "ann", SenderType: event.User, Content: content})
+	return signals.NewPost(id, event.NewMessage{ThreadID: "t1", SenderID: "ann", SenderType: event.CreatedByUser, Content: content})
 }
 
 func post(t *testing.T, s *State, p signals.Post) Posted {
@@ -51,10 +51,10 @@ func step(t *testing.T, s *State, r *Run, content string, calls ...PlannedCall) 
 	if name == "" {
 		name = "assistant"
 	}
-	said := event.Message{SenderID: name, SenderType: event.Agent, AgentID: name, Content: content}
+	said := event.Message{SenderID: name, SenderType: event.CreatedByAgent, AgentID: name, Content: content}
 	s.took(t0, r, ModelReply{
 		Agent: name, Model: "demo/demo", MaxSteps: 3, Calls: calls, Ended: in.Ends != "" && len(calls) == 0 && len(Answering(in.Agents, said)) == 0,
-		Message: event.Message{ID: in.MessageID, ThreadID: "t1", SenderID: name, SenderType: event.Agent, Content: content, AgentID: name},
+		Message: event.Message{ID: in.MessageID, ThreadID: "t1", SenderID: name, SenderType: event.CreatedByAgent, Content: content, AgentID: name},
 	})
 	return in
 }
@@ -118,7 +118,7 @@ func at(seconds int) time.Time { return t0.Add(time.Duration(seconds) * time.Sec
 
 func name(i int) string { return fmt.Sprintf("e%d", i) }
 
-var pass = Decision{Outcome: event.Passed, Silent: true, Unmatched: true}
+var pass = Decision{Outcome: event.OutcomePassed, Silent: true, Unmatched: true}
 
 // entered begins the turn of an item that no hook sees.
 func (s *State) entered(now time.Time, q Queued) *Turn {
@@ -231,13 +231,13 @@ func atClient(id string) PlannedCall {
 // covered is how a call is planned that was approved before, with another.
 func covered(id, command, by string) PlannedCall {
 	p := careful(id, command, AskPlan{})
-	p.NeedsApproval, p.Ask, p.Grant = false, nil, &GrantedCall{ID: by, Scope: event.Session, By: "ann"}
+	p.NeedsApproval, p.Ask, p.Grant = false, nil, &GrantedCall{ID: by, Scope: event.ScopeSession, By: "ann"}
 	return p
 }
 
 func decided(threadID, callID string, d event.Decision) SubDecided {
 	return SubDecided{ThreadID: threadID, ToolCallID: callID, Approval: &event.Approval{
-		ToolCallID: callID, ToolName: "shell_cmd", Agent: "bob", Decision: d, Scope: event.Once, By: "ann", DecidedAt: t0,
+		ToolCallID: callID, ToolName: "shell_cmd", Agent: "bob", Decision: d, Scope: event.ScopeOnce, By: "ann", DecidedAt: t0,
 	}}
 }
 

@@ -33,11 +33,11 @@ func (s *State) itemEvent(it event.Item, key string) HookEvent {
 	m := s.itemMessage(it)
 	e.CreatedBy, e.message, e.undecided = m.SenderType, m, true
 	switch m.SenderType {
-	case event.Agent:
+	case event.CreatedByAgent:
 		e.Agent = m.SenderID
-	case event.Tool:
+	case event.CreatedByTool:
 		e.Tools = []string{m.SenderID}
-	case event.User, event.System:
+	case event.CreatedByUser, event.CreatedBySystem:
 	}
 	e.Event = MessageEvent(m)
 	return e
@@ -47,9 +47,9 @@ func (s *State) itemEvent(it event.Item, key string) HookEvent {
 func (r *Run) ReplyEvent() HookEvent {
 	t := r.turn
 	m := r.Reply.Message
-	m.SenderID, m.SenderType, m.Role, m.AgentID, m.ReplyToMessageID = r.Agent, event.Agent, event.RoleAssistant, r.Agent, r.ReplyTo
+	m.SenderID, m.SenderType, m.Role, m.AgentID, m.ReplyToMessageID = r.Agent, event.CreatedByAgent, event.RoleAssistant, r.Agent, r.ReplyTo
 	m.Held = r.Quiet && m.Content != ""
-	e := HookEvent{ID: m.ID, Key: m.ID, Type: event.TypeMessage, Parent: t.Item.ID, CreatedBy: event.Agent, Agent: r.Agent, message: m}
+	e := HookEvent{ID: m.ID, Key: m.ID, Type: event.TypeMessage, Parent: t.Item.ID, CreatedBy: event.CreatedByAgent, Agent: r.Agent, message: m}
 	e.undecided = slices.Contains(r.Undecided, event.TypeMessage)
 	return e
 }
@@ -58,7 +58,7 @@ func (r *Run) ReplyEvent() HookEvent {
 func (r *Run) CallsEvent() HookEvent {
 	t := r.turn
 	id := event.CallsID(r.MessageID)
-	e := HookEvent{ID: id, Key: id, Type: event.TypeToolCall, Parent: t.Item.ID, CreatedBy: event.Agent, Agent: r.Agent}
+	e := HookEvent{ID: id, Key: id, Type: event.TypeToolCall, Parent: t.Item.ID, CreatedBy: event.CreatedByAgent, Agent: r.Agent}
 	e.undecided = slices.Contains(r.Undecided, event.TypeToolCall)
 	for _, c := range r.Reply.Calls {
 		e.Tools = append(e.Tools, c.Name)
@@ -71,11 +71,11 @@ func (c *Call) ResultEvent() HookEvent {
 	r, t, s := c.run, c.run.turn, c.run.turn.thread
 	id := event.ResultID(c.Plan.ID)
 	m := event.Message{
-		ID: id, ThreadID: s.ThreadID, SenderID: c.Plan.Name, SenderType: event.Tool, Role: event.RoleTool,
+		ID: id, ThreadID: s.ThreadID, SenderID: c.Plan.Name, SenderType: event.CreatedByTool, Role: event.RoleTool,
 		ToolCallID: c.Plan.ID, ToolName: c.Plan.Name, IsError: c.Failed, AgentID: r.Agent, ReplyToMessageID: r.MessageID,
 	}
 	e := HookEvent{
-		ID: id, Key: id, Type: event.TypeMessage, Parent: t.Item.ID, CreatedBy: event.Tool, Agent: r.Agent,
+		ID: id, Key: id, Type: event.TypeMessage, Parent: t.Item.ID, CreatedBy: event.CreatedByTool, Agent: r.Agent,
 		Tools: []string{c.Plan.Name}, message: m, undecided: c.Undecided,
 	}
 	return e
@@ -86,7 +86,7 @@ func (r *Run) ModelCallEvent() HookEvent {
 	t, s := r.turn, r.turn.thread
 	id := event.LLMCallID(r.messageID())
 	return HookEvent{
-		ID: id, Key: id, Type: event.TypeLLMCall, Parent: t.Item.ID, CreatedBy: event.Agent, Agent: r.agentOf(),
+		ID: id, Key: id, Type: event.TypeLLMCall, Parent: t.Item.ID, CreatedBy: event.CreatedByAgent, Agent: r.agentOf(),
 		Event: event.LLMCallEvent{ThreadID: s.ThreadID, AgentName: r.agentOf(), Step: r.Step + 1},
 	}
 }
@@ -122,7 +122,7 @@ func (r *Run) hookRequirements(specs []hook.Spec) (hold, quiet bool, inline []ho
 			f.Agents = nil
 		}
 		f.Tools = nil
-		about := hook.Subject{Namespace: s.Namespace, Type: event.TypeMessage, CreatedBy: event.Agent, Agent: agent}
+		about := hook.Subject{Namespace: s.Namespace, Type: event.TypeMessage, CreatedBy: event.CreatedByAgent, Agent: agent}
 		// A filter on tools never matches an agent's message.
 		says := len(spec.Filter.Tools) == 0 && f.Matches(about)
 		about.Type = event.TypeToolCall

@@ -95,8 +95,8 @@ func (in *Inbox) CheckSetStatus(c signals.SetStatus) error {
 		return ErrClosed
 	}
 	switch c.Status {
-	case event.Pending, event.Completed, event.Failed, event.Expired, event.Overwritten:
-	case event.Processing:
+	case event.ItemPending, event.ItemCompleted, event.ItemFailed, event.ItemExpired, event.ItemOverwritten:
+	case event.ItemProcessing:
 		return &event.FieldError{Field: "status", Problem: "cannot be set to processing: the thread takes events on by itself"}
 	default:
 		return &event.FieldError{Field: "status", Problem: fmt.Sprintf("%q is not one of pending, completed, failed, expired, overwritten", c.Status)}
@@ -107,7 +107,7 @@ func (in *Inbox) CheckSetStatus(c signals.SetStatus) error {
 		return &event.FieldError{Field: "eventId", Problem: fmt.Sprintf("%q is neither queued nor among the events that ended last; if it ever came, its records are in the store", c.EventID)}
 	case it.Status == c.Status:
 		return &event.FieldError{Field: "status", Problem: fmt.Sprintf("of event %q is %s already", c.EventID, c.Status)}
-	case it.Status != event.Pending && it.Status != event.Processing && it.Status != event.Failed:
+	case it.Status != event.ItemPending && it.Status != event.ItemProcessing && it.Status != event.ItemFailed:
 		return &event.FieldError{Field: "status", Problem: fmt.Sprintf("of event %q is %s: it is done with; post it anew under another id", c.EventID, it.Status)}
 	}
 	return nil
@@ -132,7 +132,7 @@ func (in *Inbox) SetStatus(now time.Time, c signals.SetStatus) (it event.Item, i
 		if f.Item.ID != c.EventID {
 			continue
 		}
-		if c.Status == event.Pending {
+		if c.Status == event.ItemPending {
 			err := in.Retry(now, signals.Control{Action: signals.ControlRetry, EventID: c.EventID, By: c.By})
 			it, _ = in.QueueView().Find(c.EventID)
 			return it, false, err
@@ -154,7 +154,7 @@ func (in *Inbox) SetStatus(now time.Time, c signals.SetStatus) (it event.Item, i
 // setEnd sets the requested status of the item of a turn that was ended by hand.
 func (t *Turn) setEnd(now time.Time, it event.Item) {
 	s := t.thread
-	if t.SetStatus.Status != event.Pending {
+	if t.SetStatus.Status != event.ItemPending {
 		s.setStatusOf(now, t.queued(it), *t.SetStatus)
 		return
 	}
@@ -170,11 +170,11 @@ func (in *Inbox) setStatusOf(now time.Time, q Queued, c signals.SetStatus) event
 	in.recordItem(now, q.as(it))
 	s.recordIn(q.root(), event.StatusSetID(it.ID, s.newID(now)), event.TypeStatus, it.TraceID, it.ID, now,
 		event.StatusChange{Status: string(c.Status), Detail: it.ID, By: c.By})
-	if q.Hooked && (c.Status == event.Overwritten || c.Status == event.Expired) {
+	if q.Hooked && (c.Status == event.ItemOverwritten || c.Status == event.ItemExpired) {
 		s.record(event.WithdrawalID(it.ID), event.TypeHook, it.TraceID, it.ID, now,
-			event.Interception{EventID: it.ID, EventType: it.Type, Outcome: event.Withdrawn, Hooks: []event.HookOutcome{}})
+			event.Interception{EventID: it.ID, EventType: it.Type, Outcome: event.OutcomeWithdrawn, Hooks: []event.HookOutcome{}})
 	}
-	if c.Status == event.Failed {
+	if c.Status == event.ItemFailed {
 		in.fail(q.as(it))
 		return it
 	}
@@ -195,15 +195,15 @@ func (in *Inbox) endDropped(now time.Time, q Queued, out signals.TurnResult) {
 }
 
 // turnStatus returns the turn status of an event that ended without a turn.
-func turnStatus(st event.Status) signals.TurnStatus {
+func turnStatus(st event.ItemStatus) signals.TurnStatus {
 	switch st {
-	case event.Failed:
+	case event.ItemFailed:
 		return signals.TurnFailed
-	case event.Expired:
+	case event.ItemExpired:
 		return signals.TurnExpired
-	case event.Completed, event.Overwritten:
+	case event.ItemCompleted, event.ItemOverwritten:
 		return signals.TurnCompleted
-	case event.Pending, event.Processing:
+	case event.ItemPending, event.ItemProcessing:
 	}
 	return signals.TurnInterrupted
 }
@@ -231,7 +231,7 @@ func (in *Inbox) Cancel(now time.Time, ctl signals.Control) bool {
 	}
 	for _, q := range taken {
 		it := q.Item
-		it.Status, it.UpdatedAt, it.Error = event.Completed, now, why
+		it.Status, it.UpdatedAt, it.Error = event.ItemCompleted, now, why
 		in.recordItem(now, q)
 		s.recordIn(q.root(), event.InterruptedID(it.ID), event.TypeStatus, it.TraceID, it.ID, now,
 			event.StatusChange{Status: event.StatusInterrupted, By: ctl.By, Detail: ctl.Reason})

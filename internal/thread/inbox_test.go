@@ -11,7 +11,7 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-func setTo(id string, st event.Status) signals.SetStatus {
+func setTo(id string, st event.ItemStatus) signals.SetStatus {
 	return signals.SetStatus{EventID: id, Status: st, By: "ann", Reason: "test"}
 }
 
@@ -30,7 +30,7 @@ func known(t *testing.T) *State {
 	s.Turn.Enter(t0, swallows("p"))
 	s.Turn.End(t0)
 	post(t, s, says("overwritten", "x"))
-	_, _, err := s.SetStatus(t0, setTo("overwritten", event.Overwritten))
+	_, _, err := s.SetStatus(t0, setTo("overwritten", event.ItemOverwritten))
 	require.NoError(t, err)
 	begin(t, s, "processing", "x")
 	post(t, s, says("pending", "x"))
@@ -39,8 +39,8 @@ func known(t *testing.T) *State {
 
 // TestSetStatusTransitions: S2-46.
 func TestSetStatusTransitions(t *testing.T) {
-	all := []event.Status{event.Pending, event.Processing, event.Completed, event.Failed, event.Expired, event.Overwritten}
-	open := map[event.Status]bool{event.Pending: true, event.Processing: true, event.Failed: true}
+	all := []event.ItemStatus{event.ItemPending, event.ItemProcessing, event.ItemCompleted, event.ItemFailed, event.ItemExpired, event.ItemOverwritten}
+	open := map[event.ItemStatus]bool{event.ItemPending: true, event.ItemProcessing: true, event.ItemFailed: true}
 	for _, from := range all {
 		for _, to := range all {
 			t.Run("S2-46 "+string(from)+" to "+string(to), func(t *testing.T) {
@@ -50,14 +50,14 @@ func TestSetStatusTransitions(t *testing.T) {
 				require.Equal(t, from, before.Status)
 				state := asJSON(t, s)
 				it, interrupt, err := s.SetStatus(at(1), setTo(string(from), to))
-				if !open[from] || to == event.Processing || to == from {
+				if !open[from] || to == event.ItemProcessing || to == from {
 					requireField(t, "status", err)
 					require.Equal(t, state, asJSON(t, s), "a refusal changes nothing")
 					return
 				}
 				require.NoError(t, err)
 				require.Equal(t, to, it.Status)
-				require.Equal(t, from == event.Processing, interrupt)
+				require.Equal(t, from == event.ItemProcessing, interrupt)
 				if interrupt {
 					s.Interrupt(signals.Control{By: "ann"})
 					s = copied(t, s)
@@ -67,9 +67,9 @@ func TestSetStatusTransitions(t *testing.T) {
 				after, there := s.QueueView().Find(string(from))
 				require.True(t, there)
 				require.Equal(t, to, after.Status)
-				require.Equal(t, to == event.Pending, s.Awaits(string(from)))
+				require.Equal(t, to == event.ItemPending, s.Awaits(string(from)))
 				require.Equal(t, 1, occurrences(s, string(from)), "S2-47 it is in one place")
-				if to == event.Pending {
+				if to == event.ItemPending {
 					require.Equal(t, 1, after.Attempt)
 					require.Empty(t, withEvent(s.Outcomes, string(from)), "how it ended is open again")
 					return
@@ -124,7 +124,7 @@ func TestSetStatusRefused(t *testing.T) {
 	} {
 		s := known(t)
 		before := asJSON(t, s)
-		c := setTo("pending", event.Completed)
+		c := setTo("pending", event.ItemCompleted)
 		tc.change(&c)
 		_, _, err := s.SetStatus(t0, c)
 		requireField(t, tc.field, err)
@@ -132,13 +132,13 @@ func TestSetStatusRefused(t *testing.T) {
 	}
 	s := known(t)
 	s.Closing = &signals.Control{}
-	_, _, err := s.SetStatus(t0, setTo("pending", event.Completed))
+	_, _, err := s.SetStatus(t0, setTo("pending", event.ItemCompleted))
 	require.ErrorIs(t, err, ErrClosed)
 }
 
 func TestSetStatusOfWaitingEvent(t *testing.T) {
-	for st, want := range map[event.Status]signals.TurnStatus{
-		event.Completed: signals.TurnCompleted, event.Overwritten: signals.TurnCompleted, event.Failed: signals.TurnFailed, event.Expired: signals.TurnExpired,
+	for st, want := range map[event.ItemStatus]signals.TurnStatus{
+		event.ItemCompleted: signals.TurnCompleted, event.ItemOverwritten: signals.TurnCompleted, event.ItemFailed: signals.TurnFailed, event.ItemExpired: signals.TurnExpired,
 	} {
 		s := newState()
 		post(t, s, says("e1", "x"))
@@ -147,7 +147,7 @@ func TestSetStatusOfWaitingEvent(t *testing.T) {
 		require.Equal(t, signals.TurnResult{EventID: "e1", Status: want, Error: "test", LastRecord: s.Pending[len(s.Pending)-1].ID}, ended(t, s, "e1"), "who waits for its turn is told")
 		_, ok := s.Next(t0)
 		require.False(t, ok, "it is never processed")
-		if st == event.Failed {
+		if st == event.ItemFailed {
 			require.NoError(t, s.Retry(t0, signals.Control{EventID: "e1"}), "S2-17")
 			require.True(t, s.Awaits("e1"))
 		}
@@ -158,7 +158,7 @@ func TestSetStatusWhileHooksDecide(t *testing.T) {
 	s := newState()
 	arrive(t, s, says("e1", "x"))
 	s.Turn.HooksStarted(s.Turn.ItemEvent(), watch...)
-	_, interrupt, err := s.SetStatus(t0, setTo("e1", event.Pending))
+	_, interrupt, err := s.SetStatus(t0, setTo("e1", event.ItemPending))
 	require.NoError(t, err)
 	require.True(t, interrupt)
 	s.Interrupt(signals.Control{})
@@ -179,13 +179,13 @@ func TestSetStatusTooLate(t *testing.T) {
 	s := newState()
 	r := begin(t, s, "e1", "x").Runs[0]
 	step(t, s, r, "all said")
-	_, interrupt, err := s.SetStatus(t0, setTo("e1", event.Failed))
+	_, interrupt, err := s.SetStatus(t0, setTo("e1", event.ItemFailed))
 	require.NoError(t, err)
 	require.True(t, interrupt)
 	s.Interrupt(signals.Control{})
 	require.Equal(t, signals.TurnCompleted, s.Turn.End(t0).Status)
 	it, _ := s.QueueView().Find("e1")
-	require.Equal(t, event.Completed, it.Status)
+	require.Equal(t, event.ItemCompleted, it.Status)
 }
 
 func TestCancel(t *testing.T) {
@@ -197,7 +197,7 @@ func TestCancel(t *testing.T) {
 	require.True(t, s.Cancel(t0, signals.Control{EventID: "e2", By: "ann", Reason: "never mind"}))
 	require.Equal(t, signals.TurnInterrupted, ended(t, s, "e2").Status)
 	it, _ := s.QueueView().Find("e2")
-	require.Equal(t, event.Completed, it.Status)
+	require.Equal(t, event.ItemCompleted, it.Status)
 	require.NotEmpty(t, it.Error)
 	require.Contains(t, recordIDs(s.Pending), "e2", "what was said is kept")
 	require.Equal(t, event.StatusChange{Status: event.StatusInterrupted, By: "ann", Detail: "never mind"}, payload[event.StatusChange](t, s.Pending[len(s.Pending)-2]))
@@ -228,7 +228,7 @@ func TestCancelWhatWasMade(t *testing.T) {
 // TestInterruptEndsWhatWasMade: a turn is all that was made of its event, whichever part of
 // that is being processed.
 func TestInterruptEndsWhatWasMade(t *testing.T) {
-	three := []hook.Response{{Content: "one", SenderType: event.User}, {Content: "two", SenderType: event.User}, {Content: "three", SenderType: event.User}}
+	three := []hook.Response{{Content: "one", SenderType: event.CreatedByUser}, {Content: "two", SenderType: event.CreatedByUser}, {Content: "three", SenderType: event.CreatedByUser}}
 	for _, processed := range []string{"a part of it", "the event itself"} {
 		t.Run(processed, func(t *testing.T) {
 			s := newState()
@@ -245,7 +245,7 @@ func TestInterruptEndsWhatWasMade(t *testing.T) {
 				r.ApplyCallsDecision(t0, pass)
 				r.Calls[0].CallRan(ToolReply{ToolCallID: "c1", Status: "succeeded"})
 				for i := range three {
-					three[i].EnqueueAfter = hook.Immediately
+					three[i].EnqueueAfter = hook.EnqueueImmediately
 				}
 				r.Calls[0].ApplyResultDecision(t0, responds("guard", three...))
 				require.Len(t, s.Queue, 3)
@@ -270,7 +270,7 @@ func TestInterruptWhileJoining(t *testing.T) {
 	r := begin(t, s, "e1", "hello").Runs[0]
 	for _, id := range []string{"e2", "e3"} {
 		p := says(id, "and mind the gap")
-		p.OnBusy = signals.Steer
+		p.OnBusy = signals.OnBusySteer
 		post(t, s, p)
 	}
 	q, ok := s.Turn.NextSteered(t0)
@@ -297,7 +297,7 @@ func TestSteerWithOptions(t *testing.T) {
 			s := newState()
 			begin(t, s, "e1", "hello")
 			p := says("e2", "and mind the gap")
-			p.OnBusy = signals.Steer
+			p.OnBusy = signals.OnBusySteer
 			say(&p)
 			post(t, s, p)
 			_, ok := s.Turn.NextSteered(t0)
@@ -312,7 +312,7 @@ func TestInTurn(t *testing.T) {
 	require.False(t, s.InTurn("e1"))
 	begin(t, s, "e1", "x")
 	p := says("e2", "joins")
-	p.OnBusy = signals.Steer
+	p.OnBusy = signals.OnBusySteer
 	post(t, s, p)
 	require.False(t, s.InTurn("e2"))
 	require.True(t, s.joined(t0))
@@ -346,7 +346,7 @@ func TestSteeredItem(t *testing.T) {
 		s := newState()
 		begin(t, s, "e1", "x")
 		p := says("e2", "joins")
-		p.OnBusy = signals.Steer
+		p.OnBusy = signals.OnBusySteer
 		post(t, s, p)
 		q, ok := s.Turn.NextSteered(t0)
 		require.True(t, ok)
@@ -354,15 +354,15 @@ func TestSteeredItem(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		decision Decision
-		status   event.Status
+		status   event.ItemStatus
 		replyTo  string
 	}{
-		{pass, event.Completed, "e2"},
-		{replaces("guard", saying(event.User, "ann", "other")), event.Completed, "e2"},
-		{replaces("route", calling("assistant", "x1")), event.Completed, "e1"},
-		{answers("guard", "no"), event.Completed, "e1"},
-		{produces("p", hook.NewProduced("note.taken", 1)), event.Overwritten, "e1"},
-		{refuses("guard", "it broke"), event.Failed, "e1"},
+		{pass, event.ItemCompleted, "e2"},
+		{replaces("guard", saying(event.CreatedByUser, "ann", "other")), event.ItemCompleted, "e2"},
+		{replaces("route", calling("assistant", "x1")), event.ItemCompleted, "e1"},
+		{answers("guard", "no"), event.ItemCompleted, "e1"},
+		{produces("p", hook.NewProduced("note.taken", 1)), event.ItemOverwritten, "e1"},
+		{refuses("guard", "it broke"), event.ItemFailed, "e1"},
 	} {
 		t.Run("S2-37 "+string(tc.decision.Outcome), func(t *testing.T) {
 			s, q := steered(t)
@@ -375,7 +375,7 @@ func TestSteeredItem(t *testing.T) {
 			require.Equal(t, 1, occurrences(s, "e2"))
 			require.Equal(t, tc.replyTo, s.Turn.Runs[0].ReplyTo)
 			require.Empty(t, s.Turn.Joining)
-			if tc.status != event.Failed {
+			if tc.status != event.ItemFailed {
 				require.True(t, s.Awaits("e2"))
 				return
 			}
@@ -411,11 +411,11 @@ func TestSteeredItem(t *testing.T) {
 			require.NoError(t, err)
 		}
 		put(1, "e2", "")
-		put(2, "e3", signals.Steer)
+		put(2, "e3", signals.OnBusySteer)
 		put(3, "e4", "")
 		q, ok := s.Turn.NextSteered(at(3))
 		require.True(t, ok)
-		put(4, "e5", signals.Interrupt)
+		put(4, "e5", signals.OnBusyInterrupt)
 		s.Turn.PutBack(t0, q)
 		require.Equal(t, []string{"e5", "e2", "e3", "e4"}, ids(s.Ordered()), "who interrupts is heard next")
 	})

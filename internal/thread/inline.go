@@ -11,7 +11,7 @@ import (
 
 // Inline runs inline hooks on an event, in order. It is deterministic.
 func Inline(hooks *hook.Set, specs []hook.Spec, c hook.Context, seen event.Event) Decision {
-	d := Decision{Outcome: event.Passed, Silent: true}
+	d := Decision{Outcome: event.OutcomePassed, Silent: true}
 	for _, spec := range specs {
 		c.Hook, c.Attempt = spec.Name, 1
 		h, ok := hooks.Hook(spec.Name)
@@ -22,20 +22,20 @@ func Inline(hooks *hook.Set, specs []hook.Spec, c hook.Context, seen event.Event
 		}
 		done := event.HookOutcome{Name: spec.Name, Outcome: answer.Outcome}
 		if err != nil {
-			done.Outcome, done.Error = event.HookFailed, Why(err.Error())
+			done.Outcome, done.Error = event.OutcomeFailed, Why(err.Error())
 			d.Silent = false
 		}
 		d.Hooks = append(d.Hooks, done)
 		switch {
-		case err != nil && spec.OnFailure == hook.Closed:
+		case err != nil && spec.OnFailure == hook.FailClosed:
 			return refused(d, spec, done.Error)
 		case err != nil:
-		case answer.Outcome == event.Replaced:
+		case answer.Outcome == event.OutcomeReplaced:
 			raw, err := json.Marshal(answer.Event)
 			if err != nil {
 				panic("thread: event has no JSON form: " + err.Error()) // it was unmarshalled from JSON
 			}
-			d.Outcome, d.Event, d.Silent, seen = event.Replaced, raw, false, answer.Event
+			d.Outcome, d.Event, d.Silent, seen = event.OutcomeReplaced, raw, false, answer.Event
 		case answer.Settles():
 			d.Outcome, d.By, d.Event, d.Silent = answer.Outcome, spec.Name, nil, false
 			d.Responses, d.Produced = answer.Responses, answer.Produced
@@ -50,7 +50,7 @@ func Inline(hooks *hook.Set, specs []hook.Spec, c hook.Context, seen event.Event
 var ErrUnregistered = errors.New("this worker does not have it; register it, or retry the event once it is gone everywhere")
 
 func refused(d Decision, spec hook.Spec, why string) Decision {
-	d.Outcome, d.By, d.Event = event.HookFailed, spec.Name, nil
+	d.Outcome, d.By, d.Event = event.OutcomeFailed, spec.Name, nil
 	d.Error = fmt.Sprintf("hook %s failed: %s", spec.Name, why)
 	return d
 }

@@ -44,7 +44,7 @@ func inlineSet(t *testing.T, change func(*hook.Hook), names ...string) *hook.Set
 }
 
 func TestInline(t *testing.T) {
-	open := func(h *hook.Hook) { h.OnFailure = hook.Open }
+	open := func(h *hook.Hook) { h.OnFailure = hook.FailOpen }
 	for _, tc := range []struct {
 		names   []string
 		change  func(*hook.Hook)
@@ -54,17 +54,17 @@ func TestInline(t *testing.T) {
 		asked   int
 		content string
 	}{
-		{[]string{"pass", "pass2"}, nil, event.Passed, "", true, 2, ""},
-		{[]string{"replace1", "replace2"}, nil, event.Replaced, "", false, 2, "hello replace1 replace2"},
-		{[]string{"replace", "respond", "replace2"}, nil, event.Responded, "respond", false, 2, ""},
-		{[]string{"replace", "fail", "replace2"}, nil, event.HookFailed, "fail", false, 2, ""},
-		{[]string{"panic", "pass"}, nil, event.HookFailed, "panic", false, 1, ""},
-		{[]string{"fail", "panic", "replace"}, open, event.Replaced, "", false, 3, "hello replace"},
-		{[]string{"fail", "pass"}, open, event.Passed, "", false, 2, ""},
+		{[]string{"pass", "pass2"}, nil, event.OutcomePassed, "", true, 2, ""},
+		{[]string{"replace1", "replace2"}, nil, event.OutcomeReplaced, "", false, 2, "hello replace1 replace2"},
+		{[]string{"replace", "respond", "replace2"}, nil, event.OutcomeResponded, "respond", false, 2, ""},
+		{[]string{"replace", "fail", "replace2"}, nil, event.OutcomeFailed, "fail", false, 2, ""},
+		{[]string{"panic", "pass"}, nil, event.OutcomeFailed, "panic", false, 1, ""},
+		{[]string{"fail", "panic", "replace"}, open, event.OutcomeReplaced, "", false, 3, "hello replace"},
+		{[]string{"fail", "pass"}, open, event.OutcomePassed, "", false, 2, ""},
 	} {
 		t.Run(strings.Join(tc.names, " "), func(t *testing.T) {
 			set := inlineSet(t, tc.change, tc.names...)
-			seen := saying(event.User, "ann", "hello")
+			seen := saying(event.CreatedByUser, "ann", "hello")
 			d := Inline(set, set.Specs(), hook.Context{ThreadID: "t1"}, seen)
 			require.Equal(t, tc.outcome, d.Outcome)
 			require.Equal(t, tc.by, d.By)
@@ -76,12 +76,12 @@ func TestInline(t *testing.T) {
 			} else {
 				require.Equal(t, tc.content, readEvent(d.Event).(event.MessageEvent).Message.Content, "S2-33 each sees what the one before it has returned")
 			}
-			if tc.outcome == event.Responded {
+			if tc.outcome == event.OutcomeResponded {
 				require.Equal(t, []hook.Response{{Content: "respond"}, {Content: "again"}}, d.Responses, "S0-17 S0-20 a response wins over what is returned")
 			} else {
 				require.Empty(t, d.Responses)
 			}
-			require.Equal(t, tc.outcome == event.HookFailed, d.Error != "")
+			require.Equal(t, tc.outcome == event.OutcomeFailed, d.Error != "")
 			require.Equal(t, "hello", seen.Message.Content, "what was seen stays as it is")
 			require.Equal(t, asJSON(t, d), asJSON(t, Inline(set, set.Specs(), hook.Context{ThreadID: "t1"}, seen)), "S0-36 the same each time")
 		})
@@ -90,10 +90,10 @@ func TestInline(t *testing.T) {
 
 // TestInlineThatIsNotThere: another worker had it.
 func TestInlineThatIsNotThere(t *testing.T) {
-	for mode, want := range map[hook.FailureMode]event.Outcome{hook.Closed: event.HookFailed, hook.Open: event.Passed} {
+	for mode, want := range map[hook.FailureMode]event.Outcome{hook.FailClosed: event.OutcomeFailed, hook.FailOpen: event.OutcomePassed} {
 		specs := []hook.Spec{{Name: "gone", Kind: hook.KindInline, OnFailure: mode}}
 		for _, set := range []*hook.Set{nil, inlineSet(t, nil, "other")} {
-			d := Inline(set, specs, hook.Context{}, saying(event.User, "ann", "hello"))
+			d := Inline(set, specs, hook.Context{}, saying(event.CreatedByUser, "ann", "hello"))
 			require.Equal(t, want, d.Outcome, "S0-23")
 			require.Contains(t, d.Hooks[0].Error, "this worker does not have it")
 		}

@@ -141,12 +141,12 @@ func (in *Interceptions) PendingHooks(e HookEvent, specs []hook.Spec) []hook.Spe
 	}
 	asked := make([]hook.Spec, len(found.Hooks))
 	for i, name := range found.Hooks {
-		asked[i] = hook.Spec{Name: name, OnFailure: hook.Closed}
+		asked[i] = hook.Spec{Name: name, OnFailure: hook.FailClosed}
 		if at := slices.IndexFunc(specs, func(spec hook.Spec) bool { return spec.Name == name }); at >= 0 {
 			asked[i] = specs[at]
 		}
 		if e.ByRule {
-			asked[i].OnFailure = hook.Closed
+			asked[i].OnFailure = hook.FailClosed
 		}
 	}
 	return asked
@@ -210,16 +210,16 @@ func (in *Interceptions) find(key string) *Intercepting {
 func (t *Turn) applyDecision(now time.Time, e HookEvent, d Decision, deferred *[]Deferred) Decision {
 	s := t.thread
 	if problem := cmp.Or(unstorable(d), t.tooMany(d)); problem != "" {
-		d = Decision{Outcome: event.HookFailed, By: d.By, Hooks: d.Hooks, Error: problem}
+		d = Decision{Outcome: event.OutcomeFailed, By: d.By, Hooks: d.Hooks, Error: problem}
 	}
 	if d.Outcome == "" {
-		d.Outcome = event.Passed
+		d.Outcome = event.OutcomePassed
 	}
 	rec := event.Interception{EventID: e.ID, EventType: e.Type, Outcome: d.Outcome, Hooks: append([]event.HookOutcome{}, d.Hooks...), Error: d.Error}
 	for _, r := range d.Responses {
 		made := Deferred{ID: s.newID(now), By: d.By, Parent: e.ID, Event: t.response(e, d.By, r)}
 		rec.Produced = append(rec.Produced, made.ID)
-		if deferred != nil && r.EnqueueAfter != hook.Immediately {
+		if deferred != nil && r.EnqueueAfter != hook.EnqueueImmediately {
 			*deferred = append(*deferred, made)
 			continue
 		}
@@ -230,15 +230,15 @@ func (t *Turn) applyDecision(now time.Time, e HookEvent, d Decision, deferred *[
 		rec.Produced = append(rec.Produced, made.ID)
 		t.produce(now, made)
 	}
-	if d.Outcome == event.Replaced {
+	if d.Outcome == event.OutcomeReplaced {
 		t.fillIn(&rec, e, d.Event)
 		if made, ok := t.asOtherType(now, e, d); ok {
 			rec.Produced = append(rec.Produced, made.ID)
 			t.produce(now, made)
-			d.Outcome, d.By = event.Produced, made.By
+			d.Outcome, d.By = event.OutcomeOverwritten, made.By
 		}
 	}
-	if e.message.Held && d.Outcome == event.Passed {
+	if e.message.Held && d.Outcome == event.OutcomePassed {
 		m := e.message
 		m.Held = false
 		rec.Message, d.Silent = &m, false
@@ -247,12 +247,12 @@ func (t *Turn) applyDecision(now time.Time, e HookEvent, d Decision, deferred *[
 	if e.ByRule {
 		id = event.InterceptionID(event.RuleID(e.ID))
 	}
-	if d.Outcome == event.HookFailed {
+	if d.Outcome == event.OutcomeFailed {
 		// A retry may get another decision.
 		id = event.FailedInterceptionID(e.Key)
 	}
 	write := !d.Silent && (len(d.Hooks) > 0 || rec.Message != nil)
-	if write || e.undecided && d.Outcome == event.Passed && !s.pass(e) {
+	if write || e.undecided && d.Outcome == event.OutcomePassed && !s.pass(e) {
 		t.recordCausedBy(now, id, event.TypeHook, e.ID, rec)
 	}
 	return d
@@ -354,7 +354,7 @@ func rawJSON(v any) json.RawMessage {
 
 // stopped reports whether a decision ends the processing of the event itself.
 func (d Decision) stopped() bool {
-	return d.Outcome == event.Responded || d.Outcome == event.Produced || d.Outcome == event.Dropped || d.NoDefault && d.Outcome != event.HookFailed
+	return d.Outcome == event.OutcomeResponded || d.Outcome == event.OutcomeOverwritten || d.Outcome == event.OutcomeDropped || d.NoDefault && d.Outcome != event.OutcomeFailed
 }
 
 // Only reports whether all specs are of one kind.

@@ -54,7 +54,7 @@ func (in *Inbox) joinsTurn(q Queued) bool {
 		// The message is for the waiting turn, not for the event that is handled meanwhile.
 		return false
 	}
-	return q.OnBusy == signals.Steer && q.Item.Type == event.TypeMessage && len(q.Agents) == 0 && q.Tools == nil && !q.Unloaded
+	return q.OnBusy == signals.OnBusySteer && q.Item.Type == event.TypeMessage && len(q.Agents) == 0 && q.Tools == nil && !q.Unloaded
 }
 
 func (r *Run) retrying() *signals.Retrying {

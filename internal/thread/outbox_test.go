@@ -84,38 +84,38 @@ func TestOverdue(t *testing.T) {
 	}{
 		{name: "nothing has happened", calls: []PlannedCall{ask("c1")}},
 		{name: "the only call is denied: the model is next", calls: []PlannedCall{ask("c1")}, then: func(s *State, _ *Run) {
-			s.Decide(t0, decision("c1", event.Deny))
+			s.Decide(t0, decision("c1", event.DecisionDeny))
 		}},
 		{name: "the only call has one vote", calls: []PlannedCall{ask("c1")}, want: true, then: func(s *State, _ *Run) {
-			s.Decide(t0, votes("ann", event.Approve))
+			s.Decide(t0, votes("ann", event.DecisionApprove))
 		}},
 		{name: "one of two is denied", calls: []PlannedCall{ask("c1"), ask("c2")}, want: true, then: func(s *State, _ *Run) {
-			s.Decide(t0, decision("c1", event.Deny))
+			s.Decide(t0, decision("c1", event.DecisionDeny))
 		}},
 		{name: "one of two is approved: it runs", calls: []PlannedCall{asks("c1"), ask("c2")}, then: func(s *State, _ *Run) {
-			s.Decide(t0, decision("c1", event.Approve))
+			s.Decide(t0, decision("c1", event.DecisionApprove))
 		}},
 		{name: "the other runs already", calls: []PlannedCall{ask("c1"), runs("c2")}, underWay: 1, want: true, then: func(s *State, _ *Run) {
-			s.Decide(t0, decision("c1", event.Deny))
+			s.Decide(t0, decision("c1", event.DecisionDeny))
 		}},
 		{name: "the other runs, and has taken it along", calls: []PlannedCall{ask("c1"), runs("c2")}, underWay: 1, then: func(s *State, _ *Run) {
-			s.Decide(t0, decision("c1", event.Deny))
+			s.Decide(t0, decision("c1", event.DecisionDeny))
 			s.Flush()
 		}},
 		{name: "the step that took it along has failed", calls: []PlannedCall{ask("c1"), ask("c2")}, want: true, then: func(s *State, _ *Run) {
-			s.Decide(t0, decision("c1", event.Deny))
+			s.Decide(t0, decision("c1", event.DecisionDeny))
 			s.Flush()
 		}},
 		{name: "the result of the other is next", calls: []PlannedCall{ask("c1"), runs("c2")}, then: func(s *State, r *Run) {
 			r.Calls[1].CallRan(ToolReply{ToolCallID: "c2", Status: "succeeded"})
-			s.Decide(t0, decision("c1", event.Deny))
+			s.Decide(t0, decision("c1", event.DecisionDeny))
 		}},
 		{name: "a client runs the other", calls: []PlannedCall{runs("c1"), ask("c2")}, want: true, then: func(s *State, r *Run) {
 			r.Calls[0].AskClient(t0)
 		}},
 		{name: "a sub-agent runs the other", calls: []PlannedCall{runs("c1"), ask("c2")}, want: true, then: func(s *State, r *Run) {
 			r.Calls[0].Stage = Delegated
-			s.Decide(t0, decision("c2", event.Deny))
+			s.Decide(t0, decision("c2", event.DecisionDeny))
 		}},
 		{name: "an approval is revoked", calls: []PlannedCall{ask("c1")}, want: true, then: func(s *State, _ *Run) {
 			s.Revoke(t0, signals.Revoke{ToolCallID: "c0", By: "ann"})
@@ -133,21 +133,21 @@ func TestOverdue(t *testing.T) {
 			s.changeRow(t0)
 		}},
 		{name: "the turn is interrupted: it ends", calls: []PlannedCall{ask("c1"), ask("c2")}, then: func(s *State, _ *Run) {
-			s.Decide(t0, decision("c1", event.Deny))
+			s.Decide(t0, decision("c1", event.DecisionDeny))
 			s.Interrupt(signals.Control{})
 		}},
 		{name: "the turn is interrupted, and a step has yet to hear it", calls: []PlannedCall{ask("c1"), runs("c2")}, underWay: 1, want: true, then: func(s *State, _ *Run) {
-			s.Decide(t0, decision("c1", event.Deny))
+			s.Decide(t0, decision("c1", event.DecisionDeny))
 			s.Interrupt(signals.Control{})
 		}},
 		{name: "the thread leaves: it stores by itself", calls: []PlannedCall{ask("c1"), ask("c2")}, leaving: true, then: func(s *State, _ *Run) {
-			s.Decide(t0, decision("c1", event.Deny))
+			s.Decide(t0, decision("c1", event.DecisionDeny))
 		}},
 		{name: "the thread leaves once a step has ended", calls: []PlannedCall{asks("c1"), runs("c2")}, leaving: true, underWay: 1, want: true, then: func(s *State, _ *Run) {
-			s.Decide(t0, decision("c1", event.Approve))
+			s.Decide(t0, decision("c1", event.DecisionApprove))
 		}},
 		{name: "a grant is looked for", calls: []PlannedCall{ask("c1"), ask("c2")}, then: func(s *State, r *Run) {
-			s.Decide(t0, decision("c1", event.Deny))
+			s.Decide(t0, decision("c1", event.DecisionDeny))
 			r.Calls[0].cascade()
 		}},
 		{name: "the model speaks", underWay: 1, want: true, calls: []PlannedCall{runs("c1")}, then: func(s *State, r *Run) {
@@ -195,7 +195,7 @@ func TestOverdue(t *testing.T) {
 	t.Run("before another turn", func(t *testing.T) {
 		s, _ := waiting(t, careful("c1", "ls", AskPlan{Quorum: 2}))
 		s.Flushed(s.Flush())
-		s.Decide(t0, votes("ann", event.Approve))
+		s.Decide(t0, votes("ann", event.DecisionApprove))
 		post(t, s, happens("v1", "file.changed", `1`))
 		require.True(t, s.CanPark())
 		require.False(t, s.Overdue(0, false))

@@ -230,7 +230,7 @@ func (p *player) do(c command) {
 		ctl := signals.Control{Action: signals.ControlAction(c.verb), EventID: strings.TrimPrefix(c.id, "-"), By: "ann"}
 		p.control(read(c, ctl), c.text == "late")
 	case "set-status":
-		set := read(c, signals.SetStatus{EventID: c.id, Status: event.Status(c.text), By: "ann"})
+		set := read(c, signals.SetStatus{EventID: c.id, Status: event.ItemStatus(c.text), By: "ann"})
 		it, interrupt, err := s.SetStatus(now, set)
 		p.err(err)
 		if err == nil {
@@ -309,7 +309,7 @@ func (p *player) do(c command) {
 func (p *player) message(c command) signals.Post {
 	by, kind, _ := strings.Cut(c.opts["by"], ":")
 	delete(c.opts, "by")
-	sender := event.NewMessage{ThreadID: "t1", SenderID: "ann", SenderType: event.User, Content: c.text}
+	sender := event.NewMessage{ThreadID: "t1", SenderID: "ann", SenderType: event.CreatedByUser, Content: c.text}
 	if by != "" {
 		sender.SenderID = by
 	}
@@ -546,7 +546,7 @@ func (p *player) modelReply(c command, f *flight) ModelReply {
 	_ = json.Unmarshal(c.raw, &extra)
 	reply := ModelReply{
 		Agent: agent, Model: "demo/demo", MaxSteps: 9, Usage: event.Usage{InputTokens: 1},
-		Message: event.Message{ID: f.key, ThreadID: "t1", SenderID: agent, SenderType: event.Agent, AgentID: agent, Content: c.text},
+		Message: event.Message{ID: f.key, ThreadID: "t1", SenderID: agent, SenderType: event.CreatedByAgent, AgentID: agent, Content: c.text},
 	}
 	for call := range strings.SplitSeq(c.opts["calls"], ",") {
 		id, name, ok := strings.Cut(call, ":")
@@ -572,7 +572,7 @@ func (p *player) modelReply(c command, f *flight) ModelReply {
 // "produce" with the event as JSON, or a whole decision as JSON.
 func (p *player) decision(c command) Decision {
 	by := "guard"
-	d := Decision{Outcome: event.Passed, By: by}
+	d := Decision{Outcome: event.OutcomePassed, By: by}
 	outcome := func(out event.Outcome, each event.Outcome) {
 		d.Outcome, d.Hooks = out, []event.HookOutcome{{Name: by, Outcome: each}}
 	}
@@ -582,29 +582,29 @@ func (p *player) decision(c command) Decision {
 	}
 	switch word {
 	case "pass":
-		outcome(event.Passed, event.Passed)
+		outcome(event.OutcomePassed, event.OutcomePassed)
 		d.By = ""
 	case "silent":
 		return passing
 	case "fail":
-		outcome(event.HookFailed, event.HookFailed)
+		outcome(event.OutcomeFailed, event.OutcomeFailed)
 		d.Error = c.text
 	case "respond":
-		outcome(event.Responded, event.Responded)
+		outcome(event.OutcomeResponded, event.OutcomeResponded)
 		d.Responses = []hook.Response{read(c, hook.Response{Content: c.text})}
 	case "drop":
-		outcome(event.Dropped, event.Dropped)
+		outcome(event.OutcomeDropped, event.OutcomeDropped)
 	case "swallow":
-		outcome(event.Passed, event.Passed)
+		outcome(event.OutcomePassed, event.OutcomePassed)
 		d.NoDefault = true
 	case "replace":
-		outcome(event.Replaced, event.Replaced)
+		outcome(event.OutcomeReplaced, event.OutcomeReplaced)
 		d.By, d.Event = "", c.raw
 	case "produce":
-		outcome(event.Produced, event.Produced)
+		outcome(event.OutcomeOverwritten, event.OutcomeOverwritten)
 		d.Produced = []hook.Produced{read(c, hook.NewProduced(c.text, 1))}
 	case "many":
-		outcome(event.Produced, event.Produced)
+		outcome(event.OutcomeOverwritten, event.OutcomeOverwritten)
 		n, err := strconv.Atoi(c.text)
 		require.NoError(p.t, err)
 		d.Produced = slices.Repeat([]hook.Produced{hook.NewProduced("note.taken", 1)}, n)
@@ -615,7 +615,7 @@ func (p *player) decision(c command) Decision {
 }
 
 // passing is the decision where no hook has a say.
-var passing = Decision{Outcome: event.Passed, Silent: true, Unmatched: true}
+var passing = Decision{Outcome: event.OutcomePassed, Silent: true, Unmatched: true}
 
 // intercept lets hooks decide on an event. It reports whether something has happened.
 func (p *player) intercept(e HookEvent, by *Decision, q *Queued, then func(Decision)) bool {
@@ -797,7 +797,7 @@ func (p *player) handle(h *Handling) bool {
 			return true
 		}
 	}
-	heard(Decision{Outcome: event.HookFailed, By: h.Rule.Name, Error: "no such processor"})
+	heard(Decision{Outcome: event.OutcomeFailed, By: h.Rule.Name, Error: "no such processor"})
 	return true
 }
 

@@ -36,7 +36,7 @@ func (in *Inbox) CheckPost(p signals.Post) error {
 	if in.queued()+len(p.Payload)+len(p.Metadata) > maxQueueBytes {
 		return ErrFull
 	}
-	if p.OnBusy == signals.Reject && in.busy(p) && !in.WasPosted(p.ID) {
+	if p.OnBusy == signals.OnBusyReject && in.busy(p) && !in.WasPosted(p.ID) {
 		return ErrBusy
 	}
 	return nil
@@ -101,7 +101,7 @@ func (in *Inbox) Post(now time.Time, p signals.Post) (Posted, error) {
 	}
 	q := in.queue(now, p)
 	p.ID = q.Item.ID
-	if p.OnBusy == signals.Interrupt && len(s.turns()) > 0 {
+	if p.OnBusy == signals.OnBusyInterrupt && len(s.turns()) > 0 {
 		// An interrupting message goes before others of the same priority.
 		in.Queue = append([]Queued{q}, in.Queue...)
 		return Posted{EventID: p.ID, Interrupt: true}, nil
@@ -133,7 +133,7 @@ func (in *Inbox) queue(now time.Time, p signals.Post) Queued {
 	}
 	in.rememberPosted(p.ID)
 	return Queued{OnBusy: p.OnBusy, OnWaiting: p.OnWaiting, Options: Options{Agents: p.Agents, Tools: p.Tools}, Item: event.Item{
-		ID: p.ID, ThreadID: s.ThreadID, Type: p.Type, Payload: p.Payload, Timestamp: p.Timestamp, Metadata: p.Metadata, Status: event.Pending,
+		ID: p.ID, ThreadID: s.ThreadID, Type: p.Type, Payload: p.Payload, Timestamp: p.Timestamp, Metadata: p.Metadata, Status: event.ItemPending,
 		Priority: p.Priority, TTL: p.TTL, TraceID: p.TraceID, ParentEventID: p.ParentEventID,
 		Namespace: s.Namespace, CreatedAt: now, UpdatedAt: now,
 	}}
@@ -154,7 +154,7 @@ func (in *Inbox) PostFailed(now time.Time, p signals.Post, problem error) {
 		return
 	}
 	it := q.Item
-	it.Status, it.Error, it.UpdatedAt = event.Failed, problem.Error(), now
+	it.Status, it.Error, it.UpdatedAt = event.ItemFailed, problem.Error(), now
 	s.recordIn(q.root(), event.UnqueuedID(it.ID), event.TypeUnqueued, it.TraceID, it.ID, now, event.Unqueued{Event: it, Error: it.Error})
 	s.recordIn(q.root(), event.ErrorID(it.ID), event.TypeError, it.TraceID, it.ID, now, event.Failure{EventID: it.ID, Error: it.Error, Retryable: true})
 	in.fail(q.as(it).withoutContent())
@@ -196,7 +196,7 @@ func (in *Inbox) Next(now time.Time) (Queued, bool) {
 	} else {
 		in.Queue = slices.Delete(in.Queue, best, best+1)
 	}
-	next.Item.Status, next.Item.UpdatedAt = event.Processing, now
+	next.Item.Status, next.Item.UpdatedAt = event.ItemProcessing, now
 	return next, true
 }
 
@@ -238,7 +238,7 @@ func (in *Inbox) NotLoaded(now time.Time, eventID, why string) {
 		}
 		in.Queue = slices.Delete(in.Queue, i, i+1)
 		it := q.Item
-		it.Status, it.Error, it.UpdatedAt = event.Failed, Why(why), now
+		it.Status, it.Error, it.UpdatedAt = event.ItemFailed, Why(why), now
 		s.recordIn(q.root(), event.ErrorID(event.TurnID(it.ID, it.Attempt)), event.TypeError, it.TraceID, it.ID, now,
 			event.Failure{EventID: it.ID, Error: it.Error, Retryable: true})
 		in.fail(q.as(it))
@@ -259,9 +259,9 @@ func (in *Inbox) expire(now time.Time) {
 		if it.TTL > 0 && now.Sub(it.CreatedAt) > time.Duration(it.TTL)*time.Millisecond {
 			// Its message is not stored, since agents would see it.
 			detail := fmt.Sprintf("event %s waited longer than its ttl of %d ms", it.ID, it.TTL)
-			s.recordIn(q.root(), event.ExpiredID(it.ID), event.TypeStatus, it.TraceID, it.ID, now, event.StatusChange{Status: string(event.Expired), Detail: detail})
+			s.recordIn(q.root(), event.ExpiredID(it.ID), event.TypeStatus, it.TraceID, it.ID, now, event.StatusChange{Status: string(event.ItemExpired), Detail: detail})
 			s.announceUnprocessed(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnExpired, Error: detail})
-			it.Status, it.Error, it.UpdatedAt = event.Expired, detail, now
+			it.Status, it.Error, it.UpdatedAt = event.ItemExpired, detail, now
 			in.rememberEnded(it)
 			continue
 		}
@@ -307,7 +307,7 @@ func (in *Inbox) Retry(now time.Time, ctl signals.Control) error {
 func (in *Inbox) requeue(now time.Time, q Queued, by string) {
 	s := in.thread
 	it := q.Item
-	it.Status, it.Error, it.UpdatedAt = event.Pending, "", now
+	it.Status, it.Error, it.UpdatedAt = event.ItemPending, "", now
 	it.Attempt++
 	// The TTL does not apply to a manual retry.
 	it.TTL = 0

@@ -112,7 +112,7 @@ func (m *machine) checkOrder(q Queued, waiting []event.Item) {
 		if other.Released != nil || q.Released != nil {
 			continue // it waits anew
 		}
-		if q.OnBusy == signals.Interrupt || other.OnBusy == signals.Interrupt {
+		if q.OnBusy == signals.OnBusyInterrupt || other.OnBusy == signals.OnBusyInterrupt {
 			continue // who interrupts goes ahead
 		}
 		mine, its := q.Origin, other.Origin

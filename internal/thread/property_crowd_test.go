@@ -70,12 +70,12 @@ func (m *machine) crowdOperations() []func() {
 
 // say posts a message of anybody, to anybody.
 func (m *machine) say() {
-	by := []event.CreatedBy{event.User, event.User, event.User, event.Agent, event.System, event.Tool}[m.rnd.IntN(6)]
-	sender := map[event.CreatedBy]string{event.User: "ann", event.Agent: []string{"alice", "bob", "dora"}[m.rnd.IntN(3)], event.System: "x", event.Tool: "the world"}[by]
+	by := []event.CreatedBy{event.CreatedByUser, event.CreatedByUser, event.CreatedByUser, event.CreatedByAgent, event.CreatedBySystem, event.CreatedByTool}[m.rnd.IntN(6)]
+	sender := map[event.CreatedBy]string{event.CreatedByUser: "ann", event.CreatedByAgent: []string{"alice", "bob", "dora"}[m.rnd.IntN(3)], event.CreatedBySystem: "x", event.CreatedByTool: "the world"}[by]
 	content := []string{"hello", "@alice hello", "@bob\n@alice hello", "ask @bob", "@human hello"}[m.rnd.IntN(5)]
 	p := saidBy(fmt.Sprintf("p%d", m.rnd.IntN(m.events())), by, sender, content)
-	p.OnBusy = []signals.OnBusy{"", "", signals.Steer, signals.Steer, signals.Interrupt}[m.rnd.IntN(5)]
-	if p.OnBusy == signals.Interrupt && !m.one(5) {
+	p.OnBusy = []signals.OnBusy{"", "", signals.OnBusySteer, signals.OnBusySteer, signals.OnBusyInterrupt}[m.rnd.IntN(5)]
+	if p.OnBusy == signals.OnBusyInterrupt && !m.one(5) {
 		p.OnBusy = ""
 	}
 	p.Priority = m.rnd.IntN(3)
@@ -203,7 +203,7 @@ func (m *machine) carryOut(r *Run, c *Call) {
 	if m.crowd.needs[id] {
 		var made event.Approval
 		require.NoError(m.t, json.Unmarshal(m.store[in.DecisionID].Payload, &made))
-		require.Equal(m.t, event.Approve, made.Decision)
+		require.Equal(m.t, event.DecisionApprove, made.Decision)
 		require.Equal(m.t, id, made.ToolCallID)
 		require.Equal(m.t, m.crowd.rounds[id], max(made.Round, 1), "S4-94 an approval is for its round")
 	}
@@ -284,13 +284,13 @@ func (m *machine) satisfy() {
 	}
 	require.True(m.t, m.s.nextPassingWaiting() < 0 || len(m.s.Parked) == maxParked, "what happens is handled")
 	if all := m.s.ClientCalls(); len(all) > 0 {
-		require.Equal(m.t, signals.Accepted, m.s.ToolResult(m.now, signals.ToolResult{ToolCallID: all[0].ToolCallID, By: "editor"}))
+		require.Equal(m.t, signals.DecideAccepted, m.s.ToolResult(m.now, signals.ToolResult{ToolCallID: all[0].ToolCallID, By: "editor"}))
 		return
 	}
 	all := m.s.Approvals()
 	q := all[m.rnd.IntN(len(all))]
 	for _, by := range []string{"ann", "bea"}[:max(q.Quorum, 1)] {
-		m.rule(q, by, event.Approve)
+		m.rule(q, by, event.DecisionApprove)
 	}
 }
 
@@ -341,8 +341,8 @@ func (m *machine) reach(what map[string]int) {
 			require.NoError(m.t, json.Unmarshal(r.Payload, &a))
 		}
 		for name, is := range map[string]bool{
-			"second round": a.Round == 2, "vote": a.Missing > 0, "edited": a.Arguments != "", "for the session": a.Scope == event.Session,
-			"covered": a.Grant != "", "expired": a.Decision == event.ApprovalExpired, "reminder": strings.Contains(id, ".reminder."),
+			"second round": a.Round == 2, "vote": a.Missing > 0, "edited": a.Arguments != "", "for the session": a.Scope == event.ScopeSession,
+			"covered": a.Grant != "", "expired": a.Decision == event.DecisionExpired, "reminder": strings.Contains(id, ".reminder."),
 			"at a client": r.Type == event.TypeClientCall, "turn limit": strings.Contains(id, ".limit."), "observed": r.Type == event.TypeFinal && id[0] == 'v',
 		} {
 			if is {

@@ -16,7 +16,7 @@ import (
 func (m *machine) judge() {
 	if all := m.s.Approvals(); len(all) > 0 {
 		by := []string{"ann", "ann", "bea", "bea", "eve", "alice", "BOB"}[m.rnd.IntN(7)]
-		m.rule(all[m.rnd.IntN(len(all))], by, []event.Decision{event.Approve, event.Approve, event.Deny}[m.rnd.IntN(3)])
+		m.rule(all[m.rnd.IntN(len(all))], by, []event.Decision{event.DecisionApprove, event.DecisionApprove, event.DecisionDeny}[m.rnd.IntN(3)])
 	}
 	m.goOn()
 }
@@ -27,29 +27,29 @@ func (m *machine) rule(q event.ApprovalRequest, by string, what event.Decision) 
 	d := signals.Decide{ToolCallID: q.ToolCallID, Decision: what, By: by, Round: q.Round, Digest: q.Digest, ToolName: q.ToolName, Agent: q.Agent}
 	checked := CheckReply{}
 	switch {
-	case what == event.Deny || q.Quorum > 1:
+	case what == event.DecisionDeny || q.Quorum > 1:
 	case m.one(4):
 		d.Args = json.RawMessage(`{"command":"cat"}`)
 		checked.Guard = &Guard{Digest: "digest of cat", Definition: "definition"}
 	case m.one(2):
-		d.Scope = event.Session
+		d.Scope = event.ScopeSession
 	}
 	agent := slices.ContainsFunc(append([]string{q.Agent}, m.s.Agents...), func(name string) bool { return strings.EqualFold(name, by) })
-	want := signals.Accepted
+	want := signals.DecideAccepted
 	switch {
 	case m.late(q):
-		want = signals.Conflict
+		want = signals.DecideConflict
 	case agent || len(q.Approvers) > 0 && !slices.Contains(q.Approvers, by):
-		want = signals.NotAllowed
-	case what == event.Approve && q.Quorum > 1 && c.votes[q.ToolCallID][by]:
-		want = signals.AlreadyResolved
+		want = signals.DecideNotAllowed
+	case what == event.DecisionApprove && q.Quorum > 1 && c.votes[q.ToolCallID][by]:
+		want = signals.DecideAlreadyResolved
 	}
 	require.Equal(m.t, want, m.s.DecideChecked(m.now, d, checked).Result)
-	if want != signals.Accepted {
+	if want != signals.DecideAccepted {
 		return
 	}
 	c.made = append(c.made, d)
-	if what == event.Approve {
+	if what == event.DecisionApprove {
 		c.votes[q.ToolCallID][by] = true
 		c.approved[q.ToolCallID] = len(c.votes[q.ToolCallID]) >= q.Quorum
 	}
@@ -63,7 +63,7 @@ func (m *machine) late(q event.ApprovalRequest) bool {
 // misjudge has somebody decide wrongly: on no call that waits, on another, or once more.
 func (m *machine) misjudge() {
 	before := asJSON(m.t, m.s)
-	d := signals.Decide{ToolCallID: fmt.Sprintf("c%d", m.rnd.IntN(m.calls+2)), Decision: event.Approve, By: "ann"}
+	d := signals.Decide{ToolCallID: fmt.Sprintf("c%d", m.rnd.IntN(m.calls+2)), Decision: event.DecisionApprove, By: "ann"}
 	if made := m.crowd.made; len(made) > 0 && m.one(2) {
 		d = made[m.rnd.IntN(len(made))]
 	}
@@ -78,7 +78,7 @@ func (m *machine) misjudge() {
 		}
 		wrong[m.rnd.IntN(len(wrong))]()
 	}
-	require.NotEqual(m.t, signals.Accepted, m.s.Decide(m.now, d), "%+v", d)
+	require.NotEqual(m.t, signals.DecideAccepted, m.s.Decide(m.now, d), "%+v", d)
 	require.Equal(m.t, before, asJSON(m.t, m.s), "S4-91 it changes nothing")
 }
 
@@ -90,7 +90,7 @@ func (m *machine) client() {
 	if len(all) > 0 && m.one(2) {
 		res.ToolCallID, waits = all[0].ToolCallID, true
 	}
-	require.Equal(m.t, waits, m.s.ToolResult(m.now, res) == signals.Accepted)
+	require.Equal(m.t, waits, m.s.ToolResult(m.now, res) == signals.DecideAccepted)
 	m.goOn()
 }
 

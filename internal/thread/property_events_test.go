@@ -162,7 +162,7 @@ func (m *machine) subAsks() {
 	if m.one(2) {
 		m.asked[callID] = true
 		m.keep([]event.Record{event.NewRecord(event.ResultID(callID), event.TypeMessage, "", "", m.now, event.Message{ToolCallID: callID})})
-		m.s.SubDecided(m.now, decided(id, callID, event.Approve))
+		m.s.SubDecided(m.now, decided(id, callID, event.DecisionApprove))
 		_, _, asks = m.s.ChildRequest(callID)
 		require.False(m.t, asks)
 	}

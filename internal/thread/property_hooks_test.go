@@ -28,14 +28,14 @@ func (m *machine) decision(instead ...event.Event) Decision {
 	custom := event.CustomEvent{Type: "note.taken", ThreadID: "t1"}
 	switch m.rnd.IntN(20) {
 	case 0:
-		return decides("watch", event.Passed)
+		return decides("watch", event.OutcomePassed)
 	case 1:
 		return refuses("watch", "hook watch failed: no")
 	case 2:
 		return swallows("watch")
 	case 3, 4:
-		by := []event.CreatedBy{event.User, event.Agent, event.System}[m.rnd.IntN(3)]
-		after := []hook.EnqueueAfter{"", hook.Immediately, hook.ToolResults}
+		by := []event.CreatedBy{event.CreatedByUser, event.CreatedByAgent, event.CreatedBySystem}[m.rnd.IntN(3)]
+		after := []hook.EnqueueAfter{"", hook.EnqueueImmediately, hook.EnqueueAfterToolResults}
 		return responds("watch", hook.Response{Content: "@bob one", SenderType: by, EnqueueAfter: after[m.rnd.IntN(3)]}, hook.Response{Content: "two", EnqueueAfter: after[m.rnd.IntN(3)]})
 	case 5:
 		priority := m.rnd.IntN(5) - 2
@@ -81,7 +81,7 @@ func (m *machine) enter() {
 	d, seen := t.DecidedBefore()
 	if !seen {
 		var ok bool
-		if d, ok = m.hears(m.s.Turn.ItemEvent(), saying(event.User, "ann", "@alice other"), calling("alice", "x1", "x2")); !ok {
+		if d, ok = m.hears(m.s.Turn.ItemEvent(), saying(event.CreatedByUser, "ann", "@alice other"), calling("alice", "x1", "x2")); !ok {
 			return
 		}
 	}
@@ -112,7 +112,7 @@ func (m *machine) steer() bool {
 			return true
 		}
 		require.True(m.t, m.s.Awaits(q.Item.ID))
-		d, ok := m.hears(m.s.Turn.SteeredEvent(q), saying(event.User, "ann", "other"), calling("bob", "x3"))
+		d, ok := m.hears(m.s.Turn.SteeredEvent(q), saying(event.CreatedByUser, "ann", "other"), calling("bob", "x3"))
 		if !ok {
 			m.s.Turn.PutBack(m.now, q)
 			return false
@@ -124,7 +124,7 @@ func (m *machine) steer() bool {
 
 func (m *machine) askModelCall(r *Run) bool {
 	d, ok := m.hears(r.ModelCallEvent(), event.LLMCallEvent{ThreadID: "t1", AgentName: r.agentOf(), Step: r.Step + 1, Instructions: "Be brief."})
-	if d.Outcome == event.Replaced {
+	if d.Outcome == event.OutcomeReplaced {
 		if _, ok := readEvent(d.Event).(event.LLMCallEvent); !ok {
 			d = pass // a model call can become nothing else
 		}
@@ -139,7 +139,7 @@ func (m *machine) inline(in ModelStep, reply *ModelReply) {
 	}
 	said, asked := pass, pass
 	if reply.Message.Content != "" {
-		said = m.decision(saying(event.Agent, "assistant", "other"))
+		said = m.decision(saying(event.CreatedByAgent, "assistant", "other"))
 	}
 	if len(reply.Calls) > 0 {
 		asked = m.decision(m.someOf(reply.Calls))
@@ -167,7 +167,7 @@ func (m *machine) heardReply() {
 		r.ApplyReplyDecision(m.now, *r.Reply.MessageDecision)
 	} else if !r.Gated {
 		r.ApplyReplyDecision(m.now, pass) // there was no hook that might see it
-	} else if d, ok := m.hears(r.ReplyEvent(), saying(event.Agent, "assistant", "@alice other")); ok {
+	} else if d, ok := m.hears(r.ReplyEvent(), saying(event.CreatedByAgent, "assistant", "@alice other")); ok {
 		r.ApplyReplyDecision(m.now, d)
 	}
 }
@@ -179,7 +179,7 @@ func (m *machine) heardCalls() {
 	}
 	if r.Decided() {
 		r.ApplyCallsDecision(m.now, *r.Reply.CallsDecision)
-	} else if d, ok := m.hears(r.CallsEvent(), m.someOf(r.Reply.Calls), saying(event.System, "watch", "denied")); ok {
+	} else if d, ok := m.hears(r.CallsEvent(), m.someOf(r.Reply.Calls), saying(event.CreatedBySystem, "watch", "denied")); ok {
 		r.ApplyCallsDecision(m.now, d)
 	}
 	if r.Phase == PhaseTools {
@@ -217,7 +217,7 @@ func (m *machine) heardResult() {
 	}
 	if c.Decision != nil {
 		c.ApplyResultDecision(m.now, *c.Decision)
-	} else if d, ok := m.hears(c.ResultEvent(), saying(event.Tool, "note", "[gone]")); ok {
+	} else if d, ok := m.hears(c.ResultEvent(), saying(event.CreatedByTool, "note", "[gone]")); ok {
 		c.ApplyResultDecision(m.now, d)
 	}
 	r.ToolsDone(m.now)
@@ -238,7 +238,7 @@ func (m *machine) setStatus() {
 	if !m.one(6) {
 		return
 	}
-	all := []event.Status{event.Pending, event.Processing, event.Completed, event.Failed, event.Expired, event.Overwritten}
+	all := []event.ItemStatus{event.ItemPending, event.ItemProcessing, event.ItemCompleted, event.ItemFailed, event.ItemExpired, event.ItemOverwritten}
 	id, st := m.some(), all[m.rnd.IntN(len(all))]
 	before := asJSON(m.t, m.s)
 	it, interrupt, err := m.s.SetStatus(m.now, setTo(id, st))

@@ -130,8 +130,8 @@ func (m *machine) events() int {
 
 func (m *machine) post() {
 	p := says(fmt.Sprintf("p%d", m.rnd.IntN(m.events())), []string{"hello", "@alice hello", "@bob hello"}[m.rnd.IntN(3)])
-	p.OnBusy = []signals.OnBusy{"", signals.Enqueue, signals.Steer, signals.Interrupt, signals.Reject}[m.rnd.IntN(5)]
-	if m.hooked && p.OnBusy == signals.Interrupt && !m.one(5) {
+	p.OnBusy = []signals.OnBusy{"", signals.OnBusyEnqueue, signals.OnBusySteer, signals.OnBusyInterrupt, signals.OnBusyReject}[m.rnd.IntN(5)]
+	if m.hooked && p.OnBusy == signals.OnBusyInterrupt && !m.one(5) {
 		p.OnBusy = ""
 	}
 	p.Priority = m.rnd.IntN(3)
@@ -198,7 +198,7 @@ func (m *machine) model() {
 		reply.Message.Content = ""
 	}
 	m.inline(in, &reply)
-	said := event.Message{SenderID: reply.Agent, SenderType: event.Agent, AgentID: reply.Agent, Content: reply.Message.Content}
+	said := event.Message{SenderID: reply.Agent, SenderType: event.CreatedByAgent, AgentID: reply.Agent, Content: reply.Message.Content}
 	reply.Ended = in.Ends != "" && len(reply.Calls) == 0 && !reply.Gated && len(Answering(in.Agents, said)) == 0
 	m.stored(in, reply)
 	r.Replied(m.now, reply)
@@ -245,7 +245,7 @@ func (m *machine) tool() {
 	m.keep([]event.Record{event.NewRecord(event.ResultID(in.ToolCallID), event.TypeMessage, in.TraceID, in.EventID, m.now, event.Message{ToolCallID: in.ToolCallID}).In(Of(in.Root, in.EventID))})
 	reply := ToolReply{ToolCallID: in.ToolCallID, Status: "succeeded"}
 	if len(in.Inline) > 0 {
-		d := m.decision(saying(event.Tool, "note", "[gone]"))
+		d := m.decision(saying(event.CreatedByTool, "note", "[gone]"))
 		reply.Decision = &d
 	}
 	c.CallRan(reply)
@@ -260,7 +260,7 @@ func (m *machine) decide() {
 	if approvals := m.s.Approvals(); len(approvals) > 0 && m.rnd.IntN(4) > 0 {
 		id = approvals[0].ToolCallID
 	}
-	d := []event.Decision{event.Approve, event.Deny}[m.rnd.IntN(2)]
+	d := []event.Decision{event.DecisionApprove, event.DecisionDeny}[m.rnd.IntN(2)]
 	m.s.Decide(m.now, decision(id, d))
 	if r := m.run(PhaseTools); r != nil {
 		r.ToolsDone(m.now)

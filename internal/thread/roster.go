@@ -94,7 +94,7 @@ func (r *Run) answerMissed(now time.Time) {
 // routeReply starts runs for the agents that a final reply addresses.
 func (r *Run) routeReply(now time.Time, m event.Message) {
 	t, s := r.turn, r.turn.thread
-	m.SenderID, m.SenderType, m.AgentID = r.Agent, event.Agent, r.Agent
+	m.SenderID, m.SenderType, m.AgentID = r.Agent, event.CreatedByAgent, r.Agent
 	for _, agent := range s.addressed(m) {
 		if t.Interrupted != nil || m.Interrupted {
 			t.Cut = true
@@ -106,7 +106,7 @@ func (r *Run) routeReply(now time.Time, m event.Message) {
 
 // participant returns the agent of the thread that wrote a message, or "".
 func (ro *Roster) participant(m event.Message) string {
-	if m.SenderType != event.Agent {
+	if m.SenderType != event.CreatedByAgent {
 		return ""
 	}
 	for _, agent := range ro.Agents {
@@ -119,7 +119,7 @@ func (ro *Roster) participant(m event.Message) string {
 
 // resetTurnLimit resets the counters of the turn limit after a message of a user or a tool.
 func (ro *Roster) resetTurnLimit(by event.CreatedBy) {
-	if by == event.User || by == event.Tool {
+	if by == event.CreatedByUser || by == event.CreatedByTool {
 		ro.LLMCalls = nil
 	}
 }

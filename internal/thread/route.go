@@ -40,9 +40,9 @@ func Responds(agent string, agents []string, m event.Message) bool {
 		return false
 	}
 	switch m.SenderType {
-	case event.Agent:
+	case event.CreatedByAgent:
 		return hasName(Mentions(m.Content), agent)
-	case event.User, event.Tool:
+	case event.CreatedByUser, event.CreatedByTool:
 		if len(others(agents, "")) == 0 {
 			return true
 		}
@@ -50,7 +50,7 @@ func Responds(agent string, agents []string, m event.Message) bool {
 			return hasName(to, agent)
 		}
 		return !mentionsInText(m.Content, agents)
-	case event.System:
+	case event.CreatedBySystem:
 	}
 	return false
 }

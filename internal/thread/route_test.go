@@ -22,19 +22,19 @@ func TestRouting(t *testing.T) {
 		content string
 		want    []string
 	}{
-		{"S0-26 user, no agents named: the default agent", nil, event.User, "ann", "hi", []string{""}},
-		{"S0-26 user: all", two, event.User, "ann", "hi", two},
-		{"S0-26 user, one mentioned", two, event.User, "ann", "@bob hi", []string{"Bob"}},
-		{"S0-26 user, on two lines", two, event.User, "ann", "@bob hi\n  @Alice you too", two},
-		{"S0-26 tool from outside: all", two, event.Tool, "cron", "it is noon", two},
-		{"S0-26 tool from outside: one", two, event.Tool, "cron", "@alice it is noon", []string{"alice"}},
-		{"S0-26 system: nobody", two, event.System, "threadmill", "@alice hi", nil},
-		{"S0-26 system, default agent: nobody", nil, event.System, "threadmill", "hi", nil},
-		{"S0-26 agent without mention: nobody", two, event.Agent, "alice", "hi", nil},
-		{"S0-26 agent in the middle of a line: nobody", two, event.Agent, "alice", "hi @bob", nil},
-		{"S0-26 agent to another", two, event.Agent, "alice", "@bob hi", []string{"Bob"}},
-		{"S0-26 agent to itself: nobody", two, event.Agent, "ALICE", "@alice hi", nil},
-		{"S0-26 agent, default agent: nobody", nil, event.Agent, "assistant", "@assistant hi", nil},
+		{"S0-26 user, no agents named: the default agent", nil, event.CreatedByUser, "ann", "hi", []string{""}},
+		{"S0-26 user: all", two, event.CreatedByUser, "ann", "hi", two},
+		{"S0-26 user, one mentioned", two, event.CreatedByUser, "ann", "@bob hi", []string{"Bob"}},
+		{"S0-26 user, on two lines", two, event.CreatedByUser, "ann", "@bob hi\n  @Alice you too", two},
+		{"S0-26 tool from outside: all", two, event.CreatedByTool, "cron", "it is noon", two},
+		{"S0-26 tool from outside: one", two, event.CreatedByTool, "cron", "@alice it is noon", []string{"alice"}},
+		{"S0-26 system: nobody", two, event.CreatedBySystem, "threadmill", "@alice hi", nil},
+		{"S0-26 system, default agent: nobody", nil, event.CreatedBySystem, "threadmill", "hi", nil},
+		{"S0-26 agent without mention: nobody", two, event.CreatedByAgent, "alice", "hi", nil},
+		{"S0-26 agent in the middle of a line: nobody", two, event.CreatedByAgent, "alice", "hi @bob", nil},
+		{"S0-26 agent to another", two, event.CreatedByAgent, "alice", "@bob hi", []string{"Bob"}},
+		{"S0-26 agent to itself: nobody", two, event.CreatedByAgent, "ALICE", "@alice hi", nil},
+		{"S0-26 agent, default agent: nobody", nil, event.CreatedByAgent, "assistant", "@assistant hi", nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			require.Equal(t, tc.want, Answering(tc.agents, event.Message{SenderType: tc.by, SenderID: tc.sender, Content: tc.content}))
@@ -52,45 +52,45 @@ func TestAnswering(t *testing.T) {
 		content string
 		want    []string
 	}{
-		{"S4-33 a person, no mention: all", three, event.User, "ann", "hi", three},
-		{"S4-33 what is no mention: all", three, event.User, "ann", "ann@example.com asks for @Override", three},
-		{"S4-33 a mention in code: all", three, event.User, "ann", "look:\n```\n@bob\n```", three},
-		{"S4-34 a person to one", three, event.User, "ann", "@bob hi", []string{"Bob"}},
-		{"S4-34 in any case", three, event.User, "ann", "@BOB hi", []string{"Bob"}},
-		{"S4-34 to two, in the thread's order", three, event.User, "ann", "@bob hi\n  @Alice you too", []string{"alice", "Bob"}},
-		{"S4-34 to one, speaking of another", three, event.User, "ann", "@bob ask @alice", []string{"Bob"}},
-		{"S4-34 to a person only: no agent", three, event.User, "ann", "@human look", nil},
-		{"S4-34 to a person and an agent", three, event.User, "ann", "@human look\n@bob you too", []string{"Bob"}},
-		{"S4-34 a longer name is another name", three, event.User, "ann", "@bobby hi", nil},
-		{"S4-27 S4-35 a person, in the middle: nobody", three, event.User, "ann", "what about @bob?", nil},
-		{"S4-35 also behind a mark of Markdown", three, event.User, "ann", "- @bob", nil},
-		{"S4-32 the world: all", three, event.Tool, "the world", "it is noon", three},
-		{"S4-32 the world to one", three, event.Tool, "the world", "@alice it is noon", []string{"alice"}},
-		{"S4-32 the world speaks of one", three, event.Tool, "the world", "for @alice", nil},
-		{"S4-30 the system", three, event.System, "threadmill", "@alice hi", nil},
-		{"S4-36 an agent without mention", three, event.Agent, "alice", "hi", nil},
-		{"S4-36 an agent, in the middle", three, event.Agent, "alice", "hi @bob", nil},
-		{"S4-36 an agent to another", three, event.Agent, "alice", "@bob hi", []string{"Bob"}},
-		{"S4-36 an agent to two", three, event.Agent, "alice", "@bob hi\n@user-support hi", []string{"Bob", "user-support"}},
-		{"S4-36 an agent to a person", three, event.Agent, "alice", "@ann hi", nil},
-		{"S4-36 an agent of another thread", three, event.Agent, "carol", "@bob hi", []string{"Bob"}},
-		{"S4-29 an agent to itself", three, event.Agent, "alice", "@alice hi", nil},
-		{"S4-29 in any case", three, event.Agent, "ALICE", "@alice hi\n@bob hi", []string{"Bob"}},
-		{"S4-29 whoever says it in the agent's name", three, event.User, "Alice", "hi", []string{"Bob", "user-support"}},
-		{"X9 an agent whose name begins with user is an agent", three, event.Agent, "user-support", "hi", nil},
-		{"X9 and answers as one", three, event.User, "ann", "@user-support hi", []string{"user-support"}},
-		{"X9 a person is one by what it is, not by its name", three, event.User, "agent-7", "hi", three},
-		{"S4-31 the turn limit", three, event.System, "threadmill", TurnLimitText(5), nil},
-		{"S4-31 whoever says it", three, event.User, "ann", "Turn limit reached (5 LLM calls).", nil},
-		{"S4-31 an agent, to another", three, event.Agent, "alice", "@bob Turn limit reached", nil},
-		{"S4-33 asking about it", three, event.User, "ann", "Why was the turn limit reached?", three},
-		{"S0-26 no agents named: the default agent", nil, event.User, "ann", "hi", []string{""}},
-		{"S0-26 no agents named, whoever is mentioned", nil, event.User, "ann", "@human hi, says @alice", []string{""}},
-		{"S0-26 no agents named, the world", nil, event.Tool, "cron", "it is noon", []string{""}},
-		{"S0-26 no agents named, an agent", nil, event.Agent, "assistant", "@assistant hi", nil},
-		{"S0-26 no agents named, the system", nil, event.System, "threadmill", "hi", nil},
-		{"S4-31 no agents named, the turn limit", nil, event.User, "ann", TurnLimitText(1), nil},
-		{"an agent that is named twice answers once", []string{"alice", "Alice"}, event.User, "ann", "hi", []string{"alice"}},
+		{"S4-33 a person, no mention: all", three, event.CreatedByUser, "ann", "hi", three},
+		{"S4-33 what is no mention: all", three, event.CreatedByUser, "ann", "ann@example.com asks for @Override", three},
+		{"S4-33 a mention in code: all", three, event.CreatedByUser, "ann", "look:\n```\n@bob\n```", three},
+		{"S4-34 a person to one", three, event.CreatedByUser, "ann", "@bob hi", []string{"Bob"}},
+		{"S4-34 in any case", three, event.CreatedByUser, "ann", "@BOB hi", []string{"Bob"}},
+		{"S4-34 to two, in the thread's order", three, event.CreatedByUser, "ann", "@bob hi\n  @Alice you too", []string{"alice", "Bob"}},
+		{"S4-34 to one, speaking of another", three, event.CreatedByUser, "ann", "@bob ask @alice", []string{"Bob"}},
+		{"S4-34 to a person only: no agent", three, event.CreatedByUser, "ann", "@human look", nil},
+		{"S4-34 to a person and an agent", three, event.CreatedByUser, "ann", "@human look\n@bob you too", []string{"Bob"}},
+		{"S4-34 a longer name is another name", three, event.CreatedByUser, "ann", "@bobby hi", nil},
+		{"S4-27 S4-35 a person, in the middle: nobody", three, event.CreatedByUser, "ann", "what about @bob?", nil},
+		{"S4-35 also behind a mark of Markdown", three, event.CreatedByUser, "ann", "- @bob", nil},
+		{"S4-32 the world: all", three, event.CreatedByTool, "the world", "it is noon", three},
+		{"S4-32 the world to one", three, event.CreatedByTool, "the world", "@alice it is noon", []string{"alice"}},
+		{"S4-32 the world speaks of one", three, event.CreatedByTool, "the world", "for @alice", nil},
+		{"S4-30 the system", three, event.CreatedBySystem, "threadmill", "@alice hi", nil},
+		{"S4-36 an agent without mention", three, event.CreatedByAgent, "alice", "hi", nil},
+		{"S4-36 an agent, in the middle", three, event.CreatedByAgent, "alice", "hi @bob", nil},
+		{"S4-36 an agent to another", three, event.CreatedByAgent, "alice", "@bob hi", []string{"Bob"}},
+		{"S4-36 an agent to two", three, event.CreatedByAgent, "alice", "@bob hi\n@user-support hi", []string{"Bob", "user-support"}},
+		{"S4-36 an agent to a person", three, event.CreatedByAgent, "alice", "@ann hi", nil},
+		{"S4-36 an agent of another thread", three, event.CreatedByAgent, "carol", "@bob hi", []string{"Bob"}},
+		{"S4-29 an agent to itself", three, event.CreatedByAgent, "alice", "@alice hi", nil},
+		{"S4-29 in any case", three, event.CreatedByAgent, "ALICE", "@alice hi\n@bob hi", []string{"Bob"}},
+		{"S4-29 whoever says it in the agent's name", three, event.CreatedByUser, "Alice", "hi", []string{"Bob", "user-support"}},
+		{"X9 an agent whose name begins with user is an agent", three, event.CreatedByAgent, "user-support", "hi", nil},
+		{"X9 and answers as one", three, event.CreatedByUser, "ann", "@user-support hi", []string{"user-support"}},
+		{"X9 a person is one by what it is, not by its name", three, event.CreatedByUser, "agent-7", "hi", three},
+		{"S4-31 the turn limit", three, event.CreatedBySystem, "threadmill", TurnLimitText(5), nil},
+		{"S4-31 whoever says it", three, event.CreatedByUser, "ann", "Turn limit reached (5 LLM calls).", nil},
+		{"S4-31 an agent, to another", three, event.CreatedByAgent, "alice", "@bob Turn limit reached", nil},
+		{"S4-33 asking about it", three, event.CreatedByUser, "ann", "Why was the turn limit reached?", three},
+		{"S0-26 no agents named: the default agent", nil, event.CreatedByUser, "ann", "hi", []string{""}},
+		{"S0-26 no agents named, whoever is mentioned", nil, event.CreatedByUser, "ann", "@human hi, says @alice", []string{""}},
+		{"S0-26 no agents named, the world", nil, event.CreatedByTool, "cron", "it is noon", []string{""}},
+		{"S0-26 no agents named, an agent", nil, event.CreatedByAgent, "assistant", "@assistant hi", nil},
+		{"S0-26 no agents named, the system", nil, event.CreatedBySystem, "threadmill", "hi", nil},
+		{"S4-31 no agents named, the turn limit", nil, event.CreatedByUser, "ann", TurnLimitText(1), nil},
+		{"an agent that is named twice answers once", []string{"alice", "Alice"}, event.CreatedByUser, "ann", "hi", []string{"alice"}},
 		{"who is none of the four", three, "", "ann", "hi", nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestAnswering(t *testing.T) {
 		})
 	}
 	t.Run("S4-29 what an agent wrote under another name", func(t *testing.T) {
-		m := event.Message{SenderType: event.Agent, SenderID: "team", AgentID: "Alice", Content: "@alice hi\n@bob hi"}
+		m := event.Message{SenderType: event.CreatedByAgent, SenderID: "team", AgentID: "Alice", Content: "@alice hi\n@bob hi"}
 		require.Equal(t, []string{"Bob"}, Answering(three, m))
 	})
 }
@@ -171,9 +171,9 @@ func TestRoutingIsTotal(t *testing.T) {
 			require.False(t, agent != "" && strings.EqualFold(agent, m.SenderID), "S4-29 %s", said)
 		}
 		switch {
-		case m.SenderType == event.System || m.ToolCallID != "":
+		case m.SenderType == event.CreatedBySystem || m.ToolCallID != "":
 			require.Empty(t, got, said)
-		case m.SenderType == event.Agent:
+		case m.SenderType == event.CreatedByAgent:
 			require.LessOrEqual(t, len(got), len(Mentions(m.Content)), "S4-36 %s", said)
 		case len(agents) == 0 && !IsTurnLimit(m.Content):
 			require.Equal(t, []string{""}, got, said)
@@ -195,7 +195,7 @@ func TestAddressedAgentsHearIt(t *testing.T) {
 		require.Equal(t, got, AutoMention(got, "alice", "bob"), said)
 		_, how := Directed(content)
 		for _, toAgent := range []bool{false, true} {
-			m := event.Message{SenderType: event.Agent, SenderID: "alice", AgentID: "alice", Content: Addressing(content, "alice", "bob", toAgent, true)}
+			m := event.Message{SenderType: event.CreatedByAgent, SenderID: "alice", AgentID: "alice", Content: Addressing(content, "alice", "bob", toAgent, true)}
 			require.False(t, hasName(Mentions(m.Content), "alice"), said)
 			answer := Answering(agents, m)
 			require.NotContains(t, answer, "alice", said)
@@ -216,22 +216,22 @@ func TestTwoAgentsComeToAnEnd(t *testing.T) {
 	for limit := 1; limit <= 7; limit++ {
 		t.Run(fmt.Sprintf("S4-46 S4-40 limit %d", limit), func(t *testing.T) {
 			calls, notices := map[string]int{}, 0
-			waiting := []event.Message{{SenderType: event.User, SenderID: "ann", Content: "@alice talk to @bob"}}
+			waiting := []event.Message{{SenderType: event.CreatedByUser, SenderID: "ann", Content: "@alice talk to @bob"}}
 			for len(waiting) > 0 {
 				m := waiting[0]
 				waiting = waiting[1:]
 				for _, agent := range Answering(agents, m) {
 					if calls[agent] == limit {
 						notices++
-						waiting = append(waiting, event.Message{SenderType: event.System, SenderID: "threadmill", Content: TurnLimitText(limit)})
+						waiting = append(waiting, event.Message{SenderType: event.CreatedBySystem, SenderID: "threadmill", Content: TurnLimitText(limit)})
 						continue
 					}
 					calls[agent]++
-					reply := Addressing("I see.", agent, m.SenderID, m.SenderType == event.Agent, true)
-					if m.SenderType == event.User {
+					reply := Addressing("I see.", agent, m.SenderID, m.SenderType == event.CreatedByAgent, true)
+					if m.SenderType == event.CreatedByUser {
 						reply = "@bob hello"
 					}
-					waiting = append(waiting, event.Message{SenderType: event.Agent, SenderID: agent, AgentID: agent, Content: reply})
+					waiting = append(waiting, event.Message{SenderType: event.CreatedByAgent, SenderID: agent, AgentID: agent, Content: reply})
 				}
 			}
 			require.Equal(t, map[string]int{"alice": limit, "bob": limit}, calls)

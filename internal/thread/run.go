@@ -162,7 +162,7 @@ func (r *Run) NextModelStep(specs []hook.Spec) ModelStep {
 func (r *Run) ApplyModelCallDecision(now time.Time, d Decision) bool {
 	d = r.turn.applyDecision(now, r.ModelCallEvent(), d, nil)
 	switch {
-	case d.Outcome == event.HookFailed:
+	case d.Outcome == event.OutcomeFailed:
 		r.Fail(now, d.Error, true)
 		return false
 	case d.stopped():
@@ -228,13 +228,13 @@ func (r *Run) ApplyReplyDecision(now time.Time, d Decision) {
 	d = r.turn.applyDecision(now, seen, d, nil)
 	m := r.Reply.Message
 	switch {
-	case d.Outcome == event.HookFailed:
+	case d.Outcome == event.OutcomeFailed:
 		r.refuse(now, r.Reply.Calls, "Error: "+d.Error)
 		r.Fail(now, d.Error, true)
 		return
 	case d.stopped():
 		r.Answered = true
-	case d.Outcome == event.Replaced:
+	case d.Outcome == event.OutcomeReplaced:
 		got, _ := readEvent(d.Event).(event.MessageEvent)
 		m = Carry(s.replaced(seen, got))
 	}
@@ -285,7 +285,7 @@ func (r *Run) finish(now time.Time, m event.Message) {
 func (t *Turn) notice(now time.Time, id string, text string) {
 	s := t.thread
 	t.record(now, id, event.TypeMessage, event.Message{
-		ID: id, ThreadID: s.ThreadID, SenderID: "threadmill", SenderType: event.System, Role: event.RoleSystem, Content: text,
+		ID: id, ThreadID: s.ThreadID, SenderID: "threadmill", SenderType: event.CreatedBySystem, Role: event.RoleSystem, Content: text,
 	})
 }
 
@@ -316,7 +316,7 @@ func (c *Call) ToolStep(specs []hook.Spec) ToolStep {
 func (c *Call) decidingOnResult(specs []hook.Spec) []hook.Spec {
 	r, s := c.run, c.run.turn.thread
 	return hook.Matching(specs, hook.Subject{
-		Namespace: s.Namespace, Type: event.TypeMessage, CreatedBy: event.Tool, Agent: r.Agent, Tools: []string{c.Plan.Name},
+		Namespace: s.Namespace, Type: event.TypeMessage, CreatedBy: event.CreatedByTool, Agent: r.Agent, Tools: []string{c.Plan.Name},
 	})
 }
 
@@ -333,7 +333,7 @@ func (c *Call) ApplyResultDecision(now time.Time, d Decision) {
 	d = c.run.turn.applyDecision(now, seen, d, &r.Deferred)
 	c.Stage, c.Decision = CallSettled, nil
 	switch {
-	case d.Outcome == event.HookFailed:
+	case d.Outcome == event.OutcomeFailed:
 		if r.Refused == "" {
 			r.Refused = d.Error
 		}
@@ -370,7 +370,7 @@ func (c *Call) settleWithoutRunning(now time.Time, text string) {
 func (c *Call) result(text string, isError bool) event.Message {
 	r, s := c.run, c.run.turn.thread
 	return event.Message{
-		ID: event.ResultID(c.Plan.ID), ThreadID: s.ThreadID, SenderID: c.Plan.Name, SenderType: event.Tool, Role: event.RoleTool, Content: text,
+		ID: event.ResultID(c.Plan.ID), ThreadID: s.ThreadID, SenderID: c.Plan.Name, SenderType: event.CreatedByTool, Role: event.RoleTool, Content: text,
 		ToolCallID: c.Plan.ID, ToolName: c.Plan.Name, IsError: isError, AgentID: r.Agent, ReplyToMessageID: r.MessageID,
 	}
 }
@@ -408,7 +408,7 @@ func (r *Run) StopRun(now time.Time) {
 	if r.Phase == PhaseReply && (!r.Gated || r.Decided()) {
 		// The reply was shown and no hook has to decide on it, so it stands and may be the final
 		// reply.
-		d := Decision{Outcome: event.Passed, Silent: true}
+		d := Decision{Outcome: event.OutcomePassed, Silent: true}
 		if r.Decided() {
 			d = *r.Reply.MessageDecision
 		}

@@ -27,7 +27,7 @@ func TestHookedStateFitsIntoTheNextRun(t *testing.T) {
 	fill()
 	for range 3 {
 		turn := next(t, s)
-		s.Turn.Enter(t0, replaces("guard", saying(event.User, "ann", long)))
+		s.Turn.Enter(t0, replaces("guard", saying(event.CreatedByUser, "ann", long)))
 		turn.Runs[0].Fail(t0, strings.Repeat("y", 100<<10), true)
 		require.Less(t, len(turn.Runs[0].Error), 5<<10)
 		s.Turn.End(t0)
@@ -35,13 +35,13 @@ func TestHookedStateFitsIntoTheNextRun(t *testing.T) {
 		fill()
 	}
 	turn := next(t, s)
-	s.Turn.Enter(t0, replaces("guard", saying(event.User, "ann", long)))
+	s.Turn.Enter(t0, replaces("guard", saying(event.CreatedByUser, "ann", long)))
 	require.True(t, s.Heavy(), "what waits to be stored is stored before the next run begins")
 	s.Flushed(s.Flush())
 	in := reply(t, s, turn.Runs[0], []hook.Spec{{Name: "i", HoldOutput: true}}, strings.Repeat("z", MaxWholeContent))
 	require.True(t, in.Quiet)
 	s.Turn.HooksStarted(turn.Runs[0].ReplyEvent(), watch...)
-	require.NoError(t, s.HookDecided(HookDecided{EventID: in.MessageID, Decision: replaces("guard", saying(event.Agent, "assistant", long))}))
+	require.NoError(t, s.HookDecided(HookDecided{EventID: in.MessageID, Decision: replaces("guard", saying(event.CreatedByAgent, "assistant", long))}))
 	fill()
 	require.Less(t, len(asJSON(t, s.Carried())), 2<<20)
 }
@@ -57,7 +57,7 @@ func TestOverloaded(t *testing.T) {
 	stored := 0
 	for _, c := range r.Calls {
 		c.CallRan(ToolReply{Status: "succeeded"})
-		c.ApplyResultDecision(t0, replaces("guard", saying(event.Tool, "note", strings.Repeat("x", 200<<10))))
+		c.ApplyResultDecision(t0, replaces("guard", saying(event.CreatedByTool, "note", strings.Repeat("x", 200<<10))))
 		if s.Overloaded() {
 			stored++
 			s.Flushed(s.Flush())

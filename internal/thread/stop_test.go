@@ -147,7 +147,7 @@ func TestInterruptOfTheLastReply(t *testing.T) {
 		in := r.NextModelStep(inlineHooks)
 		require.NotEmpty(t, in.Inline)
 		s.Flushed(in.Flush)
-		said := replaces("redact", saying(event.Agent, "assistant", "[gone]"))
+		said := replaces("redact", saying(event.CreatedByAgent, "assistant", "[gone]"))
 		r.Replied(t0, ModelReply{
 			Agent: "assistant", MaxSteps: 3, MessageDecision: &said, CallsDecision: &pass, Gated: true,
 			Message: event.Message{ID: in.MessageID, ThreadID: "t1", Content: "a secret"},
@@ -163,7 +163,7 @@ func TestInterruptOfTheLastReply(t *testing.T) {
 	t.Run("S0-24 also on a result", func(t *testing.T) {
 		s, r := called(t, runs("c1"), runs("c2"))
 		r.ApplyCallsDecision(t0, pass)
-		redacted := replaces("redact", saying(event.Tool, "note", "[gone]"))
+		redacted := replaces("redact", saying(event.CreatedByTool, "note", "[gone]"))
 		r.Calls[0].CallRan(ToolReply{Status: "succeeded", Decision: &redacted})
 		s.Interrupt(signals.Control{By: "ann"})
 		r.StopRun(t0)
@@ -192,7 +192,7 @@ func TestInterruptWhileHooksDecideOnTheItem(t *testing.T) {
 	require.Equal(t, signals.TurnInterrupted, out.Status)
 	require.Equal(t, "enough", out.Error)
 	it, _ := s.QueueView().Find("e1")
-	require.Equal(t, event.Completed, it.Status)
+	require.Equal(t, event.ItemCompleted, it.Status)
 	require.Error(t, s.HookDecided(HookDecided{EventID: "e1", Decision: answers("guard", "late")}), "what is decided after that has no effect")
 	require.True(t, s.Idle())
 }
@@ -221,26 +221,26 @@ func TestRetryAfterHooks(t *testing.T) {
 		return turn
 	}
 	t.Run("passed", func(t *testing.T) {
-		turn := again(t, fail(t, decides("guard", event.Passed)))
+		turn := again(t, fail(t, decides("guard", event.OutcomePassed)))
 		require.Equal(t, "alice", turn.Runs[0].Agent)
 	})
 	t.Run("replaced by a message", func(t *testing.T) {
-		turn := again(t, fail(t, replaces("guard", saying(event.User, "ann", "@bob hello"))))
+		turn := again(t, fail(t, replaces("guard", saying(event.CreatedByUser, "ann", "@bob hello"))))
 		require.Equal(t, "bob", turn.Runs[0].Agent, "S0-12 the replacement holds")
 	})
 	t.Run("replaced by a long one", func(t *testing.T) {
-		long := saying(event.User, "ann", "@bob "+strings.Repeat("ü", 100<<10))
+		long := saying(event.CreatedByUser, "ann", "@bob "+strings.Repeat("ü", 100<<10))
 		long.Message.Metadata = map[string]any{"a": strings.Repeat("x", 1000)}
 		s := fail(t, replaces("guard", long))
 		require.Less(t, len(s.Queue[0].Replaced), MaxCarriedContent+500, "all of it is in the store")
 		require.Equal(t, "bob", again(t, s).Runs[0].Agent)
 	})
 	t.Run("a second time", func(t *testing.T) {
-		s := fail(t, replaces("guard", saying(event.User, "ann", "@bob hello")))
+		s := fail(t, replaces("guard", saying(event.CreatedByUser, "ann", "@bob hello")))
 		turn := again(t, s)
 		turn.Runs[0].Fail(t0, "no such model", false)
 		s.Turn.End(t0)
-		_, _, err := s.SetStatus(t0, setTo("e1", event.Pending))
+		_, _, err := s.SetStatus(t0, setTo("e1", event.ItemPending))
 		require.NoError(t, err)
 		require.Equal(t, "bob", again(t, s).Runs[0].Agent)
 		require.Equal(t, 2, s.Turn.Item.Attempt)
@@ -248,8 +248,8 @@ func TestRetryAfterHooks(t *testing.T) {
 	t.Run("S2-46 also when it is put back while it is processed", func(t *testing.T) {
 		s := newState("alice", "bob")
 		arrive(t, s, says("e1", "@alice hello"))
-		s.Turn.Enter(t0, replaces("guard", saying(event.User, "ann", "@bob hello")))
-		_, _, err := s.SetStatus(t0, setTo("e1", event.Pending))
+		s.Turn.Enter(t0, replaces("guard", saying(event.CreatedByUser, "ann", "@bob hello")))
+		_, _, err := s.SetStatus(t0, setTo("e1", event.ItemPending))
 		require.NoError(t, err)
 		s.Interrupt(signals.Control{})
 		s.Turn.Runs[0].StopRun(t0)
@@ -285,7 +285,7 @@ func TestEveryPointSurvivesANewRun(t *testing.T) {
 		func(t *testing.T, s *State) { next(t, s) },
 		func(_ *testing.T, s *State) { s.Turn.HooksStarted(s.Turn.ItemEvent(), watch...) },
 		func(t *testing.T, s *State) {
-			require.NoError(t, s.HookDecided(HookDecided{EventID: "e1", Decision: replaces("guard", saying(event.User, "ann", "@bob go"))}))
+			require.NoError(t, s.HookDecided(HookDecided{EventID: "e1", Decision: replaces("guard", saying(event.CreatedByUser, "ann", "@bob go"))}))
 		},
 		func(t *testing.T, s *State) {
 			d, asked := s.Turn.HooksPending(s.Turn.ItemEvent())
@@ -295,7 +295,7 @@ func TestEveryPointSurvivesANewRun(t *testing.T) {
 		},
 		func(t *testing.T, s *State) {
 			p := says("e2", "and mind the gap")
-			p.OnBusy = signals.Steer
+			p.OnBusy = signals.OnBusySteer
 			post(t, s, p)
 			q, ok := s.Turn.NextSteered(t0)
 			require.True(t, ok)
@@ -308,7 +308,7 @@ func TestEveryPointSurvivesANewRun(t *testing.T) {
 			_, asked := s.Turn.HooksPending(s.Turn.SteeredEvent(q))
 			require.True(t, asked)
 			s.Turn.HooksFinished(s.Turn.SteeredEvent(q))
-			s.Turn.Join(t0, q, decides("guard", event.Passed))
+			s.Turn.Join(t0, q, decides("guard", event.OutcomePassed))
 		},
 		func(t *testing.T, s *State) {
 			require.True(t, first(s).ApplyModelCallDecision(t0, replaces("tune", event.LLMCallEvent{ThreadID: "t1", AgentName: "bob", Step: 1, Instructions: "Be brief."})))
@@ -320,7 +320,7 @@ func TestEveryPointSurvivesANewRun(t *testing.T) {
 		func(_ *testing.T, s *State) { s.Turn.HooksStarted(first(s).ReplyEvent(), watch...) },
 		func(_ *testing.T, s *State) {
 			s.Turn.HooksFinished(first(s).ReplyEvent())
-			first(s).ApplyReplyDecision(t0, replaces("guard", saying(event.Agent, "assistant", "wait")))
+			first(s).ApplyReplyDecision(t0, replaces("guard", saying(event.CreatedByAgent, "assistant", "wait")))
 		},
 		func(_ *testing.T, s *State) {
 			first(s).ApplyCallsDecision(t0, replaces("guard", calling("assistant", "c1", "c2")))
@@ -335,9 +335,9 @@ func TestEveryPointSurvivesANewRun(t *testing.T) {
 		func(_ *testing.T, s *State) {
 			c := first(s).Calls[0]
 			s.Turn.HooksFinished(c.ResultEvent())
-			c.ApplyResultDecision(t0, responds("guard", hook.Response{Content: "later"}, hook.Response{Content: "now", EnqueueAfter: hook.Immediately}))
+			c.ApplyResultDecision(t0, responds("guard", hook.Response{Content: "later"}, hook.Response{Content: "now", EnqueueAfter: hook.EnqueueImmediately}))
 		},
-		func(_ *testing.T, s *State) { s.Decide(t0, decision("c2", event.Deny)) },
+		func(_ *testing.T, s *State) { s.Decide(t0, decision("c2", event.DecisionDeny)) },
 		func(_ *testing.T, s *State) { first(s).ToolsDone(t0) },
 		func(_ *testing.T, s *State) { s.Turn.End(t0) },
 		func(t *testing.T, s *State) { next(t, s) },

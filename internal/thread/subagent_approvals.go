@@ -112,13 +112,13 @@ func (ch *Children) ForwardDecision(now time.Time, d signals.Decide) (threadID s
 	threadID, ask, ok := ch.ChildRequest(d.ToolCallID)
 	switch {
 	case !ok:
-		return "", signals.NotPending, nil
+		return "", signals.DecideNotPending, nil
 	case differs(d, ask), len(d.ToolArgs) > 0 && json.Valid([]byte(ask.Arguments)) && !sameArguments(string(d.ToolArgs), ask.Arguments):
 		// The child thread would reject it too, but without telling anyone. It compares what was
 		// cut here.
-		return threadID, signals.Mismatch, nil
+		return threadID, signals.DecideMismatch, nil
 	case !s.mayDecide(d.By, ask) || ch.sub(threadID).isAgent(d.By):
-		return threadID, signals.NotAllowed, nil
+		return threadID, signals.DecideNotAllowed, nil
 	}
 	if err := checkAlone(d, ask); err != nil {
 		return threadID, "", err
@@ -127,23 +127,23 @@ func (ch *Children) ForwardDecision(now time.Time, d signals.Decide) (threadID s
 		return threadID, "", &event.FieldError{Field: field, Problem: fmt.Sprintf("of a sub-agent's call is decided on in its own thread, %s", threadID)}
 	}
 	sub := ch.sub(threadID)
-	if ask.Quorum > 1 && d.Decision == event.Approve {
+	if ask.Quorum > 1 && d.Decision == event.DecisionApprove {
 		// All approvals are forwarded if several are required.
 		if slices.Contains(sub.Voted, vote(d)) {
-			return threadID, signals.AlreadyResolved, nil
+			return threadID, signals.DecideAlreadyResolved, nil
 		}
 		sub.Voted = append(sub.Voted, vote(d))
-		return threadID, signals.Accepted, nil
+		return threadID, signals.DecideAccepted, nil
 	}
 	if now.Sub(sub.ForwardedAt[d.ToolCallID]) >= ForwardTimeout {
 		delete(sub.Forwarded, d.ToolCallID)
 	}
 	switch sub.Forwarded[d.ToolCallID] {
 	case d.Decision:
-		return threadID, signals.AlreadyResolved, nil
+		return threadID, signals.DecideAlreadyResolved, nil
 	case "":
 	default:
-		return threadID, signals.Conflict, nil
+		return threadID, signals.DecideConflict, nil
 	}
 	if sub.Forwarded == nil {
 		sub.Forwarded = map[string]event.Decision{}
@@ -152,7 +152,7 @@ func (ch *Children) ForwardDecision(now time.Time, d signals.Decide) (threadID s
 		sub.ForwardedAt = map[string]time.Time{}
 	}
 	sub.Forwarded[d.ToolCallID], sub.ForwardedAt[d.ToolCallID] = d.Decision, now
-	return threadID, signals.Accepted, nil
+	return threadID, signals.DecideAccepted, nil
 }
 
 // isAgent reports whether a name is that of an agent of the child threads.
@@ -186,10 +186,10 @@ func (sub *Sub) forgetPassed(toolCallID string) {
 // ForwardedOutcome returns the outcome of a decision that was forwarded to a child thread.
 func (ch *Children) ForwardedOutcome(d signals.Decide) signals.DecideOutcome {
 	s := ch.thread
-	if out := s.settledAs(d); out != signals.AlreadyResolved {
+	if out := s.settledAs(d); out != signals.DecideAlreadyResolved {
 		return out
 	}
-	return signals.Accepted
+	return signals.DecideAccepted
 }
 
 // ParentNotice is a notice of a sub-agent's thread for its parent thread.

@@ -144,9 +144,9 @@ func (in *Inbox) recordItemIn(now time.Time, eventID string, it event.Item) {
 // of an item that they have already decided on.
 func (t *Turn) DecidedBefore() (Decision, bool) {
 	if t.Hooked && t.Replaced != nil {
-		return Decision{Outcome: event.Replaced, Event: t.Replaced}, true
+		return Decision{Outcome: event.OutcomeReplaced, Event: t.Replaced}, true
 	}
-	return Decision{Outcome: event.Passed}, t.Hooked
+	return Decision{Outcome: event.OutcomePassed}, t.Hooked
 }
 
 // Enter processes the turn's item as hooks have decided: each agent that it addresses gets a run.
@@ -159,15 +159,15 @@ func (t *Turn) Enter(now time.Time, d Decision, rules ...rule.Spec) {
 		d = t.applyDecision(now, seen, d, nil)
 	}
 	t.Stage, t.Outcome = ItemEntered, d.Outcome
-	if d.Outcome == event.HookFailed {
+	if d.Outcome == event.OutcomeFailed {
 		t.failItem(now, d.Error)
 		return
 	}
-	if d.Outcome == event.Replaced {
+	if d.Outcome == event.OutcomeReplaced {
 		t.Replaced = remembered(d.Event)
 	}
 	t.Hooked = true
-	if d.Outcome == event.Passed && t.Item.Type == event.TypeBackgroundTaskFailed {
+	if d.Outcome == event.OutcomePassed && t.Item.Type == event.TypeBackgroundTaskFailed {
 		s.TasksPassed = keepLast(append(s.TasksPassed, t.Item.ID), maxTasksEnded)
 	}
 	if d.stopped() {
@@ -204,7 +204,7 @@ func (t *Turn) unhandled(now time.Time) {
 func (t *Turn) process(now time.Time, seen HookEvent, d Decision) {
 	s := t.thread
 	m := seen.message
-	if d.Outcome == event.Replaced {
+	if d.Outcome == event.OutcomeReplaced {
 		switch got := readEvent(d.Event).(type) {
 		case event.MessageEvent:
 			m = s.replaced(seen, got)
@@ -279,7 +279,7 @@ func (t *Turn) PutBack(now time.Time, q Queued) {
 	t.joins(q)
 	q.Stored = true
 	at := slices.IndexFunc(s.Queue, func(other Queued) bool {
-		return other.Origin == nil && other.OnBusy != signals.Interrupt && other.Item.CreatedAt.After(q.Item.CreatedAt)
+		return other.Origin == nil && other.OnBusy != signals.OnBusyInterrupt && other.Item.CreatedAt.After(q.Item.CreatedAt)
 	})
 	if at < 0 {
 		at = len(s.Queue)
@@ -310,16 +310,16 @@ func (t *Turn) Join(now time.Time, q Queued, d Decision) {
 	d = t.applyDecision(now, t.SteeredEvent(q), d, nil)
 	t.joins(q)
 	it := q.Item
-	it.Status, it.UpdatedAt = event.Completed, now
-	if d.Outcome == event.HookFailed {
-		it.Status, it.Error = event.Failed, d.Error
+	it.Status, it.UpdatedAt = event.ItemCompleted, now
+	if d.Outcome == event.OutcomeFailed {
+		it.Status, it.Error = event.ItemFailed, d.Error
 		s.recordIn(it.ID, event.ErrorID(it.ID), event.TypeError, it.TraceID, it.ID, now, event.Failure{EventID: it.ID, Error: d.Error, Retryable: true})
 		s.fail(q.as(it))
 		s.announceEnd(now, event.TurnID(it.ID, it.Attempt), it.TraceID, signals.TurnResult{EventID: it.ID, Status: signals.TurnFailed, Error: d.Error}, nil)
 		return
 	}
-	if d.Outcome == event.Produced {
-		it.Status = event.Overwritten
+	if d.Outcome == event.OutcomeOverwritten {
+		it.Status = event.ItemOverwritten
 	}
 	s.rememberEnded(it)
 	t.Steered = append(t.Steered, it.ID)
@@ -355,7 +355,7 @@ func (ts *Turns) Interrupt(ctl signals.Control) (current bool) {
 func (t *Turn) End(now time.Time) signals.TurnResult {
 	s := t.thread
 	out := signals.TurnResult{EventID: t.Item.ID, Status: signals.TurnCompleted, Message: t.Said}
-	if len(t.Runs) == 0 && t.Outcome != event.Responded && t.Outcome != event.Produced {
+	if len(t.Runs) == 0 && t.Outcome != event.OutcomeResponded && t.Outcome != event.OutcomeOverwritten {
 		out.Status = signals.TurnUnanswered
 	}
 	if t.Stage == ItemUnhandled {
@@ -433,7 +433,7 @@ const maxReplies = 256 << 10
 
 // addReply adds a reply to the result of a turn.
 func addReply(out *signals.TurnResult, m event.Message) {
-	if before := out.Message; len(out.Replies) == 0 && before != nil && before.SenderType == event.Agent {
+	if before := out.Message; len(out.Replies) == 0 && before != nil && before.SenderType == event.CreatedByAgent {
 		out.Replies = []event.Message{*before}
 	}
 	size := len(m.Content)
@@ -453,17 +453,17 @@ func addReply(out *signals.TurnResult, m event.Message) {
 func (t *Turn) endItem(now time.Time, out signals.TurnResult) {
 	s := t.thread
 	it := t.Item
-	it.Status, it.Error, it.UpdatedAt = event.Completed, out.Error, now
+	it.Status, it.Error, it.UpdatedAt = event.ItemCompleted, out.Error, now
 	switch {
 	case t.SetStatus != nil:
 		t.setEnd(now, it)
 		return
 	case out.Status == signals.TurnFailed:
-		it.Status = event.Failed
+		it.Status = event.ItemFailed
 		s.fail(t.queued(it))
 		return
-	case t.Outcome == event.Produced:
-		it.Status = event.Overwritten
+	case t.Outcome == event.OutcomeOverwritten:
+		it.Status = event.ItemOverwritten
 	}
 	s.rememberEnded(it)
 }
@@ -485,7 +485,7 @@ func (in *Inbox) unprocessed(now time.Time, q Queued) {
 	const why = "the thread was closed before its turn came"
 	in.recordItem(now, q)
 	it := q.Item
-	it.Status, it.Error, it.UpdatedAt = event.Failed, why, now
+	it.Status, it.Error, it.UpdatedAt = event.ItemFailed, why, now
 	in.fail(q.as(it).withoutContent())
 	s.announceUnprocessed(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnInterrupted, Error: why})
 }

@@ -11,18 +11,18 @@ import (
 // View returns the result of query "state".
 func (s *State) View() signals.State {
 	v := signals.State{
-		Namespace: s.Namespace, ThreadID: s.ThreadID, Status: signals.Idle, Title: s.Title,
+		Namespace: s.Namespace, ThreadID: s.ThreadID, Status: signals.ThreadIdle, Title: s.Title,
 		Agents: append([]string{}, s.Agents...), Metadata: s.Metadata, QueueLength: len(s.Queue),
 		Approvals: len(s.Approvals()), Failed: s.failed(), Usage: s.Usage,
 		Tasks: len(s.Tasks), Held: s.viewDebounced(), TurnLimit: s.turnLimit(), LLMCalls: s.LLMCalls,
 	}
 	switch {
 	case s.Closing != nil:
-		v.Status = signals.Closed
+		v.Status = signals.ThreadClosed
 	case v.Approvals > 0:
-		v.Status = signals.WaitingApproval
+		v.Status = signals.ThreadWaitingApproval
 	case len(s.turns()) > 0:
-		v.Status = signals.Running
+		v.Status = signals.ThreadRunning
 	}
 	if turns := s.turns(); len(turns) > 0 {
 		v.Turn = turns[0].viewTurn()

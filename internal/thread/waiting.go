@@ -191,7 +191,7 @@ func (in *Inbox) fromPerson(q Queued) bool {
 	if q.Item.Type == event.TypeUserQuery {
 		return true
 	}
-	return q.Item.Type == event.TypeMessage && q.Origin == nil && in.itemMessage(q.Item).SenderType == event.User
+	return q.Item.Type == event.TypeMessage && q.Origin == nil && in.itemMessage(q.Item).SenderType == event.CreatedByUser
 }
 
 // cancelledText is the result of a call that a message cancelled.
@@ -215,7 +215,7 @@ func (in *Inbox) Supersede(now time.Time) {
 			for _, r := range t.Runs {
 				if r.cancellable() && r.onWaiting(q) == event.OnWaitingCancel {
 					r.cancelCalls(now, q.Item)
-					in.Queue[i].OnBusy = signals.Steer
+					in.Queue[i].OnBusy = signals.OnBusySteer
 				}
 			}
 		}
@@ -234,7 +234,7 @@ func (r *Run) cancelCalls(now time.Time, by event.Item) {
 		}
 		if c.Stage == Waiting {
 			made := c.approvalOf(now)
-			made.Decision, made.By, made.Votes = event.Deny, "threadmill", c.Votes
+			made.Decision, made.By, made.Votes = event.DecisionDeny, "threadmill", c.Votes
 			made.Reason = fmt.Sprintf("cancelled by event %s (onWaiting: cancel)", by.ID)
 			c.decided(now, made)
 		}

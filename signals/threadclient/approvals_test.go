@@ -237,9 +237,9 @@ func TestDecisionsAreUpdates(t *testing.T) {
 	}
 	t.Run("decide tells how many are missing", func(t *testing.T) {
 		c, m := listClient(t)
-		want := signals.DecideResult{Result: signals.Accepted, Missing: 2}
+		want := signals.DecideResult{Result: signals.DecideAccepted, Missing: 2}
 		asked := sent(m, want)
-		d := signals.Decide{ToolCallID: "c1", Decision: event.Approve, By: "ann"}
+		d := signals.Decide{ToolCallID: "c1", Decision: event.DecisionApprove, By: "ann"}
 		got, err := c.Decide(t.Context(), "t1", d)
 		require.NoError(t, err)
 		require.Equal(t, want, got)
@@ -248,11 +248,11 @@ func TestDecisionsAreUpdates(t *testing.T) {
 	})
 	t.Run("revoke", func(t *testing.T) {
 		c, m := listClient(t)
-		asked := sent(m, signals.DecideResult{Result: signals.AlreadyResolved})
+		asked := sent(m, signals.DecideResult{Result: signals.DecideAlreadyResolved})
 		r := signals.Revoke{ToolCallID: "c1", By: "ann", Reason: "too wide"}
 		got, err := c.Revoke(t.Context(), "t1", r)
 		require.NoError(t, err)
-		require.Equal(t, signals.AlreadyResolved, got)
+		require.Equal(t, signals.DecideAlreadyResolved, got)
 		require.Equal(t, signals.UpdateRevoke, asked.UpdateName)
 		require.Equal(t, "thread/acme/t1", asked.WorkflowID)
 		require.Equal(t, []any{r}, asked.Args)
@@ -262,11 +262,11 @@ func TestDecisionsAreUpdates(t *testing.T) {
 	})
 	t.Run("tool result", func(t *testing.T) {
 		c, m := listClient(t)
-		asked := sent(m, signals.DecideResult{Result: signals.Accepted})
+		asked := sent(m, signals.DecideResult{Result: signals.DecideAccepted})
 		r := signals.ToolResult{ToolCallID: "c1", Output: "a photo", By: "phone"}
 		got, err := c.ToolResult(t.Context(), "t1", r)
 		require.NoError(t, err)
-		require.Equal(t, signals.Accepted, got)
+		require.Equal(t, signals.DecideAccepted, got)
 		require.Equal(t, signals.UpdateToolResult, asked.UpdateName)
 		require.Equal(t, []any{r}, asked.Args)
 		r.Output = strings.Repeat("x", signals.MaxPayload+1)

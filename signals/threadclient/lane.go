@@ -195,7 +195,7 @@ func (c *posts) submit(ctx context.Context, threadID string, p signals.Post, ope
 	for {
 		select {
 		case out := <-in.done:
-			if !unanswered(out.err) || p.OnBusy == signals.Reject {
+			if !unanswered(out.err) || p.OnBusy == signals.OnBusyReject {
 				return out.result, out.err
 			}
 			return c.leaveSignal(ctx, threadID, p, open, ln.look(c.conn, threadID), out.err)
@@ -209,7 +209,7 @@ func (c *posts) submit(ctx context.Context, threadID string, p signals.Post, ope
 		case <-timer.C:
 			// A signal could not say that the thread is busy. What cannot be looked at may be
 			// slow only: the update goes on.
-			if state := ln.look(c.conn, threadID); p.OnBusy != signals.Reject && state.reachable && !state.working {
+			if state := ln.look(c.conn, threadID); p.OnBusy != signals.OnBusyReject && state.reachable && !state.working {
 				c.lanes.withdraw(ln, in)
 				return c.leaveSignal(ctx, threadID, p, open, state, context.DeadlineExceeded)
 			}

@@ -279,7 +279,7 @@ func TestPostsToAThreadWithoutAWorker(t *testing.T) {
 		"Temporal keeps them":                       {thread: &oneThread{silent: true}, kept: true},
 		"but not when a worker is about to take it": {thread: &oneThread{silent: true, task: started}, reason: "busy"},
 		"nor more than history has room for":        {thread: &oneThread{silent: true, history: maxSilentEvents + 1}, reason: `no worker is polling task queue "mill"`},
-		"nor what may be rejected":                  {thread: &oneThread{silent: true}, onBusy: signals.Reject, reason: `no worker is polling task queue "mill"`},
+		"nor what may be rejected":                  {thread: &oneThread{silent: true}, onBusy: signals.OnBusyReject, reason: `no worker is polling task queue "mill"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -142,10 +142,10 @@ func (c *Client) Retry(ctx context.Context, threadID, eventID, by string) (event
 	switch {
 	case !known:
 		return item, &UnknownEventError{ThreadID: threadID, EventID: eventID}
-	case item.Status != event.Failed:
+	case item.Status != event.ItemFailed:
 		// Pending would interrupt an event that is being processed: no retry.
 		return item, fmt.Errorf("retrying event %q of thread %q: %w: it is %s, and only a failed event is retried",
 			eventID, threadID, signals.ErrRefused, item.Status)
 	}
-	return c.SetStatus(ctx, threadID, signals.SetStatus{EventID: eventID, Status: event.Pending, By: by})
+	return c.SetStatus(ctx, threadID, signals.SetStatus{EventID: eventID, Status: event.ItemPending, By: by})
 }

@@ -47,10 +47,10 @@ func answers(t *testing.T, m *mocks.Client, item event.Item, err error) *client.
 }
 
 var fullQueue = signals.Queue{
-	Processing: &event.Item{ID: "e1", Payload: json.RawMessage(`1`), Status: event.Processing},
-	Items:      []event.Item{{ID: "e2", Payload: json.RawMessage(`2`), Status: event.Pending, Priority: 5}, {ID: "e3", Status: event.Pending}},
-	Failed:     []event.Item{{ID: "e4", Status: event.Failed}, {ID: "e5", Status: event.Failed, Error: "no key"}},
-	Ended:      []event.Item{{ID: "e6", Status: event.Expired}},
+	Processing: &event.Item{ID: "e1", Payload: json.RawMessage(`1`), Status: event.ItemProcessing},
+	Items:      []event.Item{{ID: "e2", Payload: json.RawMessage(`2`), Status: event.ItemPending, Priority: 5}, {ID: "e3", Status: event.ItemPending}},
+	Failed:     []event.Item{{ID: "e4", Status: event.ItemFailed}, {ID: "e5", Status: event.ItemFailed, Error: "no key"}},
+	Ended:      []event.Item{{ID: "e6", Status: event.ItemExpired}},
 }
 
 func TestQueueIsInspected(t *testing.T) {
@@ -86,7 +86,7 @@ func TestQueueIsInspected(t *testing.T) {
 	})
 	t.Run("S2-16 one event, whatever its status", func(t *testing.T) {
 		c, _ := queueClient(t, fullQueue)
-		for id, status := range map[string]event.Status{"e1": event.Processing, "e3": event.Pending, "e5": event.Failed, "e6": event.Expired} {
+		for id, status := range map[string]event.ItemStatus{"e1": event.ItemProcessing, "e3": event.ItemPending, "e5": event.ItemFailed, "e6": event.ItemExpired} {
 			item, err := c.Item(ctx, "t1", id)
 			require.NoError(t, err)
 			require.Equal(t, id, item.ID)
@@ -139,10 +139,10 @@ func TestQueueIsInspected(t *testing.T) {
 
 func TestSetStatus(t *testing.T) {
 	ctx := context.Background()
-	change := signals.SetStatus{EventID: "e2", Status: event.Completed, By: "ann", Reason: "done by hand"}
+	change := signals.SetStatus{EventID: "e2", Status: event.ItemCompleted, By: "ann", Reason: "done by hand"}
 	t.Run("S2-46 the thread's answer comes back", func(t *testing.T) {
 		c, m := listClient(t)
-		want := event.Item{ID: "e2", Status: event.Completed}
+		want := event.Item{ID: "e2", Status: event.ItemCompleted}
 		asked := answers(t, m, want, nil)
 		item, err := c.SetStatus(ctx, "t1", change)
 		require.NoError(t, err)
@@ -179,7 +179,7 @@ func TestRetry(t *testing.T) {
 	for name, eventID := range map[string]string{"by its id": "e4", "the one that failed last": ""} {
 		t.Run("S2-17 "+name, func(t *testing.T) {
 			c, m := queueClient(t, fullQueue)
-			want := event.Item{ID: "e", Status: event.Pending, Attempt: 1}
+			want := event.Item{ID: "e", Status: event.ItemPending, Attempt: 1}
 			asked := answers(t, m, want, nil)
 			item, err := c.Retry(ctx, "t1", eventID, "ann")
 			require.NoError(t, err)
@@ -187,7 +187,7 @@ func TestRetry(t *testing.T) {
 			if eventID == "" {
 				eventID = "e5"
 			}
-			require.Equal(t, []any{signals.SetStatus{EventID: eventID, Status: event.Pending, By: "ann"}}, asked.Args)
+			require.Equal(t, []any{signals.SetStatus{EventID: eventID, Status: event.ItemPending, By: "ann"}}, asked.Args)
 		})
 	}
 	// The thread is asked for nothing in these: the mock refuses calls that it does not expect.
@@ -220,7 +220,7 @@ func TestPrepare(t *testing.T) {
 		require.NoError(t, Prepare("t1", &p))
 		var m event.NewMessage
 		require.NoError(t, json.Unmarshal(p.Payload, &m))
-		require.Equal(t, event.NewMessage{ThreadID: "t1", SenderID: "ops", SenderType: event.System, Content: "a < b"}, m)
+		require.Equal(t, event.NewMessage{ThreadID: "t1", SenderID: "ops", SenderType: event.CreatedBySystem, Content: "a < b"}, m)
 		whole := string(p.Payload)
 		require.NoError(t, Prepare("t1", &p))
 		require.Equal(t, whole, string(p.Payload), "again changes nothing")
@@ -265,5 +265,5 @@ func TestPrepare(t *testing.T) {
 			}
 		})
 	}
-	require.NoError(t, Prepare("t1", &signals.Post{Payload: message, OnBusy: signals.Reject}), "only the thread knows whether it is busy")
+	require.NoError(t, Prepare("t1", &signals.Post{Payload: message, OnBusy: signals.OnBusyReject}), "only the thread knows whether it is busy")
 }

@@ -151,15 +151,15 @@ on with the output, any text; "-" is read from stdin. A call is answered once.`,
 // resultProblem says why a result does not count; empty if it does.
 func resultProblem(thread string, r signals.ToolResult, outcome signals.DecideOutcome) string {
 	switch outcome {
-	case signals.Accepted, signals.AlreadyResolved:
+	case signals.DecideAccepted, signals.DecideAlreadyResolved:
 		return ""
-	case signals.Conflict:
+	case signals.DecideConflict:
 		return fmt.Sprintf("tool call %q has another result already", r.ToolCallID)
-	case signals.NotPending:
+	case signals.DecideNotPending:
 		return fmt.Sprintf(`no tool call %q waits for a client in this thread; "starter approvals %s" lists those that do`, r.ToolCallID, thread)
-	case signals.NotAllowed:
+	case signals.DecideNotAllowed:
 		return fmt.Sprintf("%s may not answer tool call %q: agents of the thread never may", r.By, r.ToolCallID)
-	case signals.Mismatch:
+	case signals.DecideMismatch:
 	}
 	return fmt.Sprintf("the thread answers %q", outcome)
 }

@@ -30,13 +30,13 @@ type approvalsFake struct {
 // outcomeOf is told by the id of a call: it begins with what becomes of it.
 func outcomeOf(call string) signals.DecideOutcome {
 	for prefix, outcome := range map[string]signals.DecideOutcome{
-		"no": signals.NotPending, "other": signals.Mismatch, "settled": signals.Conflict, "again": signals.AlreadyResolved, "boss": signals.NotAllowed, "odd": "odd",
+		"no": signals.DecideNotPending, "other": signals.DecideMismatch, "settled": signals.DecideConflict, "again": signals.DecideAlreadyResolved, "boss": signals.DecideNotAllowed, "odd": "odd",
 	} {
 		if strings.HasPrefix(call, prefix) {
 			return outcome
 		}
 	}
-	return signals.Accepted
+	return signals.DecideAccepted
 }
 
 func (w *world) Decide(_ context.Context, id string, d signals.Decide) (signals.DecideResult, error) {
@@ -44,7 +44,7 @@ func (w *world) Decide(_ context.Context, id string, d signals.Decide) (signals.
 		return signals.DecideResult{}, err
 	}
 	out := signals.DecideResult{Result: outcomeOf(d.ToolCallID)}
-	if out.Result == signals.Accepted {
+	if out.Result == signals.DecideAccepted {
 		w.change(func() { w.decisions[d.ToolCallID], out.Missing = d, w.approvals.missing })
 	}
 	return out, nil
@@ -80,7 +80,7 @@ func (w *world) serveGrants(rw http.ResponseWriter, r *http.Request) {
 	}
 	w.approvals.revoked = append(w.approvals.revoked, r.Method+" "+call+" "+r.URL.Query().Get("by")+" "+r.URL.Query().Get("reason"))
 	outcome := outcomeOf(call)
-	if outcome != signals.Accepted && outcome != signals.AlreadyResolved {
+	if outcome != signals.DecideAccepted && outcome != signals.DecideAlreadyResolved {
 		problem(rw, http.StatusNotFound, fmt.Sprintf(`{"status":404,"detail":"no","result":%q}`, outcome))
 		return
 	}
@@ -169,24 +169,24 @@ func TestDecideInFull(t *testing.T) {
 		{
 			[]string{"approve", "t1", "c", "--scope", "session", "--round", "2", "--digest", "sha256:1"},
 			"",
-			signals.Decide{Decision: event.Approve, Scope: event.Session, By: "ann", Round: 2, Digest: "sha256:1"},
+			signals.Decide{Decision: event.DecisionApprove, Scope: event.ScopeSession, By: "ann", Round: 2, Digest: "sha256:1"},
 		},
 		{
 			[]string{"approve", "t1", "c", "--pattern", "path=docs/**", "--pattern", "mode=a=b", "--by", "bob"},
 			"",
-			signals.Decide{Decision: event.Approve, Scope: event.Pattern, By: "bob", Pattern: map[string]string{"path": "docs/**", "mode": "a=b"}},
+			signals.Decide{Decision: event.DecisionApprove, Scope: event.ScopePattern, By: "bob", Pattern: map[string]string{"path": "docs/**", "mode": "a=b"}},
 		},
 		{
 			[]string{"approve", "t1", "c", "--args", `{"n":1.50}`, "--reason", "rounded"},
 			"",
-			signals.Decide{Decision: event.Approve, Scope: event.Once, By: "ann", Args: json.RawMessage(`{"n":1.50}`), Reason: "rounded"},
+			signals.Decide{Decision: event.DecisionApprove, Scope: event.ScopeOnce, By: "ann", Args: json.RawMessage(`{"n":1.50}`), Reason: "rounded"},
 		},
 		{
 			[]string{"approve", "t1", "c", "--args", "-"},
 			"{\"a\":\n1}\n",
-			signals.Decide{Decision: event.Approve, Scope: event.Once, By: "ann", Args: json.RawMessage("{\"a\":\n1}")},
+			signals.Decide{Decision: event.DecisionApprove, Scope: event.ScopeOnce, By: "ann", Args: json.RawMessage("{\"a\":\n1}")},
 		},
-		{[]string{"deny", "t1", "c", "--round", "3"}, "", signals.Decide{Decision: event.Deny, Scope: event.Once, By: "ann", Round: 3}},
+		{[]string{"deny", "t1", "c", "--round", "3"}, "", signals.Decide{Decision: event.DecisionDeny, Scope: event.ScopeOnce, By: "ann", Round: 3}},
 	} {
 		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
 			code, out, errs := w.run(c.stdin, c.args...)

@@ -162,7 +162,7 @@ func (s *session) resume(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if state.Status == signals.Closed {
+	if state.Status == signals.ThreadClosed {
 		return signals.ErrThreadClosed
 	}
 	s.print(s.view.Note(stateLines(state)[0] + " · /help lists the commands"))

@@ -44,9 +44,9 @@ ann › bye
 demo › you said: bye
 come back with: starter chat `+id+" --api "+w.url+"\n", rest)
 	require.Equal(t, signals.Decide{
-		ToolCallID: "call_1", Decision: event.Approve, Scope: event.Once, By: "ann", Agent: "demo", ToolName: "shell_cmd",
+		ToolCallID: "call_1", Decision: event.DecisionApprove, Scope: event.ScopeOnce, By: "ann", Agent: "demo", ToolName: "shell_cmd",
 	}, w.decisions["call_1"])
-	require.Equal(t, event.Deny, w.decisions["call_2"].Decision)
+	require.Equal(t, event.DecisionDeny, w.decisions["call_2"].Decision)
 	require.Empty(t, p.err.String())
 }
 
@@ -153,7 +153,7 @@ func TestChatShowsWhatTheStreamOwes(t *testing.T) {
 
 func TestChatFailureAndRetry(t *testing.T) {
 	w := newWorld(t)
-	w.queue.Failed = []event.Item{{ID: "e1", Error: "the model is tired", Status: event.Failed}}
+	w.queue.Failed = []event.Item{{ID: "e1", Error: "the model is tired", Status: event.ItemFailed}}
 	p := w.start(false, "chat")
 	p.types("fail tired\n")
 	p.shows("error: the model is tired\n/retry tries it again\n")
@@ -168,7 +168,7 @@ func TestChatFailureAndRetry(t *testing.T) {
 func TestChatComesBack(t *testing.T) {
 	w := newWorld(t)
 	for i := range 12 {
-		w.say(fmt.Sprintf("m%d", i), "ann", event.User, fmt.Sprintf("message %d", i))
+		w.say(fmt.Sprintf("m%d", i), "ann", event.CreatedByUser, fmt.Sprintf("message %d", i))
 	}
 	w.chunk(event.AgentEvent{Type: event.EventStream, Agent: "demo", MessageID: "m99", Attempt: 1, Content: "in the middle"})
 	w.state.Approvals = 1
@@ -182,7 +182,7 @@ func TestChatComesBack(t *testing.T) {
 	require.Contains(t, out, "… 2 earlier messages\nann › message 2\n")
 	require.NotContains(t, out, "message 1\n")
 	require.Equal(t, 1, strings.Count(out, "message 11"))
-	require.Equal(t, event.Approve, w.decisions["call_7"].Decision)
+	require.Equal(t, event.DecisionApprove, w.decisions["call_7"].Decision)
 }
 
 func TestChatWithoutAThread(t *testing.T) {

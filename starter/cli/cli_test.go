@@ -123,7 +123,7 @@ func TestSend(t *testing.T) {
 		code, out, _ := w.run("two\nlines\n", "send", "t1", "-", "--id", "e7", "--on-busy", "steer", "--on-waiting", "cancel")
 		require.Equal(t, exitOK, code)
 		require.Equal(t, "e7\n", out)
-		require.Equal(t, signals.Steer, w.posts[0].OnBusy)
+		require.Equal(t, signals.OnBusySteer, w.posts[0].OnBusy)
 		require.Equal(t, event.OnWaitingCancel, w.posts[0].OnWaiting)
 		require.Contains(t, string(w.posts[0].Payload), `two\nlines"`)
 	})
@@ -192,12 +192,12 @@ func TestDecide(t *testing.T) {
 	code, out, _ := w.run("", "approve", "t1", "call_1")
 	require.Equal(t, exitOK, code)
 	require.Equal(t, "accepted\n", out)
-	require.Equal(t, signals.Decide{ToolCallID: "call_1", Decision: event.Approve, Scope: event.Once, By: "ann"}, w.decisions["call_1"])
+	require.Equal(t, signals.Decide{ToolCallID: "call_1", Decision: event.DecisionApprove, Scope: event.ScopeOnce, By: "ann"}, w.decisions["call_1"])
 
 	code, out, _ = w.run("", "deny", "t1", "call_2", "--reason", "no", "--by", "bob", "--json")
 	require.Equal(t, exitOK, code)
 	require.JSONEq(t, `{"result":"accepted"}`, out)
-	require.Equal(t, signals.Decide{ToolCallID: "call_2", Decision: event.Deny, Scope: event.Once, By: "bob", Reason: "no"}, w.decisions["call_2"])
+	require.Equal(t, signals.Decide{ToolCallID: "call_2", Decision: event.DecisionDeny, Scope: event.ScopeOnce, By: "bob", Reason: "no"}, w.decisions["call_2"])
 
 	code, _, errs := w.run("", "approve", "t1", "none")
 	require.Equal(t, exitFailed, code)
@@ -273,7 +273,7 @@ t1      -       open    2026-01-02 03:04:05  (default)  -
 // TestShowSubAgents shows what a thread waits for, and what it works for.
 func TestShowSubAgents(t *testing.T) {
 	w := newWorld(t)
-	w.state.Status, w.state.Parent = signals.Running, "t0"
+	w.state.Status, w.state.Parent = signals.ThreadRunning, "t0"
 	w.state.Turn = &signals.TurnState{Runs: []signals.RunState{
 		{Agent: "demo", Step: 1, Doing: "tools", Tools: []string{"call_agent", "call_agent"}, Threads: []string{"t1.s1", "t1.s2"}},
 	}}
@@ -284,8 +284,8 @@ func TestShowSubAgents(t *testing.T) {
 
 func TestShow(t *testing.T) {
 	w := newWorld(t)
-	w.say("m1", "ann", event.User, "hello")
-	w.say("m2", "demo", event.Agent, "hello, ann")
+	w.say("m1", "ann", event.CreatedByUser, "hello")
+	w.say("m2", "demo", event.CreatedByAgent, "hello, ann")
 	w.state.Approvals, w.state.Title = 1, "A talk"
 	w.state.Failed = []event.Item{{ID: "e1", Error: "no\nkey"}}
 	w.waiting = []event.ApprovalRequest{{ToolCallID: "call_7", ToolName: "shell_cmd", Arguments: `{}`}}
@@ -315,7 +315,7 @@ demo › hello, ann
 
 func TestWatch(t *testing.T) {
 	w := newWorld(t)
-	w.say("m1", "ann", event.User, "hello")
+	w.say("m1", "ann", event.CreatedByUser, "hello")
 	p := w.start(false, "watch", "t1")
 	p.shows("ann › hello\n")
 	w.change(func() { w.down = true })

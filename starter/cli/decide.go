@@ -46,7 +46,7 @@ func (a approvalCommands) decideCommand(verb string) *cobra.Command {
 			})
 		},
 	}
-	if verb == string(event.Approve) {
+	if verb == string(event.DecisionApprove) {
 		cmd.Short = "Approve a tool call that waits"
 		cmd.Long = cmd.Short + `.
 
@@ -91,9 +91,9 @@ func (a approvalCommands) decision(given *pflag.FlagSet, f deciding, call string
 	switch {
 	case d.Scope != "":
 	case len(d.Pattern) > 0:
-		d.Scope = event.Pattern
+		d.Scope = event.ScopePattern
 	default:
-		d.Scope = event.Once
+		d.Scope = event.ScopeOnce
 	}
 	// A file or a variable that happens to be empty must not approve another call than the one meant.
 	if given.Changed("digest") && strings.TrimSpace(f.digest) == "" {
@@ -158,16 +158,16 @@ func missing(got signals.DecideResult) string {
 // outcomeProblem says why a decision does not stand; empty if it does.
 func outcomeProblem(thread string, d signals.Decide, outcome signals.DecideOutcome) string {
 	switch outcome {
-	case signals.Accepted, signals.AlreadyResolved:
+	case signals.DecideAccepted, signals.DecideAlreadyResolved:
 		return ""
-	case signals.Conflict:
+	case signals.DecideConflict:
 		return fmt.Sprintf("tool call %q already has a conflicting decision", d.ToolCallID)
-	case signals.Mismatch:
+	case signals.DecideMismatch:
 		return fmt.Sprintf(`tool call %q does not match the decision: its agent or tool differs, or it has a new request, `+
 			`which needs its --round; "starter approvals %s" shows it`, d.ToolCallID, thread)
-	case signals.NotPending:
+	case signals.DecideNotPending:
 		return fmt.Sprintf("no tool call %q waits for approval in this thread", d.ToolCallID)
-	case signals.NotAllowed:
+	case signals.DecideNotAllowed:
 		return fmt.Sprintf(`%s may not decide on tool call %q: the request names its approvers, and agents of the thread never may; `+
 			`"starter approvals %s" shows them`, d.By, d.ToolCallID, thread)
 	}

@@ -69,7 +69,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	w := &world{t: t, settle: patience, changed: make(chan struct{}), decisions: map[string]signals.Decide{}}
-	w.state = signals.State{ThreadID: "t1", Status: signals.Idle, Agents: []string{"demo"}}
+	w.state = signals.State{ThreadID: "t1", Status: signals.ThreadIdle, Agents: []string{"demo"}}
 	srv := httptest.NewServer(w)
 	w.url = srv.URL
 	t.Cleanup(func() {
@@ -254,7 +254,7 @@ func (w *world) Post(_ context.Context, id string, p signals.Post) (signals.Post
 	if err := w.known(id); err != nil {
 		return signals.PostResult{}, err
 	}
-	if w.refuses || p.OnBusy == signals.Reject {
+	if w.refuses || p.OnBusy == signals.OnBusyReject {
 		return signals.PostResult{}, fmt.Errorf("post to thread %q: %w: a turn runs", id, signals.ErrRefused)
 	}
 	status := signals.PostQueued
@@ -281,7 +281,7 @@ func (w *world) Turn(ctx context.Context, id string, p signals.Post) (signals.Tu
 	})
 	if !again {
 		w.change(func() { w.posts = append(w.posts, p) })
-		w.say(p.ID, m.SenderID, event.User, m.Content)
+		w.say(p.ID, m.SenderID, event.CreatedByUser, m.Content)
 	}
 	word, rest, _ := strings.Cut(m.Content, " ")
 	switch word {
@@ -303,7 +303,7 @@ func (w *world) Turn(ctx context.Context, id string, p signals.Post) (signals.Tu
 	}
 	result.Message = w.reply(p.ID, "you said: "+m.Content)
 	if word == "both" {
-		result.Replies = []event.Message{{ID: "m1", SenderID: "alice", SenderType: event.Agent, Content: "yes"}, *result.Message}
+		result.Replies = []event.Message{{ID: "m1", SenderID: "alice", SenderType: event.CreatedByAgent, Content: "yes"}, *result.Message}
 	}
 	return result, nil
 }
@@ -312,7 +312,7 @@ func (w *world) reply(eventID, text string) *event.Message {
 	for _, word := range strings.SplitAfter(text, " ") {
 		w.chunk(event.AgentEvent{Type: event.EventStream, Agent: "demo", MessageID: "re-" + eventID, Attempt: 1, Content: word})
 	}
-	m := w.say("re-"+eventID, "demo", event.Agent, text)
+	m := w.say("re-"+eventID, "demo", event.CreatedByAgent, text)
 	w.record(event.AgentEvent{Type: event.EventFinal})
 	return m
 }
@@ -331,7 +331,7 @@ func (w *world) tool(ctx context.Context, id string) {
 	w.record(event.AgentEvent{Type: event.EventApproval, Approval: &event.Approval{
 		ToolCallID: id, ToolName: req.ToolName, Decision: d.Decision, Scope: d.Scope, Reason: d.Reason, By: d.By,
 	}})
-	w.record(event.AgentEvent{Type: event.EventToolResult, ToolName: req.ToolName, ToolCallID: id, Output: "done", IsError: d.Decision == event.Deny})
+	w.record(event.AgentEvent{Type: event.EventToolResult, ToolName: req.ToolName, ToolCallID: id, Output: "done", IsError: d.Decision == event.DecisionDeny})
 }
 
 // halfReply says half a sentence, and the rest once the world is up again, or an
@@ -358,7 +358,7 @@ func (w *world) halfReply(ctx context.Context, eventID string, result signals.Tu
 		return result, serviceerror.NewUnavailable("down")
 	}
 	w.chunk(event.AgentEvent{Type: event.EventStream, Agent: "demo", MessageID: "re-" + eventID, Attempt: 1, Content: "two"})
-	result.Message = w.say("re-"+eventID, "demo", event.Agent, "one two")
+	result.Message = w.say("re-"+eventID, "demo", event.CreatedByAgent, "one two")
 	w.record(event.AgentEvent{Type: event.EventFinal})
 	return result, nil
 }
@@ -368,7 +368,7 @@ func (w *world) Update(_ context.Context, id string, c signals.ThreadChange) (si
 		return signals.State{}, err
 	}
 	w.change(func() { w.changes = append(w.changes, c) })
-	return signals.State{ThreadID: id, Title: c.Title, Agents: c.Agents, Metadata: c.Metadata, Status: signals.Idle}, nil
+	return signals.State{ThreadID: id, Title: c.Title, Agents: c.Agents, Metadata: c.Metadata, Status: signals.ThreadIdle}, nil
 }
 
 func (w *world) Control(_ context.Context, id string, c signals.Control) error {

@@ -80,15 +80,15 @@ revoked, too. What has run stays done; what has not asks again.`,
 // revokeProblem says why an approval was not revoked; empty if it was.
 func revokeProblem(thread string, r signals.Revoke, outcome signals.DecideOutcome) string {
 	switch outcome {
-	case signals.Accepted, signals.AlreadyResolved:
+	case signals.DecideAccepted, signals.DecideAlreadyResolved:
 		return ""
-	case signals.NotPending:
+	case signals.DecideNotPending:
 		return fmt.Sprintf(`this thread has no approval of a tool call %q; "starter grants %s" lists what is granted`, r.ToolCallID, thread)
-	case signals.Conflict:
+	case signals.DecideConflict:
 		return fmt.Sprintf("tool call %q was not approved: there is nothing to revoke", r.ToolCallID)
-	case signals.NotAllowed:
+	case signals.DecideNotAllowed:
 		return fmt.Sprintf("%s may not revoke: agents of the thread never may", r.By)
-	case signals.Mismatch:
+	case signals.DecideMismatch:
 	}
 	return fmt.Sprintf("the thread answers %q", outcome)
 }

@@ -63,14 +63,14 @@ func (w *world) decided(detail string) {
 // redact answers a message that a hook has redacted, with a reply that hooks have
 // still to decide on: the test makes the rest of it.
 func (w *world) redact(eventID string, m event.NewMessage) *event.Message {
-	w.say(eventID, m.SenderID, event.User, "redact …")
+	w.say(eventID, m.SenderID, event.CreatedByUser, "redact …")
 	w.decided("guard replaced the message")
-	w.say("re-"+eventID, "demo", event.Agent, "it is 1234")
+	w.say("re-"+eventID, "demo", event.CreatedByAgent, "it is 1234")
 	return w.redacted(eventID)
 }
 
 func (w *world) redacted(eventID string) *event.Message {
-	return &event.Message{ID: "re-" + eventID, SenderID: "demo", SenderType: event.Agent, Role: event.RoleAssistant, Content: "it is …"}
+	return &event.Message{ID: "re-" + eventID, SenderID: "demo", SenderType: event.CreatedByAgent, Role: event.RoleAssistant, Content: "it is …"}
 }
 
 func (w *world) finishRedacted() {
@@ -84,11 +84,11 @@ func (w *world) finishRedacted() {
 
 func TestShowDecisions(t *testing.T) {
 	w := newWorld(t)
-	w.say("m1", "ann", event.User, "my password is 1234")
+	w.say("m1", "ann", event.CreatedByUser, "my password is 1234")
 	w.decided("audit let the message pass")
-	w.say("m1", "ann", event.User, "my password is …")
+	w.say("m1", "ann", event.CreatedByUser, "my password is …")
 	w.decided("guard replaced the message")
-	w.say("m2", "demo", event.Agent, "hello, ann")
+	w.say("m2", "demo", event.CreatedByAgent, "hello, ann")
 	w.decided("guard responded in place of the message")
 	code, out, _ := w.run("", "show", "t1")
 	require.Equal(t, exitOK, code)
@@ -118,7 +118,7 @@ demo › hello, ann
 // TestShowDeciding: while hooks decide, it says which, on what, and where to look.
 func TestShowDeciding(t *testing.T) {
 	w := newWorld(t)
-	w.state.Status = signals.Running
+	w.state.Status = signals.ThreadRunning
 	w.state.Turn = &signals.TurnState{
 		EventID:  "e1",
 		Runs:     []signals.RunState{{Agent: "demo", Step: 1, Doing: "hooks", Tools: []string{"note"}}},
@@ -180,9 +180,9 @@ come back with: starter chat t1 --api `+w.url+"\n", out)
 	})
 	t.Run("also when it comes back", func(t *testing.T) {
 		w := newWorld(t)
-		w.say("m1", "ann", event.User, "my password is 1234")
+		w.say("m1", "ann", event.CreatedByUser, "my password is 1234")
 		w.reply("e1", "it is 1234")
-		w.say("m1", "ann", event.User, "my password is …")
+		w.say("m1", "ann", event.CreatedByUser, "my password is …")
 		w.decided("guard replaced the message")
 		w.record(event.AgentEvent{Type: event.EventMessage, Message: w.redacted("e1")})
 		w.decided("redact replaced the message")

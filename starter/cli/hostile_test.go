@@ -78,7 +78,7 @@ var values = map[reflect.Type][]string{
 	reflect.TypeFor[signals.DecideOutcome](): {"accepted", "already_resolved", "conflict", "mismatch", "not_pending"},
 	reflect.TypeFor[signals.TaskOutcome]():   {"accepted", "already_ended", "conflict", "not_found"},
 	reflect.TypeFor[event.TaskState]():       {"running", "completed", "failed", "cancelled"},
-	reflect.TypeFor[event.Status]():          {"pending", "processing", "completed", "failed", "expired", "overwritten"},
+	reflect.TypeFor[event.ItemStatus]():      {"pending", "processing", "completed", "failed", "expired", "overwritten"},
 }
 
 // statuses are what a change of a thread's status can be: plain strings.

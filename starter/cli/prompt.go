@@ -78,7 +78,7 @@ func (s *session) approval(e event.AgentEvent) {
 		return
 	}
 	s.print(s.view.Event(e))
-	if a.Missing == 0 && a.Decision != event.ApprovalRevoked {
+	if a.Missing == 0 && a.Decision != event.DecisionRevoked {
 		s.settleAsk(a.ToolCallID, roundOf(a.Round))
 	}
 }
@@ -101,20 +101,20 @@ func (s *session) settleAsk(toolCallID string, round int) {
 func (s *session) answer(ctx context.Context, text string) {
 	req := s.asks[0]
 	d := signals.Decide{
-		ToolCallID: req.ToolCallID, Scope: event.Once, By: s.me, Agent: req.Agent, ToolName: req.ToolName, Round: req.Round, Digest: req.Digest,
+		ToolCallID: req.ToolCallID, Scope: event.ScopeOnce, By: s.me, Agent: req.Agent, ToolName: req.ToolName, Round: req.Round, Digest: req.Digest,
 	}
 	switch strings.ToLower(text) {
 	case "":
 		s.print(s.view.Question(req))
 		return
 	case "y", "yes":
-		d.Decision = event.Approve
+		d.Decision = event.DecisionApprove
 	case "s", "session":
-		d.Decision, d.Scope = event.Approve, event.Session
+		d.Decision, d.Scope = event.DecisionApprove, event.ScopeSession
 	case "n", "no":
-		d.Decision = event.Deny
+		d.Decision = event.DecisionDeny
 	default:
-		d.Decision, d.Reason = event.Deny, text
+		d.Decision, d.Reason = event.DecisionDeny, text
 	}
 	s.decide(ctx, d)
 }

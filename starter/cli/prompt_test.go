@@ -38,9 +38,9 @@ func TestChatAsks(t *testing.T) {
 		p.types("s\n")
 		require.NoError(t, w.await(t.Context(), func() bool { return w.decisions["c1"].By != "" }))
 		require.Equal(t, signals.Decide{
-			ToolCallID: "c1", Decision: event.Approve, Scope: event.Session, By: "ann", Agent: "demo", ToolName: "shell_cmd", Digest: "sha256:1",
+			ToolCallID: "c1", Decision: event.DecisionApprove, Scope: event.ScopeSession, By: "ann", Agent: "demo", ToolName: "shell_cmd", Digest: "sha256:1",
 		}, w.said("c1"))
-		w.decides(event.Approval{ToolCallID: "c1", Decision: event.Approve, Scope: event.Session, By: "ann"})
+		w.decides(event.Approval{ToolCallID: "c1", Decision: event.DecisionApprove, Scope: event.ScopeSession, By: "ann"})
 		p.shows("✓ shell_cmd approved by ann for the session\n")
 		p.types("/quit\n")
 		p.exits(exitOK)
@@ -52,8 +52,8 @@ func TestChatAsks(t *testing.T) {
 		p.shows("wants to run. " + question)
 		p.types("y\n")
 		require.NoError(t, w.await(t.Context(), func() bool { return w.decisions["c1"].By != "" }))
-		w.decides(event.Approval{ToolCallID: "c1", Decision: event.Approve, Scope: event.Once, By: "ann"})
-		w.decides(event.Approval{ToolCallID: "c1", Decision: event.ApprovalRevoked, By: "bob"})
+		w.decides(event.Approval{ToolCallID: "c1", Decision: event.DecisionApprove, Scope: event.ScopeOnce, By: "ann"})
+		w.decides(event.Approval{ToolCallID: "c1", Decision: event.DecisionRevoked, By: "bob"})
 		p.shows("was revoked by bob")
 		w.asks(event.ApprovalRequest{ToolCallID: "c1", Round: 2})
 		p.shows("shell_cmd {} wants to run, asked again (round 2). " + question)
@@ -68,11 +68,11 @@ func TestChatAsks(t *testing.T) {
 		two := event.ApprovalRequest{ToolCallID: "c1", Quorum: 3}
 		w.asks(two)
 		p.shows("(0 of 3 have approved). " + question)
-		w.decides(event.Approval{ToolCallID: "c1", Decision: event.Approve, By: "bob", Missing: 2})
+		w.decides(event.Approval{ToolCallID: "c1", Decision: event.DecisionApprove, By: "bob", Missing: 2})
 		p.shows("✓ shell_cmd approved by bob, 2 more to approve\nallow? › ")
 		p.types("y\n")
 		require.NoError(t, w.await(t.Context(), func() bool { return w.decisions["c1"].By != "" }))
-		w.decides(event.Approval{ToolCallID: "c1", Decision: event.Approve, By: "ann", Missing: 1})
+		w.decides(event.Approval{ToolCallID: "c1", Decision: event.DecisionApprove, By: "ann", Missing: 1})
 		two.Reminder, two.Votes = 1, []event.Vote{{By: "bob"}, {By: "ann"}}
 		w.asks(two)
 		p.shows("? shell_cmd {} still waits, reminder 1 (2 of 3 have approved: bob, ann)\n")
@@ -90,7 +90,7 @@ func TestChatAsks(t *testing.T) {
 		p.shows("wants to run. " + question)
 		w.asks(event.ApprovalRequest{ToolCallID: "c1", Reminder: 1})
 		p.shows("shell_cmd {} still waits, reminder 1. " + question)
-		w.decides(event.Approval{ToolCallID: "c1", Decision: event.ApprovalExpired})
+		w.decides(event.Approval{ToolCallID: "c1", Decision: event.DecisionExpired})
 		p.shows("✗ shell_cmd expired: no decision in time\n› ")
 		p.types("hello\n")
 		p.shows("you said: hello")

@@ -115,7 +115,7 @@ func (a queueCommands) queueShowCommand() *cobra.Command {
 // of the API they are left out.
 func (a queueCommands) addPayloads(ctx context.Context, thread string, items []event.Item) error {
 	ended := func(it event.Item) bool {
-		return (len(it.Payload) == 0 || string(it.Payload) == "null") && it.Status != event.Pending && it.Status != event.Processing
+		return (len(it.Payload) == 0 || string(it.Payload) == "null") && it.Status != event.ItemPending && it.Status != event.ItemProcessing
 	}
 	if !slices.ContainsFunc(items, ended) {
 		return nil

@@ -34,13 +34,13 @@ func (w *world) Item(ctx context.Context, id, eventID string) (event.Item, error
 }
 
 // edit notes an edit of an item, and answers with the item in its new status.
-func (w *world) edit(ctx context.Context, id, eventID string, status event.Status, note string) (event.Item, error) {
+func (w *world) edit(ctx context.Context, id, eventID string, status event.ItemStatus, note string) (event.Item, error) {
 	item, err := w.Item(ctx, id, eventID)
 	if err != nil {
 		return item, err
 	}
 	w.change(func() { w.queueEdit = append(w.queueEdit, note) })
-	if item.Status == event.Completed {
+	if item.Status == event.ItemCompleted {
 		return item, fmt.Errorf("set_status to thread %q: %w: it has ended", id, signals.ErrRefused)
 	}
 	item.Status = status
@@ -58,7 +58,7 @@ func (w *world) Retry(ctx context.Context, id, eventID, by string) (event.Item, 
 	if eventID == "" {
 		eventID = w.queue.Failed[len(w.queue.Failed)-1].ID
 	}
-	item, err := w.edit(ctx, id, eventID, event.Pending, "retry "+eventID+" by "+by)
+	item, err := w.edit(ctx, id, eventID, event.ItemPending, "retry "+eventID+" by "+by)
 	if err == nil {
 		w.reply("again", "it worked")
 	}
@@ -68,14 +68,14 @@ func (w *world) Retry(ctx context.Context, id, eventID, by string) (event.Item, 
 func queueWorld(t *testing.T) *world {
 	w := newWorld(t)
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local)
-	item := func(id string, status event.Status) event.Item {
+	item := func(id string, status event.ItemStatus) event.Item {
 		return event.Item{ID: id, ThreadID: "t1", Type: "deploy", Payload: json.RawMessage(`{"env":"prod"}`), Status: status, TraceID: id, Namespace: "default", CreatedAt: at, UpdatedAt: at}
 	}
-	current, failed := item("e1", event.Processing), item("e3", event.Failed)
+	current, failed := item("e1", event.ItemProcessing), item("e3", event.ItemFailed)
 	failed.Error = "no key"
 	w.queue = signals.Queue{
-		Processing: &current, Items: []event.Item{item("e2", event.Pending)},
-		Failed: []event.Item{failed}, Ended: []event.Item{item("e4", event.Completed)},
+		Processing: &current, Items: []event.Item{item("e2", event.ItemPending)},
+		Failed: []event.Item{failed}, Ended: []event.Item{item("e4", event.ItemCompleted)},
 	}
 	return w
 }
@@ -154,7 +154,7 @@ func TestQueueAdd(t *testing.T) {
 		require.Equal(t, "e7\n", out)
 		require.Equal(t, signals.Post{
 			ID: "e7", Type: "deploy", Payload: json.RawMessage(`{"n": 12345678901234567890}`), Priority: 3, TTL: 500,
-			TraceID: "trace", ParentEventID: "e1", OnBusy: signals.Steer, Agents: []string{"a"}, Tools: &[]string{"x"},
+			TraceID: "trace", ParentEventID: "e1", OnBusy: signals.OnBusySteer, Agents: []string{"a"}, Tools: &[]string{"x"},
 		}, w.posts[0])
 	})
 	t.Run("S2-43 a message, from stdin", func(t *testing.T) {
@@ -198,7 +198,7 @@ func TestQueueEdit(t *testing.T) {
 	_, out, _ = w.run("", "queue", "set-status", "t1", "e1", "pending", "--json")
 	var item event.Item
 	require.NoError(t, json.Unmarshal([]byte(out), &item))
-	require.Equal(t, event.Pending, item.Status, "S2-46")
+	require.Equal(t, event.ItemPending, item.Status, "S2-46")
 	for _, args := range [][]string{{"queue", "retry", "t1", "e3"}, {"queue", "retry", "t1"}, {"retry", "t1", "e3", "--json"}} {
 		code, out, errs = w.run("", args...)
 		require.Equal(t, exitOK, code, errs)
@@ -238,8 +238,8 @@ func TestQueueHelp(t *testing.T) {
 // TestQueueOfThePast: the thread has no payloads of events that have ended, the API has.
 func TestQueueOfThePast(t *testing.T) {
 	w := newWorld(t)
-	w.queue = signals.Queue{Ended: []event.Item{{ID: "e4", Type: "deploy", Status: event.Completed, Payload: json.RawMessage("null")}}}
-	w.ended = []event.Item{{ID: "e4", Type: "deploy", Status: event.Completed, Payload: json.RawMessage(`{"env":"prod"}`)}}
+	w.queue = signals.Queue{Ended: []event.Item{{ID: "e4", Type: "deploy", Status: event.ItemCompleted, Payload: json.RawMessage("null")}}}
+	w.ended = []event.Item{{ID: "e4", Type: "deploy", Status: event.ItemCompleted, Payload: json.RawMessage(`{"env":"prod"}`)}}
 	for args, want := range map[string]string{
 		"queue list t1 --all": `{"env":"prod"}`, "queue list t1 --json": `"env": "prod"`, "queue show t1 e4": `"env": "prod"`, "queue show t1 e4 --json": `"env": "prod"`,
 	} {

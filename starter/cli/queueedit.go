@@ -92,7 +92,7 @@ func (a queueCommands) printAdded(result signals.PostResult, asJSON bool) error 
 }
 
 // settable are the statuses that a person can give to an event.
-var settable = []event.Status{event.Pending, event.Completed, event.Failed, event.Expired, event.Overwritten}
+var settable = []event.ItemStatus{event.ItemPending, event.ItemCompleted, event.ItemFailed, event.ItemExpired, event.ItemOverwritten}
 
 func (a queueCommands) queueSetStatusCommand() *cobra.Command {
 	var by, reason string
@@ -107,7 +107,7 @@ of the one that is being processed is interrupted. pending processes a failed ev
 again, and the one that is being processed once more.`,
 		Args: cobra.ExactArgs(3),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			change := signals.SetStatus{EventID: args[1], Status: event.Status(args[2]), Reason: reason}
+			change := signals.SetStatus{EventID: args[1], Status: event.ItemStatus(args[2]), Reason: reason}
 			if !slices.Contains(settable, change.Status) {
 				return usagef("the status is %q, must be pending, completed, failed, expired or overwritten", args[2])
 			}

@@ -20,7 +20,7 @@ func newMessage(thread, as, text string) (signals.Post, error) {
 	if err != nil {
 		return signals.Post{}, err
 	}
-	m := event.NewMessage{ThreadID: thread, SenderID: who, SenderType: event.User, Content: text}
+	m := event.NewMessage{ThreadID: thread, SenderID: who, SenderType: event.CreatedByUser, Content: text}
 	if err := m.Validate(); err != nil {
 		return signals.Post{}, usageError{fmt.Errorf("message: %w", err)}
 	}

@@ -207,7 +207,7 @@ func resultOf(e event.AgentEvent) string {
 	switch {
 	case e.Type == event.EventToolResult:
 		return e.ToolCallID
-	case e.Type == event.EventMessage && e.Message != nil && e.Message.SenderType == event.Tool:
+	case e.Type == event.EventMessage && e.Message != nil && e.Message.SenderType == event.CreatedByTool:
 		return e.Message.ToolCallID
 	}
 	return ""
@@ -243,7 +243,7 @@ func (s *session) failure(e event.AgentEvent) {
 
 // isOwn reports messages that were typed here: the terminal shows them already.
 func (s *session) isOwn(m *event.Message) bool {
-	if m == nil || m.SenderType != event.User || m.SenderID != s.me || s.own[m.Content] == 0 {
+	if m == nil || m.SenderType != event.CreatedByUser || m.SenderID != s.me || s.own[m.Content] == 0 {
 		return false
 	}
 	s.own[m.Content]--

@@ -107,7 +107,7 @@ func (v viewer) watch(ctx context.Context, stream *api.Client, now bool) error {
 func (v viewer) exists(ctx context.Context) error {
 	return v.app.withThreads(ctx, false, func(ctx context.Context, t threads) error {
 		state, err := t.State(ctx, v.thread)
-		if err == nil && state.Status == signals.Closed {
+		if err == nil && state.Status == signals.ThreadClosed {
 			return signals.ErrThreadClosed
 		}
 		return err

@@ -51,7 +51,7 @@ func TestEnvOfRecords(t *testing.T) {
 	interrupted := feedtest.Reply("m1", "half of")
 	interrupted.Interrupted = true
 	result := func(parent string, m event.Message) event.Record {
-		m.SenderType, m.Role = event.Tool, event.RoleTool
+		m.SenderType, m.Role = event.CreatedByTool, event.RoleTool
 		return event.NewRecord(m.ToolCallID+".result", event.TypeMessage, "trace", parent, feedtest.FileChanged.Time(), m)
 	}
 	asked := feedtest.Reply("file-1.asked", "")
@@ -85,7 +85,7 @@ func TestEnvOfRecords(t *testing.T) {
 		"other changes of status":             {[]event.Record{feedtest.Record(event.TypeStatus, event.StatusChange{Status: event.StatusRetried}), feedtest.Record(event.TypeStatus, event.StatusChange{Status: event.StatusUnmatched})}, nil},
 		"a reply that nobody is shown":        {[]event.Record{feedtest.CallOf("m1", 1), feedtest.Held("m1", "a secret")}, nil},
 		"what the model is shown of an event": {[]event.Record{feedtest.EnvRecord(feedtest.FileChanged), feedtest.Record(event.TypeMessage, asked), shows, result("file-1", event.Message{ToolCallID: "call_file-1", ToolName: "get_event_info", Content: "{}"})}, []string{"file.changed"}},
-		"a person's message as hooks left it": {[]event.Record{feedtest.Said("hi"), feedtest.Decided("message", event.Replaced, feedtest.Did("guard", "replaced"), feedtest.With(feedtest.Reply("said hi", "hello")))}, nil},
+		"a person's message as hooks left it": {[]event.Record{feedtest.Said("hi"), feedtest.Decided("message", event.OutcomeReplaced, feedtest.Did("guard", "replaced"), feedtest.With(feedtest.Reply("said hi", "hello")))}, nil},
 		"S3-56 a failure is told once":        {[]event.Record{result("e1", event.Message{ToolCallID: "c1", Content: "no", IsError: true}), feedtest.EnvRecord(made)}, []string{"tool.error c1 no"}},
 		"one that somebody else tells of":     {[]event.Record{feedtest.EnvRecord(foreign)}, []string{"tool.error c1"}},
 	} {
@@ -258,7 +258,7 @@ func TestEnvThroughView(t *testing.T) {
 
 func TestEnvStoreFails(t *testing.T) {
 	w := newThread(t, feedtest.Options{})
-	w.StoreAll(feedtest.Decided("message", event.Replaced, feedtest.Did("guard", "replaced"), feedtest.With(feedtest.Reply("m1", "redacted"))))
+	w.StoreAll(feedtest.Decided("message", event.OutcomeReplaced, feedtest.Did("guard", "replaced"), feedtest.With(feedtest.Reply("m1", "redacted"))))
 	w.Store.FailLookups.Store(2)
 	_, _, err := w.Projection.Page(w.Ctx, w.Key, projection.Cursor{}, 10)
 	require.ErrorIs(t, err, feedtest.ErrLookup)

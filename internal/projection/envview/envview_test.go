@@ -36,7 +36,7 @@ func turn() feedtest.Script {
 		func(w *feedtest.Thread) { w.StoreAll(feedtest.Result("c1", "out")) },
 		func(w *feedtest.Thread) {
 			w.StoreAll(feedtest.Record(event.TypeMessage, event.Message{
-				ID: "c2.result", SenderType: event.Tool, ToolName: "shell_cmd", ToolCallID: "c2", Content: "denied", IsError: true, AgentID: "bot",
+				ID: "c2.result", SenderType: event.CreatedByTool, ToolName: "shell_cmd", ToolCallID: "c2", Content: "denied", IsError: true, AgentID: "bot",
 			}))
 		},
 		func(w *feedtest.Thread) { w.Piece(8, "m2", 1, "it is ") },

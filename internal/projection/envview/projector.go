@@ -93,14 +93,14 @@ func (pr *projector) piece(item feed.Item, typ string) events {
 // and the end of the reply, unless it asks for tools.
 func (pr *projector) message(ctx context.Context, item feed.Item) (events, error) {
 	msg := item.Event.Message
-	if msg.SenderType != event.Agent {
+	if msg.SenderType != event.CreatedByAgent {
 		return nil, nil
 	}
 	attempt, known := pr.Attempt(msg.ID)
 	out := make(events, 3)
 	if item.Record.Type == event.TypeHook {
 		was, there, err := pr.Original(ctx, msg.ID)
-		if err != nil || !there || was.SenderType != event.Agent {
+		if err != nil || !there || was.SenderType != event.CreatedByAgent {
 			return nil, err
 		}
 		if attempt, known = 1, true; !was.Held {

@@ -58,7 +58,7 @@ func (pr *projector) decision(ctx context.Context, item feed.Item) (events, erro
 	a := item.Event.Approval
 	call := fmt.Sprintf("%s (%s)", a.ToolName, a.ToolCallID)
 	switch {
-	case a.Decision == event.ApprovalRevoked:
+	case a.Decision == event.DecisionRevoked:
 		return events{pr.system(item, fmt.Sprintf("%s takes the approval of %s back", a.By, a.ToolCallID))}, nil
 	case a.Missing > 0:
 		return events{pr.system(item, fmt.Sprintf("%s approves %s; %d more have to", a.By, call, a.Missing))}, nil
@@ -81,7 +81,7 @@ func (pr *projector) decision(ctx context.Context, item feed.Item) (events, erro
 
 // automaticDecision says how a call was decided without a request.
 func automaticDecision(a event.Approval, call string) string {
-	if a.Decision == event.Approve {
+	if a.Decision == event.DecisionApprove {
 		return fmt.Sprintf("%s runs, as the approval of %s grants", call, a.Grant)
 	}
 	return fmt.Sprintf("%s is denied: %s", call, a.Reason)
@@ -123,11 +123,11 @@ func decided(a *event.Approval) *event.ToolCallDecision {
 		return nil
 	}
 	out := event.ToolCallDecision{Decision: a.Decision, Scope: a.Scope, Timestamp: a.DecidedAt}
-	if out.Decision != event.Approve {
-		out.Decision = event.Deny
+	if out.Decision != event.DecisionApprove {
+		out.Decision = event.DecisionDeny
 	}
 	if out.Scope == "" {
-		out.Scope = event.Once
+		out.Scope = event.ScopeOnce
 	}
 	return &out
 }

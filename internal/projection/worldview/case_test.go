@@ -34,12 +34,12 @@ func TestWorldOfRecords(t *testing.T) {
 		return `message tool c1.decision approval_c1 {"decision":"` + decision + `","scope":"once","toolName":"shell_cmd","toolArgs":` + args + `,"workingDirectory":"/desk"}`
 	}
 	once := func(d event.Decision) func(*event.Approval) {
-		return func(a *event.Approval) { a.Decision, a.Scope = d, event.Once }
+		return func(a *event.Approval) { a.Decision, a.Scope = d, event.ScopeOnce }
 	}
 	reminder := feedtest.Record(event.TypeApprovalRequest, event.ApprovalRequest{ToolCallID: "c1", ToolName: "shell_cmd", Reminder: 1})
 	vote := approval("c1", func(a *event.Approval) { a.Missing = 1 })
 	vote.ID = "c1.decision.vote.1"
-	revoked := feedtest.Record(event.TypeApproval, event.Approval{ToolCallID: "c1", Decision: event.ApprovalRevoked, By: "bob"})
+	revoked := feedtest.Record(event.TypeApproval, event.Approval{ToolCallID: "c1", Decision: event.DecisionRevoked, By: "bob"})
 	revoked.ID = "c1.revoked"
 	noArgs := feedtest.Record(event.TypeToolCall, event.ToolCallEvent{AgentName: "bot", ToolCalls: []event.ToolCall{{ID: "c1", Function: event.Function{Name: "x", Arguments: "{broken"}}}})
 	final := feedtest.Record(event.TypeFinal, event.Final{Agent: "bot"})
@@ -51,22 +51,22 @@ func TestWorldOfRecords(t *testing.T) {
 	shownMessage := event.NewRecord("file-1.asked", event.TypeMessage, "trace", "file-1", feedtest.FileChanged.Time(), shown)
 	shownCalls := event.NewRecord("file-1.asked.calls", event.TypeToolCall, "trace", "file-1", feedtest.FileChanged.Time(), event.ToolCallEvent{AgentName: "bot", ToolCalls: shown.ToolCalls})
 	shownResult := event.NewRecord("call_file-1.result", event.TypeMessage, "trace", "file-1", feedtest.FileChanged.Time(), event.Message{
-		ID: "call_file-1.result", SenderType: event.Tool, Role: event.RoleTool, ToolCallID: "call_file-1", Content: "{}",
+		ID: "call_file-1.result", SenderType: event.CreatedByTool, Role: event.RoleTool, ToolCallID: "call_file-1", Content: "{}",
 	})
 	for name, test := range map[string]struct {
 		records []event.Record
 		want    []string
 	}{
 		"S4-82 denied, and not run": {
-			join(ask, one(approval("c1", once(event.Deny))), one(returned("m1", "c1", "Tool execution was denied by the user.", true))),
+			join(ask, one(approval("c1", once(event.DecisionDeny))), one(returned("m1", "c1", "Tool execution was denied by the user.", true))),
 			then(text("deny", "{}"), decided1[0], decided1[1], "tool-error c1 Tool execution was denied by the user.",
 				"message tool c1.result c1 Tool execution was denied by the user.", "crud update message m1"),
 		},
 		"nobody has decided in time": {
-			join(ask, one(approval("c1", once(event.ApprovalExpired)))), then(text("deny", "{}"), decided1[0], decided1[1]),
+			join(ask, one(approval("c1", once(event.DecisionExpired)))), then(text("deny", "{}"), decided1[0], decided1[1]),
 		},
 		"S4-90 S4-93 edited arguments are those that run": {
-			join(ask, one(approval("c1", func(a *event.Approval) { a.Scope, a.Arguments = event.Once, `{"command":"ls"}` })), one(returned("m1", "c1", "no", true))),
+			join(ask, one(approval("c1", func(a *event.Approval) { a.Scope, a.Arguments = event.ScopeOnce, `{"command":"ls"}` })), one(returned("m1", "c1", "no", true))),
 			then(text("approve", `{"command":"ls"}`), decided1[0], decided1[1], "tool-execution shell_cmd ls 1", "tool-error c1 no", "message tool c1.result c1 no", "crud update message m1"),
 		},
 		"a reminder is no message":       {join(ask, one(reminder)), then("system shell_cmd (c1) still waits for a decision")},
@@ -83,7 +83,7 @@ func TestWorldOfRecords(t *testing.T) {
 				"tool-execution shell_cmd shell_cmd 0", "tool-result c1 7", "message tool c1.result c1 7", "crud update message m1"),
 		},
 		"nor does a rule that denies": {
-			one(approval("c1", func(a *event.Approval) { a.Decision, a.By, a.Reason = event.Deny, "no-rm", "never" })),
+			one(approval("c1", func(a *event.Approval) { a.Decision, a.By, a.Reason = event.DecisionDeny, "no-rm", "never" })),
 			[]string{"activity approval no-rm shell_cmd (c1) is denied: never"},
 		},
 		"no approval, no tool-execution": {
@@ -92,11 +92,11 @@ func TestWorldOfRecords(t *testing.T) {
 		},
 		"arguments that are no JSON": {one(noArgs), []string{"tool-start c1"}},
 		"S4-32 the world says something": {
-			one(feedtest.Record(event.TypeMessage, event.Message{ID: "m0", SenderID: "world", SenderType: event.Tool, Role: event.RoleTool, Content: "it rains"})),
+			one(feedtest.Record(event.TypeMessage, event.Message{ID: "m0", SenderID: "world", SenderType: event.CreatedByTool, Role: event.RoleTool, Content: "it rains"})),
 			[]string{"message user m0 it rains"},
 		},
 		"X9 an agent is one by what it is": {
-			one(feedtest.Record(event.TypeMessage, event.Message{ID: "m0", SenderID: "user-support", SenderType: event.Agent, AgentID: "user-support", Content: "hi"})),
+			one(feedtest.Record(event.TypeMessage, event.Message{ID: "m0", SenderID: "user-support", SenderType: event.CreatedByAgent, AgentID: "user-support", Content: "hi"})),
 			[]string{"message assistant m0 hi"},
 		},
 		"S4-59 a reply that says nothing": {[]event.Record{feedtest.CallOf("m1", 1), final}, []string{"sse start m1", "sse end m1", "activity response-end bot"}},
@@ -118,7 +118,7 @@ func TestWorldOfRecords(t *testing.T) {
 			[]string{"crud update chat t1", "activity retried ann again"},
 		},
 		"a message as hooks left it": {
-			[]event.Record{feedtest.Said("hi"), feedtest.Decided("message", event.Replaced, feedtest.Did("guard", "replaced"), feedtest.With(feedtest.Reply("said hi", "hello")))},
+			[]event.Record{feedtest.Said("hi"), feedtest.Decided("message", event.OutcomeReplaced, feedtest.Did("guard", "replaced"), feedtest.With(feedtest.Reply("said hi", "hello")))},
 			[]string{"message user said hi hi", "crud update message said hi", "activity intercepted guard replaced the message"},
 		},
 	} {
@@ -214,7 +214,7 @@ func TestWorldExecutionAsShown(t *testing.T) {
 func TestWorldOfDecisions(t *testing.T) {
 	w := newThread(t, feedtest.Options{Stream: feedtest.NewMarking})
 	letOut := feedtest.Record(event.TypeHook, event.Interception{
-		EventID: "m5", EventType: "message", Outcome: event.Passed, Message: &event.Message{ID: "m5", SenderID: "bot", AgentID: "bot", SenderType: event.Agent, Content: "let out"},
+		EventID: "m5", EventType: "message", Outcome: event.OutcomePassed, Message: &event.Message{ID: "m5", SenderID: "bot", AgentID: "bot", SenderType: event.CreatedByAgent, Content: "let out"},
 	})
 	call := feedtest.CallOf("m5", 1)
 	call.ID = "m5.llm"
@@ -266,7 +266,7 @@ func TestWorldOfPieces(t *testing.T) {
 func TestWorldMessages(t *testing.T) {
 	w := newThread(t, feedtest.Options{})
 	decision := func(d event.Decision) event.ToolCallStatus {
-		return event.ToolCallStatus{Complete: true, Result: &event.ToolCallDecision{Decision: d, Scope: event.Session, Timestamp: decidedAt}}
+		return event.ToolCallStatus{Complete: true, Result: &event.ToolCallDecision{Decision: d, Scope: event.ScopeSession, Timestamp: decidedAt}}
 	}
 	told := func() []string {
 		var out []string
@@ -286,25 +286,25 @@ func TestWorldMessages(t *testing.T) {
 	w.StoreAll(approval("c1", nil))
 	t.Run("S4-89 it is decided on", func(t *testing.T) {
 		assert.Equal(t, []string{
-			"user said go null", "assistant m1 " + status("c1", decision(event.Approve)), "assistant c1.request " + status("approval_c1", decision(event.Approve)),
-			"tool c1.decision " + status("approval_c1", decision(event.Approve)),
+			"user said go null", "assistant m1 " + status("c1", decision(event.DecisionApprove)), "assistant c1.request " + status("approval_c1", decision(event.DecisionApprove)),
+			"tool c1.decision " + status("approval_c1", decision(event.DecisionApprove)),
 		}, told())
 	})
 	w.StoreAll(requested("m1", "c1", "{}", 2))
 	t.Run("asked again, it waits again", func(t *testing.T) {
 		got := told()
 		assert.Equal(t, "assistant m1 "+status("c1", event.ToolCallStatus{}), got[1])
-		assert.Equal(t, "assistant c1.request "+status("approval_c1", decision(event.Approve)), got[2])
+		assert.Equal(t, "assistant c1.request "+status("approval_c1", decision(event.DecisionApprove)), got[2])
 		assert.Equal(t, "assistant c1.request.2 "+status("approval2_c1", event.ToolCallStatus{}), got[4])
 	})
-	w.StoreAll(approval("c1", func(a *event.Approval) { a.Round, a.Decision = 2, event.Deny }), returned("m1", "c1", "denied", true))
+	w.StoreAll(approval("c1", func(a *event.Approval) { a.Round, a.Decision = 2, event.DecisionDeny }), returned("m1", "c1", "denied", true))
 	w.StoreAll(asked("m2", "c2", "{}")[:3]...)
 	w.StoreAll(returned("m2", "c2", "7", false))
 	whole := told()
 	t.Run("S4-89 the last decision counts", func(t *testing.T) {
-		assert.Equal(t, "assistant m1 "+status("c1", decision(event.Deny)), whole[1])
+		assert.Equal(t, "assistant m1 "+status("c1", decision(event.DecisionDeny)), whole[1])
 		assert.Equal(t, []string{
-			"tool c1.decision.2 " + status("approval2_c1", decision(event.Deny)), "tool c1.result " + status("c1", decision(event.Deny)),
+			"tool c1.decision.2 " + status("approval2_c1", decision(event.DecisionDeny)), "tool c1.result " + status("c1", decision(event.DecisionDeny)),
 		}, whole[5:7])
 	})
 	t.Run("a result completes a call that nobody decided on", func(t *testing.T) {

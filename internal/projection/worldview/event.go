@@ -155,7 +155,7 @@ func open(calls []event.ToolCall) map[string]event.ToolCallStatus {
 // roleOf is the role of a message by who has sent it. What the world says by itself is said
 // to the agents, as by a user.
 func roleOf(msg event.Message) string {
-	if msg.SenderType == event.Tool && msg.ToolCallID == "" {
+	if msg.SenderType == event.CreatedByTool && msg.ToolCallID == "" {
 		return event.RoleUser
 	}
 	return msg.SenderType.Role()

@@ -120,7 +120,7 @@ func requested(message, call, arguments string, round int) event.Record {
 // approval is the record of a decision by ann.
 func approval(call string, change func(*event.Approval)) event.Record {
 	a := event.Approval{
-		ToolCallID: call, ToolName: "shell_cmd", Agent: "bot", Decision: event.Approve, Scope: event.Session, By: "ann",
+		ToolCallID: call, ToolName: "shell_cmd", Agent: "bot", Decision: event.DecisionApprove, Scope: event.ScopeSession, By: "ann",
 		DecidedAt: decidedAt, WorkingDirectory: "/desk",
 	}
 	if change != nil {
@@ -137,7 +137,7 @@ func approval(call string, change func(*event.Approval)) event.Record {
 // returned is the record of a call's result.
 func returned(message, call, output string, isError bool) event.Record {
 	return event.NewRecord(call+".result", event.TypeMessage, "trace", "said go", time.Unix(1700000000, 0), event.Message{
-		ID: call + ".result", ThreadID: "t1", SenderID: "shell_cmd", SenderType: event.Tool, Role: event.RoleTool, Content: output,
+		ID: call + ".result", ThreadID: "t1", SenderID: "shell_cmd", SenderType: event.CreatedByTool, Role: event.RoleTool, Content: output,
 		ToolCallID: call, ToolName: "shell_cmd", IsError: isError, AgentID: "bot", ReplyToMessageID: message,
 	})
 }

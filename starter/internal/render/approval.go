@@ -91,13 +91,13 @@ func (r *Renderer) decision(a event.Approval) {
 	}
 	tool, by, reason := visible(a.ToolName), suffix(" by ", visible(a.By)), suffix(": ", oneLine(a.Reason))
 	switch a.Decision {
-	case event.Approve:
+	case event.DecisionApprove:
 		r.line(green, "✓ "+tool+approved(a)+reason)
-	case event.Deny:
+	case event.DecisionDeny:
 		r.line(yellow, "✗ "+tool+" denied"+by+reason)
-	case event.ApprovalExpired:
+	case event.DecisionExpired:
 		r.line(yellow, "✗ "+tool+" expired: no decision in time")
-	case event.ApprovalRevoked:
+	case event.DecisionRevoked:
 		r.line(yellow, "✗ the approval of "+cmp.Or(tool, visible(a.ToolCallID))+" was revoked"+by+reason)
 	}
 }
@@ -116,13 +116,13 @@ func approved(a event.Approval) string {
 	}
 	text := " approved" + suffix(" by ", by)
 	switch a.Scope {
-	case event.Session:
+	case event.ScopeSession:
 		text += " for the session"
-	case event.Pattern:
+	case event.ScopePattern:
 		text += " for all calls with " + globs(a.Pattern)
-	case event.Once:
+	case event.ScopeOnce:
 	}
-	if a.ThreadID != "" && a.Scope != event.Once {
+	if a.ThreadID != "" && a.Scope != event.ScopeOnce {
 		text += ", in thread " + visible(a.ThreadID)
 	}
 	if a.Arguments != "" {

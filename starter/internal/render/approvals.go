@@ -74,7 +74,7 @@ func Grants(grants []approval.Grant, opts ApprovalOptions) string {
 	t.rare = t.head[7:]
 	for _, g := range grants {
 		covers := "the same call"
-		if g.Scope == event.Pattern {
+		if g.Scope == event.ScopePattern {
 			covers = globs(g.Pattern)
 		}
 		revoked := ""

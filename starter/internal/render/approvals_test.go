@@ -38,8 +38,8 @@ t1      c3           camera  {"a":"\u001b[2J"}  demo   2026-01-02 03:04:05  2026
 `, ClientCalls([]threadclient.WaitingCall{{ThreadID: "t1", Call: call}}, opts))
 	})
 	t.Run("grants", func(t *testing.T) {
-		session := approval.Grant{ID: "c1", Scope: event.Session, ToolName: "shell_cmd", Agent: "demo", By: "ann", GrantedAt: at}
-		pattern := approval.Grant{ID: "c2", Scope: event.Pattern, ToolName: "write_file", Agent: "demo", By: "ann", GrantedAt: at, Pattern: map[string]string{"path": "docs/**", "mode": "w"}, RevokedAt: &later, RevokedBy: "bob"}
+		session := approval.Grant{ID: "c1", Scope: event.ScopeSession, ToolName: "shell_cmd", Agent: "demo", By: "ann", GrantedAt: at}
+		pattern := approval.Grant{ID: "c2", Scope: event.ScopePattern, ToolName: "write_file", Agent: "demo", By: "ann", GrantedAt: at, Pattern: map[string]string{"path": "docs/**", "mode": "w"}, RevokedAt: &later, RevokedBy: "bob"}
 		require.Equal(t, `GRANT  SCOPE    TOOL       AGENT  COVERS         BY   GRANTED
 c1     session  shell_cmd  demo   the same call  ann  2026-01-02 03:04:05
 `, Grants([]approval.Grant{session}, opts))

@@ -160,11 +160,11 @@ func (r *Renderer) restart(m *message, attempt int) {
 // hook has made of it.
 func (r *Renderer) message(msg event.Message) {
 	switch msg.SenderType {
-	case event.Agent:
+	case event.CreatedByAgent:
 		r.reply(msg)
-	case event.Tool:
+	case event.CreatedByTool:
 		r.result(resultID(msg), msg.ToolName, msg.Content, msg.IsError)
-	case event.User, event.System:
+	case event.CreatedByUser, event.CreatedBySystem:
 		if news := r.newsOf(msg); news != known {
 			r.block(bold, msg, news)
 		}

@@ -78,7 +78,7 @@ func summary(item event.Item) string {
 
 // why names the cause of an event's status.
 func why(item event.Item) string {
-	if item.Status == event.Failed {
+	if item.Status == event.ItemFailed {
 		return "error"
 	}
 	return "reason"

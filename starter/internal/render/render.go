@@ -181,7 +181,7 @@ func (r *Renderer) Changes(m event.Message) bool {
 // MarkSeen makes the renderer leave out the message, but not what a hook puts in its
 // place.
 func (r *Renderer) MarkSeen(m event.Message) {
-	if m.SenderType == event.Tool {
+	if m.SenderType == event.CreatedByTool {
 		r.novelty("result", resultID(m), resultForm(m.Content, m.IsError))
 		return
 	}

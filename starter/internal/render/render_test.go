@@ -110,7 +110,7 @@ func TestChangedTwiceIsOnce(t *testing.T) {
 }
 
 func TestSeen(t *testing.T) {
-	whole := event.Message{ID: "m", SenderID: "demo", SenderType: event.Agent, Content: "a long text"}
+	whole := event.Message{ID: "m", SenderID: "demo", SenderType: event.CreatedByAgent, Content: "a long text"}
 	short, changed := whole, whole
 	short.Content, short.Truncated = "a long", true
 	changed.Content = "another text"
@@ -142,7 +142,7 @@ func TestSeen(t *testing.T) {
 	r.MarkSeen(whole)
 	require.Empty(t, show(r, whole))
 	require.Equal(t, "↻ demo › another text\n", show(r, changed))
-	result := event.Message{ID: "c1.result", SenderType: event.Tool, ToolCallID: "c1", ToolName: "sh", Content: "out"}
+	result := event.Message{ID: "c1.result", SenderType: event.CreatedByTool, ToolCallID: "c1", ToolName: "sh", Content: "out"}
 	r.MarkSeen(result)
 	require.Empty(t, r.Event(event.AgentEvent{Type: event.EventToolResult, ToolName: "sh", ToolCallID: "c1", Output: "out"}))
 	require.Equal(t, "↻ ✓ sh\n  another\n", r.Event(event.AgentEvent{Type: event.EventToolResult, ToolName: "sh", ToolCallID: "c1", Output: "another"}).String())
@@ -160,7 +160,7 @@ func TestPiecesDoNotMatter(t *testing.T) {
 			})
 		}
 		return transcript(r, append(events, event.AgentEvent{Type: event.EventMessage, Message: &event.Message{
-			ID: "m", SenderID: "demo", SenderType: event.Agent, Content: text,
+			ID: "m", SenderID: "demo", SenderType: event.CreatedByAgent, Content: text,
 		}}))
 	}
 	for size := 1; size <= len(text); size++ {
@@ -182,7 +182,7 @@ func TestThoughtAlone(t *testing.T) {
 	require.Equal(t, "demo thinks › hm", r.Event(piece).String())
 	require.Equal(t, "\n", r.Event(event.AgentEvent{Type: event.EventFinal, Agent: "demo", MessageID: "m"}).String())
 	require.True(t, r.AtLineStart())
-	reply := event.Message{ID: "m", SenderID: "demo", SenderType: event.Agent, Content: "yes"}
+	reply := event.Message{ID: "m", SenderID: "demo", SenderType: event.CreatedByAgent, Content: "yes"}
 	require.Equal(t, "demo › yes\n", r.Event(event.AgentEvent{Type: event.EventMessage, Message: &reply}).String())
 }
 

@@ -23,10 +23,10 @@ func TestChangesOfAThread(t *testing.T) {
 }
 
 func TestWhereAGrantHolds(t *testing.T) {
-	made := event.Approval{ToolCallID: "c1", ToolName: "shell_cmd", Agent: "papers", Decision: event.Approve, By: "ann", ThreadID: "t1.s1"}
+	made := event.Approval{ToolCallID: "c1", ToolName: "shell_cmd", Agent: "papers", Decision: event.DecisionApprove, By: "ann", ThreadID: "t1.s1"}
 	for scope, want := range map[event.Scope]string{
-		event.Once:    "✓ shell_cmd approved by ann\n",
-		event.Session: "✓ shell_cmd approved by ann for the session, in thread t1.s1\n",
+		event.ScopeOnce:    "✓ shell_cmd approved by ann\n",
+		event.ScopeSession: "✓ shell_cmd approved by ann for the session, in thread t1.s1\n",
 	} {
 		made.Scope = scope
 		require.Equal(t, want, New(Options{}).Event(event.AgentEvent{Type: event.EventApproval, Approval: &made}).String())
@@ -34,11 +34,11 @@ func TestWhereAGrantHolds(t *testing.T) {
 }
 
 func TestQueueShowsTurnsThatWait(t *testing.T) {
-	item := func(id string, status event.Status) event.Item {
+	item := func(id string, status event.ItemStatus) event.Item {
 		return event.Item{ID: id, Type: "file.changed", Status: status, CreatedAt: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	}
-	now := item("e2", event.Processing)
-	q := signals.Queue{Processing: &now, Waiting: []event.Item{item("e1", event.Processing)}, Items: []event.Item{item("e3", event.Pending)}}
+	now := item("e2", event.ItemProcessing)
+	q := signals.Queue{Processing: &now, Waiting: []event.Item{item("e1", event.ItemProcessing)}, Items: []event.Item{item("e3", event.ItemPending)}}
 	require.Equal(t, `STATUS      PRIORITY  EVENT  TYPE          CREATED              TTL  CONTENT
 processing  0         e2     file.changed  2026-01-02 03:04:05  -    -
 processing  0         e1     file.changed  2026-01-02 03:04:05  -    -

@@ -50,9 +50,9 @@ func (p *player) plays(ctx context.Context, l Line) error {
 			return state.Title != "", err
 		})
 	case l.Approves != "":
-		return p.decides(ctx, l, l.Approves, event.Approve)
+		return p.decides(ctx, l, l.Approves, event.DecisionApprove)
 	case l.Denies != "":
-		return p.decides(ctx, l, l.Denies, event.Deny)
+		return p.decides(ctx, l, l.Denies, event.DecisionDeny)
 	case l.Answers != "":
 		return p.answers(ctx, l)
 	}
@@ -66,9 +66,9 @@ func (p *player) plays(ctx context.Context, l Line) error {
 // says posts a message; what follows from it may need people.
 func (p *player) says(ctx context.Context, l Line) {
 	p.posts++
-	m := event.NewMessage{ThreadID: p.thread, SenderID: l.Who, SenderType: event.User, Content: in(p.thread, l.Says)}
+	m := event.NewMessage{ThreadID: p.thread, SenderID: l.Who, SenderType: event.CreatedByUser, Content: in(p.thread, l.Says)}
 	if l.Who == World {
-		m.SenderType = event.Tool
+		m.SenderType = event.CreatedByTool
 	}
 	post := signals.NewPost(fmt.Sprintf("post-%d", p.posts), m)
 	ended := make(chan error, 1)
@@ -112,7 +112,7 @@ func (p *player) decides(ctx context.Context, l Line, toolName string, decision 
 	}
 	out, err := p.threads.Decide(ctx, p.thread, signals.Decide{
 		ToolCallID: call.ToolCallID, ToolName: toolName, Decision: decision,
-		Scope: event.Scope(cmp.Or(l.Scope, string(event.Once))), Reason: l.Reason, By: l.Who,
+		Scope: event.Scope(cmp.Or(l.Scope, string(event.ScopeOnce))), Reason: l.Reason, By: l.Who,
 	})
 	return accepted(out.Result, err)
 }
@@ -136,7 +136,7 @@ func (p *player) answers(ctx context.Context, l Line) error {
 }
 
 func accepted(out signals.DecideOutcome, err error) error {
-	if err == nil && out != signals.Accepted {
+	if err == nil && out != signals.DecideAccepted {
 		err = fmt.Errorf("the decision is %s", out)
 	}
 	return err
