@@ -170,9 +170,9 @@ func (r *Runtime) Run(ctx context.Context, m event.NewMessage, o RunOptions) (*R
 func (r *Runtime) newFollower(m event.NewMessage, o RunOptions) (*follower, error) {
 	switch {
 	case o.Ack != "" && o.Ack != AckImmediate && o.Ack != AckOnComplete:
-		return nil, &event.FieldError{Field: "Ack", Problem: fmt.Sprintf("%q is neither immediate nor onComplete", o.Ack)}
+		return nil, event.FieldErrorf("Ack", "%q is neither immediate nor onComplete", o.Ack)
 	case o.TTL < 0:
-		return nil, &event.FieldError{Field: "TTL", Problem: fmt.Sprintf("%s is negative", o.TTL)}
+		return nil, event.FieldErrorf("TTL", "%s is negative", o.TTL)
 	}
 	threads := r.client
 	if o.Namespace != "" && o.Namespace != threads.Namespace() {

@@ -183,7 +183,7 @@ func New(cfg Config) (*Runtime, error) {
 	if err != nil {
 		return nil, fmt.Errorf("threadmill: Config: %w", err)
 	}
-	if err := webhook.Check(cfg.Webhooks); err != nil {
+	if err := webhook.ValidateAll(cfg.Webhooks); err != nil {
 		return nil, fmt.Errorf("threadmill: Config.Webhooks: %w", err)
 	}
 	rules, err := rule.NewSet(cfg.Rules, cfg.RuleSource)

@@ -94,8 +94,8 @@ func New(cfg Config) (*Activities, error) {
 		return nil, errors.New("activities: Config.Store is required")
 	case cfg.Stream == nil:
 		return nil, errors.New("activities: Config.Stream is required")
-	case approval.Check(cfg.ApprovalRules) != nil:
-		return nil, fmt.Errorf("activities: Config.ApprovalRules: %w", approval.Check(cfg.ApprovalRules))
+	case approval.ValidateRules(cfg.ApprovalRules) != nil:
+		return nil, fmt.Errorf("activities: Config.ApprovalRules: %w", approval.ValidateRules(cfg.ApprovalRules))
 	case cfg.StopTimeout < 0:
 		return nil, fmt.Errorf("activities: Config.StopTimeout is %s, must be positive", cfg.StopTimeout)
 	}

@@ -190,7 +190,7 @@ func TestPrepare(t *testing.T) {
 			slices.Reverse(newest)
 			got := prepare(alice, tc.in, newest)
 			require.Equal(t, append([]string{"system: You are Alice."}, tc.want...), brief(got), "S4-52")
-			require.Empty(t, llmtest.CheckTranscript(got))
+			require.Empty(t, llmtest.ValidateTranscript(got))
 		})
 	}
 }
@@ -266,7 +266,7 @@ func TestWhatIsAskedComesLast(t *testing.T) {
 			slices.Reverse(tc.messages)
 			got := prepare(alice, tc.in, tc.messages)
 			require.Equal(t, append([]string{"system: You are Alice."}, tc.want...), brief(got))
-			require.Empty(t, llmtest.CheckTranscript(got))
+			require.Empty(t, llmtest.ValidateTranscript(got))
 		})
 	}
 }
@@ -299,7 +299,7 @@ func TestToolRules(t *testing.T) {
 			who := agent.Agent{Name: "alice", Instructions: instructions}
 			got := withToolRules(who, prepare(who, inRun("e1.0.1", "m1"), said(human("m1", "hello"))))
 			require.Equal(t, []string{"system: " + toolRules, "user: hello"}, brief(got))
-			require.Empty(t, llmtest.CheckTranscript(got))
+			require.Empty(t, llmtest.ValidateTranscript(got))
 		}
 	})
 	t.Run("S4-52 ahead of what else the system says", func(t *testing.T) {
@@ -378,8 +378,8 @@ func TestPreparedForEveryProvider(t *testing.T) {
 		after, err := json.Marshal(newest)
 		require.NoError(t, err)
 		require.Equal(t, string(before), string(after), "S4-53 seed %d", seed)
-		require.Empty(t, llmtest.CheckTranscript(got), "seed %d: %q", seed, brief(got))
-		require.Empty(t, llmtest.CheckTranscript(ruled), "seed %d", seed)
+		require.Empty(t, llmtest.ValidateTranscript(got), "seed %d: %q", seed, brief(got))
+		require.Empty(t, llmtest.ValidateTranscript(ruled), "seed %d", seed)
 		require.Equal(t, "You are Alice.", got[0].Content, "S4-52 seed %d", seed)
 		require.Equal(t, got, prepare(alice, in, newest), "the same each time: seed %d", seed)
 		for _, m := range got {

@@ -15,7 +15,7 @@ func (a *Activities) Deliver(ctx context.Context, d signals.Delivery) (signals.P
 	if a.cfg.Deliver == nil {
 		return signals.PostResult{}, configError(errors.New("this worker delivers nothing for schedules: activities.Config.Deliver is not set"))
 	}
-	if err := signals.CheckPost(d.ThreadID, d.Post); err != nil {
+	if err := d.Post.Validate(d.ThreadID); err != nil {
 		return signals.PostResult{}, undeliverable(err)
 	}
 	out, err := a.cfg.Deliver(ctx, d)

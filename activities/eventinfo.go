@@ -88,7 +88,7 @@ func readEvents(ctx context.Context, s store.Reader, key store.Key, ids []string
 	var wanted []string
 	for _, id := range ids {
 		// Other ids are not event ids, and stores may reject them.
-		if signals.CheckEventID("event_ids", id) == nil {
+		if signals.ValidateEventID("event_ids", id) == nil {
 			wanted = append(wanted, id, event.InterceptionID(id), event.WithdrawalID(id))
 		}
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/store"
-	"github.com/threadmill/threadmill/tool"
 )
 
 // plan plans a call. A call that cannot run needs no approval: running it gives the model its
@@ -37,7 +36,7 @@ func (p *planner) draft(ctx context.Context, call event.ToolCall) (thread.Planne
 		return out, nil, fmt.Errorf("unknown tool %q; the tools are %v", out.Name, p.who.Tools)
 	}
 	d := t.Definition().WithDefaults()
-	if err := tool.CheckArguments(d, arguments); err != nil {
+	if err := d.ValidateArguments(arguments); err != nil {
 		return out, nil, err
 	}
 	if d.Client && len(arguments) > thread.MaxWholeContent {

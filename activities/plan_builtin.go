@@ -77,7 +77,7 @@ func (a *Activities) planAgent(ctx context.Context, ref thread.Ref, out *ownPlan
 	case err == nil:
 		in.Agent = sub.Name
 	}
-	if err := signals.CheckID("agent", in.Agent); err != nil {
+	if err := signals.ValidateID("agent", in.Agent); err != nil {
 		return err
 	}
 	if event.Blank(in.Message) {
@@ -131,7 +131,7 @@ func (a *Activities) planTask(ctx context.Context, ref thread.Ref, who agent.Age
 	d := t.Definition().WithDefaults()
 	out.runs, out.Task = &d, taskPlan(d, in.Title)
 	out.arguments = cmp.Or(string(in.Arguments), "{}")
-	return out, tool.CheckArguments(d, out.arguments)
+	return out, d.ValidateArguments(out.arguments)
 }
 
 // mayAsk returns the tool with which an agent calls other agents, if it has one.

@@ -130,7 +130,7 @@ func (t *taskRun) run(ctx context.Context) (thread.TaskReply, error) {
 	}
 	t.stored.Function.Arguments = arguments
 	t.def = todo.Definition().WithDefaults()
-	if err := tool.CheckArguments(t.def, arguments); err != nil {
+	if err := t.def.ValidateArguments(arguments); err != nil {
 		return t.end(ctx, store.ToolFailed, failure(err))
 	}
 	if done, err := t.begin(ctx); done || err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"sort"
 	"strings"
 	"time"
@@ -104,35 +103,6 @@ func (l Limits) WithDefaults() Limits {
 		l.ContextMessages = DefaultContextMessages
 	}
 	return l
-}
-
-var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
-
-// Validate reports the first field that is missing or invalid.
-func (a Agent) Validate() error {
-	switch {
-	case !nameForm.MatchString(a.Name):
-		return fmt.Errorf("agent name %q: use 1 to 64 letters, digits, - and _, beginning with a letter or digit", a.Name)
-	case a.Model == "":
-		return fmt.Errorf(`agent %q: model is required, as "provider/model"`, a.Name)
-	case a.Limits.MaxSteps < 0 || a.Limits.MaxSteps > 1000:
-		return fmt.Errorf("agent %q: limits.maxSteps is %d, must be 1 to 1000 (or 0 for the default, %d)", a.Name, a.Limits.MaxSteps, DefaultMaxSteps)
-	case a.Limits.ModelTimeout < 0 || a.Limits.ModelTimeout > time.Hour:
-		return fmt.Errorf("agent %q: limits.modelTimeout is %s, must be positive and at most 1h", a.Name, a.Limits.ModelTimeout)
-	case a.Limits.ContextMessages < 0:
-		return fmt.Errorf("agent %q: limits.contextMessages is %d, must be positive", a.Name, a.Limits.ContextMessages)
-	case a.OnWaiting != "" && !a.OnWaiting.Valid():
-		return fmt.Errorf("agent %q: onWaiting is %q, must be answer, hold or cancel", a.Name, a.OnWaiting)
-	}
-	for tool, p := range a.Approvals {
-		if p != PolicyNever && p != PolicyAlways && p != PolicyDeny {
-			return fmt.Errorf("agent %q: approvals.%s is %q, must be never, always or deny", a.Name, tool, p)
-		}
-	}
-	if err := errors.Join(approval.Check(a.ApprovalRules), approval.CheckTerms(a.ApprovalTerms)); err != nil {
-		return fmt.Errorf("agent %q: %w", a.Name, err)
-	}
-	return nil
 }
 
 // Approval returns the policy for a tool. toolAsks says whether the tool's definition requires

@@ -10,23 +10,6 @@ import (
 	"github.com/threadmill/threadmill/agent"
 )
 
-func TestValidate(t *testing.T) {
-	good := agent.Agent{Name: "clerk", Model: "demo/any"}
-	require.NoError(t, good.Validate())
-	for problem, change := range map[string]func(*agent.Agent){
-		"agent name":             func(a *agent.Agent) { a.Name = "two words" },
-		"model is required":      func(a *agent.Agent) { a.Model = "" },
-		"limits.maxSteps":        func(a *agent.Agent) { a.Limits.MaxSteps = 1001 },
-		"limits.modelTimeout":    func(a *agent.Agent) { a.Limits.ModelTimeout = 2 * time.Hour },
-		"limits.contextMessages": func(a *agent.Agent) { a.Limits.ContextMessages = -1 },
-		"approvals.shell_cmd":    func(a *agent.Agent) { a.Approvals = map[string]agent.Policy{"shell_cmd": "sometimes"} },
-	} {
-		bad := good
-		change(&bad)
-		require.ErrorContains(t, bad.Validate(), problem)
-	}
-}
-
 func TestApproval(t *testing.T) {
 	for name, tc := range map[string]struct {
 		policies map[string]agent.Policy

@@ -116,7 +116,7 @@ type firstMistake struct{ err error }
 
 func (m *firstMistake) add(field, problem string) {
 	if m.err == nil {
-		m.err = mistake(field, problem)
+		m.err = event.FieldErrorf(field, "%s", problem)
 	}
 }
 
@@ -149,8 +149,6 @@ func (m *firstMistake) duration(field, text string) time.Duration {
 	}
 	return d
 }
-
-func mistake(field, problem string) error { return &event.FieldError{Field: field, Problem: problem} }
 
 // durationText is the shortest form, and empty for 0.
 func durationText(d time.Duration) string {

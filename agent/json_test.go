@@ -131,9 +131,9 @@ func TestAgentJSONMistakes(t *testing.T) {
 	}
 }
 
-func TestCheck(t *testing.T) {
+func TestValidate(t *testing.T) {
 	good := agent.Agent{Name: "clerk", Model: "demo/any"}
-	require.NoError(t, agent.Check(good))
+	require.NoError(t, good.Validate())
 	for field, change := range map[string]func(*agent.Agent){
 		"name":                   func(a *agent.Agent) { a.Name = "two words" },
 		"model":                  func(a *agent.Agent) { a.Model = "gpt" },
@@ -160,7 +160,7 @@ func TestCheck(t *testing.T) {
 			bad := good
 			change(&bad)
 			var wrong *event.FieldError
-			require.ErrorAs(t, agent.Check(bad), &wrong)
+			require.ErrorAs(t, bad.Validate(), &wrong)
 			require.Equal(t, field, wrong.Field)
 			require.NotContains(t, wrong.Problem, "agent", "the agent is known: %s", wrong.Problem)
 		})
@@ -170,10 +170,10 @@ func TestCheck(t *testing.T) {
 		"model":                  {Name: "clerk"},
 		"limits.contextMessages": {Name: "clerk", Model: "demo/any", Limits: agent.Limits{ContextMessages: 100_001}},
 	} {
-		require.ErrorContains(t, agent.Check(bad), field+": ")
+		require.ErrorContains(t, bad.Validate(), field+": ")
 	}
 	var limit *event.FieldError
-	require.ErrorAs(t, agent.Check(agent.Agent{Name: "clerk", Model: "demo/any", Limits: agent.Limits{MaxSteps: 1001}}), &limit)
+	require.ErrorAs(t, agent.Agent{Name: "clerk", Model: "demo/any", Limits: agent.Limits{MaxSteps: 1001}}.Validate(), &limit)
 	require.Equal(t, "is 1001, must be 1 to 1000 (or 0 for the default, 25)", limit.Problem)
 }
 

@@ -94,7 +94,7 @@ func (c Call) checkText() error {
 	}
 	for _, field := range slices.Sorted(maps.Keys(texts)) {
 		if !utf8.ValidString(texts[field]) {
-			return &event.FieldError{Field: field, Problem: "is not UTF-8 text"}
+			return event.FieldErrorf(field, "is not UTF-8 text")
 		}
 	}
 	return nil
@@ -118,7 +118,7 @@ func unreadable(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &event.FieldError{Field: "arguments", Problem: "cannot be read, or not in one way only: " + err.Error()}
+	return event.FieldErrorf("arguments", "%s", "cannot be read, or not in one way only: "+err.Error())
 }
 
 // Matches reports, as a [*event.FieldError], which glob of a pattern the call does not match. A
@@ -126,7 +126,7 @@ func unreadable(err error) error {
 // resolved path.
 func (c Call) Matches(pattern map[string]string) error {
 	if len(pattern) == 0 {
-		return &event.FieldError{Field: "pattern", Problem: "is empty: name at least one argument, with its glob"}
+		return event.FieldErrorf("pattern", "is empty: name at least one argument, with its glob")
 	}
 	arguments, err := object(c.Arguments)
 	if err != nil {
@@ -150,12 +150,12 @@ func (c Call) matches(name, glob string, arguments map[string]any) error {
 	}
 	switch {
 	case !given:
-		return &event.FieldError{Field: field, Problem: "the call has no argument of that name"}
+		return event.FieldErrorf(field, "the call has no argument of that name")
 	case !isText:
-		return &event.FieldError{Field: field, Problem: "globs are for text, and the argument is none: leave it out of the pattern, it then has to be the same"}
+		return event.FieldErrorf(field, "globs are for text, and the argument is none: leave it out of the pattern, it then has to be the same")
 	}
 	if err := match(glob, text); err != nil {
-		return &event.FieldError{Field: field, Problem: fmt.Sprintf("%q does not cover %s, %s: %v", glob, what, shown(text), err)}
+		return event.FieldErrorf(field, "%q does not cover %s, %s: %v", glob, what, shown(text), err)
 	}
 	return nil
 }

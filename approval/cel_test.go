@@ -63,7 +63,7 @@ func TestCheck(t *testing.T) {
 		"on expiry":         {terms(Terms{OnExpiry: "approve"}), "terms.onExpiry", `"approve" is not deny or interrupt`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := Check(c.rules)
+			err := ValidateRules(c.rules)
 			var field *event.FieldError
 			require.ErrorAs(t, err, &field)
 			require.Equal(t, "approvalRules[1]."+c.field, field.Field)
@@ -71,17 +71,17 @@ func TestCheck(t *testing.T) {
 			require.NotContains(t, field.Problem, "\n")
 		})
 	}
-	require.ErrorContains(t, Check(make([]Rule, MaxRules+1)), "approvalRules: are 1001, at most 1000 are taken")
-	require.NoError(t, Check(nil))
-	require.NoError(t, Check([]Rule{{
+	require.ErrorContains(t, ValidateRules(make([]Rule, MaxRules+1)), "approvalRules: are 1001, at most 1000 are taken")
+	require.NoError(t, ValidateRules(nil))
+	require.NoError(t, ValidateRules([]Rule{{
 		Name: "everything", Tools: []string{"*", "shell_cmd"}, Agents: []string{"Ops-2"}, Effect: EffectAsk, Reason: "Costs money.",
 		When:  `has(args.amount) && args.amount > 100 || ["a"].exists(x, x in args) && ns == "default" && thread != "" && workingDirectory.startsWith("/") && paths.size() == 0`,
 		Terms: Terms{Approvers: []string{"ann", "bob"}, Quorum: 2, Expires: MaxExpires, Remind: time.Second, OnExpiry: OnExpiryInterrupt},
 	}}))
 
 	t.Run("terms of an agent", func(t *testing.T) {
-		require.NoError(t, CheckTerms(Terms{}))
-		require.EqualError(t, CheckTerms(Terms{Quorum: 101}), "approvalTerms.quorum: is 101, must be 1 to 100 (default 1)")
+		require.NoError(t, Terms{}.Validate())
+		require.EqualError(t, Terms{Quorum: 101}.Validate(), "quorum: is 101, must be 1 to 100 (default 1)")
 	})
 }
 

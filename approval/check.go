@@ -25,11 +25,11 @@ const (
 	maxNames  = 1000
 )
 
-// Check reports the first invalid rule, as a [*event.FieldError] with its place:
+// ValidateRules reports the first invalid rule, as a [*event.FieldError] with its place:
 // approvalRules[0].when.
-func Check(rules []Rule) error {
+func ValidateRules(rules []Rule) error {
 	if len(rules) > MaxRules {
-		return wrong("approvalRules", "are %d, at most %d are taken", len(rules), MaxRules)
+		return event.FieldErrorf("approvalRules", "are %d, at most %d are taken", len(rules), MaxRules)
 	}
 	first := map[string]int{}
 	for i, r := range rules {
@@ -38,18 +38,11 @@ func Check(rules []Rule) error {
 			return within(field, r.Name, err)
 		}
 		if at, taken := first[lower(r.Name)]; taken {
-			return wrong(field+".name", "%q is the name of rule %d already: it is kept with what the rule decides, so choose another", r.Name, at+1)
+			return event.FieldErrorf(field+".name", "%q is the name of rule %d already: it is kept with what the rule decides, so choose another", r.Name, at+1)
 		}
 		first[lower(r.Name)] = i
 	}
 	return nil
-}
-
-// CheckTerms reports invalid terms, as a [*event.FieldError] with its place: approvalTerms.quorum.
-func CheckTerms(t Terms) error { return within("approvalTerms", "", t.validate()) }
-
-func wrong(field, format string, args ...any) error {
-	return &event.FieldError{Field: field, Problem: fmt.Sprintf(format, args...)}
 }
 
 // within prefixes an error with the place and the name of a rule.
@@ -59,28 +52,28 @@ func within(field, name string, err error) error {
 		return err
 	}
 	if name != "" && problem.Field != "name" {
-		return wrong(field+"."+problem.Field, "%s (rule %q)", problem.Problem, name)
+		return event.FieldErrorf(field+"."+problem.Field, "%s (rule %q)", problem.Problem, name)
 	}
-	return wrong(field+"."+problem.Field, "%s", problem.Problem)
+	return event.FieldErrorf(field+"."+problem.Field, "%s", problem.Problem)
 }
 
 // Validate reports the first invalid field, as a [*event.FieldError]: when, terms.quorum.
 func (r Rule) Validate() error {
-	switch err := event.CheckName("name", r.Name); {
+	switch err := event.ValidateName("name", r.Name); {
 	case strings.TrimSpace(r.Name) == "":
-		return wrong("name", "is required: people see it, and it is kept with what the rule decides")
+		return event.FieldErrorf("name", "is required: people see it, and it is kept with what the rule decides")
 	case len(r.Name) > maxName:
-		return wrong("name", "is %d bytes long, at most %d are taken", len(r.Name), maxName)
+		return event.FieldErrorf("name", "is %d bytes long, at most %d are taken", len(r.Name), maxName)
 	case err != nil:
 		return err
 	case r.Effect == "":
-		return wrong("effect", "is required: allow, ask or deny")
+		return event.FieldErrorf("effect", "is required: allow, ask or deny")
 	case r.Effect != EffectAllow && r.Effect != EffectAsk && r.Effect != EffectDeny:
-		return wrong("effect", "%q is not allow, ask or deny", r.Effect)
+		return event.FieldErrorf("effect", "%q is not allow, ask or deny", r.Effect)
 	case len(r.Reason) > maxReason:
-		return wrong("reason", "is %d bytes, at most %d are taken", len(r.Reason), maxReason)
+		return event.FieldErrorf("reason", "is %d bytes, at most %d are taken", len(r.Reason), maxReason)
 	case r.Effect != EffectAsk && !r.Terms.IsZero():
-		return wrong("terms", "go with the effect ask only: nobody is asked otherwise")
+		return event.FieldErrorf("terms", "go with the effect ask only: nobody is asked otherwise")
 	}
 	if err := checkNames("tools", r.Tools); err != nil {
 		return err
@@ -91,7 +84,7 @@ func (r Rule) Validate() error {
 	if err := r.checkWhen(); err != nil {
 		return err
 	}
-	return within("terms", "", r.Terms.validate())
+	return event.WithinField("terms", r.Terms.Validate())
 }
 
 func (r Rule) checkWhen() error {
@@ -99,7 +92,7 @@ func (r Rule) checkWhen() error {
 		return nil
 	}
 	if _, err := compiled(r.When); err != nil {
-		return wrong("when", "%s", err)
+		return event.FieldErrorf("when", "%s", err)
 	}
 	return nil
 }
@@ -109,40 +102,41 @@ var nameForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
 func checkNames(field string, names []string) error {
 	if len(names) > maxNames {
-		return wrong(field, "are %d names, at most %d are taken", len(names), maxNames)
+		return event.FieldErrorf(field, "are %d names, at most %d are taken", len(names), maxNames)
 	}
 	for i, name := range names {
 		if name != "*" && !nameForm.MatchString(name) {
-			return wrong(fmt.Sprintf("%s[%d]", field, i), `%q is neither a name (1 to 64 letters, digits, _ and -) nor "*", which stands for all`, name)
+			return event.FieldErrorf(fmt.Sprintf("%s[%d]", field, i), `%q is neither a name (1 to 64 letters, digits, _ and -) nor "*", which stands for all`, name)
 		}
 	}
 	return nil
 }
 
-func (t Terms) validate() error {
+// Validate reports the first invalid field, as a [*event.FieldError].
+func (t Terms) Validate() error {
 	if len(t.Approvers) > MaxApprovers {
-		return wrong("approvers", "are %d, at most %d are taken", len(t.Approvers), MaxApprovers)
+		return event.FieldErrorf("approvers", "are %d, at most %d are taken", len(t.Approvers), MaxApprovers)
 	}
 	for i, who := range t.Approvers {
 		field := fmt.Sprintf("approvers[%d]", i)
-		if err := event.CheckName(field, who); err != nil {
+		if err := event.ValidateName(field, who); err != nil {
 			return err
 		}
 		if slices.Contains(t.Approvers[:i], who) {
-			return wrong(field, "%q is in the list twice, and counts once: remove one", who)
+			return event.FieldErrorf(field, "%q is in the list twice, and counts once: remove one", who)
 		}
 	}
 	switch {
 	case t.Quorum < 0 || t.Quorum > MaxApprovers:
-		return wrong("quorum", "is %d, must be 1 to %d (default 1)", t.Quorum, MaxApprovers)
+		return event.FieldErrorf("quorum", "is %d, must be 1 to %d (default 1)", t.Quorum, MaxApprovers)
 	case len(t.Approvers) > 0 && t.Quorum > len(t.Approvers):
-		return wrong("quorum", "is %d, but only %d may approve: name more in approvers, or ask for fewer", t.Quorum, len(t.Approvers))
+		return event.FieldErrorf("quorum", "is %d, but only %d may approve: name more in approvers, or ask for fewer", t.Quorum, len(t.Approvers))
 	case t.Expires != 0 && (t.Expires < MinExpires || t.Expires > MaxExpires):
-		return wrong("expires", "is %s, must be %s to %s (or 0: never)", t.Expires, MinExpires, MaxExpires)
+		return event.FieldErrorf("expires", "is %s, must be %s to %s (or 0: never)", t.Expires, MinExpires, MaxExpires)
 	case t.Remind != 0 && (t.Remind < MinExpires || t.Remind > MaxExpires):
-		return wrong("remind", "is %s, must be %s to %s (or 0: never)", t.Remind, MinExpires, MaxExpires)
+		return event.FieldErrorf("remind", "is %s, must be %s to %s (or 0: never)", t.Remind, MinExpires, MaxExpires)
 	case t.OnExpiry != "" && t.OnExpiry != OnExpiryDeny && t.OnExpiry != OnExpiryInterrupt:
-		return wrong("onExpiry", "%q is not deny or interrupt", t.OnExpiry)
+		return event.FieldErrorf("onExpiry", "%q is not deny or interrupt", t.OnExpiry)
 	}
 	return nil
 }

@@ -60,7 +60,7 @@ func named(names []string, name string) bool {
 	return len(names) == 0 || slices.ContainsFunc(names, func(n string) bool { return n == "*" || sameName(n, name) })
 }
 
-// matches reports whether the rule's condition is true. Rules that [Check] rejects cannot be
+// matches reports whether the rule's condition is true. Rules that [ValidateRules] rejects cannot be
 // evaluated.
 func (r *Rule) matches(in activation) (bool, error) {
 	if r.Effect != EffectAllow && r.Effect != EffectAsk && r.Effect != EffectDeny {

@@ -73,7 +73,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// FuzzDecide: whatever rules and arguments say, there is a verdict. None that [Check] takes
+// FuzzDecide: whatever rules and arguments say, there is a verdict. None that [ValidateRules] takes
 // runs what it could not evaluate.
 func FuzzDecide(f *testing.F) {
 	for _, seed := range [][2]string{

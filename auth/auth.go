@@ -56,7 +56,7 @@ func (r Roles) Strings() []string {
 // The error is an [*event.FieldError] of the field roles.
 func ParseRoles(names []string) (Roles, error) {
 	if len(names) == 0 {
-		return nil, &event.FieldError{Field: "roles", Problem: "is required: at least one of " + roleList()}
+		return nil, event.FieldErrorf("roles", "%s", "is required: at least one of "+roleList())
 	}
 	var roles Roles
 	for _, role := range AllRoles() {
@@ -67,9 +67,9 @@ func ParseRoles(names []string) (Roles, error) {
 	for i, name := range names {
 		switch {
 		case !slices.Contains(AllRoles(), Role(name)):
-			return nil, &event.FieldError{Field: "roles", Problem: fmt.Sprintf("%.32q is not one of %s", name, roleList())}
+			return nil, event.FieldErrorf("roles", "%.32q is not one of %s", name, roleList())
 		case slices.Contains(names[:i], name):
-			return nil, &event.FieldError{Field: "roles", Problem: fmt.Sprintf("%q is in the list twice: remove one", name)}
+			return nil, event.FieldErrorf("roles", "%q is in the list twice: remove one", name)
 		}
 	}
 	return roles, nil
@@ -154,7 +154,7 @@ func (p *proxy) Authenticate(r *http.Request) (Principal, error) {
 	if len(names) != 1 {
 		return Principal{}, fmt.Errorf("%w: the proxy must name the user in one header %s", ErrUnauthenticated, p.header)
 	}
-	if err := CheckName("the header "+p.header, names[0]); err != nil {
+	if err := ValidateName("the header "+p.header, names[0]); err != nil {
 		return Principal{}, fmt.Errorf("%w: %w", ErrUnauthenticated, err)
 	}
 	return Principal{Name: names[0], Roles: Roles{RoleAdmin}, Kind: KindProxy}, nil
@@ -166,15 +166,15 @@ var reserved = []string{"system", "world", "user", "human", "agent", "tool", "ap
 // MaxName is the length of the longest name, in bytes: that of the longest sender.
 const MaxName = 128
 
-// CheckName reports, as an [*event.FieldError], why a principal cannot have a name.
-func CheckName(field, name string) error {
+// ValidateName reports, as an [*event.FieldError], why a principal cannot have a name.
+func ValidateName(field, name string) error {
 	switch {
 	case len(name) > MaxName:
-		return &event.FieldError{Field: field, Problem: fmt.Sprintf("is %d bytes long, at most %d are allowed", len(name), MaxName)}
+		return event.FieldErrorf(field, "is %d bytes long, at most %d are allowed", len(name), MaxName)
 	case slices.ContainsFunc(reserved, func(r string) bool { return strings.EqualFold(r, name) }):
-		return &event.FieldError{Field: field, Problem: fmt.Sprintf("%q is reserved: choose another name", name)}
+		return event.FieldErrorf(field, "%q is reserved: choose another name", name)
 	}
-	return event.CheckName(field, name)
+	return event.ValidateName(field, name)
 }
 
 type contextKey struct{}

@@ -320,7 +320,7 @@ func TestTokensHide(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, id, got)
 	require.Equal(t, token, parsed)
-	require.NoError(t, auth.CheckHash(token.Hash()))
+	require.NoError(t, auth.ValidateHash(token.Hash()))
 	_, another := auth.NewToken()
 	require.NotEqual(t, token.Hash(), another.Hash())
 
@@ -352,11 +352,11 @@ func TestConstantTime(t *testing.T) {
 
 func TestCheckName(t *testing.T) {
 	for _, name := range []string{"ann", "Ann Lee", "build-bot"} {
-		require.NoError(t, auth.CheckName("name", name))
+		require.NoError(t, auth.ValidateName("name", name))
 	}
 	for _, name := range []string{"", "system", "World", "user", "human", "api", "ann\u200b", "a\nb", " ann", strings.Repeat("x", 129)} {
 		var field *event.FieldError
-		require.ErrorAs(t, auth.CheckName("name", name), &field, "%q", name)
+		require.ErrorAs(t, auth.ValidateName("name", name), &field, "%q", name)
 		require.Equal(t, "name", field.Field)
 	}
 }

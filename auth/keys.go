@@ -52,14 +52,14 @@ type NewAPIKey struct {
 
 // Validate reports the first field that is wrong, as an [*event.FieldError].
 func (k Key) Validate() error {
-	if err := CheckName("name", k.Name); err != nil {
+	if err := ValidateName("name", k.Name); err != nil {
 		return err
 	}
 	if _, err := ParseRoles(k.Roles.Strings()); err != nil {
 		return err
 	}
-	if err := CheckHash(k.Hash); err != nil {
-		return &event.FieldError{Field: "hash", Problem: err.Error()}
+	if err := ValidateHash(k.Hash); err != nil {
+		return event.FieldErrorf("hash", "%s", err.Error())
 	}
 	return nil
 }
@@ -304,11 +304,11 @@ func ParseKeys(text string) ([]Key, error) {
 		}
 		keys = append(keys, key)
 	}
-	return keys, CheckKeys(keys)
+	return keys, ValidateKeys(keys)
 }
 
-// CheckKeys reports two keys of one name, or two that are the same.
-func CheckKeys(keys []Key) error {
+// ValidateKeys reports two keys of one name, or two that are the same.
+func ValidateKeys(keys []Key) error {
 	for i, k := range keys {
 		for _, before := range keys[:i] {
 			if strings.EqualFold(before.Name, k.Name) && overlap(before.Namespace, k.Namespace) {

@@ -74,8 +74,8 @@ const hashPrefix = "sha256:"
 
 var hashForm = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
-// CheckHash reports whether the text has the form of a [Token.Hash].
-func CheckHash(text string) error {
+// ValidateHash reports whether the text has the form of a [Token.Hash].
+func ValidateHash(text string) error {
 	if !hashForm.MatchString(text) {
 		return errors.New(`is not a hash: it must be "sha256:" and 64 hexadecimal digits in lower case, as "starter keys generate" prints it`)
 	}

@@ -83,10 +83,10 @@ func (o *options) complete(dataGiven bool) error {
 	if o.data == "" {
 		return program.Usagef("--data: name a folder, or use --memory")
 	}
-	if err := o.auth.Check(); err != nil {
+	if err := o.auth.Validate(); err != nil {
 		return err
 	}
-	if err := program.CheckAddr("http", o.httpAddr); err != nil {
+	if err := program.ValidateAddr("http", o.httpAddr); err != nil {
 		return err
 	}
 	for flag, addr := range map[string]string{"temporal": o.temporalAddr, "ui": o.uiAddr} {
@@ -107,7 +107,7 @@ func (o *options) complete(dataGiven bool) error {
 
 // checkIP refuses what the embedded server cannot listen on.
 func checkIP(flag, addr string) error {
-	if err := program.CheckAddr(flag, addr); err != nil {
+	if err := program.ValidateAddr(flag, addr); err != nil {
 		return err
 	}
 	host, _, err := net.SplitHostPort(addr)

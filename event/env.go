@@ -2,7 +2,6 @@ package event
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -111,14 +110,14 @@ func (m *EnvMetadata) UnmarshalJSON(data []byte) error {
 	*m = EnvMetadata{}
 	var in map[string]json.RawMessage
 	if err := json.Unmarshal(data, &in); err != nil {
-		return &FieldError{"metadata", "is not a JSON object"}
+		return FieldErrorf("metadata", "is not a JSON object")
 	}
 	fields := m.known()
 	for _, key := range slices.Sorted(maps.Keys(in)) {
 		field, ok := fields[key]
 		for exact := range fields {
 			if !ok && strings.EqualFold(exact, key) {
-				return &FieldError{"metadata." + key, "is not " + exact + ": upper and lower case matter"}
+				return FieldErrorf("metadata."+key, "%s", "is not "+exact+": upper and lower case matter")
 			}
 		}
 		if !ok {
@@ -129,7 +128,7 @@ func (m *EnvMetadata) UnmarshalJSON(data []byte) error {
 			continue
 		}
 		if err := json.Unmarshal(in[key], field); err != nil {
-			return &FieldError{"metadata." + key, "must be text"}
+			return FieldErrorf("metadata."+key, "must be text")
 		}
 	}
 	return nil
@@ -153,20 +152,20 @@ const (
 func (e EnvEvent) Validate() error {
 	switch {
 	case e.Type == "":
-		return &FieldError{"type", "is required: what has happened, such as file.changed"}
+		return FieldErrorf("type", "is required: what has happened, such as file.changed")
 	case e.Type == TypeMessage || Reserved(e.Type):
-		return &FieldError{"type", fmt.Sprintf("%q is no type of an environment event", e.Type)}
+		return FieldErrorf("type", "%q is no type of an environment event", e.Type)
 	case e.Type == TypeBackgroundTaskProgress:
-		return &FieldError{"type", "background_task.progress is live only, and made of what a running task tells: POST /v1/tasks/{id}/progress"}
+		return FieldErrorf("type", "background_task.progress is live only, and made of what a running task tells: POST /v1/tasks/{id}/progress")
 	case e.Timestamp < minTimestamp || e.Timestamp > maxTimestamp:
-		return &FieldError{"timestamp", "must be milliseconds since 1970"}
+		return FieldErrorf("timestamp", "must be milliseconds since 1970")
 	case e.Metadata.Source != "" && !e.Metadata.Source.Valid():
-		return &FieldError{"metadata.source", fmt.Sprintf("%q is not one of tool, env, user, system, llm", e.Metadata.Source)}
+		return FieldErrorf("metadata.source", "%q is not one of tool, env, user, system, llm", e.Metadata.Source)
 	case e.Type == TypeUserQuery:
 		_, err := e.Query()
 		return err
 	case len(e.Payload) > 0:
-		return CheckJSON("payload", e.Payload)
+		return ValidateJSON("payload", e.Payload)
 	}
 	return nil
 }
@@ -188,10 +187,10 @@ func (e EnvEvent) Query() (UserQuery, error) {
 		return q, err
 	}
 	if Blank(q.Content) {
-		return q, &FieldError{"payload.content", "is required"}
+		return q, FieldErrorf("payload.content", "is required")
 	}
 	if q.UserID == "" {
 		q.UserID = string(CreatedByUser)
 	}
-	return q, CheckName("payload.userId", q.UserID)
+	return q, ValidateName("payload.userId", q.UserID)
 }

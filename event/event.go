@@ -60,20 +60,20 @@ var otherWords = map[string]string{
 	"new_message": TypeMessage, "message": TypeMessage, "rag_ingest": TypeRAGIngest, "entity_extract": TypeEntityExtract,
 }
 
-// CheckType reports, as a [*FieldError], why events of a type cannot be posted: the type is not a
+// ValidateType reports, as a [*FieldError], why events of a type cannot be posted: the type is not a
 // valid name, it is reserved, or it is another system's name for a type that a thread handles.
-func CheckType(field, typ string) error {
-	if err := CheckName(field, typ); err != nil {
+func ValidateType(field, typ string) error {
+	if err := ValidateName(field, typ); err != nil {
 		return err
 	}
 	lower := strings.ToLower(typ)
 	switch known := otherWords[lower]; {
 	case lower == TypeToken:
-		return &FieldError{field, "tokens are never queued; they go to the live stream"}
+		return FieldErrorf(field, "tokens are never queued; they go to the live stream")
 	case Reserved(lower):
-		return &FieldError{field, fmt.Sprintf("%q events are made by the thread itself", lower)}
+		return FieldErrorf(field, "%q events are made by the thread itself", lower)
 	case known != "" && known != typ:
-		return &FieldError{field, fmt.Sprintf("%q is not a type that a thread knows: use %q", typ, known)}
+		return FieldErrorf(field, "%q is not a type that a thread knows: use %q", typ, known)
 	}
 	return nil
 }
@@ -195,12 +195,12 @@ func Unmarshal(data []byte) (Event, error) {
 			return nil, fmt.Errorf("reading a message event: %w", err)
 		}
 		if !e.CreatedBy.Valid() {
-			return nil, &FieldError{"createdBy", fmt.Sprintf("%q is not one of user, agent, tool, system", e.CreatedBy)}
+			return nil, FieldErrorf("createdBy", "%q is not one of user, agent, tool, system", e.CreatedBy)
 		}
 		return e, nil
 	case TypeToolCall, TypeLLMCall:
 		if head.CreatedBy != CreatedByAgent {
-			return nil, &FieldError{"createdBy", fmt.Sprintf("a %s is created by an agent only, not by %q", head.Type, head.CreatedBy)}
+			return nil, FieldErrorf("createdBy", "a %s is created by an agent only, not by %q", head.Type, head.CreatedBy)
 		}
 		if head.Type == TypeLLMCall {
 			return decode[LLMCallEvent](data, head.Type)
@@ -208,7 +208,7 @@ func Unmarshal(data []byte) (Event, error) {
 		return decode[ToolCallEvent](data, head.Type)
 	}
 	if head.Type == "" || Reserved(head.Type) {
-		return nil, &FieldError{"type", fmt.Sprintf("%q is not message, tool_call, llm_call or a type of your own", head.Type)}
+		return nil, FieldErrorf("type", "%q is not message, tool_call, llm_call or a type of your own", head.Type)
 	}
 	if len(head.Timestamp) > 0 {
 		// A custom event has no timestamp.

@@ -11,11 +11,11 @@ import (
 // MaxDepth is the maximum nesting depth of objects and arrays in JSON input.
 const MaxDepth = strictjson.MaxDepth
 
-// CheckJSON reports, as a [*FieldError], why data, the value of a field, is not unambiguous JSON:
+// ValidateJSON reports, as a [*FieldError], why data, the value of a field, is not unambiguous JSON:
 // names must be unique, text must be valid Unicode, and objects and arrays at most [MaxDepth] deep.
-func CheckJSON(field string, data []byte) error { return jsonError(field, strictjson.Check(data)) }
+func ValidateJSON(field string, data []byte) error { return jsonError(field, strictjson.Check(data)) }
 
-// DecodeJSON decodes data, the value of a field, into v. data must pass [CheckJSON], and names must
+// DecodeJSON decodes data, the value of a field, into v. data must pass [ValidateJSON], and names must
 // match exactly: package json would accept By for by. Unknown names are ignored. The error is a
 // [*FieldError]. The field "" denotes a whole input, which may be a few levels deeper than the
 // values in it.
@@ -60,5 +60,5 @@ func jsonError(field string, err error) error {
 	case at.Path != "":
 		field += "." + at.Path
 	}
-	return &FieldError{field, at.Problem}
+	return FieldErrorf(field, "%s", at.Problem)
 }

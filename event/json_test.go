@@ -28,8 +28,8 @@ func TestDecodeJSONNamesTheField(t *testing.T) {
 	}
 	require.NoError(t, event.DecodeJSON("", []byte(`{"content":"a","other":1}`), new(event.NewMessage)))
 	require.ErrorContains(t, event.DecodeKnownJSON("", []byte(`{"content":"a","other":1}`), new(event.NewMessage)), "other: is not known")
-	require.NoError(t, event.CheckJSON("payload", []byte(nested(event.MaxDepth))))
-	require.ErrorContains(t, event.CheckJSON("payload", []byte(nested(event.MaxDepth+1))), "payload: there are more than 64 levels")
+	require.NoError(t, event.ValidateJSON("payload", []byte(nested(event.MaxDepth))))
+	require.ErrorContains(t, event.ValidateJSON("payload", []byte(nested(event.MaxDepth+1))), "payload: there are more than 64 levels")
 }
 
 func TestEventsHaveExactNames(t *testing.T) {

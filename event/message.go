@@ -52,22 +52,37 @@ func (e *FieldError) Error() string { return fmt.Sprintf("%s: %s", e.Field, e.Pr
 // Unwrap makes errors.Is(err, ErrInvalid) true.
 func (e *FieldError) Unwrap() error { return ErrInvalid }
 
+// FieldErrorf returns a [*FieldError] with a formatted problem.
+func FieldErrorf(field, format string, args ...any) error {
+	return &FieldError{Field: field, Problem: fmt.Sprintf(format, args...)}
+}
+
+// WithinField returns err with a prefix and a dot before its field if it is a [*FieldError], and err
+// itself otherwise.
+func WithinField(prefix string, err error) error {
+	var wrong *FieldError
+	if !errors.As(err, &wrong) {
+		return err
+	}
+	return FieldErrorf(prefix+"."+wrong.Field, "%s", wrong.Problem)
+}
+
 // Validate reports the first missing or invalid field as a [*FieldError]. An agent's message may be
 // empty if it has tool calls.
 func (m NewMessage) Validate() error {
 	if m.ThreadID == "" {
-		return &FieldError{"threadId", "is required"}
+		return FieldErrorf("threadId", "is required")
 	}
-	if err := CheckName("senderId", m.SenderID); err != nil {
+	if err := ValidateName("senderId", m.SenderID); err != nil {
 		return err
 	}
 	switch {
 	case m.SenderType == "":
-		return &FieldError{"senderType", "is required: user, agent, tool or system"}
+		return FieldErrorf("senderType", "is required: user, agent, tool or system")
 	case !m.SenderType.Valid():
-		return &FieldError{"senderType", fmt.Sprintf("%q is not one of user, agent, tool, system", m.SenderType)}
+		return FieldErrorf("senderType", "%q is not one of user, agent, tool, system", m.SenderType)
 	case Blank(m.Content) && (m.SenderType != CreatedByAgent || len(m.ToolCalls) == 0):
-		return &FieldError{"content", "is required"}
+		return FieldErrorf("content", "is required")
 	}
 	return nil
 }

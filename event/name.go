@@ -1,7 +1,6 @@
 package event
 
 import (
-	"fmt"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -10,86 +9,86 @@ import (
 // MaxName is the maximum length of a name, in bytes.
 const MaxName = 200
 
-// CheckName reports, as a [*FieldError], why s is not a valid name of a person or a thing: the
+// ValidateName reports, as a [*FieldError], why s is not a valid name of a person or a thing: the
 // sender of a message, an approver, an agent, a tool, an API key. Names that look the same must be
 // the same, so a name has no invisible characters, no white space except single spaces between
 // words, and its letters are composed (NFC) and of ordinary width. Similar letters of different
 // scripts remain different: only an authenticated name proves an identity.
 //
 // An empty name is an error; the caller decides whether a name is optional.
-func CheckName(field, s string) error {
+func ValidateName(field, s string) error {
 	switch {
 	case s == "":
-		return &FieldError{field, "is required"}
+		return FieldErrorf(field, "is required")
 	case len(s) > MaxName:
-		return &FieldError{field, fmt.Sprintf("is %d bytes long, a name has at most %d", len(s), MaxName)}
+		return FieldErrorf(field, "is %d bytes long, a name has at most %d", len(s), MaxName)
 	case !utf8.ValidString(s):
-		return &FieldError{field, "is not UTF-8 text"}
+		return FieldErrorf(field, "is not UTF-8 text")
 	}
 	last := ' '
 	for i, r := range s {
 		switch {
 		case r == ' ' && i == 0:
-			return &FieldError{field, "begins with a space: remove it"}
+			return FieldErrorf(field, "begins with a space: remove it")
 		case r == ' ' && last == ' ':
-			return &FieldError{field, "has two spaces in a row: keep one of them"}
+			return FieldErrorf(field, "has two spaces in a row: keep one of them")
 		case r == ' ':
 		case unicode.IsSpace(r):
-			return &FieldError{field, fmt.Sprintf("contains %U, white space: a name has single spaces only", r)}
+			return FieldErrorf(field, "contains %U, white space: a name has single spaces only", r)
 		case !visible(r) || r == utf8.RuneError:
-			return &FieldError{field, fmt.Sprintf("contains %U, which cannot be seen: remove it", r)}
+			return FieldErrorf(field, "contains %U, which cannot be seen: remove it", r)
 		case unicode.Is(composable, r):
-			return &FieldError{field, fmt.Sprintf("contains %U, a mark of its own: write the letter and its mark as one character (Unicode NFC)", r)}
+			return FieldErrorf(field, "contains %U, a mark of its own: write the letter and its mark as one character (Unicode NFC)", r)
 		case unicode.Is(compatibility, r):
-			return &FieldError{field, fmt.Sprintf("contains %U, another form of an ordinary character: write that one (Unicode NFKC)", r)}
+			return FieldErrorf(field, "contains %U, another form of an ordinary character: write that one (Unicode NFKC)", r)
 		}
 		last = r
 	}
 	if last == ' ' {
-		return &FieldError{field, "ends with a space: remove it"}
+		return FieldErrorf(field, "ends with a space: remove it")
 	}
 	return nil
 }
 
-// CheckLine reports, as a [*FieldError], why s is not a valid title or other single line of text:
+// ValidateLine reports, as a [*FieldError], why s is not a valid title or other single line of text:
 // it has control characters, line breaks or direction overrides, or is not valid UTF-8. It may be
 // empty and has no maximum length.
-func CheckLine(field, s string) error {
+func ValidateLine(field, s string) error {
 	return checkReadable(field, s, "")
 }
 
-// CheckText is [CheckLine] for text of several lines, such as a reason: it allows line breaks and
+// ValidateText is [ValidateLine] for text of several lines, such as a reason: it allows line breaks and
 // tabs.
-func CheckText(field, s string) error {
+func ValidateText(field, s string) error {
 	return checkReadable(field, s, "\n\r\t")
 }
 
 func checkReadable(field, s, allowed string) error {
 	if !utf8.ValidString(s) {
-		return &FieldError{field, "is not UTF-8 text"}
+		return FieldErrorf(field, "is not UTF-8 text")
 	}
 	for _, r := range s {
 		switch {
 		case strings.ContainsRune(allowed, r):
 		case unicode.IsControl(r), r == '\u2028', r == '\u2029':
-			return &FieldError{field, fmt.Sprintf("contains %U, a control character: remove it", r)}
+			return FieldErrorf(field, "contains %U, a control character: remove it", r)
 		case directs(r):
-			return &FieldError{field, fmt.Sprintf("contains %U, which changes the direction of the text around it: remove it", r)}
+			return FieldErrorf(field, "contains %U, which changes the direction of the text around it: remove it", r)
 		case !unicode.IsGraphic(r) && !unicode.Is(unicode.Cf, r), unicode.Is(tags, r):
-			return &FieldError{field, fmt.Sprintf("contains %U, which cannot be seen: remove it", r)}
+			return FieldErrorf(field, "contains %U, which cannot be seen: remove it", r)
 		}
 	}
 	return nil
 }
 
-// CleanLine converts s to a line that [CheckLine] accepts: each run of control characters becomes
+// CleanLine converts s to a line that [ValidateLine] accepts: each run of control characters becomes
 // one space, and other invalid characters are removed.
 func CleanLine(s string) string {
 	clean := func(r rune) rune {
 		switch {
 		case unicode.IsControl(r), r == '\u2028', r == '\u2029':
 			return ' '
-		case CheckLine("", string(r)) != nil:
+		case ValidateLine("", string(r)) != nil:
 			return -1
 		}
 		return r

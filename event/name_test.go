@@ -14,7 +14,7 @@ func TestCheckName(t *testing.T) {
 		"ann", "Ann Lee", "o'neil-smith", "ann@example.com", "ops/bot #7", "André", "Nguyễn", "李小龍", "김철수", "Δημήτρης",
 		"Анна", "محمد", "אנה", "राम", "ราม", "がく", "🙂", strings.Repeat("a", MaxName),
 	} {
-		require.NoError(t, CheckName("by", name), "%q", name)
+		require.NoError(t, ValidateName("by", name), "%q", name)
 	}
 	for name, problem := range map[string]string{
 		"":                             "by: is required",
@@ -61,7 +61,7 @@ func TestCheckName(t *testing.T) {
 		"\u212bke":                     "contains U+212B",
 		"\ufb01nn":                     "contains U+FB01",
 	} {
-		err := CheckName("by", name)
+		err := ValidateName("by", name)
 		require.ErrorIs(t, err, ErrInvalid, "%q", name)
 		require.ErrorContains(t, err, problem, "%q", name)
 	}
@@ -73,7 +73,7 @@ func TestCheckNameKnowsAllThatIsInvisible(t *testing.T) {
 	for _, class := range invisible {
 		for r := rune(0); r <= 0x10FFFF; r++ {
 			if class.has(r) {
-				require.Error(t, CheckName("by", fmt.Sprintf("ann%clee", r)), "%s: %U", class.name, r)
+				require.Error(t, ValidateName("by", fmt.Sprintf("ann%clee", r)), "%s: %U", class.name, r)
 			}
 		}
 	}
@@ -81,17 +81,17 @@ func TestCheckNameKnowsAllThatIsInvisible(t *testing.T) {
 
 func TestCheckLineAndText(t *testing.T) {
 	for _, s := range []string{"", " a title ", "\U0001F469\u200d\U0001F467 \u2764\ufe0f", "می\u200cخواهم", "e\u0301", "שלום\u200e!", "ﬁne"} {
-		require.NoError(t, CheckLine("title", s), "%q", s)
-		require.NoError(t, CheckText("reason", s), "%q", s)
+		require.NoError(t, ValidateLine("title", s), "%q", s)
+		require.NoError(t, ValidateText("reason", s), "%q", s)
 	}
-	require.NoError(t, CheckText("reason", "a\n\tb\r\n"))
-	require.ErrorContains(t, CheckLine("title", "a\nb"), "title: contains U+000A, a control character: remove it")
+	require.NoError(t, ValidateText("reason", "a\n\tb\r\n"))
+	require.ErrorContains(t, ValidateLine("title", "a\nb"), "title: contains U+000A, a control character: remove it")
 	for s, problem := range map[string]string{
 		"a\x1b[2J": "U+001B", "a\x07": "U+0007", "a\u009b": "U+009B", "a\u202e": "U+202E, which changes the direction", "a\u2067": "U+2067",
 		"a\u2028": "U+2028", "a\xff": "not UTF-8", "a\U000E0041": "U+E0041", "a\ue000": "U+E000",
 	} {
-		require.ErrorContains(t, CheckLine("title", s), problem, "%q", s)
-		require.ErrorContains(t, CheckText("reason", s), problem, "%q", s)
+		require.ErrorContains(t, ValidateLine("title", s), problem, "%q", s)
+		require.ErrorContains(t, ValidateText("reason", s), problem, "%q", s)
 	}
 }
 
@@ -100,7 +100,7 @@ func TestCleanLine(t *testing.T) {
 		"a title": "a title", " a\n\tb\x1b[2Jc ": "a b [2Jc", "a\u202eb\u2028c\xff": "ab c", "\U000E0041\u0000": "", "שלום\u200e!": "שלום\u200e!",
 	} {
 		require.Equal(t, want, CleanLine(s))
-		require.NoError(t, CheckLine("title", want))
+		require.NoError(t, ValidateLine("title", want))
 	}
 }
 

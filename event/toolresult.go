@@ -41,13 +41,13 @@ type toolResultContent struct {
 // Text returns the decision as JSON: the content of a tool message.
 func (d ToolResultData) Text() (string, error) {
 	if len(d.ToolArgs) > 0 {
-		if err := CheckJSON("toolArgs", d.ToolArgs); err != nil {
+		if err := ValidateJSON("toolArgs", d.ToolArgs); err != nil {
 			return "", err
 		}
 	}
 	out, err := encode(toolResultContent{d.Decision, d.Scope, d.ToolName, d.ToolArgs, d.WorkingDirectory})
 	if err != nil {
-		return "", &FieldError{"toolArgs", "are not JSON"}
+		return "", FieldErrorf("toolArgs", "are not JSON")
 	}
 	return out, nil
 }

@@ -170,7 +170,7 @@ func FuzzParseContent(f *testing.F) {
 		}
 		made, err := event.ToolResultData{ToolCallID: id, Decision: event.Decision(decision), ToolArgs: json.RawMessage(args)}.Content(agent)
 		if err != nil {
-			require.Error(t, event.CheckJSON("toolArgs", []byte(args)))
+			require.Error(t, event.ValidateJSON("toolArgs", []byte(args)))
 			return
 		}
 		m, ok, _ = event.ParseContent(made)

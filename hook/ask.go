@@ -134,7 +134,7 @@ func (v Verdict) answer(seen, got event.Event) (Answer, error) {
 func (v Verdict) check(replaces bool) error {
 	others := func(field string, is ...bool) error {
 		if slices.Contains(is, true) {
-			return &event.FieldError{Field: field, Problem: "excludes everything else that a hook can decide: return it alone"}
+			return event.FieldErrorf(field, "excludes everything else that a hook can decide: return it alone")
 		}
 		return nil
 	}
@@ -142,7 +142,7 @@ func (v Verdict) check(replaces bool) error {
 	case v.Drop:
 		return others("drop", replaces, len(v.Responses) > 0, len(v.Produced) > 0)
 	case v.Produced != nil && len(v.Produced) == 0:
-		return &event.FieldError{Field: "produced", Problem: "is empty: leave it out to let the event pass, or set drop"}
+		return event.FieldErrorf("produced", "is empty: leave it out to let the event pass, or set drop")
 	case len(v.Produced) > 0:
 		return others("produced", replaces, len(v.Responses) > 0)
 	}
@@ -199,17 +199,17 @@ func (p Produced) whole(of event.Event) (Produced, error) {
 	}
 	switch {
 	case p.TTL < 0:
-		return p, &event.FieldError{Field: "ttl", Problem: "must not be negative (milliseconds; 0 = no limit)"}
+		return p, event.FieldErrorf("ttl", "must not be negative (milliseconds; 0 = no limit)")
 	case len(p.Payload) == 0:
 		p.Payload = json.RawMessage("null")
 	}
-	if err := firstOf(event.CheckType("type", p.Type), event.CheckJSON("payload", p.Payload)); err != nil {
+	if err := firstOf(event.ValidateType("type", p.Type), event.ValidateJSON("payload", p.Payload)); err != nil {
 		return p, err
 	}
 	if p.Metadata != nil {
 		made := event.EnvEvent{Type: p.Type, Metadata: *p.Metadata, Payload: p.Payload}
 		if to := made.Metadata.TriggerSessionID; to != "" && to != threadOf(of) {
-			return p, &event.FieldError{Field: "metadata.trigger_session_id", Problem: fmt.Sprintf("is %q, but the event's is %q", to, threadOf(of))}
+			return p, event.FieldErrorf("metadata.trigger_session_id", "is %q, but the event's is %q", to, threadOf(of))
 		}
 		return p, made.Validate()
 	}
@@ -227,7 +227,7 @@ func (p Produced) whole(of event.Event) (Produced, error) {
 		return p, fmt.Errorf("payload.%w", err)
 	}
 	if m.ThreadID != threadOf(of) {
-		return p, &event.FieldError{Field: "payload.threadId", Problem: fmt.Sprintf("is %q, but the event's is %q", m.ThreadID, threadOf(of))}
+		return p, event.FieldErrorf("payload.threadId", "is %q, but the event's is %q", m.ThreadID, threadOf(of))
 	}
 	var err error
 	p.Payload, err = json.Marshal(m)
@@ -262,13 +262,13 @@ func threadOf(e event.Event) string {
 // checkReplacement reports why one event cannot replace another.
 func checkReplacement(seen, got event.Event) error {
 	if threadOf(got) != threadOf(seen) {
-		return &event.FieldError{Field: "threadId", Problem: fmt.Sprintf("is %q, but the event's is %q", threadOf(got), threadOf(seen))}
+		return event.FieldErrorf("threadId", "is %q, but the event's is %q", threadOf(got), threadOf(seen))
 	}
 	_, wasLLM := seen.(event.LLMCallEvent)
 	switch got := got.(type) {
 	case event.LLMCallEvent:
 		if !wasLLM {
-			return &event.FieldError{Field: "type", Problem: fmt.Sprintf("a %s cannot become an llm_call", seen.EventType())}
+			return event.FieldErrorf("type", "a %s cannot become an llm_call", seen.EventType())
 		}
 		return nil
 	case event.ToolCallEvent:
@@ -286,7 +286,7 @@ func checkReplacement(seen, got event.Event) error {
 			break
 		}
 		if got.Type == "" || got.Type == event.TypeMessage || event.Reserved(got.Type) {
-			return &event.FieldError{Field: "type", Problem: fmt.Sprintf("%q is not a type of your own", got.Type)}
+			return event.FieldErrorf("type", "%q is not a type of your own", got.Type)
 		}
 		return nil
 	case event.EnvEvent:
@@ -294,11 +294,11 @@ func checkReplacement(seen, got event.Event) error {
 			break
 		}
 		if was, ok := seen.(event.EnvEvent); ok && was.ID != got.ID {
-			return &event.FieldError{Field: "id", Problem: fmt.Sprintf("is %q, but the event's is %q", got.ID, was.ID)}
+			return event.FieldErrorf("id", "is %q, but the event's is %q", got.ID, was.ID)
 		}
 		return got.Validate()
 	}
-	return &event.FieldError{Field: "type", Problem: fmt.Sprintf("an llm_call cannot become a %s; respond instead", got.EventType())}
+	return event.FieldErrorf("type", "an llm_call cannot become a %s; respond instead", got.EventType())
 }
 
 // checkMessage validates a replacement of a message: the content may change, the tool calls may
@@ -306,32 +306,28 @@ func checkReplacement(seen, got event.Event) error {
 func checkMessage(seen event.Event, got event.MessageEvent) error {
 	was, _ := seen.(event.MessageEvent)
 	if !slices.Equal(was.Message.ToolCalls, got.Message.ToolCalls) {
-		return &event.FieldError{Field: "message.toolCalls", Problem: "cannot be changed; change the tool_call event"}
+		return event.FieldErrorf("message.toolCalls", "cannot be changed; change the tool_call event")
 	}
 	m := got.Message
 	if m.ThreadID == "" {
 		m.ThreadID = got.ThreadID
 	}
-	var field *event.FieldError
-	if err := m.Validate(); errors.As(err, &field) {
-		return &event.FieldError{Field: "message." + field.Field, Problem: field.Problem}
-	}
-	return nil
+	return event.WithinField("message", m.Validate())
 }
 
 // checkCalls validates a replacement of tool calls: calls may be edited or removed, but not added,
 // since the model would not know them.
 func checkCalls(seen event.Event, got event.ToolCallEvent) error {
 	if m, ok := seen.(event.MessageEvent); ok && (m.CreatedBy == event.CreatedByAgent || m.CreatedBy == event.CreatedByTool) {
-		return &event.FieldError{Field: "type", Problem: "what an agent or a tool says cannot become a tool_call; respond instead"}
+		return event.FieldErrorf("type", "what an agent or a tool says cannot become a tool_call; respond instead")
 	}
 	was, ok := seen.(event.ToolCallEvent)
 	if !ok {
 		if got.AgentName == "" {
-			return &event.FieldError{Field: "agentName", Problem: "is required: the agent that goes on with the results"}
+			return event.FieldErrorf("agentName", "is required: the agent that goes on with the results")
 		}
 		if len(got.ToolCalls) == 0 {
-			return &event.FieldError{Field: "toolCalls", Problem: "are required"}
+			return event.FieldErrorf("toolCalls", "are required")
 		}
 		return nil
 	}
@@ -340,14 +336,14 @@ func checkCalls(seen event.Event, got event.ToolCallEvent) error {
 		at := slices.IndexFunc(was.ToolCalls, func(o event.ToolCall) bool { return o.ID == c.ID })
 		switch {
 		case at < 0 || known[c.ID]:
-			return &event.FieldError{Field: fmt.Sprintf("toolCalls[%d].id", i), Problem: fmt.Sprintf("%q is not one of the event's calls, or is there twice", c.ID)}
+			return event.FieldErrorf(fmt.Sprintf("toolCalls[%d].id", i), "%q is not one of the event's calls, or is there twice", c.ID)
 		case was.ToolCalls[at].Function.Name != c.Function.Name:
-			return &event.FieldError{Field: fmt.Sprintf("toolCalls[%d].function.name", i), Problem: "of a call cannot be changed; take the call out, or respond"}
+			return event.FieldErrorf(fmt.Sprintf("toolCalls[%d].function.name", i), "of a call cannot be changed; take the call out, or respond")
 		}
 		known[c.ID] = true
 	}
 	if got.AgentName != was.AgentName {
-		return &event.FieldError{Field: "agentName", Problem: "of an agent's calls cannot be changed"}
+		return event.FieldErrorf("agentName", "of an agent's calls cannot be changed")
 	}
 	return nil
 }
@@ -361,10 +357,10 @@ func same(a, b event.Event) bool {
 func fits(field string, v any) error {
 	raw, err := json.Marshal(v)
 	if err != nil {
-		return &event.FieldError{Field: field, Problem: "has no JSON form: " + err.Error()}
+		return event.FieldErrorf(field, "%s", "has no JSON form: "+err.Error())
 	}
 	if len(raw) > MaxEvent {
-		return &event.FieldError{Field: field, Problem: fmt.Sprintf("is %d bytes, at most %d are taken", len(raw), MaxEvent)}
+		return event.FieldErrorf(field, "is %d bytes, at most %d are taken", len(raw), MaxEvent)
 	}
 	return nil
 }

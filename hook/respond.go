@@ -2,7 +2,6 @@ package hook
 
 import (
 	"encoding/json"
-	"fmt"
 
 	"github.com/threadmill/threadmill/event"
 )
@@ -44,11 +43,11 @@ const (
 func (r Response) Validate() error {
 	switch {
 	case event.Blank(r.Content):
-		return &event.FieldError{Field: "content", Problem: "is required in a response"}
+		return event.FieldErrorf("content", "is required in a response")
 	case r.SenderType != "" && !r.SenderType.Valid():
-		return &event.FieldError{Field: "senderType", Problem: fmt.Sprintf("%q is not one of user, agent, tool, system", r.SenderType)}
+		return event.FieldErrorf("senderType", "%q is not one of user, agent, tool, system", r.SenderType)
 	case r.EnqueueAfter != "" && r.EnqueueAfter != EnqueueImmediately && r.EnqueueAfter != EnqueueAfterToolResults:
-		return &event.FieldError{Field: "enqueueAfter", Problem: fmt.Sprintf("%q is neither immediately nor toolResults", r.EnqueueAfter)}
+		return event.FieldErrorf("enqueueAfter", "%q is neither immediately nor toolResults", r.EnqueueAfter)
 	}
 	return nil
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/threadmill/threadmill/event"
 )
 
 // UnmarshalJSON keeps numbers as written: as float64 they would lose digits, and a rule would
@@ -81,7 +83,7 @@ func (c Condition) tests() []test {
 // Validate reports the first missing or invalid field, as an [*event.FieldError].
 func (c Condition) Validate() error {
 	if problem := fieldProblem(c.Field); problem != "" {
-		return fieldErrorf("field", "%s", problem)
+		return event.FieldErrorf("field", "%s", problem)
 	}
 	var set, others []string
 	for _, t := range c.tests() {
@@ -93,33 +95,33 @@ func (c Condition) Validate() error {
 	}
 	switch len(set) {
 	case 0:
-		return fieldErrorf(others[0], "is required, or another test: one of %s", strings.Join(others[1:], ", "))
+		return event.FieldErrorf(others[0], "is required, or another test: one of %s", strings.Join(others[1:], ", "))
 	case 1:
 		return c.validateTest(set[0])
 	}
-	return fieldErrorf(set[1], "stands beside %s: a condition has one test, write two conditions", set[0])
+	return event.FieldErrorf(set[1], "stands beside %s: a condition has one test, write two conditions", set[0])
 }
 
 // validateTest validates the one test that is set.
 func (c Condition) validateTest(name string) error {
 	for _, bound := range []*float64{c.Above, c.Below} {
 		if bound != nil && (math.IsNaN(*bound) || math.IsInf(*bound, 0)) {
-			return fieldErrorf(name, "is %g, must be a number", *bound)
+			return event.FieldErrorf(name, "is %g, must be a number", *bound)
 		}
 	}
 	if c.In != nil && len(c.In) == 0 {
-		return fieldErrorf(name, "is empty: name at least one value")
+		return event.FieldErrorf(name, "is empty: name at least one value")
 	}
 	if !utf8.ValidString(c.Prefix) {
-		return fieldErrorf(name, "is not UTF-8 text")
+		return event.FieldErrorf(name, "is not UTF-8 text")
 	}
 	for _, v := range append([]any{c.Equals, c.Not, c.Contains}, c.In...) {
 		got, err := plain(v)
 		switch {
 		case err != nil:
-			return fieldErrorf(name, "has no JSON form: %s", err)
+			return event.FieldErrorf(name, "has no JSON form: %s", err)
 		case got == nil && v != nil:
-			return fieldErrorf(name, "is null: ask with exists whether there is a value")
+			return event.FieldErrorf(name, "is null: ask with exists whether there is a value")
 		}
 	}
 	return nil

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+
+	"github.com/threadmill/threadmill/event"
 )
 
 // MaxRules is the maximum total size of an application's rules, in bytes of JSON: each thread
@@ -177,7 +179,7 @@ func (s *Set) defaults(declared []Rule) []Rule { return defaults(s.bare, names(d
 func at(i int) string { return fmt.Sprintf("rules[%d]", i) }
 
 func taken(name string) error {
-	return fieldErrorf("name", "%q is taken by another rule: choose another", name)
+	return event.FieldErrorf("name", "%q is taken by another rule: choose another", name)
 }
 
 // fits reports rules that are too large in total.
@@ -188,10 +190,10 @@ func fits(all []Rule) error {
 	}
 	raw, err := json.Marshal(specs)
 	if err != nil {
-		return fieldErrorf("rules", "have no JSON form: %s", err)
+		return event.FieldErrorf("rules", "have no JSON form: %s", err)
 	}
 	if len(raw) > MaxRules {
-		return fieldErrorf("rules", "are %d bytes as JSON, at most %d are taken: shorten prompts and lists", len(raw), MaxRules)
+		return event.FieldErrorf("rules", "are %d bytes as JSON, at most %d are taken: shorten prompts and lists", len(raw), MaxRules)
 	}
 	return nil
 }

@@ -3,6 +3,8 @@ package rule
 import (
 	"slices"
 	"strings"
+
+	"github.com/threadmill/threadmill/event"
 )
 
 // Reachable reports, as an [*event.FieldError] of its priority, that a rule can never handle an
@@ -30,7 +32,7 @@ func reachable(r Rule, inPlace []Rule) error {
 	if first == nil {
 		return nil
 	}
-	return fieldErrorf("priority", "%d is below the default rule %s (%s, priority %d), which would handle its events: set a priority above %[4]d",
+	return event.FieldErrorf("priority", "%d is below the default rule %s (%s, priority %d), which would handle its events: set a priority above %[4]d",
 		r.Priority, first.Name, strings.Join(first.Events, ", "), first.Priority)
 }
 

@@ -26,15 +26,11 @@ const (
 	maxWord     = 128 // bytes, as of the types of events
 )
 
-func fieldErrorf(field, format string, args ...any) error {
-	return &event.FieldError{Field: field, Problem: fmt.Sprintf(format, args...)}
-}
-
 // within prefixes the field of an error with its place.
 func within(place string, err error) error {
 	var field *event.FieldError
 	if errors.As(err, &field) {
-		return fieldErrorf(place+"."+field.Field, "%s", field.Problem)
+		return event.FieldErrorf(place+"."+field.Field, "%s", field.Problem)
 	}
 	return err
 }
@@ -43,21 +39,21 @@ func within(place string, err error) error {
 // names are those of configuration files: "where[0].field".
 func (r Rule) Validate() error {
 	if len(r.Events) == 0 {
-		return fieldErrorf("events", "is required: the types of events, such as file.changed, github.* or *")
+		return event.FieldErrorf("events", "is required: the types of events, such as file.changed, github.* or *")
 	}
 	for i, pattern := range r.Events {
 		if problem := patternProblem(pattern); problem != "" {
-			return fieldErrorf(fmt.Sprintf("events[%d]", i), "%s", problem)
+			return event.FieldErrorf(fmt.Sprintf("events[%d]", i), "%s", problem)
 		}
 	}
 	if problem := wordProblem(r.name()); problem != "" {
-		return fieldErrorf("name", "%s", problem)
+		return event.FieldErrorf("name", "%s", problem)
 	}
 	if r.name() == NameStream && !r.passesStream() {
-		return fieldErrorf("name", "%q is that of the rule that keeps stream.* from agents, and stays: choose another name; with a priority above %d it comes before that rule", NameStream, priorityStream)
+		return event.FieldErrorf("name", "%q is that of the rule that keeps stream.* from agents, and stays: choose another name; with a priority above %d it comes before that rule", NameStream, priorityStream)
 	}
 	if r.Priority < -MaxPriority || r.Priority > MaxPriority {
-		return fieldErrorf("priority", "is %d, must be %d to %d", r.Priority, -MaxPriority, MaxPriority)
+		return event.FieldErrorf("priority", "is %d, must be %d to %d", r.Priority, -MaxPriority, MaxPriority)
 	}
 	for i, c := range r.Where {
 		if err := c.Validate(); err != nil {
@@ -76,11 +72,11 @@ func (r Rule) validateHold() error {
 		time time.Duration
 	}{{"debounce", r.Debounce}, {"throttle", r.Throttle}} {
 		if hold.time < 0 || hold.time > MaxHold {
-			return fieldErrorf(hold.name, "is %s, must be 0 to %s", hold.time, MaxHold)
+			return event.FieldErrorf(hold.name, "is %s, must be 0 to %s", hold.time, MaxHold)
 		}
 	}
 	if r.Debounce > 0 && r.Throttle > 0 {
-		return fieldErrorf("throttle", "and debounce exclude each other: set one of them to 0")
+		return event.FieldErrorf("throttle", "and debounce exclude each other: set one of them to 0")
 	}
 	return nil
 }
@@ -100,18 +96,18 @@ func (r Rule) validateHandler() error {
 	both := len(set) == 2 && set[0] == "function" && set[1] == "agent"
 	switch {
 	case r.message && (len(r.Events) != 1 || r.Events[0] != event.TypeUserQuery):
-		return fieldErrorf("events", "of a rule that makes messages must be %s alone", event.TypeUserQuery)
+		return event.FieldErrorf("events", "of a rule that makes messages must be %s alone", event.TypeUserQuery)
 	case len(set) > 1 && !both:
-		return fieldErrorf(set[1], "and %s exclude each other: an event is handled by one of function, processor and agent, or by a function before an agent", set[0])
+		return event.FieldErrorf(set[1], "and %s exclude each other: an event is handled by one of function, processor and agent, or by a function before an agent", set[0])
 	case r.Function == nil && (r.Timeout != 0 || r.MaxAttempts != 0):
-		return fieldErrorf("function", "is required with timeout or maxAttempts: they bound it, and nothing else")
+		return event.FieldErrorf("function", "is required with timeout or maxAttempts: they bound it, and nothing else")
 	case r.Timeout < 0 || r.Timeout > MaxHold:
-		return fieldErrorf("timeout", "is %s, must be positive and at most %s; 0 is the default, %s", r.Timeout, MaxHold, DefaultTimeout)
+		return event.FieldErrorf("timeout", "is %s, must be positive and at most %s; 0 is the default, %s", r.Timeout, MaxHold, DefaultTimeout)
 	case r.MaxAttempts < 0 || r.MaxAttempts > maxAttempts:
-		return fieldErrorf("maxAttempts", "is %d, must be 1 to %d; 0 is the default, %d", r.MaxAttempts, maxAttempts, DefaultMaxAttempts)
+		return event.FieldErrorf("maxAttempts", "is %d, must be 1 to %d; 0 is the default, %d", r.MaxAttempts, maxAttempts, DefaultMaxAttempts)
 	case r.Processor != "":
 		if problem := wordProblem(r.Processor); problem != "" {
-			return fieldErrorf("processor", "%s", problem)
+			return event.FieldErrorf("processor", "%s", problem)
 		}
 	case r.Agent != nil:
 		return r.Agent.validate()
@@ -122,15 +118,15 @@ func (r Rule) validateHandler() error {
 func (a Agent) validate() error {
 	if a.Name != "" {
 		if problem := wordProblem(a.Name); problem != "" {
-			return fieldErrorf("agent.name", "%s", problem)
+			return event.FieldErrorf("agent.name", "%s", problem)
 		}
 	}
 	for _, prompt := range []struct{ name, text string }{{"agent.prompt", a.Prompt}, {"agent.systemPrompt", a.SystemPrompt}} {
 		switch {
 		case len(prompt.text) > MaxPrompt:
-			return fieldErrorf(prompt.name, "is %d bytes, at most %d are taken: put what is long into the instructions of an agent", len(prompt.text), MaxPrompt)
+			return event.FieldErrorf(prompt.name, "is %d bytes, at most %d are taken: put what is long into the instructions of an agent", len(prompt.text), MaxPrompt)
 		case !utf8.ValidString(prompt.text):
-			return fieldErrorf(prompt.name, "is not UTF-8 text")
+			return event.FieldErrorf(prompt.name, "is not UTF-8 text")
 		}
 	}
 	return nil

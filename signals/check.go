@@ -22,23 +22,23 @@ const (
 	maxWord = 128
 )
 
-// CheckPost reports, as a [*event.FieldError], why a post is invalid for the thread, independent of
+// Validate reports, as a [*event.FieldError], why a post is invalid for the thread, independent of
 // the thread's state. Only the thread itself detects that it is closed, busy or full, or that the
 // id is a duplicate.
-func CheckPost(threadID string, p Post) error {
+func (p Post) Validate(threadID string) error {
 	if p.ID != "" {
-		if err := CheckEventID("id", p.ID); err != nil {
+		if err := ValidateEventID("id", p.ID); err != nil {
 			return err
 		}
 	}
 	if len(p.Payload) > MaxPayload {
-		return fieldErrorf("payload", "is %d bytes, at most %d are taken; put large data elsewhere and refer to it", len(p.Payload), MaxPayload)
+		return event.FieldErrorf("payload", "is %d bytes, at most %d are taken; put large data elsewhere and refer to it", len(p.Payload), MaxPayload)
 	}
 	if len(p.Payload)+len(p.Metadata) > MaxPayload {
-		return fieldErrorf("metadata", "is %d bytes, at most %d are taken together with the payload", len(p.Metadata), MaxPayload)
+		return event.FieldErrorf("metadata", "is %d bytes, at most %d are taken together with the payload", len(p.Metadata), MaxPayload)
 	}
 	if p.TTL < 0 || p.TTL > MaxTTL {
-		return fieldErrorf("ttl", "must be 0 to %d (milliseconds; 0 = no limit)", MaxTTL)
+		return event.FieldErrorf("ttl", "must be 0 to %d (milliseconds; 0 = no limit)", MaxTTL)
 	}
 	if err := checkIdentifier("traceId", p.TraceID); err != nil {
 		return err
@@ -52,11 +52,11 @@ func CheckPost(threadID string, p Post) error {
 	switch p.Type {
 	case "", event.TypeMessage:
 		if p.IsEnv() {
-			return fieldErrorf("metadata", "and timestamp are those of environment events, whose type is required; a message has its metadata in its payload")
+			return event.FieldErrorf("metadata", "and timestamp are those of environment events, whose type is required; a message has its metadata in its payload")
 		}
 		return checkMessage(threadID, p.Payload)
 	}
-	if err := firstOf(checkIdentifier("type", p.Type), event.CheckType("type", p.Type)); err != nil {
+	if err := firstOf(checkIdentifier("type", p.Type), event.ValidateType("type", p.Type)); err != nil {
 		return err
 	}
 	if p.IsEnv() {
@@ -65,22 +65,22 @@ func CheckPost(threadID string, p Post) error {
 	if len(p.Payload) == 0 {
 		return nil
 	}
-	return event.CheckJSON("payload", p.Payload)
+	return event.ValidateJSON("payload", p.Payload)
 }
 
 // checkTurn checks the fields of a post that configure its turn.
 func checkTurn(p Post) error {
 	if len(p.Agents) > MaxPostAgents {
-		return fieldErrorf("agents", "are %d, at most %d are taken", len(p.Agents), MaxPostAgents)
+		return event.FieldErrorf("agents", "are %d, at most %d are taken", len(p.Agents), MaxPostAgents)
 	}
 	for i, agent := range p.Agents {
-		if err := CheckID(fmt.Sprintf("agents[%d]", i), agent); err != nil {
+		if err := ValidateID(fmt.Sprintf("agents[%d]", i), agent); err != nil {
 			return err
 		}
 	}
 	if p.Tools != nil {
 		if len(*p.Tools) > MaxPostTools {
-			return fieldErrorf("tools", "are %d, at most %d are taken", len(*p.Tools), MaxPostTools)
+			return event.FieldErrorf("tools", "are %d, at most %d are taken", len(*p.Tools), MaxPostTools)
 		}
 		for i, tool := range *p.Tools {
 			if err := checkIdentifier(fmt.Sprintf("tools[%d]", i), tool); err != nil {
@@ -91,17 +91,17 @@ func checkTurn(p Post) error {
 	switch p.OnBusy {
 	case "", OnBusyEnqueue, OnBusySteer, OnBusyInterrupt, OnBusyReject:
 	default:
-		return fieldErrorf("onBusy", "%q is not one of enqueue, steer, interrupt, reject", p.OnBusy)
+		return event.FieldErrorf("onBusy", "%q is not one of enqueue, steer, interrupt, reject", p.OnBusy)
 	}
 	if p.OnWaiting != "" && !p.OnWaiting.Valid() {
-		return fieldErrorf("onWaiting", "%q is not one of answer, hold, cancel", p.OnWaiting)
+		return event.FieldErrorf("onWaiting", "%q is not one of answer, hold, cancel", p.OnWaiting)
 	}
 	return nil
 }
 
 func checkMessage(threadID string, payload json.RawMessage) error {
 	if len(payload) == 0 {
-		return fieldErrorf("payload", "is required: an object with senderId, senderType and content")
+		return event.FieldErrorf("payload", "is required: an object with senderId, senderType and content")
 	}
 	var m event.NewMessage
 	if err := event.DecodeKnownJSON("payload", payload, &m); err != nil {
@@ -109,10 +109,10 @@ func checkMessage(threadID string, payload json.RawMessage) error {
 	}
 	var field *event.FieldError
 	if err := m.Validate(); errors.As(err, &field) {
-		return fieldErrorf("payload."+field.Field, "%s", field.Problem)
+		return event.FieldErrorf("payload."+field.Field, "%s", field.Problem)
 	}
 	if m.ThreadID != threadID {
-		return fieldErrorf("payload.threadId", "is %q, but this thread is %q", m.ThreadID, threadID)
+		return event.FieldErrorf("payload.threadId", "is %q, but this thread is %q", m.ThreadID, threadID)
 	}
 	return nil
 }
@@ -120,7 +120,7 @@ func checkMessage(threadID string, payload json.RawMessage) error {
 // checkIdentifier rejects text that stores cannot keep as an identifier. Empty is valid.
 func checkIdentifier(field, s string) error {
 	if len(s) > maxWord {
-		return fieldErrorf(field, "is %d bytes long, at most %d are taken", len(s), maxWord)
+		return event.FieldErrorf(field, "is %d bytes long, at most %d are taken", len(s), maxWord)
 	}
 	return checkBy(field, s)
 }
@@ -130,7 +130,7 @@ func checkBy(field, s string) error {
 	if s == "" {
 		return nil
 	}
-	return event.CheckName(field, s)
+	return event.ValidateName(field, s)
 }
 
 // maxReason is the maximum length of a reason, in bytes.
@@ -138,31 +138,31 @@ const maxReason = 4 << 10
 
 func checkReason(s string) error {
 	if len(s) > maxReason {
-		return fieldErrorf("reason", "must be at most %d bytes long", maxReason)
+		return event.FieldErrorf("reason", "must be at most %d bytes long", maxReason)
 	}
-	return event.CheckText("reason", s)
+	return event.ValidateText("reason", s)
 }
 
-// CheckControl reports, as a [*event.FieldError], why a control is invalid, independent of the
+// Validate reports, as a [*event.FieldError], why a control is invalid, independent of the
 // thread's state.
-func CheckControl(c Control) error {
+func (c Control) Validate() error {
 	switch c.Action {
 	case ControlInterrupt, ControlClose, ControlRetry:
 	default:
-		return fieldErrorf("action", "must be interrupt, close or retry")
+		return event.FieldErrorf("action", "must be interrupt, close or retry")
 	}
 	return firstOf(checkBy("by", c.By), checkReason(c.Reason), checkIdentifier("eventId", c.EventID))
 }
 
-// CheckSetStatus reports the first invalid field of a change of status.
-func CheckSetStatus(c SetStatus) error {
+// Validate reports the first invalid field of a change of status.
+func (c SetStatus) Validate() error {
 	if c.EventID == "" {
-		return fieldErrorf("eventId", "is required")
+		return event.FieldErrorf("eventId", "is required")
 	}
 	if c.By == "" {
-		return fieldErrorf("by", "is required: who changes a status is kept")
+		return event.FieldErrorf("by", "is required: who changes a status is kept")
 	}
-	return firstOf(event.CheckName("by", c.By), checkReason(c.Reason))
+	return firstOf(event.ValidateName("by", c.By), checkReason(c.Reason))
 }
 
 func firstOf(errs ...error) error {
@@ -172,8 +172,4 @@ func firstOf(errs ...error) error {
 		}
 	}
 	return nil
-}
-
-func fieldErrorf(field, format string, args ...any) error {
-	return &event.FieldError{Field: field, Problem: fmt.Sprintf(format, args...)}
 }

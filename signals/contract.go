@@ -109,22 +109,22 @@ func HookWorkflowID(namespace, threadID, eventID string) string {
 
 var idForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$`)
 
-// CheckID reports whether s is a valid id of a namespace or a thread: 1 to 128 letters, digits and
+// ValidateID reports whether s is a valid id of a namespace or a thread: 1 to 128 letters, digits and
 // . _ : @ -, beginning with a letter or digit.
-func CheckID(field, s string) error {
+func ValidateID(field, s string) error {
 	if !idForm.MatchString(s) {
-		return &event.FieldError{Field: field, Problem: fmt.Sprintf("%q must be 1 to 128 letters, digits and . _ : @ -, beginning with a letter or digit", s)}
+		return event.FieldErrorf(field, "%q must be 1 to 128 letters, digits and . _ : @ -, beginning with a letter or digit", s)
 	}
 	return nil
 }
 
 var eventIDForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_:@-]{0,127}$`)
 
-// CheckEventID reports whether s is a valid id of a posted event. Unlike other ids it has no dots,
+// ValidateEventID reports whether s is a valid id of a posted event. Unlike other ids it has no dots,
 // since ids with dots are derived from it.
-func CheckEventID(field, s string) error {
+func ValidateEventID(field, s string) error {
 	if !eventIDForm.MatchString(s) {
-		return &event.FieldError{Field: field, Problem: fmt.Sprintf("%q must be 1 to 128 letters, digits and _ : @ -, beginning with a letter or digit", s)}
+		return event.FieldErrorf(field, "%q must be 1 to 128 letters, digits and _ : @ -, beginning with a letter or digit", s)
 	}
 	return nil
 }
@@ -136,10 +136,10 @@ func ParseWorkflowID(id string) (namespace, threadID string, err error) {
 	if !ok || !found {
 		return "", "", fmt.Errorf("workflow id %q is not thread/<namespace>/<thread id>", id)
 	}
-	if err := CheckID("namespace", namespace); err != nil {
+	if err := ValidateID("namespace", namespace); err != nil {
 		return "", "", err
 	}
-	return namespace, threadID, CheckID("threadId", threadID)
+	return namespace, threadID, ValidateID("threadId", threadID)
 }
 
 // Start is the input of a thread workflow. All fields are optional.
@@ -274,17 +274,17 @@ type PostOutcome struct {
 	Error  string `json:"error,omitempty"`
 }
 
-// CheckBatch reports why an entire batch is rejected.
-func CheckBatch(b PostBatch) error {
+// Validate reports why an entire batch is rejected.
+func (b PostBatch) Validate() error {
 	if n := len(b.Posts); n == 0 || n > MaxBatchPosts {
-		return fieldErrorf("posts", "are %d, must be 1 to %d", n, MaxBatchPosts)
+		return event.FieldErrorf("posts", "are %d, must be 1 to %d", n, MaxBatchPosts)
 	}
 	size := 0
 	for _, p := range b.Posts {
 		size += p.Size()
 	}
 	if len(b.Posts) > 1 && size > MaxBatchBytes {
-		return fieldErrorf("posts", "are %d bytes together, must be at most %d", size, MaxBatchBytes)
+		return event.FieldErrorf("posts", "are %d bytes together, must be at most %d", size, MaxBatchBytes)
 	}
 	return nil
 }

@@ -34,8 +34,8 @@ func TestIDs(t *testing.T) {
 		strings.Repeat("x", 128): {true, true},
 		strings.Repeat("x", 129): {false, false},
 	} {
-		require.Equal(t, ok.thread, signals.CheckID("threadId", id) == nil, id)
-		err := signals.CheckEventID("id", id)
+		require.Equal(t, ok.thread, signals.ValidateID("threadId", id) == nil, id)
+		err := signals.ValidateEventID("id", id)
 		require.Equal(t, ok.event, err == nil, id)
 		if err != nil {
 			require.ErrorIs(t, err, event.ErrInvalid)

@@ -89,31 +89,31 @@ const (
 	maxEdited = 64 << 10
 )
 
-// CheckDecide reports, as a [*event.FieldError], why a decision is invalid, independent of the
+// Validate reports, as a [*event.FieldError], why a decision is invalid, independent of the
 // call.
-func CheckDecide(d Decide) error {
+func (d Decide) Validate() error {
 	switch {
 	case d.ToolCallID == "":
-		return fieldErrorf("toolCallId", "is required")
+		return event.FieldErrorf("toolCallId", "is required")
 	case d.Decision != event.DecisionApprove && d.Decision != event.DecisionDeny:
-		return fieldErrorf("decision", "%q is neither approve nor deny", d.Decision)
+		return event.FieldErrorf("decision", "%q is neither approve nor deny", d.Decision)
 	case !slices.Contains([]event.Scope{"", event.ScopeOnce, event.ScopeSession, event.ScopePattern}, d.Scope):
-		return fieldErrorf("scope", "%q is not one of once, session, pattern", d.Scope)
+		return event.FieldErrorf("scope", "%q is not one of once, session, pattern", d.Scope)
 	case d.By == "":
-		return fieldErrorf("by", "is required: who decides is kept")
+		return event.FieldErrorf("by", "is required: who decides is kept")
 	case d.Round < 0:
-		return fieldErrorf("round", "must not be negative")
+		return event.FieldErrorf("round", "must not be negative")
 	}
-	if err := firstOf(event.CheckName("by", d.By), checkReason(d.Reason)); err != nil {
+	if err := firstOf(event.ValidateName("by", d.By), checkReason(d.Reason)); err != nil {
 		return err
 	}
 	if len(d.ToolArgs) > 0 {
-		if err := event.CheckJSON("toolArgs", d.ToolArgs); err != nil {
+		if err := event.ValidateJSON("toolArgs", d.ToolArgs); err != nil {
 			return err
 		}
 	}
 	if d.Decision == event.DecisionDeny && d.Scope != "" && d.Scope != event.ScopeOnce {
-		return fieldErrorf("scope", "of a denial is once; deny what is never to run by a rule of the policy")
+		return event.FieldErrorf("scope", "of a denial is once; deny what is never to run by a rule of the policy")
 	}
 	if err := checkEdit(d); err != nil {
 		return err
@@ -127,17 +127,17 @@ func checkEdit(d Decide) error {
 	case len(d.Args) == 0:
 		return nil
 	case len(d.Args) > maxEdited:
-		return fieldErrorf("args", "are %d bytes, at most %d are taken", len(d.Args), maxEdited)
+		return event.FieldErrorf("args", "are %d bytes, at most %d are taken", len(d.Args), maxEdited)
 	case d.Decision != event.DecisionApprove:
-		return fieldErrorf("args", "go with an approval only: a denied call does not run")
+		return event.FieldErrorf("args", "go with an approval only: a denied call does not run")
 	case d.Scope != "" && d.Scope != event.ScopeOnce:
-		return fieldErrorf("args", "go with scope once only: what is granted is the call as it was asked for")
+		return event.FieldErrorf("args", "go with scope once only: what is granted is the call as it was asked for")
 	}
-	if err := event.CheckJSON("args", d.Args); err != nil {
+	if err := event.ValidateJSON("args", d.Args); err != nil {
 		return err
 	}
 	if json.Unmarshal(d.Args, &object) != nil || object == nil {
-		return fieldErrorf("args", "must be a JSON object, the arguments that are to run")
+		return event.FieldErrorf("args", "must be a JSON object, the arguments that are to run")
 	}
 	return nil
 }
@@ -145,9 +145,9 @@ func checkEdit(d Decide) error {
 func checkPattern(d Decide) error {
 	switch {
 	case (d.Scope == event.ScopePattern) != (len(d.Pattern) > 0):
-		return fieldErrorf("pattern", "goes with scope pattern, which needs one: globs by the names of arguments")
+		return event.FieldErrorf("pattern", "goes with scope pattern, which needs one: globs by the names of arguments")
 	case len(d.Pattern) > maxGlobs:
-		return fieldErrorf("pattern", "has %d globs, at most %d are taken", len(d.Pattern), maxGlobs)
+		return event.FieldErrorf("pattern", "has %d globs, at most %d are taken", len(d.Pattern), maxGlobs)
 	}
 	bad := ""
 	for name, glob := range d.Pattern {
@@ -157,7 +157,7 @@ func checkPattern(d Decide) error {
 		}
 	}
 	if bad != "" {
-		return fieldErrorf("pattern."+bad, "must be a glob of 1 to %d bytes", maxGlob)
+		return event.FieldErrorf("pattern."+bad, "must be a glob of 1 to %d bytes", maxGlob)
 	}
 	return nil
 }
@@ -173,17 +173,17 @@ type Revoke struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// CheckRevoke reports the first invalid field.
-func CheckRevoke(r Revoke) error {
+// Validate reports the first invalid field.
+func (r Revoke) Validate() error {
 	switch {
 	case r.ToolCallID == "":
-		return fieldErrorf("toolCallId", "is required: the id of the grant")
+		return event.FieldErrorf("toolCallId", "is required: the id of the grant")
 	case len(r.ToolCallID) > maxWord:
-		return fieldErrorf("toolCallId", "must be at most %d bytes long", maxWord)
+		return event.FieldErrorf("toolCallId", "must be at most %d bytes long", maxWord)
 	case r.By == "":
-		return fieldErrorf("by", "is required: who revokes is kept")
+		return event.FieldErrorf("by", "is required: who revokes is kept")
 	}
-	return firstOf(event.CheckName("by", r.By), checkReason(r.Reason))
+	return firstOf(event.ValidateName("by", r.By), checkReason(r.Reason))
 }
 
 // ToolResult is the result of a call that a connected client ran: the payload of signal and update
@@ -199,17 +199,17 @@ type ToolResult struct {
 	ToolName string `json:"toolName,omitempty" doc:"If given, the call must be of this tool"`
 }
 
-// CheckToolResult reports the first invalid field.
-func CheckToolResult(r ToolResult) error {
+// Validate reports the first invalid field.
+func (r ToolResult) Validate() error {
 	switch {
 	case r.ToolCallID == "":
-		return fieldErrorf("toolCallId", "is required")
+		return event.FieldErrorf("toolCallId", "is required")
 	case r.By == "":
-		return fieldErrorf("by", "is required: who has run the call is kept")
+		return event.FieldErrorf("by", "is required: who has run the call is kept")
 	case len(r.Output) > MaxPayload:
-		return fieldErrorf("output", "is %d bytes, at most %d are taken; put large data elsewhere and refer to it", len(r.Output), MaxPayload)
+		return event.FieldErrorf("output", "is %d bytes, at most %d are taken; put large data elsewhere and refer to it", len(r.Output), MaxPayload)
 	}
-	return event.CheckName("by", r.By)
+	return event.ValidateName("by", r.By)
 }
 
 // Approvals is the result of query "approvals".
@@ -224,10 +224,10 @@ const (
 	MaxTurnLimit     = 1000
 )
 
-// CheckTurnLimit reports whether n is a valid turn limit. 0 = the default.
-func CheckTurnLimit(n int) error {
+// validateTurnLimit reports whether n is a valid turn limit. 0 = the default.
+func validateTurnLimit(n int) error {
 	if n < 0 || n > MaxTurnLimit {
-		return fieldErrorf("turnLimit", "is %d, must be 1 to %d LLM calls (default %d)", n, MaxTurnLimit, DefaultTurnLimit)
+		return event.FieldErrorf("turnLimit", "is %d, must be 1 to %d LLM calls (default %d)", n, MaxTurnLimit, DefaultTurnLimit)
 	}
 	return nil
 }

@@ -65,7 +65,7 @@ func TestCheckDecide(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := signals.Decide{ToolCallID: "c", Decision: event.DecisionApprove, By: "ann"}
 			c.change(&d)
-			refused(t, signals.CheckDecide(d), c.want)
+			refused(t, d.Validate(), c.want)
 		})
 	}
 }
@@ -79,16 +79,16 @@ func TestCheckRevokeAndToolResult(t *testing.T) {
 		"by: is required":              {ToolCallID: "c"},
 		"reason: must be at most 4096": {ToolCallID: "c", By: "ann", Reason: strings.Repeat("x", 4097)},
 	} {
-		refused(t, signals.CheckRevoke(r), want)
+		refused(t, r.Validate(), want)
 	}
-	refused(t, signals.CheckRevoke(signals.Revoke{ToolCallID: "c", By: long}), "by: is 201 bytes long")
+	refused(t, signals.Revoke{ToolCallID: "c", By: long}.Validate(), "by: is 201 bytes long")
 	for want, r := range map[string]signals.ToolResult{
 		"":                         {ToolCallID: "c", By: "phone", Output: strings.Repeat("x", signals.MaxPayload)},
 		"toolCallId: is required":  {By: "phone"},
 		"by: is required":          {ToolCallID: "c"},
 		"output: is 262145 bytes,": {ToolCallID: "c", By: "phone", Output: strings.Repeat("x", signals.MaxPayload+1)},
 	} {
-		refused(t, signals.CheckToolResult(r), want)
+		refused(t, r.Validate(), want)
 	}
 }
 
@@ -103,7 +103,19 @@ func TestCheckParticipants(t *testing.T) {
 		`removeAgents[0]: "" must be`:                         {RemoveAgents: []string{""}},
 		"addAgents: are 101, at most 100":                     {AddAgents: make([]string, 101)},
 	} {
-		refused(t, signals.CheckThreadChange(c), want)
+		refused(t, c.Validate(), want)
 	}
-	require.NoError(t, signals.CheckTurnLimit(0), "the default")
+}
+
+func TestStart(t *testing.T) {
+	for want, start := range map[string]signals.Start{
+		"":                      {Agents: []string{"alice", "bob-2"}, Title: "A title", Metadata: json.RawMessage(`{}`), TurnLimit: 0},
+		`agents[1]: "" must be`: {Agents: []string{"alice", ""}},
+		`agents[0]: "a\x00"`:    {Agents: []string{"a\x00"}},
+		"agents: ":              {Agents: make([]string, signals.MaxAgents+1)},
+		"title: ":               {Title: strings.Repeat("x", signals.MaxTitle+1)},
+		"metadata: ":            {Metadata: json.RawMessage(`"` + strings.Repeat("x", signals.MaxPayload) + `"`)},
+	} {
+		refused(t, start.Validate(), want)
+	}
 }

@@ -26,7 +26,7 @@ const (
 // that is too long, the id is a hash.
 func SubThreadID(namespace, threadID string, number int) string {
 	id := threadID + ".s" + shortNumber(number)
-	if CheckID("threadId", id) != nil {
+	if ValidateID("threadId", id) != nil {
 		return EventID(namespace, id)
 	}
 	return id

@@ -33,19 +33,19 @@ type Delivery struct {
 // [*event.FieldError].
 func (s Schedule) Delivery(r Run) (Delivery, error) {
 	d := Delivery{Namespace: r.Namespace, ThreadID: s.ThreadID, Open: s.Open, Agents: s.Agents}
-	if err := CheckID("threadId", s.ThreadID); err != nil {
+	if err := ValidateID("threadId", s.ThreadID); err != nil {
 		return d, err
 	}
 	var err error
 	switch {
 	case s.Event != nil && s.Message != nil:
-		return d, fieldErrorf("event", "and message exclude each other: a schedule posts one of them")
+		return d, event.FieldErrorf("event", "and message exclude each other: a schedule posts one of them")
 	case s.Event != nil:
 		d.Post, err = s.eventPost(r)
 	case s.Message != nil:
 		d.Post, err = s.messagePost(r)
 	default:
-		return d, fieldErrorf("event", "or message is required: what the schedule posts")
+		return d, event.FieldErrorf("event", "or message is required: what the schedule posts")
 	}
 	return d, err
 }
@@ -55,9 +55,9 @@ func (s Schedule) eventPost(r Run) (Post, error) {
 	e := *s.Event
 	switch {
 	case e.ID != "":
-		return Post{}, fieldErrorf("event.id", "is given by the run: leave it out")
+		return Post{}, event.FieldErrorf("event.id", "is given by the run: leave it out")
 	case e.Timestamp != 0:
-		return Post{}, fieldErrorf("event.timestamp", "is given by the run: leave it out")
+		return Post{}, event.FieldErrorf("event.timestamp", "is given by the run: leave it out")
 	}
 	if err := e.Validate(); err != nil {
 		return Post{}, within("event", err) // a post without a type would be a message
@@ -75,16 +75,16 @@ func (s Schedule) eventPost(r Run) (Post, error) {
 	}
 	for _, m := range runMetadata(r) {
 		if _, taken := extra[m.key]; taken {
-			return Post{}, fieldErrorf("event.metadata."+m.key, "is given by the run: leave it out")
+			return Post{}, event.FieldErrorf("event.metadata."+m.key, "is given by the run: leave it out")
 		}
 		extra[m.key] = json.RawMessage(`"` + m.value + `"`)
 	}
 	e.Metadata.Extra = extra
 	if _, err := json.Marshal(e.Metadata); err != nil {
-		return Post{}, fieldErrorf("event.metadata", "has no JSON form: %s", err)
+		return Post{}, event.FieldErrorf("event.metadata", "has no JSON form: %s", err)
 	}
 	p := EnvPost(e)
-	return p, within("event", CheckPost(s.ThreadID, p))
+	return p, within("event", p.Validate(s.ThreadID))
 }
 
 // messagePost returns the post of the schedule's message for a run.
@@ -105,16 +105,16 @@ func (s Schedule) messagePost(r Run) (Post, error) {
 	}
 	for _, m := range runMetadata(r) {
 		if _, taken := metadata[m.key]; taken {
-			return Post{}, fieldErrorf("message.metadata."+m.key, "is given by the run: leave it out")
+			return Post{}, event.FieldErrorf("message.metadata."+m.key, "is given by the run: leave it out")
 		}
 		metadata[m.key] = m.value
 	}
 	m.Metadata = metadata
 	if _, err := json.Marshal(m); err != nil {
-		return Post{}, fieldErrorf("message.metadata", "has no JSON form: %s", err)
+		return Post{}, event.FieldErrorf("message.metadata", "has no JSON form: %s", err)
 	}
 	p := NewPost(r.EventID(), m)
-	return p, within("message", CheckPost(s.ThreadID, p))
+	return p, within("message", p.Validate(s.ThreadID))
 }
 
 // pair is a metadata key and its value.
@@ -138,5 +138,5 @@ func within(part string, err error) error {
 	if name != "" {
 		part += "." + name
 	}
-	return fieldErrorf(part, "%s", field.Problem)
+	return event.FieldErrorf(part, "%s", field.Problem)
 }

@@ -47,14 +47,14 @@ func checkEnv(threadID string, p Post) error {
 		}
 	}
 	if to := e.Metadata.TriggerSessionID; to != "" && to != threadID {
-		return fieldErrorf("metadata.trigger_session_id", "is %q, but this thread is %q", to, threadID)
+		return event.FieldErrorf("metadata.trigger_session_id", "is %q, but this thread is %q", to, threadID)
 	}
 	if err := e.Validate(); err != nil {
 		return err
 	}
 	if e.Type == event.TypeUserQuery {
 		if q, _ := e.Query(); q.SessionID != "" && q.SessionID != threadID {
-			return fieldErrorf("payload.sessionId", "is %q, but this thread is %q", q.SessionID, threadID)
+			return event.FieldErrorf("payload.sessionId", "is %q, but this thread is %q", q.SessionID, threadID)
 		}
 	}
 	return nil

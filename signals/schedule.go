@@ -116,10 +116,10 @@ func parseScheduled(prefix, s string) (namespace, id string, err error) {
 	if !ok || !found {
 		return "", "", fmt.Errorf("id %q is not %s<namespace>/<schedule id>", s, prefix)
 	}
-	if err := CheckID("namespace", namespace); err != nil {
+	if err := ValidateID("namespace", namespace); err != nil {
 		return "", "", err
 	}
-	return namespace, id, CheckID("id", id)
+	return namespace, id, ValidateID("id", id)
 }
 
 // Run is one run of a schedule.

@@ -50,7 +50,7 @@ func TestScheduleIDs(t *testing.T) {
 
 func TestEventIDsOfRuns(t *testing.T) {
 	run := signals.Run{Namespace: "acme", ScheduleID: "s1", At: at}
-	require.NoError(t, signals.CheckEventID("id", run.EventID()))
+	require.NoError(t, signals.ValidateEventID("id", run.EventID()))
 	require.Equal(t, "c3b9471b-e7bf-5dc4-ad0d-df902aa1ca40", run.EventID(), "the same in every version: a run may be tried by another than the one before")
 	zone := run
 	zone.At = run.At.In(time.FixedZone("there", 3600)).UTC()
@@ -65,7 +65,7 @@ func TestEventIDsOfRuns(t *testing.T) {
 }
 
 func TestCheckSchedule(t *testing.T) {
-	require.NoError(t, signals.CheckSchedule(hourly()))
+	require.NoError(t, hourly().Validate())
 	full := hourly(func(s *signals.Schedule) {
 		s.Cron = []string{"*/15 0-6,20 1,15 JAN-mar/2 Mon-Fri", "0 0 * * 7", "5/10 * * * *", "@midnight"}
 		s.Every, s.Offset, s.Jitter = signals.Duration(time.Hour), signals.Duration(59*time.Minute), signals.Duration(signals.MaxJitter)
@@ -77,7 +77,7 @@ func TestCheckSchedule(t *testing.T) {
 			TriggerSessionID: "t1", Source: event.SourceUser, Extra: map[string]json.RawMessage{"team": json.RawMessage(`["a"]`)},
 		}}
 	})
-	require.NoError(t, signals.CheckSchedule(full))
+	require.NoError(t, full.Validate())
 
 	for name, c := range map[string]struct {
 		change  func(*signals.Schedule)
@@ -122,7 +122,7 @@ func TestCheckSchedule(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := hourly(c.change)
 			var field *event.FieldError
-			require.ErrorAs(t, signals.CheckSchedule(s), &field)
+			require.ErrorAs(t, s.Validate(), &field)
 			require.Equal(t, c.field, field.Field)
 			require.Contains(t, field.Problem, c.problem)
 		})
@@ -144,7 +144,7 @@ func TestCheckSchedule(t *testing.T) {
 	} {
 		t.Run("an event with "+name, func(t *testing.T) {
 			var field *event.FieldError
-			require.ErrorAs(t, signals.CheckSchedule(hourly(func(s *signals.Schedule) { s.Message, s.Event = nil, &c.event })), &field)
+			require.ErrorAs(t, hourly(func(s *signals.Schedule) { s.Message, s.Event = nil, &c.event }).Validate(), &field)
 			require.Equal(t, c.field, field.Field)
 		})
 	}
@@ -152,7 +152,7 @@ func TestCheckSchedule(t *testing.T) {
 
 func TestCron(t *testing.T) {
 	check := func(expression string) error {
-		return signals.CheckSchedule(hourly(func(s *signals.Schedule) { s.Cron = []string{expression} }))
+		return hourly(func(s *signals.Schedule) { s.Cron = []string{expression} }).Validate()
 	}
 	for _, right := range []string{"* * * * *", "0 8 * * 1-5", "  0\t8 * * sun ", "59 23 31 12 7", "0,30 */2 1-31/5 Feb,10 SAT", "@yearly", "@annually", "@monthly", "@weekly", "@daily"} {
 		require.NoError(t, check(right), right)
@@ -197,7 +197,7 @@ func TestDelivery(t *testing.T) {
 		require.Equal(t, event.TypeMessage, d.Post.Type)
 		require.JSONEq(t, `{"threadId":"t1","senderId":"schedule","senderType":"user","content":"the hour is over",
 			"metadata":{"ticket":"7","schedule_id":"s1","scheduled_at":"2026-01-02T08:30:00Z"}}`, string(d.Post.Payload))
-		require.NoError(t, signals.CheckPost("t1", d.Post))
+		require.NoError(t, d.Post.Validate("t1"))
 		require.Equal(t, map[string]any{"ticket": "7"}, s.Message.Metadata, "the schedule's own stays as it is")
 	})
 	t.Run("S3-03 S3-05 S3-06 an event", func(t *testing.T) {
@@ -216,13 +216,13 @@ func TestDelivery(t *testing.T) {
 		require.JSONEq(t, `{"n":1}`, string(d.Post.Payload))
 		require.JSONEq(t, `{"trigger_session_id":"t1","source":"system","env_name":"calendar","team":["a"],
 			"schedule_id":"s1","scheduled_at":"2026-01-02T08:30:00Z"}`, string(d.Post.Metadata))
-		require.NoError(t, signals.CheckPost("t1", d.Post))
+		require.NoError(t, d.Post.Validate("t1"))
 		require.Len(t, s.Event.Metadata.Extra, 1, "the schedule's own stays as it is")
 	})
 	t.Run("as it comes from JSON", func(t *testing.T) {
 		var s signals.Schedule
 		require.NoError(t, json.Unmarshal([]byte(`{"threadId":"t1","every":"15m","event":{"type":"tick"}}`), &s))
-		require.NoError(t, signals.CheckSchedule(s))
+		require.NoError(t, s.Validate())
 		d, err := s.Delivery(run)
 		require.NoError(t, err)
 		raw, err := json.Marshal(s)

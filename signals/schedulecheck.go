@@ -29,11 +29,11 @@ func (s Schedule) WithDefaults() Schedule {
 	return s
 }
 
-// CheckSchedule reports the first invalid field as a [*event.FieldError]. It does not check that
+// Validate reports the first invalid field as a [*event.FieldError]. It does not check that
 // the thread exists.
-func CheckSchedule(s Schedule) error {
+func (s Schedule) Validate() error {
 	s = s.WithDefaults()
-	if err := CheckID("id", s.ID); err != nil {
+	if err := ValidateID("id", s.ID); err != nil {
 		return err
 	}
 	if err := checkTimes(s); err != nil {
@@ -42,19 +42,19 @@ func CheckSchedule(s Schedule) error {
 	switch s.Missed {
 	case MissedSkip, MissedOnce, MissedAll:
 	default:
-		return fieldErrorf("missed", "%q is not one of skip, once, all", s.Missed)
+		return event.FieldErrorf("missed", "%q is not one of skip, once, all", s.Missed)
 	}
-	if err := CheckNote(s.Note); err != nil {
+	if err := ValidateNote(s.Note); err != nil {
 		return err
 	}
 	if len(s.Agents) > 0 && !s.Open {
-		return fieldErrorf("agents", "are those of a thread that the schedule opens: set open too")
+		return event.FieldErrorf("agents", "are those of a thread that the schedule opens: set open too")
 	}
 	if len(s.Agents) > MaxPostAgents {
-		return fieldErrorf("agents", "are %d, at most %d are taken", len(s.Agents), MaxPostAgents)
+		return event.FieldErrorf("agents", "are %d, at most %d are taken", len(s.Agents), MaxPostAgents)
 	}
 	for i, agent := range s.Agents {
-		if err := CheckID(fmt.Sprintf("agents[%d]", i), agent); err != nil {
+		if err := ValidateID(fmt.Sprintf("agents[%d]", i), agent); err != nil {
 			return err
 		}
 	}
@@ -63,37 +63,37 @@ func CheckSchedule(s Schedule) error {
 	return err
 }
 
-// CheckNote reports a note that is too long or not text.
-func CheckNote(note string) error {
+// ValidateNote reports a note that is too long or not text.
+func ValidateNote(note string) error {
 	if len(note) > MaxNote {
-		return fieldErrorf("note", "must be at most %d bytes of text", MaxNote)
+		return event.FieldErrorf("note", "must be at most %d bytes of text", MaxNote)
 	}
-	return event.CheckText("note", note)
+	return event.ValidateText("note", note)
 }
 
 func checkTimes(s Schedule) error {
 	every, offset, jitter := time.Duration(s.Every), time.Duration(s.Offset), time.Duration(s.Jitter)
 	switch {
 	case len(s.Cron) == 0 && every == 0:
-		return fieldErrorf("cron", "or every is required: when the schedule runs")
+		return event.FieldErrorf("cron", "or every is required: when the schedule runs")
 	case len(s.Cron) > MaxCron:
-		return fieldErrorf("cron", "has %d expressions, at most %d are taken", len(s.Cron), MaxCron)
+		return event.FieldErrorf("cron", "has %d expressions, at most %d are taken", len(s.Cron), MaxCron)
 	case every != 0 && (every < time.Second || every%time.Second != 0):
-		return fieldErrorf("every", "is %s, must be whole seconds, at least 1s", s.Every)
+		return event.FieldErrorf("every", "is %s, must be whole seconds, at least 1s", s.Every)
 	case offset != 0 && every == 0:
-		return fieldErrorf("offset", "is that of an interval: set every too")
+		return event.FieldErrorf("offset", "is that of an interval: set every too")
 	case offset < 0 || offset%time.Second != 0 || every != 0 && offset >= every:
-		return fieldErrorf("offset", "is %s, must be whole seconds, 0s or more and less than every", s.Offset)
+		return event.FieldErrorf("offset", "is %s, must be whole seconds, 0s or more and less than every", s.Offset)
 	case jitter < 0 || jitter > MaxJitter || jitter%time.Millisecond != 0:
-		return fieldErrorf("jitter", "is %s, must be whole milliseconds, 0s to %s", s.Jitter, Duration(MaxJitter))
+		return event.FieldErrorf("jitter", "is %s, must be whole milliseconds, 0s to %s", s.Jitter, Duration(MaxJitter))
 	case s.Remaining < 0:
-		return fieldErrorf("remaining", "is %d, must be positive, or 0 for no limit", s.Remaining)
+		return event.FieldErrorf("remaining", "is %d, must be positive, or 0 for no limit", s.Remaining)
 	case !s.EndAt.IsZero() && !s.EndAt.After(s.StartAt):
-		return fieldErrorf("endAt", "must be after startAt")
+		return event.FieldErrorf("endAt", "must be after startAt")
 	}
 	for i, c := range s.Cron {
 		if err := checkCron(c); err != nil {
-			return fieldErrorf(fmt.Sprintf("cron[%d]", i), "%s", err)
+			return event.FieldErrorf(fmt.Sprintf("cron[%d]", i), "%s", err)
 		}
 	}
 	return checkZone(s.Timezone)
@@ -107,7 +107,7 @@ func checkZone(name string) error {
 	_, err := time.LoadLocation(name)
 	_, none := time.LoadLocation("Europe/London")
 	if !zoneForm.MatchString(name) || name == "Local" || err != nil && none == nil {
-		return fieldErrorf("timezone", "%.64q is not the name of a time zone, such as UTC or Europe/Berlin", name)
+		return event.FieldErrorf("timezone", "%.64q is not the name of a time zone, such as UTC or Europe/Berlin", name)
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package signals
 
 import (
 	"encoding/json"
-	"fmt"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -39,8 +38,8 @@ func ParseTaskID(id string) (threadID string, number int, err error) {
 	threadID, rest, ok := strings.Cut(id, "~t")
 	parsed, nerr := strconv.ParseInt(rest, 36, 32)
 	number = int(parsed)
-	if !ok || nerr != nil || number < 1 || CheckID("threadId", threadID) != nil || TaskID(threadID, number) != id {
-		return "", 0, &event.FieldError{Field: "taskId", Problem: fmt.Sprintf("%.200q is not the id of a task, which is a thread's id with ~t and a number behind it", id)}
+	if !ok || nerr != nil || number < 1 || ValidateID("threadId", threadID) != nil || TaskID(threadID, number) != id {
+		return "", 0, event.FieldErrorf("taskId", "%.200q is not the id of a task, which is a thread's id with ~t and a number behind it", id)
 	}
 	return threadID, number, nil
 }
@@ -95,34 +94,34 @@ type Tasks struct {
 // MaxTaskError is the maximum length of a task's error, in bytes.
 const MaxTaskError = 16 << 10
 
-// CheckCompleteTask reports the first invalid field.
-func CheckCompleteTask(c CompleteTask) error {
+// Validate reports the first invalid field.
+func (c CompleteTask) Validate() error {
 	if _, _, err := ParseTaskID(c.TaskID); err != nil {
 		return err
 	}
 	switch {
 	case len(c.Result) > MaxPayload:
-		return fieldErrorf("result", "is %d bytes, at most %d are taken; put large data elsewhere and refer to it", len(c.Result), MaxPayload)
+		return event.FieldErrorf("result", "is %d bytes, at most %d are taken; put large data elsewhere and refer to it", len(c.Result), MaxPayload)
 	case len(c.Error) > MaxTaskError || !utf8.ValidString(c.Error):
-		return fieldErrorf("error", "must be at most %d bytes of text", MaxTaskError)
+		return event.FieldErrorf("error", "must be at most %d bytes of text", MaxTaskError)
 	case c.Error != "" && len(c.Result) > 0:
-		return fieldErrorf("error", "and result exclude each other: a task has failed, or it has a result")
+		return event.FieldErrorf("error", "and result exclude each other: a task has failed, or it has a result")
 	}
 	if len(c.Result) > 0 {
-		if err := event.CheckJSON("result", c.Result); err != nil {
+		if err := event.ValidateJSON("result", c.Result); err != nil {
 			return err
 		}
 	}
 	return checkBy("by", c.By)
 }
 
-// CheckCancelTask reports the first invalid field.
-func CheckCancelTask(c CancelTask) error {
+// Validate reports the first invalid field.
+func (c CancelTask) Validate() error {
 	if _, _, err := ParseTaskID(c.TaskID); err != nil {
 		return err
 	}
 	if c.By == "" {
-		return fieldErrorf("by", "is required: who cancels is kept")
+		return event.FieldErrorf("by", "is required: who cancels is kept")
 	}
-	return firstOf(event.CheckName("by", c.By), checkReason(c.Reason))
+	return firstOf(event.ValidateName("by", c.By), checkReason(c.Reason))
 }

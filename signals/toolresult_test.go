@@ -28,7 +28,7 @@ func TestDecideOf(t *testing.T) {
 	}
 	t.Run("S4-04 on the call itself", func(t *testing.T) {
 		assert.Equal(t, want, DecideOf(message("call_1", "bot", approved), "ann"))
-		assert.NoError(t, CheckDecide(want))
+		assert.NoError(t, want.Validate())
 	})
 	t.Run("S4-75 on the request for approval", func(t *testing.T) {
 		assert.Equal(t, want, DecideOf(message("approval_call_1", "bot", approved), "ann"))
@@ -44,11 +44,11 @@ func TestDecideOf(t *testing.T) {
 	t.Run("S4-T8 a denial", func(t *testing.T) {
 		got := DecideOf(message("call_1", "", event.ToolResultData{Decision: event.DecisionDeny, ToolName: "x"}), "ann")
 		assert.Equal(t, Decide{ToolCallID: "call_1", Decision: event.DecisionDeny, By: "ann", ToolName: "x"}, got)
-		assert.NoError(t, CheckDecide(got))
+		assert.NoError(t, got.Validate())
 	})
 	t.Run("what decides nothing is refused", func(t *testing.T) {
 		m, ok, _ := event.ParseContent(`{"__type":"tool_result","tool_call_id":"call_1","content":"approve"}`)
 		require.True(t, ok)
-		assert.EqualError(t, CheckDecide(DecideOf(m, "ann")), `decision: "" is neither approve nor deny`)
+		assert.EqualError(t, DecideOf(m, "ann").Validate(), `decision: "" is neither approve nor deny`)
 	})
 }

@@ -29,44 +29,44 @@ type ThreadChange struct {
 	By           string          `json:"by,omitempty" maxLength:"128" doc:"Who changes it"`
 }
 
-// CheckThreadChange reports the first invalid field.
-func CheckThreadChange(c ThreadChange) error {
+// Validate reports the first invalid field.
+func (c ThreadChange) Validate() error {
 	if c.Title == "" && len(c.Agents)+len(c.AddAgents)+len(c.RemoveAgents) == 0 && len(c.Metadata) == 0 && c.TurnLimit == 0 {
-		return fieldErrorf("title", "set at least one of title, agents, addAgents, removeAgents, turnLimit and metadata")
+		return event.FieldErrorf("title", "set at least one of title, agents, addAgents, removeAgents, turnLimit and metadata")
 	}
 	if len(c.Agents) > 0 && len(c.AddAgents)+len(c.RemoveAgents) > 0 {
-		return fieldErrorf("agents", "replace all agents of the thread: they cannot be combined with addAgents or removeAgents")
+		return event.FieldErrorf("agents", "replace all agents of the thread: they cannot be combined with addAgents or removeAgents")
 	}
-	if err := errors.Join(CheckTurnLimit(c.TurnLimit), checkNames("addAgents", c.AddAgents), checkNames("removeAgents", c.RemoveAgents)); err != nil {
+	if err := errors.Join(validateTurnLimit(c.TurnLimit), checkNames("addAgents", c.AddAgents), checkNames("removeAgents", c.RemoveAgents)); err != nil {
 		return err
 	}
 	if err := checkBy("by", c.By); err != nil {
 		return err
 	}
-	return CheckThread(c.Agents, c.Title, c.Metadata)
+	return validateThread(c.Agents, c.Title, c.Metadata)
 }
 
-// CheckStart reports, as a [*event.FieldError], why the input of a thread workflow is invalid. A
+// Validate reports, as a [*event.FieldError], why the input of a thread workflow is invalid. A
 // thread that is started with an invalid input is closed immediately.
-func CheckStart(s Start) error {
-	return errors.Join(CheckThread(s.Agents, s.Title, s.Metadata), CheckTurnLimit(s.TurnLimit))
+func (s Start) Validate() error {
+	return errors.Join(validateThread(s.Agents, s.Title, s.Metadata), validateTurnLimit(s.TurnLimit))
 }
 
-// CheckThread reports the first invalid field of a thread.
-func CheckThread(agents []string, title string, metadata json.RawMessage) error {
+// validateThread reports the first invalid field of a thread.
+func validateThread(agents []string, title string, metadata json.RawMessage) error {
 	if err := checkNames("agents", agents); err != nil {
 		return err
 	}
 	if len(title) > MaxTitle {
-		return fieldErrorf("title", "is %d bytes, at most %d are taken", len(title), MaxTitle)
+		return event.FieldErrorf("title", "is %d bytes, at most %d are taken", len(title), MaxTitle)
 	}
 	if len(metadata) > MaxPayload {
-		return fieldErrorf("metadata", "is %d bytes, at most %d are taken", len(metadata), MaxPayload)
+		return event.FieldErrorf("metadata", "is %d bytes, at most %d are taken", len(metadata), MaxPayload)
 	}
 	if title != "" && event.Blank(title) {
-		return fieldErrorf("title", "has no visible characters; omit it")
+		return event.FieldErrorf("title", "has no visible characters; omit it")
 	}
-	if err := event.CheckLine("title", title); err != nil || len(metadata) == 0 {
+	if err := event.ValidateLine("title", title); err != nil || len(metadata) == 0 {
 		return err
 	}
 	var object map[string]json.RawMessage
@@ -76,10 +76,10 @@ func CheckThread(agents []string, title string, metadata json.RawMessage) error 
 // checkNames reports the first invalid agent name.
 func checkNames(field string, agents []string) error {
 	if len(agents) > MaxAgents {
-		return fieldErrorf(field, "are %d, at most %d are taken", len(agents), MaxAgents)
+		return event.FieldErrorf(field, "are %d, at most %d are taken", len(agents), MaxAgents)
 	}
 	for i, agent := range agents {
-		if err := CheckID(fmt.Sprintf("%s[%d]", field, i), agent); err != nil {
+		if err := ValidateID(fmt.Sprintf("%s[%d]", field, i), agent); err != nil {
 			return err
 		}
 	}

@@ -108,8 +108,8 @@ const (
 	MaxAgentVersions     = 100
 )
 
-// CheckAgent returns the version in the form that every driver stores, or an [ErrInvalid] error.
-func CheckAgent(namespace string, v AgentVersion) (AgentVersion, error) {
+// NormalizeAgent returns the version in the form that every driver stores, or an [ErrInvalid] error.
+func NormalizeAgent(namespace string, v AgentVersion) (AgentVersion, error) {
 	if err := checkWord("namespace", namespace); err != nil {
 		return v, err
 	}

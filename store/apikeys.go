@@ -58,8 +58,8 @@ type APIKey struct {
 	RevokedBy     string    `json:"revokedBy,omitempty"`
 }
 
-// CheckAPIKey returns the key in the form that every driver stores, or an [ErrInvalid] error.
-func CheckAPIKey(k APIKey) (APIKey, error) {
+// NormalizeAPIKey returns the key in the form that every driver stores, or an [ErrInvalid] error.
+func NormalizeAPIKey(k APIKey) (APIKey, error) {
 	for _, word := range []struct{ field, text string }{
 		{"id", k.ID}, {"namespace", k.Namespace}, {"name", k.Name}, {"hash", k.Hash},
 	} {

@@ -17,8 +17,8 @@ import (
 // ErrInvalid matches the error for data or a key that no driver can store. A retry cannot help.
 var ErrInvalid = errors.New("cannot be stored")
 
-// CheckKey returns an [ErrInvalid] error unless both parts of the key are set and [Storable].
-func CheckKey(key Key) error {
+// Validate returns an [ErrInvalid] error unless both parts of the key are set and [Storable].
+func (key Key) Validate() error {
 	if err := checkWord("namespace", key.Namespace); err != nil {
 		return err
 	}
@@ -31,7 +31,7 @@ func Storable(s string) bool {
 	return utf8.ValidString(s) && !strings.Contains(s, "\x00")
 }
 
-// CheckBatch returns the batch in the form that every driver stores, so that an append returns the
+// NormalizeBatch returns the batch in the form that every driver stores, so that an append returns the
 // same data as later queries, or an [ErrInvalid] error. It does not modify b.
 //
 // It rejects: records of type "token" (tokens go to the live stream); records without id or type;
@@ -45,8 +45,8 @@ func Storable(s string) bool {
 // remain); an empty payload or tool input, to null; tool input and output that is not JSON, to a
 // JSON string of the same text; a ToolFinish without FinishedAt, to now, and without StartedAt, to
 // FinishedAt.
-func CheckBatch(key Key, b Batch) (Batch, error) {
-	if err := CheckKey(key); err != nil {
+func NormalizeBatch(key Key, b Batch) (Batch, error) {
+	if err := key.Validate(); err != nil {
 		return Batch{}, err
 	}
 	var err error

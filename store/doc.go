@@ -12,7 +12,7 @@
 //     greatest number wins, in any order.
 //   - A [Batch] is one transaction: either all of it is visible or none.
 //   - No operation crosses namespaces.
-//   - An append returns the same data as later queries: [CheckBatch] rejects invalid data and
+//   - An append returns the same data as later queries: [NormalizeBatch] rejects invalid data and
 //     normalizes the rest.
 //
 // Drivers are subpackages of this package. They all run the conformance suite in store/storetest.

@@ -313,7 +313,7 @@ func TestLongIDs(t *testing.T) {
 	require.Len(t, subs(w, id), 2)
 	said := map[string]bool{}
 	for _, at := range subs(w, id) {
-		require.NoError(t, signals.CheckID("threadId", at))
+		require.NoError(t, signals.ValidateID("threadId", at))
 		said[w.Transcript(at)] = true
 		status, out := request(t, w, "GET", "/v1/threads/"+at, nil)
 		require.Equal(t, 200, status)

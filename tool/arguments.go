@@ -33,13 +33,13 @@ func (e *ArgumentError) Result() Result {
 	return Result{Output: "Error: " + e.Error(), IsError: true}
 }
 
-// CheckArguments validates raw arguments against the parameters of d without running anything. For
+// ValidateArguments validates raw arguments against the parameters of d without running anything. For
 // invalid arguments it returns an [*ArgumentError]; any other error means that d's parameters are
 // not a valid schema.
 //
 // Empty arguments are the empty object. Duplicate names, and names that differ from declared ones
 // only in case, are invalid: approvers must see what the call does.
-func CheckArguments(d Definition, arguments string) error {
+func (d Definition) ValidateArguments(arguments string) error {
 	c, err := newChecker(d.Name, d.WithDefaults().Parameters)
 	if err != nil {
 		return err

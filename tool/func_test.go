@@ -138,7 +138,7 @@ func TestArgumentsReadOneWay(t *testing.T) {
 			out := tooltest.Run(t, tl, arguments)
 			require.True(t, out.Result.IsError)
 			require.Equal(t, "Error: Tool parameter validation failed for send: "+want, out.Result.Output)
-			require.EqualError(t, tool.CheckArguments(tl.Definition(), arguments), "Tool parameter validation failed for send: "+want)
+			require.EqualError(t, tl.Definition().ValidateArguments(arguments), "Tool parameter validation failed for send: "+want)
 		}
 	}
 	for arguments, want := range map[string]string{
@@ -147,9 +147,9 @@ func TestArgumentsReadOneWay(t *testing.T) {
 		`{"to":{"CITY":"Oslo"}}`:                  `to.CITY: is not a parameter; did you mean "city"?`,
 		`{"all":[{"id":1},{"\u0130d":2,"iD":3}]}`: `all[1].iD: is not a parameter; did you mean "id"?`,
 	} {
-		require.EqualError(t, tool.CheckArguments(tool.Definition{Name: "send", Parameters: open}, arguments), "Tool parameter validation failed for send: "+want)
+		require.EqualError(t, tool.Definition{Name: "send", Parameters: open}.ValidateArguments(arguments), "Tool parameter validation failed for send: "+want)
 	}
-	require.NoError(t, tool.CheckArguments(tool.Definition{Name: "send", Parameters: open}, `{"path":"/tmp","other":1,"Other":2}`))
+	require.NoError(t, tool.Definition{Name: "send", Parameters: open}.ValidateArguments(`{"path":"/tmp","other":1,"Other":2}`))
 }
 
 func TestSpecialInputTypes(t *testing.T) {
@@ -339,9 +339,9 @@ func (b bare) Call(context.Context, tool.Call) (tool.Result, error) { return too
 
 func TestCheckArguments(t *testing.T) {
 	d := tool.Definition{Name: "get", Parameters: json.RawMessage(`{"type":"object","required":["id"]}`)}
-	require.NoError(t, tool.CheckArguments(d, `{"id":1,"more":2}`))
-	require.EqualError(t, tool.CheckArguments(d, ``), "Tool parameter validation failed for get: id: is required")
-	require.NoError(t, tool.CheckArguments(tool.Definition{Name: "any"}, `{"a":1}`))
-	err := tool.CheckArguments(tool.Definition{Name: "bad", Parameters: json.RawMessage(`{"type":7}`)}, `{}`)
+	require.NoError(t, d.ValidateArguments(`{"id":1,"more":2}`))
+	require.EqualError(t, d.ValidateArguments(``), "Tool parameter validation failed for get: id: is required")
+	require.NoError(t, tool.Definition{Name: "any"}.ValidateArguments(`{"a":1}`))
+	err := tool.Definition{Name: "bad", Parameters: json.RawMessage(`{"type":7}`)}.ValidateArguments(`{}`)
 	require.ErrorContains(t, err, `tool "bad": parameters are not a JSON Schema`)
 }

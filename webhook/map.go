@@ -52,7 +52,7 @@ func (s Source) Map(header http.Header, body []byte) (e event.EnvEvent, threadID
 func valid(e event.EnvEvent) error {
 	var field *event.FieldError
 	if err := e.Validate(); errors.As(err, &field) {
-		return fieldErrorf("event."+field.Field, "%s", field.Problem)
+		return event.FieldErrorf("event."+field.Field, "%s", field.Problem)
 	}
 	return nil
 }
@@ -85,11 +85,11 @@ func decode(header http.Header, body []byte) (json.RawMessage, error) {
 	case mediaType == "application/x-www-form-urlencoded" && !isObject(body):
 		return decodeForm(body)
 	case json.Valid(body):
-		return bytes.Clone(body), event.CheckJSON(payloadField, body)
+		return bytes.Clone(body), event.ValidateJSON(payloadField, body)
 	case mediaType == "application/json" || strings.HasSuffix(mediaType, "+json"):
-		return nil, fieldErrorf(payloadField, "is not valid JSON, as the header Content-Type says it is")
+		return nil, event.FieldErrorf(payloadField, "is not valid JSON, as the header Content-Type says it is")
 	case !utf8.Valid(body):
-		return nil, fieldErrorf(payloadField, "is neither JSON, nor a form, nor text in UTF-8")
+		return nil, event.FieldErrorf(payloadField, "is neither JSON, nor a form, nor text in UTF-8")
 	}
 	return json.Marshal(string(body))
 }
@@ -105,10 +105,10 @@ func isObject(body []byte) bool {
 func decodeForm(body []byte) (json.RawMessage, error) {
 	form, err := url.ParseQuery(string(body))
 	if err != nil {
-		return nil, fieldErrorf(payloadField, "is not a form, as the header Content-Type says it is")
+		return nil, event.FieldErrorf(payloadField, "is not a form, as the header Content-Type says it is")
 	}
 	if payload := form.Get(payloadField); json.Valid([]byte(payload)) {
-		return json.RawMessage(payload), event.CheckJSON(payloadField, []byte(payload))
+		return json.RawMessage(payload), event.ValidateJSON(payloadField, []byte(payload))
 	}
 	object := make(map[string]any, len(form))
 	for key, values := range form {
@@ -134,12 +134,12 @@ func (s Source) eventID(r request, body []byte) (string, error) {
 	case text != "" && err != nil:
 		return "", err
 	case err == nil && id != "":
-		if signals.CheckEventID("id", id) == nil {
+		if signals.ValidateEventID("id", id) == nil {
 			return id, nil
 		}
 		return signals.EventID("webhook", s.Name, "id", id), nil
 	case text != "":
-		return "", fieldErrorf("event.id", "is empty for this request")
+		return "", event.FieldErrorf("event.id", "is empty for this request")
 	}
 	return signals.EventID("webhook", s.Name, "body", string(body)), nil
 }
@@ -156,8 +156,8 @@ func (r request) threadID(text string) (string, error) {
 	case err != nil:
 		return "", err
 	case whole == "":
-		return "", fieldErrorf("event.thread", "is empty for this request")
-	case signals.CheckID("thread", whole) == nil:
+		return "", event.FieldErrorf("event.thread", "is empty for this request")
+	case signals.ValidateID("thread", whole) == nil:
 		return whole, nil
 	}
 	id := strings.TrimLeft(strings.Map(threadChar, whole), "._:@-")
@@ -195,7 +195,7 @@ func (r request) timestamp(text string) (int64, error) {
 	}
 	at, ok := instant(value)
 	if !ok {
-		return 0, fieldErrorf("event.timestamp", "is no time: seconds or milliseconds since 1970, or RFC 3339, are expected")
+		return 0, event.FieldErrorf("event.timestamp", "is no time: seconds or milliseconds since 1970, or RFC 3339, are expected")
 	}
 	return at.UnixMilli(), nil
 }

@@ -37,7 +37,7 @@ func TestMap(t *testing.T) {
 		Metadata: event.EnvMetadata{TriggerSessionID: "acme-shop", EnvName: "hub/2", Source: event.SourceEnv},
 		Payload:  json.RawMessage(`{"id":"c1","author":{"name":"Ann"}}`),
 	}, e)
-	require.NoError(t, signals.CheckPost(threadID, signals.EnvPost(e)))
+	require.NoError(t, signals.EnvPost(e).Validate(threadID))
 
 	t.Run("defaults", func(t *testing.T) {
 		s := mapped(webhook.SchemeHMAC, webhook.Event{Type: "webhook.received", Thread: "ops"})
@@ -114,7 +114,7 @@ func TestEventIDs(t *testing.T) {
 		t.Helper()
 		e, _, err := mapped(scheme, webhook.Event{Type: "x", Thread: "t", ID: template}).Map(headers(header), []byte(body))
 		require.NoError(t, err)
-		require.NoError(t, signals.CheckEventID("id", e.ID))
+		require.NoError(t, signals.ValidateEventID("id", e.ID))
 		return e.ID
 	}
 	delivery := map[string]string{"X-GitHub-Delivery": "d-1"}
@@ -160,7 +160,7 @@ func TestThreadIDs(t *testing.T) {
 		require.NoError(t, err)
 		_, id, err := mapped(webhook.SchemeHMAC, webhook.Event{Type: "x", Thread: "{payload.n}"}).Map(nil, body)
 		require.NoError(t, err)
-		require.NoError(t, signals.CheckID("threadId", id))
+		require.NoError(t, signals.ValidateID("threadId", id))
 		return id
 	}
 	for name, want := range map[string]string{
@@ -288,7 +288,7 @@ func FuzzMap(f *testing.F) {
 			require.ErrorAs(t, err, &wrong)
 			return
 		}
-		require.NoError(t, signals.CheckID("threadId", threadID))
-		require.NoError(t, signals.CheckPost(threadID, signals.EnvPost(e)))
+		require.NoError(t, signals.ValidateID("threadId", threadID))
+		require.NoError(t, signals.EnvPost(e).Validate(threadID))
 	})
 }

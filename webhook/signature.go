@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/threadmill/threadmill/event"
 )
 
 // Defaults and limits of [Signature].
@@ -109,7 +111,7 @@ func (s Source) Verify(header http.Header, body []byte, now time.Time) error {
 		return err
 	}
 	if !slices.ContainsFunc(s.Secrets, func(secret Secret) bool { return sig.holds(c, secret, body) }) {
-		return fieldErrorf("header."+sig.Header, "does not fit the body and any secret of this webhook")
+		return event.FieldErrorf("header."+sig.Header, "does not fit the body and any secret of this webhook")
 	}
 	return sig.fresh(c, now)
 }
@@ -118,7 +120,7 @@ func (s Signature) claim(header http.Header) (claim, error) {
 	field := "header." + s.Header
 	value := strings.TrimSpace(header.Get(s.Header))
 	if value == "" {
-		return claim{}, fieldErrorf(field, "is missing: requests to this webhook have to be signed")
+		return claim{}, event.FieldErrorf(field, "is missing: requests to this webhook have to be signed")
 	}
 	if s.Scheme == SchemeStripe {
 		return stripeClaim(field, value)
@@ -128,7 +130,7 @@ func (s Signature) claim(header http.Header) (claim, error) {
 		c.field = "header." + s.TimestampHeader
 		c.sent = strings.TrimSpace(header.Get(s.TimestampHeader))
 		if c.sent == "" {
-			return claim{}, fieldErrorf(c.field, "is missing: the time of sending is signed too")
+			return claim{}, event.FieldErrorf(c.field, "is missing: the time of sending is signed too")
 		}
 		c.before = c.sent + "."
 		if s.Scheme == SchemeSlack {
@@ -137,11 +139,11 @@ func (s Signature) claim(header http.Header) (claim, error) {
 	}
 	encoded, ok := strings.CutPrefix(value, s.Prefix)
 	if !ok {
-		return claim{}, fieldErrorf(field, "must begin with %q", s.Prefix)
+		return claim{}, event.FieldErrorf(field, "must begin with %q", s.Prefix)
 	}
 	mac, err := s.decode(encoded)
 	if err != nil {
-		return claim{}, fieldErrorf(field, "is no signature in %s", s.Encoding)
+		return claim{}, event.FieldErrorf(field, "is no signature in %s", s.Encoding)
 	}
 	c.macs = [][]byte{mac}
 	return c, nil
@@ -164,9 +166,9 @@ func stripeClaim(field, value string) (claim, error) {
 	}
 	switch {
 	case c.sent == "":
-		return claim{}, fieldErrorf(field, "has no t: the time of sending is signed too")
+		return claim{}, event.FieldErrorf(field, "has no t: the time of sending is signed too")
 	case len(c.macs) == 0:
-		return claim{}, fieldErrorf(field, "has no v1 with a signature in hex")
+		return claim{}, event.FieldErrorf(field, "has no v1 with a signature in hex")
 	}
 	return c, nil
 }
@@ -206,10 +208,10 @@ func (s Signature) fresh(c claim, now time.Time) error {
 	sent, ok := instant(c.sent)
 	// Digits only: with a dot, the boundary between time and body would be ambiguous.
 	if !ok || strings.Trim(c.sent, "0123456789") != "" {
-		return fieldErrorf(c.field, "is no time: seconds since 1970 are expected")
+		return event.FieldErrorf(c.field, "is no time: seconds since 1970 are expected")
 	}
 	if off := now.Sub(sent).Abs(); off > s.Tolerance {
-		return fieldErrorf(c.field, "is stale: %s from this server's time, at most %s are taken; if the request is no old one, set the clocks",
+		return event.FieldErrorf(c.field, "is stale: %s from this server's time, at most %s are taken; if the request is no old one, set the clocks",
 			off.Round(time.Second), s.Tolerance)
 	}
 	return nil

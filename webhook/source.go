@@ -168,9 +168,9 @@ func (s Source) Validate() error {
 	return errors.Join(m...)
 }
 
-// Check validates the sources and the uniqueness of their names. An error names the source by its
+// ValidateAll validates the sources and the uniqueness of their names. An error names the source by its
 // index.
-func Check(sources []Source) error {
+func ValidateAll(sources []Source) error {
 	var errs []error
 	names := map[string]bool{}
 	for i, s := range sources {
@@ -178,9 +178,7 @@ func Check(sources []Source) error {
 			errs = append(errs, fmt.Errorf("[%d]: %w", i, err))
 		}
 		if names[s.Name] {
-			errs = append(errs, fmt.Errorf("[%d]: %w", i, &event.FieldError{
-				Field: "name", Problem: fmt.Sprintf("%q is taken by another webhook: choose another", s.Name),
-			}))
+			errs = append(errs, fmt.Errorf("[%d]: %w", i, event.FieldErrorf("name", "%q is taken by another webhook: choose another", s.Name)))
 		}
 		names[s.Name] = true
 	}
@@ -191,9 +189,5 @@ func Check(sources []Source) error {
 type mistakes []error
 
 func (m *mistakes) add(field, format string, args ...any) {
-	*m = append(*m, fieldErrorf(field, format, args...))
-}
-
-func fieldErrorf(field, format string, args ...any) error {
-	return &event.FieldError{Field: field, Problem: fmt.Sprintf(format, args...)}
+	*m = append(*m, event.FieldErrorf(field, format, args...))
 }

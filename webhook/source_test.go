@@ -85,11 +85,11 @@ func TestCheck(t *testing.T) {
 	a := with("k", webhook.Signature{Scheme: webhook.SchemeGitHub})
 	b := a
 	b.Name = "b"
-	require.NoError(t, webhook.Check(nil))
-	require.NoError(t, webhook.Check([]webhook.Source{a, b}))
-	require.EqualError(t, webhook.Check([]webhook.Source{a, b, a}), `[2]: name: "s" is taken by another webhook: choose another`)
+	require.NoError(t, webhook.ValidateAll(nil))
+	require.NoError(t, webhook.ValidateAll([]webhook.Source{a, b}))
+	require.EqualError(t, webhook.ValidateAll([]webhook.Source{a, b, a}), `[2]: name: "s" is taken by another webhook: choose another`)
 	b.Secrets = nil
-	require.ErrorContains(t, webhook.Check([]webhook.Source{a, b}), "[1]: secrets: is required")
+	require.ErrorContains(t, webhook.ValidateAll([]webhook.Source{a, b}), "[1]: secrets: is required")
 }
 
 func TestSecretStaysHidden(t *testing.T) {

@@ -125,7 +125,7 @@ func (e Event) checkAgents(m *mistakes) {
 	for i, name := range e.Agents {
 		field := fmt.Sprintf("event.agents[%d]", i)
 		var problem *event.FieldError
-		if err := signals.CheckID(field, name); errors.As(err, &problem) {
+		if err := signals.ValidateID(field, name); errors.As(err, &problem) {
 			m.add(field, "%s", problem.Problem)
 		}
 	}
@@ -142,7 +142,7 @@ type request struct {
 func (r request) fill(purpose, text string) (string, error) {
 	t, err := parse(text)
 	if err != nil {
-		return "", fieldErrorf(purpose, "%v", err)
+		return "", event.FieldErrorf(purpose, "%v", err)
 	}
 	var b strings.Builder
 	for _, p := range t {
@@ -163,7 +163,7 @@ func (r request) fill(purpose, text string) (string, error) {
 func needed(purpose string, err error) error {
 	var field *event.FieldError
 	if errors.As(err, &field) {
-		return fieldErrorf(field.Field, "%s; %s is made of it", field.Problem, purpose)
+		return event.FieldErrorf(field.Field, "%s; %s is made of it", field.Problem, purpose)
 	}
 	return err
 }
@@ -175,7 +175,7 @@ func (r request) text(field string) (string, error) {
 	if name, ok := strings.CutPrefix(field, headerPrefix); ok {
 		values := r.header.Values(name)
 		if len(values) == 0 {
-			return "", fieldErrorf(field, "is missing in the request")
+			return "", event.FieldErrorf(field, "is missing in the request")
 		}
 		return values[0], nil
 	}
@@ -193,7 +193,7 @@ func (r request) value(field string) (json.RawMessage, error) {
 	for i, key := range keys[1:] {
 		next, ok := child(at, key)
 		if !ok {
-			return nil, fieldErrorf(field, "is missing: %s has no %q", strings.Join(keys[:i+1], "."), key)
+			return nil, event.FieldErrorf(field, "is missing: %s has no %q", strings.Join(keys[:i+1], "."), key)
 		}
 		at = next
 	}
@@ -239,11 +239,11 @@ func scalar(field string, raw json.RawMessage) (string, error) {
 		err := json.Unmarshal(raw, &s)
 		return s, err
 	case '{':
-		return "", fieldErrorf(field, "is an object, must be a text, a number or a boolean")
+		return "", event.FieldErrorf(field, "is an object, must be a text, a number or a boolean")
 	case '[':
-		return "", fieldErrorf(field, "is a list, must be a text, a number or a boolean")
+		return "", event.FieldErrorf(field, "is a list, must be a text, a number or a boolean")
 	case 'n', 0:
-		return "", fieldErrorf(field, "is null, must be a text, a number or a boolean")
+		return "", event.FieldErrorf(field, "is null, must be a text, a number or a boolean")
 	}
 	return strings.TrimSpace(string(raw)), nil
 }

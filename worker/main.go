@@ -100,13 +100,13 @@ func (o *options) check() error {
 	if o.taskQueue == "" {
 		return program.Usagef("--task-queue: must not be empty")
 	}
-	if err := signals.CheckID("--namespace", o.namespace); err != nil {
+	if err := signals.ValidateID("--namespace", o.namespace); err != nil {
 		return program.Usagef("%w", err)
 	}
-	if err := o.auth.Check(); err != nil {
+	if err := o.auth.Validate(); err != nil {
 		return err
 	}
-	return program.CheckAddr("http", o.http)
+	return program.ValidateAddr("http", o.http)
 }
 
 func (o *options) has(role string) bool { return slices.Contains(o.roles, role) }

@@ -18,8 +18,8 @@ func (t approvals) handlers() []handler {
 	return []handler{
 		onSignal(t.conversation, signals.SignalDecide, t.decide),
 		onSignal(t.conversation, signals.SignalRevoke, t.revoke),
-		onUpdate(t.conversation, signals.UpdateDecide, "decide on a tool call", signals.CheckDecide, t.updateDecide),
-		onUpdate(t.conversation, signals.UpdateRevoke, "take an approval back", signals.CheckRevoke, t.updateRevoke),
+		onUpdate(t.conversation, signals.UpdateDecide, "decide on a tool call", signals.Decide.Validate, t.updateDecide),
+		onUpdate(t.conversation, signals.UpdateRevoke, "take an approval back", signals.Revoke.Validate, t.updateRevoke),
 		onQuery(signals.QueryApprovals, "the tool calls that wait for approval, or for a client", func(workflow.Context) signals.Approvals {
 			return signals.Approvals{Approvals: t.state.Approvals(), ClientCalls: t.state.ClientCalls()}
 		}),
@@ -28,7 +28,7 @@ func (t approvals) handlers() []handler {
 
 // decide handles a decision by signal.
 func (t approvals) decide(ctx workflow.Context, name string, d signals.Decide) {
-	if err := signals.CheckDecide(d); err != nil {
+	if err := d.Validate(); err != nil {
 		t.state.Reject(workflow.Now(ctx), name, d, err)
 		return
 	}
@@ -132,7 +132,7 @@ func (t approvals) cascade(ctx workflow.Context, turn *thread.Turn) {
 }
 
 func (t approvals) revoke(ctx workflow.Context, name string, v signals.Revoke) {
-	if err := signals.CheckRevoke(v); err != nil {
+	if err := v.Validate(); err != nil {
 		t.state.Reject(workflow.Now(ctx), name, v, err)
 		return
 	}
@@ -153,7 +153,7 @@ func (t approvals) updateRevoke(ctx workflow.Context, v signals.Revoke) (signals
 
 // postDecision handles a decision that arrived as a message.
 func (t approvals) postDecision(ctx workflow.Context, p signals.Post, d signals.Decide) (signals.PostResult, error) {
-	if err := signals.CheckDecide(d); err != nil {
+	if err := d.Validate(); err != nil {
 		return signals.PostResult{}, refuse(err)
 	}
 	out, err := t.updateDecide(ctx, d)
@@ -167,7 +167,7 @@ func (t approvals) postDecision(ctx workflow.Context, p signals.Post, d signals.
 		t.state.SawDecision(p)
 		return signals.PostResult{EventID: p.ID, Status: signals.PostDuplicate}, nil
 	}
-	return signals.PostResult{}, refuse(&event.FieldError{Field: "payload.content", Problem: "is a decision that has no effect: " + string(out.Result)})
+	return signals.PostResult{}, refuse(event.FieldErrorf("payload.content", "%s", "is a decision that has no effect: "+string(out.Result)))
 }
 
 // watchStatus keeps the search attribute that says whether the thread waits for approval up to

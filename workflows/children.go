@@ -195,7 +195,7 @@ func (t children) decideForChild(ctx workflow.Context, d signals.Decide) (signal
 	case err != nil:
 		return signals.DecideResult{}, err
 	case !done:
-		return signals.DecideResult{}, refuse(&event.FieldError{Field: "toolCallId", Problem: "is a call of a sub-agent that has not answered yet; look whether it still waits"})
+		return signals.DecideResult{}, refuse(event.FieldErrorf("toolCallId", "is a call of a sub-agent that has not answered yet; look whether it still waits"))
 	}
 	if out != signals.DecideAccepted {
 		// Another decision was forwarded first.

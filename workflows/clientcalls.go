@@ -12,13 +12,13 @@ type clientCalls struct{ *conversation }
 func (t clientCalls) handlers() []handler {
 	return []handler{
 		onSignal(t.conversation, signals.SignalToolResult, t.toolResult),
-		onUpdate(t.conversation, signals.UpdateToolResult, "answer a call that a connected client runs", signals.CheckToolResult, t.updateToolResult),
+		onUpdate(t.conversation, signals.UpdateToolResult, "answer a call that a connected client runs", signals.ToolResult.Validate, t.updateToolResult),
 	}
 }
 
 // toolResult handles the result of a call by signal.
 func (t clientCalls) toolResult(ctx workflow.Context, name string, r signals.ToolResult) {
-	if err := signals.CheckToolResult(r); err != nil {
+	if err := r.Validate(); err != nil {
 		t.state.Reject(workflow.Now(ctx), name, r, err)
 		return
 	}

@@ -1,8 +1,6 @@
 package workflows
 
 import (
-	"fmt"
-
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/threadmill/threadmill/event"
@@ -14,12 +12,12 @@ import (
 func (t *conversation) controlHandlers() []handler {
 	return []handler{
 		onSignal(t, signals.SignalControl, t.control),
-		onUpdate(t, signals.UpdateThread, "change the thread's title, agents or metadata", t.state.CheckChange, t.updateThread),
+		onUpdate(t, signals.UpdateThread, "change the thread's title, agents or metadata", t.state.ValidateChange, t.updateThread),
 	}
 }
 
 func (t *conversation) control(ctx workflow.Context, name string, c signals.Control) {
-	err := signals.CheckControl(c)
+	err := c.Validate()
 	switch {
 	case err != nil:
 	case c.Action == signals.ControlInterrupt:
@@ -44,7 +42,7 @@ func (t *conversation) interruptEvent(ctx workflow.Context, c signals.Control) e
 	case c.EventID == "" || t.state.InTurn(c.EventID):
 		t.interruptTurn(ctx, c)
 	case !t.state.Cancel(workflow.Now(ctx), c):
-		return &event.FieldError{Field: "eventId", Problem: fmt.Sprintf("event %q is neither processed nor queued", c.EventID)}
+		return event.FieldErrorf("eventId", "event %q is neither processed nor queued", c.EventID)
 	}
 	return nil
 }
@@ -67,7 +65,7 @@ func (t *conversation) interrupt(c signals.Control) {
 func (t *conversation) updateThread(ctx workflow.Context, c signals.ThreadChange) (signals.State, error) {
 	s := t.state
 	// The thread may have been closed since the validation.
-	if err := s.CheckChange(c); err != nil {
+	if err := s.ValidateChange(c); err != nil {
 		return signals.State{}, refuse(err)
 	}
 	changed := s.Change(workflow.Now(ctx), c)

@@ -20,7 +20,7 @@ func (t posts) handlers() []handler {
 		onUpdate(t.conversation, signals.UpdatePost, "post an event", t.validatePost, t.updatePost),
 		onUpdate(t.conversation, signals.UpdatePostBatch, "post several events, in order", t.validatePostBatch, t.updatePostBatch),
 		onUpdate(t.conversation, signals.UpdateTurn, "post an event and wait for the end of its turn", t.validateTurn, t.updateTurn),
-		onUpdate(t.conversation, signals.UpdateSetStatus, "change the status of a queued event", t.state.CheckSetStatus, t.updateSetStatus),
+		onUpdate(t.conversation, signals.UpdateSetStatus, "change the status of a queued event", t.state.ValidateSetStatus, t.updateSetStatus),
 		onQuery(signals.QueryQueue, "the events that wait, in order", func(workflow.Context) signals.Queue { return t.state.QueueView() }),
 	}
 }
@@ -97,7 +97,7 @@ func outcome(r signals.PostResult, err error) signals.PostOutcome {
 
 // validatePostBatch rejects a batch in which no post changes anything.
 func (t posts) validatePostBatch(b signals.PostBatch) error {
-	if err := signals.CheckBatch(b); err != nil {
+	if err := b.Validate(); err != nil {
 		return refuse(err)
 	}
 	out := signals.PostBatchResult{Results: make([]signals.PostOutcome, len(b.Posts))}
@@ -140,12 +140,12 @@ func (t posts) validatePost(p signals.Post) error {
 	if t.state.WasPosted(p.ID) {
 		return temporal.NewNonRetryableApplicationError("event "+p.ID+" was posted before", signals.DuplicateType, nil)
 	}
-	return refuse(t.state.CheckPost(p))
+	return refuse(t.state.ValidatePost(p))
 }
 
 func (t posts) validateTurn(p signals.Post) error {
 	if p.ID == "" {
-		return refuse(&event.FieldError{Field: "id", Problem: "is required to wait for a turn"})
+		return refuse(event.FieldErrorf("id", "is required to wait for a turn"))
 	}
 	if t.state.WasPosted(p.ID) {
 		if _, known := t.state.Outcome(p.ID); !known && !t.state.Awaits(p.ID) {
@@ -153,7 +153,7 @@ func (t posts) validateTurn(p signals.Post) error {
 		}
 		return nil
 	}
-	return refuse(t.state.CheckPost(p))
+	return refuse(t.state.ValidatePost(p))
 }
 
 func (t posts) updateSetStatus(ctx workflow.Context, c signals.SetStatus) (signals.SetStatusResult, error) {

@@ -63,7 +63,7 @@ func (j *job) listen(ctx workflow.Context) {
 		for j.done == nil {
 			var c signals.CompleteTask
 			workflow.GetSignalChannel(ctx, signals.SignalCompleteTask).Receive(ctx, &c)
-			if signals.CheckCompleteTask(c) == nil && c.TaskID == j.in.Task.ID {
+			if c.Validate() == nil && c.TaskID == j.in.Task.ID {
 				j.done = &thread.TaskReply{Result: c.Result, Error: c.Error, By: cmp.Or(c.By, "outside")}
 			}
 		}

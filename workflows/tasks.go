@@ -17,8 +17,8 @@ func (t tasks) handlers() []handler {
 	return []handler{
 		onSignal(t.conversation, signals.SignalCompleteTask, t.completeTask),
 		onSignal(t.conversation, signals.SignalTaskReport, t.taskReported),
-		onUpdate(t.conversation, signals.UpdateCompleteTask, "complete a background task", signals.CheckCompleteTask, t.updateCompleteTask),
-		onUpdate(t.conversation, signals.UpdateCancelTask, "cancel a background task", signals.CheckCancelTask, t.updateCancelTask),
+		onUpdate(t.conversation, signals.UpdateCompleteTask, "complete a background task", signals.CompleteTask.Validate, t.updateCompleteTask),
+		onUpdate(t.conversation, signals.UpdateCancelTask, "cancel a background task", signals.CancelTask.Validate, t.updateCancelTask),
 		onQuery(signals.QueryTasks, "the background tasks", func(workflow.Context) signals.Tasks { return t.state.TasksView() }),
 	}
 }
@@ -96,7 +96,7 @@ func (t tasks) taskReported(ctx workflow.Context, name string, rep thread.TaskRe
 }
 
 func (t tasks) completeTask(ctx workflow.Context, name string, c signals.CompleteTask) {
-	err := signals.CheckCompleteTask(c)
+	err := c.Validate()
 	if err == nil {
 		switch out := t.state.CompleteTask(workflow.Now(ctx), c); out.Result {
 		case signals.TaskAccepted:

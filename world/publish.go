@@ -57,7 +57,7 @@ type Published struct {
 // the sender, who must be a person. The id is that of the decision's message then. A
 // decision that changes nothing is a [*DecisionError].
 func (w *World) Publish(ctx context.Context, said Said) (Published, error) {
-	if err := signals.CheckID("chatId", said.ChatID); err != nil {
+	if err := signals.ValidateID("chatId", said.ChatID); err != nil {
 		return Published{}, err
 	}
 	by, err := w.sender(ctx, said.Sender, said.ChatID)
@@ -103,7 +103,7 @@ func (w *World) PublishToolResult(ctx context.Context, agentID string, d ToolRes
 // agentID is empty. Subscribers get its message when the thread has stored it.
 func (w *World) PublishToolResultAs(ctx context.Context, by, agentID string, d ToolResultData, chatID string) (Published, error) {
 	if d.ToolCallID == "" {
-		return Published{}, &event.FieldError{Field: "tool_call_id", Problem: "is required: that of the call, or of the request for its approval"}
+		return Published{}, event.FieldErrorf("tool_call_id", "is required: that of the call, or of the request for its approval")
 	}
 	content, err := d.Content(agentID)
 	if err != nil {
@@ -113,7 +113,7 @@ func (w *World) PublishToolResultAs(ctx context.Context, by, agentID string, d T
 }
 
 func (w *World) decide(ctx context.Context, chatID string, by sender, d signals.Decide) (Published, error) {
-	if err := signals.CheckDecide(d); err != nil {
+	if err := d.Validate(); err != nil {
 		return Published{}, err
 	}
 	got := signals.DecideResult{Result: signals.DecideNotAllowed}
@@ -139,7 +139,7 @@ type sender struct {
 func (w *World) sender(ctx context.Context, name, chatID string) (sender, error) {
 	switch {
 	case name == "":
-		return sender{}, &event.FieldError{Field: "sender", Problem: "is required"}
+		return sender{}, event.FieldErrorf("sender", "is required")
 	case strings.EqualFold(name, senderSystem):
 		return sender{senderSystem, event.CreatedBySystem}, nil
 	case strings.EqualFold(name, senderWorld):

@@ -50,7 +50,7 @@ const (
 // have had all of it. A chat that was closed is [signals.ErrThreadClosed]. While the world is
 // being stopped nothing is started.
 func (w *World) Start(ctx context.Context, chat Chat) error {
-	if err := signals.CheckID("id", chat.ID); err != nil {
+	if err := signals.ValidateID("id", chat.ID); err != nil {
 		return err
 	}
 	w.mu.Lock()

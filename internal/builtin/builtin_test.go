@@ -9,7 +9,6 @@ import (
 
 	"github.com/threadmill/threadmill/internal/builtin"
 	"github.com/threadmill/threadmill/internal/thread"
-	"github.com/threadmill/threadmill/tool"
 )
 
 func TestNames(t *testing.T) {
@@ -62,7 +61,7 @@ func TestArguments(t *testing.T) {
 		{builtin.CancelTask, `{"taskId":"t3","reason":"x"}`, false},
 	} {
 		d, _ := builtin.Lookup(tc.tool)
-		err := tool.CheckArguments(d, tc.arguments)
+		err := d.ValidateArguments(tc.arguments)
 		require.Equal(t, tc.fits, err == nil, "%s %s: %v", tc.tool, tc.arguments, err)
 	}
 	for tool, into := range map[string]any{

@@ -73,7 +73,7 @@ approvalRules:
 		{Name: "no root", Agents: []string{"poet", "ASSISTANT"}, Tools: []string{"shell_cmd", "open_page", "task"}, When: `args.command.contains("sudo")`, Effect: approval.EffectDeny, Reason: "No."},
 		{Name: "looks", Agents: []string{"*"}, Effect: approval.EffectAsk},
 	}, c.ApprovalRules)
-	require.NoError(t, approval.Check(c.ApprovalRules))
+	require.NoError(t, approval.ValidateRules(c.ApprovalRules))
 	for _, a := range c.Agents {
 		require.NoError(t, a.Validate())
 	}
@@ -113,8 +113,8 @@ hooks: [{name: h, workflow: {type: W, taskQueue: q}, filter: {types: [tool_call]
 	set, err := tool.NewSet(tool.Client(c.Tools.Client[0]), tool.Client(c.Tools.Client[1]))
 	require.NoError(t, err)
 	require.Equal(t, []string{"open_page", "beep"}, set.Names())
-	require.Error(t, tool.CheckArguments(page, `{}`))
-	require.NoError(t, tool.CheckArguments(page, `{"url":"https://example.com"}`))
+	require.Error(t, page.ValidateArguments(`{}`))
+	require.NoError(t, page.ValidateArguments(`{"url":"https://example.com"}`))
 
 	t.Run("their bound is that of package tool", func(t *testing.T) {
 		require.NoError(t, tool.Definition{Name: "a", Client: true, Deadline: maxClientDeadline}.Validate())

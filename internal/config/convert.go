@@ -169,7 +169,7 @@ func (d *document) schema(n ast.Node, path string) json.RawMessage {
 	}
 	raw, err := json.Marshal(schema)
 	if err == nil {
-		err = tool.CheckArguments(tool.Definition{Name: "tool", Parameters: raw}, "{}")
+		err = tool.Definition{Name: "tool", Parameters: raw}.ValidateArguments("{}")
 	}
 	if arguments := (*tool.ArgumentError)(nil); err != nil && !errors.As(err, &arguments) {
 		d.fieldErrorf(path, KindInvalid, "is not a JSON Schema: %s", strings.TrimPrefix(err.Error(), `tool "tool": `))
@@ -201,7 +201,7 @@ func (d *document) agents(entries []agentEntry, limits agent.Limits, models *mod
 		}
 		d.toolsOfAgent(path, a)
 		if !d.failedBelow(path + ".approvalTerms") {
-			d.invalid(path, approval.CheckTerms(a.ApprovalTerms))
+			d.invalid(path+".approvalTerms", a.ApprovalTerms.Validate())
 		}
 		agents = append(agents, a)
 	}
@@ -405,7 +405,7 @@ func (d *document) webhooks(entries []webhookEntry, agents agent.Fixed) []webhoo
 				if d.has(path + ".secretEnv") {
 					continue
 				}
-				err = &event.FieldError{Field: "secretEnv", Problem: field.Problem}
+				err = event.FieldErrorf("secretEnv", "%s", field.Problem)
 			}
 			d.invalid(path, err)
 		}
@@ -447,7 +447,7 @@ func (d *document) apiKeys(entries []keyEntry) []auth.Key {
 			continue
 		}
 		keys = append(keys, k)
-		if err := auth.CheckKeys(keys); err != nil {
+		if err := auth.ValidateKeys(keys); err != nil {
 			d.fieldErrorf(path, KindDuplicate, "%s", err)
 			keys = keys[:len(keys)-1]
 		}

@@ -306,7 +306,7 @@ func hostProblem(s string) string {
 	return ""
 }
 
-func namespaceProblem(s string) string { return problem(signals.CheckID("namespace", s)) }
+func namespaceProblem(s string) string { return problem(signals.ValidateID("namespace", s)) }
 
 func expressionProblem(s string) string {
 	return problem(approval.Rule{Name: "x", Effect: approval.EffectAsk, When: strings.TrimSpace(s)}.Validate())

@@ -70,7 +70,7 @@ webhooks:
 			Secrets: []webhook.Secret{"k1"}, Event: github,
 		},
 	}, c.Webhooks)
-	require.NoError(t, webhook.Check(c.Webhooks))
+	require.NoError(t, webhook.ValidateAll(c.Webhooks))
 	require.NotContains(t, fmt.Sprintf("%+v %#v", c, c), "k2")
 }
 

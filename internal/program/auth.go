@@ -39,7 +39,7 @@ func (f *AuthFlags) Register(flags *pflag.FlagSet) {
 var headerName = regexp.MustCompile(`^[A-Za-z0-9-]+$`)
 
 // Check reports what is wrong about the flags.
-func (f *AuthFlags) Check() error {
+func (f *AuthFlags) Validate() error {
 	switch {
 	case f.Mode != "" && f.Mode != AuthKeys && f.Mode != AuthProxy:
 		return Usagef("--auth: %q is neither %s nor %s", f.Mode, AuthKeys, AuthProxy)
@@ -99,7 +99,7 @@ func (s *Settings) addKeys(text string) error {
 		s.APIKeys = func() []auth.Key { return env }
 		return nil
 	}
-	if err := auth.CheckKeys(slices.Concat(env, file())); err != nil {
+	if err := auth.ValidateKeys(slices.Concat(env, file())); err != nil {
 		return Usagef("%s and apiKeys of the file: %w", EnvAPIKeys, err)
 	}
 	if len(env) > 0 {

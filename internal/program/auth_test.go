@@ -51,7 +51,7 @@ func TestAuthenticator(t *testing.T) {
 				require.NoError(t, err)
 			}
 			flags := AuthFlags{Mode: c.mode, Header: auth.DefaultProxyHeader}
-			require.NoError(t, flags.Check())
+			require.NoError(t, flags.Validate())
 			a, err := flags.Authenticator(t.Context(), &net.TCPAddr{IP: net.ParseIP(c.ip), Port: 8080}, db, func() []auth.Key { return configured })
 			if c.fails {
 				var usage *usageError

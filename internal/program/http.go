@@ -17,7 +17,7 @@ import (
 
 // Listen listens on the value of a flag. The error names the flag.
 func Listen(flag, addr string) (net.Listener, error) {
-	if err := CheckAddr(flag, addr); err != nil {
+	if err := ValidateAddr(flag, addr); err != nil {
 		return nil, err
 	}
 	l, err := net.Listen("tcp", addr)
@@ -27,8 +27,8 @@ func Listen(flag, addr string) (net.Listener, error) {
 	return l, nil
 }
 
-// CheckAddr reports whether the value of a flag can be an address.
-func CheckAddr(flag, addr string) error {
+// ValidateAddr reports whether the value of a flag can be an address.
+func ValidateAddr(flag, addr string) error {
 	if _, port, err := net.SplitHostPort(addr); err != nil || port == "" {
 		return Usagef("--%s: %q is not host:port, such as 127.0.0.1:8080", flag, addr)
 	}

@@ -29,9 +29,9 @@ type Change struct {
 
 // Save stores a definition, which holds from the next model call on. Created says that none
 // was stored before. A definition that is the newest already stays the version that it is.
-// Errors are those of [agent.Check], a [*TooLargeError], or the store's.
+// Errors are those of [agent.Agent.Validate], a [*TooLargeError], or the store's.
 func (r *Registry) Save(ctx context.Context, namespace string, a agent.Agent, c Change) (e Entry, created bool, err error) {
-	if err := agent.Check(a); err != nil {
+	if err := a.Validate(); err != nil {
 		return Entry{}, false, err
 	}
 	definition, err := a.MarshalJSON()

@@ -193,5 +193,5 @@ func Read(v store.AgentVersion) (agent.Agent, error) {
 		return agent.Agent{}, err
 	}
 	a.Name = v.Name
-	return a, agent.Check(a)
+	return a, a.Validate()
 }

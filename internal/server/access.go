@@ -234,7 +234,7 @@ func actor(ctx context.Context, location, given, byDefault string) (string, erro
 	case name == "" && given == "":
 		return byDefault, nil
 	case name == "":
-		return given, refuseField(location, event.CheckName("", given))
+		return given, refuseField(location, event.ValidateName("", given))
 	case given != "" && given != name:
 		return "", refuse(http.StatusForbidden, location, fmt.Sprintf("must be %q, the authenticated principal; omit it", name))
 	}

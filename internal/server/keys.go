@@ -132,7 +132,7 @@ func (h *keyHandlers) createKey(ctx context.Context, in *createKeyInput) (*newKe
 	k := store.APIKey{Namespace: h.namespace, Name: in.Body.Name, ExpiresAt: in.Body.ExpiresAt}
 	roles, err := auth.ParseRoles(in.Body.Roles)
 	if err == nil {
-		err = auth.CheckName("name", k.Name)
+		err = auth.ValidateName("name", k.Name)
 	}
 	if err != nil {
 		return nil, h.keyProblem(ctx, err)

@@ -29,7 +29,7 @@ type lookup struct {
 func (l *lookup) checkAgents(ctx context.Context, location string, names []string) error {
 	for i, name := range names {
 		at := fmt.Sprintf("%s[%d]", location, i)
-		if err := checkID(at, name, signals.CheckID); err != nil {
+		if err := checkID(at, name, signals.ValidateID); err != nil {
 			return err
 		}
 		if err := l.checkAgent(ctx, at, name); err != nil {
@@ -64,7 +64,7 @@ func checkID(location, id string, check func(field, id string) error) error {
 
 // thread finds a thread in the store or, when it has stored nothing yet, by asking it.
 func (l *lookup) thread(ctx context.Context, id string) (Thread, error) {
-	if signals.CheckID("threadId", id) != nil {
+	if signals.ValidateID("threadId", id) != nil {
 		return Thread{}, notFound(id)
 	}
 	t, err := l.store.Thread(ctx, l.key(id))

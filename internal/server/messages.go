@@ -128,7 +128,7 @@ func newPost(ctx context.Context, threadID, at string, m NewMessage) (signals.Po
 	if m.ID == "" {
 		m.ID = signals.NewID()
 	}
-	if err := checkID(at+"id", m.ID, signals.CheckEventID); err != nil {
+	if err := checkID(at+"id", m.ID, signals.ValidateEventID); err != nil {
 		return signals.Post{}, err
 	}
 	sender, err := actor(ctx, at+"sender", m.Sender, string(event.CreatedByUser))

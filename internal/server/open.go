@@ -82,7 +82,7 @@ func (h *threadHandlers) startOf(ctx context.Context, body *openBody) (signals.S
 	if body.ID == "" {
 		body.ID = signals.NewID()
 	}
-	if err := checkID("body.id", body.ID, signals.CheckID); err != nil {
+	if err := checkID("body.id", body.ID, signals.ValidateID); err != nil {
 		return start, nil, err
 	}
 	var err error

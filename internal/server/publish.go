@@ -65,7 +65,7 @@ func (h *publishHandlers) registerPublish() {
 }
 
 func (h *publishHandlers) publishToThread(ctx context.Context, in *publishThreadInput) (*output[threadclient.PublishResult], error) {
-	if err := signals.CheckID("threadId", in.ID); err != nil {
+	if err := signals.ValidateID("threadId", in.ID); err != nil {
 		return nil, h.problem(ctx, in.ID, err)
 	}
 	return h.publish(ctx, in.ID, in.Body, threadclient.PublishOptions{Open: in.Open})
@@ -106,7 +106,7 @@ func (b publishBody) event() (event.EnvEvent, error) {
 	}
 	raw, err := json.Marshal(b.Metadata)
 	if err != nil {
-		return e, &event.FieldError{Field: "metadata", Problem: err.Error()}
+		return e, event.FieldErrorf("metadata", "%s", err.Error())
 	}
 	return e, json.Unmarshal(raw, &e.Metadata)
 }

@@ -144,7 +144,7 @@ func (h *scheduleHandlers) replaceSchedule(ctx context.Context, in *replaceSched
 		return nil, refuse(http.StatusUnprocessableEntity, "body.id", "differs from the path; omit it")
 	}
 	in.Body.ID = in.ID
-	if signals.CheckID("id", in.ID) != nil {
+	if signals.ValidateID("id", in.ID) != nil {
 		return nil, h.scheduleProblem(ctx, in.ID, &threadclient.ScheduleError{ID: in.ID, Err: signals.ErrScheduleNotFound})
 	}
 	schedule, err := h.scheduleOf(ctx, in.Body)
@@ -167,7 +167,7 @@ func (h *scheduleHandlers) scheduleOf(ctx context.Context, body NewSchedule) (si
 		err = attributeSchedule(ctx, &schedule)
 	}
 	if err == nil {
-		err = signals.CheckSchedule(schedule)
+		err = schedule.Validate()
 	}
 	if err != nil {
 		return schedule, h.scheduleProblem(ctx, body.ID, err)

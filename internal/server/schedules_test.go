@@ -33,8 +33,8 @@ func (f *schedulesFake) get(id string) (signals.ScheduleView, error) {
 		return view, f.late
 	case f.fail != nil:
 		return view, f.fail
-	case signals.CheckID("id", id) != nil:
-		return view, signals.CheckID("id", id)
+	case signals.ValidateID("id", id) != nil:
+		return view, signals.ValidateID("id", id)
 	case !there:
 		return view, &threadclient.ScheduleError{ID: id, Err: signals.ErrScheduleNotFound}
 	}

@@ -2,7 +2,6 @@ package server
 
 import (
 	"encoding/json"
-	"errors"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
@@ -51,19 +50,10 @@ func (b NewSchedule) schedule() (signals.Schedule, error) {
 			err = json.Unmarshal(raw, &s.Event.Metadata)
 		}
 		if err != nil {
-			return s, inEvent(err)
+			return s, event.WithinField("event", err)
 		}
 	}
 	return s, nil
-}
-
-// inEvent says that a mistake in metadata stands in the event of a schedule.
-func inEvent(err error) error {
-	var field *event.FieldError
-	if errors.As(err, &field) {
-		return &event.FieldError{Field: "event." + field.Field, Problem: field.Problem}
-	}
-	return err
 }
 
 // scheduleView is the schedule as the API shows it.

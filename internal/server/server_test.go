@@ -54,7 +54,7 @@ type threads struct {
 }
 
 func (f *threads) check(id string) error {
-	if err := signals.CheckID("threadId", id); err != nil {
+	if err := signals.ValidateID("threadId", id); err != nil {
 		return err
 	}
 	open, there := f.known[id]

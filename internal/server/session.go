@@ -107,7 +107,7 @@ func (h *promptHandlers) publishQuery(ctx context.Context, id, content string) e
 	if len(payload) > signals.MaxPayload {
 		return tooLarge("content", len(payload))
 	}
-	if err := signals.CheckID("threadId", id); err != nil {
+	if err := signals.ValidateID("threadId", id); err != nil {
 		return err
 	}
 	within, cancel := h.answer(ctx)

@@ -50,7 +50,7 @@ func (f *threads) Task(ctx context.Context, id string) (event.Task, error) {
 }
 
 func (f *threads) CompleteTask(_ context.Context, c signals.CompleteTask) (signals.CompleteTaskResult, error) {
-	if err := signals.CheckCompleteTask(c); err != nil {
+	if err := c.Validate(); err != nil {
 		return signals.CompleteTaskResult{}, err
 	}
 	f.tasks.completed = append(f.tasks.completed, c)
@@ -58,7 +58,7 @@ func (f *threads) CompleteTask(_ context.Context, c signals.CompleteTask) (signa
 }
 
 func (f *threads) CancelTask(_ context.Context, c signals.CancelTask) (signals.CompleteTaskResult, error) {
-	if err := signals.CheckCancelTask(c); err != nil {
+	if err := c.Validate(); err != nil {
 		return signals.CompleteTaskResult{}, err
 	}
 	f.tasks.cancelled = append(f.tasks.cancelled, c)

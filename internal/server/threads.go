@@ -184,7 +184,7 @@ func parseThreadCursor(text string) (at time.Time, id string, ok bool) {
 	}
 	micros, id, ok := strings.Cut(string(raw), " ")
 	n, err := strconv.ParseInt(micros, 10, 64)
-	return time.UnixMicro(n).UTC(), id, ok && err == nil && signals.CheckID("id", id) == nil
+	return time.UnixMicro(n).UTC(), id, ok && err == nil && signals.ValidateID("id", id) == nil
 }
 
 func (h *threadHandlers) closeThread(ctx context.Context, in *ThreadPath) (*struct{}, error) {
@@ -224,7 +224,7 @@ func (h *threadHandlers) interruptThread(ctx context.Context, in *interruptInput
 		return nil, err
 	}
 	if c.EventID != "" {
-		if err := checkID("body.eventId", c.EventID, signals.CheckID); err != nil {
+		if err := checkID("body.eventId", c.EventID, signals.ValidateID); err != nil {
 			return nil, err
 		}
 	}

@@ -36,7 +36,7 @@ func (h *threadHandlers) updateThread(ctx context.Context, in *updateInput) (*ou
 		}
 	}
 	var wrong *event.FieldError
-	if err := signals.CheckThreadChange(change); errors.As(err, &wrong) {
+	if err := change.Validate(); errors.As(err, &wrong) {
 		return nil, refuse(http.StatusUnprocessableEntity, "body."+wrong.Field, wrong.Problem)
 	}
 	within, cancel := h.answer(ctx)

@@ -55,7 +55,7 @@ func (p *publishing) Publish(ctx context.Context, id string, e event.EnvEvent, o
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := signals.CheckPost(id, signals.EnvPost(e)); err != nil {
+	if err := signals.EnvPost(e).Validate(id); err != nil {
 		return threadclient.PublishResult{}, err
 	}
 	if _, there := p.known[id]; !there && o.Open {
@@ -88,7 +88,7 @@ func newHooked(t *testing.T, sources ...webhook.Source) *hooked {
 
 func newHookedWith(t *testing.T, change func(*server.Config), sources ...webhook.Source) *hooked {
 	h := &hooked{sources: sources}
-	require.NoError(t, webhook.Check(sources))
+	require.NoError(t, webhook.ValidateAll(sources))
 	h.world = newWorld(t, change, func(c *server.Config) {
 		h.publishing = &publishing{threads: c.Threads.(*threads)}
 		c.Threads = h.publishing

@@ -87,7 +87,7 @@ func (h *worldHandlers) registerWorld() {
 
 func (h *worldHandlers) publishMessage(ctx context.Context, in *worldMessageInput) (*output[world.Published], error) {
 	if in.Body.MessageID != "" {
-		if err := checkID("body.messageId", in.Body.MessageID, signals.CheckEventID); err != nil {
+		if err := checkID("body.messageId", in.Body.MessageID, signals.ValidateEventID); err != nil {
 			return nil, err
 		}
 	}
@@ -123,7 +123,7 @@ func (h *worldHandlers) publishDecision(ctx context.Context, in *toolDecisionInp
 
 // publishWorld publishes to a world, within the time that a thread has to answer.
 func (h *worldHandlers) publishWorld(ctx context.Context, id, content string, publish func(context.Context) (world.Published, error)) (*output[world.Published], error) {
-	if signals.CheckID("threadId", id) != nil {
+	if signals.ValidateID("threadId", id) != nil {
 		return nil, notFound(id)
 	}
 	if len(content) > signals.MaxPayload {

@@ -12,20 +12,6 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-func TestCheckStart(t *testing.T) {
-	require.NoError(t, CheckStart(signals.Start{}))
-	require.NoError(t, CheckStart(signals.Start{Agents: []string{"alice", "bob-2"}, Title: "A title", Metadata: json.RawMessage(`{}`)}))
-	for field, start := range map[string]signals.Start{
-		"agents[1]": {Agents: []string{"alice", ""}},
-		"agents[0]": {Agents: []string{"a\x00"}},
-		"agents":    {Agents: make([]string, signals.MaxAgents+1)},
-		"title":     {Title: strings.Repeat("x", signals.MaxTitle+1)},
-		"metadata":  {Metadata: json.RawMessage(`"` + strings.Repeat("x", signals.MaxPayload) + `"`)},
-	} {
-		requireField(t, field, CheckStart(start))
-	}
-}
-
 func TestPostRefused(t *testing.T) {
 	message := func(raw string) signals.Post { return signals.Post{ID: "e1", Payload: json.RawMessage(raw)} }
 	custom := func(change func(*signals.Post)) signals.Post {
@@ -131,7 +117,7 @@ func TestWhatASubAgentIsAsked(t *testing.T) {
 			c := of(s, subCall("c1"))
 			c.Plan.Sub.Message = message
 			id, start := c.Delegate()
-			require.NoError(t, signals.CheckPost(id, *start.First))
+			require.NoError(t, start.First.Validate(id))
 		})
 	}
 }

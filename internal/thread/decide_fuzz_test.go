@@ -25,7 +25,7 @@ func FuzzDecision(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, payload string) {
 		var d signals.Decide
-		if json.Unmarshal([]byte(payload), &d) != nil || signals.CheckDecide(d) != nil {
+		if json.Unmarshal([]byte(payload), &d) != nil || d.Validate() != nil {
 			return
 		}
 		s := newState()

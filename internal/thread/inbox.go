@@ -1,7 +1,6 @@
 package thread
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -86,9 +85,9 @@ func (in *Inbox) rememberEnded(it event.Item) {
 }
 
 // CheckSetStatus reports why a change of status is invalid.
-func (in *Inbox) CheckSetStatus(c signals.SetStatus) error {
+func (in *Inbox) ValidateSetStatus(c signals.SetStatus) error {
 	s := in.thread
-	if err := signals.CheckSetStatus(c); err != nil {
+	if err := c.Validate(); err != nil {
 		return err
 	}
 	if s.Closing != nil {
@@ -97,18 +96,18 @@ func (in *Inbox) CheckSetStatus(c signals.SetStatus) error {
 	switch c.Status {
 	case event.ItemPending, event.ItemCompleted, event.ItemFailed, event.ItemExpired, event.ItemOverwritten:
 	case event.ItemProcessing:
-		return &event.FieldError{Field: "status", Problem: "cannot be set to processing: the thread takes events on by itself"}
+		return event.FieldErrorf("status", "cannot be set to processing: the thread takes events on by itself")
 	default:
-		return &event.FieldError{Field: "status", Problem: fmt.Sprintf("%q is not one of pending, completed, failed, expired, overwritten", c.Status)}
+		return event.FieldErrorf("status", "%q is not one of pending, completed, failed, expired, overwritten", c.Status)
 	}
 	it, ok := in.QueueView().Find(c.EventID)
 	switch {
 	case !ok:
-		return &event.FieldError{Field: "eventId", Problem: fmt.Sprintf("%q is neither queued nor among the events that ended last; if it ever came, its records are in the store", c.EventID)}
+		return event.FieldErrorf("eventId", "%q is neither queued nor among the events that ended last; if it ever came, its records are in the store", c.EventID)
 	case it.Status == c.Status:
-		return &event.FieldError{Field: "status", Problem: fmt.Sprintf("of event %q is %s already", c.EventID, c.Status)}
+		return event.FieldErrorf("status", "of event %q is %s already", c.EventID, c.Status)
 	case it.Status != event.ItemPending && it.Status != event.ItemProcessing && it.Status != event.ItemFailed:
-		return &event.FieldError{Field: "status", Problem: fmt.Sprintf("of event %q is %s: it is done with; post it anew under another id", c.EventID, it.Status)}
+		return event.FieldErrorf("status", "of event %q is %s: it is done with; post it anew under another id", c.EventID, it.Status)
 	}
 	return nil
 }
@@ -117,7 +116,7 @@ func (in *Inbox) CheckSetStatus(c signals.SetStatus) error {
 // interrupted.
 func (in *Inbox) SetStatus(now time.Time, c signals.SetStatus) (it event.Item, interrupt bool, err error) {
 	s := in.thread
-	if err := in.CheckSetStatus(c); err != nil {
+	if err := in.ValidateSetStatus(c); err != nil {
 		return event.Item{}, false, err
 	}
 	for _, t := range s.turns() {
@@ -148,7 +147,7 @@ func (in *Inbox) SetStatus(now time.Time, c signals.SetStatus) (it event.Item, i
 			return it, false, nil
 		}
 	}
-	return event.Item{}, false, &event.FieldError{Field: "eventId", Problem: "is not known"}
+	return event.Item{}, false, event.FieldErrorf("eventId", "is not known")
 }
 
 // setEnd sets the requested status of the item of a turn that was ended by hand.

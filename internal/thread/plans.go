@@ -144,7 +144,7 @@ func (c CheckReply) Err() error {
 	if c.Problem == "" {
 		return nil
 	}
-	return &event.FieldError{Field: c.Field, Problem: c.Problem}
+	return event.FieldErrorf(c.Field, "%s", c.Problem)
 }
 
 // TitleStep is the input of title_thread, which generates a title from the messages of a thread.

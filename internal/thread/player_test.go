@@ -186,7 +186,7 @@ func (p *player) do(c command) {
 		*p = player{t: p.t, now: t0, printed: map[string]bool{}}
 		start := read(c, signals.Start{Agents: strings.Fields(strings.TrimSpace(c.id + " " + c.text))})
 		p.s = New("ns", "t1", start, t0)
-		if err := CheckStart(start); err != nil {
+		if err := start.Validate(); err != nil {
 			p.say("= error: %v", err)
 		}
 		p.s.Flushed(p.s.Flush())
@@ -225,7 +225,7 @@ func (p *player) do(c command) {
 	case "post", "custom", "env", "post-signal":
 		p.post(c)
 	case "check-post":
-		p.err(s.CheckPost(p.message(c)))
+		p.err(s.ValidatePost(p.message(c)))
 	case "interrupt", "close", "retry":
 		ctl := signals.Control{Action: signals.ControlAction(c.verb), EventID: strings.TrimPrefix(c.id, "-"), By: "ann"}
 		p.control(read(c, ctl), c.text == "late")
@@ -242,7 +242,7 @@ func (p *player) do(c command) {
 		}
 	case "change":
 		change := read(c, signals.ThreadChange{})
-		if err := s.CheckChange(change); err != nil {
+		if err := s.ValidateChange(change); err != nil {
 			p.err(err)
 			return
 		}

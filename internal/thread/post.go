@@ -19,15 +19,10 @@ var (
 	ErrBusy   = errors.New("a turn is in progress and onBusy is reject")
 )
 
-// CheckStart reports why the input of a thread workflow is invalid.
-func CheckStart(start signals.Start) error {
-	return signals.CheckStart(start)
-}
-
 // CheckPost reports why a post would be rejected. It changes nothing.
-func (in *Inbox) CheckPost(p signals.Post) error {
+func (in *Inbox) ValidatePost(p signals.Post) error {
 	s := in.thread
-	if err := signals.CheckPost(s.ThreadID, p); err != nil {
+	if err := p.Validate(s.ThreadID); err != nil {
 		return err
 	}
 	if s.Closing != nil {
@@ -96,7 +91,7 @@ func (in *Inbox) Post(now time.Time, p signals.Post) (Posted, error) {
 	if p.ID != "" && in.WasPosted(p.ID) {
 		return Posted{EventID: p.ID, Duplicate: true}, nil
 	}
-	if err := in.CheckPost(p); err != nil {
+	if err := in.ValidatePost(p); err != nil {
 		return Posted{}, err
 	}
 	q := in.queue(now, p)
@@ -298,9 +293,9 @@ func (in *Inbox) Retry(now time.Time, ctl signals.Control) error {
 		return nil
 	}
 	if ctl.EventID == "" {
-		return &event.FieldError{Field: "eventId", Problem: "no event of this thread has failed"}
+		return event.FieldErrorf("eventId", "no event of this thread has failed")
 	}
-	return &event.FieldError{Field: "eventId", Problem: fmt.Sprintf("no failed event %q in this thread", ctl.EventID)}
+	return event.FieldErrorf("eventId", "no failed event %q in this thread", ctl.EventID)
 }
 
 // requeue queues an item again.

@@ -132,7 +132,7 @@ func (m *machine) delegate() {
 	}
 	c.Plan.Sub = &SubPlan{Agent: "bob", Message: "do it"}
 	id, start := c.Delegate()
-	require.NoError(m.t, signals.CheckPost(id, *start.First))
+	require.NoError(m.t, start.First.Validate(id))
 }
 
 // subEnds lets a sub-agent answer, or be lost.

@@ -2,7 +2,6 @@ package thread
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -12,17 +11,17 @@ import (
 )
 
 // CheckChange reports why a change of the thread would be rejected.
-func (s *State) CheckChange(c signals.ThreadChange) error {
+func (s *State) ValidateChange(c signals.ThreadChange) error {
 	if s.Closing != nil {
 		return ErrClosed
 	}
-	if err := signals.CheckThreadChange(c); err != nil {
+	if err := c.Validate(); err != nil {
 		return err
 	}
 	if agents := s.changed(c); len(agents) > signals.MaxAgents {
-		return &event.FieldError{Field: "addAgents", Problem: fmt.Sprintf("would make them %d, at most %d take part", len(agents), signals.MaxAgents)}
+		return event.FieldErrorf("addAgents", "would make them %d, at most %d take part", len(agents), signals.MaxAgents)
 	} else if len(agents) == 0 && len(c.RemoveAgents) > 0 {
-		return &event.FieldError{Field: "removeAgents", Problem: "would leave nobody: the thread would be the default agent's; add another one first"}
+		return event.FieldErrorf("removeAgents", "would leave nobody: the thread would be the default agent's; add another one first")
 	}
 	return nil
 }

@@ -8,7 +8,7 @@
 // is too long. Tests can make it fail ([Server.Fail]), stop it in the middle of a reply
 // ([Server.Block]), and see what it was asked and when it wrote what.
 //
-// [CheckTranscript] knows what OpenAI, Anthropic and Google would refuse about a transcript.
+// [ValidateTranscript] knows what OpenAI, Anthropic and Google would refuse about a transcript.
 // The stand-in checks all that it is asked, and fails the test that it was made with.
 //
 //	s := llmtest.NewServer(llmtest.Config{})

@@ -52,12 +52,12 @@ const (
 	Google    = "google"
 )
 
-// CheckTranscript reports what OpenAI, Anthropic and Google would refuse about a
+// ValidateTranscript reports what OpenAI, Anthropic and Google would refuse about a
 // transcript, each error a *[Violation]. It judges what their drivers can make of it: for
 // Anthropic and Google, messages of one role in a row are one turn, results are part of the
 // user's turn, and so is what the system says once the conversation has begun, see
 // [llm.SystemFirst]. OpenAI takes messages one by one.
-func CheckTranscript(messages []llm.Message) []error {
+func ValidateTranscript(messages []llm.Message) []error {
 	var c checker
 	c.messages(messages)
 	turns := merged(messages)

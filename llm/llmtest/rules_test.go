@@ -133,7 +133,7 @@ func TestCheckTranscript(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			before := slices.Clone(tt.messages)
 			var got []llmtest.Violation
-			for _, err := range llmtest.CheckTranscript(tt.messages) {
+			for _, err := range llmtest.ValidateTranscript(tt.messages) {
 				var v *llmtest.Violation
 				require.ErrorAs(t, err, &v)
 				require.NotEmpty(t, v.Problem)

@@ -43,7 +43,7 @@ type Config struct {
 	Script func(llm.Request) string
 
 	// T fails when a transcript comes in that a provider would refuse, see
-	// [CheckTranscript], and closes the server when it ends. Default: what would be
+	// [ValidateTranscript], and closes the server when it ends. Default: what would be
 	// refused is only kept, see [Server.Violations].
 	T testing.TB
 }
@@ -147,7 +147,7 @@ func (s *Server) Chunks() []Chunk {
 }
 
 // Violations says what providers would have refused of the transcripts so far, in order of
-// arrival: see [CheckTranscript]. Nothing, if all of them would do.
+// arrival: see [ValidateTranscript]. Nothing, if all of them would do.
 func (s *Server) Violations() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,7 +158,7 @@ func (s *Server) Violations() []string {
 func (s *Server) check(number int, messages []llm.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, problem := range CheckTranscript(messages) {
+	for _, problem := range ValidateTranscript(messages) {
 		text := fmt.Sprintf("call %d: %v", number, problem)
 		s.violations = append(s.violations, text)
 		if s.config.T != nil && !s.done {

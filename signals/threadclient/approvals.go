@@ -24,7 +24,7 @@ func (c *Client) Decide(ctx context.Context, threadID string, d signals.Decide) 
 // Revoke takes an approval back, with all that it grants, and returns what became of that.
 // It may be called again.
 func (c *Client) Revoke(ctx context.Context, threadID string, r signals.Revoke) (signals.DecideOutcome, error) {
-	if err := signals.CheckRevoke(r); err != nil {
+	if err := r.Validate(); err != nil {
 		return "", err
 	}
 	var out signals.DecideResult
@@ -35,7 +35,7 @@ func (c *Client) Revoke(ctx context.Context, threadID string, r signals.Revoke) 
 // ToolResult answers a tool call that waits for a connected client, and returns what became
 // of the answer. It may be called again.
 func (c *Client) ToolResult(ctx context.Context, threadID string, r signals.ToolResult) (signals.DecideOutcome, error) {
-	if err := signals.CheckToolResult(r); err != nil {
+	if err := r.Validate(); err != nil {
 		return "", err
 	}
 	var out signals.DecideResult

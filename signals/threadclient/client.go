@@ -43,7 +43,7 @@ func New(cfg Config) (*Client, error) {
 	if cfg.TaskQueue == "" {
 		cfg.TaskQueue = signals.DefaultTaskQueue
 	}
-	if err := signals.CheckID("namespace", cfg.Namespace); err != nil {
+	if err := signals.ValidateID("namespace", cfg.Namespace); err != nil {
 		return nil, err
 	}
 	return newClient(&conn{cfg.Temporal, cfg.Namespace, cfg.TaskQueue}, &lanes{of: map[string]*lane{}}), nil
@@ -86,10 +86,10 @@ func (c *Client) Open(ctx context.Context, threadID string, start signals.Start,
 
 // checkStart checks with what a thread begins: its workflow would fail after it was started.
 func checkStart(threadID string, start signals.Start) error {
-	if err := signals.CheckID("threadId", threadID); err != nil {
+	if err := signals.ValidateID("threadId", threadID); err != nil {
 		return err
 	}
-	return signals.CheckStart(start)
+	return start.Validate()
 }
 
 // Post adds an event, a message or one of another type, to the queue of a thread, and
@@ -115,14 +115,14 @@ func (c *Client) PostOrOpen(ctx context.Context, threadID string, start signals.
 }
 
 func (c *Client) post(ctx context.Context, threadID string, p signals.Post, open *signals.Start) (signals.PostResult, error) {
-	if err := signals.CheckID("threadId", threadID); err != nil {
+	if err := signals.ValidateID("threadId", threadID); err != nil {
 		return signals.PostResult{}, err
 	}
 	if err := named(&p); err != nil {
 		return signals.PostResult{}, err
 	}
 	// Its thread would reject it, and a signal could not say so.
-	if err := signals.CheckPost(threadID, p); err != nil {
+	if err := p.Validate(threadID); err != nil {
 		return signals.PostResult{EventID: p.ID}, err
 	}
 	return c.posts.submit(ctx, threadID, p, open)
@@ -175,7 +175,7 @@ func (c *Client) await(ctx context.Context, threadID string, p signals.Post) (si
 
 // Control interrupts, closes or retries.
 func (c *Client) Control(ctx context.Context, threadID string, ctl signals.Control) error {
-	if err := signals.CheckControl(ctl); err != nil {
+	if err := ctl.Validate(); err != nil {
 		return err
 	}
 	return c.signal(ctx, threadID, signals.SignalControl, ctl)
@@ -183,7 +183,7 @@ func (c *Client) Control(ctx context.Context, threadID string, ctl signals.Contr
 
 // Update changes a thread: its title, agents, turn limit or metadata. It returns the thread's state.
 func (c *Client) Update(ctx context.Context, threadID string, change signals.ThreadChange) (signals.State, error) {
-	if err := signals.CheckThreadChange(change); err != nil {
+	if err := change.Validate(); err != nil {
 		return signals.State{}, err
 	}
 	var out signals.State
@@ -225,5 +225,5 @@ func named(p *signals.Post) error {
 	if p.ID == "" {
 		p.ID = signals.NewID()
 	}
-	return signals.CheckEventID("id", p.ID)
+	return signals.ValidateEventID("id", p.ID)
 }

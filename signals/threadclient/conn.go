@@ -56,7 +56,7 @@ func (c *conn) isOpen(ctx context.Context, threadID string) (bool, error) {
 }
 
 func (c *conn) signal(ctx context.Context, threadID, name string, arg any) error {
-	if err := signals.CheckID("threadId", threadID); err != nil {
+	if err := signals.ValidateID("threadId", threadID); err != nil {
 		return err
 	}
 	err := c.temporal.SignalWorkflow(ctx, signals.WorkflowID(c.namespace, threadID), "", name, arg)
@@ -64,7 +64,7 @@ func (c *conn) signal(ctx context.Context, threadID, name string, arg any) error
 }
 
 func (c *conn) update(ctx context.Context, threadID, name string, arg, out any) error {
-	if err := signals.CheckID("threadId", threadID); err != nil {
+	if err := signals.ValidateID("threadId", threadID); err != nil {
 		return err
 	}
 	h, err := retryUpdate(ctx, func() (client.WorkflowUpdateHandle, error) {
@@ -82,7 +82,7 @@ func (c *conn) update(ctx context.Context, threadID, name string, arg, out any) 
 }
 
 func (c *conn) query(ctx context.Context, threadID, name string, out any) error {
-	if err := signals.CheckID("threadId", threadID); err != nil {
+	if err := signals.ValidateID("threadId", threadID); err != nil {
 		return err
 	}
 	v, err := c.temporal.QueryWorkflow(ctx, signals.WorkflowID(c.namespace, threadID), "", name)

@@ -10,7 +10,7 @@ import (
 // Deliver posts what a run of a schedule delivers, whichever namespace it is for. Doing it
 // again is a duplicate, which changes nothing. It is activities.Config.Deliver.
 func (c *Client) Deliver(ctx context.Context, d signals.Delivery) (signals.PostResult, error) {
-	if err := signals.CheckID("namespace", d.Namespace); err != nil {
+	if err := signals.ValidateID("namespace", d.Namespace); err != nil {
 		return signals.PostResult{}, err
 	}
 	in := newClient(&conn{c.temporal, d.Namespace, c.taskQueue}, c.posts.lanes)

@@ -54,7 +54,7 @@ func (c *Client) List(ctx context.Context, q ListQuery) ([]Summary, error) {
 		return nil, fmt.Errorf("listing threads: limit is %d, must be 1 to %d", q.Limit, MaxListLimit)
 	}
 	if q.Agent != "" {
-		if err := signals.CheckID("agent", q.Agent); err != nil {
+		if err := signals.ValidateID("agent", q.Agent); err != nil {
 			return nil, fmt.Errorf("listing threads: %w", err)
 		}
 	}

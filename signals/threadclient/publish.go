@@ -98,16 +98,16 @@ func preparedEvent(threadID string, routed bool, e event.EnvEvent) (signals.Post
 		field = "metadata.trigger_session_id"
 	}
 	if threadID != "" || !routed {
-		if err := signals.CheckID(field, threadID); err != nil {
+		if err := signals.ValidateID(field, threadID); err != nil {
 			return signals.Post{ID: e.ID}, err
 		}
 	}
 	if _, err := json.Marshal(e.Metadata); err != nil {
-		return signals.Post{ID: e.ID}, &event.FieldError{Field: "metadata", Problem: "has a value that is not JSON"}
+		return signals.Post{ID: e.ID}, event.FieldErrorf("metadata", "has a value that is not JSON")
 	}
 	if err := e.Validate(); err != nil {
 		return signals.Post{ID: e.ID}, err
 	}
 	post := signals.EnvPost(e)
-	return post, signals.CheckPost(threadID, post)
+	return post, post.Validate(threadID)
 }

@@ -35,7 +35,7 @@ func (e *UnknownEventError) Unwrap() error { return signals.ErrEventNotFound }
 // whose payload leaves out its thread gets that. The error is that of [signals.CheckPost]:
 // asked first, a signal, which nobody answers, is not sent in vain.
 func Prepare(threadID string, p *signals.Post) error {
-	if err := signals.CheckID("threadId", threadID); err != nil {
+	if err := signals.ValidateID("threadId", threadID); err != nil {
 		return err
 	}
 	if err := named(p); err != nil {
@@ -44,7 +44,7 @@ func Prepare(threadID string, p *signals.Post) error {
 	if p.Type == "" || p.Type == event.TypeMessage {
 		p.Payload = addressed(threadID, p.Payload)
 	}
-	return signals.CheckPost(threadID, *p)
+	return p.Validate(threadID)
 }
 
 // addressed names the thread in the payload of a message that does not. What is no

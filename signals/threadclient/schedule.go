@@ -40,7 +40,7 @@ type schedules struct{ *conn }
 // an [*event.FieldError], or a [*ScheduleError] if there is one of that id.
 func (c *schedules) CreateSchedule(ctx context.Context, s signals.Schedule) (signals.Schedule, error) {
 	s = s.WithDefaults()
-	if err := signals.CheckSchedule(s); err != nil {
+	if err := s.Validate(); err != nil {
 		return s, err
 	}
 	t := c.temporalSchedule(s)
@@ -58,10 +58,10 @@ func (c *schedules) CreateSchedule(ctx context.Context, s signals.Schedule) (sig
 // updates at the same time the last one wins.
 func (c *schedules) UpdateSchedule(ctx context.Context, s signals.Schedule) (signals.Schedule, error) {
 	if s.ID == "" {
-		return s, &event.FieldError{Field: "id", Problem: "is required: which schedule is replaced"}
+		return s, event.FieldErrorf("id", "is required: which schedule is replaced")
 	}
 	s = s.WithDefaults()
-	if err := signals.CheckSchedule(s); err != nil {
+	if err := s.Validate(); err != nil {
 		return s, err
 	}
 	err := c.schedule(ctx, s.ID).Update(ctx, client.ScheduleUpdateOptions{
@@ -108,10 +108,10 @@ func (c *schedules) ResumeSchedule(ctx context.Context, id, note string) error {
 
 // note is what Temporal is given with a change, which may not be empty.
 func (c *schedules) note(ctx context.Context, id, note, fallback string) (string, error) {
-	if err := signals.CheckID("id", id); err != nil {
+	if err := signals.ValidateID("id", id); err != nil {
 		return "", err
 	}
-	if err := signals.CheckNote(note); err != nil || note != "" {
+	if err := signals.ValidateNote(note); err != nil || note != "" {
 		return note, err
 	}
 	view, err := c.describe(ctx, id)
@@ -125,7 +125,7 @@ func (c *schedules) note(ctx context.Context, id, note, fallback string) (string
 // it begins once the run in progress, if there is one, is done. Two in the same second,
 // with that of the schedule itself, have the effect of one.
 func (c *schedules) TriggerSchedule(ctx context.Context, id string) error {
-	if err := signals.CheckID("id", id); err != nil {
+	if err := signals.ValidateID("id", id); err != nil {
 		return err
 	}
 	err := c.schedule(ctx, id).Trigger(ctx, client.ScheduleTriggerOptions{Overlap: enumspb.SCHEDULE_OVERLAP_POLICY_BUFFER_ALL})
@@ -134,7 +134,7 @@ func (c *schedules) TriggerSchedule(ctx context.Context, id string) error {
 
 // DeleteSchedule deletes a schedule. A run that has begun goes on.
 func (c *schedules) DeleteSchedule(ctx context.Context, id string) error {
-	if err := signals.CheckID("id", id); err != nil {
+	if err := signals.ValidateID("id", id); err != nil {
 		return err
 	}
 	return explainSchedule("deleting", id, c.schedule(ctx, id).Delete(ctx))
@@ -204,7 +204,7 @@ func (c *schedules) Schedules(ctx context.Context, limit int) ([]signals.Schedul
 		limit = DefaultScheduleLimit
 	}
 	if limit < 0 || limit > MaxScheduleLimit {
-		return nil, &event.FieldError{Field: "limit", Problem: fmt.Sprintf("is %d, must be 1 to %d", limit, MaxScheduleLimit)}
+		return nil, event.FieldErrorf("limit", "is %d, must be 1 to %d", limit, MaxScheduleLimit)
 	}
 	ids, err := c.scheduleIDs(ctx, limit)
 	if err != nil {

@@ -70,7 +70,7 @@ func (c *schedules) describeAll(ctx context.Context, ids []string) ([]signals.Sc
 
 // describe asks for a schedule. What became of its runs is not in the answer.
 func (c *schedules) describe(ctx context.Context, id string) (signals.ScheduleView, error) {
-	if err := signals.CheckID("id", id); err != nil {
+	if err := signals.ValidateID("id", id); err != nil {
 		return signals.ScheduleView{}, err
 	}
 	d, err := c.schedule(ctx, id).Describe(ctx)

@@ -74,7 +74,7 @@ func findTask(all signals.Tasks, id string) (event.Task, bool) {
 // Temporal accepts without an answer of the task: what it was told first holds. If the task
 // has ended too, the error wraps [signals.ErrThreadClosed].
 func (c *Client) CompleteTask(ctx context.Context, in signals.CompleteTask) (signals.CompleteTaskResult, error) {
-	if err := signals.CheckCompleteTask(in); err != nil {
+	if err := in.Validate(); err != nil {
 		return signals.CompleteTaskResult{}, err
 	}
 	end := event.Task{ID: in.TaskID, State: event.TaskCompleted, By: in.By, Error: in.Error}
@@ -92,7 +92,7 @@ func (c *Client) CompleteTask(ctx context.Context, in signals.CompleteTask) (sig
 // A detached task of a thread that is closed is cancelled through Temporal, which keeps
 // neither By nor Reason. If the task has ended too, the error wraps [signals.ErrThreadClosed].
 func (c *Client) CancelTask(ctx context.Context, in signals.CancelTask) (signals.CompleteTaskResult, error) {
-	if err := signals.CheckCancelTask(in); err != nil {
+	if err := in.Validate(); err != nil {
 		return signals.CompleteTaskResult{}, err
 	}
 	end := event.Task{ID: in.TaskID, State: event.TaskCancelled, By: in.By, Error: in.Reason}

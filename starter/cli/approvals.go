@@ -130,7 +130,7 @@ on with the output, any text; "-" is read from stdin. A call is answered once.`,
 			if r.Output, err = a.argument("output", args[2]); err != nil {
 				return err
 			}
-			if err := signals.CheckToolResult(r); err != nil {
+			if err := r.Validate(); err != nil {
 				return usageError{err}
 			}
 			return a.onThread(cmd, args[0], func(ctx context.Context, t threads) error {

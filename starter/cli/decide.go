@@ -109,7 +109,7 @@ func (a approvalCommands) decision(given *pflag.FlagSet, f deciding, call string
 		}
 		d.Args = json.RawMessage(text)
 	}
-	if err := signals.CheckDecide(d); err != nil {
+	if err := d.Validate(); err != nil {
 		return d, usageError{err}
 	}
 	return d, nil

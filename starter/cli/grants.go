@@ -58,7 +58,7 @@ revoked, too. What has run stays done; what has not asks again.`,
 			r.ToolCallID = args[1]
 			checked := r
 			checked.By = cmp.Or(r.By, "api") // with an API key, the API knows
-			if err := signals.CheckRevoke(checked); err != nil {
+			if err := checked.Validate(); err != nil {
 				return usageError{err}
 			}
 			// The API knows which approvals there are; a thread takes any revocation.

@@ -121,7 +121,7 @@ when no administrator's key is left.`,
 			if err != nil {
 				return err
 			}
-			if err := auth.CheckName("name", args[0]); err != nil {
+			if err := auth.ValidateName("name", args[0]); err != nil {
 				return usageError{err}
 			}
 			if file == "" && !database {

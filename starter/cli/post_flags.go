@@ -43,7 +43,7 @@ func (p *posting) apply(thread string, agents []string, post *signals.Post) erro
 		return usagef("--on-waiting is %q, must be answer, hold or cancel", p.onWaiting)
 	}
 	if p.id != "" {
-		if err := signals.CheckEventID("--id", p.id); err != nil {
+		if err := signals.ValidateEventID("--id", p.id); err != nil {
 			return usageError{err}
 		}
 		post.ID = p.id

@@ -90,7 +90,7 @@ func (a messageCommands) envEvent(p publishing, thread string) (event.EnvEvent, 
 	}
 	err = e.Validate()
 	if err == nil {
-		err = signals.CheckPost(thread, signals.EnvPost(e))
+		err = signals.EnvPost(e).Validate(thread)
 	}
 	if err != nil {
 		return e, usageError{err}

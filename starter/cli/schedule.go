@@ -52,7 +52,7 @@ posts each time once.`,
 
 // onSchedule runs fn for a schedule, whose id it checks.
 func (a scheduleCommands) onSchedule(cmd *cobra.Command, id string, fn func(ctx context.Context, t threads) error) error {
-	if err := signals.CheckID("schedule", id); err != nil {
+	if err := signals.ValidateID("schedule", id); err != nil {
 		return usageError{err}
 	}
 	return a.withThreads(cmd.Context(), false, func(ctx context.Context, t threads) error {
@@ -159,7 +159,7 @@ func (a scheduleCommands) scheduleNoteCommand(name, short, done string, do func(
 		return do(t, ctx, id, note)
 	})
 	cmd.PreRunE = func(*cobra.Command, []string) error {
-		if err := signals.CheckNote(note); err != nil {
+		if err := signals.ValidateNote(note); err != nil {
 			return usageError{err}
 		}
 		return nil

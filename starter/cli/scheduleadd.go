@@ -113,7 +113,7 @@ func (a scheduleCommands) schedule(f *pflag.FlagSet, in scheduling, thread strin
 		return s, err
 	}
 	s = s.WithDefaults()
-	if err := signals.CheckSchedule(s); err != nil {
+	if err := s.Validate(); err != nil {
 		return s, usageError{err}
 	}
 	return s, nil

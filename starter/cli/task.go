@@ -138,7 +138,7 @@ The result is any JSON; "-" is read from stdin.`,
 					return usagef("the result is not JSON (text needs quotes)")
 				}
 			}
-			if err := signals.CheckCompleteTask(c); err != nil {
+			if err := c.Validate(); err != nil {
 				return usageError{err}
 			}
 			return a.onTask(cmd, args[0], func(ctx context.Context, t threads) error {
@@ -170,7 +170,7 @@ func (a taskCommands) taskCancelCommand() *cobra.Command {
 			if c.By, err = actor(by); err != nil {
 				return err
 			}
-			if err := signals.CheckCancelTask(c); err != nil {
+			if err := c.Validate(); err != nil {
 				return usageError{err}
 			}
 			return a.onTask(cmd, args[0], func(ctx context.Context, t threads) error {

@@ -33,7 +33,7 @@ func (o *opening) register(cmd *cobra.Command) {
 
 func (o *opening) start() (signals.Start, error) {
 	start := signals.Start{Agents: o.agents, Title: o.title, TurnLimit: o.turnLimit}
-	if err := signals.CheckStart(start); err != nil {
+	if err := start.Validate(); err != nil {
 		return start, usageError{err}
 	}
 	if len(o.metadata) == 0 {
@@ -67,7 +67,7 @@ func (a *app) checkAgents(ctx context.Context, flag string, names ...string) err
 	ctx, cancel := context.WithTimeout(ctx, a.flags.timeout)
 	defer cancel()
 	for i, name := range names {
-		if err := signals.CheckID(fmt.Sprintf("--%s[%d]", flag, i), name); err != nil {
+		if err := signals.ValidateID(fmt.Sprintf("--%s[%d]", flag, i), name); err != nil {
 			return usageError{err}
 		}
 		_, err := stored.Agent(ctx, name)
@@ -174,7 +174,7 @@ func (a threadCommands) updateCommand() *cobra.Command {
 			if flags := cmd.Flags(); !slices.ContainsFunc(changeFlags, flags.Changed) {
 				return usagef("set at least one of --%s", strings.Join(changeFlags, ", --"))
 			}
-			if err := signals.CheckThreadChange(change); err != nil {
+			if err := change.Validate(); err != nil {
 				return usageError{err}
 			}
 			if err := a.checkAgents(cmd.Context(), "agent", o.agents...); err != nil {
@@ -234,7 +234,7 @@ func (a threadCommands) controlCommand(use, short string, action signals.Control
 			}
 			control := signals.Control{Action: action, By: who, Reason: reason}
 			if len(args) == 2 {
-				if err := signals.CheckID("eventId", args[1]); err != nil {
+				if err := signals.ValidateID("eventId", args[1]); err != nil {
 					return usageError{err}
 				}
 				control.EventID = args[1]
@@ -251,7 +251,7 @@ func (a threadCommands) controlCommand(use, short string, action signals.Control
 
 // checkThread makes a wrong thread id a usage error.
 func checkThread(id string) error {
-	if err := signals.CheckID("thread", id); err != nil {
+	if err := signals.ValidateID("thread", id); err != nil {
 		return usageError{err}
 	}
 	return nil

@@ -33,7 +33,7 @@ const (
 
 // SaveAgent implements [store.Agents].
 func (s *Store) SaveAgent(ctx context.Context, namespace string, v store.AgentVersion, after int) (store.AgentVersion, error) {
-	saved, err := store.CheckAgent(namespace, v)
+	saved, err := store.NormalizeAgent(namespace, v)
 	if err == nil {
 		err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 			saved, err = saveAgent(ctx, tx, namespace, saved, after)

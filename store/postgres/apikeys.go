@@ -29,7 +29,7 @@ const (
 
 // CreateAPIKey implements [store.APIKeys].
 func (s *Store) CreateAPIKey(ctx context.Context, k store.APIKey) (store.APIKey, error) {
-	made, err := store.CheckAPIKey(k)
+	made, err := store.NormalizeAPIKey(k)
 	if err == nil {
 		key, _ := store.AgentKey(made.Namespace, made.Name)
 		made, err = s.keyRow(ctx, addKey, made.ID, made.Namespace, made.Name, key, made.Roles, made.Hash, made.CreatedBy, instant(made.ExpiresAt))

@@ -83,7 +83,7 @@ const appendTries = 6
 
 // Append implements [store.Store].
 func (s *Store) Append(ctx context.Context, key store.Key, batch store.Batch) (store.Appended, error) {
-	batch, err := store.CheckBatch(key, batch)
+	batch, err := store.NormalizeBatch(key, batch)
 	if err != nil {
 		return store.Appended{}, fmt.Errorf("postgres: appending to %s: %w", key, classify(err))
 	}

@@ -45,7 +45,7 @@ func (w *agentWrites) queries() map[**sql.Stmt]string {
 
 // SaveAgent implements [store.Agents].
 func (s *Store) SaveAgent(ctx context.Context, namespace string, v store.AgentVersion, after int) (store.AgentVersion, error) {
-	saved, err := store.CheckAgent(namespace, v)
+	saved, err := store.NormalizeAgent(namespace, v)
 	if err == nil {
 		saved, err = s.saveAgent(ctx, namespace, saved, after)
 	}

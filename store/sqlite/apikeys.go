@@ -44,7 +44,7 @@ func (w *keyWrites) queries() map[**sql.Stmt]string {
 
 // CreateAPIKey implements [store.APIKeys].
 func (s *Store) CreateAPIKey(ctx context.Context, k store.APIKey) (store.APIKey, error) {
-	made, err := store.CheckAPIKey(k)
+	made, err := store.NormalizeAPIKey(k)
 	if err == nil {
 		key, _ := store.AgentKey(made.Namespace, made.Name)
 		made, err = scanKey(s.writeKeys.add.QueryRowContext(ctx, made.ID, made.Namespace, made.Name, key, list(made.Roles),

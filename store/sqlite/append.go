@@ -41,7 +41,7 @@ func (w *writes) prepare(ctx context.Context, db *sql.DB) error {
 
 // Append implements [store.Store].
 func (s *Store) Append(ctx context.Context, key store.Key, batch store.Batch) (store.Appended, error) {
-	batch, err := store.CheckBatch(key, batch)
+	batch, err := store.NormalizeBatch(key, batch)
 	if err != nil {
 		return store.Appended{}, fmt.Errorf("sqlite: appending to %s: %w", key, classify(err))
 	}

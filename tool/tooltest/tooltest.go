@@ -160,7 +160,7 @@ func Conforms(t *testing.T, tl tool.Tool) {
 	if _, err := tool.NewSet(tl); err != nil {
 		t.Error(err)
 	}
-	if err := tool.CheckArguments(d, "{}"); err != nil {
+	if err := d.ValidateArguments("{}"); err != nil {
 		if _, refused := err.(*tool.ArgumentError); !refused { //nolint:errorlint // the type is the contract
 			t.Errorf("tool %q: %v", d.Name, err)
 		}
