@@ -179,14 +179,14 @@ func New(cfg Config) (*Runtime, error) {
 	if err != nil {
 		return nil, fmt.Errorf("threadmill: Config.Tools: %w", err)
 	}
-	hooks, err := hook.NewSet(cfg.Hooks, cfg.Processors)
+	hooks, err := hook.NewSet(hook.Config{Hooks: cfg.Hooks, Processors: cfg.Processors})
 	if err != nil {
 		return nil, fmt.Errorf("threadmill: Config: %w", err)
 	}
 	if err := webhook.ValidateAll(cfg.Webhooks); err != nil {
 		return nil, fmt.Errorf("threadmill: Config.Webhooks: %w", err)
 	}
-	rules, err := rule.NewSet(cfg.Rules, cfg.RuleSource)
+	rules, err := rule.NewSet(rule.Config{Rules: cfg.Rules, Source: cfg.RuleSource})
 	if err != nil {
 		return nil, fmt.Errorf("threadmill: Config: %w", err)
 	}

@@ -25,7 +25,7 @@ func ruled(t *testing.T, f rule.Func, change ...func(*rule.Rule)) (w *world, ste
 	for _, c := range change {
 		c(&r)
 	}
-	set, err := rule.NewSet([]rule.Rule{r}, nil)
+	set, err := rule.NewSet(rule.Config{Rules: []rule.Rule{r}})
 	require.NoError(t, err)
 	w = newWorld(t, func(c *activities.Config) { c.Rules = set })
 	spec := r.Spec()

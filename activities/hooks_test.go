@@ -24,7 +24,7 @@ import (
 // what ann has said.
 func hooked(t *testing.T, hooks []hook.Hook, processors ...hook.Processor) (*world, thread.HookStep) {
 	t.Helper()
-	set, err := hook.NewSet(hooks, processors)
+	set, err := hook.NewSet(hook.Config{Hooks: hooks, Processors: processors})
 	require.NoError(t, err)
 	w := newWorld(t, func(c *activities.Config) { c.Hooks = set })
 	return w, thread.HookStep{

@@ -119,7 +119,7 @@ func inlineWorld(t *testing.T, f hook.InlineFunc) (*world, []hook.Spec) {
 	guard.Filter.Agents = []string{"Assistant"}
 	bob := hook.Inline("bobs", func(hook.Context, event.Event, hook.Respond) (event.Event, error) { return nil, errors.New("it broke") })
 	bob.Filter.Agents = []string{"bob"}
-	set, err := hook.NewSet([]hook.Hook{guard, bob}, nil)
+	set, err := hook.NewSet(hook.Config{Hooks: []hook.Hook{guard, bob}})
 	require.NoError(t, err)
 	return newWorld(t, func(c *activities.Config) { cautious(c); c.Hooks = set }, add), set.Specs()
 }

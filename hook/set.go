@@ -12,10 +12,16 @@ type Set struct {
 	processors map[string]Processor
 }
 
+// Config configures a [Set].
+type Config struct {
+	Hooks      []Hook
+	Processors []Processor
+}
+
 // NewSet validates hooks and processors, and returns the set with hooks before processors.
-func NewSet(hooks []Hook, processors []Processor) (*Set, error) {
+func NewSet(cfg Config) (*Set, error) {
 	s := &Set{hooks: map[string]Hook{}, processors: map[string]Processor{}}
-	for i, h := range hooks {
+	for i, h := range cfg.Hooks {
 		if err := h.Validate(); err != nil {
 			return nil, fmt.Errorf("hooks[%d]: %w", i, err)
 		}
@@ -25,7 +31,7 @@ func NewSet(hooks []Hook, processors []Processor) (*Set, error) {
 		s.hooks[h.Name] = h
 		s.specs = append(s.specs, h.spec())
 	}
-	for i, p := range processors {
+	for i, p := range cfg.Processors {
 		if p.Name == "" {
 			p.Name = strings.ReplaceAll(p.EventType, ".", "-") + "-processor"
 		}

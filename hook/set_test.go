@@ -22,7 +22,7 @@ func processor(name, typ string) hook.Processor {
 
 func TestSetIsOptional(t *testing.T) {
 	var none *hook.Set
-	empty, err := hook.NewSet(nil, nil)
+	empty, err := hook.NewSet(hook.Config{})
 	require.NoError(t, err)
 	for _, s := range []*hook.Set{none, empty} {
 		require.Empty(t, s.Specs(), "S0-08 no hook: the default for all events")
@@ -34,17 +34,17 @@ func TestSetIsOptional(t *testing.T) {
 }
 
 func TestSetOrderAndDefaults(t *testing.T) {
-	set, err := hook.NewSet([]hook.Hook{
+	set, err := hook.NewSet(hook.Config{Hooks: []hook.Hook{
 		hook.OnEvent("z", pass),
 		hook.Inline("a", passInline),
 		hook.InWorkflow("m", "approval", "people"),
 		{Name: "whole", Func: pass, Filter: hook.Filter{Agents: []string{"bot"}}, OnFailure: hook.FailOpen, Timeout: time.Second, MaxAttempts: 7, HoldOutput: true},
 		{Name: "long", Workflow: &hook.Workflow{Type: "w"}, Timeout: 48 * time.Hour, MaxAttempts: 2},
-	}, []hook.Processor{
+	}, Processors: []hook.Processor{
 		processor("z2", "order.created"),
 		processor("", "order.created"),
 		{EventType: event.TypeMessage, Process: produceNothing, ReplaceDefault: true, OnFailure: hook.FailClosed, Timeout: time.Minute, MaxAttempts: 1},
-	})
+	}})
 	require.NoError(t, err)
 	require.Equal(t, []hook.Spec{
 		{Name: "z", Kind: hook.KindFunc, OnFailure: hook.FailClosed, Timeout: 30 * time.Second, MaxAttempts: 3},
@@ -98,9 +98,9 @@ func TestSetRefuses(t *testing.T) {
 		{"Timeout is 25h0m0s", nil, []hook.Processor{{EventType: "tick", Process: produceNothing, Timeout: 25 * time.Hour}}},
 		{"MaxAttempts is 101", nil, []hook.Processor{{EventType: "tick", Process: produceNothing, MaxAttempts: 101}}},
 	} {
-		_, err := hook.NewSet(tc.hooks, tc.processors)
+		_, err := hook.NewSet(hook.Config{Hooks: tc.hooks, Processors: tc.processors})
 		require.ErrorContains(t, err, tc.problem)
 	}
-	_, err := hook.NewSet(nil, []hook.Processor{processor("", event.TypeToolCall), processor("", event.TypeLLMCall), processor("", event.TypeMessage)})
+	_, err := hook.NewSet(hook.Config{Processors: []hook.Processor{processor("", event.TypeToolCall), processor("", event.TypeLLMCall), processor("", event.TypeMessage)}})
 	require.NoError(t, err, "S2-34 built-in types can be processed")
 }

@@ -16,7 +16,7 @@ const (
 
 func TestDefaults(t *testing.T) {
 	var none *rule.Set
-	empty, err := rule.NewSet(nil, nil)
+	empty, err := rule.NewSet(rule.Config{})
 	require.NoError(t, err)
 	for _, s := range []*rule.Set{none, empty, {}} {
 		require.Equal(t, []rule.Spec{
@@ -80,23 +80,23 @@ func TestDefaultsAreReplaced(t *testing.T) {
 		return got.Name
 	}
 	t.Run("by rules of their names", func(t *testing.T) {
-		s, err := rule.NewSet([]rule.Rule{{Name: rule.NameFallback, Events: []string{"*"}, Processor: "p"}}, nil)
+		s, err := rule.NewSet(rule.Config{Rules: []rule.Rule{{Name: rule.NameFallback, Events: []string{"*"}, Processor: "p"}}})
 		require.NoError(t, err, "no other rule comes before it")
 		specs := s.Specs()
 		require.Len(t, specs, 5)
 		require.Equal(t, rule.Spec{Name: "fallback", Events: []string{"*"}, Processor: "p"}, specs[4], "it is no default rule any more")
 	})
 	t.Run("by nothing, if that is disabled", func(t *testing.T) {
-		s, err := rule.NewSet([]rule.Rule{
+		s, err := rule.NewSet(rule.Config{Rules: []rule.Rule{
 			{Name: rule.NameFallback, Events: []string{"*"}, Disabled: true},
 			{Events: file}, // priority 0, which is below no rule then
-		}, nil)
+		}})
 		require.NoError(t, err)
 		require.Equal(t, "file.changed", match(s, "file.changed"))
 		require.Empty(t, match(s, "file.deleted"))
 	})
 	t.Run("all, but for the pass-through", func(t *testing.T) {
-		s, err := rule.NewSet([]rule.Rule{{Name: "all", Events: []string{"*"}, Agent: agent}}, nil, rule.WithoutDefaults())
+		s, err := rule.NewSet(rule.Config{Rules: []rule.Rule{{Name: "all", Events: []string{"*"}, Agent: agent}}, WithoutDefaults: true})
 		require.NoError(t, err)
 		require.Len(t, s.Specs(), 2)
 		require.Equal(t, "all", match(s, event.TypeUserQuery))
@@ -104,14 +104,14 @@ func TestDefaultsAreReplaced(t *testing.T) {
 		_, ok := s.Rule(rule.NameFallback)
 		require.False(t, ok)
 
-		s, err = rule.NewSet(nil, nil, rule.WithoutDefaults())
+		s, err = rule.NewSet(rule.Config{WithoutDefaults: true})
 		require.NoError(t, err)
 		require.Empty(t, match(s, "file.changed"), "S3-13 nothing matches")
 	})
 	t.Run("by themselves, changed", func(t *testing.T) {
 		list := rule.Defaults()
 		list[4].Agent.Prompt = "Say nothing."
-		s, err := rule.NewSet(list, nil)
+		s, err := rule.NewSet(rule.Config{Rules: list})
 		require.NoError(t, err)
 		require.Len(t, s.Specs(), 5)
 		got, _ := rule.Match(s.Specs(), of("file.changed"))

@@ -10,13 +10,13 @@ import (
 
 // Rules of one's own come before the default rules if their priority is higher.
 func Example() {
-	set, err := rule.NewSet([]rule.Rule{{
+	set, err := rule.NewSet(rule.Config{Rules: []rule.Rule{{
 		Name:     "pushes",
 		Events:   []string{"github.push"},
 		Where:    []rule.Condition{{Field: "payload.branch", Equals: "main"}},
 		Priority: 30,
 		Agent:    &rule.Agent{Prompt: "Say in one sentence what the push changes."},
-	}}, nil)
+	}}})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -40,22 +40,25 @@ type snapshot struct {
 	byName map[string]Rule
 }
 
-// Option configures a [Set].
-type Option func(*Set)
+// Config configures a [Set]. The zero value contains the default rules.
+type Config struct {
+	// Rules are the application's own.
+	Rules []Rule
 
-// WithoutDefaults removes the default rules, except the one that ignores stream.* events. Events
-// that no rule matches are then stored with a warning.
-func WithoutDefaults() Option { return func(s *Set) { s.bare = true } }
+	// Source provides further rules. Default: none.
+	Source Source
+
+	// WithoutDefaults removes the default rules, except the one that ignores stream.* events.
+	// Events that no rule matches are then stored with a warning.
+	WithoutDefaults bool
+}
 
 // NewSet validates the rules. An error is an [*event.FieldError] whose field begins with the index
-// of the rule, such as "rules[2].priority". A nil source has no rules.
-func NewSet(own []Rule, source Source, opts ...Option) (*Set, error) {
-	s := &Set{source: source}
-	for _, opt := range opts {
-		opt(s)
-	}
+// of the rule, such as "rules[2].priority".
+func NewSet(cfg Config) (*Set, error) {
+	s := &Set{source: cfg.Source, bare: cfg.WithoutDefaults}
 	s.refresh()
-	for i, r := range own {
+	for i, r := range cfg.Rules {
 		if err := r.Validate(); err != nil {
 			return nil, within(at(i), err)
 		}

@@ -50,7 +50,7 @@ func TestSetOrder(t *testing.T) {
 	own := []rule.Rule{{Name: "a", Events: []string{"file.changed"}, Priority: 20}, named("b", 30), named("c", 20)}
 	source := &list{}
 	source.set(named("d", 30), named("e", 20), named("f", 90))
-	s, err := rule.NewSet(own, source)
+	s, err := rule.NewSet(rule.Config{Rules: own, Source: source})
 	require.NoError(t, err)
 	require.Equal(t, []string{"f", "b", "d", "a", "c", "e"}, order(s), "S3-19 by priority, then as they were registered, those of the source last")
 	var all []string
@@ -69,7 +69,7 @@ func TestSetOrder(t *testing.T) {
 }
 
 func TestSetIsPlainData(t *testing.T) {
-	s, err := rule.NewSet([]rule.Rule{
+	s, err := rule.NewSet(rule.Config{Rules: []rule.Rule{
 		{Events: file, Priority: 30, Function: handle, Agent: agent, Where: []rule.Condition{
 			{Field: "payload.n", Equals: 5},
 			{Field: "payload.n", Not: 2.5},
@@ -79,7 +79,7 @@ func TestSetIsPlainData(t *testing.T) {
 			{Field: "payload.n", Above: ptr(0.1)},
 			{Field: "payload.n", Exists: ptr(false)},
 		}},
-	}, nil)
+	}})
 	require.NoError(t, err)
 	raw, err := json.Marshal(s.Specs())
 	require.NoError(t, err)
@@ -91,7 +91,7 @@ func TestSetIsPlainData(t *testing.T) {
 func TestSetIgnoresDisabled(t *testing.T) {
 	off := named("off", 90)
 	off.Disabled = true
-	s, err := rule.NewSet([]rule.Rule{off, named("on", 30)}, nil)
+	s, err := rule.NewSet(rule.Config{Rules: []rule.Rule{off, named("on", 30)}})
 	require.NoError(t, err)
 	got, ok := rule.Match(s.Specs(), of("file.changed"))
 	require.True(t, ok)
@@ -104,7 +104,7 @@ func TestSetIgnoresDisabled(t *testing.T) {
 func TestRegister(t *testing.T) {
 	source := &list{}
 	source.set(named("file", 25))
-	s, err := rule.NewSet([]rule.Rule{named("low", 20)}, source)
+	s, err := rule.NewSet(rule.Config{Rules: []rule.Rule{named("low", 20)}, Source: source})
 	require.NoError(t, err)
 	before := s.Specs()
 	match := func() string {
@@ -152,7 +152,7 @@ func TestRegister(t *testing.T) {
 
 func TestSource(t *testing.T) {
 	source := &list{}
-	s, err := rule.NewSet([]rule.Rule{named("a", 20)}, source)
+	s, err := rule.NewSet(rule.Config{Rules: []rule.Rule{named("a", 20)}, Source: source})
 	require.NoError(t, err)
 	require.Equal(t, []string{"a"}, order(s))
 
@@ -188,38 +188,38 @@ func TestSetRefuses(t *testing.T) {
 		name   string
 		rules  []rule.Rule
 		source rule.Source
-		opts   []rule.Option
+		bare   bool
 		want   string // "" = taken
 	}{
-		{"a mistake", []rule.Rule{named("a", 30), {Events: file, Where: []rule.Condition{{Field: "x"}}}}, nil, nil, `rules[1].where[0].field: "x" must begin with`},
-		{"a name twice", []rule.Rule{named("a", 30), named("a", 40)}, nil, nil, `rules[1].name: "a" is taken by another rule: choose another`},
-		{"a name twice, by default", []rule.Rule{{Events: file, Priority: 30}, {Events: file, Priority: 40}}, nil, nil, `rules[1].name: "file.changed" is taken`},
-		{"rules too large together", many, nil, nil, "rules: are 262889 bytes as JSON, at most 262144 are taken"},
-		{"rules that just fit", many[:7], nil, nil, ""},
+		{"a mistake", []rule.Rule{named("a", 30), {Events: file, Where: []rule.Condition{{Field: "x"}}}}, nil, false, `rules[1].where[0].field: "x" must begin with`},
+		{"a name twice", []rule.Rule{named("a", 30), named("a", 40)}, nil, false, `rules[1].name: "a" is taken by another rule: choose another`},
+		{"a name twice, by default", []rule.Rule{{Events: file, Priority: 30}, {Events: file, Priority: 40}}, nil, false, `rules[1].name: "file.changed" is taken`},
+		{"rules too large together", many, nil, false, "rules: are 262889 bytes as JSON, at most 262144 are taken"},
+		{"rules that just fit", many[:7], nil, false, ""},
 
 		{
 			"a rule that the fallback hides",
 			[]rule.Rule{{Events: file}},
-			nil, nil,
+			nil, false,
 			"rules[0].priority: 0 is below the default rule fallback (*, priority 10), which would handle its events: set a priority above 10",
 		},
-		{"a rule beside the fallback", []rule.Rule{{Events: file, Priority: 10}}, nil, nil, ""},
-		{"* below the fallback", []rule.Rule{{Events: []string{"*"}, Priority: 9}}, nil, nil, "9 is below the default rule fallback"},
-		{"* below the others", []rule.Rule{{Events: []string{"*"}, Priority: 10}}, nil, nil, ""},
-		{"a conditional rule", []rule.Rule{{Events: file, Where: []rule.Condition{{Field: "id", Prefix: "a"}}}}, nil, nil, "0 is below"},
-		{"a disabled rule", []rule.Rule{{Events: file, Disabled: true}}, nil, nil, ""},
-		{"the highest that hides it is named", []rule.Rule{{Name: "s", Events: []string{"session.created"}}}, nil, nil, "0 is below the default rule session (session.*, priority 50), which would handle its events: set a priority above 50"},
-		{"a pattern", []rule.Rule{{Name: "s", Events: []string{"stream.x.*"}, Priority: 15}}, nil, nil, "15 is below the default rule stream (stream.*, priority 20)"},
-		{"a pattern with more in it than the default", []rule.Rule{{Name: "b", Events: []string{"background_task.*"}, Priority: 15}}, nil, nil, ""},
-		{"two types of a default rule", []rule.Rule{{Name: "b", Events: both[1:2], Priority: 15}}, nil, nil, "15 is below the default rule background_task (background_task.completed, background_task.failed, priority 80)"},
-		{"all of its types, by different rules", []rule.Rule{{Name: "b", Events: both, Priority: 15}}, nil, nil, "15 is below the default rule stream"},
-		{"all but one of its types", []rule.Rule{{Name: "b", Events: append(both[:3:3], "x"), Priority: 15}}, nil, nil, ""},
-		{"a default rule that the source replaces", []rule.Rule{{Events: file}}, replaced, nil, ""},
-		{"no default rules", []rule.Rule{{Events: file}, {Events: []string{"user_query"}, Agent: agent}}, nil, []rule.Option{rule.WithoutDefaults()}, ""},
-		{"no default rules but the pass-through", []rule.Rule{{Events: []string{"stream.text"}}}, nil, []rule.Option{rule.WithoutDefaults()}, "0 is below the default rule stream"},
+		{"a rule beside the fallback", []rule.Rule{{Events: file, Priority: 10}}, nil, false, ""},
+		{"* below the fallback", []rule.Rule{{Events: []string{"*"}, Priority: 9}}, nil, false, "9 is below the default rule fallback"},
+		{"* below the others", []rule.Rule{{Events: []string{"*"}, Priority: 10}}, nil, false, ""},
+		{"a conditional rule", []rule.Rule{{Events: file, Where: []rule.Condition{{Field: "id", Prefix: "a"}}}}, nil, false, "0 is below"},
+		{"a disabled rule", []rule.Rule{{Events: file, Disabled: true}}, nil, false, ""},
+		{"the highest that hides it is named", []rule.Rule{{Name: "s", Events: []string{"session.created"}}}, nil, false, "0 is below the default rule session (session.*, priority 50), which would handle its events: set a priority above 50"},
+		{"a pattern", []rule.Rule{{Name: "s", Events: []string{"stream.x.*"}, Priority: 15}}, nil, false, "15 is below the default rule stream (stream.*, priority 20)"},
+		{"a pattern with more in it than the default", []rule.Rule{{Name: "b", Events: []string{"background_task.*"}, Priority: 15}}, nil, false, ""},
+		{"two types of a default rule", []rule.Rule{{Name: "b", Events: both[1:2], Priority: 15}}, nil, false, "15 is below the default rule background_task (background_task.completed, background_task.failed, priority 80)"},
+		{"all of its types, by different rules", []rule.Rule{{Name: "b", Events: both, Priority: 15}}, nil, false, "15 is below the default rule stream"},
+		{"all but one of its types", []rule.Rule{{Name: "b", Events: append(both[:3:3], "x"), Priority: 15}}, nil, false, ""},
+		{"a default rule that the source replaces", []rule.Rule{{Events: file}}, replaced, false, ""},
+		{"no default rules", []rule.Rule{{Events: file}, {Events: []string{"user_query"}, Agent: agent}}, nil, true, ""},
+		{"no default rules but the pass-through", []rule.Rule{{Events: []string{"stream.text"}}}, nil, true, "0 is below the default rule stream"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			s, err := rule.NewSet(tc.rules, tc.source, tc.opts...)
+			s, err := rule.NewSet(rule.Config{Rules: tc.rules, Source: tc.source, WithoutDefaults: tc.bare})
 			if tc.want == "" {
 				require.NoError(t, err)
 				return
@@ -244,7 +244,7 @@ func TestReachable(t *testing.T) {
 func TestSpecsAreCheap(t *testing.T) {
 	source := &list{}
 	source.set(named("b", 30))
-	s, err := rule.NewSet([]rule.Rule{named("a", 20)}, source)
+	s, err := rule.NewSet(rule.Config{Rules: []rule.Rule{named("a", 20)}, Source: source})
 	require.NoError(t, err)
 	s.Specs()
 	require.Zero(t, testing.AllocsPerRun(100, func() { s.Specs() }), "nothing has changed")
@@ -252,7 +252,7 @@ func TestSpecsAreCheap(t *testing.T) {
 
 func TestSetForMany(t *testing.T) {
 	source := &list{}
-	s, err := rule.NewSet(nil, source)
+	s, err := rule.NewSet(rule.Config{Source: source})
 	require.NoError(t, err)
 	var all sync.WaitGroup
 	for i := range 4 {

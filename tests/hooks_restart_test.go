@@ -240,7 +240,7 @@ func (h *hookVersions) requireReplays(t *testing.T, thread string) {
 	}
 	require.Greater(t, len(histories), 3, "hook workflows ran")
 	for _, version := range []string{"none", "one", "two", "holding"} {
-		set, err := hook.NewSet(h.hooks(version), nil)
+		set, err := hook.NewSet(hook.Config{Hooks: h.hooks(version)})
 		require.NoError(t, err)
 		for id, hist := range histories {
 			r := worker.NewWorkflowReplayer()

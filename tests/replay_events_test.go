@@ -80,12 +80,12 @@ func recordedTools() []tool.Tool {
 // that there were, and with others.
 func allWorkers(t *testing.T) map[string]*workflows.Workflows {
 	t.Helper()
-	set := func(rules []rule.Rule, opts ...rule.Option) *rule.Set {
-		out, err := rule.NewSet(rules, nil, opts...)
+	set := func(cfg rule.Config) *rule.Set {
+		out, err := rule.NewSet(cfg)
 		require.NoError(t, err)
 		return out
 	}
-	recorded, err := hook.NewSet(recordedHooks("threads"), append(recordedProcessors(), sorter()))
+	recorded, err := hook.NewSet(hook.Config{Hooks: recordedHooks("threads"), Processors: append(recordedProcessors(), sorter())})
 	require.NoError(t, err)
 	out := map[string]*workflows.Workflows{}
 	for name, hooks := range workersOf(t) {
@@ -97,10 +97,10 @@ func allWorkers(t *testing.T) map[string]*workflows.Workflows {
 	}
 	function := func(context.Context, rule.Context, event.EnvEvent) error { return nil }
 	for name, rules := range map[string]*rule.Set{
-		"the same rules": set(recordedRules()),
-		"no rules":       set(nil, rule.WithoutDefaults()),
-		"other rules":    set(others),
-		"one rule":       set([]rule.Rule{{Events: []string{"*"}, Priority: 1000, Function: function}}),
+		"the same rules": set(rule.Config{Rules: recordedRules()}),
+		"no rules":       set(rule.Config{WithoutDefaults: true}),
+		"other rules":    set(rule.Config{Rules: others}),
+		"one rule":       set(rule.Config{Rules: []rule.Rule{{Events: []string{"*"}, Priority: 1000, Function: function}}}),
 	} {
 		out[name] = &workflows.Workflows{Hooks: recorded, Rules: rules}
 	}

@@ -124,7 +124,7 @@ func recordedProcessors() []hook.Processor {
 func workersOf(t *testing.T) map[string]*hook.Set {
 	t.Helper()
 	set := func(hooks []hook.Hook, processors []hook.Processor) *hook.Set {
-		out, err := hook.NewSet(hooks, processors)
+		out, err := hook.NewSet(hook.Config{Hooks: hooks, Processors: processors})
 		require.NoError(t, err)
 		return out
 	}

@@ -40,7 +40,7 @@ func TestEventWakesAnAgent(t *testing.T) {
 }
 
 func TestUnmatchedEvent(t *testing.T) {
-	none, err := rule.NewSet(nil, nil, rule.WithoutDefaults())
+	none, err := rule.NewSet(rule.Config{WithoutDefaults: true})
 	require.NoError(t, err)
 	w := worldOf(t, newFakes(t), &workflows.Workflows{Rules: none})
 	var turn *answer

@@ -76,7 +76,7 @@ func ruledWorld(t *testing.T, f *fakes, rules ...rule.Rule) *world {
 
 func rulesOf(t *testing.T, rules ...rule.Rule) *rule.Set {
 	t.Helper()
-	set, err := rule.NewSet(rules, nil)
+	set, err := rule.NewSet(rule.Config{Rules: rules})
 	require.NoError(t, err)
 	return set
 }

@@ -139,7 +139,7 @@ func (f *fakes) names() []string {
 
 func setOf(t *testing.T, hooks []hook.Hook, processors ...hook.Processor) *hook.Set {
 	t.Helper()
-	set, err := hook.NewSet(hooks, processors)
+	set, err := hook.NewSet(hook.Config{Hooks: hooks, Processors: processors})
 	require.NoError(t, err)
 	return set
 }

@@ -173,7 +173,7 @@ func TestFull(t *testing.T) {
 		_, _, ok := c.Provider(a.Model)
 		require.True(t, ok, a.Model)
 	}
-	_, err = hook.NewSet(c.Hooks, nil)
+	_, err = hook.NewSet(hook.Config{Hooks: c.Hooks})
 	require.NoError(t, err)
 	p, model, ok := c.Provider("local/org/model:7b")
 	require.True(t, ok)

@@ -367,7 +367,7 @@ func (d *document) rules(entries []ruleEntry, agents agent.Fixed) []rule.Rule {
 		clean = clean && !d.failedBelow(path)
 	}
 	var field *event.FieldError
-	if _, err := rule.NewSet(rules, nil); clean && errors.As(err, &field) {
+	if _, err := rule.NewSet(rule.Config{Rules: rules}); clean && errors.As(err, &field) {
 		d.fieldErrorf("rules", KindLimit, "%s", field.Problem) // of all of them together
 	}
 	if entries == nil {

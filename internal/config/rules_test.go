@@ -85,7 +85,7 @@ rules:
 		{Name: "fallback", Events: []string{"*"}, Priority: -7},
 	}, rules)
 
-	set, err := rule.NewSet(nil, fixed(rules))
+	set, err := rule.NewSet(rule.Config{Source: fixed(rules)})
 	require.NoError(t, err)
 	for typ, want := range map[string]string{"file.changed": "file.changed", "order.found": "order.found", "order.lost": "orders", "x": "fallback"} {
 		got, ok := rule.Match(set.Specs(), event.EnvEvent{Type: typ})
@@ -129,7 +129,7 @@ func TestRulesTogether(t *testing.T) {
 func TestSourceFollowsRules(t *testing.T) {
 	rules := func(list string) string { return prompt("one") + "rules: [" + list + "]\n" }
 	f := follow(t, rules("{name: r, events: file.changed, priority: 30}"))
-	set, err := rule.NewSet([]rule.Rule{{Name: "go", Events: []string{"file.changed"}, Priority: 25}}, f.source)
+	set, err := rule.NewSet(rule.Config{Rules: []rule.Rule{{Name: "go", Events: []string{"file.changed"}, Priority: 25}}, Source: f.source})
 	require.NoError(t, err)
 	match := func() string {
 		got, _ := rule.Match(set.Specs(), event.EnvEvent{Type: "file.changed"})

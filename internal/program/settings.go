@@ -183,7 +183,7 @@ func (s *Settings) read(cfg SettingsConfig) (*config.Config, error) {
 func provider(p config.Provider) (llm.Provider, error) {
 	switch p.Type {
 	case config.Demo:
-		return demo.New(), nil
+		return demo.New(demo.Config{}), nil
 	case config.OpenAI:
 		return openai.New(openai.Config{Name: p.Name, APIKey: p.APIKey.Reveal(), BaseURL: p.BaseURL})
 	}
@@ -193,11 +193,7 @@ func provider(p config.Provider) (llm.Provider, error) {
 // tools makes the tools of connected clients and all built-in ones: an edit of the file may
 // give an agent one that none had at the start.
 func tools(c *config.Config, log *slog.Logger) ([]tool.Tool, error) {
-	var options []clock.Option
-	if zone := c.Tools.Clock.Timezone; zone != nil {
-		options = append(options, clock.Timezone(zone))
-	}
-	list := []tool.Tool{clock.New(options...)}
+	list := []tool.Tool{clock.New(clock.Config{Timezone: c.Tools.Clock.Timezone})}
 	for _, d := range c.Tools.Client {
 		list = append(list, tool.Client(d))
 	}

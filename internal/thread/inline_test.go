@@ -38,7 +38,7 @@ func inlineSet(t *testing.T, change func(*hook.Hook), names ...string) *hook.Set
 		}
 		hooks = append(hooks, h)
 	}
-	set, err := hook.NewSet(hooks, nil)
+	set, err := hook.NewSet(hook.Config{Hooks: hooks})
 	require.NoError(t, err)
 	return set
 }

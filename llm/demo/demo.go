@@ -59,14 +59,8 @@ type Provider struct{ config Config }
 
 var _ llm.Provider = (*Provider)(nil)
 
-// New makes the offline model, with at most one config.
-func New(config ...Config) *Provider {
-	p := &Provider{}
-	if len(config) > 0 {
-		p.config = config[0]
-	}
-	return p
-}
+// New returns the offline model.
+func New(config Config) *Provider { return &Provider{config} }
 
 // Generate answers with what the last user message says. It fails only when ctx ends.
 func (p *Provider) Generate(ctx context.Context, req llm.Request, onDelta func(llm.Delta)) (llm.Response, error) {

@@ -84,11 +84,11 @@ func TestThinkComesFirst(t *testing.T) {
 }
 
 func TestGreeting(t *testing.T) {
-	resp, _ := ask(t, demo.New(), user("hello"))
+	resp, _ := ask(t, demo.New(demo.Config{}), user("hello"))
 	require.Contains(t, resp.Content, "OPENAI_API_KEY")
 	require.True(t, strings.HasSuffix(resp.Content, ".\n\nhello"), resp.Content)
 
-	again, _ := ask(t, demo.New(), user("hello"), llm.Message{Role: event.RoleAssistant, Content: "hello"}, user("bye"))
+	again, _ := ask(t, demo.New(demo.Config{}), user("hello"), llm.Message{Role: event.RoleAssistant, Content: "hello"}, user("bye"))
 	require.Equal(t, "bye", again.Content)
 }
 
@@ -100,7 +100,7 @@ func TestTitle(t *testing.T) {
 		{"only the first colon is the speaker's", "ann: three words: these", "three words: these"},
 	} {
 		t.Run("S4-102 "+tt.name, func(t *testing.T) {
-			resp, _ := ask(t, demo.New(), llm.Message{Role: event.RoleSystem, Content: llm.TitleInstructions}, user(tt.conversation))
+			resp, _ := ask(t, demo.New(demo.Config{}), llm.Message{Role: event.RoleSystem, Content: llm.TitleInstructions}, user(tt.conversation))
 			require.Equal(t, tt.title, resp.Content)
 			require.Equal(t, llm.TypeText, resp.Type)
 		})

@@ -4,6 +4,7 @@
 package clock
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -23,20 +24,20 @@ type Time struct {
 	Timezone string `json:"timezone"`
 }
 
-// Option configures the tool.
-type Option func(*clock)
+// Config configures the tool. The zero value is the default.
+type Config struct {
+	// Now is the clock, for tests. Default [time.Now].
+	Now func() time.Time
 
-// Now sets the clock, for tests. Default [time.Now].
-func Now(now func() time.Time) Option { return func(c *clock) { c.now = now } }
-
-// Timezone sets the time zone of calls that name none. Default UTC.
-func Timezone(zone *time.Location) Option { return func(c *clock) { c.zone = zone } }
+	// Timezone is that of calls that name none. Default UTC.
+	Timezone *time.Location
+}
 
 // New returns the tool. It is quick.
-func New(opts ...Option) tool.Tool {
-	c := &clock{now: time.Now, zone: time.UTC}
-	for _, opt := range opts {
-		opt(c)
+func New(cfg Config) tool.Tool {
+	c := &clock{now: cfg.Now, zone: cmp.Or(cfg.Timezone, time.UTC)}
+	if c.now == nil {
+		c.now = time.Now
 	}
 	return tool.MustFunc(Name, "Tells the current date and time, and the day of the week.", c.tell, tool.Quick())
 }

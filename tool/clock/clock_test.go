@@ -12,7 +12,7 @@ import (
 
 func TestCurrentTime(t *testing.T) {
 	noon := time.Date(2026, 7, 1, 23, 30, 0, 123, time.UTC)
-	tl := clock.New(clock.Now(func() time.Time { return noon }))
+	tl := clock.New(clock.Config{Now: func() time.Time { return noon }})
 	tooltest.Conforms(t, tl)
 	d := tl.Definition()
 	require.Equal(t, "current_time", d.Name)
@@ -33,7 +33,7 @@ func TestCurrentTime(t *testing.T) {
 
 func TestUnknownZone(t *testing.T) {
 	for _, zone := range []string{"Mars/Olympus", "Local", "../etc/passwd"} {
-		out := tooltest.Run(t, clock.New(), `{"timezone":"`+zone+`"}`)
+		out := tooltest.Run(t, clock.New(clock.Config{}), `{"timezone":"`+zone+`"}`)
 		require.ErrorContains(t, out.Err, `timezone: "`+zone+`" is not the IANA name of a time zone; use one such as Europe/Berlin`)
 	}
 }
@@ -42,7 +42,7 @@ func TestDefaults(t *testing.T) {
 	before := time.Now().Truncate(time.Second)
 	oslo, err := time.LoadLocation("Europe/Oslo")
 	require.NoError(t, err)
-	out := tooltest.Run(t, clock.New(clock.Timezone(oslo)), `{}`)
+	out := tooltest.Run(t, clock.New(clock.Config{Timezone: oslo}), `{}`)
 	require.NoError(t, out.Err)
 	require.Contains(t, out.Result.Output, `"timezone":"Europe/Oslo"`)
 	at, err := time.Parse(time.RFC3339, out.Result.Output[len(`{"time":"`):len(`{"time":"`)+len("2026-07-02T01:30:00+02:00")])

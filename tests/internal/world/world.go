@@ -166,7 +166,7 @@ func New(t testing.TB, o Options) *World {
 	require.NoError(t, err)
 	sh, err := shell.New(shell.Config{Root: w.Shell})
 	require.NoError(t, err)
-	tools := append([]tool.Tool{sh, clock.New(), note}, o.Tools...)
+	tools := append([]tool.Tool{sh, clock.New(clock.Config{}), note}, o.Tools...)
 	if o.Agents == nil {
 		a := agent.Agent{Name: "assistant", Instructions: "You help.", Model: "openai/stand-in"}
 		for _, tl := range tools {
