@@ -12,55 +12,52 @@ import (
 	"github.com/threadmill/threadmill/store"
 )
 
-// Callbacks see what agents say and which tools they call while it is on its way to
-// viewers: those of a [Run], and those of the HTTP API's event streams. What a callback
-// returns is what viewers see in its place; nil changes nothing.
+// Callbacks see model output and tool calls on their way to viewers: those of [Runtime.Send] and
+// those of the HTTP API's event streams. A viewer sees the value that a callback returns; nil
+// changes nothing.
 //
-// They have no part in what happens: what is stored, what models are shown, and which
-// tools run with which arguments stays as it is, and so do the results of turns, GET
-// /messages, and requests for approval, whose arguments are those that will run. To
-// change these, use a hook.
+// Callbacks have no effect on the thread: neither on the store, GET /messages, the context of
+// models, the arguments of tools and the results of turns, nor on approval requests, which show the
+// arguments that will run. Use a hook to change these.
 //
-// Callbacks are called once for each viewer, in order, and may be called by several
-// viewers at the same time. One that takes its time keeps its viewer waiting; one that
-// panics is logged, and the event goes on as it was. A viewer that resumes is shown
-// some events again, so what a callback returns should depend on what it is given alone.
+// Each viewer calls them once, in order; several viewers call them concurrently. A slow callback
+// delays its viewer. If a callback panics, the panic is logged and the event stays unchanged. A
+// viewer that resumes may see events again, so results should depend on arguments only.
 type Callbacks struct {
-	// OnToken gets each piece of a reply and of the thoughts before it, and at the end of
-	// a reply an empty one with IsComplete.
+	// OnToken is called for each piece of a reply and of the thoughts before it, and at the end
+	// of a reply for an empty one with IsComplete.
 	OnToken func(ctx context.Context, t TokenStream) *TokenStream
 
-	// OnContent gets each piece of a reply, as OnToken has left it, and at the end the
-	// whole reply with IsComplete: once more if hooks have put another in its place.
+	// OnContent is called for each piece of a reply, after OnToken, and at the end for the whole
+	// reply with IsComplete; a second time if hooks have replaced the reply.
 	OnContent func(ctx context.Context, c ContentStream) *ContentStream
 
-	// OnToolCall gets each tool call that an agent asks for.
+	// OnToolCall is called for each tool call of an agent.
 	OnToolCall func(ctx context.Context, c ToolCallStream) *ToolCallStream
 }
 
-// TokenStream is a piece of what a model says or thinks.
+// TokenStream is a piece of a model's reply or thoughts.
 type TokenStream struct {
-	// Token is the piece. What replaces the empty one at the end is shown to nobody.
+	// Token is the piece. A replacement of the empty one at the end is ignored.
 	Token string
 
-	// IsComplete is true exactly once for a message of which there were pieces, on the
-	// last. A message that fails, or is cut off before it said anything, completes when
-	// its agent's part in the turn ends.
+	// IsComplete is true for the last piece of a message, exactly once. A message that fails or
+	// is interrupted before its first piece completes at the end of its agent's run.
 	IsComplete bool
 
 	ThreadID  string
 	AgentName string
 
-	// MessageID tells replies apart. When Attempt grows, what came before is void: the
-	// model is asked again. It counts from 1.
+	// MessageID identifies the reply. Attempt counts from 1; when it increases, the model was
+	// called again and earlier pieces are void.
 	MessageID string
 	Attempt   int
 
-	// Thought says that the piece is part of the model's reasoning.
+	// Thought is true for reasoning.
 	Thought bool
 }
 
-// ContentStream is a piece of a reply, or, with IsComplete, the whole of it.
+// ContentStream is a piece of a reply or, with IsComplete, the whole reply.
 type ContentStream struct {
 	Content    string
 	IsComplete bool
@@ -68,12 +65,12 @@ type ContentStream struct {
 	ThreadID  string
 	AgentName string
 
-	// MessageID and Attempt are as in [TokenStream]; a whole reply has no Attempt.
+	// MessageID and Attempt are those of [TokenStream]. A whole reply has no Attempt.
 	MessageID string
 	Attempt   int
 }
 
-// ToolCallStream is a tool call that an agent asks for.
+// ToolCallStream is a tool call of an agent.
 type ToolCallStream struct {
 	ToolName string
 

@@ -1,17 +1,18 @@
 // Package threadmill runs durable agent threads on Temporal.
 //
-// A thread is a conversation between people, agents and the world. Each thread is
-// one long-running Temporal workflow; model calls and tools are activities that are
-// retried, approvals are signals that are waited for, and whatever is said is kept
-// in a store, once and in order, whichever process dies in between.
+// A thread is a conversation between people, agents and the world. Each thread is one long-running
+// Temporal workflow: model calls and tools are activities, approvals are signals, and the store
+// keeps every message once and in order, whichever process dies in between.
 //
-// An application declares its agents and tools in a [Config], makes a [Runtime]
-// with [New], and then runs a worker ([Runtime.Work], or [Runtime.Register] with a
-// worker of its own), serves the HTTP API ([Runtime.Handler]), posts messages and
-// follows them ([Runtime.Run]), or talks to threads ([Runtime.Client]).
+// A [Config] declares agents and tools, and [New] returns a [Runtime]:
 //
-// Several agents can share a thread: who answers is said by mentions and by plain
-// rules, see docs/routing.md. Which tool calls run, which wait for people and which
-// never run is said by Config.ApprovalRules and by each agent, see package approval.
-// [Runtime.World] is the same threads for programs that know agents as a world.
+//   - [Runtime.Run] runs a worker; [Runtime.Register] adds the workflows to a worker of your own.
+//   - [Runtime.Send] sends a message and returns its [Turn], with the agent's reply.
+//   - [Runtime.Handler] serves the HTTP API.
+//   - [Runtime.Client] is a client for everything else: decisions, queues, tasks, schedules.
+//   - [Runtime.World] presents threads as a world of agents, see package world.
+//
+// Several agents can share a thread: mentions and rules decide which of them answers, see
+// docs/routing.md. Approval rules decide which tool calls run, which need approval and which never
+// run, see package approval.
 package threadmill

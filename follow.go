@@ -17,15 +17,15 @@ import (
 )
 
 const (
-	// storedWithin is how long what a turn has left to be stored may take.
+	// storedWithin is the time in which the last records of a turn are stored.
 	storedWithin = time.Minute
 
-	// droppedStoredWithin is the same for a message that was taken out of the queue: the
-	// word of that may have to wait for a step of another turn, which may take long.
+	// droppedStoredWithin is the same for a message that was removed from the queue. Its last
+	// record may have to wait for a step of another turn, which may take long.
 	droppedStoredWithin = 2 * time.Second
 
-	// firstPause and lastPause are between two looks into a store that does not have,
-	// or does not answer, what is looked for.
+	// firstPause and lastPause bound the pauses between queries of a store that fails or does not
+	// yet have a record.
 	firstPause = 5 * time.Millisecond
 	lastPause  = time.Second
 )
@@ -35,26 +35,26 @@ type pendingTurn interface {
 	Result(ctx context.Context) (signals.TurnResult, error)
 }
 
-// follower follows a run from its post to its end.
+// follower follows a turn from its post to its end.
 type follower struct {
 	runtime *Runtime
-	options RunOptions
+	options SendOptions
 	threads *threadclient.Client
 	message event.NewMessage
 	post    signals.Post
 
-	// fresh says that the thread is not there.
+	// fresh means that the thread is new.
 	fresh bool
 
-	run    *Run
-	turn   pendingTurn
-	reader *feed.Reader
-	views  []feed.View
+	turn    *Turn
+	pending pendingTurn
+	reader  *feed.Reader
+	views   []feed.View
 
-	// traceID is that of the run: its event's, until it has joined another's turn.
+	// traceID is the trace of the turn: the id of its event until the event joins another turn.
 	traceID string
 
-	// begun says that the message was among the events.
+	// begun means that the message was among the events.
 	begun bool
 }
 
@@ -62,9 +62,8 @@ func (f *follower) key() store.Key {
 	return store.Key{Namespace: f.threads.Namespace(), ThreadID: f.message.ThreadID}
 }
 
-// start posts the message and begins to follow it. The feed is open before that, so
-// that nothing is missed.
-func (f *follower) start(ctx context.Context) (*Run, error) {
+// start opens the feed, so that no event is missed, posts the message and begins to follow it.
+func (f *follower) start(ctx context.Context) (*Turn, error) {
 	select {
 	case <-f.options.Signal:
 		return nil, ErrSignalled
@@ -78,25 +77,24 @@ func (f *follower) start(ctx context.Context) (*Run, error) {
 		f.reader.Close()
 		return nil, err
 	}
-	f.turn = turn
+	f.pending = turn
 	go f.follow(ctx)
-	return f.run, nil
+	return f.turn, nil
 }
 
-// open gets all ready for the run's events.
+// open opens the feed of the turn's events.
 func (f *follower) open(ctx context.Context) error {
 	for _, c := range []Callbacks{f.runtime.cfg.Callbacks, f.options.Callbacks} {
 		f.views = append(f.views, c.views(f.runtime.cfg.Logger)(f.key()))
 	}
 	f.traceID = f.post.ID
-	f.run = &Run{threadID: f.message.ThreadID, eventID: f.post.ID, events: newEventLog(), ended: make(chan struct{})}
+	f.turn = &Turn{threadID: f.message.ThreadID, eventID: f.post.ID, events: newEventLog(), ended: make(chan struct{})}
 	var err error
 	f.reader, err = f.read(ctx)
 	return err
 }
 
-// read opens the feed from now on or, for an event that the thread has had before, from
-// that event on.
+// read opens the feed at its end or, for an event that the thread already has, at that event.
 func (f *follower) read(ctx context.Context) (*feed.Reader, error) {
 	reader, err := f.runtime.feed.Open(ctx, f.key(), feed.From{Now: true, Whole: !f.options.Stream})
 	if err != nil || f.options.EventID == "" {
@@ -113,7 +111,7 @@ func (f *follower) read(ctx context.Context) (*feed.Reader, error) {
 	return f.runtime.feed.Open(ctx, f.key(), feed.From{Cursor: feed.Cursor{Seq: known[0].Seq - 1}, Whole: !f.options.Stream})
 }
 
-// begin posts the message, to a new thread if there is none.
+// begin posts the message and opens the thread if necessary.
 func (f *follower) begin(ctx context.Context) (*threadclient.PendingTurn, error) {
 	if !f.fresh {
 		turn, err := f.threads.StartTurn(ctx, f.message.ThreadID, f.post)
@@ -124,7 +122,7 @@ func (f *follower) begin(ctx context.Context) (*threadclient.PendingTurn, error)
 	return f.threads.StartTurnOrOpen(ctx, f.message.ThreadID, f.options.Start, f.post)
 }
 
-// follow delivers the events of the run until it has ended.
+// follow delivers the events of the turn until it has ended.
 func (f *follower) follow(ctx context.Context) {
 	defer f.reader.Close()
 	turning, stop := context.WithCancel(ctx)
@@ -132,22 +130,22 @@ func (f *follower) follow(ctx context.Context) {
 	var waiting sync.WaitGroup
 	waiting.Go(func() {
 		defer stop()
-		f.run.result, f.run.err = f.turn.Result(ctx)
+		f.turn.result, f.turn.err = f.pending.Result(ctx)
 	})
 	waiting.Go(func() { f.watchSignal(turning) })
 	err := f.deliver(ctx, turning)
 	if err != nil {
-		f.run.events.close(err)
+		f.turn.events.close(err)
 	}
 	waiting.Wait()
-	if err == nil && f.run.err == nil {
+	if err == nil && f.turn.err == nil {
 		err = f.finish(ctx)
 	}
-	f.run.events.close(errors.Join(f.run.err, err))
-	close(f.run.ended)
+	f.turn.events.close(errors.Join(f.turn.err, err))
+	close(f.turn.ended)
 }
 
-// watchSignal interrupts the run when its signal is closed.
+// watchSignal interrupts the turn when the signal is closed.
 func (f *follower) watchSignal(turning context.Context) {
 	select {
 	case <-turning.Done():
@@ -155,15 +153,15 @@ func (f *follower) watchSignal(turning context.Context) {
 	case <-f.options.Signal:
 	}
 	ctl := signals.Control{
-		Action: signals.ControlInterrupt, EventID: f.post.ID, By: f.message.SenderID, Reason: "the signal of the run was closed",
+		Action: signals.ControlInterrupt, EventID: f.post.ID, By: f.message.SenderID, Reason: "the signal of the turn was closed",
 	}
 	err := f.threads.Control(turning, f.message.ThreadID, ctl)
 	if err != nil && turning.Err() == nil {
-		f.runtime.cfg.Logger.Error("interrupting a run", "thread", f.message.ThreadID, "event", f.post.ID, "error", err)
+		f.runtime.cfg.Logger.Error("interrupting a turn", "thread", f.message.ThreadID, "event", f.post.ID, "error", err)
 	}
 }
 
-// finish delivers what the turn has left to be delivered when it ended.
+// finish delivers the remaining events of a turn that has ended.
 func (f *follower) finish(ctx context.Context) error {
 	dropped, patience := f.dropped(ctx), storedWithin
 	if dropped {
@@ -185,12 +183,12 @@ func (f *follower) finish(ctx context.Context) error {
 	case err == nil:
 		err = context.Cause(within)
 	}
-	return fmt.Errorf("reading the last events of a run: %w", err)
+	return fmt.Errorf("reading the last events of a turn: %w", err)
 }
 
-// dropped reports whether somebody has ended the run before its turn came.
+// dropped reports whether the message was removed from the queue before its turn.
 func (f *follower) dropped(ctx context.Context) bool {
-	status := f.run.result.Status
+	status := f.turn.result.Status
 	if f.begun || status == signals.TurnExpired || status == signals.TurnUnanswered || status == signals.TurnUnhandled {
 		return false
 	}
@@ -198,13 +196,13 @@ func (f *follower) dropped(ctx context.Context) bool {
 	return err == nil && len(known) == 0
 }
 
-// stored waits until the store has all records of the turn, and returns the place of the
-// last one or one behind it.
+// stored waits until the store has all records of the turn, and returns the sequence number of the
+// last one or of a later one.
 func (f *follower) stored(ctx context.Context) (int64, error) {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		head, err := f.lookUp(ctx)
 		if err != nil {
-			f.runtime.cfg.Logger.Warn("looking for the end of a run", "thread", f.message.ThreadID, "event", f.post.ID, "error", err)
+			f.runtime.cfg.Logger.Warn("looking for the end of a turn", "thread", f.message.ThreadID, "event", f.post.ID, "error", err)
 		} else if head > 0 {
 			return head, nil
 		}
@@ -214,10 +212,10 @@ func (f *follower) stored(ctx context.Context) (int64, error) {
 	}
 }
 
-// lookUp returns 0 while there are records to come.
+// lookUp returns 0 until the last record is stored.
 func (f *follower) lookUp(ctx context.Context) (int64, error) {
 	s, key := f.runtime.cfg.Store, f.key()
-	if id := f.run.result.LastRecord; id != "" {
+	if id := f.turn.result.LastRecord; id != "" {
 		last, err := s.RecordsByID(ctx, key, id)
 		if err != nil || len(last) == 0 {
 			return 0, err
@@ -228,8 +226,8 @@ func (f *follower) lookUp(ctx context.Context) (int64, error) {
 	return t.Head, err
 }
 
-// deliver hands out the events of the run until the context ends that it waits with, or
-// the feed: then it returns nil, or io.EOF.
+// deliver delivers the events of the turn until waiting ends, and then returns nil, or until the feed
+// ends, and then returns io.EOF.
 func (f *follower) deliver(ctx, waiting context.Context) error {
 	for pause := firstPause; ; {
 		item, err := f.reader.Next(waiting)
@@ -243,18 +241,18 @@ func (f *follower) deliver(ctx, waiting context.Context) error {
 		case waiting.Err() != nil, sleep(waiting, pause) != nil:
 			return nil
 		default:
-			// The store does not answer; the reader is where it was.
-			f.runtime.cfg.Logger.Warn("reading the events of a run", "thread", f.message.ThreadID, "event", f.post.ID, "error", err)
+			// The store does not answer. The reader keeps its position.
+			f.runtime.cfg.Logger.Warn("reading the events of a turn", "thread", f.message.ThreadID, "event", f.post.ID, "error", err)
 			pause = min(2*pause, lastPause)
 		}
 	}
 }
 
-// take hands out an event, if it is one of the run.
+// take delivers an event if it belongs to the turn.
 func (f *follower) take(ctx context.Context, item feed.Item) {
 	e := item.Event
 	if e.Type == event.EventMessage && e.MessageID == f.post.ID {
-		// A message that has joined a turn belongs to that one from now on.
+		// A message that has joined another turn belongs to that turn from now on.
 		f.traceID, f.begun = item.TraceID, true
 	}
 	if item.TraceID != f.traceID && e.Type != event.EventGap {
@@ -263,7 +261,7 @@ func (f *follower) take(ctx context.Context, item feed.Item) {
 	for _, view := range f.views {
 		e = view(ctx, e)
 	}
-	f.run.events.add(e)
+	f.turn.events.add(e)
 	if f.options.OnEvent != nil {
 		defer isolate(ctx, f.runtime.cfg.Logger, "OnEvent", f.message.ThreadID, func() {})
 		f.options.OnEvent(e)
@@ -281,13 +279,13 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// eventLog keeps the events of a run for those who ask for them.
+// eventLog keeps the events of a turn for its iterators.
 type eventLog struct {
 	mu     sync.Mutex
 	events []event.AgentEvent
 	closed bool
 	err    error
-	more   chan struct{} // closed when anything of the above changes
+	more   chan struct{} // closed when a field above changes
 }
 
 func newEventLog() *eventLog { return &eventLog{more: make(chan struct{})} }
@@ -296,7 +294,7 @@ func (l *eventLog) add(e event.AgentEvent) {
 	l.change(func() { l.events = append(l.events, e) })
 }
 
-// close ends the log; only the first time counts.
+// close ends the log. Further calls have no effect.
 func (l *eventLog) close(err error) {
 	l.change(func() {
 		if !l.closed {
@@ -313,7 +311,7 @@ func (l *eventLog) change(how func()) {
 	l.more = make(chan struct{})
 }
 
-// at waits for an event by its place; false means that the log ends before it.
+// at waits for the event with an index. ok is false if the log ends before it.
 func (l *eventLog) at(i int) (e event.AgentEvent, ok bool, err error) {
 	for {
 		l.mu.Lock()

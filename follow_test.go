@@ -77,7 +77,7 @@ type stage struct {
 	store  *faulty
 	stream *memory.Stream
 	turn   fakeTurn
-	run    *Run
+	run    *Turn
 }
 
 func newStage(t *testing.T) *stage {
@@ -94,11 +94,11 @@ func newStage(t *testing.T) *stage {
 	threads, err := threadclient.New(threadclient.Config{Temporal: mocks.NewClient(t)})
 	require.NoError(t, err)
 	f := &follower{
-		runtime: r, threads: threads, turn: s.turn,
+		runtime: r, threads: threads, pending: s.turn,
 		message: event.NewMessage{ThreadID: "t1"}, post: signals.Post{ID: "e1"},
 	}
 	require.NoError(t, f.open(ctx))
-	s.run = f.run
+	s.run = f.turn
 	go f.follow(ctx)
 	return s
 }
@@ -158,7 +158,7 @@ func TestFollow(t *testing.T) {
 		s.put("e1.error", "e1", true)
 		s.put("e2", "e2", true)
 		require.Equal(t, []string{"e1", "e1.error"}, s.said())
-		_, err := s.run.Done()
+		_, err := s.run.Wait()
 		require.NoError(t, err)
 	})
 	t.Run("S2-21 a store that does not answer for a while loses nothing", func(t *testing.T) {
@@ -187,7 +187,7 @@ func TestFollow(t *testing.T) {
 		}
 		require.ErrorIs(t, last, stream.ErrClosed, "the iterator ends before the run does, and says so")
 		s.ends("")
-		out, err := s.run.Done()
+		out, err := s.run.Wait()
 		require.NoError(t, err)
 		require.Equal(t, signals.TurnCompleted, out.Status)
 	})

@@ -36,107 +36,101 @@ import (
 	"github.com/threadmill/threadmill/world"
 )
 
-// Config configures a [Runtime]. Temporal, Store, and Agents or Registry are required.
+// Config configures a [Runtime]. Temporal, Store, and Agents or AgentSource are required.
 type Config struct {
-	// Temporal is a connected client, and TemporalNamespace the namespace that it is
-	// connected to. Default "default".
+	// Temporal is a connected client, and TemporalNamespace its namespace. Default "default".
 	Temporal          client.Client
 	TemporalNamespace string
 
-	// Store keeps threads: sqlite.Open or postgres.Open.
+	// Store stores threads: use sqlite.Open or postgres.Open.
 	Store store.Store
 
-	// Stream carries tokens to viewers. Default: in memory, for one process. When
-	// workers and API are separate processes, use stream/nats.
+	// Stream carries tokens to viewers. Default: in memory, for one process. If workers and API
+	// are separate processes, use stream/nats.
 	Stream stream.Stream
 
-	// Agents take part in threads; the first is the default agent. Those that Store keeps,
-	// see docs/agents.md, come before them.
+	// Agents are the agents of all threads. The first one is the default agent. An agent that is
+	// stored in Store under the same name takes precedence, see docs/agents.md.
 	Agents []agent.Agent
 
-	// Registry replaces Agents where they change while the process runs. If it is an
-	// [agent.Lister] as well, the API lists them.
-	Registry agent.Registry
+	// AgentSource replaces Agents if they change at run time. If it implements [agent.Lister], the
+	// API lists its agents.
+	AgentSource agent.Source
 
-	// Models are the providers of models, by the name that stands before the slash of
-	// an agent's model.
+	// Models are the model providers, by the name before the slash in an agent's model.
 	Models map[string]llm.Provider
 
-	// TitleModel, "provider/model", gives threads that have no title one when they fall
-	// idle: 3 to 6 words about what was said first or, when the model fails, the beginning
-	// of that. Default: they are given none.
+	// TitleModel, "provider/model", generates titles of 3 to 6 words for idle threads without one.
+	// Default: no titles.
 	TitleModel string
 
-	// Tools are all tools; an agent uses those that it names.
+	// Tools are all tools. An agent uses those that it names.
 	Tools []tool.Tool
 
-	// Hooks see every event of every thread before it has any effect, in this order.
+	// Hooks intercept every event of every thread before it has any effect, in this order.
 	Hooks []hook.Hook
 
-	// Processors replace the default processing of types of events, after the hooks.
+	// Processors replace the default processing of event types, after the hooks.
 	Processors []hook.Processor
 
-	// Rules say what becomes of environment events, before the default rules: see
-	// [rule.Defaults].
-	Rules []rule.Rule
-
-	// RuleSource has further rules, which may change while the process runs.
+	// Rules handle environment events, before the default rules: see [rule.Defaults]. RuleSource
+	// provides further rules that may change at run time.
+	Rules      []rule.Rule
 	RuleSource rule.Source
 
-	// Webhooks are what Handler serves at /v1/webhooks/. WebhookSource has further ones,
-	// which may change while the process runs.
-	Webhooks      []webhook.Source
-	WebhookSource func() []webhook.Source
+	// Webhooks are the endpoints that Handler serves at /v1/webhooks/. WebhookSource provides
+	// further ones that may change at run time.
+	Webhooks      []webhook.Endpoint
+	WebhookSource webhook.Source
 
-	// Authenticator says who sends a request to Handler, and what they may do. Default: nobody
-	// is asked, so that whoever reaches Handler may do everything.
+	// Authenticator authenticates requests to Handler and returns the roles of their senders.
+	// Default: no authentication; everybody who can reach Handler may do everything.
 	Authenticator auth.Authenticator
 
-	// Callbacks see, and may replace, what the viewers of this runtime are shown: those
-	// of Handler and of Run.
+	// Callbacks see, and may replace, what viewers of Handler and Send see.
 	Callbacks Callbacks
 
-	// ApprovalRules are asked about the tool calls of all agents, before the agents' own.
-	// One that denies always wins.
+	// ApprovalRules apply to the tool calls of all agents, before the agents' own rules. A rule
+	// that denies always wins.
 	ApprovalRules []approval.Rule
 
-	// UnlistedApprovals leaves a thread that waits for approval as it is among Temporal's
-	// search attributes. It saves two events and two actions for each wait, but then such
-	// threads are not found: not by GET /v1/approvals, nor in Temporal's Web UI.
+	// UnlistedApprovals disables the search attribute of threads that wait for approval. This
+	// saves two history events and two actions for each wait, but neither GET /v1/approvals nor
+	// Temporal's Web UI then finds these threads.
 	UnlistedApprovals bool
 
-	// RegisterWith registers what is the application's own, such as hook workflows, with
-	// the runtime's worker. Register calls it.
+	// RegisterWith registers the application's own workflows and activities, such as hook
+	// workflows, with the runtime's worker. Register calls it.
 	RegisterWith func(worker.Registry)
 
-	// AllowedHosts are names by which requests may call Handler, such as
-	// "threadmill.example", or "*.example" for all names below it. Requests may always use
-	// localhost and loopback addresses and, where they do not arrive at a loopback address,
-	// any IP address. A request with another Host gets 421, so that no web page can reach
-	// the API by DNS rebinding. Default: no other names.
+	// AllowedHosts are the host names by which clients may call Handler, such as
+	// "threadmill.example" or "*.example" for its subdomains. Always allowed are localhost,
+	// loopback addresses and, for connections that do not arrive at a loopback address, any IP
+	// address. A request with another Host gets 421, which prevents DNS rebinding by web pages.
+	// Default: no further names.
 	AllowedHosts []string
 
-	// Namespace of the threads that Client and Handler serve. Default "default".
+	// Namespace is the namespace of the threads that Client and Handler serve. Default "default".
 	// Workers serve all namespaces.
 	Namespace string
 
-	// TaskQueue of the threads. Default "threadmill".
+	// TaskQueue is the task queue of the threads. Default "threadmill".
 	TaskQueue string
 
-	// ModelRetries say how model calls that fail in a way that may pass are made again, by
-	// the names of Models. Default: for 2 hours, see [llm.Retry].
+	// ModelRetries are the retry policies of model calls, by the names of Models. Default: retry
+	// for 2 hours, see [llm.Retry].
 	ModelRetries map[string]llm.Retry
 
-	// StopTimeout is how long a worker that stops waits for running steps. What is
-	// not done by then is retried by another worker. Default 10 seconds.
+	// StopTimeout is the time that a stopping worker waits for running steps. Another worker
+	// retries unfinished steps. Default 10 seconds.
 	StopTimeout time.Duration
 
-	// StaleAfter is how long a running step may be silent before it counts as lost with
-	// its worker, and is run again. Default 12 seconds, at least 10.
+	// StaleAfter is the time after which a running step without heartbeats counts as lost with its
+	// worker and is retried. Default 12 seconds, at least 10.
 	StaleAfter time.Duration
 
-	// DisableStickyCache makes the worker replay every workflow task from its history.
-	// It proves determinism in tests and costs much.
+	// DisableStickyCache makes the worker replay the history for every workflow task. It proves
+	// determinism in tests, and is slow.
 	DisableStickyCache bool
 
 	// Logger defaults to slog.Default().
@@ -157,7 +151,7 @@ type Runtime struct {
 	closeStreams context.CancelFunc
 }
 
-// New checks the configuration and makes a runtime. It starts nothing.
+// New validates the configuration and returns a runtime. It starts nothing.
 func New(cfg Config) (*Runtime, error) {
 	if cfg.Temporal == nil {
 		return nil, errors.New("threadmill: Config.Temporal is required: a client from client.Dial")
@@ -174,7 +168,7 @@ func New(cfg Config) (*Runtime, error) {
 	if err := cfg.setDefaults(); err != nil {
 		return nil, err
 	}
-	cfg.Registry = registry.New(cfg.Registry, cfg.Store)
+	cfg.AgentSource = registry.New(cfg.AgentSource, cfg.Store)
 	tools, err := tool.NewSet(cfg.Tools...)
 	if err != nil {
 		return nil, fmt.Errorf("threadmill: Config.Tools: %w", err)
@@ -196,14 +190,14 @@ func New(cfg Config) (*Runtime, error) {
 		return nil, err
 	}
 	r.activities, err = activities.New(activities.Config{
-		Agents: cfg.Registry, Store: cfg.Store, Stream: cfg.Stream, Models: cfg.Models, Tools: tools, Hooks: hooks, Rules: rules,
+		Agents: cfg.AgentSource, Store: cfg.Store, Stream: cfg.Stream, Models: cfg.Models, Tools: tools, Hooks: hooks, Rules: rules,
 		ApprovalRules: cfg.ApprovalRules, UnlistedApprovals: cfg.UnlistedApprovals,
 		TitleModel: cfg.TitleModel, ModelRetries: cfg.ModelRetries, StopTimeout: cfg.StopTimeout, Deliver: r.client.Deliver, Logger: cfg.Logger,
 	})
 	if err != nil {
 		return nil, err
 	}
-	// A run applies the callbacks itself, to its own events only.
+	// A follower applies the callbacks itself, only to the events of its turn.
 	r.feed, err = feed.New(feed.Config{Store: cfg.Store, Stream: cfg.Stream, Logger: cfg.Logger})
 	if err != nil {
 		return nil, err
@@ -214,9 +208,9 @@ func New(cfg Config) (*Runtime, error) {
 	closing, closeStreams := context.WithCancel(context.Background())
 	r.closeStreams = closeStreams
 	r.handler, err = server.New(server.Config{
-		Threads: r.client, Store: cfg.Store, Stream: cfg.Stream, Agents: cfg.Registry, Namespace: r.client.Namespace(),
+		Threads: r.client, Store: cfg.Store, Stream: cfg.Stream, Agents: cfg.AgentSource, Namespace: r.client.Namespace(),
 		Authenticator: cfg.Authenticator, Tools: append(builtin.Names(), tools.Names()...), Models: slices.Sorted(maps.Keys(cfg.Models)),
-		View: cfg.Callbacks.views(cfg.Logger), Ready: r.ready, Closing: closing, Logger: cfg.Logger, Webhooks: cfg.webhooks,
+		View: cfg.Callbacks.views(cfg.Logger), Ready: r.ready, Closing: closing, Logger: cfg.Logger, Webhooks: cfg.Webhooks, WebhookSource: cfg.WebhookSource,
 		AllowedHosts: cfg.AllowedHosts,
 	})
 	return r, err
@@ -247,34 +241,26 @@ func (cfg *Config) setDefaults() error {
 	if cfg.Stream == nil {
 		cfg.Stream = memory.New(memory.Config{})
 	}
-	if cfg.Registry != nil {
+	if cfg.AgentSource != nil {
 		return nil
 	}
 	if len(cfg.Agents) == 0 {
-		return errors.New("threadmill: Config.Agents is required: at least one agent (or set Config.Registry)")
+		return errors.New("threadmill: Config.Agents is required: at least one agent (or set Config.AgentSource)")
 	}
 	for i, a := range cfg.Agents {
 		if err := a.Validate(); err != nil {
 			return fmt.Errorf("threadmill: Config.Agents[%d]: %w", i, err)
 		}
 	}
-	cfg.Registry = agent.Fixed(cfg.Agents)
+	cfg.AgentSource = agent.Fixed(cfg.Agents)
 	return nil
 }
 
-// Client is a typed client for the threads.
+// Client returns a client for the threads.
 func (r *Runtime) Client() *threadclient.Client { return r.client }
 
-// Handler serves the HTTP API. It needs no worker in the same process.
+// Handler returns the HTTP API. It needs no worker in the same process.
 func (r *Runtime) Handler() http.Handler { return r.handler }
-
-// webhooks are those that are served at the moment. Config's own come first.
-func (cfg *Config) webhooks() []webhook.Source {
-	if cfg.WebhookSource == nil {
-		return cfg.Webhooks
-	}
-	return append(slices.Clone(cfg.Webhooks), cfg.WebhookSource()...)
-}
 
 // Publish publishes an environment event: to the thread that its metadata names as
 // trigger_session_id. See [threadclient.Client.Publish], which can do more.
@@ -295,13 +281,13 @@ func (r *Runtime) RegisterRule(one rule.Rule) error {
 	return nil
 }
 
-// CloseStreams ends the event streams of Handler, which otherwise last as long as
-// their clients do. Give it to http.Server.RegisterOnShutdown.
+// CloseStreams ends the event streams of Handler, which otherwise last until their clients
+// disconnect. Pass it to http.Server.RegisterOnShutdown.
 func (r *Runtime) CloseStreams() { r.closeStreams() }
 
-// Register adds the thread workflow and its activities to a worker of your own. Its
-// MaxHeartbeatThrottleInterval should be 6 seconds, and its WorkerStopTimeout more than
-// Config.StopTimeout.
+// Register registers the workflows and activities with a worker of your own. Set its
+// MaxHeartbeatThrottleInterval to 6 seconds, and its WorkerStopTimeout to more than
+// [Config].StopTimeout.
 func (r *Runtime) Register(w worker.Registry) {
 	r.workflows.Register(w)
 	r.activities.Register(w)
@@ -310,13 +296,12 @@ func (r *Runtime) Register(w worker.Registry) {
 	}
 }
 
-// reportWithin is how long a step that StopTimeout has ended may take to say so.
+// reportWithin is the time in which a step that StopTimeout has ended reports its end.
 const reportWithin = 5 * time.Second
 
-// Work runs a worker until ctx ends, and lets running steps finish for
-// Config.StopTimeout. Before that it makes sure that Temporal knows the search
-// attributes of threads. The end of ctx is no error.
-func (r *Runtime) Work(ctx context.Context) error {
+// Run runs a worker until ctx ends, and then waits up to [Config].StopTimeout for running steps. It
+// first registers the search attributes of threads with Temporal. The end of ctx is no error.
+func (r *Runtime) Run(ctx context.Context) error {
 	if err := threadclient.EnsureAttributes(ctx, r.cfg.Temporal, r.cfg.TemporalNamespace); err != nil {
 		if ctx.Err() != nil {
 			return nil
@@ -334,8 +319,8 @@ func (r *Runtime) Work(ctx context.Context) error {
 		WorkerStopTimeout:          r.cfg.StopTimeout + reportWithin,
 
 		MaxHeartbeatThrottleInterval: activities.HeartbeatThrottle,
-		// A task takes milliseconds. A machine that stops for the SDK's one second is no
-		// deadlock, and what it is taken for costs history.
+		// A workflow task takes milliseconds, but a busy machine may pause for longer than the
+		// SDK's limit of one second, and a false deadlock costs history.
 		DeadlockDetectionTimeout: 5 * time.Second,
 		OnFatalError: func(err error) {
 			select {

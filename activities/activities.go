@@ -26,7 +26,7 @@ import (
 // Config configures [Activities].
 type Config struct {
 	// Agents, Store and Stream are required.
-	Agents agent.Registry
+	Agents agent.Source
 	Store  store.Store
 	Stream stream.Stream
 

@@ -123,17 +123,17 @@ func (a Agent) Approval(toolName string, toolAsks bool) Policy {
 // ErrUnknown means that the registry does not have the agent.
 var ErrUnknown = errors.New("unknown agent")
 
-// Registry finds agents by name. Implementations are safe for concurrent use.
-type Registry interface {
+// Source finds agents by name. Implementations are safe for concurrent use.
+type Source interface {
 	// Agent returns the agent with a name; "" is the default agent. For an unknown name, the error
 	// wraps [ErrUnknown].
 	Agent(ctx context.Context, namespace, name string) (Agent, error)
 }
 
-// Fixed is a [Registry] of a list of agents. The first is the default agent.
+// Fixed is a [Source] of a list of agents. The first is the default agent.
 type Fixed []Agent
 
-// Agent implements [Registry]. Names are case-insensitive.
+// Agent implements [Source]. Names are case-insensitive.
 func (f Fixed) Agent(_ context.Context, _, name string) (Agent, error) {
 	if name == "" && len(f) > 0 {
 		return f[0], nil

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Lister is an optional interface of a [Registry] that can list its agents.
+// Lister is an optional interface of a [Source] that can list its agents.
 type Lister interface {
 	// Agents returns the agents of a namespace, the default agent first.
 	Agents(ctx context.Context, namespace string) ([]Agent, error)

@@ -68,7 +68,7 @@ func (v *vault) pass(d time.Duration) { v.now = v.now.Add(d) }
 
 func (v *vault) keys(t *testing.T, required bool, configured ...auth.Key) *auth.Keys {
 	keys, err := auth.NewKeys(auth.KeysConfig{
-		Store: v, Required: required, Configured: func() []auth.Key { return configured }, Now: func() time.Time { return v.now },
+		Store: v, Required: required, Keys: configured, Now: func() time.Time { return v.now },
 	})
 	require.NoError(t, err)
 	return keys

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -64,13 +65,19 @@ func (k Key) Validate() error {
 	return nil
 }
 
+// KeySource provides keys that may change at run time, such as those of a file.
+type KeySource interface {
+	// APIKeys returns the current keys. It is called for each request.
+	APIKeys() []Key
+}
+
 // KeysConfig configures [Keys]. Store is required.
 type KeysConfig struct {
 	Store store.APIKeys
 
-	// Configured returns the keys that are not stored. It is called for each request, and what
-	// it returns is not changed. Default: none.
-	Configured func() []Key
+	// Keys are valid besides those of Store, and so are those of Source, if it is set.
+	Keys   []Key
+	Source KeySource
 
 	// Required rejects requests without a key even while there is no key at all. Otherwise they
 	// are those of [Local] until the first key is created or configured.
@@ -117,9 +124,6 @@ func NewKeys(cfg KeysConfig) (*Keys, error) {
 	if cfg.Store == nil {
 		return nil, errors.New("auth: KeysConfig.Store is required")
 	}
-	if cfg.Configured == nil {
-		cfg.Configured = func() []Key { return nil }
-	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
@@ -128,10 +132,13 @@ func NewKeys(cfg KeysConfig) (*Keys, error) {
 
 // Configured returns the keys that are not stored.
 func (k *Keys) Configured() []Key {
-	if k == nil {
+	switch {
+	case k == nil:
 		return nil
+	case k.cfg.Source == nil:
+		return k.cfg.Keys
 	}
-	return k.cfg.Configured()
+	return slices.Concat(k.cfg.Keys, k.cfg.Source.APIKeys())
 }
 
 func unauthenticated(format string, args ...any) error {
@@ -143,7 +150,7 @@ const howToGet = `send "Authorization: Bearer <API key>"; an administrator creat
 
 // Authenticate implements [Authenticator].
 func (k *Keys) Authenticate(r *http.Request) (Principal, error) {
-	configured := k.cfg.Configured()
+	configured := k.Configured()
 	if !k.cfg.Required && len(configured) == 0 {
 		exist, err := k.exist(r.Context())
 		if err != nil {

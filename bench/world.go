@@ -213,7 +213,7 @@ func (w *world) startThreadmill(ctx context.Context, o Options, m *model) error 
 	// The worker outlives ctx: what runs when a measurement is given up still ends.
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
-	go func() { ended <- runtime.Work(running) }()
+	go func() { ended <- runtime.Run(running) }()
 	w.onStop(func() error { stop(); return <-ended })
 	return nil
 }

@@ -187,7 +187,7 @@ func (s *server) openStore(ctx context.Context) (err error) {
 }
 
 func (s *server) openAuthenticator(ctx context.Context) (err error) {
-	s.authenticator, err = s.auth.Authenticator(ctx, s.listener.Addr(), s.store, s.settings.APIKeys)
+	s.authenticator, err = s.auth.Authenticator(ctx, s.listener.Addr(), s.store, s.settings)
 	return err
 }
 

@@ -178,7 +178,7 @@ func TestBudgets(t *testing.T) {
 		}, cost{11, 2}},
 		{"posted and waited for by update", func(id string) { w.Say(id, "hello") }, cost{11, 2}},
 		{"run and watched from Go", func(id string) {
-			completes(t, begin(w, id, "count 200", threadmill.RunOptions{Stream: true}))
+			completes(t, begin(w, id, "count 200", threadmill.SendOptions{Stream: true}))
 		}, cost{11, 2}},
 		{"decided by update", approved(w, byUpdate(w)), cost{29, 7}},
 	} {

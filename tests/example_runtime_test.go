@@ -67,7 +67,7 @@ func Example_runtime() {
 		log.Fatal(err)
 	}
 	stopped := make(chan error, 1)
-	go func() { stopped <- runtime.Work(ctx) }()
+	go func() { stopped <- runtime.Run(ctx) }()
 
 	threads := runtime.Client()
 	if err := threads.Open(ctx, "t1", signals.Start{}, nil); err != nil {

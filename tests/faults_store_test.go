@@ -164,7 +164,7 @@ func workOn(t *testing.T, w *world.World, s store.Store, only tool.Tool) {
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- runtime.Work(ctx) }()
+	go func() { ended <- runtime.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
 		require.NoError(t, <-ended)

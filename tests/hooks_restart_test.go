@@ -215,7 +215,7 @@ func work(t *testing.T, cfg threadmill.Config) (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		assert.NoError(t, r.Work(ctx))
+		assert.NoError(t, r.Run(ctx))
 	}()
 	stop = func() {
 		cancel()

@@ -103,7 +103,7 @@ func insist(t *testing.T, w *world.World, thread string, s submission, id, text 
 func kept(t *testing.T, o world.Options) *world.World {
 	o.Configure = func(c *threadmill.Config) {
 		c.Rules = []rule.Rule{{Name: "log", Events: []string{"tick"}, Priority: 20}}
-		c.Webhooks = []webhook.Source{{
+		c.Webhooks = []webhook.Endpoint{{
 			Name: "ticks", Signature: webhook.Signature{Scheme: webhook.SchemeGitHub}, Secrets: []webhook.Secret{"k"},
 			Event: webhook.Event{Type: "tick", Thread: "{payload.thread}", ID: "{payload.id}", Open: true},
 		}}

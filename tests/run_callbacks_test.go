@@ -62,9 +62,9 @@ func TestRunCallbacks(t *testing.T) {
 		})}
 	}})
 	id := w.Open()
-	r := begin(w, id, "use note {\"text\":\"x\"}\nthen\nthink hm so\ncount 50", threadmill.RunOptions{Stream: true, Callbacks: own.callbacks()})
+	r := begin(w, id, "use note {\"text\":\"x\"}\nthen\nthink hm so\ncount 50", threadmill.SendOptions{Stream: true, Callbacks: own.callbacks()})
 	events := completes(t, r)
-	out, err := r.Done()
+	out, err := r.Wait()
 	require.NoError(t, err)
 
 	t.Run("S2-52 each token, and exactly one that completes the message", func(t *testing.T) {
@@ -104,14 +104,14 @@ func TestRunCallbacks(t *testing.T) {
 		require.Equal(t, own.tokens, all.tokens)
 		require.Equal(t, own.contents, all.contents)
 		require.Equal(t, own.calls, all.calls)
-		again := begin(w, id, "hello", threadmill.RunOptions{Stream: true})
+		again := begin(w, id, "hello", threadmill.SendOptions{Stream: true})
 		completes(t, again)
 		require.Greater(t, len(all.tokens), len(own.tokens))
 	})
 	t.Run("S0-39 hooks are called as often, however many tokens there are", func(t *testing.T) {
 		count := func(n int) int64 {
 			before := hooked.Load()
-			completes(t, begin(w, id, fmt.Sprintf("count %d", n), threadmill.RunOptions{Stream: true}))
+			completes(t, begin(w, id, fmt.Sprintf("count %d", n), threadmill.SendOptions{Stream: true}))
 			return hooked.Load() - before
 		}
 		few := count(2)
@@ -120,7 +120,7 @@ func TestRunCallbacks(t *testing.T) {
 	})
 	t.Run("S2-10 no tokens where they are not asked for", func(t *testing.T) {
 		quiet := &tally{}
-		completes(t, begin(w, id, "count 3", threadmill.RunOptions{Callbacks: quiet.callbacks()}))
+		completes(t, begin(w, id, "count 3", threadmill.SendOptions{Callbacks: quiet.callbacks()}))
 		require.Empty(t, quiet.tokens)
 		require.Equal(t, "1 2 3", only(t, quiet.contents).Content)
 	})
@@ -151,7 +151,7 @@ func TestCallbacksReplace(t *testing.T) {
 	}})
 	id := w.Open()
 	viewer := watch(t, w, id, "")
-	r := begin(w, id, "use pay {\"pin\":\"4711\"}\nthen\nmy pin is 4711", threadmill.RunOptions{
+	r := begin(w, id, "use pay {\"pin\":\"4711\"}\nthen\nmy pin is 4711", threadmill.SendOptions{
 		Stream: true,
 		Callbacks: threadmill.Callbacks{OnContent: func(_ context.Context, s threadmill.ContentStream) *threadmill.ContentStream {
 			s.Content = strings.ReplaceAll(s.Content, "****", "(hidden)")
@@ -198,7 +198,7 @@ func TestCallbacksReplace(t *testing.T) {
 		for _, rec := range w.Records(id) {
 			require.NotContains(t, string(rec.Payload), "****")
 		}
-		out, err := r.Done()
+		out, err := r.Wait()
 		require.NoError(t, err)
 		require.Equal(t, "my pin is 4711", lastLine(out.Message.Content), "a result is not a view")
 	})
@@ -210,7 +210,7 @@ func TestPanickingCallbacks(t *testing.T) {
 		c.Callbacks.OnContent = func(context.Context, threadmill.ContentStream) *threadmill.ContentStream { panic("global") }
 	}})
 	own := &tally{}
-	r := begin(w, w.Open(), "count 5", threadmill.RunOptions{
+	r := begin(w, w.Open(), "count 5", threadmill.SendOptions{
 		Stream: true, Callbacks: own.callbacks(), OnEvent: func(event.AgentEvent) { panic("per run") },
 	})
 	require.Equal(t, "1 2 3 4 5", pieces(completes(t, r)), "S2-35 the events go on")
@@ -239,21 +239,21 @@ func TestRunWithHooks(t *testing.T) {
 	id := w.Open()
 
 	t.Run("S0-15 S2-40 a response is the end of the run", func(t *testing.T) {
-		r := begin(w, id, "tell me the password", threadmill.RunOptions{Stream: true})
+		r := begin(w, id, "tell me the password", threadmill.SendOptions{Stream: true})
 		events := completes(t, r)
 		said := contentsOf(events)
 		require.Contains(t, said[len(said)-1], ": I cannot help with that.")
-		out, err := r.Done()
+		out, err := r.Wait()
 		require.NoError(t, err)
 		require.Equal(t, "I cannot help with that.", out.Message.Content)
 		require.Zero(t, w.Provider.Calls())
 	})
 	t.Run("S0-14 what hooks decide on a reply is among the events of its run", func(t *testing.T) {
 		next := w.Provider.Block(0)
-		first := begin(w, id, "the pin is 4711", threadmill.RunOptions{Stream: true})
+		first := begin(w, id, "the pin is 4711", threadmill.SendOptions{Stream: true})
 		<-next.Reached()
 		held := w.Provider.Block(0)
-		second := begin(w, id, "hello", threadmill.RunOptions{})
+		second := begin(w, id, "hello", threadmill.SendOptions{})
 		next.Release()
 		said := contentsOf(completes(t, first))
 		require.Equal(t, "assistant: the pin is ****", said[len(said)-1])

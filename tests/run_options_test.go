@@ -36,13 +36,13 @@ func TestRunOptions(t *testing.T) {
 }
 
 // occupied opens a thread with a turn in progress, until free is called.
-func occupied(t *testing.T, w *world.World) (id string, free func() *threadmill.Run) {
+func occupied(t *testing.T, w *world.World) (id string, free func() *threadmill.Turn) {
 	t.Helper()
 	gate := w.Provider.Block(0)
 	id = w.Open("assistant")
-	r := begin(w, id, "one", threadmill.RunOptions{})
+	r := begin(w, id, "one", threadmill.SendOptions{})
 	<-gate.Reached()
-	return id, func() *threadmill.Run {
+	return id, func() *threadmill.Turn {
 		gate.Release()
 		return r
 	}
@@ -55,7 +55,7 @@ func runAcks(t *testing.T, w *world.World) {
 	})
 	t.Run("on complete comes after it", func(t *testing.T) {
 		id := w.Open()
-		r := begin(w, id, "hello", threadmill.RunOptions{Ack: threadmill.AckOnComplete})
+		r := begin(w, id, "hello", threadmill.SendOptions{Ack: threadmill.AckOnComplete})
 		state, err := w.Threads.State(w.Ctx(), id)
 		require.NoError(t, err)
 		require.Equal(t, signals.ThreadIdle, state.Status)
@@ -69,7 +69,7 @@ func runSignal(t *testing.T, w *world.World) {
 		stop := make(chan struct{})
 		half := w.Provider.Block(3)
 		id := w.Open()
-		r := begin(w, id, "one two three four five", threadmill.RunOptions{Stream: true, Signal: stop})
+		r := begin(w, id, "one two three four five", threadmill.SendOptions{Stream: true, Signal: stop})
 		heard := 0
 		for e, err := range r.Events() {
 			require.NoError(t, err)
@@ -81,7 +81,7 @@ func runSignal(t *testing.T, w *world.World) {
 			}
 		}
 		close(stop)
-		out, err := r.Done()
+		out, err := r.Wait()
 		half.Release()
 		require.NoError(t, err, "an interrupt is no failure")
 		require.Equal(t, signals.TurnInterrupted, out.Status)
@@ -101,9 +101,9 @@ func runSignal(t *testing.T, w *world.World) {
 		id, free := occupied(t, w)
 		calls := w.Provider.Calls()
 		stop := make(chan struct{})
-		waiting := begin(w, id, "two", threadmill.RunOptions{Signal: stop})
+		waiting := begin(w, id, "two", threadmill.SendOptions{Signal: stop})
 		close(stop)
-		out, err := waiting.Done()
+		out, err := waiting.Wait()
 		require.NoError(t, err)
 		require.Equal(t, signals.TurnInterrupted, out.Status)
 		completes(t, free())
@@ -113,7 +113,7 @@ func runSignal(t *testing.T, w *world.World) {
 		stop := make(chan struct{})
 		close(stop)
 		id := w.Open()
-		_, err := w.Runtime.Run(w.Ctx(), event.NewMessage{ThreadID: id, Content: "x"}, threadmill.RunOptions{Signal: stop})
+		_, err := w.Runtime.Send(w.Ctx(), event.NewMessage{ThreadID: id, Content: "x"}, threadmill.SendOptions{Signal: stop})
 		require.ErrorIs(t, err, threadmill.ErrSignalled)
 		require.Empty(t, w.Messages(id))
 	})
@@ -121,9 +121,9 @@ func runSignal(t *testing.T, w *world.World) {
 
 func runExpires(t *testing.T, w *world.World) {
 	id, free := occupied(t, w)
-	r := begin(w, id, "two", threadmill.RunOptions{TTL: time.Nanosecond})
+	r := begin(w, id, "two", threadmill.SendOptions{TTL: time.Nanosecond})
 	first := free()
-	out, err := r.Done()
+	out, err := r.Wait()
 	require.NoError(t, err, "S2-39")
 	require.Equal(t, signals.TurnExpired, out.Status)
 	events := runEvents(t, r)
@@ -133,7 +133,7 @@ func runExpires(t *testing.T, w *world.World) {
 
 func runOverrides(t *testing.T, w *world.World) {
 	id := w.Open("assistant")
-	r := begin(w, id, "hello", threadmill.RunOptions{Agents: []string{"other"}})
+	r := begin(w, id, "hello", threadmill.SendOptions{Agents: []string{"other"}})
 	require.Equal(t, []string{"ann: hello", "other: hello"}, contentsOf(completes(t, r)), "agents")
 
 	tools := []string{"current_time"}
@@ -144,7 +144,7 @@ func runOverrides(t *testing.T, w *world.World) {
 		"all": {nil, []string{"note", "current_time"}}, "some": {&tools, tools}, "none": {&[]string{}, nil},
 	} {
 		w.Provider.Reset()
-		completes(t, begin(w, id, "hello", threadmill.RunOptions{Agents: []string{"other"}, Tools: c.tools}))
+		completes(t, begin(w, id, "hello", threadmill.SendOptions{Agents: []string{"other"}, Tools: c.tools}))
 		var shown []string
 		for _, tool := range only(t, modelCalls(w)).Tools {
 			shown = append(shown, tool.Function.Name)
@@ -155,7 +155,7 @@ func runOverrides(t *testing.T, w *world.World) {
 
 func runElsewhere(t *testing.T, w *world.World) {
 	another := w.TaskQueue + "-another"
-	r, err := w.Runtime.Run(w.Ctx(), event.NewMessage{ThreadID: "elsewhere", Content: "hello"}, threadmill.RunOptions{Namespace: another})
+	r, err := w.Runtime.Send(w.Ctx(), event.NewMessage{ThreadID: "elsewhere", Content: "hello"}, threadmill.SendOptions{Namespace: another})
 	require.NoError(t, err)
 	require.Equal(t, []string{"user: hello", "assistant: hello"}, contentsOf(completes(t, r)))
 	_, err = w.Store.Thread(w.Ctx(), store.Key{Namespace: another, ThreadID: "elsewhere"})
@@ -166,8 +166,8 @@ func runElsewhere(t *testing.T, w *world.World) {
 
 func runByPriority(t *testing.T, w *world.World) {
 	id, free := occupied(t, w)
-	low := begin(w, id, "low", threadmill.RunOptions{})
-	high := begin(w, id, "high", threadmill.RunOptions{Priority: 5})
+	low := begin(w, id, "low", threadmill.SendOptions{})
+	high := begin(w, id, "high", threadmill.SendOptions{Priority: 5})
 	completes(t, free())
 	completes(t, low)
 	completes(t, high)
@@ -182,18 +182,18 @@ func runByPriority(t *testing.T, w *world.World) {
 
 func runRejected(t *testing.T, w *world.World) {
 	id, free := occupied(t, w)
-	_, err := w.Runtime.Run(w.Ctx(), event.NewMessage{ThreadID: id, Content: "x"}, threadmill.RunOptions{OnBusy: signals.OnBusyReject})
+	_, err := w.Runtime.Send(w.Ctx(), event.NewMessage{ThreadID: id, Content: "x"}, threadmill.SendOptions{OnBusy: signals.OnBusyReject})
 	require.ErrorIs(t, err, signals.ErrBusy)
 	completes(t, free())
 }
 
 func runUnanswered(t *testing.T, w *world.World) {
 	id := w.Open()
-	r, err := w.Runtime.Run(w.Ctx(), event.NewMessage{
+	r, err := w.Runtime.Send(w.Ctx(), event.NewMessage{
 		ThreadID: id, SenderID: "clock", SenderType: event.CreatedBySystem, Content: "noon",
-	}, threadmill.RunOptions{})
+	}, threadmill.SendOptions{})
 	require.NoError(t, err)
-	out, err := r.Done()
+	out, err := r.Wait()
 	require.NoError(t, err)
 	require.Equal(t, signals.TurnUnanswered, out.Status)
 	require.Equal(t, []string{"clock: noon"}, contentsOf(runEvents(t, r)))
@@ -203,18 +203,18 @@ func runMistakes(t *testing.T, w *world.World) {
 	hello := event.NewMessage{ThreadID: "never", Content: "hello"}
 	for field, c := range map[string]struct {
 		m event.NewMessage
-		o threadmill.RunOptions
+		o threadmill.SendOptions
 	}{
-		"content":   {event.NewMessage{ThreadID: "never"}, threadmill.RunOptions{}},
-		"threadId":  {event.NewMessage{ThreadID: "a/b", Content: "hello"}, threadmill.RunOptions{}},
-		"namespace": {hello, threadmill.RunOptions{Namespace: "a/b"}},
-		"Ack":       {hello, threadmill.RunOptions{Ack: "never"}},
-		"TTL":       {hello, threadmill.RunOptions{TTL: -1}},
-		"onBusy":    {hello, threadmill.RunOptions{OnBusy: "shout"}},
-		"id":        {hello, threadmill.RunOptions{EventID: "a.b"}},
-		"agents[0]": {hello, threadmill.RunOptions{Agents: []string{"a b"}}},
+		"content":   {event.NewMessage{ThreadID: "never"}, threadmill.SendOptions{}},
+		"threadId":  {event.NewMessage{ThreadID: "a/b", Content: "hello"}, threadmill.SendOptions{}},
+		"namespace": {hello, threadmill.SendOptions{Namespace: "a/b"}},
+		"Ack":       {hello, threadmill.SendOptions{Ack: "never"}},
+		"TTL":       {hello, threadmill.SendOptions{TTL: -1}},
+		"onBusy":    {hello, threadmill.SendOptions{OnBusy: "shout"}},
+		"id":        {hello, threadmill.SendOptions{EventID: "a.b"}},
+		"agents[0]": {hello, threadmill.SendOptions{Agents: []string{"a b"}}},
 	} {
-		_, err := w.Runtime.Run(w.Ctx(), c.m, c.o)
+		_, err := w.Runtime.Send(w.Ctx(), c.m, c.o)
 		var wrong *event.FieldError
 		require.ErrorAs(t, err, &wrong)
 		require.Equal(t, field, wrong.Field)

@@ -21,15 +21,15 @@ import (
 )
 
 // begin runs a person's message.
-func begin(w *world.World, thread, content string, o threadmill.RunOptions) *threadmill.Run {
+func begin(w *world.World, thread, content string, o threadmill.SendOptions) *threadmill.Turn {
 	w.T.Helper()
-	r, err := w.Runtime.Run(w.Ctx(), event.NewMessage{ThreadID: thread, SenderID: "ann", Content: content}, o)
+	r, err := w.Runtime.Send(w.Ctx(), event.NewMessage{ThreadID: thread, SenderID: "ann", Content: content}, o)
 	require.NoError(w.T, err)
 	return r
 }
 
 // runEvents reads all events of a run.
-func runEvents(t *testing.T, r *threadmill.Run) []event.AgentEvent {
+func runEvents(t *testing.T, r *threadmill.Turn) []event.AgentEvent {
 	t.Helper()
 	var out []event.AgentEvent
 	for e, err := range r.Events() {
@@ -40,10 +40,10 @@ func runEvents(t *testing.T, r *threadmill.Run) []event.AgentEvent {
 }
 
 // completes reads all events of a run, which has to complete.
-func completes(t *testing.T, r *threadmill.Run) []event.AgentEvent {
+func completes(t *testing.T, r *threadmill.Turn) []event.AgentEvent {
 	t.Helper()
 	events := runEvents(t, r)
-	out, err := r.Done()
+	out, err := r.Wait()
 	require.NoError(t, err)
 	require.Equal(t, signals.TurnCompleted, out.Status)
 	last := len(events) - 1
@@ -92,7 +92,7 @@ func runStreams(t *testing.T, w *world.World) {
 	id := w.Open()
 	var mu sync.Mutex
 	var called []event.AgentEvent
-	r := begin(w, id, "use note {\"text\":\"x\"}\nthen\nthink hm\ncount 8", threadmill.RunOptions{
+	r := begin(w, id, "use note {\"text\":\"x\"}\nthen\nthink hm\ncount 8", threadmill.SendOptions{
 		Stream: true,
 		OnEvent: func(e event.AgentEvent) {
 			mu.Lock()
@@ -102,7 +102,7 @@ func runStreams(t *testing.T, w *world.World) {
 	})
 	require.Equal(t, id, r.ThreadID(), "S2-22")
 	events := completes(t, r)
-	out, err := r.Done()
+	out, err := r.Wait()
 	t.Run("S2-20 done has the result", func(t *testing.T) {
 		require.NoError(t, err)
 		require.Contains(t, out.Message.Content, "1 2 3 4 5 6 7 8")
@@ -141,7 +141,7 @@ func runIsLive(t *testing.T, w *world.World) {
 	half := w.Provider.Block(3)
 	called := make(chan struct{})
 	var once sync.Once
-	r := begin(w, w.Open(), "count 8", threadmill.RunOptions{Stream: true, OnEvent: func(e event.AgentEvent) {
+	r := begin(w, w.Open(), "count 8", threadmill.SendOptions{Stream: true, OnEvent: func(e event.AgentEvent) {
 		if e.Type == event.EventStream {
 			once.Do(func() { close(called) })
 		}
@@ -159,7 +159,7 @@ func runIsLive(t *testing.T, w *world.World) {
 
 func runWhole(t *testing.T, w *world.World) {
 	id := w.Open()
-	r := begin(w, id, "think hm\ncount 5", threadmill.RunOptions{})
+	r := begin(w, id, "think hm\ncount 5", threadmill.SendOptions{})
 	events := completes(t, r)
 	require.Equal(t, []event.AgentEventType{event.EventMessage, event.EventMessage, event.EventFinal, event.EventStatus}, kinds(events))
 	require.Equal(t, "assistant: 1 2 3 4 5", contentsOf(events)[1])
@@ -168,10 +168,10 @@ func runWhole(t *testing.T, w *world.World) {
 func runFails(t *testing.T, w *world.World) {
 	id := w.Open()
 	w.Provider.Fail(llmtest.Status(http.StatusBadRequest, "").WithError("bad", "no such thing"))
-	r := begin(w, id, "hello", threadmill.RunOptions{})
+	r := begin(w, id, "hello", threadmill.SendOptions{})
 	events := runEvents(t, r)
 	require.Equal(t, event.EventError, events[len(events)-2].Type, "the last event says so")
-	out, err := r.Done()
+	out, err := r.Wait()
 	require.Equal(t, signals.TurnFailed, out.Status)
 	var failed *threadmill.TurnError
 	require.ErrorAs(t, err, &failed)
@@ -186,12 +186,12 @@ func runFailsBeforeOthers(t *testing.T, w *world.World) {
 	w.Provider.Fail(llmtest.Status(http.StatusBadRequest, ""))
 	held := w.Provider.Block(0)
 	id := w.Open()
-	first := begin(w, id, "one", threadmill.RunOptions{})
-	second := begin(w, id, "two", threadmill.RunOptions{})
+	first := begin(w, id, "one", threadmill.SendOptions{})
+	second := begin(w, id, "two", threadmill.SendOptions{})
 	slow.Release()
 	events := runEvents(t, first)
 	require.Equal(t, event.EventError, events[len(events)-2].Type)
-	_, err := first.Done()
+	_, err := first.Wait()
 	require.Error(t, err)
 	held.Release()
 	completes(t, second)
@@ -200,9 +200,9 @@ func runFailsBeforeOthers(t *testing.T, w *world.World) {
 func runsApart(t *testing.T, w *world.World) {
 	id := w.Open()
 	half := w.Provider.Block(2)
-	first := begin(w, id, "first has words", threadmill.RunOptions{Stream: true})
+	first := begin(w, id, "first has words", threadmill.SendOptions{Stream: true})
 	<-half.Reached()
-	second := begin(w, id, "second has others", threadmill.RunOptions{Stream: true})
+	second := begin(w, id, "second has others", threadmill.SendOptions{Stream: true})
 	half.Release()
 	one, two := completes(t, first), completes(t, second)
 	require.Equal(t, []string{"ann: first has words", "assistant: first has words"}, contentsOf(one))
@@ -219,9 +219,9 @@ func TestRunIsSteered(t *testing.T) {
 	slow := newGate("slow")
 	w := world.New(t, world.Options{Tools: []tool.Tool{slow}})
 	id := w.Open()
-	first := begin(w, id, "use slow {}", threadmill.RunOptions{})
+	first := begin(w, id, "use slow {}", threadmill.SendOptions{})
 	<-slow.reached
-	second := begin(w, id, "joined", threadmill.RunOptions{OnBusy: signals.OnBusySteer})
+	second := begin(w, id, "joined", threadmill.SendOptions{OnBusy: signals.OnBusySteer})
 	slow.release()
 	events := completes(t, second)
 	require.Equal(t, "ann: joined", contentsOf(events)[0], "its events begin where it joins")
@@ -233,7 +233,7 @@ func TestRunIsSteered(t *testing.T) {
 func TestRunGoesOn(t *testing.T) {
 	const steps = 20
 	w := world.New(t, world.Options{Dynamic: map[string]any{"limit.historyCount.suggestContinueAsNew": 40}})
-	r := begin(w, "", strings.Repeat("use note {}\nthen\n", steps)+"enough", threadmill.RunOptions{Stream: true})
+	r := begin(w, "", strings.Repeat("use note {}\nthen\n", steps)+"enough", threadmill.SendOptions{Stream: true})
 	before := run(w, r.ThreadID())
 	events := completes(t, r)
 	require.Equal(t, steps, number(events, event.EventToolCall), "S2-20 S2-21 each event once, across continue-as-new")
@@ -246,11 +246,11 @@ func TestRunWithItsContext(t *testing.T) {
 	w := world.New(t, world.Options{})
 	half := w.Provider.Block(2)
 	ctx, cancel := context.WithCancel(w.Ctx())
-	r, err := w.Runtime.Run(ctx, event.NewMessage{Content: "count 5"}, threadmill.RunOptions{Stream: true, EventID: "e1"})
+	r, err := w.Runtime.Send(ctx, event.NewMessage{Content: "count 5"}, threadmill.SendOptions{Stream: true, EventID: "e1"})
 	require.NoError(t, err)
 	<-half.Reached()
 	cancel()
-	_, err = r.Done()
+	_, err = r.Wait()
 	require.ErrorIs(t, err, context.Canceled)
 	var last error
 	for _, last = range r.Events() {
@@ -259,11 +259,11 @@ func TestRunWithItsContext(t *testing.T) {
 	half.Release()
 
 	t.Run("S2-21 another run with its id goes on with it, from its beginning", func(t *testing.T) {
-		again := begin(w, r.ThreadID(), "count 5", threadmill.RunOptions{EventID: "e1"})
+		again := begin(w, r.ThreadID(), "count 5", threadmill.SendOptions{EventID: "e1"})
 		events := completes(t, again)
 		require.Equal(t, []string{"user: count 5", "assistant: 1 2 3 4 5"}, contentsOf(events))
 		require.Len(t, w.Messages(r.ThreadID()), 2, "nothing was posted twice")
-		require.Equal(t, events, completes(t, begin(w, r.ThreadID(), "count 5", threadmill.RunOptions{EventID: "e1"})))
+		require.Equal(t, events, completes(t, begin(w, r.ThreadID(), "count 5", threadmill.SendOptions{EventID: "e1"})))
 	})
 }
 
@@ -271,7 +271,7 @@ func TestRunWithItsContext(t *testing.T) {
 func TestRunOpensThreads(t *testing.T) {
 	w := world.New(t, world.Options{})
 	t.Run("S2-22 a message without a thread begins one", func(t *testing.T) {
-		r, err := w.Runtime.Run(w.Ctx(), event.NewMessage{Content: "hello"}, threadmill.RunOptions{
+		r, err := w.Runtime.Send(w.Ctx(), event.NewMessage{Content: "hello"}, threadmill.SendOptions{
 			Start: signals.Start{Title: "greetings", Agents: []string{"assistant"}},
 		})
 		require.NoError(t, err)
@@ -288,9 +288,9 @@ func TestRunOpensThreads(t *testing.T) {
 		for i := range all {
 			done.Go(func() {
 				said := fmt.Sprintf("hello %d", i)
-				r, err := w.Runtime.Run(ctx, event.NewMessage{ThreadID: "shared", Content: said}, threadmill.RunOptions{Ack: threadmill.AckOnComplete})
+				r, err := w.Runtime.Send(ctx, event.NewMessage{ThreadID: "shared", Content: said}, threadmill.SendOptions{Ack: threadmill.AckOnComplete})
 				if assert.NoError(t, err) {
-					out, err := r.Done()
+					out, err := r.Wait()
 					assert.NoError(t, err)
 					assert.Equal(t, said, out.Message.Content)
 				}
@@ -303,7 +303,7 @@ func TestRunOpensThreads(t *testing.T) {
 		id := w.Open()
 		require.NoError(t, w.Threads.Control(w.Ctx(), id, signals.Control{Action: signals.ControlClose}))
 		require.Eventually(t, func() bool {
-			_, err := w.Runtime.Run(w.Ctx(), event.NewMessage{ThreadID: id, Content: "hello"}, threadmill.RunOptions{})
+			_, err := w.Runtime.Send(w.Ctx(), event.NewMessage{ThreadID: id, Content: "hello"}, threadmill.SendOptions{})
 			return errors.Is(err, signals.ErrThreadClosed)
 		}, waitLong, waitTick)
 	})

@@ -120,7 +120,7 @@ func workAsVictim(raw string) error {
 		return err
 	}
 	if !v.Idle && !v.Hasty {
-		return r.Work(context.Background())
+		return r.Run(context.Background())
 	}
 	o := worker.Options{LocalActivityWorkerOnly: v.Idle, MaxHeartbeatThrottleInterval: activities.HeartbeatThrottle}
 	if v.Hasty {

@@ -1,11 +1,11 @@
 // Package webhook converts signed requests of other systems to environment events.
 //
-// A [Source] describes how the requests of one system are signed and how they become events.
+// A [Endpoint] describes how the requests of one system are signed and how they become events.
 // [Source.Verify] and
 // [Source.Map] handle one request and have no side effects: the HTTP API, which serves POST /v1/webhooks/<name>, posts the
 // events that they return.
 //
-//	github := webhook.Source{
+//	github := webhook.Endpoint{
 //		Name:      "github",
 //		Signature: webhook.Signature{Scheme: webhook.SchemeGitHub},
 //		Secrets:   []webhook.Secret{webhook.Secret(os.Getenv("GITHUB_WEBHOOK_SECRET"))},

@@ -20,7 +20,7 @@ import (
 // Map returns the event of a verified request, and the id of its thread. If the request lacks a
 // required value, the error is an [*event.FieldError] that names the field. The event has no
 // timestamp if the source does not define one. Map does not check the size of the event.
-func (s Source) Map(header http.Header, body []byte) (e event.EnvEvent, threadID string, err error) {
+func (s Endpoint) Map(header http.Header, body []byte) (e event.EnvEvent, threadID string, err error) {
 	r := request{source: s.Name, header: header}
 	if r.body, err = decode(header, body); err != nil {
 		return e, "", err
@@ -58,7 +58,7 @@ func valid(e event.EnvEvent) error {
 }
 
 // Challenge returns the response to Slack's URL verification. ok is false for any other request.
-func (s Source) Challenge(header http.Header, body []byte) (string, bool) {
+func (s Endpoint) Challenge(header http.Header, body []byte) (string, bool) {
 	if s.Signature.Scheme != SchemeSlack {
 		return "", false
 	}
@@ -127,7 +127,7 @@ var given = map[Scheme]string{
 	SchemeSlack:  "{payload.event_id}",
 }
 
-func (s Source) eventID(r request, body []byte) (string, error) {
+func (s Endpoint) eventID(r request, body []byte) (string, error) {
 	text := s.Event.ID
 	id, err := r.fill("event.id", cmp.Or(text, given[s.Signature.Scheme]))
 	switch {

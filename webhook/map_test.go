@@ -18,8 +18,8 @@ const push = `{"ref":"refs/heads/main","size":2,"forced":false,"base":null,
  "repository":{"full_name":"acme/shop","topics":["go","ai"]},
  "commits":[{"id":"c1","author":{"name":"Ann"}},{"id":"c2","at":1700000000.5}]}`
 
-func mapped(scheme webhook.Scheme, e webhook.Event) webhook.Source {
-	return webhook.Source{Name: "hub", Signature: webhook.Signature{Scheme: scheme}, Secrets: []webhook.Secret{"k"}, Event: e}
+func mapped(scheme webhook.Scheme, e webhook.Event) webhook.Endpoint {
+	return webhook.Endpoint{Name: "hub", Signature: webhook.Signature{Scheme: scheme}, Secrets: []webhook.Secret{"k"}, Event: e}
 }
 
 func TestMap(t *testing.T) {

@@ -101,7 +101,7 @@ type claim struct {
 
 // Verify reports why a request is not authentic, as an [*event.FieldError]. The error never
 // contains the expected signature.
-func (s Source) Verify(header http.Header, body []byte, now time.Time) error {
+func (s Endpoint) Verify(header http.Header, body []byte, now time.Time) error {
 	if s.Unsigned {
 		return nil
 	}

@@ -18,7 +18,7 @@ import (
 
 // signed is a request with what its sender and openssl say the signature is.
 type signed struct {
-	source webhook.Source
+	source webhook.Endpoint
 	header map[string]string
 	body   string
 	sent   time.Time
@@ -31,8 +31,8 @@ const slackBody = "token=xyzz0WbapA4vBCDEFasx0q6G&team_id=T1DC2JH3J&team_domain=
 
 const stripeBody = `{"id":"evt_1","type":"charge.succeeded"}`
 
-func with(secret string, s webhook.Signature) webhook.Source {
-	return webhook.Source{
+func with(secret string, s webhook.Signature) webhook.Endpoint {
+	return webhook.Endpoint{
 		Name: "s", Signature: s, Secrets: []webhook.Secret{webhook.Secret(secret)},
 		Event: webhook.Event{Type: "webhook.received", Thread: "t1"},
 	}
@@ -230,7 +230,7 @@ func TestMalformedSignatures(t *testing.T) {
 }
 
 func TestUnsigned(t *testing.T) {
-	s := webhook.Source{Name: "open", Unsigned: true, Event: webhook.Event{Type: "x", Thread: "t1"}}
+	s := webhook.Endpoint{Name: "open", Unsigned: true, Event: webhook.Event{Type: "x", Thread: "t1"}}
 	require.NoError(t, s.Validate())
 	require.NoError(t, s.Verify(http.Header{}, []byte("{}"), time.Time{}))
 }

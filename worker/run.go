@@ -84,7 +84,7 @@ func authenticator(ctx context.Context, o options, addr net.Addr, records store.
 	if !o.has(roleAPI) {
 		return auth.Func(func(*http.Request) (auth.Principal, error) { return auth.Principal{}, auth.ErrUnauthenticated }), nil
 	}
-	return o.auth.Authenticator(ctx, addr, records, settings.APIKeys)
+	return o.auth.Authenticator(ctx, addr, records, settings)
 }
 
 // serve runs the roles on what has been opened.

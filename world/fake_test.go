@@ -105,7 +105,7 @@ func newBench(t *testing.T, change ...func(*world.Config)) *bench {
 	b := &bench{T: t, ctx: ctx, store: db, stream: live, log: &logBuffer{}}
 	b.threads = &threads{t: b}
 	cfg := world.Config{
-		Client: b.threads, Store: db, Stream: live, Namespace: "acme", Registry: agent.Fixed{{Name: "bot"}, {Name: "user-support"}},
+		Client: b.threads, Store: db, Stream: live, Namespace: "acme", Agents: agent.Fixed{{Name: "bot"}, {Name: "user-support"}},
 		Logger: slog.New(slog.NewTextHandler(b.log, nil)),
 	}
 	for _, c := range change {

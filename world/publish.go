@@ -158,8 +158,8 @@ func (w *World) sender(ctx context.Context, name, chatID string) (sender, error)
 
 // agent finds an agent of the registry or of the chat.
 func (w *World) agent(ctx context.Context, name, chatID string) (known string, is bool, err error) {
-	if w.cfg.Registry != nil {
-		found, err := w.cfg.Registry.Agent(ctx, w.cfg.Namespace, name)
+	if w.cfg.Agents != nil {
+		found, err := w.cfg.Agents.Agent(ctx, w.cfg.Namespace, name)
 		if err == nil || !errors.Is(err, agent.ErrUnknown) {
 			return found.Name, err == nil, err
 		}

@@ -101,13 +101,13 @@ func TestSender(t *testing.T) {
 		require.ErrorIs(t, err, signals.ErrThreadNotFound)
 	})
 	t.Run("X9 nobody is taken for a person while the registry does not answer", func(t *testing.T) {
-		b := newBench(t, func(c *world.Config) { c.Registry = down{} })
+		b := newBench(t, func(c *world.Config) { c.Agents = down{} })
 		_, err := b.world.PublishMessage(b.ctx, "hi", "bot", "t1")
 		require.ErrorIs(t, err, errDown)
 		assert.Empty(t, b.threads.posts)
 	})
 	t.Run("X9 without a registry, by the chat", func(t *testing.T) {
-		b := newBench(t, func(c *world.Config) { c.Registry = nil })
+		b := newBench(t, func(c *world.Config) { c.Agents = nil })
 		b.put("t1", store.ThreadUpdate{Agents: []string{"bot"}})
 		for _, sender := range []string{"bot", "user-support"} {
 			_, err := b.world.PublishMessage(b.ctx, "hi", sender, "t1")

@@ -38,7 +38,7 @@ type Config struct {
 	Namespace string
 
 	// Registry knows the agents, beside those that take part in a chat. Default: no others.
-	Registry agent.Registry
+	Agents agent.Source
 
 	// View, if set, is called once for each chat that is started. What it returns gets every
 	// event of the chat, in order, and returns what subscribers are told in its place.

@@ -73,7 +73,7 @@ func run(ctx context.Context, taskQueue string) error {
 		return err
 	}
 	go func() {
-		if err := runtime.Work(ctx); err != nil {
+		if err := runtime.Run(ctx); err != nil {
 			log.Fatal(err)
 		}
 	}()
@@ -94,7 +94,7 @@ func run(ctx context.Context, taskQueue string) error {
 
 // turn posts a message, which the offline model repeats, and rules on the reply.
 func turn(ctx context.Context, runtime *threadmill.Runtime, temporal client.Client, threadID, content string, ruling Ruling) error {
-	run, err := runtime.Run(ctx, event.NewMessage{ThreadID: threadID, SenderID: "ann", Content: content}, threadmill.RunOptions{})
+	run, err := runtime.Send(ctx, event.NewMessage{ThreadID: threadID, SenderID: "ann", Content: content}, threadmill.SendOptions{})
 	if err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func turn(ctx context.Context, runtime *threadmill.Runtime, temporal client.Clie
 			fmt.Printf("%s: %s\n", e.Message.SenderID, e.Message.Content)
 		}
 	}
-	_, err = run.Done()
+	_, err = run.Wait()
 	return err
 }
 

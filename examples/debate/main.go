@@ -100,7 +100,7 @@ func run(ctx context.Context, taskQueue string) error {
 		return err
 	}
 	go func() {
-		if err := runtime.Work(ctx); err != nil {
+		if err := runtime.Run(ctx); err != nil {
 			log.Fatal(err)
 		}
 	}()
@@ -121,7 +121,7 @@ func run(ctx context.Context, taskQueue string) error {
 // say posts a message of ann's and prints the conversation until nobody answers any more.
 func say(ctx context.Context, runtime *threadmill.Runtime, threadID, content string) error {
 	start := signals.Start{Agents: []string{"tabs", "spaces", "judge"}, TurnLimit: turnLimit}
-	turn, err := runtime.Run(ctx, event.NewMessage{ThreadID: threadID, SenderID: "ann", Content: content}, threadmill.RunOptions{Start: start})
+	turn, err := runtime.Send(ctx, event.NewMessage{ThreadID: threadID, SenderID: "ann", Content: content}, threadmill.SendOptions{Start: start})
 	if err != nil {
 		return err
 	}
@@ -133,7 +133,7 @@ func say(ctx context.Context, runtime *threadmill.Runtime, threadID, content str
 			fmt.Printf("%s: %s\n", e.Message.SenderID, e.Message.Content)
 		}
 	}
-	_, err = turn.Done()
+	_, err = turn.Wait()
 	return err
 }
 

@@ -99,7 +99,7 @@ func run(ctx context.Context, taskQueue string) error {
 		return err
 	}
 	go func() {
-		if err := runtime.Work(ctx); err != nil {
+		if err := runtime.Run(ctx); err != nil {
 			log.Fatal(err)
 		}
 	}()
@@ -119,7 +119,7 @@ func run(ctx context.Context, taskQueue string) error {
 
 // talk prints what a viewer of the thread sees of a turn, the pieces of replies included.
 func talk(ctx context.Context, runtime *threadmill.Runtime, m event.NewMessage) error {
-	run, err := runtime.Run(ctx, m, threadmill.RunOptions{Stream: true, Start: signals.Start{Agents: []string{"clerk"}}})
+	run, err := runtime.Send(ctx, m, threadmill.SendOptions{Stream: true, Start: signals.Start{Agents: []string{"clerk"}}})
 	if err != nil {
 		return err
 	}
@@ -145,6 +145,6 @@ func talk(ctx context.Context, runtime *threadmill.Runtime, m event.NewMessage) 
 		default:
 		}
 	}
-	_, err = run.Done()
+	_, err = run.Wait()
 	return err
 }

@@ -88,7 +88,7 @@ func run(ctx context.Context, taskQueue string) error {
 		return err
 	}
 	go func() {
-		if err := runtime.Work(ctx); err != nil {
+		if err := runtime.Run(ctx); err != nil {
 			log.Fatal(err)
 		}
 	}()
@@ -118,7 +118,7 @@ func run(ctx context.Context, taskQueue string) error {
 // reports whether people are asked to go on.
 func say(ctx context.Context, runtime *threadmill.Runtime, threadID, person, content string) (handedOver bool, err error) {
 	start := signals.Start{Agents: []string{"clerk", "depot"}, TurnLimit: turnLimit}
-	turn, err := runtime.Run(ctx, event.NewMessage{ThreadID: threadID, SenderID: person, Content: content}, threadmill.RunOptions{Start: start})
+	turn, err := runtime.Send(ctx, event.NewMessage{ThreadID: threadID, SenderID: person, Content: content}, threadmill.SendOptions{Start: start})
 	if err != nil {
 		return false, err
 	}
@@ -131,7 +131,7 @@ func say(ctx context.Context, runtime *threadmill.Runtime, threadID, person, con
 			handedOver = handedOver || strings.HasPrefix(e.Message.Content, "@human ")
 		}
 	}
-	_, err = turn.Done()
+	_, err = turn.Wait()
 	return handedOver, err
 }
 

@@ -101,7 +101,7 @@ func run(ctx context.Context, taskQueue string) error {
 		return err
 	}
 	go func() {
-		if err := runtime.Work(ctx); err != nil {
+		if err := runtime.Run(ctx); err != nil {
 			log.Fatal(err)
 		}
 	}()
@@ -120,7 +120,7 @@ func run(ctx context.Context, taskQueue string) error {
 // ask posts a message, and shows whom the agent asks and what it answers. What the others
 // say on the way comes as progress of the calls; their threads have all of it.
 func ask(ctx context.Context, runtime *threadmill.Runtime, threadID, topic string) error {
-	turn, err := runtime.Run(ctx, event.NewMessage{ThreadID: threadID, SenderID: "ann", Content: topic}, threadmill.RunOptions{})
+	turn, err := runtime.Send(ctx, event.NewMessage{ThreadID: threadID, SenderID: "ann", Content: topic}, threadmill.SendOptions{})
 	if err != nil {
 		return err
 	}
@@ -135,6 +135,6 @@ func ask(ctx context.Context, runtime *threadmill.Runtime, threadID, topic strin
 			fmt.Printf("%s: %s\n", e.Message.SenderID, e.Message.Content)
 		}
 	}
-	_, err = turn.Done()
+	_, err = turn.Wait()
 	return err
 }

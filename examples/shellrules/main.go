@@ -105,7 +105,7 @@ func run(ctx context.Context, taskQueue string) error {
 		return err
 	}
 	go func() {
-		if err := runtime.Work(ctx); err != nil {
+		if err := runtime.Run(ctx); err != nil {
 			log.Fatal(err)
 		}
 	}()
@@ -175,7 +175,7 @@ func (s session) command(ctx context.Context, command string) error {
 		return err
 	}
 	m := event.NewMessage{ThreadID: s.id, SenderID: "ann", Content: "use shell_cmd " + string(args)}
-	turn, err := s.runtime.Run(ctx, m, threadmill.RunOptions{})
+	turn, err := s.runtime.Send(ctx, m, threadmill.SendOptions{})
 	if err != nil {
 		return err
 	}
@@ -201,7 +201,7 @@ func (s session) command(ctx context.Context, command string) error {
 		default:
 		}
 	}
-	_, err = turn.Done()
+	_, err = turn.Wait()
 	return err
 }
 

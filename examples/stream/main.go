@@ -64,7 +64,7 @@ func run(ctx context.Context, taskQueue string) error {
 		return err
 	}
 	go func() {
-		if err := runtime.Work(ctx); err != nil {
+		if err := runtime.Run(ctx); err != nil {
 			log.Fatal(err)
 		}
 	}()

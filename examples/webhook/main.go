@@ -37,8 +37,8 @@ import (
 
 // source says how GitHub signs its requests, and what becomes of them. A program for more
 // than a minute reads its secret from the environment.
-func source(secret string) webhook.Source {
-	return webhook.Source{
+func source(secret string) webhook.Endpoint {
+	return webhook.Endpoint{
 		Name:      "github",
 		Signature: webhook.Signature{Scheme: webhook.SchemeGitHub},
 		Secrets:   []webhook.Secret{webhook.Secret(secret)},
@@ -133,13 +133,13 @@ func run(ctx context.Context, taskQueue string) error {
 		Models:   map[string]llm.Provider{"demo": offline{demo.New(demo.Config{Quiet: true})}},
 		Tools:    []tool.Tool{showCommit},
 		Rules:    rules,
-		Webhooks: []webhook.Source{source(secret)},
+		Webhooks: []webhook.Endpoint{source(secret)},
 	})
 	if err != nil {
 		return err
 	}
 	go func() {
-		if err := runtime.Work(ctx); err != nil {
+		if err := runtime.Run(ctx); err != nil {
 			log.Fatal(err)
 		}
 	}()

@@ -60,7 +60,7 @@ type Config struct {
 	ApprovalRules []approval.Rule
 
 	// Webhooks are the sources of webhooks.
-	Webhooks []webhook.Source
+	Webhooks []webhook.Endpoint
 
 	// APIKeys are those of the file.
 	APIKeys []auth.Key

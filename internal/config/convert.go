@@ -376,12 +376,12 @@ func (d *document) rules(entries []ruleEntry, agents agent.Fixed) []rule.Rule {
 	return rules
 }
 
-func (d *document) webhooks(entries []webhookEntry, agents agent.Fixed) []webhook.Source {
-	var sources []webhook.Source
+func (d *document) webhooks(entries []webhookEntry, agents agent.Fixed) []webhook.Endpoint {
+	var sources []webhook.Endpoint
 	lines := map[string]int{}
 	for i, e := range entries {
 		path := fmt.Sprintf("webhooks[%d]", i)
-		s := webhook.Source{Name: e.Name, Signature: e.Signature, Unsigned: e.Unsigned, Event: e.Event}
+		s := webhook.Endpoint{Name: e.Name, Signature: e.Signature, Unsigned: e.Unsigned, Event: e.Event}
 		for j, name := range e.SecretEnv {
 			at := fmt.Sprintf("%s.secretEnv[%d]", path, j)
 			if !d.has(at) {

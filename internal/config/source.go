@@ -20,7 +20,7 @@ import (
 // checkEvery is how often, at most, a [Source] looks at its files.
 const checkEvery = time.Second
 
-// Source is an [agent.Registry] that follows a file. Whoever asks it for an agent
+// Source is an [agent.Source] that follows a file. Whoever asks it for an agent
 // gets the agent as the file has it, at most a second late; so an edited prompt
 // applies to the next model call.
 //
@@ -45,9 +45,9 @@ type Source struct {
 }
 
 var (
-	_ agent.Registry = (*Source)(nil)
-	_ agent.Lister   = (*Source)(nil)
-	_ rule.Source    = (*Source)(nil)
+	_ agent.Source = (*Source)(nil)
+	_ agent.Lister = (*Source)(nil)
+	_ rule.Source  = (*Source)(nil)
 )
 
 // Open loads the file at path and follows it. A nil log discards.
@@ -71,7 +71,7 @@ func open(path string, log *slog.Logger, now func() time.Time, opts []Option) (*
 	return &Source{path: path, abs: abs, opts: opts, log: log, now: now, checked: now(), current: c, files: files}, nil
 }
 
-// Agent implements [agent.Registry]. The file's agents are the same in every
+// Agent implements [agent.Source]. The file's agents are the same in every
 // namespace.
 func (s *Source) Agent(ctx context.Context, namespace, name string) (agent.Agent, error) {
 	return s.Config().Agents.Agent(ctx, namespace, name)
@@ -86,7 +86,7 @@ func (s *Source) Agents(ctx context.Context, namespace string) ([]agent.Agent, e
 func (s *Source) Rules() []rule.Rule { return s.Config().Rules }
 
 // Webhooks returns the sources of webhooks as the file has them. They must not be changed.
-func (s *Source) Webhooks() []webhook.Source { return s.Config().Webhooks }
+func (s *Source) Webhooks() []webhook.Endpoint { return s.Config().Webhooks }
 
 // APIKeys returns the API keys as the file has them. They must not be changed.
 func (s *Source) APIKeys() []auth.Key { return s.Config().APIKeys }

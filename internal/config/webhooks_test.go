@@ -50,7 +50,7 @@ webhooks:
 	github := webhook.Event{
 		Type: "github.{header.X-GitHub-Event}", Thread: "{payload.repository.full_name}", Open: true, Agents: []string{"Assistant"},
 	}
-	require.Equal(t, []webhook.Source{
+	require.Equal(t, []webhook.Endpoint{
 		{Name: "github", Signature: webhook.Signature{Scheme: webhook.SchemeGitHub}, Secrets: []webhook.Secret{"k1"}, Event: github},
 		{
 			Name: "shop",

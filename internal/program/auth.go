@@ -60,8 +60,14 @@ func Loopback(addr net.Addr) bool {
 
 // Authenticator is that of the listener of --http. If others can reach the listener, it fails
 // unless requests have to be authenticated.
-func (f AuthFlags) Authenticator(ctx context.Context, addr net.Addr, keys store.APIKeys, configured func() []auth.Key) (auth.Authenticator, error) {
-	if f.Mode == "" && !Loopback(addr) && len(configured()) == 0 {
+func (f AuthFlags) Authenticator(ctx context.Context, addr net.Addr, keys store.APIKeys, s Settings) (auth.Authenticator, error) {
+	ring, err := auth.NewKeys(auth.KeysConfig{
+		Store: keys, Keys: s.APIKeys, Source: s.KeySource, Required: f.Mode != "" || !Loopback(addr),
+	})
+	if err != nil {
+		return nil, err
+	}
+	if f.Mode == "" && !Loopback(addr) && len(ring.Configured()) == 0 {
 		ctx, cancel := context.WithTimeout(ctx, openWithin)
 		defer cancel()
 		exist, err := keys.HasAPIKeys(ctx)
@@ -74,12 +80,6 @@ func (f AuthFlags) Authenticator(ctx context.Context, addr net.Addr, keys store.
 				`listen on this machine only, with --http 127.0.0.1:8080; `+
 				`or say --auth %s if a proxy in front authenticates requests`, addr, EnvAPIKeys, AuthProxy)
 		}
-	}
-	ring, err := auth.NewKeys(auth.KeysConfig{
-		Store: keys, Configured: configured, Required: f.Mode != "" || !Loopback(addr),
-	})
-	if err != nil {
-		return nil, err
 	}
 	if f.Mode == AuthProxy {
 		return auth.Proxy(f.Header, ring), nil
@@ -94,16 +94,12 @@ func (s *Settings) addKeys(text string) error {
 	if err != nil {
 		return Usagef("%s: %w", EnvAPIKeys, err)
 	}
-	file := s.APIKeys
-	if file == nil {
-		s.APIKeys = func() []auth.Key { return env }
+	s.APIKeys = env
+	if s.KeySource == nil {
 		return nil
 	}
-	if err := auth.ValidateKeys(slices.Concat(env, file())); err != nil {
+	if err := auth.ValidateKeys(slices.Concat(env, s.KeySource.APIKeys())); err != nil {
 		return Usagef("%s and apiKeys of the file: %w", EnvAPIKeys, err)
-	}
-	if len(env) > 0 {
-		s.APIKeys = func() []auth.Key { return slices.Concat(env, file()) }
 	}
 	return nil
 }

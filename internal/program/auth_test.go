@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -52,7 +53,7 @@ func TestAuthenticator(t *testing.T) {
 			}
 			flags := AuthFlags{Mode: c.mode, Header: auth.DefaultProxyHeader}
 			require.NoError(t, flags.Validate())
-			a, err := flags.Authenticator(t.Context(), &net.TCPAddr{IP: net.ParseIP(c.ip), Port: 8080}, db, func() []auth.Key { return configured })
+			a, err := flags.Authenticator(t.Context(), &net.TCPAddr{IP: net.ParseIP(c.ip), Port: 8080}, db, Settings{APIKeys: configured})
 			if c.fails {
 				var usage *usageError
 				require.ErrorAs(t, err, &usage)
@@ -86,7 +87,7 @@ func TestAPIKeysOfFileAndEnvironment(t *testing.T) {
 	t.Chdir(t.TempDir())
 	s, err := load()
 	require.NoError(t, err)
-	keys := s.APIKeys()
+	keys := slices.Concat(s.APIKeys, s.KeySource.APIKeys())
 	require.Len(t, keys, 2)
 	require.Equal(t, "ops", keys[0].Name)
 	require.Equal(t, ci.Hash(), keys[1].Hash)
@@ -118,5 +119,6 @@ func TestAPIKeysOfFileAndEnvironment(t *testing.T) {
 	write("")
 	s, err = load()
 	require.NoError(t, err)
-	require.Empty(t, s.APIKeys())
+	require.Empty(t, s.APIKeys)
+	require.Empty(t, s.KeySource.APIKeys())
 }

@@ -53,9 +53,9 @@ type SettingsConfig struct {
 
 // Settings are agents, models, tools and hooks.
 type Settings struct {
-	// Agents are those at the start; Registry follows the file.
+	// Agents are those at the start; AgentSource follows the file.
 	Agents       []agent.Agent
-	Registry     agent.Registry
+	AgentSource  agent.Source
 	Models       map[string]llm.Provider
 	ModelRetries map[string]llm.Retry
 	Tools        []tool.Tool
@@ -66,12 +66,13 @@ type Settings struct {
 	// ApprovalRules are asked about the calls of all agents; they are those at the start.
 	ApprovalRules []approval.Rule
 
-	// Rules and Webhooks follow the file.
-	Rules    rule.Source
-	Webhooks func() []webhook.Source
+	// RuleSource and WebhookSource follow the file.
+	RuleSource    rule.Source
+	WebhookSource webhook.Source
 
-	// APIKeys are those of the file, which it follows, and of the environment.
-	APIKeys func() []auth.Key
+	// APIKeys are those of the environment; KeySource follows the file.
+	APIKeys   []auth.Key
+	KeySource auth.KeySource
 
 	// Hooks and StaleAfter are those at the start.
 	Hooks      []hook.Hook
@@ -139,11 +140,11 @@ func allowedHosts(cfg SettingsConfig, inFile []string) ([]string, error) {
 
 // Apply puts the settings into the configuration of a runtime.
 func (s Settings) Apply(cfg *threadmill.Config) {
-	cfg.Registry, cfg.Models, cfg.Tools, cfg.ModelRetries = s.Registry, s.Models, s.Tools, s.ModelRetries
+	cfg.AgentSource, cfg.Models, cfg.Tools, cfg.ModelRetries = s.AgentSource, s.Models, s.Tools, s.ModelRetries
 	cfg.TitleModel, cfg.ApprovalRules = s.TitleModel, s.ApprovalRules
 	cfg.Hooks, cfg.StaleAfter = s.Hooks, s.StaleAfter
 	cfg.AllowedHosts = s.AllowedHosts
-	cfg.RuleSource, cfg.WebhookSource = s.Rules, s.Webhooks
+	cfg.RuleSource, cfg.WebhookSource = s.RuleSource, s.WebhookSource
 }
 
 // WhichHooks lists the hook workflows for people, and where each of them needs a worker
@@ -162,7 +163,7 @@ func (s *Settings) read(cfg SettingsConfig) (*config.Config, error) {
 		if err != nil {
 			return nil, &usageError{err}
 		}
-		s.Registry = c.Agents
+		s.AgentSource = c.Agents
 		if cfg.Workspace != "" {
 			c.Tools.Shell.Root = cfg.Workspace
 		}
@@ -176,7 +177,7 @@ func (s *Settings) read(cfg SettingsConfig) (*config.Config, error) {
 	case err != nil:
 		return nil, Usagef("--config: %w", err)
 	}
-	s.Registry, s.Rules, s.Webhooks, s.APIKeys = source, source, source.Webhooks, source.APIKeys
+	s.AgentSource, s.RuleSource, s.WebhookSource, s.KeySource = source, source, source, source
 	return source.Config(), nil
 }
 

@@ -19,7 +19,7 @@ func StartWorker(r *threadmill.Runtime) *Worker {
 	w := &Worker{cancel: cancel, failed: make(chan error, 1), done: make(chan struct{})}
 	go func() {
 		defer close(w.done)
-		if err := r.Work(ctx); err != nil {
+		if err := r.Run(ctx); err != nil {
 			w.failed <- err
 		}
 	}()

@@ -37,28 +37,28 @@ type Entry struct {
 	Problem error
 }
 
-// Registry is an [agent.Registry] of the agents that the store keeps, and behind them of
+// Registry is an [agent.Source] of the agents that the store keeps, and behind them of
 // those that are configured. Names are compared without regard to case.
 type Registry struct {
-	configured agent.Registry
+	configured agent.Source
 	kept       store.Agents
 }
 
 var (
-	_ agent.Registry = (*Registry)(nil)
-	_ agent.Lister   = (*Registry)(nil)
+	_ agent.Source = (*Registry)(nil)
+	_ agent.Lister = (*Registry)(nil)
 )
 
 // New makes a registry. Configured may be nil: then there are none but stored agents. One
 // that is a Registry already is returned as it is.
-func New(configured agent.Registry, kept store.Agents) *Registry {
+func New(configured agent.Source, kept store.Agents) *Registry {
 	if r, ok := configured.(*Registry); ok {
 		return r
 	}
 	return &Registry{configured: configured, kept: kept}
 }
 
-// Agent implements [agent.Registry]. The default agent is the configured one, as it is
+// Agent implements [agent.Source]. The default agent is the configured one, as it is
 // stored if an agent of its name is.
 func (r *Registry) Agent(ctx context.Context, namespace, name string) (agent.Agent, error) {
 	e, err := r.Find(ctx, namespace, name)

@@ -41,7 +41,7 @@ func remove(t *testing.T, s store.Agents, name string) {
 	require.NoError(t, err)
 }
 
-func instructions(t *testing.T, r agent.Registry, name string) string {
+func instructions(t *testing.T, r agent.Source, name string) string {
 	t.Helper()
 	a, err := r.Agent(t.Context(), ns, name)
 	require.NoError(t, err)
@@ -156,7 +156,7 @@ func TestList(t *testing.T) {
 }
 
 // silent is a registry that does not say what it has.
-type silent struct{ of agent.Registry }
+type silent struct{ of agent.Source }
 
 func (s silent) Agent(ctx context.Context, namespace, name string) (agent.Agent, error) {
 	return s.of.Agent(ctx, namespace, name)

@@ -262,9 +262,9 @@ func TestPartsNeedTheirRoles(t *testing.T) {
 }
 
 func TestUnsignedWebhookNeedsKey(t *testing.T) {
-	unsigned := webhook.Source{Name: "hub", Unsigned: true, Event: webhook.Event{Type: "x", Thread: "t1", Open: true}}
+	unsigned := webhook.Endpoint{Name: "hub", Unsigned: true, Event: webhook.Event{Type: "x", Thread: "t1", Open: true}}
 	w := newWorld(t, withBadges, func(c *server.Config) {
-		c.Webhooks = func() []webhook.Source { return []webhook.Source{unsigned} }
+		c.Webhooks = []webhook.Endpoint{unsigned}
 	})
 	w.call("POST", "/v1/webhooks/hub", object{}).problem(t, http.StatusUnauthorized)
 	w.call("POST", "/v1/webhooks/hub", object{}, bearer("ann read")...).problem(t, http.StatusForbidden)

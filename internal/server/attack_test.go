@@ -172,8 +172,8 @@ func untouchable(c *server.Config) {
 }
 
 func withWebhook(c *server.Config) {
-	unsigned := webhook.Source{Name: "none", Unsigned: true, Event: webhook.Event{Type: "x", Thread: "none", Open: true}}
-	c.Webhooks = func() []webhook.Source { return []webhook.Source{unsigned} }
+	unsigned := webhook.Endpoint{Name: "none", Unsigned: true, Event: webhook.Event{Type: "x", Thread: "none", Open: true}}
+	c.Webhooks = []webhook.Endpoint{unsigned}
 }
 
 // TestTargetsAreRight: the requests that the attacks change would otherwise be accepted, or name

@@ -21,7 +21,7 @@ func withKeys(t *testing.T, required bool, configured ...auth.Key) (change func(
 	now := time.Now()
 	return func(c *server.Config) {
 		keys, err := auth.NewKeys(auth.KeysConfig{
-			Store: c.Store, Required: required, Configured: func() []auth.Key { return configured }, Now: func() time.Time { return now },
+			Store: c.Store, Required: required, Keys: configured, Now: func() time.Time { return now },
 		})
 		require.NoError(t, err)
 		c.Authenticator = keys

@@ -22,7 +22,7 @@ type lookup struct {
 	}
 
 	// registry is nil where any agent will do.
-	registry agent.Registry
+	registry agent.Source
 }
 
 // checkAgents checks a list of agents.

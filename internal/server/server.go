@@ -72,7 +72,7 @@ type Config struct {
 
 	// Agents knows the agents that a thread can be opened with, but for those that the
 	// store keeps. Default: any name will do.
-	Agents agent.Registry
+	Agents agent.Source
 
 	// Tools and Models are the names of the tools and of the providers of models that the
 	// workers have: those who define agents are warned of others. Nil = not known here.
@@ -81,8 +81,9 @@ type Config struct {
 	// View is what the viewers of a thread see: see [feed.Config]. Default: all as it is.
 	View func(store.Key) feed.View
 
-	// Webhooks are those that are served at the moment. Default: none.
-	Webhooks func() []webhook.Source
+	// Webhooks are served at /v1/webhooks/, and so are those of WebhookSource. Default: none.
+	Webhooks      []webhook.Endpoint
+	WebhookSource webhook.Source
 
 	// Ready adds components to /readyz beside store and stream, such as temporal; nil
 	// is an answer, an error is none. It gets two seconds.
@@ -200,7 +201,7 @@ func New(cfg Config) (http.Handler, error) {
 		return nil, fmt.Errorf("server: %w", err)
 	}
 	chats, err := world.New(world.Config{
-		Client: cfg.Threads, Store: cfg.Store, Stream: cfg.Stream, Namespace: cfg.Namespace, Registry: agents, Logger: cfg.Logger,
+		Client: cfg.Threads, Store: cfg.Store, Stream: cfg.Stream, Namespace: cfg.Namespace, Agents: agents, Logger: cfg.Logger,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("server: %w", err)
@@ -234,7 +235,7 @@ func New(cfg Config) (http.Handler, error) {
 	(&agentHandlers{c, agents, cfg.Store, v, cfg.Tools, cfg.Models}).registerAgents()
 	(&taskHandlers{c, cfg.Threads, cfg.Store, cfg.Stream}).registerTasks()
 	(&scheduleHandlers{l, cfg.Threads}).registerSchedules()
-	(&webhookHandlers{c, cfg.Threads, cfg.Webhooks}).registerWebhooks()
+	(&webhookHandlers{c, cfg.Threads, cfg.Webhooks, cfg.WebhookSource}).registerWebhooks()
 	(&keyHandlers{c, cfg.Store}).registerKeys()
 	(&healthHandlers{core: c, store: cfg.Store, stream: cfg.Stream, ready: cfg.Ready}).registerHealth()
 	c.registerDocs(mux)

@@ -51,7 +51,8 @@ type webhookAnswer struct {
 type webhookHandlers struct {
 	*core
 	threads Publisher
-	sources func() []webhook.Source
+	own     []webhook.Endpoint
+	source  webhook.Source
 }
 
 func (h *webhookHandlers) registerWebhooks() {
@@ -106,18 +107,19 @@ func (h *webhookHandlers) receiveWebhook(ctx context.Context, in *webhookInput) 
 	}}, nil
 }
 
-func (h *webhookHandlers) webhook(name string) (webhook.Source, error) {
-	if h.sources != nil {
-		sources := h.sources()
-		if i := slices.IndexFunc(sources, func(w webhook.Source) bool { return w.Name == name }); i >= 0 {
-			return sources[i], nil
-		}
+func (h *webhookHandlers) webhook(name string) (webhook.Endpoint, error) {
+	all := h.own
+	if h.source != nil {
+		all = slices.Concat(all, h.source.Webhooks())
 	}
-	return webhook.Source{}, huma.Error404NotFound(fmt.Sprintf("there is no webhook %.64q", name))
+	if i := slices.IndexFunc(all, func(w webhook.Endpoint) bool { return w.Name == name }); i >= 0 {
+		return all[i], nil
+	}
+	return webhook.Endpoint{}, huma.Error404NotFound(fmt.Sprintf("there is no webhook %.64q", name))
 }
 
 // refuseWebhook also logs, since whoever has set the webhook up does not see the answer.
-func (h *webhookHandlers) refuseWebhook(ctx context.Context, source webhook.Source, status int, err error) error {
+func (h *webhookHandlers) refuseWebhook(ctx context.Context, source webhook.Endpoint, status int, err error) error {
 	h.logger.Warn("a webhook was refused", "webhook", source.Name, "request", requestID(ctx), "error", err)
 	var field *event.FieldError
 	if errors.As(err, &field) {

@@ -27,7 +27,7 @@ import (
 
 const pushed = `{"repository":{"full_name":"acme/shop"},"n":1}`
 
-var github = webhook.Source{
+var github = webhook.Endpoint{
 	Name: "github", Signature: webhook.Signature{Scheme: webhook.SchemeGitHub}, Secrets: []webhook.Secret{"k"},
 	Event: webhook.Event{Type: "github.{header.X-GitHub-Event}", Thread: "{payload.repository.full_name}", ID: "{source}-{payload.n}"},
 }
@@ -78,21 +78,24 @@ func (p *publishing) Publish(ctx context.Context, id string, e event.EnvEvent, o
 type hooked struct {
 	*world
 	publishing *publishing
-	sources    []webhook.Source
+	sources    []webhook.Endpoint
 	log        bytes.Buffer
 }
 
-func newHooked(t *testing.T, sources ...webhook.Source) *hooked {
+// Webhooks implements webhook.Source.
+func (h *hooked) Webhooks() []webhook.Endpoint { return h.sources }
+
+func newHooked(t *testing.T, sources ...webhook.Endpoint) *hooked {
 	return newHookedWith(t, func(*server.Config) {}, sources...)
 }
 
-func newHookedWith(t *testing.T, change func(*server.Config), sources ...webhook.Source) *hooked {
+func newHookedWith(t *testing.T, change func(*server.Config), sources ...webhook.Endpoint) *hooked {
 	h := &hooked{sources: sources}
 	require.NoError(t, webhook.ValidateAll(sources))
 	h.world = newWorld(t, change, func(c *server.Config) {
 		h.publishing = &publishing{threads: c.Threads.(*threads)}
 		c.Threads = h.publishing
-		c.Webhooks = func() []webhook.Source { return h.sources }
+		c.WebhookSource = h
 		c.Logger = slog.New(slog.NewTextHandler(&h.log, nil))
 	})
 	return h
@@ -219,10 +222,10 @@ func TestWebhookSources(t *testing.T) {
 	t.Run("rotation", func(t *testing.T) {
 		rolled := github
 		rolled.Secrets = []webhook.Secret{"new", "k"}
-		h.sources = []webhook.Source{rolled}
+		h.sources = []webhook.Endpoint{rolled}
 		require.Equal(t, http.StatusAccepted, h.deliver(pushed).status)
 		rolled.Secrets = []webhook.Secret{"new"}
-		h.sources = []webhook.Source{rolled}
+		h.sources = []webhook.Endpoint{rolled}
 		h.deliver(pushed).problem(t, 401)
 	})
 	t.Run("taken away", func(t *testing.T) {
@@ -232,7 +235,7 @@ func TestWebhookSources(t *testing.T) {
 }
 
 func TestSlackWebhook(t *testing.T) {
-	slack := webhook.Source{
+	slack := webhook.Endpoint{
 		Name: "slack", Signature: webhook.Signature{Scheme: webhook.SchemeSlack}, Secrets: []webhook.Secret{"k"},
 		Event: webhook.Event{Type: "slack.{payload.event.type}", Thread: "slack-{payload.event.channel}"},
 	}

@@ -203,7 +203,7 @@ func New(t testing.TB, o Options) *World {
 func (w *World) StartWorker() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- w.Runtime.Work(ctx) }()
+	go func() { done <- w.Runtime.Run(ctx) }()
 	var once sync.Once
 	stop = func() {
 		once.Do(func() {

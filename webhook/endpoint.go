@@ -11,8 +11,8 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
-// Source is a system whose requests become environment events.
-type Source struct {
+// Endpoint is a system whose requests become environment events.
+type Endpoint struct {
 	// Name is unique among the sources and the last element of the path: /v1/webhooks/<name>. It
 	// has 1 to 64 letters, digits, - and _, beginning with a letter or digit.
 	Name string
@@ -144,7 +144,7 @@ func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 
 // Validate reports all invalid fields, each as an [*event.FieldError].
-func (s Source) Validate() error {
+func (s Endpoint) Validate() error {
 	var m mistakes
 	if s.Name == "" {
 		m.add("name", "is required: the address ends with it")
@@ -168,9 +168,15 @@ func (s Source) Validate() error {
 	return errors.Join(m...)
 }
 
+// Source provides webhooks that may change at run time, such as those of a file.
+type Source interface {
+	// Webhooks returns the current endpoints. The caller must not change them.
+	Webhooks() []Endpoint
+}
+
 // ValidateAll validates the sources and the uniqueness of their names. An error names the source by its
 // index.
-func ValidateAll(sources []Source) error {
+func ValidateAll(sources []Endpoint) error {
 	var errs []error
 	names := map[string]bool{}
 	for i, s := range sources {
