@@ -132,33 +132,33 @@ type Registrar interface {
 // Register registers every activity under its published name.
 func (a *Activities) Register(r Registrar) {
 	for name, f := range map[string]any{
-		signals.ActivityCallModel: a.CallModel,
-		signals.ActivityRunTool:   a.RunTool,
-		signals.ActivityRecord:    a.Record,
-		signals.ActivityNotify:    a.Notify,
-		signals.ActivityRunHooks:  a.RunHooks,
-		signals.ActivityPlanCalls: a.PlanCalls,
-		signals.ActivityLoadEvent: a.LoadEvent,
+		signals.ActivityCallModel: a.callModel,
+		signals.ActivityRunTool:   a.runTool,
+		signals.ActivityRecord:    a.record,
+		signals.ActivityNotify:    a.notify,
+		signals.ActivityRunHooks:  a.runHooks,
+		signals.ActivityPlanCalls: a.planCalls,
+		signals.ActivityLoadEvent: a.loadEvent,
 
-		signals.ActivityCheckDecision: a.CheckDecision,
-		signals.ActivityHandleEvent:   a.HandleEvent,
-		signals.ActivityTitleThread:   a.TitleThread,
-		signals.ActivityEndDelegate:   a.EndDelegate,
-		signals.ActivityRunTask:       a.RunTask,
-		signals.ActivityDeliver:       a.Deliver,
+		signals.ActivityCheckDecision: a.checkDecision,
+		signals.ActivityHandleEvent:   a.handleEvent,
+		signals.ActivityTitleThread:   a.titleThread,
+		signals.ActivityEndDelegate:   a.endDelegate,
+		signals.ActivityRunTask:       a.runTask,
+		signals.ActivityDeliver:       a.deliver,
 	} {
 		r.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name})
 	}
 }
 
-// Record stores records that no other activity stores.
-func (a *Activities) Record(ctx context.Context, step thread.RecordStep) error {
+// record stores records that no other activity stores.
+func (a *Activities) record(ctx context.Context, step thread.RecordStep) error {
 	_, err := a.append(ctx, step.Thread, store.Batch{}, step.Flush)
 	return err
 }
 
-// Notify tells the running steps of a turn to stop.
-func (a *Activities) Notify(ctx context.Context, step thread.NotifyStep) error {
+// notify tells the running steps of a turn to stop.
+func (a *Activities) notify(ctx context.Context, step thread.NotifyStep) error {
 	return a.cfg.Stream.Notify(ctx, stream.Key(step.Thread), stream.Notice{TraceID: step.TraceID, Reason: step.Reason})
 }
 

@@ -126,8 +126,8 @@ func (r *toolRun) edit(ctx context.Context) error {
 	return err
 }
 
-// CheckDecision validates the edited arguments or the pattern of a decision.
-func (a *Activities) CheckDecision(ctx context.Context, in thread.CheckStep) (thread.CheckReply, error) {
+// checkDecision validates the edited arguments or the pattern of a decision.
+func (a *Activities) checkDecision(ctx context.Context, in thread.CheckStep) (thread.CheckReply, error) {
 	who, err := a.agentFor(ctx, in.Thread, in.Agent, in.Tools)
 	if err != nil {
 		return thread.CheckReply{}, err

@@ -13,9 +13,9 @@ import (
 	"github.com/threadmill/threadmill/stream"
 )
 
-// EndDelegate stores the remaining records of a sub-agent's thread and, in the parent thread, the
+// endDelegate stores the remaining records of a sub-agent's thread and, in the parent thread, the
 // sub-agent's answer as the result of the waiting call.
-func (a *Activities) EndDelegate(ctx context.Context, in thread.EndStep) (thread.EndReply, error) {
+func (a *Activities) endDelegate(ctx context.Context, in thread.EndStep) (thread.EndReply, error) {
 	if _, err := a.append(ctx, in.Thread, store.Batch{}, in.Flush); err != nil {
 		return thread.EndReply{}, err
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// Deliver posts the post of a schedule's run. It is idempotent.
-func (a *Activities) Deliver(ctx context.Context, d signals.Delivery) (signals.PostResult, error) {
+// deliver posts the post of a schedule's run. It is idempotent.
+func (a *Activities) deliver(ctx context.Context, d signals.Delivery) (signals.PostResult, error) {
 	if a.cfg.Deliver == nil {
 		return signals.PostResult{}, configError(errors.New("this worker delivers nothing for schedules: activities.Config.Deliver is not set"))
 	}

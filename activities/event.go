@@ -17,8 +17,8 @@ import (
 	"github.com/threadmill/threadmill/store"
 )
 
-// HandleEvent runs the function of a rule.
-func (a *Activities) HandleEvent(ctx context.Context, in thread.EventStep) error {
+// handleEvent runs the function of a rule.
+func (a *Activities) handleEvent(ctx context.Context, in thread.EventStep) error {
 	if _, err := a.append(ctx, in.Thread, store.Batch{}, in.Flush); err != nil {
 		return err
 	}

@@ -16,10 +16,10 @@ import (
 	"github.com/threadmill/threadmill/store"
 )
 
-// RunHooks runs hooks and processors that are Go functions for one event, in order, until one
+// runHooks runs hooks and processors that are Go functions for one event, in order, until one
 // settles it or fails. It first stores the workflow's records, since hooks read the event from the
 // store.
-func (a *Activities) RunHooks(ctx context.Context, in thread.HookStep) (thread.HookReply, error) {
+func (a *Activities) runHooks(ctx context.Context, in thread.HookStep) (thread.HookReply, error) {
 	if len(in.Flush.Records) > 0 || in.Flush.Row != nil {
 		if _, err := a.append(ctx, in.Thread, store.Batch{}, in.Flush); err != nil {
 			return thread.HookReply{}, err

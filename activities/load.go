@@ -11,8 +11,8 @@ import (
 	"github.com/threadmill/threadmill/store"
 )
 
-// LoadEvent loads the content of an event that only the store has.
-func (a *Activities) LoadEvent(ctx context.Context, step thread.LoadStep) (thread.LoadReply, error) {
+// loadEvent loads the content of an event that only the store has.
+func (a *Activities) loadEvent(ctx context.Context, step thread.LoadStep) (thread.LoadReply, error) {
 	it, err := store.Content(ctx, a.cfg.Store, store.Key(step.Thread), step.EventID)
 	switch {
 	case errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrUnreadable):

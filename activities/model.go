@@ -24,10 +24,10 @@ import (
 	"github.com/threadmill/threadmill/stream"
 )
 
-// CallModel makes one model call of a turn: it stores the workflow's records, loads the context,
+// callModel makes one model call of a turn: it stores the workflow's records, loads the context,
 // streams the reply to viewers, stores the reply and its records, and returns it with a plan for
 // each tool call.
-func (a *Activities) CallModel(ctx context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+func (a *Activities) callModel(ctx context.Context, in thread.ModelStep) (thread.ModelReply, error) {
 	head, err := a.arrive(ctx, in)
 	if err != nil {
 		return thread.ModelReply{}, err

@@ -88,8 +88,8 @@ func withAgent(arguments, agentName string) string {
 	return string(raw)
 }
 
-// PlanCalls plans calls that hooks changed or created, and stores their approval requests.
-func (a *Activities) PlanCalls(ctx context.Context, in thread.PlanStep) (thread.PlanReply, error) {
+// planCalls plans calls that hooks changed or created, and stores their approval requests.
+func (a *Activities) planCalls(ctx context.Context, in thread.PlanStep) (thread.PlanReply, error) {
 	if _, err := a.append(ctx, in.Thread, store.Batch{}, in.Flush); err != nil {
 		return thread.PlanReply{}, err
 	}

@@ -20,9 +20,9 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// RunTask runs the tool of a background task. The result is stored in the log of the call that
+// runTask runs the tool of a background task. The result is stored in the log of the call that
 // started it, so a retry finds it.
-func (a *Activities) RunTask(ctx context.Context, in thread.TaskStep) (thread.TaskReply, error) {
+func (a *Activities) runTask(ctx context.Context, in thread.TaskStep) (thread.TaskReply, error) {
 	run := &toolRun{a: a, background: true, attempt: int(activity.GetInfo(ctx).Attempt), started: time.Now(), in: thread.ToolStep{
 		Thread: in.Thread, Agent: in.Task.Agent, TraceID: in.Task.TraceID, EventID: in.EventID, MessageID: in.MessageID,
 		ToolCallID: in.Task.ToolCallID, ToolName: in.Task.Tool, Tools: in.Tools, Edited: in.Edited, DecisionID: in.DecisionID,

@@ -30,9 +30,9 @@ const (
 // titledBy is the author of generated titles.
 const titledBy = "threadmill"
 
-// TitleThread generates a title from a thread's first messages. It calls the model once; if that
+// titleThread generates a title from a thread's first messages. It calls the model once; if that
 // fails, the title is the start of a user's message. It does not change an existing title.
-func (a *Activities) TitleThread(ctx context.Context, in thread.TitleStep) (thread.TitleReply, error) {
+func (a *Activities) titleThread(ctx context.Context, in thread.TitleStep) (thread.TitleReply, error) {
 	if _, err := a.append(ctx, in.Thread, store.Batch{}, in.Flush); err != nil {
 		return thread.TitleReply{}, err
 	}

@@ -50,8 +50,8 @@ func described(t tool.Tool) llm.Tool {
 	return llm.Tool{Name: d.Name, Description: d.Description, Parameters: d.Parameters}
 }
 
-// RunTool runs one stored tool call and stores its result.
-func (a *Activities) RunTool(ctx context.Context, in thread.ToolStep) (thread.ToolReply, error) {
+// runTool runs one stored tool call and stores its result.
+func (a *Activities) runTool(ctx context.Context, in thread.ToolStep) (thread.ToolReply, error) {
 	if in.Edited || in.DecisionID != "" {
 		// The decisions of hooks and people on the calls may be among the workflow's unstored
 		// records.

@@ -12,8 +12,8 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// Delegate is the workflow of a sub-agent's thread. It ends when the agent has answered.
-func (w *Workflows) Delegate(ctx workflow.Context, in Input) (thread.DelegateReply, error) {
+// delegate is the workflow of a sub-agent's thread. It ends when the agent has answered.
+func (w *Workflows) delegate(ctx workflow.Context, in input) (thread.DelegateReply, error) {
 	ctx = staleAfter(ctx, w.StaleAfter)
 	if in.State == nil && (in.Parent == nil || in.First == nil) {
 		return thread.DelegateReply{}, temporal.NewNonRetryableApplicationError("a sub-agent's thread is started by a thread, not by clients; start a "+signals.ThreadWorkflow, signals.RefusedType, nil)

@@ -3,7 +3,7 @@
 //
 // # Where to begin
 //
-// The thread workflow reads from the top of [Workflows.Thread] down: thread.go is its life cycle,
+// The thread workflow reads from the top of Workflows.thread down: thread.go is its life cycle,
 // turn.go the steps of a turn, and intercept.go the interception of events by hooks before they
 // take effect. Each of the other concerns is a file with its signals, updates, queries and timers:
 // posts.go, control.go, approvals.go, clientcalls.go, tasks.go, children.go, title.go. handlers.go

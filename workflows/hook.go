@@ -17,8 +17,8 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// Hook runs the hooks and processors of one event, in order, until one of them settles it.
-func (w *Workflows) Hook(ctx workflow.Context, in thread.HookStep) (thread.Decision, error) {
+// hook runs the hooks and processors of one event, in order, until one of them settles it.
+func (w *Workflows) hook(ctx workflow.Context, in thread.HookStep) (thread.Decision, error) {
 	ctx = staleAfter(ctx, w.StaleAfter)
 	h := &hookRun{in: in, decision: thread.Decision{Outcome: event.OutcomePassed}}
 	for len(h.in.Hooks) > 0 && !h.settled() {

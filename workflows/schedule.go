@@ -12,9 +12,9 @@ import (
 // deliverTimeout limits one attempt to deliver a post, which waits for the thread's worker.
 const deliverTimeout = 30 * time.Second
 
-// Deliver is one run of a schedule: it posts the schedule's event or message to its thread. It
+// deliver is one run of a schedule: it posts the schedule's event or message to its thread. It
 // retries through outages, and fails if the thread will never accept the post.
-func Deliver(ctx workflow.Context, s signals.Schedule) (signals.PostResult, error) {
+func deliver(ctx workflow.Context, s signals.Schedule) (signals.PostResult, error) {
 	var out signals.PostResult
 	run, err := signals.ParseRun(workflow.GetInfo(ctx).WorkflowExecution.ID)
 	if err != nil {

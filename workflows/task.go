@@ -14,9 +14,9 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// Task runs one background task and reports its end to the thread. It outlives the turn that
+// task runs one background task and reports its end to the thread. It outlives the turn that
 // started it and the workflow runs of the thread.
-func (w *Workflows) Task(ctx workflow.Context, in thread.TaskStep) (thread.TaskReply, error) {
+func (w *Workflows) task(ctx workflow.Context, in thread.TaskStep) (thread.TaskReply, error) {
 	ctx = staleAfter(ctx, w.StaleAfter)
 	j := &job{in: in}
 	j.show(ctx, "runs")

@@ -17,8 +17,8 @@ import (
 	"github.com/threadmill/threadmill/signals/threadclient"
 )
 
-// Input starts a thread or, with State, continues one.
-type Input struct {
+// input starts a thread or, with State, continues one.
+type input struct {
 	signals.Start
 
 	// Parent is the parent thread, in a sub-agent's thread.
@@ -31,8 +31,8 @@ type Input struct {
 
 // UnmarshalJSON decodes the input of a new thread, which any client may start, with
 // [event.DecodeJSON], and the input of a continued thread leniently.
-func (in *Input) UnmarshalJSON(data []byte) error {
-	type plain Input // without this method
+func (in *input) UnmarshalJSON(data []byte) error {
+	type plain input // without this method
 	var head struct {
 		State json.RawMessage `json:"state"`
 	}
@@ -40,7 +40,7 @@ func (in *Input) UnmarshalJSON(data []byte) error {
 		return json.Unmarshal(data, (*plain)(in))
 	}
 	if err := event.DecodeJSON("", data, (*plain)(in)); err != nil {
-		*in = Input{problem: err}
+		*in = input{problem: err}
 	}
 	return nil
 }
@@ -69,15 +69,15 @@ type Registrar interface {
 
 // Register registers every workflow under its published name.
 func (w *Workflows) Register(r Registrar) {
-	r.RegisterWorkflowWithOptions(w.Thread, workflow.RegisterOptions{Name: signals.ThreadWorkflow})
-	r.RegisterWorkflowWithOptions(w.Hook, workflow.RegisterOptions{Name: signals.HookWorkflow})
-	r.RegisterWorkflowWithOptions(Deliver, workflow.RegisterOptions{Name: signals.DeliverWorkflow})
-	r.RegisterWorkflowWithOptions(w.Delegate, workflow.RegisterOptions{Name: signals.DelegateWorkflow})
-	r.RegisterWorkflowWithOptions(w.Task, workflow.RegisterOptions{Name: signals.TaskWorkflow})
+	r.RegisterWorkflowWithOptions(w.thread, workflow.RegisterOptions{Name: signals.ThreadWorkflow})
+	r.RegisterWorkflowWithOptions(w.hook, workflow.RegisterOptions{Name: signals.HookWorkflow})
+	r.RegisterWorkflowWithOptions(deliver, workflow.RegisterOptions{Name: signals.DeliverWorkflow})
+	r.RegisterWorkflowWithOptions(w.delegate, workflow.RegisterOptions{Name: signals.DelegateWorkflow})
+	r.RegisterWorkflowWithOptions(w.task, workflow.RegisterOptions{Name: signals.TaskWorkflow})
 }
 
-// Thread is the workflow of one conversation, from its first event until it is closed.
-func (w *Workflows) Thread(ctx workflow.Context, in Input) error {
+// thread is the workflow of one conversation, from its first event until it is closed.
+func (w *Workflows) thread(ctx workflow.Context, in input) error {
 	ctx = staleAfter(ctx, w.StaleAfter)
 	in.Parent = nil
 	t, err := w.open(ctx, in)
@@ -159,7 +159,7 @@ type conversation struct {
 
 func never() bool { return false }
 
-func (w *Workflows) open(ctx workflow.Context, in Input) (*conversation, error) {
+func (w *Workflows) open(ctx workflow.Context, in input) (*conversation, error) {
 	if in.State != nil {
 		return &conversation{state: in.State, hooks: w.Hooks, ruleSet: w.Rules, over: never}, nil
 	}
@@ -259,7 +259,7 @@ func (t *conversation) continueAsNew(ctx workflow.Context, typ string) error {
 		}
 		t.drain(ctx)
 	}
-	return workflow.NewContinueAsNewError(ctx, typ, Input{State: t.state.Carried()})
+	return workflow.NewContinueAsNewError(ctx, typ, input{State: t.state.Carried()})
 }
 
 // close ends pending work, stores the remaining records, and ends the thread.

@@ -1,0 +1,78 @@
+package tests
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestPublicAPI: no exported declaration of a public package needs an internal type.
+func TestPublicAPI(t *testing.T) {
+	fset, checked := token.NewFileSet(), 0
+	err := filepath.WalkDir("..", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			switch d.Name() {
+			case "internal", "testdata", "tests", "bench", "devserver", "examples", "node_modules":
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			return nil
+		}
+		file, err := parser.ParseFile(fset, name, nil, parser.SkipObjectResolution)
+		if err != nil || file.Name.Name == "main" {
+			return err
+		}
+		checked++
+		for _, used := range internalTypes(file) {
+			t.Errorf("%s: %s", fset.Position(used.Pos()), "an exported declaration needs an internal type")
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	require.Greater(t, checked, 100)
+}
+
+// internalTypes returns the types of internal packages in the exported declarations of a file.
+func internalTypes(file *ast.File) []ast.Node {
+	internal := map[string]bool{}
+	for _, i := range file.Imports {
+		p, _ := strconv.Unquote(i.Path.Value)
+		name := path.Base(p)
+		if i.Name != nil {
+			name = i.Name.Name
+		}
+		internal[name] = strings.Contains(p, "/internal/")
+	}
+	ast.FileExports(file)
+	var found []ast.Node
+	for _, d := range file.Decls {
+		if f, ok := d.(*ast.FuncDecl); ok {
+			f.Body = nil
+		}
+		ast.Inspect(d, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.ValueSpec:
+				n.Values = nil
+			case *ast.SelectorExpr:
+				if x, ok := n.X.(*ast.Ident); ok && internal[x.Name] {
+					found = append(found, n)
+				}
+			}
+			return true
+		})
+	}
+	return found
+}

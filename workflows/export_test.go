@@ -1,0 +1,4 @@
+package workflows
+
+// input is the input of the thread workflow.
+type Input = input
