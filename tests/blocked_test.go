@@ -274,7 +274,7 @@ func TestHookWorkflowDropsAndProduces(t *testing.T) {
 	})
 	for problem, raw := range map[string]string{
 		"dropped: is not known":           `{"dropped":true}`,
-		"drop: excludes everything else":  `{"drop":true,"responses":[{"content":"no"}]}`,
+		"drop: excludes every other decision":  `{"drop":true,"responses":[{"content":"no"}]}`,
 		"produced: is empty":              `{"produced":[]}`,
 		"produced[0].type: \"status\"":    `{"produced":[{"type":"status","payload":1}]}`,
 		"produced[0].payload.senderId: i": `{"produced":[{"payload":{"content":"x"}}]}`,
