@@ -26,7 +26,7 @@ const (
 
 const (
 	maxPending = 4096             // pieces that are not yet acknowledged
-	stallWait  = 2 * time.Second  // how long a publisher waits for one of them
+	stallWait  = 2 * time.Second  // a publisher's longest wait for one of them
 	ackTimeout = 10 * time.Second // after which a piece counts as lost
 	requestMax = 5 * time.Second  // for a request whose context has no deadline
 	overhead   = 4 << 10          // subject and headers of a message
@@ -112,7 +112,7 @@ type Stream struct {
 	conn *natsgo.Conn
 	js   jetstream.JetStream
 
-	// stale: the stream may be gone and must be made before the next publish.
+	// stale means that the stream may be gone and must be created before the next publish.
 	stale    atomic.Bool
 	ensuring sync.Mutex
 
@@ -199,7 +199,7 @@ func (s *Stream) streamConfig() jetstream.StreamConfig {
 		MaxBytes:    s.cfg.MaxBytes,
 		MaxMsgSize:  stream.MaxEntryBytes + overhead,
 		Replicas:    s.cfg.Replicas,
-		// Nothing is published with an id; the server must not keep a table of them.
+		// Messages have no ids, so the server needs no table of them.
 		Duplicates: min(time.Second, s.cfg.Retention),
 	}
 }
