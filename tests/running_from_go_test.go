@@ -116,7 +116,7 @@ func TestRunningFromGo(t *testing.T) {
 		defer gate.Release()
 		require.Eventually(t, func() bool {
 			status, err := within(w.Ctx(), w.Runtime, thread, "hello", 100*time.Millisecond)
-			// A machine that stalls may use up the limit before anything is posted.
+			// On a machine that stalls, the limit may pass before anything is posted.
 			return !errors.Is(err, threadmill.ErrSignalled) && assert.NoError(t, err) && assert.Equal(t, signals.TurnInterrupted, status)
 		}, world.Patience, world.Tick)
 	})
