@@ -152,7 +152,7 @@ func (t approvals) updateRevoke(ctx workflow.Context, v signals.Revoke) (signals
 }
 
 // postDecision handles a decision that arrived as a message.
-func (t approvals) postDecision(ctx workflow.Context, p signals.Post, d signals.Decide) (signals.PostResult, error) {
+func (t approvals) postDecision(ctx workflow.Context, p thread.Incoming, d signals.Decide) (signals.PostResult, error) {
 	if err := d.Validate(); err != nil {
 		return signals.PostResult{}, refuse(err)
 	}

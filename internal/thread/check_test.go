@@ -57,7 +57,7 @@ func TestPostRefused(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			s := newState()
 			before := asJSON(t, s)
-			_, err := s.Post(t0, tc.post)
+			_, err := postAt(s, t0, tc.post)
 			requireField(t, tc.field, err)
 			require.ErrorIs(t, err, event.ErrInvalid)
 			require.Equal(t, before, asJSON(t, s), "a refused post changes nothing")

@@ -2,7 +2,6 @@ package thread
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -274,13 +273,10 @@ func (ts *Turns) settleRoots(now time.Time) {
 }
 
 // itemMessage returns an item's message as it is stored.
-func (in *Inbox) itemMessage(it event.Item) event.Message {
-	s := in.thread
-	var m event.NewMessage
-	// The payload was validated when it was posted.
-	_ = json.Unmarshal(it.Payload, &m)
+func (in *Inbox) itemMessage(q *Queued) event.Message {
+	m := q.newMessage()
 	msg := event.Message{
-		ID: it.ID, ThreadID: s.ThreadID, SenderID: m.SenderID, SenderType: m.SenderType, Role: m.SenderType.Role(),
+		ID: q.Item.ID, ThreadID: in.thread.ThreadID, SenderID: m.SenderID, SenderType: m.SenderType, Role: m.SenderType.Role(),
 		Content: m.Content, ToolCalls: m.ToolCalls, Metadata: m.Metadata,
 	}
 	if m.SenderType == event.CreatedByAgent {

@@ -25,9 +25,18 @@ func says(id, content string) signals.Post {
 	return signals.NewPost(id, event.NewMessage{ThreadID: "t1", SenderID: "ann", SenderType: event.CreatedByUser, Content: content})
 }
 
+// postAt reads a post and adds it to the queue.
+func postAt(s *State, now time.Time, p signals.Post) (Posted, error) {
+	read, err := s.Read(p)
+	if err != nil {
+		return Posted{}, err
+	}
+	return s.Post(now, read)
+}
+
 func post(t *testing.T, s *State, p signals.Post) Posted {
 	t.Helper()
-	out, err := s.Post(t0, p)
+	out, err := postAt(s, t0, p)
 	require.NoError(t, err)
 	return out
 }

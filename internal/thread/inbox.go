@@ -65,7 +65,7 @@ func (in *Inbox) fail(q Queued) {
 
 // withoutContent returns the item without its content, which the store has.
 func (q Queued) withoutContent() Queued {
-	q.Item.Payload, q.Item.Metadata, q.Unloaded = nil, nil, true
+	q.Item.Payload, q.Item.Metadata, q.message, q.Unloaded = nil, nil, nil, true
 	return q
 }
 

@@ -407,7 +407,7 @@ func TestSteeredItem(t *testing.T) {
 		put := func(now int, id string, busy signals.OnBusy) {
 			p := says(id, "x")
 			p.OnBusy = busy
-			_, err := s.Post(at(now), p)
+			_, err := postAt(s, at(now), p)
 			require.NoError(t, err)
 		}
 		put(1, "e2", "")

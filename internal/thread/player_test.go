@@ -337,16 +337,29 @@ func (p *player) message(c command) signals.Post {
 func (p *player) post(c command) {
 	post := p.message(c)
 	s := p.s
-	if d, ok := s.DecisionIn(post); ok {
-		s.SawDecision(post)
+	incoming, err := s.Read(post)
+	switch {
+	case err != nil && c.verb == "post-signal":
+		s.Reject(p.now, signals.SignalPost, post, err)
+		return
+	case err != nil && s.WasPosted(post.ID):
+		// The validator of the update has said so.
+		p.say("= duplicate")
+		return
+	case err != nil:
+		p.err(err)
+		return
+	}
+	if d, ok := s.DecisionIn(incoming); ok {
+		s.SawDecision(incoming)
 		p.say("= a decision")
 		p.take(c.verb == "post-signal", d)
 		return
 	}
-	posted, err := s.Post(p.now, post)
+	posted, err := s.Post(p.now, incoming)
 	switch {
 	case err != nil && c.verb == "post-signal" && (errors.Is(err, ErrFull) || errors.Is(err, ErrClosed)):
-		s.PostFailed(p.now, post, err)
+		s.PostFailed(p.now, incoming, err)
 	case err != nil && c.verb == "post-signal":
 		s.Reject(p.now, signals.SignalPost, post, err)
 	case err != nil:

@@ -79,7 +79,7 @@ func (m *machine) say() {
 		p.OnBusy = ""
 	}
 	p.Priority = m.rnd.IntN(3)
-	out, err := m.s.Post(m.now, p)
+	out, err := postAt(m.s, m.now, p)
 	require.NoError(m.t, err)
 	if !out.Duplicate {
 		m.posted = append(m.posted, p.ID)
@@ -92,7 +92,7 @@ func (m *machine) say() {
 // observe lets something happen in the world.
 func (m *machine) observe() {
 	p := happens(fmt.Sprintf("v%d", m.rnd.IntN(m.events())), "file.changed", `1`)
-	out, err := m.s.Post(m.now, p)
+	out, err := postAt(m.s, m.now, p)
 	require.NoError(m.t, err)
 	if !out.Duplicate {
 		m.posted = append(m.posted, p.ID)

@@ -42,7 +42,7 @@ func (m *machine) happen() {
 	}
 	p.Priority, p.TTL = m.rnd.IntN(3), int64(m.rnd.IntN(2)*5000)
 	seen := m.s.WasPosted(p.ID)
-	out, err := m.s.Post(m.now, p)
+	out, err := postAt(m.s, m.now, p)
 	require.NoError(m.t, err)
 	require.Equal(m.t, seen, out.Duplicate, "S3-10")
 	if !seen {

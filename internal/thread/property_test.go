@@ -137,7 +137,7 @@ func (m *machine) post() {
 	p.Priority = m.rnd.IntN(3)
 	p.TTL = int64(m.rnd.IntN(2) * 5000)
 	seen := m.s.WasPosted(p.ID)
-	out, err := m.s.Post(m.now, p)
+	out, err := postAt(m.s, m.now, p)
 	switch {
 	case err != nil:
 		require.ErrorIs(m.t, err, ErrBusy)

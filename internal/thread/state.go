@@ -82,6 +82,17 @@ type Queued struct {
 
 	// Stored means that the item's record may be in the store, so it cannot be changed.
 	Stored bool `json:"stored,omitempty"`
+
+	message *event.NewMessage // the decoded payload, or nil
+}
+
+// newMessage returns the item's message. Its payload was validated when it was posted.
+func (q *Queued) newMessage() event.NewMessage {
+	if q.message == nil {
+		q.message = &event.NewMessage{}
+		_ = json.Unmarshal(q.Item.Payload, q.message)
+	}
+	return *q.message
 }
 
 // as returns a copy with another item.
