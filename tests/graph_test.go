@@ -91,7 +91,7 @@ func (g graph) walk(pkg string, b boundary, seen map[string]bool, way []string, 
 			found[strings.Join(append(slices.Clone(way), next), " → ")] = true
 			continue
 		}
-		if !seen[next] && !slices.Contains(b.through, next) {
+		if !seen[next] {
 			seen[next] = true
 			g.walk(next, b, seen, way, found)
 		}

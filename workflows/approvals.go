@@ -6,9 +6,9 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/searchattr"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/signals/threadclient"
 )
 
 // approvals handles decisions of people.
@@ -178,7 +178,7 @@ func (t approvals) watchStatus(ctx workflow.Context) {
 		changed := func() bool { return s.Closing == nil && s.Listable() != s.Listed }
 		for workflow.Await(ctx, changed) == nil {
 			s.Listed = s.Listable()
-			if err := workflow.UpsertTypedSearchAttributes(ctx, threadclient.WaitingUpdate(s.Listed)); err != nil {
+			if err := workflow.UpsertTypedSearchAttributes(ctx, searchattr.Waiting(s.Listed)); err != nil {
 				workflow.GetLogger(ctx).Error("setting the search attribute of a thread that waits", "thread", s.ThreadID, "error", err)
 			}
 		}

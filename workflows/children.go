@@ -9,9 +9,9 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/searchattr"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/signals/threadclient"
 )
 
 // children handles reports of sub-agents' threads, and decisions on their calls.
@@ -104,7 +104,7 @@ func (t *conversation) startSub(ctx workflow.Context, id string, start thread.De
 		StaticDetails:     fmt.Sprintf("Sub-agent `%s` works for thread `%s`.", start.Agents[0], s.ThreadID),
 		Memo:              map[string]any{signals.MemoTitle: start.Title, signals.MemoAgents: start.Agents, signals.MemoParent: s.ThreadID},
 
-		TypedSearchAttributes: temporal.NewSearchAttributes(threadclient.AttributeUpdates(s.Namespace, start.Agents)...),
+		TypedSearchAttributes: temporal.NewSearchAttributes(searchattr.Open(s.Namespace, start.Agents)...),
 	}
 	child := workflow.ExecuteChildWorkflow(workflow.WithChildOptions(own, opts), signals.DelegateWorkflow, start)
 	return child, child.GetChildWorkflowExecution().Get(own, nil)
