@@ -161,10 +161,10 @@ func (t approvals) postDecision(ctx workflow.Context, p thread.Incoming, d signa
 	case err != nil:
 		return signals.PostResult{}, err
 	case out.Result == signals.DecideAccepted:
-		t.state.SawDecision(p)
+		t.state.RememberDecision(p)
 		return signals.PostResult{EventID: p.ID, Status: signals.PostQueued}, nil
 	case out.Result == signals.DecideAlreadyResolved:
-		t.state.SawDecision(p)
+		t.state.RememberDecision(p)
 		return signals.PostResult{EventID: p.ID, Status: signals.PostDuplicate}, nil
 	}
 	return signals.PostResult{}, refuse(event.FieldErrorf("payload.content", "%s", "is a decision that has no effect: "+string(out.Result)))

@@ -51,7 +51,7 @@ func (t *conversation) interruptEvent(ctx workflow.Context, c signals.Control) e
 // its event from the queue.
 func (t *conversation) interruptTurn(ctx workflow.Context, c signals.Control) {
 	t.interrupt(c)
-	t.state.CancelMade(workflow.Now(ctx), c)
+	t.state.CancelDerived(workflow.Now(ctx), c)
 }
 
 // interrupt interrupts the turns that c names, and cancels the steps of the current one.

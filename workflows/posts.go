@@ -32,7 +32,7 @@ func (t posts) post(ctx workflow.Context, name string, p signals.Post) {
 		return
 	}
 	if d, ok := t.state.DecisionIn(read); ok {
-		t.state.SawDecision(read)
+		t.state.RememberDecision(read)
 		approvals(t).decide(ctx, name, d)
 		return
 	}

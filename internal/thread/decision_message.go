@@ -16,8 +16,8 @@ func (ds *Decisions) DecisionIn(p Incoming) (signals.Decide, bool) {
 	return signals.DecideOf(said, m.SenderID), ok
 }
 
-// SawDecision remembers the id of a post that was a decision, so that duplicates are ignored.
-func (ds *Decisions) SawDecision(p Incoming) {
+// RememberDecision remembers the id of a post that was a decision, so that duplicates are ignored.
+func (ds *Decisions) RememberDecision(p Incoming) {
 	s := ds.thread
 	if p.ID != "" {
 		s.rememberPosted(p.ID)

@@ -240,8 +240,8 @@ func (in *Inbox) Cancel(now time.Time, ctl signals.Control) bool {
 	return len(taken) > 0
 }
 
-// CancelMade removes from the queue the events derived from those of the turns that ctl interrupts.
-func (in *Inbox) CancelMade(now time.Time, ctl signals.Control) {
+// CancelDerived removes from the queue the events derived from those of the turns that ctl interrupts.
+func (in *Inbox) CancelDerived(now time.Time, ctl signals.Control) {
 	s := in.thread
 	for _, t := range s.turns() {
 		if ctl.EventID == "" || t.has(ctl.EventID) {

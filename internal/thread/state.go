@@ -156,7 +156,7 @@ var firstOpened = time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
 // same id: record ids depend on them.
 func (s *State) Number(opened time.Time) {
 	first := int(max(opened.Sub(firstOpened), 0) / time.Second)
-	s.TaskCount, s.SubCount = first, first
+	s.TaskCount, s.SubAgentCount = first, first
 }
 
 // Ref returns the reference to the thread.

@@ -27,8 +27,8 @@ type Turn struct {
 	// Runs are the runs of agents, in the order in which they were addressed.
 	Runs []*Run `json:"runs,omitempty"`
 
-	// Said is the item itself, if it is a message that hooks or processors derived.
-	Said *event.Message `json:"said,omitempty"`
+	// Message is the item itself, if it is a message that hooks or processors derived.
+	Message *event.Message `json:"message,omitempty"`
 
 	// Steered are the events that joined the turn. Joining are those that hooks are still deciding
 	// on.
@@ -108,7 +108,7 @@ func (ts *Turns) Begin(now time.Time, q Queued) *Turn {
 	}
 	if q.Item.Type == event.TypeMessage && q.Origin != nil {
 		m := Carry(s.itemMessage(&t.Queued))
-		t.Said = &m
+		t.Message = &m
 	}
 	return t
 }
@@ -218,9 +218,9 @@ func (t *Turn) process(now time.Time, seen HookEvent, d Decision) {
 	if m.SenderType == "" {
 		return
 	}
-	if t.Said != nil {
+	if t.Message != nil {
 		said := Carry(m)
-		t.Said = &said
+		t.Message = &said
 	}
 	m.ID = t.Item.ID
 	s.resetTurnLimit(m.SenderType)
@@ -354,7 +354,7 @@ func (ts *Turns) Interrupt(ctl signals.Control) (current bool) {
 // the turn failed, the event that can be retried.
 func (t *Turn) End(now time.Time) signals.TurnResult {
 	s := t.thread
-	out := signals.TurnResult{EventID: t.Item.ID, Status: signals.TurnCompleted, Message: t.Said}
+	out := signals.TurnResult{EventID: t.Item.ID, Status: signals.TurnCompleted, Message: t.Message}
 	if len(t.Runs) == 0 && t.Outcome != event.OutcomeResponded && t.Outcome != event.OutcomeOverwritten {
 		out.Status = signals.TurnUnanswered
 	}

@@ -162,8 +162,8 @@ func (r *Run) waits() bool {
 // subWaits reports whether a call waits for a sub-agent that waits for people.
 func (c *Call) subWaits() bool {
 	s := c.run.turn.thread
-	sub := s.sub(c.Sub)
-	return c.Stage == Delegated && sub != nil && len(sub.Asks) > 0 && !sub.ended()
+	sub := s.sub(c.SubAgent)
+	return c.Stage == Delegated && sub != nil && len(sub.Approvals) > 0 && !sub.ended()
 }
 
 // cancellable reports whether the run has calls that a message can cancel. Calls of sub-agents
