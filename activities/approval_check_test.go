@@ -118,16 +118,16 @@ func TestTermsOfToday(t *testing.T) {
 			require.NoError(t, err)
 			if len(tc.then) > 0 {
 				require.Zero(t, pay.runs.Load())
-				require.NotNil(t, out.Ask)
-				require.True(t, out.Ask.NeedsApproval)
-				require.Contains(t, out.Ask.Reason, "others have to approve it by now")
-				require.Equal(t, tc.today.Approvers, out.Ask.Ask.Approvers, "people are asked on the terms of today")
-				require.Equal(t, tc.today.Quorum, out.Ask.Ask.Quorum)
+				require.NotNil(t, out.Approval)
+				require.True(t, out.Approval.NeedsApproval)
+				require.Contains(t, out.Approval.Reason, "others have to approve it by now")
+				require.Equal(t, tc.today.Approvers, out.Approval.Approval.Approvers, "people are asked on the terms of today")
+				require.Equal(t, tc.today.Quorum, out.Approval.Approval.Quorum)
 				approve(2, tc.then)
 				out, err = w.runTool(in)
 				require.NoError(t, err)
 			}
-			require.Nil(t, out.Ask, "and asked no more, once they have approved")
+			require.Nil(t, out.Approval, "and asked no more, once they have approved")
 			require.Equal(t, "succeeded", out.Status)
 			require.EqualValues(t, 1, pay.runs.Load())
 		})
@@ -154,8 +154,8 @@ func TestRevokedThoughCovered(t *testing.T) {
 	out, err := w.runTool(in)
 	require.NoError(t, err)
 	require.Zero(t, pay.runs.Load())
-	require.NotNil(t, out.Ask)
-	require.True(t, out.Ask.NeedsApproval)
+	require.NotNil(t, out.Approval)
+	require.True(t, out.Approval.NeedsApproval)
 
 	made.Round = 2
 	decision = decisionOn("c2", made)

@@ -134,10 +134,10 @@ func TestEventInfoIsPlanned(t *testing.T) {
 	w.replies("", call("x", "get_event_info", `{"event_ids":["e2"]}`), call("y", "get_event_info", `{}`))
 	reply, err := w.callModel(in)
 	require.NoError(t, err)
-	require.False(t, reply.Calls[0].Unfit, "S3-44 it may be called, whatever tools the turn allows")
+	require.False(t, reply.Calls[0].Invalid, "S3-44 it may be called, whatever tools the turn allows")
 	require.True(t, reply.Calls[0].Quick)
 	require.False(t, reply.Calls[0].NeedsApproval)
-	require.True(t, reply.Calls[1].Unfit)
+	require.True(t, reply.Calls[1].Invalid)
 }
 
 // TestEventInfoOfTheApplication: an application's tool is for agents that list it.

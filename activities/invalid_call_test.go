@@ -18,7 +18,7 @@ func TestUnfitCallNeverRuns(t *testing.T) {
 	}
 	w := newWorld(t, nil, dangerous)
 	in := w.asked(call("c1", "dangerous", `{}`))
-	in.Unfit = true
+	in.Invalid = true
 	out, err := w.runTool(in)
 	require.NoError(t, err)
 	require.Equal(t, "failed", out.Status)

@@ -82,7 +82,7 @@ func TestBentPaths(t *testing.T) {
 				} else {
 					out, err := w.runTool(w.asked(call("c1", "write", arguments)))
 					require.NoError(t, err)
-					require.Nil(t, out.Ask, "nobody is asked")
+					require.Nil(t, out.Approval, "nobody is asked")
 				}
 				log := w.toolLog("c1")
 				require.Equal(t, c.status, log.Status)
@@ -93,7 +93,7 @@ func TestBentPaths(t *testing.T) {
 
 				plan, err := w.planCalls(thread.PlanStep{Thread: ref, Agent: "assistant", MessageID: "e1.0.1", Only: []string{"c1"}})
 				require.NoError(t, err)
-				require.Equal(t, c.status == store.ToolFailed, plan.Calls[0].Unfit)
+				require.Equal(t, c.status == store.ToolFailed, plan.Calls[0].Invalid)
 			})
 		}
 	}

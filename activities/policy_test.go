@@ -48,8 +48,8 @@ func TestTermsOfBoth(t *testing.T) {
 				return
 			}
 			require.Empty(t, planned.Denied)
-			require.Equal(t, tc.want.Approvers, planned.Ask.Approvers)
-			require.Equal(t, tc.want.Quorum, planned.Ask.Quorum)
+			require.Equal(t, tc.want.Approvers, planned.Approval.Approvers)
+			require.Equal(t, tc.want.Quorum, planned.Approval.Quorum)
 		})
 	}
 }

@@ -182,7 +182,7 @@ func TestInlineHooksOfAResult(t *testing.T) {
 	in.Inline = specs[:1]
 	unasked, err := w.runTool(in)
 	require.NoError(t, err)
-	require.NotNil(t, unasked.Ask, "a call that nobody has approved does not run, whatever was planned")
+	require.NotNil(t, unasked.Approval, "a call that nobody has approved does not run, whatever was planned")
 	in.Flush = approve(w, "c1")
 	in.DecisionID = "c1.decision"
 	for range 2 {

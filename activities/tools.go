@@ -78,7 +78,7 @@ func (a *Activities) runTool(ctx context.Context, in thread.ToolStep) (thread.To
 		return run.finish(ctx, store.ToolFailed, failure(fmt.Errorf("unknown tool %q; the tools are %v", in.ToolName, who.Tools)))
 	}
 	run.def = t.Definition().WithDefaults()
-	if in.Unfit {
+	if in.Invalid {
 		return run.finish(ctx, store.ToolFailed, run.unfit(ctx, who))
 	}
 	planner := a.planner(in.Thread, who, in.WorkingDirectory)
@@ -181,7 +181,7 @@ func (r *toolRun) load(ctx context.Context) (thread.ToolReply, bool, error) {
 // askAgain returns a call whose approval is no longer valid.
 func (r *toolRun) askAgain(ctx context.Context, ask *thread.PlannedCall) (thread.ToolReply, error) {
 	_, err := r.a.append(ctx, r.in.Thread, store.Batch{}, r.in.Flush)
-	return thread.ToolReply{ToolCallID: r.in.ToolCallID, Ask: ask}, err
+	return thread.ToolReply{ToolCallID: r.in.ToolCallID, Approval: ask}, err
 }
 
 // resume returns the result of a call that already has one.

@@ -19,11 +19,11 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/devserver/embedded"
+	"github.com/threadmill/threadmill/internal/searchattr"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/llm/openai"
 	"github.com/threadmill/threadmill/rule"
-	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/store/postgres"
 	"github.com/threadmill/threadmill/store/sqlite"
@@ -133,7 +133,7 @@ func (w *world) stop() error {
 
 func (w *world) startTemporal(ctx context.Context, o Options) error {
 	cfg := embedded.Config{
-		DataDir: filepath.Join(w.dir, "temporal"), Addr: "127.0.0.1:0", SearchAttributes: threadclient.AttributeTypes(),
+		DataDir: filepath.Join(w.dir, "temporal"), Addr: "127.0.0.1:0", SearchAttributes: searchattr.Types(),
 		Logger: w.log, LogLevel: slog.LevelError,
 	}
 	if o.Memory {

@@ -17,7 +17,7 @@ import (
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/devserver/embedded"
 	"github.com/threadmill/threadmill/internal/program"
-	"github.com/threadmill/threadmill/signals/threadclient"
+	"github.com/threadmill/threadmill/internal/searchattr"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/stream"
 )
@@ -128,7 +128,7 @@ func (s *server) load(context.Context) (err error) {
 
 func (s *server) startTemporal(ctx context.Context) error {
 	cfg := embedded.Config{
-		DataDir: s.data, Addr: s.temporalAddr, UIAddr: s.uiAddr, AllowedHosts: s.settings.AllowedHosts, SearchAttributes: threadclient.AttributeTypes(), Logger: s.log,
+		DataDir: s.data, Addr: s.temporalAddr, UIAddr: s.uiAddr, AllowedHosts: s.settings.AllowedHosts, SearchAttributes: searchattr.Types(), Logger: s.log,
 		// Temporal's info messages are for its own developers.
 		LogLevel: max(s.logLevel, slog.LevelWarn),
 	}

@@ -149,7 +149,7 @@ func TestBudgetOfAnApprovalBelow(t *testing.T) {
 	require.LessOrEqual(t, billed(added), 4+6+2)
 	require.LessOrEqual(t, len(only(t, children)), beginAndEnd+21+15, describe(children[0]))
 	only(t, slices.DeleteFunc(slices.Clone(added), func(e *history.HistoryEvent) bool {
-		return e.GetWorkflowExecutionSignaledEventAttributes().GetSignalName() != signals.SignalSubAsks
+		return e.GetWorkflowExecutionSignaledEventAttributes().GetSignalName() != signals.SignalSubAgentApprovals
 	}))
 }
 

@@ -90,7 +90,7 @@ func (g graph) walk(pkg string, b boundary, seen map[string]bool, way []string, 
 			found[strings.Join(append(slices.Clone(way), next), " → ")] = true
 			continue
 		}
-		if !seen[next] && !slices.Contains(b.through, next) {
+		if !seen[next] {
 			seen[next] = true
 			g.walk(next, b, seen, way, found)
 		}
@@ -133,13 +133,13 @@ func (g graph) upward(layers [][]string) []string {
 		if forTests(pkg) {
 			continue
 		}
-		from := slices.IndexFunc(layers, func(rooms []string) bool { return inside(pkg, rooms) })
+		from := layerOf(layers, pkg)
 		if from < 0 {
 			found = append(found, pkg+": in no layer")
 			continue
 		}
 		for _, next := range g[pkg] {
-			switch to := slices.IndexFunc(layers, func(rooms []string) bool { return inside(next, rooms) }); {
+			switch to := layerOf(layers, next); {
 			case g.isOwn(next) && forTests(next):
 				found = append(found, pkg+" → "+next+": for tests only")
 			case g.isOwn(next) && to > from:
@@ -148,6 +148,19 @@ func (g graph) upward(layers [][]string) []string {
 		}
 	}
 	return found
+}
+
+// layerOf returns the index of a package's layer, or -1: that of the innermost room that contains it.
+func layerOf(layers [][]string, pkg string) int {
+	layer, innermost := -1, ""
+	for i, rooms := range layers {
+		for _, room := range rooms {
+			if inside(pkg, []string{room}) && len(room) > len(innermost) {
+				layer, innermost = i, room
+			}
+		}
+	}
+	return layer
 }
 
 // forTests reports whether a package is for tests, such as storetest.

@@ -18,7 +18,7 @@ import (
 	"go.temporal.io/sdk/log"
 
 	server "github.com/threadmill/threadmill/devserver/embedded"
-	"github.com/threadmill/threadmill/signals/threadclient"
+	"github.com/threadmill/threadmill/internal/searchattr"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/store/postgres"
 	"github.com/threadmill/threadmill/store/sqlite"
@@ -77,7 +77,7 @@ func TestSoak(t *testing.T) {
 		s.proxy = proc.NewProxy(t, u.Host)
 		u.Host = s.proxy.Addr
 		own, err := server.Start(t.Context(), server.Config{
-			DataDir: t.TempDir(), Addr: "127.0.0.1:0", SearchAttributes: threadclient.AttributeTypes(), Logger: world.Quiet, LogLevel: silentServer,
+			DataDir: t.TempDir(), Addr: "127.0.0.1:0", SearchAttributes: searchattr.Types(), Logger: world.Quiet, LogLevel: silentServer,
 		})
 		require.NoError(t, err)
 		t.Cleanup(own.Stop)

@@ -73,7 +73,7 @@ func TestApprovalOfASubAgent(t *testing.T) {
 				require.Equal(t, signals.ThreadWaitingApproval, state.Status, at)
 			}
 			asked := v.until(t, func(f frame) bool { return f.event.Type == event.EventApprovalRequest })
-			require.Equal(t, request.ToolCallID, asked[len(asked)-1].event.ApprovalRequest.ToolCallID, "viewers are asked")
+			require.Equal(t, request.ToolCallID, asked[len(asked)-1].event.Request.ToolCallID, "viewers are asked")
 
 			d.decide(t, id, request.ToolCallID, event.DecisionApprove, "")
 			require.Equal(t, signals.TurnCompleted, w.Await(id, posted).Status)

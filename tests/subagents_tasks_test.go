@@ -103,7 +103,7 @@ func TestApprovalInTheBackground(t *testing.T) {
 	require.Equal(t, signals.ThreadWaitingApproval, state.Status)
 	require.Nil(t, state.Turn)
 	v.until(t, func(f frame) bool {
-		return f.event.Type == event.EventApprovalRequest && f.event.ApprovalRequest.ToolCallID == request.ToolCallID
+		return f.event.Type == event.EventApprovalRequest && f.event.Request.ToolCallID == request.ToolCallID
 	})
 	require.Equal(t, "hello", say(w, id, "hello").Message.Content, "nobody has to decide first")
 

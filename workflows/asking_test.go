@@ -16,9 +16,9 @@ import (
 )
 
 // asksWith is a call that needs approval on these terms.
-func asksWith(id string, terms thread.AskPlan) thread.PlannedCall {
+func asksWith(id string, terms thread.ApprovalPlan) thread.PlannedCall {
 	p := asks(id)
-	p.Ask = &terms
+	p.Approval = &terms
 	p.Guard = &thread.Guard{Digest: "digest", Definition: "definition", Arguments: thread.ArgumentsSum(p.Arguments)}
 	return p
 }
@@ -38,8 +38,8 @@ func (w *world) checks(answer func(thread.CheckStep) thread.CheckReply) *[]threa
 
 // TestRequestExpires: a durable timer of the thread denies the call, or ends the turn.
 func TestRequestExpires(t *testing.T) {
-	terms := thread.AskPlan{Expires: day}
-	ends := thread.AskPlan{Expires: day, EndsTurn: true}
+	terms := thread.ApprovalPlan{Expires: day}
+	ends := thread.ApprovalPlan{Expires: day, EndsTurn: true}
 	for name, tc := range map[string]struct {
 		calls  []thread.PlannedCall
 		status signals.TurnStatus
@@ -79,7 +79,7 @@ func TestRequestExpires(t *testing.T) {
 // TestExpiryAfterTheThreadHasMoved: a request of one workflow run expires in the next.
 func TestExpiryAfterTheThreadHasMoved(t *testing.T) {
 	f := newFakes(t)
-	f.model = script(asksWith("c1", thread.AskPlan{Expires: day, Remind: 23 * time.Hour}))
+	f.model = script(asksWith("c1", thread.ApprovalPlan{Expires: day, Remind: 23 * time.Hour}))
 	w := worldWith(t, f)
 	w.then(func() { w.post("e1", "go") })
 	w.then(func() { w.suggestWith(signals.SignalControl, signals.Control{Action: "dance"}) })
@@ -102,7 +102,7 @@ func TestExpiryAfterTheThreadHasMoved(t *testing.T) {
 // TestReminders: reminders are stored when they are due, until there is a decision.
 func TestReminders(t *testing.T) {
 	w := newWorld(t)
-	w.model = script(asksWith("c1", thread.AskPlan{Remind: time.Hour}))
+	w.model = script(asksWith("c1", thread.ApprovalPlan{Remind: time.Hour}))
 	w.then(func() { w.post("e1", "go") })
 	w.at = 2*time.Hour + 30*time.Minute
 	w.then(func() {
@@ -119,14 +119,14 @@ func TestReminders(t *testing.T) {
 // Earlier votes do not count.
 func TestApprovalThatDoesNotHold(t *testing.T) {
 	w := newWorld(t)
-	w.model = script(asksWith("c1", thread.AskPlan{}))
+	w.model = script(asksWith("c1", thread.ApprovalPlan{}))
 	tries := 0
 	w.RegisterActivityWithOptions(func(ctx context.Context, in thread.ToolStep) (thread.ToolReply, error) {
 		if tries++; tries == 1 {
 			w.flush(in.Flush)
-			again := asksWith("c1", thread.AskPlan{})
+			again := asksWith("c1", thread.ApprovalPlan{})
 			again.Reason = "the tool has changed"
-			return thread.ToolReply{ToolCallID: in.ToolCallID, Ask: &again}, nil
+			return thread.ToolReply{ToolCallID: in.ToolCallID, Approval: &again}, nil
 		}
 		require.Equal(t, "c1.decision.2", in.DecisionID)
 		return w.runTool(ctx, in)
@@ -155,7 +155,7 @@ func TestApprovalThatDoesNotHold(t *testing.T) {
 func TestGuardedTask(t *testing.T) {
 	for name, holds := range map[string]bool{"it holds": true, "it does not": false} {
 		t.Run(name, func(t *testing.T) {
-			p := asksWith("c1", thread.AskPlan{})
+			p := asksWith("c1", thread.ApprovalPlan{})
 			p.By, p.Task = thread.ByTask, &thread.TaskPlan{Tool: "build", Deadline: time.Hour}
 			w := newWorld(t)
 			w.forward(signals.SignalTaskReport)
@@ -189,12 +189,12 @@ func TestGuardedTask(t *testing.T) {
 // TestCascade: pending calls that a new grant covers run after another check.
 func TestCascade(t *testing.T) {
 	w := newWorld(t)
-	w.model = script(asksWith("c1", thread.AskPlan{}), asksWith("c2", thread.AskPlan{}), asksWith("c3", thread.AskPlan{}))
+	w.model = script(asksWith("c1", thread.ApprovalPlan{}), asksWith("c2", thread.ApprovalPlan{}), asksWith("c3", thread.ApprovalPlan{}))
 	w.plan = func(in thread.PlanStep) (thread.PlanReply, error) {
 		require.True(t, w.has("c1.decision"), "the grant is stored before")
-		covered := asksWith("c2", thread.AskPlan{})
+		covered := asksWith("c2", thread.ApprovalPlan{})
 		covered.NeedsApproval, covered.Grant = false, &thread.GrantedCall{ID: "c1", Scope: event.ScopeSession, By: "ann"}
-		return thread.PlanReply{Agent: in.Agent, MaxSteps: 5, Calls: []thread.PlannedCall{covered, asksWith("c3", thread.AskPlan{})}}, nil
+		return thread.PlanReply{Agent: in.Agent, MaxSteps: 5, Calls: []thread.PlannedCall{covered, asksWith("c3", thread.ApprovalPlan{})}}, nil
 	}
 	w.then(func() { w.post("e1", "go") })
 	w.then(func() {
@@ -228,7 +228,7 @@ func TestEditedArguments(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			w.model = script(asksWith("c1", thread.AskPlan{}))
+			w.model = script(asksWith("c1", thread.ApprovalPlan{}))
 			asked := w.checks(check)
 			var refused, taken *answer
 			w.then(func() { w.post("e1", "go") })
@@ -258,7 +258,7 @@ func TestEditedArguments(t *testing.T) {
 // TestVotes: each vote is stored immediately, and the last one lets the call run.
 func TestVotes(t *testing.T) {
 	w := newWorld(t)
-	w.model = script(asksWith("c1", thread.AskPlan{Quorum: 2, Approvers: []string{"ann", "bea"}}))
+	w.model = script(asksWith("c1", thread.ApprovalPlan{Quorum: 2, Approvers: []string{"ann", "bea"}}))
 	vote := func(by string) *answer {
 		return w.update(signals.UpdateDecide, signals.Decide{ToolCallID: "c1", Decision: event.DecisionApprove, By: by})
 	}

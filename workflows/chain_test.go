@@ -18,7 +18,7 @@ import (
 func chain(t *testing.T) *world {
 	t.Helper()
 	carol := asked("c2")
-	carol.Sub = &thread.SubPlan{Agent: "carol", Message: "do it"}
+	carol.SubAgent = &thread.SubAgentPlan{Agent: "carol", Message: "do it"}
 	return delegating(t, newFakes(t), func(ctx context.Context, in thread.ModelStep) (thread.ModelReply, error) {
 		if in.Thread.ThreadID == subThread {
 			return script(carol)(ctx, in)

@@ -24,7 +24,7 @@ const (
 
 // asked is a call of a sub-agent.
 func asked(id string) thread.PlannedCall {
-	return thread.PlannedCall{ID: id, Name: "call_agent", By: thread.ByAgent, Sub: &thread.SubPlan{Agent: "bob", Message: "do it"}}
+	return thread.PlannedCall{ID: id, Name: "call_agent", By: thread.ByAgent, SubAgent: &thread.SubAgentPlan{Agent: "bob", Message: "do it"}}
 }
 
 // answering is the default reply of a sub-agent's model.
@@ -37,7 +37,7 @@ func delegating(t *testing.T, f *fakes, sub func(context.Context, thread.ModelSt
 	t.Helper()
 	w := worldWith(t, f)
 	w.SetDetachedChildWait(false)
-	w.forward(signals.SignalSubAsks, signals.SignalSubDecided, signals.SignalSubEnded)
+	w.forward(signals.SignalSubAgentApprovals, signals.SignalSubAgentDecision, signals.SignalSubAgentEnded)
 	f.model = func(ctx context.Context, in thread.ModelStep) (thread.ModelReply, error) {
 		switch {
 		case in.Thread.ThreadID != "t1":
@@ -205,9 +205,9 @@ func moving(t *testing.T, f *fakes) workflows.Input {
 	w.then(func() { w.post("go", "go") })
 	w.then(func() { w.suggestWith(signals.SignalPost, says("e2", "later")) })
 	next := w.leave(workflows.Input{})
-	require.Len(t, next.State.Subs, 1)
-	require.True(t, next.State.Subs[0].ReportRequested)
-	require.Len(t, next.State.Subs[0].Asks, 1)
+	require.Len(t, next.State.SubAgents, 1)
+	require.True(t, next.State.SubAgents[0].ReportRequested)
+	require.Len(t, next.State.SubAgents[0].Approvals, 1)
 	return next
 }
 
@@ -225,9 +225,9 @@ func TestThreadMovesWhileASubAgentWorks(t *testing.T) {
 	})
 	w.then(func() {
 		require.Len(t, decisions.all(), 1)
-		w.SignalWorkflow(signals.SignalSubDecided, thread.SubDecided{ThreadID: subThread, ToolCallID: "x1", Approval: &event.Approval{ToolCallID: "x1", Decision: event.DecisionApprove}})
+		w.SignalWorkflow(signals.SignalSubAgentDecision, thread.SubAgentDecision{ThreadID: subThread, ToolCallID: "x1", Approval: &event.Approval{ToolCallID: "x1", Decision: event.DecisionApprove}})
 		for range 2 {
-			w.SignalWorkflow(signals.SignalSubEnded, thread.SubEnded{ThreadID: subThread, DelegateReply: thread.DelegateReply{Status: signals.TurnCompleted, Usage: event.Usage{InputTokens: 9}}})
+			w.SignalWorkflow(signals.SignalSubAgentEnded, thread.SubAgentEnded{ThreadID: subThread, DelegateReply: thread.DelegateReply{Status: signals.TurnCompleted, Usage: event.Usage{InputTokens: 9}}})
 		}
 	})
 	w.then(func() {
@@ -374,8 +374,8 @@ func TestMessagesWhileASubAgentWaits(t *testing.T) {
 	})
 	for name, ends := range map[string]func(w *world){
 		"it answers after the thread has moved": func(w *world) {
-			w.SignalWorkflow(signals.SignalSubDecided, thread.SubDecided{ThreadID: subThread, ToolCallID: "x1"})
-			w.SignalWorkflow(signals.SignalSubEnded, thread.SubEnded{ThreadID: subThread, DelegateReply: thread.DelegateReply{Status: signals.TurnCompleted}})
+			w.SignalWorkflow(signals.SignalSubAgentDecision, thread.SubAgentDecision{ThreadID: subThread, ToolCallID: "x1"})
+			w.SignalWorkflow(signals.SignalSubAgentEnded, thread.SubAgentEnded{ThreadID: subThread, DelegateReply: thread.DelegateReply{Status: signals.TurnCompleted}})
 		},
 		"it is gone after the thread has moved": func(w *world) { w.decide("x1", event.DecisionApprove, "") },
 	} {
@@ -386,7 +386,7 @@ func TestMessagesWhileASubAgentWaits(t *testing.T) {
 			w.then(func() { w.suggestWith(signals.SignalControl, signals.Control{Action: "dance"}) })
 			next := w.leave(workflows.Input{})
 			require.Len(t, next.State.Parked, 1)
-			require.True(t, next.State.Subs[0].ReportRequested)
+			require.True(t, next.State.SubAgents[0].ReportRequested)
 
 			w = delegating(t, f, answering)
 			box[signals.Decide](w, subWorkflowID, signals.SignalDecide, gone)

@@ -21,9 +21,9 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/searchattr"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/workflows"
 )
 
@@ -262,7 +262,7 @@ func worldOf(t *testing.T, f *fakes, all *workflows.Workflows) *world {
 	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
 	w := &world{TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment(), fakes: f}
 	w.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: signals.WorkflowID("ns", "t1"), TaskQueue: "q"})
-	require.NoError(t, w.SetTypedSearchAttributesOnStart(temporal.NewSearchAttributes(threadclient.AttributeUpdates("ns", nil)...)))
+	require.NoError(t, w.SetTypedSearchAttributesOnStart(temporal.NewSearchAttributes(searchattr.Open("ns", nil)...)))
 	w.SetTestTimeout(patience)
 	// The numbers of tasks and sub-agents start from here.
 	w.SetStartTime(time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC))

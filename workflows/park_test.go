@@ -19,7 +19,7 @@ import (
 func askingFor(calls map[string]string) func(context.Context, thread.ModelStep) (thread.ModelReply, error) {
 	return func(ctx context.Context, in thread.ModelStep) (thread.ModelReply, error) {
 		if id := calls[in.EventID]; id != "" {
-			return script(asksWith(id, thread.AskPlan{Listed: true}))(ctx, in)
+			return script(asksWith(id, thread.ApprovalPlan{Listed: true}))(ctx, in)
 		}
 		return reply(in, "ok"), nil
 	}
@@ -141,7 +141,7 @@ func TestWaitingThreadsAreFound(t *testing.T) {
 func TestUnlistedRequests(t *testing.T) {
 	w := newWorld(t)
 	set := w.attributes()
-	w.model = script(asksWith("c1", thread.AskPlan{Expires: time.Hour}))
+	w.model = script(asksWith("c1", thread.ApprovalPlan{Expires: time.Hour}))
 	w.then(func() { w.post("m1", "go") })
 	w.run(workflows.Input{})
 	require.Len(t, *set, 1, "it is closed in the end")

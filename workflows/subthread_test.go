@@ -16,11 +16,11 @@ import (
 
 // subWorld is a world with the thread of a sub-agent only. reports are its reports to the parent
 // thread; err is their result.
-func subWorld(t *testing.T, f *fakes, err error) (w *world, reports *inbox[thread.SubEnded]) {
+func subWorld(t *testing.T, f *fakes, err error) (w *world, reports *inbox[thread.SubAgentEnded]) {
 	t.Helper()
 	w = worldWith(t, f)
 	w.alone(subWorkflowID)
-	return w, box[thread.SubEnded](w, signals.WorkflowID("ns", "t1"), signals.SignalSubEnded, err)
+	return w, box[thread.SubAgentEnded](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentEnded, err)
 }
 
 // asksBob is the input of a sub-agent's thread; with a deadline, it is a background task.
@@ -102,8 +102,8 @@ func TestQuestionThatDoesNotArrive(t *testing.T) {
 // TestDeadlineOfASubAgent: the deadline interrupts any wait.
 func TestDeadlineOfASubAgent(t *testing.T) {
 	w, reports := subWorld(t, newFakes(t), nil)
-	box[thread.SubAsks](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAsks, nil)
-	box[thread.SubDecided](w, signals.WorkflowID("ns", "t1"), signals.SignalSubDecided, nil)
+	box[thread.SubAgentApprovals](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentApprovals, nil)
+	box[thread.SubAgentDecision](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentDecision, nil)
 	w.model = script(asks("x1"))
 	w.end = func(in thread.EndStep) (thread.EndReply, error) { return thread.EndReply{Error: in.Error}, nil }
 	began := w.Now()
@@ -121,7 +121,7 @@ func TestDeadlineOfASubAgentThatHasMoved(t *testing.T) {
 	f.model = script(asks("x1"))
 	next := subMoves(t, f, 30*day)
 	w, reports := subWorld(t, f, nil)
-	box[thread.SubDecided](w, signals.WorkflowID("ns", "t1"), signals.SignalSubDecided, nil)
+	box[thread.SubAgentDecision](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentDecision, nil)
 	deadline := next.State.Parent.Background.Deadline
 	w.SetStartTime(deadline.Add(-time.Hour))
 	_, err := w.delegate(next)
@@ -135,7 +135,7 @@ func TestDeadlineOfASubAgentThatHasMoved(t *testing.T) {
 func subMoves(t *testing.T, f *fakes, deadline time.Duration, before ...func(*world)) workflows.Input {
 	t.Helper()
 	w, _ := subWorld(t, f, nil)
-	asked := box[thread.SubAsks](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAsks, nil)
+	asked := box[thread.SubAgentApprovals](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentApprovals, nil)
 	for _, do := range before {
 		w.then(func() { do(w) })
 	}
@@ -156,7 +156,7 @@ func TestSubAgentMoves(t *testing.T) {
 	f.model = script(asks("x1"))
 	next := subMoves(t, f, 0)
 	w, reports := subWorld(t, f, nil)
-	decisions := box[thread.SubDecided](w, signals.WorkflowID("ns", "t1"), signals.SignalSubDecided, nil)
+	decisions := box[thread.SubAgentDecision](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentDecision, nil)
 	w.then(func() { w.decide("x1", event.DecisionApprove, "") })
 	out, err := w.delegate(next)
 	require.NoError(t, err)
@@ -174,25 +174,25 @@ func TestSubAgentReportsToAThreadThatHasMoved(t *testing.T) {
 	t.Run("asked in its first run", func(t *testing.T) {
 		f := newFakes(t)
 		w, reports := subWorld(t, f, nil)
-		box[thread.SubAsks](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAsks, nil)
-		box[thread.SubDecided](w, signals.WorkflowID("ns", "t1"), signals.SignalSubDecided, nil)
+		box[thread.SubAgentApprovals](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentApprovals, nil)
+		box[thread.SubAgentDecision](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentDecision, nil)
 		f.model = script(asks("x1"))
 		w.then(func() { report(w); report(w) })
 		w.then(func() { w.decide("x1", event.DecisionApprove, "") })
 		out, err := w.delegate(w.asksBob(0))
 		require.NoError(t, err)
-		require.Equal(t, []thread.SubEnded{{ThreadID: subThread, DelegateReply: out}}, reports.all())
+		require.Equal(t, []thread.SubAgentEnded{{ThreadID: subThread, DelegateReply: out}}, reports.all())
 	})
 	t.Run("asked before it moved", func(t *testing.T) {
 		f := newFakes(t)
 		f.model = script(asks("x1"))
 		next := subMoves(t, f, 0, report)
 		w, reports := subWorld(t, f, nil)
-		box[thread.SubDecided](w, signals.WorkflowID("ns", "t1"), signals.SignalSubDecided, nil)
+		box[thread.SubAgentDecision](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentDecision, nil)
 		w.then(func() { w.decide("x1", event.DecisionApprove, "") })
 		out, err := w.delegate(next)
 		require.NoError(t, err)
-		require.Equal(t, []thread.SubEnded{{ThreadID: subThread, DelegateReply: out}}, reports.all())
+		require.Equal(t, []thread.SubAgentEnded{{ThreadID: subThread, DelegateReply: out}}, reports.all())
 	})
 }
 
@@ -212,8 +212,8 @@ func TestSubAgentOutlivesTheThreadAbove(t *testing.T) {
 func TestTaskOfASubAgentThatIsLost(t *testing.T) {
 	t.Run("cancelled", func(t *testing.T) {
 		w, reports := subWorld(t, newFakes(t), nil)
-		box[thread.SubAsks](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAsks, nil)
-		box[thread.SubDecided](w, signals.WorkflowID("ns", "t1"), signals.SignalSubDecided, nil)
+		box[thread.SubAgentApprovals](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentApprovals, nil)
+		box[thread.SubAgentDecision](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentDecision, nil)
 		w.model = script(asks("x1"))
 		w.then(w.CancelWorkflow)
 		_, err := w.delegate(w.asksBob(day))
@@ -236,15 +236,15 @@ func TestTaskOfASubAgentThatIsLost(t *testing.T) {
 // TestSubAgentIsClosed: a person closes it before it has answered.
 func TestSubAgentIsClosed(t *testing.T) {
 	w, _ := subWorld(t, newFakes(t), nil)
-	box[thread.SubAsks](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAsks, nil)
-	decided := box[thread.SubDecided](w, signals.WorkflowID("ns", "t1"), signals.SignalSubDecided, nil)
+	box[thread.SubAgentApprovals](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentApprovals, nil)
+	decided := box[thread.SubAgentDecision](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentDecision, nil)
 	w.model = script(asks("x1"))
 	w.then(func() { w.control(signals.ControlClose) })
 	out, err := w.delegate(w.asksBob(0))
 	require.NoError(t, err)
 	require.Equal(t, signals.TurnInterrupted, out.Status)
 	require.Len(t, w.ends, 1, "the call has a result")
-	require.Equal(t, []thread.SubDecided{{ThreadID: subThread, ToolCallID: "x1"}}, decided.all(), "and nobody is asked any more")
+	require.Equal(t, []thread.SubAgentDecision{{ThreadID: subThread, ToolCallID: "x1"}}, decided.all(), "and nobody is asked any more")
 	closed := 0
 	for _, change := range stored[event.StatusChange](w.fakes, event.TypeStatus) {
 		if change.Status == event.StatusClosed {
@@ -259,8 +259,8 @@ func TestBackgroundTasksOfASubAgent(t *testing.T) {
 	w, _ := subWorld(t, newFakes(t), nil)
 	w.SetDetachedChildWait(false)
 	w.work = pendingTask
-	box[thread.SubAsks](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAsks, nil)
-	box[thread.SubDecided](w, signals.WorkflowID("ns", "t1"), signals.SignalSubDecided, nil)
+	box[thread.SubAgentApprovals](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentApprovals, nil)
+	box[thread.SubAgentDecision](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentDecision, nil)
 	// The task's activity has returned before the cancellation, as in TestAgentCancelsItsTask.
 	w.model = script(background("x1", false), asks("x2"))
 	w.then(func() { w.decide("x2", event.DecisionApprove, "") })

@@ -187,8 +187,8 @@ func (s session) command(ctx context.Context, command string) error {
 		}
 		switch e.Type {
 		case event.EventApprovalRequest:
-			fmt.Printf("  asks %s: %s\n", strings.Join(e.ApprovalRequest.Approvers, ", "), e.ApprovalRequest.Reason)
-			if err := s.decide(ctx, command, e.ApprovalRequest.ToolCallID); err != nil {
+			fmt.Printf("  asks %s: %s\n", strings.Join(e.Request.Approvers, ", "), e.Request.Reason)
+			if err := s.decide(ctx, command, e.Request.ToolCallID); err != nil {
 				return err
 			}
 		case event.EventApproval:

@@ -33,7 +33,7 @@ func eventsOf(r event.Record) []event.AgentEvent {
 		return decisionEvents(r)
 	case event.TypeApprovalRequest:
 		return one(r, func(p event.ApprovalRequest) event.AgentEvent {
-			return event.AgentEvent{Type: event.EventApprovalRequest, Agent: p.Agent, MessageID: p.MessageID, ToolCallID: p.ToolCallID, ApprovalRequest: &p}
+			return event.AgentEvent{Type: event.EventApprovalRequest, Agent: p.Agent, MessageID: p.MessageID, ToolCallID: p.ToolCallID, Request: &p}
 		})
 	case event.TypeApproval:
 		return one(r, func(p event.Approval) event.AgentEvent {

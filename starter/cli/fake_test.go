@@ -321,7 +321,7 @@ func (w *world) reply(eventID, text string) *event.Message {
 func (w *world) tool(ctx context.Context, id string) {
 	req := event.ApprovalRequest{ToolCallID: id, ToolName: "shell_cmd", Arguments: `{"command":"ls"}`, Agent: "demo"}
 	w.record(event.AgentEvent{Type: event.EventToolCall, ToolName: req.ToolName, ToolArgs: req.Arguments, ToolCallID: id, Agent: "demo"})
-	w.record(event.AgentEvent{Type: event.EventApprovalRequest, ApprovalRequest: &req})
+	w.record(event.AgentEvent{Type: event.EventApprovalRequest, Request: &req})
 	if w.await(ctx, func() bool { return w.decisions[id].By != "" }) != nil {
 		return
 	}

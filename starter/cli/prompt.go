@@ -54,10 +54,10 @@ func (q *questions) settle(toolCallID string, round int) *request {
 
 // asked handles an approval request: a first one, a later round, or a reminder.
 func (s *session) asked(e event.AgentEvent) {
-	if e.ApprovalRequest == nil {
+	if e.Request == nil {
 		return
 	}
-	req := *e.ApprovalRequest
+	req := *e.Request
 	at := slices.IndexFunc(s.asks, func(known request) bool { return known.ToolCallID == req.ToolCallID })
 	switch {
 	case req.Reminder == 0:

@@ -199,7 +199,7 @@ func (a threadCommands) printShown(out shown) {
 	}
 	showDecisions(math.MaxInt64)
 	for _, p := range out.Pending {
-		a.print(r.Event(event.AgentEvent{Type: event.EventApprovalRequest, ApprovalRequest: &p}))
+		a.print(r.Event(event.AgentEvent{Type: event.EventApprovalRequest, Request: &p}))
 	}
 	for _, c := range out.Calls {
 		a.print(r.Event(event.AgentEvent{Type: event.EventClientCall, ClientCall: &c}))

@@ -38,7 +38,7 @@ func ApprovalMessage(q event.ApprovalRequest, messageID, chatID string, at time.
 // request returns the events of an approval request. A call that was approved but needs approval
 // again is pending again.
 func (pr *projector) request(item feed.Item) events {
-	q := item.Event.ApprovalRequest
+	q := item.Event.Request
 	if q.Reminder > 0 {
 		return events{pr.system(item, fmt.Sprintf("%s (%s) still waits for a decision", q.ToolName, q.ToolCallID))}
 	}

@@ -109,8 +109,8 @@ func (r *Renderer) Event(e event.AgentEvent) term.Text {
 	case event.EventToolResult:
 		r.result(e.ToolCallID, e.ToolName, e.Output, e.IsError)
 	case event.EventApprovalRequest:
-		if e.ApprovalRequest != nil {
-			r.request(*e.ApprovalRequest)
+		if e.Request != nil {
+			r.request(*e.Request)
 		}
 	case event.EventApproval:
 		if e.Approval != nil {

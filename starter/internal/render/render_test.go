@@ -172,7 +172,7 @@ func TestQuestion(t *testing.T) {
 	r := New(Options{})
 	req := event.ApprovalRequest{ToolCallID: "c1", ToolName: "shell_cmd", Arguments: `{"command":"ls"}`}
 	require.Equal(t, `shell_cmd {"command":"ls"} wants to run. Allow? [y]es once / [s]ession / [n]o / reason`+"\n", r.Question(req).String())
-	require.Empty(t, r.Event(event.AgentEvent{Type: event.EventApprovalRequest, ApprovalRequest: &req}))
+	require.Empty(t, r.Event(event.AgentEvent{Type: event.EventApprovalRequest, Request: &req}))
 }
 
 // TestThoughtAlone: a reply with thoughts only ends with its turn.

@@ -23,6 +23,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/devserver/embedded"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/searchattr"
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/llmtest"
@@ -132,7 +133,7 @@ func Temporal(t testing.TB) *embedded.Server {
 	t.Helper()
 	sharedOnce.Do(func() {
 		shared, sharedErr = embedded.Start(context.Background(), embedded.Config{
-			Addr: "127.0.0.1:0", SearchAttributes: threadclient.AttributeTypes(), Logger: Quiet, LogLevel: silent,
+			Addr: "127.0.0.1:0", SearchAttributes: searchattr.Types(), Logger: Quiet, LogLevel: silent,
 		})
 	})
 	require.NoError(t, sharedErr)
@@ -220,7 +221,7 @@ func server(t testing.TB, o Options) *embedded.Server {
 		return Temporal(t)
 	}
 	s, err := embedded.Start(context.Background(), embedded.Config{
-		Addr: "127.0.0.1:0", SearchAttributes: threadclient.AttributeTypes(), DynamicConfig: o.Dynamic, Logger: Quiet, LogLevel: silent,
+		Addr: "127.0.0.1:0", SearchAttributes: searchattr.Types(), DynamicConfig: o.Dynamic, Logger: Quiet, LogLevel: silent,
 	})
 	require.NoError(t, err)
 	t.Cleanup(s.Stop)
