@@ -72,7 +72,7 @@ func (s *server) workerPolls(ctx context.Context) error {
 		return err
 	}
 	if len(queue.GetPollers()) == 0 {
-		return errors.New("the worker takes no tasks")
+		return errors.New("the worker accepts no tasks")
 	}
 	return nil
 }

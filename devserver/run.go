@@ -200,7 +200,7 @@ func (s *server) openStream(ctx context.Context) (err error) {
 
 func (s *server) closed(what string, err error) {
 	if err != nil {
-		s.log.Warn("did not close cleanly", "component", what, "error", err)
+		s.log.Warn("closing failed", "component", what, "error", err)
 	}
 }
 

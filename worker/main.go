@@ -119,7 +119,7 @@ func (o *options) checkServers(getenv func(string) string) error {
 	case database != "" && o.sqlite != "":
 		return program.Usagef("--sqlite: %s is set as well: keep one of them", program.EnvDatabaseURL)
 	case nats == "" && !(o.has(roleWorker) && o.has(roleAPI)):
-		return program.Usagef("%s is not set: with --roles %s another process needs it to pass on what happens live; set it to nats://host:4222, or use --roles %s,%s",
+		return program.Usagef("%s is not set: with --roles %s the live stream needs it to reach the other processes; set it to nats://host:4222, or use --roles %s,%s",
 			program.EnvNATSURL, o.roles[0], roleWorker, roleAPI)
 	}
 	return nil

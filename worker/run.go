@@ -55,7 +55,7 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	defer temporal.Close()
 	natsURL := os.Getenv(program.EnvNATSURL)
 	if natsURL == "" {
-		log.Warn(program.EnvNATSURL + " is not set: the live stream stays in this process, so let it be the only one")
+		log.Warn(program.EnvNATSURL + " is not set: the live stream works within this process only, so run no other process")
 	}
 	live, err := program.OpenStream(ctx, natsURL, log)
 	if err != nil {

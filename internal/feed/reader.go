@@ -278,7 +278,7 @@ func (r *Reader) check(ctx context.Context, now time.Time) error {
 	case errors.Is(err, store.ErrUnavailable):
 		// The owner of the store logs its outages.
 	case err != nil:
-		r.cfg.Logger.Warn("looking for records failed", "thread", r.key.ThreadID, "error", err)
+		r.cfg.Logger.Warn("reading new records failed", "thread", r.key.ThreadID, "error", err)
 	case head < r.at.seq:
 		r.startOver()
 		return nil

@@ -75,10 +75,10 @@ func (f AuthFlags) Authenticator(ctx context.Context, addr net.Addr, keys store.
 			return nil, fmt.Errorf("looking for API keys: %w", err)
 		}
 		if !exist {
-			return nil, Usagef(`--http: %s can be reached from other machines, and there is no API key, so that anybody could do anything: `+
+			return nil, Usagef(`--http: %s can be reached from other machines, but no API key exists: `+
 				`create a key with "starter keys create --database" or "--sqlite FILE", or configure one with %s or apiKeys; `+
 				`listen on this machine only, with --http 127.0.0.1:8080; `+
-				`or say --auth %s if a proxy in front authenticates requests`, addr, EnvAPIKeys, AuthProxy)
+				`or use --auth %s if a proxy authenticates requests`, addr, EnvAPIKeys, AuthProxy)
 		}
 	}
 	if f.Mode == AuthProxy {

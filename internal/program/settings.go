@@ -201,7 +201,7 @@ func tools(c *config.Config, log *slog.Logger) ([]tool.Tool, error) {
 	case slices.ContainsFunc(c.Agents, func(a agent.Agent) bool { return slices.Contains(a.Tools, config.ShellCmd) }):
 		return nil, Usagef("tools.shell_cmd: %w", err)
 	default:
-		log.Info("shell_cmd is not available, and no agent has it", "error", err)
+		log.Info("shell_cmd is not available; no agent lists it", "error", err)
 	}
 	return list, nil
 }

@@ -169,7 +169,7 @@ func (s *Stream) connect() error {
 
 func (s *Stream) prepare(ctx context.Context) error {
 	if got := s.conn.MaxPayload(); got < stream.MaxEntryBytes+overhead {
-		return fmt.Errorf("NATS server takes messages of %d bytes: set its max_payload to %d or more", got, stream.MaxEntryBytes+overhead)
+		return fmt.Errorf("NATS server accepts messages of at most %d bytes: set its max_payload to %d or more", got, stream.MaxEntryBytes+overhead)
 	}
 	var err error
 	s.js, err = jetstream.New(s.conn,
@@ -182,7 +182,7 @@ func (s *Stream) prepare(ctx context.Context) error {
 		return fmt.Errorf("JetStream client: %w", err)
 	}
 	if _, err := s.js.CreateOrUpdateStream(ctx, s.streamConfig()); err != nil {
-		return fmt.Errorf("make JetStream stream %s (is JetStream on, with %d bytes of memory to spare?): %w", s.cfg.Stream, s.cfg.MaxBytes, err)
+		return fmt.Errorf("creating JetStream stream %s (is JetStream enabled, with %d bytes of memory?): %w", s.cfg.Stream, s.cfg.MaxBytes, err)
 	}
 	return nil
 }
@@ -229,7 +229,7 @@ func (s *Stream) ensure(ctx context.Context) error {
 	_, err := s.js.CreateStream(ctx, s.streamConfig())
 	if err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 		s.stale.Store(true)
-		return fmt.Errorf("make JetStream stream %s: %w", s.cfg.Stream, err)
+		return fmt.Errorf("creating JetStream stream %s: %w", s.cfg.Stream, err)
 	}
 	return nil
 }

@@ -65,7 +65,7 @@ func (s *Stream) subscribe(ctx context.Context, key stream.Key, from stream.From
 		Replicas:          1,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("make consumer: %w", err)
+		return nil, fmt.Errorf("creating the consumer: %w", err)
 	}
 	sub := &subscription{
 		stream: s, key: key, name: consumer.CachedInfo().Name, start: p.start, base: info.Created.UnixMicro(), consumer: consumer, lost: lost,
@@ -310,7 +310,7 @@ func (s *subscription) verify(ctx context.Context) error {
 			return fmt.Errorf("message without metadata: %w", err)
 		}
 		if meta.Sequence.Consumer != delivered+1 {
-			return errors.New("messages were lost on their way from NATS")
+			return errors.New("messages from NATS were lost")
 		}
 		if doubt == 0 && suspect && meta.Sequence.Stream > prev+1 {
 			doubt = prev + 1
@@ -350,7 +350,7 @@ func (s *subscription) kept(ctx context.Context, seq uint64) error {
 	return nil
 }
 
-var errRemade = errors.New("NATS has lost the live log and begun a new one")
+var errRemade = errors.New("NATS lost the live log and began a new one")
 
 // sameStream fails if the stream is not the one whose newest entry was last.
 func (s *subscription) sameStream(ctx context.Context, last uint64) error {
