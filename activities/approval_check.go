@@ -27,7 +27,7 @@ func (a *Activities) replan(ctx context.Context, p *planner, stored event.ToolCa
 	}
 	why := ""
 	switch {
-	case now.Denied != "" || now.Unfit || now.Guard == nil:
+	case now.Denied != "" || now.Invalid || now.Guard == nil:
 		// The call is denied, or needs no approval.
 		return now, nil
 	case now.Guard.Definition != decision.Definition:
@@ -39,7 +39,7 @@ func (a *Activities) replan(ctx context.Context, p *planner, stored event.ToolCa
 	case decision.Grant == "":
 		if _, holds := p.history.FindOnce(stored.ID); !holds {
 			why = "the approval was taken back"
-		} else if now.Ask != nil && !enough(*now.Ask, p.who.Name, approvers(decision)...) {
+		} else if now.Approval != nil && !enough(*now.Approval, p.who.Name, approvers(decision)...) {
 			why = "others have to approve it by now, or more of them"
 		}
 	}
@@ -106,7 +106,7 @@ func (r *toolRun) recheck(ctx context.Context, p *planner) (rechecked, error) {
 		}
 	}
 	switch {
-	case now.Unfit:
+	case now.Invalid:
 		return rechecked{unfit: true}, nil
 	case now.Denied != "":
 		return rechecked{refused: thread.DeniedByPolicy(now.Denied)}, nil
@@ -154,7 +154,7 @@ func (a *Activities) checkDecision(ctx context.Context, in thread.CheckStep) (th
 	switch {
 	case now.Denied != "":
 		return thread.CheckReply{Field: "args", Problem: "are denied by " + now.DeniedBy + ": " + now.Denied}, nil
-	case now.Ask != nil && in.Args != "" && !enough(*now.Ask, who.Name, in.By):
+	case now.Approval != nil && in.Args != "" && !enough(*now.Approval, who.Name, in.By):
 		return thread.CheckReply{Field: "args", Problem: "make a call that others have to approve, or several"}, nil
 	}
 	whole := wholeOf(parts)
@@ -189,7 +189,7 @@ func approvers(d event.Approval) []string {
 }
 
 // enough reports whether these approvals suffice for an agent's call. The agent's own never counts.
-func enough(ask thread.AskPlan, agentName string, by ...string) bool {
+func enough(ask thread.ApprovalPlan, agentName string, by ...string) bool {
 	count := 0
 	for _, name := range by {
 		asked := len(ask.Approvers) == 0 || slices.Contains(ask.Approvers, name)

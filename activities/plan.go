@@ -18,7 +18,7 @@ import (
 func (p *planner) plan(ctx context.Context, call event.ToolCall) thread.PlannedCall {
 	out, parts, err := p.draft(ctx, call)
 	if err != nil {
-		return thread.PlannedCall{ID: call.ID, Name: call.Function.Name, Unfit: true, Quick: true}
+		return thread.PlannedCall{ID: call.ID, Name: call.Function.Name, Invalid: true, Quick: true}
 	}
 	p.policy(ctx, &out, parts...)
 	if out.NeedsApproval && out.Guard != nil && p.pending[out.Guard.Digest] != "" {
@@ -59,7 +59,7 @@ func (p *planner) draft(ctx context.Context, call event.ToolCall) (thread.Planne
 		if err != nil {
 			return out, nil, err
 		}
-		out.Quick, out.By, out.Task, out.TaskID, out.Sub = false, todo.By, todo.Task, todo.TaskID, todo.Sub
+		out.Quick, out.By, out.Task, out.TaskID, out.SubAgent = false, todo.By, todo.Task, todo.TaskID, todo.SubAgent
 		if todo.runs != nil {
 			// The tool that the task runs is checked as well as the task itself.
 			inner, err := p.part(*todo.runs, todo.arguments)

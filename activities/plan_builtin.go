@@ -87,7 +87,7 @@ func (a *Activities) planAgent(ctx context.Context, ref thread.Ref, out *ownPlan
 		return fmt.Errorf("message is %d bytes as JSON, must be at most %d", size, maxSubMessage)
 	}
 	out.asks = in.Agent
-	out.Sub = &thread.SubPlan{Agent: in.Agent, Message: in.Message, Title: shortTitle(in.Title)}
+	out.SubAgent = &thread.SubAgentPlan{Agent: in.Agent, Message: in.Message, Title: shortTitle(in.Title)}
 	return nil
 }
 

@@ -16,17 +16,17 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// risky is a tool that asks before it runs.
+// risky is a tool that needs approval.
 var risky = tool.MustFunc("risky", "Asks.", func(context.Context, tool.Call, struct{}) (string, error) {
 	return "risked", nil
 }, tool.NeedsApproval("it is risky"))
 
-// long is a tool that may run for days, also after its thread was closed.
+// long is a tool that may run for days, even after its thread was closed.
 var long = tool.MustFunc("long", "Takes long.", func(context.Context, tool.Call, struct{}) (string, error) {
 	return "done", nil
 }, tool.Background(), tool.Deadline(72*time.Hour), tool.Detached())
 
-// planOf plans a call, and returns what its result says if it cannot run.
+// planOf plans a call, and returns its result if it cannot run.
 func planOf(t *testing.T, change func(*activities.Config), c event.ToolCall) (thread.PlannedCall, string) {
 	t.Helper()
 	w := newWorld(t, func(cfg *activities.Config) {
@@ -40,10 +40,10 @@ func planOf(t *testing.T, change func(*activities.Config), c event.ToolCall) (th
 	require.NoError(t, err)
 	require.Len(t, out.Calls, 1)
 	p := out.Calls[0]
-	if !p.Unfit {
+	if !p.Invalid {
 		return p, ""
 	}
-	step.Unfit = true
+	step.Invalid = true
 	_, err = w.runTool(step)
 	require.NoError(t, err)
 	m := stored[event.Message](w, event.ResultID(c.ID))
@@ -70,16 +70,16 @@ func TestPlanOfOwnTools(t *testing.T) {
 	}{
 		{
 			"a sub-agent", "call_agent", `{"agent":"BOB","message":"do it","title":"Help"}`, nil,
-			thread.PlannedCall{By: thread.ByAgent, Sub: &thread.SubPlan{Agent: "bob", Message: "do it", Title: "Help"}},
+			thread.PlannedCall{By: thread.ByAgent, SubAgent: &thread.SubAgentPlan{Agent: "bob", Message: "do it", Title: "Help"}},
 		},
 		{
 			"S1-28 a sub-agent, by the older name", "call-agent", `{"agent":"bob","message":"do it"}`, nil,
-			thread.PlannedCall{By: thread.ByAgent, Sub: &thread.SubPlan{Agent: "bob", Message: "do it"}},
+			thread.PlannedCall{By: thread.ByAgent, SubAgent: &thread.SubAgentPlan{Agent: "bob", Message: "do it"}},
 		},
 		{
 			"a sub-agent that people have to allow", "call_agent", `{"agent":"bob","message":"do it"}`, policy("call_agent", agent.PolicyAlways),
 			thread.PlannedCall{
-				By: thread.ByAgent, Sub: &thread.SubPlan{Agent: "bob", Message: "do it"},
+				By: thread.ByAgent, SubAgent: &thread.SubAgentPlan{Agent: "bob", Message: "do it"},
 				NeedsApproval: true, Arguments: `{"agent":"bob","message":"do it"}`,
 			},
 		},
@@ -112,13 +112,13 @@ func TestPlanOfOwnTools(t *testing.T) {
 		{
 			"a sub-agent in the background", "task", `{"agent":"bob","message":"do it","title":"Help"}`, nil,
 			thread.PlannedCall{
-				By: thread.ByTask, Task: &thread.TaskPlan{Title: "Help", Deadline: day}, Sub: &thread.SubPlan{Agent: "bob", Message: "do it", Title: "Help"},
+				By: thread.ByTask, Task: &thread.TaskPlan{Title: "Help", Deadline: day}, SubAgent: &thread.SubAgentPlan{Agent: "bob", Message: "do it", Title: "Help"},
 			},
 		},
 		{
 			"a sub-agent in the background that people have to allow", "task", `{"agent":"bob","message":"do it"}`, policy("call_agent", agent.PolicyAlways),
 			thread.PlannedCall{
-				By: thread.ByTask, Task: &thread.TaskPlan{Deadline: day}, Sub: &thread.SubPlan{Agent: "bob", Message: "do it"},
+				By: thread.ByTask, Task: &thread.TaskPlan{Deadline: day}, SubAgent: &thread.SubAgentPlan{Agent: "bob", Message: "do it"},
 				NeedsApproval: true, Arguments: `{"agent":"bob","message":"do it"}`,
 			},
 		},
@@ -133,14 +133,14 @@ func TestPlanOfOwnTools(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			tc.want.ID, tc.want.Name = "c1", tc.tool
 			got, _ := planOf(t, tc.change, call("c1", tc.tool, tc.arguments))
-			require.Equal(t, got.NeedsApproval, got.Ask != nil && got.Guard != nil, "who is asked is told how, and about what")
-			got.Ask, got.Guard = nil, nil
+			require.Equal(t, got.NeedsApproval, got.Approval != nil && got.Guard != nil, "who is asked is told how, and about what")
+			got.Approval, got.Guard = nil, nil
 			require.Equal(t, tc.want, got)
 		})
 	}
 }
 
-// TestOwnToolsThatCannotRun: the model hears why, and nobody is asked about it.
+// TestOwnToolsThatCannotRun: the model gets the reason, and no approval is requested.
 func TestOwnToolsThatCannotRun(t *testing.T) {
 	for _, tc := range []struct{ name, tool, arguments, want string }{
 		{"S1-32 an unknown agent", "call_agent", `{"agent":"eve","message":"do it"}`, `Error: unknown agent: "eve"; known are [assistant bob]`},
@@ -163,13 +163,13 @@ func TestOwnToolsThatCannotRun(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p, why := planOf(t, policy(tc.tool, agent.PolicyAlways), call("c1", tc.tool, tc.arguments))
-			require.Equal(t, thread.PlannedCall{ID: "c1", Name: tc.tool, Unfit: true, Quick: true}, p)
+			require.Equal(t, thread.PlannedCall{ID: "c1", Name: tc.tool, Invalid: true, Quick: true}, p)
 			require.True(t, strings.HasPrefix(why, tc.want), why)
 		})
 	}
 }
 
-// TestOwnToolsAreForThoseThatListThem: no agent has them unless it says so.
+// TestOwnToolsAreForThoseThatListThem: agents have built-in tools only if they list them.
 func TestOwnToolsAreForThoseThatListThem(t *testing.T) {
 	w := newWorld(t, nil, add)
 	for name, arguments := range map[string]string{
@@ -182,32 +182,32 @@ func TestOwnToolsAreForThoseThatListThem(t *testing.T) {
 			})}})
 			out, err := w.planCalls(thread.PlanStep{Thread: ref, Agent: "assistant", MessageID: "m." + name, Only: []string{"c." + name}})
 			require.NoError(t, err)
-			require.True(t, out.Calls[0].Unfit)
+			require.True(t, out.Calls[0].Invalid)
 			require.Empty(t, out.Calls[0].By)
 		})
 	}
 }
 
-// TestLongTitles: what a model calls its work is cut, not refused.
+// TestLongTitles: a model's title of a task is cut, not rejected.
 func TestLongTitles(t *testing.T) {
 	title := strings.Repeat("é", 200)
 	p, _ := planOf(t, nil, call("c1", "call_agent", `{"agent":"bob","message":"x","title":"`+title+`"}`))
-	require.Equal(t, title[:200]+"…", p.Sub.Title)
+	require.Equal(t, title[:200]+"…", p.SubAgent.Title)
 	p, _ = planOf(t, nil, call("c1", "task", `{"tool":"long","title":"`+title+`"}`))
 	require.Equal(t, title[:200]+"…", p.Task.Title)
 }
 
-// TestAgentMayNotAskOthersByATask: that takes the tool for it.
+// TestAgentMayNotAskOthersByATask: tasks need the tool for it.
 func TestAgentMayNotAskOthersByATask(t *testing.T) {
 	only := func(c *activities.Config) {
 		c.Agents = agent.Fixed{{Name: "assistant", Model: "fake/small", Tools: []string{"task", "add"}}, {Name: "bob", Model: "fake/small"}}
 	}
 	p, why := planOf(t, only, call("c1", "task", `{"agent":"bob","message":"x"}`))
-	require.True(t, p.Unfit)
+	require.True(t, p.Invalid)
 	require.Equal(t, `Error: agent "bob" cannot be asked: that takes the tool call_agent; your tools are [task add]`, why)
 }
 
-// TestModelsAreToldOfOwnTools: as of any other.
+// TestModelsAreToldOfOwnTools: model calls describe them like other tools.
 func TestModelsAreToldOfOwnTools(t *testing.T) {
 	w := newWorld(t, withOwnTools, add)
 	_, err := w.callModel(modelStep())

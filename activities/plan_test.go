@@ -25,14 +25,14 @@ func (w *world) planCalls(in thread.PlanStep) (thread.PlanReply, error) {
 	return out, err
 }
 
-// cautious lets the assistant use a tool that has to be approved.
+// cautious lets the assistant use a tool that needs approval.
 func cautious(c *activities.Config) {
 	c.Agents = agent.Fixed{{Name: "assistant", Model: "fake/small", Tools: []string{"add", "quickly"}, Limits: agent.Limits{MaxSteps: 7}, Approvals: map[string]agent.Policy{"add": agent.PolicyAlways}}}
 }
 
 var quickly = &raw{def: tool.Definition{Name: "quickly", Quick: true}, do: func(context.Context, tool.Call) (tool.Result, error) { return tool.Result{}, nil }}
 
-// approve is what is handed over when a person has approved a call of the tool "add".
+// approve is the workflow's unstored record of an approval of a call of the tool "add".
 func approve(w *world, id string) thread.Flush {
 	w.t.Helper()
 	out, err := w.planCalls(thread.PlanStep{Thread: ref, Agent: "assistant", TraceID: "trace", EventID: "e1", MessageID: "e1.0.1", Only: []string{id}})
@@ -62,13 +62,13 @@ func TestPlanOfEditedCalls(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEmpty(t, out.Calls[0].Guard.Digest, "what is to be approved is identified")
 	require.NotEmpty(t, out.Calls[0].Guard.Definition)
-	require.True(t, out.Calls[0].Ask.Listed)
-	out.Calls[0].Guard, out.Calls[0].Ask = nil, nil
+	require.True(t, out.Calls[0].Approval.Listed)
+	out.Calls[0].Guard, out.Calls[0].Approval = nil, nil
 	require.Equal(t, thread.PlanReply{Agent: "assistant", Model: "fake/small", MaxSteps: 7, Calls: []thread.PlannedCall{
 		{ID: "c1", Name: "add", NeedsApproval: true, Arguments: `{"a":5,"b":5}`},
 		{ID: "c3", Name: "quickly", Quick: true},
-		{ID: "c4", Name: "nothing", Unfit: true, Quick: true},
-		{ID: "c5", Name: "add", Unfit: true, Quick: true},
+		{ID: "c4", Name: "nothing", Invalid: true, Quick: true},
+		{ID: "c5", Name: "add", Invalid: true, Quick: true},
 	}}, out, "S0-13 what hooks have left is what is planned")
 	require.Equal(t, []string{"e1.0.1", "e1.0.1.calls.hook", "c1.request"}, w.ids(), "people are asked about what will run")
 	require.Equal(t, `{"a":5,"b":5}`, stored[event.ApprovalRequest](w, "c1.request").Arguments)
@@ -76,7 +76,7 @@ func TestPlanOfEditedCalls(t *testing.T) {
 
 	again, err := w.planCalls(in)
 	require.NoError(t, err)
-	again.Calls[0].Guard, again.Calls[0].Ask = nil, nil
+	again.Calls[0].Guard, again.Calls[0].Approval = nil, nil
 	require.Equal(t, out, again)
 	require.Len(t, w.ids(), 3, "S2-51 a retry stores nothing twice")
 }
@@ -93,8 +93,8 @@ func TestPlanOfSomeCalls(t *testing.T) {
 	in.Only, in.Tools = []string{"c1", "c3"}, &[]string{"quickly"}
 	out, err = w.planCalls(in)
 	require.NoError(t, err)
-	require.True(t, out.Calls[0].Unfit, "a tool that the turn does not allow")
-	require.False(t, out.Calls[1].Unfit)
+	require.True(t, out.Calls[0].Invalid, "a tool that the turn does not allow")
+	require.False(t, out.Calls[1].Invalid)
 }
 
 func TestPlanOfCallsThatHooksHaveLeft(t *testing.T) {
@@ -130,7 +130,7 @@ func TestPlanThatFails(t *testing.T) {
 	}
 }
 
-// TestEditedCallRuns: what runs is in the decision, not in the message.
+// TestEditedCallRuns: the arguments of the decision run, not those of the message.
 func TestEditedCallRuns(t *testing.T) {
 	step := func(w *world, id string) (thread.ToolStep, event.Record) {
 		plan, decision := editedCalls(w)

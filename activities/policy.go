@@ -151,7 +151,7 @@ func (p *planner) ask(out *thread.PlannedCall, asked part, v approval.Verdict, w
 	out.NeedsApproval, out.Grant = true, nil
 	out.Arguments = thread.CarryArguments(asked.call.Arguments)
 	out.Reason = sentence(v.Reason, why)
-	out.Ask = &thread.AskPlan{
+	out.Approval = &thread.ApprovalPlan{
 		Approvers: v.Terms.Approvers, Quorum: v.Terms.Quorum, Expires: v.Terms.Expires, Remind: v.Terms.Remind,
 		EndsTurn: v.Terms.OnExpiry == approval.OnExpiryInterrupt, Listed: !p.a.cfg.UnlistedApprovals,
 	}
@@ -249,7 +249,7 @@ func (p *planner) read(ctx context.Context) error {
 		history := approval.ReadHistory(records)
 		p.history = &history
 		if bad := history.Unreadable(); len(bad) > 0 {
-			p.a.log.WarnContext(ctx, "approvals cannot be read: none from before them holds", "thread", p.ref.ThreadID, "records", bad)
+			p.a.log.WarnContext(ctx, "unreadable approvals: earlier ones do not count", "thread", p.ref.ThreadID, "records", bad)
 		}
 	}
 	p.unread = err

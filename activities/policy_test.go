@@ -10,7 +10,7 @@ import (
 	"github.com/threadmill/threadmill/internal/thread"
 )
 
-// TestTermsOfBoth asks about a task and about what it runs, each on its own terms.
+// TestTermsOfBoth: a task and the call that it runs each have their terms of approval.
 func TestTermsOfBoth(t *testing.T) {
 	type terms = approval.Terms
 	of := func(names ...string) []string { return names }
@@ -18,7 +18,7 @@ func TestTermsOfBoth(t *testing.T) {
 		name        string
 		task, build terms
 
-		// want are the terms on which people are asked. Nil = it is denied.
+		// want are the terms of the request. Nil = the call is denied.
 		want *terms
 	}{
 		{"of one only", terms{}, terms{Approvers: of("ann", "eve"), Quorum: 2}, &terms{Approvers: of("ann", "eve"), Quorum: 2}},
@@ -48,8 +48,8 @@ func TestTermsOfBoth(t *testing.T) {
 				return
 			}
 			require.Empty(t, planned.Denied)
-			require.Equal(t, tc.want.Approvers, planned.Ask.Approvers)
-			require.Equal(t, tc.want.Quorum, planned.Ask.Quorum)
+			require.Equal(t, tc.want.Approvers, planned.Approval.Approvers)
+			require.Equal(t, tc.want.Quorum, planned.Approval.Quorum)
 		})
 	}
 }

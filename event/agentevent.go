@@ -11,26 +11,26 @@ import (
 // base protocol; the others extend it. [AgentEvent.MarshalJSON] omits the fields that a type does
 // not have.
 type AgentEvent struct {
-	Type            AgentEventType   `json:"type" enum:"thought,tool_call,tool_progress,tool_result,stream,final,error,message,approval_request,approval,client_call,status,reset,gap"`
-	EventID         string           `json:"eventId,omitempty" doc:"The event whose turn this is part of: the id under which it was posted. A message that joined a turn has the id of that turn's event"`
-	CreatedAt       time.Time        `json:"createdAt,omitzero" doc:"When it was stored. Live events have none"`
-	Content         string           `json:"content,omitempty" doc:"Of thought and stream: a piece of text"`
-	ToolName        string           `json:"toolName,omitempty"`
-	ToolArgs        string           `json:"toolArgs,omitempty" doc:"Of tool_call: the raw JSON arguments"`
-	Data            json.RawMessage  `json:"data,omitempty" doc:"Of tool_progress: any JSON"`
-	Output          string           `json:"output,omitempty" doc:"Of tool_result"`
-	IsError         bool             `json:"isError,omitempty" doc:"Of tool_result"`
-	Error           string           `json:"error,omitempty" doc:"Of error"`
-	MessageID       string           `json:"messageId,omitempty" doc:"The message that the event belongs to. Of thought, stream and reset: the one that the piece is part of; a message event with this id supersedes its pieces. Of tool calls, results and approvals: the reply that asks for them. Of final: the reply that ended the run of the agent; of error: the one that failed"`
-	Attempt         int              `json:"attempt,omitempty" doc:"Of thought, stream and reset: which attempt to produce the message, from 1. A reset begins one: pieces of earlier attempts are void"`
-	Agent           string           `json:"agent,omitempty"`
-	ToolCallID      string           `json:"toolCallId,omitempty" doc:"A tool_call or tool_result with a known id supersedes that one: a hook has changed it"`
-	Message         *Message         `json:"message,omitempty" doc:"A message with a known id supersedes that one: a hook has changed it"`
-	ApprovalRequest *ApprovalRequest `json:"request,omitempty" doc:"Of approval_request: a call waits for a decision, at the first request, in a new round or at a reminder"`
-	Approval        *Approval        `json:"approval,omitempty" doc:"Of approval: the decision on a call. While missing is not 0 the call still waits"`
-	ClientCall      *ClientCall      `json:"call,omitempty" doc:"Of client_call: a call waits for a connected client to run it"`
-	Status          *StatusChange    `json:"status,omitempty" doc:"Of status. turn_ended announces the end of a turn, once, after its last record: turn says how it ended. When its status is intercepted, detail says what hooks did"`
-	Detail          string           `json:"detail,omitempty" doc:"Of gap: what was lost"`
+	Type       AgentEventType   `json:"type" enum:"thought,tool_call,tool_progress,tool_result,stream,final,error,message,approval_request,approval,client_call,status,reset,gap"`
+	EventID    string           `json:"eventId,omitempty" doc:"The event whose turn this is part of: the id under which it was posted. A message that joined a turn has the id of that turn's event"`
+	CreatedAt  time.Time        `json:"createdAt,omitzero" doc:"When it was stored. Live events have none"`
+	Content    string           `json:"content,omitempty" doc:"Of thought and stream: a piece of text"`
+	ToolName   string           `json:"toolName,omitempty"`
+	ToolArgs   string           `json:"toolArgs,omitempty" doc:"Of tool_call: the raw JSON arguments"`
+	Data       json.RawMessage  `json:"data,omitempty" doc:"Of tool_progress: any JSON"`
+	Output     string           `json:"output,omitempty" doc:"Of tool_result"`
+	IsError    bool             `json:"isError,omitempty" doc:"Of tool_result"`
+	Error      string           `json:"error,omitempty" doc:"Of error"`
+	MessageID  string           `json:"messageId,omitempty" doc:"The message that the event belongs to. Of thought, stream and reset: the one that the piece is part of; a message event with this id supersedes its pieces. Of tool calls, results and approvals: the reply that asks for them. Of final: the reply that ended the run of the agent; of error: the one that failed"`
+	Attempt    int              `json:"attempt,omitempty" doc:"Of thought, stream and reset: which attempt to produce the message, from 1. A reset begins one: pieces of earlier attempts are void"`
+	Agent      string           `json:"agent,omitempty"`
+	ToolCallID string           `json:"toolCallId,omitempty" doc:"A tool_call or tool_result with a known id supersedes that one: a hook has changed it"`
+	Message    *Message         `json:"message,omitempty" doc:"A message with a known id supersedes that one: a hook has changed it"`
+	Request    *ApprovalRequest `json:"request,omitempty" doc:"Of approval_request: a call waits for a decision, at the first request, in a new round or at a reminder"`
+	Approval   *Approval        `json:"approval,omitempty" doc:"Of approval: the decision on a call. While missing is not 0 the call still waits"`
+	ClientCall *ClientCall      `json:"call,omitempty" doc:"Of client_call: a call waits for a connected client to run it"`
+	Status     *StatusChange    `json:"status,omitempty" doc:"Of status. turn_ended announces the end of a turn, once, after its last record: turn says how it ended. When its status is intercepted, detail says what hooks did"`
+	Detail     string           `json:"detail,omitempty" doc:"Of gap: what was lost"`
 }
 
 // AgentEventType discriminates an [AgentEvent].
@@ -105,7 +105,7 @@ func (e AgentEvent) MarshalJSON() ([]byte, error) {
 	case EventMessage:
 		out.Message = e.Message
 	case EventApprovalRequest:
-		out.ApprovalRequest = e.ApprovalRequest
+		out.Request = e.Request
 	case EventApproval:
 		out.Approval = e.Approval
 	case EventClientCall:

@@ -261,7 +261,7 @@ func TestAgentEventBaseTypes(t *testing.T) {
 	// Every field is set: only those of the type may show.
 	full := event.AgentEvent{
 		Content: "c", ToolName: "n", ToolArgs: "{}", Data: json.RawMessage(`1`), Output: "o", IsError: true, Error: "e",
-		Message: &event.Message{}, Approval: &event.Approval{}, ApprovalRequest: &event.ApprovalRequest{}, Status: &event.StatusChange{}, Detail: "d",
+		Message: &event.Message{}, Approval: &event.Approval{}, Request: &event.ApprovalRequest{}, Status: &event.StatusChange{}, Detail: "d",
 	}
 	for _, tc := range []struct {
 		name   string
@@ -311,7 +311,7 @@ func TestAgentEventExtensions(t *testing.T) {
 		{Type: event.EventStream, Content: "x", MessageID: "m1", Attempt: 2, Agent: "bot"},
 		{Type: event.EventToolResult, ToolName: "n", Output: "o", ToolCallID: "c1", Agent: "bot"},
 		{Type: event.EventMessage, Agent: "bot", Message: &event.Message{ID: "m1", SenderType: event.CreatedByAgent, Content: "hi"}},
-		{Type: event.EventApprovalRequest, ApprovalRequest: &event.ApprovalRequest{ToolCallID: "c1", Arguments: "{}"}},
+		{Type: event.EventApprovalRequest, Request: &event.ApprovalRequest{ToolCallID: "c1", Arguments: "{}"}},
 		{Type: event.EventApproval, Approval: &event.Approval{ToolCallID: "c1", Decision: event.DecisionDeny, By: "ann"}},
 		{Type: event.EventStatus, Status: &event.StatusChange{Status: event.StatusOpened, Agents: []string{"a"}}},
 		{Type: event.EventReset, MessageID: "m1", Attempt: 2},

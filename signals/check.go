@@ -1,8 +1,6 @@
 package signals
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -26,6 +24,33 @@ const (
 // the thread's state. Only the thread itself detects that it is closed, busy or full, or that the
 // id is a duplicate.
 func (p Post) Validate(threadID string) error {
+	_, err := p.Message(threadID)
+	return err
+}
+
+// Message validates like [Post.Validate] and returns the message, or nil for another type of event.
+func (p Post) Message(threadID string) (*event.NewMessage, error) {
+	if err := p.validateHead(); err != nil {
+		return nil, err
+	}
+	switch p.Type {
+	case "", event.TypeMessage:
+		return p.readMessage(threadID)
+	}
+	if err := firstOf(checkIdentifier("type", p.Type), event.ValidateType("type", p.Type)); err != nil {
+		return nil, err
+	}
+	if p.IsEnv() {
+		return nil, checkEnv(threadID, p)
+	}
+	if len(p.Payload) == 0 {
+		return nil, nil
+	}
+	return nil, event.ValidateJSON("payload", p.Payload)
+}
+
+// validateHead validates everything but the content.
+func (p Post) validateHead() error {
 	if p.ID != "" {
 		if err := ValidateEventID("id", p.ID); err != nil {
 			return err
@@ -46,26 +71,7 @@ func (p Post) Validate(threadID string) error {
 	if err := checkIdentifier("parentEventId", p.ParentEventID); err != nil {
 		return err
 	}
-	if err := checkTurn(p); err != nil {
-		return err
-	}
-	switch p.Type {
-	case "", event.TypeMessage:
-		if p.IsEnv() {
-			return event.FieldErrorf("metadata", "and timestamp are those of environment events, whose type is required; a message has its metadata in its payload")
-		}
-		return checkMessage(threadID, p.Payload)
-	}
-	if err := firstOf(checkIdentifier("type", p.Type), event.ValidateType("type", p.Type)); err != nil {
-		return err
-	}
-	if p.IsEnv() {
-		return checkEnv(threadID, p)
-	}
-	if len(p.Payload) == 0 {
-		return nil
-	}
-	return event.ValidateJSON("payload", p.Payload)
+	return checkTurn(p)
 }
 
 // checkTurn checks the fields of a post that configure its turn.
@@ -99,22 +105,24 @@ func checkTurn(p Post) error {
 	return nil
 }
 
-func checkMessage(threadID string, payload json.RawMessage) error {
-	if len(payload) == 0 {
-		return event.FieldErrorf("payload", "is required: an object with senderId, senderType and content")
+func (p Post) readMessage(threadID string) (*event.NewMessage, error) {
+	if p.IsEnv() {
+		return nil, event.FieldErrorf("metadata", "and timestamp are those of environment events, whose type is required; a message has its metadata in its payload")
 	}
-	var m event.NewMessage
-	if err := event.DecodeKnownJSON("payload", payload, &m); err != nil {
-		return err
+	if len(p.Payload) == 0 {
+		return nil, event.FieldErrorf("payload", "is required: an object with senderId, senderType and content")
 	}
-	var field *event.FieldError
-	if err := m.Validate(); errors.As(err, &field) {
-		return event.FieldErrorf("payload."+field.Field, "%s", field.Problem)
+	m := &event.NewMessage{}
+	if err := event.DecodeKnownJSON("payload", p.Payload, m); err != nil {
+		return nil, err
+	}
+	if err := event.WithinField("payload", m.Validate()); err != nil {
+		return nil, err
 	}
 	if m.ThreadID != threadID {
-		return event.FieldErrorf("payload.threadId", "is %q, but this thread is %q", m.ThreadID, threadID)
+		return nil, event.FieldErrorf("payload.threadId", "is %q, but this thread is %q", m.ThreadID, threadID)
 	}
-	return nil
+	return m, nil
 }
 
 // checkIdentifier rejects text that stores cannot keep as an identifier. Empty is valid.

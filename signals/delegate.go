@@ -6,12 +6,12 @@ const DelegateWorkflow = "delegate"
 
 // Names of signals and activities between parent and child threads. They are not for clients.
 const (
-	// SignalSubEnded reports to the parent thread how a sub-agent ended.
-	SignalSubEnded = "sub_ended"
-	// SignalSubAsks reports to the parent thread that a call of the sub-agent needs approval, and
+	// SignalSubAgentEnded reports to the parent thread how a sub-agent ended.
+	SignalSubAgentEnded = "subagent_ended"
+	// SignalSubAgentApprovals reports to the parent thread that a call of the sub-agent needs approval, and
 	// SignalSubDecided that it no longer does.
-	SignalSubAsks    = "sub_asks"
-	SignalSubDecided = "sub_decided"
+	SignalSubAgentApprovals = "subagent_approvals"
+	SignalSubAgentDecision  = "subagent_decision"
 
 	ActivityEndDelegate = "end_delegate"
 )

@@ -15,10 +15,10 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/devserver/embedded"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/searchattr"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/demo"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/store/sqlite"
 	"github.com/threadmill/threadmill/tool"
 )
@@ -30,7 +30,7 @@ func Example_runtime() {
 	defer cancel()
 	quiet := slog.New(slog.DiscardHandler)
 	server, err := embedded.Start(ctx, embedded.Config{
-		Addr: "127.0.0.1:0", SearchAttributes: threadclient.AttributeTypes(), Logger: quiet,
+		Addr: "127.0.0.1:0", SearchAttributes: searchattr.Types(), Logger: quiet,
 	})
 	if err != nil {
 		log.Fatal(err)

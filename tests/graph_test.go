@@ -15,12 +15,11 @@ import (
 
 const module = "github.com/threadmill/threadmill"
 
-// graph has what each package imports. Packages of the root module go by their
-// folder, the root package by a dot. The standard library's own imports are left out.
+// graph has the imports of each package. Packages of the root module are named by their folder, the
+// root package by a dot. The standard library's own imports are omitted.
 type graph map[string][]string
 
-// importsOf lists the packages that match a pattern in the root module, and all
-// that they need.
+// importsOf lists the packages that match a pattern in the root module, with their dependencies.
 func importsOf(t *testing.T, pattern string) graph {
 	t.Helper()
 	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Imports,Standard", pattern)
@@ -69,7 +68,7 @@ func folder(path string) string {
 	return short
 }
 
-// breaches lists, in order, how packages reach what they must not.
+// breaches lists, in order, the paths by which packages reach forbidden ones.
 func (g graph) breaches(b boundary) []string {
 	found := map[string]bool{}
 	for _, pkg := range g.own() {
@@ -91,7 +90,7 @@ func (g graph) walk(pkg string, b boundary, seen map[string]bool, way []string, 
 			found[strings.Join(append(slices.Clone(way), next), " → ")] = true
 			continue
 		}
-		if !seen[next] && !slices.Contains(b.through, next) {
+		if !seen[next] {
 			seen[next] = true
 			g.walk(next, b, seen, way, found)
 		}
@@ -110,13 +109,13 @@ func (b boundary) forbids(g graph, from, to string) bool {
 	}
 }
 
-// withinOnly: what a permitted package from outside needs is permitted with it.
+// withinOnly: dependencies of a permitted external package are permitted too.
 func withinOnly(from string, only []string) bool {
 	first, _, _ := strings.Cut(from, "/")
 	return strings.Contains(first, ".") && from != "." && slices.Contains(only, from)
 }
 
-// shortest drops the ways that merely lead into another one.
+// shortest drops the paths that lead into another one.
 func shortest(found map[string]bool) {
 	for way := range found {
 		for other := range found {
@@ -134,13 +133,13 @@ func (g graph) upward(layers [][]string) []string {
 		if forTests(pkg) {
 			continue
 		}
-		from := slices.IndexFunc(layers, func(rooms []string) bool { return inside(pkg, rooms) })
+		from := layerOf(layers, pkg)
 		if from < 0 {
 			found = append(found, pkg+": in no layer")
 			continue
 		}
 		for _, next := range g[pkg] {
-			switch to := slices.IndexFunc(layers, func(rooms []string) bool { return inside(next, rooms) }); {
+			switch to := layerOf(layers, next); {
 			case g.isOwn(next) && forTests(next):
 				found = append(found, pkg+" → "+next+": for tests only")
 			case g.isOwn(next) && to > from:
@@ -151,7 +150,20 @@ func (g graph) upward(layers [][]string) []string {
 	return found
 }
 
-// forTests says that a package serves tests: storetest and its like.
+// layerOf returns the index of a package's layer, or -1: that of the innermost room that contains it.
+func layerOf(layers [][]string, pkg string) int {
+	layer, innermost := -1, ""
+	for i, rooms := range layers {
+		for _, room := range rooms {
+			if inside(pkg, []string{room}) && len(room) > len(innermost) {
+				layer, innermost = i, room
+			}
+		}
+	}
+	return layer
+}
+
+// forTests reports whether a package is for tests, such as storetest.
 func forTests(pkg string) bool {
 	return strings.HasSuffix(pkg, "test") || pkg == "internal/testenv"
 }
@@ -167,7 +179,7 @@ func (g graph) isOwn(pkg string) bool {
 	return listed && (pkg == "." || !strings.Contains(first, "."))
 }
 
-// inside reports whether pkg is one of rooms or lies in one.
+// inside reports whether pkg is one of rooms or inside one.
 func inside(pkg string, rooms []string) bool {
 	return slices.ContainsFunc(rooms, func(room string) bool {
 		room, innerOnly := strings.CutSuffix(room, "/...")

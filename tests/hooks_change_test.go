@@ -17,7 +17,7 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// TestHooksChangeEvents returns events that hold in the place of others.
+// TestHooksChangeEvents replaces events.
 func TestHooksChangeEvents(t *testing.T) {
 	t.Parallel()
 	d, spied := newDesk(), newSpy("spied")
@@ -182,7 +182,7 @@ func hooksEditAsked(t *testing.T, d *desk, w *world.World, by string) {
 	for _, f := range view.until(t, isFinal) {
 		if f.event.Type == event.EventApprovalRequest {
 			requests++
-			require.Equal(t, `{"command":"echo edited"}`, f.event.ApprovalRequest.Arguments, "viewers are shown no other")
+			require.Equal(t, `{"command":"echo edited"}`, f.event.Request.Arguments, "viewers are shown no other")
 		}
 	}
 	require.Equal(t, 1, requests)

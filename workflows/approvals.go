@@ -6,9 +6,9 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/searchattr"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/signals/threadclient"
 )
 
 // approvals handles decisions of people.
@@ -152,7 +152,7 @@ func (t approvals) updateRevoke(ctx workflow.Context, v signals.Revoke) (signals
 }
 
 // postDecision handles a decision that arrived as a message.
-func (t approvals) postDecision(ctx workflow.Context, p signals.Post, d signals.Decide) (signals.PostResult, error) {
+func (t approvals) postDecision(ctx workflow.Context, p thread.Incoming, d signals.Decide) (signals.PostResult, error) {
 	if err := d.Validate(); err != nil {
 		return signals.PostResult{}, refuse(err)
 	}
@@ -161,10 +161,10 @@ func (t approvals) postDecision(ctx workflow.Context, p signals.Post, d signals.
 	case err != nil:
 		return signals.PostResult{}, err
 	case out.Result == signals.DecideAccepted:
-		t.state.SawDecision(p)
+		t.state.RememberDecision(p)
 		return signals.PostResult{EventID: p.ID, Status: signals.PostQueued}, nil
 	case out.Result == signals.DecideAlreadyResolved:
-		t.state.SawDecision(p)
+		t.state.RememberDecision(p)
 		return signals.PostResult{EventID: p.ID, Status: signals.PostDuplicate}, nil
 	}
 	return signals.PostResult{}, refuse(event.FieldErrorf("payload.content", "%s", "is a decision that has no effect: "+string(out.Result)))
@@ -178,7 +178,7 @@ func (t approvals) watchStatus(ctx workflow.Context) {
 		changed := func() bool { return s.Closing == nil && s.Listable() != s.Listed }
 		for workflow.Await(ctx, changed) == nil {
 			s.Listed = s.Listable()
-			if err := workflow.UpsertTypedSearchAttributes(ctx, threadclient.WaitingUpdate(s.Listed)); err != nil {
+			if err := workflow.UpsertTypedSearchAttributes(ctx, searchattr.Waiting(s.Listed)); err != nil {
 				workflow.GetLogger(ctx).Error("setting the search attribute of a thread that waits", "thread", s.ThreadID, "error", err)
 			}
 		}

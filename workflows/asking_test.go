@@ -15,18 +15,18 @@ import (
 	"github.com/threadmill/threadmill/workflows"
 )
 
-// asksWith is a call that people are asked about in these terms.
-func asksWith(id string, terms thread.AskPlan) thread.PlannedCall {
+// asksWith is a call that needs approval on these terms.
+func asksWith(id string, terms thread.ApprovalPlan) thread.PlannedCall {
 	p := asks(id)
-	p.Ask = &terms
+	p.Approval = &terms
 	p.Guard = &thread.Guard{Digest: "digest", Definition: "definition", Arguments: thread.ArgumentsSum(p.Arguments)}
 	return p
 }
 
-// requestsOf are the records by which people were asked, or reminded, by the thread itself.
+// requestsOf are the ids of the thread's own requests and reminders.
 func (f *fakes) requestsOf() []string { return f.idsOf(event.TypeApprovalRequest) }
 
-// checks answers checks of decisions, and returns what is asked.
+// checks sets the responses to checks of decisions, and returns their inputs.
 func (w *world) checks(answer func(thread.CheckStep) thread.CheckReply) *[]thread.CheckStep {
 	asked := &[]thread.CheckStep{}
 	w.RegisterActivityWithOptions(func(_ context.Context, in thread.CheckStep) (thread.CheckReply, error) {
@@ -38,8 +38,8 @@ func (w *world) checks(answer func(thread.CheckStep) thread.CheckReply) *[]threa
 
 // TestRequestExpires: a durable timer of the thread denies the call, or ends the turn.
 func TestRequestExpires(t *testing.T) {
-	terms := thread.AskPlan{Expires: day}
-	ends := thread.AskPlan{Expires: day, EndsTurn: true}
+	terms := thread.ApprovalPlan{Expires: day}
+	ends := thread.ApprovalPlan{Expires: day, EndsTurn: true}
 	for name, tc := range map[string]struct {
 		calls  []thread.PlannedCall
 		status signals.TurnStatus
@@ -76,10 +76,10 @@ func TestRequestExpires(t *testing.T) {
 	}
 }
 
-// TestExpiryAfterTheThreadHasMoved: what was begun in one run ends in the next.
+// TestExpiryAfterTheThreadHasMoved: a request of one workflow run expires in the next.
 func TestExpiryAfterTheThreadHasMoved(t *testing.T) {
 	f := newFakes(t)
-	f.model = script(asksWith("c1", thread.AskPlan{Expires: day, Remind: 23 * time.Hour}))
+	f.model = script(asksWith("c1", thread.ApprovalPlan{Expires: day, Remind: 23 * time.Hour}))
 	w := worldWith(t, f)
 	w.then(func() { w.post("e1", "go") })
 	w.then(func() { w.suggestWith(signals.SignalControl, signals.Control{Action: "dance"}) })
@@ -99,10 +99,10 @@ func TestExpiryAfterTheThreadHasMoved(t *testing.T) {
 	require.WithinDuration(t, expires, stored[event.Approval](f, event.TypeApproval)[0].DecidedAt, time.Second)
 }
 
-// TestReminders: they are stored as they come, for people to see, until there is a decision.
+// TestReminders: reminders are stored when they are due, until there is a decision.
 func TestReminders(t *testing.T) {
 	w := newWorld(t)
-	w.model = script(asksWith("c1", thread.AskPlan{Remind: time.Hour}))
+	w.model = script(asksWith("c1", thread.ApprovalPlan{Remind: time.Hour}))
 	w.then(func() { w.post("e1", "go") })
 	w.at = 2*time.Hour + 30*time.Minute
 	w.then(func() {
@@ -115,18 +115,18 @@ func TestReminders(t *testing.T) {
 	require.Equal(t, []string{"c1"}, w.tools)
 }
 
-// TestApprovalThatDoesNotHold: the step finds so, and people are asked again. What they
-// said before is no answer.
+// TestApprovalThatDoesNotHold: the step finds an invalid approval and people are asked again.
+// Earlier votes do not count.
 func TestApprovalThatDoesNotHold(t *testing.T) {
 	w := newWorld(t)
-	w.model = script(asksWith("c1", thread.AskPlan{}))
+	w.model = script(asksWith("c1", thread.ApprovalPlan{}))
 	tries := 0
 	w.RegisterActivityWithOptions(func(ctx context.Context, in thread.ToolStep) (thread.ToolReply, error) {
 		if tries++; tries == 1 {
 			w.flush(in.Flush)
-			again := asksWith("c1", thread.AskPlan{})
+			again := asksWith("c1", thread.ApprovalPlan{})
 			again.Reason = "the tool has changed"
-			return thread.ToolReply{ToolCallID: in.ToolCallID, Ask: &again}, nil
+			return thread.ToolReply{ToolCallID: in.ToolCallID, Approval: &again}, nil
 		}
 		require.Equal(t, "c1.decision.2", in.DecisionID)
 		return w.runTool(ctx, in)
@@ -151,12 +151,11 @@ func TestApprovalThatDoesNotHold(t *testing.T) {
 	require.Equal(t, []string{"c1.decision", "c1.decision.2"}, w.idsOf(event.TypeApproval))
 }
 
-// TestGuardedTask: an approval of what goes on in the background is looked at before it
-// begins.
+// TestGuardedTask: the approval of a background task is checked before it starts.
 func TestGuardedTask(t *testing.T) {
 	for name, holds := range map[string]bool{"it holds": true, "it does not": false} {
 		t.Run(name, func(t *testing.T) {
-			p := asksWith("c1", thread.AskPlan{})
+			p := asksWith("c1", thread.ApprovalPlan{})
 			p.By, p.Task = thread.ByTask, &thread.TaskPlan{Tool: "build", Deadline: time.Hour}
 			w := newWorld(t)
 			w.forward(signals.SignalTaskReport)
@@ -187,15 +186,15 @@ func TestGuardedTask(t *testing.T) {
 	}
 }
 
-// TestCascade: a grant is for the calls that wait already. They are looked at anew.
+// TestCascade: pending calls that a new grant covers run after another check.
 func TestCascade(t *testing.T) {
 	w := newWorld(t)
-	w.model = script(asksWith("c1", thread.AskPlan{}), asksWith("c2", thread.AskPlan{}), asksWith("c3", thread.AskPlan{}))
+	w.model = script(asksWith("c1", thread.ApprovalPlan{}), asksWith("c2", thread.ApprovalPlan{}), asksWith("c3", thread.ApprovalPlan{}))
 	w.plan = func(in thread.PlanStep) (thread.PlanReply, error) {
 		require.True(t, w.has("c1.decision"), "the grant is stored before")
-		covered := asksWith("c2", thread.AskPlan{})
+		covered := asksWith("c2", thread.ApprovalPlan{})
 		covered.NeedsApproval, covered.Grant = false, &thread.GrantedCall{ID: "c1", Scope: event.ScopeSession, By: "ann"}
-		return thread.PlanReply{Agent: in.Agent, MaxSteps: 5, Calls: []thread.PlannedCall{covered, asksWith("c3", thread.AskPlan{})}}, nil
+		return thread.PlanReply{Agent: in.Agent, MaxSteps: 5, Calls: []thread.PlannedCall{covered, asksWith("c3", thread.ApprovalPlan{})}}, nil
 	}
 	w.then(func() { w.post("e1", "go") })
 	w.then(func() {
@@ -211,7 +210,7 @@ func TestCascade(t *testing.T) {
 	require.Equal(t, "e1.0.2: done", w.messages()[len(w.messages())-1])
 }
 
-// TestEditedArguments: they are checked before they have an effect, by update and by signal.
+// TestEditedArguments: they are validated before they take effect, by update and by signal.
 func TestEditedArguments(t *testing.T) {
 	edit := func(command string) signals.Decide {
 		args, _ := json.Marshal(map[string]string{"command": command})
@@ -229,7 +228,7 @@ func TestEditedArguments(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			w.model = script(asksWith("c1", thread.AskPlan{}))
+			w.model = script(asksWith("c1", thread.ApprovalPlan{}))
 			asked := w.checks(check)
 			var refused, taken *answer
 			w.then(func() { w.post("e1", "go") })
@@ -256,10 +255,10 @@ func TestEditedArguments(t *testing.T) {
 	}
 }
 
-// TestVotes: each is stored at once, and the last one lets the call run.
+// TestVotes: each vote is stored immediately, and the last one lets the call run.
 func TestVotes(t *testing.T) {
 	w := newWorld(t)
-	w.model = script(asksWith("c1", thread.AskPlan{Quorum: 2, Approvers: []string{"ann", "bea"}}))
+	w.model = script(asksWith("c1", thread.ApprovalPlan{Quorum: 2, Approvers: []string{"ann", "bea"}}))
 	vote := func(by string) *answer {
 		return w.update(signals.UpdateDecide, signals.Decide{ToolCallID: "c1", Decision: event.DecisionApprove, By: by})
 	}

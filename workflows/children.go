@@ -9,9 +9,9 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/searchattr"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/signals/threadclient"
 )
 
 // children handles reports of sub-agents' threads, and decisions on their calls.
@@ -19,9 +19,9 @@ type children struct{ *conversation }
 
 func (t children) handlers() []handler {
 	all := []handler{
-		onSignal(t.conversation, signals.SignalSubEnded, t.subEnded),
-		onSignal(t.conversation, signals.SignalSubAsks, t.subAsks),
-		onSignal(t.conversation, signals.SignalSubDecided, t.subDecided),
+		onSignal(t.conversation, signals.SignalSubAgentEnded, t.subAgentEnded),
+		onSignal(t.conversation, signals.SignalSubAgentApprovals, t.subAgentApprovals),
+		onSignal(t.conversation, signals.SignalSubAgentDecision, t.subAgentDecision),
 	}
 	if t.state.Parent != nil {
 		all = append(all, handler{signal: signals.SignalReport, receive: subAgent(t).reportRequested})
@@ -39,7 +39,7 @@ func (t *activeTurn) delegate(ctx workflow.Context, r *thread.Run, c *thread.Cal
 	t.show(ctx)
 	child, err := t.startSub(ctx, id, start)
 	if err != nil {
-		c.SubLost(workflow.Now(ctx), reason(err))
+		c.SubAgentLost(workflow.Now(ctx), reason(err))
 		return
 	}
 	t.watchSub(ctx, id, child)
@@ -55,9 +55,9 @@ func (t *conversation) watchSub(ctx workflow.Context, id string, child workflow.
 	workflow.GoNamed(ctx, "sub-agent", func(ctx workflow.Context) {
 		var reply thread.DelegateReply
 		if err := child.Get(ctx, &reply); err != nil {
-			t.state.SubGone(id, reason(err))
+			t.state.ApplySubAgentLoss(id, reason(err))
 		} else {
-			t.state.SubEnded(workflow.Now(ctx), thread.SubEnded{ThreadID: id, DelegateReply: reply})
+			t.state.ApplySubAgentEnd(workflow.Now(ctx), thread.SubAgentEnded{ThreadID: id, DelegateReply: reply})
 		}
 		delete(t.subs, id)
 	})
@@ -68,25 +68,25 @@ func (t *conversation) watchSub(ctx workflow.Context, id string, child workflow.
 // people.
 func (t *activeTurn) awaitSub(ctx workflow.Context, r *thread.Run, c *thread.Call) {
 	s := t.state
-	ended := func() bool { _, _, ok := s.SubEnd(c.Sub); return ok }
-	if t.subs[c.Sub] != nil || ended() {
+	ended := func() bool { _, _, ok := s.SubAgentEnd(c.SubAgent); return ok }
+	if t.subs[c.SubAgent] != nil || ended() {
 		_ = workflow.Await(ctx, func() bool { return ended() || t.rollover(ctx) || s.CanPark() })
 	} else {
-		to := signals.WorkflowID(s.Namespace, c.Sub)
+		to := signals.WorkflowID(s.Namespace, c.SubAgent)
 		gone := t.awaitReport(ctx, to, func() bool { return ended() || t.turn.Interrupted != nil || s.CanPark() })
 		if gone != nil {
-			s.SubGone(c.Sub, reason(gone))
+			s.ApplySubAgentLoss(c.SubAgent, reason(gone))
 		}
 	}
-	reply, gone, ok := s.SubEnd(c.Sub)
+	reply, gone, ok := s.SubAgentEnd(c.SubAgent)
 	switch {
 	case !ok || t.interrupted(ctx):
 	case reply == nil:
-		c.SubLost(workflow.Now(ctx), gone)
+		c.SubAgentLost(workflow.Now(ctx), gone)
 	case reply.Cancelled:
-		c.SubLost(workflow.Now(ctx), "it was cancelled")
+		c.SubAgentLost(workflow.Now(ctx), "it was cancelled")
 	case reply.Status == "":
-		c.SubLost(workflow.Now(ctx), reply.Error)
+		c.SubAgentLost(workflow.Now(ctx), reply.Error)
 	default:
 		c.SubAgentReplied(*reply)
 	}
@@ -104,7 +104,7 @@ func (t *conversation) startSub(ctx workflow.Context, id string, start thread.De
 		StaticDetails:     fmt.Sprintf("Sub-agent `%s` works for thread `%s`.", start.Agents[0], s.ThreadID),
 		Memo:              map[string]any{signals.MemoTitle: start.Title, signals.MemoAgents: start.Agents, signals.MemoParent: s.ThreadID},
 
-		TypedSearchAttributes: temporal.NewSearchAttributes(threadclient.AttributeUpdates(s.Namespace, start.Agents)...),
+		TypedSearchAttributes: temporal.NewSearchAttributes(searchattr.Open(s.Namespace, start.Agents)...),
 	}
 	child := workflow.ExecuteChildWorkflow(workflow.WithChildOptions(own, opts), signals.DelegateWorkflow, start)
 	return child, child.GetChildWorkflowExecution().Get(own, nil)
@@ -114,13 +114,13 @@ func (t *conversation) startSub(ctx workflow.Context, id string, start thread.De
 func (t *conversation) requestSubReports(ctx workflow.Context) {
 	ctx, cancel := workflow.NewDisconnectedContext(ctx)
 	defer cancel()
-	for _, id := range t.state.SubsToRequest() {
+	for _, id := range t.state.ReportsToRequest() {
 		child := t.subs[id]
 		if child == nil {
 			continue
 		}
 		if child.SignalChildWorkflow(ctx, signals.SignalReport, nil).Get(ctx, nil) == nil {
-			t.state.SubReportRequested(id)
+			t.state.MarkReportRequested(id)
 		}
 		if child.IsReady() {
 			// Only this run receives a result that was returned before the request.
@@ -140,7 +140,7 @@ func (t *activeTurn) delegateTask(ctx workflow.Context, r *thread.Run, c *thread
 	child, err := t.startSub(ctx, step.Task.ThreadID, start)
 	if err != nil {
 		c.TaskNotStarted(workflow.Now(ctx), step.Task, reason(err))
-		s.ForgetSub(step.Task.ThreadID)
+		s.ForgetSubAgent(step.Task.ThreadID)
 		return
 	}
 	c.TaskStarted(workflow.Now(ctx), step.Task)
@@ -149,7 +149,7 @@ func (t *activeTurn) delegateTask(ctx workflow.Context, r *thread.Run, c *thread
 
 // stopSubs cancels the sub-agents whose answers are no longer needed.
 func (t *activeTurn) stopSubs(ctx workflow.Context) {
-	for _, id := range t.turn.StopSubs() {
+	for _, id := range t.turn.StopSubAgents() {
 		t.cancelThread(ctx, id)
 	}
 }
@@ -161,16 +161,16 @@ func (t *conversation) cancelThread(ctx workflow.Context, threadID string) {
 	_ = t.awaitSent(ctx, workflow.RequestCancelExternalWorkflow(ctx, signals.WorkflowID(t.state.Namespace, threadID), ""))
 }
 
-func (t children) subEnded(ctx workflow.Context, _ string, e thread.SubEnded) {
-	t.state.SubEnded(workflow.Now(ctx), e)
+func (t children) subAgentEnded(ctx workflow.Context, _ string, e thread.SubAgentEnded) {
+	t.state.ApplySubAgentEnd(workflow.Now(ctx), e)
 }
 
-func (t children) subAsks(_ workflow.Context, _ string, a thread.SubAsks) {
-	t.state.SubAsked(a)
+func (t children) subAgentApprovals(_ workflow.Context, _ string, a thread.SubAgentApprovals) {
+	t.state.ApplySubAgentApprovals(a)
 }
 
-func (t children) subDecided(ctx workflow.Context, _ string, d thread.SubDecided) {
-	t.state.SubDecided(workflow.Now(ctx), d)
+func (t children) subAgentDecision(ctx workflow.Context, _ string, d thread.SubAgentDecision) {
+	t.state.ApplySubAgentDecision(workflow.Now(ctx), d)
 }
 
 // decideForChild forwards a decision to the child thread of its call and returns the outcome.
@@ -228,7 +228,7 @@ func (t children) forwardDecision(ctx workflow.Context, threadID string, d signa
 		if t.subs[threadID] == nil && ctx.Err() == nil {
 			// Handle the signals that it sent before it ended.
 			t.drain(ctx)
-			t.state.SubGone(threadID, reason(err))
+			t.state.ApplySubAgentLoss(threadID, reason(err))
 		}
 	}
 	return err

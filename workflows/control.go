@@ -4,8 +4,8 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/searchattr"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/signals/threadclient"
 )
 
 // controlHandlers returns the handlers that interrupt, close and change the thread.
@@ -51,7 +51,7 @@ func (t *conversation) interruptEvent(ctx workflow.Context, c signals.Control) e
 // its event from the queue.
 func (t *conversation) interruptTurn(ctx workflow.Context, c signals.Control) {
 	t.interrupt(c)
-	t.state.CancelMade(workflow.Now(ctx), c)
+	t.state.CancelDerived(workflow.Now(ctx), c)
 }
 
 // interrupt interrupts the turns that c names, and cancels the steps of the current one.
@@ -84,7 +84,7 @@ func (t *conversation) describe(ctx workflow.Context, c signals.ThreadChange) er
 	}
 	if len(c.Agents)+len(c.AddAgents)+len(c.RemoveAgents) > 0 {
 		memo[signals.MemoAgents] = t.state.Agents
-		if err := workflow.UpsertTypedSearchAttributes(ctx, threadclient.AttributeUpdates(t.state.Namespace, t.state.Agents)...); err != nil {
+		if err := workflow.UpsertTypedSearchAttributes(ctx, searchattr.Open(t.state.Namespace, t.state.Agents)...); err != nil {
 			return err
 		}
 		// The new attributes say that the thread is open.

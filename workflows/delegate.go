@@ -25,7 +25,7 @@ func (w *Workflows) delegate(ctx workflow.Context, in input) (thread.DelegateRep
 	t := subAgent{c}
 	t.notifyParent(ctx)
 	t.watchDeadline(ctx)
-	t.over = t.state.SubAnswered
+	t.over = t.state.AnswerStored
 	err = t.live(ctx, signals.DelegateWorkflow)
 	switch {
 	case temporal.IsCanceledError(err):
@@ -75,10 +75,10 @@ func (t subAgent) notifyParent(ctx workflow.Context) {
 		defer cancel()
 		for workflow.Await(ctx, func() bool { return len(t.state.Notices) > 0 }) == nil {
 			var sent workflow.Future
-			if note := t.state.Notices[0]; note.Asks != nil {
-				sent = workflow.SignalExternalWorkflow(ctx, above, "", signals.SignalSubAsks, note.Asks)
+			if note := t.state.Notices[0]; note.Approvals != nil {
+				sent = workflow.SignalExternalWorkflow(ctx, above, "", signals.SignalSubAgentApprovals, note.Approvals)
 			} else {
-				sent = workflow.SignalExternalWorkflow(ctx, above, "", signals.SignalSubDecided, note.Decided)
+				sent = workflow.SignalExternalWorkflow(ctx, above, "", signals.SignalSubAgentDecision, note.Decided)
 			}
 			// A failure means that the parent thread is gone.
 			_ = sent.Get(ctx, nil)
@@ -129,7 +129,7 @@ func (t subAgent) reportToParent(ctx workflow.Context, reply thread.DelegateRepl
 		return nil
 	}
 	to := signals.WorkflowID(s.Namespace, s.Parent.ThreadID)
-	err := workflow.SignalExternalWorkflow(ctx, to, "", signals.SignalSubEnded, thread.SubEnded{ThreadID: s.ThreadID, DelegateReply: reply}).Get(ctx, nil)
+	err := workflow.SignalExternalWorkflow(ctx, to, "", signals.SignalSubAgentEnded, thread.SubAgentEnded{ThreadID: s.ThreadID, DelegateReply: reply}).Get(ctx, nil)
 	var gone *temporal.UnknownExternalWorkflowExecutionError
 	if !errors.As(err, &gone) {
 		return err

@@ -16,7 +16,7 @@ import (
 	"github.com/threadmill/threadmill/workflows"
 )
 
-// TestDecidedWhileAnotherCallWaits: the decision is stored at once, and so is the result.
+// TestDecidedWhileAnotherCallWaits: the decision and the result are stored immediately.
 func TestDecidedWhileAnotherCallWaits(t *testing.T) {
 	decided := func(d event.Decision) signals.Decide {
 		return signals.Decide{ToolCallID: "c1", Decision: d, By: "ann"}
@@ -27,7 +27,7 @@ func TestDecidedWhileAnotherCallWaits(t *testing.T) {
 		return func(w *world) { w.SignalWorkflow(signals.SignalDecide, d) }
 	}
 	byUpdate := func(d signals.Decide) func(*world) { return func(w *world) { w.update(signals.UpdateDecide, d) } }
-	quorum := asksWith("c1", thread.AskPlan{Quorum: 2})
+	quorum := asksWith("c1", thread.ApprovalPlan{Quorum: 2})
 	for name, tc := range map[string]struct {
 		call thread.PlannedCall
 		do   func(*world)
@@ -38,12 +38,12 @@ func TestDecidedWhileAnotherCallWaits(t *testing.T) {
 		"denied by update":        {asks("c1"), byUpdate(decided(event.DecisionDeny)), []string{"c1.decision", "c1.result"}, false},
 		"approved by signal":      {asks("c1"), bySignal(decided(event.DecisionApprove)), []string{"c1.decision", "c1.result"}, true},
 		"approved by update":      {asks("c1"), byUpdate(decided(event.DecisionApprove)), []string{"c1.decision", "c1.result"}, true},
-		"edited by signal":        {asksWith("c1", thread.AskPlan{}), bySignal(edited), []string{"c1.decision", "c1.result"}, true},
-		"edited by update":        {asksWith("c1", thread.AskPlan{}), byUpdate(edited), []string{"c1.decision", "c1.result"}, true},
+		"edited by signal":        {asksWith("c1", thread.ApprovalPlan{}), bySignal(edited), []string{"c1.decision", "c1.result"}, true},
+		"edited by update":        {asksWith("c1", thread.ApprovalPlan{}), byUpdate(edited), []string{"c1.decision", "c1.result"}, true},
 		"one of several, signal":  {quorum, bySignal(decided(event.DecisionApprove)), []string{"c1.decision.vote.1"}, false},
 		"one of several, update":  {quorum, byUpdate(decided(event.DecisionApprove)), []string{"c1.decision.vote.1"}, false},
-		"it expires":              {asksWith("c1", thread.AskPlan{Expires: time.Minute + time.Second}), func(*world) {}, []string{"c1.decision", "c1.result"}, false},
-		"people are reminded":     {asksWith("c1", thread.AskPlan{Remind: time.Minute + time.Second}), func(*world) {}, []string{"c1.reminder.1"}, false},
+		"it expires":              {asksWith("c1", thread.ApprovalPlan{Expires: time.Minute + time.Second}), func(*world) {}, []string{"c1.decision", "c1.result"}, false},
+		"people are reminded":     {asksWith("c1", thread.ApprovalPlan{Remind: time.Minute + time.Second}), func(*world) {}, []string{"c1.reminder.1"}, false},
 		"an approval is revoked":  {asks("c1"), func(w *world) { w.SignalWorkflow(signals.SignalRevoke, signals.Revoke{ToolCallID: "c0", By: "ann"}) }, nil, false},
 		"a client answers":        {atClient("c1"), func(w *world) { w.toolResult(signals.ToolResult{ToolCallID: "c1", Output: "x", By: "editor"}) }, []string{"c1.client", "c1.result"}, false},
 		"a signal is refused":     {asks("c1"), bySignal(signals.Decide{ToolCallID: "c9", Decision: event.DecisionDeny, By: "ann"}), nil, false},
@@ -79,8 +79,8 @@ func TestDecidedWhileAnotherCallWaits(t *testing.T) {
 	}
 }
 
-// TestDecidedWhileAnotherCallRuns: also when the thread is about to move to a new run, which it
-// does once that call has ended.
+// TestDecidedWhileAnotherCallRuns: even if the thread is about to continue as new, which it does
+// once that call has ended.
 func TestDecidedWhileAnotherCallRuns(t *testing.T) {
 	for _, leaving := range []bool{false, true} {
 		t.Run(fmt.Sprintf("leaving %t", leaving), func(t *testing.T) {
@@ -112,7 +112,7 @@ func TestDecidedWhileAnotherCallRuns(t *testing.T) {
 	}
 }
 
-// TestStoredWhileAModelSpeaks: what happens meanwhile.
+// TestStoredWhileAModelSpeaks: records of other events are stored during the model call.
 func TestStoredWhileAModelSpeaks(t *testing.T) {
 	w := newWorld(t)
 	w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {

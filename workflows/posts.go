@@ -26,38 +26,53 @@ func (t posts) handlers() []handler {
 }
 
 func (t posts) post(ctx workflow.Context, name string, p signals.Post) {
-	if d, ok := t.state.DecisionIn(p); ok {
-		t.state.SawDecision(p)
-		approvals(t).decide(ctx, name, d)
-		return
-	}
-	posted, err := t.state.Post(workflow.Now(ctx), p)
-	switch {
-	case errors.Is(err, thread.ErrFull), errors.Is(err, thread.ErrClosed):
-		// The sender of a signal cannot be told to retry.
-		t.state.PostFailed(workflow.Now(ctx), p, err)
-		return
-	case err != nil:
+	read, err := t.state.Read(p)
+	if err != nil {
 		t.state.Reject(workflow.Now(ctx), name, p, err)
 		return
 	}
-	if posted.Interrupt {
-		t.interruptTurn(ctx, signals.Control{Action: signals.ControlInterrupt, Reason: "interrupted by message " + posted.EventID})
+	if d, ok := t.state.DecisionIn(read); ok {
+		t.state.RememberDecision(read)
+		approvals(t).decide(ctx, name, d)
+		return
+	}
+	_, err = t.enqueue(ctx, read)
+	switch {
+	case errors.Is(err, thread.ErrFull), errors.Is(err, thread.ErrClosed):
+		// The sender of a signal cannot be told to retry.
+		t.state.PostFailed(workflow.Now(ctx), read, err)
+	case err != nil:
+		t.state.Reject(workflow.Now(ctx), name, p, err)
 	}
 }
 
-func (t posts) updatePost(ctx workflow.Context, p signals.Post) (signals.PostResult, error) {
-	if d, ok := t.state.DecisionIn(p); ok {
-		return approvals(t).postDecision(ctx, p, d)
-	}
+// enqueue adds a post to the queue, and interrupts the current turn if the post requests it.
+func (t posts) enqueue(ctx workflow.Context, p thread.Incoming) (thread.Posted, error) {
 	posted, err := t.state.Post(workflow.Now(ctx), p)
-	if err != nil {
-		return signals.PostResult{}, refuse(err)
-	}
 	if posted.Interrupt {
 		t.interruptTurn(ctx, signals.Control{Action: signals.ControlInterrupt, Reason: "interrupted by message " + posted.EventID})
 	}
-	if posted.Duplicate {
+	return posted, err
+}
+
+func (t posts) updatePost(ctx workflow.Context, p signals.Post) (signals.PostResult, error) {
+	read, err := t.state.Read(p)
+	if err != nil {
+		return signals.PostResult{}, refuse(err)
+	}
+	return t.take(ctx, read)
+}
+
+// take enqueues a post, or applies the decision in it.
+func (t posts) take(ctx workflow.Context, read thread.Incoming) (signals.PostResult, error) {
+	if d, ok := t.state.DecisionIn(read); ok {
+		return approvals(t).postDecision(ctx, read, d)
+	}
+	posted, err := t.enqueue(ctx, read)
+	switch {
+	case err != nil:
+		return signals.PostResult{}, refuse(err)
+	case posted.Duplicate:
 		return signals.PostResult{EventID: posted.EventID, Status: signals.PostDuplicate}, nil
 	}
 	return signals.PostResult{EventID: posted.EventID, Status: signals.PostQueued}, nil
@@ -69,14 +84,19 @@ func (t posts) updatePostBatch(ctx workflow.Context, b signals.PostBatch) (signa
 	out := signals.PostBatchResult{Results: make([]signals.PostOutcome, len(b.Posts))}
 	decisions := workflow.NewWaitGroup(ctx)
 	for i, p := range b.Posts {
-		if _, decides := t.state.DecisionIn(p); !decides {
-			out.Results[i] = outcome(t.updatePost(ctx, p))
+		read, err := t.state.Read(p)
+		if err != nil {
+			out.Results[i] = outcome(signals.PostResult{}, refuse(err))
+			continue
+		}
+		if _, decides := t.state.DecisionIn(read); !decides {
+			out.Results[i] = outcome(t.take(ctx, read))
 			continue
 		}
 		decisions.Add(1)
 		workflow.GoNamed(ctx, "decision "+p.ID, func(ctx workflow.Context) {
 			defer decisions.Done()
-			out.Results[i] = outcome(t.updatePost(ctx, p))
+			out.Results[i] = outcome(t.take(ctx, read))
 		})
 	}
 	decisions.Wait(ctx)

@@ -14,17 +14,16 @@ import (
 	"github.com/threadmill/threadmill/workflows"
 )
 
-// subWorld is a world in which the thread of a sub-agent runs alone. reports are what it
-// tells the thread above; err is what becomes of that.
-func subWorld(t *testing.T, f *fakes, err error) (w *world, reports *inbox[thread.SubEnded]) {
+// subWorld is a world with the thread of a sub-agent only. reports are its reports to the parent
+// thread; err is their result.
+func subWorld(t *testing.T, f *fakes, err error) (w *world, reports *inbox[thread.SubAgentEnded]) {
 	t.Helper()
 	w = worldWith(t, f)
 	w.alone(subWorkflowID)
-	return w, box[thread.SubEnded](w, signals.WorkflowID("ns", "t1"), signals.SignalSubEnded, err)
+	return w, box[thread.SubAgentEnded](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentEnded, err)
 }
 
-// asksBob is how the thread of a sub-agent begins; it works in the background for that
-// long, unless that is 0.
+// asksBob is the input of a sub-agent's thread; with a deadline, it is a background task.
 func (w *world) asksBob(deadline time.Duration) workflows.Input {
 	parent := &thread.Parent{
 		ThreadID: "t1", Agent: "alice", ToolName: "call_agent", ToolCallID: "c1", MessageID: "go.0.1", TraceID: "go", EventID: "go", Depth: 1,
@@ -67,7 +66,7 @@ func TestThreadOfASubAgent(t *testing.T) {
 	}, stored[event.StatusChange](w.fakes, event.TypeStatus))
 }
 
-// TestClientsStartNoSubAgents: there would be nobody to answer.
+// TestClientsStartNoSubAgents: there is no parent thread to answer.
 func TestClientsStartNoSubAgents(t *testing.T) {
 	for name, change := range map[string]func(*workflows.Input){
 		"without a parent": func(in *workflows.Input) { in.Parent = nil }, "without a question": func(in *workflows.Input) { in.First = nil },
@@ -88,7 +87,7 @@ func TestClientsStartNoSubAgents(t *testing.T) {
 	require.Empty(t, w.ends, "a thread that a client starts works for no other")
 }
 
-// TestQuestionThatDoesNotArrive: nobody waits for its answer.
+// TestQuestionThatDoesNotArrive: the sub-agent does not wait for a decision.
 func TestQuestionThatDoesNotArrive(t *testing.T) {
 	w, _ := subWorld(t, newFakes(t), nil)
 	in := w.asksBob(0)
@@ -100,11 +99,11 @@ func TestQuestionThatDoesNotArrive(t *testing.T) {
 	require.NotEqual(t, signals.TurnCompleted, w.ends[0].Status)
 }
 
-// TestDeadlineOfASubAgent: it is interrupted, whatever it waits for.
+// TestDeadlineOfASubAgent: the deadline interrupts any wait.
 func TestDeadlineOfASubAgent(t *testing.T) {
 	w, reports := subWorld(t, newFakes(t), nil)
-	box[thread.SubAsks](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAsks, nil)
-	box[thread.SubDecided](w, signals.WorkflowID("ns", "t1"), signals.SignalSubDecided, nil)
+	box[thread.SubAgentApprovals](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentApprovals, nil)
+	box[thread.SubAgentDecision](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentDecision, nil)
 	w.model = script(asks("x1"))
 	w.end = func(in thread.EndStep) (thread.EndReply, error) { return thread.EndReply{Error: in.Error}, nil }
 	began := w.Now()
@@ -116,13 +115,13 @@ func TestDeadlineOfASubAgent(t *testing.T) {
 	require.Contains(t, reports.all()[0].Error, "it had not completed by its deadline, ")
 }
 
-// TestDeadlineOfASubAgentThatHasMoved: it is the same.
+// TestDeadlineOfASubAgentThatHasMoved: continue-as-new keeps the deadline.
 func TestDeadlineOfASubAgentThatHasMoved(t *testing.T) {
 	f := newFakes(t)
 	f.model = script(asks("x1"))
 	next := subMoves(t, f, 30*day)
 	w, reports := subWorld(t, f, nil)
-	box[thread.SubDecided](w, signals.WorkflowID("ns", "t1"), signals.SignalSubDecided, nil)
+	box[thread.SubAgentDecision](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentDecision, nil)
 	deadline := next.State.Parent.Background.Deadline
 	w.SetStartTime(deadline.Add(-time.Hour))
 	_, err := w.delegate(next)
@@ -131,12 +130,12 @@ func TestDeadlineOfASubAgentThatHasMoved(t *testing.T) {
 	require.Len(t, reports.all(), 1)
 }
 
-// subMoves lets the thread of a sub-agent move while it waits for approval. It returns what
-// it goes on with.
+// subMoves lets the thread of a sub-agent continue as new while it waits for approval. It returns
+// the next input.
 func subMoves(t *testing.T, f *fakes, deadline time.Duration, before ...func(*world)) workflows.Input {
 	t.Helper()
 	w, _ := subWorld(t, f, nil)
-	asked := box[thread.SubAsks](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAsks, nil)
+	asked := box[thread.SubAgentApprovals](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentApprovals, nil)
 	for _, do := range before {
 		w.then(func() { do(w) })
 	}
@@ -151,13 +150,13 @@ func subMoves(t *testing.T, f *fakes, deadline time.Duration, before ...func(*wo
 	return next
 }
 
-// TestSubAgentMoves: it goes on as what it is.
+// TestSubAgentMoves: it continues as a sub-agent.
 func TestSubAgentMoves(t *testing.T) {
 	f := newFakes(t)
 	f.model = script(asks("x1"))
 	next := subMoves(t, f, 0)
 	w, reports := subWorld(t, f, nil)
-	decisions := box[thread.SubDecided](w, signals.WorkflowID("ns", "t1"), signals.SignalSubDecided, nil)
+	decisions := box[thread.SubAgentDecision](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentDecision, nil)
 	w.then(func() { w.decide("x1", event.DecisionApprove, "") })
 	out, err := w.delegate(next)
 	require.NoError(t, err)
@@ -168,35 +167,36 @@ func TestSubAgentMoves(t *testing.T) {
 	require.Equal(t, "c1", f.ends[0].Parent.ToolCallID)
 }
 
-// TestSubAgentReportsToAThreadThatHasMoved: also when it has moved itself since it was asked.
+// TestSubAgentReportsToAThreadThatHasMoved: even if it has itself continued as new since the
+// request.
 func TestSubAgentReportsToAThreadThatHasMoved(t *testing.T) {
 	report := func(w *world) { w.SignalWorkflow(signals.SignalReport, nil) }
 	t.Run("asked in its first run", func(t *testing.T) {
 		f := newFakes(t)
 		w, reports := subWorld(t, f, nil)
-		box[thread.SubAsks](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAsks, nil)
-		box[thread.SubDecided](w, signals.WorkflowID("ns", "t1"), signals.SignalSubDecided, nil)
+		box[thread.SubAgentApprovals](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentApprovals, nil)
+		box[thread.SubAgentDecision](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentDecision, nil)
 		f.model = script(asks("x1"))
 		w.then(func() { report(w); report(w) })
 		w.then(func() { w.decide("x1", event.DecisionApprove, "") })
 		out, err := w.delegate(w.asksBob(0))
 		require.NoError(t, err)
-		require.Equal(t, []thread.SubEnded{{ThreadID: subThread, DelegateReply: out}}, reports.all())
+		require.Equal(t, []thread.SubAgentEnded{{ThreadID: subThread, DelegateReply: out}}, reports.all())
 	})
 	t.Run("asked before it moved", func(t *testing.T) {
 		f := newFakes(t)
 		f.model = script(asks("x1"))
 		next := subMoves(t, f, 0, report)
 		w, reports := subWorld(t, f, nil)
-		box[thread.SubDecided](w, signals.WorkflowID("ns", "t1"), signals.SignalSubDecided, nil)
+		box[thread.SubAgentDecision](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentDecision, nil)
 		w.then(func() { w.decide("x1", event.DecisionApprove, "") })
 		out, err := w.delegate(next)
 		require.NoError(t, err)
-		require.Equal(t, []thread.SubEnded{{ThreadID: subThread, DelegateReply: out}}, reports.all())
+		require.Equal(t, []thread.SubAgentEnded{{ThreadID: subThread, DelegateReply: out}}, reports.all())
 	})
 }
 
-// TestSubAgentOutlivesTheThreadAbove: a task is recorded there all the same.
+// TestSubAgentOutlivesTheThreadAbove: the end of a task is still recorded there.
 func TestSubAgentOutlivesTheThreadAbove(t *testing.T) {
 	w, _ := subWorld(t, newFakes(t), gone)
 	w.end = func(thread.EndStep) (thread.EndReply, error) {
@@ -208,12 +208,12 @@ func TestSubAgentOutlivesTheThreadAbove(t *testing.T) {
 	require.Equal(t, event.TypeBackgroundTaskCompleted, stored[event.EnvEvent](w.fakes, event.TypeEnv)[0].Type)
 }
 
-// TestTaskOfASubAgentThatIsLost: its thread is told, since nobody waits for it.
+// TestTaskOfASubAgentThatIsLost: the task reports to its thread, which does not wait for it.
 func TestTaskOfASubAgentThatIsLost(t *testing.T) {
 	t.Run("cancelled", func(t *testing.T) {
 		w, reports := subWorld(t, newFakes(t), nil)
-		box[thread.SubAsks](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAsks, nil)
-		box[thread.SubDecided](w, signals.WorkflowID("ns", "t1"), signals.SignalSubDecided, nil)
+		box[thread.SubAgentApprovals](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentApprovals, nil)
+		box[thread.SubAgentDecision](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentDecision, nil)
 		w.model = script(asks("x1"))
 		w.then(w.CancelWorkflow)
 		_, err := w.delegate(w.asksBob(day))
@@ -233,18 +233,18 @@ func TestTaskOfASubAgentThatIsLost(t *testing.T) {
 	})
 }
 
-// TestSubAgentIsClosed: by a person, before it has answered.
+// TestSubAgentIsClosed: a person closes it before it has answered.
 func TestSubAgentIsClosed(t *testing.T) {
 	w, _ := subWorld(t, newFakes(t), nil)
-	box[thread.SubAsks](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAsks, nil)
-	decided := box[thread.SubDecided](w, signals.WorkflowID("ns", "t1"), signals.SignalSubDecided, nil)
+	box[thread.SubAgentApprovals](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentApprovals, nil)
+	decided := box[thread.SubAgentDecision](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentDecision, nil)
 	w.model = script(asks("x1"))
 	w.then(func() { w.control(signals.ControlClose) })
 	out, err := w.delegate(w.asksBob(0))
 	require.NoError(t, err)
 	require.Equal(t, signals.TurnInterrupted, out.Status)
 	require.Len(t, w.ends, 1, "the call has a result")
-	require.Equal(t, []thread.SubDecided{{ThreadID: subThread, ToolCallID: "x1"}}, decided.all(), "and nobody is asked any more")
+	require.Equal(t, []thread.SubAgentDecision{{ThreadID: subThread, ToolCallID: "x1"}}, decided.all(), "and nobody is asked any more")
 	closed := 0
 	for _, change := range stored[event.StatusChange](w.fakes, event.TypeStatus) {
 		if change.Status == event.StatusClosed {
@@ -259,9 +259,9 @@ func TestBackgroundTasksOfASubAgent(t *testing.T) {
 	w, _ := subWorld(t, newFakes(t), nil)
 	w.SetDetachedChildWait(false)
 	w.work = pendingTask
-	box[thread.SubAsks](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAsks, nil)
-	box[thread.SubDecided](w, signals.WorkflowID("ns", "t1"), signals.SignalSubDecided, nil)
-	// The task's activity has answered when it is cancelled, as in TestAgentCancelsItsTask.
+	box[thread.SubAgentApprovals](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentApprovals, nil)
+	box[thread.SubAgentDecision](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentDecision, nil)
+	// The task's activity has returned before the cancellation, as in TestAgentCancelsItsTask.
 	w.model = script(background("x1", false), asks("x2"))
 	w.then(func() { w.decide("x2", event.DecisionApprove, "") })
 	_, err := w.delegate(w.asksBob(0))

@@ -30,7 +30,7 @@ func (t *activeTurn) startTask(ctx workflow.Context, r *thread.Run, c *thread.Ca
 		c.Refused(workflow.Now(ctx), refusal)
 		return
 	}
-	if c.Plan.Sub != nil {
+	if c.Plan.SubAgent != nil {
 		t.delegateTask(ctx, r, c)
 		return
 	}
@@ -66,7 +66,7 @@ func (t *conversation) watchTask(ctx workflow.Context, child workflow.Future, ta
 		why := "its workflow ended without a report: " + reason(err)
 		// A failure means that the task ended long ago.
 		_ = t.state.TaskReported(workflow.Now(ctx), thread.TaskReport{TaskID: task.ID, TaskReply: thread.TaskReply{Error: why}})
-		t.state.ForgetSub(task.ThreadID)
+		t.state.ForgetSubAgent(task.ThreadID)
 	})
 }
 
@@ -80,7 +80,7 @@ func (t *activeTurn) answer(ctx workflow.Context, r *thread.Run, c *thread.Call)
 // stopTask cancels the workflow of a task. It ignores one that has already ended.
 func (t *conversation) stopTask(ctx workflow.Context, task event.Task) {
 	if task.ThreadID != "" {
-		t.state.ForgetSub(task.ThreadID)
+		t.state.ForgetSubAgent(task.ThreadID)
 		t.cancelThread(ctx, task.ThreadID)
 		return
 	}

@@ -11,10 +11,10 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/searchattr"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/signals/threadclient"
 )
 
 // input starts a thread or, with State, continues one.
@@ -167,7 +167,7 @@ func (w *Workflows) open(ctx workflow.Context, in input) (*conversation, error) 
 	if err != nil {
 		return nil, fmt.Errorf("starting a thread: %w", err)
 	}
-	if err := errors.Join(in.problem, in.Start.Validate()); err != nil {
+	if err := errors.Join(in.problem, in.Validate()); err != nil {
 		return nil, temporal.NewNonRetryableApplicationError("starting a thread: "+err.Error(), signals.RefusedType, err)
 	}
 	t := &conversation{state: thread.New(namespace, threadID, in.Start, workflow.Now(ctx)), hooks: w.Hooks, ruleSet: w.Rules, over: never}
@@ -186,7 +186,7 @@ func (w *Workflows) open(ctx workflow.Context, in input) (*conversation, error) 
 // announce sets the search attributes and the memo of a thread that a plain client started.
 func announce(ctx workflow.Context, s *thread.State) error {
 	if workflow.GetTypedSearchAttributes(ctx).Size() == 0 {
-		if err := workflow.UpsertTypedSearchAttributes(ctx, threadclient.AttributeUpdates(s.Namespace, s.Agents)...); err != nil {
+		if err := workflow.UpsertTypedSearchAttributes(ctx, searchattr.Open(s.Namespace, s.Agents)...); err != nil {
 			return fmt.Errorf("setting the search attributes of a thread: %w", err)
 		}
 	}
@@ -291,7 +291,7 @@ func (t *conversation) settle(ctx workflow.Context) {
 
 // conclude ends a thread whose records are stored.
 func (t *conversation) conclude(ctx workflow.Context) {
-	if err := workflow.UpsertTypedSearchAttributes(ctx, threadclient.ClosedUpdate()); err != nil {
+	if err := workflow.UpsertTypedSearchAttributes(ctx, searchattr.Closed()); err != nil {
 		workflow.GetLogger(ctx).Error("setting the search attribute of a closed thread", "thread", t.state.ThreadID, "error", err)
 	}
 	t.show(ctx)

@@ -140,7 +140,7 @@ func (t *activeTurn) model(ctx workflow.Context, r *thread.Run) {
 		return
 	}
 	// First, so that no message joins the turn and no hook runs for a call that is not made.
-	if r.AtLimit(workflow.Now(ctx)) || !t.steer(ctx) || !r.Asked && !t.askModelCall(ctx, r) {
+	if r.AtLimit(workflow.Now(ctx)) || !t.steer(ctx) || !r.HooksDecided && !t.askModelCall(ctx, r) {
 		return
 	}
 	t.flushIfOverloaded(ctx)
@@ -283,13 +283,13 @@ func (t *activeTurn) execute(ctx workflow.Context, r *thread.Run, c *thread.Call
 	reply, err := t.runTool(ctx, c, step)
 	if err != nil {
 		// A tool's activity was awaited, so a cancelled one has never started.
-		c.Begun = c.Plan.Quick || !temporal.IsCanceledError(err)
+		c.Started = c.Plan.Quick || !temporal.IsCanceledError(err)
 		t.callFailed(ctx, r, c, err)
 		return true
 	}
 	s.Flushed(step.Flush)
-	if reply.Ask != nil {
-		c.AskAgain(workflow.Now(ctx), *reply.Ask)
+	if reply.Approval != nil {
+		c.RequestAgain(workflow.Now(ctx), *reply.Approval)
 		return false
 	}
 	c.CallRan(reply)

@@ -6,7 +6,6 @@ import (
 	"io"
 	"mime"
 	"net/http"
-	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -15,11 +14,8 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/threadmill/threadmill/auth"
-	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/feed"
 	"github.com/threadmill/threadmill/internal/projection"
-	"github.com/threadmill/threadmill/internal/projection/envview"
-	"github.com/threadmill/threadmill/internal/projection/worldview"
 	"github.com/threadmill/threadmill/store"
 )
 
@@ -34,12 +30,6 @@ type eventsInput struct {
 	Limit       int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"Of a page"`
 }
 
-// eventPage is a page of stored events.
-type eventPage struct {
-	Events []event.PagedEvent `json:"events" nullable:"false"`
-	Next   string             `json:"next,omitempty" doc:"The cursor of the next page, if there is one"`
-}
-
 const (
 	typeJSON = "application/json"
 	typeSSE  = "text/event-stream"
@@ -48,20 +38,18 @@ const (
 // eventHandlers serve the events of threads: pages and streams, in each view.
 type eventHandlers struct {
 	*lookup
-	feed    *feed.Feed
-	env     envview.Projection
-	chats   worldview.Projection
+	views   map[string]view
 	viewers *viewers
 }
 
 func (h *eventHandlers) registerEvents() {
 	registry := h.api.OpenAPI().Components.Schemas
-	page := registry.Schema(reflect.TypeFor[eventPage](), true, "EventPage")
-	one := registry.Schema(reflect.TypeFor[event.AgentEvent](), true, "AgentEvent")
-	envPage := registry.Schema(reflect.TypeFor[envPage](), true, "EnvPage")
-	env := registry.Schema(reflect.TypeFor[event.EnvEvent](), true, "EnvEvent")
-	worldPage := registry.Schema(reflect.TypeFor[worldPage](), true, "WorldPage")
-	ofWorld := registry.Schema(reflect.TypeFor[event.WorldEvent](), true, "WorldEvent")
+	pages, ones := &huma.Schema{}, &huma.Schema{}
+	for _, name := range []string{"agent", "env", "world"} {
+		page, one := h.views[name].types()
+		pages.OneOf = append(pages.OneOf, registry.Schema(page, true, ""))
+		ones.OneOf = append(ones.OneOf, registry.Schema(one, true, ""))
+	}
 	op := huma.Operation{
 		OperationID: "events", Method: http.MethodGet, Path: "/v1/threads/{id}/events", Tags: []string{"events"},
 		Summary: "Read a page of events, or watch",
@@ -71,8 +59,8 @@ func (h *eventHandlers) registerEvents() {
 		Errors: []int{400, 404, 503},
 		Responses: map[string]*huma.Response{
 			"200": {Description: "Events", Content: map[string]*huma.MediaType{
-				typeJSON: {Schema: &huma.Schema{OneOf: []*huma.Schema{page, envPage, worldPage}}},
-				typeSSE:  {Schema: &huma.Schema{OneOf: []*huma.Schema{one, env, ofWorld}}},
+				typeJSON: {Schema: pages},
+				typeSSE:  {Schema: ones},
 			}},
 			"204": {Description: "The thread is closed, and everything has been sent"},
 		},
@@ -81,7 +69,8 @@ func (h *eventHandlers) registerEvents() {
 }
 
 func (h *eventHandlers) events(ctx context.Context, in *eventsInput) (*huma.StreamResponse, error) {
-	at, err := in.cursor()
+	view := h.views[in.View]
+	at, err := in.cursor(view)
 	if err != nil {
 		return nil, err
 	}
@@ -89,34 +78,28 @@ func (h *eventHandlers) events(ctx context.Context, in *eventsInput) (*huma.Stre
 	if err != nil {
 		return nil, err
 	}
-	switch {
-	case wantsStream(in.Accept):
-	case in.View == viewEnv:
-		return h.envPage(ctx, in, at)
-	case in.View == viewWorld:
-		return h.worldPage(ctx, in, at)
-	default:
-		return h.page(ctx, in, at.Cursor)
+	if !wantsStream(in.Accept) {
+		page, err := view.page(ctx, h.key(in.ID), at, in.Limit)
+		if err != nil {
+			return nil, h.problem(ctx, in.ID, err)
+		}
+		return h.writePage(in.ID, page), nil
 	}
-	from := projection.From{
+	return h.watch(ctx, in.ID, view, projection.From{
 		Cursor: at, Now: in.From == "now" && !in.resumes(), Finite: thread.Status == store.ThreadClosed,
-	}
-	return h.watch(ctx, in.ID, in.View, from)
+	})
 }
-
-// viewEnv is the view of a thread as environment events.
-const viewEnv = "env"
 
 // cursor is where to begin; the header wins, since browsers repeat the query when
 // they reconnect.
-func (in *eventsInput) cursor() (projection.Cursor, error) {
+func (in *eventsInput) cursor(v view) (projection.Cursor, error) {
 	for _, at := range []struct{ location, text string }{
 		{"header.Last-Event-ID", in.LastEventID}, {"query.lastEventId", in.LastID}, {"query.cursor", in.Cursor},
 	} {
 		if at.text == "" {
 			continue
 		}
-		c, err := in.parse(at.text)
+		c, err := v.cursor(at.text)
 		if err != nil {
 			return c, refuse(http.StatusBadRequest, at.location, err.Error())
 		}
@@ -127,16 +110,6 @@ func (in *eventsInput) cursor() (projection.Cursor, error) {
 
 // resumes reports whether a place is named, be it the beginning.
 func (in *eventsInput) resumes() bool { return in.LastEventID+in.LastID+in.Cursor != "" }
-
-// parse reads an id of the view. One from between the events of another view that are made
-// of one event is no place among agent events.
-func (in *eventsInput) parse(text string) (projection.Cursor, error) {
-	if in.View == viewEnv || in.View == viewWorld {
-		return projection.ParseCursor(text)
-	}
-	c, err := feed.ParseCursor(text)
-	return projection.Cursor{Cursor: c}, err
-}
 
 // wantsStream reports whether an Accept header prefers server-sent events to JSON.
 func wantsStream(accept string) bool {
@@ -162,56 +135,9 @@ func wantsStream(accept string) bool {
 	return sse > json || sse > 0 && sse == json && sseAt < jsonAt
 }
 
-func (h *eventHandlers) page(ctx context.Context, in *eventsInput, at feed.Cursor) (*huma.StreamResponse, error) {
-	items, next, err := h.feed.Page(ctx, h.key(in.ID), at, in.Limit)
-	if err != nil {
-		return nil, h.problem(ctx, in.ID, err)
-	}
-	page := eventPage{Events: make([]event.PagedEvent, len(items))}
-	for i, item := range items {
-		page.Events[i] = event.PagedEvent{ID: item.Cursor.String(), AgentEvent: item.Event}
-	}
-	if next != nil {
-		page.Next = next.String()
-	}
-	return h.writePage(in.ID, page), nil
-}
-
-func (h *eventHandlers) envPage(ctx context.Context, in *eventsInput, at projection.Cursor) (*huma.StreamResponse, error) {
-	items, next, err := h.env.Page(ctx, h.key(in.ID), at, in.Limit)
-	if err != nil {
-		return nil, h.problem(ctx, in.ID, err)
-	}
-	page := envPage{Events: make([]event.EnvEvent, len(items))}
-	for i, item := range items {
-		page.Events[i] = item.Event
-		page.LastEventID = item.Cursor.String()
-	}
-	if next != nil {
-		page.Next = next.String()
-	}
-	return h.writePage(in.ID, page), nil
-}
-
-func (h *eventHandlers) worldPage(ctx context.Context, in *eventsInput, at projection.Cursor) (*huma.StreamResponse, error) {
-	items, next, err := h.chats.Page(ctx, h.key(in.ID), at, in.Limit)
-	if err != nil {
-		return nil, h.problem(ctx, in.ID, err)
-	}
-	page := worldPage{Events: make([]event.WorldEvent, len(items))}
-	for i, item := range items {
-		page.Events[i] = item.Event
-		page.LastEventID = item.Cursor.String()
-	}
-	if next != nil {
-		page.Next = next.String()
-	}
-	return h.writePage(in.ID, page), nil
-}
-
 // watch opens the reader before the answer begins, so that what fails is a problem
 // document.
-func (h *eventHandlers) watch(ctx context.Context, id, view string, from projection.From) (_ *huma.StreamResponse, err error) {
+func (h *eventHandlers) watch(ctx context.Context, id string, v view, from projection.From) (_ *huma.StreamResponse, err error) {
 	leave, err := h.viewers.enter()
 	if err != nil {
 		return nil, err
@@ -222,7 +148,7 @@ func (h *eventHandlers) watch(ctx context.Context, id, view string, from project
 			leave()
 		}
 	}()
-	reader, err := h.open(ctx, id, view, from)
+	reader, err := v.open(ctx, h.key(id), from)
 	if err != nil {
 		return nil, h.problem(ctx, id, err)
 	}

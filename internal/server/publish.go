@@ -13,13 +13,6 @@ import (
 	"github.com/threadmill/threadmill/signals/threadclient"
 )
 
-// envPage is a page of environment events.
-type envPage struct {
-	Events      []event.EnvEvent `json:"events" nullable:"false"`
-	Next        string           `json:"next,omitempty" doc:"The cursor of the next page, if there is one"`
-	LastEventID string           `json:"lastEventId,omitempty" doc:"Where a stream continues after these events"`
-}
-
 // publishBody is the body of requests that publish an environment event.
 type publishBody struct {
 	ID        string                     `json:"id,omitempty" maxLength:"128" doc:"Idempotency key: duplicates are ignored. Default: a new UUID"`

@@ -18,8 +18,6 @@ import (
 	"github.com/threadmill/threadmill/internal/feed"
 	"github.com/threadmill/threadmill/internal/guard"
 	"github.com/threadmill/threadmill/internal/outage"
-	"github.com/threadmill/threadmill/internal/projection/envview"
-	"github.com/threadmill/threadmill/internal/projection/worldview"
 	"github.com/threadmill/threadmill/internal/registry"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
@@ -223,7 +221,7 @@ func New(cfg Config) (http.Handler, error) {
 	(&threadHandlers{l, cfg.Threads}).registerThreads()
 	(&messageHandlers{l, cfg.Threads, cfg.WaitLimit}).registerMessages()
 	(&queueHandlers{l, cfg.Threads}).registerQueue()
-	(&eventHandlers{l, events, envview.New(events, cfg.Store), worldview.New(events, cfg.Store), v}).registerEvents()
+	(&eventHandlers{l, newViews(events, cfg.Store), v}).registerEvents()
 	(&publishHandlers{c, cfg.Threads}).registerPublish()
 	(&promptHandlers{c, cfg.Threads}).registerSessions(mux)
 	(&worldHandlers{l, chats}).registerWorld()
@@ -274,6 +272,9 @@ var schemaNames = map[reflect.Type]string{
 	reflect.TypeFor[agent.Summary]():          "AgentSummary",
 	reflect.TypeFor[agent.Detail]():           "AgentDetail",
 	reflect.TypeFor[agent.Version]():          "AgentVersion",
+	reflect.TypeFor[page[event.PagedEvent]](): "EventPage",
+	reflect.TypeFor[page[event.EnvEvent]]():   "EnvPage",
+	reflect.TypeFor[page[event.WorldEvent]](): "WorldPage",
 }
 
 func schemaName(t reflect.Type, hint string) string {

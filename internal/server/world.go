@@ -16,16 +16,6 @@ import (
 	"github.com/threadmill/threadmill/world"
 )
 
-// viewWorld is the view of a thread as events of a world of agents.
-const viewWorld = "world"
-
-// worldPage is a page of events of a world.
-type worldPage struct {
-	Events      []event.WorldEvent `json:"events" nullable:"false"`
-	Next        string             `json:"next,omitempty" doc:"The cursor of the next page, if there is one"`
-	LastEventID string             `json:"lastEventId,omitempty" doc:"Where a stream continues after these events"`
-}
-
 type worldMessageInput struct {
 	ThreadPath
 	Body struct {

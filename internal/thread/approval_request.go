@@ -30,7 +30,7 @@ func (p PlannedCall) Request(agent, messageID, arguments string, now time.Time) 
 	if g := p.Guard; g != nil {
 		q.Digest, q.Definition, q.WorkingDirectory = g.Digest, g.Definition, g.WorkingDirectory
 	}
-	if ask := p.Ask; ask != nil {
+	if ask := p.Approval; ask != nil {
 		q.Approvers = ask.Approvers
 		if ask.Quorum > 1 {
 			q.Quorum = ask.Quorum
@@ -71,7 +71,7 @@ func (c *Call) request(now time.Time) {
 	if c.Round > event.FirstRound {
 		q.Round = c.Round
 	}
-	if ask := c.Plan.Ask; ask != nil && ask.Remind > 0 {
+	if ask := c.Plan.Approval; ask != nil && ask.Remind > 0 {
 		at := now.Add(ask.Remind)
 		c.RemindAt = &at
 	}
@@ -88,15 +88,15 @@ func (c *Call) granted(now time.Time) {
 	t.record(now, c.DecisionID, event.TypeApproval, made)
 	s.rememberSettled(c.Plan.ID, event.DecisionApprove)
 	if c.Requested != nil {
-		s.notifyParentDecided(SubDecided{ToolCallID: c.Plan.ID, Approval: &made})
+		s.notifyParentDecided(SubAgentDecision{ToolCallID: c.Plan.ID, Approval: &made})
 	}
 }
 
-// AskAgain makes an approved call wait again, because its approval was no longer valid when it was
+// RequestAgain makes an approved call wait again, because its approval was no longer valid when it was
 // about to run. p is its new plan.
-func (c *Call) AskAgain(now time.Time, p PlannedCall) {
+func (c *Call) RequestAgain(now time.Time, p PlannedCall) {
 	t := c.run.turn
-	c.Plan, c.DecisionID, c.Edited, c.Votes, c.Stage, c.Begun = p, "", "", nil, Ready, false
+	c.Plan, c.DecisionID, c.Edited, c.Votes, c.Stage, c.Started = p, "", "", nil, Ready, false
 	c.Round = max(c.Round, event.FirstRound) + 1
 	if !p.NeedsApproval || p.Denied != "" {
 		c.accept(now)
@@ -138,7 +138,7 @@ func (c *Call) GuardStep() PlanStep {
 // the approval is still valid.
 func (c *Call) Guard(now time.Time, p PlannedCall) bool {
 	if p.Denied != "" || p.NeedsApproval || p.Lapsed {
-		c.AskAgain(now, p)
+		c.RequestAgain(now, p)
 		return false
 	}
 	p.Grant = c.Plan.Grant
@@ -296,11 +296,11 @@ func (c *Call) expireCall(now time.Time) {
 	made := c.approvalOf(now)
 	made.Decision, made.By, made.Votes = event.DecisionExpired, "threadmill", c.Votes
 	t.record(now, event.DecisionID(c.Plan.ID, c.Round), event.TypeApproval, made)
-	s.notifyParentDecided(SubDecided{ToolCallID: c.Plan.ID, Approval: &made})
+	s.notifyParentDecided(SubAgentDecision{ToolCallID: c.Plan.ID, Approval: &made})
 	s.rememberSettled(c.Plan.ID, event.DecisionExpired)
-	text := fmt.Sprintf(expiredText, c.Plan.Ask.Expires)
+	text := fmt.Sprintf(expiredText, c.Plan.Approval.Expires)
 	c.settleWithoutRunning(now, text)
-	if c.Plan.Ask.EndsTurn {
+	if c.Plan.Approval.EndsTurn {
 		s.Interrupt(signals.Control{Action: signals.ControlInterrupt, By: "threadmill", Reason: text, EventID: t.Item.ID})
 	}
 }
@@ -309,7 +309,7 @@ func (c *Call) expireCall(now time.Time) {
 func (c *Call) remind(now time.Time) {
 	t := c.run.turn
 	c.Reminders++
-	at := now.Add(c.Plan.Ask.Remind)
+	at := now.Add(c.Plan.Approval.Remind)
 	c.RemindAt = &at
 	q := *c.Requested
 	q.Votes, q.Reminder = c.Votes, c.Reminders
@@ -324,11 +324,11 @@ func (ds *Decisions) Listable() bool {
 	if s.Parent != nil {
 		return false
 	}
-	listed := slices.ContainsFunc(s.Subs, func(sub Sub) bool { return sub.Listed && len(sub.Asks) > 0 })
+	listed := slices.ContainsFunc(s.SubAgents, func(sub SubAgent) bool { return sub.Listed && len(sub.Approvals) > 0 })
 	s.eachCall(func(c *Call) {
 		listed = listed || c.Stage == Waiting && c.listed()
 	})
 	return listed
 }
 
-func (c *Call) listed() bool { return c.Plan.Ask != nil && c.Plan.Ask.Listed }
+func (c *Call) listed() bool { return c.Plan.Approval != nil && c.Plan.Approval.Listed }

@@ -28,14 +28,14 @@ type Call struct {
 	// Edited are the arguments with which a person replaced the call's own.
 	Edited string `json:"edited,omitempty"`
 
-	// Begun means that a worker has started the call.
-	Begun bool `json:"begun,omitempty"`
+	// Started means that a worker has started the call.
+	Started bool `json:"started,omitempty"`
 
 	// Client is the record that asks connected clients to run the call.
 	Client *event.ClientCall `json:"client,omitempty"`
 
-	// Sub is the thread of the sub-agent that works on the call.
-	Sub string `json:"sub,omitempty"`
+	// SubAgent is the thread of the sub-agent that works on the call.
+	SubAgent string `json:"subAgent,omitempty"`
 
 	// Failed reports whether the result is an error. Decision is the decision of inline hooks on
 	// the result.
@@ -57,7 +57,7 @@ func (c *Call) editedPrefix() string {
 
 // cutOff returns the result of an interrupted call.
 func (c *Call) cutOff() string {
-	if c.Begun || c.Sub != "" || c.Client != nil {
+	if c.Started || c.SubAgent != "" || c.Client != nil {
 		return InterruptedText
 	}
 	return NotBegunText

@@ -57,7 +57,7 @@ func TestPostRefused(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			s := newState()
 			before := asJSON(t, s)
-			_, err := s.Post(t0, tc.post)
+			_, err := postAt(s, t0, tc.post)
 			requireField(t, tc.field, err)
 			require.ErrorIs(t, err, event.ErrInvalid)
 			require.Equal(t, before, asJSON(t, s), "a refused post changes nothing")
@@ -90,14 +90,14 @@ func TestTermsOfARequest(t *testing.T) {
 			func(p *PlannedCall) { p.Guard = nil },
 			func(q *event.ApprovalRequest) { q.Digest, q.Definition, q.WorkingDirectory = "", "", "" },
 		},
-		"no terms at all":    {func(p *PlannedCall) { p.Ask = nil }, func(*event.ApprovalRequest) {}},
-		"one is as none":     {func(p *PlannedCall) { p.Ask.Quorum = 1 }, func(*event.ApprovalRequest) {}},
-		"several":            {func(p *PlannedCall) { p.Ask.Quorum = 2 }, func(q *event.ApprovalRequest) { q.Quorum = 2 }},
-		"certain people":     {func(p *PlannedCall) { p.Ask.Approvers = []string{"bea"} }, func(q *event.ApprovalRequest) { q.Approvers = []string{"bea"} }},
-		"for a certain time": {func(p *PlannedCall) { p.Ask.Expires = time.Hour }, func(q *event.ApprovalRequest) { q.ExpiresAt = &expires }},
+		"no terms at all":    {func(p *PlannedCall) { p.Approval = nil }, func(*event.ApprovalRequest) {}},
+		"one is as none":     {func(p *PlannedCall) { p.Approval.Quorum = 1 }, func(*event.ApprovalRequest) {}},
+		"several":            {func(p *PlannedCall) { p.Approval.Quorum = 2 }, func(q *event.ApprovalRequest) { q.Quorum = 2 }},
+		"certain people":     {func(p *PlannedCall) { p.Approval.Approvers = []string{"bea"} }, func(q *event.ApprovalRequest) { q.Approvers = []string{"bea"} }},
+		"for a certain time": {func(p *PlannedCall) { p.Approval.Expires = time.Hour }, func(q *event.ApprovalRequest) { q.ExpiresAt = &expires }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, want := careful("c1", "ls", AskPlan{}), base
+			p, want := careful("c1", "ls", ApprovalPlan{}), base
 			tc.change(&p)
 			tc.want(&want)
 			require.Equal(t, want, p.Request("alice", "m1", "{}", t0))
@@ -115,7 +115,7 @@ func TestWhatASubAgentIsAsked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, _ := tasking(t)
 			c := of(s, subCall("c1"))
-			c.Plan.Sub.Message = message
+			c.Plan.SubAgent.Message = message
 			id, start := c.Delegate()
 			require.NoError(t, start.First.Validate(id))
 		})

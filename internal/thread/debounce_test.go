@@ -78,7 +78,7 @@ func (c *clock) turns(now time.Time) {
 func (c *clock) post(seconds int, p signals.Post) {
 	c.t.Helper()
 	c.until(at(seconds))
-	_, err := c.s.Post(at(seconds), p)
+	_, err := postAt(c.s, at(seconds), p)
 	require.NoError(c.t, err)
 	c.turns(at(seconds))
 }
@@ -179,7 +179,7 @@ func TestHeldEvent(t *testing.T) {
 	require.Equal(t, signals.TurnHeld, ended(t, s, "e1").Status, "who waits is told")
 	require.Equal(t, []string{"t1.opened", "e1", "e1.held.turn_ended"}, recordIDs(s.Pending), "it is stored once")
 	s.Flushed(s.Flush())
-	dup, err := s.Post(at(1), p)
+	dup, err := postAt(s, at(1), p)
 	require.NoError(t, err)
 	require.True(t, dup.Duplicate, "S3-10 also while it is held back")
 

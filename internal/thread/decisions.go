@@ -151,7 +151,7 @@ func (c *Call) decide(now time.Time, d signals.Decide, checked CheckReply) signa
 func (c *Call) decided(now time.Time, made event.Approval) {
 	t, s := c.run.turn, c.run.turn.thread
 	t.record(now, event.DecisionID(c.Plan.ID, c.Round), event.TypeApproval, made)
-	s.notifyParentDecided(SubDecided{ToolCallID: c.Plan.ID, Approval: &made})
+	s.notifyParentDecided(SubAgentDecision{ToolCallID: c.Plan.ID, Approval: &made})
 	s.rememberSettled(c.Plan.ID, made.Decision)
 	c.RemindAt = nil
 }
@@ -329,8 +329,8 @@ func (ds *Decisions) settledAs(d signals.Decide) signals.DecideOutcome {
 func (ds *Decisions) Approvals() []event.ApprovalRequest {
 	s := ds.thread
 	out := []event.ApprovalRequest{}
-	for _, sub := range s.Subs {
-		out = append(out, sub.Asks...)
+	for _, sub := range s.SubAgents {
+		out = append(out, sub.Approvals...)
 	}
 	s.eachCall(func(c *Call) {
 		if c.Stage == Waiting {

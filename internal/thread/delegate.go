@@ -40,7 +40,7 @@ type Parent struct {
 
 	// EditedPrefix precedes the answer. It tells the agent that a person edited the arguments of
 	// its call.
-	EditedPrefix string `json:"told,omitempty"`
+	EditedPrefix string `json:"editedPrefix,omitempty"`
 
 	// Undecided means that hooks of the parent thread decide on the answer.
 	Undecided bool `json:"undecided,omitempty"`
@@ -62,7 +62,7 @@ type Parent struct {
 
 	// ReportRequested means that the parent thread has continued as new and must be notified of the
 	// sub-agent's end by signal.
-	ReportRequested bool `json:"called,omitempty"`
+	ReportRequested bool `json:"reportRequested,omitempty"`
 }
 
 // ParentLink connects a sub-agent's thread to its parent thread.
@@ -79,31 +79,31 @@ type ParentLink struct {
 type Children struct {
 	thread *State
 
-	Subs     []Sub `json:"subs,omitempty"`
-	SubCount int   `json:"subCount,omitempty"`
+	SubAgents     []SubAgent `json:"subAgents,omitempty"`
+	SubAgentCount int        `json:"subAgentCount,omitempty"`
 }
 
-// Sub is a sub-agent that works for the thread.
-type Sub struct {
+// SubAgent is a sub-agent that works for the thread.
+type SubAgent struct {
 	ThreadID string `json:"threadId"`
 
 	// ToolCallID is the call that waits for the sub-agent, unless it works on the task TaskID.
 	// ReportRequested means that it was asked to report by signal, because the thread continues as
-	// new. Reply is its report. Gone says why it will never report.
+	// new. Reply is its report. Lost says why it will never report.
 	ToolCallID      string         `json:"toolCallId,omitempty"`
 	TaskID          string         `json:"taskId,omitempty"`
-	ReportRequested bool           `json:"called,omitempty"`
+	ReportRequested bool           `json:"reportRequested,omitempty"`
 	Reply           *DelegateReply `json:"reply,omitempty"`
-	Gone            string         `json:"gone,omitempty"`
+	Lost            string         `json:"lost,omitempty"`
 
-	// Asks are the pending approval requests of the sub-agent and of its own sub-agents. Listed
+	// Approvals are the pending approval requests of the sub-agent and of its own sub-agents. Listed
 	// reports whether they list the parent thread as waiting for approval. Forwarded maps the ids
 	// of calls to the decisions that were forwarded to the child thread, ForwardedAt to the times;
 	// Voted identifies the approvals that were forwarded for calls that need several.
-	Asks        []event.ApprovalRequest   `json:"asks,omitempty"`
+	Approvals   []event.ApprovalRequest   `json:"approvals,omitempty"`
 	Listed      bool                      `json:"listed,omitempty"`
-	Forwarded   map[string]event.Decision `json:"passed,omitempty"`
-	ForwardedAt map[string]time.Time      `json:"passedAt,omitempty"`
+	Forwarded   map[string]event.Decision `json:"forwarded,omitempty"`
+	ForwardedAt map[string]time.Time      `json:"forwardedAt,omitempty"`
 	Voted       []string                  `json:"voted,omitempty"`
 
 	// Agents are the agents of the child threads, which may not decide.
@@ -139,14 +139,14 @@ func (r DelegateReply) Task() TaskReply {
 	return TaskReply{Result: r.Result, Error: r.Error, Cancelled: r.Cancelled}
 }
 
-// SubEnded is the payload of signal "sub_ended".
-type SubEnded struct {
+// SubAgentEnded is the payload of signal "subagent_ended".
+type SubAgentEnded struct {
 	ThreadID string `json:"threadId"`
 	DelegateReply
 }
 
-// SubAsks is the payload of signal "sub_asks".
-type SubAsks struct {
+// SubAgentApprovals is the payload of signal "subagent_approvals".
+type SubAgentApprovals struct {
 	ThreadID string                `json:"threadId"`
 	Request  event.ApprovalRequest `json:"request"`
 
@@ -157,9 +157,9 @@ type SubAsks struct {
 	Agents []string `json:"agents,omitempty"`
 }
 
-// SubDecided is the payload of signal "sub_decided". Approval is nil if the call no longer waits
+// SubAgentDecision is the payload of signal "subagent_decision". Approval is nil if the call no longer waits
 // although nobody decided.
-type SubDecided struct {
+type SubAgentDecision struct {
 	ThreadID   string          `json:"threadId"`
 	ToolCallID string          `json:"toolCallId"`
 	Approval   *event.Approval `json:"approval,omitempty"`
@@ -189,8 +189,8 @@ type EndReply struct {
 	Error  string          `json:"error,omitempty"`
 }
 
-// SubPlan is the sub-agent that a call delegates to.
-type SubPlan struct {
+// SubAgentPlan is the sub-agent that a call delegates to.
+type SubAgentPlan struct {
 	Agent   string `json:"agent"`
 	Message string `json:"message"`
 	Title   string `json:"title,omitempty"`
@@ -206,7 +206,7 @@ func (t *Turn) CheckDelegate() string {
 	switch {
 	case depth >= maxSubDepth:
 		return fmt.Sprintf("Error: %d agents work for one another in a row, the limit. Do it yourself.", maxSubDepth)
-	case len(s.Subs) >= maxSubs:
+	case len(s.SubAgents) >= maxSubs:
 		return fmt.Sprintf("Error: %d sub-agents work for this thread, the limit. Wait for one of them.", maxSubs)
 	case t.Delegated >= maxSubsInTurn:
 		return fmt.Sprintf("Error: %d sub-agents were asked in this turn, the limit.", maxSubsInTurn)
@@ -220,17 +220,17 @@ func (c *Call) Delegate(specs ...hook.Spec) (threadID string, start DelegateStar
 	s := c.run.turn.thread
 	c.Undecided = len(c.decidingOnResult(specs)) > 0
 	threadID, start = c.newSub()
-	s.Subs = append(s.Subs, Sub{ThreadID: threadID, ToolCallID: c.Plan.ID})
-	c.Stage, c.Sub = Delegated, threadID
+	s.SubAgents = append(s.SubAgents, SubAgent{ThreadID: threadID, ToolCallID: c.Plan.ID})
+	c.Stage, c.SubAgent = Delegated, threadID
 	return threadID, start
 }
 
 func (c *Call) newSub() (threadID string, start DelegateStart) {
 	r, t, s := c.run, c.run.turn, c.run.turn.thread
-	s.SubCount++
+	s.SubAgentCount++
 	t.Delegated++
-	t, plan := t, c.Plan.Sub
-	threadID = signals.SubThreadID(s.Namespace, s.ThreadID, s.SubCount)
+	t, plan := t, c.Plan.SubAgent
+	threadID = signals.SubThreadID(s.Namespace, s.ThreadID, s.SubAgentCount)
 	parent := Parent{
 		ThreadID: s.ThreadID, Agent: r.Agent, ToolName: c.Plan.Name, ToolCallID: c.Plan.ID, MessageID: r.MessageID,
 		TraceID: t.Item.TraceID, EventID: t.Item.ID, Root: t.foreign(), Depth: 1, EditedPrefix: c.editedPrefix(), Undecided: c.Undecided,
@@ -257,8 +257,8 @@ func (c *Call) DelegateTask(now time.Time) (TaskStep, DelegateStart) {
 	s := c.run.turn.thread
 	threadID, start := c.newSub()
 	task := c.newTask(now)
-	task.Title, task.SubAgent, task.ThreadID = start.Title, c.Plan.Sub.Agent, threadID
-	s.Subs = append(s.Subs, Sub{ThreadID: threadID, TaskID: task.ID})
+	task.Title, task.SubAgent, task.ThreadID = start.Title, c.Plan.SubAgent.Agent, threadID
+	s.SubAgents = append(s.SubAgents, SubAgent{ThreadID: threadID, TaskID: task.ID})
 	start.Parent.Background = &task
 	start.Parent.MaxSteps = 0
 	return c.startTask(now, task), start
@@ -276,22 +276,22 @@ func firstID(namespace, threadID string, parent Parent) string {
 	return signals.EventID(namespace, threadID, "first", parent.ToolCallID)
 }
 
-// SubAnswered reports whether the sub-agent's turn has ended, or will never start because its
+// AnswerStored reports whether the sub-agent's turn has ended, or will never start because its
 // message was rejected.
-func (p *ParentLink) SubAnswered() bool {
+func (p *ParentLink) AnswerStored() bool {
 	s := p.thread
 	return len(s.turns()) == 0 && !s.Awaits(p.FirstID())
 }
 
-// SubLost sets the result of a call whose sub-agent ended without an answer.
-func (c *Call) SubLost(now time.Time, why string) {
+// SubAgentLost sets the result of a call whose sub-agent ended without an answer.
+func (c *Call) SubAgentLost(now time.Time, why string) {
 	s := c.run.turn.thread
-	s.dropSub(c.Sub)
+	s.dropSub(c.SubAgent)
 	c.Refused(now, Why("Error: the sub-agent ended without an answer: "+why))
 }
 
-// ForgetSub removes a sub-agent that was stopped.
-func (ch *Children) ForgetSub(threadID string) { ch.dropSub(threadID) }
+// ForgetSubAgent removes a sub-agent that was stopped.
+func (ch *Children) ForgetSubAgent(threadID string) { ch.dropSub(threadID) }
 
 // EndStep returns the input of the activity that ends a sub-agent's thread.
 func (p *ParentLink) EndStep() EndStep {
@@ -303,38 +303,38 @@ func (p *ParentLink) EndStep() EndStep {
 	return EndStep{Thread: s.Ref(), Parent: *p.Parent, EventID: out.EventID, Status: out.Status, Error: out.Error, Flush: s.Flush()}
 }
 
-func (ch *Children) sub(threadID string) *Sub {
-	for i := range ch.Subs {
-		if ch.Subs[i].ThreadID == threadID {
-			return &ch.Subs[i]
+func (ch *Children) sub(threadID string) *SubAgent {
+	for i := range ch.SubAgents {
+		if ch.SubAgents[i].ThreadID == threadID {
+			return &ch.SubAgents[i]
 		}
 	}
 	return nil
 }
 
-func (sub *Sub) ended() bool { return sub.Reply != nil || sub.Gone != "" }
+func (sub *SubAgent) ended() bool { return sub.Reply != nil || sub.Lost != "" }
 
-// SubEnd returns the report of a sub-agent that a call waits for, or the reason why it will never
+// SubAgentEnd returns the report of a sub-agent that a call waits for, or the reason why it will never
 // report. ok is false while the sub-agent works.
-func (ch *Children) SubEnd(threadID string) (reply *DelegateReply, gone string, ok bool) {
+func (ch *Children) SubAgentEnd(threadID string) (reply *DelegateReply, gone string, ok bool) {
 	sub := ch.sub(threadID)
 	if sub == nil {
 		return nil, "it is not known any more", true
 	}
-	return sub.Reply, sub.Gone, sub.ended()
+	return sub.Reply, sub.Lost, sub.ended()
 }
 
-// SubGone records that a sub-agent will never report.
-func (ch *Children) SubGone(threadID, why string) {
+// ApplySubAgentLoss records that a sub-agent will never report.
+func (ch *Children) ApplySubAgentLoss(threadID, why string) {
 	if sub := ch.sub(threadID); sub != nil && sub.TaskID == "" && !sub.ended() {
-		sub.Gone = why
+		sub.Lost = why
 	}
 }
 
-// SubsToRequest returns the sub-agents that calls wait for and that were not asked to report by
+// ReportsToRequest returns the sub-agents that calls wait for and that were not asked to report by
 // signal.
-func (ch *Children) SubsToRequest() (threadIDs []string) {
-	for _, sub := range ch.Subs {
+func (ch *Children) ReportsToRequest() (threadIDs []string) {
+	for _, sub := range ch.SubAgents {
 		if sub.TaskID == "" && !sub.ReportRequested && !sub.ended() {
 			threadIDs = append(threadIDs, sub.ThreadID)
 		}
@@ -342,15 +342,15 @@ func (ch *Children) SubsToRequest() (threadIDs []string) {
 	return threadIDs
 }
 
-// SubReportRequested records that a sub-agent was asked to report by signal.
-func (ch *Children) SubReportRequested(threadID string) {
+// MarkReportRequested records that a sub-agent was asked to report by signal.
+func (ch *Children) MarkReportRequested(threadID string) {
 	if sub := ch.sub(threadID); sub != nil {
 		sub.ReportRequested = true
 	}
 }
 
-// SubEnded handles the report of a sub-agent's end by signal.
-func (ch *Children) SubEnded(now time.Time, e SubEnded) {
+// ApplySubAgentEnd handles the report of a sub-agent's end by signal.
+func (ch *Children) ApplySubAgentEnd(now time.Time, e SubAgentEnded) {
 	s := ch.thread
 	sub := ch.sub(e.ThreadID)
 	if sub == nil {
@@ -372,30 +372,30 @@ func (ch *Children) SubEnded(now time.Time, e SubEnded) {
 func (c *Call) SubAgentReplied(reply DelegateReply) {
 	s := c.run.turn.thread
 	s.Usage = s.Usage.Add(reply.Usage)
-	s.dropSub(c.Sub)
+	s.dropSub(c.SubAgent)
 	c.Stage, c.Failed = Ran, reply.Failed
 }
 
 // dropSub removes a sub-agent that has ended, and its approval requests.
 func (ch *Children) dropSub(threadID string) {
 	s := ch.thread
-	ch.Subs = slices.DeleteFunc(ch.Subs, func(sub Sub) bool {
+	ch.SubAgents = slices.DeleteFunc(ch.SubAgents, func(sub SubAgent) bool {
 		if sub.ThreadID != threadID {
 			return false
 		}
-		for _, ask := range sub.Asks {
-			s.notifyParentDecided(SubDecided{ToolCallID: ask.ToolCallID})
+		for _, ask := range sub.Approvals {
+			s.notifyParentDecided(SubAgentDecision{ToolCallID: ask.ToolCallID})
 		}
 		return true
 	})
 }
 
-// StopSubs removes the sub-agents for which calls of the turn wait. It returns their threads, which
+// StopSubAgents removes the sub-agents for which calls of the turn wait. It returns their threads, which
 // the caller must stop.
-func (t *Turn) StopSubs() []string {
+func (t *Turn) StopSubAgents() []string {
 	s := t.thread
 	var stop []string
-	for _, sub := range s.Subs {
+	for _, sub := range s.SubAgents {
 		if sub.TaskID == "" && t.delegatedTo(sub.ThreadID) {
 			stop = append(stop, sub.ThreadID)
 		}
@@ -409,6 +409,6 @@ func (t *Turn) StopSubs() []string {
 // delegatedTo reports whether a call of the turn delegated to a sub-agent.
 func (t *Turn) delegatedTo(threadID string) bool {
 	return slices.ContainsFunc(t.Runs, func(r *Run) bool {
-		return slices.ContainsFunc(r.Calls, func(c *Call) bool { return c.Sub == threadID })
+		return slices.ContainsFunc(r.Calls, func(c *Call) bool { return c.SubAgent == threadID })
 	})
 }

@@ -2,7 +2,6 @@ package thread
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -37,12 +36,12 @@ type Root struct {
 	EventID string `json:"eventId"`
 	TurnID  string `json:"turnId"`
 
-	// Made is the number of derived events. Ended is set when the event's own processing is over;
+	// Derived is the number of derived events. Ended is set when the event's own processing is over;
 	// Result is the result so far.
-	Made   int                `json:"made"`
-	Ended  bool               `json:"ended,omitempty"`
-	Result signals.TurnResult `json:"result"`
-	Joined []string           `json:"joined,omitempty"`
+	Derived int                `json:"derived"`
+	Ended   bool               `json:"ended,omitempty"`
+	Result  signals.TurnResult `json:"result"`
+	Joined  []string           `json:"joined,omitempty"`
 
 	// Terminal reports whether viewers received a final or error record.
 	Terminal bool   `json:"terminal,omitempty"`
@@ -103,7 +102,7 @@ func (t *Turn) tooMany(d Decision) string {
 		size += itemBytes + len(p.Payload)
 	}
 	if root := s.rootOf(t.root()); root != nil {
-		made += root.Made
+		made += root.Derived
 	}
 	for _, r := range t.Runs {
 		made += len(r.Deferred)
@@ -171,7 +170,7 @@ func (t *Turn) produce(now time.Time, made Deferred) {
 		s.Roots = append(s.Roots, Root{EventID: t.root(), TurnID: t.id(), TraceID: t.Item.TraceID})
 		root = &s.Roots[len(s.Roots)-1]
 	}
-	root.Made++
+	root.Derived++
 	it := event.Item{
 		ID: made.ID, ThreadID: s.ThreadID, Type: made.Event.Type, Payload: made.Event.Payload, Status: event.ItemPending,
 		Priority: t.Item.Priority, TTL: min(made.Event.TTL, signals.MaxTTL), TraceID: t.Item.TraceID, ParentEventID: made.Parent,
@@ -274,13 +273,10 @@ func (ts *Turns) settleRoots(now time.Time) {
 }
 
 // itemMessage returns an item's message as it is stored.
-func (in *Inbox) itemMessage(it event.Item) event.Message {
-	s := in.thread
-	var m event.NewMessage
-	// The payload was validated when it was posted.
-	_ = json.Unmarshal(it.Payload, &m)
+func (in *Inbox) itemMessage(q *Queued) event.Message {
+	m := q.newMessage()
 	msg := event.Message{
-		ID: it.ID, ThreadID: s.ThreadID, SenderID: m.SenderID, SenderType: m.SenderType, Role: m.SenderType.Role(),
+		ID: q.Item.ID, ThreadID: in.thread.ThreadID, SenderID: m.SenderID, SenderType: m.SenderType, Role: m.SenderType.Role(),
 		Content: m.Content, ToolCalls: m.ToolCalls, Metadata: m.Metadata,
 	}
 	if m.SenderType == event.CreatedByAgent {

@@ -311,7 +311,7 @@ func (t *Turn) FunctionFailed(now time.Time, why string) {
 // hooks' event.
 func (t *Turn) RuleEvent() HookEvent {
 	s := t.thread
-	e := s.itemEvent(t.Item, event.RuleID(t.turnID()))
+	e := s.itemEvent(&t.Queued, event.RuleID(t.turnID()))
 	e.ByRule, e.undecided = true, false
 	_, e.Changed, _ = t.env(t.decision())
 	return e

@@ -25,9 +25,18 @@ func says(id, content string) signals.Post {
 	return signals.NewPost(id, event.NewMessage{ThreadID: "t1", SenderID: "ann", SenderType: event.CreatedByUser, Content: content})
 }
 
+// postAt reads a post and adds it to the queue.
+func postAt(s *State, now time.Time, p signals.Post) (Posted, error) {
+	read, err := s.Read(p)
+	if err != nil {
+		return Posted{}, err
+	}
+	return s.Post(now, read)
+}
+
 func post(t *testing.T, s *State, p signals.Post) Posted {
 	t.Helper()
-	out, err := s.Post(t0, p)
+	out, err := postAt(s, t0, p)
 	require.NoError(t, err)
 	return out
 }
@@ -179,10 +188,10 @@ func of(s *State, c *Call) *Call {
 
 // careful is a call that people are asked about in these terms, and that is known by all
 // that an approval is of.
-func careful(id, command string, terms AskPlan) PlannedCall {
+func careful(id, command string, terms ApprovalPlan) PlannedCall {
 	args := fmt.Sprintf(`{"command":%q}`, command)
 	return PlannedCall{
-		ID: id, Name: "shell_cmd", NeedsApproval: true, Arguments: args, Reason: "it is a shell", Ask: &terms,
+		ID: id, Name: "shell_cmd", NeedsApproval: true, Arguments: args, Reason: "it is a shell", Approval: &terms,
 		Guard: &Guard{Digest: "digest of " + command, Definition: "definition", WorkingDirectory: "/desk", Arguments: ArgumentsSum(args)},
 	}
 }
@@ -206,7 +215,7 @@ func saidBy(id string, by event.CreatedBy, sender, content string) signals.Post 
 }
 
 func subCall(id string) *Call {
-	return &Call{Stage: Ready, Plan: PlannedCall{ID: id, Name: "call_agent", By: ByAgent, Sub: &SubPlan{Agent: "bob", Message: "do it"}}}
+	return &Call{Stage: Ready, Plan: PlannedCall{ID: id, Name: "call_agent", By: ByAgent, SubAgent: &SubAgentPlan{Agent: "bob", Message: "do it"}}}
 }
 
 // tasking is a thread whose agent is in its turn, with nothing left to store.
@@ -230,20 +239,20 @@ func atClient(id string) PlannedCall {
 
 // covered is how a call is planned that was approved before, with another.
 func covered(id, command, by string) PlannedCall {
-	p := careful(id, command, AskPlan{})
-	p.NeedsApproval, p.Ask, p.Grant = false, nil, &GrantedCall{ID: by, Scope: event.ScopeSession, By: "ann"}
+	p := careful(id, command, ApprovalPlan{})
+	p.NeedsApproval, p.Approval, p.Grant = false, nil, &GrantedCall{ID: by, Scope: event.ScopeSession, By: "ann"}
 	return p
 }
 
-func decided(threadID, callID string, d event.Decision) SubDecided {
-	return SubDecided{ThreadID: threadID, ToolCallID: callID, Approval: &event.Approval{
+func decided(threadID, callID string, d event.Decision) SubAgentDecision {
+	return SubAgentDecision{ThreadID: threadID, ToolCallID: callID, Approval: &event.Approval{
 		ToolCallID: callID, ToolName: "shell_cmd", Agent: "bob", Decision: d, Scope: event.ScopeOnce, By: "ann", DecidedAt: t0,
 	}}
 }
 
 // wants is a sub-agent's call that waits for approval.
-func wants(threadID, callID string) SubAsks {
-	return SubAsks{ThreadID: threadID, Request: event.ApprovalRequest{
+func wants(threadID, callID string) SubAgentApprovals {
+	return SubAgentApprovals{ThreadID: threadID, Request: event.ApprovalRequest{
 		ToolCallID: callID, ToolName: "shell_cmd", Arguments: `{"command":"rm"}`, Agent: "bob", RequestedAt: t0,
 	}}
 }

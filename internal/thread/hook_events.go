@@ -10,7 +10,7 @@ import (
 // ItemEvent returns the turn's item for hooks.
 func (t *Turn) ItemEvent() HookEvent {
 	s := t.thread
-	e := s.itemEvent(t.Item, t.turnID())
+	e := s.itemEvent(&t.Queued, t.turnID())
 	if t.Recorded {
 		// Only the record has all of it.
 		e.Event = nil
@@ -20,7 +20,8 @@ func (t *Turn) ItemEvent() HookEvent {
 	return e
 }
 
-func (s *State) itemEvent(it event.Item, key string) HookEvent {
+func (s *State) itemEvent(q *Queued, key string) HookEvent {
+	it := q.Item
 	e := HookEvent{ID: it.ID, Key: key, Type: it.Type, Parent: it.ParentEventID}
 	if env, ok := it.Env(); ok {
 		e.Event, e.Env, e.undecided = env, true, true
@@ -30,7 +31,7 @@ func (s *State) itemEvent(it event.Item, key string) HookEvent {
 		e.Event = event.CustomEvent{Type: it.Type, ThreadID: s.ThreadID, Payload: it.Payload}
 		return e
 	}
-	m := s.itemMessage(it)
+	m := s.itemMessage(q)
 	e.CreatedBy, e.message, e.undecided = m.SenderType, m, true
 	switch m.SenderType {
 	case event.CreatedByAgent:

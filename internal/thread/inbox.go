@@ -65,7 +65,7 @@ func (in *Inbox) fail(q Queued) {
 
 // withoutContent returns the item without its content, which the store has.
 func (q Queued) withoutContent() Queued {
-	q.Item.Payload, q.Item.Metadata, q.Unloaded = nil, nil, true
+	q.Item.Payload, q.Item.Metadata, q.message, q.Unloaded = nil, nil, nil, true
 	return q
 }
 
@@ -84,7 +84,7 @@ func (in *Inbox) rememberEnded(it event.Item) {
 	in.Ended = keepLast(append(in.Ended, it), maxEnded)
 }
 
-// CheckSetStatus reports why a change of status is invalid.
+// ValidateSetStatus reports why a change of status is invalid.
 func (in *Inbox) ValidateSetStatus(c signals.SetStatus) error {
 	s := in.thread
 	if err := c.Validate(); err != nil {
@@ -240,8 +240,8 @@ func (in *Inbox) Cancel(now time.Time, ctl signals.Control) bool {
 	return len(taken) > 0
 }
 
-// CancelMade removes from the queue the events derived from those of the turns that ctl interrupts.
-func (in *Inbox) CancelMade(now time.Time, ctl signals.Control) {
+// CancelDerived removes from the queue the events derived from those of the turns that ctl interrupts.
+func (in *Inbox) CancelDerived(now time.Time, ctl signals.Control) {
 	s := in.thread
 	for _, t := range s.turns() {
 		if ctl.EventID == "" || t.has(ctl.EventID) {

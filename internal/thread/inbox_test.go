@@ -252,7 +252,7 @@ func TestInterruptEndsWhatWasMade(t *testing.T) {
 			}
 			post(t, s, says("e2", "of somebody else"))
 			s.Interrupt(stop)
-			s.CancelMade(t0, stop)
+			s.CancelDerived(t0, stop)
 			require.Equal(t, []string{"e2"}, ids(s.Ordered()))
 			s.Turn.Runs[0].StopRun(t0)
 			s.Turn.End(t0)
@@ -407,7 +407,7 @@ func TestSteeredItem(t *testing.T) {
 		put := func(now int, id string, busy signals.OnBusy) {
 			p := says(id, "x")
 			p.OnBusy = busy
-			_, err := s.Post(at(now), p)
+			_, err := postAt(s, at(now), p)
 			require.NoError(t, err)
 		}
 		put(1, "e2", "")

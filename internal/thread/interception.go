@@ -98,7 +98,7 @@ type Intercepting struct {
 
 	// ReportRequested means that the hook workflow was asked to report by signal, because the
 	// thread continues as new. Decision is that report.
-	ReportRequested bool      `json:"called,omitempty"`
+	ReportRequested bool      `json:"reportRequested,omitempty"`
 	Decision        *Decision `json:"decision,omitempty"`
 }
 
@@ -265,7 +265,7 @@ func (o *Outbox) pass(e HookEvent) bool {
 		return false
 	}
 	for i, r := range o.Pending {
-		if r.ID == e.ID && i >= o.Handed {
+		if r.ID == e.ID && i >= o.Sent {
 			o.Pending[i] = r.Decided()
 			return true
 		}

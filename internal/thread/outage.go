@@ -25,7 +25,7 @@ type Outage struct {
 // Unavailable records that the model of a run is unavailable.
 func (r *Run) Unavailable(o Outage) {
 	o.Error = Why(o.Error)
-	r.Outage, r.Calling = &o, false
+	r.Outage, r.InFlight = &o, false
 }
 
 // RetryDue returns how long a run must wait before its next model call.

@@ -36,9 +36,9 @@ type Outbox struct {
 	// RowNumber is the number of the newest row.
 	RowNumber int64 `json:"rowNumber,omitempty"`
 
-	// Handed is the number of records at the start of Pending that an activity has received and may
+	// Sent is the number of records at the start of Pending that an activity has received and may
 	// have stored.
-	Handed int `json:"handed,omitempty"`
+	Sent int `json:"sent,omitempty"`
 
 	// inTransit and rowInTransit are the records and the row that a running step has received.
 	inTransit    map[string]bool
@@ -80,7 +80,7 @@ func (o *Outbox) Flush() Flush {
 		o.inTransit[r.ID] = true
 	}
 	o.rowInTransit = o.Row
-	o.Handed = max(o.Handed, n)
+	o.Sent = max(o.Sent, n)
 	return Flush{Records: append([]event.Record(nil), o.Pending[:n]...), Row: o.Row}
 }
 
@@ -97,13 +97,13 @@ func (o *Outbox) Flushed(f Flush) {
 		stored[r.ID] = true
 		delete(o.inTransit, r.ID)
 	}
-	kept, handed := o.Pending[:0], o.Handed
+	kept, handed := o.Pending[:0], o.Sent
 	for i, r := range o.Pending {
 		switch {
 		case !stored[r.ID]:
 			kept = append(kept, r)
 		case i < handed:
-			o.Handed--
+			o.Sent--
 		}
 	}
 	o.Pending = kept

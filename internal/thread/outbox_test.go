@@ -73,7 +73,7 @@ func TestRowNumbers(t *testing.T) {
 
 // TestOverdue: what people wait to see is stored by itself when no step takes it along.
 func TestOverdue(t *testing.T) {
-	ask := func(id string) PlannedCall { return careful(id, "ls", AskPlan{Quorum: 2, EndsTurn: true}) }
+	ask := func(id string) PlannedCall { return careful(id, "ls", ApprovalPlan{Quorum: 2, EndsTurn: true}) }
 	for _, tc := range []struct {
 		name     string
 		calls    []PlannedCall
@@ -193,7 +193,7 @@ func TestOverdue(t *testing.T) {
 		require.False(t, s.Overdue(0, false))
 	})
 	t.Run("before another turn", func(t *testing.T) {
-		s, _ := waiting(t, careful("c1", "ls", AskPlan{Quorum: 2}))
+		s, _ := waiting(t, careful("c1", "ls", ApprovalPlan{Quorum: 2}))
 		s.Flushed(s.Flush())
 		s.Decide(t0, votes("ann", event.DecisionApprove))
 		post(t, s, happens("v1", "file.changed", `1`))

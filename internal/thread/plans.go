@@ -17,10 +17,10 @@ type PlannedCall struct {
 	// NeedsApproval means that a person must approve the call, given Arguments and Reason.
 	// Arguments over MaxCarriedContent are cut and say so; the approval_request record has them in
 	// full. Ask contains the options of the request.
-	NeedsApproval bool     `json:"needsApproval,omitempty"`
-	Arguments     string   `json:"arguments,omitempty"`
-	Reason        string   `json:"reason,omitempty"`
-	Ask           *AskPlan `json:"ask,omitempty"`
+	NeedsApproval bool          `json:"needsApproval,omitempty"`
+	Arguments     string        `json:"arguments,omitempty"`
+	Reason        string        `json:"reason,omitempty"`
+	Approval      *ApprovalPlan `json:"approval,omitempty"`
 
 	// Guard identifies the call that an approval is valid for; it is compared again immediately
 	// before the call runs. Grant is an earlier approval that covers the call, if any.
@@ -38,20 +38,20 @@ type PlannedCall struct {
 	// call never runs and needs no approval.
 	Duplicate string `json:"duplicate,omitempty"`
 
-	// Unfit means that the call cannot run, because the tool does not exist or the arguments are
+	// Invalid means that the call cannot run, because the tool does not exist or the arguments are
 	// invalid. It never runs, even if the configuration changes, since nobody was asked to approve
 	// it. Its result is an error.
-	Unfit bool `json:"unfit,omitempty"`
+	Invalid bool `json:"invalid,omitempty"`
 
 	// Quick runs the call as a local activity.
 	Quick bool `json:"quick,omitempty"`
 
 	// By says who runs the call, if not an activity of the turn. Task is the background task that
-	// it starts, TaskID the task that it is about, and Sub the sub-agent that it delegates to.
-	By     RunBy     `json:"by,omitempty"`
-	Task   *TaskPlan `json:"task,omitempty"`
-	TaskID string    `json:"taskId,omitempty"`
-	Sub    *SubPlan  `json:"sub,omitempty"`
+	// it starts, TaskID the task that it is about, and SubAgent the sub-agent that it delegates to.
+	By       RunBy         `json:"by,omitempty"`
+	Task     *TaskPlan     `json:"task,omitempty"`
+	TaskID   string        `json:"taskId,omitempty"`
+	SubAgent *SubAgentPlan `json:"subAgent,omitempty"`
 
 	// ClientTime is the time within which a client must return the result.
 	ClientTime time.Duration `json:"clientTime,omitempty"`
@@ -73,8 +73,8 @@ const (
 	ByClient RunBy = "client"
 )
 
-// AskPlan contains the options of an approval request.
-type AskPlan struct {
+// ApprovalPlan contains the options of an approval request.
+type ApprovalPlan struct {
 	Approvers []string      `json:"approvers,omitempty"`
 	Quorum    int           `json:"quorum,omitempty"`
 	Expires   time.Duration `json:"expires,omitempty"`

@@ -273,20 +273,20 @@ func (p *player) do(c command) {
 	case "cancel-task":
 		out := s.CancelTask(now, read(c, signals.CancelTask{TaskID: c.id, By: "ann"}), true)
 		p.say("= %s", out.Result)
-		s.ForgetSub(out.Task.ThreadID)
+		s.ForgetSubAgent(out.Task.ThreadID)
 	case "sub-ended":
-		s.SubEnded(now, read(c, SubEnded{ThreadID: c.id, DelegateReply: DelegateReply{Status: signals.TurnCompleted}}))
+		s.ApplySubAgentEnd(now, read(c, SubAgentEnded{ThreadID: c.id, DelegateReply: DelegateReply{Status: signals.TurnCompleted}}))
 	case "sub-gone":
-		s.SubGone(c.id, c.text)
+		s.ApplySubAgentLoss(c.id, c.text)
 	case "sub-asks":
-		asks := SubAsks{ThreadID: c.id, Request: read(c, event.ApprovalRequest{ToolCallID: c.text, ToolName: "rm", Agent: "bob", RequestedAt: now})}
+		asks := SubAgentApprovals{ThreadID: c.id, Request: read(c, event.ApprovalRequest{ToolCallID: c.text, ToolName: "rm", Agent: "bob", RequestedAt: now})}
 		asks.Listed = len(c.opts) > 0
-		s.SubAsked(asks)
+		s.ApplySubAgentApprovals(asks)
 	case "sub-asks-through":
 		call, agents, _ := strings.Cut(c.text, " ")
-		s.SubAsked(SubAsks{ThreadID: c.id, Agents: strings.Split(agents, ","), Request: event.ApprovalRequest{ToolCallID: call, ToolName: "rm", Agent: "bob"}})
+		s.ApplySubAgentApprovals(SubAgentApprovals{ThreadID: c.id, Agents: strings.Split(agents, ","), Request: event.ApprovalRequest{ToolCallID: call, ToolName: "rm", Agent: "bob"}})
 	case "sub-decided":
-		s.SubDecided(now, read(c, SubDecided{ThreadID: c.id, ToolCallID: c.text}))
+		s.ApplySubAgentDecision(now, read(c, SubAgentDecision{ThreadID: c.id, ToolCallID: c.text}))
 	case "hook-decided":
 		p.err(s.HookDecided(HookDecided{EventID: c.id, Decision: p.decision(c)}))
 	case "reject":
@@ -337,16 +337,29 @@ func (p *player) message(c command) signals.Post {
 func (p *player) post(c command) {
 	post := p.message(c)
 	s := p.s
-	if d, ok := s.DecisionIn(post); ok {
-		s.SawDecision(post)
+	incoming, err := s.Read(post)
+	switch {
+	case err != nil && c.verb == "post-signal":
+		s.Reject(p.now, signals.SignalPost, post, err)
+		return
+	case err != nil && s.WasPosted(post.ID):
+		// The validator of the update has said so.
+		p.say("= duplicate")
+		return
+	case err != nil:
+		p.err(err)
+		return
+	}
+	if d, ok := s.DecisionIn(incoming); ok {
+		s.RememberDecision(incoming)
 		p.say("= a decision")
 		p.take(c.verb == "post-signal", d)
 		return
 	}
-	posted, err := s.Post(p.now, post)
+	posted, err := s.Post(p.now, incoming)
 	switch {
 	case err != nil && c.verb == "post-signal" && (errors.Is(err, ErrFull) || errors.Is(err, ErrClosed)):
-		s.PostFailed(p.now, post, err)
+		s.PostFailed(p.now, incoming, err)
 	case err != nil && c.verb == "post-signal":
 		s.Reject(p.now, signals.SignalPost, post, err)
 	case err != nil:
@@ -370,7 +383,7 @@ func (p *player) control(ctl signals.Control, late bool) {
 		s.Interrupt(ctl)
 	case ctl.EventID == "" || s.InTurn(ctl.EventID):
 		s.Interrupt(ctl)
-		s.CancelMade(p.now, ctl)
+		s.CancelDerived(p.now, ctl)
 	default:
 		p.say("= cancelled: %v", s.Cancel(p.now, ctl))
 	}
@@ -441,8 +454,8 @@ func (p *player) newRun() {
 			p.s.Turn.PutBack(p.now, *f.queued)
 		}
 	}
-	for _, id := range p.s.SubsToRequest() {
-		p.s.SubReportRequested(id)
+	for _, id := range p.s.ReportsToRequest() {
+		p.s.MarkReportRequested(id)
 	}
 	p.flights = nil
 	p.s = copied(p.t, p.s)
@@ -490,8 +503,8 @@ func (p *player) reply(c command) bool {
 	case "ran":
 		f := p.land("tool", c.id)
 		reply := read(c, ToolReply{ToolCallID: c.id, Status: "succeeded"})
-		if reply.Ask != nil {
-			f.call.AskAgain(now, *reply.Ask)
+		if reply.Approval != nil {
+			f.call.RequestAgain(now, *reply.Approval)
 			return true
 		}
 		f.call.CallRan(reply)
@@ -757,7 +770,7 @@ func (p *player) turn() bool {
 		slices.ContainsFunc(t.Runs, func(r *Run) bool { return r.Phase != PhaseDone }) {
 		return false
 	}
-	for _, id := range s.Turn.StopSubs() {
+	for _, id := range s.Turn.StopSubAgents() {
 		p.say("> stop sub-agent %s", id)
 	}
 	p.show()
@@ -850,7 +863,7 @@ func (p *player) model(r *Run) bool {
 		p.say("= %s joins", q.Item.ID)
 		return p.intercept(s.Turn.SteeredEvent(q), nil, &q, func(d Decision) { s.Turn.Join(p.now, q, d) })
 	}
-	if !r.Asked {
+	if !r.HooksDecided {
 		if e := r.ModelCallEvent(); len(hook.Matching(p.specs, s.Subject(e))) > 0 || s.Turn.find(e.Key) != nil {
 			return p.intercept(e, nil, nil, func(d Decision) { r.ApplyModelCallDecision(p.now, d) })
 		}
@@ -875,14 +888,14 @@ func (p *player) tools(r *Run) bool {
 			p.execute(r, c)
 			return true
 		case Delegated:
-			if reply, gone, ok := s.SubEnd(c.Sub); ok {
+			if reply, gone, ok := s.SubAgentEnd(c.SubAgent); ok {
 				switch {
 				case reply == nil:
-					c.SubLost(now, gone)
+					c.SubAgentLost(now, gone)
 				case reply.Cancelled:
-					c.SubLost(now, "it was cancelled")
+					c.SubAgentLost(now, "it was cancelled")
 				case reply.Status == "":
-					c.SubLost(now, reply.Error)
+					c.SubAgentLost(now, reply.Error)
 				default:
 					c.SubAgentReplied(*reply)
 				}
@@ -925,10 +938,10 @@ func (p *player) execute(r *Run, c *Call) {
 	}
 	broken := p.broken
 	switch {
-	case c.Plan.By == ByTask && refuse(s.CheckTask()), c.Plan.Sub != nil && refuse(s.Turn.CheckDelegate()):
+	case c.Plan.By == ByTask && refuse(s.CheckTask()), c.Plan.SubAgent != nil && refuse(s.Turn.CheckDelegate()):
 	case c.Plan.By == ByTask:
 		var step TaskStep
-		if c.Plan.Sub != nil {
+		if c.Plan.SubAgent != nil {
 			var start DelegateStart
 			step, start = c.DelegateTask(now)
 			p.say("> sub-agent %s", short(start))
@@ -938,7 +951,7 @@ func (p *player) execute(r *Run, c *Call) {
 		p.say("> task %s", short(step, stepNoise...))
 		if p.broken = ""; broken != "" {
 			c.TaskNotStarted(now, step.Task, broken)
-			s.ForgetSub(step.Task.ThreadID)
+			s.ForgetSubAgent(step.Task.ThreadID)
 			return
 		}
 		c.TaskStarted(now, step.Task)
@@ -946,7 +959,7 @@ func (p *player) execute(r *Run, c *Call) {
 		id, start := c.Delegate(p.specs...)
 		p.say("> sub-agent %s %s", id, short(start))
 		if p.broken = ""; broken != "" {
-			c.SubLost(now, broken)
+			c.SubAgentLost(now, broken)
 		}
 	case c.Plan.By == ByThread:
 		if stop := c.Answer(now, p.specs...); stop != nil {
@@ -1004,7 +1017,7 @@ func (p *player) look(c command) {
 			p.say("= %s %s %s", r.ID, r.Type, short(r.Payload))
 		}
 	case "end-step":
-		p.say("= %v %s", s.SubAnswered(), short(s.EndStep(), "thread", "flush"))
+		p.say("= %v %s", s.AnswerStored(), short(s.EndStep(), "thread", "flush"))
 	default:
 		p.t.Fatalf("no such command: %s", c.verb)
 	}

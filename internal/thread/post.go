@@ -19,19 +19,37 @@ var (
 	ErrBusy   = errors.New("a turn is in progress and onBusy is reject")
 )
 
-// CheckPost reports why a post would be rejected. It changes nothing.
+// Incoming is a valid post with its decoded message.
+type Incoming struct {
+	signals.Post
+	message *event.NewMessage
+}
+
+// Read validates and decodes a post, independent of the thread's state.
+func (in *Inbox) Read(p signals.Post) (Incoming, error) {
+	m, err := p.Message(in.thread.ThreadID)
+	return Incoming{p, m}, err
+}
+
+// ValidatePost reports why a post would be rejected. It changes nothing.
 func (in *Inbox) ValidatePost(p signals.Post) error {
-	s := in.thread
-	if err := p.Validate(s.ThreadID); err != nil {
+	read, err := in.Read(p)
+	if err != nil {
 		return err
 	}
+	return in.admit(read)
+}
+
+// admit reports why the thread does not take a valid post at the moment.
+func (in *Inbox) admit(p Incoming) error {
+	s := in.thread
 	if s.Closing != nil {
 		return ErrClosed
 	}
 	if in.queued()+len(p.Payload)+len(p.Metadata) > maxQueueBytes {
 		return ErrFull
 	}
-	if p.OnBusy == signals.OnBusyReject && in.busy(p) && !in.WasPosted(p.ID) {
+	if p.OnBusy == signals.OnBusyReject && in.busy(p.Post) && !in.WasPosted(p.ID) {
 		return ErrBusy
 	}
 	return nil
@@ -86,12 +104,12 @@ type Posted struct {
 
 // Post adds an event to the queue, unless its id was posted before. A rejected post changes
 // nothing.
-func (in *Inbox) Post(now time.Time, p signals.Post) (Posted, error) {
+func (in *Inbox) Post(now time.Time, p Incoming) (Posted, error) {
 	s := in.thread
 	if p.ID != "" && in.WasPosted(p.ID) {
 		return Posted{EventID: p.ID, Duplicate: true}, nil
 	}
-	if err := in.ValidatePost(p); err != nil {
+	if err := in.admit(p); err != nil {
 		return Posted{}, err
 	}
 	q := in.queue(now, p)
@@ -105,9 +123,9 @@ func (in *Inbox) Post(now time.Time, p signals.Post) (Posted, error) {
 	return Posted{EventID: p.ID}, nil
 }
 
-// queue returns the item of a validated post and remembers its id.
-func (in *Inbox) queue(now time.Time, p signals.Post) Queued {
-	s := in.thread
+// queue returns the item of a post and remembers its id.
+func (in *Inbox) queue(now time.Time, read Incoming) Queued {
+	s, p := in.thread, read.Post
 	if p.ID == "" {
 		p.ID = s.newID(now)
 		if p.IsEnv() {
@@ -127,7 +145,7 @@ func (in *Inbox) queue(now time.Time, p signals.Post) Queued {
 		p = s.envItem(now, p)
 	}
 	in.rememberPosted(p.ID)
-	return Queued{OnBusy: p.OnBusy, OnWaiting: p.OnWaiting, Options: Options{Agents: p.Agents, Tools: p.Tools}, Item: event.Item{
+	return Queued{message: read.message, OnBusy: p.OnBusy, OnWaiting: p.OnWaiting, Options: Options{Agents: p.Agents, Tools: p.Tools}, Item: event.Item{
 		ID: p.ID, ThreadID: s.ThreadID, Type: p.Type, Payload: p.Payload, Timestamp: p.Timestamp, Metadata: p.Metadata, Status: event.ItemPending,
 		Priority: p.Priority, TTL: p.TTL, TraceID: p.TraceID, ParentEventID: p.ParentEventID,
 		Namespace: s.Namespace, CreatedAt: now, UpdatedAt: now,
@@ -136,7 +154,7 @@ func (in *Inbox) queue(now time.Time, p signals.Post) Queued {
 
 // PostFailed keeps a valid post that cannot be queued, and whose sender cannot be notified, as a
 // failed event that can be retried. Its record has its content; the state does not.
-func (in *Inbox) PostFailed(now time.Time, p signals.Post, problem error) {
+func (in *Inbox) PostFailed(now time.Time, p Incoming, problem error) {
 	s := in.thread
 	q := in.queue(now, p)
 	if s.Closing != nil {
@@ -219,7 +237,7 @@ func (in *Inbox) NextStored(now time.Time) (LoadStep, bool) {
 func (in *Inbox) Loaded(eventID string, content LoadReply) {
 	for i := range in.Queue {
 		if q := &in.Queue[i]; q.Item.ID == eventID && q.Unloaded {
-			q.Item.Payload, q.Item.Metadata, q.Unloaded = content.Payload, content.Metadata, false
+			q.Item.Payload, q.Item.Metadata, q.message, q.Unloaded = content.Payload, content.Metadata, nil, false
 		}
 	}
 }

@@ -79,7 +79,7 @@ func (m *machine) say() {
 		p.OnBusy = ""
 	}
 	p.Priority = m.rnd.IntN(3)
-	out, err := m.s.Post(m.now, p)
+	out, err := postAt(m.s, m.now, p)
 	require.NoError(m.t, err)
 	if !out.Duplicate {
 		m.posted = append(m.posted, p.ID)
@@ -92,7 +92,7 @@ func (m *machine) say() {
 // observe lets something happen in the world.
 func (m *machine) observe() {
 	p := happens(fmt.Sprintf("v%d", m.rnd.IntN(m.events())), "file.changed", `1`)
-	out, err := m.s.Post(m.now, p)
+	out, err := postAt(m.s, m.now, p)
 	require.NoError(m.t, err)
 	if !out.Duplicate {
 		m.posted = append(m.posted, p.ID)
@@ -148,7 +148,7 @@ func (m *machine) planned() PlannedCall {
 
 func (m *machine) plannedAs(id string) PlannedCall {
 	c := m.crowd
-	p := careful(id, []string{"ls", "rm"}[m.rnd.IntN(2)], AskPlan{
+	p := careful(id, []string{"ls", "rm"}[m.rnd.IntN(2)], ApprovalPlan{
 		Quorum: m.rnd.IntN(3), Expires: time.Duration(m.rnd.IntN(3)) * 20 * time.Second, Remind: time.Duration(m.rnd.IntN(2)) * 5 * time.Second,
 		EndsTurn: m.one(3), Approvers: [][]string{nil, {"ann", "bea"}}[m.rnd.IntN(2)],
 	})
@@ -156,7 +156,7 @@ func (m *machine) plannedAs(id string) PlannedCall {
 	c.approved[id], c.needs[id] = false, true
 	switch m.rnd.IntN(6) {
 	case 0:
-		p.NeedsApproval, p.Ask, c.needs[id] = false, nil, false
+		p.NeedsApproval, p.Approval, c.needs[id] = false, nil, false
 	case 1:
 		p.NeedsApproval, p.Denied, p.DeniedBy = false, "no", "policy"
 	case 2:
@@ -192,7 +192,7 @@ func (m *machine) carryOut(r *Run, c *Call) {
 		if c.Guarded() {
 			c.Guard(m.now, again)
 		} else {
-			c.AskAgain(m.now, again)
+			c.RequestAgain(m.now, again)
 		}
 		return
 	}

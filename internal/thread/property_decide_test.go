@@ -106,7 +106,7 @@ func (m *machine) lookAgain() {
 	t.Cascaded()
 	var reply PlanReply
 	for _, id := range in.Only {
-		p := careful(id, "ls", AskPlan{})
+		p := careful(id, "ls", ApprovalPlan{})
 		waits := slices.ContainsFunc(m.s.Approvals(), func(q event.ApprovalRequest) bool { return q.ToolCallID == id })
 		if m.one(2) {
 			p = covered(id, "ls", "c0")

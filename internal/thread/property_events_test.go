@@ -42,7 +42,7 @@ func (m *machine) happen() {
 	}
 	p.Priority, p.TTL = m.rnd.IntN(3), int64(m.rnd.IntN(2)*5000)
 	seen := m.s.WasPosted(p.ID)
-	out, err := m.s.Post(m.now, p)
+	out, err := postAt(m.s, m.now, p)
 	require.NoError(m.t, err)
 	require.Equal(m.t, seen, out.Duplicate, "S3-10")
 	if !seen {
@@ -87,7 +87,7 @@ func (m *machine) startTask() {
 	c.Plan.Task = &TaskPlan{Tool: "build", Deadline: time.Hour, Detached: m.one(2)}
 	var in TaskStep
 	if m.one(3) {
-		c.Plan.Sub = &SubPlan{Agent: "bob", Message: "do it"}
+		c.Plan.SubAgent = &SubAgentPlan{Agent: "bob", Message: "do it"}
 		in, _ = c.DelegateTask(m.now)
 	} else {
 		in = c.StartTask(m.now)
@@ -115,9 +115,9 @@ func (m *machine) endTask() {
 	case 2:
 		m.s.CancelTask(m.now, signals.CancelTask{TaskID: id, By: "ann"}, m.one(2))
 	case 3:
-		for _, sub := range m.s.Subs {
+		for _, sub := range m.s.SubAgents {
 			if sub.TaskID == id {
-				m.s.SubEnded(m.now, SubEnded{ThreadID: sub.ThreadID})
+				m.s.ApplySubAgentEnd(m.now, SubAgentEnded{ThreadID: sub.ThreadID})
 				return
 			}
 		}
@@ -130,7 +130,7 @@ func (m *machine) delegate() {
 	if r == nil || m.s.Turn.CheckDelegate() != "" {
 		return
 	}
-	c.Plan.Sub = &SubPlan{Agent: "bob", Message: "do it"}
+	c.Plan.SubAgent = &SubAgentPlan{Agent: "bob", Message: "do it"}
 	id, start := c.Delegate()
 	require.NoError(m.t, start.First.Validate(id))
 }
@@ -142,7 +142,7 @@ func (m *machine) subEnds() {
 		return
 	}
 	if m.one(4) {
-		c.SubLost(m.now, "gone")
+		c.SubAgentLost(m.now, "gone")
 		return
 	}
 	m.keep([]event.Record{event.NewRecord(event.ResultID(c.Plan.ID), event.TypeMessage, "", "", m.now, event.Message{ToolCallID: c.Plan.ID})})
@@ -151,18 +151,18 @@ func (m *machine) subEnds() {
 
 // subAsks lets a sub-agent ask for an approval, and people decide.
 func (m *machine) subAsks() {
-	if len(m.s.Subs) == 0 {
+	if len(m.s.SubAgents) == 0 {
 		return
 	}
-	id := m.s.Subs[m.rnd.IntN(len(m.s.Subs))].ThreadID
+	id := m.s.SubAgents[m.rnd.IntN(len(m.s.SubAgents))].ThreadID
 	callID := fmt.Sprintf("%s.x%d", id, m.rnd.IntN(3))
-	m.s.SubAsked(wants(id, callID))
+	m.s.ApplySubAgentApprovals(wants(id, callID))
 	_, _, asks := m.s.ChildRequest(callID)
 	require.True(m.t, asks)
 	if m.one(2) {
 		m.asked[callID] = true
 		m.keep([]event.Record{event.NewRecord(event.ResultID(callID), event.TypeMessage, "", "", m.now, event.Message{ToolCallID: callID})})
-		m.s.SubDecided(m.now, decided(id, callID, event.DecisionApprove))
+		m.s.ApplySubAgentDecision(m.now, decided(id, callID, event.DecisionApprove))
 		_, _, asks = m.s.ChildRequest(callID)
 		require.False(m.t, asks)
 	}
@@ -183,7 +183,7 @@ func (m *machine) checkTasks(seen map[string]int) {
 			require.Equal(m.t, 1, places[id], "task %s", id)
 		}
 	}
-	for _, sub := range m.s.Subs {
+	for _, sub := range m.s.SubAgents {
 		if sub.TaskID != "" {
 			continue
 		}

@@ -137,7 +137,7 @@ func (m *machine) post() {
 	p.Priority = m.rnd.IntN(3)
 	p.TTL = int64(m.rnd.IntN(2) * 5000)
 	seen := m.s.WasPosted(p.ID)
-	out, err := m.s.Post(m.now, p)
+	out, err := postAt(m.s, m.now, p)
 	switch {
 	case err != nil:
 		require.ErrorIs(m.t, err, ErrBusy)
@@ -171,7 +171,7 @@ func (m *machine) begin() {
 
 func (m *machine) model() {
 	r := m.run(PhaseModel)
-	if r == nil || r.AtLimit(m.now) || !m.steer() || !r.Asked && !m.askModelCall(r) {
+	if r == nil || r.AtLimit(m.now) || !m.steer() || !r.HooksDecided && !m.askModelCall(r) {
 		return
 	}
 	in := r.NextModelStep(m.specs())
@@ -288,7 +288,7 @@ func (m *machine) end() {
 		r.StopRun(m.now)
 	}
 	m.ended += m.checkEnds(t)
-	m.s.Turn.StopSubs()
+	m.s.Turn.StopSubAgents()
 	m.s.Turn.End(m.now)
 }
 

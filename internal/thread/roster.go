@@ -54,8 +54,8 @@ func (t *Turn) steer(now time.Time, m event.Message) {
 		if r.Phase == PhaseDone || hasName(joined, r.Agent) || !everybody && !hasName(to, r.Agent) {
 			continue
 		}
-		r.Missed = &Missed{ID: m.ID, Answers: s.participant(m)}
-		if !r.Calling && r.Phase != PhaseReply && r.Phase != PhaseCalls {
+		r.Late = &LateMessage{ID: m.ID, Answers: s.participant(m)}
+		if !r.InFlight && r.Phase != PhaseReply && r.Phase != PhaseCalls {
 			r.takeMissed()
 		}
 		joined = append(joined, r.Agent)
@@ -67,16 +67,16 @@ func (t *Turn) steer(now time.Time, m event.Message) {
 	}
 }
 
-// Missed is a message that a run has not answered yet, and the agent that wrote it, if any.
-type Missed struct {
+// LateMessage is a message that a run has not answered yet, and the agent that wrote it, if any.
+type LateMessage struct {
 	ID      string `json:"id"`
 	Answers string `json:"answers,omitempty"`
 }
 
 // takeMissed makes the next reply answer the missed message.
 func (r *Run) takeMissed() {
-	if r.Missed != nil {
-		r.ReplyTo, r.Answers, r.Missed = r.Missed.ID, r.Missed.Answers, nil
+	if r.Late != nil {
+		r.ReplyTo, r.Answers, r.Late = r.Late.ID, r.Late.Answers, nil
 	}
 }
 
@@ -84,8 +84,8 @@ func (r *Run) takeMissed() {
 // during its last model call.
 func (r *Run) answerMissed(now time.Time) {
 	t := r.turn
-	missed := r.Missed
-	if r.Missed = nil; missed == nil || r.Interrupted || t.Interrupted != nil {
+	missed := r.Late
+	if r.Late = nil; missed == nil || r.Interrupted || t.Interrupted != nil {
 		return
 	}
 	t.addressRun(now, Run{Agent: r.Agent, ReplyTo: missed.ID, Answers: missed.Answers})

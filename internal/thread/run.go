@@ -67,14 +67,14 @@ type AgentTerms struct {
 
 // ModelCall is the state of a run's next model call.
 type ModelCall struct {
-	// Asked means that hooks have decided on the call. Next is the call as they changed it.
-	Asked bool                `json:"asked,omitempty"`
-	Next  *event.LLMCallEvent `json:"next,omitempty"`
+	// HooksDecided means that hooks have decided on the call. Next is the call as they changed it.
+	HooksDecided bool                `json:"hooksDecided,omitempty"`
+	Next         *event.LLMCallEvent `json:"next,omitempty"`
 
-	// Calling means that the model is being called. Missed is a message that has joined the turn
+	// InFlight means that the model is being called. Late is a message that has joined the turn
 	// since, for the next model call or, if there is none, for another run.
-	Calling bool    `json:"calling,omitempty"`
-	Missed  *Missed `json:"missed,omitempty"`
+	InFlight bool         `json:"inFlight,omitempty"`
+	Late     *LateMessage `json:"late,omitempty"`
 
 	// Outage is set while the model is unavailable.
 	Outage *Outage `json:"outage,omitempty"`
@@ -139,7 +139,7 @@ func (r *Run) NextModelStep(specs []hook.Spec) ModelStep {
 	if r.Outage == nil {
 		r.countCall()
 	}
-	r.Calling = true
+	r.InFlight = true
 	step.Gated, step.Quiet, step.Inline, step.Undecided = r.hookRequirements(specs)
 	if step.Ends = t.endsWith(r); step.Gated || step.Ends == "" {
 		step.Ends = ""
@@ -169,7 +169,7 @@ func (r *Run) ApplyModelCallDecision(now time.Time, d Decision) bool {
 		r.Phase, r.Answered = PhaseDone, true
 		return false
 	}
-	r.Asked, r.Next = true, nil
+	r.HooksDecided, r.Next = true, nil
 	if next, ok := readEvent(d.Event).(event.LLMCallEvent); ok {
 		r.Next = &next
 	}
@@ -190,9 +190,9 @@ func (r *Run) Replied(now time.Time, reply ModelReply) {
 	}
 	r.Agent, r.Model, r.MaxSteps, r.OnWaiting = reply.Agent, reply.Model, s.maxSteps(reply.MaxSteps), reply.OnWaiting
 	r.Step++
-	r.Calling, r.Outage = false, nil
+	r.InFlight, r.Outage = false, nil
 	r.MessageID, r.Calls = reply.Message.ID, nil
-	r.Asked, r.Next, r.Edited, r.Plan = false, nil, false, nil
+	r.HooksDecided, r.Next, r.Edited, r.Plan = false, nil, false, nil
 	t.Ended = t.Ended || reply.Ended
 	s.Usage = s.Usage.Add(reply.Usage)
 	s.Titles = s.Titles || reply.Titles
@@ -302,10 +302,10 @@ func (c *Call) ToolStep(specs []hook.Spec) ToolStep {
 	c.Undecided = len(matching) > len(inline)
 	step := ToolStep{
 		Thread: s.Ref(), Agent: r.Agent, TraceID: t.Item.TraceID, EventID: t.Item.ID,
-		Root: t.foreign(), MessageID: r.MessageID, ToolCallID: c.Plan.ID, ToolName: c.Plan.Name, Unfit: c.Plan.Unfit,
+		Root: t.foreign(), MessageID: r.MessageID, ToolCallID: c.Plan.ID, ToolName: c.Plan.Name, Invalid: c.Plan.Invalid,
 		Tools: t.Tools, Edited: r.Edited, WorkingDirectory: s.workingDirectory(), Inline: inline, Undecided: c.Undecided, Flush: s.Flush(),
 	}
-	c.Begun = true
+	c.Started = true
 	if c.DecisionID != "" {
 		step.Guard, step.DecisionID = c.Plan.Guard, c.DecisionID
 	}
@@ -423,7 +423,7 @@ func (r *Run) StopRun(now time.Time) {
 		}
 		if c.Requested != nil && c.Stage == Waiting {
 			s.rememberSettled(c.Plan.ID, "")
-			s.notifyParentDecided(SubDecided{ToolCallID: c.Plan.ID})
+			s.notifyParentDecided(SubAgentDecision{ToolCallID: c.Plan.ID})
 		}
 		if c.Stage == Ran {
 			if c.Decision != nil {

@@ -18,7 +18,7 @@ func TestHookedStateFitsIntoTheNextRun(t *testing.T) {
 	s := newState()
 	fill := func() {
 		for {
-			if _, err := s.Post(t0, says("", long)); err != nil {
+			if _, err := postAt(s, t0, says("", long)); err != nil {
 				require.ErrorIs(t, err, ErrFull)
 				return
 			}
@@ -82,7 +82,7 @@ func TestSmallEventsFitIntoTheNextRun(t *testing.T) {
 			s := newState()
 			var err error
 			for n := 0; err == nil && n < 20_000; n++ {
-				_, err = s.Post(t0, p)
+				_, err = postAt(s, t0, p)
 			}
 			require.ErrorIs(t, err, ErrFull)
 			require.Less(t, len(asJSON(t, s.Carried())), 2<<20)

@@ -82,6 +82,17 @@ type Queued struct {
 
 	// Stored means that the item's record may be in the store, so it cannot be changed.
 	Stored bool `json:"stored,omitempty"`
+
+	message *event.NewMessage // the decoded payload, or nil
+}
+
+// newMessage returns the item's message. Its payload was validated when it was posted.
+func (q *Queued) newMessage() event.NewMessage {
+	if q.message == nil {
+		q.message = &event.NewMessage{}
+		_ = json.Unmarshal(q.Item.Payload, q.message)
+	}
+	return *q.message
 }
 
 // as returns a copy with another item.
@@ -145,7 +156,7 @@ var firstOpened = time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
 // same id: record ids depend on them.
 func (s *State) Number(opened time.Time) {
 	first := int(max(opened.Sub(firstOpened), 0) / time.Second)
-	s.TaskCount, s.SubCount = first, first
+	s.TaskCount, s.SubAgentCount = first, first
 }
 
 // Ref returns the reference to the thread.

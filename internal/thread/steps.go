@@ -267,8 +267,8 @@ type ToolStep struct {
 	ToolCallID string `json:"toolCallId"`
 	ToolName   string `json:"toolName"`
 
-	// Unfit is copied from the plan.
-	Unfit bool `json:"unfit,omitempty"`
+	// Invalid is copied from the plan.
+	Invalid bool `json:"invalid,omitempty"`
 
 	// Tools restricts the tools that the agent may call. Nil = no restriction.
 	Tools *[]string `json:"tools,omitempty"`
@@ -309,8 +309,8 @@ type ToolReply struct {
 	// Status is the status in the tool log: succeeded, failed, interrupted, unknown or denied.
 	Status string `json:"status"`
 
-	// Ask is the call's new plan if the call did not run because its approval is no longer valid.
-	Ask *PlannedCall `json:"ask,omitempty"`
+	// Approval is the call's new plan if the call did not run because its approval is no longer valid.
+	Approval *PlannedCall `json:"approval,omitempty"`
 }
 
 // MaxWholeContent is the maximum length in history of a message's text that hooks hold back, in

@@ -12,20 +12,20 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// SubAsked handles an approval request of a sub-agent: it becomes an approval request of this
+// ApplySubAgentApprovals handles an approval request of a sub-agent: it becomes an approval request of this
 // thread too.
-func (ch *Children) SubAsked(a SubAsks) {
+func (ch *Children) ApplySubAgentApprovals(a SubAgentApprovals) {
 	s := ch.thread
 	sub := ch.sub(a.ThreadID)
 	if sub == nil {
 		return
 	}
-	known := slices.ContainsFunc(sub.Asks, func(q event.ApprovalRequest) bool { return q.ToolCallID == a.Request.ToolCallID })
+	known := slices.ContainsFunc(sub.Approvals, func(q event.ApprovalRequest) bool { return q.ToolCallID == a.Request.ToolCallID })
 	if known != (a.Request.Reminder > 0) {
 		return
 	}
 	s.record(event.RequestID(a.Request), event.TypeApprovalRequest, ch.traceOf(sub), sub.ToolCallID, a.Request.RequestedAt, a.Request)
-	s.notifyParentAsked(SubAsks{ThreadID: s.ThreadID, Request: a.Request, Listed: a.Listed, Agents: a.Agents})
+	s.notifyParentAsked(SubAgentApprovals{ThreadID: s.ThreadID, Request: a.Request, Listed: a.Listed, Agents: a.Agents})
 	sub.Agents = withNames(sub.Agents, a.Agents...)
 	if known {
 		return
@@ -35,32 +35,32 @@ func (ch *Children) SubAsked(a SubAsks) {
 	if limit := min(maxRequestArguments, max(maxRequestTotal-ch.requestBytes(), 0)); len(kept.Arguments) > limit {
 		kept.Arguments = fmt.Sprintf("%s… (%d bytes in all; the approval_request record has them)", cutText(kept.Arguments, limit), len(kept.Arguments))
 	}
-	sub.Asks = append(sub.Asks, kept)
+	sub.Approvals = append(sub.Approvals, kept)
 }
 
 // requestBytes returns the size of the arguments that the thread keeps for sub-agents' calls.
 func (ch *Children) requestBytes() int {
 	n := 0
-	for _, sub := range ch.Subs {
-		for _, ask := range sub.Asks {
+	for _, sub := range ch.SubAgents {
+		for _, ask := range sub.Approvals {
 			n += len(ask.Arguments)
 		}
 	}
 	return n
 }
 
-// SubDecided handles the notice that a call of a sub-agent no longer waits.
-func (ch *Children) SubDecided(now time.Time, d SubDecided) {
+// ApplySubAgentDecision handles the notice that a call of a sub-agent no longer waits.
+func (ch *Children) ApplySubAgentDecision(now time.Time, d SubAgentDecision) {
 	s := ch.thread
 	sub := ch.sub(d.ThreadID)
 	if sub == nil {
 		return
 	}
-	at := slices.IndexFunc(sub.Asks, func(q event.ApprovalRequest) bool { return q.ToolCallID == d.ToolCallID })
+	at := slices.IndexFunc(sub.Approvals, func(q event.ApprovalRequest) bool { return q.ToolCallID == d.ToolCallID })
 	if at < 0 {
 		return
 	}
-	sub.Asks = slices.Delete(sub.Asks, at, at+1)
+	sub.Approvals = slices.Delete(sub.Approvals, at, at+1)
 	sub.forgetPassed(d.ToolCallID)
 	var decision event.Decision
 	if d.Approval != nil {
@@ -70,11 +70,11 @@ func (ch *Children) SubDecided(now time.Time, d SubDecided) {
 		s.record(event.DecisionID(d.ToolCallID, d.Approval.Round), event.TypeApproval, ch.traceOf(sub), sub.ToolCallID, now, *d.Approval)
 	}
 	s.rememberSettled(d.ToolCallID, decision)
-	s.notifyParentDecided(SubDecided{ToolCallID: d.ToolCallID, Approval: d.Approval})
+	s.notifyParentDecided(SubAgentDecision{ToolCallID: d.ToolCallID, Approval: d.Approval})
 }
 
 // traceOf returns the trace of the call or task that a sub-agent works on.
-func (ch *Children) traceOf(sub *Sub) string {
+func (ch *Children) traceOf(sub *SubAgent) string {
 	s := ch.thread
 	if i := s.taskAt(sub.TaskID); i >= 0 {
 		return s.Tasks[i].TraceID
@@ -90,8 +90,8 @@ func (ch *Children) traceOf(sub *Sub) string {
 // ChildRequest returns the approval request for a sub-agent's call, and the child thread that sent
 // it.
 func (ch *Children) ChildRequest(toolCallID string) (threadID string, request event.ApprovalRequest, ok bool) {
-	for _, sub := range ch.Subs {
-		for _, ask := range sub.Asks {
+	for _, sub := range ch.SubAgents {
+		for _, ask := range sub.Approvals {
 			if ask.ToolCallID == toolCallID {
 				return sub.ThreadID, ask, true
 			}
@@ -156,7 +156,7 @@ func (ch *Children) ForwardDecision(now time.Time, d signals.Decide) (threadID s
 }
 
 // isAgent reports whether a name is that of an agent of the child threads.
-func (sub *Sub) isAgent(by string) bool {
+func (sub *SubAgent) isAgent(by string) bool {
 	return slices.ContainsFunc(sub.Agents, func(name string) bool { return SamePerson(name, by) })
 }
 
@@ -177,7 +177,7 @@ func (ch *Children) DecisionNotForwarded(threadID, toolCallID string) {
 	}
 }
 
-func (sub *Sub) forgetPassed(toolCallID string) {
+func (sub *SubAgent) forgetPassed(toolCallID string) {
 	delete(sub.Forwarded, toolCallID)
 	delete(sub.ForwardedAt, toolCallID)
 	sub.Voted = slices.DeleteFunc(sub.Voted, func(v string) bool { return strings.HasPrefix(v, toolCallID+"/") })
@@ -194,24 +194,24 @@ func (ch *Children) ForwardedOutcome(d signals.Decide) signals.DecideOutcome {
 
 // ParentNotice is a notice of a sub-agent's thread for its parent thread.
 type ParentNotice struct {
-	Asks    *SubAsks    `json:"asks,omitempty"`
-	Decided *SubDecided `json:"decided,omitempty"`
+	Approvals *SubAgentApprovals `json:"approvals,omitempty"`
+	Decided   *SubAgentDecision  `json:"decided,omitempty"`
 }
 
 // forwardRequest sends an approval request to the parent thread, if there is one.
 func (c *Call) forwardRequest(q event.ApprovalRequest) {
 	s := c.run.turn.thread
-	s.notifyParentAsked(SubAsks{ThreadID: s.ThreadID, Request: q, Listed: c.listed()})
+	s.notifyParentAsked(SubAgentApprovals{ThreadID: s.ThreadID, Request: q, Listed: c.listed()})
 }
 
 // notifyParentAsked sends an approval request to the parent thread, with the names that may not
 // decide on it: the parent thread must reject their decisions, since it is not told when this
 // thread rejects them.
-func (p *ParentLink) notifyParentAsked(asks SubAsks) {
+func (p *ParentLink) notifyParentAsked(asks SubAgentApprovals) {
 	s := p.thread
 	if p.Parent != nil {
 		asks.Agents = withNames(asks.Agents, s.agentNames()...)
-		p.Notices = append(p.Notices, ParentNotice{Asks: &asks})
+		p.Notices = append(p.Notices, ParentNotice{Approvals: &asks})
 	}
 }
 
@@ -241,7 +241,7 @@ func withNames(list []string, names ...string) []string {
 	return out
 }
 
-func (p *ParentLink) notifyParentDecided(d SubDecided) {
+func (p *ParentLink) notifyParentDecided(d SubAgentDecision) {
 	s := p.thread
 	if p.Parent != nil {
 		d.ThreadID = s.ThreadID

@@ -27,8 +27,8 @@ type Turn struct {
 	// Runs are the runs of agents, in the order in which they were addressed.
 	Runs []*Run `json:"runs,omitempty"`
 
-	// Said is the item itself, if it is a message that hooks or processors derived.
-	Said *event.Message `json:"said,omitempty"`
+	// Message is the item itself, if it is a message that hooks or processors derived.
+	Message *event.Message `json:"message,omitempty"`
 
 	// Steered are the events that joined the turn. Joining are those that hooks are still deciding
 	// on.
@@ -107,8 +107,8 @@ func (ts *Turns) Begin(now time.Time, q Queued) *Turn {
 		s.recordItem(now, q)
 	}
 	if q.Item.Type == event.TypeMessage && q.Origin != nil {
-		m := Carry(s.itemMessage(q.Item))
-		t.Said = &m
+		m := Carry(s.itemMessage(&t.Queued))
+		t.Message = &m
 	}
 	return t
 }
@@ -123,14 +123,14 @@ func (t *Turn) addRun(r *Run) *Run {
 // recordItem adds the record of an item, before hooks decide on it.
 func (in *Inbox) recordItem(now time.Time, q Queued) {
 	if !q.Unloaded {
-		in.recordItemIn(now, q.root(), q.Item)
+		in.recordItemIn(now, q.root(), &q)
 	}
 }
 
-func (in *Inbox) recordItemIn(now time.Time, eventID string, it event.Item) {
-	s := in.thread
+func (in *Inbox) recordItemIn(now time.Time, eventID string, q *Queued) {
+	s, it := in.thread, q.Item
 	if it.Type == event.TypeMessage {
-		s.recordUndecided(eventID, it.ID, it.Type, it.TraceID, it.ParentEventID, now, in.itemMessage(it))
+		s.recordUndecided(eventID, it.ID, it.Type, it.TraceID, it.ParentEventID, now, in.itemMessage(q))
 		return
 	}
 	if e, ok := it.Env(); ok {
@@ -218,9 +218,9 @@ func (t *Turn) process(now time.Time, seen HookEvent, d Decision) {
 	if m.SenderType == "" {
 		return
 	}
-	if t.Said != nil {
+	if t.Message != nil {
 		said := Carry(m)
-		t.Said = &said
+		t.Message = &said
 	}
 	m.ID = t.Item.ID
 	s.resetTurnLimit(m.SenderType)
@@ -265,7 +265,7 @@ func (t *Turn) NextSteered(now time.Time) (Queued, bool) {
 		}
 		s.Queue = slices.Delete(s.Queue, i, i+1)
 		q.Item.TraceID = t.Item.TraceID
-		s.recordItemIn(now, t.root(), q.Item)
+		s.recordItemIn(now, t.root(), &q)
 		t.Joining = append(t.Joining, q.Item.ID)
 		return q, true
 	}
@@ -299,7 +299,7 @@ func (t *Turn) joins(q Queued) {
 // hooks decide again if the message joins another turn.
 func (t *Turn) SteeredEvent(q Queued) HookEvent {
 	s := t.thread
-	e := s.itemEvent(q.Item, event.SteerID(q.Item.ID, t.turnID()))
+	e := s.itemEvent(&q, event.SteerID(q.Item.ID, t.turnID()))
 	e.stored = q.Stored || q.Item.Attempt > 0
 	return e
 }
@@ -330,7 +330,7 @@ func (t *Turn) Join(now time.Time, q Queued, d Decision) {
 		t.adopt(now, it.ID, calls)
 		return
 	}
-	m := s.itemMessage(it)
+	m := s.itemMessage(&q)
 	if got, ok := readEvent(d.Event).(event.MessageEvent); ok {
 		m = s.replaced(t.SteeredEvent(q), got)
 	}
@@ -354,7 +354,7 @@ func (ts *Turns) Interrupt(ctl signals.Control) (current bool) {
 // the turn failed, the event that can be retried.
 func (t *Turn) End(now time.Time) signals.TurnResult {
 	s := t.thread
-	out := signals.TurnResult{EventID: t.Item.ID, Status: signals.TurnCompleted, Message: t.Said}
+	out := signals.TurnResult{EventID: t.Item.ID, Status: signals.TurnCompleted, Message: t.Message}
 	if len(t.Runs) == 0 && t.Outcome != event.OutcomeResponded && t.Outcome != event.OutcomeOverwritten {
 		out.Status = signals.TurnUnanswered
 	}

@@ -84,7 +84,7 @@ func (r *Run) subs() []string {
 	var ids []string
 	for _, c := range r.Calls {
 		if c.Stage == Delegated {
-			ids = append(ids, c.Sub)
+			ids = append(ids, c.SubAgent)
 		}
 	}
 	return ids

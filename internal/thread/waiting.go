@@ -162,8 +162,8 @@ func (r *Run) waits() bool {
 // subWaits reports whether a call waits for a sub-agent that waits for people.
 func (c *Call) subWaits() bool {
 	s := c.run.turn.thread
-	sub := s.sub(c.Sub)
-	return c.Stage == Delegated && sub != nil && len(sub.Asks) > 0 && !sub.ended()
+	sub := s.sub(c.SubAgent)
+	return c.Stage == Delegated && sub != nil && len(sub.Approvals) > 0 && !sub.ended()
 }
 
 // cancellable reports whether the run has calls that a message can cancel. Calls of sub-agents
@@ -191,7 +191,7 @@ func (in *Inbox) fromPerson(q Queued) bool {
 	if q.Item.Type == event.TypeUserQuery {
 		return true
 	}
-	return q.Item.Type == event.TypeMessage && q.Origin == nil && in.itemMessage(q.Item).SenderType == event.CreatedByUser
+	return q.Item.Type == event.TypeMessage && q.Origin == nil && q.newMessage().SenderType == event.CreatedByUser
 }
 
 // cancelledText is the result of a call that a message cancelled.
@@ -214,7 +214,7 @@ func (in *Inbox) Supersede(now time.Time) {
 			}
 			for _, r := range t.Runs {
 				if r.cancellable() && r.onWaiting(q) == event.OnWaitingCancel {
-					r.cancelCalls(now, q.Item)
+					r.cancelCalls(now, &in.Queue[i])
 					in.Queue[i].OnBusy = signals.OnBusySteer
 				}
 			}
@@ -222,11 +222,11 @@ func (in *Inbox) Supersede(now time.Time) {
 	}
 }
 
-func (r *Run) cancelCalls(now time.Time, by event.Item) {
-	s := r.turn.thread
+func (r *Run) cancelCalls(now time.Time, q *Queued) {
+	by := q.Item
 	who := "somebody"
-	if m := s.itemMessage(by); by.Type == event.TypeMessage && m.SenderID != "" {
-		who = m.SenderID
+	if by.Type == event.TypeMessage && q.newMessage().SenderID != "" {
+		who = q.newMessage().SenderID
 	}
 	for _, c := range r.Calls {
 		if c.Stage != Waiting && c.Stage != AtClient {

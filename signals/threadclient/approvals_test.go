@@ -20,7 +20,6 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/mocks"
-	"go.temporal.io/sdk/temporal"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
@@ -273,13 +272,4 @@ func TestDecisionsAreUpdates(t *testing.T) {
 		_, err = c.ToolResult(t.Context(), "t1", r)
 		require.ErrorContains(t, err, "output: is 262145 bytes")
 	})
-}
-
-func TestWaitingUpdate(t *testing.T) {
-	for waiting, want := range map[bool]string{true: signals.StatusWaitingApproval, false: signals.StatusOpen} {
-		attributes := temporal.NewSearchAttributes(WaitingUpdate(waiting))
-		got, ok := attributes.GetKeyword(keyStatus)
-		require.True(t, ok)
-		require.Equal(t, want, got)
-	}
 }

@@ -10,47 +10,10 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/operatorservice/v1"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/temporal"
 
+	"github.com/threadmill/threadmill/internal/searchattr"
 	"github.com/threadmill/threadmill/signals"
 )
-
-var (
-	keyNamespace = temporal.NewSearchAttributeKeyKeyword(signals.AttributeNamespace)
-	keyAgents    = temporal.NewSearchAttributeKeyKeywordList(signals.AttributeAgents)
-	keyStatus    = temporal.NewSearchAttributeKeyKeyword(signals.AttributeStatus)
-)
-
-// AttributeTypes are the search attributes that a Temporal namespace needs before
-// threads can run in it.
-func AttributeTypes() map[string]enumspb.IndexedValueType {
-	return map[string]enumspb.IndexedValueType{
-		signals.AttributeNamespace: enumspb.INDEXED_VALUE_TYPE_KEYWORD,
-		signals.AttributeAgents:    enumspb.INDEXED_VALUE_TYPE_KEYWORD_LIST,
-		signals.AttributeStatus:    enumspb.INDEXED_VALUE_TYPE_KEYWORD,
-	}
-}
-
-// AttributeUpdates set the search attributes of an open thread, as one that does not wait
-// for approval.
-func AttributeUpdates(namespace string, agents []string) []temporal.SearchAttributeUpdate {
-	return []temporal.SearchAttributeUpdate{
-		keyNamespace.ValueSet(namespace),
-		keyAgents.ValueSet(append([]string{}, agents...)),
-		keyStatus.ValueSet(signals.StatusOpen),
-	}
-}
-
-// WaitingUpdate marks an open thread as one that waits for approval, or does no more.
-func WaitingUpdate(waiting bool) temporal.SearchAttributeUpdate {
-	if waiting {
-		return keyStatus.ValueSet(signals.StatusWaitingApproval)
-	}
-	return keyStatus.ValueSet(signals.StatusOpen)
-}
-
-// ClosedUpdate marks a thread as closed.
-func ClosedUpdate() temporal.SearchAttributeUpdate { return keyStatus.ValueSet(signals.StatusClosed) }
 
 func memo(title string, agents []string) map[string]any {
 	m := map[string]any{signals.MemoAgents: append([]string{}, agents...)}
@@ -99,7 +62,7 @@ func ensure(look func() (attributes, error), add func(missing attributes) error)
 		}
 		missing := attributes{}
 		var names []string
-		for name, typ := range AttributeTypes() {
+		for name, typ := range searchattr.Types() {
 			if _, ok := known[name]; !ok {
 				missing[name] = typ
 				names = append(names, fmt.Sprintf("%s (%s)", name, typ))

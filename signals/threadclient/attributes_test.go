@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/internal/searchattr"
 )
 
 func TestEnsureAttributes(t *testing.T) {
@@ -17,7 +19,7 @@ func TestEnsureAttributes(t *testing.T) {
 		problem   string
 	}{
 		{name: "missing", asked: 1},
-		{name: "there", known: AttributeTypes()},
+		{name: "there", known: searchattr.Types()},
 		{name: "another worker was quicker", refusals: 9, meanwhile: true, asked: 1},
 		{name: "another worker changed the namespace", refusals: 1, asked: 2},
 		{
@@ -43,7 +45,7 @@ func TestEnsureAttributes(t *testing.T) {
 				return
 			}
 			require.NoError(t, err)
-			require.Equal(t, AttributeTypes(), known)
+			require.Equal(t, searchattr.Types(), known)
 		})
 	}
 	require.EqualError(t, ensure(func() (attributes, error) { return nil, errors.New("gone") }, nil), "asking Temporal for them: gone")

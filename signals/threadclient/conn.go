@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
+	"github.com/threadmill/threadmill/internal/searchattr"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -30,7 +31,7 @@ func (c *conn) startOptions(threadID string, start signals.Start, policy enumspb
 		WorkflowExecutionErrorWhenAlreadyStarted: true,
 		StaticSummary:                            staticSummary(threadID, start.Title),
 		Memo:                                     memo(start.Title, start.Agents),
-		TypedSearchAttributes:                    temporal.NewSearchAttributes(AttributeUpdates(c.namespace, start.Agents)...),
+		TypedSearchAttributes:                    temporal.NewSearchAttributes(searchattr.Open(c.namespace, start.Agents)...),
 	}
 	return opts
 }

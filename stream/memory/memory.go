@@ -42,7 +42,7 @@ type Stream struct {
 	mu        sync.RWMutex
 	closed    bool
 	logs      map[stream.Key]*log
-	floor     int64 // the greatest offset given by any log that has been dropped
+	floor     int64 // the greatest offset of all dropped logs
 	listeners map[stream.Key]map[*listener]struct{}
 }
 
@@ -108,7 +108,7 @@ const maxGrowth = 6
 // opaque reports whether [stream.Entry.Size] does not include all of the entry.
 func opaque(e stream.Entry) bool {
 	v := e.Event
-	return v.Message != nil || v.ApprovalRequest != nil || v.Approval != nil || v.Status != nil
+	return v.Message != nil || v.Request != nil || v.Approval != nil || v.Status != nil
 }
 
 // Subscribe returns a subscription to a thread's log from a position.

@@ -1,0 +1,147 @@
+package server
+
+import (
+	"context"
+	"reflect"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/feed"
+	"github.com/threadmill/threadmill/internal/projection"
+	"github.com/threadmill/threadmill/internal/projection/envview"
+	"github.com/threadmill/threadmill/internal/projection/worldview"
+	"github.com/threadmill/threadmill/store"
+)
+
+// view is a form of a thread's events, which clients choose by its name.
+type view interface {
+	// page returns a page of stored events, for the body of a response.
+	page(ctx context.Context, key store.Key, at projection.Cursor, limit int) (any, error)
+
+	// open opens a stream of events.
+	open(ctx context.Context, key store.Key, from projection.From) (source, error)
+
+	// cursor parses the id of one of the view's events.
+	cursor(id string) (projection.Cursor, error)
+
+	// types are those of a page and of an event.
+	types() (page, one reflect.Type)
+}
+
+func newViews(events *feed.Feed, records store.Store) map[string]view {
+	return map[string]view{
+		"":      agentView{events},
+		"agent": agentView{events},
+		"env":   derivedView[event.EnvEvent]{envview.New(events, records)},
+		"world": derivedView[event.WorldEvent]{worldview.New(events, records)},
+	}
+}
+
+// page is a page of stored events.
+type page[E any] struct {
+	Events      []E    `json:"events" nullable:"false"`
+	Next        string `json:"next,omitempty" doc:"The cursor of the next page, if there is one"`
+	LastEventID string `json:"lastEventId,omitempty" doc:"Where a stream continues after these events"`
+}
+
+func (p *page[E]) add(e E, id string) { p.Events, p.LastEventID = append(p.Events, e), id }
+
+// source is an open stream of a view's events.
+type source interface {
+	// Next, Buffered and Close are those of [feed.Reader].
+	Next(ctx context.Context) (streamed, error)
+	Buffered() bool
+	Close()
+
+	// begun is where the stream began.
+	begun() place
+}
+
+// place is a cursor of any view.
+type place interface {
+	IsZero() bool
+	String() string
+}
+
+// streamed is an event on its way to a client.
+type streamed struct {
+	id    string
+	event any
+
+	// closed means that the thread was closed with this event.
+	closed bool
+}
+
+// agentView is the view as agent events: those of the feed itself.
+type agentView struct{ events *feed.Feed }
+
+func (v agentView) page(ctx context.Context, key store.Key, at projection.Cursor, limit int) (any, error) {
+	items, next, err := v.events.Page(ctx, key, at.Cursor, limit)
+	out := page[event.PagedEvent]{Events: []event.PagedEvent{}}
+	for _, item := range items {
+		id := item.Cursor.String()
+		out.add(event.PagedEvent{ID: id, AgentEvent: item.Event}, id)
+	}
+	if next != nil {
+		out.Next = next.String()
+	}
+	return out, err
+}
+
+func (v agentView) open(ctx context.Context, key store.Key, from projection.From) (source, error) {
+	r, err := v.events.Open(ctx, key, feed.From{Cursor: from.Cursor.Cursor, Now: from.Now, Finite: from.Finite})
+	return agentSource{r}, err
+}
+
+// cursor rejects the ids of other views that lie between two agent events.
+func (agentView) cursor(id string) (projection.Cursor, error) {
+	c, err := feed.ParseCursor(id)
+	return projection.Cursor{Cursor: c}, err
+}
+
+func (agentView) types() (pages, one reflect.Type) {
+	return reflect.TypeFor[page[event.PagedEvent]](), reflect.TypeFor[event.AgentEvent]()
+}
+
+type agentSource struct{ *feed.Reader }
+
+func (s agentSource) Next(ctx context.Context) (streamed, error) {
+	item, err := s.Reader.Next(ctx)
+	return streamed{item.Cursor.String(), item.Event, item.Closes()}, err
+}
+
+func (s agentSource) begun() place { return s.Start() }
+
+// derivedView is a view whose events a projection derives.
+type derivedView[E any] struct{ events projection.Projection[E] }
+
+func (v derivedView[E]) page(ctx context.Context, key store.Key, at projection.Cursor, limit int) (any, error) {
+	items, next, err := v.events.Page(ctx, key, at, limit)
+	out := page[E]{Events: []E{}}
+	for _, item := range items {
+		out.add(item.Event, item.Cursor.String())
+	}
+	if next != nil {
+		out.Next = next.String()
+	}
+	return out, err
+}
+
+func (v derivedView[E]) open(ctx context.Context, key store.Key, from projection.From) (source, error) {
+	r, err := v.events.Open(ctx, key, from)
+	return derivedSource[E]{r}, err
+}
+
+func (derivedView[E]) cursor(id string) (projection.Cursor, error) { return projection.ParseCursor(id) }
+
+func (derivedView[E]) types() (pages, one reflect.Type) {
+	return reflect.TypeFor[page[E]](), reflect.TypeFor[E]()
+}
+
+type derivedSource[E any] struct{ *projection.Reader[E] }
+
+func (s derivedSource[E]) Next(ctx context.Context) (streamed, error) {
+	item, err := s.Reader.Next(ctx)
+	return streamed{item.Cursor.String(), item.Event, item.Closed}, err
+}
+
+func (s derivedSource[E]) begun() place { return s.Start() }
