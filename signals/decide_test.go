@@ -101,7 +101,7 @@ func TestCheckParticipants(t *testing.T) {
 		"turnLimit: is -1, must be 1":                         {TurnLimit: -1},
 		`addAgents[1]: "no good" must be`:                     {AddAgents: []string{"a", "no good"}},
 		`removeAgents[0]: "" must be`:                         {RemoveAgents: []string{""}},
-		"addAgents: has 101 entries, must have at most 100":                     {AddAgents: make([]string, 101)},
+		"addAgents: has 101 entries, must have at most 100":   {AddAgents: make([]string, 101)},
 	} {
 		refused(t, c.Validate(), want)
 	}
