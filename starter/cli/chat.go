@@ -47,7 +47,6 @@ commands. Ctrl-C interrupts the turn that runs; at rest, or twice, it leaves.
 
 Works over pipes too: then each message waits until the turn before it has ended, and
 the program leaves when its input and the last turn have ended.`,
-		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, isNew := signals.NewID(), true
 			if len(args) == 1 {

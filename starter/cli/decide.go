@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -18,7 +17,6 @@ import (
 type deciding struct {
 	by, reason, digest string
 	round              int
-	json               bool
 
 	// Flags of approve.
 	scope, args string
@@ -28,10 +26,9 @@ type deciding struct {
 // decideCommand returns the commands approve and deny.
 func (a approvalCommands) decideCommand(verb string) *cobra.Command {
 	var f deciding
-	cmd := &cobra.Command{
+	cmd := a.jsonFlag(&cobra.Command{
 		Use:   verb + " <thread> <toolCallId>",
 		Short: "Deny a tool call that waits for approval; the agent is told the reason",
-		Args:  cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			d, err := a.decision(cmd.Flags(), f, args[1], event.Decision(verb))
 			if err != nil {
@@ -39,13 +36,10 @@ func (a approvalCommands) decideCommand(verb string) *cobra.Command {
 			}
 			return a.onThread(cmd, args[0], func(ctx context.Context, t threads) error {
 				got, err := t.Decide(ctx, args[0], d)
-				if err != nil {
-					return err
-				}
-				return a.printOutcome(outcomeProblem(args[0], d, got.Result), got, f.json)
+				return a.showOutcome(got, err, string(got.Result)+missing(got), outcomeProblem(args[0], d, got.Result))
 			})
 		},
-	}
+	})
 	if verb == string(event.DecisionApprove) {
 		cmd.Short = "Approve a tool call that waits"
 		cmd.Long = cmd.Short + `.
@@ -62,11 +56,10 @@ What runs is the call as it was asked for, unless --args gives other arguments.`
   starter approve t1 call_1 --args '{"command": "ls -l"}'`
 		f.approveFlags(cmd)
 	}
-	cmd.Flags().StringVar(&f.by, "by", "", "who decides (default $USER)")
+	byFlag(cmd, "by", &f.by, "who decides", actor)
 	cmd.Flags().StringVar(&f.reason, "reason", "", "why")
 	cmd.Flags().IntVar(&f.round, "round", 0, "round of the request, if there was more than one")
 	cmd.Flags().StringVar(&f.digest, "digest", "", "decide only if the request still has this digest")
-	cmd.Flags().BoolVar(&f.json, "json", false, "print JSON")
 	return cmd
 }
 
@@ -79,12 +72,9 @@ func (f *deciding) approveFlags(cmd *cobra.Command) {
 // decision returns the decision of the flags, and checks it.
 func (a approvalCommands) decision(given *pflag.FlagSet, f deciding, call string, decision event.Decision) (signals.Decide, error) {
 	d := signals.Decide{
-		ToolCallID: call, Decision: decision, Scope: event.Scope(f.scope), Reason: f.reason, Round: f.round, Digest: f.digest,
+		ToolCallID: call, Decision: decision, By: f.by, Scope: event.Scope(f.scope), Reason: f.reason, Round: f.round, Digest: f.digest,
 	}
 	var err error
-	if d.By, err = actor(f.by); err != nil {
-		return d, err
-	}
 	if d.Pattern, err = patternOf(f.pattern); err != nil {
 		return d, err
 	}
@@ -109,10 +99,7 @@ func (a approvalCommands) decision(given *pflag.FlagSet, f deciding, call string
 		}
 		d.Args = json.RawMessage(text)
 	}
-	if err := d.Validate(); err != nil {
-		return d, usageError{err}
-	}
-	return d, nil
+	return d, usage(d.Validate())
 }
 
 // patternOf returns globs by the names of arguments.
@@ -129,22 +116,6 @@ func patternOf(pairs []string) (map[string]string, error) {
 		out[name] = glob
 	}
 	return out, nil
-}
-
-// printOutcome prints the outcome of a decision or a result. A problem, if there is one, is the
-// reason for a rejection.
-func (a approvalCommands) printOutcome(problem string, got signals.DecideResult, asJSON bool) error {
-	if asJSON {
-		if err := a.printJSON(got); err != nil {
-			return err
-		}
-	} else if problem == "" {
-		a.say("%s%s", got.Result, missing(got))
-	}
-	if problem != "" {
-		return errors.New(problem)
-	}
-	return nil
 }
 
 // missing says how many more approvals are needed.

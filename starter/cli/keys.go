@@ -27,45 +27,28 @@ const envDatabase = "DATABASE_URL"
 type keyCommands struct{ *app }
 
 func (a keyCommands) keysCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "keys",
-		Short: "Create, list, rotate and revoke API keys",
-		Long: `Create, list, rotate and revoke API keys, with which programs and people use the HTTP API.
+	return group("keys", "Create, list, rotate and revoke API keys",
+		`Create, list, rotate and revoke API keys, with which programs and people use the HTTP API.
 
 The API needs the role admin for this. The first key is created where the database is, with
 --database or --sqlite, or by an API that only this machine can reach and that has no keys yet.
 Secrets are printed once, and stored as hashes only.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(a.keyListCommand(), a.keyCreateCommand(), a.keyRotateCommand(), a.keyRevokeCommand(), a.keyGenerateCommand())
-	return cmd
+		a.keyListCommand(), a.keyCreateCommand(), a.keyRotateCommand(), a.keyRevokeCommand(), a.keyGenerateCommand())
 }
 
 func (a keyCommands) keyListCommand() *cobra.Command {
-	var revoked, asJSON bool
-	cmd := &cobra.Command{
+	var revoked bool
+	cmd := a.jsonFlag(&cobra.Command{
 		Use:   "list",
 		Short: "List the API keys, without their secrets",
-		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.onAPI(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				keys, err := client.Keys(ctx, revoked)
-				switch {
-				case err != nil:
-					return err
-				case asJSON:
-					return a.printJSON(map[string]any{"keys": keys})
-				case len(keys) == 0:
-					a.warn("there are no API keys")
-				}
-				_, err = fmt.Fprint(a.stdout, render.Keys(keys))
-				return err
+				return a.show(map[string]any{"keys": keys}, err, render.Keys(keys), "there are no API keys")
 			})
 		},
-	}
+	})
 	cmd.Flags().BoolVar(&revoked, "revoked", false, "with those that are revoked")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
@@ -104,8 +87,8 @@ func (k *keyTerms) check() (auth.Roles, *time.Time, error) {
 func (a keyCommands) keyCreateCommand() *cobra.Command {
 	var terms keyTerms
 	var file string
-	var database, asJSON bool
-	cmd := &cobra.Command{
+	var database bool
+	cmd := a.jsonFlag(&cobra.Command{
 		Use:   "create <name>",
 		Short: "Create an API key, and print its secret",
 		Long: `Create an API key, and print its secret, which is not shown again.
@@ -115,7 +98,6 @@ the key is written to the database itself: that is how the first key is created,
 when no administrator's key is left.`,
 		Example: `  starter keys create ann --roles read,post,approve
   starter keys create root --roles admin --sqlite .threadmill/threadmill.db`,
-		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			roles, expires, err := terms.check()
 			if err != nil {
@@ -126,11 +108,7 @@ when no administrator's key is left.`,
 			}
 			if file == "" && !database {
 				return a.onAPI(cmd.Context(), func(ctx context.Context, client *api.Client) error {
-					made, err := client.CreateKey(ctx, args[0], roles.Strings(), expires)
-					if err != nil {
-						return err
-					}
-					return a.printNewKey(made, asJSON)
+					return a.showNewKey(client.CreateKey(ctx, args[0], roles.Strings(), expires))
 				})
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), a.flags.timeout)
@@ -140,17 +118,12 @@ when no administrator's key is left.`,
 				return err
 			}
 			defer db.Close()
-			made, err := a.createStoredKey(ctx, db, args[0], roles, expires)
-			if err != nil {
-				return err
-			}
-			return a.printNewKey(made, asJSON)
+			return a.showNewKey(a.createStoredKey(ctx, db, args[0], roles, expires))
 		},
-	}
+	})
 	terms.addFlags(cmd.Flags())
 	cmd.Flags().BoolVar(&database, "database", false, "write to the database at "+envDatabase+", not to the API")
 	cmd.Flags().StringVar(&file, "sqlite", "", "write to this database, such as .threadmill/threadmill.db of a devserver, not to the API")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
@@ -201,15 +174,13 @@ func (a keyCommands) createStoredKey(ctx context.Context, db store.APIKeys, name
 	return auth.NewAPIKey{Key: auth.APIKey{APIKey: made, Source: auth.SourceStored}, Token: token.Reveal()}, nil
 }
 
-// printNewKey prints only the secret on stdout, so that it can be redirected to a file.
-func (a keyCommands) printNewKey(made auth.NewAPIKey, asJSON bool) error {
-	if asJSON {
-		return a.printJSON(made)
+// showNewKey prints only the secret on stdout, so that it can be redirected to a file.
+func (a keyCommands) showNewKey(made auth.NewAPIKey, err error) error {
+	if err == nil && !a.json {
+		a.warn("API key %s (%s) may %s. It is not shown again: keep it in %s, or in a file for --api-key-file.",
+			made.Key.Name, made.Key.ID, strings.Join(made.Key.Roles, ", "), envKey)
 	}
-	a.warn("API key %s (%s) may %s. It is not shown again: keep it in %s, or in a file for --api-key-file.",
-		made.Key.Name, made.Key.ID, strings.Join(made.Key.Roles, ", "), envKey)
-	a.say("%s", made.Token)
-	return nil
+	return a.show(made, err, line("%s", made.Token), "")
 }
 
 // keyNamed finds a key by name or id.
@@ -230,11 +201,9 @@ func keyNamed(ctx context.Context, client *api.Client, name string) (auth.APIKey
 
 func (a keyCommands) keyRotateCommand() *cobra.Command {
 	var overlap time.Duration
-	var asJSON bool
-	cmd := &cobra.Command{
+	cmd := a.jsonFlag(&cobra.Command{
 		Use:   "rotate <name>",
 		Short: "Rotate the secret of an API key, and print it",
-		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if overlap < 0 {
 				return usagef("--overlap is %s, must not be negative", overlap)
@@ -244,16 +213,11 @@ func (a keyCommands) keyRotateCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				made, err := client.RotateKey(ctx, k.ID, overlap)
-				if err != nil {
-					return err
-				}
-				return a.printNewKey(made, asJSON)
+				return a.showNewKey(client.RotateKey(ctx, k.ID, overlap))
 			})
 		},
-	}
+	})
 	cmd.Flags().DurationVar(&overlap, "overlap", 0, "how long the secret before remains valid, at most 168h (default: it ends at once)")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
@@ -261,18 +225,13 @@ func (a keyCommands) keyRevokeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "revoke <name>",
 		Short: "Revoke an API key: it ends within seconds, with its streams",
-		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.onAPI(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				k, err := keyNamed(ctx, client, args[0])
 				if err != nil {
 					return err
 				}
-				if err := client.RevokeKey(ctx, k.ID); err != nil {
-					return err
-				}
-				a.say("%s revoked", k.Name)
-				return nil
+				return a.show(nil, client.RevokeKey(ctx, k.ID), line("%s revoked", k.Name), "")
 			})
 		},
 	}
@@ -284,7 +243,6 @@ func (a keyCommands) keyGenerateCommand() *cobra.Command {
 		Short: "Print a new secret and its hash, for a key that is configured",
 		Long: `Print a new secret and its hash. Nothing is stored: the hash goes into apiKeys of the
 configuration file or into THREADMILL_API_KEYS of the server, the secret to the user of the API.`,
-		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			_, token := auth.NewToken()
 			a.say("secret  %s", token.Reveal())

@@ -21,12 +21,12 @@ type scheduling struct {
 	message, as           string
 	event, payload        string
 	metadata              []string
-	replace, json         bool
+	replace               bool
 }
 
 func (a scheduleCommands) scheduleAddCommand() *cobra.Command {
 	var s scheduling
-	cmd := &cobra.Command{
+	cmd := a.jsonFlag(&cobra.Command{
 		Use:   "add <thread>",
 		Short: "Add a schedule that posts to a thread, and print its id",
 		Long: `Add a schedule that posts to a thread, and print its id.
@@ -36,7 +36,6 @@ It posts at the times of --cron (minute, hour, day of month, month, day of week;
 --message or --event; "-" as message or payload is read from stdin.`,
 		Example: `  starter schedule add t1 --id standup --cron "0 9 * * 1-5" --timezone Europe/Berlin -m "What is on today?"
   starter schedule add t1 --every 15m --event inbox.check --payload '{"folder": "support"}' --open`,
-		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			schedule, err := a.schedule(cmd.Flags(), s, args[0])
 			if err != nil {
@@ -54,10 +53,10 @@ It posts at the times of --cron (minute, hour, day of month, month, day of week;
 				if err != nil {
 					return err
 				}
-				return a.printMade(ctx, t, made, s.json)
+				return a.printMade(ctx, t, made)
 			})
 		},
-	}
+	})
 	s.addFlags(cmd.Flags())
 	return cmd
 }
@@ -83,7 +82,6 @@ func (s *scheduling) addFlags(f *pflag.FlagSet) {
 	f.BoolVar(&s.Paused, "paused", false, "do not begin before it is resumed")
 	f.StringVar(&s.Note, "note", "", "what the schedule is for")
 	f.BoolVar(&s.replace, "replace", false, "replace the schedule of that id as a whole")
-	f.BoolVar(&s.json, "json", false, "print JSON")
 }
 
 // schedule returns the schedule of the flags, and checks it.
@@ -113,10 +111,7 @@ func (a scheduleCommands) schedule(f *pflag.FlagSet, in scheduling, thread strin
 		return s, err
 	}
 	s = s.WithDefaults()
-	if err := s.Validate(); err != nil {
-		return s, usageError{err}
-	}
-	return s, nil
+	return s, usage(s.Validate())
 }
 
 func timeFlag(name, text string) (time.Time, error) {
@@ -154,12 +149,12 @@ func (a scheduleCommands) scheduledEvent(in scheduling) (*event.EnvEvent, error)
 		return nil, usagef("--as is the sender of a message: an event has none")
 	}
 	payload, err := a.argument("payload", in.payload)
+	e := &event.EnvEvent{Type: in.event}
+	if err == nil && payload != "" {
+		e.Payload, err = parseJSON("payload", payload)
+	}
 	if err != nil {
 		return nil, err
-	}
-	e := &event.EnvEvent{Type: in.event, Payload: json.RawMessage(payload)}
-	if payload != "" && !json.Valid(e.Payload) && len(payload) <= signals.MaxPayload {
-		return nil, usagef("the payload is not JSON (text needs quotes)")
 	}
 	fields, err := pairs(in.metadata)
 	if err != nil {
@@ -174,15 +169,14 @@ func (a scheduleCommands) scheduledEvent(in scheduling) (*event.EnvEvent, error)
 
 // printMade prints the new schedule and its next runs. The schedule exists even if Temporal does
 // not return its state.
-func (a scheduleCommands) printMade(ctx context.Context, t schedules, made signals.Schedule, asJSON bool) error {
+func (a scheduleCommands) printMade(ctx context.Context, t schedules, made signals.Schedule) error {
 	view, err := t.Schedule(ctx, made.ID)
 	if err != nil {
 		view = signals.ScheduleView{Schedule: made, Next: []time.Time{}, Recent: []signals.ScheduleRun{}}
 	}
-	if asJSON {
-		return a.printJSON(view)
+	if showErr := a.show(view, nil, line("%s", made.ID), ""); showErr != nil || a.json {
+		return showErr
 	}
-	a.say("%s", made.ID)
 	switch {
 	case err != nil:
 		a.warn("its next run is not known: %v", err)

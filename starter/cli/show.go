@@ -21,11 +21,9 @@ import (
 
 func (a threadCommands) listCommand() *cobra.Command {
 	var q threadclient.ListQuery
-	var asJSON bool
-	cmd := &cobra.Command{
+	cmd := a.jsonFlag(&cobra.Command{
 		Use:   "list",
 		Short: "List the open threads, the newest first",
-		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if q.Limit < 1 || q.Limit > threadclient.MaxListLimit {
 				return usagef("--limit is %d, must be 1 to %d", q.Limit, threadclient.MaxListLimit)
@@ -35,21 +33,14 @@ func (a threadCommands) listCommand() *cobra.Command {
 			}
 			return a.withThreads(cmd.Context(), false, func(ctx context.Context, t threads) error {
 				found, err := t.List(ctx, q)
-				if err != nil {
-					return err
-				}
-				if asJSON {
-					return a.printJSON(map[string]any{"threads": found})
-				}
-				return a.printList(q, found)
+				return a.show(map[string]any{"threads": found}, err, render.Threads(found, render.ThreadOptions{}), "%s in namespace %q", none(q), a.flags.namespace)
 			})
 		},
-	}
+	})
 	cmd.Flags().BoolVar(&q.All, "all", false, "closed threads too")
 	cmd.Flags().BoolVar(&q.Waiting, "waiting", false, "only threads that wait for approval")
 	cmd.Flags().StringVar(&q.Agent, "agent", "", "only threads of this agent")
 	cmd.Flags().IntVar(&q.Limit, "limit", threadclient.DefaultListLimit, "how many at most")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
@@ -75,15 +66,6 @@ func (a threadCommands) knowAgent(ctx context.Context, q *threadclient.ListQuery
 		}
 	}
 	return nil
-}
-
-func (a threadCommands) printList(q threadclient.ListQuery, found []threadclient.Summary) error {
-	if len(found) == 0 {
-		a.warn("%s in namespace %q", none(q), a.flags.namespace)
-		return nil
-	}
-	_, err := fmt.Fprint(a.stdout, render.Threads(found, render.ThreadOptions{}))
-	return err
 }
 
 // none describes an empty list.
@@ -113,11 +95,9 @@ type shown struct {
 }
 
 func (a threadCommands) showCommand() *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return a.jsonFlag(&cobra.Command{
 		Use:   "show <thread>",
 		Short: "Show a thread's state, its messages, and what hooks decided",
-		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkThread(args[0]); err != nil {
 				return err
@@ -127,16 +107,14 @@ func (a threadCommands) showCommand() *cobra.Command {
 				return err
 			}
 			return a.withThreads(cmd.Context(), false, func(ctx context.Context, t threads) error {
-				return about(args[0], a.show(ctx, t, messages, args[0], asJSON))
+				return about(args[0], a.showThread(ctx, t, messages, args[0]))
 			})
 		},
-	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
+	})
 }
 
-// show prints the state even if the messages are not available.
-func (a threadCommands) show(ctx context.Context, t threads, stored *api.Client, thread string, asJSON bool) error {
+// showThread prints the state even if the messages are not available.
+func (a threadCommands) showThread(ctx context.Context, t threads, stored *api.Client, thread string) error {
 	out := shown{Pending: []event.ApprovalRequest{}, Calls: []event.ClientCall{}, Messages: []event.StoredMessage{}, Decisions: []api.Decision{}}
 	var err error
 	if out.State, err = t.State(ctx, thread); err != nil {
@@ -150,7 +128,7 @@ func (a threadCommands) show(ctx context.Context, t threads, stored *api.Client,
 		out.Pending, out.Calls = append(out.Pending, waiting.Approvals...), append(out.Calls, waiting.ClientCalls...)
 	}
 	problem := out.read(ctx, stored, thread)
-	if asJSON {
+	if a.json {
 		if err := a.printJSON(out); err != nil {
 			return err
 		}
