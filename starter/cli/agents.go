@@ -43,7 +43,7 @@ func (a agentCommands) agentListCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.onAPI(cmd.Context(), func(ctx context.Context, stored *api.Client) error {
 				all, err := stored.Agents(ctx)
-				return a.show(map[string]any{"agents": all}, err, render.Agents(all, render.AgentOptions{}), "no agents are configured or stored")
+				return a.show(map[string]any{"agents": all}, err, render.Agents(all, render.TableOptions{}), "no agents are configured or stored")
 			})
 		},
 	})
@@ -59,7 +59,7 @@ func (a agentCommands) agentShowCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				text, err := render.Agent(one, render.AgentOptions{})
+				text, err := render.Agent(one, render.TableOptions{})
 				return a.show(one, err, text, "")
 			})
 		},
@@ -196,7 +196,7 @@ func (a agentCommands) agentHistoryCommand() *cobra.Command {
 			}
 			return a.onAPI(cmd.Context(), func(ctx context.Context, stored *api.Client) error {
 				versions, err := stored.AgentVersions(ctx, args[0], limit)
-				return a.show(map[string]any{"versions": versions}, err, render.AgentVersions(versions, render.AgentOptions{}), "")
+				return a.show(map[string]any{"versions": versions}, err, render.AgentVersions(versions, render.TableOptions{}), "")
 			})
 		},
 	})

@@ -85,7 +85,7 @@ func (a approvalCommands) allApprovals(ctx context.Context, t approvals, q threa
 }
 
 func waitingText(found threadclient.Waiting, width int) string {
-	opts := render.ApprovalOptions{Width: width}
+	opts := render.TableOptions{Width: width}
 	approvals, clients := render.Approvals(found.Approvals, opts), render.ClientCalls(found.ClientCalls, opts)
 	if approvals != "" && clients != "" {
 		approvals += "\n"

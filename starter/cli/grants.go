@@ -20,7 +20,7 @@ func (a approvalCommands) grantsCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withAPI(cmd.Context(), args[0], func(ctx context.Context, stored *api.Client) error {
 				grants, err := stored.Grants(ctx, args[0], revoked)
-				return a.show(map[string]any{"grants": grants}, err, render.Grants(grants, render.ApprovalOptions{}), "nothing is granted in thread %q", args[0])
+				return a.show(map[string]any{"grants": grants}, err, render.Grants(grants, render.TableOptions{}), "nothing is granted in thread %q", args[0])
 			})
 		},
 	})

@@ -50,7 +50,7 @@ func (a queueCommands) queueListCommand() *cobra.Command {
 				if err == nil && (all || a.json) {
 					err = a.addPayloads(ctx, args[0], q.Ended)
 				}
-				return a.show(q, err, render.Queue(q, render.QueueOptions{Ended: all}), "no events in the queue of thread %q", args[0])
+				return a.show(q, err, render.Queue(q, render.TableOptions{Ended: all}), "no events in the queue of thread %q", args[0])
 			})
 		},
 	})
@@ -69,7 +69,7 @@ func (a queueCommands) queueShowCommand() *cobra.Command {
 				if err == nil {
 					err = a.addPayloads(ctx, args[0], one)
 				}
-				return a.show(one[0], err, render.Item(one[0], render.QueueOptions{}), "")
+				return a.show(one[0], err, render.Item(one[0], render.TableOptions{}), "")
 			})
 		},
 	})
@@ -120,7 +120,7 @@ func (a queueCommands) queuePlaceCommand(name, short, none string, place func(si
 				q, err := t.Queue(ctx, args[0])
 				item, text := place(q), ""
 				if item != nil {
-					text = render.Item(*item, render.QueueOptions{})
+					text = render.Item(*item, render.TableOptions{})
 				}
 				return a.show(item, err, text, "%s in thread %q", none, args[0])
 			})

@@ -75,7 +75,7 @@ func (a scheduleCommands) scheduleListCommand() *cobra.Command {
 			}
 			return a.withThreads(cmd.Context(), false, func(ctx context.Context, t threads) error {
 				all, err := t.Schedules(ctx, limit)
-				return a.show(map[string]any{"schedules": all}, err, render.Schedules(all, render.ScheduleOptions{}), "no schedules in namespace %q", a.flags.namespace)
+				return a.show(map[string]any{"schedules": all}, err, render.Schedules(all, render.TableOptions{}), "no schedules in namespace %q", a.flags.namespace)
 			})
 		},
 	})
@@ -90,7 +90,7 @@ func (a scheduleCommands) scheduleShowCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.onSchedule(cmd, args[0], func(ctx context.Context, t threads) error {
 				view, err := t.Schedule(ctx, args[0])
-				return a.show(view, err, render.Schedule(view, render.ScheduleOptions{}), "")
+				return a.show(view, err, render.Schedule(view, render.TableOptions{}), "")
 			})
 		},
 	})

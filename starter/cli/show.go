@@ -33,7 +33,7 @@ func (a threadCommands) listCommand() *cobra.Command {
 			}
 			return a.withThreads(cmd.Context(), false, func(ctx context.Context, t threads) error {
 				found, err := t.List(ctx, q)
-				return a.show(map[string]any{"threads": found}, err, render.Threads(found, render.ThreadOptions{}), "%s in namespace %q", none(q), a.flags.namespace)
+				return a.show(map[string]any{"threads": found}, err, render.Threads(found, render.TableOptions{}), "%s in namespace %q", none(q), a.flags.namespace)
 			})
 		},
 	})

@@ -40,7 +40,7 @@ func (a taskCommands) taskListCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.onThread(cmd, args[0], func(ctx context.Context, t threads) error {
 				all, err := t.Tasks(ctx, args[0])
-				return a.show(all, err, render.Tasks(all.Tasks, render.TaskOptions{}), "no background tasks in thread %q", args[0])
+				return a.show(all, err, render.Tasks(all.Tasks, render.TableOptions{}), "no background tasks in thread %q", args[0])
 			})
 		},
 	})
@@ -53,7 +53,7 @@ func (a taskCommands) taskShowCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.onTask(cmd, args[0], func(ctx context.Context, t threads) error {
 				task, err := t.Task(ctx, args[0])
-				return a.show(task, err, render.Task(task, render.TaskOptions{}), "")
+				return a.show(task, err, render.Task(task, render.TableOptions{}), "")
 			})
 		},
 	})
