@@ -3,6 +3,7 @@ package cli
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -140,7 +141,7 @@ func (s *session) enter(ctx context.Context, start signals.Start, isNew, create 
 	defer cancel()
 	if create && !isNew {
 		err := s.threads.Open(ctx, s.thread, start, nil)
-		if isNew = err == nil; err != nil && !isExists(err) {
+		if isNew = err == nil; err != nil && !errors.Is(err, signals.ErrThreadExists) {
 			return err
 		}
 	} else if isNew {
@@ -167,7 +168,7 @@ func (s *session) resume(ctx context.Context) error {
 	s.print(s.view.Note(stateLines(state)[0] + " · /help lists the commands"))
 	s.active = state.Turn != nil
 	messages, err := s.stream.Messages(ctx, s.thread)
-	if err != nil && !isNotFound(err) {
+	if err != nil && !api.IsNotFound(err) {
 		s.print(s.view.Warn("earlier messages are not available yet: " + s.app.explain(err)))
 	}
 	s.showTail(messages)

@@ -131,16 +131,14 @@ func (a *app) explainThread(err error) string {
 		return err.Error()
 	}
 	id := about.thread
-	var status *api.StatusError
 	var unknown *threadclient.UnknownEventError
 	var task *threadclient.UnknownTaskError
-	notThere := errors.As(err, &status) && status.Code == http.StatusNotFound
 	switch {
 	case errors.As(err, &unknown):
 		return fmt.Sprintf(`%v; "starter queue list --all %s" shows those that it knows`, unknown, id)
 	case errors.As(err, &task):
 		return fmt.Sprintf(`%v; "starter task list %s" shows those that it knows`, task, id)
-	case errors.Is(err, signals.ErrThreadNotFound) || notThere:
+	case errors.Is(err, signals.ErrThreadNotFound) || api.IsNotFound(err):
 		return fmt.Sprintf(`there is no thread %q in namespace %q: "starter list" shows the threads, "starter open %s" makes it`, id, a.flags.namespace, id)
 	case errors.Is(err, signals.ErrThreadClosed):
 		return fmt.Sprintf(`thread %q is closed: "starter show %s" reads it, "starter open" makes a new one`, id, id)
@@ -179,11 +177,9 @@ func persist(ctx context.Context, op func(context.Context) error, lost func(erro
 			lost(err)
 			lost = nil
 		}
-		timer := time.NewTimer(wait)
 		select {
-		case <-timer.C:
+		case <-time.After(wait):
 		case <-ctx.Done():
-			timer.Stop()
 			return ctx.Err()
 		}
 	}

@@ -141,7 +141,7 @@ func (a threadCommands) showThread(ctx context.Context, t threads, stored *api.C
 // read adds the data of the API, as far as it is available.
 func (out *shown) read(ctx context.Context, stored *api.Client, thread string) error {
 	messages, err := stored.Messages(ctx, thread)
-	if isNotFound(err) { // the thread has no records yet
+	if api.IsNotFound(err) { // the thread has no records yet
 		return nil
 	}
 	if err != nil {

@@ -74,7 +74,7 @@ func (a *app) checkAgents(ctx context.Context, flag string, names ...string) err
 		var status *api.StatusError
 		switch {
 		case err == nil:
-		case isNotFound(err) && errors.As(err, &status):
+		case api.IsNotFound(err) && errors.As(err, &status):
 			return usagef("--%s: %s", flag, status.Detail)
 		default:
 			a.warn("could not check whether the agents exist: %s", a.explain(err))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"os/signal"
 
@@ -21,11 +20,6 @@ const (
 	lostText = "connection lost, reconnecting…"
 	backText = "connected again"
 )
-
-func isNotFound(err error) bool {
-	var status *api.StatusError
-	return errors.As(err, &status) && status.Code == http.StatusNotFound
-}
 
 // errClosed ends a watch of a closed thread.
 var errClosed = errors.New("the thread has been closed")
