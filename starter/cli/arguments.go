@@ -103,15 +103,28 @@ func parseJSON(what, text string) (json.RawMessage, error) {
 	return json.RawMessage(text), nil
 }
 
-// pairs parses key=value flags of metadata.
-func pairs(flags []string) (map[string]string, error) {
+// pairs parses key=value flags. The format of the error has a place for the wrong flag.
+func pairs(flags []string, format string, unique bool) (map[string]string, error) {
 	out := map[string]string{}
 	for _, pair := range flags {
 		key, value, ok := strings.Cut(pair, "=")
-		if !ok || key == "" {
-			return nil, usagef("--metadata is %q, must be key=value", pair)
+		if _, twice := out[key]; !ok || key == "" || unique && twice {
+			return nil, usagef(format, pair)
 		}
 		out[key] = value
 	}
 	return out, nil
+}
+
+// metadata sets out, which is a map or a struct, from the flags --metadata.
+func metadata(flags []string, out any) error {
+	fields, err := pairs(flags, "--metadata is %q, must be key=value", false)
+	if err != nil {
+		return err
+	}
+	raw, err := json.Marshal(fields)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(raw, out)
 }

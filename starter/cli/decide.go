@@ -15,12 +15,9 @@ import (
 
 // deciding has the flags of approve and deny.
 type deciding struct {
-	by, reason, digest string
-	round              int
-
-	// Flags of approve.
-	scope, args string
-	pattern     []string
+	signals.Decide
+	args    string
+	pattern []string
 }
 
 // decideCommand returns the commands approve and deny.
@@ -30,13 +27,13 @@ func (a approvalCommands) decideCommand(verb string) *cobra.Command {
 		Use:   verb + " <thread> <toolCallId>",
 		Short: "Deny a tool call that waits for approval; the agent is told the reason",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			d, err := a.decision(cmd.Flags(), f, args[1], event.Decision(verb))
-			if err != nil {
+			f.ToolCallID, f.Decision = args[1], event.Decision(verb)
+			if err := a.complete(&f, cmd.Flags()); err != nil {
 				return err
 			}
 			return a.onThread(cmd, args[0], func(ctx context.Context, t threads) error {
-				got, err := t.Decide(ctx, args[0], d)
-				return a.showOutcome(got, err, string(got.Result)+missing(got), outcomeProblem(args[0], d, got.Result))
+				got, err := t.Decide(ctx, args[0], f.Decide)
+				return a.showOutcome(got, err, string(got.Result)+missing(got), outcomeProblem(args[0], f.Decide, got.Result))
 			})
 		},
 	})
@@ -54,68 +51,46 @@ What runs is the call as it was asked for, unless --args gives other arguments.`
   starter approve t1 call_1 --scope session
   starter approve t1 call_1 --pattern 'path=docs/**'
   starter approve t1 call_1 --args '{"command": "ls -l"}'`
-		f.approveFlags(cmd)
+		cmd.Flags().StringVar((*string)(&f.Scope), "scope", "", "how far the approval reaches: once, session or pattern (default once; with --pattern, pattern)")
+		cmd.Flags().StringVar(&f.args, "args", "", `JSON object: arguments to run instead of the call's own ("-" is read from stdin)`)
+		cmd.Flags().StringArrayVar(&f.pattern, "pattern", nil, "name=glob: cover calls whose argument of that name matches (repeatable); other arguments must be equal")
 	}
-	byFlag(cmd, "by", &f.by, "who decides", actor)
-	cmd.Flags().StringVar(&f.reason, "reason", "", "why")
-	cmd.Flags().IntVar(&f.round, "round", 0, "round of the request, if there was more than one")
-	cmd.Flags().StringVar(&f.digest, "digest", "", "decide only if the request still has this digest")
+	byFlag(cmd, "by", &f.By, "who decides", actor)
+	cmd.Flags().StringVar(&f.Reason, "reason", "", "why")
+	cmd.Flags().IntVar(&f.Round, "round", 0, "round of the request, if there was more than one")
+	cmd.Flags().StringVar(&f.Digest, "digest", "", "decide only if the request still has this digest")
 	return cmd
 }
 
-func (f *deciding) approveFlags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.scope, "scope", "", "how far the approval reaches: once, session or pattern (default once; with --pattern, pattern)")
-	cmd.Flags().StringVar(&f.args, "args", "", `JSON object: arguments to run instead of the call's own ("-" is read from stdin)`)
-	cmd.Flags().StringArrayVar(&f.pattern, "pattern", nil, "name=glob: cover calls whose argument of that name matches (repeatable); other arguments must be equal")
-}
-
-// decision returns the decision of the flags, and checks it.
-func (a approvalCommands) decision(given *pflag.FlagSet, f deciding, call string, decision event.Decision) (signals.Decide, error) {
-	d := signals.Decide{
-		ToolCallID: call, Decision: decision, By: f.by, Scope: event.Scope(f.scope), Reason: f.reason, Round: f.round, Digest: f.digest,
-	}
-	var err error
-	if d.Pattern, err = patternOf(f.pattern); err != nil {
-		return d, err
+// complete completes the decision of the flags, and checks it.
+func (a approvalCommands) complete(f *deciding, given *pflag.FlagSet) (err error) {
+	if len(f.pattern) > 0 {
+		if f.Pattern, err = pairs(f.pattern, "--pattern is %q, must be name=glob, and each name once", true); err != nil {
+			return err
+		}
 	}
 	switch {
-	case d.Scope != "":
-	case len(d.Pattern) > 0:
-		d.Scope = event.ScopePattern
+	case f.Scope != "":
+	case len(f.pattern) > 0:
+		f.Scope = event.ScopePattern
 	default:
-		d.Scope = event.ScopeOnce
+		f.Scope = event.ScopeOnce
 	}
 	// An empty file or variable must not approve another call than the intended one.
-	if given.Changed("digest") && strings.TrimSpace(f.digest) == "" {
-		return d, usagef("--digest is empty, must be the request's digest; omit it to decide on the request as it is now")
+	if given.Changed("digest") && strings.TrimSpace(f.Digest) == "" {
+		return usagef("--digest is empty, must be the request's digest; omit it to decide on the request as it is now")
 	}
 	if given.Changed("args") {
 		text, err := a.argument("arguments", f.args)
 		if err != nil {
-			return d, err
+			return err
 		}
 		if strings.TrimSpace(text) == "" {
-			return d, usagef("--args is empty, must be a JSON object; omit it to run the call unchanged")
+			return usagef("--args is empty, must be a JSON object; omit it to run the call unchanged")
 		}
-		d.Args = json.RawMessage(text)
+		f.Args = json.RawMessage(text)
 	}
-	return d, usage(d.Validate())
-}
-
-// patternOf returns globs by the names of arguments.
-func patternOf(pairs []string) (map[string]string, error) {
-	if len(pairs) == 0 {
-		return nil, nil
-	}
-	out := make(map[string]string, len(pairs))
-	for _, pair := range pairs {
-		name, glob, ok := strings.Cut(pair, "=")
-		if _, twice := out[name]; !ok || name == "" || twice {
-			return nil, usagef("--pattern is %q, must be name=glob, and each name once", pair)
-		}
-		out[name] = glob
-	}
-	return out, nil
+	return usage(f.Validate())
 }
 
 // missing says how many more approvals are needed.

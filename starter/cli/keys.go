@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/starter/internal/api"
@@ -52,41 +51,26 @@ func (a keyCommands) keyListCommand() *cobra.Command {
 	return cmd
 }
 
-// keyTerms are the flags of a new key.
-type keyTerms struct {
-	roles   []string
-	expires string
-}
-
-func (k *keyTerms) addFlags(f *pflag.FlagSet) {
-	f.StringSliceVar(&k.roles, "roles", nil, "what the key may do: "+strings.Join(auth.Roles(auth.AllRoles()).Strings(), ", "))
-	f.StringVar(&k.expires, "expires", "", "day or time at which the key ends, such as 2027-01-31, or a duration such as 720h (default: never)")
-}
-
-// check returns the roles, and the expiry of the key.
-func (k *keyTerms) check() (auth.Roles, *time.Time, error) {
-	roles, err := auth.ParseRoles(k.roles)
-	if err != nil {
-		return nil, nil, usagef("--%w", err)
-	}
-	if k.expires == "" {
-		return roles, nil, nil
+// parseExpiry returns the expiry of a key, nil if there is none.
+func parseExpiry(text string) (*time.Time, error) {
+	if text == "" {
+		return nil, nil
 	}
 	for _, layout := range []string{time.DateOnly, time.RFC3339} {
-		if at, err := time.Parse(layout, k.expires); err == nil {
-			return roles, &at, nil
+		if at, err := time.Parse(layout, text); err == nil {
+			return &at, nil
 		}
 	}
-	if d, err := time.ParseDuration(k.expires); err == nil && d > 0 {
+	if d, err := time.ParseDuration(text); err == nil && d > 0 {
 		at := time.Now().Add(d)
-		return roles, &at, nil
+		return &at, nil
 	}
-	return nil, nil, usagef("--expires is %q, must be a day such as 2027-01-31, a time such as 2027-01-31T12:00:00Z, or a duration such as 720h", k.expires)
+	return nil, usagef("--expires is %q, must be a day such as 2027-01-31, a time such as 2027-01-31T12:00:00Z, or a duration such as 720h", text)
 }
 
 func (a keyCommands) keyCreateCommand() *cobra.Command {
-	var terms keyTerms
-	var file string
+	var names []string
+	var file, expiry string
 	var database bool
 	cmd := a.jsonFlag(&cobra.Command{
 		Use:   "create <name>",
@@ -99,7 +83,11 @@ when no administrator's key is left.`,
 		Example: `  starter keys create ann --roles read,post,approve
   starter keys create root --roles admin --sqlite .threadmill/threadmill.db`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			roles, expires, err := terms.check()
+			roles, err := auth.ParseRoles(names)
+			if err != nil {
+				return usagef("--%w", err)
+			}
+			expires, err := parseExpiry(expiry)
 			if err != nil {
 				return err
 			}
@@ -121,7 +109,8 @@ when no administrator's key is left.`,
 			return a.showNewKey(a.createStoredKey(ctx, db, args[0], roles, expires))
 		},
 	})
-	terms.addFlags(cmd.Flags())
+	cmd.Flags().StringSliceVar(&names, "roles", nil, "what the key may do: "+strings.Join(auth.Roles(auth.AllRoles()).Strings(), ", "))
+	cmd.Flags().StringVar(&expiry, "expires", "", "day or time at which the key ends, such as 2027-01-31, or a duration such as 720h (default: never)")
 	cmd.Flags().BoolVar(&database, "database", false, "write to the database at "+envDatabase+", not to the API")
 	cmd.Flags().StringVar(&file, "sqlite", "", "write to this database, such as .threadmill/threadmill.db of a devserver, not to the API")
 	return cmd

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -67,9 +68,10 @@ func (a messageCommands) envEvent(p publishing, thread string) (event.EnvEvent, 
 	if p.typ == "" {
 		return e, usagef("--type is required: what has happened, such as file.changed")
 	}
-	if err := p.describe(&e.Metadata); err != nil {
+	if err := metadata(p.metadata, &e.Metadata); err != nil {
 		return e, err
 	}
+	e.Metadata.Source = cmp.Or(e.Metadata.Source, event.Source(p.source))
 	payload, err := a.eventPayload(p)
 	if err != nil {
 		return e, err
@@ -87,22 +89,6 @@ func (a messageCommands) envEvent(p publishing, thread string) (event.EnvEvent, 
 		err = signals.EnvPost(e).Validate(thread)
 	}
 	return e, usage(err)
-}
-
-// describe sets the metadata from the flags.
-func (p publishing) describe(m *event.EnvMetadata) error {
-	fields, err := pairs(p.metadata)
-	if err != nil {
-		return err
-	}
-	if fields["source"] == "" {
-		fields["source"] = p.source
-	}
-	raw, err := json.Marshal(fields)
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(raw, m)
 }
 
 func (a messageCommands) eventPayload(p publishing) (string, error) {

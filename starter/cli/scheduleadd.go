@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,12 +15,11 @@ import (
 type scheduling struct {
 	signals.Schedule
 
-	every, offset, jitter time.Duration
-	start, end, missed    string
-	message, as           string
-	event, payload        string
-	metadata              []string
-	replace               bool
+	start, end     string
+	message, as    string
+	event, payload string
+	metadata       []string
+	replace        bool
 }
 
 func (a scheduleCommands) scheduleAddCommand() *cobra.Command {
@@ -64,14 +62,14 @@ It posts at the times of --cron (minute, hour, day of month, month, day of week;
 func (s *scheduling) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&s.ID, "id", "", "id of the schedule (default: a new ULID)")
 	f.StringArrayVar(&s.Cron, "cron", nil, "cron expression (repeatable)")
-	f.DurationVar(&s.every, "every", 0, "interval of whole seconds, such as 15m, counted from 1970 (UTC)")
-	f.DurationVar(&s.offset, "offset", 0, "shifts the interval")
+	f.DurationVar((*time.Duration)(&s.Every), "every", 0, "interval of whole seconds, such as 15m, counted from 1970 (UTC)")
+	f.DurationVar((*time.Duration)(&s.Offset), "offset", 0, "shifts the interval")
 	f.StringVar(&s.Timezone, "timezone", "UTC", "where cron is read, such as Europe/Berlin")
-	f.DurationVar(&s.jitter, "jitter", 0, "delays each run by a random time up to this")
+	f.DurationVar((*time.Duration)(&s.Jitter), "jitter", 0, "delays each run by a random time up to this")
 	f.StringVar(&s.start, "start", "", "no run before this, such as 2026-12-24T08:00:00+01:00")
 	f.StringVar(&s.end, "end", "", "no run after this")
 	f.IntVar(&s.Remaining, "runs", 0, "how many runs (default: no limit)")
-	f.StringVar(&s.missed, "missed", string(signals.MissedOnce), "what is made up for after an outage: skip, once or all")
+	f.StringVar((*string)(&s.Missed), "missed", string(signals.MissedOnce), "what is made up for after an outage: skip, once or all")
 	f.StringVarP(&s.message, "message", "m", "", "message to post")
 	f.StringVar(&s.as, "as", "", "name of the message's sender (default "+signals.ScheduleSender+")")
 	f.StringVar(&s.event, "event", "", "type of the environment event to publish, such as day.begun")
@@ -87,8 +85,7 @@ func (s *scheduling) addFlags(f *pflag.FlagSet) {
 // schedule returns the schedule of the flags, and checks it.
 func (a scheduleCommands) schedule(f *pflag.FlagSet, in scheduling, thread string) (signals.Schedule, error) {
 	s := in.Schedule
-	s.ThreadID, s.Missed = thread, signals.Missed(in.missed)
-	s.Every, s.Offset, s.Jitter = signals.Duration(in.every), signals.Duration(in.offset), signals.Duration(in.jitter)
+	s.ThreadID = thread
 	var err error
 	if s.StartAt, err = timeFlag("start", in.start); err != nil {
 		return s, err
@@ -134,12 +131,8 @@ func (a scheduleCommands) scheduledMessage(in scheduling) (*event.NewMessage, er
 		return nil, err
 	}
 	m := &event.NewMessage{SenderID: in.as, Content: content}
-	fields, err := pairs(in.metadata)
-	for key, value := range fields {
-		if m.Metadata == nil {
-			m.Metadata = map[string]any{}
-		}
-		m.Metadata[key] = value
+	if len(in.metadata) > 0 {
+		err = metadata(in.metadata, &m.Metadata)
 	}
 	return m, err
 }
@@ -156,15 +149,7 @@ func (a scheduleCommands) scheduledEvent(in scheduling) (*event.EnvEvent, error)
 	if err != nil {
 		return nil, err
 	}
-	fields, err := pairs(in.metadata)
-	if err != nil {
-		return nil, err
-	}
-	raw, err := json.Marshal(fields)
-	if err != nil {
-		return nil, err
-	}
-	return e, json.Unmarshal(raw, &e.Metadata)
+	return e, metadata(in.metadata, &e.Metadata)
 }
 
 // printMade prints the new schedule and its next runs. The schedule exists even if Temporal does

@@ -99,15 +99,12 @@ func (a threadCommands) showCommand() *cobra.Command {
 		Use:   "show <thread>",
 		Short: "Show a thread's state, its messages, and what hooks decided",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkThread(args[0]); err != nil {
-				return err
-			}
-			messages, err := a.api()
+			stored, err := a.api()
 			if err != nil {
 				return err
 			}
-			return a.withThreads(cmd.Context(), false, func(ctx context.Context, t threads) error {
-				return about(args[0], a.showThread(ctx, t, messages, args[0]))
+			return a.onThread(cmd, args[0], func(ctx context.Context, t threads) error {
+				return a.showThread(ctx, t, stored, args[0])
 			})
 		},
 	})

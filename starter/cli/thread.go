@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -39,13 +38,7 @@ func (o *opening) start() (signals.Start, error) {
 	if len(o.metadata) == 0 {
 		return start, nil
 	}
-	fields, err := pairs(o.metadata)
-	if err != nil {
-		return start, err
-	}
-	raw, err := json.Marshal(fields)
-	start.Metadata = raw
-	return start, err
+	return start, metadata(o.metadata, &start.Metadata)
 }
 
 // opened is the result of open.
