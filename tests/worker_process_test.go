@@ -73,7 +73,7 @@ type victim struct {
 	// Idle runs no activities.
 	Idle bool
 
-	// Hasty sets a short time after which its steps count as lost.
+	// Hasty shortens the times after which its tasks and steps count as lost.
 	Hasty bool
 
 	// Guarded has hooks for messages of people and for results of tools.

@@ -82,7 +82,7 @@ func (c *core) problem(ctx context.Context, threadID string, err error) error {
 		if ctx.Err() != nil { // nobody reads the answer
 			return huma.NewError(statusClientGone, "the client has gone")
 		}
-		c.logger.Warn("nobody answered for a thread", "thread", threadID, "error", err)
+		c.logger.Warn("no worker answered for a thread", "thread", threadID, "error", err)
 		reason := "no worker is polling its task queue, or its workers are busy, or Temporal cannot be reached"
 		if errors.As(err, &silent) {
 			reason = silent.Reason

@@ -70,7 +70,7 @@ type input struct {
 	eof     bool
 }
 
-// next is the channel of lines, or nil while a line waits.
+// next is the channel of lines, or nil while a line waits and after the last one.
 func (i *input) next() <-chan string {
 	if i.eof || i.backlog != nil {
 		return nil

@@ -74,7 +74,7 @@ type appending struct {
 	row    store.Thread
 	result store.Appended
 
-	// number is the number of the row's last update.
+	// number is the number of the update.
 	number int64
 
 	// missing means that the thread has no row yet, changed that its row must be written.
