@@ -124,16 +124,9 @@ on with the output, any text; "-" is read from stdin. A call is answered once.`,
 
 // resultProblem returns the reason why a result was not accepted; empty if it was.
 func resultProblem(thread string, r signals.ToolResult, outcome signals.DecideOutcome) string {
-	switch outcome {
-	case signals.DecideAccepted, signals.DecideAlreadyResolved:
-		return ""
-	case signals.DecideConflict:
-		return fmt.Sprintf("tool call %q has another result already", r.ToolCallID)
-	case signals.DecideNotPending:
-		return fmt.Sprintf(`no tool call %q waits for a client in this thread; "starter approvals %s" lists those that do`, r.ToolCallID, thread)
-	case signals.DecideNotAllowed:
-		return fmt.Sprintf("%s may not answer tool call %q: agents of the thread never may", r.By, r.ToolCallID)
-	case signals.DecideMismatch:
-	}
-	return fmt.Sprintf("the thread answers %q", outcome)
+	return rejection(outcome, map[signals.DecideOutcome]string{
+		signals.DecideConflict:   fmt.Sprintf("tool call %q has another result already", r.ToolCallID),
+		signals.DecideNotPending: fmt.Sprintf(`no tool call %q waits for a client in this thread; "starter approvals %s" lists those that do`, r.ToolCallID, thread),
+		signals.DecideNotAllowed: fmt.Sprintf("%s may not answer tool call %q: agents of the thread never may", r.By, r.ToolCallID),
+	})
 }

@@ -365,10 +365,17 @@ func TestTemporalDoesNotAnswer(t *testing.T) {
 }
 
 func TestHelp(t *testing.T) {
-	var out, errs output
-	require.Equal(t, exitOK, Run(t.Context(), []string{"--help"}, strings.NewReader(""), &out, &errs))
-	for _, name := range []string{"open", "send", "chat", "watch", "show", "list", "approve", "deny", "interrupt", "close", "retry", "queue", "publish"} {
-		require.Contains(t, out.String(), "\n  "+name+" ")
+	for command, names := range map[string]string{
+		"--help":   "open send chat watch show list approve deny interrupt close retry queue publish",
+		"queue":    "list show add current next set-status retry",
+		"task":     "list show complete cancel",
+		"schedule": "add list show pause resume trigger delete",
+		"agents":   "list show set delete history",
+	} {
+		out := newWorld(t).ok(command)
+		for _, name := range strings.Fields(names) {
+			require.Contains(t, out, "\n  "+name+" ")
+		}
 	}
 }
 

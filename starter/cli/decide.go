@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -103,19 +104,20 @@ func missing(got signals.DecideResult) string {
 
 // outcomeProblem returns the reason why a decision was rejected; empty if it was accepted.
 func outcomeProblem(thread string, d signals.Decide, outcome signals.DecideOutcome) string {
-	switch outcome {
-	case signals.DecideAccepted, signals.DecideAlreadyResolved:
+	return rejection(outcome, map[signals.DecideOutcome]string{
+		signals.DecideConflict: fmt.Sprintf("tool call %q already has a conflicting decision", d.ToolCallID),
+		signals.DecideMismatch: fmt.Sprintf(`tool call %q does not match the decision: its agent or tool differs, or it has a new request, `+
+			`which needs its --round; "starter approvals %s" shows it`, d.ToolCallID, thread),
+		signals.DecideNotPending: fmt.Sprintf("no tool call %q waits for approval in this thread", d.ToolCallID),
+		signals.DecideNotAllowed: fmt.Sprintf(`%s may not decide on tool call %q: the request names its approvers, and agents of the thread never may; `+
+			`"starter approvals %s" shows them`, d.By, d.ToolCallID, thread),
+	})
+}
+
+// rejection returns the reason of an outcome; empty if the thread has accepted what was sent.
+func rejection(outcome signals.DecideOutcome, reasons map[signals.DecideOutcome]string) string {
+	if outcome == signals.DecideAccepted || outcome == signals.DecideAlreadyResolved {
 		return ""
-	case signals.DecideConflict:
-		return fmt.Sprintf("tool call %q already has a conflicting decision", d.ToolCallID)
-	case signals.DecideMismatch:
-		return fmt.Sprintf(`tool call %q does not match the decision: its agent or tool differs, or it has a new request, `+
-			`which needs its --round; "starter approvals %s" shows it`, d.ToolCallID, thread)
-	case signals.DecideNotPending:
-		return fmt.Sprintf("no tool call %q waits for approval in this thread", d.ToolCallID)
-	case signals.DecideNotAllowed:
-		return fmt.Sprintf(`%s may not decide on tool call %q: the request names its approvers, and agents of the thread never may; `+
-			`"starter approvals %s" shows them`, d.By, d.ToolCallID, thread)
 	}
-	return fmt.Sprintf("the thread answers %q", outcome)
+	return cmp.Or(reasons[outcome], fmt.Sprintf("the thread answers %q", outcome))
 }

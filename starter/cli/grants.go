@@ -57,16 +57,9 @@ revoked, too. What has run stays done; what has not asks again.`,
 
 // revokeProblem returns the reason why an approval was not revoked; empty if it was.
 func revokeProblem(thread string, r signals.Revoke, outcome signals.DecideOutcome) string {
-	switch outcome {
-	case signals.DecideAccepted, signals.DecideAlreadyResolved:
-		return ""
-	case signals.DecideNotPending:
-		return fmt.Sprintf(`this thread has no approval of a tool call %q; "starter grants %s" lists what is granted`, r.ToolCallID, thread)
-	case signals.DecideConflict:
-		return fmt.Sprintf("tool call %q was not approved: there is nothing to revoke", r.ToolCallID)
-	case signals.DecideNotAllowed:
-		return fmt.Sprintf("%s may not revoke: agents of the thread never may", r.By)
-	case signals.DecideMismatch:
-	}
-	return fmt.Sprintf("the thread answers %q", outcome)
+	return rejection(outcome, map[signals.DecideOutcome]string{
+		signals.DecideNotPending: fmt.Sprintf(`this thread has no approval of a tool call %q; "starter grants %s" lists what is granted`, r.ToolCallID, thread),
+		signals.DecideConflict:   fmt.Sprintf("tool call %q was not approved: there is nothing to revoke", r.ToolCallID),
+		signals.DecideNotAllowed: fmt.Sprintf("%s may not revoke: agents of the thread never may", r.By),
+	})
 }

@@ -210,14 +210,6 @@ func TestQueueEdit(t *testing.T) {
 	w.fails(exitFailed, `no event of thread "t1" has failed`, "queue", "retry", "t1")
 }
 
-func TestQueueHelp(t *testing.T) {
-	var out, errs output
-	require.Equal(t, exitOK, Run(t.Context(), []string{"queue"}, strings.NewReader(""), &out, &errs))
-	for _, name := range []string{"list", "show", "add", "current", "next", "set-status", "retry"} {
-		require.Contains(t, out.String(), "\n  "+name+" ")
-	}
-}
-
 // TestQueueOfThePast: only the API has the payloads of ended events.
 func TestQueueOfThePast(t *testing.T) {
 	w := newWorld(t)

@@ -190,11 +190,3 @@ func TestTaskOutcomes(t *testing.T) {
 		require.Contains(t, out, `"result": "conflict"`, "what became of it is printed even so")
 	}
 }
-
-func TestTaskHelp(t *testing.T) {
-	var out, errs output
-	require.Equal(t, exitOK, Run(t.Context(), []string{"task"}, strings.NewReader(""), &out, &errs))
-	for _, name := range []string{"list", "show", "complete", "cancel"} {
-		require.Contains(t, out.String(), "\n  "+name+" ")
-	}
-}
