@@ -100,12 +100,13 @@ configuration; "-" is stdin. What is left out gets its default.`,
 			return a.onAPI(cmd.Context(), func(ctx context.Context, stored *api.Client) error {
 				set, err := stored.SetAgent(ctx, name, definition, change)
 				err = a.show(set, err, line("%s version %d", set.Name, set.Version), "")
-				for _, warning := range set.Warnings {
-					if err == nil && !a.json {
-						a.warn("warning: %s", warning)
-					}
+				if err != nil || a.json {
+					return err
 				}
-				return err
+				for _, warning := range set.Warnings {
+					a.warn("warning: %s", warning)
+				}
+				return nil
 			})
 		},
 	})

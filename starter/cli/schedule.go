@@ -103,11 +103,7 @@ func (a scheduleCommands) scheduleDoCommand(name, short, done string, do func(t 
 		Short: short,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.onSchedule(cmd, args[0], func(ctx context.Context, t threads) error {
-				if err := do(t, ctx, args[0]); err != nil {
-					return err
-				}
-				a.say("%s %s", args[0], done)
-				return nil
+				return a.show(nil, do(t, ctx, args[0]), line("%s %s", args[0], done), "")
 			})
 		},
 	}
