@@ -41,12 +41,11 @@ func (c *core) problem(ctx context.Context, threadID string, err error) error {
 	var unknown *threadclient.UnknownEventError
 	var silent *threadclient.UnansweredError
 	switch {
-	case errors.As(err, &already):
+	case err == nil, errors.As(err, &already):
 		return err
+	case errors.As(err, &field) && field.Field == "threadId":
+		return notFound(threadID)
 	case errors.As(err, &field):
-		if field.Field == "threadId" {
-			return notFound(threadID)
-		}
 		return refuse(http.StatusUnprocessableEntity, "body."+field.Field, field.Problem)
 	case errors.As(err, &unknown):
 		return huma.Error404NotFound(unknown.Error())
@@ -79,8 +78,8 @@ func (c *core) problem(ctx context.Context, threadID string, err error) error {
 		if errors.As(context.Cause(ctx), &ended) {
 			return problemOf(ended)
 		}
-		if ctx.Err() != nil { // nobody reads the answer
-			return huma.NewError(statusClientGone, "the client has gone")
+		if ctx.Err() != nil {
+			return clientGone()
 		}
 		c.logger.Warn("nobody answered for a thread", "thread", threadID, "error", err)
 		reason := "no worker is polling its task queue, or its workers are busy, or Temporal cannot be reached"
@@ -96,11 +95,10 @@ func (c *core) problem(ctx context.Context, threadID string, err error) error {
 // storeUnavailable is the problem of a request that the store does not answer. The outage is
 // logged once, not here.
 func storeUnavailable(ctx context.Context) error {
-	if ctx.Err() != nil { // nobody reads the answer
-		return huma.NewError(statusClientGone, "the client has gone")
+	if ctx.Err() != nil {
+		return clientGone()
 	}
-	return huma.ErrorWithHeaders(huma.Error503ServiceUnavailable("the database cannot be reached, or does not answer in time"),
-		http.Header{"Retry-After": {"5"}})
+	return later(http.StatusServiceUnavailable, "5", "the database cannot be reached, or does not answer in time")
 }
 
 // later makes the problem document of a request that succeeds when it is repeated, and says after
@@ -109,8 +107,8 @@ func later(status int, seconds, detail string) error {
 	return huma.ErrorWithHeaders(huma.NewError(status, detail), http.Header{"Retry-After": {seconds}})
 }
 
-// statusClientGone is for the log only.
-const statusClientGone = 499
+// clientGone is a problem that nobody reads: its status is for the log only.
+func clientGone() error { return huma.NewError(499, "the client has gone") }
 
 func notFound(threadID string) error {
 	return huma.Error404NotFound(fmt.Sprintf("there is no thread %.128q", threadID))
