@@ -252,11 +252,10 @@ func unknownTask(id string) string { return fmt.Sprintf("there is no task %.200q
 // taskProblem turns the error of an operation on a task into a problem document.
 func (h *taskHandlers) taskProblem(ctx context.Context, id string, err error) error {
 	threadID, _, parseErr := signals.ParseTaskID(id)
-	var unknown *threadclient.UnknownTaskError
-	switch {
-	case parseErr != nil:
+	if parseErr != nil {
 		return huma.Error404NotFound(unknownTask(id))
-	case errors.As(err, &unknown):
+	}
+	if unknown, ok := errors.AsType[*threadclient.UnknownTaskError](err); ok {
 		return huma.Error404NotFound(unknown.Error())
 	}
 	return h.problem(ctx, threadID, err)
