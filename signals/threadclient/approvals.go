@@ -24,31 +24,21 @@ func (c *Client) Decide(ctx context.Context, threadID string, d signals.Decide) 
 // Revoke takes an approval back, with all that it grants, and returns what became of that.
 // It may be called again.
 func (c *Client) Revoke(ctx context.Context, threadID string, r signals.Revoke) (signals.DecideOutcome, error) {
-	if err := r.Validate(); err != nil {
-		return "", err
-	}
-	var out signals.DecideResult
-	err := c.update(ctx, threadID, signals.UpdateRevoke, r, &out)
+	out, err := ask[signals.DecideResult](ctx, c, threadID, signals.UpdateRevoke, r)
 	return out.Result, err
 }
 
 // ToolResult answers a tool call that waits for a connected client, and returns what became
 // of the answer. It may be called again.
 func (c *Client) ToolResult(ctx context.Context, threadID string, r signals.ToolResult) (signals.DecideOutcome, error) {
-	if err := r.Validate(); err != nil {
-		return "", err
-	}
-	var out signals.DecideResult
-	err := c.update(ctx, threadID, signals.UpdateToolResult, r, &out)
+	out, err := ask[signals.DecideResult](ctx, c, threadID, signals.UpdateToolResult, r)
 	return out.Result, err
 }
 
 // Approvals asks a thread for the tool calls that wait for people, or for a connected
 // client. Those of its sub-agents are among them.
 func (c *Client) Approvals(ctx context.Context, threadID string) (signals.Approvals, error) {
-	var out signals.Approvals
-	err := c.query(ctx, threadID, signals.QueryApprovals, &out)
-	return out, err
+	return query[signals.Approvals](ctx, c, threadID, signals.QueryApprovals)
 }
 
 // Bounds of [ApprovalsQuery].Limit.

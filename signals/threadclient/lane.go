@@ -231,8 +231,7 @@ func (c *posts) leaveSignal(ctx context.Context, threadID string, p signals.Post
 	var err error
 	switch {
 	case ctx.Err() != nil || !state.reachable || state.working || state.historyEvents > maxSilentEvents || state.historyBytes > maxSilentBytes:
-		var known *UnansweredError
-		if !errors.As(silence, &known) {
+		if !is[*UnansweredError](silence) {
 			silence = &UnansweredError{ThreadID: threadID, Reason: state.reason, Err: silence}
 		}
 		return signals.PostResult{}, c.explain(ctx, signals.UpdatePost, threadID, silence)
@@ -274,8 +273,7 @@ func (c *posts) sendBatch(ctx context.Context, threadID string, batch []*posting
 		opts.UpdateName, opts.Args = signals.UpdatePost, []any{batch[0].post}
 		var out signals.PostResult
 		err := c.sendUpdate(ctx, threadID, opts, batch[0].open, &out)
-		var app *temporal.ApplicationError
-		if errors.As(err, &app) && app.Type() == signals.DuplicateType {
+		if app, ok := errors.AsType[*temporal.ApplicationError](err); ok && app.Type() == signals.DuplicateType {
 			return []signals.PostOutcome{{EventID: batch[0].post.ID, Status: signals.PostDuplicate}}, nil
 		}
 		if err != nil {
@@ -290,8 +288,7 @@ func (c *posts) sendBatch(ctx context.Context, threadID string, batch []*posting
 	opts.UpdateName, opts.Args = signals.UpdatePostBatch, []any{signals.PostBatch{Posts: posts}}
 	var out signals.PostBatchResult
 	err := c.sendUpdate(ctx, threadID, opts, batch[0].open, &out)
-	var app *temporal.ApplicationError
-	if errors.As(err, &app) && app.Type() == signals.NothingPostedType {
+	if app, ok := errors.AsType[*temporal.ApplicationError](err); ok && app.Type() == signals.NothingPostedType {
 		err = app.Details(&out)
 	}
 	return out.Results, c.explain(ctx, signals.UpdatePostBatch, threadID, c.reasoned(ctx, threadID, err))

@@ -172,12 +172,11 @@ func (c *schedules) temporalSchedule(s signals.Schedule) *client.Schedule {
 
 // explainSchedule turns Temporal's errors into this package's.
 func explainSchedule(doing, id string, err error) error {
-	var notFound *serviceerror.NotFound
 	var invalid *serviceerror.InvalidArgument
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, &notFound):
+	case is[*serviceerror.NotFound](err):
 		return &ScheduleError{id, signals.ErrScheduleNotFound}
 	case errors.Is(err, temporal.ErrScheduleAlreadyRunning):
 		return &ScheduleError{id, signals.ErrScheduleExists}

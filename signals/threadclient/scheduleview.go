@@ -130,8 +130,7 @@ func (c *schedules) runs(actions []client.ScheduleActionResult) []signals.Schedu
 // outcome asks what became of a run.
 func (c *schedules) outcome(ctx context.Context, run *signals.ScheduleRun) error {
 	d, err := c.temporal.DescribeWorkflowExecution(ctx, run.WorkflowID, run.RunID)
-	var notFound *serviceerror.NotFound
-	if errors.As(err, &notFound) {
+	if is[*serviceerror.NotFound](err) {
 		return nil
 	}
 	if err != nil {
@@ -143,8 +142,7 @@ func (c *schedules) outcome(ctx context.Context, run *signals.ScheduleRun) error
 		return nil
 	}
 	failure := c.temporal.GetWorkflow(ctx, run.WorkflowID, run.RunID).Get(ctx, nil)
-	var app *temporal.ApplicationError
-	if errors.As(failure, &app) {
+	if app, ok := errors.AsType[*temporal.ApplicationError](failure); ok {
 		run.Error = app.Message()
 	} else if failure != nil {
 		run.Error = failure.Error()

@@ -77,8 +77,7 @@ func refusal(update client.WorkflowUpdateHandle) error {
 	over, cancel := context.WithCancel(context.Background())
 	cancel()
 	err := update.Get(over, nil)
-	var pending *client.WorkflowUpdateServiceTimeoutOrCanceledError
-	if errors.As(err, &pending) || errors.Is(err, context.Canceled) {
+	if is[*client.WorkflowUpdateServiceTimeoutOrCanceledError](err) || errors.Is(err, context.Canceled) {
 		return nil
 	}
 	return err
