@@ -87,7 +87,7 @@ func TestReplyThatWasCutOffStays(t *testing.T) {
 	require.Equal(t, "@assistant half <world>TO:carol</world>", reply.Message.Content)
 }
 
-// edited is a registry whose agent can be changed while threads run.
+// edited is a source whose agent can be changed while threads run.
 type edited struct {
 	mu  sync.Mutex
 	who agent.Agent

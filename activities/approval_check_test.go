@@ -16,13 +16,13 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// registry has one agent, which may change. It fails as often as it has faults.
+// registry has one agent, which may change. It fails as long as it has faults.
 type registry struct {
 	who    agent.Agent
 	faults int
 }
 
-// newRegistry has an agent that asks before it uses one of its tools.
+// newRegistry has an agent that needs approval for one of its tools.
 func newRegistry(tools ...string) *registry {
 	return &registry{who: agent.Agent{
 		Name: "assistant", Model: "fake/small", Tools: tools, Approvals: map[string]agent.Policy{"*": agent.PolicyAlways},
@@ -37,8 +37,8 @@ func (r *registry) Agent(context.Context, string, string) (agent.Agent, error) {
 	return r.who, nil
 }
 
-// faulty is a store that fails so many reads of records, and so often to keep how a tool has
-// ended.
+// faulty is a store that fails a number of reads of records, and a number of stores of tool
+// results.
 type faulty struct {
 	store.Store
 	reads, ends int
@@ -77,14 +77,14 @@ func digestOf(t *testing.T, name, arguments string) string {
 	return digest
 }
 
-// TestTermsOfToday holds an approval against what the policy asks for when the call is to run.
+// TestTermsOfToday checks an approval against the policy at the time of the run.
 func TestTermsOfToday(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		by    []string
 		today approval.Terms
 
-		// then are those who approve when they are asked anew. None = it runs at once.
+		// then are the approvers of the new request. None = the call runs at once.
 		then []string
 	}{
 		{"anybody may", []string{"bob"}, approval.Terms{}, nil},
@@ -134,8 +134,8 @@ func TestTermsOfToday(t *testing.T) {
 	}
 }
 
-// TestRevokedThoughCovered: a call whose own approval was taken back asks, whatever grant would
-// cover it.
+// TestRevokedThoughCovered: a call whose own approval was revoked needs approval, even if a grant
+// covers it.
 func TestRevokedThoughCovered(t *testing.T) {
 	pay := &raw{def: tool.Definition{Name: "pay"}, do: returns("paid")}
 	w := newWorld(t, func(c *activities.Config) { c.Agents = newRegistry("pay") }, pay)

@@ -13,7 +13,7 @@ import (
 	"github.com/threadmill/threadmill/stream"
 )
 
-// losing is a stream that loses the piece with this text, and says so.
+// losing is a stream that loses the piece with this text, and reports the loss.
 type losing struct {
 	stream.Stream
 	text string
@@ -28,7 +28,7 @@ func (s *losing) Publish(ctx context.Context, key stream.Key, e stream.Entry) er
 	return s.Stream.Publish(ctx, key, e)
 }
 
-// pieces are those of a message, with a star where it begins.
+// pieces are the pieces of a message, with a star where it begins.
 func (w *world) pieces(messageID string) []string {
 	var out []string
 	for _, e := range w.live() {

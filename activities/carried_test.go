@@ -12,8 +12,8 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// TestToolResultInHistory: the result that enters history is cut where replies are; what is
-// stored is whole. A retried step returns the same.
+// TestToolResultInHistory: history has a shortened result, like a reply; the store has all of it. A
+// retried step returns the same.
 func TestToolResultInHistory(t *testing.T) {
 	repeat := tool.MustFunc("repeat", "Repeats.", func(_ context.Context, _ tool.Call, in struct {
 		N int `json:"n"`

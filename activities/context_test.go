@@ -17,10 +17,10 @@ import (
 	"github.com/threadmill/threadmill/store"
 )
 
-// alice is the agent whose context is prepared here.
+// alice is the agent whose context is tested.
 var alice = agent.Agent{Name: "alice", Instructions: "You are Alice."}
 
-// said makes stored messages, oldest first.
+// said returns stored messages, oldest first.
 func said(messages ...event.Message) []store.Message {
 	var out []store.Message
 	for _, m := range messages {
@@ -51,12 +51,12 @@ func resultOf(id, who, replyTo string) event.Message {
 	}
 }
 
-// inRun is a step of alice's in a thread with bob, answering replyTo.
+// inRun is a step of alice in a thread with bob, answering replyTo.
 func inRun(messageID, replyTo string) thread.ModelStep {
 	return thread.ModelStep{Agent: "alice", Agents: []string{"alice", "bob"}, MessageID: messageID, ReplyTo: replyTo, EventID: replyTo}
 }
 
-// brief is a transcript in short: role, and content or the ids of calls.
+// brief is a transcript in short: roles, with content or ids of calls.
 func brief(messages []llm.Message) []string {
 	var out []string
 	for _, m := range messages {
@@ -195,8 +195,8 @@ func TestPrepare(t *testing.T) {
 	}
 }
 
-// TestWhatIsAskedComesLast: the conversation ends with what the agent is to go on with,
-// whatever it has said elsewhere meanwhile.
+// TestWhatIsAskedComesLast: the conversation ends with the question of the run, whatever the agent
+// has said in other runs meanwhile.
 func TestWhatIsAskedComesLast(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
@@ -308,8 +308,8 @@ func TestToolRules(t *testing.T) {
 	})
 }
 
-// happened makes up a thread of several agents and people, oldest first, with all that can
-// go wrong in one.
+// happened returns a random thread of several agents and people, oldest first, with every kind of
+// failure.
 func happened(rnd *rand.Rand) []store.Message {
 	pick := func(from ...string) string { return from[rnd.IntN(len(from))] }
 	var out []event.Message
@@ -331,7 +331,7 @@ func happened(rnd *rand.Rand) []store.Message {
 			out = append(out, resultOf(fmt.Sprintf("none%d", i), who, before))
 		default:
 			if rnd.IntN(3) == 0 {
-				id = fmt.Sprintf("m1.0.%d", i) // of the run that is asked
+				id = fmt.Sprintf("m1.0.%d", i) // of the run under test
 			}
 			var calls []event.ToolCall
 			for n := range rnd.IntN(3) {
@@ -349,7 +349,7 @@ func happened(rnd *rand.Rand) []store.Message {
 	for i := range stored {
 		stored[i].Hidden = stored[i].SenderType == event.CreatedByAgent && rnd.IntN(6) == 0
 	}
-	// Parallel replies and their results come in any order.
+	// Parallel replies and their results arrive in any order.
 	for i := 1; i < len(stored); i++ {
 		if rnd.IntN(4) == 0 {
 			stored[i-1], stored[i] = stored[i], stored[i-1]
@@ -358,8 +358,8 @@ func happened(rnd *rand.Rand) []store.Message {
 	return stored
 }
 
-// TestPreparedForEveryProvider: whatever is in a thread, and however little of it is
-// loaded, the transcript is one that every provider takes.
+// TestPreparedForEveryProvider: every provider accepts the transcript of any thread, and of any
+// part of it.
 func TestPreparedForEveryProvider(t *testing.T) {
 	for seed := range uint64(20_000) {
 		rnd := rand.New(rand.NewPCG(seed, 5))

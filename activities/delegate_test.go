@@ -17,7 +17,7 @@ import (
 	"github.com/threadmill/threadmill/store"
 )
 
-// subRef is the thread of a sub-agent, which works for the thread of ref.
+// subRef is the thread of a sub-agent that works for the thread of ref.
 var subRef = thread.Ref{Namespace: "ns", ThreadID: "t1.s1"}
 
 func parent() thread.Parent {
@@ -26,7 +26,7 @@ func parent() thread.Parent {
 	}
 }
 
-// spoke stores messages in the thread of the sub-agent: of agents, if they say nothing else.
+// spoke stores messages in the thread of the sub-agent, by default of agents.
 func (w *world) spoke(messages ...event.Message) {
 	w.t.Helper()
 	var records []event.Record
@@ -103,7 +103,7 @@ func TestWhatASubAgentHasSaid(t *testing.T) {
 	require.Equal(t, "Let me see. polite", stored[event.Message](w, "c1.result").Content, "what hooks have let out, in this turn")
 }
 
-// TestLongTalk: there may be more messages than the store returns at once.
+// TestLongTalk: a thread may have more messages than the store returns at once.
 func TestLongTalk(t *testing.T) {
 	w := newWorld(t, nil)
 	messages := make([]event.Message, store.MaxLimit+5)
@@ -153,7 +153,7 @@ func TestSubAgentThatDidNotAnswer(t *testing.T) {
 	}
 }
 
-// TestEndOfABackgroundSubAgent: the thread above is told by its workflow.
+// TestEndOfABackgroundSubAgent: its workflow notifies the parent thread.
 func TestEndOfABackgroundSubAgent(t *testing.T) {
 	for said, want := range map[string]string{"All done.": `"All done."`, `{"ok":true}`: `{"ok":true}`, "": `""`} {
 		w := newWorld(t, nil)
@@ -177,7 +177,7 @@ func TestEndOfABackgroundSubAgent(t *testing.T) {
 	require.Contains(t, string(out.Result), `"truncated":true`)
 }
 
-// TestAnswerThatComesTooLate: the call was interrupted, and has a result.
+// TestAnswerThatComesTooLate: the call was interrupted and has a result.
 func TestAnswerThatComesTooLate(t *testing.T) {
 	w := newWorld(t, nil)
 	w.append(store.Batch{Records: []event.Record{message(event.Message{ID: "c1.result", SenderType: event.CreatedByTool, ToolCallID: "c1", Content: thread.InterruptedText})}})
@@ -196,7 +196,8 @@ func TestEndDelegateWhenTheStoreIsAway(t *testing.T) {
 	require.False(t, app.NonRetryable())
 }
 
-// TestViewersAboveSeeWhatASubAgentSays: each piece, as progress of the call.
+// TestViewersAboveSeeWhatASubAgentSays: viewers of the parent thread see each piece as progress of
+// the call.
 func TestViewersAboveSeeWhatASubAgentSays(t *testing.T) {
 	w := newWorld(t, nil)
 	w.model.answer = func(_ context.Context, _ llm.Request, onDelta func(llm.Delta)) (llm.Response, error) {

@@ -13,7 +13,7 @@ import (
 // deliver posts the post of a schedule's run. It is idempotent.
 func (a *Activities) deliver(ctx context.Context, d signals.Delivery) (signals.PostResult, error) {
 	if a.cfg.Deliver == nil {
-		return signals.PostResult{}, configError(errors.New("this worker delivers nothing for schedules: activities.Config.Deliver is not set"))
+		return signals.PostResult{}, configError(errors.New("this worker does not deliver posts of schedules: activities.Config.Deliver is not set"))
 	}
 	if err := d.Post.Validate(d.ThreadID); err != nil {
 		return signals.PostResult{}, undeliverable(err)

@@ -67,7 +67,7 @@ func (a *Activities) observedBefore(ctx context.Context, in thread.ModelStep) (e
 	case err != nil:
 		return e, configError(err)
 	case !ok:
-		return e, configError(fmt.Errorf("environment event %s, or what hooks made of it, is not in thread %s", id, in.Thread.ThreadID))
+		return e, configError(fmt.Errorf("environment event %s, or the decision of hooks on it, is not in thread %s", id, in.Thread.ThreadID))
 	}
 	return e, nil
 }

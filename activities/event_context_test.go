@@ -22,7 +22,7 @@ import (
 
 const uuid = "550e8400-e29b-41d4-a716-446655440000"
 
-// changed is an event as the rows have it.
+// changed is an environment event.
 func changed() event.EnvEvent {
 	return event.EnvEvent{
 		ID: uuid, Type: "file.changed", Timestamp: time.Date(2026, 2, 16, 10, 0, 0, 5e6, time.UTC).UnixMilli(),
@@ -46,7 +46,7 @@ func observeStep(e event.EnvEvent) thread.ModelStep {
 	}
 }
 
-// observation are the messages that the model is shown of changed, and the query.
+// observation are the messages about changed in the model's context, and the query.
 func observation() []llm.Message {
 	return []llm.Message{
 		{
@@ -63,10 +63,10 @@ func observation() []llm.Message {
 	}
 }
 
-// observedIDs are the records of an event that is handled.
+// observedIDs are the ids of the records about a handled event.
 var observedIDs = []string{uuid, uuid + ".observed", uuid + ".asked", uuid + ".asked.calls", "call_" + uuid + ".result"}
 
-// lastShown is what the model was shown last, without its instructions.
+// lastShown is the model's last context, without its instructions.
 func (w *world) lastShown() []llm.Message {
 	w.t.Helper()
 	require.NotEmpty(w.t, w.model.requests)
@@ -168,7 +168,7 @@ func TestQueryKeepsItsPlace(t *testing.T) {
 	}
 }
 
-// TestQueryWithoutItsEvent: the context is shorter than the run.
+// TestQueryWithoutItsEvent: the run is longer than the context.
 func TestQueryWithoutItsEvent(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -298,7 +298,7 @@ func TestObservationIsStoredOnce(t *testing.T) {
 	})
 }
 
-// TestObservationAsHooksHaveLeftIt: what hooks have taken out of an event stays out.
+// TestObservationAsHooksHaveLeftIt: content that hooks have removed from an event stays removed.
 func TestObservationAsHooksHaveLeftIt(t *testing.T) {
 	redacted := changed()
 	redacted.ID, redacted.Type, redacted.Payload = "", "file.changed.safely", json.RawMessage(`{"path":"a.go"}`)
@@ -362,7 +362,7 @@ func TestOtherAgentsSeeThatAnEventWasObserved(t *testing.T) {
 	require.Empty(t, w.model.requests[1].Tools, "nor is the tool offered to those who have seen no call of it")
 }
 
-// TestProviderTakesObservation: a strict server of the protocol refuses no step of a run.
+// TestProviderTakesObservation: a strict server of the protocol accepts every step of a run.
 func TestProviderTakesObservation(t *testing.T) {
 	s := llmtest.NewServer(llmtest.Config{T: t})
 	t.Cleanup(s.Close)

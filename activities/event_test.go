@@ -17,8 +17,8 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// ruled is a world with one rule, "f", that has a function. step lets it handle an event
-// that the thread hands over.
+// ruled is a world with one rule, "f", that has a function. step lets it handle an event from the
+// thread.
 func ruled(t *testing.T, f rule.Func, change ...func(*rule.Rule)) (w *world, step thread.EventStep) {
 	t.Helper()
 	r := rule.Rule{Name: "f", Events: []string{"file.*"}, Priority: 20, Function: f}
@@ -40,7 +40,7 @@ func (w *world) handle(in thread.EventStep) error {
 	return err
 }
 
-// requireEvent compares events: a store may write their JSON otherwise.
+// requireEvent compares events: a store may format their JSON differently.
 func requireEvent(t *testing.T, want, got event.EnvEvent, why ...any) {
 	t.Helper()
 	wanted, err := json.Marshal(want)
@@ -68,7 +68,7 @@ func TestRuleHandlesAnEvent(t *testing.T) {
 	requireEvent(t, changed(), got)
 }
 
-// TestRuleHandlesWhatHooksHaveLeft: what they took out, functions do not see either.
+// TestRuleHandlesWhatHooksHaveLeft: functions do not see content that hooks have removed.
 func TestRuleHandlesWhatHooksHaveLeft(t *testing.T) {
 	var got event.EnvEvent
 	w, in := ruled(t, func(_ context.Context, _ rule.Context, e event.EnvEvent) error {
@@ -129,7 +129,7 @@ func TestRuleFails(t *testing.T) {
 	}
 }
 
-// TestAttemptsOfARule: the last of them says how many there were.
+// TestAttemptsOfARule: the record of the last attempt has their number.
 func TestAttemptsOfARule(t *testing.T) {
 	var attempts []int
 	var keys []string
@@ -164,7 +164,7 @@ func TestRuleIsInterrupted(t *testing.T) {
 	require.False(t, app.NonRetryable())
 }
 
-// TestRuleThatIsInterruptedTooLate: what has been handled has been handled.
+// TestRuleThatIsInterruptedTooLate: a finished attempt stands.
 func TestRuleThatIsInterruptedTooLate(t *testing.T) {
 	var w *world
 	w, in := ruled(t, func(ctx context.Context, _ rule.Context, _ event.EnvEvent) error {
@@ -196,7 +196,8 @@ func TestEventThatIsNotThere(t *testing.T) {
 	require.Equal(t, thread.ErrTypeConfig, appError(t, w.handle(in)).Type(), "a message is no environment event")
 }
 
-// TestRuleWhenTheStoreIsAway: nothing was handled, and it is tried again for as long as it takes.
+// TestRuleWhenTheStoreIsAway: nothing was handled, and the step is retried for as long as
+// necessary.
 func TestRuleWhenTheStoreIsAway(t *testing.T) {
 	w, in := ruled(t, func(context.Context, rule.Context, event.EnvEvent) error { panic("there is nothing to handle") })
 	require.NoError(t, w.store.Close())

@@ -85,7 +85,7 @@ func TestEventInfo(t *testing.T) {
 	})
 }
 
-// TestEventInfoIsBounded: what does not fit is left out, and named.
+// TestEventInfoIsBounded: events beyond the limit are omitted, and named.
 func TestEventInfoIsBounded(t *testing.T) {
 	const most = 64 << 10
 	w := newWorld(t, nil)
@@ -140,7 +140,7 @@ func TestEventInfoIsPlanned(t *testing.T) {
 	require.True(t, reply.Calls[1].Invalid)
 }
 
-// TestEventInfoOfTheApplication: a tool of the application is for those who list it.
+// TestEventInfoOfTheApplication: an application's tool is for agents that list it.
 func TestEventInfoOfTheApplication(t *testing.T) {
 	own := tool.MustFunc("get_event_info", "The application's own.",
 		func(context.Context, tool.Call, struct {
@@ -160,7 +160,7 @@ func TestEventInfoOfTheApplication(t *testing.T) {
 	require.Contains(t, w.eventInfo(`{"event_ids":["e2"]}`).Content, "not found in this thread", "the others have the built-in one")
 }
 
-// offered are the names of the tools that the model was offered last.
+// offered are the names of the tools in the last model call.
 func (w *world) offered() []string {
 	names := []string{}
 	for _, t := range w.model.requests[len(w.model.requests)-1].Tools {

@@ -2,8 +2,8 @@ package activities
 
 import "time"
 
-// ToolRules is what models are told about tools.
+// ToolRules are the instructions for tools.
 const ToolRules = toolRules
 
-// SetGrace sets how long what was told to stop may take to do so.
+// SetGrace sets the grace period of cancelled steps.
 func (a *Activities) SetGrace(d time.Duration) { a.grace = d }

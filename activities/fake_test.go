@@ -29,12 +29,12 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// patience is how long a test waits for what must happen.
+// patience is the longest wait of a test for an expected event.
 const patience = time.Minute
 
 var ref = thread.Ref{Namespace: "ns", ThreadID: "t1"}
 
-// model is a provider that answers as the test says, and keeps what it was shown.
+// model is a provider with the replies of the test, which records its requests.
 type model struct {
 	mu       sync.Mutex
 	requests []llm.Request
@@ -52,7 +52,7 @@ func (m *model) Generate(ctx context.Context, req llm.Request, onDelta func(llm.
 	return m.answer(ctx, req, onDelta)
 }
 
-// world is what activities run in.
+// world is the environment of activities.
 type world struct {
 	t      *testing.T
 	all    *activities.Activities
@@ -90,7 +90,7 @@ func newWorld(t *testing.T, change func(*activities.Config), tools ...tool.Tool)
 	return w
 }
 
-// says is what the workflow hands over when a person has said something.
+// says is the workflow's unstored record of a person's message.
 func says(id, content string) thread.Flush {
 	return thread.Flush{Records: []event.Record{message(event.Message{
 		ID: id, ThreadID: "t1", SenderID: "ann", SenderType: event.CreatedByUser, Role: event.RoleUser, Content: content,
@@ -130,7 +130,8 @@ func (w *world) retried(name string, in any) error {
 	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
 	env := suite.NewTestWorkflowEnvironment()
 	env.SetTestTimeout(patience)
-	// A workflow that is not scheduled for a second would be taken for one that hangs.
+	// On a busy machine, a workflow may not be scheduled for a second, which would count as a
+	// deadlock.
 	env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: patience})
 	w.all.Register(env)
 	env.ExecuteWorkflow(func(ctx workflow.Context) error {
@@ -197,7 +198,7 @@ func (w *world) toolLog(id string) store.ToolLog {
 	return log
 }
 
-// live returns what viewers have been shown so far.
+// live returns the entries of the live stream so far.
 func (w *world) live() []stream.Entry {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -214,7 +215,7 @@ func (w *world) live() []stream.Entry {
 	return out
 }
 
-// interrupt tells the running step to stop, and waits until it has to.
+// interrupt notifies the running step and waits until it is cancelled.
 func (w *world) interrupt(ctx context.Context) { w.interruptAs(ctx, "e1") }
 
 func (w *world) interruptAs(ctx context.Context, traceID string) {

@@ -68,7 +68,7 @@ func TestDecisionThatCannotBeRead(t *testing.T) {
 	require.NotContains(t, string(shown), "a secret", "the model is not shown what a hook may have kept from it")
 }
 
-// TestMessageThatCannotBeRead: the thread goes on without it.
+// TestMessageThatCannotBeRead: the thread continues without it.
 func TestMessageThatCannotBeRead(t *testing.T) {
 	w := newWorld(t, nil)
 	for i, payload := range []string{`"no message"`, `{"content":7}`, `[]`, strings.Repeat("[", 9_000) + strings.Repeat("]", 9_000)} {

@@ -37,7 +37,7 @@ func (a *Activities) runHooks(ctx context.Context, in thread.HookStep) (thread.H
 	}
 	h.reply.Event, err = json.Marshal(h.seen)
 	if err != nil {
-		return thread.HookReply{}, configError(fmt.Errorf("event %s has no JSON form: %w", in.EventID, err))
+		return thread.HookReply{}, configError(fmt.Errorf("encoding event %s: %w", in.EventID, err))
 	}
 	return h.reply, nil
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/threadmill/threadmill/store"
 )
 
-// hooked is a world with hooks and processors, and the step that asks all of them about
-// what ann has said.
+// hooked is a world with hooks and processors, and the step that runs all of them on a message of
+// ann's.
 func hooked(t *testing.T, hooks []hook.Hook, processors ...hook.Processor) (*world, thread.HookStep) {
 	t.Helper()
 	set, err := hook.NewSet(hook.Config{Hooks: hooks, Processors: processors})
@@ -42,7 +42,7 @@ func (w *world) runHooks(in thread.HookStep) (thread.HookReply, error) {
 	return out, err
 }
 
-// does is a hook that does what f says.
+// does is a hook with the function f.
 func does(name string, f func(ctx context.Context, m event.MessageEvent, respond hook.Respond) (event.Event, error)) hook.Hook {
 	return hook.OnMessage(name, f)
 }
@@ -101,8 +101,8 @@ func TestHookResponds(t *testing.T) {
 	require.Equal(t, []hook.Response{{Content: "1"}, {Content: "2", EnqueueAfter: hook.EnqueueImmediately}}, out.Responses, "S0-17 S0-20")
 }
 
-// TestProcessorsOfTheTypeThatItIs: what hooks have made another type of is shown to none of
-// the processors of the type that it was.
+// TestProcessorsOfTheTypeThatItIs: when hooks change the type of an event, the processors of its
+// old type do not see it.
 func TestProcessorsOfTheTypeThatItIs(t *testing.T) {
 	asked := []string{}
 	spy := func(name, typ string) hook.Processor {
@@ -121,7 +121,7 @@ func TestProcessorsOfTheTypeThatItIs(t *testing.T) {
 	require.Equal(t, "turn replaced, message passed, order passed", outcomes(out))
 }
 
-// TestPartialAnswers: what those before a failure have said is not lost.
+// TestPartialAnswers: responses before a failure are kept.
 func TestPartialAnswers(t *testing.T) {
 	attempts := []int{}
 	w, in := hooked(t, []hook.Hook{
@@ -187,8 +187,8 @@ func TestHookFailures(t *testing.T) {
 	}
 }
 
-// TestHookThatDoesNotStop has failed, too: it does not hold up the thread, and is not
-// asked again for ever.
+// TestHookThatDoesNotStop: a hook that ignores its timeout has failed, does not block the thread,
+// and is not retried forever.
 func TestHookThatDoesNotStop(t *testing.T) {
 	release := make(chan struct{})
 	defer close(release)
@@ -247,7 +247,7 @@ func TestHookThatIsNotThere(t *testing.T) {
 	require.Contains(t, out.Failed, "this worker does not have it")
 }
 
-// TestWhatHooksSee: the record, or what is handed over in its place.
+// TestWhatHooksSee: the record, or the event in the input.
 func TestWhatHooksSee(t *testing.T) {
 	var seen []event.Event
 	watch := hook.OnEvent("watch", func(_ context.Context, e event.Event, _ hook.Respond) (event.Event, error) {
@@ -318,7 +318,7 @@ func TestEventThatCannotBeRead(t *testing.T) {
 
 func TestWhatHooksCanWorkWith(t *testing.T) {
 	var deps hook.Deps
-	// In another goroutine nothing may end the test.
+	// Another goroutine must not end the test.
 	report := func(err error) {
 		if err != nil {
 			t.Error(err)

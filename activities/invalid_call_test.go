@@ -9,8 +9,8 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// TestUnfitCallNeverRuns plans a call that cannot run, and so asks nobody; by the
-// time that it gets its result the tool has become able to run it.
+// TestUnfitCallNeverRuns plans a call that cannot run, and so needs no approval; when it gets its
+// result, the tool has become able to run it.
 func TestUnfitCallNeverRuns(t *testing.T) {
 	dangerous := &raw{
 		def: tool.Definition{Name: "dangerous", Description: "d", Parameters: []byte(`{"type":"object"}`), NeedsApproval: true},

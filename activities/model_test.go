@@ -96,7 +96,7 @@ func TestCallIDsOfTheThreadAreNotUsedTwice(t *testing.T) {
 func TestReplyOfAnotherAttemptStands(t *testing.T) {
 	w := newWorld(t, nil, add)
 	w.model.answer = func(context.Context, llm.Request, func(llm.Delta)) (llm.Response, error) {
-		// While this attempt was thought lost, another one has stored its reply.
+		// While this attempt counted as lost, another one stored its reply.
 		w.append(store.Batch{Records: []event.Record{
 			event.NewRecord("e1.0.1.llm", event.TypeLLMCall, "", "e1", time.Now(), event.LLMCall{Agent: "assistant", MessageID: "e1.0.1"}),
 			message(event.Message{ID: "e1.0.1", SenderType: event.CreatedByAgent, AgentID: "assistant", Content: "the other's"}),
@@ -209,7 +209,7 @@ func retrying(r llm.Retry) func(*activities.Config) {
 	return func(c *activities.Config) { c.ModelRetries = map[string]llm.Retry{"fake": r} }
 }
 
-// TestOutage: the waits of an outage are the thread's, once they are longer than a moment.
+// TestOutage: the thread, not Temporal, waits for longer retries of an outage.
 func TestOutage(t *testing.T) {
 	down := &llm.Error{Provider: "fake", StatusCode: 503, Message: "down", Retryable: true}
 	call := func(t *testing.T, r llm.Retry, err error, in thread.ModelStep) (thread.ModelReply, error) {
@@ -311,7 +311,7 @@ func TestModelDriverPanics(t *testing.T) {
 	require.True(t, appError(t, err).NonRetryable(), "a driver that panics is not called for ever")
 }
 
-// brokenRegistry does not answer.
+// brokenRegistry fails.
 type brokenRegistry struct{}
 
 func (brokenRegistry) Agent(context.Context, string, string) (agent.Agent, error) {
@@ -355,8 +355,8 @@ func TestRecordAndNotify(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestLateRetryOfARow: a step of a worker that has died is run again when a later step has
-// stored what the thread has become since.
+// TestLateRetryOfARow: a step of a dead worker runs again after a later step has stored a newer row
+// of the thread.
 func TestLateRetryOfARow(t *testing.T) {
 	w := newWorld(t, nil)
 	opened := thread.Flush{Records: says("e1", "hello").Records, Row: &thread.Row{Number: 7, Title: "Old", Status: "open", Agents: []string{"alice", "bob"}}}

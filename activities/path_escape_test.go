@@ -20,7 +20,7 @@ import (
 	"github.com/threadmill/threadmill/tool/shell"
 )
 
-// realDir is a new directory, links resolved.
+// realDir returns a new directory with links resolved.
 func realDir(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -28,7 +28,7 @@ func realDir(t *testing.T) string {
 	return dir
 }
 
-// ruledAt has the assistant work in a directory, by rules.
+// ruledAt configures the assistant's working directory and rules.
 func ruledAt(dir string, rules ...approval.Rule) func(*activities.Config) {
 	return func(c *activities.Config) {
 		withOwnTools(c)
@@ -44,7 +44,7 @@ func asText(t *testing.T, v any) string {
 	return string(raw)
 }
 
-// TestBentPaths: no rule is got around by how a path is written.
+// TestBentPaths: no spelling of a path bypasses a rule.
 func TestBentPaths(t *testing.T) {
 	parent := realDir(t)
 	desk := filepath.Join(parent, "desk")
@@ -99,7 +99,7 @@ func TestBentPaths(t *testing.T) {
 	}
 }
 
-// TestBentPathOfADecision: what a person writes in the place of the arguments is no other matter.
+// TestBentPathOfADecision: edited arguments are checked in the same way.
 func TestBentPathOfADecision(t *testing.T) {
 	desk := realDir(t)
 	require.NoError(t, os.WriteFile(filepath.Join(desk, "file"), nil, 0o600))
@@ -125,8 +125,8 @@ func rooted(t *testing.T, root string) *world {
 	return newWorld(t, withOwnTools, sh)
 }
 
-// TestChangedSinceAsked: whoever edits or widens a call has seen where it was to work, and with
-// which tool.
+// TestChangedSinceAsked: people can edit a call or approve a pattern only for the directory and the
+// tool in the request.
 func TestChangedSinceAsked(t *testing.T) {
 	for name, d := range map[string]thread.CheckStep{
 		"S4-93 edited":  {Args: `{"command":"touch other"}`},
@@ -159,8 +159,7 @@ func TestChangedSinceAsked(t *testing.T) {
 	}
 }
 
-// TestLostWorkingDirectory: a rule cannot be evaluated for a call of which nobody knows where
-// it works.
+// TestLostWorkingDirectory: a rule cannot be evaluated for a call with an unknown directory.
 func TestLostWorkingDirectory(t *testing.T) {
 	desk := realDir(t)
 	require.NoError(t, os.WriteFile(filepath.Join(desk, "file"), nil, 0o600))
@@ -191,7 +190,7 @@ func TestLostWorkingDirectory(t *testing.T) {
 	}
 }
 
-// TestGrantOfAnotherRoot: a command that was approved runs where people have seen that it would.
+// TestGrantOfAnotherRoot: an approved command runs only in the directory of its approval.
 func TestGrantOfAnotherRoot(t *testing.T) {
 	seen, other := realDir(t), realDir(t)
 	for name, c := range map[string]event.ToolCall{

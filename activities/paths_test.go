@@ -10,7 +10,7 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// newDesk makes a directory to work in, with links, and returns it.
+// newDesk returns a new working directory with links.
 func newDesk(t *testing.T) string {
 	t.Helper()
 	parent, err := filepath.EvalSymlinks(t.TempDir())
@@ -70,7 +70,7 @@ func TestLeadsTo(t *testing.T) {
 	}
 }
 
-// TestLostPlace works in a directory that cannot be followed.
+// TestLostPlace: a working directory that cannot be resolved.
 func TestLostPlace(t *testing.T) {
 	desk := newDesk(t)
 	lost := placeOf(filepath.Join(desk, "docs/a/x"))

@@ -16,17 +16,17 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// risky is a tool that asks before it runs.
+// risky is a tool that needs approval.
 var risky = tool.MustFunc("risky", "Asks.", func(context.Context, tool.Call, struct{}) (string, error) {
 	return "risked", nil
 }, tool.NeedsApproval("it is risky"))
 
-// long is a tool that may run for days, also after its thread was closed.
+// long is a tool that may run for days, even after its thread was closed.
 var long = tool.MustFunc("long", "Takes long.", func(context.Context, tool.Call, struct{}) (string, error) {
 	return "done", nil
 }, tool.Background(), tool.Deadline(72*time.Hour), tool.Detached())
 
-// planOf plans a call, and returns what its result says if it cannot run.
+// planOf plans a call, and returns its result if it cannot run.
 func planOf(t *testing.T, change func(*activities.Config), c event.ToolCall) (thread.PlannedCall, string) {
 	t.Helper()
 	w := newWorld(t, func(cfg *activities.Config) {
@@ -140,7 +140,7 @@ func TestPlanOfOwnTools(t *testing.T) {
 	}
 }
 
-// TestOwnToolsThatCannotRun: the model hears why, and nobody is asked about it.
+// TestOwnToolsThatCannotRun: the model gets the reason, and no approval is requested.
 func TestOwnToolsThatCannotRun(t *testing.T) {
 	for _, tc := range []struct{ name, tool, arguments, want string }{
 		{"S1-32 an unknown agent", "call_agent", `{"agent":"eve","message":"do it"}`, `Error: unknown agent: "eve"; known are [assistant bob]`},
@@ -169,7 +169,7 @@ func TestOwnToolsThatCannotRun(t *testing.T) {
 	}
 }
 
-// TestOwnToolsAreForThoseThatListThem: no agent has them unless it says so.
+// TestOwnToolsAreForThoseThatListThem: agents have built-in tools only if they list them.
 func TestOwnToolsAreForThoseThatListThem(t *testing.T) {
 	w := newWorld(t, nil, add)
 	for name, arguments := range map[string]string{
@@ -188,7 +188,7 @@ func TestOwnToolsAreForThoseThatListThem(t *testing.T) {
 	}
 }
 
-// TestLongTitles: what a model calls its work is cut, not refused.
+// TestLongTitles: a model's title of a task is cut, not rejected.
 func TestLongTitles(t *testing.T) {
 	title := strings.Repeat("é", 200)
 	p, _ := planOf(t, nil, call("c1", "call_agent", `{"agent":"bob","message":"x","title":"`+title+`"}`))
@@ -197,7 +197,7 @@ func TestLongTitles(t *testing.T) {
 	require.Equal(t, title[:200]+"…", p.Task.Title)
 }
 
-// TestAgentMayNotAskOthersByATask: that takes the tool for it.
+// TestAgentMayNotAskOthersByATask: tasks need the tool for it.
 func TestAgentMayNotAskOthersByATask(t *testing.T) {
 	only := func(c *activities.Config) {
 		c.Agents = agent.Fixed{{Name: "assistant", Model: "fake/small", Tools: []string{"task", "add"}}, {Name: "bob", Model: "fake/small"}}
@@ -207,7 +207,7 @@ func TestAgentMayNotAskOthersByATask(t *testing.T) {
 	require.Equal(t, `Error: agent "bob" cannot be asked: that takes the tool call_agent; your tools are [task add]`, why)
 }
 
-// TestModelsAreToldOfOwnTools: as of any other.
+// TestModelsAreToldOfOwnTools: model calls describe them like other tools.
 func TestModelsAreToldOfOwnTools(t *testing.T) {
 	w := newWorld(t, withOwnTools, add)
 	_, err := w.callModel(modelStep())

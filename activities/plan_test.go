@@ -25,14 +25,14 @@ func (w *world) planCalls(in thread.PlanStep) (thread.PlanReply, error) {
 	return out, err
 }
 
-// cautious lets the assistant use a tool that has to be approved.
+// cautious lets the assistant use a tool that needs approval.
 func cautious(c *activities.Config) {
 	c.Agents = agent.Fixed{{Name: "assistant", Model: "fake/small", Tools: []string{"add", "quickly"}, Limits: agent.Limits{MaxSteps: 7}, Approvals: map[string]agent.Policy{"add": agent.PolicyAlways}}}
 }
 
 var quickly = &raw{def: tool.Definition{Name: "quickly", Quick: true}, do: func(context.Context, tool.Call) (tool.Result, error) { return tool.Result{}, nil }}
 
-// approve is what is handed over when a person has approved a call of the tool "add".
+// approve is the workflow's unstored record of an approval of a call of the tool "add".
 func approve(w *world, id string) thread.Flush {
 	w.t.Helper()
 	out, err := w.planCalls(thread.PlanStep{Thread: ref, Agent: "assistant", TraceID: "trace", EventID: "e1", MessageID: "e1.0.1", Only: []string{id}})
@@ -130,7 +130,7 @@ func TestPlanThatFails(t *testing.T) {
 	}
 }
 
-// TestEditedCallRuns: what runs is in the decision, not in the message.
+// TestEditedCallRuns: the arguments of the decision run, not those of the message.
 func TestEditedCallRuns(t *testing.T) {
 	step := func(w *world, id string) (thread.ToolStep, event.Record) {
 		plan, decision := editedCalls(w)

@@ -249,7 +249,7 @@ func (p *planner) read(ctx context.Context) error {
 		history := approval.ReadHistory(records)
 		p.history = &history
 		if bad := history.Unreadable(); len(bad) > 0 {
-			p.a.log.WarnContext(ctx, "approvals cannot be read: none from before them holds", "thread", p.ref.ThreadID, "records", bad)
+			p.a.log.WarnContext(ctx, "unreadable approvals: earlier ones do not count", "thread", p.ref.ThreadID, "records", bad)
 		}
 	}
 	p.unread = err

@@ -10,7 +10,7 @@ import (
 	"github.com/threadmill/threadmill/internal/thread"
 )
 
-// TestTermsOfBoth asks about a task and about what it runs, each on its own terms.
+// TestTermsOfBoth: a task and the call that it runs each have their terms of approval.
 func TestTermsOfBoth(t *testing.T) {
 	type terms = approval.Terms
 	of := func(names ...string) []string { return names }
@@ -18,7 +18,7 @@ func TestTermsOfBoth(t *testing.T) {
 		name        string
 		task, build terms
 
-		// want are the terms on which people are asked. Nil = it is denied.
+		// want are the terms of the request. Nil = the call is denied.
 		want *terms
 	}{
 		{"of one only", terms{}, terms{Approvers: of("ann", "eve"), Quorum: 2}, &terms{Approvers: of("ann", "eve"), Quorum: 2}},

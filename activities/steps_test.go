@@ -16,7 +16,7 @@ import (
 	"github.com/threadmill/threadmill/llm"
 )
 
-// replies lets the model answer with a text, and with calls of tools.
+// replies makes the model reply with a text and tool calls.
 func (w *world) replies(content string, calls ...event.ToolCall) {
 	w.model.answer = func(_ context.Context, _ llm.Request, onDelta func(llm.Delta)) (llm.Response, error) {
 		onDelta(llm.Delta{Thought: "hm"})
@@ -25,7 +25,7 @@ func (w *world) replies(content string, calls ...event.ToolCall) {
 	}
 }
 
-// shown is what viewers have seen of replies while they were made.
+// shown are the pieces of replies that viewers have received.
 func (w *world) shown() []string {
 	var out []string
 	for _, e := range w.live() {
@@ -112,7 +112,7 @@ func TestTunedStep(t *testing.T) {
 	require.Equal(t, thread.ErrTypeConfig, appError(t, err).Type())
 }
 
-// inlineWorld is a world with one inline hook, and with another for what people say.
+// inlineWorld is a world with one inline hook, and another for messages of people.
 func inlineWorld(t *testing.T, f hook.InlineFunc) (*world, []hook.Spec) {
 	t.Helper()
 	guard := hook.Inline("guard", f)
@@ -124,7 +124,7 @@ func inlineWorld(t *testing.T, f hook.InlineFunc) (*world, []hook.Spec) {
 	return newWorld(t, func(c *activities.Config) { cautious(c); c.Hooks = set }, add), set.Specs()
 }
 
-// TestInlineHooksOfAReply: they are asked where the reply is made.
+// TestInlineHooksOfAReply: they run in the activity that creates the reply.
 func TestInlineHooksOfAReply(t *testing.T) {
 	var contexts []hook.Context
 	w, specs := inlineWorld(t, func(c hook.Context, e event.Event, _ hook.Respond) (event.Event, error) {

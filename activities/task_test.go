@@ -87,7 +87,7 @@ func TestRunTask(t *testing.T) {
 	}
 }
 
-// withOwnTools gives agents the tools that threads have for them, too.
+// withOwnTools gives agents the built-in tools, too.
 func withOwnTools(c *activities.Config) {
 	who, err := c.Agents.Agent(context.Background(), "ns", "assistant")
 	if err != nil {
@@ -97,7 +97,7 @@ func withOwnTools(c *activities.Config) {
 	c.Agents = agent.Fixed{who, {Name: "bob", Model: "fake/small"}}
 }
 
-// TestToolCalledTask: an application's own tool of that name comes first.
+// TestToolCalledTask: an application's tool of that name takes precedence.
 func TestToolCalledTask(t *testing.T) {
 	own := backgroundTool(func(_ context.Context, c tool.Call) (tool.Result, error) {
 		return tool.Result{Output: c.Arguments}, nil
@@ -193,7 +193,7 @@ func TestTaskCannotRun(t *testing.T) {
 	require.Equal(t, thread.ErrTypeConfig, appError(t, err).Type(), "S4-91 a call that is not stored does not run")
 }
 
-// TestTaskLostWithItsWorker: whether it has taken effect nobody knows.
+// TestTaskLostWithItsWorker: the effect of the lost attempt is unknown.
 func TestTaskLostWithItsWorker(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -223,7 +223,7 @@ func TestTaskLostWithItsWorker(t *testing.T) {
 	}
 }
 
-// TestTaskIsLookedAtBeforeItBegins: that an attempt was made does not mean that it came to that.
+// TestTaskIsLookedAtBeforeItBegins: an attempt may have ended before the tool started.
 func TestTaskIsLookedAtBeforeItBegins(t *testing.T) {
 	for name, fault := range map[string]func(*activities.Config, *registry){
 		"the registry did not answer":   func(_ *activities.Config, r *registry) { r.faults = 1 },
@@ -258,7 +258,7 @@ func TestTaskIsLookedAtBeforeItBegins(t *testing.T) {
 	})
 }
 
-// TestTaskIsTakenAway: without the tool "task", the policy is not asked about what it runs.
+// TestTaskIsTakenAway: without the tool "task", the inner call is not checked against the policy.
 func TestTaskIsTakenAway(t *testing.T) {
 	build := backgroundTool(returns("built"))
 	w := newWorld(t, denyBuilds, build)
@@ -294,7 +294,7 @@ func TestTaskTakesTooLong(t *testing.T) {
 	require.Equal(t, "Error: the tool took longer than its limit of 1ms and was stopped.\nhalf of it", out.Error)
 }
 
-// TestTaskIsCancelled: who interrupts the turn that started it does not mean the task.
+// TestTaskIsCancelled: an interrupt of the turn that started it does not cancel the task.
 func TestTaskIsCancelled(t *testing.T) {
 	var w *world
 	slow := backgroundTool(func(ctx context.Context, c tool.Call) (tool.Result, error) {
@@ -308,7 +308,7 @@ func TestTaskIsCancelled(t *testing.T) {
 	require.Equal(t, store.ToolInterrupted, w.toolLog("c1").Status)
 }
 
-// TestLongResultOfATask: the log has it whole, the event as much as it takes.
+// TestLongResultOfATask: the log has all of it, the event a part.
 func TestLongResultOfATask(t *testing.T) {
 	long := strings.Repeat("é", signals.MaxPayload/2)
 	w := newWorld(t, nil, backgroundTool(returns(long)))
@@ -337,7 +337,7 @@ func TestLongResultOfATask(t *testing.T) {
 func TestProgressOfATask(t *testing.T) {
 	w := newWorld(t, nil, backgroundTool(func(_ context.Context, c tool.Call) (tool.Result, error) {
 		c.Progress(map[string]int{"percent": 50})
-		c.Progress(func() {}) // which has no JSON form
+		c.Progress(func() {}) // not valid JSON
 		return tool.Result{Output: "built"}, nil
 	}))
 	_, err := w.runTask(w.taskStep(call("c1", "build", "{}"), "build"))

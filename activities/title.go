@@ -102,7 +102,7 @@ func (a *Activities) askForTitle(ctx context.Context, in thread.TitleStep, said 
 	provider, model, err := titleModel(a.cfg.TitleModel, a.cfg.Models)
 	if err != nil {
 		// This worker's configuration differs from that of the worker that requested the title.
-		a.log.WarnContext(ctx, "naming the thread", "thread", in.Thread.ThreadID, "error", err)
+		a.log.WarnContext(ctx, "generating a title failed", "thread", in.Thread.ThreadID, "error", err)
 		return thread.TitleReply{}, nil
 	}
 	step := a.begin(ctx, in.Thread, "", titleTimeout)
@@ -112,9 +112,9 @@ func (a *Activities) askForTitle(ctx context.Context, in thread.TitleStep, said 
 	})
 	switch {
 	case errors.Is(context.Cause(step.ctx), errShutdown):
-		return thread.TitleReply{}, temporal.NewApplicationErrorWithCause("The worker stopped while the thread was being named; the step is retried.", thread.ErrTypeRetry, errShutdown)
+		return thread.TitleReply{}, temporal.NewApplicationErrorWithCause("The worker stopped while it generated a title; the step is retried.", thread.ErrTypeRetry, errShutdown)
 	case err != nil:
-		a.log.WarnContext(ctx, "the model has no title for the thread", "thread", in.Thread.ThreadID, "model", a.cfg.TitleModel, "error", err)
+		a.log.WarnContext(ctx, "generating a title failed", "thread", in.Thread.ThreadID, "model", a.cfg.TitleModel, "error", err)
 		return thread.TitleReply{}, nil
 	}
 	return thread.TitleReply{Title: modelTitle(res.Content), Usage: res.Usage}, nil

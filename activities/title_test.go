@@ -189,7 +189,7 @@ func TestTitleOfSomebodyElseStays(t *testing.T) {
 func TestTitleEndsWhenTheThreadStops(t *testing.T) {
 	w := newWorld(t, titles)
 	w.model.answer = func(ctx context.Context, _ llm.Request, _ func(llm.Delta)) (llm.Response, error) {
-		// What is not about one turn is about all that runs.
+		// A notice without a turn is for all running steps.
 		_ = w.stream.Notify(context.Background(), stream.Key(ref), stream.Notice{})
 		<-ctx.Done()
 		return llm.Response{Content: "Half a"}, ctx.Err()
@@ -223,8 +223,7 @@ func TestRepliesSayThatThreadsAreNamed(t *testing.T) {
 	}
 }
 
-// TestTitleAfterAnOutage: what cannot be read or written is tried again, and then there
-// is one title.
+// TestTitleAfterAnOutage: failed reads and writes are retried, and then there is one title.
 func TestTitleAfterAnOutage(t *testing.T) {
 	broken := &outage{failed: map[string]bool{}}
 	w := newWorld(t, func(c *activities.Config) {
@@ -239,7 +238,7 @@ func TestTitleAfterAnOutage(t *testing.T) {
 	require.Len(t, w.model.requests, 2, "the title that could not be stored is gone")
 }
 
-// outage is a store that fails once at each thing that it is asked for.
+// outage is a store whose calls fail once each.
 type outage struct {
 	store.Store
 	failed map[string]bool

@@ -92,7 +92,7 @@ func TestCutAtWord(t *testing.T) {
 	}
 }
 
-// FuzzTitle: whatever a model or a person says, a title is one short line of text.
+// FuzzTitle: any text of a model or a person becomes one short line.
 func FuzzTitle(f *testing.F) {
 	for _, s := range []string{"Trip to Lisbon", "# **Title:** \"x\".", "<think>a</think>b", "```\na\n```", "@a @b: c", strings.Repeat("é", 100)} {
 		f.Add(s)

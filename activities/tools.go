@@ -314,7 +314,7 @@ const stopGrace = 30 * time.Second
 func (r *toolRun) within(ctx context.Context, t tool.Tool, call tool.Call) (tool.Result, error) {
 	res, err := runWithGrace(ctx, r.a.grace, func() (tool.Result, error) { return r.safely(ctx, t, call) })
 	if errors.Is(err, errIgnoredCancel) {
-		r.a.log.WarnContext(ctx, "tool does not stop; its run is given up", "thread", call.ThreadID, "agent", call.Agent,
+		r.a.log.WarnContext(ctx, "tool ignores cancellation; its run is abandoned", "thread", call.ThreadID, "agent", call.Agent,
 			"event", r.in.EventID, "traceId", r.in.TraceID, "toolCall", call.ID, "attempt", call.Attempt)
 	}
 	return res, err
@@ -351,7 +351,7 @@ func (r *toolRun) finish(ctx context.Context, status store.ToolStatus, res tool.
 	}
 	log.Output, log.FinishedAt = asJSON(res.Output), &now
 	if _, err := json.Marshal(res.Details); err != nil {
-		r.a.log.Warn("details of a tool's result have no JSON form", "thread", r.in.Thread.ThreadID, "toolCall", r.in.ToolCallID, "error", err)
+		r.a.log.Warn("details of a tool's result are not valid JSON", "thread", r.in.Thread.ThreadID, "toolCall", r.in.ToolCallID, "error", err)
 		res.Details = nil
 	}
 	id := event.ResultID(r.in.ToolCallID)
@@ -394,7 +394,7 @@ type progress struct {
 func (p *progress) publish(data any) {
 	e, err := p.shown(data)
 	if err != nil {
-		p.run.a.log.Warn("progress has no JSON form", "toolCall", p.run.in.ToolCallID, "error", err)
+		p.run.a.log.Warn("progress is not valid JSON", "toolCall", p.run.in.ToolCallID, "error", err)
 		return
 	}
 	p.mu.Lock()

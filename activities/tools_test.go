@@ -27,7 +27,7 @@ var add = tool.MustFunc("add", "Adds.", func(_ context.Context, _ tool.Call, in 
 	return in.A + in.B, nil
 })
 
-// raw is a tool without the comforts of tool.Func.
+// raw is a tool without tool.Func.
 type raw struct {
 	def  tool.Definition
 	runs atomic.Int32

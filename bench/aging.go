@@ -7,14 +7,14 @@ import (
 )
 
 const (
-	// youngTurn is the turn with which an old thread's is compared, and window how
-	// many turns around both are timed.
+	// youngTurn is the turn of a young thread that is compared with an old thread's, and window the
+	// number of turns around both that are timed.
 	youngTurn = 10
 	window    = 11
 )
 
-// aging compares turns of old threads with turns of young ones. Both are timed at
-// the same time, in turns, so that what else the machine does meets both.
+// aging compares turns of old threads with turns of young ones. Both are timed in alternation, so
+// that other load on the machine affects both.
 func (m *meter) aging(ctx context.Context) ([]agingRow, error) {
 	var rows []agingRow
 	for _, sd := range m.sides() {
@@ -61,7 +61,7 @@ func (m *meter) pair(ctx context.Context, sd side) (young, old []time.Duration, 
 	return times[0], times[1], nil
 }
 
-// grow opens a thread and brings it before a turn.
+// grow opens a thread and runs its turns up to a given one.
 func grow(ctx context.Context, t thread, turn int) error {
 	if err := t.first(ctx); err != nil {
 		return err

@@ -16,9 +16,9 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// The bare loop is the least that an agent on Temporal can be: messages live in the
-// workflow and go to the model's activity as a whole, each step is one activity.
-// There is no store, no stream, no interrupt, no approval and no continue-as-new.
+// The bare loop is the minimal agent on Temporal: messages live in the workflow, the model's
+// activity receives all of them, and each step is one activity. It has no store, stream,
+// interrupts, approvals or continue-as-new.
 const (
 	bareQueue    = "bench-bare"
 	bareWorkflow = "loop"
@@ -125,7 +125,7 @@ type bareActivities struct {
 	model *model
 	tools *tool.Set
 
-	// ended tells who waits for a turn of a signal what its reply is.
+	// ended delivers the reply of a turn to the sender of its signal.
 	ended sync.Map // turn id: chan string
 }
 
@@ -156,7 +156,7 @@ type bare struct {
 
 var _ side = (*bare)(nil)
 
-// newBare starts the worker of the bare loop, with the options of Threadmill's.
+// newBare starts the worker of the bare loop, with the same options as Threadmill's.
 func newBare(temporal client.Client, m *model) (*bare, func(), error) {
 	set, err := tool.NewSet(tools()...)
 	if err != nil {
@@ -202,7 +202,7 @@ func (t *bareThread) first(ctx context.Context) error {
 	return t.update(ctx, p, want)
 }
 
-// watch does nothing: the bare loop shows nothing while it works.
+// watch does nothing: the bare loop has no viewers.
 func (t *bareThread) watch(context.Context) error { return nil }
 
 func (t *bareThread) turn(ctx context.Context) error {

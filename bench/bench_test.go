@@ -14,7 +14,7 @@ import (
 	"github.com/threadmill/threadmill/store"
 )
 
-// TestTinyRun measures a little of everything. Its times mean nothing; its counts do.
+// TestTinyRun runs all measurements on a small scale. Its counts are meaningful, its times are not.
 func TestTinyRun(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "report.json")
 	var out, progress strings.Builder
@@ -52,7 +52,7 @@ func TestTinyRun(t *testing.T) {
 		strings.Count(out.String(), "\n| quick |")+strings.Count(out.String(), "\n| local |"), "a row for each case in both tables")
 }
 
-// TestTurns looks behind the counts: each turn is stored, with its tool.
+// TestTurns checks that each turn is stored, with its tool.
 func TestTurns(t *testing.T) {
 	o, err := parse([]string{"-memory"}, os.Stderr)
 	require.NoError(t, err)

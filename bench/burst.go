@@ -18,14 +18,14 @@ import (
 	"github.com/threadmill/threadmill/store"
 )
 
-// tickType is the type of the events of a burst. A rule keeps agents from looking at them.
+// tickType is the type of the events of a burst. A rule keeps them from agents.
 const tickType = "tick"
 
-// burstWithin bounds a burst, its processing included.
+// burstWithin bounds a burst with its processing.
 const burstWithin = 15 * time.Minute
 
-// burst compares turns of threads beside a thread that gets a great many events with their turns
-// when it does not.
+// burst compares turns of threads beside a thread that receives a burst of events with turns
+// without the burst.
 func (m *meter) burst(ctx context.Context) (*burstRow, error) {
 	row := &burstRow{Rate: m.Burst.Rate, Connections: m.Burst.Connections, Threads: m.Burst.Threads}
 	var ratios, perSecond, drained []float64
@@ -47,19 +47,19 @@ func (m *meter) burst(ctx context.Context) (*burstRow, error) {
 	return row, nil
 }
 
-// burstOutcome is one burst, and the turns of other threads before it and during it.
+// burstOutcome is the result of a burst, with the turns of other threads before and during it.
 type burstOutcome struct {
 	quiet, beside []time.Duration
 	events        int
-	again         int64         // posts that were told to come back later
+	again         int64         // posts that were rejected with Retry-After
 	took          time.Duration // until all were accepted
-	processed     time.Duration // from then on until all were processed
+	processed     time.Duration // from then until all were processed
 }
 
 func (b burstOutcome) perSecond() float64 { return float64(b.events) / b.took.Seconds() }
 
-// burstRound has other threads make turns, for as long as a burst is to take without it, and then
-// for as long as it takes.
+// burstRound lets other threads take turns, first without the burst for its planned duration, then
+// during it.
 func (m *meter) burstRound(ctx context.Context) (b burstOutcome, err error) {
 	ctx, cancel := context.WithTimeout(ctx, burstWithin)
 	defer cancel()
@@ -106,7 +106,7 @@ func (m *meter) burstRound(ctx context.Context) (b burstOutcome, err error) {
 	return b, m.checkBurst(ctx, id, p)
 }
 
-// beside has threads make turns, each at least one, until something has ended.
+// beside lets threads take turns, each at least one, until a channel is closed.
 func (m *meter) beside(ctx context.Context, threads []thread, something func() error) ([]time.Duration, error) {
 	ended, result := make(chan struct{}), error(nil)
 	go func() {
@@ -140,7 +140,7 @@ func (m *meter) beside(ctx context.Context, threads []thread, something func() e
 	return all, errors.Join(append(errs, result)...)
 }
 
-// posting is a burst on its way into a thread.
+// posting is a burst that is being posted to a thread.
 type posting struct {
 	BurstOptions
 	url    string
@@ -156,8 +156,8 @@ func newPosting(api, id string, o BurstOptions) *posting {
 	}
 }
 
-// all posts all events, each connection one after the other, each event when its time has come or
-// as soon after it as possible.
+// all posts all events over several connections, each event at its time or as soon afterwards as
+// possible.
 func (p *posting) all(ctx context.Context) error {
 	defer p.client.CloseIdleConnections()
 	began, errs := time.Now(), make([]error, p.Connections)
@@ -179,7 +179,7 @@ func (p *posting) all(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// tickID is the id of the i-th event.
+// tickID returns the id of the i-th event.
 func tickID(i int) string { return "e" + strconv.Itoa(i) }
 
 // insist posts an event until it is accepted.
@@ -200,7 +200,7 @@ func (p *posting) insist(ctx context.Context, i int) error {
 	}
 }
 
-// post posts an event. If it is to come again later, it returns when.
+// post posts an event. If it must be posted again, it returns the delay.
 func (p *posting) post(ctx context.Context, body []byte) (later time.Duration, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url, bytes.NewReader(body))
 	if err != nil {
@@ -240,7 +240,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// awaitIdle waits until a thread has processed what it has.
+// awaitIdle waits until a thread has processed its queue.
 func (m *meter) awaitIdle(ctx context.Context, id string) error {
 	for {
 		s, err := m.world.mill.threads.State(ctx, id)

@@ -28,7 +28,7 @@ func main() {
 	}
 }
 
-// run measures what the arguments ask for, and prints the report.
+// run runs the measurements that the arguments select, and prints the report.
 func run(ctx context.Context, args []string, out, progress io.Writer) (err error) {
 	o, err := parse(args, progress)
 	if err != nil {
@@ -58,7 +58,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 	return os.WriteFile(o.JSON, append(data, '\n'), 0o600)
 }
 
-// meter makes the measurements.
+// meter runs the measurements.
 type meter struct {
 	Options
 	world    *world

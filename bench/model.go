@@ -11,7 +11,7 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// Tools. Both do the same; Threadmill runs the quick one as a local activity.
+// The tools do the same; Threadmill runs the quick one as a local activity.
 const (
 	plainTool = "note"
 	quickTool = "peek"
@@ -21,10 +21,10 @@ const (
 type shape struct {
 	name string
 
-	// tool that the model calls once before it answers, if any.
+	// tool that the model calls once before it replies, if any.
 	tool string
 
-	// local: the bare loop runs the tool as a local activity too.
+	// local makes the bare loop run the tool as a local activity, too.
 	local bool
 	about string
 }
@@ -61,7 +61,7 @@ func shapeOf(name string) shape {
 	panic("no shape " + name)
 }
 
-// message is what a person says to get a turn of this shape.
+// message returns the message that causes a turn of this shape.
 func (s shape) message(n int) string {
 	if s.tool == "" {
 		return fmt.Sprintf("say %d", n)
@@ -69,14 +69,14 @@ func (s shape) message(n int) string {
 	return fmt.Sprintf("use %s for %d", s.tool, n)
 }
 
-// words is what every reply ends with, a token each.
+// words is the end of every reply, one token each.
 const words = " is what you said, and here are a few words more"
 
-// reply is what the model answers in the end.
+// reply returns the model's last reply.
 func reply(message string) string { return message + words }
 
-// model is the stand-in of both sides: it waits for nothing, streams its reply word
-// by word, and calls the tool that the person names.
+// model is the model of both sides: it replies without delay, streams word by word, and calls the
+// tool that the message names.
 type model struct{ calls atomic.Int64 }
 
 var _ llm.Provider = (*model)(nil)

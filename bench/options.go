@@ -17,41 +17,40 @@ const (
 	partBurst      = "burst"
 )
 
-// way is how a message gets into a thread, and how whoever sent it learns of the end
-// of its turn.
+// way is how a message reaches a thread, and how its sender learns of the end of its turn.
 type way string
 
 const (
-	// bySignal: the end comes to Threadmill's client as a server-sent event, and to
-	// the bare loop's by a channel of the process.
+	// bySignal reports the end to Threadmill's client as a server-sent event, and to the bare
+	// loop's by a channel in the process.
 	bySignal way = "signal"
-	// byUpdate: the end is the update's result.
+	// byUpdate reports the end as the update's result.
 	byUpdate way = "update"
 )
 
 // Options of a run.
 type Options struct {
-	// Parts, Shapes and Ways say what is measured.
+	// Parts, Shapes and Ways select the measurements.
 	Parts  []string `json:"parts"`
 	Shapes []string `json:"shapes"`
 	Ways   []way    `json:"ways"`
 
-	// Threads are the numbers of threads that are busy at once, Turns how many timed
-	// turns a round has in all, for each of these numbers.
+	// Threads are the numbers of concurrent threads, Turns the number of timed turns in a round for
+	// each of them.
 	Threads []int `json:"threads"`
 	Turns   []int `json:"turns"`
 
-	// Rounds are pairs of rounds, one on each side.
+	// Rounds is the number of pairs of rounds, one on each side.
 	Rounds int `json:"rounds"`
 
-	// Viewer watches each Threadmill thread over server-sent events.
+	// Viewer adds a viewer over server-sent events to each Threadmill thread.
 	Viewer bool `json:"viewer"`
 
-	// Old and Pairs: turns of an old thread (190) against those of a young one (10).
+	// Pairs is the number of comparisons of an old thread's turn (190) with a young one's (10).
 	Pairs int `json:"pairs"`
 	Old   int `json:"old"`
 
-	// Tokens is how many first tokens are timed.
+	// Tokens is the number of first tokens that are timed.
 	Tokens int `json:"tokens"`
 
 	Burst BurstOptions `json:"burst"`
@@ -63,14 +62,14 @@ type Options struct {
 	Profiles    string `json:"-"`
 }
 
-// BurstOptions say what comes at one thread, and what goes on beside it.
+// BurstOptions describe a burst of events and the concurrent threads.
 type BurstOptions struct {
-	// Rate is how many events are posted in each of Seconds, from so many Connections.
+	// Rate is the number of events in each of Seconds, over this number of Connections.
 	Rate        int `json:"rate"`
 	Seconds     int `json:"seconds"`
 	Connections int `json:"connections"`
 
-	// Threads make turns meanwhile.
+	// Threads is the number of threads that take turns meanwhile.
 	Threads int `json:"threads"`
 }
 

@@ -38,7 +38,7 @@ func summarize(values []float64) summary {
 	if len(v)%2 == 0 {
 		median = (v[mid-1] + v[mid]) / 2
 	}
-	// The least value that 95 of a hundred do not exceed.
+	// The least value that 95 % of the values do not exceed.
 	p95 := v[(len(v)*95+99)/100-1]
 	return summary{Median: median, Min: v[0], Max: v[len(v)-1], P95: p95, Count: len(v)}
 }
@@ -51,7 +51,7 @@ func milliseconds(times []time.Duration) []float64 {
 	return out
 }
 
-// report is the outcome of a run.
+// report is the result of a run.
 type report struct {
 	Date     time.Time         `json:"date"`
 	Took     string            `json:"took"`
@@ -84,7 +84,7 @@ type sideRow struct {
 	First     summary `json:"firstTurn"`
 }
 
-// agingRow is one side's turns of old threads against those of young ones.
+// agingRow compares one side's turns of old threads with those of young ones.
 type agingRow struct {
 	Side  string  `json:"side"`
 	Young int     `json:"youngTurn"`
@@ -99,23 +99,23 @@ type tokenRow struct {
 	Time  summary `json:"time"`
 }
 
-// burstRow compares turns beside a burst with turns without one. All its events are stored, once
-// each, and in order: or else there is no row.
+// burstRow compares turns during a burst with turns without one. It exists only if all events of
+// the burst are stored once, in order.
 type burstRow struct {
 	Rate        int `json:"rate"`
 	Connections int `json:"connections"`
 	Threads     int `json:"threads"`
 	Events      int `json:"events"`
 
-	// Again counts posts that were told to come back later.
+	// Again counts posts that were rejected with Retry-After.
 	Again int64 `json:"postedAgain"`
 
-	// PerSecond is how many events were accepted a second, Drained how many seconds the thread
-	// took after the last of them to process what still waited.
+	// PerSecond is the number of events accepted per second, Drained the number of seconds in which
+	// the thread then processed the rest of its queue.
 	PerSecond summary `json:"perSecond"`
 	Drained   summary `json:"drained"`
 
-	// Ratio is that of the medians, for each pair of rounds.
+	// Ratio is the ratio of the medians, for each pair of rounds.
 	Ratio  summary `json:"ratio"`
 	Quiet  summary `json:"quietTurn"`
 	Beside summary `json:"turnBeside"`

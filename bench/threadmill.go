@@ -51,7 +51,7 @@ func (t *millThread) first(ctx context.Context) error {
 	return t.update(ctx, p, want)
 }
 
-// watch connects a viewer, which sees what follows.
+// watch connects a viewer, which sees the following events.
 func (t *millThread) watch(ctx context.Context) (err error) {
 	if t.viewer {
 		t.view, err = watch(ctx, t.api, t.id)
@@ -81,7 +81,7 @@ func (t *millThread) update(ctx context.Context, p signals.Post, want string) er
 	return same(out.Message.Content, want)
 }
 
-// await waits until the viewer has seen a turn's last event.
+// await waits until the viewer has received a turn's last event.
 func (t *millThread) await(ctx context.Context, want string) error {
 	content := ""
 	for {
@@ -105,13 +105,13 @@ func (t *millThread) await(ctx context.Context, want string) error {
 	}
 }
 
-// finish waits until the viewer has seen everything, and lets it go.
+// finish waits until the viewer has received everything, and disconnects it.
 func (t *millThread) finish(ctx context.Context) error {
 	if t.view == nil {
 		return nil
 	}
 	defer t.view.close()
-	for t.seen < t.turns-1 { // it came after the first turn
+	for t.seen < t.turns-1 { // the viewer connected after the first turn
 		if err := t.await(ctx, ""); err != nil {
 			return err
 		}

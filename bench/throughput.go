@@ -14,8 +14,8 @@ import (
 
 // round is one round of one side.
 type round struct {
-	// first are the times of the first turns, of threads that all begin at once; turns
-	// those of the turns that follow.
+	// first are the times of the first turns, of threads that all start together; turns are those
+	// of the following turns.
 	first, turns []time.Duration
 	took         time.Duration
 }
@@ -42,7 +42,7 @@ func (m *meter) throughput(ctx context.Context) ([]throughputRow, error) {
 	return rows, nil
 }
 
-// warmUp lets both sides find their pollers and their memory.
+// warmUp lets both sides start their pollers and allocate memory.
 func (m *meter) warmUp(ctx context.Context) error {
 	threads, turns := m.Threads[len(m.Threads)-1], m.Turns[len(m.Turns)-1]
 	for _, s := range m.sides() {
@@ -55,7 +55,7 @@ func (m *meter) warmUp(ctx context.Context) error {
 
 func (m *meter) sides() []side { return []side{m.world.mill, m.world.bare} }
 
-// compare makes rounds in pairs; who comes first alternates.
+// compare runs rounds in pairs with alternating order.
 func (m *meter) compare(ctx context.Context, s shape, by way, threads, turns int) (throughputRow, error) {
 	var rounds [2][]round
 	for n := range m.Rounds {
@@ -73,7 +73,7 @@ func (m *meter) compare(ctx context.Context, s shape, by way, threads, turns int
 	return newThroughputRow(s, by, threads, rounds[0], rounds[1]), nil
 }
 
-// round has a number of threads make turns, all at once.
+// round lets a number of threads take turns concurrently.
 func (m *meter) round(ctx context.Context, sd side, s shape, by way, threads, turns int, label string) (round, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
@@ -81,7 +81,7 @@ func (m *meter) round(ctx context.Context, sd side, s shape, by way, threads, tu
 	for i := range all {
 		all[i] = sd.thread(s, by)
 	}
-	// What the round before left behind is not this one's.
+	// Garbage of the previous round must not count.
 	runtime.GC()
 	var r round
 	var err error
@@ -106,8 +106,8 @@ func (m *meter) round(ctx context.Context, sd side, s shape, by way, threads, tu
 	return r, err
 }
 
-// together has each thread do something a number of times, all threads at once, and
-// returns how long each time took.
+// together calls f a number of times for each thread, all threads concurrently, and returns the
+// duration of each call.
 func together(all []thread, times int, f func(thread) error) ([]time.Duration, error) {
 	took := make([]time.Duration, len(all)*times)
 	errs := make([]error, len(all))
@@ -127,7 +127,7 @@ func together(all []thread, times int, f func(thread) error) ([]time.Duration, e
 	return took, errors.Join(errs...)
 }
 
-// profile writes a CPU profile until it is stopped, if profiles are wanted.
+// profile writes a CPU profile until it is stopped, if profiles are configured.
 func (m *meter) profile(label string) (stop func() error, err error) {
 	if m.Profiles == "" || label == "" {
 		return func() error { return nil }, nil

@@ -10,11 +10,11 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// remoteAgent asks a model over HTTP, in OpenAI's protocol.
+// remoteAgent calls a model over HTTP, in OpenAI's protocol.
 const remoteAgent = "remote"
 
-// firstToken times the way of first tokens: from when the provider writes it to its
-// connection until the client of the API has it, over HTTP both.
+// firstToken measures the latency of first tokens: from the provider's write to its connection
+// until the client of the API has the token, both over HTTP.
 func (m *meter) firstToken(ctx context.Context) (*tokenRow, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
@@ -22,7 +22,7 @@ func (m *meter) firstToken(ctx context.Context) (*tokenRow, error) {
 	if err := threads.Open(ctx, id, signals.Start{Agents: []string{remoteAgent}}, nil); err != nil {
 		return nil, err
 	}
-	// The first turn makes the thread known to the API, and what it connects to.
+	// The first turn creates the thread and its connections.
 	if _, err := threads.Turn(ctx, id, signals.UserMessage(id, "ann", "hello")); err != nil {
 		return nil, err
 	}

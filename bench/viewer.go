@@ -12,7 +12,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
-// seen is an event and when the client had it.
+// seen is an event with the time at which the client received it.
 type seen struct {
 	event.AgentEvent
 	at time.Time
@@ -26,13 +26,13 @@ type viewer struct {
 	close  context.CancelFunc
 }
 
-// manyEvents is more than what a viewer gets while nobody takes its events.
+// manyEvents exceeds the events that a viewer receives while they are not read.
 const manyEvents = 1 << 14
 
-// browser keeps no connection: each viewer has its own.
+// browser reuses no connections: each viewer has its own.
 var browser = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
-// watch connects a viewer to what a thread does from now on.
+// watch connects a viewer to a thread's new events.
 func watch(ctx context.Context, api, id string) (*viewer, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, api+"/v1/threads/"+id+"/events?from=now", nil)

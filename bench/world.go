@@ -34,7 +34,7 @@ import (
 
 const millQueue = "bench-threadmill"
 
-// world has both sides on one Temporal server.
+// world runs both sides on one Temporal server.
 type world struct {
 	log      *slog.Logger
 	dir      string
@@ -45,27 +45,27 @@ type world struct {
 	mill     *mill
 	bare     *bare
 
-	// stops undo what has been started.
+	// stops stop the parts that were started.
 	stops []func() error
 }
 
-// side is one of the two that are compared.
+// side is one of the compared systems.
 type side interface {
 	name() string
 
-	// thread makes a thread, and starts nothing.
+	// thread returns a thread, and starts nothing.
 	thread(s shape, by way) thread
 }
 
-// thread is a conversation. Its turns come one after the other.
+// thread is a conversation with sequential turns.
 type thread interface {
 	// first opens the thread with a message and waits for the end of its turn.
 	first(ctx context.Context) error
-	// watch connects who watches.
+	// watch connects a viewer.
 	watch(ctx context.Context) error
-	// turn sends a message, and waits for the end of its turn and checks its reply.
+	// turn sends a message, waits for the end of its turn and checks its reply.
 	turn(ctx context.Context) error
-	// finish waits until everything has been seen.
+	// finish waits until the viewer has received everything.
 	finish(ctx context.Context) error
 }
 
@@ -80,7 +80,7 @@ var ids atomic.Int64
 
 func newID(prefix string) string { return fmt.Sprintf("%s%d", prefix, ids.Add(1)) }
 
-// workerOptions are those of [threadmill.Runtime.Work].
+// workerOptions are the options of [threadmill.Runtime.Run].
 func workerOptions() worker.Options {
 	return worker.Options{
 		WorkflowTaskPollerBehavior: worker.NewPollerBehaviorAutoscaling(worker.PollerBehaviorAutoscalingOptions{}),
@@ -121,7 +121,7 @@ func newWorld(ctx context.Context, o Options, log *slog.Logger) (_ *world, err e
 
 func (w *world) onStop(f func() error) { w.stops = append(w.stops, f) }
 
-// stop stops what has been started, in reverse order.
+// stop stops the started parts, in reverse order.
 func (w *world) stop() error {
 	var err error
 	for i := len(w.stops) - 1; i >= 0; i-- {
@@ -210,7 +210,7 @@ func (w *world) startThreadmill(ctx context.Context, o Options, m *model) error 
 	w.onStop(func() error { runtime.CloseStreams(); return api.Close() })
 	w.mill = &mill{threads: runtime.Client(), api: "http://" + listener.Addr().String(), viewer: o.Viewer}
 
-	// The worker outlives ctx: what runs when a measurement is given up still ends.
+	// The worker outlives ctx: when a measurement is aborted, running steps still end.
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
 	go func() { ended <- runtime.Run(running) }()

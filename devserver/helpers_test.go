@@ -24,8 +24,7 @@ import (
 const (
 	childEnv = "THREADMILL_DEVSERVER_TEST_CHILD"
 
-	// patience bounds every wait for what must happen. It is far more than any of that
-	// takes on a busy machine: what uses it up hangs.
+	// patience bounds every wait for an expected event, far above its duration on a busy machine.
 	patience = 2 * time.Minute
 	tick     = 20 * time.Millisecond
 )
@@ -39,10 +38,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// anyPort are flags for a server that gets in nobody's way.
+// anyPort are flags for a server on free ports.
 var anyPort = []string{"--http", "127.0.0.1:0", "--temporal", "127.0.0.1:0", "--ui", "127.0.0.1:0"}
 
-// clean takes away what would change the configuration, and moves to an empty folder.
+// clean removes variables that would change the configuration, and changes to an empty folder.
 func clean(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{
@@ -53,7 +52,7 @@ func clean(t *testing.T) {
 	t.Chdir(t.TempDir())
 }
 
-// buffer collects what several goroutines write.
+// buffer collects the output of several goroutines.
 type buffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -71,7 +70,7 @@ func (b *buffer) String() string {
 	return b.buf.String()
 }
 
-// execute runs the program in this process until it ends, or ctx.
+// execute runs the program in this process until it or ctx ends.
 func execute(ctx context.Context, out, errs io.Writer, args ...string) int {
 	cmd := command()
 	cmd.SetArgs(args)
@@ -80,7 +79,7 @@ func execute(ctx context.Context, out, errs io.Writer, args ...string) int {
 	return program.Execute(ctx, cmd)
 }
 
-// running is a devserver that has said that it is ready.
+// running is a devserver that is ready.
 type running struct {
 	t      *testing.T
 	block  string
@@ -112,7 +111,7 @@ func start(t *testing.T, args ...string) *running {
 	return r
 }
 
-// spawn starts a devserver as a process of its own.
+// spawn starts a devserver as a separate process.
 func spawn(t *testing.T, args ...string) (*running, *exec.Cmd) {
 	t.Helper()
 	r := &running{t: t, stderr: &buffer{}, exited: make(chan struct{})}
@@ -124,7 +123,7 @@ func spawn(t *testing.T, args ...string) (*running, *exec.Cmd) {
 	require.NoError(t, cmd.Start())
 	go func() {
 		defer close(r.exited)
-		// The exit code says it all.
+		// The exit code contains the result.
 		_ = cmd.Wait()
 		r.code = cmd.ProcessState.ExitCode()
 		_ = w.Close()
@@ -137,7 +136,7 @@ func spawn(t *testing.T, args ...string) (*running, *exec.Cmd) {
 	return r, cmd
 }
 
-// awaitReady reads the block up to its last line.
+// awaitReady reads the start message to its last line.
 func (r *running) awaitReady(out io.Reader) {
 	r.t.Helper()
 	begin := time.Now()
@@ -166,7 +165,7 @@ func (r *running) awaitReady(out io.Reader) {
 	r.api = r.row("API")
 }
 
-// row is a value of the block.
+// row is a value of the start message.
 func (r *running) row(name string) string {
 	r.t.Helper()
 	for line := range strings.Lines(r.block) {
@@ -191,7 +190,7 @@ func (r *running) awaitExit() int {
 	return r.code
 }
 
-// stop stops a devserver in this process, as a signal does.
+// stop stops a devserver in this process, like a signal.
 func (r *running) stop() int {
 	r.t.Helper()
 	r.end()
@@ -225,7 +224,7 @@ func (r *running) contents(thread string) []string {
 	return list
 }
 
-// watch opens a thread's event stream, and returns its lines as they come.
+// watch opens a thread's event stream and returns its lines as they arrive.
 func (r *running) watch(thread string) (lines <-chan string, end <-chan error) {
 	r.t.Helper()
 	req, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, r.api+"/v1/threads/"+thread+"/events", nil)

@@ -35,8 +35,7 @@ hooks:
     timeout: 1s
 `
 
-// blockPrompt is a hook workflow as one in any language would be: it knows JSON, and
-// nothing of Threadmill.
+// blockPrompt is a hook workflow as in any other language: it uses JSON, and nothing of Threadmill.
 func blockPrompt(_ workflow.Context, request map[string]any) (map[string]any, error) {
 	event, _ := request["event"].(map[string]any)
 	message, _ := event["message"].(map[string]any)
@@ -48,8 +47,8 @@ func blockPrompt(_ workflow.Context, request map[string]any) (map[string]any, er
 	return map[string]any{"responses": []any{answer}}, nil
 }
 
-// TestHookWorkflowByConfiguration: S0-15, S0-23. Somebody who writes no Go names a hook
-// workflow in the file, and runs it on a worker of their own.
+// TestHookWorkflowByConfiguration: S0-15, S0-23. Without any Go, the file names a hook workflow,
+// which runs on a separate worker.
 func TestHookWorkflowByConfiguration(t *testing.T) {
 	clean(t)
 	require.NoError(t, os.WriteFile(defaultConfig, []byte(guardedYAML), 0o600))
@@ -146,7 +145,7 @@ func decidingOn(ctx context.Context, t require.TestingT, c client.Client, thread
 	return state.Turn.Deciding
 }
 
-// detailsOf is what Temporal's Web UI shows as the workflow's current details.
+// detailsOf returns the workflow's current details, as in Temporal's Web UI.
 func detailsOf(ctx context.Context, t require.TestingT, c client.Client, thread string) string {
 	answer, err := c.QueryWorkflow(ctx, thread, "", "__temporal_workflow_metadata")
 	require.NoError(t, err)
@@ -155,7 +154,7 @@ func detailsOf(ctx context.Context, t require.TestingT, c client.Client, thread 
 	return about.GetCurrentDetails()
 }
 
-// TestHooksWithMistakes: nothing starts with hooks that nobody would be asked by.
+// TestHooksWithMistakes: with an invalid hook, nothing starts.
 func TestHooksWithMistakes(t *testing.T) {
 	clean(t)
 	require.NoError(t, os.WriteFile(defaultConfig, []byte(strings.Replace(guardedYAML, "guards", signals.DefaultTaskQueue, 1)), 0o600))

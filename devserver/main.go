@@ -1,15 +1,15 @@
-// Command devserver is everything in one process: Temporal with its Web UI, the
-// store, a worker and the HTTP API. There is nothing to install beside it.
+// Command devserver runs everything in one process: Temporal with its Web UI, the store, a worker
+// and the HTTP API. It needs no other servers.
 //
 //	go run ./devserver
 //
-// It keeps its data in ./.threadmill (--data), or nowhere with --memory. It reads
-// threadmill.yaml if there is one (--config); without, there is one agent, with a
-// model of OpenAI if OPENAI_API_KEY is set and an offline stand-in otherwise.
-// DATABASE_URL and NATS_URL replace the built-in store and live stream.
+// Its data is in ./.threadmill (--data) or, with --memory, in memory. It reads threadmill.yaml if
+// the file exists (--config); otherwise there is one agent, with an OpenAI model if OPENAI_API_KEY
+// is set and the offline model if not. DATABASE_URL and NATS_URL replace the built-in store and
+// live stream.
 //
-// A process that is stopped or killed loses nothing: start it again, and threads go
-// on. The first SIGINT or SIGTERM stops it cleanly, the second at once.
+// A stopped or killed process loses nothing: threads continue after a restart. The first SIGINT or
+// SIGTERM stops it cleanly, the second immediately.
 package main
 
 import (
@@ -75,7 +75,7 @@ func command() *cobra.Command {
 	return cmd
 }
 
-// complete checks the flags and looks for a configuration.
+// complete checks the flags and looks for a configuration file.
 func (o *options) complete(dataGiven bool) error {
 	if o.memory && dataGiven {
 		return program.Usagef("--memory: --data is given as well: keep one of them")
@@ -105,7 +105,7 @@ func (o *options) complete(dataGiven bool) error {
 	return nil
 }
 
-// checkIP refuses what the embedded server cannot listen on.
+// checkIP rejects addresses that the embedded server cannot listen on.
 func checkIP(flag, addr string) error {
 	if err := program.ValidateAddr(flag, addr); err != nil {
 		return err

@@ -101,7 +101,7 @@ func TestConfigurationInTheFolder(t *testing.T) {
 	require.Equal(t, program.ExitOK, r.stop())
 }
 
-// requireMistake runs the program, which must end with the code and say one line.
+// requireMistake runs the program, which must exit with the code and one line.
 func requireMistake(t *testing.T, code int, line string, args ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -163,11 +163,11 @@ func TestMistakes(t *testing.T) {
 	})
 }
 
-// deaf is an address that nobody listens on, nor is given by the kernel.
+// deaf is an address without a listener, which the kernel never assigns.
 const deaf = "127.0.0.1:1"
 
-// counts gets the model of thread "cut" to count, and returns once it does. The viewer is
-// there first: whoever comes when the turn has ended is shown no pieces.
+// counts makes the model of thread "cut" count, and returns once it does. The viewer connects
+// first: after the turn, viewers see no pieces.
 func (r *running) counts(to int) (end <-chan error) {
 	r.t.Helper()
 	status, body := r.do(http.MethodPost, "/v1/threads", `{"id":"cut"}`)
@@ -212,7 +212,7 @@ func TestSignals(t *testing.T) {
 	t.Run("a second SIGINT ends it at once", func(t *testing.T) {
 		r, cmd := spawn(t, "--memory")
 		r.counts(10_000)
-		// Those that come right after the first count as the first.
+		// Signals right after the first count as the same one.
 		require.Eventually(t, func() bool {
 			_ = cmd.Process.Signal(syscall.SIGINT)
 			select {

@@ -24,7 +24,7 @@ const (
 	lookEvery   = 10 * time.Millisecond
 )
 
-// awaitReady waits until the API answers and the worker takes tasks.
+// awaitReady waits until the API responds and the worker accepts tasks.
 func (s *server) awaitReady(ctx context.Context) error {
 	within, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
@@ -72,12 +72,12 @@ func (s *server) workerPolls(ctx context.Context) error {
 		return err
 	}
 	if len(queue.GetPollers()) == 0 {
-		return errors.New("the worker takes no tasks")
+		return errors.New("the worker accepts no tasks")
 	}
 	return nil
 }
 
-// announce says where everything is, and what to do next.
+// announce prints the addresses and the next command.
 func (s *server) announce(out io.Writer) {
 	fmt.Fprintln(out, "Threadmill is ready.")
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -98,7 +98,7 @@ func (s *server) announce(out io.Writer) {
 	if len(s.settings.Hooks) > 0 {
 		row("Hooks", "%s; each needs a worker there", s.settings.WhichHooks())
 	}
-	// Nothing is written before Flush, and nobody can be told if that fails.
+	// Nothing is written before Flush, and its error has no reader.
 	_ = w.Flush()
 	fmt.Fprintf(out, "\nTalk to it:  %s\n", s.chat())
 }
@@ -129,7 +129,7 @@ func (s *server) whichAgents() string {
 	return text
 }
 
-// chat is the command that reaches this server.
+// chat returns the command that connects to this server.
 func (s *server) chat() string {
 	cmd := "go run ./starter chat"
 	if s.temporal.Addr() != embedded.DefaultAddr {

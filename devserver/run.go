@@ -26,12 +26,12 @@ const (
 	databaseFile    = "threadmill.db"
 	workspaceFolder = "workspace"
 
-	// What the parts of a clean stop may take; Temporal itself takes a second or two.
+	// The time limits for parts of a clean stop; Temporal itself needs a second or two.
 	answerWithin = 2 * time.Second
 	drainWithin  = 3 * time.Second
 )
 
-// run starts everything, says so on out when it answers, and stops it when ctx ends.
+// run starts all parts, announces them on out when they are ready, and stops them when ctx ends.
 func run(ctx context.Context, o options, log *slog.Logger, out io.Writer) error {
 	s := &server{options: o, log: log}
 	defer s.stop()
@@ -53,7 +53,7 @@ func run(ctx context.Context, o options, log *slog.Logger, out io.Writer) error 
 	}
 }
 
-// server is what runs.
+// server has the running parts.
 type server struct {
 	options
 	log *slog.Logger
@@ -71,13 +71,13 @@ type server struct {
 	worker  *program.Worker
 	web     *program.HTTP
 
-	// stops undo what has been started.
+	// stops stop the parts that were started.
 	stops []func()
 }
 
 func (s *server) onStop(f func()) { s.stops = append(s.stops, f) }
 
-// stop stops what has been started, in reverse order.
+// stop stops the started parts, in reverse order.
 func (s *server) stop() {
 	for i := len(s.stops) - 1; i >= 0; i-- {
 		s.stops[i]()
@@ -102,8 +102,7 @@ func (s *server) start(ctx context.Context) error {
 	return nil
 }
 
-// openFolder makes the data folder; with --memory one for commands alone, which goes
-// in the end.
+// openFolder creates the data folder or, with --memory, a temporary one for commands.
 func (s *server) openFolder(context.Context) error {
 	if s.memory {
 		dir, err := os.MkdirTemp("", "threadmill-")
@@ -130,7 +129,7 @@ func (s *server) load(context.Context) (err error) {
 func (s *server) startTemporal(ctx context.Context) error {
 	cfg := embedded.Config{
 		DataDir: s.data, Addr: s.temporalAddr, UIAddr: s.uiAddr, AllowedHosts: s.settings.AllowedHosts, SearchAttributes: searchattr.Types(), Logger: s.log,
-		// What Temporal calls info is for its own developers.
+		// Temporal's info messages are for its own developers.
 		LogLevel: max(s.logLevel, slog.LevelWarn),
 	}
 	if s.memory {
@@ -143,7 +142,7 @@ func (s *server) startTemporal(ctx context.Context) error {
 	s.onStop(s.temporal.Stop)
 	s.client, err = client.DialContext(ctx, client.Options{
 		HostPort: s.temporal.Addr(), Namespace: s.temporal.Namespace(), Logger: program.TemporalLogger(s.log),
-		// On a busy machine the server, which has just begun, may take its time.
+		// On a busy machine, the new server may be slow.
 		ConnectionOptions: client.ConnectionOptions{GetSystemInfoTimeout: readyWithin},
 	})
 	if err != nil {
@@ -153,7 +152,7 @@ func (s *server) startTemporal(ctx context.Context) error {
 	return nil
 }
 
-// explain names the flag of what the embedded server could not have.
+// explain names the flag of an address or folder that the embedded server could not use.
 func (s *server) explain(err error) error {
 	var port *embedded.PortError
 	switch {
@@ -201,7 +200,7 @@ func (s *server) openStream(ctx context.Context) (err error) {
 
 func (s *server) closed(what string, err error) {
 	if err != nil {
-		s.log.Warn("did not close cleanly", "component", what, "error", err)
+		s.log.Warn("closing failed", "component", what, "error", err)
 	}
 }
 
@@ -216,7 +215,7 @@ func (s *server) newRuntime(context.Context) (err error) {
 	return err
 }
 
-// serve starts the worker and the API. In the end the API stops first.
+// serve starts the worker and the API. The API stops first.
 func (s *server) serve(l net.Listener) {
 	s.worker = program.StartWorker(s.runtime)
 	s.onStop(s.worker.Stop)

@@ -5,8 +5,8 @@
 //	starter send t1 "hello" --wait
 //	starter approve t1 call_1
 //
-// It asks Temporal directly for all that Temporal can answer, and the HTTP API only
-// for live output and stored messages. See package cli.
+// It uses Temporal directly where possible, and the HTTP API only for live output and stored
+// messages. See package cli.
 package main
 
 import (

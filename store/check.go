@@ -18,11 +18,11 @@ import (
 var ErrInvalid = errors.New("cannot be stored")
 
 // Validate returns an [ErrInvalid] error unless both parts of the key are set and [Storable].
-func (key Key) Validate() error {
-	if err := checkWord("namespace", key.Namespace); err != nil {
+func (k Key) Validate() error {
+	if err := checkWord("namespace", k.Namespace); err != nil {
 		return err
 	}
-	return checkWord("threadId", key.ThreadID)
+	return checkWord("threadId", k.ThreadID)
 }
 
 // Storable reports whether s can be an identifier in every driver: it is valid UTF-8 without NUL

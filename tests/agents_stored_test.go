@@ -14,7 +14,7 @@ import (
 	"github.com/threadmill/threadmill/tests/internal/world"
 )
 
-// callAPI sends a request whose body is JSON, if there is one, and demands the status.
+// callAPI sends a request, with a JSON body if there is one, and requires the status.
 func callAPI(w *world.World, method, path, body string, status int) string {
 	w.T.Helper()
 	req, err := http.NewRequestWithContext(w.Ctx(), method, w.API.URL+path, strings.NewReader(body))
@@ -29,8 +29,7 @@ func callAPI(w *world.World, method, path, body string, status int) string {
 	return string(answer)
 }
 
-// shownLast is what the model was shown with the last call: its system message, and the
-// names of its tools.
+// shownLast returns the system message and the tool names of the last model call.
 func shownLast(w *world.World) (system string, tools []string) {
 	w.T.Helper()
 	requests := w.Provider.Requests()
@@ -46,7 +45,7 @@ func shownLast(w *world.World) (system string, tools []string) {
 	return body.Messages[0].Content, tools
 }
 
-// TestStoredAgents defines agents by the API while a thread runs.
+// TestStoredAgents defines agents over the API while a thread runs.
 func TestStoredAgents(t *testing.T) {
 	t.Parallel()
 	for name, options := range map[string]world.Options{"sqlite": {}, "postgres": {Postgres: true}} {

@@ -17,8 +17,8 @@ import (
 // camera is run by a connected client.
 var camera = tool.Client(tool.Definition{Name: "camera", Description: "Takes a photo."})
 
-// waitingIn waits until GET /v1/approvals lists n calls, and returns them by their threads. A
-// thread that is slow to answer is left out for once, and without any other it is an error.
+// waitingIn waits until GET /v1/approvals lists n calls, and returns them by thread. A slow thread
+// may be missing for a moment, and if no other is listed the response is an error.
 func waitingIn(t *testing.T, w *world.World, n int) map[string]string {
 	t.Helper()
 	var out map[string]string
@@ -41,7 +41,7 @@ func waitingIn(t *testing.T, w *world.World, n int) map[string]string {
 	return out
 }
 
-// TestApprovalsOverTheAPI follows what people do about tool calls, as they do it over HTTP.
+// TestApprovalsOverTheAPI decides on tool calls over HTTP.
 func TestApprovalsOverTheAPI(t *testing.T) {
 	w := world.New(t, world.Options{Tools: []tool.Tool{camera}, Agents: []agent.Agent{{
 		Name: "careful", Model: "openai/stand-in", Tools: []string{"note", "camera"}, Approvals: map[string]agent.Policy{"note": agent.PolicyAlways},

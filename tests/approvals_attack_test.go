@@ -21,7 +21,7 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// TestDecisionsFromElsewhere decides on a call from where it does not wait.
+// TestDecisionsFromElsewhere decides on a call in threads where it does not wait.
 func TestDecisionsFromElsewhere(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
 	o := newOffice(t, world.Options{Tools: []tool.Tool{s}})
@@ -54,8 +54,8 @@ func TestDecisionsFromElsewhere(t *testing.T) {
 	require.Empty(t, s.seen())
 }
 
-// TestGrantsOfOtherNamespaces has a thread of the same name, the same agent and the same
-// store make a call that was granted in another namespace.
+// TestGrantsOfOtherNamespaces: a grant does not cover the same call by the same agent in a thread
+// of the same name in another namespace.
 func TestGrantsOfOtherNamespaces(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
 	o := newOffice(t, world.Options{Tools: []tool.Tool{s}})
@@ -76,7 +76,7 @@ func TestGrantsOfOtherNamespaces(t *testing.T) {
 	c.runsUnasked(`use spied {}`)
 }
 
-// TestSwappedCalls decides on a call as if it were another.
+// TestSwappedCalls decides on a call with the description of another one.
 func TestSwappedCalls(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
 	o := newOffice(t, world.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
@@ -117,8 +117,7 @@ func TestSwappedCalls(t *testing.T) {
 	})
 }
 
-// TestReplayedDecision decides on a call that was asked about again as it was decided on
-// before.
+// TestReplayedDecision repeats the decision of the first round in the second.
 func TestReplayedDecision(t *testing.T) {
 	s := newRedefined("spied", nil)
 	c := newOffice(t, world.Options{Tools: []tool.Tool{s}}).talk(t)
@@ -145,7 +144,7 @@ func TestReplayedDecision(t *testing.T) {
 	require.Len(t, approvalsOf(c.World, c.id, q.ToolCallID), 2, "one decision for each round")
 }
 
-// TestLateDecisions decides on calls that have their result already.
+// TestLateDecisions decides on calls that already have their results.
 func TestLateDecisions(t *testing.T) {
 	t.Parallel()
 	s := newSpy("spied", tool.NeedsApproval(""))
@@ -196,7 +195,7 @@ func TestLateDecisions(t *testing.T) {
 	require.Empty(t, s.seen())
 }
 
-// TestConflictingDecisions has people approve and deny the same call at once.
+// TestConflictingDecisions approves and denies the same call concurrently.
 func TestConflictingDecisions(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
 	c := newOffice(t, world.Options{Tools: []tool.Tool{s}}).talk(t)
@@ -228,7 +227,7 @@ func TestConflictingDecisions(t *testing.T) {
 	require.Len(t, s.seen(), map[event.Decision]int{event.DecisionApprove: 1, event.DecisionDeny: 0}[stands])
 }
 
-// TestWhoMayDecideOnCalls decides as somebody who may not.
+// TestWhoMayDecideOnCalls: decisions of others than the approvers are rejected.
 func TestWhoMayDecideOnCalls(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
 	o := newOffice(t, world.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
@@ -266,7 +265,7 @@ func TestWhoMayDecideOnCalls(t *testing.T) {
 	require.Len(t, s.seen(), 2)
 }
 
-// TestSamePersonTwice has one person approve again what several have to approve.
+// TestSamePersonTwice: two approvals of one person do not make a quorum of two.
 func TestSamePersonTwice(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
 	c := newOffice(t, world.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{

@@ -16,8 +16,8 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// clientTools run in a connected client. The second is answered at once or never, and
-// people have to approve calls of the third.
+// clientTools run in a connected client. The second has a short timeout, and calls of the third
+// need approval.
 func clientTools() []tool.Tool {
 	parameters := json.RawMessage(`{"type":"object","properties":{"of":{"type":"string"}},"additionalProperties":false}`)
 	return []tool.Tool{
@@ -27,8 +27,7 @@ func clientTools() []tool.Tool {
 	}
 }
 
-// atClient says what makes the agent call a tool that a client runs, and returns what that
-// client is shown.
+// atClient makes the agent call a client-side tool, and returns the call that the client gets.
 func (c talk) atClient(lines ...string) (posted string, call event.ClientCall) {
 	c.t.Helper()
 	posted = c.post(lines...)
@@ -51,7 +50,7 @@ func (c talk) awaitClient(n int) (calls []event.ClientCall) {
 	return calls
 }
 
-// answers answers a call by update, and expects an outcome.
+// answers returns a result of a call by update, and requires an outcome.
 func (c talk) answers(want signals.DecideOutcome, r signals.ToolResult) {
 	c.t.Helper()
 	if r.By == "" {
@@ -73,7 +72,7 @@ func (c talk) answered(call event.ClientCall, output string, isError bool) {
 	require.Equal(c.t, call.MessageID, m.ReplyToMessageID)
 }
 
-// TestClientRunsTools has calls run by a connected client.
+// TestClientRunsTools lets a connected client run calls.
 func TestClientRunsTools(t *testing.T) {
 	o := newOffice(t, world.Options{NoWorker: true, Tools: clientTools()})
 	stop := o.StartWorker()
@@ -144,7 +143,7 @@ func TestClientRunsTools(t *testing.T) {
 	})
 }
 
-// TestClientAnswersThatDoNotFit answers calls of clients in ways that change nothing.
+// TestClientAnswersThatDoNotFit: invalid results change nothing.
 func TestClientAnswersThatDoNotFit(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t, world.Options{Tools: clientTools(), Agents: []agent.Agent{
@@ -197,7 +196,7 @@ func TestClientAnswersThatDoNotFit(t *testing.T) {
 	t.Run("after its deadline", func(t *testing.T) {
 		c := o.talk(t, "alice")
 		c.completes(c.post("use glance {}"))
-		// Looked up afterwards: its time may pass while a busy machine looks for it.
+		// Looked up afterwards: the call may time out while a busy machine looks for it.
 		call := world.Payload[event.ClientCall](c.World, only(t, ofType(c.World, c.id, event.TypeClientCall)))
 		require.Equal(t, time.Second, call.ExpiresAt.Sub(call.RequestedAt))
 		c.answered(call, "Error: no client has answered the call within 1s", true)
@@ -224,7 +223,7 @@ func TestClientAnswersThatDoNotFit(t *testing.T) {
 	})
 }
 
-// tooLateFor answers a call that has its result.
+// tooLateFor returns a result of a call that already has one.
 func (c talk) tooLateFor(call event.ClientCall) {
 	c.t.Helper()
 	kept := results(c.World, c.id)
@@ -235,7 +234,7 @@ func (c talk) tooLateFor(call event.ClientCall) {
 	require.Equal(c.t, kept, results(c.World, c.id))
 }
 
-// TestClientRunsWhatIsApproved has people approve a call before a client is asked to run it.
+// TestClientRunsWhatIsApproved: a client gets a call only after its approval.
 func TestClientRunsWhatIsApproved(t *testing.T) {
 	o := newOffice(t, world.Options{Tools: clientTools()})
 	t.Run("approved: it waits for its client then", func(t *testing.T) {

@@ -23,8 +23,7 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// TestArgumentsAreCheckedFirst has an agent call a tool that asks, with arguments that
-// do not fit it.
+// TestArgumentsAreCheckedFirst: calls with invalid arguments need no approval.
 func TestArgumentsAreCheckedFirst(t *testing.T) {
 	ran := 0
 	deploy := tool.MustFunc("deploy", "Deploys.", func(context.Context, tool.Call, struct {
@@ -57,7 +56,7 @@ func TestArgumentsAreCheckedFirst(t *testing.T) {
 	require.Empty(t, ofType(c.World, c.id, event.TypeApprovalRequest), "nobody is asked what cannot run")
 }
 
-// TestApprovalHasNoEnd has a call wait while its worker is away.
+// TestApprovalHasNoEnd: a call waits without a worker.
 func TestApprovalHasNoEnd(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval("it spies"))
 	o := newOffice(t, world.Options{NoWorker: true, Tools: []tool.Tool{s}})
@@ -87,7 +86,7 @@ func TestApprovalHasNoEnd(t *testing.T) {
 	})
 }
 
-// TestApproveOnce approves a call, and has the agent make the same call again.
+// TestApproveOnce: after an approval with scope once, the same call needs approval again.
 func TestApproveOnce(t *testing.T) {
 	c := newOffice(t, world.Options{}).talk(t)
 	posted, q := c.asks(touches("once"))
@@ -115,7 +114,7 @@ func TestApproveOnce(t *testing.T) {
 	})
 }
 
-// TestApproveForTheSession approves all calls like one, which others are not.
+// TestApproveForTheSession: an approval with scope session covers equal calls and no others.
 func TestApproveForTheSession(t *testing.T) {
 	s, other := newSpy("spied", tool.NeedsApproval("")), newSpy("other", tool.NeedsApproval(""))
 	o := newOffice(t, world.Options{Tools: []tool.Tool{s, other}})
@@ -154,7 +153,7 @@ func TestApproveForTheSession(t *testing.T) {
 	require.Empty(t, other.seen())
 }
 
-// TestDenialIsTold denies calls, with and without a reason.
+// TestDenialIsTold: the agent sees denials with and without a reason.
 func TestDenialIsTold(t *testing.T) {
 	c := newOffice(t, world.Options{}).talk(t)
 	for reason, want := range map[string]string{"": thread.DeniedText, "not on a Friday": thread.DeniedText + " Reason: not on a Friday"} {
@@ -172,7 +171,7 @@ func TestDenialIsTold(t *testing.T) {
 	require.Equal(t, "Tool execution was denied by the user.", thread.DeniedText)
 }
 
-// TestApprovalsAreRecords puts approvals into the store, and nowhere else.
+// TestApprovalsAreRecords: approvals are in the store and nowhere else.
 func TestApprovalsAreRecords(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
 	o := newOffice(t, world.Options{Tools: []tool.Tool{s}})
@@ -199,7 +198,7 @@ func TestApprovalsAreRecords(t *testing.T) {
 	})
 }
 
-// TestStoredCallRuns has people say what they think they decide on.
+// TestStoredCallRuns: the description of a call in a decision does not change what runs.
 func TestStoredCallRuns(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
 	o := newOffice(t, world.Options{Tools: []tool.Tool{s}})
@@ -230,7 +229,7 @@ func TestStoredCallRuns(t *testing.T) {
 	})
 }
 
-// TestDecisionsAtOnce sends the same decision over every way in, at the same moment.
+// TestDecisionsAtOnce sends the same decision concurrently over every entry point.
 func TestDecisionsAtOnce(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
 	c := newOffice(t, world.Options{Tools: []tool.Tool{s}}).talk(t)
@@ -251,7 +250,7 @@ func TestDecisionsAtOnce(t *testing.T) {
 	wg.Wait()
 	close(outcomes)
 	c.completes(posted)
-	c.Say(c.id, "are you done?") // by now the thread has taken in the last signal
+	c.Say(c.id, "are you done?") // afterwards the thread has handled the last signal
 	t.Run("S4-94 the tool has run once", func(t *testing.T) {
 		require.Len(t, s.seen(), 1)
 		require.Len(t, toolLogs(c.World, c.id), 1)
@@ -269,7 +268,7 @@ func TestDecisionsAtOnce(t *testing.T) {
 	require.Empty(t, ofType(c.World, c.id, event.TypeRejected), "saying the same twice is no mistake")
 }
 
-// TestWhoAllowedWhat reads what was asked, decided and done.
+// TestWhoAllowedWhat reads requests, decisions and results from the records.
 func TestWhoAllowedWhat(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
@@ -325,7 +324,7 @@ func TestWhoAllowedWhat(t *testing.T) {
 	})
 }
 
-// TestApprovedWorkGoesOn has an agent make further calls after one that was approved.
+// TestApprovedWorkGoesOn: the agent makes further calls after an approved one.
 func TestApprovedWorkGoesOn(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
 	c := newOffice(t, world.Options{Tools: []tool.Tool{s}}).talk(t)

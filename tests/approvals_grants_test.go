@@ -20,8 +20,8 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// calls has the agent call a tool with each of these arguments, in one reply, and returns
-// those about which people are asked. They are denied then.
+// calls makes the agent call a tool with each of these arguments, in one reply, and returns the
+// calls that need approval, which are then denied.
 func (c talk) calls(name string, want int, arguments ...string) (asked []string) {
 	c.t.Helper()
 	var lines []string
@@ -37,19 +37,19 @@ func (c talk) calls(name string, want int, arguments ...string) (asked []string)
 	return asked
 }
 
-// commands are arguments of one text each.
+// commands are arguments with one text each.
 func commands(texts ...string) (out []string) {
 	for _, text := range texts {
 		raw, err := json.Marshal(map[string]string{"command": text})
 		if err != nil {
-			panic(err) // text has a JSON form
+			panic(err) // a string can be marshalled
 		}
 		out = append(out, string(raw))
 	}
 	return out
 }
 
-// TestGrantForTheSessionDoesNotWiden makes calls that look like the one that was granted.
+// TestGrantForTheSessionDoesNotWiden: a grant does not cover calls that look like the granted one.
 func TestGrantForTheSessionDoesNotWiden(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
 	c := newOffice(t, world.Options{Tools: []tool.Tool{s}}).talk(t)
@@ -86,7 +86,7 @@ func TestGrantForTheSessionDoesNotWiden(t *testing.T) {
 	})
 }
 
-// TestGrantByPatternDoesNotWiden makes calls beside a pattern that was granted.
+// TestGrantByPatternDoesNotWiden: a grant by pattern does not cover calls beside it.
 func TestGrantByPatternDoesNotWiden(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
 	o := newOffice(t, world.Options{Tools: []tool.Tool{s}})
@@ -124,7 +124,7 @@ func TestGrantByPatternDoesNotWiden(t *testing.T) {
 	require.Len(t, s.seen(), 4)
 }
 
-// TestGrantsAreOfOneAgent has another agent of the same thread make a call that was granted.
+// TestGrantsAreOfOneAgent: a grant does not cover calls of another agent.
 func TestGrantsAreOfOneAgent(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
 	c := newOffice(t, world.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
@@ -138,8 +138,7 @@ func TestGrantsAreOfOneAgent(t *testing.T) {
 	require.Len(t, s.seen(), 2)
 }
 
-// TestToolChangesAfterApproval has a tool say something else of itself than when it was
-// approved.
+// TestToolChangesAfterApproval: a changed definition of the tool ends approvals.
 func TestToolChangesAfterApproval(t *testing.T) {
 	parameters := func(d *tool.Definition) {
 		d.Parameters = json.RawMessage(`{"type":"object","properties":{"force":{"type":"boolean","default":true}},"additionalProperties":true}`)
@@ -180,7 +179,7 @@ func newBarrier() *barrier {
 	return &barrier{make(chan struct{}, 100), make(chan struct{}, 100)}
 }
 
-// hook waits at calls whose arguments say so.
+// hook waits at calls whose arguments ask for it.
 func (b *barrier) hook() hook.Hook {
 	h := hook.OnToolCall("barrier", func(ctx context.Context, e event.ToolCallEvent, _ hook.Respond) (event.Event, error) {
 		if !slices.ContainsFunc(e.ToolCalls, func(c event.ToolCall) bool { return strings.Contains(c.Function.Arguments, "barrier") }) {
@@ -198,8 +197,7 @@ func (b *barrier) hook() hook.Hook {
 	return h
 }
 
-// TestRevokedBeforeItRuns takes an approval back when it has been given, and has had no
-// effect yet.
+// TestRevokedBeforeItRuns revokes an approval before the call has begun to run.
 func TestRevokedBeforeItRuns(t *testing.T) {
 	s, b := newSpy("spied", tool.NeedsApproval("")), newBarrier()
 	o := newOffice(t, world.Options{NoWorker: true, Tools: []tool.Tool{s}, Configure: func(cfg *threadmill.Config) { cfg.Hooks = []hook.Hook{b.hook()} }})

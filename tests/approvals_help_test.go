@@ -15,8 +15,8 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// office is a world in which people are asked about tool calls. Whatever happens to them,
-// the transcripts that its model is shown are valid for every provider.
+// office is a world whose tool calls need approval. It checks that every transcript of its model is
+// valid for all providers.
 type office struct{ *world.World }
 
 func newOffice(t *testing.T, o world.Options) office {
@@ -26,7 +26,7 @@ func newOffice(t *testing.T, o world.Options) office {
 	return office{w}
 }
 
-// talk is a thread of an office, as a test drives it.
+// talk is a thread of an office.
 type talk struct {
 	office
 	t  *testing.T
@@ -40,8 +40,7 @@ func (o office) talk(t *testing.T, agents ...string) talk {
 
 func (c talk) post(lines ...string) string { return c.Post(c.id, strings.Join(lines, "\n")) }
 
-// asks says what makes the agent call one tool for which a person is asked, and returns
-// what that person is shown.
+// asks makes the agent call one tool that needs approval, and returns the request.
 func (c talk) asks(lines ...string) (posted string, q event.ApprovalRequest) {
 	c.t.Helper()
 	posted = c.post(lines...)
@@ -57,8 +56,8 @@ func (c talk) asks(lines ...string) (posted string, q event.ApprovalRequest) {
 	return posted, c.AwaitApproval(c.id, 1)[0]
 }
 
-// rests waits until the thread has taken in what has come. A query can be ahead of that, with
-// times of its own.
+// rests waits until the thread has handled everything so far. Until then, a query may return other
+// times than the records have.
 func (c talk) rests() {
 	c.t.Helper()
 	require.Eventually(c.t, func() bool {
@@ -67,9 +66,9 @@ func (c talk) rests() {
 	}, waitLong, waitTick)
 }
 
-// expires says what makes the agent call one tool for which a person is asked, who says
-// nothing, and returns how the turn has ended, and what that person was shown. That is looked
-// up afterwards: while a busy machine looks for the call that waits, its time may pass.
+// expires makes the agent call one tool that needs approval, lets the request expire, and returns
+// the result of the turn and the request. The request is looked up afterwards, because it may
+// expire while a busy machine looks for it.
 func (c talk) expires(lines ...string) (out signals.TurnResult, q event.ApprovalRequest) {
 	c.t.Helper()
 	out = await(c.t, c.World, c.id, c.post(lines...))
@@ -78,7 +77,7 @@ func (c talk) expires(lines ...string) (out signals.TurnResult, q event.Approval
 	return out, world.Payload[event.ApprovalRequest](c.World, asked[0])
 }
 
-// over reports whether a turn has ended that was the thread's last.
+// over reports whether a turn has ended, as the thread's last.
 func (c talk) over(posted string) bool {
 	stored, err := c.Store.RecordsByID(c.Ctx(), c.Key(c.id), posted)
 	if err != nil || len(stored) == 0 {
@@ -88,7 +87,7 @@ func (c talk) over(posted string) bool {
 	return err == nil && state.Status == signals.ThreadIdle
 }
 
-// again waits until people are asked about a call anew.
+// again waits for a new request about a call.
 func (c talk) again(q event.ApprovalRequest) event.ApprovalRequest {
 	c.t.Helper()
 	var found event.ApprovalRequest
@@ -104,26 +103,26 @@ func (c talk) again(q event.ApprovalRequest) event.ApprovalRequest {
 	return found
 }
 
-// approving is ann's approval of what she was asked.
+// approving is ann's approval of a request.
 func approving(q event.ApprovalRequest) signals.Decide {
 	return signals.Decide{ToolCallID: q.ToolCallID, Decision: event.DecisionApprove, By: "ann", Round: q.Round}
 }
 
-// denying is ann's.
+// denying is ann's denial of a request.
 func denying(q event.ApprovalRequest) signals.Decide {
 	d := approving(q)
 	d.Decision = event.DecisionDeny
 	return d
 }
 
-// granting is ann's approval of all calls like this one.
+// granting is ann's approval of a request for the session.
 func granting(q event.ApprovalRequest) signals.Decide {
 	d := approving(q)
 	d.Scope = event.ScopeSession
 	return d
 }
 
-// decides decides by update, and expects an outcome.
+// decides decides by update, and requires an outcome.
 func (c talk) decides(want signals.DecideOutcome, d signals.Decide) signals.DecideResult {
 	c.t.Helper()
 	out, err := c.Threads.Decide(c.Ctx(), c.id, d)
@@ -132,7 +131,7 @@ func (c talk) decides(want signals.DecideOutcome, d signals.Decide) signals.Deci
 	return out
 }
 
-// decidesByHTTP decides over the API, and expects a status and an outcome.
+// decidesByHTTP decides over the API, and requires a status and an outcome.
 func (c talk) decidesByHTTP(status int, want signals.DecideOutcome, d signals.Decide) {
 	c.t.Helper()
 	got, out := request(c.t, c.World, http.MethodPost, "/v1/threads/"+c.id+"/approvals/"+d.ToolCallID, bodyOf(d))
@@ -140,7 +139,7 @@ func (c talk) decidesByHTTP(status int, want signals.DecideOutcome, d signals.De
 	require.Equal(c.t, string(want), out["result"])
 }
 
-// bodyOf is a decision as the API takes it: the call is in the path.
+// bodyOf is a decision as the body of a request: the call is in the path.
 func bodyOf(d signals.Decide) map[string]any {
 	body := map[string]any{"decision": d.Decision, "by": d.By}
 	for name, text := range map[string]string{
@@ -159,20 +158,20 @@ func bodyOf(d signals.Decide) map[string]any {
 	return body
 }
 
-// signals sends a signal as a plain Temporal client does.
+// signals sends a signal like a plain Temporal client.
 func (c talk) signals(name string, payload any) {
 	c.t.Helper()
 	require.NoError(c.t, c.Temporal.SignalWorkflow(c.Ctx(), signals.WorkflowID(c.TaskQueue, c.id), "", name, payload))
 }
 
-// completes waits for the good end of a turn.
+// completes waits until a turn has completed.
 func (c talk) completes(posted string) {
 	c.t.Helper()
 	out := await(c.t, c.World, c.id, posted)
 	require.Equal(c.t, signals.TurnCompleted, out.Status, out.Error)
 }
 
-// runsUnasked says what makes the agent call tools, for which nobody is asked.
+// runsUnasked makes the agent call tools that need no approval.
 func (c talk) runsUnasked(lines ...string) {
 	c.t.Helper()
 	asked := len(ofType(c.World, c.id, event.TypeApprovalRequest))
@@ -180,8 +179,7 @@ func (c talk) runsUnasked(lines ...string) {
 	require.Len(c.t, ofType(c.World, c.id, event.TypeApprovalRequest), asked, "nobody is asked")
 }
 
-// denied says what makes the agent call one tool, for which a person is asked, who
-// refuses.
+// denied makes the agent call one tool that needs approval, and denies it.
 func (c talk) denied(lines ...string) {
 	c.t.Helper()
 	posted, q := c.asks(lines...)
@@ -189,14 +187,14 @@ func (c talk) denied(lines ...string) {
 	c.completes(posted)
 }
 
-// result is that of a call, which gets one.
+// result returns the result of a call.
 func (c talk) result(q event.ApprovalRequest) event.Message {
 	c.t.Helper()
 	return c.resultOf(q.ToolCallID)
 }
 
-// resultOf waits for the result of a call. What ends with a turn that is interrupted can be
-// stored after the end of the turn is known.
+// resultOf waits for the result of a call. After an interrupt, results may be stored after the end
+// of the turn is known.
 func (c talk) resultOf(call string) (found event.Message) {
 	c.t.Helper()
 	require.Eventually(c.t, func() bool {
@@ -207,7 +205,7 @@ func (c talk) resultOf(call string) (found event.Message) {
 	return found
 }
 
-// undecided checks that a call waits as it did, and that nothing was decided on it.
+// undecided checks that a call still waits, without any decision.
 func (c talk) undecided(q event.ApprovalRequest) {
 	c.t.Helper()
 	require.Equal(c.t, q.ToolCallID, c.AwaitApproval(c.id, 1)[0].ToolCallID)
@@ -215,7 +213,7 @@ func (c talk) undecided(q event.ApprovalRequest) {
 	require.NotContains(c.t, results(c.World, c.id), q.ToolCallID)
 }
 
-// lastShown is what the model was shown last.
+// lastShown is the last model call's input.
 func (c talk) lastShown() string {
 	c.t.Helper()
 	calls := modelCalls(c.World)
@@ -223,8 +221,7 @@ func (c talk) lastShown() string {
 	return calls[len(calls)-1].raw
 }
 
-// audited waits until signals have left n audit records, and returns why they were
-// refused.
+// audited waits until signals have left n audit records, and returns their reasons.
 func (c talk) audited(n int) (problems []string) {
 	c.t.Helper()
 	var records []event.Record
@@ -239,7 +236,7 @@ func (c talk) audited(n int) (problems []string) {
 	return problems
 }
 
-// argumentsSeen are what a spy was called with in a thread, in order.
+// argumentsSeen are the arguments of a spy's calls in a thread, in order.
 func argumentsSeen(s *spy, thread string) (out []string) {
 	for _, call := range s.seen() {
 		if call.ThreadID == thread {

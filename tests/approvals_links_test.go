@@ -14,8 +14,7 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// files is a thread whose agent works on files below a directory, each of which people have
-// to approve.
+// files is a thread whose agent works on files below a directory, each of which needs approval.
 type files struct {
 	talk
 	spy *redefined
@@ -37,7 +36,7 @@ func newFiles(t *testing.T) files {
 	return files{o.talk(t), s, dir}
 }
 
-// link makes a link, or leads it elsewhere.
+// link creates or changes a link.
 func (f files) link(target, name string) {
 	f.t.Helper()
 	at := filepath.Join(f.dir, name)
@@ -49,7 +48,7 @@ func (f files) link(target, name string) {
 
 func (f files) work(path string) string { return `use work {"path":"` + path + `"}` }
 
-// grants approves work on a path for the session.
+// grants approves the work on a path for the session.
 func (f files) grants(path string) {
 	f.t.Helper()
 	posted, q := f.asks(f.work(path))
@@ -58,7 +57,7 @@ func (f files) grants(path string) {
 	f.runsUnasked(f.work(path))
 }
 
-// TestLinksThatLeadElsewhere points links to other files after they were approved.
+// TestLinksThatLeadElsewhere changes links after their approval.
 func TestLinksThatLeadElsewhere(t *testing.T) {
 	t.Parallel()
 	t.Run("before it runs", func(t *testing.T) {
@@ -121,7 +120,7 @@ func TestLinksThatLeadElsewhere(t *testing.T) {
 	})
 }
 
-// TestPatternsGoByWhatPathsLeadTo works on files beside those that a pattern covers.
+// TestPatternsGoByWhatPathsLeadTo: a pattern does not cover links to other files.
 func TestPatternsGoByWhatPathsLeadTo(t *testing.T) {
 	f := newFiles(t)
 	f.link("../secret", "docs/out")
@@ -171,7 +170,7 @@ func TestPatternsGoByWhatPathsLeadTo(t *testing.T) {
 	}
 }
 
-// TestShellIsLedElsewhere points the directory of an approved command elsewhere.
+// TestShellIsLedElsewhere changes a link to the directory of an approved command.
 func TestShellIsLedElsewhere(t *testing.T) {
 	o := newOffice(t, world.Options{})
 	f := files{talk: o.talk(t), dir: o.Shell}

@@ -16,7 +16,7 @@ import (
 	agentworld "github.com/threadmill/threadmill/world"
 )
 
-// spoken is what a message says that decides on a call.
+// spoken is the content of a message that decides on a call.
 func (c talk) spoken(agentID string, d event.ToolResultData) string {
 	c.t.Helper()
 	content, err := d.Content(agentID)
@@ -24,14 +24,14 @@ func (c talk) spoken(agentID string, d event.ToolResultData) string {
 	return content
 }
 
-// speaks are the ways in which people can post a message. None of them waits for an answer.
+// speaks are the ways in which people can post a message, without waiting for a reply.
 func (c talk) speaks() map[string]func(sender, content string) {
 	return map[string]func(sender, content string){
 		"signal": func(sender, content string) {
 			c.signals(signals.SignalPost, signals.UserMessage(c.id, sender, content))
 		},
 		"update": func(sender, content string) {
-			// A decision without effect is refused: the test looks at what it has done.
+			// A decision without effect is rejected: the test checks its effect.
 			_, _ = c.Threads.Post(c.Ctx(), c.id, signals.UserMessage(c.id, sender, content))
 		},
 		"HTTP": func(sender, content string) {
@@ -41,7 +41,7 @@ func (c talk) speaks() map[string]func(sender, content string) {
 	}
 }
 
-// TestDecisionsByMessage decides by messages of __type tool_result, over each way in.
+// TestDecisionsByMessage decides by messages of __type tool_result, over each entry point.
 func TestDecisionsByMessage(t *testing.T) {
 	t.Parallel()
 	s := newSpy("spied", tool.NeedsApproval(""))
@@ -103,7 +103,7 @@ func TestDecisionsByMessage(t *testing.T) {
 			say("ann", c.spoken("alice", event.ToolResultData{ToolCallID: q.ToolCallID, Decision: event.DecisionDeny, ToolName: "spied"}))
 			c.completes(posted)
 			require.Empty(t, argumentsSeen(s, c.id))
-			if way == "signal" { // the others say so to whom it concerns
+			if way == "signal" { // the others return the error to the caller
 				c.audited(8)
 			}
 		})
@@ -146,8 +146,7 @@ func TestDecisionMessageIsHeardOnce(t *testing.T) {
 	require.Empty(t, ofType(c.World, c.id, event.TypeRejected))
 }
 
-// TestOnlyPeopleDecide has agents, tools and the system post what decides if a person says
-// it.
+// TestOnlyPeopleDecide: messages of agents, tools and the system do not decide.
 func TestOnlyPeopleDecide(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
 	c := newOffice(t, world.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
@@ -178,8 +177,7 @@ func TestOnlyPeopleDecide(t *testing.T) {
 	require.Len(t, approvalsOf(c.World, c.id, q.ToolCallID), 1)
 }
 
-// TestWorldApprovesOnce decides as a program does that knows a thread as a chat of a
-// world.
+// TestWorldApprovesOnce decides like a program that sees a thread as a chat of a world.
 func TestWorldApprovesOnce(t *testing.T) {
 	o := newOffice(t, world.Options{})
 	chats, err := agentworld.New(agentworld.Config{Client: o.Threads, Store: o.Store, Stream: o.Stream, Namespace: o.TaskQueue})
@@ -189,7 +187,7 @@ func TestWorldApprovesOnce(t *testing.T) {
 	chats.SubscribeToMessages(agentworld.Sync(func(m agentworld.Message) { heard <- m }))
 	c := talk{o, t, signals.NewID()}
 	require.NoError(t, chats.Start(c.Ctx(), agentworld.Chat{ID: c.id}))
-	// hears waits for a message of some kind.
+	// hears waits for a message of a kind.
 	hears := func(what string, is func(agentworld.Message) bool) agentworld.Message {
 		t.Helper()
 		for {

@@ -34,8 +34,8 @@ func (v *view) shows(t *testing.T, call string, types ...event.AgentEventType) {
 	})
 }
 
-// TestDecidedBesideAPendingCall decides on one of two calls. All viewers see so while the other
-// one waits, and the agent goes on once both have their results.
+// TestDecidedBesideAPendingCall decides on one of two calls. Viewers see the decision while the
+// other call waits, and the agent continues once both have results.
 func TestDecidedBesideAPendingCall(t *testing.T) {
 	t.Parallel()
 	s := newSpy("spied", tool.NeedsApproval(""))
@@ -50,7 +50,7 @@ func TestDecidedBesideAPendingCall(t *testing.T) {
 		stop()
 		stop = o.StartWorker()
 	}
-	// move has the thread move to a new run, once its history is long enough.
+	// move makes the thread continue as new, once its history is long enough.
 	move := func(c talk) {
 		begun := run(c.World, c.id)
 		for run(c.World, c.id) == begun {

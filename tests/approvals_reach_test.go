@@ -15,8 +15,8 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// deploys are the rules of a tool that anybody may let loose on a test system, only the
-// boss on the real one, and only two people on all systems at once.
+// deploys are the rules of a tool: anyone may approve the test system, only the boss the real one,
+// and two people together all systems.
 func deploys() []approval.Rule {
 	on := func(where string, terms approval.Terms) approval.Rule {
 		return approval.Rule{Name: where, Tools: []string{"deploy"}, When: `args.to == "` + where + `"`, Effect: approval.EffectAsk, Terms: terms}
@@ -26,8 +26,8 @@ func deploys() []approval.Rule {
 	}
 }
 
-// TestApprovalReachesNoFurtherThanItsApprover has somebody approve a call who could not
-// approve another one, which the approval would let run as well.
+// TestApprovalReachesNoFurtherThanItsApprover: an approval does not cover a call that its approver
+// could not have approved.
 func TestApprovalReachesNoFurtherThanItsApprover(t *testing.T) {
 	s := newSpy("deploy", tool.NeedsApproval(""))
 	o := newOffice(t, world.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
@@ -90,7 +90,7 @@ func TestApprovalReachesNoFurtherThanItsApprover(t *testing.T) {
 	}
 }
 
-// TestTermsBecomeStricter names others as approvers after a call was approved, or granted.
+// TestTermsBecomeStricter changes the approvers after a call was approved or granted.
 func TestTermsBecomeStricter(t *testing.T) {
 	s := newSpy("deploy", tool.NeedsApproval(""))
 	c := newOffice(t, world.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
@@ -113,8 +113,8 @@ func TestTermsBecomeStricter(t *testing.T) {
 	require.Len(t, s.seen(), 4)
 }
 
-// TestEditedCallsOfEveryKind approves calls with other arguments that no activity of their
-// own runs: the model is told whatever runs them.
+// TestEditedCallsOfEveryKind edits calls that run outside a tool activity: the model sees the
+// arguments that ran.
 func TestEditedCallsOfEveryKind(t *testing.T) {
 	agents := team("chore")
 	agents[0].Approvals = map[string]agent.Policy{"call-agent": agent.PolicyAlways}
@@ -148,7 +148,7 @@ func TestEditedCallsOfEveryKind(t *testing.T) {
 	})
 }
 
-// TestAgentsAboveDecideNothing has an agent approve what another does for it.
+// TestAgentsAboveDecideNothing: an agent cannot approve calls of its sub-agent.
 func TestAgentsAboveDecideNothing(t *testing.T) {
 	o := newOffice(t, world.Options{Agents: team()})
 	for name, agents := range map[string][]string{"the default agent": nil, "an agent by name": {"assistant", "manager"}} {

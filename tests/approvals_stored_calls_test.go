@@ -22,8 +22,7 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// has checks the fields of a message as clients get it: these values, and only
-// these other fields.
+// has checks the fields of a message as clients get it: these values, and only these other fields.
 func has(t *testing.T, m map[string]any, want map[string]any, others ...string) {
 	t.Helper()
 	for field, value := range want {
@@ -39,7 +38,7 @@ func has(t *testing.T, m map[string]any, want map[string]any, others ...string) 
 	}
 }
 
-// TestStoredShapes looks at a turn with an approval as clients of the API read it.
+// TestStoredShapes reads a turn with an approval like a client of the API.
 func TestStoredShapes(t *testing.T) {
 	w := world.New(t, world.Options{})
 	id := w.Open()
@@ -79,7 +78,7 @@ func TestStoredShapes(t *testing.T) {
 	})
 }
 
-// TestProviderOnlyTalks calls a provider by itself, with a tool that it could run.
+// TestProviderOnlyTalks: a provider does not run tools.
 func TestProviderOnlyTalks(t *testing.T) {
 	s := newSpy("spied")
 	w := world.New(t, world.Options{Tools: []tool.Tool{s}})
@@ -145,7 +144,7 @@ func TestReplyIsPublished(t *testing.T) {
 	})
 }
 
-// TestToolsRunByRegistry shows what a tool is given, and that agents have only theirs.
+// TestToolsRunByRegistry checks the input of a tool, and that agents have only their own tools.
 func TestToolsRunByRegistry(t *testing.T) {
 	s := newSpy("spied")
 	w := world.New(t, world.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
@@ -173,7 +172,7 @@ func TestToolsRunByRegistry(t *testing.T) {
 	})
 }
 
-// TestEveryCallIsAnswered lets calls go wrong in all ways.
+// TestEveryCallIsAnswered: every kind of failed call has a result.
 func TestEveryCallIsAnswered(t *testing.T) {
 	slow := newGate("slow")
 	w := world.New(t, world.Options{Tools: []tool.Tool{slow, failing}})
@@ -234,7 +233,7 @@ func TestEveryCallIsAnswered(t *testing.T) {
 	})
 }
 
-// TestDecisionsThatDoNotFit decides on calls that are not there, or not here.
+// TestDecisionsThatDoNotFit decides on calls that do not exist in the thread.
 func TestDecisionsThatDoNotFit(t *testing.T) {
 	w := world.New(t, world.Options{})
 	mine, other := w.Open(), w.Open()
@@ -278,13 +277,13 @@ func TestDecisionsThatDoNotFit(t *testing.T) {
 	})
 }
 
-// signal sends a decision as a plain client does.
+// signal sends a decision like a plain client.
 func signal(t *testing.T, w *world.World, thread string, decision map[string]any) {
 	t.Helper()
 	require.NoError(t, w.Temporal.SignalWorkflow(w.Ctx(), signals.WorkflowID(w.TaskQueue, thread), "", signals.SignalDecide, decision))
 }
 
-// TestStoredArgumentsRun has approvers say what else should run.
+// TestStoredArgumentsRun: the stored arguments run, whatever a decision says.
 func TestStoredArgumentsRun(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval("it spies"))
 	w := world.New(t, world.Options{Tools: []tool.Tool{s}})
@@ -314,7 +313,7 @@ func TestStoredArgumentsRun(t *testing.T) {
 	})
 }
 
-// TestManyDecisions has ten people approve the same call at once, over every way in.
+// TestManyDecisions: ten people approve the same call concurrently, over every entry point.
 func TestManyDecisions(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
 	w := world.New(t, world.Options{Tools: []tool.Tool{s}})
@@ -346,7 +345,7 @@ func TestManyDecisions(t *testing.T) {
 		signal(t, w, id, map[string]any{"toolCallId": call, "decision": "approve", "by": "ann"})
 	}
 	require.Equal(t, signals.TurnCompleted, w.Await(id, e).Status)
-	w.Say(id, "are you done?") // by now the thread has taken in the last signal
+	w.Say(id, "are you done?") // afterwards the thread has handled the last signal
 	t.Run("S4-94 one execution", func(t *testing.T) {
 		require.Len(t, s.seen(), 1)
 		require.Equal(t, map[signals.DecideOutcome]int{signals.DecideAccepted: 1, signals.DecideAlreadyResolved: 19}, outcomes)
@@ -363,7 +362,7 @@ func TestManyDecisions(t *testing.T) {
 	})
 }
 
-// TestAnyToolCanAsk has a person asked before any tool.
+// TestAnyToolCanAsk requires approval for every tool.
 func TestAnyToolCanAsk(t *testing.T) {
 	s := newSpy("spied")
 	w := world.New(t, world.Options{NoWorker: true, Tools: []tool.Tool{s}, Agents: []agent.Agent{{
@@ -386,8 +385,8 @@ func TestAnyToolCanAsk(t *testing.T) {
 		require.Eventually(t, func() bool { return len(results(w, id)) == 1 }, waitLong, waitTick)
 		require.Len(t, ofType(w, id, event.TypeApprovalRequest), 3)
 	})
-	// By now the thread itself has taken in the reply; before, the query may have been
-	// ahead of it, with a time of its own.
+	// The thread has handled the reply by now; before, a query may return another time than the
+	// record has.
 	waiting = w.AwaitApproval(id, 3)
 	t.Run("S4-77 they still wait when the worker comes back", func(t *testing.T) {
 		stop()

@@ -19,7 +19,7 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// TestTermsOfAsking asks people for some time only, or several of them.
+// TestTermsOfAsking covers expiry, reminders and quorums.
 func TestTermsOfAsking(t *testing.T) {
 	t.Parallel()
 	s := newSpy("spied", tool.NeedsApproval(""))
@@ -116,7 +116,7 @@ func expiresReminded(t *testing.T, c talk) {
 		ids = append(ids, r.ID)
 	}
 	require.Equal(t, want, ids)
-	// One is due a second after the last one was made, which a busy machine makes late.
+	// The next reminder is due a second after the last one, which may be late on a busy machine.
 	require.GreaterOrEqual(t, len(all), 1+2, "a reminder, and another one")
 	require.LessOrEqual(t, len(all), 1+9, "none after the end")
 	require.Equal(t, event.DecisionExpired, only(t, approvalsOf(c.World, c.id, q.ToolCallID)).Decision)
@@ -143,7 +143,7 @@ func quorumApproves(t *testing.T, c talk, s *spy) {
 	require.Equal(t, []string{"ann", "cleo", "looks well"}, []string{all[1].Votes[0].By, all[1].Votes[1].By, all[1].Votes[1].Reason})
 }
 
-// TestTermsTightenedLater has others asked by the time that an approved call is to run.
+// TestTermsTightenedLater changes the approvers before an approved call runs.
 func TestTermsTightenedLater(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
 	c := newOffice(t, world.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
@@ -169,7 +169,7 @@ func TestTermsTightenedLater(t *testing.T) {
 	require.Len(t, s.seen(), 1, "and nobody is asked a third time")
 }
 
-// TestRulesOverArguments has rules look at what the agent would run.
+// TestRulesOverArguments decides by rules over arguments.
 func TestRulesOverArguments(t *testing.T) {
 	s := newSpy("pay")
 	o := newOffice(t, world.Options{Tools: []tool.Tool{s}, Configure: func(cfg *threadmill.Config) {
@@ -214,7 +214,7 @@ func TestRulesOverArguments(t *testing.T) {
 	}
 }
 
-// TestGrantCascades approves one of several calls for the session.
+// TestGrantCascades: approving one of several calls for the session runs the equal ones.
 func TestGrantCascades(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
 	c := newOffice(t, world.Options{Tools: []tool.Tool{s}}).talk(t)

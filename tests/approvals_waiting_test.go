@@ -28,7 +28,7 @@ func (c talk) happens(id, typ string) signals.TurnResult {
 	return out
 }
 
-// TestWhileACallWaits has things happen, and people speak, while a call waits for approval.
+// TestWhileACallWaits publishes events and posts messages while a call waits for approval.
 func TestWhileACallWaits(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
 	o := newOffice(t, world.Options{Tools: append(clientTools(), s)})
@@ -88,8 +88,8 @@ func TestWhileACallWaits(t *testing.T) {
 	}
 }
 
-// TestSameCallWhileItWaits asks an agent again, by a message and by an event, for the call that
-// waits: nobody is asked twice, and it runs once.
+// TestSameCallWhileItWaits: when a message and an event make the agent repeat a pending call, there
+// is no second request, and the call runs once.
 func TestSameCallWhileItWaits(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
 	o := newOffice(t, world.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{{Name: "clerk", Model: "openai/stand-in", Tools: []string{"spied"}}}})
@@ -118,7 +118,7 @@ func TestSameCallWhileItWaits(t *testing.T) {
 	requireSettled(t, c.World, c.id)
 }
 
-// TestOnWaiting has agents, and posts, hold messages back while a call waits, or cancel it.
+// TestOnWaiting covers onWaiting of agents and of posts.
 func TestOnWaiting(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
 	on := func(name string, o event.OnWaiting) agent.Agent {
@@ -178,8 +178,7 @@ func TestOnWaiting(t *testing.T) {
 	})
 }
 
-// TestTwoTurnsWait has calls of two turns wait at the same time: a grant of one covers the
-// other.
+// TestTwoTurnsWait: a grant in one waiting turn covers a call in another.
 func TestTwoTurnsWait(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
 	o := newOffice(t, world.Options{Tools: []tool.Tool{s}, Provider: llmtest.Config{Script: func(req llm.Request) string {
@@ -205,7 +204,7 @@ func TestTwoTurnsWait(t *testing.T) {
 	requireSettled(t, c.World, c.id)
 }
 
-// TestWaitingIsListed lists what waits across threads, and finds it in Temporal.
+// TestWaitingIsListed lists pending requests across threads, and finds the threads in Temporal.
 func TestWaitingIsListed(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
 	o := newOffice(t, world.Options{Tools: []tool.Tool{s}})
@@ -247,8 +246,8 @@ func (c talk) hasStatus(status string) {
 	}, waitLong, waitTick, "thread %s is %s", c.id, status)
 }
 
-// listed waits until n calls are listed across threads, and names them with their threads. A
-// thread that is slow to answer is left out for once, and without any other it is an error.
+// listed waits until n calls are listed across threads, and names them with their threads. A slow
+// thread may be missing for a moment, and if no other is listed the response is an error.
 func (c talk) listed(n int) (calls []string) {
 	c.t.Helper()
 	require.Eventually(c.t, func() bool {
@@ -279,7 +278,7 @@ func objects(t *testing.T, list any) (out []map[string]any) {
 	return out
 }
 
-// TestRevokedMeansStored takes grants back: from the answer on, no call runs by them.
+// TestRevokedMeansStored: after the response to a revocation, no call runs by the grant.
 func TestRevokedMeansStored(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
 	c := newOffice(t, world.Options{Tools: []tool.Tool{s}}).talk(t)

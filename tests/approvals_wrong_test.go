@@ -16,8 +16,8 @@ import (
 	"github.com/threadmill/threadmill/tests/internal/world"
 )
 
-// TestDecisionsThatAreWrong makes mistakes in decisions: the error names the field, and
-// the call waits as before.
+// TestDecisionsThatAreWrong: the error of an invalid decision names the field, and the call still
+// waits.
 func TestDecisionsThatAreWrong(t *testing.T) {
 	o := newOffice(t, world.Options{Configure: func(cfg *threadmill.Config) {
 		cfg.ApprovalRules = []approval.Rule{{

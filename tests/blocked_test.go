@@ -19,14 +19,14 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// requireBlocked has two more turns in a thread: no model is asked anything that contains
-// one of the texts of blocked, and both models see all of passed.
+// requireBlocked runs two more turns in a thread: no model call contains any text of blocked, and
+// both contain all of passed.
 func requireBlocked(w *world.World, thread string, blocked []string, passed ...string) {
 	w.T.Helper()
 	requireBlockedFor(w, thread, "", blocked, passed...)
 }
 
-// requireBlockedFor is requireBlocked with an agent who is addressed, "@bob" say.
+// requireBlockedFor is requireBlocked with an addressed agent, such as "@bob".
 func requireBlockedFor(w *world.World, thread, to string, blocked []string, passed ...string) {
 	w.T.Helper()
 	before := w.Provider.Calls()
@@ -53,8 +53,8 @@ func requireBlockedFor(w *world.World, thread, to string, blocked []string, pass
 
 func asksForTitle(s shown) bool { return s.Messages[0].Content == llm.TitleInstructions }
 
-// TestBlockedStaysBlocked blocks an event in every way, and looks at all that models are asked
-// then, for a title too.
+// TestBlockedStaysBlocked blocks an event in every way, and checks all later model calls, including
+// that for the title.
 func TestBlockedStaysBlocked(t *testing.T) {
 	t.Parallel()
 	titled := func(c *threadmill.Config) { c.TitleModel = "openai/stand-in" }
@@ -97,7 +97,7 @@ func TestBlockedStaysBlocked(t *testing.T) {
 		"respond": respond, "replace": replace, "drop": drop, "fail": fail, "produce": produce, "another type": custom,
 	}
 	says := map[event.CreatedBy]string{event.CreatedByUser: "the word is " + secret, event.CreatedByTool: "use leaks {}"}
-	// All in one way, and the ones that differ in the others.
+	// One decision has all cases, the others only those that differ.
 	few := map[string]bool{"respond": true, "fail": true}
 	for kind, w := range worlds {
 		for by, content := range says {
@@ -124,7 +124,7 @@ func TestBlockedStaysBlocked(t *testing.T) {
 	}
 	w := worlds["function"]
 	t.Run("a reply", func(t *testing.T) {
-		// The model says what the question does not have: "1 2 3".
+		// The reply has a text that the question does not have: "1 2 3".
 		for name, decide := range decisions {
 			for kind, w := range worlds {
 				if kind == "inline" && !few[name] {
@@ -228,7 +228,7 @@ func TestBlockedStaysBlocked(t *testing.T) {
 	})
 }
 
-// requireTitled waits for the thread's title, which has none of a text.
+// requireTitled waits for a title of the thread without any text of blocked.
 func requireTitled(t *testing.T, w *world.World, thread, blocked string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -242,7 +242,8 @@ func requireTitled(t *testing.T, w *world.World, thread, blocked string) {
 	}
 }
 
-// TestHookWorkflowDropsAndProduces: hook workflows that wait decide what hooks in Go decide.
+// TestHookWorkflowDropsAndProduces: hook workflows that wait have the same decisions as hooks in
+// Go.
 func TestHookWorkflowDropsAndProduces(t *testing.T) {
 	t.Parallel()
 	r := newReview(t, world.Options{}, nil)
@@ -290,7 +291,7 @@ func TestHookWorkflowDropsAndProduces(t *testing.T) {
 	}
 }
 
-// requireBlocked is [requireBlocked] where a person lets each message pass.
+// requireBlocked is [requireBlocked] with a person who lets each message pass.
 func (r review) requireBlocked(thread, blocked string, passed ...string) {
 	r.T.Helper()
 	before := r.Provider.Calls()

@@ -14,8 +14,8 @@ import (
 	"github.com/threadmill/threadmill/tests/internal/world"
 )
 
-// An event that is handled while a call waits for approval costs what it costs alone, and
-// the turn that waits costs no more for it.
+// TestBudgetBesideAWait: an event that is handled while a call waits for approval costs the same as
+// alone, and the waiting turn costs no more.
 func TestBudgetBesideAWait(t *testing.T) {
 	if world.StickyOff() {
 		t.Skip("budgets are measured with the sticky cache, as workers run")
@@ -33,7 +33,7 @@ func TestBudgetBesideAWait(t *testing.T) {
 		awaitRest(w, id)
 	}
 	id := w.Open()
-	publish(id) // the rules are written down with the first event
+	publish(id) // the rules enter history with the first event
 
 	var beside []*history.HistoryEvent
 	added := measure(t, w, id, func() {
@@ -50,7 +50,7 @@ func TestBudgetBesideAWait(t *testing.T) {
 	require.Equal(t, cost{28 + 10, 7 + 2}, cost{len(added), billed(added)}, "events and actions:\n%s", describe(added))
 }
 
-// A title is an activity and a change of the memo, once for each thread.
+// TestBudgetTitle: a title is an activity and a change of the memo, once for each thread.
 func TestBudgetTitle(t *testing.T) {
 	if world.StickyOff() {
 		t.Skip("budgets are measured with the sticky cache, as workers run")

@@ -19,8 +19,8 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// TestBudgetsOfEvents has what docs/operations.md says of events that rules handle without
-// an agent, and of background tasks.
+// TestBudgetsOfEvents checks the costs in docs/operations.md of events that rules handle without an
+// agent, and of background tasks.
 func TestBudgetsOfEvents(t *testing.T) {
 	if world.StickyOff() {
 		t.Skip("budgets are measured with the sticky cache, as workers run")
@@ -54,7 +54,7 @@ func TestBudgetsOfEvents(t *testing.T) {
 		t.Helper()
 		id = w.Open()
 		w.Say(id, "warm up")
-		// The rules are written down with the first event.
+		// The rules enter history with the first event.
 		publish(id, "stored")
 		settle(w, id)
 		return id
@@ -67,7 +67,7 @@ func TestBudgetsOfEvents(t *testing.T) {
 		{"an event that is stored", func(id string) { publish(id, "stored") }, cost{5, 2}},
 		{"an event, a function", func(id string) { publish(id, "called") }, cost{10, 2}},
 		{"an event that is held, until its time has come", func(id string) {
-			// Nothing is left to be stored when its time has come, but that the turn is over.
+			// Only the end of the turn remains to be stored when the timer fires.
 			until(w, id, enumspb.EVENT_TYPE_TIMER_FIRED, func() { publish(id, "held") })
 		}, cost{5 + 5 + 1, 2 + 1 + 1}},
 		{"model, a tool about tasks, model", func(id string) { w.Post(id, "use list_tasks {}") }, cost{16, 3}},
@@ -82,17 +82,17 @@ func TestBudgetsOfEvents(t *testing.T) {
 		id := warm(t)
 		added := measure(t, w, id, func() { w.Post(id, "use build {}") })
 		require.Equal(t, cost{21, 4}, cost{len(added), billed(added)}, "events and actions:\n%s", describe(added))
-		for range 5 { // as often as it may be measured
+		for range 5 { // attempts at a measurement
 			w.Say(id, "use build {}")
 		}
 		added = measure(t, w, id, func() {
 			before := finals(w, id)
-			// On a busy machine, the workflow of the task may end after the thread's reply.
+			// On a busy machine, the task's workflow may end after the thread's reply.
 			until(w, id, enumspb.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_COMPLETED, func() { release <- struct{}{} })
 			require.Eventually(t, func() bool { return finals(w, id) > before }, waitLong, waitTick)
 		})
 		require.Equal(t, 2, billed(added), "actions:\n%s", describe(added))
-		// Temporal tells of the end of the task's workflow as well, by itself or with the rest.
+		// Temporal reports the end of the task's workflow too, separately or with the rest.
 		require.GreaterOrEqual(t, len(added), 11, "events:\n%s", describe(added))
 		require.LessOrEqual(t, len(added), 14, "events:\n%s", describe(added))
 
@@ -108,8 +108,8 @@ func TestBudgetsOfEvents(t *testing.T) {
 	})
 }
 
-// until does something, and waits until there is one more event of a type in a thread's
-// history. What is so for a moment only might be over before anybody looks.
+// until acts, and waits for another event of a type in a thread's history. It does not poll for a
+// state that may be short.
 func until(w *world.World, thread string, typ enumspb.EventType, do func()) {
 	w.T.Helper()
 	count := func() (n int) {
@@ -125,7 +125,7 @@ func until(w *world.World, thread string, typ enumspb.EventType, do func()) {
 	require.Eventually(w.T, func() bool { return count() > before }, waitLong, waitTick, typ.String())
 }
 
-// finals is how many replies of a thread have ended.
+// finals is the number of a thread's replies that have ended.
 func finals(w *world.World, thread string) int {
 	records, err := w.Store.Records(context.Background(), w.Key(thread), store.Query{Types: []string{event.TypeFinal}})
 	if err != nil {

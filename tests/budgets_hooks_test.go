@@ -17,8 +17,8 @@ import (
 	"github.com/threadmill/threadmill/tests/internal/world"
 )
 
-// ready waits until a thread has taken in that its hook workflow has begun: on a busy
-// machine it might hear of the begin and of the end at once, and cost less.
+// ready waits until a thread has seen the start of its hook workflow: on a busy machine it might
+// see start and end together, which costs less.
 func ready(ctx context.Context, temporal client.Client, deps hook.Deps) error {
 	tick := time.NewTicker(waitTick)
 	defer tick.Stop()
@@ -39,7 +39,7 @@ func ready(ctx context.Context, temporal client.Client, deps hook.Deps) error {
 	}
 }
 
-// passing lets messages pass, of all or of some.
+// passing lets messages pass, of all senders or of some.
 func passing(c *threadmill.Config, name string, by ...event.CreatedBy) hook.Hook {
 	temporal := c.Temporal
 	return hook.Hook{
@@ -52,7 +52,7 @@ func passing(c *threadmill.Config, name string, by ...event.CreatedBy) hook.Hook
 	}
 }
 
-// inlineFor is an inline hook for what people say.
+// inlineFor is an inline hook for messages of people.
 func inlineFor(name string, f func(event.MessageEvent) event.Event) hook.Hook {
 	h := hook.Inline(name, func(_ hook.Context, e event.Event, _ hook.Respond) (event.Event, error) {
 		return f(e.(event.MessageEvent)), nil
@@ -67,7 +67,7 @@ func louder(m event.MessageEvent) event.Event {
 	return m
 }
 
-// noting is a processor that makes a system message, which no agent answers, of a note.
+// noting is a processor that turns a note into a system message, which no agent answers.
 func noting(c *threadmill.Config) hook.Processor {
 	temporal := c.Temporal
 	p := hook.Process("note.taken", func(ctx context.Context, in struct {
@@ -93,8 +93,7 @@ func hookRuns(w *world.World, events []*history.HistoryEvent) (runs [][]*history
 	return runs
 }
 
-// hookShapes are turns that hooks and processors have a part in. A plain turn costs 10
-// events and 2 actions.
+// hookShapes are turns with hooks and processors. A plain turn costs 10 events and 2 actions.
 var hookShapes = []struct {
 	name string
 	with func(c *threadmill.Config)
@@ -102,7 +101,7 @@ var hookShapes = []struct {
 	// post is the type of the event, if it is not a message.
 	post string
 
-	// want is what the thread's history takes, children what each hook workflow's does.
+	// want is the cost in the thread's history, children in that of each hook workflow.
 	want     cost
 	children []cost
 }{
@@ -170,7 +169,7 @@ var hookShapes = []struct {
 	},
 }
 
-// TestBudgetsOfHooks asserts what hooks and processors cost.
+// TestBudgetsOfHooks checks the costs of hooks and processors.
 func TestBudgetsOfHooks(t *testing.T) {
 	if world.StickyOff() {
 		t.Skip("budgets are measured with the sticky cache, as workers run")
@@ -199,7 +198,7 @@ func TestBudgetsOfHooks(t *testing.T) {
 	}
 }
 
-// measureHooked is [measure], with the histories of the hook workflows that belong to it.
+// measureHooked is [measure], with the histories of the turn's hook workflows.
 func measureHooked(t *testing.T, w *world.World, id string, turn func()) (thread []*history.HistoryEvent, children [][]*history.HistoryEvent) {
 	t.Helper()
 	for range 5 {

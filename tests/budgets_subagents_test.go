@@ -18,8 +18,8 @@ import (
 	"github.com/threadmill/threadmill/tests/internal/world"
 )
 
-// patient is a model that begins when the thread above has taken in that a sub-agent is at
-// work: on a busy machine it might hear of the begin and of the end at once, and cost less.
+// patient is a model that waits until the parent thread has seen the start of its sub-agent: on a
+// busy machine it might see start and end together, which costs less.
 type patient struct {
 	llm.Provider
 	begun func(ctx context.Context) error
@@ -32,8 +32,7 @@ func (p patient) Generate(ctx context.Context, req llm.Request, onDelta func(llm
 	return p.Provider.Generate(ctx, req, onDelta)
 }
 
-// newPatientTeam builds a world whose helper is patient. The thread that is measured has to
-// be named.
+// newPatientTeam builds a world whose helper is patient. The measured thread must be named.
 func newPatientTeam(t *testing.T) (w *world.World, measured *atomic.Value) {
 	t.Helper()
 	measured = &atomic.Value{}
@@ -60,7 +59,7 @@ func newPatientTeam(t *testing.T) (w *world.World, measured *atomic.Value) {
 	return w, measured
 }
 
-// started is how many of the sub-agents work still.
+// started is the number of sub-agents that are still working.
 func started(events []*history.HistoryEvent) (n int) {
 	for _, e := range events {
 		switch e.GetEventType() {
@@ -73,7 +72,7 @@ func started(events []*history.HistoryEvent) (n int) {
 	return n
 }
 
-// subRuns returns the whole histories of the sub-agents whose starts are among events.
+// subRuns returns the histories of the sub-agents whose starts are among events.
 func subRuns(w *world.World, events []*history.HistoryEvent) (runs [][]*history.HistoryEvent) {
 	w.T.Helper()
 	for _, e := range events {
@@ -92,12 +91,12 @@ func subRuns(w *world.World, events []*history.HistoryEvent) (runs [][]*history.
 	return runs
 }
 
-// beginAndEnd is what a sub-agent's thread costs beside its turn, in events: its start, the
+// beginAndEnd is the number of events that a sub-agent's thread has beside its turn: its start, the
 // snapshots of hooks and rules, the answer and the end.
 const beginAndEnd = 6
 
-// TestBudgetsOfSubAgents asserts what a sub-agent costs the thread that asks it, beside its
-// two model calls, and what it costs itself, beside its own turn.
+// TestBudgetsOfSubAgents checks the cost of a sub-agent in its parent thread, beside two model
+// calls, and in its own thread, beside its turn.
 func TestBudgetsOfSubAgents(t *testing.T) {
 	if world.StickyOff() {
 		t.Skip("budgets are measured with the sticky cache, as workers run")
@@ -106,7 +105,7 @@ func TestBudgetsOfSubAgents(t *testing.T) {
 	for _, tc := range []struct {
 		name, says string
 
-		// want is what the thread's history takes, children what that of each sub-agent does.
+		// want is the cost in the thread's history, children in that of each sub-agent.
 		want     cost
 		children []cost
 	}{
@@ -129,8 +128,8 @@ func TestBudgetsOfSubAgents(t *testing.T) {
 	}
 }
 
-// TestBudgetOfAnApprovalBelow bounds what it costs to ask people about a sub-agent's call, and
-// to decide in the thread above. What comes at once costs less.
+// TestBudgetOfAnApprovalBelow bounds the cost of an approval request of a sub-agent and of the
+// decision in the parent thread. Concurrent events cost less.
 func TestBudgetOfAnApprovalBelow(t *testing.T) {
 	if world.StickyOff() {
 		t.Skip("budgets are measured with the sticky cache, as workers run")
@@ -145,7 +144,7 @@ func TestBudgetOfAnApprovalBelow(t *testing.T) {
 		require.NoError(t, w.Temporal.SignalWorkflow(w.Ctx(), signals.WorkflowID(w.TaskQueue, id), "", signals.SignalDecide,
 			signals.Decide{ToolCallID: call.ToolCallID, Decision: event.DecisionApprove, By: "ann"}))
 	})
-	// Two more are the marks of a thread that waits for approval.
+	// Two more mark the thread as waiting for approval.
 	require.LessOrEqual(t, len(added), 16+9+20+2, describe(added))
 	require.LessOrEqual(t, billed(added), 4+6+2)
 	require.LessOrEqual(t, len(only(t, children)), beginAndEnd+21+15, describe(children[0]))
@@ -154,7 +153,7 @@ func TestBudgetOfAnApprovalBelow(t *testing.T) {
 	}))
 }
 
-// measureSubs is [measure], with the histories of the sub-agents that belong to it.
+// measureSubs is [measure], with the histories of the turn's sub-agents.
 func measureSubs(t *testing.T, w *world.World, id string, turn func()) (thread []*history.HistoryEvent, children [][]*history.HistoryEvent) {
 	t.Helper()
 	for range 5 {
@@ -169,8 +168,8 @@ func measureSubs(t *testing.T, w *world.World, id string, turn func()) (thread [
 	return nil, nil
 }
 
-// TestBudgetsOfHandledEvents asserts that an environment event that an agent handles costs exactly
-// as much as a message.
+// TestBudgetsOfHandledEvents: an environment event that an agent handles costs the same as a
+// message.
 func TestBudgetsOfHandledEvents(t *testing.T) {
 	if world.StickyOff() {
 		t.Skip("budgets are measured with the sticky cache, as workers run")

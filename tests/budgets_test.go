@@ -17,17 +17,18 @@ import (
 	"github.com/threadmill/threadmill/tests/internal/world"
 )
 
-// cost is what one turn adds to a thread's history, and what Temporal bills for it.
+// cost is the number of events that a turn adds to a thread's history, and of actions that Temporal
+// bills.
 type cost struct{ events, actions int }
 
-// settle waits until the workflow task after a turn has been completed, so that the
-// history of the turn is whole.
+// settle waits until the workflow task after a turn has completed, so that the turn's history is
+// complete.
 func settle(w *world.World, thread string) []*history.HistoryEvent {
 	w.T.Helper()
 	var out []*history.HistoryEvent
 	require.Eventually(w.T, func() bool {
 		state, err := w.Threads.State(w.Ctx(), thread)
-		// Read after the state: what made the thread idle is in it.
+		// Read after the state, so that it contains the end of the turn.
 		out = historyOf(w, thread, "")
 		return err == nil && state.Status == signals.ThreadIdle && state.QueueLength == 0 && !taskOpen(out)
 	}, waitLong, waitTick)
@@ -48,15 +49,14 @@ func taskOpen(events []*history.HistoryEvent) bool {
 	return open
 }
 
-// awaitRest waits until a thread has taken in all that has come to it. A query may be
-// ahead of that.
+// awaitRest waits until a thread has handled everything so far. A query may be ahead of that.
 func awaitRest(w *world.World, thread string) {
 	w.T.Helper()
 	require.Eventually(w.T, func() bool { return !taskOpen(historyOf(w, thread, "")) }, waitLong, waitTick)
 }
 
-// stalled reports whether the machine was too busy for a turn: a worker did not get to
-// a task in time, or not to its end. What the server then adds is no cost of the turn.
+// stalled reports whether the machine was too busy for a turn: a worker did not start or finish a
+// task in time. The events that the server then adds are no cost of the turn.
 func stalled(events []*history.HistoryEvent) bool {
 	return slices.ContainsFunc(events, func(e *history.HistoryEvent) bool {
 		return e.GetEventType() == enumspb.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT ||
@@ -65,9 +65,8 @@ func stalled(events []*history.HistoryEvent) bool {
 	})
 }
 
-// measure makes one turn in a thread, and returns what it adds to the thread's history.
-// A turn that cannot be measured is followed by another: one that the machine has held
-// up, and one with which the thread moves to a new run.
+// measure runs one turn in a thread, and returns the events that it adds to the thread's history. A
+// turn that stalled, or with which the thread continued as new, is followed by another.
 func measure(t *testing.T, w *world.World, thread string, turn func()) []*history.HistoryEvent {
 	t.Helper()
 	for range 5 {
@@ -86,9 +85,9 @@ func measure(t *testing.T, w *world.World, thread string, turn func()) []*histor
 	return nil
 }
 
-// billed counts the actions of history events, as Temporal Cloud's pricing page
-// defines them: a signal, an update, an activity, a timer, a local activity batch
-// with its workflow task, an upsert.
+// billed counts the billed actions in history events, as Temporal Cloud's pricing page defines
+// them: a signal, an update, an activity, a timer, a local activity batch with its workflow task,
+// an upsert.
 func billed(events []*history.HistoryEvent) int {
 	n := 0
 	for _, e := range events {
@@ -120,8 +119,8 @@ func TestBudgets(t *testing.T) {
 		t.Skip("budgets are measured with the sticky cache, as workers run")
 	}
 	w := world.New(t, world.Options{})
-	// Threads that wait for approval are marked for all to find, which costs two upserts of
-	// search attributes. Without, a decision costs what a decision costs.
+	// A waiting thread is marked by two upserts of search attributes. Without them, only the
+	// decision costs.
 	approved := func(w *world.World, decide func(id string, d signals.Decide)) func(id string) {
 		return func(id string) {
 			w.Post(id, `use shell_cmd {"command":"true"}`)
@@ -194,7 +193,7 @@ func requireCost(t *testing.T, w *world.World, turn func(thread string), want co
 	require.Equal(t, want, cost{len(added), billed(added)}, "events and actions:\n%s", describe(added))
 }
 
-// TestBudgetBytes shows that a step costs the same however long the conversation is.
+// TestBudgetBytes: the cost of a step does not depend on the length of the conversation.
 func TestBudgetBytes(t *testing.T) {
 	if world.StickyOff() {
 		t.Skip("budgets are measured with the sticky cache, as workers run")

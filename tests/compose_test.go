@@ -12,7 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// composition is what these tests look at in a Compose file.
+// composition has the tested parts of a Compose file.
 type composition struct {
 	Services map[string]service `yaml:"services"`
 	Volumes  map[string]any     `yaml:"volumes"`
@@ -35,8 +35,8 @@ type serviceCondition struct {
 	Condition string `yaml:"condition"`
 }
 
-// composeConfig reads docker-compose.yml as the Compose tool understands it, with
-// the given environment.
+// composeConfig returns docker-compose.yml as the Compose tool reads it, with the given
+// environment.
 func composeConfig(t *testing.T, env ...string) composition {
 	t.Helper()
 	cmd := composeTool(t, "--file", "docker-compose.yml", "config")
@@ -53,8 +53,7 @@ func composeConfig(t *testing.T, env ...string) composition {
 	return c
 }
 
-// composeTool finds Docker's plugin or the older program; neither needs an engine
-// for what is asked here.
+// composeTool finds Docker's plugin or the older program; neither needs an engine here.
 func composeTool(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	if exec.Command("docker", "compose", "version").Run() == nil {

@@ -23,7 +23,7 @@ type row struct {
 	tests           []string
 }
 
-// States of a row. What is later says what comes with it.
+// States of a row. A row that comes later names what it comes with.
 const (
 	stateDone        = "done"
 	stateThisRelease = "this release"
@@ -36,12 +36,12 @@ var (
 	numbered = regexp.MustCompile(`^(S[0-4]-T|S[0-4]-A|S[0-4]-|X)([0-9]+)$`)
 )
 
-// lists says how many rows of each kind there are.
+// lists has the number of rows of each kind.
 var lists = map[string]int{
 	"S0-": 43, "S0-T": 6, "S1-": 38, "S2-": 73, "S3-": 61, "S3-A": 6, "S4-": 109, "S4-T": 22, "X": 16,
 }
 
-// namedRows is how many rows of S3 have a name for a number.
+// namedRows is the number of rows of S3 with a name instead of a number.
 const namedRows = 32
 
 func TestConformance(t *testing.T) {
@@ -67,7 +67,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestConformanceIsWatched shows that a promise without a proof is found.
+// TestConformanceIsWatched: a row without a proof is found.
 func TestConformanceIsWatched(t *testing.T) {
 	const head = "| row | what holds | state | test |\n|---|---|---|---|\n"
 	for name, tt := range map[string]struct{ table, want string }{
@@ -170,16 +170,16 @@ func missingRows(rows []row, lists map[string]int, named int) []string {
 	return found
 }
 
-// testSources is what the sources of tests say.
+// testSources has the tests of the source tree.
 type testSources struct {
 	// folders of each test function, by its name.
 	folders map[string][]string
 
-	// names has, for each row, the folders where it stands in the name of a test.
+	// names has, for each row, the folders with a test that has it in its name.
 	names map[string]map[string]bool
 }
 
-// unproved lists rows that are said to be done, and no test says so.
+// unproved lists the rows that are done without a test that proves it.
 func (s testSources) unproved(rows []row) []string {
 	var found []string
 	for _, r := range rows {
@@ -203,8 +203,8 @@ func (s testSources) unproved(rows []row) []string {
 	return found
 }
 
-// stands reports whether a row stands in a name in one of the folders, or in a suite
-// that may run there.
+// stands reports whether a row is in the name of a test in one of the folders, or of a suite that
+// may run there.
 func (s testSources) stands(id string, folders []string) bool {
 	for folder := range s.names[id] {
 		if slices.Contains(folders, folder) || forTests(folder) {
@@ -214,7 +214,7 @@ func (s testSources) stands(id string, folders []string) bool {
 	return false
 }
 
-// readTests reads the tests of a tree: files of tests, and packages that serve them.
+// readTests reads the tests of a tree: test files, and packages for tests.
 func readTests(tree fs.FS) (testSources, error) {
 	s := testSources{folders: map[string][]string{}, names: map[string]map[string]bool{}}
 	err := fs.WalkDir(tree, ".", func(name string, entry fs.DirEntry, err error) error {
@@ -227,7 +227,7 @@ func readTests(tree fs.FS) (testSources, error) {
 		case entry.IsDir() && name != "." && (strings.HasPrefix(entry.Name(), ".") || path.Base(folder) == "testdata" && entry.Name() != "transcripts"):
 			return fs.SkipDir
 		case entry.Name() == "conformance_test.go":
-			// The rows that stand here are examples.
+			// The rows in this file are examples.
 			s.folders["TestConformance"] = []string{folder}
 			return nil
 		case strings.Contains(name, "/testdata/"):
@@ -266,7 +266,7 @@ func (s testSources) read(tree fs.FS, name, folder string) error {
 	return nil
 }
 
-// readTranscript notes the cases of a transcript, which are subtests of the package that has it.
+// readTranscript reads the cases of a transcript, which are subtests of its package.
 func (s testSources) readTranscript(tree fs.FS, name string) error {
 	text, err := fs.ReadFile(tree, name)
 	for line := range strings.Lines(string(text)) {
@@ -277,8 +277,7 @@ func (s testSources) readTranscript(tree fs.FS, name string) error {
 	return err
 }
 
-// note keeps the rows that a name has in it: S0-01, or S0_01_Why in the name of a
-// function.
+// note records the rows in a name: S0-01, or S0_01_Why in the name of a function.
 func (s testSources) note(name, folder string) {
 	for _, id := range idInName.FindAllString(name, -1) {
 		if list, rest, ok := strings.Cut(id, "_"); ok && len(list) == 2 {

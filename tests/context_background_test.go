@@ -15,8 +15,7 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// TestRetrievedText has a hook of model calls retrieve text, which the model is shown
-// beside the conversation and its tools.
+// TestRetrievedText: a hook of model calls adds retrieved text to the conversation and the tools.
 func TestRetrievedText(t *testing.T) {
 	w := world.New(t, world.Options{Configure: func(c *threadmill.Config) {
 		c.Hooks = []hook.Hook{hook.OnLLMCall("retrieve", func(ctx context.Context, call event.LLMCallEvent, _ hook.Respond) (event.Event, error) {
@@ -39,7 +38,7 @@ func TestRetrievedText(t *testing.T) {
 	require.Len(t, w.Messages(id), 4)
 }
 
-// TestBackground queues work of the background before a person's message.
+// TestBackground queues background events before a person's message.
 func TestBackground(t *testing.T) {
 	hold := newGate("hold")
 	w := world.New(t, world.Options{Tools: []tool.Tool{hold.Tool}})

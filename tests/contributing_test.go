@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestContributingPath follows the walks through the code in CONTRIBUTING.md: each hop names a
-// file and a function in it.
+// TestContributingPath follows the walks through the code in CONTRIBUTING.md: each hop names a file
+// and a function in it.
 func TestContributingPath(t *testing.T) {
 	guide, err := os.ReadFile("../CONTRIBUTING.md")
 	require.NoError(t, err)

@@ -17,13 +17,12 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// conversations are played at the same time. The worker is killed when each of them has
-// come to another gap, so that this often fewer workers have to die.
+// conversations run at the same time. Each kill hits all of them, each at another gap, so that
+// fewer workers have to die.
 const conversations = 20
 
-// TestConversationKilled plays the conversation while its worker is killed between any two
-// things that are stored: when the next one is about to be, and when it is and nobody has
-// heard of it. What becomes of the conversation is the same.
+// TestConversationKilled kills the worker between any two writes of a conversation: before the next
+// one, and after it but before anything has seen it. The result of the conversation is the same.
 func TestConversationKilled(t *testing.T) {
 	if testing.Short() || !world.StickyOff() {
 		t.Skip("takes minutes; it runs where every task is replayed: THREADMILL_STICKY=off go test -timeout 20m ./tests/...")
@@ -74,7 +73,7 @@ func killedBetweenAll(t *testing.T, o world.Options) {
 	})
 	t.Run("S2-51 S4-78 what is published is what people have agreed to", func(t *testing.T) {
 		for i := range conversations {
-			// Once more by the same call, if nobody knows whether the first time was all.
+			// Twice by the same call, if the result of the first attempt is unknown.
 			s.requirePublished(t, threadOf(i), gate.published(threadOf(i)), 2)
 		}
 	})
@@ -82,8 +81,7 @@ func killedBetweenAll(t *testing.T, o world.Options) {
 
 func threadOf(i int) string { return fmt.Sprintf("conversation-%d", i) }
 
-// plays makes the worker play the conversation, and say when it is about to store something
-// and when it has.
+// plays makes the worker play the conversation, and report before and after each write.
 func (v victim) plays(c *threadmill.Config) error {
 	t, err := conversation.Read(v.Transcript)
 	if err != nil {
@@ -96,10 +94,10 @@ func (v victim) plays(c *threadmill.Config) error {
 	return nil
 }
 
-// publishedKey begins the key of a report that something was published.
+// publishedKey is the prefix of the key of a report of a publication.
 const publishedKey = "published "
 
-// telling is a store that tells of all that it stores.
+// telling is a store that reports its writes.
 type telling struct {
 	store.Store
 	victim victim
@@ -110,7 +108,7 @@ func (s telling) Append(ctx context.Context, key store.Key, b store.Batch) (stor
 	if what == "" {
 		return s.Store.Append(ctx, key, b)
 	}
-	// A step that was given up goes on to wait, or it would try again beside itself.
+	// An abandoned step keeps waiting, or it would retry beside itself.
 	deaf := context.WithoutCancel(ctx)
 	if err := s.victim.tell(deaf, key.ThreadID, "before "+what); err != nil {
 		return store.Appended{}, err
@@ -122,7 +120,7 @@ func (s telling) Append(ctx context.Context, key store.Key, b store.Batch) (stor
 	return done, s.victim.tell(deaf, key.ThreadID, "after "+what)
 }
 
-// contents names what a batch stores.
+// contents names the contents of a batch.
 func contents(b store.Batch) (what string) {
 	for _, r := range b.Records {
 		what += r.ID + " "

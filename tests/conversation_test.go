@@ -18,17 +18,16 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// A conversation of three agents and two people, and what is to become of it.
+// A conversation of three agents and two people, and its expected result.
 const (
 	threeAgents       = "testdata/conversations/three-agents.yaml"
 	threeAgentsGolden = "testdata/conversations/three-agents.golden.yaml"
 )
 
-// keptIn are the stores that a conversation is the same in.
+// keptIn are the stores in which the conversation is the same.
 var keptIn = map[string]world.Options{"sqlite": {}, "postgres": {Postgres: true}}
 
-// TestConversation plays the conversation. What is stored, and what each model is shown,
-// is always the same.
+// TestConversation plays the conversation. The records and the model calls are always the same.
 func TestConversation(t *testing.T) {
 	t.Parallel()
 	for name, o := range keptIn {
@@ -67,14 +66,14 @@ func newScene(t *testing.T) *scene {
 	return s
 }
 
-// options are those of a world whose stand-in answers as the transcript says, and fails the
-// test if it is shown what a provider would refuse.
+// options are those of a world whose model replies as in the transcript, and fails the test on
+// input that a provider would reject.
 func (s *scene) options(o world.Options) world.Options {
 	o.Provider.Script = s.model.Script
 	return o
 }
 
-// said counts what agents have said in a thread.
+// said counts the agents' messages in a thread.
 func (s *scene) said(ctx context.Context, thread string) (n int, err error) {
 	records, err := s.Store.Records(ctx, s.Key(thread), store.Query{Types: []string{event.TypeMessage}})
 	for _, r := range records {
@@ -89,7 +88,7 @@ func (s *scene) said(ctx context.Context, thread string) (n int, err error) {
 	return n, err
 }
 
-// requireGolden compares what has become of a thread with what is expected.
+// requireGolden compares the records of a thread with the expected ones.
 func (s *scene) requireGolden(t *testing.T, thread string) {
 	t.Helper()
 	settle(s.World, thread)
@@ -106,8 +105,7 @@ func (s *scene) requireGolden(t *testing.T, thread string) {
 	require.Equal(t, string(want), string(got))
 }
 
-// requirePublished checks that what was published is what people have agreed to, and that
-// nothing was published more often than that.
+// requirePublished checks that exactly the approved texts were published, and none too often.
 func (s *scene) requirePublished(t *testing.T, thread string, calls map[string]int, most int) {
 	t.Helper()
 	var allowed []string
@@ -124,7 +122,7 @@ func (s *scene) requirePublished(t *testing.T, thread string, calls map[string]i
 	}
 }
 
-// publications counts how often each call has published something.
+// publications counts the publications of each call.
 type publications struct {
 	mu     sync.Mutex
 	byCall map[string]int

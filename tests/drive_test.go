@@ -17,7 +17,7 @@ import (
 	"github.com/threadmill/threadmill/tests/internal/world"
 )
 
-// driver is one way for people to use threads. All scenarios run over each.
+// driver is one way in which people use threads. All scenarios run over each.
 type driver interface {
 	open(t *testing.T, thread string)
 	say(t *testing.T, thread, eventID, text string)
@@ -124,7 +124,7 @@ func (d cliDriver) decide(t *testing.T, thread, call string, decision event.Deci
 
 func (d cliDriver) interrupt(t *testing.T, thread string) { d.run(t, "interrupt", thread) }
 
-// backends are the combinations of store and stream that everything runs on.
+// backends are the combinations of store and stream for all scenarios.
 var backends = []struct {
 	name    string
 	options world.Options
@@ -135,10 +135,10 @@ var backends = []struct {
 	{"postgres and memory", world.Options{Postgres: true}},
 }
 
-// await waits for the end of the turn of a posted event.
+// await waits for the end of a posted event's turn.
 func await(t *testing.T, w *world.World, thread, eventID string) signals.TurnResult {
 	t.Helper()
-	// An update can overtake a signal: only when the event is stored is it the thread's.
+	// An update can overtake a signal: the thread has the event only when it is stored.
 	require.Eventually(t, func() bool {
 		stored, err := w.Store.RecordsByID(w.Ctx(), w.Key(thread), eventID)
 		return err == nil && len(stored) == 1

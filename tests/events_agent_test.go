@@ -18,10 +18,10 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// risky is a tool that a person has to allow.
+// risky is a tool that needs approval.
 var risky = newSpy("risky", tool.NeedsApproval("it is risky"))
 
-// watchful are an agent that rules wake, and another.
+// watchful are an agent for rules and another one.
 func watchful() []agent.Agent {
 	return []agent.Agent{
 		{Name: "assistant", Instructions: "You help.", Model: "openai/stand-in", Tools: []string{"note", "risky", "failing"}},
@@ -29,12 +29,12 @@ func watchful() []agent.Agent {
 	}
 }
 
-// wakes is a rule above the default ones with an agent.
+// wakes is a rule with an agent, above the default ones.
 func wakes(name, events string, a rule.Agent) rule.Rule {
 	return rule.Rule{Name: name, Events: []string{events}, Priority: 30, Agent: &a}
 }
 
-// TestEventAgent wakes agents.
+// TestEventAgent covers rules with agents.
 func TestEventAgent(t *testing.T) {
 	w := ruled(t, world.Options{Agents: watchful(), Tools: []tool.Tool{risky, failing}},
 		wakes("files", "file.*", rule.Agent{SystemPrompt: "You are a file expert.", Prompt: "Say what has changed."}),
@@ -236,7 +236,7 @@ func eventRetried(t *testing.T, w *world.World) {
 	require.Len(t, published(w, thread), 1)
 }
 
-// TestEventNowhere publishes events that are for no thread.
+// TestEventNowhere publishes events that name no thread.
 func TestEventNowhere(t *testing.T) {
 	log := &logbook{}
 	w := ruled(t, world.Options{Agents: watchful(), Tools: []tool.Tool{risky, failing}, Configure: func(c *threadmill.Config) { log.keep(t, c) }})

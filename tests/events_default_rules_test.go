@@ -17,7 +17,7 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// TestDefaultRules has no rules but the default ones.
+// TestDefaultRules runs with the default rules only.
 func TestDefaultRules(t *testing.T) {
 	log := &logbook{}
 	w := ruled(t, world.Options{Agents: watchful(), Tools: []tool.Tool{risky, failing}, Configure: func(c *threadmill.Config) { log.keep(t, c) }})
@@ -86,7 +86,7 @@ func defaultStream(t *testing.T, w *world.World) {
 	require.Equal(t, 3, w.Provider.Calls(), "what agents say to an event, a person and an event wakes nobody either")
 }
 
-// userQuery makes an event that asks something.
+// userQuery is an event with a question.
 func userQuery(content string, change ...func(*event.UserQuery)) event.EnvEvent {
 	q := event.UserQuery{Content: content}
 	for _, c := range change {
@@ -97,7 +97,7 @@ func userQuery(content string, change ...func(*event.UserQuery)) event.EnvEvent 
 	return e
 }
 
-// TestUserQuery asks by events.
+// TestUserQuery covers user_query events.
 func TestUserQuery(t *testing.T) {
 	agents := append(watchful(), agent.Agent{Name: "mute", Model: "nowhere/any"})
 	w := ruled(t, world.Options{Agents: agents, Tools: []tool.Tool{risky, failing}})

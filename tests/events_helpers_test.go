@@ -23,13 +23,13 @@ import (
 	"github.com/threadmill/threadmill/tests/internal/world"
 )
 
-// ledger is the function of rules. It keeps a book of its calls.
+// ledger is the function of rules. It records its calls.
 type ledger struct {
 	mu   sync.Mutex
 	book []handling
 	acts map[string]rule.Func
 
-	// running are the calls in a thread just now, most those at any time.
+	// running is the number of current calls in a thread, most the maximum.
 	running, most map[string]int
 }
 
@@ -63,14 +63,14 @@ func (l *ledger) handle(ctx context.Context, c rule.Context, e event.EnvEvent) e
 	return act(ctx, c, e)
 }
 
-// on has the function act on an event.
+// on sets the function's action on an event.
 func (l *ledger) on(eventID string, act rule.Func) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.acts[eventID] = act
 }
 
-// halts has the function wait, for one event, until it is let go.
+// halts makes the function wait, for one event, until it is released.
 func (l *ledger) halts(eventID string) *halt {
 	h := newHalt()
 	l.on(eventID, func(ctx context.Context, _ rule.Context, _ event.EnvEvent) error {
@@ -85,14 +85,14 @@ func (l *ledger) halts(eventID string) *halt {
 	return h
 }
 
-// calls are those for a thread, in order.
+// calls are the calls for a thread, in order.
 func (l *ledger) calls(thread string) []handling {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(l.book), func(h handling) bool { return h.ThreadID != thread })
 }
 
-// handled are the ids of the events that a thread's calls were about.
+// handled are the ids of the events of a thread's calls.
 func (l *ledger) handled(thread string) []string {
 	out := []string{}
 	for _, h := range l.calls(thread) {
@@ -114,14 +114,14 @@ func (l *ledger) by(eventID string) []string {
 	return out
 }
 
-// together is how many calls there were in a thread at one time, at most.
+// together is the maximum number of concurrent calls in a thread.
 func (l *ledger) together(thread string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.most[thread]
 }
 
-// rule is a rule above the default ones whose function is the ledger's.
+// rule is a rule above the default ones with the ledger's function.
 func (l *ledger) rule(name string, events ...string) rule.Rule {
 	return rule.Rule{Name: name, Events: events, Priority: 30, Function: l.handle}
 }
@@ -140,8 +140,8 @@ func ruled(t *testing.T, o world.Options, rules ...rule.Rule) *world.World {
 	return world.New(t, o)
 }
 
-// actOnEvents is a model that does what the payload of an event tells it, such as
-// {"do": "use note {}"}. Without that it does what the last message says, as ever.
+// actOnEvents is a model that follows the instruction in the payload of an event, such as {"do":
+// "use note {}"}, or else in the last message.
 func actOnEvents(req llm.Request) string {
 	for i := len(req.Messages) - 1; i > 0; i-- {
 		if req.Messages[i].Role != event.RoleUser {
@@ -155,18 +155,18 @@ func actOnEvents(req llm.Request) string {
 				Do string `json:"do"`
 			} `json:"payload"`
 		}
-		// A payload that is no object tells nothing.
+		// A payload that is not an object has no instruction.
 		_ = json.Unmarshal([]byte(req.Messages[i-1].Content), &shown)
 		return shown.Payload.Do
 	}
 	return ""
 }
 
-// happened makes an environment event with an id of its own.
+// happened returns an environment event with a unique id.
 func happened(typ string, payload any, change ...func(*event.EnvEvent)) event.EnvEvent {
 	raw, err := json.Marshal(payload)
 	if err != nil {
-		panic(err) // plain data has a JSON form
+		panic(err) // plain data can be marshalled
 	}
 	e := event.EnvEvent{
 		ID: signals.NewEventID(), Type: typ, Timestamp: 1700000000123, Payload: raw,
@@ -178,23 +178,23 @@ func happened(typ string, payload any, change ...func(*event.EnvEvent)) event.En
 	return e
 }
 
-// asking makes an event that tells the model what to do.
+// asking returns an event with an instruction for the model.
 func asking(typ, do string) event.EnvEvent { return happened(typ, map[string]string{"do": do}) }
 
-// handle publishes an event, and waits until all that follows from it is stored.
+// handle publishes an event, and waits until everything that follows from it is stored.
 func handle(w *world.World, thread string, e event.EnvEvent) signals.TurnResult {
 	w.T.Helper()
 	return turn(w, thread, signals.EnvPost(e))
 }
 
-// signalled sends an event as it is, like any Temporal client.
+// signalled sends an event unchanged, like any Temporal client.
 func signalled(w *world.World, thread string, e any) {
 	w.T.Helper()
 	require.NoError(w.T, w.Temporal.SignalWorkflow(w.Ctx(), signals.WorkflowID(w.TaskQueue, thread), "", signals.SignalPost, e))
 }
 
-// fence waits until a thread has handled all that was published to it before. It has to be
-// a signal: an update can overtake one.
+// fence waits until a thread has handled everything that was published before. It is a signal,
+// because an update can overtake signals.
 func fence(w *world.World, thread string) {
 	w.T.Helper()
 	e := happened("fence", nil)
@@ -206,7 +206,7 @@ func fence(w *world.World, thread string) {
 	wholly(w, thread, w.Await(thread, e.ID))
 }
 
-// published are the environment events of a thread, as they are stored.
+// published are a thread's stored environment events.
 func published(w *world.World, thread string) []event.EnvEvent {
 	w.T.Helper()
 	var out []event.EnvEvent
@@ -240,7 +240,7 @@ func (l *logbook) Write(line []byte) (int, error) {
 	return l.text.Write(line)
 }
 
-// lines are those that contain text.
+// lines are the lines that contain text.
 func (l *logbook) lines(text string) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -253,7 +253,7 @@ func (l *logbook) lines(text string) []string {
 	return out
 }
 
-// keep has a runtime write this log, its workflows and its API included.
+// keep makes a runtime write this log, including its workflows and its API.
 func (l *logbook) keep(t *testing.T, c *threadmill.Config) {
 	t.Helper()
 	c.Logger = slog.New(slog.NewJSONHandler(l, nil))
@@ -272,7 +272,7 @@ func watchEnv(t *testing.T, w *world.World, thread string) envView {
 	return envView{watchAt(t, w, "/v1/threads/"+thread+"/events?view=env", "")}
 }
 
-// until reads up to and with an event of a type, and returns the types of all.
+// until reads up to and including an event of a type, and returns the types of all.
 func (v envView) until(t *testing.T, typ string) []string {
 	t.Helper()
 	var out []string

@@ -20,7 +20,7 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// TestEventHooks: hooks decide on events before rules do.
+// TestEventHooks: hooks decide on events before rules.
 func TestEventHooks(t *testing.T) {
 	t.Parallel()
 	d, l := newDesk(), newLedger()
@@ -82,7 +82,7 @@ func eventChanged(t *testing.T, w *world.World, d *desk, l *ledger, name string)
 	}
 }
 
-// counting is a hook's rule that counts how often it is asked about an event.
+// counting is a hook's rule that counts its calls for an event.
 func counting() hook.Func {
 	asked := atomic.Int64{}
 	return onEnv(func(e event.EnvEvent, _ hook.Respond) (event.Event, error) {

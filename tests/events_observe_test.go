@@ -17,8 +17,8 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// awaitPublished waits until a thread has handled an event of a type that it has published
-// itself, and all that follows from it is stored.
+// awaitPublished waits until a thread has handled an event of a type that it has published itself,
+// and everything that follows from it is stored.
 func awaitPublished(w *world.World, thread, typ string) (event.EnvEvent, signals.TurnResult) {
 	w.T.Helper()
 	var e event.EnvEvent
@@ -34,7 +34,7 @@ func awaitPublished(w *world.World, thread, typ string) (event.EnvEvent, signals
 	return e, awaitEvent(w, thread, e)
 }
 
-// TestObserve: agents hear of what they did not wait for.
+// TestObserve: agents see events that nobody waited for.
 func TestObserve(t *testing.T) {
 	build := newGate("build", tool.Background())
 	broken := tool.MustFunc("broken", "Fails.", func(context.Context, tool.Call, struct{}) (string, error) {
@@ -97,7 +97,7 @@ func TestObserve(t *testing.T) {
 	}
 }
 
-// TestToolEvents: what becomes of tools is told as events.
+// TestToolEvents: the ends of tools are events.
 func TestToolEvents(t *testing.T) {
 	l := newLedger()
 	executed, broken := l.rule("executed", event.TypeToolExecuted), l.rule("broken", event.TypeToolError)

@@ -16,10 +16,10 @@ import (
 	"github.com/threadmill/threadmill/tests/internal/world"
 )
 
-// publisher is a way of giving an event to a thread. It returns how it was refused.
+// publisher is a way to publish an event to a thread. It returns the reason of a rejection.
 type publisher func(t *testing.T, w *world.World, thread string, e json.RawMessage) error
 
-// publishers are all ways, by their names.
+// publishers are all ways, by name.
 var publishers = map[string]publisher{
 	"signal": bySignal,
 	"client": func(_ *testing.T, w *world.World, thread string, e json.RawMessage) error {
@@ -46,7 +46,7 @@ func byClient(w *world.World, thread string, raw json.RawMessage) error {
 	return err
 }
 
-// bySignal knows that it was refused from what is stored: nobody else is told.
+// bySignal reads a rejection from the records: the sender of a signal gets no response.
 func bySignal(t *testing.T, w *world.World, thread string, raw json.RawMessage) error {
 	t.Helper()
 	before := len(ofType(w, thread, event.TypeRejected))
@@ -67,7 +67,7 @@ func byHTTP(t *testing.T, w *world.World, path string, raw json.RawMessage) erro
 	return nil
 }
 
-// TestPublish gives events to threads in every way that there is.
+// TestPublish publishes events in every way.
 func TestPublish(t *testing.T) {
 	t.Parallel()
 	l := newLedger()
@@ -98,7 +98,7 @@ func TestPublish(t *testing.T) {
 	})
 }
 
-// whole is an event with all that one can have.
+// whole is an event with all fields.
 func whole(thread, id string) json.RawMessage {
 	return json.RawMessage(`{"id":"` + id + `","type":"file.changed","timestamp":1700000000123,
 		"metadata":{"trigger_session_id":"` + thread + `","trigger_agent_id":"a-7","trigger_agent_name":"assistant","env_name":"laptop",
@@ -153,7 +153,7 @@ func publishedAgain(t *testing.T, w *world.World, l *ledger) {
 	}
 }
 
-// eventsPage reads the types of those events in order, and the last event of each.
+// eventsPage returns the types of those events in order, and the last event of each type.
 func eventsPage(t *testing.T, w *world.World, thread string) (types []string, last map[string]json.RawMessage) {
 	t.Helper()
 	last = map[string]json.RawMessage{}
@@ -165,7 +165,7 @@ func eventsPage(t *testing.T, w *world.World, thread string) (types []string, la
 	return types, last
 }
 
-// envEventsOf reads what a thread's API shows as environment events.
+// envEventsOf returns the environment events that a thread's API returns.
 func envEventsOf(t *testing.T, w *world.World, thread string) []json.RawMessage {
 	t.Helper()
 	req, err := http.NewRequestWithContext(w.Ctx(), http.MethodGet, w.API.URL+"/v1/threads/"+thread+"/events?view=env&limit=1000", nil)

@@ -20,7 +20,7 @@ import (
 	"github.com/threadmill/threadmill/tests/internal/world"
 )
 
-// publish gives a thread an event, and returns what became of it.
+// publish publishes an event to a thread, and returns the result of its turn.
 func publish(w *world.World, thread string, e event.EnvEvent) string {
 	w.T.Helper()
 	out, err := w.Threads.Publish(w.Ctx(), thread, e, threadclient.PublishOptions{})
@@ -28,13 +28,13 @@ func publish(w *world.World, thread string, e event.EnvEvent) string {
 	return out.Status
 }
 
-// awaitEvent waits until all that follows from an event that was published is stored.
+// awaitEvent waits until everything that follows from a published event is stored.
 func awaitEvent(w *world.World, thread string, e event.EnvEvent) signals.TurnResult {
 	w.T.Helper()
 	return wholly(w, thread, w.Await(thread, e.ID))
 }
 
-// TestEventQueue: events are handled one by one.
+// TestEventQueue: events are handled one at a time.
 func TestEventQueue(t *testing.T) {
 	t.Parallel()
 	l := newLedger()
@@ -164,7 +164,7 @@ func eventInterrupted(t *testing.T, w *world.World, l *ledger) {
 	require.Len(t, l.calls(thread), 2)
 }
 
-// TestEventFails: what a function does cannot stop a thread.
+// TestEventFails: a failing function does not stop a thread.
 func TestEventFails(t *testing.T) {
 	t.Parallel()
 	l, log := newLedger(), &logbook{}
@@ -237,7 +237,7 @@ func TestEventFails(t *testing.T) {
 	})
 }
 
-// TestEventUnmatched: an event that no rule is for.
+// TestEventUnmatched: no rule matches the event.
 func TestEventUnmatched(t *testing.T) {
 	l, log := newLedger(), &logbook{}
 	w := ruled(t, world.Options{Configure: func(c *threadmill.Config) { log.keep(t, c) }},

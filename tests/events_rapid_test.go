@@ -14,7 +14,7 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// shortRuns moves threads to a new run of their workflow again and again.
+// shortRuns makes threads continue as new often.
 var shortRuns = map[string]any{"limit.historyCount.suggestContinueAsNew": 40}
 
 // awaitCalls waits until a rule's function was called n times for a thread.
@@ -24,7 +24,7 @@ func awaitCalls(t *testing.T, l *ledger, thread string, n int) []handling {
 	return l.calls(thread)
 }
 
-// untilMoved publishes events to a thread until it has moved to a new run.
+// untilMoved publishes events to a thread until it has continued as new.
 func untilMoved(t *testing.T, w *world.World, thread, typ string) []event.EnvEvent {
 	t.Helper()
 	var events []event.EnvEvent
@@ -37,7 +37,7 @@ func untilMoved(t *testing.T, w *world.World, thread, typ string) []event.EnvEve
 	return events
 }
 
-// heldIn is what a rule holds back in a thread.
+// heldIn are the events that rules hold back in a thread.
 func heldIn(w *world.World, thread string) []signals.HeldEvents {
 	w.T.Helper()
 	state, err := w.Threads.State(w.Ctx(), thread)
@@ -45,10 +45,10 @@ func heldIn(w *world.World, thread string) []signals.HeldEvents {
 	return state.Held
 }
 
-// hold is how long they do: more than a busy machine takes to publish some events.
+// hold is the time of the rules: longer than a busy machine needs to publish some events.
 const hold = 2 * time.Second
 
-// TestRapidEvents: rules hold events back.
+// TestRapidEvents covers debounce and throttle.
 func TestRapidEvents(t *testing.T) {
 	t.Parallel()
 	l := newLedger()
@@ -62,7 +62,7 @@ func TestRapidEvents(t *testing.T) {
 	t.Run("a thread that is closed handles no more of them", func(t *testing.T) { heldClosed(t, w, l) })
 }
 
-// rapid publishes n events at once.
+// rapid publishes n events in quick succession.
 func rapid(w *world.World, thread, typ string, n int) []event.EnvEvent {
 	w.T.Helper()
 	events := make([]event.EnvEvent, n)
@@ -148,8 +148,7 @@ func heldClosed(t *testing.T, w *world.World, l *ledger) {
 	require.Empty(t, l.calls(thread))
 }
 
-// TestRapidEventsLiveOn holds events back while their thread moves to new runs of its
-// workflow, and its worker is another.
+// TestRapidEventsLiveOn holds back events across continue-as-new and a restart of the worker.
 func TestRapidEventsLiveOn(t *testing.T) {
 	t.Parallel()
 	const long = 2 * hold
@@ -184,7 +183,7 @@ func TestRapidEventsLiveOn(t *testing.T) {
 	})
 }
 
-// TestEventsLiveOn moves a thread to new runs while it handles events.
+// TestEventsLiveOn handles events across continue-as-new.
 func TestEventsLiveOn(t *testing.T) {
 	l := newLedger()
 	w := ruled(t, world.Options{NoWorker: true, Dynamic: shortRuns, Agents: watchful(), Tools: []tool.Tool{risky, failing}, Configure: func(c *threadmill.Config) {

@@ -18,8 +18,8 @@ import (
 	"github.com/threadmill/threadmill/tests/internal/world"
 )
 
-// TestRules sends events of many types to one running thread, and looks which rule's
-// function was called.
+// TestRules publishes events of many types to one running thread, and checks which rule's function
+// was called.
 func TestRules(t *testing.T) {
 	l := newLedger()
 	high, disabled, mains, fallback := l.rule("high", "prio.high"), l.rule("disabled", "github.*"), l.rule("mains", "github.push"), l.rule(rule.NameFallback, "*")
@@ -90,7 +90,7 @@ func TestRules(t *testing.T) {
 	})
 }
 
-// TestRuleChanges: a thread keeps the rule by which it has begun to handle an event.
+// TestRuleChanges: a thread keeps the rule with which it has started to handle an event.
 func TestRuleChanges(t *testing.T) {
 	l := newLedger()
 	w := ruled(t, world.Options{}, l.rule("files", "file.*"))
@@ -109,7 +109,7 @@ func TestRuleChanges(t *testing.T) {
 	require.Equal(t, []string{"higher"}, l.by(next.ID))
 }
 
-// TestRuleFile has rules from a configuration file.
+// TestRuleFile covers rules in a configuration file.
 func TestRuleFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "threadmill.yaml")

@@ -17,8 +17,8 @@ import (
 	"github.com/threadmill/threadmill/tests/internal/world"
 )
 
-// TestServers publishes to two servers over one store and one Temporal, each with a worker
-// and an API of its own.
+// TestServers publishes to two servers, each with a worker and an API, over one store and one
+// Temporal.
 func TestServers(t *testing.T) {
 	t.Parallel()
 	for _, b := range backends[:2] {
@@ -42,7 +42,7 @@ func TestServers(t *testing.T) {
 			t.Cleanup(api.Close)
 			elsewhere := *w
 			elsewhere.API = api
-			// A worker that takes seconds to begin counts as away, and posts as kept.
+			// A worker that takes seconds to start counts as absent, and posts as kept.
 			fence(w, w.Open())
 
 			t.Run("S3-60 each event is handled once, in one order, whoever it was published to", func(t *testing.T) {
@@ -74,7 +74,7 @@ func serversShare(t *testing.T, servers []*world.World, ledgers []*ledger) {
 		for i := range each {
 			e := happened("file.changed", i)
 			ids = append(ids, e.ID)
-			for attempt := range 2 { // of which the second is a duplicate
+			for attempt := range 2 { // the second is a duplicate
 				server := servers[(i+attempt)%len(servers)]
 				status, answer := request(t, server, http.MethodPost, fmt.Sprintf("/v1/threads/%s/events", thread), e)
 				require.Equal(t, http.StatusAccepted, status)

@@ -20,8 +20,8 @@ import (
 	"github.com/threadmill/threadmill/tests/internal/world"
 )
 
-// TestExamples runs every program in examples/ and compares what it prints with the
-// output.txt beside it; -update writes that anew.
+// TestExamples runs every program in examples/ and compares its output with its output.txt; -update
+// writes that file.
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	folders, err := filepath.Glob("../examples/*/main.go")
@@ -50,7 +50,7 @@ func runExample(t *testing.T, name string) string {
 	t.Helper()
 	taskQueue := "example-" + signals.NewID()
 	if name == "plain-temporal" {
-		// It has no worker of its own.
+		// It has no worker.
 		taskQueue = world.New(t, world.Options{}).TaskQueue
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*waitLong)
@@ -65,7 +65,7 @@ func runExample(t *testing.T, name string) string {
 	return out.String()
 }
 
-// blocksOf returns what stands in a document's code blocks of a language.
+// blocksOf returns the code blocks of a language in a document.
 func blocksOf(t *testing.T, path, language string) []string {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -78,7 +78,7 @@ func blocksOf(t *testing.T, path, language string) []string {
 	return blocks
 }
 
-// TestReadmeProgram keeps the Go code in the README the code of an example.
+// TestReadmeProgram checks that the Go code in the README is the code of an example.
 func TestReadmeProgram(t *testing.T) {
 	program, err := os.ReadFile("../examples/tool/main.go")
 	require.NoError(t, err)
@@ -87,8 +87,8 @@ func TestReadmeProgram(t *testing.T) {
 	}
 }
 
-// TestHooksGuide keeps the Go code in docs/hooks.md the code of examples, and its JSON
-// what hook workflows are given, may return, and leave in the records.
+// TestHooksGuide checks that the Go code in docs/hooks.md is the code of examples, and its JSON the
+// input, results and records of hook workflows.
 func TestHooksGuide(t *testing.T) {
 	var programs strings.Builder
 	for _, name := range []string{"guardrail", "custom"} {
@@ -123,8 +123,8 @@ func TestHooksGuide(t *testing.T) {
 	require.Len(t, seen, 4, "a message, calls, a model call, an event of one's own")
 }
 
-// TestSubAgentsGuide keeps the Go code in docs/sub-agents.md the code of an example, its YAML
-// what a configuration may have, and its JSON what viewers are sent.
+// TestSubAgentsGuide checks that the Go code in docs/sub-agents.md is the code of an example, its
+// YAML valid, and its JSON as viewers receive it.
 func TestSubAgentsGuide(t *testing.T) {
 	program, err := os.ReadFile("../examples/research/main.go")
 	require.NoError(t, err)
@@ -146,8 +146,7 @@ func TestSubAgentsGuide(t *testing.T) {
 	}
 }
 
-// readWhole reads JSON all of whose fields are known, and reads the same when it is
-// written again.
+// readWhole decodes JSON with known fields only, and checks that encoding it again changes nothing.
 func readWhole[T any](t *testing.T, block string, into *T) {
 	t.Helper()
 	dec := json.NewDecoder(strings.NewReader(block))
@@ -156,7 +155,7 @@ func readWhole[T any](t *testing.T, block string, into *T) {
 	require.JSONEq(t, block, asJSON(t, into))
 }
 
-// asJSON is v as JSON, with its fields in their order.
+// asJSON returns v as JSON, with its fields in order.
 func asJSON(t *testing.T, v any) string {
 	t.Helper()
 	raw, err := json.Marshal(v)

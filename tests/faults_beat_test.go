@@ -11,8 +11,8 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// TestHeartbeats lets a tool take its time, on a worker that lives: it beats so often
-// that a busy machine may hold it up for half the time after which it counts as lost.
+// TestHeartbeats: on a live worker, a slow tool sends heartbeats so often that a stall of half the
+// time after which it counts as lost does no harm.
 func TestHeartbeats(t *testing.T) {
 	t.Parallel()
 	slow := newGate("slow")
@@ -44,7 +44,7 @@ func TestHeartbeats(t *testing.T) {
 			if !ok || at.Equal(last) {
 				return false
 			}
-			// A little more than half: nothing comes at once.
+			// A little more than half: nothing is instantaneous.
 			often := !last.IsZero() && at.Sub(last) < lost*2/3
 			last = at
 			return often

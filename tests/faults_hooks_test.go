@@ -15,8 +15,8 @@ import (
 	"github.com/threadmill/threadmill/tests/internal/world"
 )
 
-// TestFaultsOfHooks kills the worker with SIGKILL at every point of a turn in which hooks
-// have a part: each decision counts once, and has one effect.
+// TestFaultsOfHooks kills the worker with SIGKILL at every point of a turn with hooks: each
+// decision counts once, and has one effect.
 func TestFaultsOfHooks(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]func(*testing.T){
@@ -31,7 +31,7 @@ func TestFaultsOfHooks(t *testing.T) {
 	}
 }
 
-// guarded has hooks on what people say and on results of tools.
+// guarded has hooks for messages of people and for results of tools.
 func guarded(v *victim) { v.Guarded = true }
 
 // says posts a message under an id.
@@ -41,7 +41,7 @@ func (k *killing) says(thread, id, content string) {
 	require.NoError(k.T, err)
 }
 
-// hookKey is the key with which a hook of the victim reports on an event.
+// hookKey is the key of a victim's hook in reports on an event.
 func (k *killing) hookKey(thread, eventID, name string) string {
 	return hook.Context{Namespace: k.TaskQueue, ThreadID: thread, EventID: eventID, Hook: name}.Key()
 }
@@ -63,8 +63,8 @@ func (k *killing) ends(thread, eventID string) signals.TurnResult {
 	return out
 }
 
-// requireGuarded checks that the guard has decided once on a message with a secret, and
-// that it is the decision that the model was shown.
+// requireGuarded checks that the guard has decided once on a message with a secret, and that the
+// model saw this decision.
 func (k *killing) requireGuarded(t *testing.T, thread, eventID, want string, asked int) {
 	t.Helper()
 	require.Equal(t, want, k.ends(thread, eventID).Message.Content)
@@ -91,8 +91,8 @@ func killedBefore(t *testing.T) {
 	k.requireGuarded(t, id, "e1", "a hiddenhidden", 1)
 }
 
-// killedBetween kills the worker when Temporal has what the hooks have decided, and nobody
-// else has heard of it.
+// killedBetween kills the worker when Temporal has the decision of the hooks, but the thread has
+// not seen it.
 func killedBetween(t *testing.T) {
 	k := newKilling(t, world.Options{}, guarded)
 	p := proc.NewProxy(t, k.victim.Temporal)
@@ -157,8 +157,8 @@ func killedMeanwhile(t *testing.T) {
 	})
 }
 
-// requireSealed checks that the hook on a tool's result was asked so often, with one
-// decision, which the model was shown. It returns what holds.
+// requireSealed checks how often the hook on a tool's result ran, with one decision, which the
+// model saw. It returns the decision.
 func (k *killing) requireSealed(t *testing.T, id string, asked int) event.Message {
 	t.Helper()
 	messages := k.Messages(id)

@@ -11,7 +11,7 @@ import (
 	proc "github.com/threadmill/threadmill/tests/internal/process"
 )
 
-// storeOutage takes PostgreSQL away while the model speaks.
+// storeOutage disconnects PostgreSQL during a model's reply.
 func (f faults) storeOutage(t *testing.T) {
 	s, p, db := f.onPostgres(t)
 	s.Start()
@@ -41,7 +41,7 @@ func (f faults) storeOutage(t *testing.T) {
 	requireWhole(t, db, "t")
 }
 
-// streamOutage kills NATS, and all that it remembers, while the model speaks.
+// streamOutage kills NATS, with its memory, during a model's reply.
 func (f faults) streamOutage(t *testing.T) {
 	n := proc.NewNATS(t)
 	s := f.stage(t, nil, "NATS_URL="+n.URL)

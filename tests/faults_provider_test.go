@@ -14,15 +14,13 @@ import (
 	"github.com/threadmill/threadmill/tests/internal/world"
 )
 
-// TestProviderFaults lets the provider of a model fail in every way that may pass,
-// and in those that do not.
+// TestProviderFaults covers temporary and permanent failures of a model's provider.
 func TestProviderFaults(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name   string
 		faults []llmtest.Fault
-		// limit is what the model may take for a reply, apart the least time between
-		// the first two calls.
+		// limit is the timeout of a reply, apart the least time between the first two calls.
 		limit, apart time.Duration
 	}{
 		{"lost before its first word", []llmtest.Fault{llmtest.Drop(0)}, 0, 0},
@@ -80,8 +78,8 @@ func faultyProvider(t *testing.T, limit time.Duration) *world.World {
 	}}})
 }
 
-// givesUp checks a turn that fails: visibly, and once; the thread is usable, and the
-// turn can be tried again.
+// givesUp checks a turn that fails: visibly and once; the thread remains usable, and the turn can
+// be retried.
 func givesUp(t *testing.T, faults []llmtest.Fault) {
 	w := faultyProvider(t, 0)
 	id := w.Open()

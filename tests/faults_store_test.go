@@ -21,10 +21,10 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// errLost is what a worker hears of a transaction whose answer it never gets.
+// errLost is the error of a transaction whose response is lost.
 var errLost = errors.New("the connection was lost")
 
-// unreliable is a store that commits, and then loses the answer.
+// unreliable is a store that commits and then loses the response.
 type unreliable struct {
 	store.Store
 	lose func(store.Batch) bool
@@ -62,7 +62,7 @@ func contains(b store.Batch, typ string) bool {
 	return false
 }
 
-// first is true once for what matches.
+// first is true once for a match.
 func first(match func(store.Batch) bool) func(store.Batch) bool {
 	done := false
 	return func(b store.Batch) bool {
@@ -72,8 +72,8 @@ func first(match func(store.Batch) bool) func(store.Batch) bool {
 	}
 }
 
-// everyFirst is true once for each transaction that writes anything, known by its
-// first record and its tool call.
+// everyFirst is true once for each writing transaction, identified by its first record and its tool
+// call.
 func everyFirst() func(store.Batch) bool {
 	known := map[string]bool{}
 	return func(b store.Batch) bool {
@@ -92,8 +92,8 @@ func everyFirst() func(store.Batch) bool {
 	}
 }
 
-// TestLostAnswers loses the store's answer to what it has committed, at each of the
-// places where a turn stores something: what was done is not done again.
+// TestLostAnswers loses the store's response to a commit, at each write of a turn: nothing is done
+// twice.
 func TestLostAnswers(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -19,7 +19,7 @@ import (
 	proc "github.com/threadmill/threadmill/tests/internal/process"
 )
 
-// Of the storm. The seed makes the moments the same in each run; what they hit is not.
+// The seed makes the times of the kills the same in each run; what they hit is not.
 const (
 	stormSeed     = 51
 	stormKills    = 10
@@ -64,7 +64,7 @@ func (f faults) storm(t *testing.T) {
 	random := rand.New(rand.NewPCG(stormSeed, 0))
 	for i := range stormKills {
 		longest := stormStart
-		if i%3 != 2 { // starting is a moment like others, but not the only one
+		if i%3 != 2 { // some kills come during the start, but not all
 			s.AwaitReady()
 			longest = stormLongest
 		}
@@ -88,15 +88,15 @@ func (f faults) storm(t *testing.T) {
 	require.Positive(t, hits, "the storm must hit something")
 }
 
-// pause lets the process live for a while.
+// pause waits for a while.
 func (s stage) pause(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	<-timer.C
 }
 
-// said is what a client of the storm says: a quick tool, one that is not idempotent,
-// or plain text; no two messages are the same.
+// said is a message of a client: a quick tool, one that is not idempotent, or plain text; all
+// messages are different.
 func said(thread string, i int) string {
 	name := fmt.Sprintf("%s.%d", thread, i)
 	switch i % 3 {
@@ -108,8 +108,8 @@ func said(thread string, i int) string {
 	return "use current_time {}\nthen\n" + name
 }
 
-// postAll posts a thread's messages but the first, each until it is accepted, and
-// each once more, as a client does that has not heard the answer.
+// postAll posts a thread's messages except the first, each until it is accepted, and then once
+// more, like a client that has lost the response.
 func (s stage) postAll(thread string) {
 	for i := 1; i < stormMessages; i++ {
 		body := map[string]any{"id": fmt.Sprintf("%s-%d", thread, i), "content": said(thread, i)}
@@ -121,8 +121,8 @@ func (s stage) postAll(thread string) {
 	}
 }
 
-// requireConversation checks that every message was answered once, in order, and that
-// no command ran twice. It returns how many commands were hit.
+// requireConversation checks that every message was answered once, in order, and that no command
+// ran twice. It returns the number of commands that a kill hit.
 func (s stage) requireConversation(db store.Store, thread string) (hits int) {
 	records, err := db.Records(s.t.Context(), key(thread), store.Query{Types: []string{event.TypeMessage}})
 	require.NoError(s.t, err)
@@ -167,9 +167,8 @@ func (s stage) requireConversation(db store.Store, thread string) (hits int) {
 	return hits
 }
 
-// requireModelCalls checks what the provider was asked: never again for a reply that
-// is stored, and nothing doubled in what it was shown. It returns how many calls were
-// hit.
+// requireModelCalls checks the provider's requests: none for a stored reply, and none with anything
+// twice. It returns the number of calls that a kill hit.
 func (s stage) requireModelCalls(thread string) (hits int) {
 	shortest, requests, steps := 0, 0, map[int]string{}
 	for _, r := range s.provider.Requests() {

@@ -26,7 +26,7 @@ import (
 	"github.com/threadmill/threadmill/tests/internal/world"
 )
 
-// TestFaults kills what a conversation runs on, at every point of a turn.
+// TestFaults kills the servers of a conversation at every point of a turn.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	f := faults{binary: proc.Build(t)}
@@ -59,7 +59,7 @@ type stage struct {
 	provider *llmtest.Server
 }
 
-// stage prepares a devserver with its default configuration, or with another.
+// stage prepares a devserver, with its default configuration or another.
 func (f faults) stage(t *testing.T, config func(provider string) string, env ...string) stage {
 	provider := llmtest.NewServer(llmtest.Config{T: t})
 	t.Cleanup(provider.Close)
@@ -89,7 +89,7 @@ func (s stage) contents(thread string) []string {
 	return out
 }
 
-// requireSeen waits until a viewer has seen all that is stored, each once, in order.
+// requireSeen waits until a viewer has received all stored events, each once, in order.
 func (s stage) requireSeen(thread string, v *proc.Viewer) {
 	s.t.Helper()
 	stored := s.Events(thread)
@@ -111,8 +111,8 @@ func key(thread string) store.Key {
 	return store.Key{Namespace: signals.DefaultNamespace, ThreadID: thread}
 }
 
-// requireWhole checks what holds of every thread: records without a gap, one
-// message for each model call, and one result for each tool call.
+// requireWhole checks that a thread has records without a gap, one message for each model call, and
+// one result for each tool call.
 func requireWhole(t *testing.T, db store.Store, thread string) {
 	t.Helper()
 	records, err := db.Records(t.Context(), key(thread), store.Query{})
@@ -158,17 +158,17 @@ func (s stage) lines(name string) []string {
 	return strings.Fields(string(data))
 }
 
-// release writes the file that a command waits for: it outlives the devserver.
+// release creates the file that a command waits for: the command outlives the devserver.
 func (s stage) release(name string) {
 	s.t.Helper()
 	require.NoError(s.t, os.WriteFile(filepath.Join(s.Workspace, name), nil, 0o600))
 }
 
-// waits is a command that writes a line, and ends when the file go is there.
+// waits is a command that writes a line, and ends when the file "go" exists.
 const waits = `{"command":"echo ran >> slow; for i in $(seq 1200); do [ -e go ] && break; sleep 0.05; done"}`
 
-// goesOnWithin is how soon after a restart a turn that was cut has ended, on a busy machine.
-// Twelve seconds of it go by until the server notices that the worker is gone.
+// goesOnWithin is the longest time from a restart to the end of an interrupted turn, on a busy
+// machine. The server needs twelve seconds of it to notice that the worker is gone.
 const goesOnWithin = time.Minute
 
 // points kills one process while one thread is at each of the points of a turn.
@@ -196,7 +196,7 @@ func (f faults) points(t *testing.T) {
 
 	open("approval", `use shell_cmd {"command":"echo ran >> later"}`)
 	s.AwaitApproval("approval")
-	// An answer may be ahead of the thread, and then has a time of its own.
+	// A query may be ahead of the thread, and then return another time.
 	s.awaitRest("approval")
 	waiting := s.AwaitApproval("approval")
 
@@ -262,8 +262,8 @@ func kinds(events []event.AgentEvent) []event.AgentEventType {
 	return out
 }
 
-// requireShown checks that a viewer was shown the last message piece by piece, or
-// was told that pieces are missing; and no piece of it twice.
+// requireShown checks that a viewer received the last message piece by piece, or a gap, and no
+// piece twice.
 func requireShown(t *testing.T, v *proc.Viewer) {
 	t.Helper()
 	events := v.Events()
@@ -289,8 +289,8 @@ func requireShown(t *testing.T, v *proc.Viewer) {
 	require.Equal(t, whole.Content, text.String())
 }
 
-// afterReply kills the process as soon as a viewer sees a reply, which is stored then
-// and, as the case may be, not yet known to Temporal.
+// afterReply kills the process as soon as a viewer sees a reply: the reply is stored, and Temporal
+// may not know it yet.
 func (f faults) afterReply(t *testing.T) {
 	const rounds = 3
 	s := f.stage(t, nil)
@@ -322,8 +322,8 @@ func (f faults) afterReply(t *testing.T) {
 	requireWhole(t, s.open(), "t")
 }
 
-// onPostgres prepares a devserver on PostgreSQL, behind a proxy. direct is the store
-// without it.
+// onPostgres prepares a devserver on PostgreSQL, behind a proxy. direct is the store without the
+// proxy.
 func (f faults) onPostgres(t *testing.T) (s stage, p *proc.Proxy, direct store.Store) {
 	u, err := url.Parse(database(t))
 	require.NoError(t, err)
@@ -355,7 +355,7 @@ func (f faults) replyStored(t *testing.T) {
 	storedMessage(t, db, "t", "1 2 3 4")
 	s.Kill()
 	s.Start()
-	// The end of the turn is stored with the reply: what tells is the turn after it.
+	// The end of the turn is stored with the reply: the next turn proves it.
 	s.Say("t", "next")
 	s.AwaitTurns("t", 2)
 	require.Equal(t, []string{"user: count 4", "assistant: 1 2 3 4", "user: next", "assistant: next"}, s.contents("t"))
@@ -384,8 +384,8 @@ func (f faults) resultStored(t *testing.T) {
 	requireWhole(t, db, "t")
 }
 
-// terminated stops the process in good order, which leaves a model call and a command
-// no time to finish.
+// terminated stops the process with SIGTERM, which leaves a model call and a command no time to
+// finish.
 func (f faults) terminated(t *testing.T) {
 	s := f.stage(t, nil)
 	s.Start()
@@ -419,7 +419,7 @@ func (f faults) terminated(t *testing.T) {
 	requireWhole(t, s.open(), "reply")
 }
 
-// lastFailure says why an activity of a thread had to be tried again, if one had to.
+// lastFailure is the reason for the last retry of a thread's activity, if there was one.
 func lastFailure(t *testing.T, s stage, thread string) string {
 	t.Helper()
 	why := ""
@@ -431,7 +431,7 @@ func lastFailure(t *testing.T, s stage, thread string) string {
 	return why
 }
 
-// awaitRest waits until a thread has taken in all that has come to it.
+// awaitRest waits until a thread has handled everything so far.
 func (s stage) awaitRest(thread string) {
 	s.t.Helper()
 	c := s.dial()
@@ -462,7 +462,7 @@ func (s stage) history(c client.Client, thread string) (out []*history.HistoryEv
 	return out
 }
 
-// arrives waits for a moment to come.
+// arrives waits for a moment.
 func arrives(t *testing.T, moment <-chan struct{}, what string) {
 	t.Helper()
 	limit := time.NewTimer(proc.Patience)

@@ -15,12 +15,11 @@ import (
 
 const module = "github.com/threadmill/threadmill"
 
-// graph has what each package imports. Packages of the root module go by their
-// folder, the root package by a dot. The standard library's own imports are left out.
+// graph has the imports of each package. Packages of the root module are named by their folder, the
+// root package by a dot. The standard library's own imports are omitted.
 type graph map[string][]string
 
-// importsOf lists the packages that match a pattern in the root module, and all
-// that they need.
+// importsOf lists the packages that match a pattern in the root module, with their dependencies.
 func importsOf(t *testing.T, pattern string) graph {
 	t.Helper()
 	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Imports,Standard", pattern)
@@ -69,7 +68,7 @@ func folder(path string) string {
 	return short
 }
 
-// breaches lists, in order, how packages reach what they must not.
+// breaches lists, in order, the paths by which packages reach forbidden ones.
 func (g graph) breaches(b boundary) []string {
 	found := map[string]bool{}
 	for _, pkg := range g.own() {
@@ -110,13 +109,13 @@ func (b boundary) forbids(g graph, from, to string) bool {
 	}
 }
 
-// withinOnly: what a permitted package from outside needs is permitted with it.
+// withinOnly: dependencies of a permitted external package are permitted too.
 func withinOnly(from string, only []string) bool {
 	first, _, _ := strings.Cut(from, "/")
 	return strings.Contains(first, ".") && from != "." && slices.Contains(only, from)
 }
 
-// shortest drops the ways that merely lead into another one.
+// shortest drops the paths that lead into another one.
 func shortest(found map[string]bool) {
 	for way := range found {
 		for other := range found {
@@ -164,7 +163,7 @@ func layerOf(layers [][]string, pkg string) int {
 	return layer
 }
 
-// forTests says that a package serves tests: storetest and its like.
+// forTests reports whether a package is for tests, such as storetest.
 func forTests(pkg string) bool {
 	return strings.HasSuffix(pkg, "test") || pkg == "internal/testenv"
 }
@@ -180,7 +179,7 @@ func (g graph) isOwn(pkg string) bool {
 	return listed && (pkg == "." || !strings.Contains(first, "."))
 }
 
-// inside reports whether pkg is one of rooms or lies in one.
+// inside reports whether pkg is one of rooms or inside one.
 func inside(pkg string, rooms []string) bool {
 	return slices.ContainsFunc(rooms, func(room string) bool {
 		room, innerOnly := strings.CutSuffix(room, "/...")

@@ -18,9 +18,9 @@ const (
 	waitLong = world.Patience
 	waitTick = world.Tick
 
-	// calm is a Config.StaleAfter for tests that count what is run: longer than a machine stalls, so
-	// that no step is taken for lost and run twice. It is well below waitLong, because the server
-	// may hand a step to a worker that has just left, and finds out by this limit only.
+	// calm is a Config.StaleAfter for tests that count runs: longer than a machine stalls, so that
+	// no step counts as lost and runs twice. It is well below waitLong, because the server may give
+	// a step to a worker that has just stopped, which only this limit detects.
 	calm = 40 * time.Second
 )
 

@@ -10,8 +10,7 @@ import (
 	"github.com/threadmill/threadmill/tests/internal/world"
 )
 
-// TestHistoryIsTheEventLog shows in Temporal's history what was said, what ran and what came
-// of it.
+// TestHistoryIsTheEventLog: Temporal's history shows the messages, the calls and their results.
 func TestHistoryIsTheEventLog(t *testing.T) {
 	t.Parallel()
 	w := world.New(t, world.Options{})

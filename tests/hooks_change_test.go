@@ -17,7 +17,7 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// TestHooksChangeEvents returns events that hold in the place of others.
+// TestHooksChangeEvents replaces events.
 func TestHooksChangeEvents(t *testing.T) {
 	t.Parallel()
 	d, spied := newDesk(), newSpy("spied")

@@ -26,10 +26,10 @@ func failsOn(what string) hook.Func {
 	}
 }
 
-// panics panics on what people say.
+// panics panics on messages of people.
 var panics = onMessage(event.CreatedByUser, func(event.MessageEvent, hook.Respond) event.Event { panic("at the disco") })
 
-// TestHooksFail has hooks that fail in every way.
+// TestHooksFail covers every failure of hooks.
 func TestHooksFail(t *testing.T) {
 	t.Parallel()
 	d, spied := newDesk(), newSpy("spied")
@@ -124,7 +124,7 @@ func TestHooksFail(t *testing.T) {
 	}
 }
 
-// hooksFailOpen has one of so many hooks of a message fail.
+// hooksFailOpen makes one of several hooks of a message fail.
 func hooksFailOpen(t *testing.T, d *desk, w *world.World, name string, rule hook.Func, hooks int) {
 	t.Helper()
 	id := w.Open("assistant")
@@ -175,14 +175,14 @@ func hooksFailClosed(t *testing.T, d *desk, w *world.World, spied *spy, what, sa
 	require.Equal(t, event.EventError, shown[len(shown)-1].event.Type)
 	require.Equal(t, out.Error, shown[len(shown)-1].event.Error)
 
-	// What would have followed did not.
+	// The following steps did not run.
 	wantCalls := map[string]int{"message agent": 1, "tool_call": 1, "message tool": 1}[what]
 	wantRuns := map[string]int{"message tool": 1}[what]
 	require.Equal(t, calls+wantCalls, w.Provider.Calls())
 	require.Len(t, spied.seen(), ran+wantRuns)
 	requireSettled(t, w, id)
 
-	// The thread goes on, and the event stays.
+	// The thread continues, and the event stays.
 	d.set(id, name, nil)
 	require.Equal(t, signals.TurnUnanswered, turn(w, id, custom("e2", "thread.lives", 1)).Status)
 	require.Equal(t, it, failedEvent(w, id, "e1"))
@@ -271,7 +271,7 @@ func onMessageErr(by event.CreatedBy, rule func(event.MessageEvent) error) hook.
 	}
 }
 
-// attemptsOn are the attempts of calls about one event.
+// attemptsOn are the attempts of the calls for one event.
 func attemptsOn(book []entry, eventID string) (out []int) {
 	for _, e := range book {
 		if e.EventID == eventID {
@@ -281,7 +281,7 @@ func attemptsOn(book []entry, eventID string) (out []int) {
 	return out
 }
 
-// invalidAnswers are answers that no hook may give, and what is said about them.
+// invalidAnswers are results that hooks must not return, and their errors.
 var invalidAnswers = map[string]struct {
 	rule    hook.Func
 	problem string

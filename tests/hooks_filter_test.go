@@ -15,7 +15,7 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// TestHookFilters asks hooks with filters of every kind about the same events.
+// TestHookFilters runs hooks with every kind of filter on the same events.
 func TestHookFilters(t *testing.T) {
 	d, spied := newDesk(), newSpy("spied")
 	all := []string{
@@ -68,7 +68,7 @@ func TestHookFilters(t *testing.T) {
 		c.Hooks = append(c.Hooks, h)
 	}}, nil)
 	id := w.Open("assistant", "bob")
-	// The results of calls come as they are ready: one call after the other keeps their order.
+	// Results arrive in any order: sequential calls keep their order.
 	say(w, id, "@assistant use spied {}\nuse note {}")
 	say(w, id, "@bob use note {}")
 	for _, m := range []event.NewMessage{

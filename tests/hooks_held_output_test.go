@@ -20,7 +20,7 @@ const (
 	heldShown  = "1 2 x 4 5"
 )
 
-// agentsSaid are the messages of agents that viewers were shown.
+// agentsSaid are the messages of agents that viewers received.
 func agentsSaid(frames []frame) []string {
 	var out []string
 	for _, f := range frames {
@@ -31,7 +31,7 @@ func agentsSaid(frames []frame) []string {
 	return out
 }
 
-// requireHidden checks that viewers were shown nothing of what was held.
+// requireHidden checks that viewers received nothing of a held reply.
 func requireHidden(t *testing.T, frames []frame) {
 	t.Helper()
 	for _, f := range frames {
@@ -42,7 +42,7 @@ func requireHidden(t *testing.T, frames []frame) {
 	require.Zero(t, count(frames, event.EventStream)+count(frames, event.EventThought)+count(frames, event.EventReset))
 }
 
-// TestHeldOutput keeps what an agent says from viewers until hooks have decided on it.
+// TestHeldOutput holds back an agent's reply until hooks have decided on it.
 func TestHeldOutput(t *testing.T) {
 	t.Parallel()
 	d := newDesk()
@@ -143,7 +143,7 @@ func TestHeldOutput(t *testing.T) {
 	})
 }
 
-// heldRedacted has an agent say something that is redacted, and looks at it meanwhile.
+// heldRedacted redacts an agent's reply, and checks it meanwhile.
 func heldRedacted(t *testing.T, w *world.World, id string, meanwhile func()) {
 	t.Helper()
 	view := watch(t, w, id, "")

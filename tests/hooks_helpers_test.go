@@ -20,8 +20,8 @@ import (
 	"github.com/threadmill/threadmill/tests/internal/world"
 )
 
-// desk is hooks and processors for which each thread of a test has rules of its own. It
-// keeps a book of what they were asked.
+// desk has hooks and processors with separate rules for each thread of a test. It records their
+// calls.
 type desk struct {
 	mu    sync.Mutex
 	rules map[string]hook.Func
@@ -43,7 +43,7 @@ func (e entry) what() string {
 	return e.event.EventType()
 }
 
-// maker is what a processor makes of an event.
+// maker is the rule of a processor.
 type maker func(ctx context.Context, e event.Event, deps hook.Deps) ([]hook.Produced, error)
 
 func newDesk() *desk {
@@ -62,8 +62,7 @@ func (d *desk) hook(name string, types ...string) hook.Hook {
 	}}
 }
 
-// inline is an inline hook. What it is asked is not booked: it may be asked again on
-// replay.
+// inline is an inline hook. Its calls are not recorded: replay may repeat them.
 func (d *desk) inline(name string, types ...string) hook.Hook {
 	h := hook.Inline(name, func(c hook.Context, e event.Event, respond hook.Respond) (event.Event, error) {
 		if rule := d.rule(c); rule != nil {
@@ -75,7 +74,7 @@ func (d *desk) inline(name string, types ...string) hook.Hook {
 	return h
 }
 
-// processor wants what some rule of the thread is for.
+// processor matches if the thread has a rule for it.
 func (d *desk) processor(name, typ string) hook.Processor {
 	made := func(deps hook.Deps) maker {
 		d.mu.Lock()
@@ -104,14 +103,14 @@ func (d *desk) rule(c hook.Context) hook.Func {
 	return d.rules[c.ThreadID+"/"+c.Hook]
 }
 
-// set gives a thread its rule for a hook; nil takes it away.
+// set sets a thread's rule for a hook; nil removes it.
 func (d *desk) set(thread, name string, rule hook.Func) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.rules[thread+"/"+name] = rule
 }
 
-// make gives a thread its rule for a processor.
+// make sets a thread's rule for a processor.
 func (d *desk) make(thread, name string, m maker) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -127,7 +126,7 @@ func (d *desk) asked(thread, name string) []entry {
 	})
 }
 
-// whats names the events that a hook was asked about, in order.
+// whats names the events of a hook's calls, in order.
 func (d *desk) whats(thread, name string) []string {
 	out := []string{}
 	for _, e := range d.asked(thread, name) {
@@ -136,7 +135,7 @@ func (d *desk) whats(thread, name string) []string {
 	return out
 }
 
-// deskAgents are an agent with some tools, and one that has none.
+// deskAgents are an agent with some tools, and one without.
 func deskAgents(tools ...string) []agent.Agent {
 	return []agent.Agent{
 		{Name: "assistant", Instructions: "You help.", Model: "openai/stand-in", Tools: append([]string{"note", "shell_cmd"}, tools...)},
@@ -144,8 +143,8 @@ func deskAgents(tools ...string) []agent.Agent {
 	}
 }
 
-// open builds a world with a desk's hooks and processors. Its machine may stall: no step
-// counts as lost for that, and is run twice.
+// open builds a world with a desk's hooks and processors. On a machine that stalls, no step counts
+// as lost and runs twice.
 func (d *desk) open(t *testing.T, o world.Options, hooks []hook.Hook, processors ...hook.Processor) *world.World {
 	t.Helper()
 	if o.Agents == nil {
@@ -165,7 +164,7 @@ func (d *desk) open(t *testing.T, o world.Options, hooks []hook.Hook, processors
 	return world.New(t, o)
 }
 
-// onMessage is a rule for messages of some origin only.
+// onMessage is a rule for messages of one kind of sender.
 func onMessage(by event.CreatedBy, rule func(m event.MessageEvent, respond hook.Respond) event.Event) hook.Func {
 	return func(_ context.Context, e event.Event, respond hook.Respond) (event.Event, error) {
 		if m, ok := e.(event.MessageEvent); ok && m.CreatedBy == by {
@@ -175,7 +174,7 @@ func onMessage(by event.CreatedBy, rule func(m event.MessageEvent, respond hook.
 	}
 }
 
-// onCalls is a rule for tool calls only.
+// onCalls is a rule for tool calls.
 func onCalls(rule func(c event.ToolCallEvent, respond hook.Respond) event.Event) hook.Func {
 	return func(_ context.Context, e event.Event, respond hook.Respond) (event.Event, error) {
 		if c, ok := e.(event.ToolCallEvent); ok {
@@ -185,7 +184,7 @@ func onCalls(rule func(c event.ToolCallEvent, respond hook.Respond) event.Event)
 	}
 }
 
-// responding is a rule that answers messages of some origin.
+// responding is a rule that responds to messages of one kind of sender.
 func responding(by event.CreatedBy, responses ...hook.Response) hook.Func {
 	return onMessage(by, func(_ event.MessageEvent, respond hook.Respond) event.Event {
 		for _, r := range responses {
@@ -195,7 +194,7 @@ func responding(by event.CreatedBy, responses ...hook.Response) hook.Func {
 	})
 }
 
-// saying is a rule that has messages of some origin say something else.
+// saying is a rule that replaces text in messages of one kind of sender.
 func saying(by event.CreatedBy, from, to string) hook.Func {
 	return onMessage(by, func(m event.MessageEvent, _ hook.Respond) event.Event {
 		m.Message.Content = strings.ReplaceAll(m.Message.Content, from, to)
@@ -203,7 +202,7 @@ func saying(by event.CreatedBy, from, to string) hook.Func {
 	})
 }
 
-// halt is where a rule waits until it is let go.
+// halt makes a rule wait until it is released.
 type halt struct {
 	reached, open chan struct{}
 	once          sync.Once
@@ -213,7 +212,7 @@ func newHalt() *halt { return &halt{reached: make(chan struct{}, 100), open: mak
 
 func (h *halt) release() { h.once.Do(func() { close(h.open) }) }
 
-// before halts events of one kind ahead of a rule, which may be nil.
+// before halts events of one kind before a rule, which may be nil.
 func (h *halt) before(what string, rule hook.Func) hook.Func {
 	return func(ctx context.Context, e event.Event, respond hook.Respond) (event.Event, error) {
 		if (entry{event: e}).what() == what {
@@ -231,8 +230,7 @@ func (h *halt) before(what string, rule hook.Func) hook.Func {
 	}
 }
 
-// say posts a person's message, and waits until its turn has ended and all of it is
-// stored.
+// say posts a person's message, and waits until its turn has ended and all of it is stored.
 func say(w *world.World, thread, content string) signals.TurnResult {
 	w.T.Helper()
 	return wholly(w, thread, w.Say(thread, content))
@@ -258,7 +256,7 @@ func wholly(w *world.World, thread string, out signals.TurnResult) signals.TurnR
 	return out
 }
 
-// decisionOn returns what was decided on an event.
+// decisionOn returns the decision on an event.
 func decisionOn(w *world.World, thread, eventID string) event.Interception {
 	w.T.Helper()
 	found, err := w.Store.RecordsByID(w.Ctx(), w.Key(thread), event.InterceptionID(eventID))
@@ -276,7 +274,7 @@ func recordOf(w *world.World, thread, id string) event.Record {
 	return found[0]
 }
 
-// saidIn are a thread's messages as they are stored: "ann: hello".
+// saidIn are a thread's stored messages: "ann: hello".
 func saidIn(w *world.World, thread string) []string {
 	w.T.Helper()
 	out := []string{}
@@ -294,16 +292,16 @@ func modelsOf(w *world.World, text string) []shown {
 	})
 }
 
-// custom makes the post of an event of a type of one's own.
+// custom is the post of a custom event.
 func custom(id, typ string, payload any) signals.Post {
 	raw, err := json.Marshal(payload)
 	if err != nil {
-		panic(err) // plain data has a JSON form
+		panic(err) // plain data can be marshalled
 	}
 	return signals.Post{ID: id, Type: typ, Payload: raw}
 }
 
-// itemOf asks a thread for an event of its queue.
+// itemOf queries an event in a thread's queue.
 func itemOf(w *world.World, thread, eventID string) event.Item {
 	w.T.Helper()
 	it, err := w.Threads.Item(w.Ctx(), thread, eventID)
@@ -311,7 +309,7 @@ func itemOf(w *world.World, thread, eventID string) event.Item {
 	return it
 }
 
-// failedEvent returns an event that has to have failed.
+// failedEvent returns an event that must have failed.
 func failedEvent(w *world.World, thread, eventID string) event.Item {
 	w.T.Helper()
 	it := itemOf(w, thread, eventID)
@@ -319,10 +317,10 @@ func failedEvent(w *world.World, thread, eventID string) event.Item {
 	return it
 }
 
-// failing400 is an answer of a provider that no retry mends.
+// failing400 is a provider's error that is not retried.
 var failing400 = llmtest.Status(http.StatusBadRequest, "")
 
-// failedDecision is a decision that did not come to one.
+// failedDecision is a decision that failed.
 func failedDecision(w *world.World, thread, eventID string) event.Interception {
 	w.T.Helper()
 	decisions := slices.DeleteFunc(ofType(w, thread, event.TypeHook), func(r event.Record) bool {

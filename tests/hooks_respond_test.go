@@ -17,7 +17,7 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// TestRespond answers events in place of their default processing.
+// TestRespond responds to events in place of their default processing.
 func TestRespond(t *testing.T) {
 	t.Parallel()
 	d, spied, slow := newDesk(), newSpy("spied"), newGate("slow")
@@ -79,7 +79,7 @@ func TestRespond(t *testing.T) {
 			return nil
 		}))
 		calls := w.Provider.Calls()
-		// As it is, bob would answer it.
+		// Unchanged, bob would answer it.
 		out := say(w, id, "@assistant use note {\"text\":\"\\n@bob hello\"}")
 		require.Equal(t, "never mind", out.Message.Content)
 		require.Equal(t, calls+2, w.Provider.Calls(), "bob is not asked")
@@ -100,7 +100,7 @@ func TestRespond(t *testing.T) {
 	})
 }
 
-// eventIDs are the events that hooks were asked about.
+// eventIDs are the events of hooks' calls.
 func eventIDs(book []entry) (ids []string) {
 	for _, e := range book {
 		ids = append(ids, e.EventID)
@@ -159,7 +159,7 @@ func respondToCalls(t *testing.T, d *desk, w *world.World, spied *spy, by string
 	require.Less(t, strings.Index(shown.raw, "Tools are switched off."), strings.Index(shown.raw, "and now"))
 }
 
-// respondToResult answers one of two results.
+// respondToResult responds to one of two results.
 func respondToResult(t *testing.T, d *desk, w *world.World, spied *spy, by string) {
 	id, calls, ran := w.Open("assistant"), w.Provider.Calls(), len(spied.seen())
 	d.set(id, by, onMessage(event.CreatedByTool, func(m event.MessageEvent, respond hook.Respond) event.Event {
@@ -233,7 +233,7 @@ func respondOften(t *testing.T, d *desk, w *world.World, by string) {
 	requireBlocked(w, id, []string{"hello"}, "no 0", "no 1", "no 2", "no 3", "no 4", "no 5")
 }
 
-// speaker is a response to an event, and whom it is from.
+// speaker is a response to an event, and its sender.
 type speaker struct {
 	name, says, on string
 	response       hook.Response
@@ -297,7 +297,7 @@ func respondFrom(t *testing.T, d *desk, w *world.World, tt speaker) {
 	require.Fail(t, "no response", w.Transcript(id))
 }
 
-// respondIsEvent has hooks see, change and answer a response, and an agent, too.
+// respondIsEvent: hooks see, change and respond to a response, and agents answer it.
 func respondIsEvent(t *testing.T, d *desk, w *world.World) {
 	id, calls := w.Open("assistant", "bob"), w.Provider.Calls()
 	d.set(id, "first", onMessage(event.CreatedByUser, func(m event.MessageEvent, respond hook.Respond) event.Event {
@@ -350,7 +350,7 @@ func respondIsEvent(t *testing.T, d *desk, w *world.World) {
 	requireBlockedFor(w, id, "@bob", []string{"@assistant hello", "ann asks", "seven"}, "somebody asks")
 }
 
-// respondWhen answers a result twice while another call still runs.
+// respondWhen responds to a result twice while another call still runs.
 func respondWhen(t *testing.T, d *desk, w *world.World, slow *gate) {
 	id, calls := w.Open("assistant"), w.Provider.Calls()
 	d.set(id, "first", onMessage(event.CreatedByTool, func(m event.MessageEvent, respond hook.Respond) event.Event {
@@ -393,7 +393,7 @@ func respondWhen(t *testing.T, d *desk, w *world.World, slow *gate) {
 	requireAnswered(t, modelCalls(w)[w.Provider.Calls()-1].Messages)
 }
 
-// respondForEver answers what it has said itself.
+// respondForEver responds to its own responses.
 func respondForEver(t *testing.T, d *desk, w *world.World, by string) {
 	id, calls := w.Open("assistant"), w.Provider.Calls()
 	d.set(id, by, responding(event.CreatedByUser, hook.Response{Content: "and again", SenderType: event.CreatedByUser, SenderID: "echo"}))

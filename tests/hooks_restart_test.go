@@ -90,7 +90,7 @@ func TestHooksOutliveWorkers(t *testing.T) {
 	})
 }
 
-// TestHooksChange runs one thread with workers whose hooks are others each time.
+// TestHooksChange runs one thread on workers with different hooks.
 func TestHooksChange(t *testing.T) {
 	t.Parallel()
 	var base threadmill.Config
@@ -161,7 +161,7 @@ type hookVersions struct {
 	stop func()
 }
 
-// hooks of a version. They say their version after what people say.
+// hooks are the hooks of a version. They append their version to messages of people.
 func (h *hookVersions) hooks(version string) []hook.Hook {
 	adding := func(what string) hook.Func {
 		return onMessage(event.CreatedByUser, func(m event.MessageEvent, _ hook.Respond) event.Event {
@@ -225,7 +225,7 @@ func work(t *testing.T, cfg threadmill.Config) (stop func()) {
 	return stop
 }
 
-// requireReplays replays what has happened with the hooks of every version.
+// requireReplays replays the history with the hooks of every version.
 func (h *hookVersions) requireReplays(t *testing.T, thread string) {
 	t.Helper()
 	events := historyOf(h.w, thread, "")
@@ -252,8 +252,7 @@ func (h *hookVersions) requireReplays(t *testing.T, thread string) {
 	}
 }
 
-// TestHooksAcrossContinueAsNew moves a thread to new runs of its workflow while a hook
-// decides.
+// TestHooksAcrossContinueAsNew continues a thread as new while a hook decides.
 func TestHooksAcrossContinueAsNew(t *testing.T) {
 	t.Parallel()
 	d := newDesk()

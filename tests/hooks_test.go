@@ -17,7 +17,7 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// TestHooksSeeEvents lets hooks look, and change nothing.
+// TestHooksSeeEvents: hooks see all events.
 func TestHooksSeeEvents(t *testing.T) {
 	t.Parallel()
 	d, spied := newDesk(), newSpy("spied")
@@ -58,7 +58,7 @@ func hooksPass(t *testing.T, d *desk, w, inline, bare *world.World) {
 	plain := bare.Open("assistant")
 	say(bare, plain, says)
 	require.Empty(t, ofType(bare, plain, event.TypeHook), "without hooks there are no decisions")
-	// What a hook does to its own copy of the event is its own affair.
+	// A hook may change its own copy of the event.
 	spoil := func(_ context.Context, e event.Event, _ hook.Respond) (event.Event, error) {
 		switch e := e.(type) {
 		case event.MessageEvent:
@@ -99,8 +99,7 @@ func hooksPass(t *testing.T, d *desk, w, inline, bare *world.World) {
 	passes(inline, "inline")
 }
 
-// sorted puts the lines of a transcript in order: the results of a batch come as they
-// are ready.
+// sorted sorts the lines of a transcript: the results of a batch arrive in any order.
 func sorted(transcript string) []string {
 	return slices.Sorted(strings.Lines(transcript))
 }
@@ -149,7 +148,7 @@ func hooksOnceAgain(t *testing.T, d *desk, w *world.World) {
 	requireBlocked(w, id, []string{"secret"}, "the news")
 }
 
-// hooksBetween stops a turn in each of its hooks, and looks at what is there.
+// hooksBetween stops a turn in each of its hooks, and checks its state.
 func hooksBetween(t *testing.T, d *desk, w *world.World, spied *spy) {
 	id := w.Open("assistant")
 	before, ran := w.Provider.Calls(), len(spied.seen())
@@ -165,7 +164,7 @@ func hooksBetween(t *testing.T, d *desk, w *world.World, spied *spy) {
 			if err != nil {
 				return nil, err
 			}
-			// Not always the last: the result of another call may be stored behind it.
+			// Not always the last: the result of another call may be stored after it.
 			ids := make([]string, len(messages))
 			for i, m := range messages {
 				ids[i] = m.ID

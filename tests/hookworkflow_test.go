@@ -28,7 +28,7 @@ type review struct {
 	hook string
 }
 
-// reviewed is the hook that decides on what people say.
+// reviewed is the hook that decides on messages of people.
 const reviewed = "review"
 
 func newReview(t *testing.T, o world.Options, change func(*hook.Hook)) review {
@@ -47,13 +47,12 @@ func newReview(t *testing.T, o world.Options, change func(*hook.Hook)) review {
 	return review{world.New(t, o), reviewed}
 }
 
-// workflowID is where the hook workflow of an event is found.
+// workflowID is the id of an event's hook workflow.
 func (r review) workflowID(thread, eventID string) string {
 	return foreign.WorkflowID(r.TaskQueue, thread, eventID, r.hook)
 }
 
-// arrived waits until the hook workflow of an event has begun, and returns what it was
-// given.
+// arrived waits until the hook workflow of an event has started, and returns its input.
 func (r review) arrived(thread, eventID string) foreign.Request {
 	r.T.Helper()
 	var in foreign.Request
@@ -64,7 +63,7 @@ func (r review) arrived(thread, eventID string) foreign.Request {
 	return in
 }
 
-// rule decides on an event, once its hook workflow has begun.
+// rule decides on an event, once its hook workflow has started.
 func (r review) rule(thread, eventID string, ruling foreign.Ruling) {
 	r.T.Helper()
 	r.arrived(thread, eventID)
@@ -79,7 +78,7 @@ func (r review) says(thread, content string, ruling foreign.Ruling) signals.Turn
 	return r.Await(thread, posted)
 }
 
-// endsAs waits until a workflow has ended as expected.
+// endsAs waits until a workflow has ended with a status.
 func (r review) endsAs(workflowID string, as enumspb.WorkflowExecutionStatus) {
 	r.T.Helper()
 	require.Eventually(r.T, func() bool {
@@ -88,7 +87,7 @@ func (r review) endsAs(workflowID string, as enumspb.WorkflowExecutionStatus) {
 	}, waitLong, waitTick, "%s: %v", workflowID, as)
 }
 
-// decisionOn waits for what is recorded of the decision on an event.
+// decisionOn waits for the record of the decision on an event.
 func (r review) decisionOn(thread, eventID string) event.Interception {
 	r.T.Helper()
 	return decisionIn(r.World, thread, event.InterceptionID(eventID))
@@ -113,8 +112,7 @@ func decisionIn(w *world.World, thread, recordID string) event.Interception {
 	return world.Payload[event.Interception](w, found[0])
 }
 
-// TestForeignImportsNothing shows that the hook workflow of these tests is one that
-// anybody can write.
+// TestForeignImportsNothing: the hook workflow of these tests needs nothing of Threadmill.
 func TestForeignImportsNothing(t *testing.T) {
 	pkg, err := build.ImportDir("internal/foreign", 0)
 	require.NoError(t, err)
@@ -126,7 +124,7 @@ func TestForeignImportsNothing(t *testing.T) {
 	}
 }
 
-// TestHookWorkflow lets a hook workflow that knows nothing of Threadmill decide.
+// TestHookWorkflow: a hook workflow decides that knows nothing of Threadmill.
 func TestHookWorkflow(t *testing.T) {
 	r := newReview(t, world.Options{}, nil)
 	id := r.Open()
@@ -214,7 +212,7 @@ func TestHookWorkflow(t *testing.T) {
 	})
 }
 
-// input is the JSON with which the hook workflow of an event began.
+// input is the JSON input of an event's hook workflow.
 func (r review) input(thread, eventID string) string {
 	r.T.Helper()
 	events, err := runHistory(r.Ctx(), r.Temporal, r.workflowID(thread, eventID), "")
@@ -225,7 +223,7 @@ func (r review) input(thread, eventID string) string {
 	return string(payloads[0].GetData())
 }
 
-// TestHookWorkflowFails lets a hook workflow come to no decision.
+// TestHookWorkflowFails: a hook workflow ends without a decision.
 func TestHookWorkflowFails(t *testing.T) {
 	t.Parallel()
 	t.Run("S0-23 closed: the event fails visibly, and can be retried", func(t *testing.T) {
@@ -273,7 +271,7 @@ func TestHookWorkflowFails(t *testing.T) {
 	})
 }
 
-// TestVerdictsThatDoNotFit lets a hook workflow return what no event can become.
+// TestVerdictsThatDoNotFit: a hook workflow returns an invalid event.
 func TestVerdictsThatDoNotFit(t *testing.T) {
 	t.Parallel()
 	r := newReview(t, world.Options{}, nil)

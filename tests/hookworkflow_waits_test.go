@@ -16,11 +16,10 @@ import (
 	"github.com/threadmill/threadmill/tests/internal/world"
 )
 
-// often makes threads move to a new run after few events.
+// often makes threads continue as new after few events.
 var often = map[string]any{"limit.historyCount.suggestContinueAsNew": 40}
 
-// move posts events, until the thread has moved to a new run of its workflow. It returns
-// how many there were.
+// move posts events until the thread has continued as new. It returns their number.
 func (r review) move(thread string) (posted int) {
 	r.T.Helper()
 	for begun := run(r.World, thread); run(r.World, thread) == begun; posted += 10 {
@@ -38,31 +37,30 @@ func (r review) idle(thread string) {
 	settle(r.World, thread)
 }
 
-// terminate ends a workflow as an operator does.
+// terminate terminates a workflow like an operator.
 func (r review) terminate(workflowID string) {
 	r.T.Helper()
 	require.NoError(r.T, r.Temporal.TerminateWorkflow(r.Ctx(), workflowID, "", "it hangs"))
 }
 
-// hooksOf is the hook workflow of an event, which has started the one that is foreign.
+// hooksOf is the id of the workflow that started an event's foreign hook workflow.
 func (r review) hooksOf(thread, eventID string) string {
 	return signals.HookWorkflowID(r.TaskQueue, thread, eventID)
 }
 
-// requireDecidedOnce checks that one decision stands in the records, and that the hook
-// was asked once.
+// requireDecidedOnce checks that the records have one decision, and that the hook ran once.
 func (r review) requireDecidedOnce(t *testing.T, thread, eventID string) {
 	t.Helper()
 	r.decisionOn(thread, eventID)
 	require.Len(t, ofType(r.World, thread, event.TypeHook), 1)
 	require.Empty(t, ofType(r.World, thread, event.TypeRejected), "nobody has said anything that was not heard")
 	for _, id := range []string{r.hooksOf(thread, eventID), r.workflowID(thread, eventID)} {
-		r.endsAs(id, enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED) // they tell the thread before they end
+		r.endsAs(id, enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED) // they report to the thread before they end
 	}
 }
 
-// TestHookWorkflowWaits lets a hook workflow wait for a person, whatever happens to the
-// thread meanwhile.
+// TestHookWorkflowWaits: a hook workflow waits for a person, whatever happens to the thread
+// meanwhile.
 func TestHookWorkflowWaits(t *testing.T) {
 	t.Parallel()
 	t.Run("S2-51 the worker of the thread is restarted", func(t *testing.T) {
@@ -125,8 +123,7 @@ func TestHookWorkflowWaits(t *testing.T) {
 	})
 }
 
-// requireMoved decides on an event whose thread has moved meanwhile, and looks at what
-// has become of all.
+// requireMoved decides on an event whose thread has continued as new, and checks the result.
 func (r review) requireMoved(t *testing.T, id, posted string, ticks int) {
 	t.Helper()
 	state, err := r.Threads.State(r.Ctx(), id)
@@ -149,7 +146,7 @@ func (r review) requireMoved(t *testing.T, id, posted string, ticks int) {
 	require.Equal(t, 1, r.Provider.Calls())
 }
 
-// asksAgain waits until a thread that has moved has found the hook workflow again.
+// asksAgain waits until a thread that has continued as new has found the hook workflow again.
 func (r review) asksAgain(thread string) {
 	r.T.Helper()
 	require.Eventually(r.T, func() bool {
@@ -160,10 +157,10 @@ func (r review) asksAgain(thread string) {
 	awaitRest(r.World, thread)
 }
 
-// moved is whether the thread of a test has moved to a new run before something happens.
+// moved is whether the thread of a test has continued as new before.
 var moved = map[string]bool{"": false, " after the thread has moved": true}
 
-// TestHookWorkflowIsInterrupted ends a turn while a hook workflow waits.
+// TestHookWorkflowIsInterrupted interrupts a turn while a hook workflow waits.
 func TestHookWorkflowIsInterrupted(t *testing.T) {
 	t.Parallel()
 	for when, moves := range moved {
@@ -188,7 +185,7 @@ func TestHookWorkflowIsInterrupted(t *testing.T) {
 	}
 }
 
-// TestHookWorkflowIsTerminated ends hook workflows as an operator does in an emergency.
+// TestHookWorkflowIsTerminated terminates hook workflows like an operator.
 func TestHookWorkflowIsTerminated(t *testing.T) {
 	t.Parallel()
 	for when, moves := range moved {

@@ -17,9 +17,8 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// TestJSONOverTemporal sends a thread what means different things to different readers, or
-// too much for any, as a plain Temporal client. Nothing of it has an effect but an audit
-// record, and the thread goes on.
+// TestJSONOverTemporal sends a thread ambiguous or too deep JSON, like a plain Temporal client. Its
+// only effect is an audit record, and the thread continues.
 func TestJSONOverTemporal(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
 	o := newOffice(t, world.Options{Tools: []tool.Tool{s}})
@@ -75,7 +74,7 @@ func TestJSONOverTemporal(t *testing.T) {
 	require.Len(t, s.seen(), 1)
 }
 
-// TestOneBadRecord puts records into the store that nothing can read: they concern no other.
+// TestOneBadRecord stores unreadable records: they do not affect others.
 func TestOneBadRecord(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
 	o := newOffice(t, world.Options{Tools: []tool.Tool{s}})
@@ -101,5 +100,5 @@ func TestOneBadRecord(t *testing.T) {
 		require.Equal(t, 200, status, "%s: %v", path, out)
 	}
 	c.completes(c.post("hello"))
-	c.denied(`use spied {}`) // a person is asked again: what cannot be read may be a revocation
+	c.denied(`use spied {}`) // a new request: the unreadable record may be a revocation
 }

@@ -31,7 +31,7 @@ type submission struct {
 	path string // of the thread %s
 	body func(thread, id, text string) any
 
-	// unnamed posts have an id of the server's own.
+	// unnamed posts have an id of the server's.
 	unnamed bool
 }
 
@@ -56,7 +56,7 @@ var submissions = map[string]submission{
 	}},
 }
 
-// request makes the request of a submission, signed as a webhook's is.
+// request returns the request of a submission, signed like a webhook's.
 func (s submission) request(ctx context.Context, api, thread, id, text string) (*http.Request, error) {
 	body, err := json.Marshal(s.body(thread, id, text))
 	if err != nil {
@@ -77,7 +77,7 @@ func (s submission) request(ctx context.Context, api, thread, id, text string) (
 	return req, nil
 }
 
-// submit posts, and returns the answer.
+// submit posts, and returns the response.
 func submit(t *testing.T, w *world.World, thread string, s submission, id, text string) (*http.Response, string) {
 	t.Helper()
 	req, err := s.request(w.Ctx(), w.API.URL, thread, id, text)
@@ -90,7 +90,7 @@ func submit(t *testing.T, w *world.World, thread string, s submission, id, text 
 	return res, string(text2)
 }
 
-// insist posts the same again for as long as it is told to come back later.
+// insist repeats a post as long as it is rejected with Retry-After.
 func insist(t *testing.T, w *world.World, thread string, s submission, id, text string) (res *http.Response, body string) {
 	t.Helper()
 	for later := true; later && w.Ctx().Err() == nil; {
@@ -111,8 +111,8 @@ func kept(t *testing.T, o world.Options) *world.World {
 	return world.New(t, o)
 }
 
-// keptTexts counts the texts that a thread has stored as messages and events, and those that are
-// failed events.
+// keptTexts counts the texts that a thread has stored as messages and events, and those in failed
+// events.
 func keptTexts(w *world.World, thread string) map[string]int {
 	w.T.Helper()
 	out := map[string]int{}
@@ -153,8 +153,8 @@ func keptTexts(w *world.World, thread string) map[string]int {
 	return out
 }
 
-// TestFullQueueMakesClientsWait: what a thread acknowledges while its queue is full is processed,
-// and what it does not is answered with the reason and when to try again.
+// TestFullQueueMakesClientsWait: posts that a thread with a full queue accepts are processed, and
+// others are rejected with the reason and Retry-After.
 func TestFullQueueMakesClientsWait(t *testing.T) {
 	t.Parallel()
 	w := kept(t, world.Options{})
@@ -194,8 +194,8 @@ func TestFullQueueMakesClientsWait(t *testing.T) {
 	}
 }
 
-// TestSignalsAreKept: signals that do not fit into the queue are failed events, which HTTP shows
-// with their content and can retry.
+// TestSignalsAreKept: signals that do not fit into the queue become failed events, which HTTP
+// returns with their content and can retry.
 func TestSignalsAreKept(t *testing.T) {
 	t.Parallel()
 	w := kept(t, world.Options{})
@@ -235,7 +235,7 @@ func TestSignalsAreKept(t *testing.T) {
 	}
 }
 
-// TestPostsToAClosingThread: each is stored with its content, or answered with 409.
+// TestPostsToAClosingThread: each post is stored with its content, or rejected with 409.
 func TestPostsToAClosingThread(t *testing.T) {
 	t.Parallel()
 	w := kept(t, world.Options{})
@@ -291,7 +291,7 @@ func awaitStoredEnd(t *testing.T, w *world.World, thread string) {
 	require.Equal(t, store.ThreadClosed, row.Status)
 }
 
-// TestPostsWithoutAWorker: Temporal keeps what is acknowledged, in order, until a worker runs.
+// TestPostsWithoutAWorker: Temporal keeps accepted posts, in order, until a worker runs.
 func TestPostsWithoutAWorker(t *testing.T) {
 	t.Parallel()
 	w := kept(t, world.Options{NoWorker: true})
@@ -313,7 +313,7 @@ func TestPostsWithoutAWorker(t *testing.T) {
 	require.Equal(t, []string{"e0", "e1", "e2", "e3"}, got, "once each")
 }
 
-// TestManyEventsFromManyConnections: each is stored once, those of a connection in their order.
+// TestManyEventsFromManyConnections: each event is stored once, and those of a connection in order.
 func TestManyEventsFromManyConnections(t *testing.T) {
 	t.Parallel()
 	w := kept(t, world.Options{})
@@ -349,7 +349,8 @@ func TestManyEventsFromManyConnections(t *testing.T) {
 	}
 }
 
-// TestManyWaitAtOnce: more callers than Temporal takes updates at once wait for their turns.
+// TestManyWaitAtOnce: more callers than Temporal's limit of concurrent updates wait for their
+// turns.
 func TestManyWaitAtOnce(t *testing.T) {
 	t.Parallel()
 	w := kept(t, world.Options{})

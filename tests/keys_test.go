@@ -18,13 +18,13 @@ import (
 	proc "github.com/threadmill/threadmill/tests/internal/process"
 )
 
-// keyring is a devserver with API keys: what starter printed for each, in a file of its own.
+// keyring is a devserver with API keys: starter's output for each, in a separate file.
 type keyring struct {
 	d   *proc.Devserver
 	dir string
 }
 
-// starter runs a command with the key of somebody, or with none.
+// starter runs a command with a person's key, or without one.
 func (k keyring) starter(t *testing.T, who string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	args = append([]string{"--api", k.d.URL, "--address", k.d.Temporal}, args...)
@@ -38,7 +38,7 @@ func (k keyring) starter(t *testing.T, who string, args ...string) (code int, st
 
 func (k keyring) file(who string) string { return filepath.Join(k.dir, who) }
 
-// make runs a command that prints a key, and keeps that as somebody's.
+// make runs a command that prints a key, and keeps it as a person's.
 func (k keyring) make(t *testing.T, by, who string, args ...string) {
 	t.Helper()
 	code, secret, errs := k.starter(t, by, args...)
@@ -65,7 +65,7 @@ func (k keyring) request(ctx context.Context, t *testing.T, who, method, path st
 	return res
 }
 
-// call makes a request and returns its status and what its body says.
+// call makes a request and returns its status and its body.
 func (k keyring) call(t *testing.T, who, method, path string, body any) (int, map[string]any) {
 	t.Helper()
 	res := k.request(t.Context(), t, who, method, path, body)
@@ -75,13 +75,13 @@ func (k keyring) call(t *testing.T, who, method, path string, body any) (int, ma
 	return res.StatusCode, out
 }
 
-// TestKeysInUse has people with keys use a running devserver: whoever lacks a role, or speaks for
-// somebody else, changes nothing, and a key that is revoked ends the streams that it opened.
+// TestKeysInUse uses keys with a running devserver: requests without the role or under another name
+// change nothing, and a revoked key ends its streams.
 func TestKeysInUse(t *testing.T) {
 	t.Parallel()
 	k := keyring{d: proc.New(t, proc.Options{Binary: proc.Build(t)}), dir: t.TempDir()}
 	k.d.Start()
-	// refused is a condition: somebody's key, or none, is not enough to read.
+	// refused is a condition: a person's key, or none, may not read.
 	refused := func(who string) func() bool {
 		return func() bool {
 			status, _ := k.call(t, who, http.MethodGet, "/v1/threads", nil)

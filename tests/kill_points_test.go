@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// turnstile stops threads at their gaps: a worker reports each, and has no answer from the
-// gap on for which it is the thread's turn to stop.
+// turnstile stops threads at their gaps: a worker reports each gap, and gets no response at the gap
+// at which its thread must stop.
 type turnstile struct {
 	*httptest.Server
 	t testing.TB
@@ -24,23 +24,23 @@ type turnstile struct {
 	mu      sync.Mutex
 	threads map[string]*passenger
 
-	// closed is nil once all pass.
+	// closed is nil once all threads pass.
 	closed chan struct{}
 }
 
-// passenger is a thread on its way.
+// passenger is a thread that passes gaps.
 type passenger struct {
-	// seen are the gaps that it has come to; stop is the number of the one at which it
-	// stops next, stride how many there are to the one after that.
+	// seen are its gaps so far; stop is the number of the gap at which it stops next, stride the
+	// number of gaps between stops.
 	seen         map[string]bool
 	stop, stride int
 
 	stopped, left bool
 
-	// stops counts how often it has stopped.
+	// stops counts its stops.
 	stops int
 
-	// published counts reports on what is no gap, by call.
+	// published counts reports other than gaps, by call.
 	published map[string]int
 }
 
@@ -52,15 +52,14 @@ func newTurnstile(t *testing.T) *turnstile {
 	return g
 }
 
-// admit lets a thread in, which stops at the gap first, counted from 0, and then at each
-// stride-th.
+// admit adds a thread, which stops at the gap first, counted from 0, and then at each stride-th.
 func (g *turnstile) admit(thread string, first, stride int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.threads[thread] = &passenger{seen: map[string]bool{}, stop: first, stride: stride, published: map[string]int{}}
 }
 
-// leave says that a thread comes to no more gaps.
+// leave means that a thread has no more gaps.
 func (g *turnstile) leave(thread string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -84,8 +83,8 @@ func (g *turnstile) hear(_ http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// stops takes note of a report, and says whether it has no answer for now. A thread that
-// stops does so in all that it does at the same time.
+// stops records a report, and reports whether it gets no response for now. A thread stops in all of
+// its concurrent work.
 func (g *turnstile) stops(got report) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -106,8 +105,8 @@ func (g *turnstile) stops(got report) bool {
 	return p.stopped
 }
 
-// awaitAll waits until all threads have stopped or left, and returns how many have stopped.
-// Until then each may have to wait for steps of a dead worker to be missed, several times.
+// awaitAll waits until all threads have stopped or left, and returns how many have stopped. Until
+// then, each may have to wait several times until steps of a dead worker count as lost.
 func (g *turnstile) awaitAll(t *testing.T) (stopped int) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -126,7 +125,7 @@ func (g *turnstile) awaitAll(t *testing.T) (stopped int) {
 	return stopped
 }
 
-// pass lets all threads go on to their next stop, now that whoever reported is dead.
+// pass lets all threads continue to their next stop, after the reporting worker died.
 func (g *turnstile) pass() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -137,7 +136,7 @@ func (g *turnstile) pass() {
 	}
 }
 
-// open lets all pass that still comes.
+// open lets all further reports pass.
 func (g *turnstile) open() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -147,7 +146,7 @@ func (g *turnstile) open() {
 	close(g.closed)
 }
 
-// stopped is how often threads have stopped in all.
+// stopped is the total number of stops.
 func (g *turnstile) stopped() (n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -157,7 +156,7 @@ func (g *turnstile) stopped() (n int) {
 	return n
 }
 
-// gaps is how many gaps each thread has come to, at least.
+// gaps is the minimum number of gaps of the threads.
 func (g *turnstile) gaps() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -168,7 +167,7 @@ func (g *turnstile) gaps() int {
 	return least
 }
 
-// published counts what the calls of a thread have published.
+// published counts the publications of a thread's calls.
 func (g *turnstile) published(thread string) map[string]int {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -19,8 +19,8 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// TestFaultsOfTasks kills the worker with SIGKILL at every point of a background task: the
-// work has one effect, and people hear of it once.
+// TestFaultsOfTasks kills the worker with SIGKILL at every point of a background task: the work has
+// one effect, and its end is reported once.
 func TestFaultsOfTasks(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]func(*testing.T){
@@ -36,8 +36,7 @@ func TestFaultsOfTasks(t *testing.T) {
 	}
 }
 
-// chores are tools that run in the background and have an effect, which is their report;
-// an errand is completed from outside.
+// chores are background tools whose effect is their report; an errand is completed from outside.
 func (v victim) chores() []tool.Tool {
 	chore := func(name string, opts ...tool.Option) tool.Tool {
 		return tool.MustFunc(name, "Does a chore.", func(ctx context.Context, _ tool.Call, in struct {
@@ -53,20 +52,20 @@ func (v victim) chores() []tool.Tool {
 	}
 }
 
-// choreAttempts is how often a chore runs in all that may run again.
+// choreAttempts is the maximum number of runs of an idempotent chore.
 const choreAttempts = 2
 
 func withChores(v *victim) { v.Chores = true }
 
-// starts says what starts a task, waits for the end of that turn, and returns the task.
+// starts posts a message that starts a task, waits for the end of that turn, and returns the task.
 func (k *killing) starts(t *testing.T, thread, says string) event.Task {
 	t.Helper()
 	require.NoError(t, k.Threads.Open(k.Ctx(), thread, signals.Start{}, nil))
 	return startTask(t, k.World, thread, says)
 }
 
-// requireToldOnce checks that the agent has heard of the end of a task once, and has said
-// one thing about it, for which its model was asked so often.
+// requireToldOnce checks that the agent has received the end of a task once, and has sent one
+// message about it, with a number of model calls.
 func (k *killing) requireToldOnce(t *testing.T, task event.Task, typ string, asked int) told {
 	t.Helper()
 	got := awaitTold(t, k.World, task)
@@ -158,8 +157,8 @@ func tasksKilled(t *testing.T) {
 	})
 }
 
-// taskKilledBeforeReport kills the worker when Temporal has what the tool has returned,
-// and the workflow of the task has not heard of it.
+// taskKilledBeforeReport kills the worker when Temporal has the tool's result, but the task's
+// workflow has not seen it.
 func taskKilledBeforeReport(t *testing.T) {
 	k := newKilling(t, world.Options{}, withChores)
 	held := k.startBehindProxy("done: quickly")
@@ -176,8 +175,8 @@ func taskKilledBeforeReport(t *testing.T) {
 	require.Equal(t, 1, k.asked("chore", "quickly"), "it has run, and does not again")
 }
 
-// taskKilledBeforeThread kills the worker when Temporal has the report of a task, and the
-// thread has not heard of it.
+// taskKilledBeforeThread kills the worker when Temporal has the report of a task, but the thread
+// has not seen it.
 func taskKilledBeforeThread(t *testing.T) {
 	k := newKilling(t, world.Options{}, withChores)
 	held := k.startBehindProxy("had not completed by its deadline")
@@ -207,7 +206,7 @@ func taskKilledOften(t *testing.T) {
 	require.Equal(t, choreAttempts, k.asked("chore_again", "again"))
 }
 
-// childTask is the task that a thread has started, as Temporal knows it.
+// childTask is a thread's task, as Temporal knows it.
 func (k *killing) childTask(t *testing.T, thread string) event.Task {
 	t.Helper()
 	for _, e := range historyOf(k.World, thread, "") {
@@ -219,8 +218,8 @@ func (k *killing) childTask(t *testing.T, thread string) event.Task {
 	return event.Task{}
 }
 
-// startBehindProxy starts a worker that gets no more answers from Temporal once it has
-// sent what has a text in it. The channel is closed then.
+// startBehindProxy starts a worker that gets no more responses from Temporal after it has sent a
+// text. The channel is closed then.
 func (k *killing) startBehindProxy(text string) <-chan struct{} {
 	k.T.Helper()
 	p := proc.NewProxy(k.T, k.victim.Temporal)
@@ -230,8 +229,8 @@ func (k *killing) startBehindProxy(text string) <-chan struct{} {
 	return p.HoldAnswerTo(text)
 }
 
-// awaitEventOf waits until the last event of a workflow's history is of a kind, but for
-// the workflow task that it causes.
+// awaitEventOf waits until the last event of a workflow's history is of a kind, ignoring the
+// workflow task that it causes.
 func (k *killing) awaitEventOf(t *testing.T, workflowID string, kind enumspb.EventType) {
 	t.Helper()
 	require.Eventually(t, func() bool {

@@ -19,8 +19,8 @@ import (
 	"github.com/threadmill/threadmill/tests/internal/world"
 )
 
-// killing is a world whose worker is a process of its own, which the test kills. Temporal,
-// the store's file, the provider and foreign hook workflows outlive it.
+// killing is a world whose worker is a separate process, which the test kills. Temporal, the
+// store's file, the provider and foreign hook workflows outlive it.
 type killing struct {
 	review
 	worker *proc.Self
@@ -29,11 +29,11 @@ type killing struct {
 	mu      sync.Mutex
 	reports []report
 
-	// held are reports that have no answer while their worker lives.
+	// held are reports without a response until their worker dies.
 	held map[report]chan struct{}
 }
 
-// newKilling builds the world. The worker does not run yet.
+// newKilling builds the world without a worker.
 func newKilling(t *testing.T, o world.Options, change func(*victim)) *killing {
 	t.Helper()
 	shares := victim{Store: filepath.Join(t.TempDir(), "shared.db")}
@@ -52,7 +52,7 @@ func newKilling(t *testing.T, o world.Options, change func(*victim)) *killing {
 
 	k := &killing{review: review{w, "barrier"}, held: map[report]chan struct{}{}}
 	heard := http.NewServeMux()
-	// The port may be one where another test still looks for a server that has stopped.
+	// Another test may still use this port to look for a stopped server.
 	heard.HandleFunc("POST /reports", k.hear)
 	reports := httptest.NewServer(heard)
 	t.Cleanup(reports.Close)
@@ -63,7 +63,7 @@ func newKilling(t *testing.T, o world.Options, change func(*victim)) *killing {
 	return k
 }
 
-// start starts the worker, or another one that is to be different.
+// start starts the worker, or a different one.
 func (k *killing) start(v victim) {
 	k.T.Helper()
 	k.worker.Start(v.env())
@@ -93,8 +93,8 @@ func (k *killing) hear(_ http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// hold keeps the next report of this kind, whose key may be any if it is empty, without
-// an answer until the worker is killed. The channel is closed when the report has come.
+// hold withholds the response to the next report of this kind, with any key if it is empty, until
+// the worker is killed. The channel is closed when the report has arrived.
 func (k *killing) hold(what, key string) <-chan struct{} {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// layers are the rooms of the root module, from the ground up: a package imports
-// its own line and those above it, never one below.
+// layers are the layers of the root module, from the bottom up: a package imports packages of its
+// own line and of those above it.
 var layers = [][]string{
 	{"internal/strictjson", "internal/guard", "internal/outage"},
 	{"event"},
@@ -33,25 +33,24 @@ var layers = [][]string{
 	{"worker", "starter", "examples"},
 }
 
-// boundary is what the packages of some rooms may reach, directly or through
-// others. A path without a dot in its first element belongs to the root module, or
-// to the standard library.
+// boundary restricts the packages that the packages of some rooms may reach, directly or
+// indirectly. A path without a dot in its first element belongs to the root module or to the
+// standard library.
 type boundary struct {
 	name string
 
 	// rooms are packages with those inside them. None = the whole root module.
 	rooms []string
 
-	// only are the packages outside the standard library that may be reached; nil = all.
+	// only are the permitted packages outside the standard library; nil = all.
 	only []string
 
-	// never are packages that must not be reached, with those inside them. One that
-	// ends in /... means only those inside.
+	// never are forbidden packages, with those inside them. One that ends in /... means only those
+	// inside.
 	never []string
 
-	// plain says that packages of the root module within reach import nothing of the
-	// standard library that does I/O or is random. Their own imports count, no
-	// further: everything reaches os through fmt.
+	// plain forbids reachable packages of the root module to import packages of the standard
+	// library with I/O or randomness. Only direct imports count: everything reaches os through fmt.
 	plain bool
 }
 
@@ -107,7 +106,7 @@ var boundaries = []boundary{
 	},
 }
 
-// impure is what plain packages do not import.
+// impure are the packages that plain packages must not import.
 var impure = []string{
 	"bufio", "crypto/rand", "database/sql", "io/fs", "log", "math/rand", "net", "os", "syscall",
 }
@@ -120,8 +119,7 @@ func TestLayers(t *testing.T) {
 	t.Run("S4-109 imports go one way", func(t *testing.T) { require.Empty(t, g.upward(layers)) })
 }
 
-// TestLayersAreWatched shows that breaches are found, also where another package
-// stands between.
+// TestLayersAreWatched: breaches are found, even through other packages.
 func TestLayersAreWatched(t *testing.T) {
 	g := graph{
 		"event":           {"fmt", "os"},

@@ -12,7 +12,7 @@ import (
 	"github.com/threadmill/threadmill/tests/internal/world"
 )
 
-// run names the current run of a thread's workflow.
+// run is the id of the current run of a thread's workflow.
 func run(w *world.World, thread string) string {
 	w.T.Helper()
 	d, err := w.Temporal.DescribeWorkflowExecution(w.Ctx(), signals.WorkflowID(w.TaskQueue, thread), "")
@@ -20,9 +20,8 @@ func run(w *world.World, thread string) string {
 	return d.GetWorkflowExecutionInfo().GetExecution().GetRunId()
 }
 
-// TestContinueAsNew moves a thread to new runs of its workflow, again and again,
-// while a call waits for approval, messages wait in the queue, a caller waits for a
-// turn, a viewer watches, and the worker restarts.
+// TestContinueAsNew continues a thread as new several times, while a call waits for approval,
+// messages wait in the queue, a caller waits for a turn, a viewer watches, and the worker restarts.
 func TestContinueAsNew(t *testing.T) {
 	t.Parallel()
 	const queued = 30
@@ -104,7 +103,7 @@ func TestContinueAsNew(t *testing.T) {
 		require.Zero(t, count(seen, event.EventGap))
 	})
 	t.Run("it ran in many runs", func(t *testing.T) {
-		// What is listed lags behind what is.
+		// Visibility lags behind the state.
 		require.Eventually(t, func() bool {
 			it, err := w.Temporal.ListWorkflow(w.Ctx(), listRuns(w, id))
 			continued := 0

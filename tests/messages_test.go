@@ -24,7 +24,7 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// TestMessagesRefused posts what is not a message, over every way in.
+// TestMessagesRefused posts invalid messages over every entry point.
 func TestMessagesRefused(t *testing.T) {
 	w := world.New(t, world.Options{})
 	id := w.Open()
@@ -70,7 +70,7 @@ func TestMessagesRefused(t *testing.T) {
 
 // TestCallsInOneReply follows three calls of one reply to their results.
 func TestCallsInOneReply(t *testing.T) {
-	// What the model writes is kept to the letter, spaces and escapes too.
+	// The model's text is stored exactly, with its spaces and escapes.
 	const arguments = `{ "text" :  "a\u00e9 <&>",   "n":1.0e3}`
 	written := newSpy("written")
 	w := world.New(t, world.Options{Tools: []tool.Tool{written, failing}, NoWorker: true})
@@ -202,7 +202,7 @@ func TestCallsInOneReply(t *testing.T) {
 	})
 }
 
-// TestModelIsShown looks at what the provider receives.
+// TestModelIsShown checks the requests to the provider.
 func TestModelIsShown(t *testing.T) {
 	tools := []string{"current_time", "note"}
 	w := world.New(t, world.Options{Agents: []agent.Agent{
@@ -273,7 +273,7 @@ func TestModelIsShown(t *testing.T) {
 	})
 }
 
-// TestWhoAnswers posts messages of every origin.
+// TestWhoAnswers posts messages of every kind of sender.
 func TestWhoAnswers(t *testing.T) {
 	two := []agent.Agent{
 		{Name: "alice", Model: "openai/stand-in", Tools: []string{"note"}, NoAutoMention: true},
@@ -314,7 +314,7 @@ func TestWhoAnswers(t *testing.T) {
 	t.Run("S0-28 S0-35 an agent's message is stored before another answers it", func(t *testing.T) {
 		w := world.New(t, world.Options{Agents: two})
 		id := w.Open("alice", "bob")
-		// The result that alice reports has bob's name at the beginning of a line.
+		// The result in alice's reply has bob's name at the beginning of a line.
 		w.Provider.Block(0).Release()
 		w.Provider.Block(0).Release()
 		asked := w.Provider.Block(0)
@@ -331,8 +331,8 @@ func TestWhoAnswers(t *testing.T) {
 	})
 }
 
-// checkedStream looks at each entry, before it is published, whether the store has what
-// viewers are told by it.
+// checkedStream checks, before an entry is published, that the store has the records that it
+// implies.
 type checkedStream struct {
 	stream.Stream
 	store store.Store
@@ -365,22 +365,21 @@ func (s *checkedStream) tooEarly(ctx context.Context, key stream.Key, e stream.E
 	}
 	switch e.Event.Type {
 	case event.EventThought, event.EventStream, event.EventToolProgress, event.EventReset:
-		return "" // pieces, of which nothing is stored
+		return "" // pieces, which have no records
 	default:
-		// All else is made of records when these are stored.
+		// All other entries are derived from stored records.
 		return string(e.Event.Type)
 	}
 }
 
-// check returns how many entries there were, and what was told too early by them.
+// check returns the number of entries, and those that were published too early.
 func (s *checkedStream) check() (entries int, early []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.entries, slices.Clone(s.early)
 }
 
-// TestStoredBeforeShown checks what viewers are told, and what the model is asked, against
-// what is stored by then.
+// TestStoredBeforeShown: viewers and models receive only what is stored.
 func TestStoredBeforeShown(t *testing.T) {
 	var live *checkedStream
 	w := world.New(t, world.Options{Configure: func(c *threadmill.Config) {
@@ -422,12 +421,12 @@ func TestStoredBeforeShown(t *testing.T) {
 	})
 }
 
-// TestSameOrder gives the same inputs three times: plainly, with workers that go and
-// come in the middle of everything, and with a model that fails on the way.
+// TestSameOrder posts the same input three times: normally, with restarting workers, and with a
+// failing model.
 func TestSameOrder(t *testing.T) {
 	t.Parallel()
 	const says = "think about it\nuse note {\"text\":\"a\"}\nuse note {\"text\":\"b\"}\nthen\nuse shell_cmd {\"command\":\"true\"}\nthen\ncount 20"
-	// order tells what happened in which order, without ids and times.
+	// order is the sequence of events without ids and times.
 	order := func(w *world.World, id string) []string {
 		var out []string
 		for _, r := range w.Records(id) {
@@ -435,7 +434,7 @@ func TestSameOrder(t *testing.T) {
 			if r.Type == event.TypeMessage {
 				m := world.Payload[event.Message](w, r)
 				line += " " + m.Role + " " + m.ToolName
-				if m.ToolName == "" { // the results of a batch come as they are ready
+				if m.ToolName == "" { // results of a batch arrive in any order
 					line += m.Content
 				}
 			}
@@ -528,7 +527,7 @@ func TestLongConversation(t *testing.T) {
 		said := results(w, id)
 		for i, m := range last[1:] {
 			want := messages[i].Content
-			if m.ToolCallID != "" { // in the order of the calls, however they came
+			if m.ToolCallID != "" { // in the order of the calls, not of arrival
 				want = said[m.ToolCallID].Content
 			}
 			require.Equal(t, want, m.Content)
@@ -539,7 +538,7 @@ func TestLongConversation(t *testing.T) {
 	})
 }
 
-// TestCrowdedThread has several people talk to one thread at once.
+// TestCrowdedThread: several people post to one thread at once.
 func TestCrowdedThread(t *testing.T) {
 	const people, posts = 4, 5
 	w := world.New(t, world.Options{})

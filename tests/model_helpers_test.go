@@ -21,7 +21,7 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// shown is what a model was shown in one call.
+// shown is the input of one model call.
 type shown struct {
 	Messages []shownMessage `json:"messages"`
 	Tools    []struct {
@@ -42,7 +42,7 @@ type shownMessage struct {
 	ToolCallID string           `json:"tool_call_id"`
 	ToolCalls  []event.ToolCall `json:"tool_calls"`
 
-	// Parts are the texts of a content that is a list of parts. Content joins them.
+	// Parts are the texts of a content with several parts. Content joins them.
 	Parts []string `json:"-"`
 }
 
@@ -73,13 +73,13 @@ func (m *shownMessage) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// instructions are what the model was told first, without the rules for tools behind it.
+// instructions are the first system message, without the rules for tools at its end.
 func (s shown) instructions() string {
 	text, _, _ := strings.Cut(s.Messages[0].Content, "\n\nRules for tools:\n")
 	return text
 }
 
-// offered are the names of the tools that the model could call.
+// offered are the names of the tools in the call.
 func (s shown) offered() (names []string) {
 	for _, one := range s.Tools {
 		names = append(names, one.Function.Name)
@@ -87,7 +87,7 @@ func (s shown) offered() (names []string) {
 	return names
 }
 
-// modelCalls returns what the model was shown, call by call.
+// modelCalls returns the input of each model call.
 func modelCalls(w *world.World) []shown {
 	w.T.Helper()
 	var out []shown
@@ -99,8 +99,8 @@ func modelCalls(w *world.World) []shown {
 	return out
 }
 
-// requireAnswered checks what every provider insists on: the messages behind one
-// with calls answer each of them, once.
+// requireAnswered checks a rule of every provider: the messages after one with calls are the
+// results of these calls, one each.
 func requireAnswered(t *testing.T, messages []shownMessage) {
 	t.Helper()
 	for i := 0; i < len(messages); i++ {
@@ -173,8 +173,8 @@ func requireSettled(t *testing.T, w *world.World, thread string) {
 	require.Len(t, have, asked, "no result without a call")
 }
 
-// closed ends a thread and returns all that a viewer who comes then is sent, as it
-// stands on the wire. The stream of a closed thread ends.
+// closed closes a thread and returns all events that a late viewer receives. The stream of a closed
+// thread ends.
 func closed(t *testing.T, w *world.World, thread string) []string {
 	t.Helper()
 	require.NoError(t, w.Threads.Control(w.Ctx(), thread, signals.Control{Action: signals.ControlClose, By: "ann"}))
@@ -199,7 +199,7 @@ func closed(t *testing.T, w *world.World, thread string) []string {
 	return out
 }
 
-// base keeps the events of the base protocol, and of neighbours of one type the first.
+// base returns the events of the base protocol, without repetitions of a type.
 func base(frames []frame) []event.AgentEventType {
 	var out []event.AgentEventType
 	for _, f := range frames {
@@ -210,7 +210,7 @@ func base(frames []frame) []event.AgentEventType {
 	return slices.Compact(out)
 }
 
-// streamed joins the text of a message that viewers were shown, since its last reset.
+// streamed joins the streamed text of a message since its last reset.
 func streamed(frames []frame, messageID string) string {
 	var text strings.Builder
 	for _, f := range frames {
@@ -227,7 +227,7 @@ func streamed(frames []frame, messageID string) string {
 	return text.String()
 }
 
-// gate is a tool that runs until it is let go, or told to stop.
+// gate is a tool that runs until it is released or cancelled.
 type gate struct {
 	tool.Tool
 	reached, open, told chan struct{}
@@ -252,7 +252,7 @@ func newGate(name string, opts ...tool.Option) *gate {
 
 func (g *gate) release() { g.once.Do(func() { close(g.open) }) }
 
-// spy is a tool that remembers its calls, and looks at what is stored while it runs.
+// spy is a tool that records its calls, and the stored records while it runs.
 type spy struct {
 	tool.Tool
 	mu    sync.Mutex
@@ -301,7 +301,7 @@ var failing = tool.MustFunc("failing", "Fails.", func(_ context.Context, _ tool.
 	return tool.Result{Output: "no " + in.How, IsError: true}, nil
 }, tool.Logger(slog.New(slog.DiscardHandler)))
 
-// only returns the one element that a list must have.
+// only returns the only element of a list.
 func only[T any](t *testing.T, list []T) T {
 	t.Helper()
 	require.Len(t, list, 1)

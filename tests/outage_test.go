@@ -15,8 +15,8 @@ import (
 	"github.com/threadmill/threadmill/tests/internal/world"
 )
 
-// TestOutageOfAProvider shows people what a turn waits for while its model does not answer:
-// it goes on once it does, unless somebody does not want to wait.
+// TestOutageOfAProvider: people see that a turn waits for its model, it continues after the outage,
+// and they can interrupt it.
 func TestOutageOfAProvider(t *testing.T) {
 	t.Parallel()
 	w := world.New(t, world.Options{Configure: func(c *threadmill.Config) {

@@ -17,7 +17,7 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// TestProcessorsReplaceDefault leaves built-in processing out, whatever is produced.
+// TestProcessorsReplaceDefault: a processor replaces the built-in processing, whatever it produces.
 func TestProcessorsReplaceDefault(t *testing.T) {
 	d, spied := newDesk(), newSpy("spied")
 	replacing := func(name, typ string) hook.Processor {
@@ -51,7 +51,7 @@ func TestProcessorsReplaceDefault(t *testing.T) {
 	})
 }
 
-// TestToolsReplaced has a processor in the place of all tools.
+// TestToolsReplaced: a processor replaces all tools.
 func TestToolsReplaced(t *testing.T) {
 	d, spied := newDesk(), newSpy("spied")
 	p := d.processor("sandbox", event.TypeToolCall)
@@ -107,7 +107,7 @@ func processorsUrgent(t *testing.T, d *desk, w *world.World) {
 	require.EqualValues(t, 3_600_000, itemOf(w, id, made[1]).TTL)
 }
 
-// waitForPerson is a hook workflow: a person decides, and it answers for them.
+// waitForPerson is a hook workflow that responds with a person's decision.
 const waitForPerson = "wait_for_person"
 
 func personDecides(ctx workflow.Context, _ hook.Request) (hook.Verdict, error) {
@@ -119,7 +119,7 @@ func personDecides(ctx workflow.Context, _ hook.Request) (hook.Verdict, error) {
 	return hook.Verdict{Responses: []hook.Response{{Content: "no", SenderID: "desk", SenderType: event.CreatedBySystem}}}, nil
 }
 
-// TestOneMechanism answers the same event in the three ways that there are.
+// TestOneMechanism responds to the same event in all three ways.
 func TestOneMechanism(t *testing.T) {
 	d := newDesk()
 	w := d.open(t, world.Options{Configure: func(c *threadmill.Config) {

@@ -17,7 +17,7 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// nothing is what a processor makes of an event that it only looks at.
+// nothing is a processor's rule that produces no events.
 func nothing(context.Context, event.Event, hook.Deps) ([]hook.Produced, error) { return nil, nil }
 
 // producing is a processor's rule for messages of people.
@@ -34,7 +34,7 @@ func system(content string) hook.Produced {
 	return hook.Message(event.CreatedBySystem, "System", content)
 }
 
-// TestProcessors puts processors in the place of default processing.
+// TestProcessors replaces default processing by processors.
 func TestProcessors(t *testing.T) {
 	t.Parallel()
 	d, spied := newDesk(), newSpy("spied")
@@ -264,7 +264,7 @@ func processorsDeps(t *testing.T, d *desk, w *world.World) {
 	require.Empty(t, decisionOn(w, id, "e1").Hooks[len(decisionOn(w, id, "e1").Hooks)-1].Error)
 }
 
-// needingApproval is the example of the seed: a message that needs approval has to wait.
+// needingApproval is the example of the seed: a message that needs approval waits.
 func needingApproval(approved func(hook.Deps) bool) hook.Processor {
 	return hook.Processor{
 		Name: "approval", EventType: "message",

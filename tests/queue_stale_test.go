@@ -21,7 +21,7 @@ import (
 	"github.com/threadmill/threadmill/tests/internal/world"
 )
 
-// TestStaleAfter checks the bounds of what it says.
+// TestStaleAfter checks the bounds of the setting.
 func TestStaleAfter(t *testing.T) {
 	var base threadmill.Config
 	w := world.New(t, world.Options{Configure: func(c *threadmill.Config) { base = *c }})
@@ -47,7 +47,7 @@ func TestStaleAfter(t *testing.T) {
 	})
 }
 
-// silences are how long the steps of a thread may be silent.
+// silences are the heartbeat timeouts of a thread's steps.
 func silences(w *world.World, id string) (out []time.Duration) {
 	for _, e := range historyOf(w, id, "") {
 		if a := e.GetActivityTaskScheduledEventAttributes(); a != nil {
@@ -57,12 +57,12 @@ func silences(w *world.World, id string) (out []time.Duration) {
 	return out
 }
 
-// stepsOnly is a worker that is told of no workflows.
+// stepsOnly is a worker without workflows.
 type stepsOnly struct{ worker.Worker }
 
 func (stepsOnly) RegisterWorkflowWithOptions(any, workflow.RegisterOptions) {}
 
-// workOnSteps runs a worker for steps alone, until stop is called or the test ends.
+// workOnSteps runs a worker for activities only, until stop is called or the test ends.
 func workOnSteps(t *testing.T, r *threadmill.Runtime, c client.Client, queue string) {
 	t.Helper()
 	w := worker.New(c, queue, worker.Options{DisableWorkflowWorker: true})
@@ -71,8 +71,7 @@ func workOnSteps(t *testing.T, r *threadmill.Runtime, c client.Client, queue str
 	t.Cleanup(w.Stop)
 }
 
-// TestStaleSteps loses a worker in the middle of two steps: one that is soon missed, and
-// one that has time.
+// TestStaleSteps loses a worker during two steps: one with a short timeout and one with a long one.
 func TestStaleSteps(t *testing.T) {
 	t.Parallel()
 	asked, letGo := make(chan hook.Context, 100), make(chan struct{})

@@ -23,7 +23,7 @@ import (
 	"github.com/threadmill/threadmill/tests/internal/world"
 )
 
-// TestQueue looks at events on their way through the queue.
+// TestQueue follows events through the queue.
 func TestQueue(t *testing.T) {
 	t.Parallel()
 	d := newDesk()
@@ -149,8 +149,7 @@ func queueStatuses(t *testing.T, d *desk, w *world.World) {
 	requireBlocked(w, id, []string{"order.placed"})
 }
 
-// queueOrder posts events of mixed priorities at once, and has a hook look at the queue
-// each time one is processed.
+// queueOrder posts events of mixed priorities at once, while a hook checks the queue at each event.
 func queueOrder(t *testing.T, d *desk, w *world.World) {
 	id := w.Open("assistant")
 	_, release := busy(t, w, id)
@@ -186,7 +185,7 @@ func queueOrder(t *testing.T, d *desk, w *world.World) {
 			return nil, err
 		}
 		if deps.Context.Agent != "" {
-			// What an agent says belongs to the event that it answers.
+			// An agent's reply belongs to the event that it answers.
 			assert.Equal(t, deps.Context.ParentEventID, q.Processing.ID)
 			return nil, nil
 		}
@@ -211,8 +210,7 @@ func queueOrder(t *testing.T, d *desk, w *world.World) {
 	requireBlocked(w, id, []string{"order.placed", "e1", "e2"}, "e0", "e3", "e6", "e9")
 }
 
-// queueArrival posts by a signal and then by an update. Every now and then the thread hears
-// of both at once.
+// queueArrival posts by a signal and then by an update. Sometimes the thread receives both at once.
 func queueArrival(t *testing.T, w *world.World) {
 	for range 20 {
 		id := w.Open("assistant")

@@ -18,8 +18,7 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// approvalLives are threads that go through what people decide, and what several agents do
-// with each other.
+// approvalLives are threads with decisions of people, and with several agents.
 var approvalLives = map[string]func(l lived){
 	"grants": liveGrants, "edited": liveEdited, "quorum": liveQuorum, "expires": liveExpires, "asksagain": liveAsksAgain,
 	"client": liveClient, "parked": liveParked, "parkedmoved": liveParkedMoved, "debate": liveDebate, "participants": liveParticipants,
@@ -56,7 +55,7 @@ func newApprovalWorld(t *testing.T, o world.Options) *world.World {
 	return world.New(t, o)
 }
 
-// recordApprovals lives these lives and stores their histories.
+// recordApprovals runs these lives and stores their histories.
 func recordApprovals(t *testing.T, o world.Options) {
 	for name, live := range approvalLives {
 		w := newApprovalWorld(t, o)
@@ -89,8 +88,8 @@ func (l lived) decide(want signals.DecideOutcome, d signals.Decide) {
 
 const echo = `use shell_cmd {"command":"echo hello"}`
 
-// liveGrants grants a call for the session, which covers another that waits, and the next
-// ones until it is revoked. One call is denied by a rule.
+// liveGrants grants a call for the session, which covers a pending call and the next ones until it
+// is revoked. A rule denies one call.
 func liveGrants(l lived) {
 	posted := l.Post(l.id, echo+"\n"+echo+"\n"+`use shell_cmd {"command":"rm -r x"}`)
 	call := l.AwaitApproval(l.id, 2)[0]
@@ -107,7 +106,7 @@ func liveGrants(l lived) {
 	l.say(`use shell_cmd {"command":"echo more"}`)
 }
 
-// liveEdited approves calls with other arguments, one of which do not fit.
+// liveEdited approves calls with other arguments, one of them invalid.
 func liveEdited(l lived) {
 	posted := l.Post(l.id, echo)
 	call := l.AwaitApproval(l.id, 1)[0]
@@ -130,7 +129,7 @@ func liveExpires(l lived) {
 	require.Equal(l.T, signals.TurnCompleted, l.Say(l.id, echo).Status)
 }
 
-// liveAsksAgain takes an approval back before its call runs, as far as that is in time.
+// liveAsksAgain revokes an approval before its call runs, if that is in time.
 func liveAsksAgain(l lived) {
 	posted := l.Post(l.id, echo)
 	call := l.AwaitApproval(l.id, 1)[0]
@@ -177,7 +176,7 @@ func liveParked(l lived) {
 	require.Equal(l.T, signals.TurnCompleted, l.Await(l.id, posted).Status)
 }
 
-// liveParkedMoved lets the thread move while a turn is parked.
+// liveParkedMoved continues as new while a turn is set aside.
 func liveParkedMoved(l lived) {
 	posted := l.Post(l.id, echo)
 	call := l.AwaitApproval(l.id, 1)[0]
@@ -189,7 +188,7 @@ func liveParkedMoved(l lived) {
 	l.Await(l.id, posted)
 }
 
-// liveDebate lets two agents talk until they have reached the limit.
+// liveDebate lets two agents talk up to the turn limit.
 func liveDebate(l lived) {
 	l.say("@pro argue pro")
 	l.say("@con hello")

@@ -23,7 +23,7 @@ import (
 	"github.com/threadmill/threadmill/workflows"
 )
 
-// recordedRules are those of the stored histories.
+// recordedRules are the rules of the stored histories.
 func recordedRules() []rule.Rule {
 	code := func(_ context.Context, _ rule.Context, e event.EnvEvent) error {
 		if strings.Contains(string(e.Payload), "fail") {
@@ -47,7 +47,7 @@ func recordedRules() []rule.Rule {
 	}
 }
 
-// sorter makes messages of events, for the rule "sort".
+// sorter turns events into messages, for the rule "sort".
 func sorter() hook.Processor {
 	return hook.Processor{
 		Name: "sorter", EventType: "nothing.else", OnFailure: hook.FailClosed, MaxAttempts: 1,
@@ -61,7 +61,7 @@ func sorter() hook.Processor {
 	}
 }
 
-// recordedTools are those of the stored histories.
+// recordedTools are the tools of the stored histories.
 func recordedTools() []tool.Tool {
 	in := func(fail error) func(context.Context, tool.Call, struct{}) (string, error) {
 		return func(context.Context, tool.Call, struct{}) (string, error) { return `{"built":true}`, fail }
@@ -76,8 +76,8 @@ func recordedTools() []tool.Tool {
 	}
 }
 
-// allWorkers are workers on which every history has to replay: with the hooks and the rules
-// that there were, and with others.
+// allWorkers are workers on which every history must replay: with the recorded hooks and rules, and
+// with others.
 func allWorkers(t *testing.T) map[string]*workflows.Workflows {
 	t.Helper()
 	set := func(cfg rule.Config) *rule.Set {
@@ -124,7 +124,7 @@ func newEventWorld(t *testing.T, o world.Options) *world.World {
 	return world.New(t, o)
 }
 
-// lived is a thread that goes through what events, tasks and sub-agents can do with it.
+// lived is a thread with events, tasks and sub-agents.
 type lived struct {
 	*world.World
 	id string
@@ -145,13 +145,13 @@ func (l lived) turn(id, typ, payload string) signals.TurnResult {
 	return out
 }
 
-// say says something and expects the turn to end well.
+// say posts a message whose turn must complete.
 func (l lived) say(lines ...string) {
 	l.T.Helper()
 	require.Equal(l.T, signals.TurnCompleted, l.Say(l.id, strings.Join(lines, "\n")).Status)
 }
 
-// calm waits until the thread has nothing to do any more, and no task runs.
+// calm waits until the thread has nothing left to do, and no task runs.
 func (l lived) calm() {
 	l.T.Helper()
 	require.Eventually(l.T, func() bool {
@@ -161,7 +161,7 @@ func (l lived) calm() {
 	settle(l.World, l.id)
 }
 
-// moves lets the thread move to a new run.
+// moves makes the thread continue as new.
 func (l lived) moves() {
 	l.T.Helper()
 	first := run(l.World, l.id)
@@ -171,7 +171,7 @@ func (l lived) moves() {
 	}, waitLong, waitTick)
 }
 
-// running is the id of the one task of a tool that runs.
+// running is the id of the one running task of a tool.
 func (l lived) running(tool string) string {
 	l.T.Helper()
 	var id string
@@ -214,7 +214,7 @@ func liveBursts(l lived) {
 	l.calm()
 }
 
-// liveBurstsMoved lets the thread move while events are held back.
+// liveBurstsMoved continues as new while events are held back.
 func liveBurstsMoved(l lived) {
 	l.turn("d0", "drip.a", `0`)
 	l.moves()
@@ -240,7 +240,7 @@ func liveSorted(l lived) {
 	require.Equal(l.T, signals.TurnFailed, l.turn("s3", "gone.a", `1`).Status)
 }
 
-// liveTold tells rules of tools, and of changes of the thread.
+// liveTold has rules for the ends of tools, and for changes of the thread.
 func liveTold(l lived) {
 	l.say("use current_time {}")
 	l.calm()
@@ -249,7 +249,7 @@ func liveTold(l lived) {
 	l.calm()
 }
 
-// liveTasks lets tasks end in every way.
+// liveTasks ends tasks in every way.
 func liveTasks(l lived) {
 	l.say("use build {}", "use broken {}", `use task {"tool":"order","title":"Tea"}`)
 	l.complete(signals.CompleteTask{TaskID: l.running("order"), Result: json.RawMessage(`{"cup":1}`), By: "ann"})
@@ -266,7 +266,7 @@ func liveTasks(l lived) {
 	l.calm()
 }
 
-// liveTaskMoved lets the thread move while a task runs.
+// liveTaskMoved continues as new while a task runs.
 func liveTaskMoved(l lived) {
 	l.say("use order {}")
 	l.moves()
@@ -286,7 +286,7 @@ func liveTaskEnded(l lived) {
 	l.complete(signals.CompleteTask{TaskID: kept, Result: json.RawMessage(`1`), By: "ann"})
 }
 
-// liveSub asks sub-agents: one answers, one asks people, one does not exist.
+// liveSub asks sub-agents: one answers, one needs approval, one does not exist.
 func liveSub(l lived) {
 	l.say(`use call_agent {"agent":"helper","message":"use note {}"}`, `use call_agent {"agent":"helper","message":"hello"}`)
 	posted := l.Post(l.id, `use call_agent {"agent":"helper","message":"use risky {}"}`+"\n"+`use call_agent {"agent":"nobody","message":"hello"}`)
@@ -294,7 +294,7 @@ func liveSub(l lived) {
 	require.Equal(l.T, signals.TurnCompleted, l.Await(l.id, posted).Status)
 }
 
-// approveAll approves so many calls.
+// approveAll approves n calls.
 func approveAll(l lived, n int) {
 	l.T.Helper()
 	for _, call := range l.AwaitApproval(l.id, n) {
@@ -304,7 +304,7 @@ func approveAll(l lived, n int) {
 	}
 }
 
-// liveSubMoved lets the thread move while a sub-agent works.
+// liveSubMoved continues as new while a sub-agent works.
 func liveSubMoved(l lived) {
 	posted := l.Post(l.id, `use call_agent {"agent":"helper","message":"use risky {}"}`)
 	l.AwaitApproval(l.id, 1)
@@ -323,15 +323,15 @@ func liveSubStopped(l lived) {
 	l.say("hello")
 }
 
-// liveSubTask lets sub-agents work in the background, one of which starts a task itself.
+// liveSubTask runs sub-agents in the background, one of which starts a task itself.
 func liveSubTask(l lived) {
 	l.say(`use task {"agent":"helper","message":"use risky {}"}`, `use task {"agent":"helper","message":"use order {}"}`)
 	approveAll(l, 1)
 	l.calm()
 }
 
-// recordEvents lives each life once and stores the histories of the threads, of their tasks
-// and of their sub-agents.
+// recordEvents runs each life once and stores the histories of the threads, their tasks and their
+// sub-agents.
 func recordEvents(t *testing.T, o world.Options) {
 	t.Helper()
 	w := newEventWorld(t, o)
@@ -347,8 +347,8 @@ func recordEvents(t *testing.T, o world.Options) {
 	}
 }
 
-// storeStarted stores the histories of the tasks and of the sub-agents' threads that a
-// workflow has started, and of those that these have. n counts them.
+// storeStarted stores the histories of the tasks and sub-agents that a workflow has started,
+// recursively. n counts them.
 func storeStarted(t *testing.T, w *world.World, events []*history.HistoryEvent, name string, n int) int {
 	t.Helper()
 	for _, e := range events {
@@ -356,7 +356,7 @@ func storeStarted(t *testing.T, w *world.World, events []*history.HistoryEvent, 
 		if typ := started.GetWorkflowType().GetName(); typ != signals.TaskWorkflow && typ != signals.DelegateWorkflow {
 			continue
 		}
-		// How it has ended does not matter, but that it has.
+		// Only the end matters, not its status.
 		_ = w.Temporal.GetWorkflow(w.Ctx(), started.GetWorkflowId(), "").Get(w.Ctx(), nil)
 		below, err := runHistory(w.Ctx(), w.Temporal, started.GetWorkflowId(), "")
 		require.NoError(t, err)

@@ -19,7 +19,7 @@ import (
 	"github.com/threadmill/threadmill/tests/internal/world"
 )
 
-// edited is a message with another text, if a word is in it.
+// edited returns a message with another text, if it contains a word.
 func edited(e event.Event, word string, edit func(string) string) (event.Event, error) {
 	m, ok := e.(event.MessageEvent)
 	if !ok || !strings.Contains(m.Message.Content, word) {
@@ -33,8 +33,7 @@ func messagesOf(by event.CreatedBy, agents ...string) hook.Filter {
 	return hook.Filter{Types: []string{event.TypeMessage}, CreatedBy: []event.CreatedBy{by}, Agents: agents}
 }
 
-// recordedHooks are those of the stored histories. What an event says tells them what to
-// do with it.
+// recordedHooks are the hooks of the stored histories. They follow instructions in the events.
 func recordedHooks(queue string) []hook.Hook {
 	review := hook.InWorkflow(reviewed, foreign.Review, foreignQueue(queue))
 	review.Filter.Types = []string{"case"}
@@ -60,8 +59,8 @@ func recordedHooks(queue string) []hook.Hook {
 	}
 }
 
-// shouting makes an inline hook that lets shouts pass, makes messages of them, answers
-// them, and fails.
+// shouting is an inline hook that lets shouts pass, turns events into them, responds to them, and
+// fails.
 func shouting() hook.Hook {
 	h := hook.Inline("shouts", func(c hook.Context, e event.Event, respond hook.Respond) (event.Event, error) {
 		shout, _ := e.(event.CustomEvent)
@@ -81,8 +80,7 @@ func shouting() hook.Hook {
 	return h
 }
 
-// guarding makes a hook that changes what people say, answers in place of the agent, and
-// fails.
+// guarding is a hook that changes messages of people, responds in place of the agent, and fails.
 func guarding() hook.Hook {
 	h := hook.OnMessage("guard", func(_ context.Context, m event.MessageEvent, respond hook.Respond) (event.Event, error) {
 		switch said := m.Message.Content; {
@@ -97,7 +95,7 @@ func guarding() hook.Hook {
 	return h
 }
 
-// withTools takes calls out, edits them, and denies them.
+// withTools removes calls, edits them, and denies them.
 func withTools(_ context.Context, e event.ToolCallEvent, respond hook.Respond) (event.Event, error) {
 	e.ToolCalls = slices.DeleteFunc(e.ToolCalls, func(c event.ToolCall) bool { return strings.Contains(c.Function.Arguments, "never") })
 	for i, c := range e.ToolCalls {
@@ -109,7 +107,7 @@ func withTools(_ context.Context, e event.ToolCallEvent, respond hook.Respond) (
 	return e, nil
 }
 
-// recordedProcessors make messages of jobs.
+// recordedProcessors turn jobs into messages.
 func recordedProcessors() []hook.Processor {
 	return []hook.Processor{hook.Process("job", func(_ context.Context, in struct{ Say []string }, _ hook.Deps) (out []hook.Produced, _ error) {
 		for _, text := range in.Say {
@@ -119,8 +117,8 @@ func recordedProcessors() []hook.Processor {
 	})}
 }
 
-// workersOf are workers on which every history has to replay: what they do and do not
-// register is not what was decided then.
+// workersOf are workers on which every history must replay: their registered hooks do not change
+// earlier decisions.
 func workersOf(t *testing.T) map[string]*hook.Set {
 	t.Helper()
 	set := func(hooks []hook.Hook, processors []hook.Processor) *hook.Set {
@@ -167,8 +165,7 @@ func newRecordedWorld(t *testing.T, o world.Options) review {
 	return review{world.New(t, o), reviewed}
 }
 
-// hookedLives are threads that go through everything that hooks, processors and the queue
-// can do with them.
+// hookedLives are threads that cover hooks, processors and the queue.
 var hookedLives = map[string]func(t *testing.T, r review, id string){
 	"inline": func(_ *testing.T, r review, id string) {
 		for i, word := range []string{"pass", "say", "pass", "answer", "say", "fail", "pass"} {
@@ -197,7 +194,7 @@ func (r review) inTurn(thread string, said ...string) {
 	}
 }
 
-// post posts an event of another type than a message.
+// post posts a custom event.
 func (r review) post(thread, id, typ, payload string) {
 	r.T.Helper()
 	_, err := r.Threads.Post(r.Ctx(), thread, signals.Post{ID: id, Type: typ, Payload: []byte(payload)})
@@ -210,7 +207,7 @@ func liveFailing(t *testing.T, r review, id string) {
 	_, err := r.Threads.Retry(r.Ctx(), id, out.EventID, "ann")
 	require.NoError(t, err)
 	require.Equal(t, signals.TurnFailed, r.Await(id, out.EventID).Status)
-	r.Say(id, "refuse") // the answer is the system's, for which another hook fails openly
+	r.Say(id, "refuse") // the response is a system message, on which another hook fails openly
 }
 
 func liveProduced(_ *testing.T, r review, id string) {
@@ -277,8 +274,8 @@ func liveHookGone(_ *testing.T, r review, id string) {
 	}
 }
 
-// liveStatuses changes the status of events by hand: of those that wait, of one that
-// failed, and of the one that is being processed.
+// liveStatuses changes the status of events by hand: of pending ones, a failed one, and the one in
+// progress.
 func liveStatuses(t *testing.T, r review, id string) {
 	set := func(eventID string, status event.ItemStatus) {
 		_, err := r.Threads.SetStatus(r.Ctx(), id, signals.SetStatus{EventID: eventID, Status: status, By: "ann"})

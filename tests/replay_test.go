@@ -26,13 +26,12 @@ import (
 // update writes the histories of this version; those of released versions stay.
 var update = flag.Bool("update", false, "write the histories of the current version anew")
 
-// shape is the folder of the histories that the current code writes. A release
-// gives it a new name; the old folders are replayed for as long as threads that
-// began with them may live.
+// shape is the folder of the current code's histories. A release gives it a new name; the old
+// folders are replayed as long as threads that started with them may run.
 const shape = "testdata/histories/v0.1"
 
-// TestReplay replays the stored histories of every released shape, on workers with the
-// hooks and rules that there were, and on workers with others.
+// TestReplay replays the stored histories of every released version, on workers with the recorded
+// hooks and rules, and on workers with others.
 func TestReplay(t *testing.T) {
 	if *update {
 		record(t)
@@ -61,7 +60,7 @@ func replay(h *history.History, all *workflows.Workflows) error {
 	return r.ReplayWorkflowHistoryWithOptions(nil, h, worker.ReplayWorkflowHistoryOptions{OriginalExecution: workflow.Execution{ID: id, RunID: "replay"}})
 }
 
-// lives are threads that go through everything that a thread can go through.
+// lives are threads that cover everything that can happen to a thread.
 var lives = map[string]func(t *testing.T, w *world.World, id string){
 	"reply": func(_ *testing.T, w *world.World, id string) { w.Say(id, "hello") },
 	"tools": func(_ *testing.T, w *world.World, id string) {
@@ -141,7 +140,7 @@ func liveLong(t *testing.T, w *world.World, id string) {
 	settle(w, id)
 }
 
-// record lives each life once and stores the histories of all its workflows.
+// record runs each life once and stores the histories of all its workflows.
 func record(t *testing.T) {
 	require.NoError(t, os.RemoveAll(shape))
 	require.NoError(t, os.MkdirAll(shape, 0o750))
@@ -197,7 +196,7 @@ func historyOf(w *world.World, thread, runID string) []*history.HistoryEvent {
 	return out
 }
 
-// runsOf returns the events of a thread's workflow, run by run from one on.
+// runsOf returns the events of a thread's workflow, run by run from a given one on.
 func runsOf(w *world.World, thread, runID string) (runs [][]*history.HistoryEvent) {
 	w.T.Helper()
 	for runID != "" {

@@ -19,7 +19,7 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// tally remembers what callbacks were given.
+// tally records the arguments of callbacks.
 type tally struct {
 	mu       sync.Mutex
 	tokens   []threadmill.TokenStream
@@ -27,7 +27,7 @@ type tally struct {
 	calls    []threadmill.ToolCallStream
 }
 
-// callbacks note what they see and change nothing.
+// callbacks record their arguments and change nothing.
 func (c *tally) callbacks() threadmill.Callbacks {
 	return threadmill.Callbacks{
 		OnToken: func(_ context.Context, s threadmill.TokenStream) *threadmill.TokenStream {
@@ -159,7 +159,7 @@ func TestCallbacksReplace(t *testing.T) {
 		}},
 	})
 	events := completes(t, r)
-	// byAgent is what agents say and do among events.
+	// byAgent are the texts and calls of agents among events.
 	byAgent := func(events []event.AgentEvent) string {
 		var b strings.Builder
 		for _, e := range events {
@@ -204,7 +204,7 @@ func TestCallbacksReplace(t *testing.T) {
 	})
 }
 
-// TestPanickingCallbacks isolates what is wrong with callbacks.
+// TestPanickingCallbacks: a panic of a callback has no other effect.
 func TestPanickingCallbacks(t *testing.T) {
 	w := world.New(t, world.Options{Logger: slog.New(slog.DiscardHandler), Configure: func(c *threadmill.Config) {
 		c.Callbacks.OnContent = func(context.Context, threadmill.ContentStream) *threadmill.ContentStream { panic("global") }
@@ -221,7 +221,7 @@ func lastLine(s string) string {
 	return s[strings.LastIndex(s, "\n")+1:]
 }
 
-// TestRunWithHooks follows what hooks make of a message and of its reply.
+// TestRunWithHooks follows the changes of hooks to a message and its reply.
 func TestRunWithHooks(t *testing.T) {
 	guard := hook.OnMessage("guard", func(_ context.Context, m event.MessageEvent, respond hook.Respond) (event.Event, error) {
 		if strings.Contains(m.Message.Content, "password") {

@@ -20,7 +20,7 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// begin runs a person's message.
+// begin sends a person's message.
 func begin(w *world.World, thread, content string, o threadmill.SendOptions) *threadmill.Turn {
 	w.T.Helper()
 	r, err := w.Runtime.Send(w.Ctx(), event.NewMessage{ThreadID: thread, SenderID: "ann", Content: content}, o)
@@ -28,7 +28,7 @@ func begin(w *world.World, thread, content string, o threadmill.SendOptions) *th
 	return r
 }
 
-// runEvents reads all events of a run.
+// runEvents reads all events of a turn.
 func runEvents(t *testing.T, r *threadmill.Turn) []event.AgentEvent {
 	t.Helper()
 	var out []event.AgentEvent
@@ -39,7 +39,7 @@ func runEvents(t *testing.T, r *threadmill.Turn) []event.AgentEvent {
 	return out
 }
 
-// completes reads all events of a run, which has to complete.
+// completes reads all events of a turn, which must complete.
 func completes(t *testing.T, r *threadmill.Turn) []event.AgentEvent {
 	t.Helper()
 	events := runEvents(t, r)
@@ -52,7 +52,7 @@ func completes(t *testing.T, r *threadmill.Turn) []event.AgentEvent {
 	return events
 }
 
-// pieces joins the text that was streamed.
+// pieces joins the streamed text.
 func pieces(events []event.AgentEvent) string {
 	var b strings.Builder
 	for _, e := range events {
@@ -136,7 +136,7 @@ func runStreams(t *testing.T, w *world.World) {
 	})
 }
 
-// runIsLive looks at the events of a run whose model does not come to an end.
+// runIsLive reads the events of a turn whose model does not finish.
 func runIsLive(t *testing.T, w *world.World) {
 	half := w.Provider.Block(3)
 	called := make(chan struct{})
@@ -180,7 +180,7 @@ func runFails(t *testing.T, w *world.World) {
 	require.ErrorContains(t, err, "no such thing")
 }
 
-// runFailsBeforeOthers fails a run whose last records are stored by the turn after it.
+// runFailsBeforeOthers fails a turn whose last records are stored by the next turn.
 func runFailsBeforeOthers(t *testing.T, w *world.World) {
 	slow := w.Provider.Block(0)
 	w.Provider.Fail(llmtest.Status(http.StatusBadRequest, ""))
@@ -214,7 +214,7 @@ func runsApart(t *testing.T, w *world.World) {
 	}
 }
 
-// TestRunIsSteered lets a run join the turn of another.
+// TestRunIsSteered: a message joins the turn of another.
 func TestRunIsSteered(t *testing.T) {
 	slow := newGate("slow")
 	w := world.New(t, world.Options{Tools: []tool.Tool{slow}})
@@ -229,7 +229,7 @@ func TestRunIsSteered(t *testing.T) {
 	require.Equal(t, events, whole[len(whole)-len(events):], "and are those of the turn from then on")
 }
 
-// TestRunGoesOn moves a thread to new runs of its workflow while one is followed.
+// TestRunGoesOn continues the thread as new while a turn is followed.
 func TestRunGoesOn(t *testing.T) {
 	const steps = 20
 	w := world.New(t, world.Options{Dynamic: map[string]any{"limit.historyCount.suggestContinueAsNew": 40}})
@@ -241,7 +241,7 @@ func TestRunGoesOn(t *testing.T) {
 	require.NotEqual(t, before, run(w, r.ThreadID()), "the thread has moved")
 }
 
-// TestRunWithItsContext follows a run only as long as its context lasts.
+// TestRunWithItsContext follows a turn only as long as its context lasts.
 func TestRunWithItsContext(t *testing.T) {
 	w := world.New(t, world.Options{})
 	half := w.Provider.Block(2)
@@ -267,7 +267,7 @@ func TestRunWithItsContext(t *testing.T) {
 	})
 }
 
-// TestRunOpensThreads runs messages in threads that are not there yet.
+// TestRunOpensThreads sends messages to threads that do not exist yet.
 func TestRunOpensThreads(t *testing.T) {
 	w := world.New(t, world.Options{})
 	t.Run("S2-22 a message without a thread begins one", func(t *testing.T) {

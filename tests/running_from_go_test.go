@@ -24,11 +24,11 @@ import (
 // The code of docs/running-from-go.md.
 
 func ask(ctx context.Context, runtime *threadmill.Runtime, question string) (string, error) {
-	run, err := runtime.Send(ctx, event.NewMessage{SenderID: "ann", Content: question}, threadmill.SendOptions{})
+	turn, err := runtime.Send(ctx, event.NewMessage{SenderID: "ann", Content: question}, threadmill.SendOptions{})
 	if err != nil {
 		return "", err
 	}
-	result, err := run.Wait()
+	result, err := turn.Wait()
 	if err != nil {
 		return "", err
 	}
@@ -39,12 +39,12 @@ func ask(ctx context.Context, runtime *threadmill.Runtime, question string) (str
 }
 
 func show(ctx context.Context, runtime *threadmill.Runtime, thread, question string, out io.Writer) error {
-	run, err := runtime.Send(ctx, event.NewMessage{ThreadID: thread, SenderID: "ann", Content: question},
+	turn, err := runtime.Send(ctx, event.NewMessage{ThreadID: thread, SenderID: "ann", Content: question},
 		threadmill.SendOptions{Stream: true})
 	if err != nil {
 		return err
 	}
-	for e, err := range run.Events() {
+	for e, err := range turn.Events() {
 		if err != nil {
 			return err
 		}
@@ -58,7 +58,7 @@ func show(ctx context.Context, runtime *threadmill.Runtime, thread, question str
 		default:
 		}
 	}
-	_, err = run.Wait()
+	_, err = turn.Wait()
 	return err
 }
 
@@ -66,14 +66,14 @@ func within(ctx context.Context, runtime *threadmill.Runtime, thread, question s
 	stop := make(chan struct{})
 	timer := time.AfterFunc(limit, func() { close(stop) })
 	defer timer.Stop()
-	run, err := runtime.Send(ctx, event.NewMessage{ThreadID: thread, Content: question}, threadmill.SendOptions{
+	turn, err := runtime.Send(ctx, event.NewMessage{ThreadID: thread, Content: question}, threadmill.SendOptions{
 		Signal: stop,
 		Ack:    threadmill.AckOnComplete,
 	})
 	if err != nil {
 		return "", err
 	}
-	result, err := run.Wait()
+	result, err := turn.Wait()
 	return result.Status, err
 }
 
@@ -116,7 +116,7 @@ func TestRunningFromGo(t *testing.T) {
 		defer gate.Release()
 		require.Eventually(t, func() bool {
 			status, err := within(w.Ctx(), w.Runtime, thread, "hello", 100*time.Millisecond)
-			// A machine that stalls may use up the limit before anything is posted.
+			// On a machine that stalls, the limit may pass before anything is posted.
 			return !errors.Is(err, threadmill.ErrSignalled) && assert.NoError(t, err) && assert.Equal(t, signals.TurnInterrupted, status)
 		}, world.Patience, world.Tick)
 	})

@@ -15,14 +15,14 @@ import (
 	"github.com/threadmill/threadmill/tests/internal/world"
 )
 
-// TestScenarios runs what the main job promises, on every combination of store and
-// stream, over every way in.
+// TestScenarios runs the main use cases on every combination of store and stream, over every entry
+// point.
 func TestScenarios(t *testing.T) {
 	t.Parallel()
 	for _, b := range backends {
 		t.Run(b.name, func(t *testing.T) {
 			o := b.options
-			// An interrupt does not wait for a heartbeat: here it could not come with one.
+			// An interrupt does not wait for a heartbeat: here it could not arrive with one.
 			o.Deaf = true
 			w := world.New(t, o)
 			for how, d := range drivers(w) {
@@ -112,7 +112,7 @@ func (s scenario) interrupted(t *testing.T) {
 	defer gate.Release()
 	s.d.say(t, id, "e1", "count 1000")
 	<-gate.Reached()
-	// What the provider has written need not have arrived.
+	// The provider's output may not have arrived yet.
 	v := watch(t, s.w, id, "")
 	v.until(t, func(f frame) bool { return f.event.Type == event.EventStream && f.event.Content == " 5" })
 	v.close()

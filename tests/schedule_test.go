@@ -20,8 +20,8 @@ import (
 	"github.com/threadmill/threadmill/tests/internal/world"
 )
 
-// scheduled creates a schedule, by default one that posts a message each second and leaves
-// out none. It ends with the test.
+// scheduled creates a schedule, by default one that posts a message each second and skips none. It
+// ends with the test.
 func scheduled(w *world.World, thread string, change ...func(*signals.Schedule)) string {
 	w.T.Helper()
 	s := signals.Schedule{ThreadID: thread, Every: signals.Duration(time.Second), Missed: signals.MissedAll, Message: &event.NewMessage{Content: "tick"}}
@@ -38,7 +38,7 @@ func scheduled(w *world.World, thread string, change ...func(*signals.Schedule))
 	return made.ID
 }
 
-// awaitView waits until a schedule stands as it should, and returns it.
+// awaitView waits until a schedule meets a condition, and returns it.
 func awaitView(w *world.World, id string, ok func(signals.ScheduleView) bool) (view signals.ScheduleView) {
 	w.T.Helper()
 	require.Eventually(w.T, func() bool {
@@ -56,8 +56,8 @@ func viewOf(w *world.World, id string) signals.ScheduleView {
 	return view
 }
 
-// trigger starts a run by hand, in a second of its own: with another of the same second it
-// would post once.
+// trigger starts a run by hand, in a second without another run: two runs in the same second post
+// once.
 func trigger(w *world.World, id string) {
 	w.T.Helper()
 	var last time.Time
@@ -97,7 +97,7 @@ func awaitTicks(w *world.World, thread string, n int) []event.Message {
 	return ticks(w, thread)
 }
 
-// timeOf is the time of the run that has posted a message.
+// timeOf is the time of the run that posted a message.
 func timeOf(t *testing.T, m event.Message) time.Time {
 	t.Helper()
 	at, err := time.Parse(time.RFC3339, m.Metadata[signals.MetadataScheduledAt].(string))
@@ -105,8 +105,7 @@ func timeOf(t *testing.T, m event.Message) time.Time {
 	return at
 }
 
-// requireEachSecond checks that messages are those of consecutive seconds, each with the
-// id of its run.
+// requireEachSecond checks that messages have consecutive seconds, each with the id of its run.
 func requireEachSecond(t *testing.T, w *world.World, id string, messages []event.Message) {
 	t.Helper()
 	for i, m := range messages {
@@ -165,8 +164,8 @@ func scheduleRuns(t *testing.T, w *world.World) {
 	require.ErrorIs(t, err, signals.ErrScheduleNotFound)
 }
 
-// scheduleTwice has Temporal make the runs of a paused schedule once more, and starts one
-// of them by hand.
+// scheduleTwice makes Temporal repeat the runs of a paused schedule, and starts one of them by
+// hand.
 func scheduleTwice(t *testing.T, w *world.World, id, thread string, before []event.Message) {
 	view := viewOf(w, id)
 	first, last := timeOf(t, before[0]), timeOf(t, before[len(before)-2])
@@ -298,7 +297,7 @@ func scheduleEvent(t *testing.T, w *world.World) {
 }
 
 func scheduleNamespaces(t *testing.T, w *world.World) {
-	// In a query to visibility, "_" might stand for any character.
+	// In a visibility query, "_" might match any character.
 	other, err := threadclient.New(threadclient.Config{Temporal: w.Temporal, Namespace: w.TaskQueue + "_", TaskQueue: w.TaskQueue})
 	require.NoError(t, err)
 	third, err := threadclient.New(threadclient.Config{Temporal: w.Temporal, Namespace: w.TaskQueue + "x", TaskQueue: w.TaskQueue})
@@ -370,7 +369,7 @@ func scheduleHTTP(t *testing.T, w *world.World) {
 	require.Equal(t, http.StatusNotFound, call("GET", "/weekly", "", nil))
 }
 
-// TestScheduleOutage has schedules run while there is no worker.
+// TestScheduleOutage: schedules run while there is no worker.
 func TestScheduleOutage(t *testing.T) {
 	t.Parallel()
 	w := world.New(t, world.Options{NoWorker: true})

@@ -25,7 +25,7 @@ import (
 	proc "github.com/threadmill/threadmill/tests/internal/process"
 )
 
-// figures are what the soak has counted.
+// figures are the counts of the soak.
 type figures struct {
 	answers, accepted atomic.Int64
 
@@ -47,7 +47,7 @@ func (f *figures) of(what string) int {
 	return f.counts[what]
 }
 
-// enter counts an attempt; first says that it is the one with which its text is accepted.
+// enter counts an attempt; first means that its text is accepted for the first time.
 func (f *figures) enter(way string, a answer, first bool) {
 	f.count("attempts")
 	if first {
@@ -61,7 +61,7 @@ func (f *figures) enter(way string, a answer, first bool) {
 	f.answers.Add(1)
 }
 
-// wrongs are what must not happen.
+// wrongs are the forbidden outcomes.
 var wrongs = []string{"lost", "duplicated", "reordered", "changed", "unprocessed", "misanswered", "unknown"}
 
 func (f *figures) line() string {
@@ -75,7 +75,7 @@ func (f *figures) line() string {
 	return strings.TrimSuffix(b.String(), ", ")
 }
 
-// table has what line has not.
+// table has the figures that line omits.
 func (f *figures) table() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -94,13 +94,13 @@ func (s *soak) awaitMore(counter *atomic.Int64, n int64) {
 	s.await("posts are answered", func() bool { return counter.Load() >= until })
 }
 
-// await waits for what must happen. It may be called by goroutines of the test.
+// await waits for an expected event. Goroutines of the test may call it.
 func (s *soak) await(what string, done func() bool) {
 	s.t.Helper()
 	assert.Eventually(s.t, done, soakOver, proc.Tick, what)
 }
 
-// awaitEnd waits until a closed thread is over.
+// awaitEnd waits until a closed thread has ended.
 func (s *soak) awaitEnd(l *register) {
 	s.await("the end of thread "+l.id, func() bool {
 		ctx, cancel := context.WithTimeout(s.t.Context(), soakAnswer)
@@ -110,7 +110,7 @@ func (s *soak) awaitEnd(l *register) {
 	})
 }
 
-// awaitIdle waits until a thread that is open has nothing left to do, or is not there.
+// awaitIdle waits until an open thread has nothing left to do, or does not exist.
 func (s *soak) awaitIdle(l *register) {
 	s.await("nothing is left to do in thread "+l.id, func() bool {
 		var queue struct {
@@ -127,16 +127,16 @@ func (s *soak) awaitIdle(l *register) {
 	})
 }
 
-// found is what a thread has of a text.
+// found is what a thread has stored of a text.
 type found struct {
 	seq    int64  // of its first record
-	event  string // the id under which it came
+	event  string // the id of its event
 	stored int    // as a message or an environment event
-	asked  int    // as a prompt, of which a message is made
+	asked  int    // as a prompt, which becomes a message
 	kept   int    // as a failed event
 }
 
-// account looks at all that a thread has stored, and compares it with what clients were told.
+// account compares the records of a thread with the responses to clients.
 func (s *soak) account(l *register, closed bool) {
 	texts, ends := map[string]*found{}, map[string]string{}
 	for after := int64(0); ; {
@@ -160,7 +160,7 @@ func (s *soak) account(l *register, closed bool) {
 	s.figures.count("accounted")
 }
 
-// note enters a record.
+// note counts a record.
 func (s *soak) note(l *register, r event.Record, texts map[string]*found, ends map[string]string) {
 	see := func(text string) *found {
 		name := text
@@ -206,14 +206,14 @@ func (s *soak) note(l *register, r event.Record, texts map[string]*found, ends m
 	}
 }
 
-// textOf is the text of a payload: a text, a request of a webhook, or what a person says.
+// textOf returns the text in a payload: a string, a request of a webhook, or a person's message.
 func textOf(payload json.RawMessage) string {
 	var text string
 	if json.Unmarshal(payload, &text) == nil {
 		return text
 	}
 	var fields struct{ Text, Content string }
-	_ = json.Unmarshal(payload, &fields) // then it is no text that anybody has posted
+	_ = json.Unmarshal(payload, &fields) // otherwise it is not a posted text
 	return cmp.Or(fields.Text, fields.Content)
 }
 
@@ -256,7 +256,7 @@ func (s *soak) compare(l *register, texts map[string]*found, ends map[string]str
 	}
 }
 
-// requireShown checks that people find a failed event with its content.
+// requireShown checks that people can see a failed event with its content.
 func (s *soak) requireShown(l *register, e *soakText, f *found) {
 	if s.server == nil {
 		return // the test of the accounts
@@ -271,7 +271,7 @@ func (s *soak) requireShown(l *register, e *soakText, f *found) {
 	}
 }
 
-// asPosted returns entries by client, in the order in which each posted them.
+// asPosted returns entries by client, in the order of its posts.
 func asPosted(entries map[string]*soakText) []*soakText {
 	return slices.SortedFunc(maps.Values(entries), func(a, b *soakText) int {
 		return cmp.Or(a.client-b.client, a.n-b.n)
@@ -283,7 +283,7 @@ func (s *soak) wrong(what string, l *register, format string, args ...any) {
 	s.complain("%s in thread %s: %s", what, l.id, fmt.Sprintf(format, args...))
 }
 
-// TestSoakAccounts: the soak sees what must not happen.
+// TestSoakAccounts: the soak detects the forbidden outcomes.
 func TestSoakAccounts(t *testing.T) {
 	t.Parallel()
 	tick := func(id, text string) []event.Record {

@@ -21,7 +21,7 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// slot is the place of a thread. When one is closed, another comes in its place.
+// slot is the place of a thread. When the thread is closed, another replaces it.
 type slot struct {
 	name string
 
@@ -30,10 +30,10 @@ type slot struct {
 	of     *register
 }
 
-// register is what clients have posted to a thread, and what they were told.
+// register has the posts of clients to a thread, and the responses.
 type register struct {
 	id      string
-	posting sync.WaitGroup // posts under way
+	posting sync.WaitGroup // posts in progress
 
 	mu      sync.Mutex
 	entries map[string]*soakText // by the first word of their text
@@ -49,8 +49,8 @@ type soakText struct {
 
 func (e *soakText) text() string { return e.name + e.rest }
 
-// open puts a new thread into a slot. Every other one is opened by whoever posts first with a
-// way that opens threads.
+// open puts a new thread into a slot. The first post with a way that opens threads opens every
+// other one.
 func (s *soak) open(sl *slot) {
 	sl.mu.Lock()
 	sl.opened++
@@ -61,7 +61,7 @@ func (s *soak) open(sl *slot) {
 	if explicit {
 		s.await("the thread is open", func() bool {
 			status := s.server.Try(s.t.Context(), http.MethodPost, "/v1/threads", map[string]any{"id": l.id}, nil)
-			return status == http.StatusCreated || status == http.StatusConflict // by a way that opens
+			return status == http.StatusCreated || status == http.StatusConflict // a post opened it first
 		})
 	}
 }
@@ -72,7 +72,7 @@ func (sl *slot) thread() *register {
 	return sl.of
 }
 
-// enter returns the thread of a slot to somebody who posts. posting.Done leaves it.
+// enter returns the thread of a slot for posting. posting.Done leaves it.
 func (sl *slot) enter() *register {
 	sl.mu.Lock()
 	defer sl.mu.Unlock()
@@ -80,7 +80,7 @@ func (sl *slot) enter() *register {
 	return sl.of
 }
 
-// posts counts the posts that the thread of a slot has accepted.
+// posts counts the accepted posts of the thread in a slot.
 func (sl *slot) posts() (n int) {
 	l := sl.thread()
 	l.mu.Lock()
@@ -93,24 +93,24 @@ func (sl *slot) posts() (n int) {
 	return n
 }
 
-// answer is what a client was told of a post.
+// answer is the response to a post.
 type answer struct {
 	accepted bool
-	over     bool // the thread is not there, or closed
+	over     bool // the thread does not exist, or is closed
 	why      string
 }
 
-// way is one way to post.
+// way is a way to post.
 type way struct {
 	name string
 
-	// unnamed posts have an id of the server's own: nobody can post them again.
+	// unnamed posts have an id of the server's: they cannot be repeated.
 	unnamed bool
 	batch   int // posts at once
 	send    func(ctx context.Context, thread string, posts []*soakText) []answer
 }
 
-// allWays are the submissions over HTTP, and what any Temporal client can do.
+// allWays are the submissions over HTTP, and those of any Temporal client.
 func (s *soak) allWays() (out []way) {
 	over := maps.Clone(submissions)
 	over["event by its thread"] = submission{path: "/v1/events", body: func(thread, id, text string) any {
@@ -133,7 +133,7 @@ func (s *soak) byName(name string) way {
 	return s.ways[slices.IndexFunc(s.ways, func(w way) bool { return w.name == name })]
 }
 
-// expected are the answers to posts that are right, whatever the server lacks at the moment.
+// expected are the responses to valid posts, during any outage.
 var expected = map[int]bool{
 	http.StatusOK: true, http.StatusAccepted: true, http.StatusNotFound: true, http.StatusConflict: true,
 	http.StatusTooManyRequests: true, http.StatusServiceUnavailable: true,
@@ -172,7 +172,7 @@ func rawPost(e *soakText) map[string]any {
 	return map[string]any{"id": e.name, "type": "tick", "timestamp": 1_700_000_000_000, "payload": e.text()}
 }
 
-// ofTemporal says what an error of Temporal means for a post.
+// ofTemporal is the meaning of Temporal's error for a post.
 func ofTemporal(err error) answer {
 	var app *temporal.ApplicationError
 	var none *serviceerror.NotFound
@@ -244,7 +244,7 @@ func (s *soak) update(ctx context.Context, thread, name string, arg, out any) er
 	return h.Get(ctx, out)
 }
 
-// poster is a client, who posts one text after the other.
+// poster is a client that posts one text after another.
 type poster struct {
 	*soak
 	slot   *slot
@@ -257,13 +257,13 @@ func newPoster(s *soak, sl *slot, number int) *poster {
 	return &poster{soak: s, slot: sl, client: number, random: rand.New(rand.NewPCG(soakSeed, uint64(number+1)))}
 }
 
-// tries is how often a client posts a text that was not accepted, at most.
+// tries is the maximum number of attempts to post a text.
 const tries = 20
 
-// padding makes of a text one of which a queue holds four.
+// padding makes a text so large that a queue holds four.
 var padding = " " + strings.Repeat("x", 180<<10)
 
-// post posts until ctx ends. What is under way then is finished.
+// post posts until ctx ends, and finishes posts in progress.
 func (p *poster) post(ctx context.Context) {
 	for ctx.Err() == nil {
 		w, rest := p.ways[p.random.IntN(len(p.ways))], ""
@@ -282,18 +282,18 @@ func (p *poster) post(ctx context.Context) {
 	}
 }
 
-// soakAgain is how long a client whose post was not accepted waits before the next one.
+// soakAgain is the time before a client's next post after a rejection.
 const soakAgain = 100 * time.Millisecond
 
-// think is what clients do before they post again.
+// think waits before the next post.
 func (p *poster) think(about time.Duration) {
 	timer := time.NewTimer(about/2 + time.Duration(p.random.Int64N(int64(about))))
 	defer timer.Stop()
 	<-timer.C
 }
 
-// one posts new texts, one unless it is a batch, and some of them again: because they were not
-// accepted, or for good measure.
+// one posts new texts, one unless it is a batch, and repeats some: because they were rejected, or
+// at random.
 func (p *poster) one(ctx context.Context, l *register, w way, rest string) answer {
 	posts := make([]*soakText, w.batch)
 	for i := range posts {
@@ -321,7 +321,7 @@ func (p *poster) one(ctx context.Context, l *register, w way, rest string) answe
 	return a
 }
 
-// attempt posts, and enters what became of it. It returns the worst answer.
+// attempt posts, and counts the outcomes. It returns the worst response.
 func (p *poster) attempt(ctx context.Context, l *register, w way, posts []*soakText) (worst answer) {
 	answers := w.send(ctx, l.id, posts)
 	l.mu.Lock()

@@ -26,32 +26,31 @@ import (
 	"github.com/threadmill/threadmill/tests/internal/world"
 )
 
-// soakEnv says how long the soak goes on, such as 1h. Without it, each kind of fault comes
-// once.
+// soakEnv is the variable with the duration of the soak, such as 1h. Without it, each kind of fault
+// occurs once.
 const soakEnv = "THREADMILL_SOAK"
 
-// The seed makes what clients choose the same in each run.
+// The seed makes the choices of clients the same in each run.
 const (
 	soakSeed    = 11
-	soakSlots   = 3                // threads that are open at once
-	soakClients = 3                // post to each of them
-	soakAnswer  = 15 * time.Second // after it a client gives up waiting for an answer
-	soakOver    = 10 * time.Minute // until all that was accepted is processed
+	soakSlots   = 3                // open threads
+	soakClients = 3                // clients of each thread
+	soakAnswer  = 15 * time.Second // a client's timeout for a response
+	soakOver    = 10 * time.Minute // until all accepted posts are processed
 	soakReport  = time.Minute      // between two lines of progress
 )
 
-// soakPace is how long a client thinks between two bursts, and how much is accepted between two
-// faults. A long soak is slow enough that an hour of it does not fill a disk.
+// soakPace is the time between two bursts of a client, and the number of accepted posts between two
+// faults. A long soak is so slow that an hour of it does not fill a disk.
 type soakPace struct {
 	think    time.Duration
 	accepted int64
-	thread   int // accepted posts of a thread that may be closed
+	thread   int // accepted posts before a thread may be closed
 }
 
-// TestSoak posts known texts through every way in, while what the threads run on is killed,
-// stopped and closed. Each text that was accepted is stored once and processed, or is kept as a
-// failed event with its content; of one client they are processed in the order in which it posted
-// them.
+// TestSoak posts known texts over every entry point, while it kills and stops servers and closes
+// threads. Each accepted text is stored and processed once, or kept as a failed event with its
+// content; those of one client are processed in order.
 func TestSoak(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes long")
@@ -95,7 +94,7 @@ const silentServer = slog.LevelError + 4
 
 var soakSecrets = []string{"TICKS_SECRET=k"}
 
-// soakConfig has nobody look at ticks, so that they cost no call of a model.
+// soakConfig has a rule for ticks without an agent, so that they cost no model call.
 const soakConfig = `version: 1
 agents:
   - {name: assistant, model: demo/demo}
@@ -108,10 +107,10 @@ webhooks:
     event: {type: tick, thread: "{payload.thread}", id: "{payload.id}", open: true}
 `
 
-// fault is something that goes wrong while clients post.
+// fault is a failure while clients post.
 type fault func()
 
-// soak is a server under way, with clients, and what they have been told.
+// soak is a running server with clients, and the responses to them.
 type soak struct {
 	t        *testing.T
 	server   *proc.Devserver
@@ -126,11 +125,11 @@ type soak struct {
 	random   *rand.Rand // of the faults
 	floods   int
 
-	// accounts are of closed threads.
+	// accounts are the accounts of closed threads.
 	accounts sync.WaitGroup
 	figures  figures
 
-	// complain says what is wrong with a thread.
+	// complain reports an error in a thread.
 	complain func(format string, args ...any)
 }
 
@@ -152,7 +151,7 @@ func newSoak(t *testing.T) *soak {
 	return s
 }
 
-// run lets the faults come, once each, or with others again and again if it is to take long, and
+// run lets the faults occur, once each or, in a long soak, again and again with others, and
 // settles.
 func (s *soak) run(faults []fault, others ...fault) {
 	if s.long > 0 {
@@ -194,7 +193,7 @@ func (s *soak) run(faults []fault, others ...fault) {
 	}
 }
 
-// progress prints the figures, at once where the test runs with -v.
+// progress prints the figures, immediately if the test runs with -v.
 func (s *soak) progress(began time.Time) {
 	s.t.Logf("after %s: %s", time.Since(began).Round(time.Second), s.figures.line())
 }
@@ -212,10 +211,10 @@ func (s *soak) dial() client.Client {
 // awaitAccepted waits until n more posts are accepted.
 func (s *soak) awaitAccepted(n int64) { s.awaitMore(&s.figures.accepted, n) }
 
-// awaitAnswers waits until n more posts are answered, or given up.
+// awaitAnswers waits until n more posts have responses or were given up.
 func (s *soak) awaitAnswers(n int64) { s.awaitMore(&s.figures.answers, n) }
 
-// kill kills the server, and starts it when clients have noticed.
+// kill kills the server, and starts it again when clients have noticed.
 func (s *soak) kill() {
 	s.figures.count("kills")
 	s.server.Kill()
@@ -232,7 +231,7 @@ func (s *soak) killStarting() {
 	s.kill()
 }
 
-// cut takes the database away, until the server has tried several times to reach it.
+// cut disconnects the database until the server has tried several times to reach it.
 func (s *soak) cut() {
 	s.figures.count("database stops")
 	before := s.proxy.Refused.Load()
@@ -241,12 +240,12 @@ func (s *soak) cut() {
 	s.proxy.Mend()
 }
 
-// freeze keeps the database from answering while it has something to do.
+// freeze keeps the database from responding while it has work.
 func (s *soak) freeze() {
 	s.frozen(func() {})
 }
 
-// killFrozen kills the server while it waits for the database, which then does what it was asked.
+// killFrozen kills the server while it waits for the database, which then executes the requests.
 func (s *soak) killFrozen() {
 	s.frozen(func() {
 		s.figures.count("kills")
@@ -265,8 +264,7 @@ func (s *soak) frozen(meanwhile func()) {
 	s.proxy.Thaw()
 }
 
-// close closes the thread that has had the most posts, while clients post to it, and opens
-// another in its place.
+// close closes the thread with the most posts, while clients post to it, and replaces it.
 func (s *soak) close() {
 	sl := s.slots[0]
 	for _, other := range s.slots {
@@ -290,7 +288,7 @@ func (s *soak) close() {
 	})
 }
 
-// flood posts by signals more than a queue holds, while the thread is busy.
+// flood posts more signals than a queue holds, while the thread is busy.
 func (s *soak) flood() {
 	s.floods++
 	p := newPoster(s, s.slots[s.random.IntN(len(s.slots))], -s.floods)
@@ -302,7 +300,7 @@ func (s *soak) flood() {
 	}
 }
 
-// settle waits until all that clients have posted is processed, and accounts for it.
+// settle waits until all posts are processed, and accounts for them.
 func (s *soak) settle() {
 	for _, sl := range s.slots {
 		l := sl.thread()

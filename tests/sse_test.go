@@ -30,7 +30,7 @@ type view struct {
 	close func()
 }
 
-// watch opens the SSE stream of a thread, after lastID if there is one.
+// watch opens the SSE stream of a thread, after lastID if it is set.
 func watch(t *testing.T, w *world.World, thread, lastID string) *view {
 	t.Helper()
 	return watchAt(t, w, "/v1/threads/"+thread+"/events", lastID)
@@ -76,7 +76,7 @@ func (v *view) next(t *testing.T) frame {
 	}
 }
 
-// until reads up to and with the first event for which done is true.
+// until reads up to and including the first event for which done is true.
 func (v *view) until(t *testing.T, done func(frame) bool) []frame {
 	t.Helper()
 	var out []frame
@@ -101,7 +101,7 @@ func count(frames []frame, typ event.AgentEventType) int {
 
 func isFinal(f frame) bool { return f.event.Type == event.EventFinal }
 
-// message makes the post of a person's message with a given id.
+// message is the post of a person's message with a given id.
 func message(thread, id, content string) signals.Post {
 	p := signals.UserMessage(thread, "ann", content)
 	p.ID = id
@@ -114,8 +114,8 @@ func listRuns(w *world.World, thread string) *workflowservice.ListWorkflowExecut
 	}
 }
 
-// TestStreamCutAtRandom cuts a viewer a hundred times while an agent counts to 500,
-// and once more at the end: each token arrives exactly once, in order.
+// TestStreamCutAtRandom disconnects a viewer a hundred times while an agent counts to 500, and once
+// more at the end: each token arrives exactly once, in order.
 func TestStreamCutAtRandom(t *testing.T) {
 	t.Parallel()
 	const tokens, cuts = 500, 100

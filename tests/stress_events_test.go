@@ -25,15 +25,15 @@ import (
 	"github.com/threadmill/threadmill/tests/internal/world"
 )
 
-// Of the storm of events. The seed makes their order the same in each run.
+// The seed makes the order of the events the same in each run.
 const (
 	eventsSeed  = 61
 	stormEvents = 500 // half of them are duplicates
-	stormHands  = 8   // publish at the same time
+	stormHands  = 8   // concurrent publishers
 	stormHold   = 400 * time.Millisecond
 )
 
-// gusts are events of which each comes twice, in no order.
+// gusts are events in random order, each of them twice.
 func gusts(n int) (out []event.EnvEvent) {
 	for i := range n {
 		out = append(out, event.EnvEvent{
@@ -46,8 +46,8 @@ func gusts(n int) (out []event.EnvEvent) {
 	return out
 }
 
-// blow publishes events by plain signals, from several hands at once. It returns how often
-// another thread was answered meanwhile.
+// blow publishes events by plain signals, from several goroutines. It returns the number of replies
+// in another thread meanwhile.
 func blow(w *world.World, thread string, events []event.EnvEvent) (answers int64) {
 	w.T.Helper()
 	other := w.Open("assistant")
@@ -85,7 +85,7 @@ func blow(w *world.World, thread string, events []event.EnvEvent) (answers int64
 	return answered.Load()
 }
 
-// awaitCalm waits until a thread has nothing to do any more, and holds nothing back.
+// awaitCalm waits until a thread has nothing left to do, and holds nothing back.
 func awaitCalm(w *world.World, thread string) {
 	w.T.Helper()
 	require.Eventually(w.T, func() bool {
@@ -94,7 +94,7 @@ func awaitCalm(w *world.World, thread string) {
 	}, waitLong, waitTick)
 }
 
-// landed are the events of a thread in the order in which Temporal has them, once each.
+// landed are the events of a thread in Temporal's order, once each.
 func landed(w *world.World, thread, runID string) (ids []string) {
 	w.T.Helper()
 	seen := map[string]bool{}
@@ -115,8 +115,8 @@ func landed(w *world.World, thread, runID string) (ids []string) {
 	return ids
 }
 
-// awakenings are the events that an agent was woken for, in order, and how many events they
-// stand for together.
+// awakenings are the events that an agent handled, in order, and the number of events that they
+// represent.
 func awakenings(w *world.World, thread string) (ids []string, stand int) {
 	w.T.Helper()
 	held := regexp.MustCompile(`Held back before it: (\d+) event`)
@@ -135,7 +135,7 @@ func awakenings(w *world.World, thread string) (ids []string, stand int) {
 	return ids, stand
 }
 
-// requireEach checks that each event is stored once, and nothing was refused.
+// requireEach checks that each event is stored once, and none was rejected.
 func requireEach(t *testing.T, w *world.World, thread string, came []string) {
 	t.Helper()
 	var got []string
@@ -151,8 +151,7 @@ func requireEach(t *testing.T, w *world.World, thread string, came []string) {
 	require.Equal(t, came, got, "S3-10 S3-A4 S3-A5 each is stored once, in the order in which they came")
 }
 
-// TestEventsInAStorm publishes hundreds of events at one thread at the same time, each of
-// them twice.
+// TestEventsInAStorm publishes hundreds of events to one thread concurrently, each of them twice.
 func TestEventsInAStorm(t *testing.T) {
 	if !world.StickyOff() {
 		t.Skip("takes long; it runs where every task is replayed: THREADMILL_STICKY=off go test -timeout 20m ./tests/...")
@@ -165,7 +164,7 @@ func TestEventsInAStorm(t *testing.T) {
 		r.Name, r.Events, r.Priority = "watch", []string{"file.*"}, 20
 		return func(c *threadmill.Config) { c.Rules = []rule.Rule{r} }
 	}
-	// storm returns what has come, and how long it took until all was handled and calm again.
+	// storm returns the published events, and the time until all are handled.
 	storm := func(t *testing.T, r rule.Rule, handled func() bool) (w *world.World, id string, came []string, took time.Duration) {
 		t.Helper()
 		w = world.New(t, world.Options{Configure: watching(r)})

@@ -22,19 +22,18 @@ import (
 	"github.com/threadmill/threadmill/tests/internal/world"
 )
 
-// Of the storm in a queue. The seed makes events and moments the same in each run; what
-// the kills hit is not.
+// The seed makes the events and the times of the kills the same in each run; what they hit is not.
 const (
 	queueSeed    = 38
 	queueEvents  = 800
-	queueLate    = 200                    // are posted when some have been processed
-	queueHands   = 8                      // post at the same time
-	queueKills   = 5                      // while they do
+	queueLate    = 200                    // posted after some have been processed
+	queueHands   = 8                      // concurrent clients
+	queueKills   = 5                      // while they post
 	queueLongest = 300 * time.Millisecond // of a life in which events are processed
 )
 
-// barriers are events that hold the thread up until the test lets it go on: the first
-// comes alone, the others have priorities of their own among those of the storm.
+// barriers are events that stop the thread until the test releases it: the first comes alone, the
+// others have priorities among those of the storm.
 var barriers = []signals.Post{
 	{ID: "b0", Type: "barrier"},
 	{ID: "b1", Type: "barrier", Priority: 80},
@@ -43,9 +42,9 @@ var barriers = []signals.Post{
 	{ID: "b4", Type: "barrier", Priority: 20},
 }
 
-// flood makes the posts of n events: messages that a model answers, jobs that a processor
-// makes a message of, and events that nothing follows from; of mixed priorities, some with
-// a ttl that runs out, some two or three times, and then also with another priority.
+// flood returns the posts of n events: messages that a model answers, jobs that a processor turns
+// into messages, and events without effects; of mixed priorities, some with a ttl that passes, some
+// two or three times, and then also with another priority.
 func flood(random *rand.Rand, thread, wave string, n int) (posts []signals.Post) {
 	for i := range n {
 		p := signals.Post{ID: fmt.Sprintf("%s%d", wave, i), Type: "tick", Payload: json.RawMessage(`{}`)}
@@ -71,8 +70,8 @@ func flood(random *rand.Rand, thread, wave string, n int) (posts []signals.Post)
 	return posts
 }
 
-// postAll posts from several hands at once. It calls after with how many were posted so
-// far; meanwhile the hands go on for a while.
+// postAll posts from several goroutines. It calls after with the number of posts so far; meanwhile
+// they continue for a while.
 func (k *killing) postAll(thread string, posts []signals.Post, after func(posted int)) {
 	k.T.Helper()
 	todo, done := make(chan signals.Post), make(chan bool, len(posts)/queueKills/2)
@@ -99,7 +98,7 @@ func (k *killing) postAll(thread string, posts []signals.Post, after func(posted
 	hands.Wait()
 }
 
-// awaitQueue waits until n events wait in a thread, and for as long as their ttl may last.
+// awaitQueue waits until n events are pending in a thread, and for as long as their ttl may last.
 func (k *killing) awaitQueue(thread string, n int) {
 	k.T.Helper()
 	require.Eventually(k.T, func() bool {
@@ -109,7 +108,7 @@ func (k *killing) awaitQueue(thread string, n int) {
 	k.pause(10 * time.Millisecond)
 }
 
-// pause lets some time pass, as the storm has it.
+// pause waits for a time of the storm.
 func (k *killing) pause(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -123,8 +122,8 @@ func (k *killing) restart() {
 	k.start(k.victim)
 }
 
-// TestQueueInAStorm posts a thousand events to one thread at the same time, while its worker
-// is killed again and again: they come out in their order, once each.
+// TestQueueInAStorm posts a thousand events to one thread concurrently, while its worker is killed
+// again and again: they are processed in order, once each.
 func TestQueueInAStorm(t *testing.T) {
 	if !world.StickyOff() {
 		t.Skip("takes long; it runs where every task is replayed: THREADMILL_STICKY=off go test -timeout 20m ./tests/...")
@@ -134,7 +133,7 @@ func TestQueueInAStorm(t *testing.T) {
 	}
 	t.Parallel()
 	random := rand.New(rand.NewPCG(queueSeed, 0))
-	// A task that was lost with its worker is given to another one sooner than usual.
+	// A task that was lost with its worker is retried sooner than by default.
 	k := newKilling(t, world.Options{Dynamic: map[string]any{"history.defaultWorkflowTaskTimeout": 5 * time.Second}}, func(v *victim) { v.Hasty = true })
 	k.start(k.victim)
 	id := k.Open()
@@ -156,7 +155,7 @@ func TestQueueInAStorm(t *testing.T) {
 	k.awaitQueue(id, queueEvents+len(barriers)-1)
 	kill()
 
-	// One of the kills is sure to hit something.
+	// At least one of the kills hits something.
 	job := k.hold("job", "")
 	k.rule(id, "b0", foreign.Ruling{})
 	arrives(t, job, "a job")
@@ -184,7 +183,7 @@ func TestQueueInAStorm(t *testing.T) {
 	require.Positive(t, lost, "the storm must hit something")
 }
 
-// queueLength is how many events wait in a thread.
+// queueLength is the number of pending events in a thread.
 func (k *killing) queueLength(thread string) int {
 	k.T.Helper()
 	state, err := k.Threads.State(k.Ctx(), thread)
@@ -192,8 +191,8 @@ func (k *killing) queueLength(thread string) int {
 	return state.QueueLength
 }
 
-// arrivals returns the posts of a thread in the order in which Temporal has them, over all
-// runs of its workflow, and how many of its tasks were lost with a worker.
+// arrivals returns the posts of a thread in Temporal's order, over all runs of its workflow, and
+// the number of its tasks that were lost with a worker.
 func (k *killing) arrivals(thread, runID string) (posts []signals.Post, lost int) {
 	k.T.Helper()
 	for _, events := range runsOf(k.World, thread, runID) {
@@ -211,10 +210,9 @@ func (k *killing) arrivals(thread, runID string) (posts []signals.Post, lost int
 	return posts, lost
 }
 
-// inOrder says what has to come of posts in the order of their arrival: the first of each
-// id counts; what has the highest priority comes first, of equals what came first, if its
-// time has not run out. Each message is followed by its reply, and each job by the message
-// that is made of it.
+// inOrder returns the expected order of processing for posts in the order of arrival: the first of
+// each id counts; the highest priority comes first, equal ones in order of arrival, unless the ttl
+// has passed. Each message is followed by its reply, and each job by its message.
 func inOrder(arrived []signals.Post) (out, expired []string) {
 	seen := map[string]bool{}
 	var queue, later []signals.Post
@@ -228,7 +226,7 @@ func inOrder(arrived []signals.Post) (out, expired []string) {
 		}
 		seen[p.ID] = true
 	}
-	// It was alone when it came.
+	// It arrived alone.
 	out, queue = []string{queue[0].ID}, queue[1:]
 	for len(queue) > 0 {
 		next := 0
@@ -257,8 +255,8 @@ func inOrder(arrived []signals.Post) (out, expired []string) {
 	return out, expired
 }
 
-// requireOrder checks what the records of a thread say. It returns how many activities were
-// lost with a worker.
+// requireOrder checks the records of a thread. It returns the number of activities that were lost
+// with a worker.
 func (k *killing) requireOrder(t *testing.T, thread string, want, expired []string) (lost int) {
 	t.Helper()
 	var got, gone []string

@@ -16,10 +16,10 @@ import (
 	"github.com/threadmill/threadmill/tests/internal/world"
 )
 
-// touches is a line with which a sub-agent makes a file, which needs approval.
+// touches is a line that makes a sub-agent create a file, which needs approval.
 func touches(file string) string { return `use shell_cmd {"command":"echo made >> ` + file + `"}` }
 
-// made is what has been written to the file: a line for each run.
+// made is the content of the file: a line for each run.
 func made(w *world.World, file string) string {
 	w.T.Helper()
 	raw, err := os.ReadFile(w.Shell + "/" + file)
@@ -41,8 +41,7 @@ func approvalsOf(w *world.World, thread, toolCallID string) (out []event.Approva
 	return out
 }
 
-// awaitDecided waits until a thread has stored what was decided on a call, which it has
-// once.
+// awaitDecided waits until a thread has stored the decision on a call, once.
 func awaitDecided(w *world.World, thread, toolCallID string) event.Approval {
 	w.T.Helper()
 	var found []event.Approval
@@ -54,7 +53,7 @@ func awaitDecided(w *world.World, thread, toolCallID string) event.Approval {
 	return found[0]
 }
 
-// TestApprovalOfASubAgent asks people in the thread that they are in, over each way in.
+// TestApprovalOfASubAgent decides in the parent thread, over each entry point.
 func TestApprovalOfASubAgent(t *testing.T) {
 	w := world.New(t, world.Options{Agents: team()})
 	for how, d := range drivers(w) {
@@ -94,7 +93,7 @@ func TestApprovalOfASubAgent(t *testing.T) {
 	}
 }
 
-// TestDecisionsOnSubAgents decides in the thread above and in the sub-agent's own.
+// TestDecisionsOnSubAgents decides in the parent thread and in the sub-agent's own.
 func TestDecisionsOnSubAgents(t *testing.T) {
 	t.Parallel()
 	w := world.New(t, world.Options{Agents: team()})
@@ -112,7 +111,7 @@ func TestDecisionsOnSubAgents(t *testing.T) {
 		require.NoError(t, err)
 		return out.Result
 	}
-	// settled checks that both threads know of one decision, and of the same.
+	// settled checks that both threads have the same single decision.
 	settled := func(t *testing.T, id, call string, want event.Decision) {
 		t.Helper()
 		for _, at := range []string{id, sub(w, id, 1)} {
@@ -175,7 +174,7 @@ func TestDecisionsOnSubAgents(t *testing.T) {
 		signal(signals.Decide{ToolCallID: call, Decision: event.DecisionApprove, By: "ann"})
 		require.Equal(t, signals.TurnCompleted, w.Await(id, posted).Status)
 		settled(t, id, call, event.DecisionDeny)
-		// What came last may be stored after the turn.
+		// The last record may be stored after the turn.
 		require.Eventually(t, func() bool { return len(ofType(w, id, event.TypeRejected)) == 2 }, waitLong, waitTick)
 		var problems []string
 		for _, r := range ofType(w, id, event.TypeRejected) {
@@ -231,7 +230,7 @@ func TestDecisionsOnSubAgents(t *testing.T) {
 	})
 }
 
-// TestApprovalsOfMany has several sub-agents wait at once, and the thread's own agent.
+// TestApprovalsOfMany: several sub-agents and the thread's own agent wait for approval at once.
 func TestApprovalsOfMany(t *testing.T) {
 	w := world.New(t, world.Options{Agents: team()})
 	id := w.Open()
@@ -255,8 +254,7 @@ func TestApprovalsOfMany(t *testing.T) {
 	require.Equal(t, []string{"made\n", "made\n", ""}, []string{made(w, id+"-a"), made(w, id+"-b"), made(w, id+"-c")})
 }
 
-// TestApprovalTwoLevelsDown lets people decide at the top on what a sub-agent's sub-agent
-// asks for.
+// TestApprovalTwoLevelsDown: people decide in the top thread on a call of a sub-agent's sub-agent.
 func TestApprovalTwoLevelsDown(t *testing.T) {
 	w := world.New(t, world.Options{Agents: team()})
 	for name, decider := range map[string]int{"at the top": 0, "between": 1, "at the bottom": 2} {
@@ -278,7 +276,7 @@ func TestApprovalTwoLevelsDown(t *testing.T) {
 	}
 }
 
-// TestApprovalOfTheCall asks a person before an agent is asked at all.
+// TestApprovalOfTheCall: the call of a sub-agent itself needs approval.
 func TestApprovalOfTheCall(t *testing.T) {
 	agents := team()
 	agents[0].Approvals = map[string]agent.Policy{"call-agent": agent.PolicyAlways}
@@ -302,7 +300,7 @@ func TestApprovalOfTheCall(t *testing.T) {
 	require.Len(t, subs(w, id), 1)
 }
 
-// TestMessagesWhileASubAgentWaits speaks to an agent whose sub-agent waits for approval, before and
+// TestMessagesWhileASubAgentWaits posts to an agent whose sub-agent waits for approval, before and
 // after a restart of the worker.
 func TestMessagesWhileASubAgentWaits(t *testing.T) {
 	w := world.New(t, world.Options{Agents: team(), NoWorker: true})

@@ -34,8 +34,8 @@ func TestPeopleSpeakToASubAgent(t *testing.T) {
 		saidIn(w, below), "what waits for a turn of its own is kept, and has no answer: the thread is closed")
 }
 
-// TestSubAgentOutlivesItsThread terminates the thread above: what the sub-agent answers is
-// stored there all the same.
+// TestSubAgentOutlivesItsThread terminates the parent thread: the sub-agent's answer is still
+// stored there.
 func TestSubAgentOutlivesItsThread(t *testing.T) {
 	g := newGate("wait")
 	w := world.New(t, world.Options{Agents: team("wait"), Tools: []tool.Tool{g}})
@@ -54,8 +54,8 @@ func TestSubAgentOutlivesItsThread(t *testing.T) {
 	require.Equal(t, "made\n", made(w, id))
 }
 
-// TestTasksOfASubAgent lets a sub-agent start background tasks: they end with its thread,
-// unless they are detached.
+// TestTasksOfASubAgent: background tasks of a sub-agent end with its thread, unless they are
+// detached.
 func TestTasksOfASubAgent(t *testing.T) {
 	for name, tc := range map[string]struct {
 		options []tool.Option

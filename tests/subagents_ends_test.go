@@ -18,17 +18,17 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// endsAs waits until the workflow of a thread has ended as expected.
+// endsAs waits until the workflow of a thread has ended with a status.
 func endsAs(w *world.World, thread string, as enumspb.WorkflowExecutionStatus) {
 	w.T.Helper()
 	review{World: w}.endsAs(signals.WorkflowID(w.TaskQueue, thread), as)
 }
 
-// TestSubAgentIsStopped ends the work of a sub-agent from above, in all ways, while its tool
-// runs or its call waits.
+// TestSubAgentIsStopped ends a sub-agent from its parent thread, in all ways, while its tool runs
+// or its call waits.
 func TestSubAgentIsStopped(t *testing.T) {
 	g := newGate("wait")
-	// What runs does not hear of it with a heartbeat.
+	// Running steps do not learn of it by a heartbeat.
 	w := world.New(t, world.Options{Agents: team("wait"), Tools: []tool.Tool{g}, Deaf: true})
 	interrupt := func(id string) {
 		require.NoError(t, w.Threads.Control(w.Ctx(), id, signals.Control{Action: signals.ControlInterrupt, By: "ann"}))
@@ -106,8 +106,8 @@ func TestSubAgentIsStopped(t *testing.T) {
 	})
 }
 
-// TestSubAgentIsLost ends a sub-agent's thread behind the back of the one that waits for
-// it: its call fails with the reason, and the turn goes on.
+// TestSubAgentIsLost ends a sub-agent's thread without its parent thread: the call fails with the
+// reason, and the turn continues.
 func TestSubAgentIsLost(t *testing.T) {
 	t.Parallel()
 	g := newGate("wait")
@@ -170,8 +170,8 @@ func TestSubAgentIsLost(t *testing.T) {
 	})
 }
 
-// TestThreadThatBeginsAnew terminates a thread and opens it again: it numbers its
-// sub-agents anew, and what the first of them has said is no answer to what it asks now.
+// TestThreadThatBeginsAnew terminates a thread and opens it again: it numbers its sub-agents again,
+// and does not take an old answer for a new one.
 func TestThreadThatBeginsAnew(t *testing.T) {
 	w := world.New(t, world.Options{Agents: team()})
 	id := w.Open()
@@ -187,7 +187,7 @@ func TestThreadThatBeginsAnew(t *testing.T) {
 	require.Equal(t, "the second", results[1].Content)
 }
 
-// chain asks an agent to ask an agent, and so on, so many levels deep.
+// chain asks an agent to ask an agent, and so on, depth levels deep.
 func chain(depth int, last string) string {
 	line := last
 	for range depth {
@@ -196,7 +196,7 @@ func chain(depth int, last string) string {
 	return line
 }
 
-// TestLimitsOfSubAgents goes as far as one can, and further.
+// TestLimitsOfSubAgents reaches and exceeds the limits.
 func TestLimitsOfSubAgents(t *testing.T) {
 	t.Parallel()
 	g := newGate("wait")
@@ -252,13 +252,13 @@ func TestLimitsOfSubAgents(t *testing.T) {
 	})
 }
 
-// TestBudgetsPassDown gives a sub-agent no more than is left to the one that asks it.
+// TestBudgetsPassDown: a sub-agent's budget is the rest of its parent's.
 func TestBudgetsPassDown(t *testing.T) {
 	agents := team()
 	agents[0].Limits = agent.Limits{MaxSteps: 4}
 	agents[2].Limits = agent.Limits{MaxSteps: 10}
 	w := world.New(t, world.Options{Agents: agents})
-	// steps makes so many model calls: one for each tool, and one more.
+	// steps makes n model calls: one for each tool, and one more.
 	steps := func(n int) string { return strings.Repeat("use note {}\nthen\n", n-1) + "done" }
 	t.Run("steps", func(t *testing.T) {
 		id := w.Open()
@@ -303,8 +303,7 @@ func TestBudgetsPassDown(t *testing.T) {
 	})
 }
 
-// TestLongIDs gives the sub-agents of a thread whose own id is as long as can be ids of
-// their own.
+// TestLongIDs: the sub-agents of a thread with an id of maximum length have unique ids.
 func TestLongIDs(t *testing.T) {
 	w := world.New(t, world.Options{Agents: team()})
 	id := strings.Repeat("x", 128)
@@ -325,7 +324,7 @@ func TestLongIDs(t *testing.T) {
 	}, said)
 }
 
-// TestOnlyThreadsStartSubAgents refuses a client that starts the workflow of one.
+// TestOnlyThreadsStartSubAgents: a client cannot start the workflow of a sub-agent.
 func TestOnlyThreadsStartSubAgents(t *testing.T) {
 	w := world.New(t, world.Options{Agents: team()})
 	run, err := w.Temporal.ExecuteWorkflow(w.Ctx(), client.StartWorkflowOptions{ID: signals.WorkflowID(w.TaskQueue, "by-hand"), TaskQueue: w.TaskQueue}, signals.DelegateWorkflow, json.RawMessage(`{}`))

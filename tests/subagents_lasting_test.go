@@ -14,8 +14,7 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// requireSaid checks that the one turn of a thread has come to its end with one sub-agent,
-// which has said this.
+// requireSaid checks that the one turn of a thread has completed with one sub-agent and its answer.
 func requireSaid(t *testing.T, w *world.World, id, want string) {
 	t.Helper()
 	awaitAnswer(w, id)
@@ -31,16 +30,16 @@ func requireSaid(t *testing.T, w *world.World, id, want string) {
 	require.Len(t, subs(w, id), 1, "it was asked once")
 }
 
-// awaitAnswer waits until a thread has answered what was asked in it, after one call. It
-// does not ask the thread, which remembers only the last turns.
+// awaitAnswer waits until a thread has replied after one call. It does not query the thread, which
+// remembers only the last turns.
 func awaitAnswer(w *world.World, thread string) {
 	w.T.Helper()
 	require.Eventually(w.T, func() bool { return len(ofType(w, thread, event.TypeFinal)) == 1 }, waitLong, waitTick)
 	awaitMessages(w, thread, 4)
 }
 
-// TestThreadMovesBelowAndAbove moves threads to new runs of their workflows while one works
-// for the other.
+// TestThreadMovesBelowAndAbove continues parent and child threads as new while one works for the
+// other.
 func TestThreadMovesBelowAndAbove(t *testing.T) {
 	t.Parallel()
 	g := newGate("wait")
@@ -93,7 +92,7 @@ func TestThreadMovesBelowAndAbove(t *testing.T) {
 		id, _ := working(t)
 		move(id)
 		review{World: w}.terminate(signals.WorkflowID(w.TaskQueue, sub(w, id, 1)))
-		move(id) // it looks at once, and not only after some time
+		move(id) // it checks immediately, not only after some time
 		awaitAnswer(w, id)
 		require.Equal(t, "Error: the sub-agent ended without an answer: it was terminated", resultIn(t, w, id, "call-agent").Content)
 	})
@@ -163,8 +162,8 @@ func TestSubAgentOutlivesWorkers(t *testing.T) {
 	})
 }
 
-// TestSubAgentSurvivesKills kills the worker with SIGKILL while sub-agents are at different
-// points: each call has one result, and nothing runs twice.
+// TestSubAgentSurvivesKills kills the worker with SIGKILL while sub-agents are at different points:
+// each call has one result, and nothing runs twice.
 func TestSubAgentSurvivesKills(t *testing.T) {
 	t.Parallel()
 	k := newKilling(t, world.Options{}, func(v *victim) { v.Team = true })

@@ -15,13 +15,13 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// transfer is what a tool that copies files tells of its progress.
+// transfer is the progress of a tool that copies files.
 type transfer struct {
 	Subtype string `json:"subtype"`
 	Percent int    `json:"percent"`
 }
 
-// TestProgressOfTools watches tools that report what they do, each in its own form.
+// TestProgressOfTools watches tools that report progress, each in another form.
 func TestProgressOfTools(t *testing.T) {
 	asksModel := tool.MustFunc("llm_call", "Asks a model.", func(_ context.Context, call tool.Call, _ struct{}) (string, error) {
 		for _, piece := range []string{"Once", " upon", " a\ntime"} {

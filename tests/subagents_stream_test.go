@@ -15,7 +15,7 @@ import (
 	"github.com/threadmill/threadmill/tests/internal/world"
 )
 
-// progressOf joins the texts that were shown as progress of a tool. Each must be a bare
+// progressOf joins the texts that viewers received as progress of a tool. Each must be a bare
 // string.
 func progressOf(t *testing.T, frames []frame, tool string) (text string, pieces int) {
 	t.Helper()
@@ -32,8 +32,8 @@ func progressOf(t *testing.T, frames []frame, tool string) (text string, pieces 
 	return b.String(), pieces
 }
 
-// TestSubAgentStreams watches a thread whose agent asks another: what that one says is
-// progress of the call, and nothing else of it reaches the viewers.
+// TestSubAgentStreams watches a thread with a sub-agent: viewers receive its text as progress of
+// the call, and nothing else of it.
 func TestSubAgentStreams(t *testing.T) {
 	for _, b := range backends[:2] {
 		t.Run(b.name, func(t *testing.T) {
@@ -112,7 +112,7 @@ func TestSubAgentStreams(t *testing.T) {
 	}
 }
 
-// closedStream is what a viewer who comes late is sent of a thread that has ended.
+// closedStream returns the events that a late viewer of a closed thread receives.
 func closedStream(t *testing.T, w *world.World, thread string) (frames []frame) {
 	t.Helper()
 	awaitClosed(w, thread)
@@ -126,7 +126,7 @@ func closedStream(t *testing.T, w *world.World, thread string) (frames []frame) 
 
 func lastMessage(s shown) shownMessage { return s.Messages[len(s.Messages)-1] }
 
-// TestSubAgentsSpeakAtOnce asks two agents in one reply: each call has its own progress.
+// TestSubAgentsSpeakAtOnce asks two agents in one reply: each call has separate progress.
 func TestSubAgentsSpeakAtOnce(t *testing.T) {
 	w := world.New(t, world.Options{Agents: team()})
 	id := w.Open()
@@ -149,7 +149,7 @@ func TestSubAgentsSpeakAtOnce(t *testing.T) {
 	require.NotEqual(t, results[0].Content, results[1].Content)
 }
 
-// TestUnknownSubAgent asks for what cannot be had.
+// TestUnknownSubAgent calls agents that do not exist.
 func TestUnknownSubAgent(t *testing.T) {
 	w := world.New(t, world.Options{Agents: team()})
 	for name, tc := range map[string]struct{ call, want string }{
@@ -176,8 +176,7 @@ func TestUnknownSubAgent(t *testing.T) {
 	}
 }
 
-// TestSubAgentBeginsAnew breaks off the sub-agent's reply: the result has what was said in
-// the end, once.
+// TestSubAgentBeginsAnew aborts the sub-agent's reply: the result has the final text, once.
 func TestSubAgentBeginsAnew(t *testing.T) {
 	w := world.New(t, world.Options{Agents: team()})
 	id := w.Open()
@@ -188,8 +187,8 @@ func TestSubAgentBeginsAnew(t *testing.T) {
 	require.Equal(t, 1, count(closedStream(t, w, sub(w, id, 1)), event.EventFinal))
 }
 
-// TestSubAgentFails has a sub-agent whose provider refuses it: that is the result of the
-// call, and the turn goes on.
+// TestSubAgentFails: a provider's error in a sub-agent is the result of the call, and the turn
+// continues.
 func TestSubAgentFails(t *testing.T) {
 	w := world.New(t, world.Options{Agents: team()})
 	id := w.Open()

@@ -17,7 +17,7 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// TestSubAgentInTheBackground lets an agent work while the thread goes on.
+// TestSubAgentInTheBackground runs an agent while the thread continues.
 func TestSubAgentInTheBackground(t *testing.T) {
 	g := newGate("wait")
 	w := world.New(t, world.Options{Agents: team("wait"), Tools: []tool.Tool{g}})
@@ -90,8 +90,8 @@ func TestSubAgentInTheBackground(t *testing.T) {
 	})
 }
 
-// TestApprovalInTheBackground lets people decide on what a background agent asks for, when
-// the thread itself has nothing to do.
+// TestApprovalInTheBackground: people decide on calls of a background agent while the thread itself
+// is idle.
 func TestApprovalInTheBackground(t *testing.T) {
 	w := world.New(t, world.Options{Agents: team()})
 	id := w.Open()
@@ -119,7 +119,7 @@ func TestApprovalInTheBackground(t *testing.T) {
 	}
 }
 
-// TestApprovalOfAnAgentInTheBackground asks a person first, as for the same call in the
+// TestApprovalOfAnAgentInTheBackground: the task needs approval like the same call in the
 // foreground.
 func TestApprovalOfAnAgentInTheBackground(t *testing.T) {
 	agents := team()
@@ -135,7 +135,7 @@ func TestApprovalOfAnAgentInTheBackground(t *testing.T) {
 	require.JSONEq(t, `"hello"`, string(awaitTold(t, w, only(t, tasksOf(w, id))).end.Result))
 }
 
-// TestAgentInTheBackgroundEnds ends tasks of sub-agents in all ways but the good one.
+// TestAgentInTheBackgroundEnds covers all ends of sub-agents' tasks but completion.
 func TestAgentInTheBackgroundEnds(t *testing.T) {
 	t.Parallel()
 	g := newGate("wait")
@@ -220,8 +220,8 @@ func TestAgentInTheBackgroundEnds(t *testing.T) {
 	})
 }
 
-// TestAgentInTheBackgroundNeedsThePermission refuses a task that asks an agent, to one that
-// may not ask any.
+// TestAgentInTheBackgroundNeedsThePermission: an agent without call_agent cannot start a task that
+// asks an agent.
 func TestAgentInTheBackgroundNeedsThePermission(t *testing.T) {
 	agents := team()
 	agents[0].Tools = []string{"task"}
@@ -241,8 +241,8 @@ func TestAgentInTheBackgroundNeedsThePermission(t *testing.T) {
 	require.Empty(t, tasksOf(w, id))
 }
 
-// TestAgentInTheBackgroundLasts moves the threads to new runs, and restarts the worker,
-// while the task goes on.
+// TestAgentInTheBackgroundLasts continues the threads as new, and restarts the worker, during the
+// task.
 func TestAgentInTheBackgroundLasts(t *testing.T) {
 	t.Parallel()
 	w := world.New(t, world.Options{Agents: team(), NoWorker: true, Dynamic: often})

@@ -15,7 +15,7 @@ import (
 	"github.com/threadmill/threadmill/tests/internal/world"
 )
 
-// team are an agent that asks others, one that does the work, and one between them.
+// team are an agent that asks others, one that does the work, and one in between.
 func team(tools ...string) []agent.Agent {
 	asking := []string{"call_agent", "call-agent", "task", "list_tasks", "get_task", "cancel_task", "note", "shell_cmd"}
 	one := func(name string, tools ...string) agent.Agent {
@@ -28,21 +28,21 @@ func team(tools ...string) []agent.Agent {
 	}
 }
 
-// asks is a line with which the stand-in asks another agent to do what the lines say.
+// asks is a line that makes the model ask another agent to follow the lines.
 func asks(who string, lines ...string) string { return uses("call-agent", who, lines) }
 
-// assigns is [asks] for a task in the background.
+// assigns is [asks] for a background task.
 func assigns(who string, lines ...string) string { return uses("task", who, lines) }
 
 func uses(tool, who string, lines []string) string {
 	raw, err := json.Marshal(map[string]string{"agent": who, "message": strings.Join(lines, "\n")})
 	if err != nil {
-		panic(err) // text has a JSON form
+		panic(err) // a string can be marshalled
 	}
 	return "use " + tool + " " + string(raw)
 }
 
-// subs are the threads of a thread's sub-agents, in the order in which they were asked.
+// subs are the threads of a thread's sub-agents, in the order of the calls.
 func subs(w *world.World, thread string) (ids []string) {
 	w.T.Helper()
 	found, err := w.Store.Threads(w.Ctx(), w.TaskQueue, store.ThreadPage{Limit: 200})
@@ -57,8 +57,7 @@ func subs(w *world.World, thread string) (ids []string) {
 	return ids
 }
 
-// sub waits until a thread's sub-agent of this number, from 1, has begun, and returns its
-// thread.
+// sub waits until a thread's nth sub-agent, from 1, has started, and returns its thread.
 func sub(w *world.World, thread string, number int) string {
 	w.T.Helper()
 	var ids []string
@@ -75,7 +74,7 @@ func resultIn(t *testing.T, w *world.World, thread, tool string) event.Message {
 	return only(t, resultsOf(w, thread, tool))
 }
 
-// resultsOf returns the results of a tool in a thread, in the order in which they came.
+// resultsOf returns the results of a tool in a thread, in order of arrival.
 func resultsOf(w *world.World, thread, tool string) []event.Message {
 	w.T.Helper()
 	var out []event.Message
@@ -87,7 +86,7 @@ func resultsOf(w *world.World, thread, tool string) []event.Message {
 	return out
 }
 
-// awaitClosed waits until a sub-agent works no more, and all of it is stored.
+// awaitClosed waits until a sub-agent has ended, and all of its thread is stored.
 func awaitClosed(w *world.World, thread string) {
 	w.T.Helper()
 	require.Eventually(w.T, func() bool {

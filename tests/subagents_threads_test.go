@@ -19,8 +19,8 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// TestSubAgentThread looks at the thread in which a sub-agent works, while it does and
-// afterwards, in all the ways in which people look at threads.
+// TestSubAgentThread looks at the thread of a sub-agent, during and after its work, over every
+// entry point.
 func TestSubAgentThread(t *testing.T) {
 	g := newGate("wait")
 	w := world.New(t, world.Options{Agents: team("wait"), Tools: []tool.Tool{g}})
@@ -145,7 +145,7 @@ func TestSubAgentThread(t *testing.T) {
 	})
 }
 
-// senders are who has said something in a thread, in order.
+// senders are the senders of a thread's messages, in order.
 func senders(w *world.World, thread string) (out []string) {
 	w.T.Helper()
 	for _, m := range w.Messages(thread) {
@@ -154,7 +154,7 @@ func senders(w *world.World, thread string) (out []string) {
 	return out
 }
 
-// TestSubAgentsCount adds up what sub-agents use, and numbers their threads.
+// TestSubAgentsCount adds up the usage of sub-agents, and numbers their threads.
 func TestSubAgentsCount(t *testing.T) {
 	w := world.New(t, world.Options{Agents: team()})
 	id := w.Open()
@@ -173,13 +173,13 @@ func TestSubAgentsCount(t *testing.T) {
 	require.Len(t, subs(w, id), 3)
 }
 
-// TestHooksOnSubAgents lets hooks see what a sub-agent says, and its answer as the result
-// of the call.
+// TestHooksOnSubAgents: hooks see the messages of a sub-agent, and its answer as the result of the
+// call.
 func TestHooksOnSubAgents(t *testing.T) {
 	t.Parallel()
 	d := newDesk()
 	guard, id := d.hook("guard", event.TypeMessage, event.TypeToolCall), "guarded"
-	// The threads of sub-agents have one rule, whatever they are called.
+	// The threads of sub-agents share one rule.
 	guard.Func = func(ctx context.Context, e event.Event, respond hook.Respond) (event.Event, error) {
 		c := hook.DepsOf(ctx).Context
 		if c.ThreadID != id {

@@ -17,7 +17,7 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// TestTaskApproval asks a person before a task starts, as before any call.
+// TestTaskApproval: a task needs approval before it starts, like any call.
 func TestTaskApproval(t *testing.T) {
 	t.Parallel()
 	work := newJobs()
@@ -94,8 +94,7 @@ func taskUnasked(t *testing.T, w *world.World, work *jobs, who, says string) {
 	require.Equal(t, event.TypeBackgroundTaskCompleted, awaitTold(t, w, task).event.Type)
 }
 
-// TestTaskHooks lets hooks see, change and refuse what starts a task, and what tells of
-// its end.
+// TestTaskHooks: hooks see, change and reject the start and the end of a task.
 func TestTaskHooks(t *testing.T) {
 	t.Parallel()
 	work, d := newJobs(), newDesk()

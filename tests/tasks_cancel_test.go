@@ -45,7 +45,7 @@ var cancellers = map[string]canceller{
 	},
 }
 
-// TestTaskCancelled cancels tasks in every way that there is.
+// TestTaskCancelled cancels tasks in every way.
 func TestTaskCancelled(t *testing.T) {
 	t.Parallel()
 	work := newJobs()
@@ -99,7 +99,7 @@ func TestTaskCancelled(t *testing.T) {
 	}
 }
 
-// shortTaskID is the id of a task without its thread, as agents may use it.
+// shortTaskID is the id of a task without its thread, as agents may write it.
 func shortTaskID(id string) string {
 	_, short, _ := strings.Cut(id, "~")
 	return short
@@ -112,7 +112,7 @@ func taskNumber(t *testing.T, task event.Task) int {
 	return number
 }
 
-// TestTaskTools lets an agent look after its tasks.
+// TestTaskTools: an agent manages its tasks.
 func TestTaskTools(t *testing.T) {
 	t.Parallel()
 	w := openTasks(t, world.Options{}, handsOver("order", tool.Background()))
@@ -167,7 +167,7 @@ func TestTaskTools(t *testing.T) {
 	})
 }
 
-// maxTasks is how many tasks run in one thread at most.
+// maxTasks is the maximum number of running tasks in a thread.
 const maxTasks = 100
 
 // TestTooManyTasks starts more tasks than a thread may have.

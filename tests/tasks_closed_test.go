@@ -14,7 +14,7 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// TestTaskOfClosedThread closes threads whose tasks run.
+// TestTaskOfClosedThread closes threads with running tasks.
 func TestTaskOfClosedThread(t *testing.T) {
 	t.Parallel()
 	work := newJobs()
@@ -58,7 +58,7 @@ func TestTaskOfClosedThread(t *testing.T) {
 	})
 	for by, complete := range completers {
 		if by == "a signal of a plain client" || by == "an update of a plain client" {
-			// They are sent to the thread, which is gone.
+			// These are sent to the thread, which is closed.
 			continue
 		}
 		t.Run("detached, it is completed from outside, by "+by, func(t *testing.T) {
@@ -108,15 +108,15 @@ func TestTaskOfClosedThread(t *testing.T) {
 	})
 }
 
-// closeQuietly closes a thread and returns how many messages it has had.
+// closeQuietly closes a thread and returns the number of its messages.
 func closeQuietly(t *testing.T, w *world.World, id string) int {
 	t.Helper()
 	closed(t, w, id)
 	return len(w.Messages(id))
 }
 
-// requireOutlived waits until the end of a task is stored whose thread was closed before.
-// Nobody is woken.
+// requireOutlived waits until the end of a task is stored after its thread was closed. No agent
+// handles it.
 func requireOutlived(t *testing.T, w *world.World, task event.Task, state event.TaskState, messages int) event.TaskEnd {
 	t.Helper()
 	id := taskThread(t, task)
@@ -134,7 +134,7 @@ func requireOutlived(t *testing.T, w *world.World, task event.Task, state event.
 	return decode[event.TaskEnd](t, e.Payload)
 }
 
-// TestTaskEndedByOperator ends the workflows of tasks behind their thread's back.
+// TestTaskEndedByOperator ends the workflows of tasks like an operator.
 func TestTaskEndedByOperator(t *testing.T) {
 	t.Parallel()
 	work := newJobs()

@@ -19,8 +19,7 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// job is one run of a tool of [jobs]: it goes on until the test ends it, or its context
-// does.
+// job is one run of a tool of [jobs]: it runs until the test or its context ends it.
 type job struct {
 	begun   chan tool.Call
 	end     chan jobEnd
@@ -50,7 +49,7 @@ func (j *job) returns(output string) { j.end <- jobEnd{output: output} }
 
 func (j *job) fails(err error) { j.end <- jobEnd{err: err} }
 
-// jobs are what tools do that share them: each call names its job.
+// jobs are shared by tools: each call names its job.
 type jobs struct {
 	mu   sync.Mutex
 	jobs map[string]*job
@@ -58,7 +57,7 @@ type jobs struct {
 
 func newJobs() *jobs { return &jobs{jobs: map[string]*job{}} }
 
-// of is the job of a name.
+// of returns the job with a name.
 func (js *jobs) of(name string) *job {
 	js.mu.Lock()
 	defer js.mu.Unlock()
@@ -88,14 +87,14 @@ func (js *jobs) tool(name string, opts ...tool.Option) tool.Tool {
 	}, opts...)
 }
 
-// handsOver is a tool whose work goes on elsewhere.
+// handsOver is a tool whose work is completed from outside.
 func handsOver(name string, opts ...tool.Option) tool.Tool {
 	return tool.MustFunc(name, "Hands a job over.", func(context.Context, tool.Call, map[string]any) (string, error) {
 		return "", tool.ErrPending
 	}, opts...)
 }
 
-// openTasks builds a world with one agent, which has these tools and those about tasks.
+// openTasks builds a world with one agent, which has these tools and those for tasks.
 func openTasks(t *testing.T, o world.Options, tools ...tool.Tool) *world.World {
 	t.Helper()
 	o.Tools = append(tools, o.Tools...)
@@ -113,7 +112,7 @@ func taskAgent(tools ...tool.Tool) agent.Agent {
 	return a
 }
 
-// startTask says what starts one task, waits for the end of that turn, and returns the
+// startTask posts a message that starts one task, waits for the end of that turn, and returns the
 // task.
 func startTask(t *testing.T, w *world.World, thread, says string) event.Task {
 	t.Helper()
@@ -142,19 +141,19 @@ func taskOf(w *world.World, id string) event.Task {
 // use is the line that calls a tool with a job.
 func use(toolName, jobName string) string { return fmt.Sprintf(`use %s {"job":%q}`, toolName, jobName) }
 
-// endEventID is the id of the event that tells of a task's end.
+// endEventID is the id of the event for the end of a task.
 func endEventID(w *world.World, taskID string) string {
 	return signals.EventID(w.TaskQueue, taskID, "ended")
 }
 
-// told is how a thread was told of the end of a task, and what its agent made of that.
+// told is how a thread received the end of a task, and the agent's reply.
 type told struct {
 	event event.EnvEvent
 	end   event.TaskEnd
 	turn  signals.TurnResult
 }
 
-// awaitTold waits until the agent has been told of the end of a task, and has had its say.
+// awaitTold waits until the agent has received the end of a task, and has replied.
 func awaitTold(t *testing.T, w *world.World, task event.Task) told {
 	t.Helper()
 	thread, _, err := signals.ParseTaskID(task.ID)
@@ -168,7 +167,7 @@ func awaitTold(t *testing.T, w *world.World, task event.Task) told {
 	return out
 }
 
-// taskEvents are the events about the ends of tasks that a thread has stored.
+// taskEvents are a thread's stored events for the ends of tasks.
 func taskEvents(w *world.World, thread string) []event.EnvEvent {
 	w.T.Helper()
 	var out []event.EnvEvent
@@ -180,7 +179,7 @@ func taskEvents(w *world.World, thread string) []event.EnvEvent {
 	return out
 }
 
-// seenEvent is what get_event_info tells a model of the end of a task.
+// seenEvent is the result of get_event_info for the end of a task.
 type seenEvent struct {
 	EventID   string            `json:"event_id"`
 	EventType string            `json:"event_type"`
@@ -189,8 +188,8 @@ type seenEvent struct {
 	Payload   event.TaskEnd     `json:"payload"`
 }
 
-// reacts makes the stand-in a model that knows what to do when it is asked to process an
-// event: it follows these lines, which depend on what it was shown.
+// reacts makes a model that follows lines, which depend on the event, when it is asked to process
+// one.
 func reacts(lines func(seen seenEvent) string) func(llm.Request) string {
 	return func(req llm.Request) string {
 		last := len(req.Messages) - 1

@@ -80,7 +80,7 @@ func TestTaskOutlivesTurn(t *testing.T) {
 	})
 }
 
-// TestTaskOutlivesRuns moves the thread of tasks to new runs of its workflow.
+// TestTaskOutlivesRuns continues the thread of tasks as new.
 func TestTaskOutlivesRuns(t *testing.T) {
 	t.Parallel()
 	work := newJobs()

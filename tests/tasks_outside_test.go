@@ -18,8 +18,8 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// completer is one way to complete a task from outside. It says what became of that, or
-// nothing, if it has no answer.
+// completer is one way to complete a task from outside. It returns the outcome, or nothing without
+// a response.
 type completer func(t *testing.T, w *world.World, c signals.CompleteTask) signals.TaskOutcome
 
 var completers = map[string]completer{
@@ -66,7 +66,7 @@ func plainClient(w *world.World) bare.Client {
 	return bare.Client{Temporal: w.Temporal, Namespace: w.TaskQueue, TaskQueue: w.TaskQueue}
 }
 
-// asObject is what somebody who knows nothing but the names of fields sends.
+// asObject is the payload of a client that knows only the names of fields.
 func asObject(t *testing.T, v any) map[string]any {
 	t.Helper()
 	raw, err := json.Marshal(v)
@@ -82,7 +82,7 @@ func starter(w *world.World, args ...string) (printed string, code int, problem 
 	return out.String(), code, errs.String()
 }
 
-// TestTaskCompletedFromOutside ends tasks whose work goes on elsewhere.
+// TestTaskCompletedFromOutside ends tasks whose work is done elsewhere.
 func TestTaskCompletedFromOutside(t *testing.T) {
 	w := openTasks(t, world.Options{}, handsOver("order", tool.Background(), tool.Idempotent(0)))
 	for by, complete := range completers {
@@ -149,7 +149,7 @@ func awaitEnd(t *testing.T, w *world.World, task event.Task, status string) {
 	}, waitLong, waitTick)
 }
 
-// TestTaskCompletedFromOutsideWhileItRuns ends tasks whose tools are still at work.
+// TestTaskCompletedFromOutsideWhileItRuns ends tasks whose tools are still running.
 func TestTaskCompletedFromOutsideWhileItRuns(t *testing.T) {
 	t.Parallel()
 	work := newJobs()
@@ -168,12 +168,12 @@ func TestTaskCompletedFromOutsideWhileItRuns(t *testing.T) {
 	require.Len(t, taskEvents(w, id), 1)
 }
 
-// TestTaskIsLate lets the time of tasks run out.
+// TestTaskIsLate lets tasks reach their deadlines.
 func TestTaskIsLate(t *testing.T) {
 	t.Parallel()
 	work := newJobs()
 	w := openTasks(t, world.Options{}, handsOver("order", tool.Background(), tool.Deadline(time.Second)),
-		// The tool has begun by then, also on a busy machine.
+		// The tool has started by then, even on a busy machine.
 		work.tool("build", tool.Background(), tool.Deadline(10*time.Second), tool.Timeout(time.Hour)),
 		work.tool("brief", tool.Background(), tool.Timeout(200*time.Millisecond)))
 	t.Run("X4 nobody has completed it by its deadline", func(t *testing.T) {
@@ -203,7 +203,7 @@ func TestTaskIsLate(t *testing.T) {
 	})
 }
 
-// TestTaskNotCompleted tries what ends no task.
+// TestTaskNotCompleted: invalid completions end no task.
 func TestTaskNotCompleted(t *testing.T) {
 	t.Parallel()
 	w := openTasks(t, world.Options{}, handsOver("order", tool.Background()), handsOver("now"))

@@ -13,7 +13,7 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// TestTaskProgress shows viewers how far tasks are.
+// TestTaskProgress: viewers see the progress of tasks.
 func TestTaskProgress(t *testing.T) {
 	t.Parallel()
 	for _, b := range backends[:2] {
@@ -27,12 +27,12 @@ func TestTaskProgress(t *testing.T) {
 	}
 }
 
-// progress is a piece of progress as the test makes it.
+// progress is a piece of the test's progress.
 type progress struct {
 	Percent int `json:"percent"`
 }
 
-// progressed reads a frame that shows progress of a task.
+// progressed decodes the progress of a task in a frame.
 func progressed(t *testing.T, f frame) (p event.TaskProgress, percent int) {
 	t.Helper()
 	p, ok := f.event.TaskProgress()

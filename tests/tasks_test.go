@@ -19,8 +19,7 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// TestTasks lets an agent start what it does not wait for. It is told how that has ended,
-// and acts on it.
+// TestTasks: an agent starts a task and does not wait for it. It receives the end, and acts on it.
 func TestTasks(t *testing.T) {
 	t.Parallel()
 	work := newJobs()
@@ -68,7 +67,7 @@ func TestTasks(t *testing.T) {
 	t.Run("S3-02 X4 what cannot be a task is told at once, and starts none", func(t *testing.T) { taskRefused(t, w) })
 }
 
-// taskStart is a way to start a task with a job, and what it is then.
+// taskStart is a way to start a task with a job, and the expected task.
 type taskStart struct {
 	how, says, title, tool string
 	deadline               time.Duration
@@ -84,7 +83,7 @@ func taskThread(t *testing.T, task event.Task) string {
 	return id
 }
 
-// requireStarted checks that a call has started a task, and that the agent has gone on.
+// requireStarted checks that a call has started a task, and that the agent has continued.
 func requireStarted(t *testing.T, w *world.World, id string, task event.Task, c taskStart) {
 	t.Helper()
 	require.Equal(t, id, taskThread(t, task))
@@ -107,8 +106,8 @@ func requireStarted(t *testing.T, w *world.World, id string, task event.Task, c 
 	require.Empty(t, ofType(w, id, event.TypeEnv))
 }
 
-// requireShownEnd checks that the agent was shown an end, as three messages, and asked
-// what to do about it. Nobody else has said anything. It returns the agent's reply.
+// requireShownEnd checks that the agent received the end of a task as three messages and a query,
+// and that there are no other messages. It returns the agent's reply.
 func requireShownEnd(t *testing.T, w *world.World, id string, got told) event.Message {
 	t.Helper()
 	require.Equal(t, signals.TurnCompleted, got.turn.Status)
@@ -136,7 +135,7 @@ func requireShownEnd(t *testing.T, w *world.World, id string, got told) event.Me
 	return messages[len(messages)-1]
 }
 
-// requireEnded checks what a thread and its records tell of a task that has ended.
+// requireEnded checks the state and the records of an ended task.
 func requireEnded(t *testing.T, w *world.World, task event.Task, state event.TaskState) event.Task {
 	t.Helper()
 	ended := taskOf(w, task.ID)

@@ -14,8 +14,8 @@ import (
 
 func isTurnEnded(f frame) bool { return f.event.EndsTurn() }
 
-// TestTurnEndIsAnnounced shows viewers the end of each turn once, after everything else of it,
-// and what each event belongs to.
+// TestTurnEndIsAnnounced: viewers see the end of each turn once, after all of its other events, and
+// each event names its turn.
 func TestTurnEndIsAnnounced(t *testing.T) {
 	t.Parallel()
 	d := newDesk()
@@ -53,7 +53,7 @@ func TestTurnEndIsAnnounced(t *testing.T) {
 			out := turn(w, id, post)
 			require.Equal(t, tc.want, string(out.Status), out.Error)
 			live.until(t, isTurnEnded)
-			// What follows the end of one turn is the next.
+			// The next events belong to the next turn.
 			turn(w, id, signals.Post{ID: "e2", Type: "marker"})
 			seen := watch(t, w, id, "").until(t, func(f frame) bool { return isTurnEnded(f) && f.event.EventID == "e2" })
 			var of []frame
@@ -83,7 +83,7 @@ func TestTurnEndIsAnnounced(t *testing.T) {
 			require.Equal(t, tc.want, last.Status.Turn)
 			require.GreaterOrEqual(t, count(of, event.EventFinal), tc.finals)
 			require.Equal(t, tc.errors, count(of, event.EventError))
-			// Resumed anywhere, it comes exactly once.
+			// After resuming anywhere, it arrives exactly once.
 			for _, f := range of[max(len(of)-3, 0) : len(of)-1] {
 				rest := watch(t, w, id, f.id).until(t, func(f frame) bool { return isTurnEnded(f) && f.event.EventID == "e2" })
 				n := 0

@@ -75,7 +75,7 @@ func TestTokensAreNotKept(t *testing.T) {
 	})
 }
 
-// TestSiblings runs a batch of calls of which one takes its time.
+// TestSiblings runs a batch of calls, one of which is slow.
 func TestSiblings(t *testing.T) {
 	slow := newGate("slow")
 	w := world.New(t, world.Options{Tools: []tool.Tool{slow, failing}})
@@ -83,7 +83,7 @@ func TestSiblings(t *testing.T) {
 	e := w.Post(id, "use slow {}\nuse failing {\"how\":\"error\"}\nuse note {\"text\":\"x\"}\nuse nothing {}")
 	<-slow.reached
 	awaitMessages(w, id, 5)
-	// When the thread says that it only waits for the slow one, it has taken in the others.
+	// When the thread waits only for the slow one, it has handled the others.
 	require.Eventually(t, func() bool {
 		state, err := w.Threads.State(w.Ctx(), id)
 		return err == nil && state.Turn != nil && len(state.Turn.Runs) == 1 && len(state.Turn.Runs[0].Tools) == 1
@@ -124,7 +124,7 @@ func TestUntilNoMoreCalls(t *testing.T) {
 	})
 }
 
-// TestModelCallIsRetried breaks the connection to the provider in the middle of a reply.
+// TestModelCallIsRetried breaks the connection to the provider during a reply.
 func TestModelCallIsRetried(t *testing.T) {
 	t.Parallel()
 	w := world.New(t, world.Options{})
@@ -163,7 +163,7 @@ func TestModelCallIsRetried(t *testing.T) {
 	})
 }
 
-// TestWorkerGoes stops the worker in the middle of a step and starts another.
+// TestWorkerGoes stops the worker during a step and starts another.
 func TestWorkerGoes(t *testing.T) {
 	t.Parallel()
 	slow, again := newGate("slow"), newGate("again", tool.Idempotent(0))
@@ -212,7 +212,7 @@ func TestWorkerGoes(t *testing.T) {
 	})
 }
 
-// TestTheSameEventTwice posts over and over what the thread has had.
+// TestTheSameEventTwice repeats posts that the thread already has.
 func TestTheSameEventTwice(t *testing.T) {
 	w := world.New(t, world.Options{})
 	id := w.Open()
@@ -227,7 +227,7 @@ func TestTheSameEventTwice(t *testing.T) {
 	})
 }
 
-// page reads a page of messages as a client of the API does.
+// page reads a page of messages like a client of the API.
 func page(t *testing.T, w *world.World, thread string) []map[string]any {
 	t.Helper()
 	status, out := request(t, w, http.MethodGet, "/v1/threads/"+thread+"/messages?limit=100", nil)

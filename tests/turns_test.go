@@ -21,8 +21,8 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// walk reports its steps while it runs, each in another form, and once more when it
-// has ended, as a careless tool does.
+// walk reports its steps while it runs, each in another form, and once more after it has ended,
+// like a careless tool.
 type walk struct {
 	tool.Tool
 	late chan struct{}
@@ -47,8 +47,8 @@ func newWalk() *walk {
 	return wk
 }
 
-// TestReferenceTurn watches the reference turn: reason, call a tool that reports
-// progress, reason again, answer.
+// TestReferenceTurn follows the reference turn: reason, call a tool that reports progress, reason
+// again, answer.
 func TestReferenceTurn(t *testing.T) {
 	wk := newWalk()
 	w := world.New(t, world.Options{Tools: []tool.Tool{wk}})
@@ -134,7 +134,7 @@ func TestReferenceTurn(t *testing.T) {
 	})
 }
 
-// TestEachTurnEnds lets turns end in all ways, and reads the closed thread's stream.
+// TestEachTurnEnds ends turns in all ways, and reads the closed thread's stream.
 func TestEachTurnEnds(t *testing.T) {
 	t.Parallel()
 	w := world.New(t, world.Options{
@@ -224,7 +224,7 @@ func TestEachTurnEnds(t *testing.T) {
 // TestToolIsStopped interrupts a turn while its tool runs.
 func TestToolIsStopped(t *testing.T) {
 	g := newGate("wait")
-	// An interrupt does not wait for a heartbeat: here it could not come with one.
+	// An interrupt does not wait for a heartbeat: here it could not arrive with one.
 	w := world.New(t, world.Options{Tools: []tool.Tool{g}, Deaf: true})
 	id := w.Open()
 	view := watch(t, w, id, "")
@@ -269,7 +269,7 @@ func (l *lines) with(t *testing.T, msg string) []map[string]any {
 	return out
 }
 
-// bareTool is a tool that is not made of a function, and panics.
+// bareTool is a tool without tool.Func, which panics.
 type bareTool struct{}
 
 func (bareTool) Definition() tool.Definition {
@@ -278,7 +278,7 @@ func (bareTool) Definition() tool.Definition {
 
 func (bareTool) Call(context.Context, tool.Call) (tool.Result, error) { panic("bare") }
 
-// TestOneTrace follows one trace id through all that a turn does.
+// TestOneTrace follows one trace id through all parts of a turn.
 func TestOneTrace(t *testing.T) {
 	t.Parallel()
 	const trace = "trace-of-ann"

@@ -33,15 +33,15 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// victimEnv makes the test binary a worker, and says how it is to work. victimRuns is what
-// it prints once it does.
+// victimEnv makes the test binary a worker, and configures it. victimRuns is its output once it is
+// ready.
 const (
 	victimEnv  = "THREADMILL_TESTS_VICTIM"
 	victimRuns = "worker runs"
 )
 
-// atOnce is how many tests run at a time at least: most of them wait most of the time, for
-// timers and for processes.
+// atOnce is the minimum number of concurrent tests: most of them wait most of the time, for timers
+// and for processes.
 const atOnce = 4
 
 // TestMain turns the test binary into a worker, for tests that kill it.
@@ -62,33 +62,33 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// victim is a worker in a process of its own, as that process sees it.
+// victim is a worker in a separate process, as that process sees it.
 type victim struct {
 	Temporal, Queue, Store, Provider string
 
-	// Reports is where its hooks, processors and tools say that they were asked. They wait
-	// for the answer.
+	// Reports is the address to which its hooks, processors and tools report their calls. They wait
+	// for the response.
 	Reports string
 
-	// Idle takes no activities.
+	// Idle runs no activities.
 	Idle bool
 
-	// Hasty is a worker after which others go on sooner than usual.
+	// Hasty shortens the times after which its tasks and steps count as lost.
 	Hasty bool
 
-	// Guarded has hooks for what people say and for results of tools.
+	// Guarded has hooks for messages of people and for results of tools.
 	Guarded bool
 
 	// Team has more agents, who can ask one another, and tools that need approval.
 	Team bool
 
-	// Chores gives its agent tools that run in the background.
+	// Chores gives its agent background tools.
 	Chores bool
 
-	// Transcript is the file of a conversation whose agents and tools it has instead.
+	// Transcript is the file of a conversation with its agents and tools.
 	Transcript string
 
-	// Schema says that Store is not a file, but the URL of a PostgreSQL server.
+	// Schema means that Store is not a file, but the URL of a PostgreSQL server.
 	Schema string
 }
 
@@ -108,7 +108,7 @@ func workAsVictim(raw string) error {
 	}
 	c, err := client.Dial(client.Options{
 		HostPort: v.Temporal, Logger: sdklog.NewStructuredLogger(world.Quiet),
-		// A proxy can read what is not compressed.
+		// A proxy can read uncompressed data.
 		ConnectionOptions: client.ConnectionOptions{GetSystemInfoTimeout: world.Patience, GrpcCompression: &client.GrpcCompressionNone{}},
 	})
 	if err != nil {
@@ -174,13 +174,13 @@ func (v victim) open() (store.Store, error) {
 	return sqlite.Open(context.Background(), sqlite.Config{Path: v.Store})
 }
 
-// report is what a hook, processor or tool says when it is asked.
+// report is the report of a call of a hook, processor or tool.
 type report struct {
 	What string `json:"what"`
 	Key  string `json:"key"`
 }
 
-// tell reports, and waits until the test has heard it.
+// tell sends a report, and waits until the test has received it.
 func (v victim) tell(ctx context.Context, what, key string) error {
 	body, err := json.Marshal(report{what, key})
 	if err != nil {
@@ -197,7 +197,7 @@ func (v victim) tell(ctx context.Context, what, key string) error {
 	return res.Body.Close()
 }
 
-// act is a tool that has an effect, which is its report.
+// act is a tool whose effect is its report.
 func (v victim) act() tool.Tool {
 	return tool.MustFunc("act", "Acts.", func(ctx context.Context, c tool.Call, in struct {
 		How string `json:"how"`
@@ -217,7 +217,7 @@ func (v victim) risk() tool.Tool {
 	}, tool.NeedsApproval("it has an effect"))
 }
 
-// job is a processor that makes a system message of a job.
+// job is a processor that turns a job into a system message.
 func (v victim) job() hook.Processor {
 	type payload struct {
 		Name string `json:"name"`
@@ -240,7 +240,7 @@ func (v victim) hooks() []hook.Hook {
 	return []hook.Hook{guard, seal, barrier}
 }
 
-// guard refuses what it is told to refuse, and hides secrets.
+// guard rejects events on request, and hides secrets.
 func (v victim) guard(ctx context.Context, e event.Event, respond hook.Respond) (event.Event, error) {
 	if err := v.tell(ctx, "guard", hook.DepsOf(ctx).Context.Key()); err != nil {
 		return nil, err
@@ -250,7 +250,7 @@ func (v victim) guard(ctx context.Context, e event.Event, respond hook.Respond) 
 	case ok && strings.HasPrefix(m.Message.Content, "refuse"):
 		respond(hook.Response{Content: "refused", SenderType: event.CreatedBySystem, SenderID: "guard"})
 	case ok && strings.Contains(m.Message.Content, "secret"):
-		// Put together here, so that the text is in nothing else that the process sends.
+		// Assembled here, so that no other data of the process contains the text.
 		m.Message.Content = strings.ReplaceAll(m.Message.Content, "secret", strings.Repeat("hidden", 2))
 		return m, nil
 	}
@@ -267,5 +267,5 @@ func (v victim) seal(ctx context.Context, e event.Event, _ hook.Respond) (event.
 	return m, v.tell(ctx, "seal", hook.DepsOf(ctx).Context.Key())
 }
 
-// foreignQueue is where the hook workflows of a task queue's threads run.
+// foreignQueue is the task queue of foreign hook workflows for threads on a task queue.
 func foreignQueue(queue string) string { return queue + "-foreign" }

@@ -33,7 +33,7 @@ func buildWorker(t *testing.T) string {
 	return path
 }
 
-// process is a worker that runs as a process of its own.
+// process is a worker in a separate process.
 type process struct {
 	t      *testing.T
 	cmd    *exec.Cmd
@@ -44,7 +44,7 @@ type process struct {
 	log []map[string]any
 }
 
-// startProcess starts a worker with this environment, and nothing of the test's own.
+// startProcess starts a worker with this environment only.
 func startProcess(t *testing.T, path string, env []string, args ...string) *process {
 	t.Helper()
 	p := &process{t: t, exited: make(chan struct{})}
@@ -57,7 +57,7 @@ func startProcess(t *testing.T, path string, env []string, args ...string) *proc
 	go func() {
 		defer close(p.exited)
 		p.read(stderr)
-		// Its exit code says it all.
+		// The exit code contains the result.
 		_ = p.cmd.Wait()
 	}()
 	t.Cleanup(func() {
@@ -72,7 +72,7 @@ func startProcess(t *testing.T, path string, env []string, args ...string) *proc
 
 func (p *process) read(stderr io.Reader) {
 	lines := bufio.NewScanner(stderr)
-	lines.Buffer(nil, 1<<20) // an error may come with a stack
+	lines.Buffer(nil, 1<<20) // an error may have a stack
 	for lines.Scan() {
 		entry := map[string]any{}
 		if json.Unmarshal(lines.Bytes(), &entry) != nil {
@@ -96,7 +96,7 @@ func (p *process) logged(text string) map[string]any {
 	return nil
 }
 
-// awaitReady waits until the process says that it is ready.
+// awaitReady waits until the process is ready.
 func (p *process) awaitReady() *process {
 	p.t.Helper()
 	require.Eventually(p.t, func() bool { return p.logged("started") != nil }, waitLong, waitTick)
@@ -200,8 +200,7 @@ func database(t *testing.T) string {
 	return u.String()
 }
 
-// TestWorkerAndAPIApart runs the roles as processes of their own, on PostgreSQL and
-// NATS.
+// TestWorkerAndAPIApart runs the roles in separate processes, on PostgreSQL and NATS.
 func TestWorkerAndAPIApart(t *testing.T) {
 	t.Parallel()
 	path, queue := buildWorker(t), testenv.Name("q")
@@ -258,7 +257,7 @@ func TestWorkerAndAPIApart(t *testing.T) {
 	})
 }
 
-// TestWorkerAlone runs both roles in one process on a file, and no NATS.
+// TestWorkerAlone runs both roles in one process with a file and without NATS.
 func TestWorkerAlone(t *testing.T) {
 	t.Parallel()
 	path, address := buildWorker(t), "TEMPORAL_ADDRESS="+world.Temporal(t).Addr()

@@ -15,7 +15,7 @@ import (
 	"github.com/threadmill/threadmill/world"
 )
 
-// heard collects what subscribers of a world are told.
+// heard collects the events of a world's subscribers.
 type heard struct {
 	t    *testing.T
 	ctx  context.Context
@@ -30,7 +30,7 @@ func listen(t *testing.T, w *worldtest.World) *heard {
 	return h
 }
 
-// until reads up to the first message that is asked for.
+// until reads up to and including the first matching message.
 func (h *heard) until(is func(world.Message) bool) world.Message {
 	h.t.Helper()
 	for {
@@ -46,7 +46,7 @@ func (h *heard) until(is func(world.Message) bool) world.Message {
 	}
 }
 
-// find is the first event of those heard that fits.
+// find returns the first matching event.
 func (h *heard) find(is func(world.Event) bool) world.Event {
 	h.t.Helper()
 	for _, e := range h.all {
@@ -58,7 +58,7 @@ func (h *heard) find(is func(world.Event) bool) world.Event {
 	return world.Event{}
 }
 
-// TestWorldApproval has a call asked about, approved and run by the messages of a world.
+// TestWorldApproval requests, approves and runs a call by the messages of a world.
 func TestWorldApproval(t *testing.T) {
 	w := worldtest.New(t, worldtest.Options{})
 	h, chat := listen(t, w), "world-approval"
@@ -119,7 +119,7 @@ func TestWorldApproval(t *testing.T) {
 	})
 }
 
-// TestWorldSenders has agents and people post to one chat.
+// TestWorldSenders: agents and people post to one chat.
 func TestWorldSenders(t *testing.T) {
 	w := worldtest.New(t, worldtest.Options{Agents: []agent.Agent{{Name: "assistant", Model: "openai/stand-in"}, {Name: "user-support", Model: "openai/stand-in"}}})
 	h, chat := listen(t, w), "world-senders"

@@ -1,15 +1,14 @@
-// Command worker is the production process: it runs the steps of threads, serves the
-// HTTP API, or does both.
+// Command worker is the production process: it runs workflows and activities, serves the HTTP API,
+// or both.
 //
 //	worker --config threadmill.yaml
 //	worker --roles api --http :8080
 //
-// It finds Temporal by the standard TEMPORAL_* environment and profiles, PostgreSQL
-// by DATABASE_URL and NATS by NATS_URL. See docs/configuration.md.
+// It finds Temporal by the standard TEMPORAL_* environment and profiles, PostgreSQL by DATABASE_URL
+// and NATS by NATS_URL. See docs/configuration.md.
 //
-// On SIGTERM, /readyz turns 503, running steps finish for up to --drain, requests are
-// answered, and event streams end; their clients resume elsewhere. What is not done
-// by then is retried by another worker.
+// On SIGTERM, /readyz returns 503, running steps have up to --drain to finish, requests finish, and
+// event streams end; their clients resume elsewhere. Another worker retries unfinished steps.
 package main
 
 import (
@@ -111,7 +110,7 @@ func (o *options) check() error {
 
 func (o *options) has(role string) bool { return slices.Contains(o.roles, role) }
 
-// checkServers reports what the environment lacks for these roles.
+// checkServers returns an error if the environment lacks a server for these roles.
 func (o *options) checkServers(getenv func(string) string) error {
 	database, nats := getenv(program.EnvDatabaseURL), getenv(program.EnvNATSURL)
 	switch {
@@ -120,7 +119,7 @@ func (o *options) checkServers(getenv func(string) string) error {
 	case database != "" && o.sqlite != "":
 		return program.Usagef("--sqlite: %s is set as well: keep one of them", program.EnvDatabaseURL)
 	case nats == "" && !(o.has(roleWorker) && o.has(roleAPI)):
-		return program.Usagef("%s is not set: with --roles %s another process needs it to pass on what happens live; set it to nats://host:4222, or use --roles %s,%s",
+		return program.Usagef("%s is not set: with --roles %s the live stream needs it to reach the other processes; set it to nats://host:4222, or use --roles %s,%s",
 			program.EnvNATSURL, o.roles[0], roleWorker, roleAPI)
 	}
 	return nil

@@ -24,7 +24,7 @@ func TestMistakes(t *testing.T) {
 	require.NoError(t, err)
 	defer l.Close()
 	taken := l.Addr().String()
-	const nobody = "127.0.0.1:1" // no system gives this port away
+	const nobody = "127.0.0.1:1" // no system assigns this port
 	t.Setenv("TEMPORAL_ADDRESS", nobody)
 	t.Setenv("TEMPORAL_CONFIG_FILE", filepath.Join(t.TempDir(), "temporal.toml"))
 
@@ -65,7 +65,7 @@ func TestMistakes(t *testing.T) {
 			t.Setenv(program.EnvDatabaseURL, c.database)
 			t.Setenv(program.EnvNATSURL, "")
 			cmd, stderr := command(), &bytes.Buffer{}
-			cmd.SetArgs(append([]string{}, c.args...)) // nil would mean those of the test itself
+			cmd.SetArgs(append([]string{}, c.args...)) // nil would mean the arguments of the test binary
 			cmd.SetErr(stderr)
 			require.Equal(t, c.code, program.Execute(t.Context(), cmd), stderr)
 			require.Regexp(t, `^worker: [^\n]*\n$`, stderr.String(), "one line")
@@ -74,7 +74,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// TestHooksOnTheThreadsQueue: the file is checked against the queue that the flag names.
+// TestHooksOnTheThreadsQueue: the file is checked against the task queue of the flag.
 func TestHooksOnTheThreadsQueue(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv(program.EnvDatabaseURL, "")

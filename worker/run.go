@@ -21,7 +21,7 @@ import (
 const (
 	dialWithin = 15 * time.Second
 
-	// answerWithin is how long requests that run may take when the process stops.
+	// answerWithin is the time for running requests when the process stops.
 	answerWithin = 5 * time.Second
 )
 
@@ -55,7 +55,7 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	defer temporal.Close()
 	natsURL := os.Getenv(program.EnvNATSURL)
 	if natsURL == "" {
-		log.Warn(program.EnvNATSURL + " is not set: the live stream stays in this process, so let it be the only one")
+		log.Warn(program.EnvNATSURL + " is not set: the live stream works within this process only, so run no other process")
 	}
 	live, err := program.OpenStream(ctx, natsURL, log)
 	if err != nil {
@@ -79,7 +79,8 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	return serve(ctx, o, runtime, listener, log)
 }
 
-// authenticator is that of the API. Health, which a process without the API serves, is open.
+// authenticator returns the API's authenticator. Without the API, only health is served, which
+// needs no authentication.
 func authenticator(ctx context.Context, o options, addr net.Addr, records store.Store, settings program.Settings) (auth.Authenticator, error) {
 	if !o.has(roleAPI) {
 		return auth.Func(func(*http.Request) (auth.Principal, error) { return auth.Principal{}, auth.ErrUnauthenticated }), nil
@@ -87,7 +88,7 @@ func authenticator(ctx context.Context, o options, addr net.Addr, records store.
 	return o.auth.Authenticator(ctx, addr, records, settings)
 }
 
-// serve runs the roles on what has been opened.
+// serve runs the roles.
 func serve(ctx context.Context, o options, runtime *threadmill.Runtime, l net.Listener, log *slog.Logger) error {
 	handler := runtime.Handler()
 	if !o.has(roleAPI) {
@@ -118,7 +119,7 @@ func serve(ctx context.Context, o options, runtime *threadmill.Runtime, l net.Li
 	return err
 }
 
-// healthOnly leaves of the API what tells whether the process works.
+// healthOnly serves only the health checks of the API.
 func healthOnly(api http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /healthz", api)

@@ -15,7 +15,7 @@ import (
 	"github.com/threadmill/threadmill/workflows"
 )
 
-// asksWith is a call that people are asked about in these terms.
+// asksWith is a call that needs approval on these terms.
 func asksWith(id string, terms thread.ApprovalPlan) thread.PlannedCall {
 	p := asks(id)
 	p.Approval = &terms
@@ -23,10 +23,10 @@ func asksWith(id string, terms thread.ApprovalPlan) thread.PlannedCall {
 	return p
 }
 
-// requestsOf are the records by which people were asked, or reminded, by the thread itself.
+// requestsOf are the ids of the thread's own requests and reminders.
 func (f *fakes) requestsOf() []string { return f.idsOf(event.TypeApprovalRequest) }
 
-// checks answers checks of decisions, and returns what is asked.
+// checks sets the responses to checks of decisions, and returns their inputs.
 func (w *world) checks(answer func(thread.CheckStep) thread.CheckReply) *[]thread.CheckStep {
 	asked := &[]thread.CheckStep{}
 	w.RegisterActivityWithOptions(func(_ context.Context, in thread.CheckStep) (thread.CheckReply, error) {
@@ -76,7 +76,7 @@ func TestRequestExpires(t *testing.T) {
 	}
 }
 
-// TestExpiryAfterTheThreadHasMoved: what was begun in one run ends in the next.
+// TestExpiryAfterTheThreadHasMoved: a request of one workflow run expires in the next.
 func TestExpiryAfterTheThreadHasMoved(t *testing.T) {
 	f := newFakes(t)
 	f.model = script(asksWith("c1", thread.ApprovalPlan{Expires: day, Remind: 23 * time.Hour}))
@@ -99,7 +99,7 @@ func TestExpiryAfterTheThreadHasMoved(t *testing.T) {
 	require.WithinDuration(t, expires, stored[event.Approval](f, event.TypeApproval)[0].DecidedAt, time.Second)
 }
 
-// TestReminders: they are stored as they come, for people to see, until there is a decision.
+// TestReminders: reminders are stored when they are due, until there is a decision.
 func TestReminders(t *testing.T) {
 	w := newWorld(t)
 	w.model = script(asksWith("c1", thread.ApprovalPlan{Remind: time.Hour}))
@@ -115,8 +115,8 @@ func TestReminders(t *testing.T) {
 	require.Equal(t, []string{"c1"}, w.tools)
 }
 
-// TestApprovalThatDoesNotHold: the step finds so, and people are asked again. What they
-// said before is no answer.
+// TestApprovalThatDoesNotHold: the step finds an invalid approval and people are asked again.
+// Earlier votes do not count.
 func TestApprovalThatDoesNotHold(t *testing.T) {
 	w := newWorld(t)
 	w.model = script(asksWith("c1", thread.ApprovalPlan{}))
@@ -151,8 +151,7 @@ func TestApprovalThatDoesNotHold(t *testing.T) {
 	require.Equal(t, []string{"c1.decision", "c1.decision.2"}, w.idsOf(event.TypeApproval))
 }
 
-// TestGuardedTask: an approval of what goes on in the background is looked at before it
-// begins.
+// TestGuardedTask: the approval of a background task is checked before it starts.
 func TestGuardedTask(t *testing.T) {
 	for name, holds := range map[string]bool{"it holds": true, "it does not": false} {
 		t.Run(name, func(t *testing.T) {
@@ -187,7 +186,7 @@ func TestGuardedTask(t *testing.T) {
 	}
 }
 
-// TestCascade: a grant is for the calls that wait already. They are looked at anew.
+// TestCascade: pending calls that a new grant covers run after another check.
 func TestCascade(t *testing.T) {
 	w := newWorld(t)
 	w.model = script(asksWith("c1", thread.ApprovalPlan{}), asksWith("c2", thread.ApprovalPlan{}), asksWith("c3", thread.ApprovalPlan{}))
@@ -211,7 +210,7 @@ func TestCascade(t *testing.T) {
 	require.Equal(t, "e1.0.2: done", w.messages()[len(w.messages())-1])
 }
 
-// TestEditedArguments: they are checked before they have an effect, by update and by signal.
+// TestEditedArguments: they are validated before they take effect, by update and by signal.
 func TestEditedArguments(t *testing.T) {
 	edit := func(command string) signals.Decide {
 		args, _ := json.Marshal(map[string]string{"command": command})
@@ -256,7 +255,7 @@ func TestEditedArguments(t *testing.T) {
 	}
 }
 
-// TestVotes: each is stored at once, and the last one lets the call run.
+// TestVotes: each vote is stored immediately, and the last one lets the call run.
 func TestVotes(t *testing.T) {
 	w := newWorld(t)
 	w.model = script(asksWith("c1", thread.ApprovalPlan{Quorum: 2, Approvers: []string{"ann", "bea"}}))

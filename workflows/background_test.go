@@ -20,7 +20,7 @@ func background(id string, detached bool) thread.PlannedCall {
 	return thread.PlannedCall{ID: id, Name: "build", By: thread.ByTask, Task: &thread.TaskPlan{Tool: "build", Deadline: 365 * day, Detached: detached}}
 }
 
-// inBackground is a world whose agent starts a task when it is told "go".
+// inBackground is a world whose agent starts a task on "go".
 func inBackground(t *testing.T, f *fakes, detached bool) *world {
 	t.Helper()
 	w := worldWith(t, f)
@@ -64,7 +64,7 @@ func TestBackgroundTask(t *testing.T) {
 	require.Equal(t, []string{taskID, taskID + ".ended"}, w.idsOf(event.TypeTask))
 }
 
-// TestTaskGoesOnWhenTheTurnIsInterrupted: it was started, and nobody has cancelled it.
+// TestTaskGoesOnWhenTheTurnIsInterrupted: an interrupt does not cancel a started task.
 func TestTaskGoesOnWhenTheTurnIsInterrupted(t *testing.T) {
 	f := newFakes(t)
 	w := inBackground(t, f, false)
@@ -138,9 +138,9 @@ func TestCancelTaskByUpdate(t *testing.T) {
 	require.Equal(t, "cancelled by ann: too slow", stored[event.Task](f, event.TypeTask)[1].Error)
 }
 
-// TestAgentCancelsItsTask: it is told by the result, and not again. It does so in a later
-// turn, when the task's activity has answered: the SDK's test environment leaves a workflow
-// that it cancels to end by itself, beside the results that it still brings it.
+// TestAgentCancelsItsTask: the result reports the end, without another event. The cancellation
+// comes in a later turn, after the task's activity has returned: the SDK's test environment still
+// delivers results to a cancelled workflow.
 func TestAgentCancelsItsTask(t *testing.T) {
 	f := newFakes(t)
 	w := inBackground(t, f, false)
@@ -161,7 +161,7 @@ func TestAgentCancelsItsTask(t *testing.T) {
 	require.Empty(t, w.heardOf())
 }
 
-// TestTasksOfAClosedThread: they end with it, unless they are detached.
+// TestTasksOfAClosedThread: closing the thread cancels its tasks, unless they are detached.
 func TestTasksOfAClosedThread(t *testing.T) {
 	for name, detached := range map[string]bool{"attached": false, "detached": true} {
 		t.Run(name, func(t *testing.T) {
@@ -176,7 +176,7 @@ func TestTasksOfAClosedThread(t *testing.T) {
 	}
 }
 
-// TestTaskAcrossContinueAsNew: the run that follows hears how it has ended.
+// TestTaskAcrossContinueAsNew: the next run receives the end of the task.
 func TestTaskAcrossContinueAsNew(t *testing.T) {
 	f := newFakes(t)
 	w := inBackground(t, f, false)
@@ -201,7 +201,7 @@ func TestTaskAcrossContinueAsNew(t *testing.T) {
 	require.Contains(t, rejected[0].Problem, `no background task "t1~t9"`)
 }
 
-// TestTooManyTasks: the model hears why there is no other.
+// TestTooManyTasks: the result of the rejected call has the reason.
 func TestTooManyTasks(t *testing.T) {
 	f := newFakes(t)
 	w := inBackground(t, f, false)
@@ -229,7 +229,7 @@ func TestTooManyTasks(t *testing.T) {
 	require.Len(t, f.models, 2)
 }
 
-// TestTaskEndsWithoutAReport: as when somebody has terminated its workflow.
+// TestTaskEndsWithoutAReport: for example because its workflow was terminated.
 func TestTaskEndsWithoutAReport(t *testing.T) {
 	f := newFakes(t)
 	w := inBackground(t, f, false)
@@ -243,8 +243,8 @@ func TestTaskEndsWithoutAReport(t *testing.T) {
 	require.Len(t, f.heardOf(), 1, "its agent is told, and nobody waits for ever")
 }
 
-// TestOverdueTask: a run of the thread that has not started the task does not hear of its end,
-// but it knows the deadline.
+// TestOverdueTask: a run of the thread that did not start the task does not see its end, but knows
+// its deadline.
 func TestOverdueTask(t *testing.T) {
 	f := newFakes(t)
 	w := inBackground(t, f, false)

@@ -14,7 +14,7 @@ import (
 	"github.com/threadmill/threadmill/workflows"
 )
 
-// chain is a world in which bob works for the thread, and carol for bob; she wants to run x1.
+// chain is a world in which bob works for the thread, and carol for bob; carol calls x1.
 func chain(t *testing.T) *world {
 	t.Helper()
 	carol := asked("c2")
@@ -28,8 +28,8 @@ func chain(t *testing.T) *world {
 	}, asked("c1"))
 }
 
-// TestAgentsOfAChainDecideNothing: an agent in the middle is refused at the top, and the call
-// waits for a person there.
+// TestAgentsOfAChainDecideNothing: the top thread rejects an agent in the middle, and the call
+// waits for a person.
 func TestAgentsOfAChainDecideNothing(t *testing.T) {
 	decide := func(by string) signals.Decide {
 		return signals.Decide{ToolCallID: "x1", Decision: event.DecisionApprove, By: by}

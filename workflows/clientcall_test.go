@@ -65,8 +65,8 @@ func TestClientRunsACall(t *testing.T) {
 	}
 }
 
-// TestNoClientRunsACall: it fails in its time, and the model goes on. Events are handled
-// meanwhile.
+// TestNoClientRunsACall: the call fails after its timeout, and the model continues. Events are
+// handled meanwhile.
 func TestNoClientRunsACall(t *testing.T) {
 	w := newWorld(t)
 	w.model = script(atClient("c1"))
@@ -81,7 +81,7 @@ func TestNoClientRunsACall(t *testing.T) {
 	require.Equal(t, "conflict", stored[event.Rejected](w.fakes, event.TypeRejected)[0].Problem, "too late")
 }
 
-// TestClientRunsACallAfterTheThreadHasMoved: it is still waited for.
+// TestClientRunsACallAfterTheThreadHasMoved: the call still waits in the next workflow run.
 func TestClientRunsACallAfterTheThreadHasMoved(t *testing.T) {
 	f := newFakes(t)
 	f.model = script(atClient("c1"))
@@ -110,7 +110,7 @@ func TestInterruptWhileAClientRuns(t *testing.T) {
 	require.Contains(t, w.messages(), "c1.result: Tool execution was interrupted before it finished.", "S4-71")
 }
 
-// revoked is the answer of an update, and whether what it tells of was stored by then.
+// revoked is the response to an update, and whether its record was stored by then.
 type revoked struct {
 	answer
 	f      *fakes
@@ -122,8 +122,8 @@ func (r *revoked) Complete(result any, err error) {
 	r.answer.Complete(result, err)
 }
 
-// TestRevoke: whoever takes an approval back is answered once that is stored: from then on
-// nothing runs by it.
+// TestRevoke: the update returns once the revocation is stored: from then on nothing runs by the
+// approval.
 func TestRevoke(t *testing.T) {
 	w := newWorld(t)
 	w.model = script(atClient("c1"))
@@ -154,7 +154,7 @@ func TestRevoke(t *testing.T) {
 	require.Equal(t, "toolCallId: is required: the id of the grant", stored[event.Rejected](w.fakes, event.TypeRejected)[0].Problem)
 }
 
-// TestSpokenDecisions: a person's message that says so is a decision; an agent's is not.
+// TestSpokenDecisions: a person's message can be a decision; an agent's cannot.
 func TestSpokenDecisions(t *testing.T) {
 	content, err := event.ToolResultData{ToolCallID: "c1", Decision: event.DecisionApprove, ToolName: "shell_cmd"}.Content("")
 	require.NoError(t, err)
@@ -207,8 +207,8 @@ func TestSpokenDecisions(t *testing.T) {
 	})
 }
 
-// ahead has the model make a call, and somebody do something about it before the thread hears
-// of the call, which moves to a new run then.
+// ahead makes the model create a call and runs do before the thread has the call; then the thread
+// continues as new.
 func (w *world) ahead(call thread.PlannedCall, do func()) {
 	w.model = func(ctx context.Context, in thread.ModelStep) (thread.ModelReply, error) {
 		if in.Step == 1 {
@@ -224,8 +224,8 @@ func (w *world) ahead(call thread.PlannedCall, do func()) {
 	}
 }
 
-// TestResultAheadOfAThreadThatMoves: a client answers a call as soon as its message is stored,
-// and the thread goes on in a new run before it hears of the call. The result is not lost.
+// TestResultAheadOfAThreadThatMoves: a client returns a result as soon as the message is stored,
+// and the thread continues as new before it has the call. The result is not lost.
 func TestResultAheadOfAThreadThatMoves(t *testing.T) {
 	res := signals.ToolResult{ToolCallID: "c1", Output: "package a", By: "editor"}
 	for _, name := range []string{signals.SignalToolResult, signals.UpdateToolResult + " by update"} {
@@ -262,7 +262,7 @@ func TestResultAheadOfAThreadThatMoves(t *testing.T) {
 	}
 }
 
-// TestDecisionAheadOfAThreadThatMoves: the same of a decision by update.
+// TestDecisionAheadOfAThreadThatMoves: the same for a decision by update.
 func TestDecisionAheadOfAThreadThatMoves(t *testing.T) {
 	f := newFakes(t)
 	w := worldWith(t, f)

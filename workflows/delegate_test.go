@@ -27,13 +27,12 @@ func asked(id string) thread.PlannedCall {
 	return thread.PlannedCall{ID: id, Name: "call_agent", By: thread.ByAgent, SubAgent: &thread.SubAgentPlan{Agent: "bob", Message: "do it"}}
 }
 
-// answering is what a sub-agent's model says, if the test says nothing else.
+// answering is the default reply of a sub-agent's model.
 func answering(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
 	return reply(in, "answered"), nil
 }
 
-// delegating is a world whose agent makes these calls when it is told "go". sub is the
-// model of the sub-agents.
+// delegating is a world whose agent makes these calls on "go". sub is the model of the sub-agents.
 func delegating(t *testing.T, f *fakes, sub func(context.Context, thread.ModelStep) (thread.ModelReply, error), calls ...thread.PlannedCall) *world {
 	t.Helper()
 	w := worldWith(t, f)
@@ -51,7 +50,7 @@ func delegating(t *testing.T, f *fakes, sub func(context.Context, thread.ModelSt
 	return w
 }
 
-// who are the agents' threads whose models were called, in order.
+// who are the threads of the model calls, in order.
 func (f *fakes) who() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -102,7 +101,7 @@ func TestSubAgentsWorkInParallel(t *testing.T) {
 	require.Len(t, who, 4)
 }
 
-// TestSubAgentFails: the call has a result that says so, and the agent goes on.
+// TestSubAgentFails: the call has an error as its result, and the agent continues.
 func TestSubAgentFails(t *testing.T) {
 	f := newFakes(t)
 	f.end = func(thread.EndStep) (thread.EndReply, error) { return thread.EndReply{Failed: true}, nil }
@@ -116,7 +115,7 @@ func TestSubAgentFails(t *testing.T) {
 	require.Equal(t, []string{"t1", subThread, "t1"}, f.who())
 }
 
-// TestSubAgentIsLost: also when it ends without an answer.
+// TestSubAgentIsLost: the same for a sub-agent that ends without an answer.
 func TestSubAgentIsLost(t *testing.T) {
 	f := newFakes(t)
 	f.end = func(thread.EndStep) (thread.EndReply, error) {
@@ -149,7 +148,7 @@ func TestInterruptWhileASubAgentWorks(t *testing.T) {
 	require.Contains(t, f.messages(), "c1.result: Tool execution was interrupted before it finished.", "S4-71")
 }
 
-// TestSubAgentAsksPeople: they decide in the thread above, in one of three ways.
+// TestSubAgentAsksPeople: they decide in the parent thread, in one of three ways.
 func TestSubAgentAsksPeople(t *testing.T) {
 	decide := signals.Decide{ToolCallID: "x1", Decision: event.DecisionApprove, By: "ann"}
 	for name, by := range map[string]func(t *testing.T, w *world){
@@ -159,7 +158,7 @@ func TestSubAgentAsksPeople(t *testing.T) {
 			other.Agent = "eve"
 			mismatch, missing := w.update(signals.UpdateDecide, other), w.update(signals.UpdateDecide, signals.Decide{ToolCallID: "x9", Decision: event.DecisionDeny, By: "ann"})
 			accepted := w.update(signals.UpdateDecide, decide)
-			// While an activity runs, this is real time.
+			// This is real time while an activity runs.
 			w.RegisterDelayedCallback(func() {
 				require.Equal(t, signals.DecideResult{Result: signals.DecideMismatch}, mismatch.result)
 				require.Equal(t, signals.DecideResult{Result: signals.DecideNotPending}, missing.result)
@@ -195,8 +194,8 @@ func TestSubAgentAsksPeople(t *testing.T) {
 	}
 }
 
-// moving is a thread that has moved while its sub-agent waits for approval. It returns
-// what it goes on with.
+// moving is a thread that continues as new while its sub-agent waits for approval. It returns the
+// next input.
 func moving(t *testing.T, f *fakes) workflows.Input {
 	t.Helper()
 	f.onWaiting = event.OnWaitingHold
@@ -241,7 +240,7 @@ func TestThreadMovesWhileASubAgentWorks(t *testing.T) {
 	require.Empty(t, stored[event.Rejected](f, event.TypeRejected))
 }
 
-// TestSubAgentIsGoneWhenTheThreadHasMoved: nobody waits for ever.
+// TestSubAgentIsGoneWhenTheThreadHasMoved: the thread does not wait forever.
 func TestSubAgentIsGoneWhenTheThreadHasMoved(t *testing.T) {
 	f := newFakes(t)
 	next := moving(t, f)
@@ -252,7 +251,7 @@ func TestSubAgentIsGoneWhenTheThreadHasMoved(t *testing.T) {
 	require.Equal(t, []string{"t1", subThread, "t1", "t1"}, f.who())
 }
 
-// TestInterruptAfterTheThreadHasMoved: the sub-agent is ended all the same.
+// TestInterruptAfterTheThreadHasMoved: the interrupt still ends the sub-agent.
 func TestInterruptAfterTheThreadHasMoved(t *testing.T) {
 	f := newFakes(t)
 	next := moving(t, f)
@@ -269,13 +268,13 @@ func TestInterruptAfterTheThreadHasMoved(t *testing.T) {
 	require.Contains(t, f.messages(), "c1.result: Tool execution was interrupted before it finished.")
 }
 
-// TestSubAgentsCanGoNoDeeper: the model hears why.
+// TestSubAgentsCanGoNoDeeper: the result has the reason.
 func TestSubAgentsCanGoNoDeeper(t *testing.T) {
 	f := newFakes(t)
 	w := delegating(t, f, func(ctx context.Context, in thread.ModelStep) (thread.ModelReply, error) {
 		return script(asked("c"+in.Thread.ThreadID))(ctx, in)
 	}, asked("c1"))
-	// The test environment knows those above of each but for the first.
+	// The test environment knows the parents of all threads but the first.
 	w.OnSignalExternalWorkflow(mock.Anything, mock.Anything, "", mock.Anything, mock.Anything).Return(nil).Maybe()
 	w.then(func() { w.post("go", "go") })
 	w.run(workflows.Input{})
@@ -286,7 +285,7 @@ func TestSubAgentsCanGoNoDeeper(t *testing.T) {
 	require.Equal(t, "t1", f.who()[len(f.who())-1], "all of them go on")
 }
 
-// inTheBackground is a call of a sub-agent whose answer nobody waits for.
+// inTheBackground is a call of a sub-agent as a background task.
 func inTheBackground(id string) thread.PlannedCall {
 	p := asked(id)
 	p.Name, p.By, p.Task = "task", thread.ByTask, &thread.TaskPlan{Deadline: day}
@@ -333,8 +332,8 @@ func TestSubAgentInTheBackgroundIsCancelled(t *testing.T) {
 	require.Len(t, f.heardOf(), 1)
 }
 
-// TestMessagesWhileASubAgentWaits: they are answered while it waits for people, also after the
-// thread has moved. The turn goes on with its answer, or when it turns out to be gone.
+// TestMessagesWhileASubAgentWaits: they are answered while the sub-agent waits for people, even
+// after continue-as-new. The turn continues with its answer, or when the sub-agent is gone.
 func TestMessagesWhileASubAgentWaits(t *testing.T) {
 	waits := func(ctx context.Context, in thread.ModelStep) (thread.ModelReply, error) {
 		return script(asks("x1"))(ctx, in)

@@ -191,7 +191,7 @@ func TestProcessorOfARule(t *testing.T) {
 	require.Equal(t, "e1", w.models[0].TraceID)
 }
 
-// TestProcessorOfARuleWhileTheThreadMoves: the run that follows hears what it decides.
+// TestProcessorOfARuleWhileTheThreadMoves: the next run receives its decision.
 func TestProcessorOfARuleWhileTheThreadMoves(t *testing.T) {
 	set := &workflows.Workflows{
 		Hooks: setOf(t, nil, hook.Processor{Name: "sorter", EventType: "anything.else", Process: noProcess}),
@@ -229,7 +229,7 @@ func TestProcessorOfARuleWhileTheThreadMoves(t *testing.T) {
 	require.True(t, strings.HasSuffix(f.messages()[0], ": sorted"))
 }
 
-// TestRulesAreThoseOfTheMoment: a rule that is registered holds for the next event.
+// TestRulesAreThoseOfTheMoment: a registered rule applies to the next event.
 func TestRulesAreThoseOfTheMoment(t *testing.T) {
 	set := rulesOf(t)
 	w := worldOf(t, newFakes(t), &workflows.Workflows{Rules: set})
@@ -244,7 +244,7 @@ func TestRulesAreThoseOfTheMoment(t *testing.T) {
 	require.Equal(t, "e2", w.handled[0].EventID)
 }
 
-// TestLifecycleEvents: rules of the application's own handle them.
+// TestLifecycleEvents: the application's rules handle them.
 func TestLifecycleEvents(t *testing.T) {
 	w := ruledWorld(t, newFakes(t), rule.Rule{Name: "life", Events: []string{"session.*"}, Priority: 60, Function: handling})
 	w.then(func() { w.post("e1", "hello") })
@@ -255,7 +255,7 @@ func TestLifecycleEvents(t *testing.T) {
 	require.JSONEq(t, `{"sessionId":"t1","title":"Plans","agents":null}`, string(created[0].Payload))
 }
 
-// TestToolEvents: a rule of the application's own hears how tools have ended.
+// TestToolEvents: the application's rules handle the ends of tools.
 func TestToolEvents(t *testing.T) {
 	w := ruledWorld(t, newFakes(t), rule.Rule{Name: "tools", Events: []string{"tool.*"}, Priority: 60, Agent: &rule.Agent{Prompt: "Look."}})
 	w.model = func(ctx context.Context, in thread.ModelStep) (thread.ModelReply, error) {

@@ -27,11 +27,10 @@ import (
 	"github.com/threadmill/threadmill/workflows"
 )
 
-// patience is how long a test waits for what must happen.
+// patience is the longest wait of a test for an expected event.
 const patience = time.Minute
 
-// fakes stand in for the activities: they keep what they are given to store, and
-// answer as the test says.
+// fakes replace the activities: they keep stored records, and return the responses of the test.
 type fakes struct {
 	t  *testing.T
 	mu sync.Mutex
@@ -50,24 +49,23 @@ type fakes struct {
 	worked  []thread.TaskStep
 	ends    []thread.EndStep
 
-	// hook answers in place of a hook or processor that is a function; the default lets
-	// all pass.
+	// hook replaces a hook or processor that is a function; by default events pass.
 	hook func(in thread.HookStep, name string) said
-	// plan answers a planning; the default plans what is stored as plain calls.
+	// plan replaces the planning; by default stored calls run without approval.
 	plan func(thread.PlanStep) (thread.PlanReply, error)
-	// model answers a call of the model; the default repeats nothing and ends the run.
+	// model replaces the model; by default it ends the run.
 	model func(context.Context, thread.ModelStep) (thread.ModelReply, error)
-	// tool answers a run of a tool; the default succeeds.
+	// tool replaces a tool; by default it succeeds.
 	tool func(context.Context, thread.ToolStep) (thread.ToolReply, error)
-	// result is what inline hooks make of a tool's result; the default lets it pass.
+	// result is the decision of inline hooks on a tool's result; by default it passes.
 	result func(thread.ToolStep) *thread.Decision
-	// function answers in place of a rule's; the default has handled all.
+	// function replaces a rule's function; by default it succeeds.
 	function func(context.Context, thread.EventStep) error
-	// work answers a run of a background task; the default completes it.
+	// work replaces the run of a background task; by default it completes.
 	work func(context.Context, thread.TaskStep) (thread.TaskReply, error)
-	// end answers what ends a sub-agent's thread; the default has an answer.
+	// end replaces the end of a sub-agent's thread; by default there is an answer.
 	end func(thread.EndStep) (thread.EndReply, error)
-	// onWaiting is what agents do with messages while their calls wait.
+	// onWaiting is the agents' setting.
 	onWaiting event.OnWaiting
 
 	// noticed is closed with the first notice.
@@ -160,8 +158,8 @@ func (f *fakes) notify(_ context.Context, in thread.NotifyStep) error {
 	return nil
 }
 
-// cutOff is a model call that ends when it is told to. The test environment, unlike a
-// server, does not wait for it: what it returns is ignored.
+// cutOff is a model call that ends on a notice. The test environment, unlike a server, ignores its
+// result.
 func (f *fakes) cutOff() (thread.ModelReply, error) {
 	<-f.noticed
 	return thread.ModelReply{}, temporal.NewCanceledError()
@@ -179,7 +177,7 @@ func (f *fakes) awaitNotices(n int) (out []thread.NotifyStep) {
 	return out
 }
 
-// reply is a model's reply with these calls.
+// reply is a model's reply with tool calls.
 func reply(in thread.ModelStep, content string, calls ...thread.PlannedCall) thread.ModelReply {
 	agent := in.Agent
 	if agent == "" {
@@ -252,7 +250,7 @@ func newWorld(t *testing.T) *world { return worldWith(t, newFakes(t)) }
 
 func worldWith(t *testing.T, f *fakes) *world { return hookedWorld(t, f, nil) }
 
-// hookedWorld is a world in which there are hooks and processors.
+// hookedWorld is a world with hooks and processors.
 func hookedWorld(t *testing.T, f *fakes, set *hook.Set) *world {
 	t.Helper()
 	return worldOf(t, f, &workflows.Workflows{Hooks: set})
@@ -266,9 +264,10 @@ func worldOf(t *testing.T, f *fakes, all *workflows.Workflows) *world {
 	w.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: signals.WorkflowID("ns", "t1"), TaskQueue: "q"})
 	require.NoError(t, w.SetTypedSearchAttributesOnStart(temporal.NewSearchAttributes(searchattr.Open("ns", nil)...)))
 	w.SetTestTimeout(patience)
-	// Tasks and sub-agents are numbered from here.
+	// The numbers of tasks and sub-agents start from here.
 	w.SetStartTime(time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC))
-	// A workflow that is not scheduled for a second would be taken for one that hangs.
+	// On a busy machine, a workflow may not be scheduled for a second, which would count as a
+	// deadlock.
 	w.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: patience})
 	all.Register(w)
 	for name, fn := range map[string]any{
@@ -282,7 +281,7 @@ func worldOf(t *testing.T, f *fakes, all *workflows.Workflows) *world {
 	return w
 }
 
-// then does something a minute after what came before it, in the thread's time.
+// then runs do a minute after the previous action, in the thread's time.
 func (w *world) then(do func()) {
 	w.at += time.Minute
 	w.RegisterDelayedCallback(do, w.at)
@@ -298,7 +297,7 @@ func (w *world) decide(id string, d event.Decision, reason string) {
 	w.SignalWorkflow(signals.SignalDecide, signals.Decide{ToolCallID: id, Decision: d, Reason: reason, By: "ann"})
 }
 
-// run runs the thread until it is closed, after everything else.
+// run runs the thread until it is closed, after all other actions.
 func (w *world) run(in workflows.Input) {
 	w.t.Helper()
 	w.then(func() { w.control(signals.ControlClose) })
@@ -308,14 +307,14 @@ func (w *world) run(in workflows.Input) {
 	require.Equal(w.t, "closed", w.row.Status)
 }
 
-// leave runs the thread until it continues as new, and returns what it goes on with.
+// leave runs the thread until it continues as new, and returns the next input.
 func (w *world) leave(in workflows.Input) workflows.Input {
 	w.t.Helper()
 	w.ExecuteWorkflow(signals.ThreadWorkflow, in)
 	return w.continued()
 }
 
-// continued is what a workflow goes on with that has continued as new.
+// continued returns the input of a workflow that has continued as new.
 func (w *world) continued() workflows.Input {
 	w.t.Helper()
 	require.True(w.t, w.IsWorkflowCompleted())
@@ -344,14 +343,14 @@ func (w *world) approvals() (out signals.Approvals) {
 	return out
 }
 
-// update sends an update; the answer is filled in when it comes.
+// update sends an update; its result is filled in later.
 func (w *world) update(name string, arg any) *answer {
 	a := &answer{}
 	w.UpdateWorkflow(name, fmt.Sprintf("u%p", a), a, arg)
 	return a
 }
 
-// answer is what an update's caller gets.
+// answer is the result of an update.
 type answer struct {
 	accepted, done bool
 	rejected, err  error

@@ -20,7 +20,7 @@ import (
 	"github.com/threadmill/threadmill/workflows"
 )
 
-// handleEvent does what the activity does, with what the test says in place of a function.
+// handleEvent acts like the activity, with the test's function.
 func (f *fakes) handleEvent(ctx context.Context, in thread.EventStep) error {
 	f.flush(in.Flush)
 	f.mu.Lock()
@@ -38,7 +38,7 @@ func (f *fakes) handleEvent(ctx context.Context, in thread.EventStep) error {
 	return nil
 }
 
-// runTask does what the activity does, with what the test says in place of a tool.
+// runTask acts like the activity, with the test's tool.
 func (f *fakes) runTask(ctx context.Context, in thread.TaskStep) (thread.TaskReply, error) {
 	f.mu.Lock()
 	f.worked = append(f.worked, in)
@@ -49,8 +49,7 @@ func (f *fakes) runTask(ctx context.Context, in thread.TaskStep) (thread.TaskRep
 	return thread.TaskReply{Result: json.RawMessage(`"done"`)}, nil
 }
 
-// endDelegate does what the activity does, with what the test says in place of what the
-// sub-agent has said.
+// endDelegate acts like the activity, with the test's answer.
 func (f *fakes) endDelegate(_ context.Context, in thread.EndStep) (thread.EndReply, error) {
 	f.flush(in.Flush)
 	f.mu.Lock()
@@ -68,7 +67,7 @@ func (f *fakes) endDelegate(_ context.Context, in thread.EndStep) (thread.EndRep
 	return reply, err
 }
 
-// ruledWorld is a world in which there are rules.
+// ruledWorld is a world with rules.
 func ruledWorld(t *testing.T, f *fakes, rules ...rule.Rule) *world {
 	t.Helper()
 	return worldOf(t, f, &workflows.Workflows{Rules: rulesOf(t, rules...)})
@@ -81,7 +80,7 @@ func rulesOf(t *testing.T, rules ...rule.Rule) *rule.Set {
 	return set
 }
 
-// handling is a function of which the test says what it does.
+// handling is a placeholder for the test's function.
 func handling(context.Context, rule.Context, event.EnvEvent) error {
 	panic("the fake answers in its place")
 }
@@ -91,10 +90,10 @@ func happens(id, typ, payload string) event.EnvEvent {
 	return event.EnvEvent{ID: id, Type: typ, Timestamp: 1_700_000_000_000, Payload: json.RawMessage(payload)}
 }
 
-// publish sends an event as it is: it is what signal "post" takes.
+// publish sends an event as the input of signal "post".
 func (w *world) publish(e event.EnvEvent) { w.SignalWorkflow(signals.SignalPost, e) }
 
-// heardOf are the events that agents were woken for, in order.
+// heardOf are the events that agents handled, in order.
 func (f *fakes) heardOf() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -125,8 +124,8 @@ func (w *world) tasks() (out signals.Tasks) {
 	return out
 }
 
-// forward lets the workflows that a thread starts signal it, which the test environment
-// cannot do by itself.
+// forward delivers signals from child workflows to the thread, which the test environment does not
+// do.
 func (w *world) forward(names ...string) {
 	for _, name := range names {
 		w.OnSignalExternalWorkflow(mock.Anything, signals.WorkflowID("ns", "t1"), "", name, mock.Anything).
@@ -137,12 +136,12 @@ func (w *world) forward(names ...string) {
 	}
 }
 
-// inbox keeps the signals that a workflow sends to another.
+// inbox keeps the signals from a workflow to another.
 type inbox[T any] struct {
 	mu  sync.Mutex
 	got []T
 
-	// err is what becomes of them.
+	// err is the result of the signals.
 	err error
 }
 
@@ -152,7 +151,7 @@ func (b *inbox[T]) all() []T {
 	return slices.Clone(b.got)
 }
 
-// box lets a workflow signal another one, which is not there.
+// box accepts the signals to a workflow that does not exist.
 func box[T any](w *world, workflowID, name string, err error) *inbox[T] {
 	b := &inbox[T]{err: err}
 	w.OnSignalExternalWorkflow(mock.Anything, workflowID, "", name, mock.Anything).
@@ -173,10 +172,10 @@ func box[T any](w *world, workflowID, name string, err error) *inbox[T] {
 	return b
 }
 
-// alone makes the workflow of the world another than a thread.
+// alone gives the workflow of the world another id than a thread's.
 func (w *world) alone(workflowID string) {
 	w.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: workflowID, TaskQueue: "q"})
 }
 
-// failing is an error of an activity that is run again.
+// failing is a retryable error of an activity.
 func failing(why string) error { return temporal.NewApplicationError(why, thread.ErrTypeRule) }

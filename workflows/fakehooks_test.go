@@ -15,21 +15,20 @@ import (
 	"github.com/threadmill/threadmill/internal/thread"
 )
 
-// said is what a hook or processor that is a function makes of an event. The zero value
-// lets it pass.
+// said is the decision of a hook or processor on an event. The zero value lets it pass.
 type said struct {
 	event     event.Event
 	responses []hook.Response
 	produced  []hook.Produced
 	failed    string
 
-	// err is that of the activity itself.
+	// err is the activity's own error.
 	err error
 }
 
 func answers(content string) said { return said{responses: []hook.Response{{Content: content}}} }
 
-// runHooks does what the activity does, with what the test says in place of functions.
+// runHooks acts like the activity, with the test's functions.
 func (f *fakes) runHooks(_ context.Context, in thread.HookStep) (thread.HookReply, error) {
 	f.flush(in.Flush)
 	f.mu.Lock()
@@ -70,7 +69,7 @@ func (f *fakes) runHooks(_ context.Context, in thread.HookStep) (thread.HookRepl
 	return out, nil
 }
 
-// eventOf reads an event from what was stored.
+// eventOf reads an event from the stored records.
 func (f *fakes) eventOf(in thread.HookStep) json.RawMessage {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -126,7 +125,7 @@ func (f *fakes) heard() []string {
 	return out
 }
 
-// names are the hooks of each batch that was asked.
+// names are the hooks of each batch.
 func (f *fakes) names() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -144,7 +143,7 @@ func setOf(t *testing.T, hooks []hook.Hook, processors ...hook.Processor) *hook.
 	return set
 }
 
-// function is a hook of which the test says what it does.
+// function is a hook with a function of the test.
 func function(name string, types ...string) hook.Hook {
 	h := hook.OnEvent(name, func(context.Context, event.Event, hook.Respond) (event.Event, error) {
 		panic("the fake answers in its place")
@@ -153,7 +152,7 @@ func function(name string, types ...string) hook.Hook {
 	return h
 }
 
-// persons are hook workflows that wait for a person's word.
+// persons are hook workflows that wait for a person.
 type persons struct {
 	requests  []hook.Request
 	cancelled int
@@ -164,7 +163,7 @@ const (
 	signalSays = "says"
 )
 
-// ask is the workflow: it returns the verdict that it is sent.
+// ask is the workflow: it returns the verdict that it receives.
 func (p *persons) ask(ctx workflow.Context, r hook.Request) (hook.Verdict, error) {
 	p.requests = append(p.requests, r)
 	var v hook.Verdict

@@ -17,12 +17,12 @@ import (
 
 const day = 24 * time.Hour
 
-// holding is a rule that holds events back.
+// holding is a rule that holds back events.
 func holding(debounce, throttle time.Duration) rule.Rule {
 	return rule.Rule{Name: "files", Events: []string{"file.*"}, Priority: 20, Debounce: debounce, Throttle: throttle, Agent: &rule.Agent{}}
 }
 
-// timed notes when agents are woken: "day.hour event +held".
+// timed records when agents handle events: "day.hour event +held".
 func (w *world) timed() *[]string {
 	began, noted := w.Now(), &[]string{}
 	w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
@@ -43,7 +43,7 @@ func (w *world) publishAt(after time.Duration, id string) {
 func TestDebounceForDays(t *testing.T) {
 	w := ruledWorld(t, newFakes(t), holding(day, 0))
 	woken := w.timed()
-	// Twice a day for two weeks, and then some more.
+	// Twice a day for two weeks and more.
 	for i := range 28 {
 		w.publishAt(time.Duration(i)*day/2+time.Minute, fmt.Sprintf("e%d", i))
 	}
@@ -75,7 +75,7 @@ func TestThrottleForDays(t *testing.T) {
 	require.Equal(t, []string{"0.00 e0 +0", "1.00 e1 +0", "2.00 e3 +1", "3.00 e5 +1"}, *woken, "S3-61")
 }
 
-// TestHeldEventsAcrossContinueAsNew: time goes on while the thread moves.
+// TestHeldEventsAcrossContinueAsNew: timers continue in the next run.
 func TestHeldEventsAcrossContinueAsNew(t *testing.T) {
 	f := newFakes(t)
 	w := ruledWorld(t, f, holding(day, 0))
@@ -107,7 +107,8 @@ func TestHeldEventsAcrossContinueAsNew(t *testing.T) {
 	require.Equal(t, []string{"e1", "e2"}, f.idsOf(event.TypeEnv))
 }
 
-// TestHeldEventIsDueWhileTheThreadMoves: what was due in between comes at once.
+// TestHeldEventIsDueWhileTheThreadMoves: an event that became due in between is handled
+// immediately.
 func TestHeldEventIsDueWhileTheThreadMoves(t *testing.T) {
 	f := newFakes(t)
 	w := ruledWorld(t, f, holding(time.Hour, 0))
@@ -121,7 +122,8 @@ func TestHeldEventIsDueWhileTheThreadMoves(t *testing.T) {
 	w.run(next)
 }
 
-// TestWaitForAHeldEvent: who waits is told that it is held back, and can wait for the rest.
+// TestWaitForAHeldEvent: a waiting caller learns that the event is held back, and can wait for the
+// rest.
 func TestWaitForAHeldEvent(t *testing.T) {
 	w := ruledWorld(t, newFakes(t), holding(time.Hour, 0))
 	p := signals.EnvPost(happens("e1", "file.changed", `1`))
@@ -138,7 +140,7 @@ func TestWaitForAHeldEvent(t *testing.T) {
 	require.Equal(t, []string{"e1"}, w.heardOf(), "S3-10")
 }
 
-// TestEventDueWhileATurnWaits: people are waited for, events are not.
+// TestEventDueWhileATurnWaits: the event is handled while the turn waits for people.
 func TestEventDueWhileATurnWaits(t *testing.T) {
 	w := ruledWorld(t, newFakes(t), holding(time.Hour, 0))
 	w.model = func(ctx context.Context, in thread.ModelStep) (thread.ModelReply, error) {

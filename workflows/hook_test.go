@@ -21,7 +21,7 @@ import (
 	"github.com/threadmill/threadmill/workflows"
 )
 
-// hookRun is the hook workflow of one message, by itself.
+// hookRun is the hook workflow of one message, without a thread.
 type hookRun struct {
 	*world
 	set *hook.Set
@@ -83,7 +83,7 @@ func TestHooksAreAskedInOrder(t *testing.T) {
 	}, d.Hooks)
 }
 
-// says lets a person answer a hook workflow.
+// says sends a person's verdict to a hook workflow.
 func (w *world) says(name string, v hook.Verdict) { w.saysOn("e1", name, v) }
 
 func (w *world) saysOn(key, name string, v hook.Verdict) {
@@ -225,8 +225,8 @@ func TestProcessors(t *testing.T) {
 	}
 }
 
-// TestOpenFailureKeepsWhatWasChanged: a failure that lets an event pass lets it pass as the
-// hooks before have left it.
+// TestOpenFailureKeepsWhatWasChanged: if a failed hook lets an event pass, the changes of earlier
+// hooks remain.
 func TestOpenFailureKeepsWhatWasChanged(t *testing.T) {
 	broken := function("broken")
 	broken.MaxAttempts, broken.OnFailure = 1, hook.FailOpen
@@ -245,8 +245,8 @@ func TestOpenFailureKeepsWhatWasChanged(t *testing.T) {
 	require.Equal(t, "[gone]", asMessage(t, d.Event))
 }
 
-// TestProcessorOfAnotherType: what a hook has made another type of event of is none of a
-// processor's business, also when that stands in place of the default.
+// TestProcessorOfAnotherType: when hooks change the type of an event, the processors of its old
+// type do not run, even if they replace the default.
 func TestProcessorOfAnotherType(t *testing.T) {
 	p := hook.Processor{Name: "p", EventType: event.TypeMessage, Process: noProcess, ReplaceDefault: true}
 	w := hookedWorld(t, newFakes(t), setOf(t, []hook.Hook{function("h", event.TypeMessage)}, p))
@@ -261,7 +261,7 @@ func TestProcessorOfAnotherType(t *testing.T) {
 	require.Len(t, w.tools, 1)
 }
 
-// TestFunctionsThatTakeLong: an activity has the time for all that it asks.
+// TestFunctionsThatTakeLong: an activity has enough time for all of its functions.
 func TestFunctionsThatTakeLong(t *testing.T) {
 	hooks := []hook.Hook{function("a"), function("b"), function("c"), function("d")}
 	for i := range hooks {
@@ -333,8 +333,8 @@ func TestHookWorkflowThatTakesTooLong(t *testing.T) {
 	p := personHook("p")
 	p.Timeout = time.Hour
 	h := newHearing(t, setOf(t, []hook.Hook{p}))
-	// The test environment notes the limit of a workflow beside its start, and meanwhile would go
-	// on to whatever is due next: here nothing is.
+	// The test environment records the limit of a workflow beside its start, and would meanwhile
+	// skip to the next timer: here there is none.
 	h.SetWorkflowRunTimeout(0)
 	(&persons{}).register(h.world)
 	d := h.decide()
@@ -350,7 +350,7 @@ func TestHookWorkflowWaitsForDays(t *testing.T) {
 	require.Equal(t, event.OutcomeResponded, h.decide().Outcome, "it has no limit unless it says so")
 }
 
-// TestModelCallHasNoRecord: what is not stored yet is handed over, and nothing is read.
+// TestModelCallHasNoRecord: an event that is not stored yet is passed in the input.
 func TestModelCallHasNoRecord(t *testing.T) {
 	call := event.LLMCallEvent{ThreadID: "t1", AgentName: "alice", Step: 1}
 	for name, flush := range map[string]thread.Flush{"nothing to store": {}, "a row to store": {Row: &thread.Row{Status: "open"}}} {
@@ -369,7 +369,7 @@ func TestModelCallHasNoRecord(t *testing.T) {
 	}
 }
 
-// TestHookWorkflowFails: an error that no attempt can mend ends the hook workflow.
+// TestHookWorkflowFails: a non-retryable error ends the hook workflow.
 func TestHookWorkflowFails(t *testing.T) {
 	h := newHearing(t, setOf(t, []hook.Hook{function("a")}))
 	h.hook = func(thread.HookStep, string) said {
@@ -389,7 +389,7 @@ func TestHookWorkflowIsCancelled(t *testing.T) {
 	require.Equal(t, []string{"e1: "}, h.names(), "nobody else is asked")
 }
 
-// TestHookWorkflowReports tells a thread that has moved what was decided.
+// TestHookWorkflowReports: it sends its decision to a thread that has continued as new.
 func TestHookWorkflowReports(t *testing.T) {
 	h := newHearing(t, setOf(t, []hook.Hook{personHook("p")}))
 	(&persons{}).register(h.world)
@@ -405,7 +405,7 @@ func TestHookWorkflowReports(t *testing.T) {
 	require.Equal(t, []thread.HookDecided{{EventID: "e1", Decision: d}}, reported, "S0-24 once")
 }
 
-// noProcess stands for a function in whose place the fake answers.
+// noProcess is a placeholder for a function that the fake replaces.
 func noProcess(context.Context, event.Event, hook.Deps) ([]hook.Produced, error) {
 	panic("the fake answers in its place")
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/threadmill/threadmill/workflows"
 )
 
-// byContent is an inline hook for what people say, which says what is to be done.
+// byContent is an inline hook that follows instructions in people's messages.
 func byContent(name string) hook.Hook {
 	h := hook.Inline(name, func(c hook.Context, e event.Event, respond hook.Respond) (event.Event, error) {
 		m := e.(event.MessageEvent)
@@ -78,7 +78,7 @@ func TestInlineHooksOneAfterTheOther(t *testing.T) {
 	require.Equal(t, "hook second failed: it broke", decisions[1].Error, "S2-35 the failure of the first is recorded, and does no more")
 }
 
-// TestInlineBesideOthers: beside others, an inline hook runs in the hook workflow.
+// TestInlineBesideOthers: together with others, an inline hook runs in the hook workflow.
 func TestInlineBesideOthers(t *testing.T) {
 	w := hookedWorld(t, newFakes(t), setOf(t, []hook.Hook{byContent("guard"), function("other", event.TypeMessage)}))
 	w.then(func() { w.post("e1", "respond") })
@@ -86,8 +86,8 @@ func TestInlineBesideOthers(t *testing.T) {
 	require.Equal(t, []string{"e1: guard, other", "e1.0.1: other"}, w.names(), "S2-33")
 }
 
-// TestInlineHooksOfSteps: the steps that make replies and results ask inline hooks about
-// them, and the thread goes by what they say.
+// TestInlineHooksOfSteps: the activities that create replies and results run inline hooks, and the
+// thread applies their decisions.
 func TestInlineHooksOfSteps(t *testing.T) {
 	guard := hook.Inline("guard", func(hook.Context, event.Event, hook.Respond) (event.Event, error) { return nil, nil })
 	guard.Filter.CreatedBy = []event.CreatedBy{event.CreatedByAgent, event.CreatedByTool}

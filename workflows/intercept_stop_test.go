@@ -30,7 +30,7 @@ func asMessage(t *testing.T, raw json.RawMessage) string {
 	return e.(event.MessageEvent).Message.Content
 }
 
-// asking is a thread whose hook asks a person about what people say.
+// asking is a thread with a hook that asks a person about messages.
 func asking(t *testing.T) (*world, *persons) {
 	t.Helper()
 	return askingWith(t, newFakes(t))
@@ -84,7 +84,7 @@ func TestCancelledWhileHooksDecide(t *testing.T) {
 	require.Equal(t, []string{"e1: hello"}, w.messages())
 }
 
-// TestInterruptedWhileHooksDecideOnCalls: also those calls have results.
+// TestInterruptedWhileHooksDecideOnCalls: those calls get results too.
 func TestInterruptedWhileHooksDecideOnCalls(t *testing.T) {
 	w := hookedWorld(t, newFakes(t), setOf(t, []hook.Hook{personHook("person", event.TypeToolCall)}))
 	people := (&persons{}).register(w)
@@ -128,11 +128,10 @@ func TestSteeringMessageGoesBackWhenTheTurnIsInterrupted(t *testing.T) {
 	require.Equal(t, []string{"e1: passed", "e2: passed"}, w.heard())
 }
 
-// moved lets a thread move to a new run while a person is being asked about e1. It
-// returns what the thread goes on with.
+// moved lets a thread continue as new while a person is asked about e1. It returns the next input.
 func moved(t *testing.T, w *world) workflows.Input {
 	t.Helper()
-	// The hook workflow outlives this run; here there is no other.
+	// The hook workflow outlives this run; the test has no next run.
 	w.SetDetachedChildWait(false)
 	var turn *answer
 	w.then(func() { turn = w.update(signals.UpdateTurn, says("e1", "hello")); w.post("e2", "waits") })
@@ -144,7 +143,7 @@ func moved(t *testing.T, w *world) workflows.Input {
 	return next
 }
 
-// report is what a hook workflow tells a thread that has moved.
+// report is a hook workflow's report to a thread that has continued as new.
 func report(content string) thread.HookDecided {
 	return thread.HookDecided{EventID: "e1", Decision: thread.Decision{
 		Outcome: event.OutcomeResponded, By: "person", Responses: []hook.Response{{Content: content, SenderType: event.CreatedBySystem}},
@@ -154,7 +153,7 @@ func report(content string) thread.HookDecided {
 
 const hookID = "hook/ns/t1/e1"
 
-// onReport says what becomes of the question for a report.
+// onReport sets the result of requests for a report.
 func (w *world) onReport(err error) *atomic.Int32 {
 	asked := &atomic.Int32{}
 	w.OnSignalExternalWorkflow(mock.Anything, hookID, "", signals.SignalReport, mock.Anything).
@@ -162,8 +161,7 @@ func (w *world) onReport(err error) *atomic.Int32 {
 	return asked
 }
 
-// TestForeignReport: a report that nobody has asked for changes nothing, and leaves an
-// audit record.
+// TestForeignReport: an unrequested report changes nothing, and leaves an audit record.
 func TestForeignReport(t *testing.T) {
 	w, _ := asking(t)
 	w.then(func() { w.post("e1", "hello") })
@@ -206,7 +204,7 @@ func TestThreadMovesWhileHooksDecide(t *testing.T) {
 	require.Len(t, f.models, 1)
 }
 
-// TestDecisionComesWhileTheThreadMoves: it is not lost on the way.
+// TestDecisionComesWhileTheThreadMoves: the decision is not lost.
 func TestDecisionComesWhileTheThreadMoves(t *testing.T) {
 	f := newFakes(t)
 	w, _ := askingWith(t, f)
@@ -241,8 +239,8 @@ func TestHookWorkflowIsGoneWhenTheThreadHasMoved(t *testing.T) {
 	require.Equal(t, []string{"e1: failed", "e2: passed"}, f.heard())
 }
 
-// TestInterruptEndsTheWholeTurn: whoever interrupts a turn, by its event, without a name or by
-// another message, ends what was made of its event as well.
+// TestInterruptEndsTheWholeTurn: an interrupt of a turn, by its event, without a name or by another
+// message, also ends the events derived from its event.
 func TestInterruptEndsTheWholeTurn(t *testing.T) {
 	for name, stop := range map[string]func(w *world){
 		"by its event": func(w *world) {
@@ -294,8 +292,7 @@ func TestInterruptEndsTheWholeTurn(t *testing.T) {
 	}
 }
 
-// TestLostHooks: only hooks that were asked are missed, also when others have come and gone
-// meanwhile.
+// TestLostHooks: only the hooks that ran can be lost, even if the registered hooks have changed.
 func TestLostHooks(t *testing.T) {
 	guard := function("guard", event.TypeMessage)
 	guard.OnFailure = hook.FailClosed
@@ -330,8 +327,8 @@ func TestLostHooks(t *testing.T) {
 	}
 }
 
-// TestHookWorkflowGoesLater: one that is terminated after the thread has moved is missed,
-// too.
+// TestHookWorkflowGoesLater: a hook workflow that is terminated after continue-as-new counts as
+// lost.
 func TestHookWorkflowGoesLater(t *testing.T) {
 	f := newFakes(t)
 	w, _ := askingWith(t, f)
@@ -389,7 +386,7 @@ func TestInterruptWhenTheThreadHasMoved(t *testing.T) {
 	}
 }
 
-// TestThreadMovesTwiceWhileHooksDecide: it asks for the report in each run.
+// TestThreadMovesTwiceWhileHooksDecide: each run requests the report.
 func TestThreadMovesTwiceWhileHooksDecide(t *testing.T) {
 	f := newFakes(t)
 	w, _ := askingWith(t, f)

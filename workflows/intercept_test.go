@@ -86,7 +86,7 @@ func TestClosedHookFailsTheEvent(t *testing.T) {
 	require.Len(t, w.models, 1)
 }
 
-// TestHookWorkflowIsLost: an error of the hook workflow itself fails what is closed.
+// TestHookWorkflowIsLost: an error of the hook workflow itself fails closed hooks.
 func TestHookWorkflowIsLost(t *testing.T) {
 	for mode, models := range map[hook.FailureMode]int{hook.FailClosed: 0, hook.FailOpen: 1} {
 		guard := function("guard", event.TypeMessage)
@@ -150,7 +150,7 @@ func TestToolCallIsDenied(t *testing.T) {
 	require.Len(t, stored[event.Final](w.fakes, event.TypeFinal), 1, "S1-23")
 }
 
-// TestApprovalAfterHooks: people are asked about what hooks have left.
+// TestApprovalAfterHooks: people are asked about the calls as hooks have changed them.
 func TestApprovalAfterHooks(t *testing.T) {
 	w := hookedWorld(t, newFakes(t), setOf(t, []hook.Hook{function("guard", event.TypeToolCall)}))
 	w.model = script(asks("c1"))
@@ -186,7 +186,7 @@ func TestPlanningFails(t *testing.T) {
 	require.Contains(t, w.messages(), "c1.result: Error: no such agent", "S4-71")
 }
 
-// TestResultsPassHooks: each result is an event; the agent goes on after the last.
+// TestResultsPassHooks: each result is an event; the agent continues after the last.
 func TestResultsPassHooks(t *testing.T) {
 	guard := function("guard", event.TypeMessage)
 	guard.Filter.CreatedBy = []event.CreatedBy{event.CreatedByTool}
@@ -217,8 +217,7 @@ func TestResultsPassHooks(t *testing.T) {
 	require.Len(t, atSecondCall, 2, "S0-35 the model sees them as hooks have left them")
 }
 
-// TestLargeResults: what hooks put in the place of many results is more than one step
-// takes, and is stored before.
+// TestLargeResults: replaced results that exceed the input of one step are stored before it.
 func TestLargeResults(t *testing.T) {
 	guard := function("guard", event.TypeMessage)
 	guard.Filter.CreatedBy = []event.CreatedBy{event.CreatedByTool}
@@ -265,7 +264,7 @@ func TestModelCallIsTuned(t *testing.T) {
 	require.Equal(t, []string{"e1.0.1.llm: replaced", "e1.0.2.llm: responded"}, w.heard())
 }
 
-// TestMessageBecomesCalls: a hook that knows what to do spares the model.
+// TestMessageBecomesCalls: a hook that creates tool calls replaces the model.
 func TestMessageBecomesCalls(t *testing.T) {
 	guard := function("route", event.TypeMessage)
 	guard.Filter.CreatedBy = []event.CreatedBy{event.CreatedByUser}
@@ -281,7 +280,7 @@ func TestMessageBecomesCalls(t *testing.T) {
 	require.Equal(t, "e1.0.1", w.models[0].MessageID)
 }
 
-// TestOneTurnAtATimeWhileHooksDecide: posts wait, whatever a hook waits for.
+// TestOneTurnAtATimeWhileHooksDecide: posts wait while a hook decides.
 func TestOneTurnAtATimeWhileHooksDecide(t *testing.T) {
 	w := hookedWorld(t, newFakes(t), setOf(t, []hook.Hook{personHook("person", event.TypeMessage)}))
 	people := (&persons{}).register(w)
@@ -306,8 +305,8 @@ func TestOneTurnAtATimeWhileHooksDecide(t *testing.T) {
 	require.Equal(t, []string{"e1: hello", "e1.0.1: ok", "e2: waits", "e2.0.1: ok"}, w.messages(), "S0-T6")
 }
 
-// TestSteerWhileHooksDecide: who asks for the turn of a message that is about to join
-// another one is not sent away.
+// TestSteerWhileHooksDecide: a caller can wait for the turn of a message that is about to join
+// another one.
 func TestSteerWhileHooksDecide(t *testing.T) {
 	w := hookedWorld(t, newFakes(t), setOf(t, []hook.Hook{personHook("person", event.TypeMessage)}))
 	people := (&persons{}).register(w)

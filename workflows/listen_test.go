@@ -156,8 +156,8 @@ func TestUpdateDecide(t *testing.T) {
 	require.Equal(t, []string{"c1"}, w.tools, "S4-94")
 }
 
-// TestDecisionByMessageAgain: who waits for the turn of a message that decides is told that it
-// is done, also if somebody has decided the same before.
+// TestDecisionByMessageAgain: a caller that waits for the turn of a deciding message learns that it
+// is completed, even if the same decision was made before.
 func TestDecisionByMessageAgain(t *testing.T) {
 	w := newWorld(t)
 	w.model = script(asks("c1"))

@@ -13,7 +13,7 @@ import (
 	"github.com/threadmill/threadmill/workflows"
 )
 
-// outage has the model fail until the world's clock has come to an end, once a minute.
+// outage makes the model fail until the given time in the world's clock, once a minute.
 func outage(w *world, lasts time.Duration) {
 	begun := w.Now()
 	w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
@@ -28,7 +28,7 @@ func outage(w *world, lasts time.Duration) {
 	}
 }
 
-// TestLongOutage: a turn survives an outage of hours, which people see while it lasts.
+// TestLongOutage: a turn survives an outage of hours, and viewers see the outage.
 func TestLongOutage(t *testing.T) {
 	w := newWorld(t)
 	outage(w, 3*time.Hour)
@@ -52,7 +52,7 @@ func TestLongOutage(t *testing.T) {
 	require.Equal(t, []string{"e1: hello", "e1.0.1: back", "e2: anybody?", "e2.0.1: back"}, w.messages())
 }
 
-// TestOutageIsInterrupted: whoever waits for a model can stop waiting, at once.
+// TestOutageIsInterrupted: an interrupt ends the wait for a model immediately.
 func TestOutageIsInterrupted(t *testing.T) {
 	for _, action := range []signals.ControlAction{signals.ControlInterrupt, signals.ControlClose} {
 		t.Run(string(action), func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestOutageIsInterrupted(t *testing.T) {
 	}
 }
 
-// TestOutageIsSteered: a message that joins the turn has the model called at once.
+// TestOutageIsSteered: when a message joins the turn, the model is called immediately.
 func TestOutageIsSteered(t *testing.T) {
 	w := newWorld(t)
 	begun := w.Now()

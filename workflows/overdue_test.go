@@ -16,7 +16,7 @@ import (
 	"github.com/threadmill/threadmill/workflows"
 )
 
-// TestDecidedWhileAnotherCallWaits: the decision is stored at once, and so is the result.
+// TestDecidedWhileAnotherCallWaits: the decision and the result are stored immediately.
 func TestDecidedWhileAnotherCallWaits(t *testing.T) {
 	decided := func(d event.Decision) signals.Decide {
 		return signals.Decide{ToolCallID: "c1", Decision: d, By: "ann"}
@@ -79,8 +79,8 @@ func TestDecidedWhileAnotherCallWaits(t *testing.T) {
 	}
 }
 
-// TestDecidedWhileAnotherCallRuns: also when the thread is about to move to a new run, which it
-// does once that call has ended.
+// TestDecidedWhileAnotherCallRuns: even if the thread is about to continue as new, which it does
+// once that call has ended.
 func TestDecidedWhileAnotherCallRuns(t *testing.T) {
 	for _, leaving := range []bool{false, true} {
 		t.Run(fmt.Sprintf("leaving %t", leaving), func(t *testing.T) {
@@ -112,7 +112,7 @@ func TestDecidedWhileAnotherCallRuns(t *testing.T) {
 	}
 }
 
-// TestStoredWhileAModelSpeaks: what happens meanwhile.
+// TestStoredWhileAModelSpeaks: records of other events are stored during the model call.
 func TestStoredWhileAModelSpeaks(t *testing.T) {
 	w := newWorld(t)
 	w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {

@@ -15,7 +15,7 @@ import (
 	"github.com/threadmill/threadmill/workflows"
 )
 
-// askingFor lets the turns of these events ask for a call of that id first.
+// askingFor makes the turns of these events begin with a call of that id.
 func askingFor(calls map[string]string) func(context.Context, thread.ModelStep) (thread.ModelReply, error) {
 	return func(ctx context.Context, in thread.ModelStep) (thread.ModelReply, error) {
 		if id := calls[in.EventID]; id != "" {
@@ -25,7 +25,7 @@ func askingFor(calls map[string]string) func(context.Context, thread.ModelStep) 
 	}
 }
 
-// modelled are the replies that models were asked for, in order.
+// modelled are the ids of the replies that models generated, in order.
 func (f *fakes) modelled() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -36,7 +36,7 @@ func (f *fakes) modelled() []string {
 	return out
 }
 
-// TestEventsWhileATurnWaits: they are handled; a message that is held back waits its turn.
+// TestEventsWhileATurnWaits: they are handled; a message with hold waits.
 func TestEventsWhileATurnWaits(t *testing.T) {
 	w := newWorld(t)
 	w.model = askingFor(map[string]string{"m1": "c1", "v1": "c2"})
@@ -66,7 +66,7 @@ func TestEventsWhileATurnWaits(t *testing.T) {
 	require.Equal(t, []string{"c1"}, w.tools)
 }
 
-// TestParkedTurnsMove: they go on in the next run of the workflow.
+// TestParkedTurnsMove: they continue in the next run of the workflow.
 func TestParkedTurnsMove(t *testing.T) {
 	f := newFakes(t)
 	f.model = askingFor(map[string]string{"m1": "c1", "v1": "c2"})
@@ -84,7 +84,7 @@ func TestParkedTurnsMove(t *testing.T) {
 	require.Equal(t, []string{"m1.0.1", "v1.0.1", "m1.0.2", "v1.0.2"}, f.modelled())
 }
 
-// TestCloseWithParkedTurns: each of their calls has a result.
+// TestCloseWithParkedTurns: each of their calls gets a result.
 func TestCloseWithParkedTurns(t *testing.T) {
 	w := newWorld(t)
 	w.model = askingFor(map[string]string{"m1": "c1", "v1": "c2", "v2": "c3"})
@@ -97,7 +97,7 @@ func TestCloseWithParkedTurns(t *testing.T) {
 	}
 }
 
-// attributes are the values that search attributes were set to, in order.
+// attributes are the search attributes that were set, in order.
 func (w *world) attributes() *[]temporal.SearchAttributes {
 	set := &[]temporal.SearchAttributes{}
 	w.OnUpsertTypedSearchAttributes(mock.Anything).Run(func(args mock.Arguments) {
@@ -106,8 +106,8 @@ func (w *world) attributes() *[]temporal.SearchAttributes {
 	return set
 }
 
-// TestWaitingThreadsAreFound: the search attribute says so as long as a thread waits for
-// approval, whatever else it does.
+// TestWaitingThreadsAreFound: the search attribute is set as long as a thread waits for approval,
+// whatever else it does.
 func TestWaitingThreadsAreFound(t *testing.T) {
 	status := temporal.NewSearchAttributeKeyKeyword(signals.AttributeStatus)
 	w := newWorld(t)
@@ -137,7 +137,7 @@ func TestWaitingThreadsAreFound(t *testing.T) {
 	require.Equal(t, []string{"waiting_approval", "open", "waiting_approval", "open", "waiting_approval", "closed"}, said())
 }
 
-// TestUnlistedRequests: they leave the search attribute as it is.
+// TestUnlistedRequests: they do not change the search attribute.
 func TestUnlistedRequests(t *testing.T) {
 	w := newWorld(t)
 	set := w.attributes()
@@ -147,7 +147,7 @@ func TestUnlistedRequests(t *testing.T) {
 	require.Len(t, *set, 1, "it is closed in the end")
 }
 
-// TestInterruptAParkedTurn: the one that is meant ends, and the other one waits on.
+// TestInterruptAParkedTurn: the named turn ends, and the other one waits on.
 func TestInterruptAParkedTurn(t *testing.T) {
 	w := newWorld(t)
 	w.model = askingFor(map[string]string{"m1": "c1", "v1": "c2"})
@@ -165,8 +165,8 @@ func TestInterruptAParkedTurn(t *testing.T) {
 	require.Equal(t, []string{"c2"}, w.tools)
 }
 
-// TestMessagesWhileATurnWaits: they are answered, whoever waits for an answer, also after the
-// thread has moved; or they cancel the call and join its turn.
+// TestMessagesWhileATurnWaits: they are answered, whatever the turn waits for, even after
+// continue-as-new; or they cancel the call and join its turn.
 func TestMessagesWhileATurnWaits(t *testing.T) {
 	f := newFakes(t)
 	f.model = askingFor(map[string]string{"m1": "c1"})
@@ -200,7 +200,7 @@ func TestMessagesWhileATurnWaits(t *testing.T) {
 	require.Equal(t, []string{"c1"}, f.tools)
 }
 
-// TestMessageCancelsWhatWaits: the current turn, and one that was put aside.
+// TestMessageCancelsWhatWaits: calls of the current turn, and of a turn that was set aside.
 func TestMessageCancelsWhatWaits(t *testing.T) {
 	for _, parked := range []bool{false, true} {
 		w := newWorld(t)

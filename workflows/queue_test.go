@@ -65,8 +65,7 @@ func TestInterruptOfOneEvent(t *testing.T) {
 	require.NotContains(t, strings.Join(w.messages(), "\n"), "e2.0.1")
 }
 
-// TestInterruptWithTheLastReply: what a model has said to the end stands, though an
-// interrupt came with it.
+// TestInterruptWithTheLastReply: a complete reply stands, even if an interrupt arrived with it.
 func TestInterruptWithTheLastReply(t *testing.T) {
 	w := newWorld(t)
 	w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {

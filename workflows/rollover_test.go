@@ -14,8 +14,8 @@ import (
 	"github.com/threadmill/threadmill/workflows"
 )
 
-// suggestWith lets one workflow task bring both a signal and the server's suggestion
-// to continue as new.
+// suggestWith makes one workflow task deliver both a signal and the server's suggestion to continue
+// as new.
 func (w *world) suggestWith(signal string, input any) {
 	w.SignalWorkflowSkippingWorkflowTask(signal, input)
 	w.RegisterDelayedCallback(func() { w.SetContinueAsNewSuggested(true) }, time.Millisecond)
@@ -42,7 +42,7 @@ func TestContinueAsNewWhileApprovalWaits(t *testing.T) {
 	})
 	w.then(func() {
 		require.Equal(t, []string{"c1"}, f.tools)
-		// What comes with the workflow task that moves the thread is not lost.
+		// The signal in the workflow task that continues as new is not lost.
 		w.suggestWith(signals.SignalPost, says("e3", "first"))
 	})
 	next := w.leave(workflows.Input{Start: signals.Start{Agents: []string{"alice"}, Title: "A title"}})
@@ -82,11 +82,12 @@ func TestContinueAsNewWaitsForTheRunningStep(t *testing.T) {
 	asked := make(chan struct{})
 	f.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
 		if in.EventID == "e1" && in.Step == 1 {
-			// Not from here: the thread may be looking at it.
+			// Not here: the thread may be reading it.
 			w.RegisterDelayedCallback(func() { w.SetContinueAsNewSuggested(true) }, 0)
 			w.post("e2", "later")
 			w.RegisterDelayedCallback(func() {
-				// Still here, since a step runs: who asks now must not be sent away, to ask again at once.
+				// The run continues while a step runs: callers must not be sent to the next run,
+				// only to call again immediately.
 				require.False(t, turn.done)
 				close(asked)
 			}, time.Millisecond)
@@ -105,7 +106,7 @@ func TestContinueAsNewWaitsForTheRunningStep(t *testing.T) {
 	require.Equal(t, []string{"e1: go", "e1.0.1: ", "c1.result: ran", "e1.0.2: done", "e2: later", "e2.0.1: done"}, f.messages())
 }
 
-// TestContinueAsNewStoresWhatWaits: the next run takes only so much.
+// TestContinueAsNewStoresWhatWaits: the input of the next run is limited.
 func TestContinueAsNewStoresWhatWaits(t *testing.T) {
 	f := newFakes(t)
 	f.model = script(asks("c1"))
@@ -130,7 +131,7 @@ func TestInterruptAcrossContinueAsNew(t *testing.T) {
 	w.then(func() {
 		w.suggestWith(signals.SignalControl, signals.Control{Action: signals.ControlInterrupt, By: "ann"})
 	})
-	// It is not forgotten, in whichever of the two runs the turn ends.
+	// The turn is reported, in whichever of the two runs it ends.
 	next := w.leave(workflows.Input{})
 	worldWith(t, f).run(next)
 	require.Equal(t, "c1.result: Tool execution was interrupted before it began: the tool did not run.", f.messages()[2])
@@ -141,7 +142,7 @@ func TestCancelledWithSeveralRuns(t *testing.T) {
 	called := make(chan struct{})
 	w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
 		if in.Agent == "bob" {
-			<-called // what alice's step was handed must not be stored after the end
+			<-called // records in the input of alice's step must not be stored after the end
 			w.CancelWorkflow()
 			return w.cutOff()
 		}

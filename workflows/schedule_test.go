@@ -21,7 +21,7 @@ import (
 	"github.com/threadmill/threadmill/workflows"
 )
 
-// deliver runs a schedule once, as the workflow of this id.
+// deliver runs a schedule once, as the workflow with this id.
 func deliver(t *testing.T, workflowID string, s signals.Schedule, do func(context.Context, signals.Delivery) (signals.PostResult, error)) (signals.PostResult, error) {
 	t.Helper()
 	var suite testsuite.WorkflowTestSuite
@@ -62,7 +62,7 @@ func TestDeliverWorkflow(t *testing.T) {
 	t.Run("waits out an outage", func(t *testing.T) {
 		var tries atomic.Int32
 		_, err := deliver(t, workflowID, daily, func(_ context.Context, d signals.Delivery) (signals.PostResult, error) {
-			if tries.Add(1) < 10 { // as often as the test environment tries
+			if tries.Add(1) < 10 { // the number of attempts of the test environment
 				return signals.PostResult{}, errors.New("nobody answers")
 			}
 			return signals.PostResult{EventID: d.Post.ID, Status: signals.PostQueued}, nil

@@ -12,8 +12,8 @@ import (
 	"github.com/threadmill/threadmill/workflows"
 )
 
-// TestSteerBesideAModelCall: a message that joins the turn is answered by an agent whose
-// model is being asked already, once that has answered. Bob's next step takes it in.
+// TestSteerBesideAModelCall: an agent whose model call is running answers a message that joins the
+// turn after that call. Bob's next step includes it.
 func TestSteerBesideAModelCall(t *testing.T) {
 	for name, tools := range map[string]bool{"which calls a tool": true, "which is its last": false} {
 		t.Run("a reply "+name, func(t *testing.T) {
@@ -51,8 +51,8 @@ func TestSteerBesideAModelCall(t *testing.T) {
 	}
 }
 
-// TestHandOnBesideAWait: an agent that another one addresses answers at once, while a third
-// waits for a person; and environment events are handled.
+// TestHandOnBesideAWait: an agent that another one addresses answers immediately, while a third
+// waits for a person; environment events are handled too.
 func TestHandOnBesideAWait(t *testing.T) {
 	w := newWorld(t)
 	asking := script(asks("c1"))

@@ -14,8 +14,8 @@ import (
 	"github.com/threadmill/threadmill/workflows"
 )
 
-// subWorld is a world in which the thread of a sub-agent runs alone. reports are what it
-// tells the thread above; err is what becomes of that.
+// subWorld is a world with the thread of a sub-agent only. reports are its reports to the parent
+// thread; err is their result.
 func subWorld(t *testing.T, f *fakes, err error) (w *world, reports *inbox[thread.SubAgentEnded]) {
 	t.Helper()
 	w = worldWith(t, f)
@@ -23,8 +23,7 @@ func subWorld(t *testing.T, f *fakes, err error) (w *world, reports *inbox[threa
 	return w, box[thread.SubAgentEnded](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentEnded, err)
 }
 
-// asksBob is how the thread of a sub-agent begins; it works in the background for that
-// long, unless that is 0.
+// asksBob is the input of a sub-agent's thread; with a deadline, it is a background task.
 func (w *world) asksBob(deadline time.Duration) workflows.Input {
 	parent := &thread.Parent{
 		ThreadID: "t1", Agent: "alice", ToolName: "call_agent", ToolCallID: "c1", MessageID: "go.0.1", TraceID: "go", EventID: "go", Depth: 1,
@@ -67,7 +66,7 @@ func TestThreadOfASubAgent(t *testing.T) {
 	}, stored[event.StatusChange](w.fakes, event.TypeStatus))
 }
 
-// TestClientsStartNoSubAgents: there would be nobody to answer.
+// TestClientsStartNoSubAgents: there is no parent thread to answer.
 func TestClientsStartNoSubAgents(t *testing.T) {
 	for name, change := range map[string]func(*workflows.Input){
 		"without a parent": func(in *workflows.Input) { in.Parent = nil }, "without a question": func(in *workflows.Input) { in.First = nil },
@@ -88,7 +87,7 @@ func TestClientsStartNoSubAgents(t *testing.T) {
 	require.Empty(t, w.ends, "a thread that a client starts works for no other")
 }
 
-// TestQuestionThatDoesNotArrive: nobody waits for its answer.
+// TestQuestionThatDoesNotArrive: the sub-agent does not wait for a decision.
 func TestQuestionThatDoesNotArrive(t *testing.T) {
 	w, _ := subWorld(t, newFakes(t), nil)
 	in := w.asksBob(0)
@@ -100,7 +99,7 @@ func TestQuestionThatDoesNotArrive(t *testing.T) {
 	require.NotEqual(t, signals.TurnCompleted, w.ends[0].Status)
 }
 
-// TestDeadlineOfASubAgent: it is interrupted, whatever it waits for.
+// TestDeadlineOfASubAgent: the deadline interrupts any wait.
 func TestDeadlineOfASubAgent(t *testing.T) {
 	w, reports := subWorld(t, newFakes(t), nil)
 	box[thread.SubAgentApprovals](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentApprovals, nil)
@@ -116,7 +115,7 @@ func TestDeadlineOfASubAgent(t *testing.T) {
 	require.Contains(t, reports.all()[0].Error, "it had not completed by its deadline, ")
 }
 
-// TestDeadlineOfASubAgentThatHasMoved: it is the same.
+// TestDeadlineOfASubAgentThatHasMoved: continue-as-new keeps the deadline.
 func TestDeadlineOfASubAgentThatHasMoved(t *testing.T) {
 	f := newFakes(t)
 	f.model = script(asks("x1"))
@@ -131,8 +130,8 @@ func TestDeadlineOfASubAgentThatHasMoved(t *testing.T) {
 	require.Len(t, reports.all(), 1)
 }
 
-// subMoves lets the thread of a sub-agent move while it waits for approval. It returns what
-// it goes on with.
+// subMoves lets the thread of a sub-agent continue as new while it waits for approval. It returns
+// the next input.
 func subMoves(t *testing.T, f *fakes, deadline time.Duration, before ...func(*world)) workflows.Input {
 	t.Helper()
 	w, _ := subWorld(t, f, nil)
@@ -151,7 +150,7 @@ func subMoves(t *testing.T, f *fakes, deadline time.Duration, before ...func(*wo
 	return next
 }
 
-// TestSubAgentMoves: it goes on as what it is.
+// TestSubAgentMoves: it continues as a sub-agent.
 func TestSubAgentMoves(t *testing.T) {
 	f := newFakes(t)
 	f.model = script(asks("x1"))
@@ -168,7 +167,8 @@ func TestSubAgentMoves(t *testing.T) {
 	require.Equal(t, "c1", f.ends[0].Parent.ToolCallID)
 }
 
-// TestSubAgentReportsToAThreadThatHasMoved: also when it has moved itself since it was asked.
+// TestSubAgentReportsToAThreadThatHasMoved: even if it has itself continued as new since the
+// request.
 func TestSubAgentReportsToAThreadThatHasMoved(t *testing.T) {
 	report := func(w *world) { w.SignalWorkflow(signals.SignalReport, nil) }
 	t.Run("asked in its first run", func(t *testing.T) {
@@ -196,7 +196,7 @@ func TestSubAgentReportsToAThreadThatHasMoved(t *testing.T) {
 	})
 }
 
-// TestSubAgentOutlivesTheThreadAbove: a task is recorded there all the same.
+// TestSubAgentOutlivesTheThreadAbove: the end of a task is still recorded there.
 func TestSubAgentOutlivesTheThreadAbove(t *testing.T) {
 	w, _ := subWorld(t, newFakes(t), gone)
 	w.end = func(thread.EndStep) (thread.EndReply, error) {
@@ -208,7 +208,7 @@ func TestSubAgentOutlivesTheThreadAbove(t *testing.T) {
 	require.Equal(t, event.TypeBackgroundTaskCompleted, stored[event.EnvEvent](w.fakes, event.TypeEnv)[0].Type)
 }
 
-// TestTaskOfASubAgentThatIsLost: its thread is told, since nobody waits for it.
+// TestTaskOfASubAgentThatIsLost: the task reports to its thread, which does not wait for it.
 func TestTaskOfASubAgentThatIsLost(t *testing.T) {
 	t.Run("cancelled", func(t *testing.T) {
 		w, reports := subWorld(t, newFakes(t), nil)
@@ -233,7 +233,7 @@ func TestTaskOfASubAgentThatIsLost(t *testing.T) {
 	})
 }
 
-// TestSubAgentIsClosed: by a person, before it has answered.
+// TestSubAgentIsClosed: a person closes it before it has answered.
 func TestSubAgentIsClosed(t *testing.T) {
 	w, _ := subWorld(t, newFakes(t), nil)
 	box[thread.SubAgentApprovals](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentApprovals, nil)
@@ -261,7 +261,7 @@ func TestBackgroundTasksOfASubAgent(t *testing.T) {
 	w.work = pendingTask
 	box[thread.SubAgentApprovals](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentApprovals, nil)
 	box[thread.SubAgentDecision](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentDecision, nil)
-	// The task's activity has answered when it is cancelled, as in TestAgentCancelsItsTask.
+	// The task's activity has returned before the cancellation, as in TestAgentCancelsItsTask.
 	w.model = script(background("x1", false), asks("x2"))
 	w.then(func() { w.decide("x2", event.DecisionApprove, "") })
 	_, err := w.delegate(w.asksBob(0))

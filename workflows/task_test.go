@@ -21,11 +21,11 @@ const (
 	taskWorkflowID = "task/ns/t1~t1"
 )
 
-// gone is what a workflow is told that signals one that has ended.
+// gone is the error of a signal to a workflow that has ended.
 var gone = &temporal.UnknownExternalWorkflowExecutionError{}
 
-// taskWorld is a world in which the workflow of a task runs alone, for so long at most.
-// reports are what it tells its thread; err is what becomes of that.
+// taskWorld is a world with the workflow of a task only. reports are its reports to the thread; err
+// is their result.
 func taskWorld(t *testing.T, err error) (w *world, reports *inbox[thread.TaskReport]) {
 	t.Helper()
 	w = newWorld(t)
@@ -48,7 +48,7 @@ func (w *world) runTaskFor(deadline time.Duration) (thread.TaskReply, error) {
 	return out, nil
 }
 
-// told are the reports without the task, which is in each of them.
+// told are the reports without the task, which is the same in all of them.
 func told(t *testing.T, reports *inbox[thread.TaskReport]) []thread.TaskReport {
 	t.Helper()
 	all := reports.all()
@@ -108,12 +108,12 @@ func TestTaskIsRunAgain(t *testing.T) {
 	require.Len(t, reports.all(), 1)
 }
 
-// pendingTask leaves the work to somebody outside.
+// pendingTask is a task that is completed from outside.
 func pendingTask(context.Context, thread.TaskStep) (thread.TaskReply, error) {
 	return thread.TaskReply{Pending: true}, nil
 }
 
-// TestDeadlineOfATask: it fails when nobody has completed it for a year.
+// TestDeadlineOfATask: it fails if it is not completed for a year.
 func TestDeadlineOfATask(t *testing.T) {
 	w, reports := taskWorld(t, nil)
 	w.work = pendingTask
@@ -125,7 +125,7 @@ func TestDeadlineOfATask(t *testing.T) {
 	require.Len(t, reports.all(), 1)
 }
 
-// TestDeadlineWhileTheToolRuns: the tool is told to stop, and the task fails.
+// TestDeadlineWhileTheToolRuns: the tool is cancelled, and the task fails.
 func TestDeadlineWhileTheToolRuns(t *testing.T) {
 	w, reports := taskWorld(t, nil)
 	stopped := make(chan struct{})
@@ -148,8 +148,7 @@ func TestTaskThatIsLate(t *testing.T) {
 	require.Contains(t, reports.all()[0].Error, "it had not completed by its deadline", "its worker was away for longer")
 }
 
-// TestCompletedFromOutside: by a signal to the workflow of the task itself, as when its thread
-// is closed.
+// TestCompletedFromOutside: by a signal to the task's own workflow, as after its thread was closed.
 func TestCompletedFromOutside(t *testing.T) {
 	w, reports := taskWorld(t, nil)
 	w.work = pendingTask
@@ -170,8 +169,7 @@ func TestCompletedFromOutside(t *testing.T) {
 	require.Equal(t, 2*time.Minute, w.Now().Sub(began).Round(time.Minute), "what does not fit completes nothing")
 }
 
-// TestCompletedWhileTheToolRuns: who completes the task comes first, and the tool is told to
-// stop.
+// TestCompletedWhileTheToolRuns: the completion from outside wins, and the tool is cancelled.
 func TestCompletedWhileTheToolRuns(t *testing.T) {
 	w, reports := taskWorld(t, nil)
 	stopped := make(chan struct{})
@@ -187,7 +185,7 @@ func TestCompletedWhileTheToolRuns(t *testing.T) {
 	require.Len(t, reports.all(), 1)
 }
 
-// TestThreadHasSettledTheTask: there is nothing more to tell it.
+// TestThreadHasSettledTheTask: the task sends no report.
 func TestThreadHasSettledTheTask(t *testing.T) {
 	w, reports := taskWorld(t, nil)
 	w.work = pendingTask
@@ -198,7 +196,7 @@ func TestThreadHasSettledTheTask(t *testing.T) {
 	require.Empty(t, w.types())
 }
 
-// TestTaskIsCancelled: also by somebody else than its thread, which then hears of it.
+// TestTaskIsCancelled: a cancellation that did not come from the thread is reported to it.
 func TestTaskIsCancelled(t *testing.T) {
 	w, reports := taskWorld(t, nil)
 	w.work = pendingTask
@@ -208,7 +206,7 @@ func TestTaskIsCancelled(t *testing.T) {
 	require.Equal(t, []thread.TaskReport{{TaskID: taskID, TaskReply: thread.TaskReply{Cancelled: true, Error: "the task was cancelled"}}}, told(t, reports))
 }
 
-// TestTaskOutlivesItsThread: the thread that is closed keeps the record of it all the same.
+// TestTaskOutlivesItsThread: the records of the closed thread still get the task's end.
 func TestTaskOutlivesItsThread(t *testing.T) {
 	w, _ := taskWorld(t, gone)
 	reply, err := w.runTaskFor(time.Hour)

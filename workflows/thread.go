@@ -167,7 +167,7 @@ func (w *Workflows) open(ctx workflow.Context, in input) (*conversation, error) 
 	if err != nil {
 		return nil, fmt.Errorf("starting a thread: %w", err)
 	}
-	if err := errors.Join(in.problem, in.Start.Validate()); err != nil {
+	if err := errors.Join(in.problem, in.Validate()); err != nil {
 		return nil, temporal.NewNonRetryableApplicationError("starting a thread: "+err.Error(), signals.RefusedType, err)
 	}
 	t := &conversation{state: thread.New(namespace, threadID, in.Start, workflow.Now(ctx)), hooks: w.Hooks, ruleSet: w.Rules, over: never}

@@ -17,8 +17,7 @@ import (
 	"github.com/threadmill/threadmill/workflows"
 )
 
-// titled is a world whose model wants threads to have titles. The activity answers as the
-// test says.
+// titled is a world with a title model. The activity returns the test's response.
 func titled(t *testing.T, answer func(context.Context, thread.TitleStep) (thread.TitleReply, error)) (w *world, memo *[]map[string]any) {
 	t.Helper()
 	w = newWorld(t)
@@ -35,13 +34,13 @@ func titled(t *testing.T, answer func(context.Context, thread.TitleStep) (thread
 	return w, memo
 }
 
-// TestTitleOfAThreadThatMoves: the run that ends leaves it to the next one.
+// TestTitleOfAThreadThatMoves: the next run generates the title.
 func TestTitleOfAThreadThatMoves(t *testing.T) {
 	w, _ := titled(t, nil)
 	w.OnActivity(signals.ActivityTitleThread, mock.Anything, mock.Anything).After(time.Hour).Return(thread.TitleReply{Title: "x"}, nil)
 	w.then(func() { w.post("m1", "hello") })
 	w.RegisterDelayedCallback(func() {
-		// Something to be stored before it moves, while the title is being found.
+		// Records that must be stored before continue-as-new, while the title is generated.
 		w.suggestWith(signals.SignalControl, signals.Control{Action: "dance"})
 	}, 90*time.Second)
 	require.False(t, w.leave(workflows.Input{}).State.TitleTried)
@@ -66,7 +65,7 @@ func TestTitle(t *testing.T) {
 	require.Len(t, w.models, 2)
 }
 
-// TestTitleIsToldOf: as any change of a thread, to a rule that wants to know.
+// TestTitleIsToldOf: like any change of a thread, a title is an event for rules.
 func TestTitleIsToldOf(t *testing.T) {
 	f := newFakes(t)
 	w := ruledWorld(t, f, rule.Rule{Name: "r", Events: []string{event.TypeSessionUpdated}, Priority: 60, Function: handling})
@@ -85,12 +84,13 @@ func TestTitleIsToldOf(t *testing.T) {
 	require.Contains(t, string(told[len(told)-1].Payload), "All about waiting")
 }
 
-// TestTitleTakesItsTime: turns go on meanwhile, and a title that somebody has given stands.
+// TestTitleTakesItsTime: turns continue meanwhile, and a title that was set by hand stands.
 func TestTitleTakesItsTime(t *testing.T) {
 	w, memo := titled(t, nil)
 	given := make(chan struct{})
 	w.RegisterActivityWithOptions(func(context.Context, thread.TitleStep) (thread.TitleReply, error) {
-		// It comes while the title is being found, which begins only when the thread is idle.
+		// This message arrives while the title is generated, which begins only when the thread is
+		// idle.
 		w.post("m2", "and now?")
 		<-given
 		return thread.TitleReply{Title: "Too late"}, nil
@@ -112,7 +112,7 @@ func TestTitleTakesItsTime(t *testing.T) {
 	require.Equal(t, []map[string]any{{signals.MemoTitle: "Mine"}}, *memo)
 }
 
-// TestNoTitle: what fails is let be, and a thread that has a title keeps it.
+// TestNoTitle: a failure is ignored, and a thread with a title keeps it.
 func TestNoTitle(t *testing.T) {
 	for name, answer := range map[string]func(context.Context, thread.TitleStep) (thread.TitleReply, error){
 		"it fails": func(context.Context, thread.TitleStep) (thread.TitleReply, error) {

@@ -155,8 +155,8 @@ func TestStepLimit(t *testing.T) {
 	require.Contains(t, w.messages()[len(w.messages())-1], "limits.maxSteps")
 }
 
-// TestSteerAtStepLimit: what nobody would answer in this turn waits for one of its own, and
-// no hook is asked about a call that is not made.
+// TestSteerAtStepLimit: a message that no agent would answer in this turn waits for its own turn,
+// and no hook runs for a call that is not made.
 func TestSteerAtStepLimit(t *testing.T) {
 	f := newFakes(t)
 	w := hookedWorld(t, f, setOf(t, []hook.Hook{function("watch", event.TypeLLMCall)}))

@@ -18,7 +18,7 @@ import (
 	"github.com/threadmill/threadmill/workflows"
 )
 
-// Records implements [store.Reader] over what was stored. Nobody asks for it.
+// Records implements [store.Reader]. Nothing calls it.
 func (f *fakes) Records(context.Context, store.Key, store.Query) ([]event.Record, error) {
 	return nil, store.ErrNotFound
 }
@@ -42,8 +42,8 @@ func (f *fakes) loadEvent(ctx context.Context, in thread.LoadStep) (thread.LoadR
 	return thread.LoadReply{Payload: it.Payload, Metadata: it.Metadata}, nil
 }
 
-// TestSignalsToAFullQueue: signals that arrive during a slow turn, and that do not fit into the
-// queue, are failed events with their content, which can be retried.
+// TestSignalsToAFullQueue: signals that arrive during a slow turn and do not fit into the queue
+// become failed events with their content, which can be retried.
 func TestSignalsToAFullQueue(t *testing.T) {
 	for name, burst := range map[string]struct{ count, size int }{
 		"large": {12, 200 << 10},
@@ -84,7 +84,7 @@ func TestSignalsToAFullQueue(t *testing.T) {
 	}
 }
 
-// TestLargeSignalsBeforeTheNextRun: a burst of large signals is stored before the thread moves.
+// TestLargeSignalsBeforeTheNextRun: a burst of large signals is stored before continue-as-new.
 func TestLargeSignalsBeforeTheNextRun(t *testing.T) {
 	w := newWorld(t)
 	w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
@@ -103,7 +103,8 @@ func TestLargeSignalsBeforeTheNextRun(t *testing.T) {
 	require.Len(t, stored[event.Unqueued](w.fakes, event.TypeUnqueued), 9)
 }
 
-// TestSignalsToAClosingThread: what arrives while the thread closes is a failed event, too.
+// TestSignalsToAClosingThread: signals that arrive while the thread closes become failed events,
+// too.
 func TestSignalsToAClosingThread(t *testing.T) {
 	w := newWorld(t)
 	w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {

@@ -25,14 +25,14 @@ const (
 	loopback     = "127.0.0.1"
 )
 
-// ErrDataDirInUse reports that another server, in this process or in another, holds the data folder.
+// ErrDataDirInUse means that another server, in this process or another, uses the data folder.
 var ErrDataDirInUse = errors.New("data folder is in use by another server")
 
-// PortError reports that an address of the configuration is taken or cannot be bound.
+// PortError means that an address of the configuration is in use or cannot be bound.
 type PortError struct {
 	Field string // name of the Config field: "Addr" or "UIAddr"
-	Addr  string // host:port that was asked for
-	Err   error  // what the operating system said, e.g. syscall.EADDRINUSE
+	Addr  string // the configured host:port
+	Err   error  // the operating system's error, e.g. syscall.EADDRINUSE
 }
 
 func (e *PortError) Error() string {
@@ -44,33 +44,35 @@ func (e *PortError) Unwrap() error { return e.Err }
 
 // Config configures a server. The zero value is a server in memory on [DefaultAddr] without Web UI.
 type Config struct {
-	// DataDir is the folder of the SQLite file; it is created if missing. Empty: everything in memory.
+	// DataDir is the folder of the SQLite file; it is created if missing. Default: everything in
+	// memory.
 	DataDir string
 	// Addr is the host:port of the gRPC frontend. The host must be an IP address or "localhost".
-	// Default [DefaultAddr]; port 0 takes a free port.
+	// Default [DefaultAddr]; port 0 selects a free port.
 	Addr string
-	// UIAddr is the host:port of the Web UI, with the rules of Addr. Empty: no UI.
+	// UIAddr is the host:port of the Web UI, with the rules of Addr. Default: no UI.
 	UIAddr string
 	// AllowedHosts are names by which requests may call the Web UI, besides localhost and
-	// addresses: whoever reaches it can signal workflows.
+	// addresses: its users can signal workflows.
 	AllowedHosts []string
-	// Namespace is registered at start. Default [DefaultNamespace].
+	// Namespace is the namespace to register at start. Default [DefaultNamespace].
 	Namespace string
-	// Retention is how long closed workflows are kept, at least one hour. Default [DefaultRetention].
+	// Retention is the time for which closed workflows are kept, at least one hour. Default
+	// [DefaultRetention].
 	Retention time.Duration
-	// SearchAttributes are the custom search attributes of the namespace. Starting again with more adds
-	// them; those of earlier starts stay. The type of an existing one cannot change.
+	// SearchAttributes are the custom search attributes of the namespace. Attributes of earlier
+	// starts stay, and their types cannot change.
 	SearchAttributes map[string]enumspb.IndexedValueType
-	// Logger receives the server's logs from LogLevel on. Default slog.Default().
+	// Logger logs the server's messages from LogLevel on. Default slog.Default().
 	Logger *slog.Logger
-	// LogLevel is the least level that is logged. Default slog.LevelWarn.
+	// LogLevel is the lowest level that is logged. Default slog.LevelWarn.
 	LogLevel slog.Leveler
 	// DynamicConfig overrides the server's dynamic configuration, e.g.
 	// "limit.historyCount.suggestContinueAsNew": 50. Keys and values are Temporal's.
 	DynamicConfig map[string]any
 }
 
-// withDefaults returns a validated copy with every default filled in.
+// withDefaults returns a validated copy with all defaults.
 func (c Config) withDefaults() (Config, error) {
 	if c.Addr == "" {
 		c.Addr = DefaultAddr

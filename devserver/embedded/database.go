@@ -27,10 +27,10 @@ const (
 	lockFile     = "temporal.lock"
 )
 
-// instance numbers the databases that this process has opened.
+// instance counts the databases that this process has opened.
 var instance atomic.Int64
 
-// database is the SQLite database of one server. It holds the lock on its folder.
+// database is the SQLite database of a server. It holds the lock on its folder.
 type database struct {
 	config *config.SQL
 	handle sqlplugin.DB
@@ -103,8 +103,8 @@ func memoryConfig() *config.SQL {
 func fileConfig(path string, pragmas map[string]string) *config.SQL {
 	attributes := map[string]string{
 		"mode": "rwc",
-		// Temporal's plugin pools connections by connection string and never drops one that is closed:
-		// a number nobody reads keeps a second start on the same file from getting the closed one.
+		// Temporal's plugin pools connections by connection string and never drops a closed pool:
+		// an unused number keeps a second start on the same file from getting it.
 		"setup": strconv.FormatInt(instance.Add(1), 10),
 	}
 	for name, value := range pragmas {
@@ -113,8 +113,8 @@ func fileConfig(path string, pragmas map[string]string) *config.SQL {
 	return &config.SQL{PluginName: sqliteplugin.PluginName, DatabaseName: path, ConnectAttributes: attributes}
 }
 
-// createFile makes the database file with all its tables, or nothing at all: a process killed halfway
-// must not leave a database with half a schema.
+// createFile creates the database file with all its tables, or nothing: a killed process must not
+// leave a part of the schema.
 func createFile(path string) error {
 	if _, err := os.Stat(path); err == nil {
 		return nil
@@ -150,9 +150,9 @@ func syncFile(path string) error {
 	return errors.Join(file.Sync(), file.Close())
 }
 
-// closePool closes the connection pool under a handle of Temporal's SQLite plugin. The plugin keeps every
-// pool open until the process ends, which would keep the file open and, in memory, all its data. The pool
-// is not exported; a test watches that the way to it stays valid.
+// closePool closes the connection pool under a handle of Temporal's SQLite plugin. The plugin keeps
+// every pool open until the process ends, which would keep the file open and, in memory, all its
+// data. The pool is not exported; a test checks that the path to it stays valid.
 func closePool(handle sqlplugin.DB) error {
 	pool := reflect.Indirect(reflect.ValueOf(handle))
 	for _, field := range []string{"db", "DB"} {
@@ -167,8 +167,8 @@ func closePool(handle sqlplugin.DB) error {
 	return (*dbsql.DB)(pool.Addr().UnsafePointer()).Close()
 }
 
-// prepareNamespace makes the namespace of cfg exist with its retention and search attributes. The server
-// does not run yet, so nothing it caches can be stale.
+// prepareNamespace creates or updates the namespace of cfg with its retention and search
+// attributes. The server does not run yet, so its caches cannot be stale.
 func (d *database) prepareNamespace(ctx context.Context, cfg Config) error {
 	rows, err := d.handle.SelectFromNamespace(ctx, sqlplugin.NamespaceFilter{Name: &cfg.Namespace})
 	if err != nil && !isNotFound(err) {

@@ -29,11 +29,10 @@ import (
 
 const queue = "embedded-test"
 
-// patience bounds every wait for what must happen. It is far more than any of that
-// takes on a busy machine: what uses it up hangs.
+// patience bounds every wait for an expected event, far above its duration on a busy machine.
 const patience = 2 * time.Minute
 
-// logBuffer collects log lines from many goroutines.
+// logBuffer collects log lines of several goroutines.
 type logBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -107,7 +106,7 @@ func greet(ctx workflow.Context, name string) (string, error) {
 	return out, err
 }
 
-// counter adds by update until "done" is signalled.
+// counter sums updates until "done" is signalled.
 func counter(ctx workflow.Context) (int, error) {
 	var limit int
 	err := workflow.MutableSideEffect(ctx, "limit",
@@ -241,7 +240,7 @@ func requireCount(t *testing.T, c client.Client, query string, want int64) {
 	}, patience, 20*time.Millisecond, query)
 }
 
-// requireNotOpen asserts that this process holds no descriptor of the file.
+// requireNotOpen asserts that this process has not opened the file.
 func requireNotOpen(t *testing.T, path string) {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -344,8 +343,8 @@ func TestStopFreesPorts(t *testing.T) {
 	}
 }
 
-// TestNothingKeepsRunning looks for goroutines of a stopped server. The server never closes the connections
-// between its services, which sleep in gRPC; nothing that polls or writes may be left.
+// TestNothingKeepsRunning checks that a stopped server leaves no goroutines that poll or write. The
+// server never closes the connections between its services, which sleep in gRPC.
 func TestNothingKeepsRunning(t *testing.T) {
 	srv := startServer(t, Config{UIAddr: "127.0.0.1:0", DataDir: t.TempDir()})
 	require.NotEmpty(t, serverGoroutines())

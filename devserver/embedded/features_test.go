@@ -17,7 +17,7 @@ func countRequest(query string) *workflowservice.CountWorkflowExecutionsRequest 
 	return &workflowservice.CountWorkflowExecutionsRequest{Query: query}
 }
 
-// TestFeatures runs what Threadmill needs of a server.
+// TestFeatures runs the features of a server that Threadmill needs.
 func TestFeatures(t *testing.T) {
 	srv := startServer(t, Config{DynamicConfig: map[string]any{"limit.historyCount.suggestContinueAsNew": 5}})
 	c := dial(t, srv)
@@ -61,7 +61,7 @@ func TestFeatures(t *testing.T) {
 			ID: "late", TaskQueue: "late-queue",
 			WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
 		}, counter)
-		// Longer than the server's long poll, so that the client has to ask again.
+		// Longer than the server's long poll, so that the client must poll again.
 		started := make(chan struct{})
 		timer := time.AfterFunc(2500*time.Millisecond, func() {
 			defer close(started)
@@ -125,7 +125,7 @@ func history(t *testing.T, c client.Client, id string) []*historypb.HistoryEvent
 	return events
 }
 
-// BenchmarkTurn is the round trip of a workflow with one activity.
+// BenchmarkTurn measures the round trip of a workflow with one activity.
 func BenchmarkTurn(b *testing.B) {
 	slow := map[string]any{}
 	for key, value := range tuning {

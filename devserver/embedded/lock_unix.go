@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// dirLock is an advisory lock that the kernel drops when its holder dies, however it dies.
+// dirLock is an advisory lock that the kernel releases when its process ends.
 type dirLock struct{ file *os.File }
 
 func lockDir(path string) (*dirLock, error) {

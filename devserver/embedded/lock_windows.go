@@ -7,7 +7,7 @@ import (
 
 const errorSharingViolation = syscall.Errno(32)
 
-// dirLock is a file opened for nobody else, which the system closes when its holder dies.
+// dirLock is a file opened exclusively, which the system closes when its process ends.
 type dirLock struct{ handle syscall.Handle }
 
 func lockDir(path string) (*dirLock, error) {

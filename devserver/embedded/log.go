@@ -17,7 +17,7 @@ import (
 
 // logState is shared by all loggers derived from one server's logger.
 type logState struct {
-	quiet atomic.Bool // set while stopping: a server that goes away complains about its own absence
+	quiet atomic.Bool // set while stopping, when the server logs errors about itself
 	mu    sync.Mutex
 	fatal error
 }
@@ -36,8 +36,8 @@ func (s *logState) fatalError() error {
 	return s.fatal
 }
 
-// serverLogger lets the Temporal server log to slog. It never ends the process: what the server calls
-// fatal is kept for Start to return and ends only the goroutine that met it.
+// serverLogger lets the Temporal server log to slog. It never ends the process: a fatal error is
+// kept for Start to return, and ends only its goroutine.
 type serverLogger struct {
 	slog  *slog.Logger
 	level slog.Leveler
@@ -91,7 +91,7 @@ func attrs(tags []tag.Tag) []slog.Attr {
 	return out
 }
 
-// zapAttr keeps an error's text only: some handlers print errors with their whole stack.
+// zapAttr keeps only the text of an error: some handlers print errors with their stack.
 func zapAttr(t tag.ZapTag) slog.Attr {
 	field := t.Field()
 	if err, ok := field.Interface.(error); ok {
@@ -107,7 +107,7 @@ func fatalFrom(msg string, tags []tag.Tag) error {
 	return errors.New(msg)
 }
 
-// errorOf finds the error that a message is about, if there is one.
+// errorOf returns the error among the tags of a message, if there is one.
 func errorOf(tags []tag.Tag) error {
 	for _, t := range tags {
 		zap, ok := t.(tag.ZapTag)
@@ -121,15 +121,15 @@ func errorOf(tags []tag.Tag) error {
 	return nil
 }
 
-// expected tells the warnings that belong to a server of this kind.
+// expected reports whether a warning is normal for an embedded server.
 func expected(msg string, tags []tag.Tag) bool {
 	for _, prefix := range expectedWarnings {
 		if strings.HasPrefix(msg, prefix) {
 			return true
 		}
 	}
-	// The server starts its queues a moment before it may read them, and they try again.
-	// On a busy machine the moment is long enough to be noticed.
+	// The server starts its queues a moment before it may read them, and they retry. On a busy
+	// machine that moment is long enough for a warning.
 	return errors.Is(errorOf(tags), shard.ErrShardStatusUnknown)
 }
 

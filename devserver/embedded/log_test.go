@@ -10,7 +10,7 @@ import (
 	"go.temporal.io/server/service/history/shard"
 )
 
-// TestQueuesBeforeTheirShard shows that the one error is left out, and no other.
+// TestQueuesBeforeTheirShard: this error is not logged, and others are.
 func TestQueuesBeforeTheirShard(t *testing.T) {
 	logs := &logBuffer{}
 	log := newServerLogger(slog.New(slog.NewTextHandler(logs, nil)), slog.LevelWarn).With(tag.ShardID(1))

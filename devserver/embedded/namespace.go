@@ -70,8 +70,8 @@ func configure(detail *persistencespb.NamespaceDetail, cfg Config) error {
 	return nil
 }
 
-// assignColumns gives every wanted attribute one of the database's columns of its type. It takes and
-// returns column → attribute; what is already assigned stays, because stored workflows rely on it.
+// assignColumns assigns to each wanted attribute a database column of its type. It maps columns to
+// attributes; existing assignments stay, because stored workflows rely on them.
 func assignColumns(assigned map[string]string, wanted map[string]enumspb.IndexedValueType) (map[string]string, error) {
 	columns := sadefs.GetDBIndexSearchAttributes(nil).GetCustomSearchAttributes()
 	result := map[string]string{}

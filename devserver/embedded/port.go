@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// frontendPort returns the port for the frontend: the one asked for, if it is free, or a free one.
+// frontendPort returns the configured port for the frontend, if it is free, or a free one for 0.
 func frontendPort(ip string, port int, addr string) (int, error) {
 	if port == 0 {
 		ports, err := freePorts(ip, 1)
@@ -23,7 +23,7 @@ func frontendPort(ip string, port int, addr string) (int, error) {
 	return port, l.Close()
 }
 
-// freePorts returns n different ports of ip that are free and stay so until they are bound by number.
+// freePorts returns n different free ports of ip that stay free until they are bound by number.
 func freePorts(ip string, n int) ([]int, error) {
 	ports := make([]int, 0, n)
 	for range n {
@@ -40,10 +40,10 @@ func freePorts(ip string, n int) ([]int, error) {
 	return ports, nil
 }
 
-// reserve leaves a connection in TIME_WAIT on the listener's port. The kernel then hands the port to
-// nobody who asks for any port, while binding it by number still works; the Temporal services take
-// only port numbers, so without this a server starting beside us could take the port in between.
-// Other systems than Linux hand out ports in sequence and need no such care.
+// reserve leaves a connection in TIME_WAIT on the listener's port. The kernel then assigns the port
+// to no other listener, while binding it by number still works; the Temporal services accept only
+// port numbers, so another server could otherwise take the port in between. Systems other than
+// Linux assign ports in sequence and do not need this.
 func reserve(l net.Listener) error {
 	if runtime.GOOS != "linux" {
 		return nil
@@ -57,7 +57,7 @@ func reserve(l net.Listener) error {
 		_ = dialed.Close()
 		return err
 	}
-	// The side that closes first is the one that waits.
+	// The side that closes first waits.
 	if err := accepted.Close(); err != nil {
 		_ = dialed.Close()
 		return err
@@ -65,9 +65,9 @@ func reserve(l net.Listener) error {
 	return dialed.Close()
 }
 
-// portCause strips net's wrapping, which repeats the address that the caller already names.
+// portCause removes net's wrapping, which repeats the address.
 func portCause(err error) error {
-	if op, ok := err.(*net.OpError); ok && op.Err != nil { //nolint:errorlint // only the outermost layer is stripped
+	if op, ok := err.(*net.OpError); ok && op.Err != nil { //nolint:errorlint // only the outermost layer is removed
 		return op.Err
 	}
 	return err

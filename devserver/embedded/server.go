@@ -38,10 +38,10 @@ type Server struct {
 	stop      sync.Once
 }
 
-// Start starts a server and returns when it takes workflows.
+// Start starts a server and returns when it accepts workflows.
 //
-// It fails with [ErrDataDirInUse] if another server holds the data folder, and with a [PortError] if an
-// address is taken. When it fails, nothing of the server keeps running.
+// It fails with [ErrDataDirInUse] if another server uses the data folder, and with a [PortError] if
+// an address is in use. If it fails, no part of the server keeps running.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -110,9 +110,9 @@ func (s *Server) UIURL() string {
 // Namespace returns the name of the namespace registered at start.
 func (s *Server) Namespace() string { return s.namespace }
 
-// Stop ends the server and frees its ports and its data folder. It returns when that is done, within a few
-// seconds. Further calls wait for the first and do nothing. Stop workers and close clients before: calls
-// still open are cut off after a moment.
+// Stop stops the server and releases its ports and its data folder, within a few seconds. Further
+// calls wait for the first. Stop workers and close clients before: open calls are cut off after a
+// moment.
 func (s *Server) Stop() {
 	s.stop.Do(func() {
 		s.logger.state.quiet.Store(true)
@@ -145,7 +145,7 @@ func (s *Server) startTemporal(cfg Config, ip string, port int) error {
 		primitives.WorkerService:   {GRPCPort: internal[2], BindOnIP: loopback},
 	}
 	conf := s.serverConfig(services)
-	// What the server calls fatal ends the goroutine that meets it, so it gets one of its own.
+	// A fatal error of the server ends its goroutine, so the server is built in a separate one.
 	built := make(chan error, 1)
 	go func() {
 		err := errors.New("the server gave up")
@@ -205,7 +205,7 @@ func (s *Server) serverConfig(services map[primitives.ServiceName]config.RPC) *c
 	return conf
 }
 
-// staticHosts spares the server its membership protocol: everyone is here.
+// staticHosts replaces the server's membership protocol: all services run here.
 func staticHosts(services map[primitives.ServiceName]config.RPC) map[primitives.ServiceName]static.Hosts {
 	hosts := make(map[primitives.ServiceName]static.Hosts, len(services))
 	for name, rpc := range services {
@@ -214,8 +214,8 @@ func staticHosts(services map[primitives.ServiceName]config.RPC) map[primitives.
 	return hosts
 }
 
-// waitUsable waits until the frontend, the namespace and the history shard answer. Asking for a workflow
-// that cannot exist goes through all three.
+// waitUsable waits until the frontend, the namespace and the history shard respond. A query for an
+// impossible workflow reaches all three.
 func waitUsable(ctx context.Context, addr, namespace string) error {
 	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {

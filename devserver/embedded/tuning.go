@@ -6,10 +6,10 @@ import (
 	"go.temporal.io/server/common/dynamicconfig"
 )
 
-// tuning is what one process with one developer wants different from a cluster's defaults.
+// tuning adapts a cluster's defaults to one process with one developer.
 var tuning = map[string]any{
-	// By default each queue is polled 20 times a second: every workflow task that follows an activity,
-	// a signal or a timer would wait for its 50 ms slot.
+	// By default each queue is polled 20 times a second: every workflow task after an activity, a
+	// signal or a timer would wait up to 50 ms.
 	"history.transferProcessorMaxPollRPS":   pollRPS,
 	"history.timerProcessorMaxPollRPS":      pollRPS,
 	"history.visibilityProcessorMaxPollRPS": pollRPS,
@@ -19,28 +19,30 @@ var tuning = map[string]any{
 	"matching.numTaskqueueReadPartitions":  1,
 	"matching.numTaskqueueWritePartitions": 1,
 
-	// A client that waits for a result is told by a notification, which the server drops when two come at
-	// once (about one turn in 300 on a busy machine). It then waits for this interval, 20 s by default.
+	// A client that waits for a result is woken by a notification, which the server drops when two
+	// coincide (about one turn in 300 on a busy machine). The client then waits for this interval,
+	// 20 s by default.
 	"history.longPollExpirationInterval": time.Second,
 
-	// A worker that stops hears that it gets no more tasks. By default it hangs up, and a task that was on its
-	// way to it is lost: a thread then stands still until the server gives the task up, after 10 s or more.
+	// A worker that stops is told that it gets no more tasks. By default it disconnects, and a task
+	// that was on its way to it is lost: a thread then stands still until the server gives the task
+	// up, after 10 s or more.
 	"frontend.enableCancelWorkerPollsOnShutdown": true,
 
-	// The server never stops the workers of these, so they would outlive Stop. They only tidy up what a
-	// large or a crashed cluster leaves; closing children is done in place instead.
+	// The server never stops these workers, so they would outlive Stop. They only clean up after
+	// large or crashed clusters; children are closed in place instead.
 	"system.enableParentClosePolicyWorker": false,
 	"worker.taskQueueScannerEnabled":       false,
 	"worker.historyScannerEnabled":         false,
 
-	// Search attributes added while running are there at once.
+	// Search attributes that are added at run time apply immediately.
 	"system.forceSearchAttributesCacheRefreshOnRead": true,
 
-	// Nothing leaves the machine.
+	// The server sends nothing to other machines.
 	"frontend.enableServerVersionCheck": false,
 }
 
-// pollRPS keeps a queue's slot under a millisecond.
+// pollRPS makes a queue's poll interval shorter than a millisecond.
 const pollRPS = 2000
 
 func dynamicConfig(overrides map[string]any) dynamicconfig.StaticClient {

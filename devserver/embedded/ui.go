@@ -27,8 +27,8 @@ import (
 	"github.com/threadmill/threadmill/internal/guard"
 )
 
-// webUI is Temporal's Web UI, put together from its parts rather than by its own NewServer: that one binds
-// late, ends the process when it cannot, and never closes its connection to the frontend.
+// webUI is Temporal's Web UI, assembled from its parts instead of its NewServer, which binds late,
+// ends the process if it cannot, and never closes its connection to the frontend.
 type webUI struct {
 	listener net.Listener
 	frontend *grpc.ClientConn
@@ -82,7 +82,7 @@ func startUI(listener net.Listener, frontendAddr string, cfg Config) (*webUI, er
 	return u, nil
 }
 
-// protect keeps web pages that rebind a name of theirs, and slow clients, from the UI.
+// protect protects the UI from DNS rebinding and from slow clients.
 func protect(next http.Handler, allowed []string) http.Handler {
 	hosts := guard.Hosts{Allowed: allowed}
 	return guard.Limits{}.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -124,7 +124,7 @@ func uiHandler(provider *config.ConfigProviderWithRefresh, frontend *grpc.Client
 	return e, nil
 }
 
-// setAPIRoutes leaves out the look-up of new releases, which would go out to the internet.
+// setAPIRoutes leaves out the check for new releases, which would contact the internet.
 func setAPIRoutes(g *echo.Group, provider *config.ConfigProviderWithRefresh, frontend *grpc.ClientConn) {
 	forward := []api.Middleware{headers.WithForwardHeaders([]string{"Caller-Type"})}
 	g.GET("/settings", api.GetSettings(provider))

@@ -1,5 +1,5 @@
-// Command approval holds an agent's reply back until a person has released it. The hook
-// that does it is a workflow of the application, which may wait for as long as it likes.
+// Command approval holds back an agent's reply until a person has released it. The hook is a
+// workflow of the application, which may wait for any time.
 package main
 
 import (
@@ -27,8 +27,8 @@ import (
 	"github.com/threadmill/threadmill/store/sqlite"
 )
 
-// review names the workflow in review.go; its worker is that of the threads. What it
-// responds is a system's message, which the filter leaves alone.
+// review names the workflow in review.go; its worker is that of the threads. Its responses are
+// system messages, which the filter does not match.
 func review() hook.Hook {
 	h := hook.InWorkflow("review", "Review", "")
 	h.Filter = hook.Filter{Types: []string{event.TypeMessage}, CreatedBy: []event.CreatedBy{event.CreatedByAgent}}
@@ -92,13 +92,13 @@ func run(ctx context.Context, taskQueue string) error {
 	return temporal.GetWorkflow(ctx, signals.WorkflowID(threads.Namespace(), id), "").Get(ctx, nil)
 }
 
-// turn posts a message, which the offline model repeats, and rules on the reply.
+// turn posts a message, which the offline model repeats, and sends a ruling on the reply.
 func turn(ctx context.Context, runtime *threadmill.Runtime, temporal client.Client, threadID, content string, ruling Ruling) error {
 	run, err := runtime.Send(ctx, event.NewMessage{ThreadID: threadID, SenderID: "ann", Content: content}, threadmill.SendOptions{})
 	if err != nil {
 		return err
 	}
-	// The agent's first reply to an event has the event's id with this behind it.
+	// The id of an agent's first reply to an event is the event's id with this suffix.
 	reply := run.EventID() + ".0.1"
 	hooks := signals.HookWorkflowID(runtime.Client().Namespace(), threadID, reply)
 	if err := rule(ctx, temporal, hooks+"/review", ruling); err != nil {
@@ -116,7 +116,7 @@ func turn(ctx context.Context, runtime *threadmill.Runtime, temporal client.Clie
 	return err
 }
 
-// rule signals a hook workflow, once it is there.
+// rule signals a hook workflow once it exists.
 func rule(ctx context.Context, temporal client.Client, workflowID string, ruling Ruling) error {
 	for {
 		err := temporal.SignalWorkflow(ctx, workflowID, "", "rule", ruling)

@@ -9,17 +9,17 @@ import (
 	"github.com/threadmill/threadmill/hook"
 )
 
-// patience is how long a message waits for a person.
+// patience is the time that a message waits for a person.
 const patience = 24 * time.Hour
 
-// Ruling is what a person has decided: the payload of signal "rule".
+// Ruling is a person's decision: the payload of signal "rule".
 type Ruling struct {
 	Release bool   `json:"release"`
 	By      string `json:"by"`
 }
 
-// Review is a hook workflow. It holds a message back until a person has decided on it,
-// or a day has passed. A worker may come and go meanwhile: the day is Temporal's.
+// Review is a hook workflow. It holds a message back until a person has decided or a day has
+// passed. Workers may restart meanwhile: Temporal keeps the timer.
 func Review(ctx workflow.Context, _ hook.Request) (hook.Verdict, error) {
 	var ruling Ruling
 	late := false

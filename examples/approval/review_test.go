@@ -11,8 +11,8 @@ import (
 	"github.com/threadmill/threadmill/hook"
 )
 
-// TestReview runs the workflow in the SDK's test environment, which skips the time that
-// a workflow only waits: its day takes no time at all.
+// TestReview runs the workflow in the SDK's test environment, which skips timers: the day takes no
+// time.
 func TestReview(t *testing.T) {
 	said := func(content string) []hook.Response {
 		return []hook.Response{{SenderType: event.CreatedBySystem, SenderID: "review", Content: content}}
@@ -31,7 +31,7 @@ func TestReview(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			env := new(testsuite.WorkflowTestSuite).NewTestWorkflowEnvironment()
-			// Of real time; the default is three seconds.
+			// Real time; the default is three seconds.
 			env.SetTestTimeout(2 * time.Minute)
 			if tt.ruling != nil {
 				env.RegisterDelayedCallback(func() { env.SignalWorkflow("rule", *tt.ruling) }, tt.after)

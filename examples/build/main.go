@@ -1,5 +1,5 @@
-// Command build has an agent start a build, which takes long. The agent does not wait for
-// it: it talks on, and reports by itself when the build has ended.
+// Command build lets an agent start a long build. The agent does not wait for it: the conversation
+// continues, and the agent reports when the build has ended.
 package main
 
 import (
@@ -28,7 +28,7 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// source is what is built, and built is what has come of it.
+// source is the input of a build, and built its result.
 type source struct {
 	Branch string `json:"branch"`
 }
@@ -38,8 +38,8 @@ type built struct {
 	URL    string `json:"url"`
 }
 
-// newBuild makes a tool whose calls run in the background, for an hour at most. A build
-// whose worker is lost is begun again.
+// newBuild returns a tool whose calls run in the background, for at most an hour. A build whose
+// worker is lost starts again.
 func newBuild(compile func(ctx context.Context, branch string) error) tool.Tool {
 	return tool.MustFunc("build", "Builds a branch.",
 		func(ctx context.Context, call tool.Call, in source) (built, error) {
@@ -51,15 +51,15 @@ func newBuild(compile func(ctx context.Context, branch string) error) tool.Tool 
 		}, tool.Background(), tool.Deadline(time.Hour), tool.Idempotent(3))
 }
 
-// report passes on how a task has ended, and then has the agent tell of it. It takes the
-// place of the default rule of that name, which wakes the agent as well.
+// report forwards the end of a task, and then lets the agent report it. It replaces the default
+// rule of that name, which also runs the agent.
 func report(ends chan<- event.EnvEvent) rule.Rule {
 	return rule.Rule{
 		Name: rule.NameBackgroundTask, Events: []string{"background_task.*"}, Priority: 80,
 		Function: func(_ context.Context, _ rule.Context, e event.EnvEvent) error {
 			select {
 			case ends <- e:
-			default: // it was called before
+			default: // an earlier attempt sent it
 			}
 			return nil
 		},
@@ -67,8 +67,8 @@ func report(ends chan<- event.EnvEvent) rule.Rule {
 	}
 }
 
-// offline is the demo model. It does what the last message says and no more, so it is told
-// what a real model would make of the conversation.
+// offline is the demo model. It only follows the last message, so it gets the instructions that a
+// real model would derive from the conversation.
 type offline struct{ *demo.Provider }
 
 func (m offline) Generate(ctx context.Context, req llm.Request, onDelta func(llm.Delta)) (llm.Response, error) {
@@ -82,7 +82,7 @@ func reply(messages []llm.Message) string {
 	case last.Role == event.RoleTool:
 		return "The build has begun. I will tell you how it ends."
 	case strings.HasPrefix(last.Content, "Process event: "):
-		// What has happened is the message before: the result of get_event_info.
+		// The event is in the previous message: the result of get_event_info.
 		var e struct{ Payload event.TaskEnd }
 		var b built
 		if json.Unmarshal([]byte(messages[len(messages)-2].Content), &e) != nil || json.Unmarshal(e.Payload.Result, &b) != nil {
@@ -161,7 +161,7 @@ func run(ctx context.Context, taskQueue string) error {
 	return temporal.GetWorkflow(ctx, signals.WorkflowID(threads.Namespace(), id), "").Get(ctx, nil)
 }
 
-// talk has a build begun, talks about something else, and waits for the report.
+// talk starts a build, talks about something else, and waits for the report.
 func talk(ctx context.Context, threads *threadclient.Client, id string, finish func(), ends <-chan event.EnvEvent) error {
 	for _, content := range []string{"Please build main.", "In the meantime, let us talk about the weather."} {
 		fmt.Printf("ann: %s\n", content)
@@ -175,7 +175,7 @@ func talk(ctx context.Context, threads *threadclient.Client, id string, finish f
 	finish()
 	select {
 	case e := <-ends:
-		// The thread has the event already: this waits for its turn.
+		// The thread already has the event: this waits for its turn.
 		if err := turn(ctx, threads, id, signals.EnvPost(e)); err != nil {
 			return err
 		}
@@ -185,7 +185,7 @@ func talk(ctx context.Context, threads *threadclient.Client, id string, finish f
 	return showTasks(ctx, threads, id)
 }
 
-// turn waits for the end of an event's turn, and prints what the agent has to say.
+// turn waits for the end of an event's turn and prints the agent's replies.
 func turn(ctx context.Context, threads *threadclient.Client, id string, p signals.Post) error {
 	out, err := threads.Turn(ctx, id, p)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Command custom posts events of a type of its own: a processor makes messages of them,
-// which an agent answers.
+// Command custom posts events of a custom type: a processor turns them into messages, which an
+// agent answers.
 package main
 
 import (
@@ -36,12 +36,12 @@ type order struct {
 	Gift     bool   `json:"gift,omitempty"`
 }
 
-// orders makes a message of an order, which takes its place in the queue.
+// orders turns an order into a message, which takes the order's place in the queue.
 func orders() hook.Processor {
 	p := hook.Process(orderPlaced, func(_ context.Context, o order, _ hook.Deps) ([]hook.Produced, error) {
 		return []hook.Produced{hook.Message(event.CreatedByUser, "shop", fmt.Sprintf("Dear %s, your %s is on its way.", o.Customer, o.Item))}, nil
 	})
-	// Of a gift the customer hears elsewhere: the event is stored, and that is all.
+	// Gifts are handled elsewhere: the event is stored, and nothing else happens.
 	p.ShouldProcess = func(_ context.Context, e event.Event, _ hook.Deps) (bool, error) {
 		placed, ok := e.(event.CustomEvent)
 		if !ok {
@@ -105,7 +105,7 @@ func run(ctx context.Context, taskQueue string) error {
 	if err := place(ctx, threads, id, "order-2", order{Customer: "bob", Item: "ring", Gift: true}); err != nil {
 		return err
 	}
-	// A thread that is closed has stored everything.
+	// A closed thread has stored everything.
 	if err := threads.Control(ctx, id, signals.Control{Action: signals.ControlClose, By: "ann"}); err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func run(ctx context.Context, taskQueue string) error {
 	return show(ctx, records, store.Key{Namespace: threads.Namespace(), ThreadID: id})
 }
 
-// place posts an order and waits until all that follows from it has been processed.
+// place posts an order and waits until all derived events have been processed.
 func place(ctx context.Context, threads *threadclient.Client, threadID, eventID string, o order) error {
 	payload, err := json.Marshal(o)
 	if err != nil {
@@ -132,7 +132,7 @@ func place(ctx context.Context, threads *threadclient.Client, threadID, eventID 
 	return nil
 }
 
-// show prints the records of the orders, each with its trace and its cause: 0 is none.
+// show prints the records of the orders, each with its trace and its parent: 0 is none.
 func show(ctx context.Context, records store.Store, key store.Key) error {
 	all, err := records.Records(ctx, key, store.Query{})
 	if err != nil {

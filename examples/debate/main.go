@@ -1,5 +1,5 @@
-// Command debate has two agents argue with each other until their turn limit, and a third,
-// who was told none of it, judge by what each of them says to it.
+// Command debate lets two agents argue until their turn limit, and a third, who has not seen the
+// debate, judge the arguments that they send to it.
 package main
 
 import (
@@ -22,8 +22,8 @@ import (
 	"github.com/threadmill/threadmill/store/sqlite"
 )
 
-// What mentions somebody first on a line is for those alone: the judge is not shown what the
-// debaters say to each other.
+// A message with a mention at the beginning of a line is only for the mentioned agents: the judge
+// does not see what the debaters say to each other.
 var agents = []agent.Agent{
 	debater("tabs"),
 	debater("spaces"),
@@ -37,9 +37,9 @@ func debater(side string) agent.Agent {
 	}
 }
 
-// lines are what models might make of these instructions. Compare them with the messages that
-// become of them: an answer to an agent that mentions nobody gets a mention of that agent, TO
-// becomes a mention, and with DONE nobody answers any more.
+// lines are replies as models might give them to these instructions. Compare them with the
+// resulting messages: an answer to an agent without a mention gets a mention of that agent, TO
+// becomes a mention, and after DONE nobody answers.
 var lines = script{
 	"tabs": {
 		"@spaces With tabs, everybody sees the width that they like.",
@@ -57,7 +57,7 @@ var lines = script{
 	},
 }
 
-// talk is what ann says. The agents may make two LLM calls each until she speaks again.
+// talk are ann's messages. Each agent may make two model calls until the next one.
 var talk = []string{
 	"@tabs Are tabs better than spaces? Argue with spaces about it.",
 	"@spaces Enough. Plead before the judge.",
@@ -137,7 +137,7 @@ func say(ctx context.Context, runtime *threadmill.Runtime, threadID, content str
 	return err
 }
 
-// script stands in for models: each of them says its lines, one after the other.
+// script replaces the models: each says its lines, one after another.
 type script map[string][]string
 
 // Generate implements [llm.Provider].

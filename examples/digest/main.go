@@ -1,5 +1,5 @@
-// Command digest has an agent write a digest of each working day: a schedule publishes
-// an event, and a rule wakes the agent.
+// Command digest lets an agent write a digest of each working day: a schedule publishes an event,
+// and a rule runs the agent.
 package main
 
 import (
@@ -31,8 +31,8 @@ import (
 
 const dayEnded = "day.ended"
 
-// daily publishes the event at six in the evening, in summer and in winter, from Monday to
-// Friday. It opens the thread with its first run.
+// daily publishes the event at six in the evening, from Monday to Friday, in summer and winter
+// time. Its first run opens the thread.
 func daily(threadID string) signals.Schedule {
 	return signals.Schedule{
 		ThreadID: threadID, Cron: []string{"0 18 * * 1-5"}, Timezone: "Europe/Berlin",
@@ -56,8 +56,8 @@ var orders = tool.MustFunc("orders_today", "Lists today's orders of a shop.",
 		return "2 kettles and a ring, in " + in.Shop, nil
 	}, tool.Quick())
 
-// offline is the demo model. It does what the last message says and knows nothing of
-// prompts, so it is told what a real model would make of this one.
+// offline is the demo model. It only follows the last message and ignores prompts, so it gets the
+// instructions that a real model would derive from this one.
 type offline struct{ *demo.Provider }
 
 func (m offline) Generate(ctx context.Context, req llm.Request, onDelta func(llm.Delta)) (llm.Response, error) {
@@ -118,7 +118,7 @@ func run(ctx context.Context, taskQueue string) error {
 		return err
 	}
 	err = oneDay(ctx, threads, schedule)
-	// A schedule outlives the program that has made it, unless it is deleted.
+	// A schedule outlives the program that created it, unless it is deleted.
 	if err := errors.Join(err, threads.DeleteSchedule(context.WithoutCancel(ctx), schedule.ID)); err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func run(ctx context.Context, taskQueue string) error {
 	return temporal.GetWorkflow(ctx, signals.WorkflowID(threads.Namespace(), id), "").Get(ctx, nil)
 }
 
-// oneDay says when the schedule runs, but waits for no evening, and prints the digest.
+// oneDay prints the next runs of the schedule, triggers it now, and prints the digest.
 func oneDay(ctx context.Context, threads *threadclient.Client, schedule signals.Schedule) error {
 	if err := threads.TriggerSchedule(ctx, schedule.ID); err != nil {
 		return err
@@ -143,7 +143,7 @@ func oneDay(ctx context.Context, threads *threadclient.Client, schedule signals.
 	}
 	fmt.Printf("next at %s in %s\n", view.Next[0].In(berlin).Format("15:04"), berlin)
 
-	// The thread has the event already: this waits for its turn.
+	// The thread already has the event: this waits for its turn.
 	today := view.Recent[0]
 	turn, err := threads.Turn(ctx, schedule.ThreadID, signals.EnvPost(event.EnvEvent{
 		ID: today.EventID, Type: dayEnded, Timestamp: today.ScheduledAt.UnixMilli(),

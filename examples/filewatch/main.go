@@ -1,5 +1,5 @@
-// Command filewatch tells an agent of files that change: a watcher publishes an event for
-// each of them, and a rule wakes the agent once they have come to rest.
+// Command filewatch informs an agent of changed files: a watcher publishes an event for each
+// change, and a rule runs the agent when no more changes arrive.
 package main
 
 import (
@@ -34,20 +34,19 @@ import (
 
 const fileChanged = "file.changed"
 
-// file is the payload of the events, and what the agent's tool takes.
+// file is the payload of the events, and the input of the agent's tool.
 type file struct {
 	Path string `json:"path"`
 }
 
-// review wakes the agent when no file has changed for a second. It is woken once for all
-// of them.
+// review runs the agent when no file has changed for a second, once for all of them.
 var review = rule.Rule{
 	Events: []string{fileChanged}, Priority: 30, Debounce: time.Second,
 	Agent: &rule.Agent{Name: "assistant", Prompt: "Read the file, and say what is new in it."},
 }
 
-// changed makes the event of a file. Its id is derived from what has happened: a watcher
-// that is restarted, or runs twice, publishes the same, which has no effect.
+// changed returns the event of a file. Its id is derived from the change: a watcher that restarts,
+// or runs twice, publishes the same id, which has no effect.
 func changed(threadID, folder string, info fs.FileInfo) (event.EnvEvent, error) {
 	payload, err := json.Marshal(file{Path: info.Name()})
 	return event.EnvEvent{
@@ -59,8 +58,7 @@ func changed(threadID, folder string, info fs.FileInfo) (event.EnvEvent, error) 
 	}, err
 }
 
-// watch publishes an event for each file of a folder that is new or has changed, until ctx
-// ends.
+// watch publishes an event for each new or changed file of a folder, until ctx ends.
 func watch(ctx context.Context, folder, threadID string, publish func(context.Context, event.EnvEvent) error) error {
 	seen := map[string]time.Time{}
 	tick := time.NewTicker(100 * time.Millisecond)
@@ -73,7 +71,7 @@ func watch(ctx context.Context, folder, threadID string, publish func(context.Co
 		for _, entry := range entries {
 			info, err := entry.Info()
 			if err != nil || info.ModTime().Equal(seen[entry.Name()]) {
-				continue // gone already, or as it was
+				continue // already deleted, or unchanged
 			}
 			e, err := changed(threadID, folder, info)
 			if err != nil {
@@ -92,7 +90,7 @@ func watch(ctx context.Context, folder, threadID string, publish func(context.Co
 	}
 }
 
-// readFile makes the agent's tool, which sees this folder and nothing outside.
+// readFile returns the agent's tool, which reads only this folder.
 func readFile(folder *os.Root) tool.Tool {
 	return tool.MustFunc("read_file", "Reads a file.", func(_ context.Context, _ tool.Call, in file) (string, error) {
 		text, err := fs.ReadFile(folder.FS(), in.Path)
@@ -100,8 +98,8 @@ func readFile(folder *os.Root) tool.Tool {
 	}, tool.Quick())
 }
 
-// offline is the demo model. It does what the last message says, so it is told what a real
-// model would make of the event, which it is shown just before.
+// offline is the demo model. It only follows the last message, so it gets the instructions that a
+// real model would derive from the event in the previous message.
 type offline struct{ *demo.Provider }
 
 func (m offline) Generate(ctx context.Context, req llm.Request, onDelta func(llm.Delta)) (llm.Response, error) {
@@ -202,7 +200,7 @@ func run(ctx context.Context, taskQueue string) error {
 	return temporal.GetWorkflow(ctx, signals.WorkflowID(threads.Namespace(), id), "").Get(ctx, nil)
 }
 
-// write puts a file into the folder as a whole: nobody sees half of it.
+// write creates a complete file in the folder: readers never see a part of it.
 func write(folder, name, text string) error {
 	draft := filepath.Join(filepath.Dir(folder), filepath.Base(folder)+"."+name)
 	if err := os.WriteFile(draft, []byte(text), 0o600); err != nil {
@@ -211,7 +209,7 @@ func write(folder, name, text string) error {
 	return os.Rename(draft, filepath.Join(folder, name))
 }
 
-// show waits until the agent has answered, and prints what it was shown and has said.
+// show waits until the agent has answered, and prints the agent's context and its reply.
 func show(ctx context.Context, records store.Store, key store.Key) error {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()

@@ -1,5 +1,5 @@
-// Command guardrail sees everything before it has any effect: its hooks block a
-// question, keep a number in a reply from everybody who watches, and deny a tool.
+// Command guardrail intercepts events before they take effect: its hooks block a question, hide a
+// number in a reply from all viewers, and deny a tool.
 package main
 
 import (
@@ -29,9 +29,9 @@ import (
 
 var card = regexp.MustCompile(`\b\d{4} \d{4} \d{4} \d{4}\b`)
 
-// hooks are asked in this order.
+// hooks run in this order.
 func hooks() []hook.Hook {
-	// Responding in place of a question means that no model is asked.
+	// A response in place of a question means that no model is called.
 	block := hook.OnMessage("block", func(_ context.Context, m event.MessageEvent, respond hook.Respond) (event.Event, error) {
 		if strings.Contains(m.Message.Content, "password") {
 			respond(hook.Response{Content: "I do not talk about passwords."})
@@ -40,15 +40,15 @@ func hooks() []hook.Hook {
 	})
 	block.Filter.CreatedBy = []event.CreatedBy{event.CreatedByUser}
 
-	// The event that is returned holds in place of the one that is stored. Until then
-	// nobody is shown the reply, not even its pieces.
+	// The returned event replaces the stored one. Until then, viewers see neither the reply nor its
+	// pieces.
 	redact := hook.OnMessage("redact", func(_ context.Context, m event.MessageEvent, _ hook.Respond) (event.Event, error) {
 		m.Message.Content = card.ReplaceAllString(m.Message.Content, "[card number]")
 		return m, nil
 	})
 	redact.Filter.CreatedBy, redact.HoldOutput = []event.CreatedBy{event.CreatedByAgent}, true
 
-	// Responding in place of tool calls means that none of them runs.
+	// A response in place of tool calls means that none of them runs.
 	deny := hook.OnToolCall("deny", func(_ context.Context, _ event.ToolCallEvent, respond hook.Respond) (event.Event, error) {
 		respond(hook.Response{SenderType: event.CreatedBySystem, SenderID: "policy", Content: "Orders are not deleted here."})
 		return nil, nil
@@ -117,7 +117,7 @@ func run(ctx context.Context, taskQueue string) error {
 	return temporal.GetWorkflow(ctx, signals.WorkflowID(threads.Namespace(), id), "").Get(ctx, nil)
 }
 
-// talk prints what a viewer of the thread sees of a turn, the pieces of replies included.
+// talk prints a turn as a viewer of the thread sees it, including pieces of replies.
 func talk(ctx context.Context, runtime *threadmill.Runtime, m event.NewMessage) error {
 	run, err := runtime.Send(ctx, m, threadmill.SendOptions{Stream: true, Start: signals.Start{Agents: []string{"clerk"}}})
 	if err != nil {

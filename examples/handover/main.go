@@ -1,5 +1,5 @@
-// Command handover has people go on where agents cannot: two agents that talk past each other
-// reach their turn limit, and one asks for what it may not decide itself.
+// Command handover lets people continue where agents cannot: two agents that talk past each other
+// reach their turn limit, and another asks for help with a decision.
 package main
 
 import (
@@ -28,8 +28,8 @@ var agents = []agent.Agent{
 	{Name: "depot", Model: "offline/depot", Instructions: "Tell where parcels are, by their number."},
 }
 
-// lines are what models might make of these instructions. Who mentions people, such as @ann or
-// @human, is answered by no agent.
+// lines are replies as models might give them to these instructions. No agent answers a message
+// that mentions a person, such as @ann or @human.
 var lines = script{
 	"clerk": {
 		"@depot Where is the parcel for ann?",
@@ -45,7 +45,7 @@ var lines = script{
 	},
 }
 
-// cases are what ann, a customer, asks, and how bob, who is on duty, helps if he has to.
+// cases are the questions of ann, a customer, and the help of bob, who is on duty, if it is needed.
 var cases = []struct{ question, help string }{
 	{"@clerk Where is my parcel?", "@depot She means number 7. Tell the clerk where it is."},
 	{"@clerk It is late. Can I have 5 euros back?", "@clerk She can."},
@@ -102,7 +102,7 @@ func run(ctx context.Context, taskQueue string) error {
 		if !handedOver {
 			continue
 		}
-		// The thread is idle. It waits for a minute or a month until somebody speaks.
+		// The thread is idle. It waits for the next message, for a minute or a month.
 		if _, err := say(ctx, runtime, id, "bob", c.help); err != nil {
 			return err
 		}
@@ -115,7 +115,7 @@ func run(ctx context.Context, taskQueue string) error {
 }
 
 // say posts a person's message and prints the conversation until nobody answers any more. It
-// reports whether people are asked to go on.
+// reports whether people are asked to take over.
 func say(ctx context.Context, runtime *threadmill.Runtime, threadID, person, content string) (handedOver bool, err error) {
 	start := signals.Start{Agents: []string{"clerk", "depot"}, TurnLimit: turnLimit}
 	turn, err := runtime.Send(ctx, event.NewMessage{ThreadID: threadID, SenderID: person, Content: content}, threadmill.SendOptions{Start: start})
@@ -135,7 +135,7 @@ func say(ctx context.Context, runtime *threadmill.Runtime, threadID, person, con
 	return handedOver, err
 }
 
-// script stands in for models: each of them says its lines, one after the other.
+// script replaces the models: each says its lines, one after another.
 type script map[string][]string
 
 // Generate implements [llm.Provider].

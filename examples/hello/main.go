@@ -32,7 +32,7 @@ func main() {
 }
 
 func run(ctx context.Context, taskQueue string) error {
-	// Temporal is where the TEMPORAL_* environment says, or at localhost:7233.
+	// The address comes from the TEMPORAL_* environment, by default localhost:7233.
 	options, err := envconfig.LoadDefaultClientOptions()
 	if err != nil {
 		return err
@@ -44,7 +44,7 @@ func run(ctx context.Context, taskQueue string) error {
 	}
 	defer temporal.Close()
 
-	// In memory: what is said is gone when the program ends.
+	// In memory: messages are lost when the program ends.
 	records, err := sqlite.Open(ctx, sqlite.Config{})
 	if err != nil {
 		return err

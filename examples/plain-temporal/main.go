@@ -1,7 +1,7 @@
-// Command plain-temporal drives a thread with a Temporal client and JSON. It imports
-// nothing of Threadmill: any language with a Temporal SDK can do the same.
+// Command plain-temporal drives a thread with a Temporal client and JSON. It imports nothing of
+// Threadmill: any language with a Temporal SDK can do the same.
 //
-// It needs a Threadmill that runs, such as the devserver.
+// It needs a running Threadmill, such as the devserver.
 package main
 
 import (
@@ -86,7 +86,7 @@ func run(ctx context.Context, taskQueue string) error {
 	return temporal.GetWorkflow(ctx, workflowID, "").Get(ctx, nil)
 }
 
-// waiting asks until a tool call waits for approval.
+// waiting polls until a tool call waits for approval.
 func waiting(ctx context.Context, temporal client.Client, workflowID string) (object, error) {
 	for {
 		answer, err := temporal.QueryWorkflow(ctx, workflowID, "", "approvals")

@@ -1,5 +1,5 @@
-// Command research has an agent ask three others at the same time, each of which knows
-// where to look, and make one answer of what they find.
+// Command research lets an agent ask three others at the same time, each of which has its own
+// source, and combine their findings into one answer.
 package main
 
 import (
@@ -24,14 +24,14 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// shelves are where one can look, and what is found there.
+// shelves are the sources and their contents.
 var shelves = map[string]string{
 	"papers": "sagas undo, logs replay",
 	"news":   "two companies run it for their agents",
 	"code":   "a workflow is an ordinary function",
 }
 
-// lookup is what a model has to fill in to look something up.
+// lookup is the tool's input, which a model fills in.
 type lookup struct {
 	Shelf string `json:"shelf" jsonschema:"papers, news or code"`
 	Topic string `json:"topic"`
@@ -45,8 +45,7 @@ var lookUp = tool.MustFunc("look_up", "Looks a topic up.", func(_ context.Contex
 	return found, nil
 })
 
-// team is an agent that may ask others, and those others. That it has the tool call_agent is
-// all that it takes.
+// team is an agent that may ask others, and those others. It only needs the tool call_agent.
 func team() []agent.Agent {
 	agents := []agent.Agent{{
 		Name:         "researcher",
@@ -117,8 +116,8 @@ func run(ctx context.Context, taskQueue string) error {
 	return temporal.GetWorkflow(ctx, signals.WorkflowID(threads.Namespace(), id), "").Get(ctx, nil)
 }
 
-// ask posts a message, and shows whom the agent asks and what it answers. What the others
-// say on the way comes as progress of the calls; their threads have all of it.
+// ask posts a message, and prints the calls of the other agents and the answer. Their output
+// arrives as progress of the calls; their threads contain all of it.
 func ask(ctx context.Context, runtime *threadmill.Runtime, threadID, topic string) error {
 	turn, err := runtime.Send(ctx, event.NewMessage{ThreadID: threadID, SenderID: "ann", Content: topic}, threadmill.SendOptions{})
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/threadmill/threadmill/llm/demo"
 )
 
-// offline is the demo model. It does what the last message says and no more, so it is told
-// what real models would make of their instructions.
+// offline is the demo model. It only follows the last message, so it gets the instructions that
+// real models would derive from their prompts.
 type offline struct{ *demo.Provider }
 
 // Generate implements [llm.Provider].
@@ -38,8 +38,8 @@ func script(req llm.Request) string {
 	return "in " + req.Model + ": " + last.Content
 }
 
-// answers are the results of the last calls, in the order of the calls: who is asked at the
-// same time as others may answer before them.
+// answers are the results of the last calls, in the order of the calls: concurrent agents may
+// answer in another order.
 func answers(messages []llm.Message) (texts []string) {
 	results := map[string]string{}
 	for i := len(messages) - 1; ; i-- {

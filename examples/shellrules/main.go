@@ -1,5 +1,5 @@
-// Command shellrules lets an agent run commands by rules: some run unasked, some never run,
-// and about all others a person is asked, who may grant more than the one call.
+// Command shellrules lets an agent run commands by rules: some run without approval, some never
+// run, and a person decides on all others and may grant more than the one call.
 package main
 
 import (
@@ -31,9 +31,9 @@ import (
 	"github.com/threadmill/threadmill/tool/shell"
 )
 
-// rules are asked about each call. One that denies wins over all the rest, grants included;
-// otherwise the first that matches decides. What may run unasked is spelt out, from ^ to $.
-// What is denied catches accidents: a shell has more ways to do harm than a rule can name.
+// rules decide on each call. A denial wins over all other rules and over grants; otherwise the
+// first matching rule decides. Commands that may run without approval are spelt out from ^ to $.
+// Denials catch accidents: a shell has more ways to do harm than rules can name.
 var rules = []approval.Rule{{
 	Name:   "reading is free",
 	When:   `args.command.matches("^(ls|cat|wc)( [A-Za-z0-9._-]+)*$") && !args.command.contains("..")`,
@@ -49,11 +49,11 @@ var rules = []approval.Rule{{
 	Terms:  approval.Terms{Approvers: []string{"bob"}},
 }}
 
-// answers are bob's, by command. Any other command he denies.
+// answers are bob's decisions, by command. He denies all others.
 var answers = map[string]signals.Decide{
-	// This very command may run again.
+	// This exact command may run again.
 	"echo hi | tee hi.txt": {Decision: event.DecisionApprove, Scope: event.ScopeSession},
-	// So may others that fit. A wildcard covers options, but nothing that a shell would act on.
+	// So may matching ones. A wildcard matches options, but nothing that a shell interprets.
 	"git log --format=%s": {Decision: event.DecisionApprove, Scope: event.ScopePattern, Pattern: map[string]string{"command": "git log*"}},
 }
 
@@ -167,7 +167,7 @@ func (s session) work(ctx context.Context) error {
 	return s.showGrants(ctx)
 }
 
-// command has the agent run a command, and shows who is asked and what becomes of it. The
+// command lets the agent run a command, and prints the request, the decision and the result. The
 // offline model calls a tool for each line that begins with "use".
 func (s session) command(ctx context.Context, command string) error {
 	args, err := json.Marshal(map[string]string{"command": command})
@@ -205,7 +205,7 @@ func (s session) command(ctx context.Context, command string) error {
 	return err
 }
 
-// decide gives bob's answer.
+// decide sends bob's decision.
 func (s session) decide(ctx context.Context, command, toolCallID string) error {
 	decision, known := answers[command]
 	if !known {
@@ -229,7 +229,7 @@ func decided(a event.Approval) string {
 	return fmt.Sprintf("approved by %s, scope %s", a.By, a.Scope)
 }
 
-// printed is what a command has printed.
+// printed returns the output of a command.
 func printed(result string) string {
 	var out shell.Output
 	if err := json.Unmarshal([]byte(result), &out); err != nil {
@@ -238,7 +238,7 @@ func printed(result string) string {
 	return strings.TrimSpace(out.Stdout + out.Stderr)
 }
 
-// grants are what people have granted beyond single calls: what the thread's records say.
+// grants returns the grants in the thread, from its records.
 func (s session) grants(ctx context.Context) ([]approval.Grant, error) {
 	key := store.Key{Namespace: s.runtime.Client().Namespace(), ThreadID: s.id}
 	records, err := s.records.Records(ctx, key, store.Query{Types: []string{event.TypeApproval}})
@@ -248,7 +248,7 @@ func (s session) grants(ctx context.Context) ([]approval.Grant, error) {
 	return approval.ReadHistory(records).Grants(), nil
 }
 
-// revokePatterns takes the grants by pattern back.
+// revokePatterns revokes the grants by pattern.
 func (s session) revokePatterns(ctx context.Context) error {
 	grants, err := s.grants(ctx)
 	if err != nil {

@@ -74,14 +74,14 @@ func run(ctx context.Context, taskQueue string) error {
 		return err
 	}
 	api := &http.Server{Handler: runtime.Handler(), ReadHeaderTimeout: 10 * time.Second}
-	// Event streams have no end of their own.
+	// Event streams do not end otherwise.
 	api.RegisterOnShutdown(runtime.CloseStreams)
 	go func() { _ = api.Serve(listener) }()
 	defer func() { _ = api.Shutdown(ctx) }()
 	return talk(ctx, "http://"+listener.Addr().String()+"/v1/threads", signals.NewID())
 }
 
-// talk opens a thread, watches it, says something, and closes the thread after the reply.
+// talk opens a thread, watches it, posts a message, and closes the thread after the reply.
 func talk(ctx context.Context, threads, id string) error {
 	if err := call(ctx, http.MethodPost, threads, `{"id": "`+id+`"}`); err != nil {
 		return err
@@ -102,7 +102,7 @@ func talk(ctx context.Context, threads, id string) error {
 	lines, answered := bufio.NewScanner(res.Body), false
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
-		// The lines with "id:" say where to resume after a lost connection.
+		// The lines with "id:" are the positions for resuming after a lost connection.
 		data, ok := strings.CutPrefix(lines.Text(), "data: ")
 		if !ok {
 			continue

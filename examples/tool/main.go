@@ -1,5 +1,4 @@
-// Command tool gives an agent a Go function to call, and decides in code which calls
-// may run.
+// Command tool gives an agent a Go function to call, and decides in code which calls may run.
 package main
 
 import (
@@ -27,8 +26,7 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// order is what the model has to fill in. The JSON Schema that it is shown is made of
-// this type.
+// order is the tool's input, which the model fills in. Its JSON Schema is derived from this type.
 type order struct {
 	ID    string `json:"id" jsonschema:"number of the order"`
 	Euros int    `json:"euros" jsonschema:"how much to pay back"`
@@ -120,7 +118,7 @@ use refund {"id": "A-2", "euros": 900}`)
 	return temporal.GetWorkflow(ctx, signals.WorkflowID(threads.Namespace(), id), "").Get(ctx, nil)
 }
 
-// decide waits for that many calls to ask, and allows the small ones.
+// decide waits for a number of approval requests, and allows the small orders.
 func decide(ctx context.Context, threads *threadclient.Client, id string, calls int) error {
 	for calls > 0 {
 		waiting, err := threads.Approvals(ctx, id)

@@ -1,5 +1,5 @@
-// Command webhook lets another system reach an agent: a push to a repository, as GitHub
-// reports it, becomes an event of the repository's thread, and a rule wakes the agent.
+// Command webhook lets another system reach an agent: a push to a repository, reported by GitHub,
+// becomes an event in the repository's thread, and a rule runs the agent.
 package main
 
 import (
@@ -35,8 +35,8 @@ import (
 	"github.com/threadmill/threadmill/webhook"
 )
 
-// source says how GitHub signs its requests, and what becomes of them. A program for more
-// than a minute reads its secret from the environment.
+// source configures GitHub's signature and the resulting event. A real program reads its secret
+// from the environment.
 func source(secret string) webhook.Endpoint {
 	return webhook.Endpoint{
 		Name:      "github",
@@ -49,7 +49,7 @@ func source(secret string) webhook.Endpoint {
 	}
 }
 
-// rules wake the agent for pushes to one branch. Everything else is stored, and that is all.
+// rules run the agent for pushes to one branch. All other events are only stored.
 var rules = []rule.Rule{
 	{
 		Name: "pushes", Events: []string{"github.push"}, Priority: 30,
@@ -59,7 +59,7 @@ var rules = []rule.Rule{
 	{Name: "the rest", Events: []string{"github.*"}, Priority: 20},
 }
 
-// push is what GitHub tells of a push.
+// push is a part of GitHub's payload.
 type push struct {
 	Ref        string     `json:"ref"`
 	Repository repository `json:"repository"`
@@ -79,8 +79,8 @@ var showCommit = tool.MustFunc("show_commit", "Shows a commit.",
 		return in.Commit + ": let the kettle boil", nil
 	}, tool.Quick())
 
-// offline is the demo model. It does what the last message says, so it is told what a real
-// model would make of the event, which it is shown just before.
+// offline is the demo model. It only follows the last message, so it gets the instructions that a
+// real model would derive from the event in the previous message.
 type offline struct{ *demo.Provider }
 
 func (m offline) Generate(ctx context.Context, req llm.Request, onDelta func(llm.Delta)) (llm.Response, error) {
@@ -148,7 +148,7 @@ func run(ctx context.Context, taskQueue string) error {
 		return err
 	}
 
-	// The thread of a repository is called like it.
+	// A repository's thread has its name.
 	threads, shop := runtime.Client(), repository{Name: "shop-" + signals.NewID()}
 	if err := threads.Open(ctx, shop.Name, signals.Start{}, nil); err != nil {
 		return err
@@ -185,7 +185,7 @@ func serve(ctx context.Context, handler http.Handler) (string, error) {
 	return "http://" + l.Addr().String(), nil
 }
 
-// github stands in for GitHub.
+// github simulates GitHub.
 type github struct{ address, secret string }
 
 func (g github) play(ctx context.Context, repo repository) error {
@@ -211,7 +211,7 @@ func (g github) play(ctx context.Context, repo repository) error {
 	return nil
 }
 
-// deliver sends a push, signed with the secret, and returns the answer.
+// deliver sends a push, signed with the secret, and returns the response.
 func (g github) deliver(ctx context.Context, id string, p push) (string, error) {
 	body, err := json.Marshal(p)
 	if err != nil {
@@ -234,7 +234,7 @@ func (g github) deliver(ctx context.Context, id string, p push) (string, error) 
 	defer res.Body.Close()
 	var answer struct {
 		Status any    `json:"status"`
-		Detail string `json:"detail"` // of a refusal
+		Detail string `json:"detail"` // of an error
 	}
 	if err := json.NewDecoder(res.Body).Decode(&answer); err != nil {
 		return "", err
@@ -245,7 +245,7 @@ func (g github) deliver(ctx context.Context, id string, p push) (string, error) 
 	return fmt.Sprintf("%d, %v", res.StatusCode, answer.Status), nil
 }
 
-// show prints what became of an event, which the thread has already.
+// show prints the effect of an event that the thread already has.
 func show(ctx context.Context, threads *threadclient.Client, threadID, eventID string) error {
 	turn, err := threads.Turn(ctx, threadID, signals.Post{ID: eventID})
 	if err != nil {

@@ -1,6 +1,5 @@
-// Package builtin describes the tools that every thread has for its agents, beside those
-// of the application. An agent uses those that it names; an application's tool of the
-// same name comes first.
+// Package builtin describes the built-in tools of threads. An agent has those that it names; an
+// application's tool of the same name takes precedence.
 package builtin
 
 import (
@@ -15,7 +14,7 @@ const (
 	// GetEventInfo reads environment events of the thread.
 	GetEventInfo = "get_event_info"
 
-	// CallAgent asks another agent; CallAgentHyphen is the same by its older name.
+	// CallAgent asks another agent. CallAgentHyphen is its older name.
 	CallAgent       = "call_agent"
 	CallAgentHyphen = "call-agent"
 
@@ -27,7 +26,7 @@ const (
 	CancelTask = "cancel_task"
 )
 
-// TaskArguments are those of task: a tool with its arguments, or an agent with a message.
+// TaskArguments are the arguments of task: a tool with its arguments, or an agent with a message.
 type TaskArguments struct {
 	Tool      string          `json:"tool,omitempty"`
 	Arguments json.RawMessage `json:"arguments,omitempty"`
@@ -36,14 +35,14 @@ type TaskArguments struct {
 	Title     string          `json:"title,omitempty"`
 }
 
-// AgentArguments are those of call_agent.
+// AgentArguments are the arguments of call_agent.
 type AgentArguments struct {
 	Agent   string `json:"agent"`
 	Message string `json:"message"`
 	Title   string `json:"title,omitempty"`
 }
 
-// TaskIDArguments are those of get_task and cancel_task.
+// TaskIDArguments are the arguments of get_task and cancel_task.
 type TaskIDArguments struct {
 	TaskID string `json:"taskId"`
 }
@@ -88,8 +87,8 @@ var definitions = []tool.Definition{
 	},
 }
 
-// Lookup returns the definition of a tool that the thread itself answers: all but
-// get_event_info, which reads the store.
+// Lookup returns the definition of a tool that the thread itself runs: all but get_event_info,
+// which reads the store.
 func Lookup(name string) (tool.Definition, bool) {
 	at := slices.IndexFunc(definitions, func(d tool.Definition) bool { return d.Name == name })
 	if at < 0 {
@@ -98,7 +97,7 @@ func Lookup(name string) (tool.Definition, bool) {
 	return definitions[at].WithDefaults(), true
 }
 
-// Names lists the tools.
+// Names returns the names of the tools.
 func Names() []string {
 	names := []string{GetEventInfo}
 	for _, d := range definitions {

@@ -35,7 +35,6 @@ func TestLookup(t *testing.T) {
 	require.False(t, ok)
 }
 
-// TestArguments: what a model may write, and how it is read.
 func TestArguments(t *testing.T) {
 	for _, tc := range []struct {
 		tool, arguments string

@@ -14,7 +14,7 @@ import (
 	"github.com/threadmill/threadmill/internal/feedtest"
 )
 
-// TestApprovalEvents has every record that a call can leave on its way to being run.
+// TestApprovalEvents covers every record of a call up to its run.
 func TestApprovalEvents(t *testing.T) {
 	at := time.Unix(1700000000, 0).UTC()
 	later := at.Add(time.Hour)

@@ -1,6 +1,7 @@
 package feed
 
-// buffer has the items that are ready to be delivered. It keeps its memory, as readers live long.
+// buffer contains the items that are ready for delivery. Readers are long-lived, so it reuses its
+// memory.
 type buffer struct {
 	items []Item
 	next  int // the items from here on have not been delivered
@@ -12,7 +13,7 @@ func (b *buffer) push(item Item) { b.items = append(b.items, item) }
 
 func (b *buffer) take() Item {
 	item := b.items[b.next]
-	b.items[b.next] = Item{} // the viewer may not read for long
+	b.items[b.next] = Item{} // the next read may be much later
 	b.next++
 	return item
 }

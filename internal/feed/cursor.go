@@ -6,23 +6,23 @@ import (
 	"strings"
 )
 
-// Cursor is a place in a thread's sequence: what has been sent. Its text is the
-// "id" of a server-sent event. The zero value is the beginning.
+// Cursor is a position in a thread's sequence, after the last event sent. Its text is the "id" of a
+// server-sent event. The zero value is the beginning.
 //
 //	<seq>           record seq and all before it
 //	<seq>.<n>       the first n events of record seq, which has more of them
 //	<seq>:<offset>  records up to seq, and the live log up to offset
 //
-// A record that the log did not announce carries the offset as well, since the log does
-// not say where it stands.
+// The cursor of a record that the log did not announce has the offset too, since the log does not
+// determine its place.
 type Cursor struct {
-	// Seq of the last record sent, or of the one sent in part.
+	// Seq of the last record that was sent, at least in part.
 	Seq int64
 
-	// Part is how many events of record Seq were sent if not all; otherwise 0.
+	// Part is the number of events of record Seq that were sent, or 0 for all.
 	Part int
 
-	// Offset is the place in the live log, 0 if Seq says it.
+	// Offset is the position in the live log, or 0 if Seq determines it.
 	Offset int64
 }
 
@@ -40,7 +40,7 @@ func (c Cursor) String() string {
 	return string(b)
 }
 
-// done is the last record of which all events were sent.
+// done is the last record that was sent completely.
 func (c Cursor) done() int64 {
 	if c.Part > 0 {
 		return c.Seq - 1
@@ -48,7 +48,7 @@ func (c Cursor) done() int64 {
 	return c.Seq
 }
 
-// CursorError says that a text is not a cursor.
+// CursorError means that a text is not a cursor.
 type CursorError struct {
 	Text    string
 	Problem string
@@ -58,7 +58,7 @@ func (e *CursorError) Error() string {
 	return fmt.Sprintf("event id %.40q is not <seq>, <seq>.<n> or <seq>:<offset>: %s", e.Text, e.Problem)
 }
 
-// ParseCursor reads the text of a cursor. Its error is a [*CursorError].
+// ParseCursor parses a cursor. Its error is a [*CursorError].
 func ParseCursor(text string) (Cursor, error) {
 	rest, offset, live := strings.Cut(text, ":")
 	seq, part, partial := strings.Cut(rest, ".")
@@ -85,10 +85,10 @@ func ParseCursor(text string) (Cursor, error) {
 	return c, nil
 }
 
-// maxParts bounds the n of <seq>.<n>: no record has so many events.
+// maxParts bounds the n of <seq>.<n>, far above the events of any record.
 const maxParts = 1 << 20
 
-// ParseCursorNumber reads the digits of one part of a cursor's text. Its error is a [*CursorError].
+// ParseCursorNumber parses the digits of one part of a cursor. Its error is a [*CursorError].
 func ParseCursorNumber(text, name, digits string) (int64, error) {
 	if digits == "" {
 		return 0, &CursorError{text, name + " is missing"}

@@ -9,8 +9,8 @@ import (
 	"github.com/threadmill/threadmill/store"
 )
 
-// date gives the messages that hooks have changed the time of the message itself: the record
-// of the decision has another.
+// date sets the time of messages that hooks have changed to the original's: the record of the
+// decision is later.
 func date(ctx context.Context, s Store, key store.Key, items []Item) error {
 	var ids []string
 	for _, item := range items {

@@ -8,8 +8,8 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
-// decisionEvents are what holds after a decision of hooks, where that is not what was
-// stored, and a status that says what they did.
+// decisionEvents returns the events of a decision of hooks: the changed message or calls, and a
+// status that names the hooks and their actions.
 func decisionEvents(r event.Record) []event.AgentEvent {
 	var d event.Interception
 	if json.Unmarshal(r.Payload, &d) != nil || isSilent(d) {
@@ -25,14 +25,13 @@ func decisionEvents(r event.Record) []event.AgentEvent {
 	}})
 }
 
-// isSilent reports whether a decision is there for models only: no hook had a say in it, or
-// a status record tells people of it.
+// isSilent reports whether a decision only concerns models: no hook decided, or a status record
+// informs people.
 func isSilent(d event.Interception) bool {
 	return d.Outcome == event.OutcomeWithdrawn || d.Outcome == event.OutcomePassed && len(d.Hooks) == 0 && d.Message == nil
 }
 
-// shown is the message that a decision shows. One that was held is shown only if it
-// was let out.
+// shown returns the message that a decision shows. A held message is shown only if it was released.
 func shown(d event.Interception) (event.Message, bool) {
 	if d.Message == nil {
 		return event.Message{}, false
@@ -46,8 +45,8 @@ func shown(d event.Interception) (event.Message, bool) {
 	return m, true
 }
 
-// sentence says what hooks did to an event, such as "guard replaced the message".
-// Those that let it pass are named only if none did anything else.
+// sentence describes the actions of hooks on an event, such as "guard replaced the message". It
+// names hooks that let the event pass only if no other hook did anything.
 func sentence(d event.Interception) string {
 	what, ended := subjectText(d), endedBy(d)
 	var passed, did []string
@@ -68,14 +67,14 @@ func sentence(d event.Interception) string {
 	case len(did) == 0:
 		return "hooks" + deed(d.Outcome, what)
 	case d.Outcome == event.OutcomeFailed && ended < 0:
-		// They went too far.
+		// These hooks exceeded a limit.
 		did = append(did, strings.TrimSuffix(what+" failed: "+d.Error, ": "))
 	}
 	return strings.Join(did, "; ")
 }
 
-// endedBy is the hook whose failure ended the event, -1 if none did. One that failed
-// before it was open.
+// endedBy returns the index of the hook whose failure ended the event, or -1. Hooks that failed
+// before it were open.
 func endedBy(d event.Interception) int {
 	for i, h := range slices.Backward(d.Hooks) {
 		if h.Outcome == event.OutcomeFailed && d.Outcome == event.OutcomeFailed {
@@ -133,7 +132,7 @@ func failure(h event.HookOutcome, closed bool) string {
 	return text
 }
 
-// list is "a", "a and b", "a, b and c".
+// list returns "a", "a and b", or "a, b and c".
 func list(names []string) string {
 	if len(names) < 2 {
 		return strings.Join(names, "")

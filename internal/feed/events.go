@@ -6,15 +6,15 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
-// Events are what viewers see of a record. Types that are not meant for viewers
-// (llm_call, rejected, custom types) have none, and so have a payload that is not of
-// the record's type, and a message that is held for hooks to decide on.
+// Events are the agent events of a record. Types that viewers do not see (llm_call, rejected,
+// custom types) have none, and neither have records with the payload of another type, nor messages
+// that are held until hooks decide.
 //
-// The record of a decision of hooks has the message or the calls that they have
-// changed once more: what has the same message id or tool call id is superseded.
+// The record of a decision of hooks contains the changed message or calls, which supersede those
+// with the same message id or tool call id.
 //
-// Every event names the event whose turn it belongs to, the message and the agent, as far
-// as there are any, and says when it was stored.
+// Every event names the event of its turn, the message and the agent, if there are any, and the
+// time at which it was stored.
 func Events(r event.Record) []event.AgentEvent {
 	events := eventsOf(r)
 	for i := range events {

@@ -16,11 +16,11 @@ import (
 // DefaultHeartbeatInterval is the default of [Config.HeartbeatInterval].
 const DefaultHeartbeatInterval = 15 * time.Second
 
-// ErrIdle is returned by [Reader.Next] once in every heartbeat interval, so that its
-// caller can show that the connection lives. The reader goes on.
+// ErrIdle is returned by [Reader.Next] once in every heartbeat interval, so that its caller can
+// send a heartbeat. The reader remains usable.
 var ErrIdle = errors.New("heartbeat")
 
-// Store is what the feed needs of a [store.Store].
+// Store is the part of a [store.Store] that the feed reads.
 type Store interface {
 	Records(ctx context.Context, key store.Key, q store.Query) ([]event.Record, error)
 	RecordsByID(ctx context.Context, key store.Key, ids ...string) ([]event.Record, error)
@@ -33,32 +33,32 @@ type Config struct {
 	Store  Store
 	Stream stream.Stream
 
-	// HeartbeatInterval is the time between two looks for records that the live log
-	// did not announce. Default [DefaultHeartbeatInterval].
+	// HeartbeatInterval is the interval of checks for records that the live log did not announce.
+	// Default [DefaultHeartbeatInterval].
 	HeartbeatInterval time.Duration
 
-	// Grace is how long the announcement of a record that is in the store may take, before
-	// the record is sent without it. Default 250 ms.
+	// Grace is the time in which the log may announce a stored record, before the record is sent
+	// without announcement. Default 250 ms.
 	Grace time.Duration
 
-	// View, if set, is called once for each reader and each page. What it returns gets
-	// every event on its way to viewers, in order, and returns what they see in its
-	// place. The store and the live log keep what they have.
+	// View, if set, is called once for each reader and each page. The returned function gets every
+	// event on its way to viewers, in order, and returns the event that they see. The store and the
+	// live log do not change.
 	View func(store.Key) View
 
-	// Logger gets the outages of the live stream, at warn level. Default: none.
+	// Logger logs outages of the live stream at warn level. Default: none.
 	Logger *slog.Logger
 
 	outage *outage.Log
 }
 
-// View returns what viewers see of an event. It must not change what the event points to.
+// View returns the event that viewers see. It must not change values that the event points to.
 type View func(ctx context.Context, e event.AgentEvent) event.AgentEvent
 
 // Feed opens readers. It is safe for concurrent use.
 type Feed struct{ cfg Config }
 
-// New makes a feed.
+// New returns a feed.
 func New(cfg Config) (*Feed, error) {
 	switch {
 	case cfg.Store == nil:
@@ -83,27 +83,28 @@ func New(cfg Config) (*Feed, error) {
 	return &Feed{cfg}, nil
 }
 
-// From says where a [Reader] begins, and what it delivers.
+// From is the start of a [Reader], and a selection of its items.
 type From struct {
-	// Cursor: what follows it. The zero value is the thread's beginning.
+	// Cursor is the position to continue from. The zero value is the thread's beginning.
 	Cursor Cursor
 
-	// Now: only what is new; Cursor is ignored.
+	// Now starts with new events only and ignores Cursor.
 	Now bool
 
-	// Finite: [Reader.Next] returns io.EOF after what was there when the reader was opened.
+	// Finite makes [Reader.Next] return io.EOF after the events that existed when the reader was
+	// opened.
 	Finite bool
 
-	// Whole leaves out the pieces of text: messages come whole only.
+	// Whole omits pieces of text: messages arrive whole.
 	Whole bool
 
-	// Records are types of records that have no agent events, but are delivered nevertheless:
-	// each as an item with an event that has no type.
+	// Records are types of records without agent events that are delivered too, each as an item
+	// whose event has no type.
 	Records []string
 }
 
-// View returns the view of one viewer of a thread. What has no type is no agent event, and
-// stays as it is.
+// View returns the view of one viewer of a thread. It leaves values without a type, which are no
+// agent events, unchanged.
 func (f *Feed) View(key store.Key) View {
 	if f.cfg.View == nil {
 		return func(_ context.Context, e event.AgentEvent) event.AgentEvent { return e }

@@ -100,7 +100,7 @@ func TestCursor(t *testing.T) {
 	}
 }
 
-// ids are cursors with the offsets replaced by their order in the log.
+// ids returns cursors with the offsets replaced by their order in the log.
 func ids(items []feed.Item) []string {
 	var out []string
 	first := int64(0)

@@ -12,10 +12,10 @@ import (
 	"github.com/threadmill/threadmill/stream"
 )
 
-// recent is how many messages before the cursor a resuming reader knows as finished.
+// recent is the number of messages before the cursor that a resuming reader knows as finished.
 const recent = 100
 
-// noteDelivered notes the messages just before the position as finished.
+// noteDelivered marks the messages just before the position as finished.
 func (r *Reader) noteDelivered(ctx context.Context) error {
 	if r.at.seq == 0 {
 		return nil
@@ -42,8 +42,7 @@ func (r *Reader) noteDelivered(ctx context.Context) error {
 	return nil
 }
 
-// noteStored notes the messages that are stored but not delivered yet as finished: they come
-// whole.
+// noteStored marks messages that are stored but not delivered yet as finished: they arrive whole.
 func (r *Reader) noteStored(ctx context.Context) error {
 	head := r.tail.head
 	for after := r.at.seq; after < head; {
@@ -64,8 +63,8 @@ func (r *Reader) noteStored(ctx context.Context) error {
 	return nil
 }
 
-// finished is what [pieces.finish] needs to know of the record of a message, also if nobody is
-// shown it.
+// finished returns the input of [pieces.finish] for the record of a message, even if viewers do not
+// see it.
 func finished(rec event.Record) event.AgentEvent {
 	var m event.Message
 	if json.Unmarshal(rec.Payload, &m) != nil {
@@ -75,8 +74,8 @@ func finished(rec event.Record) event.AgentEvent {
 	return event.AgentEvent{Type: e.Type, MessageID: strings.Clone(e.MessageID), ToolCallID: strings.Clone(e.ToolCallID)}
 }
 
-// noteAttempts reads the log up to the reader's position, to know the attempts made so far.
-// What cannot be read is left out: pieces carry their attempt.
+// noteAttempts reads the log up to the reader's position to learn the attempts so far. Unreadable
+// entries are skipped: pieces carry their attempt.
 func (r *Reader) noteAttempts(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.Grace)
 	defer cancel()
@@ -99,7 +98,7 @@ func (r *Reader) noteAttempts(ctx context.Context) {
 	}
 }
 
-// lookUp looks up what has to be known before an item is delivered.
+// lookUp reads what must be known before an item is delivered.
 func (r *Reader) lookUp(ctx context.Context, want lookup) error {
 	if r.pieces.unknown != want {
 		return nil

@@ -11,22 +11,21 @@ type Item struct {
 	Cursor Cursor
 	Event  event.AgentEvent
 
-	// TraceID is that of the turn which the event belongs to, if it belongs to one.
+	// TraceID is the trace of the event's turn, if it has one.
 	TraceID string
 
-	// Record is the stored record that the event tells of. Nil for live events.
+	// Record is the stored record of the event. Nil for live events.
 	Record *event.Record
 
-	// Begins marks the piece with which an attempt at a message begins for the reader's viewer.
+	// Begins marks the first piece of an attempt at a message, for the reader's viewer.
 	Begins bool
 
-	// Streamed is the highest attempt at a stored message of which the viewer had pieces, as
-	// far as the live log is kept. 0 = it had none.
+	// Streamed is the highest attempt of whose pieces the viewer had any, as far as the live log is
+	// kept. 0 = none.
 	Streamed int
 }
 
-// MessageID is the message that the item is about. The end of a reply that says nothing
-// does not name it.
+// MessageID is the id of the item's message. The end of an empty reply has none.
 func (i *Item) MessageID() string {
 	if i.Event.Type == event.EventFinal && i.Event.MessageID == "" && i.Record != nil {
 		return event.ReplyOfFinal(i.Record.ID)
@@ -34,13 +33,13 @@ func (i *Item) MessageID() string {
 	return i.Event.MessageID
 }
 
-// Closes reports whether the item says that the thread has been closed.
+// Closes reports whether the item is the end of the thread.
 func (i *Item) Closes() bool {
 	return i.Event.Type == event.EventStatus && i.Event.Status.Status == event.StatusClosed
 }
 
-// appendItems appends the items of a record, but the first skip ones. Records of the types
-// in unshown have an item though they have no agent events.
+// appendItems appends the items of a record, except the first skip ones. Records of the types in
+// unshown have an item although they have no agent events.
 func appendItems(items []Item, rec event.Record, unshown []string, skip int, offset int64) []Item {
 	events := Events(rec)
 	if len(events) == 0 && slices.Contains(unshown, rec.Type) {

@@ -2,35 +2,35 @@ package feed
 
 import "github.com/threadmill/threadmill/event"
 
-// remembered is how many finished messages and calls a reader knows of. Pieces that
-// come later than that after their message would be shown; none do.
+// remembered is the number of finished messages and calls that a reader knows. Pieces that arrive
+// even later after their message would be shown, which does not happen.
 const remembered = 8192
 
-// lookup is what a reader has to look up before it can judge pieces.
+// lookup is information that a reader must read before it can judge pieces.
 type lookup int
 
 const (
 	nothing lookup = iota
 
-	// storedMessages: those that have not been delivered yet. They come whole, without the
-	// pieces that the log has of them.
+	// storedMessages are those not delivered yet. They arrive whole, without their pieces in the
+	// log.
 	storedMessages
 
-	// earlierAttempts: those in the log up to the reader's position.
+	// earlierAttempts are those in the log up to the reader's position.
 	earlierAttempts
 )
 
 // pieces decides which live pieces are stale, and which begin an attempt at a message.
 type pieces struct {
-	attempts map[string]int // the highest attempt, by message that is not finished
-	streamed map[string]int // the highest attempt of which there was text or a thought
+	attempts map[string]int // the highest attempt of each unfinished message
+	streamed map[string]int // the highest attempt with text or a thought
 	finished map[subject]struct{}
 	order    []subject // of finished, a ring once it is full
 	oldest   int
 
 	unknown lookup
 
-	// complete: the viewer had no pieces but those noted here.
+	// complete means that the viewer had only the pieces noted here.
 	complete bool
 }
 
@@ -38,13 +38,13 @@ func newPieces() *pieces {
 	return &pieces{attempts: map[string]int{}, streamed: map[string]int{}, finished: map[subject]struct{}{}}
 }
 
-// restart is for a viewer who gets all messages that are stored whole from now on.
+// restart prepares for a viewer who gets all stored messages whole from now on.
 func (p *pieces) restart() { p.unknown, p.complete = storedMessages, true }
 
-// note reports whether a piece is to be delivered, and remembers its attempt.
+// note reports whether to deliver a piece, and remembers its attempt.
 func (p *pieces) note(e *event.AgentEvent) bool {
 	if p.done(subjectOf(e)) {
-		// A background task goes on after the result of the call that started it.
+		// A background task continues after the result of the call that started it.
 		_, ofTask := e.TaskProgress()
 		return ofTask
 	}
@@ -61,8 +61,8 @@ func (p *pieces) note(e *event.AgentEvent) bool {
 	return true
 }
 
-// begins reports whether a piece that has not been noted yet begins an attempt for the viewer.
-// marked: its publisher says that it is the first one.
+// begins reports whether a piece that was not noted yet begins an attempt for the viewer. marked
+// means that its publisher marked it as the first.
 func (p *pieces) begins(e *event.AgentEvent, marked bool) bool {
 	return (marked || p.complete) && isContent(e) && e.Attempt > p.streamed[e.MessageID]
 }
@@ -72,13 +72,13 @@ func isContent(e *event.AgentEvent) bool {
 	return e.MessageID != "" && (e.Type == event.EventStream || e.Type == event.EventThought)
 }
 
-// isText reports whether a piece is of a message's text, or voids such pieces.
+// isText reports whether a piece is text of a message, or voids such text.
 func isText(e *event.AgentEvent) bool {
 	return e.Type == event.EventStream || e.Type == event.EventThought || e.Type == event.EventReset
 }
 
-// finish notes that the record of a message or of a tool's result is out: no pieces
-// of it may follow.
+// finish marks a message or a tool call as finished: its record was sent, and pieces of it are
+// stale.
 func (p *pieces) finish(e *event.AgentEvent) {
 	if e.Type != event.EventMessage && e.Type != event.EventToolResult {
 		return
@@ -104,7 +104,7 @@ func (p *pieces) done(id subject) bool {
 	return ok
 }
 
-// subject names what a piece is part of: a message or a tool call.
+// subject identifies the message or tool call of a piece.
 type subject struct {
 	call bool
 	id   string

@@ -1,7 +1,7 @@
 package feed
 
-// position is how far a reader has got: all records up to seq, part events of the next one, and
-// the live log up to offset have been buffered for delivery.
+// position is the progress of a reader: all records up to seq, part events of the next one, and the
+// live log up to offset have been buffered for delivery.
 type position struct {
 	seq    int64
 	part   int

@@ -13,7 +13,7 @@ import (
 	"github.com/threadmill/threadmill/stream"
 )
 
-// Reader delivers a thread's sequence from a place on. It is for one goroutine.
+// Reader delivers a thread's sequence from a position on. It is for one goroutine.
 type Reader struct {
 	cfg     *Config
 	key     store.Key
@@ -30,18 +30,18 @@ type Reader struct {
 	pieces  *pieces
 	grace   grace
 	end     end
-	checkAt time.Time // the next look for records that the log did not announce
+	checkAt time.Time // the next check for records that the log did not announce
 }
 
-// end says when a reader has delivered everything that it is to deliver.
+// end is the condition under which a reader ends.
 type end struct {
-	finite bool  // once it has caught up with the log
-	seq    int64 // once it has this record, which is stored, and all that leads up to it
+	finite bool  // when it has caught up with the log
+	seq    int64 // when it has delivered this stored record and everything before it
 }
 
 const noEnd = math.MaxInt64
 
-// Open opens a reader of a thread's sequence. It does not ask whether the thread exists.
+// Open opens a reader of a thread's sequence. It does not check that the thread exists.
 func (f *Feed) Open(ctx context.Context, key store.Key, from From) (*Reader, error) {
 	r := &Reader{
 		cfg: &f.cfg, key: key, view: f.View(key), whole: from.Whole, records: from.Records,
@@ -60,28 +60,28 @@ func (f *Feed) Open(ctx context.Context, key store.Key, from From) (*Reader, err
 	return r, nil
 }
 
-// Start is where the reader began: before its first item.
+// Start returns the reader's start: the cursor before its first item.
 func (r *Reader) Start() Cursor { return r.start }
 
-// Show returns what the reader's viewer sees of an event that the reader does not deliver.
+// Show returns an event that the reader does not deliver as its viewer sees it.
 func (r *Reader) Show(ctx context.Context, e event.AgentEvent) event.AgentEvent {
 	return r.view(ctx, e)
 }
 
-// Buffered reports whether Next has an item at hand.
+// Buffered reports whether Next returns without waiting.
 func (r *Reader) Buffered() bool { return !r.buffer.empty() }
 
 // Close releases the reader.
 func (r *Reader) Close() { r.tail.detach() }
 
-// End sets an end to a reader that has none: once all that leads up to record seq has
-// been delivered, which must be in the store, Next returns io.EOF.
+// End sets the end of a reader without one: Next returns io.EOF after everything up to record seq,
+// which must be stored.
 func (r *Reader) End(seq int64) { r.end.seq = seq }
 
-// Next waits for the next event. It returns [ErrIdle] once in every heartbeat
-// interval, and may be called again; io.EOF at the end of a finite reader; ctx's error
-// when ctx ends; any other error when the store fails or the stream is closed: open a
-// new reader behind the last item.
+// Next waits for the next event. It returns [ErrIdle] once in every heartbeat interval, and may
+// then be called again; io.EOF at the end of a finite reader; ctx's error when ctx ends; and any
+// other error when the store fails or the stream is closed: open a new reader at the cursor of the
+// last item.
 func (r *Reader) Next(ctx context.Context) (Item, error) {
 	for r.buffer.empty() {
 		if err := r.step(ctx); err != nil {
@@ -93,7 +93,7 @@ func (r *Reader) Next(ctx context.Context) (Item, error) {
 	return item, nil
 }
 
-// step does the next thing that may fill the buffer.
+// step takes the next action that may fill the buffer.
 func (r *Reader) step(ctx context.Context) error {
 	r.buffer.reset()
 	switch {
@@ -134,13 +134,13 @@ func (r *Reader) want(seq int64, unannounced bool) {
 	}
 }
 
-// await gives the records up to seq some time for their announcement.
+// await gives records up to seq time for their announcement.
 func (r *Reader) await(seq, barrier int64, now time.Time) {
 	r.grace = grace{seq, barrier, now.Add(r.cfg.Grace)}
 }
 
-// deadline is when the records that are awaited become due. Without a subscription no
-// announcement of them can come.
+// deadline returns the time at which the awaited records become due. Without a subscription they
+// cannot be announced.
 func (r *Reader) deadline() (at time.Time, ok bool) {
 	if !r.tail.attached() {
 		return r.grace.end, r.grace.seq > 0
@@ -158,7 +158,7 @@ func (r *Reader) deliverRecords(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("reading the records of %s after %d: %w", r.key, r.at.seq, err)
 		}
-		if len(records) == 0 { // announced too early: the next look will find them
+		if len(records) == 0 { // announced too early: the next check finds them
 			r.backlog.due = r.at.seq
 			return nil
 		}
@@ -192,8 +192,7 @@ func (r *Reader) deliverRecords(ctx context.Context) error {
 	return nil
 }
 
-// deliverEntry buffers the piece of the pending entry, now that the records it implies are
-// buffered.
+// deliverEntry buffers the piece of the pending entry, after the records that it implies.
 func (r *Reader) deliverEntry(ctx context.Context) error {
 	e := r.pending
 	if err := r.lookUp(ctx, storedMessages); err != nil {
@@ -216,7 +215,7 @@ func (r *Reader) deliverEntry(ctx context.Context) error {
 	return nil
 }
 
-// receive takes the next entry from the log.
+// receive reads the next entry of the log.
 func (r *Reader) receive(ctx context.Context) error {
 	if e, ok := r.tail.replay(); ok {
 		r.hold(e)
@@ -257,7 +256,7 @@ func (r *Reader) hold(e stream.Entry) {
 	r.want(implied(&e), false)
 }
 
-// join ends the catching up with what was there when the subscription began.
+// join ends the phase of catching up with the log at the beginning of the subscription.
 func (r *Reader) join() {
 	r.tail.phase = following
 	switch head := r.tail.head; {
@@ -269,7 +268,7 @@ func (r *Reader) join() {
 	}
 }
 
-// check looks for records that the log did not announce.
+// check reads records that the log did not announce.
 func (r *Reader) check(ctx context.Context, now time.Time) error {
 	r.checkAt = now.Add(r.cfg.HeartbeatInterval)
 	head, err := r.storeHead(ctx)
@@ -277,9 +276,9 @@ func (r *Reader) check(ctx context.Context, now time.Time) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case errors.Is(err, store.ErrUnavailable):
-		// Whoever gave us the store logs its outages.
+		// The owner of the store logs its outages.
 	case err != nil:
-		r.cfg.Logger.Warn("looking for records failed", "thread", r.key.ThreadID, "error", err)
+		r.cfg.Logger.Warn("reading new records failed", "thread", r.key.ThreadID, "error", err)
 	case head < r.at.seq:
 		r.startOver()
 		return nil
@@ -289,7 +288,7 @@ func (r *Reader) check(ctx context.Context, now time.Time) error {
 	return ErrIdle
 }
 
-// logEnd is the offset of the newest entry of the log, 0 if it cannot be had.
+// logEnd returns the offset of the newest entry of the log, or 0 if it is unknown.
 func (r *Reader) logEnd(ctx context.Context) int64 {
 	sub, err := r.cfg.Stream.Subscribe(ctx, stream.Key(r.key), stream.From{Now: true})
 	if err != nil {

@@ -9,17 +9,17 @@ import (
 )
 
 const (
-	// pageSize is how many records a read of the store fetches, and readBytes about how many
-	// bytes: each viewer has the records of one read in memory until it has read them.
+	// pageSize is the number of records, and readBytes the approximate number of bytes, of one read
+	// of the store. Each viewer has the records of one read in memory.
 	pageSize  = 200
 	readBytes = 256 << 10
 
-	// PageBytes is about how many bytes of records a page is made of at most.
+	// PageBytes is the approximate maximum size of the records of a page.
 	PageBytes = 4 << 20
 )
 
-// Page returns at most limit events that follow a cursor, from the store only, and
-// the cursor of the last one if more follow.
+// Page returns at most limit events after a cursor, from the store only, and the cursor of the last
+// one if more follow.
 func (f *Feed) Page(ctx context.Context, key store.Key, after Cursor, limit int) (items []Item, next *Cursor, err error) {
 	s, err := f.Scan(ctx, key, after)
 	if err != nil {
@@ -46,16 +46,16 @@ type Scan struct {
 	records []string
 
 	start, at Cursor
-	queue     []Item // read, and not delivered yet
-	bytes     int    // of the records that were read
-	complete  bool   // they are the last ones
+	queue     []Item // read, not delivered yet
+	bytes     int    // of the records read
+	complete  bool   // no records follow
 }
 
-// Scan begins to read the items that follow a cursor. Records are those of [From]. Events
-// come as they are stored: to show them to a viewer is the caller's.
+// Scan starts reading the items after a cursor. Records is [From].Records. Events are as stored:
+// the caller applies a view.
 //
-// If the thread does not have the record that the cursor names, the scan begins at the
-// thread's beginning, behind a gap.
+// If the thread does not have the record of the cursor, the scan starts at the thread's beginning,
+// after a gap.
 func (f *Feed) Scan(ctx context.Context, key store.Key, after Cursor, records ...string) (*Scan, error) {
 	s := &Scan{cfg: &f.cfg, key: key, records: records, start: after}
 	if after.Seq > 0 {
@@ -71,10 +71,10 @@ func (f *Feed) Scan(ctx context.Context, key store.Key, after Cursor, records ..
 	return s, nil
 }
 
-// Start is where the scan began: before its first item.
+// Start returns the scan's start: the cursor before its first item.
 func (s *Scan) Start() Cursor { return s.start }
 
-// read reads on.
+// read reads the next records.
 func (s *Scan) read(ctx context.Context) error {
 	q := store.Query{After: s.at.done(), Limit: pageSize, MaxBytes: readBytes}
 	records, err := s.cfg.Store.Records(ctx, s.key, q)
@@ -94,8 +94,8 @@ func (s *Scan) read(ctx context.Context) error {
 	return nil
 }
 
-// ScanPage collects what add appends for the items of a scan: at most limit, and less of
-// large ones. more says that there is more to come behind the last one.
+// ScanPage collects the values that add appends for the items of a scan: at most limit, and fewer
+// large ones. more means that further values follow.
 func ScanPage[T any](ctx context.Context, s *Scan, limit int, add func([]T, Item) ([]T, error)) (page []T, more bool, err error) {
 	for {
 		for ; len(s.queue) > 0; s.queue = s.queue[1:] {

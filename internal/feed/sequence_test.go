@@ -19,7 +19,7 @@ import (
 	"github.com/threadmill/threadmill/stream/memory"
 )
 
-// perform runs a script while a reader watches, and returns what it saw.
+// perform runs a script while a reader follows, and returns its items.
 func perform(w *feedtest.Thread, s feedtest.Script) (items []feed.Item) {
 	r := w.Open(feed.From{})
 	w.Run(s, func() { items = w.UntilClosed(r) })
@@ -115,7 +115,7 @@ func checkRecords(t *testing.T, w *feedtest.Thread, items []feed.Item) {
 	assert.Equal(t, show(stored), show(facts(items)))
 }
 
-// facts leaves out the pieces.
+// facts filters out the pieces.
 func facts(items []feed.Item) []feed.Item {
 	var out []feed.Item
 	for _, item := range items {
@@ -152,7 +152,7 @@ func TestCutWhileRunning(t *testing.T) {
 			w := feedtest.New(t, feedtest.Options{})
 			rng := rand.New(rand.NewPCG(seed, 2))
 			got := make(chan []feed.Item, 1)
-			// The first connection is there before anything is said, like the reference.
+			// The first connection exists before the script begins, like the reference.
 			r := w.Open(feed.From{})
 			go func() {
 				defer close(got)
@@ -167,7 +167,7 @@ func TestCutWhileRunning(t *testing.T) {
 	}
 }
 
-// cutAtRandom reads to the end, but reconnects all the time.
+// cutAtRandom reads to the end and reconnects at random.
 func cutAtRandom(w *feedtest.Thread, r *feed.Reader, rng *rand.Rand) []feed.Item {
 	var out []feed.Item
 	for {

@@ -11,7 +11,7 @@ import (
 	"github.com/threadmill/threadmill/stream"
 )
 
-// begin subscribes behind the reader's position.
+// begin subscribes after the reader's position.
 func (r *Reader) begin(ctx context.Context) error {
 	if r.start.Seq > 0 {
 		switch head, err := r.storeHead(ctx); {
@@ -30,7 +30,7 @@ func (r *Reader) begin(ctx context.Context) error {
 	return r.subscribe(ctx)
 }
 
-// resume has the log read on from the reader's position.
+// resume makes the log continue from the reader's position.
 func (r *Reader) resume() {
 	r.tail.read = r.at.offset
 	if r.at.offset > 0 {
@@ -38,10 +38,10 @@ func (r *Reader) resume() {
 	}
 }
 
-// beginNow subscribes to what is new.
+// beginNow subscribes to new events only.
 func (r *Reader) beginNow(ctx context.Context) error {
-	// The head before the subscription: no piece of the messages up to it comes
-	// after. Records between the two are not announced any more.
+	// The head is read before the subscription: no piece of the messages up to it follows. Records
+	// in between are not announced any more.
 	head, err := r.storeHead(ctx)
 	if err != nil {
 		return err
@@ -67,8 +67,8 @@ func (r *Reader) beginNow(ctx context.Context) error {
 	return nil
 }
 
-// subscribe opens the live log at the reader's position. The head of the store is read
-// first: pieces of the messages up to it are in the log by then.
+// subscribe opens the live log at the reader's position. The head of the store is read first:
+// pieces of the messages up to it are in the log by then.
 func (r *Reader) subscribe(ctx context.Context) error {
 	head, err := r.storeHead(ctx)
 	if err != nil {
@@ -94,9 +94,9 @@ func (r *Reader) subscribe(ctx context.Context) error {
 	return nil
 }
 
-// startOver begins again with the first record: the store is not the one that the position is
-// of, since it has fewer records. The gap has the zero cursor, so that a viewer that is cut
-// behind it starts over, too.
+// startOver starts again with the first record: the store has fewer records than the position, so
+// it is another one. The gap has the zero cursor, so that a viewer that reconnects after it starts
+// over, too.
 func (r *Reader) startOver() {
 	r.tail.detach()
 	r.tail = tail{retry: r.tail.retry}
@@ -125,7 +125,7 @@ func (r *Reader) lose(err error) {
 	r.tail.retry.failed(time.Now())
 }
 
-// reopen subscribes again, now or when it is time to.
+// reopen subscribes again, now or when the backoff allows it.
 func (r *Reader) reopen(ctx context.Context, now time.Time) error {
 	if until := r.tail.retry.until; now.Before(until) {
 		if r.checkAt.Before(until) {

@@ -6,32 +6,32 @@ import (
 	"github.com/threadmill/threadmill/stream"
 )
 
-// phase says what a [tail] reads entries for.
+// phase is the purpose for which a [tail] reads entries.
 type phase int
 
 const (
-	// joining: to catch up with what the log had when the subscription began.
+	// joining catches up with the log at the beginning of the subscription.
 	joining phase = iota
 
-	// seeking: to find the entry that implies the reader's position. It goes on in the next
-	// subscription if this one breaks.
+	// seeking looks for the entry that implies the reader's position, across subscriptions if one
+	// breaks.
 	seeking
 
-	// following: as they are published.
+	// following reads entries as they are published.
 	following
 )
 
-// tail is a reader's end of the live log: see the package.
+// tail is a reader's end of the live log: see the package documentation.
 type tail struct {
-	sub   stream.Subscription // nil while there is none
+	sub   stream.Subscription // nil if there is none
 	phase phase
 
-	read   int64 // the last offset that was read
-	newest int64 // the newest offset when sub began
-	head   int64 // the newest record when sub began
+	read   int64 // the last offset read
+	newest int64 // the newest offset at the beginning of sub
+	head   int64 // the newest record at the beginning of sub
 
-	// skipped are entries that were read while seeking. If no entry implies the position,
-	// they follow it.
+	// skipped are the entries that were read while seeking. If no entry implies the position, they
+	// follow it.
 	skipped []stream.Entry
 
 	retry backoff
@@ -39,8 +39,8 @@ type tail struct {
 
 func (t *tail) attached() bool { return t.sub != nil }
 
-// attach begins a subscription behind the last offset that was read, of a reader at a cursor.
-// gap: the log does not have all that follows it, and is read from its beginning.
+// attach begins a subscription after the last offset read, for a reader at a cursor. gap means that
+// the log has lost entries after that, and is read from its beginning.
 func (t *tail) attach(sub stream.Subscription, head int64, at Cursor) (gap bool) {
 	begun := sub.Start()
 	t.sub, t.newest, t.head = sub, begun.Last, head
@@ -67,8 +67,8 @@ func (t *tail) detach() {
 	}
 }
 
-// accept takes in an entry of the subscription, of a reader that has records up to seq. next: it
-// follows the position. passed are entries that lie before it.
+// accept takes an entry of the subscription, for a reader with records up to seq. next means that
+// the entry follows the position; passed are the entries before it.
 func (t *tail) accept(e *stream.Entry, seq int64) (next bool, passed []stream.Entry) {
 	t.read = e.Offset
 	switch {
@@ -83,15 +83,14 @@ func (t *tail) accept(e *stream.Entry, seq int64) (next bool, passed []stream.En
 	return false, nil
 }
 
-// giveUp ends the search when it has read all that there was: the position lies before what the
-// log keeps.
+// giveUp ends the search after all entries: the position is older than the log.
 func (t *tail) giveUp() {
 	if t.read >= t.newest {
 		t.phase = joining
 	}
 }
 
-// replay returns the next of the entries that were skipped in vain.
+// replay returns the next skipped entry after a failed search.
 func (t *tail) replay() (e stream.Entry, ok bool) {
 	if t.phase == seeking || len(t.skipped) == 0 {
 		return e, false
@@ -105,7 +104,7 @@ func (t *tail) joined() bool {
 	return t.attached() && t.phase == joining && t.read >= t.newest && len(t.skipped) == 0
 }
 
-// implied is the record that an entry of the log implies, with all before it.
+// implied returns the record that an entry of the log implies, with all before it.
 func implied(e *stream.Entry) int64 { return max(e.Stored, e.After) }
 
 const (
@@ -113,7 +112,7 @@ const (
 	lastRetry  = 2 * time.Second
 )
 
-// backoff says when to subscribe again: at once for the first time.
+// backoff is the delay before the next subscription: none for the first.
 type backoff struct {
 	failures int
 	until    time.Time

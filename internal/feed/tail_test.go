@@ -11,7 +11,7 @@ import (
 	"github.com/threadmill/threadmill/stream"
 )
 
-// began is a subscription of which only its beginning matters.
+// began is a subscription with a start and nothing else.
 type began stream.Start
 
 func (b began) Start() stream.Start                      { return stream.Start(b) }

@@ -12,8 +12,8 @@ import (
 	"github.com/threadmill/threadmill/stream"
 )
 
-// TestProgressOfTask has a call that started a background task: it has its result at once,
-// and the task goes on.
+// TestProgressOfTask: a call that starts a background task has its result at once, and the task
+// continues.
 func TestProgressOfTask(t *testing.T) {
 	w := feedtest.New(t, feedtest.Options{})
 	head := w.StoreAll(feedtest.Calls("c1"), feedtest.Result("c1", "the task has started"))

@@ -23,7 +23,7 @@ func TestView(t *testing.T) {
 			made++
 			n := 0
 			return func(_ context.Context, e event.AgentEvent) event.AgentEvent {
-				n++ // the view of one reader is its own
+				n++ // each reader has its own view
 				e.Detail = strings.Repeat("x", n)
 				if e.Type == event.EventMessage {
 					m := *e.Message

@@ -12,7 +12,7 @@ import (
 	"github.com/threadmill/threadmill/store/sqlite"
 )
 
-// TestStoreIsWiped while viewers watch: they are told, and get what there is then.
+// TestStoreIsWiped: when the store is replaced, viewers get a gap and then the new records.
 func TestStoreIsWiped(t *testing.T) {
 	w := feedtest.New(t, feedtest.Options{Heartbeat: 10 * time.Millisecond, Grace: time.Millisecond})
 	w.StoreAll(feedtest.Message("m1", "one"), feedtest.Message("m2", "two"), feedtest.Message("m3", "three"))

@@ -1,5 +1,5 @@
-// Package feedtest has what the tests of the feed and of its projections share: a thread with its
-// store and its live log, its records, and scripts of what happens in it.
+// Package feedtest has fixtures for the tests of the feed and its projections: a thread with its
+// store and live log, records, and scripts of threads.
 package feedtest
 
 import (
@@ -22,24 +22,24 @@ import (
 	"github.com/threadmill/threadmill/stream/memory"
 )
 
-// Patience is how long a test waits for what must happen.
+// Patience is the longest wait of a test for an expected event.
 const Patience = time.Minute
 
-// ErrLookup is what a [Store] fails with.
+// ErrLookup is the error of a failing [Store].
 var ErrLookup = errors.New("the store is down")
 
-// Store counts its reads, and fails when it is told to.
+// Store counts its reads, and fails on request.
 type Store struct {
 	store.Store
 	Reads atomic.Int64
 
-	// FailLookups is how many of the next lookups by id fail.
+	// FailLookups is the number of the next lookups by id that fail.
 	FailLookups atomic.Int64
 
 	replaced atomic.Pointer[store.Store]
 }
 
-// Replace puts another store in the place of the one that there was.
+// Replace replaces the store by another one.
 func (s *Store) Replace(other store.Store) { s.replaced.Store(&other) }
 
 func (s *Store) current() store.Store {
@@ -49,24 +49,24 @@ func (s *Store) current() store.Store {
 	return s.Store
 }
 
-// Append is that of the current store.
+// Append calls the current store.
 func (s *Store) Append(ctx context.Context, key store.Key, b store.Batch) (store.Appended, error) {
 	return s.current().Append(ctx, key, b)
 }
 
-// Records is that of the current store.
+// Records calls the current store.
 func (s *Store) Records(ctx context.Context, key store.Key, q store.Query) ([]event.Record, error) {
 	s.Reads.Add(1)
 	return s.current().Records(ctx, key, q)
 }
 
-// Thread is that of the current store.
+// Thread calls the current store.
 func (s *Store) Thread(ctx context.Context, key store.Key) (store.Thread, error) {
 	s.Reads.Add(1)
 	return s.current().Thread(ctx, key)
 }
 
-// RecordsByID fails as often as FailLookups says.
+// RecordsByID fails FailLookups times, then calls the current store.
 func (s *Store) RecordsByID(ctx context.Context, key store.Key, ids ...string) ([]event.Record, error) {
 	if s.FailLookups.Load() > 0 {
 		s.FailLookups.Add(-1)
@@ -75,14 +75,14 @@ func (s *Store) RecordsByID(ctx context.Context, key store.Key, ids ...string) (
 	return s.Store.RecordsByID(ctx, key, ids...)
 }
 
-// Options of a [Thread]. By default no heartbeat and no grace ends while the test runs.
+// Options of a [Thread]. By default neither heartbeat nor grace ends during the test.
 type Options struct {
 	Heartbeat, Grace time.Duration
-	Stream           func() stream.Stream // default: one in memory
+	Stream           func() stream.Stream // default: in memory
 	View             func(store.Key) feed.View
 }
 
-// Thread is a thread with its store, its live log and its feed.
+// Thread is a thread with its store, live log and feed.
 type Thread struct {
 	T      testing.TB
 	Ctx    context.Context
@@ -93,7 +93,7 @@ type Thread struct {
 	ids    int
 }
 
-// New makes a thread t1 without records.
+// New returns a thread t1 without records.
 func New(t testing.TB, o Options) *Thread {
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	t.Cleanup(cancel)
@@ -117,7 +117,7 @@ func New(t testing.TB, o Options) *Thread {
 	return w
 }
 
-// Append stores records without a word to the log, and returns the head.
+// Append stores records without announcing them, and returns the head.
 func (w *Thread) Append(records ...event.Record) int64 {
 	for i := range records {
 		w.ids++
@@ -125,7 +125,7 @@ func (w *Thread) Append(records ...event.Record) int64 {
 		switch {
 		case records[i].ID != "":
 		case records[i].Type == event.TypeMessage && json.Unmarshal(records[i].Payload, &m) == nil && m.ID != "":
-			records[i].ID = m.ID // as threads have it
+			records[i].ID = m.ID // as in threads
 		default:
 			records[i].ID = fmt.Sprintf("r%d", w.ids)
 		}
@@ -140,10 +140,10 @@ func (w *Thread) Publish(e stream.Entry) {
 	require.NoError(w.T, w.Stream.Publish(w.Ctx, stream.Key(w.Key), e))
 }
 
-// Word publishes that the records up to one are stored.
+// Word announces the records up to seq.
 func (w *Thread) Word(seq int64) { w.Publish(stream.Entry{Stored: seq}) }
 
-// StoreAll stores records and says so.
+// StoreAll stores and announces records.
 func (w *Thread) StoreAll(records ...event.Record) int64 {
 	head := w.Append(records...)
 	w.Word(head)
@@ -185,7 +185,7 @@ func (w *Thread) ToEnd(r *feed.Reader) []feed.Item {
 	return toEnd(w, r)
 }
 
-// UntilClosed reads until the thread's end.
+// UntilClosed reads to the end of the thread.
 func (w *Thread) UntilClosed(r *feed.Reader) (out []feed.Item) {
 	w.T.Helper()
 	for len(out) == 0 || !out[len(out)-1].Closes() {
@@ -194,12 +194,12 @@ func (w *Thread) UntilClosed(r *feed.Reader) (out []feed.Item) {
 	return out
 }
 
-// reader is that of the feed, or of a projection.
+// reader is a reader of the feed or of a projection.
 type reader[T any] interface {
 	Next(ctx context.Context) (T, error)
 }
 
-// next reads one item, over heartbeats.
+// next reads one item, ignoring heartbeats.
 func next[T any](w *Thread, r reader[T]) T {
 	w.T.Helper()
 	for {
@@ -212,7 +212,7 @@ func next[T any](w *Thread, r reader[T]) T {
 	}
 }
 
-// toEnd reads until io.EOF, over heartbeats.
+// toEnd reads until io.EOF, ignoring heartbeats.
 func toEnd[T any](w *Thread, r reader[T]) (out []T) {
 	w.T.Helper()
 	for {

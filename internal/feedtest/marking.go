@@ -9,14 +9,14 @@ import (
 	"github.com/threadmill/threadmill/stream/memory"
 )
 
-// marking is a stream whose publishers mark where an attempt begins, as activities do.
+// marking is a stream whose publishers mark the first piece of an attempt, as activities do.
 type marking struct {
 	stream.Stream
 	mu    sync.Mutex
 	begun map[string]int
 }
 
-// NewMarking makes a stream in memory whose publishers mark where an attempt begins.
+// NewMarking returns a stream in memory whose publishers mark the first piece of an attempt.
 func NewMarking() stream.Stream {
 	return &marking{Stream: memory.New(memory.Config{}), begun: map[string]int{}}
 }

@@ -35,7 +35,7 @@ func (w *Projected[E]) Rest(at projection.Cursor) []projection.Item[E] {
 	return toEnd(w.Thread, r)
 }
 
-// UntilClosed reads until the thread's end.
+// UntilClosed reads to the end of the thread.
 func (w *Projected[E]) UntilClosed(r *projection.Reader[E]) (out []projection.Item[E]) {
 	w.T.Helper()
 	for len(out) == 0 || !out[len(out)-1].Closed {
@@ -44,7 +44,7 @@ func (w *Projected[E]) UntilClosed(r *projection.Reader[E]) (out []projection.It
 	return out
 }
 
-// Pages reads all pages of a size.
+// Pages reads all pages with a limit.
 func (w *Projected[E]) Pages(limit int) (out []projection.Item[E]) {
 	w.T.Helper()
 	var at projection.Cursor
@@ -57,15 +57,15 @@ func (w *Projected[E]) Pages(limit int) (out []projection.Item[E]) {
 	return out
 }
 
-// Perform runs a script while a reader watches, and returns what it saw.
+// Perform runs a script while a reader follows, and returns its items.
 func (w *Projected[E]) Perform(s Script) (out []projection.Item[E]) {
 	r := w.Open(projection.From{})
 	w.Run(s, func() { out = w.UntilClosed(r) })
 	return out
 }
 
-// CheckCuts asserts that a reader that resumes behind any of the items gets those that follow.
-// same makes sequences comparable.
+// CheckCuts asserts that a reader that resumes after any of the items gets the following ones. same
+// makes sequences comparable.
 func (w *Projected[E]) CheckCuts(items []projection.Item[E], same func([]projection.Item[E]) []string) {
 	w.T.Helper()
 	for i, item := range items {

@@ -16,7 +16,7 @@ func Piece(after int64, message string, attempt int, text string) stream.Entry {
 	}}
 }
 
-// Progress is a piece of the progress of a call.
+// Progress is a piece of a call's progress.
 func Progress(after int64, call, data string) stream.Entry {
 	raw, _ := json.Marshal(data)
 	return stream.Entry{After: after, Event: &event.AgentEvent{
@@ -36,7 +36,7 @@ func Record(typ string, payload any) event.Record {
 	return event.NewRecord("", typ, "trace", "", time.Unix(1700000000, 0), payload)
 }
 
-// Undated is the JSON form of an event of such a record without the time, which all have.
+// Undated is the JSON of an event of such a record without the time.
 func Undated(raw []byte) string {
 	return strings.ReplaceAll(string(raw), `,"createdAt":"2023-11-14T22:13:20Z"`, "")
 }
@@ -63,7 +63,7 @@ func Result(call, output string) event.Record {
 	})
 }
 
-// Calls is the record of calls.
+// Calls is the record of tool calls.
 func Calls(ids ...string) event.Record {
 	p := event.ToolCallEvent{ThreadID: "t1", AgentName: "bot"}
 	for _, id := range ids {
@@ -72,7 +72,7 @@ func Calls(ids ...string) event.Record {
 	return Record(event.TypeToolCall, p)
 }
 
-// LLMCall is the record of a model call that names no message.
+// LLMCall is the record of a model call without a message.
 func LLMCall() event.Record { return Record(event.TypeLLMCall, event.LLMCall{Agent: "bot"}) }
 
 // Closed is the record of the thread's end.
@@ -87,7 +87,7 @@ func Thought(after int64, message, text string) stream.Entry {
 	return e
 }
 
-// WithCalls is the record of a reply that asks for calls.
+// WithCalls is the record of a reply with tool calls.
 func WithCalls(id, content string, calls ...string) event.Record {
 	m := Reply(id, content)
 	for _, c := range calls {
@@ -112,7 +112,7 @@ var FileChanged = event.EnvEvent{
 	Metadata: event.EnvMetadata{TriggerSessionID: "t1", Source: event.SourceEnv, Extra: map[string]json.RawMessage{"repo": json.RawMessage(`"x"`)}},
 }
 
-// Decided makes the record of a decision of hooks.
+// Decided is the record of a decision of hooks.
 func Decided(typ string, outcome event.Outcome, hooks []event.HookOutcome, change ...func(*event.Interception)) event.Record {
 	d := event.Interception{EventID: "e", EventType: typ, Outcome: outcome, Hooks: hooks}
 	for _, c := range change {
@@ -126,7 +126,7 @@ func With(m event.Message) func(*event.Interception) {
 	return func(d *event.Interception) { d.EventID, d.Message = m.ID, &m }
 }
 
-// Did is what hooks did, in turns their names and outcomes.
+// Did are the actions of hooks, given as alternating names and outcomes.
 func Did(pairs ...string) []event.HookOutcome {
 	var out []event.HookOutcome
 	for i := 0; i < len(pairs); i += 2 {
@@ -140,7 +140,7 @@ func Reply(id, content string) event.Message {
 	return event.Message{ID: id, ThreadID: "t1", SenderID: "bot", AgentID: "bot", SenderType: event.CreatedByAgent, Role: event.RoleAssistant, Content: content}
 }
 
-// Held is the record of a reply that hooks have to decide on.
+// Held is the record of a reply that is held until hooks decide.
 func Held(id, content string) event.Record {
 	m := Reply(id, content)
 	m.Held = true

@@ -9,11 +9,11 @@ import (
 	"github.com/threadmill/threadmill/stream"
 )
 
-// Run runs a script while watch reads what comes of it.
+// Run runs a script while watch reads.
 func (w *Thread) Run(s Script, watch func()) {
 	done := make(chan struct{})
 	go func() {
-		defer close(done) // also when the reader fails
+		defer close(done) // even if the reader fails
 		watch()
 	}()
 	for _, step := range s {
@@ -22,7 +22,7 @@ func (w *Thread) Run(s Script, watch func()) {
 	<-done
 }
 
-// Script is what a run of several agents does to the store and the log, step by step.
+// Script is the sequence of steps in which a run of several agents changes the store and the log.
 type Script []func(w *Thread)
 
 // Runs interleaves the scripts of agents at random.
@@ -42,7 +42,7 @@ func Runs(rng *rand.Rand, agents int) Script {
 	return append(out, func(w *Thread) { w.StoreAll(Closed()) })
 }
 
-// agentRun is one agent's turn: a reply with tool calls, their runs, another reply.
+// agentRun is one agent's run: a reply with tool calls, their execution, another reply.
 func agentRun(rng *rand.Rand, agent string) Script {
 	known, stored := int64(1), int64(1)
 	var s Script
@@ -91,11 +91,11 @@ func agentRun(rng *rand.Rand, agent string) Script {
 	return s
 }
 
-// NewRand is chance that is the same each time.
+// NewRand returns a deterministic source of randomness.
 func NewRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }
 
-// Intercepted is a turn whose reply, calls and result hooks have changed after they
-// were stored, and a reply that was held.
+// Intercepted is a turn whose reply, calls and result are changed by hooks after they were stored,
+// and a held reply.
 func Intercepted() Script {
 	redacted := Result("c1", "[redacted]")
 	var asResult event.Message

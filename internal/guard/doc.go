@@ -1,5 +1,4 @@
-// Package guard protects HTTP listeners from browsers and from slow or greedy network
-// neighbours. [Hosts] decides by which names a listener may be called, so that no web page
-// reaches it by DNS rebinding. [Limits] gives every request a deadline for its body and every
-// response a deadline for each part of it.
+// Package guard protects HTTP listeners from web pages and from slow or greedy clients. [Hosts]
+// decides which names requests may call a listener by, which prevents DNS rebinding. [Limits] gives
+// every request a deadline for its body, and every part of a response a deadline of its own.
 package guard

@@ -10,20 +10,20 @@ import (
 	"strings"
 )
 
-// Hosts decides by which names requests may call a listener. Web pages can point a name of
-// their own at any address (DNS rebinding), and browsers then treat the listener as a part of
-// that web site, but they still send the name as the Host of each request.
+// Hosts decides which names requests may call a listener by. A web page can point its own name at
+// any address (DNS rebinding). Browsers then treat the listener as a part of that site, but still
+// send the name as the Host of each request.
 //
-// The names localhost, *.localhost and loopback addresses are always accepted, whatever the
-// port. Other IP addresses are accepted where a request arrives at an address that is not
-// loopback: no page can rebind an address.
+// The names localhost and *.localhost and loopback addresses are always accepted, on any port.
+// Other IP addresses are accepted if the request arrives at an address that is not loopback: no
+// page can rebind an address.
 type Hosts struct {
-	// Allowed are further names: host names or IP addresses without a port. A name that
-	// begins with "*." stands for all names below it.
+	// Allowed are further names: host names or IP addresses without a port. A name that begins with
+	// "*." stands for all of its subdomains.
 	Allowed []string
 
-	// Authenticated: the listener knows who sends a request, so that it accepts any name
-	// at addresses that are not loopback, as long as Allowed is empty.
+	// Authenticated means that the listener authenticates requests. It then accepts any name at
+	// addresses that are not loopback, as long as Allowed is empty.
 	Authenticated bool
 }
 
@@ -66,7 +66,7 @@ func (h Hosts) allows(name string) bool {
 	})
 }
 
-// Validate checks the allowed names. Its error names the one that is wrong.
+// Validate checks the allowed names. Its error names the invalid one.
 func (h Hosts) Validate() error {
 	for _, name := range h.Allowed {
 		if _, err := netip.ParseAddr(name); err != nil && !allowable.MatchString(name) {
@@ -78,8 +78,8 @@ func (h Hosts) Validate() error {
 
 var allowable = regexp.MustCompile(`^(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)
 
-// hostname returns the name in a Host header in lower case, without port, brackets and the
-// dot of the root. It reports false if there is none.
+// hostname returns the lower-case name in a Host header, without port, brackets and trailing dot.
+// It reports false if there is none.
 func hostname(host string) (string, bool) {
 	name := strings.ToLower(host)
 	if h, port, err := net.SplitHostPort(name); err == nil {

@@ -16,38 +16,37 @@ const (
 
 // Limits bound how slow a client may be. The zero value has the defaults.
 type Limits struct {
-	// BodyTimeout is how long a client may take to send the body of a request.
-	// Default [DefaultBodyTimeout].
+	// BodyTimeout is the time for sending the body of a request. Default [DefaultBodyTimeout].
 	BodyTimeout time.Duration
 
-	// WriteTimeout is how long a client may take to read each 64 KiB of a response, or
-	// each event of a stream. Default [DefaultWriteTimeout].
+	// WriteTimeout is the time for reading each 64 KiB of a response, or each event of a stream.
+	// Default [DefaultWriteTimeout].
 	WriteTimeout time.Duration
 }
 
 // writeChunk is the part of a response that has its own deadline.
 const writeChunk = 64 << 10
 
-// Handler applies the limits to every request that next gets.
+// Handler applies the limits to every request to next.
 func (l Limits) Handler(next http.Handler) http.Handler {
 	l.BodyTimeout = cmp.Or(l.BodyTimeout, DefaultBodyTimeout)
 	l.WriteTimeout = cmp.Or(l.WriteTimeout, DefaultWriteTimeout)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		control := http.NewResponseController(w)
-		// A connection keeps the deadline of its last response. Writers that support no
-		// deadline have no slow clients.
+		// A connection keeps the deadline of its last response. Writers without deadlines have no
+		// slow clients.
 		_ = control.SetWriteDeadline(time.Time{})
 		if r.Body != nil && r.Body != http.NoBody {
 			_ = control.SetReadDeadline(time.Now().Add(l.BodyTimeout))
-			r = r.WithContext(r.Context()) // the body of the original stays as it is
+			r = r.WithContext(r.Context()) // a copy: the original keeps its body
 			r.Body = &timedBody{r.Body, control}
 		}
 		next.ServeHTTP(&timedWriter{w, control, l.WriteTimeout}, r)
 	})
 }
 
-// timedBody is a body whose deadline ends with it: the server goes on reading, to learn
-// whether the client has gone.
+// timedBody is a body whose deadline ends with it: afterwards the server keeps reading to notice
+// when the client disconnects.
 type timedBody struct {
 	io.ReadCloser
 	control *http.ResponseController
@@ -92,11 +91,11 @@ func (w *timedWriter) FlushError() error {
 	return w.control.Flush()
 }
 
-// SetReadDeadline leaves the deadline of the body as it is: handlers cannot tell when a body
-// that they have read no longer needs one.
+// SetReadDeadline does nothing: handlers cannot know when a body that was read no longer needs a
+// deadline.
 func (w *timedWriter) SetReadDeadline(time.Time) error { return nil }
 
-// Unwrap lets [http.ResponseController] do the rest.
+// Unwrap lets [http.ResponseController] find the other methods.
 func (w *timedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *timedWriter) extend() { _ = w.control.SetWriteDeadline(time.Now().Add(w.timeout)) }

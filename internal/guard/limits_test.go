@@ -33,11 +33,11 @@ func TestBodyTimeout(t *testing.T) {
 	const timeout = 100 * time.Millisecond
 	read := make(chan error, 1)
 	srv := httptest.NewServer(guard.Limits{BodyTimeout: timeout}.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// As libraries do, which would take the deadline away.
+		// Libraries do this, and would remove the deadline.
 		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 		_, err := io.Copy(io.Discard, r.Body)
 		if err == nil {
-			select { // a client that has sent its body is there for as long as it likes
+			select { // after its body, a client may take any time
 			case <-r.Context().Done():
 				err = r.Context().Err()
 			case <-time.After(3 * timeout):

@@ -1,5 +1,5 @@
-// Package outage logs that something is unavailable once for each outage, however many
-// requests notice it.
+// Package outage logs once for each outage that a component is unavailable, however many requests
+// notice it.
 package outage
 
 import (
@@ -7,26 +7,26 @@ import (
 	"sync/atomic"
 )
 
-// Log logs the outages of one component. It is safe for concurrent use.
+// Log logs the outages of a component. It is safe for concurrent use.
 type Log struct {
 	logger    *slog.Logger
 	component string
 	down      atomic.Bool
 }
 
-// New makes the log of a component, which is taken for available.
+// New returns the log of a component, which counts as available.
 func New(logger *slog.Logger, component string) *Log {
 	return &Log{logger: logger, component: component}
 }
 
-// Down notes that the component is unavailable, and why.
+// Down reports that the component is unavailable, and why.
 func (l *Log) Down(err error) {
 	if l.down.CompareAndSwap(false, true) {
 		l.logger.Warn(l.component+" unavailable", "component", l.component, "error", err)
 	}
 }
 
-// Up notes that the component is available.
+// Up reports that the component is available.
 func (l *Log) Up() {
 	if l.down.CompareAndSwap(true, false) {
 		l.logger.Warn(l.component+" available again", "component", l.component)

@@ -14,17 +14,17 @@ import (
 	"github.com/threadmill/threadmill/store"
 )
 
-// EnvAPIKeys is the variable that has API keys, or their hashes: see [auth.ParseKeys].
+// EnvAPIKeys is the variable with API keys, or their hashes: see [auth.ParseKeys].
 const EnvAPIKeys = "THREADMILL_API_KEYS" //nolint:gosec // the name of a variable
 
-// Modes of authentication. Without one, requests need a key as soon as there is a key, and a
-// listener that others can reach does not start without.
+// Modes of authentication. By default, requests need a key as soon as a key exists, and a listener
+// that other machines can reach does not start without keys.
 const (
 	AuthKeys  = "keys"
 	AuthProxy = "proxy"
 )
 
-// AuthFlags are the flags on authentication.
+// AuthFlags are the flags for authentication.
 type AuthFlags struct {
 	Mode   string
 	Header string
@@ -38,7 +38,7 @@ func (f *AuthFlags) Register(flags *pflag.FlagSet) {
 
 var headerName = regexp.MustCompile(`^[A-Za-z0-9-]+$`)
 
-// Check reports what is wrong about the flags.
+// Validate checks the flags.
 func (f *AuthFlags) Validate() error {
 	switch {
 	case f.Mode != "" && f.Mode != AuthKeys && f.Mode != AuthProxy:
@@ -58,8 +58,8 @@ func Loopback(addr net.Addr) bool {
 	return ok && tcp.IP.IsLoopback()
 }
 
-// Authenticator is that of the listener of --http. If others can reach the listener, it fails
-// unless requests have to be authenticated.
+// Authenticator returns the authenticator for the listener of --http. It fails if other machines
+// can reach the listener and requests need no authentication.
 func (f AuthFlags) Authenticator(ctx context.Context, addr net.Addr, keys store.APIKeys, s Settings) (auth.Authenticator, error) {
 	ring, err := auth.NewKeys(auth.KeysConfig{
 		Store: keys, Keys: s.APIKeys, Source: s.KeySource, Required: f.Mode != "" || !Loopback(addr),
@@ -75,10 +75,10 @@ func (f AuthFlags) Authenticator(ctx context.Context, addr net.Addr, keys store.
 			return nil, fmt.Errorf("looking for API keys: %w", err)
 		}
 		if !exist {
-			return nil, Usagef(`--http: %s can be reached from other machines, and there is no API key, so that anybody could do anything: `+
+			return nil, Usagef(`--http: %s can be reached from other machines, but no API key exists: `+
 				`create a key with "starter keys create --database" or "--sqlite FILE", or configure one with %s or apiKeys; `+
 				`listen on this machine only, with --http 127.0.0.1:8080; `+
-				`or say --auth %s if a proxy in front authenticates requests`, addr, EnvAPIKeys, AuthProxy)
+				`or use --auth %s if a proxy authenticates requests`, addr, EnvAPIKeys, AuthProxy)
 		}
 	}
 	if f.Mode == AuthProxy {
@@ -87,8 +87,7 @@ func (f AuthFlags) Authenticator(ctx context.Context, addr net.Addr, keys store.
 	return ring, nil
 }
 
-// addKeys adds the keys of the environment to those of the file, which must not have one of the
-// same name.
+// addKeys adds the keys of the environment to those of the file. Names must be unique.
 func (s *Settings) addKeys(text string) error {
 	env, err := auth.ParseKeys(text)
 	if err != nil {

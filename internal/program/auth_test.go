@@ -23,7 +23,7 @@ func TestAuthenticator(t *testing.T) {
 		name, ip, mode     string
 		configured, stored bool
 
-		// fails: it does not start. open: a request without credentials is let in.
+		// fails: the program does not start. open: requests without credentials are allowed.
 		fails, open bool
 	}{
 		{name: "this machine", ip: here, open: true},
@@ -72,7 +72,8 @@ func TestAuthenticator(t *testing.T) {
 	}
 }
 
-// TestAPIKeysOfFileAndEnvironment: both count, the file as it is now, and no error shows a secret.
+// TestAPIKeysOfFileAndEnvironment: keys of both are valid, the file is followed, and no error shows
+// a secret.
 func TestAPIKeysOfFileAndEnvironment(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "threadmill.yaml")
 	ci, ops := auth.TokenFor("ci"), auth.TokenFor("ops")

@@ -1,13 +1,11 @@
-// Package program is what the programs that run threads are made of: the
-// configuration turned into agents, models, tools and hooks, the store and the stream that
-// the environment names, the HTTP server, and the way a process ends.
+// Package program contains the parts of the programs that run threads: it reads the configuration,
+// opens the store and the stream that the environment names, serves HTTP, and ends the process.
 //
-// A program is a cobra command whose RunE starts things and returns when its context
-// ends; [Main] runs it:
+// A program is a cobra command whose RunE returns when its context ends; [Main] runs it:
 //
 //	func main() { os.Exit(program.Main(command())) }
 //
-// An error is one line for the person at the terminal; it names the flag, variable
-// or field, and the way out. The exit code is 2 for what that person wrote, 1 for
-// what went wrong, 0 otherwise, also after SIGINT and SIGTERM.
+// An error is one line on the terminal that names the flag, variable or field, and the way out. The
+// exit code is 2 for mistakes in the user's input, 1 for other errors, and 0 otherwise, including
+// after SIGINT and SIGTERM.
 package program

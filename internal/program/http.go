@@ -35,9 +35,9 @@ func ValidateAddr(flag, addr string) error {
 	return nil
 }
 
-// Taken says that the address of a flag cannot be had.
+// Taken returns the error for an address of a flag that is in use or not available.
 func Taken(flag, addr string, err error) error {
-	// What libraries put around it names the address once more.
+	// The messages of libraries repeat the address.
 	var cause syscall.Errno
 	if errors.As(err, &cause) {
 		err = cause
@@ -46,18 +46,18 @@ func Taken(flag, addr string, err error) error {
 }
 
 const (
-	// maxConnections are open at once on a listener; further ones wait until one ends.
+	// maxConnections is the limit of open connections of a listener; further ones wait.
 	maxConnections = 16 << 10
 
-	// maxHeader is how many bytes the header of a request may have.
+	// maxHeader is the size limit of a request's header in bytes.
 	maxHeader = 64 << 10
 
-	// writeBuffer is what the kernel keeps of what a client has not read. By default that
-	// grows to several megabytes for each client.
+	// writeBuffer is the kernel's buffer for unread data of a client. By default it grows to
+	// several megabytes for each client.
 	writeBuffer = 256 << 10
 )
 
-// frugal is a listener whose connections have a bounded buffer.
+// frugal is a listener whose connections have small buffers.
 type frugal struct{ net.Listener }
 
 func (l frugal) Accept() (net.Conn, error) {
@@ -69,7 +69,7 @@ func (l frugal) Accept() (net.Conn, error) {
 	return conn, err
 }
 
-// HTTP serves until it is stopped.
+// HTTP is a running HTTP server.
 type HTTP struct {
 	listener net.Listener
 	server   *http.Server
@@ -80,8 +80,8 @@ type HTTP struct {
 	endAll context.CancelFunc
 }
 
-// Serve serves a handler on a listener, which it closes in the end. Stop calls
-// closeStreams to end what has no end of its own.
+// Serve serves a handler on a listener, which it closes in the end. Stop calls closeStreams to end
+// responses that would not end otherwise.
 func Serve(l net.Listener, handler http.Handler, closeStreams func(), log *slog.Logger) *HTTP {
 	return serve(l, maxConnections, handler, closeStreams, log)
 }
@@ -106,7 +106,7 @@ func serve(l net.Listener, connections int, handler http.Handler, closeStreams f
 	return h
 }
 
-// URL is where the server answers on this machine.
+// URL is the address of the server on this machine.
 func (h *HTTP) URL() string {
 	host, port, err := net.SplitHostPort(h.listener.Addr().String())
 	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {
@@ -115,14 +115,14 @@ func (h *HTTP) URL() string {
 	return "http://" + h.listener.Addr().String()
 }
 
-// Failed receives an error when the server ends by itself.
+// Failed receives an error if the server ends by itself.
 func (h *HTTP) Failed() <-chan error { return h.failed }
 
 // Drain makes /readyz answer 503, so that new requests go elsewhere.
 func (h *HTTP) Drain() { h.draining.Store(true) }
 
-// Stop stops accepting requests, ends event streams, and waits for all other requests
-// that run, for at most grace; then it cuts them off.
+// Stop stops accepting requests, ends event streams, and waits up to grace for all other requests;
+// then it closes their connections.
 func (h *HTTP) Stop(grace time.Duration) {
 	h.Drain()
 	defer h.endAll()
@@ -130,7 +130,7 @@ func (h *HTTP) Stop(grace time.Duration) {
 	defer cancel()
 	if err := h.server.Shutdown(ctx); err != nil {
 		h.endAll()
-		// Nobody is left to tell.
+		// The error has no reader.
 		_ = h.server.Close()
 	}
 }
@@ -144,7 +144,7 @@ func (h *HTTP) refuseWhileDraining(next http.Handler) http.Handler {
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")
 		w.WriteHeader(http.StatusServiceUnavailable)
-		// A client that has gone needs no answer.
+		// The client may have disconnected.
 		_, _ = io.WriteString(w, `{"status":"unavailable","components":{"process":"draining"}}`+"\n")
 	})
 }

@@ -28,13 +28,13 @@ func NewLogger(w io.Writer, format string, level slog.Level) (*slog.Logger, erro
 	return nil, Usagef("--log-format: %q is neither %s nor %s", format, LogText, LogJSON)
 }
 
-// TemporalLogger lets a Temporal client, and its workers, log to log.
+// TemporalLogger returns a logger for Temporal clients and workers that logs to log.
 func TemporalLogger(log *slog.Logger) sdklog.Logger {
 	return sdklog.NewStructuredLogger(slog.New(&calm{log.Handler()}))
 }
 
-// calm lowers to info what Temporal calls an error and tries again by itself: the
-// attempt of a step that failed, or that a stopping worker has left to another.
+// calm lowers to info the errors of attempts that Temporal retries: of steps that failed, or that a
+// stopping worker left to another.
 type calm struct{ slog.Handler }
 
 // Handle implements [slog.Handler].

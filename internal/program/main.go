@@ -25,14 +25,14 @@ const (
 	ExitUsage  = 2
 )
 
-// again is how soon after a signal the next one counts as the same: some senders
-// signal both the process and its group.
+// again is the time in which further signals count as the same one: some senders signal both the
+// process and its group.
 const again = 300 * time.Millisecond
 
-// Main runs a command until it is done. The first SIGINT or SIGTERM ends the context
-// of the command, the second ends the process.
+// Main runs a command to its end. The first SIGINT or SIGTERM ends the context of the command, the
+// second ends the process.
 func Main(cmd *cobra.Command) int {
-	// Commands of agents run as the same user. There is no such protection on other systems than Linux.
+	// Commands of agents run as the same user. Only Linux has this protection.
 	_ = shell.ProtectProcess()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -53,8 +53,8 @@ func Main(cmd *cobra.Command) int {
 	return Execute(ctx, cmd)
 }
 
-// Execute runs a command and prints its error to the command's stderr. What the command
-// writes and logs is untrusted text to a terminal.
+// Execute runs a command and prints its error to the command's stderr. It escapes the command's
+// output and logs for terminals.
 func Execute(ctx context.Context, cmd *cobra.Command) int {
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetOut(term.New(cmd.OutOrStdout(), false))
@@ -83,15 +83,15 @@ func Execute(ctx context.Context, cmd *cobra.Command) int {
 
 func complain(w io.Writer, text string) { fmt.Fprintln(w, text) }
 
-// oneLine folds the errors of libraries that have several lines.
+// oneLine joins the lines of an error.
 func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
-// usageError is a mistake in what a person wrote.
+// usageError is a mistake in a flag, a variable or a file.
 type usageError struct{ err error }
 
 func (e *usageError) Error() string { return e.err.Error() }
 
 func (e *usageError) Unwrap() error { return e.err }
 
-// Usagef makes an error about what a person wrote: in a flag, a variable or a file.
+// Usagef returns an error about a mistake in a flag, a variable or a file.
 func Usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }

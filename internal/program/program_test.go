@@ -149,7 +149,7 @@ func TestStop(t *testing.T) {
 				<-closing
 				if !c.finish {
 					<-r.Context().Done()
-					<-cut // or it might answer in time after all
+					<-cut // otherwise it might respond in time
 				}
 			}, func() { close(closing) })
 			answered := make(chan error, 1)
@@ -224,7 +224,7 @@ func TestLoad(t *testing.T) {
 	require.Contains(t, s.Models, config.OpenAI)
 }
 
-// TestOutputIsText: what a program writes and logs does not control a terminal.
+// TestOutputIsText: output and logs of a program do not control a terminal.
 func TestOutputIsText(t *testing.T) {
 	const attack = "x\x1b[2J\x7f\u009b\u202e\u200b\ny"
 	for format, want := range map[string]string{

@@ -16,13 +16,13 @@ import (
 	"github.com/threadmill/threadmill/stream/nats"
 )
 
-// Variables that name servers.
+// Variables with the addresses of servers.
 const (
 	EnvDatabaseURL = "DATABASE_URL"
 	EnvNATSURL     = "NATS_URL"
 )
 
-// openWithin bounds the wait for a server, with the migration of its tables.
+// openWithin bounds the connection to a server and the migration of its tables.
 const openWithin = 30 * time.Second
 
 // OpenPostgres opens the store at the value of DATABASE_URL.
@@ -45,14 +45,13 @@ func OpenSQLite(ctx context.Context, path string, log *slog.Logger) (store.Store
 	return s, nil
 }
 
-// OpenStream opens the live stream at the value of NATS_URL, or one in memory if that
-// is empty.
+// OpenStream opens the live stream at the value of NATS_URL, or in memory if it is empty.
 func OpenStream(ctx context.Context, natsURL string, log *slog.Logger) (stream.Stream, error) {
 	if natsURL == "" {
 		return memory.New(memory.Config{}), nil
 	}
 	for server := range strings.SplitSeq(natsURL, ",") {
-		// The driver's own message shows the password.
+		// The driver's error would show the password.
 		if u, err := url.Parse(strings.TrimSpace(server)); err != nil || u.Host == "" {
 			return nil, Usagef("%s: is not the address of a server such as nats://host:4222", EnvNATSURL)
 		}

@@ -27,66 +27,63 @@ import (
 	"github.com/threadmill/threadmill/webhook"
 )
 
-// SettingsConfig says where [Load] finds the agents.
+// SettingsConfig configures [Load].
 type SettingsConfig struct {
-	// File is the path of the configuration. Default: none, one agent as the
-	// environment has it.
+	// File is the path of the configuration. Default: none, and the environment configures one
+	// agent.
 	File string
 
-	// Workspace is where shell_cmd works when there is no File. Default: the folder
-	// "workspace" below the working directory.
+	// Workspace is the working directory of shell_cmd without a File. Default: the folder
+	// "workspace" below the program's working directory.
 	Workspace string
 
-	// TaskQueue is that of the threads. Default "threadmill".
+	// TaskQueue is the task queue of the threads. Default "threadmill".
 	TaskQueue string
 
-	// AllowedHosts are the values of --allowed-hosts. Default: those of
-	// [EnvAllowedHosts], or else those of File.
+	// AllowedHosts are the values of --allowed-hosts. Default: those of [EnvAllowedHosts], or else
+	// those of File.
 	AllowedHosts []string
 
 	// Getenv defaults to os.Getenv.
 	Getenv func(string) string
 
-	// Logger hears about edits of File. Default: slog.Default().
+	// Logger logs edits of File. Default: slog.Default().
 	Logger *slog.Logger
 }
 
-// Settings are agents, models, tools and hooks.
+// Settings are the agents, models, tools, hooks and other parts of a configuration. Fields apply as
+// of the start; sources follow the file.
 type Settings struct {
-	// Agents are those at the start; AgentSource follows the file.
 	Agents       []agent.Agent
 	AgentSource  agent.Source
 	Models       map[string]llm.Provider
 	ModelRetries map[string]llm.Retry
 	Tools        []tool.Tool
 
-	// TitleModel names threads; it is the one at the start.
 	TitleModel string
 
-	// ApprovalRules are asked about the calls of all agents; they are those at the start.
 	ApprovalRules []approval.Rule
 
-	// RuleSource and WebhookSource follow the file.
 	RuleSource    rule.Source
 	WebhookSource webhook.Source
 
-	// APIKeys are those of the environment; KeySource follows the file.
+	// APIKeys are those of the environment.
 	APIKeys   []auth.Key
 	KeySource auth.KeySource
 
-	// Hooks and StaleAfter are those at the start.
 	Hooks      []hook.Hook
 	StaleAfter time.Duration
 
-	// AllowedHosts are names by which requests may call the listeners.
+	// AllowedHosts are the names by which requests may call the listeners.
 	AllowedHosts []string
 }
 
-// EnvAllowedHosts lists names by which requests may call the listeners, with commas between.
+// EnvAllowedHosts is the variable with the names by which requests may call the listeners,
+// separated by commas.
 const EnvAllowedHosts = "THREADMILL_ALLOWED_HOSTS"
 
-// Load reads the configuration and makes what it describes, with the folder that
-// shell_cmd works in.
+// Load reads the configuration and constructs its parts, and creates the working directory of
+// shell_cmd.
 func Load(cfg SettingsConfig) (Settings, error) {
 	if cfg.Getenv == nil {
 		cfg.Getenv = os.Getenv
@@ -138,7 +135,7 @@ func allowedHosts(cfg SettingsConfig, inFile []string) ([]string, error) {
 	return list, nil
 }
 
-// Apply puts the settings into the configuration of a runtime.
+// Apply copies the settings into the configuration of a runtime.
 func (s Settings) Apply(cfg *threadmill.Config) {
 	cfg.AgentSource, cfg.Models, cfg.Tools, cfg.ModelRetries = s.AgentSource, s.Models, s.Tools, s.ModelRetries
 	cfg.TitleModel, cfg.ApprovalRules = s.TitleModel, s.ApprovalRules
@@ -147,8 +144,7 @@ func (s Settings) Apply(cfg *threadmill.Config) {
 	cfg.RuleSource, cfg.WebhookSource = s.RuleSource, s.WebhookSource
 }
 
-// WhichHooks lists the hook workflows for people, and where each of them needs a worker
-// of its own.
+// WhichHooks lists the hook workflows, and the task queues that need workers of their own.
 func (s Settings) WhichHooks() string {
 	list := make([]string, len(s.Hooks))
 	for i, h := range s.Hooks {
@@ -191,8 +187,8 @@ func provider(p config.Provider) (llm.Provider, error) {
 	return nil, fmt.Errorf("type %q is unknown", p.Type)
 }
 
-// tools makes the tools of connected clients and all built-in ones: an edit of the file may
-// give an agent one that none had at the start.
+// tools returns the tools of connected clients and all built-in ones: an edit of the file may add a
+// tool to an agent.
 func tools(c *config.Config, log *slog.Logger) ([]tool.Tool, error) {
 	list := []tool.Tool{clock.New(clock.Config{Timezone: c.Tools.Clock.Timezone})}
 	for _, d := range c.Tools.Client {
@@ -205,7 +201,7 @@ func tools(c *config.Config, log *slog.Logger) ([]tool.Tool, error) {
 	case slices.ContainsFunc(c.Agents, func(a agent.Agent) bool { return slices.Contains(a.Tools, config.ShellCmd) }):
 		return nil, Usagef("tools.shell_cmd: %w", err)
 	default:
-		log.Info("shell_cmd is not available, and no agent has it", "error", err)
+		log.Info("shell_cmd is not available; no agent lists it", "error", err)
 	}
 	return list, nil
 }

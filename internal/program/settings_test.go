@@ -57,7 +57,7 @@ func TestSettingsApply(t *testing.T) {
 	require.Zero(t, cfg.StaleAfter, "the runtime's default")
 }
 
-// TestApprovalsApply: rules for the calls of all agents, and tools of connected clients.
+// TestApprovalsApply: approval rules for the calls of all agents, and tools of connected clients.
 func TestApprovalsApply(t *testing.T) {
 	s, err := load(t, "approvalRules: [{name: r, effect: deny}]\ntools: {client: {name: open_page, deadline: 1m}}\n", "")
 	require.NoError(t, err)
@@ -71,7 +71,7 @@ func TestApprovalsApply(t *testing.T) {
 	require.Equal(t, tool.Definition{Name: "open_page", Client: true, Deadline: time.Minute}, page.Definition())
 }
 
-// TestTitlesApply: the model that names threads is one that the runtime knows.
+// TestTitlesApply: the runtime has the title model.
 func TestTitlesApply(t *testing.T) {
 	temporal, err := client.NewLazyClient(client.Options{})
 	require.NoError(t, err)
@@ -91,7 +91,7 @@ func TestTitlesApply(t *testing.T) {
 	require.ErrorContains(t, err, `Config.TitleModel is "gone/small", which needs a provider "gone"`)
 }
 
-// TestBoundsAreThoseOfTheRuntime: what the file allows, the runtime takes.
+// TestBoundsAreThoseOfTheRuntime: the runtime accepts all values that the file allows.
 func TestBoundsAreThoseOfTheRuntime(t *testing.T) {
 	temporal, err := client.NewLazyClient(client.Options{})
 	require.NoError(t, err)
@@ -113,7 +113,7 @@ func TestBoundsAreThoseOfTheRuntime(t *testing.T) {
 	require.ErrorContains(t, err, "temporal.staleAfter: is 9999ms, must be 10s to 1h; leave it out for the default, "+workflows.DefaultStaleAfter.String())
 }
 
-// TestHooksOnTheThreadsQueue: nobody there has their workflow.
+// TestHooksOnTheThreadsQueue: no worker there has their workflow.
 func TestHooksOnTheThreadsQueue(t *testing.T) {
 	onQueue := func(name string) string {
 		return "hooks: [{name: guard, workflow: {type: Guard, taskQueue: " + name + "}}]\n"

@@ -6,7 +6,7 @@ import (
 	"github.com/threadmill/threadmill"
 )
 
-// Worker is a runtime's worker that runs.
+// Worker is the running worker of a runtime.
 type Worker struct {
 	cancel context.CancelFunc
 	failed chan error
@@ -26,11 +26,11 @@ func StartWorker(r *threadmill.Runtime) *Worker {
 	return w
 }
 
-// Failed receives an error when the worker ends by itself.
+// Failed receives an error if the worker ends by itself.
 func (w *Worker) Failed() <-chan error { return w.failed }
 
-// Stop takes no more work, lets running steps finish for the runtime's StopTimeout,
-// and returns when the worker has ended.
+// Stop accepts no more work, waits up to the runtime's StopTimeout for running steps, and returns
+// when the worker has ended.
 func (w *Worker) Stop() {
 	w.cancel()
 	<-w.done

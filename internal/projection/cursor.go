@@ -8,14 +8,14 @@ import (
 	"github.com/threadmill/threadmill/internal/feed"
 )
 
-// Cursor is a place among the events that are derived from a thread's feed. Its text is that
-// of the [feed.Cursor], or
+// Cursor is a position among the events that are derived from a thread's feed. Its text is that of
+// the [feed.Cursor], or
 //
-//	<cursor>~<n>  the first n events that are derived from what follows the cursor
+//	<cursor>~<n>  the first n events of the item after the cursor
 type Cursor struct {
 	feed.Cursor
 
-	// Sent is how many events were sent of what follows Cursor; otherwise 0.
+	// Sent is the number of events that were sent of the item after Cursor; otherwise 0.
 	Sent int
 }
 
@@ -29,7 +29,7 @@ func (c Cursor) String() string {
 	return c.Cursor.String() + "~" + strconv.Itoa(c.Sent)
 }
 
-// ParseCursor reads the text of a cursor. Its error is a [*feed.CursorError].
+// ParseCursor parses a cursor. Its error is a [*feed.CursorError].
 func ParseCursor(text string) (Cursor, error) {
 	rest, sent, partial := strings.Cut(text, "~")
 	at, err := feed.ParseCursor(rest)

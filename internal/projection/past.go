@@ -9,27 +9,27 @@ import (
 	"github.com/threadmill/threadmill/store"
 )
 
-// Store is where projectors look up the past of a thread.
+// Store reads the past of a thread for projectors.
 type Store interface {
 	RecordsByID(ctx context.Context, key store.Key, ids ...string) ([]event.Record, error)
 }
 
-// Past is what a projector knows of the past of its thread. Embed it.
+// Past is a projector's knowledge of its thread's past. Embed it.
 type Past struct {
 	Store Store
 	Key   store.Key
 
-	// Call is the model call of the reply that follows: see [Past.NoteCall].
+	// Call is the model call of the following reply: see [Past.NoteCall].
 	Call event.LLMCall
 }
 
-// NoteCall notes the record of a model call.
+// NoteCall remembers the record of a model call.
 func (p *Past) NoteCall(r *event.Record) {
 	p.Call = event.LLMCall{}
-	_ = json.Unmarshal(r.Payload, &p.Call) // one that cannot be read says nothing
+	_ = json.Unmarshal(r.Payload, &p.Call) // an unreadable call leaves it empty
 }
 
-// Attempt is the one that has produced a message, if the model call is known: 1 if not.
+// Attempt returns the attempt that produced a message: 1 if the model call is unknown.
 func (p *Past) Attempt(messageID string) (attempt int, known bool) {
 	if p.Call.MessageID == messageID && p.Call.Attempt > 0 {
 		return p.Call.Attempt, true
@@ -37,7 +37,7 @@ func (p *Past) Attempt(messageID string) (attempt int, known bool) {
 	return 1, false
 }
 
-// Original looks up a message as it was stored, before hooks changed it.
+// Original returns a message as it was stored, before hooks changed it.
 func (p *Past) Original(ctx context.Context, id string) (msg event.Message, found bool, err error) {
 	records, err := p.Records(ctx, id)
 	if err != nil {
@@ -51,7 +51,7 @@ func (p *Past) Original(ctx context.Context, id string) (msg event.Message, foun
 	return msg, false, nil
 }
 
-// Records looks up records by their ids.
+// Records reads records by their ids.
 func (p *Past) Records(ctx context.Context, ids ...string) ([]event.Record, error) {
 	records, err := p.Store.RecordsByID(ctx, p.Key, ids...)
 	if err != nil {
@@ -60,7 +60,7 @@ func (p *Past) Records(ctx context.Context, ids ...string) ([]event.Record, erro
 	return records, nil
 }
 
-// Interruption says who has interrupted a turn, and why.
+// Interruption describes who interrupted a turn, and why.
 func Interruption(s event.StatusChange) string {
 	text := "interrupted"
 	if s.By != "" {

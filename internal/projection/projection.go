@@ -1,10 +1,10 @@
-// Package projection derives other sequences of events from a thread's feed: each view of a
-// thread that is not of agent events is a [Projector], in a package of its own.
+// Package projection derives other sequences of events from a thread's feed. Each view other than
+// agent events is a [Projector] in its own package.
 //
-// Nothing of a projection is stored, so the id of an event follows from what it is derived
-// from. An item can give several events, and each has its place among them, so that a
-// [Cursor] is exact. What of a message the viewer had before the cursor is known from the live
-// log, as far as that is kept: see [feed.Item.Begins] and [feed.Item.Streamed].
+// Projections store nothing, so the id of an event follows from its source. An item can give
+// several events with fixed places, so that a [Cursor] is exact. Which pieces of a message the
+// viewer had before the cursor is known as far as the live log is kept: see [feed.Item.Begins] and
+// [feed.Item.Streamed].
 package projection
 
 import (
@@ -15,37 +15,36 @@ import (
 	"github.com/threadmill/threadmill/store"
 )
 
-// Projector derives events for one viewer of a thread, from its items in their order. What it
-// derives from an item follows from the records up to it, so that it is the same whenever it is
-// derived.
+// Projector derives events for one viewer of a thread, from its items in their order. The events of
+// an item depend on the records up to it only, so they are the same on each read.
 //
-// Beside the items of agent events it gets the records of environment events, and those of
-// model calls, each right before what the model replied. These have no place of their own:
-// nothing may be derived from them.
+// Beside the items of agent events it gets the records of environment events, and those of model
+// calls, each right before the model's reply. Model calls have no place of their own: Project must
+// return nothing for them.
 type Projector[E any] interface {
 	Project(ctx context.Context, item feed.Item) (Events[E], error)
 }
 
-// Events are derived from one item. Each has its place, whenever the item is read: nil stands
-// for one that this viewer does not get. There are at most [MaxEvents].
+// Events are derived from one item. Their places are fixed: nil stands for an event that this
+// viewer does not get. There are at most [MaxEvents].
 type Events[E any] []*E
 
-// MaxEvents bounds the events that are derived from one item.
+// MaxEvents bounds the events of one item.
 const MaxEvents = 8
 
-// records are what projectors get beside agent events.
+// records are the types that projectors get beside agent events.
 var records = []string{event.TypeEnv, event.TypeLLMCall}
 
-// isModelCall reports whether an item only tells of the one that follows it.
+// isModelCall reports whether an item only informs about the following one.
 func isModelCall(item feed.Item) bool {
 	return item.Record != nil && item.Record.Type == event.TypeLLMCall
 }
 
-// Viewer is whom a projector works for: a reader or a page.
+// Viewer is the reader or the page of a projector.
 type Viewer struct {
 	Key store.Key
 
-	// Show returns what the viewer sees of an agent event that the projector looked up.
+	// Show applies the viewer's view to an agent event that the projector looked up.
 	Show feed.View
 }
 
@@ -53,7 +52,7 @@ type Viewer struct {
 type Projection[E any] struct {
 	Feed *feed.Feed
 
-	// New makes the projector of one viewer.
+	// New returns the projector of one viewer.
 	New func(Viewer) Projector[E]
 }
 
@@ -62,13 +61,13 @@ type Item[E any] struct {
 	Cursor Cursor
 	Event  E
 
-	// Closed: the event says that the thread has been closed.
+	// Closed means that the event is the end of the thread.
 	Closed bool
 }
 
-// From says where a [Reader] begins.
+// From is the start of a [Reader].
 type From struct {
-	// Cursor: what follows it. The zero value is the thread's beginning.
+	// Cursor is the position to continue from. The zero value is the thread's beginning.
 	Cursor Cursor
 
 	// Now and Finite are those of [feed.From].
@@ -76,7 +75,7 @@ type From struct {
 	Finite bool
 }
 
-// Open opens a reader of a thread's events. It does not ask whether the thread exists.
+// Open opens a reader of a thread's events. It does not check that the thread exists.
 func (p Projection[E]) Open(ctx context.Context, key store.Key, from From) (*Reader[E], error) {
 	r, err := p.Feed.Open(ctx, key, feed.From{Cursor: from.Cursor.Cursor, Now: from.Now, Finite: from.Finite, Records: records})
 	if err != nil {
@@ -89,8 +88,8 @@ func (p Projection[E]) Open(ctx context.Context, key store.Key, from From) (*Rea
 	return out, nil
 }
 
-// Page returns at most limit events that follow a cursor, from the store only, and the cursor
-// of the last one if more follow.
+// Page returns at most limit events after a cursor, from the store only, and the cursor of the last
+// one if more follow.
 func (p Projection[E]) Page(ctx context.Context, key store.Key, after Cursor, limit int) (items []Item[E], next *Cursor, err error) {
 	s, err := p.Feed.Scan(ctx, key, after.Cursor, records...)
 	if err != nil {
@@ -112,11 +111,11 @@ func (p Projection[E]) Page(ctx context.Context, key store.Key, after Cursor, li
 	return items, next, err
 }
 
-// appendEvents appends the events of the item that follows a place, but those that were sent
-// before, and moves the place behind it.
+// appendEvents appends the events of the item after a position, except those that were sent before,
+// and advances the position.
 func appendEvents[E any](at *Cursor, items []Item[E], item feed.Item, events Events[E]) []Item[E] {
 	if isModelCall(item) {
-		// It is read again with what follows it.
+		// The item is read again together with the following ones.
 		return items
 	}
 	if item.Event.Type == event.EventGap {

@@ -13,8 +13,8 @@ import (
 	"github.com/threadmill/threadmill/internal/projection"
 )
 
-// letters derives a letter in each of three places from a reply, the second of which is for
-// viewers only who had no piece of it, and one from each piece. It tells what it gets.
+// letters derives from a reply a letter in each of three places, the second of which is only for
+// viewers who had no piece of it, and from each piece one letter. It records its input.
 type letters struct{ got *[]string }
 
 func (p letters) Project(_ context.Context, item feed.Item) (projection.Events[string], error) {

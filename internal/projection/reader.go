@@ -12,26 +12,26 @@ type Reader[E any] struct {
 	projector Projector[E]
 	place     Cursor
 
-	item  *feed.Item // read, but not projected yet
-	queue []Item[E]  // the items from next on are ready to be delivered
+	item  *feed.Item // read, not projected yet
+	queue []Item[E]  // the items from next on are ready for delivery
 	next  int
 }
 
-// Start is where the reader began: before its first item.
+// Start returns the reader's start: the cursor before its first item.
 func (r *Reader[E]) Start() Cursor { return Cursor{Cursor: r.feed.Start()} }
 
-// Buffered reports whether Next has an item at hand.
+// Buffered reports whether Next returns without waiting.
 func (r *Reader[E]) Buffered() bool { return r.next < len(r.queue) }
 
 // Close releases the reader.
 func (r *Reader[E]) Close() { r.feed.Close() }
 
-// Next waits for the next event. Its errors are those of [feed.Reader.Next]. When the store
-// fails, it can be called again.
+// Next waits for the next event. Its errors are those of [feed.Reader.Next]. If the store fails, it
+// may be called again.
 func (r *Reader[E]) Next(ctx context.Context) (Item[E], error) {
 	for !r.Buffered() {
 		r.queue, r.next = r.queue[:0], 0
-		// All that is at hand, so that Buffered is true only if an event follows.
+		// All available items, so that Buffered is true only if an event follows.
 		for first := true; first || r.feed.Buffered(); first = false {
 			if err := r.project(ctx); err != nil {
 				return Item[E]{}, err
@@ -39,7 +39,7 @@ func (r *Reader[E]) Next(ctx context.Context) (Item[E], error) {
 		}
 	}
 	item := r.queue[r.next]
-	r.queue[r.next] = Item[E]{} // its viewer may not read for long
+	r.queue[r.next] = Item[E]{} // the next read may be much later
 	r.next++
 	return item, nil
 }

@@ -11,25 +11,25 @@ import (
 	"github.com/threadmill/threadmill/store"
 )
 
-// TooLargeError says that a definition has more bytes than the store keeps.
+// TooLargeError means that a definition exceeds the store's limit.
 type TooLargeError struct{ Size int }
 
 func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("the definition is %d bytes as JSON, at most %d are kept", e.Size, store.MaxAgentDefinition)
 }
 
-// Change says who changes a stored agent, and what.
+// Change is the author and the condition of a change of a stored agent.
 type Change struct {
 	By string
 
-	// After is the version that is changed: 0 if none is stored, negative if it may be any.
-	// If another one is the newest, the change is a [*store.ConflictError].
+	// After is the expected newest version: 0 if none is stored, negative for any. If it differs,
+	// the change fails with a [*store.ConflictError].
 	After int
 }
 
-// Save stores a definition, which holds from the next model call on. Created says that none
-// was stored before. A definition that is the newest already stays the version that it is.
-// Errors are those of [agent.Agent.Validate], a [*TooLargeError], or the store's.
+// Save stores a definition, which applies from the next model call on. Created reports that none
+// was stored before. Saving the newest definition again makes no new version. Errors are those of
+// [agent.Agent.Validate], a [*TooLargeError], or the store's.
 func (r *Registry) Save(ctx context.Context, namespace string, a agent.Agent, c Change) (e Entry, created bool, err error) {
 	if err := a.Validate(); err != nil {
 		return Entry{}, false, err
@@ -55,8 +55,8 @@ func (r *Registry) Save(ctx context.Context, namespace string, a agent.Agent, c 
 	return entry(v), v.Change == store.AgentCreated, nil
 }
 
-// Delete deletes a stored agent: the configured one of its name, if there is one, shows
-// again. One that is not stored is [store.ErrNotFound].
+// Delete deletes a stored agent, which makes the configured one of its name effective again. If the
+// agent is not stored, the error is [store.ErrNotFound].
 func (r *Registry) Delete(ctx context.Context, namespace, name string, c Change) error {
 	if _, ok := store.AgentKey(namespace, name); !ok {
 		return store.ErrNotFound
@@ -65,7 +65,7 @@ func (r *Registry) Delete(ctx context.Context, namespace, name string, c Change)
 	return err
 }
 
-// newest is the newest version that is stored, which may be none at all.
+// newest returns the newest stored version, or the zero value.
 func (r *Registry) newest(ctx context.Context, namespace, name string) (store.AgentVersion, error) {
 	v, err := r.kept.Agent(ctx, namespace, name)
 	if errors.Is(err, store.ErrNotFound) {
@@ -78,8 +78,8 @@ func same(newest store.AgentVersion, definition json.RawMessage) bool {
 	return newest.Version > 0 && !newest.Deleted && bytes.Equal(newest.Definition, definition)
 }
 
-// after is what the store calls the version that is changed. It goes on counting where an
-// agent was deleted; those who make one anew need not know that.
+// after returns the store's number of the version to change. The store continues the numbers of a
+// deleted agent; callers who create it again need not know them.
 func (c Change) after(newest store.AgentVersion) int {
 	if c.After == 0 && newest.Deleted {
 		return newest.Version

@@ -71,7 +71,7 @@ func TestSaveRefused(t *testing.T) {
 	require.ErrorIs(t, err, errDown)
 }
 
-// overtaken is a store in which somebody else is quicker between reading and saving.
+// overtaken is a store in which another writer saves between a read and a save.
 type overtaken struct {
 	store.Store
 	quicker func()

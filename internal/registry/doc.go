@@ -1,7 +1,5 @@
-// Package registry puts the agents that are kept in the store before those of the
-// configuration.
+// Package registry combines stored agents with configured ones. Stored agents take precedence.
 //
-// Nothing is remembered between two questions: an agent is as it stands in the store, or in
-// the configuration, when it is asked for. So a change applies to the next model call, in
-// every process.
+// Nothing is cached: each lookup reads the store and the configuration. So a change applies to the
+// next model call, in every process.
 package registry

@@ -13,7 +13,7 @@ import (
 	"github.com/threadmill/threadmill/store"
 )
 
-// Source says where an agent comes from.
+// Source is the origin of an agent.
 type Source string
 
 // The sources.
@@ -22,23 +22,22 @@ const (
 	Stored     Source = "stored"
 )
 
-// Entry is an agent, and where it comes from.
+// Entry is an agent with its origin.
 type Entry struct {
 	agent.Agent
 	Source Source
 
-	// Version, By and At are those of a stored agent.
+	// Version, By and At are set for stored agents.
 	Version int
 	By      string
 	At      time.Time
 
-	// Problem says why a stored agent cannot be used. Of the agent there is only its name
-	// then.
+	// Problem is the reason that a stored agent cannot be used. Agent then has a name only.
 	Problem error
 }
 
-// Registry is an [agent.Source] of the agents that the store keeps, and behind them of
-// those that are configured. Names are compared without regard to case.
+// Registry is an [agent.Source] of stored agents, and behind them of configured ones. Names are
+// compared ignoring case.
 type Registry struct {
 	configured agent.Source
 	kept       store.Agents
@@ -49,8 +48,7 @@ var (
 	_ agent.Lister = (*Registry)(nil)
 )
 
-// New makes a registry. Configured may be nil: then there are none but stored agents. One
-// that is a Registry already is returned as it is.
+// New returns a registry. Configured may be nil; if it is a Registry, New returns it.
 func New(configured agent.Source, kept store.Agents) *Registry {
 	if r, ok := configured.(*Registry); ok {
 		return r
@@ -58,8 +56,8 @@ func New(configured agent.Source, kept store.Agents) *Registry {
 	return &Registry{configured: configured, kept: kept}
 }
 
-// Agent implements [agent.Source]. The default agent is the configured one, as it is
-// stored if an agent of its name is.
+// Agent implements [agent.Source]. The default agent is the configured one, with its stored
+// definition if there is one.
 func (r *Registry) Agent(ctx context.Context, namespace, name string) (agent.Agent, error) {
 	e, err := r.Find(ctx, namespace, name)
 	if err != nil {
@@ -68,7 +66,7 @@ func (r *Registry) Agent(ctx context.Context, namespace, name string) (agent.Age
 	return e.Agent, e.Problem
 }
 
-// Find returns an agent with its source. One that is not there is [agent.ErrUnknown].
+// Find returns an agent with its origin, or [agent.ErrUnknown].
 func (r *Registry) Find(ctx context.Context, namespace, name string) (Entry, error) {
 	if name == "" {
 		first, err := r.base(ctx, namespace, "")
@@ -101,8 +99,7 @@ func (r *Registry) base(ctx context.Context, namespace, name string) (agent.Agen
 	return r.configured.Agent(ctx, namespace, name)
 }
 
-// unknown is the error of a name that no agent has. It says which there are, as far as that
-// can be found out.
+// unknown returns the error for an unknown name. It lists the known names if they can be read.
 func (r *Registry) unknown(ctx context.Context, namespace, name string) error {
 	all, err := r.List(ctx, namespace)
 	if err != nil {
@@ -116,7 +113,7 @@ func (r *Registry) unknown(ctx context.Context, namespace, name string) error {
 	return fmt.Errorf("%w: %q; known are %v", agent.ErrUnknown, name, known)
 }
 
-// Agents implements [agent.Lister]: all agents that can be used.
+// Agents implements [agent.Lister]: it returns all usable agents.
 func (r *Registry) Agents(ctx context.Context, namespace string) ([]agent.Agent, error) {
 	all, err := r.List(ctx, namespace)
 	if err != nil {
@@ -131,9 +128,9 @@ func (r *Registry) Agents(ctx context.Context, namespace string) ([]agent.Agent,
 	return out, nil
 }
 
-// List returns all agents: those that are configured, in their order and as they are
-// stored if agents of their names are; then those that are only stored, by name. Of
-// configured agents whose registry is no [agent.Lister], it is the default agent alone.
+// List returns all agents: first the configured ones in their order, with stored definitions if
+// there are any, then those that are only stored, by name. If the configured source is no
+// [agent.Lister], only its default agent is listed.
 func (r *Registry) List(ctx context.Context, namespace string) ([]Entry, error) {
 	configured, err := r.listConfigured(ctx, namespace)
 	if err != nil {
@@ -172,9 +169,9 @@ func (r *Registry) listConfigured(ctx context.Context, namespace string) ([]agen
 	return nil, err
 }
 
-// entry reads a stored agent. A definition that this process does not understand, such as
-// one that a newer version has stored, is not used in part: what is left out might be
-// what keeps the agent from doing harm.
+// entry reads a stored agent. A definition that this process does not understand, such as one of a
+// newer version, is not used in part: the missing part might be what keeps the agent from doing
+// harm.
 func entry(v store.AgentVersion) Entry {
 	e := Entry{Source: Stored, Version: v.Version, By: v.By, At: v.At}
 	a, err := Read(v)

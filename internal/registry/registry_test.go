@@ -81,7 +81,7 @@ func TestStoredBeforeConfigured(t *testing.T) {
 func TestFreshAgent(t *testing.T) {
 	kept := newStore(t)
 	r := registry.New(configured, kept)
-	another := registry.New(configured, kept) // of another process
+	another := registry.New(configured, kept) // another process
 	t.Run("S4-47 an edited prompt applies to the next call", func(t *testing.T) {
 		for _, text := range []string{"one", "two", "three"} {
 			put(t, kept, edited("clerk", text))
@@ -155,7 +155,7 @@ func TestList(t *testing.T) {
 		"a registry that cannot list has its default agent")
 }
 
-// silent is a registry that does not say what it has.
+// silent is a source without a list.
 type silent struct{ of agent.Source }
 
 func (s silent) Agent(ctx context.Context, namespace, name string) (agent.Agent, error) {
@@ -191,7 +191,7 @@ func TestDefinitionThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// broken is a store, and a registry, that does not answer.
+// broken is a store and a source that does not respond.
 type broken struct{ agents }
 
 type agents = store.Agents

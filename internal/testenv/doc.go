@@ -1,12 +1,11 @@
-// Package testenv gives tests the servers that they need: a PostgreSQL and a NATS.
+// Package testenv provides PostgreSQL and NATS servers to tests.
 //
-// A server comes from the environment (THREADMILL_TEST_DATABASE_URL,
-// THREADMILL_TEST_NATS_URL), or else from binaries found on the machine: then a
-// private one is started on a loopback port, at most once per test binary, and ends
-// with it, however it ends. Where there is neither, the test is skipped, unless
-// THREADMILL_REQUIRE names what is missing ("postgres", "nats", or both, with a
-// comma): then it fails.
+// A server comes from the environment (THREADMILL_TEST_DATABASE_URL, THREADMILL_TEST_NATS_URL).
+// Otherwise installed binaries are started on a loopback port, at most once per test binary; the
+// server stops when the test binary ends, however it ends. Without either, the test is skipped,
+// unless THREADMILL_REQUIRE names the missing server ("postgres", "nats" or both, separated by a
+// comma): then the test fails.
 //
-// A server is shared by all tests of a binary, and one from the environment by all
-// binaries, so tests keep apart by names of their own: see [Name].
+// All tests of a binary share a server, and all binaries share one from the environment, so tests
+// need unique names: see [Name].
 package testenv

@@ -16,8 +16,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// portTries bounds how many ports are tried. A server cannot choose one by itself, and
-// the one that was free may be gone by the time that it starts.
+// portTries bounds the number of ports that are tried. PostgreSQL cannot choose a port itself, and
+// a free one may be taken before it starts.
 const portTries = 5
 
 func startPostgres() (url string, err error) {
@@ -73,8 +73,7 @@ func postgresOn(bin, port string) (_ string, err error) {
 // noSocket is what PostgreSQL logs when its port is taken.
 const noSocket = "could not create any TCP/IP sockets"
 
-// keeps reports whether the server at url is the one whose data lies in dir: another one
-// may have been quicker to take the port.
+// keeps checks that the server at url has its data in dir: another server may have taken the port.
 func keeps(ctx context.Context, url, dir string) error {
 	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
@@ -93,8 +92,8 @@ func keeps(ctx context.Context, url, dir string) error {
 	return nil
 }
 
-// postgresBin returns the folder of the newest server binaries: distributions keep
-// them off PATH, in a folder per version.
+// postgresBin returns the folder of the newest server binaries: distributions install them outside
+// PATH, one folder per version.
 func postgresBin() (string, error) {
 	if path, err := exec.LookPath("initdb"); err == nil {
 		if path, err = filepath.EvalSymlinks(path); err == nil && hasServer(filepath.Dir(path)) {
@@ -121,7 +120,7 @@ func hasServer(dir string) bool {
 	return true
 }
 
-// version is the number in …/postgresql/<number>/bin, or 0.
+// version returns the number in …/postgresql/<number>/bin, or 0.
 func version(bin string) int {
 	n, _ := strconv.Atoi(filepath.Base(filepath.Dir(bin)))
 	return n

@@ -11,9 +11,8 @@ import (
 	"syscall"
 )
 
-// detach gives a command a process group of its own, so that an interrupt at the
-// terminal leaves the cleaning up to it, and a user other than root, as whom
-// PostgreSQL refuses to run.
+// detach gives a command its own process group, so that an interrupt at the terminal leaves the
+// cleanup to it, and a user other than root, since PostgreSQL refuses to run as root.
 func detach(cmd *exec.Cmd) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if os.Geteuid() != 0 {
@@ -27,7 +26,7 @@ func detach(cmd *exec.Cmd) error {
 	return nil
 }
 
-// privateDir makes a temporary folder that belongs to whom [detach] runs commands as.
+// privateDir makes a temporary folder that belongs to the user of [detach].
 func privateDir(prefix string) (string, error) {
 	dir, err := os.MkdirTemp("", prefix)
 	if err != nil || os.Geteuid() != 0 {

@@ -16,20 +16,20 @@ import (
 	"time"
 )
 
-// startTimeout bounds how long a server may take to answer.
+// startTimeout bounds the start of a server.
 const startTimeout = time.Minute
 
-// tryTimeout bounds one attempt: who has the port may never answer.
+// tryTimeout bounds one attempt: another process on the port may never respond.
 const tryTimeout = 2 * time.Second
 
-// errPortTaken says that a server cannot have its port.
+// errPortTaken means that a server's port is in use.
 var errPortTaken = errors.New("the port is taken")
 
-// guard runs a server until its own standard input ends, which the kernel sees to
-// however the test binary ends; then it stops the server and removes its folder.
+// guard runs a server until its own standard input ends, which the kernel closes however the test
+// binary ends; then it stops the server and removes its folder.
 //
-// TERM ends one that has just been forked, and so ignores QUIT; QUIT ends a PostgreSQL
-// that would wait for its clients.
+// TERM ends a server that was just forked and still ignores QUIT; QUIT ends a PostgreSQL that would
+// wait for its clients.
 const guard = `PATH=$PATH:/usr/bin:/bin
 dir=$1; shift
 "$@" >"$dir/log" 2>&1 &
@@ -41,11 +41,10 @@ wait "$pid"
 cd /
 rm -rf "$dir" || rm -rf "$dir"`
 
-// keepalive holds the pipes whose end ends the servers.
+// keepalive holds the pipes that keep the servers running.
 var keepalive sync.Map
 
-// serve runs a server that keeps everything in dir, and waits until ready says that
-// it answers.
+// serve runs a server whose data is in dir, and waits until ready succeeds.
 func serve(dir string, ready func(context.Context) error, name string, args ...string) error {
 	stdin, pipe, err := os.Pipe()
 	if err != nil {
@@ -89,7 +88,7 @@ func await(ctx context.Context, ready func(context.Context) error) error {
 	}
 }
 
-// freePort returns a loopback port that nobody listens on at the moment.
+// freePort returns a loopback port that is free at the moment.
 func freePort() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -120,16 +119,16 @@ func startNATS() (_ string, err error) {
 		}
 		return greeted(ctx, addr)
 	}
-	// The server takes a free port and says which: one that is chosen for it may be
-	// gone by the time that it starts.
+	// The server chooses a free port and reports it: a port chosen here may be taken before the
+	// start.
 	if err := serve(dir, ready, bin, "-js", "-a", "127.0.0.1", "-p", "-1", "-sd", dir, "--ports_file_dir", dir); err != nil {
 		return "", err
 	}
 	return "nats://" + addr, nil
 }
 
-// NATSAddr is where a NATS server listens, as it says itself in the file that matches
-// pattern. See --ports_file_dir of nats-server.
+// NATSAddr returns the address of a NATS server from the file that matches pattern. See
+// --ports_file_dir of nats-server.
 func NATSAddr(pattern string) (string, error) {
 	files, err := filepath.Glob(pattern)
 	if err != nil || len(files) == 0 {
@@ -142,7 +141,7 @@ func NATSAddr(pattern string) (string, error) {
 	var ports struct {
 		NATS []string `json:"nats"`
 	}
-	if err := json.Unmarshal(raw, &ports); err != nil { // half written
+	if err := json.Unmarshal(raw, &ports); err != nil { // incomplete
 		return "", fmt.Errorf("reading %s: %w", files[0], err)
 	}
 	if len(ports.NATS) == 0 {
@@ -151,7 +150,7 @@ func NATSAddr(pattern string) (string, error) {
 	return strings.TrimPrefix(ports.NATS[0], "nats://"), nil
 }
 
-// greeted reports whether a NATS server says hello at addr.
+// greeted checks that a NATS server responds at addr.
 func greeted(ctx context.Context, addr string) error {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
 	if err != nil {

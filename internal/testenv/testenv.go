@@ -17,7 +17,7 @@ const (
 	EnvRequire     = "THREADMILL_REQUIRE"
 )
 
-// errAbsent marks what is not installed, as opposed to what fails to start.
+// errAbsent means that a server is not installed, as opposed to failing to start.
 var errAbsent = errors.New("not present")
 
 var (
@@ -37,8 +37,8 @@ func NATS(t testing.TB) string {
 	return provide(t, "nats", "NATS", EnvNATSURL, natsURL)
 }
 
-// Name returns a name that no other test uses: lower case letters and digits, fit
-// for a schema, a stream or a subject.
+// Name returns a unique name of lower-case letters and digits, valid for a schema, a stream or a
+// subject.
 func Name(prefix string) string {
 	return prefix + strings.ToLower(rand.Text()[:16])
 }

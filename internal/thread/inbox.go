@@ -84,7 +84,7 @@ func (in *Inbox) rememberEnded(it event.Item) {
 	in.Ended = keepLast(append(in.Ended, it), maxEnded)
 }
 
-// CheckSetStatus reports why a change of status is invalid.
+// ValidateSetStatus reports why a change of status is invalid.
 func (in *Inbox) ValidateSetStatus(c signals.SetStatus) error {
 	s := in.thread
 	if err := c.Validate(); err != nil {

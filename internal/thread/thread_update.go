@@ -10,7 +10,7 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// CheckChange reports why a change of the thread would be rejected.
+// ValidateChange reports why a change of the thread would be rejected.
 func (s *State) ValidateChange(c signals.ThreadChange) error {
 	if s.Closing != nil {
 		return ErrClosed

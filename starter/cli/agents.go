@@ -19,16 +19,16 @@ import (
 	"github.com/threadmill/threadmill/starter/internal/render"
 )
 
-// maxAgentFile bounds a file that defines an agent, in bytes. The API says what it takes.
+// maxAgentFile bounds the size of an agent's file, in bytes. The API checks the definition.
 const maxAgentFile = 4 << 20
 
-// maxAgentVersions is the most that the API returns at once.
+// maxAgentVersions is the maximum that the API returns at once.
 const maxAgentVersions = 100
 
-// agentCommands are those on agents.
+// agentCommands are the commands on agents.
 type agentCommands struct{ *app }
 
-// agentsCommand has the commands on agents.
+// agentsCommand returns the commands on agents.
 func (a agentCommands) agentsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "agents",
@@ -98,7 +98,7 @@ func (a agentCommands) agentShowCommand() *cobra.Command {
 	return cmd
 }
 
-// agentEdit holds the flags of a change.
+// agentEdit has the flags of a change.
 type agentEdit struct {
 	by        string
 	ifVersion int
@@ -178,7 +178,7 @@ func (a agentCommands) readAgent(file string) (name string, definition json.RawM
 	if len(raw) > maxAgentFile {
 		return "", nil, usagef("%s is larger than %d bytes", file, maxAgentFile)
 	}
-	// JSON goes as it is: what indents it may be no YAML.
+	// JSON is sent unchanged: with some indentation it is not valid YAML.
 	if definition = raw; !json.Valid(raw) {
 		if definition, err = yamlToJSON(raw); err != nil {
 			return "", nil, usagef("%s: %w", file, err)

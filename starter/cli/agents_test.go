@@ -17,8 +17,7 @@ import (
 	"github.com/threadmill/threadmill/stream/memory"
 )
 
-// agentsWorld is the program with the API itself behind it: what is stored is no matter of
-// threads.
+// agentsWorld is the program with the real API: stored agents need no threads.
 type agentsWorld struct {
 	*world
 	store store.Store
@@ -47,7 +46,7 @@ func (w *agentsWorld) agents(stdin string, args ...string) (code int, stdout, st
 	return w.run(stdin, append([]string{"--api", w.api, "agents"}, args...)...)
 }
 
-// ok runs a command that succeeds, and returns what it prints.
+// ok runs a command that succeeds, and returns its output.
 func (w *agentsWorld) ok(stdin string, args ...string) string {
 	w.t.Helper()
 	code, out, errs := w.agents(stdin, args...)

@@ -11,10 +11,10 @@ import (
 	"github.com/threadmill/threadmill/starter/internal/render"
 )
 
-// overviewWidth is how many characters of a call's arguments the list of all threads shows.
+// overviewWidth is the number of characters of a call's arguments in the list of all threads.
 const overviewWidth = 60
 
-// approvals is what they need of a client of threads.
+// approvals is the part of a client of threads that these commands use.
 type approvals interface {
 	Approvals(ctx context.Context, threadID string) (signals.Approvals, error)
 	ListApprovals(ctx context.Context, q threadclient.ApprovalsQuery) (threadclient.Waiting, error)
@@ -22,7 +22,7 @@ type approvals interface {
 	ToolResult(ctx context.Context, threadID string, r signals.ToolResult) (signals.DecideOutcome, error)
 }
 
-// approvalCommands are those on tool calls that wait, and on what was decided.
+// approvalCommands are the commands on pending tool calls and on decisions.
 type approvalCommands struct{ *app }
 
 func (a approvalCommands) approvalsCommand() *cobra.Command {
@@ -97,7 +97,7 @@ func (a approvalCommands) allApprovals(ctx context.Context, t approvals, q threa
 	return nil
 }
 
-// printWaiting reports whether there was anything to print.
+// printWaiting reports whether it printed anything.
 func (a approvalCommands) printWaiting(found threadclient.Waiting, width int) bool {
 	opts := render.ApprovalOptions{Width: width}
 	approvals, clients := render.Approvals(found.Approvals, opts), render.ClientCalls(found.ClientCalls, opts)
@@ -148,7 +148,7 @@ on with the output, any text; "-" is read from stdin. A call is answered once.`,
 	return cmd
 }
 
-// resultProblem says why a result does not count; empty if it does.
+// resultProblem returns the reason why a result was not accepted; empty if it was.
 func resultProblem(thread string, r signals.ToolResult, outcome signals.DecideOutcome) string {
 	switch outcome {
 	case signals.DecideAccepted, signals.DecideAlreadyResolved:

@@ -16,7 +16,7 @@ import (
 	"github.com/threadmill/threadmill/signals/threadclient"
 )
 
-// approvalsFake is what waits for clients, what is granted, and what people have said.
+// approvalsFake has pending client calls, grants and people's decisions.
 type approvalsFake struct {
 	calls   []event.ClientCall
 	all     threadclient.Waiting
@@ -27,7 +27,7 @@ type approvalsFake struct {
 	revoked []string
 }
 
-// outcomeOf is told by the id of a call: it begins with what becomes of it.
+// outcomeOf returns the outcome with which a call's id begins.
 func outcomeOf(call string) signals.DecideOutcome {
 	for prefix, outcome := range map[string]signals.DecideOutcome{
 		"no": signals.DecideNotPending, "other": signals.DecideMismatch, "settled": signals.DecideConflict, "again": signals.DecideAlreadyResolved, "boss": signals.DecideNotAllowed, "odd": "odd",
@@ -66,7 +66,7 @@ func (w *world) ListApprovals(_ context.Context, q threadclient.ApprovalsQuery) 
 	return w.approvals.all, nil
 }
 
-// serveGrants lists grants, and revokes those whose ids it likes.
+// serveGrants lists grants, and revokes those with certain ids.
 func (w *world) serveGrants(rw http.ResponseWriter, r *http.Request) {
 	_, call, one := strings.Cut(r.URL.Path, "/grants/")
 	if strings.Contains(r.URL.Path, "/gone/") {
@@ -232,7 +232,8 @@ func TestDecideInFull(t *testing.T) {
 	}
 }
 
-// TestEmptyFlags has flags whose variable or file was empty: they are not left out.
+// TestEmptyFlags: a flag with an empty value, as from an empty variable or file, is not an omitted
+// one.
 func TestEmptyFlags(t *testing.T) {
 	for name, c := range map[string]struct {
 		args  []string
@@ -258,7 +259,7 @@ func TestEmptyFlags(t *testing.T) {
 	}
 }
 
-// TestOutcomes says what is wrong with what does not stand, and what to do.
+// TestOutcomes: a rejected decision is explained, with the way out.
 func TestOutcomes(t *testing.T) {
 	for args, want := range map[string]string{
 		"approve t1 settled":       `tool call "settled" already has a conflicting decision`,

@@ -13,8 +13,7 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// explainArguments makes cmd, and the commands below it, name the arguments that are missing
-// or too many.
+// explainArguments makes cmd and its subcommands name arguments that are missing or too many.
 func explainArguments(cmd *cobra.Command) {
 	for _, c := range cmd.Commands() {
 		explainArguments(c)
@@ -46,7 +45,7 @@ func unknownCommand(cmd *cobra.Command, name string) error {
 
 var parameter = regexp.MustCompile(`<\w+>|\[\w+\]`)
 
-// wrongArguments says which arguments of a command are missing, or too many.
+// wrongArguments returns the error for missing or extra arguments.
 func wrongArguments(cmd *cobra.Command, args []string) error {
 	takes := parameter.FindAllString(cmd.Use, -1)
 	name := strings.TrimPrefix(cmd.CommandPath(), "starter ")
@@ -68,10 +67,10 @@ func quoted(args []string) string {
 	return strings.Join(out, " ")
 }
 
-// plain are arguments that no shell changes.
+// plain matches arguments that need no quotes in a shell.
 var plain = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
 
-// shellWord writes an argument as a shell reads it.
+// shellWord quotes an argument for a shell.
 func shellWord(arg string) string {
 	if plain.MatchString(arg) {
 		return arg
@@ -79,7 +78,7 @@ func shellWord(arg string) string {
 	return "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
 }
 
-// argument is the text of an argument, which "-" takes from stdin.
+// argument returns the text of an argument; "-" is stdin.
 func (a *app) argument(what, text string) (string, error) {
 	if text != "-" {
 		return text, nil
@@ -91,7 +90,7 @@ func (a *app) argument(what, text string) (string, error) {
 	return strings.TrimRight(string(raw), "\r\n"), nil
 }
 
-// pairs reads key=value flags of metadata.
+// pairs parses key=value flags of metadata.
 func pairs(flags []string) (map[string]string, error) {
 	out := map[string]string{}
 	for _, pair := range flags {

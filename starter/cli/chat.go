@@ -18,23 +18,22 @@ import (
 )
 
 const (
-	// tail is how many of the last messages are shown when a person comes back.
+	// tail is the number of messages to show when a person returns to a chat.
 	tail = 10
 
 	settleTime = 5 * time.Second
 )
 
-// chatting holds the flags of chat.
+// chatting has the flags of chat.
 type chatting struct {
 	opening
 	as, thoughts string
 	create       bool
 
-	// again is the command that comes back to the chat.
+	// again is the command that returns to the chat.
 	again string
 }
 
-// chatCommands is the chat.
 type chatCommands struct{ *app }
 
 func (a chatCommands) chatCommand() *cobra.Command {
@@ -68,7 +67,8 @@ the program leaves when its input and the last turn have ended.`,
 	return cmd
 }
 
-// chatAgain is the command that comes back to a chat, with the flags that do not only open it.
+// chatAgain returns the command that returns to a chat, with the flags that apply beyond opening
+// it.
 func chatAgain(cmd *cobra.Command, id string) string {
 	text := cmd.CommandPath() + " " + id
 	var o chatting
@@ -135,7 +135,7 @@ func (a chatCommands) newSession(c chatting, id string) (*session, signals.Start
 	}, start, nil
 }
 
-// enter opens the thread, or shows where it stands.
+// enter opens the thread, or shows its current state.
 func (s *session) enter(ctx context.Context, start signals.Start, isNew, create bool) error {
 	ctx, cancel := context.WithTimeout(ctx, s.app.flags.timeout)
 	defer cancel()
@@ -156,7 +156,7 @@ func (s *session) enter(ctx context.Context, start signals.Start, isNew, create 
 	return s.resume(ctx)
 }
 
-// resume shows the last messages of a thread, what it does, and what it asks.
+// resume shows the last messages of a thread, its status, and its pending requests.
 func (s *session) resume(ctx context.Context) error {
 	state, err := s.threads.State(ctx, s.thread)
 	if err != nil {
@@ -200,11 +200,11 @@ func (s *session) showTail(messages []event.StoredMessage) {
 	}
 }
 
-// follow hands the thread's live events to the loop.
+// follow passes the thread's live events to the loop.
 func (s *session) follow(ctx context.Context) {
 	opts := api.WatchOptions{
 		After: s.after,
-		// Temporal knows the thread: the API will, once something is stored.
+		// Temporal knows the thread; the API knows it after its first record.
 		Missing: func(context.Context) error { return nil },
 		Lost:    func(error) { s.hand(ctx, func() { s.setLost("api", true) }) },
 		Back:    func() { s.hand(ctx, func() { s.setLost("api", false) }) },
@@ -225,8 +225,8 @@ func (s *session) follow(ctx context.Context) {
 	}
 }
 
-// readLines hands the input to the loop, line by line, and closes lines at its end.
-// It cannot be stopped while it reads, so it ends with the program.
+// readLines passes the input to the loop, line by line, and closes lines at its end. A read cannot
+// be cancelled, so it ends with the program.
 func readLines(ctx context.Context, in io.Reader, lines chan<- string) {
 	defer close(lines)
 	reader := bufio.NewReader(in)

@@ -121,8 +121,8 @@ func TestChatOutlivesItsServers(t *testing.T) {
 	p.shows("demo › one ")
 	w.change(func() { w.down = true })
 	p.shows("\n" + lostText + "\n")
-	// Refused twice, the stream has been noted as lost, and so has Temporal when it is
-	// asked again: neither can be lost anew when the other is back already.
+	// After two rejections, the stream counts as lost, and so does Temporal on the next request:
+	// neither can be lost again after the other has returned.
 	require.NoError(t, w.await(t.Context(), func() bool { return w.refused > 1 && w.turns > 1 }))
 	w.change(func() { w.down = false })
 	p.shows(backText)

@@ -26,7 +26,7 @@ const (
 	exitUsage  = 2
 )
 
-// threads is a [threadclient.Client], as the groups of commands need it.
+// threads is the part of a [threadclient.Client] that the commands use.
 type threads interface {
 	lifecycle
 	poster
@@ -43,7 +43,7 @@ type app struct {
 	stdin          io.Reader
 	stdout, stderr *term.Writer
 
-	// terminal says that a person sits at both ends: prompts make sense.
+	// terminal means that input and output are a terminal: prompts make sense.
 	terminal bool
 
 	// dial connects to Temporal.
@@ -52,16 +52,16 @@ type app struct {
 	// interrupts delivers Ctrl-C until stop is called.
 	interrupts func() (signals <-chan os.Signal, stop func())
 
-	// settle is how long the live stream may lag behind the end of a turn before the
-	// reply is shown as Temporal gave it.
+	// settle is the time that the live stream may lag behind the end of a turn before the reply is
+	// shown as Temporal returned it.
 	settle time.Duration
 
-	// began says that the arguments were understood.
+	// began means that the arguments are valid.
 	began bool
 }
 
-// Run runs the command line and returns its exit code. It reads stdin only where a
-// command says so, and returns soon after ctx has ended.
+// Run runs the command line and returns its exit code. It reads stdin only for commands that say
+// so, and returns soon after ctx has ended.
 func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	color := isTerminal(stdout) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 	a := &app{
@@ -131,12 +131,12 @@ messages, by --api or THREADMILL_API, with the API key in THREADMILL_API_KEY or 
 	return root
 }
 
-// usageError is a mistake in the arguments that was found late.
+// usageError is a mistake in the arguments that a command found.
 type usageError struct{ error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// silentError is a failure about which everything has been said.
+// silentError is a failure that was already printed.
 type silentError struct{}
 
 func (silentError) Error() string { return "failed" }
@@ -149,22 +149,22 @@ func (a *app) renderer(thoughts string) (*render.Renderer, error) {
 	return render.New(render.Options{Thoughts: t}), nil
 }
 
-// say writes a line of the result.
+// say prints a line of the result.
 func (a *app) say(format string, args ...any) {
 	fmt.Fprintln(a.stdout, term.Line(fmt.Sprintf(format, args...)))
 }
 
-// warn writes a line beside the result.
+// warn prints a line beside the result.
 func (a *app) warn(format string, args ...any) {
 	fmt.Fprintln(a.stderr, term.Line(fmt.Sprintf(format, args...)))
 }
 
-// fail writes what went wrong. Further lines of it are indented: they are not ours.
+// fail prints an error. Its further lines are indented, because their text may come from others.
 func (a *app) fail(problem string) {
 	fmt.Fprintln(a.stderr, "starter: "+strings.ReplaceAll(strings.TrimSpace(problem), "\n", "\n  "))
 }
 
-// print writes text with styles. Whoever has closed our output will not read why.
+// print prints styled text. It ignores errors: a closed output has no reader.
 func (a *app) print(text term.Text) { _ = a.stdout.Print(text) }
 
 func (a *app) printJSON(v any) error {
@@ -174,7 +174,7 @@ func (a *app) printJSON(v any) error {
 	return enc.Encode(v)
 }
 
-// actor is the person who acts: the flag, or who is logged in.
+// actor returns the acting person: the flag, or the logged-in user.
 func actor(flag string) (string, error) {
 	if flag != "" {
 		return flag, nil

@@ -234,7 +234,7 @@ t1      closed  2026-01-01 03:04:05  (default)   -
 	require.Len(t, listed.Threads, 2)
 }
 
-// TestListOfNone says what there are none of.
+// TestListOfNone: an empty list names what it would list.
 func TestListOfNone(t *testing.T) {
 	w := newWorld(t)
 	w.listed = []threadclient.Summary{}
@@ -252,7 +252,7 @@ func TestListOfNone(t *testing.T) {
 	}
 }
 
-// TestListSubAgents shows the threads of sub-agents with those that they work for.
+// TestListSubAgents shows the threads of sub-agents with their parents.
 func TestListSubAgents(t *testing.T) {
 	w := newWorld(t)
 	started := time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local)
@@ -270,7 +270,7 @@ t1      -       open    2026-01-02 03:04:05  (default)  -
 	require.Contains(t, out, `"parent": "t1"`)
 }
 
-// TestShowSubAgents shows what a thread waits for, and what it works for.
+// TestShowSubAgents shows the child threads that a thread waits for, and its parent.
 func TestShowSubAgents(t *testing.T) {
 	w := newWorld(t)
 	w.state.Status, w.state.Parent = signals.ThreadRunning, "t0"
@@ -354,7 +354,7 @@ func TestWatchWhatIsNotThere(t *testing.T) {
 	require.Equal(t, 1, strings.Count(errs, "\n"))
 }
 
-// nobody listens here: no system gives this port away.
+// nobody is an address without a listener: no system assigns this port.
 const nobody = "127.0.0.1:1"
 
 // The only test that dials.
@@ -375,7 +375,8 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestNobodyAnswers names the task queue of the thread, and the command that helps.
+// TestNobodyAnswers: the error names the task queue of the thread, and the command that starts a
+// worker.
 func TestNobodyAnswers(t *testing.T) {
 	w := newWorld(t)
 	code, _, errs := w.run("", "queue", "show", "silent", "e1")

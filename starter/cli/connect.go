@@ -21,7 +21,7 @@ import (
 	"github.com/threadmill/threadmill/starter/internal/api"
 )
 
-// Environment variables that this program reads besides Temporal's.
+// The environment variables of this program besides Temporal's.
 const envAPI = "THREADMILL_API"
 
 const (
@@ -30,7 +30,7 @@ const (
 	dialTimeout    = 5 * time.Second
 )
 
-// connection says where Temporal and the API are.
+// connection has the addresses of Temporal and the API.
 type connection struct {
 	address           string
 	temporalNamespace string
@@ -41,7 +41,7 @@ type connection struct {
 	taskQueue         string
 	timeout           time.Duration
 
-	// dialled is the address that was used in the end, for messages.
+	// dialled is the address of the connection, for messages.
 	dialled *string
 }
 
@@ -61,7 +61,7 @@ func (c *connection) register(f *pflag.FlagSet) {
 	f.DurationVar(&c.timeout, "timeout", defaultTimeout, "how long a command that does not wait for a turn may take")
 }
 
-// dialTemporal connects to Temporal, and fails if it does not answer.
+// dialTemporal connects to Temporal, and fails if it does not respond.
 func dialTemporal(ctx context.Context, c connection) (threads, func(), error) {
 	opts, err := envconfig.LoadClientOptions(envconfig.LoadClientOptionsRequest{ConfigFileProfile: c.profile})
 	if err != nil {
@@ -95,7 +95,7 @@ func dialTemporal(ctx context.Context, c connection) (threads, func(), error) {
 	return t, temporal.Close, nil
 }
 
-// dialError says that Temporal did not answer.
+// dialError means that Temporal did not respond.
 type dialError struct {
 	address string
 	err     error
@@ -107,8 +107,8 @@ func (e *dialError) Error() string {
 
 func (e *dialError) Unwrap() error { return e.err }
 
-// withThreads connects to Temporal and calls fn. Ctrl-C ends it, and --timeout
-// unless wait is set.
+// withThreads connects to Temporal and calls fn. Ctrl-C cancels it, and so does --timeout unless
+// wait is set.
 func (a *app) withThreads(ctx context.Context, wait bool, fn func(ctx context.Context, t threads) error) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
 	defer stop()
@@ -125,7 +125,7 @@ func (a *app) withThreads(ctx context.Context, wait bool, fn func(ctx context.Co
 	return a.diagnosed(ctx, t, fn(within, t))
 }
 
-// onThread runs fn for a thread, whose id it checks. Errors are about that thread.
+// onThread runs fn for a thread with a valid id. Errors name the thread.
 func (a *app) onThread(cmd *cobra.Command, thread string, fn func(ctx context.Context, t threads) error) error {
 	if err := checkThread(thread); err != nil {
 		return err
@@ -147,7 +147,7 @@ func (a *app) api() (*api.Client, error) {
 	return c, nil
 }
 
-// onAPI runs fn with the API. Ctrl-C ends it, and --timeout.
+// onAPI runs fn with the API. Ctrl-C and --timeout cancel it.
 func (a *app) onAPI(ctx context.Context, fn func(ctx context.Context, stored *api.Client) error) error {
 	stored, err := a.api()
 	if err != nil {
@@ -160,7 +160,7 @@ func (a *app) onAPI(ctx context.Context, fn func(ctx context.Context, stored *ap
 	return fn(ctx, stored)
 }
 
-// withAPI is [app.onAPI] for a thread, whose id it checks. Errors are about that thread.
+// withAPI is [app.onAPI] for a thread with a valid id. Errors name the thread.
 func (a *app) withAPI(ctx context.Context, thread string, fn func(ctx context.Context, stored *api.Client) error) error {
 	if err := checkThread(thread); err != nil {
 		return err

@@ -14,14 +14,14 @@ import (
 	"github.com/threadmill/threadmill/auth"
 )
 
-// envKey is the variable that holds the API key.
+// envKey is the variable with the API key.
 const envKey = "THREADMILL_API_KEY"
 
-// maxKeyFile bounds the file of an API key, in bytes.
+// maxKeyFile is the maximum size of an API key's file, in bytes.
 const maxKeyFile = 4 << 10
 
-// apiKey is the key for the API: from --api-key-file, the variable, or the file of the profile.
-// It is empty if there is none. No error repeats it.
+// apiKey returns the key for the API: from --api-key-file, the variable, or the file of the
+// profile. It is empty if there is none. Errors never contain it.
 func (c *connection) apiKey() (string, error) {
 	if c.keyFile != "" {
 		key, err := readKey(c.keyFile)
@@ -50,7 +50,7 @@ func (c *connection) apiKey() (string, error) {
 	return key, nil
 }
 
-// profileKeyFile is where the key of the profile lies.
+// profileKeyFile returns the path of the profile's key.
 func (c *connection) profileKeyFile() (string, error) {
 	dir, err := os.UserConfigDir()
 	if err != nil {
@@ -88,7 +88,7 @@ func readKey(name string) (string, error) {
 	return key, nil
 }
 
-// apiActor is who acts on the API: nobody is named if the API key says it.
+// apiActor returns the actor for the API: empty if the API key names the actor.
 func (a *app) apiActor(flag string) (string, error) {
 	key, err := a.flags.apiKey()
 	if err != nil {

@@ -14,18 +14,18 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// deciding holds the flags of approve and deny.
+// deciding has the flags of approve and deny.
 type deciding struct {
 	by, reason, digest string
 	round              int
 	json               bool
 
-	// Those of approve.
+	// Flags of approve.
 	scope, args string
 	pattern     []string
 }
 
-// decideCommand makes the commands approve and deny.
+// decideCommand returns the commands approve and deny.
 func (a approvalCommands) decideCommand(verb string) *cobra.Command {
 	var f deciding
 	cmd := &cobra.Command{
@@ -76,7 +76,7 @@ func (f *deciding) approveFlags(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVar(&f.pattern, "pattern", nil, "name=glob: cover calls whose argument of that name matches (repeatable); other arguments must be equal")
 }
 
-// decision makes a decision of the flags, and checks it.
+// decision returns the decision of the flags, and checks it.
 func (a approvalCommands) decision(given *pflag.FlagSet, f deciding, call string, decision event.Decision) (signals.Decide, error) {
 	d := signals.Decide{
 		ToolCallID: call, Decision: decision, Scope: event.Scope(f.scope), Reason: f.reason, Round: f.round, Digest: f.digest,
@@ -95,7 +95,7 @@ func (a approvalCommands) decision(given *pflag.FlagSet, f deciding, call string
 	default:
 		d.Scope = event.ScopeOnce
 	}
-	// A file or a variable that happens to be empty must not approve another call than the one meant.
+	// An empty file or variable must not approve another call than the intended one.
 	if given.Changed("digest") && strings.TrimSpace(f.digest) == "" {
 		return d, usagef("--digest is empty, must be the request's digest; omit it to decide on the request as it is now")
 	}
@@ -115,7 +115,7 @@ func (a approvalCommands) decision(given *pflag.FlagSet, f deciding, call string
 	return d, nil
 }
 
-// patternOf reads globs by the names of arguments.
+// patternOf returns globs by the names of arguments.
 func patternOf(pairs []string) (map[string]string, error) {
 	if len(pairs) == 0 {
 		return nil, nil
@@ -131,8 +131,8 @@ func patternOf(pairs []string) (map[string]string, error) {
 	return out, nil
 }
 
-// printOutcome prints what became of what was said about a tool call. A problem, if there is
-// one, says why it does not stand.
+// printOutcome prints the outcome of a decision or a result. A problem, if there is one, is the
+// reason for a rejection.
 func (a approvalCommands) printOutcome(problem string, got signals.DecideResult, asJSON bool) error {
 	if asJSON {
 		if err := a.printJSON(got); err != nil {
@@ -147,7 +147,7 @@ func (a approvalCommands) printOutcome(problem string, got signals.DecideResult,
 	return nil
 }
 
-// missing says how many more have to approve.
+// missing says how many more approvals are needed.
 func missing(got signals.DecideResult) string {
 	if got.Missing == 0 {
 		return ""
@@ -155,7 +155,7 @@ func missing(got signals.DecideResult) string {
 	return fmt.Sprintf(", %d more to approve", got.Missing)
 }
 
-// outcomeProblem says why a decision does not stand; empty if it does.
+// outcomeProblem returns the reason why a decision was rejected; empty if it was accepted.
 func outcomeProblem(thread string, d signals.Decide, outcome signals.DecideOutcome) string {
 	switch outcome {
 	case signals.DecideAccepted, signals.DecideAlreadyResolved:

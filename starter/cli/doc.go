@@ -1,8 +1,8 @@
-// Package cli is the command line client as a function: [Run] takes arguments and
-// streams and returns the exit code, so that tests and other programs can call it.
+// Package cli is the command line client as a function: [Run] takes arguments and streams and
+// returns the exit code, so that tests and other programs can call it.
 //
-// Exit codes: 0 done, 1 failed, 2 wrong usage. Results go to stdout, everything
-// else to stderr. With --json, results are JSON.
+// Exit codes: 0 success, 1 failure, 2 wrong usage. Results go to stdout, everything else to stderr.
+// With --json, results are JSON.
 //
 // Connections:
 //
@@ -11,5 +11,5 @@
 //   - The API by --api or THREADMILL_API, default http://127.0.0.1:8080; its key by
 //     --api-key-file, THREADMILL_API_KEY or the profile, never by an argument.
 //
-// An interrupt (Ctrl-C) ends a command; in chat it interrupts the agents' turn first.
+// Ctrl-C ends a command; in a chat it first interrupts the turn.
 package cli

@@ -17,7 +17,7 @@ import (
 	"github.com/threadmill/threadmill/starter/internal/api"
 )
 
-// threadError says which thread an error is about.
+// threadError is an error about a thread.
 type threadError struct {
 	thread string
 	err    error
@@ -35,7 +35,7 @@ func about(thread string, err error) error {
 
 const startServer = `start it with "go run ./devserver"`
 
-// explain turns an error into what a person can act on.
+// explain returns an error as a hint for people.
 func (a *app) explain(err error) string {
 	var dial *dialError
 	var unavailable *serviceerror.Unavailable
@@ -68,7 +68,7 @@ func (a *app) explain(err error) string {
 	return a.explainThread(err)
 }
 
-// unansweredError says who should have answered for a thread.
+// unansweredError means that no worker responded for a thread.
 type unansweredError struct {
 	workers threadclient.Workers
 	err     error
@@ -77,8 +77,8 @@ type unansweredError struct {
 func (e *unansweredError) Error() string { return e.err.Error() }
 func (e *unansweredError) Unwrap() error { return e.err }
 
-// explain names the command that starts a worker. It is not the devserver: that has one
-// beside its Temporal, which answers.
+// explain names the command that starts a worker. A devserver has its own worker, so it is not the
+// devserver.
 func (e *unansweredError) explain(address string) string {
 	queue := e.workers.TaskQueue
 	if e.workers.Polled {
@@ -92,12 +92,12 @@ func (e *unansweredError) explain(address string) string {
 	return fmt.Sprintf("Temporal at %s accepted the request, but no worker runs on task queue %q: start one with %q", address, queue, command)
 }
 
-// workers tells who works for threads.
+// workers reports on the workers of threads.
 type workers interface {
 	Workers(ctx context.Context, threadID string) (threadclient.Workers, error)
 }
 
-// diagnosed finds out why nobody answered, if that is the error.
+// diagnosed finds out why no worker responded, if that is the error.
 func (a *app) diagnosed(ctx context.Context, t workers, err error) error {
 	if err == nil || refusal(err) || !noWorker(err) || ctx.Err() != nil {
 		return err
@@ -115,7 +115,7 @@ func (a *app) diagnosed(ctx context.Context, t workers, err error) error {
 	return &unansweredError{found, err}
 }
 
-// noWorker reports errors that mean that nobody works on the task queue.
+// noWorker reports errors that mean that the task queue has no worker.
 func noWorker(err error) bool {
 	var deadline *serviceerror.DeadlineExceeded
 	var precondition *serviceerror.FailedPrecondition
@@ -164,8 +164,8 @@ const (
 	maxRetry = 3 * time.Second
 )
 
-// persist repeats op, which must be idempotent, while Temporal does not answer. It
-// calls lost with the first such error.
+// persist repeats op, which must be idempotent, while Temporal does not respond. It calls lost with
+// the first such error.
 func persist(ctx context.Context, op func(context.Context) error, lost func(error)) error {
 	for wait := minRetry; ; wait = min(wait*2, maxRetry) {
 		err := op(ctx)
@@ -189,7 +189,7 @@ func persist(ctx context.Context, op func(context.Context) error, lost func(erro
 	}
 }
 
-// refusal reports errors that the thread gave as its answer.
+// refusal reports errors that the thread itself returned.
 func refusal(err error) bool {
 	for _, answer := range []error{
 		signals.ErrThreadNotFound, signals.ErrThreadClosed, signals.ErrTaskNotFound, signals.ErrEventNotFound,
@@ -202,7 +202,7 @@ func refusal(err error) bool {
 	return errors.Is(err, signals.ErrRefused) || errors.Is(err, event.ErrInvalid)
 }
 
-// cause is the innermost error's text, on one line.
+// cause returns the innermost error's text, on one line.
 func cause(err error) string {
 	for {
 		inner := errors.Unwrap(err)

@@ -25,10 +25,10 @@ import (
 	"github.com/threadmill/threadmill/signals/threadclient"
 )
 
-// patience is how long a test waits for what must happen.
+// patience is the longest wait of a test for an expected event.
 const patience = time.Minute
 
-// world is one thread as Temporal and the API show it: a stand-in for both.
+// world simulates Temporal and the API with one thread.
 type world struct {
 	t   *testing.T
 	url string
@@ -42,10 +42,10 @@ type world struct {
 	seq      int
 	offset   int
 
-	down      bool // neither Temporal nor the API answers
-	turns     int  // how often one was asked for
-	refused   int  // streams, while down
-	mute      bool // the stream brings nothing
+	down      bool // neither Temporal nor the API responds
+	turns     int  // requests for turns
+	refused   int  // streams rejected while down
+	mute      bool // the stream delivers nothing
 	settle    time.Duration
 	state     signals.State
 	waiting   []event.ApprovalRequest
@@ -58,12 +58,12 @@ type world struct {
 	query     threadclient.ListQuery
 	listed    []threadclient.Summary
 	queue     signals.Queue
-	ended     []event.Item // as the API has them
+	ended     []event.Item // as the API returns them
 	queueEdit []string
 	tasks     []event.Task
 	taskEnds  []any
 	schedules schedulesFake
-	refuses   bool // posts
+	refuses   bool // rejects posts
 	polled    bool // by a worker
 }
 
@@ -79,7 +79,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// change changes the world and tells everybody.
+// change changes the world and notifies all waiters.
 func (w *world) change(fn func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -165,7 +165,7 @@ func (w *world) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveAgent knows all agents but nobody.
+// serveAgent knows all agents except "nobody".
 func (w *world) serveAgent(rw http.ResponseWriter, name string) {
 	if name != "nobody" {
 		assertNoError(w.t, json.NewEncoder(rw).Encode(map[string]any{"name": name, "source": "configured"}))
@@ -265,7 +265,7 @@ func (w *world) Post(_ context.Context, id string, p signals.Post) (signals.Post
 	return signals.PostResult{EventID: p.ID, Status: status}, nil
 }
 
-// Turn answers by the first word of the message: tool, wait, fail, redact; all else is
+// Turn replies by the first word of the message: tool, wait, fail, redact; any other message is
 // repeated, word by word.
 func (w *world) Turn(ctx context.Context, id string, p signals.Post) (signals.TurnResult, error) {
 	result := signals.TurnResult{EventID: p.ID, Status: signals.TurnCompleted}
@@ -317,7 +317,7 @@ func (w *world) reply(eventID, text string) *event.Message {
 	return m
 }
 
-// tool asks for a tool call and waits for the decision.
+// tool requests approval of a tool call and waits for the decision.
 func (w *world) tool(ctx context.Context, id string) {
 	req := event.ApprovalRequest{ToolCallID: id, ToolName: "shell_cmd", Arguments: `{"command":"ls"}`, Agent: "demo"}
 	w.record(event.AgentEvent{Type: event.EventToolCall, ToolName: req.ToolName, ToolArgs: req.Arguments, ToolCallID: id, Agent: "demo"})
@@ -334,8 +334,8 @@ func (w *world) tool(ctx context.Context, id string) {
 	w.record(event.AgentEvent{Type: event.EventToolResult, ToolName: req.ToolName, ToolCallID: id, Output: "done", IsError: d.Decision == event.DecisionDeny})
 }
 
-// halfReply says half a sentence, and the rest once the world is up again, or an
-// interrupt has come.
+// halfReply sends half a sentence, and the rest once the world is up again or an interrupt has
+// arrived.
 func (w *world) halfReply(ctx context.Context, eventID string, result signals.TurnResult) (signals.TurnResult, error) {
 	w.mu.Lock()
 	begun := w.offset > 0
@@ -400,7 +400,7 @@ func (w *world) List(_ context.Context, q threadclient.ListQuery) ([]threadclien
 	}, nil
 }
 
-// output is where a program under test writes.
+// output collects the output of a program under test.
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -427,7 +427,7 @@ type program struct {
 	exit       chan int
 }
 
-// start runs the command line in the world, as if by ann.
+// start runs the command line in the world, as ann.
 func (w *world) start(terminal bool, args ...string) *program {
 	w.t.Setenv("USER", "ann")
 	r, in := io.Pipe()

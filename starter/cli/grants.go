@@ -57,11 +57,11 @@ revoked, too. What has run stays done; what has not asks again.`,
 			}
 			r.ToolCallID = args[1]
 			checked := r
-			checked.By = cmp.Or(r.By, "api") // with an API key, the API knows
+			checked.By = cmp.Or(r.By, "api") // with an API key, the API knows the actor
 			if err := checked.Validate(); err != nil {
 				return usageError{err}
 			}
-			// The API knows which approvals there are; a thread takes any revocation.
+			// The API knows which approvals exist; a thread accepts any revocation.
 			return a.withAPI(cmd.Context(), args[0], func(ctx context.Context, stored *api.Client) error {
 				got, err := stored.Revoke(ctx, args[0], r)
 				if err != nil {
@@ -77,7 +77,7 @@ revoked, too. What has run stays done; what has not asks again.`,
 	return cmd
 }
 
-// revokeProblem says why an approval was not revoked; empty if it was.
+// revokeProblem returns the reason why an approval was not revoked; empty if it was.
 func revokeProblem(thread string, r signals.Revoke, outcome signals.DecideOutcome) string {
 	switch outcome {
 	case signals.DecideAccepted, signals.DecideAlreadyResolved:

@@ -12,7 +12,7 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// keep adds a message to what the API lists, or puts it in place of the one with its id.
+// keep adds a message to the API's list, or replaces the one with its id.
 func (w *world) keep(m map[string]any) {
 	for i, before := range w.messages {
 		if before["id"] == m["id"] {
@@ -24,7 +24,7 @@ func (w *world) keep(m map[string]any) {
 	w.messages = append(w.messages, m)
 }
 
-// serveEventPage serves what is stored, two events a page.
+// serveEventPage serves the stored events, two per page.
 func (w *world) serveEventPage(rw http.ResponseWriter, r *http.Request) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -55,13 +55,13 @@ func (w *world) serveEventPage(rw http.ResponseWriter, r *http.Request) {
 	assertNoError(w.t, json.NewEncoder(rw).Encode(page))
 }
 
-// decided says what hooks have decided.
+// decided records a decision of hooks.
 func (w *world) decided(detail string) {
 	w.record(event.AgentEvent{Type: event.EventStatus, Status: &event.StatusChange{Status: event.StatusIntercepted, Detail: detail}})
 }
 
-// redact answers a message that a hook has redacted, with a reply that hooks have
-// still to decide on: the test makes the rest of it.
+// redact sends a message that a hook has redacted, and a reply that hooks have not decided on: the
+// test completes it.
 func (w *world) redact(eventID string, m event.NewMessage) *event.Message {
 	w.say(eventID, m.SenderID, event.CreatedByUser, "redact …")
 	w.decided("guard replaced the message")
@@ -115,7 +115,7 @@ demo › hello, ann
 	require.Equal(t, "guard replaced the message", all.Decisions[1].Detail)
 }
 
-// TestShowDeciding: while hooks decide, it says which, on what, and where to look.
+// TestShowDeciding: while hooks decide, show names them, the event, and where to look.
 func TestShowDeciding(t *testing.T) {
 	w := newWorld(t)
 	w.state.Status = signals.ThreadRunning

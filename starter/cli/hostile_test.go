@@ -36,11 +36,11 @@ import (
 	"github.com/threadmill/threadmill/stream/memory"
 )
 
-// attack is what no output may pass on. Where its second line begins a line of the output,
-// it looks like one of the program's own.
+// attack must not appear in any output. Its second line, at the beginning of a line, looks like the
+// program's own.
 const attack = "x\x1b[2J\x1b]0;t\x07\u009b31m\r\b\x7f\x00\u0085\u202e\u2066\u200f\u200b\u2060\u00ad\ufeff\u034f\u200d\ufe0f\u2028\u2029\U000e0041\xff\xc2\nFORGED\tline"
 
-// forged begins lines that an attack has made. Texts of several lines are shown as such.
+// forged is the beginning of a line from an attack. Texts of several lines are shown as such.
 const forged = "\nFORGED"
 
 var texts = []string{"content", "output", "stdout", "stderr"}
@@ -52,11 +52,11 @@ func attackOn(field string) string {
 	return attack
 }
 
-// hostile answers every request with attacks in every string. It fills what has a fixed set
-// of values with one of them, by round, and in the last round with attacks too.
+// hostile responds to every request with attacks in every string. Fields with a fixed set of values
+// get one of them, by round, and in the last round also attacks.
 type hostile struct {
 	round   int
-	fail    bool // answers are errors, whose text attacks
+	fail    bool // responses are errors with attacks
 	reached atomic.Int64
 
 	api map[string]any // the description of the API
@@ -64,7 +64,7 @@ type hostile struct {
 
 const rounds = 14
 
-// values are those of the types with a fixed set.
+// values are the fixed sets of types.
 var values = map[reflect.Type][]string{
 	reflect.TypeFor[event.AgentEventType](): {
 		"thought", "stream", "tool_call", "tool_progress", "tool_result", "error", "message", "approval_request", "approval", "client_call",
@@ -269,7 +269,7 @@ func (h *hostile) ResumeSchedule(context.Context, string, string) error { return
 func (h *hostile) TriggerSchedule(context.Context, string) error        { return done(h) }
 func (h *hostile) DeleteSchedule(context.Context, string) error         { return done(h) }
 
-// ServeHTTP answers as the description of the API says: whatever route a command uses.
+// ServeHTTP responds as the description of the API says, on any route.
 func (h *hostile) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	h.reached.Add(1)
 	switch {
@@ -285,7 +285,7 @@ func (h *hostile) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// stream sends a message in pieces of a character, an event of each type, and the end of the
+// stream sends a message in pieces of one character, an event of each type, and the end of the
 // thread.
 func (h *hostile) stream(rw http.ResponseWriter, r *http.Request) {
 	rw.Header().Set("Content-Type", "text/event-stream")
@@ -317,7 +317,8 @@ func (h *hostile) stream(rw http.ResponseWriter, r *http.Request) {
 	send(event.AgentEvent{Type: event.EventStatus, Status: &event.StatusChange{Status: event.StatusClosed, By: attack}})
 }
 
-// responseOf is the schema of the answer to a request, nil if the API does not describe it.
+// responseOf returns the schema of the response to a request, or nil if the API does not describe
+// it.
 func (h *hostile) responseOf(r *http.Request) map[string]any {
 	for path, item := range h.api["paths"].(map[string]any) {
 		pattern := "^" + regexp.MustCompile(`\{[^}]*\}`).ReplaceAllString(path, "[^/]+") + "$"
@@ -336,7 +337,7 @@ func (h *hostile) responseOf(r *http.Request) map[string]any {
 	return nil
 }
 
-// made makes JSON of a schema.
+// made generates JSON for a schema.
 func (h *hostile) made(schema map[string]any, field string, depth int) any {
 	if ref, ok := schema["$ref"].(string); ok {
 		name := ref[strings.LastIndex(ref, "/")+1:]
@@ -393,7 +394,7 @@ func describedAPI(t *testing.T) map[string]any {
 	return api
 }
 
-// needed are the arguments that commands need besides those that their usage names.
+// needed are the arguments of commands beyond those in their usage.
 var needed = map[string][]string{
 	"keys create":   {"--roles", "admin"},
 	"agents set":    {"-f", "-"},
@@ -409,7 +410,7 @@ var needed = map[string][]string{
 // arguments are values for the arguments of a command's usage.
 var arguments = map[string]string{"task": "t1~t1", "status": "pending", "type": "message"}
 
-// local are commands that ask nobody.
+// local are commands without requests.
 var local = []string{"help", "completion bash", "completion zsh", "completion fish", "completion powershell", "keys generate"}
 
 func commands(root *cobra.Command) (all []*cobra.Command) {
@@ -438,7 +439,7 @@ func argumentsOf(c *cobra.Command) (args []string) {
 	return args
 }
 
-// TestNoOutputIsObeyed runs every command against servers that answer with attacks, and with
+// TestNoOutputIsObeyed runs every command against servers that respond with attacks, and with
 // attacks as arguments and input.
 func TestNoOutputIsObeyed(t *testing.T) {
 	t.Setenv("USER", "ann")

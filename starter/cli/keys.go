@@ -20,10 +20,10 @@ import (
 	"github.com/threadmill/threadmill/store/sqlite"
 )
 
-// envDatabase is the variable that names the workers' PostgreSQL.
+// envDatabase is the variable with the URL of the workers' PostgreSQL.
 const envDatabase = "DATABASE_URL"
 
-// keyCommands are those on API keys.
+// keyCommands are the commands on API keys.
 type keyCommands struct{ *app }
 
 func (a keyCommands) keysCommand() *cobra.Command {
@@ -80,7 +80,7 @@ func (k *keyTerms) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&k.expires, "expires", "", "day or time at which the key ends, such as 2027-01-31, or a duration such as 720h (default: never)")
 }
 
-// check returns the roles, and when the key ends.
+// check returns the roles, and the expiry of the key.
 func (k *keyTerms) check() (auth.Roles, *time.Time, error) {
 	roles, err := auth.ParseRoles(k.roles)
 	if err != nil {
@@ -170,7 +170,7 @@ func openKeyStore(ctx context.Context, file string, database bool) (store.Store,
 	if database {
 		return nil, usagef("--sqlite: --database is given as well: keep one of them")
 	}
-	// A misspelt path must not make a database that nobody reads.
+	// A misspelt path must not create an unused database.
 	if _, err := os.Stat(file); err != nil {
 		return nil, usagef("--sqlite: %w", err)
 	}
@@ -201,7 +201,7 @@ func (a keyCommands) createStoredKey(ctx context.Context, db store.APIKeys, name
 	return auth.NewAPIKey{Key: auth.APIKey{APIKey: made, Source: auth.SourceStored}, Token: token.Reveal()}, nil
 }
 
-// printNewKey prints the secret alone on stdout, so that it can be put into a file.
+// printNewKey prints only the secret on stdout, so that it can be redirected to a file.
 func (a keyCommands) printNewKey(made auth.NewAPIKey, asJSON bool) error {
 	if asJSON {
 		return a.printJSON(made)
@@ -212,7 +212,7 @@ func (a keyCommands) printNewKey(made auth.NewAPIKey, asJSON bool) error {
 	return nil
 }
 
-// keyNamed finds a key by its name or id.
+// keyNamed finds a key by name or id.
 func keyNamed(ctx context.Context, client *api.Client, name string) (auth.APIKey, error) {
 	keys, err := client.Keys(ctx, false)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/threadmill/threadmill/stream/memory"
 )
 
-// keysWorld has an API that wants keys, and the file of its store.
+// keysWorld has an API that requires keys, and the file of its store.
 type keysWorld struct {
 	*world
 	file, api string
@@ -71,7 +71,7 @@ func TestKeyCommands(t *testing.T) {
 	var made struct{ Token string }
 	require.NoError(t, json.Unmarshal([]byte(w.ok("keys", "rotate", "Ann", "--overlap", "1h", "--json")), &made))
 	t.Setenv(envKey, ann)
-	w.ok("agents", "list") // the key before is valid meanwhile
+	w.ok("agents", "list") // the previous key is still valid
 	code, _, errs = w.starter("keys", "list")
 	require.Equal(t, exitFailed, code)
 	require.Contains(t, errs, "does not allow this")
@@ -102,7 +102,7 @@ func TestKeyCommands(t *testing.T) {
 	require.NoFileExists(t, w.file+".gone")
 }
 
-// TestKeySources: the key comes from a file, the environment or the profile, and never shows.
+// TestKeySources: the key comes from a file, the environment or the profile, and is never printed.
 func TestKeySources(t *testing.T) {
 	w := newKeysWorld(t)
 	root := w.ok("keys", "create", "root", "--roles", "admin", "--sqlite", w.file)
@@ -136,7 +136,8 @@ func TestKeySources(t *testing.T) {
 	}
 }
 
-// TestKeyNamesTheActor: with a key nobody is named, for the API knows; another name is refused there.
+// TestKeyNamesTheActor: with a key, requests name no actor, because the API knows it; the API
+// rejects another name.
 func TestKeyNamesTheActor(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	var queries, keys []string

@@ -10,7 +10,7 @@ import (
 	"github.com/threadmill/threadmill/signals/threadclient"
 )
 
-// posting holds the flags that say how an event is queued, and what its turn may do.
+// posting has the flags that configure the queueing and the turn of an event.
 type posting struct {
 	id, onBusy string
 	onWaiting  string
@@ -30,7 +30,7 @@ func (p *posting) addFlags(f *pflag.FlagSet) {
 	f.BoolVar(&p.noTools, "no-tools", false, "let agents call no tools in the event's turn")
 }
 
-// apply adds what the flags say to a post, and makes it ready for the thread.
+// apply adds the flags to a post, and completes it for the thread.
 func (p *posting) apply(thread string, agents []string, post *signals.Post) error {
 	switch busy := signals.OnBusy(p.onBusy); busy {
 	case signals.OnBusyEnqueue:

@@ -11,7 +11,7 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// everyRound is that of a call that nobody is asked about any more.
+// everyRound is the round of a call that needs no further decision.
 const everyRound = math.MaxInt
 
 // roundOf counts from 1.
@@ -19,12 +19,12 @@ func roundOf(round int) int { return max(round, 1) }
 
 // questions are the tool calls that wait for an answer.
 type questions struct {
-	asks     []request      // the first is being asked
-	decided  map[string]int // the last round of each call that needs no answer from here
+	asks     []request      // the first is the current question
+	decided  map[string]int // the last settled round of each call
 	deciding int
 }
 
-// add lines a question up, and reports whether it is the one to ask now.
+// add queues a question, and reports whether it is now the current one.
 func (q *questions) add(req request) bool {
 	known := func(other request) bool { return other.ToolCallID == req.ToolCallID }
 	if roundOf(req.Round) <= q.decided[req.ToolCallID] || slices.ContainsFunc(q.asks, known) {
@@ -34,8 +34,8 @@ func (q *questions) add(req request) bool {
 	return len(q.asks) == 1
 }
 
-// settle takes back the question about a call that needs no answer from here, up to a round.
-// It returns the question to ask instead, if that was the one being asked.
+// settle removes the question about a call, up to a round. It returns the next question, if the
+// removed one was the current one.
 func (q *questions) settle(toolCallID string, round int) *request {
 	if toolCallID == "" {
 		return nil
@@ -52,7 +52,7 @@ func (q *questions) settle(toolCallID string, round int) *request {
 	return &q.asks[0]
 }
 
-// asked takes in that people are asked about a call: for the first time, anew, or reminded.
+// asked handles an approval request: a first one, a later round, or a reminder.
 func (s *session) asked(e event.AgentEvent) {
 	if e.Request == nil {
 		return
@@ -63,7 +63,7 @@ func (s *session) asked(e event.AgentEvent) {
 	case req.Reminder == 0:
 		s.ask(req)
 	case roundOf(req.Round) <= s.decided[req.ToolCallID]:
-		s.print(s.view.Event(e)) // others have not answered
+		s.print(s.view.Event(e)) // a reminder
 	case at < 0:
 		s.ask(req)
 	case at == 0:
@@ -71,7 +71,7 @@ func (s *session) asked(e event.AgentEvent) {
 	}
 }
 
-// approval takes in what somebody has decided.
+// approval handles a decision.
 func (s *session) approval(e event.AgentEvent) {
 	a := e.Approval
 	if a == nil {
@@ -83,21 +83,21 @@ func (s *session) approval(e event.AgentEvent) {
 	}
 }
 
-// ask puts a tool call's question, or lines it up behind the one that is asked.
+// ask asks the question about a tool call, or queues it behind the current one.
 func (s *session) ask(req request) {
 	if s.add(req) {
 		s.print(s.view.Question(req))
 	}
 }
 
-// settleAsk takes back the question about a call, and asks the next one.
+// settleAsk removes the question about a call, and asks the next one.
 func (s *session) settleAsk(toolCallID string, round int) {
 	if next := s.questions.settle(toolCallID, round); next != nil {
 		s.print(s.view.Question(*next))
 	}
 }
 
-// answer takes a line as the answer to the question that is asked.
+// answer takes a line as the answer to the current question.
 func (s *session) answer(ctx context.Context, text string) {
 	req := s.asks[0]
 	d := signals.Decide{
@@ -162,7 +162,7 @@ func (s *session) listApprovals(ctx context.Context) {
 	})
 }
 
-// showWaiting asks what waits for people, and shows what waits for a client.
+// showWaiting asks the pending questions, and shows the pending client calls.
 func (s *session) showWaiting(waiting signals.Approvals) {
 	for _, req := range waiting.Approvals {
 		s.ask(req)

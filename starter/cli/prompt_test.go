@@ -10,7 +10,7 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// asks records that people are asked about a call.
+// asks records an approval request.
 func (w *world) asks(r event.ApprovalRequest) {
 	r.ToolName, r.Arguments, r.Agent = "shell_cmd", `{}`, "demo"
 	w.record(event.AgentEvent{Type: event.EventApprovalRequest, Request: &r})

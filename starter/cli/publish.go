@@ -15,7 +15,7 @@ import (
 	"github.com/threadmill/threadmill/signals/threadclient"
 )
 
-// publishing holds the flags of publish.
+// publishing has the flags of publish.
 type publishing struct {
 	id, typ, source string
 	payload, file   string
@@ -63,7 +63,7 @@ accepted or refused the event.`,
 	return cmd
 }
 
-// envEvent makes the event from flags, stdin and file, and checks it.
+// envEvent returns the event from flags, stdin and file, and checks it.
 func (a messageCommands) envEvent(p publishing, thread string) (event.EnvEvent, error) {
 	e := event.EnvEvent{ID: p.id, Type: p.typ}
 	if e.ID == "" {
@@ -98,7 +98,7 @@ func (a messageCommands) envEvent(p publishing, thread string) (event.EnvEvent, 
 	return e, nil
 }
 
-// describe reads the flags that say what the event is about.
+// describe sets the metadata from the flags.
 func (p publishing) describe(m *event.EnvMetadata) error {
 	fields, err := pairs(p.metadata)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/threadmill/threadmill/signals/threadclient"
 )
 
-// Publish takes an event like any other post.
+// Publish accepts an event like any other post.
 func (w *world) Publish(ctx context.Context, id string, e event.EnvEvent, o threadclient.PublishOptions) (threadclient.PublishResult, error) {
 	out := threadclient.PublishResult{EventID: e.ID, ThreadID: id, Status: signals.PostQueued}
 	if o.Open {
@@ -115,7 +115,7 @@ func TestPublishUsage(t *testing.T) {
 	}
 }
 
-// eventAPI serves environment events, a part of them with each connection.
+// eventAPI serves environment events, some of them with each connection.
 func eventAPI(t *testing.T, parts ...[]event.EnvEvent) string {
 	at := 0
 	srv := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {

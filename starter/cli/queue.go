@@ -12,7 +12,7 @@ import (
 	"github.com/threadmill/threadmill/starter/internal/render"
 )
 
-// queues is what they need of a client of threads.
+// queues is the part of a client of threads that these commands use.
 type queues interface {
 	Queue(ctx context.Context, threadID string) (signals.Queue, error)
 	Item(ctx context.Context, threadID, eventID string) (event.Item, error)
@@ -21,10 +21,10 @@ type queues interface {
 	Retry(ctx context.Context, threadID, eventID, by string) (event.Item, error)
 }
 
-// queueCommands are those on the queues of threads.
+// queueCommands are the commands on the queues of threads.
 type queueCommands struct{ *app }
 
-// queueCommand has the commands on a thread's queue.
+// queueCommand returns the commands on a thread's queue.
 func (a queueCommands) queueCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "queue",
@@ -111,8 +111,8 @@ func (a queueCommands) queueShowCommand() *cobra.Command {
 	return cmd
 }
 
-// addPayloads adds the payloads of events that have ended, which the API has. Without an answer
-// of the API they are left out.
+// addPayloads adds the payloads of ended events, which only the API has. If the API does not
+// respond, they are omitted.
 func (a queueCommands) addPayloads(ctx context.Context, thread string, items []event.Item) error {
 	ended := func(it event.Item) bool {
 		return (len(it.Payload) == 0 || string(it.Payload) == "null") && it.Status != event.ItemPending && it.Status != event.ItemProcessing
@@ -154,7 +154,7 @@ func next(q signals.Queue) *event.Item {
 	return &q.Items[0]
 }
 
-// queuePlaceCommand shows the event at a place of the queue. With --json, none is null.
+// queuePlaceCommand shows the event at a place of the queue. With --json, an empty place is null.
 func (a queueCommands) queuePlaceCommand(name, short, none string, place func(signals.Queue) *event.Item) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{

@@ -33,7 +33,7 @@ func (w *world) Item(ctx context.Context, id, eventID string) (event.Item, error
 	return item, nil
 }
 
-// edit notes an edit of an item, and answers with the item in its new status.
+// edit records an edit of an item, and returns the item with its new status.
 func (w *world) edit(ctx context.Context, id, eventID string, status event.ItemStatus, note string) (event.Item, error) {
 	item, err := w.Item(ctx, id, eventID)
 	if err != nil {
@@ -235,7 +235,7 @@ func TestQueueHelp(t *testing.T) {
 	}
 }
 
-// TestQueueOfThePast: the thread has no payloads of events that have ended, the API has.
+// TestQueueOfThePast: only the API has the payloads of ended events.
 func TestQueueOfThePast(t *testing.T) {
 	w := newWorld(t)
 	w.queue = signals.Queue{Ended: []event.Item{{ID: "e4", Type: "deploy", Status: event.ItemCompleted, Payload: json.RawMessage("null")}}}

@@ -11,7 +11,7 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// adding holds the flags of queue add.
+// adding has the flags of queue add.
 type adding struct {
 	posting
 	agents        []string
@@ -61,7 +61,7 @@ content.`,
 	return cmd
 }
 
-// event makes the post of an event from flags, arguments and stdin.
+// event returns the post of an event from flags, arguments and stdin.
 func (a queueCommands) event(q adding, args []string) (signals.Post, error) {
 	post := signals.Post{Type: args[1], TraceID: q.trace, ParentEventID: q.parent}
 	if post.Type == "" {
@@ -91,7 +91,7 @@ func (a queueCommands) printAdded(result signals.PostResult, asJSON bool) error 
 	return nil
 }
 
-// settable are the statuses that a person can give to an event.
+// settable are the statuses that a person can set.
 var settable = []event.ItemStatus{event.ItemPending, event.ItemCompleted, event.ItemFailed, event.ItemExpired, event.ItemOverwritten}
 
 func (a queueCommands) queueSetStatusCommand() *cobra.Command {
@@ -130,7 +130,7 @@ again, and the one that is being processed once more.`,
 	return cmd
 }
 
-// retryCommand is a command by itself, and one of those of the queue.
+// retryCommand is a command of its own and a command of queue.
 func (a queueCommands) retryCommand() *cobra.Command {
 	var by string
 	var asJSON bool

@@ -12,7 +12,7 @@ import (
 	"github.com/threadmill/threadmill/starter/internal/render"
 )
 
-// schedules is what the commands need of [threadclient.Client] for schedules.
+// schedules is the part of a [threadclient.Client] that these commands use.
 type schedules interface {
 	CreateSchedule(ctx context.Context, s signals.Schedule) (signals.Schedule, error)
 	UpdateSchedule(ctx context.Context, s signals.Schedule) (signals.Schedule, error)
@@ -24,10 +24,10 @@ type schedules interface {
 	DeleteSchedule(ctx context.Context, id string) error
 }
 
-// scheduleCommands are those on schedules.
+// scheduleCommands are the commands on schedules.
 type scheduleCommands struct{ *app }
 
-// scheduleCommand has the commands on schedules.
+// scheduleCommand returns the commands on schedules.
 func (a scheduleCommands) scheduleCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "schedule",
@@ -50,7 +50,7 @@ posts each time once.`,
 	return cmd
 }
 
-// onSchedule runs fn for a schedule, whose id it checks.
+// onSchedule runs fn for a schedule with a valid id.
 func (a scheduleCommands) onSchedule(cmd *cobra.Command, id string, fn func(ctx context.Context, t threads) error) error {
 	if err := signals.ValidateID("schedule", id); err != nil {
 		return usageError{err}
@@ -60,7 +60,7 @@ func (a scheduleCommands) onSchedule(cmd *cobra.Command, id string, fn func(ctx 
 	})
 }
 
-// hinted adds to an error what a person can do about it.
+// hinted adds a hint to an error.
 func (a scheduleCommands) hinted(err error) error {
 	var which *threadclient.ScheduleError
 	switch {
@@ -134,7 +134,7 @@ func (a scheduleCommands) scheduleShowCommand() *cobra.Command {
 	return cmd
 }
 
-// scheduleDoCommand does something with a schedule, and says what it has done.
+// scheduleDoCommand returns a command that changes a schedule and prints the result.
 func (a scheduleCommands) scheduleDoCommand(name, short, done string, do func(t schedules, ctx context.Context, id string) error) *cobra.Command {
 	return &cobra.Command{
 		Use:   name + " <schedule>",
@@ -152,7 +152,7 @@ func (a scheduleCommands) scheduleDoCommand(name, short, done string, do func(t 
 	}
 }
 
-// scheduleNoteCommand is a [app.scheduleDoCommand] that takes a note.
+// scheduleNoteCommand is a [app.scheduleDoCommand] with a note.
 func (a scheduleCommands) scheduleNoteCommand(name, short, done string, do func(t schedules, ctx context.Context, id, note string) error) *cobra.Command {
 	var note string
 	cmd := a.scheduleDoCommand(name, short, done, func(t schedules, ctx context.Context, id string) error {

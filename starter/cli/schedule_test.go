@@ -16,7 +16,7 @@ import (
 	"github.com/threadmill/threadmill/signals/threadclient"
 )
 
-// schedulesFake are the schedules of the world, and what was done with them.
+// schedulesFake has the schedules of the world and the calls on them.
 type schedulesFake struct {
 	made  []signals.Schedule
 	views []signals.ScheduleView

@@ -12,7 +12,7 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// scheduling holds the flags of schedule add.
+// scheduling has the flags of schedule add.
 type scheduling struct {
 	signals.Schedule
 
@@ -86,7 +86,7 @@ func (s *scheduling) addFlags(f *pflag.FlagSet) {
 	f.BoolVar(&s.json, "json", false, "print JSON")
 }
 
-// schedule makes a schedule of the flags, and checks it.
+// schedule returns the schedule of the flags, and checks it.
 func (a scheduleCommands) schedule(f *pflag.FlagSet, in scheduling, thread string) (signals.Schedule, error) {
 	s := in.Schedule
 	s.ThreadID, s.Missed = thread, signals.Missed(in.missed)
@@ -172,8 +172,8 @@ func (a scheduleCommands) scheduledEvent(in scheduling) (*event.EnvEvent, error)
 	return e, json.Unmarshal(raw, &e.Metadata)
 }
 
-// printMade says which schedule there is now, and when it runs. It is there, also if
-// Temporal does not say any more how it stands.
+// printMade prints the new schedule and its next runs. The schedule exists even if Temporal does
+// not return its state.
 func (a scheduleCommands) printMade(ctx context.Context, t schedules, made signals.Schedule, asJSON bool) error {
 	view, err := t.Schedule(ctx, made.ID)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/threadmill/threadmill/signals/threadclient"
 )
 
-// newMessage makes the post of a person's message and checks it, so that a signal,
-// which nobody answers, is not sent in vain.
+// newMessage returns the post of a person's message and checks it, since a rejected signal gets no
+// response.
 func newMessage(thread, as, text string) (signals.Post, error) {
 	who, err := actor(as)
 	if err != nil {
@@ -31,7 +31,7 @@ func newMessage(thread, as, text string) (signals.Post, error) {
 	return post, nil
 }
 
-// sending holds the flags of send.
+// sending has the flags of send.
 type sending struct {
 	opening
 	posting
@@ -39,7 +39,7 @@ type sending struct {
 	wait, create, json bool
 }
 
-// poster is what they need of a client of threads.
+// poster is the part of a client of threads that these commands use.
 type poster interface {
 	Post(ctx context.Context, threadID string, p signals.Post) (signals.PostResult, error)
 	PostOrOpen(ctx context.Context, threadID string, start signals.Start, p signals.Post) (signals.PostResult, error)
@@ -47,7 +47,7 @@ type poster interface {
 	Publish(ctx context.Context, threadID string, e event.EnvEvent, o threadclient.PublishOptions) (threadclient.PublishResult, error)
 }
 
-// messageCommands are those that post to threads.
+// messageCommands are the commands that post to threads.
 type messageCommands struct{ *app }
 
 func (a messageCommands) sendCommand() *cobra.Command {
@@ -92,7 +92,7 @@ names of those who said them.`,
 	return cmd
 }
 
-// post makes the message's post from flags, argument and stdin.
+// post returns the message's post from flags, argument and stdin.
 func (a messageCommands) post(s sending, thread, text string) (signals.Post, error) {
 	text, err := a.argument("message", text)
 	if err != nil {
@@ -128,8 +128,8 @@ func (a messageCommands) send(ctx context.Context, t threads, s sending, thread 
 	return nil
 }
 
-// await waits for the end of the turn, also across a restart of the servers: the
-// thread processes an event once, however often its turn is asked for.
+// await waits for the end of the turn, even across a restart of the servers: repeated requests do
+// not process the event again.
 func (a messageCommands) await(ctx context.Context, t threads, s sending, thread string, post signals.Post) error {
 	var result signals.TurnResult
 	err := persist(ctx, func(ctx context.Context) (err error) {
@@ -144,7 +144,7 @@ func (a messageCommands) await(ctx context.Context, t threads, s sending, thread
 	return a.printTurn(result, s.json)
 }
 
-// printTurn prints how a turn ended. A turn without a completed reply is a failure.
+// printTurn prints the end of a turn. A turn without a completed reply is a failure.
 func (a messageCommands) printTurn(result signals.TurnResult, asJSON bool) error {
 	if asJSON {
 		if err := a.printJSON(result); err != nil {
@@ -159,7 +159,7 @@ func (a messageCommands) printTurn(result signals.TurnResult, asJSON bool) error
 	return errors.New(turnText(result))
 }
 
-// printReplies prints what was said: of several, with the names of those who said it.
+// printReplies prints the replies, with the agents' names if there are several.
 func (a messageCommands) printReplies(replies []event.Message) {
 	for _, m := range replies {
 		text := m.Content
@@ -175,7 +175,7 @@ func (a messageCommands) printReplies(replies []event.Message) {
 	}
 }
 
-// turnText says how a turn ended, if not well.
+// turnText describes the end of a turn that did not complete normally.
 func turnText(result signals.TurnResult) string {
 	switch result.Status {
 	case signals.TurnFailed:

@@ -9,7 +9,7 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// TestSendPrintsAllReplies: of several agents each with its name.
+// TestSendPrintsAllReplies: replies of several agents have their names.
 func TestSendPrintsAllReplies(t *testing.T) {
 	w := newWorld(t)
 	code, out, errs := w.run("", "send", "t1", "both of you", "--wait")

@@ -15,8 +15,8 @@ import (
 	"github.com/threadmill/threadmill/starter/internal/render"
 )
 
-// session is one chat. All fields but the channels belong to the loop; everything
-// slow runs beside it and hands its outcome over as a function.
+// session is one chat. All fields but the channels belong to the loop; slow work runs beside it and
+// passes its result as a function.
 type session struct {
 	app        *app
 	threads    threads
@@ -24,7 +24,7 @@ type session struct {
 	thread, me string
 	settle     time.Duration
 	after      string
-	again      string // the command that comes back
+	again      string // the command that returns to the chat
 
 	screen
 	input
@@ -38,13 +38,13 @@ type session struct {
 	failed   bool // the last turn failed
 	closed   bool
 	noStream bool
-	lost     map[string]bool // servers that do not answer
+	lost     map[string]bool // servers that do not respond
 
-	own     map[string]int // texts that were sent from here and have not come back
-	swallow map[string]int // errors that were shown before the stream brought them
+	own     map[string]int // texts sent from here that have not come back
+	swallow map[string]int // errors that were shown before they arrive as events
 }
 
-// screen is where the chat stands on the terminal.
+// screen is the state of the chat's output.
 type screen struct {
 	out         *term.Writer
 	view        *render.Renderer
@@ -52,7 +52,7 @@ type screen struct {
 	prompted    bool
 }
 
-// print writes text where the prompt stands, which comes back after it.
+// print writes text in place of the prompt, which follows it again.
 func (s *screen) print(text term.Text) {
 	if len(text) == 0 {
 		return
@@ -64,14 +64,14 @@ func (s *screen) print(text term.Text) {
 	_ = s.out.Print(text)
 }
 
-// input is what a person types.
+// input has the lines that a person types.
 type input struct {
 	lines   chan string
 	backlog *string // a line that waits until the turn has ended
 	eof     bool
 }
 
-// next is where lines come from, unless one waits already.
+// next is the channel of lines, or nil while a line waits and after the last one.
 func (i *input) next() <-chan string {
 	if i.eof || i.backlog != nil {
 		return nil
@@ -79,26 +79,26 @@ func (i *input) next() <-chan string {
 	return i.lines
 }
 
-// progress is what is known of the turns.
+// progress is the known state of the turns.
 type progress struct {
-	turns    int     // own turns that run
-	settling []ended // own turns that have ended, and whose reply is on its way
+	turns    int     // own turns in progress
+	settling []ended // own turns that have ended, whose replies have not arrived
 	retrying bool    // a retried event is being processed
-	active   bool    // events say that a turn runs, whoever began it
+	active   bool    // according to events a turn is in progress, whoever started it
 	stopping bool    // the turn has been interrupted from here
-	changing bool    // a hook has changed a message; its word on that follows
+	changing bool    // a hook has changed a message; its status event follows
 	ends     ends
 }
 
 // ends counts the ends of turns and replies that have been shown.
 type ends struct{ errors, cuts, finals int }
 
-// atRest says that a turn has ended, as far as the events tell.
+// atRest sets the state after the end of a turn.
 func (p *progress) atRest() { p.active, p.retrying, p.stopping = false, false, false }
 
 type request = event.ApprovalRequest
 
-// loop runs the chat until somebody leaves.
+// loop runs the chat until it ends.
 func (s *session) loop(ctx context.Context, interrupts <-chan os.Signal) error {
 	for !s.over() {
 		s.prompt()
@@ -129,8 +129,8 @@ func (s *session) loop(ctx context.Context, interrupts <-chan os.Signal) error {
 	return s.leave()
 }
 
-// over reports whether the chat ends here. Without a terminal the end of the input
-// ends it only once the turn has ended, or waits for an answer that cannot come.
+// over reports whether the chat has ended. Without a terminal, the end of the input ends the chat
+// only once the turn has ended, or waits for an answer that cannot come.
 func (s *session) over() bool {
 	if s.quit || s.closed {
 		return true
@@ -142,12 +142,12 @@ func (s *session) busy() bool {
 	return s.turns > 0 || len(s.settling) > 0 || s.retrying || s.deciding > 0
 }
 
-// ready reports whether the next line may be taken for what it is.
+// ready reports whether the next line can be processed now.
 func (s *session) ready() bool {
 	return s.interactive || !s.busy() || len(s.asks) > 0 && s.deciding == 0
 }
 
-// accept takes a line that has just been read.
+// accept handles a line of input.
 func (s *session) accept(ctx context.Context, line string) {
 	if s.ready() || immediate(line) {
 		s.line(ctx, line)
@@ -170,7 +170,7 @@ func (s *session) line(ctx context.Context, line string) {
 	}
 }
 
-// event shows what has happened in the thread.
+// event shows an event of the thread.
 func (s *session) event(e event.AgentEvent) {
 	switch e.Type {
 	case event.EventApprovalRequest:
@@ -202,7 +202,7 @@ func (s *session) event(e event.AgentEvent) {
 	s.settleAsk(resultOf(e), everyRound)
 }
 
-// resultOf is the tool call whose result e is.
+// resultOf returns the id of the tool call whose result e is.
 func resultOf(e event.AgentEvent) string {
 	switch {
 	case e.Type == event.EventToolResult:
@@ -241,7 +241,7 @@ func (s *session) failure(e event.AgentEvent) {
 	s.print(s.view.Note("/retry tries it again"))
 }
 
-// isOwn reports messages that were typed here: the terminal shows them already.
+// isOwn reports messages that were typed here, which the terminal already shows.
 func (s *session) isOwn(m *event.Message) bool {
 	if m == nil || m.SenderType != event.CreatedByUser || m.SenderID != s.me || s.own[m.Content] == 0 {
 		return false
@@ -254,7 +254,7 @@ func (s *session) isOwn(m *event.Message) bool {
 	return true
 }
 
-// interrupted is Ctrl-C.
+// interrupted handles Ctrl-C.
 func (s *session) interrupted(ctx context.Context) {
 	if s.stopping || !(s.busy() || s.active) {
 		s.quit = true
@@ -265,7 +265,7 @@ func (s *session) interrupted(ctx context.Context) {
 	s.control(ctx, signals.ControlInterrupt)
 }
 
-// setLost says that a server has gone or has come back, once for both.
+// setLost shows the loss or the return of a server, once for both.
 func (s *session) setLost(server string, gone bool) {
 	before := len(s.lost) > 0
 	if gone {
@@ -281,7 +281,7 @@ func (s *session) setLost(server string, gone bool) {
 	}
 }
 
-// hand gives outcome to the loop.
+// hand passes outcome to the loop.
 func (s *session) hand(ctx context.Context, outcome func()) {
 	select {
 	case s.done <- outcome:
@@ -289,7 +289,7 @@ func (s *session) hand(ctx context.Context, outcome func()) {
 	}
 }
 
-// prompt invites a line when it is a person's turn to speak.
+// prompt shows the prompt when it is a person's turn.
 func (s *session) prompt() {
 	if !s.interactive || s.prompted || s.eof {
 		return
@@ -301,14 +301,14 @@ func (s *session) prompt() {
 	case len(s.asks) > 0 || !resting:
 		return
 	default:
-		// Whatever the stream still owes, it is the person's turn.
+		// The person may type, even if further events arrive.
 		s.print(s.view.Break())
 	}
 	s.prompted = true
 	fmt.Fprint(s.out, text)
 }
 
-// leave says good-bye, and how to come back.
+// leave prints the command that returns to the chat.
 func (s *session) leave() error {
 	if s.prompted {
 		fmt.Fprintln(s.out)

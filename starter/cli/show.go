@@ -53,8 +53,8 @@ func (a threadCommands) listCommand() *cobra.Command {
 	return cmd
 }
 
-// knowAgent finds out what the agent of a query is called exactly, and whether it is the
-// default agent: Temporal knows neither. The API may be down.
+// knowAgent looks up the exact name of a query's agent, and whether it is the default agent, which
+// Temporal does not know. The API may be down.
 func (a threadCommands) knowAgent(ctx context.Context, q *threadclient.ListQuery) error {
 	if q.Agent == "" {
 		return nil
@@ -86,7 +86,7 @@ func (a threadCommands) printList(q threadclient.ListQuery, found []threadclient
 	return err
 }
 
-// none says what there are none of.
+// none describes an empty list.
 func none(q threadclient.ListQuery) string {
 	of := "threads"
 	if q.Agent != "" {
@@ -107,7 +107,7 @@ type shown struct {
 	Pending []event.ApprovalRequest `json:"approvals"`
 	Calls   []event.ClientCall      `json:"clientCalls"`
 
-	// Messages are as hooks have left them; Decisions are what hooks did.
+	// Messages are the messages as changed by hooks; Decisions are the decisions of hooks.
 	Messages  []event.StoredMessage `json:"messages"`
 	Decisions []api.Decision        `json:"decisions"`
 }
@@ -135,7 +135,7 @@ func (a threadCommands) showCommand() *cobra.Command {
 	return cmd
 }
 
-// show prints the state even if the messages cannot be had.
+// show prints the state even if the messages are not available.
 func (a threadCommands) show(ctx context.Context, t threads, stored *api.Client, thread string, asJSON bool) error {
 	out := shown{Pending: []event.ApprovalRequest{}, Calls: []event.ClientCall{}, Messages: []event.StoredMessage{}, Decisions: []api.Decision{}}
 	var err error
@@ -160,10 +160,10 @@ func (a threadCommands) show(ctx context.Context, t threads, stored *api.Client,
 	return problem
 }
 
-// read adds what the API knows, as far as it can be had.
+// read adds the data of the API, as far as it is available.
 func (out *shown) read(ctx context.Context, stored *api.Client, thread string) error {
 	messages, err := stored.Messages(ctx, thread)
-	if isNotFound(err) { // the thread has stored nothing yet
+	if isNotFound(err) { // the thread has no records yet
 		return nil
 	}
 	if err != nil {
@@ -253,7 +253,7 @@ func stateLines(s signals.State) []string {
 	return lines
 }
 
-// modelCalls counts the model calls of each agent, of those that it may make.
+// modelCalls returns the number of model calls of each agent, and its limit.
 func modelCalls(s signals.State) string {
 	var out []string
 	for _, agent := range slices.Sorted(maps.Keys(s.LLMCalls)) {

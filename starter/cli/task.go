@@ -13,7 +13,7 @@ import (
 	"github.com/threadmill/threadmill/starter/internal/render"
 )
 
-// tasks is what they need of a client of threads.
+// tasks is the part of a client of threads that these commands use.
 type tasks interface {
 	Tasks(ctx context.Context, threadID string) (signals.Tasks, error)
 	Task(ctx context.Context, taskID string) (event.Task, error)
@@ -21,10 +21,10 @@ type tasks interface {
 	CancelTask(ctx context.Context, c signals.CancelTask) (signals.CompleteTaskResult, error)
 }
 
-// taskCommands are those on background tasks.
+// taskCommands are the commands on background tasks.
 type taskCommands struct{ *app }
 
-// taskCommand has the commands on background tasks.
+// taskCommand returns the commands on background tasks.
 func (a taskCommands) taskCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "task",
@@ -98,7 +98,7 @@ func (a taskCommands) taskShowCommand() *cobra.Command {
 	return cmd
 }
 
-// onTask runs fn for a task, whose id it checks. Errors are about the task's thread.
+// onTask runs fn for a task with a valid id. Errors name the task's thread.
 func (a taskCommands) onTask(cmd *cobra.Command, id string, fn func(ctx context.Context, t threads) error) error {
 	thread, _, err := signals.ParseTaskID(id)
 	if err != nil {
@@ -203,7 +203,7 @@ func (a taskCommands) printEnded(id string, got signals.CompleteTaskResult, asJS
 	return nil
 }
 
-// endProblem says why a task did not end as it was told to; empty if it did.
+// endProblem returns the reason why a task did not end as requested; empty if it did.
 func endProblem(id string, got signals.CompleteTaskResult) string {
 	switch got.Result {
 	case signals.TaskAccepted, signals.TaskAlreadyEnded:

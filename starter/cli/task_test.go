@@ -47,7 +47,7 @@ func (w *world) CancelTask(_ context.Context, c signals.CancelTask) (signals.Com
 	return w.endTask(c.TaskID, event.TaskCancelled, c)
 }
 
-// endTask notes how a task was told to end, and ends it if it runs.
+// endTask records the requested end of a task, and ends it if it is running.
 func (w *world) endTask(id string, state event.TaskState, how any) (signals.CompleteTaskResult, error) {
 	thread, _, err := signals.ParseTaskID(id)
 	if err == nil {

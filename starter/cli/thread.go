@@ -15,7 +15,7 @@ import (
 	"github.com/threadmill/threadmill/starter/internal/api"
 )
 
-// opening holds the flags with which a thread is opened.
+// opening has the flags for opening a thread.
 type opening struct {
 	agents   []string
 	title    string
@@ -54,8 +54,8 @@ type opened struct {
 	EventID  string `json:"eventId,omitempty"`
 }
 
-// checkAgents refuses agents that do not exist: Temporal cannot say so. Without an answer of
-// the API they are taken as they are.
+// checkAgents rejects unknown agents, which Temporal cannot check. If the API does not respond,
+// they are accepted.
 func (a *app) checkAgents(ctx context.Context, flag string, names ...string) error {
 	if len(names) == 0 {
 		return nil
@@ -84,7 +84,7 @@ func (a *app) checkAgents(ctx context.Context, flag string, names ...string) err
 	return nil
 }
 
-// lifecycle is what they need of a client of threads.
+// lifecycle is the part of a client of threads that these commands use.
 type lifecycle interface {
 	Open(ctx context.Context, threadID string, start signals.Start, first *signals.Post) error
 	Update(ctx context.Context, threadID string, c signals.ThreadChange) (signals.State, error)
@@ -93,7 +93,7 @@ type lifecycle interface {
 	List(ctx context.Context, q threadclient.ListQuery) ([]threadclient.Summary, error)
 }
 
-// threadCommands are those on threads as a whole.
+// threadCommands are the commands on threads as a whole.
 type threadCommands struct{ *app }
 
 func (a threadCommands) openCommand() *cobra.Command {
@@ -146,7 +146,7 @@ func (a threadCommands) openCommand() *cobra.Command {
 	return cmd
 }
 
-// changeFlags are the flags of update that say what to change.
+// changeFlags are the flags of update that change something.
 var changeFlags = []string{"title", "agent", "add-agent", "remove-agent", "turn-limit", "metadata"}
 
 func (a threadCommands) updateCommand() *cobra.Command {
@@ -249,7 +249,7 @@ func (a threadCommands) controlCommand(use, short string, action signals.Control
 	return cmd
 }
 
-// checkThread makes a wrong thread id a usage error.
+// checkThread makes an invalid thread id a usage error.
 func checkThread(id string) error {
 	if err := signals.ValidateID("thread", id); err != nil {
 		return usageError{err}

@@ -11,14 +11,14 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// ended is an own turn that has ended, while its last events may be on their way.
+// ended is an own turn that has ended, while its last events may not have arrived.
 type ended struct {
 	result signals.TurnResult
 
-	// before is what had been shown when the turn began.
+	// before are the counts at the beginning of the turn.
 	before ends
 
-	// late says that the stream has had its time.
+	// late means that the stream has exceeded its time.
 	late bool
 }
 
@@ -30,7 +30,7 @@ const helpText = `/help               this
 /quit               leave; the thread stays
 //text              send a message that begins with a slash`
 
-// immediate reports commands that do not wait for the turn before them.
+// immediate reports commands that do not wait for the end of the turn.
 func immediate(line string) bool {
 	switch strings.TrimSpace(line) {
 	case "/help", "/interrupt", "/approvals", "/state":
@@ -59,7 +59,7 @@ func (s *session) command(ctx context.Context, text string) {
 	}
 }
 
-// send posts a message and waits, beside the loop, for its turn to end.
+// send posts a message and waits, beside the loop, for the end of its turn.
 func (s *session) send(ctx context.Context, text string) {
 	post, err := newMessage(s.thread, s.me, text)
 	if err != nil {
@@ -102,14 +102,14 @@ func (s *session) turnEnded(ctx context.Context, end ended, err error) {
 	time.AfterFunc(wait, func() { s.hand(ctx, func() { s.expire(id) }) })
 }
 
-// settled reports whether the stream has brought all of a turn that has ended.
+// settled reports whether all events of an ended turn have arrived.
 func (s *session) settled(end ended) bool {
 	if s.changing {
 		return false
 	}
 	if m := end.result.Message; m != nil && !s.view.Seen(*m) {
-		// What was shown may be what a hook has changed since, or what viewers are shown
-		// in its place: the end of the reply follows either.
+		// A hook or a callback may have changed the shown text: the end of the reply follows in
+		// both cases.
 		if !s.view.Begun(m.ID) || s.ends.finals == end.before.finals {
 			return false
 		}
@@ -132,7 +132,7 @@ func (s *session) expire(eventID string) {
 	}
 }
 
-// check finishes the turns that have settled, or have waited for the stream in vain.
+// check finishes the turns whose events have arrived or are late.
 func (s *session) check() {
 	waiting := s.settling[:0]
 	for _, end := range s.settling {
@@ -149,7 +149,7 @@ func (s *session) check() {
 	s.settling = waiting
 }
 
-// showResult shows a turn's end as Temporal gave it.
+// showResult shows a turn's end as Temporal returned it.
 func (s *session) showResult(end ended) {
 	if m := end.result.Message; m != nil {
 		s.print(s.view.Event(event.AgentEvent{Type: event.EventMessage, Message: m}))
@@ -163,7 +163,7 @@ func (s *session) showResult(end ended) {
 	}
 }
 
-// finish closes a turn, and says what no event says: that nobody answers.
+// finish closes a turn, and reports if nobody answers, for which there is no event.
 func (s *session) finish(result signals.TurnResult) {
 	if s.turns == 0 {
 		s.atRest()
@@ -205,7 +205,7 @@ func (s *session) showState(ctx context.Context) {
 	}, func() { s.print(s.view.Note(stateLines(state)...)) })
 }
 
-// beside runs op beside the loop, and then what is to be shown.
+// beside runs op beside the loop, and then shows its result.
 func (s *session) beside(ctx context.Context, op func(context.Context) error, then func()) {
 	go func() {
 		limited, cancel := context.WithTimeout(ctx, s.app.flags.timeout)
@@ -221,7 +221,7 @@ func (s *session) beside(ctx context.Context, op func(context.Context) error, th
 	}()
 }
 
-// persist repeats op while Temporal does not answer, and says so.
+// persist repeats op while Temporal does not respond, and reports that.
 func (s *session) persist(ctx context.Context, op func(context.Context) error) error {
 	told := false
 	err := persist(ctx, op, func(error) {

@@ -27,7 +27,7 @@ func isNotFound(err error) bool {
 	return errors.As(err, &status) && status.Code == http.StatusNotFound
 }
 
-// errClosed ends a watch when the thread has been closed: nothing will follow.
+// errClosed ends a watch of a closed thread.
 var errClosed = errors.New("the thread has been closed")
 
 func (a threadCommands) watchCommand() *cobra.Command {
@@ -102,8 +102,7 @@ func (v viewer) watch(ctx context.Context, stream *api.Client, now bool) error {
 	return err
 }
 
-// exists asks Temporal for a thread that the API does not know: one that has just
-// been opened has no records yet.
+// exists asks Temporal for a thread that the API does not know: a new thread has no records yet.
 func (v viewer) exists(ctx context.Context) error {
 	return v.app.withThreads(ctx, false, func(ctx context.Context, t threads) error {
 		state, err := t.State(ctx, v.thread)
@@ -130,7 +129,7 @@ func (v viewer) show(r *render.Renderer, item api.Item) error {
 	return err
 }
 
-// isClosing reports whether an event says that the thread has been closed, in either view.
+// isClosing reports whether an event is the end of the thread, in either view.
 func isClosing(item api.Item) bool {
 	if item.Env.Type == event.TypeSessionDeleted && item.Env.Metadata.Source == event.SourceSystem {
 		return true

@@ -19,8 +19,8 @@ const (
 	agentChanges = `SELECT seq, change, name, version, changed_by, changed_at FROM agent_versions
 		WHERE namespace = $1 AND seq > $2 ORDER BY seq LIMIT $3`
 
-	// lockAgents makes the changes of a namespace wait for each other, and so commit in the
-	// order of seq. The statements after it see what was committed before the lock was had.
+	// lockAgents serializes the changes of a namespace, so that they commit in the order of seq.
+	// Later statements see what was committed before the lock was acquired.
 	lockAgents = `SELECT pg_advisory_xact_lock(hashtextextended('threadmill agents ' || coalesce(current_schema(), '') || ' ' || $1, 0))`
 
 	notNewest = `UPDATE agent_versions SET newest = false WHERE namespace = $1 AND name_key = $2 AND newest`
@@ -121,8 +121,8 @@ func (s *Store) AgentChanges(ctx context.Context, namespace string, after int64,
 	return changes, nil
 }
 
-// agentsOf runs a query whose first arguments are the namespace and the name's key. A name
-// that no agent can have finds nothing.
+// agentsOf runs a query whose first arguments are the namespace and the name's key. An impossible
+// name finds nothing.
 func (s *Store) agentsOf(ctx context.Context, namespace, name, query string, args ...any) ([]store.AgentVersion, error) {
 	key, ok := store.AgentKey(namespace, name)
 	if !ok {

@@ -122,7 +122,7 @@ func scanKey(row pgx.CollectableRow) (store.APIKey, error) {
 	return k, err
 }
 
-// instant is a time as a column's value, NULL if it is never.
+// instant returns a column's value for a time: NULL for the zero time.
 func instant(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil

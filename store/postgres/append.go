@@ -15,12 +15,11 @@ import (
 	"github.com/threadmill/threadmill/store"
 )
 
-// The statements of an append, in order. $1 and $2 are the key. The row lock is taken
-// first; each later statement sees what was committed before the lock was had.
+// The statements of an append, in order. $1 and $2 are the key. The first locks the row; each later
+// statement sees what was committed before the lock was acquired.
 //
-// Records are looked up by id in a way that leaves the planner no choice but the
-// index, one id after the other: on tables without statistics it takes a thread for
-// one row, and would read all of it.
+// Records are looked up by id one after another, in a form that forces the planner to use the
+// index: without statistics it assumes that a thread has one row, and would read the whole thread.
 const (
 	makeThread = `INSERT INTO threads (namespace, id, created_at, updated_at) VALUES ($1, $2, now(), now())
 		ON CONFLICT DO NOTHING`
@@ -61,7 +60,7 @@ const (
 		VALUES ($1, $2, $3, $4, $5, $6, $7::text::json, $8::text::json, $9, $10, $11, $12)
 		ON CONFLICT (namespace, thread_id, tool_call_id) `
 
-	// touch makes the thread active, unless the transaction has done so already.
+	// touch marks the thread as active, unless the transaction has done so already.
 	touch = `, touched AS (
 			UPDATE threads SET updated_at = now()
 			WHERE namespace = $1 AND id = $2 AND updated_at < now() AND EXISTS (SELECT FROM changed)
@@ -78,7 +77,7 @@ const (
 
 const uniqueViolation = "23505"
 
-// appendTries bounds how often an append is tried that met another one.
+// appendTries is the number of attempts of an append that conflicts with others.
 const appendTries = 6
 
 // Append implements [store.Store].
@@ -102,9 +101,9 @@ func (s *Store) Append(ctx context.Context, key store.Key, batch store.Batch) (s
 	}
 }
 
-// rolledBack reports whether the append certainly did not happen and may succeed when
-// tried again. A lost connection is not among them: the append may have happened, and
-// a second one would then not be told that it started its tool call.
+// rolledBack reports whether the append certainly did not happen and may succeed when retried. A
+// lost connection does not count: the append may have happened, and a retry would then not report
+// that it started its tool call.
 func rolledBack(err error) bool {
 	var pgErr *pgconn.PgError
 	if !errors.As(err, &pgErr) {
@@ -128,8 +127,8 @@ func pause(ctx context.Context, try int) error {
 	}
 }
 
-// appending is one try: the statements, which the server runs as one transaction
-// because they come in one pipeline, and their results.
+// appending is one attempt: its statements, which the server runs as one transaction because they
+// come in one pipeline, and their results.
 type appending struct {
 	key      store.Key
 	pipeline pgx.Batch

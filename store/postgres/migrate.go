@@ -21,8 +21,7 @@ var migrations embed.FS
 
 func quoted(name string) string { return pgx.Identifier{name}.Sanitize() }
 
-// createSchema makes the schema unless it exists, in which case the user need not be
-// allowed to make any.
+// createSchema creates the schema unless it exists: the user may lack the right to create schemas.
 func createSchema(ctx context.Context, pool *pgxpool.Pool, name string) error {
 	var exists bool
 	if err := pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)`, name).Scan(&exists); err != nil {
@@ -34,7 +33,7 @@ func createSchema(ctx context.Context, pool *pgxpool.Pool, name string) error {
 	_, err := pool.Exec(ctx, "CREATE SCHEMA IF NOT EXISTS "+quoted(name))
 	var pgErr *pgconn.PgError
 	if errors.As(err, &pgErr) && pgErr.Code == uniqueViolation {
-		return nil // another process made it at this moment
+		return nil // another process has just created it
 	}
 	return err
 }
@@ -64,19 +63,19 @@ func migrate(ctx context.Context, pool *pgxpool.Pool, logger *slog.Logger) error
 	return nil
 }
 
-// migrationLock lets one process at a time migrate a schema. Goose's own lock polls
-// every few seconds; this one waits in the server, as long as the context allows.
+// migrationLock lets one process at a time migrate a schema. Goose's own lock polls every few
+// seconds; this one waits in the server, until the context ends.
 type migrationLock struct{}
 
 const migrationLockID = `hashtextextended('threadmill migrations ' || coalesce(current_schema(), ''), 0)`
 
-// SessionLock waits for the lock.
+// SessionLock acquires the lock.
 func (migrationLock) SessionLock(ctx context.Context, conn *sql.Conn) error {
 	_, err := conn.ExecContext(ctx, `SELECT pg_advisory_lock(`+migrationLockID+`)`)
 	return err
 }
 
-// SessionUnlock gives the lock back.
+// SessionUnlock releases the lock.
 func (migrationLock) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
 	_, err := conn.ExecContext(ctx, `SELECT pg_advisory_unlock(`+migrationLockID+`)`)
 	return err

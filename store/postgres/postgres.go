@@ -11,25 +11,24 @@ import (
 	"github.com/threadmill/threadmill/store"
 )
 
-// Config says where the store is.
+// Config configures [Open].
 type Config struct {
-	// URL is a connection string, as psql takes it: a URL or key=value pairs.
-	// Required.
+	// URL is a connection string as for psql: a URL or key=value pairs. Required.
 	URL string
 
-	// MaxConns bounds the connections. Default: pool_max_conns of the URL, or else
+	// MaxConns is the maximum number of connections. Default: pool_max_conns of the URL, or else
 	// the number of CPUs, at least 4.
 	MaxConns int
 
-	// Schema holds the tables; it is made if missing. Default: the connection's own,
-	// usually "public".
+	// Schema contains the tables; it is created if missing. Default: the connection's own, usually
+	// "public".
 	Schema string
 
-	// Logger gets the migrations, at debug level. Default: none.
+	// Logger logs the migrations at debug level. Default: none.
 	Logger *slog.Logger
 }
 
-// maxConns is far above what a server accepts.
+// maxConns is far above the limit of servers.
 const maxConns = 10_000
 
 // Store is a [store.Store] in PostgreSQL.
@@ -39,7 +38,7 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
-// Open connects to the database and brings the tables up to date.
+// Open connects to the database and migrates the tables.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	pc, err := cfg.pool()
 	if err != nil {
@@ -80,9 +79,9 @@ func (c Config) pool() (*pgxpool.Config, error) {
 	if params["application_name"] == "" {
 		params["application_name"] = "threadmill"
 	}
-	// Append relies on it: what follows the lock sees what was committed before it.
+	// Append relies on seeing, after its lock, what was committed before it.
 	params["default_transaction_isolation"] = "read committed"
-	// Each statement has one good plan; planning it again would take longer than running it.
+	// Each statement has one good plan, and planning takes longer than running it.
 	params["plan_cache_mode"] = "force_generic_plan"
 	return pc, nil
 }
@@ -100,7 +99,7 @@ func prepare(ctx context.Context, pool *pgxpool.Pool, cfg Config) error {
 	return migrate(ctx, pool, logger)
 }
 
-// Ping reports whether the server answers.
+// Ping checks that the server responds.
 func (s *Store) Ping(ctx context.Context) error {
 	if err := s.pool.Ping(ctx); err != nil {
 		return fmt.Errorf("postgres: ping: %w", classify(err))
@@ -108,7 +107,7 @@ func (s *Store) Ping(ctx context.Context) error {
 	return nil
 }
 
-// Close waits for what runs and closes the connections. Further calls do nothing.
+// Close waits for running calls and closes the connections. Further calls do nothing.
 func (s *Store) Close() error {
 	s.pool.Close()
 	return nil

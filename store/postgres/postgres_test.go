@@ -20,7 +20,7 @@ import (
 	"github.com/threadmill/threadmill/store/storetest"
 )
 
-// schema returns a schema's name that is not taken, and drops the schema at the end.
+// schema returns the name of an unused schema, and drops the schema at the end.
 func schema(t testing.TB) string {
 	t.Helper()
 	server, name := testenv.Postgres(t), testenv.Name("Store \"test\" ")
@@ -30,7 +30,7 @@ func schema(t testing.TB) string {
 
 func exec(t testing.TB, server, query string, args ...any) {
 	t.Helper()
-	ctx := context.WithoutCancel(t.Context()) // it has ended when cleanup runs
+	ctx := context.WithoutCancel(t.Context()) // cancelled before cleanup runs
 	conn, err := pgx.Connect(ctx, server)
 	require.NoError(t, err)
 	_, err = conn.Exec(ctx, query, args...)
@@ -138,7 +138,7 @@ func TestFailedAppendLeavesNothing(t *testing.T) {
 	require.True(t, a.Started)
 }
 
-// After the server has cut the connections, the store works again by itself.
+// After the server has cut the connections, the store works again.
 func TestConnectionsCut(t *testing.T) {
 	name := testenv.Name("cut")
 	s, err := postgres.Open(t.Context(), postgres.Config{
@@ -182,7 +182,7 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// link passes connections on to a server, until it is cut.
+// link forwards connections to a server until it is cut.
 type link struct {
 	net.Listener
 	server string
@@ -229,7 +229,7 @@ func (k *link) cut() {
 	k.conns = nil
 }
 
-// TestServerGone: what fails because there is no server is told from what fails otherwise.
+// TestServerGone: errors of an unreachable server differ from other errors.
 func TestServerGone(t *testing.T) {
 	server, err := url.Parse(testenv.Postgres(t))
 	require.NoError(t, err)
@@ -241,7 +241,7 @@ func TestServerGone(t *testing.T) {
 	_, err = s.Append(t.Context(), key, store.Batch{})
 	require.NoError(t, err)
 	k.cut()
-	for range 3 { // lost connections first, then those that cannot be made
+	for range 3 { // first lost connections, then refused ones
 		_, err = s.Thread(t.Context(), key)
 		require.ErrorIs(t, err, store.ErrUnavailable)
 		_, err = s.Append(t.Context(), key, store.Batch{})

@@ -23,7 +23,7 @@ const (
 	oldest = recordsBetween + ` ORDER BY seq LIMIT $6`
 	newest = recordsBetween + ` ORDER BY seq DESC LIMIT $6`
 
-	// The bytes are those of the payloads before each record.
+	// The bytes are the payloads before each record.
 	bounded = `SELECT ` + recordColumns + ` FROM (
 			SELECT *, sum(octet_length(payload::text)) OVER (ORDER BY seq %[2]s) - octet_length(payload::text) AS bytes
 			FROM (%[1]s) AS page
@@ -34,7 +34,7 @@ const (
 	oneThread = selectThread + ` WHERE namespace = $1 AND id = $2`
 	allTools  = selectTool + ` WHERE namespace = $1 AND thread_id = $2 ORDER BY started_at, tool_call_id`
 
-	// The first page has a cursor too, so that it goes by the same index.
+	// The first page has a cursor too, so that it uses the same index.
 	activeThreads = selectThread + ` WHERE namespace = $1 AND ($2::text IS NULL OR status = $2)
 		AND (updated_at, id) < (coalesce($4, 'infinity'::timestamptz), $5) ORDER BY updated_at DESC, id DESC LIMIT $3`
 )
@@ -130,8 +130,7 @@ func (s *Store) ToolLogs(ctx context.Context, key store.Key) ([]store.ToolLog, e
 	return logs, nil
 }
 
-// collect runs a query whose first arguments are the key. A key that no thread can
-// have finds nothing.
+// collect runs a query whose first arguments are the key. An impossible key finds nothing.
 func collect[T any](ctx context.Context, s *Store, key store.Key, scan pgx.RowToFunc[T], query string, args ...any) ([]T, error) {
 	if errors.Is(key.Validate(), store.ErrInvalid) {
 		return nil, nil
@@ -143,7 +142,7 @@ func collect[T any](ctx context.Context, s *Store, key store.Key, scan pgx.RowTo
 	return pgx.CollectRows(rows, scan)
 }
 
-// storable leaves out the values that no column can hold, and so none has.
+// storable filters out values that no column can contain, and that therefore match nothing.
 func storable(values []string) []string {
 	kept := make([]string, 0, len(values))
 	for _, v := range values {

@@ -12,7 +12,7 @@ import (
 	"github.com/threadmill/threadmill/store"
 )
 
-// classify marks the errors of a server that cannot be reached as [store.ErrUnavailable].
+// classify marks errors of an unreachable server as [store.ErrUnavailable].
 func classify(err error) error {
 	if unavailable(err) {
 		return store.Unavailable(err)
@@ -32,7 +32,7 @@ func unavailable(err error) bool {
 	case errors.As(err, &connect):
 		return true
 	case errors.As(err, &server):
-		// Lost connections, too many of them or no disk space, and a shutdown.
+		// Lost connections, too many connections, a full disk, and a shutdown.
 		return strings.HasPrefix(server.Code, "08") || strings.HasPrefix(server.Code, "53") || strings.HasPrefix(server.Code, "57P")
 	}
 	return errors.As(err, &network) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, io.EOF) ||

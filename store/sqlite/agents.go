@@ -12,7 +12,7 @@ import (
 
 const selectAgent = `SELECT name, version, definition, change, changed_by, changed_at, seq FROM agent_versions`
 
-// agentReads are the queries on agents, agentWrites the statements of a save.
+// agentReads are the queries for agents, agentWrites the statements of a save.
 type agentReads struct {
 	newest, all, versions, changes *sql.Stmt
 }

@@ -13,7 +13,7 @@ import (
 
 const keyColumns = `id, namespace, name, roles, hash, previous_hash, previous_until, created_at, created_by, expires_at, rotated_at, revoked_at, revoked_by`
 
-// keyReads are the queries on API keys, keyWrites the statements that change them.
+// keyReads are the queries for API keys, keyWrites the statements that change them.
 type keyReads struct {
 	one, all, any *sql.Stmt
 }
@@ -119,7 +119,7 @@ func scanKey(row scanner) (store.APIKey, error) {
 	return k, json.Unmarshal(roles, &k.Roles)
 }
 
-// instant is a time as a column's value, NULL if it is never.
+// instant returns a column's value for a time: NULL for the zero time.
 func instant(t time.Time) any {
 	if t.IsZero() {
 		return nil

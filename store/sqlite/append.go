@@ -74,10 +74,10 @@ type appending struct {
 	row    store.Thread
 	result store.Appended
 
-	// number is that of the update of the row.
+	// number is the number of the update.
 	number int64
 
-	// missing says that the thread has no row yet, changed that its row must be written.
+	// missing means that the thread has no row yet, changed that its row must be written.
 	missing, changed bool
 }
 
@@ -118,8 +118,8 @@ func (a *appending) load(ctx context.Context) error {
 	return nil
 }
 
-// standing returns the records to append: those that are there already, if the batch
-// was to be stored once and has been, else all.
+// standing returns the records to append: the stored ones if a batch that is stored only once
+// already exists, otherwise all.
 func (a *appending) standing(ctx context.Context, b store.Batch) ([]event.Record, error) {
 	if b.Once == "" {
 		return b.Records, nil
@@ -261,8 +261,8 @@ func (a *appending) update(ctx context.Context, u *store.ThreadUpdate) error {
 	return nil
 }
 
-// numbered gives the row the number of an update. It reports whether the update is to be
-// written: the row may have had it, or a later one.
+// numbered sets the number of an update. It reports whether the update must be written: the row may
+// have this update already, or a later one.
 func (a *appending) numbered(ctx context.Context, number int64) (bool, error) {
 	a.number = number
 	if number == 0 || a.missing {

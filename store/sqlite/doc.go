@@ -3,12 +3,10 @@
 //
 //	s, err := sqlite.Open(ctx, sqlite.Config{Path: "threadmill.db"})
 //
-// Writes go through one connection, one after the other; reads have connections of
-// their own and do not wait for writes. The file is in WAL mode with synchronous =
-// NORMAL: what was committed survives the end of the process, however it ends; a
-// loss of power may cost the last commits, and never leaves half of one.
+// Writes share one connection and are serialized; reads have separate connections and do not wait
+// for writes. The file is in WAL mode with synchronous = NORMAL: commits survive a crash of the
+// process; a power loss may lose the last commits, but never a part of one.
 //
-// Several processes may share a file on a local disk. The tables (threads, records,
-// tool_logs) are made and migrated by [Open]; times in them are microseconds since
-// 1970, UTC.
+// Several processes may share a file on a local disk. [Open] creates and migrates the tables
+// (threads, records, tool_logs); times in them are microseconds since 1970, UTC.
 package sqlite

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPlans: what a query costs grows with its answer, not with the thread.
+// TestPlans: the cost of a query grows with its result, not with the thread.
 func TestPlans(t *testing.T) {
 	s, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "store.db")})
 	require.NoError(t, err)
@@ -59,7 +59,7 @@ func explain(t *testing.T, db *sql.DB, query string) string {
 	return strings.Join(plan, "\n")
 }
 
-// TestAgentPlans: what a query on agents costs grows with its answer.
+// TestAgentPlans: the cost of a query for agents grows with its result.
 func TestAgentPlans(t *testing.T) {
 	s, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "store.db")})
 	require.NoError(t, err)
@@ -81,7 +81,7 @@ func TestAgentPlans(t *testing.T) {
 	require.Empty(t, queries, "a query without a plan")
 }
 
-// TestKeyPlans: what a query on API keys costs grows with its answer.
+// TestKeyPlans: the cost of a query for API keys grows with its result.
 func TestKeyPlans(t *testing.T) {
 	s, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "store.db")})
 	require.NoError(t, err)
@@ -91,7 +91,7 @@ func TestKeyPlans(t *testing.T) {
 	for stmt, want := range map[**sql.Stmt]string{
 		&r.one: "(id=?)",
 		&r.all: "USING INDEX api_keys_listed (namespace=?)",
-		&r.any: "SCAN api_keys USING COVERING INDEX", // ends with the first row
+		&r.any: "SCAN api_keys USING COVERING INDEX", // stops at the first row
 	} {
 		query := queries[stmt]
 		plan := explain(t, s.reader, query)

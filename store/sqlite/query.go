@@ -19,9 +19,8 @@ const (
 	selectTool   = `SELECT tool_call_id, tool_name, agent, trace_id, input, output, status, attempt, started_at, finished_at FROM tool_logs`
 )
 
-// reads are the statements of the queries. Lists of values come as one JSON array.
-// SQLite looks at the value of a bare "LIMIT ?" and, when it changes, prepares the
-// statement anew: hence "? + 0".
+// reads are the queries. Lists of values are one JSON array. SQLite reads the value of a bare
+// "LIMIT ?" and prepares the statement again when it changes: hence "? + 0".
 type reads struct {
 	records, recordsOf, newest, newestOf *sql.Stmt
 	recordsByID                          *sql.Stmt
@@ -223,7 +222,7 @@ func micros(t *time.Time) any {
 	return t.UnixMicro()
 }
 
-// text is JSON as a column's value, NULL if there is none.
+// text returns a column's value for JSON: NULL for none.
 func text(raw json.RawMessage) any {
 	if raw == nil {
 		return nil
@@ -231,7 +230,7 @@ func text(raw json.RawMessage) any {
 	return string(raw)
 }
 
-// list is a JSON array of those values that a column can hold at all.
+// list returns a JSON array of the values that a column can contain.
 func list(values []string) string {
 	storable := make([]string, 0, len(values))
 	for _, v := range values {

@@ -21,17 +21,17 @@ import (
 	"github.com/threadmill/threadmill/store"
 )
 
-// Config says where the store is. The zero value is a store in memory.
+// Config configures [Open]. The zero value is a store in memory.
 type Config struct {
-	// Path is the database's file; it is made if missing, with its folder, readable
-	// by its owner only. Default, and ":memory:": in memory, gone with Close.
+	// Path is the database file. A missing file is created with its folder, readable by its owner
+	// only. Default, and ":memory:": in memory, deleted by Close.
 	Path string
 
-	// Readers bounds the connections that read at once. Default 4. In memory there
-	// is one connection for everything.
+	// Readers is the number of connections for reading. Default 4. A store in memory has one
+	// connection.
 	Readers int
 
-	// Logger gets the migrations, at debug level. Default: none.
+	// Logger logs the migrations at debug level. Default: none.
 	Logger *slog.Logger
 }
 
@@ -39,7 +39,7 @@ func (c Config) inMemory() bool { return c.Path == "" || c.Path == ":memory:" }
 
 // Store is a [store.Store] in SQLite.
 type Store struct {
-	// writer has one connection, whose transactions are immediate.
+	// writer has one connection, whose transactions begin immediate.
 	writer *sql.DB
 	reader *sql.DB
 	write  writes
@@ -63,11 +63,11 @@ var _ store.Store = (*Store)(nil)
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// migrationTries is how often a migration is tried: one that another process made
-// at the same moment fails here, and is found done at the next try.
+// migrationTries is the number of attempts of a migration: one that another process has just
+// applied fails, and the next attempt finds it done.
 const migrationTries = 5
 
-// Open opens the store and brings its tables up to date.
+// Open opens the store and migrates its tables.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if cfg.Readers < 0 {
 		return nil, fmt.Errorf("sqlite: Config.Readers: %d is negative", cfg.Readers)
@@ -151,8 +151,7 @@ func (s *Store) openFile(cfg Config) error {
 	return err
 }
 
-// create makes the file and its folder if need be, and returns its absolute path in
-// the form of a URL.
+// create creates the file and its folder if necessary, and returns its absolute path as a URL.
 func create(path string) (string, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -209,7 +208,7 @@ func migrate(ctx context.Context, db *sql.DB, logger *slog.Logger) error {
 	return fmt.Errorf("migrations: %w", err)
 }
 
-// Ping reports whether the database answers.
+// Ping checks that the database responds.
 func (s *Store) Ping(ctx context.Context) error {
 	var one int
 	if err := s.reader.QueryRowContext(ctx, "SELECT 1").Scan(&one); err != nil {
@@ -218,7 +217,7 @@ func (s *Store) Ping(ctx context.Context) error {
 	return nil
 }
 
-// Close waits for what runs and closes the database. Further calls do nothing.
+// Close waits for running calls and closes the database. Further calls do nothing.
 func (s *Store) Close() error {
 	s.closing.Do(func() {
 		pools := []*sql.DB{s.reader, s.writer, s.anchor}

@@ -98,7 +98,7 @@ func TestOpenErrors(t *testing.T) {
 	require.ErrorContains(t, err, "Config.Readers")
 }
 
-// envVictim makes the test binary the process that is killed.
+// envVictim makes the test binary the process to kill.
 const envVictim = "THREADMILL_TEST_SQLITE_VICTIM"
 
 func TestKilledProcessLosesNothing(t *testing.T) {
@@ -125,8 +125,8 @@ func TestKilledProcessLosesNothing(t *testing.T) {
 	}
 }
 
-// runAndKill starts the victim, kills it after it has told of n appends, and returns
-// the last head that it told.
+// runAndKill starts the victim, kills it after it has reported n appends, and returns the last head
+// that it reported.
 func runAndKill(t *testing.T, path string, n int) int64 {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestKilledProcessLosesNothing$")

@@ -10,7 +10,7 @@ import (
 	"github.com/threadmill/threadmill/store"
 )
 
-// classify marks the errors of a database that is busy, or whose disk fails or is full, as
+// classify marks errors of a busy database, and of a failing or full disk, as
 // [store.ErrUnavailable].
 func classify(err error) error {
 	if unavailable(err) {

@@ -319,9 +319,8 @@ func testAgentClosed(t *testing.T, s store.Store) {
 	require.ErrorContains(t, err, ns)
 }
 
-// RunSharedAgents saves agents from many goroutines through all of stores, which share what
-// they keep: of those who change the same version one succeeds, and whoever follows the
-// changes meanwhile sees no gap.
+// RunSharedAgents saves agents from many goroutines through all of stores, which share their data.
+// Of concurrent changes of one version one succeeds, and readers of the changes see no gap.
 func RunSharedAgents(t *testing.T, stores ...store.Store) {
 	const total = appenders * rounds
 	ctx, cancel := context.WithCancel(t.Context())
@@ -363,7 +362,7 @@ func RunSharedAgents(t *testing.T, stores ...store.Store) {
 	}
 }
 
-// saveRounds changes one of two agents, as one does who reads it first.
+// saveRounds reads and changes one of two agents, n times.
 func saveRounds(ctx context.Context, s store.Store, n int) error {
 	name := []string{"even", "odd"}[n%2]
 	for done := 0; done < rounds; {
@@ -383,7 +382,7 @@ func saveRounds(ctx context.Context, s store.Store, n int) error {
 	return nil
 }
 
-// followAgents reads changes as they come, until there are total.
+// followAgents reads changes until it has total.
 func followAgents(ctx context.Context, s store.Store, total int) ([]store.AgentChange, error) {
 	var all []store.AgentChange
 	for len(all) < total {

@@ -101,8 +101,8 @@ func testRefused(t *testing.T, s store.Store) {
 	}
 }
 
-// testAtomic appends batches whose records come together or not at all, and has a
-// reader look at the thread meanwhile.
+// testAtomic appends batches while a reader checks that it sees each batch completely or not at
+// all.
 func testAtomic(t *testing.T, s store.Store) {
 	const batches, size = 20, 5
 	failed := make(chan error, 1)

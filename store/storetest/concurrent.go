@@ -18,9 +18,8 @@ const (
 	rounds    = 15
 )
 
-// RunShared appends to one thread from many goroutines through all of stores, which
-// share what they keep, while a reader of each follows the thread: nobody sees a gap,
-// and what was read stays as it was.
+// RunShared appends to one thread from many goroutines through all of stores, which share their
+// data, while a reader of each follows the thread. Readers see no gap, and records never change.
 func RunShared(t *testing.T, stores ...store.Store) {
 	total := appenders * rounds * 3
 	ctx, cancel := context.WithCancel(t.Context())
@@ -69,7 +68,7 @@ func appendRounds(ctx context.Context, s store.Store, n int) error {
 	return nil
 }
 
-// follow reads as a viewer does: always what comes after what it has.
+// follow reads like a viewer: always the records after the last one.
 func follow(ctx context.Context, s store.Store, total int) ([]event.Record, error) {
 	var seen []event.Record
 	for len(seen) < total {

@@ -55,7 +55,7 @@ func testContent(t *testing.T, s store.Store) {
 	})
 }
 
-// equal spares the reader of a failed test a megabyte of difference.
+// equal keeps a megabyte of differences out of the output of a failed test.
 func equal(a, b []event.Record) bool {
 	x, errX := json.Marshal(a)
 	y, errY := json.Marshal(b)

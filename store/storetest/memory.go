@@ -9,7 +9,7 @@ import (
 	"github.com/threadmill/threadmill/store"
 )
 
-// testMemory: what an agent remembers is of one thread, and is the agent's.
+// testMemory: an agent remembers only its own messages, and only those of the thread.
 func testMemory(t *testing.T, s store.Store) {
 	calls := func(id string) []event.ToolCall {
 		return []event.ToolCall{{ID: id, Function: event.Function{Name: "look", Arguments: "{}"}}}
@@ -47,7 +47,7 @@ func testMemory(t *testing.T, s store.Store) {
 		"the bounds are of what is read")
 }
 
-// remembered returns the ids of an agent's messages, each with those of its calls.
+// remembered returns the ids of an agent's messages, each with the ids of its calls.
 func remembered(t *testing.T, s store.Store, k store.Key, agent string, q store.Query) (ids []string) {
 	t.Helper()
 	found, err := store.Memory(t.Context(), s, k, agent, q)

@@ -98,7 +98,7 @@ func testQueryBytes(t *testing.T, s store.Store) {
 	}
 }
 
-// testUnavailable: a deadline that has passed stands for a server that does not answer.
+// testUnavailable: an expired deadline simulates a server that does not respond.
 func testUnavailable(t *testing.T, s store.Store) {
 	add(t, s, key, store.Batch{Records: records("a")})
 	late, cancel := context.WithTimeout(t.Context(), -time.Second)
@@ -113,7 +113,7 @@ func testUnavailable(t *testing.T, s store.Store) {
 	}
 }
 
-// calls are those of a store that need its server.
+// calls are the calls of a store that need its server.
 func calls(s store.Store) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
 		"Append": func(ctx context.Context) error {

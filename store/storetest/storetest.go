@@ -14,8 +14,8 @@ import (
 	"github.com/threadmill/threadmill/store"
 )
 
-// Run runs the suite. open returns an empty store of its own to each test, and sees
-// to it that it is closed after the test; the suite may close it before.
+// Run runs the suite. open returns a new, empty store for each test and closes it after the test;
+// the suite may close it earlier.
 func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	tests := []suiteTest{
 		{"append gives seq and keeps records", testAppend},
@@ -61,7 +61,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	}
 }
 
-// suiteTest is a test of the suite, on a store of its own.
+// suiteTest is a test of the suite, with its own store.
 type suiteTest struct {
 	name string
 	run  func(t *testing.T, s store.Store)
@@ -86,7 +86,7 @@ func records(ids ...string) []event.Record {
 	return all
 }
 
-// series returns n records with the ids prefix1 … prefixN.
+// series returns n records with the ids prefix1 to prefixN.
 func series(prefix string, n int) []event.Record {
 	all := make([]event.Record, n)
 	for i := range all {
@@ -124,7 +124,7 @@ func ids(records []event.Record) []string {
 	return all
 }
 
-// requireDense demands seq 1, 2, 3, … and returns the ids.
+// requireDense checks that seq is 1, 2, 3, … and returns the ids.
 func requireDense(t *testing.T, records []event.Record) []string {
 	t.Helper()
 	for i, r := range records {

@@ -76,7 +76,7 @@ func testThreadUpdate(t *testing.T, s store.Store) {
 	}
 }
 
-// testThreadUpdateOrder stores numbered updates that come late, or again.
+// testThreadUpdateOrder stores numbered updates late and repeatedly.
 func testThreadUpdateOrder(t *testing.T, s store.Store) {
 	type update struct {
 		number int64
@@ -155,7 +155,7 @@ func testThreadPages(t *testing.T, s store.Store) {
 	const total = 7
 	var made []string
 	for i := range total {
-		// Names do not sort as they were made.
+		// The order of names differs from the order of creation.
 		id := fmt.Sprintf("%c%d", 'Z'-i%3, i)
 		b := store.Batch{Records: records("a")}
 		if i%2 == 1 {
@@ -177,7 +177,7 @@ func testThreadPages(t *testing.T, s store.Store) {
 	require.Equal(t, thread(t, s, store.Key{Namespace: "n", ThreadID: oldest}), first[0], "a listed thread is whole")
 }
 
-// walk reads page after page and returns the ids of the threads.
+// walk reads all pages and returns the ids of the threads.
 func walk(t *testing.T, s store.Store, page store.ThreadPage) []string {
 	t.Helper()
 	var found []string
@@ -240,7 +240,7 @@ func testNamespaces(t *testing.T, s store.Store) {
 		require.Equal(t, ns, threads[0].Namespace)
 	}
 
-	// A separator within a part must not let two keys meet.
+	// Parts with a separator must not make two keys equal.
 	add(t, s, store.Key{Namespace: "a/b", ThreadID: "c"}, store.Batch{Records: records("x")})
 	requireNoThread(t, s, store.Key{Namespace: "a", ThreadID: "b/c"})
 	require.EqualValues(t, 2, thread(t, s, here).Head)

@@ -14,11 +14,11 @@ type log struct {
 	mu      sync.Mutex
 	base    int64  // the offset of the first entry ever
 	first   int64  // the offset of entries[0]
-	entries []item // trimmed by reslicing: append moves what is left, now and then
+	entries []item // trimmed by reslicing; append moves the rest now and then
 	bytes   int
 	subs    int
-	dropped bool          // no longer in the stream's map: look again
-	wake    chan struct{} // closed at the next publish; nil while nobody waits
+	dropped bool          // no longer in the stream's map: look it up again
+	wake    chan struct{} // closed at the next publish; nil if nobody waits
 }
 
 type item struct {
@@ -27,10 +27,10 @@ type item struct {
 	size  int
 }
 
-// next is the offset that the next entry will have.
+// next returns the offset of the next entry.
 func (l *log) next() int64 { return l.first + int64(len(l.entries)) }
 
-// publish appends e; false means that the log has been dropped.
+// publish appends e. It reports false if the log was dropped.
 func (l *log) publish(e stream.Entry, size int, now time.Time, cfg *Config) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -48,7 +48,7 @@ func (l *log) publish(e stream.Entry, size int, now time.Time, cfg *Config) bool
 	return true
 }
 
-// trim removes what is over the limits, but never the newest entry for its size.
+// trim removes entries over the limits, but never the newest one for its size.
 func (l *log) trim(oldest time.Time, cfg *Config) {
 	l.expire(oldest)
 	n, bytes := 0, l.bytes
@@ -70,7 +70,7 @@ func (l *log) expire(oldest time.Time) {
 func (l *log) cut(n int) {
 	for i := range n {
 		l.bytes -= l.entries[i].size
-		l.entries[i] = item{} // the array behind the slice lives on
+		l.entries[i] = item{} // frees it: the array behind the slice remains
 	}
 	l.entries = l.entries[n:]
 	l.first += int64(n)
@@ -79,8 +79,8 @@ func (l *log) cut(n int) {
 	}
 }
 
-// drop lets entries expire and, if nothing is left and nobody reads, marks the log as
-// dropped. It returns the last offset that the log has given.
+// drop removes expired entries and, without entries and readers, marks the log as dropped. It
+// returns the last offset of the log.
 func (l *log) drop(oldest time.Time) (last int64, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -92,7 +92,7 @@ func (l *log) drop(oldest time.Time) (last int64, ok bool) {
 	return l.next() - 1, true
 }
 
-// subscribe returns nil when the log has been dropped.
+// subscribe returns nil if the log was dropped.
 func (l *log) subscribe(s *Stream, key stream.Key, from stream.From) *subscription {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -120,7 +120,7 @@ func (l *log) subscribe(s *Stream, key stream.Key, from stream.From) *subscripti
 	return sub
 }
 
-// subscription is a place in a log.
+// subscription is a position in a log.
 type subscription struct {
 	stream *Stream
 	log    *log
@@ -158,7 +158,7 @@ func (s *subscription) Next(ctx context.Context) (stream.Entry, error) {
 	}
 }
 
-// take returns the next entry, or the channel that tells when there is one.
+// take returns the next entry, or a channel that is closed when there is one.
 func (s *subscription) take() (e stream.Entry, wake <-chan struct{}, err error) {
 	l := s.log
 	l.mu.Lock()

@@ -42,7 +42,7 @@ type Stream struct {
 	mu        sync.RWMutex
 	closed    bool
 	logs      map[stream.Key]*log
-	floor     int64 // the greatest offset given by any log that has been dropped
+	floor     int64 // the greatest offset of all dropped logs
 	listeners map[stream.Key]map[*listener]struct{}
 }
 

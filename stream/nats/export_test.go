@@ -2,11 +2,11 @@ package nats
 
 import "github.com/threadmill/threadmill/stream"
 
-// Losses counts the threads whose publisher has yet to hear of a loss.
+// Losses counts the threads whose publisher does not know yet of a loss.
 func (s *Stream) Losses() int { return int(s.losses.count.Load()) }
 
-// Waits reports whether NATS has a request of the reader, which has found that nothing is
-// missing. The reader must not be in Next.
+// Waits reports whether the reader has found nothing missing and its request waits in NATS. The
+// reader must not be in Next.
 func Waits(sub stream.Subscription) bool {
 	s, ok := sub.(*subscription)
 	return ok && s.batch != nil && !s.unchecked

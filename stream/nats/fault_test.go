@@ -17,7 +17,7 @@ import (
 	"github.com/threadmill/threadmill/stream/streamtest"
 )
 
-// patience is how long a test waits for what must happen.
+// patience is the longest wait of a test for an expected event.
 const patience = time.Minute
 
 var (
@@ -57,7 +57,7 @@ func next(t *testing.T, sub stream.Subscription) stream.Entry {
 	return e
 }
 
-// manager is a client of JetStream beside the driver.
+// manager returns a client of JetStream beside the driver.
 func manager(t *testing.T, url string) jetstream.JetStream {
 	t.Helper()
 	conn, err := natsgo.Connect(url)
@@ -68,12 +68,12 @@ func manager(t *testing.T, url string) jetstream.JetStream {
 	return js
 }
 
-// number is what big made the text of, so that a failure can be read.
+// number returns the number in an entry by big, for readable failures.
 func number(e stream.Entry) string { return strings.TrimRight(e.Event.Content, "x") }
 
 func big(i int) string { return strconv.Itoa(i) + strings.Repeat("x", 400<<10) }
 
-// flood replaces all that the smallest log can hold by entries of a thread.
+// flood replaces the content of the smallest log by entries of a thread.
 func flood(t *testing.T, s stream.Stream, key stream.Key, from, to int) {
 	t.Helper()
 	for i := from; i <= to; i++ {
@@ -94,7 +94,7 @@ func TestRetentionByAge(t *testing.T) {
 	s, js := open(t, cfg), manager(t, cfg.URL)
 	reader := subscribe(t, s, stream.From{})
 	arrived := arrival(t, reader)
-	// The reader is there first, so that both reach it before they expire.
+	// The reader is first, so that it gets both before they expire.
 	require.Eventually(t, func() bool { return requests(t, js, cfg.Stream) == 1 }, patience, 5*time.Millisecond)
 	publish(t, s, key, "1", "2")
 	first := (<-arrived).Offset
@@ -114,7 +114,7 @@ func TestRetentionByAge(t *testing.T) {
 	require.Equal(t, third, <-again)
 }
 
-// arrival has a reader wait for its next entry, which is empty if none comes.
+// arrival starts a reader that waits for its next entry, which is empty if none arrives.
 func arrival(t *testing.T, sub stream.Subscription) <-chan stream.Entry {
 	t.Helper()
 	ctx, arrived := waiting(t), make(chan stream.Entry, 1)
@@ -131,7 +131,7 @@ func TestReaderThatWasTrimmedLags(t *testing.T) {
 	publish(t, s, key, big(0))
 	reader := subscribe(t, s, stream.From{})
 	last := next(t, reader)
-	flood(t, s, key, 1, 10) // more than the reader takes at once, less than the log holds
+	flood(t, s, key, 1, 10) // more than the reader fetches at once, less than the log's capacity
 	require.Eventually(t, func() bool { return requests(t, js, cfg.Stream) == 0 }, patience, 5*time.Millisecond)
 	flood(t, s, key, 11, 60)
 
@@ -159,7 +159,7 @@ func TestReaderThatWasTrimmedLags(t *testing.T) {
 	require.Equal(t, "60", number(last))
 }
 
-// requests counts the requests for entries that wait in NATS.
+// requests counts the requests that wait for entries in NATS.
 func requests(t *testing.T, js jetstream.JetStream, name string) int {
 	t.Helper()
 	h, err := js.Stream(t.Context(), name)
@@ -263,7 +263,7 @@ func TestStreamThatIsGoneIsMadeAgain(t *testing.T) {
 	require.Error(t, err)
 	require.NotErrorIs(t, err, context.DeadlineExceeded)
 
-	again := subscribe(t, s, stream.From{Offset: old}) // makes the stream
+	again := subscribe(t, s, stream.From{Offset: old}) // creates the stream
 	require.Equal(t, stream.Start{Gap: true}, again.Start())
 	publish(t, s, key, "2")
 	e := next(t, again)
@@ -285,7 +285,7 @@ func TestPublisherHearsOfALoss(t *testing.T) {
 	sub := subscribe(t, s, stream.From{})
 	e := next(t, sub)
 	require.EqualValues(t, 3, e.Stored)
-	for e.Event == nil { // the word may be delivered twice
+	for e.Event == nil { // the notice may be delivered twice
 		e = next(t, sub)
 	}
 	require.Equal(t, "on", e.Event.Content)

@@ -26,7 +26,7 @@ const (
 
 const (
 	maxPending = 4096             // pieces that are not yet acknowledged
-	stallWait  = 2 * time.Second  // how long a publisher waits for one of them
+	stallWait  = 2 * time.Second  // a publisher's longest wait for one of them
 	ackTimeout = 10 * time.Second // after which a piece counts as lost
 	requestMax = 5 * time.Second  // for a request whose context has no deadline
 	overhead   = 4 << 10          // subject and headers of a message
@@ -112,7 +112,7 @@ type Stream struct {
 	conn *natsgo.Conn
 	js   jetstream.JetStream
 
-	// stale: the stream may be gone and must be made before the next publish.
+	// stale means that the stream may be gone and must be created before the next publish.
 	stale    atomic.Bool
 	ensuring sync.Mutex
 
@@ -169,7 +169,7 @@ func (s *Stream) connect() error {
 
 func (s *Stream) prepare(ctx context.Context) error {
 	if got := s.conn.MaxPayload(); got < stream.MaxEntryBytes+overhead {
-		return fmt.Errorf("NATS server takes messages of %d bytes: set its max_payload to %d or more", got, stream.MaxEntryBytes+overhead)
+		return fmt.Errorf("NATS server accepts messages of at most %d bytes: set its max_payload to %d or more", got, stream.MaxEntryBytes+overhead)
 	}
 	var err error
 	s.js, err = jetstream.New(s.conn,
@@ -182,7 +182,7 @@ func (s *Stream) prepare(ctx context.Context) error {
 		return fmt.Errorf("JetStream client: %w", err)
 	}
 	if _, err := s.js.CreateOrUpdateStream(ctx, s.streamConfig()); err != nil {
-		return fmt.Errorf("make JetStream stream %s (is JetStream on, with %d bytes of memory to spare?): %w", s.cfg.Stream, s.cfg.MaxBytes, err)
+		return fmt.Errorf("creating JetStream stream %s (is JetStream enabled, with %d bytes of memory?): %w", s.cfg.Stream, s.cfg.MaxBytes, err)
 	}
 	return nil
 }
@@ -199,7 +199,7 @@ func (s *Stream) streamConfig() jetstream.StreamConfig {
 		MaxBytes:    s.cfg.MaxBytes,
 		MaxMsgSize:  stream.MaxEntryBytes + overhead,
 		Replicas:    s.cfg.Replicas,
-		// Nothing is published with an id; the server must not keep a table of them.
+		// Messages have no ids, so the server needs no table of them.
 		Duplicates: min(time.Second, s.cfg.Retention),
 	}
 }
@@ -229,7 +229,7 @@ func (s *Stream) ensure(ctx context.Context) error {
 	_, err := s.js.CreateStream(ctx, s.streamConfig())
 	if err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 		s.stale.Store(true)
-		return fmt.Errorf("make JetStream stream %s: %w", s.cfg.Stream, err)
+		return fmt.Errorf("creating JetStream stream %s: %w", s.cfg.Stream, err)
 	}
 	return nil
 }

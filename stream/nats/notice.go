@@ -11,7 +11,7 @@ import (
 )
 
 // Notify notifies the listeners of the thread in all processes. It returns nil when the server has
-// the notice.
+// accepted the notice.
 func (s *Stream) Notify(ctx context.Context, key stream.Key, n stream.Notice) error {
 	if err := s.usable(ctx); err != nil {
 		return err
@@ -46,8 +46,8 @@ func (s *Stream) Listen(ctx context.Context, key stream.Key, fn func(stream.Noti
 	if err != nil {
 		return nil, s.named(fmt.Errorf("listen to %s: %w", key, err))
 	}
-	stop = func() { _ = sub.Unsubscribe() } // fails only when it is gone already
-	// Without this, a notice that another connection sends now could be missed.
+	stop = func() { _ = sub.Unsubscribe() } // fails only if it is already gone
+	// Without the flush, a notice that another connection sends now could be missed.
 	if err := s.flush(ctx); err != nil {
 		stop()
 		return nil, s.named(fmt.Errorf("listen to %s: %w", key, err))

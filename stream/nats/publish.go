@@ -48,7 +48,7 @@ func (s *Stream) publishPiece(ctx context.Context, subject string, data []byte) 
 	if err := s.ensure(ctx); err != nil {
 		return err
 	}
-	// A retry by the client would overtake what has been published since.
+	// A retry by the client would overtake later entries.
 	_, err := s.js.PublishAsync(subject, data, jetstream.WithRetryAttempts(0), jetstream.WithStallWait(stallWait))
 	return err
 }
@@ -85,7 +85,7 @@ func (s *Stream) publishOnce(ctx context.Context, subject string, data []byte) e
 	return err
 }
 
-// passing reports whether err is one that time may heal.
+// passing reports whether err is temporary.
 func passing(err error) bool {
 	for _, target := range []error{
 		jetstream.ErrNoStreamResponse, jetstream.ErrJetStreamNotEnabled, natsgo.ErrNoResponders, natsgo.ErrReconnectBufExceeded,
@@ -98,7 +98,7 @@ func passing(err error) bool {
 	return false
 }
 
-// named gives errors of a closed or missing connection the name that callers know.
+// named translates errors of a closed or missing connection to those of package stream.
 func (s *Stream) named(err error) error {
 	switch {
 	case errors.Is(err, natsgo.ErrConnectionClosed):

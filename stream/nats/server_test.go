@@ -15,9 +15,9 @@ import (
 	"github.com/threadmill/threadmill/internal/testenv"
 )
 
-// server is a NATS server of one test, which may kill and restart it. Clients come
-// through a door whose port stays theirs while the server is gone: nobody else can take
-// it, and how long the server needs to start is no time of theirs.
+// server is a NATS server of one test, which may kill and restart it. Clients connect through a
+// proxy that keeps its port while the server is down, so that no other process can take the port,
+// and clients do not wait for the server's start.
 type server struct {
 	t    *testing.T
 	dir  string
@@ -25,7 +25,7 @@ type server struct {
 	cmd  *exec.Cmd
 
 	mu    sync.Mutex
-	addr  string // of the server; empty while the door is shut
+	addr  string // of the server; empty while it is down
 	conns []net.Conn
 }
 
@@ -51,7 +51,7 @@ func newServer(t *testing.T) *server {
 
 func (s *server) url() string { return "nats://" + s.door.Addr().String() }
 
-// start starts the server behind the shut door, and returns its address.
+// start starts the server and returns its address.
 func (s *server) start() string {
 	s.t.Helper()
 	s.cmd = exec.Command("nats-server", "-js", "-a", "127.0.0.1", "-p", "-1", "-sd", s.dir, "--ports_file_dir", s.dir)
@@ -77,7 +77,7 @@ func (s *server) open(addr string) {
 	s.addr = addr
 }
 
-// kill shuts the door and kills the server.
+// kill disconnects the clients and kills the server.
 func (s *server) kill() {
 	s.mu.Lock()
 	s.addr = ""
@@ -91,12 +91,12 @@ func (s *server) kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, conn := range s.conns {
-		_ = conn.Close() // the server's end may have closed it already
+		_ = conn.Close() // the server may have closed it already
 	}
 	s.conns = nil
 }
 
-// serve lets clients in, or turns them away while the door is shut.
+// serve forwards clients to the server, or rejects them while it is down.
 func (s *server) serve() {
 	var passing sync.WaitGroup
 	defer passing.Wait()
@@ -109,7 +109,7 @@ func (s *server) serve() {
 	}
 }
 
-// pass carries what a client and the server say to each other, until either is gone.
+// pass copies between a client and the server until either disconnects.
 func (s *server) pass(client net.Conn) {
 	defer client.Close()
 	s.mu.Lock()
@@ -127,7 +127,7 @@ func (s *server) pass(client net.Conn) {
 	s.conns = append(s.conns, client, conn)
 	s.mu.Unlock()
 	go func() {
-		_, _ = io.Copy(conn, client) // an end of either is the end of both
+		_, _ = io.Copy(conn, client) // the end of one closes both
 		_ = conn.Close()
 	}()
 	_, _ = io.Copy(client, conn)

@@ -12,8 +12,8 @@ const (
 	liveInfix   = ".live."
 	noticeInfix = ".notice."
 
-	// maxToken keeps subjects, which NATS repeats in its API, far below the 4 KB that a
-	// server takes before it closes the connection.
+	// maxToken keeps subjects, which NATS repeats in its API, far below 4 KB, above which a server
+	// closes the connection.
 	maxToken = 400
 )
 
@@ -25,9 +25,8 @@ func (s *Stream) noticeSubject(k stream.Key) string {
 	return s.cfg.Prefix + noticeInfix + token(k.Namespace) + "." + token(k.ThreadID)
 }
 
-// token makes any text a token of a subject, different for different texts: letters,
-// digits, - and _ stay, other bytes become % and two digits, nothing becomes %, and what
-// is too long becomes %% and a hash.
+// token makes any text a unique token of a subject: letters, digits, - and _ stay, other bytes
+// become % and two digits, an empty text becomes %, and a long one becomes %% and a hash.
 func token(text string) string {
 	if text == "" {
 		return "%"

@@ -18,14 +18,14 @@ const (
 	batchBytes = 2 << 20
 	heartbeat  = 5 * time.Second
 
-	// requestLife is after how long a request for entries is renewed.
+	// requestLife is the time after which a request for entries is renewed.
 	requestLife = 12 * time.Hour
 
-	// forget is how long NATS keeps a consumer that nobody reads from.
+	// forget is the time for which NATS keeps a consumer without readers.
 	forget = 2 * time.Minute
 
-	// pause is how soon a request that ended for its age, with nothing to deliver, is
-	// renewed by a reader that waits; too soon for entries to come and go.
+	// pause is the delay before a waiting reader renews a request that expired with nothing to
+	// deliver; too short for entries to arrive and expire.
 	pause = 250 * time.Millisecond
 )
 
@@ -42,7 +42,7 @@ func (s *Stream) Subscribe(ctx context.Context, key stream.Key, from stream.From
 }
 
 func (s *Stream) subscribe(ctx context.Context, key stream.Key, from stream.From) (*subscription, error) {
-	lost := s.connection() // before anything is asked: what follows holds for this connection
+	lost := s.connection() // first: the following requests hold for this connection
 	handle, info, err := s.info(ctx)
 	if err != nil {
 		return nil, err
@@ -65,7 +65,7 @@ func (s *Stream) subscribe(ctx context.Context, key stream.Key, from stream.From
 		Replicas:          1,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("make consumer: %w", err)
+		return nil, fmt.Errorf("creating the consumer: %w", err)
 	}
 	sub := &subscription{
 		stream: s, key: key, name: consumer.CachedInfo().Name, start: p.start, base: info.Created.UnixMicro(), consumer: consumer, lost: lost,
@@ -92,15 +92,15 @@ func lastOf(ctx context.Context, h jetstream.Stream, subject string) (uint64, er
 	return msg.Sequence, nil
 }
 
-// log is what a subscription knows of the log when it begins: the time of the stream,
-// the first and last sequence number in it, and the last of the thread.
+// log is the state of the log at the beginning of a subscription: the time of the stream, its first
+// and last sequence number, and the last one of the thread.
 type log struct {
 	base                int64
 	first, last, newest uint64
 }
 
-// place is where a subscription begins. claimed: the entry before seq is what the
-// reader has seen, so nothing may be missing between the two.
+// place is the start of a subscription. claimed: the reader has the entry before seq, so nothing
+// may be missing in between.
 type place struct {
 	seq     uint64
 	claimed bool
@@ -124,15 +124,13 @@ func begin(from stream.From, l log) place {
 	return p
 }
 
-// subscription reads through a consumer of its own, one request for a batch after the
-// other.
+// subscription reads through its own consumer, with one request for a batch after another.
 //
-// The server skips what has been removed without a word, so a hole shows neither in
-// the sequence numbers, which other threads share, nor in the consumer's count. But an
-// entry is removed only after all that are older: as long as the oldest entry kept is
-// not younger than the one that follows what was read last, nothing is missing. This
-// is asked for only where something can be missing: while the reader is behind, and
-// when there was no request for a while ("late").
+// The server skips removed entries silently, so a hole shows neither in the sequence numbers, which
+// other threads share, nor in the consumer's count. But entries are removed oldest first: nothing
+// is missing as long as the oldest kept entry is not younger than the one after the last that was
+// read. This is checked only where something can be missing: while the reader is behind, and after
+// a time without a request ("late").
 type subscription struct {
 	stream   *Stream
 	key      stream.Key
@@ -145,21 +143,21 @@ type subscription struct {
 	ctx      context.Context
 	cancel   context.CancelFunc
 
-	// Of the goroutine in Next:
+	// Used only by the goroutine in Next:
 	broken    error
 	ready     []stream.Entry
-	raw       []jetstream.Msg // received, not yet known to be without a hole
-	delivered uint64          // by the consumer's count
-	prev      uint64          // the newest sequence number that was looked at
-	claimed   bool            // prev is where the reader is, so nothing may be missing after it
-	behind    bool            // there was more when prev was sent
+	raw       []jetstream.Msg // received, not yet verified to have no hole
+	delivered uint64          // the consumer's count
+	prev      uint64          // the newest sequence number read
+	claimed   bool            // the reader is at prev, so nothing may be missing after it
+	behind    bool            // more entries existed when prev was sent
 
 	batch     jetstream.MessageBatch
 	endBatch  context.CancelFunc
-	waited    time.Time // when a request was last seen to have nothing for us
-	idle      bool      // the last request ended without having delivered anything
-	late      bool      // the request came late: something may be missing after prev
-	unchecked bool      // ... and nobody has looked yet
+	waited    time.Time // when a request last had nothing to deliver
+	idle      bool      // the last request ended without delivering anything
+	late      bool      // the request was late: something may be missing after prev
+	unchecked bool      // late, and not yet checked
 }
 
 func (s *subscription) Start() stream.Start { return s.start }
@@ -186,7 +184,7 @@ func (s *subscription) Next(ctx context.Context) (stream.Entry, error) {
 	}
 }
 
-// state tells why the subscription cannot go on, nil if it can.
+// state returns the reason why the subscription cannot continue, or nil.
 func (s *subscription) state(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -208,7 +206,7 @@ func (s *subscription) state(ctx context.Context) error {
 	}
 }
 
-// receive moves what has arrived to ready; it waits until something has.
+// receive moves received entries to ready, and waits for at least one.
 func (s *subscription) receive(ctx context.Context) error {
 	if len(s.raw) == 0 {
 		if err := s.arrive(ctx); err != nil {
@@ -221,7 +219,7 @@ func (s *subscription) receive(ctx context.Context) error {
 	return s.verify(ctx)
 }
 
-// arrive waits for messages, and returns without one when a request has ended.
+// arrive waits for messages, and returns without any when a request has ended.
 func (s *subscription) arrive(ctx context.Context) error {
 	if s.batch == nil {
 		if err := s.request(); err != nil {
@@ -266,8 +264,8 @@ func (s *subscription) request() error {
 	return nil
 }
 
-// check looks, after a late request, whether something is missing already. When
-// nothing is waiting for the reader either, the request was in time after all.
+// check finds out, after a late request, whether something is missing. If nothing waits for the
+// reader either, the request was in time.
 func (s *subscription) check(ctx context.Context) error {
 	info, err := s.consumer.Info(ctx)
 	if err != nil {
@@ -280,7 +278,7 @@ func (s *subscription) check(ctx context.Context) error {
 	return nil
 }
 
-// took keeps m, and what else has arrived with it. !ok: the request has ended.
+// took keeps m and the messages that arrived with it. !ok: the request has ended.
 func (s *subscription) took(m jetstream.Msg, ok bool) error {
 	if !ok {
 		err := s.batch.Error()
@@ -297,7 +295,7 @@ func (s *subscription) took(m jetstream.Msg, ok bool) error {
 			return nil
 		}
 	}
-	return nil // the end is met again at the next call
+	return nil // the next call sees the end again
 }
 
 // verify moves raw to ready if no entry is missing in between.
@@ -312,7 +310,7 @@ func (s *subscription) verify(ctx context.Context) error {
 			return fmt.Errorf("message without metadata: %w", err)
 		}
 		if meta.Sequence.Consumer != delivered+1 {
-			return errors.New("messages were lost on their way from NATS")
+			return errors.New("messages from NATS were lost")
 		}
 		if doubt == 0 && suspect && meta.Sequence.Stream > prev+1 {
 			doubt = prev + 1
@@ -337,7 +335,7 @@ func (s *subscription) verify(ctx context.Context) error {
 	return nil
 }
 
-// kept fails when entries from seq on may have been removed.
+// kept fails if entries from seq on may have been removed.
 func (s *subscription) kept(ctx context.Context, seq uint64) error {
 	_, info, err := s.stream.info(ctx)
 	if err != nil {
@@ -352,9 +350,9 @@ func (s *subscription) kept(ctx context.Context, seq uint64) error {
 	return nil
 }
 
-var errRemade = errors.New("NATS has lost the live log and begun a new one")
+var errRemade = errors.New("NATS lost the live log and began a new one")
 
-// sameStream fails when the stream is another one than when last was its newest entry.
+// sameStream fails if the stream is not the one whose newest entry was last.
 func (s *subscription) sameStream(ctx context.Context, last uint64) error {
 	_, info, err := s.stream.info(ctx)
 	if err != nil {
@@ -366,14 +364,14 @@ func (s *subscription) sameStream(ctx context.Context, last uint64) error {
 	return nil
 }
 
-// Close also tells NATS to forget the consumer, without waiting for the answer.
+// Close also deletes the consumer in NATS, without waiting for the response.
 func (s *subscription) Close() {
 	s.once.Do(func() {
 		s.cancel()
 		go func() {
 			ctx, cancel := context.WithTimeout(context.Background(), requestMax)
 			defer cancel()
-			// Should it fail, NATS forgets the consumer by itself.
+			// If this fails, NATS deletes the unused consumer.
 			_ = s.stream.js.DeleteConsumer(ctx, s.stream.cfg.Stream, s.name)
 		}()
 	})

@@ -15,10 +15,10 @@ import (
 	"github.com/threadmill/threadmill/stream"
 )
 
-// patience is how long a test waits for what must happen.
+// patience is the longest wait of a test for an expected event.
 const patience = time.Minute
 
-// quiet is how long a test watches for what must not happen.
+// quiet is the time in which a test checks that nothing happens.
 const quiet = 100 * time.Millisecond
 
 func testContext(t testing.TB) context.Context {
@@ -28,7 +28,8 @@ func testContext(t testing.TB) context.Context {
 	return ctx
 }
 
-// newKey names a thread that no other test uses, also on a server that outlives it.
+// newKey returns the key of a thread that no other test uses, even on a server that outlives the
+// test.
 func newKey(t testing.TB) stream.Key {
 	return stream.Key{Namespace: "ns", ThreadID: strings.ReplaceAll(t.Name(), "/", "-") + "-" + rand.Text()}
 }
@@ -92,7 +93,7 @@ func texts(entries []stream.Entry) []string {
 	return out
 }
 
-// silent asserts that nothing comes for a while.
+// silent asserts that nothing arrives for a while.
 func silent(t testing.TB, sub stream.Subscription) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), quiet)
@@ -101,7 +102,7 @@ func silent(t testing.TB, sub stream.Subscription) {
 	require.ErrorIs(t, err, context.DeadlineExceeded, "entry %+v", e)
 }
 
-// all reads what the log of a thread holds.
+// all reads all entries of a thread's log.
 func all(t testing.TB, s stream.Stream, key stream.Key, n int) []stream.Entry {
 	t.Helper()
 	sub := subscribe(t, s, key, stream.From{})

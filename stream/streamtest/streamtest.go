@@ -125,7 +125,7 @@ func testLast(t *testing.T, s stream.Stream) {
 func testSeveral(t *testing.T, s stream.Stream) {
 	key := newKey(t)
 	publish(t, s, key, numbers(1, 3)...)
-	all(t, s, key, 3) // now they are there: pieces may be published without waiting
+	all(t, s, key, 3) // waits until they exist: pieces may be published asynchronously
 	var subs []stream.Subscription
 	for range 8 {
 		subs = append(subs, subscribe(t, s, key, stream.From{}))
@@ -222,7 +222,7 @@ func testWake(t *testing.T, s stream.Stream) {
 			got <- e.Event.Content
 		}
 	}()
-	for _, text := range numbers(1, 10) { // the reader waits before each
+	for _, text := range numbers(1, 10) { // the reader waits before each one
 		publish(t, s, key, text)
 		require.Equal(t, text, receive(t, got))
 	}
@@ -325,7 +325,7 @@ func testSubscribeWhilePublishing(t *testing.T, s stream.Stream) {
 	}
 }
 
-// readInParts reads the log up to n, and subscribes again after every few entries.
+// readInParts reads the log up to n, with a new subscription after every few entries.
 func readInParts(ctx context.Context, s stream.Stream, key stream.Key, n int) error {
 	var last int64
 	for want := 0; want <= n; {
@@ -389,7 +389,7 @@ func testNotices(t *testing.T, s stream.Stream) {
 	stopSecond, err := s.Listen(ctx, key, func(n stream.Notice) { second <- n })
 	require.NoError(t, err)
 	defer stopSecond()
-	cancel() // ends nothing
+	cancel() // has no effect
 
 	for _, n := range []stream.Notice{{TraceID: "trace-1", Reason: "interrupt"}, {Reason: "close"}} {
 		require.NoError(t, s.Notify(ctx, key, n))
@@ -428,7 +428,7 @@ func testClose(t *testing.T, s stream.Stream) {
 	sub.Close()
 }
 
-// receive waits for a value; a closed channel gives the zero value.
+// receive waits for a value; a closed channel returns the zero value.
 func receive[T any](t testing.TB, ch <-chan T) T {
 	t.Helper()
 	select {

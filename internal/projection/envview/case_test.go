@@ -104,7 +104,7 @@ func TestEnvOfAttempts(t *testing.T) {
 		w := newThread(t, feedtest.Options{})
 		head := w.StoreAll(feedtest.Said("go"))
 		r := w.Open(projection.From{})
-		for _, text := range []string{"a", "b"} { // the publisher has lost pieces, and does not know which
+		for _, text := range []string{"a", "b"} { // the publisher lost unknown pieces
 			e := feedtest.Piece(head, "m1", 1, text)
 			e.Begins = true
 			w.Publish(feedtest.Reset(head, "m1", 1))

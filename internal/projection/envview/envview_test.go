@@ -83,7 +83,7 @@ func TestEnvView(t *testing.T) {
 			ids[i.Event.ID] = i.Event.Type
 		}
 		for _, i := range pages {
-			if i.Event.Type != event.TypeStreamText { // live it comes in pieces
+			if i.Event.Type != event.TypeStreamText { // pieces differ live
 				assert.Equal(t, i.Event.Type, ids[i.Event.ID])
 			}
 		}
@@ -169,7 +169,7 @@ func TestEnvSequence(t *testing.T) {
 	}
 }
 
-// checkStarts asserts that all of a message follows its start, and that nothing starts twice.
+// checkStarts asserts that each message begins once, before the rest of it.
 func checkStarts(t *testing.T, items []item) {
 	said, started, completed := map[string]string{}, map[string]bool{}, 0
 	for _, i := range items {

@@ -11,7 +11,7 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// streamEvent is the payload of stream.* events. Type is what follows "stream.".
+// streamEvent is the payload of stream.* events. Type is the part after "stream.".
 type streamEvent struct {
 	Type       string  `json:"type"`
 	Content    *string `json:"content,omitempty"`
@@ -21,7 +21,7 @@ type streamEvent struct {
 	Error      string  `json:"error,omitempty"`
 	Detail     string  `json:"detail,omitempty"`
 
-	// EventID is the event that failed, or whose turn was interrupted.
+	// EventID is the event that failed or whose turn was interrupted.
 	EventID   string `json:"eventId,omitempty"`
 	MessageID string `json:"messageId,omitempty"`
 	Attempt   int    `json:"attempt,omitempty"`
@@ -60,24 +60,24 @@ func (pr *projector) stream(item feed.Item, p streamEvent) *event.EnvEvent {
 	return pr.event(item, event.SourceLLM, "stream."+p.Type, p)
 }
 
-// start begins a message. Its id is the same whether pieces of the message follow or all
-// of it.
+// start returns the start of a message. Its id is the same whether pieces or the whole message
+// follow.
 func (pr *projector) start(item feed.Item, messageID string, attempt int) *event.EnvEvent {
 	e := pr.stream(item, streamEvent{Type: "start", MessageID: messageID, Attempt: attempt})
 	e.ID = signals.EventID(pr.Key.Namespace, pr.Key.ThreadID, e.Type, messageID, strconv.Itoa(attempt))
 	return e
 }
 
-// failure says that what followed from an event has ended before its time.
+// failure returns the early end of an event's processing.
 func (pr *projector) failure(item feed.Item, problem string) *event.EnvEvent {
 	return pr.stream(item, streamEvent{Type: "error", Error: problem, EventID: item.Record.ParentEventID})
 }
 
-// result derives the event of a result of a tool.
+// result returns the event of a tool's result.
 func (pr *projector) result(item feed.Item) events {
 	e := item.Event
 	if e.ToolCallID == event.InfoCallID(item.Record.ParentEventID) {
-		// Nobody has called it: it shows the model the event that the turn is about.
+		// Not called by an agent: it shows the model the event of the turn.
 		return nil
 	}
 	typ := event.TypeToolExecuted
@@ -91,7 +91,7 @@ func (pr *projector) result(item feed.Item) events {
 	return events{out}
 }
 
-// progress derives the event of the progress of a background task. Other calls have none.
+// progress returns the event of a background task's progress. Other calls have none.
 func (pr *projector) progress(item feed.Item) events {
 	p, ok := item.Event.TaskProgress()
 	if !ok {
@@ -104,7 +104,7 @@ func (pr *projector) progress(item feed.Item) events {
 	return events{pr.event(item, event.SourceTool, event.TypeBackgroundTaskProgress, payload)}
 }
 
-// status derives the event of a change of the thread itself, or of an interruption.
+// status returns the event of a change of the thread, or of an interruption.
 func (pr *projector) status(item feed.Item) events {
 	s := item.Event.Status
 	var typ string
@@ -123,12 +123,12 @@ func (pr *projector) status(item feed.Item) events {
 	return events{pr.event(item, event.SourceSystem, typ, sessionEvent{pr.Key.ThreadID, s.Agents, s.Detail, s.By})}
 }
 
-// event makes an event of an item. A piece carries no time: that of its event is when the
-// viewer is shown it.
+// event returns an event of an item. Pieces have no time; the time of their events is the time of
+// delivery.
 func (pr *projector) event(item feed.Item, source event.Source, typ string, payload any) *event.EnvEvent {
 	raw, err := json.Marshal(payload)
 	if err != nil {
-		raw = json.RawMessage("null") // data of a tool that is no JSON
+		raw = json.RawMessage("null") // invalid JSON of a tool
 	}
 	at, origin := time.Now(), "live "+strconv.FormatInt(item.Cursor.Offset, 10)
 	if item.Record != nil {

@@ -13,13 +13,13 @@ import (
 
 type item = projection.Item[event.EnvEvent]
 
-// newThread makes a thread that is read as environment events.
+// newThread returns a thread that is read as environment events.
 func newThread(t *testing.T, o feedtest.Options) *feedtest.Projected[event.EnvEvent] {
 	w := feedtest.New(t, o)
 	return &feedtest.Projected[event.EnvEvent]{Thread: w, Projection: envview.New(w.Feed, w.Store)}
 }
 
-// payload is what the tests look at of a payload.
+// payload contains the tested fields of a payload.
 type payload struct {
 	Type, Content, MessageID, ToolCallID, ToolName, Output, Error, SessionID string
 	Attempt                                                                  int
@@ -32,7 +32,7 @@ func payloadOf(i item) (p payload) {
 	return p
 }
 
-// tell makes sequences readable: the type, and what it is about.
+// tell makes sequences readable: the type and the subject of each event.
 func tell(items []item) []string {
 	var out []string
 	for _, i := range items {
@@ -48,8 +48,7 @@ func tell(items []item) []string {
 	return out
 }
 
-// same makes sequences comparable: events have the same id and say the same whenever they
-// are read.
+// same makes sequences comparable: each read returns the same events with the same ids.
 func same(items []item) []string {
 	var out []string
 	for _, i := range items {

@@ -27,7 +27,7 @@ func (pr *projector) Project(ctx context.Context, item feed.Item) (events, error
 		return pr.emptyReply(ctx, item)
 	case event.EventToolCall:
 		if e.ToolCallID == event.InfoCallID(item.Record.ParentEventID) {
-			// No model has asked for it: so agents are shown the event itself.
+			// Not called by an agent: it shows agents the event itself.
 			return nil, nil
 		}
 		return events{pr.stream(item, streamEvent{Type: "tool_call", ToolName: e.ToolName, ToolArgs: &e.ToolArgs, ToolCallID: e.ToolCallID})}, nil
@@ -39,12 +39,12 @@ func (pr *projector) Project(ctx context.Context, item feed.Item) (events, error
 		return pr.status(item), nil
 	case "":
 		return pr.stored(item.Record), nil
-	default: // approvals are for those who decide, client calls for those who run them
+	default: // approvals concern people who decide, client calls the clients that run them
 		return nil, nil
 	}
 }
 
-// live makes the events of a piece.
+// live returns the events of a piece.
 func (pr *projector) live(item feed.Item) events {
 	switch e := item.Event; e.Type {
 	case event.EventThought:
@@ -62,7 +62,7 @@ func (pr *projector) live(item feed.Item) events {
 	}
 }
 
-// stored derives the events of a record that has no agent events.
+// stored returns the events of a record without agent events.
 func (pr *projector) stored(r *event.Record) events {
 	switch r.Type {
 	case event.TypeEnv:
@@ -77,7 +77,7 @@ func (pr *projector) stored(r *event.Record) events {
 	return nil
 }
 
-// piece derives the events of live text. The first piece of an attempt begins the message.
+// piece returns the events of live text. The first piece of an attempt begins the message.
 func (pr *projector) piece(item feed.Item, typ string) events {
 	e, out := item.Event, make(events, 2)
 	if item.Begins {
@@ -89,8 +89,8 @@ func (pr *projector) piece(item feed.Item, typ string) events {
 	return out
 }
 
-// message derives the events of an agent's whole message: what the viewer did not get as pieces,
-// and the end of the reply, unless it asks for tools.
+// message returns the events of an agent's whole message: the part that the viewer did not get as
+// pieces, and the end of the reply, unless it has tool calls.
 func (pr *projector) message(ctx context.Context, item feed.Item) (events, error) {
 	msg := item.Event.Message
 	if msg.SenderType != event.CreatedByAgent {
@@ -108,7 +108,7 @@ func (pr *projector) message(ctx context.Context, item feed.Item) (events, error
 		}
 	}
 	if !known && msg.Content == "" {
-		// The thread itself has put it there, for the model to see.
+		// The thread itself created it, for the model.
 		return nil, nil
 	}
 	if out[0] == nil && item.Streamed < attempt {
@@ -123,7 +123,7 @@ func (pr *projector) message(ctx context.Context, item feed.Item) (events, error
 	return out, nil
 }
 
-// emptyReply derives the end of a reply that has no message, since it says nothing.
+// emptyReply returns the end of an empty reply, which has no message.
 func (pr *projector) emptyReply(ctx context.Context, item feed.Item) (events, error) {
 	if item.Event.MessageID != "" {
 		return nil, nil
@@ -140,8 +140,8 @@ func (pr *projector) emptyReply(ctx context.Context, item feed.Item) (events, er
 	return out, nil
 }
 
-// ofResult reports whether the thread has made an event of a tool's result, which tells
-// the same.
+// ofResult reports whether the thread derived the event from a tool's result, which has the same
+// content.
 func (pr *projector) ofResult(e event.EnvEvent) bool {
 	if e.Type != event.TypeToolExecuted && e.Type != event.TypeToolError {
 		return false
@@ -150,7 +150,7 @@ func (pr *projector) ofResult(e event.EnvEvent) bool {
 	return json.Unmarshal(e.Payload, &p) == nil && p.ToolCallID != "" && e.ID == pr.resultID(p.ToolCallID, e.Type)
 }
 
-// resultID is the id that the thread itself gives to the event of a call's result.
+// resultID returns the id that the thread gives to the event of a call's result.
 func (pr *projector) resultID(callID, typ string) string {
 	return signals.EventID(pr.Key.Namespace, pr.Key.ThreadID, callID, typ)
 }

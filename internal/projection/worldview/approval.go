@@ -12,8 +12,8 @@ import (
 	"github.com/threadmill/threadmill/store"
 )
 
-// ApprovalMessage is the message by which the clients of a world are asked about a call. Its
-// own call is that of [event.RequestApproval].
+// ApprovalMessage is the message that asks the clients of a world about a call. Its own call is
+// [event.RequestApproval].
 func ApprovalMessage(q event.ApprovalRequest, messageID, chatID string, at time.Time) (event.WorldMessage, error) {
 	text := fmt.Sprintf("%s wants to run %s", q.Agent, q.ToolName)
 	if q.Reason != "" {
@@ -35,8 +35,8 @@ func ApprovalMessage(q event.ApprovalRequest, messageID, chatID string, at time.
 	}, err
 }
 
-// request derives the events of a request for approval. A call that was approved before, but is asked
-// about again, is open again.
+// request returns the events of an approval request. A call that was approved but needs approval
+// again is pending again.
 func (pr *projector) request(item feed.Item) events {
 	q := item.Event.Request
 	if q.Reminder > 0 {
@@ -53,7 +53,7 @@ func (pr *projector) request(item feed.Item) events {
 	return out
 }
 
-// decision derives the events of a decision on a call.
+// decision returns the events of a decision on a call.
 func (pr *projector) decision(ctx context.Context, item feed.Item) (events, error) {
 	a := item.Event.Approval
 	call := fmt.Sprintf("%s (%s)", a.ToolName, a.ToolCallID)
@@ -79,7 +79,7 @@ func (pr *projector) decision(ctx context.Context, item feed.Item) (events, erro
 	}, nil
 }
 
-// automaticDecision says how a call was decided without a request.
+// automaticDecision describes a decision without a request.
 func automaticDecision(a event.Approval, call string) string {
 	if a.Decision == event.DecisionApprove {
 		return fmt.Sprintf("%s runs, as the approval of %s grants", call, a.Grant)
@@ -87,7 +87,7 @@ func automaticDecision(a event.Approval, call string) string {
 	return fmt.Sprintf("%s is denied: %s", call, a.Reason)
 }
 
-// requestOf is the request that a decision answers, if there was one.
+// requestOf returns the request that a decision answers, if there was one.
 func (pr *projector) requestOf(ctx context.Context, a event.Approval) (q event.ApprovalRequest, found bool, err error) {
 	records, err := pr.Records(ctx, event.RequestID(event.ApprovalRequest{ToolCallID: a.ToolCallID, Round: a.Round}))
 	if err != nil || len(records) == 0 {
@@ -96,8 +96,7 @@ func (pr *projector) requestOf(ctx context.Context, a event.Approval) (q event.A
 	return q, json.Unmarshal(records[0].Payload, &q) == nil, nil
 }
 
-// decisionMessage is a decision as a tool's message: the result of the call by which people
-// were asked.
+// decisionMessage is a decision as a tool's message: the result of the call that asked people.
 func decisionMessage(a event.Approval, q event.ApprovalRequest, messageID, chatID string, at time.Time) event.WorldMessage {
 	arguments := q.Arguments
 	if a.Arguments != "" {
@@ -116,8 +115,7 @@ func decisionMessage(a event.Approval, q event.ApprovalRequest, messageID, chatI
 	}
 }
 
-// decided is a decision as clients know it, nil if there is none. That nobody has decided in
-// time denies the call.
+// decided returns a decision as clients know it, or nil. An expired request is a denial.
 func decided(a *event.Approval) *event.ToolCallDecision {
 	if a == nil {
 		return nil
@@ -132,16 +130,16 @@ func decided(a *event.Approval) *event.ToolCallDecision {
 	return &out
 }
 
-// callState is the state of the approval of a call, and whether it has its result.
+// callState is the approval state of a call, and whether it has its result.
 type callState struct {
-	// decisions are one for each round of approval.
+	// decisions has one decision for each round of approval.
 	decisions []event.Approval
 
-	// again: people are asked once more. done: the call has its result.
+	// again: a new request is pending. done: the call has its result.
 	again, done bool
 }
 
-// approval is the last decision, nil if there is none, or if people are asked again.
+// approval returns the last decision, or nil if there is none or a new request is pending.
 func (s callState) approval() *event.Approval {
 	if s.again {
 		return nil
@@ -149,7 +147,7 @@ func (s callState) approval() *event.Approval {
 	return s.in(len(s.decisions))
 }
 
-// in is the decision of a round, nil if there is none.
+// in returns the decision of a round, or nil.
 func (s callState) in(round int) *event.Approval {
 	if round < 1 || round > len(s.decisions) {
 		return nil
@@ -157,7 +155,7 @@ func (s callState) in(round int) *event.Approval {
 	return &s.decisions[round-1]
 }
 
-// status is how the call stands, or, with a round, how the request for its approval does.
+// status returns the status of the call or, with a round, of the request for its approval.
 func (s callState) status(round int) event.ToolCallStatus {
 	if round > 0 {
 		a := s.in(round)
@@ -167,7 +165,7 @@ func (s callState) status(round int) event.ToolCallStatus {
 	return event.ToolCallStatus{Complete: s.done || a != nil, Result: decided(a)}
 }
 
-// callStates looks up the current states of calls. A call has one round of approval after the other.
+// callStates returns the current states of calls. Rounds of approval follow one another.
 func (pr *projector) callStates(ctx context.Context, calls ...string) (map[string]callState, error) {
 	out := map[string]callState{}
 	for round := 1; len(calls) > 0; round++ {
@@ -195,10 +193,10 @@ func (pr *projector) callStates(ctx context.Context, calls ...string) (map[strin
 	return out, nil
 }
 
-// advance takes in what a record says of a call, and reports whether there may be another
-// round. A request comes before the decision on it.
+// advance applies a record to its call, and reports whether another round may follow. A request
+// comes before the decision on it.
 func advance(stands map[string]callState, r event.Record) (call string, more bool) {
-	var a event.Approval // of the others, as much as is asked for
+	var a event.Approval // of other records, the common fields
 	if json.Unmarshal(r.Payload, &a) != nil {
 		return "", false
 	}

@@ -189,7 +189,7 @@ func TestWorldExecutionAsShown(t *testing.T) {
 			}
 		},
 	})
-	records := asked("m1", "c1", `{"command":"echo secret"}`)[:3] // nobody is asked
+	records := asked("m1", "c1", `{"command":"echo secret"}`)[:3] // no request
 	w.StoreAll(append(records, approval("c1", func(a *event.Approval) { a.Grant = "c0" }), returned("m1", "c1", "7", false))...)
 	for name, read := range map[string]func() []item{
 		"a stream": func() []item { return w.Rest(projection.Cursor{}) },

@@ -10,8 +10,7 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// event makes an event of an item. part tells apart those of one type that are derived
-// from one.
+// event returns an event of an item. part distinguishes events of the same type and item.
 func (pr *projector) event(item feed.Item, typ event.WorldEventType, part string, data any) *event.WorldEvent {
 	out := &event.WorldEvent{Type: typ, Timestamp: pr.at(item), ChatID: pr.Key.ThreadID, Data: data}
 	origin := "live " + strconv.FormatInt(item.Cursor.Offset, 10)
@@ -26,7 +25,7 @@ func (pr *projector) id(typ event.WorldEventType, parts ...string) string {
 	return signals.EventID(append([]string{pr.Key.Namespace, pr.Key.ThreadID, "world", string(typ)}, parts...)...)
 }
 
-// at is when an item was stored, or is shown: a piece carries no time.
+// at returns the time at which an item was stored, or the current time for a piece.
 func (pr *projector) at(item feed.Item) time.Time {
 	if item.Record != nil {
 		return item.Record.CreatedAt
@@ -34,7 +33,7 @@ func (pr *projector) at(item feed.Item) time.Time {
 	return time.Now().UTC()
 }
 
-// metaOf says where an event belongs that is derived from a record.
+// metaOf returns the context of an event that is derived from a record.
 func metaOf(item feed.Item) *event.WorldMeta {
 	e, out := item.Event, &event.WorldMeta{TraceID: item.TraceID, ThreadRootID: item.Record.ParentEventID}
 	if out.ThreadRootID == "" {
@@ -63,8 +62,8 @@ func (pr *projector) sse(item feed.Item, data event.WorldSSE) *event.WorldEvent 
 	return pr.event(item, event.WorldSSEEvent, string(data.Type), data)
 }
 
-// start begins a message. Its id is the same whether pieces of the message follow or all
-// of it.
+// start returns the start of a message. Its id is the same whether pieces or the whole message
+// follow.
 func (pr *projector) start(item feed.Item, messageID string, attempt int) *event.WorldEvent {
 	out := pr.sse(item, event.WorldSSE{Type: event.WorldSSEStart, MessageID: messageID})
 	out.ID = pr.id(out.Type, string(event.WorldSSEStart), messageID, strconv.Itoa(attempt))
@@ -75,7 +74,7 @@ func (pr *projector) end(item feed.Item, messageID string, usage event.Usage) *e
 	return pr.sse(item, event.WorldSSE{Type: event.WorldSSEEnd, MessageID: messageID, Usage: &usage})
 }
 
-// tool makes an event of a tool of an item that names its call.
+// tool returns the event of a tool for an item that names its call.
 func (pr *projector) tool(item feed.Item, typ event.WorldEventType, call event.WorldToolCall) *event.WorldEvent {
 	e := item.Event
 	call.ToolName, call.ToolCallID = e.ToolName, e.ToolCallID
@@ -100,14 +99,14 @@ func (pr *projector) crud(item feed.Item, data event.WorldCRUD) *event.WorldEven
 	return pr.event(item, event.WorldCRUDEvent, data.EntityID, data)
 }
 
-// update says that a message has changed.
+// update returns the event of a changed message.
 func (pr *projector) update(item feed.Item, messageID string, data any) *event.WorldEvent {
 	return pr.crud(item, event.WorldCRUD{
 		Operation: event.WorldUpdate, EntityType: event.EntityMessage, EntityID: messageID, EntityData: data,
 	})
 }
 
-// statusUpdate says that the status of a call of a message has changed, nil if the message has
+// statusUpdate returns the event of a changed call status in a message, or nil if the message has
 // no id.
 func (pr *projector) statusUpdate(item feed.Item, messageID, callID string, status event.ToolCallStatus) *event.WorldEvent {
 	if messageID == "" {
@@ -118,7 +117,7 @@ func (pr *projector) statusUpdate(item feed.Item, messageID, callID string, stat
 	})
 }
 
-// messageEvent is the event of a message.
+// messageEvent returns the event of a message.
 func (pr *projector) messageEvent(item feed.Item, msg event.Message) *event.WorldEvent {
 	return pr.worldMessageEvent(item, pr.messageOf(msg, pr.at(item)))
 }
@@ -131,7 +130,7 @@ func (pr *projector) worldMessageEvent(item feed.Item, msg event.WorldMessage) *
 	return out
 }
 
-// messageOf is a message in the form of a world. Its calls are not decided on yet.
+// messageOf returns a message in the form of a world. Its calls are undecided.
 func (pr *projector) messageOf(msg event.Message, at time.Time) event.WorldMessage {
 	return event.WorldMessage{
 		Sender: msg.SenderID, Content: msg.Content, Role: roleOf(msg), Timestamp: at, MessageID: msg.ID, ChatID: pr.Key.ThreadID,
@@ -140,7 +139,7 @@ func (pr *projector) messageOf(msg event.Message, at time.Time) event.WorldMessa
 	}
 }
 
-// open is the status of calls on which nothing is decided.
+// open is the status of undecided calls.
 func open(calls []event.ToolCall) map[string]event.ToolCallStatus {
 	if len(calls) == 0 {
 		return nil
@@ -152,8 +151,8 @@ func open(calls []event.ToolCall) map[string]event.ToolCallStatus {
 	return out
 }
 
-// roleOf is the role of a message by who has sent it. What the world says by itself is said
-// to the agents, as by a user.
+// roleOf returns the role of a message by its sender. Messages of the world itself address the
+// agents, as a user's do.
 func roleOf(msg event.Message) string {
 	if msg.SenderType == event.CreatedByTool && msg.ToolCallID == "" {
 		return event.RoleUser
@@ -161,7 +160,7 @@ func roleOf(msg event.Message) string {
 	return msg.SenderType.Role()
 }
 
-// parameters are the arguments of a call as JSON: those that are none as a text.
+// parameters returns the arguments of a call as JSON: invalid JSON as a string.
 func parameters(arguments string) json.RawMessage {
 	if json.Valid([]byte(arguments)) {
 		return json.RawMessage(arguments)

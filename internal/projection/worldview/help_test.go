@@ -17,13 +17,13 @@ import (
 
 type item = projection.Item[event.WorldEvent]
 
-// newThread makes a thread that is read as the events of a world.
+// newThread returns a thread that is read as the events of a world.
 func newThread(t *testing.T, o feedtest.Options) *feedtest.Projected[event.WorldEvent] {
 	w := feedtest.New(t, o)
 	return &feedtest.Projected[event.WorldEvent]{Thread: w, Projection: worldview.New(w.Feed, w.Store)}
 }
 
-// worldMessages reads all pages of messages of a size.
+// worldMessages reads all pages of messages with a limit.
 func worldMessages(w *feedtest.Projected[event.WorldEvent], limit int) []event.WorldMessage {
 	w.T.Helper()
 	var out []event.WorldMessage
@@ -36,7 +36,7 @@ func worldMessages(w *feedtest.Projected[event.WorldEvent], limit int) []event.W
 	return out
 }
 
-// tell makes sequences readable: the type, and what it is about.
+// tell makes sequences readable: the type and the subject of each event.
 func tell(items []item) []string {
 	var out []string
 	for _, i := range items {
@@ -62,8 +62,8 @@ func tell(items []item) []string {
 	return out
 }
 
-// same makes sequences comparable: events have the same id and say the same whenever
-// they are read. What is live only has no time of its own.
+// same makes sequences comparable: each read returns the same events with the same ids. Events that
+// are only live have no fixed time.
 func same(items []item) []string {
 	var out []string
 	for _, i := range items {
@@ -94,7 +94,7 @@ func jsonOf(v any) string {
 
 var decidedAt = time.Unix(1700000100, 0).UTC()
 
-// asked is a reply that asks for a call, and the request for its approval.
+// asked is a reply with a call, and the request for its approval.
 func asked(message, call, arguments string) []event.Record {
 	reply := feedtest.Reply(message, "")
 	reply.ReplyToMessageID = "said go"

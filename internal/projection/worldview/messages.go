@@ -11,9 +11,9 @@ import (
 	"github.com/threadmill/threadmill/store"
 )
 
-// Messages returns the messages of at most limit records of a thread that follow one,
-// as they stand now, and, if there are more, the record behind which they are. Requests
-// for approval and decisions are among them.
+// Messages returns the current form of the messages in at most limit records of a thread after a
+// given one and, if there are more, the last record read. Requests for approval and decisions are
+// included.
 func Messages(ctx context.Context, s Store, key store.Key, after int64, limit int) (messages []event.WorldMessage, next int64, err error) {
 	pr := newProjector(s, projection.Viewer{Key: key})
 	q := store.Query{
@@ -54,7 +54,7 @@ func Messages(ctx context.Context, s Store, key store.Key, after int64, limit in
 	return messages, next, pr.setStatuses(ctx, messages)
 }
 
-// approvalMessageOf is the message of a request for approval, or of a decision.
+// approvalMessageOf returns the message of an approval request or of a decision.
 func (pr *projector) approvalMessageOf(ctx context.Context, r event.Record) (msg event.WorldMessage, ok bool, err error) {
 	for _, e := range feed.Events(r) {
 		derived, err := pr.Project(ctx, feed.Item{Event: e, Record: &r})
@@ -97,14 +97,14 @@ func (pr *projector) setStatuses(ctx context.Context, messages []event.WorldMess
 	return nil
 }
 
-// roundOf is a call, and the round of its approval: 0 is the last one.
+// roundOf is a call with a round of its approval: 0 is the last one.
 type roundOf struct {
 	call  string
 	round int
 }
 
-// callsAbout are the calls whose status a message has, by the ids that it has for them. What
-// a decision says stands for good.
+// callsAbout returns the calls whose status a message has, by the ids in the message. The status in
+// a decision never changes.
 func callsAbout(msg event.WorldMessage) map[string]roundOf {
 	out := map[string]roundOf{}
 	for _, c := range msg.ToolCalls {

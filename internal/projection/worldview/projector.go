@@ -17,7 +17,7 @@ type projector struct {
 	projection.Past
 	store Store
 
-	// show is that of [projection.Viewer]. [Messages] shows all as it is stored, and has none.
+	// show is [projection.Viewer].Show. [Messages] returns everything as stored, and has none.
 	show feed.View
 }
 
@@ -63,14 +63,14 @@ func (pr *projector) Project(ctx context.Context, item feed.Item) (events, error
 	}
 }
 
-// isInfoCall reports whether a record tells of a call for which no agent has asked: so agents
-// are shown an event, which people see as it is.
+// isInfoCall reports whether a record is about a call that no agent made: it shows agents an event,
+// which people see as it is.
 func isInfoCall(r *event.Record, callID string, calls []event.ToolCall) bool {
 	id := event.InfoCallID(r.ParentEventID)
 	return callID == id || len(calls) == 1 && calls[0].ID == id
 }
 
-// live makes the events of a piece.
+// live returns the events of a piece.
 func (pr *projector) live(item feed.Item) events {
 	switch e := item.Event; e.Type {
 	case event.EventThought, event.EventStream:
@@ -95,7 +95,7 @@ func (pr *projector) live(item feed.Item) events {
 	}
 }
 
-// stored derives the events of a record that has no agent events.
+// stored returns the events of a record without agent events.
 func (pr *projector) stored(item feed.Item) events {
 	switch item.Record.Type {
 	case event.TypeEnv:
@@ -109,7 +109,7 @@ func (pr *projector) stored(item feed.Item) events {
 	return nil
 }
 
-// message derives the events of a whole message. That of a model comes behind its start, if the
+// message returns the events of a whole message. A model's message stands between its start, if the
 // viewer did not get that, and its end.
 func (pr *projector) message(ctx context.Context, item feed.Item) (events, error) {
 	msg := *item.Event.Message
@@ -131,8 +131,8 @@ func (pr *projector) reply(item feed.Item, msg event.Message, attempt int, usage
 	return out
 }
 
-// changed derives the events of a message as hooks have left it: one that was held until then comes
-// now, and of another one the change.
+// changed returns the events of a message that hooks have changed: a held message appears now,
+// another one has an update.
 func (pr *projector) changed(ctx context.Context, item feed.Item, msg event.Message) (events, error) {
 	was, there, err := pr.Original(ctx, msg.ID)
 	switch {
@@ -151,7 +151,7 @@ func (pr *projector) changed(ctx context.Context, item feed.Item, msg event.Mess
 	return pr.reply(item, msg, call.Attempt, call.Usage), nil
 }
 
-// final is the end of what an agent does, and of a reply that says nothing.
+// final returns the end of an agent's run, and of an empty reply.
 func (pr *projector) final(ctx context.Context, item feed.Item) (events, error) {
 	id, out := item.MessageID(), make(events, 3)
 	out[2] = pr.activity(item, "response-end", item.Event.Agent, "")
@@ -169,7 +169,7 @@ func (pr *projector) final(ctx context.Context, item feed.Item) (events, error) 
 	return out, nil
 }
 
-// callOf is the model call that has made a message, if one has.
+// callOf returns the model call of a message, if there is one.
 func (pr *projector) callOf(ctx context.Context, messageID string) (call event.LLMCall, there bool, err error) {
 	records, err := pr.Records(ctx, event.LLMCallID(messageID))
 	if err != nil || len(records) == 0 {
@@ -178,7 +178,7 @@ func (pr *projector) callOf(ctx context.Context, messageID string) (call event.L
 	return call, json.Unmarshal(records[0].Payload, &call) == nil, nil
 }
 
-// status derives the events of a change of the thread itself, or of an interruption.
+// status returns the events of a change of the thread, or of an interruption.
 func (pr *projector) status(item feed.Item) events {
 	s := item.Event.Status
 	chat := event.WorldChat{Status: store.ThreadOpen, Agents: s.Agents, Detail: s.Detail, By: s.By}

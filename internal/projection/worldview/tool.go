@@ -12,7 +12,7 @@ import (
 	"github.com/threadmill/threadmill/store"
 )
 
-// callsMessage is the message whose call an item is about, if the item says so.
+// callsMessage returns the id of the message with an item's call, if the item names it.
 func callsMessage(item feed.Item) string {
 	if item.Record == nil {
 		return ""
@@ -27,7 +27,7 @@ func callsMessage(item feed.Item) string {
 	return ""
 }
 
-// resultMessage is the message of a tool's result.
+// resultMessage returns the message of a tool's result.
 func resultMessage(item feed.Item) (event.Message, bool) {
 	if item.Event.Type != event.EventToolResult {
 		return event.Message{}, false
@@ -42,12 +42,12 @@ func resultMessage(item feed.Item) (event.Message, bool) {
 	} else if json.Unmarshal(item.Record.Payload, &msg) != nil {
 		return msg, false
 	}
-	// As the viewer is to see it.
+	// The viewer's version.
 	msg.Content = item.Event.Output
 	return msg, true
 }
 
-// result derives the events of a result of a tool, or of a message of the world itself.
+// result returns the events of a tool's result, or of a message of the world itself.
 func (pr *projector) result(ctx context.Context, item feed.Item) (events, error) {
 	msg, ok := resultMessage(item)
 	switch {
@@ -80,7 +80,7 @@ func (pr *projector) result(ctx context.Context, item feed.Item) (events, error)
 	return out, nil
 }
 
-// executed is the event of a call that has run with approval, nil if it was not run after all.
+// executed returns the event of a call that ran with approval, or nil if it did not run.
 func (pr *projector) executed(ctx context.Context, item feed.Item, msg event.Message, approval event.Approval) (*event.WorldEvent, error) {
 	if not, err := pr.notRun(ctx, msg); err != nil || not {
 		return nil, err
@@ -89,7 +89,7 @@ func (pr *projector) executed(ctx context.Context, item feed.Item, msg event.Mes
 	if err != nil {
 		return nil, err
 	}
-	// As the viewer is to see it: a call that a grant covers stands in no request.
+	// The viewer's version: a call that a grant covers has no request.
 	shown := pr.show(ctx, event.AgentEvent{
 		Type: event.EventToolCall, ToolName: msg.ToolName, ToolArgs: arguments, ToolCallID: msg.ToolCallID, Agent: msg.AgentID,
 	})
@@ -97,11 +97,11 @@ func (pr *projector) executed(ctx context.Context, item feed.Item, msg event.Mes
 	return pr.event(item, event.WorldToolExecutionEvent, "", pr.execution(msg, approval, shown.ToolArgs)), nil
 }
 
-// notRun reports whether it is on record that the call of a result has not run: it was denied
-// right before, or no client has answered. Of other errors that is not known.
+// notRun reports whether a result is known to belong to a call that did not run: it was denied
+// right before, or no client responded. For other errors this is unknown.
 func (pr *projector) notRun(ctx context.Context, msg event.Message) (bool, error) {
 	if !msg.IsError {
-		// The log of a call that has begun a task is the task's, and may come later.
+		// The tool log of a call that started a task belongs to the task, and may come later.
 		return false, nil
 	}
 	asked, err := pr.Records(ctx, event.ClientCallID(msg.ToolCallID))
@@ -119,7 +119,7 @@ func (pr *projector) notRun(ctx context.Context, msg event.Message) (bool, error
 	return log.Status == store.ToolDenied, nil
 }
 
-// runArguments are the arguments that the call of a result ran with.
+// runArguments returns the arguments with which the call of a result ran.
 func (pr *projector) runArguments(ctx context.Context, msg event.Message, approval event.Approval) (string, error) {
 	if approval.Arguments != "" {
 		return approval.Arguments, nil
@@ -140,23 +140,23 @@ func (pr *projector) runArguments(ctx context.Context, msg event.Message, approv
 	return arguments, nil
 }
 
-// callsIn are the calls of a message, or those that hooks have put in their place.
+// callsIn returns the calls of a message, or those that replaced them in a decision of hooks.
 func callsIn(r event.Record) []event.ToolCall {
 	var p struct {
 		ToolCalls []event.ToolCall `json:"toolCalls"`
 	}
-	_ = json.Unmarshal(r.Payload, &p) // of any other form, it has none
+	_ = json.Unmarshal(r.Payload, &p) // other payloads have no calls
 	return p.ToolCalls
 }
 
-// execution tells of a call that has run with approval.
+// execution describes a call that ran with approval.
 func (pr *projector) execution(msg event.Message, approval event.Approval, arguments string) event.WorldToolExecution {
 	out := event.WorldToolExecution{
 		AgentID: msg.AgentID, ToolName: msg.ToolName, Command: msg.ToolName, Parameters: parameters(arguments),
 		Directory: approval.WorkingDirectory, ExitCode: exitCode(msg), ChatID: pr.Key.ThreadID,
 	}
 	var known struct{ Command, Directory string }
-	_ = json.Unmarshal([]byte(arguments), &known) // of other tools there is neither
+	_ = json.Unmarshal([]byte(arguments), &known) // other tools have neither field
 	if known.Command != "" {
 		out.Command = known.Command
 	}
@@ -166,7 +166,7 @@ func (pr *projector) execution(msg event.Message, approval event.Approval, argum
 	return out
 }
 
-// exitCode is that of a command, if the result says it.
+// exitCode returns the exit code in a command's result, if there is one.
 func exitCode(msg event.Message) int {
 	var output struct {
 		ExitCode *int `json:"exitCode"`

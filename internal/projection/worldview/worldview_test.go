@@ -13,8 +13,7 @@ import (
 	"github.com/threadmill/threadmill/internal/projection"
 )
 
-// approved is a turn with a call that is approved, a reply that is streamed, and what else
-// a thread tells of.
+// approved is a turn with an approved call, a streamed reply, and other events of a thread.
 func approved() feedtest.Script {
 	put := func(records ...event.Record) func(*feedtest.Thread) {
 		return func(w *feedtest.Thread) { w.StoreAll(records...) }

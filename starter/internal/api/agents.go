@@ -11,8 +11,8 @@ import (
 	"github.com/threadmill/threadmill/agent"
 )
 
-// AgentChange says who changes an agent. IfVersion is the version that is changed, 0 if none
-// is stored, negative if it may be any.
+// AgentChange is the author and the condition of a change. IfVersion is the expected newest
+// version: 0 if none is stored, negative for any.
 type AgentChange struct {
 	By        string
 	IfVersion int
@@ -46,7 +46,7 @@ func (c *Client) Agent(ctx context.Context, name string) (agent.Detail, error) {
 	return out, nil
 }
 
-// SetAgent stores a definition, which is JSON.
+// SetAgent stores a definition in JSON.
 func (c *Client) SetAgent(ctx context.Context, name string, definition json.RawMessage, change AgentChange) (agent.Detail, error) {
 	var out agent.Detail
 	if err := c.exchange(ctx, http.MethodPut, c.agentURL(name), change.query(), definition, &out); err != nil {
@@ -63,7 +63,7 @@ func (c *Client) DeleteAgent(ctx context.Context, name string, change AgentChang
 	return nil
 }
 
-// AgentVersions returns the newest versions of a stored agent, the newest first.
+// AgentVersions returns the newest versions of a stored agent, newest first.
 func (c *Client) AgentVersions(ctx context.Context, name string, limit int) ([]agent.Version, error) {
 	var out struct {
 		Versions []agent.Version `json:"versions"`

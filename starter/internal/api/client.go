@@ -18,10 +18,10 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// DefaultBase is where the API is looked for when nothing else is said.
+// DefaultBase is the default URL of the API.
 const DefaultBase = "http://127.0.0.1:8080"
 
-// NamespaceHeader names the namespace of threads, when it is not the default one.
+// NamespaceHeader names the namespace of threads, if it is not the default one.
 const NamespaceHeader = "Threadmill-Namespace"
 
 const (
@@ -30,15 +30,15 @@ const (
 	messageTimeout = 30 * time.Second
 )
 
-// ErrUnreachable marks failures to get any answer from the API.
+// ErrUnreachable marks failures to get a response from the API.
 var ErrUnreachable = errors.New("the API does not answer")
 
-// StatusError is an answer of the API other than success.
+// StatusError is an error response of the API.
 type StatusError struct {
 	Code   int
 	Detail string
 
-	// Result is what became of what was asked for, where the answer says so.
+	// Result is the outcome in the response, if it has one.
 	Result string
 }
 
@@ -60,16 +60,15 @@ type Config struct {
 	// Key is the API key. Default: none.
 	Key string
 
-	// HTTP carries the requests. Default: a client without an overall timeout,
-	// because streams last.
+	// HTTP sends the requests. Default: a client without an overall timeout, because streams last.
 	HTTP *http.Client
 
-	// Idle is how long a stream may be silent, heartbeats included, before it is
-	// taken for dead and opened again. Default 45 s.
+	// Idle is the time without data, heartbeats included, after which a stream is opened again.
+	// Default 45 s.
 	Idle time.Duration
 
-	// MinDelay and MaxDelay bound the wait before a stream is opened again. Default
-	// 100 ms and 5 s.
+	// MinDelay and MaxDelay bound the delay before a stream is opened again. Default 100 ms and 5
+	// s.
 	MinDelay, MaxDelay time.Duration
 }
 
@@ -79,7 +78,7 @@ type Client struct {
 	base *url.URL
 }
 
-// New makes a client. It does not connect.
+// New returns a client. It does not connect.
 func New(cfg Config) (*Client, error) {
 	if cfg.Base == "" {
 		cfg.Base = DefaultBase
@@ -126,7 +125,7 @@ type messagePage struct {
 	Next     string                `json:"next"`
 }
 
-// pages reads all pages of a list, within the time for one request.
+// pages reads all pages of a list, within the timeout of one request.
 func pages[P, E any](ctx context.Context, c *Client, u *url.URL, limit int, content func(P) (items []E, next string)) ([]E, error) {
 	ctx, cancel := context.WithTimeout(ctx, messageTimeout)
 	defer cancel()
@@ -146,13 +145,13 @@ func pages[P, E any](ctx context.Context, c *Client, u *url.URL, limit int, cont
 	}
 }
 
-// threadURL is the address of a part of a thread.
+// threadURL returns the URL of a part of a thread.
 func (c *Client) threadURL(threadID string, part ...string) *url.URL {
 	path := []string{"v1", "threads", url.PathEscape(threadID)}
 	return c.base.JoinPath(append(path, part...)...)
 }
 
-// exchange sends JSON, if in is any, and reads what is answered into out, unless that is
+// exchange sends in as JSON, unless it is nil, and decodes the response into out, unless that is
 // nil.
 func (c *Client) exchange(ctx context.Context, method string, u *url.URL, query url.Values, in json.RawMessage, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, messageTimeout)
@@ -180,7 +179,7 @@ func (c *Client) exchange(ctx context.Context, method string, u *url.URL, query 
 	return nil
 }
 
-// send returns whatever the API answers.
+// send returns any response of the API.
 func (c *Client) send(ctx context.Context, method string, u *url.URL, query url.Values, header http.Header, body io.Reader) (*http.Response, error) {
 	u.RawQuery = query.Encode()
 	req, err := http.NewRequestWithContext(ctx, method, u.String(), body)
@@ -203,7 +202,7 @@ func (c *Client) send(ctx context.Context, method string, u *url.URL, query url.
 	return resp, nil
 }
 
-// problem reads an RFC 9457 problem document, if the answer is one.
+// problem reads an RFC 9457 problem document, if the response is one.
 func problem(resp *http.Response) error {
 	var doc struct {
 		Title  string `json:"title"`

@@ -9,15 +9,15 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
-// eventsPage is how many events a page of them has at most.
+// eventsPage is the maximum number of events in a page.
 const eventsPage = 1000
 
-// Decision is what hooks did to an event.
+// Decision is a decision of hooks on an event.
 type Decision struct {
-	// Seq is its place among the thread's records: some way behind the event.
+	// Seq is the position among the thread's records, after the event.
 	Seq int64 `json:"seq"`
 
-	// Detail says it for people.
+	// Detail describes it for people.
 	Detail string `json:"detail"`
 }
 
@@ -26,7 +26,7 @@ type eventPage struct {
 	Next   string             `json:"next"`
 }
 
-// Decisions returns what hooks have decided in a thread, in order.
+// Decisions returns the decisions of hooks in a thread, in order.
 func (c *Client) Decisions(ctx context.Context, threadID string) ([]Decision, error) {
 	events, err := pages(ctx, c, c.threadURL(threadID, "events"), eventsPage, func(p eventPage) ([]event.PagedEvent, string) {
 		return p.Events, p.Next
@@ -43,7 +43,7 @@ func (c *Client) Decisions(ctx context.Context, threadID string) ([]Decision, er
 	return all, nil
 }
 
-// seqOf is the record that an event was made of: the digits with which its id begins.
+// seqOf returns the record of an event: the digits at the beginning of its id.
 func seqOf(id string) int64 {
 	digits, _, _ := strings.Cut(id, ".")
 	seq, err := strconv.ParseInt(digits, 10, 64)

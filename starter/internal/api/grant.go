@@ -11,8 +11,7 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// Grants returns what is granted in a thread, the oldest first; those that were revoked only
-// if asked for.
+// Grants returns the grants in a thread, oldest first; revoked ones only on request.
 func (c *Client) Grants(ctx context.Context, threadID string, revoked bool) ([]approval.Grant, error) {
 	var out struct {
 		Grants []approval.Grant `json:"grants"`
@@ -27,7 +26,7 @@ func (c *Client) Grants(ctx context.Context, threadID string, revoked bool) ([]a
 	return out.Grants, nil
 }
 
-// Revoke takes an approval back, and returns the outcome.
+// Revoke revokes an approval, and returns the outcome.
 func (c *Client) Revoke(ctx context.Context, threadID string, r signals.Revoke) (signals.DecideOutcome, error) {
 	var out signals.DecideResult
 	u := c.threadURL(threadID, "grants", url.PathEscape(r.ToolCallID))

@@ -11,7 +11,7 @@ import (
 	"github.com/threadmill/threadmill/auth"
 )
 
-// Keys lists the API keys, those that are revoked only if asked for.
+// Keys lists the API keys; revoked ones only on request.
 func (c *Client) Keys(ctx context.Context, revoked bool) ([]auth.APIKey, error) {
 	var out struct {
 		Keys []auth.APIKey `json:"keys"`
@@ -43,7 +43,7 @@ func (c *Client) CreateKey(ctx context.Context, name string, roles []string, exp
 	return out, nil
 }
 
-// RotateKey gives a key a new secret. The one before is valid for overlap.
+// RotateKey gives a key a new secret. The previous one remains valid for overlap.
 func (c *Client) RotateKey(ctx context.Context, id string, overlap time.Duration) (auth.NewAPIKey, error) {
 	var out auth.NewAPIKey
 	body, err := json.Marshal(map[string]string{"overlap": overlap.String()})

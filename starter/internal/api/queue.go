@@ -9,7 +9,7 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// Ended returns the last events of a thread's queue that have ended, with their payloads.
+// Ended returns the last ended events of a thread's queue, with their payloads.
 func (c *Client) Ended(ctx context.Context, threadID string) ([]event.Item, error) {
 	var queue signals.Queue
 	if err := c.exchange(ctx, http.MethodGet, c.threadURL(threadID, "queue"), nil, nil, &queue); err != nil {

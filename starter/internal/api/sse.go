@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// maxEvent bounds one event of the stream, in bytes.
+// maxEvent is the maximum size of an event in the stream, in bytes.
 const maxEvent = 16 << 20
 
 var errTooLarge = errors.New("an event of the stream is too large")
@@ -28,8 +28,8 @@ type frameReader struct {
 	alive func() // called for every line, comments included
 }
 
-// next returns the next frame that says something: data, an id or a retry. What
-// follows the last blank line is an event cut off half-way, and is dropped.
+// next returns the next frame with data, an id or a retry. An incomplete event at the end is
+// dropped.
 func (f *frameReader) next() (frame, error) {
 	var out frame
 	var data [][]byte

@@ -14,13 +14,13 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
-// WatchOptions says where a watch begins and how it bears trouble.
+// WatchOptions configure the start of a watch and its handling of failures.
 type WatchOptions struct {
-	// After is the id of the last event that is known already. Empty = none.
+	// After is the id of the last known event. Empty = none.
 	After string
 
-	// Now begins with what is new, unless After is set. Otherwise the watch begins
-	// with the thread's first record.
+	// Now starts with new events, unless After is set. Otherwise the watch starts with the thread's
+	// first record.
 	Now bool
 
 	// Env watches environment events, not agent events.
@@ -29,33 +29,32 @@ type WatchOptions struct {
 	// FailFast returns the error if the first connection cannot be made.
 	FailFast bool
 
-	// Missing is asked when the API does not know the thread: nil means that the
-	// thread will be there, and to try again. Without it, that is an error.
+	// Missing is called if the API does not know the thread: nil means that the thread will exist,
+	// and to retry. Without Missing, an unknown thread is an error.
 	Missing func(ctx context.Context) error
 
-	// Lost is called once when the connection is gone and the first attempt to
-	// restore it has failed; Back when it is restored.
+	// Lost is called once when the connection is lost and the first attempt to restore it has
+	// failed; Back when it is restored.
 	Lost func(err error)
 	Back func()
 }
 
 // Item is one event of a watched thread.
 type Item struct {
-	// ID is the event's place. Empty if the server gave it none.
+	// ID is the position of the event. Empty if the server sent none.
 	ID    string
 	Event event.AgentEvent
 
-	// Env is the event instead, if environment events are watched.
+	// Env is the event if environment events are watched.
 	Env event.EnvEvent
 
-	// Raw is the event's JSON as it came.
+	// Raw is the event's JSON as received.
 	Raw json.RawMessage
 }
 
-// Watch calls fn for the events of a thread, each once and in order, until ctx ends
-// or fn returns an error; either is returned. It connects again by itself whenever
-// the connection is lost. It also ends with an answer that trying again cannot
-// change, as a [*StatusError].
+// Watch calls fn for the events of a thread, each once and in order, until ctx ends or fn returns
+// an error; either is returned. It restores lost connections. It also ends with a response that a
+// retry cannot change, as a [*StatusError].
 func (c *Client) Watch(ctx context.Context, threadID string, opts WatchOptions, fn func(Item) error) error {
 	w := &watch{client: c, thread: threadID, opts: opts, fn: fn, last: opts.After, delay: c.cfg.MinDelay, base: c.cfg.MinDelay}
 	for {
@@ -174,7 +173,7 @@ func (w *watch) deliver(f frame) error {
 	return nil
 }
 
-// judge returns what ends the watch, or nil to connect again.
+// judge returns the error that ends the watch, or nil to connect again.
 func (w *watch) judge(ctx context.Context, err error) error {
 	var handler handlerError
 	if errors.As(err, &handler) {
@@ -185,7 +184,7 @@ func (w *watch) judge(ctx context.Context, err error) error {
 	}
 	var failed connectError
 	if !errors.As(err, &failed) {
-		return nil // a stream that ran and broke: the next attempt will tell
+		return nil // a stream that broke: the next attempt reports the error
 	}
 	if err := w.permanent(ctx, failed.err); err != nil {
 		return err
@@ -202,7 +201,7 @@ func (w *watch) judge(ctx context.Context, err error) error {
 	return nil
 }
 
-// permanent returns err if trying again cannot help.
+// permanent returns err if a retry cannot help.
 func (w *watch) permanent(ctx context.Context, err error) error {
 	var status *StatusError
 	if !errors.As(err, &status) {

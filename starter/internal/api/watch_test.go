@@ -22,7 +22,7 @@ import (
 // entry is an event of the fake server's stream.
 type entry struct{ id, data string }
 
-// streamOf makes a stream of n records with chunks between them.
+// streamOf returns a stream of n records with chunks in between.
 func streamOf(n int) []entry {
 	var out []entry
 	offset := 0
@@ -40,7 +40,7 @@ func frameText(e entry) string {
 	return ": heartbeat\n\nid: " + e.id + "\ndata: " + strings.ReplaceAll(e.data, ",", ",\ndata: ") + "\n\n"
 }
 
-// after returns what follows an id.
+// after returns the entries after an id.
 func after(t *testing.T, entries []entry, id string) []entry {
 	if id == "" {
 		return entries
@@ -65,7 +65,7 @@ func newClient(t *testing.T, h http.Handler) *Client {
 
 var errEnough = errors.New("enough")
 
-// collect watches until n events have come.
+// collect watches until n events have arrived.
 func collect(ctx context.Context, c *Client, opts WatchOptions, n int) ([]Item, error) {
 	var got []Item
 	err := c.Watch(ctx, "t1", opts, func(item Item) error {
@@ -117,7 +117,7 @@ func TestWatchCutAnywhere(t *testing.T) {
 	}
 }
 
-// Ids are the server's affair: a record of several events numbers them <seq>.<n>.
+// The server determines ids: several events of a record have <seq>.<n>.
 func TestWatchTakesIDsAsTheyAre(t *testing.T) {
 	var asked []string
 	c := newClient(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -126,7 +126,7 @@ func TestWatchTakesIDsAsTheyAre(t *testing.T) {
 			fmt.Fprint(w, frameText(entry{"7", `{"type":"final"}`}), frameText(entry{"8.1:40", `{"type":"tool_call","toolName":"one"}`}))
 			return
 		}
-		// A gap stands where the watch goes on, so it has that place's id.
+		// The gap has the id of the position at which the watch continues.
 		fmt.Fprint(w, frameText(entry{"8.1:40", `{"type":"gap"}`}), frameText(entry{"8:40", `{"type":"tool_call","toolName":"two"}`}))
 	}))
 	got, err := collect(testContext(t), c, WatchOptions{}, 4)

@@ -15,18 +15,18 @@ import (
 	"github.com/threadmill/threadmill/internal/term"
 )
 
-// AgentOptions say how agents are written.
+// AgentOptions configure the output of agents.
 type AgentOptions struct {
-	// Width is how many characters of a description a table shows. Default 60.
+	// Width is the number of characters of a description in a table. Default 60.
 	Width int
 
-	// Location is where times are told. Default: where the program runs.
+	// Location is the time zone of times. Default: local.
 	Location *time.Location
 }
 
 func (o AgentOptions) time(at time.Time) string { return QueueOptions{Location: o.Location}.time(at) }
 
-// Agents writes agents as a table, in the order given. It is empty if there is none.
+// Agents returns a table of agents in the given order. It is empty without agents.
 func Agents(all []agent.Summary, opts AgentOptions) string {
 	t := table{head: []string{"AGENT", "MODEL", "SOURCE", "VERSION", "DESCRIPTION"}}
 	for _, a := range all {
@@ -42,8 +42,7 @@ func Agents(all []agent.Summary, opts AgentOptions) string {
 	return t.String()
 }
 
-// Agent writes an agent as a file that defines it: in YAML, with comments that say where it
-// is from.
+// Agent returns an agent as a file that defines it: in YAML, with comments about its origin.
 func Agent(a agent.Detail, opts AgentOptions) (string, error) {
 	var out strings.Builder
 	from := a.Source
@@ -70,8 +69,8 @@ func Agent(a agent.Detail, opts AgentOptions) (string, error) {
 	return out.String() + text, err
 }
 
-// definition writes an agent in YAML, or in JSON, which is YAML too, where people would not
-// see all of it, or a reader would find something else.
+// definition returns an agent in YAML, or in JSON, which is also YAML, if people would not see all
+// of it in YAML, or a parser would read something else.
 func definition(a agent.Definition) (string, error) {
 	raw, err := json.MarshalIndent(a, "", "  ")
 	if err != nil {
@@ -108,7 +107,7 @@ func sameJSON(a, b []byte) bool {
 	return json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && reflect.DeepEqual(x, y)
 }
 
-// AgentVersions writes the versions of an agent as a table, in the order given.
+// AgentVersions returns a table of an agent's versions in the given order.
 func AgentVersions(all []agent.Version, opts AgentOptions) string {
 	t := table{head: []string{"VERSION", "AT", "BY", "MODEL", "INSTRUCTIONS"}}
 	for _, v := range all {

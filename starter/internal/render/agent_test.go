@@ -41,8 +41,7 @@ VERSION  AT                   BY   MODEL      INSTRUCTIONS
 	}, inUTC))
 }
 
-// TestAgentIsWhatIsShown: what people see of a definition is all of it, and a file that
-// defines the same.
+// TestAgentIsWhatIsShown: people see all of a definition, in a file that defines the same agent.
 func TestAgentIsWhatIsShown(t *testing.T) {
 	for name, test := range map[string]struct {
 		instructions string

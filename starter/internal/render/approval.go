@@ -19,7 +19,7 @@ func (r *Renderer) Question(a event.ApprovalRequest) term.Text {
 	return r.take()
 }
 
-// asking names one time at which people are asked: about a call anew, or reminded.
+// asking describes the kind of a request: a later round, or a reminder.
 func asking(a event.ApprovalRequest) string {
 	return fmt.Sprintf("%s/%d/%d", a.ToolCallID, a.Round, a.Reminder)
 }
@@ -38,7 +38,7 @@ func (r *Renderer) request(a event.ApprovalRequest) {
 	}
 }
 
-// wants says all that somebody needs to know who is to allow a call.
+// wants contains everything that a deciding person needs to know.
 func (r *Renderer) wants(a event.ApprovalRequest) string {
 	text := callText(a.ToolName, a.Arguments)
 	if a.WorkingDirectory != "" {
@@ -81,10 +81,10 @@ func voters(votes []event.Vote) string {
 
 func (r *Renderer) time(at time.Time) string { return QueueOptions{Location: r.opts.Location}.time(at) }
 
-// decision writes what was decided on a call. There can be several: votes, another round,
-// the end of an approval.
+// decision writes a decision on a call. A call can have several: votes, another round, the end of
+// an approval.
 func (r *Renderer) decision(a event.Approval) {
-	// What has come over the wire has a JSON form.
+	// Values from JSON can be marshalled.
 	whole, _ := json.Marshal(a)
 	if r.novelty("decision", a.ToolCallID, string(whole)) == known {
 		return
@@ -102,7 +102,7 @@ func (r *Renderer) decision(a event.Approval) {
 	}
 }
 
-// approved says by whom, and how far the approval reaches.
+// approved describes who approved, and the scope.
 func approved(a event.Approval) string {
 	switch {
 	case a.Missing > 0:
@@ -131,7 +131,7 @@ func approved(a event.Approval) string {
 	return text
 }
 
-// globs writes a pattern in the order of its names.
+// globs returns a pattern in the order of its names.
 func globs(pattern map[string]string) string {
 	parts := make([]string, 0, len(pattern))
 	for name, glob := range pattern {

@@ -11,13 +11,13 @@ import (
 	"github.com/threadmill/threadmill/signals/threadclient"
 )
 
-// ApprovalOptions say how approvals are written.
+// ApprovalOptions configure the output of approvals.
 type ApprovalOptions struct {
-	// Width is how many characters of a call's arguments a table shows. 0 = all: who
-	// allows a call must see all of it.
+	// Width is the number of characters of a call's arguments in a table. 0 = all: a deciding
+	// person must see all of it.
 	Width int
 
-	// Location is where times are told. Default: where the program runs.
+	// Location is the time zone of times. Default: local.
 	Location *time.Location
 }
 
@@ -33,8 +33,8 @@ func (o ApprovalOptions) arguments(text string) string {
 	return shorten(text, o.Width)
 }
 
-// Approvals writes calls that wait for approval as a table, in the order given. It is empty
-// if there is none. Of round, directory and approvers there is a column if a call has them.
+// Approvals returns a table of calls that wait for approval, in the given order. It is empty
+// without calls. The columns round, directory and approvers appear if a call has them.
 func Approvals(calls []threadclient.WaitingApproval, opts ApprovalOptions) string {
 	t := table{head: []string{"THREAD", "CALL", "TOOL", "ARGUMENTS", "AGENT", "REASON", "SINCE", "EXPIRES", "VOTES", "ROUND", "DIRECTORY", "APPROVERS"}}
 	t.rare = t.head[9:]
@@ -56,8 +56,8 @@ func Approvals(calls []threadclient.WaitingApproval, opts ApprovalOptions) strin
 	return t.String()
 }
 
-// ClientCalls writes calls that wait for a client as a table, in the order given. It is
-// empty if there is none.
+// ClientCalls returns a table of calls that wait for a client, in the given order. It is empty
+// without calls.
 func ClientCalls(calls []threadclient.WaitingCall, opts ApprovalOptions) string {
 	t := table{head: []string{"THREAD", "CLIENT CALL", "TOOL", "ARGUMENTS", "AGENT", "SINCE", "EXPIRES"}}
 	for _, c := range calls {
@@ -67,8 +67,8 @@ func ClientCalls(calls []threadclient.WaitingCall, opts ApprovalOptions) string 
 	return t.String()
 }
 
-// Grants writes grants as a table, in the order given. It is empty if there is none. Those
-// that were revoked have columns of their own.
+// Grants returns a table of grants in the given order. It is empty without grants. Revoked grants
+// add columns.
 func Grants(grants []approval.Grant, opts ApprovalOptions) string {
 	t := table{head: []string{"GRANT", "SCOPE", "TOOL", "AGENT", "COVERS", "BY", "GRANTED", "REASON", "DIRECTORY", "REVOKED", "REVOKED BY"}}
 	t.rare = t.head[7:]

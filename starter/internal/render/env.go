@@ -7,8 +7,8 @@ import (
 	"github.com/threadmill/threadmill/internal/term"
 )
 
-// EnvEvent returns the line of an environment event: when, what, and all that is known
-// about it, as far as it fits.
+// EnvEvent returns the line of an environment event: its time, type and further fields, as far as
+// they fit.
 func (r *Renderer) EnvEvent(e event.EnvEvent) term.Text {
 	where := r.opts.Location
 	if where == nil {

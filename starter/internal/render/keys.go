@@ -8,7 +8,7 @@ import (
 	"github.com/threadmill/threadmill/auth"
 )
 
-// Keys is a table of API keys.
+// Keys returns a table of API keys.
 func Keys(keys []auth.APIKey) string {
 	t := &table{head: []string{"NAME", "ID", "ROLES", "SOURCE", "CREATED", "BY", "EXPIRES", "ROTATED", "REVOKED"}, rare: []string{"EXPIRES", "ROTATED", "REVOKED"}}
 	for _, k := range keys {

@@ -7,17 +7,17 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
-// message is one that is being produced.
+// message is a message in progress.
 type message struct {
 	id      string
 	agent   string
 	attempt int
 
-	// text is all that has been streamed; waiting is what has not been written yet.
+	// text is the streamed text; waiting are the pieces that have not been written yet.
 	text    strings.Builder
 	waiting []span
 
-	// mode is what was written last of it: thought, stream, or nothing yet.
+	// mode is the type of the last piece written: thought, stream, or none.
 	mode         event.AgentEventType
 	begun        bool
 	thoughtWords int
@@ -39,7 +39,7 @@ func (r *Renderer) piece(e event.AgentEvent) {
 		r.live = append(r.live, m)
 	}
 	if e.Attempt < m.attempt {
-		return // of an attempt that has been given up
+		return // of a superseded attempt
 	}
 	if e.Attempt > m.attempt {
 		r.restart(m, e.Attempt)
@@ -65,7 +65,7 @@ func (r *Renderer) find(id, agent string) *message {
 	return nil
 }
 
-// advance writes what the message in front has waiting.
+// advance writes the waiting pieces of the message in front.
 func (r *Renderer) advance() {
 	if r.front == nil && len(r.live) > 0 {
 		r.front = r.live[0]
@@ -137,7 +137,7 @@ func name(agent string) string {
 	return visible(agent)
 }
 
-// reset discards what was written of a message: on a terminal, that is to say so.
+// reset discards the written text of a message: a terminal gets a line that says so.
 func (r *Renderer) reset(id, agent string, attempt int) {
 	m := r.find(id, agent)
 	if m == nil || attempt != 0 && attempt < m.attempt {
@@ -156,8 +156,7 @@ func (r *Renderer) restart(m *message, attempt int) {
 	}
 }
 
-// message writes a complete message, or the rest of one that was streamed, or what a
-// hook has made of it.
+// message writes a complete message, the rest of a streamed one, or one that a hook has changed.
 func (r *Renderer) message(msg event.Message) {
 	switch msg.SenderType {
 	case event.CreatedByAgent:
@@ -171,7 +170,7 @@ func (r *Renderer) message(msg event.Message) {
 	}
 }
 
-// resultID is by what a tool's message is known: its call, if there was one.
+// resultID identifies a tool's message: by its call, if there is one.
 func resultID(msg event.Message) string {
 	if msg.ToolCallID == "" {
 		return msg.ID
@@ -179,8 +178,8 @@ func resultID(msg event.Message) string {
 	return msg.ToolCallID
 }
 
-// newsOf is the novelty of a message. The copy of a long one is shortened: it and the
-// whole count as the same.
+// newsOf returns the novelty of a message. A shortened copy of a long message counts as the
+// message.
 func (r *Renderer) newsOf(msg event.Message) novel {
 	if msg.Truncated {
 		if !r.once("message", msg.ID) {
@@ -212,7 +211,7 @@ func (r *Renderer) reply(msg event.Message) {
 	}
 }
 
-// complete makes what was streamed of a message agree with the message as stored.
+// complete makes the streamed text of a message agree with the stored message.
 func (r *Renderer) complete(m *message, msg event.Message) {
 	r.bringToFront(m)
 	got := m.text.String()
@@ -236,7 +235,7 @@ func (r *Renderer) complete(m *message, msg event.Message) {
 	r.advance()
 }
 
-// bringToFront makes m the message that is written, with all that it has waiting.
+// bringToFront makes m the message in front, and writes its waiting pieces.
 func (r *Renderer) bringToFront(m *message) {
 	if r.front != m {
 		r.leave()
@@ -283,8 +282,8 @@ func (r *Renderer) interrupted() {
 	r.write(dim, "[interrupted]")
 }
 
-// final ends a reply, also one of thoughts alone, which has no message event. In the base
-// protocol it names no message: there is one without an id.
+// final ends a reply, including one with thoughts only, which has no message event. In the base
+// protocol it does not name the message: there is one without an id.
 func (r *Renderer) final(messageID string) {
 	if m := r.find(messageID, ""); m != nil && m.id == messageID {
 		r.end(m)
@@ -295,8 +294,8 @@ func (r *Renderer) final(messageID string) {
 	}
 }
 
-// endAll writes what waits and ends all messages in progress, with nothing said
-// about whether they will come as a whole.
+// endAll writes all waiting pieces and ends all messages in progress, whether or not they are
+// complete.
 func (r *Renderer) endAll() {
 	for len(r.live) > 0 {
 		r.end(r.live[0])

@@ -12,15 +12,15 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// QueueOptions say how events of a queue are written.
+// QueueOptions configure the output of a queue's events.
 type QueueOptions struct {
-	// Ended adds the events that have ended to a table.
+	// Ended adds the ended events to a table.
 	Ended bool
 
-	// Width is how many characters of an event's content a table shows. Default 60.
+	// Width is the number of characters of an event's content in a table. Default 60.
 	Width int
 
-	// Location is where times are told. Default: where the program runs.
+	// Location is the time zone of times. Default: local.
 	Location *time.Location
 }
 
@@ -31,9 +31,8 @@ func (o QueueOptions) time(at time.Time) string {
 	return at.In(o.Location).Format(time.DateTime)
 }
 
-// Queue writes a queue as a table: the event that is being processed, those that wait,
-// the next first, those that failed and, if asked for, those that have ended. It is
-// empty if there is none.
+// Queue returns a table of a queue: the event in progress, pending events in order, failed ones
+// and, on request, ended ones. It is empty without events.
 func Queue(q signals.Queue, opts QueueOptions) string {
 	if opts.Width == 0 {
 		opts.Width = 60
@@ -61,7 +60,7 @@ func ttl(item event.Item) string {
 	return (time.Duration(item.TTL) * time.Millisecond).String()
 }
 
-// summary is an event on one line: why it failed or has ended, or else what it says.
+// summary returns an event on one line: the reason of its failure or end, or else its content.
 func summary(item event.Item) string {
 	if item.Error != "" {
 		return why(item) + ": " + visible(item.Error)
@@ -76,7 +75,7 @@ func summary(item event.Item) string {
 	return visible(string(item.Payload))
 }
 
-// why names the cause of an event's status.
+// why returns the reason of an event's status.
 func why(item event.Item) string {
 	if item.Status == event.ItemFailed {
 		return "error"
@@ -88,7 +87,7 @@ func hasPayload(item event.Item) bool {
 	return len(item.Payload) > 0 && string(item.Payload) != "null"
 }
 
-// Item writes all that is known of an event.
+// Item returns all fields of an event.
 func Item(item event.Item, opts QueueOptions) string {
 	var out strings.Builder
 	line := func(name, value string) {

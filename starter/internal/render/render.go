@@ -1,11 +1,9 @@
-// Package render turns the agent events of a thread into text for a terminal. It
-// does no I/O: every method returns what is to be written next, so that a
-// transcript is a plain function of the events.
+// Package render turns the agent events of a thread into text for a terminal. It does no I/O: every
+// method returns the text to write next, so that a transcript is a function of the events.
 //
-// The text only ever grows; nothing that was written is taken back. One message is
-// in front and is written piece by piece; pieces of others, from agents that speak
-// at the same time, wait until it is complete. Events that come twice, such as a
-// record after a reconnect, are written once; what hooks have changed is written anew.
+// Written text is never changed. One message is in front and is written piece by piece; pieces of
+// other messages, from concurrent agents, wait until it is complete. Repeated events, such as a
+// record after a reconnect, are written once; messages that hooks have changed are written again.
 package render
 
 import (
@@ -18,16 +16,16 @@ import (
 	"github.com/threadmill/threadmill/internal/term"
 )
 
-// Thoughts says what becomes of an agent's thoughts.
+// Thoughts determines the output of an agent's thoughts.
 type Thoughts string
 
-// What can become of thoughts.
+// The values of [Thoughts].
 const (
 	// Show writes them, dimmed. The default.
 	Show Thoughts = "show"
-	// Collapse writes one line that says how long they were.
+	// Collapse writes one line with their length.
 	Collapse Thoughts = "collapse"
-	// Hide leaves them out.
+	// Hide omits them.
 	Hide Thoughts = "hide"
 )
 
@@ -39,17 +37,16 @@ type Options struct {
 	// Thoughts defaults to [Show].
 	Thoughts Thoughts
 
-	// ResultLines is how many lines of a tool's result are written. Default 6.
+	// ResultLines is the number of lines of a tool's result. Default 6.
 	ResultLines int
 
-	// Width is the longest line of a tool card, in characters. Default 160.
+	// Width is the maximum length of a tool card's lines, in characters. Default 160.
 	Width int
 
-	// Location is where times are told. Default: where the program runs.
+	// Location is the time zone of times. Default: local.
 	Location *time.Location
 
-	// Hints adds the commands with which a watcher can react: ThreadID is needed
-	// for them.
+	// Hints adds the commands with which a viewer can react. They need ThreadID.
 	Hints    bool
 	ThreadID string
 }
@@ -59,25 +56,23 @@ type Renderer struct {
 	opts Options
 	out  term.Text
 
-	// open says that the current line has text on it; owner is the message whose text
-	// was written last.
+	// open means that the current line has text; owner is the message of that text.
 	open  bool
 	owner *message
 
-	// live are the messages in progress; front is the one that is written. ended are
-	// those whose turn was cut off before they came as a whole.
+	// live are the messages in progress; front is the one being written. ended are those whose turn
+	// ended before they were complete.
 	live  []*message
 	front *message
 	ended map[string]*message
 
-	// shown are the ids of messages, tool calls, results and decisions that have
-	// been written, and the digests of their forms; a thread's worth of these is small
-	// beside its text.
+	// shown are the ids of written messages, tool calls, results and decisions, and the digests of
+	// their forms; for a thread, they are small beside its text.
 	shown map[string]bool
 	cards map[string]*card
 }
 
-// New makes a renderer.
+// New returns a renderer.
 func New(opts Options) *Renderer {
 	if opts.Thoughts == "" {
 		opts.Thoughts = Show
@@ -135,7 +130,7 @@ func (r *Renderer) Event(e event.AgentEvent) term.Text {
 	return r.take()
 }
 
-// Note returns lines of the program's own.
+// Note returns lines from the program itself.
 func (r *Renderer) Note(lines ...string) term.Text {
 	for _, line := range lines {
 		r.line(dim, line)
@@ -143,7 +138,7 @@ func (r *Renderer) Note(lines ...string) term.Text {
 	return r.take()
 }
 
-// Warn returns a line of the program's own about something that went wrong.
+// Warn returns a warning from the program itself.
 func (r *Renderer) Warn(text string) term.Text {
 	r.line(yellow, text)
 	return r.take()
@@ -155,14 +150,14 @@ func (r *Renderer) Fail(text string) term.Text {
 	return r.take()
 }
 
-// Break ends the line that is being written, if there is one.
+// Break ends the current line, if there is one.
 func (r *Renderer) Break() term.Text {
 	r.leave()
 	return r.take()
 }
 
-// Seen reports whether the message has been written as it is; of a copy that was
-// shortened, whether it has been written at all.
+// Seen reports whether the message has been written in this form; for a shortened copy, whether it
+// has been written at all.
 func (r *Renderer) Seen(m event.Message) bool {
 	if m.Truncated {
 		return r.Begun(m.ID)
@@ -170,16 +165,15 @@ func (r *Renderer) Seen(m event.Message) bool {
 	return r.shown["message/"+form(m.ID, m.Content)]
 }
 
-// Begun reports whether the message of that id has been written in any form.
+// Begun reports whether any form of the message with this id has been written.
 func (r *Renderer) Begun(messageID string) bool { return r.shown["message/"+messageID] }
 
-// Changes reports whether the message supersedes what has been written of it.
+// Changes reports whether the message supersedes a written form.
 func (r *Renderer) Changes(m event.Message) bool {
 	return r.Begun(m.ID) && !r.Seen(m) && !r.shown["short/"+m.ID]
 }
 
-// MarkSeen makes the renderer leave out the message, but not what a hook puts in its
-// place.
+// MarkSeen makes the renderer omit the message, but not a form that a hook has changed.
 func (r *Renderer) MarkSeen(m event.Message) {
 	if m.SenderType == event.CreatedByTool {
 		r.novelty("result", resultID(m), resultForm(m.Content, m.IsError))
@@ -188,8 +182,7 @@ func (r *Renderer) MarkSeen(m event.Message) {
 	r.newsOf(m)
 }
 
-// once reports whether it is the first time that it sees kind and id. Things
-// without an id are always new.
+// once reports whether this is the first call for kind and id. Things without an id are always new.
 func (r *Renderer) once(kind, id string) bool {
 	if id == "" {
 		return true
@@ -202,17 +195,17 @@ func (r *Renderer) once(kind, id string) bool {
 	return true
 }
 
-// novel says what is new about a thing that may come more than once.
+// novel is the difference of a thing from earlier forms.
 type novel int
 
 const (
-	known   novel = iota // nothing
-	fresh                // it comes for the first time
-	changed              // it supersedes what was written
+	known   novel = iota // none
+	fresh                // it is new
+	changed              // it supersedes the written form
 )
 
-// novelty tells what comes twice, such as a record after a reconnect, from what hooks
-// have changed, by its text. Things without an id are always new.
+// novelty distinguishes repeated things, such as a record after a reconnect, from those that hooks
+// have changed, by their text. Things without an id are always new.
 func (r *Renderer) novelty(kind, id, text string) novel {
 	if id == "" {
 		return fresh
@@ -227,7 +220,7 @@ func (r *Renderer) novelty(kind, id, text string) novel {
 	return changed
 }
 
-// form names one form of the thing of that id.
+// form returns the key of one form of the thing with that id.
 func form(id, text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return id + "/" + string(sum[:12])

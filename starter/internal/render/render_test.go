@@ -62,7 +62,7 @@ func replay(r *Renderer, events []event.AgentEvent) (text term.Text) {
 	return text
 }
 
-// shown is text as it reaches a terminal.
+// shown returns text as it reaches a terminal.
 func shown(color bool, text term.Text) string {
 	var out strings.Builder
 	// Writing to memory does not fail.
@@ -84,7 +84,7 @@ func readEvents(t *testing.T, name string) []event.AgentEvent {
 	return events
 }
 
-// Whatever comes twice, as records do when a server repeats itself, is written once.
+// Repeated records, as after a reconnect, are written once.
 func TestTwiceIsOnce(t *testing.T) {
 	events := readEvents(t, "turn")[1:16]
 	r := New(Options{})
@@ -97,7 +97,7 @@ func TestTwiceIsOnce(t *testing.T) {
 	require.Empty(t, transcript(r, events[1:]), "each reminder, vote and round once")
 }
 
-// Both forms of what hooks have changed have been written: neither is written again.
+// Both forms of a changed message have been written: neither is written again.
 func TestChangedTwiceIsOnce(t *testing.T) {
 	events := readEvents(t, "hooks")
 	r := New(Options{})
@@ -148,7 +148,7 @@ func TestSeen(t *testing.T) {
 	require.Equal(t, "↻ ✓ sh\n  another\n", r.Event(event.AgentEvent{Type: event.EventToolResult, ToolName: "sh", ToolCallID: "c1", Output: "another"}).String())
 }
 
-// However a stream is cut into pieces, the text is the same.
+// The text does not depend on how a stream is cut into pieces.
 func TestPiecesDoNotMatter(t *testing.T) {
 	const text = "The quick brown fox,\nand the lazy dog.\n\nEnd"
 	whole := func(size int) string {
@@ -175,7 +175,7 @@ func TestQuestion(t *testing.T) {
 	require.Empty(t, r.Event(event.AgentEvent{Type: event.EventApprovalRequest, Request: &req}))
 }
 
-// TestThoughtAlone: a reply of nothing else ends with its turn.
+// TestThoughtAlone: a reply with thoughts only ends with its turn.
 func TestThoughtAlone(t *testing.T) {
 	r := New(Options{})
 	piece := event.AgentEvent{Type: event.EventThought, Agent: "demo", MessageID: "m", Content: "hm"}

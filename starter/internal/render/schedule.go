@@ -10,12 +10,12 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// ScheduleOptions say how schedules are written.
+// ScheduleOptions configure the output of schedules.
 type ScheduleOptions struct {
-	// Width is how many characters of what a schedule posts a table shows. Default 60.
+	// Width is the number of characters of a schedule's post in a table. Default 60.
 	Width int
 
-	// Location is where times are told. Default: where the program runs.
+	// Location is the time zone of times. Default: local.
 	Location *time.Location
 }
 
@@ -23,7 +23,7 @@ func (o ScheduleOptions) time(at time.Time) string {
 	return QueueOptions{Location: o.Location}.time(at)
 }
 
-// Schedules writes schedules as a table, in the order given. It is empty if there is none.
+// Schedules returns a table of schedules in the given order. It is empty without schedules.
 func Schedules(all []signals.ScheduleView, opts ScheduleOptions) string {
 	if opts.Width == 0 {
 		opts.Width = 60
@@ -40,7 +40,7 @@ func Schedules(all []signals.ScheduleView, opts ScheduleOptions) string {
 	return t.String()
 }
 
-// scheduleState says whether a schedule runs.
+// scheduleState returns the state of a schedule.
 func scheduleState(s signals.ScheduleView) string {
 	switch {
 	case s.Done:
@@ -51,7 +51,7 @@ func scheduleState(s signals.ScheduleView) string {
 	return "active"
 }
 
-// when is the times of a schedule, on one line.
+// when returns the times of a schedule on one line.
 func when(s signals.Schedule) string {
 	var parts []string
 	if s.Every != 0 {
@@ -67,7 +67,7 @@ func when(s signals.Schedule) string {
 	return strings.Join(parts, ", ")
 }
 
-// posts is what a schedule posts, on one line.
+// posts returns the post of a schedule on one line.
 func posts(s signals.Schedule) string {
 	switch {
 	case s.Message != nil:
@@ -78,7 +78,7 @@ func posts(s signals.Schedule) string {
 	return ""
 }
 
-// Schedule writes all that is known of a schedule.
+// Schedule returns all fields of a schedule.
 func Schedule(s signals.ScheduleView, opts ScheduleOptions) string {
 	var out strings.Builder
 	line := func(name, value string) {
@@ -133,7 +133,7 @@ func Schedule(s signals.ScheduleView, opts ScheduleOptions) string {
 	return out.String()
 }
 
-// opening tells how a schedule opens its thread.
+// opening describes how a schedule opens its thread.
 func opening(agents []string) string {
 	if len(agents) == 0 {
 		return "if the thread does not exist"
@@ -141,7 +141,7 @@ func opening(agents []string) string {
 	return "if the thread does not exist, with " + strings.Join(agents, ", ")
 }
 
-// runCounts tells of the runs that began, and of those that did not.
+// runCounts describes the started and the missed runs.
 func runCounts(s signals.ScheduleView) string {
 	counts := fmt.Sprint(s.Runs)
 	if s.LateRuns > 0 {
@@ -153,7 +153,7 @@ func runCounts(s signals.ScheduleView) string {
 	return counts
 }
 
-// metadataOf is the metadata of what a schedule posts, nil if there is none.
+// metadataOf returns the metadata of a schedule's post, or nil.
 func metadataOf(s signals.Schedule) json.RawMessage {
 	var metadata any
 	switch {

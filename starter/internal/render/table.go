@@ -10,14 +10,14 @@ import (
 	"github.com/threadmill/threadmill/internal/term"
 )
 
-// table is text in columns. Of the rare ones it has those in which something stands.
+// table is text in columns. Rare columns appear only if a cell is not empty.
 type table struct {
 	head []string
 	rare []string
 	rows [][]string
 }
 
-// row adds a row, whose cells stay on its line whatever they are.
+// row adds a row, whose cells stay on one line.
 func (t *table) row(cells ...string) {
 	row := make([]string, len(cells))
 	for i, cell := range cells {
@@ -26,7 +26,7 @@ func (t *table) row(cells ...string) {
 	t.rows = append(t.rows, row)
 }
 
-// String is empty if there are no rows.
+// String returns the table, empty without rows.
 func (t *table) String() string {
 	if len(t.rows) == 0 {
 		return ""

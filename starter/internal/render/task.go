@@ -8,19 +8,18 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
-// TaskOptions say how background tasks are written.
+// TaskOptions configure the output of background tasks.
 type TaskOptions struct {
-	// Width is how many characters of a task's content a table shows. Default 60.
+	// Width is the number of characters of a task's content in a table. Default 60.
 	Width int
 
-	// Location is where times are told. Default: where the program runs.
+	// Location is the time zone of times. Default: local.
 	Location *time.Location
 }
 
 func (o TaskOptions) time(at time.Time) string { return QueueOptions{Location: o.Location}.time(at) }
 
-// Tasks writes background tasks as a table, in the order given. It is empty if there is
-// none.
+// Tasks returns a table of background tasks in the given order. It is empty without tasks.
 func Tasks(tasks []event.Task, opts TaskOptions) string {
 	if opts.Width == 0 {
 		opts.Width = 60
@@ -33,7 +32,7 @@ func Tasks(tasks []event.Task, opts TaskOptions) string {
 	return t.String()
 }
 
-// worker is who does a task's work.
+// worker returns the tool or agent that runs a task.
 func worker(task event.Task) string {
 	if task.SubAgent != "" {
 		return "@" + task.SubAgent
@@ -44,7 +43,7 @@ func worker(task event.Task) string {
 	return task.Tool
 }
 
-// ends is when a task has ended, or the latest that it can.
+// ends returns the time at which a task has ended, or its deadline.
 func (o TaskOptions) ends(task event.Task) string {
 	if task.EndedAt != nil {
 		return o.time(*task.EndedAt)
@@ -55,8 +54,8 @@ func (o TaskOptions) ends(task event.Task) string {
 	return "by " + o.time(task.Deadline)
 }
 
-// taskSummary is a task on one line: why it failed or was cancelled, or else what it is
-// about.
+// taskSummary returns a task on one line: the reason of its failure or cancellation, or else its
+// content.
 func taskSummary(task event.Task) string {
 	if task.Error != "" {
 		return whyEnded(task) + ": " + task.Error
@@ -64,7 +63,7 @@ func taskSummary(task event.Task) string {
 	return task.Title
 }
 
-// whyEnded names the cause of a task's state.
+// whyEnded returns the reason of a task's state.
 func whyEnded(task event.Task) string {
 	if task.State == event.TaskFailed {
 		return "error"
@@ -72,7 +71,7 @@ func whyEnded(task event.Task) string {
 	return "reason"
 }
 
-// Task writes all that is known of a background task.
+// Task returns all fields of a background task.
 func Task(task event.Task, opts TaskOptions) string {
 	var out strings.Builder
 	line := func(name, value string) {

@@ -19,7 +19,7 @@ const (
 	cyan   = term.Cyan
 )
 
-// write adds text to the output as it is: [term.Writer] escapes what a terminal would obey.
+// write adds text to the output unchanged: [term.Writer] escapes control characters.
 func (r *Renderer) write(s style, text string) {
 	if text == "" {
 		return
@@ -28,16 +28,14 @@ func (r *Renderer) write(s style, text string) {
 	r.open = !strings.HasSuffix(text, "\n")
 }
 
-// line adds a whole line. If text has more than one, the others are indented: only the
-// first is the program's.
+// line adds a line. Further lines of text are indented, because only the first is the program's.
 func (r *Renderer) line(s style, text string) {
 	r.leave()
 	r.write(s, strings.ReplaceAll(strings.TrimRight(text, "\r\n"), "\n", "\n  "))
 	r.endLine()
 }
 
-// leave ends the line of the message that is being written, whose text goes on
-// under a new heading.
+// leave ends the line of the message in front, whose text continues under a new heading.
 func (r *Renderer) leave() {
 	r.endLine()
 	r.owner = nil
@@ -55,11 +53,11 @@ func (r *Renderer) take() term.Text {
 	return text
 }
 
-// visible puts text on one line and shows what cannot be seen as an escape: who
-// allows a call must see all of it.
+// visible returns text on one line with invisible characters escaped: a deciding person must see
+// all of it.
 func visible(text string) string { return term.Line(strings.TrimSpace(text)) }
 
-// oneLine puts text on one line.
+// oneLine returns text on one line.
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // shorten cuts a line to width characters.

@@ -8,17 +8,17 @@ import (
 	"github.com/threadmill/threadmill/signals/threadclient"
 )
 
-// ThreadOptions say how threads are written.
+// ThreadOptions configure the output of threads.
 type ThreadOptions struct {
-	// Width is how many characters of a title a table shows. Default 80.
+	// Width is the number of characters of a title in a table. Default 80.
 	Width int
 
-	// Location is where times are told. Default: where the program runs.
+	// Location is the time zone of times. Default: local.
 	Location *time.Location
 }
 
-// Threads writes threads as a table, in the order given. It is empty if there is none.
-// There is a column for parents if a thread has one.
+// Threads returns a table of threads in the given order. It is empty without threads. The column
+// for parents appears if a thread has one.
 func Threads(all []threadclient.Summary, opts ThreadOptions) string {
 	if opts.Width == 0 {
 		opts.Width = 80

@@ -8,16 +8,16 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
-// card is a tool call that runs.
+// card is a running tool call.
 type card struct {
 	id   string
 	name string
 
-	// partial is a line of progress whose end has not come yet.
+	// partial is an incomplete line of progress.
 	partial string
 }
 
-// callText is a call as people read it.
+// callText returns a call for people.
 func callText(name, args string) string {
 	args = visible(args)
 	if args == "" {
@@ -45,7 +45,7 @@ func (r *Renderer) call(id, name, args string) {
 	r.endLine()
 }
 
-// cardKey is the call's id or, where the base protocol has none, the tool's name.
+// cardKey is the call's id or, in the base protocol, the tool's name.
 func cardKey(id, name string) string {
 	if id != "" {
 		return id
@@ -53,7 +53,7 @@ func cardKey(id, name string) string {
 	return "tool/" + name
 }
 
-// label tells cards apart while several are open.
+// label distinguishes cards while several are open.
 func (r *Renderer) label(c *card) string {
 	if len(r.cards) < 2 {
 		return ""
@@ -97,8 +97,8 @@ func (r *Renderer) progressLine(c *card, line string) {
 	r.line(dim, "│ "+shorten(r.label(c)+line, r.opts.Width))
 }
 
-// progressText returns the text of a piece of progress, and whether it is a line of
-// its own rather than a chunk of output.
+// progressText returns the text of a piece of progress, and whether it is a line rather than a
+// chunk of output.
 func progressText(data json.RawMessage) (text string, whole bool) {
 	if json.Unmarshal(data, &text) == nil {
 		return text, !strings.HasSuffix(text, "\n")
@@ -154,7 +154,7 @@ func (r *Renderer) result(id, name, output string, isError bool) {
 	r.resultBody(body, isError)
 }
 
-// resultForm tells one result of a call from another.
+// resultForm distinguishes the results of a call.
 func resultForm(output string, isError bool) string { return fmt.Sprint(isError, " ", output) }
 
 func (r *Renderer) resultBody(body string, isError bool) {
@@ -179,8 +179,8 @@ func (r *Renderer) resultBody(body string, isError bool) {
 	}
 }
 
-// resultText splits a result into a remark and what is shown below it. A command's
-// result shows as its output; a JSON string without its quotes.
+// resultText splits a result into a remark and the text below it. A command's result is shown as
+// its output; a JSON string without its quotes.
 func resultText(output string) (head, body string) {
 	var text string
 	if json.Unmarshal([]byte(output), &text) == nil {

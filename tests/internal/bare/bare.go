@@ -1,5 +1,5 @@
-// Package bare drives threads with nothing but a Temporal client and JSON. It
-// imports nothing of Threadmill: what it does, any Temporal client can do.
+// Package bare drives threads with a Temporal client and JSON only. It imports nothing of
+// Threadmill: any Temporal client can do the same.
 package bare
 
 import (
@@ -21,7 +21,7 @@ type object = map[string]any
 
 func (c Client) workflowID(thread string) string { return "thread/" + c.Namespace + "/" + thread }
 
-// Say opens the thread if need be and posts a message.
+// Say opens the thread if necessary and posts a message.
 func (c Client) Say(ctx context.Context, thread, eventID, content string) error {
 	post := object{"id": eventID, "type": "message", "payload": object{
 		"threadId": thread, "senderId": "ann", "senderType": "user", "content": content,
@@ -38,7 +38,7 @@ func (c Client) Decide(ctx context.Context, thread, toolCallID, decision, reason
 	})
 }
 
-// Control interrupts or closes.
+// Control interrupts or closes a thread.
 func (c Client) Control(ctx context.Context, thread, action string) error {
 	return c.Temporal.SignalWorkflow(ctx, c.workflowID(thread), "", "control", object{"action": action, "by": "ann"})
 }
@@ -48,7 +48,7 @@ func (c Client) Signal(ctx context.Context, thread, name string, payload any) er
 	return c.Temporal.SignalWorkflow(ctx, c.workflowID(thread), "", name, payload)
 }
 
-// Query asks the thread and returns the answer's fields.
+// Query queries the thread and returns the fields of the result.
 func (c Client) Query(ctx context.Context, thread, name string) (map[string]any, error) {
 	var out object
 	v, err := c.Temporal.QueryWorkflow(ctx, c.workflowID(thread), "", name)

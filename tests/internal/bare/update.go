@@ -6,7 +6,7 @@ import (
 	"go.temporal.io/sdk/client"
 )
 
-// Update sends an update and returns the fields of its answer.
+// Update sends an update and returns the fields of its result.
 func (c Client) Update(ctx context.Context, thread, name string, payload any) (map[string]any, error) {
 	h, err := c.Temporal.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
 		WorkflowID: c.workflowID(thread), UpdateName: name, WaitForStage: client.WorkflowUpdateStageCompleted, Args: []any{payload},

@@ -10,14 +10,14 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// provider is the name under which the stand-in is known. Its models are the agents.
+// provider is the name of the model's provider. Its models are the agents.
 const provider = "openai/"
 
-// Publish publishes a text for a call. It may be asked twice for one call, when nobody
-// knows whether the first time was the end of it.
+// Publish publishes a text for a call. It may be called twice for one call, if the result of the
+// first attempt is unknown.
 type Publish func(ctx context.Context, call tool.Call) error
 
-// Configure puts the agents of the conversation, their tools and its namer into the
+// Configure adds the agents of the conversation, their tools and the title model to the
 // configuration of a runtime.
 func (t *Transcript) Configure(c *threadmill.Config, publish Publish) {
 	c.Agents, c.TitleModel = nil, provider+Namer
@@ -27,7 +27,7 @@ func (t *Transcript) Configure(c *threadmill.Config, publish Publish) {
 	c.Tools = []tool.Tool{publishing(publish), screen}
 }
 
-// publishing is a tool that has an effect, of which people are asked.
+// publishing is a tool with an effect, which needs approval.
 func publishing(publish Publish) tool.Tool {
 	// However often its worker is killed.
 	const attempts = 100
@@ -40,7 +40,7 @@ func publishing(publish Publish) tool.Tool {
 	}, tool.NeedsApproval("it cannot be taken back"), tool.Idempotent(attempts))
 }
 
-// screen is a tool that runs where a person is.
+// screen is a client-side tool.
 var screen = tool.Client(tool.Definition{
 	Name: "look_at_screen", Description: "Says what a person has on the screen.",
 	Parameters: json.RawMessage(`{"type":"object","properties":{},"additionalProperties":false}`), Deadline: time.Hour,

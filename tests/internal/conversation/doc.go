@@ -1,4 +1,4 @@
-// Package conversation plays conversations that are written down in a file: who says what,
-// who decides what, and what each agent's model answers. It renders what has become of one,
-// so that it can be compared with what is expected.
+// Package conversation plays conversations from a file: the messages and decisions of people, and
+// the replies of each agent's model. It renders the result, so that it can be compared with the
+// expected one.
 package conversation

@@ -10,30 +10,29 @@ import (
 	"github.com/threadmill/threadmill/llm"
 )
 
-// ThreadID is what a transcript calls the thread. Its first line names it, so that all that
-// a model is shown says which thread it is about.
+// ThreadID is the placeholder for the thread's id in a transcript. The first line contains it, so
+// that every model call identifies its thread.
 const ThreadID = "conversation-0"
 
 var threadID = regexp.MustCompile(`conversation-\d+`)
 
-// in puts the id of a thread into a text.
+// in replaces the placeholder in a text by a thread's id.
 func in(thread, text string) string { return strings.ReplaceAll(text, ThreadID, thread) }
 
-// Model answers as the transcript says. It remembers nothing: what an agent says next
-// follows from how often it has spoken in what it is shown.
+// Model replies as in the transcript. It has no state: the next reply of an agent follows from the
+// number of its messages in the model's input.
 type Model struct {
 	Transcript *Transcript
 
-	// Said counts the messages of agents that a thread has.
+	// Said counts the messages of agents in a thread.
 	Said func(ctx context.Context, thread string) (int, error)
 
-	// Context ends when nobody waits for an answer any more.
+	// Context ends when no reply is needed any more.
 	Context context.Context
 }
 
-// Script is llmtest's: what the model says to a request. An answer waits until the thread
-// has all that agents say before it, so that agents that answer at the same time do so in
-// the order of the transcript.
+// Script is llmtest's: the reply to a request. A reply waits until the thread has all previous
+// messages of agents, so that concurrent agents reply in the order of the transcript.
 func (m *Model) Script(req llm.Request) string {
 	thread := threadOf(req.Messages)
 	turn, spoken := 0, 0
@@ -59,7 +58,7 @@ func (m *Model) Script(req llm.Request) string {
 	return scripted(req.Messages, "The transcript does not say that I am asked again.")
 }
 
-// await waits until the agents of a thread have said so much.
+// await waits until the agents of a thread have sent a number of messages.
 func (m *Model) await(thread string, spoken int) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -84,8 +83,8 @@ func threadOf(messages []llm.Message) string {
 	return ""
 }
 
-// scripted makes the stand-in say a text: behind a thought, or it would skip the mention
-// that the text begins with, and as what follows the calls that it has made already.
+// scripted makes the model reply with a text: after a thought, because it would skip a mention at
+// the beginning, and after the calls that it has already made.
 func scripted(messages []llm.Message, text string) string {
 	rounds := 0
 	for _, msg := range messages {

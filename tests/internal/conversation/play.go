@@ -11,8 +11,8 @@ import (
 	"github.com/threadmill/threadmill/signals/threadclient"
 )
 
-// Play opens a thread and does what people and the world do in the transcript, each when
-// all before it is over. It bears workers that come and go.
+// Play opens a thread and acts for the people and the world in the transcript, each time after
+// everything before has ended. Workers may come and go.
 func (t *Transcript) Play(ctx context.Context, threads *threadclient.Client, thread string) error {
 	p := player{Transcript: t, threads: threads, thread: thread}
 	err := threads.Open(ctx, thread, signals.Start{Agents: t.Names(), TurnLimit: t.TurnLimit}, nil)
@@ -32,7 +32,7 @@ type player struct {
 	threads *threadclient.Client
 	thread  string
 
-	// turn receives the end of the turn in progress, of which posts is the number.
+	// turn receives the end of the turn in progress, posts is its number.
 	turn  chan error
 	posts int
 }
@@ -40,7 +40,7 @@ type player struct {
 func (p *player) plays(ctx context.Context, l Line) error {
 	switch {
 	case p.isAgent(l.Who):
-		return nil // its model says it
+		return nil // the model replies
 	case l.Who == Namer:
 		if err := p.over(ctx); err != nil {
 			return err
@@ -63,7 +63,7 @@ func (p *player) plays(ctx context.Context, l Line) error {
 	return nil
 }
 
-// says posts a message; what follows from it may need people.
+// says posts a message, whose turn may need people.
 func (p *player) says(ctx context.Context, l Line) {
 	p.posts++
 	m := event.NewMessage{ThreadID: p.thread, SenderID: l.Who, SenderType: event.CreatedByUser, Content: in(p.thread, l.Says)}
@@ -96,7 +96,7 @@ func (p *player) over(ctx context.Context) error {
 	}
 }
 
-// decides decides on the one call that waits.
+// decides decides on the one pending call.
 func (p *player) decides(ctx context.Context, l Line, toolName string, decision event.Decision) error {
 	var call event.ApprovalRequest
 	err := p.await(ctx, func() (bool, error) {
@@ -117,7 +117,7 @@ func (p *player) decides(ctx context.Context, l Line, toolName string, decision 
 	return accepted(out.Result, err)
 }
 
-// answers runs the one call that waits for a client.
+// answers returns the result of the one call that waits for a client.
 func (p *player) answers(ctx context.Context, l Line) error {
 	var call event.ClientCall
 	err := p.await(ctx, func() (bool, error) {
@@ -142,8 +142,7 @@ func accepted(out signals.DecideOutcome, err error) error {
 	return err
 }
 
-// await waits until something is so. While no worker runs, nobody can say; one that does
-// has more to do than to answer this.
+// await waits for a condition. Without a worker it is unknown, and errors are ignored.
 func (p *player) await(ctx context.Context, is func() (bool, error)) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()

@@ -15,16 +15,15 @@ import (
 	"github.com/threadmill/threadmill/store"
 )
 
-// Score is all that has become of a conversation, without what differs from one time that
-// it is played to the next.
+// Score is the result of a conversation, without the parts that differ between runs.
 type Score struct {
-	// Title is the thread's.
+	// Title is the thread's title.
 	Title string `yaml:"title"`
 
-	// Records are those of the thread, in order.
+	// Records are the thread's records, in order.
 	Records []Record `yaml:"records"`
 
-	// Shown is what each model was shown, in order of its calls.
+	// Shown is the input of each model, in the order of its calls.
 	Shown []Shown `yaml:"shown"`
 }
 
@@ -44,14 +43,14 @@ type Shown struct {
 	Calls []Call   `yaml:"calls"`
 }
 
-// Call is a call of a model. If it begins with all that the call before was shown, Again
-// is how many messages that were, and Messages are the others.
+// Call is a model call. If it begins with all messages of the previous call, Again is their number,
+// and Messages has the others.
 type Call struct {
 	Again    int     `yaml:"again,omitempty"`
 	Messages []value `yaml:"messages"`
 }
 
-// value is normalised JSON, which takes one line.
+// value is normalized JSON on one line.
 type value struct{ v any }
 
 // MarshalYAML implements [yaml.Marshaler].
@@ -64,8 +63,8 @@ func (v value) MarshalYAML() (any, error) {
 	return &node, nil
 }
 
-// Render renders what has become of a thread, as YAML. Requests of other threads, and such
-// that were made again word for word, are left out.
+// Render renders the result of a thread as YAML. Requests of other threads and exact repetitions
+// are omitted.
 func (t *Transcript) Render(thread store.Thread, records []event.Record, requests []llmtest.Request) ([]byte, error) {
 	n := normaliser{thread: thread.ID, names: map[string]string{}, counts: map[string]int{}}
 	s := Score{Title: n.text(thread.Title)}
@@ -90,7 +89,7 @@ func (t *Transcript) Render(thread store.Thread, records []event.Record, request
 	return out.Bytes(), err
 }
 
-// shown collects what one model was shown of the thread.
+// shown collects one model's calls in the thread.
 func (n *normaliser) shown(model string, requests []llmtest.Request) (Shown, error) {
 	s := Shown{Model: model}
 	var all [][]value
@@ -132,20 +131,20 @@ func (n *normaliser) shown(model string, requests []llmtest.Request) (Shown, err
 	return s, nil
 }
 
-// normaliser gives what is made up by chance, or from the thread's id, names in order of
-// appearance.
+// normaliser replaces random values, and those derived from the thread's id, by names in the order
+// of appearance.
 type normaliser struct {
 	thread string
 	names  map[string]string
 	counts map[string]int
 }
 
-// varying are the fields that tell when something was, and how often it was tried.
+// varying are the fields with times and attempts.
 var varying = []string{
 	"createdAt", "requestedAt", "decidedAt", "grantedAt", "expiresAt", "timestamp", "durationMs", "attempt",
 }
 
-// made are ids that are made up, and digests.
+// made matches generated ids and digests.
 var made = regexp.MustCompile(`(call)_[0-9a-f]{24}|(sha256):[0-9a-f]{64}|\b0[0-9A-HJKMNP-TV-Z]{25}\b`)
 
 func (n *normaliser) text(s string) string {
@@ -164,7 +163,7 @@ func (n *normaliser) text(s string) string {
 	})
 }
 
-// value normalises JSON. Text that is JSON itself stays text.
+// value normalizes JSON. Strings with JSON in them stay strings.
 func (n *normaliser) value(raw json.RawMessage) (value, error) {
 	var v any
 	if err := json.Unmarshal(raw, &v); err != nil {
@@ -189,7 +188,7 @@ func (n *normaliser) any(v any) any {
 		for field := range v {
 			fields = append(fields, field)
 		}
-		slices.Sort(fields) // names go by the order of appearance
+		slices.Sort(fields) // names follow the order of appearance
 		for _, field := range fields {
 			v[field] = n.any(v[field])
 		}

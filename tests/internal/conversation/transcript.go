@@ -9,15 +9,15 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Those who speak beside people and agents.
+// Speakers beside people and agents.
 const (
-	// World says what happens around the thread.
+	// World reports what happens around the thread.
 	World = "world"
-	// Namer is the model that gives the thread a title.
+	// Namer is the title model.
 	Namer = "namer"
 )
 
-// Transcript is a conversation as it is written down.
+// Transcript is a conversation in a file.
 type Transcript struct {
 	People    []string `yaml:"people"`
 	Agents    []Agent  `yaml:"agents"`
@@ -25,30 +25,29 @@ type Transcript struct {
 	Lines     []Line   `yaml:"lines"`
 }
 
-// Agent takes part in a conversation.
+// Agent is an agent of a conversation.
 type Agent struct {
 	Name         string   `yaml:"name"`
 	Instructions string   `yaml:"instructions"`
 	Tools        []string `yaml:"tools"`
 }
 
-// Line is what one of them does next. In the file it is a mapping of one entry: the text
-// that is said or, as a mapping, another deed. Agents and the namer only say something,
-// agents in the language of llmtest: "use <tool> <json>" calls a tool.
+// Line is the next action of a speaker. In the file it is a mapping of one entry, from the speaker
+// to a text or, as a mapping, another action. Agents and the namer only have texts, agents in the
+// language of llmtest: "use <tool> <json>" calls a tool.
 type Line struct {
 	Who string
 	Deed
 }
 
-// Deed is one of: what is said, the tool whose waiting call is approved, denied, or
-// answered in the place of a client.
+// Deed is one of: a text, or the tool whose pending call is approved, denied, or run by a client.
 type Deed struct {
 	Says     string `yaml:"says"`
 	Approves string `yaml:"approves"`
 	Denies   string `yaml:"denies"`
 	Answers  string `yaml:"answers"`
 
-	// Scope of an approval, Reason of a decision, Output of an answer.
+	// Scope of an approval, Reason of a decision, Output of a result.
 	Scope  string `yaml:"scope"`
 	Reason string `yaml:"reason"`
 	Output string `yaml:"output"`
@@ -100,7 +99,7 @@ func Read(path string) (*Transcript, error) {
 	return &t, errors.Join(problems...)
 }
 
-// Names are those of the agents.
+// Names are the names of the agents.
 func (t *Transcript) Names() []string {
 	names := make([]string, len(t.Agents))
 	for i, a := range t.Agents {

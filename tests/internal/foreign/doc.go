@@ -1,5 +1,4 @@
-// Package foreign is a hook workflow as somebody may write it who knows nothing of
-// Threadmill but its JSON: what it is given, and what it has to return. It waits for a
-// person before it decides. It imports the Temporal SDK and the standard library, and
-// could as well be written in another language.
+// Package foreign is a hook workflow that waits for a person. Its author knows nothing of
+// Threadmill but the JSON of its input and its result. It imports only the Temporal SDK and the
+// standard library, and could be written in another language.
 package foreign

@@ -12,15 +12,15 @@ import (
 	"go.temporal.io/sdk/workflow"
 )
 
-// Review is the name of the workflow, Ruled that of the signal with which a person
-// decides, and Case that of the query for what it was given.
+// Review is the name of the workflow, Ruled that of the signal with a person's decision, and Case
+// that of the query for its input.
 const (
 	Review = "review"
 	Ruled  = "ruled"
 	Case   = "case"
 )
 
-// Request is what a hook workflow is given.
+// Request is the input of a hook workflow.
 type Request struct {
 	Hook          string `json:"hook"`
 	Namespace     string `json:"namespace"`
@@ -44,7 +44,7 @@ type Event struct {
 	Payload   json.RawMessage `json:"payload,omitempty"`
 }
 
-// Message is what somebody said.
+// Message is a message of the thread.
 type Message struct {
 	ThreadID   string         `json:"threadId"`
 	SenderID   string         `json:"senderId"`
@@ -54,7 +54,7 @@ type Message struct {
 	Metadata   map[string]any `json:"metadata,omitempty"`
 }
 
-// ToolCall is a tool that an agent asks for.
+// ToolCall is a tool call of an agent.
 type ToolCall struct {
 	ID       string `json:"id"`
 	Function struct {
@@ -63,13 +63,13 @@ type ToolCall struct {
 	} `json:"function"`
 }
 
-// Verdict is what a hook workflow returns.
+// Verdict is the result of a hook workflow.
 type Verdict struct {
 	Event     *Event     `json:"event,omitempty"`
 	Responses []Response `json:"responses,omitempty"`
 }
 
-// Response is a message in place of what would have happened.
+// Response is a message that replaces the default processing.
 type Response struct {
 	Content      string         `json:"content"`
 	SenderID     string         `json:"senderId,omitempty"`
@@ -78,14 +78,14 @@ type Response struct {
 	Metadata     map[string]any `json:"metadata,omitempty"`
 }
 
-// Ruling is what a person decides: the message reads otherwise, somebody answers in its
-// place, or the workflow fails. The zero value lets the event pass.
+// Ruling is a person's decision: another text, a response, or a failure of the workflow. The zero
+// value lets the event pass.
 type Ruling struct {
 	Content string     `json:"content,omitempty"`
 	Respond []Response `json:"respond,omitempty"`
 	Fail    string     `json:"fail,omitempty"`
 
-	// Raw is returned as it is.
+	// Raw is returned unchanged.
 	Raw json.RawMessage `json:"raw,omitempty"`
 }
 
@@ -127,12 +127,12 @@ func Work(c client.Client, taskQueue string) (stop func(), err error) {
 	return w.Stop, nil
 }
 
-// WorkflowID is where the hook workflow of an event is found.
+// WorkflowID is the id of an event's hook workflow.
 func WorkflowID(namespace, thread, event, hook string) string {
 	return "hook/" + namespace + "/" + thread + "/" + event + "/" + hook
 }
 
-// Rule tells a workflow what a person has decided.
+// Rule sends a person's decision to a workflow.
 func Rule(ctx context.Context, c client.Client, workflowID string, r Ruling) error {
 	return c.SignalWorkflow(ctx, workflowID, "", Ruled, r)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
-// Try makes one request. The status is 0 when there was no answer.
+// Try makes one request. The status is 0 without a response.
 func (d *Devserver) Try(ctx context.Context, method, path string, body, out any) int {
 	var in bytes.Buffer
 	if body != nil && json.NewEncoder(&in).Encode(body) != nil {
@@ -71,7 +71,7 @@ func (d *Devserver) AwaitApproval(thread string) event.ApprovalRequest {
 	return found
 }
 
-// Messages returns a thread's messages; none while nobody answers.
+// Messages returns a thread's messages; none while the server does not respond.
 func (d *Devserver) Messages(thread string) []event.Message {
 	var out struct{ Messages []event.Message }
 	if d.Try(d.t.Context(), http.MethodGet, "/v1/threads/"+thread+"/messages?limit=200", nil, &out) != http.StatusOK {
@@ -80,8 +80,8 @@ func (d *Devserver) Messages(thread string) []event.Message {
 	return out.Messages
 }
 
-// Events returns what is stored of a thread, as viewers see it; nothing while nobody
-// answers.
+// Events returns a thread's stored events, as viewers see them; none while the server does not
+// respond.
 func (d *Devserver) Events(thread string) []event.AgentEvent {
 	var out struct{ Events []event.AgentEvent }
 	if d.Try(d.t.Context(), http.MethodGet, "/v1/threads/"+thread+"/events?limit=1000", nil, &out) != http.StatusOK {

@@ -24,8 +24,8 @@ type NATS struct {
 	cmd       *exec.Cmd
 }
 
-// NewNATS starts a NATS server that ends with the test. Without the program the test
-// is skipped, or fails where it is required.
+// NewNATS starts a NATS server that ends with the test. Without the program the test is skipped, or
+// fails if NATS is required.
 func NewNATS(t testing.TB) *NATS {
 	t.Helper()
 	if _, err := exec.LookPath("nats-server"); err != nil {
@@ -39,7 +39,7 @@ func NewNATS(t testing.TB) *NATS {
 	return n
 }
 
-// Start starts the server, with nothing left of the life before.
+// Start starts the server with empty memory.
 func (n *NATS) Start() {
 	n.t.Helper()
 	_, port, err := net.SplitHostPort(n.addr)
@@ -58,23 +58,23 @@ func (n *NATS) Kill() {
 	_ = n.cmd.Wait()
 }
 
-// Proxy stands between a program and a server: it can cut all connections, as if the
-// server had been killed, freeze it, and hold back an answer.
+// Proxy is a proxy between a program and a server. It can cut all connections, as if the server had
+// been killed, freeze it, and hold back a response.
 type Proxy struct {
-	// Addr is where the program connects to.
+	// Addr is the address for the program.
 	Addr string
 
-	// Refused counts the connections that came while the server was cut off.
+	// Refused counts the connections while the server was cut off.
 	Refused atomic.Int64
 
-	// Kept counts what came for the server while it was frozen.
+	// Kept counts the data for the server while it was frozen.
 	Kept atomic.Int64
 
 	target string
 	mu     sync.Mutex
 	conns  map[net.Conn]bool
 	cut    bool
-	frozen chan struct{} // closed by Thaw; nil while nothing is frozen
+	frozen chan struct{} // closed by Thaw; nil if not frozen
 	hold   []byte
 	held   chan struct{}
 }
@@ -104,7 +104,7 @@ func NewProxy(t testing.TB, target string) *Proxy {
 	return p
 }
 
-// Cut ends all connections, and each that is made until Mend.
+// Cut closes all connections, and each new one until Mend.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -114,15 +114,15 @@ func (p *Proxy) Cut() {
 	}
 }
 
-// Mend lets connections through again.
+// Mend accepts connections again.
 func (p *Proxy) Mend() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.cut = false
 }
 
-// Freeze lets nothing through in either direction until Thaw, as if the server had been
-// stopped: connections stay, and nobody answers.
+// Freeze forwards nothing in either direction until Thaw, as if the server had been stopped:
+// connections stay open without responses.
 func (p *Proxy) Freeze() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -131,7 +131,7 @@ func (p *Proxy) Freeze() {
 	}
 }
 
-// Thaw lets everything through that has come since Freeze, and what comes then.
+// Thaw forwards everything since Freeze, and what follows.
 func (p *Proxy) Thaw() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -141,7 +141,7 @@ func (p *Proxy) Thaw() {
 	}
 }
 
-// awaitThaw returns at once unless the server is frozen.
+// awaitThaw returns immediately unless the server is frozen.
 func (p *Proxy) awaitThaw(count *atomic.Int64) {
 	p.mu.Lock()
 	frozen := p.frozen
@@ -154,8 +154,8 @@ func (p *Proxy) awaitThaw(count *atomic.Int64) {
 	}
 }
 
-// HoldAnswerTo passes on what the program sends with this text in it, and none of the
-// answer. The channel is closed when that has happened.
+// HoldAnswerTo forwards the program's data up to and including this text, and no response to it.
+// The channel is closed when that has happened.
 func (p *Proxy) HoldAnswerTo(text string) <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -163,14 +163,14 @@ func (p *Proxy) HoldAnswerTo(text string) <-chan struct{} {
 	return p.held
 }
 
-// holds reports whether the answer to data is to be held back.
+// holds reports whether to hold back the response to data.
 func (p *Proxy) holds(data []byte) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.hold) > 0 && bytes.Contains(data, p.hold)
 }
 
-// heldBack says so, once.
+// heldBack reports that a response was held back, once.
 func (p *Proxy) heldBack() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -221,7 +221,7 @@ func (p *Proxy) serve(client net.Conn) {
 	both.Wait()
 }
 
-// forward passes on what the client sends, until it is silenced.
+// forward forwards the client's data, until the connection is silenced.
 func (p *Proxy) forward(server io.Writer, client io.Reader, silent *atomic.Bool) {
 	buf, before := make([]byte, 64<<10), []byte(nil)
 	for {
@@ -229,7 +229,7 @@ func (p *Proxy) forward(server io.Writer, client io.Reader, silent *atomic.Bool)
 		if err != nil {
 			return
 		}
-		// The text may come in two pieces.
+		// The text may arrive in two pieces.
 		window := append(before, buf[:n]...)
 		hold := p.holds(window)
 		if hold {
@@ -246,7 +246,7 @@ func (p *Proxy) forward(server io.Writer, client io.Reader, silent *atomic.Bool)
 	}
 }
 
-// answers writes what the server says once it may, or swallows it when the connection is silent.
+// answers forwards the server's data when allowed, or drops it if the connection is silent.
 type answers struct {
 	proxy  *Proxy
 	silent *atomic.Bool

@@ -17,8 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Patience bounds every wait for what must happen. It is far more than any of that
-// takes on a busy machine: what uses it up hangs.
+// Patience bounds every wait for an expected event, far above its duration on a busy machine.
 const (
 	Patience = 2 * time.Minute
 	Tick     = 10 * time.Millisecond
@@ -30,7 +29,7 @@ func Build(t testing.TB) string {
 	return build(t, "devserver")
 }
 
-// BuildWorker builds the worker, as [Build] does the devserver.
+// BuildWorker builds the worker, like [Build].
 func BuildWorker(t testing.TB) string {
 	t.Helper()
 	return build(t, "worker")
@@ -46,20 +45,20 @@ func build(t testing.TB, program string) string {
 
 // Options of a [Devserver].
 type Options struct {
-	// Binary is what [Build] returned.
+	// Binary is the result of [Build].
 	Binary string
 
-	// Env is added to PATH and HOME, which is all that the process has otherwise.
+	// Env is added to PATH and HOME, the only other variables.
 	Env []string
 
 	// Config is the text of threadmill.yaml; "" is none.
 	Config string
 }
 
-// Devserver is a devserver on fixed ports and data, over all of its lives.
+// Devserver is a devserver with fixed ports and data across restarts.
 type Devserver struct {
-	// URL of the API; Temporal is its host:port; Data is the folder with everything,
-	// Workspace that of commands.
+	// URL of the API; Temporal is its host:port; Data is the data folder, Workspace the working
+	// directory of commands.
 	URL, Temporal, Data, Workspace string
 
 	t    testing.TB
@@ -70,7 +69,7 @@ type Devserver struct {
 	life *life
 }
 
-// New prepares a devserver. It does not run yet; it ends with the test.
+// New prepares a devserver, which must be started. It ends with the test.
 func New(t testing.TB, o Options) *Devserver {
 	t.Helper()
 	dir := t.TempDir()
@@ -83,8 +82,8 @@ func New(t testing.TB, o Options) *Devserver {
 	return d
 }
 
-// NewWorker prepares a worker that serves the API as well, in place of a devserver. Its
-// Temporal server runs elsewhere, and outlives it.
+// NewWorker prepares a worker with an API in place of a devserver. Its Temporal server runs
+// elsewhere, and outlives it.
 func NewWorker(t testing.TB, o Options, temporal string) *Devserver {
 	t.Helper()
 	dir := t.TempDir()
@@ -100,10 +99,10 @@ func NewWorker(t testing.TB, o Options, temporal string) *Devserver {
 	return d
 }
 
-// configFile is where a devserver looks for its configuration.
+// configFile is the default name of a devserver's configuration.
 const configFile = "threadmill.yaml"
 
-// prepare writes the configuration, and sees to the end.
+// prepare writes the configuration, and registers the cleanup.
 func (d *Devserver) prepare() {
 	t, o := d.t, d.opts
 	t.Helper()
@@ -130,7 +129,7 @@ func (d *Devserver) Start() {
 	d.t.Logf("ready after %s", time.Since(began).Round(time.Millisecond))
 }
 
-// Launch starts the process and does not wait.
+// Launch starts the process without waiting.
 func (d *Devserver) Launch() {
 	d.t.Helper()
 	cmd := exec.Command(d.opts.Binary, d.args...)
@@ -139,13 +138,13 @@ func (d *Devserver) Launch() {
 	d.life = launch(d.t, cmd, d.sign)
 }
 
-// AwaitReady waits until the process says that it is ready.
+// AwaitReady waits until the process is ready.
 func (d *Devserver) AwaitReady() {
 	d.t.Helper()
 	d.life.awaitReady(d.t)
 }
 
-// Output is what the process has printed and logged since its last start.
+// Output is the process's output and log since its last start.
 func (d *Devserver) Output() string { return d.life.output.String() }
 
 // Kill sends SIGKILL and waits for the end.
@@ -167,8 +166,7 @@ func (d *Devserver) Terminate() int {
 	return d.life.cmd.ProcessState.ExitCode()
 }
 
-// The kernel gives away ports above these to whoever asks for any: a server that is
-// down for a moment would lose its own.
+// The kernel assigns ports above these to any listener: a stopped server could lose its own.
 const (
 	firstPort = 20_000
 	lastPort  = 31_999
@@ -176,7 +174,7 @@ const (
 
 var taken sync.Map
 
-// FreeAddr returns a loopback address that stays free while nobody listens there.
+// FreeAddr returns a loopback address that stays free without a listener.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
 	for range 1000 {

@@ -1,3 +1,3 @@
-// Package process runs the devserver, and servers that it depends on, as processes
-// that tests kill and start again, and watches what their clients see meanwhile.
+// Package process runs the devserver and its servers as processes that tests kill and start again,
+// and records what their clients see meanwhile.
 package process

@@ -21,7 +21,7 @@ type life struct {
 	output        buffer
 }
 
-// launch starts a process, which is ready when it prints a line with sign in it.
+// launch starts a process, which is ready when it prints a line with sign.
 func launch(t testing.TB, cmd *exec.Cmd, sign string) *life {
 	t.Helper()
 	l := &life{cmd: cmd, ready: make(chan struct{}), exited: make(chan struct{})}
@@ -32,13 +32,13 @@ func launch(t testing.TB, cmd *exec.Cmd, sign string) *life {
 	go func() {
 		defer close(l.exited)
 		l.read(output, sign)
-		// Its exit code says it all.
+		// The exit code contains the result.
 		_ = cmd.Wait()
 	}()
 	return l
 }
 
-// read reads to the end, however long a line is: a process that nobody reads stands still.
+// read reads to the end, with lines of any length: a process whose output is not read blocks.
 func (l *life) read(output io.Reader, sign string) {
 	said := false
 	for lines := bufio.NewReader(output); ; {
@@ -73,7 +73,7 @@ func (l *life) kill() {
 	<-l.exited
 }
 
-// buffer collects what several goroutines write.
+// buffer collects the output of several goroutines.
 type buffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer

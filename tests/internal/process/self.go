@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Self is the test binary as another process, over all of its lives: something in its
-// environment makes it do something else than to run tests.
+// Self is the test binary as another process, across restarts: its environment makes it do
+// something other than run tests.
 type Self struct {
 	t    testing.TB
 	sign string
@@ -17,8 +17,8 @@ type Self struct {
 	life *life
 }
 
-// NewSelf prepares the process, which is ready when it prints a line with sign in it. It
-// does not run yet; it ends with the test. Its environment is PATH, HOME and env.
+// NewSelf prepares the process, which must be started and is ready when it prints a line with sign.
+// It ends with the test. Its environment is PATH, HOME and env.
 func NewSelf(t testing.TB, sign string, env ...string) *Self {
 	s := &Self{t: t, sign: sign, env: env}
 	t.Cleanup(func() {
@@ -33,7 +33,7 @@ func NewSelf(t testing.TB, sign string, env ...string) *Self {
 	return s
 }
 
-// Start starts the process, with more in its environment, and waits until it is ready.
+// Start starts the process, with additional environment, and waits until it is ready.
 func (s *Self) Start(env ...string) {
 	s.t.Helper()
 	path, err := os.Executable()

@@ -14,8 +14,8 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
-// Viewer watches a thread's event stream, and comes back with Last-Event-ID whenever
-// it is cut, as a browser does.
+// Viewer follows a thread's event stream, and reconnects with Last-Event-ID whenever it is
+// disconnected, like a browser.
 type Viewer struct {
 	url    string
 	notify func(event.AgentEvent)
@@ -25,8 +25,7 @@ type Viewer struct {
 	last   string
 }
 
-// Watch opens a viewer, which ends with the test. notify, unless nil, is called with
-// each event as it comes.
+// Watch opens a viewer, which ends with the test. notify, unless nil, is called with each event.
 func (d *Devserver) Watch(t testing.TB, thread string, notify func(event.AgentEvent)) *Viewer {
 	ctx, cancel := context.WithCancel(context.Background())
 	v := &Viewer{url: d.URL + "/v1/threads/" + thread + "/events", notify: notify}
@@ -77,7 +76,7 @@ func (v *Viewer) once(ctx context.Context) {
 	for lines := bufio.NewReader(res.Body); ; {
 		line, err := lines.ReadString('\n')
 		if err != nil {
-			return // what has no end has not been sent
+			return // an incomplete event was not sent
 		}
 		switch line = strings.TrimRight(line, "\r\n"); {
 		case strings.HasPrefix(line, "id:"):
@@ -104,14 +103,14 @@ func (v *Viewer) keep(id, data string) {
 	}
 }
 
-// Events returns what has come so far.
+// Events returns the events so far.
 func (v *Viewer) Events() []event.AgentEvent {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return slices.Clone(v.events)
 }
 
-// Stored returns those of the events that come from records.
+// Stored returns the events that come from records.
 func (v *Viewer) Stored() []event.AgentEvent {
 	return slices.DeleteFunc(v.Events(), func(e event.AgentEvent) bool {
 		switch e.Type { //nolint:exhaustive // the others are records

@@ -7,7 +7,7 @@ import (
 	"go.temporal.io/sdk/interceptor"
 )
 
-// deaf runs activities that do not hear it when the server cancels them.
+// deaf runs activities that do not notice when the server cancels them.
 type deaf struct{ interceptor.InterceptorBase }
 
 func (*deaf) InterceptActivity(_ context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
@@ -21,7 +21,7 @@ type deafActivity struct {
 }
 
 func (d *deafActivity) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (any, error) {
-	// A local activity is cancelled by its worker, without a heartbeat.
+	// Its worker cancels a local activity, without a heartbeat.
 	if !activity.GetInfo(ctx).IsLocalActivity {
 		ctx = context.WithoutCancel(ctx)
 	}

@@ -1,4 +1,3 @@
-// Package world builds what the end-to-end tests run in: an embedded Temporal
-// server, a store, a live stream, a real HTTP server that stands in for the model's
-// provider, a worker and the API.
+// Package world builds the environment of end-to-end tests: an embedded Temporal server, a store, a
+// live stream, a real HTTP server for the model's provider, a worker and the API.
 package world

@@ -41,12 +41,12 @@ import (
 	"github.com/threadmill/threadmill/tool/shell"
 )
 
-// Options change the world from its default.
+// Options configure a world.
 type Options struct {
 	// Postgres and NATS replace SQLite and the stream in memory.
 	Postgres, NATS bool
 
-	// Dynamic starts a Temporal server of its own with these settings.
+	// Dynamic starts a separate Temporal server with these settings.
 	Dynamic map[string]any
 
 	// Agents default to one, "assistant", with all tools.
@@ -55,7 +55,7 @@ type Options struct {
 	// Tools are added to the built-in ones.
 	Tools []tool.Tool
 
-	// Provider configures the stand-in.
+	// Provider configures the model's provider.
 	Provider llmtest.Config
 
 	// NoWorker leaves starting the worker to the test.
@@ -67,16 +67,15 @@ type Options struct {
 	// Logger of the runtime. Default: errors only, to standard error.
 	Logger *slog.Logger
 
-	// Deaf keeps from running steps that the server has cancelled them, which they hear
-	// with a heartbeat otherwise. What stops them then is the live stream alone.
+	// Deaf keeps the server's cancellations from running steps, which normally arrive with a
+	// heartbeat. Only the live stream then stops them.
 	Deaf bool
 
-	// Configure changes what the runtime is made of: its hooks and callbacks, say.
+	// Configure changes the configuration of the runtime, such as its hooks and callbacks.
 	Configure func(*threadmill.Config)
 }
 
-// Patience bounds every wait for what must happen. It is far more than any of that
-// takes on a busy machine: what uses it up hangs.
+// Patience bounds every wait for an expected event, far above its duration on a busy machine.
 const (
 	Patience = 2 * time.Minute
 	Tick     = 10 * time.Millisecond
@@ -105,7 +104,7 @@ var (
 	counter    atomic.Int64
 )
 
-// note is the plainest tool: an activity that needs no approval.
+// note is a minimal tool: an activity that needs no approval.
 var note = tool.MustFunc("note", "Notes a text.", func(_ context.Context, _ tool.Call, in struct {
 	Text string `json:"text,omitempty"`
 },
@@ -113,8 +112,7 @@ var note = tool.MustFunc("note", "Notes a text.", func(_ context.Context, _ tool
 	return "noted: " + in.Text, nil
 })
 
-// silent keeps the server's own log out of the tests: it calls a cancelled wait an
-// error.
+// silent keeps the server's log out of the tests: it reports a cancelled wait as an error.
 const silent = slog.LevelError + 4
 
 // Quiet is a logger for errors only.
@@ -157,7 +155,7 @@ func New(t testing.TB, o Options) *World {
 	w.Temporal, err = client.Dial(options)
 	require.NoError(t, err)
 	t.Cleanup(w.Temporal.Close)
-	o.Provider.T = t // every transcript is one that all providers take
+	o.Provider.T = t // checks that every transcript is valid for all providers
 	w.Provider = llmtest.NewServer(o.Provider)
 	t.Cleanup(w.Provider.Close)
 	w.Store, w.Stream = newStore(t, o), newStream(t, o)
@@ -258,14 +256,14 @@ func newStream(t testing.TB, o Options) stream.Stream {
 	return s
 }
 
-// Ctx ends with the test, or when Patience does.
+// Ctx ends with the test, or after Patience.
 func (w *World) Ctx() context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	w.T.Cleanup(cancel)
 	return ctx
 }
 
-// Key names a thread in the store.
+// Key is the key of a thread in the store.
 func (w *World) Key(thread string) store.Key {
 	return store.Key{Namespace: w.TaskQueue, ThreadID: thread}
 }
@@ -286,7 +284,7 @@ func (w *World) Say(thread, content string) signals.TurnResult {
 	return out
 }
 
-// Post signals a person's message, which costs the least history. Its thread does not answer.
+// Post signals a person's message, which costs the least history. The thread sends no response.
 func (w *World) Post(thread, content string) string {
 	w.T.Helper()
 	id, err := w.Threads.PostSignal(w.Ctx(), thread, signals.UserMessage(thread, "ann", content))
@@ -294,7 +292,7 @@ func (w *World) Post(thread, content string) string {
 	return id
 }
 
-// Await waits for a turn that has been posted to end.
+// Await waits for the end of a posted turn.
 func (w *World) Await(thread, eventID string) signals.TurnResult {
 	w.T.Helper()
 	p := signals.UserMessage(thread, "ann", "-")
