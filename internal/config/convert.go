@@ -359,8 +359,8 @@ func (d *document) rules(entries []ruleEntry, agents agent.Fixed) []rule.Rule {
 		}
 		clean = clean && !d.failedBelow(path)
 	}
-	var field *event.FieldError
-	if _, err := rule.NewSet(rule.Config{Rules: rules}); clean && errors.As(err, &field) {
+	_, err := rule.NewSet(rule.Config{Rules: rules})
+	if field, ok := errors.AsType[*event.FieldError](err); ok && clean {
 		d.fieldErrorf("rules", KindLimit, "%s", field.Problem) // of all of them together
 	}
 	if entries == nil {
@@ -393,8 +393,7 @@ func (d *document) webhooks(entries []webhookEntry, agents agent.Fixed) []webhoo
 			d.fieldErrorf(path+".signature", KindMissing, "is missing: how requests are signed, such as github, stripe, slack or hmac")
 		}
 		for _, err := range all(s.Validate()) {
-			var field *event.FieldError
-			if errors.As(err, &field) && field.Field == "secrets" {
+			if field, ok := errors.AsType[*event.FieldError](err); ok && field.Field == "secrets" {
 				if d.has(path + ".secretEnv") {
 					continue
 				}

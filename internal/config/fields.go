@@ -296,8 +296,7 @@ func patternProblem(s string) string {
 }
 
 func problem(err error) string {
-	var field *event.FieldError
-	if errors.As(err, &field) {
+	if field, ok := errors.AsType[*event.FieldError](err); ok {
 		return field.Problem
 	}
 	return ""
