@@ -47,7 +47,7 @@ const (
 	MaxApprovalsLimit     = 1000
 )
 
-// How threads are asked: so many at once, each with so long to answer.
+// How threads and schedules are asked: so many at once, each with so long to answer.
 const (
 	askers    = 8
 	askWithin = 5 * time.Second
@@ -113,17 +113,24 @@ type asked struct {
 
 // askAll asks threads for what waits in them.
 func (c *Client) askAll(ctx context.Context, found []Summary) []asked {
-	out := make([]asked, len(found))
+	return mapped(found, func(s Summary) asked {
+		within, cancel := context.WithTimeout(ctx, askWithin)
+		defer cancel()
+		answer, err := c.Approvals(within, s.ThreadID)
+		return asked{s, answer, err}
+	})
+}
+
+// mapped returns what f makes of each item of a list, of [askers] at once.
+func mapped[T, U any](list []T, f func(T) U) []U {
+	out := make([]U, len(list))
 	free := make(chan struct{}, askers)
 	var all sync.WaitGroup
-	for i, s := range found {
+	for i, item := range list {
 		free <- struct{}{}
 		all.Go(func() {
 			defer func() { <-free }()
-			within, cancel := context.WithTimeout(ctx, askWithin)
-			defer cancel()
-			answer, err := c.Approvals(within, s.ThreadID)
-			out[i] = asked{s, answer, err}
+			out[i] = f(item)
 		})
 	}
 	all.Wait()

@@ -67,18 +67,15 @@ func (c *conn) update(ctx context.Context, threadID, name string, arg, out any) 
 	if err := signals.ValidateID("threadId", threadID); err != nil {
 		return err
 	}
-	h, err := retryUpdate(ctx, func() (client.WorkflowUpdateHandle, error) {
-		return c.temporal.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
-			WorkflowID:   signals.WorkflowID(c.namespace, threadID),
-			UpdateName:   name,
-			Args:         []any{arg},
-			WaitForStage: client.WorkflowUpdateStageCompleted,
-		})
-	})
-	if err == nil {
-		err = h.Get(ctx, out)
-	}
+	err := c.sendUpdate(ctx, threadID, c.updateOptions(threadID, name, arg), nil, out)
 	return c.explain(ctx, name, threadID, c.reasoned(ctx, threadID, err))
+}
+
+func (c *conn) updateOptions(threadID, name string, arg any) client.UpdateWorkflowOptions {
+	return client.UpdateWorkflowOptions{
+		WorkflowID: signals.WorkflowID(c.namespace, threadID), UpdateName: name, Args: []any{arg},
+		WaitForStage: client.WorkflowUpdateStageCompleted,
+	}
 }
 
 func (c *conn) query(ctx context.Context, threadID, name string, out any) error {

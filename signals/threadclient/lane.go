@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/threadmill/threadmill/signals"
@@ -266,11 +265,8 @@ func (c *posts) send(threadID string, batch []*posting) {
 // sendBatch sends one update. A single post needs no batch: it looks in Temporal's Web UI as what
 // it is.
 func (c *posts) sendBatch(ctx context.Context, threadID string, batch []*posting) ([]signals.PostOutcome, error) {
-	opts := client.UpdateWorkflowOptions{
-		WorkflowID: signals.WorkflowID(c.namespace, threadID), WaitForStage: client.WorkflowUpdateStageCompleted,
-	}
 	if len(batch) == 1 {
-		opts.UpdateName, opts.Args = signals.UpdatePost, []any{batch[0].post}
+		opts := c.updateOptions(threadID, signals.UpdatePost, batch[0].post)
 		var out signals.PostResult
 		err := c.sendUpdate(ctx, threadID, opts, batch[0].open, &out)
 		if app, ok := errors.AsType[*temporal.ApplicationError](err); ok && app.Type() == signals.DuplicateType {
@@ -285,7 +281,7 @@ func (c *posts) sendBatch(ctx context.Context, threadID string, batch []*posting
 	for i, p := range batch {
 		posts[i] = p.post
 	}
-	opts.UpdateName, opts.Args = signals.UpdatePostBatch, []any{signals.PostBatch{Posts: posts}}
+	opts := c.updateOptions(threadID, signals.UpdatePostBatch, signals.PostBatch{Posts: posts})
 	var out signals.PostBatchResult
 	err := c.sendUpdate(ctx, threadID, opts, batch[0].open, &out)
 	if app, ok := errors.AsType[*temporal.ApplicationError](err); ok && app.Type() == signals.NothingPostedType {

@@ -190,9 +190,6 @@ func explainSchedule(doing, id string, err error) error {
 const (
 	DefaultScheduleLimit = 100
 	MaxScheduleLimit     = 1000
-
-	// describers is how many schedules are asked at a time.
-	describers = 8
 )
 
 // Schedules returns the schedules of the client's namespace, by their ids; at most limit,

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	commonpb "go.temporal.io/api/common/v1"
@@ -44,25 +43,21 @@ var errForeign = errors.New("it is not one of Threadmill's")
 // describeAll asks for several schedules. Those that were deleted meanwhile are left out,
 // and foreign ones.
 func (c *schedules) describeAll(ctx context.Context, ids []string) ([]signals.ScheduleView, error) {
-	views, errs := make([]signals.ScheduleView, len(ids)), make([]error, len(ids))
-	free := make(chan struct{}, describers)
-	var all sync.WaitGroup
-	for i, id := range ids {
-		free <- struct{}{}
-		all.Go(func() {
-			views[i], errs[i] = c.describe(ctx, id)
-			<-free
-		})
+	type described struct {
+		view signals.ScheduleView
+		err  error
 	}
-	all.Wait()
 	out := make([]signals.ScheduleView, 0, len(ids))
-	for i, view := range views {
+	for _, d := range mapped(ids, func(id string) described {
+		view, err := c.describe(ctx, id)
+		return described{view, err}
+	}) {
 		switch {
-		case errors.Is(errs[i], signals.ErrScheduleNotFound) || errors.Is(errs[i], errForeign):
-		case errs[i] != nil:
-			return nil, errs[i]
+		case errors.Is(d.err, signals.ErrScheduleNotFound) || errors.Is(d.err, errForeign):
+		case d.err != nil:
+			return nil, d.err
 		default:
-			out = append(out, view)
+			out = append(out, d.view)
 		}
 	}
 	return out, nil
@@ -137,7 +132,7 @@ func (c *schedules) outcome(ctx context.Context, run *signals.ScheduleRun) error
 		return err
 	}
 	status := d.GetWorkflowExecutionInfo().GetStatus()
-	run.Status = runStatus(status)
+	run.Status = runStatuses[status]
 	if status != enumspb.WORKFLOW_EXECUTION_STATUS_FAILED {
 		return nil
 	}
@@ -150,21 +145,12 @@ func (c *schedules) outcome(ctx context.Context, run *signals.ScheduleRun) error
 	return ctx.Err()
 }
 
-func runStatus(s enumspb.WorkflowExecutionStatus) string {
-	switch s {
-	case enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
-		return "running"
-	case enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
-		return "completed"
-	case enumspb.WORKFLOW_EXECUTION_STATUS_FAILED:
-		return "failed"
-	case enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT:
-		return "timed_out"
-	case enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED:
-		return "canceled"
-	case enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED:
-		return "terminated"
-	default:
-		return ""
-	}
+// runStatuses are the words for the states in which a run can be.
+var runStatuses = map[enumspb.WorkflowExecutionStatus]string{
+	enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:    "running",
+	enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:  "completed",
+	enumspb.WORKFLOW_EXECUTION_STATUS_FAILED:     "failed",
+	enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT:  "timed_out",
+	enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED:   "canceled",
+	enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED: "terminated",
 }

@@ -46,7 +46,9 @@ func (c *Client) startTurn(ctx context.Context, threadID string, open *signals.S
 	context.AfterFunc(ctx, t.slot.leave)
 	var err error
 	if t.slot.direct() {
-		t.update, err = c.startUpdate(ctx, threadID, c.turnUpdate(threadID, p), open)
+		opts := c.updateOptions(threadID, signals.UpdateTurn, p)
+		opts.WaitForStage = client.WorkflowUpdateStageAccepted
+		t.update, err = c.startUpdate(ctx, threadID, opts, open)
 		if err == nil {
 			err = refusal(t.update)
 		}
@@ -59,15 +61,6 @@ func (c *Client) startTurn(ctx context.Context, threadID string, open *signals.S
 		return nil, err
 	}
 	return t, nil
-}
-
-func (c *conn) turnUpdate(threadID string, p signals.Post) client.UpdateWorkflowOptions {
-	return client.UpdateWorkflowOptions{
-		WorkflowID:   signals.WorkflowID(c.namespace, threadID),
-		UpdateName:   signals.UpdateTurn,
-		Args:         []any{p},
-		WaitForStage: client.WorkflowUpdateStageAccepted,
-	}
 }
 
 // refusal returns the error with which an update has ended already. The handle does not
