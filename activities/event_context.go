@@ -103,12 +103,12 @@ func observation(in thread.ModelStep, agentName string, e event.EnvEvent, now ti
 			Content: strings.Join(seen, "\n"), Parts: event.TextParts(seen...),
 		},
 		{
-			ID: event.AskedID(e.ID), SenderID: agentName, SenderType: event.CreatedByAgent, AgentID: agentName,
+			ID: event.InfoRequestID(e.ID), SenderID: agentName, SenderType: event.CreatedByAgent, AgentID: agentName,
 			ToolCalls: []event.ToolCall{asks}, ReplyToMessageID: event.ObservedID(e.ID),
 		},
 		{
 			ID: event.ResultID(asks.ID), SenderID: builtin.GetEventInfo, SenderType: event.CreatedByTool, AgentID: agentName,
-			Content: describeEvent(e), ToolCallID: asks.ID, ToolName: builtin.GetEventInfo, ReplyToMessageID: event.AskedID(e.ID),
+			Content: describeEvent(e), ToolCallID: asks.ID, ToolName: builtin.GetEventInfo, ReplyToMessageID: event.InfoRequestID(e.ID),
 		},
 	}
 	var records []event.Record

@@ -163,7 +163,7 @@ func TestHookFailures(t *testing.T) {
 		{"an event that is too large", func(_ context.Context, m event.MessageEvent, _ hook.Respond) (event.Event, error) {
 			m.Message.Content = strings.Repeat("x", hook.MaxEvent)
 			return m, nil
-		}, "at most 262144 are taken"},
+		}, "must be at most 262144"},
 		{"its own limit, which it keeps", func(ctx context.Context, _ event.MessageEvent, _ hook.Respond) (event.Event, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()

@@ -84,7 +84,7 @@ func (a *Activities) planAgent(ctx context.Context, ref thread.Ref, out *ownPlan
 		return errors.New("message is required: what the agent is to do")
 	}
 	if size := len(jsonText(in.Message)); size > maxSubMessage {
-		return fmt.Errorf("message is %d bytes as JSON, at most %d are taken", size, maxSubMessage)
+		return fmt.Errorf("message is %d bytes as JSON, must be at most %d", size, maxSubMessage)
 	}
 	out.asks = in.Agent
 	out.SubAgent = &thread.SubAgentPlan{Agent: in.Agent, Message: in.Message, Title: shortTitle(in.Title)}

@@ -147,7 +147,7 @@ func TestOwnToolsThatCannotRun(t *testing.T) {
 		{"S1-32 an unknown agent, by the older name", "call-agent", `{"agent":"eve","message":"do it"}`, `Error: unknown agent: "eve"`},
 		{"no agent", "call_agent", `{"agent":"","message":"do it"}`, "Error: agent is required"},
 		{"nothing to do", "call_agent", `{"agent":"bob","message":""}`, "Error: message is required"},
-		{"too much to do", "call_agent", `{"agent":"bob","message":"` + strings.Repeat("x", 128<<10) + `"}`, "Error: message is 131074 bytes as JSON, at most 131072 are taken"},
+		{"too much to do", "call_agent", `{"agent":"bob","message":"` + strings.Repeat("x", 128<<10) + `"}`, "Error: message is 131074 bytes as JSON, must be at most 131072"},
 		{"markup, which takes more", "call_agent", `{"agent":"bob","message":"` + strings.Repeat("<", 22<<10) + `"}`, "Error: message is 135170 bytes as JSON"},
 		{"no message at all", "call_agent", `{"agent":"bob"}`, "Error: Tool parameter validation failed for call_agent"},
 		{"more than it takes", "call_agent", `{"agent":"bob","message":"x","model":"y"}`, "Error: Tool parameter validation failed for call_agent"},

@@ -26,7 +26,7 @@ type Definition struct {
 	ApprovalTerms    *TermsDefinition  `json:"approvalTerms,omitempty" doc:"How approvals are requested where a rule has no terms"`
 	OnWaiting        event.OnWaiting   `json:"onWaiting,omitempty" enum:"answer,hold,cancel" doc:"What a person's message does while a call of the agent waits for a decision or a client. Default: answer"`
 	WorkingDirectory string            `json:"workingDirectory,omitempty" doc:"Where its tools work; workingDirectory in a thread's metadata takes precedence"`
-	AutoMention      *bool             `json:"autoMention,omitempty" doc:"Whether an answer to another agent that addresses nobody begins with a mention of that agent. Default: true"`
+	AutoMention      *bool             `json:"autoMention,omitempty" doc:"Whether an answer to another agent that mentions no agent begins with a mention of that agent. Default: true"`
 	Limits           *LimitsDefinition `json:"limits,omitempty"`
 }
 
@@ -132,9 +132,9 @@ func (m *firstMistake) terms(at string, t *TermsDefinition) approval.Terms {
 
 // names is a list that stands for all if it is left out. An empty one would do so as well,
 // which nobody means.
-func (m *firstMistake) names(field string, names []string, leaveOut string) []string {
+func (m *firstMistake) names(field string, names []string, omitIt string) []string {
 	if names != nil && len(names) == 0 {
-		m.add(field, "is empty: name at least one, or leave it out "+leaveOut)
+		m.add(field, "is empty: name at least one, or omit it "+omitIt)
 	}
 	return names
 }

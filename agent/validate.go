@@ -66,7 +66,7 @@ func (a Agent) validateTools() error {
 		case name == "":
 			return event.FieldErrorf(fmt.Sprintf("tools[%d]", i), "is empty")
 		case slices.Contains(a.Tools[:i], name):
-			return event.FieldErrorf(fmt.Sprintf("tools[%d]", i), "%q is in the list twice", name)
+			return event.FieldErrorf(fmt.Sprintf("tools[%d]", i), "%q is duplicated", name)
 		}
 	}
 	return nil

@@ -118,7 +118,7 @@ func unreadable(err error) error {
 	if err == nil {
 		return nil
 	}
-	return event.FieldErrorf("arguments", "%s", "cannot be read, or not in one way only: "+err.Error())
+	return event.FieldErrorf("arguments", "%s", "are not JSON, or are ambiguous: "+err.Error())
 }
 
 // Matches reports, as a [*event.FieldError], which glob of a pattern the call does not match. A
@@ -152,7 +152,7 @@ func (c Call) matches(name, glob string, arguments map[string]any) error {
 	case !given:
 		return event.FieldErrorf(field, "the call has no argument of that name")
 	case !isText:
-		return event.FieldErrorf(field, "globs are for text, and the argument is none: leave it out of the pattern, it then has to be the same")
+		return event.FieldErrorf(field, "the argument is not text, and globs match text only: omit it from the pattern to require the same value")
 	}
 	if err := match(glob, text); err != nil {
 		return event.FieldErrorf(field, "%q does not cover %s, %s: %v", glob, what, shown(text), err)

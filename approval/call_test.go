@@ -189,8 +189,8 @@ func TestMatches(t *testing.T) {
 		"no wildcard":      {map[string]string{"text": "ho"}, `pattern.text: "ho" does not cover the argument, "hi": without a wildcard, it has to be the same`},
 		"no such argument": {map[string]string{"txt": "*"}, "pattern.txt: the call has no argument of that name"},
 		"other case":       {map[string]string{"Text": "*"}, "pattern.Text: the call has no argument of that name"},
-		"a number":         {map[string]string{"mode": "*"}, "pattern.mode: globs are for text"},
-		"a list":           {map[string]string{"tags": "*"}, "pattern.tags: globs are for text"},
+		"a number":         {map[string]string{"mode": "*"}, "pattern.mode: the argument is not text"},
+		"a list":           {map[string]string{"tags": "*"}, "pattern.tags: the argument is not text"},
 		"empty":            {nil, "pattern: is empty"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -65,7 +65,7 @@ const maxCached = 1000
 // compiled returns the program of an expression, or the error and its position.
 func compiled(when string) (cel.Program, error) {
 	if len(when) > MaxWhen {
-		return nil, fmt.Errorf("it is %d bytes, at most %d are taken", len(when), MaxWhen)
+		return nil, fmt.Errorf("it is %d bytes, must be at most %d", len(when), MaxWhen)
 	}
 	programs.mu.Lock()
 	defer programs.mu.Unlock()

@@ -27,14 +27,14 @@ func TestCheck(t *testing.T) {
 	}{
 		"no name":          {ask(func(r *Rule) { r.Name = " " }), "name", "is required"},
 		"name of lines":    {ask(func(r *Rule) { r.Name = "a\nb" }), "name", "contains U+000A, white space"},
-		"long name":        {ask(func(r *Rule) { r.Name = strings.Repeat("a", 129) }), "name", "is 129 bytes long, at most 128 are taken"},
-		"name taken":       {ask(func(r *Rule) { r.Name = "First" }), "name", `"First" is the name of rule 1 already`},
+		"long name":        {ask(func(r *Rule) { r.Name = strings.Repeat("a", 129) }), "name", "is 129 bytes long, must be at most 128"},
+		"name taken":       {ask(func(r *Rule) { r.Name = "First" }), "name", `"First" is already the name of rule 1`},
 		"no effect":        {ask(func(r *Rule) { r.Effect = "" }), "effect", `is required: allow, ask or deny (rule "r")`},
 		"unknown effect":   {ask(func(r *Rule) { r.Effect = "Deny" }), "effect", `"Deny" is not allow, ask or deny`},
 		"part of a name":   {ask(func(r *Rule) { r.Tools = []string{"a", "shell*"} }), "tools[1]", `"shell*" is neither a name`},
 		"agent look-alike": {ask(func(r *Rule) { r.Agents = []string{"\u0430ssistant"} }), "agents[0]", "is neither a name"},
-		"long reason":      {ask(func(r *Rule) { r.Reason = strings.Repeat("a", maxReason+1) }), "reason", "is 4097 bytes, at most 4096"},
-		"terms of allow":   {ask(func(r *Rule) { r.Effect, r.Terms.Quorum = EffectAllow, 2 }), "terms", "go with the effect ask only"},
+		"long reason":      {ask(func(r *Rule) { r.Reason = strings.Repeat("a", maxReason+1) }), "reason", "is 4097 bytes, must be at most 4096"},
+		"terms of allow":   {ask(func(r *Rule) { r.Effect, r.Terms.Quorum = EffectAllow, 2 }), "terms", "require the effect ask"},
 
 		"unknown variable":    {when("args.x == 1 &&\n arg.y == 2"), "when", `line 2, column 2: undeclared reference to 'arg'; there are tool, agent, ns (the namespace), thread, workingDirectory, args and paths`},
 		"the namespace":       {when(`namespace == "a"`), "when", "line 1, column 1: reserved identifier: namespace is a word of CEL; the namespace is called ns"},
@@ -49,9 +49,9 @@ func TestCheck(t *testing.T) {
 		"a comment":           {when(`// all`), "when", "it ends too early"},
 		"a pattern":           {when(`args.x.matches("(")`), "when", "error parsing regexp: missing closing )"},
 		"nested":              {when(strings.Repeat("(", 200) + "true" + strings.Repeat(")", 200)), "when", "expression recursion limit exceeded"},
-		"long":                {when(strings.Repeat(" ", MaxWhen) + "true"), "when", "it is 4100 bytes, at most 4096 are taken"},
+		"long":                {when(strings.Repeat(" ", MaxWhen) + "true"), "when", "it is 4100 bytes, must be at most 4096"},
 
-		"approver twice":    {terms(Terms{Approvers: []string{"ann", "ann"}}), "terms.approvers[1]", `"ann" is in the list twice`},
+		"approver twice":    {terms(Terms{Approvers: []string{"ann", "ann"}}), "terms.approvers[1]", `"ann" is duplicated`},
 		"approver nobody":   {terms(Terms{Approvers: []string{""}}), "terms.approvers[0]", "is required"},
 		"approver in space": {terms(Terms{Approvers: []string{"ann "}}), "terms.approvers[0]", "ends with a space: remove it"},
 		"approver unseen":   {terms(Terms{Approvers: []string{"ann\u200b"}}), "terms.approvers[0]", "contains U+200B, which cannot be seen"},
@@ -71,7 +71,7 @@ func TestCheck(t *testing.T) {
 			require.NotContains(t, field.Problem, "\n")
 		})
 	}
-	require.ErrorContains(t, ValidateRules(make([]Rule, MaxRules+1)), "approvalRules: are 1001, at most 1000 are taken")
+	require.ErrorContains(t, ValidateRules(make([]Rule, MaxRules+1)), "approvalRules: has 1001 entries, must have at most 1000")
 	require.NoError(t, ValidateRules(nil))
 	require.NoError(t, ValidateRules([]Rule{{
 		Name: "everything", Tools: []string{"*", "shell_cmd"}, Agents: []string{"Ops-2"}, Effect: EffectAsk, Reason: "Costs money.",

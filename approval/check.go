@@ -29,7 +29,7 @@ const (
 // approvalRules[0].when.
 func ValidateRules(rules []Rule) error {
 	if len(rules) > MaxRules {
-		return event.FieldErrorf("approvalRules", "are %d, at most %d are taken", len(rules), MaxRules)
+		return event.FieldErrorf("approvalRules", "has %d entries, must have at most %d", len(rules), MaxRules)
 	}
 	first := map[string]int{}
 	for i, r := range rules {
@@ -38,7 +38,7 @@ func ValidateRules(rules []Rule) error {
 			return within(field, r.Name, err)
 		}
 		if at, taken := first[lower(r.Name)]; taken {
-			return event.FieldErrorf(field+".name", "%q is the name of rule %d already: it is kept with what the rule decides, so choose another", r.Name, at+1)
+			return event.FieldErrorf(field+".name", "%q is already the name of rule %d: choose another, because decisions record it", r.Name, at+1)
 		}
 		first[lower(r.Name)] = i
 	}
@@ -61,9 +61,9 @@ func within(field, name string, err error) error {
 func (r Rule) Validate() error {
 	switch err := event.ValidateName("name", r.Name); {
 	case strings.TrimSpace(r.Name) == "":
-		return event.FieldErrorf("name", "is required: people see it, and it is kept with what the rule decides")
+		return event.FieldErrorf("name", "is required: people see it, and decisions record it")
 	case len(r.Name) > maxName:
-		return event.FieldErrorf("name", "is %d bytes long, at most %d are taken", len(r.Name), maxName)
+		return event.FieldErrorf("name", "is %d bytes long, must be at most %d", len(r.Name), maxName)
 	case err != nil:
 		return err
 	case r.Effect == "":
@@ -71,9 +71,9 @@ func (r Rule) Validate() error {
 	case r.Effect != EffectAllow && r.Effect != EffectAsk && r.Effect != EffectDeny:
 		return event.FieldErrorf("effect", "%q is not allow, ask or deny", r.Effect)
 	case len(r.Reason) > maxReason:
-		return event.FieldErrorf("reason", "is %d bytes, at most %d are taken", len(r.Reason), maxReason)
+		return event.FieldErrorf("reason", "is %d bytes, must be at most %d", len(r.Reason), maxReason)
 	case r.Effect != EffectAsk && !r.Terms.IsZero():
-		return event.FieldErrorf("terms", "go with the effect ask only: nobody is asked otherwise")
+		return event.FieldErrorf("terms", "require the effect ask: other effects request no approval")
 	}
 	if err := checkNames("tools", r.Tools); err != nil {
 		return err
@@ -102,7 +102,7 @@ var nameForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
 func checkNames(field string, names []string) error {
 	if len(names) > maxNames {
-		return event.FieldErrorf(field, "are %d names, at most %d are taken", len(names), maxNames)
+		return event.FieldErrorf(field, "has %d names, must have at most %d", len(names), maxNames)
 	}
 	for i, name := range names {
 		if name != "*" && !nameForm.MatchString(name) {
@@ -115,7 +115,7 @@ func checkNames(field string, names []string) error {
 // Validate reports the first invalid field, as a [*event.FieldError].
 func (t Terms) Validate() error {
 	if len(t.Approvers) > MaxApprovers {
-		return event.FieldErrorf("approvers", "are %d, at most %d are taken", len(t.Approvers), MaxApprovers)
+		return event.FieldErrorf("approvers", "has %d entries, must have at most %d", len(t.Approvers), MaxApprovers)
 	}
 	for i, who := range t.Approvers {
 		field := fmt.Sprintf("approvers[%d]", i)
@@ -123,7 +123,7 @@ func (t Terms) Validate() error {
 			return err
 		}
 		if slices.Contains(t.Approvers[:i], who) {
-			return event.FieldErrorf(field, "%q is in the list twice, and counts once: remove one", who)
+			return event.FieldErrorf(field, "%q is duplicated and counts once: remove one", who)
 		}
 	}
 	switch {

@@ -58,7 +58,7 @@ func TestDecide(t *testing.T) {
 			Effect: EffectAsk, Rule: "typo", Reason: `rule "typo" cannot be evaluated, so a person decides: its effect is "alow", not allow, ask or deny`,
 		}},
 		"S4-88 arguments that can be read in two ways": {[]Rule{git}, shellCall(arguments(`{"command":"git status","command":"rm"}`)), Verdict{
-			Effect: EffectAsk, Rule: "git", Reason: `rule "git" cannot be evaluated, so a person decides: arguments: cannot be read, or not in one way only: command: is given twice, keep one of them`,
+			Effect: EffectAsk, Rule: "git", Reason: `rule "git" cannot be evaluated, so a person decides: arguments: are not JSON, or are ambiguous: command: is given twice, keep one of them`,
 		}},
 		"S4-88 a call of which nobody knows where it works": {[]Rule{git, never}, shellCall(func(c *Call) { c.Unclear = "the working directory is away" }), Verdict{
 			Effect: EffectAsk, Rule: "git", Reason: `rule "git" cannot be evaluated, so a person decides: the working directory is away`,

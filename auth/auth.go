@@ -69,7 +69,7 @@ func ParseRoles(names []string) (Roles, error) {
 		case !slices.Contains(AllRoles(), Role(name)):
 			return nil, event.FieldErrorf("roles", "%.32q is not one of %s", name, roleList())
 		case slices.Contains(names[:i], name):
-			return nil, event.FieldErrorf("roles", "%q is in the list twice: remove one", name)
+			return nil, event.FieldErrorf("roles", "%q is duplicated: remove one", name)
 		}
 	}
 	return roles, nil
@@ -170,7 +170,7 @@ const MaxName = 128
 func ValidateName(field, name string) error {
 	switch {
 	case len(name) > MaxName:
-		return event.FieldErrorf(field, "is %d bytes long, at most %d are allowed", len(name), MaxName)
+		return event.FieldErrorf(field, "is %d bytes long, must be at most %d", len(name), MaxName)
 	case slices.ContainsFunc(reserved, func(r string) bool { return strings.EqualFold(r, name) }):
 		return event.FieldErrorf(field, "%q is reserved: choose another name", name)
 	}

@@ -35,7 +35,7 @@ type Approval struct {
 	ToolCallID       string            `json:"toolCallId"`
 	ToolName         string            `json:"toolName"`
 	Agent            string            `json:"agent" doc:"The agent that made the call"`
-	Decision         Decision          `json:"decision" enum:"approve,deny,expired,revoked" doc:"expired: nobody decided in time. revoked: the approval, with all that it grants, no longer holds"`
+	Decision         Decision          `json:"decision" enum:"approve,deny,expired,revoked" doc:"expired: the request expired without a decision. revoked: the approval and its grant are no longer valid"`
 	Scope            Scope             `json:"scope" enum:"once,session,pattern"`
 	Reason           string            `json:"reason,omitempty"`
 	By               string            `json:"by" doc:"Who decided"`
@@ -48,7 +48,7 @@ type Approval struct {
 	Pattern          map[string]string `json:"pattern,omitempty" doc:"With scope pattern: globs by argument name"`
 	Rest             string            `json:"rest,omitempty" doc:"With scope pattern: digest of tool, working directory and all other arguments"`
 	ThreadID         string            `json:"threadId,omitempty" doc:"The sub-agent's thread, if it is a sub-agent's call: the approval and what it grants hold there"`
-	Grant            string            `json:"grant,omitempty" doc:"The grant that covers the call, if nobody was asked"`
+	Grant            string            `json:"grant,omitempty" doc:"The grant that covers the call, if no approval was requested"`
 	Missing          int               `json:"missing,omitempty" doc:"How many more have to approve: the call still waits"`
 	Votes            []Vote            `json:"votes,omitempty" doc:"All approvals, once none is missing"`
 }

@@ -154,9 +154,9 @@ func (e EnvEvent) Validate() error {
 	case e.Type == "":
 		return FieldErrorf("type", "is required: what has happened, such as file.changed")
 	case e.Type == TypeMessage || Reserved(e.Type):
-		return FieldErrorf("type", "%q is no type of an environment event", e.Type)
+		return FieldErrorf("type", "%q is not a type of environment event", e.Type)
 	case e.Type == TypeBackgroundTaskProgress:
-		return FieldErrorf("type", "background_task.progress is live only, and made of what a running task tells: POST /v1/tasks/{id}/progress")
+		return FieldErrorf("type", "background_task.progress is live only, and comes from a running task's reports: use POST /v1/tasks/{id}/progress")
 	case e.Timestamp < minTimestamp || e.Timestamp > maxTimestamp:
 		return FieldErrorf("timestamp", "must be milliseconds since 1970")
 	case e.Metadata.Source != "" && !e.Metadata.Source.Valid():

@@ -71,9 +71,9 @@ func ValidateType(field, typ string) error {
 	case lower == TypeToken:
 		return FieldErrorf(field, "tokens are never queued; they go to the live stream")
 	case Reserved(lower):
-		return FieldErrorf(field, "%q events are made by the thread itself", lower)
+		return FieldErrorf(field, "%q events are created by the thread itself", lower)
 	case known != "" && known != typ:
-		return FieldErrorf(field, "%q is not a type that a thread knows: use %q", typ, known)
+		return FieldErrorf(field, "%q is not a known type: use %q", typ, known)
 	}
 	return nil
 }
@@ -208,7 +208,7 @@ func Unmarshal(data []byte) (Event, error) {
 		return decode[ToolCallEvent](data, head.Type)
 	}
 	if head.Type == "" || Reserved(head.Type) {
-		return nil, FieldErrorf("type", "%q is not message, tool_call, llm_call or a type of your own", head.Type)
+		return nil, FieldErrorf("type", "%q is not message, tool_call, llm_call or a custom type", head.Type)
 	}
 	if len(head.Timestamp) > 0 {
 		// A custom event has no timestamp.

@@ -21,7 +21,7 @@ func ValidateName(field, s string) error {
 	case s == "":
 		return FieldErrorf(field, "is required")
 	case len(s) > MaxName:
-		return FieldErrorf(field, "is %d bytes long, a name has at most %d", len(s), MaxName)
+		return FieldErrorf(field, "is %d bytes long, must be at most %d", len(s), MaxName)
 	case !utf8.ValidString(s):
 		return FieldErrorf(field, "is not UTF-8 text")
 	}
@@ -38,7 +38,7 @@ func ValidateName(field, s string) error {
 		case !visible(r) || r == utf8.RuneError:
 			return FieldErrorf(field, "contains %U, which cannot be seen: remove it", r)
 		case unicode.Is(composable, r):
-			return FieldErrorf(field, "contains %U, a mark of its own: write the letter and its mark as one character (Unicode NFC)", r)
+			return FieldErrorf(field, "contains %U, a separate combining mark: write the letter and its mark as one character (Unicode NFC)", r)
 		case unicode.Is(compatibility, r):
 			return FieldErrorf(field, "contains %U, another form of an ordinary character: write that one (Unicode NFKC)", r)
 		}

@@ -18,7 +18,7 @@ func TestCheckName(t *testing.T) {
 	}
 	for name, problem := range map[string]string{
 		"":                             "by: is required",
-		strings.Repeat("a", MaxName+1): "by: is 201 bytes long, a name has at most 200",
+		strings.Repeat("a", MaxName+1): "by: is 201 bytes long, must be at most 200",
 		"ann\xff":                      "by: is not UTF-8 text",
 		" ann":                         "begins with a space",
 		"ann ":                         "ends with a space",
@@ -53,7 +53,7 @@ func TestCheckName(t *testing.T) {
 		"ann\ue000":                    "contains U+E000",
 		"ann\u0378":                    "contains U+0378",
 		"ann\ufffd":                    "contains U+FFFD",
-		"Andre\u0301":                  "contains U+0301, a mark of its own: write the letter and its mark as one character (Unicode NFC)",
+		"Andre\u0301":                  "contains U+0301, a separate combining mark: write the letter and its mark as one character (Unicode NFC)",
 		"\u1100\u1161":                 "contains U+1100",
 		"か\u3099く":                     "contains U+3099",
 		"\uff41nn":                     "contains U+FF41, another form of an ordinary character: write that one (Unicode NFKC)",

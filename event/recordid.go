@@ -57,11 +57,11 @@ func QueryMessageID(eventID string) string { return eventID + ".message" }
 // ObservedID returns the id of the message that informs an agent about an environment event.
 func ObservedID(eventID string) string { return eventID + ".observed" }
 
-// AskedID returns the id of the message in which an agent requests the content of an environment
+// InfoRequestID returns the id of the message in which an agent requests the content of an environment
 // event.
-func AskedID(eventID string) string { return eventID + ".asked" }
+func InfoRequestID(eventID string) string { return eventID + ".asked" }
 
-// InfoCallID returns the id of the tool call in the message [AskedID].
+// InfoCallID returns the id of the tool call in the message [InfoRequestID].
 func InfoCallID(eventID string) string { return "call_" + eventID }
 
 // Ids of replies and model calls.

@@ -105,11 +105,11 @@ func ParseContent(content string) (m ToolResultMessage, ok bool, warning string)
 		return ToolResultMessage{}, false, ""
 	}
 	if err := strictjson.CheckAs([]byte(content), toolResultText{}, strictjson.Envelope); err != nil {
-		return ToolResultMessage{}, false, "a message of __type tool_result can be read in more than one way, and is taken as it is: " + err.Error()
+		return ToolResultMessage{}, false, "a message of __type tool_result is ambiguous, and is used unchanged: " + err.Error()
 	}
 	id, isText := textOf(fields["tool_call_id"])
 	if !isText || id == "" {
-		return ToolResultMessage{}, false, "a message of __type tool_result has no tool_call_id, and is taken as it is"
+		return ToolResultMessage{}, false, "a message of __type tool_result has no tool_call_id, and is used unchanged"
 	}
 	m = ToolResultMessage{ToolCallID: id, Content: contentOf(fields["content"])}
 	m.TargetAgentID, isText = textOf(fields["agentId"])

@@ -150,7 +150,7 @@ func TestParseContentTakesOneMeaningOnly(t *testing.T) {
 		m, ok, warning := event.ParseContent(content)
 		require.False(t, ok)
 		require.Zero(t, m)
-		require.Contains(t, warning, "can be read in more than one way")
+		require.Contains(t, warning, "is ambiguous")
 	}
 }
 

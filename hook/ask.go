@@ -134,7 +134,7 @@ func (v Verdict) answer(seen, got event.Event) (Answer, error) {
 func (v Verdict) check(replaces bool) error {
 	others := func(field string, is ...bool) error {
 		if slices.Contains(is, true) {
-			return event.FieldErrorf(field, "excludes everything else that a hook can decide: return it alone")
+			return event.FieldErrorf(field, "excludes every other decision of a hook: return it alone")
 		}
 		return nil
 	}
@@ -142,7 +142,7 @@ func (v Verdict) check(replaces bool) error {
 	case v.Drop:
 		return others("drop", replaces, len(v.Responses) > 0, len(v.Produced) > 0)
 	case v.Produced != nil && len(v.Produced) == 0:
-		return event.FieldErrorf("produced", "is empty: leave it out to let the event pass, or set drop")
+		return event.FieldErrorf("produced", "is empty: omit it to let the event pass, or set drop")
 	case len(v.Produced) > 0:
 		return others("produced", replaces, len(v.Responses) > 0)
 	}
@@ -286,7 +286,7 @@ func checkReplacement(seen, got event.Event) error {
 			break
 		}
 		if got.Type == "" || got.Type == event.TypeMessage || event.Reserved(got.Type) {
-			return event.FieldErrorf("type", "%q is not a type of your own", got.Type)
+			return event.FieldErrorf("type", "%q is not a custom type", got.Type)
 		}
 		return nil
 	case event.EnvEvent:
@@ -319,12 +319,12 @@ func checkMessage(seen event.Event, got event.MessageEvent) error {
 // since the model would not know them.
 func checkCalls(seen event.Event, got event.ToolCallEvent) error {
 	if m, ok := seen.(event.MessageEvent); ok && (m.CreatedBy == event.CreatedByAgent || m.CreatedBy == event.CreatedByTool) {
-		return event.FieldErrorf("type", "what an agent or a tool says cannot become a tool_call; respond instead")
+		return event.FieldErrorf("type", "a message of an agent or a tool cannot become a tool_call; respond instead")
 	}
 	was, ok := seen.(event.ToolCallEvent)
 	if !ok {
 		if got.AgentName == "" {
-			return event.FieldErrorf("agentName", "is required: the agent that goes on with the results")
+			return event.FieldErrorf("agentName", "is required: the agent that continues with the results")
 		}
 		if len(got.ToolCalls) == 0 {
 			return event.FieldErrorf("toolCalls", "are required")
@@ -336,9 +336,9 @@ func checkCalls(seen event.Event, got event.ToolCallEvent) error {
 		at := slices.IndexFunc(was.ToolCalls, func(o event.ToolCall) bool { return o.ID == c.ID })
 		switch {
 		case at < 0 || known[c.ID]:
-			return event.FieldErrorf(fmt.Sprintf("toolCalls[%d].id", i), "%q is not one of the event's calls, or is there twice", c.ID)
+			return event.FieldErrorf(fmt.Sprintf("toolCalls[%d].id", i), "%q is not one of the event's calls, or is duplicated", c.ID)
 		case was.ToolCalls[at].Function.Name != c.Function.Name:
-			return event.FieldErrorf(fmt.Sprintf("toolCalls[%d].function.name", i), "of a call cannot be changed; take the call out, or respond")
+			return event.FieldErrorf(fmt.Sprintf("toolCalls[%d].function.name", i), "of a call cannot be changed; remove the call, or respond")
 		}
 		known[c.ID] = true
 	}
@@ -360,7 +360,7 @@ func fits(field string, v any) error {
 		return event.FieldErrorf(field, "%s", "has no JSON form: "+err.Error())
 	}
 	if len(raw) > MaxEvent {
-		return event.FieldErrorf(field, "is %d bytes, at most %d are taken", len(raw), MaxEvent)
+		return event.FieldErrorf(field, "is %d bytes, must be at most %d", len(raw), MaxEvent)
 	}
 	return nil
 }

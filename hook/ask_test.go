@@ -107,13 +107,13 @@ func TestAskRefuses(t *testing.T) {
 		{"type: an llm_call cannot become a message; respond instead", aModelCall, aMessage},
 		{"type: an llm_call cannot become a tool_call; respond instead", aModelCall, aToolCall},
 		{"type: an llm_call cannot become a order.created; respond instead", aModelCall, aCustom},
-		{`type: "final" is not a type of your own`, aMessage, event.CustomEvent{Type: "final", ThreadID: "t1"}},
-		{`type: "message" is not a type of your own`, aMessage, event.CustomEvent{Type: "message", ThreadID: "t1"}},
-		{"type: what an agent or a tool says cannot become a tool_call", ofAgent, aToolCall},
+		{`type: "final" is not a custom type`, aMessage, event.CustomEvent{Type: "final", ThreadID: "t1"}},
+		{`type: "message" is not a custom type`, aMessage, event.CustomEvent{Type: "message", ThreadID: "t1"}},
+		{"type: a message of an agent or a tool cannot become a tool_call", ofAgent, aToolCall},
 		{"agentName: is required", aMessage, calls(func(c *event.ToolCallEvent) { c.AgentName = "" })},
 		{"toolCalls: are required", aCustom, calls(func(c *event.ToolCallEvent) { c.ToolCalls = nil })},
 		{`toolCalls[1].id: "c9" is not one of the event's calls`, aToolCall, calls(func(c *event.ToolCallEvent) { c.ToolCalls[1].ID = "c9" })},
-		{`toolCalls[1].id: "c1" is not one of the event's calls, or is there twice`, aToolCall, calls(func(c *event.ToolCallEvent) { c.ToolCalls[1] = c.ToolCalls[0] })},
+		{`toolCalls[1].id: "c1" is not one of the event's calls, or is duplicated`, aToolCall, calls(func(c *event.ToolCallEvent) { c.ToolCalls[1] = c.ToolCalls[0] })},
 		{"toolCalls[0].function.name: of a call cannot be changed", aToolCall, calls(func(c *event.ToolCallEvent) { c.ToolCalls[0].Function.Name = "rm" })},
 		{"agentName: of an agent's calls cannot be changed", aToolCall, calls(func(c *event.ToolCallEvent) { c.AgentName = "other" })},
 		{"event: is ", aCustom, event.CustomEvent{Type: "order.created", ThreadID: "t1", Payload: []byte(`"` + strings.Repeat("x", hook.MaxEvent) + `"`)}},
@@ -148,7 +148,7 @@ func TestAskResponds(t *testing.T) {
 		respond(hook.Response{Content: strings.Repeat("x", hook.MaxEvent)})
 		return nil, nil
 	})
-	require.ErrorContains(t, err, "at most 262144 are taken")
+	require.ErrorContains(t, err, "must be at most 262144")
 }
 
 func TestAskFails(t *testing.T) {

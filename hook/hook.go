@@ -199,7 +199,7 @@ func (f Filter) validate() error {
 			return errors.New("Filter.Types: a type must not be empty; leave Types empty for all events")
 		}
 		if neverSeen(typ) {
-			return fmt.Errorf("Filter.Types: %q events are made by the thread itself and never seen by hooks", typ)
+			return fmt.Errorf("Filter.Types: %q events are created by the thread itself and never seen by hooks", typ)
 		}
 	}
 	for _, by := range f.CreatedBy {

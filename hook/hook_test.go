@@ -39,7 +39,7 @@ func TestHookValidate(t *testing.T) {
 		{"an inline hook has neither Timeout nor MaxAttempts", hook.Hook{Name: "a", Inline: passInline, MaxAttempts: 1}},
 		{`Filter.CreatedBy: "robot" is not one of user, agent, tool, system`, hook.Hook{Name: "a", Func: pass, Filter: hook.Filter{CreatedBy: []event.CreatedBy{"robot"}}}},
 		{"Filter.Types: a type must not be empty", hook.Hook{Name: "a", Func: pass, Filter: hook.Filter{Types: []string{""}}}},
-		{`Filter.Types: "token" events are made by the thread itself and never seen by hooks`, hook.OnCustom("a", event.TypeToken, nothing)},
+		{`Filter.Types: "token" events are created by the thread itself and never seen by hooks`, hook.OnCustom("a", event.TypeToken, nothing)},
 		{`OnFailure is "ignore", must be closed or open`, hook.Hook{Name: "a", Func: pass, OnFailure: "ignore"}},
 		{"Timeout is -1ns, must be positive and at most 24h0m0s", hook.Hook{Name: "a", Func: pass, Timeout: -1}},
 		{"Timeout is 24h0m1s", hook.Hook{Name: "a", Func: pass, Timeout: 24*time.Hour + time.Second}},

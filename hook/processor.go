@@ -117,7 +117,7 @@ func (p Processor) Validate() error {
 		return fmt.Errorf("processor %q: EventType is required", p.Name)
 	}
 	if neverSeen(p.EventType) {
-		return fmt.Errorf("processor %q: EventType: %q events are made by the thread itself and never processed", p.Name, p.EventType)
+		return fmt.Errorf("processor %q: EventType: %q events are created by the thread itself and never processed", p.Name, p.EventType)
 	}
 	if err := checkName(p.Name); err != nil {
 		return fmt.Errorf("processor %w", err)

@@ -98,13 +98,13 @@ func TestAskProcessor(t *testing.T) {
 	}, got.Produced, "what can be left out is filled in")
 
 	for want, bad := range map[string]hook.Produced{
-		`produced[0].type: "error" events are made by the thread itself`: {Type: event.TypeError},
-		"produced[0].payload: is not valid JSON":                         {Type: "tick", Payload: []byte("{")},
-		"produced[0].ttl: must not be negative":                          {Type: "tick", TTL: -1},
-		"produced[0].payload: cannot be of type array":                   {Payload: []byte("[]")},
-		"produced[0].payload.content: is required":                       hook.Message(event.CreatedBySystem, "shop", ""),
-		`produced[0].payload.threadId: is "t2", but the event's is "t1"`: hook.NewProduced("", event.NewMessage{ThreadID: "t2", SenderID: "a", SenderType: event.CreatedByUser, Content: "x"}),
-		"bytes, at most 262144 are taken":                                hook.NewProduced("tick", strings.Repeat("x", hook.MaxEvent+35)),
+		`produced[0].type: "error" events are created by the thread itself`: {Type: event.TypeError},
+		"produced[0].payload: is not valid JSON":                            {Type: "tick", Payload: []byte("{")},
+		"produced[0].ttl: must not be negative":                             {Type: "tick", TTL: -1},
+		"produced[0].payload: cannot be of type array":                      {Payload: []byte("[]")},
+		"produced[0].payload.content: is required":                          hook.Message(event.CreatedBySystem, "shop", ""),
+		`produced[0].payload.threadId: is "t2", but the event's is "t1"`:    hook.NewProduced("", event.NewMessage{ThreadID: "t2", SenderID: "a", SenderType: event.CreatedByUser, Content: "x"}),
+		"bytes, must be at most 262144":                                     hook.NewProduced("tick", strings.Repeat("x", hook.MaxEvent+35)),
 	} {
 		made = []hook.Produced{bad}
 		_, err = ask()

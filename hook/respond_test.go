@@ -96,13 +96,13 @@ func TestVerdictRead(t *testing.T) {
 		{"nothing at all", `{"drop":true}`, event.OutcomeDropped, ""},
 		{"not dropped after all", `{"drop":false}`, event.OutcomePassed, ""},
 		{"no events", `{"produced":[]}`, "", "produced: is empty"},
-		{"an event that is none", `{"produced":[{"type":"order.placed"},{"type":"status"}]}`, "", `produced[1].type: "status" events are made by the thread itself`},
+		{"an event that is none", `{"produced":[{"type":"order.placed"},{"type":"status"}]}`, "", `produced[1].type: "status" events are created by the thread itself`},
 		{"a message for another thread", `{"produced":[{"payload":{"threadId":"t2","senderId":"ann","senderType":"user","content":"x"}}]}`, "", `payload.threadId: is "t2"`},
-		{"dropped and answered", `{"drop":true,"responses":[{"content":"no"}]}`, "", "drop: excludes everything else"},
-		{"dropped and replaced", `{"drop":true,"event":` + changed + `}`, "", "drop: excludes everything else"},
-		{"dropped and produced", `{"drop":true,"produced":[{"type":"a","payload":1}]}`, "", "drop: excludes everything else"},
-		{"produced and answered", `{"produced":[{"type":"a","payload":1}],"responses":[{"content":"no"}]}`, "", "produced: excludes everything else"},
-		{"produced and replaced", `{"produced":[{"type":"a","payload":1}],"event":` + changed + `}`, "", "produced: excludes everything else"},
+		{"dropped and answered", `{"drop":true,"responses":[{"content":"no"}]}`, "", "drop: excludes every other decision"},
+		{"dropped and replaced", `{"drop":true,"event":` + changed + `}`, "", "drop: excludes every other decision"},
+		{"dropped and produced", `{"drop":true,"produced":[{"type":"a","payload":1}]}`, "", "drop: excludes every other decision"},
+		{"produced and answered", `{"produced":[{"type":"a","payload":1}],"responses":[{"content":"no"}]}`, "", "produced: excludes every other decision"},
+		{"produced and replaced", `{"produced":[{"type":"a","payload":1}],"event":` + changed + `}`, "", "produced: excludes every other decision"},
 		{"a bad response", `{"responses":[{"content":"no"},{"content":""}]}`, "", "responses[1].content: is required"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -134,7 +134,7 @@ func TestFunctionsDropAndProduce(t *testing.T) {
 		"produce":              {hook.Produce(order), false, event.OutcomeOverwritten, ""},
 		"produce nothing":      {hook.Produce(), false, "", "produced: is empty"},
 		"produce what is none": {hook.Produce(hook.Produced{Type: "status"}), false, "", "produced[0].type"},
-		"drop and respond":     {hook.Drop(), true, "", "drop: excludes everything else"},
+		"drop and respond":     {hook.Drop(), true, "", "drop: excludes every other decision"},
 		"fail":                 {errors.New("no"), true, "", "no"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -26,7 +26,7 @@ func NewSet(cfg Config) (*Set, error) {
 			return nil, fmt.Errorf("hooks[%d]: %w", i, err)
 		}
 		if s.has(h.Name) {
-			return nil, fmt.Errorf("hooks[%d]: the name %q is taken", i, h.Name)
+			return nil, fmt.Errorf("hooks[%d]: the name %q is already used", i, h.Name)
 		}
 		s.hooks[h.Name] = h
 		s.specs = append(s.specs, h.spec())
@@ -39,7 +39,7 @@ func NewSet(cfg Config) (*Set, error) {
 			return nil, fmt.Errorf("processors[%d]: %w", i, err)
 		}
 		if s.has(p.Name) {
-			return nil, fmt.Errorf("processors[%d]: the name %q is taken; set Name", i, p.Name)
+			return nil, fmt.Errorf("processors[%d]: the name %q is already used; set Name", i, p.Name)
 		}
 		s.processors[p.Name] = p
 		s.specs = append(s.specs, p.spec())

@@ -84,13 +84,13 @@ func TestSetRefuses(t *testing.T) {
 		processors []hook.Processor
 	}{
 		{`hooks[1]: hook name "a b"`, []hook.Hook{hook.OnEvent("a", pass), hook.OnEvent("a b", pass)}, nil},
-		{`hooks[1]: the name "a" is taken`, []hook.Hook{hook.OnEvent("a", pass), hook.Inline("a", passInline)}, nil},
-		{`processors[0]: the name "a" is taken; set Name`, []hook.Hook{hook.OnEvent("a", pass)}, []hook.Processor{processor("a", "order.created")}},
-		{`processors[1]: the name "tick-processor" is taken; set Name`, nil, []hook.Processor{processor("", "tick"), processor("", "tick")}},
+		{`hooks[1]: the name "a" is already used`, []hook.Hook{hook.OnEvent("a", pass), hook.Inline("a", passInline)}, nil},
+		{`processors[0]: the name "a" is already used; set Name`, []hook.Hook{hook.OnEvent("a", pass)}, []hook.Processor{processor("a", "order.created")}},
+		{`processors[1]: the name "tick-processor" is already used; set Name`, nil, []hook.Processor{processor("", "tick"), processor("", "tick")}},
 		{"EventType is required", nil, []hook.Processor{processor("", "")}},
 		{`processor "p": EventType is required`, nil, []hook.Processor{processor("p", "")}},
-		{`"token" events are made by the thread itself and never processed`, nil, []hook.Processor{processor("p", event.TypeToken)}},
-		{`"hook" events are made by the thread itself and never processed`, nil, []hook.Processor{processor("p", event.TypeHook)}},
+		{`"token" events are created by the thread itself and never processed`, nil, []hook.Processor{processor("p", event.TypeToken)}},
+		{`"hook" events are created by the thread itself and never processed`, nil, []hook.Processor{processor("p", event.TypeHook)}},
 		{`processor name "p!"`, nil, []hook.Processor{processor("p!", "tick")}},
 		{"Process is required", nil, []hook.Processor{{Name: "p", EventType: "tick"}}},
 		{"Process is required", nil, []hook.Processor{hook.Process[int]("tick", nil)}},

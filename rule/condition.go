@@ -99,7 +99,7 @@ func (c Condition) Validate() error {
 	case 1:
 		return c.validateTest(set[0])
 	}
-	return event.FieldErrorf(set[1], "stands beside %s: a condition has one test, write two conditions", set[0])
+	return event.FieldErrorf(set[1], "and %s exclude each other: a condition has one test, so write two conditions", set[0])
 }
 
 // validateTest validates the one test that is set.
@@ -121,7 +121,7 @@ func (c Condition) validateTest(name string) error {
 		case err != nil:
 			return event.FieldErrorf(name, "has no JSON form: %s", err)
 		case got == nil && v != nil:
-			return event.FieldErrorf(name, "is null: ask with exists whether there is a value")
+			return event.FieldErrorf(name, "is null: test with exists whether there is a value")
 		}
 	}
 	return nil

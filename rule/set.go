@@ -182,7 +182,7 @@ func (s *Set) defaults(declared []Rule) []Rule { return defaults(s.bare, names(d
 func at(i int) string { return fmt.Sprintf("rules[%d]", i) }
 
 func taken(name string) error {
-	return event.FieldErrorf("name", "%q is taken by another rule: choose another", name)
+	return event.FieldErrorf("name", "%q is already used by another rule: choose another name", name)
 }
 
 // fits reports rules that are too large in total.
@@ -196,7 +196,7 @@ func fits(all []Rule) error {
 		return event.FieldErrorf("rules", "have no JSON form: %s", err)
 	}
 	if len(raw) > MaxRules {
-		return event.FieldErrorf("rules", "are %d bytes as JSON, at most %d are taken: shorten prompts and lists", len(raw), MaxRules)
+		return event.FieldErrorf("rules", "is %d bytes as JSON, must be at most %d: shorten prompts and lists", len(raw), MaxRules)
 	}
 	return nil
 }

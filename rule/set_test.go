@@ -128,9 +128,9 @@ func TestRegister(t *testing.T) {
 		rule rule.Rule
 		want string
 	}{
-		{"a name of its own", named("low", 90), `name: "low" is taken by another rule: choose another`},
-		{"a name that is a default", rule.Rule{Events: file, Priority: 90}, `name: "file.changed" is taken by another rule`},
-		{"a name of the source", named("file", 90), `name: "file" is taken by another rule`},
+		{"a name of its own", named("low", 90), `name: "low" is already used by another rule: choose another name`},
+		{"a name that is a default", rule.Rule{Events: file, Priority: 90}, `name: "file.changed" is already used by another rule`},
+		{"a name of the source", named("file", 90), `name: "file" is already used by another rule`},
 		{"a mistake", rule.Rule{Events: []string{"a*"}}, "events[0]: "},
 		{"never", named("never", 9), "priority: 9 is below the default rule fallback"},
 	} {
@@ -192,9 +192,9 @@ func TestSetRefuses(t *testing.T) {
 		want   string // "" = taken
 	}{
 		{"a mistake", []rule.Rule{named("a", 30), {Events: file, Where: []rule.Condition{{Field: "x"}}}}, nil, false, `rules[1].where[0].field: "x" must begin with`},
-		{"a name twice", []rule.Rule{named("a", 30), named("a", 40)}, nil, false, `rules[1].name: "a" is taken by another rule: choose another`},
-		{"a name twice, by default", []rule.Rule{{Events: file, Priority: 30}, {Events: file, Priority: 40}}, nil, false, `rules[1].name: "file.changed" is taken`},
-		{"rules too large together", many, nil, false, "rules: are 262889 bytes as JSON, at most 262144 are taken"},
+		{"a name twice", []rule.Rule{named("a", 30), named("a", 40)}, nil, false, `rules[1].name: "a" is already used by another rule: choose another name`},
+		{"a name twice, by default", []rule.Rule{{Events: file, Priority: 30}, {Events: file, Priority: 40}}, nil, false, `rules[1].name: "file.changed" is already used`},
+		{"rules too large together", many, nil, false, "rules: is 262889 bytes as JSON, must be at most 262144"},
 		{"rules that just fit", many[:7], nil, false, ""},
 
 		{

@@ -50,7 +50,7 @@ func (r Rule) Validate() error {
 		return event.FieldErrorf("name", "%s", problem)
 	}
 	if r.name() == NameStream && !r.passesStream() {
-		return event.FieldErrorf("name", "%q is that of the rule that keeps stream.* from agents, and stays: choose another name; with a priority above %d it comes before that rule", NameStream, priorityStream)
+		return event.FieldErrorf("name", "%q is reserved for the rule that keeps stream.* from agents: choose another name; a priority above %d precedes that rule", NameStream, priorityStream)
 	}
 	if r.Priority < -MaxPriority || r.Priority > MaxPriority {
 		return event.FieldErrorf("priority", "is %d, must be %d to %d", r.Priority, -MaxPriority, MaxPriority)
@@ -96,11 +96,11 @@ func (r Rule) validateHandler() error {
 	both := len(set) == 2 && set[0] == "function" && set[1] == "agent"
 	switch {
 	case r.message && (len(r.Events) != 1 || r.Events[0] != event.TypeUserQuery):
-		return event.FieldErrorf("events", "of a rule that makes messages must be %s alone", event.TypeUserQuery)
+		return event.FieldErrorf("events", "of a rule that creates messages must be %s alone", event.TypeUserQuery)
 	case len(set) > 1 && !both:
 		return event.FieldErrorf(set[1], "and %s exclude each other: an event is handled by one of function, processor and agent, or by a function before an agent", set[0])
 	case r.Function == nil && (r.Timeout != 0 || r.MaxAttempts != 0):
-		return event.FieldErrorf("function", "is required with timeout or maxAttempts: they bound it, and nothing else")
+		return event.FieldErrorf("function", "is required with timeout or maxAttempts: they apply to functions only")
 	case r.Timeout < 0 || r.Timeout > MaxHold:
 		return event.FieldErrorf("timeout", "is %s, must be positive and at most %s; 0 is the default, %s", r.Timeout, MaxHold, DefaultTimeout)
 	case r.MaxAttempts < 0 || r.MaxAttempts > maxAttempts:
@@ -124,7 +124,7 @@ func (a Agent) validate() error {
 	for _, prompt := range []struct{ name, text string }{{"agent.prompt", a.Prompt}, {"agent.systemPrompt", a.SystemPrompt}} {
 		switch {
 		case len(prompt.text) > MaxPrompt:
-			return event.FieldErrorf(prompt.name, "is %d bytes, at most %d are taken: put what is long into the instructions of an agent", len(prompt.text), MaxPrompt)
+			return event.FieldErrorf(prompt.name, "is %d bytes, must be at most %d: move long text to the instructions of an agent", len(prompt.text), MaxPrompt)
 		case !utf8.ValidString(prompt.text):
 			return event.FieldErrorf(prompt.name, "is not UTF-8 text")
 		}
@@ -141,7 +141,7 @@ func patternProblem(pattern string) string {
 	case strings.Contains(begin, "*") || wild && begin != "" && !strings.HasSuffix(begin, ".") || begin == ".":
 		return fmt.Sprintf("%q: a * stands alone, for every type, or at the end after a dot, such as github.*", pattern)
 	case pattern == event.TypeMessage || event.Reserved(pattern):
-		return fmt.Sprintf("%q is no type of an environment event: rules see these only; hooks and processors see messages and calls", pattern)
+		return fmt.Sprintf("%q is not a type of environment event: rules see these only; hooks and processors see messages and calls", pattern)
 	}
 	return wordProblem(pattern)
 }

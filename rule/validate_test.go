@@ -62,7 +62,7 @@ func TestValidateRefuses(t *testing.T) {
 		{"a * without a dot", events("file*"), "events[1]", "a * stands alone"},
 		{"two stars", events("file.**"), "events[1]", "a * stands alone"},
 		{"a dot and a *", events(".*"), "events[1]", "a * stands alone"},
-		{"messages", events("message"), "events[1]", `"message" is no type of an environment event`},
+		{"messages", events("message"), "events[1]", `"message" is not a type of environment event`},
 		{"calls", events("tool_call"), "events[1]", "hooks and processors see messages and calls"},
 		{"a long type", events(strings.Repeat("x", 129)), "events[1]", "must be 1 to 128 bytes"},
 		{"a type that is no text", events("file.\xff"), "events[1]", "of text"},
@@ -89,7 +89,7 @@ func TestValidateRefuses(t *testing.T) {
 		{"many attempts", rule.Rule{Events: file, Function: handle, MaxAttempts: 101}, "maxAttempts", "must be 1 to 100"},
 		{"a long processor", rule.Rule{Events: file, Processor: strings.Repeat("x", 129)}, "processor", "must be 1 to 128 bytes"},
 		{"a long agent", rule.Rule{Events: file, Agent: &rule.Agent{Name: strings.Repeat("x", 129)}}, "agent.name", "must be 1 to 128 bytes"},
-		{"a long prompt", rule.Rule{Events: file, Agent: &rule.Agent{Prompt: strings.Repeat("x", rule.MaxPrompt+1)}}, "agent.prompt", "is 16385 bytes, at most 16384 are taken"},
+		{"a long prompt", rule.Rule{Events: file, Agent: &rule.Agent{Prompt: strings.Repeat("x", rule.MaxPrompt+1)}}, "agent.prompt", "is 16385 bytes, must be at most 16384"},
 		{"a prompt that is no text", rule.Rule{Events: file, Agent: &rule.Agent{SystemPrompt: "\xff"}}, "agent.systemPrompt", "is not UTF-8 text"},
 		{"an agent after a function", rule.Rule{Events: file, Function: handle, Agent: &rule.Agent{Prompt: "\xff"}}, "agent.prompt", "is not UTF-8 text"},
 
@@ -101,18 +101,18 @@ func TestValidateRefuses(t *testing.T) {
 		{"a dot at the end", where(rule.Condition{Field: "metadata.", Equals: 1}), "where[0].field", "has an empty part"},
 		{"a field that is no text", where(rule.Condition{Field: "payload.\xff", Equals: 1}), "where[0].field", "is not UTF-8 text"},
 		{"no test", where(rule.Condition{Field: "payload.x"}), "where[0].equals", "is required, or another test: one of not, in, above, below, prefix, contains, exists"},
-		{"two tests", where(rule.Condition{Field: "payload.x", Equals: 1, Below: ptr(2.0)}), "where[0].below", "stands beside equals: a condition has one test, write two conditions"},
+		{"two tests", where(rule.Condition{Field: "payload.x", Equals: 1, Below: ptr(2.0)}), "where[0].below", "and equals exclude each other: a condition has one test, so write two conditions"},
 		{"no values", where(rule.Condition{Field: "payload.x", In: []any{}}), "where[0].in", "is empty"},
 		{"no number", where(rule.Condition{Field: "payload.x", Above: ptr(math.NaN())}), "where[0].above", "must be a number"},
 		{"no finite number", where(rule.Condition{Field: "payload.x", Below: ptr(math.Inf(1))}), "where[0].below", "must be a number"},
 		{"a prefix that is no text", where(rule.Condition{Field: "payload.x", Prefix: "\xff"}), "where[0].prefix", "is not UTF-8 text"},
 		{"no JSON", where(rule.Condition{Field: "payload.x", Equals: handle}), "where[0].equals", "has no JSON form"},
 		{"no JSON in a list", where(rule.Condition{Field: "payload.x", In: []any{1, math.NaN()}}), "where[0].in", "has no JSON form"},
-		{"null", where(rule.Condition{Field: "payload.x", Not: (*int)(nil)}), "where[0].not", "is null: ask with exists"},
+		{"null", where(rule.Condition{Field: "payload.x", Not: (*int)(nil)}), "where[0].not", "is null: test with exists"},
 		{"the second condition", rule.Rule{Events: file, Where: []rule.Condition{{Field: "id", Equals: "x"}, {Field: "x"}}}, "where[1].field", "must begin with"},
 
-		{"X3 the name of the pass-through", rule.Rule{Name: rule.NameStream, Events: file, Priority: 30}, "name", `"stream" is that of the rule that keeps stream.* from agents, and stays`},
-		{"X3 the pass-through, disabled", rule.Rule{Name: rule.NameStream, Events: []string{"stream.*"}, Priority: 20, Disabled: true}, "name", "and stays"},
+		{"X3 the name of the pass-through", rule.Rule{Name: rule.NameStream, Events: file, Priority: 30}, "name", `"stream" is reserved for the rule that keeps stream.* from agents`},
+		{"X3 the pass-through, disabled", rule.Rule{Name: rule.NameStream, Events: []string{"stream.*"}, Priority: 20, Disabled: true}, "name", "is reserved"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			err := tc.rule.Validate()
@@ -134,7 +134,7 @@ func TestDefaultQueryMakesMessages(t *testing.T) {
 	query.Agent = agent
 	require.ErrorContains(t, query.Validate(), "agent: and message exclude each other")
 	query.Agent, query.Events = nil, file
-	require.ErrorContains(t, query.Validate(), "events: of a rule that makes messages must be user_query alone")
+	require.ErrorContains(t, query.Validate(), "events: of a rule that creates messages must be user_query alone")
 }
 
 func TestSpec(t *testing.T) {

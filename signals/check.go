@@ -57,10 +57,10 @@ func (p Post) validateHead() error {
 		}
 	}
 	if len(p.Payload) > MaxPayload {
-		return event.FieldErrorf("payload", "is %d bytes, at most %d are taken; put large data elsewhere and refer to it", len(p.Payload), MaxPayload)
+		return event.FieldErrorf("payload", "is %d bytes, must be at most %d; put large data elsewhere and refer to it", len(p.Payload), MaxPayload)
 	}
 	if len(p.Payload)+len(p.Metadata) > MaxPayload {
-		return event.FieldErrorf("metadata", "is %d bytes, at most %d are taken together with the payload", len(p.Metadata), MaxPayload)
+		return event.FieldErrorf("metadata", "is %d bytes, must be at most %d together with the payload", len(p.Metadata), MaxPayload)
 	}
 	if p.TTL < 0 || p.TTL > MaxTTL {
 		return event.FieldErrorf("ttl", "must be 0 to %d (milliseconds; 0 = no limit)", MaxTTL)
@@ -81,7 +81,7 @@ func checkTurn(p Post) error {
 	}
 	if p.Tools != nil {
 		if len(*p.Tools) > MaxPostTools {
-			return event.FieldErrorf("tools", "are %d, at most %d are taken", len(*p.Tools), MaxPostTools)
+			return event.FieldErrorf("tools", "has %d entries, must have at most %d", len(*p.Tools), MaxPostTools)
 		}
 		for i, tool := range *p.Tools {
 			if err := checkIdentifier(fmt.Sprintf("tools[%d]", i), tool); err != nil {
@@ -123,7 +123,7 @@ func (p Post) readMessage(threadID string) (*event.NewMessage, error) {
 // checkIdentifier rejects text that stores cannot keep as an identifier. Empty is valid.
 func checkIdentifier(field, s string) error {
 	if len(s) > maxWord {
-		return event.FieldErrorf(field, "is %d bytes long, at most %d are taken", len(s), maxWord)
+		return event.FieldErrorf(field, "is %d bytes long, must be at most %d", len(s), maxWord)
 	}
 	return checkBy(field, s)
 }
@@ -163,7 +163,7 @@ func (c SetStatus) Validate() error {
 		return event.FieldErrorf("eventId", "is required")
 	}
 	if c.By == "" {
-		return event.FieldErrorf("by", "is required: who changes a status is kept")
+		return event.FieldErrorf("by", "is required: the person who changes the status")
 	}
 	return firstOf(event.ValidateName("by", c.By), checkReason(c.Reason))
 }

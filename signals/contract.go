@@ -277,14 +277,14 @@ type PostOutcome struct {
 // Validate reports why an entire batch is rejected.
 func (b PostBatch) Validate() error {
 	if n := len(b.Posts); n == 0 || n > MaxBatchPosts {
-		return event.FieldErrorf("posts", "are %d, must be 1 to %d", n, MaxBatchPosts)
+		return event.FieldErrorf("posts", "has %d entries, must have 1 to %d", n, MaxBatchPosts)
 	}
 	size := 0
 	for _, p := range b.Posts {
 		size += p.Size()
 	}
 	if len(b.Posts) > 1 && size > MaxBatchBytes {
-		return event.FieldErrorf("posts", "are %d bytes together, must be at most %d", size, MaxBatchBytes)
+		return event.FieldErrorf("posts", "is %d bytes together, must be at most %d", size, MaxBatchBytes)
 	}
 	return nil
 }

@@ -100,7 +100,7 @@ func (d Decide) Validate() error {
 	case !slices.Contains([]event.Scope{"", event.ScopeOnce, event.ScopeSession, event.ScopePattern}, d.Scope):
 		return event.FieldErrorf("scope", "%q is not one of once, session, pattern", d.Scope)
 	case d.By == "":
-		return event.FieldErrorf("by", "is required: who decides is kept")
+		return event.FieldErrorf("by", "is required: the person who decides")
 	case d.Round < 0:
 		return event.FieldErrorf("round", "must not be negative")
 	}
@@ -113,7 +113,7 @@ func (d Decide) Validate() error {
 		}
 	}
 	if d.Decision == event.DecisionDeny && d.Scope != "" && d.Scope != event.ScopeOnce {
-		return event.FieldErrorf("scope", "of a denial is once; deny what is never to run by a rule of the policy")
+		return event.FieldErrorf("scope", "must be once for a denial; to deny later calls, write an approval rule")
 	}
 	if err := checkEdit(d); err != nil {
 		return err
@@ -127,11 +127,11 @@ func checkEdit(d Decide) error {
 	case len(d.Args) == 0:
 		return nil
 	case len(d.Args) > maxEdited:
-		return event.FieldErrorf("args", "are %d bytes, at most %d are taken", len(d.Args), maxEdited)
+		return event.FieldErrorf("args", "is %d bytes, must be at most %d", len(d.Args), maxEdited)
 	case d.Decision != event.DecisionApprove:
-		return event.FieldErrorf("args", "go with an approval only: a denied call does not run")
+		return event.FieldErrorf("args", "require an approval: a denied call does not run")
 	case d.Scope != "" && d.Scope != event.ScopeOnce:
-		return event.FieldErrorf("args", "go with scope once only: what is granted is the call as it was asked for")
+		return event.FieldErrorf("args", "require scope once: other scopes grant the call as it was requested")
 	}
 	if err := event.ValidateJSON("args", d.Args); err != nil {
 		return err
@@ -145,9 +145,9 @@ func checkEdit(d Decide) error {
 func checkPattern(d Decide) error {
 	switch {
 	case (d.Scope == event.ScopePattern) != (len(d.Pattern) > 0):
-		return event.FieldErrorf("pattern", "goes with scope pattern, which needs one: globs by the names of arguments")
+		return event.FieldErrorf("pattern", "and scope pattern require each other: set both, with globs by the names of arguments")
 	case len(d.Pattern) > maxGlobs:
-		return event.FieldErrorf("pattern", "has %d globs, at most %d are taken", len(d.Pattern), maxGlobs)
+		return event.FieldErrorf("pattern", "has %d globs, must have at most %d", len(d.Pattern), maxGlobs)
 	}
 	bad := ""
 	for name, glob := range d.Pattern {
@@ -181,7 +181,7 @@ func (r Revoke) Validate() error {
 	case len(r.ToolCallID) > maxWord:
 		return event.FieldErrorf("toolCallId", "must be at most %d bytes long", maxWord)
 	case r.By == "":
-		return event.FieldErrorf("by", "is required: who revokes is kept")
+		return event.FieldErrorf("by", "is required: the person who revokes")
 	}
 	return firstOf(event.ValidateName("by", r.By), checkReason(r.Reason))
 }
@@ -205,9 +205,9 @@ func (r ToolResult) Validate() error {
 	case r.ToolCallID == "":
 		return event.FieldErrorf("toolCallId", "is required")
 	case r.By == "":
-		return event.FieldErrorf("by", "is required: who has run the call is kept")
+		return event.FieldErrorf("by", "is required: the client that ran the call")
 	case len(r.Output) > MaxPayload:
-		return event.FieldErrorf("output", "is %d bytes, at most %d are taken; put large data elsewhere and refer to it", len(r.Output), MaxPayload)
+		return event.FieldErrorf("output", "is %d bytes, must be at most %d; put large data elsewhere and refer to it", len(r.Output), MaxPayload)
 	}
 	return event.ValidateName("by", r.By)
 }

@@ -43,20 +43,20 @@ func TestCheckDecide(t *testing.T) {
 		"S4-82 a denial":             {func(d *signals.Decide) { d.Decision, d.Scope = event.DecisionDeny, event.ScopeOnce }, ""},
 		"no call":                    {func(d *signals.Decide) { d.ToolCallID = "" }, "toolCallId: is required"},
 		"no person":                  {func(d *signals.Decide) { d.By = "" }, "by: is required"},
-		"a person without end":       {func(d *signals.Decide) { d.By = strings.Repeat("x", 201) }, "by: is 201 bytes long, a name has at most 200"},
+		"a person without end":       {func(d *signals.Decide) { d.By = strings.Repeat("x", 201) }, "by: is 201 bytes long, must be at most 200"},
 		"a reason without end":       {func(d *signals.Decide) { d.Reason = strings.Repeat("x", 4097) }, "reason: must be at most 4096 bytes"},
 		"what people do not decide":  {func(d *signals.Decide) { d.Decision = event.DecisionExpired }, `decision: "expired" is neither approve nor deny`},
 		"an unknown scope":           {func(d *signals.Decide) { d.Scope = "ever" }, `scope: "ever" is not one of once, session, pattern`},
-		"a denial for the session":   {func(d *signals.Decide) { d.Decision, d.Scope = event.DecisionDeny, event.ScopeSession }, "scope: of a denial is once"},
+		"a denial for the session":   {func(d *signals.Decide) { d.Decision, d.Scope = event.DecisionDeny, event.ScopeSession }, "scope: must be once for a denial"},
 		"a round before the first":   {func(d *signals.Decide) { d.Round = -1 }, "round: must not be negative"},
-		"arguments of a denial":      {func(d *signals.Decide) { d.Decision, d.Args = event.DecisionDeny, json.RawMessage(`{}`) }, "args: go with an approval only"},
-		"arguments that are granted": {func(d *signals.Decide) { d.Scope, d.Args = event.ScopeSession, json.RawMessage(`{}`) }, "args: go with scope once only"},
+		"arguments of a denial":      {func(d *signals.Decide) { d.Decision, d.Args = event.DecisionDeny, json.RawMessage(`{}`) }, "args: require an approval"},
+		"arguments that are granted": {func(d *signals.Decide) { d.Scope, d.Args = event.ScopeSession, json.RawMessage(`{}`) }, "args: require scope once"},
 		"arguments that are a list":  {func(d *signals.Decide) { d.Args = json.RawMessage(`[]`) }, "args: must be a JSON object"},
 		"arguments that are null":    {func(d *signals.Decide) { d.Args = json.RawMessage(`null`) }, "args: must be a JSON object"},
-		"arguments without end":      {func(d *signals.Decide) { d.Args = json.RawMessage(`{"a":"` + strings.Repeat("x", 64<<10) + `"}`) }, "args: are 65544 bytes, at most 65536 are taken"},
-		"a pattern without globs":    {func(d *signals.Decide) { d.Scope = event.ScopePattern }, "pattern: goes with scope pattern, which needs one"},
-		"globs without the scope":    {func(d *signals.Decide) { d.Pattern = globs(1) }, "pattern: goes with scope pattern"},
-		"globs without end":          {func(d *signals.Decide) { d.Scope, d.Pattern = event.ScopePattern, globs(21) }, "pattern: has 21 globs, at most 20 are taken"},
+		"arguments without end":      {func(d *signals.Decide) { d.Args = json.RawMessage(`{"a":"` + strings.Repeat("x", 64<<10) + `"}`) }, "args: is 65544 bytes, must be at most 65536"},
+		"a pattern without globs":    {func(d *signals.Decide) { d.Scope = event.ScopePattern }, "pattern: and scope pattern require each other"},
+		"globs without the scope":    {func(d *signals.Decide) { d.Pattern = globs(1) }, "pattern: and scope pattern require each other"},
+		"globs without end":          {func(d *signals.Decide) { d.Scope, d.Pattern = event.ScopePattern, globs(21) }, "pattern: has 21 globs, must have at most 20"},
 		"an empty glob":              {func(d *signals.Decide) { d.Scope, d.Pattern = event.ScopePattern, map[string]string{"a": ""} }, "pattern.a: must be a glob of 1 to 1024 bytes"},
 		"a long glob": {func(d *signals.Decide) {
 			d.Scope, d.Pattern = event.ScopePattern, map[string]string{"a": strings.Repeat("x", 1025)}
@@ -101,7 +101,7 @@ func TestCheckParticipants(t *testing.T) {
 		"turnLimit: is -1, must be 1":                         {TurnLimit: -1},
 		`addAgents[1]: "no good" must be`:                     {AddAgents: []string{"a", "no good"}},
 		`removeAgents[0]: "" must be`:                         {RemoveAgents: []string{""}},
-		"addAgents: are 101, at most 100":                     {AddAgents: make([]string, 101)},
+		"addAgents: has 101 entries, must have at most 100":   {AddAgents: make([]string, 101)},
 	} {
 		refused(t, c.Validate(), want)
 	}

@@ -56,9 +56,9 @@ func (s Schedule) eventPost(r Run) (Post, error) {
 	e := *s.Event
 	switch {
 	case e.ID != "":
-		return Post{}, event.FieldErrorf("event.id", "is given by the run: leave it out")
+		return Post{}, event.FieldErrorf("event.id", "is set by each run: omit it")
 	case e.Timestamp != 0:
-		return Post{}, event.FieldErrorf("event.timestamp", "is given by the run: leave it out")
+		return Post{}, event.FieldErrorf("event.timestamp", "is set by each run: omit it")
 	}
 	if err := e.Validate(); err != nil {
 		return Post{}, within("event", err) // a post without a type would be a message
@@ -76,7 +76,7 @@ func (s Schedule) eventPost(r Run) (Post, error) {
 	}
 	for _, m := range runMetadata(r) {
 		if _, taken := extra[m.key]; taken {
-			return Post{}, event.FieldErrorf("event.metadata."+m.key, "is given by the run: leave it out")
+			return Post{}, event.FieldErrorf("event.metadata."+m.key, "is set by each run: omit it")
 		}
 		extra[m.key] = json.RawMessage(`"` + m.value + `"`)
 	}
@@ -99,7 +99,7 @@ func (s Schedule) messagePost(r Run) (Post, error) {
 	}
 	for _, m := range runMetadata(r) {
 		if _, taken := metadata[m.key]; taken {
-			return Post{}, event.FieldErrorf("message.metadata."+m.key, "is given by the run: leave it out")
+			return Post{}, event.FieldErrorf("message.metadata."+m.key, "is set by each run: omit it")
 		}
 		metadata[m.key] = m.value
 	}

@@ -87,12 +87,12 @@ func TestCheckSchedule(t *testing.T) {
 		"id":           {func(s *signals.Schedule) { s.ID = "a/b" }, "id", "must be 1 to 128"},
 		"no thread":    {func(s *signals.Schedule) { s.ThreadID = "" }, "threadId", "must be 1 to 128"},
 		"no time":      {func(s *signals.Schedule) { s.Cron = nil }, "cron", "or every is required"},
-		"much cron":    {func(s *signals.Schedule) { s.Cron = make([]string, signals.MaxCron+1) }, "cron", "has 21 expressions, at most 20"},
+		"much cron":    {func(s *signals.Schedule) { s.Cron = make([]string, signals.MaxCron+1) }, "cron", "has 21 expressions, must have at most 20"},
 		"wrong cron":   {func(s *signals.Schedule) { s.Cron = []string{"@daily", "60 * * * *"} }, "cron[1]", `the minute "60" is not 0 to 59`},
 		"too often":    {func(s *signals.Schedule) { s.Every = signals.Duration(500 * time.Millisecond) }, "every", "is 500ms, must be whole seconds"},
 		"half seconds": {func(s *signals.Schedule) { s.Every = signals.Duration(1500 * time.Millisecond) }, "every", "is 1.5s, must be whole seconds"},
 		"never":        {func(s *signals.Schedule) { s.Every = -1 }, "every", "must be whole seconds"},
-		"only offset":  {func(s *signals.Schedule) { s.Offset = signals.Duration(time.Second) }, "offset", "set every too"},
+		"only offset":  {func(s *signals.Schedule) { s.Offset = signals.Duration(time.Second) }, "offset", "requires every"},
 		"long offset": {func(s *signals.Schedule) {
 			s.Every, s.Offset = signals.Duration(time.Minute), signals.Duration(time.Minute)
 		}, "offset", "is 1m, must be whole seconds, 0s or more and less than every"},
@@ -108,16 +108,16 @@ func TestCheckSchedule(t *testing.T) {
 		"zone's file":   {func(s *signals.Schedule) { s.Timezone = "../zone" }, "timezone", "is not the name of a time zone"},
 		"missed":        {func(s *signals.Schedule) { s.Missed = "some" }, "missed", `"some" is not one of skip, once, all`},
 		"note":          {func(s *signals.Schedule) { s.Note = strings.Repeat("n", signals.MaxNote+1) }, "note", "at most 1000 bytes"},
-		"agents":        {func(s *signals.Schedule) { s.Agents = []string{"bob"} }, "agents", "set open too"},
+		"agents":        {func(s *signals.Schedule) { s.Agents = []string{"bob"} }, "agents", "require open"},
 		"many agents":   {func(s *signals.Schedule) { s.Open, s.Agents = true, make([]string, 101) }, "agents", "at most 100"},
 		"agent":         {func(s *signals.Schedule) { s.Open, s.Agents = true, []string{"b/b"} }, "agents[0]", "must be 1 to 128"},
 		"nothing":       {func(s *signals.Schedule) { s.Message = nil }, "event", "or message is required"},
 		"both":          {func(s *signals.Schedule) { s.Event = &event.EnvEvent{Type: "x"} }, "event", "and message exclude each other"},
 		"empty message": {func(s *signals.Schedule) { s.Message.Content = "" }, "message.content", "is required"},
-		"large message": {func(s *signals.Schedule) { s.Message.Content = strings.Repeat("x", signals.MaxPayload) }, "message", "at most 262144 are taken"},
+		"large message": {func(s *signals.Schedule) { s.Message.Content = strings.Repeat("x", signals.MaxPayload) }, "message", "must be at most 262144"},
 		"odd message":   {func(s *signals.Schedule) { s.Message.Metadata = map[string]any{"n": math.NaN()} }, "message.metadata", "has no JSON form"},
 		"other thread":  {func(s *signals.Schedule) { s.Message.ThreadID = "t2" }, "message.threadId", `is "t2", but this thread is "t1"`},
-		"taken key":     {func(s *signals.Schedule) { s.Message.Metadata = map[string]any{"scheduled_at": 1} }, "message.metadata.scheduled_at", "is given by the run"},
+		"taken key":     {func(s *signals.Schedule) { s.Message.Metadata = map[string]any{"scheduled_at": 1} }, "message.metadata.scheduled_at", "is set by each run"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := hourly(c.change)

@@ -44,7 +44,7 @@ func (s Schedule) Validate() error {
 		return err
 	}
 	if len(s.Agents) > 0 && !s.Open {
-		return event.FieldErrorf("agents", "are those of a thread that the schedule opens: set open too")
+		return event.FieldErrorf("agents", "require open: they are the agents of a thread that the schedule opens")
 	}
 	if err := checkNames("agents", s.Agents, MaxPostAgents); err != nil {
 		return err
@@ -68,11 +68,11 @@ func checkTimes(s Schedule) error {
 	case len(s.Cron) == 0 && every == 0:
 		return event.FieldErrorf("cron", "or every is required: when the schedule runs")
 	case len(s.Cron) > MaxCron:
-		return event.FieldErrorf("cron", "has %d expressions, at most %d are taken", len(s.Cron), MaxCron)
+		return event.FieldErrorf("cron", "has %d expressions, must have at most %d", len(s.Cron), MaxCron)
 	case every != 0 && (every < time.Second || every%time.Second != 0):
 		return event.FieldErrorf("every", "is %s, must be whole seconds, at least 1s", s.Every)
 	case offset != 0 && every == 0:
-		return event.FieldErrorf("offset", "is that of an interval: set every too")
+		return event.FieldErrorf("offset", "requires every: it shifts an interval")
 	case offset < 0 || offset%time.Second != 0 || every != 0 && offset >= every:
 		return event.FieldErrorf("offset", "is %s, must be whole seconds, 0s or more and less than every", s.Offset)
 	case jitter < 0 || jitter > MaxJitter || jitter%time.Millisecond != 0:

@@ -101,7 +101,7 @@ func (c CompleteTask) Validate() error {
 	}
 	switch {
 	case len(c.Result) > MaxPayload:
-		return event.FieldErrorf("result", "is %d bytes, at most %d are taken; put large data elsewhere and refer to it", len(c.Result), MaxPayload)
+		return event.FieldErrorf("result", "is %d bytes, must be at most %d; put large data elsewhere and refer to it", len(c.Result), MaxPayload)
 	case len(c.Error) > MaxTaskError || !utf8.ValidString(c.Error):
 		return event.FieldErrorf("error", "must be at most %d bytes of text", MaxTaskError)
 	case c.Error != "" && len(c.Result) > 0:
@@ -121,7 +121,7 @@ func (c CancelTask) Validate() error {
 		return err
 	}
 	if c.By == "" {
-		return event.FieldErrorf("by", "is required: who cancels is kept")
+		return event.FieldErrorf("by", "is required: the person who cancels")
 	}
 	return firstOf(event.ValidateName("by", c.By), checkReason(c.Reason))
 }

@@ -58,10 +58,10 @@ func validateThread(agents []string, title string, metadata json.RawMessage) err
 		return err
 	}
 	if len(title) > MaxTitle {
-		return event.FieldErrorf("title", "is %d bytes, at most %d are taken", len(title), MaxTitle)
+		return event.FieldErrorf("title", "is %d bytes, must be at most %d", len(title), MaxTitle)
 	}
 	if len(metadata) > MaxPayload {
-		return event.FieldErrorf("metadata", "is %d bytes, at most %d are taken", len(metadata), MaxPayload)
+		return event.FieldErrorf("metadata", "is %d bytes, must be at most %d", len(metadata), MaxPayload)
 	}
 	if title != "" && event.Blank(title) {
 		return event.FieldErrorf("title", "has no visible characters; omit it")
@@ -76,7 +76,7 @@ func validateThread(agents []string, title string, metadata json.RawMessage) err
 // checkNames reports the first invalid agent name.
 func checkNames(field string, agents []string, most int) error {
 	if len(agents) > most {
-		return event.FieldErrorf(field, "are %d, at most %d are taken", len(agents), most)
+		return event.FieldErrorf(field, "has %d entries, must have at most %d", len(agents), most)
 	}
 	for i, agent := range agents {
 		if err := ValidateID(fmt.Sprintf("%s[%d]", field, i), agent); err != nil {

@@ -299,7 +299,7 @@ var invalidAnswers = map[string]struct {
 	}), "cannot become an llm_call"},
 	"a type of the thread's own": {onMessage(event.CreatedByUser, func(m event.MessageEvent, _ hook.Respond) event.Event {
 		return event.CustomEvent{Type: event.TypeFinal, ThreadID: m.ThreadID}
-	}), "is not a type of your own"},
+	}), "is not a custom type"},
 	"too much": {onMessage(event.CreatedByUser, func(m event.MessageEvent, _ hook.Respond) event.Event {
 		m.Message.Content = strings.Repeat("x", hook.MaxEvent)
 		return m

@@ -134,7 +134,7 @@ func NeedsApproval(reason string) Option {
 func Parameters(schema json.RawMessage) Option {
 	return func(c *config) {
 		if len(schema) == 0 {
-			c.problems = append(c.problems, errors.New("parameters are empty: leave the option out to infer them"))
+			c.problems = append(c.problems, errors.New("parameters are empty: omit the option to infer them"))
 		}
 		c.definition.Parameters = schema
 	}

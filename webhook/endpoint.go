@@ -184,7 +184,7 @@ func ValidateAll(sources []Endpoint) error {
 			errs = append(errs, fmt.Errorf("[%d]: %w", i, err))
 		}
 		if names[s.Name] {
-			errs = append(errs, fmt.Errorf("[%d]: %w", i, event.FieldErrorf("name", "%q is taken by another webhook: choose another", s.Name)))
+			errs = append(errs, fmt.Errorf("[%d]: %w", i, event.FieldErrorf("name", "%q is already used by another webhook: choose another name", s.Name)))
 		}
 		names[s.Name] = true
 	}

@@ -87,7 +87,7 @@ func decode(header http.Header, body []byte) (json.RawMessage, error) {
 	case json.Valid(body):
 		return bytes.Clone(body), event.ValidateJSON(payloadField, body)
 	case mediaType == "application/json" || strings.HasSuffix(mediaType, "+json"):
-		return nil, event.FieldErrorf(payloadField, "is not valid JSON, as the header Content-Type says it is")
+		return nil, event.FieldErrorf(payloadField, "is not valid JSON, although the header Content-Type says so")
 	case !utf8.Valid(body):
 		return nil, event.FieldErrorf(payloadField, "is neither JSON, nor a form, nor text in UTF-8")
 	}
@@ -105,7 +105,7 @@ func isObject(body []byte) bool {
 func decodeForm(body []byte) (json.RawMessage, error) {
 	form, err := url.ParseQuery(string(body))
 	if err != nil {
-		return nil, event.FieldErrorf(payloadField, "is not a form, as the header Content-Type says it is")
+		return nil, event.FieldErrorf(payloadField, "is not a form, although the header Content-Type says so")
 	}
 	if payload := form.Get(payloadField); json.Valid([]byte(payload)) {
 		return json.RawMessage(payload), event.ValidateJSON(payloadField, []byte(payload))
@@ -195,7 +195,7 @@ func (r request) timestamp(text string) (int64, error) {
 	}
 	at, ok := instant(value)
 	if !ok {
-		return 0, event.FieldErrorf("event.timestamp", "is no time: seconds or milliseconds since 1970, or RFC 3339, are expected")
+		return 0, event.FieldErrorf("event.timestamp", "is not a time: must be seconds or milliseconds since 1970, or RFC 3339")
 	}
 	return at.UnixMilli(), nil
 }

@@ -105,7 +105,7 @@ func TestTemplates(t *testing.T) {
 	}
 	t.Run("types that are no environment events", func(t *testing.T) {
 		_, _, err := mapped(webhook.SchemeHMAC, webhook.Event{Type: "{payload.t}", Thread: "t"}).Map(header, []byte(`{"t":"message"}`))
-		refused(t, err, "event.type", `"message" is no type of an environment event`)
+		refused(t, err, "event.type", `"message" is not a type of environment event`)
 	})
 }
 
@@ -214,7 +214,7 @@ func TestTimestamps(t *testing.T) {
 	for _, value := range []string{`""`, `"now"`, `"NaN"`, `"Inf"`, "-1", "1e300", "253402300800000", `"14.11.2023"`, "true"} {
 		t.Run("not "+value, func(t *testing.T) {
 			_, err := at(value)
-			refused(t, err, "event.timestamp", "is no time")
+			refused(t, err, "event.timestamp", "is not a time")
 		})
 	}
 }

@@ -51,7 +51,7 @@ func (s Signature) check(m *mistakes) {
 			{"timestampHeader", s.TimestampHeader},
 		} {
 			if f.value != "" {
-				m.add("signature."+f.field, "is fixed by the scheme %s: leave it out, or use the scheme hmac", s.Scheme)
+				m.add("signature."+f.field, "is fixed by the scheme %s: omit it, or use the scheme hmac", s.Scheme)
 			}
 		}
 	case SchemeHMAC:
@@ -111,7 +111,7 @@ func (s Endpoint) Verify(header http.Header, body []byte, now time.Time) error {
 		return err
 	}
 	if !slices.ContainsFunc(s.Secrets, func(secret Secret) bool { return sig.holds(c, secret, body) }) {
-		return event.FieldErrorf("header."+sig.Header, "does not fit the body and any secret of this webhook")
+		return event.FieldErrorf("header."+sig.Header, "does not match the body with any secret of this webhook")
 	}
 	return sig.fresh(c, now)
 }
@@ -120,7 +120,7 @@ func (s Signature) claim(header http.Header) (claim, error) {
 	field := "header." + s.Header
 	value := strings.TrimSpace(header.Get(s.Header))
 	if value == "" {
-		return claim{}, event.FieldErrorf(field, "is missing: requests to this webhook have to be signed")
+		return claim{}, event.FieldErrorf(field, "is missing: requests to this webhook must be signed")
 	}
 	if s.Scheme == SchemeStripe {
 		return stripeClaim(field, value)
@@ -143,7 +143,7 @@ func (s Signature) claim(header http.Header) (claim, error) {
 	}
 	mac, err := s.decode(encoded)
 	if err != nil {
-		return claim{}, event.FieldErrorf(field, "is no signature in %s", s.Encoding)
+		return claim{}, event.FieldErrorf(field, "is not a signature in %s", s.Encoding)
 	}
 	c.macs = [][]byte{mac}
 	return c, nil
@@ -208,10 +208,10 @@ func (s Signature) fresh(c claim, now time.Time) error {
 	sent, ok := instant(c.sent)
 	// Digits only: with a dot, the boundary between time and body would be ambiguous.
 	if !ok || strings.Trim(c.sent, "0123456789") != "" {
-		return event.FieldErrorf(c.field, "is no time: seconds since 1970 are expected")
+		return event.FieldErrorf(c.field, "is not a time: must be seconds since 1970")
 	}
 	if off := now.Sub(sent).Abs(); off > s.Tolerance {
-		return event.FieldErrorf(c.field, "is stale: %s from this server's time, at most %s are taken; if the request is no old one, set the clocks",
+		return event.FieldErrorf(c.field, "is stale: %s from this server's time, must be at most %s; if the request is recent, synchronize the clocks",
 			off.Round(time.Second), s.Tolerance)
 	}
 	return nil

@@ -123,13 +123,13 @@ func TestVerify(t *testing.T) {
 				}
 			}
 			t.Run("tampered body", func(t *testing.T) {
-				refused(t, v.source.Verify(header, []byte(v.body+" "), v.sent), "header."+signature, "does not fit the body")
-				refused(t, v.source.Verify(header, nil, v.sent), "header."+signature, "does not fit the body")
+				refused(t, v.source.Verify(header, []byte(v.body+" "), v.sent), "header."+signature, "does not match the body")
+				refused(t, v.source.Verify(header, nil, v.sent), "header."+signature, "does not match the body")
 			})
 			t.Run("another secret", func(t *testing.T) {
 				s := v.source
 				s.Secrets = []webhook.Secret{"other"}
-				refused(t, s.Verify(header, []byte(v.body), v.sent), "header."+signature, "does not fit")
+				refused(t, s.Verify(header, []byte(v.body), v.sent), "header."+signature, "does not match")
 			})
 			t.Run("rotation", func(t *testing.T) {
 				s := v.source
@@ -139,7 +139,7 @@ func TestVerify(t *testing.T) {
 			t.Run("no secret", func(t *testing.T) {
 				s := v.source
 				s.Secrets = nil
-				refused(t, s.Verify(header, []byte(v.body), v.sent), "header."+signature, "does not fit")
+				refused(t, s.Verify(header, []byte(v.body), v.sent), "header."+signature, "does not match")
 			})
 			t.Run("missing", func(t *testing.T) {
 				h := header.Clone()
@@ -165,7 +165,7 @@ func TestEmptySecret(t *testing.T) {
 	mac.Write([]byte("{}"))
 	header := headers(map[string]string{"X-Hub-Signature-256": "sha256=" + hex.EncodeToString(mac.Sum(nil))})
 	s := with("", webhook.Signature{Scheme: webhook.SchemeGitHub})
-	refused(t, s.Verify(header, []byte("{}"), time.Time{}), "header.X-Hub-Signature-256", "does not fit")
+	refused(t, s.Verify(header, []byte("{}"), time.Time{}), "header.X-Hub-Signature-256", "does not match")
 	require.ErrorContains(t, s.Validate(), "secrets: must not be empty")
 }
 
@@ -192,7 +192,7 @@ func TestStale(t *testing.T) {
 		v := vectors["slack"]
 		header := headers(v.header)
 		header.Set("X-Slack-Request-Timestamp", "1531499999")
-		refused(t, v.source.Verify(header, []byte(v.body), time.Unix(1531499999, 0)), "header.X-Slack-Signature", "does not fit")
+		refused(t, v.source.Verify(header, []byte(v.body), time.Unix(1531499999, 0)), "header.X-Slack-Signature", "does not match")
 		header.Del("X-Slack-Request-Timestamp")
 		refused(t, v.source.Verify(header, []byte(v.body), v.sent), "header.X-Slack-Request-Timestamp", "is missing")
 	})
@@ -205,16 +205,16 @@ func TestStale(t *testing.T) {
 		now := time.Unix(1531420618, 0)
 		require.NoError(t, s.Verify(header, []byte("5.5"), now))
 		header.Set("X-Sent", "1531420618.5")
-		refused(t, s.Verify(header, []byte("5"), now), "header.X-Sent", "is no time")
+		refused(t, s.Verify(header, []byte("5"), now), "header.X-Sent", "is not a time")
 	})
 }
 
 func TestMalformedSignatures(t *testing.T) {
 	for _, c := range []struct{ vector, header, value, problem string }{
 		{"github", "X-Hub-Signature-256", "sha1=757107ea", `must begin with "sha256="`},
-		{"github", "X-Hub-Signature-256", "sha256=hello", "is no signature in hex"},
-		{"github", "X-Hub-Signature-256", "sha256=", "does not fit"},
-		{"hmac with time and base64", "X-Signature", "%%%", "is no signature in base64"},
+		{"github", "X-Hub-Signature-256", "sha256=hello", "is not a signature in hex"},
+		{"github", "X-Hub-Signature-256", "sha256=", "does not match"},
+		{"hmac with time and base64", "X-Signature", "%%%", "is not a signature in base64"},
 		{"stripe", "Stripe-Signature", "v1=a2f9680b", "has no t"},
 		{"stripe", "Stripe-Signature", "t=1492774577,v0=a2f9680b", "has no v1"},
 		{"stripe", "Stripe-Signature", "t=1492774577,v1=hello", "has no v1"},

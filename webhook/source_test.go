@@ -48,8 +48,8 @@ func TestValidate(t *testing.T) {
 			s.Signature = webhook.Signature{Scheme: webhook.SchemeSlack, Tolerance: -1}
 		}, "signature.tolerance: is -1ns"},
 		{func(s *webhook.Endpoint) { s.Event.Type = "" }, "event.type: is required"},
-		{func(s *webhook.Endpoint) { s.Event.Type = "message" }, `event.type: "message" is no type of an environment event`},
-		{func(s *webhook.Endpoint) { s.Event.Type = "tool_call" }, `event.type: "tool_call" is no type`},
+		{func(s *webhook.Endpoint) { s.Event.Type = "message" }, `event.type: "message" is not a type of environment event`},
+		{func(s *webhook.Endpoint) { s.Event.Type = "tool_call" }, `event.type: "tool_call" is not a type`},
 		{func(s *webhook.Endpoint) { s.Event.Thread = "" }, "event.thread: is required"},
 		{func(s *webhook.Endpoint) { s.Event.Thread = "{payload.a" }, "event.thread: has a { without a }"},
 		{func(s *webhook.Endpoint) { s.Event.Thread = "a}" }, "event.thread: has a } without a {"},
@@ -87,7 +87,7 @@ func TestCheck(t *testing.T) {
 	b.Name = "b"
 	require.NoError(t, webhook.ValidateAll(nil))
 	require.NoError(t, webhook.ValidateAll([]webhook.Endpoint{a, b}))
-	require.EqualError(t, webhook.ValidateAll([]webhook.Endpoint{a, b, a}), `[2]: name: "s" is taken by another webhook: choose another`)
+	require.EqualError(t, webhook.ValidateAll([]webhook.Endpoint{a, b, a}), `[2]: name: "s" is already used by another webhook: choose another name`)
 	b.Secrets = nil
 	require.ErrorContains(t, webhook.ValidateAll([]webhook.Endpoint{a, b}), "[1]: secrets: is required")
 }

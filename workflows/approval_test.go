@@ -65,7 +65,7 @@ func TestForeignDecisions(t *testing.T) {
 		require.Equal(t, signals.SignalDecide, r.Signal)
 		problems = append(problems, r.Problem)
 	}
-	require.Equal(t, []string{"not_pending", "mismatch", "by: is required: who decides is kept"}, problems)
+	require.Equal(t, []string{"not_pending", "mismatch", "by: is required: the person who decides"}, problems)
 }
 
 func TestInterruptWhileApprovalWaits(t *testing.T) {

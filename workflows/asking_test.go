@@ -274,7 +274,7 @@ func TestVotes(t *testing.T) {
 		last = vote("bea")
 	})
 	w.run(workflows.Input{})
-	require.ErrorContains(t, wide.err, "scope: goes with a call that one person decides on")
+	require.ErrorContains(t, wide.err, "scope: requires a call that one person decides on")
 	require.Equal(t, signals.DecideResult{Result: signals.DecideAccepted, Missing: 1}, first.result)
 	require.Equal(t, signals.DecideResult{Result: signals.DecideAlreadyResolved, Missing: 1}, again.result)
 	require.Equal(t, signals.DecideResult{Result: signals.DecideNotAllowed}, other.result)

@@ -295,7 +295,7 @@ func TestHookWorkflowOfTheApplication(t *testing.T) {
 		{"an event in its place", inWorkflow(plain), json.RawMessage(`{"event":{"type":"message","createdBy":"user","threadId":"t1","message":{"threadId":"t1","senderId":"ann","senderType":"user","content":"other"}}}`), nil, event.OutcomeReplaced, 1, ""},
 		{"the same event is a pass", inWorkflow(plain), json.RawMessage(`{"event":{"type":"message","createdBy":"user","threadId":"t1","message":{"threadId":"t1","senderId":"ann","senderType":"user","content":"hello"}}}`), nil, event.OutcomePassed, 1, ""},
 		{"responses", inWorkflow(plain), json.RawMessage(`{"responses":[{"content":"no"}]}`), nil, event.OutcomeResponded, 1, ""},
-		{"an impossible event", inWorkflow(plain), json.RawMessage(`{"event":{"type":"token"}}`), nil, event.OutcomeFailed, 1, "is not message, tool_call, llm_call or a type of your own"},
+		{"an impossible event", inWorkflow(plain), json.RawMessage(`{"event":{"type":"token"}}`), nil, event.OutcomeFailed, 1, "is not message, tool_call, llm_call or a custom type"},
 		{"an event of another thread", inWorkflow(plain), json.RawMessage(`{"event":{"type":"note","threadId":"t2","payload":1}}`), nil, event.OutcomeFailed, 1, "threadId"},
 		{"an empty response", inWorkflow(plain), json.RawMessage(`{"responses":[{}]}`), nil, event.OutcomeFailed, 1, "responses[0].content: is required"},
 		{"a misspelled verdict", inWorkflow(plain), json.RawMessage(`{"response":[{"content":"no"}]}`), nil, event.OutcomeFailed, 1, `response: is not known`},

@@ -103,7 +103,7 @@ func (w *World) PublishToolResult(ctx context.Context, agentID string, d ToolRes
 // agentID is empty. Subscribers get its message when the thread has stored it.
 func (w *World) PublishToolResultAs(ctx context.Context, by, agentID string, d ToolResultData, chatID string) (Published, error) {
 	if d.ToolCallID == "" {
-		return Published{}, event.FieldErrorf("tool_call_id", "is required: that of the call, or of the request for its approval")
+		return Published{}, event.FieldErrorf("tool_call_id", "is required: the id of the call, or of its approval request")
 	}
 	content, err := d.Content(agentID)
 	if err != nil {

@@ -95,7 +95,7 @@ func TestErrorTexts(t *testing.T) {
 		anAgent + "titleModel:":               {KindEmpty, "f:2:1: titleModel: is empty: give it a value or remove the field"},
 		anAgent + "limits: {}\nlimits: {}":    {KindDuplicate, "f:3:1: limits: is already set in line 2: keep one of them"},
 		anAgent + "titleModel: dmeo/x":        {KindReference, `f:2:13: titleModel: unknown provider "dmeo"; did you mean "demo"? (providers are declared under models)`},
-		anAgent + "limits: {maxSteps: 0}":     {KindInvalid, "f:2:20: limits.maxSteps: is 0, must be 1 to 1000; leave it out for the default, 25"},
+		anAgent + "limits: {maxSteps: 0}":     {KindInvalid, "f:2:20: limits.maxSteps: is 0, must be 1 to 1000; omit it for the default, 25"},
 		"agents: [{name: a, model: demo/demo, instructionsFile: no.md}]": {KindUnreadable, "f:1:56: agents[0].instructionsFile: no.md: file does not exist (a path is relative to the folder of the configuration)"},
 		anAgent + "titleModel: openai/x":                                 {KindUnset, "f:2:13: titleModel: the environment variable OPENAI_API_KEY is not set, and provider \"openai\" takes its key from there: set it, or set OPENAI_BASE_URL to use another address, or use demo/demo to try without a model"},
 		anAgent + "models: {m: {type: openai, apiKey: x}}":               {KindSecret, "f:2:28: models.m.apiKey: must not stand in the file, where it is copied and committed: put it into an environment variable and write apiKeyEnv: NAME_OF_THE_VARIABLE"},

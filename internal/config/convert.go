@@ -425,7 +425,7 @@ func (d *document) apiKeys(entries []keyEntry) []auth.Key {
 		}
 		switch secret := d.secret(path+".secretEnv", e.SecretEnv); {
 		case d.has(path+".hash") && d.has(path+".secretEnv"):
-			d.fieldErrorf(path+".hash", KindInvalid, "goes without secretEnv: keep one of them")
+			d.fieldErrorf(path+".hash", KindInvalid, "and secretEnv exclude each other: keep one of them")
 		case !d.has(path+".hash") && !d.has(path+".secretEnv"):
 			d.fieldErrorf(path+".hash", KindMissing, "is missing, and so is secretEnv: set the hash of the key, which \"starter keys generate\" prints, or the variable that holds the key")
 		case secret != "":

@@ -305,7 +305,7 @@ func (d *document) decodeList(n ast.Node, path string, v reflect.Value, r fieldR
 			d.decode(n, inner, v.Index(i), item)
 			if s := v.Index(i); s.Kind() == reflect.String && s.String() != "" {
 				if seen[s.String()] {
-					d.fieldErrorf(inner, KindDuplicate, "%q is in the list twice: remove one", s)
+					d.fieldErrorf(inner, KindDuplicate, "%q is duplicated: remove one", s)
 				}
 				seen[s.String()] = true
 			}
@@ -395,7 +395,7 @@ func (d *document) number(n ast.Node, path string, r fieldRule, whole bool) floa
 
 func (d *document) outOfBounds(is, path, bounds, unset string) {
 	if unset != "" {
-		unset = "; leave it out for " + unset
+		unset = "; omit it for " + unset
 	}
 	d.fail(d.places[path], path, KindInvalid, "is %s, must be %s%s", is, bounds, unset)
 }

@@ -118,7 +118,7 @@ const (
 const (
 	needsAgent = "the file needs at least one agent, with a name and a model"
 	selectsAll = "name at least one, or remove the field, which selects all"
-	leaveOut   = "name at least one, or leave it out "
+	omitIt     = "name at least one, or omit it "
 	notNull    = "write exists: false for a field that does not exist, or is null"
 )
 
@@ -152,11 +152,11 @@ var fieldRules = map[string]fieldRule{
 
 	"approval.Rule.Name":       {required: "people see it, and it is stored with each decision of the rule"},
 	"approval.Rule.Effect":     {required: "allow, ask or deny"},
-	"approval.Rule.Tools":      {nonEmpty: leaveOut + "for all"},
-	"approval.Rule.Agents":     {nonEmpty: leaveOut + "for all"},
+	"approval.Rule.Tools":      {nonEmpty: omitIt + "for all"},
+	"approval.Rule.Agents":     {nonEmpty: omitIt + "for all"},
 	"approval.Rule.When":       {text: true, check: expressionProblem},
 	"approval.Rule.Reason":     {text: true},
-	"approval.Terms.Approvers": {nonEmpty: leaveOut + "if anybody may decide"},
+	"approval.Terms.Approvers": {nonEmpty: omitIt + "if anybody may decide"},
 	"approval.Terms.Quorum":    {min: 1, max: approval.MaxApprovers, unset: "the default, 1"},
 	"approval.Terms.Expires":   {min: float64(approval.MinExpires), max: float64(approval.MaxExpires), unset: "no end"},
 	"approval.Terms.Remind":    {min: float64(approval.MinExpires), max: float64(approval.MaxExpires), unset: "no reminders"},
@@ -166,7 +166,7 @@ var fieldRules = map[string]fieldRule{
 	"config.shellEntry.MaxOutput":    {min: minOutput, max: maxOutput, unset: "the default, 64KiB"},
 	"config.shellEntry.MaxProgress":  {min: minOutput, max: maxOutput, unset: "the default, 1MiB"},
 	"config.shellEntry.Env":          {check: anyVariableProblem},
-	"config.shellEntry.Runner":       {nonEmpty: leaveOut + "for sh -c"},
+	"config.shellEntry.Runner":       {nonEmpty: omitIt + "for sh -c"},
 	"config.clockEntry.Timezone":     {check: timezoneProblem},
 	"tool.Definition.Name":           {required: "every tool needs one", check: toolNameProblem},
 	"tool.Definition.Description":    {text: true},

@@ -109,8 +109,8 @@ func TestRulesTogether(t *testing.T) {
 			fmt.Fprintf(&text, "  - {name: r%d, events: build.done, priority: 30, agent: {prompt: %s}}\n", i, strings.Repeat("x", rule.MaxPrompt))
 		}
 		_, err := Parse("f", []byte(text.String()), "", Env(env()))
-		require.ErrorContains(t, err, "f:2:1: rules: are ")
-		require.ErrorContains(t, err, "bytes as JSON, at most 262144 are taken: shorten prompts and lists")
+		require.ErrorContains(t, err, "f:2:1: rules: is ")
+		require.ErrorContains(t, err, "bytes as JSON, must be at most 262144: shorten prompts and lists")
 	})
 	t.Run("their conditions have too many values", func(t *testing.T) {
 		in := "[" + strings.Repeat("1,", maxValues/2) + "1]"

@@ -110,7 +110,7 @@ func TestBoundsAreThoseOfTheRuntime(t *testing.T) {
 	require.ErrorContains(t, err, "Config.StaleAfter is 9.999999999s")
 
 	_, err = load(t, "temporal: {staleAfter: 9999ms}\n", "")
-	require.ErrorContains(t, err, "temporal.staleAfter: is 9999ms, must be 10s to 1h; leave it out for the default, "+workflows.DefaultStaleAfter.String())
+	require.ErrorContains(t, err, "temporal.staleAfter: is 9999ms, must be 10s to 1h; omit it for the default, "+workflows.DefaultStaleAfter.String())
 }
 
 // TestHooksOnTheThreadsQueue: no worker there has their workflow.

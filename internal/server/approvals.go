@@ -114,7 +114,7 @@ func (in *decideInput) decision(ctx context.Context) (signals.Decide, error) {
 		d.ToolArgs = json.RawMessage(*text)
 	}
 	if given && (!json.Valid(d.ToolArgs) || string(d.ToolArgs) == "null") {
-		return d, event.FieldErrorf("toolArgs", "is not JSON, or null: send the call's arguments as an object, or as the text of the request, or leave it out")
+		return d, event.FieldErrorf("toolArgs", "is not JSON, or null: send the call's arguments as an object, or as the text of the request, or omit it")
 	}
 	return d, d.Validate()
 }

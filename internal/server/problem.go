@@ -77,7 +77,7 @@ func (c *core) problem(ctx context.Context, threadID string, err error) error {
 		if ctx.Err() != nil {
 			return clientGone()
 		}
-		c.logger.Warn("nobody answered for a thread", "thread", threadID, "error", err)
+		c.logger.Warn("no worker answered for a thread", "thread", threadID, "error", err)
 		reason := "no worker is polling its task queue, or its workers are busy, or Temporal cannot be reached"
 		if silent, ok := errors.AsType[*threadclient.UnansweredError](err); ok {
 			reason = silent.Reason

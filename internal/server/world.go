@@ -54,7 +54,7 @@ type worldHandlers struct {
 
 func (h *worldHandlers) registerWorld() {
 	tags := []string{"world"}
-	decides := "A decision that does not fit the call is a 409, one by somebody who may not decide a 403, and the problem document has result. " +
+	decides := "A decision that does not fit the call is a 409, one by a person who may not decide is a 403, and the problem document has result. " +
 		"sender and by are the name of the API key, or without one what the client says."
 	register(h.core, auth.RolePost, huma.Operation{
 		OperationID: "publishMessage", Method: http.MethodPost, Path: "/v1/threads/{id}/world/messages", Tags: tags,

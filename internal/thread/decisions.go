@@ -77,7 +77,7 @@ func checkAlone(d signals.Decide, q event.ApprovalRequest) error {
 	default:
 		return nil
 	}
-	return event.FieldErrorf(field, "goes with a call that one person decides on; several have to approve this one, each the same: once, as it is")
+	return event.FieldErrorf(field, "requires a call that one person decides on; this one needs several approvals: each must approve it once, unchanged")
 }
 
 // DecideChecked is [Decisions.Decide] with the result of the decision's validation.

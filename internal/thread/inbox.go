@@ -96,18 +96,18 @@ func (in *Inbox) ValidateSetStatus(c signals.SetStatus) error {
 	switch c.Status {
 	case event.ItemPending, event.ItemCompleted, event.ItemFailed, event.ItemExpired, event.ItemOverwritten:
 	case event.ItemProcessing:
-		return event.FieldErrorf("status", "cannot be set to processing: the thread takes events on by itself")
+		return event.FieldErrorf("status", "cannot be set to processing: the thread starts events itself")
 	default:
 		return event.FieldErrorf("status", "%q is not one of pending, completed, failed, expired, overwritten", c.Status)
 	}
 	it, ok := in.QueueView().Find(c.EventID)
 	switch {
 	case !ok:
-		return event.FieldErrorf("eventId", "%q is neither queued nor among the events that ended last; if it ever came, its records are in the store", c.EventID)
+		return event.FieldErrorf("eventId", "%q is neither queued nor a recently ended event; records of older events are in the store", c.EventID)
 	case it.Status == c.Status:
 		return event.FieldErrorf("status", "of event %q is %s already", c.EventID, c.Status)
 	case it.Status != event.ItemPending && it.Status != event.ItemProcessing && it.Status != event.ItemFailed:
-		return event.FieldErrorf("status", "of event %q is %s: it is done with; post it anew under another id", c.EventID, it.Status)
+		return event.FieldErrorf("status", "of event %q is %s: it has ended; post it again under another id", c.EventID, it.Status)
 	}
 	return nil
 }

@@ -124,7 +124,7 @@ func (ch *Children) ForwardDecision(now time.Time, d signals.Decide) (threadID s
 		return threadID, "", err
 	}
 	if field := d.Checked(); field != "" {
-		return threadID, "", event.FieldErrorf(field, "of a sub-agent's call is decided on in its own thread, %s", threadID)
+		return threadID, "", event.FieldErrorf(field, "of a sub-agent's call must be decided in its own thread, %s", threadID)
 	}
 	sub := ch.sub(threadID)
 	if ask.Quorum > 1 && d.Decision == event.DecisionApprove {

@@ -19,9 +19,9 @@ func (s *State) ValidateChange(c signals.ThreadChange) error {
 		return err
 	}
 	if agents := s.changed(c); len(agents) > signals.MaxAgents {
-		return event.FieldErrorf("addAgents", "would make them %d, at most %d take part", len(agents), signals.MaxAgents)
+		return event.FieldErrorf("addAgents", "would result in %d agents, must be at most %d", len(agents), signals.MaxAgents)
 	} else if len(agents) == 0 && len(c.RemoveAgents) > 0 {
-		return event.FieldErrorf("removeAgents", "would leave nobody: the thread would be the default agent's; add another one first")
+		return event.FieldErrorf("removeAgents", "would remove every agent, and the default agent would take over: add another agent first")
 	}
 	return nil
 }

@@ -58,7 +58,7 @@ func (c *schedules) CreateSchedule(ctx context.Context, s signals.Schedule) (sig
 // updates at the same time the last one wins.
 func (c *schedules) UpdateSchedule(ctx context.Context, s signals.Schedule) (signals.Schedule, error) {
 	if s.ID == "" {
-		return s, event.FieldErrorf("id", "is required: which schedule is replaced")
+		return s, event.FieldErrorf("id", "is required: the id of the schedule to replace")
 	}
 	s = s.WithDefaults()
 	if err := s.Validate(); err != nil {

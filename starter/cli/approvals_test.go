@@ -205,13 +205,13 @@ func TestDecideInFull(t *testing.T) {
 	})
 	for args, want := range map[string]string{
 		"approve t1 c --scope ever":                  `scope: "ever" is not one of once, session, pattern`,
-		"approve t1 c --scope pattern":               "pattern: goes with scope pattern",
-		"approve t1 c --scope session --pattern a=b": "pattern: goes with scope pattern",
+		"approve t1 c --scope pattern":               "pattern: and scope pattern require each other",
+		"approve t1 c --scope session --pattern a=b": "pattern: and scope pattern require each other",
 		"approve t1 c --pattern docs":                `--pattern is "docs", must be name=glob`,
 		"approve t1 c --pattern a=b --pattern a=c":   `--pattern is "a=c", must be name=glob, and each name once`,
 		"approve t1 c --pattern a=":                  "pattern.a: must be a glob",
 		"approve t1 c --args 7":                      "args: must be a JSON object",
-		"approve t1 c --args {} --scope session":     "args: go with scope once only",
+		"approve t1 c --args {} --scope session":     "args: require scope once",
 		"approve t1 c --round -1":                    "round: must not be negative",
 		"deny t1 c --scope session":                  "unknown flag: --scope",
 		"approvals --limit 0":                        "--limit is 0, must be 1 to 1000 threads",

@@ -52,7 +52,7 @@ func TestUsageErrors(t *testing.T) {
 		{"queue show t1", "queue show takes <thread> <eventId>: missing <eventId>"},
 		{"queue next no/slash", `thread: "no/slash" must be 1 to 128 letters`},
 		{"queue add t1", "queue add takes <thread> <type> [payload]: missing <type>"},
-		{"queue add t1 llm_call", `type: "llm_call" events are made by the thread itself`},
+		{"queue add t1 llm_call", `type: "llm_call" events are created by the thread itself`},
 		{"queue add t1 deploy prod", "the payload is not JSON (text needs quotes)"},
 		{"queue add t1 message", "payload: is required"},
 		{"queue add t1 message {}", "payload.senderId: is required"},
@@ -94,7 +94,7 @@ func TestAnEmptyMessageIsRefused(t *testing.T) {
 	require.Contains(t, errs, "message: content: is required")
 	code, _, errs = w.run(strings.Repeat("x", signals.MaxPayload+9), "send", "t1", "-")
 	require.Equal(t, exitUsage, code)
-	require.Contains(t, errs, "at most 262144 are allowed")
+	require.Contains(t, errs, "must be at most 262144")
 	require.Empty(t, w.posts)
 }
 

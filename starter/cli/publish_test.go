@@ -92,7 +92,7 @@ func TestPublishUsage(t *testing.T) {
 		{"publish", "publish takes <thread>: missing <thread>"},
 		{"publish t1", "--type is required"},
 		{"publish no/slash --type x", `thread: "no/slash" must be 1 to 128 letters`},
-		{"publish t1 --type status", `type: "status" is no type of an environment event`},
+		{"publish t1 --type status", `type: "status" is not a type of environment event`},
 		{"publish t1 --type x --id e.1", `id: "e.1" must be 1 to 128 letters`},
 		{"publish t1 --type x --source moon", `metadata.source: "moon" is not one of tool, env, user, system, llm`},
 		{"publish t1 --type x --metadata x", `--metadata is "x", must be key=value`},

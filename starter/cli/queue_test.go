@@ -182,7 +182,7 @@ func TestQueueAdd(t *testing.T) {
 		require.Contains(t, errs, `there is no thread "gone"`)
 		code, _, errs = w.run(`"`+strings.Repeat("x", signals.MaxPayload), "queue", "add", "t1", "ping", "-")
 		require.Equal(t, exitUsage, code)
-		require.Contains(t, errs, "at most 262144 are taken")
+		require.Contains(t, errs, "must be at most 262144")
 		w.refuses = true
 		code, _, errs = w.run("", "queue", "add", "t1", "ping")
 		require.Equal(t, exitFailed, code)

@@ -26,7 +26,7 @@ func newMessage(thread, as, text string) (signals.Post, error) {
 	}
 	post := signals.NewPost(signals.NewID(), m)
 	if len(post.Payload) > signals.MaxPayload {
-		return signals.Post{}, usagef("message: it is %d bytes long, at most %d are allowed", len(post.Payload), signals.MaxPayload)
+		return signals.Post{}, usagef("message: it is %d bytes long, must be at most %d", len(post.Payload), signals.MaxPayload)
 	}
 	return post, nil
 }

@@ -155,7 +155,7 @@ func TestTaskComplete(t *testing.T) {
 		"by either --result":         {"t1~t2", "--result", "1", "--error", "no"},
 		"the result is not JSON":     {"t1~t2", "--result", "done"},
 		"is not the id of a task":    {"t2", "--result", "1"},
-		"at most 262144 are taken":   {"t1~t2", "--result", `"` + strings.Repeat("x", signals.MaxPayload) + `"`},
+		"must be at most 262144":     {"t1~t2", "--result", `"` + strings.Repeat("x", signals.MaxPayload) + `"`},
 		"by: is 201 bytes long":      {"t1~t2", "--result", "1", "--by", strings.Repeat("x", 201)},
 		"at most 16384 bytes":        {"t1~t2", "--error", strings.Repeat("x", signals.MaxTaskError+1)},
 	} {

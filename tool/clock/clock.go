@@ -48,7 +48,7 @@ type clock struct {
 }
 
 type arguments struct {
-	Timezone string `json:"timezone,omitempty" jsonschema:"IANA name of the time zone, such as Europe/Berlin; leave it out for the default"`
+	Timezone string `json:"timezone,omitempty" jsonschema:"IANA name of the time zone, such as Europe/Berlin; omit it for the default"`
 }
 
 func (c *clock) tell(_ context.Context, _ tool.Call, in arguments) (Time, error) {
@@ -58,7 +58,7 @@ func (c *clock) tell(_ context.Context, _ tool.Call, in arguments) (Time, error)
 		// "Local" would be the machine's time zone, which means nothing to a model.
 		if zone, err = time.LoadLocation(in.Timezone); err != nil || in.Timezone == "Local" {
 			return Time{}, fmt.Errorf("timezone: %q is not the IANA name of a time zone; "+
-				"use one such as Europe/Berlin or America/New_York, or leave it out for %s", in.Timezone, c.zone)
+				"use one such as Europe/Berlin or America/New_York, or omit it for %s", in.Timezone, c.zone)
 		}
 	}
 	now := c.now().In(zone)

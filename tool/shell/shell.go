@@ -171,7 +171,7 @@ type shell struct {
 
 type arguments struct {
 	Command   string `json:"command" jsonschema:"the command line for sh -c"`
-	Directory string `json:"directory,omitempty" jsonschema:"directory to run in, relative to the working directory, within the tool's root; leave it out to run there"`
+	Directory string `json:"directory,omitempty" jsonschema:"directory to run in, relative to the working directory, within the tool's root; omit it to run there"`
 }
 
 func (s *shell) call(ctx context.Context, call tool.Call, in arguments) (tool.Result, error) {
