@@ -76,13 +76,8 @@ func (p Post) validateHead() error {
 
 // checkTurn checks the fields of a post that configure its turn.
 func checkTurn(p Post) error {
-	if len(p.Agents) > MaxPostAgents {
-		return event.FieldErrorf("agents", "has %d entries, must have at most %d", len(p.Agents), MaxPostAgents)
-	}
-	for i, agent := range p.Agents {
-		if err := ValidateID(fmt.Sprintf("agents[%d]", i), agent); err != nil {
-			return err
-		}
+	if err := checkNames("agents", p.Agents, MaxPostAgents); err != nil {
+		return err
 	}
 	if p.Tools != nil {
 		if len(*p.Tools) > MaxPostTools {

@@ -1,6 +1,7 @@
 package signals
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -90,15 +91,8 @@ func (s Schedule) eventPost(r Run) (Post, error) {
 // messagePost returns the post of the schedule's message for a run.
 func (s Schedule) messagePost(r Run) (Post, error) {
 	m := *s.Message
-	if m.ThreadID == "" {
-		m.ThreadID = s.ThreadID
-	}
-	if m.SenderID == "" {
-		m.SenderID = ScheduleSender
-	}
-	if m.SenderType == "" {
-		m.SenderType = event.CreatedByUser
-	}
+	m.ThreadID, m.SenderID = cmp.Or(m.ThreadID, s.ThreadID), cmp.Or(m.SenderID, ScheduleSender)
+	m.SenderType = cmp.Or(m.SenderType, event.CreatedByUser)
 	metadata := maps.Clone(m.Metadata)
 	if metadata == nil {
 		metadata = map[string]any{}
@@ -127,8 +121,8 @@ func runMetadata(r Run) []pair {
 
 // within prefixes the field of an error with its place in the schedule.
 func within(part string, err error) error {
-	var field *event.FieldError
-	if !errors.As(err, &field) {
+	field, ok := errors.AsType[*event.FieldError](err)
+	if !ok {
 		return err
 	}
 	name := field.Field

@@ -1,6 +1,7 @@
 package signals
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"time"
@@ -20,12 +21,7 @@ func (s Schedule) WithDefaults() Schedule {
 	if s.ID == "" {
 		s.ID = NewID()
 	}
-	if s.Timezone == "" {
-		s.Timezone = "UTC"
-	}
-	if s.Missed == "" {
-		s.Missed = MissedOnce
-	}
+	s.Timezone, s.Missed = cmp.Or(s.Timezone, "UTC"), cmp.Or(s.Missed, MissedOnce)
 	return s
 }
 
@@ -50,13 +46,8 @@ func (s Schedule) Validate() error {
 	if len(s.Agents) > 0 && !s.Open {
 		return event.FieldErrorf("agents", "require open: they are the agents of a thread that the schedule opens")
 	}
-	if len(s.Agents) > MaxPostAgents {
-		return event.FieldErrorf("agents", "has %d entries, must have at most %d", len(s.Agents), MaxPostAgents)
-	}
-	for i, agent := range s.Agents {
-		if err := ValidateID(fmt.Sprintf("agents[%d]", i), agent); err != nil {
-			return err
-		}
+	if err := checkNames("agents", s.Agents, MaxPostAgents); err != nil {
+		return err
 	}
 	// Any run will do: posts of different runs differ only in ids and times.
 	_, err := s.Delivery(Run{Namespace: DefaultNamespace, ScheduleID: s.ID, At: time.Unix(0, 0).UTC()})

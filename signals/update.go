@@ -37,7 +37,7 @@ func (c ThreadChange) Validate() error {
 	if len(c.Agents) > 0 && len(c.AddAgents)+len(c.RemoveAgents) > 0 {
 		return event.FieldErrorf("agents", "replace all agents of the thread: they cannot be combined with addAgents or removeAgents")
 	}
-	if err := errors.Join(validateTurnLimit(c.TurnLimit), checkNames("addAgents", c.AddAgents), checkNames("removeAgents", c.RemoveAgents)); err != nil {
+	if err := errors.Join(validateTurnLimit(c.TurnLimit), checkNames("addAgents", c.AddAgents, MaxAgents), checkNames("removeAgents", c.RemoveAgents, MaxAgents)); err != nil {
 		return err
 	}
 	if err := checkBy("by", c.By); err != nil {
@@ -54,7 +54,7 @@ func (s Start) Validate() error {
 
 // validateThread reports the first invalid field of a thread.
 func validateThread(agents []string, title string, metadata json.RawMessage) error {
-	if err := checkNames("agents", agents); err != nil {
+	if err := checkNames("agents", agents, MaxAgents); err != nil {
 		return err
 	}
 	if len(title) > MaxTitle {
@@ -74,9 +74,9 @@ func validateThread(agents []string, title string, metadata json.RawMessage) err
 }
 
 // checkNames reports the first invalid agent name.
-func checkNames(field string, agents []string) error {
-	if len(agents) > MaxAgents {
-		return event.FieldErrorf(field, "has %d entries, must have at most %d", len(agents), MaxAgents)
+func checkNames(field string, agents []string, most int) error {
+	if len(agents) > most {
+		return event.FieldErrorf(field, "has %d entries, must have at most %d", len(agents), most)
 	}
 	for i, agent := range agents {
 		if err := ValidateID(fmt.Sprintf("%s[%d]", field, i), agent); err != nil {

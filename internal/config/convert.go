@@ -124,10 +124,8 @@ func (d *document) clientTools(entries []clientEntry) []tool.Definition {
 			continue
 		}
 		d.tools = append(d.tools, e.Name)
-		tools = append(tools, tool.Definition{
-			Name: e.Name, Description: e.Description, Parameters: e.Parameters, Deadline: e.Deadline, Client: true,
-			NeedsApproval: e.NeedsApproval, ApprovalReason: e.ApprovalReason, PathArguments: e.PathArguments,
-		})
+		e.Definition.Client = true
+		tools = append(tools, e.Definition)
 	}
 	return tools
 }
@@ -185,16 +183,13 @@ func (d *document) agents(entries []agentEntry, limits agent.Limits, models *mod
 		path := fmt.Sprintf("agents[%d]", i)
 		d.uniqueName(path, "agent", strings.ToLower(e.Name), lines)
 		models.use(path+".model", e.Model)
-		a := agent.Agent{
-			Name: e.Name, Description: e.Description, Instructions: d.instructions(path, e), Model: e.Model, Temperature: e.Temperature,
-			MaxOutputTokens: e.MaxOutputTokens, ReasoningEffort: e.ReasoningEffort, Tools: e.Tools, Approvals: e.Approvals,
-			ApprovalRules: d.approvalRules(path+".approvalRules", e.ApprovalRules), ApprovalTerms: e.ApprovalTerms,
-			OnWaiting: e.OnWaiting, NoAutoMention: e.AutoMention != nil && !*e.AutoMention,
-			Limits: agent.Limits{
-				MaxSteps:        cmp.Or(e.Limits.MaxSteps, limits.MaxSteps),
-				ModelTimeout:    cmp.Or(e.Limits.ModelTimeout, limits.ModelTimeout),
-				ContextMessages: cmp.Or(e.Limits.ContextMessages, limits.ContextMessages),
-			},
+		a := e.Agent
+		a.Instructions, a.ApprovalRules = d.instructions(path, e), d.approvalRules(path+".approvalRules", e.ApprovalRules)
+		a.NoAutoMention = e.AutoMention != nil && !*e.AutoMention
+		a.Limits = agent.Limits{
+			MaxSteps:        cmp.Or(e.Limits.MaxSteps, limits.MaxSteps),
+			ModelTimeout:    cmp.Or(e.Limits.ModelTimeout, limits.ModelTimeout),
+			ContextMessages: cmp.Or(e.Limits.ContextMessages, limits.ContextMessages),
 		}
 		if e.WorkingDirectory != "" {
 			a.WorkingDirectory = d.relative(e.WorkingDirectory)
@@ -340,10 +335,8 @@ func (d *document) rules(entries []ruleEntry, agents agent.Fixed) []rule.Rule {
 	valid := make([]bool, len(entries))
 	for i, e := range entries {
 		path := fmt.Sprintf("rules[%d]", i)
-		rules[i] = rule.Rule{
-			Name: e.Name, Events: e.Events, Where: e.Where, Priority: e.Priority, Disabled: e.Enabled != nil && !*e.Enabled,
-			Debounce: e.Debounce, Throttle: e.Throttle, Log: e.Log, Processor: e.Processor, Agent: e.Agent,
-		}
+		rules[i] = e.Rule
+		rules[i].Disabled = e.Enabled != nil && !*e.Enabled
 		if e.Agent != nil {
 			d.knownAgent(path+".agent.name", e.Agent.Name, agents)
 		}
@@ -366,8 +359,8 @@ func (d *document) rules(entries []ruleEntry, agents agent.Fixed) []rule.Rule {
 		}
 		clean = clean && !d.failedBelow(path)
 	}
-	var field *event.FieldError
-	if _, err := rule.NewSet(rule.Config{Rules: rules}); clean && errors.As(err, &field) {
+	_, err := rule.NewSet(rule.Config{Rules: rules})
+	if field, ok := errors.AsType[*event.FieldError](err); ok && clean {
 		d.fieldErrorf("rules", KindLimit, "%s", field.Problem) // of all of them together
 	}
 	if entries == nil {
@@ -381,7 +374,7 @@ func (d *document) webhooks(entries []webhookEntry, agents agent.Fixed) []webhoo
 	lines := map[string]int{}
 	for i, e := range entries {
 		path := fmt.Sprintf("webhooks[%d]", i)
-		s := webhook.Endpoint{Name: e.Name, Signature: e.Signature, Unsigned: e.Unsigned, Event: e.Event}
+		s := e.Endpoint
 		for j, name := range e.SecretEnv {
 			at := fmt.Sprintf("%s.secretEnv[%d]", path, j)
 			if !d.has(at) {
@@ -400,8 +393,7 @@ func (d *document) webhooks(entries []webhookEntry, agents agent.Fixed) []webhoo
 			d.fieldErrorf(path+".signature", KindMissing, "is missing: how requests are signed, such as github, stripe, slack or hmac")
 		}
 		for _, err := range all(s.Validate()) {
-			var field *event.FieldError
-			if errors.As(err, &field) && field.Field == "secrets" {
+			if field, ok := errors.AsType[*event.FieldError](err); ok && field.Field == "secrets" {
 				if d.has(path + ".secretEnv") {
 					continue
 				}
@@ -427,7 +419,7 @@ func (d *document) apiKeys(entries []keyEntry) []auth.Key {
 	var keys []auth.Key
 	for i, e := range entries {
 		path := fmt.Sprintf("apiKeys[%d]", i)
-		k := auth.Key{Name: e.Name, Namespace: e.Namespace, Roles: e.Roles, Hash: e.Hash}
+		k := e.Key
 		if e.Expires != "" {
 			k.ExpiresAt, _ = moment(e.Expires)
 		}

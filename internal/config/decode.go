@@ -13,6 +13,8 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/token"
+
+	"github.com/threadmill/threadmill/signals"
 )
 
 // Bounds of the values in schemas and conditions, of which aliases can make many.
@@ -193,16 +195,10 @@ func (d *document) decodeStruct(n ast.Node, path string, v reflect.Value, r fiel
 		d.decode(n, path, v.FieldByName(r.short), fieldRule{})
 		return
 	}
-	var known []string
-	fields := map[string]int{}
-	for i := range v.NumField() {
-		if name := fieldName(v.Type().Field(i)); v.Field(i).CanSet() && v.Field(i).Kind() != reflect.Func {
-			known, fields[name] = append(known, name), i
-		}
-	}
+	known, fields := fieldsOf(v.Type())
 	var meant []string // by unknown fields
 	for _, e := range d.entries(n, path) {
-		i, ok := fields[e.key]
+		f, ok := fields[e.key]
 		if !ok {
 			d.unknownField(e, path, known)
 			if name := nearest(e.key, known); name != "" {
@@ -210,21 +206,41 @@ func (d *document) decodeStruct(n ast.Node, path string, v reflect.Value, r fiel
 			}
 			continue
 		}
-		rule := fieldRules[v.Type().String()+"."+v.Type().Field(i).Name]
+		rule := ruleOf(v.Type(), f)
 		if rule.secret {
 			d.conceal(e.node)
 		}
-		d.decode(e.node, e.path, v.Field(i), rule)
+		d.decode(e.node, e.path, v.FieldByIndex(f.Index), rule)
 	}
 	for _, inner := range meant {
 		d.failed[inner] = d.failed[inner] || !d.has(inner)
 	}
 	for _, name := range known {
-		rule := fieldRules[v.Type().String()+"."+v.Type().Field(fields[name]).Name]
+		rule := ruleOf(v.Type(), fields[name])
 		if inner := join(path, name); rule.required != "" && !d.has(inner) {
 			d.fieldErrorf(inner, KindMissing, "is missing: %s", rule.required)
 		}
 	}
+}
+
+// fieldsOf returns the fields of a mapping that is decoded into a struct, and their names in order.
+func fieldsOf(t reflect.Type) (known []string, fields map[string]reflect.StructField) {
+	fields = map[string]reflect.StructField{}
+	for _, f := range reflect.VisibleFields(t) {
+		if !f.Anonymous && f.IsExported() && f.Type.Kind() != reflect.Func && f.Type != reflect.TypeFor[notInFile]() {
+			name := fieldName(f)
+			known, fields[name] = append(known, name), f
+		}
+	}
+	return known, fields
+}
+
+// ruleOf is the rule of a field of a struct, or of a struct that it embeds.
+func ruleOf(t reflect.Type, f reflect.StructField) fieldRule {
+	if len(f.Index) > 1 {
+		t = t.Field(f.Index[0]).Type
+	}
+	return fieldRules[t.String()+"."+f.Name]
 }
 
 // fieldName is the name in the file: that of the Go field, unless a tag says otherwise.
@@ -412,16 +428,7 @@ func (d *document) duration(n ast.Node, path string, r fieldRule) time.Duration 
 }
 
 // short is the duration without its zeros: 10m, not 10m0s.
-func short(t time.Duration) string {
-	s := t.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
-}
+func short(t time.Duration) string { return signals.Duration(t).String() }
 
 var units = []struct {
 	name  string

@@ -59,8 +59,7 @@ func (d *document) open(data []byte) (ast.Node, bool) {
 			return nil, false
 		}
 	}
-	var limit *strictyaml.Error
-	if errors.As(strictyaml.Check(data), &limit) {
+	if limit, ok := errors.AsType[*strictyaml.Error](strictyaml.Check(data)); ok {
 		d.fail(&token.Position{Line: limit.Line, Column: 1}, "", KindLimit, "%s", limit.Problem)
 		return nil, false
 	}
@@ -74,8 +73,8 @@ func (d *document) open(data []byte) (ast.Node, bool) {
 
 func (d *document) syntax(err error) {
 	const hint = "check the indentation and the quotes, here and in the line above"
-	var at yaml.Error
-	if !errors.As(err, &at) || at.GetToken() == nil {
+	at, ok := errors.AsType[yaml.Error](err)
+	if !ok || at.GetToken() == nil {
 		d.fail(start, "", KindSyntax, "this is not YAML: %s", hint)
 		return
 	}
@@ -199,8 +198,8 @@ func join(path, key string) string {
 
 // invalid reports whether err is one, and puts it to its place: it names a field inside of path.
 func (d *document) invalid(path string, err error) bool {
-	var field *event.FieldError
-	if !errors.As(err, &field) {
+	field, ok := errors.AsType[*event.FieldError](err)
+	if !ok {
 		return false
 	}
 	path = join(path, field.Field)

@@ -63,8 +63,8 @@ func (e *Error) Error() string {
 func Explain(err error) string {
 	var b strings.Builder
 	for _, e := range all(err) {
-		var mistake *Error
-		if !errors.As(e, &mistake) {
+		mistake, ok := errors.AsType[*Error](e)
+		if !ok {
 			b.WriteString(e.Error() + "\n")
 			continue
 		}

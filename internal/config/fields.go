@@ -1,7 +1,6 @@
 package config
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -40,24 +39,16 @@ type configFile struct {
 	HTTP          httpEntry
 }
 
+// Entries have the fields of what they declare, but for those that a file writes in another form.
 type agentEntry struct {
-	Name             string
-	Description      string
-	Instructions     string
+	agent.Agent
 	InstructionsFile string
-	Model            string
-	Temperature      *float64
-	MaxOutputTokens  int
-	ReasoningEffort  string
-	Tools            []string
-	Approvals        map[string]agent.Policy
-	ApprovalRules    []approval.Rule
-	ApprovalTerms    approval.Terms
-	OnWaiting        event.OnWaiting
-	WorkingDirectory string
 	AutoMention      *bool
-	Limits           agent.Limits
+	NoAutoMention    notInFile
 }
+
+// notInFile hides a field of an embedded type.
+type notInFile struct{}
 
 type toolsEntry struct {
 	Shell  shellEntry `yaml:"shell_cmd"`
@@ -77,43 +68,27 @@ type shellEntry struct {
 type clockEntry struct{ Timezone string }
 
 type clientEntry struct {
-	Name           string
-	Description    string
-	Parameters     json.RawMessage
-	Deadline       time.Duration
-	NeedsApproval  bool
-	ApprovalReason string
-	PathArguments  []string
+	tool.Definition
+	Timeout, Idempotent, MaxAttempts, Quick, Background, Detached, Client, PathRoot notInFile
 }
 
 type ruleEntry struct {
-	Name      string
-	Events    []string
-	Where     []rule.Condition
-	Priority  int
-	Enabled   *bool
-	Debounce  time.Duration
-	Throttle  time.Duration
-	Log       bool
-	Processor string
-	Agent     *rule.Agent
+	rule.Rule
+	Enabled                        *bool
+	Disabled, Timeout, MaxAttempts notInFile
 }
 
 type webhookEntry struct {
-	Name      string
-	Signature webhook.Signature
+	webhook.Endpoint
 	SecretEnv []string
-	Unsigned  bool
-	Event     webhook.Event
+	Secrets   notInFile
 }
 
 type keyEntry struct {
-	Name      string
-	Roles     []auth.Role
-	Hash      string
+	auth.Key
 	SecretEnv string
-	Namespace string
 	Expires   string
+	ExpiresAt notInFile
 }
 
 type temporalEntry struct{ StaleAfter time.Duration }
@@ -163,13 +138,13 @@ var fieldRules = map[string]fieldRule{
 	"llm.Retry.Backoff":         {min: 1, max: llm.MaxRetryBackoff},
 	"llm.Retry.MaxAttempts":     {min: 1, max: 1_000_000, unset: "no limit but for"},
 
-	"config.agentEntry.Name":            {required: "every agent needs one", check: checkIdentifier},
-	"config.agentEntry.Description":     {text: true},
-	"config.agentEntry.Instructions":    {text: true},
-	"config.agentEntry.Model":           {required: "write it as provider/model, such as openai/gpt-4.1-mini"},
-	"config.agentEntry.Temperature":     {max: 2},
-	"config.agentEntry.MaxOutputTokens": {min: 1, max: maxOutputTokens, unset: "the provider's default"},
-	"config.agentEntry.ApprovalRules":   {max: approval.MaxRules},
+	"agent.Agent.Name":            {required: "every agent needs one", check: checkIdentifier},
+	"agent.Agent.Description":     {text: true},
+	"agent.Agent.Instructions":    {text: true},
+	"agent.Agent.Model":           {required: "write it as provider/model, such as openai/gpt-4.1-mini"},
+	"agent.Agent.Temperature":     {max: 2},
+	"agent.Agent.MaxOutputTokens": {min: 1, max: maxOutputTokens, unset: "the provider's default"},
+	"agent.Agent.ApprovalRules":   {max: approval.MaxRules},
 
 	"agent.Limits.MaxSteps":        {min: 1, max: maxSteps, unset: fmt.Sprintf("the default, %d", agent.DefaultMaxSteps)},
 	"agent.Limits.ModelTimeout":    {max: float64(maxModelTimeout), unset: byDefault(agent.DefaultModelTimeout)},
@@ -186,17 +161,17 @@ var fieldRules = map[string]fieldRule{
 	"approval.Terms.Expires":   {min: float64(approval.MinExpires), max: float64(approval.MaxExpires), unset: "no end"},
 	"approval.Terms.Remind":    {min: float64(approval.MinExpires), max: float64(approval.MaxExpires), unset: "no reminders"},
 
-	"config.toolsEntry.Client":          {single: true},
-	"config.shellEntry.Timeout":         {max: float64(maxShellTimeout), unset: "the default, 2m"},
-	"config.shellEntry.MaxOutput":       {min: minOutput, max: maxOutput, unset: "the default, 64KiB"},
-	"config.shellEntry.MaxProgress":     {min: minOutput, max: maxOutput, unset: "the default, 1MiB"},
-	"config.shellEntry.Env":             {check: anyVariableProblem},
-	"config.shellEntry.Runner":          {nonEmpty: omitIt + "for sh -c"},
-	"config.clockEntry.Timezone":        {check: timezoneProblem},
-	"config.clientEntry.Name":           {required: "every tool needs one", check: toolNameProblem},
-	"config.clientEntry.Description":    {text: true},
-	"config.clientEntry.Deadline":       {max: float64(maxClientDeadline), unset: byDefault(tool.DefaultDeadline)},
-	"config.clientEntry.ApprovalReason": {text: true},
+	"config.toolsEntry.Client":       {single: true},
+	"config.shellEntry.Timeout":      {max: float64(maxShellTimeout), unset: "the default, 2m"},
+	"config.shellEntry.MaxOutput":    {min: minOutput, max: maxOutput, unset: "the default, 64KiB"},
+	"config.shellEntry.MaxProgress":  {min: minOutput, max: maxOutput, unset: "the default, 1MiB"},
+	"config.shellEntry.Env":          {check: anyVariableProblem},
+	"config.shellEntry.Runner":       {nonEmpty: omitIt + "for sh -c"},
+	"config.clockEntry.Timezone":     {check: timezoneProblem},
+	"tool.Definition.Name":           {required: "every tool needs one", check: toolNameProblem},
+	"tool.Definition.Description":    {text: true},
+	"tool.Definition.Deadline":       {max: float64(maxClientDeadline), unset: byDefault(tool.DefaultDeadline)},
+	"tool.Definition.ApprovalReason": {text: true},
 
 	"hook.Hook.Name":          {required: "every hook needs one", check: checkIdentifier},
 	"hook.Hook.Workflow":      {required: "say which workflow decides, by its type and taskQueue"},
@@ -210,32 +185,32 @@ var fieldRules = map[string]fieldRule{
 	"hook.Hook.Timeout":       {max: float64(maxHookTimeout), unset: "no limit"},
 	"hook.Hook.MaxAttempts":   {min: 1, max: maxHookAttempts, unset: "the default, 1"},
 
-	"config.ruleEntry.Name": {check: ruleNameProblem},
-	"config.ruleEntry.Events": {
+	"rule.Rule.Name": {check: ruleNameProblem},
+	"rule.Rule.Events": {
 		required: `name the types of events, such as file.changed, "github.*" or "*"`,
 		single:   true, nonEmpty: selectsAll, check: patternProblem,
 	},
-	"config.ruleEntry.Priority": {min: -rule.MaxPriority, max: rule.MaxPriority},
-	"config.ruleEntry.Debounce": {max: float64(rule.MaxHold), unset: "none"},
-	"config.ruleEntry.Throttle": {max: float64(rule.MaxHold), unset: "none"},
-	"config.ruleEntry.Agent":    {null: "write {} for the agent that takes part in the thread, or its name, or a prompt"},
-	"rule.Agent.Prompt":         {text: true},
-	"rule.Agent.SystemPrompt":   {text: true},
-	"rule.Condition.Equals":     {null: notNull},
-	"rule.Condition.Not":        {null: notNull},
-	"rule.Condition.Contains":   {null: notNull},
-	"rule.Condition.Prefix":     {text: true},
+	"rule.Rule.Priority":      {min: -rule.MaxPriority, max: rule.MaxPriority},
+	"rule.Rule.Debounce":      {max: float64(rule.MaxHold), unset: "none"},
+	"rule.Rule.Throttle":      {max: float64(rule.MaxHold), unset: "none"},
+	"rule.Rule.Agent":         {null: "write {} for the agent that takes part in the thread, or its name, or a prompt"},
+	"rule.Agent.Prompt":       {text: true},
+	"rule.Agent.SystemPrompt": {text: true},
+	"rule.Condition.Equals":   {null: notNull},
+	"rule.Condition.Not":      {null: notNull},
+	"rule.Condition.Contains": {null: notNull},
+	"rule.Condition.Prefix":   {text: true},
 
-	"config.webhookEntry.Signature": {short: "Scheme"},
+	"webhook.Endpoint.Signature": {short: "Scheme"},
 	"config.webhookEntry.SecretEnv": {
 		single: true, secret: true, nonEmpty: "name at least one variable", check: variableProblem("GITHUB_WEBHOOK_SECRET"),
 	},
-	"config.webhookEntry.Event":   {required: "what becomes of a request, by its type and thread"},
+	"webhook.Endpoint.Event":      {required: "what becomes of a request, by its type and thread"},
 	"webhook.Signature.Prefix":    {text: true},
 	"webhook.Signature.Tolerance": {max: float64(webhook.MaxTolerance), unset: byDefault(webhook.DefaultTolerance)},
 
 	"config.keyEntry.SecretEnv": {secret: true, check: variableProblem("CI_API_KEY")},
-	"config.keyEntry.Namespace": {check: namespaceProblem},
+	"auth.Key.Namespace":        {check: namespaceProblem},
 	"config.keyEntry.Expires":   {check: momentProblem},
 
 	"config.temporalEntry.StaleAfter": {min: float64(minStaleAfter), max: float64(maxStaleAfter), unset: "the default, 12s"},
@@ -321,8 +296,7 @@ func patternProblem(s string) string {
 }
 
 func problem(err error) string {
-	var field *event.FieldError
-	if errors.As(err, &field) {
+	if field, ok := errors.AsType[*event.FieldError](err); ok {
 		return field.Problem
 	}
 	return ""

@@ -1,7 +1,9 @@
 package feed
 
 import (
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -101,24 +103,19 @@ func subjectText(d event.Interception) string {
 	return "the " + d.EventType + " event"
 }
 
+// deeds are formats of what hooks did to an event.
+var deeds = map[event.Outcome]string{
+	event.OutcomePassed:      " let %s pass",
+	event.OutcomeReplaced:    " replaced %s",
+	event.OutcomeResponded:   " responded in place of %s",
+	event.OutcomeOverwritten: " made other events of %s",
+	event.OutcomeDropped:     " dropped %s",
+	event.OutcomeWithdrawn:   " took %s back",
+	event.OutcomeFailed:      " failed on %s",
+}
+
 func deed(o event.Outcome, what string) string {
-	switch o {
-	case event.OutcomePassed:
-		return " let " + what + " pass"
-	case event.OutcomeReplaced:
-		return " replaced " + what
-	case event.OutcomeResponded:
-		return " responded in place of " + what
-	case event.OutcomeOverwritten:
-		return " made other events of " + what
-	case event.OutcomeDropped:
-		return " dropped " + what
-	case event.OutcomeWithdrawn:
-		return " took " + what + " back"
-	case event.OutcomeFailed:
-		return " failed on " + what
-	}
-	return " decided on " + what
+	return fmt.Sprintf(cmp.Or(deeds[o], " decided on %s"), what)
 }
 
 func failure(h event.HookOutcome, closed bool) string {

@@ -1,6 +1,7 @@
 package feed
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,12 +71,8 @@ func New(cfg Config) (*Feed, error) {
 	case cfg.Grace < 0:
 		return nil, fmt.Errorf("feed: Config.Grace: %v is negative", cfg.Grace)
 	}
-	if cfg.HeartbeatInterval == 0 {
-		cfg.HeartbeatInterval = DefaultHeartbeatInterval
-	}
-	if cfg.Grace == 0 {
-		cfg.Grace = 250 * time.Millisecond
-	}
+	cfg.HeartbeatInterval = cmp.Or(cfg.HeartbeatInterval, DefaultHeartbeatInterval)
+	cfg.Grace = cmp.Or(cfg.Grace, 250*time.Millisecond)
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}

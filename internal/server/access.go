@@ -110,9 +110,9 @@ func (a *access) principal(ctx context.Context, role auth.Role) (auth.Principal,
 	}
 	p, err := a.authenticate(r, role)
 	if err != nil {
-		return p, problemOf(err)
+		err = problemOf(err)
 	}
-	return p, nil
+	return p, err
 }
 
 // forbiddenError says why a principal may not do what it wants to.
@@ -177,9 +177,7 @@ func denialHeaders(status int) http.Header {
 
 func (a *access) deny(w http.ResponseWriter, to route, err error) {
 	status, detail := denial(err)
-	for name, values := range denialHeaders(status) {
-		w.Header()[name] = values
-	}
+	maps.Copy(w.Header(), denialHeaders(status))
 	to.refuse(w, status, detail)
 }
 
@@ -204,10 +202,9 @@ func (a *access) recheck(r *http.Request, role auth.Role, cancel context.CancelC
 			return
 		}
 		_, err := a.authenticate(r, role)
-		var forbidden *forbiddenError
 		switch {
 		case ctx.Err() != nil:
-		case errors.Is(err, auth.ErrUnauthenticated), errors.As(err, &forbidden):
+		case errors.Is(err, auth.ErrUnauthenticated), is[*forbiddenError](err):
 			cancel(&endedError{err})
 		default:
 			time.AfterFunc(a.interval, check)

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/store"
@@ -62,34 +61,22 @@ func (h *agentHandlers) agentChanges(ctx context.Context, in *agentChangesInput)
 	// Before the answer begins, so that what fails is a problem document.
 	changes, err := h.store.AgentChanges(ctx, h.namespace, after, limit)
 	if err != nil {
-		return nil, h.agentProblem(ctx, "", err)
+		return nil, h.agentProblem(ctx, err)
 	}
 	if stream {
 		leave, err := h.viewers.enter()
 		if err != nil {
 			return nil, err
 		}
-		return h.watchAgents(after, changes, leave), nil
+		return h.viewers.stream(false, nil, leave, func(ctx context.Context, out *eventWriter) {
+			h.sendAgentChanges(ctx, out, after, changes)
+		}), nil
 	}
 	page := agentChangePage{Changes: nonNil(changes)}
 	if len(changes) == limit {
 		page.Next = changes[limit-1].Seq
 	}
 	return h.writePage("", page), nil
-}
-
-func (h *agentHandlers) watchAgents(after int64, first []store.AgentChange, leave func()) *huma.StreamResponse {
-	return &huma.StreamResponse{Body: func(hctx huma.Context) {
-		defer leave()
-		r, w := humago.Unwrap(hctx)
-		ctx, cancel := context.WithCancel(r.Context())
-		defer cancel()
-		defer context.AfterFunc(h.viewers.closing, cancel)()
-		out := newEventWriter(w)
-		if out.begin(false, nil) {
-			h.sendAgentChanges(ctx, out, after, first)
-		}
-	}}
 }
 
 // sendAgentChanges writes changes until the client goes or the server closes.

@@ -127,13 +127,13 @@ func (h *agentHandlers) registerAgents() {
 func (h *agentHandlers) listAgents(ctx context.Context, _ *struct{}) (*agentsOutput, error) {
 	all, err := h.agents.List(ctx, h.namespace)
 	if err != nil {
-		return nil, h.agentProblem(ctx, "", err)
+		return nil, h.agentProblem(ctx, err)
 	}
 	out := &agentsOutput{}
 	out.Body.Agents = make([]agent.Summary, 0, len(all))
 	first, err := h.agents.Find(ctx, h.namespace, "")
 	if err != nil && !errors.Is(err, agent.ErrUnknown) {
-		return nil, h.agentProblem(ctx, "", err)
+		return nil, h.agentProblem(ctx, err)
 	}
 	for _, e := range all {
 		summary := agentSummary(e)
@@ -146,7 +146,7 @@ func (h *agentHandlers) listAgents(ctx context.Context, _ *struct{}) (*agentsOut
 func (h *agentHandlers) getAgent(ctx context.Context, in *AgentPath) (*agentOutput, error) {
 	e, err := h.agents.Find(ctx, h.namespace, in.Name)
 	if err != nil {
-		return nil, h.agentProblem(ctx, in.Name, err)
+		return nil, h.agentProblem(ctx, err)
 	}
 	return &agentOutput{Status: http.StatusOK, Body: h.agentDetail(e)}, nil
 }
@@ -158,11 +158,11 @@ func (h *agentHandlers) putAgent(ctx context.Context, in *putAgentInput) (*agent
 	}
 	a, err := in.agent()
 	if err != nil {
-		return nil, h.agentProblem(ctx, in.Name, err)
+		return nil, h.agentProblem(ctx, err)
 	}
 	e, created, err := h.agents.Save(ctx, h.namespace, a, change)
 	if err != nil {
-		return nil, h.agentProblem(ctx, in.Name, err)
+		return nil, h.agentProblem(ctx, err)
 	}
 	out := &agentOutput{Status: http.StatusOK, Body: h.agentDetail(e)}
 	if created {
@@ -197,7 +197,7 @@ func (h *agentHandlers) deleteAgent(ctx context.Context, in *deleteAgentInput) (
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, h.notStored(ctx, in.Name)
 	}
-	return nil, h.agentProblem(ctx, in.Name, err)
+	return nil, h.agentProblem(ctx, err)
 }
 
 // notStored is the problem of an agent that is not stored, but perhaps configured.
@@ -211,7 +211,7 @@ func (h *agentHandlers) notStored(ctx context.Context, name string) error {
 func (h *agentHandlers) listAgentVersions(ctx context.Context, in *agentVersionsInput) (*agentVersionsOutput, error) {
 	versions, err := h.store.AgentVersions(ctx, h.namespace, in.Name, in.Before, in.Limit)
 	if err != nil {
-		return nil, h.agentProblem(ctx, in.Name, err)
+		return nil, h.agentProblem(ctx, err)
 	}
 	if len(versions) == 0 && in.Before == 0 {
 		return nil, h.notStored(ctx, in.Name)
@@ -229,31 +229,21 @@ func (h *agentHandlers) listAgentVersions(ctx context.Context, in *agentVersions
 }
 
 // agentProblem turns the error of an operation on an agent into a problem document.
-func (c *core) agentProblem(ctx context.Context, name string, err error) error {
+func (c *core) agentProblem(ctx context.Context, err error) error {
 	var (
-		already  huma.StatusError
 		field    *event.FieldError
 		large    *registry.TooLargeError
 		conflict *store.ConflictError
 	)
 	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &already):
-		return err
 	case errors.As(err, &field) && field.Field == "name":
 		return refuse(http.StatusUnprocessableEntity, "path.name", field.Problem)
-	case errors.As(err, &field):
-		return refuse(http.StatusUnprocessableEntity, "body."+field.Field, field.Problem)
 	case errors.As(err, &large):
 		return refuse(http.StatusRequestEntityTooLarge, "body", large.Error())
 	case errors.As(err, &conflict):
 		return huma.Error409Conflict(conflict.Error() + "; read the newest version and retry")
 	case errors.Is(err, agent.ErrUnknown):
 		return huma.Error404NotFound(err.Error())
-	case errors.Is(err, store.ErrUnavailable), ctx.Err() != nil:
-		return storeUnavailable(ctx)
 	}
-	c.logger.Error("request failed", "agent", name, "request", requestID(ctx), "error", err)
-	return huma.Error500InternalServerError("internal error; see the server log for request " + requestID(ctx))
+	return c.problem(ctx, "", err)
 }

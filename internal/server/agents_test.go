@@ -88,15 +88,12 @@ func TestAgents(t *testing.T) {
 	})
 	t.Run("S4-47 a thread can be opened with it at once", func(t *testing.T) {
 		w.call("POST", "/v1/threads", object{"agent": "nobody"}).problem(t, 422)
-		got := w.call("POST", "/v1/threads", object{"agent": "zoe"})
-		require.Equal(t, http.StatusCreated, got.status, got.text)
+		w.call("POST", "/v1/threads", object{"agent": "zoe"}).ok(t, http.StatusCreated)
 	})
 	t.Run("one that is deleted lets the configured one show again", func(t *testing.T) {
 		require.Equal(t, http.StatusNoContent, w.call("DELETE", "/v1/agents/BOT?by=ann", nil).status)
 		require.Equal(t, "configured", w.call("GET", "/v1/agents/bot", nil).body["source"])
-		got := w.call("DELETE", "/v1/agents/bot", nil)
-		got.problem(t, 404)
-		require.Contains(t, got.body["detail"], "change its configuration")
+		got := w.call("DELETE", "/v1/agents/bot", nil).refused(t, 404, "change its configuration")
 		require.Equal(t, http.StatusNoContent, w.call("DELETE", "/v1/agents/zoe?ifVersion=1", nil).status)
 		got = w.call("GET", "/v1/agents/zoe", nil)
 		got.problem(t, 404)
@@ -149,9 +146,7 @@ func TestAgentDefinitionIsWhole(t *testing.T) {
 func TestAgentConflicts(t *testing.T) {
 	w := agentWorld(t)
 	model := func(n int) object { return object{"model": fmt.Sprintf("demo/%d", n)} }
-	got := w.call("PUT", "/v1/agents/bot?ifVersion=1", model(1))
-	got.problem(t, 409)
-	require.Contains(t, got.body["detail"], "its newest version is 0, not 1")
+	got := w.call("PUT", "/v1/agents/bot?ifVersion=1", model(1)).refused(t, 409, "its newest version is 0, not 1")
 	w.putAgent("bot?ifVersion=0", model(1), 201)
 	w.call("PUT", "/v1/agents/bot?ifVersion=0", model(2)).problem(t, 409)
 	w.putAgent("bot?ifVersion=1", model(2), 200)
@@ -245,9 +240,7 @@ func TestAgentWarnings(t *testing.T) {
 
 func TestAgentVersions(t *testing.T) {
 	w := agentWorld(t)
-	got := w.call("GET", "/v1/agents/bot/versions", nil)
-	got.problem(t, 404)
-	require.Contains(t, got.body["detail"], "configured, not stored")
+	got := w.call("GET", "/v1/agents/bot/versions", nil).refused(t, 404, "configured, not stored")
 	w.call("GET", "/v1/agents/nobody/versions", nil).problem(t, 404)
 	for i := range 3 {
 		w.putAgent(fmt.Sprintf("bot?by=ann&ifVersion=%d", i), object{"model": fmt.Sprintf("demo/%d", i+1)}, []int{201, 200, 200}[i])
@@ -256,8 +249,7 @@ func TestAgentVersions(t *testing.T) {
 	_, err := w.store.SaveAgent(w.ctx, "default", store.AgentVersion{Name: "bot", Definition: json.RawMessage(`{"future": 1}`)}, 4)
 	require.NoError(t, err)
 
-	page := w.call("GET", "/v1/agents/BOT/versions?limit=3", nil)
-	require.Equal(t, http.StatusOK, page.status, page.text)
+	page := w.call("GET", "/v1/agents/BOT/versions?limit=3", nil).ok(t, http.StatusOK)
 	versions := page.body["versions"].([]any)
 	require.Len(t, versions, 3)
 	require.EqualValues(t, 3, page.body["next"])

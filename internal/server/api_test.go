@@ -45,14 +45,12 @@ func TestOpenThread(t *testing.T) {
 		assert.Equal(t, got.body, found.body, "found at once")
 	})
 	t.Run("with nothing", func(t *testing.T) {
-		got := w.call("POST", "/v1/threads", object{})
-		require.Equal(t, http.StatusCreated, got.status, got.text)
+		got := w.call("POST", "/v1/threads", object{}).ok(t, http.StatusCreated)
 		assert.Len(t, got.body["id"], 26)
 		assert.Equal(t, []any{}, got.body["agents"])
 	})
 	t.Run("message as a string", func(t *testing.T) {
-		got := w.call("POST", "/v1/threads", object{"message": "hello"})
-		require.Equal(t, http.StatusCreated, got.status, got.text)
+		got := w.call("POST", "/v1/threads", object{"message": "hello"}).ok(t, http.StatusCreated)
 		first := w.threads.opens[len(w.threads.opens)-1].First
 		assert.Contains(t, string(first.Payload), `"senderId":"user"`)
 		assert.Equal(t, first.ID, got.body["eventId"])
@@ -63,9 +61,7 @@ func TestOpenThread(t *testing.T) {
 	t.Run("was closed", func(t *testing.T) {
 		w := newWorld(t)
 		w.threads.open = func() error { return signals.ErrThreadClosed }
-		got := w.call("POST", "/v1/threads", object{"id": "t1"})
-		got.problem(t, http.StatusConflict)
-		assert.Contains(t, got.body["detail"], "closed")
+		w.call("POST", "/v1/threads", object{"id": "t1"}).refused(t, http.StatusConflict, "closed")
 	})
 	for name, test := range map[string]struct {
 		body     any
@@ -107,8 +103,7 @@ func TestThreads(t *testing.T) {
 	var got []string
 	path := "/v1/threads?limit=2"
 	for range 3 {
-		page := w.call("GET", path, nil)
-		require.Equal(t, http.StatusOK, page.status, page.text)
+		page := w.call("GET", path, nil).ok(t, http.StatusOK)
 		for _, thread := range page.body["threads"].([]any) {
 			got = append(got, thread.(object)["id"].(string))
 		}
@@ -138,8 +133,7 @@ func TestPostMessage(t *testing.T) {
 	w.threads.known["gone"] = false
 	const path = "/v1/threads/t1/messages"
 	t.Run("accepted", func(t *testing.T) {
-		got := w.call("POST", path, object{"content": "hi", "id": "e1", "sender": "ann", "onBusy": "steer"})
-		require.Equal(t, http.StatusAccepted, got.status, got.text)
+		got := w.call("POST", path, object{"content": "hi", "id": "e1", "sender": "ann", "onBusy": "steer"}).ok(t, http.StatusAccepted)
 		assert.Equal(t, object{"eventId": "e1"}, got.body)
 		post := w.threads.posts[0]
 		assert.Equal(t, signals.OnBusySteer, post.OnBusy)
@@ -153,8 +147,7 @@ func TestPostMessage(t *testing.T) {
 	})
 	t.Run("S2-25 options of one message", func(t *testing.T) {
 		body := object{"content": "hi", "priority": -3, "ttl": 1500, "agents": []string{"bot"}, "tools": []string{"clock"}}
-		got := w.call("POST", path, body)
-		require.Equal(t, http.StatusAccepted, got.status, got.text)
+		w.call("POST", path, body).ok(t, http.StatusAccepted)
 		post := w.threads.posts[len(w.threads.posts)-1]
 		assert.Equal(t, -3, post.Priority)
 		assert.EqualValues(t, 1500, post.TTL)
@@ -219,8 +212,7 @@ func TestPostAndWait(t *testing.T) {
 		w.threads.turn = func(_ context.Context, p signals.Post) (signals.TurnResult, error) {
 			return signals.TurnResult{EventID: p.ID, Status: signals.TurnCompleted, Message: &event.Message{ID: "m1", Content: "hello"}}, nil
 		}
-		got := w.call("POST", path, object{"content": "hi", "id": "e1"})
-		require.Equal(t, http.StatusOK, got.status, got.text)
+		got := w.call("POST", path, object{"content": "hi", "id": "e1"}).ok(t, http.StatusOK)
 		assert.Equal(t, "e1", got.body["eventId"])
 		assert.Equal(t, "completed", got.body["status"])
 		assert.Equal(t, "hello", got.body["message"].(object)["content"])
@@ -231,16 +223,14 @@ func TestPostAndWait(t *testing.T) {
 		w.threads.turn = func(_ context.Context, p signals.Post) (signals.TurnResult, error) {
 			return signals.TurnResult{EventID: p.ID, Status: signals.TurnFailed, Error: "no key"}, nil
 		}
-		got := w.call("POST", path, object{"content": "hi", "id": "e1"})
-		require.Equal(t, http.StatusOK, got.status, got.text)
+		got := w.call("POST", path, object{"content": "hi", "id": "e1"}).ok(t, http.StatusOK)
 		assert.Equal(t, object{"eventId": "e1", "status": "failed", "error": "no key"}, got.body)
 	})
 	t.Run("takes too long", func(t *testing.T) {
 		w := newWorld(t, quick, brief)
 		w.open("t1")
 		w.threads.turn = blocks
-		got := w.call("POST", path, object{"content": "hi", "id": "e1"})
-		require.Equal(t, http.StatusAccepted, got.status, got.text)
+		got := w.call("POST", path, object{"content": "hi", "id": "e1"}).ok(t, http.StatusAccepted)
 		assert.Equal(t, object{"eventId": "e1"}, got.body)
 	})
 	t.Run("ended while others waited", func(t *testing.T) {
@@ -249,8 +239,7 @@ func TestPostAndWait(t *testing.T) {
 		w.threads.turn = func(context.Context, signals.Post) (signals.TurnResult, error) {
 			return signals.TurnResult{}, fmt.Errorf("turn: %w", signals.ErrProcessed)
 		}
-		got := w.call("POST", path, object{"content": "hi", "id": "e1"})
-		require.Equal(t, http.StatusOK, got.status, got.text)
+		got := w.call("POST", path, object{"content": "hi", "id": "e1"}).ok(t, http.StatusOK)
 		assert.Equal(t, object{"eventId": "e1", "status": "processed"}, got.body, "whoever goes on waiting would wait for ever")
 	})
 	t.Run("no worker", func(t *testing.T) {
@@ -258,9 +247,7 @@ func TestPostAndWait(t *testing.T) {
 		w.open("t1")
 		w.threads.turn = blocks
 		w.threads.state = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
-		got := w.call("POST", path, object{"content": "hi"})
-		got.problem(t, http.StatusServiceUnavailable)
-		assert.Contains(t, got.body["detail"], "no worker is polling")
+		got := w.call("POST", path, object{"content": "hi"}).refused(t, http.StatusServiceUnavailable, "no worker is polling")
 		assert.NotEmpty(t, got.header.Get("Retry-After"))
 	})
 	t.Run("too many at once", func(t *testing.T) {
@@ -269,9 +256,7 @@ func TestPostAndWait(t *testing.T) {
 		w.threads.turn = func(context.Context, signals.Post) (signals.TurnResult, error) {
 			return signals.TurnResult{}, serviceerror.NewResourceExhausted(enums.RESOURCE_EXHAUSTED_CAUSE_CONCURRENT_LIMIT, "limit of updates reached")
 		}
-		got := w.call("POST", path, object{"content": "hi"})
-		got.problem(t, http.StatusServiceUnavailable)
-		assert.Contains(t, got.body["detail"], "limit of updates reached")
+		got := w.call("POST", path, object{"content": "hi"}).refused(t, http.StatusServiceUnavailable, "limit of updates reached")
 		assert.NotEmpty(t, got.header.Get("Retry-After"))
 	})
 	t.Run("ends while the thread is asked", func(t *testing.T) {
@@ -287,8 +272,7 @@ func TestPostAndWait(t *testing.T) {
 			<-asked
 			return signals.TurnResult{EventID: p.ID, Status: signals.TurnCompleted}, nil
 		}
-		got := w.call("POST", path, object{"content": "hi", "id": "e1"})
-		require.Equal(t, http.StatusOK, got.status, got.text)
+		w.call("POST", path, object{"content": "hi", "id": "e1"}).ok(t, http.StatusOK)
 	})
 	t.Run("client goes", func(t *testing.T) {
 		w := newWorld(t)
@@ -323,8 +307,7 @@ func TestMessages(t *testing.T) {
 	asks := record(event.TypeMessage, event.Message{ID: "m2", ThreadID: "t1", SenderID: "bot", SenderType: event.CreatedByAgent, Role: event.RoleAssistant, ToolCalls: []event.ToolCall{call}})
 	out := record(event.TypeMessage, event.Message{ID: "m3", ThreadID: "t1", SenderID: "x", SenderType: event.CreatedByTool, Role: event.RoleTool, Content: "out", ToolCallID: "c1"})
 	w.put("t1", said("one"), record(event.TypeLLMCall, event.LLMCall{}), asks, out)
-	page := w.call("GET", "/v1/threads/t1/messages?limit=2", nil)
-	require.Equal(t, http.StatusOK, page.status, page.text)
+	page := w.call("GET", "/v1/threads/t1/messages?limit=2", nil).ok(t, http.StatusOK)
 	list := page.body["messages"].([]any)
 	require.Len(t, list, 2)
 	assert.Equal(t, object{

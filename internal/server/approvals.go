@@ -35,10 +35,6 @@ type decideBody struct {
 	ToolCallID string `json:"-"`
 }
 
-func decided(result signals.DecideOutcome) *output[signals.DecideResult] {
-	return &output[signals.DecideResult]{signals.DecideResult{Result: result}}
-}
-
 // Approvals is what the API needs of a client of threads for tool calls that wait.
 type Approvals interface {
 	Approvals(ctx context.Context, threadID string) (signals.Approvals, error)
@@ -78,25 +74,19 @@ func (h *approvalHandlers) registerApprovals() {
 }
 
 func (h *approvalHandlers) listAllApprovals(ctx context.Context, in *allApprovalsInput) (*output[threadclient.Waiting], error) {
-	within, cancel := h.answer(ctx)
-	defer cancel()
-	waiting, err := h.approvals.ListApprovals(within, threadclient.ApprovalsQuery{Limit: in.Limit})
-	if err != nil {
-		return nil, h.problem(ctx, "", err)
-	}
-	waiting.Approvals, waiting.ClientCalls = nonNil(waiting.Approvals), nonNil(waiting.ClientCalls)
-	return &output[threadclient.Waiting]{waiting}, nil
+	return ask(ctx, h.core, "", func(ctx context.Context) (threadclient.Waiting, error) {
+		waiting, err := h.approvals.ListApprovals(ctx, threadclient.ApprovalsQuery{Limit: in.Limit})
+		waiting.Approvals, waiting.ClientCalls = nonNil(waiting.Approvals), nonNil(waiting.ClientCalls)
+		return waiting, err
+	})
 }
 
 func (h *approvalHandlers) listApprovals(ctx context.Context, in *ThreadPath) (*output[signals.Approvals], error) {
-	within, cancel := h.answer(ctx)
-	defer cancel()
-	list, err := h.approvals.Approvals(within, in.ID)
-	if err != nil {
-		return nil, h.problem(ctx, in.ID, err)
-	}
-	list.Approvals, list.ClientCalls = nonNil(list.Approvals), nonNil(list.ClientCalls)
-	return &output[signals.Approvals]{list}, nil
+	return ask(ctx, h.core, in.ID, func(ctx context.Context) (signals.Approvals, error) {
+		list, err := h.approvals.Approvals(ctx, in.ID)
+		list.Approvals, list.ClientCalls = nonNil(list.Approvals), nonNil(list.ClientCalls)
+		return list, err
+	})
 }
 
 func (h *approvalHandlers) decide(ctx context.Context, in *decideInput) (*output[signals.DecideResult], error) {
@@ -104,16 +94,10 @@ func (h *approvalHandlers) decide(ctx context.Context, in *decideInput) (*output
 	if err != nil {
 		return nil, h.problem(ctx, in.ID, err)
 	}
-	within, cancel := h.answer(ctx)
-	defer cancel()
-	got, err := h.approvals.Decide(within, in.ID, d)
-	if err == nil {
-		err = refusedDecision(in.ToolCallPath, got.Result)
-	}
-	if err != nil {
-		return nil, h.problem(ctx, in.ID, err)
-	}
-	return &output[signals.DecideResult]{got}, nil
+	return ask(ctx, h.core, in.ID, func(ctx context.Context) (signals.DecideResult, error) {
+		got, err := h.approvals.Decide(ctx, in.ID, d)
+		return got, orRefused(err, decisionRefusals, in.ToolCallPath, got.Result)
+	})
 }
 
 // decision is what the thread is told.
@@ -135,38 +119,47 @@ func (in *decideInput) decision(ctx context.Context) (signals.Decide, error) {
 	return d, d.Validate()
 }
 
-// decisionProblem is a problem document that also says what became of what was said about
-// a tool call.
-type decisionProblem struct {
+// outcomeProblem is a problem document that also says what became of the request.
+type outcomeProblem struct {
 	huma.ErrorModel
-	Result signals.DecideOutcome `json:"result"`
+	Result string `json:"result"`
+
+	// Task is as it stands, if the request is about one that the thread knows.
+	Task *event.Task `json:"task,omitempty"`
 }
 
-// refusedDecision says what was wrong about a decision that changes nothing, or nil.
-func refusedDecision(call ToolCallPath, result signals.DecideOutcome) error {
+func refuseOutcome[R ~string](status int, result R, task *event.Task, detail string) error {
+	return &outcomeProblem{huma.ErrorModel{Title: http.StatusText(status), Status: status, Detail: detail}, string(result), task}
+}
+
+// refusals say by their outcome why requests about a tool call change nothing: formats for the call
+// and its thread.
+type refusals map[signals.DecideOutcome]string
+
+var decisionRefusals = refusals{
+	signals.DecideConflict:   "tool call %[1]q already has a conflicting decision",
+	signals.DecideMismatch:   "tool call %[1]q is not the one that the decision describes, by its agent, tool, arguments, working directory, digest or round; look at the request again",
+	signals.DecideNotPending: "no tool call %[1]q waits in thread %[2]q",
+	signals.DecideNotAllowed: "this person may not decide on tool call %[1]q: the request names its approvers, and agents of the thread never may",
+}
+
+// orRefused is err or, if there is none, the problem of a request that changes nothing.
+func orRefused(err error, why refusals, call ToolCallPath, result signals.DecideOutcome) error {
+	status := http.StatusConflict
 	switch result {
-	case signals.DecideAccepted, signals.DecideAlreadyResolved:
-		return nil
-	case signals.DecideConflict:
-		return decisionRefused(http.StatusConflict, result, "tool call %q already has a conflicting decision", call.ToolCallID)
-	case signals.DecideMismatch:
-		return decisionRefused(http.StatusConflict, result,
-			"tool call %q is not the one that the decision describes, by its agent, tool, arguments, working directory, digest or round; look at the request again",
-			call.ToolCallID)
 	case signals.DecideNotPending:
-		return decisionRefused(http.StatusNotFound, result, "no tool call %q waits in thread %q", call.ToolCallID, call.ID)
+		status = http.StatusNotFound
 	case signals.DecideNotAllowed:
-		return decisionRefused(http.StatusForbidden, result,
-			"this person may not decide on tool call %q: the request names its approvers, and agents of the thread never may", call.ToolCallID)
+		status = http.StatusForbidden
+	case signals.DecideAccepted, signals.DecideAlreadyResolved:
+		return err
+	case signals.DecideConflict, signals.DecideMismatch:
 	}
-	return unknownOutcome(call, result)
-}
-
-func decisionRefused(status int, result signals.DecideOutcome, format string, args ...any) error {
-	detail := fmt.Sprintf(format, args...)
-	return &decisionProblem{huma.ErrorModel{Title: http.StatusText(status), Status: status, Detail: detail}, result}
-}
-
-func unknownOutcome(call ToolCallPath, result signals.DecideOutcome) error {
+	switch format, known := why[result]; {
+	case err != nil:
+		return err
+	case known:
+		return refuseOutcome(status, result, nil, fmt.Sprintf(format, call.ToolCallID, call.ID))
+	}
 	return fmt.Errorf("tool call %q of thread %q: unknown result %q", call.ToolCallID, call.ID, result)
 }

@@ -147,19 +147,16 @@ func TestDecideInFull(t *testing.T) {
 		}, says())
 	})
 	t.Run("a pattern", func(t *testing.T) {
-		got := w.call("POST", path, object{"decision": "approve", "scope": "pattern", "pattern": object{"path": "docs/**"}})
-		require.Equal(t, http.StatusOK, got.status, got.text)
+		w.call("POST", path, object{"decision": "approve", "scope": "pattern", "pattern": object{"path": "docs/**"}}).ok(t, http.StatusOK)
 		assert.Equal(t, event.ScopePattern, says().Scope)
 		assert.Equal(t, map[string]string{"path": "docs/**"}, says().Pattern)
 	})
 	t.Run("S4-93 other arguments, to the letter", func(t *testing.T) {
-		got := w.call("POST", path, `{"decision":"approve","args":{"n":1.50,"big":12345678901234567890}}`)
-		require.Equal(t, http.StatusOK, got.status, got.text)
+		w.call("POST", path, `{"decision":"approve","args":{"n":1.50,"big":12345678901234567890}}`).ok(t, http.StatusOK)
 		assert.Equal(t, `{"n":1.50,"big":12345678901234567890}`, string(says().Args))
 	})
 	t.Run("arguments as the request has them", func(t *testing.T) {
-		got := w.call("POST", path, object{"decision": "approve", "toolArgs": `{"command":"ls"}`})
-		require.Equal(t, http.StatusOK, got.status, got.text)
+		w.call("POST", path, object{"decision": "approve", "toolArgs": `{"command":"ls"}`}).ok(t, http.StatusOK)
 		assert.Equal(t, `{"command":"ls"}`, string(says().ToolArgs))
 	})
 	t.Run("one of several", func(t *testing.T) {
@@ -248,8 +245,7 @@ func TestToolResults(t *testing.T) {
 		"an empty one": {`{"output":""}`, signals.ToolResult{By: "api"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := w.call("POST", path, test.body)
-			require.Equal(t, http.StatusOK, got.status, got.text)
+			w.call("POST", path, test.body).ok(t, http.StatusOK)
 			test.want.ToolCallID = "c2"
 			assert.Equal(t, test.want, w.threads.approvals.results[len(w.threads.approvals.results)-1])
 		})
@@ -265,8 +261,7 @@ func TestToolResults(t *testing.T) {
 func TestParticipants(t *testing.T) {
 	w := newWorld(t, func(c *server.Config) { c.Agents = nil })
 	t.Run("a thread of several, with a limit", func(t *testing.T) {
-		got := w.call("POST", "/v1/threads", object{"id": "t1", "agents": []string{"planner", "critic"}, "turnLimit": 3})
-		require.Equal(t, http.StatusCreated, got.status, got.text)
+		got := w.call("POST", "/v1/threads", object{"id": "t1", "agents": []string{"planner", "critic"}, "turnLimit": 3}).ok(t, http.StatusCreated)
 		assert.Equal(t, []any{"planner", "critic"}, got.body["agents"])
 		start := w.threads.opens[0]
 		assert.Equal(t, []string{"planner", "critic"}, start.Agents)
@@ -274,16 +269,14 @@ func TestParticipants(t *testing.T) {
 	})
 	t.Run("who comes and goes", func(t *testing.T) {
 		w.threads.limit, w.threads.calls = 7, map[string]int{"planner": 2}
-		got := w.call("PATCH", "/v1/threads/t1", object{"addAgents": []string{"writer"}, "removeAgents": []string{"critic"}, "turnLimit": 7, "by": "ann"})
-		require.Equal(t, http.StatusOK, got.status, got.text)
+		got := w.call("PATCH", "/v1/threads/t1", object{"addAgents": []string{"writer"}, "removeAgents": []string{"critic"}, "turnLimit": 7, "by": "ann"}).ok(t, http.StatusOK)
 		assert.Equal(t, signals.ThreadChange{AddAgents: []string{"writer"}, RemoveAgents: []string{"critic"}, TurnLimit: 7, By: "ann"}, w.threads.changes[0])
 		assert.EqualValues(t, 7, got.body["turnLimit"])
 		assert.Equal(t, object{"planner": 2.0}, got.body["llmCalls"])
 	})
 	t.Run("a thread tells its limit if it is asked", func(t *testing.T) {
 		assert.NotContains(t, w.call("GET", "/v1/threads/t1", nil).body, "turnLimit")
-		got := w.call("GET", "/v1/threads/t1?state=true", nil)
-		require.Equal(t, http.StatusOK, got.status, got.text)
+		got := w.call("GET", "/v1/threads/t1?state=true", nil).ok(t, http.StatusOK)
 		assert.EqualValues(t, 7, got.body["turnLimit"])
 		assert.Equal(t, object{"planner": 2.0}, got.body["llmCalls"])
 		assert.NotEmpty(t, got.body["createdAt"])

@@ -55,6 +55,24 @@ func (c *core) writePage(id string, page any) *huma.StreamResponse {
 	}}
 }
 
+// ask makes a request of a thread, which has to answer in time. The error is a problem document.
+func ask[T any](ctx context.Context, c *core, threadID string, request func(context.Context) (T, error)) (*output[T], error) {
+	within, cancel := c.answer(ctx)
+	defer cancel()
+	out, err := request(within)
+	return &output[T]{out}, c.problem(ctx, threadID, err)
+}
+
+// query is [ask] for a method of a client of threads.
+func query[T any](ctx context.Context, c *core, threadID string, method func(context.Context, string) (T, error)) (*output[T], error) {
+	return ask(ctx, c, threadID, func(ctx context.Context) (T, error) { return method(ctx, threadID) })
+}
+
+// update is [ask] for a method of a client of threads with an input.
+func update[I, T any](ctx context.Context, c *core, threadID string, method func(context.Context, string, I) (T, error), in I) (*output[T], error) {
+	return ask(ctx, c, threadID, func(ctx context.Context) (T, error) { return method(ctx, threadID, in) })
+}
+
 // nonNil is a list in JSON too when it is nil.
 func nonNil[T any](list []T) []T {
 	if list == nil {

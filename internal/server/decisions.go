@@ -19,12 +19,6 @@ type Decision struct {
 	event.Approval
 }
 
-type decisionsInput struct {
-	ThreadPath
-	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"50"`
-	Cursor string `query:"cursor" doc:"The next of the previous page"`
-}
-
 type decisionsOutput struct {
 	Body struct {
 		Decisions []Decision `json:"decisions" nullable:"false"`
@@ -41,12 +35,9 @@ func (h *approvalHandlers) registerDecisions() {
 	}, h.listDecisions)
 }
 
-func (h *approvalHandlers) listDecisions(ctx context.Context, in *decisionsInput) (*decisionsOutput, error) {
-	after, err := recordCursor(in.Cursor)
+func (h *approvalHandlers) listDecisions(ctx context.Context, in *messagesInput) (*decisionsOutput, error) {
+	after, err := h.pageStart(ctx, in)
 	if err != nil {
-		return nil, err
-	}
-	if _, err := h.thread(ctx, in.ID); err != nil {
 		return nil, err
 	}
 	records, err := h.store.Records(ctx, h.key(in.ID), store.Query{After: after, Types: []string{event.TypeApproval}, Limit: in.Limit + 1})

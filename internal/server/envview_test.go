@@ -138,8 +138,7 @@ func TestEnvPage(t *testing.T) {
 	w.open("t1")
 	w.answered("t1")
 	page := func(query string) answer {
-		got := w.call("GET", "/v1/threads/t1/events?view=env"+query, nil)
-		require.Equal(t, http.StatusOK, got.status, got.text)
+		got := w.call("GET", "/v1/threads/t1/events?view=env"+query, nil).ok(t, http.StatusOK)
 		return got
 	}
 	listed := func(a answer) []string {

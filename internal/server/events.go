@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/internal/feed"
@@ -137,20 +136,19 @@ func wantsStream(accept string) bool {
 
 // watch opens the reader before the answer begins, so that what fails is a problem
 // document.
-func (h *eventHandlers) watch(ctx context.Context, id string, v view, from projection.From) (_ *huma.StreamResponse, err error) {
+func (h *eventHandlers) watch(ctx context.Context, id string, v view, from projection.From) (*huma.StreamResponse, error) {
 	leave, err := h.viewers.enter()
 	if err != nil {
 		return nil, err
 	}
-	watching := false
-	defer func() {
-		if !watching {
-			leave()
-		}
-	}()
 	reader, err := v.open(ctx, h.key(id), from)
 	if err != nil {
+		leave()
 		return nil, h.problem(ctx, id, err)
+	}
+	done := func() {
+		reader.Close()
+		leave()
 	}
 	var first []streamed
 	if from.Finite { // there may be nothing left
@@ -159,7 +157,7 @@ func (h *eventHandlers) watch(ctx context.Context, id string, v view, from proje
 			e, err = reader.Next(ctx)
 		}
 		if err != nil {
-			reader.Close()
+			done()
 		}
 		if errors.Is(err, io.EOF) {
 			return noContent(), nil
@@ -169,19 +167,9 @@ func (h *eventHandlers) watch(ctx context.Context, id string, v view, from proje
 		}
 		first = []streamed{e}
 	}
-	watching = true
-	return &huma.StreamResponse{Body: func(hctx huma.Context) {
-		defer leave()
-		defer reader.Close()
-		r, w := humago.Unwrap(hctx)
-		ctx, cancel := context.WithCancel(r.Context())
-		defer cancel()
-		defer context.AfterFunc(h.viewers.closing, cancel)()
-		out := newEventWriter(w)
-		if out.begin(from.Now, reader.begun()) {
-			h.send(ctx, id, reader, first, out)
-		}
-	}}, nil
+	return h.viewers.stream(from.Now, reader.begun(), done, func(ctx context.Context, out *eventWriter) {
+		h.send(ctx, id, reader, first, out)
+	}), nil
 }
 
 func noContent() *huma.StreamResponse {

@@ -230,8 +230,7 @@ func TestEventPage(t *testing.T) {
 	w.open("t1")
 	calls := event.ToolCallEvent{AgentName: "bot", ToolCalls: []event.ToolCall{{ID: "c1"}, {ID: "c2"}}}
 	w.put("t1", said("go"), record(event.TypeToolCall, calls), record(event.TypeFinal, event.Final{}))
-	page := w.call("GET", "/v1/threads/t1/events?limit=2", nil)
-	require.Equal(t, http.StatusOK, page.status, page.text)
+	page := w.call("GET", "/v1/threads/t1/events?limit=2", nil).ok(t, http.StatusOK)
 	events := page.body["events"].([]any)
 	require.Len(t, events, 2)
 	assert.Equal(t, "1", events[0].(object)["id"])

@@ -103,7 +103,7 @@ func (h *approvalHandlers) revokeGrant(ctx context.Context, in *revokeInput) (*o
 	}
 	approved, holds, round := approvalOf(records, in.ToolCallID)
 	if !approved {
-		return nil, noApproval(in.ToolCallPath)
+		return nil, orRefused(nil, revocationRefusals, in.ToolCallPath, signals.DecideNotPending)
 	}
 	if !holds {
 		again, err := h.requestedAgain(ctx, in.ID, in.ToolCallID, round)
@@ -111,24 +111,17 @@ func (h *approvalHandlers) revokeGrant(ctx context.Context, in *revokeInput) (*o
 			return nil, h.problem(ctx, in.ID, err)
 		}
 		if !again {
-			return decided(signals.DecideAlreadyResolved), nil
+			return &output[signals.DecideResult]{signals.DecideResult{Result: signals.DecideAlreadyResolved}}, nil
 		}
 	}
-	r := signals.Revoke{ToolCallID: in.ToolCallID, By: by, Reason: in.Reason}
-	within, cancel := h.answer(ctx)
-	defer cancel()
-	got, err := h.approvals.Revoke(within, in.ID, r)
-	if !holds && errors.Is(err, signals.ErrThreadClosed) {
-		// Nothing is on its way to the store any more.
-		return decided(signals.DecideAlreadyResolved), nil
-	}
-	if err == nil {
-		err = refusedRevocation(in.ToolCallPath, got)
-	}
-	if err != nil {
-		return nil, h.problem(ctx, in.ID, err)
-	}
-	return decided(got), nil
+	return ask(ctx, h.core, in.ID, func(ctx context.Context) (signals.DecideResult, error) {
+		got, err := h.approvals.Revoke(ctx, in.ID, signals.Revoke{ToolCallID: in.ToolCallID, By: by, Reason: in.Reason})
+		if !holds && errors.Is(err, signals.ErrThreadClosed) {
+			// Nothing is on its way to the store any more.
+			got, err = signals.DecideAlreadyResolved, nil
+		}
+		return signals.DecideResult{Result: got}, orRefused(err, revocationRefusals, in.ToolCallPath, got)
+	})
 }
 
 // requestedAgain reports whether people were asked about a call after the last round on which a
@@ -161,24 +154,8 @@ func approvalOf(records []event.Record, toolCallID string) (approved, holds bool
 	return approved, holds, round
 }
 
-func noApproval(call ToolCallPath) error {
-	return decisionRefused(http.StatusNotFound, signals.DecideNotPending,
-		"thread %q has no approval of a tool call %q, or it was given just now and is not stored yet; GET /v1/threads/%s/grants lists what is granted",
-		call.ID, call.ToolCallID, call.ID)
-}
-
-// refusedRevocation says what was wrong about a revocation that changes nothing, or nil.
-func refusedRevocation(call ToolCallPath, result signals.DecideOutcome) error {
-	switch result {
-	case signals.DecideAccepted, signals.DecideAlreadyResolved:
-		return nil
-	case signals.DecideNotPending:
-		return noApproval(call)
-	case signals.DecideConflict:
-		return decisionRefused(http.StatusConflict, result, "tool call %q was not approved: there is nothing to revoke", call.ToolCallID)
-	case signals.DecideNotAllowed:
-		return decisionRefused(http.StatusForbidden, result, "agents of the thread may not revoke the approval of tool call %q", call.ToolCallID)
-	case signals.DecideMismatch:
-	}
-	return unknownOutcome(call, result)
+var revocationRefusals = refusals{
+	signals.DecideConflict:   "tool call %[1]q was not approved: there is nothing to revoke",
+	signals.DecideNotPending: "thread %[2]q has no approval of a tool call %[1]q, or it was given just now and is not stored yet; GET /v1/threads/%[2]s/grants lists what is granted",
+	signals.DecideNotAllowed: "agents of the thread may not revoke the approval of tool call %[1]q",
 }

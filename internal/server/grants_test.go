@@ -60,13 +60,11 @@ const c3JSON = `{"id":"c3","scope":"pattern","agent":"bot","toolName":"shell_cmd
 func TestGrants(t *testing.T) {
 	w := grantWorld(t)
 	t.Run("those that hold", func(t *testing.T) {
-		got := w.call("GET", "/v1/threads/t1/grants", nil)
-		require.Equal(t, http.StatusOK, got.status, got.text)
+		got := w.call("GET", "/v1/threads/t1/grants", nil).ok(t, http.StatusOK)
 		assert.JSONEq(t, `{"grants":[`+c3JSON+`]}`, got.text)
 	})
 	t.Run("and those that were revoked", func(t *testing.T) {
-		got := w.call("GET", "/v1/threads/t1/grants?revoked=true", nil)
-		require.Equal(t, http.StatusOK, got.status, got.text)
+		got := w.call("GET", "/v1/threads/t1/grants?revoked=true", nil).ok(t, http.StatusOK)
 		assert.JSONEq(t, `{"grants":[{"id":"c2","scope":"session","agent":"bot","toolName":"shell_cmd","digest":"sha256:c2","definition":"sha256:def",
 			"workingDirectory":"/desk","by":"ann","grantedAt":"2023-11-14T22:13:20Z","revokedAt":"2023-11-14T22:14:20Z","revokedBy":"bob"},`+c3JSON+`]}`, got.text)
 	})
@@ -103,8 +101,7 @@ func TestRevoke(t *testing.T) {
 	})
 	said := len(w.threads.approvals.revoked)
 	t.Run("what was revoked before", func(t *testing.T) {
-		got := w.call("DELETE", "/v1/threads/t1/grants/c2", nil)
-		require.Equal(t, http.StatusOK, got.status, got.text)
+		got := w.call("DELETE", "/v1/threads/t1/grants/c2", nil).ok(t, http.StatusOK)
 		assert.Equal(t, "already_resolved", got.body["result"])
 	})
 	for name, call := range map[string]string{"unknown": "c9", "denied": "c4", "one vote of two": "c5"} {
@@ -122,14 +119,12 @@ func TestRevoke(t *testing.T) {
 		again := record(event.TypeApprovalRequest, event.ApprovalRequest{ToolCallID: "c2", ToolName: "shell_cmd", Agent: "bot", Round: 2})
 		again.ID = "c2.request.2"
 		w.put("t1", again)
-		got := w.call("DELETE", "/v1/threads/t1/grants/c2?by=bob", nil)
-		require.Equal(t, http.StatusOK, got.status, got.text)
+		got := w.call("DELETE", "/v1/threads/t1/grants/c2?by=bob", nil).ok(t, http.StatusOK)
 		assert.Equal(t, "accepted", got.body["result"])
 		require.Len(t, w.threads.approvals.revoked, said+1)
 		assert.Equal(t, signals.Revoke{ToolCallID: "c2", By: "bob"}, w.threads.approvals.revoked[said])
 		w.threads.known["t1"] = false
-		got = w.call("DELETE", "/v1/threads/t1/grants/c2", nil)
-		require.Equal(t, http.StatusOK, got.status, got.text)
+		got = w.call("DELETE", "/v1/threads/t1/grants/c2", nil).ok(t, http.StatusOK)
 		assert.Equal(t, "already_resolved", got.body["result"], "a closed thread has stored all that it knows")
 		w.threads.known["t1"] = true
 		said = len(w.threads.approvals.revoked)
@@ -168,8 +163,7 @@ func TestDecisions(t *testing.T) {
 		var got []string
 		path := "/v1/threads/t1/decisions?limit=4"
 		for next := ""; ; {
-			page := w.call("GET", path+next, nil)
-			require.Equal(t, http.StatusOK, page.status, page.text)
+			page := w.call("GET", path+next, nil).ok(t, http.StatusOK)
 			for _, d := range page.body["decisions"].([]any) {
 				d := d.(object)
 				got = append(got, fmt.Sprintln(d["seq"], d["toolCallId"], d["decision"], d["scope"], d["by"], d["decidedAt"], d["digest"]))

@@ -61,8 +61,7 @@ func TestMessagesAsHooksHaveLeftThem(t *testing.T) {
 		var got []string
 		path := fmt.Sprintf("/v1/threads/t1/messages?limit=%d", limit)
 		for at := path; at != ""; {
-			page := w.call("GET", at, nil)
-			require.Equal(t, http.StatusOK, page.status, page.text)
+			page := w.call("GET", at, nil).ok(t, http.StatusOK)
 			assert.NotContains(t, page.text, "secret")
 			assert.NotContains(t, page.text, "1234")
 			assert.NotContains(t, page.text, `"held"`)

@@ -12,7 +12,6 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/threadmill/threadmill/auth"
-	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/store"
 )
 
@@ -100,7 +99,7 @@ type keyRing interface {
 func (h *keyHandlers) listKeys(ctx context.Context, in *keysInput) (*keysOutput, error) {
 	stored, err := h.store.APIKeys(ctx, h.namespace)
 	if err != nil {
-		return nil, h.keyProblem(ctx, err)
+		return nil, h.problem(ctx, "", err)
 	}
 	out := &keysOutput{}
 	out.Body.Keys = []auth.APIKey{}
@@ -135,7 +134,7 @@ func (h *keyHandlers) createKey(ctx context.Context, in *createKeyInput) (*newKe
 		err = auth.ValidateName("name", k.Name)
 	}
 	if err != nil {
-		return nil, h.keyProblem(ctx, err)
+		return nil, h.problem(ctx, "", err)
 	}
 	switch {
 	case auth.FromContext(ctx).Kind == auth.KindLocal && !roles.Has(auth.RoleAdmin):
@@ -157,7 +156,7 @@ func (h *keyHandlers) createKey(ctx context.Context, in *createKeyInput) (*newKe
 		return nil, huma.Error409Conflict(fmt.Sprintf("an API key %q already exists: rotate it, revoke it, or choose another name", k.Name))
 	}
 	if err != nil {
-		return nil, h.keyProblem(ctx, err)
+		return nil, h.problem(ctx, "", err)
 	}
 	h.logger.Info("API key created", "key", made.ID, "name", made.Name, "roles", made.Roles, "by", made.CreatedBy)
 	return newKey(made, token), nil
@@ -189,7 +188,7 @@ func (h *keyHandlers) rotateKey(ctx context.Context, in *rotateKeyInput) (*newKe
 	}
 	k, err := h.store.RotateAPIKey(ctx, h.namespace, in.ID, token.Hash(), until)
 	if err != nil {
-		return nil, h.keyProblem(ctx, err, in.ID)
+		return nil, h.keyProblem(ctx, in.ID, err)
 	}
 	h.logger.Info("API key rotated", "key", k.ID, "name", k.Name, "by", auth.FromContext(ctx).Name)
 	return newKey(k, token), nil
@@ -205,7 +204,7 @@ func (h *keyHandlers) revokeKey(ctx context.Context, in *KeyPath) (*struct{}, er
 	}
 	k, err := h.store.RevokeAPIKey(ctx, h.namespace, in.ID, by)
 	if err != nil {
-		return nil, h.keyProblem(ctx, err, in.ID)
+		return nil, h.keyProblem(ctx, in.ID, err)
 	}
 	h.logger.Info("API key revoked", "key", k.ID, "name", k.Name, "by", k.RevokedBy)
 	return nil, nil
@@ -215,14 +214,10 @@ func unknownKey(id string) error {
 	return huma.Error404NotFound(fmt.Sprintf("there is no stored API key with the id %.64q, or it is revoked", id))
 }
 
-// keyProblem turns the error of an operation on API keys into a problem document.
-func (h *keyHandlers) keyProblem(ctx context.Context, err error, id ...string) error {
-	var field *event.FieldError
-	switch {
-	case errors.As(err, &field):
-		return refuse(http.StatusUnprocessableEntity, "body."+field.Field, field.Problem)
-	case errors.Is(err, store.ErrNotFound) && len(id) > 0:
-		return unknownKey(id[0])
+// keyProblem turns the error of an operation on one API key into a problem document.
+func (h *keyHandlers) keyProblem(ctx context.Context, id string, err error) error {
+	if errors.Is(err, store.ErrNotFound) {
+		return unknownKey(id)
 	}
-	return h.agentProblem(ctx, "", err)
+	return h.problem(ctx, "", err)
 }

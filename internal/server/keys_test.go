@@ -71,8 +71,7 @@ func TestKeys(t *testing.T) {
 	require.Equal(t, http.StatusOK, status(ann))
 
 	t.Run("listed without secrets", func(t *testing.T) {
-		got := w.call("GET", "/v1/keys", nil, admin...)
-		require.Equal(t, http.StatusOK, got.status, got.text)
+		got := w.call("GET", "/v1/keys", nil, admin...).ok(t, http.StatusOK)
 		list := got.body["keys"].([]any)
 		require.Len(t, list, 2, "not that of another namespace")
 		assert.Equal(t, object{"name": "ops", "roles": []any{"admin"}, "source": "configured"}, list[0])

@@ -55,11 +55,7 @@ func (l *lookup) checkAgent(ctx context.Context, location, name string) error {
 
 // checkID is for ids that the client makes up.
 func checkID(location, id string, check func(field, id string) error) error {
-	var field *event.FieldError
-	if err := check("id", id); errors.As(err, &field) {
-		return refuse(http.StatusUnprocessableEntity, location, field.Problem)
-	}
-	return nil
+	return refuseField(location, check("id", id))
 }
 
 // thread finds a thread in the store or, when it has stored nothing yet, by asking it.
@@ -74,13 +70,11 @@ func (l *lookup) thread(ctx context.Context, id string) (Thread, error) {
 	if !errors.Is(err, store.ErrNotFound) {
 		return Thread{}, l.problem(ctx, id, err)
 	}
-	within, cancel := l.answer(ctx)
-	defer cancel()
-	state, err := l.state.State(within, id)
+	state, err := query(ctx, l.core, id, l.state.State)
 	if err != nil {
-		return Thread{}, l.problem(ctx, id, err)
+		return Thread{}, err
 	}
-	return stateView(state), nil
+	return stateView(state.Body), nil
 }
 
 // prepare adds the options to a post and checks it. The error is a problem document

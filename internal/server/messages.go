@@ -108,12 +108,9 @@ func (h *messageHandlers) postMessage(ctx context.Context, in *postInput) (*post
 			out.Status, out.Body.Status, err = http.StatusOK, signals.ProcessedType, nil
 		}
 	} else {
-		err = h.post(ctx, in.ID, post)
+		_, err = update(ctx, h.core, in.ID, h.messenger.Post, post)
 	}
-	if err != nil {
-		return nil, h.problem(ctx, in.ID, err)
-	}
-	return out, nil
+	return out, h.problem(ctx, in.ID, err)
 }
 
 // pageBytes is about how many bytes of messages a page has at most.
@@ -147,14 +144,6 @@ func newPost(ctx context.Context, threadID, at string, m NewMessage) (signals.Po
 func tooLarge(location string, size int) error {
 	return refuse(http.StatusRequestEntityTooLarge, location,
 		fmt.Sprintf("is too large: %d bytes as JSON, at most %d", size, signals.MaxPayload))
-}
-
-// post posts a message, and returns once its thread has accepted it.
-func (h *messageHandlers) post(ctx context.Context, id string, p signals.Post) error {
-	ctx, cancel := h.answer(ctx)
-	defer cancel()
-	_, err := h.messenger.Post(ctx, id, p)
-	return err
 }
 
 // errTurnGoesOn says that the turn takes longer than the server waits.
@@ -206,11 +195,8 @@ func (h *messageHandlers) ask(ctx context.Context, id string) error {
 }
 
 func (h *messageHandlers) listMessages(ctx context.Context, in *messagesInput) (*messagesOutput, error) {
-	after, err := recordCursor(in.Cursor)
+	after, err := h.pageStart(ctx, in)
 	if err != nil {
-		return nil, err
-	}
-	if _, err := h.thread(ctx, in.ID); err != nil {
 		return nil, err
 	}
 	q := store.Query{After: after, Limit: in.Limit + 1, MaxBytes: pageBytes}
@@ -240,13 +226,14 @@ func (h *messageHandlers) listMessages(ctx context.Context, in *messagesInput) (
 	return out, nil
 }
 
-// recordCursor reads the cursor of a page of records: the seq of the last one of the page before.
-func recordCursor(cursor string) (seq int64, err error) {
-	if cursor == "" {
-		return 0, nil
+// pageStart is the record of a thread behind which a page begins, 0 for the first page. The cursor
+// is the seq of the last record of the page before.
+func (l *lookup) pageStart(ctx context.Context, in *messagesInput) (seq int64, err error) {
+	if in.Cursor != "" {
+		if seq, err = strconv.ParseInt(in.Cursor, 10, 64); err != nil || seq < 0 {
+			return 0, refuse(http.StatusUnprocessableEntity, "query.cursor", badCursor)
+		}
 	}
-	if seq, err = strconv.ParseInt(cursor, 10, 64); err != nil || seq < 0 {
-		return 0, refuse(http.StatusUnprocessableEntity, "query.cursor", badCursor)
-	}
-	return seq, nil
+	_, err = l.thread(ctx, in.ID)
+	return seq, err
 }

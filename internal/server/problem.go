@@ -26,8 +26,7 @@ func refuse(status int, location, problem string) error {
 
 // refuseField is [refuse] for what a check of one value says.
 func refuseField(location string, err error) error {
-	var field *event.FieldError
-	if errors.As(err, &field) {
+	if field, ok := errors.AsType[*event.FieldError](err); ok {
 		return refuse(http.StatusUnprocessableEntity, location, field.Problem)
 	}
 	return err
@@ -36,17 +35,14 @@ func refuseField(location string, err error) error {
 // problem turns the error of an operation on a thread into a problem document.
 func (c *core) problem(ctx context.Context, threadID string, err error) error {
 	var field *event.FieldError
-	var already huma.StatusError
 	var exhausted *serviceerror.ResourceExhausted
 	var unknown *threadclient.UnknownEventError
-	var silent *threadclient.UnansweredError
 	switch {
-	case errors.As(err, &already):
+	case err == nil, is[huma.StatusError](err):
 		return err
+	case errors.As(err, &field) && field.Field == "threadId":
+		return notFound(threadID)
 	case errors.As(err, &field):
-		if field.Field == "threadId" {
-			return notFound(threadID)
-		}
 		return refuse(http.StatusUnprocessableEntity, "body."+field.Field, field.Problem)
 	case errors.As(err, &unknown):
 		return huma.Error404NotFound(unknown.Error())
@@ -74,17 +70,16 @@ func (c *core) problem(ctx context.Context, threadID string, err error) error {
 		// Temporal bounds the updates under way in one workflow, and its own load.
 		return later(http.StatusServiceUnavailable, "1", fmt.Sprintf(
 			"thread %q has too many requests under way, or Temporal has: %s", threadID, exhausted.Message))
-	case unanswered(err):
-		var ended *endedError
-		if errors.As(context.Cause(ctx), &ended) {
+	case unanswered(err), ctx.Err() != nil:
+		if ended, ok := errors.AsType[*endedError](context.Cause(ctx)); ok {
 			return problemOf(ended)
 		}
-		if ctx.Err() != nil { // nobody reads the answer
-			return huma.NewError(statusClientGone, "the client has gone")
+		if ctx.Err() != nil {
+			return clientGone()
 		}
 		c.logger.Warn("no worker answered for a thread", "thread", threadID, "error", err)
 		reason := "no worker is polling its task queue, or its workers are busy, or Temporal cannot be reached"
-		if errors.As(err, &silent) {
+		if silent, ok := errors.AsType[*threadclient.UnansweredError](err); ok {
 			reason = silent.Reason
 		}
 		return later(http.StatusServiceUnavailable, "5", fmt.Sprintf("thread %q did not answer within %v: %s", threadID, c.answerWithin, reason))
@@ -96,11 +91,10 @@ func (c *core) problem(ctx context.Context, threadID string, err error) error {
 // storeUnavailable is the problem of a request that the store does not answer. The outage is
 // logged once, not here.
 func storeUnavailable(ctx context.Context) error {
-	if ctx.Err() != nil { // nobody reads the answer
-		return huma.NewError(statusClientGone, "the client has gone")
+	if ctx.Err() != nil {
+		return clientGone()
 	}
-	return huma.ErrorWithHeaders(huma.Error503ServiceUnavailable("the database cannot be reached, or does not answer in time"),
-		http.Header{"Retry-After": {"5"}})
+	return later(http.StatusServiceUnavailable, "5", "the database cannot be reached, or does not answer in time")
 }
 
 // later makes the problem document of a request that succeeds when it is repeated, and says after
@@ -109,8 +103,8 @@ func later(status int, seconds, detail string) error {
 	return huma.ErrorWithHeaders(huma.NewError(status, detail), http.Header{"Retry-After": {seconds}})
 }
 
-// statusClientGone is for the log only.
-const statusClientGone = 499
+// clientGone is a problem that nobody reads: its status is for the log only.
+func clientGone() error { return huma.NewError(499, "the client has gone") }
 
 func notFound(threadID string) error {
 	return huma.Error404NotFound(fmt.Sprintf("there is no thread %.128q", threadID))
@@ -119,16 +113,14 @@ func notFound(threadID string) error {
 // unanswered reports whether err says that a request to a thread found nobody to
 // answer it in time.
 func unanswered(err error) bool {
-	var (
-		deadline     *serviceerror.DeadlineExceeded
-		canceled     *serviceerror.Canceled
-		unavailable  *serviceerror.Unavailable
-		precondition *serviceerror.FailedPrecondition
-		notReady     *serviceerror.WorkflowNotReady
-	)
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) ||
-		errors.As(err, &deadline) || errors.As(err, &canceled) || errors.As(err, &unavailable) ||
-		errors.As(err, &precondition) || errors.As(err, &notReady)
+		is[*serviceerror.DeadlineExceeded](err) || is[*serviceerror.Canceled](err) || is[*serviceerror.Unavailable](err) ||
+		is[*serviceerror.FailedPrecondition](err) || is[*serviceerror.WorkflowNotReady](err)
+}
+
+func is[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
 }
 
 // completeProblem completes the location of a field that is missing, and keeps what a

@@ -164,8 +164,7 @@ func TestPublishToThread(t *testing.T) {
 	t.Run("S3-03 with a type only", func(t *testing.T) {
 		w := eventWorld(t)
 		before := time.Now().UnixMilli()
-		got := w.call("POST", path, object{"type": "webhook.received"})
-		require.Equal(t, http.StatusAccepted, got.status, got.text)
+		got := w.call("POST", path, object{"type": "webhook.received"}).ok(t, http.StatusAccepted)
 		p := w.published("t1")[0]
 		assert.Equal(t, p.ID, got.body["eventId"])
 		_, err := uuid.Parse(p.ID)
@@ -186,8 +185,7 @@ func TestPublishToThread(t *testing.T) {
 		body := object{"id": "e1", "type": "file.changed"}
 		w.call("POST", "/v1/threads/t2/events", body).problem(t, 404)
 		w.call("POST", "/v1/threads/no%20id/events?open=true", body).problem(t, 404)
-		got := w.call("POST", "/v1/threads/t2/events?open=true", body)
-		require.Equal(t, http.StatusAccepted, got.status, got.text)
+		got := w.call("POST", "/v1/threads/t2/events?open=true", body).ok(t, http.StatusAccepted)
 		assert.Equal(t, "queued", got.body["status"])
 		assert.Equal(t, []signals.Start{{}}, w.threads.opens)
 		assert.Len(t, w.published("t2"), 1)
@@ -244,8 +242,7 @@ func TestPublishRouted(t *testing.T) {
 		return object{"id": "e1", "type": "file.changed", "metadata": object{"trigger_session_id": thread}}
 	}
 	t.Run("to the thread that it names", func(t *testing.T) {
-		got := w.call("POST", "/v1/events", to("t1"))
-		require.Equal(t, http.StatusAccepted, got.status, got.text)
+		got := w.call("POST", "/v1/events", to("t1")).ok(t, http.StatusAccepted)
 		assert.Equal(t, object{"eventId": "e1", "threadId": "t1", "status": "queued"}, got.body)
 		assert.Equal(t, "e1", w.published("t1")[0].ID)
 		assert.Equal(t, "duplicate", w.call("POST", "/v1/events", to("t1")).body["status"])
@@ -268,8 +265,7 @@ func TestPublishRouted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := len(w.threads.events.posts)
-			got := w.call("POST", "/v1/events", test.body)
-			require.Equal(t, http.StatusAccepted, got.status, got.text)
+			got := w.call("POST", "/v1/events", test.body).ok(t, http.StatusAccepted)
 			assert.Equal(t, test.want, got.body)
 			assert.Len(t, w.threads.events.posts, before, "nothing has changed")
 		})

@@ -12,7 +12,6 @@ import (
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/signals/threadclient"
 )
 
 // maybeItem is an item, or 204.
@@ -125,15 +124,14 @@ func (h *queueHandlers) registerPlace(id, path, summary string, place func(signa
 		Errors:    []int{404, 503},
 		Responses: map[string]*huma.Response{"204": {Description: "There is none"}},
 	}, func(ctx context.Context, in *ThreadPath) (*maybeItem, error) {
-		q, err := h.queue(ctx, in.ID)
+		q, err := query(ctx, h.core, in.ID, h.queues.Queue)
 		if err != nil {
 			return nil, err
 		}
-		item := place(q)
-		if item == nil {
-			return &maybeItem{Status: http.StatusNoContent}, nil
+		if item := place(q.Body); item != nil {
+			return &maybeItem{Status: http.StatusOK, Body: item}, nil
 		}
-		return &maybeItem{Status: http.StatusOK, Body: item}, nil
+		return &maybeItem{Status: http.StatusNoContent}, nil
 	})
 }
 
@@ -146,34 +144,23 @@ func next(q signals.Queue) *event.Item {
 	return nil
 }
 
-// queue asks the thread for its queue. The error is a problem document.
-func (h *queueHandlers) queue(ctx context.Context, id string) (signals.Queue, error) {
-	within, cancel := h.answer(ctx)
-	defer cancel()
-	q, err := h.queues.Queue(within, id)
-	if err != nil {
-		return q, h.problem(ctx, id, err)
-	}
-	return q, nil
-}
-
 func (h *queueHandlers) getQueue(ctx context.Context, in *ThreadPath) (*output[signals.Queue], error) {
-	q, err := h.queue(ctx, in.ID)
+	out, err := query(ctx, h.core, in.ID, h.queues.Queue)
 	if err != nil {
 		return nil, err
 	}
+	q := &out.Body
 	q.Items, q.Failed, q.Ended = nonNil(q.Items), nonNil(q.Failed), nonNil(h.withPayloads(ctx, in.ID, q.Ended...))
-	return &output[signals.Queue]{q}, nil
+	return out, nil
 }
 
 func (h *queueHandlers) getItem(ctx context.Context, in *EventPath) (*output[event.Item], error) {
-	within, cancel := h.answer(ctx)
-	defer cancel()
-	item, err := h.queues.Item(within, in.ID, in.EventID)
+	out, err := update(ctx, h.core, in.ID, h.queues.Item, in.EventID)
 	if err != nil {
-		return nil, h.problem(ctx, in.ID, err)
+		return nil, err
 	}
-	return &output[event.Item]{h.withPayloads(ctx, in.ID, item)[0]}, nil
+	out.Body = h.withPayloads(ctx, in.ID, out.Body)[0]
+	return out, nil
 }
 
 func (h *queueHandlers) addToQueue(ctx context.Context, in *addInput) (*output[signals.PostResult], error) {
@@ -194,13 +181,7 @@ func (h *queueHandlers) addToQueue(ctx context.Context, in *addInput) (*output[s
 	if err := h.prepare(ctx, in.ID, &post, in.Body.PostOptions); err != nil {
 		return nil, err
 	}
-	within, cancel := h.answer(ctx)
-	defer cancel()
-	result, err := h.queues.Post(within, in.ID, post)
-	if err != nil {
-		return nil, h.problem(ctx, in.ID, err)
-	}
-	return &output[signals.PostResult]{result}, nil
+	return update(ctx, h.core, in.ID, h.queues.Post, post)
 }
 
 func (h *queueHandlers) setStatus(ctx context.Context, in *statusInput) (*output[event.Item], error) {
@@ -241,8 +222,7 @@ func (h *queueHandlers) changeItem(ctx context.Context, at EventPath, change fun
 		return nil, h.problem(ctx, at.ID, err)
 	}
 	// A thread says in words only why it refuses: whether it knows the event is asked.
-	var unknown *threadclient.UnknownEventError
-	if _, missing := h.queues.Item(within, at.ID, at.EventID); errors.As(missing, &unknown) {
+	if _, missing := h.queues.Item(within, at.ID, at.EventID); errors.Is(missing, signals.ErrEventNotFound) {
 		return nil, h.problem(ctx, at.ID, missing)
 	}
 	return nil, huma.Error409Conflict(err.Error())

@@ -94,16 +94,14 @@ func TestQueue(t *testing.T) {
 	w := queueWorld(t)
 	const path = "/v1/threads/t1/queue"
 	t.Run("S2-36 every field", func(t *testing.T) {
-		got := w.call("GET", path+"/e2", nil)
-		require.Equal(t, http.StatusOK, got.status, got.text)
+		got := w.call("GET", path+"/e2", nil).ok(t, http.StatusOK)
 		assert.JSONEq(t, `{"id":"e2","threadId":"t1","type":"deploy","payload":{"n":12345678901234567890},"status":"pending","priority":7,
 			"ttl":60000,"traceId":"e1","parentEventId":"e1","namespace":"default",
 			"createdAt":"2023-11-14T22:13:20Z","updatedAt":"2023-11-14T22:13:20Z"}`, got.text)
 		assert.Contains(t, got.text, "12345678901234567890", "payloads keep their form")
 	})
 	t.Run("S2-37 every status", func(t *testing.T) {
-		got := w.call("GET", path, nil)
-		require.Equal(t, http.StatusOK, got.status, got.text)
+		got := w.call("GET", path, nil).ok(t, http.StatusOK)
 		assert.Equal(t, []string{"e1 processing", "e9 processing", "e2 pending", "e5 pending", "e3 failed", "e4 completed"}, listed(got))
 		ended := got.body["ended"].([]any)[0].(object)
 		assert.NotContains(t, ended, "payload", "nothing is stored of it")
@@ -140,24 +138,18 @@ func TestQueue(t *testing.T) {
 		assert.Equal(t, object{"content": "hi"}, got.body["payload"], "S2-17 nothing of it is lost")
 	})
 	t.Run("S2-44 current", func(t *testing.T) {
-		got := w.call("GET", path+"/current", nil)
-		require.Equal(t, http.StatusOK, got.status, got.text)
+		got := w.call("GET", path+"/current", nil).ok(t, http.StatusOK)
 		assert.Equal(t, "e1", got.body["id"])
 	})
 	t.Run("S2-45 next", func(t *testing.T) {
-		got := w.call("GET", path+"/next", nil)
-		require.Equal(t, http.StatusOK, got.status, got.text)
+		got := w.call("GET", path+"/next", nil).ok(t, http.StatusOK)
 		assert.Equal(t, "e5", got.body["id"], "S2-39 e2 is past its ttl")
 	})
 	t.Run("unknown event", func(t *testing.T) {
-		got := w.call("GET", path+"/e0", nil)
-		got.problem(t, http.StatusNotFound)
-		assert.Contains(t, got.body["detail"], `does not know event "e0"`)
+		w.call("GET", path+"/e0", nil).refused(t, http.StatusNotFound, `does not know event "e0"`)
 	})
 	for _, part := range []string{"", "/current", "/next", "/e1"} {
-		got := w.call("GET", "/v1/threads/nobody/queue"+part, nil)
-		got.problem(t, http.StatusNotFound)
-		assert.Contains(t, got.body["detail"], "there is no thread")
+		w.call("GET", "/v1/threads/nobody/queue"+part, nil).refused(t, http.StatusNotFound, "there is no thread")
 	}
 	t.Run("nothing there", func(t *testing.T) {
 		w.threads.queue.has = signals.Queue{}
@@ -208,16 +200,14 @@ func TestAddToQueue(t *testing.T) {
 		}, w.threads.posts[0])
 	})
 	t.Run("S2-43 with nothing but a type", func(t *testing.T) {
-		got := w.call("POST", path, object{"type": "ping"})
-		require.Equal(t, http.StatusAccepted, got.status, got.text)
+		got := w.call("POST", path, object{"type": "ping"}).ok(t, http.StatusAccepted)
 		post := w.threads.posts[len(w.threads.posts)-1]
 		assert.Equal(t, post.ID, got.body["eventId"])
 		assert.Len(t, post.ID, 26)
 	})
 	for _, by := range []event.CreatedBy{event.CreatedByUser, event.CreatedByTool, event.CreatedBySystem, event.CreatedByAgent} {
 		t.Run("S2-43 a message by "+string(by), func(t *testing.T) {
-			got := w.call("POST", path, object{"type": "message", "payload": object{"senderId": "x", "senderType": by, "content": "hi"}})
-			require.Equal(t, http.StatusAccepted, got.status, got.text)
+			w.call("POST", path, object{"type": "message", "payload": object{"senderId": "x", "senderType": by, "content": "hi"}}).ok(t, http.StatusAccepted)
 			var m event.NewMessage
 			require.NoError(t, json.Unmarshal(w.threads.posts[len(w.threads.posts)-1].Payload, &m))
 			assert.Equal(t, event.NewMessage{ThreadID: "t1", SenderID: "x", SenderType: by, Content: "hi"}, m)
@@ -266,9 +256,7 @@ func TestAddToQueue(t *testing.T) {
 	w.call("POST", "/v1/threads/gone/queue", object{"type": "x"}).problem(t, http.StatusConflict)
 	t.Run("the thread refuses", func(t *testing.T) {
 		w.threads.postUpdate = func() error { return fmt.Errorf("post: %w: the queue is full", signals.ErrRefused) }
-		got := w.call("POST", path, object{"type": "x"})
-		got.problem(t, http.StatusUnprocessableEntity)
-		assert.Contains(t, got.body["detail"], "the queue is full")
+		w.call("POST", path, object{"type": "x"}).refused(t, http.StatusUnprocessableEntity, "the queue is full")
 		w.threads.postUpdate = func() error { return fmt.Errorf("post: %w", signals.ErrBusy) }
 		w.call("POST", path, object{"type": "x", "onBusy": "reject"}).problem(t, http.StatusConflict)
 	})
@@ -278,8 +266,7 @@ func TestDuplicateInQueue(t *testing.T) {
 	w := newWorld(t)
 	w.threads.duplicate = true
 	w.open("t1")
-	got := w.call("POST", "/v1/threads/t1/queue", object{"id": "e1", "type": "x"})
-	require.Equal(t, http.StatusAccepted, got.status, got.text)
+	got := w.call("POST", "/v1/threads/t1/queue", object{"id": "e1", "type": "x"}).ok(t, http.StatusAccepted)
 	assert.Equal(t, object{"eventId": "e1", "status": "duplicate"}, got.body)
 }
 
@@ -290,8 +277,7 @@ func TestSetStatus(t *testing.T) {
 	w.threads.queue.change = func() (event.Item, error) { return after, nil }
 	for _, status := range []event.ItemStatus{event.ItemPending, event.ItemCompleted, event.ItemFailed, event.ItemExpired, event.ItemOverwritten} {
 		t.Run("S2-46 S2-37 "+string(status), func(t *testing.T) {
-			got := w.call("PATCH", path, object{"status": status, "by": "ann", "reason": "stale"})
-			require.Equal(t, http.StatusOK, got.status, got.text)
+			got := w.call("PATCH", path, object{"status": status, "by": "ann", "reason": "stale"}).ok(t, http.StatusOK)
 			assert.Equal(t, "e2", got.body["id"])
 			assert.Equal(t, "completed", got.body["status"], "the item comes back as it stands")
 			assert.Equal(t, signals.SetStatus{EventID: "e2", Status: status, By: "ann", Reason: "stale"}, w.threads.queue.changes[len(w.threads.queue.changes)-1])
@@ -300,8 +286,7 @@ func TestSetStatus(t *testing.T) {
 	w.call("PATCH", path, object{"status": "expired"})
 	assert.Equal(t, "api", w.threads.queue.changes[len(w.threads.queue.changes)-1].By)
 	t.Run("S2-17 retry", func(t *testing.T) {
-		got := w.call("POST", "/v1/threads/t1/queue/e3/retry", nil)
-		require.Equal(t, http.StatusOK, got.status, got.text)
+		got := w.call("POST", "/v1/threads/t1/queue/e3/retry", nil).ok(t, http.StatusOK)
 		assert.Equal(t, "e2", got.body["id"], "the thread's answer")
 		w.call("POST", "/v1/threads/t1/queue/e3/retry", object{"by": "ann"})
 		assert.Equal(t, []string{"e3 by api", "e3 by ann"}, w.threads.queue.retries)

@@ -95,23 +95,23 @@ func (h *scheduleHandlers) registerSchedules() {
 		OperationID: "deleteSchedule", Method: http.MethodDelete, Path: one, Tags: tags,
 		Summary: "Delete a schedule", DefaultStatus: http.StatusNoContent,
 		Description: "A run in progress continues.", Errors: []int{404, 503},
-	}, h.deleteSchedule)
+	}, h.do(h.schedules.DeleteSchedule))
 	register(h.core, auth.RoleOperate, huma.Operation{
 		OperationID: "pauseSchedule", Method: http.MethodPost, Path: one + "/pause", Tags: tags,
 		Summary: "Pause a schedule", Errors: []int{400, 404, 413, 503},
-	}, h.changeSchedule(Schedules.PauseSchedule))
+	}, h.changeSchedule(h.schedules.PauseSchedule))
 	register(h.core, auth.RoleOperate, huma.Operation{
 		OperationID: "resumeSchedule", Method: http.MethodPost, Path: one + "/resume", Tags: tags,
 		Summary:     "Resume a paused schedule",
 		Description: "Missed times are not made up for.",
 		Errors:      []int{400, 404, 413, 503},
-	}, h.changeSchedule(Schedules.ResumeSchedule))
+	}, h.changeSchedule(h.schedules.ResumeSchedule))
 	register(h.core, auth.RoleOperate, huma.Operation{
 		OperationID: "triggerSchedule", Method: http.MethodPost, Path: one + "/trigger", Tags: tags,
 		Summary: "Start a run now", DefaultStatus: http.StatusAccepted,
 		Description: "Works for paused schedules and those without remaining runs. Runs of the same second post once.",
 		Errors:      []int{404, 503},
-	}, h.triggerSchedule)
+	}, h.do(h.schedules.TriggerSchedule))
 }
 
 func (h *scheduleHandlers) createSchedule(ctx context.Context, in *createScheduleInput) (*createScheduleOutput, error) {
@@ -194,15 +194,12 @@ func (h *scheduleHandlers) getSchedule(ctx context.Context, in *SchedulePath) (*
 	within, cancel := h.answer(ctx)
 	defer cancel()
 	view, err := h.schedules.Schedule(within, in.ID)
-	if err != nil {
-		return nil, h.onSchedule(ctx, in.ID, err)
-	}
-	return &output[Schedule]{scheduleView(view)}, nil
+	return &output[Schedule]{scheduleView(view)}, h.onSchedule(ctx, in.ID, err)
 }
 
 // changeSchedule handles a change that may carry a note, and answers with the schedule as
 // it stands then.
-func (h *scheduleHandlers) changeSchedule(change func(t Schedules, ctx context.Context, id, note string) error) func(context.Context, *noteInput) (*output[Schedule], error) {
+func (h *scheduleHandlers) changeSchedule(change func(ctx context.Context, id, note string) error) func(context.Context, *noteInput) (*output[Schedule], error) {
 	return func(ctx context.Context, in *noteInput) (*output[Schedule], error) {
 		within, cancel := h.answer(ctx)
 		defer cancel()
@@ -210,30 +207,26 @@ func (h *scheduleHandlers) changeSchedule(change func(t Schedules, ctx context.C
 		if in.Body != nil {
 			note = in.Body.Note
 		}
-		if err := change(h.schedules, within, in.ID, note); err != nil {
+		if err := change(within, in.ID, note); err != nil {
 			return nil, h.onSchedule(ctx, in.ID, err)
 		}
 		return h.getSchedule(ctx, &in.SchedulePath)
 	}
 }
 
-func (h *scheduleHandlers) triggerSchedule(ctx context.Context, in *SchedulePath) (*struct{}, error) {
-	within, cancel := h.answer(ctx)
-	defer cancel()
-	return nil, h.onSchedule(ctx, in.ID, h.schedules.TriggerSchedule(within, in.ID))
-}
-
-func (h *scheduleHandlers) deleteSchedule(ctx context.Context, in *SchedulePath) (*struct{}, error) {
-	within, cancel := h.answer(ctx)
-	defer cancel()
-	return nil, h.onSchedule(ctx, in.ID, h.schedules.DeleteSchedule(within, in.ID))
+// do handles a request that is answered without the schedule.
+func (h *scheduleHandlers) do(request func(ctx context.Context, id string) error) func(context.Context, *SchedulePath) (*struct{}, error) {
+	return func(ctx context.Context, in *SchedulePath) (*struct{}, error) {
+		within, cancel := h.answer(ctx)
+		defer cancel()
+		return nil, h.onSchedule(ctx, in.ID, request(within, in.ID))
+	}
 }
 
 // onSchedule is the problem of an operation on a schedule that the path names: an id that
 // is none is that of no schedule.
 func (h *scheduleHandlers) onSchedule(ctx context.Context, id string, err error) error {
-	var field *event.FieldError
-	if errors.As(err, &field) && field.Field == "id" {
+	if field, ok := errors.AsType[*event.FieldError](err); ok && field.Field == "id" {
 		err = &threadclient.ScheduleError{ID: id, Err: signals.ErrScheduleNotFound}
 	}
 	return h.scheduleProblem(ctx, id, err)
@@ -254,8 +247,7 @@ func (h *scheduleHandlers) scheduleProblem(ctx context.Context, id string, err e
 		return huma.Error404NotFound(which.Error())
 	case unanswered(err) && ctx.Err() == nil:
 		h.logger.Warn("Temporal did not answer for a schedule", "schedule", id, "error", err)
-		return huma.ErrorWithHeaders(huma.Error503ServiceUnavailable(fmt.Sprintf(
-			"Temporal did not answer within %v", h.answerWithin)), http.Header{"Retry-After": {"5"}})
+		return later(http.StatusServiceUnavailable, "5", fmt.Sprintf("Temporal did not answer within %v", h.answerWithin))
 	}
 	return h.problem(ctx, "", err)
 }

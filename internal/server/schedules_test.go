@@ -140,8 +140,7 @@ func morning(change object) object {
 func TestCreateSchedule(t *testing.T) {
 	w := scheduleWorld(t)
 	t.Run("a message", func(t *testing.T) {
-		got := w.call("POST", "/v1/schedules", morning(nil))
-		require.Equal(t, http.StatusCreated, got.status, got.text)
+		got := w.call("POST", "/v1/schedules", morning(nil)).ok(t, http.StatusCreated)
 		assert.Equal(t, "/v1/schedules/daily", got.header.Get("Location"))
 		assert.JSONEq(t, `{"id":"daily","threadId":"t1","cron":["0 8 * * 1-5"],"timezone":"UTC","missed":"once",
 			"message":{"content":"What is on today?"},"next":["2026-01-03T08:00:00Z"],"recent":[],"runs":0,"createdAt":"2026-01-02T08:00:00Z"}`, got.text)
@@ -153,8 +152,7 @@ func TestCreateSchedule(t *testing.T) {
 			"event": object{"type": "day.begun", "metadata": object{"env_name": "calendar", "source": "env", "team": []int{1}}, "payload": object{"n": 1}},
 			"open":  true, "agents": []string{"bot"}, "paused": true, "note": "holidays",
 		}
-		got := w.call("POST", "/v1/schedules", body)
-		require.Equal(t, http.StatusCreated, got.status, got.text)
+		got := w.call("POST", "/v1/schedules", body).ok(t, http.StatusCreated)
 		kept := w.threads.schedules.has["full"].Schedule
 		assert.Equal(t, 90*time.Minute, time.Duration(kept.Every))
 		assert.Equal(t, 5*time.Minute, time.Duration(kept.Offset))
@@ -176,8 +174,7 @@ func TestCreateSchedule(t *testing.T) {
 		assert.Equal(t, body, got.body, "it comes back as it was given")
 	})
 	t.Run("without an id", func(t *testing.T) {
-		got := w.call("POST", "/v1/schedules", morning(object{"id": nil}))
-		require.Equal(t, http.StatusCreated, got.status, got.text)
+		got := w.call("POST", "/v1/schedules", morning(object{"id": nil})).ok(t, http.StatusCreated)
 		assert.Len(t, got.body["id"], 26)
 	})
 	t.Run("an id that is taken", func(t *testing.T) {
@@ -188,8 +185,7 @@ func TestCreateSchedule(t *testing.T) {
 	t.Run("one that Temporal cannot describe any more is made all the same", func(t *testing.T) {
 		w.threads.schedules.fail = serviceerror.NewUnavailable("down")
 		defer func() { w.threads.schedules.fail = nil }()
-		got := w.call("POST", "/v1/schedules", morning(object{"id": "lost"}))
-		require.Equal(t, http.StatusCreated, got.status, got.text)
+		got := w.call("POST", "/v1/schedules", morning(object{"id": "lost"})).ok(t, http.StatusCreated)
 		assert.Equal(t, "lost", got.body["id"])
 		assert.Empty(t, got.body["next"])
 	})
@@ -237,8 +233,7 @@ func TestScheduleOperations(t *testing.T) {
 	require.Equal(t, http.StatusCreated, w.call("POST", "/v1/schedules", morning(object{"id": "another", "note": "n"})).status)
 
 	t.Run("list", func(t *testing.T) {
-		got := w.call("GET", "/v1/schedules", nil)
-		require.Equal(t, http.StatusOK, got.status, got.text)
+		got := w.call("GET", "/v1/schedules", nil).ok(t, http.StatusOK)
 		all := got.body["schedules"].([]any)
 		require.Len(t, all, 2)
 		assert.Equal(t, "another", all[0].(object)["id"])
@@ -251,31 +246,26 @@ func TestScheduleOperations(t *testing.T) {
 		view.Recent = []signals.ScheduleRun{{ScheduledAt: today, StartedAt: today, EventID: "e", WorkflowID: "w", RunID: "r", Status: "failed", Error: "it is closed"}}
 		view.Runs, view.LateRuns, view.OverlappedRuns, view.Done, view.UpdatedAt = 3, 1, 2, true, tomorrow
 		w.threads.schedules.has["daily"] = view
-		got := w.call("GET", path, nil)
-		require.Equal(t, http.StatusOK, got.status, got.text)
+		got := w.call("GET", path, nil).ok(t, http.StatusOK)
 		assert.JSONEq(t, `{"id":"daily","threadId":"t1","cron":["0 8 * * 1-5"],"timezone":"UTC","missed":"once","message":{"content":"What is on today?"},
 			"next":["2026-01-03T08:00:00Z"],"done":true,"runs":3,"lateRuns":1,"overlappedRuns":2,"createdAt":"2026-01-02T08:00:00Z","updatedAt":"2026-01-03T08:00:00Z",
 			"recent":[{"scheduledAt":"2026-01-02T08:00:00Z","startedAt":"2026-01-02T08:00:00Z","eventId":"e","workflowId":"w","runId":"r","status":"failed","error":"it is closed"}]}`, got.text)
 	})
 	t.Run("pause and resume", func(t *testing.T) {
-		got := w.call("POST", path+"/pause", object{"note": "holidays"})
-		require.Equal(t, http.StatusOK, got.status, got.text)
+		got := w.call("POST", path+"/pause", object{"note": "holidays"}).ok(t, http.StatusOK)
 		assert.Equal(t, true, got.body["paused"])
 		assert.Equal(t, "holidays", got.body["note"])
-		got = w.call("POST", path+"/resume", nil)
-		require.Equal(t, http.StatusOK, got.status, got.text)
+		got = w.call("POST", path+"/resume", nil).ok(t, http.StatusOK)
 		assert.NotContains(t, got.body, "paused")
 		assert.Equal(t, "holidays", got.body["note"])
 		w.call("POST", path+"/pause", object{"note": strings.Repeat("n", signals.MaxNote+1)}).problem(t, 422)
 	})
 	t.Run("trigger", func(t *testing.T) {
-		got := w.call("POST", path+"/trigger", nil)
-		require.Equal(t, http.StatusAccepted, got.status, got.text)
+		w.call("POST", path+"/trigger", nil).ok(t, http.StatusAccepted)
 		assert.Equal(t, 4, w.threads.schedules.has["daily"].Runs)
 	})
 	t.Run("replace", func(t *testing.T) {
-		got := w.call("PUT", path, morning(object{"id": nil, "cron": nil, "every": "15m"}))
-		require.Equal(t, http.StatusOK, got.status, got.text)
+		got := w.call("PUT", path, morning(object{"id": nil, "cron": nil, "every": "15m"})).ok(t, http.StatusOK)
 		assert.Equal(t, "daily", got.body["id"])
 		assert.Equal(t, "15m", got.body["every"])
 		assert.NotContains(t, got.body, "cron")
@@ -284,8 +274,7 @@ func TestScheduleOperations(t *testing.T) {
 		assert.Equal(t, []string{"body.cron"}, w.call("PUT", path, morning(object{"cron": nil})).problem(t, 422))
 	})
 	t.Run("delete", func(t *testing.T) {
-		got := w.call("DELETE", path, nil)
-		require.Equal(t, http.StatusNoContent, got.status, got.text)
+		w.call("DELETE", path, nil).ok(t, http.StatusNoContent)
 		w.call("DELETE", path, nil).problem(t, 404)
 	})
 	for _, id := range []string{"daily", "a%2Fb", "-"} {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -131,53 +132,39 @@ func (c Config) withDefaults() (Config, error) {
 		return c, errors.New("server: Config.Store is required")
 	case c.Stream == nil:
 		return c, errors.New("server: Config.Stream is required")
-	case c.MaxBody < 0:
-		return c, fmt.Errorf("server: Config.MaxBody: %d is negative", c.MaxBody)
-	case c.MaxViewers < 0:
-		return c, fmt.Errorf("server: Config.MaxViewers: %d is negative", c.MaxViewers)
-	case c.Limits.BodyTimeout < 0:
-		return c, fmt.Errorf("server: Config.Limits.BodyTimeout: %v is negative", c.Limits.BodyTimeout)
-	case c.Limits.WriteTimeout < 0:
-		return c, fmt.Errorf("server: Config.Limits.WriteTimeout: %v is negative", c.Limits.WriteTimeout)
-	case c.Heartbeat < 0:
-		return c, fmt.Errorf("server: Config.Heartbeat: %v is negative", c.Heartbeat)
-	case c.AnswerWithin < 0:
-		return c, fmt.Errorf("server: Config.AnswerWithin: %v is negative", c.AnswerWithin)
-	case c.AuthCheckInterval < 0:
-		return c, fmt.Errorf("server: Config.AuthCheckInterval: %v is negative", c.AuthCheckInterval)
-	case c.WaitLimit < 0:
-		return c, fmt.Errorf("server: Config.WaitLimit: %v is negative", c.WaitLimit)
+	}
+	for _, setting := range []struct {
+		name     string
+		value    any
+		negative bool
+	}{
+		{"MaxBody", c.MaxBody, c.MaxBody < 0},
+		{"MaxViewers", c.MaxViewers, c.MaxViewers < 0},
+		{"Limits.BodyTimeout", c.Limits.BodyTimeout, c.Limits.BodyTimeout < 0},
+		{"Limits.WriteTimeout", c.Limits.WriteTimeout, c.Limits.WriteTimeout < 0},
+		{"Heartbeat", c.Heartbeat, c.Heartbeat < 0},
+		{"AnswerWithin", c.AnswerWithin, c.AnswerWithin < 0},
+		{"AuthCheckInterval", c.AuthCheckInterval, c.AuthCheckInterval < 0},
+		{"WaitLimit", c.WaitLimit, c.WaitLimit < 0},
+	} {
+		if setting.negative {
+			return c, fmt.Errorf("server: Config.%s: %v is negative", setting.name, setting.value)
+		}
 	}
 	if err := (guard.Hosts{Allowed: c.AllowedHosts}).Validate(); err != nil {
 		return c, fmt.Errorf("server: Config.AllowedHosts: %w", err)
 	}
-	if c.Namespace == "" {
-		c.Namespace = signals.DefaultNamespace
-	}
 	if c.Closing == nil {
 		c.Closing = context.Background()
 	}
-	if c.MaxBody == 0 {
-		c.MaxBody = DefaultMaxBody
-	}
-	if c.Heartbeat == 0 {
-		c.Heartbeat = feed.DefaultHeartbeatInterval
-	}
-	if c.AnswerWithin == 0 {
-		c.AnswerWithin = DefaultAnswerWithin
-	}
-	if c.AuthCheckInterval == 0 {
-		c.AuthCheckInterval = DefaultAuthCheckInterval
-	}
-	if c.WaitLimit == 0 {
-		c.WaitLimit = DefaultWaitLimit
-	}
-	if c.MaxViewers == 0 {
-		c.MaxViewers = DefaultMaxViewers
-	}
-	if c.Version == "" {
-		c.Version = "dev"
-	}
+	c.Namespace = cmp.Or(c.Namespace, signals.DefaultNamespace)
+	c.MaxBody = cmp.Or(c.MaxBody, DefaultMaxBody)
+	c.Heartbeat = cmp.Or(c.Heartbeat, feed.DefaultHeartbeatInterval)
+	c.AnswerWithin = cmp.Or(c.AnswerWithin, DefaultAnswerWithin)
+	c.AuthCheckInterval = cmp.Or(c.AuthCheckInterval, DefaultAuthCheckInterval)
+	c.WaitLimit = cmp.Or(c.WaitLimit, DefaultWaitLimit)
+	c.MaxViewers = cmp.Or(c.MaxViewers, DefaultMaxViewers)
+	c.Version = cmp.Or(c.Version, "dev")
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}

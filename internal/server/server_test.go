@@ -213,6 +213,21 @@ func (w *world) call(method, path string, body any, header ...string) answer {
 	return out
 }
 
+// ok asserts the status of an answer.
+func (a answer) ok(t testing.TB, status int) answer {
+	t.Helper()
+	require.Equal(t, status, a.status, a.text)
+	return a
+}
+
+// refused asserts a problem document with a detail.
+func (a answer) refused(t testing.TB, status int, detail string) answer {
+	t.Helper()
+	a.problem(t, status)
+	require.Contains(t, a.body["detail"], detail)
+	return a
+}
+
 // problem asserts a problem document, and returns the locations that it names.
 func (a answer) problem(t testing.TB, status int) []string {
 	t.Helper()

@@ -72,8 +72,7 @@ func (h *promptHandlers) prompt(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, h.maxBody))
-	var tooLong *http.MaxBytesError
-	if errors.As(err, &tooLong) {
+	if is[*http.MaxBytesError](err) {
 		h.refusePrompt(w, refuse(http.StatusRequestEntityTooLarge, "content",
 			fmt.Sprintf("is too large: the body is more than %d bytes", h.maxBody)))
 		return
@@ -126,12 +125,10 @@ func (h *promptHandlers) publishQuery(ctx context.Context, id, content string) e
 // refusePrompt answers with what a problem document would say.
 func (h *promptHandlers) refusePrompt(w http.ResponseWriter, problem error) {
 	status, text := http.StatusInternalServerError, problem.Error()
-	var known *huma.ErrorModel
-	if errors.As(problem, &known) {
+	if known, ok := errors.AsType[*huma.ErrorModel](problem); ok {
 		status, text = known.Status, known.Detail
 	}
-	var more huma.HeadersError
-	if errors.As(problem, &more) {
+	if more, ok := errors.AsType[huma.HeadersError](problem); ok {
 		maps.Copy(w.Header(), more.GetHeaders())
 	}
 	if status == http.StatusServiceUnavailable {

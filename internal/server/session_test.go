@@ -50,15 +50,13 @@ func TestPrompt(t *testing.T) {
 			return signals.TurnResult{}, errors.New("the route waits")
 		}
 		w.threads.state = func(context.Context) error { return errors.New("the route asks") }
-		got := w.call("POST", promptPath("t1"), object{"content": "hi"})
-		assert.Equal(t, http.StatusOK, got.status, got.text)
+		w.call("POST", promptPath("t1"), object{"content": "hi"}).ok(t, http.StatusOK)
 		assert.Empty(t, w.threads.posts, "it posts no message")
 		assert.Len(t, w.published("t1"), 1, "it publishes an event")
 	})
 	t.Run("a session that is not there is opened", func(t *testing.T) {
 		w := eventWorld(t)
-		got := w.call("POST", promptPath("t9"), object{"content": "hi"})
-		require.Equal(t, http.StatusOK, got.status, got.text)
+		w.call("POST", promptPath("t9"), object{"content": "hi"}).ok(t, http.StatusOK)
 		assert.Equal(t, []signals.Start{{}}, w.threads.opens)
 		assert.Len(t, w.published("t9"), 1)
 	})
@@ -98,8 +96,7 @@ func TestPromptRefused(t *testing.T) {
 		})
 	}
 	t.Run("S3-47 other fields are not looked at", func(t *testing.T) {
-		got := w.call("POST", promptPath("t1"), object{"content": "x", "model": "y"}, "Content-Type", "text/plain")
-		assert.Equal(t, http.StatusOK, got.status, got.text)
+		w.call("POST", promptPath("t1"), object{"content": "x", "model": "y"}, "Content-Type", "text/plain").ok(t, http.StatusOK)
 		delete(w.threads.events.posts, "t1")
 	})
 	t.Run("too large", func(t *testing.T) {

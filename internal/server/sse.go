@@ -8,6 +8,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
 )
 
 // retryAfter is how long a client waits before it reconnects, in milliseconds.
@@ -30,6 +33,22 @@ func (v *viewers) enter() (leave func(), err error) {
 	return sync.OnceFunc(func() { v.open.Add(-1) }), nil
 }
 
+// stream answers with an event stream that send writes, until the client goes or the server closes.
+// now and start are those of [eventWriter.begin]; done is called at the end.
+func (v *viewers) stream(now bool, start place, done func(), send func(ctx context.Context, out *eventWriter)) *huma.StreamResponse {
+	return &huma.StreamResponse{Body: func(hctx huma.Context) {
+		defer done()
+		r, w := humago.Unwrap(hctx)
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		defer context.AfterFunc(v.closing, cancel)()
+		out := &eventWriter{w: w, rc: http.NewResponseController(w)}
+		if out.begin(now, start) {
+			send(ctx, out)
+		}
+	}}
+}
+
 // eventWriter writes server-sent events. Its methods return false when the client
 // has gone.
 type eventWriter struct {
@@ -40,10 +59,6 @@ type eventWriter struct {
 
 // keptBuffer is the largest event that is copied to a buffer, which a viewer keeps.
 const keptBuffer = 4 << 10
-
-func newEventWriter(w http.ResponseWriter) *eventWriter {
-	return &eventWriter{w: w, rc: http.NewResponseController(w)}
-}
 
 // begin writes the header. A stream that starts now gets its place at once, in an
 // event without data, so that a client that is cut before the first event resumes

@@ -45,16 +45,6 @@ type progressInput struct {
 	}
 }
 
-// endProblem is a problem document that also says what became of an attempt to end a
-// task.
-type endProblem struct {
-	huma.ErrorModel
-	Result signals.TaskOutcome `json:"result"`
-
-	// Task is as it stands, if the thread knows it.
-	Task *event.Task `json:"task,omitempty"`
-}
-
 // Tasks is what the API needs of a client of threads for background tasks.
 type Tasks interface {
 	Tasks(ctx context.Context, threadID string) (signals.Tasks, error)
@@ -107,14 +97,12 @@ func (h *taskHandlers) registerTasks() {
 }
 
 func (h *taskHandlers) listTasks(ctx context.Context, in *ThreadPath) (*output[signals.Tasks], error) {
-	within, cancel := h.answer(ctx)
-	defer cancel()
-	all, err := h.tasks.Tasks(within, in.ID)
+	all, err := query(ctx, h.core, in.ID, h.tasks.Tasks)
 	if err != nil {
-		return nil, h.problem(ctx, in.ID, err)
+		return nil, err
 	}
-	out := signals.Tasks{Tasks: make([]event.Task, len(all.Tasks))}
-	for i, task := range all.Tasks {
+	out := signals.Tasks{Tasks: make([]event.Task, len(all.Body.Tasks))}
+	for i, task := range all.Body.Tasks {
 		if out.Tasks[i], err = h.upToDate(ctx, in.ID, task); err != nil {
 			return nil, err
 		}
@@ -124,10 +112,7 @@ func (h *taskHandlers) listTasks(ctx context.Context, in *ThreadPath) (*output[s
 
 func (h *taskHandlers) getTask(ctx context.Context, in *TaskPath) (*output[event.Task], error) {
 	task, err := h.task(ctx, in.ID)
-	if err != nil {
-		return nil, err
-	}
-	return &output[event.Task]{task}, nil
+	return &output[event.Task]{task}, err
 }
 
 // task asks the thread for a task, and the store for one that the thread has forgotten,
@@ -236,9 +221,9 @@ func (h *taskHandlers) endTask(ctx context.Context, id string, state event.TaskS
 	case signals.TaskAccepted, signals.TaskAlreadyEnded:
 		return &output[signals.CompleteTaskResult]{got}, nil
 	case signals.TaskConflict:
-		return nil, endRefused(http.StatusConflict, got.Result, fmt.Sprintf("task %q has ended otherwise: it is %s", id, task.State), &task)
+		return nil, refuseOutcome(http.StatusConflict, got.Result, &task, fmt.Sprintf("task %q has ended otherwise: it is %s", id, task.State))
 	case signals.TaskNotFound:
-		return nil, endRefused(http.StatusNotFound, got.Result, unknownTask(id), nil)
+		return nil, refuseOutcome(http.StatusNotFound, got.Result, nil, unknownTask(id))
 	}
 	return nil, h.problem(ctx, id, fmt.Errorf("ending task %q: unknown result %q", id, got.Result))
 }
@@ -262,20 +247,15 @@ func (h *taskHandlers) storedEnd(ctx context.Context, id string, state event.Tas
 	return signals.CompleteTaskResult{}, closed
 }
 
-func endRefused(status int, result signals.TaskOutcome, detail string, task *event.Task) error {
-	return &endProblem{huma.ErrorModel{Title: http.StatusText(status), Status: status, Detail: detail}, result, task}
-}
-
 func unknownTask(id string) string { return fmt.Sprintf("there is no task %.200q", id) }
 
 // taskProblem turns the error of an operation on a task into a problem document.
 func (h *taskHandlers) taskProblem(ctx context.Context, id string, err error) error {
 	threadID, _, parseErr := signals.ParseTaskID(id)
-	var unknown *threadclient.UnknownTaskError
-	switch {
-	case parseErr != nil:
+	if parseErr != nil {
 		return huma.Error404NotFound(unknownTask(id))
-	case errors.As(err, &unknown):
+	}
+	if unknown, ok := errors.AsType[*threadclient.UnknownTaskError](err); ok {
 		return huma.Error404NotFound(unknown.Error())
 	}
 	return h.problem(ctx, threadID, err)
@@ -299,7 +279,7 @@ func (h *taskHandlers) reportProgress(ctx context.Context, in *progressInput) (*
 		return nil, err
 	}
 	if task.State.Ended() {
-		return nil, endRefused(http.StatusConflict, signals.TaskConflict, fmt.Sprintf("task %q makes no progress any more: it is %s", in.ID, task.State), &task)
+		return nil, refuseOutcome(http.StatusConflict, signals.TaskConflict, &task, fmt.Sprintf("task %q makes no progress any more: it is %s", in.ID, task.State))
 	}
 	piece, err := task.Progress(in.Body.Data)
 	if err != nil {

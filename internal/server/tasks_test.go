@@ -113,14 +113,12 @@ func taskWorld(t *testing.T, change ...func(*server.Config)) *world {
 func TestTasks(t *testing.T) {
 	w := taskWorld(t)
 	t.Run("S3-54 every field of every task", func(t *testing.T) {
-		got := w.call("GET", "/v1/threads/t1/tasks", nil)
-		require.Equal(t, http.StatusOK, got.status, got.text)
+		got := w.call("GET", "/v1/threads/t1/tasks", nil).ok(t, http.StatusOK)
 		assert.JSONEq(t, `{"tasks":[`+buildingJSON+","+askingJSON+`]}`, got.text)
 	})
 	for name, path := range map[string]string{"as it is": "/v1/tasks/t1~t1", "escaped": "/v1/tasks/t1%7Et1"} {
 		t.Run("S3-54 one, its id "+name, func(t *testing.T) {
-			got := w.call("GET", path, nil)
-			require.Equal(t, http.StatusOK, got.status, got.text)
+			got := w.call("GET", path, nil).ok(t, http.StatusOK)
 			assert.JSONEq(t, buildingJSON, got.text)
 		})
 	}
@@ -134,17 +132,14 @@ func TestTasks(t *testing.T) {
 		"/v1/tasks/a%2Fb~t1":       `there is no task "a/b~t1"`,
 	} {
 		t.Run("not there: "+path, func(t *testing.T) {
-			got := w.call("GET", path, nil)
-			got.problem(t, http.StatusNotFound)
-			assert.Contains(t, got.body["detail"], problem)
+			w.call("GET", path, nil).refused(t, http.StatusNotFound, problem)
 		})
 	}
 	t.Run("S3-54 one that the thread has forgotten, or Temporal the thread", func(t *testing.T) {
 		w := taskWorld(t)
 		w.threads.tasks.has = nil
 		w.put("t1", taskRecord("t1~t2", building), taskRecord("t1~t2.ended", asking))
-		got := w.call("GET", "/v1/tasks/t1~t2", nil)
-		require.Equal(t, http.StatusOK, got.status, got.text)
+		got := w.call("GET", "/v1/tasks/t1~t2", nil).ok(t, http.StatusOK)
 		assert.JSONEq(t, askingJSON, got.text)
 		delete(w.threads.known, "t1")
 		assert.JSONEq(t, askingJSON, w.call("GET", "/v1/tasks/t1~t2", nil).text)
@@ -194,8 +189,7 @@ func TestCompleteTask(t *testing.T) {
 	} {
 		t.Run("S3-54 "+name, func(t *testing.T) {
 			w.threads.tasks.completed = nil
-			got := w.call("POST", path, c.body)
-			require.Equal(t, http.StatusOK, got.status, got.text)
+			got := w.call("POST", path, c.body).ok(t, http.StatusOK)
 			assert.JSONEq(t, `{"result":"accepted","task":`+askingJSON+`}`, got.text)
 			c.want.TaskID = "t1~t1"
 			assert.Equal(t, []signals.CompleteTask{c.want}, w.threads.tasks.completed)
@@ -228,8 +222,7 @@ func TestCancelTask(t *testing.T) {
 	w := taskWorld(t)
 	const path = "/v1/tasks/t1~t1/cancel"
 	w.threads.tasks.answers(signals.TaskAccepted, asking)
-	got := w.call("POST", path, object{"by": "ann", "reason": "too slow"})
-	require.Equal(t, http.StatusOK, got.status, got.text)
+	got := w.call("POST", path, object{"by": "ann", "reason": "too slow"}).ok(t, http.StatusOK)
 	assert.JSONEq(t, `{"result":"accepted","task":`+askingJSON+`}`, got.text)
 	assert.Equal(t, []signals.CancelTask{{TaskID: "t1~t1", By: "ann", Reason: "too slow"}}, w.threads.tasks.cancelled)
 	for name, c := range map[string]struct {
@@ -309,9 +302,7 @@ func TestEndTaskOfClosedThread(t *testing.T) {
 	got.problem(t, http.StatusConflict)
 	assert.Equal(t, "conflict", got.body["result"])
 	for _, id := range []string{"gone~t2", "gone~t3"} {
-		got := w.call("POST", "/v1/tasks/"+id+"/complete", `{"result":1}`)
-		got.problem(t, http.StatusConflict)
-		assert.Contains(t, got.body["detail"], `thread "gone" is closed`)
+		got := w.call("POST", "/v1/tasks/"+id+"/complete", `{"result":1}`).refused(t, http.StatusConflict, `thread "gone" is closed`)
 		assert.NotContains(t, got.body, "result")
 	}
 }

@@ -132,13 +132,11 @@ func (h *threadHandlers) getThread(ctx context.Context, in *getInput) (*output[T
 	if err != nil || !in.State {
 		return &output[Thread]{t}, err
 	}
-	within, cancel := h.answer(ctx)
-	defer cancel()
-	state, err := h.threads.State(within, in.ID)
+	state, err := query(ctx, h.core, in.ID, h.threads.State)
 	if err != nil {
-		return nil, h.problem(ctx, in.ID, err)
+		return nil, err
 	}
-	return &output[Thread]{stateOver(t, state)}, nil
+	return &output[Thread]{stateOver(t, state.Body)}, nil
 }
 
 // stateOver is a thread by its own word, which goes before what is stored of it: that may
@@ -192,14 +190,7 @@ func (h *threadHandlers) closeThread(ctx context.Context, in *ThreadPath) (*stru
 	if err != nil {
 		return nil, err
 	}
-	err = h.control(ctx, in.ID, signals.Control{Action: signals.ControlClose, By: by})
-	if errors.Is(err, signals.ErrThreadClosed) {
-		err = nil
-	}
-	if err != nil {
-		return nil, h.problem(ctx, in.ID, err)
-	}
-	return nil, nil
+	return nil, h.control(ctx, in.ID, signals.Control{Action: signals.ControlClose, By: by})
 }
 
 // byAPI is who acts when a request does not say.
@@ -228,15 +219,16 @@ func (h *threadHandlers) interruptThread(ctx context.Context, in *interruptInput
 			return nil, err
 		}
 	}
-	if err := h.control(ctx, in.ID, c); err != nil {
-		return nil, h.problem(ctx, in.ID, err)
-	}
-	return nil, nil
+	return nil, h.control(ctx, in.ID, c)
 }
 
 // control signals the thread; its workflow tells the steps that run.
 func (h *threadHandlers) control(ctx context.Context, id string, c signals.Control) error {
 	within, cancel := h.answer(ctx)
 	defer cancel()
-	return h.threads.Control(within, id, c)
+	err := h.threads.Control(within, id, c)
+	if c.Action == signals.ControlClose && errors.Is(err, signals.ErrThreadClosed) {
+		return nil
+	}
+	return h.problem(ctx, id, err)
 }

@@ -40,16 +40,10 @@ func (h *approvalHandlers) postToolResult(ctx context.Context, in *toolResultInp
 	if len(r.Output) > signals.MaxPayload {
 		return nil, tooLarge("body.output", len(r.Output))
 	}
-	within, cancel := h.answer(ctx)
-	defer cancel()
-	got, err := h.approvals.ToolResult(within, in.ID, r)
-	if err == nil {
-		err = refusedResult(in.ToolCallPath, got)
-	}
-	if err != nil {
-		return nil, h.problem(ctx, in.ID, err)
-	}
-	return decided(got), nil
+	return ask(ctx, h.core, in.ID, func(ctx context.Context) (signals.DecideResult, error) {
+		got, err := h.approvals.ToolResult(ctx, in.ID, r)
+		return signals.DecideResult{Result: got}, orRefused(err, resultRefusals, in.ToolCallPath, got)
+	})
 }
 
 // outputText is a result as the model reads it.
@@ -61,19 +55,9 @@ func outputText(output json.RawMessage) string {
 	return string(output)
 }
 
-// refusedResult says what was wrong about a result that changes nothing, or nil.
-func refusedResult(call ToolCallPath, result signals.DecideOutcome) error {
-	switch result {
-	case signals.DecideAccepted, signals.DecideAlreadyResolved:
-		return nil
-	case signals.DecideConflict:
-		return decisionRefused(http.StatusConflict, result, "tool call %q has another result already", call.ToolCallID)
-	case signals.DecideMismatch:
-		return decisionRefused(http.StatusConflict, result, "tool call %q is of another agent or another tool than the result says", call.ToolCallID)
-	case signals.DecideNotPending:
-		return decisionRefused(http.StatusNotFound, result, "no tool call %q waits for a client in thread %q", call.ToolCallID, call.ID)
-	case signals.DecideNotAllowed:
-		return decisionRefused(http.StatusForbidden, result, "agents of the thread may not answer tool call %q", call.ToolCallID)
-	}
-	return unknownOutcome(call, result)
+var resultRefusals = refusals{
+	signals.DecideConflict:   "tool call %[1]q has another result already",
+	signals.DecideMismatch:   "tool call %[1]q is of another agent or another tool than the result says",
+	signals.DecideNotPending: "no tool call %[1]q waits for a client in thread %[2]q",
+	signals.DecideNotAllowed: "agents of the thread may not answer tool call %[1]q",
 }

@@ -3,10 +3,8 @@ package server
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 
-	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -35,19 +33,16 @@ func (h *threadHandlers) updateThread(ctx context.Context, in *updateInput) (*ou
 			return nil, refuse(http.StatusUnprocessableEntity, "body.metadata", err.Error())
 		}
 	}
-	var wrong *event.FieldError
-	if err := change.Validate(); errors.As(err, &wrong) {
-		return nil, refuse(http.StatusUnprocessableEntity, "body."+wrong.Field, wrong.Problem)
-	}
-	within, cancel := h.answer(ctx)
-	defer cancel()
-	state, err := h.threads.Update(within, in.ID, change)
-	if err != nil {
+	if err := change.Validate(); err != nil {
 		return nil, h.problem(ctx, in.ID, err)
 	}
-	now := stateView(state)
+	state, err := update(ctx, h.core, in.ID, h.threads.Update, change)
+	if err != nil {
+		return nil, err
+	}
+	now := stateView(state.Body)
 	if row, err := h.store.Thread(ctx, h.key(in.ID)); err == nil {
-		now = stateOver(threadView(row), state)
+		now = stateOver(threadView(row), state.Body)
 	}
 	return &output[Thread]{Body: now}, nil
 }

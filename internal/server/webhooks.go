@@ -99,12 +99,9 @@ func (h *webhookHandlers) receiveWebhook(ctx context.Context, in *webhookInput) 
 	out, err := h.threads.Publish(within, threadID, e, threadclient.PublishOptions{
 		Open: source.Event.Open, Start: signals.Start{Agents: source.Event.Agents},
 	})
-	if err != nil {
-		return nil, h.problem(ctx, threadID, err)
-	}
 	return &webhookOutput{Status: http.StatusAccepted, Body: webhookAnswer{
 		EventID: out.EventID, ThreadID: threadID, Status: out.Status, Warning: out.Warning,
-	}}, nil
+	}}, h.problem(ctx, threadID, err)
 }
 
 func (h *webhookHandlers) webhook(name string) (webhook.Endpoint, error) {
@@ -121,8 +118,7 @@ func (h *webhookHandlers) webhook(name string) (webhook.Endpoint, error) {
 // refuseWebhook also logs, since whoever has set the webhook up does not see the answer.
 func (h *webhookHandlers) refuseWebhook(ctx context.Context, source webhook.Endpoint, status int, err error) error {
 	h.logger.Warn("a webhook was refused", "webhook", source.Name, "request", requestID(ctx), "error", err)
-	var field *event.FieldError
-	if errors.As(err, &field) {
+	if field, ok := errors.AsType[*event.FieldError](err); ok {
 		return refuse(status, cmp.Or(field.Field, "body"), field.Problem)
 	}
 	return huma.NewError(status, err.Error())

@@ -119,25 +119,18 @@ func (h *worldHandlers) publishWorld(ctx context.Context, id, content string, pu
 	if len(content) > signals.MaxPayload {
 		return nil, tooLarge("body", len(content))
 	}
-	within, cancel := h.answer(ctx)
-	defer cancel()
-	got, err := publish(within)
-	var refused *world.DecisionError
-	if errors.As(err, &refused) {
-		err = refusedDecision(ToolCallPath{ThreadPath{id}, refused.ToolCallID}, refused.Outcome)
-	}
-	if err != nil {
-		return nil, h.problem(ctx, id, err)
-	}
-	return &output[world.Published]{got}, nil
+	return ask(ctx, h.core, id, func(ctx context.Context) (world.Published, error) {
+		got, err := publish(ctx)
+		if refused, ok := errors.AsType[*world.DecisionError](err); ok {
+			err = orRefused(nil, decisionRefusals, ToolCallPath{ThreadPath{id}, refused.ToolCallID}, refused.Outcome)
+		}
+		return got, err
+	})
 }
 
 func (h *worldHandlers) listWorldMessages(ctx context.Context, in *messagesInput) (*worldMessagesOutput, error) {
-	after, err := recordCursor(in.Cursor)
+	after, err := h.pageStart(ctx, in)
 	if err != nil {
-		return nil, err
-	}
-	if _, err := h.thread(ctx, in.ID); err != nil {
 		return nil, err
 	}
 	messages, next, err := worldview.Messages(ctx, h.store, h.key(in.ID), after, in.Limit)

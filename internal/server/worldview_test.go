@@ -22,8 +22,7 @@ func TestPublishMessage(t *testing.T) {
 	const path = "/v1/threads/t1/world/messages"
 	payload := func(body object) object {
 		t.Helper()
-		got := w.call("POST", path, body)
-		require.Equal(t, http.StatusAccepted, got.status, got.text)
+		got := w.call("POST", path, body).ok(t, http.StatusAccepted)
 		post := w.threads.posts[len(w.threads.posts)-1]
 		assert.Equal(t, object{"messageId": post.ID}, got.body)
 		var out object
@@ -203,8 +202,7 @@ func TestWorldStream(t *testing.T) {
 		}
 	})
 	t.Run("S4-98 a page has what is stored", func(t *testing.T) {
-		page := w.call("GET", "/v1/threads/t1/events?view=world", nil)
-		require.Equal(t, http.StatusOK, page.status, page.text)
+		page := w.call("GET", "/v1/threads/t1/events?view=world", nil).ok(t, http.StatusOK)
 		var got []string
 		for _, e := range page.body["events"].([]any) {
 			got = append(got, e.(object)["type"].(string))
@@ -221,8 +219,7 @@ func TestWorldMessages(t *testing.T) {
 	w := newWorld(t)
 	w.open("t1")
 	w.approved("t1")
-	page := w.call("GET", "/v1/threads/t1/world/messages", nil)
-	require.Equal(t, http.StatusOK, page.status, page.text)
+	page := w.call("GET", "/v1/threads/t1/world/messages", nil).ok(t, http.StatusOK)
 	var roles []string
 	for _, m := range page.body["messages"].([]any) {
 		roles = append(roles, m.(object)["role"].(string))

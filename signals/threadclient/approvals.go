@@ -24,31 +24,21 @@ func (c *Client) Decide(ctx context.Context, threadID string, d signals.Decide) 
 // Revoke takes an approval back, with all that it grants, and returns what became of that.
 // It may be called again.
 func (c *Client) Revoke(ctx context.Context, threadID string, r signals.Revoke) (signals.DecideOutcome, error) {
-	if err := r.Validate(); err != nil {
-		return "", err
-	}
-	var out signals.DecideResult
-	err := c.update(ctx, threadID, signals.UpdateRevoke, r, &out)
+	out, err := ask[signals.DecideResult](ctx, c, threadID, signals.UpdateRevoke, r)
 	return out.Result, err
 }
 
 // ToolResult answers a tool call that waits for a connected client, and returns what became
 // of the answer. It may be called again.
 func (c *Client) ToolResult(ctx context.Context, threadID string, r signals.ToolResult) (signals.DecideOutcome, error) {
-	if err := r.Validate(); err != nil {
-		return "", err
-	}
-	var out signals.DecideResult
-	err := c.update(ctx, threadID, signals.UpdateToolResult, r, &out)
+	out, err := ask[signals.DecideResult](ctx, c, threadID, signals.UpdateToolResult, r)
 	return out.Result, err
 }
 
 // Approvals asks a thread for the tool calls that wait for people, or for a connected
 // client. Those of its sub-agents are among them.
 func (c *Client) Approvals(ctx context.Context, threadID string) (signals.Approvals, error) {
-	var out signals.Approvals
-	err := c.query(ctx, threadID, signals.QueryApprovals, &out)
-	return out, err
+	return query[signals.Approvals](ctx, c, threadID, signals.QueryApprovals)
 }
 
 // Bounds of [ApprovalsQuery].Limit.
@@ -57,7 +47,7 @@ const (
 	MaxApprovalsLimit     = 1000
 )
 
-// How threads are asked: so many at once, each with so long to answer.
+// How threads and schedules are asked: so many at once, each with so long to answer.
 const (
 	askers    = 8
 	askWithin = 5 * time.Second
@@ -123,17 +113,24 @@ type asked struct {
 
 // askAll asks threads for what waits in them.
 func (c *Client) askAll(ctx context.Context, found []Summary) []asked {
-	out := make([]asked, len(found))
+	return mapped(found, func(s Summary) asked {
+		within, cancel := context.WithTimeout(ctx, askWithin)
+		defer cancel()
+		answer, err := c.Approvals(within, s.ThreadID)
+		return asked{s, answer, err}
+	})
+}
+
+// mapped returns what f makes of each item of a list, of [askers] at once.
+func mapped[T, U any](list []T, f func(T) U) []U {
+	out := make([]U, len(list))
 	free := make(chan struct{}, askers)
 	var all sync.WaitGroup
-	for i, s := range found {
+	for i, item := range list {
 		free <- struct{}{}
 		all.Go(func() {
 			defer func() { <-free }()
-			within, cancel := context.WithTimeout(ctx, askWithin)
-			defer cancel()
-			answer, err := c.Approvals(within, s.ThreadID)
-			out[i] = asked{s, answer, err}
+			out[i] = f(item)
 		})
 	}
 	all.Wait()

@@ -1,6 +1,7 @@
 package threadclient
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,12 +38,8 @@ func New(cfg Config) (*Client, error) {
 	if cfg.Temporal == nil {
 		return nil, errors.New("threadclient: Config.Temporal is required")
 	}
-	if cfg.Namespace == "" {
-		cfg.Namespace = signals.DefaultNamespace
-	}
-	if cfg.TaskQueue == "" {
-		cfg.TaskQueue = signals.DefaultTaskQueue
-	}
+	cfg.Namespace = cmp.Or(cfg.Namespace, signals.DefaultNamespace)
+	cfg.TaskQueue = cmp.Or(cfg.TaskQueue, signals.DefaultTaskQueue)
 	if err := signals.ValidateID("namespace", cfg.Namespace); err != nil {
 		return nil, err
 	}
@@ -71,12 +68,11 @@ func (c *Client) Open(ctx context.Context, threadID string, start signals.Start,
 	start.First = first
 	opts := c.startOptions(threadID, start, enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE_FAILED_ONLY)
 	_, err := c.temporal.ExecuteWorkflow(ctx, opts, signals.ThreadWorkflow, start)
-	var started *serviceerror.WorkflowExecutionAlreadyStarted
-	if errors.As(err, &started) {
+	if is[*serviceerror.WorkflowExecutionAlreadyStarted](err) {
+		err = signals.ErrThreadExists
 		if open, derr := c.isOpen(ctx, threadID); derr == nil && !open {
-			return fmt.Errorf("opening thread %q: %w", threadID, signals.ErrThreadClosed)
+			err = signals.ErrThreadClosed
 		}
-		return fmt.Errorf("opening thread %q: %w", threadID, signals.ErrThreadExists)
 	}
 	if err != nil {
 		return fmt.Errorf("opening thread %q: %w", threadID, err)
@@ -183,19 +179,12 @@ func (c *Client) Control(ctx context.Context, threadID string, ctl signals.Contr
 
 // Update changes a thread: its title, agents, turn limit or metadata. It returns the thread's state.
 func (c *Client) Update(ctx context.Context, threadID string, change signals.ThreadChange) (signals.State, error) {
-	if err := change.Validate(); err != nil {
-		return signals.State{}, err
-	}
-	var out signals.State
-	err := c.update(ctx, threadID, signals.UpdateThread, change, &out)
-	return out, err
+	return ask[signals.State](ctx, c, threadID, signals.UpdateThread, change)
 }
 
 // State asks a thread for its state.
 func (c *Client) State(ctx context.Context, threadID string) (signals.State, error) {
-	var out signals.State
-	err := c.query(ctx, threadID, signals.QueryState, &out)
-	return out, err
+	return query[signals.State](ctx, c, threadID, signals.QueryState)
 }
 
 // Summary is a thread as Temporal lists it.

@@ -41,8 +41,7 @@ func (c *conn) signalOrOpen(ctx context.Context, threadID string, start signals.
 	opts := c.startOptions(threadID, start, enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE_FAILED_ONLY)
 	opts.WorkflowIDConflictPolicy = enumspb.WORKFLOW_ID_CONFLICT_POLICY_UNSPECIFIED
 	_, err := c.temporal.SignalWithStartWorkflow(ctx, opts.ID, signals.SignalPost, p, opts, signals.ThreadWorkflow, start)
-	var started *serviceerror.WorkflowExecutionAlreadyStarted
-	if errors.As(err, &started) {
+	if is[*serviceerror.WorkflowExecutionAlreadyStarted](err) {
 		err = signals.ErrThreadClosed
 	}
 	return c.explain(ctx, signals.SignalPost, threadID, err)
@@ -68,18 +67,15 @@ func (c *conn) update(ctx context.Context, threadID, name string, arg, out any) 
 	if err := signals.ValidateID("threadId", threadID); err != nil {
 		return err
 	}
-	h, err := retryUpdate(ctx, func() (client.WorkflowUpdateHandle, error) {
-		return c.temporal.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
-			WorkflowID:   signals.WorkflowID(c.namespace, threadID),
-			UpdateName:   name,
-			Args:         []any{arg},
-			WaitForStage: client.WorkflowUpdateStageCompleted,
-		})
-	})
-	if err == nil {
-		err = h.Get(ctx, out)
-	}
+	err := c.sendUpdate(ctx, threadID, c.updateOptions(threadID, name, arg), nil, out)
 	return c.explain(ctx, name, threadID, c.reasoned(ctx, threadID, err))
+}
+
+func (c *conn) updateOptions(threadID, name string, arg any) client.UpdateWorkflowOptions {
+	return client.UpdateWorkflowOptions{
+		WorkflowID: signals.WorkflowID(c.namespace, threadID), UpdateName: name, Args: []any{arg},
+		WaitForStage: client.WorkflowUpdateStageCompleted,
+	}
 }
 
 func (c *conn) query(ctx context.Context, threadID, name string, out any) error {
@@ -93,20 +89,37 @@ func (c *conn) query(ctx context.Context, threadID, name string, out any) error 
 	return c.explain(ctx, name, threadID, err)
 }
 
+// ask sends an update that is valid, and returns its result.
+func ask[T any](ctx context.Context, c *Client, threadID, name string, in interface{ Validate() error }) (out T, err error) {
+	if err = in.Validate(); err == nil {
+		err = c.update(ctx, threadID, name, in, &out)
+	}
+	return out, err
+}
+
+// query asks a thread by a query.
+func query[T any](ctx context.Context, c *Client, threadID, name string) (out T, err error) {
+	err = c.query(ctx, threadID, name, &out)
+	return out, err
+}
+
+// is reports whether an error of a type is in the chain of err.
+func is[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
+}
+
 // explain turns Temporal's errors into this package's.
 func (c *conn) explain(ctx context.Context, name, threadID string, err error) error {
 	if err == nil {
 		return nil
 	}
-	var notFound *serviceerror.NotFound
-	var app *temporal.ApplicationError
-	switch {
-	case errors.As(err, &notFound):
+	if is[*serviceerror.NotFound](err) {
+		err = signals.ErrThreadNotFound
 		if open, derr := c.isOpen(ctx, threadID); derr == nil && !open {
-			return fmt.Errorf("%s to thread %q: %w", name, threadID, signals.ErrThreadClosed)
+			err = signals.ErrThreadClosed
 		}
-		return fmt.Errorf("%s to thread %q: %w", name, threadID, signals.ErrThreadNotFound)
-	case errors.As(err, &app):
+	} else if app, ok := errors.AsType[*temporal.ApplicationError](err); ok {
 		if rejected := rejection(name, threadID, app.Type(), app.Message()); rejected != nil {
 			return rejected
 		}
@@ -114,19 +127,19 @@ func (c *conn) explain(ctx context.Context, name, threadID string, err error) er
 	return fmt.Errorf("%s to thread %q: %w", name, threadID, err)
 }
 
+// rejections are the errors for the types of error with which a thread rejects an update.
+var rejections = map[string]error{
+	signals.ClosedType: signals.ErrThreadClosed, signals.BusyType: signals.ErrBusy,
+	signals.FullType: signals.ErrFull, signals.ProcessedType: signals.ErrProcessed,
+}
+
 // rejection is the error for the type of error with which a thread rejects an update, or nil.
 func rejection(name, threadID, typ, message string) error {
-	switch typ {
-	case signals.RefusedType:
+	if typ == signals.RefusedType {
 		return fmt.Errorf("%s to thread %q: %w: %s", name, threadID, signals.ErrRefused, message)
-	case signals.ClosedType:
-		return fmt.Errorf("%s to thread %q: %w", name, threadID, signals.ErrThreadClosed)
-	case signals.BusyType:
-		return fmt.Errorf("%s to thread %q: %w", name, threadID, signals.ErrBusy)
-	case signals.FullType:
-		return fmt.Errorf("%s to thread %q: %w", name, threadID, signals.ErrFull)
-	case signals.ProcessedType:
-		return fmt.Errorf("%s to thread %q: %w", name, threadID, signals.ErrProcessed)
+	}
+	if err := rejections[typ]; err != nil {
+		return fmt.Errorf("%s to thread %q: %w", name, threadID, err)
 	}
 	return nil
 }
@@ -152,8 +165,7 @@ func (c *conn) startUpdate(ctx context.Context, threadID string, opts client.Upd
 			UpdateOptions:          opts,
 		})
 	})
-	var started *serviceerror.WorkflowExecutionAlreadyStarted
-	if errors.As(err, &started) {
+	if is[*serviceerror.WorkflowExecutionAlreadyStarted](err) {
 		return nil, signals.ErrThreadClosed
 	}
 	return h, err

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/threadmill/threadmill/signals"
@@ -231,8 +230,7 @@ func (c *posts) leaveSignal(ctx context.Context, threadID string, p signals.Post
 	var err error
 	switch {
 	case ctx.Err() != nil || !state.reachable || state.working || state.historyEvents > maxSilentEvents || state.historyBytes > maxSilentBytes:
-		var known *UnansweredError
-		if !errors.As(silence, &known) {
+		if !is[*UnansweredError](silence) {
 			silence = &UnansweredError{ThreadID: threadID, Reason: state.reason, Err: silence}
 		}
 		return signals.PostResult{}, c.explain(ctx, signals.UpdatePost, threadID, silence)
@@ -267,15 +265,11 @@ func (c *posts) send(threadID string, batch []*posting) {
 // sendBatch sends one update. A single post needs no batch: it looks in Temporal's Web UI as what
 // it is.
 func (c *posts) sendBatch(ctx context.Context, threadID string, batch []*posting) ([]signals.PostOutcome, error) {
-	opts := client.UpdateWorkflowOptions{
-		WorkflowID: signals.WorkflowID(c.namespace, threadID), WaitForStage: client.WorkflowUpdateStageCompleted,
-	}
 	if len(batch) == 1 {
-		opts.UpdateName, opts.Args = signals.UpdatePost, []any{batch[0].post}
+		opts := c.updateOptions(threadID, signals.UpdatePost, batch[0].post)
 		var out signals.PostResult
 		err := c.sendUpdate(ctx, threadID, opts, batch[0].open, &out)
-		var app *temporal.ApplicationError
-		if errors.As(err, &app) && app.Type() == signals.DuplicateType {
+		if app, ok := errors.AsType[*temporal.ApplicationError](err); ok && app.Type() == signals.DuplicateType {
 			return []signals.PostOutcome{{EventID: batch[0].post.ID, Status: signals.PostDuplicate}}, nil
 		}
 		if err != nil {
@@ -287,11 +281,10 @@ func (c *posts) sendBatch(ctx context.Context, threadID string, batch []*posting
 	for i, p := range batch {
 		posts[i] = p.post
 	}
-	opts.UpdateName, opts.Args = signals.UpdatePostBatch, []any{signals.PostBatch{Posts: posts}}
+	opts := c.updateOptions(threadID, signals.UpdatePostBatch, signals.PostBatch{Posts: posts})
 	var out signals.PostBatchResult
 	err := c.sendUpdate(ctx, threadID, opts, batch[0].open, &out)
-	var app *temporal.ApplicationError
-	if errors.As(err, &app) && app.Type() == signals.NothingPostedType {
+	if app, ok := errors.AsType[*temporal.ApplicationError](err); ok && app.Type() == signals.NothingPostedType {
 		err = app.Details(&out)
 	}
 	return out.Results, c.explain(ctx, signals.UpdatePostBatch, threadID, c.reasoned(ctx, threadID, err))

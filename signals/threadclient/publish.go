@@ -1,6 +1,7 @@
 package threadclient
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -84,15 +85,9 @@ func preparedEvent(threadID string, routed bool, e event.EnvEvent) (signals.Post
 	if e.ID == "" {
 		e.ID = signals.NewEventID()
 	}
-	if e.Timestamp == 0 {
-		e.Timestamp = time.Now().UnixMilli()
-	}
-	if e.Metadata.TriggerSessionID == "" {
-		e.Metadata.TriggerSessionID = threadID
-	}
-	if e.Metadata.Source == "" {
-		e.Metadata.Source = event.SourceEnv
-	}
+	e.Timestamp = cmp.Or(e.Timestamp, time.Now().UnixMilli())
+	e.Metadata.TriggerSessionID = cmp.Or(e.Metadata.TriggerSessionID, threadID)
+	e.Metadata.Source = cmp.Or(e.Metadata.Source, event.SourceEnv)
 	field := "threadId"
 	if routed {
 		field = "metadata.trigger_session_id"

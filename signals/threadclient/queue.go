@@ -72,8 +72,8 @@ func addressed(threadID string, payload json.RawMessage) json.RawMessage {
 // Queue asks a thread for its queue: what is being processed, what waits in the order of
 // its processing, what failed, and the last that ended. [Client.Post] adds to it, events of any type.
 func (c *Client) Queue(ctx context.Context, threadID string) (signals.Queue, error) {
-	var out signals.Queue
-	if err := c.query(ctx, threadID, signals.QueryQueue, &out); err != nil {
+	out, err := query[signals.Queue](ctx, c, threadID, signals.QueryQueue)
+	if err != nil {
 		return out, err
 	}
 	for _, items := range []*[]event.Item{&out.Items, &out.Failed, &out.Ended} {

@@ -2,7 +2,6 @@ package threadclient
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"go.temporal.io/api/serviceerror"
@@ -25,8 +24,7 @@ func retryUpdate(ctx context.Context, send func() (client.WorkflowUpdateHandle, 
 	pause := firstPause
 	for sends := 1; ; sends++ {
 		h, err := send()
-		var notReady *serviceerror.WorkflowNotReady
-		if !errors.As(err, &notReady) || sends == maxSends {
+		if !is[*serviceerror.WorkflowNotReady](err) || sends == maxSends {
 			return h, err
 		}
 		select {

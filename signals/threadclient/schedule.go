@@ -172,12 +172,11 @@ func (c *schedules) temporalSchedule(s signals.Schedule) *client.Schedule {
 
 // explainSchedule turns Temporal's errors into this package's.
 func explainSchedule(doing, id string, err error) error {
-	var notFound *serviceerror.NotFound
 	var invalid *serviceerror.InvalidArgument
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, &notFound):
+	case is[*serviceerror.NotFound](err):
 		return &ScheduleError{id, signals.ErrScheduleNotFound}
 	case errors.Is(err, temporal.ErrScheduleAlreadyRunning):
 		return &ScheduleError{id, signals.ErrScheduleExists}
@@ -191,9 +190,6 @@ func explainSchedule(doing, id string, err error) error {
 const (
 	DefaultScheduleLimit = 100
 	MaxScheduleLimit     = 1000
-
-	// describers is how many schedules are asked at a time.
-	describers = 8
 )
 
 // Schedules returns the schedules of the client's namespace, by their ids; at most limit,

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	commonpb "go.temporal.io/api/common/v1"
@@ -44,25 +43,21 @@ var errForeign = errors.New("it is not one of Threadmill's")
 // describeAll asks for several schedules. Those that were deleted meanwhile are left out,
 // and foreign ones.
 func (c *schedules) describeAll(ctx context.Context, ids []string) ([]signals.ScheduleView, error) {
-	views, errs := make([]signals.ScheduleView, len(ids)), make([]error, len(ids))
-	free := make(chan struct{}, describers)
-	var all sync.WaitGroup
-	for i, id := range ids {
-		free <- struct{}{}
-		all.Go(func() {
-			views[i], errs[i] = c.describe(ctx, id)
-			<-free
-		})
+	type described struct {
+		view signals.ScheduleView
+		err  error
 	}
-	all.Wait()
 	out := make([]signals.ScheduleView, 0, len(ids))
-	for i, view := range views {
+	for _, d := range mapped(ids, func(id string) described {
+		view, err := c.describe(ctx, id)
+		return described{view, err}
+	}) {
 		switch {
-		case errors.Is(errs[i], signals.ErrScheduleNotFound) || errors.Is(errs[i], errForeign):
-		case errs[i] != nil:
-			return nil, errs[i]
+		case errors.Is(d.err, signals.ErrScheduleNotFound) || errors.Is(d.err, errForeign):
+		case d.err != nil:
+			return nil, d.err
 		default:
-			out = append(out, view)
+			out = append(out, d.view)
 		}
 	}
 	return out, nil
@@ -130,21 +125,19 @@ func (c *schedules) runs(actions []client.ScheduleActionResult) []signals.Schedu
 // outcome asks what became of a run.
 func (c *schedules) outcome(ctx context.Context, run *signals.ScheduleRun) error {
 	d, err := c.temporal.DescribeWorkflowExecution(ctx, run.WorkflowID, run.RunID)
-	var notFound *serviceerror.NotFound
-	if errors.As(err, &notFound) {
+	if is[*serviceerror.NotFound](err) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
 	status := d.GetWorkflowExecutionInfo().GetStatus()
-	run.Status = runStatus(status)
+	run.Status = runStatuses[status]
 	if status != enumspb.WORKFLOW_EXECUTION_STATUS_FAILED {
 		return nil
 	}
 	failure := c.temporal.GetWorkflow(ctx, run.WorkflowID, run.RunID).Get(ctx, nil)
-	var app *temporal.ApplicationError
-	if errors.As(failure, &app) {
+	if app, ok := errors.AsType[*temporal.ApplicationError](failure); ok {
 		run.Error = app.Message()
 	} else if failure != nil {
 		run.Error = failure.Error()
@@ -152,21 +145,12 @@ func (c *schedules) outcome(ctx context.Context, run *signals.ScheduleRun) error
 	return ctx.Err()
 }
 
-func runStatus(s enumspb.WorkflowExecutionStatus) string {
-	switch s {
-	case enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
-		return "running"
-	case enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
-		return "completed"
-	case enumspb.WORKFLOW_EXECUTION_STATUS_FAILED:
-		return "failed"
-	case enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT:
-		return "timed_out"
-	case enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED:
-		return "canceled"
-	case enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED:
-		return "terminated"
-	default:
-		return ""
-	}
+// runStatuses are the words for the states in which a run can be.
+var runStatuses = map[enumspb.WorkflowExecutionStatus]string{
+	enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:    "running",
+	enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:  "completed",
+	enumspb.WORKFLOW_EXECUTION_STATUS_FAILED:     "failed",
+	enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT:  "timed_out",
+	enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED:   "canceled",
+	enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED: "terminated",
 }

@@ -28,14 +28,8 @@ func (e *UnansweredError) Unwrap() error { return e.Err }
 
 // unanswered reports whether a request found nobody to answer it in time.
 func unanswered(err error) bool {
-	var (
-		deadline     *serviceerror.DeadlineExceeded
-		unavailable  *serviceerror.Unavailable
-		precondition *serviceerror.FailedPrecondition
-		notReady     *serviceerror.WorkflowNotReady
-	)
-	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &deadline) || errors.As(err, &unavailable) ||
-		errors.As(err, &precondition) || errors.As(err, &notReady)
+	return errors.Is(err, context.DeadlineExceeded) || is[*serviceerror.DeadlineExceeded](err) || is[*serviceerror.Unavailable](err) ||
+		is[*serviceerror.FailedPrecondition](err) || is[*serviceerror.WorkflowNotReady](err)
 }
 
 const (
@@ -51,8 +45,7 @@ const (
 
 // reasoned adds to the error of an update that was not answered why that is.
 func (c *conn) reasoned(ctx context.Context, threadID string, err error) error {
-	var known *UnansweredError
-	if err == nil || !unanswered(err) || errors.Is(ctx.Err(), context.Canceled) || errors.As(err, &known) {
+	if err == nil || !unanswered(err) || errors.Is(ctx.Err(), context.Canceled) || is[*UnansweredError](err) {
 		return err
 	}
 	return &UnansweredError{ThreadID: threadID, Reason: c.look(threadID).reason, Err: err}
@@ -84,10 +77,9 @@ func (c *conn) look(threadID string) condition {
 	defer cancel()
 	out := condition{at: time.Now(), reason: "Temporal cannot be reached"}
 	d, err := c.temporal.DescribeWorkflowExecution(ctx, signals.WorkflowID(c.namespace, threadID), "")
-	var notFound *serviceerror.NotFound
 	queue := c.taskQueue
 	switch {
-	case errors.As(err, &notFound):
+	case is[*serviceerror.NotFound](err):
 	case err != nil:
 		return out
 	default:

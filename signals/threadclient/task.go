@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
@@ -30,14 +31,11 @@ func (e *UnknownTaskError) Unwrap() error { return signals.ErrTaskNotFound }
 // Tasks asks a thread for its background tasks: those that run, and the last that have
 // ended. A thread that is closed tells how they stood when it was.
 func (c *Client) Tasks(ctx context.Context, threadID string) (signals.Tasks, error) {
-	var out signals.Tasks
-	if err := c.query(ctx, threadID, signals.QueryTasks, &out); err != nil {
-		return out, err
-	}
-	if out.Tasks == nil {
+	out, err := query[signals.Tasks](ctx, c, threadID, signals.QueryTasks)
+	if err == nil && out.Tasks == nil {
 		out.Tasks = []event.Task{} // a list in JSON too
 	}
-	return out, nil
+	return out, err
 }
 
 // Task asks the thread of a task for it. The error is an [*UnknownTaskError] if the thread
@@ -51,20 +49,10 @@ func (c *Client) Task(ctx context.Context, taskID string) (event.Task, error) {
 	if err != nil {
 		return event.Task{}, err
 	}
-	task, known := findTask(all, taskID)
-	if !known {
-		return task, &UnknownTaskError{ThreadID: threadID, TaskID: taskID}
+	if i := slices.IndexFunc(all.Tasks, func(t event.Task) bool { return t.ID == taskID }); i >= 0 {
+		return all.Tasks[i], nil
 	}
-	return task, nil
-}
-
-func findTask(all signals.Tasks, id string) (event.Task, bool) {
-	for _, task := range all.Tasks {
-		if task.ID == id {
-			return task, true
-		}
-	}
-	return event.Task{}, false
+	return event.Task{}, &UnknownTaskError{ThreadID: threadID, TaskID: taskID}
 }
 
 // CompleteTask ends a background task with a result or an error, and returns what became
@@ -132,9 +120,8 @@ func (c *Client) endTask(ctx context.Context, update string, in any, end event.T
 		return out, gone
 	}
 	task, err := c.Task(ctx, end.ID)
-	var unknown *UnknownTaskError
 	switch {
-	case errors.As(err, &unknown):
+	case is[*UnknownTaskError](err):
 		return signals.CompleteTaskResult{Result: signals.TaskNotFound}, nil
 	case errors.Is(err, signals.ErrThreadNotFound), errors.Is(err, signals.ErrThreadClosed):
 		// Nobody remembers the task, but it may run: its workflow knows.
@@ -146,10 +133,9 @@ func (c *Client) endTask(ctx context.Context, update string, in any, end event.T
 		// still be accepted, and come to nothing.
 		return out, gone
 	}
-	var notFound *serviceerror.NotFound
 	err = direct(signals.TaskWorkflowID(c.namespace, end.ID))
 	switch {
-	case errors.As(err, &notFound):
+	case is[*serviceerror.NotFound](err):
 		return out, gone
 	case err != nil:
 		return out, fmt.Errorf("%s to task %q: %w", update, end.ID, err)

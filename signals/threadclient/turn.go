@@ -46,7 +46,9 @@ func (c *Client) startTurn(ctx context.Context, threadID string, open *signals.S
 	context.AfterFunc(ctx, t.slot.leave)
 	var err error
 	if t.slot.direct() {
-		t.update, err = c.startUpdate(ctx, threadID, c.turnUpdate(threadID, p), open)
+		opts := c.updateOptions(threadID, signals.UpdateTurn, p)
+		opts.WaitForStage = client.WorkflowUpdateStageAccepted
+		t.update, err = c.startUpdate(ctx, threadID, opts, open)
 		if err == nil {
 			err = refusal(t.update)
 		}
@@ -61,15 +63,6 @@ func (c *Client) startTurn(ctx context.Context, threadID string, open *signals.S
 	return t, nil
 }
 
-func (c *conn) turnUpdate(threadID string, p signals.Post) client.UpdateWorkflowOptions {
-	return client.UpdateWorkflowOptions{
-		WorkflowID:   signals.WorkflowID(c.namespace, threadID),
-		UpdateName:   signals.UpdateTurn,
-		Args:         []any{p},
-		WaitForStage: client.WorkflowUpdateStageAccepted,
-	}
-}
-
 // refusal returns the error with which an update has ended already. The handle does not
 // say whether its outcome is known, but with a context that is over it does not ask the
 // server for it either.
@@ -77,8 +70,7 @@ func refusal(update client.WorkflowUpdateHandle) error {
 	over, cancel := context.WithCancel(context.Background())
 	cancel()
 	err := update.Get(over, nil)
-	var pending *client.WorkflowUpdateServiceTimeoutOrCanceledError
-	if errors.As(err, &pending) || errors.Is(err, context.Canceled) {
+	if is[*client.WorkflowUpdateServiceTimeoutOrCanceledError](err) || errors.Is(err, context.Canceled) {
 		return nil
 	}
 	return err

@@ -2,7 +2,6 @@ package threadclient
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -31,11 +30,10 @@ func (c *Client) Workers(ctx context.Context, threadID string) (Workers, error) 
 	out := Workers{TaskQueue: c.taskQueue}
 	if threadID != "" {
 		d, err := c.temporal.DescribeWorkflowExecution(ctx, signals.WorkflowID(c.namespace, threadID), "")
-		var missing *serviceerror.NotFound
 		switch {
 		case err == nil:
 			out.TaskQueue = d.GetExecutionConfig().GetTaskQueue().GetName()
-		case !errors.As(err, &missing):
+		case !is[*serviceerror.NotFound](err):
 			return out, fmt.Errorf("describing thread %q: %w", threadID, err)
 		}
 	}
