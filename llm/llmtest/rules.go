@@ -32,9 +32,9 @@ const (
 	RuleRole = "role"
 	// RuleContent: a message has text; an assistant message may have tool calls instead.
 	RuleContent = "content"
-	// RuleBegin: the first message is from a user.
+	// RuleBegin: the first turn is the user's.
 	RuleBegin = "begins with a user"
-	// RuleEnd: the last message is not from the assistant.
+	// RuleEnd: the last turn is the user's.
 	RuleEnd = "ends with a user or results"
 	// RuleCalls: only assistant messages contain tool calls, and each call has an id and a name.
 	RuleCalls = "calls"

@@ -47,7 +47,7 @@ type Config struct {
 	T testing.TB
 }
 
-// Server is a running server. It is safe for concurrent use.
+// Server is an HTTP server with OpenAI's protocol. See [NewServer].
 type Server struct {
 	// URL is the base URL for clients, with the version: http://127.0.0.1:1234/v1.
 	URL string
