@@ -1,9 +1,8 @@
 // Package webhook converts signed requests of other systems to environment events.
 //
-// A [Endpoint] describes how the requests of one system are signed and how they become events.
-// [Source.Verify] and
-// [Source.Map] handle one request and have no side effects: the HTTP API, which serves POST /v1/webhooks/<name>, posts the
-// events that they return.
+// An [Endpoint] describes how the requests of one system are signed and how they become events.
+// [Endpoint.Verify] and [Endpoint.Map] handle one request and have no side effects: the HTTP API,
+// which serves POST /v1/webhooks/<name>, posts the events that they return.
 //
 //	github := webhook.Endpoint{
 //		Name:      "github",
