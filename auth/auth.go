@@ -55,7 +55,6 @@ func (r Roles) Strings() []string {
 
 // ParseRoles parses the names of roles, which must be unique, and returns them in the order of
 // [AllRoles]. The error is an [*event.FieldError] of the field roles.
-// The error is an [*event.FieldError] of the field roles.
 func ParseRoles(names []string) (Roles, error) {
 	if len(names) == 0 {
 		return nil, event.FieldErrorf("roles", "%s", "is required: at least one of "+roleList())

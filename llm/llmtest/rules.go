@@ -55,7 +55,7 @@ const (
 // ValidateTranscript reports what OpenAI, Anthropic and Google reject in a transcript. Each error
 // is a *[Violation]. It allows for the conversions by drivers: for Anthropic and Google,
 // consecutive messages of one role are one turn, and tool results and later system messages belong
-// to the user's turn, see [llm.SystemFirst]. OpenAI accepts individual messages.
+// to the user's turn, see [llm.SystemFirst]. OpenAI judges each message separately.
 func ValidateTranscript(messages []llm.Message) []error {
 	var c checker
 	c.messages(messages)

@@ -42,8 +42,8 @@ type Config struct {
 	Script func(llm.Request) string
 
 	// T is a test that fails when a request contains a transcript that a provider would reject, see
-	// [ValidateTranscript]; the server closes when it ends. Default: violations are only recorded,
-	// see [Server.Violations].
+	// [ValidateTranscript]. The end of the test closes the server. Default: violations are only
+	// recorded, see [Server.Violations].
 	T testing.TB
 }
 

@@ -23,7 +23,7 @@ type Config struct {
 	// APIKey is sent as the bearer token. Errors never contain it.
 	APIKey string
 
-	// BaseURL of a compatible server, up to and including its version, such as
+	// BaseURL is the address of the server, up to and including the version, such as
 	// http://localhost:11434/v1. Default: https://api.openai.com/v1.
 	BaseURL string
 
