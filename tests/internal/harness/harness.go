@@ -81,7 +81,7 @@ const (
 	Tick     = 10 * time.Millisecond
 )
 
-// World is a running Threadmill.
+// Harness is a running Threadmill.
 type Harness struct {
 	T         testing.TB
 	Temporal  client.Client
