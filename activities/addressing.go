@@ -13,9 +13,9 @@ func (c *modelCall) addressed(ctx context.Context, res llm.Response, interrupted
 	if interrupted || len(res.ToolCalls) > 0 {
 		return res
 	}
-	said := res.Content
-	res.Content = thread.Addressing(said, c.agent.Name, c.in.Answers, c.in.Answers != "", !c.agent.NoAutoMention)
-	if said != "" && res.Content == "" && !c.in.Quiet {
+	content := res.Content
+	res.Content = thread.Addressing(content, c.agent.Name, c.in.Answers, c.in.Answers != "", !c.agent.NoAutoMention)
+	if content != "" && res.Content == "" && !c.in.Quiet {
 		// No stored message will supersede the fragments that viewers have received.
 		c.reset(ctx)
 	}

@@ -84,11 +84,11 @@ const lapsedText = "Error: the approval of this call does not hold any more (%s)
 
 // rechecked is the result of checking a call immediately before it runs.
 type rechecked struct {
-	// ask is set if the call needs approval, refused if it never runs, and unfit if its arguments
+	// ask is set if the call needs approval, refused if it never runs, and invalid if its arguments
 	// do not match the tool's current parameters.
 	ask     *thread.PlannedCall
 	refused string
-	unfit   bool
+	invalid bool
 }
 
 // recheck checks a call immediately before it runs, since its plan or its approval may no longer be
@@ -107,7 +107,7 @@ func (r *toolRun) recheck(ctx context.Context, p *planner) (rechecked, error) {
 	}
 	switch {
 	case now.Invalid:
-		return rechecked{unfit: true}, nil
+		return rechecked{invalid: true}, nil
 	case now.Denied != "":
 		return rechecked{refused: thread.DeniedByPolicy(now.Denied)}, nil
 	case now.NeedsApproval, now.Lapsed, now.Grant != nil && r.in.DecisionID == "":
@@ -167,13 +167,13 @@ func (a *Activities) checkDecision(ctx context.Context, in thread.CheckStep) (th
 
 // isStill reports whether a call is still the one in the approval request: the same tool, working
 // directory and paths.
-func (p *planner) isStill(ctx context.Context, call event.ToolCall, asked thread.Guard) bool {
+func (p *planner) isStill(ctx context.Context, call event.ToolCall, approved thread.Guard) bool {
 	_, parts, err := p.draft(ctx, call)
 	if err != nil {
 		return false
 	}
 	now, err := guardOf(wholeOf(parts))
-	return err == nil && now.Digest == asked.Digest && now.Definition == asked.Definition
+	return err == nil && now.Digest == approved.Digest && now.Definition == approved.Definition
 }
 
 // approvers returns the people who approved a call.
@@ -192,8 +192,8 @@ func approvers(d event.Approval) []string {
 func enough(ask thread.ApprovalPlan, agentName string, by ...string) bool {
 	count := 0
 	for _, name := range by {
-		asked := len(ask.Approvers) == 0 || slices.Contains(ask.Approvers, name)
-		if asked && !thread.SamePerson(name, agentName) {
+		mayApprove := len(ask.Approvers) == 0 || slices.Contains(ask.Approvers, name)
+		if mayApprove && !thread.SamePerson(name, agentName) {
 			count++
 		}
 	}

@@ -38,11 +38,11 @@ func (a *Activities) endDelegate(ctx context.Context, in thread.EndStep) (thread
 
 // answerOf returns the result of the call: the sub-agent's replies or, if its turn has not
 // completed, the reason.
-func answerOf(in thread.EndStep, said string) (text string, failed bool) {
+func answerOf(in thread.EndStep, answer string) (text string, failed bool) {
 	why := ""
 	switch in.Status {
 	case signals.TurnCompleted:
-		return said, false
+		return answer, false
 	case signals.TurnInterrupted:
 		why = "Error: the sub-agent was interrupted."
 	case signals.TurnUnanswered:
@@ -53,8 +53,8 @@ func answerOf(in thread.EndStep, said string) (text string, failed bool) {
 	if in.Error != "" {
 		why = strings.TrimSuffix(why, ".") + ": " + in.Error
 	}
-	if said != "" {
-		why += "\n" + said
+	if answer != "" {
+		why += "\n" + answer
 	}
 	return why, true
 }

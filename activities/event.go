@@ -40,7 +40,7 @@ func (a *Activities) handleEvent(ctx context.Context, in thread.EventStep) error
 	case err == nil:
 		return nil
 	case cause != nil && !errors.Is(cause, errTimeout):
-		return temporal.NewApplicationErrorWithCause("The rule was stopped before it had handled the event; it is asked again.", thread.ErrTypeRetry, cause)
+		return temporal.NewApplicationErrorWithCause("The rule was stopped before it had handled the event; it is retried.", thread.ErrTypeRetry, cause)
 	}
 	a.log.WarnContext(ctx, "rule failed", "thread", in.Thread.ThreadID, "event", in.EventID, "traceId", in.TraceID,
 		"rule", in.Rule, "attempt", attempt, "error", err)

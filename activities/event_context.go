@@ -96,7 +96,7 @@ func observed(o thread.Observe, records []event.Record) (event.EnvEvent, bool, e
 // accept facts.
 func observation(in thread.ModelStep, agentName string, e event.EnvEvent, now time.Time) []event.Record {
 	seen := observedTexts(*in.Observe, e)
-	asks := event.ToolCall{ID: event.InfoCallID(e.ID), Function: event.Function{Name: builtin.GetEventInfo, Arguments: encode(eventIDs{[]string{e.ID}})}}
+	call := event.ToolCall{ID: event.InfoCallID(e.ID), Function: event.Function{Name: builtin.GetEventInfo, Arguments: encode(eventIDs{[]string{e.ID}})}}
 	messages := []event.Message{
 		{
 			ID: event.ObservedID(e.ID), SenderID: cmp.Or(e.Metadata.EnvName, "environment"), SenderType: event.CreatedByUser,
@@ -104,11 +104,11 @@ func observation(in thread.ModelStep, agentName string, e event.EnvEvent, now ti
 		},
 		{
 			ID: event.InfoRequestID(e.ID), SenderID: agentName, SenderType: event.CreatedByAgent, AgentID: agentName,
-			ToolCalls: []event.ToolCall{asks}, ReplyToMessageID: event.ObservedID(e.ID),
+			ToolCalls: []event.ToolCall{call}, ReplyToMessageID: event.ObservedID(e.ID),
 		},
 		{
-			ID: event.ResultID(asks.ID), SenderID: builtin.GetEventInfo, SenderType: event.CreatedByTool, AgentID: agentName,
-			Content: describeEvent(e), ToolCallID: asks.ID, ToolName: builtin.GetEventInfo, ReplyToMessageID: event.InfoRequestID(e.ID),
+			ID: event.ResultID(call.ID), SenderID: builtin.GetEventInfo, SenderType: event.CreatedByTool, AgentID: agentName,
+			Content: describeEvent(e), ToolCallID: call.ID, ToolName: builtin.GetEventInfo, ReplyToMessageID: event.InfoRequestID(e.ID),
 		},
 	}
 	var records []event.Record

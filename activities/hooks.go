@@ -120,7 +120,7 @@ func (h *hookBatch) askAll(ctx context.Context) error {
 		}
 		answer, err := h.ask(step.ctx, spec, deps)
 		if cause := context.Cause(step.ctx); cause != nil && !errors.Is(cause, errTimeout) {
-			return temporal.NewApplicationErrorWithCause("The hooks were stopped before they had decided; they are asked again.", thread.ErrTypeRetry, cause)
+			return temporal.NewApplicationErrorWithCause("The hooks were stopped before they had decided; they are retried.", thread.ErrTypeRetry, cause)
 		}
 		if err != nil {
 			h.reply.Failed = thread.Why(err.Error())

@@ -69,7 +69,7 @@ func (p *planner) draft(ctx context.Context, call event.ToolCall) (thread.Planne
 			parts = append(parts, inner)
 		}
 		for i := range parts {
-			parts[i].resolved = withAgent(parts[i].call.Arguments, todo.asks)
+			parts[i].resolved = withAgent(parts[i].call.Arguments, todo.agent)
 		}
 	}
 	return out, parts, nil

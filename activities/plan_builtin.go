@@ -38,7 +38,7 @@ type ownPlan struct {
 	arguments string
 
 	// asks is the registered name of the agent that a sub-agent call names.
-	asks string
+	agent string
 }
 
 // planOwn plans a call that the thread itself runs. The error is for the model.
@@ -86,7 +86,7 @@ func (a *Activities) planAgent(ctx context.Context, ref thread.Ref, out *ownPlan
 	if size := len(jsonText(in.Message)); size > maxSubMessage {
 		return fmt.Errorf("message is %d bytes as JSON, must be at most %d", size, maxSubMessage)
 	}
-	out.asks = in.Agent
+	out.agent = in.Agent
 	out.SubAgent = &thread.SubAgentPlan{Agent: in.Agent, Message: in.Message, Title: shortTitle(in.Title)}
 	return nil
 }
@@ -113,16 +113,16 @@ func (a *Activities) planTask(ctx context.Context, ref thread.Ref, who agent.Age
 		if in.Tool != "" {
 			return out, errors.New("tool and agent exclude each other: a task runs one of them")
 		}
-		asks, ok := a.mayAsk(who)
+		delegator, ok := a.mayAsk(who)
 		if !ok {
-			return out, fmt.Errorf("agent %q cannot be asked: that takes the tool %s; your tools are %v", in.Agent, builtin.CallAgent, who.Tools)
+			return out, fmt.Errorf("agent %q cannot be called: that requires the tool %s; your tools are %v", in.Agent, builtin.CallAgent, who.Tools)
 		}
-		out.runs, out.Task = &asks, &thread.TaskPlan{Title: shortTitle(in.Title), Deadline: tool.DefaultDeadline}
-		asked := builtin.AgentArguments{Agent: in.Agent, Message: in.Message, Title: in.Title}
+		out.runs, out.Task = &delegator, &thread.TaskPlan{Title: shortTitle(in.Title), Deadline: tool.DefaultDeadline}
+		delegated := builtin.AgentArguments{Agent: in.Agent, Message: in.Message, Title: in.Title}
 		// Text can always be marshalled.
-		inner, _ := json.Marshal(asked)
+		inner, _ := json.Marshal(delegated)
 		out.arguments = string(inner)
-		return out, a.planAgent(ctx, ref, &out, asked)
+		return out, a.planAgent(ctx, ref, &out, delegated)
 	}
 	t, ok := a.toolOf(who, in.Tool)
 	if _, own := t.(byThread); !ok || own {

@@ -204,7 +204,7 @@ func TestAgentMayNotAskOthersByATask(t *testing.T) {
 	}
 	p, why := planOf(t, only, call("c1", "task", `{"agent":"bob","message":"x"}`))
 	require.True(t, p.Invalid)
-	require.Equal(t, `Error: agent "bob" cannot be asked: that takes the tool call_agent; your tools are [task add]`, why)
+	require.Equal(t, `Error: agent "bob" cannot be called: that requires the tool call_agent; your tools are [task add]`, why)
 }
 
 // TestModelsAreToldOfOwnTools: model calls describe them like other tools.

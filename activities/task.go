@@ -115,8 +115,8 @@ func (t *taskRun) run(ctx context.Context) (thread.TaskReply, error) {
 	}
 	t.stored = withArguments(t.stored, t.edited)
 	switch {
-	case found.unfit:
-		return t.end(ctx, store.ToolFailed, t.unfit(ctx, who))
+	case found.invalid:
+		return t.end(ctx, store.ToolFailed, t.invalidCall(ctx, who))
 	case found.refused != "":
 		return t.end(ctx, store.ToolDenied, tool.Result{Output: found.refused, IsError: true})
 	}
@@ -154,14 +154,14 @@ func (t *taskRun) recheck(ctx context.Context, p *planner) (rechecked, error) {
 	return found, err
 }
 
-// unfit returns the result of a task whose call no longer matches the agent's tools.
-func (t *taskRun) unfit(ctx context.Context, who agent.Agent) tool.Result {
+// invalidCall returns the result of a task whose call no longer matches the agent's tools.
+func (t *taskRun) invalidCall(ctx context.Context, who agent.Agent) tool.Result {
 	called, ok := t.a.toolOf(who, t.stored.Function.Name)
 	if !ok {
 		return unknownTool(t.stored.Function.Name, who)
 	}
 	t.def = called.Definition().WithDefaults()
-	return t.toolRun.unfit(ctx, who)
+	return t.toolRun.invalidCall(ctx, who)
 }
 
 func unknownTool(name string, who agent.Agent) tool.Result {

@@ -39,16 +39,16 @@ func (a *Activities) titleThread(ctx context.Context, in thread.TitleStep) (thre
 	if title, err := a.titleOf(ctx, in.Thread); title != "" || err != nil {
 		return thread.TitleReply{Title: title}, err
 	}
-	said, err := a.opening(ctx, in.Thread)
-	if err != nil || len(said) == 0 {
+	statements, err := a.opening(ctx, in.Thread)
+	if err != nil || len(statements) == 0 {
 		return thread.TitleReply{}, err
 	}
-	out, err := a.askForTitle(ctx, in, said)
+	out, err := a.askForTitle(ctx, in, statements)
 	if err != nil {
 		return thread.TitleReply{}, err
 	}
 	if out.Title == "" {
-		out.Title = plainTitle(said)
+		out.Title = plainTitle(statements)
 	}
 	if out.Title == "" {
 		return out, nil
@@ -81,14 +81,14 @@ func (a *Activities) opening(ctx context.Context, ref thread.Ref) ([]statement, 
 	if err != nil {
 		return nil, readError(err)
 	}
-	var said []statement
+	var statements []statement
 	for _, m := range messages {
 		shown, ok := m.ForModels()
-		if text := strings.TrimSpace(shown.Content); ok && text != "" && isStatement(shown) && len(said) < titleTexts {
-			said = append(said, statement{who: shown.SenderID, text: text, person: shown.SenderType == event.CreatedByUser})
+		if text := strings.TrimSpace(shown.Content); ok && text != "" && isStatement(shown) && len(statements) < titleTexts {
+			statements = append(statements, statement{who: shown.SenderID, text: text, person: shown.SenderType == event.CreatedByUser})
 		}
 	}
-	return said, nil
+	return statements, nil
 }
 
 // isStatement reports whether a message is neither a tool result nor a system message.
@@ -98,7 +98,7 @@ func isStatement(m event.Message) bool {
 
 // askForTitle calls the model. There is no title if the call fails or returns nothing usable. An
 // error means that another worker must retry the step.
-func (a *Activities) askForTitle(ctx context.Context, in thread.TitleStep, said []statement) (thread.TitleReply, error) {
+func (a *Activities) askForTitle(ctx context.Context, in thread.TitleStep, statements []statement) (thread.TitleReply, error) {
 	provider, model, err := titleModel(a.cfg.TitleModel, a.cfg.Models)
 	if err != nil {
 		// This worker's configuration differs from that of the worker that requested the title.
@@ -108,7 +108,7 @@ func (a *Activities) askForTitle(ctx context.Context, in thread.TitleStep, said 
 	step := a.begin(ctx, in.Thread, "", titleTimeout)
 	defer step.done()
 	res, err := runWithGrace(step.ctx, a.grace, func() (llm.Response, error) {
-		return generateWhole(step.ctx, provider, titleRequest(model, said))
+		return generateWhole(step.ctx, provider, titleRequest(model, statements))
 	})
 	switch {
 	case errors.Is(context.Cause(step.ctx), errShutdown):
@@ -132,9 +132,9 @@ func generateWhole(ctx context.Context, p llm.Provider, req llm.Request) (res ll
 
 // titleRequest returns the request for a title. The conversation is one text, so the model does not
 // continue it.
-func titleRequest(model string, said []statement) llm.Request {
-	texts := make([]string, len(said))
-	for i, s := range said {
+func titleRequest(model string, statements []statement) llm.Request {
+	texts := make([]string, len(statements))
+	for i, s := range statements {
 		texts[i] = s.who + ": " + cutAtWord(s.text, titleTextBytes)
 	}
 	return llm.Request{Model: model, Messages: []llm.Message{

@@ -42,9 +42,9 @@ var leadingMentions = regexp.MustCompile(`^(@[\w-]+[,:]?\s+)+`)
 
 // plainTitle returns a title without a model: the start of the first user's message or, if there is
 // none, of the first message.
-func plainTitle(said []statement) string {
+func plainTitle(statements []statement) string {
 	for _, people := range []bool{true, false} {
-		for _, s := range said {
+		for _, s := range statements {
 			if s.person != people {
 				continue
 			}

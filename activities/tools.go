@@ -79,7 +79,7 @@ func (a *Activities) runTool(ctx context.Context, in thread.ToolStep) (thread.To
 	}
 	run.def = t.Definition().WithDefaults()
 	if in.Invalid {
-		return run.finish(ctx, store.ToolFailed, run.unfit(ctx, who))
+		return run.finish(ctx, store.ToolFailed, run.invalidCall(ctx, who))
 	}
 	planner := a.planner(in.Thread, who, in.WorkingDirectory)
 	run.dir = planner.dir
@@ -89,12 +89,12 @@ func (a *Activities) runTool(ctx context.Context, in thread.ToolStep) (thread.To
 	switch found, err := run.recheck(ctx, planner); {
 	case err != nil:
 		return thread.ToolReply{}, err
-	case found.unfit:
-		return run.finish(ctx, store.ToolFailed, run.unfit(ctx, who))
+	case found.invalid:
+		return run.finish(ctx, store.ToolFailed, run.invalidCall(ctx, who))
 	case found.refused != "":
 		return run.finish(ctx, store.ToolDenied, tool.Result{Output: found.refused, IsError: true})
 	case found.ask != nil:
-		return run.askAgain(ctx, found.ask)
+		return run.requestAgain(ctx, found.ask)
 	}
 	if err := run.edit(ctx); err != nil {
 		return thread.ToolReply{}, err
@@ -105,8 +105,8 @@ func (a *Activities) runTool(ctx context.Context, in thread.ToolStep) (thread.To
 	return run.call(ctx, t)
 }
 
-// unfit returns the result of a call that cannot run.
-func (r *toolRun) unfit(ctx context.Context, who agent.Agent) tool.Result {
+// invalidCall returns the result of a call that cannot run.
+func (r *toolRun) invalidCall(ctx context.Context, who agent.Agent) tool.Result {
 	if _, _, err := r.a.planner(r.in.Thread, who, r.in.WorkingDirectory).draft(ctx, r.stored); err != nil {
 		return failure(err)
 	}
@@ -178,8 +178,8 @@ func (r *toolRun) load(ctx context.Context) (thread.ToolReply, bool, error) {
 	return thread.ToolReply{}, false, nil
 }
 
-// askAgain returns a call whose approval is no longer valid.
-func (r *toolRun) askAgain(ctx context.Context, ask *thread.PlannedCall) (thread.ToolReply, error) {
+// requestAgain returns a call whose approval is no longer valid.
+func (r *toolRun) requestAgain(ctx context.Context, ask *thread.PlannedCall) (thread.ToolReply, error) {
 	_, err := r.a.append(ctx, r.in.Thread, store.Batch{}, r.in.Flush)
 	return thread.ToolReply{ToolCallID: r.in.ToolCallID, Approval: ask}, err
 }

@@ -14,7 +14,7 @@ import (
 // Role is a permission of a [Principal]. docs/authentication.md lists what each role allows.
 type Role string
 
-// The roles. None but Admin implies another.
+// The roles. Only [RoleAdmin] includes the others.
 const (
 	// RoleRead allows reading threads, agents and schedules, and watching events.
 	RoleRead Role = "read"
@@ -30,7 +30,8 @@ const (
 	// schedules.
 	RoleOperate Role = "operate"
 
-	// RoleAdmin allows everything, and alone managing agents and API keys.
+	// RoleAdmin allows everything, including the management of agents and API keys, which no other
+	// role allows.
 	RoleAdmin Role = "admin"
 )
 
@@ -40,7 +41,7 @@ func AllRoles() []Role { return []Role{RoleRead, RolePost, RoleApprove, RoleOper
 // Roles is a set of roles.
 type Roles []Role
 
-// Has reports whether the set allows what role allows.
+// Has reports whether the set includes role or [RoleAdmin].
 func (r Roles) Has(role Role) bool { return slices.Contains(r, role) || slices.Contains(r, RoleAdmin) }
 
 // Strings returns the names of the roles.
@@ -52,7 +53,8 @@ func (r Roles) Strings() []string {
 	return names
 }
 
-// ParseRoles reads the names of roles, each once, and returns them in the order of [AllRoles].
+// ParseRoles parses the names of roles, which must be unique, and returns them in the order of
+// [AllRoles]. The error is an [*event.FieldError] of the field roles.
 // The error is an [*event.FieldError] of the field roles.
 func ParseRoles(names []string) (Roles, error) {
 	if len(names) == 0 {
@@ -77,64 +79,64 @@ func ParseRoles(names []string) (Roles, error) {
 
 func roleList() string { return strings.Join(Roles(AllRoles()).Strings(), ", ") }
 
-// Kind says how a principal was authenticated.
+// Kind is the way in which a principal was authenticated.
 type Kind string
 
-// The kinds of principals of this package. Others may have their own.
+// The kinds of principals of this package. Other authenticators may define their own.
 const (
-	// KindLocal was not authenticated: the listener cannot be reached from other machines,
-	// and there are no API keys.
+	// KindLocal was not authenticated: other machines cannot reach the listener, and there are no
+	// API keys.
 	KindLocal Kind = "local"
 	KindKey   Kind = "key"
 	KindProxy Kind = "proxy"
 )
 
-// Principal is who sends a request.
+// Principal is the authenticated sender of a request.
 type Principal struct {
-	// Name is the sender of the principal's messages and the "by" of its decisions. Empty: the
-	// request itself may say.
+	// Name is the sender of the principal's messages and the "by" of its decisions. Empty = the
+	// request may name any sender.
 	Name string
 
-	// Namespace is the only Threadmill namespace that the principal may use. Empty: any.
+	// Namespace is the only Threadmill namespace that the principal may use. Empty = all.
 	Namespace string
 
 	Roles Roles
 	Kind  Kind
 
-	// KeyID is the id of the API key. Empty for other kinds, and for keys that are configured.
+	// KeyID is the id of the API key. Empty for other kinds and for configured keys.
 	KeyID string
 }
 
-// Local is the principal of a listener without authentication. It may do everything.
+// Local returns the principal of a listener without authentication. It may do everything.
 func Local() Principal { return Principal{Roles: Roles{RoleAdmin}, Kind: KindLocal} }
 
-// Errors of an [Authenticator]. Any other error means that it could not be checked who sends
-// the request.
+// Errors of an [Authenticator]. Any other error means that the request could not be authenticated
+// for another reason, such as an unavailable store.
 var (
-	// ErrUnauthenticated marks a request without valid credentials. The text of the error is
-	// shown to the client.
+	// ErrUnauthenticated means that a request has no valid credentials. The client sees the text of
+	// the error.
 	ErrUnauthenticated = errors.New("not authenticated")
 )
 
-// Authenticator says who sends a request. Implementations are safe for concurrent use. They
-// are asked again every few seconds while a request lasts, with the same request, and must
-// not read its body.
+// Authenticator authenticates requests. Implementations are safe for concurrent use. While a
+// request lasts, Authenticate is called again every few seconds with the same request. It must not
+// read the body.
 type Authenticator interface {
 	Authenticate(r *http.Request) (Principal, error)
 }
 
-// Func is an [Authenticator] made of a function.
+// Func is a function that implements [Authenticator].
 type Func func(r *http.Request) (Principal, error)
 
 // Authenticate implements [Authenticator].
 func (f Func) Authenticate(r *http.Request) (Principal, error) { return f(r) }
 
-// DefaultProxyHeader is the header in which an authenticating proxy names the user.
+// DefaultProxyHeader is the header in which an authenticating proxy sends the name of the user.
 const DefaultProxyHeader = "X-Forwarded-User"
 
-// Proxy trusts a proxy that authenticates requests and names the user in a header, which it
-// removes from what clients send. Users have all roles: the proxy decides who reaches which
-// route. Requests with an API key are left to keys, if that is not nil.
+// Proxy returns an authenticator that trusts a header with the name of the user. A proxy must
+// authenticate requests, and set the header or remove it from them. Users have all roles, so the
+// proxy must restrict routes. If keys is not nil, it authenticates requests with an API key.
 func Proxy(header string, keys *Keys) Authenticator { return &proxy{keys, header} }
 
 type proxy struct {
@@ -142,7 +144,7 @@ type proxy struct {
 	header string
 }
 
-// TrustsHeader is the header that a request needs no secret for.
+// TrustsHeader returns the header that is trusted without a secret.
 func (p *proxy) TrustsHeader() string { return p.header }
 
 // Authenticate implements [Authenticator].
@@ -160,13 +162,13 @@ func (p *proxy) Authenticate(r *http.Request) (Principal, error) {
 	return Principal{Name: names[0], Roles: Roles{RoleAdmin}, Kind: KindProxy}, nil
 }
 
-// reserved are names of senders that Threadmill gives to itself, or to somebody without a name.
+// reserved are sender names that Threadmill uses itself or for clients without a name.
 var reserved = []string{"system", "world", "user", "human", "agent", "tool", "api", "schedule", "threadmill", "llm"}
 
-// MaxName is the length of the longest name, in bytes: that of the longest sender.
+// MaxName is the maximum length of a name, in bytes: the same as of a sender.
 const MaxName = 128
 
-// ValidateName reports, as an [*event.FieldError], why a principal cannot have a name.
+// ValidateName reports, as an [*event.FieldError], why a name of a principal is invalid.
 func ValidateName(field, name string) error {
 	switch {
 	case len(name) > MaxName:
@@ -179,12 +181,13 @@ func ValidateName(field, name string) error {
 
 type contextKey struct{}
 
-// NewContext returns a context that carries a principal.
+// NewContext returns a context with a principal.
 func NewContext(ctx context.Context, p Principal) context.Context {
 	return context.WithValue(ctx, contextKey{}, p)
 }
 
-// FromContext returns the principal of a request, or nobody, who has no roles.
+// FromContext returns the principal in a request's context. Without one, it returns the zero
+// Principal, which has no roles.
 func FromContext(ctx context.Context) Principal {
 	p, _ := ctx.Value(contextKey{}).(Principal)
 	return p

@@ -26,7 +26,7 @@ import (
 
 type keyStore = store.APIKeys
 
-// vault is a store of keys that counts reads and can fail, with a clock.
+// vault is a store of keys with a clock. It counts reads and can fail.
 type vault struct {
 	keyStore
 	mu    sync.Mutex
@@ -63,7 +63,7 @@ func (v *vault) HasAPIKeys(ctx context.Context) (bool, error) {
 	return v.keyStore.HasAPIKeys(ctx)
 }
 
-// pass lets the time go by after which keys are read again.
+// pass advances the clock, after which cached keys are stale.
 func (v *vault) pass(d time.Duration) { v.now = v.now.Add(d) }
 
 func (v *vault) keys(t *testing.T, required bool, configured ...auth.Key) *auth.Keys {
@@ -166,7 +166,7 @@ func TestKeysEnd(t *testing.T) {
 	check(brief, "expired")
 }
 
-// TestKeysAreReadAgain: one read serves two seconds, and no more.
+// TestKeysAreReadAgain: the result of a read is used for two seconds.
 func TestKeysAreReadAgain(t *testing.T) {
 	v := newVault(t)
 	keys := v.keys(t, true)
@@ -312,7 +312,7 @@ func TestParseKeys(t *testing.T) {
 	}
 }
 
-// TestTokensHide: a token shows itself only when it is asked to.
+// TestTokensHide: only Reveal returns the secret text of a token.
 func TestTokensHide(t *testing.T) {
 	id, token := auth.NewToken()
 	require.Regexp(t, `^tmk_[a-z0-9]{12}_[A-Z0-9]{40}$`, token.Reveal())
@@ -337,7 +337,7 @@ func TestTokensHide(t *testing.T) {
 	require.NotContains(t, err.Error(), "xxx")
 }
 
-// TestConstantTime: hashes are compared by [crypto/subtle] alone.
+// TestConstantTime: only [crypto/subtle] compares hashes.
 func TestConstantTime(t *testing.T) {
 	comparison := regexp.MustCompile(`(?i)hash *(==|!=) *[^" ].*`)
 	for _, file := range []string{"keys.go", "token.go"} {

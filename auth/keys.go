@@ -16,24 +16,24 @@ import (
 	"github.com/threadmill/threadmill/store"
 )
 
-// Key is an API key that is configured, not stored.
+// Key is an API key from the configuration instead of the store.
 type Key struct {
-	// Name of the principal.
+	// Name is the name of the principal.
 	Name string
 
-	// Namespace is the only one in which the key is valid. Empty: any.
+	// Namespace is the only Threadmill namespace in which the key is valid. Empty = all.
 	Namespace string
 
 	Roles Roles
 
-	// Hash is that of the token: see [Token.Hash].
+	// Hash is the hash of the token: see [Token.Hash].
 	Hash string
 
-	// ExpiresAt is when the key stops being valid. The zero time means never.
+	// ExpiresAt is the time at which the key expires. Zero = never.
 	ExpiresAt time.Time
 }
 
-// APIKey is an API key as the API shows it.
+// APIKey is an API key as the HTTP API returns it.
 type APIKey struct {
 	store.APIKey
 	Source string `json:"source" enum:"stored,configured" doc:"configured: in the server's configuration file or environment, and changed there"`
@@ -45,13 +45,13 @@ const (
 	SourceConfigured = "configured"
 )
 
-// NewAPIKey is an API key with its secret, right after it was created or rotated.
+// NewAPIKey is an API key with its secret, after it was created or rotated.
 type NewAPIKey struct {
 	Key   APIKey `json:"key"`
 	Token string `json:"token" doc:"The secret. Only its hash is stored: it is not shown again"`
 }
 
-// Validate reports the first field that is wrong, as an [*event.FieldError].
+// Validate reports the first invalid field, as an [*event.FieldError].
 func (k Key) Validate() error {
 	if err := ValidateName("name", k.Name); err != nil {
 		return err
@@ -75,12 +75,12 @@ type KeySource interface {
 type KeysConfig struct {
 	Store store.APIKeys
 
-	// Keys are valid besides those of Store, and so are those of Source, if it is set.
+	// Keys and the keys of Source, if set, are valid in addition to those of Store.
 	Keys   []Key
 	Source KeySource
 
-	// Required rejects requests without a key even while there is no key at all. Otherwise they
-	// are those of [Local] until the first key is created or configured.
+	// Required rejects requests without a key even if no key exists. Otherwise their principal is
+	// [Local] until the first key is created or configured.
 	Required bool
 
 	// Now is the clock. Default [time.Now].
@@ -88,18 +88,18 @@ type KeysConfig struct {
 }
 
 const (
-	// maxStale is how long a stored key is used without being read again: so long, at most, a
-	// key that another process has revoked remains valid.
+	// maxStale is the maximum age of a cached key: a key that another process revokes remains valid
+	// for at most this time.
 	maxStale = 2 * time.Second
 
-	// maxCached bounds the keys that are kept in memory.
+	// maxCached is the maximum number of cached keys.
 	maxCached = 10_000
 
-	// readWithin bounds how long the store may take.
+	// readWithin is the timeout of reads from the store.
 	readWithin = 5 * time.Second
 )
 
-// Keys authenticates requests by the API key in their header "Authorization: Bearer tmk_…".
+// Keys authenticates requests by the API key in the header "Authorization: Bearer tmk_…".
 type Keys struct {
 	cfg   KeysConfig
 	reads singleflight.Group
@@ -107,7 +107,8 @@ type Keys struct {
 	mu    sync.Mutex
 	cache map[string]cachedKey
 
-	// any: a key has been stored. It never becomes false again. anyAt is when that was read.
+	// any reports whether a key was ever stored, and anyAt is the time of that read. Once true, any
+	// remains true.
 	any   bool
 	anyAt time.Time
 }
@@ -119,7 +120,7 @@ type cachedKey struct {
 
 var _ Authenticator = (*Keys)(nil)
 
-// NewKeys makes an authenticator.
+// NewKeys returns an authenticator.
 func NewKeys(cfg KeysConfig) (*Keys, error) {
 	if cfg.Store == nil {
 		return nil, errors.New("auth: KeysConfig.Store is required")
@@ -130,7 +131,7 @@ func NewKeys(cfg KeysConfig) (*Keys, error) {
 	return &Keys{cfg: cfg, cache: map[string]cachedKey{}}, nil
 }
 
-// Configured returns the keys that are not stored.
+// Configured returns the keys that are not in the store.
 func (k *Keys) Configured() []Key {
 	switch {
 	case k == nil:
@@ -145,7 +146,7 @@ func unauthenticated(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrUnauthenticated}, args...)...)
 }
 
-// howToGet is the way out, for those who have no key.
+// howToGet tells clients without a key how to get one.
 const howToGet = `send "Authorization: Bearer <API key>"; an administrator creates keys with "starter keys create"`
 
 // Authenticate implements [Authenticator].
@@ -175,7 +176,7 @@ func (k *Keys) Authenticate(r *http.Request) (Principal, error) {
 	return k.stored(r.Context(), id, hash)
 }
 
-// configured looks through all keys, whichever fits.
+// configured compares the hash with all keys, even after a match.
 func (k *Keys) configured(keys []Key, hash string) (p Principal, found bool, err error) {
 	for _, key := range keys {
 		if !same(key.Hash, hash) {
@@ -223,7 +224,7 @@ func expired(name string, at time.Time) error {
 	return unauthenticated("API key %q has expired, on %s", name, at.UTC().Format(time.DateOnly))
 }
 
-// read returns a stored key as it was at most maxStale ago.
+// read returns a stored key, at most maxStale old.
 func (k *Keys) read(ctx context.Context, id string) (store.APIKey, error) {
 	k.mu.Lock()
 	cached, ok := k.cache[id]
@@ -231,7 +232,7 @@ func (k *Keys) read(ctx context.Context, id string) (store.APIKey, error) {
 	if ok && k.cfg.Now().Sub(cached.at) < maxStale {
 		return cached.key, nil
 	}
-	// Requests with one key share a read, which does not end with the first of them.
+	// Concurrent requests with the same key share one read. It continues if the first request ends.
 	found, err, _ := k.reads.Do("key "+id, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readWithin)
 		defer cancel()
@@ -253,8 +254,8 @@ func (k *Keys) read(ctx context.Context, id string) (store.APIKey, error) {
 	return key, err
 }
 
-// exist reports whether a key has ever been stored. While the store does not answer, the last
-// answer holds: no key can be created then.
+// exist reports whether a key was ever stored. If the store is unavailable, it returns the last
+// result: no key can be created at that time.
 func (k *Keys) exist(ctx context.Context) (bool, error) {
 	k.mu.Lock()
 	exist, at := k.any, k.anyAt
@@ -275,7 +276,7 @@ func (k *Keys) exist(ctx context.Context) (bool, error) {
 		case k.anyAt.IsZero():
 			return false, err
 		default:
-			k.anyAt = now // ask again later, not with each request
+			k.anyAt = now // retry later, not on each request
 		}
 		return k.any, nil
 	})
@@ -283,9 +284,8 @@ func (k *Keys) exist(ctx context.Context) (bool, error) {
 	return has, err
 }
 
-// ParseKeys reads keys from text: entries of the form name:roles:key, separated by commas or
-// white space. Roles are joined by +. The key is a token, or its hash. The error does not repeat
-// what may be secret.
+// ParseKeys parses entries of the form name:roles:key, separated by commas or white space. Roles
+// are joined by +. The key is a token or its hash. Errors never contain it.
 func ParseKeys(text string) ([]Key, error) {
 	var keys []Key
 	for i, entry := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\t' || r == '\r' }) {
@@ -314,7 +314,8 @@ func ParseKeys(text string) ([]Key, error) {
 	return keys, ValidateKeys(keys)
 }
 
-// ValidateKeys reports two keys of one name, or two that are the same.
+// ValidateKeys rejects keys with the same name, regardless of case, in overlapping namespaces, and
+// keys with the same hash.
 func ValidateKeys(keys []Key) error {
 	for i, k := range keys {
 		for _, before := range keys[:i] {

@@ -13,28 +13,28 @@ import (
 	"strings"
 )
 
-// Token is the secret text of an API key, tmk_<id>_<secret>. It does not show itself when it
-// is printed, logged or encoded.
+// Token is the secret text of an API key, tmk_<id>_<secret>. It is hidden when it is printed,
+// logged or encoded.
 type Token string
 
-// The form of a token: its parts have letters and digits only.
+// The id and the secret of a token consist of letters and digits.
 const tokenPrefix = "tmk_"
 
 var tokenForm = regexp.MustCompile(`^tmk_([0-9A-Za-z]{1,32})_([0-9A-Za-z]{32,128})$`)
 
-// NewToken makes a token with a new id and a secret of 200 bits.
+// NewToken returns a token with a new id and a secret of 200 bits.
 func NewToken() (id string, t Token) {
 	id = strings.ToLower(rand.Text()[:12])
 	return id, TokenFor(id)
 }
 
-// TokenFor makes a token with a new secret for a key that has an id already.
+// TokenFor returns a token with a new secret for the id of an existing key.
 func TokenFor(id string) Token {
 	return Token(tokenPrefix + id + "_" + rand.Text() + rand.Text()[:14])
 }
 
-// ParseToken checks the form of a token and returns the id of its key. The error does not
-// repeat the text.
+// ParseToken validates the form of a token and returns the id of its key. The error does not
+// contain the text.
 func ParseToken(text string) (id string, t Token, err error) {
 	parts := tokenForm.FindStringSubmatch(text)
 	if parts == nil {
@@ -46,7 +46,7 @@ func ParseToken(text string) (id string, t Token, err error) {
 // Reveal returns the secret text.
 func (t Token) Reveal() string { return string(t) }
 
-// String hides the secret.
+// String returns stars, or "" if the token is empty.
 func (t Token) String() string {
 	if t == "" {
 		return ""
@@ -63,8 +63,8 @@ func (t Token) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 // LogValue hides the secret from slog.
 func (t Token) LogValue() slog.Value { return slog.StringValue(t.String()) }
 
-// Hash is the hash of the token, which is all that is stored of it: "sha256:" and 64
-// hexadecimal digits. Tokens are random, so the hash needs neither salt nor many rounds.
+// Hash returns the hash of the token: "sha256:" and 64 hexadecimal digits. Only the hash is stored.
+// Tokens are random, so it needs neither a salt nor many rounds.
 func (t Token) Hash() string {
 	sum := sha256.Sum256([]byte(t))
 	return hashPrefix + hex.EncodeToString(sum[:])
@@ -74,7 +74,7 @@ const hashPrefix = "sha256:"
 
 var hashForm = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
-// ValidateHash reports whether the text has the form of a [Token.Hash].
+// ValidateHash validates the form of a [Token.Hash].
 func ValidateHash(text string) error {
 	if !hashForm.MatchString(text) {
 		return errors.New(`is not a hash: it must be "sha256:" and 64 hexadecimal digits in lower case, as "starter keys generate" prints it`)
@@ -85,8 +85,8 @@ func ValidateHash(text string) error {
 // same compares hashes in constant time.
 func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
-// bearer returns the API key of a request. ok is false if there is none, whatever other
-// credentials there are.
+// bearer returns the API key of a request. ok is false if the request has no API key, even if it
+// has other credentials.
 func bearer(r *http.Request) (token string, ok bool) {
 	values := r.Header.Values("Authorization")
 	if len(values) != 1 {

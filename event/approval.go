@@ -56,7 +56,7 @@ type Approval struct {
 // Decision is the decision on a tool call.
 type Decision string
 
-// The decisions that people make.
+// The decisions of approvers.
 const (
 	DecisionApprove Decision = "approve"
 	DecisionDeny    Decision = "deny"
@@ -64,7 +64,7 @@ const (
 
 // Further values of [Decision] in "approval" records.
 const (
-	// DecisionExpired means that nobody decided in time.
+	// DecisionExpired means that the request expired without a decision.
 	DecisionExpired Decision = "expired"
 	// DecisionRevoked means that an approval and its grant were revoked.
 	DecisionRevoked Decision = "revoked"

@@ -110,7 +110,7 @@ func TestEnvEventValidate(t *testing.T) {
 	require.Equal(t, "file.changed", good.EventType())
 	for name, test := range map[string]struct {
 		change func(*event.EnvEvent)
-		field  string // none: it is valid
+		field  string // "" = valid
 	}{
 		"no payload":                 {func(e *event.EnvEvent) { e.Payload = nil }, ""},
 		"S3-07 no source":            {func(e *event.EnvEvent) { e.Metadata.Source = "" }, ""},

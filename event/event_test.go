@@ -117,9 +117,9 @@ func TestEventRefused(t *testing.T) {
 	}
 }
 
-// TestReserved: what the thread makes itself is nobody else's to make.
+// TestReserved: only the thread creates events of its own types.
 func TestReserved(t *testing.T) {
-	own := map[string]bool{event.TypeToolCall: true, event.TypeLLMCall: true} // hooks see these as well
+	own := map[string]bool{event.TypeToolCall: true, event.TypeLLMCall: true} // hooks see these too
 	for _, typ := range []string{
 		event.TypeLLMCall, event.TypeToolCall, event.TypeApprovalRequest, event.TypeApproval, event.TypeStatus, event.TypeFinal,
 		event.TypeError, event.TypeRejected, event.TypeHook, event.TypeToken,
@@ -258,7 +258,7 @@ func TestRecordPayloadWithoutJSONForm(t *testing.T) {
 
 func TestAgentEventBaseTypes(t *testing.T) {
 	require.Equal(t, []event.AgentEventType{"thought", "tool_call", "tool_progress", "tool_result", "stream", "final", "error"}, event.BaseEventTypes, "S1-01")
-	// Every field is set: only those of the type may show.
+	// Every field is set, but only the fields of the type may appear.
 	full := event.AgentEvent{
 		Content: "c", ToolName: "n", ToolArgs: "{}", Data: json.RawMessage(`1`), Output: "o", IsError: true, Error: "e",
 		Message: &event.Message{}, Approval: &event.Approval{}, Request: &event.ApprovalRequest{}, Status: &event.StatusChange{}, Detail: "d",

@@ -67,8 +67,7 @@ func TestCheckName(t *testing.T) {
 	}
 }
 
-// TestCheckNameKnowsAllThatIsInvisible takes the characters of every class that Unicode
-// does not show.
+// TestCheckNameKnowsAllThatIsInvisible checks the characters of every invisible class of Unicode.
 func TestCheckNameKnowsAllThatIsInvisible(t *testing.T) {
 	for _, class := range invisible {
 		for r := rune(0); r <= 0x10FFFF; r++ {

@@ -78,7 +78,7 @@ func TestParseContent(t *testing.T) {
 	}
 }
 
-// nothing is a decision on call c1 that says nothing.
+// nothing returns a tool result for call c1 with empty data.
 func nothing(content string) event.ToolResultMessage {
 	return event.ToolResultMessage{ToolCallID: "c1", Content: content, Data: event.ToolResultData{ToolCallID: "c1"}}
 }

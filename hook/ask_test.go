@@ -12,7 +12,7 @@ import (
 	"github.com/threadmill/threadmill/hook"
 )
 
-// asked asks a hook of every kind that is a function.
+// asked runs the function as a Func and as an InlineFunc, and requires the same answer.
 func asked(t *testing.T, e event.Event, f func(e event.Event, respond hook.Respond) (event.Event, error)) (hook.Answer, error) {
 	t.Helper()
 	deps := hook.Deps{Context: hook.Context{Hook: "h", EventID: "e1"}}
@@ -58,7 +58,7 @@ func TestAskReplaces(t *testing.T) {
 		}},
 		{"S0-13 edited arguments", aToolCall, func(e event.Event) event.Event {
 			c := e.(event.ToolCallEvent)
-			c.ToolCalls[0].Function.Arguments = `{"command":"pwd"}` // in place: it has a copy
+			c.ToolCalls[0].Function.Arguments = `{"command":"pwd"}` // the hook may change its copy
 			return c
 		}},
 		{"S0-13 fewer calls", aToolCall, func(e event.Event) event.Event {

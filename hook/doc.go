@@ -42,8 +42,7 @@
 // # Execution
 //
 // A [Func] runs as an activity of a hook workflow; each event has one hook workflow for all hooks
-// that match. A
-// [Workflow] is started by the hook workflow and may take days. An [InlineFunc] runs in the thread's workflow, or in
-// the activity that created a reply or a result, and costs nothing unless it changes something. It
-// must be deterministic and do no I/O.
+// that match. A [Workflow] is started by the hook workflow and may take days. An [InlineFunc] runs
+// in the thread's workflow, or in the activity that created a reply or a result, and costs nothing
+// unless it changes something. It must be deterministic and do no I/O.
 package hook

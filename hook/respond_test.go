@@ -37,7 +37,7 @@ func TestResponseValidate(t *testing.T) {
 	}
 }
 
-// TestContract is the JSON that a hook workflow in another language exchanges.
+// TestContract pins the JSON for hook workflows in other languages.
 func TestContract(t *testing.T) {
 	request, err := json.Marshal(hook.Request{
 		Context: hook.Context{Hook: "approve", Namespace: "default", ThreadID: "t1", EventID: "e1", TraceID: "e1", ParentEventID: "e0", Agent: "bot", Attempt: 1},
@@ -70,7 +70,7 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// TestProducedJSON: what processors make has the field names of what is posted.
+// TestProducedJSON: produced events and posted events have the same field names.
 func TestProducedJSON(t *testing.T) {
 	nine := 9
 	raw, err := json.Marshal(hook.Produced{Type: "order.placed", Payload: json.RawMessage(`1`), Priority: &nine, TTL: 7})
@@ -120,7 +120,7 @@ func TestVerdictRead(t *testing.T) {
 	}
 }
 
-// TestFunctionsDropAndProduce: functions decide what hook workflows decide.
+// TestFunctionsDropAndProduce: functions have the same choices as hook workflows.
 func TestFunctionsDropAndProduce(t *testing.T) {
 	order := hook.Produced{Type: "order.placed", Payload: json.RawMessage(`1`)}
 	for name, tc := range map[string]struct {

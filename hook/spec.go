@@ -30,7 +30,7 @@ type Spec struct {
 	MaxAttempts int           `json:"maxAttempts,omitempty"`
 	HoldOutput  bool          `json:"holdOutput,omitempty"`
 
-	// ReplaceDefault is that of a processor.
+	// ReplaceDefault is [Processor].ReplaceDefault.
 	ReplaceDefault bool `json:"replaceDefault,omitempty"`
 }
 

@@ -6,9 +6,8 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
-// AssignIDs gives a new id to each of calls that has none, or one that an earlier
-// call of messages or of calls has: the id of a tool call is its idempotency key.
-// It changes calls in place.
+// AssignIDs assigns a new id to each of calls that has no id or the id of an earlier call in
+// messages or calls, since the id of a tool call is its idempotency key. It changes calls in place.
 func AssignIDs(calls []event.ToolCall, messages []Message) {
 	used := map[string]bool{"": true}
 	for _, m := range messages {

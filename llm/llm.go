@@ -11,50 +11,50 @@ import (
 
 // Provider calls a language model. Implementations are safe for concurrent use.
 type Provider interface {
-	// Generate runs one model call. Each piece of the reply is passed to onDelta, in
-	// order and from the calling goroutine, before Generate returns. It stops soon
-	// after ctx ends, with ctx's error; the response then holds what had arrived.
-	// Other failures are a *[Error].
+	// Generate runs one model call. It passes each piece of the response to onDelta, in order and
+	// from the calling goroutine, before it returns. It stops soon after ctx ends, with ctx's error
+	// and the part of the response that had arrived. Any other error is an *[Error].
 	//
-	// A nil onDelta asks for the whole reply at once. The response is the same.
+	// If onDelta is nil, the response is not streamed. It is the same.
 	Generate(ctx context.Context, req Request, onDelta func(Delta)) (Response, error)
 }
 
-// Request is one call of a model.
+// Request is the request of one model call.
 type Request struct {
-	// Model is the provider's own name of the model, without the provider's prefix.
+	// Model is the provider's name of the model, without the prefix "provider/".
 	Model    string
 	Messages []Message
 	Tools    []Tool
 
-	// Temperature nil means the provider's default.
+	// Temperature is the sampling temperature. Nil = the provider's default.
 	Temperature *float64
 
-	// MaxOutputTokens 0 means the provider's default.
+	// MaxOutputTokens limits the response. 0 = the provider's default.
 	MaxOutputTokens int
 
-	// ReasoningEffort is passed on when set: low, medium, high or the provider's own word.
+	// ReasoningEffort is passed to the provider unchanged: low, medium, high or a value of its own.
+	// Empty = the provider's default.
 	ReasoningEffort string
 }
 
-// Message is one message of the context that a model is shown. It carries only
-// what providers know; ids, thread and custom fields stay behind.
+// Message is a message of the transcript that a model sees. It contains only the fields that
+// providers accept: no ids, thread or custom fields.
 type Message struct {
 	// Role is system, user, assistant or tool.
 	Role    string
 	Content string
 
-	// Parts are the texts that a user's Content is made of, a line each, for providers
-	// that take messages in parts. Others show the Content.
+	// Parts are the texts that a user's Content consists of, one line each, for providers that
+	// accept messages in parts. Others use Content.
 	Parts []string
 
-	// Name tells participants of one role apart, where the provider can show it.
+	// Name distinguishes participants with the same role, if the provider supports it.
 	Name string
 
-	// ToolCalls of an assistant message; each must be answered by a tool message.
+	// ToolCalls are the calls of an assistant message. A tool message must answer each of them.
 	ToolCalls []event.ToolCall
 
-	// ToolCallID of a tool message; IsError says that the call failed.
+	// ToolCallID is the call that a tool message answers. IsError reports that the call failed.
 	ToolCallID string
 	IsError    bool
 }
@@ -64,55 +64,55 @@ type Tool struct {
 	Name        string
 	Description string
 
-	// Parameters is the JSON Schema of the arguments, an object.
+	// Parameters is the JSON Schema of the arguments, of type object.
 	Parameters json.RawMessage
 }
 
-// Delta is a piece of a reply: text, or reasoning, never both.
+// Delta is a piece of a response: either text or reasoning.
 type Delta struct {
 	Text    string
 	Thought string
 }
 
-// Response types.
+// The types of a [Response].
 const (
 	TypeText      = "text"
 	TypeToolCalls = "tool_calls"
 )
 
-// Response is a model's whole reply.
+// Response is the complete response of a model.
 type Response struct {
-	// Type is "text" or, when the reply asks for tools, "tool_calls".
+	// Type is [TypeText] or, if the response contains tool calls, [TypeToolCalls].
 	Type string
 
-	// Content is clean text: markup for tool calls that a model wrote into its text
-	// has become ToolCalls. The Delta.Text pieces joined are the Content.
+	// Content is the text without markup for tool calls, which becomes ToolCalls. It is the
+	// concatenation of all Delta.Text.
 	Content   string
 	Thought   string
 	ToolCalls []event.ToolCall
 	Usage     event.Usage
 
-	// Model is the model that answered, as the provider names it.
+	// Model is the provider's name of the model that responded.
 	Model string
 
-	// FinishReason is the provider's own word.
+	// FinishReason is the provider's finish reason.
 	FinishReason string
 }
 
 // Error is a failed model call.
 type Error struct {
-	// Provider and StatusCode (0: no answer came) say who failed and how.
+	// Provider is the name of the provider, and StatusCode the HTTP status. 0 = no response.
 	Provider   string
 	StatusCode int
 
-	// Code is the provider's own code, if it gave one.
+	// Code is the provider's error code, if any.
 	Code    string
 	Message string
 
-	// Retryable says that the same call may succeed later.
+	// Retryable reports whether a retry of the same call may succeed.
 	Retryable bool
 
-	// RetryAfter is how long the provider asks to wait. 0: it did not say.
+	// RetryAfter is the delay that the provider requires before a retry. 0 = unspecified.
 	RetryAfter time.Duration
 
 	Cause error
@@ -127,8 +127,8 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Cause }
 
-// RetryableStatus reports whether an HTTP status of a provider means that the same
-// request may succeed later: 408, 409, 429 and all of 5xx.
+// RetryableStatus reports whether a retry of a request may succeed after a response with this HTTP
+// status: 408, 409, 429 and all 5xx.
 func RetryableStatus(code int) bool {
 	return code == 408 || code == 409 || code == 429 || code >= 500
 }

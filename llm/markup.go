@@ -17,47 +17,45 @@ const (
 	blockClose = "</function_calls>"
 )
 
-// InvalidCall is the name of the call that stands for markup which could not be
-// read. Its arguments are {"problem", "text"}. No tool has this name, so the call
-// is answered with an error and the model learns that it was not understood.
+// InvalidCall is the name of a call that represents invalid markup. Its arguments are {"problem",
+// "text"}. No tool has this name, so the result of the call is an error that informs the model.
 const InvalidCall = "invalid_function_call"
 
-// NewInvalidCall makes a call of [InvalidCall], without an ID, for text in which a
-// model meant to call a tool. Drivers use it for structured calls as well.
+// NewInvalidCall returns a call of [InvalidCall], without an ID, for text that was meant as a tool
+// call. Drivers use it for structured calls too.
 func NewInvalidCall(problem, text string) event.ToolCall {
-	args, _ := json.Marshal(map[string]string{"problem": problem, "text": text}) // strings always have a JSON form
+	args, _ := json.Marshal(map[string]string{"problem": problem, "text": text}) // strings can always be marshalled
 	return event.ToolCall{Function: event.Function{Name: InvalidCall, Arguments: string(args)}}
 }
 
-// Cleaner takes tool calls that a model writes into its text out of that text,
-// piece by piece. The zero value is ready to use, for one reply.
+// Cleaner removes tool calls that a model writes into its text, piece by piece. The zero value is
+// ready to use, for one response.
 //
-// A block <function_calls>…</function_calls> holds either JSON (an object, an array,
-// or several objects, each {"name", "arguments", "id"?} or OpenAI's own form), or
-// <invoke name="…"> elements with <parameter name="…"> inside; a parameter is the
-// JSON value that its text spells, or else a string. A block whose end is missing,
-// because a stop sequence swallowed it, is read all the same. A block that cannot
-// be read becomes one call of [InvalidCall]; it is never executed in part.
+// A block <function_calls>…</function_calls> contains either JSON (an object, an array, or several
+// objects, each {"name", "arguments", "id"?} or in OpenAI's format), or <invoke name="…"> elements
+// that contain <parameter name="…"> elements; a parameter is a JSON value if its text is one,
+// otherwise a string. The end of a block may be missing, since a stop sequence may remove it. A
+// block that cannot be parsed becomes one call of [InvalidCall]; none of its calls run.
 //
-// Text is passed on at once, except for what may become a block's first tag and
-// for whitespace that opens the reply. Whitespace after a block is dropped, and so
-// is whitespace between the start of the reply and a block; text on both sides of
-// a block stays apart by at least a newline.
+// Text is returned immediately, except for text that may be the opening tag of a block and
+// whitespace at the start of the response. Whitespace after a block is removed, and so is
+// whitespace between the start of the response and a block. At least a newline separates the text
+// before a block from the text after it.
 type Cleaner struct {
-	pending  []byte // not decided yet: text, or inside a block its content
-	searched int    // how much of pending is known not to hold the end of the block
+	pending  []byte // undecided text or, inside a block, its content
+	searched int    // the length of the part of pending that does not contain the end of the block
 	inside   bool
-	started  bool // some text was passed on
-	gap      bool // a block has just ended
-	last     byte // the last byte that was passed on
+	started  bool // some text was returned
+	gap      bool // the last input was a block
+	last     byte // the last byte that was returned
 	calls    []event.ToolCall
 }
 
-// space is the whitespace that counts: ASCII, so that a piece may end within a rune.
+// space is ASCII whitespace: a piece may end within a rune.
 const space = " \t\r\n"
 
-// Feed takes the next piece of the reply and returns the text that is known to be
-// clean, often the piece itself, sometimes nothing.
+// Feed adds the next piece of the response and returns the text that is known to be clean: often
+// the piece itself, sometimes nothing.
 func (c *Cleaner) Feed(piece string) string {
 	c.pending = append(c.pending, piece...)
 	var out strings.Builder
@@ -66,8 +64,8 @@ func (c *Cleaner) Feed(piece string) string {
 	return out.String()
 }
 
-// Close returns the rest of the text and the calls that were found. A call has an
-// ID only if the model gave one; see [AssignIDs].
+// Close returns the remaining text and the calls. A call has an ID only if the model wrote one; see
+// [AssignIDs].
 func (c *Cleaner) Close() (rest string, calls []event.ToolCall) {
 	var out strings.Builder
 	if c.inside {
@@ -78,7 +76,7 @@ func (c *Cleaner) Close() (rest string, calls []event.ToolCall) {
 	return out.String(), c.calls
 }
 
-// Clean is a [Cleaner] for a reply that is there as a whole.
+// Clean cleans a complete response, as a [Cleaner] does.
 func Clean(text string) (content string, calls []event.ToolCall) {
 	var c Cleaner
 	content = c.Feed(text)
@@ -86,8 +84,8 @@ func Clean(text string) (content string, calls []event.ToolCall) {
 	return content + rest, calls
 }
 
-// step moves past one tag, or to the end of what can be decided; it reports
-// whether there is more to do.
+// step consumes pending up to the next tag or, without one, as far as possible. It reports whether
+// to call it again.
 func (c *Cleaner) step(out *strings.Builder) bool {
 	if c.inside {
 		i := bytes.Index(c.pending[c.searched:], []byte(blockClose))
@@ -118,7 +116,7 @@ func (c *Cleaner) step(out *strings.Builder) bool {
 
 func blank(text []byte) bool { return len(bytes.Trim(text, space)) == 0 }
 
-// pass lets text through, minding the gap that a block left.
+// pass writes text, with a newline if it follows a block directly.
 func (c *Cleaner) pass(out *strings.Builder, text []byte) {
 	if c.gap {
 		text = bytes.TrimLeft(text, space)
@@ -142,7 +140,7 @@ func (c *Cleaner) endBlock(block, after []byte) {
 	c.pending, c.inside, c.gap = after, false, true
 }
 
-// tagPrefix is the length of the longest end of text that may begin a block.
+// tagPrefix returns the length of the longest suffix of text that may begin a block.
 func tagPrefix(text []byte) int {
 	for n := min(len(text), len(blockOpen)-1); n > 0; n-- {
 		if strings.HasPrefix(blockOpen, string(text[len(text)-n:])) {
@@ -163,7 +161,7 @@ func parseBlock(block string) ([]event.ToolCall, error) {
 	return parseJSONCalls(block)
 }
 
-// trimFence takes away a Markdown fence around a block.
+// trimFence removes a Markdown fence around a block.
 func trimFence(s string) string {
 	inner, ok := strings.CutPrefix(s, "```")
 	if !ok || !strings.HasSuffix(inner, "```") {
@@ -226,7 +224,7 @@ func parseJSONCall(raw json.RawMessage) (event.ToolCall, error) {
 	return event.ToolCall{ID: in.ID, Function: event.Function{Name: f.Name, Arguments: args}}, nil
 }
 
-// argumentsText accepts arguments as a JSON value or as a string that holds one.
+// argumentsText returns arguments from a JSON value or from a string that contains one.
 func argumentsText(raw json.RawMessage) (string, error) {
 	switch {
 	case len(raw) == 0 || string(raw) == "null":
@@ -266,7 +264,7 @@ func parseInvokes(rest string) ([]event.ToolCall, error) {
 	return calls, nil
 }
 
-// parseParameters reads up to and including </invoke>.
+// parseParameters parses up to </invoke> and returns the arguments and the text after it.
 func parseParameters(rest string) (args, after string, err error) {
 	var object bytes.Buffer
 	for {
@@ -297,11 +295,11 @@ func parseParameters(rest string) (args, after string, err error) {
 }
 
 func jsonString(s string) []byte {
-	b, _ := json.Marshal(s) // a string always has a JSON form
+	b, _ := json.Marshal(s) // strings can always be marshalled
 	return b
 }
 
-// start is the beginning of s, short enough for an error.
+// start returns the beginning of s, for an error text.
 func start(s string) string {
 	const most = 40
 	if r := []rune(s); len(r) > most {

@@ -87,7 +87,7 @@ var markupCases = []struct {
 	{"a stop sequence took the end", `ok <function_calls>{"name": "now"}`, "ok ", []event.ToolCall{call("now", "{}")}},
 }
 
-// Splitting the input anywhere must not change the outcome.
+// TestCleaner: the outcome is the same wherever the input is split.
 func TestCleaner(t *testing.T) {
 	for _, tt := range markupCases {
 		t.Run("S0-37 "+tt.name, func(t *testing.T) {

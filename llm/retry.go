@@ -6,24 +6,24 @@ import (
 	"time"
 )
 
-// Retry says when a model call that failed in a way that may pass is made again, and for how
-// long. Zero fields have the defaults.
+// Retry is the retry policy of model calls that failed with a retryable error. The zero value has
+// the defaults.
 type Retry struct {
-	// For is how long a call is retried, from its first failure on. Default 2 hours.
+	// For is the time for which a call is retried, from its first failure. Default 2 hours.
 	For time.Duration
 
-	// InitialInterval is the time before the first retry, by default 1 second. Each further
-	// one is Backoff times as long, by default 2, up to MaxInterval, by default 1 minute. A
-	// provider that asks for more time gets it.
+	// InitialInterval is the delay before the first retry. Default 1 second. Each further delay is
+	// Backoff (default 2) times as long, up to MaxInterval (default 1 minute). A longer delay that
+	// the provider requires takes precedence.
 	InitialInterval time.Duration
 	MaxInterval     time.Duration
 	Backoff         float64
 
-	// MaxAttempts bounds the attempts in all. Default: no limit but For.
+	// MaxAttempts is the maximum number of attempts. Default: no limit other than For.
 	MaxAttempts int
 }
 
-// Defaults and bounds of a [Retry].
+// Defaults and limits of a [Retry].
 const (
 	DefaultRetryFor      = 2 * time.Hour
 	DefaultRetryInitial  = time.Second
@@ -36,7 +36,7 @@ const (
 	MaxRetryBackoff  = 10
 )
 
-// WithDefaults returns the policy with defaults in the place of zeros.
+// WithDefaults returns the policy with the defaults of zero fields.
 func (r Retry) WithDefaults() Retry {
 	if r.For == 0 {
 		r.For = DefaultRetryFor
@@ -53,7 +53,7 @@ func (r Retry) WithDefaults() Retry {
 	return r
 }
 
-// Validate names the first field that is out of its bounds.
+// Validate reports the first field that is out of range.
 func (r Retry) Validate() error {
 	d := r.WithDefaults()
 	switch {
@@ -71,7 +71,7 @@ func (r Retry) Validate() error {
 	return nil
 }
 
-// Delay is the time between a number of failed attempts and the next one.
+// Delay returns the delay after a number of failed attempts.
 func (r Retry) Delay(failed int) time.Duration {
 	r = r.WithDefaults()
 	d := float64(r.InitialInterval) * math.Pow(r.Backoff, float64(max(failed, 1)-1))
@@ -81,8 +81,7 @@ func (r Retry) Delay(failed int) time.Duration {
 	return time.Duration(d)
 }
 
-// Class sorts failures for people and programs: rate_limit, unreachable (no answer came),
-// server_error, or refused.
+// Class classifies the error: rate_limit, unreachable (no response), server_error or refused.
 func (e *Error) Class() string {
 	switch {
 	case e.StatusCode == 429:

@@ -6,17 +6,16 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
-// NoResult is the content of a tool message that stands for a missing one.
+// NoResult is the content of a tool message that replaces a missing one.
 const NoResult = "no result was recorded"
 
-// Repair returns a transcript that every provider accepts, and that says the same
-// as messages. System messages keep their places: see [SystemFirst]. Each tool call is answered by exactly
-// one tool message, right after the assistant message, in the order of the calls:
-// the first recorded answer, wherever after the call it stood, or else [NoResult]
-// as an error. Answers to no call, and assistant messages without text and without
-// calls, are left out.
+// Repair returns a transcript with the same meaning as messages that every provider accepts.
+// Exactly one tool message answers each tool call, directly after the assistant message and in the
+// order of the calls: the first recorded answer after the call or, without one, [NoResult] as an
+// error. Tool messages that answer no call, and assistant messages without text and calls, are
+// removed. System messages keep their positions: see [SystemFirst].
 //
-// It changes nothing in messages, and repairing a second time changes nothing.
+// Repair does not change messages, and is idempotent.
 func Repair(messages []Message) []Message {
 	out := make([]Message, 0, len(messages))
 	used := make([]bool, len(messages))
@@ -38,8 +37,8 @@ func Repair(messages []Message) []Message {
 	return out
 }
 
-// answer takes the first unused tool message for call. A later call with the same
-// id ends the search: what follows it is its own answer.
+// answer returns the first unused tool message for call. The search ends at a later call with the
+// same id, because the messages after it answer that one.
 func answer(messages []Message, used []bool, call event.ToolCall) Message {
 	for i, m := range messages {
 		if m.Role == event.RoleTool && m.ToolCallID == call.ID && !used[i] {
@@ -59,15 +58,15 @@ func noResult(call event.ToolCall) Message {
 	return Message{Role: event.RoleTool, Content: NoResult, Name: call.Function.Name, ToolCallID: call.ID, IsError: true}
 }
 
-// systemNote opens a user's message that stands for one of the system.
+// systemNote is the prefix of a user message that replaces a system message.
 const systemNote = "[System message]\n"
 
-// SystemFirst returns a transcript for providers that take system messages only before the
-// conversation, such as Anthropic, Google, and many servers of OpenAI's protocol. The system
-// messages before the conversation become one. A later one becomes a message of the user's,
-// in its place, that says so.
+// SystemFirst returns a transcript for providers that accept system messages only before the
+// conversation, such as Anthropic, Google, and many servers with OpenAI's protocol. The system
+// messages before the conversation are joined. Each later one is replaced by a user message that
+// names the system as its sender.
 //
-// It changes nothing in messages.
+// SystemFirst does not change messages.
 func SystemFirst(messages []Message) []Message {
 	out := make([]Message, 0, len(messages))
 	for _, m := range messages {

@@ -149,7 +149,7 @@ func TestConditionsMustAllHold(t *testing.T) {
 		{[]rule.Condition{main, ann}, true},
 		{[]rule.Condition{main, ben}, false},
 		{[]rule.Condition{ben, main}, false},
-		{[]rule.Condition{{Field: "payload.branch"}}, false}, // which says nothing, and does not validate
+		{[]rule.Condition{{Field: "payload.branch"}}, false}, // has no test, so it is invalid
 	} {
 		_, ok := rule.Match([]rule.Spec{{Events: []string{"*"}, Where: tc.where}}, push)
 		require.Equal(t, tc.want, ok, "%v", tc.where)
@@ -174,8 +174,8 @@ func TestConditionsOfAnEventWithoutPayload(t *testing.T) {
 	}
 }
 
-// FuzzEquals: what reflect.DeepEqual tells apart with numbers as float64 is never equal
-// here, and everything equals what is written of it anew.
+// FuzzEquals: values that reflect.DeepEqual distinguishes with numbers as float64 are never equal,
+// and every value equals its own JSON.
 func FuzzEquals(f *testing.F) {
 	for _, pair := range [][2]string{
 		{`1`, `1.0`},

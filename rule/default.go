@@ -43,8 +43,8 @@ func Defaults() []Rule {
 			message: true,
 		},
 		{
-			// Code runs before the agent here too: the thread tracks its tasks, and has recorded
-			// the end of a task before it publishes the event.
+			// No function is needed before the agent: the thread tracks its tasks, and records the
+			// end of a task before it publishes the event.
 			Name: NameBackgroundTask, Priority: priorityBackgroundTask,
 			Events: []string{event.TypeBackgroundTaskCompleted, event.TypeBackgroundTaskFailed},
 			Agent:  &Agent{Prompt: BackgroundTaskPrompt},

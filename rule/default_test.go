@@ -89,7 +89,7 @@ func TestDefaultsAreReplaced(t *testing.T) {
 	t.Run("by nothing, if that is disabled", func(t *testing.T) {
 		s, err := rule.NewSet(rule.Config{Rules: []rule.Rule{
 			{Name: rule.NameFallback, Events: []string{"*"}, Disabled: true},
-			{Events: file}, // priority 0, which is below no rule then
+			{Events: file}, // priority 0 is valid without the fallback
 		}})
 		require.NoError(t, err)
 		require.Equal(t, "file.changed", match(s, "file.changed"))

@@ -7,8 +7,8 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
-// Match returns the rule that handles an event: of those that match it, the one with the highest
-// priority, and of equals the first. It is deterministic, so workflows may call it.
+// Match returns the rule that handles an event: the matching rule with the highest priority and, of
+// equals, the first. It is deterministic, so workflows may call it.
 func Match(specs []Spec, e event.EnvEvent) (Spec, bool) {
 	seen := &view{event: e}
 	best := -1

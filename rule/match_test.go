@@ -97,20 +97,19 @@ func TestMatchPriority(t *testing.T) {
 	}
 }
 
-// FuzzMatch compares with the plainest way to say the same: patterns as regular
-// expressions, all that match, the best of them.
+// FuzzMatch compares Match with a naive implementation, which uses regular expressions.
 func FuzzMatch(f *testing.F) {
 	f.Add("file.*,git.push\n*", "file.changed", int8(3), int8(3))
 	f.Add("stream.*\n*\nstream.text", "stream.text", int8(20), int8(10))
 	f.Add("a.b\na.*\n*", "a.b", int8(0), int8(-1))
 	f.Fuzz(func(t *testing.T, rules, typ string, first, step int8) {
 		if !utf8.ValidString(typ) {
-			t.Skip() // no event has such a type, and regular expressions read it otherwise
+			t.Skip() // no event has such a type, and regular expressions treat it differently
 		}
 		var specs []rule.Spec
 		want, best := -1, 0
 		for i, line := range strings.Split(rules, "\n") {
-			// Priorities that come again after a while.
+			// Priorities repeat after three rules.
 			s := rule.Spec{Events: strings.Split(line, ","), Priority: int(first) + int(step)*(i%3)}
 			if (rule.Rule{Events: s.Events}).Validate() != nil {
 				continue
@@ -138,7 +137,7 @@ func naive(patterns []string, typ string) bool {
 	return false
 }
 
-// TestMatchAfterTheSnapshot: a thread keeps rules as JSON, and matches the same with them.
+// TestMatchAfterTheSnapshot: rules match the same events after a round trip through JSON.
 func TestMatchAfterTheSnapshot(t *testing.T) {
 	r := rule.Rule{Events: []string{"order.*"}, Where: []rule.Condition{{Field: "payload.id", Equals: int64(9007199254740993)}}}
 	raw, err := json.Marshal([]rule.Spec{r.Spec()})

@@ -13,7 +13,7 @@ import (
 	"github.com/threadmill/threadmill/rule"
 )
 
-// list is a source whose rules the test changes.
+// list is a source with rules that the test changes.
 type list struct {
 	mu    sync.Mutex
 	rules []rule.Rule
@@ -35,7 +35,7 @@ func named(name string, priority int) rule.Rule {
 	return rule.Rule{Name: name, Events: file, Priority: priority}
 }
 
-// order is the order of the rules, without the default ones.
+// order returns the names of the rules in order, without the default rules.
 func order(s *rule.Set) []string {
 	var out []string
 	for _, spec := range s.Specs() {
@@ -189,7 +189,7 @@ func TestSetRefuses(t *testing.T) {
 		rules  []rule.Rule
 		source rule.Source
 		bare   bool
-		want   string // "" = taken
+		want   string // "" = valid
 	}{
 		{"a mistake", []rule.Rule{named("a", 30), {Events: file, Where: []rule.Condition{{Field: "x"}}}}, nil, false, `rules[1].where[0].field: "x" must begin with`},
 		{"a name twice", []rule.Rule{named("a", 30), named("a", 40)}, nil, false, `rules[1].name: "a" is already used by another rule: choose another name`},

@@ -124,8 +124,8 @@ func TestValidateRefuses(t *testing.T) {
 	}
 }
 
-// TestDefaultQueryMakesMessages: what makes a message of a user_query can be given
-// another priority, but no other events and no handler.
+// TestDefaultQueryMakesMessages: the rule that turns a user_query into a message may change its
+// priority, but not its events, and may not have a handler.
 func TestDefaultQueryMakesMessages(t *testing.T) {
 	query := rule.Defaults()[0]
 	require.True(t, query.Spec().Message)

@@ -119,7 +119,7 @@ func same(a, b any) bool {
 	}
 	switch b.(type) {
 	case []any, map[string]any:
-		return false // which == does not compare
+		return false // == cannot compare these
 	}
 	return a == b
 }

@@ -245,7 +245,7 @@ func TestLimitsOfSubAgents(t *testing.T) {
 		w.Say(id, strings.Repeat(ten+"then\n", 5)+asks("helper", "one more")+"\nthen\nwell")
 		all := resultsOf(w, id, "call-agent")
 		require.Len(t, all, 51)
-		require.Equal(t, "Error: 50 sub-agents were asked in this turn, the limit.", all[50].Content)
+		require.Equal(t, "Error: 50 sub-agents were started in this turn, which is the limit.", all[50].Content)
 		only(t, slices.DeleteFunc(slices.Clone(all), func(m event.Message) bool { return !m.IsError }))
 		w.Say(id, asks("helper", "another turn"))
 		require.Equal(t, "another turn", resultsOf(w, id, "call-agent")[51].Content)

@@ -26,7 +26,7 @@ func (clientSide) Call(context.Context, Call) (Result, error) {
 
 // Digest identifies what approvers know about a tool: its name, its description and its parameters.
 func (d Definition) Digest() string {
-	// Text and valid JSON have a JSON form.
+	// Text and valid JSON can always be marshalled.
 	raw, _ := json.Marshal([]any{d.Name, d.Description, d.WithDefaults().Parameters, d.PathArguments, d.Client})
 	sum := sha256.Sum256(raw)
 	return "sha256:" + hex.EncodeToString(sum[:])

@@ -118,8 +118,7 @@ func Detached() Option {
 }
 
 // Paths declares the arguments that are file paths, relative to root unless the agent has a working
-// directory. See
-// [Definition.PathArguments].
+// directory. See [Definition.PathArguments].
 func Paths(root string, arguments ...string) Option {
 	return func(c *config) { c.definition.PathRoot, c.definition.PathArguments = root, arguments }
 }
@@ -252,7 +251,7 @@ func infer[In any](name string) (json.RawMessage, error) {
 			name, reflect.TypeFor[In]())
 	}
 	if schema.Properties == nil {
-		schema.Properties = map[string]*jsonschema.Schema{} // some providers insist on the word
+		schema.Properties = map[string]*jsonschema.Schema{} // some providers require the field
 	}
 	raw, err := json.Marshal(schema)
 	if err != nil {

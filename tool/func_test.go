@@ -115,8 +115,7 @@ func TestNumbersKeepTheirDigits(t *testing.T) {
 	require.Equal(t, precise, tooltest.Run(t, echo, precise).Result.Output)
 }
 
-// TestArgumentsReadOneWay: who approves a call, and the rules that look at it, see what the
-// tool will do.
+// TestArgumentsReadOneWay: approvers and approval rules see the arguments that the tool gets.
 func TestArgumentsReadOneWay(t *testing.T) {
 	type in struct {
 		To struct {

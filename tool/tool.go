@@ -54,8 +54,7 @@ type Definition struct {
 	Detached bool
 
 	// Client makes a connected client run the calls and return the results by signal or update
-	// "tool_result", within Deadline.
-	// [Tool].Call is then never called. See [Client].
+	// "tool_result", within Deadline. [Tool].Call is then never called. See [Client].
 	Client bool
 
 	// PathArguments are the names of arguments that are file paths. Approvals apply to the resolved

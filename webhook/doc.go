@@ -1,9 +1,8 @@
 // Package webhook converts signed requests of other systems to environment events.
 //
-// A [Endpoint] describes how the requests of one system are signed and how they become events.
-// [Source.Verify] and
-// [Source.Map] handle one request and have no side effects: the HTTP API, which serves POST /v1/webhooks/<name>, posts the
-// events that they return.
+// An [Endpoint] describes how the requests of one system are signed and how they become events.
+// [Endpoint.Verify] and [Endpoint.Map] handle one request and have no side effects: the HTTP API,
+// which serves POST /v1/webhooks/<name>, posts the events that they return.
 //
 //	github := webhook.Endpoint{
 //		Name:      "github",
@@ -20,7 +19,7 @@
 //
 // The fields of [Event] are templates: text with fields in braces.
 //
-//   - {source} is the name of the source;
+//   - {source} is the name of the endpoint;
 //   - {header.X-GitHub-Event} is a header of the request;
 //   - {payload.commits.0.id} is a value in the body, by its dotted path: a string, a number or a
 //     boolean.
@@ -38,8 +37,8 @@
 //
 // Events are idempotent by id: duplicate deliveries are ignored. By default the id is the sender's:
 // X-GitHub-Delivery, the id of Stripe's event, or Slack's event_id. Without one, it is derived from
-// the source and the body. An id that is not a valid event id is replaced by a UUID derived from
-// it.
+// the endpoint's name and the body. An id that is not a valid event id is replaced by a UUID
+// derived from it.
 //
 // A thread id keeps letters, digits and . _ : @ -; every other character becomes "-", and
 // characters before the first letter or digit are removed. So "a/b" and "a-b" are the same thread.

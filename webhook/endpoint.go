@@ -13,7 +13,7 @@ import (
 
 // Endpoint is a system whose requests become environment events.
 type Endpoint struct {
-	// Name is unique among the sources and the last element of the path: /v1/webhooks/<name>. It
+	// Name is unique among the endpoints and the last element of the path: /v1/webhooks/<name>. It
 	// has 1 to 64 letters, digits, - and _, beginning with a letter or digit.
 	Name string
 
@@ -65,7 +65,7 @@ const (
 	AlgorithmSHA512 Algorithm = "sha512"
 )
 
-// Signature describes how a source signs its requests.
+// Signature describes how an endpoint's requests are signed.
 type Signature struct {
 	// Scheme is the signature scheme. Required.
 	Scheme Scheme
@@ -101,7 +101,7 @@ type Event struct {
 	Thread string
 
 	// ID is the idempotency key of the event. Default: the sender's id, or one derived from the
-	// source and the body.
+	// endpoint's name and the body.
 	ID string
 
 	// EnvName is the environment in the event's metadata. Default "{source}".
@@ -174,8 +174,8 @@ type Source interface {
 	Webhooks() []Endpoint
 }
 
-// ValidateAll validates the sources and the uniqueness of their names. An error names the source by its
-// index.
+// ValidateAll validates endpoints and the uniqueness of their names. An error identifies the
+// endpoint by its index.
 func ValidateAll(sources []Endpoint) error {
 	var errs []error
 	names := map[string]bool{}
@@ -191,7 +191,7 @@ func ValidateAll(sources []Endpoint) error {
 	return errors.Join(errs...)
 }
 
-// mistakes collects the errors of a source.
+// mistakes collects the errors of an endpoint.
 type mistakes []error
 
 func (m *mistakes) add(field, format string, args ...any) {

@@ -19,7 +19,7 @@ import (
 
 // Map returns the event of a verified request, and the id of its thread. If the request lacks a
 // required value, the error is an [*event.FieldError] that names the field. The event has no
-// timestamp if the source does not define one. Map does not check the size of the event.
+// timestamp if the endpoint does not define one. Map does not check the size of the event.
 func (s Endpoint) Map(header http.Header, body []byte) (e event.EnvEvent, threadID string, err error) {
 	r := request{source: s.Name, header: header}
 	if r.body, err = decode(header, body); err != nil {

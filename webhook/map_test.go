@@ -275,7 +275,7 @@ func TestChallenge(t *testing.T) {
 	}
 }
 
-// FuzzMap: whatever is sent, an event that comes of it is one that a thread takes.
+// FuzzMap: for any request, threads accept the event that Map returns.
 func FuzzMap(f *testing.F) {
 	f.Add("application/json", `{"t":"a/b","i":"c.d"}`)
 	f.Add("application/x-www-form-urlencoded", "t=%20&i=1")

@@ -16,7 +16,7 @@ import (
 	"github.com/threadmill/threadmill/webhook"
 )
 
-// signed is a request with what its sender and openssl say the signature is.
+// signed is a request with its signature according to its sender and openssl.
 type signed struct {
 	source webhook.Endpoint
 	header map[string]string
@@ -38,7 +38,7 @@ func with(secret string, s webhook.Signature) webhook.Endpoint {
 	}
 }
 
-// vectors are published by the senders or by RFC 4231, or made by openssl.
+// vectors are published by the senders or in RFC 4231, or were generated with openssl.
 var vectors = map[string]signed{
 	"github": {
 		with("It's a Secret to Everybody", webhook.Signature{Scheme: webhook.SchemeGitHub}),
@@ -99,7 +99,7 @@ func headers(h map[string]string) http.Header {
 	return out
 }
 
-// refused asserts that err is about a field, and says nothing of what would have been right.
+// refused asserts that err is about a field and does not contain the expected signature.
 func refused(t *testing.T, err error, field, problem string) {
 	t.Helper()
 	var wrong *event.FieldError
@@ -158,8 +158,7 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// TestEmptySecret: anybody can sign with a secret that is empty, as one is whose variable
-// is not set.
+// TestEmptySecret: anyone can sign with an empty secret, such as one from an unset variable.
 func TestEmptySecret(t *testing.T) {
 	mac := hmac.New(sha256.New, nil)
 	mac.Write([]byte("{}"))
@@ -197,7 +196,8 @@ func TestStale(t *testing.T) {
 		refused(t, v.source.Verify(header, []byte(v.body), v.sent), "header.X-Slack-Request-Timestamp", "is missing")
 	})
 	t.Run("a time that ends in the body", func(t *testing.T) {
-		// What is signed is "1531420618.5.5" whether the time or the body has the 5 in the middle.
+		// The signed text is "1531420618.5.5" whether the 5 in the middle belongs to the time or to
+		// the body.
 		mac := hmac.New(sha256.New, []byte("k"))
 		mac.Write([]byte("1531420618.5.5"))
 		s := with("k", webhook.Signature{Scheme: webhook.SchemeHMAC, Header: "X-Signature", TimestampHeader: "X-Sent"})

@@ -83,7 +83,7 @@ func (t *activeTurn) handle(ctx workflow.Context) {
 // byProcessor runs the processor that a rule names, regardless of the types that it declares.
 func (t *activeTurn) byProcessor(ctx workflow.Context, by rule.Spec) (thread.Decision, bool) {
 	e := t.turn.RuleEvent()
-	if _, asked := t.turn.HooksPending(e); asked {
+	if _, pending := t.turn.HooksPending(e); pending {
 		return t.resume(ctx, e)
 	}
 	for _, spec := range t.specs(ctx) {

@@ -58,7 +58,7 @@ func (h *hookRun) show(ctx workflow.Context) {
 	}
 	if len(h.in.Hooks) > 0 {
 		next := h.in.Hooks[0]
-		fmt.Fprintf(&b, "\n- %s: is asked", next.Name)
+		fmt.Fprintf(&b, "\n- %s: pending", next.Name)
 		if next.Workflow != nil {
 			fmt.Fprintf(&b, " (workflow `%s` on task queue `%s`)", next.Workflow.Type, next.Workflow.TaskQueue)
 		}
@@ -245,8 +245,8 @@ func noVerdict(spec hook.Spec, err error) string {
 
 // report sends the decision to a thread that has continued as new.
 func (h *hookRun) report(ctx workflow.Context) error {
-	asked := workflow.GetSignalChannel(ctx, signals.SignalReport)
-	if !asked.ReceiveAsync(nil) {
+	requests := workflow.GetSignalChannel(ctx, signals.SignalReport)
+	if !requests.ReceiveAsync(nil) {
 		return nil
 	}
 	to := signals.WorkflowID(h.in.Thread.Namespace, h.in.Thread.ThreadID)

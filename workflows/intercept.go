@@ -63,7 +63,7 @@ func plain(v any) (out any, err error) {
 // It returns false if the turn must stop first: it was interrupted, or the thread continues as new
 // and the next run receives the decision.
 func (t *activeTurn) intercept(ctx workflow.Context, e thread.HookEvent) (thread.Decision, bool) {
-	if _, asked := t.turn.HooksPending(e); asked {
+	if _, pending := t.turn.HooksPending(e); pending {
 		return t.resume(ctx, e)
 	}
 	matching := e.Processing(hook.Matching(t.specs(ctx), t.state.Subject(e)))
@@ -182,9 +182,9 @@ func (t *activeTurn) resume(ctx workflow.Context, e thread.HookEvent) (thread.De
 		t.turn.HooksFinished(e)
 		return *d, true
 	case gone != nil:
-		asked := t.turn.PendingHooks(e, t.specs(ctx))
+		pending := t.turn.PendingHooks(e, t.specs(ctx))
 		t.turn.HooksFinished(e)
-		return lost(asked, gone), true
+		return lost(pending, gone), true
 	}
 	return thread.Decision{}, false
 }

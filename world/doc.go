@@ -1,9 +1,9 @@
-// Package world is Threadmill as a world of agents: messages are published to chats, and
-// handlers subscribe to what happens in them.
+// Package world presents threads as a world of agents: programs publish messages to chats, and
+// handlers subscribe to their events.
 //
-// It is a thin layer, for programs that were written for such a world. A world is a
-// namespace of threads with its agents, a chat is a thread. What answers a message, what
-// runs a call, and what is kept is the thread; this package posts to it, and tells of it.
+// A world is a namespace of threads with its agents, and a chat is a thread. The package is a thin
+// layer for programs that were written for such a world: threads route messages, run calls and
+// store everything.
 //
 //	w := runtime.World()
 //	w.SubscribeToMessages(world.Sync(func(m world.Message) { fmt.Println(m.Sender, m.Content) }))
@@ -11,17 +11,16 @@
 //	...
 //	id, err := w.PublishMessage(ctx, "@writer, a poem", "ann", "c1")
 //
-// # Who says it
+// # Senders
 //
-// A sender's role follows from what is known of the sender, never from its name: it is an
-// agent if it is one of the chat's or of the registry's, without regard to case. "system"
-// and "world" are reserved. Everybody else is a person, "user-support" too if no agent has
-// that name.
+// The role of a sender does not depend on the form of its name. A sender is an agent if the chat or
+// the agent source has an agent of that name, ignoring case. "system" and "world" are reserved. Any
+// other sender is a person, also "user-support" if no agent has that name.
 //
-// # What is kept
+// # Durability
 //
-// [World.PublishMessage] and [World.PublishToolResult] change the thread, and are kept;
-// subscribers are told of it when the thread has stored it, in whatever process it was
-// published. The other publishers tell the subscribers of this process, and nobody else:
-// nothing of it is stored, and no agent hears of it.
+// [World.Publish], [World.PublishMessage] and [World.PublishToolResult] change the thread, and the
+// store keeps their messages. Subscribers in all processes receive them once they are stored. The
+// other publishers reach only the subscribers of this process: their events are not stored, and no
+// agent sees them.
 package world

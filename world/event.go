@@ -2,29 +2,29 @@ package world
 
 import "github.com/threadmill/threadmill/event"
 
-// Event is what subscribers are told: one of those below, with its id. The JSON names are
-// those of clients of such a world.
+// Event is an event for subscribers: one of the types below with its id. The JSON names are those
+// of existing clients of such worlds.
 type Event = event.WorldEvent
 
-// Message is what somebody says, a request for approval, a decision, or a tool's result.
+// Message is a message, an approval request, a decision, or the result of a tool.
 type Message = event.WorldMessage
 
-// SSE is a piece of a reply, its start or its end.
+// SSE is a piece of a reply, or its start or end.
 type SSE = event.WorldSSE
 
-// ToolEvent is what a tool does.
+// ToolEvent is the start, progress, result or error of a tool.
 type ToolEvent = event.WorldTool
 
-// ToolExecution says that a call has run that was approved.
+// ToolExecution is the notice that an approved call has run.
 type ToolExecution = event.WorldToolExecution
 
-// CRUD says that something was created, updated or deleted.
+// CRUD is the notice of a creation, update or deletion.
 type CRUD = event.WorldCRUD
 
-// System is what people are told by nobody in particular.
+// System is a message of the system.
 type System = event.WorldSystem
 
-// Activity says what goes on.
+// Activity is the notice of an activity.
 type Activity = event.WorldActivity
 
 // ToolResultData is a decision on a tool call.

@@ -8,17 +8,16 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// PublishSSE tells the subscribers of this process of a piece of a reply. Nothing of it is
-// stored; a thread's own pieces come by themselves.
+// PublishSSE delivers a piece of a reply to the subscribers of this process. It is not stored. The
+// pieces of a thread's own replies need no call.
 func (w *World) PublishSSE(e SSE) { w.tell(event.WorldSSEEvent, e.ChatID, e) }
 
-// PublishToolEvent tells the subscribers of this process what a tool does. Nothing of it is
-// stored, and no call has a result by it: see [World.PublishToolResult].
+// PublishToolEvent delivers a tool event to the subscribers of this process. It is not stored and
+// is no result of a call: see [World.PublishToolResult].
 func (w *World) PublishToolEvent(e ToolEvent) { w.tell(e.Type, e.ChatID, e) }
 
-// PublishCRUDEvent tells the subscribers of this process that something was created, updated
-// or deleted. Nothing of it is stored, and nothing changes by it. Its Timestamp is by
-// default now.
+// PublishCRUDEvent delivers the notice of a creation, update or deletion to the subscribers of this
+// process. It is not stored. Timestamp defaults to the current time.
 func (w *World) PublishCRUDEvent(e CRUD) {
 	if e.Timestamp.IsZero() {
 		e.Timestamp = now()
@@ -26,9 +25,9 @@ func (w *World) PublishCRUDEvent(e CRUD) {
 	w.tell(event.WorldCRUDEvent, e.ChatID, e)
 }
 
-// PublishApprovalRequest tells the subscribers of this process, by a message, that a call is
-// to be approved. No call waits for that, and nothing is stored: a thread asks by itself
-// when a call of its own does.
+// PublishApprovalRequest delivers the message of an approval request to the subscribers of this
+// process. It is not stored, and no call waits for it. The approval requests of a thread's own calls
+// need no call.
 func (w *World) PublishApprovalRequest(q event.ApprovalRequest, chatID string) (messageID string, err error) {
 	m, err := worldview.ApprovalMessage(q, signals.NewID(), chatID, now())
 	if err != nil {
@@ -38,9 +37,9 @@ func (w *World) PublishApprovalRequest(q event.ApprovalRequest, chatID string) (
 	return m.MessageID, nil
 }
 
-// PublishEvent tells the subscribers of this process, see [World.Subscribe], of an event of
-// any type. Nothing of it is stored: what agents are to hear of is published to a thread, as
-// an environment event.
+// PublishEvent delivers an event of any type to the subscribers of this process: see
+// [World.Subscribe]. It is not stored, and agents do not see it. To reach agents, publish an
+// environment event to a thread.
 func (w *World) PublishEvent(typ string, content any) { w.tell(event.WorldEventType(typ), "", content) }
 
 func (w *World) tell(typ event.WorldEventType, chatID string, data any) {

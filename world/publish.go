@@ -13,16 +13,16 @@ import (
 	"github.com/threadmill/threadmill/store"
 )
 
-// Human is who decides if a decision does not say it.
+// Human is the default sender of decisions.
 const Human = "human"
 
-// Senders that are no agents, nor people.
+// Senders that are neither agents nor people.
 const (
 	senderSystem = "system"
 	senderWorld  = "world"
 )
 
-// DecisionError says why a decision has changed nothing.
+// DecisionError is the reason why a decision had no effect.
 type DecisionError struct {
 	ChatID     string
 	ToolCallID string
@@ -33,30 +33,30 @@ func (e *DecisionError) Error() string {
 	return fmt.Sprintf("the decision on tool call %q in chat %q changes nothing: %s", e.ToolCallID, e.ChatID, e.Outcome)
 }
 
-// Said is what somebody says in a chat.
-type Said struct {
+// NewMessage is a message to a chat.
+type NewMessage struct {
 	Content string
 	Sender  string
 	ChatID  string
 
-	// MessageID makes it idempotent: publishing the same id twice has the effect of once.
-	// Letters, digits and _ : @ -. Default: a new one.
+	// MessageID is an idempotency key: duplicates are ignored. It consists of letters, digits and
+	// _ : @ -. Default: a new id.
 	MessageID string
 }
 
-// Published is what became of it.
+// Published is the result of [World.Publish].
 type Published struct {
 	MessageID string                `json:"messageId"`
 	Result    signals.DecideOutcome `json:"result,omitempty" enum:"accepted,already_resolved" doc:"Of a decision: already_resolved if the same was decided before"`
 	Missing   int                   `json:"missing,omitempty" doc:"Of a decision: how many more have to approve. The message comes with the last of them"`
 }
 
-// Publish publishes what somebody says in a chat, which must be there: see [World.Start].
+// Publish posts a message to an existing chat: see [World.Start].
 //
-// Content that is a decision on a tool call, see [event.ParseContent], decides on it, as
-// the sender, who must be a person. The id is that of the decision's message then. A
-// decision that changes nothing is a [*DecisionError].
-func (w *World) Publish(ctx context.Context, said Said) (Published, error) {
+// If the content is a decision on a tool call, see [event.ParseContent], Publish applies the
+// decision for the sender, who must be a person, and returns the id of the decision's message. The
+// error for a decision without effect is a [*DecisionError].
+func (w *World) Publish(ctx context.Context, said NewMessage) (Published, error) {
 	if err := signals.ValidateID("chatId", said.ChatID); err != nil {
 		return Published{}, err
 	}
@@ -81,26 +81,26 @@ func (w *World) Publish(ctx context.Context, said Said) (Published, error) {
 	return Published{MessageID: posted.EventID}, err
 }
 
-// PublishMessage is [World.Publish] of a message with a new id.
+// PublishMessage publishes a message with a new id: see [World.Publish].
 func (w *World) PublishMessage(ctx context.Context, content, sender, chatID string) (messageID string, err error) {
 	return w.PublishMessageWithID(ctx, content, sender, "", chatID)
 }
 
-// PublishMessageWithID is [World.Publish] of a message with its id.
+// PublishMessageWithID publishes a message with an id: see [World.Publish].
 func (w *World) PublishMessageWithID(ctx context.Context, content, sender, messageID, chatID string) (string, error) {
-	out, err := w.Publish(ctx, Said{Content: content, Sender: sender, ChatID: chatID, MessageID: messageID})
+	out, err := w.Publish(ctx, NewMessage{Content: content, Sender: sender, ChatID: chatID, MessageID: messageID})
 	return out.MessageID, err
 }
 
-// PublishToolResult publishes a decision on an agent's tool call, by [Human]. See
+// PublishToolResult publishes a decision of [Human] on a tool call: see
 // [World.PublishToolResultAs].
 func (w *World) PublishToolResult(ctx context.Context, agentID string, d ToolResultData, chatID string) (messageID string, err error) {
 	out, err := w.PublishToolResultAs(ctx, Human, agentID, d, chatID)
 	return out.MessageID, err
 }
 
-// PublishToolResultAs publishes somebody's decision on an agent's tool call, any agent's if
-// agentID is empty. Subscribers get its message when the thread has stored it.
+// PublishToolResultAs publishes the decision of a person on an agent's tool call. Empty agentID =
+// any agent. Subscribers receive its message when it is stored.
 func (w *World) PublishToolResultAs(ctx context.Context, by, agentID string, d ToolResultData, chatID string) (Published, error) {
 	if d.ToolCallID == "" {
 		return Published{}, event.FieldErrorf("tool_call_id", "is required: the id of the call, or of its approval request")
@@ -109,7 +109,7 @@ func (w *World) PublishToolResultAs(ctx context.Context, by, agentID string, d T
 	if err != nil {
 		return Published{}, err
 	}
-	return w.Publish(ctx, Said{Content: content, Sender: by, ChatID: chatID})
+	return w.Publish(ctx, NewMessage{Content: content, Sender: by, ChatID: chatID})
 }
 
 func (w *World) decide(ctx context.Context, chatID string, by sender, d signals.Decide) (Published, error) {
@@ -129,13 +129,13 @@ func (w *World) decide(ctx context.Context, chatID string, by sender, d signals.
 	return Published{MessageID: event.DecisionID(d.ToolCallID, d.Round), Result: got.Result, Missing: got.Missing}, nil
 }
 
-// sender is somebody of whom it is known what they are.
+// sender is the sender of a message with its kind.
 type sender struct {
 	id   string
 	kind event.CreatedBy
 }
 
-// sender says what somebody is in a chat. An agent goes by the name that it has there.
+// sender returns the kind of a sender in a chat, and the exact name of an agent.
 func (w *World) sender(ctx context.Context, name, chatID string) (sender, error) {
 	switch {
 	case name == "":
@@ -143,20 +143,20 @@ func (w *World) sender(ctx context.Context, name, chatID string) (sender, error)
 	case strings.EqualFold(name, senderSystem):
 		return sender{senderSystem, event.CreatedBySystem}, nil
 	case strings.EqualFold(name, senderWorld):
-		// It reports from outside, and answers no call.
+		// A report from outside the chat, which answers no call.
 		return sender{senderWorld, event.CreatedByTool}, nil
 	}
 	known, isAgent, err := w.agent(ctx, name, chatID)
 	switch {
 	case err != nil:
-		return sender{}, fmt.Errorf("asking who %q is: %w", name, err)
+		return sender{}, fmt.Errorf("looking up sender %q: %w", name, err)
 	case isAgent:
 		return sender{known, event.CreatedByAgent}, nil
 	}
 	return sender{name, event.CreatedByUser}, nil
 }
 
-// agent finds an agent of the registry or of the chat.
+// agent finds an agent of the source or of the chat.
 func (w *World) agent(ctx context.Context, name, chatID string) (known string, is bool, err error) {
 	if w.cfg.Agents != nil {
 		found, err := w.cfg.Agents.Agent(ctx, w.cfg.Namespace, name)
@@ -173,8 +173,8 @@ func (w *World) agent(ctx context.Context, name, chatID string) (known string, i
 	return "", false, err
 }
 
-// agentsOf are the agents that take part in a chat. One that has stored nothing yet is asked
-// itself.
+// agentsOf returns the agents of a chat: from the store or, if the thread has stored nothing yet,
+// from its workflow.
 func (w *World) agentsOf(ctx context.Context, chatID string) ([]string, error) {
 	row, err := w.cfg.Store.Thread(ctx, w.key(chatID))
 	if !errors.Is(err, store.ErrNotFound) {

@@ -13,19 +13,17 @@ import (
 	"github.com/threadmill/threadmill/stream"
 )
 
-// Chat is a chat to be started.
+// Chat is the chat that [World.Start] starts.
 type Chat struct {
 	// ID of the thread.
 	ID string
 
-	// Agents that take part, and Title, if the thread has to be opened. Without agents it
-	// has the default agent.
+	// Agents and Title are those of a thread that must be opened. Default: the default agent.
 	Agents []string
 	Title  string
 
-	// OnMessage and OnToolMessage, if set, are subscribed for each of Agents, independently
-	// of each other, as [World.SubscribeAgentToMessages] and
-	// [World.SubscribeAgentToToolMessages] do, to the messages of this chat.
+	// OnMessage and OnToolMessage, if set, are subscribed to the messages of this chat for each of
+	// Agents: see [World.SubscribeAgentToMessages] and [World.SubscribeAgentToToolMessages].
 	OnMessage     AgentHandler
 	OnToolMessage AgentHandler
 }
@@ -34,21 +32,20 @@ type Chat struct {
 type started struct {
 	cancel context.CancelFunc
 
-	// subscriptions end with it.
+	// subscriptions end with the chat.
 	subscriptions []*subscription[Message]
 }
 
 const (
-	// firstPause and lastPause are between two tries to read a chat that cannot be read.
+	// firstPause and lastPause bound the pauses between attempts to read a chat.
 	firstPause = 20 * time.Millisecond
 	lastPause  = 2 * time.Second
 )
 
-// Start opens a chat, unless it is there, with its agents, sets the subscriptions of the
-// agents, and tells all subscribers what happens in the chat from now on. It goes on after
-// ctx has ended, until [World.Stop], or until the chat is closed and its agents' handlers
-// have had all of it. A chat that was closed is [signals.ErrThreadClosed]. While the world is
-// being stopped nothing is started.
+// Start opens a chat if necessary, subscribes the handlers of its agents, and delivers the chat's
+// events to all subscribers from now on. Delivery continues after the end of ctx, until
+// [World.Stop], or until the chat is closed and the handlers of its agents have received everything.
+// The error for a closed chat is [signals.ErrThreadClosed]. Start fails while Stop is running.
 func (w *World) Start(ctx context.Context, chat Chat) error {
 	if err := signals.ValidateID("id", chat.ID); err != nil {
 		return err
@@ -61,7 +58,7 @@ func (w *World) Start(ctx context.Context, chat Chat) error {
 	if w.chats[chat.ID] != nil {
 		return fmt.Errorf("world: chat %q is started already; stop the world first", chat.ID)
 	}
-	// Before the chat is opened, so that nothing is missed.
+	// The reader is opened before the chat, so that it misses nothing.
 	reader, err := w.view.Open(ctx, w.key(chat.ID), projection.From{Now: true})
 	if err != nil {
 		return err
@@ -81,7 +78,7 @@ func (w *World) Start(ctx context.Context, chat Chat) error {
 	return nil
 }
 
-// subscribe sets the subscriptions of the agents of a chat.
+// subscribe subscribes the handlers of a chat for its agents.
 func (w *World) subscribe(chat Chat) (subscriptions []*subscription[Message]) {
 	agents := chat.Agents
 	if len(agents) == 0 {
@@ -99,9 +96,9 @@ func (w *World) subscribe(chat Chat) (subscriptions []*subscription[Message]) {
 	return subscriptions
 }
 
-// Stop ends what [World.Start] has begun, of all chats, and returns once no handler is called
-// with their events any more, but for those of [Async] that are at work. The threads go on.
-// It must not be called by a handler of [Sync].
+// Stop ends the delivery of all chats and the subscriptions of their agents. It returns when no
+// handler will be called with their events any more, except handlers of [Async] that are running.
+// The threads continue. A handler of [Sync] must not call Stop.
 func (w *World) Stop() {
 	w.mu.Lock()
 	w.stopping++
@@ -113,14 +110,14 @@ func (w *World) Stop() {
 		delete(w.chats, id)
 	}
 	w.mu.Unlock()
-	// Without the lock: a handler that is at work may call Start.
+	// This needs no lock: a running handler may call Start.
 	w.following.Wait()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.stopping--
 }
 
-// letGo forgets a chat that is followed no more, unless [World.Stop] has done so already.
+// letGo removes a chat that is no longer followed, unless [World.Stop] has already removed it.
 func (w *World) letGo(ctx context.Context, chatID string, chat *started) {
 	for _, sub := range chat.subscriptions {
 		sub.finish(ctx)
@@ -133,7 +130,7 @@ func (w *World) letGo(ctx context.Context, chatID string, chat *started) {
 	}
 }
 
-// follow tells the subscribers what happens in a chat.
+// follow delivers the events of a chat to the subscribers.
 func (w *World) follow(ctx context.Context, chatID string, reader *projection.Reader[Event]) {
 	defer reader.Close()
 	closed := false
@@ -147,10 +144,10 @@ func (w *World) follow(ctx context.Context, chatID string, reader *projection.Re
 			return
 		case errors.Is(err, feed.ErrIdle):
 			if closed {
-				return // whatever a closing thread still had to say has come by now
+				return // the last events of the closed thread have arrived
 			}
 		default:
-			w.log.Warn("reading a chat failed; it is tried again", "thread", chatID, "error", err)
+			w.log.Warn("reading a chat failed; it is retried", "thread", chatID, "error", err)
 			if !sleep(ctx, pause) {
 				return
 			}

@@ -63,7 +63,7 @@ func TestStoreFails(t *testing.T) {
 		b.piece("is done")
 		assert.Equal(t, "c1.decision", next(b, messages).MessageID)
 		assert.Equal(t, "is done", next(b, pieces).Content)
-		b.await("reading a chat failed; it is tried again")
+		b.await("reading a chat failed; it is retried")
 		assert.Contains(t, b.log.String(), "error=\"reading")
 		assert.Contains(t, b.log.String(), "thread=t1")
 	})

@@ -11,17 +11,17 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
-// Handler is what a subscriber is called with. See [Sync] and [Async].
+// Handler handles the events of a subscription. See [Sync] and [Async].
 type Handler[E any] struct {
 	call  func(context.Context, E) error
 	async bool
 
-	// keep says which events it is for. Nil = all.
+	// keep selects events. Nil = all.
 	keep func(E) bool
 }
 
-// Sync makes a handler that is called at once: what comes next waits for it. It is called
-// for one event of a chat after the other, but for several chats at the same time.
+// Sync returns a handler that delivery waits for. It is called for the events of a chat one after
+// another, and concurrently for different chats.
 func Sync[E any](f func(E)) Handler[E] {
 	return Handler[E]{call: func(_ context.Context, e E) error {
 		f(e)
@@ -29,47 +29,44 @@ func Sync[E any](f func(E)) Handler[E] {
 	}}
 }
 
-// Async makes a handler that may take its time: it is called for one event after the other,
-// and nothing else waits for it. Its context ends when it is unsubscribed.
+// Async returns a handler with a queue of its own, which delays no other handler. It is called for
+// one event after another. Its context ends when it is unsubscribed.
 func Async[E any](f func(context.Context, E) error) Handler[E] {
 	return Handler[E]{call: f, async: true}
 }
 
-// only is the handler for those events that keep reports, of those that it was for.
+// only returns the handler for those of its events that keep selects.
 func (h Handler[E]) only(keep func(E) bool) Handler[E] {
 	before := h.keep
 	h.keep = func(e E) bool { return keep(e) && (before == nil || before(e)) }
 	return h
 }
 
-// SubscribeToMessages calls a handler with each message of the chats that are started. What
-// it returns ends that; events that still wait for the handler are dropped then. A handler
-// that fails or panics is logged, and harms nobody else.
+// SubscribeToMessages calls a handler with each message of started chats. unsubscribe ends the
+// subscription and drops queued events. Errors and panics of a handler are logged and do not affect
+// other handlers.
 func (w *World) SubscribeToMessages(h Handler[Message]) (unsubscribe func()) {
 	return w.messages.add(h)
 }
 
-// SubscribeToSSE is [World.SubscribeToMessages] for the pieces of replies.
+// SubscribeToSSE is like [World.SubscribeToMessages], for pieces of replies.
 func (w *World) SubscribeToSSE(h Handler[SSE]) (unsubscribe func()) { return w.pieces.add(h) }
 
-// Subscribe is [World.SubscribeToMessages] for events of all types, messages and pieces among
-// them.
+// Subscribe is like [World.SubscribeToMessages], for events of all types, including messages and
+// pieces.
 func (w *World) Subscribe(h Handler[Event]) (unsubscribe func()) { return w.events.add(h) }
 
-// AgentHandler is what the subscriptions of an agent call. It may take its time, as one of
-// [Async].
+// AgentHandler handles the messages for an agent. It is called like a handler of [Async].
 type AgentHandler func(ctx context.Context, agentID string, m Message) error
 
-// SubscribeAgentToMessages calls a handler with the messages that an agent may have to
-// answer: those of users, agents and the system, but not those of tools. To answer them is
-// the thread's.
+// SubscribeAgentToMessages calls a handler with the messages that an agent may have to answer: those
+// of users, agents and the system, but not those of tools. The thread answers them.
 func (w *World) SubscribeAgentToMessages(agentID string, f AgentHandler) (unsubscribe func()) {
 	return w.messages.add(f.of(agentID).only(isSaid))
 }
 
-// SubscribeAgentToToolMessages calls a handler with the messages of tools that are for an
-// agent: decisions on its calls, and their results. An empty agentID is any. To carry them
-// out is the thread's.
+// SubscribeAgentToToolMessages calls a handler with the tool messages for an agent: decisions on its
+// calls, and results. Empty agentID = any agent. The thread applies them.
 func (w *World) SubscribeAgentToToolMessages(agentID string, f AgentHandler) (unsubscribe func()) {
 	return w.messages.add(f.of(agentID).only(isOfTool(agentID)))
 }
@@ -86,22 +83,20 @@ func isOfTool(agentID string) func(Message) bool {
 	}
 }
 
-// SubscribeWorldToMessages does nothing, and neither does what it returns: a thread gives
-// itself its title when it falls idle.
+// SubscribeWorldToMessages has no effect: an idle thread generates its own title.
 func (w *World) SubscribeWorldToMessages() (unsubscribe func()) { return func() {} }
 
-// EnableStreaming has chunks delivered to the subscribers of this world. They are unless
-// they have been disabled.
+// EnableStreaming delivers chunks to the subscribers of this world. This is the default.
 func (w *World) EnableStreaming() { w.silent.Store(false) }
 
-// DisableStreaming leaves chunks out: of each reply there are its start, its end and its
-// message. Models stream nevertheless, to other viewers.
+// DisableStreaming omits chunks: subscribers receive the start, the end and the message of each
+// reply. Other viewers still receive chunks.
 func (w *World) DisableStreaming() { w.silent.Store(true) }
 
 // IsStreamingEnabled reports whether chunks are delivered.
 func (w *World) IsStreamingEnabled() bool { return !w.silent.Load() }
 
-// emit tells all subscribers whom an event concerns.
+// emit delivers an event to its subscribers.
 func (w *World) emit(e Event) {
 	switch data := e.Data.(type) {
 	case Message:
@@ -117,7 +112,7 @@ func (w *World) emit(e Event) {
 
 // subscribers are handlers of one kind of event.
 type subscribers[E any] struct {
-	// failed is told of handlers that fail.
+	// failed is called with the errors of handlers.
 	failed func(E, error)
 
 	mu   sync.Mutex
@@ -154,22 +149,22 @@ type subscription[E any] struct {
 	Handler[E]
 	ctx    context.Context
 	cancel context.CancelFunc
-	leave  func() // has it get nothing new
+	leave  func() // removes it from the subscribers
 	failed func(E, error)
 
 	mu      sync.Mutex
 	waiting []E
-	running bool          // somebody calls the handler with those that wait
-	drained chan struct{} // if set, to be closed when nothing waits any more
+	running bool          // drain is running
+	drained chan struct{} // if set, drain closes it at its end
 }
 
-// end drops what waits for the handler.
+// end ends the subscription and drops queued events.
 func (s *subscription[E]) end() {
 	s.cancel()
 	s.leave()
 }
 
-// finish ends it when the handler has had what waits for it, or when ctx has ended.
+// finish ends the subscription after its queued events, or at the end of ctx.
 func (s *subscription[E]) finish(ctx context.Context) {
 	s.leave()
 	defer s.cancel()

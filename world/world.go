@@ -18,7 +18,7 @@ import (
 	"github.com/threadmill/threadmill/stream"
 )
 
-// Threads is what a world needs of a [threadclient.Client].
+// Threads are the methods of [threadclient.Client] that a world uses.
 type Threads interface {
 	Open(ctx context.Context, threadID string, start signals.Start, first *signals.Post) error
 	Post(ctx context.Context, threadID string, p signals.Post) (signals.PostResult, error)
@@ -34,21 +34,21 @@ type Config struct {
 	Store  store.Store
 	Stream stream.Stream
 
-	// Namespace of the threads; it must be that of Client. Default "default".
+	// Namespace of the threads. It must be the namespace of Client. Default "default".
 	Namespace string
 
-	// Registry knows the agents, beside those that take part in a chat. Default: no others.
+	// Agents finds agents other than those of a chat. Default: none.
 	Agents agent.Source
 
-	// View, if set, is called once for each chat that is started. What it returns gets every
-	// event of the chat, in order, and returns what subscribers are told in its place.
+	// View, if set, is called once for each chat that is started. It returns a function that
+	// receives every event of the chat, in order, and returns the event for subscribers.
 	View func(chatID string) func(ctx context.Context, e event.AgentEvent) event.AgentEvent
 
-	// Logger gets what handlers fail with. Default: none.
+	// Logger logs the errors of handlers. Default: none.
 	Logger *slog.Logger
 }
 
-// World publishes to chats, and tells of them. It is safe for concurrent use.
+// World publishes to chats and delivers their events to subscribers. It is safe for concurrent use.
 type World struct {
 	cfg  Config
 	view worldview.Projection
@@ -58,16 +58,16 @@ type World struct {
 	messages subscribers[Message]
 	pieces   subscribers[SSE]
 
-	// silent: no chunks are delivered.
+	// silent means that subscribers receive no chunks.
 	silent atomic.Bool
 
 	mu        sync.Mutex
 	chats     map[string]*started
-	stopping  int // so many calls of Stop wait for followers
+	stopping  int // the number of calls of Stop that wait for followers
 	following sync.WaitGroup
 }
 
-// New makes a world. It starts nothing.
+// New returns a world. It starts nothing.
 func New(cfg Config) (*World, error) {
 	if cfg.Client == nil {
 		return nil, errors.New("world: Config.Client is required: one from threadclient.New")

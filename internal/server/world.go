@@ -91,7 +91,7 @@ func (h *worldHandlers) publishMessage(ctx context.Context, in *worldMessageInpu
 		}
 	}
 	return h.publishWorld(ctx, in.ID, in.Body.Content, func(ctx context.Context) (world.Published, error) {
-		return h.world.Publish(ctx, world.Said{
+		return h.world.Publish(ctx, world.NewMessage{
 			Content: in.Body.Content, Sender: sender, ChatID: in.ID, MessageID: in.Body.MessageID,
 		})
 	})

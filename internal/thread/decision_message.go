@@ -12,8 +12,8 @@ func (ds *Decisions) DecisionIn(p Incoming) (signals.Decide, bool) {
 	if s.Closing != nil || m == nil || m.SenderType != event.CreatedByUser || p.ID != "" && s.WasPosted(p.ID) {
 		return signals.Decide{}, false
 	}
-	said, ok, _ := event.ParseContent(m.Content)
-	return signals.DecideOf(said, m.SenderID), ok
+	result, ok, _ := event.ParseContent(m.Content)
+	return signals.DecideOf(result, m.SenderID), ok
 }
 
 // RememberDecision remembers the id of a post that was a decision, so that duplicates are ignored.

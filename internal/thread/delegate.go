@@ -209,7 +209,7 @@ func (t *Turn) CheckDelegate() string {
 	case len(s.SubAgents) >= maxSubs:
 		return fmt.Sprintf("Error: %d sub-agents work for this thread, the limit. Wait for one of them.", maxSubs)
 	case t.Delegated >= maxSubsInTurn:
-		return fmt.Sprintf("Error: %d sub-agents were asked in this turn, the limit.", maxSubsInTurn)
+		return fmt.Sprintf("Error: %d sub-agents were started in this turn, which is the limit.", maxSubsInTurn)
 	}
 	return ""
 }
@@ -219,13 +219,13 @@ func (t *Turn) CheckDelegate() string {
 func (c *Call) Delegate(specs ...hook.Spec) (threadID string, start DelegateStart) {
 	s := c.run.turn.thread
 	c.Undecided = len(c.decidingOnResult(specs)) > 0
-	threadID, start = c.newSub()
+	threadID, start = c.newSubAgent()
 	s.SubAgents = append(s.SubAgents, SubAgent{ThreadID: threadID, ToolCallID: c.Plan.ID})
 	c.Stage, c.SubAgent = Delegated, threadID
 	return threadID, start
 }
 
-func (c *Call) newSub() (threadID string, start DelegateStart) {
+func (c *Call) newSubAgent() (threadID string, start DelegateStart) {
 	r, t, s := c.run, c.run.turn, c.run.turn.thread
 	s.SubAgentCount++
 	t.Delegated++
@@ -255,7 +255,7 @@ func (c *Call) newSub() (threadID string, start DelegateStart) {
 // DelegateTask creates the thread of the sub-agent that works on a background task.
 func (c *Call) DelegateTask(now time.Time) (TaskStep, DelegateStart) {
 	s := c.run.turn.thread
-	threadID, start := c.newSub()
+	threadID, start := c.newSubAgent()
 	task := c.newTask(now)
 	task.Title, task.SubAgent, task.ThreadID = start.Title, c.Plan.SubAgent.Agent, threadID
 	s.SubAgents = append(s.SubAgents, SubAgent{ThreadID: threadID, TaskID: task.ID})

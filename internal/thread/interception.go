@@ -124,7 +124,7 @@ func (in *Interceptions) HooksStarted(e HookEvent, specs ...hook.Spec) {
 
 // HooksPending reports whether a hook workflow was started for an event and has not finished.
 // decision is its decision, if that has arrived by signal.
-func (in *Interceptions) HooksPending(e HookEvent) (decision *Decision, asked bool) {
+func (in *Interceptions) HooksPending(e HookEvent) (decision *Decision, pending bool) {
 	found := in.find(e.Key)
 	if found == nil {
 		return nil, false
@@ -139,17 +139,17 @@ func (in *Interceptions) PendingHooks(e HookEvent, specs []hook.Spec) []hook.Spe
 	if found == nil {
 		return nil
 	}
-	asked := make([]hook.Spec, len(found.Hooks))
+	outstanding := make([]hook.Spec, len(found.Hooks))
 	for i, name := range found.Hooks {
-		asked[i] = hook.Spec{Name: name, OnFailure: hook.FailClosed}
+		outstanding[i] = hook.Spec{Name: name, OnFailure: hook.FailClosed}
 		if at := slices.IndexFunc(specs, func(spec hook.Spec) bool { return spec.Name == name }); at >= 0 {
-			asked[i] = specs[at]
+			outstanding[i] = specs[at]
 		}
 		if e.ByRule {
-			asked[i].OnFailure = hook.FailClosed
+			outstanding[i].OnFailure = hook.FailClosed
 		}
 	}
-	return asked
+	return outstanding
 }
 
 // ReportRequested records that the hook workflow of an event was asked to report by signal.

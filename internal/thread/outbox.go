@@ -69,7 +69,7 @@ func (o *Outbox) Flush() Flush {
 	n, size := 0, 0
 	for ; n < len(o.Pending); n++ {
 		size += recordBytes(o.Pending[n])
-		if n > 0 && size > maxHandedOver {
+		if n > 0 && size > maxFlushBytes {
 			break
 		}
 	}
@@ -194,11 +194,11 @@ func (o *Outbox) Heavy() bool {
 	return o.unstored() > maxUnstored
 }
 
-// maxHandedOver is the maximum size of a flush, in bytes.
-const maxHandedOver = 1 << 20
+// maxFlushBytes is the maximum size of a flush, in bytes.
+const maxFlushBytes = 1 << 20
 
 // Overloaded reports whether the unstored data exceeds a flush.
-func (o *Outbox) Overloaded() bool { return o.unstored() > maxHandedOver }
+func (o *Outbox) Overloaded() bool { return o.unstored() > maxFlushBytes }
 
 func (o *Outbox) unstored() int {
 	size := 0

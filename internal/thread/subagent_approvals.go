@@ -25,7 +25,7 @@ func (ch *Children) ApplySubAgentApprovals(a SubAgentApprovals) {
 		return
 	}
 	s.record(event.RequestID(a.Request), event.TypeApprovalRequest, ch.traceOf(sub), sub.ToolCallID, a.Request.RequestedAt, a.Request)
-	s.notifyParentAsked(SubAgentApprovals{ThreadID: s.ThreadID, Request: a.Request, Listed: a.Listed, Agents: a.Agents})
+	s.notifyParentOfApproval(SubAgentApprovals{ThreadID: s.ThreadID, Request: a.Request, Listed: a.Listed, Agents: a.Agents})
 	sub.Agents = withNames(sub.Agents, a.Agents...)
 	if known {
 		return
@@ -201,17 +201,17 @@ type ParentNotice struct {
 // forwardRequest sends an approval request to the parent thread, if there is one.
 func (c *Call) forwardRequest(q event.ApprovalRequest) {
 	s := c.run.turn.thread
-	s.notifyParentAsked(SubAgentApprovals{ThreadID: s.ThreadID, Request: q, Listed: c.listed()})
+	s.notifyParentOfApproval(SubAgentApprovals{ThreadID: s.ThreadID, Request: q, Listed: c.listed()})
 }
 
-// notifyParentAsked sends an approval request to the parent thread, with the names that may not
+// notifyParentOfApproval sends an approval request to the parent thread, with the names that may not
 // decide on it: the parent thread must reject their decisions, since it is not told when this
 // thread rejects them.
-func (p *ParentLink) notifyParentAsked(asks SubAgentApprovals) {
+func (p *ParentLink) notifyParentOfApproval(a SubAgentApprovals) {
 	s := p.thread
 	if p.Parent != nil {
-		asks.Agents = withNames(asks.Agents, s.agentNames()...)
-		p.Notices = append(p.Notices, ParentNotice{Approvals: &asks})
+		a.Agents = withNames(a.Agents, s.agentNames()...)
+		p.Notices = append(p.Notices, ParentNotice{Approvals: &a})
 	}
 }
 

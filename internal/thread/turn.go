@@ -219,8 +219,8 @@ func (t *Turn) process(now time.Time, seen HookEvent, d Decision) {
 		return
 	}
 	if t.Message != nil {
-		said := Carry(m)
-		t.Message = &said
+		shown := Carry(m)
+		t.Message = &shown
 	}
 	m.ID = t.Item.ID
 	s.resetTurnLimit(m.SenderType)

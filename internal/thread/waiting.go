@@ -119,7 +119,7 @@ func (r *Run) runWaits() bool {
 		case Waiting, AtClient:
 			waits = true
 		case Delegated:
-			if !c.subWaits() {
+			if !c.waitsForSubAgent() {
 				return false
 			}
 			waits = true
@@ -156,11 +156,11 @@ func (in *Inbox) waitsFor(q Queued, policy event.OnWaiting) bool {
 // waits reports whether a call of the run waits for a person or a client, here or in a child
 // thread.
 func (r *Run) waits() bool {
-	return r.cancellable() || slices.ContainsFunc(r.Calls, (*Call).subWaits)
+	return r.cancellable() || slices.ContainsFunc(r.Calls, (*Call).waitsForSubAgent)
 }
 
-// subWaits reports whether a call waits for a sub-agent that waits for people.
-func (c *Call) subWaits() bool {
+// waitsForSubAgent reports whether a call waits for a sub-agent that waits for people.
+func (c *Call) waitsForSubAgent() bool {
 	s := c.run.turn.thread
 	sub := s.sub(c.SubAgent)
 	return c.Stage == Delegated && sub != nil && len(sub.Approvals) > 0 && !sub.ended()

@@ -1,24 +1,24 @@
-// Package demo is a model that needs no network, no key and no money: a stand-in
-// to try Threadmill with, and to test agents and tools against.
+// Package demo is an offline model that needs no network and no API key, for trying Threadmill and
+// for testing agents and tools.
 //
-// It does what the last user message says, line by line. Mentions that open the
-// message (@name) are skipped.
+// The last user message is a script, which the model runs line by line. Mentions at the start of
+// the message (@name) are skipped.
 //
-//	use <tool> <json>             calls the tool; without json with {}. All such lines
-//	                              make one reply. The arguments go out as written,
-//	                              valid or not, and so do names of unknown tools.
+//	use <tool> <json>             calls the tool, by default with {}. All such lines make one
+//	                              reply. Arguments are sent unchanged, valid or not, and so
+//	                              are names of unknown tools.
 //	think <text>                  reasons, word by word, before the reply
 //	count <n> [every <duration>]  streams "1", " 2", … up to n, at most 100000
 //	then                          begins a step, see below
-//	anything else                 is repeated, word by word
+//	any other text                is repeated, word by word
 //
-// When the tools have answered, it reports each result on a line of its own:
+// After the tools have returned, the model reports each result on a separate line:
 //
 //	shell_cmd returned: 3 files
 //	shell_cmd failed: no such command
 //
-// and goes on with the lines after the next "then". So this script makes the model
-// answer three times in one turn, with a round of tools between:
+// and continues with the lines after the next "then". With this script the model replies three
+// times in one turn, with tool calls in the first two replies:
 //
 //	use read_file {"path": "a.txt"}
 //	use read_file {"path": "b.txt"}
@@ -27,16 +27,16 @@
 //	then
 //	all done
 //
-// Asked for the title of a conversation ([llm.TitleInstructions]), it takes the first six
-// words of its first line.
+// For a request for a title ([llm.TitleInstructions]), it returns the first six words of the first
+// line of the conversation.
 //
-// A step without "use" runs on into the next, in the same reply.
+// A step without "use" continues with the next step, in the same reply.
 //
-// Markup for tool calls in repeated text becomes tool calls, as with every provider.
+// As with every provider, markup for tool calls in repeated text becomes tool calls.
 //
-// The first reply in a thread begins with a sentence that says what this is. The
-// same request always gets the same reply, including the ids of its tool calls.
-// Words count as tokens. It only ever waits for "every".
+// The first reply in a thread begins with a sentence that introduces the model. Replies are
+// deterministic, including the ids of tool calls. Token usage counts words. Only "every" takes
+// time.
 package demo
 
 import (
@@ -48,13 +48,13 @@ import (
 	"github.com/threadmill/threadmill/llm/internal/script"
 )
 
-// Config of the offline model. The zero value is the default.
+// Config configures the offline model. The zero value is the default.
 type Config struct {
-	// Quiet leaves out the sentence that opens the first reply in a thread.
+	// Quiet omits the sentence at the start of the first reply in a thread.
 	Quiet bool
 }
 
-// Provider is the offline model. It takes any model name.
+// Provider is the offline model. It accepts any model name.
 type Provider struct{ config Config }
 
 var _ llm.Provider = (*Provider)(nil)
@@ -62,7 +62,7 @@ var _ llm.Provider = (*Provider)(nil)
 // New returns the offline model.
 func New(config Config) *Provider { return &Provider{config} }
 
-// Generate answers with what the last user message says. It fails only when ctx ends.
+// Generate runs the script in the last user message. It fails only when ctx ends.
 func (p *Provider) Generate(ctx context.Context, req llm.Request, onDelta func(llm.Delta)) (llm.Response, error) {
 	if onDelta == nil {
 		onDelta = func(llm.Delta) {}

@@ -107,7 +107,7 @@ func TestTitle(t *testing.T) {
 	}
 }
 
-// converse runs a script to its end; every tool answers with its arguments.
+// converse runs a script to its end. The result of every tool call is its arguments.
 func converse(t *testing.T, script string) (replies []llm.Response) {
 	t.Helper()
 	messages := []llm.Message{user("earlier"), {Role: event.RoleAssistant, Content: "earlier"}, user(script)}

@@ -14,7 +14,7 @@ import (
 
 type object = map[string]any
 
-// call is one call of a stand-in.
+// call is one call of the server.
 type call struct {
 	*Server
 	number int
@@ -63,14 +63,14 @@ func (q wireRequest) request() llm.Request {
 	return out
 }
 
-// contentText reads a content: a string or a list of parts, which is a line for each.
+// contentText returns the text of a content, which is a string or a list of parts, one line each.
 func contentText(raw json.RawMessage) string {
 	var s string
 	if json.Unmarshal(raw, &s) == nil {
 		return s
 	}
 	var parts []wirePart
-	_ = json.Unmarshal(raw, &parts) // what is neither has no text
+	_ = json.Unmarshal(raw, &parts) // any other content has no text
 	texts := make([]string, len(parts))
 	for i, p := range parts {
 		texts[i] = p.Text
@@ -78,7 +78,7 @@ func contentText(raw json.RawMessage) string {
 	return strings.Join(texts, "\n")
 }
 
-// gone ends a call whose client or server has gone away, or that a fault ended.
+// gone is the panic that ends a call whose client or server is gone, or that a fault ended.
 type gone struct{}
 
 func (c *call) serve(w http.ResponseWriter, r *http.Request, body []byte) {
@@ -103,7 +103,7 @@ func (c *call) serve(w http.ResponseWriter, r *http.Request, body []byte) {
 		return
 	}
 	reply := script.Run(c.scripted(c.request.request()), true)
-	for i := range reply.Calls { // as unique as a provider's, also if two agents ask the same
+	for i := range reply.Calls { // unique even if two agents send the same request
 		reply.Calls[i].ID += fmt.Sprintf("_%d", c.number)
 	}
 	if c.request.Stream && !c.config.NoStream {
@@ -113,7 +113,7 @@ func (c *call) serve(w http.ResponseWriter, r *http.Request, body []byte) {
 	c.whole(reply)
 }
 
-// scripted is the request with the last user message as [Config].Script has it.
+// scripted returns the request with [Config].Script applied to the last user message.
 func (c *call) scripted(req llm.Request) llm.Request {
 	if c.config.Script == nil {
 		return req
@@ -146,10 +146,10 @@ func (c *call) errorObject() object {
 func (c *call) writeJSON(status int, body any) {
 	c.w.Header().Set("Content-Type", "application/json")
 	c.w.WriteHeader(status)
-	_ = json.NewEncoder(c.w).Encode(body) // a client that is gone has no use for it
+	_ = json.NewEncoder(c.w).Encode(body) // the client may be gone
 }
 
-// pass waits at the gate and applies the fault if their time has come.
+// pass waits at the gate and applies the fault, if the call has written enough chunks.
 func (c *call) pass() {
 	if g := c.gate; g != nil && c.written >= g.after {
 		c.gate = nil
@@ -267,7 +267,7 @@ func (c *call) pause(d time.Duration) {
 	c.wait(ready)
 }
 
-// streamCall sends a tool call in three pieces, as providers do.
+// streamCall streams a tool call in three pieces.
 func (c *call) streamCall(index int, tc event.ToolCall) {
 	args := tc.Function.Arguments
 	half := len(args) / 2

@@ -1,15 +1,14 @@
-// Package llmtest tests code that calls language models, and drivers that do.
+// Package llmtest tests drivers of language models and code that calls models.
 //
-// [NewServer] starts a real HTTP server that stands in for a provider with
-// OpenAI's protocol. Its model is the offline model: the last user message says
-// what it answers, without a greeting, unless [Config].Script has something else; the
-// language is documented at llm/demo. Like OpenAI it refuses conversations that break the
-// rules of the protocol: a tool call without an answer, an answer without a call, an id that
-// is too long. Tests can make it fail ([Server.Fail]), stop it in the middle of a reply
-// ([Server.Block]), and see what it was asked and when it wrote what.
+// [NewServer] starts an HTTP server with OpenAI's protocol that serves an offline model without a
+// greeting. The last user message is the model's script, unless [Config].Script provides one; the
+// language is documented at llm/demo. Like OpenAI, the server rejects requests that break the rules
+// of the protocol: a tool call without a result, a result without a call, an id that is too long.
+// Tests can inject faults ([Server.Fail]), pause a reply ([Server.Block]), and read the requests
+// and the streamed chunks with their times.
 //
-// [ValidateTranscript] knows what OpenAI, Anthropic and Google would refuse about a transcript.
-// The stand-in checks all that it is asked, and fails the test that it was made with.
+// [ValidateTranscript] reports what OpenAI, Anthropic and Google reject in a transcript. The server
+// validates every request, and fails the test in [Config].T if it is invalid.
 //
 //	s := llmtest.NewServer(llmtest.Config{})
 //	defer s.Close()

@@ -2,8 +2,8 @@ package llmtest
 
 import "net/http"
 
-// Fault is a way in which a call goes wrong. The zero value is none: it lets a call
-// pass in a queue of faults.
+// Fault is a failure of a call. The zero value is no fault: in a queue of faults, it lets one call
+// succeed.
 type Fault struct {
 	kind    faultKind
 	after   int
@@ -25,8 +25,8 @@ const (
 	streamError
 )
 
-// Status answers with an HTTP status and an error in OpenAI's form. retryAfter is
-// sent as the header of this name unless it is empty.
+// Status responds with an HTTP status and an error in OpenAI's format. If retryAfter is not empty,
+// it becomes the header Retry-After.
 func Status(status int, retryAfter string) Fault {
 	f := Fault{kind: answer, status: status, message: http.StatusText(status)}
 	if retryAfter != "" {
@@ -35,25 +35,25 @@ func Status(status int, retryAfter string) Fault {
 	return f
 }
 
-// Drop breaks the connection after n chunks of text or reasoning.
+// Drop closes the connection after n chunks of text or reasoning.
 func Drop(n int) Fault { return Fault{kind: drop, after: n} }
 
-// EndEarly ends the stream in good order after n chunks, without a finish reason
-// and without [DONE]. A reply that is not streamed comes without a choice.
+// EndEarly ends the stream normally after n chunks, without a finish reason and [DONE]. A reply
+// that is not streamed has no choices.
 func EndEarly(n int) Fault { return Fault{kind: endEarly, after: n} }
 
-// Hang writes n chunks and then nothing, until the client or the server goes away.
+// Hang writes n chunks, then nothing until the client disconnects or the server closes.
 func Hang(n int) Fault { return Fault{kind: hang, after: n} }
 
-// Malformed writes n chunks and then one that is not JSON.
+// Malformed writes n chunks, then one that is not valid JSON.
 func Malformed(n int) Fault { return Fault{kind: malformed, after: n} }
 
-// StreamError writes n chunks and then an error object, with this code and message.
+// StreamError writes n chunks, then an error with this code and message.
 func StreamError(n int, code, message string) Fault {
 	return Fault{kind: streamError, after: n, code: code, message: message}
 }
 
-// WithHeader adds a header to the answer of [Status].
+// WithHeader adds a header to the response of [Status].
 func (f Fault) WithHeader(name, value string) Fault {
 	f.header = f.header.Clone()
 	if f.header == nil {
@@ -63,7 +63,7 @@ func (f Fault) WithHeader(name, value string) Fault {
 	return f
 }
 
-// WithError sets code and message of the answer of [Status].
+// WithError sets the code and the message of the response of [Status].
 func (f Fault) WithError(code, message string) Fault {
 	f.code, f.message = code, message
 	return f

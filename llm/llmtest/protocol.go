@@ -11,16 +11,16 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
-// maxCallID is the longest id of a tool call that OpenAI accepts, in bytes.
+// maxCallID is the maximum length of a tool call's id that OpenAI accepts, in bytes.
 const maxCallID = 40
 
-// invalid refuses a request that does not follow the protocol.
+// invalid returns the fault that rejects an invalid request.
 func invalid(problem string) Fault {
 	return Fault{kind: answer, status: http.StatusBadRequest, code: "invalid_request_error", message: problem}
 }
 
-// problem says why providers refuse the conversation, or nothing. They insist on an answer
-// to each tool call, right behind the message that makes it, and on no other answers.
+// problem returns the reason why providers reject the conversation, or "". Each tool call needs a
+// result directly after its message, and no other results are valid.
 func (q wireRequest) problem() string {
 	open := map[string]bool{}
 	for i, m := range q.Messages {
@@ -52,7 +52,7 @@ func unanswered(at string, open map[string]bool) string {
 
 var toolName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 
-// problem says why providers refuse the message by itself.
+// problem returns the reason why providers reject the message, or "".
 func (m wireMessage) problem() string {
 	switch m.Role {
 	case event.RoleSystem, event.RoleUser, event.RoleTool:
@@ -78,7 +78,7 @@ func (m wireMessage) problem() string {
 	return ""
 }
 
-// contentProblem says why providers refuse a content that has to be there.
+// contentProblem returns the reason why providers reject a required content, or "".
 func contentProblem(raw json.RawMessage) string {
 	if len(raw) == 0 || string(raw) == "null" {
 		return ".content: is required"

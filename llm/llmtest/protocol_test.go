@@ -11,7 +11,7 @@ import (
 	"github.com/threadmill/threadmill/llm/llmtest"
 )
 
-// TestProtocol: the stand-in refuses conversations that providers refuse.
+// TestProtocol: the server rejects conversations that providers reject.
 func TestProtocol(t *testing.T) {
 	s := start(t, llmtest.Config{})
 	const (

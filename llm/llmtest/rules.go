@@ -8,17 +8,16 @@ import (
 	"github.com/threadmill/threadmill/llm"
 )
 
-// Violation is a rule for messages that a transcript breaks, so that the provider would
-// refuse it.
+// Violation is a violation of a provider's rule by a transcript: the provider would reject it.
 type Violation struct {
 	// Provider is openai, anthropic or google.
 	Provider string
 
-	// Rule is one of the Rule… words.
+	// Rule is one of the Rule constants.
 	Rule string
 
-	// At is the index of the message, or the number of messages if something is missing
-	// behind the last.
+	// At is the index of the message, or the number of messages if something is missing after the
+	// last one.
 	At      int
 	Problem string
 }
@@ -27,36 +26,36 @@ func (v *Violation) Error() string {
 	return fmt.Sprintf("%s refuses messages[%d]: %s (%s)", v.Provider, v.At, v.Problem, v.Rule)
 }
 
-// The rules of the providers, as far as they differ in nothing but words.
+// The rules of the providers. Rules that differ only in wording are one rule.
 const (
-	// RuleRole: a message is of the system, a user, the assistant or a tool.
+	// RuleRole: the role of a message is system, user, assistant or tool.
 	RuleRole = "role"
-	// RuleContent: who speaks says something; a reply may have calls instead.
+	// RuleContent: a message has text; an assistant message may have tool calls instead.
 	RuleContent = "content"
-	// RuleBegin: the first to speak is a user.
+	// RuleBegin: the first turn is the user's.
 	RuleBegin = "begins with a user"
-	// RuleEnd: it is the model's turn.
+	// RuleEnd: the last turn is the user's.
 	RuleEnd = "ends with a user or results"
-	// RuleCalls: only the assistant makes calls, and each has an id.
+	// RuleCalls: only assistant messages contain tool calls, and each call has an id and a name.
 	RuleCalls = "calls"
-	// RuleResults: each call has its result right behind it, once, and nothing else is one.
+	// RuleResults: each call has exactly one result, directly after it, and there are no other
+	// results.
 	RuleResults = "results follow their calls"
-	// RuleIDs: no two calls of a transcript have the same id.
+	// RuleIDs: the ids of the calls in a transcript are unique.
 	RuleIDs = "ids are unique"
 )
 
-// The providers whose rules are known.
+// The providers with known rules.
 const (
 	OpenAI    = "openai"
 	Anthropic = "anthropic"
 	Google    = "google"
 )
 
-// ValidateTranscript reports what OpenAI, Anthropic and Google would refuse about a
-// transcript, each error a *[Violation]. It judges what their drivers can make of it: for
-// Anthropic and Google, messages of one role in a row are one turn, results are part of the
-// user's turn, and so is what the system says once the conversation has begun, see
-// [llm.SystemFirst]. OpenAI takes messages one by one.
+// ValidateTranscript reports what OpenAI, Anthropic and Google reject in a transcript. Each error
+// is a *[Violation]. It allows for the conversions by drivers: for Anthropic and Google,
+// consecutive messages of one role are one turn, and tool results and later system messages belong
+// to the user's turn, see [llm.SystemFirst]. OpenAI accepts individual messages.
 func ValidateTranscript(messages []llm.Message) []error {
 	var c checker
 	c.messages(messages)
@@ -74,7 +73,7 @@ func (c *checker) add(provider, rule string, at int, format string, args ...any)
 	c.found = append(c.found, &Violation{Provider: provider, Rule: rule, At: at, Problem: fmt.Sprintf(format, args...)})
 }
 
-// messages applies the rules for messages one by one, which are OpenAI's.
+// messages applies OpenAI's rules, which concern individual messages.
 func (c *checker) messages(messages []llm.Message) {
 	open := map[string]bool{}
 	for i, m := range messages {
@@ -124,32 +123,31 @@ func (c *checker) message(at int, m llm.Message) {
 	}
 }
 
-// says reports whether a message has text. Drivers leave out parts that have none.
+// says reports whether a message has text. Drivers omit parts without text.
 func says(m llm.Message) bool {
 	return strings.TrimSpace(m.Content+strings.Join(m.Parts, "")) != ""
 }
 
-// turn is what one side says before it is the other's turn. The other side of the model's
-// is the user's, which tools are part of.
+// turn is a sequence of messages of one side: the model, or the user with tools.
 type turn struct {
 	at    int
 	model bool
 	parts []part
 }
 
-// part is a text (with neither call nor result), a call or a result.
+// part is a call, a result or, if neither, a text.
 type part struct {
 	at           int
 	call, result bool
 	id           string
 }
 
-// merged makes turns of messages, as drivers do.
+// merged merges messages into turns, as drivers do.
 func merged(messages []llm.Message) []turn {
 	var out []turn
 	for i, m := range messages {
 		if m.Role == event.RoleSystem && len(out) == 0 {
-			// It goes elsewhere.
+			// Drivers send it separately.
 			continue
 		}
 		model := m.Role == event.RoleAssistant
@@ -170,8 +168,8 @@ func merged(messages []llm.Message) []turn {
 	return out
 }
 
-// turns applies the rules for turns, which Anthropic and Google share: they alternate,
-// beginning and ending with the user's; the results of a turn's calls open the next one.
+// turns applies the rules of Anthropic and Google for turns: the first and the last turn are the
+// user's, and the results of a turn's calls are at the start of the next turn.
 func (c *checker) turns(provider string, turns []turn, end int) {
 	if len(turns) == 0 {
 		c.add(provider, RuleBegin, end, "nobody says anything")
@@ -199,8 +197,8 @@ func (c *checker) turns(provider string, turns []turn, end int) {
 	c.unanswered(provider, end, open)
 }
 
-// results checks a turn against the calls of the one before it: as many results as calls,
-// one for each, ahead of any text.
+// results validates a turn against the calls of the previous one: exactly one result for each call,
+// before any text.
 func (c *checker) results(provider string, t turn, open map[string]bool) {
 	text := false
 	for _, p := range t.parts {
@@ -218,7 +216,7 @@ func (c *checker) results(provider string, t turn, open map[string]bool) {
 	c.unanswered(provider, t.at, open)
 }
 
-// unique checks that no id is used twice, on which Anthropic insists.
+// unique checks that call ids are unique, which Anthropic requires.
 func (c *checker) unique(messages []llm.Message) {
 	seen := map[string]bool{}
 	for i, m := range messages {

@@ -149,7 +149,7 @@ func TestCheckTranscript(t *testing.T) {
 	}
 }
 
-// failing is a test that keeps what it is failed with.
+// failing is a test that records its errors.
 type failing struct {
 	testing.TB
 

@@ -15,40 +15,39 @@ import (
 	"github.com/threadmill/threadmill/llm"
 )
 
-// Config of a stand-in. The zero value is a provider that follows the protocol.
+// Config configures a [Server]. The zero value is a provider that follows the protocol.
 type Config struct {
-	// Addr to listen on. Default: a free port of 127.0.0.1.
+	// Addr is the address to listen on. Default: a free port of 127.0.0.1.
 	Addr string
 
-	// APIKey that requests must carry; others are answered 401. Default: any.
+	// APIKey is the required API key; requests with another one get 401. Default: any key.
 	APIKey string
 
-	// Delay before each chunk. Default: none.
+	// Delay is the delay before each chunk. Default: none.
 	Delay time.Duration
 
-	// ReasoningField is the name of the field with the model's reasoning.
-	// Default: reasoning_content.
+	// ReasoningField is the name of the field with the model's reasoning. Default
+	// reasoning_content.
 	ReasoningField string
 
-	// Sloppy streams tool calls as some servers do: without index and id, and with
-	// the name in each piece.
+	// Sloppy streams tool calls without index and id, and with the name in each piece, as some
+	// servers do.
 	Sloppy bool
 
-	// NoStream answers with a whole reply also where a stream was asked for.
+	// NoStream returns a complete reply even if the request asks for a stream.
 	NoStream bool
 
-	// Script says what the model does in place of what the last user message says, in
-	// the same language: a model that looks at all that it is shown. "" leaves it at the
-	// message. Default: always the message.
+	// Script returns the script for a request, which replaces the last user message; it may depend
+	// on the whole request. "" keeps the message. Default: always the message.
 	Script func(llm.Request) string
 
-	// T fails when a transcript comes in that a provider would refuse, see
-	// [ValidateTranscript], and closes the server when it ends. Default: what would be
-	// refused is only kept, see [Server.Violations].
+	// T is a test that fails when a request contains a transcript that a provider would reject, see
+	// [ValidateTranscript]; the server closes when it ends. Default: violations are only recorded,
+	// see [Server.Violations].
 	T testing.TB
 }
 
-// Server is a running stand-in.
+// Server is an HTTP server with OpenAI's protocol. See [NewServer].
 type Server struct {
 	// URL is the base URL for clients, with the version: http://127.0.0.1:1234/v1.
 	URL string
@@ -67,27 +66,27 @@ type Server struct {
 	gates      []*Gate
 }
 
-// Request is a call that a stand-in has received.
+// Request is a request that the server has received.
 type Request struct {
 	Header http.Header
 	Body   json.RawMessage
 	At     time.Time
 }
 
-// Chunk is a piece of text or reasoning that a stand-in has streamed.
+// Chunk is a piece of text or reasoning that the server has streamed.
 type Chunk struct {
-	// Call counts the server's calls from 1.
+	// Call is the number of the call, from 1.
 	Call int
 
-	// Text or Thought, as streamed, with markup if the model wrote any.
+	// Text or Thought is set. Text contains the markup that the model wrote, if any.
 	Text    string
 	Thought string
 
-	// At is when it was about to be written, by the monotonic clock of the process.
+	// At is the time directly before the chunk was written, with a monotonic clock reading.
 	At time.Time
 }
 
-// NewServer starts a stand-in. It panics if it cannot listen.
+// NewServer starts a server. It panics if it cannot listen.
 func NewServer(config Config) *Server {
 	if config.Addr == "" {
 		config.Addr = "127.0.0.1:0"
@@ -114,47 +113,47 @@ func NewServer(config Config) *Server {
 	return s
 }
 
-// Close stops the server and breaks all its connections. It may be called twice.
+// Close stops the server and closes all connections. It may be called twice.
 func (s *Server) Close() {
 	s.close.Do(func() {
 		s.mu.Lock()
-		s.done = true // whatever is still under way must not fail a test that has ended
+		s.done = true // a remaining call must not fail a test that has ended
 		s.mu.Unlock()
 		close(s.closed)
-		_ = s.http.Close() // of the listener; there is nothing left to save
+		_ = s.http.Close() // there is nothing left to save
 	})
 }
 
-// Calls is the number of calls so far, failed ones included.
+// Calls returns the number of calls so far, including failed ones.
 func (s *Server) Calls() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.requests)
 }
 
-// Requests returns the calls so far, in order of arrival.
+// Requests returns the requests so far, in order of arrival.
 func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.requests)
 }
 
-// Chunks returns what was streamed so far, in order of writing.
+// Chunks returns the chunks that were streamed so far, in order.
 func (s *Server) Chunks() []Chunk {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.chunks)
 }
 
-// Violations says what providers would have refused of the transcripts so far, in order of
-// arrival: see [ValidateTranscript]. Nothing, if all of them would do.
+// Violations returns the violations in the transcripts so far, in order of arrival: see
+// [ValidateTranscript].
 func (s *Server) Violations() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.violations)
 }
 
-// check applies the rules of all providers to what one of them was asked.
+// check validates the transcript of a call by the rules of all providers.
 func (s *Server) check(number int, messages []llm.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,7 +166,8 @@ func (s *Server) check(number int, messages []llm.Message) {
 	}
 }
 
-// Reset forgets requests, violations and chunks, and faults and gates that have met no call.
+// Reset removes all requests, violations and chunks, and the faults and gates that no call has
+// used.
 func (s *Server) Reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -181,8 +181,8 @@ func (s *Server) Fail(faults ...Fault) {
 	s.faults = append(s.faults, faults...)
 }
 
-// Block makes the next call without a gate stop after n chunks of text or reasoning
-// (in a reply that is not streamed: before it) until the gate is released.
+// Block stops the next call without a gate after n chunks of text or reasoning, or before a reply
+// that is not streamed, until the gate is released.
 func (s *Server) Block(n int) *Gate {
 	g := &Gate{after: n, reached: make(chan struct{}), open: make(chan struct{})}
 	s.mu.Lock()
@@ -191,18 +191,18 @@ func (s *Server) Block(n int) *Gate {
 	return g
 }
 
-// Gate stops a reply. See [Server.Block].
+// Gate pauses a reply. See [Server.Block].
 type Gate struct {
 	after         int
 	reached, open chan struct{}
 	once          sync.Once
 }
 
-// Reached is closed when the reply has come to the gate. The chunks before it have
-// been written, but need not have arrived.
+// Reached returns a channel that is closed when the reply reaches the gate. The chunks before it
+// were written, but may not have arrived.
 func (g *Gate) Reached() <-chan struct{} { return g.reached }
 
-// Release lets the reply go on. It may be called early, and twice.
+// Release continues the reply. It may be called early, and more than once.
 func (g *Gate) Release() { g.once.Do(func() { close(g.open) }) }
 
 func (s *Server) complete(w http.ResponseWriter, r *http.Request) {
@@ -217,7 +217,7 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request) {
 	c.serve(w, r, body)
 }
 
-// begin records a call and gives it its fault and its gate.
+// begin records a call, and assigns its fault and its gate.
 func (s *Server) begin(r *http.Request, body []byte) *call {
 	s.mu.Lock()
 	defer s.mu.Unlock()

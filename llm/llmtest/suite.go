@@ -14,9 +14,9 @@ import (
 	"github.com/threadmill/threadmill/llm"
 )
 
-// Run is the conformance suite of [llm.Provider]. The provider must answer as the
-// offline model does, without its greeting: provider gets a stand-in to call, for
-// drivers of OpenAI's protocol; others bring their own.
+// Run is the conformance suite of [llm.Provider]. The provider must reply like the offline model
+// without its greeting. Drivers of OpenAI's protocol call the server s; other drivers use a server
+// of their own.
 func Run(t *testing.T, provider func(t *testing.T, s *Server) llm.Provider) {
 	t.Helper()
 	s := NewServer(Config{})
@@ -48,8 +48,8 @@ func Run(t *testing.T, provider func(t *testing.T, s *Server) llm.Provider) {
 
 type suite struct{ provider llm.Provider }
 
-// request asks for the script, as the first message of a thread. It offers the
-// tools that the suite's scripts use.
+// request returns a request with a script as the first message of a thread, and with the tools of
+// the suite's scripts.
 func request(script string) llm.Request {
 	return llm.Request{
 		Model: "stand-in",
@@ -187,7 +187,7 @@ func (u *suite) caller(t *testing.T) {
 	}, "only a panic of the calling goroutine can be recovered here")
 }
 
-// answered adds a reply, and an answer to each of its calls, to the messages.
+// answered appends a reply and the results of its calls to the messages.
 func answered(req llm.Request, resp llm.Response) llm.Request {
 	req.Messages = append(slices.Clone(req.Messages), llm.Message{
 		Role: event.RoleAssistant, Content: resp.Content, ToolCalls: resp.ToolCalls,
@@ -253,8 +253,7 @@ func (u *suite) ended(t *testing.T) {
 	}
 }
 
-// requireCanceled wants the context's error itself: a failure of the provider
-// would be retried.
+// requireCanceled requires the context's error itself: an error of the provider would be retried.
 func requireCanceled(t *testing.T, err error) {
 	t.Helper()
 	require.ErrorIs(t, err, context.Canceled)

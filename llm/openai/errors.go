@@ -19,21 +19,21 @@ import (
 
 var errBrokenOff = errors.New("the reply broke off before its end")
 
-// unreadableError is a reply that is not the JSON it should be.
+// unreadableError means that a reply is not valid JSON.
 type unreadableError struct{ err error }
 
 func (e *unreadableError) Error() string { return "the reply could not be read: " + e.err.Error() }
 
-// apiError is an error that a server describes, in whatever form.
+// apiError is an error from a server, in any of the known formats.
 type apiError struct {
-	status     int // 0 unless the description names one
+	status     int // 0 if the error contains none
 	kind, code string
 	message    string
 }
 
 func (e *apiError) Error() string { return e.message }
 
-// readError reads the "error" member of a reply; nil means that it has none.
+// readError parses the field "error" of a reply. It returns nil if there is none.
 func readError(raw json.RawMessage) *apiError {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil
@@ -64,7 +64,7 @@ func readError(raw json.RawMessage) *apiError {
 	return e
 }
 
-// readErrorBody reads the body of an answer with an error status.
+// readErrorBody parses the body of a response with an error status.
 func readErrorBody(body []byte) *apiError {
 	var in struct {
 		Error   json.RawMessage `json:"error"`
@@ -93,9 +93,8 @@ func shorten(s string) string {
 	return s
 }
 
-// classify turns what went wrong into the error that Generate returns. Errors of
-// the SDK are not kept as causes: they carry answers in full, which may repeat the
-// key.
+// classify converts err to the error that Generate returns. Errors of the SDK do not become causes:
+// they contain complete responses, which may include the API key.
 func (p *Provider) classify(ctx, inner context.Context, x *exchange, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -139,7 +138,7 @@ func codeText(code any) string {
 	return fmt.Sprint(code)
 }
 
-// refused describes an answer with an error status.
+// refused describes a response with an error status.
 func (p *Provider) refused(out *llm.Error, x *exchange, e *apiError) {
 	out.StatusCode = x.status
 	p.describe(out, e)
@@ -159,13 +158,13 @@ func (p *Provider) describe(out *llm.Error, e *apiError) {
 	}
 }
 
-// unpaid reports limits that do not pass by waiting, though their status says so.
+// unpaid reports errors with a retryable status that waiting does not resolve.
 func unpaid(e *apiError) bool {
 	words := []string{"insufficient_quota", "billing_hard_limit_reached"}
 	return slices.Contains(words, e.code) || slices.Contains(words, e.kind)
 }
 
-// hopeless reports errors without a status that come back however often one tries.
+// hopeless reports errors without a status that no retry resolves.
 func hopeless(e *apiError) bool {
 	words := []string{
 		"invalid_request_error", "authentication_error", "permission_error", "not_found_error",
@@ -174,10 +173,10 @@ func hopeless(e *apiError) bool {
 	return unpaid(e) || slices.Contains(words, e.code) || slices.Contains(words, e.kind)
 }
 
-// maxRetryAfter bounds what a server can ask for.
+// maxRetryAfter is the maximum delay that a server can require.
 const maxRetryAfter = 24 * time.Hour
 
-// retryAfter reads how long a server asks to wait: 0 if it does not say.
+// retryAfter returns the delay that a server requires before a retry. 0 = unspecified.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	if d, ok := number(h.Get("Retry-After-Ms"), time.Millisecond); ok {
 		return d
@@ -200,7 +199,8 @@ func number(s string, unit time.Duration) (time.Duration, bool) {
 	return time.Duration(min(n, float64(maxRetryAfter/unit)) * float64(unit)), true
 }
 
-// redact keeps the key out of messages. Shorter ones are no secrets, but words.
+// redact removes the API key from a text. A key below 8 characters may be an ordinary word and
+// remains.
 func (p *Provider) redact(s string) string {
 	if len(p.config.APIKey) < 8 {
 		return s

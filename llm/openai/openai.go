@@ -18,39 +18,39 @@ import (
 
 const officialURL = "https://api.openai.com/v1"
 
-// Config of the driver. Only APIKey is required, and only for OpenAI itself.
+// Config configures the driver. Only APIKey is required, and only for OpenAI itself.
 type Config struct {
-	// APIKey is sent as the bearer token. It appears in no error.
+	// APIKey is sent as the bearer token. Errors never contain it.
 	APIKey string
 
 	// BaseURL of a compatible server, up to and including its version, such as
 	// http://localhost:11434/v1. Default: https://api.openai.com/v1.
 	BaseURL string
 
-	// Organization is OpenAI's organization id, where an account has several.
+	// Organization is the OpenAI organization id, for accounts with several.
 	Organization string
 
-	// Name of the provider in errors. Default: openai.
+	// Name is the name of the provider in errors. Default "openai".
 	Name string
 
-	// HTTPClient makes the requests. Default: a client of its own, without a timeout.
+	// HTTPClient sends the requests. Default: a separate client without a timeout.
 	HTTPClient *http.Client
 
 	Timeouts Timeouts
 }
 
-// Timeouts end a call that has gone silent, with an error that allows a retry. A
-// call as a whole is bounded by its context only.
+// Timeouts end calls to servers that no longer respond, with a retryable error. Only the context
+// limits the duration of a whole call.
 type Timeouts struct {
-	// Start is how long the reply may take to begin, or to arrive when it is not
-	// streamed. Default: 10 minutes.
+	// Start is the maximum time until the reply begins or, if it is not streamed, arrives. Default
+	// 10 minutes.
 	Start time.Duration
 
-	// Idle is how long a stream may pause. Default: 5 minutes.
+	// Idle is the maximum time between two pieces of a stream. Default 5 minutes.
 	Idle time.Duration
 }
 
-// Provider calls one server. It is safe for concurrent use.
+// Provider calls the models of one server. It is safe for concurrent use.
 type Provider struct {
 	config Config
 	client *sdk.Client
@@ -58,7 +58,7 @@ type Provider struct {
 
 var _ llm.Provider = (*Provider)(nil)
 
-// New makes a driver. It does not connect.
+// New returns a driver. It does not connect to the server.
 func New(config Config) (*Provider, error) {
 	if err := config.complete(); err != nil {
 		return nil, fmt.Errorf("openai: %w", err)
@@ -118,11 +118,11 @@ func newTransport() http.RoundTripper {
 		return http.DefaultTransport
 	}
 	t := standard.Clone()
-	t.MaxIdleConnsPerHost = 100 // one host serves every thread
+	t.MaxIdleConnsPerHost = 100 // all threads call the same host
 	return t
 }
 
-// Generate calls the model, streaming if onDelta is set.
+// Generate calls the model. It streams the reply if onDelta is set.
 func (p *Provider) Generate(ctx context.Context, req llm.Request, onDelta func(llm.Delta)) (llm.Response, error) {
 	inner, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -167,7 +167,7 @@ func (p *Provider) stream(ctx context.Context, wire sdk.ChatCompletionRequest, x
 			}
 			return nil
 		case err != nil && ctx.Err() == nil && r.finishReason != "":
-			return nil // all but the usage had arrived
+			return nil // only the usage is missing
 		case err != nil:
 			return err
 		}
@@ -193,12 +193,12 @@ func (p *Provider) whole(ctx context.Context, wire sdk.ChatCompletionRequest, x 
 	return nil
 }
 
-// toolArguments are a call's arguments as servers take them: always JSON, because
-// some parse the arguments of past calls and refuse the request if they cannot.
+// toolArguments returns the arguments of a call as JSON, because some servers parse the arguments
+// of past calls and reject requests with invalid ones.
 func toolArguments(s string) string {
 	if json.Valid([]byte(s)) {
 		return s
 	}
-	b, _ := json.Marshal(map[string]string{"invalidJson": s}) // strings always have a JSON form
+	b, _ := json.Marshal(map[string]string{"invalidJson": s}) // strings can always be marshalled
 	return string(b)
 }

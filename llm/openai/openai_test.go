@@ -43,7 +43,7 @@ func request(script string) llm.Request {
 	return llm.Request{Model: "stand-in", Messages: []llm.Message{{Role: event.RoleUser, Content: script}}}
 }
 
-// both calls the model streamed and not.
+// both calls f with and without streaming.
 func both(t *testing.T, f func(t *testing.T, onDelta func(llm.Delta))) {
 	t.Helper()
 	t.Run("streamed", func(t *testing.T) { f(t, func(llm.Delta) {}) })
@@ -94,7 +94,7 @@ func TestStatus(t *testing.T) {
 				require.Equal(t, "openai", e.Provider)
 				require.Equal(t, tt.status, e.StatusCode)
 				require.Equal(t, tt.retryable, e.Retryable)
-				// A date comes nearer while the test runs, and names whole seconds.
+				// A date is in whole seconds, and its distance shrinks during the test.
 				require.InDelta(t, tt.after, e.RetryAfter, float64(time.Second+time.Since(begun)))
 				if tt.after == 0 {
 					require.Zero(t, e.RetryAfter)
@@ -308,7 +308,7 @@ func TestRequestThatTheSDKRefuses(t *testing.T) {
 	require.Zero(t, s.Calls())
 }
 
-// answering is a server that gives one answer.
+// answering returns a server that always sends the same response.
 func answering(t *testing.T, contentType, body string) *openai.Provider {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -9,7 +9,7 @@ import (
 	"github.com/threadmill/threadmill/llm"
 )
 
-// chunk is a piece of a stream or a whole reply: they differ in delta and message.
+// chunk is a piece of a stream, which has a delta, or a complete reply, which has a message.
 type chunk struct {
 	Model   string          `json:"model"`
 	Choices []choice        `json:"choices"`
@@ -45,7 +45,7 @@ type callPart struct {
 type usage struct {
 	PromptTokens     int `json:"prompt_tokens"`
 	CompletionTokens int `json:"completion_tokens"`
-	CacheHitTokens   int `json:"prompt_cache_hit_tokens"` // DeepSeek's word
+	CacheHitTokens   int `json:"prompt_cache_hit_tokens"` // DeepSeek's name
 	PromptDetails    struct {
 		CachedTokens int `json:"cached_tokens"`
 	} `json:"prompt_tokens_details"`
@@ -54,7 +54,7 @@ type usage struct {
 	} `json:"completion_tokens_details"`
 }
 
-// text is a string, or a list of parts of which those with text count.
+// text is a string or a list of parts, whose texts are joined.
 type text string
 
 func (t *text) UnmarshalJSON(data []byte) error {
@@ -67,7 +67,7 @@ func (t *text) UnmarshalJSON(data []byte) error {
 		Text string `json:"text"`
 	}
 	if err := json.Unmarshal(data, &parts); err != nil {
-		return nil //nolint:nilerr // a field that some server uses for something else
+		return nil //nolint:nilerr // some servers use the field for other values
 	}
 	for _, p := range parts {
 		*t += text(p.Text)
@@ -75,7 +75,7 @@ func (t *text) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// arguments are a string that holds JSON or, from some servers, the JSON itself.
+// arguments is a string that contains JSON or, from some servers, the JSON value itself.
 type arguments string
 
 func (a *arguments) UnmarshalJSON(data []byte) error {
@@ -93,13 +93,13 @@ func (a *arguments) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// reply gathers the pieces of one reply and passes them on.
+// reply collects the pieces of one reply and passes them to onDelta.
 type reply struct {
 	onDelta       func(llm.Delta)
 	cleaner       llm.Cleaner
 	text, thought strings.Builder
 	calls         calls
-	chosen        bool // a choice has come, so it is a reply
+	chosen        bool // a choice has arrived, so this is a reply
 	finishReason  string
 	model         string
 	usage         event.Usage
@@ -116,7 +116,7 @@ func (r *reply) empty() bool {
 	return r.text.Len() == 0 && r.thought.Len() == 0 && len(r.calls.list) == 0
 }
 
-// take reads the JSON of a chunk.
+// take adds a chunk of JSON.
 func (r *reply) take(raw []byte) error {
 	var c chunk
 	if err := json.Unmarshal(raw, &c); err != nil {
@@ -216,8 +216,8 @@ func (c *calls) add(p callPart) {
 	call.arguments.WriteString(string(p.Function.Arguments))
 }
 
-// find returns the call that a piece goes on with, or nil if it begins a new one.
-// By the protocol the index decides; but some servers send none, or always 0.
+// find returns the call that a piece continues, or nil if the piece begins a new one. The protocol
+// identifies calls by index, but some servers send none, or always 0.
 func (c *calls) find(p callPart) *partialCall {
 	for i := len(c.list) - 1; i >= 0; i-- {
 		call := c.list[i]
@@ -244,9 +244,9 @@ func (call *partialCall) unless(ended bool) *partialCall {
 	return call
 }
 
-// ended reports whether p, though it has the place of call, is another call: it
-// has another id, or it names a function after this call's arguments began with
-// another name or were complete.
+// ended reports whether p begins another call at the position of call: it has a different id, or it
+// names a function after call has complete arguments, or has begun its arguments under a different
+// name.
 func (call *partialCall) ended(p callPart) bool {
 	if p.ID != "" && call.id != "" {
 		return p.ID != call.id

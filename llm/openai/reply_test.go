@@ -10,7 +10,7 @@ import (
 	"github.com/threadmill/threadmill/llm"
 )
 
-// Each test is the tool_calls of one delta after the other.
+// Each test case is a list of tool_calls, one for each delta.
 func TestToolCallsAreAssembled(t *testing.T) {
 	call := func(id, name, args string) event.ToolCall {
 		return event.ToolCall{ID: id, Function: event.Function{Name: name, Arguments: args}}

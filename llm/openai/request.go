@@ -19,7 +19,7 @@ func (p *Provider) request(req llm.Request, names *toolNames) sdk.ChatCompletion
 	out := sdk.ChatCompletionRequest{Model: req.Model, ReasoningEffort: req.ReasoningEffort}
 	messages := req.Messages
 	if !p.config.official() {
-		// Only OpenAI itself is known to take a system message anywhere.
+		// Only OpenAI itself is known to accept system messages at any position.
 		messages = llm.SystemFirst(messages)
 	}
 	for _, m := range messages {
@@ -33,28 +33,28 @@ func (p *Provider) request(req llm.Request, names *toolNames) sdk.ChatCompletion
 		}})
 	}
 	if req.Temperature != nil {
-		// The SDK leaves out a zero, which would mean the provider's default.
+		// The SDK omits a zero, and the provider would use its default.
 		out.Temperature = max(float32(*req.Temperature), math.SmallestNonzeroFloat32)
 	}
-	// OpenAI has replaced max_tokens, and its reasoning models refuse it; many
-	// compatible servers know nothing else.
+	// OpenAI has replaced max_tokens, and its reasoning models reject it. Many compatible servers
+	// know only max_tokens.
 	if p.config.official() || reasoningModel.MatchString(req.Model) {
 		out.MaxCompletionTokens = req.MaxOutputTokens
 	} else {
-		out.MaxTokens = req.MaxOutputTokens //nolint:staticcheck // what compatible servers know
+		out.MaxTokens = req.MaxOutputTokens //nolint:staticcheck // compatible servers know only this field
 	}
 	return out
 }
 
-// reasoningModel also matches names with a vendor in front, like openai/o3-mini.
+// reasoningModel also matches names with a vendor prefix, such as openai/o3-mini.
 var reasoningModel = regexp.MustCompile(`^(.*/)?(o[1-9]|gpt-([5-9]|[1-9][0-9]))`)
 
-// message reports false for a message that would say nothing.
+// message returns a message for the SDK, and false if the message would be empty.
 func message(m llm.Message, names *toolNames) (sdk.ChatCompletionMessage, bool) {
 	out := sdk.ChatCompletionMessage{Role: m.Role, Content: m.Content}
 	if m.Role == event.RoleTool {
 		out.ToolCallID = callID(m.ToolCallID)
-		if out.Content == "" { // the SDK leaves out an empty one, which servers refuse
+		if out.Content == "" { // the SDK omits empty content, which servers reject
 			out.Content = "(no output)"
 		}
 		return out, true
@@ -72,11 +72,11 @@ func message(m llm.Message, names *toolNames) (sdk.ChatCompletionMessage, bool) 
 	return out, out.Content != "" || len(out.MultiContent) > 0 || len(out.ToolCalls) > 0
 }
 
-// content is a user's message in one of its two forms: text, or parts.
+// content returns the content of a user message, as text or as parts.
 func content(m llm.Message) (string, []sdk.ChatMessagePart) {
 	var parts []sdk.ChatMessagePart
 	for _, text := range m.Parts {
-		if text != "" { // OpenAI refuses a part without text
+		if text != "" { // OpenAI rejects parts without text
 			parts = append(parts, sdk.ChatMessagePart{Type: sdk.ChatMessagePartTypeText, Text: text})
 		}
 	}
@@ -86,12 +86,11 @@ func content(m llm.Message) (string, []sdk.ChatMessagePart) {
 	return "", parts
 }
 
-// maxCallID is the longest id of a tool call that OpenAI accepts, in bytes.
+// maxCallID is the maximum length of a tool call's id that OpenAI accepts, in bytes.
 const maxCallID = 40
 
-// callID makes an id that every server of the protocol accepts. The same id always becomes
-// the same one, so that calls and their results stay together. Replies are not concerned:
-// what the model asks for now has ids of the server's own.
+// callID returns an id that every compatible server accepts. It is deterministic, so calls and
+// their results still match. Ids in replies remain unchanged.
 func callID(id string) string {
 	if len(id) <= maxCallID && !notInName.MatchString(id) {
 		return id
@@ -111,18 +110,18 @@ const maxName = 64
 
 var notInName = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
 
-// sanitize makes a name that OpenAI accepts.
+// sanitize returns a name that OpenAI accepts.
 func sanitize(name string) string {
 	name = notInName.ReplaceAllString(strings.TrimSpace(name), "_")
 	return name[:min(len(name), maxName)]
 }
 
-// toolNames maps names of tools to names that OpenAI accepts, and back.
+// toolNames maps the names of tools to names that OpenAI accepts, and back.
 type toolNames struct{ there, back map[string]string }
 
 func newToolNames(tools []llm.Tool) *toolNames {
 	n := &toolNames{there: map[string]string{}, back: map[string]string{}}
-	for _, t := range tools { // names that need no change keep it
+	for _, t := range tools { // valid names remain unchanged
 		if sanitize(t.Name) == t.Name {
 			n.there[t.Name], n.back[t.Name] = t.Name, t.Name
 		}
@@ -155,7 +154,7 @@ func (n *toolNames) wire(name string) string {
 	return sanitize(name)
 }
 
-// restore gives calls the names that the tools have in Threadmill.
+// restore replaces the names in calls by the original names of the tools.
 func (n *toolNames) restore(calls []event.ToolCall) {
 	for i := range calls {
 		if name, ok := n.back[calls[i].Function.Name]; ok {

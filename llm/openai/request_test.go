@@ -12,7 +12,7 @@ import (
 	"github.com/threadmill/threadmill/llm/llmtest"
 )
 
-// sent returns the messages of the last request, as they were on the wire.
+// sent returns the messages of the last request as they were sent.
 func sent(t *testing.T, s *llmtest.Server) []map[string]any {
 	t.Helper()
 	requests := s.Requests()
@@ -44,8 +44,7 @@ func TestParts(t *testing.T) {
 	})
 }
 
-// TestCallIDs: OpenAI refuses an id of more than 40 characters, and "call_" with a UUID
-// behind it has 41.
+// TestCallIDs: OpenAI rejects ids of more than 40 characters; "call_" followed by a UUID has 41.
 func TestCallIDs(t *testing.T) {
 	s, p := start(t, llmtest.Config{})
 	for name, tt := range map[string]struct {

@@ -14,7 +14,7 @@ import (
 	"github.com/threadmill/threadmill/llm/openai"
 )
 
-// paced is a transport in the bubble's time: each chunk comes after a pause.
+// paced is a transport in the bubble's time, with a pause before each chunk.
 type paced struct {
 	header time.Duration
 	chunks []pacedChunk
@@ -63,7 +63,7 @@ func TestSilence(t *testing.T) {
 		name     string
 		timeouts openai.Timeouts
 		server   paced
-		viewer   time.Duration // what onDelta takes
+		viewer   time.Duration // the time that onDelta takes
 		content  string
 		problem  string
 		took     time.Duration

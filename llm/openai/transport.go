@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// exchange is what the SDK does not tell about a call. It travels in the context
-// of the request, and belongs to one call of Generate.
+// exchange contains the details of an HTTP exchange that the SDK does not report. It belongs to one
+// call of Generate and is part of the request's context.
 type exchange struct {
 	stream bool
 	cancel context.CancelCauseFunc
@@ -24,13 +24,13 @@ type exchange struct {
 	status int
 	header http.Header
 	body   []byte // of a reply that is not streamed
-	done   bool   // the stream said that it is complete
+	done   bool   // the stream ended with [DONE]
 }
 
 type exchangeKey struct{}
 
-// watcher is the transport: it keeps an exchange up to date, ends calls that have
-// gone silent, and hands the SDK only well-formed streams.
+// watcher is the transport: it fills the exchange, ends calls to servers that no longer respond,
+// and passes only well-formed streams to the SDK.
 type watcher struct {
 	base     http.RoundTripper
 	timeouts Timeouts
@@ -40,7 +40,7 @@ type silenceError struct{ after time.Duration }
 
 func (e *silenceError) Error() string { return fmt.Sprintf("nothing arrived for %s", e.after) }
 
-// watch ends the call if the returned stop is not called within d.
+// watch ends the call unless stop is called within d.
 func (x *exchange) watch(d time.Duration) (stop func() bool) {
 	return time.AfterFunc(d, func() { x.cancel(&silenceError{d}) }).Stop
 }
@@ -58,9 +58,9 @@ func (w *watcher) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	x.status, x.header = resp.StatusCode, resp.Header
 	if resp.StatusCode < 200 || resp.StatusCode >= 300 {
-		return resp, nil // the SDK reads errors
+		return resp, nil // the SDK parses errors
 	}
-	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")) // without a type it is tried
+	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")) // a body without a type is parsed anyway
 	switch {
 	case media == "text/html":
 		err = errNoAPI
@@ -78,8 +78,8 @@ func (w *watcher) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// readWhole keeps the body, and leaves the SDK an empty object to parse: what it
-// cannot represent would be lost.
+// readWhole stores the body and replaces it by an empty object, since the SDK would lose fields
+// that it does not know.
 func (x *exchange) readWhole(resp *http.Response) error {
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
@@ -91,7 +91,7 @@ func (x *exchange) readWhole(resp *http.Response) error {
 	return nil
 }
 
-// asStream makes a stream of one chunk, for a server that does not stream.
+// asStream converts the body to a stream of one chunk, for servers that do not stream.
 func (x *exchange) asStream(resp *http.Response, timeouts Timeouts) error {
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
@@ -107,7 +107,7 @@ func (x *exchange) asStream(resp *http.Response, timeouts Timeouts) error {
 	return nil
 }
 
-// eventBody passes on the data lines of a stream of events, each with a newline.
+// eventBody returns the data lines of an event stream, each followed by a newline.
 type eventBody struct {
 	x        *exchange
 	timeouts Timeouts
@@ -133,7 +133,7 @@ func (b *eventBody) next() error {
 	if !b.begun {
 		limit = b.timeouts.Start
 	}
-	// Only while reading: a slow onDelta is not the server's silence.
+	// The timeout applies only to reads: a slow onDelta does not count.
 	stop := b.x.watch(limit)
 	line, err := b.lines.ReadBytes('\n')
 	stop()
@@ -156,21 +156,21 @@ func (b *eventBody) pass(data []byte) {
 	}
 	b.out = append(b.out[:0], "data: "...)
 	if bytes.HasPrefix(data, []byte(`{"error":`)) {
-		// The SDK takes such a line for itself and forgets what it cannot parse.
+		// The SDK treats such a line as an error, and discards it if it cannot parse it.
 		b.out = append(b.out, "{ "...)
 		data = data[1:]
 	}
 	b.out = append(append(b.out, data...), '\n')
 }
 
-// drainTime is how long a finished stream may take to end, so that its connection
-// can be used again.
+// drainTime is the maximum time for reading a finished stream to its end, so that its connection
+// can be reused.
 const drainTime = 100 * time.Millisecond
 
 func (b *eventBody) Close() error {
 	if b.x.done {
 		stop := b.x.watch(drainTime)
-		_, _ = io.Copy(io.Discard, io.LimitReader(b.lines, 4096)) // the reply is complete whatever follows
+		_, _ = io.Copy(io.Discard, io.LimitReader(b.lines, 4096)) // the reply is already complete
 		stop()
 	}
 	return b.body.Close()

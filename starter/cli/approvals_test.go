@@ -105,8 +105,7 @@ func TestApprovals(t *testing.T) {
 	t.Run("S4-77 of one thread, to the letter", func(t *testing.T) {
 		w := newWorld(t)
 		w.waiting, w.approvals.calls = []event.ApprovalRequest{listing}, []event.ClientCall{photo}
-		code, out, errs := w.run("", "approvals", "t1")
-		require.Equal(t, exitOK, code, errs)
+		out := w.ok("approvals", "t1")
 		lines := strings.Split(out, "\n")
 		require.Len(t, lines, 6)
 		require.Equal(t, strings.Fields("THREAD CALL TOOL ARGUMENTS AGENT REASON SINCE EXPIRES VOTES"), strings.Fields(lines[0]))
@@ -225,9 +224,7 @@ func TestDecideInFull(t *testing.T) {
 		"update t1 --turn-limit -1":                  "turnLimit: is -1, must be 1 to 1000",
 	} {
 		t.Run(args, func(t *testing.T) {
-			code, _, errs := w.run("", strings.Fields(args)...)
-			require.Equal(t, exitUsage, code)
-			require.Contains(t, errs, want)
+			w.fails(exitUsage, want, strings.Fields(args)...)
 		})
 	}
 }
@@ -287,37 +284,30 @@ func TestOutcomes(t *testing.T) {
 func TestGrants(t *testing.T) {
 	w := newWorld(t)
 	w.approvals.grants = `[{"id":"call_1","scope":"session","toolName":"shell_cmd","agent":"demo","by":"ann","grantedAt":"2026-01-02T03:04:05Z","digest":"sha256:1"}]`
-	code, out, errs := w.run("", "grants", "t1")
-	require.Equal(t, exitOK, code, errs)
+	out := w.ok("grants", "t1")
 	require.Contains(t, out, "call_1  session  shell_cmd  demo   the same call  ann")
-	code, out, _ = w.run("", "grants", "t1", "--revoked", "--json")
-	require.Equal(t, exitOK, code)
+	out = w.ok("grants", "t1", "--revoked", "--json")
 	require.JSONEq(t, `{"grants":`+w.approvals.grants+`}`, out)
-	code, out, _ = w.run("", "revoke", "t1", "call_1", "--reason", "too wide")
-	require.Equal(t, exitOK, code)
+	out = w.ok("revoke", "t1", "call_1", "--reason", "too wide")
 	require.Equal(t, "accepted\n", out)
-	code, out, _ = w.run("", "revoke", "t1", "again", "--by", "bob", "--json")
-	require.Equal(t, exitOK, code)
+	out = w.ok("revoke", "t1", "again", "--by", "bob", "--json")
 	require.JSONEq(t, `{"result":"already_resolved"}`, out)
 	require.Equal(t, []string{"list ", "list revoked=true", "DELETE call_1 ann too wide", "DELETE again bob "}, w.approvals.revoked)
 
 	w.approvals.grants = `[]`
-	code, out, errs = w.run("", "grants", "t1")
+	code, out, errs := w.run("", "grants", "t1")
 	require.Equal(t, exitOK, code)
 	require.Empty(t, out)
 	require.Equal(t, `nothing is granted in thread "t1"`+"\n", errs)
 	w.url = "http://" + nobody
-	code, _, errs = w.run("", "grants", "t1")
-	require.Equal(t, exitFailed, code)
-	require.Contains(t, errs, "the Threadmill API does not answer at")
+	w.fails(exitFailed, "the Threadmill API does not answer at", "grants", "t1")
 }
 
 func TestToolResult(t *testing.T) {
 	w := newWorld(t)
-	code, out, _ := w.run("", "tool-result", "t1", "call_2", "a photo")
-	require.Equal(t, exitOK, code)
+	out := w.ok("tool-result", "t1", "call_2", "a photo")
 	require.Equal(t, "accepted\n", out)
-	code, out, _ = w.run("no\nlight\n", "tool-result", "t1", "again", "-", "--error", "--by", "phone", "--json")
+	code, out, _ := w.run("no\nlight\n", "tool-result", "t1", "again", "-", "--error", "--by", "phone", "--json")
 	require.Equal(t, exitOK, code)
 	require.JSONEq(t, `{"result":"already_resolved"}`, out)
 	require.Equal(t, []signals.ToolResult{
@@ -332,11 +322,9 @@ func TestToolResult(t *testing.T) {
 
 func TestParticipants(t *testing.T) {
 	w := newWorld(t)
-	code, _, errs := w.run("", "open", "t1", "--agent", "a", "--agent", "b", "--turn-limit", "3")
-	require.Equal(t, exitOK, code, errs)
+	w.ok("open", "t1", "--agent", "a", "--agent", "b", "--turn-limit", "3")
 	require.Equal(t, []signals.Start{{Agents: []string{"a", "b"}, TurnLimit: 3}}, w.opened)
-	code, _, errs = w.run("", "update", "t1", "--add-agent", "c", "--add-agent", "d", "--remove-agent", "a", "--turn-limit", "7")
-	require.Equal(t, exitOK, code, errs)
+	w.ok("update", "t1", "--add-agent", "c", "--add-agent", "d", "--remove-agent", "a", "--turn-limit", "7")
 	require.Equal(t, []signals.ThreadChange{{AddAgents: []string{"c", "d"}, RemoveAgents: []string{"a"}, TurnLimit: 7, By: "ann"}}, w.changes)
 	w.state.TurnLimit, w.state.LLMCalls = 7, map[string]int{"demo": 7, "": 2}
 	_, out, _ := w.run("", "show", "t1")
@@ -346,8 +334,7 @@ func TestParticipants(t *testing.T) {
 func TestWaitingThreads(t *testing.T) {
 	w := newWorld(t)
 	w.listed = []threadclient.Summary{{ThreadID: "t1", Status: "open", Waiting: true, StartTime: askedAt}}
-	code, out, _ := w.run("", "list", "--waiting")
-	require.Equal(t, exitOK, code)
+	out := w.ok("list", "--waiting")
 	require.Contains(t, out, "t1      waiting_approval  2026-01-02 03:04:05")
 	require.True(t, w.query.Waiting)
 

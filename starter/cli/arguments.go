@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -18,17 +20,7 @@ func explainArguments(cmd *cobra.Command) {
 	for _, c := range cmd.Commands() {
 		explainArguments(c)
 	}
-	if check := cmd.Args; check != nil {
-		cmd.Args = func(cmd *cobra.Command, args []string) error {
-			if check(cmd, args) == nil {
-				return nil
-			}
-			if cmd.HasSubCommands() {
-				return unknownCommand(cmd, args[0])
-			}
-			return wrongArguments(cmd, args)
-		}
-	}
+	cmd.Args = checkArguments
 }
 
 func unknownCommand(cmd *cobra.Command, name string) error {
@@ -43,18 +35,22 @@ func unknownCommand(cmd *cobra.Command, name string) error {
 	return errors.New(text)
 }
 
-var parameter = regexp.MustCompile(`<\w+>|\[\w+\]`)
+// parameter matches an argument in the usage of a command, and the value of a flag with its name.
+var parameter = regexp.MustCompile(`(-\w )?(<\w+>|\[\w+\])`)
 
-// wrongArguments returns the error for missing or extra arguments.
-func wrongArguments(cmd *cobra.Command, args []string) error {
-	takes := parameter.FindAllString(cmd.Use, -1)
-	name := strings.TrimPrefix(cmd.CommandPath(), "starter ")
-	if len(takes) == 0 {
-		return fmt.Errorf("%s takes no arguments, got %s", name, quoted(args))
-	}
-	form := strings.Join(takes, " ")
-	if len(args) < len(takes) {
+// checkArguments compares arguments with the usage of their command.
+func checkArguments(cmd *cobra.Command, args []string) error {
+	takes := slices.DeleteFunc(parameter.FindAllString(cmd.Use, -1), func(p string) bool { return strings.HasPrefix(p, "-") })
+	name, form := strings.TrimPrefix(cmd.CommandPath(), "starter "), strings.Join(takes, " ")
+	switch {
+	case len(args) < len(takes) && strings.HasPrefix(takes[len(args)], "<"):
 		return fmt.Errorf("%s takes %s: missing %s", name, form, takes[len(args)])
+	case len(args) <= len(takes):
+		return nil
+	case cmd.HasSubCommands():
+		return unknownCommand(cmd, args[0])
+	case len(takes) == 0:
+		return fmt.Errorf("%s takes no arguments, got %s", name, quoted(args))
 	}
 	return fmt.Errorf("%s takes %s: unexpected %s (text with spaces needs quotes)", name, form, quoted(args[len(takes):]))
 }
@@ -90,15 +86,45 @@ func (a *app) argument(what, text string) (string, error) {
 	return strings.TrimRight(string(raw), "\r\n"), nil
 }
 
-// pairs parses key=value flags of metadata.
-func pairs(flags []string) (map[string]string, error) {
+// jsonArgument is [app.argument] for JSON.
+func (a *app) jsonArgument(what, text string) (json.RawMessage, error) {
+	text, err := a.argument(what, text)
+	if err != nil {
+		return nil, err
+	}
+	return parseJSON(what, text)
+}
+
+// parseJSON leaves text that is too long to the check of its size.
+func parseJSON(what, text string) (json.RawMessage, error) {
+	if !json.Valid([]byte(text)) && len(text) <= signals.MaxPayload {
+		return nil, usagef("the %s is not JSON (text needs quotes)", what)
+	}
+	return json.RawMessage(text), nil
+}
+
+// pairs parses key=value flags. The format of the error has a place for the wrong flag.
+func pairs(flags []string, format string, unique bool) (map[string]string, error) {
 	out := map[string]string{}
 	for _, pair := range flags {
 		key, value, ok := strings.Cut(pair, "=")
-		if !ok || key == "" {
-			return nil, usagef("--metadata is %q, must be key=value", pair)
+		if _, twice := out[key]; !ok || key == "" || unique && twice {
+			return nil, usagef(format, pair)
 		}
 		out[key] = value
 	}
 	return out, nil
+}
+
+// metadata sets out, which is a map or a struct, from the flags --metadata.
+func metadata(flags []string, out any) error {
+	fields, err := pairs(flags, "--metadata is %q, must be key=value", false)
+	if err != nil {
+		return err
+	}
+	raw, err := json.Marshal(fields)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(raw, out)
 }

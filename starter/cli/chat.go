@@ -3,6 +3,7 @@ package cli
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -47,7 +48,6 @@ commands. Ctrl-C interrupts the turn that runs; at rest, or twice, it leaves.
 
 Works over pipes too: then each message waits until the turn before it has ended, and
 the program leaves when its input and the last turn have ended.`,
-		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, isNew := signals.NewID(), true
 			if len(args) == 1 {
@@ -141,7 +141,7 @@ func (s *session) enter(ctx context.Context, start signals.Start, isNew, create 
 	defer cancel()
 	if create && !isNew {
 		err := s.threads.Open(ctx, s.thread, start, nil)
-		if isNew = err == nil; err != nil && !isExists(err) {
+		if isNew = err == nil; err != nil && !errors.Is(err, signals.ErrThreadExists) {
 			return err
 		}
 	} else if isNew {
@@ -168,7 +168,7 @@ func (s *session) resume(ctx context.Context) error {
 	s.print(s.view.Note(stateLines(state)[0] + " · /help lists the commands"))
 	s.active = state.Turn != nil
 	messages, err := s.stream.Messages(ctx, s.thread)
-	if err != nil && !isNotFound(err) {
+	if err != nil && !api.IsNotFound(err) {
 		s.print(s.view.Warn("earlier messages are not available yet: " + s.app.explain(err)))
 	}
 	s.showTail(messages)

@@ -56,6 +56,9 @@ type app struct {
 	// shown as Temporal returned it.
 	settle time.Duration
 
+	// json is the flag --json of the command.
+	json bool
+
 	// began means that the arguments are valid.
 	began bool
 }
@@ -107,7 +110,6 @@ messages, by --api or THREADMILL_API, with the API key in THREADMILL_API_KEY or 
 --api-key-file, if it wants one. "go run ./devserver" starts both.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
 		PersistentPreRunE: func(*cobra.Command, []string) error {
 			a.began = true
 			if a.flags.timeout <= 0 {
@@ -134,6 +136,13 @@ messages, by --api or THREADMILL_API, with the API key in THREADMILL_API_KEY or 
 // usageError is a mistake in the arguments that a command found.
 type usageError struct{ error }
 
+func usage(err error) error {
+	if err == nil {
+		return nil
+	}
+	return usageError{err}
+}
+
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
 // silentError is a failure that was already printed.
@@ -151,12 +160,12 @@ func (a *app) renderer(thoughts string) (*render.Renderer, error) {
 
 // say prints a line of the result.
 func (a *app) say(format string, args ...any) {
-	fmt.Fprintln(a.stdout, term.Line(fmt.Sprintf(format, args...)))
+	fmt.Fprint(a.stdout, line(format, args...))
 }
 
 // warn prints a line beside the result.
 func (a *app) warn(format string, args ...any) {
-	fmt.Fprintln(a.stderr, term.Line(fmt.Sprintf(format, args...)))
+	fmt.Fprint(a.stderr, line(format, args...))
 }
 
 // fail prints an error. Its further lines are indented, because their text may come from others.

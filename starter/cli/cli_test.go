@@ -30,6 +30,24 @@ func (w *world) run(stdin string, args ...string) (code int, stdout, stderr stri
 	return code, out.String(), errs.String()
 }
 
+// ok runs the command line, which succeeds, and returns its output.
+func (w *world) ok(args ...string) string {
+	w.t.Helper()
+	code, out, errs := w.run("", args...)
+	require.Equal(w.t, exitOK, code, errs)
+	return out
+}
+
+// fails runs the command line, which fails without output, names the problem, and returns its errors.
+func (w *world) fails(code int, problem string, args ...string) string {
+	w.t.Helper()
+	got, out, errs := w.run("", args...)
+	require.Equal(w.t, code, got, errs)
+	require.Empty(w.t, out)
+	require.Contains(w.t, errs, problem)
+	return errs
+}
+
 func TestUsageErrors(t *testing.T) {
 	for _, c := range []struct{ args, problem string }{
 		{"sing", `unknown command "sing"; did you mean send?`},
@@ -100,14 +118,12 @@ func TestAnEmptyMessageIsRefused(t *testing.T) {
 
 func TestOpen(t *testing.T) {
 	w := newWorld(t)
-	code, out, _ := w.run("", "open", "t9", "--agent", "a", "--agent", "b", "--title", "T", "--metadata", "k=v=w", "-m", "hi", "--as", "bob")
-	require.Equal(t, exitOK, code)
+	out := w.ok("open", "t9", "--agent", "a", "--agent", "b", "--title", "T", "--metadata", "k=v=w", "-m", "hi", "--as", "bob")
 	require.Equal(t, "t9\n", out)
 	require.Equal(t, signals.Start{Agents: []string{"a", "b"}, Title: "T", Metadata: json.RawMessage(`{"k":"v=w"}`)}, w.opened[0])
 	require.JSONEq(t, `{"threadId":"t9","senderId":"bob","senderType":"user","content":"hi"}`, string(w.posts[0].Payload))
 
-	code, out, _ = w.run("", "open", "--json")
-	require.Equal(t, exitOK, code)
+	out = w.ok("open", "--json")
 	var made opened
 	require.NoError(t, json.Unmarshal([]byte(out), &made))
 	require.Len(t, made.ThreadID, 26)
@@ -129,8 +145,7 @@ func TestSend(t *testing.T) {
 	})
 	t.Run("S2-25 with options of its own", func(t *testing.T) {
 		w := newWorld(t)
-		code, out, _ := w.run("", "send", "t1", "hi", "--id", "e7", "--priority", "-2", "--ttl", "1m30s", "--agent", "a", "--agent", "b", "--tool", "x", "--tool", "y")
-		require.Equal(t, exitOK, code)
+		out := w.ok("send", "t1", "hi", "--id", "e7", "--priority", "-2", "--ttl", "1m30s", "--agent", "a", "--agent", "b", "--tool", "x", "--tool", "y")
 		require.Equal(t, "e7\n", out)
 		want := signals.UserMessage("t1", "ann", "hi")
 		want.ID, want.Priority, want.TTL, want.Agents, want.Tools = "e7", -2, 90_000, []string{"a", "b"}, &[]string{"x", "y"}
@@ -146,11 +161,9 @@ func TestSend(t *testing.T) {
 	})
 	t.Run("and wait", func(t *testing.T) {
 		w := newWorld(t)
-		code, out, _ := w.run("", "send", "t1", "hello", "--wait")
-		require.Equal(t, exitOK, code)
+		out := w.ok("send", "t1", "hello", "--wait")
 		require.Equal(t, "you said: hello\n", out)
-		code, out, _ = w.run("", "send", "t1", "hello", "--wait", "--json", "--create")
-		require.Equal(t, exitOK, code)
+		out = w.ok("send", "t1", "hello", "--wait", "--json", "--create")
 		var result signals.TurnResult
 		require.NoError(t, json.Unmarshal([]byte(out), &result))
 		require.Equal(t, w.posts[1].ID, result.EventID)
@@ -175,27 +188,21 @@ func TestSend(t *testing.T) {
 	})
 	t.Run("refused", func(t *testing.T) {
 		w := newWorld(t)
-		code, _, errs := w.run("", "send", "t1", "hi", "--on-busy", "reject")
-		require.Equal(t, exitFailed, code)
-		require.Contains(t, errs, "refused: a turn runs")
-		code, _, errs = w.run("", "send", "gone", "hi")
+		w.fails(exitFailed, "refused: a turn runs", "send", "t1", "hi", "--on-busy", "reject")
+		code, _, errs := w.run("", "send", "gone", "hi")
 		require.Equal(t, exitFailed, code)
 		require.Equal(t, `starter: there is no thread "gone" in namespace "default": "starter list" shows the threads, "starter open gone" makes it`+"\n", errs)
-		code, _, errs = w.run("", "send", "closed", "hi")
-		require.Equal(t, exitFailed, code)
-		require.Contains(t, errs, `thread "closed" is closed`)
+		w.fails(exitFailed, `thread "closed" is closed`, "send", "closed", "hi")
 	})
 }
 
 func TestDecide(t *testing.T) {
 	w := newWorld(t)
-	code, out, _ := w.run("", "approve", "t1", "call_1")
-	require.Equal(t, exitOK, code)
+	out := w.ok("approve", "t1", "call_1")
 	require.Equal(t, "accepted\n", out)
 	require.Equal(t, signals.Decide{ToolCallID: "call_1", Decision: event.DecisionApprove, Scope: event.ScopeOnce, By: "ann"}, w.decisions["call_1"])
 
-	code, out, _ = w.run("", "deny", "t1", "call_2", "--reason", "no", "--by", "bob", "--json")
-	require.Equal(t, exitOK, code)
+	out = w.ok("deny", "t1", "call_2", "--reason", "no", "--by", "bob", "--json")
 	require.JSONEq(t, `{"result":"accepted"}`, out)
 	require.Equal(t, signals.Decide{ToolCallID: "call_2", Decision: event.DecisionDeny, Scope: event.ScopeOnce, By: "bob", Reason: "no"}, w.decisions["call_2"])
 
@@ -207,8 +214,7 @@ func TestDecide(t *testing.T) {
 func TestControl(t *testing.T) {
 	w := newWorld(t)
 	for _, args := range [][]string{{"interrupt", "t1", "--reason", "enough"}, {"close", "t1", "--by", "bob"}, {"interrupt", "t1", "e7"}} {
-		code, _, errs := w.run("", args...)
-		require.Equal(t, exitOK, code, errs)
+		w.ok(args...)
 	}
 	require.Equal(t, []signals.Control{
 		{Action: signals.ControlInterrupt, By: "ann", Reason: "enough"},
@@ -219,8 +225,7 @@ func TestControl(t *testing.T) {
 
 func TestList(t *testing.T) {
 	w := newWorld(t)
-	code, out, _ := w.run("", "list", "--all", "--agent", "demo")
-	require.Equal(t, exitOK, code)
+	out := w.ok("list", "--all", "--agent", "demo")
 	require.Equal(t, `THREAD  STATUS  STARTED              AGENTS      TITLE
 t2      open    2026-01-02 03:04:05  demo,other  Two lines
 t1      closed  2026-01-01 03:04:05  (default)   -
@@ -260,8 +265,7 @@ func TestListSubAgents(t *testing.T) {
 		{ThreadID: "t1.s1", Status: "open", Parent: "t1", Agents: []string{"reader"}, Title: "reader for demo", StartTime: started},
 		{ThreadID: "t1", Status: "open", StartTime: started},
 	}
-	code, out, _ := w.run("", "list")
-	require.Equal(t, exitOK, code)
+	out := w.ok("list")
 	require.Equal(t, `THREAD  PARENT  STATUS  STARTED              AGENTS     TITLE
 t1.s1   t1      open    2026-01-02 03:04:05  reader     reader for demo
 t1      -       open    2026-01-02 03:04:05  (default)  -
@@ -277,8 +281,7 @@ func TestShowSubAgents(t *testing.T) {
 	w.state.Turn = &signals.TurnState{Runs: []signals.RunState{
 		{Agent: "demo", Step: 1, Doing: "tools", Tools: []string{"call_agent", "call_agent"}, Threads: []string{"t1.s1", "t1.s2"}},
 	}}
-	code, out, _ := w.run("", "show", "t1")
-	require.Equal(t, exitOK, code)
+	out := w.ok("show", "t1")
 	require.Contains(t, out, "thread t1 · running · demo\n  works for thread t0\n  demo: step 1, tools (call_agent, call_agent) in t1.s1, t1.s2\n")
 }
 
@@ -289,8 +292,7 @@ func TestShow(t *testing.T) {
 	w.state.Approvals, w.state.Title = 1, "A talk"
 	w.state.Failed = []event.Item{{ID: "e1", Error: "no\nkey"}}
 	w.waiting = []event.ApprovalRequest{{ToolCallID: "call_7", ToolName: "shell_cmd", Arguments: `{}`}}
-	code, out, _ := w.run("", "show", "t1")
-	require.Equal(t, exitOK, code)
+	out := w.ok("show", "t1")
 	require.Equal(t, `thread t1 · idle · demo · A talk
   waiting: 0 events, 1 approvals · tokens: 0 in, 0 out · history: 0 events
   failed: e1: no key
@@ -328,8 +330,7 @@ func TestWatch(t *testing.T) {
 	p.exits(exitOK)
 	require.Equal(t, 1, strings.Count(p.out.String(), "hello"))
 
-	code, out, _ := w.run("", "watch", "t1", "--json")
-	require.Equal(t, exitOK, code)
+	out := w.ok("watch", "t1", "--json")
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	require.Len(t, lines, len(w.events))
 	for i, line := range lines {
@@ -344,13 +345,9 @@ func TestWatchWhatIsNotThere(t *testing.T) {
 	srv := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(srv.Close)
 	w.url = srv.URL
-	code, _, errs := w.run("", "watch", "gone")
-	require.Equal(t, exitFailed, code)
-	require.Contains(t, errs, `there is no thread "gone"`)
+	w.fails(exitFailed, `there is no thread "gone"`, "watch", "gone")
 	w.url = "http://" + nobody
-	code, _, errs = w.run("", "watch", "t1")
-	require.Equal(t, exitFailed, code)
-	require.Contains(t, errs, "the Threadmill API does not answer at "+w.url+`: start it with "go run ./devserver"`)
+	errs := w.fails(exitFailed, "the Threadmill API does not answer at "+w.url+`: start it with "go run ./devserver"`, "watch", "t1")
 	require.Equal(t, 1, strings.Count(errs, "\n"))
 }
 
@@ -368,10 +365,17 @@ func TestTemporalDoesNotAnswer(t *testing.T) {
 }
 
 func TestHelp(t *testing.T) {
-	var out, errs output
-	require.Equal(t, exitOK, Run(t.Context(), []string{"--help"}, strings.NewReader(""), &out, &errs))
-	for _, name := range []string{"open", "send", "chat", "watch", "show", "list", "approve", "deny", "interrupt", "close", "retry", "queue", "publish"} {
-		require.Contains(t, out.String(), "\n  "+name+" ")
+	for command, names := range map[string]string{
+		"--help":   "open send chat watch show list approve deny interrupt close retry queue publish",
+		"queue":    "list show add current next set-status retry",
+		"task":     "list show complete cancel",
+		"schedule": "add list show pause resume trigger delete",
+		"agents":   "list show set delete history",
+	} {
+		out := newWorld(t).ok(command)
+		for _, name := range strings.Fields(names) {
+			require.Contains(t, out, "\n  "+name+" ")
+		}
 	}
 }
 
@@ -379,13 +383,9 @@ func TestHelp(t *testing.T) {
 // worker.
 func TestNobodyAnswers(t *testing.T) {
 	w := newWorld(t)
-	code, _, errs := w.run("", "queue", "show", "silent", "e1")
-	require.Equal(t, exitFailed, code)
-	require.Contains(t, errs, `no worker runs on task queue "queue of silent": start one with "go run ./worker --task-queue 'queue of silent'"`)
+	w.fails(exitFailed, `no worker runs on task queue "queue of silent": start one with "go run ./worker --task-queue 'queue of silent'"`, "queue", "show", "silent", "e1")
 	w.polled = true
-	code, _, errs = w.run("", "update", "silent", "--title", "new")
-	require.Equal(t, exitFailed, code)
-	require.Contains(t, errs, `the worker on task queue "queue of silent" did not answer in time: it is busy or has just stopped`)
+	w.fails(exitFailed, `the worker on task queue "queue of silent" did not answer in time: it is busy or has just stopped`, "update", "silent", "--title", "new")
 	p := w.start(false, "chat", "silent")
 	p.exits(exitFailed)
 	require.Contains(t, p.err.String(), `task queue "queue of silent"`)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -103,7 +104,7 @@ func (a *app) diagnosed(ctx context.Context, t workers, err error) error {
 		return err
 	}
 	id := ""
-	if about := (*threadError)(nil); errors.As(err, &about) {
+	if about, ok := errors.AsType[*threadError](err); ok {
 		id = about.thread
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
@@ -117,30 +118,26 @@ func (a *app) diagnosed(ctx context.Context, t workers, err error) error {
 
 // noWorker reports errors that mean that the task queue has no worker.
 func noWorker(err error) bool {
-	var deadline *serviceerror.DeadlineExceeded
-	var precondition *serviceerror.FailedPrecondition
-	if errors.As(err, &precondition) {
+	if precondition, ok := errors.AsType[*serviceerror.FailedPrecondition](err); ok {
 		return strings.Contains(precondition.Message, "worker")
 	}
-	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &deadline)
+	return errors.Is(err, context.DeadlineExceeded) || is[*serviceerror.DeadlineExceeded](err)
 }
 
 func (a *app) explainThread(err error) string {
-	var about *threadError
-	if !errors.As(err, &about) {
+	about, ok := errors.AsType[*threadError](err)
+	if !ok {
 		return err.Error()
 	}
 	id := about.thread
-	var status *api.StatusError
 	var unknown *threadclient.UnknownEventError
 	var task *threadclient.UnknownTaskError
-	notThere := errors.As(err, &status) && status.Code == http.StatusNotFound
 	switch {
 	case errors.As(err, &unknown):
 		return fmt.Sprintf(`%v; "starter queue list --all %s" shows those that it knows`, unknown, id)
 	case errors.As(err, &task):
 		return fmt.Sprintf(`%v; "starter task list %s" shows those that it knows`, task, id)
-	case errors.Is(err, signals.ErrThreadNotFound) || notThere:
+	case errors.Is(err, signals.ErrThreadNotFound) || api.IsNotFound(err):
 		return fmt.Sprintf(`there is no thread %q in namespace %q: "starter list" shows the threads, "starter open %s" makes it`, id, a.flags.namespace, id)
 	case errors.Is(err, signals.ErrThreadClosed):
 		return fmt.Sprintf(`thread %q is closed: "starter show %s" reads it, "starter open" makes a new one`, id, id)
@@ -152,11 +149,13 @@ func (a *app) explainThread(err error) string {
 
 // transient reports errors after which the same request may succeed.
 func transient(err error) bool {
-	var unavailable *serviceerror.Unavailable
-	var exhausted *serviceerror.ResourceExhausted
-	var notReady *serviceerror.WorkflowNotReady
-	var cut *client.WorkflowUpdateServiceTimeoutOrCanceledError
-	return errors.As(err, &unavailable) || errors.As(err, &notReady) || errors.As(err, &exhausted) || errors.As(err, &cut) || noWorker(err)
+	return is[*serviceerror.Unavailable](err) || is[*serviceerror.WorkflowNotReady](err) || is[*serviceerror.ResourceExhausted](err) ||
+		is[*client.WorkflowUpdateServiceTimeoutOrCanceledError](err) || noWorker(err)
+}
+
+func is[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
 }
 
 const (
@@ -179,11 +178,9 @@ func persist(ctx context.Context, op func(context.Context) error, lost func(erro
 			lost(err)
 			lost = nil
 		}
-		timer := time.NewTimer(wait)
 		select {
-		case <-timer.C:
+		case <-time.After(wait):
 		case <-ctx.Done():
-			timer.Stop()
 			return ctx.Err()
 		}
 	}
@@ -191,15 +188,10 @@ func persist(ctx context.Context, op func(context.Context) error, lost func(erro
 
 // refusal reports errors that the thread itself returned.
 func refusal(err error) bool {
-	for _, answer := range []error{
+	return slices.ContainsFunc([]error{
 		signals.ErrThreadNotFound, signals.ErrThreadClosed, signals.ErrTaskNotFound, signals.ErrEventNotFound,
-		signals.ErrScheduleNotFound, signals.ErrScheduleExists,
-	} {
-		if errors.Is(err, answer) {
-			return true
-		}
-	}
-	return errors.Is(err, signals.ErrRefused) || errors.Is(err, event.ErrInvalid)
+		signals.ErrScheduleNotFound, signals.ErrScheduleExists, signals.ErrRefused, event.ErrInvalid,
+	}, func(answer error) bool { return errors.Is(err, answer) })
 }
 
 // cause returns the innermost error's text, on one line.

@@ -90,8 +90,7 @@ func TestShowDecisions(t *testing.T) {
 	w.decided("guard replaced the message")
 	w.say("m2", "demo", event.CreatedByAgent, "hello, ann")
 	w.decided("guard responded in place of the message")
-	code, out, _ := w.run("", "show", "t1")
-	require.Equal(t, exitOK, code)
+	out := w.ok("show", "t1")
 	_, messages, _ := strings.Cut(out, "\n\n")
 	require.Equal(t, `ann › my password is …
   ⤷ audit let the message pass
@@ -124,8 +123,7 @@ func TestShowDeciding(t *testing.T) {
 		Runs:     []signals.RunState{{Agent: "demo", Step: 1, Doing: "hooks", Tools: []string{"note"}}},
 		Deciding: []signals.Deciding{{EventID: "e1.0.1.calls", EventType: "tool_call", Hooks: []string{"guard", "audit"}, WorkflowID: "hook/default/t1/e1.0.1.calls"}},
 	}
-	code, out, _ := w.run("", "show", "t1")
-	require.Equal(t, exitOK, code)
+	out := w.ok("show", "t1")
 	require.Equal(t, `thread t1 · running · demo
   demo: step 1, hooks (note)
   waits for hooks: guard, audit on tool_call e1.0.1.calls (workflow hook/default/t1/e1.0.1.calls)
@@ -139,8 +137,7 @@ func TestWatchDecisions(t *testing.T) {
 	w.record(event.AgentEvent{Type: event.EventMessage, Message: w.redacted("e1")})
 	w.decided("guard replaced the message")
 	w.record(event.AgentEvent{Type: event.EventStatus, Status: &event.StatusChange{Status: event.StatusClosed}})
-	code, out, _ := w.run("", "watch", "t1")
-	require.Equal(t, exitOK, code)
+	out := w.ok("watch", "t1")
 	require.Equal(t, `demo › it is 1234
 ↻ demo › it is …
   ⤷ guard replaced the message

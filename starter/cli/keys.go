@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/starter/internal/api"
@@ -27,85 +26,53 @@ const envDatabase = "DATABASE_URL"
 type keyCommands struct{ *app }
 
 func (a keyCommands) keysCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "keys",
-		Short: "Create, list, rotate and revoke API keys",
-		Long: `Create, list, rotate and revoke API keys, with which programs and people use the HTTP API.
+	return group("keys", "Create, list, rotate and revoke API keys",
+		`Create, list, rotate and revoke API keys, with which programs and people use the HTTP API.
 
 The API needs the role admin for this. The first key is created where the database is, with
 --database or --sqlite, or by an API that only this machine can reach and that has no keys yet.
 Secrets are printed once, and stored as hashes only.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(a.keyListCommand(), a.keyCreateCommand(), a.keyRotateCommand(), a.keyRevokeCommand(), a.keyGenerateCommand())
-	return cmd
+		a.keyListCommand(), a.keyCreateCommand(), a.keyRotateCommand(), a.keyRevokeCommand(), a.keyGenerateCommand())
 }
 
 func (a keyCommands) keyListCommand() *cobra.Command {
-	var revoked, asJSON bool
-	cmd := &cobra.Command{
+	var revoked bool
+	cmd := a.jsonFlag(&cobra.Command{
 		Use:   "list",
 		Short: "List the API keys, without their secrets",
-		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.onAPI(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				keys, err := client.Keys(ctx, revoked)
-				switch {
-				case err != nil:
-					return err
-				case asJSON:
-					return a.printJSON(map[string]any{"keys": keys})
-				case len(keys) == 0:
-					a.warn("there are no API keys")
-				}
-				_, err = fmt.Fprint(a.stdout, render.Keys(keys))
-				return err
+				return a.show(map[string]any{"keys": keys}, err, render.Keys(keys), "there are no API keys")
 			})
 		},
-	}
+	})
 	cmd.Flags().BoolVar(&revoked, "revoked", false, "with those that are revoked")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
-// keyTerms are the flags of a new key.
-type keyTerms struct {
-	roles   []string
-	expires string
-}
-
-func (k *keyTerms) addFlags(f *pflag.FlagSet) {
-	f.StringSliceVar(&k.roles, "roles", nil, "what the key may do: "+strings.Join(auth.Roles(auth.AllRoles()).Strings(), ", "))
-	f.StringVar(&k.expires, "expires", "", "day or time at which the key ends, such as 2027-01-31, or a duration such as 720h (default: never)")
-}
-
-// check returns the roles, and the expiry of the key.
-func (k *keyTerms) check() (auth.Roles, *time.Time, error) {
-	roles, err := auth.ParseRoles(k.roles)
-	if err != nil {
-		return nil, nil, usagef("--%w", err)
-	}
-	if k.expires == "" {
-		return roles, nil, nil
+// parseExpiry returns the expiry of a key, nil if there is none.
+func parseExpiry(text string) (*time.Time, error) {
+	if text == "" {
+		return nil, nil
 	}
 	for _, layout := range []string{time.DateOnly, time.RFC3339} {
-		if at, err := time.Parse(layout, k.expires); err == nil {
-			return roles, &at, nil
+		if at, err := time.Parse(layout, text); err == nil {
+			return &at, nil
 		}
 	}
-	if d, err := time.ParseDuration(k.expires); err == nil && d > 0 {
+	if d, err := time.ParseDuration(text); err == nil && d > 0 {
 		at := time.Now().Add(d)
-		return roles, &at, nil
+		return &at, nil
 	}
-	return nil, nil, usagef("--expires is %q, must be a day such as 2027-01-31, a time such as 2027-01-31T12:00:00Z, or a duration such as 720h", k.expires)
+	return nil, usagef("--expires is %q, must be a day such as 2027-01-31, a time such as 2027-01-31T12:00:00Z, or a duration such as 720h", text)
 }
 
 func (a keyCommands) keyCreateCommand() *cobra.Command {
-	var terms keyTerms
-	var file string
-	var database, asJSON bool
-	cmd := &cobra.Command{
+	var names []string
+	var file, expiry string
+	var database bool
+	cmd := a.jsonFlag(&cobra.Command{
 		Use:   "create <name>",
 		Short: "Create an API key, and print its secret",
 		Long: `Create an API key, and print its secret, which is not shown again.
@@ -115,9 +82,12 @@ the key is written to the database itself: that is how the first key is created,
 when no administrator's key is left.`,
 		Example: `  starter keys create ann --roles read,post,approve
   starter keys create root --roles admin --sqlite .threadmill/threadmill.db`,
-		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			roles, expires, err := terms.check()
+			roles, err := auth.ParseRoles(names)
+			if err != nil {
+				return usagef("--%w", err)
+			}
+			expires, err := parseExpiry(expiry)
 			if err != nil {
 				return err
 			}
@@ -126,11 +96,7 @@ when no administrator's key is left.`,
 			}
 			if file == "" && !database {
 				return a.onAPI(cmd.Context(), func(ctx context.Context, client *api.Client) error {
-					made, err := client.CreateKey(ctx, args[0], roles.Strings(), expires)
-					if err != nil {
-						return err
-					}
-					return a.printNewKey(made, asJSON)
+					return a.showNewKey(client.CreateKey(ctx, args[0], roles.Strings(), expires))
 				})
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), a.flags.timeout)
@@ -140,17 +106,13 @@ when no administrator's key is left.`,
 				return err
 			}
 			defer db.Close()
-			made, err := a.createStoredKey(ctx, db, args[0], roles, expires)
-			if err != nil {
-				return err
-			}
-			return a.printNewKey(made, asJSON)
+			return a.showNewKey(a.createStoredKey(ctx, db, args[0], roles, expires))
 		},
-	}
-	terms.addFlags(cmd.Flags())
+	})
+	cmd.Flags().StringSliceVar(&names, "roles", nil, "what the key may do: "+strings.Join(auth.Roles(auth.AllRoles()).Strings(), ", "))
+	cmd.Flags().StringVar(&expiry, "expires", "", "day or time at which the key ends, such as 2027-01-31, or a duration such as 720h (default: never)")
 	cmd.Flags().BoolVar(&database, "database", false, "write to the database at "+envDatabase+", not to the API")
 	cmd.Flags().StringVar(&file, "sqlite", "", "write to this database, such as .threadmill/threadmill.db of a devserver, not to the API")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
@@ -201,15 +163,13 @@ func (a keyCommands) createStoredKey(ctx context.Context, db store.APIKeys, name
 	return auth.NewAPIKey{Key: auth.APIKey{APIKey: made, Source: auth.SourceStored}, Token: token.Reveal()}, nil
 }
 
-// printNewKey prints only the secret on stdout, so that it can be redirected to a file.
-func (a keyCommands) printNewKey(made auth.NewAPIKey, asJSON bool) error {
-	if asJSON {
-		return a.printJSON(made)
+// showNewKey prints only the secret on stdout, so that it can be redirected to a file.
+func (a keyCommands) showNewKey(made auth.NewAPIKey, err error) error {
+	if err == nil && !a.json {
+		a.warn("API key %s (%s) may %s. It is not shown again: keep it in %s, or in a file for --api-key-file.",
+			made.Key.Name, made.Key.ID, strings.Join(made.Key.Roles, ", "), envKey)
 	}
-	a.warn("API key %s (%s) may %s. It is not shown again: keep it in %s, or in a file for --api-key-file.",
-		made.Key.Name, made.Key.ID, strings.Join(made.Key.Roles, ", "), envKey)
-	a.say("%s", made.Token)
-	return nil
+	return a.show(made, err, line("%s", made.Token), "")
 }
 
 // keyNamed finds a key by name or id.
@@ -230,11 +190,9 @@ func keyNamed(ctx context.Context, client *api.Client, name string) (auth.APIKey
 
 func (a keyCommands) keyRotateCommand() *cobra.Command {
 	var overlap time.Duration
-	var asJSON bool
-	cmd := &cobra.Command{
+	cmd := a.jsonFlag(&cobra.Command{
 		Use:   "rotate <name>",
 		Short: "Rotate the secret of an API key, and print it",
-		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if overlap < 0 {
 				return usagef("--overlap is %s, must not be negative", overlap)
@@ -244,16 +202,11 @@ func (a keyCommands) keyRotateCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				made, err := client.RotateKey(ctx, k.ID, overlap)
-				if err != nil {
-					return err
-				}
-				return a.printNewKey(made, asJSON)
+				return a.showNewKey(client.RotateKey(ctx, k.ID, overlap))
 			})
 		},
-	}
+	})
 	cmd.Flags().DurationVar(&overlap, "overlap", 0, "how long the secret before remains valid, at most 168h (default: it ends at once)")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
@@ -261,18 +214,13 @@ func (a keyCommands) keyRevokeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "revoke <name>",
 		Short: "Revoke an API key: it ends within seconds, with its streams",
-		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.onAPI(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				k, err := keyNamed(ctx, client, args[0])
 				if err != nil {
 					return err
 				}
-				if err := client.RevokeKey(ctx, k.ID); err != nil {
-					return err
-				}
-				a.say("%s revoked", k.Name)
-				return nil
+				return a.show(nil, client.RevokeKey(ctx, k.ID), line("%s revoked", k.Name), "")
 			})
 		},
 	}
@@ -284,7 +232,6 @@ func (a keyCommands) keyGenerateCommand() *cobra.Command {
 		Short: "Print a new secret and its hash, for a key that is configured",
 		Long: `Print a new secret and its hash. Nothing is stored: the hash goes into apiKeys of the
 configuration file or into THREADMILL_API_KEYS of the server, the secret to the user of the API.`,
-		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			_, token := auth.NewToken()
 			a.say("secret  %s", token.Reveal())

@@ -125,8 +125,7 @@ func (s *session) decide(ctx context.Context, d signals.Decide) {
 	s.settleAsk(d.ToolCallID, round)
 	go func() {
 		var got signals.DecideResult
-		err := s.persist(ctx, func(ctx context.Context) error {
-			var err error
+		err := s.persist(ctx, func(ctx context.Context) (err error) {
 			got, err = s.threads.Decide(ctx, s.thread, d)
 			return err
 		})

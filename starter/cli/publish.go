@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -20,12 +21,12 @@ type publishing struct {
 	id, typ, source string
 	payload, file   string
 	metadata        []string
-	open, json      bool
+	open            bool
 }
 
 func (a messageCommands) publishCommand() *cobra.Command {
 	var p publishing
-	cmd := &cobra.Command{
+	cmd := a.jsonFlag(&cobra.Command{
 		Use:   "publish <thread>",
 		Short: "Publish an environment event and print its id",
 		Long: `Publish an environment event to a thread and print its id. Rules say what becomes of it:
@@ -33,7 +34,6 @@ without rules of your own, the thread's agent is told. It returns when the threa
 accepted or refused the event.`,
 		Example: `  starter publish t1 --type file.changed --payload '{"path": "a.go"}'
   starter publish t1 --type github.push --payload-file push.json --metadata repo=threadmill --open`,
-		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkThread(args[0]); err != nil {
 				return err
@@ -44,13 +44,10 @@ accepted or refused the event.`,
 			}
 			return a.onThread(cmd, args[0], func(ctx context.Context, t threads) error {
 				result, err := t.Publish(ctx, args[0], e, threadclient.PublishOptions{Open: p.open})
-				if err != nil {
-					return err
-				}
-				return a.printPublished(result, p.json)
+				return a.showPosted(result, err, signals.PostResult{EventID: result.EventID, Status: result.Status}, "published")
 			})
 		},
-	}
+	})
 	f := cmd.Flags()
 	f.StringVar(&p.typ, "type", "", "what has happened, such as file.changed (required)")
 	f.StringVar(&p.payload, "payload", "", `what is known about it, as JSON; "-" is read from stdin (default: nothing)`)
@@ -59,7 +56,6 @@ accepted or refused the event.`,
 	f.StringVar(&p.source, "source", string(event.SourceEnv), "where it comes from: tool, env, user, system or llm")
 	f.StringArrayVar(&p.metadata, "metadata", nil, "key=value of the event's metadata, such as trigger_agent_name=bot; the value is text (repeatable)")
 	f.BoolVar(&p.open, "open", false, "open the thread if it does not exist; duplicates are not reported then")
-	f.BoolVar(&p.json, "json", false, "print JSON")
 	return cmd
 }
 
@@ -72,9 +68,10 @@ func (a messageCommands) envEvent(p publishing, thread string) (event.EnvEvent, 
 	if p.typ == "" {
 		return e, usagef("--type is required: what has happened, such as file.changed")
 	}
-	if err := p.describe(&e.Metadata); err != nil {
+	if err := metadata(p.metadata, &e.Metadata); err != nil {
 		return e, err
 	}
+	e.Metadata.Source = cmp.Or(e.Metadata.Source, event.Source(p.source))
 	payload, err := a.eventPayload(p)
 	if err != nil {
 		return e, err
@@ -88,30 +85,10 @@ func (a messageCommands) envEvent(p publishing, thread string) (event.EnvEvent, 
 	default:
 		e.Payload = json.RawMessage(payload)
 	}
-	err = e.Validate()
-	if err == nil {
+	if err = e.Validate(); err == nil {
 		err = signals.EnvPost(e).Validate(thread)
 	}
-	if err != nil {
-		return e, usageError{err}
-	}
-	return e, nil
-}
-
-// describe sets the metadata from the flags.
-func (p publishing) describe(m *event.EnvMetadata) error {
-	fields, err := pairs(p.metadata)
-	if err != nil {
-		return err
-	}
-	if fields["source"] == "" {
-		fields["source"] = p.source
-	}
-	raw, err := json.Marshal(fields)
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(raw, m)
+	return e, usage(err)
 }
 
 func (a messageCommands) eventPayload(p publishing) (string, error) {
@@ -133,13 +110,11 @@ func (a messageCommands) eventPayload(p publishing) (string, error) {
 	return strings.TrimSpace(string(raw)), nil
 }
 
-func (a messageCommands) printPublished(result threadclient.PublishResult, asJSON bool) error {
-	if asJSON {
-		return a.printJSON(result)
+// showPosted prints the id of a posted event.
+func (a *app) showPosted(v any, err error, posted signals.PostResult, done string) error {
+	err = a.show(v, err, line("%s", posted.EventID), "")
+	if err == nil && !a.json && posted.Status == signals.PostDuplicate {
+		a.warn("the thread already has this event: nothing was %s", done)
 	}
-	a.say("%s", result.EventID)
-	if result.Status == signals.PostDuplicate {
-		a.warn("the thread already has this event: nothing was published")
-	}
-	return nil
+	return err
 }

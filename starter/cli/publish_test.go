@@ -47,8 +47,7 @@ func TestPublish(t *testing.T) {
 		require.Empty(t, w.opened)
 	})
 	t.Run("S3-04 with a type only", func(t *testing.T) {
-		code, out, errs := w.run("", "publish", "t1", "--type", "ping", "--json")
-		require.Equal(t, exitOK, code, errs)
+		out := w.ok("publish", "t1", "--type", "ping", "--json")
 		var result threadclient.PublishResult
 		require.NoError(t, json.Unmarshal([]byte(out), &result))
 		require.Equal(t, threadclient.PublishResult{EventID: w.posts[1].ID, ThreadID: "t1", Status: "queued"}, result)
@@ -68,20 +67,16 @@ func TestPublish(t *testing.T) {
 		before := len(w.posts)
 		code, _, errs := w.run("{\"from\": \"stdin\"}\n", "publish", "t1", "--type", "ping", "--payload", "-")
 		require.Equal(t, exitOK, code, errs)
-		code, _, errs = w.run("", "publish", "t1", "--type", "ping", "--payload-file", file)
-		require.Equal(t, exitOK, code, errs)
+		w.ok("publish", "t1", "--type", "ping", "--payload-file", file)
 		require.Equal(t, `{"from": "stdin"}`, string(w.posts[before].Payload))
 		require.Equal(t, `{"from": "file"}`, string(w.posts[before+1].Payload))
 	})
 	t.Run("to a thread that is opened", func(t *testing.T) {
-		code, _, errs := w.run("", "publish", "gone", "--type", "ping", "--open")
-		require.Equal(t, exitOK, code, errs)
+		w.ok("publish", "gone", "--type", "ping", "--open")
 		require.Equal(t, []signals.Start{{}}, w.opened)
 	})
 	t.Run("to one that is not there", func(t *testing.T) {
-		code, _, errs := w.run("", "publish", "gone", "--type", "ping")
-		require.Equal(t, exitFailed, code)
-		require.Contains(t, errs, `there is no thread "gone"`)
+		w.fails(exitFailed, `there is no thread "gone"`, "publish", "gone", "--type", "ping")
 	})
 }
 
@@ -106,10 +101,7 @@ func TestPublishUsage(t *testing.T) {
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			w := newWorld(t)
-			code, out, errs := w.run("", strings.Fields(c.args)...)
-			require.Equal(t, exitUsage, code)
-			require.Empty(t, out)
-			require.Contains(t, errs, c.problem)
+			w.fails(exitUsage, c.problem, strings.Fields(c.args)...)
 			require.Empty(t, w.posts)
 		})
 	}
@@ -147,8 +139,7 @@ func TestWatchEnv(t *testing.T) {
 	t.Run("for people", func(t *testing.T) {
 		w := newWorld(t)
 		w.url = eventAPI(t, parts...)
-		code, out, errs := w.run("", "watch", "t1", "--view", "env")
-		require.Equal(t, exitOK, code, errs)
+		out := w.ok("watch", "t1", "--view", "env")
 		require.Equal(t, `03:04:05  file.changed  {"path":"a.go"}
 03:04:05  session.deleted  {"said":"by somebody"}
 03:04:05  stream.error  {"type":"error","error":"no key"}
@@ -158,8 +149,7 @@ func TestWatchEnv(t *testing.T) {
 	t.Run("as JSON", func(t *testing.T) {
 		w := newWorld(t)
 		w.url = eventAPI(t, parts...)
-		code, out, errs := w.run("", "watch", "t1", "--view", "env", "--json")
-		require.Equal(t, exitOK, code, errs)
+		out := w.ok("watch", "t1", "--view", "env", "--json")
 		lines := strings.Split(strings.TrimSpace(out), "\n")
 		require.Len(t, lines, 4)
 		var got event.EnvEvent

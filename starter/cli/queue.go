@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -26,89 +25,54 @@ type queueCommands struct{ *app }
 
 // queueCommand returns the commands on a thread's queue.
 func (a queueCommands) queueCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "queue",
-		Short: "Look at the events of a thread's queue, add to them and change them",
-		Long: `Look at the events of a thread's queue, add to them and change them.
+	return group("queue", "Look at the events of a thread's queue, add to them and change them",
+		`Look at the events of a thread's queue, add to them and change them.
 
 A thread processes one event at a time: of those that wait the one of the highest
 priority, and of equals the one that came first. An event is pending, processing,
 completed, failed, expired (it waited longer than its ttl) or overwritten (a processor
 has made other events of it). Failed events stay until they are retried or given
 another status; of those that have ended the thread knows the last 32.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(
 		a.queueListCommand(), a.queueShowCommand(), a.queueAddCommand(),
 		a.queuePlaceCommand("current", "Show the event that is being processed", "nothing is being processed", current),
 		a.queuePlaceCommand("next", "Show the event that is processed next", "nothing waits", next),
-		a.queueSetStatusCommand(), a.retryCommand(),
-	)
-	return cmd
+		a.queueSetStatusCommand(), a.retryCommand())
 }
 
 func (a queueCommands) queueListCommand() *cobra.Command {
-	var all, asJSON bool
-	cmd := &cobra.Command{
+	var all bool
+	cmd := a.jsonFlag(&cobra.Command{
 		Use:   "list <thread>",
 		Short: "List the events: the one being processed, those that wait, those that failed",
-		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.onThread(cmd, args[0], func(ctx context.Context, t threads) error {
 				q, err := t.Queue(ctx, args[0])
-				if err != nil {
-					return err
+				if err == nil && (all || a.json) {
+					err = a.addPayloads(ctx, args[0], q.Ended)
 				}
-				if all || asJSON {
-					if err := a.addPayloads(ctx, args[0], q.Ended); err != nil {
-						return err
-					}
-				}
-				if asJSON {
-					return a.printJSON(q)
-				}
-				return a.printQueue(q, args[0], all)
+				return a.show(q, err, render.Queue(q, render.TableOptions{Ended: all}), "no events in the queue of thread %q", args[0])
 			})
 		},
-	}
+	})
 	cmd.Flags().BoolVar(&all, "all", false, "the last that have ended too (with --json, they are always there)")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
-}
-
-func (a queueCommands) printQueue(q signals.Queue, thread string, all bool) error {
-	table := render.Queue(q, render.QueueOptions{Ended: all})
-	if table == "" {
-		a.warn("no events in the queue of thread %q", thread)
-		return nil
-	}
-	_, err := fmt.Fprint(a.stdout, table)
-	return err
 }
 
 func (a queueCommands) queueShowCommand() *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return a.jsonFlag(&cobra.Command{
 		Use:   "show <thread> <eventId>",
 		Short: "Show an event with its payload and, if it failed, why",
-		Args:  cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.onThread(cmd, args[0], func(ctx context.Context, t threads) error {
 				item, err := t.Item(ctx, args[0], args[1])
-				if err != nil {
-					return err
-				}
 				one := []event.Item{item}
-				if err := a.addPayloads(ctx, args[0], one); err != nil {
-					return err
+				if err == nil {
+					err = a.addPayloads(ctx, args[0], one)
 				}
-				return a.printItem(one[0], asJSON)
+				return a.show(one[0], err, render.Item(one[0], render.TableOptions{}), "")
 			})
 		},
-	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
+	})
 }
 
 // addPayloads adds the payloads of ended events, which only the API has. If the API does not
@@ -137,14 +101,6 @@ func (a queueCommands) addPayloads(ctx context.Context, thread string, items []e
 	return nil
 }
 
-func (a queueCommands) printItem(item event.Item, asJSON bool) error {
-	if asJSON {
-		return a.printJSON(item)
-	}
-	_, err := fmt.Fprint(a.stdout, render.Item(item, render.QueueOptions{}))
-	return err
-}
-
 func current(q signals.Queue) *event.Item { return q.Processing }
 
 func next(q signals.Queue) *event.Item {
@@ -156,29 +112,20 @@ func next(q signals.Queue) *event.Item {
 
 // queuePlaceCommand shows the event at a place of the queue. With --json, an empty place is null.
 func (a queueCommands) queuePlaceCommand(name, short, none string, place func(signals.Queue) *event.Item) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	cmd := a.jsonFlag(&cobra.Command{
 		Use:   name + " <thread>",
 		Short: short,
-		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.onThread(cmd, args[0], func(ctx context.Context, t threads) error {
 				q, err := t.Queue(ctx, args[0])
-				if err != nil {
-					return err
+				item, text := place(q), ""
+				if item != nil {
+					text = render.Item(*item, render.TableOptions{})
 				}
-				item := place(q)
-				switch {
-				case item != nil:
-					return a.printItem(*item, asJSON)
-				case asJSON:
-					return a.printJSON(nil)
-				}
-				a.warn("%s in thread %q", none, args[0])
-				return nil
+				return a.show(item, err, text, "%s in thread %q", none, args[0])
 			})
 		},
-	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON; null if there is none")
+	})
+	cmd.Flags().Lookup("json").Usage = "print JSON; null if there is none"
 	return cmd
 }

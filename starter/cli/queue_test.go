@@ -82,8 +82,7 @@ func queueWorld(t *testing.T) *world {
 
 func TestQueueList(t *testing.T) {
 	w := queueWorld(t)
-	code, out, _ := w.run("", "queue", "list", "t1")
-	require.Equal(t, exitOK, code)
+	out := w.ok("queue", "list", "t1")
 	require.Equal(t, `STATUS      PRIORITY  EVENT  TYPE    CREATED              TTL  CONTENT
 processing  0         e1     deploy  2026-01-02 03:04:05  -    {"env":"prod"}
 pending     0         e2     deploy  2026-01-02 03:04:05  -    {"env":"prod"}
@@ -101,9 +100,7 @@ failed      0         e3     deploy  2026-01-02 03:04:05  -    error: no key
 	require.Equal(t, exitOK, code)
 	require.Empty(t, out)
 	require.Equal(t, `no events in the queue of thread "t1"`+"\n", errs)
-	code, _, errs = w.run("", "queue", "list", "gone")
-	require.Equal(t, exitFailed, code)
-	require.Contains(t, errs, `there is no thread "gone"`)
+	w.fails(exitFailed, `there is no thread "gone"`, "queue", "list", "gone")
 }
 
 func TestQueueShow(t *testing.T) {
@@ -129,9 +126,7 @@ func TestQueueShow(t *testing.T) {
 			require.Equal(t, c.id, item.ID)
 		})
 	}
-	code, _, errs := w.run("", "queue", "show", "t1", "e0")
-	require.Equal(t, exitFailed, code)
-	require.Contains(t, errs, `thread "t1" does not know event "e0"`)
+	errs := w.fails(exitFailed, `thread "t1" does not know event "e0"`, "queue", "show", "t1", "e0")
 	require.Contains(t, errs, `"starter queue list --all t1" shows those that it knows`)
 
 	w.queue = signals.Queue{}
@@ -166,8 +161,7 @@ func TestQueueAdd(t *testing.T) {
 		require.JSONEq(t, `{"threadId":"t1","senderId":"ci","senderType":"system","content":"built"}`, string(w.posts[1].Payload))
 	})
 	t.Run("S2-43 without a payload", func(t *testing.T) {
-		code, _, errs := w.run("", "queue", "add", "t1", "ping")
-		require.Equal(t, exitOK, code, errs)
+		w.ok("queue", "add", "t1", "ping")
 		require.Empty(t, w.posts[2].Payload)
 	})
 	t.Run("a duplicate is said to be one", func(t *testing.T) {
@@ -177,31 +171,25 @@ func TestQueueAdd(t *testing.T) {
 		require.Equal(t, "the thread already has this event: nothing was added\n", errs)
 	})
 	t.Run("refused", func(t *testing.T) {
-		code, _, errs := w.run("", "queue", "add", "gone", "ping")
-		require.Equal(t, exitFailed, code)
-		require.Contains(t, errs, `there is no thread "gone"`)
-		code, _, errs = w.run(`"`+strings.Repeat("x", signals.MaxPayload), "queue", "add", "t1", "ping", "-")
+		w.fails(exitFailed, `there is no thread "gone"`, "queue", "add", "gone", "ping")
+		code, _, errs := w.run(`"`+strings.Repeat("x", signals.MaxPayload), "queue", "add", "t1", "ping", "-")
 		require.Equal(t, exitUsage, code)
 		require.Contains(t, errs, "must be at most 262144")
 		w.refuses = true
-		code, _, errs = w.run("", "queue", "add", "t1", "ping")
-		require.Equal(t, exitFailed, code)
-		require.Contains(t, errs, "refused: a turn runs")
+		w.fails(exitFailed, "refused: a turn runs", "queue", "add", "t1", "ping")
 	})
 }
 
 func TestQueueEdit(t *testing.T) {
 	w := queueWorld(t)
-	code, out, errs := w.run("", "queue", "set-status", "t1", "e2", "overwritten", "--by", "bob", "--reason", "stale")
-	require.Equal(t, exitOK, code, errs)
+	out := w.ok("queue", "set-status", "t1", "e2", "overwritten", "--by", "bob", "--reason", "stale")
 	require.Equal(t, "e2 overwritten\n", out, "S2-46 S2-37")
 	_, out, _ = w.run("", "queue", "set-status", "t1", "e1", "pending", "--json")
 	var item event.Item
 	require.NoError(t, json.Unmarshal([]byte(out), &item))
 	require.Equal(t, event.ItemPending, item.Status, "S2-46")
 	for _, args := range [][]string{{"queue", "retry", "t1", "e3"}, {"queue", "retry", "t1"}, {"retry", "t1", "e3", "--json"}} {
-		code, out, errs = w.run("", args...)
-		require.Equal(t, exitOK, code, errs)
+		out = w.ok(args...)
 		require.Contains(t, out, "e3", "S2-17")
 		require.Contains(t, out, "pending", "S2-17")
 	}
@@ -216,23 +204,10 @@ func TestQueueEdit(t *testing.T) {
 		"refused: it has ended" + "\n":       {"retry", "t1", "e4"},
 		`"starter queue list --all t1" show`: {"retry", "t1", "e9"},
 	} {
-		code, out, errs := w.run("", append([]string{"queue"}, args...)...)
-		require.Equal(t, exitFailed, code)
-		require.Empty(t, out)
-		require.Contains(t, errs, problem)
+		w.fails(exitFailed, problem, append([]string{"queue"}, args...)...)
 	}
 	w.queue.Failed = nil
-	code, _, errs = w.run("", "queue", "retry", "t1")
-	require.Equal(t, exitFailed, code)
-	require.Contains(t, errs, `no event of thread "t1" has failed`)
-}
-
-func TestQueueHelp(t *testing.T) {
-	var out, errs output
-	require.Equal(t, exitOK, Run(t.Context(), []string{"queue"}, strings.NewReader(""), &out, &errs))
-	for _, name := range []string{"list", "show", "add", "current", "next", "set-status", "retry"} {
-		require.Contains(t, out.String(), "\n  "+name+" ")
-	}
+	w.fails(exitFailed, `no event of thread "t1" has failed`, "queue", "retry", "t1")
 }
 
 // TestQueueOfThePast: only the API has the payloads of ended events.

@@ -2,8 +2,8 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -16,12 +16,11 @@ type adding struct {
 	posting
 	agents        []string
 	trace, parent string
-	json          bool
 }
 
 func (a queueCommands) queueAddCommand() *cobra.Command {
 	var q adding
-	cmd := &cobra.Command{
+	cmd := a.jsonFlag(&cobra.Command{
 		Use:   "add <thread> <type> [payload]",
 		Short: "Add an event of any type and print its id",
 		Long: `Add an event of any type to a thread's queue and print its id. It returns when the thread
@@ -32,7 +31,6 @@ stdin; that of a message has senderId, senderType (user, agent, tool or system) 
 content.`,
 		Example: `  starter queue add t1 deploy.finished '{"env": "prod"}' --priority 5 --ttl 10m
   starter queue add t1 message '{"senderId": "ci", "senderType": "system", "content": "built"}'`,
-		Args: cobra.RangeArgs(2, 3),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkThread(args[0]); err != nil {
 				return err
@@ -46,18 +44,14 @@ content.`,
 			}
 			return a.onThread(cmd, args[0], func(ctx context.Context, t threads) error {
 				result, err := t.Post(ctx, args[0], post)
-				if err != nil {
-					return err
-				}
-				return a.printAdded(result, q.json)
+				return a.showPosted(result, err, result, "added")
 			})
 		},
-	}
+	})
 	q.addFlags(cmd.Flags())
 	cmd.Flags().StringArrayVar(&q.agents, "agent", nil, "agent that answers a message, whatever it mentions (repeatable; default: as the thread routes it)")
 	cmd.Flags().StringVar(&q.trace, "trace", "", "trace id, shared by all that follows from one event (default: the event's id)")
 	cmd.Flags().StringVar(&q.parent, "parent", "", "id of the event that caused this one (default: none)")
-	cmd.Flags().BoolVar(&q.json, "json", false, "print JSON")
 	return cmd
 }
 
@@ -67,37 +61,22 @@ func (a queueCommands) event(q adding, args []string) (signals.Post, error) {
 	if post.Type == "" {
 		return post, usagef(`the type is empty, must be "message" or one of your own`)
 	}
+	var err error
 	if len(args) > 2 {
-		payload, err := a.argument("payload", args[2])
-		if err != nil {
+		if post.Payload, err = a.jsonArgument("payload", args[2]); err != nil {
 			return post, err
 		}
-		if post.Payload = json.RawMessage(payload); !json.Valid(post.Payload) && len(payload) <= signals.MaxPayload {
-			return post, usagef("the payload is not JSON (text needs quotes)")
-		}
 	}
-	err := q.apply(args[0], q.agents, &post)
+	err = q.apply(args[0], q.agents, &post)
 	return post, err
-}
-
-func (a queueCommands) printAdded(result signals.PostResult, asJSON bool) error {
-	if asJSON {
-		return a.printJSON(result)
-	}
-	a.say("%s", result.EventID)
-	if result.Status == signals.PostDuplicate {
-		a.warn("the thread already has this event: nothing was added")
-	}
-	return nil
 }
 
 // settable are the statuses that a person can set.
 var settable = []event.ItemStatus{event.ItemPending, event.ItemCompleted, event.ItemFailed, event.ItemExpired, event.ItemOverwritten}
 
 func (a queueCommands) queueSetStatusCommand() *cobra.Command {
-	var by, reason string
-	var asJSON bool
-	cmd := &cobra.Command{
+	var change signals.SetStatus
+	cmd := a.jsonFlag(&cobra.Command{
 		Use:   "set-status <thread> <eventId> <status>",
 		Short: "Give an event another status by hand",
 		Long: `Give an event another status by hand: pending, completed, failed, expired or overwritten.
@@ -105,66 +84,35 @@ func (a queueCommands) queueSetStatusCommand() *cobra.Command {
 An event that waits and is given another status than pending is never processed; the turn
 of the one that is being processed is interrupted. pending processes a failed event
 again, and the one that is being processed once more.`,
-		Args: cobra.ExactArgs(3),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			change := signals.SetStatus{EventID: args[1], Status: event.ItemStatus(args[2]), Reason: reason}
+			change.EventID, change.Status = args[1], event.ItemStatus(args[2])
 			if !slices.Contains(settable, change.Status) {
 				return usagef("the status is %q, must be pending, completed, failed, expired or overwritten", args[2])
 			}
-			var err error
-			if change.By, err = actor(by); err != nil {
-				return err
-			}
 			return a.onThread(cmd, args[0], func(ctx context.Context, t threads) error {
 				item, err := t.SetStatus(ctx, args[0], change)
-				if err != nil {
-					return err
-				}
-				return a.printChanged(item, asJSON)
+				return a.show(item, err, line("%s %s", item.ID, item.Status), "")
 			})
 		},
-	}
-	cmd.Flags().StringVar(&by, "by", "", "who does it (default $USER)")
-	cmd.Flags().StringVar(&reason, "reason", "", "why")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	})
+	byFlag(cmd, "by", &change.By, "who does it", actor)
+	cmd.Flags().StringVar(&change.Reason, "reason", "", "why")
 	return cmd
 }
 
 // retryCommand is a command of its own and a command of queue.
 func (a queueCommands) retryCommand() *cobra.Command {
 	var by string
-	var asJSON bool
-	cmd := &cobra.Command{
+	cmd := a.jsonFlag(&cobra.Command{
 		Use:   "retry <thread> [eventId]",
 		Short: "Retry a failed event, the one that failed last if none is named",
-		Args:  cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			who, err := actor(by)
-			if err != nil {
-				return err
-			}
-			eventID := ""
-			if len(args) == 2 {
-				eventID = args[1]
-			}
 			return a.onThread(cmd, args[0], func(ctx context.Context, t threads) error {
-				item, err := t.Retry(ctx, args[0], eventID, who)
-				if err != nil {
-					return err
-				}
-				return a.printChanged(item, asJSON)
+				item, err := t.Retry(ctx, args[0], strings.Join(args[1:], ""), by)
+				return a.show(item, err, line("%s %s", item.ID, item.Status), "")
 			})
 		},
-	}
-	cmd.Flags().StringVar(&by, "by", "", "who does it (default $USER)")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	})
+	byFlag(cmd, "by", &by, "who does it", actor)
 	return cmd
-}
-
-func (a queueCommands) printChanged(item event.Item, asJSON bool) error {
-	if asJSON {
-		return a.printJSON(item)
-	}
-	a.say("%s %s", item.ID, item.Status)
-	return nil
 }

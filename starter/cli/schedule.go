@@ -29,31 +29,23 @@ type scheduleCommands struct{ *app }
 
 // scheduleCommand returns the commands on schedules.
 func (a scheduleCommands) scheduleCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "schedule",
-		Short: "Post to threads on a schedule",
-		Long: `Post to threads on a schedule.
+	return group("schedule", "Post to threads on a schedule",
+		`Post to threads on a schedule.
 
 A schedule posts a message, or publishes an environment event, at the times of a cron
 expression or an interval. It is a Temporal Schedule: it needs no process of its own, and
 posts each time once.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(
 		a.scheduleAddCommand(), a.scheduleListCommand(), a.scheduleShowCommand(),
 		a.scheduleNoteCommand("pause", "Stop a schedule until it is resumed", "paused", schedules.PauseSchedule),
 		a.scheduleNoteCommand("resume", "Resume a schedule; missed times are not made up for", "resumed", schedules.ResumeSchedule),
 		a.scheduleDoCommand("trigger", "Start a run now, also of a schedule that is paused", "triggered", schedules.TriggerSchedule),
-		a.scheduleDoCommand("delete", "Delete a schedule", "deleted", schedules.DeleteSchedule),
-	)
-	return cmd
+		a.scheduleDoCommand("delete", "Delete a schedule", "deleted", schedules.DeleteSchedule))
 }
 
 // onSchedule runs fn for a schedule with a valid id.
 func (a scheduleCommands) onSchedule(cmd *cobra.Command, id string, fn func(ctx context.Context, t threads) error) error {
-	if err := signals.ValidateID("schedule", id); err != nil {
-		return usageError{err}
+	if err := usage(signals.ValidateID("schedule", id)); err != nil {
+		return err
 	}
 	return a.withThreads(cmd.Context(), false, func(ctx context.Context, t threads) error {
 		return a.hinted(fn(ctx, t))
@@ -74,64 +66,34 @@ func (a scheduleCommands) hinted(err error) error {
 
 func (a scheduleCommands) scheduleListCommand() *cobra.Command {
 	var limit int
-	var asJSON bool
-	cmd := &cobra.Command{
+	cmd := a.jsonFlag(&cobra.Command{
 		Use:   "list",
 		Short: "List the schedules",
-		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit < 1 || limit > threadclient.MaxScheduleLimit {
 				return usagef("--limit is %d, must be 1 to %d", limit, threadclient.MaxScheduleLimit)
 			}
 			return a.withThreads(cmd.Context(), false, func(ctx context.Context, t threads) error {
 				all, err := t.Schedules(ctx, limit)
-				if err != nil {
-					return err
-				}
-				if asJSON {
-					return a.printJSON(map[string]any{"schedules": all})
-				}
-				return a.printSchedules(all)
+				return a.show(map[string]any{"schedules": all}, err, render.Schedules(all, render.TableOptions{}), "no schedules in namespace %q", a.flags.namespace)
 			})
 		},
-	}
+	})
 	cmd.Flags().IntVar(&limit, "limit", threadclient.DefaultScheduleLimit, "how many at most")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
-}
-
-func (a scheduleCommands) printSchedules(all []signals.ScheduleView) error {
-	table := render.Schedules(all, render.ScheduleOptions{})
-	if table == "" {
-		a.warn("no schedules in namespace %q", a.flags.namespace)
-		return nil
-	}
-	_, err := fmt.Fprint(a.stdout, table)
-	return err
 }
 
 func (a scheduleCommands) scheduleShowCommand() *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return a.jsonFlag(&cobra.Command{
 		Use:   "show <schedule>",
 		Short: "Show a schedule with its next and last runs",
-		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.onSchedule(cmd, args[0], func(ctx context.Context, t threads) error {
 				view, err := t.Schedule(ctx, args[0])
-				if err != nil {
-					return err
-				}
-				if asJSON {
-					return a.printJSON(view)
-				}
-				_, err = fmt.Fprint(a.stdout, render.Schedule(view, render.ScheduleOptions{}))
-				return err
+				return a.show(view, err, render.Schedule(view, render.TableOptions{}), "")
 			})
 		},
-	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
+	})
 }
 
 // scheduleDoCommand returns a command that changes a schedule and prints the result.
@@ -139,14 +101,9 @@ func (a scheduleCommands) scheduleDoCommand(name, short, done string, do func(t 
 	return &cobra.Command{
 		Use:   name + " <schedule>",
 		Short: short,
-		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.onSchedule(cmd, args[0], func(ctx context.Context, t threads) error {
-				if err := do(t, ctx, args[0]); err != nil {
-					return err
-				}
-				a.say("%s %s", args[0], done)
-				return nil
+				return a.show(nil, do(t, ctx, args[0]), line("%s %s", args[0], done), "")
 			})
 		},
 	}
@@ -159,10 +116,7 @@ func (a scheduleCommands) scheduleNoteCommand(name, short, done string, do func(
 		return do(t, ctx, id, note)
 	})
 	cmd.PreRunE = func(*cobra.Command, []string) error {
-		if err := signals.ValidateNote(note); err != nil {
-			return usageError{err}
-		}
-		return nil
+		return usage(signals.ValidateNote(note))
 	}
 	cmd.Flags().StringVar(&note, "note", "", "why; it replaces the schedule's note (default: that stays)")
 	return cmd

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,17 +15,16 @@ import (
 type scheduling struct {
 	signals.Schedule
 
-	every, offset, jitter time.Duration
-	start, end, missed    string
-	message, as           string
-	event, payload        string
-	metadata              []string
-	replace, json         bool
+	start, end     string
+	message, as    string
+	event, payload string
+	metadata       []string
+	replace        bool
 }
 
 func (a scheduleCommands) scheduleAddCommand() *cobra.Command {
 	var s scheduling
-	cmd := &cobra.Command{
+	cmd := a.jsonFlag(&cobra.Command{
 		Use:   "add <thread>",
 		Short: "Add a schedule that posts to a thread, and print its id",
 		Long: `Add a schedule that posts to a thread, and print its id.
@@ -36,7 +34,6 @@ It posts at the times of --cron (minute, hour, day of month, month, day of week;
 --message or --event; "-" as message or payload is read from stdin.`,
 		Example: `  starter schedule add t1 --id standup --cron "0 9 * * 1-5" --timezone Europe/Berlin -m "What is on today?"
   starter schedule add t1 --every 15m --event inbox.check --payload '{"folder": "support"}' --open`,
-		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			schedule, err := a.schedule(cmd.Flags(), s, args[0])
 			if err != nil {
@@ -54,10 +51,10 @@ It posts at the times of --cron (minute, hour, day of month, month, day of week;
 				if err != nil {
 					return err
 				}
-				return a.printMade(ctx, t, made, s.json)
+				return a.printMade(ctx, t, made)
 			})
 		},
-	}
+	})
 	s.addFlags(cmd.Flags())
 	return cmd
 }
@@ -65,14 +62,14 @@ It posts at the times of --cron (minute, hour, day of month, month, day of week;
 func (s *scheduling) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&s.ID, "id", "", "id of the schedule (default: a new ULID)")
 	f.StringArrayVar(&s.Cron, "cron", nil, "cron expression (repeatable)")
-	f.DurationVar(&s.every, "every", 0, "interval of whole seconds, such as 15m, counted from 1970 (UTC)")
-	f.DurationVar(&s.offset, "offset", 0, "shifts the interval")
+	f.DurationVar((*time.Duration)(&s.Every), "every", 0, "interval of whole seconds, such as 15m, counted from 1970 (UTC)")
+	f.DurationVar((*time.Duration)(&s.Offset), "offset", 0, "shifts the interval")
 	f.StringVar(&s.Timezone, "timezone", "UTC", "where cron is read, such as Europe/Berlin")
-	f.DurationVar(&s.jitter, "jitter", 0, "delays each run by a random time up to this")
+	f.DurationVar((*time.Duration)(&s.Jitter), "jitter", 0, "delays each run by a random time up to this")
 	f.StringVar(&s.start, "start", "", "no run before this, such as 2026-12-24T08:00:00+01:00")
 	f.StringVar(&s.end, "end", "", "no run after this")
 	f.IntVar(&s.Remaining, "runs", 0, "how many runs (default: no limit)")
-	f.StringVar(&s.missed, "missed", string(signals.MissedOnce), "what is made up for after an outage: skip, once or all")
+	f.StringVar((*string)(&s.Missed), "missed", string(signals.MissedOnce), "what is made up for after an outage: skip, once or all")
 	f.StringVarP(&s.message, "message", "m", "", "message to post")
 	f.StringVar(&s.as, "as", "", "name of the message's sender (default "+signals.ScheduleSender+")")
 	f.StringVar(&s.event, "event", "", "type of the environment event to publish, such as day.begun")
@@ -83,14 +80,12 @@ func (s *scheduling) addFlags(f *pflag.FlagSet) {
 	f.BoolVar(&s.Paused, "paused", false, "do not begin before it is resumed")
 	f.StringVar(&s.Note, "note", "", "what the schedule is for")
 	f.BoolVar(&s.replace, "replace", false, "replace the schedule of that id as a whole")
-	f.BoolVar(&s.json, "json", false, "print JSON")
 }
 
 // schedule returns the schedule of the flags, and checks it.
 func (a scheduleCommands) schedule(f *pflag.FlagSet, in scheduling, thread string) (signals.Schedule, error) {
 	s := in.Schedule
-	s.ThreadID, s.Missed = thread, signals.Missed(in.missed)
-	s.Every, s.Offset, s.Jitter = signals.Duration(in.every), signals.Duration(in.offset), signals.Duration(in.jitter)
+	s.ThreadID = thread
 	var err error
 	if s.StartAt, err = timeFlag("start", in.start); err != nil {
 		return s, err
@@ -113,10 +108,7 @@ func (a scheduleCommands) schedule(f *pflag.FlagSet, in scheduling, thread strin
 		return s, err
 	}
 	s = s.WithDefaults()
-	if err := s.Validate(); err != nil {
-		return s, usageError{err}
-	}
-	return s, nil
+	return s, usage(s.Validate())
 }
 
 func timeFlag(name, text string) (time.Time, error) {
@@ -139,12 +131,8 @@ func (a scheduleCommands) scheduledMessage(in scheduling) (*event.NewMessage, er
 		return nil, err
 	}
 	m := &event.NewMessage{SenderID: in.as, Content: content}
-	fields, err := pairs(in.metadata)
-	for key, value := range fields {
-		if m.Metadata == nil {
-			m.Metadata = map[string]any{}
-		}
-		m.Metadata[key] = value
+	if len(in.metadata) > 0 {
+		err = metadata(in.metadata, &m.Metadata)
 	}
 	return m, err
 }
@@ -154,35 +142,26 @@ func (a scheduleCommands) scheduledEvent(in scheduling) (*event.EnvEvent, error)
 		return nil, usagef("--as is the sender of a message: an event has none")
 	}
 	payload, err := a.argument("payload", in.payload)
+	e := &event.EnvEvent{Type: in.event}
+	if err == nil && payload != "" {
+		e.Payload, err = parseJSON("payload", payload)
+	}
 	if err != nil {
 		return nil, err
 	}
-	e := &event.EnvEvent{Type: in.event, Payload: json.RawMessage(payload)}
-	if payload != "" && !json.Valid(e.Payload) && len(payload) <= signals.MaxPayload {
-		return nil, usagef("the payload is not JSON (text needs quotes)")
-	}
-	fields, err := pairs(in.metadata)
-	if err != nil {
-		return nil, err
-	}
-	raw, err := json.Marshal(fields)
-	if err != nil {
-		return nil, err
-	}
-	return e, json.Unmarshal(raw, &e.Metadata)
+	return e, metadata(in.metadata, &e.Metadata)
 }
 
 // printMade prints the new schedule and its next runs. The schedule exists even if Temporal does
 // not return its state.
-func (a scheduleCommands) printMade(ctx context.Context, t schedules, made signals.Schedule, asJSON bool) error {
+func (a scheduleCommands) printMade(ctx context.Context, t schedules, made signals.Schedule) error {
 	view, err := t.Schedule(ctx, made.ID)
 	if err != nil {
 		view = signals.ScheduleView{Schedule: made, Next: []time.Time{}, Recent: []signals.ScheduleRun{}}
 	}
-	if asJSON {
-		return a.printJSON(view)
+	if showErr := a.show(view, nil, line("%s", made.ID), ""); showErr != nil || a.json {
+		return showErr
 	}
-	a.say("%s", made.ID)
 	switch {
 	case err != nil:
 		a.warn("its next run is not known: %v", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -35,8 +36,8 @@ func newMessage(thread, as, text string) (signals.Post, error) {
 type sending struct {
 	opening
 	posting
-	as                 string
-	wait, create, json bool
+	as           string
+	wait, create bool
 }
 
 // poster is the part of a client of threads that these commands use.
@@ -52,7 +53,7 @@ type messageCommands struct{ *app }
 
 func (a messageCommands) sendCommand() *cobra.Command {
 	var s sending
-	cmd := &cobra.Command{
+	cmd := a.jsonFlag(&cobra.Command{
 		Use:   "send <thread> <text>",
 		Short: "Send a message; with --wait, print the reply",
 		Long: `Send a message and print the id of its event. The text "-" is read from stdin.
@@ -61,7 +62,6 @@ The message is durable once the command returns: its thread has accepted it, or,
 worker runs at the moment, Temporal keeps it until one does. With --wait the command
 returns when the turn has ended, and prints the reply instead, or all replies with the
 names of those who said them.`,
-		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkThread(args[0]); err != nil {
 				return err
@@ -81,14 +81,13 @@ names of those who said them.`,
 				return about(args[0], a.send(ctx, t, s, args[0], start, post))
 			})
 		},
-	}
+	})
 	s.register(cmd)
 	cmd.Flags().Lookup("agent").Usage = "agent that answers the message, whatever it mentions, and that a new thread gets (repeatable; default: as the thread routes it)"
 	s.addFlags(cmd.Flags())
 	cmd.Flags().BoolVar(&s.wait, "wait", false, "wait for the end of the turn and print the reply")
 	cmd.Flags().StringVar(&s.as, "as", "", "name of the sender (default $USER)")
 	cmd.Flags().BoolVar(&s.create, "create", false, "open the thread if it does not exist")
-	cmd.Flags().BoolVar(&s.json, "json", false, "print JSON")
 	return cmd
 }
 
@@ -121,11 +120,7 @@ func (a messageCommands) send(ctx context.Context, t threads, s sending, thread 
 			return err
 		}
 	}
-	if s.json {
-		return a.printJSON(map[string]string{"threadId": thread, "eventId": post.ID})
-	}
-	a.say("%s", post.ID)
-	return nil
+	return a.show(map[string]string{"threadId": thread, "eventId": post.ID}, nil, line("%s", post.ID), "")
 }
 
 // await waits for the end of the turn, even across a restart of the servers: repeated requests do
@@ -138,29 +133,16 @@ func (a messageCommands) await(ctx context.Context, t threads, s sending, thread
 	}, func(err error) {
 		a.fail(a.explain(a.diagnosed(ctx, t, about(thread, err))) + "; waiting…")
 	})
-	if err != nil {
-		return err
+	err = a.show(result, err, repliesText(result.AllReplies()), "")
+	if err == nil && result.Status != signals.TurnCompleted { // a turn without a completed reply is a failure
+		err = errors.New(turnText(result))
 	}
-	return a.printTurn(result, s.json)
+	return err
 }
 
-// printTurn prints the end of a turn. A turn without a completed reply is a failure.
-func (a messageCommands) printTurn(result signals.TurnResult, asJSON bool) error {
-	if asJSON {
-		if err := a.printJSON(result); err != nil {
-			return err
-		}
-	} else {
-		a.printReplies(result.AllReplies())
-	}
-	if result.Status == signals.TurnCompleted {
-		return nil
-	}
-	return errors.New(turnText(result))
-}
-
-// printReplies prints the replies, with the agents' names if there are several.
-func (a messageCommands) printReplies(replies []event.Message) {
+// repliesText returns the replies, with the agents' names if there are several.
+func repliesText(replies []event.Message) string {
+	var out strings.Builder
 	for _, m := range replies {
 		text := m.Content
 		if len(replies) > 1 {
@@ -170,9 +152,10 @@ func (a messageCommands) printReplies(replies []event.Message) {
 			text += " … [shortened; `starter show` shows all of it]"
 		}
 		if text != "" {
-			fmt.Fprintln(a.stdout, text)
+			fmt.Fprintln(&out, text)
 		}
 	}
+	return out.String()
 }
 
 // turnText describes the end of a turn that did not complete normally.

@@ -12,8 +12,7 @@ import (
 // TestSendPrintsAllReplies: replies of several agents have their names.
 func TestSendPrintsAllReplies(t *testing.T) {
 	w := newWorld(t)
-	code, out, errs := w.run("", "send", "t1", "both of you", "--wait")
-	require.Equal(t, exitOK, code, errs)
+	out := w.ok("send", "t1", "both of you", "--wait")
 	require.Equal(t, "alice › yes\ndemo › you said: both of you\n", out)
 	_, out, _ = w.run("", "send", "t1", "both", "--wait", "--json")
 	var result signals.TurnResult

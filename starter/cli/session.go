@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -327,5 +326,3 @@ func (s *session) leave() error {
 	}
 	return nil
 }
-
-func isExists(err error) bool { return errors.Is(err, signals.ErrThreadExists) }

@@ -21,11 +21,9 @@ import (
 
 func (a threadCommands) listCommand() *cobra.Command {
 	var q threadclient.ListQuery
-	var asJSON bool
-	cmd := &cobra.Command{
+	cmd := a.jsonFlag(&cobra.Command{
 		Use:   "list",
 		Short: "List the open threads, the newest first",
-		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if q.Limit < 1 || q.Limit > threadclient.MaxListLimit {
 				return usagef("--limit is %d, must be 1 to %d", q.Limit, threadclient.MaxListLimit)
@@ -35,21 +33,14 @@ func (a threadCommands) listCommand() *cobra.Command {
 			}
 			return a.withThreads(cmd.Context(), false, func(ctx context.Context, t threads) error {
 				found, err := t.List(ctx, q)
-				if err != nil {
-					return err
-				}
-				if asJSON {
-					return a.printJSON(map[string]any{"threads": found})
-				}
-				return a.printList(q, found)
+				return a.show(map[string]any{"threads": found}, err, render.Threads(found, render.TableOptions{}), "%s in namespace %q", none(q), a.flags.namespace)
 			})
 		},
-	}
+	})
 	cmd.Flags().BoolVar(&q.All, "all", false, "closed threads too")
 	cmd.Flags().BoolVar(&q.Waiting, "waiting", false, "only threads that wait for approval")
 	cmd.Flags().StringVar(&q.Agent, "agent", "", "only threads of this agent")
 	cmd.Flags().IntVar(&q.Limit, "limit", threadclient.DefaultListLimit, "how many at most")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
@@ -75,15 +66,6 @@ func (a threadCommands) knowAgent(ctx context.Context, q *threadclient.ListQuery
 		}
 	}
 	return nil
-}
-
-func (a threadCommands) printList(q threadclient.ListQuery, found []threadclient.Summary) error {
-	if len(found) == 0 {
-		a.warn("%s in namespace %q", none(q), a.flags.namespace)
-		return nil
-	}
-	_, err := fmt.Fprint(a.stdout, render.Threads(found, render.ThreadOptions{}))
-	return err
 }
 
 // none describes an empty list.
@@ -113,30 +95,23 @@ type shown struct {
 }
 
 func (a threadCommands) showCommand() *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return a.jsonFlag(&cobra.Command{
 		Use:   "show <thread>",
 		Short: "Show a thread's state, its messages, and what hooks decided",
-		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkThread(args[0]); err != nil {
-				return err
-			}
-			messages, err := a.api()
+			stored, err := a.api()
 			if err != nil {
 				return err
 			}
-			return a.withThreads(cmd.Context(), false, func(ctx context.Context, t threads) error {
-				return about(args[0], a.show(ctx, t, messages, args[0], asJSON))
+			return a.onThread(cmd, args[0], func(ctx context.Context, t threads) error {
+				return a.showThread(ctx, t, stored, args[0])
 			})
 		},
-	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
+	})
 }
 
-// show prints the state even if the messages are not available.
-func (a threadCommands) show(ctx context.Context, t threads, stored *api.Client, thread string, asJSON bool) error {
+// showThread prints the state even if the messages are not available.
+func (a threadCommands) showThread(ctx context.Context, t threads, stored *api.Client, thread string) error {
 	out := shown{Pending: []event.ApprovalRequest{}, Calls: []event.ClientCall{}, Messages: []event.StoredMessage{}, Decisions: []api.Decision{}}
 	var err error
 	if out.State, err = t.State(ctx, thread); err != nil {
@@ -150,7 +125,7 @@ func (a threadCommands) show(ctx context.Context, t threads, stored *api.Client,
 		out.Pending, out.Calls = append(out.Pending, waiting.Approvals...), append(out.Calls, waiting.ClientCalls...)
 	}
 	problem := out.read(ctx, stored, thread)
-	if asJSON {
+	if a.json {
 		if err := a.printJSON(out); err != nil {
 			return err
 		}
@@ -163,7 +138,7 @@ func (a threadCommands) show(ctx context.Context, t threads, stored *api.Client,
 // read adds the data of the API, as far as it is available.
 func (out *shown) read(ctx context.Context, stored *api.Client, thread string) error {
 	messages, err := stored.Messages(ctx, thread)
-	if isNotFound(err) { // the thread has no records yet
+	if api.IsNotFound(err) { // the thread has no records yet
 		return nil
 	}
 	if err != nil {

@@ -87,8 +87,7 @@ func taskWorld(t *testing.T) *world {
 
 func TestTaskList(t *testing.T) {
 	w := taskWorld(t)
-	code, out, _ := w.run("", "task", "list", "t1")
-	require.Equal(t, exitOK, code)
+	out := w.ok("task", "list", "t1")
 	require.Equal(t, `STATE    TASK   WORKER  AGENT  STARTED              ENDS                    CONTENT
 failed   t1~t1  build   demo   2026-01-02 03:04:05  by 2026-01-02 04:04:05  error: no disk
 running  t1~t2  build   demo   2026-01-02 03:04:05  by 2026-01-02 04:04:05  nightly build
@@ -106,9 +105,7 @@ running  t1~t2  build   demo   2026-01-02 03:04:05  by 2026-01-02 04:04:05  nigh
 	require.Equal(t, `no background tasks in thread "t1"`+"\n", errs)
 	_, out, _ = w.run("", "task", "list", "t1", "--json")
 	require.JSONEq(t, `{"tasks":[]}`, out)
-	code, _, errs = w.run("", "task", "list", "gone")
-	require.Equal(t, exitFailed, code)
-	require.Contains(t, errs, `there is no thread "gone"`)
+	w.fails(exitFailed, `there is no thread "gone"`, "task", "list", "gone")
 }
 
 func TestTaskShow(t *testing.T) {
@@ -121,13 +118,9 @@ func TestTaskShow(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(out), &task))
 	require.Equal(t, event.TaskRunning, task.State)
 
-	code, _, errs = w.run("", "task", "show", "t1~t9")
-	require.Equal(t, exitFailed, code)
-	require.Contains(t, errs, `thread "t1" does not know task "t1~t9"`)
+	errs = w.fails(exitFailed, `thread "t1" does not know task "t1~t9"`, "task", "show", "t1~t9")
 	require.Contains(t, errs, `"starter task list t1" shows those that it knows`)
-	code, _, errs = w.run("", "task", "show", "gone~t1")
-	require.Equal(t, exitFailed, code)
-	require.Contains(t, errs, `there is no thread "gone"`)
+	w.fails(exitFailed, `there is no thread "gone"`, "task", "show", "gone~t1")
 }
 
 func TestTaskComplete(t *testing.T) {
@@ -160,10 +153,7 @@ func TestTaskComplete(t *testing.T) {
 		"at most 16384 bytes":        {"t1~t2", "--error", strings.Repeat("x", signals.MaxTaskError+1)},
 	} {
 		t.Run(problem, func(t *testing.T) {
-			code, out, errs := w.run("", append([]string{"task", "complete"}, args...)...)
-			require.Equal(t, exitUsage, code)
-			require.Empty(t, out)
-			require.Contains(t, errs, problem)
+			w.fails(exitUsage, problem, append([]string{"task", "complete"}, args...)...)
 			require.Empty(t, w.taskEnds)
 		})
 	}
@@ -171,19 +161,15 @@ func TestTaskComplete(t *testing.T) {
 
 func TestTaskCancel(t *testing.T) {
 	w := taskWorld(t)
-	code, out, errs := w.run("", "task", "cancel", "t1~t2", "--reason", "too slow")
-	require.Equal(t, exitOK, code, errs)
+	out := w.ok("task", "cancel", "t1~t2", "--reason", "too slow")
 	require.Equal(t, "accepted\n", out)
 	require.Equal(t, []any{signals.CancelTask{TaskID: "t1~t2", By: "ann", Reason: "too slow"}}, w.taskEnds, "S3-54")
-	code, out, _ = w.run("", "task", "cancel", "t1~t2", "--by", "bob", "--json")
-	require.Equal(t, exitOK, code)
+	out = w.ok("task", "cancel", "t1~t2", "--by", "bob", "--json")
 	var got signals.CompleteTaskResult
 	require.NoError(t, json.Unmarshal([]byte(out), &got))
 	require.Equal(t, signals.TaskAlreadyEnded, got.Result)
 	require.Equal(t, event.TaskCancelled, got.Task.State)
-	code, _, errs = w.run("", "task", "cancel", "t1~t2", "--reason", strings.Repeat("x", 4097))
-	require.Equal(t, exitUsage, code)
-	require.Contains(t, errs, "reason: must be at most")
+	w.fails(exitUsage, "reason: must be at most", "task", "cancel", "t1~t2", "--reason", strings.Repeat("x", 4097))
 }
 
 func TestTaskOutcomes(t *testing.T) {
@@ -196,22 +182,11 @@ func TestTaskOutcomes(t *testing.T) {
 			"gone~t1":   `there is no thread "gone"`,
 		} {
 			t.Run(end[0]+" "+id, func(t *testing.T) {
-				code, out, errs := w.run("", append([]string{"task", end[0], id}, end[1:]...)...)
-				require.Equal(t, exitFailed, code)
-				require.Empty(t, out)
-				require.Contains(t, errs, problem)
+				w.fails(exitFailed, problem, append([]string{"task", end[0], id}, end[1:]...)...)
 			})
 		}
 		code, out, _ := w.run("", append([]string{"task", end[0], "t1~t1", "--json"}, end[1:]...)...)
 		require.Equal(t, exitFailed, code)
 		require.Contains(t, out, `"result": "conflict"`, "what became of it is printed even so")
-	}
-}
-
-func TestTaskHelp(t *testing.T) {
-	var out, errs output
-	require.Equal(t, exitOK, Run(t.Context(), []string{"task"}, strings.NewReader(""), &out, &errs))
-	for _, name := range []string{"list", "show", "complete", "cancel"} {
-		require.Contains(t, out.String(), "\n  "+name+" ")
 	}
 }

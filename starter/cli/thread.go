@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -39,13 +38,7 @@ func (o *opening) start() (signals.Start, error) {
 	if len(o.metadata) == 0 {
 		return start, nil
 	}
-	fields, err := pairs(o.metadata)
-	if err != nil {
-		return start, err
-	}
-	raw, err := json.Marshal(fields)
-	start.Metadata = raw
-	return start, err
+	return start, metadata(o.metadata, &start.Metadata)
 }
 
 // opened is the result of open.
@@ -74,7 +67,7 @@ func (a *app) checkAgents(ctx context.Context, flag string, names ...string) err
 		var status *api.StatusError
 		switch {
 		case err == nil:
-		case isNotFound(err) && errors.As(err, &status):
+		case api.IsNotFound(err) && errors.As(err, &status):
 			return usagef("--%s: %s", flag, status.Detail)
 		default:
 			a.warn("could not check whether the agents exist: %s", a.explain(err))
@@ -99,11 +92,9 @@ type threadCommands struct{ *app }
 func (a threadCommands) openCommand() *cobra.Command {
 	var o opening
 	var message, as string
-	var asJSON bool
-	cmd := &cobra.Command{
+	cmd := a.jsonFlag(&cobra.Command{
 		Use:   "open [id]",
 		Short: "Open a thread and print its id",
-		Args:  cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			out := opened{ThreadID: signals.NewID()}
 			if len(args) == 1 {
@@ -128,21 +119,14 @@ func (a threadCommands) openCommand() *cobra.Command {
 				first, out.EventID = &post, post.ID
 			}
 			return a.withThreads(cmd.Context(), false, func(ctx context.Context, t threads) error {
-				if err := t.Open(ctx, out.ThreadID, start, first); err != nil {
-					return about(out.ThreadID, err)
-				}
-				if asJSON {
-					return a.printJSON(out)
-				}
-				a.say("%s", out.ThreadID)
-				return nil
+				err := about(out.ThreadID, t.Open(ctx, out.ThreadID, start, first))
+				return a.show(out, err, line("%s", out.ThreadID), "")
 			})
 		},
-	}
+	})
 	o.register(cmd)
 	cmd.Flags().StringVarP(&message, "message", "m", "", "first message")
 	cmd.Flags().StringVar(&as, "as", "", "name of the sender (default $USER)")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
@@ -151,26 +135,16 @@ var changeFlags = []string{"title", "agent", "add-agent", "remove-agent", "turn-
 
 func (a threadCommands) updateCommand() *cobra.Command {
 	var o opening
-	var add, remove []string
-	var by string
-	var asJSON bool
-	cmd := &cobra.Command{
+	var change signals.ThreadChange
+	cmd := a.jsonFlag(&cobra.Command{
 		Use:   "update <thread>",
 		Short: "Change a thread's title, agents, turn limit or metadata; omitted fields stay unchanged",
-		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			who, err := actor(by)
-			if err != nil {
-				return err
-			}
 			start, err := o.start()
 			if err != nil {
 				return err
 			}
-			change := signals.ThreadChange{
-				Title: start.Title, Agents: start.Agents, AddAgents: add, RemoveAgents: remove, TurnLimit: start.TurnLimit,
-				Metadata: start.Metadata, By: who,
-			}
+			change.Title, change.Agents, change.TurnLimit, change.Metadata = start.Title, start.Agents, start.TurnLimit, start.Metadata
 			if flags := cmd.Flags(); !slices.ContainsFunc(changeFlags, flags.Changed) {
 				return usagef("set at least one of --%s", strings.Join(changeFlags, ", --"))
 			}
@@ -180,30 +154,22 @@ func (a threadCommands) updateCommand() *cobra.Command {
 			if err := a.checkAgents(cmd.Context(), "agent", o.agents...); err != nil {
 				return err
 			}
-			if err := a.checkAgents(cmd.Context(), "add-agent", add...); err != nil {
+			if err := a.checkAgents(cmd.Context(), "add-agent", change.AddAgents...); err != nil {
 				return err
 			}
 			return a.onThread(cmd, args[0], func(ctx context.Context, t threads) error {
 				state, err := t.Update(ctx, args[0], change)
-				switch {
-				case err != nil:
-					return err
-				case asJSON:
-					return a.printJSON(state)
-				}
-				a.say("%s", args[0])
-				return nil
+				return a.show(state, err, line("%s", args[0]), "")
 			})
 		},
-	}
+	})
 	cmd.Flags().StringArrayVar(&o.agents, "agent", nil, "agent that takes part from the next turn on (repeatable; replaces those that did)")
-	cmd.Flags().StringArrayVar(&add, "add-agent", nil, "agent that joins those that take part (repeatable)")
-	cmd.Flags().StringArrayVar(&remove, "remove-agent", nil, "agent that leaves them (repeatable; the last one cannot)")
+	cmd.Flags().StringArrayVar(&change.AddAgents, "add-agent", nil, "agent that joins those that take part (repeatable)")
+	cmd.Flags().StringArrayVar(&change.RemoveAgents, "remove-agent", nil, "agent that leaves them (repeatable; the last one cannot)")
 	cmd.Flags().IntVar(&o.turnLimit, "turn-limit", 0, "model calls an agent may make until the next user message or environment event")
 	cmd.Flags().StringVar(&o.title, "title", "", "new title")
 	cmd.Flags().StringArrayVar(&o.metadata, "metadata", nil, "key=value (repeatable; replaces all metadata)")
-	cmd.Flags().StringVar(&by, "as", "", "who changes it (default $USER)")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	byFlag(cmd, "as", &change.By, "who changes it", actor)
 	return cmd
 }
 
@@ -213,7 +179,6 @@ func (a threadCommands) interruptCommand() *cobra.Command {
 
 Of the event that is named the turn ends, or it is taken out of the queue if it still
 waits there. Without one, the turn in progress ends, whatever it is.`
-	cmd.Args = cobra.RangeArgs(1, 2)
 	return cmd
 }
 
@@ -222,17 +187,11 @@ func (a threadCommands) closeCommand() *cobra.Command {
 }
 
 func (a threadCommands) controlCommand(use, short string, action signals.ControlAction) *cobra.Command {
-	var by, reason string
+	control := signals.Control{Action: action}
 	cmd := &cobra.Command{
 		Use:   use,
 		Short: short,
-		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			who, err := actor(by)
-			if err != nil {
-				return err
-			}
-			control := signals.Control{Action: action, By: who, Reason: reason}
 			if len(args) == 2 {
 				if err := signals.ValidateID("eventId", args[1]); err != nil {
 					return usageError{err}
@@ -244,15 +203,12 @@ func (a threadCommands) controlCommand(use, short string, action signals.Control
 			})
 		},
 	}
-	cmd.Flags().StringVar(&by, "by", "", "who does it (default $USER)")
-	cmd.Flags().StringVar(&reason, "reason", "", "why")
+	byFlag(cmd, "by", &control.By, "who does it", actor)
+	cmd.Flags().StringVar(&control.Reason, "reason", "", "why")
 	return cmd
 }
 
 // checkThread makes an invalid thread id a usage error.
 func checkThread(id string) error {
-	if err := signals.ValidateID("thread", id); err != nil {
-		return usageError{err}
-	}
-	return nil
+	return usage(signals.ValidateID("thread", id))
 }

@@ -70,8 +70,7 @@ func (s *session) send(ctx context.Context, text string) {
 	s.own[text]++
 	end := ended{before: s.ends}
 	go func() {
-		err := s.persist(ctx, func(ctx context.Context) error {
-			var err error
+		err := s.persist(ctx, func(ctx context.Context) (err error) {
 			end.result, err = s.threads.Turn(ctx, s.thread, post)
 			return err
 		})

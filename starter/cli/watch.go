@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"os/signal"
 
@@ -22,21 +21,14 @@ const (
 	backText = "connected again"
 )
 
-func isNotFound(err error) bool {
-	var status *api.StatusError
-	return errors.As(err, &status) && status.Code == http.StatusNotFound
-}
-
 // errClosed ends a watch of a closed thread.
 var errClosed = errors.New("the thread has been closed")
 
 func (a threadCommands) watchCommand() *cobra.Command {
 	var from, thoughts, view string
-	var asJSON bool
-	cmd := &cobra.Command{
+	cmd := a.jsonFlag(&cobra.Command{
 		Use:   "watch <thread>",
 		Short: "Show what happens in a thread, until it is closed",
-		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if from != "start" && from != "now" {
 				return usagef("--from is %q, must be start or now", from)
@@ -54,16 +46,16 @@ func (a threadCommands) watchCommand() *cobra.Command {
 			if _, err := a.renderer(thoughts); err != nil {
 				return err
 			}
-			v := viewer{app: a.app, thread: args[0], env: view == viewEnv, json: asJSON, thoughts: render.Thoughts(thoughts)}
+			v := viewer{app: a.app, thread: args[0], env: view == viewEnv, thoughts: render.Thoughts(thoughts)}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
 			defer stop()
 			return about(args[0], v.watch(ctx, stream, from == "now"))
 		},
-	}
+	})
 	cmd.Flags().StringVar(&from, "from", "start", "where to begin: start or now")
 	cmd.Flags().StringVar(&view, "view", viewAgent, "what to show: agent (what people and agents say and do) or env (all of it as environment events)")
 	cmd.Flags().StringVar(&thoughts, "thoughts", string(render.Show), "what to do with thoughts: show, collapse or hide")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the events as JSON, one a line")
+	cmd.Flags().Lookup("json").Usage = "print the events as JSON, one a line"
 	return cmd
 }
 
@@ -78,7 +70,6 @@ type viewer struct {
 	app      *app
 	thread   string
 	env      bool
-	json     bool
 	thoughts render.Thoughts
 }
 
@@ -93,7 +84,7 @@ func (v viewer) watch(ctx context.Context, stream *api.Client, now bool) error {
 		Back:     func() { v.note(r, backText) },
 	}
 	err := stream.Watch(ctx, v.thread, opts, func(item api.Item) error { return v.show(r, item) })
-	if !v.json {
+	if !v.app.json {
 		v.app.print(r.Break())
 	}
 	if errors.Is(err, errClosed) || errors.Is(err, context.Canceled) {
@@ -116,7 +107,7 @@ func (v viewer) exists(ctx context.Context) error {
 func (v viewer) show(r *render.Renderer, item api.Item) error {
 	var err error
 	switch {
-	case v.json:
+	case v.app.json:
 		_, err = fmt.Fprintln(v.app.stdout, term.Line(string(item.Raw)))
 	case v.env:
 		err = v.app.stdout.Print(r.EnvEvent(item.Env))
@@ -140,7 +131,7 @@ func isClosing(item api.Item) bool {
 
 // note writes about the connection: into the transcript, or beside JSON.
 func (v viewer) note(r *render.Renderer, text string) {
-	if v.json {
+	if v.app.json {
 		v.app.warn("%s", text)
 		return
 	}

@@ -1,4 +1,4 @@
-// Package clock is the tool current_time, since models do not know the time.
+// Package clock provides the tool current_time, since models do not know the time.
 //
 // The time zone database is embedded (about 450 KB), so the tool works in images without one.
 package clock
@@ -29,7 +29,7 @@ type Config struct {
 	// Now is the clock, for tests. Default [time.Now].
 	Now func() time.Time
 
-	// Timezone is that of calls that name none. Default UTC.
+	// Timezone is the time zone of calls without one. Default UTC.
 	Timezone *time.Location
 }
 

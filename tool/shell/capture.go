@@ -7,13 +7,12 @@ import (
 	"unicode/utf8"
 )
 
-// capture keeps the head and the tail of a stream, and shows it as it comes. One
-// goroutine writes.
+// capture shows a stream as it arrives and keeps its head and tail. Only one goroutine may write.
 type capture struct {
 	subtype string
 	show    func(any)
 
-	// pending is the start of a rune whose end has not come yet.
+	// pending is the beginning of an incomplete rune.
 	pending  []byte
 	live     int
 	head     []byte
@@ -35,7 +34,7 @@ func (c *capture) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// flush shows what is left when the stream has ended.
+// flush shows the remaining bytes at the end of the stream.
 func (c *capture) flush() {
 	c.emit(c.pending)
 	c.pending = nil
@@ -57,7 +56,7 @@ func (c *capture) keep(p []byte) {
 	n := min(c.half-len(c.head), len(p))
 	c.head = append(c.head, p[:n]...)
 	c.tail = append(c.tail, p[n:]...)
-	// Cut only when the tail has doubled: once per half, not once per write.
+	// Cut only when the tail has doubled, not on each write.
 	if len(c.tail) > 2*c.half {
 		c.trim()
 	}
@@ -70,8 +69,8 @@ func (c *capture) trim() {
 	}
 }
 
-// text is the stream, or its head and tail with a line between them that says how
-// much is missing.
+// text returns the stream, or its head and tail with a line between them that contains the number
+// of missing bytes.
 func (c *capture) text() (text string, truncated bool) {
 	c.trim()
 	if c.overflow == 0 {
@@ -87,7 +86,7 @@ func (c *capture) text() (text string, truncated bool) {
 	return strings.ToValidUTF8(text, "\uFFFD"), true
 }
 
-// wholeRunes is the length of p without a rune at its end that is not complete.
+// wholeRunes returns the length of p without an incomplete rune at its end.
 func wholeRunes(p []byte) int {
 	for i := 1; i <= min(utf8.UTFMax, len(p)); i++ {
 		if b := p[len(p)-i]; utf8.RuneStart(b) {
@@ -100,7 +99,7 @@ func wholeRunes(p []byte) int {
 	return len(p)
 }
 
-// serial lets both streams show chunks at once.
+// serial serializes show, which both streams call.
 func serial(show func(any)) func(any) {
 	var mu sync.Mutex
 	return func(data any) {

@@ -19,7 +19,7 @@ import (
 	"github.com/threadmill/threadmill/tool/tooltest"
 )
 
-// A process of its own session, without a parent, that ignores SIGTERM and has an empty environment.
+// An orphan in its own session that ignores SIGTERM and has an empty environment.
 const daemon = `(env -i setsid sh -c 'trap "" TERM HUP; echo $$ > pid; while :; do sleep 0.05; done' >/dev/null 2>&1 &);`
 
 const untilStarted = ` until [ -s pid ]; do sleep 0.01; done; echo started`
@@ -44,7 +44,7 @@ func TestDaemonsAreStopped(t *testing.T) {
 	})
 }
 
-// TestMain runs a worker instead of the tests where a test asks for one.
+// TestMain runs a worker instead of the tests if the environment requests one.
 func TestMain(m *testing.M) {
 	if raw := os.Getenv("SHELL_TEST_WORKER"); raw != "" {
 		os.Exit(testWorker(raw))
@@ -52,7 +52,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// workerTask is what a worker does: it runs one command.
+// workerTask is the command that a worker runs.
 type workerTask struct {
 	Root, Command string
 	Protect       bool
@@ -140,7 +140,7 @@ func TestKeysOfTheWorkerAreHidden(t *testing.T) {
 	}
 	for name, credential := range users {
 		t.Run(name, func(t *testing.T) {
-			if credential != nil || os.Geteuid() != 0 { // of root, the capabilities that commands lack are enough
+			if credential != nil || os.Geteuid() != 0 { // for root, dropping capabilities is sufficient
 				require.Contains(t, read(t, false, credential).Stdout, "sk-secret", "without protection the attack works")
 			}
 			got := read(t, true, credential)

@@ -1,11 +1,10 @@
-// Package shell is the tool shell_cmd, which runs a command on the worker's machine and shows its
-// output at run time.
+// Package shell provides the tool shell_cmd, which runs a command on the worker's machine and shows
+// its output at run time.
 //
 //	cmd, err := shell.New(shell.Config{Root: "/srv/project"})
 //
 // The result is an [Output] as JSON; a command whose exit code is not 0 is an error result.
-// Progress is a series of
-// [Chunk].
+// Progress is a series of [Chunk].
 //
 // # Guarantees
 //

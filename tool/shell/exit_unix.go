@@ -4,7 +4,7 @@ package shell
 
 import "syscall"
 
-// exitStatus is the exit code, or 128 plus the number of the signal that ended a process.
+// exitStatus returns the exit code, or 128 plus the number of the signal that ended the process.
 func exitStatus(sys any) int {
 	ws, ok := sys.(syscall.WaitStatus)
 	switch {

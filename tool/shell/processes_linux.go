@@ -15,16 +15,16 @@ import (
 const supported = true
 
 // ProtectProcess makes the calling process unreadable for other processes of its user: commands
-// cannot read its environment or memory in /proc, attach to it, or make it dump core. Call it at the
-// start of a worker that has keys in its environment. Elsewhere than on Linux it returns
+// cannot read its environment or memory in /proc, attach to it, or make it dump core. Call it at
+// the start of a worker that has keys in its environment. On other systems it returns
 // [errors.ErrUnsupported].
 func ProtectProcess() error {
 	return unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 }
 
-// processes are a command and all that it starts. They run below a supervisor, which is this
-// program again (see supervise): as a subreaper it remains the ancestor of a process that starts its own
-// session, and it ends with the worker, however that ends.
+// processes is a command with its descendants. They run under a supervisor, which is this program
+// again (see supervise): as a subreaper it remains the ancestor of processes that start their own
+// session, and it always ends with the worker.
 type processes struct {
 	cmd *exec.Cmd
 
@@ -54,7 +54,7 @@ func newProcesses(ctx context.Context, argv []string, grace time.Duration) (*pro
 	return p, nil
 }
 
-// run starts the command and returns when nothing of it is left.
+// run starts the command and returns when no process of it remains.
 func (p *processes) run() error {
 	err := p.cmd.Start()
 	_ = p.supervisorEnd.Close()
@@ -64,12 +64,12 @@ func (p *processes) run() error {
 	}
 	err = p.cmd.Wait()
 	if ws, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
-		// The supervisor itself was killed, by the command or because it did not end.
+		// The supervisor was killed, by the command or because it did not end.
 		session := p.cmd.Process.Pid
 		signalEach(syscall.SIGKILL, func(s processStat) bool { return s.session == session })
 	}
 	return err
 }
 
-// stopped reports whether the command was told to stop before it ended.
+// stopped reports whether the command received a stop signal before it ended.
 func (p *processes) stopped() bool { return p.stop.Load() }

@@ -11,7 +11,7 @@ import (
 
 const supported = false
 
-// ProtectProcess is for Linux only.
+// ProtectProcess is not supported on this system: it returns [errors.ErrUnsupported].
 func ProtectProcess() error { return errors.ErrUnsupported }
 
 type processes struct{ cmd *exec.Cmd }

@@ -14,20 +14,20 @@ import (
 
 const supported = true
 
-// ProtectProcess is for Linux only.
+// ProtectProcess is not supported on this system: it returns [errors.ErrUnsupported].
 func ProtectProcess() error { return errors.ErrUnsupported }
 
-// processes are a command and what stays in its process group.
+// processes is a command with the other processes of its group.
 type processes struct {
 	cmd   *exec.Cmd
 	grace time.Duration
 
-	// stop is when the group was told to stop, in nanoseconds since 1970.
+	// stop is the time of the stop signal, in nanoseconds since 1970.
 	stop atomic.Int64
 }
 
 func newProcesses(ctx context.Context, argv []string, grace time.Duration) (*processes, error) {
-	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...) //nolint:gosec // running a command is what the tool is for
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...) //nolint:gosec // running commands is the purpose of the tool
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.WaitDelay = grace
 	p := &processes{cmd: cmd, grace: grace}
@@ -41,7 +41,7 @@ func newProcesses(ctx context.Context, argv []string, grace time.Duration) (*pro
 	return p, nil
 }
 
-// run starts the command and returns when nothing of its group is left.
+// run starts the command and returns when no process of its group remains.
 func (p *processes) run() error {
 	if err := p.cmd.Start(); err != nil {
 		return err
@@ -57,7 +57,7 @@ func (p *processes) run() error {
 
 func (p *processes) stopped() bool { return p.stop.Load() != 0 }
 
-// end stops what the command has left behind: at once if the grace is used up.
+// end stops the remaining processes, immediately if grace is used up.
 func (p *processes) end(grace time.Duration) {
 	if p.signal(syscall.SIGTERM) != nil {
 		return

@@ -25,12 +25,12 @@ const (
 	minOutput  = 256
 	grace      = 2 * time.Second
 
-	// What the runtime allows on top, so that it is the tool that ends a run that
-	// takes too long: its result has the output so far.
+	// slack is added to the runtime's timeout, so that the tool itself ends a run that takes too
+	// long: its result contains the output so far.
 	slack = 10 * time.Second
 )
 
-// DefaultRunner runs a command line when there is no Config.Runner.
+// DefaultRunner is the default of Config.Runner.
 var DefaultRunner = []string{"sh", "-c"}
 
 // DefaultEnv names the environment variables that a command sees.
@@ -38,7 +38,7 @@ var DefaultEnv = []string{
 	"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TERM", "TZ", "TMPDIR",
 }
 
-// Config of [New].
+// Config configures the tool.
 type Config struct {
 	// Root is the directory in which commands start. Required.
 	Root string
@@ -190,10 +190,10 @@ func (s *shell) call(ctx context.Context, call tool.Call, in arguments) (tool.Re
 	return res, err
 }
 
-// directory resolves a directory that a model named, seen from where the agent works: that
-// is what people have approved. The text of an error does not say where the root is.
+// directory resolves a directory from a model, relative to the working directory: approvers see the
+// same directory. Errors do not contain the path of the root.
 func (s *shell) directory(working, named string) (string, error) {
-	// Not the root as it is configured, which may be a link: approvals go by where it leads.
+	// Not the configured root, which may be a link: approvals apply to resolved paths.
 	base := s.root
 	if working != "" {
 		if !within(s.cfg.Root, working) && !within(s.root, working) {
@@ -273,8 +273,7 @@ func (s *shell) argv(command, dir string) []string {
 	return append(argv, command)
 }
 
-// result puts the JSON of the output into a result, without escaping the <, > and
-// & that command output is full of.
+// result marshals the output without escaping <, > and &, which are frequent in it.
 func result(out Output) (tool.Result, error) {
 	text, err := strictjson.Encode(out)
 	if err != nil {

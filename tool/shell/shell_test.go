@@ -23,10 +23,10 @@ import (
 	"github.com/threadmill/threadmill/tool/tooltest"
 )
 
-// shortGrace is for commands that use it up.
+// shortGrace is the grace period of commands that use all of it.
 const shortGrace = 200 * time.Millisecond
 
-// patience is how long a test waits for what must happen.
+// patience is the maximum time that a test waits for an expected event.
 const patience = time.Minute
 
 func newShell(t *testing.T, cfg Config) tool.Tool {
@@ -213,7 +213,8 @@ func TestDirectory(t *testing.T) {
 	}
 }
 
-// TestDirectoryBehindALink: approvals see a directory from where the root leads, and so does the tool.
+// TestDirectoryBehindALink: approvals and the tool resolve a directory in the same way if the root
+// is a link.
 func TestDirectoryBehindALink(t *testing.T) {
 	parent := t.TempDir()
 	require.NoError(t, os.MkdirAll(filepath.Join(parent, "root", "a"), 0o750))
@@ -263,14 +264,14 @@ func startStubborn(t *testing.T, cfg Config, grace time.Duration, command string
 		return err == nil
 	}, patience, time.Millisecond)
 	t.Cleanup(func() {
-		if alive(pid) { // the test has failed; leave nothing behind
+		if alive(pid) { // clean up after a failed test
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 	})
 	return done, pid, cancel
 }
 
-// alive does not count a process that is dead but not yet reaped.
+// alive reports whether a process exists and is not a zombie.
 func alive(pid int) bool {
 	if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
 		return false
@@ -332,7 +333,7 @@ func TestTimeoutKeepsTheOutput(t *testing.T) {
 }
 
 func TestNothingStaysBehind(t *testing.T) {
-	// The grace is also what the output gets to arrive.
+	// The grace also limits the wait for the output.
 	done, pid, _ := startStubborn(t, Config{}, 3*time.Second, stubborn[:len(stubborn)-len(" wait")]+" until [ -s pid ]; do sleep 0.01; done; echo started")
 	out := tooltest.Wait(t, done)
 	require.False(t, out.Result.IsError, out.Result.Output)
@@ -369,7 +370,7 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// TestWorkingDirectory: commands start where the agent works, which is what people approve.
+// TestWorkingDirectory: commands start in the agent's working directory, which approvers see.
 func TestWorkingDirectory(t *testing.T) {
 	root := t.TempDir()
 	require.NoError(t, os.MkdirAll(filepath.Join(root, "sub", "deep"), 0o750))

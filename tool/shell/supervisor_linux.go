@@ -23,26 +23,26 @@ const (
 	// lifelineFD is the first of exec.Cmd.ExtraFiles.
 	lifelineFD = 3
 
-	// killPatience is how long killed processes may take to disappear.
+	// killPatience is the maximum time until killed processes disappear.
 	killPatience = 2 * time.Second
 
 	exitNotStarted = 127
 )
 
-// droppedCapabilities are those with which a command of a worker that runs as root could read the
-// memory of the worker, whatever [ProtectProcess] did.
+// droppedCapabilities would allow a command of a worker that runs as root to read the memory of the
+// worker in spite of [ProtectProcess].
 var droppedCapabilities = []uintptr{unix.CAP_SYS_PTRACE, unix.CAP_PERFMON, unix.CAP_SYS_ADMIN, unix.CAP_CHECKPOINT_RESTORE}
 
-// A supervisor needs no program of its own on the machine: the worker starts itself again, and
-// this package takes over before main does.
+// A supervisor needs no separate program on the machine: the worker starts itself again, and this
+// package takes over before main.
 func init() {
 	if len(os.Args) > 2 && os.Args[0] == supervisorName {
 		os.Exit(supervise(os.Args[1], os.Args[2:]))
 	}
 }
 
-// supervise runs a command and returns its exit code when no descendant of it is left. It stops
-// them all when the command ends, when it gets a signal, and when the worker is gone.
+// supervise runs a command and returns its exit code when no descendant remains. It stops all
+// descendants when the command ends, when it receives a signal, and when the worker ends.
 func supervise(graceText string, argv []string) int {
 	// The death signal and the capabilities below are properties of this thread.
 	runtime.LockOSThread()
@@ -54,7 +54,7 @@ func supervise(graceText string, argv []string) int {
 		return notStarted(err)
 	}
 	for _, capability := range droppedCapabilities {
-		// Only root has any to drop.
+		// Only root has these capabilities.
 		_ = unix.Prctl(unix.PR_CAPBSET_DROP, capability, 0, 0, 0)
 	}
 	stop := sync.OnceFunc(func() { go stopDescendants(time.Duration(nanoseconds)) })
@@ -78,7 +78,7 @@ func supervise(graceText string, argv []string) int {
 		ended, err := syscall.Wait4(-1, &status, 0, nil)
 		switch {
 		case errors.Is(err, syscall.EINTR):
-		case err != nil: // no descendant is left
+		case err != nil: // no descendant remains
 			return code
 		case ended == pid:
 			code = exitStatus(status)
@@ -102,14 +102,14 @@ func startCommand(argv []string) (pid int, err error) {
 		return 0, err
 	}
 	defer input.Close()
-	return syscall.ForkExec(path, argv, &syscall.ProcAttr{ //nolint:gosec // running a command is what the tool is for
+	return syscall.ForkExec(path, argv, &syscall.ProcAttr{ //nolint:gosec // running commands is the purpose of the tool
 		Env:   os.Environ(),
 		Files: []uintptr{input.Fd(), os.Stdout.Fd(), os.Stderr.Fd()},
 		Sys:   &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
 	})
 }
 
-// stopDescendants ends the process of the supervisor if something cannot be killed.
+// stopDescendants exits the supervisor if a process cannot be killed.
 func stopDescendants(grace time.Duration) {
 	signalEach(syscall.SIGTERM, descendants())
 	time.Sleep(grace)
@@ -137,7 +137,7 @@ func processList() []processStat {
 		if err != nil {
 			continue // it has ended
 		}
-		// The name of the program, in parentheses, may have any character.
+		// The program's name is in parentheses and may contain any character.
 		s, state, group := processStat{pid: pid}, "", 0
 		if _, err := fmt.Sscan(string(line[bytes.LastIndexByte(line, ')')+1:]), &state, &s.parent, &group, &s.session); err == nil {
 			list = append(list, s)
@@ -149,13 +149,13 @@ func processList() []processStat {
 func signalEach(sig syscall.Signal, match func(processStat) bool) {
 	for _, s := range processList() {
 		if match(s) {
-			// It may have ended.
+			// The process may have ended.
 			_ = syscall.Kill(s.pid, sig)
 		}
 	}
 }
 
-// descendants matches the processes below this one.
+// descendants matches all processes below this one.
 func descendants() func(processStat) bool {
 	parents := map[int]int{}
 	for _, s := range processList() {

@@ -1,5 +1,5 @@
-// Package script is the offline model behind llm/demo and llm/llmtest: it turns a
-// request into the pieces of a reply. The language is documented at llm/demo.
+// Package script is the offline model of llm/demo and llm/llmtest. It converts a request to the
+// pieces of a reply. The language is documented at llm/demo.
 package script
 
 import (
@@ -20,25 +20,25 @@ import (
 const Greeting = "This is the offline stand-in for a language model; set OPENAI_API_KEY to talk to a real one, " +
 	"or steer this one with lines like `use <tool> <json>`, `count 10` and `think <text>`."
 
-// MaxCount bounds `count`.
+// MaxCount is the maximum of `count`.
 const MaxCount = 100_000
 
 // Piece is one token of a reply.
 type Piece struct {
-	// Wait is how long to wait before the piece.
+	// Wait is the delay before the piece.
 	Wait    time.Duration
 	Text    string
 	Thought string
 }
 
-// Reply is a whole reply, before markup is taken out of its text.
+// Reply is a complete reply, with markup in its text.
 type Reply struct {
 	Pieces []Piece
 	Calls  []event.ToolCall
 	Usage  event.Usage
 }
 
-// Run answers a request.
+// Run returns the reply to a request.
 func Run(req llm.Request, quiet bool) Reply {
 	last := lastUser(req.Messages)
 	var r runner
@@ -82,8 +82,8 @@ func answered(messages []llm.Message) bool {
 
 var mentions = regexp.MustCompile(`^\s*(@[\w.-]+[,:]?\s+)+`)
 
-// segment returns the lines for one reply: round counts the replies with tool
-// calls that this script has had. A step that calls no tool runs on into the next.
+// segment returns the lines for one reply. round is the number of replies with tool calls that the
+// script has already produced. A step without tool calls continues with the next step.
 func segment(script string, round int) []string {
 	script = mentions.ReplaceAllString(script, "")
 	segments, calls := [][]string{nil}, false
@@ -107,8 +107,8 @@ func segment(script string, round int) []string {
 type runner struct {
 	thoughts, text []Piece
 	calls          []event.ToolCall
-	newline        string // goes before the next piece of text
-	blank          int    // blank lines that only count if text follows
+	newline        string // precedes the next piece of text
+	blank          int    // blank lines, which count only if text follows
 }
 
 var (
@@ -192,8 +192,8 @@ func (r *runner) add(p Piece) {
 	r.newline, r.blank = "\n", 0
 }
 
-// results reports the tool results that end messages, if any, and returns how many
-// replies with tool calls messages has.
+// results reports the tool results at the end of messages, if any, and returns the number of
+// replies with tool calls in messages.
 func (r *runner) results(messages []llm.Message) (round int) {
 	names := map[string]string{}
 	first := len(messages)
@@ -219,12 +219,11 @@ func (r *runner) results(messages []llm.Message) (round int) {
 	return round
 }
 
-// Identify gives ids to calls. They derive from all that the model was shown, so
-// that they are the same when a request is repeated and differ from those that any
-// other request of the conversation gets.
+// Identify assigns ids to calls. They are derived from the request, so they are the same when it is
+// repeated and differ between the requests of a conversation.
 func Identify(calls []event.ToolCall, req llm.Request) {
 	h := sha256.New()
-	shown, _ := json.Marshal([]any{req.Model, req.Messages, toolNames(req.Tools)}) // plain data has a JSON form
+	shown, _ := json.Marshal([]any{req.Model, req.Messages, toolNames(req.Tools)}) // plain data can always be marshalled
 	h.Write(shown)
 	sum := hex.EncodeToString(h.Sum(nil)[:8])
 	for i := range calls {

@@ -7,7 +7,7 @@ import (
 	"github.com/threadmill/threadmill/llm"
 )
 
-// titleWords is how many words a title has at most.
+// titleWords is the maximum number of words of a title.
 const titleWords = 6
 
 // wantsTitle reports whether a request is for the title of a conversation.
@@ -15,8 +15,7 @@ func wantsTitle(req llm.Request) bool {
 	return req.Messages[0].Role == event.RoleSystem && req.Messages[0].Content == llm.TitleInstructions
 }
 
-// title answers with the first words of a conversation, whose paragraphs begin with who
-// speaks.
+// title replies with the first words of a conversation, whose paragraphs begin with the sender.
 func (r *runner) title(conversation string) {
 	line, _, _ := strings.Cut(conversation, "\n")
 	if _, said, ok := strings.Cut(line, ": "); ok {

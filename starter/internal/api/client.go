@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,7 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"sort"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -27,7 +28,7 @@ const NamespaceHeader = "Threadmill-Namespace"
 const (
 	pageSize       = 200
 	maxBody        = 64 << 20
-	messageTimeout = 30 * time.Second
+	requestTimeout = 30 * time.Second
 )
 
 // ErrUnreachable marks failures to get a response from the API.
@@ -49,6 +50,12 @@ func (e *StatusError) Error() string {
 	return fmt.Sprintf("the API answers %d: %s", e.Code, e.Detail)
 }
 
+// IsNotFound reports a response with status 404.
+func IsNotFound(err error) bool {
+	var status *StatusError
+	return errors.As(err, &status) && status.Code == http.StatusNotFound
+}
+
 // Config configures a [Client].
 type Config struct {
 	// Base is the API's URL. Default [DefaultBase].
@@ -59,9 +66,6 @@ type Config struct {
 
 	// Key is the API key. Default: none.
 	Key string
-
-	// HTTP sends the requests. Default: a client without an overall timeout, because streams last.
-	HTTP *http.Client
 
 	// Idle is the time without data, heartbeats included, after which a stream is opened again.
 	// Default 45 s.
@@ -80,24 +84,9 @@ type Client struct {
 
 // New returns a client. It does not connect.
 func New(cfg Config) (*Client, error) {
-	if cfg.Base == "" {
-		cfg.Base = DefaultBase
-	}
-	if cfg.Namespace == "" {
-		cfg.Namespace = signals.DefaultNamespace
-	}
-	if cfg.HTTP == nil {
-		cfg.HTTP = &http.Client{}
-	}
-	if cfg.Idle == 0 {
-		cfg.Idle = 45 * time.Second
-	}
-	if cfg.MinDelay == 0 {
-		cfg.MinDelay = 100 * time.Millisecond
-	}
-	if cfg.MaxDelay == 0 {
-		cfg.MaxDelay = 5 * time.Second
-	}
+	cfg.Base, cfg.Namespace = cmp.Or(cfg.Base, DefaultBase), cmp.Or(cfg.Namespace, signals.DefaultNamespace)
+	cfg.Idle = cmp.Or(cfg.Idle, 45*time.Second)
+	cfg.MinDelay, cfg.MaxDelay = cmp.Or(cfg.MinDelay, 100*time.Millisecond), cmp.Or(cfg.MaxDelay, 5*time.Second)
 	base, err := url.Parse(strings.TrimRight(cfg.Base, "/"))
 	if err != nil || base.Host == "" || (base.Scheme != "http" && base.Scheme != "https") {
 		return nil, fmt.Errorf("API address %q must be a URL such as %s", cfg.Base, DefaultBase)
@@ -105,72 +94,77 @@ func New(cfg Config) (*Client, error) {
 	return &Client{cfg: cfg, base: base}, nil
 }
 
-// Base is the API's URL.
-func (c *Client) Base() string { return c.base.String() }
-
 // Messages returns all messages of a thread in order.
 func (c *Client) Messages(ctx context.Context, threadID string) ([]event.StoredMessage, error) {
-	all, err := pages(ctx, c, c.threadURL(threadID, "messages"), pageSize, func(p messagePage) ([]event.StoredMessage, string) {
-		return p.Messages, p.Next
-	})
-	if err != nil {
-		return nil, fmt.Errorf("reading the messages of thread %q: %w", threadID, err)
-	}
-	sort.SliceStable(all, func(i, j int) bool { return all[i].Seq < all[j].Seq })
-	return all, nil
+	all, err := pages[event.StoredMessage](ctx, c, threadID, "messages", pageSize)
+	slices.SortStableFunc(all, func(a, b event.StoredMessage) int { return cmp.Compare(a.Seq, b.Seq) })
+	return all, err
 }
 
-type messagePage struct {
-	Messages []event.StoredMessage `json:"messages"`
-	Next     string                `json:"next"`
-}
-
-// pages reads all pages of a list, within the timeout of one request.
-func pages[P, E any](ctx context.Context, c *Client, u *url.URL, limit int, content func(P) (items []E, next string)) ([]E, error) {
-	ctx, cancel := context.WithTimeout(ctx, messageTimeout)
+// pages reads all pages of a thread's messages or events, within the timeout of one request.
+func pages[E any](ctx context.Context, c *Client, threadID, list string, limit int) ([]E, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	var all []E
 	query := url.Values{"limit": {strconv.Itoa(limit)}}
 	for {
-		var page P
-		if err := c.exchange(ctx, http.MethodGet, u, query, nil, &page); err != nil {
+		page, err := call[struct {
+			Messages []E    `json:"messages"`
+			Events   []E    `json:"events"`
+			Next     string `json:"next"`
+		}](ctx, c, http.MethodGet, c.url(query, "threads", threadID, list), nil, "reading the %s of thread %q", list, threadID)
+		if err != nil {
 			return nil, err
 		}
-		items, next := content(page)
-		all = append(all, items...)
-		if next == "" || next == query.Get("cursor") {
+		all = append(append(all, page.Messages...), page.Events...)
+		if page.Next == "" || page.Next == query.Get("cursor") {
 			return all, nil
 		}
-		query.Set("cursor", next)
+		query.Set("cursor", page.Next)
 	}
 }
 
-// threadURL returns the URL of a part of a thread.
-func (c *Client) threadURL(threadID string, part ...string) *url.URL {
-	path := []string{"v1", "threads", url.PathEscape(threadID)}
-	return c.base.JoinPath(append(path, part...)...)
+func (c *Client) url(query url.Values, path ...string) *url.URL {
+	u := c.base.JoinPath("v1")
+	for _, part := range path {
+		u = u.JoinPath(url.PathEscape(part))
+	}
+	u.RawQuery = query.Encode()
+	return u
 }
 
-// exchange sends in as JSON, unless it is nil, and decodes the response into out, unless that is
-// nil.
-func (c *Client) exchange(ctx context.Context, method string, u *url.URL, query url.Values, in json.RawMessage, out any) error {
-	ctx, cancel := context.WithTimeout(ctx, messageTimeout)
+// call sends in as JSON, unless it is nil, and decodes the response, unless it has no content.
+// Errors begin with the text of format.
+func call[T any](ctx context.Context, c *Client, method string, u *url.URL, in any, format string, args ...any) (T, error) {
+	var out T
+	if err := c.exchange(ctx, method, u, in, &out); err != nil {
+		return out, fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), err)
+	}
+	return out, nil
+}
+
+func (c *Client) exchange(ctx context.Context, method string, u *url.URL, in, out any) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	var body io.Reader
 	header := http.Header{}
 	if in != nil {
-		body = bytes.NewReader(in)
+		raw, err := json.Marshal(in)
+		if err != nil {
+			return err
+		}
+		body = bytes.NewReader(raw)
 		header.Set("Content-Type", "application/json")
 	}
-	resp, err := c.send(ctx, method, u, query, header, body)
+	resp, err := c.send(ctx, method, u, header, body)
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode/100 != 2 {
+	switch {
+	case resp.StatusCode/100 != 2:
 		return problem(resp)
-	}
-	if out == nil {
+	case resp.StatusCode == http.StatusNoContent:
 		return nil
 	}
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxBody)).Decode(out); err != nil {
@@ -180,22 +174,19 @@ func (c *Client) exchange(ctx context.Context, method string, u *url.URL, query 
 }
 
 // send returns any response of the API.
-func (c *Client) send(ctx context.Context, method string, u *url.URL, query url.Values, header http.Header, body io.Reader) (*http.Response, error) {
-	u.RawQuery = query.Encode()
+func (c *Client) send(ctx context.Context, method string, u *url.URL, header http.Header, body io.Reader) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, u.String(), body)
 	if err != nil {
 		return nil, err
 	}
-	for name, values := range header {
-		req.Header[name] = values
-	}
+	req.Header = header
 	if c.cfg.Namespace != signals.DefaultNamespace {
-		req.Header.Set(NamespaceHeader, c.cfg.Namespace)
+		header.Set(NamespaceHeader, c.cfg.Namespace)
 	}
 	if c.cfg.Key != "" {
-		req.Header.Set("Authorization", "Bearer "+c.cfg.Key)
+		header.Set("Authorization", "Bearer "+c.cfg.Key)
 	}
-	resp, err := c.cfg.HTTP.Do(req)
+	resp, err := http.DefaultClient.Do(req) // without an overall timeout, because streams last
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
@@ -218,10 +209,7 @@ func problem(resp *http.Response) error {
 	if err != nil || json.Unmarshal(body, &doc) != nil {
 		return out
 	}
-	out.Detail, out.Result = doc.Detail, doc.Result
-	if out.Detail == "" {
-		out.Detail = doc.Title
-	}
+	out.Detail, out.Result = cmp.Or(doc.Detail, doc.Title), doc.Result
 	for _, e := range doc.Errors {
 		out.Detail += fmt.Sprintf("; %s: %s", e.Location, e.Message)
 	}

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 
@@ -13,30 +12,27 @@ import (
 
 // Grants returns the grants in a thread, oldest first; revoked ones only on request.
 func (c *Client) Grants(ctx context.Context, threadID string, revoked bool) ([]approval.Grant, error) {
-	var out struct {
+	out, err := call[struct {
 		Grants []approval.Grant `json:"grants"`
+	}](ctx, c, http.MethodGet, c.url(withRevoked(revoked), "threads", threadID, "grants"), nil, "reading the grants of thread %q", threadID)
+	return out.Grants, err
+}
+
+// withRevoked is the query that adds what is revoked.
+func withRevoked(revoked bool) url.Values {
+	if !revoked {
+		return nil
 	}
-	query := url.Values{}
-	if revoked {
-		query.Set("revoked", "true")
-	}
-	if err := c.exchange(ctx, http.MethodGet, c.threadURL(threadID, "grants"), query, nil, &out); err != nil {
-		return nil, fmt.Errorf("reading the grants of thread %q: %w", threadID, err)
-	}
-	return out.Grants, nil
+	return url.Values{"revoked": {"true"}}
 }
 
 // Revoke revokes an approval, and returns the outcome.
 func (c *Client) Revoke(ctx context.Context, threadID string, r signals.Revoke) (signals.DecideOutcome, error) {
-	var out signals.DecideResult
-	u := c.threadURL(threadID, "grants", url.PathEscape(r.ToolCallID))
-	err := c.exchange(ctx, http.MethodDelete, u, url.Values{"by": {r.By}, "reason": {r.Reason}}, nil, &out)
+	u := c.url(url.Values{"by": {r.By}, "reason": {r.Reason}}, "threads", threadID, "grants", r.ToolCallID)
+	out, err := call[signals.DecideResult](ctx, c, http.MethodDelete, u, nil, "revoking %q in thread %q", r.ToolCallID, threadID)
 	var status *StatusError
 	if errors.As(err, &status) && status.Result != "" {
 		return signals.DecideOutcome(status.Result), nil
 	}
-	if err != nil {
-		return "", fmt.Errorf("revoking %q in thread %q: %w", r.ToolCallID, threadID, err)
-	}
-	return out.Result, nil
+	return out.Result, err
 }

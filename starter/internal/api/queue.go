@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 
 	"github.com/threadmill/threadmill/event"
@@ -11,9 +10,6 @@ import (
 
 // Ended returns the last ended events of a thread's queue, with their payloads.
 func (c *Client) Ended(ctx context.Context, threadID string) ([]event.Item, error) {
-	var queue signals.Queue
-	if err := c.exchange(ctx, http.MethodGet, c.threadURL(threadID, "queue"), nil, nil, &queue); err != nil {
-		return nil, fmt.Errorf("reading the queue of thread %q: %w", threadID, err)
-	}
-	return queue.Ended, nil
+	queue, err := call[signals.Queue](ctx, c, http.MethodGet, c.url(nil, "threads", threadID, "queue"), nil, "reading the queue of thread %q", threadID)
+	return queue.Ended, err
 }

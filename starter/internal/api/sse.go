@@ -3,6 +3,7 @@ package api
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
 	"strconv"
@@ -24,7 +25,7 @@ type frame struct {
 
 // frameReader splits a stream into frames.
 type frameReader struct {
-	r     *bufio.Reader
+	lines *bufio.Scanner
 	alive func() // called for every line, comments included
 }
 
@@ -34,11 +35,8 @@ func (f *frameReader) next() (frame, error) {
 	var out frame
 	var data [][]byte
 	size := 0
-	for {
-		line, err := f.line()
-		if err != nil {
-			return frame{}, err
-		}
+	for f.lines.Scan() {
+		line := f.lines.Bytes()
 		f.alive()
 		if size += len(line); size > maxEvent {
 			return frame{}, errTooLarge
@@ -63,26 +61,8 @@ func (f *frameReader) next() (frame, error) {
 			}
 		}
 	}
-}
-
-// line returns a line without its end; a line without an end is an error.
-func (f *frameReader) line() ([]byte, error) {
-	var whole []byte
-	for {
-		piece, err := f.r.ReadSlice('\n')
-		if errors.Is(err, bufio.ErrBufferFull) {
-			if whole = append(whole, piece...); len(whole) > maxEvent {
-				return nil, errTooLarge
-			}
-			continue
-		}
-		if err != nil {
-			if errors.Is(err, io.EOF) {
-				err = io.ErrUnexpectedEOF
-			}
-			return nil, err
-		}
-		whole = append(whole, piece...)
-		return bytes.TrimRight(whole, "\r\n"), nil
+	if errors.Is(f.lines.Err(), bufio.ErrTooLong) {
+		return frame{}, errTooLarge
 	}
+	return frame{}, cmp.Or(f.lines.Err(), io.ErrUnexpectedEOF)
 }

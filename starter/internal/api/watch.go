@@ -85,16 +85,11 @@ type watch struct {
 	base  time.Duration
 }
 
-// handlerError is an error of the caller's own function.
-type handlerError struct{ err error }
-
-func (e handlerError) Error() string { return e.err.Error() }
+// handlerError is an error of the caller's function.
+type handlerError struct{ error }
 
 // connectError is a failure to open the stream.
-type connectError struct{ err error }
-
-func (e connectError) Error() string { return e.err.Error() }
-func (e connectError) Unwrap() error { return e.err }
+type connectError struct{ error }
 
 // connect opens the stream and reads it until it breaks.
 func (w *watch) connect(ctx context.Context) error {
@@ -114,7 +109,7 @@ func (w *watch) connect(ctx context.Context) error {
 	if w.opts.Env {
 		query.Set("view", "env")
 	}
-	resp, err := w.client.send(ctx, http.MethodGet, w.client.threadURL(w.thread, "events"), query, header, nil)
+	resp, err := w.client.send(ctx, http.MethodGet, w.client.url(query, "threads", w.thread, "events"), header, nil)
 	if err != nil {
 		return connectError{err}
 	}
@@ -123,7 +118,8 @@ func (w *watch) connect(ctx context.Context) error {
 		return connectError{problem(resp)}
 	}
 	w.connected()
-	frames := frameReader{r: bufio.NewReaderSize(resp.Body, 32<<10), alive: func() { idle.Reset(w.client.cfg.Idle) }}
+	frames := frameReader{lines: bufio.NewScanner(resp.Body), alive: func() { idle.Reset(w.client.cfg.Idle) }}
+	frames.lines.Buffer(make([]byte, 32<<10), maxEvent)
 	return w.read(&frames)
 }
 
@@ -177,7 +173,7 @@ func (w *watch) deliver(f frame) error {
 func (w *watch) judge(ctx context.Context, err error) error {
 	var handler handlerError
 	if errors.As(err, &handler) {
-		return handler.err
+		return handler.error
 	}
 	if errors.Is(err, errTooLarge) {
 		return err
@@ -186,16 +182,16 @@ func (w *watch) judge(ctx context.Context, err error) error {
 	if !errors.As(err, &failed) {
 		return nil // a stream that broke: the next attempt reports the error
 	}
-	if err := w.permanent(ctx, failed.err); err != nil {
+	if err := w.permanent(ctx, failed.error); err != nil {
 		return err
 	}
-	if !w.met && w.opts.FailFast && errors.Is(failed.err, ErrUnreachable) {
-		return failed.err
+	if !w.met && w.opts.FailFast && errors.Is(failed.error, ErrUnreachable) {
+		return failed.error
 	}
-	if waits := isStatus(failed.err, http.StatusNotFound); !w.down && !waits {
+	if !w.down && !IsNotFound(failed.error) {
 		w.down = true
 		if w.opts.Lost != nil {
-			w.opts.Lost(failed.err)
+			w.opts.Lost(failed.error)
 		}
 	}
 	return nil
@@ -216,19 +212,12 @@ func (w *watch) permanent(ctx context.Context, err error) error {
 	return err
 }
 
-func isStatus(err error, code int) bool {
-	var status *StatusError
-	return errors.As(err, &status) && status.Code == code
-}
-
 // pause waits before the next attempt, twice as long each time.
 func (w *watch) pause(ctx context.Context) error {
 	wait := w.delay/2 + rand.N(w.delay/2+1)
 	w.delay = min(w.delay*2, w.client.cfg.MaxDelay)
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(wait):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

@@ -1,13 +1,11 @@
 package render
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"reflect"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/goccy/go-yaml"
 
@@ -15,46 +13,30 @@ import (
 	"github.com/threadmill/threadmill/internal/term"
 )
 
-// AgentOptions configure the output of agents.
-type AgentOptions struct {
-	// Width is the number of characters of a description in a table. Default 60.
-	Width int
-
-	// Location is the time zone of times. Default: local.
-	Location *time.Location
-}
-
-func (o AgentOptions) time(at time.Time) string { return QueueOptions{Location: o.Location}.time(at) }
-
 // Agents returns a table of agents in the given order. It is empty without agents.
-func Agents(all []agent.Summary, opts AgentOptions) string {
+func Agents(all []agent.Summary, opts TableOptions) string {
 	t := table{head: []string{"AGENT", "MODEL", "SOURCE", "VERSION", "DESCRIPTION"}}
 	for _, a := range all {
-		version, about := "-", a.Description
+		version, about := "", a.Description
 		if a.Version > 0 {
 			version = fmt.Sprint(a.Version)
 		}
 		if a.Problem != "" {
 			about = "cannot be used: " + a.Problem
 		}
-		t.row(visible(a.Name), visible(a.Model), visible(a.Source), version, shorten(visible(about), cmp.Or(opts.Width, 60)))
+		t.row(visible(a.Name), visible(a.Model), visible(a.Source), version, opts.shorten(visible(about), 60))
 	}
 	return t.String()
 }
 
 // Agent returns an agent as a file that defines it: in YAML, with comments about its origin.
-func Agent(a agent.Detail, opts AgentOptions) (string, error) {
+func Agent(a agent.Detail, opts TableOptions) (string, error) {
 	var out strings.Builder
 	from := a.Source
 	if a.Version > 0 {
 		from += fmt.Sprintf(", version %d", a.Version)
 	}
-	if a.By != "" {
-		from += ", by " + a.By
-	}
-	if !a.At.IsZero() {
-		from += ", " + opts.time(a.At)
-	}
+	from += suffix(", by ", a.By) + suffix(", ", opts.time(a.At))
 	fmt.Fprintf(&out, "# %s: %s\n", visible(a.Name), visible(from))
 	if a.Problem != "" {
 		fmt.Fprintf(&out, "# It cannot be used: %s\n", visible(a.Problem))
@@ -108,7 +90,7 @@ func sameJSON(a, b []byte) bool {
 }
 
 // AgentVersions returns a table of an agent's versions in the given order.
-func AgentVersions(all []agent.Version, opts AgentOptions) string {
+func AgentVersions(all []agent.Version, opts TableOptions) string {
 	t := table{head: []string{"VERSION", "AT", "BY", "MODEL", "INSTRUCTIONS"}}
 	for _, v := range all {
 		model, about := "", ""
@@ -120,7 +102,7 @@ func AgentVersions(all []agent.Version, opts AgentOptions) string {
 		case v.Definition != nil:
 			model, about = v.Definition.Model, oneLine(v.Definition.Instructions)
 		}
-		t.row(strconv.Itoa(v.Version), opts.time(v.At), visible(v.By), visible(model), shorten(visible(about), cmp.Or(opts.Width, 60)))
+		t.row(strconv.Itoa(v.Version), opts.time(v.At), visible(v.By), visible(model), opts.shorten(visible(about), 60))
 	}
 	return t.String()
 }

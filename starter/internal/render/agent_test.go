@@ -13,7 +13,7 @@ import (
 	"github.com/threadmill/threadmill/starter/internal/render"
 )
 
-var inUTC = render.AgentOptions{Location: time.UTC, Width: 20}
+var inUTC = render.TableOptions{Location: time.UTC, Width: 20}
 
 func TestAgents(t *testing.T) {
 	require.Empty(t, render.Agents(nil, inUTC))

@@ -79,7 +79,7 @@ func voters(votes []event.Vote) string {
 	return strings.Join(names, ", ")
 }
 
-func (r *Renderer) time(at time.Time) string { return QueueOptions{Location: r.opts.Location}.time(at) }
+func (r *Renderer) time(at time.Time) string { return at.In(r.opts.Location).Format(time.DateTime) }
 
 // decision writes a decision on a call. A call can have several: votes, another round, the end of
 // an approval.

@@ -2,66 +2,41 @@ package render
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals/threadclient"
 )
 
-// ApprovalOptions configure the output of approvals.
-type ApprovalOptions struct {
-	// Width is the number of characters of a call's arguments in a table. 0 = all: a deciding
-	// person must see all of it.
-	Width int
-
-	// Location is the time zone of times. Default: local.
-	Location *time.Location
-}
-
-func (o ApprovalOptions) time(at time.Time) string {
-	return QueueOptions{Location: o.Location}.time(at)
-}
-
-func (o ApprovalOptions) arguments(text string) string {
-	text = visible(text)
-	if o.Width == 0 {
-		return text
-	}
-	return shorten(text, o.Width)
-}
-
 // Approvals returns a table of calls that wait for approval, in the given order. It is empty
 // without calls. The columns round, directory and approvers appear if a call has them.
-func Approvals(calls []threadclient.WaitingApproval, opts ApprovalOptions) string {
+func Approvals(calls []threadclient.WaitingApproval, opts TableOptions) string {
 	t := table{head: []string{"THREAD", "CALL", "TOOL", "ARGUMENTS", "AGENT", "REASON", "SINCE", "EXPIRES", "VOTES", "ROUND", "DIRECTORY", "APPROVERS"}}
 	t.rare = t.head[9:]
 	for _, c := range calls {
 		r := c.Request
-		expires, votes, round := "", "", ""
+		votes, round := "", ""
 		if r.Quorum > 1 {
 			votes = fmt.Sprintf("%d of %d", len(r.Votes), r.Quorum) + suffix(": ", voters(r.Votes))
-		}
-		if r.ExpiresAt != nil {
-			expires = opts.time(*r.ExpiresAt)
 		}
 		if r.Round > 1 {
 			round = strconv.Itoa(r.Round)
 		}
-		t.row(visible(c.ThreadID), visible(r.ToolCallID), visible(r.ToolName), opts.arguments(r.Arguments), visible(r.Agent), visible(r.Reason),
-			opts.time(r.RequestedAt), expires, votes, round, visible(r.WorkingDirectory), visible(strings.Join(r.Approvers, ", ")))
+		t.row(visible(c.ThreadID), visible(r.ToolCallID), visible(r.ToolName), opts.shorten(visible(r.Arguments), math.MaxInt), visible(r.Agent), visible(r.Reason),
+			opts.time(r.RequestedAt), opts.optionalTime(r.ExpiresAt), votes, round, visible(r.WorkingDirectory), visible(strings.Join(r.Approvers, ", ")))
 	}
 	return t.String()
 }
 
 // ClientCalls returns a table of calls that wait for a client, in the given order. It is empty
 // without calls.
-func ClientCalls(calls []threadclient.WaitingCall, opts ApprovalOptions) string {
+func ClientCalls(calls []threadclient.WaitingCall, opts TableOptions) string {
 	t := table{head: []string{"THREAD", "CLIENT CALL", "TOOL", "ARGUMENTS", "AGENT", "SINCE", "EXPIRES"}}
 	for _, c := range calls {
-		t.row(visible(c.ThreadID), visible(c.Call.ToolCallID), visible(c.Call.ToolName), opts.arguments(c.Call.Arguments), visible(c.Call.Agent),
+		t.row(visible(c.ThreadID), visible(c.Call.ToolCallID), visible(c.Call.ToolName), opts.shorten(visible(c.Call.Arguments), math.MaxInt), visible(c.Call.Agent),
 			opts.time(c.Call.RequestedAt), opts.time(c.Call.ExpiresAt))
 	}
 	return t.String()
@@ -69,7 +44,7 @@ func ClientCalls(calls []threadclient.WaitingCall, opts ApprovalOptions) string 
 
 // Grants returns a table of grants in the given order. It is empty without grants. Revoked grants
 // add columns.
-func Grants(grants []approval.Grant, opts ApprovalOptions) string {
+func Grants(grants []approval.Grant, opts TableOptions) string {
 	t := table{head: []string{"GRANT", "SCOPE", "TOOL", "AGENT", "COVERS", "BY", "GRANTED", "REASON", "DIRECTORY", "REVOKED", "REVOKED BY"}}
 	t.rare = t.head[7:]
 	for _, g := range grants {
@@ -77,12 +52,8 @@ func Grants(grants []approval.Grant, opts ApprovalOptions) string {
 		if g.Scope == event.ScopePattern {
 			covers = globs(g.Pattern)
 		}
-		revoked := ""
-		if g.RevokedAt != nil {
-			revoked = opts.time(*g.RevokedAt)
-		}
 		t.row(visible(g.ID), visible(string(g.Scope)), visible(g.ToolName), visible(g.Agent), covers, visible(g.By), opts.time(g.GrantedAt),
-			visible(g.Reason), visible(g.WorkingDirectory), revoked, visible(g.RevokedBy))
+			visible(g.Reason), visible(g.WorkingDirectory), opts.optionalTime(g.RevokedAt), visible(g.RevokedBy))
 	}
 	return t.String()
 }

@@ -14,7 +14,7 @@ import (
 func TestApprovalTables(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	later := at.Add(time.Hour)
-	opts := ApprovalOptions{Width: 20, Location: time.UTC}
+	opts := TableOptions{Width: 20, Location: time.UTC}
 	plain := event.ApprovalRequest{ToolCallID: "c1", ToolName: "shell_cmd", Arguments: `{"command":"cat a-long-name.txt"}`, Agent: "demo", RequestedAt: at}
 	whole := plain
 	whole.ToolCallID, whole.Reason, whole.ExpiresAt, whole.Round, whole.WorkingDirectory = "c2", "it always\nasks", &later, 2, "/desk"
@@ -29,7 +29,7 @@ t1      c1    shell_cmd  {"command":"cat a-l…  demo   -       2026-01-02 03:04
 		require.Equal(t, `THREAD  CALL  TOOL       ARGUMENTS                          AGENT  REASON          SINCE                EXPIRES              VOTES        ROUND  DIRECTORY  APPROVERS
 t1      c1    shell_cmd  {"command":"cat a-long-name.txt"}  demo   -               2026-01-02 03:04:05  -                    -            -      -          -
 t2      c2    shell_cmd  {"command":"cat a-long-name.txt"}  demo   it always asks  2026-01-02 03:04:05  2026-01-02 04:04:05  1 of 2: ann  2      /desk      ann, bob
-`, Approvals([]threadclient.WaitingApproval{{ThreadID: "t1", Request: plain}, {ThreadID: "t2", Request: whole}}, ApprovalOptions{Location: time.UTC}))
+`, Approvals([]threadclient.WaitingApproval{{ThreadID: "t1", Request: plain}, {ThreadID: "t2", Request: whole}}, TableOptions{Location: time.UTC}))
 	})
 	t.Run("calls for clients", func(t *testing.T) {
 		call := event.ClientCall{ToolCallID: "c3", ToolName: "camera", Arguments: "{\"a\":\"\x1b[2J\"}", Agent: "demo", RequestedAt: at, ExpiresAt: later}

@@ -10,11 +10,7 @@ import (
 // EnvEvent returns the line of an environment event: its time, type and further fields, as far as
 // they fit.
 func (r *Renderer) EnvEvent(e event.EnvEvent) term.Text {
-	where := r.opts.Location
-	if where == nil {
-		where = time.Local
-	}
-	r.write(dim, e.Time().In(where).Format(time.TimeOnly))
+	r.write(dim, e.Time().In(r.opts.Location).Format(time.TimeOnly))
 	r.write(styleOf(e.Type), "  "+visible(e.Type))
 	if payload := visible(string(e.Payload)); payload != "" && payload != "null" {
 		r.write(plain, "  "+shorten(payload, r.opts.Width))

@@ -1,7 +1,6 @@
 package render
 
 import (
-	"cmp"
 	"strings"
 	"time"
 
@@ -12,7 +11,7 @@ import (
 func Keys(keys []auth.APIKey) string {
 	t := &table{head: []string{"NAME", "ID", "ROLES", "SOURCE", "CREATED", "BY", "EXPIRES", "ROTATED", "REVOKED"}, rare: []string{"EXPIRES", "ROTATED", "REVOKED"}}
 	for _, k := range keys {
-		t.row(k.Name, cmp.Or(k.ID, "-"), strings.Join(k.Roles, ","), k.Source, day(k.CreatedAt), k.CreatedBy, day(k.ExpiresAt), day(k.RotatedAt), day(k.RevokedAt))
+		t.row(k.Name, k.ID, strings.Join(k.Roles, ","), k.Source, day(k.CreatedAt), k.CreatedBy, day(k.ExpiresAt), day(k.RotatedAt), day(k.RevokedAt))
 	}
 	return t.String()
 }

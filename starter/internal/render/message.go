@@ -1,7 +1,9 @@
 package render
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/threadmill/threadmill/event"
@@ -97,8 +99,7 @@ func (r *Renderer) span(m *message, s span) {
 
 func (r *Renderer) thought(m *message, text string) {
 	m.thoughtWords += len(strings.Fields(text))
-	switch r.opts.Thoughts {
-	case Show:
+	if r.opts.Thoughts == Show {
 		if r.owner != m || m.mode != event.EventThought {
 			r.endLine()
 			r.write(dim, name(m.agent)+" thinks › ")
@@ -106,7 +107,6 @@ func (r *Renderer) thought(m *message, text string) {
 		}
 		r.write(dim, text)
 		m.begun = true
-	case Collapse, Hide:
 	}
 	m.mode = event.EventThought
 }
@@ -131,10 +131,7 @@ func (r *Renderer) heading(m *message) {
 }
 
 func name(agent string) string {
-	if agent == "" {
-		return "agent"
-	}
-	return visible(agent)
+	return visible(cmp.Or(agent, "agent"))
 }
 
 // reset discards the written text of a message: a terminal gets a line that says so.
@@ -172,10 +169,7 @@ func (r *Renderer) message(msg event.Message) {
 
 // resultID identifies a tool's message: by its call, if there is one.
 func resultID(msg event.Message) string {
-	if msg.ToolCallID == "" {
-		return msg.ID
-	}
-	return msg.ToolCallID
+	return cmp.Or(msg.ToolCallID, msg.ID)
 }
 
 // newsOf returns the novelty of a message. A shortened copy of a long message counts as the
@@ -246,12 +240,7 @@ func (r *Renderer) bringToFront(m *message) {
 
 func (r *Renderer) drop(m *message) {
 	r.leave()
-	for i, other := range r.live {
-		if other == m {
-			r.live = append(r.live[:i], r.live[i+1:]...)
-			break
-		}
-	}
+	r.live = slices.DeleteFunc(r.live, func(other *message) bool { return other == m })
 	r.front = nil
 }
 

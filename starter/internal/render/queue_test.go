@@ -2,8 +2,6 @@ package render
 
 import (
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -13,17 +11,8 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-func readQueue(t *testing.T) signals.Queue {
-	t.Helper()
-	raw, err := os.ReadFile(filepath.Join("testdata", "queue.json"))
-	require.NoError(t, err)
-	var q signals.Queue
-	require.NoError(t, json.Unmarshal(raw, &q))
-	return q
-}
-
 func TestQueueTable(t *testing.T) {
-	q, utc := readQueue(t), QueueOptions{Location: time.UTC}
+	q, utc := read[signals.Queue](t, "queue.json"), TableOptions{Location: time.UTC}
 	var items strings.Builder
 	for _, id := range []string{"01M7XBPW70NJPAQV4B498RBTD9", "e4", "e5", "e6"} {
 		item, ok := q.Find(id)
@@ -32,17 +21,11 @@ func TestQueueTable(t *testing.T) {
 	}
 	for name, got := range map[string]string{
 		"queue":       Queue(q, utc),
-		"queue.all":   Queue(q, QueueOptions{Location: time.UTC, Ended: true, Width: 20}),
+		"queue.all":   Queue(q, TableOptions{Location: time.UTC, Ended: true, Width: 20}),
 		"queue.items": items.String(),
 	} {
 		t.Run("S2-16 S2-36 S2-37 "+name, func(t *testing.T) {
-			path := filepath.Join("testdata", name+".golden")
-			if *update {
-				require.NoError(t, os.WriteFile(path, []byte(got), 0o600))
-			}
-			want, err := os.ReadFile(path)
-			require.NoError(t, err)
-			require.Equal(t, string(want), got)
+			golden(t, name, got)
 		})
 	}
 	q.Processing.Payload = json.RawMessage("\"a\u202eb\u009bc\"")
@@ -50,5 +33,5 @@ func TestQueueTable(t *testing.T) {
 		require.Contains(t, text, `"a\u202eb\u009bc"`, "what others write cannot control the terminal")
 	}
 	require.Empty(t, Queue(signals.Queue{Ended: q.Ended}, utc))
-	require.Contains(t, Queue(q, QueueOptions{}), q.Processing.CreatedAt.Local().Format(time.DateTime), "local time by default")
+	require.Contains(t, Queue(q, TableOptions{}), q.Processing.CreatedAt.Local().Format(time.DateTime), "local time by default")
 }

@@ -74,15 +74,8 @@ type Renderer struct {
 
 // New returns a renderer.
 func New(opts Options) *Renderer {
-	if opts.Thoughts == "" {
-		opts.Thoughts = Show
-	}
-	if opts.ResultLines == 0 {
-		opts.ResultLines = 6
-	}
-	if opts.Width == 0 {
-		opts.Width = 160
-	}
+	opts.Thoughts, opts.Location = cmp.Or(opts.Thoughts, Show), cmp.Or(opts.Location, time.Local)
+	opts.ResultLines, opts.Width = cmp.Or(opts.ResultLines, 6), cmp.Or(opts.Width, 160)
 	return &Renderer{opts: opts, ended: map[string]*message{}, shown: map[string]bool{}, cards: map[string]*card{}}
 }
 

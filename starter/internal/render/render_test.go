@@ -40,15 +40,29 @@ func TestTranscripts(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := shown(strings.HasSuffix(c.golden, ".color"), replay(New(c.opts), readEvents(t, c.events)))
-			path := filepath.Join("testdata", c.golden+".golden")
-			if *update {
-				require.NoError(t, os.WriteFile(path, []byte(got), 0o600))
-			}
-			want, err := os.ReadFile(path)
-			require.NoError(t, err)
-			require.Equal(t, string(want), got)
+			golden(t, c.golden, got)
 		})
 	}
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name+".golden")
+	if *update {
+		require.NoError(t, os.WriteFile(path, []byte(got), 0o600))
+	}
+	want, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, string(want), got)
+}
+
+// read decodes a file of testdata.
+func read[T any](t *testing.T, name string) (v T) {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join("testdata", name))
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(raw, &v))
+	return v
 }
 
 func transcript(r *Renderer, events []event.AgentEvent) string {

@@ -5,37 +5,20 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/threadmill/threadmill/signals"
 )
 
-// ScheduleOptions configure the output of schedules.
-type ScheduleOptions struct {
-	// Width is the number of characters of a schedule's post in a table. Default 60.
-	Width int
-
-	// Location is the time zone of times. Default: local.
-	Location *time.Location
-}
-
-func (o ScheduleOptions) time(at time.Time) string {
-	return QueueOptions{Location: o.Location}.time(at)
-}
-
 // Schedules returns a table of schedules in the given order. It is empty without schedules.
-func Schedules(all []signals.ScheduleView, opts ScheduleOptions) string {
-	if opts.Width == 0 {
-		opts.Width = 60
-	}
+func Schedules(all []signals.ScheduleView, opts TableOptions) string {
 	t := table{head: []string{"STATE", "SCHEDULE", "THREAD", "WHEN", "NEXT", "RUNS", "POSTS"}}
 	for _, s := range all {
-		next := "-"
+		next := ""
 		if len(s.Next) > 0 && !s.Paused {
 			next = opts.time(s.Next[0])
 		}
 		t.row(scheduleState(s), visible(s.ID), visible(s.ThreadID), visible(when(s.Schedule)), next, fmt.Sprint(s.Runs),
-			shorten(visible(posts(s.Schedule)), opts.Width))
+			opts.shorten(visible(posts(s.Schedule)), 60))
 	}
 	return t.String()
 }
@@ -79,66 +62,51 @@ func posts(s signals.Schedule) string {
 }
 
 // Schedule returns all fields of a schedule.
-func Schedule(s signals.ScheduleView, opts ScheduleOptions) string {
-	var out strings.Builder
-	line := func(name, value string) {
-		if value != "" {
-			fmt.Fprintf(&out, "%-9s %s\n", name, visible(value))
-		}
-	}
-	at := func(name string, t time.Time) {
-		if !t.IsZero() {
-			line(name, opts.time(t))
-		}
-	}
-	line("schedule", s.ID)
-	line("state", scheduleState(s))
-	line("note", s.Note)
-	line("thread", s.ThreadID)
+func Schedule(s signals.ScheduleView, opts TableOptions) string {
+	var f fields
+	f.add("schedule", s.ID)
+	f.add("state", scheduleState(s))
+	f.add("note", s.Note)
+	f.add("thread", s.ThreadID)
 	if s.Open {
-		line("open", opening(s.Agents))
+		f.add("open", opening(s.Agents))
 	}
-	line("when", when(s.Schedule))
+	f.add("when", when(s.Schedule))
 	if s.Jitter != 0 {
-		line("jitter", "up to "+s.Jitter.String())
+		f.add("jitter", "up to "+s.Jitter.String())
 	}
-	at("from", s.StartAt)
-	at("until", s.EndAt)
+	f.add("from", opts.time(s.StartAt))
+	f.add("until", opts.time(s.EndAt))
 	if s.Remaining > 0 {
-		line("remaining", fmt.Sprint(s.Remaining))
+		f.add("remaining", fmt.Sprint(s.Remaining))
 	}
-	line("missed", string(s.Missed))
-	line("posts", posts(s.Schedule))
-	line("runs", runCounts(s))
-	at("created", s.CreatedAt)
-	at("updated", s.UpdatedAt)
-	if s.Event != nil && len(s.Event.Payload) > 0 && string(s.Event.Payload) != "null" {
-		out.WriteString("payload\n" + indented(s.Event.Payload))
+	f.add("missed", string(s.Missed))
+	f.add("posts", posts(s.Schedule))
+	f.add("runs", runCounts(s))
+	f.add("created", opts.time(s.CreatedAt))
+	f.add("updated", opts.time(s.UpdatedAt))
+	if s.Event != nil {
+		f.addJSON("payload", s.Event.Payload)
 	}
-	if metadata := metadataOf(s.Schedule); metadata != nil {
-		out.WriteString("metadata\n" + indented(metadata))
-	}
+	f.addJSON("metadata", metadataOf(s.Schedule))
 	if len(s.Next) > 0 {
-		out.WriteString("next\n")
+		f.WriteString("next\n")
 		for _, t := range s.Next {
-			fmt.Fprintf(&out, "  %s\n", opts.time(t))
+			fmt.Fprintf(&f, "  %s\n", opts.time(t))
 		}
 	}
 	if len(s.Recent) > 0 {
-		out.WriteString("recent\n")
+		f.WriteString("recent\n")
 		for _, r := range s.Recent {
-			fmt.Fprintf(&out, "  %s\n", strings.TrimRight(fmt.Sprintf("%s  %-10s  %s  %s", opts.time(r.ScheduledAt), visible(r.Status), visible(r.EventID), visible(r.Error)), " "))
+			fmt.Fprintf(&f, "  %s\n", strings.TrimRight(fmt.Sprintf("%s  %-10s  %s  %s", opts.time(r.ScheduledAt), visible(r.Status), visible(r.EventID), visible(r.Error)), " "))
 		}
 	}
-	return out.String()
+	return f.String()
 }
 
 // opening describes how a schedule opens its thread.
 func opening(agents []string) string {
-	if len(agents) == 0 {
-		return "if the thread does not exist"
-	}
-	return "if the thread does not exist, with " + strings.Join(agents, ", ")
+	return "if the thread does not exist" + suffix(", with ", strings.Join(agents, ", "))
 }
 
 // runCounts describes the started and the missed runs.

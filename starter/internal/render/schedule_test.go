@@ -1,9 +1,6 @@
 package render
 
 import (
-	"encoding/json"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -14,28 +11,18 @@ import (
 )
 
 func TestSchedules(t *testing.T) {
-	raw, err := os.ReadFile(filepath.Join("testdata", "schedules.json"))
-	require.NoError(t, err)
-	var all []signals.ScheduleView
-	require.NoError(t, json.Unmarshal(raw, &all))
-	utc := ScheduleOptions{Location: time.UTC}
+	all, utc := read[[]signals.ScheduleView](t, "schedules.json"), TableOptions{Location: time.UTC}
 	var items string
 	for _, s := range all {
 		items += Schedule(s, utc) + "\n"
 	}
 	for name, got := range map[string]string{
 		"schedules":        Schedules(all, utc),
-		"schedules.narrow": Schedules(all, ScheduleOptions{Location: time.UTC, Width: 20}),
+		"schedules.narrow": Schedules(all, TableOptions{Location: time.UTC, Width: 20}),
 		"schedules.items":  items,
 	} {
 		t.Run(name, func(t *testing.T) {
-			path := filepath.Join("testdata", name+".golden")
-			if *update {
-				require.NoError(t, os.WriteFile(path, []byte(got), 0o600))
-			}
-			want, err := os.ReadFile(path)
-			require.NoError(t, err)
-			require.Equal(t, string(want), got)
+			golden(t, name, got)
 		})
 	}
 	require.Empty(t, Schedules(nil, utc))

@@ -43,5 +43,5 @@ func TestQueueShowsTurnsThatWait(t *testing.T) {
 processing  0         e2     file.changed  2026-01-02 03:04:05  -    -
 processing  0         e1     file.changed  2026-01-02 03:04:05  -    -
 pending     0         e3     file.changed  2026-01-02 03:04:05  -    -
-`, Queue(q, QueueOptions{Location: time.UTC}))
+`, Queue(q, TableOptions{Location: time.UTC}))
 }

@@ -1,33 +1,13 @@
 package render
 
-import (
-	"fmt"
-	"strings"
-	"time"
-
-	"github.com/threadmill/threadmill/event"
-)
-
-// TaskOptions configure the output of background tasks.
-type TaskOptions struct {
-	// Width is the number of characters of a task's content in a table. Default 60.
-	Width int
-
-	// Location is the time zone of times. Default: local.
-	Location *time.Location
-}
-
-func (o TaskOptions) time(at time.Time) string { return QueueOptions{Location: o.Location}.time(at) }
+import "github.com/threadmill/threadmill/event"
 
 // Tasks returns a table of background tasks in the given order. It is empty without tasks.
-func Tasks(tasks []event.Task, opts TaskOptions) string {
-	if opts.Width == 0 {
-		opts.Width = 60
-	}
+func Tasks(tasks []event.Task, opts TableOptions) string {
 	t := table{head: []string{"STATE", "TASK", "WORKER", "AGENT", "STARTED", "ENDS", "CONTENT"}}
 	for _, task := range tasks {
 		t.row(visible(string(task.State)), visible(task.ID), visible(worker(task)), visible(task.Agent), opts.time(task.StartedAt),
-			opts.ends(task), shorten(visible(taskSummary(task)), opts.Width))
+			opts.ends(task), opts.shorten(visible(taskSummary(task)), 60))
 	}
 	return t.String()
 }
@@ -37,69 +17,45 @@ func worker(task event.Task) string {
 	if task.SubAgent != "" {
 		return "@" + task.SubAgent
 	}
-	if task.Tool == "" {
-		return "-"
-	}
 	return task.Tool
 }
 
 // ends returns the time at which a task has ended, or its deadline.
-func (o TaskOptions) ends(task event.Task) string {
+func (o TableOptions) ends(task event.Task) string {
 	if task.EndedAt != nil {
 		return o.time(*task.EndedAt)
 	}
-	if task.Deadline.IsZero() {
-		return "-"
-	}
-	return "by " + o.time(task.Deadline)
+	return suffix("by ", o.time(task.Deadline))
 }
 
 // taskSummary returns a task on one line: the reason of its failure or cancellation, or else its
 // content.
 func taskSummary(task event.Task) string {
 	if task.Error != "" {
-		return whyEnded(task) + ": " + task.Error
+		return whyEnded(task.State == event.TaskFailed) + ": " + task.Error
 	}
 	return task.Title
 }
 
-// whyEnded returns the reason of a task's state.
-func whyEnded(task event.Task) string {
-	if task.State == event.TaskFailed {
-		return "error"
-	}
-	return "reason"
-}
-
 // Task returns all fields of a background task.
-func Task(task event.Task, opts TaskOptions) string {
-	var out strings.Builder
-	line := func(name, value string) {
-		if value != "" {
-			fmt.Fprintf(&out, "%-9s %s\n", name, visible(value))
-		}
-	}
-	at := func(name string, t *time.Time) {
-		if t != nil && !t.IsZero() {
-			line(name, opts.time(*t))
-		}
-	}
-	line("task", task.ID)
-	line("title", task.Title)
-	line("state", string(task.State))
-	line(whyEnded(task), task.Error)
-	line("by", task.By)
-	line("tool", task.Tool)
-	line("subagent", task.SubAgent)
-	line("thread", task.ThreadID)
-	line("agent", task.Agent)
-	line("call", task.ToolCallID)
-	line("trace", task.TraceID)
+func Task(task event.Task, opts TableOptions) string {
+	var f fields
+	f.add("task", task.ID)
+	f.add("title", task.Title)
+	f.add("state", string(task.State))
+	f.add(whyEnded(task.State == event.TaskFailed), task.Error)
+	f.add("by", task.By)
+	f.add("tool", task.Tool)
+	f.add("subagent", task.SubAgent)
+	f.add("thread", task.ThreadID)
+	f.add("agent", task.Agent)
+	f.add("call", task.ToolCallID)
+	f.add("trace", task.TraceID)
 	if task.Detached {
-		line("detached", "yes: it outlives the thread")
+		f.add("detached", "yes: it outlives the thread")
 	}
-	at("started", &task.StartedAt)
-	at("deadline", &task.Deadline)
-	at("ended", task.EndedAt)
-	return out.String()
+	f.add("started", opts.time(task.StartedAt))
+	f.add("deadline", opts.time(task.Deadline))
+	f.add("ended", opts.optionalTime(task.EndedAt))
+	return f.String()
 }

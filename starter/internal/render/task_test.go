@@ -1,9 +1,6 @@
 package render
 
 import (
-	"encoding/json"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -14,28 +11,18 @@ import (
 )
 
 func TestTaskTable(t *testing.T) {
-	raw, err := os.ReadFile(filepath.Join("testdata", "tasks.json"))
-	require.NoError(t, err)
-	var all signals.Tasks
-	require.NoError(t, json.Unmarshal(raw, &all))
-	utc := TaskOptions{Location: time.UTC}
+	all, utc := read[signals.Tasks](t, "tasks.json"), TableOptions{Location: time.UTC}
 	var items string
 	for _, task := range all.Tasks {
 		items += Task(task, utc) + "\n"
 	}
 	for name, got := range map[string]string{
 		"tasks":        Tasks(all.Tasks, utc),
-		"tasks.narrow": Tasks(all.Tasks, TaskOptions{Location: time.UTC, Width: 20}),
+		"tasks.narrow": Tasks(all.Tasks, TableOptions{Location: time.UTC, Width: 20}),
 		"tasks.items":  items,
 	} {
 		t.Run("S3-54 "+name, func(t *testing.T) {
-			path := filepath.Join("testdata", name+".golden")
-			if *update {
-				require.NoError(t, os.WriteFile(path, []byte(got), 0o600))
-			}
-			want, err := os.ReadFile(path)
-			require.NoError(t, err)
-			require.Equal(t, string(want), got)
+			golden(t, name, got)
 		})
 	}
 	require.Empty(t, Tasks(nil, utc))

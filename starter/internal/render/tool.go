@@ -1,6 +1,7 @@
 package render
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -19,11 +20,7 @@ type card struct {
 
 // callText returns a call for people.
 func callText(name, args string) string {
-	args = visible(args)
-	if args == "" {
-		args = "{}"
-	}
-	return visible(name) + " " + args
+	return visible(name) + " " + cmp.Or(visible(args), "{}")
 }
 
 func (r *Renderer) call(id, name, args string) {
@@ -128,9 +125,7 @@ func (r *Renderer) result(id, name, output string, isError bool) {
 	if c == nil {
 		c = &card{id: id, name: name}
 	}
-	if name == "" {
-		name = c.name
-	}
+	name = cmp.Or(name, c.name)
 	if c.partial != "" {
 		r.progressLine(c, c.partial)
 	}
